@@ -1,6 +1,7 @@
 package testbed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,12 +19,15 @@ const (
 	readyTimeout = 3 * time.Minute // two busy cores need tens of seconds, an idle machine six
 	stopGrace    = 3 * time.Second // the data is thrown away: no need for an orderly end
 	startTries   = 3               // a free port may be taken before it is used
+
+	loopback = "127.0.0.1"
 )
 
 // Config is where and how a cluster is started. The zero value of every field but Dir is fine.
 type Config struct {
 	Dir            string    // data, keys, kubeconfig and logs; created when missing; must be empty or new
 	Log            io.Writer // progress lines; nil is silent
+	Address        string    // IPv4 address of this host that nodes and their pods reach; empty: loopback only
 	APIServerArgs  []string  // added to the API server's flags; later flags win
 	ControllerArgs []string  // added to the controller manager's flags
 	Env            []string  // added to the environment of all three processes
@@ -33,6 +37,8 @@ type Config struct {
 // Cluster is a running control plane. Its methods are safe for concurrent use.
 type Cluster struct {
 	dir       string
+	address   string // where the API server is reached
+	open      bool   // it is reached from elsewhere than loopback, and there are nodes
 	authority *authority
 	url       string
 	etcdURL   string
@@ -100,7 +106,7 @@ func startOnce(ctx context.Context, config Config, binaries map[string]string) (
 			return nil, err
 		}
 	}
-	c := &Cluster{dir: config.Dir}
+	c := &Cluster{dir: config.Dir, address: cmp.Or(config.Address, loopback), open: config.Address != ""}
 	defer func() {
 		if err != nil {
 			c.Stop()
@@ -113,11 +119,11 @@ func startOnce(ctx context.Context, config Config, binaries map[string]string) (
 	if c.authority, err = newAuthority(); err != nil {
 		return nil, err
 	}
-	if err := c.authority.writeFiles(config.Dir); err != nil {
+	if err := c.authority.writeFiles(config.Dir, c.address); err != nil {
 		return nil, err
 	}
 	c.etcdURL = fmt.Sprintf("http://127.0.0.1:%d", ports[0])
-	c.url = fmt.Sprintf("https://127.0.0.1:%d", ports[2])
+	c.url = fmt.Sprintf("https://%s:%d", c.address, ports[2])
 	if err := c.writeKubeconfigs(); err != nil {
 		return nil, err
 	}

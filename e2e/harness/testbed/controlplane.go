@@ -30,18 +30,33 @@ func etcdArgs(c *Cluster, ports []int) []string {
 }
 
 func apiServerArgs(c *Cluster, ports []int) []string {
-	return []string{
+	args := []string{
 		"--etcd-servers=" + c.etcdURL,
-		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port=" + strconv.Itoa(ports[2]),
-		"--endpoint-reconciler-type=none", // a loopback address is not a legal endpoint
+		"--advertise-address=" + c.address, "--secure-port=" + strconv.Itoa(ports[2]),
 		"--tls-cert-file=" + filepath.Join(c.dir, "server.crt"), "--tls-private-key-file=" + filepath.Join(c.dir, "server.key"),
 		"--client-ca-file=" + filepath.Join(c.dir, "ca.crt"),
-		"--authorization-mode=RBAC", "--allow-privileged=true", "--anonymous-auth=false",
+		"--allow-privileged=true", "--anonymous-auth=false",
 		"--service-cluster-ip-range=10.96.0.0/16",
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 		"--service-account-key-file=" + filepath.Join(c.dir, "accounts.key"),
 		"--service-account-signing-key-file=" + filepath.Join(c.dir, "accounts.key"),
 		"--cert-dir=" + filepath.Join(c.dir, "run"), "--profiling=false",
+	}
+	if c.open {
+		return append(args, nodeArgs(c)...)
+	}
+	// A loopback address is not a legal endpoint.
+	return append(args, "--bind-address="+loopback, "--endpoint-reconciler-type=none", "--authorization-mode=RBAC")
+}
+
+// nodeArgs are the flags of an API server that has nodes: kubelets get the rights of their Node, and
+// the server is known to them by a certificate.
+func nodeArgs(c *Cluster) []string {
+	return []string{
+		"--bind-address=0.0.0.0", "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
+		"--kubelet-client-certificate=" + filepath.Join(c.dir, "kubelet-client.crt"),
+		"--kubelet-client-key=" + filepath.Join(c.dir, "kubelet-client.key"),
+		"--kubelet-preferred-address-types=InternalIP",
 	}
 }
 

@@ -59,10 +59,10 @@ func (a *authority) template(subject pkix.Name) *x509.Certificate {
 	}
 }
 
-// server issues the API server's certificate for loopback and the names pods would use.
-func (a *authority) server() (pair, error) {
+// server issues the API server's certificate for an address, loopback, and the names pods use.
+func (a *authority) server(address string) (pair, error) {
 	template := a.template(pkix.Name{CommonName: "kube-apiserver"})
-	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv4(10, 96, 0, 1)}
+	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv4(10, 96, 0, 1), net.ParseIP(address)}
 	template.DNSNames = []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"}
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	return a.issue(template)
@@ -101,9 +101,14 @@ func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
 }
 
-// writeFiles writes the files the API server and the controller manager are started with.
-func (a *authority) writeFiles(dir string) error {
-	server, err := a.server()
+// writeFiles writes the files the API server, under an address, and the controller manager are
+// started with.
+func (a *authority) writeFiles(dir, address string) error {
+	server, err := a.server(address)
+	if err != nil {
+		return err
+	}
+	kubelet, err := a.client("kube-apiserver", "system:masters")
 	if err != nil {
 		return err
 	}
@@ -115,7 +120,10 @@ func (a *authority) writeFiles(dir string) error {
 	if err != nil {
 		return err
 	}
-	files := map[string][]byte{"ca.crt": a.pem, "server.crt": server.cert, "server.key": server.key, "accounts.key": accountKey}
+	files := map[string][]byte{
+		"ca.crt": a.pem, "server.crt": server.cert, "server.key": server.key, "accounts.key": accountKey,
+		"kubelet-client.crt": kubelet.cert, "kubelet-client.key": kubelet.key,
+	}
 	for name, data := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
 			return fmt.Errorf("write %s: %w", name, err)

@@ -19,7 +19,7 @@ import (
 // S3 is a running S3 server (versitygw with a directory behind it). Its methods are safe for
 // concurrent use.
 type S3 struct {
-	Endpoint  string // URL, plain HTTP on loopback
+	Endpoint  string // URL, plain HTTP
 	Region    string
 	AccessKey string
 	SecretKey string
@@ -28,22 +28,25 @@ type S3 struct {
 	process *Process
 }
 
-// StartS3 starts an S3 server whose data and log live in dir, and returns when it answers. The
-// caller calls Stop.
-func StartS3(ctx context.Context, dir string) (*S3, error) {
+// StartS3 starts an S3 server on loopback whose data and log live in dir, and returns when it
+// answers. The caller calls Stop.
+func StartS3(ctx context.Context, dir string) (*S3, error) { return StartS3At(ctx, dir, loopback) }
+
+// StartS3At is StartS3 on another address of this host.
+func StartS3At(ctx context.Context, dir, address string) (*S3, error) {
 	binary, err := Binary("versitygw")
 	if err != nil {
 		return nil, err
 	}
 	for try := 1; ; try++ {
-		server, err := startS3Once(ctx, binary, dir)
+		server, err := startS3Once(ctx, binary, dir, address)
 		if err == nil || ctx.Err() != nil || try == startTries || !errors.Is(err, errEndedEarly) {
 			return server, err
 		}
 	}
 }
 
-func startS3Once(ctx context.Context, binary, dir string) (*S3, error) {
+func startS3Once(ctx context.Context, binary, dir, host string) (*S3, error) {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	data, sidecar := filepath.Join(dir, "data"), filepath.Join(dir, "attributes")
@@ -56,7 +59,7 @@ func startS3Once(ctx context.Context, binary, dir string) (*S3, error) {
 	if err != nil {
 		return nil, err
 	}
-	address := fmt.Sprintf("127.0.0.1:%d", ports[0])
+	address := fmt.Sprintf("%s:%d", host, ports[0])
 	server := &S3{Endpoint: "http://" + address, Region: "us-east-1", AccessKey: "testbed", SecretKey: randomHex(), dir: data}
 	server.process, err = StartProcess(ProcessSpec{
 		Name: "s3", Path: binary, LogDir: dir,
