@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/utils/ptr"
 )
 
 // Established reports whether the API server serves a definition.
@@ -39,7 +40,7 @@ func lacks(absent []string, path string, have, want *apiextensionsv1.JSONSchemaP
 		switch {
 		case ok:
 			absent = lacks(absent, path+"."+name, &h, &w)
-		case have.Type == "object" && have.AdditionalProperties == nil:
+		case have.Type == "object" && have.AdditionalProperties == nil && !ptr.Deref(have.XPreserveUnknownFields, false):
 			absent = append(absent, path+"."+name)
 		}
 	}

@@ -42,6 +42,20 @@ func TestLacksNamesVersionsFieldsAndValues(t *testing.T) {
 	require.Equal(t, []string{"v1"}, crds.Lacks(have, want))
 }
 
+// The API server stores unknown fields of such an object, so nothing in it is dropped.
+func TestAnObjectThatKeepsUnknownFieldsLacksNone(t *testing.T) {
+	want := backups(t)
+	have := want.DeepCopy()
+	root := have.Spec.Versions[0].Schema.OpenAPIV3Schema
+	spec := root.Properties["spec"]
+	delete(spec.Properties, "uploaderConfig")
+	for _, keeps := range []bool{false, true} {
+		spec.XPreserveUnknownFields = &keeps
+		root.Properties["spec"] = spec
+		require.Equal(t, keeps, len(crds.Lacks(have, want)) == 0)
+	}
+}
+
 func TestMoreThanWantedLacksNothing(t *testing.T) {
 	want := backups(t)
 	have := want.DeepCopy()
