@@ -162,6 +162,53 @@ func TestAStoreThatDoesSomethingElseIsFound(t *testing.T) {
 	}
 }
 
+// A store that is known to have no conditional creation is worth a warning, whatever concurrent
+// creations would do in it.
+func TestAStoreWithoutConditionalCreationIsAWarning(t *testing.T) {
+	b, _, open := inBucket(t)
+	open.store, open.note = &odd{Store: memstore.New(), twice: true}, "conditions are ignored"
+	found := b.run("locations")
+	require.Empty(t, of(doctor.Failed, found))
+	one(t, doctor.Warning, found, "conditions are ignored")
+	require.NotContains(t, of(doctor.OK, found)[0], "created once")
+}
+
+// What was written has known names, and is removed from a store that does not list.
+func TestWhatWasWrittenIsRemovedWithoutAList(t *testing.T) {
+	b, store, _ := inBucket(t)
+	store.Inject(func(op memstore.Op, _ string) error {
+		if op == memstore.OpList {
+			return objectstore.ErrAccess
+		}
+		return nil
+	})
+	one(t, doctor.Failed, b.run("locations"), "delete what was written")
+	untouched(t, store)
+}
+
+// hanging does not answer for one location.
+type hanging struct {
+	*buckets
+	name string
+}
+
+// Validate implements doctor.Locations.
+func (h *hanging) Validate(ctx context.Context, loc *velerov1.BackupStorageLocation) (string, error) {
+	if loc.Name == h.name {
+		<-ctx.Done()
+	}
+	return "", ctx.Err()
+}
+
+func TestALocationThatHangsLeavesTheTimeOfOthers(t *testing.T) {
+	b, _, open := inBucket(t)
+	b.objects = append(b.objects, location("away", "backups"))
+	b.adapt = func(c *doctor.Config) { c.Locations, c.Timeout = &hanging{buckets: open, name: "away"}, time.Second }
+	found := b.run("locations")
+	one(t, doctor.Failed, found, "away", context.DeadlineExceeded.Error())
+	one(t, doctor.OK, found, "default: ")
+}
+
 func TestClocks(t *testing.T) {
 	for off, status := range map[time.Duration]doctor.Status{
 		0: doctor.OK, 59 * time.Second: doctor.OK, 2 * time.Minute: doctor.Warning, -2 * time.Minute: doctor.Warning, time.Hour: doctor.Failed, -time.Hour: doctor.Failed,

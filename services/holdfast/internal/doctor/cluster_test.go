@@ -1,7 +1,9 @@
 package doctor_test
 
 import (
+	"context"
 	"errors"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,8 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/utils/ptr"
-
-	"context"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/doctor"
 )
@@ -138,6 +139,32 @@ func TestVeleroBesideIt(t *testing.T) {
 	labelled.Labels = map[string]string{"component": "velero"}
 	b.objects = asObjects([]*appsv1.Deployment{labelled})
 	one(t, doctor.Failed, b.run("velero"), "velero/server")
+}
+
+// paged lists Deployments one by one.
+type paged struct{ client.Client }
+
+// List implements client.Reader.
+func (p *paged) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	page, ok := list.(*appsv1.DeploymentList)
+	options := (&client.ListOptions{}).ApplyOptions(opts)
+	if err := p.Client.List(ctx, list, opts...); err != nil || !ok || options.Limit == 0 {
+		return err
+	}
+	at, _ := strconv.Atoi(options.Continue)
+	if at+1 < len(page.Items) {
+		page.Continue = strconv.Itoa(at + 1)
+	}
+	page.Items = page.Items[at : at+1]
+	return nil
+}
+
+func TestVeleroOnTheLastPage(t *testing.T) {
+	b := newBed(t)
+	last := velero("velero", 1, corev1.Container{Image: "velero/velero:v1.18.0", Args: []string{"server"}, Env: []corev1.EnvVar{{Name: "VELERO_NAMESPACE", Value: "velero"}}})
+	b.objects = append(asObjects(deployments()), last)
+	b.adapt = func(c *doctor.Config) { c.Client = &paged{c.Client} }
+	one(t, doctor.Failed, b.run("velero"), "velero/server", "same objects")
 }
 
 func TestVeleroOfAnotherNamespaceWithTheSameBucket(t *testing.T) {

@@ -67,7 +67,7 @@ func definition(n *notes, have, want *apiextensionsv1.CustomResourceDefinition) 
 	return true
 }
 
-// served asks discovery instead, which everyone may read and which has no fields.
+// served reads discovery instead, which everyone may read and which has no fields.
 func (e *examination) served(ctx context.Context, n *notes) {
 	missing, err := e.Missing(ctx)
 	switch {

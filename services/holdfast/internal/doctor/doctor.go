@@ -25,7 +25,8 @@ import (
 
 // Locations opens backup storage locations, as package location does.
 type Locations interface {
-	// Validate reports whether the location can be used; note is worth showing where it can.
+	// Validate reports whether the location can be used; note is empty unless its store has no
+	// conditional creation.
 	Validate(ctx context.Context, loc *velerov1.BackupStorageLocation) (note string, err error)
 	// Open returns the location's store, which the caller closes.
 	Open(ctx context.Context, loc *velerov1.BackupStorageLocation) (objectstore.Store, error)
@@ -58,7 +59,7 @@ type Config struct {
 	Plugins pluginhost.Config
 	// Features are those that the services are to have, beyond what their Deployments say.
 	Features []string
-	// Timeout bounds each check.
+	// Timeout bounds each check; in services and locations it bounds each service and each location.
 	Timeout time.Duration
 }
 
@@ -69,15 +70,17 @@ type checkOf func(c *examination, ctx context.Context, n *notes)
 var all = []struct {
 	name string
 	run  checkOf
+	// each means that the check bounds each of its subjects and not their sum.
+	each bool
 }{
-	{"kubernetes", (*examination).kubernetes},
-	{"definitions", (*examination).definitions},
-	{"velero", (*examination).velero},
-	{"rights", (*examination).rights},
-	{"nats", (*examination).nats},
-	{"services", (*examination).services},
-	{"plugins", (*examination).plugins},
-	{"locations", (*examination).locations},
+	{"kubernetes", (*examination).kubernetes, false},
+	{"definitions", (*examination).definitions, false},
+	{"velero", (*examination).velero, false},
+	{"rights", (*examination).rights, false},
+	{"nats", (*examination).nats, false},
+	{"services", (*examination).services, true},
+	{"plugins", (*examination).plugins, false},
+	{"locations", (*examination).locations, true},
 }
 
 // Names returns the names of the checks, in the order in which they run.
@@ -111,6 +114,9 @@ func Run(ctx context.Context, cfg Config, names []string) Report {
 		func() {
 			limited, cancel := context.WithTimeout(ctx, cfg.Timeout)
 			defer cancel()
+			if check.each {
+				limited = ctx
+			}
 			check.run(e, limited, n)
 		}()
 		for i := range n.findings {
@@ -130,15 +136,20 @@ const (
 
 // findDeployments reads the chart's Deployments. Checks that need them do with what was found.
 func (e *examination) findDeployments(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, e.Timeout)
-	defer cancel()
 	e.deployments = map[string]*appsv1.Deployment{}
 	list := &appsv1.DeploymentList{}
-	e.unread = e.Client.List(ctx, list, client.InNamespace(e.Namespace), client.MatchingLabels{partOf: "holdfast"})
+	e.unread = e.list(ctx, list, client.InNamespace(e.Namespace), client.MatchingLabels{partOf: "holdfast"})
 	for i := range list.Items {
 		d := &list.Items[i]
 		e.deployments[d.Labels[component]] = d
 	}
+}
+
+// list lists objects within Timeout.
+func (e *examination) list(ctx context.Context, into client.ObjectList, opts ...client.ListOption) error {
+	ctx, cancel := context.WithTimeout(ctx, e.Timeout)
+	defer cancel()
+	return e.Client.List(ctx, into, opts...)
 }
 
 // elsewhere reports whether the services run, or may run, in Pods and not on this machine.

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// reviewsAtOnce is how many reviews are asked for together, namedAtMost how many missing rights
+	// reviewsAtOnce is how many reviews are requested together, namedAtMost how many missing rights
 	// a message names.
 	reviewsAtOnce = 8
 	namedAtMost   = 8
@@ -72,7 +72,7 @@ func (e *examination) hookRights(ctx context.Context, n *notes, spec *authorizat
 	}
 }
 
-// callerRights reviews what the commands of this program ask for.
+// callerRights reviews the rights that the commands of this program need.
 func (e *examination) callerRights(ctx context.Context, n *notes) {
 	var needed []rights.Request
 	for _, each := range []struct{ resource, verbs string }{

@@ -10,8 +10,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 
+	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/utils/ptr"
 
@@ -66,6 +69,8 @@ func (e *examination) oneService(ctx context.Context, n *notes, name string) str
 	if address == "" {
 		return stated
 	}
+	ctx, cancel := context.WithTimeout(ctx, e.Timeout)
+	defer cancel()
 	err := e.health(ctx, name, address)
 	unready := &notReadyError{}
 	switch {
@@ -76,15 +81,21 @@ func (e *examination) oneService(ctx context.Context, n *notes, name string) str
 		n.ok(name, strings.TrimSpace("ready at "+address+" "+stated))
 	case errors.As(err, &unready):
 		n.fail(name, fmt.Sprintf("it answers at %s and is not ready (%s)", address, unready.status), "its /readyz says what is missing: the API server, or NATS; see its log")
-	case e.elsewhere() && !e.Named(name):
-		n.skip(name, "its port is not forwarded to "+address, "forward it (kubectl -n "+e.Namespace+" port-forward), or say where it is: --services-address "+name+"=HOST:PORT")
+	case e.elsewhere() && !e.Named(name) && refusedConnection(err):
+		n.skip(name, fmt.Sprintf("its port is not forwarded to %s: %v", address, err), "forward it (kubectl -n "+e.Namespace+" port-forward), or say where it is: --services-address "+name+"=HOST:PORT")
 	default:
 		n.fail(name, fmt.Sprintf("no answer at %s: %v", address, err), "start it (`holdfast up` runs all services), or say where it is: --services-address "+name+"=HOST:PORT, with --services-ca-file for TLS")
 	}
 	return stated
 }
 
-// replicas compares a Deployment with what it asks for.
+// refusedConnection reports whether nothing listens at the address. grpc-go's status holds the cause
+// as text alone.
+func refusedConnection(err error) bool {
+	return status.Code(err) == codes.Unavailable && strings.Contains(err.Error(), syscall.ECONNREFUSED.Error())
+}
+
+// replicas compares the ready replicas of a Deployment with those of its spec.
 func replicas(n *notes, name string, d *appsv1.Deployment) {
 	want := ptr.Deref(d.Spec.Replicas, 1)
 	subject := name + " Deployment"

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -20,6 +21,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/selfplugin"
@@ -172,7 +174,7 @@ func TestServicesOfTheChart(t *testing.T) {
 	at(b, serving(t, true), metrics(t, "v1"), map[string]string{"deletion": closed(t)})
 	found := b.run("services")
 	require.Empty(t, of(doctor.Failed, found))
-	one(t, doctor.Skipped, found, "deletion", "not forwarded")
+	one(t, doctor.Skipped, found, "deletion", "not forwarded", "connection refused")
 	adapt := b.adapt
 	b.adapt = func(c *doctor.Config) {
 		adapt(c)
@@ -192,6 +194,27 @@ func TestServicesOfTheChart(t *testing.T) {
 	one(t, doctor.Failed, b.run("services"), "no replicas")
 	b.objects = asObjects(list[1:])
 	one(t, doctor.Failed, b.run("services"), "queue-scheduler", "Deployment is missing")
+}
+
+// Only a refused connection means that nothing forwards a port.
+func TestAServiceThatHangsFailsAloneAndIsNotSkipped(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = silent.Close() })
+	for _, objects := range [][]client.Object{nil, asObjects(deployments())} {
+		b := newBed(t)
+		b.objects = objects
+		at(b, serving(t, true), metrics(t, "v1"), map[string]string{"queue-scheduler": silent.Addr().String()})
+		adapt := b.adapt
+		b.adapt = func(c *doctor.Config) {
+			adapt(c)
+			c.Timeout = time.Second
+		}
+		found := b.run("services")
+		one(t, doctor.Failed, found, "queue-scheduler", "no answer", "DeadlineExceeded")
+		require.Empty(t, of(doctor.Skipped, found))
+		require.True(t, contains(of(doctor.OK, found), "deletion: ready"))
+	}
 }
 
 func TestServicesOfTwoVersions(t *testing.T) {

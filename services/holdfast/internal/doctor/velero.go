@@ -17,25 +17,42 @@ import (
 
 // velero looks for Velero servers that would work on the same objects or the same buckets.
 func (e *examination) velero(ctx context.Context, n *notes) {
-	list := &appsv1.DeploymentList{}
-	err := e.Client.List(ctx, list)
+	found, err := e.veleros(ctx)
 	if apierrors.IsForbidden(err) {
 		n.skip("", "you may not list Deployments in all namespaces: only "+e.Namespace+" was looked at", "run this as someone who may")
-		err = e.Client.List(ctx, list, client.InNamespace(e.Namespace))
+		found, err = e.veleros(ctx, client.InNamespace(e.Namespace))
 	}
 	if err != nil {
 		n.fail("", fmt.Sprintf("Deployments cannot be listed: %v", err), "get the right to `list` deployments, and make the API server answer")
 		return
 	}
-	found := false
-	for i := range list.Items {
-		if d := &list.Items[i]; isVelero(d) {
-			found = true
-			e.oneVelero(ctx, n, d)
-		}
+	for i := range found {
+		e.oneVelero(ctx, n, &found[i])
 	}
-	if !found {
+	if len(found) == 0 {
 		n.ok("", "no Velero server was found")
+	}
+}
+
+// deploymentsAtOnce is the size of a page of Deployments: a cluster may have thousands.
+const deploymentsAtOnce = 500
+
+// veleros returns the Deployments that run Velero's server.
+func (e *examination) veleros(ctx context.Context, opts ...client.ListOption) ([]appsv1.Deployment, error) {
+	var found []appsv1.Deployment
+	for next := ""; ; {
+		page := &appsv1.DeploymentList{}
+		if err := e.Client.List(ctx, page, append(slices.Clone(opts), client.Limit(deploymentsAtOnce), client.Continue(next))...); err != nil {
+			return nil, err
+		}
+		for i := range page.Items {
+			if isVelero(&page.Items[i]) {
+				found = append(found, page.Items[i])
+			}
+		}
+		if next = page.Continue; next == "" {
+			return found, nil
+		}
 	}
 }
 
