@@ -3,6 +3,8 @@ package doctor_test
 import (
 	"encoding/json"
 	"errors"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -27,6 +29,7 @@ import (
 const (
 	patience = time.Minute
 	look     = 50 * time.Millisecond
+	services = 6
 )
 
 // place is one control plane, which the parts share; each has a namespace of its own.
@@ -110,10 +113,11 @@ func (p *place) empty(t *testing.T) {
 
 func (p *place) whole(t *testing.T) {
 	cli := p.cli("whole")
-	server, err := cli.Up(t.Context(), t.TempDir())
+	server, err := cli.Up(t.Context(), t.TempDir(), "--free-ports")
 	require.NoError(t, err)
 	t.Cleanup(server.Shutdown)
-	found := p.doctor(t, "whole", "kubernetes,definitions,velero,rights,services,locations,plugins,nats", "--plugin-dir", t.TempDir())
+	addresses := addressesOf(t, server)
+	found := p.doctor(t, "whole", "kubernetes,definitions,velero,rights,services,locations,plugins,nats", append(addresses, "--plugin-dir", t.TempDir())...)
 	require.Empty(t, of("failed", found))
 	require.Empty(t, of("warning", found))
 	one(t, found, "skipped", "no address of NATS")
@@ -123,13 +127,48 @@ func (p *place) whole(t *testing.T) {
 	files, err := product.Files(server.Bucket())
 	require.NoError(t, err)
 	require.False(t, slices.ContainsFunc(files, func(f string) bool { return strings.Contains(f, "doctor") }), "what was written is gone: %v", files)
-	bundle := p.bundle(t, "whole")
+	bundle := p.bundle(t, "whole", addresses...)
 	require.Contains(t, bundle["queue.json"], `"entries": []`)
 	require.Contains(t, bundle["metrics/deletion.txt"], "holdfast_build_info{")
 	require.Contains(t, bundle["objects/leases.yaml"], "kind: Lease")
 	require.Equal(t, "", bundle["problems.txt"])
 	server.Shutdown()
-	require.Len(t, of("failed", p.doctor(t, "whole", "services")), 6)
+	require.Len(t, of("failed", p.doctor(t, "whole", "services", addresses...)), services)
+}
+
+// addressesOf returns flags with the addresses of a server that listens on free ports. Each service
+// logs its addresses after it counts as ready.
+func addressesOf(t *testing.T, server *product.Server) []string {
+	t.Helper()
+	serving := regexp.MustCompile(`service=(\S+) .*ready=true grpc=(\S+) http=(\S+)`)
+	grpc, http := map[string]string{}, map[string]string{}
+	require.Eventually(t, func() bool {
+		log, err := os.ReadFile(server.LogPath())
+		require.NoError(t, err)
+		for _, found := range serving.FindAllStringSubmatch(string(log), -1) {
+			grpc[found[1]], http[found[1]] = found[2], found[3]
+		}
+		return len(grpc) == services
+	}, patience, look)
+	return append(flags("--services-address", grpc), flags("--metrics-address", http)...)
+}
+
+// flags repeats a flag for each service.
+func flags(flag string, addresses map[string]string) []string {
+	var out []string
+	for name, address := range addresses {
+		out = append(out, flag, name+"="+address)
+	}
+	return out
+}
+
+// nowhere returns flags with an address that nothing listens on, whatever else runs on this machine.
+func nowhere() []string {
+	closed := map[string]string{}
+	for _, name := range []string{"queue-scheduler", "backup-runner", "restore-runner", "async-operation-monitor", "manifest-indexer", "deletion"} {
+		closed[name] = "127.0.0.1:1"
+	}
+	return append(flags("--services-address", closed), flags("--metrics-address", closed)...)
 }
 
 func (p *place) definitions(t *testing.T) {
@@ -212,8 +251,8 @@ func (p *place) rights(t *testing.T) {
 	}, patience, look, "the authorizer sees the change")
 	one(t, found, "failed", "deletion", "patch restores.velero.io in "+namespace)
 
-	// Nothing runs the Deployments.
-	require.Len(t, of("failed", p.doctor(t, namespace, "services")), 6)
+	// Nothing runs the Deployments, and nothing answers where the services are said to be.
+	require.Len(t, of("failed", p.doctor(t, namespace, "services", nowhere()...)), 2*services)
 
 	kubeconfig, err := p.cluster.KubeconfigFor("nobody")
 	require.NoError(t, err)
