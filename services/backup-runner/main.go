@@ -15,7 +15,7 @@ const memoryLimit = 96 << 20
 // garbagePercent is GOGC: how much garbage the heap may hold beside live objects. Pages of lists
 // are large, since an API server takes longer for many small ones: most of the heap is garbage at
 // once.
-const garbagePercent = 70
+const garbagePercent = 40
 
 func main() {
 	service.LimitMemory(memoryLimit)

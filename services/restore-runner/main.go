@@ -14,8 +14,12 @@ import (
 // does not count, takes about 30 MiB of them.
 const memoryLimit = 64 << 20
 
+// garbagePercent is GOGC: how much garbage the heap may hold beside live objects.
+const garbagePercent = 60
+
 func main() {
 	service.LimitMemory(memoryLimit)
+	service.CollectGarbageAt(garbagePercent)
 	var config app.Config
 	os.Exit(service.Main(app.Name, service.Ports{GRPC: app.GRPCPort, HTTP: app.HTTPPort}, config.BindFlags,
 		func(ctx context.Context, base service.Base) (service.Runner, error) {
