@@ -3,6 +3,7 @@
 package debug
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -103,7 +104,15 @@ func metrics(ctx context.Context, a *archive, name, address string) error {
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("%w: %s", errStatus, response.Status)
 	}
-	data, err := io.ReadAll(io.LimitReader(response.Body, fileBytes))
+	// A byte more shows that something was cut.
+	data, err := io.ReadAll(io.LimitReader(response.Body, fileBytes+1))
+	cut := len(data) > fileBytes
+	if cut || err != nil {
+		data = data[:bytes.LastIndexByte(data[:min(len(data), fileBytes)], '\n')+1]
+	}
+	if cut {
+		err = errors.Join(err, fmt.Errorf("only the first %d bytes are in it", len(data)))
+	}
 	if len(data) > 0 {
 		a.add(name, []byte(scrub.Text(string(data))))
 	}

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -187,16 +188,44 @@ func TestABundleIsBounded(t *testing.T) {
 		if previous {
 			return io.NopCloser(strings.NewReader("short\n")), nil
 		}
-		return io.NopCloser(io.LimitReader(endless{}, 5<<20)), nil
+		return io.NopCloser(io.MultiReader(io.LimitReader(endless{}, 13<<20), strings.NewReader("\nlast line\n"))), nil
 	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.CopyN(w, endless{}, 5<<20) }))
+	t.Cleanup(server.Close)
+	cfg.Metrics["deletion"] = strings.TrimPrefix(server.URL, "http://")
 	files, _ := write(t, cfg)
 	require.LessOrEqual(t, len(files["logs/backup-runner-1/backup-runner.log"]), 4<<20)
+	require.Greater(t, len(files["logs/backup-runner-1/backup-runner.log"]), 4<<20-100)
+	require.True(t, strings.HasSuffix(files["logs/backup-runner-1/backup-runner.log"], "\nlast line\n"), "the end is kept")
+	require.Regexp(t, `metrics/deletion.txt: only the first 41943\d\d bytes`, files["problems.txt"])
+	require.True(t, strings.HasSuffix(files["metrics/deletion.txt"], "\n"), "its last line is whole")
 	backups := files["objects/backups.velero.io.v1.yaml"]
 	require.Equal(t, 500, strings.Count(backups, "---\n"))
 	require.Contains(t, backups, "name: b-509")
 	require.NotContains(t, backups, "name: b-000", "the newest are kept")
 	require.Contains(t, files["problems.txt"], "objects/backups.velero.io.v1.yaml: it has 500 of the newest objects, and there are at least 511")
-	require.Contains(t, files["problems.txt"], "backup-runner.log: only the first 4194304 bytes")
+	require.Contains(t, files["problems.txt"], "backup-runner.log: only the last 41")
+}
+
+// A name such as password may be in the part of a line that is cut off, its value in what is left.
+func TestOnlyWholeLinesOfALogAreKept(t *testing.T) {
+	for name, body := range map[string]io.Reader{
+		"begin":  strings.NewReader("password=" + planted + strings.Repeat(" ", 4<<20-12) + "\nwhole\n"),
+		"middle": strings.NewReader("password=\"" + strings.Repeat("x", 9<<20) + planted + "\"\nwhole\n"),
+		"broken": io.MultiReader(strings.NewReader("whole\nS"+planted), iotest.ErrReader(io.ErrUnexpectedEOF)),
+	} {
+		cfg := config(t, cluster(estate()...))
+		cfg.Logs = func(_ context.Context, _, _ string, previous bool) (io.ReadCloser, error) {
+			if previous {
+				return io.NopCloser(strings.NewReader("short")), nil
+			}
+			return io.NopCloser(body), nil
+		}
+		files, _ := write(t, cfg)
+		require.Equal(t, "whole\n", files["logs/backup-runner-1/backup-runner.log"], name)
+		require.Equal(t, "short", files["logs/backup-runner-1/backup-runner.previous.log"], "all of it")
+		require.Contains(t, files["problems.txt"], "backup-runner.log: ", name)
+	}
 }
 
 // endless is a log without an end.

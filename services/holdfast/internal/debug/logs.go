@@ -1,6 +1,7 @@
 package debug
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -40,15 +41,43 @@ func oneLog(ctx context.Context, a *archive, cfg Config, name, pod, container st
 	if err != nil {
 		return err
 	}
-	// A byte more shows that something was cut.
-	data, err := io.ReadAll(io.LimitReader(body, fileBytes+1))
+	data, cut, err := lastLines(body, fileBytes)
 	err = errors.Join(err, body.Close())
-	if len(data) > fileBytes {
-		data = data[:fileBytes]
-		err = errors.Join(err, fmt.Errorf("only the first %d bytes of the lines asked for are in it", fileBytes))
+	if cut {
+		err = errors.Join(err, fmt.Errorf("only the last %d bytes of the lines asked for are in it", len(data)))
 	}
 	if len(data) > 0 {
 		a.add(name, []byte(scrub.Text(string(data))))
 	}
 	return err
+}
+
+// lastLines returns the last lines of r that have at most limit bytes together, and whether others
+// were before them. It holds little more than two limits in memory. Every line is whole: of a part
+// of a line nothing shows which of it is secret.
+func lastLines(r io.Reader, limit int) (lines []byte, cut bool, err error) {
+	const block = 32 << 10
+	kept, read := make([]byte, 0, block), make([]byte, block)
+	for err == nil {
+		var n int
+		n, err = r.Read(read)
+		kept = append(kept, read[:n]...)
+		if len(kept) > 2*limit+1 {
+			kept, cut = append(kept[:0], kept[len(kept)-limit-1:]...), true
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	} else {
+		kept = kept[:bytes.LastIndexByte(kept, '\n')+1]
+	}
+	if len(kept) <= limit && !cut {
+		return kept, false, err
+	}
+	// The byte before the limit shows whether a line begins there.
+	kept = kept[max(0, len(kept)-limit-1):]
+	if i := bytes.IndexByte(kept, '\n'); i >= 0 {
+		return kept[i+1:], true, err
+	}
+	return nil, true, err
 }

@@ -7,7 +7,7 @@ import (
 
 // secretKey is a key whose text is a secret, unless it ends as reference does.
 var (
-	secretKey = regexp.MustCompile(`(?i)` + secretWord)
+	secretKey = regexp.MustCompile(`(?i)` + secretWord + `|(?:pass|sig)$`)
 	reference = regexp.MustCompile(`(?i)(name|namespace|ref|refs|file|path|mode|audience|policy)$`)
 )
 
@@ -119,10 +119,18 @@ func words(list []any, command bool) {
 	for i, item := range list {
 		word, ok := item.(string)
 		switch {
+		case ok && secretFlag(word):
+			list[i] = word[:strings.IndexByte(word, '=')+1] + Mark
 		case ok && (i == 0 && command || strings.HasPrefix(word, "--")):
 			list[i] = Text(word)
 		case ok:
 			list[i] = Mark
 		}
 	}
+}
+
+// secretFlag reports whether a word is a flag with its value, and the value a secret to its end.
+func secretFlag(word string) bool {
+	name, _, found := strings.Cut(word, "=")
+	return found && strings.HasPrefix(name, "--") && secretKey.MatchString(name) && !reference.MatchString(name)
 }

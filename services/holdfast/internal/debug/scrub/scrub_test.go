@@ -32,9 +32,46 @@ func TestTextsWithoutSecrets(t *testing.T) {
 	require.NotContains(t, scrub.Text("key AKIAIOSFODNN7EXAMPLE"), "AKIA")
 }
 
+func TestValuesEndWhereTheyEnd(t *testing.T) {
+	for text, want := range map[string]string{
+		"password=S3c,LEAK next":          "password=xxxxx next",
+		"password=a;L&E}A]K\"x'y next":    "password=xxxxx next",
+		"pass=LEAK next":                  "pass=xxxxx next",
+		"DB_PASS=LEAK next":               "DB_PASS=xxxxx next",
+		"dbPass: LEAK next":               "dbPass: xxxxx next",
+		"se=1&sig=LEAK%3D next":           "se=1&sig=xxxxx next",
+		"password := \"LEAK LEAK\" next":  "password := xxxxx next",
+		"password => 'LEAK LEAK' next":    "password => xxxxx next",
+		"Authorization: Token LEAK\nnext": "Authorization: xxxxx\nnext",
+		"Proxy-Authorization: Digest username=\"x\", response=\"LEAK\"\nnext": "Proxy-Authorization: xxxxx\nnext",
+		"run --password LEAK next":                                  "run --password xxxxx next",
+		"run -password 'LEAK LEAK' next":                            "run -password xxxxx next",
+		"run --db-pass LEAK next":                                   "run --db-pass xxxxx next",
+		"[\"--password\",\"LEAK LEAK\",\"next\"]":                   "[\"--password\",xxxxx,\"next\"]",
+		"password=\"LEAK more\nnext":                                "password=xxxxx\nnext",
+		"password='LEAK more\nnext":                                 "password=xxxxx\nnext",
+		"password=\"a\nLEAK\" next":                                 "password=xxxxx next",
+		`password="a\"LEAK" next`:                                   `password=xxxxx next`,
+		`password="a\\" next`:                                       `password=xxxxx next`,
+		`"{\"password\":\"a\\\"LEAK\",\"n\":1}"`:                    `"{\"password\":xxxxx,\"n\":1}"`,
+		`"{\\\"password\\\":\\\"LEAK LEAK\\\",x"`:                   `"{\\\"password\\\":xxxxx,x"`,
+		`msg="password=\"LEAK more" next`:                           `msg="password=xxxxx next`,
+		`"tokens": ["LEAK a", "LEAK b"] next`:                       `"tokens": xxxxx next`,
+		"tokens: [LEAK a\nnext":                                     "tokens: xxxxx\nnext",
+		"password=LEAK\tnext":                                       "password=xxxxx\tnext",
+		"password=\\":                                               "password=xxxxx",
+		"seed SUAM" + strings.Repeat("LEAK2345", 6) + "LEAKLE next": "seed xxxxx next",
+		"password=": "password=",
+	} {
+		require.Equal(t, want, scrub.Text(text), text)
+	}
+}
+
 func TestTextsWithoutSecretsStay(t *testing.T) {
 	for _, text := range []string{
 		`time=2026 level=INFO msg="backup completed" backup=velero/daily items=12`, "https://minio.example.com:9000/bucket", "nats://host:4222", "", "no key here",
+		"12 tests passed=12, failed: 0", "signal: terminated", "the password was refused", "nats: Authorization Violation", "authorization failed", "--features EnableCSI",
+		"SUCCEEDED", "a pass over 12 items", `{"level":"info","phase":"Completed","items":[1,2]}`, "apiVersion: rbac.authorization.k8s.io/v1",
 	} {
 		require.Equal(t, text, scrub.Text(text))
 	}
@@ -61,6 +98,8 @@ func TestObjectsWithoutSecrets(t *testing.T) {
 		"url":         `{"spec":{"config":{"s3Url":"https://user:PLANTED@store"}}}`,
 		"env":         `{"spec":{"containers":[{"env":[{"name":"ANY","value":"PLANTED"}]}]}}`,
 		"args":        `{"spec":{"containers":[{"args":["--x-token=PLANTED","PLANTED"],"command":["/bin/sh","-c","PLANTED"]}]}}`,
+		"spaces":      `{"spec":{"containers":[{"args":["--password=a PLANTED","--db-pass=\"a\" PLANTED","--nats-token","PLANTED"]}]}}`,
+		"pass":        `{"spec":{"dbPass":"PLANTED"}}`,
 		"hook":        `{"spec":{"hooks":{"resources":[{"pre":[{"exec":{"command":["mysql","-pPLANTED"]}}]}]}}}`,
 		"download":    `{"status":{"downloadURL":"https://store/PLANTED"}}`,
 		"key":         `{"spec":{"adminPassword":"PLANTED","tokens":["PLANTED"]}}`,

@@ -20,10 +20,16 @@ var (
 	query = regexp.MustCompile(`(\w+://[^\s"'?<>]+\?)[^\s"'<>]+`)
 	// bearer is a scheme of HTTP authentication with its credentials.
 	bearer = regexp.MustCompile(`(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}`)
-	// assigned is name=value, "name": "value" and the like, quotes escaped or not.
-	assigned = regexp.MustCompile(`(?i)([\w.-]*` + secretWord + `[\w.-]*\\?["']?\s*[=:]\s*)(\\"(?:[^"\\]|\\[^"])*\\"|"(?:[^"\\]|\\.)*"|'[^']*'|[^\s,;&}\]"']+)`)
+	// assigned is a name of a secret and what stands before its value: name=, "name": and the like,
+	// quotes escaped or not. So is passed, as the flag of a command line whose value is the next word.
+	assigned = regexp.MustCompile(`(?i)(?:[\w.-]*` + secretWord + `[\w.-]*|[\w.-]*(?:pass|sig))\\*["']?\s*(?:=>|:=|[=:])\s*`)
+	passed   = regexp.MustCompile(`(?i)(?:^|[\s"'\[,=])--?(?:[\w.-]*` + secretWord + `[\w.-]*|[\w.-]*pass)\\*["']?[\s,]+`)
+	// header is one of HTTP authentication to the end of its line: a scheme may have any parameters.
+	header = regexp.MustCompile(`(?i)([\w.-]*authorization\\*["']?\s*[=:][ \t]*)[^\s][^\n]*`)
 	// jwt is a JSON Web Token, as a service account's.
 	jwt = regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]*`)
+	// seed is the private part of an NKEY of NATS.
+	seed = regexp.MustCompile(`\bS[UAONCX][A-Z2-7]{56}\b`)
 	// keyID is an access key id of AWS.
 	keyID = regexp.MustCompile(`\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b`)
 	// pem is a private key, to its end or to that of the text.
@@ -37,7 +43,10 @@ func Text(text string) string {
 	text = redact.URLs(text)
 	text = query.ReplaceAllString(text, "${1}"+Mark)
 	text = bearer.ReplaceAllString(text, "${1} "+Mark)
-	text = assigned.ReplaceAllString(text, "${1}"+Mark)
+	text = header.ReplaceAllString(text, "${1}"+Mark)
+	text = values(text, passed)
+	text = values(text, assigned)
 	text = jwt.ReplaceAllString(text, Mark)
+	text = seed.ReplaceAllString(text, Mark)
 	return keyID.ReplaceAllString(text, Mark)
 }
