@@ -28,7 +28,7 @@ func TestInspectFindsWhatServicesMade(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, state.Server)
 	require.EqualValues(t, 3*64<<20, state.Needed)
-	require.Less(t, state.Storage, int64(0), "no limit")
+	require.Negative(t, state.Storage, "no limit")
 	require.Equal(t, []messaging.StreamState{
 		{Name: messaging.StreamWork, Replicas: 1, Current: 1}, {Name: messaging.StreamEvents, Replicas: 1, Current: 1}, {Name: messaging.StreamDead, Replicas: 1, Current: 1},
 	}, state.Streams)

@@ -36,9 +36,11 @@ func (r *Runtime) traced(instance string) grpc.UnaryClientInterceptor {
 		}
 		carrier := propagation.MapCarrier{}
 		r.base.Propagator.Inject(call.Context(), carrier)
+		var pairs []string
 		for key, value := range carrier {
-			ctx = metadata.AppendToOutgoingContext(ctx, key, value)
+			pairs = append(pairs, key, value)
 		}
+		ctx = metadata.AppendToOutgoingContext(ctx, pairs...)
 		err := next(ctx, method, request, answer, conn, opts...)
 		call.End(err, semconv.RPCResponseStatusCode(code.Code(status.Code(err)).String()))
 		return err

@@ -69,7 +69,7 @@ func (p *place) secrets(t *testing.T) {
 	require.NoError(t, p.client.Create(t.Context(), &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{Containers: []corev1.Container{{
 		Name: "runner", Image: "example.com/runner", Env: []corev1.EnvVar{{Name: "ANY", Value: planted}}, Args: []string{"--nats-url=nats://u:" + planted + "@nats"},
 	}}}}))
-	files := p.bundle(t, namespace, "--nats-url", "nats://u:"+planted+"@127.0.0.1:1")
+	files := p.bundle(t, namespace, append(nowhere(), "--nats-url", "nats://u:"+planted+"@127.0.0.1:1")...)
 	for name, text := range files {
 		require.NotContains(t, text, planted, name)
 	}

@@ -131,7 +131,7 @@ func (p *place) whole(t *testing.T) {
 	require.Contains(t, bundle["queue.json"], `"entries": []`)
 	require.Contains(t, bundle["metrics/deletion.txt"], "holdfast_build_info{")
 	require.Contains(t, bundle["objects/leases.yaml"], "kind: Lease")
-	require.Equal(t, "", bundle["problems.txt"])
+	require.Empty(t, bundle["problems.txt"])
 	server.Shutdown()
 	require.Len(t, of("failed", p.doctor(t, "whole", "services", addresses...)), services)
 }

@@ -45,9 +45,11 @@ func (p *process) traced(ctx context.Context, method string, request, answer any
 	}
 	carrier := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(call.Context(), carrier)
+	var pairs []string
 	for key, value := range carrier {
-		ctx = metadata.AppendToOutgoingContext(ctx, key, value)
+		pairs = append(pairs, key, value)
 	}
+	ctx = metadata.AppendToOutgoingContext(ctx, pairs...)
 	err := next(ctx, method, request, answer, conn, opts...)
 	failed := err
 	if err != nil {

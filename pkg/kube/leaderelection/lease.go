@@ -49,7 +49,7 @@ func (l *lease) Create(ctx context.Context, record resourcelock.LeaderElectionRe
 		ObjectMeta: metav1.ObjectMeta{Namespace: l.cfg.Namespace, Name: l.key().Name},
 		Spec:       resourcelock.LeaderElectionRecordToLeaseSpec(&record),
 	}
-	begin := time.Now()
+	begin := time.Now() //nolint:forbidigo // the clock of client-go's elector
 	if err := l.cfg.Client.Create(ctx, object); err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (l *lease) Create(ctx context.Context, record resourcelock.LeaderElectionRe
 // Update implements resourcelock.Interface: a swap on the version last read. A renewal that comes
 // early is not sent.
 func (l *lease) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	begin := time.Now()
+	begin := time.Now() //nolint:forbidigo // the clock of client-go's elector
 	if l.renews(&record) && begin.Sub(l.written) < l.cfg.Timeout/writesPerTimeout {
 		return nil
 	}

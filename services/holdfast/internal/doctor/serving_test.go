@@ -129,7 +129,10 @@ func serving(t *testing.T, ready bool) string {
 func metrics(t *testing.T, version string) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		require.Equal(t, "/metrics", r.URL.Path)
+		if r.URL.Path != "/metrics" {
+			http.NotFound(w, r)
+			return
+		}
 		_, _ = fmt.Fprintf(w, "# HELP x y\nholdfast_build_info{commit=\"c\",version=%q} 1\n", version)
 	}))
 	t.Cleanup(server.Close)

@@ -3,7 +3,6 @@ package doctor_test
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -103,7 +102,7 @@ func TestFlagsAreNamed(t *testing.T) {
 	} {
 		out, err := run(t, kubeconfig, args...)
 		require.ErrorContains(t, err, flag)
-		require.False(t, errors.Is(err, doctor.ErrFailed))
+		require.NotErrorIs(t, err, doctor.ErrFailed)
 		require.NotContains(t, out+err.Error(), "hidden")
 	}
 }

@@ -57,7 +57,7 @@ func New(g *global.Global, ports map[string]service.Ports) Options {
 
 // BindFlags adds the flags.
 func (o *Options) BindFlags(fs *pflag.FlagSet) {
-	fs.DurationVar(&o.Timeout, "timeout", time.Minute, "how long each check may take")
+	fs.DurationVar(&o.Timeout, "timeout", time.Minute, "how long each check, and in services and locations each of them, may take")
 	fs.StringToStringVar(&o.Services, "services-address", nil, "gRPC addresses of services, as service=host:port,... (default: their ports on 127.0.0.1)")
 	fs.StringToStringVar(&o.Metrics, "metrics-address", nil, "HTTP addresses of services, as service=host:port,... (default: their ports on 127.0.0.1)")
 	o.Remote.BindCredentials(fs)
