@@ -1,6 +1,8 @@
 package count
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
@@ -11,21 +13,21 @@ var durationBuckets = []float64{60, 300, 600, 900, 1800, 3600, 7200, 10800, 1440
 
 // Backups count backups by their schedule. Safe for concurrent use.
 type Backups struct {
-	attempts, warnings *prometheus.CounterVec
-	phases             map[velerov1.BackupPhase]*prometheus.CounterVec
-	duration           *prometheus.HistogramVec
+	attempts, warnings *Counter
+	phases             map[velerov1.BackupPhase]*Counter
+	duration           *histogram
 	native, csi        snapshots
 }
 
 // snapshots count snapshots of volumes when their backup has ended.
-type snapshots struct{ attempts, successes, failures *prometheus.CounterVec }
+type snapshots struct{ attempts, successes, failures *Counter }
 
 // NewBackups registers the counters.
 func NewBackups(s *Schedules) (*Backups, error) {
 	b := &Backups{
 		attempts: s.Counter("velero_backup_attempt_total", "Backups begun."),
 		warnings: s.Counter("velero_backup_warning_total", "Warnings of backups that ended."),
-		phases: map[velerov1.BackupPhase]*prometheus.CounterVec{
+		phases: map[velerov1.BackupPhase]*Counter{
 			velerov1.BackupPhaseCompleted:        s.Counter("velero_backup_success_total", "Backups that ended Completed."),
 			velerov1.BackupPhasePartiallyFailed:  s.Counter("velero_backup_partial_failure_total", "Backups that ended PartiallyFailed."),
 			velerov1.BackupPhaseFailed:           s.Counter("velero_backup_failure_total", "Backups that ended Failed."),
@@ -46,32 +48,41 @@ func NewBackups(s *Schedules) (*Backups, error) {
 	return b, s.Err()
 }
 
+// histogram is a histogram with the label schedule.
+type histogram struct {
+	schedules *Schedules
+	vec       *prometheus.HistogramVec
+}
+
+func (h *histogram) observe(schedule string, took time.Duration) {
+	h.schedules.series(schedule, func(value string) { h.vec.WithLabelValues(value).Observe(took.Seconds()) })
+}
+
 // durations registers a histogram of the durations of jobs.
-func (s *Schedules) durations(name, help string) *prometheus.HistogramVec {
+func (s *Schedules) durations(name, help string) *histogram {
 	vec := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: durationBuckets}, []string{labelSchedule})
 	s.add(vec, set{
 		begin:  func(schedule string) { vec.WithLabelValues(schedule) },
 		remove: func(schedule string) { vec.DeleteLabelValues(schedule) },
 	})
-	return vec
+	return &histogram{s, vec}
 }
 
 // perBackup registers a counter that also has Velero's label backupName, which is empty here: a
 // series for each backup would begin at its only value, where increase() does not see it, and stay.
-// The result has the label schedule alone.
-func (s *Schedules) perBackup(name, help string) *prometheus.CounterVec {
+func (s *Schedules) perBackup(name, help string) *Counter {
 	const labelBackup = "backupName"
 	vec := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{labelSchedule, labelBackup})
 	s.add(vec, set{
 		begin:  func(schedule string) { vec.WithLabelValues(schedule, "") },
 		remove: func(schedule string) { vec.DeleteLabelValues(schedule, "") },
 	})
-	return vec.MustCurryWith(prometheus.Labels{labelBackup: ""})
+	return &Counter{s, vec.MustCurryWith(prometheus.Labels{labelBackup: ""})}
 }
 
 // Begun counts a backup that begins to run.
 func (c *Backups) Begun(b *velerov1.Backup) {
-	c.attempts.WithLabelValues(b.Labels[velerov1.LabelScheduleName]).Inc()
+	c.attempts.Inc(b.Labels[velerov1.LabelScheduleName])
 }
 
 // Ended counts a backup that got a terminal phase. It is for the process that wrote the phase, once
@@ -82,18 +93,18 @@ func (c *Backups) Ended(b *velerov1.Backup) {
 	if !ok {
 		return
 	}
-	phase.WithLabelValues(schedule).Inc()
-	c.warnings.WithLabelValues(schedule).Add(float64(max(status.Warnings, 0)))
+	phase.Inc(schedule)
+	c.warnings.Add(schedule, float64(max(status.Warnings, 0)))
 	c.native.ended(schedule, status.VolumeSnapshotsAttempted, status.VolumeSnapshotsCompleted)
 	c.csi.ended(schedule, status.CSIVolumeSnapshotsAttempted, status.CSIVolumeSnapshotsCompleted)
 	if start, end := status.StartTimestamp, status.CompletionTimestamp; start != nil && end != nil {
-		c.duration.WithLabelValues(schedule).Observe(end.Sub(start.Time).Seconds())
+		c.duration.observe(schedule, end.Sub(start.Time))
 	}
 }
 
 func (c *snapshots) ended(schedule string, begun, taken int) {
 	begun, taken = max(begun, 0), max(taken, 0)
-	c.attempts.WithLabelValues(schedule).Add(float64(begun))
-	c.successes.WithLabelValues(schedule).Add(float64(taken))
-	c.failures.WithLabelValues(schedule).Add(float64(max(begun-taken, 0)))
+	c.attempts.Add(schedule, float64(begun))
+	c.successes.Add(schedule, float64(taken))
+	c.failures.Add(schedule, float64(max(begun-taken, 0)))
 }

@@ -10,10 +10,28 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/count"
+	"github.com/holdfast-io/holdfast/pkg/kube"
 )
+
+const namespace = "velero"
+
+// cached has the Schedules of the namespace, and one of another.
+func cached(names ...string) client.Client {
+	objects := []client.Object{&velerov1.Schedule{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "elsewhere"}}}
+	for _, name := range names {
+		objects = append(objects, &velerov1.Schedule{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
+	}
+	return fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(objects...).Build()
+}
+
+func schedules(r *prometheus.Registry, names ...string) *count.Schedules {
+	return count.NewSchedules(r, cached(names...), namespace)
+}
 
 // series are the series of metrics in the text format of Prometheus, without the comments.
 func series(t *testing.T, r *prometheus.Registry, names ...string) string {
@@ -40,7 +58,7 @@ func TestEachPhaseIsCountedOnce(t *testing.T) {
 		velerov1.BackupPhaseInProgress: "", velerov1.BackupPhaseDeleting: "",
 	} {
 		r := prometheus.NewRegistry()
-		backups, err := count.NewBackups(count.NewSchedules(r))
+		backups, err := count.NewBackups(schedules(r))
 		require.NoError(t, err)
 		backups.Ended(&velerov1.Backup{Status: velerov1.BackupStatus{Phase: phase}})
 		for _, other := range outcomes {
@@ -55,7 +73,7 @@ func TestEachPhaseIsCountedOnce(t *testing.T) {
 
 func TestABackupIsCountedWithItsNumbers(t *testing.T) {
 	r := prometheus.NewRegistry()
-	backups, err := count.NewBackups(count.NewSchedules(r))
+	backups, err := count.NewBackups(schedules(r, "daily"))
 	require.NoError(t, err)
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	at := func(after time.Duration) *metav1.Time { return &metav1.Time{Time: begin.Add(after)} }
@@ -86,7 +104,7 @@ func TestABackupIsCountedWithItsNumbers(t *testing.T) {
 // The object alone says which schedule a restore is of when its backup is not at hand.
 func TestRestores(t *testing.T) {
 	r := prometheus.NewRegistry()
-	restores, err := count.NewRestores(count.NewSchedules(r))
+	restores, err := count.NewRestores(schedules(r, "daily"))
 	require.NoError(t, err)
 	restores.Begun("daily")
 	restores.Ended("daily", velerov1.RestorePhasePartiallyFailed)
@@ -106,8 +124,34 @@ func TestRestores(t *testing.T) {
 	}
 }
 
+// A label that names no Schedule of the namespace, whatever it has, added series of its own, which
+// stayed; and increase() did not see the failure that one began with.
+func TestLabelsOfUsersAddNoSeries(t *testing.T) {
+	r := prometheus.NewRegistry()
+	backups, err := count.NewBackups(schedules(r, "daily"))
+	require.NoError(t, err)
+	for _, name := range []string{"", "daily", "elsewhere", "deleted", "a", "b", "c"} {
+		b := &velerov1.Backup{
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{velerov1.LabelScheduleName: name}},
+			Status: velerov1.BackupStatus{
+				Phase: velerov1.BackupPhaseFailed, StartTimestamp: &metav1.Time{Time: time.Unix(0, 0)}, CompletionTimestamp: &metav1.Time{Time: time.Unix(1, 0)},
+				VolumeSnapshotsAttempted: 1, CSIVolumeSnapshotsAttempted: 1,
+			},
+		}
+		backups.Begun(b)
+		backups.Ended(b)
+	}
+	for name, labels := range map[string]string{
+		"velero_backup_attempt_total": "", "velero_backup_failure_total": "",
+		"velero_volume_snapshot_failure_total": "", "velero_csi_snapshot_failure_total": `backupName="",`,
+	} {
+		require.Equal(t, name+"{"+labels+`schedule=""} 6`+"\n"+name+"{"+labels+`schedule="daily"} 1`, series(t, r, name))
+	}
+	require.Equal(t, 2, strings.Count(series(t, r, "velero_backup_duration_seconds"), "velero_backup_duration_seconds_count"))
+}
+
 func TestMetricsOfTheSameNameAreAnError(t *testing.T) {
-	s := count.NewSchedules(prometheus.NewRegistry())
+	s := schedules(prometheus.NewRegistry())
 	_, err := count.NewBackups(s)
 	require.NoError(t, err)
 	_, err = count.NewBackups(s)

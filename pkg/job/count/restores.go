@@ -3,22 +3,20 @@ package count
 import (
 	"cmp"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
 
 // Restores count restores by the schedule of their backup. Safe for concurrent use.
 type Restores struct {
-	attempts *prometheus.CounterVec
-	phases   map[velerov1.RestorePhase]*prometheus.CounterVec
+	attempts *Counter
+	phases   map[velerov1.RestorePhase]*Counter
 }
 
 // NewRestores registers the counters.
 func NewRestores(s *Schedules) (*Restores, error) {
 	r := &Restores{
 		attempts: s.Counter("velero_restore_attempt_total", "Restores begun."),
-		phases: map[velerov1.RestorePhase]*prometheus.CounterVec{
+		phases: map[velerov1.RestorePhase]*Counter{
 			velerov1.RestorePhaseCompleted:        s.Counter("velero_restore_success_total", "Restores completed without an error."),
 			velerov1.RestorePhasePartiallyFailed:  s.Counter("velero_restore_partial_failure_total", "Restores completed with errors of single objects."),
 			velerov1.RestorePhaseFailed:           s.Counter("velero_restore_failed_total", "Restores that failed as a whole."),
@@ -29,13 +27,13 @@ func NewRestores(s *Schedules) (*Restores, error) {
 }
 
 // Begun counts a restore that a runner took for the first time.
-func (c *Restores) Begun(schedule string) { c.attempts.WithLabelValues(schedule).Inc() }
+func (c *Restores) Begun(schedule string) { c.attempts.Inc(schedule) }
 
 // Ended counts a restore that got a terminal phase. It is for the process that wrote the phase,
 // once that is durable.
 func (c *Restores) Ended(schedule string, phase velerov1.RestorePhase) {
 	if counter, ok := c.phases[phase]; ok {
-		counter.WithLabelValues(schedule).Inc()
+		counter.Inc(schedule)
 	}
 }
 

@@ -73,7 +73,7 @@ func (a *App) build(ctx context.Context) error {
 		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: namespace, Name: c.Instance,
 		Address: rt.AdvertisedAddr(), Timeout: c.ClaimTimeout, Predecessors: c.Predecessors, OperationsOf: operation.KindBackup, Clock: c.Clock, Log: c.Log,
 	})
-	schedules := count.NewSchedules(rt.Registry())
+	schedules := count.NewSchedules(rt.Registry(), mgr.GetClient(), namespace)
 	counts, err := count.NewBackups(schedules)
 	if err != nil {
 		return err

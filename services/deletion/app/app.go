@@ -51,7 +51,7 @@ func New(ctx context.Context, c Config) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &App{config: c, runtime: rt, schedules: count.NewSchedules(rt.Registry())}
+	a := &App{config: c, runtime: rt, schedules: count.NewSchedules(rt.Registry(), rt.Manager().GetClient(), c.Options.Namespace)}
 	a.build(host)
 	for _, step := range []func() error{a.schedules.Err, a.controllers} {
 		if err := step(); err != nil {

@@ -63,7 +63,7 @@ func (a *App) build() error {
 	if err != nil {
 		return fmt.Errorf("discovery client: %w", err)
 	}
-	schedules := count.NewSchedules(rt.Registry())
+	schedules := count.NewSchedules(rt.Registry(), writer, namespace)
 	counters, err := metrics.New(rt.Registry(), schedules)
 	if err != nil {
 		return err

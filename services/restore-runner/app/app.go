@@ -76,7 +76,7 @@ func (a *App) GRPCAddr() string { return a.runtime.GRPCAddr() }
 
 func (a *App) wire(config *Config) error {
 	mgr, namespace := a.runtime.Manager(), config.Options.Namespace
-	schedules := count.NewSchedules(a.runtime.Registry())
+	schedules := count.NewSchedules(a.runtime.Registry(), mgr.GetClient(), namespace)
 	counts, err := metrics.New(a.runtime.Registry(), schedules)
 	if err != nil {
 		return err

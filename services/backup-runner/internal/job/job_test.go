@@ -160,8 +160,9 @@ func newWorld(t *testing.T) *world {
 	source, err := cluster.New(&rest.Config{Host: srv.URL, QPS: -1}, clock.RealClock{}, t.TempDir())
 	require.NoError(t, err)
 	w.client = fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "cluster-1"}}).Build()
-	counts, err := count.NewBackups(count.NewSchedules(w.registry))
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "cluster-1"}},
+		&velerov1.Schedule{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "daily"}}).Build()
+	counts, err := count.NewBackups(count.NewSchedules(w.registry, w.client, namespace))
 	require.NoError(t, err)
 	w.Client, w.Instance = w.client, w.instance
 	w.Config = Config{

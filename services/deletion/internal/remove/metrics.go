@@ -1,14 +1,12 @@
 package remove
 
 import (
-	"github.com/prometheus/client_golang/prometheus"
-
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/count"
 )
 
 // Metrics counts deletions under Velero's names. A nil *Metrics counts nothing.
-type Metrics struct{ attempts, successes, failures *prometheus.CounterVec }
+type Metrics struct{ attempts, successes, failures *count.Counter }
 
 // NewMetrics registers the counters; a failure is that of Err of the Schedules.
 func NewMetrics(s *count.Schedules) *Metrics {
@@ -21,7 +19,7 @@ func NewMetrics(s *count.Schedules) *Metrics {
 
 func (m *Metrics) attempt(b *velerov1.Backup) {
 	if m != nil {
-		m.attempts.WithLabelValues(b.Labels[velerov1.LabelScheduleName]).Inc()
+		m.attempts.Inc(b.Labels[velerov1.LabelScheduleName])
 	}
 }
 
@@ -29,8 +27,8 @@ func (m *Metrics) result(b *velerov1.Backup, ok bool) {
 	switch {
 	case m == nil:
 	case ok:
-		m.successes.WithLabelValues(b.Labels[velerov1.LabelScheduleName]).Inc()
+		m.successes.Inc(b.Labels[velerov1.LabelScheduleName])
 	default:
-		m.failures.WithLabelValues(b.Labels[velerov1.LabelScheduleName]).Inc()
+		m.failures.Inc(b.Labels[velerov1.LabelScheduleName])
 	}
 }

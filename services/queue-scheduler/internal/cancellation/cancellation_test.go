@@ -96,7 +96,7 @@ func (b *bed) replica(t *testing.T, name string) *cancellation.Canceller {
 	counters, err := cancellation.NewMetrics(prometheus.NewRegistry())
 	require.NoError(t, err)
 	registry := prometheus.NewRegistry()
-	counts, err := metrics.New(registry, count.NewSchedules(registry))
+	counts, err := metrics.New(registry, count.NewSchedules(registry, b.client, namespace))
 	require.NoError(t, err)
 	b.counts = append(b.counts, registry)
 	return cancellation.New(cancellation.Config{

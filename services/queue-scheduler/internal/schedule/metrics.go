@@ -1,13 +1,11 @@
 package schedule
 
 import (
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/holdfast-io/holdfast/pkg/job/count"
 )
 
 // Metrics counts under Holdfast's own names: Velero 1.18 has none for this.
-type Metrics struct{ made *prometheus.CounterVec }
+type Metrics struct{ made *count.Counter }
 
 // NewMetrics registers the counters.
 func NewMetrics(s *count.Schedules) (*Metrics, error) {
@@ -16,4 +14,4 @@ func NewMetrics(s *count.Schedules) (*Metrics, error) {
 }
 
 // BackupMade implements Counter.
-func (m *Metrics) BackupMade(schedule string) { m.made.WithLabelValues(schedule).Inc() }
+func (m *Metrics) BackupMade(schedule string) { m.made.Inc(schedule) }

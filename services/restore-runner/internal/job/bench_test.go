@@ -163,12 +163,13 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{
-		client:  fake.NewClientBuilder().WithScheme(kube.Scheme()).Build(),
+		client: fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(
+			&velerov1.Schedule{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "nightly"}}).Build(),
 		cluster: kubetest.Start(t), store: memstore.New(), claims: &claims{holder: "me"}, registry: prometheus.NewRegistry(),
 	}
 	b.locations = &locations{store: b.store}
 	b.ledger = ledger.New(b.client, b.client, "velero")
-	counts, err := metrics.New(b.registry, count.NewSchedules(b.registry))
+	counts, err := metrics.New(b.registry, count.NewSchedules(b.registry, b.client, "velero"))
 	require.NoError(t, err)
 	b.config = config{Client: b.client, Claims: b.claims, Config: job.Config{
 		Reader: b.client, Namespace: "velero", Cleaner: &b.cleaner, Ledger: b.ledger, Locations: b.locations,
