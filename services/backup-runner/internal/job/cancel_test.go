@@ -83,7 +83,7 @@ func TestACancelledBackupStops(t *testing.T) {
 				w.at(suffix, func() { w.ask(t, b, told) })
 				require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 				w.requireCancelled(t, b, told && !published)
-				require.Contains(t, w.metrics(t), "velero_backup_failure_total")
+				require.Contains(t, w.metrics(t), `velero_backup_failure_total{schedule=""} 1`)
 			})
 		}
 	}
