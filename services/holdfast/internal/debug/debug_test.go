@@ -129,6 +129,32 @@ func TestNoSecretIsInABundle(t *testing.T) {
 	require.NotContains(t, files["objects/configmaps.yaml"], "name: other")
 }
 
+// Applications may have Deployments in the namespace of the server.
+func TestDeploymentsOfOthersAreNotInABundle(t *testing.T) {
+	deployment := func(name string, labels map[string]string) client.Object {
+		return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: name, Labels: labels}}
+	}
+	files, summary := write(t, config(t, cluster(append(estate(),
+		deployment("shop", map[string]string{"app.kubernetes.io/part-of": "shop", "app.kubernetes.io/name": "holdfast"}), deployment("plain", nil),
+		deployment("installed", map[string]string{"component": "velero"}), deployment("charted", map[string]string{"app.kubernetes.io/name": "velero"}),
+	)...)))
+	require.Empty(t, summary.Problems)
+	text := files["objects/deployments.yaml"]
+	for name, there := range map[string]bool{"backup-runner": true, "installed": true, "charted": true, "shop": false, "plain": false} {
+		require.Equal(t, there, strings.Contains(text, "\n  name: "+name+"\n"), name)
+	}
+}
+
+// The tail of a log may begin within a key.
+func TestTheRestOfAPrivateKeyIsNotInABundle(t *testing.T) {
+	cfg := config(t, cluster(estate()...))
+	cfg.Logs = func(context.Context, string, string, bool) (io.ReadCloser, error) {
+		return io.NopCloser(strings.NewReader(planted + "\n" + planted + "\n-----END PRIVATE KEY-----\nlast line\n")), nil
+	}
+	files, _ := write(t, cfg)
+	require.Equal(t, "xxxxx\nlast line\n", files["logs/backup-runner-1/backup-runner.log"])
+}
+
 // Secrets are never asked for, whatever else fails.
 func TestSecretsAreNeverRead(t *testing.T) {
 	reader := interceptor.NewClient(cluster(estate()...), interceptor.Funcs{

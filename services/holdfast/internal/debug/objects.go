@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/holdfast-io/holdfast/pkg/apis/crds"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/debug/scrub"
 )
 
@@ -28,9 +29,11 @@ const (
 type kind struct {
 	file string
 	gvk  schema.GroupVersionKind
-	// options choose its objects; only are names, all if there are none.
+	// options choose its objects; only are names, all if there are none; keep chooses by labels, nil
+	// keeps all.
 	options []client.ListOption
 	only    []string
+	keep    func(labels map[string]string) bool
 	// drop removes what is not wanted of an object.
 	drop func(map[string]any)
 }
@@ -41,7 +44,7 @@ func kinds(namespace string) ([]kind, error) {
 	here := client.InNamespace(namespace)
 	ours := client.MatchingLabels{"app.kubernetes.io/part-of": "holdfast"}
 	all := []kind{
-		{file: "deployments", gvk: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, options: []client.ListOption{here}},
+		{file: "deployments", gvk: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, options: []client.ListOption{here}, keep: concerned},
 		{file: "statefulsets", gvk: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "StatefulSet"}, options: []client.ListOption{here, ours}},
 		{file: "pods", gvk: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, options: []client.ListOption{here, ours}},
 		{file: "events", gvk: schema.GroupVersionKind{Version: "v1", Kind: "Event"}, options: []client.ListOption{here}},
@@ -66,6 +69,12 @@ func kinds(namespace string) ([]kind, error) {
 		}
 	}
 	return all, nil
+}
+
+// concerned reports whether the labels of a Deployment are those of Holdfast's chart, or those of
+// Velero's server, which works on the same objects: as `velero install` or Velero's chart has them.
+func concerned(labels map[string]string) bool {
+	return labels["app.kubernetes.io/part-of"] == "holdfast" || labels[velerov1.LabelComponent] == "velero" || labels["app.kubernetes.io/name"] == "velero"
 }
 
 // objects adds a file of YAML documents for each kind.
@@ -128,8 +137,9 @@ func list(ctx context.Context, r client.Reader, k *kind) (found []unstructured.U
 			return found, false, err
 		}
 		for i := range answer.Items {
-			if len(k.only) == 0 || slices.Contains(k.only, answer.Items[i].GetName()) {
-				found = append(found, answer.Items[i])
+			item := &answer.Items[i]
+			if (len(k.only) == 0 || slices.Contains(k.only, item.GetName())) && (k.keep == nil || k.keep(item.GetLabels())) {
+				found = append(found, *item)
 			}
 		}
 		if next = answer.GetContinue(); next == "" || len(found) >= readAtMost {

@@ -67,6 +67,23 @@ func TestValuesEndWhereTheyEnd(t *testing.T) {
 	}
 }
 
+// A key of which the beginning was cut off stood there to its end.
+func TestTheRestOfAPrivateKeyGoes(t *testing.T) {
+	const begin, end = "-----BEGIN RSA PRIVATE KEY-----\n", "-----END RSA PRIVATE KEY-----"
+	for text, want := range map[string]string{
+		"LEAK\nLEAK\n" + end + "\nafter":                           "xxxxx\nafter",
+		"t=1 LEAK\nt=1 LEAK\nt=1 -----END PRIVATE KEY-----\nafter": "xxxxx\nafter",
+		end: "xxxxx",
+		"LEAK\n" + end + "\nbetween\n" + begin + "LEAK\n" + end + "\nafter":                    "xxxxx\nbetween\nxxxxx\nafter",
+		"before\n" + begin + "LEAK\n" + end + "\nafter":                                        "before\nxxxxx\nafter",
+		"LEAK\n-----END CERTIFICATE-----\nLEAK\n-----END EC PRIVATE KEY-----":                  "xxxxx",
+		"before\nLEAK" + strings.Repeat("\nLEAK2345", 32<<10/9) + "\nLEAK\n" + end + "\nafter": "before\nxxxxx\nafter",
+	} {
+		require.Equal(t, want, scrub.Text(text), "%.80q", text)
+	}
+	require.Equal(t, "-----END CERTIFICATE-----", scrub.Text("-----END CERTIFICATE-----"))
+}
+
 func TestTextsWithoutSecretsStay(t *testing.T) {
 	for _, text := range []string{
 		`time=2026 level=INFO msg="backup completed" backup=velero/daily items=12`, "https://minio.example.com:9000/bucket", "nats://host:4222", "", "no key here",

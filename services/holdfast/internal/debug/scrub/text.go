@@ -5,6 +5,7 @@ package scrub
 
 import (
 	"regexp"
+	"strings"
 
 	"github.com/holdfast-io/holdfast/pkg/redact"
 )
@@ -34,12 +35,36 @@ var (
 	keyID = regexp.MustCompile(`\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b`)
 	// pem is a private key, to its end or to that of the text.
 	pem = regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|$)`)
+	// pemEnd is the end of a private key.
+	pemEnd = regexp.MustCompile(`-----END [A-Z0-9 ]*PRIVATE KEY-----`)
 )
+
+// keyBytes is more than a private key takes in a log: one of RSA with 16384 bits is 13 KiB in PEM,
+// before what a log puts before its lines.
+const keyBytes = 32 << 10
+
+// tails marks the private keys whose beginning a text lacks: of an end without one, everything
+// before it from the line on in which such a key may begin.
+func tails(text string) string {
+	var out strings.Builder
+	for {
+		at := pemEnd.FindStringIndex(text)
+		if at == nil {
+			out.WriteString(text)
+			return out.String()
+		}
+		if before := at[0] - keyBytes; before > 0 {
+			out.WriteString(text[:strings.LastIndexByte(text[:before], '\n')+1])
+		}
+		out.WriteString(Mark)
+		text = text[at[1]:]
+	}
+}
 
 // Text returns a text without what looks like a secret: users and queries of URLs, what is assigned
 // to a name such as password, tokens and private keys.
 func Text(text string) string {
-	text = pem.ReplaceAllString(text, Mark)
+	text = tails(pem.ReplaceAllString(text, Mark))
 	text = redact.URLs(text)
 	text = query.ReplaceAllString(text, "${1}"+Mark)
 	text = bearer.ReplaceAllString(text, "${1} "+Mark)
