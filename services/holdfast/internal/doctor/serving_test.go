@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
@@ -92,6 +93,20 @@ func TestNATSThatCannotBeReached(t *testing.T) {
 	found := b.run("nats")
 	require.Len(t, of(doctor.Failed, found), 1)
 	require.NotContains(t, fmt.Sprint(found), "hidden")
+}
+
+func TestNATSWithoutJetStream(t *testing.T) {
+	plain, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true})
+	require.NoError(t, err)
+	plain.Start()
+	t.Cleanup(func() { plain.Shutdown(); plain.WaitForShutdown() })
+	require.True(t, plain.ReadyForConnections(patience))
+	b := newBed(t)
+	withNATS(b, plain.ClientURL(), 0)
+	found := b.run("nats")
+	one(t, doctor.Failed, found, "JetStream is not enabled")
+	require.Len(t, found, 1)
+	require.Contains(t, found[0].Remedy, "turn JetStream on")
 }
 
 // closed is an address that nothing listens on.
