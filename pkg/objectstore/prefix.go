@@ -144,8 +144,10 @@ func (p *prefixedSigner) SignGet(ctx context.Context, key string, ttl time.Durat
 	return p.signer.SignGet(ctx, full, ttl)
 }
 
-// As finds an interface or type in a store or in what its views (WithPrefix, ReadOnly) wrap. What
-// is found does not apply prefix or access mode.
+// As returns s as a T if it is one, else the outermost store that its views wrap and that is one,
+// and whether there is one. The views are those of this package, such as WithPrefix and ReadOnly. A
+// call of what a view wraps is without it: keys are not put below the prefix, writes are made
+// whatever the access mode is, and neither an Observer nor a trace has them.
 func As[T any](s Store) (T, bool) {
 	for s != nil {
 		if t, ok := s.(T); ok {

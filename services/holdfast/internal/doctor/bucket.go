@@ -24,7 +24,8 @@ const (
 	composed = 5 << 20
 	// creators is how many create one object at once.
 	creators = 4
-	// cleanLimit bounds the removal of what was written, which goes on when the check is over.
+	// cleanLimit bounds the removal of what was written, which has a time of its own: it is made
+	// after a check that ran out of time or was interrupted, too.
 	cleanLimit = 30 * time.Second
 )
 
