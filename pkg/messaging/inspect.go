@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -114,38 +113,29 @@ func inspectStream(ctx context.Context, js jetstream.JetStream, want jetstream.S
 // differences names the settings of a stream that are not the wanted ones, with both values.
 func differences(have, want jetstream.StreamConfig) []string {
 	var out []string
-	differ := func(name string, have, want any) {
-		out = append(out, fmt.Sprintf("%s is %v and not %v", name, have, want))
-	}
-	if !slices.Equal(have.Subjects, want.Subjects) {
-		differ("subjects", have.Subjects, want.Subjects)
-	}
-	if have.Retention != want.Retention {
-		differ("retention", have.Retention, want.Retention)
-	}
-	if have.Storage != want.Storage {
-		differ("storage", have.Storage, want.Storage)
-	}
-	if have.MaxBytes != want.MaxBytes {
-		differ("max bytes", have.MaxBytes, want.MaxBytes)
-	}
-	if have.MaxMsgSize != want.MaxMsgSize {
-		differ("max message size", have.MaxMsgSize, want.MaxMsgSize)
-	}
-	if have.MaxAge != want.MaxAge {
-		differ("max age", have.MaxAge, want.MaxAge)
-	}
-	if have.Discard != want.Discard {
-		differ("discard", have.Discard, want.Discard)
-	}
-	if have.DiscardNewPerSubject != want.DiscardNewPerSubject {
-		differ("discard per subject", have.DiscardNewPerSubject, want.DiscardNewPerSubject)
-	}
-	if perSubject(have) != perSubject(want) {
-		differ("max messages per subject", have.MaxMsgsPerSubject, want.MaxMsgsPerSubject)
+	wanted := settings(want)
+	for i, s := range settings(have) {
+		if s.value != wanted[i].value {
+			out = append(out, fmt.Sprintf("%s is %s and not %s", s.name, s.value, wanted[i].value))
+		}
 	}
 	return out
 }
 
-// perSubject is the limit on messages per subject; a server reports none as -1.
-func perSubject(c jetstream.StreamConfig) int64 { return max(c.MaxMsgsPerSubject, 0) }
+// setting is one setting of a stream and its value as text.
+type setting struct{ name, value string }
+
+// settings are those that streams are compared by, in the same order for each.
+func settings(c jetstream.StreamConfig) []setting {
+	return []setting{
+		{"subjects", fmt.Sprint(c.Subjects)},
+		{"retention", c.Retention.String()},
+		{"storage", c.Storage.String()},
+		{"max bytes", fmt.Sprint(c.MaxBytes)},
+		{"max message size", fmt.Sprint(c.MaxMsgSize)},
+		{"max age", c.MaxAge.String()},
+		{"discard", c.Discard.String()},
+		{"discard per subject", fmt.Sprint(c.DiscardNewPerSubject)},
+		{"max messages per subject", fmt.Sprint(max(c.MaxMsgsPerSubject, 0))}, // a server reports none as -1
+	}
+}
