@@ -64,6 +64,21 @@ velero_backup_last_successful_timestamp{namespace="velero",schedule="s"} 0x160
 velero_backup_last_successful_timestamp{namespace="velero",schedule="t"} 0x160
 holdfast_schedule_interval_seconds{namespace="velero",schedule="s"} 3600x160
 holdfast_schedule_interval_seconds{namespace="velero",schedule="t"} 86400x160`, []string{`{namespace="velero", schedule="s"}`}},
+			"a schedule that was resumed six hours ago, and has none since": {`
+velero_backup_last_successful_timestamp{namespace="velero",schedule="s"} 0x560
+holdfast_schedule_paused{namespace="velero",schedule="s"} 0x60 1x120 0x380
+holdfast_schedule_interval_seconds{namespace="velero",schedule="s"} 3600x60 _x120 3600x380`, []string{`{namespace="velero", schedule="s"}`}},
+			"one that skipped a backup, and made none at its next slot": {`
+velero_backup_last_successful_timestamp{namespace="velero",schedule="s"} 0x400
+holdfast_schedule_paused{namespace="velero",schedule="s"} 0x400
+holdfast_schedule_skipped_timestamp_seconds{namespace="velero",schedule="s"} 3600x400
+holdfast_schedule_interval_seconds{namespace="velero",schedule="s"} 3600x400`, []string{`{namespace="velero", schedule="s"}`}},
+			"another schedule is paused": {`
+velero_backup_last_successful_timestamp{namespace="velero",schedule="s"} 0x160
+holdfast_schedule_interval_seconds{namespace="velero",schedule="s"} 3600x160
+holdfast_schedule_paused{namespace="velero",schedule="s"} 0x160
+holdfast_schedule_paused{namespace="velero",schedule="t"} 1x160
+holdfast_schedule_skipped_timestamp_seconds{namespace="velero",schedule="t"} 9000x160`, []string{`{namespace="velero", schedule="s"}`}},
 			"one of two releases": {`
 velero_backup_last_successful_timestamp{namespace="a",schedule="s"} 0x160
 velero_backup_last_successful_timestamp{namespace="b",schedule="s"} 0+60x160
@@ -81,6 +96,22 @@ holdfast_schedule_interval_seconds{namespace="velero",schedule="s"} 3600x180`,
 velero_backup_last_successful_timestamp{namespace="velero",schedule="s"} 0x200
 holdfast_schedule_created_timestamp_seconds{namespace="velero",schedule="s"} 0x200`,
 			"by hand": `velero_backup_last_successful_timestamp{namespace="velero",schedule=""} 0x200`,
+			// Paused for two hours, with the last good one three hours old when it is resumed.
+			"a schedule that was resumed": `
+velero_backup_last_successful_timestamp{namespace="velero",schedule="s"} 0x480
+holdfast_schedule_paused{namespace="velero",schedule="s"} 0x60 1x120 0x300
+holdfast_schedule_interval_seconds{namespace="velero",schedule="s"} 3600x60 _x120 3600x300`,
+			// At minute 420 six hours have passed and the good one of minute 185 is not old.
+			"a schedule that was resumed and has a good one": `
+velero_backup_last_successful_timestamp{namespace="velero",schedule="s"} 0x185 11100x179 21900x175
+holdfast_schedule_paused{namespace="velero",schedule="s"} 0x60 1x120 0x360
+holdfast_schedule_interval_seconds{namespace="velero",schedule="s"} 3600x60 _x120 3600x360`,
+			// Resumed at minute 600 with skipImmediately; daily, so the next slot is up to a day later.
+			"a schedule that was resumed without a backup": `
+velero_backup_last_successful_timestamp{namespace="velero",schedule="s"} -300000x1000
+holdfast_schedule_paused{namespace="velero",schedule="s"} 1x600 0x400
+holdfast_schedule_skipped_timestamp_seconds{namespace="velero",schedule="s"} _x601 36000x399
+holdfast_schedule_interval_seconds{namespace="velero",schedule="s"} _x600 86400x400`,
 			"a good one that is older than the schedule, of a weekly one": `
 velero_backup_last_successful_timestamp{namespace="velero",schedule="s"} 0x200
 holdfast_schedule_interval_seconds{namespace="velero",schedule="s"} 604800x200`,

@@ -16,9 +16,12 @@ var (
 	oldest           = describe("holdfast_queue_oldest_seconds", "Age of the oldest job that waits, 0 if none does.", "kind")
 	scheduleCreated  = describe("holdfast_schedule_created_timestamp_seconds", "When a Schedule was created, Unix seconds.", "schedule")
 	scheduleInterval = describe("holdfast_schedule_interval_seconds", "Longest time between two slots of a Schedule that is valid and not paused.", "schedule")
+	schedulePaused   = describe("holdfast_schedule_paused", "1 if a Schedule is paused, else 0.", "schedule")
+	scheduleSkipped  = describe("holdfast_schedule_skipped_timestamp_seconds", "When a Schedule last skipped a backup that was due, Unix seconds.", "schedule")
 
 	descriptions = []*prometheus.Desc{
-		backupsExist, restoresExist, lastSuccess, lastStatus, lastItems, lastErrors, lastSize, jobs, waiting, oldest, scheduleCreated, scheduleInterval,
+		backupsExist, restoresExist, lastSuccess, lastStatus, lastItems, lastErrors, lastSize, jobs, waiting, oldest,
+		scheduleCreated, scheduleInterval, schedulePaused, scheduleSkipped,
 	}
 )
 

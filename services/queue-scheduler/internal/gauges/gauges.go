@@ -89,9 +89,21 @@ func (f *found) show(to chan<- prometheus.Metric, intervals map[string]time.Dura
 	gauge(to, restoresExist, float64(len(f.restores.Items)))
 	f.showLast(to)
 	f.showJobs(to)
+	f.showSchedules(to, intervals)
+}
+
+func (f *found) showSchedules(to chan<- prometheus.Metric, intervals map[string]time.Duration) {
 	for i := range f.schedules.Items {
 		s := &f.schedules.Items[i]
+		paused := 0.0
+		if s.Spec.Paused {
+			paused = 1
+		}
+		gauge(to, schedulePaused, paused, s.Name)
 		gauge(to, scheduleCreated, float64(s.CreationTimestamp.Unix()), s.Name)
+		if skipped := s.Status.LastSkipped; skipped != nil {
+			gauge(to, scheduleSkipped, float64(skipped.Unix()), s.Name)
+		}
 		if interval, ok := intervals[s.Name]; ok {
 			gauge(to, scheduleInterval, interval.Seconds(), s.Name)
 		}

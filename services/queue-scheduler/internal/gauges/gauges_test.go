@@ -213,3 +213,16 @@ holdfast_schedule_interval_seconds{schedule="hourly"} 3600`
 	require.Equal(t, want, b.reading(t, "holdfast_schedule_interval_seconds"), "as remembered")
 	require.Contains(t, b.reading(t), `holdfast_schedule_created_timestamp_seconds{schedule="paused"} 1.7676144e+09`)
 }
+
+// What keeps the alert about good backups silent for a Schedule that was resumed.
+func TestPausedAndSkippedSchedules(t *testing.T) {
+	skipped := metav1.NewTime(noon.Add(-time.Hour))
+	b := newBed(t, cluster(
+		schedule("daily"), schedule("paused", func(s *velerov1.Schedule) { s.Spec.Paused = true }),
+		schedule("resumed", func(s *velerov1.Schedule) { s.Status.LastSkipped = &skipped }),
+	))
+	require.Equal(t, `holdfast_schedule_paused{schedule="daily"} 0
+holdfast_schedule_paused{schedule="paused"} 1
+holdfast_schedule_paused{schedule="resumed"} 0
+holdfast_schedule_skipped_timestamp_seconds{schedule="resumed"} 1.7677836e+09`, b.reading(t, "holdfast_schedule_paused", "holdfast_schedule_skipped_timestamp_seconds"))
+}
