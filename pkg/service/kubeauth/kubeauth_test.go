@@ -190,6 +190,27 @@ func TestMadeUpTokensDoNotFloodTheAPIServer(t *testing.T) {
 	require.ErrorIs(t, err, errgrpc.ErrForbidden)
 }
 
+// Callers that send nothing that can be a token are refused before anything of their address is used
+// up: others may call from there, through a proxy or a NAT.
+func TestCallersWithoutATokenUseUpNoReviews(t *testing.T) {
+	api := newAPIServer()
+	r := kubeauth.New(kubeauth.Config{Client: api.Clientset, Clock: clocktesting.NewFakeClock(time.Unix(0, 0))})
+	for range kubeauth.ReviewsAtOnce + 1 {
+		for _, ctx := range []context.Context{
+			t.Context(), as(t), as(t, ""), as(t, "Bearer"), as(t, "Bearer "), as(t, "Bearer  "), as(t, "Bearer a b"), as(t, "Basic YTpi"), as(t, "Bearer a", "Bearer b"),
+		} {
+			_, err := r.Authorize(from(ctx, "10.0.0.1"), submit)
+			require.ErrorIs(t, err, errgrpc.ErrUnauthenticated)
+		}
+	}
+	require.Empty(t, api.Clientset.Actions())
+	for i := range kubeauth.ReviewsAtOnceOfAddress {
+		_, err := r.Authorize(from(as(t, fmt.Sprintf("Bearer made-up-%d", i)), "10.0.0.1"), submit)
+		require.ErrorIs(t, err, errgrpc.ErrUnauthenticated)
+	}
+	require.Len(t, api.Clientset.Actions(), kubeauth.ReviewsAtOnceOfAddress)
+}
+
 // observed counts contexts that have been waited for.
 type observed struct {
 	context.Context
