@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -29,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/count"
@@ -256,6 +258,24 @@ func (w *world) document(t *testing.T, key string) string {
 	out, err := io.ReadAll(zr)
 	require.NoError(t, err)
 	return string(out)
+}
+
+// What gauges of sizes are derived from.
+func TestTheSizeOfTheTarballIsNoted(t *testing.T) {
+	w := newWorld(t)
+	b := w.admit(t, "b1")
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	got := w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
+	tarball, ok := w.store.Bytes(layout.BackupTarball("b1"))
+	require.True(t, ok)
+	require.Equal(t, strconv.Itoa(len(tarball)), got.Annotations[holdfast.AnnotationTarballBytes])
+
+	w = newWorld(t)
+	b = w.admit(t, "b1")
+	w.at("/composition", func() { w.ask(t, b, true) })
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	require.Equal(t, velerov1.BackupPhaseFailed, w.read(t, b).Status.Phase)
+	require.NotContains(t, w.read(t, b).Annotations, holdfast.AnnotationTarballBytes, "it has none")
 }
 
 func TestBackupCompletes(t *testing.T) {
