@@ -63,6 +63,34 @@ func (w *world) left(t *testing.T, inCluster, inBucket velerov1.BackupPhase, ope
 	return b
 }
 
+// followed has the operation of that backup followed here, until it ended.
+func (w *world) followed(t *testing.T, end operation.End) *operation.Log {
+	t.Helper()
+	list := operation.List{Job: operation.Job{Kind: operation.KindBackup, Name: "b1", UID: "uid-1"}, Inherited: true,
+		Operations: []operation.Operation{{Action: "x/y", ID: "op-1"}}}
+	_, err := operation.Seal(t.Context(), w.store, list)
+	require.NoError(t, err)
+	log, err := operation.Open(t.Context(), w.store, list.Job)
+	require.NoError(t, err)
+	require.NoError(t, log.Append(t.Context(), operation.Event{Time: time.Now(), End: &end}))
+	return log
+}
+
+// runCancelled runs a backup that a user has cancelled, and requires that it ends so in the bucket,
+// too.
+func (w *world) runCancelled(t *testing.T, b *velerov1.Backup) *velerov1.Backup {
+	t.Helper()
+	asked := w.read(t, b)
+	metav1.SetMetaDataAnnotation(&asked.ObjectMeta, holdfast.AnnotationCancel, "alice")
+	require.NoError(t, w.client.Update(t.Context(), asked))
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	got := w.read(t, b)
+	require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
+	require.Equal(t, "cancelled by alice", got.Status.FailureReason)
+	require.Equal(t, got.Status, w.committed(t, b).Status)
+	return got
+}
+
 func (w *world) committed(t *testing.T, b *velerov1.Backup) *velerov1.Backup {
 	t.Helper()
 	stored, found, err := commit.Committed(t.Context(), w.store, b)
@@ -148,13 +176,7 @@ func TestABackupWhoseOperationsWereFollowedIsFinalized(t *testing.T) {
 			w := newWorld(t)
 			b := w.left(t, tc.phase, velerov1.BackupPhaseWaitingForPluginOperations, running)
 			keys := w.store.Keys()
-			list := operation.List{Job: operation.Job{Kind: operation.KindBackup, Name: "b1", UID: "uid-1"}, Inherited: true,
-				Operations: []operation.Operation{{Action: "x/y", ID: "op-1"}}}
-			_, err := operation.Seal(t.Context(), w.store, list)
-			require.NoError(t, err)
-			log, err := operation.Open(t.Context(), w.store, list.Job)
-			require.NoError(t, err)
-			require.NoError(t, log.Append(t.Context(), operation.Event{Time: time.Now(), End: &tc.end}))
+			log := w.followed(t, tc.end)
 			require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 			got := w.read(t, b)
 			require.Equal(t, tc.want, got.Status.Phase, got.Status.FailureReason)
@@ -222,14 +244,7 @@ func TestAFinalizingBackupWaitsForItsBucket(t *testing.T) {
 func TestAFinalizingBackupIsCancelled(t *testing.T) {
 	w := newWorld(t)
 	b := w.left(t, velerov1.BackupPhaseFinalizing, velerov1.BackupPhaseWaitingForPluginOperations, running)
-	asked := w.read(t, b)
-	metav1.SetMetaDataAnnotation(&asked.ObjectMeta, holdfast.AnnotationCancel, "alice")
-	require.NoError(t, w.client.Update(t.Context(), asked))
-	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	got := w.read(t, b)
-	require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
-	require.Equal(t, "cancelled by alice", got.Status.FailureReason)
-	require.Equal(t, got.Status, w.committed(t, b).Status)
+	w.runCancelled(t, b)
 }
 
 // The file of operations kept as running what was cancelled, in a backup that ended so.
@@ -237,22 +252,9 @@ func TestACancelledInheritedBackupHasTheEndsOfItsOperations(t *testing.T) {
 	w := newWorld(t)
 	b := w.left(t, velerov1.BackupPhaseFinalizingPartiallyFailed, velerov1.BackupPhaseWaitingForPluginOperations, running)
 	keys := w.store.Keys()
-	list := operation.List{Job: operation.Job{Kind: operation.KindBackup, Name: "b1", UID: "uid-1"}, Inherited: true,
-		Operations: []operation.Operation{{Action: "x/y", ID: "op-1"}}}
-	_, err := operation.Seal(t.Context(), w.store, list)
-	require.NoError(t, err)
-	log, err := operation.Open(t.Context(), w.store, list.Job)
-	require.NoError(t, err)
-	require.NoError(t, log.Append(t.Context(), operation.Event{Time: time.Now(), End: &operation.End{Error: "the tape was taken out"}}))
-	asked := w.read(t, b)
-	metav1.SetMetaDataAnnotation(&asked.ObjectMeta, holdfast.AnnotationCancel, "alice")
-	require.NoError(t, w.client.Update(t.Context(), asked))
-	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	got := w.read(t, b)
-	require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
-	require.Equal(t, "cancelled by alice", got.Status.FailureReason)
+	w.followed(t, operation.End{Error: "the tape was taken out"})
+	got := w.runCancelled(t, b)
 	require.Equal(t, []int{1, 0, 1}, []int{got.Status.BackupItemOperationsAttempted, got.Status.BackupItemOperationsCompleted, got.Status.BackupItemOperationsFailed})
-	require.Equal(t, got.Status, w.committed(t, b).Status)
 	require.Contains(t, w.document(t, layout.BackupItemOperations("b1")), `"phase":"Failed"`)
 	for _, key := range []string{layout.BackupItemOperations("b1"), layout.BackupResults("b1"), layout.BackupLog("b1")} {
 		require.Contains(t, w.document(t, key), "the tape was taken out", key)
