@@ -135,7 +135,7 @@ func (s *Schedules) series(schedule string, do func(value string)) {
 // The caller holds the lock: a deletion that the cache has after this read is seen by Watch, which
 // waits for the lock to remove the series.
 func (s *Schedules) read(schedule string) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), readLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), readLimit) //nolint:forbidigo // counters have no context, and this reads a cache
 	defer cancel()
 	if err := s.cached.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: schedule}, &velerov1.Schedule{}); err != nil {
 		return false

@@ -16,7 +16,9 @@ import (
 )
 
 // steps is a clock on which two seconds pass before each reading.
-type steps struct{ clocktesting.IntervalClock }
+type steps struct {
+	clocktesting.SimpleIntervalClock
+}
 
 // Since implements clock.PassiveClock.
 func (s *steps) Since(earlier time.Time) time.Duration { return s.Now().Sub(earlier) }
@@ -25,7 +27,7 @@ func (s *steps) Since(earlier time.Time) time.Duration { return s.Now().Sub(earl
 // answer.
 func TestCallsOfStoresAreTimed(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	tick := &steps{clocktesting.IntervalClock{Time: time.Unix(0, 0), Duration: 2 * time.Second}}
+	tick := &steps{clocktesting.SimpleIntervalClock{Time: time.Unix(0, 0), Duration: 2 * time.Second}}
 	loc, _ := fileLocation(t)
 	store, err := location.New(fake.NewClientBuilder().WithScheme(kube.Scheme()).Build(), namespace, location.WithMetrics(registry, tick)).Open(t.Context(), loc)
 	require.NoError(t, err)
