@@ -145,10 +145,18 @@ var backups = []Mutant{
 	{
 		Name: "the content of a CSI snapshot is removed before its VolumeSnapshot", Edit: Edit{
 			"pkg/extension/csisnapshot/cleanup.go",
-			"a.markDeleted(ctx, p.content, policy); err != nil",
-			"errors.Join(a.markDeleted(ctx, p.content, policy), a.delete(ctx, p.content)); err != nil",
+			"a.markDeleted(ctx, p, policy); err != nil",
+			"errors.Join(a.markDeleted(ctx, p, policy), a.delete(ctx, p.content)); err != nil",
 		},
 		Package: "./pkg/extension/csisnapshot", Test: "TestASnapshotThatABackupNamesOutlivesTheSlowRemovalOfItsObjects",
+	},
+	{
+		Name: "a content that is removed before it was labelled cannot be found by labels", Edit: Edit{
+			"pkg/extension/csisnapshot/cleanup.go",
+			"inherit(changed, p.snapshot.Labels)",
+			"inherit(changed, nil)",
+		},
+		Package: "./pkg/extension/csisnapshot", Test: "TestAContentThatWasNotDescribedIsFoundAfterItsMarkWasOverwritten",
 	},
 	{
 		Name: "a CSI snapshot is ready before its VolumeSnapshot is", Edit: Edit{

@@ -44,7 +44,7 @@ func (a API) end(ctx context.Context, p pair, policy snapshotv1.DeletionPolicy) 
 		return err
 	}
 	if p.content != nil {
-		if err := a.markDeleted(ctx, p.content, policy); err != nil {
+		if err := a.markDeleted(ctx, p, policy); err != nil {
 			return err
 		}
 	}
@@ -73,11 +73,16 @@ func (a API) findUnbound(ctx context.Context, p *pair) error {
 	return err
 }
 
-// markDeleted has the sidecar of a content remove it once it is deleted, and the data by the policy.
-func (a API) markDeleted(ctx context.Context, vsc *snapshotv1.VolumeSnapshotContent, policy snapshotv1.DeletionPolicy) error {
-	changed := vsc.DeepCopy()
+// markDeleted has the sidecar of the content of a pair remove it once it is deleted, and the data by
+// the policy. A content without labels of a backup gets those of its snapshot with the same write: a
+// controller may overwrite the mark, and once the snapshot is gone only labels lead to the content.
+func (a API) markDeleted(ctx context.Context, p pair, policy snapshotv1.DeletionPolicy) error {
+	vsc, changed := p.content, p.content.DeepCopy()
 	changed.Spec.DeletionPolicy = policy
 	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, annotationDeleted, "yes")
+	if p.snapshot != nil {
+		inherit(changed, p.snapshot.Labels)
+	}
 	err := a.call(ctx, fmt.Sprintf("set the deletion policy of VolumeSnapshotContent %s", vsc.Name), func() error {
 		return a.Client.Patch(ctx, changed.DeepCopy(), client.MergeFrom(vsc))
 	})
@@ -85,6 +90,19 @@ func (a API) markDeleted(ctx context.Context, vsc *snapshotv1.VolumeSnapshotCont
 		return nil
 	}
 	return err
+}
+
+// inherit labels a content as the backup's that its snapshot is labelled as. What a restore made, by
+// the labels of either, belongs to no backup.
+func inherit(vsc *snapshotv1.VolumeSnapshotContent, labels map[string]string) {
+	if vsc.Labels[velerov1.LabelBackupName] != "" || vsc.Labels[velerov1.LabelRestoreName] != "" || labels[velerov1.LabelRestoreName] != "" {
+		return
+	}
+	for _, key := range []string{velerov1.LabelBackupName, velerov1.LabelBackupUID} {
+		if value := labels[key]; value != "" {
+			metav1.SetMetaDataLabel(&vsc.ObjectMeta, key, value)
+		}
+	}
 }
 
 // stuck reports that a content is being deleted without the annotation, so that its sidecar does not

@@ -165,3 +165,66 @@ func TestADeletionWhoseMarkWasOverwrittenGoesOn(t *testing.T) {
 		})
 	}
 }
+
+// overwriting is a client beside a controller that writes the annotations of contents as it read
+// them before each patch, when they had none.
+type overwriting struct{ client.Client }
+
+func (o overwriting) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+	err := o.Client.Patch(ctx, object, patch, options...)
+	if _, content := object.(*snapshotv1.VolumeSnapshotContent); err != nil || !content {
+		return err
+	}
+	return o.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":null}}`)))
+}
+
+// A backup that ends between the cut of a snapshot and the labels of its content removes both. If the
+// mark of the deletion is overwritten then, nothing but labels leads to the content.
+func TestAContentThatWasNotDescribedIsFoundAfterItsMarkWasOverwritten(t *testing.T) {
+	owner := csisnapshot.Owner{Name: "b", UID: "uid-b"}
+	none := func(types.NamespacedName) bool { return false }
+	for name, removes := range map[string]func(*bed) error{
+		"when the end is repeated":    func(b *bed) error { return b.End(t.Context(), owner, none) },
+		"when the backup is deleted":  func(b *bed) error { return b.DiscardAll(t.Context(), owner) },
+		"while the driver is awaited": func(b *bed) error { return b.Gone(t.Context(), owner) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t, 1)
+			vs, vsc := b.cut(t)
+			b.stop()
+			freed := vs.DeepCopy()
+			freed.Finalizers = nil
+			require.NoError(t, b.Client.Patch(t.Context(), freed, client.MergeFrom(vs)))
+			undescribed := vsc.DeepCopy()
+			undescribed.Labels = nil
+			require.NoError(t, b.Client.Patch(t.Context(), undescribed, client.MergeFrom(vsc)))
+
+			reliable := b.Client
+			b.Client = overwriting{reliable}
+			require.NoError(t, b.End(t.Context(), owner, none))
+			b.look(t)
+			snapshots, contents := b.count(t)
+			require.Equal(t, []int{0, 1}, []int{snapshots, contents})
+			require.Len(t, b.driver.Stored(), 1)
+
+			b.Client = observed{reliable, func() { b.look(t) }}
+			require.NoError(t, removes(b))
+			b.gone(t)
+		})
+	}
+}
+
+// What a restore made has its own end, whichever backup its snapshot is labelled with.
+func TestAContentOfARestoreIsNotLabelledAsABackups(t *testing.T) {
+	b := newBed(t, 1)
+	vs, vsc := b.cut(t)
+	b.stop()
+	restored := vs.DeepCopy()
+	restored.Labels["velero.io/restore-name"] = "r"
+	require.NoError(t, b.Client.Patch(t.Context(), restored, client.MergeFrom(vs)))
+	bare := vsc.DeepCopy()
+	bare.Labels = nil
+	require.NoError(t, b.Client.Patch(t.Context(), bare, client.MergeFrom(vsc)))
+	require.NoError(t, b.Release(t.Context(), restored, bare))
+	require.Empty(t, read(t, b, action.Item{Name: vsc.Name}, &snapshotv1.VolumeSnapshotContent{}).Labels)
+}

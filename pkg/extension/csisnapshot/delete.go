@@ -171,7 +171,7 @@ func (a API) Gone(ctx context.Context, of Owner) error {
 		}
 		for i := range left {
 			if vsc := &left[i]; stuck(vsc) {
-				if err := a.markDeleted(ctx, vsc, vsc.Spec.DeletionPolicy); err != nil {
+				if err := a.markDeleted(ctx, pair{content: vsc}, vsc.Spec.DeletionPolicy); err != nil {
 					return err
 				}
 			}
