@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/holdfast-io/holdfast/e2e/harness/csistorage"
 	"github.com/holdfast-io/holdfast/e2e/harness/directorydriver"
 	"github.com/holdfast-io/holdfast/e2e/harness/site"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
@@ -46,13 +47,13 @@ func (b *bed) statefulSet(t *testing.T, name string, replicas int32) map[string]
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
 				Containers: []corev1.Container{{Name: "db", Image: "example.com/db", VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}}},
 			}},
-			VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}, Spec: wanted()}},
+			VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}, Spec: csistorage.Spec()}},
 		},
 	}))
 	volumes := map[string]string{}
 	for i := range replicas {
 		claim := fmt.Sprintf("data-%s-%d", name, i)
-		volumes[claim] = b.volume(t, name, claim)
+		volumes[claim] = b.storage.Volume(t, name, claim)
 	}
 	return volumes
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,14 +12,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/holdfast-io/holdfast/e2e/harness/csicontrollers"
+	"github.com/holdfast-io/holdfast/e2e/harness/csistorage"
 	"github.com/holdfast-io/holdfast/e2e/harness/directorydriver"
 	"github.com/holdfast-io/holdfast/e2e/harness/kubelet"
 	"github.com/holdfast-io/holdfast/e2e/harness/site"
@@ -29,20 +25,20 @@ import (
 )
 
 const (
-	driver = "directory.example.com"
-	class  = "directories" // of storage, and of snapshots
-	late   = "late"        // of storage whose volumes are made for their first consumers
+	driver = csistorage.Driver
+	class  = csistorage.Class
+	late   = csistorage.Late
 )
 
 // bed is a site whose cluster has CSI volumes and snapshots, and a node that runs commands.
 type bed struct {
 	*site.Site
-	driver      *directorydriver.Driver
-	controllers *csicontrollers.Controllers
-	node        *kubelet.Node
-	apps        *applications
-	bucket      *site.Bucket
-	dir         string // that the bucket is in
+	storage *csistorage.Storage
+	driver  *directorydriver.Driver
+	node    *kubelet.Node
+	apps    *applications
+	bucket  *site.Bucket
+	dir     string // that the bucket is in
 }
 
 func newBed(t *testing.T) *bed {
@@ -52,7 +48,8 @@ func newBed(t *testing.T) *bed {
 	b.Site = site.Start(t, site.Config{
 		Identities: []string{"--set", "features={EnableCSI}"},
 		Arrange: func(s *site.Site) map[string][]string {
-			b.storage(t, s)
+			b.storage = csistorage.Start(t, s.Cluster, s.Client)
+			b.driver = b.storage.Driver
 			return nil
 		},
 		Args: map[string][]string{
@@ -72,66 +69,15 @@ func newBed(t *testing.T) *bed {
 	return b
 }
 
-// storage gives a cluster the driver, its controllers and its classes.
-func (b *bed) storage(t *testing.T, s *site.Site) {
-	t.Helper()
-	require.NoError(t, csicontrollers.Define(t.Context(), s.Cluster.RestConfig()))
-	dir := t.TempDir()
-	socket := filepath.Join(dir, "csi.sock")
-	var err error
-	b.driver, err = directorydriver.Start(directorydriver.Config{Name: driver, Dir: dir, Socket: socket, Clock: clock.RealClock{}})
-	require.NoError(t, err)
-	t.Cleanup(b.driver.Close)
-	b.controllers, err = csicontrollers.Start(csicontrollers.Config{Kubeconfig: s.Cluster.Kubeconfig(), Socket: socket, Dir: dir})
-	require.NoError(t, err)
-	t.Cleanup(b.controllers.Stop)
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Log(b.controllers.Logs(15))
-		}
-	})
-	for name, mode := range map[string]storagev1.VolumeBindingMode{class: storagev1.VolumeBindingImmediate, late: storagev1.VolumeBindingWaitForFirstConsumer} {
-		reclaim := corev1.PersistentVolumeReclaimDelete
-		require.NoError(t, s.Client.Create(t.Context(), &storagev1.StorageClass{
-			ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: driver, VolumeBindingMode: &mode, ReclaimPolicy: &reclaim,
-		}))
-	}
-	require.NoError(t, s.Client.Create(t.Context(), &snapshotv1.VolumeSnapshotClass{
-		ObjectMeta: metav1.ObjectMeta{Name: class}, Driver: driver, DeletionPolicy: snapshotv1.VolumeSnapshotContentDelete,
-	}))
-}
-
-// wanted is the spec of a claim.
-func wanted() corev1.PersistentVolumeClaimSpec {
-	name := class
-	return corev1.PersistentVolumeClaimSpec{
-		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: &name,
-		Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: apiresource.MustParse("1Gi")}},
-	}
-}
-
 // claim makes a claim, and returns the volume that it gets.
 func (b *bed) claim(t *testing.T, namespace, name string, change ...func(*corev1.PersistentVolumeClaimSpec)) (volume string) {
 	t.Helper()
-	c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: wanted()}
+	c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: csistorage.Spec()}
 	for _, f := range change {
 		f(&c.Spec)
 	}
 	require.NoError(t, b.Client.Create(t.Context(), c))
-	return b.volume(t, namespace, name)
-}
-
-// volume waits until a claim is bound, and returns the driver's name of its volume.
-func (b *bed) volume(t *testing.T, namespace, name string) string {
-	t.Helper()
-	c, pv := &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}
-	require.Eventually(t, func() bool {
-		return b.controllers.Ended() != nil ||
-			b.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, c) == nil && c.Status.Phase == corev1.ClaimBound
-	}, site.Patience, site.Look, "claim %s/%s gets bound", namespace, name)
-	require.NoError(t, b.controllers.Ended())
-	require.NoError(t, b.Client.Get(t.Context(), client.ObjectKey{Name: c.Spec.VolumeName}, pv))
-	return pv.Spec.CSI.VolumeHandle
+	return b.storage.Volume(t, namespace, name)
 }
 
 // pod runs a Pod in a namespace of its name, with claims data-0, data-1, …, and returns their volumes.

@@ -9,11 +9,11 @@ import (
 	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/holdfast-io/holdfast/e2e/harness/csistorage"
 	"github.com/holdfast-io/holdfast/e2e/harness/directorydriver"
 	"github.com/holdfast-io/holdfast/e2e/harness/site"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
@@ -65,30 +65,8 @@ func (b *bed) consumed(t *testing.T, namespace, name string) {
 func (b *bed) data(t *testing.T, namespace, name string) (n int) {
 	t.Helper()
 	require.Equal(t, corev1.ClaimBound, b.get(t, namespace, name).Status.Phase, "%s/%s", namespace, name)
-	require.NoError(t, b.driver.Write(b.volume(t, namespace, name), func(dir string) error { n = consistent(t, dir); return nil }))
+	require.NoError(t, b.driver.Write(b.storage.Volume(t, namespace, name), func(dir string) error { n = consistent(t, dir); return nil }))
 	return n
-}
-
-// destroy deletes a namespace with everything in it, and waits until its volumes are gone too.
-func (b *bed) destroy(t *testing.T, namespace string) {
-	t.Helper()
-	var pods corev1.PodList
-	require.NoError(t, b.Client.List(t.Context(), &pods, client.InNamespace(namespace)))
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
-	require.NoError(t, b.Client.Delete(t.Context(), ns))
-	for i := range pods.Items { // the node ends no Pods
-		require.NoError(t, client.IgnoreNotFound(b.Client.Delete(t.Context(), &pods.Items[i], client.GracePeriodSeconds(0))))
-	}
-	require.Eventually(t, func() bool {
-		return apierrors.IsNotFound(b.Client.Get(t.Context(), client.ObjectKeyFromObject(ns), ns))
-	}, site.Patience, site.Look, "namespace %s is gone", namespace)
-	require.Eventually(t, func() bool {
-		var pvs corev1.PersistentVolumeList
-		require.NoError(t, b.Client.List(t.Context(), &pvs))
-		return !slices.ContainsFunc(pvs.Items, func(pv corev1.PersistentVolume) bool {
-			return pv.Spec.ClaimRef != nil && pv.Spec.ClaimRef.Namespace == namespace
-		})
-	}, site.Patience, site.Look, "the volumes of namespace %s are gone", namespace)
 }
 
 // ends waits for the end of a restore, checks its phase, and returns its results.
@@ -112,11 +90,11 @@ func (b *bed) completes(t *testing.T, name string) *velerov1.Backup {
 func (b *bed) restored(t *testing.T) (end func(*testing.T)) {
 	const name, elsewhere, unused, replicas = "files", "files-elsewhere", "unused", 3
 	of := b.statefulSet(t, name, replicas)
-	spec, class := wanted(), late
+	spec, class := csistorage.Spec(), late
 	spec.StorageClassName = &class
 	require.NoError(t, b.Client.Create(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: unused}, Spec: spec}))
 	b.consumed(t, name, unused)
-	of[unused] = b.volume(t, name, unused)
+	of[unused] = b.storage.Volume(t, name, unused)
 	volumes := slices.Collect(maps.Values(of))
 	w := b.write(t, volumes)
 	b.Backup(t, name, b.bucket, name)
@@ -127,7 +105,7 @@ func (b *bed) restored(t *testing.T) (end func(*testing.T)) {
 		cut[s.Volume] = consistent(t, s.Dir)
 		w.goesOn(t, s.Volume, cut[s.Volume])
 	}
-	b.destroy(t, name)
+	b.storage.Destroy(t, name)
 	for _, v := range volumes {
 		require.ErrorIs(t, b.driver.Write(v, nil), directorydriver.ErrNoVolume)
 	}
@@ -147,9 +125,9 @@ func (b *bed) restored(t *testing.T) (end func(*testing.T)) {
 		require.Eventually(t, func() bool { return len(b.objects(t, name)) == 2 && len(b.objects(t, elsewhere)) == 2 },
 			site.Patience, site.Look, "the pairs of bound claims go, those of waiting ones stay")
 		b.consumed(t, elsewhere, unused)
-		b.volume(t, elsewhere, unused)
+		b.storage.Volume(t, elsewhere, unused)
 		require.Equal(t, cut[of[unused]], b.data(t, elsewhere, unused))
-		b.destroy(t, name)
+		b.storage.Destroy(t, name)
 		b.clean(t, volumes, len(of), name, elsewhere)
 		b.delete(t, name)
 		b.clean(t, volumes, 0, name, elsewhere)
@@ -241,7 +219,7 @@ func (b *bed) lost(t *testing.T) (end func(*testing.T)) {
 	return func(t *testing.T) {
 		require.Regexp(t, "claim "+to+"/data-0 is not bound to a volume of CSI snapshot "+handle+" after 1m0s: driver "+driver+": .*can not find snapshot for snapshotID "+handle,
 			b.ends(t, name, velerov1.RestorePhasePartiallyFailed))
-		b.destroy(t, to)
+		b.storage.Destroy(t, to)
 		b.clean(t, volumes, 0, name, to)
 		b.delete(t, name)
 	}
