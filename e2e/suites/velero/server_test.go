@@ -99,9 +99,9 @@ func (b *bed) deployment(t *testing.T) {
 }
 
 // holdfast starts `holdfast up`, which the test shuts down before it starts Velero's server.
-func (b *bed) holdfast(t *testing.T) *product.Server {
+func (b *bed) holdfast(t *testing.T, flags ...string) *product.Server {
 	t.Helper()
-	server, err := b.cli.Up(t.Context(), b.dir, "--free-ports")
+	server, err := b.cli.Up(t.Context(), b.dir, append(flags, "--free-ports")...)
 	require.NoError(t, err)
 	t.Cleanup(server.Shutdown)
 	return server
@@ -109,15 +109,15 @@ func (b *bed) holdfast(t *testing.T) *product.Server {
 
 // server starts Velero's own server, without a node agent, and waits until it has found the
 // location. The function stops it.
-func (b *bed) server(t *testing.T) (stop func()) {
+func (b *bed) server(t *testing.T, flags ...string) (stop func()) {
 	t.Helper()
 	process, err := testbed.StartProcess(testbed.ProcessSpec{
 		Name: "velero-server", Path: b.velero, LogDir: b.dir,
-		Args: []string{
+		Args: append([]string{
 			"server", "--kubeconfig", b.cluster.Kubeconfig(), "--namespace", namespace, "--plugin-dir", b.plugins,
 			"--default-backup-storage-location", location, "--backup-sync-period", "1s", "--store-validation-frequency", "1s",
 			"--metrics-address", "127.0.0.1:0", "--uploader-type", "kopia",
-		},
+		}, flags...),
 		Env: []string{"VELERO_NAMESPACE=" + namespace, "VELERO_SCRATCH_DIR=" + t.TempDir(), "KUBECONFIG=" + b.cluster.Kubeconfig(), "HOME=" + b.dir},
 	})
 	require.NoError(t, err)
