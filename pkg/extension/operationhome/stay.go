@@ -32,6 +32,13 @@ func (s *Stay) done() chan struct{} {
 	return s.over
 }
 
+// Busy reports whether operations run in the processes.
+func (s *Stay) Busy() bool {
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	return s.Processes.Drain(ended) > 0
+}
+
 // Run is the part of a service that waits for the end of ctx, then for the operations, and ends the
 // processes. It is called once.
 func (s *Stay) Run(ctx context.Context) error {

@@ -9,17 +9,19 @@ import (
 // rememberedClaims bounds the claims that are kept; one that was dropped costs a read.
 const rememberedClaims = 1024
 
-// certainty decides without a call whether a claim of this instance still holds: as long as no two
-// renewals of its Lease lie a timeout apart, no other process can have found the Lease expired.
+// certainty decides without a call whether a claim of this instance still holds: as long as each
+// write of its Lease is followed by the next within the duration that it declares, no other process
+// can have found the Lease expired.
 //
 // After a gap no claim from before it is certain, however often the Lease is renewed now: another
 // process may have found it expired and be about to write. Nor is a claim that is acquired in the
 // first timeout after a gap: such a process may decide by an answer from before the renewal.
 type certainty struct {
 	timeout        time.Duration
-	begin          time.Time // of the last successful renewal; zero before it and after the end
-	interval       int       // counts the gaps
-	uncertainUntil time.Time // claims acquired before this moment are never certain
+	confirmed      declaration // the last write that is known to have succeeded; zero before it and after the end
+	attempted      declaration // the first shorter one since then, which may have succeeded
+	interval       int         // counts the gaps
+	uncertainUntil time.Time   // claims acquired before this moment are never certain
 	acquired       map[types.UID]acquisition
 }
 
@@ -29,30 +31,56 @@ type acquisition struct {
 	interval int // -1: never certain
 }
 
+// declaration is a write of the Lease: for how long others wait that see it and no later one.
+type declaration struct {
+	begin    time.Time
+	duration time.Duration
+}
+
+// fresh reports whether the write began less than its duration minus a margin ago: the margin is
+// left to the caller. The wall clock is compared as well, because the monotonic one may stop while a
+// machine is suspended.
+func (d declaration) fresh(now time.Time) bool {
+	limit := d.duration - d.duration/marginsPerTimeout
+	return !d.begin.IsZero() && now.Sub(d.begin) < limit && now.Round(0).Sub(d.begin.Round(0)) < limit
+}
+
 func newCertainty(timeout time.Duration) certainty {
 	return certainty{timeout: timeout, acquired: map[types.UID]acquisition{}}
 }
 
-// renewed notes a renewal begun and confirmed at the given times.
-func (t *certainty) renewed(begin, end time.Time) {
-	if !t.begin.IsZero() && !t.fresh(end) {
+// renewing notes a write that is about to be sent: others may see it although no answer comes. One
+// that declares no less than the one before leaves them more time, and the first shorter one less
+// than any that follows it.
+func (t *certainty) renewing(d declaration) {
+	if t.attempted.begin.IsZero() && d.duration < t.confirmed.duration {
+		t.attempted = d
+	}
+}
+
+// renewed notes that a write succeeded, with the time of the answer. No earlier one can succeed
+// after it.
+func (t *certainty) renewed(d declaration, end time.Time) {
+	if !t.confirmed.begin.IsZero() && !t.fresh(end) {
 		t.interval++
 		t.uncertainUntil = end.Add(t.timeout)
 	}
-	t.begin = begin
+	t.confirmed, t.attempted = d, declaration{}
 }
 
-// fresh reports whether the Lease was renewed less than the timeout minus a margin ago: the margin
-// is left to the caller. The wall clock is compared as well, because the monotonic one may stop
-// while a machine is suspended.
+// declares reports whether the Lease certainly declares a duration.
+func (t *certainty) declares(duration time.Duration) bool {
+	return t.confirmed.duration == duration && t.attempted.begin.IsZero()
+}
+
+// fresh reports whether no other process can have found the Lease expired since the last write.
 func (t *certainty) fresh(now time.Time) bool {
-	limit := t.timeout - t.timeout/marginsPerTimeout
-	return !t.begin.IsZero() && now.Sub(t.begin) < limit && now.Round(0).Sub(t.begin.Round(0)) < limit
+	return t.confirmed.fresh(now) && (t.attempted.begin.IsZero() || t.attempted.fresh(now))
 }
 
 // end notes that other instances may take over from now on.
 func (t *certainty) end() {
-	t.begin = time.Time{}
+	t.confirmed, t.attempted = declaration{}, declaration{}
 	t.interval++
 }
 

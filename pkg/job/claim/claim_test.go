@@ -81,7 +81,7 @@ func newBed() *bed {
 func (b *bed) instance(name string, predecessors ...string) *Instance {
 	return NewInstance(Config{
 		Reader: b.client, Client: b.client, Namespace: namespace, Name: name, Address: name + ":7442", Timeout: timeout,
-		Predecessors: predecessors, Clock: b.clock, Log: slog.New(slog.NewTextHandler(&b.log, nil)),
+		Busy: func() bool { return true }, Predecessors: predecessors, Clock: b.clock, Log: slog.New(slog.NewTextHandler(&b.log, nil)),
 	})
 }
 
@@ -98,7 +98,7 @@ func (b *bed) pass(t *testing.T, d time.Duration, alive ...*Instance) {
 
 func take(t *testing.T, i *Instance, obj metav1.Object) Claim {
 	t.Helper()
-	c, err := i.Acquire(obj)
+	c, err := i.Acquire(t.Context(), obj)
 	require.NoError(t, err)
 	require.NoError(t, Set(obj, c))
 	return c
@@ -106,7 +106,7 @@ func take(t *testing.T, i *Instance, obj metav1.Object) Claim {
 
 func requireHeld(t *testing.T, i *Instance, obj metav1.Object, holder string) {
 	t.Helper()
-	_, err := i.Acquire(obj)
+	_, err := i.Acquire(t.Context(), obj)
 	held := new(HeldError)
 	require.ErrorAs(t, err, &held)
 	require.Equal(t, HeldError{Holder: holder, Address: holder + ":7442"}, *held)
@@ -119,7 +119,7 @@ func job() *corev1.ConfigMap {
 func TestAClaimHoldsWhileItsHolderLives(t *testing.T) {
 	b := newBed()
 	one, two := b.instance("one"), b.instance("two")
-	_, err := one.Acquire(job())
+	_, err := one.Acquire(t.Context(), job())
 	require.ErrorContains(t, err, "no lease yet", "a claim without a Lease could not be seen dying")
 	b.pass(t, beat, one, two)
 	obj := job()

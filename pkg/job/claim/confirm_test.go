@@ -151,7 +151,7 @@ func TestConfirmKnowsOnlyItsOwnClaims(t *testing.T) {
 func TestTwoHoldingsOfAJobAreTwoClaims(t *testing.T) {
 	b, one, two, first := claimed(t)
 	unclaimed := job()
-	ask := func(obj *corev1.ConfigMap) { _, err := one.Acquire(obj); require.NoError(t, err) }
+	ask := func(obj *corev1.ConfigMap) { _, err := one.Acquire(t.Context(), obj); require.NoError(t, err) }
 	ask(unclaimed)
 	requireReads(t, b, 0, func() { require.NoError(t, one.Confirm(t.Context(), first)) })
 	second := first.DeepCopy()

@@ -35,9 +35,11 @@ func (i *Instance) GuardSeeing(ctx context.Context, obj client.Object, seen func
 		return ctx, func() { cancel(context.Canceled) }
 	}
 	g.seen = seen
+	i.hold(1)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
+		defer i.hold(-1)
 		g.run(ctx, cancel)
 	}()
 	return ctx, func() { cancel(context.Canceled); <-ended }

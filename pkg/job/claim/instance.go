@@ -23,8 +23,9 @@ const (
 	// Answers of the API server further apart than this part of the timeout start the watch of
 	// every holder anew: it may have been unable to renew.
 	gapsPerTimeout = 2
-	// A Lease that was not renewed for this many timeouts is deleted.
+	// A Lease that was not renewed for this many timeouts, in this many answers, is deleted.
 	sweepTimeouts = 20
+	sweepLooks    = 5
 	// releaseLimit bounds the last write of a stopping instance.
 	releaseLimit = 5 * time.Second
 )
@@ -39,7 +40,10 @@ type Config struct {
 	// OperationsOf is the kind of the jobs whose operations can be begun in this instance; empty for
 	// none.
 	OperationsOf string
-	Timeout      time.Duration // a holder unchanged for this long is dead; 0 means 30 s
+	Timeout      time.Duration // a holder of claims unchanged for this long is dead; 0 means 30 s
+	// Busy, unless nil, reports that the end of this instance matters to others although it holds no
+	// claim: it stays awake then. Busy must be fast, and must not call back into the instance.
+	Busy func() bool
 	// Predecessors are instances known to be gone because this process holds the lock of the data
 	// directory they used: their claims are free at once.
 	Predecessors []string
@@ -47,7 +51,7 @@ type Config struct {
 	Log          *slog.Logger
 }
 
-// beat is the time between two renewals. Short timeouts have half as many beats, so that they do
+// beat is the time between two renewals of an instance that is awake. Short timeouts have half as many beats, so that they do
 // not become a load.
 func (c *Config) beat() time.Duration {
 	return max(c.Timeout/beatsPerTimeout, min(2*c.Timeout/beatsPerTimeout, shortBeat))
@@ -57,9 +61,17 @@ func (c *Config) beat() time.Duration {
 type Instance struct {
 	cfg     Config
 	expired chan string
+	woken   chan struct{}
+
+	turn    chan struct{} // held by who writes the Lease
+	version string        // of the Lease as it was written last; belongs to the holder of the turn
 
 	mu        sync.Mutex
 	ready     bool
+	slow      bool      // others may see a declaration of longer than the timeout
+	asked     time.Time // the last question about a claim that has a holder
+	holding   int       // guards that run
+	beaten    time.Time // the begin of the last beat that was answered
 	certainty certainty
 	watch     watch
 }
@@ -69,20 +81,26 @@ func NewInstance(cfg Config) *Instance {
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = defaultTimeout
 	}
-	return &Instance{cfg: cfg, expired: make(chan string, 64), certainty: newCertainty(cfg.Timeout), watch: newWatch(cfg)}
+	return &Instance{
+		cfg: cfg, expired: make(chan string, 64), woken: make(chan struct{}, 1), turn: make(chan struct{}, 1),
+		certainty: newCertainty(cfg.Timeout), watch: newWatch(cfg),
+	}
 }
 
 // Name is the name this instance writes into claims.
 func (i *Instance) Name() string { return i.cfg.Name }
 
 // Run holds the Lease and watches all instance Leases until ctx ends, then releases the Lease and
-// returns nil. Failing calls are logged and repeated.
+// returns nil. Failing calls are logged and repeated. While the instance is idle it does both less
+// often.
 func (i *Instance) Run(ctx context.Context) error {
 	ticker := i.cfg.Clock.NewTicker(i.cfg.beat())
 	defer ticker.Stop()
 	looked := false // for a death, just now
 	for {
-		i.beat(ctx)
+		if i.due() {
+			i.beat(ctx)
+		}
 		death, stop := i.nextDeath(looked)
 		select {
 		case <-ctx.Done():
@@ -90,6 +108,8 @@ func (i *Instance) Run(ctx context.Context) error {
 			i.leave(context.WithoutCancel(ctx))
 			return nil
 		case <-ticker.C():
+			looked = false
+		case <-i.woken:
 			looked = false
 		case <-death:
 			looked = true
@@ -104,30 +124,40 @@ func (i *Instance) Run(ctx context.Context) error {
 func (i *Instance) nextDeath(looked bool) (due <-chan time.Time, stop func()) {
 	now := i.cfg.Clock.Now()
 	i.mu.Lock()
-	next := i.watch.nextDeath()
+	awake, next := i.awake(now), i.watch.nextDeath()
 	i.mu.Unlock()
 	left := next.Sub(now)
-	if next.IsZero() || left <= 0 && looked || left >= i.cfg.beat() {
+	if !awake || next.IsZero() || left <= 0 && looked || left >= i.cfg.beat() {
 		return nil, func() {}
 	}
 	timer := i.cfg.Clock.NewTimer(left)
 	return timer.C(), func() { timer.Stop() }
 }
 
-// beat renews the Lease and reads the others once. An answer counts only if this instance could
+// beat renews the Lease and, when that is due, reads the others once. An answer counts only if this instance could
 // renew just before and finds that very renewal in it: with a server that takes no writes no
 // instance can renew, and one that answers from an old cache omits renewals that took place.
 func (i *Instance) beat(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, i.cfg.Timeout/gapsPerTimeout)
 	defer cancel()
-	version, err := i.renew(limited)
-	if err != nil {
+	if i.takeTurn(limited) != nil {
+		return
+	}
+	defer i.endTurn() // after the read: another renewal would hide this one
+	begin := i.cfg.Clock.Now()
+	if err := i.renew(limited, i.declare); err != nil {
 		i.report(ctx, "instance lease not renewed", err)
+		return
+	}
+	i.mu.Lock()
+	look := i.lookDue(begin)
+	i.mu.Unlock()
+	if !look {
 		return
 	}
 	asked := i.cfg.Clock.Now()
 	leases, err := i.leases(limited)
-	if err == nil && !shows(leases, i.cfg.Name, version) {
+	if err == nil && !shows(leases, i.cfg.Name, i.version) {
 		err = errStale
 	}
 	if err != nil {
@@ -135,6 +165,7 @@ func (i *Instance) beat(ctx context.Context) {
 		return
 	}
 	i.mu.Lock()
+	i.beaten = begin
 	dead := i.watch.observe(leases, asked, i.cfg.Clock.Now())
 	stale := i.watch.sweepable(asked)
 	i.mu.Unlock()
@@ -173,22 +204,56 @@ func (i *Instance) Ready() bool {
 // Expired delivers the names of holders seen dying, each once.
 func (i *Instance) Expired() <-chan string { return i.expired }
 
-// Acquire returns the claim to write, in the same patch as the phase: this instance with the epoch
-// raised by one. A *HeldError while another instance holds the object and has not been watched
-// dying; an unknown holder is watched from the call on.
-func (i *Instance) Acquire(obj metav1.Object) (Claim, error) {
+// Held returns nil if the object may be claimed, and a *HeldError while another instance holds it and
+// has not been watched dying; an unknown holder is watched from the call on. While such calls come
+// the instance stays awake: the death of the holder is detected in time.
+func (i *Instance) Held(obj metav1.Object) error {
+	_, err := i.held(obj)
+	return err
+}
+
+// held is Held, and returns the claim that the object carries.
+func (i *Instance) held(obj metav1.Object) (Claim, error) {
 	held, found, err := Parse(obj)
 	if err != nil {
 		return Claim{}, err
 	}
+	if found && held.Holder != "" {
+		i.attend()
+	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	return held, i.free(held, i.cfg.Clock.Now())
+}
+
+// free returns nil if the holder of a claim is this instance, none, or dead. i.mu must be held.
+func (i *Instance) free(held Claim, now time.Time) error {
 	if !i.ready {
-		return Claim{}, fmt.Errorf("instance %s has no lease yet", i.cfg.Name)
+		return fmt.Errorf("instance %s has no lease yet", i.cfg.Name)
 	}
+	if held.Holder != "" && held.Holder != i.cfg.Name && !i.watch.dead(held.Holder, now) {
+		return &HeldError{Holder: held.Holder, Address: held.Address}
+	}
+	return nil
+}
+
+// Acquire returns the claim to write, in the same patch as the phase: this instance with the epoch
+// raised by one. Its errors are those of Held, and those of the call that wakes this instance: the
+// Lease declares the timeout before a claim is written.
+func (i *Instance) Acquire(ctx context.Context, obj metav1.Object) (Claim, error) {
+	held, err := i.held(obj)
+	if err != nil {
+		return Claim{}, err
+	}
+	i.attend()
+	if err := i.wake(ctx); err != nil {
+		return Claim{}, err
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
 	now := i.cfg.Clock.Now()
-	if found && held.Holder != "" && held.Holder != i.cfg.Name && !i.watch.dead(held.Holder, now) {
-		return Claim{}, &HeldError{Holder: held.Holder, Address: held.Address}
+	if err := i.free(held, now); err != nil {
+		return Claim{}, err // what was known of the holder became too old meanwhile
 	}
 	i.certainty.acquiring(obj.GetUID(), held.Epoch+1, now)
 	return Claim{Holder: i.cfg.Name, Address: i.cfg.Address, Epoch: held.Epoch + 1}, nil

@@ -18,6 +18,9 @@ import (
 
 // leaseLabel marks the Leases of instances among those of duties and others.
 const (
+	// leaseTries bounds the writes that meet another: of a user, or an own one whose answer was lost.
+	leaseTries = 3
+
 	leaseLabel      = "holdfast.io/lease"
 	leaseLabelValue = "instance"
 	// operationsLabel has Config.OperationsOf.
@@ -27,37 +30,72 @@ const (
 // errStale refuses an answer that is older than what this instance wrote before it.
 var errStale = errors.New("the answer lacks the renewal written just before")
 
-// renew writes the Lease, creating it when a user removed it, and returns its resourceVersion. No
-// other process writes it: the write needs no swap.
-func (i *Instance) renew(ctx context.Context) (version string, err error) {
+// renew writes the Lease with what declare returns, creating it when a user removed it. The caller
+// has the turn to write.
+func (i *Instance) renew(ctx context.Context, declare func(now time.Time) time.Duration) error {
 	begin := i.cfg.Clock.Now()
-	if version, err = i.writeLease(ctx, i.cfg.Name); err != nil {
-		return "", err
+	i.mu.Lock()
+	d := declaration{begin: begin, duration: declare(begin)}
+	if d.duration > i.cfg.Timeout {
+		i.slow = true // others may see that from now on
+	}
+	i.certainty.renewing(d)
+	i.mu.Unlock()
+	if err := i.writeLease(ctx, i.cfg.Name, d.duration); err != nil {
+		return err
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.ready = true
-	i.certainty.renewed(begin, i.cfg.Clock.Now())
-	return version, nil
+	i.ready, i.slow = true, d.duration > i.cfg.Timeout
+	i.certainty.renewed(d, i.cfg.Clock.Now())
+	return nil
 }
 
-func (i *Instance) writeLease(ctx context.Context, holder string) (version string, err error) {
-	// A patch: the API server refuses updates of Leases that name no resourceVersion, and nothing
-	// else writes this one.
-	empty := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: i.cfg.Namespace, Name: i.cfg.Name}}
-	lease := i.lease(holder)
-	err = i.cfg.Client.Patch(ctx, lease, client.MergeFrom(empty))
-	if apierrors.IsNotFound(err) && holder != "" {
-		lease = i.lease(holder)
-		err = i.cfg.Client.Create(ctx, lease)
+// writeLease writes the Lease over the version that was written last, so that no write whose answer
+// was lost can follow this one. The caller has the turn to write.
+func (i *Instance) writeLease(ctx context.Context, holder string, duration time.Duration) (err error) {
+	for range leaseTries {
+		if err = i.tryWrite(ctx, holder, duration); !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) {
+			break
+		}
 	}
 	if err != nil {
-		return "", fmt.Errorf("write lease %s: %w", i.cfg.Name, err)
+		return fmt.Errorf("write lease %s: %w", i.cfg.Name, err)
 	}
-	return lease.ResourceVersion, nil
+	return nil
 }
 
-func (i *Instance) lease(holder string) *coordinationv1.Lease {
+// tryWrite is one attempt of writeLease. Without a version it creates the Lease, or reads it where
+// there is one. After an error no version is known.
+func (i *Instance) tryWrite(ctx context.Context, holder string, duration time.Duration) error {
+	lease, before := i.lease(holder, duration), i.version
+	i.version = ""
+	if before == "" {
+		if holder != "" {
+			err := i.cfg.Client.Create(ctx, lease)
+			if !apierrors.IsAlreadyExists(err) {
+				return i.wrote(lease, err)
+			}
+		}
+		there := &coordinationv1.Lease{}
+		if err := i.cfg.Reader.Get(ctx, client.ObjectKeyFromObject(lease), there); err != nil {
+			return err
+		}
+		lease, before = i.lease(holder, duration), there.ResourceVersion
+	}
+	base := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: i.cfg.Namespace, Name: i.cfg.Name, ResourceVersion: before}}
+	return i.wrote(lease, i.cfg.Client.Patch(ctx, lease, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})))
+}
+
+// wrote notes the version of the Lease if it was written.
+func (i *Instance) wrote(lease *coordinationv1.Lease, err error) error {
+	if err == nil {
+		i.version = lease.ResourceVersion
+	}
+	return err
+}
+
+func (i *Instance) lease(holder string, duration time.Duration) *coordinationv1.Lease {
 	labels := map[string]string{leaseLabel: leaseLabelValue}
 	if i.cfg.OperationsOf != "" {
 		labels[operationsLabel] = i.cfg.OperationsOf
@@ -69,7 +107,7 @@ func (i *Instance) lease(holder string) *coordinationv1.Lease {
 		},
 		Spec: coordinationv1.LeaseSpec{
 			HolderIdentity:       ptr.To(holder),
-			LeaseDurationSeconds: ptr.To(int32(max(i.cfg.Timeout/time.Second, 1))),
+			LeaseDurationSeconds: ptr.To(leaseSeconds(duration)),
 			RenewTime:            ptr.To(metav1.NewMicroTime(i.cfg.Clock.Now())),
 		},
 	}
@@ -82,7 +120,12 @@ func (i *Instance) leave(ctx context.Context) {
 	i.mu.Lock()
 	i.certainty.end()
 	i.mu.Unlock()
-	if _, err := i.writeLease(ctx, ""); err != nil && !apierrors.IsNotFound(err) {
+	err := i.takeTurn(ctx)
+	if err == nil {
+		err = i.writeLease(ctx, "", i.cfg.Timeout)
+		i.endTurn()
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
 		i.cfg.Log.Warn("instance lease not released", "instance", i.cfg.Name, "error", err)
 	}
 }

@@ -29,7 +29,7 @@ func TestADeathIsSeenWhenTheTimeoutIsOver(t *testing.T) {
 			})
 			instance := func(name string) *Instance {
 				return NewInstance(Config{
-					Reader: api, Client: api, Namespace: namespace, Name: name, Timeout: timeout, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler),
+					Reader: api, Client: api, Namespace: namespace, Name: name, Timeout: timeout, Busy: func() bool { return true }, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler),
 				})
 			}
 			one, two := instance("one"), instance("two")

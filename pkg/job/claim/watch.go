@@ -5,11 +5,12 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/utils/ptr"
 )
 
 // watch is what one instance has seen of the others, on its own clock. A holder is dead when its
-// Lease was released, or was seen unchanged (or absent) for the timeout while the API server
-// answered.
+// Lease was released, or was seen unchanged (or absent) for the duration that it declares while the
+// API server answered.
 type watch struct {
 	timeout time.Duration
 	self    string
@@ -19,8 +20,11 @@ type watch struct {
 }
 
 type holder struct {
-	version   string    // resourceVersion of the Lease; empty while there is none
-	since     time.Time // unchanged since, as far as answers reach back without a gap
+	version   string        // resourceVersion of the Lease; empty while there is none
+	duration  time.Duration // for how long the Lease may stay unchanged, as it declared last
+	first     time.Time     // when this version was seen first
+	looks     int           // answers that showed this version
+	since     time.Time     // unchanged since, as far as answers reach back without a gap
 	dead      bool
 	announced bool
 	final     bool // a predecessor: regardless of its Lease
@@ -47,11 +51,11 @@ func (w *watch) observe(leases []coordinationv1.Lease, asked, got time.Time) []s
 	present := make(map[string]bool, len(leases))
 	for _, lease := range leases {
 		present[lease.Name] = true
-		w.look(lease.Name, lease.ResourceVersion, released(&lease))
+		w.look(lease.Name, lease.ResourceVersion, w.declared(&lease), released(&lease))
 	}
 	for name := range w.seen {
 		if !present[name] {
-			w.look(name, "", false)
+			w.look(name, "", 0, false)
 		}
 	}
 	var news []string
@@ -78,8 +82,9 @@ func (w *watch) restart(now time.Time) {
 }
 
 // look updates one holder. A death is final: names are never used again, except that a Lease
-// renewed after all (a process that was paused) counts as alive.
-func (w *watch) look(name, version string, released bool) {
+// renewed after all (a process that was paused) counts as alive. One whose Lease was deleted may
+// write it again as late as it would have renewed it.
+func (w *watch) look(name, version string, duration time.Duration, released bool) {
 	if name == w.self {
 		return
 	}
@@ -88,14 +93,15 @@ func (w *watch) look(name, version string, released bool) {
 	case known && h.final:
 		h.version = version
 	case !known:
-		h = &holder{version: version, since: w.got}
+		h = &holder{version: version, duration: duration, first: w.got, since: w.got}
 		w.seen[name] = h
 	case version != h.version && version != "":
-		*h = holder{version: version, since: w.got}
+		*h = holder{version: version, duration: duration, first: w.got, since: w.got}
 	case version != h.version || h.since.IsZero():
-		h.version, h.since = version, w.got
+		h.version, h.first, h.looks, h.since = version, w.got, 0, w.got
 	}
-	if released || w.answer.Sub(h.since) >= w.timeout {
+	h.looks++
+	if released || w.answer.Sub(h.since) >= h.duration {
 		h.dead = true
 	}
 }
@@ -107,7 +113,7 @@ func (w *watch) dead(name string, now time.Time) bool {
 	h, known := w.seen[name]
 	switch {
 	case !known:
-		w.seen[name] = &holder{}
+		w.seen[name] = &holder{duration: w.timeout}
 		return false
 	case h.dead && !h.final && w.outdated(now):
 		h.announced = false
@@ -124,7 +130,7 @@ func (w *watch) nextDeath() time.Time {
 		if name == w.self || h.dead || h.since.IsZero() {
 			continue
 		}
-		if at := h.since.Add(w.timeout); next.IsZero() || at.Before(next) {
+		if at := h.since.Add(h.duration); next.IsZero() || at.Before(next) {
 			next = at
 		}
 	}
@@ -138,11 +144,12 @@ func (w *watch) markAnnounced(name string) {
 }
 
 // sweepable returns the Leases (name to resourceVersion) that were not renewed for so long that
-// they may be deleted. The holder is forgotten with its Lease.
+// they may be deleted. The holder is forgotten with its Lease. That an answer is missing between
+// others does not matter here: an instance that lives writes its Lease again.
 func (w *watch) sweepable(now time.Time) map[string]string {
 	stale := map[string]string{}
 	for name, h := range w.seen {
-		if !h.dead || !h.announced || now.Sub(h.since) < sweepTimeouts*w.timeout {
+		if h.dead && !h.announced || h.looks < sweepLooks || now.Sub(h.first) < max(sweepTimeouts*w.timeout, 2*h.duration) {
 			continue
 		}
 		if h.version == "" {
@@ -153,6 +160,19 @@ func (w *watch) sweepable(now time.Time) map[string]string {
 	}
 	return stale
 }
+
+// declared is the duration that a Lease declares. In Leases it is rounded up to seconds; what this
+// instance would declare itself is taken exactly.
+func (w *watch) declared(lease *coordinationv1.Lease) time.Duration {
+	seconds := ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)
+	if seconds <= leaseSeconds(w.timeout) {
+		return w.timeout
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+// leaseSeconds is a duration as a Lease declares it.
+func leaseSeconds(d time.Duration) int32 { return int32((d + time.Second - 1) / time.Second) }
 
 // released reports that an instance gave its Lease up when it stopped.
 func released(lease *coordinationv1.Lease) bool {

@@ -32,7 +32,7 @@ func (e *Engine[T]) claim(ctx context.Context, next item) (*Held[T], Job[T], err
 			decision = NotNow[T]("it ended, or is being deleted")
 			return errNotNow
 		}
-		acquired, acquireErr := e.cfg.Instance.Acquire(o)
+		acquired, acquireErr := e.cfg.Instance.Acquire(ctx, o)
 		if acquireErr != nil && !unreadable(o) {
 			return acquireErr // a live instance holds it, or may
 		}

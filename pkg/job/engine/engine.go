@@ -42,7 +42,10 @@ type Instance interface {
 	// Ready reports that claims may be taken.
 	Ready() bool
 	// Acquire returns the claim to write; a *claim.HeldError while a live instance holds the object.
-	Acquire(obj metav1.Object) (claim.Claim, error)
+	// Once it has returned others detect within the timeout that this instance died.
+	Acquire(ctx context.Context, obj metav1.Object) (claim.Claim, error)
+	// Held returns nil if the object may be claimed; a *claim.HeldError while a live instance holds it.
+	Held(obj metav1.Object) error
 	// GuardSeeing returns a context that ends with the claim that the object carries, and shows
 	// each state of the object to seen.
 	GuardSeeing(ctx context.Context, obj client.Object, seen func(client.Object)) (context.Context, context.CancelFunc)

@@ -62,8 +62,7 @@ func (e *Engine[T]) interest(ctx context.Context, obj T) (Interest, error) {
 // held reports that a live instance holds the object. The call also begins to watch that holder.
 func (e *Engine[T]) held(obj T) bool {
 	var held *claim.HeldError
-	_, err := e.cfg.Instance.Acquire(obj)
-	return errors.As(err, &held)
+	return errors.As(e.cfg.Instance.Held(obj), &held)
 }
 
 // free reports that certainly no process works on an object: a claim that cannot be read has no
@@ -75,8 +74,7 @@ func (e *Engine[T]) free(obj T) bool {
 	if unreadable(obj) {
 		return true
 	}
-	_, err := e.cfg.Instance.Acquire(obj)
-	return err == nil
+	return e.cfg.Instance.Held(obj) == nil
 }
 
 func (e *Engine[T]) finalize(ctx context.Context, obj T) (ctrl.Result, error) {

@@ -157,7 +157,7 @@ var (
 	common = []rbacv1.PolicyRule{velero([]string{"backupstoragelocations"}, "get", "list"), rule("", "secrets", "get")}
 
 	duty     = []rbacv1.PolicyRule{rule("coordination.k8s.io", "leases", "get", "create", "update")}
-	instance = []rbacv1.PolicyRule{rule("coordination.k8s.io", "leases", "list", "create", "patch", "delete")}
+	instance = []rbacv1.PolicyRule{rule("coordination.k8s.io", "leases", "get", "list", "create", "patch", "delete")}
 	events   = []rbacv1.PolicyRule{rule("events.k8s.io", "events", "create", "patch")}
 
 	cluster     = only("kube-system", rule("", "namespaces", "get"))

@@ -69,10 +69,6 @@ func (a *App) Runtime() *service.Runtime { return a.runtime }
 func (a *App) build(ctx context.Context) error {
 	c, rt := &a.config, a.runtime
 	mgr, namespace := rt.Manager(), c.Options.Namespace
-	a.instance = claim.NewInstance(claim.Config{
-		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: namespace, Name: c.Instance,
-		Address: rt.AdvertisedAddr(), Timeout: c.ClaimTimeout, Predecessors: c.Predecessors, OperationsOf: operation.KindBackup, Clock: c.Clock, Log: c.Log,
-	})
 	schedules := count.NewSchedules(rt.Registry(), mgr.GetClient(), namespace)
 	counts, err := count.NewBackups(schedules)
 	if err != nil {
@@ -92,6 +88,11 @@ func (a *App) build(ctx context.Context) error {
 	rt.Go("plugin binaries", plugins.Run)
 	operations := plugins.Operations(context.WithoutCancel(ctx), c.Log) // ended by Close
 	stay := &operationhome.Stay{Processes: operations, Limit: c.Operations.Timeout(), Log: c.Log}
+	a.instance = claim.NewInstance(claim.Config{
+		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: namespace, Name: c.Instance,
+		Address: rt.AdvertisedAddr(), Timeout: c.ClaimTimeout, Predecessors: c.Predecessors, OperationsOf: operation.KindBackup,
+		Busy: stay.Busy, Clock: c.Clock, Log: c.Log,
+	})
 	rt.GoLast("operations of plugins", stay.Run)
 	rt.GoLast("instance", stay.Before(a.instance.Run))
 	operationv1.RegisterOperationServiceServer(rt.GRPC(), &operationhome.Server{Instance: c.Instance, Processes: operations})

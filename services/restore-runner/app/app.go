@@ -87,7 +87,7 @@ func (a *App) wire(config *Config) error {
 	instance := claim.NewInstance(claim.Config{
 		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: namespace, Name: config.Instance,
 		Address: a.runtime.AdvertisedAddr(), Timeout: config.ClaimTimeout, Predecessors: config.Predecessors,
-		OperationsOf: operation.KindRestore, Clock: config.Clock, Log: config.Log,
+		OperationsOf: operation.KindRestore, Busy: a.stay.Busy, Clock: config.Clock, Log: config.Log,
 	})
 	locations := location.New(mgr.GetAPIReader(), namespace, location.WithPlugins(a.plugins, config.Log, a.runtime.WorkDir()), location.WithMetrics(a.runtime.Registry(), config.Clock))
 	exec, err := podexec.New(a.runtime.RestConfig())
@@ -147,8 +147,7 @@ func (a *App) resumption(config *Config, locations resumption.Locations, jobs *e
 			if _, _, err := claim.Parse(o); err != nil {
 				return true // no process can hold it
 			}
-			_, err := instance.Acquire(o)
-			return err == nil
+			return instance.Held(o) == nil
 		},
 	}
 }

@@ -14,7 +14,7 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 {{- end -}}
 
 {{- define "holdfast.rights.instance" -}}
-- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [list, create, patch, delete]}
+- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get, list, create, patch, delete]}
 {{- end -}}
 
 {{- define "holdfast.rights.events" -}}

@@ -66,7 +66,7 @@ type instance struct {
 func (i *instance) Ready() bool            { return true }
 func (i *instance) Expired() <-chan string { return nil }
 
-func (i *instance) Acquire(obj metav1.Object) (claim.Claim, error) {
+func (i *instance) Acquire(_ context.Context, obj metav1.Object) (claim.Claim, error) {
 	c, _, err := claim.Parse(obj)
 	if err != nil {
 		return c, err
@@ -75,6 +75,12 @@ func (i *instance) Acquire(obj metav1.Object) (claim.Claim, error) {
 		return c, &claim.HeldError{Holder: c.Holder}
 	}
 	return claim.Claim{Holder: i.name, Epoch: c.Epoch + 1}, nil
+}
+
+// Held implements engine.Instance.
+func (i *instance) Held(obj metav1.Object) error {
+	_, err := i.Acquire(context.Background(), obj)
+	return err
 }
 
 func (i *instance) GuardSeeing(ctx context.Context, _ client.Object, seen func(client.Object)) (context.Context, context.CancelFunc) {

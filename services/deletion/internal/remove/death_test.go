@@ -258,12 +258,18 @@ type contest struct {
 	name string
 }
 
-func (c *contest) Acquire(obj metav1.Object) (claim.Claim, error) {
+func (c *contest) Acquire(_ context.Context, obj metav1.Object) (claim.Claim, error) {
 	held, found, err := claim.Parse(obj)
 	if err == nil && found && held.Holder != c.name {
 		err = &claim.HeldError{Holder: held.Holder}
 	}
 	return claim.Claim{Holder: c.name, Epoch: held.Epoch + 1}, err
+}
+
+// Held implements engine.Instance.
+func (c *contest) Held(obj metav1.Object) error {
+	_, err := c.Acquire(context.Background(), obj)
+	return err
 }
 
 func (c *contest) GuardSeeing(ctx context.Context, _ client.Object, _ func(client.Object)) (context.Context, context.CancelFunc) {

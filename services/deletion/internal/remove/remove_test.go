@@ -83,12 +83,18 @@ func (b *bed) Ready() bool { return true }
 func (b *bed) Expired() <-chan string { return nil }
 
 // Acquire implements engine.Instance.
-func (b *bed) Acquire(obj metav1.Object) (claim.Claim, error) {
+func (b *bed) Acquire(_ context.Context, obj metav1.Object) (claim.Claim, error) {
 	if b.held {
 		return claim.Claim{}, &claim.HeldError{Holder: "other"}
 	}
 	c, _, err := claim.Parse(obj)
 	return claim.Claim{Holder: "me", Epoch: c.Epoch + 1}, err
+}
+
+// Held implements engine.Instance.
+func (b *bed) Held(obj metav1.Object) error {
+	_, err := b.Acquire(context.Background(), obj)
+	return err
 }
 
 // GuardSeeing implements engine.Instance.

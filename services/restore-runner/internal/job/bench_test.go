@@ -87,7 +87,7 @@ func (c *claims) Ready() bool { return true }
 
 func (c *claims) Expired() <-chan string { return c.expired }
 
-func (c *claims) Acquire(obj metav1.Object) (claim.Claim, error) {
+func (c *claims) Acquire(_ context.Context, obj metav1.Object) (claim.Claim, error) {
 	held, ok, err := claim.Parse(obj)
 	if err != nil {
 		return claim.Claim{}, err
@@ -96,6 +96,12 @@ func (c *claims) Acquire(obj metav1.Object) (claim.Claim, error) {
 		return claim.Claim{}, &claim.HeldError{Holder: held.Holder}
 	}
 	return claim.Claim{Holder: c.holder, Epoch: held.Epoch + 1}, nil
+}
+
+// Held implements engine.Instance.
+func (c *claims) Held(obj metav1.Object) error {
+	_, err := c.Acquire(context.Background(), obj)
+	return err
 }
 
 func (c *claims) GuardSeeing(ctx context.Context, _ client.Object, seen func(client.Object)) (context.Context, context.CancelFunc) {

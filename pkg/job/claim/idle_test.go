@@ -1,0 +1,325 @@
+package claim
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+const (
+	idle     = idleTimeouts * timeout
+	idleBeat = idle / idleLooks
+)
+
+// idler is an instance that nothing keeps awake.
+func (b *bed) idler(name string) *Instance {
+	i := b.instance(name)
+	i.cfg.Busy = nil
+	return i
+}
+
+// live lets time go by as Run does: each instance beats when that is due.
+func (b *bed) live(t *testing.T, d time.Duration, alive ...*Instance) {
+	t.Helper()
+	for range d / beat {
+		b.clock.Step(beat)
+		b.beatDue(t, alive...)
+	}
+}
+
+func (b *bed) beatDue(t *testing.T, alive ...*Instance) {
+	t.Helper()
+	for _, i := range alive {
+		if i.due() {
+			i.beat(t.Context())
+		}
+	}
+}
+
+func (b *bed) lease(t *testing.T, name string) *coordinationv1.Lease {
+	t.Helper()
+	lease := &coordinationv1.Lease{}
+	require.NoError(t, b.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, lease))
+	return lease
+}
+
+func (b *bed) requireDeclared(t *testing.T, name string, want time.Duration) {
+	t.Helper()
+	require.EqualValues(t, want/time.Second, *b.lease(t, name).Spec.LeaseDurationSeconds)
+}
+
+// store writes a claimed job, as the runner does.
+func (b *bed) store(t *testing.T, i *Instance) *corev1.ConfigMap {
+	t.Helper()
+	obj := job()
+	take(t, i, obj)
+	require.NoError(t, b.client.Create(t.Context(), obj))
+	return obj
+}
+
+func count(b *bed) (requests *int) {
+	requests = new(int)
+	b.client = interceptor.NewClient(b.client.(client.WithWatch), interceptor.Funcs{ //nolint:forcetypeassert // the bed's own
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			*requests++
+			return c.List(ctx, list, opts...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
+			*requests++
+			return c.Patch(ctx, obj, p, opts...)
+		},
+	})
+	return requests
+}
+
+func TestAnIdleInstanceMakesFewRequests(t *testing.T) {
+	b := newBed()
+	requests := count(b)
+	one := b.idler("one")
+	b.live(t, beat, one)
+	require.True(t, one.Ready())
+	b.requireDeclared(t, "one", idle)
+	before := *requests
+	b.live(t, 10*time.Minute, one)
+	require.LessOrEqual(t, *requests-before, 5*10, "four writes and a read a minute")
+	require.True(t, one.certainty.fresh(b.clock.Now()))
+}
+
+// An instance of a build that does not honor what a Lease declares finds it renewed within the timeout.
+func TestAnIdleInstanceRenewsItsLeaseWithinTheTimeout(t *testing.T) {
+	b := newBed()
+	one := b.idler("one")
+	b.live(t, beat, one)
+	version, unchanged := "", time.Duration(0)
+	for range 10 * time.Minute / beat {
+		b.live(t, beat, one)
+		b.requireDeclared(t, "one", idle)
+		if now := b.lease(t, "one").ResourceVersion; now != version {
+			version, unchanged = now, 0
+		}
+		require.Less(t, unchanged, timeout*2/3)
+		unchanged += beat
+	}
+}
+
+// The Lease declares the timeout before the claim is there to be seen.
+func TestTheLeaseIsRewrittenBeforeAClaim(t *testing.T) {
+	b := newBed()
+	one := b.idler("one")
+	b.live(t, timeout, one)
+	b.requireDeclared(t, "one", idle)
+	obj := job()
+	_, err := one.Acquire(t.Context(), obj)
+	require.NoError(t, err)
+	b.requireDeclared(t, "one", timeout)
+	b.live(t, linger-beat, one)
+	b.requireDeclared(t, "one", timeout)
+	b.live(t, 2*beat, one)
+	b.requireDeclared(t, "one", idle)
+	require.ErrorContains(t, one.refusedWake(t), "injected", "no claim without the write")
+}
+
+// refusedWake acquires while writes are refused.
+func (i *Instance) refusedWake(t *testing.T) error {
+	t.Helper()
+	up := i.cfg.Client
+	defer func() { i.cfg.Client = up }()
+	i.cfg.Client = refusing(up)
+	_, err := i.Acquire(t.Context(), job())
+	return err
+}
+
+func refusing(c client.Client) client.Client {
+	return interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{ //nolint:forcetypeassert // the bed's own
+		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+			return errors.New("injected")
+		},
+	})
+}
+
+// An instance stays awake while it holds a claim, however long, and for a while after it.
+func TestAHolderStaysAwake(t *testing.T) {
+	b := newBed()
+	one := b.idler("one")
+	b.live(t, beat, one)
+	obj := b.store(t, one)
+	_, release := one.Guard(t.Context(), obj)
+	b.live(t, 5*linger, one)
+	b.requireDeclared(t, "one", timeout)
+	requireReads(t, b, 0, func() { require.NoError(t, one.Confirm(t.Context(), obj)) })
+	release()
+	b.live(t, linger-beat, one)
+	b.requireDeclared(t, "one", timeout)
+	b.live(t, 2*beat, one)
+	b.requireDeclared(t, "one", idle)
+}
+
+// An idle instance that takes a claim and dies at once is replaced the timeout later, by one that
+// was idle as well until it saw the claim.
+func TestATakeoverFromAnIdleStartTakesTheTimeout(t *testing.T) {
+	b := newBed()
+	one, two := b.idler("one"), b.idler("two")
+	b.live(t, 10*time.Minute, one, two)
+	obj := b.store(t, one)
+	requireHeld(t, two, obj, "one")
+	require.Len(t, two.woken, 1, "the question begins a beat at once")
+	two.beat(t.Context())
+	asks := func() { require.Error(t, two.Held(obj)) }
+	for range timeout / beat {
+		asks()
+		b.live(t, beat, two)
+	}
+	require.Equal(t, "one", <-two.Expired())
+	steal(t, b, two, obj)
+	require.ErrorIs(t, one.Confirm(t.Context(), obj), ErrLost)
+}
+
+// Successors go by what a Lease declares: one that sleeps for minutes between two renewals is not
+// dead, whatever the successor's own timeout.
+func TestTheDeclaredDurationCounts(t *testing.T) {
+	b := newBed()
+	one, two := b.idler("one"), b.instance("two")
+	b.live(t, beat, one, two)
+	obj := job()
+	require.NoError(t, Set(obj, Claim{Holder: "one", Address: "one:7442", Epoch: 1}))
+	b.live(t, idle-beat, two)
+	requireHeld(t, two, obj, "one")
+	require.Empty(t, two.Expired())
+	b.live(t, 2*beat, two)
+	require.Equal(t, "one", <-two.Expired())
+}
+
+// An idle instance whose Lease was deleted writes it at its next renewal, or before its next claim;
+// that it is absent does not end it earlier.
+func TestADeletedLeaseOfAnIdleInstance(t *testing.T) {
+	b := newBed()
+	one, two := b.idler("one"), b.instance("two")
+	b.live(t, 2*beat, one, two)
+	require.NoError(t, b.client.Delete(t.Context(), b.lease(t, "one")))
+	b.live(t, 2*timeout-2*beat, two)
+	require.Empty(t, two.Expired())
+	obj := b.store(t, one)
+	requireHeld(t, two, obj, "one")
+	requireReads(t, b, 0, func() { require.NoError(t, one.Confirm(t.Context(), obj)) })
+	b.requireDeclared(t, "one", timeout)
+}
+
+// The answer to the short declaration was lost, and the instance sleeps on: others may have found it
+// dead since. What it claims then is not certain.
+func TestALostAnswerToAShortDeclarationCounts(t *testing.T) {
+	b := newBed()
+	one, two := b.idler("one"), b.instance("two")
+	b.live(t, beat, one, two)
+	up := one.cfg.Client
+	one.cfg.Client = interceptor.NewClient(up.(client.WithWatch), interceptor.Funcs{ //nolint:forcetypeassert // the bed's own
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
+			return errors.Join(c.Patch(ctx, obj, p, opts...), errors.New("lost"))
+		},
+	})
+	_, err := one.Acquire(t.Context(), job())
+	require.ErrorContains(t, err, "lost")
+	one.cfg.Client = up
+	b.live(t, timeout+beat, two)
+	require.Equal(t, "one", <-two.Expired(), "it saw the short one")
+	obj := b.store(t, one)
+	late := obj.DeepCopy()
+	take(t, two, late) // by an answer from before the renewal
+	requireReads(t, b, 1, func() { require.NoError(t, one.Confirm(t.Context(), obj)) })
+	require.NoError(t, b.client.Update(t.Context(), late))
+	require.ErrorIs(t, one.Confirm(t.Context(), obj), ErrLost)
+}
+
+// A write whose answer was lost cannot replace a later one.
+func TestALateWriteOfTheLeaseFails(t *testing.T) {
+	b := newBed()
+	one := b.idler("one")
+	b.live(t, beat, one)
+	up := one.cfg.Client
+	var late func() error
+	one.cfg.Client = interceptor.NewClient(up.(client.WithWatch), interceptor.Funcs{ //nolint:forcetypeassert // the bed's own
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
+			sent := obj.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy
+			late = func() error { return c.Patch(ctx, sent, p, opts...) }
+			return errors.New("lost")
+		},
+	})
+	_, err := one.Acquire(t.Context(), job())
+	require.ErrorContains(t, err, "lost")
+	one.cfg.Client = up
+	b.clock.Step(linger)
+	one.beat(t.Context())
+	b.requireDeclared(t, "one", idle)
+	require.Error(t, late())
+	b.requireDeclared(t, "one", idle)
+}
+
+// An idle instance that was cut off for longer than it declared had a gap.
+func TestAnIdleInstanceHasGapsToo(t *testing.T) {
+	for name, tt := range map[string]struct {
+		away  time.Duration
+		reads int64
+	}{"within what it declares": {idle / 2, 0}, "longer": {idle, 1}} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed()
+			one := b.idler("one")
+			b.live(t, beat, one)
+			b.clock.Step(tt.away)
+			b.beatDue(t, one)
+			obj := b.store(t, one)
+			requireReads(t, b, tt.reads, func() { require.NoError(t, one.Confirm(t.Context(), obj)) })
+		})
+	}
+}
+
+// A failed renewal of an idle instance is tried again at the next beat, and what others may have
+// seen of a short declaration is replaced at once.
+func TestAnIdleInstanceTriesAgainSoon(t *testing.T) {
+	b := newBed()
+	one := b.idler("one")
+	b.live(t, beat, one)
+	up := one.cfg.Client
+	one.cfg.Client = refusing(up)
+	b.live(t, idleBeat, one)
+	one.cfg.Client = up
+	b.live(t, beat, one)
+	require.Equal(t, b.clock.Now(), one.certainty.confirmed.begin)
+
+	require.Error(t, one.refusedWake(t))
+	b.clock.Step(linger)
+	require.True(t, one.due())
+}
+
+// What keeps an instance awake beside claims.
+func TestABusyInstanceIsAwake(t *testing.T) {
+	b := newBed()
+	one := b.idler("one")
+	busy := false
+	one.cfg.Busy = func() bool { return busy }
+	b.live(t, beat, one)
+	b.requireDeclared(t, "one", idle)
+	busy = true
+	b.live(t, beat, one)
+	b.requireDeclared(t, "one", timeout)
+	busy = false
+	b.live(t, beat, one)
+	b.requireDeclared(t, "one", idle)
+}
+
+// Who died idle leaves a Lease, which others remove although they look seldom.
+func TestIdleInstancesRemoveOldLeases(t *testing.T) {
+	b := newBed()
+	one, two := b.idler("one"), b.idler("two")
+	b.live(t, beat, one, two)
+	b.live(t, 2*idle-beat, two)
+	b.lease(t, "one")
+	b.live(t, 2*idleBeat, two)
+	require.Error(t, b.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "one"}, &coordinationv1.Lease{}))
+	b.lease(t, "two")
+}
