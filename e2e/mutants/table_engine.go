@@ -29,8 +29,23 @@ var engine = []Mutant{
 	},
 	{
 		Name:    "a job whose holder lives counts as free",
-		Edit:    Edit{"pkg/job/engine/observe.go", "	return err == nil\n}\n\nfunc (e *Engine[T]) finalize", "	return true || err == nil\n}\n\nfunc (e *Engine[T]) finalize"},
+		Edit:    Edit{"pkg/job/engine/observe.go", "	return e.cfg.Instance.Held(obj) == nil\n", "	return true || e.cfg.Instance.Held(obj) == nil\n"},
 		Package: "./pkg/job/engine", Test: "TestFreeIsOnlyWhatIsCertainlyFree",
+	},
+	{
+		Name:    "an idle instance renews its Lease as seldom as it reads others",
+		Edit:    Edit{"pkg/job/claim/awake.go", ">= i.cfg.Timeout/idleRenewals\n", ">= i.cfg.idleDuration()/idleLooks\n"},
+		Package: "./pkg/job/claim", Test: "TestAnIdleInstanceRenewsItsLeaseWithinTheTimeout",
+	},
+	{
+		Name:    "a claim is taken while the Lease declares more than the timeout",
+		Edit:    Edit{"pkg/job/claim/instance.go", "	if err := i.wake(ctx); err != nil {\n", "	if err := i.wake(ctx); false && err != nil {\n"},
+		Package: "./pkg/job/claim", Test: "TestTheLeaseIsRewrittenBeforeAClaim",
+	},
+	{
+		Name:    "a holder is dead after the watcher's timeout, whatever its Lease declares",
+		Edit:    Edit{"pkg/job/claim/watch.go", "w.answer.Sub(h.since) >= h.duration {\n", "w.answer.Sub(h.since) >= w.timeout {\n"},
+		Package: "./pkg/job/claim", Test: "TestTheDeclaredDurationCounts",
 	},
 	{
 		Name:    "a job that fails is begun again at once",

@@ -11,6 +11,8 @@ import (
 type Drainer interface {
 	// Drain returns the number of operations that run in them, once there is none or ctx has ended.
 	Drain(ctx context.Context) int
+	// Running returns the number of operations that run in them, without waiting.
+	Running() int
 	// Close ends the processes.
 	Close()
 }
@@ -33,11 +35,7 @@ func (s *Stay) done() chan struct{} {
 }
 
 // Busy reports whether operations run in the processes.
-func (s *Stay) Busy() bool {
-	ended, cancel := context.WithCancel(context.Background())
-	cancel()
-	return s.Processes.Drain(ended) > 0
-}
+func (s *Stay) Busy() bool { return s.Processes.Running() > 0 }
 
 // Run is the part of a service that waits for the end of ctx, then for the operations, and ends the
 // processes. It is called once.

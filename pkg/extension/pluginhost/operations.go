@@ -63,7 +63,7 @@ func (o *Operations) Drain(ctx context.Context) int {
 	ticker := o.host.cfg.Clock.NewTicker(drainLook)
 	defer ticker.Stop()
 	for {
-		n := o.inside()
+		n := o.Running()
 		if n == 0 || ctx.Err() != nil {
 			return n
 		}
@@ -74,8 +74,8 @@ func (o *Operations) Drain(ctx context.Context) int {
 	}
 }
 
-// inside counts the operations that live in processes.
-func (o *Operations) inside() (n int) {
+// Running returns the number of operations that live in processes.
+func (o *Operations) Running() (n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, w := range o.workers {
