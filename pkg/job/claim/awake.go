@@ -12,12 +12,12 @@ const (
 	idleTimeouts = 10
 	idleLooks    = 5
 	// An instance that is idle renews its Lease this many times within the timeout: one of a build that
-	// does not honor what a Lease declares never finds it dead either.
+	// does not honour what a Lease declares never finds it dead either.
 	idleRenewals = 2
-	// linger is for how long an instance stays awake after the last question about a claim, and after
+	// gracePeriod is for how long an instance stays awake after the last question about a claim and after
 	// the last one of its own. The controllers of jobs ask every 15 s about one that another instance
 	// holds.
-	linger = time.Minute
+	gracePeriod = time.Minute
 )
 
 // idleDuration is what an idle instance declares.
@@ -33,7 +33,7 @@ func (i *Instance) awake(now time.Time) bool {
 
 // engaged is awake as far as claims decide. i.mu must be held.
 func (i *Instance) engaged(now time.Time) bool {
-	return i.holding > 0 || !i.asked.IsZero() && now.Sub(i.asked) < linger
+	return i.holding > 0 || !i.asked.IsZero() && now.Sub(i.asked) < gracePeriod
 }
 
 // declare is the duration to declare now. i.mu must be held.

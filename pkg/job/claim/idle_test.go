@@ -92,7 +92,7 @@ func TestAnIdleInstanceMakesFewRequests(t *testing.T) {
 	require.True(t, one.certainty.fresh(b.clock.Now()))
 }
 
-// An instance of a build that does not honor what a Lease declares finds it renewed within the timeout.
+// An instance of a build that does not honour what a Lease declares finds it renewed within the timeout.
 func TestAnIdleInstanceRenewsItsLeaseWithinTheTimeout(t *testing.T) {
 	b := newBed()
 	one := b.idler("one")
@@ -119,7 +119,7 @@ func TestTheLeaseIsRewrittenBeforeAClaim(t *testing.T) {
 	_, err := one.Acquire(t.Context(), obj)
 	require.NoError(t, err)
 	b.requireDeclared(t, "one", timeout)
-	b.live(t, linger-beat, one)
+	b.live(t, gracePeriod-beat, one)
 	b.requireDeclared(t, "one", timeout)
 	b.live(t, 2*beat, one)
 	b.requireDeclared(t, "one", idle)
@@ -151,11 +151,11 @@ func TestAHolderStaysAwake(t *testing.T) {
 	b.live(t, beat, one)
 	obj := b.store(t, one)
 	_, release := one.Guard(t.Context(), obj)
-	b.live(t, 5*linger, one)
+	b.live(t, 5*gracePeriod, one)
 	b.requireDeclared(t, "one", timeout)
 	requireReads(t, b, 0, func() { require.NoError(t, one.Confirm(t.Context(), obj)) })
 	release()
-	b.live(t, linger-beat, one)
+	b.live(t, gracePeriod-beat, one)
 	b.requireDeclared(t, "one", timeout)
 	b.live(t, 2*beat, one)
 	b.requireDeclared(t, "one", idle)
@@ -253,7 +253,7 @@ func TestALateWriteOfTheLeaseFails(t *testing.T) {
 	_, err := one.Acquire(t.Context(), job())
 	require.ErrorContains(t, err, "lost")
 	one.cfg.Client = up
-	b.clock.Step(linger)
+	b.clock.Step(gracePeriod)
 	one.beat(t.Context())
 	b.requireDeclared(t, "one", idle)
 	require.Error(t, late())
@@ -292,7 +292,7 @@ func TestAnIdleInstanceTriesAgainSoon(t *testing.T) {
 	require.Equal(t, b.clock.Now(), one.certainty.confirmed.begin)
 
 	require.Error(t, one.refusedWake(t))
-	b.clock.Step(linger)
+	b.clock.Step(gracePeriod)
 	require.True(t, one.due())
 }
 

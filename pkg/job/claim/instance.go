@@ -51,8 +51,8 @@ type Config struct {
 	Log          *slog.Logger
 }
 
-// beat is the time between two renewals of an instance that is awake. Short timeouts have half as many beats, so that they do
-// not become a load.
+// beat is the time between two renewals of an instance that is awake. Short timeouts have half as
+// many beats, so that they do not become a load.
 func (c *Config) beat() time.Duration {
 	return max(c.Timeout/beatsPerTimeout, min(2*c.Timeout/beatsPerTimeout, shortBeat))
 }
@@ -134,9 +134,10 @@ func (i *Instance) nextDeath(looked bool) (due <-chan time.Time, stop func()) {
 	return timer.C(), func() { timer.Stop() }
 }
 
-// beat renews the Lease and, when that is due, reads the others once. An answer counts only if this instance could
-// renew just before and finds that very renewal in it: with a server that takes no writes no
-// instance can renew, and one that answers from an old cache omits renewals that took place.
+// beat renews the Lease and, when that is due, reads the others once. An answer counts only if this
+// instance could renew just before and finds that very renewal in it: with a server that takes no
+// writes no instance can renew, and one that answers from an old cache omits renewals that took
+// place.
 func (i *Instance) beat(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, i.cfg.Timeout/gapsPerTimeout)
 	defer cancel()
