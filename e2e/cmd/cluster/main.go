@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/holdfast-io/holdfast/e2e/harness/chart"
 	"github.com/holdfast-io/holdfast/e2e/harness/node"
 	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 )
@@ -86,19 +87,23 @@ func withNode(cmd *cobra.Command, dir string, images []string) error {
 	return importImages(cmd, dir, images)
 }
 
-// importImages also writes the values with which the chart runs the images.
+// importImages also gives the images the tag that the chart asks for, and writes values for the
+// chart.
 func importImages(cmd *cobra.Command, dir string, images []string) error {
 	if err := node.Import(cmd.Context(), dir, images...); err != nil {
 		return err
 	}
-	tag, err := node.Tag(images[0])
+	tag, err := chart.AppVersion()
 	if err != nil {
 		return err
 	}
-	values, err := node.WriteValues(dir, tag)
+	if err := node.Tag(cmd.Context(), dir, tag, images...); err != nil {
+		return err
+	}
+	values, err := node.WriteValues(dir)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d images with the tag %s are there; values for the chart: %s\n", len(images), tag, values)
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d images are there, with the tag that the chart asks for; values for it: %s\n", len(images), values)
 	return err
 }

@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	sigsyaml "sigs.k8s.io/yaml"
 
 	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 )
@@ -25,6 +26,26 @@ const Release = "holdfast"
 func Dir() (string, error) {
 	root, err := testbed.RepositoryRoot()
 	return filepath.Join(root, "deploy", "helm", "holdfast"), err
+}
+
+// AppVersion returns the appVersion of the chart, the tag of images that it asks for unless image.tag
+// says otherwise.
+func AppVersion() (string, error) {
+	dir, err := Dir()
+	if err != nil {
+		return "", err
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "Chart.yaml"))
+	if err != nil {
+		return "", err
+	}
+	var facts struct {
+		AppVersion string `json:"appVersion"`
+	}
+	if err := sigsyaml.Unmarshal(text, &facts); err != nil {
+		return "", fmt.Errorf("Chart.yaml: %w", err)
+	}
+	return facts.AppVersion, nil
 }
 
 // Helm runs helm and returns what it wrote to standard output. home keeps its caches. The error has

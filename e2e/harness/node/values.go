@@ -12,16 +12,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// WriteValues writes values for the helm chart into the cluster's directory, which name the bucket
-// and the tag of images, and returns the path of the file.
-func WriteValues(dir, tag string) (string, error) {
+// WriteValues writes values for the helm chart into the cluster's directory, which name the bucket,
+// and returns the path of the file.
+func WriteValues(dir string) (string, error) {
 	store, err := ReadStore(dir)
 	if err != nil {
 		return "", err
 	}
 	type object = map[string]any
 	text, err := yaml.Marshal(object{
-		"image": object{"tag": tag},
 		"configuration": object{"backupStorageLocation": []object{{
 			"name": "default", "provider": "aws", "bucket": Bucket, "default": true,
 			"config": object{"region": store.Region, "s3ForcePathStyle": true, "s3Url": store.Endpoint},
@@ -37,8 +36,8 @@ func WriteValues(dir, tag string) (string, error) {
 	return path, os.WriteFile(path, text, 0o600)
 }
 
-// Tag returns the tag of the image in a file that `make images` wrote.
-func Tag(path string) (string, error) {
+// imageName returns the name of the image in a file that `make images` wrote, with its tag.
+func imageName(path string) (string, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return "", err
@@ -47,7 +46,7 @@ func Tag(path string) (string, error) {
 	for archive := tar.NewReader(file); ; {
 		header, err := archive.Next()
 		if errors.Is(err, io.EOF) {
-			return "", fmt.Errorf("%s is no image layout: it has no index.json with a tag", path)
+			return "", fmt.Errorf("%s is no image layout: it has no index.json with a name", path)
 		}
 		if err != nil {
 			return "", fmt.Errorf("read %s: %w", path, err)
@@ -62,8 +61,8 @@ func Tag(path string) (string, error) {
 			return "", fmt.Errorf("read %s: %w", path, err)
 		}
 		for _, m := range index.Manifests {
-			if tag := m.Annotations["org.opencontainers.image.ref.name"]; tag != "" {
-				return tag, nil
+			if name := m.Annotations["io.containerd.image.name"]; name != "" {
+				return name, nil
 			}
 		}
 	}

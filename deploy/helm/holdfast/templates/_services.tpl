@@ -1,15 +1,16 @@
 {{/*
 What each service is: the key of its values, its ports, what it takes, and how long it may take to stop. grace is the sum of what the binary allows
 itself (hand-over 30 s, last parts 30 s, for runners the default --operation-drain-timeout of 60 s, open calls 10 s, last spans 5 s) and of the pause
-before it is told to stop.
+before it is told to stop, in which Services take it out. That of runners is short: another replica takes their jobs when they are told, and they have one
+caller, async-operation-monitor, which repeats its calls.
 */}}
 {{- define "holdfast.services" -}}
-queue-scheduler: {key: queueScheduler, grpc: 7441, http: 8441, memory: 64Mi, limit: 256Mi, grace: 85}
-backup-runner: {key: backupRunner, grpc: 7442, http: 8442, memory: 128Mi, limit: 512Mi, grace: 145, drains: true}
-restore-runner: {key: restoreRunner, grpc: 7443, http: 8443, memory: 128Mi, limit: 512Mi, grace: 145, drains: true}
-async-operation-monitor: {key: asyncOperationMonitor, grpc: 7444, http: 8444, memory: 64Mi, limit: 256Mi, grace: 85}
-manifest-indexer: {key: manifestIndexer, grpc: 7445, http: 8447, artifacts: 8445, memory: 64Mi, limit: 256Mi, grace: 85}
-deletion: {key: deletion, grpc: 7446, http: 8446, memory: 64Mi, limit: 256Mi, grace: 85}
+queue-scheduler: {key: queueScheduler, grpc: 7441, http: 8441, memory: 64Mi, limit: 256Mi, pause: 5, grace: 85}
+backup-runner: {key: backupRunner, grpc: 7442, http: 8442, memory: 128Mi, limit: 512Mi, pause: 1, grace: 141, drains: true}
+restore-runner: {key: restoreRunner, grpc: 7443, http: 8443, memory: 128Mi, limit: 512Mi, pause: 1, grace: 141, drains: true}
+async-operation-monitor: {key: asyncOperationMonitor, grpc: 7444, http: 8444, memory: 64Mi, limit: 256Mi, pause: 5, grace: 85}
+manifest-indexer: {key: manifestIndexer, grpc: 7445, http: 8447, artifacts: 8445, memory: 64Mi, limit: 256Mi, pause: 5, grace: 85}
+deletion: {key: deletion, grpc: 7446, http: 8446, memory: 64Mi, limit: 256Mi, pause: 5, grace: 85}
 {{- end -}}
 
 {{/* Of a dict of root, name, facts and values: the flags of a service, as YAML from flag to value. What comes later wins. */}}
@@ -40,7 +41,7 @@ deletion: {key: deletion, grpc: 7446, http: 8446, memory: 64Mi, limit: 256Mi, gr
 {{- fail (printf "%s.args.features: set features, which decides the flag and the rights of every service" .facts.key) -}}
 {{- end -}}
 {{- if and (hasKey (default (dict) .values.args) "operation-drain-timeout") (not .values.terminationGracePeriodSeconds) -}}
-{{- fail (printf "%s.args.operation-drain-timeout: set %s.terminationGracePeriodSeconds too, to 85 s and this timeout, else the kubelet kills the process that waits" .facts.key .facts.key) -}}
+{{- fail (printf "%s.args.operation-drain-timeout: set %s.terminationGracePeriodSeconds too, to 81 s and this timeout, else the kubelet kills the process that waits" .facts.key .facts.key) -}}
 {{- end -}}
 {{- $flags := mergeOverwrite (dict "log-level" $root.Values.logLevel "log-format" $root.Values.logFormat) (fromYaml (include "holdfast.velero.flags" .)) (default (dict) .values.args) $own -}}
 {{- with $root.Values.features -}}{{- $_ := set $flags "features" (ternary (join "," .) . (kindIs "slice" .)) -}}{{- end -}}

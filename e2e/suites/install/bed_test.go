@@ -1,0 +1,198 @@
+//go:build node
+
+package install
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/e2e/harness/chart"
+	"github.com/holdfast-io/holdfast/e2e/harness/node"
+	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+)
+
+const (
+	server   = "velero"
+	patience = 3 * time.Minute
+	look     = 50 * time.Millisecond
+)
+
+// bed is a cluster with a node, which has the images of the chart.
+type bed struct {
+	dir, kubeconfig string
+	config          *rest.Config
+	client          client.Client
+	kube            kubernetes.Interface
+}
+
+// newBed starts a cluster as `make cluster-up NODES=1` does, and takes it down when the test is done.
+func newBed(t *testing.T) *bed {
+	t.Helper()
+	root, err := testbed.RepositoryRoot()
+	require.NoError(t, err)
+	images, err := filepath.Glob(filepath.Join(root, ".out", "images", "*.tar"))
+	require.NoError(t, err)
+	require.NotEmpty(t, images, "run `make images ARCHS=$(go env GOARCH)`")
+	program, err := testbed.Product("e2e/cluster")
+	require.NoError(t, err)
+	b := &bed{dir: filepath.Join(t.TempDir(), "cluster")}
+	b.kubeconfig = filepath.Join(b.dir, "kubeconfig")
+	t.Cleanup(func() { _ = node.Down(context.WithoutCancel(t.Context()), b.dir) })
+	b.run(t, program, "up", "--dir", b.dir, "--images", strings.Join(images, ","))
+	b.config, err = clientcmd.BuildConfigFromFlags("", b.kubeconfig)
+	require.NoError(t, err)
+	b.config.QPS = -1
+	b.client, err = client.New(b.config, client.Options{Scheme: kube.Scheme()})
+	require.NoError(t, err)
+	b.kube, err = kubernetes.NewForConfig(b.config)
+	require.NoError(t, err)
+	return b
+}
+
+// run runs a program with the kubeconfig of the cluster and returns its standard output; the test
+// fails when the program does.
+func (b *bed) run(t *testing.T, program string, args ...string) string {
+	t.Helper()
+	out, err := b.try(t.Context(), program, args...)
+	require.NoError(t, err)
+	return out
+}
+
+// try is run for a program that may fail. The error has what it printed.
+func (b *bed) try(ctx context.Context, program string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+b.kubeconfig)
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		err = &programError{program: filepath.Base(program), args: args, output: string(out) + errs.String(), err: err}
+	}
+	return string(out), err
+}
+
+type programError struct {
+	program string
+	args    []string
+	output  string
+	err     error
+}
+
+func (e *programError) Error() string {
+	return e.program + " " + strings.Join(e.args, " ") + ": " + e.err.Error() + ": " + e.output
+}
+
+func (e *programError) Unwrap() error { return e.err }
+
+// tool runs a binary of the test bed.
+func (b *bed) tool(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	binary, err := testbed.Binary(name)
+	require.NoError(t, err)
+	return b.run(t, binary, args...)
+}
+
+// helm runs helm on the chart in a directory, with the values that the cluster was given, and waits
+// until everything is ready.
+func (b *bed) helm(t *testing.T, directory, verb string, args ...string) {
+	t.Helper()
+	all := []string{verb, chart.Release}
+	switch verb {
+	case "install", "upgrade":
+		all = append(all, directory, "--values", filepath.Join(b.dir, "values.yaml"), "--create-namespace")
+		if verb == "upgrade" {
+			all = all[:len(all)-1]
+		}
+	}
+	all = append(all, args...)
+	_, err := chart.Helm(t.Context(), t.TempDir(), append(all, "--namespace", server, "--kubeconfig", b.kubeconfig, "--wait", "--timeout=5m")...)
+	require.NoError(t, err)
+}
+
+// install installs the chart of this checkout, and waits until its location can be used.
+func (b *bed) install(t *testing.T, args ...string) {
+	t.Helper()
+	directory, err := chart.Dir()
+	require.NoError(t, err)
+	b.helm(t, directory, "install", args...)
+	b.usable(t)
+}
+
+// upgrade upgrades to the chart of this checkout.
+func (b *bed) upgrade(t *testing.T, args ...string) {
+	t.Helper()
+	directory, err := chart.Dir()
+	require.NoError(t, err)
+	b.helm(t, directory, "upgrade", args...)
+}
+
+// usable waits until the bucket can be used.
+func (b *bed) usable(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		var location velerov1.BackupStorageLocation
+		err := b.client.Get(t.Context(), client.ObjectKey{Namespace: server, Name: "default"}, &location)
+		return err == nil && location.Status.Phase == velerov1.LocationPhaseAvailable
+	}, patience, look, "the location becomes available")
+}
+
+// pods returns the Pods of a service that are not ending, by name.
+func (b *bed) pods(t *testing.T, service string) map[string]*corev1.Pod {
+	t.Helper()
+	list := &corev1.PodList{}
+	require.NoError(t, b.client.List(t.Context(), list, client.InNamespace(server), client.MatchingLabels{"app.kubernetes.io/component": service}))
+	found := map[string]*corev1.Pod{}
+	for i := range list.Items {
+		if pod := &list.Items[i]; pod.DeletionTimestamp == nil {
+			found[pod.Name] = pod
+		}
+	}
+	return found
+}
+
+func ready(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+func (b *bed) namespace(t *testing.T, name string) {
+	t.Helper()
+	require.NoError(t, b.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
+}
+
+// backup requests a backup of a namespace.
+func (b *bed) backup(ctx context.Context, name, namespace string) error {
+	return b.client.Create(ctx, &velerov1.Backup{
+		ObjectMeta: metav1.ObjectMeta{Namespace: server, Name: name}, Spec: velerov1.BackupSpec{IncludedNamespaces: []string{namespace}},
+	})
+}
+
+// completed waits for the end of a backup, which is to be Completed.
+func (b *bed) completed(t *testing.T, name string) *velerov1.Backup {
+	t.Helper()
+	backup := &velerov1.Backup{}
+	require.Eventually(t, func() bool {
+		return b.client.Get(t.Context(), client.ObjectKey{Namespace: server, Name: name}, backup) == nil && backup.Status.Phase.Terminal()
+	}, patience, look, "backup %s ends", name)
+	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, "%s: %+v", name, backup.Status)
+	return backup
+}

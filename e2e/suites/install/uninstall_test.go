@@ -1,0 +1,98 @@
+//go:build node
+
+package install
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/metadata"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+)
+
+func unstructuredOf(object map[string]any) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: object}
+}
+
+// uninstalls compares the objects of the cluster with those before the installation: beside those of
+// the other tests there are the definitions, the backups and restores, and NATS's volume.
+func (b *bed) uninstalls(t *testing.T, before map[string]bool) {
+	b.helm(t, "", "uninstall")
+	var left []string
+	require.Eventually(t, func() bool { // Pods end, and take their objects along
+		left = b.leftovers(t, before)
+		return len(left) == 0
+	}, patience, time.Second, "objects are left: %v", &left)
+	for _, kind := range []string{"customresourcedefinitions.apiextensions.k8s.io", "backups.velero.io", "restores.velero.io"} {
+		require.True(t, slices.ContainsFunc(b.names(t), func(name string) bool { return strings.HasPrefix(name, kind+" ") }), "%s are left", kind)
+	}
+	require.Equal(t, velerov1.BackupPhaseCompleted, b.completed(t, "app").Status.Phase)
+}
+
+// leftovers returns the objects that are neither data nor of the tests.
+func (b *bed) leftovers(t *testing.T, before map[string]bool) []string {
+	t.Helper()
+	return slices.DeleteFunc(b.names(t), func(name string) bool {
+		kind, object, _ := strings.Cut(name, " ")
+		namespace, only, _ := strings.Cut(object, "/")
+		group := kind[strings.Index(kind, ".")+1:]
+		switch {
+		case before[name], namespace != server && namespace != "", strings.HasPrefix(kind, "events"):
+			return true // what was there, and namespaces of the tests
+		case group == "velero.io":
+			return only != "default" || kind != "backupstoragelocations.velero.io" // a location is the chart's
+		case namespace == "":
+			return !strings.Contains(only, "holdfast") || kind == "customresourcedefinitions.apiextensions.k8s.io"
+		}
+		return slices.Contains(ofTests, name)
+	})
+}
+
+// What the API server and the tests make in a namespace.
+var ofTests = []string{
+	"configmaps " + server + "/kube-root-ca.crt", "serviceaccounts " + server + "/default", "serviceaccounts " + server + "/viewer",
+	"serviceaccounts " + server + "/operator", "persistentvolumeclaims " + server + "/data-holdfast-nats-0",
+}
+
+// objects returns the names of all objects of the cluster.
+func (b *bed) objects(t *testing.T) map[string]bool {
+	t.Helper()
+	found := map[string]bool{}
+	for _, name := range b.names(t) {
+		found[name] = true
+	}
+	return found
+}
+
+// names lists every object of the cluster, as resource.group namespace/name.
+func (b *bed) names(t *testing.T) (names []string) {
+	t.Helper()
+	all, err := metadata.NewForConfig(b.config)
+	require.NoError(t, err)
+	lists, err := discovery.NewDiscoveryClientForConfigOrDie(b.config).ServerPreferredResources()
+	require.NoError(t, err)
+	for _, list := range lists {
+		version, err := schema.ParseGroupVersion(list.GroupVersion)
+		require.NoError(t, err)
+		for _, resource := range list.APIResources {
+			if !slices.Contains(resource.Verbs, "list") {
+				continue
+			}
+			found, err := all.Resource(version.WithResource(resource.Name)).List(t.Context(), metav1.ListOptions{})
+			require.NoError(t, err, resource.Name)
+			kind := version.WithResource(resource.Name).GroupResource().String()
+			for i := range found.Items {
+				names = append(names, kind+" "+found.Items[i].Namespace+"/"+found.Items[i].Name)
+			}
+		}
+	}
+	return names
+}

@@ -1,0 +1,131 @@
+//go:build node
+
+package install
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/e2e/harness/node"
+	"github.com/holdfast-io/holdfast/e2e/harness/seed"
+	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// TestUpgradesUnderLoadLoseNoBackup installs the chart and the images of an earlier commit, as
+// e2e/tools/earlier.sh leaves them, upgrades to those of this checkout and goes back, while backups
+// are requested all the time. Each of them is completed.
+func TestUpgradesUnderLoadLoseNoBackup(t *testing.T) {
+	b := newBed(t)
+	root, err := testbed.RepositoryRoot()
+	require.NoError(t, err)
+	earlier := filepath.Join(root, ".out", "earlier")
+	tag, err := os.ReadFile(filepath.Join(earlier, "tag"))
+	require.NoError(t, err, "run e2e/tools/earlier.sh COMMIT")
+	images, err := filepath.Glob(filepath.Join(earlier, "images", "*.tar"))
+	require.NoError(t, err)
+	require.NoError(t, node.Import(t.Context(), b.dir, images...))
+	more := []string{"--set", "backupRunner.replicas=2", "--set", "configuration.concurrentBackups=3"}
+	b.helm(t, filepath.Join(earlier, "chart"), "install", append(more, "--set", "image.tag="+strings.TrimSpace(string(tag)))...)
+	b.usable(t)
+
+	l := b.load(t)
+	l.some(t, "before the upgrade")
+	b.upgrade(t, more...)
+	l.some(t, "after the upgrade")
+	b.helm(t, "", "rollback", "1")
+	l.some(t, "after the rollback")
+	l.end(t)
+	t.Logf("%d backups", l.count())
+	for i := range l.count() {
+		b.completed(t, loadName(i))
+	}
+}
+
+// load requests backups one after the other.
+type load struct {
+	bed   *bed
+	stop  context.CancelFunc
+	done  chan struct{}
+	mutex sync.Mutex
+	made  int
+	err   error
+}
+
+func loadName(i int) string { return fmt.Sprintf("load-%d", i) }
+
+// load begins to request a backup every half second, of one of four namespaces in turn.
+func (b *bed) load(t *testing.T) *load {
+	t.Helper()
+	for i := range 4 {
+		name := fmt.Sprintf("load-%d", i)
+		b.namespace(t, name)
+		require.NoError(t, seed.Bulk(t.Context(), b.config, seed.BulkOptions{Namespace: name, Count: 2000, Size: 500}))
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	l := &load{bed: b, stop: stop, done: make(chan struct{})}
+	go l.run(ctx)
+	t.Cleanup(func() { stop(); <-l.done })
+	return l
+}
+
+func (l *load) run(ctx context.Context) {
+	defer close(l.done)
+	for ticker := time.NewTicker(500 * time.Millisecond); ; {
+		i := l.count()
+		err := l.bed.backup(ctx, loadName(i), fmt.Sprintf("load-%d", i%4))
+		l.mutex.Lock()
+		if err == nil {
+			l.made++
+		} else if ctx.Err() == nil {
+			l.err = err
+		}
+		failed := l.err != nil
+		l.mutex.Unlock()
+		if failed {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+func (l *load) count() int {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return l.made
+}
+
+// some waits until backups that are requested from now on were completed.
+func (l *load) some(t *testing.T, when string) {
+	t.Helper()
+	wanted := l.count() + 5
+	require.Eventually(t, func() bool {
+		if l.count() < wanted {
+			return false
+		}
+		backup := &velerov1.Backup{}
+		err := l.bed.client.Get(t.Context(), client.ObjectKey{Namespace: server, Name: loadName(wanted - 1)}, backup)
+		return err == nil && backup.Status.Phase == velerov1.BackupPhaseCompleted
+	}, patience, look, "backups are completed %s", when)
+}
+
+// end ends the requests, none of which may have failed.
+func (l *load) end(t *testing.T) {
+	t.Helper()
+	l.stop()
+	<-l.done
+	require.NoError(t, l.err)
+}
