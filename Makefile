@@ -9,6 +9,8 @@ CONTROL_PLANE := etcd kube-apiserver kube-controller-manager kubectl
 CSI := csi-provisioner snapshot-controller csi-snapshotter csi-sanity
 NODE := kubelet kube-proxy kube-scheduler coredns containerd containerd-shim-runc-v2 ctr runc
 TEST_TIMEOUT := 20m
+# What the test of upgrades on a node upgrades from.
+EARLIER ?= HEAD~20
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 BUILDINFO := github.com/holdfast-io/holdfast/pkg/buildinfo
@@ -132,10 +134,13 @@ cluster-down: ## stop it and remove its data
 
 # Not part of `make test`: it takes root, and is compared with the whole machine, where nothing else starts or stops a node meanwhile.
 .PHONY: e2e-cluster
-e2e-cluster: ## test the cluster with a node, as root: Pods, a volume, a Service, names, and that nothing of it is left
-	@e2e/tools/build.sh $(CONTROL_PLANE) $(NODE) versitygw
-	@$(COMPILE) $(PLAIN) go build -o bin/e2e/ ./e2e/cmd/cluster
+e2e-cluster: ## test the cluster with a node, as root, that nothing of it is left, and the chart on it (EARLIER=commit to upgrade from)
+	@e2e/tools/build.sh $(CONTROL_PLANE) $(NODE) versitygw helm grpcurl velero
+	@$(MAKE) --no-print-directory build
+	@$(MAKE) --no-print-directory images ARCHS=$$(go env GOARCH)
+	@e2e/tools/earlier.sh $(EARLIER)
 	@$(PLAIN) $(E2E) -count=1 -tags node ./e2e/suites/node
+	@$(PLAIN) $(E2E) -count=1 -tags node ./e2e/suites/install
 
 .PHONY: bench
 bench: ## measure, and write .out/bench.json (BENCH=quick takes a few minutes; BENCH=resume: takeover only)
