@@ -98,10 +98,17 @@ test-all: test ## test with every failpoint, then every fuzz target (FUZZTIME=10
 	@$(PLAIN) go test -vet=off -timeout $(TEST_TIMEOUT) -run '^TestModel$$' ./services/queue-scheduler/internal/queue -histories 30000
 	@e2e/tools/build.sh velero velero-plugin-for-aws
 	@$(PLAIN) $(E2E) -tags velero ./e2e/suites/velero ./e2e/suites/veleroplugin
+	@$(MAKE) --no-print-directory test-traces
 	@cd e2e/tools/velerohost && GOWORK=off $(PLAIN) go test ./...
 	@e2e/tools/images.sh check
 	@$(MAKE) --no-print-directory mutants
 	@e2e/tools/fuzz.sh $(or $(FUZZTIME),10s)
+
+.PHONY: test-traces
+test-traces: ## test the traces of a backup that is taken over, a restore and a deletion, as Jaeger's query API shows them
+	@e2e/tools/build.sh $(CONTROL_PLANE) versitygw jaeger
+	@$(MAKE) --no-print-directory build
+	@$(PLAIN) $(E2E) -v -tags jaeger ./e2e/suites/traces
 
 # That every text and test of the table is there, `make test` looks.
 .PHONY: mutants

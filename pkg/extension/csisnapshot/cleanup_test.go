@@ -26,6 +26,15 @@ func (b *bed) cut(t *testing.T) (*snapshotv1.VolumeSnapshot, *snapshotv1.VolumeS
 	return vs, read(t, b, action.Item{Name: *vs.Status.BoundVolumeSnapshotContentName}, &snapshotv1.VolumeSnapshotContent{})
 }
 
+// free removes the finalizers of a VolumeSnapshot.
+func (b *bed) free(t *testing.T, vs *snapshotv1.VolumeSnapshot) *snapshotv1.VolumeSnapshot {
+	t.Helper()
+	freed := vs.DeepCopy()
+	freed.Finalizers = nil
+	require.NoError(t, b.Client.Patch(t.Context(), freed, client.MergeFrom(vs)))
+	return freed
+}
+
 // look runs the controller and the driver once.
 func (b *bed) look(t *testing.T) {
 	t.Helper()
@@ -58,9 +67,7 @@ func TestAContentWhoseSnapshotIsGoneIsRemoved(t *testing.T) {
 	b := newBed(t, 1)
 	vs, _ := b.cut(t)
 	b.stop()
-	freed := vs.DeepCopy()
-	freed.Finalizers = nil
-	require.NoError(t, b.Client.Patch(t.Context(), freed, client.MergeFrom(vs)))
+	freed := b.free(t, vs)
 	require.NoError(t, b.Client.Delete(t.Context(), freed))
 	require.NoError(t, b.DiscardAll(t.Context(), csisnapshot.Owner{Name: "b", UID: "uid-b"}))
 	b.look(t)
@@ -151,9 +158,7 @@ func TestADeletionWhoseMarkWasOverwrittenGoesOn(t *testing.T) {
 			b := newBed(t, 1)
 			vs, vsc := b.cut(t)
 			b.stop()
-			freed := vs.DeepCopy()
-			freed.Finalizers = nil
-			require.NoError(t, b.Client.Patch(t.Context(), freed, client.MergeFrom(vs)))
+			freed := b.free(t, vs)
 			require.NoError(t, b.Client.Delete(t.Context(), freed))
 			require.NoError(t, b.Client.Delete(t.Context(), vsc))
 			b.look(t)
@@ -192,9 +197,7 @@ func TestAContentThatWasNotDescribedIsFoundAfterItsMarkWasOverwritten(t *testing
 			b := newBed(t, 1)
 			vs, vsc := b.cut(t)
 			b.stop()
-			freed := vs.DeepCopy()
-			freed.Finalizers = nil
-			require.NoError(t, b.Client.Patch(t.Context(), freed, client.MergeFrom(vs)))
+			b.free(t, vs)
 			undescribed := vsc.DeepCopy()
 			undescribed.Labels = nil
 			require.NoError(t, b.Client.Patch(t.Context(), undescribed, client.MergeFrom(vsc)))

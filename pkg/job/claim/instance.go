@@ -177,7 +177,7 @@ func (i *Instance) beat(ctx context.Context) {
 func (i *Instance) report(ctx context.Context, msg string, err error) {
 	if ctx.Err() == nil {
 		i.cfg.Log.Warn(msg, //nolint:sloglint // callers pass constants
-			"instance", i.cfg.Name, "error", err)
+			"error", err)
 	}
 }
 

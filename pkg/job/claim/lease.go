@@ -126,7 +126,7 @@ func (i *Instance) leave(ctx context.Context) {
 		i.endTurn()
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
-		i.cfg.Log.Warn("instance lease not released", "instance", i.cfg.Name, "error", err)
+		i.cfg.Log.Warn("instance lease not released", "error", err)
 	}
 }
 
