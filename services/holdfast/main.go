@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/cleanup"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/debug"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/doctor"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
@@ -27,7 +28,8 @@ func run() int {
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	g := global.New(global.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Live: isTerminal(os.Stdout)}, clock.RealClock{})
-	return cli.Execute(ctx, g, cli.NewCommand(g, up.NewCommand(g), doctor.NewCommand(g, up.Ports()), debug.NewCommand(g, up.Ports())), os.Args[1:])
+	return cli.Execute(ctx, g, cli.NewCommand(g, up.NewCommand(g), doctor.NewCommand(g, up.Ports()), debug.NewCommand(g, up.Ports()),
+		cleanup.NewCommand(g, up.Ports())), os.Args[1:])
 }
 
 // isTerminal reports whether lines written to the file can be rewritten.

@@ -15,10 +15,10 @@ import (
 	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 )
 
-// doctorJob is the Job that checks before an installation; nil when there is none.
-func doctorJob(t *testing.T, objects []*unstructured.Unstructured) *batchv1.Job {
+// hookJob is the Job of a hook; nil when there is none.
+func hookJob(t *testing.T, objects []*unstructured.Unstructured, name string) *batchv1.Job {
 	t.Helper()
-	object := named(objects, "Job", chart.Release+"-doctor")
+	object := named(objects, "Job", chart.Release+"-"+name)
 	if object == nil {
 		return nil
 	}
@@ -28,8 +28,8 @@ func doctorJob(t *testing.T, objects []*unstructured.Unstructured) *batchv1.Job 
 }
 
 func TestDoctorRunsBeforeAnInstallationWhereItIsTurnedOn(t *testing.T) {
-	require.Nil(t, doctorJob(t, render(t)))
-	job := doctorJob(t, render(t, "--set", "doctor.enabled=true,features={EnableCSI}"))
+	require.Nil(t, hookJob(t, render(t), "doctor"))
+	job := hookJob(t, render(t, "--set", "doctor.enabled=true,features={EnableCSI}"), "doctor")
 	require.Equal(t, "pre-install,pre-upgrade", job.Annotations["helm.sh/hook"])
 	definitions := named(render(t), "Job", chart.Release+"-definitions")
 	require.Less(t, definitions.GetAnnotations()["helm.sh/hook-weight"], job.Annotations["helm.sh/hook-weight"], "after the definitions")
@@ -44,10 +44,10 @@ func TestDoctorRunsBeforeAnInstallationWhereItIsTurnedOn(t *testing.T) {
 }
 
 func TestChecksOfDoctorCanBeSkipped(t *testing.T) {
-	job := doctorJob(t, render(t, "--set", "doctor.enabled=true,doctor.skip={velero}"))
+	job := hookJob(t, render(t, "--set", "doctor.enabled=true,doctor.skip={velero}"), "doctor")
 	require.Contains(t, job.Spec.Template.Spec.Containers[0].Args, "--checks=kubernetes,definitions")
 	all := render(t, "--set", "doctor.enabled=true,doctor.skip={velero,kubernetes,definitions}")
-	require.Nil(t, doctorJob(t, all))
+	require.Nil(t, hookJob(t, all, "doctor"))
 	require.Nil(t, named(all, "ServiceAccount", chart.Release+"-doctor"))
 	_, err := chart.Render(t.Context(), t.TempDir(), namespace, "--set", "doctor.enabled=true,doctor.checks={locations}")
 	require.ErrorContains(t, err, "/doctor/checks/0", "what makes no sense before an installation is refused")

@@ -126,11 +126,17 @@ func (p *place) keepsToken(t *testing.T) {
 func (p *place) leaves(t *testing.T) {
 	backup := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "stays"}}
 	require.NoError(t, p.client.Create(t.Context(), backup))
+	theirs, others := p.madeByServices(t)
 	p.helm(t, namespace, "uninstall", chart.Release)
+	p.gone(t, theirs)
+	for _, object := range others {
+		require.NoError(t, p.client.Get(t.Context(), client.ObjectKeyFromObject(object), object), object.GetName())
+	}
 	require.NoError(t, p.client.Get(t.Context(), client.ObjectKeyFromObject(backup), backup))
 	for _, kind := range []schema.GroupVersionKind{
 		{Group: "apps", Version: "v1", Kind: "Deployment"}, {Group: "apps", Version: "v1", Kind: "StatefulSet"}, {Version: "v1", Kind: "Service"},
-		{Version: "v1", Kind: "Secret"}, {Version: "v1", Kind: "ServiceAccount"}, {Group: "batch", Version: "v1", Kind: "Job"}, {Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role"}, {Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"},
+		{Version: "v1", Kind: "Secret"}, {Version: "v1", Kind: "ServiceAccount"}, {Group: "batch", Version: "v1", Kind: "Job"}, {Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role"}, {Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "RoleBinding"},
+		{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"},
 		{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"}, {Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"},
 	} {
 		list := &unstructured.UnstructuredList{}

@@ -23,8 +23,7 @@ func unstructuredOf(object map[string]any) *unstructured.Unstructured {
 }
 
 // uninstalls compares the objects of the cluster with those before the installation: beside those of
-// the other tests there are the definitions, the backups and restores, NATS's volume, and what the
-// services made for themselves, which goes as docs/install.md says.
+// the other tests there are the definitions, the backups and restores, and NATS's volume.
 func (b *bed) uninstalls(t *testing.T, before map[string]bool) {
 	b.helm(t, "", "uninstall")
 	var left []string
@@ -35,11 +34,6 @@ func (b *bed) uninstalls(t *testing.T, before map[string]bool) {
 	for _, kind := range []string{"customresourcedefinitions.apiextensions.k8s.io", "backups.velero.io", "restores.velero.io"} {
 		require.True(t, slices.ContainsFunc(b.names(t), func(name string) bool { return strings.HasPrefix(name, kind+" ") }), "%s are left", kind)
 	}
-	b.tool(t, "kubectl", "--namespace", server, "delete", "secret/holdfast-artifact-key", "configmap/holdfast-queue")
-	b.tool(t, "kubectl", "--namespace", server, "delete", "leases", "--all")
-	require.False(t, slices.ContainsFunc(b.names(t), func(name string) bool {
-		return slices.ContainsFunc(ofServices, func(start string) bool { return strings.HasPrefix(name, start) })
-	}))
 	require.Equal(t, velerov1.BackupPhaseCompleted, b.completed(t, "app").Status.Phase)
 }
 
@@ -58,7 +52,7 @@ func (b *bed) leftovers(t *testing.T, before map[string]bool) []string {
 		case namespace == "":
 			return !strings.Contains(only, "holdfast") || kind == "customresourcedefinitions.apiextensions.k8s.io"
 		}
-		return slices.Contains(ofTests, name) || slices.ContainsFunc(ofServices, func(start string) bool { return strings.HasPrefix(name, start) })
+		return slices.Contains(ofTests, name)
 	})
 }
 
@@ -66,11 +60,6 @@ func (b *bed) leftovers(t *testing.T, before map[string]bool) []string {
 var ofTests = []string{
 	"configmaps " + server + "/kube-root-ca.crt", "serviceaccounts " + server + "/default", "serviceaccounts " + server + "/viewer",
 	"serviceaccounts " + server + "/operator", "persistentvolumeclaims " + server + "/data-holdfast-nats-0",
-}
-
-// What services make for themselves, which docs/install.md says how to remove.
-var ofServices = []string{
-	"configmaps " + server + "/holdfast-queue", "secrets " + server + "/holdfast-artifact-key", "leases.coordination.k8s.io " + server + "/",
 }
 
 // objects returns the names of all objects of the cluster.

@@ -130,6 +130,9 @@ func (i *Instance) leave(ctx context.Context) {
 	}
 }
 
+// IsInstance reports whether a Lease is of an instance of a service.
+func IsInstance(lease *coordinationv1.Lease) bool { return lease.Labels[leaseLabel] == leaseLabelValue }
+
 func (i *Instance) leases(ctx context.Context) ([]coordinationv1.Lease, error) {
 	list := &coordinationv1.LeaseList{}
 	err := i.cfg.Reader.List(ctx, list, client.InNamespace(i.cfg.Namespace), client.MatchingLabels{leaseLabel: leaseLabelValue})

@@ -3,6 +3,7 @@ package leaderelection
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +16,9 @@ import (
 
 // leasePrefix begins the names of the Leases of duties.
 const leasePrefix = "holdfast-duty-"
+
+// IsDuty reports whether a Lease is of a duty.
+func IsDuty(lease *coordinationv1.Lease) bool { return strings.HasPrefix(lease.Name, leasePrefix) }
 
 // lease lets client-go's leader election run on the services' own client. It implements
 // resourcelock.Interface; one elector uses it, from one goroutine.

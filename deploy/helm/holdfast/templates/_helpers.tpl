@@ -94,10 +94,10 @@ seccompProfile:
 {{- .values.serviceAccount.name | default (printf "%s-%s" (include "holdfast.fullname" .root) .name) -}}
 {{- end -}}
 
-{{/* The annotations of what exists before an installation or upgrade only; of its order. */}}
+{{/* The annotations of what exists while a hook runs only; of a dict of hook and weight, its order. */}}
 {{- define "holdfast.hook" -}}
-helm.sh/hook: pre-install,pre-upgrade
-helm.sh/hook-weight: {{ . | quote }}
+helm.sh/hook: {{ .hook }}
+helm.sh/hook-weight: {{ .weight | quote }}
 helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- end -}}
 

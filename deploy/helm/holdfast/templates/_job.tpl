@@ -1,17 +1,56 @@
 {{/*
-A Job that runs the command line before an installation or upgrade; of a dict of root, name, weight, args and resources. Its account has the same name.
+A Job that runs the command line as a hook, with an account and a role of its own; of a dict of root, name, hook, weight, rules, cluster, args and resources.
+cluster means that the rules hold in the whole cluster, else they hold in the namespace.
 */}}
 {{- define "holdfast.job" -}}
 {{- $root := .root -}}
 {{- $id := dict "root" $root "name" .name -}}
 {{- $name := printf "%s-%s" (include "holdfast.fullname" $root) .name -}}
+{{- $role := ternary (printf "%s:%s" (include "holdfast.clusterName" $root) .name) $name .cluster -}}
+{{- $prefix := ternary "Cluster" "" .cluster -}}
+{{- $before := include "holdfast.hook" (dict "hook" .hook "weight" -10) -}}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {{ $name }}
+  namespace: {{ $root.Release.Namespace }}
+  labels: {{- include "holdfast.labels" $id | nindent 4 }}
+  annotations: {{- $before | nindent 4 }}
+automountServiceAccountToken: false
+{{- if $root.Values.rbac.create }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ $prefix }}Role
+metadata:
+  name: {{ $role }}
+  {{- if not .cluster }}
+  namespace: {{ $root.Release.Namespace }}
+  {{- end }}
+  labels: {{- include "holdfast.labels" $id | nindent 4 }}
+  annotations: {{- $before | nindent 4 }}
+rules: {{- .rules | nindent 2 }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ $prefix }}RoleBinding
+metadata:
+  name: {{ $role }}
+  {{- if not .cluster }}
+  namespace: {{ $root.Release.Namespace }}
+  {{- end }}
+  labels: {{- include "holdfast.labels" $id | nindent 4 }}
+  annotations: {{- $before | nindent 4 }}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: {{ $prefix }}Role, name: {{ $role | quote }}}
+subjects:
+  - {kind: ServiceAccount, name: {{ $name }}, namespace: {{ $root.Release.Namespace }}}
+{{- end }}
+---
 apiVersion: batch/v1
 kind: Job
 metadata:
   name: {{ $name }}
   namespace: {{ $root.Release.Namespace }}
   labels: {{- include "holdfast.labels" $id | nindent 4 }}
-  annotations: {{- include "holdfast.hook" .weight | nindent 4 }}
+  annotations: {{- include "holdfast.hook" (dict "hook" .hook "weight" .weight) | nindent 4 }}
 spec:
   backoffLimit: 3
   activeDeadlineSeconds: 300

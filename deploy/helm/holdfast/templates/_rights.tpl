@@ -161,6 +161,14 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 - {apiGroups: [velero.io], resources: [backupstoragelocations], verbs: [list]}
 {{- end -}}
 
+{{/* Of the Job that runs after an uninstallation. Neither list nor the names of Leases can be narrowed. */}}
+{{- define "holdfast.rights.cleanup" -}}
+- {apiGroups: [""], resources: [pods], verbs: [list]}
+- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [list, delete]}
+- {apiGroups: [""], resources: [secrets], resourceNames: [holdfast-artifact-key], verbs: [delete]}
+- {apiGroups: [""], resources: [configmaps], resourceNames: [holdfast-queue], verbs: [delete]}
+{{- end -}}
+
 {{- define "holdfast.csi" -}}
 {{- $features := ternary .Values.features (list .Values.features) (kindIs "slice" .Values.features) -}}
 {{- if or (has "EnableCSI" $features) (contains "EnableCSI" (toString .Values.configuration.features)) -}}on{{- end -}}

@@ -1,0 +1,184 @@
+package cleanup_test
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cleanup"
+)
+
+// bed is a namespace that services were uninstalled from.
+type bed struct {
+	*kubetest.Server
+	cleanup.Config
+}
+
+const (
+	path  = "/api/v1/namespaces/velero/"
+	lease = "/apis/coordination.k8s.io/v1/namespaces/velero/leases/"
+)
+
+// made is what services make, in the order in which it is removed.
+var made = []string{"Lease/holdfast-duty-deletion", "Lease/runner-1", "ConfigMap/holdfast-queue", "Secret/holdfast-artifact-key"}
+
+func start(t *testing.T) *bed {
+	t.Helper()
+	b := &bed{Server: kubetest.Start(t)}
+	b.Serve("coordination.k8s.io/v1", "leases", "Lease", true)
+	config := b.Server.Config()
+	config.ContentType = runtime.ContentTypeJSON
+	c, err := client.New(config, client.Options{Scheme: kube.Scheme()})
+	require.NoError(t, err)
+	require.NoError(t, c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "velero"}}))
+	b.Config = cleanup.Config{Client: c, Namespace: "velero", Services: []string{"backup-runner"}, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler)}
+	for _, object := range []client.Object{
+		&coordinationv1.Lease{ObjectMeta: meta("runner-1", "holdfast.io/lease", "instance"), Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("")}},
+		&coordinationv1.Lease{ObjectMeta: meta("holdfast-duty-deletion"), Spec: heldFor(time.Hour, time.Now().Add(-2*time.Hour))},
+		&coordinationv1.Lease{ObjectMeta: meta("of-another"), Spec: heldFor(time.Hour, time.Now())},
+		&corev1.ConfigMap{ObjectMeta: meta("holdfast-queue")}, &corev1.ConfigMap{ObjectMeta: meta("holdfast-settings")},
+		&corev1.Secret{ObjectMeta: meta("holdfast-artifact-key")}, &corev1.Secret{ObjectMeta: meta("cloud-credentials")},
+		pod("nats", corev1.PodRunning), pod("cleanup", corev1.PodRunning), pod("backup-runner", corev1.PodFailed),
+	} {
+		require.NoError(t, c.Create(t.Context(), object))
+	}
+	return b
+}
+
+func meta(name string, label ...string) metav1.ObjectMeta {
+	m := metav1.ObjectMeta{Namespace: "velero", Name: name}
+	if len(label) > 0 {
+		m.Labels = map[string]string{label[0]: label[1]}
+	}
+	return m
+}
+
+func pod(component string, phase corev1.PodPhase) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: meta(component+"-"+strings.ToLower(string(phase)), "app.kubernetes.io/component", component), Status: corev1.PodStatus{Phase: phase}}
+	p.Labels["app.kubernetes.io/part-of"] = "holdfast"
+	return p
+}
+
+func heldFor(d time.Duration, since time.Time) coordinationv1.LeaseSpec {
+	return coordinationv1.LeaseSpec{
+		HolderIdentity: ptr.To("someone"), LeaseDurationSeconds: ptr.To(int32(d / time.Second)), RenewTime: ptr.To(metav1.NewMicroTime(since)),
+	}
+}
+
+// onLook has do called before the Pods are listed, with how often that was done before.
+func (b *bed) onLook(do func(looks int64)) {
+	var looks atomic.Int64
+	b.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
+		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/pods") {
+			do(looks.Add(1) - 1)
+		}
+		return 0, false
+	})
+}
+
+func (b *bed) deletes() []string { return b.Requests("DELETE ") }
+
+func TestWhatServicesMadeIsRemovedAndNothingElse(t *testing.T) {
+	b := start(t)
+	removed, err := cleanup.Run(t.Context(), b.Config)
+	require.NoError(t, err)
+	require.Equal(t, made, removed)
+	require.Len(t, b.deletes(), len(made))
+	for _, stays := range []string{path + "configmaps/holdfast-settings", path + "secrets/cloud-credentials", lease + "of-another", path + "pods/nats-running"} {
+		require.NotNil(t, b.Object(stays), stays)
+	}
+	removed, err = cleanup.Run(t.Context(), b.Config)
+	require.NoError(t, err, "there is nothing left to remove")
+	require.Empty(t, removed)
+}
+
+func TestNothingIsRemovedWhileAServiceRuns(t *testing.T) {
+	for name, object := range map[string]client.Object{
+		"Pod/backup-runner-running":    pod("backup-runner", corev1.PodRunning),
+		"Pod/backup-runner-pending":    pod("backup-runner", corev1.PodPending),
+		"Lease/runner-2":               &coordinationv1.Lease{ObjectMeta: meta("runner-2", "holdfast.io/lease", "instance"), Spec: heldFor(time.Hour, time.Now())},
+		"Lease/holdfast-duty-schedule": &coordinationv1.Lease{ObjectMeta: meta("holdfast-duty-schedule"), Spec: heldFor(time.Hour, time.Now())},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := start(t)
+			require.NoError(t, b.Client.Create(t.Context(), object))
+			ctx, cancel := context.WithCancel(t.Context())
+			b.onLook(func(looks int64) {
+				if looks == 2 {
+					cancel()
+				}
+			})
+			removed, err := cleanup.Run(ctx, b.Config)
+			var running *cleanup.RunningError
+			require.ErrorAs(t, err, &running)
+			require.Equal(t, []string{name}, running.Running)
+			require.Empty(t, removed)
+			require.Empty(t, b.deletes())
+		})
+	}
+}
+
+func TestPodsThatEndAndLeasesThatAreReleasedAreWaitedFor(t *testing.T) {
+	b := start(t)
+	require.NoError(t, b.Client.Create(t.Context(), pod("backup-runner", corev1.PodRunning)))
+	b.Change(lease+"runner-1", func(object map[string]any) {
+		object["spec"] = map[string]any{"holderIdentity": "runner-1", "leaseDurationSeconds": int64(3600), "renewTime": time.Now().UTC().Format(metav1.RFC3339Micro)}
+	})
+	b.onLook(func(looks int64) {
+		switch looks {
+		case 1: // as a Pod at its end
+			b.Change(lease+"runner-1", func(object map[string]any) { object["spec"] = map[string]any{"holderIdentity": ""} })
+		case 2:
+			b.Delete(path + "pods/backup-runner-running")
+		}
+	})
+	removed, err := cleanup.Run(t.Context(), b.Config)
+	require.NoError(t, err)
+	require.Equal(t, made, removed)
+}
+
+func TestALeaseThatIsWrittenMeanwhileStays(t *testing.T) {
+	b := start(t)
+	var once atomic.Bool
+	b.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
+		if r.Method == http.MethodDelete && once.CompareAndSwap(false, true) {
+			b.Change(lease+"runner-1", func(object map[string]any) { object["spec"] = map[string]any{"holderIdentity": "runner-1"} })
+		}
+		return 0, false
+	})
+	removed, err := cleanup.Run(t.Context(), b.Config)
+	require.ErrorContains(t, err, "remove Lease/runner-1")
+	require.Equal(t, made[:1], removed)
+	require.NotNil(t, b.Object(lease+"runner-1"))
+	require.NotNil(t, b.Object(path+"configmaps/holdfast-queue"))
+}
+
+func TestAnAPIServerThatIsAwayForAMomentIsNoReasonToStop(t *testing.T) {
+	b := start(t)
+	var failures atomic.Int64
+	b.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
+		if slices.Contains([]string{http.MethodDelete, http.MethodGet}, r.Method) && failures.Add(1)%3 == 1 {
+			return http.StatusServiceUnavailable, false
+		}
+		return 0, false
+	})
+	removed, err := cleanup.Run(t.Context(), b.Config)
+	require.NoError(t, err)
+	require.Equal(t, made, removed)
+}
