@@ -41,7 +41,7 @@ func TestTheJobAfterAnUninstallationMayOnlyRemoveWhatServicesMake(t *testing.T) 
 
 	without := render(t, "--set", "cleanup.enabled=false")
 	require.Nil(t, hookJob(t, without, "cleanup"))
-	require.Empty(t, rules(t, without, ofService("cleanup")))
+	require.Nil(t, named(without, "Role", chart.Release+"-cleanup"))
 }
 
 // madeByServices creates what services make for themselves, and an object of each kind that is a user's.
