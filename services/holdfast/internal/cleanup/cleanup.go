@@ -50,11 +50,11 @@ func (e *RunningError) Error() string { return "still running: " + strings.Join(
 // what the services made, and returns the names of it as kind/name. Nothing is removed while a
 // service runs: when ctx ends first, the error wraps *RunningError.
 func Run(ctx context.Context, cfg Config) (removed []string, err error) {
-	leases, err := wait(ctx, cfg)
+	objects, err := wait(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("nothing is removed: %w", err)
 	}
-	objects := append(leases,
+	objects = append(objects,
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: cfg.Namespace, Name: ledger.Name}},
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cfg.Namespace, Name: artifact.SecretName}})
 	loop := retry.Loop{Clock: cfg.Clock, Log: cfg.Log, Transient: func(err error) bool { return kube.IsTransient(err) && !apierrors.IsConflict(err) }}
