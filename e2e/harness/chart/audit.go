@@ -10,127 +10,125 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	rbacv1 "k8s.io/api/rbac/v1"
 
+	"github.com/holdfast-io/holdfast/e2e/harness/fleet"
 	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 )
 
+// auditPolicy notes the requests of the accounts that are put in, and what they asked in reviews.
 const auditPolicy = `
 apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
 rules:
-  - {level: Metadata, userGroups: ["system:serviceaccounts"]}
+  - {level: RequestResponse, users: %[1]s, resources: [{group: authorization.k8s.io, resources: [subjectaccessreviews]}]}
+  - {level: Metadata, users: %[1]s}
   - {level: None}
 `
 
-// Audit notes what accounts ask of the API server, and how it decided.
-type Audit struct{ log, policy string }
-
-// Request is what an account asked for.
-type Request struct {
-	Service, Verb, Group, Resource, Subresource, Namespace, Name, Path string
-}
+// Audit notes what the accounts of a namespace ask of the API server, and how it decided.
+type Audit struct{ log, policy, namespace string }
 
 // NewAudit returns a log in a directory of the test.
-func NewAudit(t *testing.T) *Audit {
+func NewAudit(t *testing.T, namespace string) *Audit {
 	t.Helper()
 	dir := t.TempDir()
-	a := &Audit{log: filepath.Join(dir, "audit.log"), policy: filepath.Join(dir, "policy.yaml")}
-	require.NoError(t, os.WriteFile(a.policy, []byte(auditPolicy), 0o600))
+	a := &Audit{log: filepath.Join(dir, "audit.log"), policy: filepath.Join(dir, "policy.yaml"), namespace: namespace}
+	var users []string
+	for _, service := range fleet.Services {
+		users = append(users, User(namespace, service))
+	}
+	text, err := json.Marshal(users)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(a.policy, fmt.Appendf(nil, auditPolicy, text), 0o600))
 	return a
 }
 
-// Configure makes a cluster write the log.
+// Configure makes a cluster write the log, to one file of up to 10 GB.
 func (a *Audit) Configure(config *testbed.Config) {
-	config.APIServerArgs = append(config.APIServerArgs, "--audit-policy-file="+a.policy, "--audit-log-path="+a.log, "--audit-log-mode=blocking")
+	config.APIServerArgs = append(config.APIServerArgs,
+		"--audit-policy-file="+a.policy, "--audit-log-path="+a.log, "--audit-log-mode=blocking", "--audit-log-maxsize=10000")
 }
+
+// Path returns the path of the log, in which each line is an event of audit.k8s.io/v1.
+func (a *Audit) Path() string { return a.log }
 
 // event is an entry of the log, as audit.k8s.io/v1 has it.
 type event struct {
-	Verb       string                                                            `json:"verb"`
-	RequestURI string                                                            `json:"requestURI"`
-	User       struct{ Username string }                                         `json:"user"`
-	ObjectRef  struct{ Namespace, Name, APIGroup, Resource, Subresource string } `json:"objectRef"`
-	Decision   map[string]string                                                 `json:"annotations"`
+	Verb           string                                                            `json:"verb"`
+	RequestURI     string                                                            `json:"requestURI"`
+	User           struct{ Username string }                                         `json:"user"`
+	ObjectRef      struct{ Namespace, Name, APIGroup, Resource, Subresource string } `json:"objectRef"`
+	Decision       map[string]string                                                 `json:"annotations"`
+	ResponseStatus struct {
+		Code    int
+		Message string
+	} `json:"responseStatus"`
+	RequestObject struct {
+		Spec struct {
+			User                  string
+			NonResourceAttributes *struct{ Path, Verb string }
+		}
+	} `json:"requestObject"`
+	ResponseObject struct{ Status struct{ Allowed bool } } `json:"responseObject"`
 }
 
-// Requests returns what services were allowed and what they were refused, each once.
-func (a *Audit) Requests(t *testing.T, namespace string) (allowed, refused map[Request]bool) {
+// Requests returns what services were allowed and, with the server's message, what they were refused,
+// each once. A call that one service was reviewed for by another is among them.
+func (a *Audit) Requests(t *testing.T) (allowed map[Request]bool, refused map[Request]string) {
 	t.Helper()
 	file, err := os.Open(a.log)
 	require.NoError(t, err)
 	defer func() { _ = file.Close() }()
-	allowed, refused = map[Request]bool{}, map[Request]bool{}
+	allowed, refused = map[Request]bool{}, map[Request]string{}
 	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 1<<20)
+	lines.Buffer(nil, 1<<24)
 	for lines.Scan() {
 		var e event
 		require.NoError(t, json.Unmarshal(lines.Bytes(), &e))
-		prefix := User(namespace, "")
-		if !strings.HasPrefix(e.User.Username, prefix) {
-			continue
-		}
-		o := e.ObjectRef
-		r := Request{
-			Service: service(e.User.Username), Verb: e.Verb, Group: o.APIGroup, Resource: o.Resource, Subresource: o.Subresource, Namespace: o.Namespace, Name: o.Name,
-		}
-		if o.Resource == "" {
-			r.Path = strings.SplitN(e.RequestURI, "?", 2)[0]
-		}
-		if e.Decision["authorization.k8s.io/decision"] == "forbid" {
-			refused[r] = true
+		r := e.request()
+		if e.Decision["authorization.k8s.io/decision"] == "forbid" || e.ResponseStatus.Code == 403 {
+			refused[r] = e.ResponseStatus.Message
 		} else {
 			allowed[r] = true
+		}
+		if call, ok := e.reviewed(a.namespace); ok && e.ResponseObject.Status.Allowed {
+			allowed[call] = true
+		} else if ok {
+			refused[call] = "reviewed by " + r.Service
 		}
 	}
 	require.NoError(t, lines.Err())
 	return allowed, refused
 }
 
-// RefusedNothing fails the test for each request of a service that was refused.
-func (a *Audit) RefusedNothing(t *testing.T, namespace string) {
+func (e *event) request() Request {
+	o := e.ObjectRef
+	r := Request{
+		Service: service(e.User.Username), Verb: e.Verb, Group: o.APIGroup, Resource: o.Resource, Subresource: o.Subresource, Namespace: o.Namespace, Name: o.Name,
+	}
+	if o.Resource == "" {
+		r.Path = strings.SplitN(e.RequestURI, "?", 2)[0]
+	}
+	return r
+}
+
+// reviewed returns the call of another service that this event is a review of.
+func (e *event) reviewed(namespace string) (Request, bool) {
+	spec := e.RequestObject.Spec
+	if spec.NonResourceAttributes == nil || !strings.HasPrefix(spec.User, User(namespace, "")) {
+		return Request{}, false
+	}
+	return Request{Service: service(spec.User), Verb: spec.NonResourceAttributes.Verb, Path: spec.NonResourceAttributes.Path}, true
+}
+
+// RefusedNothing fails the test for each request of a service that was refused, and records what was
+// allowed, where that is asked for (see Records).
+func (a *Audit) RefusedNothing(t *testing.T) {
 	t.Helper()
-	_, refused := a.Requests(t, namespace)
-	for r := range refused {
-		t.Errorf("the API server refused %s", r)
+	allowed, refused := a.Requests(t)
+	for r, message := range refused {
+		t.Errorf("the API server refused %s: %s", r, message)
 	}
-}
-
-// Matches reports whether a rule allows a request, wherever the rule holds.
-func (r Request) Matches(rule *rbacv1.PolicyRule) bool {
-	if !has(rule.Verbs, r.Verb) {
-		return false
-	}
-	if r.Path != "" {
-		for _, pattern := range rule.NonResourceURLs {
-			if start, wild := strings.CutSuffix(pattern, "*"); pattern == r.Path || wild && strings.HasPrefix(r.Path, start) {
-				return true
-			}
-		}
-		return false
-	}
-	resource := r.Resource
-	if r.Subresource != "" {
-		resource += "/" + r.Subresource
-	}
-	return has(rule.APIGroups, r.Group) && (has(rule.Resources, resource) || r.Subresource != "" && has(rule.Resources, "*/"+r.Subresource)) &&
-		(len(rule.ResourceNames) == 0 || has(rule.ResourceNames, r.Name))
-}
-
-func has(all []string, one string) bool {
-	for _, s := range all {
-		if s == one || s == "*" {
-			return true
-		}
-	}
-	return false
-}
-
-// String is the request as a sentence.
-func (r Request) String() string {
-	if r.Path != "" {
-		return fmt.Sprintf("%s: %s %s", r.Service, r.Verb, r.Path)
-	}
-	return fmt.Sprintf("%s: %s %s.%s/%s %s/%s", r.Service, r.Verb, r.Resource, r.Group, r.Subresource, r.Namespace, r.Name)
+	require.NoError(t, record(t.Name(), allowed))
 }

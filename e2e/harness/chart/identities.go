@@ -15,9 +15,9 @@ import (
 )
 
 // Identities creates the accounts, roles and bindings of the chart, rendered with further arguments
-// of helm template, and returns for each service the flag that has it run under its own account.
-// The namespace must exist.
-func Identities(t *testing.T, cluster *testbed.Cluster, c client.Client, namespace string, args ...string) map[string][]string {
+// of helm template, and returns for each service the file with the kubeconfig of its account. The
+// namespace must exist.
+func Identities(t *testing.T, cluster *testbed.Cluster, c client.Client, namespace string, args ...string) map[string]string {
 	t.Helper()
 	objects, err := Render(t.Context(), t.TempDir(), namespace, args...)
 	require.NoError(t, err)
@@ -26,15 +26,19 @@ func Identities(t *testing.T, cluster *testbed.Cluster, c client.Client, namespa
 			require.NoError(t, c.Create(t.Context(), object), "%s %s", object.GetKind(), object.GetName())
 		}
 	}
-	flags := map[string][]string{}
+	files := map[string]string{}
 	for _, service := range fleet.Services {
 		user := User(namespace, service)
-		kubeconfig, err := cluster.KubeconfigFor(user, "system:serviceaccounts", "system:serviceaccounts:"+namespace, "system:authenticated")
+		files[service], err = cluster.KubeconfigFor(user, Groups(namespace)...)
 		require.NoError(t, err)
-		flags[service] = []string{"--kubeconfig=" + kubeconfig}
 		effective(t, c, namespace, user)
 	}
-	return flags
+	return files
+}
+
+// Groups are those of the accounts in a namespace.
+func Groups(namespace string) []string {
+	return []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"}
 }
 
 // User is the user name of a service's account at the API server.

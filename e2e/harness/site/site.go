@@ -40,35 +40,33 @@ type Config struct {
 	Args     map[string][]string // further flags by service
 	// Cluster changes how the cluster is started; nil changes nothing.
 	Cluster func(*testbed.Config)
-	// Identities has each service run under its own account with the roles of the helm chart, which
-	// is rendered with these further arguments of helm template; the test fails when the API server
-	// refuses a service anything. Nil has them run as administrators.
+	// Identities are further arguments of helm template: each service runs under its own account
+	// with the roles of the chart that is rendered with them.
 	Identities []string
-	// Arrange is called when the cluster runs and the services do not, and returns flags in
-	// addition to Args; nil returns none.
+	// Arrange is called when the cluster and the accounts are there and the services are not, and
+	// returns flags in addition to Args; nil returns none.
 	Arrange func(*Site) map[string][]string
 }
 
 // Site is a cluster with the services on it.
 type Site struct {
-	Cluster *testbed.Cluster
-	Fleet   *fleet.Fleet
-	Client  client.Client
-	History *History
-	Audit   *chart.Audit // with Config.Identities
+	Cluster  *testbed.Cluster
+	Fleet    *fleet.Fleet
+	Client   client.Client
+	History  *History
+	Audit    *chart.Audit
+	Accounts map[string]string // the file with the kubeconfig of each service
 }
 
-// Start starts a cluster and the services for a test, and stops both when the test is done.
+// Start starts a cluster and the services for a test, and stops both when the test is done. The test
+// fails when the API server refuses a service anything, and leaves what it allowed for
+// bin/e2e/rights.
 func Start(t *testing.T, config Config) *Site {
 	t.Helper()
-	var options []func(*testbed.Config)
+	s := &Site{Audit: chart.NewAudit(t, Server)}
+	options := []func(*testbed.Config){s.Audit.Configure}
 	if config.Cluster != nil {
 		options = append(options, config.Cluster)
-	}
-	s := &Site{}
-	if config.Identities != nil {
-		s.Audit = chart.NewAudit(t)
-		options = append(options, s.Audit.Configure)
 	}
 	s.Cluster = testbed.StartT(t, options...)
 	require.NoError(t, crds.Install(t.Context(), s.Cluster.RestConfig()))
@@ -78,12 +76,11 @@ func Start(t *testing.T, config Config) *Site {
 	s.Namespace(t, Server)
 	ctrllog.SetLogger(logr.Discard()) // drops what informers log about outages
 	s.History = watch(t, s.Cluster.RestConfig())
+	s.Accounts = chart.Identities(t, s.Cluster, s.Client, Server, config.Identities...)
+	t.Cleanup(func() { s.Audit.RefusedNothing(t) })
+	config.Args = with(accountFlags(s.Accounts), config.Args)
 	if config.Arrange != nil {
 		config.Args = with(config.Args, config.Arrange(s))
-	}
-	if config.Identities != nil {
-		config.Args = with(config.Args, chart.Identities(t, s.Cluster, s.Client, Server, config.Identities...))
-		t.Cleanup(func() { s.Audit.RefusedNothing(t, Server) })
 	}
 	s.Fleet, err = fleet.Start(t.Context(), fleet.Config{
 		Dir: t.TempDir(), Kubeconfig: s.Cluster.Kubeconfig(), Rest: s.Cluster.RestConfig(), Replicas: config.Replicas,
@@ -95,12 +92,18 @@ func Start(t *testing.T, config Config) *Site {
 	return s
 }
 
-// with returns the flags of both.
+// accountFlags returns the flag of each service that has it run under its account.
+func accountFlags(accounts map[string]string) map[string][]string {
+	flags := map[string][]string{}
+	for service, kubeconfig := range accounts {
+		flags[service] = []string{"--kubeconfig=" + kubeconfig}
+	}
+	return flags
+}
+
+// with returns the flags of both; of a flag that both have, that of more holds.
 func with(args, more map[string][]string) map[string][]string {
 	out := maps.Clone(args)
-	if out == nil {
-		out = map[string][]string{}
-	}
 	for service, flags := range more {
 		out[service] = append(slices.Clone(out[service]), flags...)
 	}

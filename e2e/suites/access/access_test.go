@@ -21,14 +21,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
+	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/holdfast-io/holdfast/e2e/harness/chart"
 	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
+	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/service"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// namespace is that of the callers.
 const namespace = "default"
 
 // token creates an account and returns a token of it, for the API server or other audiences.
@@ -83,13 +87,21 @@ func serve(t *testing.T, kubeconfig string) queuev1.QueueServiceClient {
 	return queuev1.NewQueueServiceClient(conn)
 }
 
+// reviewer returns the kubeconfig of the account that the chart gives the queue-scheduler.
+func reviewer(t *testing.T, cluster *testbed.Cluster) string {
+	t.Helper()
+	c, err := ctrlclient.New(cluster.RestConfig(), ctrlclient.Options{Scheme: kube.Scheme()})
+	require.NoError(t, err)
+	return chart.Identities(t, cluster, c, namespace)["queue-scheduler"]
+}
+
 func TestRBACDecidesWhoCalls(t *testing.T) {
 	cluster := testbed.StartT(t)
 	client, err := kubernetes.NewForConfig(cluster.RestConfig())
 	require.NoError(t, err)
 	may, mayNot := token(t, client, "may"), token(t, client, "may-not")
 	allow(t, client, "may", "/holdfast.queue.v1.QueueService/*")
-	queue := serve(t, cluster.Kubeconfig())
+	queue := serve(t, reviewer(t, cluster))
 	call := func(token string) codes.Code {
 		ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+token)
 		_, err := queue.ListQueue(ctx, &queuev1.ListQueueRequest{})

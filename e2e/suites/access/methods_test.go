@@ -25,7 +25,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/holdfast-io/holdfast/e2e/harness/fleet"
-	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
+	"github.com/holdfast-io/holdfast/e2e/harness/site"
 	"github.com/holdfast-io/holdfast/pkg/service/certtest"
 	_ "github.com/holdfast-io/holdfast/proto/gen/holdfast/backup/v1" // the methods that there are
 	_ "github.com/holdfast-io/holdfast/proto/gen/holdfast/deletion/v1"
@@ -52,11 +52,10 @@ type caller struct {
 // TestEveryMethodRefusesWhoMayNotCall runs the six services as they run in a cluster, and calls each
 // method that they serve.
 func TestEveryMethodRefusesWhoMayNotCall(t *testing.T) {
-	cluster := testbed.StartT(t)
-	client, err := kubernetes.NewForConfig(cluster.RestConfig())
-	require.NoError(t, err)
 	servers, clients := certtest.New(t, "servers"), certtest.New(t, "clients")
-	f := secured(t, cluster, servers.Issue(t, "services", "127.0.0.1"), clients)
+	s := secured(t, servers.Issue(t, "services", "127.0.0.1"), clients)
+	client, err := kubernetes.NewForConfig(s.Cluster.RestConfig())
+	require.NoError(t, err)
 	may, mayNot, wrong := token(t, client, "may-all", audience), token(t, client, "may-nothing", audience), token(t, client, "may-elsewhere")
 	allow(t, client, "may-all", "/holdfast.*")
 	allow(t, client, "may-elsewhere", "/holdfast.*")
@@ -72,7 +71,7 @@ func TestEveryMethodRefusesWhoMayNotCall(t *testing.T) {
 		"of another issuer":    {token: may, present: []certtest.Pair{servers.Issue(t, "stranger")}, code: codes.Unavailable},
 	}
 	tried := map[string]bool{}
-	for _, member := range f.Members {
+	for _, member := range s.Fleet.Members {
 		methods := reflected(t, connect(t, member.GRPC, servers))
 		require.NotEmpty(t, methods, member.Service)
 		for name, c := range callers {
@@ -97,7 +96,7 @@ func TestEveryMethodRefusesWhoMayNotCall(t *testing.T) {
 // foreign is a token of the right form that another cluster has issued.
 const foreign = "eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiJodHRwczovL290aGVyIiwiYXVkIjpbImhvbGRmYXN0Il19.c2lnbmVk"
 
-func secured(t *testing.T, cluster *testbed.Cluster, own certtest.Pair, callers *certtest.Authority) *fleet.Fleet {
+func secured(t *testing.T, own certtest.Pair, callers *certtest.Authority) *site.Site {
 	t.Helper()
 	args := map[string][]string{}
 	for _, service := range fleet.Services {
@@ -105,10 +104,7 @@ func secured(t *testing.T, cluster *testbed.Cluster, own certtest.Pair, callers 
 			"--auth=kubernetes", "--auth-audience=" + audience, "--tls-cert-file=" + own.CertFile, "--tls-key-file=" + own.KeyFile, "--tls-client-ca-file=" + callers.CAFile,
 		}
 	}
-	f, err := fleet.Start(t.Context(), fleet.Config{Dir: t.TempDir(), Kubeconfig: cluster.Kubeconfig(), Rest: cluster.RestConfig(), Namespace: namespace, Args: args})
-	require.NoError(t, err)
-	t.Cleanup(f.Stop)
-	return f
+	return site.Start(t, site.Config{Args: args})
 }
 
 func connect(t *testing.T, address string, servers *certtest.Authority, present ...certtest.Pair) *grpc.ClientConn {

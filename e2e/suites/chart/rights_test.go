@@ -11,8 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/holdfast-io/holdfast/e2e/harness/chart"
-	"github.com/holdfast-io/holdfast/e2e/harness/fleet"
 	"github.com/holdfast-io/holdfast/e2e/harness/site"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
@@ -20,7 +18,7 @@ import (
 // Every service does its work under its own account, with the chart's roles and no others: nothing
 // it asks for is refused.
 func TestServicesNeedNoMoreThanTheirRoles(t *testing.T) {
-	s := site.Start(t, site.Config{Identities: []string{}})
+	s := site.Start(t, site.Config{})
 	bucket, dir := site.FileBucket(t, "default")
 	s.ReachFiles(t, dir, bucket)
 	s.Estate(t, "shop", 20, 100)
@@ -73,9 +71,8 @@ func TestServicesNeedNoMoreThanTheirRoles(t *testing.T) {
 	}, site.Patience, site.Look, "the backup is deleted")
 	s.Fleet.Stop()
 
-	allowed, _ := s.Audit.Requests(t, site.Server)
+	allowed, _ := s.Audit.Requests(t)
 	require.Greater(t, len(allowed), 50, "the log has what the services did")
-	report(t, allowed)
 }
 
 // eventsTell waits until there are Events on the named objects, each of the given reason.
@@ -113,26 +110,5 @@ func access(t *testing.T, s *site.Site, namespace string) {
 		}},
 	} {
 		require.NoError(t, s.Client.Create(t.Context(), object))
-	}
-}
-
-// report logs the rules that nothing used: other suites use them, or they are too much.
-func report(t *testing.T, allowed map[chart.Request]bool) {
-	t.Helper()
-	objects, err := chart.Render(t.Context(), t.TempDir(), site.Server)
-	require.NoError(t, err)
-	for _, service := range fleet.Services {
-		for _, rule := range rules(t, objects, ofService(service)) {
-			for _, verb := range rule.Verbs {
-				rule.Verbs = []string{verb}
-				used := false
-				for r := range allowed {
-					used = used || r.Service == service && r.Matches(&rule)
-				}
-				if !used {
-					t.Logf("not used here: %s: %s of %v %v%v", service, verb, rule.APIGroups, rule.Resources, rule.NonResourceURLs)
-				}
-			}
-		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/e2e/harness/site"
-	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 )
 
 const (
@@ -26,30 +24,18 @@ const (
 	window = 2 * time.Minute
 )
 
-const policy = `
-apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived, ResponseStarted]
-rules: [{level: Metadata}]
-`
-
 // TestIdleServicesMakeFewRequests starts the services with a location and no job, and counts their
 // requests in the API server's audit log. One that watches is counted when it ends.
 func TestIdleServicesMakeFewRequests(t *testing.T) {
 	for replicas, most := range map[int]int{1: 60, 2: 250} {
 		t.Run(fmt.Sprintf("%d of each", replicas), func(t *testing.T) {
-			dir := t.TempDir()
-			rules, log := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "audit.log")
-			require.NoError(t, os.WriteFile(rules, []byte(policy), 0o600))
-			s := site.Start(t, site.Config{Replicas: replicas, Cluster: func(c *testbed.Config) {
-				c.APIServerArgs = append(c.APIServerArgs, "--audit-policy-file="+rules, "--audit-log-path="+log, "--audit-log-mode=blocking")
-			}})
+			s := site.Start(t, site.Config{Replicas: replicas})
 			bucket, files := site.FileBucket(t, "default")
 			s.ReachFiles(t, files, bucket)
 			<-time.After(settling)
 			begin := time.Now()
 			<-time.After(window)
-			made := requests(t, log, begin, begin.Add(window))
+			made := requests(t, s.Audit.Path(), begin, begin.Add(window))
 			minute, total := float64(window)/float64(time.Minute), 0
 			for _, what := range slices.Sorted(maps.Keys(made)) {
 				total += made[what]
@@ -75,13 +61,13 @@ func requests(t *testing.T, log string, from, to time.Time) map[string]int {
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		var e struct {
-			Verb, UserAgent, RequestURI string
-			StageTimestamp              time.Time
-			ObjectRef                   struct{ Resource, Name string }
+			Verb, UserAgent, RequestURI, Stage string
+			StageTimestamp                     time.Time
+			ObjectRef                          struct{ Resource, Name string }
 		}
 		require.NoError(t, json.Unmarshal(lines.Bytes(), &e))
 		agent, ours := strings.CutPrefix(e.UserAgent, "holdfast-")
-		if !ours || e.StageTimestamp.Before(from) || e.StageTimestamp.After(to) {
+		if !ours || e.Stage == "ResponseStarted" || e.StageTimestamp.Before(from) || e.StageTimestamp.After(to) {
 			continue
 		}
 		service, _, _ := strings.Cut(agent, "/")

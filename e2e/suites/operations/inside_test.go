@@ -167,7 +167,7 @@ func (b *bed) commandLine(t *testing.T) func(args ...string) (string, error) {
 	cli := &product.CLI{Binary: binary, Kubeconfig: b.Cluster.Kubeconfig(), Namespace: site.Server, Output: t.Output()}
 	address := b.Fleet.Of("async-operation-monitor")[0].GRPC
 	return func(args ...string) (string, error) {
-		return cli.Run(t.Context(), append(args, "--operations-address", address, "--operations-ca-file", b.authority.CAFile)...)
+		return cli.Run(t.Context(), append(args, "--operations-address", address, "--operations-ca-file", b.authority.CAFile, "--operations-token-file", b.tokenFile)...)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/holdfast-io/holdfast/e2e/harness/chart"
 	"github.com/holdfast-io/holdfast/e2e/harness/site"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/selfplugin"
@@ -34,6 +35,7 @@ type bed struct {
 	bucket     *site.Bucket
 	root       string              // of the bucket
 	authority  *certtest.Authority // of the runners and the monitor, which calls them by address
+	tokenFile  string              // of an account that may call the monitor and, through it, the runners
 	calls      calls
 	works      client.Client
 	controller *controller
@@ -49,7 +51,7 @@ func newBed(t *testing.T) *bed {
 	selfplugin.Link(t, filepath.Join(root, "plugins"), ownBinary, vendorBinary)
 	plugins := "--plugin-dir=" + filepath.Join(root, "plugins")
 	b.authority = certtest.New(t, "cluster")
-	b.Site = site.Start(t, site.Config{Arrange: b.define(t), Args: map[string][]string{
+	b.Site = site.Start(t, site.Config{Identities: pluginRules, Arrange: b.arrange(t), Args: map[string][]string{
 		"backup-runner":  append(b.certificate(t, "backup-runner", runnerName("backup-runner")), plugins, "--claim-timeout=2s"),
 		"restore-runner": append(b.certificate(t, "restore-runner", runnerName("restore-runner")), plugins, "--claim-timeout=2s"),
 		"async-operation-monitor": append(b.certificate(t, "async-operation-monitor", "127.0.0.1"), "--tls-ca-file="+b.authority.CAFile,
@@ -63,7 +65,7 @@ func newBed(t *testing.T) *bed {
 	b.bucket, b.root = bucket, filepath.Join(dir, bucket.Location)
 	b.ReachFiles(t, dir, bucket)
 	b.queue = queuev1.NewQueueServiceClient(b.dial(t, "queue-scheduler", insecure.NewCredentials()))
-	b.monitor = operationv1.NewOperationMonitorServiceClient(b.dial(t, "async-operation-monitor", credentials.NewTLS(b.authority.Client(t))))
+	b.monitor = operationv1.NewOperationMonitorServiceClient(b.dial(t, "async-operation-monitor", credentials.NewTLS(b.authority.Client(t)), grpc.WithPerRPCCredentials(b)))
 	return b
 }
 
@@ -79,16 +81,17 @@ func (b *bed) certificate(t *testing.T, service, name string) []string {
 }
 
 // dial connects to the one process of a service.
-func (b *bed) dial(t *testing.T, service string, transport credentials.TransportCredentials) *grpc.ClientConn {
+func (b *bed) dial(t *testing.T, service string, transport credentials.TransportCredentials, more ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
-	connection, err := grpc.NewClient(b.Fleet.Of(service)[0].GRPC, grpc.WithTransportCredentials(transport))
+	connection, err := grpc.NewClient(b.Fleet.Of(service)[0].GRPC, append(more, grpc.WithTransportCredentials(transport))...)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, connection.Close()) })
 	return connection
 }
 
-// define creates the definition of the operations' kind before any service discovers kinds.
-func (b *bed) define(t *testing.T) func(*site.Site) map[string][]string {
+// arrange creates the definition of the operations' kind before any service discovers kinds, and
+// has the API server decide who calls the runners and the monitor.
+func (b *bed) arrange(t *testing.T) func(*site.Site) map[string][]string {
 	return func(s *site.Site) map[string][]string {
 		d := definition()
 		require.NoError(t, s.Client.Create(t.Context(), d))
@@ -106,7 +109,12 @@ func (b *bed) define(t *testing.T) func(*site.Site) map[string][]string {
 		var err error
 		b.works, err = newWorks(s.Cluster.RestConfig())
 		require.NoError(t, err)
-		return nil
+		b.tokenFile = caller(t, s)
+		reviews := "--auth=kubernetes"
+		return map[string][]string{
+			"backup-runner": {reviews}, "restore-runner": {reviews},
+			"async-operation-monitor": {reviews, "--auth-token-file=" + tokenFile(t, s, chart.Release+"-async-operation-monitor")},
+		}
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -33,12 +32,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
 	namespaces = 5
-	runnerUser = "restore-runner"
 	backup     = "stores"
 )
 
-// bed is a site whose restore-runners reach the API server through a proxy, with the rights that
-// the documentation names, and an operator.
+// bed is a site whose restore-runners reach the API server through a proxy, with their account's
+// rights, and an operator.
 type bed struct {
 	*site.Site
 	proxy    *Proxy
@@ -75,40 +73,15 @@ func start(t *testing.T) *bed {
 	return b
 }
 
-// proxyFor starts a proxy with the identity of the restore-runner: what the rules in its
-// documentation allow, and no more.
+// proxyFor starts a proxy with the identity of the restore-runner.
 func proxyFor(t *testing.T, s *site.Site) *Proxy {
 	t.Helper()
-	role := &rbacv1.ClusterRole{}
-	require.NoError(t, yaml.UnmarshalStrict([]byte(documentedRights(t)), role))
-	require.NoError(t, s.Client.Create(t.Context(), role))
-	require.NoError(t, s.Client.Create(t.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: runnerUser}},
-	}))
-	path, err := s.Cluster.KubeconfigFor(runnerUser)
-	require.NoError(t, err)
-	config, err := clientcmd.BuildConfigFromFlags("", path)
+	config, err := clientcmd.BuildConfigFromFlags("", s.Accounts["restore-runner"])
 	require.NoError(t, err)
 	proxy, err := StartProxy(config)
 	require.NoError(t, err)
 	t.Cleanup(proxy.Close)
 	return proxy
-}
-
-// documentedRights returns the ClusterRole in the service's documentation.
-func documentedRights(t *testing.T) string {
-	t.Helper()
-	root, err := testbed.RepositoryRoot()
-	require.NoError(t, err)
-	page, err := os.ReadFile(filepath.Join(root, "docs", "services", "restore-runner.md"))
-	require.NoError(t, err)
-	_, rest, found := strings.Cut(string(page), "```yaml\napiVersion: rbac.authorization.k8s.io/v1\n")
-	require.True(t, found, "docs/services/restore-runner.md has a ClusterRole")
-	role, _, found := strings.Cut(rest, "```")
-	require.True(t, found)
-	return "apiVersion: rbac.authorization.k8s.io/v1\n" + role
 }
 
 // populate has the operator make the estate, records it and backs it up.

@@ -1,0 +1,45 @@
+package chart
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// Request is what an account asked for. Either Resource or Path is set.
+type Request struct {
+	Service, Verb, Group, Resource, Subresource, Namespace, Name, Path string
+}
+
+// Matches reports whether a rule allows a request, wherever the rule holds.
+func (r Request) Matches(rule *rbacv1.PolicyRule) bool {
+	if !has(rule.Verbs, r.Verb) {
+		return false
+	}
+	if r.Path != "" {
+		return slices.ContainsFunc(rule.NonResourceURLs, func(pattern string) bool {
+			start, wild := strings.CutSuffix(pattern, "*")
+			return pattern == r.Path || wild && strings.HasPrefix(r.Path, start)
+		})
+	}
+	resource := r.Resource
+	if r.Subresource != "" {
+		resource += "/" + r.Subresource
+	}
+	return has(rule.APIGroups, r.Group) && (has(rule.Resources, resource) || r.Subresource != "" && has(rule.Resources, "*/"+r.Subresource)) &&
+		(len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, r.Name))
+}
+
+func has(all []string, one string) bool {
+	return slices.Contains(all, one) || slices.Contains(all, "*")
+}
+
+// String is the request as a sentence.
+func (r Request) String() string {
+	if r.Path != "" {
+		return fmt.Sprintf("%s: %s %s", r.Service, r.Verb, r.Path)
+	}
+	return fmt.Sprintf("%s: %s %s.%s/%s %s/%s", r.Service, r.Verb, r.Resource, r.Group, r.Subresource, r.Namespace, r.Name)
+}
