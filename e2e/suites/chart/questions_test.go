@@ -1,0 +1,142 @@
+package chart_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+
+	"github.com/holdfast-io/holdfast/e2e/harness/chart"
+	"github.com/holdfast-io/holdfast/pkg/service/rights"
+)
+
+// everything are the arguments of helm template, and the options of the table, with which services
+// have all the rights that they can have.
+var (
+	everything = []string{"--set", "features={EnableCSI},auth=kubernetes,hooks.enabled=true"}
+	allOptions = rights.Options{CSI: true, Hooks: true, Reviews: true}
+)
+
+// other is a namespace that is not the server's.
+const other = "other"
+
+var (
+	verbs     = []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
+	special   = []string{"escalate", "bind", "impersonate", "approve", "sign", "attest", "use"}
+	pathVerbs = []string{"get", "post", "put", "patch", "delete"}
+	paths     = []string{
+		"/", "/metrics", "/logs", "/debug/pprof/", "/configz", "/healthz", "/livez", "/readyz", "/version", "/api", "/apis", "/openapi/v3", "/.well-known/openid-configuration", "/openid/v1/jwks",
+		"/holdfast.operation.v1.OperationService/GetProgress", "/holdfast.operation.v1.OperationService/Restart", "/holdfast.operation.v1.OperationMonitorService/ListOperations",
+		"/holdfast.queue.v1.QueueService/CancelBackup", "/holdfast.queue.v1.QueueService/SubmitBackup", "/holdfast.backup.v1.BackupService/GetProgress",
+		"/holdfast.restore.v1.RestoreService/GetProgress", "/holdfast.deletion.v1.DeletionService/DeleteBackup", "/holdfast.manifest.v1.ManifestService/GetItem",
+	}
+)
+
+// kind is a resource or subresource, whether a server serves it or not.
+type kind struct {
+	group, resource, subresource string
+	version                      string // empty for what is not served
+	namespaced                   bool
+}
+
+// served returns the resources that a server serves, each in one version.
+func served(t *testing.T, d discovery.DiscoveryInterface) (all []kind) {
+	t.Helper()
+	lists, err := d.ServerPreferredResources()
+	require.NoError(t, err)
+	versions := map[string]bool{}
+	for _, list := range lists {
+		versions[list.GroupVersion] = true
+	}
+	seen := map[kind]bool{}
+	for version := range versions {
+		list, err := d.ServerResourcesForGroupVersion(version) // with subresources
+		require.NoError(t, err)
+		of, err := schema.ParseGroupVersion(version)
+		require.NoError(t, err)
+		for i := range list.APIResources {
+			k := kind{group: of.Group, namespaced: list.APIResources[i].Namespaced}
+			k.resource, k.subresource, _ = strings.Cut(list.APIResources[i].Name, "/")
+			if !seen[k] {
+				seen[k] = true
+				k.version = of.Version
+				all = append(all, k)
+			}
+		}
+	}
+	return all
+}
+
+// unserved are resources that are not served here: those of the table, what only admission and
+// authentication ask about, and one that nobody has heard of.
+func unserved(have []kind) (all []kind) {
+	add := func(k kind) {
+		same := func(o kind) bool { return o.group == k.group && o.resource == k.resource && o.subresource == k.subresource }
+		if !slices.ContainsFunc(have, same) && !slices.ContainsFunc(all, same) {
+			all = append(all, k)
+		}
+	}
+	for _, service := range rights.Services() {
+		for _, q := range rights.Of(service, allOptions).Requests(namespace) {
+			if a := q.Resource; a != nil && a.Resource != "*" {
+				add(kind{group: a.Group, resource: a.Resource, subresource: a.Subresource, namespaced: true})
+			}
+		}
+	}
+	for _, resource := range []string{"users", "groups"} {
+		add(kind{resource: resource})
+	}
+	add(kind{group: "authentication.k8s.io", resource: "userextras"})
+	add(kind{group: "certificates.k8s.io", resource: "signers"})
+	for _, subresource := range []string{"", "status", "finalizers"} {
+		add(kind{group: "example.com", resource: "things", subresource: subresource, namespaced: true})
+		add(kind{group: "apps", resource: "deployments", subresource: subresource, namespaced: true})
+	}
+	return all
+}
+
+// names are those of objects that are asked about: without a name, one that no rule has, and those of
+// rules.
+func names(resource string) []string {
+	switch resource {
+	case "configmaps":
+		return []string{"", "any", "holdfast-queue"}
+	case "namespaces":
+		return []string{"", "any", metav1.NamespaceSystem}
+	}
+	return []string{"any"}
+}
+
+// questions returns what is asked about each account: each verb for each resource in the server
+// namespace, in another, and in the cluster, and each verb for paths.
+func questions(t *testing.T, d discovery.DiscoveryInterface) (all []chart.Request) {
+	t.Helper()
+	kinds := served(t, d)
+	require.Greater(t, len(kinds), 100, "all resources are discovered")
+	for _, k := range append(kinds, unserved(kinds)...) {
+		asked, places := verbs, []string{""}
+		if k.subresource == "" {
+			asked = append(slices.Clone(verbs), special...)
+		}
+		if k.namespaced {
+			places = []string{"", namespace, other}
+		}
+		for _, verb := range asked {
+			for _, place := range places {
+				for _, name := range names(k.resource) {
+					all = append(all, chart.Request{Verb: verb, Group: k.group, Resource: k.resource, Subresource: k.subresource, Namespace: place, Name: name})
+				}
+			}
+		}
+	}
+	for _, path := range paths {
+		for _, verb := range pathVerbs {
+			all = append(all, chart.Request{Verb: verb, Path: path})
+		}
+	}
+	return all
+}
