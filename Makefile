@@ -42,6 +42,8 @@ IN_MEMORY := $(shell [ -w /dev/shm ] && [ $$(df -Pk /dev/shm | awk 'NR == 2 {pri
 LATER := -skip '^(TestOneProcessOnS3|TestTwoOfEachOnFiles|TestSchedule|TestSurface|TestIdleServicesMakeFewRequests)$$|^TestDefinitions$$/^kubectl_knows_the_short_names$$'
 # What scenarios run lies in bin/, which go's cache of test results does not look at.
 E2E = go test $(WIDE) -count=1 -vet=off -timeout $(TEST_TIMEOUT)
+# Where suites record what services were allowed, for bin/e2e/rights.
+RIGHTS_DIR := $(CURDIR)/.out/rights
 IN_PROCESS := ./e2e/suites/backup ./e2e/suites/catalogue ./e2e/suites/restore
 
 .PHONY: help
@@ -83,7 +85,9 @@ test: ## what CI runs: all unit tests under the race detector, and every scenari
 	@$(COMPILE) $(PLAIN) go list -test -deps -export $(COMPLETE) ./e2e/... >/dev/null
 	@$(COMPILE) $(RACE) go test $(WIDE) -race -vet=off -timeout $(TEST_TIMEOUT) $(LONG_UNIT) $(UNIT)
 	@$(COMPILE) $(PLAIN) $(IN_MEMORY) EVERY_WRITE=1 go test $(WIDE) -vet=off -timeout $(TEST_TIMEOUT) $(COMPLETE)
-	@$(PLAIN) $(E2E) $(LATER) $(LONG_E2E) ./e2e/...
+	@rm -rf $(RIGHTS_DIR) && mkdir -p $(RIGHTS_DIR)
+	@$(PLAIN) RIGHTS_DIR=$(RIGHTS_DIR) $(E2E) $(LATER) $(LONG_E2E) ./e2e/...
+	@bin/e2e/rights $(RIGHTS_DIR)
 	@cd e2e/tools/images && GOWORK=off $(PLAIN) go test -vet=off ./...
 	@cd e2e/tools/alerts && GOWORK=off $(PLAIN) go test -vet=off ./...
 
