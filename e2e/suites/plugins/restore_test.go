@@ -36,6 +36,7 @@ func beAPlugin() {
 	registry := &plugin.Registry{}
 	registry.RestoreItemAction("wait.example.com/config", []string{"configmaps"}, func(plugin.Env) (plugin.RestoreItemAction, error) { return &wait{}, nil })
 	registry.BackupItemAction("note.example.com/config", []string{"configmaps"}, func(plugin.Env) (plugin.BackupItemAction, error) { return note{}, nil })
+	registry.VolumeSnapshotter("disks.example.com/files", func(plugin.Env) (plugin.VolumeSnapshotter, error) { return &disks{}, nil })
 	if err := serve.Run(registry); err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
