@@ -3,7 +3,9 @@ package chart
 import (
 	"fmt"
 	"slices"
+	"strings"
 
+	authzv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -72,6 +74,13 @@ func split(rule rbacv1.PolicyRule) (all []rbacv1.PolicyRule) {
 // UsedBy reports whether the request needed this grant, or could have been allowed by it as well.
 func (g Grant) UsedBy(r Request) bool {
 	return r.Service == g.Service && (g.Namespace == "" || g.Namespace == r.Namespace) && r.Matches(&g.rule)
+}
+
+// attributes are what a review asks about this grant, which must be of a resource.
+func (g Grant) attributes() *authzv1.ResourceAttributes {
+	a := &authzv1.ResourceAttributes{Namespace: g.Namespace, Verb: g.rule.Verbs[0], Group: g.rule.APIGroups[0], Name: strings.Join(g.rule.ResourceNames, "")}
+	a.Resource, a.Subresource, _ = strings.Cut(g.rule.Resources[0], "/")
+	return a
 }
 
 // String is the grant as docs/rights.md has it.

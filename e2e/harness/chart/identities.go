@@ -26,12 +26,13 @@ func Identities(t *testing.T, cluster *testbed.Cluster, c client.Client, namespa
 			require.NoError(t, c.Create(t.Context(), object), "%s %s", object.GetKind(), object.GetName())
 		}
 	}
+	grants, err := Grants(objects)
+	require.NoError(t, err)
 	files := map[string]string{}
 	for _, service := range fleet.Services {
-		user := User(namespace, service)
-		files[service], err = cluster.KubeconfigFor(user, Groups(namespace)...)
+		files[service], err = cluster.KubeconfigFor(User(namespace, service), Groups(namespace)...)
 		require.NoError(t, err)
-		effective(t, c, namespace, user)
+		effective(t, c, grants, namespace, service)
 	}
 	return files
 }
@@ -51,15 +52,18 @@ func service(user string) string {
 	return strings.TrimPrefix(user[strings.LastIndex(user, ":")+1:], Release+"-")
 }
 
-// effective waits until the API server's authorizer has seen the roles of a user.
-func effective(t *testing.T, c client.Client, namespace, user string) {
+// effective waits until the API server's authorizer has seen a service's role and cluster role.
+func effective(t *testing.T, c client.Client, grants []Grant, namespace, service string) {
 	t.Helper()
-	may := func(a authzv1.ResourceAttributes) bool {
-		review := &authzv1.SubjectAccessReview{Spec: authzv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &a}}
-		return c.Create(t.Context(), review) == nil && review.Status.Allowed
+	seen := map[string]bool{} // places
+	for _, g := range grants {
+		if g.Service != service || seen[g.Namespace] || len(g.rule.Resources) == 0 {
+			continue
+		}
+		seen[g.Namespace] = true
+		require.Eventually(t, func() bool {
+			review := &authzv1.SubjectAccessReview{Spec: authzv1.SubjectAccessReviewSpec{User: User(namespace, service), ResourceAttributes: g.attributes()}}
+			return c.Create(t.Context(), review) == nil && review.Status.Allowed
+		}, time.Minute, 50*time.Millisecond, "the right of %s", g)
 	}
-	require.Eventually(t, func() bool {
-		return may(authzv1.ResourceAttributes{Verb: "get", Resource: "namespaces", Name: "kube-system"}) &&
-			may(authzv1.ResourceAttributes{Verb: "get", Resource: "secrets", Namespace: namespace, Name: "any"})
-	}, time.Minute, 50*time.Millisecond, "the rights of %s", user)
 }

@@ -23,16 +23,18 @@ import (
 func rules(t *testing.T, objects []*unstructured.Unstructured, has func(*unstructured.Unstructured) bool) []rbacv1.PolicyRule {
 	t.Helper()
 	var all []rbacv1.PolicyRule
+	roles := 0
 	for _, object := range objects {
 		if kind := object.GetKind(); kind == "Role" || kind == "ClusterRole" {
 			var role rbacv1.ClusterRole
 			require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &role))
 			if has(object) {
+				roles++
 				all = append(all, role.Rules...)
 			}
 		}
 	}
-	require.NotEmpty(t, all)
+	require.NotZero(t, roles)
 	return all
 }
 

@@ -5,12 +5,11 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -22,9 +21,8 @@ import (
 // store writes an object of the bucket.
 func (b *bed) store(t *testing.T, key string, data []byte) {
 	t.Helper()
-	path := filepath.Join(b.root, key)
-	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
-	require.NoError(t, os.WriteFile(path, data, 0o600))
+	_, err := b.server.Client().PutObject(t.Context(), &s3.PutObjectInput{Bucket: &b.bucket.Location, Key: &key, Body: bytes.NewReader(data)})
+	require.NoError(t, err)
 }
 
 func zipped(t *testing.T, text string) []byte {

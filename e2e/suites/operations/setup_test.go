@@ -19,6 +19,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/e2e/harness/chart"
 	"github.com/holdfast-io/holdfast/e2e/harness/site"
+	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/selfplugin"
 	"github.com/holdfast-io/holdfast/pkg/service/certtest"
@@ -33,7 +34,7 @@ const pollInterval = time.Second
 type bed struct {
 	*site.Site
 	bucket     *site.Bucket
-	root       string              // of the bucket
+	server     *testbed.S3
 	authority  *certtest.Authority // of the runners and the monitor, which calls them by address
 	tokenFile  string              // of an account that may call the monitor and, through it, the runners
 	calls      calls
@@ -61,9 +62,9 @@ func newBed(t *testing.T) *bed {
 		"deletion":        {"--claim-timeout=2s", "--sweep-interval=1s"},
 	}})
 	b.controller = startController(t, b.works)
-	bucket, dir := site.FileBucket(t, "default")
-	b.bucket, b.root = bucket, filepath.Join(dir, bucket.Location)
-	b.ReachFiles(t, dir, bucket)
+	b.server = testbed.StartS3T(t)
+	b.bucket = site.S3Bucket(t, b.server, "default")
+	b.ReachS3(t, b.server, b.bucket)
 	b.queue = queuev1.NewQueueServiceClient(b.dial(t, "queue-scheduler", insecure.NewCredentials()))
 	b.monitor = operationv1.NewOperationMonitorServiceClient(b.dial(t, "async-operation-monitor", credentials.NewTLS(b.authority.Client(t)), grpc.WithPerRPCCredentials(b)))
 	return b

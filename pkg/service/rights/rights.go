@@ -60,8 +60,8 @@ func scheduler() Rules {
 	return Rules{
 		Namespaced: slices.Concat(duty, events, []rbacv1.PolicyRule{
 			velero([]string{"backups", "restores"}, "get", "list", "watch", "create", "patch"),
-			velero([]string{"schedules"}, "get", "list", "watch", "patch"),
-			velero([]string{"volumesnapshotlocations"}, "list"),
+			velero([]string{"schedules"}, "list", "watch", "patch"),
+			velero([]string{"backupstoragelocations", "volumesnapshotlocations"}, "list"),
 			rule("", "configmaps", "get", "list", "watch", "create"), only("holdfast-queue", rule("", "configmaps", "update")),
 		}),
 		Cluster: []rbacv1.PolicyRule{rule("", "namespaces", "get", "list")},
@@ -73,7 +73,7 @@ func backupRunner(o Options) Rules {
 		Namespaced: slices.Concat(duty, instance, events, []rbacv1.PolicyRule{
 			velero([]string{"backups"}, "get", "list", "watch", "patch"), velero([]string{"schedules"}, "list", "watch"),
 			velero([]string{"volumesnapshotlocations"}, "get"),
-			only("holdfast-queue", rule("", "configmaps", "get", "update")), rule("", "configmaps", "create"),
+			only("holdfast-queue", rule("", "configmaps", "get", "update")),
 		}),
 		Cluster: []rbacv1.PolicyRule{cluster, rule("*", "*", "list")},
 	}
@@ -94,7 +94,7 @@ func restoreRunner(o Options) Rules {
 		Namespaced: slices.Concat(duty, instance, events, []rbacv1.PolicyRule{
 			velero([]string{"restores"}, "get", "list", "watch", "patch"), velero([]string{"schedules"}, "list", "watch"),
 			velero([]string{"backups", "volumesnapshotlocations"}, "get"),
-			rule("", "configmaps", "get", "list", "create"), only("holdfast-queue", rule("", "configmaps", "update")),
+			rule("", "configmaps", "get", "list"),
 		}),
 		Cluster: []rbacv1.PolicyRule{
 			rule("*", "*", "get", "create", "patch", "delete"), rule("*", "*/finalizers", "update"), apiServices,
@@ -126,13 +126,13 @@ func monitor(o Options) Rules {
 
 func indexer() Rules {
 	return Rules{
-		Namespaced: slices.Concat(duty, events, []rbacv1.PolicyRule{
-			velero([]string{"backupstoragelocations"}, "watch", "patch"),
+		Namespaced: slices.Concat(duty, []rbacv1.PolicyRule{
+			rule("events.k8s.io", "events", "create"),
+			velero([]string{"backupstoragelocations"}, "list", "watch", "patch"),
 			velero([]string{"downloadrequests", "serverstatusrequests"}, "get", "list", "watch", "patch", "delete"),
 			velero([]string{"backups"}, "get", "list", "create", "delete"), velero([]string{"podvolumebackups"}, "create"),
 			velero([]string{"restores", "schedules"}, "get"), rule("", "secrets", "create"),
 		}),
-		Cluster: []rbacv1.PolicyRule{cluster},
 	}
 }
 
@@ -140,8 +140,8 @@ func deletion() Rules {
 	return Rules{
 		Namespaced: slices.Concat(duty, instance, []rbacv1.PolicyRule{
 			velero([]string{"deletebackuprequests"}, "get", "list", "watch", "create", "patch", "delete"),
-			velero([]string{"backups"}, "get", "list", "patch", "delete"), velero([]string{"restores"}, "get", "list", "patch", "delete"),
-			velero([]string{"podvolumebackups", "datauploads"}, "list"), velero([]string{"schedules"}, "list", "watch"),
+			velero([]string{"backups"}, "get", "list", "patch", "delete"), velero([]string{"restores"}, "list", "delete"),
+			velero([]string{"backupstoragelocations", "podvolumebackups", "datauploads"}, "list"), velero([]string{"schedules"}, "list", "watch"),
 			velero([]string{"volumesnapshotlocations"}, "get"),
 		}),
 		Cluster: []rbacv1.PolicyRule{
@@ -154,7 +154,7 @@ func deletion() Rules {
 
 // What several services share, under the names of the chart's templates.
 var (
-	common = []rbacv1.PolicyRule{velero([]string{"backupstoragelocations"}, "get", "list"), rule("", "secrets", "get")}
+	common = []rbacv1.PolicyRule{velero([]string{"backupstoragelocations"}, "get"), rule("", "secrets", "get")}
 
 	duty     = []rbacv1.PolicyRule{rule("coordination.k8s.io", "leases", "get", "create", "update")}
 	instance = []rbacv1.PolicyRule{rule("coordination.k8s.io", "leases", "get", "list", "create", "patch", "delete")}

@@ -18,7 +18,7 @@ func texts(service string, o rights.Options) []string {
 
 func TestRequestsAreWhatTheRulesAllow(t *testing.T) {
 	require.Equal(t, []string{
-		"get backupstoragelocations.velero.io in server", "list backupstoragelocations.velero.io in server", "get secrets in server",
+		"get backupstoragelocations.velero.io in server", "get secrets in server",
 		"create events.events.k8s.io in server", "patch events.events.k8s.io in server",
 		"get backups.velero.io in server", "get restores.velero.io in server", "list backups.velero.io in server", "list restores.velero.io in server",
 		"watch backups.velero.io in server", "watch restores.velero.io in server", "patch backups.velero.io in server", "patch restores.velero.io in server",

@@ -5,7 +5,7 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 
 {{/* What all services need in the namespace: they open locations, with the Secrets that these name, and hold Leases. */}}
 {{- define "holdfast.rights.common" -}}
-- {apiGroups: [velero.io], resources: [backupstoragelocations], verbs: [get, list]}
+- {apiGroups: [velero.io], resources: [backupstoragelocations], verbs: [get]}
 - {apiGroups: [""], resources: [secrets], verbs: [get]}
 {{- end -}}
 
@@ -25,8 +25,8 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 {{ include "holdfast.rights.duty" . }}
 {{ include "holdfast.rights.events" . }}
 - {apiGroups: [velero.io], resources: [backups, restores], verbs: [get, list, watch, create, patch]}
-- {apiGroups: [velero.io], resources: [schedules], verbs: [get, list, watch, patch]}
-- {apiGroups: [velero.io], resources: [volumesnapshotlocations], verbs: [list]}
+- {apiGroups: [velero.io], resources: [schedules], verbs: [list, watch, patch]}
+- {apiGroups: [velero.io], resources: [backupstoragelocations, volumesnapshotlocations], verbs: [list]}
 - {apiGroups: [""], resources: [configmaps], verbs: [get, list, watch, create]}
 - {apiGroups: [""], resources: [configmaps], resourceNames: [holdfast-queue], verbs: [update]}
 {{- end -}}
@@ -43,7 +43,6 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 - {apiGroups: [velero.io], resources: [schedules], verbs: [list, watch]}
 - {apiGroups: [velero.io], resources: [volumesnapshotlocations], verbs: [get]}
 - {apiGroups: [""], resources: [configmaps], resourceNames: [holdfast-queue], verbs: [get, update]}
-- {apiGroups: [""], resources: [configmaps], verbs: [create]}
 {{- end -}}
 
 {{- define "holdfast.rights.cluster.backup-runner" -}}
@@ -68,8 +67,7 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 - {apiGroups: [velero.io], resources: [restores], verbs: [get, list, watch, patch]}
 - {apiGroups: [velero.io], resources: [schedules], verbs: [list, watch]}
 - {apiGroups: [velero.io], resources: [backups, volumesnapshotlocations], verbs: [get]}
-- {apiGroups: [""], resources: [configmaps], verbs: [get, list, create]}
-- {apiGroups: [""], resources: [configmaps], resourceNames: [holdfast-queue], verbs: [update]}
+- {apiGroups: [""], resources: [configmaps], verbs: [get, list]}
 {{- end -}}
 
 {{/* This is as much as cluster-admin: who may create workloads, roles and bindings of any kind may become anyone. */}}
@@ -103,8 +101,8 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 
 {{- define "holdfast.rights.namespaced.manifest-indexer" -}}
 {{ include "holdfast.rights.duty" . }}
-{{ include "holdfast.rights.events" . }}
-- {apiGroups: [velero.io], resources: [backupstoragelocations], verbs: [watch, patch]}
+- {apiGroups: [events.k8s.io], resources: [events], verbs: [create]}
+- {apiGroups: [velero.io], resources: [backupstoragelocations], verbs: [list, watch, patch]}
 - {apiGroups: [velero.io], resources: [downloadrequests, serverstatusrequests], verbs: [get, list, watch, patch, delete]}
 - {apiGroups: [velero.io], resources: [backups], verbs: [get, list, create, delete]}
 - {apiGroups: [velero.io], resources: [podvolumebackups], verbs: [create]}
@@ -112,8 +110,8 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 - {apiGroups: [""], resources: [secrets], verbs: [create]}
 {{- end -}}
 
+{{/* None: only reviews, and rules of the installation. */}}
 {{- define "holdfast.rights.cluster.manifest-indexer" -}}
-- {apiGroups: [""], resources: [namespaces], resourceNames: [kube-system], verbs: [get]}
 {{- end -}}
 
 {{- define "holdfast.rights.namespaced.deletion" -}}
@@ -121,8 +119,8 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 {{ include "holdfast.rights.instance" . }}
 - {apiGroups: [velero.io], resources: [deletebackuprequests], verbs: [get, list, watch, create, patch, delete]}
 - {apiGroups: [velero.io], resources: [backups], verbs: [get, list, patch, delete]}
-- {apiGroups: [velero.io], resources: [restores], verbs: [get, list, patch, delete]}
-- {apiGroups: [velero.io], resources: [podvolumebackups, datauploads], verbs: [list]}
+- {apiGroups: [velero.io], resources: [restores], verbs: [list, delete]}
+- {apiGroups: [velero.io], resources: [backupstoragelocations, podvolumebackups, datauploads], verbs: [list]}
 - {apiGroups: [velero.io], resources: [schedules], verbs: [list, watch]}
 - {apiGroups: [velero.io], resources: [volumesnapshotlocations], verbs: [get]}
 {{- end -}}

@@ -1,0 +1,132 @@
+package chart_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/structpb"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/e2e/harness/site"
+	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	deletionv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/deletion/v1"
+	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
+)
+
+// What services do seldom is allowed too: to list where the API server does not send lists as watches,
+// to submit and delete for callers, to remove requests that expired, and to take over what another
+// server wrote into the bucket.
+func TestServicesMayDoWhatTheySeldomDo(t *testing.T) {
+	s := site.Start(t, site.Config{
+		Cluster: func(c *testbed.Config) {
+			c.APIServerArgs = append(c.APIServerArgs, "--feature-gates=WatchList=false")
+		},
+		Args: map[string][]string{"manifest-indexer": {"--backup-sync-period=1s"}},
+	})
+	bucket, dir := site.FileBucket(t, "default")
+	s.ReachFiles(t, dir, bucket)
+	s.Estate(t, "shop", 3, 100)
+	s.Backup(t, "own", bucket, "shop")
+	require.Equal(t, velerov1.BackupPhaseCompleted, s.BackupEnds(t, "own").Status.Phase)
+	root := filepath.Join(dir, bucket.Location, "backups")
+	foreign(t, root)
+	pvb := &velerov1.PodVolumeBackup{ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: "foreign-1"}}
+	arrives(t, s, pvb)
+
+	spec, err := structpb.NewStruct(map[string]any{"backupName": "own", "namespaceMapping": map[string]any{"shop": "copy"}})
+	require.NoError(t, err)
+	_, err = queuev1.NewQueueServiceClient(dial(t, s, "queue-scheduler")).SubmitRestore(t.Context(), &queuev1.SubmitRestoreRequest{Name: "called", Spec: spec})
+	require.NoError(t, err)
+	require.Equal(t, velerov1.RestorePhaseCompleted, s.RestoreEnds(t, "called").Status.Phase)
+
+	download := &velerov1.DownloadRequest{ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: "log"}, Spec: velerov1.DownloadRequestSpec{
+		Target: velerov1.DownloadTarget{Kind: velerov1.DownloadTargetKindRestoreLog, Name: "called"},
+	}}
+	require.NoError(t, s.Client.Create(t.Context(), download))
+	require.Eventually(t, func() bool {
+		return s.Client.Get(t.Context(), client.ObjectKeyFromObject(download), download) == nil && download.Status.DownloadURL != ""
+	}, site.Patience, site.Look, "a link to the log")
+	past := metav1.NewTime(time.Now().Add(-time.Hour))
+	before := download.DeepCopy()
+	download.Status.Expiration = &past
+	require.NoError(t, s.Client.Patch(t.Context(), download, client.MergeFrom(before)))
+	status := &velerov1.ServerStatusRequest{
+		ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: "status"},
+		Status:     velerov1.ServerStatusRequestStatus{Phase: velerov1.ServerStatusRequestPhaseProcessed, ProcessedTimestamp: &past},
+	}
+	require.NoError(t, s.Client.Create(t.Context(), status))
+	leaves(t, s, download)
+	leaves(t, s, status)
+
+	require.NoError(t, os.RemoveAll(filepath.Join(root, "foreign")))
+	leaves(t, s, &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: "foreign"}})
+	_, err = deletionv1.NewDeletionServiceClient(dial(t, s, "deletion")).DeleteBackup(t.Context(), &deletionv1.DeleteBackupRequest{Backup: "own"})
+	require.NoError(t, err)
+	leaves(t, s, &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: "own"}})
+}
+
+// foreign writes a backup of another server's schedule, with the data of a volume, beside the one
+// there is.
+func foreign(t *testing.T, root string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "own", "velero-backup.json"))
+	require.NoError(t, err)
+	b := &velerov1.Backup{}
+	require.NoError(t, json.Unmarshal(text, b))
+	b.Name, b.UID = "foreign", ""
+	b.OwnerReferences = []metav1.OwnerReference{{APIVersion: "velero.io/v1", Kind: "Schedule", Name: "elsewhere", UID: "elsewhere"}}
+	text, err = json.Marshal(b)
+	require.NoError(t, err)
+	volumes, err := json.Marshal([]velerov1.PodVolumeBackup{{
+		ObjectMeta: metav1.ObjectMeta{Name: "foreign-1", Labels: map[string]string{velerov1.LabelBackupName: "foreign"}},
+		Status:     velerov1.PodVolumeBackupStatus{Phase: velerov1.PodVolumePhaseCompleted},
+	}})
+	require.NoError(t, err)
+	var zipped bytes.Buffer
+	w := gzip.NewWriter(&zipped)
+	_, err = w.Write(volumes)
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	tarball, err := os.ReadFile(filepath.Join(root, "own", "own.tar.gz"))
+	require.NoError(t, err)
+	require.NoError(t, os.Mkdir(filepath.Join(root, "foreign"), 0o700))
+	for _, file := range []struct { // what names the backup comes last
+		name string
+		data []byte
+	}{{"foreign.tar.gz", tarball}, {"foreign-podvolumebackups.json.gz", zipped.Bytes()}, {"velero-backup.json", text}} {
+		require.NoError(t, os.WriteFile(filepath.Join(root, "foreign", file.name), file.data, 0o600))
+	}
+}
+
+func dial(t *testing.T, s *site.Site, service string) *grpc.ClientConn {
+	t.Helper()
+	connection, err := grpc.NewClient(s.Fleet.Of(service)[0].GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, connection.Close()) })
+	return connection
+}
+
+func arrives(t *testing.T, s *site.Site, object client.Object) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		return s.Client.Get(t.Context(), client.ObjectKeyFromObject(object), object) == nil
+	}, site.Patience, site.Look, "%T %s is there", object, object.GetName())
+}
+
+func leaves(t *testing.T, s *site.Site, object client.Object) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		return apierrors.IsNotFound(s.Client.Get(t.Context(), client.ObjectKeyFromObject(object), object))
+	}, site.Patience, site.Look, "%T %s is gone", object, object.GetName())
+}
