@@ -8,6 +8,8 @@ const (
 		"without it no role or binding to one is restored that has more rights than the service. TestServicesNeedNoMoreThanTheirRoles restores such a Role and a RoleBinding to it"
 	whileOwning = "the admission plugin OwnerReferencesPermissionEnforcement asks for it, not a request of the service's own: " +
 		"TestNothingIsLostBesideAnOperator restores owners that are to be blocked under that plugin"
+	whileExecuting = "the API server asks for it while it serves a WebSocket to `pods/exec`, a request with the verb get " +
+		"(AuthorizePodWebsocketUpgradeCreatePermission): without it no hook runs. TestHooks runs some"
 	onRepetition = "client-go counts the repetition of an Event in place of creating another: a runner reports `Waiting` again only of a job that it found twice while it was full"
 )
 
@@ -18,6 +20,7 @@ var exceptions = map[string]string{
 	"restore-runner: bind roles.rbac.authorization.k8s.io in the cluster":            whileCreating,
 	"restore-runner: bind clusterroles.rbac.authorization.k8s.io in the cluster":     whileCreating,
 	"restore-runner: update */finalizers.* in the cluster":                           whileOwning,
+	"backup-runner: create pods/exec in the cluster":                                 whileExecuting,
 	"backup-runner: patch events.events.k8s.io in the namespace":                     onRepetition,
 	"restore-runner: patch events.events.k8s.io in the namespace":                    onRepetition,
 }

@@ -4,10 +4,13 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -27,7 +30,13 @@ rules:
 `
 
 // Audit notes what the accounts of a namespace ask of the API server, and how it decided.
-type Audit struct{ log, policy, namespace string }
+type Audit struct {
+	log, policy, namespace string
+	starts                 []span
+}
+
+// span is a time in which an API server starts.
+type span struct{ from, to time.Time }
 
 // NewAudit returns a log in a directory of the test.
 func NewAudit(t *testing.T, namespace string) *Audit {
@@ -50,12 +59,27 @@ func (a *Audit) Configure(config *testbed.Config) {
 		"--audit-policy-file="+a.policy, "--audit-log-path="+a.log, "--audit-log-mode=blocking", "--audit-log-maxsize=10000")
 }
 
+// Start calls start, which starts an API server that was away and returns when it is ready. What is
+// refused meanwhile does not count: a server that has not read the roles yet refuses everything. Not
+// safe for concurrent use.
+func (a *Audit) Start(start func() error) error {
+	from := time.Now()
+	err := start()
+	a.starts = append(a.starts, span{from, time.Now()})
+	return err
+}
+
+func (a *Audit) starting(at time.Time) bool {
+	return slices.ContainsFunc(a.starts, func(s span) bool { return !at.Before(s.from) && !at.After(s.to) })
+}
+
 // Path returns the path of the log, in which each line is an event of audit.k8s.io/v1.
 func (a *Audit) Path() string { return a.log }
 
 // event is an entry of the log, as audit.k8s.io/v1 has it.
 type event struct {
 	Verb           string                                                            `json:"verb"`
+	Received       time.Time                                                         `json:"requestReceivedTimestamp"`
 	RequestURI     string                                                            `json:"requestURI"`
 	User           struct{ Username string }                                         `json:"user"`
 	ObjectRef      struct{ Namespace, Name, APIGroup, Resource, Subresource string } `json:"objectRef"`
@@ -87,10 +111,12 @@ func (a *Audit) Requests(t *testing.T) (allowed map[Request]bool, refused map[Re
 		var e event
 		require.NoError(t, json.Unmarshal(lines.Bytes(), &e))
 		r := e.request()
-		if e.Decision["authorization.k8s.io/decision"] == "forbid" || e.ResponseStatus.Code == 403 {
-			refused[r] = e.ResponseStatus.Message
-		} else {
+		refusal := e.Decision["authorization.k8s.io/decision"] == "forbid" || e.ResponseStatus.Code == http.StatusForbidden
+		switch {
+		case !refusal:
 			allowed[r] = true
+		case !a.starting(e.Received):
+			refused[r] = e.ResponseStatus.Message
 		}
 		if call, ok := e.reviewed(a.namespace); ok && e.ResponseObject.Status.Allowed {
 			allowed[call] = true

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -17,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/holdfast-io/holdfast/e2e/harness/csicontrollers"
 	"github.com/holdfast-io/holdfast/e2e/harness/site"
 	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
@@ -25,12 +27,16 @@ import (
 )
 
 // What services do seldom is allowed too: to list where the API server does not send lists as watches,
-// to submit and delete for callers, to remove requests that expired, and to take over what another
-// server wrote into the bucket.
+// to submit and delete for callers, to remove requests that expired, to take over what another server
+// wrote into the bucket, and to remove the snapshot that it left of a backup.
 func TestServicesMayDoWhatTheySeldomDo(t *testing.T) {
 	s := site.Start(t, site.Config{
 		Cluster: func(c *testbed.Config) {
 			c.APIServerArgs = append(c.APIServerArgs, "--feature-gates=WatchList=false")
+		},
+		Arrange: func(s *site.Site) map[string][]string {
+			require.NoError(t, csicontrollers.Define(t.Context(), s.Cluster.RestConfig()))
+			return nil
 		},
 		Args: map[string][]string{"manifest-indexer": {"--backup-sync-period=1s"}},
 	})
@@ -71,9 +77,15 @@ func TestServicesMayDoWhatTheySeldomDo(t *testing.T) {
 
 	require.NoError(t, os.RemoveAll(filepath.Join(root, "foreign")))
 	leaves(t, s, &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: "foreign"}})
+	left := &snapshotv1.VolumeSnapshot{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "left", Labels: map[string]string{velerov1.LabelBackupName: "own"}},
+		Spec:       snapshotv1.VolumeSnapshotSpec{Source: snapshotv1.VolumeSnapshotSource{PersistentVolumeClaimName: new("data")}},
+	}
+	require.NoError(t, s.Client.Create(t.Context(), left))
 	_, err = deletionv1.NewDeletionServiceClient(dial(t, s, "deletion")).DeleteBackup(t.Context(), &deletionv1.DeleteBackupRequest{Backup: "own"})
 	require.NoError(t, err)
 	leaves(t, s, &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: "own"}})
+	leaves(t, s, left)
 }
 
 // foreign writes a backup of another server's schedule, with the data of a volume, beside the one

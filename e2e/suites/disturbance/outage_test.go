@@ -21,7 +21,9 @@ import (
 
 // apiServerDies breaks every connection to the API server and refuses new ones for a while.
 func (b *bed) apiServerDies(t *testing.T) {
-	b.outage(t, "dies", b.Site.Cluster.KillAPIServer, func() error { return b.Site.Cluster.RestartAPIServer(t.Context()) })
+	b.outage(t, "dies", b.Site.Cluster.KillAPIServer, func() error {
+		return b.Site.Audit.Start(func() error { return b.Site.Cluster.RestartAPIServer(t.Context()) })
+	})
 }
 
 // apiServerHangs leaves every request to the API server without an answer for a while.

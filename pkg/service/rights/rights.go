@@ -82,8 +82,8 @@ func backupRunner(o Options) Rules {
 	}
 	if o.CSI {
 		r.Cluster = append(r.Cluster,
-			rules("", []string{"persistentvolumes", "persistentvolumeclaims"}, "get"), rule("storage.k8s.io", "storageclasses", "get"),
-			snapshot([]string{"volumesnapshotclasses"}, "get"), snapshot([]string{"volumesnapshots"}, "get", "create", "patch", "delete"),
+			rules("", []string{"persistentvolumes", "persistentvolumeclaims"}, "get"),
+			snapshot([]string{"volumesnapshots"}, "get", "create", "patch", "delete"),
 			snapshot([]string{"volumesnapshotcontents"}, "get", "patch", "delete"))
 	}
 	return r

@@ -53,8 +53,6 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 {{- end }}
 {{- if include "holdfast.csi" . }}
 - {apiGroups: [""], resources: [persistentvolumes, persistentvolumeclaims], verbs: [get]}
-- {apiGroups: [storage.k8s.io], resources: [storageclasses], verbs: [get]}
-- {apiGroups: [snapshot.storage.k8s.io], resources: [volumesnapshotclasses], verbs: [get]}
 - {apiGroups: [snapshot.storage.k8s.io], resources: [volumesnapshots], verbs: [get, create, patch, delete]}
 - {apiGroups: [snapshot.storage.k8s.io], resources: [volumesnapshotcontents], verbs: [get, patch, delete]}
 {{- end }}
