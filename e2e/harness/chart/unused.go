@@ -5,10 +5,17 @@ import (
 	"slices"
 )
 
+// Exception is why no request has to use a grant.
+type Exception struct {
+	Why string
+	// Sometimes is set where it depends on chance whether one does; otherwise none may.
+	Sometimes bool
+}
+
 // Unused returns a sentence for each grant that no request used and that is not excepted, for each
-// exception of a grant that a request used, and for each of a grant that there is not. The keys of
-// exceptions are grants as String has them.
-func Unused(grants []Grant, requests []Request, exceptions map[string]string) (findings []string) {
+// exception of a grant that a request used and none may, and for each of a grant that there is not.
+// The keys of exceptions are grants as String has them.
+func Unused(grants []Grant, requests []Request, exceptions map[string]Exception) (findings []string) {
 	left := map[string]bool{}
 	for grant := range exceptions {
 		left[grant] = true
@@ -19,7 +26,7 @@ func Unused(grants []Grant, requests []Request, exceptions map[string]string) (f
 		switch {
 		case !used && !excepted:
 			findings = append(findings, fmt.Sprintf("no suite uses %s", g))
-		case used && excepted:
+		case used && excepted && !exceptions[g.String()].Sometimes:
 			findings = append(findings, fmt.Sprintf("a suite uses %s, which is an exception", g))
 		}
 	}

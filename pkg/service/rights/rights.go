@@ -126,8 +126,7 @@ func monitor(o Options) Rules {
 
 func indexer() Rules {
 	return Rules{
-		Namespaced: slices.Concat(duty, []rbacv1.PolicyRule{
-			rule("events.k8s.io", "events", "create"),
+		Namespaced: slices.Concat(duty, events, []rbacv1.PolicyRule{
 			velero([]string{"backupstoragelocations"}, "list", "watch", "patch"),
 			velero([]string{"downloadrequests", "serverstatusrequests"}, "get", "list", "watch", "patch", "delete"),
 			velero([]string{"backups"}, "get", "list", "create", "delete"), velero([]string{"podvolumebackups"}, "create"),

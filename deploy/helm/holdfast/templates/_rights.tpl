@@ -99,7 +99,7 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 
 {{- define "holdfast.rights.namespaced.manifest-indexer" -}}
 {{ include "holdfast.rights.duty" . }}
-- {apiGroups: [events.k8s.io], resources: [events], verbs: [create]}
+{{ include "holdfast.rights.events" . }}
 - {apiGroups: [velero.io], resources: [backupstoragelocations], verbs: [list, watch, patch]}
 - {apiGroups: [velero.io], resources: [downloadrequests, serverstatusrequests], verbs: [get, list, watch, patch, delete]}
 - {apiGroups: [velero.io], resources: [backups], verbs: [get, list, create, delete]}
