@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -181,4 +182,47 @@ func TestAnAPIServerThatIsAwayForAMomentIsNoReasonToStop(t *testing.T) {
 	removed, err := cleanup.Run(t.Context(), b.Config)
 	require.NoError(t, err)
 	require.Equal(t, made, removed)
+}
+
+// Services whose rights went with them could not release their Leases, which declare five minutes.
+func TestLeasesThatNobodyRenewsAreNotWaitedForUntilTheyExpire(t *testing.T) {
+	b := start(t)
+	clk := clocktesting.NewFakeClock(time.Now())
+	b.Clock = clk
+	first := clk.Now()
+	for _, name := range []string{"runner-1", "runner-2"} {
+		require.NoError(t, client.IgnoreAlreadyExists(b.Client.Create(t.Context(), &coordinationv1.Lease{ObjectMeta: meta(name, "holdfast.io/lease", "instance")})))
+		b.renew(name, first)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := cleanup.Run(t.Context(), b.Config)
+		done <- err
+	}()
+	renewals := 4 // of the instance that lives for a while
+	for {
+		select {
+		case err := <-done:
+			require.NoError(t, err)
+			passed := clk.Since(first)
+			require.Greater(t, passed, 4*15*time.Second+45*time.Second)
+			require.Less(t, passed, 3*time.Minute)
+			return
+		default:
+		}
+		if !clk.HasWaiters() {
+			continue
+		}
+		clk.Step(time.Second)
+		if at := first.Add(time.Duration(5-renewals) * 15 * time.Second); renewals > 0 && !clk.Now().Before(at) {
+			renewals--
+			b.renew("runner-2", clk.Now())
+		}
+	}
+}
+
+func (b *bed) renew(name string, now time.Time) {
+	b.Change(lease+name, func(object map[string]any) {
+		object["spec"] = map[string]any{"holderIdentity": name, "leaseDurationSeconds": int64(300), "renewTime": now.UTC().Format(metav1.RFC3339Micro)}
+	})
 }

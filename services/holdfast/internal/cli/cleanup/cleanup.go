@@ -39,7 +39,7 @@ new ones, and continue the jobs that had not ended. The chart runs it after an u
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.Run(cmd.Context()) },
 	}
-	cmd.Flags().DurationVar(&o.Timeout, "timeout", defaultTimeout, "how long to wait until Pods have ended and Leases are released or expired")
+	cmd.Flags().DurationVar(&o.Timeout, "timeout", defaultTimeout, "how long to wait until Pods have ended and Leases are no longer renewed")
 	return cmd
 }
 
