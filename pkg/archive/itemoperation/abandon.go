@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/klauspost/compress/gzip"
@@ -19,9 +20,19 @@ import (
 // about.
 const Abandoned = "another server began the operation, and this version cannot ask about it: it counts as failed"
 
-// Abandoned reports that the operation has not ended, or was ended by Abandon.
+// stopped ends the error of an operation whose job was ended over it.
+const stopped = "; the operation did not end before its job and may go on"
+
+// Stopped is the error of an operation that had not ended when its job was ended for that reason.
+func Stopped(reason string) string { return reason + stopped }
+
+// MayGoOn reports whether an error says that an operation counts as failed alone: how it ends is not
+// known.
+func MayGoOn(err string) bool { return err == Abandoned || strings.HasSuffix(err, stopped) }
+
+// Abandoned reports that the operation has not ended, or counts as failed alone.
 func (o *Operation) Abandoned() bool {
-	return !o.Done() || o.Status.Phase == PhaseFailed && o.Status.Error == Abandoned
+	return !o.Done() || o.Status.Phase == PhaseFailed && MayGoOn(o.Status.Error)
 }
 
 // Abandon copies a file of operations from r to w, where those that had not ended have failed with

@@ -32,6 +32,9 @@ type Job struct {
 	Source string
 	// Message is the text of an entry in the results.
 	Message func(e *joblog.Entry) string
+	// Stop is why the job is ended over operations that have not ended: "cancelled by ann". Empty means
+	// that the others have failed as itemoperation.Abandoned.
+	Stop string
 	// Notes are further entries. Their Time and Source are set.
 	Notes []joblog.Entry
 	// Now is when the job is finalized.
@@ -144,6 +147,7 @@ func (j *Job) operations(ctx context.Context, o *Outcome, known followed) error 
 			o.Counted++
 		}
 		known.end(op)
+		j.stop(op)
 		o.operation(op)
 		return nil
 	})
@@ -164,6 +168,13 @@ func (j *Job) operations(ctx context.Context, o *Outcome, known followed) error 
 	return nil
 }
 
+// stop ends an operation that the job is ended over.
+func (j *Job) stop(op *itemoperation.Operation) {
+	if j.Stop != "" && !op.Done() {
+		op.Status.Phase, op.Status.Error, op.Status.Updated = itemoperation.PhaseFailed, itemoperation.Stopped(j.Stop), seconds(j.Now)
+	}
+}
+
 // operation counts one operation, and returns its warning or error.
 func (o *Outcome) operation(op *itemoperation.Operation) {
 	item := &op.Spec.Resource
@@ -173,6 +184,9 @@ func (o *Outcome) operation(op *itemoperation.Operation) {
 	}
 	if op.Abandoned() {
 		o.Failed++
+		if op.Done() {
+			entry.Err = op.Status.Error
+		}
 		o.add(entry)
 		return
 	}

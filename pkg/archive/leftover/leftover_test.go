@@ -8,12 +8,14 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/itemoperation"
 	"github.com/holdfast-io/holdfast/pkg/archive/leftover"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
@@ -252,4 +254,32 @@ func TestLongTextsOfOperationsAreCountedNotListed(t *testing.T) {
 	require.Less(t, len(text(t, store, layout.BackupResults("b"))), 6<<20)
 	require.Contains(t, got.Errors.Velero[0], "more errors and warnings")
 	require.NotEmpty(t, got.Errors.Namespaces)
+}
+
+// What is said of an operation that its job was ended over is the same after an attempt that was
+// interrupted.
+func TestOperationsEndWithTheirJob(t *testing.T) {
+	store := memstore.New()
+	store.Set(layout.BackupItemOperations("b"), packed(t, mixed))
+	for range 2 {
+		j := job(t, store)
+		j.Stop = "cancelled by ann"
+		o, err := j.Look(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, []int{3, 2, 3, 1}, []int{o.Completed, o.Failed, o.Errors, o.Counted})
+		require.NoError(t, j.Publish(t.Context(), o))
+		require.NoError(t, o.Close())
+		data, _ := store.Bytes(layout.BackupItemOperations("b"))
+		list, err := itemoperation.Decode(bytes.NewReader(data))
+		require.NoError(t, err)
+		i := slices.IndexFunc(list, func(op itemoperation.Operation) bool { return op.Spec.ID == "du-1" })
+		require.Equal(t, itemoperation.PhaseFailed, list[i].Status.Phase)
+		require.Equal(t, "cancelled by ann; the operation did not end before its job and may go on", list[i].Status.Error)
+		require.Equal(t, j.Now, list[i].Status.Updated.UTC())
+		require.Len(t, results(t, store).Errors.Namespaces["n"], 3)
+		require.Contains(t, results(t, store).Errors.Namespaces["n"][0], list[i].Status.Error)
+	}
+	status := velerov1.BackupStatus{Errors: 1, Warnings: 1, BackupItemOperationsAttempted: 9}
+	(&leftover.Outcome{Errors: 3, Counted: 2, Warnings: 1, Completed: 2, Failed: 1}).CountBackup(&status)
+	require.Equal(t, []int{3, 2, 9, 2, 1}, []int{status.Errors, status.Warnings, status.BackupItemOperationsAttempted, status.BackupItemOperationsCompleted, status.BackupItemOperationsFailed})
 }

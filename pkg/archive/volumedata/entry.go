@@ -88,10 +88,9 @@ type operation struct {
 	} `json:"status"`
 }
 
-// stored reports that the operation may have stored data. One that only counts as failed, since
-// nothing can ask about it, may have.
+// stored reports that the operation may have stored data. One that only counts as failed may have.
 func (o *operation) stored() bool {
-	return o.Status.Phase != phaseFailed || o.Status.Error == itemoperation.Abandoned
+	return o.Status.Phase != phaseFailed || itemoperation.MayGoOn(o.Status.Error)
 }
 
 // fromOperation finds DataUploads, and snapshots, whose claims other files name.

@@ -122,17 +122,22 @@ func TestAnAbandonedOperationMayHaveStoredData(t *testing.T) {
 	store.Set(layout.BackupItemOperations("b"), zipped(t, operations))
 	before, err := all(t, store)
 	require.NoError(t, err)
-	var ended bytes.Buffer
 	data, _ := store.Bytes(layout.BackupItemOperations("b"))
-	changed, err := itemoperation.Abandon(bytes.NewReader(data), &ended, time.Unix(0, 0), func(*itemoperation.Operation) error { return nil })
-	require.NoError(t, err)
-	require.True(t, changed)
-	store.Set(layout.BackupItemOperations("b"), ended.Bytes())
-	after, err := all(t, store)
-	require.NoError(t, err)
-	require.Equal(t, []volumedata.Data{
-		{Method: "DataUpload", Namespace: "n", Claim: "c", Stored: true},
-		{Method: "CSISnapshot", Namespace: "n", Snapshot: "s", Stored: true},
-	}, after)
-	require.Equal(t, before, after)
+	for _, reason := range []string{itemoperation.Abandoned, itemoperation.Stopped("cancelled by ann")} {
+		var ended bytes.Buffer
+		changed, err := itemoperation.Abandon(bytes.NewReader(data), &ended, time.Unix(0, 0), func(o *itemoperation.Operation) error {
+			o.Status.Phase, o.Status.Error = itemoperation.PhaseFailed, reason
+			return nil
+		})
+		require.NoError(t, err)
+		require.True(t, changed)
+		store.Set(layout.BackupItemOperations("b"), ended.Bytes())
+		after, err := all(t, store)
+		require.NoError(t, err)
+		require.Equal(t, []volumedata.Data{
+			{Method: "DataUpload", Namespace: "n", Claim: "c", Stored: true},
+			{Method: "CSISnapshot", Namespace: "n", Snapshot: "s", Stored: true},
+		}, after, reason)
+		require.Equal(t, before, after, reason)
+	}
 }

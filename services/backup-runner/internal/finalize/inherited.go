@@ -9,8 +9,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/archive/commit"
 	"github.com/holdfast-io/holdfast/pkg/archive/leftover"
 	"github.com/holdfast-io/holdfast/pkg/job/cancel"
-	"github.com/holdfast-io/holdfast/pkg/joblog"
-	"github.com/holdfast-io/holdfast/pkg/layout"
 )
 
 // completeFiles completes the files of an inherited backup and finds out how it ends. After a panic
@@ -32,12 +30,8 @@ func completeFiles(ctx context.Context, s *State) error {
 
 // completed completes the files of an inherited backup in the bucket and returns what was found.
 func (s *State) completed(ctx context.Context) (_ *leftover.Outcome, err error) {
-	name := s.Backup.Name
-	files := &leftover.Job{
-		Store: s.Store, Dir: s.Dir, Owner: s.operationsOf(), Operations: layout.BackupItemOperations(name), Results: layout.BackupResults(name), Log: layout.BackupLog(name),
-		Field: "backup", Value: s.Backup.Namespace + "/" + name, Source: "holdfast/backup-runner", Message: joblog.ResultMessage,
-		Now: s.Clock.Now().UTC(), Confirm: s.Holder.Confirm,
-	}
+	files := leftover.Backup(s.Backup)
+	files.Store, files.Dir, files.Source, files.Now, files.Confirm = s.Store, s.Dir, "holdfast/backup-runner", s.Clock.Now().UTC(), s.Holder.Confirm
 	found, err := files.Look(ctx)
 	if err != nil {
 		return nil, err
@@ -58,11 +52,7 @@ func (s *State) inherited(found *leftover.Outcome) *velerov1.Backup {
 		phase = velerov1.BackupPhasePartiallyFailed
 	}
 	final := commit.Inherited(s.Stored, phase, s.Clock.Now())
-	status := &final.Status
-	status.Errors, status.Warnings = status.Errors+found.Errors-min(found.Counted, status.Errors), status.Warnings+found.Warnings
-	status.BackupItemOperationsAttempted = max(status.BackupItemOperationsAttempted, found.Completed+found.Failed)
-	status.BackupItemOperationsCompleted, status.BackupItemOperationsFailed = found.Completed, found.Failed
-	status.CSIVolumeSnapshotsCompleted = max(status.CSIVolumeSnapshotsCompleted, found.Snapshots)
+	found.CountBackup(&final.Status)
 	return final
 }
 

@@ -14,6 +14,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/commit"
+	"github.com/holdfast-io/holdfast/pkg/archive/leftover"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
@@ -36,7 +37,9 @@ func (c *Canceller) concludeBackup(ctx context.Context, b *velerov1.Backup, mine
 	if !asked {
 		return 0, errGone
 	}
-	final, err := c.decide(ctx, b, r.Reason())
+	files := leftover.Backup(b)
+	files.Stop, files.Confirm = r.Reason(), confirm(c, backups, b, mine)
+	final, err := c.decide(ctx, b, files, waited.request >= c.requestTimeout())
 	alone := err != nil
 	switch {
 	case errors.Is(err, commit.ErrForeign), apierrors.IsNotFound(err):
@@ -72,8 +75,10 @@ func refused(err error) bool {
 }
 
 // decide creates the metadata file, unless it is there. One that takes too long leaves the time to
-// write the object.
-func (c *Canceller) decide(ctx context.Context, b *velerov1.Backup, reason string) (_ *velerov1.Backup, err error) {
+// write the object. files are those of a backup that another server left; last means that what
+// cannot be done in the bucket is not tried again.
+func (c *Canceller) decide(ctx context.Context, b *velerov1.Backup, files *leftover.Job, last bool) (_ *velerov1.Backup, err error) {
+	reason := files.Stop
 	ctx, done := context.WithTimeout(ctx, bucketLimit)
 	defer done()
 	store, err := c.Locations.OpenName(ctx, b.Spec.StorageLocation)
@@ -90,7 +95,7 @@ func (c *Canceller) decide(ctx context.Context, b *velerov1.Backup, reason strin
 	case err != nil:
 		return nil, err
 	case found && !committed.Status.Phase.Terminal():
-		return c.disinherit(ctx, store, committed, reason)
+		return c.disinherit(ctx, store, committed, files, last)
 	case found:
 		return committed, nil
 	}
@@ -106,18 +111,6 @@ func (c *Canceller) decide(ctx context.Context, b *velerov1.Backup, reason strin
 		failpoint.Hit("queue-scheduler/cancel-committed")
 	}
 	return committed, err
-}
-
-// disinherit ends a backup that another server stored and left unfinished. It was not marked when
-// its claim was taken, so no other process ends it in another way.
-func (c *Canceller) disinherit(ctx context.Context, store objectstore.Store, stored *velerov1.Backup, reason string) (*velerov1.Backup, error) {
-	final := commit.Inherited(stored, velerov1.BackupPhaseFailed, c.Clock.Now())
-	final.Status.FailureReason = reason
-	final.Status.Errors = max(final.Status.Errors, 1)
-	if err := commit.Replace(ctx, store, final); err != nil {
-		return nil, err
-	}
-	return final, nil
 }
 
 // reserve makes the directory in the bucket this backup's, as its runner may not have come so far,

@@ -11,6 +11,7 @@ import (
 // kind is how Backups differ from Restores.
 type kind[T client.Object] struct {
 	name  string
+	new   func() T
 	stage func(T) cancel.Stage
 	phase func(T) string
 	// cancelled reports whether an ended job ended by a request.
@@ -32,7 +33,7 @@ func (k *kind[T]) end(o T, now metav1.Time) bool {
 }
 
 var backups = &kind[*velerov1.Backup]{
-	name: "Backup", stage: cancel.BackupStage, bounded: true,
+	name: "Backup", new: func() *velerov1.Backup { return &velerov1.Backup{} }, stage: cancel.BackupStage, bounded: true,
 	waits: func(b *velerov1.Backup) bool {
 		p := b.Status.Phase
 		return p == velerov1.BackupPhaseWaitingForPluginOperations || p == velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed
@@ -48,7 +49,7 @@ var backups = &kind[*velerov1.Backup]{
 }
 
 var restores = &kind[*velerov1.Restore]{
-	name: "Restore", stage: cancel.RestoreStage,
+	name: "Restore", new: func() *velerov1.Restore { return &velerov1.Restore{} }, stage: cancel.RestoreStage,
 	waits: func(r *velerov1.Restore) bool {
 		p := r.Status.Phase
 		return p == velerov1.RestorePhaseWaitingForPluginOperations || p == velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed

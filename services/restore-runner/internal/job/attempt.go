@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/archive/leftover"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/job/paused"
@@ -28,6 +29,8 @@ type attempt struct {
 	finished *outcome.Finished
 	// inherits: the objects were restored by another server, as far as is known.
 	inherits bool
+	// found is what was found while the files of such a restore were completed; nil before that.
+	found *leftover.Outcome
 }
 
 // errInternal ends a restore that panicked: the next attempt would do the same.
@@ -160,7 +163,7 @@ func (a *attempt) failed(failure *fatalError) *outcome.Finished {
 	case a.finished != nil:
 		return a.finished
 	case a.inherits:
-		return inherited(a.restore, a.cfg.Clock.Now(), failure)
+		return inherited(a.restore, a.cfg.Clock.Now(), a.found, failure)
 	}
 	end := &outcome.Finished{Phase: velerov1.RestorePhaseFailed, Reason: a.reason(failure), Time: a.cfg.Clock.Now().UnixMilli()}
 	if recorder := a.recorder(); recorder != nil {

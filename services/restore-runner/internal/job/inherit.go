@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"time"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/leftover"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
-	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 )
@@ -20,7 +18,7 @@ import (
 // files. Repeating it has the same result. A failure leaves the restore PartiallyFailed: its
 // objects are in the cluster.
 func (a *attempt) inherit(ctx context.Context) error {
-	quick, done := a.quick(ctx, false)
+	quick, done := a.closing(ctx)
 	defer done()
 	backup, err := a.readBackup(quick)
 	if err != nil {
@@ -39,29 +37,20 @@ func (a *attempt) inherit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	a.found = found
 	failpoint.Hit("restore-runner/inherited-files")
 	if err := a.beginCommit(ctx); err != nil {
 		return err
 	}
-	end := inherited(a.restore, a.cfg.Clock.Now(), nil)
-	end.Counts.Errors += found.Errors - min(found.Counted, end.Counts.Errors)
-	end.Counts.Warnings += found.Warnings
-	if found.Errors > 0 {
-		end.Phase = velerov1.RestorePhasePartiallyFailed
-	}
-	return a.finish(ctx, end)
+	return a.finish(ctx, inherited(a.restore, a.cfg.Clock.Now(), a.found, nil))
 }
 
 // complete completes the files of the restore.
 func (a *attempt) complete(ctx context.Context, store objectstore.Store, dir string) (found *leftover.Outcome, err error) {
-	name := a.restore.Name
-	files := &leftover.Job{
-		Store: store, Dir: dir, Owner: a.operationsOf(), Operations: layout.RestoreItemOperations(name), Results: layout.RestoreResults(name), Log: layout.RestoreLog(name),
-		Field: "restore", Value: a.restore.Namespace + "/" + name, Source: "holdfast/restore-runner", Message: plain,
-		Now: a.cfg.Clock.Now().UTC(), Confirm: a.held.Confirm,
-		Notes: []joblog.Entry{{Level: joblog.Warning, Message: fmt.Sprintf("another server left the restore in phase %s: "+
-			"reclaim policies and labels of restored volumes were not looked at, and hooks not waited for", a.restore.Status.Phase)}},
-	}
+	files := leftover.Restore(a.restore)
+	files.Store, files.Dir, files.Source, files.Now, files.Confirm = store, dir, "holdfast/restore-runner", a.cfg.Clock.Now().UTC(), a.held.Confirm
+	files.Notes = []joblog.Entry{{Level: joblog.Warning, Message: fmt.Sprintf("another server left the restore in phase %s: "+
+		"reclaim policies and labels of restored volumes were not looked at, and hooks not waited for", a.restore.Status.Phase)}}
 	found, err = retried(ctx, a.stores(), "read the operations of the restore", func() (*leftover.Outcome, error) { return files.Look(ctx) })
 	if err != nil {
 		return nil, err
@@ -78,21 +67,10 @@ func (a *attempt) complete(ctx context.Context, store objectstore.Store, dir str
 	return found, err
 }
 
-// plain is an entry as the results of a restore have it.
-func plain(e *joblog.Entry) string {
-	text := e.Message
-	if e.Err != "" {
-		text += ": " + e.Err
-	}
-	if e.Scoped {
-		text = e.Resource + " " + path.Join(e.Namespace, e.Name) + ": " + text
-	}
-	return text
-}
-
-// inherited is how a restore of another server ends, with the counts that it has. A failure does
-// not take back what was restored; a request to stop does, as far as the phase goes.
-func inherited(restore *velerov1.Restore, now time.Time, failure *fatalError) *outcome.Finished {
+// inherited is how a restore of another server ends, with the counts that it has and what was found
+// while its files were completed, nil for nothing. A failure does not take back what was restored; a
+// request to stop does, as far as the phase goes.
+func inherited(restore *velerov1.Restore, now time.Time, found *leftover.Outcome, failure *fatalError) *outcome.Finished {
 	s := &restore.Status
 	end := &outcome.Finished{Phase: velerov1.RestorePhaseCompleted, Time: now.UnixMilli()}
 	end.Counts.Warnings, end.Counts.Errors = s.Warnings, s.Errors
@@ -102,7 +80,10 @@ func inherited(restore *velerov1.Restore, now time.Time, failure *fatalError) *o
 	if s.HookStatus != nil {
 		end.Counts.Hooks, end.Counts.HooksFailed = s.HookStatus.HooksAttempted, s.HookStatus.HooksFailed
 	}
-	if s.Phase == velerov1.RestorePhaseFinalizingPartiallyFailed {
+	if found != nil {
+		found.Count(&end.Counts.Errors, &end.Counts.Warnings)
+	}
+	if s.Phase == velerov1.RestorePhaseFinalizingPartiallyFailed || found != nil && found.Errors > 0 {
 		end.Phase = velerov1.RestorePhasePartiallyFailed
 	}
 	switch {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -164,14 +165,20 @@ func TestAFinalizingRestoreEndsWithoutItsBackup(t *testing.T) {
 
 func TestAFinalizingRestoreIsCancelled(t *testing.T) {
 	b := newBench(t)
-	b.left(t, velerov1.RestorePhaseFinalizing, openOperation, func(r *velerov1.Restore) {
-		r.Annotations = map[string]string{holdfast.AnnotationCancel: "alice"}
+	b.left(t, velerov1.RestorePhaseFinalizing, openOperation)
+	var once sync.Once
+	b.store.Inject(func(memstore.Op, string) error {
+		once.Do(func() { b.ask(t, true) })
+		return nil
 	})
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
 	r := b.get(t)
 	require.Equal(t, velerov1.RestorePhaseFailed, r.Status.Phase)
 	require.Equal(t, "cancelled by alice", r.Status.FailureReason)
 	require.Equal(t, 7, r.Status.Progress.ItemsRestored)
+	require.Equal(t, []int{3, 2}, []int{r.Status.Warnings, r.Status.Errors}, "with what its files have")
+	require.Contains(t, b.file(t, layout.RestoreItemOperations("r")), `"phase":"Failed"`, "it said for good that they continue")
+	require.Contains(t, b.file(t, layout.RestoreResults("r")), "op-1")
 }
 
 // A runner may die at every call to the bucket; who takes over comes to the same end.

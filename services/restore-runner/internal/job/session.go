@@ -73,6 +73,12 @@ func (s *session) opening(ctx context.Context) (context.Context, context.CancelF
 	if s.fresh() {
 		return s.quick(ctx, false)
 	}
+	return s.closing(ctx)
+}
+
+// closing returns a context that a request to cancel ends after cancelledLimit, and a process that
+// stops at once.
+func (s *session) closing(ctx context.Context) (context.Context, context.CancelFunc) {
 	limit, end := engine.Outlive(s.held.Cancelling(), s.cfg.Clock, cancelledLimit, nil)
 	quick, done := s.quick(ctx, true)
 	joined, release := engine.Join(quick, limit)

@@ -2,13 +2,11 @@ package job
 
 import (
 	"context"
-	"errors"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/archive/leftover"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
-	"github.com/holdfast-io/holdfast/pkg/layout"
-	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 )
 
@@ -104,20 +102,9 @@ func (a *attempt) ours(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	ours, err := retried(quick, a.stores(), "look for the records of the restore", func() (bool, error) { return a.hasRecords(quick, store) })
+	ours, err := retried(quick, a.stores(), "look for the records of the restore", func() (bool, error) { return leftover.Restored(quick, store, a.operationsOf()) })
 	if closing := store.Close(); closing != nil {
 		a.log.WarnContext(ctx, "location not closed", "error", closing)
 	}
 	return ours, err
-}
-
-func (s *session) hasRecords(ctx context.Context, store objectstore.Reader) (bool, error) {
-	list, err := operation.Sealed(ctx, store, s.operationsOf())
-	switch {
-	case err == nil, errors.Is(err, operation.ErrDamaged):
-		return !list.Inherited, nil
-	case !errors.Is(err, objectstore.ErrNotFound):
-		return false, err
-	}
-	return objectstore.Exists(ctx, store, layout.RestoreOwnerFile(s.restore.Name, string(s.restore.UID)))
 }

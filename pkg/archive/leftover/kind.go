@@ -1,0 +1,78 @@
+package leftover
+
+import (
+	"context"
+	"errors"
+	"path"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/pkg/joblog"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+)
+
+// Backup is the Job of a backup. The fields Store, Dir, Source, Now and Confirm are not set.
+func Backup(b *velerov1.Backup) *Job {
+	return &Job{
+		Owner:      operation.Job{Kind: operation.KindBackup, Name: b.Name, UID: string(b.UID)},
+		Operations: layout.BackupItemOperations(b.Name), Results: layout.BackupResults(b.Name), Log: layout.BackupLog(b.Name),
+		Field: "backup", Value: b.Namespace + "/" + b.Name, Message: joblog.ResultMessage,
+	}
+}
+
+// Restore is the Job of a restore. The fields Store, Dir, Source, Now and Confirm are not set.
+func Restore(r *velerov1.Restore) *Job {
+	return &Job{
+		Owner:      operation.Job{Kind: operation.KindRestore, Name: r.Name, UID: string(r.UID)},
+		Operations: layout.RestoreItemOperations(r.Name), Results: layout.RestoreResults(r.Name), Log: layout.RestoreLog(r.Name),
+		Field: "restore", Value: r.Namespace + "/" + r.Name, Message: plain,
+	}
+}
+
+// plain is an entry as the results of a restore have it.
+func plain(e *joblog.Entry) string {
+	text := e.Message
+	if e.Err != "" {
+		text += ": " + e.Err
+	}
+	if e.Scoped {
+		text = e.Resource + " " + path.Join(e.Namespace, e.Name) + ": " + text
+	}
+	return text
+}
+
+// Restored reports whether a runner of this version restored the objects of a restore: it has sealed
+// the operations, or left records at least. A damaged list counts as one that it sealed.
+func Restored(ctx context.Context, store objectstore.Reader, owner operation.Job) (bool, error) {
+	list, err := operation.Sealed(ctx, store, owner)
+	switch {
+	case err == nil, errors.Is(err, operation.ErrDamaged):
+		return !list.Inherited, nil
+	case !errors.Is(err, objectstore.ErrNotFound):
+		return false, err
+	}
+	return objectstore.Exists(ctx, store, layout.RestoreOwnerFile(owner.Name, owner.UID))
+}
+
+// Count adds what was found to the counts of a job, which have the errors that the other server
+// counted.
+func (o *Outcome) Count(failures, warnings *int) {
+	*failures += o.Errors - min(o.Counted, *failures)
+	*warnings += o.Warnings
+}
+
+// CountBackup adds what was found to the status of a backup.
+func (o *Outcome) CountBackup(s *velerov1.BackupStatus) {
+	o.Count(&s.Errors, &s.Warnings)
+	s.BackupItemOperationsAttempted = max(s.BackupItemOperationsAttempted, o.Completed+o.Failed)
+	s.BackupItemOperationsCompleted, s.BackupItemOperationsFailed = o.Completed, o.Failed
+	s.CSIVolumeSnapshotsCompleted = max(s.CSIVolumeSnapshotsCompleted, o.Snapshots)
+}
+
+// CountRestore adds what was found to the status of a restore.
+func (o *Outcome) CountRestore(s *velerov1.RestoreStatus) {
+	o.Count(&s.Errors, &s.Warnings)
+	s.RestoreItemOperationsAttempted = max(s.RestoreItemOperationsAttempted, o.Completed+o.Failed)
+	s.RestoreItemOperationsCompleted, s.RestoreItemOperationsFailed = o.Completed, o.Failed
+}

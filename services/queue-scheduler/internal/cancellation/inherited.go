@@ -1,0 +1,123 @@
+package cancellation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/archive/commit"
+	"github.com/holdfast-io/holdfast/pkg/archive/leftover"
+	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/paused"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+)
+
+// filesLimit bounds the part of bucketLimit for the files of a job that another server left.
+const filesLimit = 30 * time.Second
+
+// disinherit ends a backup that another server stored and left unfinished. It was not marked when
+// its claim was taken, so no other process ends it in another way.
+func (c *Canceller) disinherit(
+	ctx context.Context, store objectstore.Store, stored *velerov1.Backup, files *leftover.Job, last bool,
+) (*velerov1.Backup, error) {
+	final := commit.Inherited(stored, velerov1.BackupPhaseFailed, c.Clock.Now())
+	found, err := c.complete(ctx, store, files)
+	switch {
+	case err == nil:
+		found.CountBackup(&final.Status)
+	case errors.Is(err, errGone), !last && !refused(err):
+		return nil, err
+	default:
+		c.Log.WarnContext(ctx, "operations of the cancelled backup not ended in its files", "backup", stored.Name, "error", err)
+	}
+	final.Status.FailureReason = files.Stop
+	final.Status.Errors = max(final.Status.Errors, 1)
+	if err := commit.Replace(ctx, store, final); err != nil {
+		return nil, err
+	}
+	return final, nil
+}
+
+// disinheritRestore ends the operations in the files of a restore that another server left
+// unfinished. Nil means that nothing is known of them: a runner restored the objects, or the bucket
+// is not waited for any more. Its files change nothing about the end, so that they are waited for
+// until a second deadline.
+func (c *Canceller) disinheritRestore(ctx context.Context, r *velerov1.Restore, files *leftover.Job, last bool) (*leftover.Outcome, error) {
+	if r.Status.Phase == velerov1.RestorePhaseInProgress || paused.Of(r) != "" {
+		return nil, nil
+	}
+	found, err := c.restoreFiles(ctx, r, files)
+	switch {
+	case err == nil:
+		return found, nil
+	case errors.Is(err, errGone), !last && !refused(err) && !apierrors.IsNotFound(err):
+		return nil, err
+	}
+	c.Log.WarnContext(ctx, "operations of the cancelled restore not ended in its files", "restore", r.Name, "error", err)
+	return nil, nil
+}
+
+func (c *Canceller) restoreFiles(ctx context.Context, r *velerov1.Restore, files *leftover.Job) (found *leftover.Outcome, err error) {
+	ctx, done := context.WithTimeout(ctx, bucketLimit)
+	defer done()
+	b := &velerov1.Backup{}
+	if err := c.Reader.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: r.Spec.BackupName}, b); err != nil {
+		return nil, fmt.Errorf("read backup %q: %w", r.Spec.BackupName, err)
+	}
+	store, err := c.Locations.OpenName(ctx, b.Spec.StorageLocation)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	ours, err := leftover.Restored(ctx, store, files.Owner)
+	if ours || err != nil {
+		return nil, err
+	}
+	return c.complete(ctx, store, files)
+}
+
+// complete completes the files of a job that another server left, and returns what was found.
+func (c *Canceller) complete(ctx context.Context, store objectstore.Store, files *leftover.Job) (_ *leftover.Outcome, err error) {
+	ctx, done := context.WithTimeout(ctx, filesLimit)
+	defer done()
+	dir, err := os.MkdirTemp(c.WorkDir, "inherited-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	files.Store, files.Dir, files.Source, files.Now = store, dir, "holdfast/queue-scheduler", c.Clock.Now().UTC()
+	found, err := files.Look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, found.Close()) }()
+	if err := files.Publish(ctx, found); errors.Is(err, leftover.ErrLeft) {
+		c.Log.WarnContext(ctx, "results of the job do not tell what was found when it was cancelled", "job", files.Value, "error", err)
+	} else if err != nil {
+		return nil, err
+	}
+	return found, nil
+}
+
+// confirm returns a function whose error is errGone once a job is not this process's to end.
+func confirm[T client.Object](c *Canceller, k *kind[T], obj T, mine claim.Claim) func(context.Context) error {
+	now := k.new()
+	return func(ctx context.Context) error {
+		if err := c.Reader.Get(ctx, client.ObjectKeyFromObject(obj), now); err != nil {
+			return fmt.Errorf("read %s %q: %w", k.name, obj.GetName(), err)
+		}
+		held, _, err := claim.Parse(now)
+		_, asked := cancel.Requested(now)
+		if err != nil || held != mine || !asked || now.GetUID() != obj.GetUID() || k.stage(now) != cancel.Running {
+			return errGone
+		}
+		return nil
+	}
+}
