@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/archive/itemoperation"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/monitor"
 	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/poll"
@@ -212,4 +213,29 @@ func TestOperationsOfAnotherServerAreNotGivenUpEarly(t *testing.T) {
 		require.Equal(b, velerov1.BackupPhaseFinalizing, phase)
 		require.Equal(b, 1, completed)
 	})
+}
+
+// The list of a restore stayed in the bucket for good when the Restore was deleted: the sweep did not
+// know whose it is. A backup has its directory.
+func TestTheListOfAnInheritedRestoreNamesItsCluster(t *testing.T) {
+	for kind, owned := range map[string]bool{operation.KindRestore: true, operation.KindBackup: false} {
+		t.Run(kind, func(t *testing.T) {
+			inBubble(t, func(b *bed) {
+				o := b.left(kind, "x", waiting)
+				b.plugins.set("op-1", action.Progress{})
+				b.adopting(foreign("op-1", "vendor.io/a", "InProgress"))
+				job := operation.Job{Kind: kind, Name: "x", UID: string(o.GetUID())}
+				b.pass(2 * frequency)
+				_, err := operation.Sealed(b.Context(), b.store, job)
+				require.NoError(b, err)
+				data, ok := b.store.Bytes(layout.RestoreOperationsOwnerFile("x", job.UID))
+				require.Equal(b, owned, ok)
+				if owned {
+					owner, err := layout.DecodeRestoreOwner(data)
+					require.NoError(b, err)
+					require.Equal(b, layout.RestoreOwner{RestoreUID: job.UID, ClusterUID: "cluster-1"}, owner)
+				}
+			})
+		})
+	}
 }

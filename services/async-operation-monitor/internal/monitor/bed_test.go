@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -60,7 +61,7 @@ func inBubble(t *testing.T, do func(b *bed)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := &bed{T: t, store: memstore.New(), bus: newBus(), plugins: &plugins{progress: map[string]action.Progress{}}, events: &events{}}
-		b.api = interceptor.NewClient(fake.NewClientBuilder().WithScheme(kube.Scheme()).Build(), interceptor.Funcs{
+		b.api = interceptor.NewClient(fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(system()).Build(), interceptor.Funcs{
 			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 				defer b.changed()
 				return c.Create(ctx, o, opts...)
@@ -80,6 +81,11 @@ func inBubble(t *testing.T, do func(b *bed)) {
 		})
 		do(b)
 	})
+}
+
+// system identifies the cluster.
+func system() client.Object {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: "cluster-1"}}
 }
 
 // changed wakes the controllers.

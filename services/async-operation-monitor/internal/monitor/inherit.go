@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +15,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/pkg/job/document"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
@@ -77,7 +80,9 @@ func adopt[T client.Object](ctx context.Context, m *Monitor, k *kind[T], store o
 	err := found.tooLarge()
 	if err == nil {
 		job := operation.Job{Kind: k.name, Name: obj.GetName(), UID: string(obj.GetUID())}
-		_, err = operation.Seal(ctx, store, operation.List{Job: job, Inherited: true, Operations: found.operations})
+		if err = own(ctx, m.Reader, store, job); err == nil {
+			_, err = operation.Seal(ctx, store, operation.List{Job: job, Inherited: true, Operations: found.operations})
+		}
 	}
 	if errors.Is(err, document.ErrTooLarge) {
 		log.WarnContext(ctx, "operations of another server are too many to be followed, they count as failed", "error", err)
@@ -90,6 +95,27 @@ func adopt[T client.Object](ctx context.Context, m *Monitor, k *kind[T], store o
 	failpoint.Hit("async-operation-monitor/inherited-sealed")
 	log.InfoContext(ctx, "operations of another server are followed")
 	return true, nil
+}
+
+// own creates the owner file of the records of a restore, by which they are swept once its object is
+// gone. It precedes the list. The directory of a backup goes as a whole.
+func own(ctx context.Context, reader client.Reader, store objectstore.Store, job operation.Job) error {
+	if job.Kind != operation.KindRestore {
+		return nil
+	}
+	cluster, err := kube.ClusterUID(ctx, reader)
+	if err != nil {
+		return err
+	}
+	data, err := layout.RestoreOwner{RestoreUID: job.UID, ClusterUID: cluster}.Encode()
+	if err != nil {
+		return fmt.Errorf("encode the owner file: %w", err)
+	}
+	err = objectstore.CreateBytes(ctx, store, layout.RestoreOperationsOwnerFile(job.Name, job.UID), data)
+	if err != nil && !errors.Is(err, objectstore.ErrExists) {
+		return fmt.Errorf("store the owner file of the operations: %w", err)
+	}
+	return nil
 }
 
 // defaultTimeout is that of jobs that name none (Velero 1.18); queue-scheduler gives every job one

@@ -30,6 +30,7 @@ type pass struct {
 	remover   remover
 	log       *slog.Logger
 	seen      map[string]time.Time // place.gone of the next pass
+	soon      bool                 // something only waits for the grace to end
 	owners    map[string]owner     // of directories with unfinished uploads
 	count     counts
 }
@@ -94,11 +95,18 @@ func (p *pass) note(ctx context.Context, dir string, err error) error {
 // goneLongEnough notes that the object a directory was made for is gone, and reports whether it was
 // so a grace ago already.
 func (p *pass) goneLongEnough(dir string) bool {
+	ok := p.goneFor(dir, p.sweeper.Grace)
+	p.soon = p.soon || !ok
+	return ok
+}
+
+// goneFor is goneLongEnough with another grace, which does not bring the next pass forward.
+func (p *pass) goneFor(dir string, grace time.Duration) bool {
 	first, ok := p.place.gone[dir]
 	if !ok {
 		first = p.sweeper.Clock.Now()
 	}
-	if p.sweeper.Clock.Since(first) >= p.sweeper.Grace {
+	if p.sweeper.Clock.Since(first) >= grace {
 		return true
 	}
 	p.seen[dir] = first

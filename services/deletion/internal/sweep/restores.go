@@ -3,6 +3,7 @@ package sweep
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -54,20 +55,32 @@ func (p *pass) restore(ctx context.Context, r records) error {
 			return nil
 		}
 	}
-	if usage == inUse || usage == leftoverOfGone && !p.goneLongEnough(dir) {
-		return err
+	if usage == inUse || usage == leftoverOfGone && !p.restoreGone(dir, own.key == layout.RestoreOperationsOwnerFile(r.name, r.uid)) {
+		return nil
 	}
 	p.log.Info("removing the records of a restore that needs them no more", "restore", r.name, "uid", r.uid)
 	leftover := func(ctx context.Context) (bool, error) {
 		now, err := p.inspector.records(ctx, r)
 		return now != inUse, err
 	}
-	key := layout.RestoreOwnerFile(r.name, r.uid)
-	if ok, err := p.remover.empty(ctx, dir, key, leftover); !ok || err != nil {
+	if ok, err := p.remover.empty(ctx, dir, own.key, leftover); !ok || err != nil {
 		return err
 	}
 	if err := p.remover.abortUploads(ctx, dir, func(objectstore.Upload) (bool, error) { return leftover(ctx) }); err != nil {
 		return err
 	}
-	return p.remover.removeOwner(ctx, key, leftover)
+	return p.remover.removeOwner(ctx, own.key, leftover)
+}
+
+// operationsGrace is how long the records of operations stay of a restore that is gone: with them
+// async-operation-monitor cancels the operations, which it tries for an hour.
+const operationsGrace = 2 * time.Hour
+
+// restoreGone notes that a restore is gone, and reports whether that is so for long enough. inherited
+// records are of its operations alone.
+func (p *pass) restoreGone(dir string, inherited bool) bool {
+	if inherited {
+		return p.goneFor(dir, max(operationsGrace, p.sweeper.Grace))
+	}
+	return p.goneLongEnough(dir)
 }

@@ -16,14 +16,13 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
+	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/service/periodic"
 )
@@ -146,7 +145,7 @@ func (s *Sweeper) location(ctx context.Context, loc *velerov1.BackupStorageLocat
 	p := &pass{sweeper: s, place: known, seen: map[string]time.Time{}, owners: map[string]owner{}, log: s.Log.With("location", loc.Name)}
 	err := p.run(ctx, loc)
 	pause := s.Interval
-	if len(p.seen) > 0 {
+	if p.soon {
 		pause = min(pause, s.Grace)
 	}
 	known.gone, known.next = p.seen, s.Clock.Now().Add(pause)
@@ -158,13 +157,7 @@ func (s *Sweeper) clusterUID(ctx context.Context) (string, error) {
 	if s.cluster != "" {
 		return s.cluster, nil
 	}
-	var ns corev1.Namespace
-	if err := s.Reader.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, &ns); err != nil {
-		return "", fmt.Errorf("identify the cluster: %w", err)
-	}
-	if ns.UID == "" {
-		return "", errors.New("identify the cluster: namespace kube-system has no UID")
-	}
-	s.cluster = string(ns.UID)
-	return s.cluster, nil
+	uid, err := kube.ClusterUID(ctx, s.Reader)
+	s.cluster = uid
+	return uid, err
 }

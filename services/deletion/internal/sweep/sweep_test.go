@@ -422,6 +422,40 @@ func TestRecordsOfRestores(t *testing.T) {
 	require.Len(t, b.under("restores/done/"), 1, "the published files stay")
 }
 
+// The records of operations that another server began for a restore stayed for good once its object
+// was gone. They are needed to cancel the operations.
+func TestRecordsOfInheritedOperationsAreRemovedOnceTheirRestoreIsGone(t *testing.T) {
+	elsewhere := restore("there", "t", "WaitingForPluginOperations")
+	elsewhere.Namespace = "other"
+	b := newBed(t, restore("done", "d", "Completed"), restore("waits", "w", "WaitingForPluginOperations"), restore("again", "second", "Finalizing"), elsewhere)
+	for _, r := range [][3]string{
+		{"done", "d", "here"}, {"waits", "w", "here"}, {"gone", "g", "here"}, {"again", "first", "here"}, {"again", "second", "here"},
+		{"there", "t", "here"}, {"foreign", "f", "another"},
+	} {
+		data, err := layout.RestoreOwner{RestoreUID: r[1], ClusterUID: r[2]}.Encode()
+		require.NoError(t, err)
+		b.store.Set(layout.RestoreOperationsOwnerFile(r[0], r[1]), data)
+		b.set(layout.RestoreOperations(r[0], r[1])+"list", layout.RestoreOperations(r[0], r[1])+"record-0000000001")
+	}
+	b.set(layout.RestoreOperations("unknown", "u") + "list")
+	b.store.Set(layout.RestoreOperationsOwnerFile("forged", "g"), []byte(`{"restoreUID":"other","clusterUID":"here"}`))
+	b.sweep()
+	require.Empty(t, b.under("restores/done/"))
+	require.Len(t, b.under("restores/gone/"), 3, "its operations may still be cancelled")
+	for range 2 {
+		b.clock.Step(operationsGrace)
+		b.pass()
+	}
+	for _, prefix := range []string{"restores/gone/", "restores/again/records/first/"} {
+		require.Empty(t, b.under(prefix), prefix)
+	}
+	for _, prefix := range []string{"restores/waits/", "restores/again/records/second/", "restores/there/", "restores/foreign/"} {
+		require.Len(t, b.under(prefix), 3, prefix)
+	}
+	require.Len(t, b.under("restores/unknown/"), 1)
+	require.Len(t, b.under("restores/forged/"), 1)
+}
+
 func TestARecordWrittenAfterTheSweepIsRemoved(t *testing.T) {
 	b := newBed(t, restore("done", "d", "Completed"), restore("running", "r", "InProgress"))
 	for name, uid := range map[string]string{"done": "d", "running": "r", "gone": "g"} {

@@ -7,10 +7,7 @@ import (
 	"os"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/commit"
@@ -19,6 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/posthooks"
+	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -117,14 +115,10 @@ func (c *Canceller) decide(ctx context.Context, b *velerov1.Backup, files *lefto
 // and returns the cluster's UID. ErrForeign when it is another's, be that one dead: then nothing
 // was stored for this one.
 func (c *Canceller) reserve(ctx context.Context, store objectstore.Store, b *velerov1.Backup) (cluster string, err error) {
-	ns := &corev1.Namespace{}
-	if err := c.Reader.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, ns); err != nil {
-		if apierrors.IsNotFound(err) {
-			err = errors.New("namespace kube-system not found")
-		}
-		return "", fmt.Errorf("identify the cluster: %w", err)
+	if cluster, err = kube.ClusterUID(ctx, c.Reader); err != nil {
+		return "", err
 	}
-	mine := layout.Owner{BackupUID: string(b.UID), ClusterUID: string(ns.UID)}
+	mine := layout.Owner{BackupUID: string(b.UID), ClusterUID: cluster}
 	data, err := mine.Encode()
 	if err != nil {
 		return "", fmt.Errorf("encode the owner file: %w", err)
