@@ -2,6 +2,7 @@ package operation
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/holdfast-io/holdfast/pkg/job/document"
@@ -9,13 +10,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-const (
-	// formatVersion is the format of lists and records; another one is not understood.
-	formatVersion = 1
-	// maxBytes bounds a list or a record, maxDecoded what it takes in memory.
-	maxBytes   = 64 << 20
-	maxDecoded = 128 << 20
-)
+// formatVersion is the format of lists and records; another one is not understood.
+const formatVersion = 1
 
 // ErrDamaged means that a list or a record exists and cannot be understood, or is too large.
 var ErrDamaged = document.ErrDamaged
@@ -68,19 +64,42 @@ func sealKey(j Job) string { return j.prefix() + "list" }
 // no reader would take the list.
 func Seal(ctx context.Context, store objectstore.Store, l List) (List, error) {
 	l.FormatVersion = formatVersion
-	lists := listsOf(l.Job)
-	return lists.Create(ctx, store, sealKey(l.Job), l, l.Job.checkList)
+	text, err := encode(&l)
+	if err == nil {
+		err = objectstore.CreateBytes(ctx, store, sealKey(l.Job), text)
+	}
+	if errors.Is(err, objectstore.ErrExists) {
+		return Sealed(ctx, store, l.Job)
+	}
+	if err != nil {
+		return List{}, fmt.Errorf("write list of operations of %s: %w", l.Job, err)
+	}
+	return l, nil
 }
 
 // Sealed returns the list of a job. The error wraps objectstore.ErrNotFound while none is sealed,
 // ErrDamaged if it is not understood.
 func Sealed(ctx context.Context, store objectstore.Reader, job Job) (List, error) {
-	lists := listsOf(job)
-	return lists.Read(ctx, store, sealKey(job), job.checkList)
-}
-
-func listsOf(job Job) document.Kind[List] {
-	return document.Kind[List]{Name: "list of operations of " + job.String(), MaxBytes: maxBytes, MaxDecoded: maxDecoded}
+	body, err := store.Get(ctx, sealKey(job))
+	if err != nil {
+		return List{}, fmt.Errorf("read list of operations of %s: %w", job, err)
+	}
+	from := &objectstore.ErrorReader{Reader: body}
+	l, err := decode(from, &keeper{})
+	if from.Err != nil {
+		err = fmt.Errorf("read list of operations of %s: %w", job, from.Err) // no damage
+	} else {
+		if err == nil {
+			err = job.checkList(&l)
+		}
+		if err != nil {
+			err = fmt.Errorf("list of operations of %s: %w: %w", job, ErrDamaged, err)
+		}
+	}
+	if err = errors.Join(err, body.Close()); err != nil {
+		return List{}, err
+	}
+	return l, nil
 }
 
 func (j Job) checkList(l *List) error {

@@ -26,6 +26,8 @@ type Log struct {
 	list   List
 	states []State
 	seq    int64 // of the last record that was read
+	texts  int   // of the events so far, in bytes
+	names  int   // that operations got when they were begun once more, in bytes
 }
 
 // record holds events.
@@ -98,7 +100,7 @@ func (l *Log) Count() (completed, failed int) {
 }
 
 // reads is how many records are fetched at once.
-const reads = 16
+const reads = 4
 
 // Refresh reads the records that were written since.
 func (l *Log) Refresh(ctx context.Context) error {
@@ -142,7 +144,7 @@ func (l *Log) last(ctx context.Context) (int64, error) {
 }
 
 // records are the records of all jobs.
-var records = document.Kind[record]{Name: "record of operations", MaxBytes: maxBytes, MaxDecoded: maxDecoded}
+var records = document.Kind[record]{Name: "record of operations", MaxBytes: maxReadBytes, MaxDecoded: maxDecoded}
 
 func (l *Log) read(ctx context.Context, seq int64) (record, error) {
 	return records.Read(ctx, l.store, recordKey(l.list.Job, seq), func(r *record) error {
@@ -155,6 +157,9 @@ func (l *Log) read(ctx context.Context, seq int64) (record, error) {
 
 func (l *Log) take(r *record) error {
 	for i := range r.Events {
+		if err := l.shorten(&r.Events[i]); err != nil {
+			return err
+		}
 		if err := apply(l.list.Operations, l.states, &r.Events[i]); err != nil {
 			return err
 		}
@@ -163,8 +168,13 @@ func (l *Log) take(r *record) error {
 	return nil
 }
 
-// maxRecordBytes bounds a record of Fit, far below what a reader takes.
-const maxRecordBytes = 4 << 20
+const (
+	// maxRecordBytes bounds the events in a record of Fit, maxReadBytes a record that is read and
+	// maxDecoded what that takes in memory; as many as reads are in memory at once.
+	maxRecordBytes = 1 << 20
+	maxReadBytes   = maxRecordBytes + maxRecordBytes/4
+	maxDecoded     = 6 << 20
+)
 
 // Fit returns how many of the events, from the first one on, go into one record: at least one.
 func Fit(events []Event) int {

@@ -1,6 +1,7 @@
 package operation_test
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 	"time"
@@ -163,10 +164,9 @@ func TestARecordThatIsTooLargeIsDamaged(t *testing.T) {
 	const dir = "backups/b/parts/u1/operations/"
 	for _, name := range []string{"list", "record-0000000001"} {
 		store, l := sealed(t, "1")
-		store.Set(dir+name, make([]byte, 64<<20+1))
+		store.Set(dir+name, bytes.Repeat([]byte(" "), 64<<20+1))
 		_, err := operation.Open(t.Context(), store, job)
 		require.ErrorIs(t, err, operation.ErrDamaged)
-		require.ErrorContains(t, err, "more than 67108864 bytes")
 		if name != "list" {
 			require.ErrorIs(t, l.Refresh(t.Context()), operation.ErrDamaged)
 		}
@@ -187,8 +187,8 @@ func TestEventsFitIntoARecordByTheirBytes(t *testing.T) {
 		events[i] = operation.Event{Time: now, End: &operation.End{Error: strings.Repeat("\x00", 1<<10)}}
 	}
 	n := operation.Fit(events)
-	require.Greater(t, n, 500)
-	require.Less(t, n, 1000)
+	require.Greater(t, n, 125)
+	require.Less(t, n, 250)
 	require.Equal(t, 100, operation.Fit(events[:100]))
 	require.Equal(t, 1, operation.Fit([]operation.Event{{End: &operation.End{Error: strings.Repeat("x", 8<<20)}}, {}}))
 }

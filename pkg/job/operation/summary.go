@@ -3,6 +3,7 @@ package operation
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -66,16 +67,19 @@ func (l *Log) Summary() Summary {
 	return sum
 }
 
-// clip cuts a text at a rune.
-func clip(text string) string {
-	if len(text) <= maxText {
+// clip cuts a text of an action.
+func clip(text string) string { return clipTo(text, maxText) }
+
+// clipTo cuts a text at a rune.
+func clipTo(text string, limit int) string {
+	if len(text) <= limit {
 		return text
 	}
-	cut := maxText
+	cut := limit
 	for cut > 0 && !utf8.RuneStart(text[cut]) {
 		cut--
 	}
-	return text[:cut] + "..."
+	return strings.Clone(text[:cut]) + "..."
 }
 
 // Note writes the summary into the annotations of a job. Where it is too long it names fewer

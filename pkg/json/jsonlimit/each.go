@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"strings"
 )
 
 // Limits bound a list that is read element by element, in bytes.
@@ -27,12 +28,57 @@ type Limits struct {
 func Each[T any](r io.Reader, limits Limits, do func(*T) error) error {
 	in := &meter{r: r, text: limits.Text, element: limits.Element}
 	decoder := json.NewDecoder(in)
+	if err := elements(decoder, in, limits, do); err != nil {
+		return err
+	}
+	return atEnd(decoder)
+}
+
+// EachIn decodes an object: the elements of the array under name as Each does, every other member
+// with member. A value of a member takes at most limits.Element bytes.
+func EachIn[T any](r io.Reader, name string, limits Limits, member func(key string, value json.RawMessage) error, do func(*T) error) error {
+	in := &meter{r: r, text: limits.Text, element: limits.Element}
+	decoder := json.NewDecoder(in)
+	in.allow()
+	if first, err := decoder.Token(); err != nil {
+		return unexpected(err)
+	} else if first != json.Delim('{') {
+		return fmt.Errorf("object expected, not %v", first)
+	}
+	for decoder.More() {
+		in.allow()
+		key, err := decoder.Token()
+		if err != nil {
+			return unexpected(err)
+		}
+		text, _ := key.(string)
+		if strings.EqualFold(text, name) {
+			err = elements(decoder, in, limits, do)
+		} else {
+			var value json.RawMessage
+			if err = unexpected(decoder.Decode(&value)); err == nil {
+				err = member(text, value)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	in.allow()
+	if _, err := decoder.Token(); err != nil { // the brace
+		return unexpected(err)
+	}
+	return atEnd(decoder)
+}
+
+// elements decodes the elements of the array that follows.
+func elements[T any](decoder *json.Decoder, in *meter, limits Limits, do func(*T) error) error {
 	in.allow()
 	switch first, err := decoder.Token(); {
 	case err != nil:
 		return unexpected(err)
 	case first == nil:
-		return atEnd(decoder)
+		return nil
 	case first != json.Delim('['):
 		return fmt.Errorf("array expected, not %v", first)
 	}
@@ -59,10 +105,8 @@ func Each[T any](r io.Reader, limits Limits, do func(*T) error) error {
 		}
 	}
 	in.allow()
-	if _, err := decoder.Token(); err != nil { // the bracket
-		return unexpected(err)
-	}
-	return atEnd(decoder)
+	_, err := decoder.Token() // the bracket
+	return unexpected(err)
 }
 
 // atEnd makes sure that nothing follows, and so that a checksum behind the text is looked at.

@@ -129,16 +129,19 @@ func (s *Source) append(ctx context.Context, log *operation.Log, owner Owner, ta
 	if err := target.check(owner, actions); err != nil {
 		return 0, err
 	}
-	for range maxRequests {
+	for conflicts := 0; conflicts < maxRequests; {
 		events := s.requests(log, target, reason)
 		if len(events) == 0 {
 			return n, nil
 		}
+		events = events[:operation.Fit(events)]
 		switch err = log.Append(ctx, events...); {
 		case err == nil:
 			n += len(events)
 		case !errors.Is(err, operation.ErrConflict):
 			return n, err
+		default:
+			conflicts++
 		}
 	}
 	if err == nil {

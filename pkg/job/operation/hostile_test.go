@@ -1,0 +1,110 @@
+package operation_test
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/pkg/job/document"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit/limittest"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
+)
+
+const dir = "backups/b/parts/u1/operations/"
+
+// alive is how many bytes more are alive after do than before, while its result is.
+func alive[T any](do func() T) (kept T, bytes uint64) {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	kept = do()
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	return kept, max(after.HeapAlloc, before.HeapAlloc) - before.HeapAlloc
+}
+
+// A list of 64 MiB was read as a whole and decoded into up to 128 MiB: twice what a runner may take.
+func TestAForgedListCostsBoundedMemory(t *testing.T) {
+	const head = `{"formatVersion":1,"job":{"kind":"Backup","name":"b","uid":"u1"},"operations":[`
+	for name, element := range map[string]string{
+		"empty": "{}", "nulls": "null", "ends": `{"end":{}}`, "items": `{"postOperation":[{},{},{},{},{},{},{},{}]}`,
+		"names": `{"action":"vendor.io/a","id":"an operation of some length","item":{"resource":"pods","namespace":"n","name":"p"}}`,
+		"texts": `{"id":"` + strings.Repeat("x", 400<<10) + `"}`,
+		"large": `{"id":"` + strings.Repeat("x", 1<<20) + `"}`,
+		"deep":  `{"postOperation":[` + strings.Repeat("{},", 150<<10) + `{}]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			store, _ := sealed(t, "1")
+			store.Set(dir+"list", limittest.Text(t, limittest.List(head, element, "]}", 60<<20)))
+			var err error
+			allocated := limittest.Allocated(func() { _, err = operation.Open(t.Context(), store, job) })
+			require.ErrorIs(t, err, operation.ErrDamaged)
+			require.Less(t, allocated, uint64(160<<20), "of which little is alive at a time")
+		})
+	}
+}
+
+// Records may not say more than is kept of them.
+func TestForgedRecordsCostBoundedMemory(t *testing.T) {
+	store, _ := sealed(t, strings.Split(strings.Repeat("x", 1000), "")...)
+	text := strings.Repeat("y", 100<<10)
+	for i := range 400 {
+		store.Set(fmt.Sprintf("%srecord-%010d", dir, i+1), fmt.Appendf(nil, `{"formatVersion":1,"uid":"u1","seq":%d,"events":[`+
+			`{"operation":%[2]d,"request":{"reason":"%[3]s"}},{"operation":%[2]d,"cancel":{"reason":"%[3]s"}},{"operation":%[2]d,"answer":{"error":"%[3]s"}},`+
+			`{"operation":%[2]d,"end":{"error":"%[3]s","units":"%[3]s","description":"%[3]s"}}]}`, i+1, i, text))
+	}
+	log, kept := alive(func() *operation.Log { return open(t, store) })
+	require.Less(t, kept, uint64(12<<20))
+	completed, failed := log.Count()
+	require.Equal(t, []int{0, 400}, []int{completed, failed})
+	require.Equal(t, text, log.States()[0].Error)
+	require.Equal(t, strings.Repeat("y", 32)+"...", log.States()[399].Error)
+
+	store.Set(dir+"record-0000000001", limittest.Text(t, limittest.List(`{"formatVersion":1,"uid":"u1","seq":1,"events":[`, "{}", "]}", 60<<20)))
+	var err error
+	require.Less(t, limittest.Allocated(func() { _, err = operation.Open(t.Context(), store, job) }), uint64(48<<20))
+	require.ErrorIs(t, err, operation.ErrDamaged)
+}
+
+// many is a list of operations as a plugin for volumes begins them.
+func many(n int) operation.List {
+	l := operation.List{Job: job, Epoch: 1}
+	for i := range n {
+		item := operation.Resource{Resource: "persistentvolumeclaims", Namespace: fmt.Sprintf("namespace-%d", i/10), Name: fmt.Sprintf("data-%d", i)}
+		l.Operations = append(l.Operations, operation.Operation{
+			Action: "vendor.io/snapshots", Kind: "AsyncBackupItemAction", ID: fmt.Sprintf("snapshot-0f3ad2a1-%d", i), Key: operation.Key("u1", "vendor.io/snapshots", &item),
+			Item: item, Home: &operation.Home{Instance: "backup-runner-7d9c", Process: "p1"}, Created: now,
+		})
+	}
+	return l
+}
+
+// What is sealed is read: a list of which the text, but not the content, was within the limits was
+// written and then damaged for every reader.
+func TestTheLongestListIsRead(t *testing.T) {
+	fits, tooMany := 30_000, 400_000
+	for tooMany-fits > 500 {
+		n := (fits + tooMany) / 2
+		store := memstore.New()
+		_, err := operation.Seal(t.Context(), store, many(n))
+		if err != nil {
+			require.ErrorIs(t, err, document.ErrTooLarge)
+			require.Empty(t, store.Keys())
+			tooMany = n
+			continue
+		}
+		fits = n
+	}
+	t.Logf("a list has %d operations at most", fits)
+	store := memstore.New()
+	_, err := operation.Seal(t.Context(), store, many(fits))
+	require.NoError(t, err)
+	log, kept := alive(func() *operation.Log { return open(t, store) })
+	require.Len(t, log.Operations(), fits)
+	require.Equal(t, many(fits).Operations[fits-1].ID, log.Operations()[fits-1].ID)
+	require.Less(t, kept, uint64(32<<20))
+}

@@ -1,0 +1,136 @@
+package operation
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"unsafe"
+
+	"github.com/holdfast-io/holdfast/pkg/job/document"
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
+)
+
+const (
+	// maxListBytes bounds the text of a list, which is read as a stream, and maxOneBytes one operation
+	// or another member in it; maxOneDecoded is what one may take while it is decoded.
+	maxListBytes  = 64 << 20
+	maxOneBytes   = 512 << 10
+	maxOneDecoded = 4 * maxOneBytes
+	// maxKept bounds what the operations of a list take in memory with their states: some 40,000 with
+	// texts of the usual length. The limit of memory of a runner includes it.
+	maxKept = 24 << 20
+	// textBytes is what a string takes besides its bytes, and internedBytes one that is kept once for
+	// all operations: in the table of these.
+	textBytes, internedBytes = 8, 64
+)
+
+// keeper keeps the operations of a list in little memory: texts that repeat are kept once.
+type keeper struct {
+	count bool // nothing is kept
+	texts map[string]string
+	used  int
+	ops   []Operation
+}
+
+// add keeps one operation. The error wraps jsonlimit.ErrLimit where that takes more than maxKept.
+func (k *keeper) add(op *Operation) error {
+	k.used += int(unsafe.Sizeof(Operation{}) + unsafe.Sizeof(State{}))
+	k.own(op.ID, op.Key)
+	for _, text := range []*string{&op.Action, &op.Kind} {
+		k.share(text)
+	}
+	k.resource(&op.Item)
+	for i := range op.PostOperation {
+		k.used += int(unsafe.Sizeof(Resource{}))
+		k.resource(&op.PostOperation[i])
+	}
+	if op.Home != nil {
+		k.used += int(unsafe.Sizeof(Home{}))
+		k.share(&op.Home.Instance)
+		k.share(&op.Home.Process)
+	}
+	if op.End != nil {
+		k.used += int(unsafe.Sizeof(End{})) + progressTimes
+		k.own(op.End.Error, op.End.Units, op.End.Description)
+	}
+	if k.used > maxKept {
+		return fmt.Errorf("%w: the operations take more than %d bytes of memory", jsonlimit.ErrLimit, maxKept)
+	}
+	if !k.count {
+		k.ops = append(k.ops, *op)
+	}
+	return nil
+}
+
+// progressTimes is what the times of a Progress take.
+const progressTimes = 2 * 24
+
+func (k *keeper) resource(r *Resource) {
+	for _, text := range []*string{&r.Group, &r.Resource, &r.Namespace} {
+		k.share(text)
+	}
+	k.own(r.Name)
+}
+
+// own counts texts that repeat in no other operation.
+func (k *keeper) own(texts ...string) {
+	for _, text := range texts {
+		k.used += textBytes + len(text)
+	}
+}
+
+// share replaces a text by an equal one of another operation.
+func (k *keeper) share(text *string) {
+	if *text == "" {
+		return
+	}
+	known, ok := k.texts[*text]
+	if !ok {
+		known = *text
+		k.texts[known] = known
+		k.used += internedBytes + len(known)
+	}
+	*text = known
+}
+
+// decode reads a list operation by operation. The error wraps jsonlimit.ErrLimit where the list is
+// too large.
+func decode(r io.Reader, k *keeper) (List, error) {
+	var l List
+	k.texts = map[string]string{}
+	limits := jsonlimit.Limits{Text: maxListBytes, Element: maxOneBytes, Decoded: maxOneDecoded}
+	err := jsonlimit.EachIn(r, "operations", limits, l.member, k.add)
+	l.Operations = k.ops
+	return l, err
+}
+
+// member decodes what a list has besides its operations.
+func (l *List) member(key string, value json.RawMessage) error {
+	var one struct {
+		FormatVersion *int    `json:"formatVersion"`
+		Job           *Job    `json:"job"`
+		Epoch         *int64  `json:"epoch"`
+		Reason        *string `json:"reason"`
+		Inherited     *bool   `json:"inherited"`
+	}
+	name, err := json.Marshal(key)
+	if err != nil {
+		return err
+	}
+	one.FormatVersion, one.Job, one.Epoch, one.Reason, one.Inherited = &l.FormatVersion, &l.Job, &l.Epoch, &l.Reason, &l.Inherited
+	return jsonlimit.Unmarshal(fmt.Appendf(nil, "{%s:%s}", name, value), &one, maxOneDecoded)
+}
+
+// encode returns the text of a list that decode takes; the error wraps document.ErrTooLarge where it
+// takes none.
+func encode(l *List) ([]byte, error) {
+	text, err := json.Marshal(l)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := decode(bytes.NewReader(text), &keeper{count: true}); err != nil {
+		return nil, fmt.Errorf("%w: %w", document.ErrTooLarge, err)
+	}
+	return text, nil
+}
