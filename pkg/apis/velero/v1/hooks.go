@@ -120,7 +120,7 @@ type ExecRestoreHook struct {
 	// ExecTimeout of the command; zero is 30s.
 	// +optional
 	ExecTimeout metav1.Duration `json:"execTimeout,omitempty"`
-	// WaitTimeout bounds the wait for the container; zero waits indefinitely.
+	// WaitTimeout bounds the wait for the container; zero is the restore's itemOperationTimeout.
 	// +optional
 	WaitTimeout metav1.Duration `json:"waitTimeout,omitempty"`
 	// WaitForReady waits for the container to be ready, not only running.

@@ -317,6 +317,31 @@ func TestHooksOfPodsThatWillNeverRunThem(t *testing.T) {
 	}
 }
 
+// A hook without a wait timeout, in a Pod that never starts, held the restore and its place in the
+// queue for good.
+func TestHooksWithoutAWaitTimeoutEndWithThatOfTheRestore(t *testing.T) {
+	for name, tt := range map[string]struct {
+		annotations object
+		field       string
+	}{
+		"spec":        {nil, "(spec.hooks.resources[0].postHooks[0].exec)"},
+		"annotations": {object{postHook + "command": "never", postHook + "container": "main", postHook + "on-error": "Fail"}, "(annotation " + postHook + "command)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, b := newNode(t), &backup{}
+			b.pod("a", "db", tt.annotations)
+			n.look = func(path string, _ int) { n.status(path, object{"phase": "Pending"}) }
+			spec := specOf(hooks("", failing(command("main", "never"))))
+			spec.ItemOperationTimeout.Duration = time.Millisecond
+			f := run(t, n.cluster, b, spec, n.exec)
+			require.Empty(t, n.commands())
+			errs := f.results.Errors.all()
+			require.Contains(t, errs, `pods a/db: hook ["never"] in container main `+tt.field+` failed: it did not run: its container could not be used within 1ms: `)
+			require.Equal(t, 1, f.recorder.Counts().HooksFailed)
+		})
+	}
+}
+
 // Annotations that cannot be used are an error of the Pod; the spec's hooks do not run in their
 // place.
 func TestAnnotationsThatCannotBeUsed(t *testing.T) {

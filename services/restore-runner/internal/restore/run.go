@@ -93,7 +93,7 @@ func newRun(cfg Config) (*run, error) {
 	}
 	r.hooks = podhook.New(podhook.Config{
 		Spec: &cfg.Spec.Hooks, Exec: cfg.Exec, Recorder: cfg.Recorder, Existing: r.existing, Names: r.names, Confirm: cfg.Confirm,
-		Blind: cfg.History.Blind, Clock: cfg.Clock, Stop: r.stop,
+		Blind: cfg.History.Blind, MaxWait: cfg.Spec.ItemOperationTimeout.Duration, Clock: cfg.Clock, Stop: r.stop,
 	})
 	r.chain()
 	r.prepare()

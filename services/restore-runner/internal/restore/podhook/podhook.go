@@ -3,10 +3,12 @@
 package podhook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"k8s.io/utils/clock"
 
@@ -41,9 +43,15 @@ type Config struct {
 	Confirm func(ctx context.Context) error
 	// Blind reports that nothing is known of what earlier holders did.
 	Blind bool
-	Clock clock.WithTicker
-	Stop  stop.Signal
+	// MaxWait bounds the wait of the hooks without a timeout of their own, from the restore of the Pod;
+	// 0 means 4 hours. Velero waits for these without limit, and a restore with such a Pod never ends.
+	MaxWait time.Duration
+	Clock   clock.WithTicker
+	Stop    stop.Signal
 }
+
+// maxWait is Velero 1.18's default of spec.itemOperationTimeout.
+const maxWait = 4 * time.Hour
 
 // Runner runs hooks. Safe for concurrent use.
 type Runner struct {
@@ -93,7 +101,9 @@ func (r *Runner) Of(e *outcome.Entry, o *object.Object, result *apply.Result) *H
 	}
 	p := &outcome.HookedPod{UID: result.UID, Since: r.Clock.Now().UnixMilli()}
 	for i := range found {
-		p.Hooks = append(p.Hooks, command(&found[i], o.Body))
+		h := command(&found[i], o.Body)
+		h.Wait = cmp.Or(h.Wait, r.MaxWait, maxWait)
+		p.Hooks = append(p.Hooks, h)
 	}
 	e.Hooked(p)
 	return &Hooks{pod: p, unclear: r.Blind && result.Version == ""}
