@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -30,6 +31,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/operationhome"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/selfplugin"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/plugin"
 	"github.com/holdfast-io/holdfast/pkg/plugin/serve"
 	"github.com/holdfast-io/holdfast/pkg/service/grpcserver"
@@ -315,6 +317,40 @@ func TestAnInstanceBeginsAnOperationOnceMore(t *testing.T) {
 	call.Item = nil
 	_, err = b.client.Restart(t.Context(), "runner-1", &call)
 	require.ErrorContains(t, err, "item: ")
+}
+
+// With the usual limit of gRPC, 4 MiB, an operation on a large object was never begun once more.
+func TestTheLargestInputBeginsAnOperationOnceMore(t *testing.T) {
+	const largestObject = 3 << 20 // an API server takes no request over that
+	b := newBed(t)
+	op, process := b.begin("one")
+	p, err := b.client.At("runner-1", process).Progress(t.Context(), op, job)
+	require.NoError(t, err)
+	var pid int
+	_, err = fmt.Sscan(p.Description, &pid)
+	require.NoError(t, err)
+	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	require.Eventually(t, func() bool { return !b.operations.Alive(process) }, 30*time.Second, 10*time.Millisecond)
+
+	filled := func(head string, size int) []byte {
+		return []byte(head + `,"data":"` + strings.Repeat("x", size-len(head)-len(`,"data":""}`)) + `"}`)
+	}
+	call := action.Restart{
+		Kind: op.Kind, Action: mover, Key: "one",
+		Job:        filled(`{"kind":"Backup","metadata":{"name":"b"}`, largestObject),
+		Item:       filled(`{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"n","name":"p"}`, operation.MaxInputBytes/2),
+		FromBackup: filled(`{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"n","name":"p"}`, operation.MaxInputBytes/2),
+	}
+	again, err := b.client.Restart(t.Context(), "runner-1", &call)
+	require.NoError(t, err)
+	require.Equal(t, "one", again.ID)
+	p, err = b.client.At("runner-1", again.Process).Progress(t.Context(), op, call.Job)
+	require.NoError(t, err)
+	require.NotContains(t, p.Description, fmt.Sprint(pid))
+
+	call.Job = filled(`{"kind":"Backup","metadata":{"name":"b"}`, grpcserver.MaxMessage)
+	_, err = b.client.Restart(t.Context(), "runner-1", &call)
+	require.ErrorContains(t, err, "larger than max", "it is not sent")
 }
 
 // Only an instance that answers for itself is one to begin operations in.

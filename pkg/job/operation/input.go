@@ -11,10 +11,12 @@ import (
 )
 
 const (
-	// maxInputBytes bounds an Input, so that a gRPC message of the usual 4 MiB takes it with the job.
-	maxInputBytes = 3 << 20
+	// MaxInputBytes bounds an Input: two objects as large as the API server stores by default (1.5 MiB)
+	// fit. With the largest job, of 3 MiB, it is the largest message that gRPC servers take, see
+	// grpcserver.MaxMessage.
+	MaxInputBytes = 4 << 20
 	// maxInputDecoded bounds what one takes in memory.
-	maxInputDecoded = 4 * maxInputBytes
+	maxInputDecoded = 4 * MaxInputBytes
 )
 
 // Input is what an action was called with about an item, so that the call can be made once more.
@@ -27,7 +29,7 @@ type Input struct {
 	FromBackup json.RawMessage `json:"fromBackup,omitempty"`
 }
 
-var inputs = document.Kind[Input]{Name: "input of an operation", MaxBytes: maxInputBytes, MaxDecoded: maxInputDecoded}
+var inputs = document.Kind[Input]{Name: "input of an operation", MaxBytes: MaxInputBytes, MaxDecoded: maxInputDecoded}
 
 func inputKey(j Job, key string) string { return j.prefix() + "input-" + key }
 

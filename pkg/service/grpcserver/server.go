@@ -36,6 +36,9 @@ const (
 	DefaultUnaryTimeout = time.Minute
 	// DefaultMaxConnectionAge makes clients connect anew, and so find new replicas.
 	DefaultMaxConnectionAge = 5 * time.Minute
+	// MaxMessage bounds the messages that a server takes, in bytes: OperationService.Restart has the
+	// input of an operation (operation.MaxInputBytes) and the job, an object of at most 3 MiB.
+	MaxMessage = 8 << 20
 	// MinClientPing is how often a client may ping at most.
 	MinClientPing = 30 * time.Second
 )
@@ -111,6 +114,7 @@ func options(cfg Config, c chain) []grpc.ServerOption {
 			// async-operation-monitor calls GetProgress for each operation, every few seconds.
 			otelgrpc.WithFilter(filters.None(filters.HealthCheck(), filters.FullMethodName(operationv1.OperationService_GetProgress_FullMethodName))),
 		)),
+		grpc.MaxRecvMsgSize(MaxMessage),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: orDefault(cfg.MaxConnectionAge, DefaultMaxConnectionAge)}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: MinClientPing, PermitWithoutStream: true}),
 		grpc.ChainUnaryInterceptor(c.unary()...),
