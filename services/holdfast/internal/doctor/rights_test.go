@@ -34,7 +34,7 @@ func TestRightsOfAccounts(t *testing.T) {
 // What settings make unnecessary is not asked for.
 func TestRightsFollowTheSettings(t *testing.T) {
 	for _, c := range []struct{ arg, right, service string }{
-		{"--features=EnableCSI", "get volumesnapshotclasses.snapshot.storage.k8s.io", "backup-runner"},
+		{"--features=EnableCSI", "create volumesnapshots.snapshot.storage.k8s.io", "backup-runner"},
 		{"--auth=kubernetes", "create tokenreviews.authentication.k8s.io", "queue-scheduler"},
 	} {
 		b := newBed(t)
