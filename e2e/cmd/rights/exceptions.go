@@ -13,7 +13,8 @@ const (
 	whileExecuting = "the API server asks for it while it serves a WebSocket to `pods/exec`, a request with the verb get " +
 		"(AuthorizePodWebsocketUpgradeCreatePermission): without it no hook runs. TestHooks runs some"
 	onRepetition = "client-go counts the repetition of an Event in place of creating another. A runner reports `Waiting` again only of a job that it found twice " +
-		"while it was full, manifest-indexer the phase of a location only when validations follow each other closely"
+		"while it was full, manifest-indexer the phase of a location only when validations follow each other closely, " +
+		"async-operation-monitor that an operation stalls when two do"
 	whoeverIsFirst = "whichever instance of the three services looks first deletes the Lease of one that died: some suite sees each of them, but not in each run"
 )
 
@@ -26,6 +27,7 @@ var exceptions = map[string]chart.Exception{
 	"restore-runner: update */finalizers.* in the cluster":                           {Why: whileOwning},
 	"backup-runner: create pods/exec in the cluster":                                 {Why: whileExecuting},
 	"backup-runner: patch events.events.k8s.io in the namespace":                     {Why: onRepetition, Sometimes: true},
+	"async-operation-monitor: patch events.events.k8s.io in the namespace":           {Why: onRepetition, Sometimes: true},
 	"manifest-indexer: patch events.events.k8s.io in the namespace":                  {Why: onRepetition, Sometimes: true},
 	"restore-runner: patch events.events.k8s.io in the namespace":                    {Why: onRepetition, Sometimes: true},
 	"backup-runner: delete leases.coordination.k8s.io in the namespace":              {Why: whoeverIsFirst, Sometimes: true},

@@ -11,6 +11,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/e2e/harness/chart"
@@ -33,7 +34,8 @@ func TestTheJobAfterAnUninstallationMayOnlyRemoveWhatServicesMake(t *testing.T) 
 	require.Equal(t, "post-delete", job.Annotations["helm.sh/hook"])
 	require.Equal(t, "before-hook-creation,hook-succeeded", job.Annotations["helm.sh/hook-delete-policy"])
 	args := job.Spec.Template.Spec.Containers[0].Args
-	require.Equal(t, []string{"cleanup", "--namespace=" + namespace}, args)
+	require.Equal(t, []string{"cleanup", "--namespace=" + namespace, "--timeout=270s"}, args)
+	require.EqualValues(t, 300, *job.Spec.ActiveDeadlineSeconds)
 	binary, err := testbed.Product("holdfast")
 	require.NoError(t, err)
 	out, err := exec.CommandContext(t.Context(), binary, append(slices.Clone(args), "--help")...).CombinedOutput()
@@ -51,7 +53,12 @@ func (p *place) madeByServices(t *testing.T) (theirs, others []client.Object) {
 		return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}
 	}
 	theirs = []client.Object{
-		&coordinationv1.Lease{ObjectMeta: meta("backup-runner-1", map[string]string{"holdfast.io/lease": "instance"})},
+		&coordinationv1.Lease{ // as an idle instance leaves it that lost its rights before it could release it
+			ObjectMeta: meta("backup-runner-1", map[string]string{"holdfast.io/lease": "instance"}),
+			Spec: coordinationv1.LeaseSpec{
+				HolderIdentity: ptr.To("backup-runner-1"), LeaseDurationSeconds: ptr.To[int32](300), RenewTime: ptr.To(metav1.NowMicro()),
+			},
+		},
 		&coordinationv1.Lease{ObjectMeta: meta("holdfast-duty-backup-runner", nil)},
 		&corev1.ConfigMap{ObjectMeta: meta("holdfast-queue", nil)},
 		&corev1.Secret{ObjectMeta: meta("holdfast-artifact-key", nil)},

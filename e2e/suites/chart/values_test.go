@@ -56,6 +56,7 @@ var wrong = []struct{ set, names string }{
 	{"upgradeCRDs=perhaps", "/upgradeCRDs"},
 	{"cleanup.enabled=perhaps", "/cleanup/enabled"},
 	{"cleanup.now=true", "/cleanup"},
+	{"cleanup.timeoutSeconds=5", "/cleanup/timeoutSeconds"},
 	{"upgradeJobResources.cpu=1", "/upgradeJobResources"},
 	{"metrics.serviceMonitor.enabled=perhaps", "/metrics/serviceMonitor/enabled"},
 	{"metrics.serviceMonitors.enabled=true", "'serviceMonitors'"},

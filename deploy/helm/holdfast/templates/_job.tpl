@@ -1,6 +1,7 @@
 {{/*
-A Job that runs the command line as a hook, with an account and a role of its own; of a dict of root, name, hook, weight, rules, cluster, args and resources.
-cluster means that the rules hold in the whole cluster, else they hold in the namespace.
+A Job that runs the command line as a hook, with an account and a role of its own; of a dict of root, name, hook, weight, rules, cluster, args, deadline, ttl and resources.
+cluster means that the rules hold in the whole cluster, else they hold in the namespace. deadline is in seconds, 300 by default; ttl, in seconds, is after
+which time a Job that failed is removed, by default never.
 */}}
 {{- define "holdfast.job" -}}
 {{- $root := .root -}}
@@ -53,7 +54,10 @@ metadata:
   annotations: {{- include "holdfast.hook" (dict "hook" .hook "weight" .weight) | nindent 4 }}
 spec:
   backoffLimit: 3
-  activeDeadlineSeconds: 300
+  activeDeadlineSeconds: {{ .deadline | default 300 }}
+  {{- with .ttl }}
+  ttlSecondsAfterFinished: {{ . }}
+  {{- end }}
   template:
     metadata:
       labels: {{- mergeOverwrite (deepCopy (default (dict) $root.Values.podLabels)) (fromYaml (include "holdfast.labels" $id)) | toYaml | nindent 8 }}

@@ -41,10 +41,11 @@ type RunningError struct{ Running []string }
 func (e *RunningError) Error() string { return "still running: " + strings.Join(e.Running, ", ") }
 
 // Run waits until no Pod of a service exists that has not ended and no Lease is held, then removes
-// what the services made, and returns the names of it as kind/name. Nothing is removed while a
-// service runs: when ctx ends first, the error wraps *RunningError.
+// what the services made, and returns the names of it as kind/name. When ctx ends before that, or a
+// service begins to run meanwhile, the error wraps *RunningError.
 func Run(ctx context.Context, cfg Config) (removed []string, err error) {
-	objects, err := wait(ctx, cfg)
+	w := &watcher{Config: cfg, leases: map[string]sight{}}
+	objects, err := w.wait(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("nothing is removed: %w", err)
 	}
@@ -54,7 +55,7 @@ func Run(ctx context.Context, cfg Config) (removed []string, err error) {
 	loop := retry.Loop{Clock: cfg.Clock, Log: cfg.Log, Transient: func(err error) bool { return kube.IsTransient(err) && !apierrors.IsConflict(err) }}
 	for _, object := range objects {
 		name := nameOf(object)
-		err := loop.Do(ctx, "remove "+name, func() error { return remove(ctx, cfg.Client, object) })
+		err := loop.Do(ctx, "remove "+name, func() error { return w.remove(ctx, object) })
 		switch {
 		case err == nil:
 			removed = append(removed, name)
@@ -65,14 +66,17 @@ func Run(ctx context.Context, cfg Config) (removed []string, err error) {
 	return removed, nil
 }
 
-// remove deletes an object. One that was read is deleted as it was read only: a service that has
-// written it since still runs.
-func remove(ctx context.Context, c client.Client, object client.Object) error {
-	var options []client.DeleteOption
+// remove deletes an object. A Lease is deleted as it was read only: a service that has written it
+// since runs. Before another object is deleted, which services are there is read again, since the
+// deletion may be repeated for minutes.
+func (w *watcher) remove(ctx context.Context, object client.Object) error {
 	if version := object.GetResourceVersion(); version != "" {
-		options = append(options, client.Preconditions{ResourceVersion: &version})
+		return w.Client.Delete(ctx, object, client.Preconditions{ResourceVersion: &version})
 	}
-	return c.Delete(ctx, object, options...)
+	if _, err := w.look(ctx); err != nil {
+		return err
+	}
+	return w.Client.Delete(ctx, object)
 }
 
 func nameOf(object client.Object) string {

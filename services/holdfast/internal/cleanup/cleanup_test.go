@@ -4,8 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -170,11 +170,45 @@ func TestALeaseThatIsWrittenMeanwhileStays(t *testing.T) {
 	require.NotNil(t, b.Object(path+"configmaps/holdfast-queue"))
 }
 
+// An installation that begins while removals fail keeps its ledger.
+func TestWhatIsRemovedLaterIsNotThatOfANewInstallation(t *testing.T) {
+	b := start(t)
+	var refused atomic.Bool
+	b.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
+		if r.Method == http.MethodDelete && strings.HasSuffix(r.URL.Path, "/holdfast-queue") && refused.CompareAndSwap(false, true) {
+			b.Change(path+"pods/nats-running", func(object map[string]any) {
+				object["metadata"].(map[string]any)["labels"].(map[string]any)["app.kubernetes.io/component"] = "backup-runner"
+			})
+			return http.StatusServiceUnavailable, false
+		}
+		return 0, false
+	})
+	removed, err := cleanup.Run(t.Context(), b.Config)
+	require.ErrorAs(t, err, new(*cleanup.RunningError))
+	require.Equal(t, made[:2], removed)
+	require.NotNil(t, b.Object(path+"configmaps/holdfast-queue"))
+	require.NotNil(t, b.Object(path+"secrets/holdfast-artifact-key"))
+}
+
+// The clock of a node may be ahead of, or behind, that of a service elsewhere.
+func TestALeaseIsNotTakenForExpiredByAnotherClock(t *testing.T) {
+	b := start(t)
+	b.renew("runner-1", time.Now().Add(-5*time.Minute-30*time.Second)) // it declares five minutes
+	ctx, cancel := context.WithCancel(t.Context())
+	b.onLook(func(looks int64) {
+		if looks == 2 {
+			cancel()
+		}
+	})
+	_, err := cleanup.Run(ctx, b.Config)
+	require.ErrorAs(t, err, new(*cleanup.RunningError))
+}
+
 func TestAnAPIServerThatIsAwayForAMomentIsNoReasonToStop(t *testing.T) {
 	b := start(t)
-	var failures atomic.Int64
+	var failed sync.Map // once for each request
 	b.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
-		if slices.Contains([]string{http.MethodDelete, http.MethodGet}, r.Method) && failures.Add(1)%3 == 1 {
+		if _, again := failed.LoadOrStore(r.Method+r.URL.Path, true); !again {
 			return http.StatusServiceUnavailable, false
 		}
 		return 0, false

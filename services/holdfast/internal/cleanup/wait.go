@@ -22,9 +22,13 @@ import (
 // not held any more: an instance renews its Lease at least every 15 s and a duty's every 23 s, unless
 // its timeout is longer, and an idle instance declares ten timeouts. A service whose rights are
 // removed with it, as by an uninstallation, cannot release its Lease.
+//
+// What a Lease says of its renewal is compared with this machine's clock only if it expired long ago,
+// by maxSkew, the difference that clocks may have.
 const (
 	unrenewed     = 45 * time.Second
 	unrenewedPart = 10
+	maxSkew       = 5 * time.Minute
 )
 
 // watcher looks at what runs. It is used by one goroutine.
@@ -40,10 +44,9 @@ type sight struct {
 }
 
 // wait returns the Leases of the services once none of these runs.
-func wait(ctx context.Context, cfg Config) (leases []client.Object, err error) {
+func (w *watcher) wait(ctx context.Context) (leases []client.Object, err error) {
 	var running *RunningError
-	w := &watcher{Config: cfg, leases: map[string]sight{}}
-	loop := retry.Loop{Clock: cfg.Clock, Log: cfg.Log, Longest: longestPause, Transient: func(err error) bool {
+	loop := retry.Loop{Clock: w.Clock, Log: w.Log, Longest: longestPause, Transient: func(err error) bool {
 		return errors.As(err, &running) || kube.IsTransient(err)
 	}}
 	err = loop.Do(ctx, "wait until no service runs", func() error {
@@ -92,8 +95,8 @@ func (w *watcher) look(ctx context.Context) ([]client.Object, error) {
 	return ours, nil
 }
 
-// held reports whether a Lease was neither released, nor has expired, nor was seen unchanged for too
-// long.
+// held reports whether a Lease was neither released, nor expired long ago, nor was seen unchanged for
+// too long.
 func (w *watcher) held(lease *coordinationv1.Lease, now time.Time) bool {
 	seen, known := w.leases[lease.Name]
 	if !known || seen.version != lease.ResourceVersion {
@@ -105,5 +108,5 @@ func (w *watcher) held(lease *coordinationv1.Lease, now time.Time) bool {
 		return false
 	}
 	duration := time.Duration(ptr.Deref(spec.LeaseDurationSeconds, 0)) * time.Second
-	return now.Before(spec.RenewTime.Add(duration)) && now.Sub(seen.since) < max(unrenewed, duration/unrenewedPart)
+	return now.Before(spec.RenewTime.Add(duration+maxSkew)) && now.Sub(seen.since) < max(unrenewed, duration/unrenewedPart)
 }

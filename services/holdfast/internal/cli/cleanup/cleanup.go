@@ -15,8 +15,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
 )
 
-// defaultTimeout is below that of helm and of the chart's Job, five minutes, so that what still runs
-// is in the log.
+// defaultTimeout is below helm's, five minutes, so that a Job of the chart has said by then what runs.
 const defaultTimeout = 4*time.Minute + 30*time.Second
 
 // Options are the flags of `cleanup`.
