@@ -193,6 +193,9 @@ func Fit(events []Event) int {
 // that number, its record is read instead and the error is ErrConflict. After another error the
 // record may be there or not: the next call finds out.
 func (l *Log) Append(ctx context.Context, events ...Event) error {
+	if err := l.fits(events); err != nil {
+		return err
+	}
 	r := record{FormatVersion: formatVersion, UID: l.list.Job.UID, Seq: l.seq + 1, Events: events}
 	err := records.CreateNew(ctx, l.store, recordKey(l.list.Job, r.Seq), r)
 	if errors.Is(err, objectstore.ErrExists) {

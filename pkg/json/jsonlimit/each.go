@@ -57,6 +57,9 @@ func EachIn[T any](r io.Reader, name string, limits Limits, member func(key stri
 		} else {
 			var value json.RawMessage
 			if err = unexpected(decoder.Decode(&value)); err == nil {
+				err = in.fits(value)
+			}
+			if err == nil {
 				err = member(text, value)
 			}
 		}
@@ -88,6 +91,9 @@ func elements[T any](decoder *json.Decoder, in *meter, limits Limits, do func(*T
 		in.allow()
 		if err := decoder.Decode(&raw); err != nil {
 			return fmt.Errorf("element %d: %w", i, unexpected(err))
+		}
+		if err := in.fits(raw); err != nil {
+			return fmt.Errorf("element %d: %w", i, err)
 		}
 		var element T
 		if err := Unmarshal(raw, &element, limits.Decoded); err != nil {
@@ -135,13 +141,29 @@ type meter struct {
 	left    int // of the element
 }
 
+// separators is what may stand before an element in a text without white space, with room to spare.
+const separators = 16
+
 // allow begins an element.
-func (m *meter) allow() { m.left = m.element }
+func (m *meter) allow() { m.left = m.element + separators }
+
+// fits refuses a value that is too long. How much of a value was read before allow depends on the
+// reader, and whether it is taken must not.
+func (m *meter) fits(value json.RawMessage) error {
+	if len(value) > m.element {
+		return m.tooLong()
+	}
+	return nil
+}
+
+func (m *meter) tooLong() error {
+	return fmt.Errorf("%w: one value takes more than %d bytes", ErrLimit, m.element)
+}
 
 // Read implements io.Reader.
 func (m *meter) Read(p []byte) (int, error) {
 	if m.left <= 0 {
-		return 0, fmt.Errorf("%w: one value takes more than %d bytes", ErrLimit, m.element)
+		return 0, m.tooLong()
 	}
 	if m.text <= 0 {
 		return 0, m.atLimit()

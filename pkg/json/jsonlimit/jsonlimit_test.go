@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -166,4 +167,22 @@ func FuzzUnmarshalObject(f *testing.F) {
 		require.NoError(t, err)
 		require.Len(t, object, len(want))
 	})
+}
+
+// Whether a text is taken must not depend on how its bytes come: what is written was checked in
+// memory, and is read from a network.
+func TestWhetherAnElementIsTakenDoesNotDependOnTheReader(t *testing.T) {
+	const limit = 1000
+	limits := jsonlimit.Limits{Text: 1 << 20, Element: limit, Decoded: 1 << 20}
+	for _, first := range []int{10, limit / 2, limit - 1, limit} {
+		for length, taken := range map[int]bool{limit - 1: true, limit: true, limit + 1: false, limit + first: false} {
+			text := `{"other":1,"list":["` + strings.Repeat("x", first-2) + `","` + strings.Repeat("y", length-2) + `"]}`
+			for name, r := range map[string]io.Reader{
+				"whole": strings.NewReader(text), "half": iotest.HalfReader(strings.NewReader(text)), "bytes": iotest.OneByteReader(strings.NewReader(text)),
+			} {
+				err := jsonlimit.EachIn(r, "list", limits, func(string, json.RawMessage) error { return nil }, func(*string) error { return nil })
+				require.Equal(t, taken, err == nil, "%s: %d after %d: %v", name, length, first, err)
+			}
+		}
+	}
 }
