@@ -23,6 +23,8 @@ const (
 	maxChanged = 500
 	// maxMeant bounds the operations in the answer to a request to cancel.
 	maxMeant = 1000
+	// maxRequestedBy bounds, in bytes, the name that is recorded with each operation.
+	maxRequestedBy = 256
 )
 
 // WatchOperations implements operation.v1.OperationMonitorService.
@@ -88,6 +90,9 @@ func (s *Server) CancelOperation(ctx context.Context, req *operationv1.CancelOpe
 	target := operations.Target{ID: req.GetOperation().GetId(), Action: req.GetOperation().GetAction()}
 	if target.ID == "" && !req.GetAll() {
 		return nil, errgrpc.Field("target", "must be an operation, or all")
+	}
+	if by := req.GetRequestedBy(); len(by) > maxRequestedBy {
+		return nil, errgrpc.Field("requested_by", "has %d bytes, at most %d are allowed", len(by), maxRequestedBy)
 	}
 	reason := "cancelled"
 	// The caller's own word counts where callers are not authenticated.

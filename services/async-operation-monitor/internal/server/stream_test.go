@@ -8,6 +8,7 @@ import (
 	"iter"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -212,8 +213,12 @@ func TestWhatCannotBeCancelled(t *testing.T) {
 		"no owner":                       {&operationv1.CancelOperationRequest{Target: cancelAll("b").GetTarget()}, codes.InvalidArgument, "INVALID_FIELD", "owner"},
 		"an empty name":                  {cancelOne("", ""), codes.InvalidArgument, "INVALID_FIELD", "operation.id: "},
 		"not all":                        {&operationv1.CancelOperationRequest{Owner: cancelAll("b").GetOwner(), Target: &operationv1.CancelOperationRequest_All{}}, codes.InvalidArgument, "INVALID_FIELD", "all: "},
-		"a backup that is not there":     {cancelAll("absent"), codes.NotFound, "NOT_FOUND", `backup "absent"`},
-		"a backup that still collects":   {cancelAll("collecting"), codes.FailedPrecondition, "OPERATIONS_NOT_COLLECTED", "cancel the backup"},
+		"a long name": {
+			&operationv1.CancelOperationRequest{Owner: cancelAll("b").GetOwner(), Target: cancelAll("b").GetTarget(), RequestedBy: strings.Repeat("x", 257)},
+			codes.InvalidArgument, "INVALID_FIELD", "requested_by: ",
+		},
+		"a backup that is not there":   {cancelAll("absent"), codes.NotFound, "NOT_FOUND", `backup "absent"`},
+		"a backup that still collects": {cancelAll("collecting"), codes.FailedPrecondition, "OPERATIONS_NOT_COLLECTED", "cancel the backup"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := b.calls.CancelOperation(t.Context(), tc.req)

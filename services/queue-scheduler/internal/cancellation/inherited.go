@@ -37,6 +37,9 @@ func (c *Canceller) disinherit(
 	default:
 		c.Log.WarnContext(ctx, "operations of the cancelled backup not ended in its files", "backup", stored.Name, "error", err)
 	}
+	if err := files.Confirm(ctx); err != nil { // what was done above may have taken as long as a claim lasts
+		return nil, err
+	}
 	final.Status.FailureReason = files.Stop
 	final.Status.Errors = max(final.Status.Errors, 1)
 	if err := commit.Replace(ctx, store, final); err != nil {
@@ -87,6 +90,12 @@ func (c *Canceller) restoreFiles(ctx context.Context, r *velerov1.Restore, files
 func (c *Canceller) complete(ctx context.Context, store objectstore.Store, files *leftover.Job) (_ *leftover.Outcome, err error) {
 	ctx, done := context.WithTimeout(ctx, filesLimit)
 	defer done()
+	select {
+	case c.completing <- struct{}{}:
+		defer func() { <-c.completing }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("complete the files: those of other jobs come first: %w", context.Cause(ctx))
+	}
 	dir, err := os.MkdirTemp(c.WorkDir, "inherited-")
 	if err != nil {
 		return nil, err
@@ -110,7 +119,9 @@ func (c *Canceller) complete(ctx context.Context, store objectstore.Store, files
 func confirm[T client.Object](c *Canceller, k *kind[T], obj T, mine claim.Claim) func(context.Context) error {
 	now := k.new()
 	return func(ctx context.Context) error {
-		if err := c.Reader.Get(ctx, client.ObjectKeyFromObject(obj), now); err != nil {
+		if err := c.Reader.Get(ctx, client.ObjectKeyFromObject(obj), now); apierrors.IsNotFound(err) {
+			return errGone
+		} else if err != nil {
 			return fmt.Errorf("read %s %q: %w", k.name, obj.GetName(), err)
 		}
 		held, _, err := claim.Parse(now)

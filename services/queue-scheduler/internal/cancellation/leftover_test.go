@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
@@ -185,4 +186,22 @@ func TestACancelledJobEndsWithoutTheFilesOfAnotherServer(t *testing.T) {
 			})
 		}
 	}
+}
+
+// The metadata file of a backup is not written once the backup is gone: a synchronisation would bring
+// it back, without its data. Nothing else of these files has to be written here.
+func TestABackupThatIsDeletedMeanwhileIsNotWrittenAgain(t *testing.T) {
+	b := leave(t, velerov1.BackupPhaseFinalizing)
+	require.NoError(t, b.store.Delete(t.Context(), layout.BackupItemOperations("b")))
+	before, _ := b.store.Bytes(layout.BackupMetadata("b"))
+	b.store.Inject(func(op memstore.Op, key string) error {
+		if op == memstore.OpGet && key == layout.BackupItemOperations("b") {
+			return client.IgnoreNotFound(b.client.Delete(t.Context(), backup("b", "")))
+		}
+		return nil
+	})
+	c := b.replica(t, "one")
+	until(t, b, func() (reconcile.Result, error) { return c.ReconcileBackup(t.Context(), request("b")) })
+	after, _ := b.store.Bytes(layout.BackupMetadata("b"))
+	require.Equal(t, string(before), string(after))
 }
