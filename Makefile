@@ -87,7 +87,6 @@ test: ## what CI runs: all unit tests under the race detector, and every scenari
 	@$(COMPILE) $(PLAIN) $(IN_MEMORY) EVERY_WRITE=1 go test $(WIDE) -vet=off -timeout $(TEST_TIMEOUT) $(COMPLETE)
 	@rm -rf $(RIGHTS_DIR) && mkdir -p $(RIGHTS_DIR)
 	@$(PLAIN) RIGHTS_DIR=$(RIGHTS_DIR) $(E2E) $(LATER) $(LONG_E2E) ./e2e/...
-	@bin/e2e/rights $(RIGHTS_DIR)
 	@cd e2e/tools/images && GOWORK=off $(PLAIN) go test -vet=off ./...
 	@cd e2e/tools/alerts && GOWORK=off $(PLAIN) go test -vet=off ./...
 
@@ -98,6 +97,7 @@ test-all: TEST_TIMEOUT := 60m
 test-all: WIDE :=
 test-all: LATER :=
 test-all: test ## test with every failpoint, then every fuzz target (FUZZTIME=10s each)
+	@bin/e2e/rights $(RIGHTS_DIR)
 	@$(COMPILE) $(RACE) $(E2E) -race $(IN_PROCESS)
 	@$(PLAIN) go test -vet=off -timeout $(TEST_TIMEOUT) -run '^TestModel$$' ./services/queue-scheduler/internal/queue -histories 30000
 	@e2e/tools/build.sh velero velero-plugin-for-aws
