@@ -23,7 +23,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/service/rights"
 )
 
-// nobody is an account without roles.
+// The name of an account without roles.
 const nobody = "nobody"
 
 // anyone reports whether the API server's own roles allow a request to every account.

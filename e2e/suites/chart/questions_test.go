@@ -74,7 +74,7 @@ func served(t *testing.T, d discovery.DiscoveryInterface) (all []kind) {
 }
 
 // unserved are resources that are not served here: those of the table, what only admission and
-// authentication ask about, and one that nobody has heard of.
+// authentication ask about, and one of no known group.
 func unserved(have []kind) (all []kind) {
 	add := func(k kind) {
 		same := func(o kind) bool {
