@@ -106,6 +106,8 @@ func (b *background) store(ctx context.Context, done <-chan struct{}) error {
 		select {
 		case <-ctx.Done():
 			b.storeLast(ctx)
+			<-done // what the work records as it ends is stored too
+			b.storeLast(ctx)
 			return nil
 		case <-done:
 			b.storeLast(ctx)

@@ -3,9 +3,11 @@ package job_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
 	"github.com/holdfast-io/holdfast/pkg/kube/podexec"
 	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
 )
 
@@ -227,6 +230,69 @@ func TestAHookThatIsCutOffIsNotRunAgain(t *testing.T) {
 	require.Equal(t, map[string]int{"db hang": 1, "db second": 1, "web load": 1}, s.ran())
 	require.Contains(t, b.file(t, layout.RestoreResults("r")), unclearHook)
 	require.Equal(t, 1, b.get(t).Status.Warnings)
+}
+
+// stoppingStore is a bucket that tells the runner to stop at its at-th write, which is cut off once
+// the grace period is over.
+type stoppingStore struct {
+	objectstore.Store
+	writes atomic.Int64
+	at     int64
+	stop   func()
+}
+
+func (s *stoppingStore) cut(ctx context.Context) error {
+	if s.writes.Add(1) != s.at {
+		return nil
+	}
+	s.stop()
+	if _, bounded := ctx.Deadline(); bounded {
+		return nil // that of the last records, which the end of the grace period does not cut off
+	}
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+func (s *stoppingStore) Put(ctx context.Context, key string, r io.ReadSeeker, size int64) error {
+	if err := s.cut(ctx); err != nil {
+		return err
+	}
+	return s.Store.Put(ctx, key, r, size)
+}
+
+func (s *stoppingStore) Create(ctx context.Context, key string, r io.ReadSeeker, size int64) error {
+	if err := s.cut(ctx); err != nil {
+		return err
+	}
+	return s.Store.Create(ctx, key, r, size)
+}
+
+// A hook whose runner is told to stop after the record that it is about to run, and before it runs,
+// was reported as one of which it is not known how it ended.
+func TestARunnerThatStopsLeavesNoHookUnclear(t *testing.T) {
+	stopped := 0
+	for at := int64(1); ; at++ {
+		b, s := hooked(t)
+		b.cluster.Fail(func(r *http.Request, _ map[string]any) (int, bool) { b.kubelet(r); return 0, false })
+		ctx, stop := context.WithCancel(t.Context())
+		first, store := b.config, &stoppingStore{Store: b.locations.store, at: at, stop: stop}
+		first.Locations, first.Clock = &locations{store: store}, quick{}
+		err := newRunner(first).Run(ctx, "r", "uid-r")
+		stop()
+		if store.writes.Load() < at {
+			require.NoError(t, err)
+			break
+		}
+		if err != nil {
+			stopped++
+			next := b.config
+			next.Claims = &claims{holder: "next"}
+			require.NoError(t, newRunner(next).Run(t.Context(), "r", "uid-r"))
+		}
+		require.NotContains(t, b.file(t, layout.RestoreResults("r")), unclearHook, "stopped at write %d", at)
+		require.Equal(t, map[string]int{"db first": 1, "db second": 1, "web load": 1}, s.ran(), "stopped at write %d", at)
+	}
+	require.Greater(t, stopped, 3)
 }
 
 // A restore that is deleted while a Pod is waited for ends.

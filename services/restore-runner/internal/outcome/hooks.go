@@ -30,19 +30,21 @@ type HookCommand struct {
 	// warning.
 	Fail    bool          `json:"fail,omitempty"`
 	Timeout time.Duration `json:"timeout"`
-	// Wait bounds the time from Since until the command begins; 0 is no bound.
+	// Wait is its waitTimeout, which bounds the time from Since until the command begins; 0 is none.
 	Wait time.Duration `json:"wait,omitempty"`
 	// Ready waits for the container to be ready, not only for it to run.
 	Ready bool `json:"ready,omitempty"`
 }
 
 // HookRun is about one hook of a Pod. It is recorded before the hook runs, and again when it has
-// ended, or is not to run any more.
+// ended, is not to run any more, or did not run because its runner stops.
 type HookRun struct {
 	Index int  `json:"index,omitempty"`
 	Ended bool `json:"ended,omitempty"`
 	// Failed reports that it did not succeed, or did not run.
 	Failed bool `json:"failed,omitempty"`
+	// NotBegun takes back the record that it is about to run.
+	NotBegun bool `json:"notBegun,omitempty"`
 }
 
 // HookState is how far a hook is.
@@ -96,6 +98,13 @@ func (r *Recorder) HookBegins(node int32, index int) {
 	e.Commit()
 }
 
+// HookNotBegun records that a hook did not run after HookBegins: it is owed again.
+func (r *Recorder) HookNotBegun(node int32, index int) {
+	e := r.Begin(node)
+	e.record.Hook = &HookRun{Index: index, NotBegun: true}
+	e.Commit()
+}
+
 // HookEnded notes how a hook of the object ended, or that it will not run.
 func (e *Entry) HookEnded(index int, failed bool) {
 	e.record.Hook = &HookRun{Index: index, Ended: true, Failed: failed}
@@ -140,7 +149,11 @@ func (h *hooks) set(node int32, rec *Record, counts *Counts) {
 	if run == nil || owed == nil || run.Index < 0 || run.Index >= len(owed.States) || owed.States[run.Index] == HookEnded {
 		return
 	}
-	if !run.Ended {
+	switch {
+	case run.NotBegun:
+		owed.States[run.Index] = HookOwed
+		return
+	case !run.Ended:
 		owed.States[run.Index] = HookAnnounced
 		return
 	}

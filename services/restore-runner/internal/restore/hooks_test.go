@@ -342,6 +342,27 @@ func TestHooksWithoutAWaitTimeoutEndWithThatOfTheRestore(t *testing.T) {
 	}
 }
 
+// later is a clock that is set forward.
+type later struct {
+	clock.RealClock
+	by atomic.Int64
+}
+
+func (c *later) Now() time.Time { return c.RealClock.Now().Add(time.Duration(c.by.Load())) }
+
+// Hooks that run longer than the default wait left out those behind them in their container, which
+// Velero runs. A waitTimeout counts them.
+func TestADefaultWaitDoesNotCountTheHooksBefore(t *testing.T) {
+	n, b, clk := newNode(t), &backup{}, &later{}
+	b.pod("a", "db", nil)
+	n.calls = func(string) { clk.by.Add(int64(5 * time.Hour)) }
+	spec := specOf(hooks("", command("main", "one"), within(command("main", "never"), time.Hour), command("main", "two"), command("side", "three")))
+	f := runAt(t, clk, n.cluster, b, spec, n.exec)
+	require.Equal(t, []string{"a/db main one", "a/db main two", "a/db side three"}, n.commands())
+	require.Contains(t, f.results.Warnings.all(), `hook ["never"] in container main (spec.hooks.resources[0].postHooks[1].exec) failed: it did not run: hooks before it took longer than its 1h0m0s`)
+	require.Equal(t, 1, f.recorder.Counts().HooksFailed)
+}
+
 // Annotations that cannot be used are an error of the Pod; the spec's hooks do not run in their
 // place.
 func TestAnnotationsThatCannotBeUsed(t *testing.T) {

@@ -138,7 +138,7 @@ func (r *Runner) pass(p *pod, again bool) {
 	now := r.Clock.Now()
 	p.pause = min(max(2*p.pause, firstPause), longPause)
 	p.next = now.Add(p.pause)
-	if deadline := p.deadline(); now.Before(deadline) && deadline.Before(p.next) {
+	if deadline := r.deadline(p); now.Before(deadline) && deadline.Before(p.next) {
 		p.next = deadline
 	}
 	if again {

@@ -1,6 +1,7 @@
 package podhook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,23 +32,8 @@ type pod struct {
 	told  bool // what it waits for was logged
 }
 
-// deadline is the first time from which one of its hooks may not begin any more; zero is never.
-func (p *pod) deadline() (first time.Time) {
-	for i := range p.Hooks {
-		if d := p.until(i); p.States[i] == outcome.HookOwed && !d.IsZero() && (first.IsZero() || d.Before(first)) {
-			first = d
-		}
-	}
-	return first
-}
-
-// until is the time from which a hook may not begin any more; zero is never.
-func (p *pod) until(i int) time.Time {
-	if p.Hooks[i].Wait == 0 {
-		return time.Time{}
-	}
-	return time.UnixMilli(p.Since).Add(p.Hooks[i].Wait)
-}
+// after is a time that long after the Pod was restored.
+func (p *pod) after(wait time.Duration) time.Time { return time.UnixMilli(p.Since).Add(wait) }
 
 // ready reports that the containers of the Pod are waited for until they are ready: one hook with
 // that option makes all of them wait (Velero 1.18).
@@ -130,12 +116,27 @@ func (r *Runner) tell(p *pod, now time.Time, live *live, names []string) {
 	}
 }
 
+// wait bounds how long a hook waits for a container that cannot be used, from the restore of its Pod.
+func (r *Runner) wait(h *outcome.HookCommand) time.Duration {
+	return cmp.Or(h.Wait, r.MaxWait, maxWait)
+}
+
+// deadline is the first time at which expire ends one of the hooks that have not begun.
+func (r *Runner) deadline(p *pod) (first time.Time) {
+	for i := range p.Hooks {
+		if d := p.after(r.wait(&p.Hooks[i])); p.States[i] == outcome.HookOwed && (first.IsZero() || d.Before(first)) {
+			first = d
+		}
+	}
+	return first
+}
+
 // expire ends the hooks whose time to begin has passed.
 func (r *Runner) expire(p *pod, now time.Time, state func(container string) string) {
 	for i := range p.Hooks {
-		if d := p.until(i); p.States[i] == outcome.HookOwed && !d.IsZero() && !now.Before(d) {
-			h := &p.Hooks[i]
-			r.end(p, i, "", fmt.Errorf("%w: its container could not be used within %s: %s", errAbandoned, h.Wait, state(h.Container)))
+		h := &p.Hooks[i]
+		if wait := r.wait(h); p.States[i] == outcome.HookOwed && !now.Before(p.after(wait)) {
+			r.end(p, i, "", fmt.Errorf("%w: its container could not be used within %s: %s", errAbandoned, wait, state(h.Container)))
 		}
 	}
 }
@@ -149,9 +150,9 @@ func (r *Runner) runAll(ctx context.Context, p *pod, indexes []int, looked time.
 		if why := r.Recorder.HooksStopped(); why != "" {
 			return true
 		}
-		// The time that hooks before it took counts, not that since the container began to run.
-		if d := p.until(i); !d.IsZero() && d.After(looked) && !r.Clock.Now().Before(d) {
-			r.end(p, i, "", fmt.Errorf("%w: hooks before it took longer than its %s", errAbandoned, p.Hooks[i].Wait))
+		// A waitTimeout counts the time that hooks before it took, not that since the container began to run.
+		if wait := p.Hooks[i].Wait; wait != 0 && p.after(wait).After(looked) && !r.Clock.Now().Before(p.after(wait)) {
+			r.end(p, i, "", fmt.Errorf("%w: hooks before it took longer than its %s", errAbandoned, wait))
 			continue
 		}
 		if !r.once(ctx, p, i) {
@@ -168,7 +169,8 @@ func (r *Runner) once(ctx context.Context, p *pod, i int) bool {
 		return false
 	}
 	r.Recorder.HookBegins(p.Node, i)
-	if r.Recorder.Sync(ctx) != nil {
+	if r.Recorder.Sync(ctx) != nil || ctx.Err() != nil {
+		r.Recorder.HookNotBegun(p.Node, i)
 		return false
 	}
 	failpoint.Hit("restore-runner/hook-announced")

@@ -3,7 +3,6 @@
 package podhook
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,8 +42,9 @@ type Config struct {
 	Confirm func(ctx context.Context) error
 	// Blind reports that nothing is known of what earlier holders did.
 	Blind bool
-	// MaxWait bounds the wait of the hooks without a timeout of their own, from the restore of the Pod;
-	// 0 means 4 hours. Velero waits for these without limit, and a restore with such a Pod never ends.
+	// MaxWait bounds how long the hooks without a waitTimeout wait for a container that cannot be used,
+	// from the restore of the Pod; 0 means 4 hours. Velero waits without limit, and a restore with such
+	// a Pod never ends.
 	MaxWait time.Duration
 	Clock   clock.WithTicker
 	Stop    stop.Signal
@@ -101,9 +101,7 @@ func (r *Runner) Of(e *outcome.Entry, o *object.Object, result *apply.Result) *H
 	}
 	p := &outcome.HookedPod{UID: result.UID, Since: r.Clock.Now().UnixMilli()}
 	for i := range found {
-		h := command(&found[i], o.Body)
-		h.Wait = cmp.Or(h.Wait, r.MaxWait, maxWait)
-		p.Hooks = append(p.Hooks, h)
+		p.Hooks = append(p.Hooks, command(&found[i], o.Body))
 	}
 	e.Hooked(p)
 	return &Hooks{pod: p, unclear: r.Blind && result.Version == ""}
