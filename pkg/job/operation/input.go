@@ -12,8 +12,8 @@ import (
 
 const (
 	// MaxInputBytes bounds an Input: two objects as large as the API server stores by default (1.5 MiB)
-	// fit. With the largest job, of 3 MiB, it is the largest message that gRPC servers take, see
-	// grpcserver.MaxMessage.
+	// fit. With the largest job, of 3 MiB, it is the largest message that a runner takes, see
+	// operationhome.MaxMessage.
 	MaxInputBytes = 4 << 20
 	// maxInputDecoded bounds what one takes in memory.
 	maxInputDecoded = 4 * MaxInputBytes
@@ -45,6 +45,19 @@ func KeepInput(ctx context.Context, store objectstore.Store, job Job, key string
 // nothing, ErrDamaged where that is not understood.
 func ReadInput(ctx context.Context, store objectstore.Reader, job Job, key string) (Input, error) {
 	return inputs.Read(ctx, store, inputKey(job, key), job.checkInput)
+}
+
+// InputBytes returns how long what KeepInput kept is; MaxInputBytes where the store does not tell. The
+// error wraps objectstore.ErrNotFound where it kept nothing.
+func InputBytes(ctx context.Context, store objectstore.Reader, job Job, key string) (int64, error) {
+	info, err := store.Stat(ctx, inputKey(job, key))
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("read %s: %w", inputs.Name, err)
+	case info.Size <= 0 || info.Size > MaxInputBytes: // ReadInput reads no more
+		return MaxInputBytes, nil
+	}
+	return info.Size, nil
 }
 
 func (j Job) checkInput(in *Input) error {

@@ -76,11 +76,6 @@ func (l *Log) Operations() []Operation { return l.list.Operations }
 // phase from New to InProgress: those are not recorded.
 func (l *Log) States() []State { return l.states }
 
-// Input is what the operation with that index was begun with, see KeepInput.
-func (l *Log) Input(ctx context.Context, i int) (Input, error) {
-	return ReadInput(ctx, l.store, l.list.Job, l.list.Operations[i].Key)
-}
-
 // Ended reports that all operations have ended.
 func (l *Log) Ended() bool {
 	return !slices.ContainsFunc(l.states, func(s State) bool { return !s.Phase.Ended() })

@@ -43,6 +43,8 @@ type Turn struct {
 	Timeout time.Duration
 	// Cancel is the reason why all operations have to end; empty while there is none.
 	Cancel string
+	// Open opens the bucket of the job, for calls that outlive the poll.
+	Open func(ctx context.Context) (objectstore.Store, error)
 }
 
 // Report is what a poll found.

@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
-	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
 const (
@@ -28,16 +25,12 @@ var errLate = errors.New("too many others were begun once more")
 // begun once more.
 type restart struct {
 	since time.Time // when the end of its process was seen
-	// input is what to call the action with, instance where; nil and empty while that is not known.
-	input    *operation.Input
+	// instance is where it can be begun once more; empty while that is not known.
 	instance string
-	// unread is why input is not known; nil before the first try.
-	unread error
-	// refused is why it is not begun once more; empty if it may be.
-	refused string
 
 	intent time.Time // of the intent that this process wrote, or tried to
 	sent   bool
+	unread error             // why its input was not read yet; nil before the first try
 	again  *action.Restarted // what the call returned, or failed with
 	err    error
 	// seen is when this process saw the intent of another one, seenIntent the time of that.
@@ -53,62 +46,44 @@ func (r *restart) mine(s *operation.State) bool {
 // first time, and the operation is neither cancelled nor timed out.
 func (j *Job) restarts(m *memo, s *operation.State, op *operation.Operation, now time.Time, turn Turn) bool {
 	free := s.Restart == nil && s.Cancel == nil && s.Request == nil && turn.Cancel == ""
-	return m.gone && op.Restartable && free && !s.Phase.Ended() && m.restart.refused == "" && now.Before(j.deadline(op, turn))
+	return m.gone && op.Restartable && free && !s.Phase.Ended() && now.Before(j.deadline(op, turn))
 }
 
-// prepare finds out where, and with what, operations can be begun once more.
+// prepare finds out where operations can be begun once more.
 func (j *Job) prepare(ctx context.Context, turn Turn) {
-	list, ops, p := j.lost(turn), j.log.Operations(), j.poller
+	list, ops := j.lost(turn), j.log.Operations()
 	if len(list) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, window)
 	defer cancel()
 	live := map[string]string{} // by the instance before
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.SetLimit(atOnce)
 	for _, i := range list {
 		before := ops[i].Home.Instance
 		if _, asked := live[before]; !asked {
-			live[before], _ = p.Homes.Live(ctx, j.log.Job().Kind, before) // it is asked again with the next poll
+			live[before], _ = j.poller.Homes.Live(ctx, j.log.Job().Kind, before) // it is asked again with the next poll
 		}
-		instance := live[before]
-		group.Go(func() error {
-			j.prepareOne(groupCtx, i, instance)
-			return nil
-		})
 	}
-	_ = group.Wait() // none fails
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, i := range list {
+		j.memos[i].restart.instance = live[ops[i].Home.Instance]
+	}
 }
 
-// lost lists the operations to begin once more of which it is not known yet where, or with what.
+// lost lists the operations to begin once more of which it is not known yet where.
 func (j *Job) lost(turn Turn) (list []int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	states, ops, now := j.log.States(), j.log.Operations(), j.poller.Clock.Now()
 	for i := range j.memos {
 		m := &j.memos[i]
-		if ready := m.restart.input != nil && m.restart.instance != ""; !ready && j.restarts(m, &states[i], &ops[i], now, turn) {
+		if m.restart.instance == "" && j.restarts(m, &states[i], &ops[i], now, turn) {
 			m.due = now.Add(j.poller.frequency(&ops[i]))
 			list = append(list, i)
 		}
 	}
 	return list
-}
-
-func (j *Job) prepareOne(ctx context.Context, i int, instance string) {
-	in, err := j.log.Input(ctx, i)
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	r := &j.memos[i].restart
-	switch {
-	case err == nil:
-		r.input, r.instance = &in, instance
-	case errors.Is(err, objectstore.ErrNotFound), errors.Is(err, operation.ErrDamaged):
-		r.refused = err.Error()
-	default:
-		r.unread = err
-	}
 }
 
 // decideRestart decides about an operation that restarts, or one with an intent to begin it once more.
@@ -118,14 +93,10 @@ func (j *Job) decideRestart(m *memo, s *operation.State, now time.Time) []operat
 		return []operation.Event{{End: &operation.End{Error: clip(why), Progress: s.Progress}}}
 	}
 	switch {
-	case s.Restart == nil && r.input != nil && r.instance != "":
+	case s.Restart == nil && r.instance != "":
 		return []operation.Event{{Restart: &operation.Restart{Reason: m.ended.Error, Instance: r.instance}}}
 	case s.Restart == nil && now.Sub(r.since) >= j.poller.Grace:
-		why := "no instance answers that can"
-		if r.input == nil && r.unread != nil {
-			why = r.unread.Error()
-		}
-		return fails(notAgain(m.ended.Error, why))
+		return fails(notAgain(m.ended.Error, "no instance answers that can"))
 	case s.Restart == nil:
 		return nil
 	case r.mine(s) && uncalled(r.err):
@@ -142,55 +113,6 @@ func (j *Job) decideRestart(m *memo, s *operation.State, now time.Time) []operat
 		return fails(fmt.Sprintf("%s; begun once more in instance %s, and what came of that is not known; %s", s.Restart.Reason, s.Restart.Instance, mayGoOn))
 	}
 	return nil
-}
-
-// uncalled reports an error with which the action was not called.
-func uncalled(err error) bool {
-	return errors.Is(err, errLate) || errors.Is(err, action.ErrNotRestartable) || errors.Is(err, action.ErrUnknownAction)
-}
-
-// callRestarts makes the calls whose intents this process recorded.
-func (j *Job) callRestarts(ctx context.Context, turn Turn) {
-	var list []int
-	calls := map[int]*action.Restart{}
-	j.mu.Lock()
-	states, ops := j.log.States(), j.log.Operations()
-	for i := range j.memos {
-		m, s, op := &j.memos[i], &states[i], &ops[i]
-		r := &m.restart
-		if !s.Restarting() || s.Phase.Ended() || !r.mine(s) || r.sent {
-			continue
-		}
-		r.sent = true
-		calls[i] = &action.Restart{Kind: op.Kind, Action: op.Action, Key: op.Key, Job: turn.JSON, Item: r.input.Item, FromBackup: r.input.FromBackup}
-		r.input = nil
-		list = append(list, i)
-	}
-	j.mu.Unlock()
-	if len(list) > 0 {
-		j.each(j.poller.starts, list, j.poller.life.Done(), func(i int) { j.callRestart(ctx, i, calls[i]) })
-	}
-}
-
-// callRestart makes one call and keeps what it returned.
-func (j *Job) callRestart(ctx context.Context, i int, call *action.Restart) {
-	p, r := j.poller, &j.memos[i].restart
-	j.mu.Lock()
-	instance, intent := r.instance, r.intent
-	j.mu.Unlock()
-	var again action.Restarted
-	err := errLate
-	if p.Clock.Since(intent) < restartLimit {
-		p.bounded(ctx, restartLimit, func(ctx context.Context) { again, err = p.Homes.Restart(ctx, instance, call) })
-	}
-	if p.life.Err() != nil && err != nil {
-		return // a call that the end of this process cut off is no failed one
-	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if r.err = err; err == nil {
-		r.again = &again
-	}
 }
 
 // resetRestarted drops what was found out about operations that were begun once more since, whichever

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -152,6 +153,73 @@ func TestAnOperationThatIsNotBegunOnceMoreFailsAndSaysWhy(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A bucket that does not give the input for a while delays the call. Where it is away when the record
+// is written, that is tried again too.
+func TestAnInputIsReadAgainOnceTheBucketIsBack(t *testing.T) {
+	restartable(t, func(b *bed, h *homes, p *process) {
+		var since time.Time
+		b.store.Inject(func(op memstore.Op, key string) error {
+			if op != memstore.OpGet || !strings.HasSuffix(key, "/input-k") {
+				return nil
+			}
+			if since.IsZero() {
+				since = time.Now()
+			}
+			if time.Since(since) < 30*time.Second {
+				return errors.New("the bucket is away")
+			}
+			return nil
+		})
+		require.False(b, p.run(time.Minute))
+		require.True(b, b.recorded()[0].Restarted)
+		require.Equal(b, []string{"j k"}, h.restarts)
+	})
+}
+
+// All inputs of the operations that one process ran were in memory until the last of these was begun
+// once more. They are as large as two objects.
+func TestInputsAreInMemoryWhileTheirOperationsAreBegunOnceMore(t *testing.T) {
+	const n, size = 16, 3 << 20
+	restartable(t, func(b *bed, h *homes, _ *process) {
+		for _, key := range b.store.Keys() {
+			require.NoError(b, b.store.Delete(b.Context(), key))
+		}
+		list := operation.List{Job: theJob, Epoch: 1}
+		item := json.RawMessage(`"` + strings.Repeat("x", size) + `"`)
+		for i := range n {
+			id := fmt.Sprint(i)
+			h.plugins["i/p"].on(id, fails(fmt.Errorf("%w: instance i has ended", operationhome.ErrGone)))
+			list.Operations = append(list.Operations, operation.Operation{
+				Action: "vendor.io/" + id, Kind: "AsyncBackupItemAction", ID: id, Key: id, Created: time.Now(), Restartable: true, Home: &operation.Home{Instance: "i", Process: "p"},
+			})
+			require.NoError(b, operation.KeepInput(b.Context(), b.store, theJob, id, operation.Input{Item: item}))
+		}
+		b.seal(list)
+		var mu sync.Mutex
+		read, begun, most := 0, 0, 0
+		b.store.Inject(func(op memstore.Op, key string) error {
+			if op == memstore.OpGet && strings.Contains(key, "/input-") {
+				mu.Lock()
+				defer mu.Unlock()
+				read++
+				most = max(most, read-begun)
+			}
+			return nil
+		})
+		h.restart = func(*action.Restart) (action.Restarted, error) {
+			time.Sleep(3 * time.Second)
+			mu.Lock()
+			defer mu.Unlock()
+			begun++
+			return action.Restarted{ID: "again", Process: "q"}, nil
+		}
+		require.False(b, b.with(h).run(time.Minute))
+		require.Equal(b, n, begun)
+		require.Equal(b, n, read)
+		require.LessOrEqual(b, most*size, 4*operation.MaxInputBytes)
+	})
 }
 
 // An instance that comes up soon after the end of the one before is waited for.
