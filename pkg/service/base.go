@@ -37,6 +37,8 @@ type Base struct {
 	Token string
 	// DrainLimit is how long the parts of [Runtime.GoLast] may take to stop beyond [HandOverLimit].
 	DrainLimit time.Duration
+	// MaxMessage is that of package grpcserver.
+	MaxMessage int
 	// GRPCListener and HTTPListener, when set, are listened on instead of opening the addresses of
 	// Options, which then only describe them: no process can take a free port between its choice
 	// and its use. [New] owns them from its call on.

@@ -16,7 +16,6 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
-	"github.com/holdfast-io/holdfast/pkg/service/grpcserver"
 	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
 )
 
@@ -241,8 +240,8 @@ func (c *Client) Live(ctx context.Context, kind, first string) (instance string,
 const noProcess = "none"
 
 // Restart begins an operation once more in a plugin's process of the instance. The call takes at most
-// grpcserver.MaxMessage bytes, or it is not made. An error wraps
-// action.ErrNotRestartable or action.ErrUnknownAction where the action was not called.
+// MaxMessage bytes, or it is not made. An error wraps action.ErrNotRestartable or
+// action.ErrUnknownAction where the action was not called.
 func (c *Client) Restart(ctx context.Context, instance string, r *action.Restart) (action.Restarted, error) {
 	api, err := c.connect(ctx, instance)
 	if err != nil {
@@ -250,7 +249,7 @@ func (c *Client) Restart(ctx context.Context, instance string, r *action.Restart
 	}
 	answer, err := api.Restart(ctx, &operationv1.RestartRequest{
 		ExpectedInstanceId: instance, Kind: r.Kind, Action: r.Action, IdempotencyKey: r.Key, Job: r.Job, Item: r.Item, ItemFromBackup: r.FromBackup,
-	}, grpc.MaxCallSendMsgSize(grpcserver.MaxMessage))
+	}, grpc.MaxCallSendMsgSize(MaxMessage))
 	if err != nil {
 		return action.Restarted{}, (&Home{client: c, instance: instance}).failed(err)
 	}

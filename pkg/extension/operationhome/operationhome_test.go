@@ -166,6 +166,7 @@ func (b *bed) serve() string {
 	b.Helper()
 	g, err := grpcserver.New(grpcserver.Config{
 		Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(), Tracer: noop.NewTracerProvider(), Propagator: propagation.TraceContext{},
+		MaxMessage: operationhome.MaxMessage,
 	})
 	require.NoError(b, err)
 	operationv1.RegisterOperationServiceServer(g, b.server)
@@ -348,7 +349,7 @@ func TestTheLargestInputBeginsAnOperationOnceMore(t *testing.T) {
 	require.NoError(t, err)
 	require.NotContains(t, p.Description, fmt.Sprint(pid))
 
-	call.Job = filled(`{"kind":"Backup","metadata":{"name":"b"}`, grpcserver.MaxMessage)
+	call.Job = filled(`{"kind":"Backup","metadata":{"name":"b"}`, operationhome.MaxMessage)
 	_, err = b.client.Restart(t.Context(), "runner-1", &call)
 	require.ErrorContains(t, err, "larger than max", "it is not sent")
 }

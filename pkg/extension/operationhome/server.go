@@ -14,6 +14,11 @@ import (
 	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
 )
 
+// MaxMessage bounds the messages of operation.v1.OperationService, in bytes, which is what the server of a
+// Server has to take: Restart has the input of an operation (operation.MaxInputBytes) and the job, an
+// object of at most 3 MiB.
+const MaxMessage = 8 << 20
+
 // Processes are the plugins' processes of this instance; pluginhost.Operations is one.
 type Processes interface {
 	action.Operations

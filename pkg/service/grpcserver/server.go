@@ -4,6 +4,7 @@
 package grpcserver
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -36,9 +37,9 @@ const (
 	DefaultUnaryTimeout = time.Minute
 	// DefaultMaxConnectionAge makes clients connect anew, and so find new replicas.
 	DefaultMaxConnectionAge = 5 * time.Minute
-	// MaxMessage bounds the messages that a server takes, in bytes: OperationService.Restart has the
-	// input of an operation (operation.MaxInputBytes) and the job, an object of at most 3 MiB.
-	MaxMessage = 8 << 20
+	// DefaultMaxMessage bounds the messages that a server takes, in bytes. They are read before their
+	// caller is known.
+	DefaultMaxMessage = 4 << 20
 	// MinClientPing is how often a client may ping at most.
 	MinClientPing = 30 * time.Second
 )
@@ -67,6 +68,8 @@ type Config struct {
 	// MaxConnectionAge limits the age of connections; open calls are not cut off. 0 means
 	// DefaultMaxConnectionAge.
 	MaxConnectionAge time.Duration
+	// MaxMessage bounds the messages that the server takes, in bytes; 0 means DefaultMaxMessage.
+	MaxMessage int
 }
 
 // Server is a gRPC server. It implements grpc.ServiceRegistrar.
@@ -99,7 +102,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{health: health.NewServer(), stopping: make(chan struct{})}
 	s.grpc = grpc.NewServer(options(cfg, chain{
 		reports: reports{metrics, callLog{cfg.Log}}, log: cfg.Log, authorize: cfg.Authorize, audited: cfg.Audited, clock: cfg.Clock, validator: validator,
-		timeout: orDefault(cfg.UnaryTimeout, DefaultUnaryTimeout), stopping: s.stopping,
+		timeout: cmp.Or(cfg.UnaryTimeout, DefaultUnaryTimeout), stopping: s.stopping,
 	})...)
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)
@@ -114,8 +117,8 @@ func options(cfg Config, c chain) []grpc.ServerOption {
 			// async-operation-monitor calls GetProgress for each operation, every few seconds.
 			otelgrpc.WithFilter(filters.None(filters.HealthCheck(), filters.FullMethodName(operationv1.OperationService_GetProgress_FullMethodName))),
 		)),
-		grpc.MaxRecvMsgSize(MaxMessage),
-		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: orDefault(cfg.MaxConnectionAge, DefaultMaxConnectionAge)}),
+		grpc.MaxRecvMsgSize(cmp.Or(cfg.MaxMessage, DefaultMaxMessage)),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: cmp.Or(cfg.MaxConnectionAge, DefaultMaxConnectionAge)}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: MinClientPing, PermitWithoutStream: true}),
 		grpc.ChainUnaryInterceptor(c.unary()...),
 		grpc.ChainStreamInterceptor(c.stream()...),
@@ -124,13 +127,6 @@ func options(cfg Config, c chain) []grpc.ServerOption {
 		opts = append(opts, grpc.Creds(credentials.NewTLS(cfg.TLS)))
 	}
 	return opts
-}
-
-func orDefault(value, otherwise time.Duration) time.Duration {
-	if value == 0 {
-		return otherwise
-	}
-	return value
 }
 
 // RegisterService adds a service with a health status of its own. It must be called before Serve.

@@ -24,6 +24,7 @@ import (
 	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/service/grpcserver"
@@ -178,6 +179,27 @@ func TestInvalidRequestsNameTheField(t *testing.T) {
 	require.NoError(t, err)
 	_, err = stream.Recv()
 	check(err)
+}
+
+// Messages are read before their caller is known.
+func TestMessagesAreBounded(t *testing.T) {
+	for name, tt := range map[string]struct {
+		max, size int
+		want      codes.Code
+	}{
+		"the largest":             {0, grpcserver.DefaultMaxMessage - 100, codes.OK},
+		"too large":               {0, grpcserver.DefaultMaxMessage + 1, codes.ResourceExhausted},
+		"the largest of a server": {8 << 20, 8<<20 - 100, codes.OK},
+		"too large for a server":  {8 << 20, 8<<20 + 1, codes.ResourceExhausted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := start(t, func(cfg *grpcserver.Config) { cfg.MaxMessage = tt.max })
+			message := &backupv1.GetProgressRequest{Name: "fine"}
+			message.ProtoReflect().SetUnknown(protowire.AppendBytes(protowire.AppendTag(nil, 1000, protowire.BytesType), make([]byte, tt.size)))
+			_, err := b.client.GetProgress(t.Context(), message)
+			require.Equal(t, tt.want, status.Code(err), "%v", err)
+		})
+	}
 }
 
 func TestAuthorizerDecides(t *testing.T) {

@@ -46,7 +46,7 @@ func New(ctx context.Context, c Config) (*App, error) {
 	if err := c.complete(); err != nil {
 		return nil, fmt.Errorf("service %s: %w", c.Name, err)
 	}
-	c.DrainLimit = c.Operations.Timeout()
+	c.DrainLimit, c.MaxMessage = c.Operations.Timeout(), operationhome.MaxMessage
 	rt, err := service.New(ctx, c.Base)
 	if err != nil {
 		return nil, err

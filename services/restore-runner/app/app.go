@@ -47,7 +47,7 @@ func New(ctx context.Context, config Config) (*App, error) {
 	if err := config.complete(); err != nil {
 		return nil, err
 	}
-	config.DrainLimit = config.Operations.Timeout()
+	config.DrainLimit, config.MaxMessage = config.Operations.Timeout(), operationhome.MaxMessage
 	runtime, err := service.New(ctx, config.Base)
 	if err != nil {
 		return nil, err
