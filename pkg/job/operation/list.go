@@ -85,7 +85,8 @@ func Sealed(ctx context.Context, store objectstore.Reader, job Job) (List, error
 		return List{}, fmt.Errorf("read list of operations of %s: %w", job, err)
 	}
 	from := &objectstore.ErrorReader{Reader: body}
-	l, err := decode(from, &keeper{})
+	var l List
+	l.Operations, err = Decode(from, l.member)
 	if from.Err != nil {
 		err = fmt.Errorf("read list of operations of %s: %w", job, from.Err) // no damage
 	} else {

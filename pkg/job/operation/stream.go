@@ -13,10 +13,13 @@ import (
 
 const (
 	// maxListBytes bounds the text of a list, which is read as a stream, and maxOneBytes one operation
-	// or another member in it; maxOneDecoded is what one may take while it is decoded.
-	maxListBytes  = 64 << 20
-	maxOneBytes   = 512 << 10
-	maxOneDecoded = 4 * maxOneBytes
+	// in it; maxOneDecoded is what one may take while it is decoded. maxMemberBytes and
+	// maxMemberDecoded are the same for what there is besides the operations.
+	maxListBytes     = 64 << 20
+	maxOneBytes      = 512 << 10
+	maxOneDecoded    = 4 * maxOneBytes
+	maxMemberBytes   = 4 << 20
+	maxMemberDecoded = 4 * maxMemberBytes
 	// maxKept bounds what the operations of a list take in memory with their states: some 40,000 with
 	// texts of the usual length. The limit of memory of a runner includes it.
 	maxKept = 24 << 20
@@ -94,33 +97,37 @@ func (k *keeper) share(text *string) {
 	*text = known
 }
 
-// decode reads a list operation by operation. The error wraps jsonlimit.ErrLimit where the list is
-// too large.
-func decode(r io.Reader, k *keeper) (List, error) {
-	var l List
-	k.texts = map[string]string{}
-	limits := jsonlimit.Limits{Text: maxListBytes, Element: maxOneBytes, Decoded: maxOneDecoded}
-	err := jsonlimit.EachIn(r, "operations", limits, l.member, k.add)
-	l.Operations = k.ops
-	return l, err
+// Decode decodes a JSON object with a list of operations as its member "operations", which is kept in
+// little memory, and calls member with every other one. The error wraps jsonlimit.ErrLimit where the
+// text is too large: for a list that Seal does not take.
+func Decode(r io.Reader, member func(key string, value json.RawMessage) error) ([]Operation, error) {
+	k := &keeper{}
+	err := k.decode(r, member)
+	return k.ops, err
 }
 
-// member decodes what a list has besides its operations.
-func (l *List) member(key string, value json.RawMessage) error {
-	var one struct {
-		FormatVersion *int    `json:"formatVersion"`
-		Job           *Job    `json:"job"`
-		Epoch         *int64  `json:"epoch"`
-		Reason        *string `json:"reason"`
-		Inherited     *bool   `json:"inherited"`
-	}
+// Decodable returns the error that Decode would return.
+func Decodable(r io.Reader, member func(key string, value json.RawMessage) error) error {
+	return (&keeper{count: true}).decode(r, member)
+}
+
+func (k *keeper) decode(r io.Reader, member func(key string, value json.RawMessage) error) error {
+	k.texts = map[string]string{}
+	limits := jsonlimit.Limits{Text: maxListBytes, Element: maxOneBytes, Member: maxMemberBytes, Decoded: maxOneDecoded}
+	return jsonlimit.EachIn(r, "operations", limits, member, k.add)
+}
+
+// DecodeMember decodes a member of an object into the field of that name in a struct.
+func DecodeMember(key string, value json.RawMessage, into any) error {
 	name, err := json.Marshal(key)
 	if err != nil {
 		return err
 	}
-	one.FormatVersion, one.Job, one.Epoch, one.Reason, one.Inherited = &l.FormatVersion, &l.Job, &l.Epoch, &l.Reason, &l.Inherited
-	return jsonlimit.Unmarshal(fmt.Appendf(nil, "{%s:%s}", name, value), &one, maxOneDecoded)
+	return jsonlimit.Unmarshal(fmt.Appendf(nil, "{%s:%s}", name, value), into, maxMemberDecoded)
 }
+
+// member decodes what a list has besides its operations.
+func (l *List) member(key string, value json.RawMessage) error { return DecodeMember(key, value, l) }
 
 // encode returns the text of a list that decode takes; the error wraps document.ErrTooLarge where it
 // takes none.
@@ -129,7 +136,7 @@ func encode(l *List) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := decode(bytes.NewReader(text), &keeper{count: true}); err != nil {
+	if err := Decodable(bytes.NewReader(text), new(List).member); err != nil {
 		return nil, fmt.Errorf("%w: %w", document.ErrTooLarge, err)
 	}
 	return text, nil

@@ -1,6 +1,7 @@
 package jsonlimit
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,9 @@ type Limits struct {
 	Text int64
 	// Element is the length of one element.
 	Element int
+	// Member is the length of the value of another member of the object that the list is in; 0 means
+	// Element.
+	Member int
 	// Decoded is what one element may take once it is decoded.
 	Decoded int
 	// Kept is what all of them may take, for callers that keep them in a slice; 0 for those that do
@@ -35,9 +39,9 @@ func Each[T any](r io.Reader, limits Limits, do func(*T) error) error {
 }
 
 // EachIn decodes an object: the elements of the array under name as Each does, every other member
-// with member. A value of a member takes at most limits.Element bytes.
+// with member.
 func EachIn[T any](r io.Reader, name string, limits Limits, member func(key string, value json.RawMessage) error, do func(*T) error) error {
-	in := &meter{r: r, text: limits.Text, element: limits.Element}
+	in := &meter{r: r, text: limits.Text, element: cmp.Or(limits.Member, limits.Element)}
 	decoder := json.NewDecoder(in)
 	in.allow()
 	if first, err := decoder.Token(); err != nil {
@@ -53,7 +57,10 @@ func EachIn[T any](r io.Reader, name string, limits Limits, member func(key stri
 		}
 		text, _ := key.(string)
 		if strings.EqualFold(text, name) {
+			of := in.element
+			in.element = limits.Element
 			err = elements(decoder, in, limits, do)
+			in.element = of
 		} else {
 			var value json.RawMessage
 			if err = unexpected(decoder.Decode(&value)); err == nil {

@@ -1,16 +1,21 @@
 package checkpoint
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/journal"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit/limittest"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -164,7 +169,7 @@ func TestDamagedRecords(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 	for content, want := range map[string]string{
-		"{": "unexpected end", `{"formatVersion":9}`: "formatVersion", `{"formatVersion":1,"backup":"other","uid":"u"}`: "other",
+		"{": "unexpected", `{"formatVersion":9}`: "formatVersion", `{"formatVersion":1,"backup":"other","uid":"u"}`: "other",
 	} {
 		store.Set(layout.Composition("b", "u"), []byte(content))
 		_, err := ReadComposition(t.Context(), store, "b", "u")
@@ -191,6 +196,66 @@ func TestAForgedRecordCostsBoundedMemory(t *testing.T) {
 		}), uint64(96<<20), field)
 		require.ErrorIs(t, err, journal.ErrCorrupt, field)
 	}
+}
+
+// A composition of 60 MiB became several times that in the runner that takes the backup over, beside
+// its text.
+func TestAForgedCompositionCostsBoundedMemory(t *testing.T) {
+	head := `{"formatVersion":2,"backup":"b","uid":"u","`
+	for field, element := range map[string]string{
+		"operations": `{"item":{}}`, "Operations": `{"postOperationItems":[{},{}]}`, "checkpoints": `""`, "namespaces": `"x"`, "unknown": "{}",
+	} {
+		store := memstore.New()
+		store.Set(layout.Composition("b", "u"), limittest.Text(t, limittest.List(head+field+`":[`, element, "]}", 60<<20)))
+		var err error
+		require.Less(t, limittest.Allocated(func() { _, err = ReadComposition(t.Context(), store, "b", "u") }), uint64(96<<20), field)
+		require.ErrorIs(t, err, ErrDamaged, field)
+	}
+}
+
+// What no reader takes is not written: the place would be taken for good.
+func TestACompositionThatIsTooLargeIsNotWritten(t *testing.T) {
+	store := memstore.New()
+	for name, change := range map[string]func(*Composition){
+		"an operation": func(c *Composition) { c.Operations = []operation.Operation{{ID: strings.Repeat("x", 1<<20)}} },
+		"keys":         func(c *Composition) { c.Checkpoints = []string{strings.Repeat("x", 5<<20)} },
+	} {
+		c := Composition{Backup: "b", UID: "u", Phase: velerov1.BackupPhaseCompleted}
+		change(&c)
+		_, err := RecordComposition(t.Context(), store, c)
+		require.ErrorIs(t, err, ErrTooLarge, name)
+		require.Empty(t, store.Keys(), name)
+	}
+}
+
+// A bucket that fails while a composition is read has not damaged it.
+func TestACompositionThatIsNotReadIsNotDamaged(t *testing.T) {
+	store := memstore.New()
+	c, err := RecordComposition(t.Context(), store, Composition{
+		Backup: "b", UID: "u", Phase: velerov1.BackupPhaseCompleted, Checkpoints: []string{"x", "y"}, Namespaces: []string{"n"},
+		Operations: []operation.Operation{{ID: "1", Action: "a", Key: "k"}, {ID: "2", Action: "a"}},
+	})
+	require.NoError(t, err)
+	again, err := ReadComposition(t.Context(), store, "b", "u")
+	require.NoError(t, err)
+	require.Equal(t, c, again)
+	_, err = ReadComposition(t.Context(), cutOff{store}, "b", "u")
+	require.ErrorIs(t, err, io.ErrClosedPipe)
+	require.NotErrorIs(t, err, ErrDamaged)
+}
+
+// cutOff is a bucket whose answers break off.
+type cutOff struct{ objectstore.Store }
+
+func (c cutOff) Get(ctx context.Context, key string) (io.ReadCloser, error) {
+	body, err := c.Store.Get(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(io.LimitReader(body, 30), iotest.ErrReader(io.ErrClosedPipe)), body}, nil
 }
 
 // The first record of a backup that an older runner began names every list of its first pass.

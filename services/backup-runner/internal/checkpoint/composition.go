@@ -1,10 +1,13 @@
 package checkpoint
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/job/document"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -16,9 +19,6 @@ const (
 	compositionVersion        = 1
 	compositionWithOperations = 2
 )
-
-// maxCompositionBytes is far above what the keys of all records take.
-const maxCompositionBytes = 64 << 20
 
 // Composition fixes what a backup consists of, before anything is published: the order of its parts
 // and its phase, or that it failed. There is one per backup; every later holder follows it.
@@ -54,23 +54,59 @@ func RecordComposition(ctx context.Context, store objectstore.Store, c Compositi
 	if len(c.Operations) > 0 {
 		c.FormatVersion = compositionWithOperations
 	}
-	kind, check := compositionOf(c.Backup, c.UID)
-	return kind.Create(ctx, store, layout.Composition(c.Backup, c.UID), c, check)
+	if err := createComposition(ctx, store, &c); !errors.Is(err, objectstore.ErrExists) {
+		return c, err
+	}
+	return ReadComposition(ctx, store, c.Backup, c.UID)
+}
+
+// createComposition creates one that decode takes.
+func createComposition(ctx context.Context, store objectstore.Writer, c *Composition) error {
+	text, err := json.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("encode composition of backup %s: %w", c.Backup, err)
+	}
+	if err := operation.Decodable(bytes.NewReader(text), new(Composition).member); err != nil {
+		return fmt.Errorf("write composition of backup %s: %w: %w", c.Backup, ErrTooLarge, err)
+	}
+	if err := objectstore.CreateBytes(ctx, store, layout.Composition(c.Backup, c.UID), text); err != nil {
+		return fmt.Errorf("write composition of backup %s: %w", c.Backup, err)
+	}
+	return nil
 }
 
 // ReadComposition returns the composition of a backup; the error wraps objectstore.ErrNotFound while
 // there is none, ErrDamaged if it is not understood.
 func ReadComposition(ctx context.Context, store objectstore.Reader, backup, uid string) (Composition, error) {
-	kind, check := compositionOf(backup, uid)
-	return kind.Read(ctx, store, layout.Composition(backup, uid), check)
+	body, err := store.Get(ctx, layout.Composition(backup, uid))
+	if err != nil {
+		return Composition{}, fmt.Errorf("read composition of backup %s: %w", backup, err)
+	}
+	from, c := &objectstore.ErrorReader{Reader: body}, Composition{}
+	c.Operations, err = operation.Decode(from, c.member)
+	switch {
+	case from.Err != nil:
+		err = fmt.Errorf("read composition of backup %s: %w", backup, from.Err) // no damage
+	case err == nil:
+		err = c.check(backup, uid)
+	}
+	if err != nil && from.Err == nil {
+		err = fmt.Errorf("composition of backup %s: %w: %w", backup, ErrDamaged, err)
+	}
+	if err = errors.Join(err, body.Close()); err != nil {
+		return Composition{}, err
+	}
+	return c, nil
 }
 
-func compositionOf(backup, uid string) (document.Kind[Composition], func(*Composition) error) {
-	kind := document.Kind[Composition]{Name: "composition of backup " + backup, MaxBytes: maxCompositionBytes, MaxDecoded: maxDecoded}
-	return kind, func(c *Composition) error {
-		if c.FormatVersion < compositionVersion || c.FormatVersion > compositionWithOperations {
-			return unsupported(c.FormatVersion)
-		}
-		return belongs(backup, uid, c.Backup, c.UID)
+// member decodes what there is besides the operations.
+func (c *Composition) member(key string, value json.RawMessage) error {
+	return operation.DecodeMember(key, value, c)
+}
+
+func (c *Composition) check(backup, uid string) error {
+	if c.FormatVersion < compositionVersion || c.FormatVersion > compositionWithOperations {
+		return unsupported(c.FormatVersion)
 	}
+	return belongs(backup, uid, c.Backup, c.UID)
 }

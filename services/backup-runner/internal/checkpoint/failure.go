@@ -49,7 +49,7 @@ func ReadFailure(ctx context.Context, store objectstore.Reader, backup, uid stri
 }
 
 func failureOf(backup, uid string) (document.Kind[failureRecord], func(*failureRecord) error) {
-	kind := document.Kind[failureRecord]{Name: "failure of backup " + backup, MaxBytes: maxFailureBytes, MaxDecoded: maxDecoded}
+	kind := document.Kind[failureRecord]{Name: "failure of backup " + backup, MaxBytes: maxFailureBytes, MaxDecoded: 4 * maxFailureBytes}
 	return kind, func(r *failureRecord) error {
 		if r.FormatVersion != failureVersion {
 			return unsupported(r.FormatVersion)

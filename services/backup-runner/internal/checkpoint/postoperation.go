@@ -11,6 +11,9 @@ import (
 // postOperationVersion is the format of PostOperationParts; another one is not understood.
 const postOperationVersion = 1
 
+// maxPostOperationBytes is far above what the keys of all records take.
+const maxPostOperationBytes = 4 << 20
+
 // PostOperationParts are what was stored again once the operations of a backup had ended. There is
 // one document per backup; every later holder follows it.
 type PostOperationParts struct {
@@ -37,7 +40,7 @@ func ReadPostOperationParts(ctx context.Context, store objectstore.Reader, backu
 }
 
 func postOperationOf(backup, uid string) (document.Kind[PostOperationParts], func(*PostOperationParts) error) {
-	kind := document.Kind[PostOperationParts]{Name: "list of what was stored again of backup " + backup, MaxBytes: maxCompositionBytes, MaxDecoded: maxDecoded}
+	kind := document.Kind[PostOperationParts]{Name: "list of what was stored again of backup " + backup, MaxBytes: maxPostOperationBytes, MaxDecoded: 4 * maxPostOperationBytes}
 	return kind, func(p *PostOperationParts) error {
 		if p.FormatVersion != postOperationVersion {
 			return unsupported(p.FormatVersion)

@@ -84,7 +84,7 @@ type Record struct {
 	Ended bool `json:"ended,omitempty"`
 }
 
-// maxDecoded bounds what a document of a backup's progress takes in memory, in bytes.
+// maxDecoded bounds what a record takes in memory, in bytes.
 const maxDecoded = 128 << 20
 
 // Start is what every holder of a backup must see alike.
