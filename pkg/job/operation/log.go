@@ -76,6 +76,17 @@ func (l *Log) Operations() []Operation { return l.list.Operations }
 // phase from New to InProgress: those are not recorded.
 func (l *Log) States() []State { return l.states }
 
+// Bytes is about what the operations take in memory with their states, without what their records
+// tell.
+func (l *Log) Bytes() int {
+	k := keeper{count: true, texts: map[string]string{}}
+	for i := range l.list.Operations {
+		op := l.list.Operations[i]
+		_ = k.add(&op) // the list was read, so it is in the limits
+	}
+	return k.used
+}
+
 // Ended reports that all operations have ended.
 func (l *Log) Ended() bool {
 	return !slices.ContainsFunc(l.states, func(s State) bool { return !s.Phase.Ended() })

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// maxOperations bounds the operations of all jobs that are kept in memory, some 1 KiB each. What
-	// finds no room is read again with each poll.
-	maxOperations = 50_000
+	// maxBytes bounds what the operations of all jobs that are kept in memory take there, some 1 KiB
+	// each. What finds no room is read again with each poll.
+	maxBytes = 48 << 20
 	// leastKept is how long the operations of a job stay in memory at least, while others find no
 	// room: what is counted and measured from poll to poll needs that.
 	leastKept = 10 * time.Minute
@@ -24,7 +24,7 @@ const (
 // jobs are the jobs that wait, as far as this process has seen them. Safe for concurrent use.
 type jobs struct {
 	clock clock.PassiveClock
-	limit int           // of operations in memory
+	limit int           // of the operations in memory, in bytes
 	hold  time.Duration // how long those of a job stay at least
 	mu    sync.Mutex
 	by    map[string]*entry // by kind and name
@@ -129,7 +129,7 @@ func (j *jobs) keep(e *entry, job *poll.Job) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	e.job, e.kept = job, j.clock.Now()
-	for j.operations() > j.limit {
+	for j.bytes() > j.limit {
 		var oldest *entry
 		others := false
 		for _, other := range j.by {
@@ -162,10 +162,10 @@ func (j *jobs) yields(e, to *entry) bool {
 	return kept >= j.hold && !e.job.Cancelling()
 }
 
-func (j *jobs) operations() (n int) {
+func (j *jobs) bytes() (n int) {
 	for _, e := range j.by {
 		if e.job != nil && !e.passing {
-			n += e.job.Len()
+			n += e.job.Bytes()
 		}
 	}
 	return n

@@ -14,12 +14,15 @@ import (
 	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/poll"
 )
 
+// roomForOne is in bytes: a job with two operations takes more than half of it.
+const roomForOne = 3 << 10
+
 // Jobs of which only one finds room in memory do not take it from each other with each poll: what is
 // counted from poll to poll, as the denials of an operation, comes to its end in all of them.
 func TestJobsThatDoNotFitIntoMemoryTogetherAllGoOn(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.plugins.unknown = map[string]bool{"a1": true, "b1": true, "c1": true}
-		b.start(func(c *monitor.Config, _ *poll.Config) { c.MaxOperations = 3 })
+		b.start(func(c *monitor.Config, _ *poll.Config) { c.MaxBytes = roomForOne })
 		for _, name := range []string{"a", "b", "c"} {
 			b.job(operation.KindBackup, name, name+"1", name+"2")
 			b.pass(3 * time.Second) // they are polled one after the other
@@ -39,7 +42,7 @@ func TestACancelledJobFindsRoomInMemory(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.job(operation.KindBackup, "a", "a1", "a2")
 		b.job(operation.KindBackup, "b", "b1", "b2")
-		b.start(func(c *monitor.Config, _ *poll.Config) { c.MaxOperations = 3 })
+		b.start(func(c *monitor.Config, _ *poll.Config) { c.MaxBytes = roomForOne })
 		b.pass(time.Minute)
 		for _, name := range []string{"a", "b"} {
 			b.edit(name, func(o *velerov1.Backup) { o.Annotations[holdfast.AnnotationCancel] = "alice" })

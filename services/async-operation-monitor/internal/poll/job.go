@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -29,6 +30,7 @@ type Job struct {
 	crowded   bool
 	restarted []Restart     // not reported yet. Poll's alone
 	returned  chan struct{} // has a value once calls to cancel have returned
+	bytes     int           // of the operations in memory
 
 	mu    sync.Mutex
 	memos []memo
@@ -79,6 +81,7 @@ func (p *Poller) Open(ctx context.Context, store objectstore.Store, job operatio
 		return nil, err
 	}
 	j := &Job{poller: p, log: log, memos: make([]memo, len(log.Operations())), seen: slices.Clone(log.States()), returned: make(chan struct{}, 1)}
+	j.bytes = log.Bytes() + len(j.memos)*int(unsafe.Sizeof(memo{})+unsafe.Sizeof(operation.State{})) // of memos and seen
 	now := p.Clock.Now()
 	j.opened = now
 	for i := range j.memos {
@@ -87,8 +90,8 @@ func (p *Poller) Open(ctx context.Context, store objectstore.Store, job operatio
 	return j, nil
 }
 
-// Len returns the number of operations.
-func (j *Job) Len() int { return len(j.memos) }
+// Bytes is about what the operations take in memory.
+func (j *Job) Bytes() int { return j.bytes }
 
 // States returns the states of the operations as the last poll left them, in the order of the list.
 func (j *Job) States() []operation.State {
