@@ -203,7 +203,7 @@ func (h *hanging) Validate(ctx context.Context, loc *velerov1.BackupStorageLocat
 func TestALocationThatHangsLeavesTheTimeOfOthers(t *testing.T) {
 	b, _, open := inBucket(t)
 	b.objects = append(b.objects, location("away", "backups"))
-	b.adapt = func(c *doctor.Config) { c.Locations, c.Timeout = &hanging{buckets: open, name: "away"}, time.Second }
+	b.adapt = func(c *doctor.Config) { c.Locations, c.Timeout = &hanging{buckets: open, name: "away"}, 5*time.Second }
 	found := b.run("locations")
 	one(t, doctor.Failed, found, "away", context.DeadlineExceeded.Error())
 	one(t, doctor.OK, found, "default: ")
