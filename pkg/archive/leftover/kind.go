@@ -18,6 +18,7 @@ func Backup(b *velerov1.Backup) *Job {
 		Owner:      operation.Job{Kind: operation.KindBackup, Name: b.Name, UID: string(b.UID)},
 		Operations: layout.BackupItemOperations(b.Name), Results: layout.BackupResults(b.Name), Log: layout.BackupLog(b.Name),
 		Field: "backup", Value: b.Namespace + "/" + b.Name, Message: joblog.ResultMessage,
+		counted: counters{b.Status.BackupItemOperationsAttempted, b.Status.BackupItemOperationsCompleted, b.Status.BackupItemOperationsFailed},
 	}
 }
 
@@ -27,6 +28,7 @@ func Restore(r *velerov1.Restore) *Job {
 		Owner:      operation.Job{Kind: operation.KindRestore, Name: r.Name, UID: string(r.UID)},
 		Operations: layout.RestoreItemOperations(r.Name), Results: layout.RestoreResults(r.Name), Log: layout.RestoreLog(r.Name),
 		Field: "restore", Value: r.Namespace + "/" + r.Name, Message: plain,
+		counted: counters{r.Status.RestoreItemOperationsAttempted, r.Status.RestoreItemOperationsCompleted, r.Status.RestoreItemOperationsFailed},
 	}
 }
 
@@ -65,14 +67,29 @@ func (o *Outcome) Count(failures, warnings *int) {
 // CountBackup adds what was found to the status of a backup.
 func (o *Outcome) CountBackup(s *velerov1.BackupStatus) {
 	o.Count(&s.Errors, &s.Warnings)
-	s.BackupItemOperationsAttempted = max(s.BackupItemOperationsAttempted, o.Completed+o.Failed)
-	s.BackupItemOperationsCompleted, s.BackupItemOperationsFailed = o.Completed, o.Failed
+	o.setCounters(&s.BackupItemOperationsAttempted, &s.BackupItemOperationsCompleted, &s.BackupItemOperationsFailed)
 	s.CSIVolumeSnapshotsCompleted = max(s.CSIVolumeSnapshotsCompleted, o.Snapshots)
 }
 
 // CountRestore adds what was found to the status of a restore.
 func (o *Outcome) CountRestore(s *velerov1.RestoreStatus) {
 	o.Count(&s.Errors, &s.Warnings)
-	s.RestoreItemOperationsAttempted = max(s.RestoreItemOperationsAttempted, o.Completed+o.Failed)
-	s.RestoreItemOperationsCompleted, s.RestoreItemOperationsFailed = o.Completed, o.Failed
+	o.setCounters(&s.RestoreItemOperationsAttempted, &s.RestoreItemOperationsCompleted, &s.RestoreItemOperationsFailed)
+}
+
+// counters are those of the operations in the status of a job.
+type counters struct{ attempted, completed, failed int }
+
+// setCounters sets the counters of operations. Where no file tells of any they are those of the status,
+// or of the job's object where it is ahead of the metadata file in the bucket; where the file is
+// damaged those that had not completed have failed.
+func (o *Outcome) setCounters(attempted, completed, failed *int) {
+	if n := o.Completed + o.Failed; n > 0 {
+		*attempted, *completed, *failed = max(*attempted, n), o.Completed, o.Failed
+		return
+	}
+	*attempted, *completed, *failed = max(*attempted, o.counted.attempted), max(*completed, o.counted.completed), max(*failed, o.counted.failed)
+	if o.damaged {
+		*failed = max(*failed, *attempted-*completed)
+	}
 }

@@ -42,6 +42,8 @@ type Job struct {
 	// Confirm returns an error when the job is not this process's any more. It is asked before
 	// every write.
 	Confirm func(ctx context.Context) error
+
+	counted counters
 }
 
 // maxEntries and maxText, in bytes, bound what is said of one job: a bucket must not decide how
@@ -58,11 +60,13 @@ type Outcome struct {
 	// Counted are those of Errors that the other server found: it has added them to the errors in the
 	// job's status (Velero 1.18), and to neither the results nor the log.
 	Counted int
-	// Completed and Failed count the operations.
+	// Completed and Failed count the operations that the file has, both 0 where it is damaged.
 	Completed, Failed int
 	// Snapshots are the completed operations on VolumeSnapshots.
 	Snapshots int
 
+	counted counters // of the job's object
+	damaged bool     // the file of operations cannot be read to its end
 	entries []joblog.Entry
 	text    int    // what the entries hold, in bytes
 	more    int    // entries that are counted only
@@ -80,7 +84,7 @@ func (o *Outcome) Close() error {
 // Look reads the operations and writes nothing. Operations that an earlier attempt ended count as
 // if they had not ended. A file that is damaged is an error of the job, in the outcome.
 func (j *Job) Look(ctx context.Context) (*Outcome, error) {
-	o := &Outcome{}
+	o := &Outcome{counted: j.counted}
 	for _, e := range j.Notes {
 		o.add(e)
 	}
@@ -95,6 +99,7 @@ func (j *Job) Look(ctx context.Context) (*Outcome, error) {
 	err = j.operations(ctx, o, known)
 	if errors.Is(err, itemoperation.ErrCorrupt) {
 		o.add(joblog.Entry{Level: joblog.Error, Message: "the operations of the job cannot be read, they count as failed", Err: err.Error()})
+		o.damaged, o.Completed, o.Failed = true, 0, 0
 		err = nil
 	}
 	if err != nil {
