@@ -22,12 +22,17 @@ const (
 )
 
 // ErrLeft means that a file of the job could not be extended, since it is damaged or too large, and
-// stays as it is.
+// stays as it is. Another attempt has the same end.
 var ErrLeft = errors.New("a file of the job is left as it is")
 
-// Publish writes results and log with what the outcome adds to them, and last the file of
-// operations. After an attempt that was interrupted the results get nothing twice. The error wraps
-// ErrLeft where all other files were written.
+// ErrLog means that the log of the job was not extended, for a reason that may pass. The other files
+// are as after a success, or after ErrLeft.
+var ErrLog = errors.New("the log of the job is not extended")
+
+// Publish writes the results with what the outcome adds to them, the file of operations, and last the
+// log, which may take longest. After an attempt that was interrupted the results get nothing twice.
+// The error wraps ErrLeft where all other files were written, and ErrLog alone where the log is to be
+// tried again.
 func (j *Job) Publish(ctx context.Context, o *Outcome) error {
 	if len(o.entries) == 0 && o.ended == "" {
 		return nil
@@ -36,15 +41,16 @@ func (j *Job) Publish(ctx context.Context, o *Outcome) error {
 	if results != nil && !errors.Is(results, ErrLeft) {
 		return results
 	}
-	if err := j.log(ctx, o); err != nil {
-		return err
-	}
 	if o.ended != "" {
 		if err := j.put(ctx, j.Operations, o.ended); err != nil {
 			return err
 		}
 	}
-	return results
+	err := j.log(ctx, o)
+	if err != nil && !errors.Is(err, ErrLeft) {
+		return fmt.Errorf("%w: %w", ErrLog, err) // not ErrLeft, which is not tried again
+	}
+	return errors.Join(results, err)
 }
 
 // results adds the entries to the results.
@@ -107,39 +113,6 @@ func (j *Job) unpacked(ctx context.Context, key string) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %s: %w", ErrLeft, key, err)
 	}
 	return text, nil
-}
-
-// log writes the lines of the log behind those that are there, as another member of the compressed
-// file.
-func (j *Job) log(ctx context.Context, o *Outcome) (err error) {
-	file, err := os.CreateTemp(j.Dir, "log-")
-	if err != nil {
-		return fmt.Errorf("extend %s: %w", j.Log, err)
-	}
-	defer func() { err = errors.Join(err, file.Close(), os.Remove(file.Name())) }()
-	body, err := j.Store.Get(ctx, j.Log)
-	switch {
-	case errors.Is(err, objectstore.ErrNotFound):
-	case err != nil:
-		return fmt.Errorf("read %s: %w", j.Log, err)
-	default:
-		_, err := io.Copy(file, body)
-		if err := errors.Join(err, body.Close()); err != nil {
-			return fmt.Errorf("read %s: %w", j.Log, err)
-		}
-	}
-	zip := gzip.NewWriter(file)
-	var line []byte
-	for i := range o.entries {
-		line = joblog.AppendText(line[:0], &o.entries[i], j.Field, j.Value)
-		if _, err := zip.Write(line); err != nil {
-			return fmt.Errorf("extend %s: %w", j.Log, err)
-		}
-	}
-	if err := zip.Close(); err != nil {
-		return fmt.Errorf("extend %s: %w", j.Log, err)
-	}
-	return j.store(ctx, j.Log, file)
 }
 
 // pack stores what write writes, compressed.
