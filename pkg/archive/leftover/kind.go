@@ -57,6 +57,10 @@ func Restored(ctx context.Context, store objectstore.Reader, owner operation.Job
 	return objectstore.Exists(ctx, store, layout.RestoreOwnerFile(owner.Name, owner.UID))
 }
 
+// Unread is the outcome of a job whose files were not read: it adds nothing, and keeps counters that
+// the object has.
+func (j *Job) Unread() *Outcome { return &Outcome{counted: j.counted} }
+
 // Count adds what was found to the counts of a job, which have the errors that the other server
 // counted.
 func (o *Outcome) Count(failures, warnings *int) {

@@ -84,7 +84,7 @@ func (o *Outcome) Close() error {
 // Look reads the operations and writes nothing. Operations that an earlier attempt ended count as
 // if they had not ended. A file that is damaged is an error of the job, in the outcome.
 func (j *Job) Look(ctx context.Context) (*Outcome, error) {
-	o := &Outcome{counted: j.counted}
+	o := j.Unread()
 	for _, e := range j.Notes {
 		o.add(e)
 	}

@@ -31,12 +31,15 @@ func (c *Canceller) disinherit(
 	found, err := c.complete(ctx, store, files)
 	switch {
 	case err == nil:
-		found.CountBackup(&final.Status)
 	case errors.Is(err, errGone), !last && !refused(err):
 		return nil, err
 	default:
-		c.Log.WarnContext(ctx, "operations of the cancelled backup not ended in its files", "backup", stored.Name, "error", err)
+		c.Log.WarnContext(ctx, "files of the cancelled backup not completed", "backup", stored.Name, "error", err)
 	}
+	if found == nil {
+		found = files.Unread()
+	}
+	found.CountBackup(&final.Status)
 	if err := files.Confirm(ctx); err != nil { // what was done above may have taken as long as a claim lasts
 		return nil, err
 	}
@@ -59,12 +62,12 @@ func (c *Canceller) disinheritRestore(ctx context.Context, r *velerov1.Restore, 
 	found, err := c.restoreFiles(ctx, r, files)
 	switch {
 	case err == nil:
-		return found, nil
 	case errors.Is(err, errGone), !last && !refused(err) && !apierrors.IsNotFound(err):
 		return nil, err
+	default:
+		c.Log.WarnContext(ctx, "files of the cancelled restore not completed", "restore", r.Name, "error", err)
 	}
-	c.Log.WarnContext(ctx, "operations of the cancelled restore not ended in its files", "restore", r.Name, "error", err)
-	return nil, nil
+	return found, nil
 }
 
 func (c *Canceller) restoreFiles(ctx context.Context, r *velerov1.Restore, files *leftover.Job) (found *leftover.Outcome, err error) {
@@ -86,7 +89,8 @@ func (c *Canceller) restoreFiles(ctx context.Context, r *velerov1.Restore, files
 	return c.complete(ctx, store, files)
 }
 
-// complete completes the files of a job that another server left, and returns what was found.
+// complete completes the files of a job that another server left, and returns what was found. With an
+// error that is nil, unless the error is leftover.ErrLog.
 func (c *Canceller) complete(ctx context.Context, store objectstore.Store, files *leftover.Job) (_ *leftover.Outcome, err error) {
 	ctx, done := context.WithTimeout(ctx, filesLimit)
 	defer done()
@@ -107,12 +111,15 @@ func (c *Canceller) complete(ctx context.Context, store objectstore.Store, files
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, found.Close()) }()
-	if err := files.Publish(ctx, found); errors.Is(err, leftover.ErrLeft) {
-		c.Log.WarnContext(ctx, "results of the job do not tell what was found when it was cancelled", "job", files.Value, "error", err)
-	} else if err != nil {
+	err = files.Publish(ctx, found)
+	switch {
+	case errors.Is(err, leftover.ErrLeft):
+		c.Log.WarnContext(ctx, "a file of the job does not tell what was found when it was cancelled", "job", files.Value, "error", err)
+		err = nil
+	case err != nil && !errors.Is(err, leftover.ErrLog):
 		return nil, err
 	}
-	return found, nil
+	return found, err
 }
 
 // confirm returns a function whose error is errGone once a job is not this process's to end.

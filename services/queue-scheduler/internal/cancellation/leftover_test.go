@@ -2,6 +2,7 @@ package cancellation_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -185,6 +186,70 @@ func TestACancelledJobEndsWithoutTheFilesOfAnotherServer(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// The file of operations said for good that they continue, and the counters stayed, where the log could
+// not be written.
+func TestACancelledJobEndsWithoutItsLogAlone(t *testing.T) {
+	for name, away := range map[string]error{"away": errors.New("connection refused"), "too slow": context.DeadlineExceeded, "refused": objectstore.ErrAccess} {
+		t.Run(name, func(t *testing.T) {
+			b := leave(t, velerov1.BackupPhaseFinalizing)
+			b.store.Inject(func(op memstore.Op, key string) error {
+				if op == memstore.OpPut && (key == layout.BackupLog("b") || key == layout.RestoreLog("r")) {
+					return away
+				}
+				return nil
+			})
+			o, r := b.endBoth(t)
+			want := map[string]string{"open": stoppedOpen, "followed": "", "failed": "disk on fire", "done": ""}
+			require.Equal(t, want, b.ends(t, layout.BackupItemOperations("b")))
+			require.Equal(t, want, b.ends(t, layout.RestoreItemOperations("r")))
+			s, rs := &o.Status, &r.Status
+			require.Equal(t, []int{4, 2, 2, 3}, []int{s.BackupItemOperationsAttempted, s.BackupItemOperationsCompleted, s.BackupItemOperationsFailed, s.Errors})
+			require.Equal(t, []int{4, 2, 2, 3}, []int{rs.RestoreItemOperationsAttempted, rs.RestoreItemOperationsCompleted, rs.RestoreItemOperationsFailed, rs.Errors})
+			require.Contains(t, b.store.Keys(), layout.BackupResults("b"))
+			require.Contains(t, b.store.Keys(), layout.RestoreResults("r"))
+			require.NotContains(t, b.store.Keys(), layout.BackupLog("b"))
+			require.NotContains(t, b.store.Keys(), layout.RestoreLog("r"))
+		})
+	}
+}
+
+// The counters of the object went back to those of the metadata file in the bucket, which is older.
+func TestCountersOfACancelledJobDoNotGoBack(t *testing.T) {
+	damage := func(b *bed, key string) { b.store.Set(key, []byte("junk")) }
+	for name, c := range map[string]struct {
+		change func(b *bed, key string)
+		want   []int
+	}{
+		"damaged": {damage, []int{4, 1, 3}},
+		"absent":  {func(b *bed, key string) { require.NoError(t, b.store.Delete(t.Context(), key)) }, []int{4, 1, 1}},
+		"refused": {func(b *bed, _ string) {
+			b.store.Inject(func(op memstore.Op, key string) error {
+				if op == memstore.OpGet && (key == layout.BackupItemOperations("b") || key == layout.RestoreItemOperations("r")) {
+					return objectstore.ErrAccess
+				}
+				return nil
+			})
+		}, []int{4, 1, 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := leave(t, velerov1.BackupPhaseFinalizing)
+			o, r := read(t, b, backup("b", "")), read(t, b, restore("r", ""))
+			o.Status.BackupItemOperationsCompleted, o.Status.BackupItemOperationsFailed = 1, 1
+			r.Status.RestoreItemOperationsCompleted, r.Status.RestoreItemOperationsFailed = 1, 1
+			require.NoError(t, errors.Join(b.client.Update(t.Context(), o), b.client.Update(t.Context(), r)))
+			c.change(b, layout.BackupItemOperations("b"))
+			c.change(b, layout.RestoreItemOperations("r"))
+			o, r = b.endBoth(t)
+			s, rs := &o.Status, &r.Status
+			require.Equal(t, c.want, []int{s.BackupItemOperationsAttempted, s.BackupItemOperationsCompleted, s.BackupItemOperationsFailed})
+			require.Equal(t, c.want, []int{rs.RestoreItemOperationsAttempted, rs.RestoreItemOperationsCompleted, rs.RestoreItemOperationsFailed})
+			committed, _, err := commit.Committed(t.Context(), b.store, o)
+			require.NoError(t, err)
+			require.Equal(t, *s, committed.Status)
+		})
 	}
 }
 
