@@ -3,8 +3,8 @@ package sweep
 import (
 	"context"
 	"strings"
-	"time"
 
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -55,8 +55,8 @@ func (p *pass) restore(ctx context.Context, r records) error {
 			return nil
 		}
 	}
-	if usage == inUse || usage == leftoverOfGone && !p.restoreGone(dir, own.key == layout.RestoreOperationsOwnerFile(r.name, r.uid)) {
-		return nil
+	if ok, err := p.restoreOver(ctx, r, usage, own); !ok || err != nil {
+		return err
 	}
 	p.log.Info("removing the records of a restore that needs them no more", "restore", r.name, "uid", r.uid)
 	leftover := func(ctx context.Context) (bool, error) {
@@ -72,15 +72,17 @@ func (p *pass) restore(ctx context.Context, r records) error {
 	return p.remover.removeOwner(ctx, own.key, leftover)
 }
 
-// operationsGrace is how long the records of operations stay of a restore that is gone: with them
-// async-operation-monitor cancels the operations, which it tries for an hour.
-const operationsGrace = 2 * time.Hour
-
-// restoreGone notes that a restore is gone, and reports whether that is so for long enough. inherited
-// records are of its operations alone.
-func (p *pass) restoreGone(dir string, inherited bool) bool {
-	if inherited {
-		return p.goneFor(dir, max(operationsGrace, p.sweeper.Grace))
+// restoreOver notes that a restore does not need its records, and reports whether that is so for long
+// enough.
+func (p *pass) restoreOver(ctx context.Context, r records, usage usage, own owner) (bool, error) {
+	dir := layout.RestoreRecords(r.name, r.uid)
+	switch {
+	case usage == leftoverOfDone:
+		return p.over(ctx, operation.Job{Kind: operation.KindRestore, Name: r.name, UID: r.uid}, dir)
+	case usage != leftoverOfGone:
+		return false, nil
+	case own.key == layout.RestoreOperationsOwnerFile(r.name, r.uid): // the records are of its operations alone
+		return p.goneFor(dir, max(operationsGrace, p.sweeper.Grace)), nil
 	}
-	return p.goneLongEnough(dir)
+	return p.goneLongEnough(dir), nil
 }

@@ -1,0 +1,27 @@
+package sweep
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+)
+
+// operationsGrace is how long the records of operations that have not ended stay after their job: with
+// them async-operation-monitor cancels the operations, which it tries for an hour.
+const operationsGrace = 2 * time.Hour
+
+// over reports whether a job that has ended needs the records of its operations no more, which are
+// under dir: none of them is left to be cancelled, or the job ended operationsGrace ago.
+func (p *pass) over(ctx context.Context, job operation.Job, dir string) (bool, error) {
+	log, err := operation.Open(ctx, p.store, job)
+	switch {
+	case errors.Is(err, objectstore.ErrNotFound), errors.Is(err, operation.ErrDamaged): // nothing is cancelled by these
+		return true, nil
+	case err != nil:
+		return false, err
+	}
+	return log.Ended() || p.goneFor(dir, max(operationsGrace, p.sweeper.Grace)), nil
+}

@@ -1,0 +1,99 @@
+package sweep
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
+)
+
+// seal leaves the records of two operations, of which the first was followed to its end.
+func (b *bed) seal(job operation.Job, inherited bool) {
+	b.t.Helper()
+	_, err := operation.Seal(b.t.Context(), b.store, operation.List{Job: job, Inherited: inherited, Operations: []operation.Operation{{Action: "x/y", ID: "one"}, {Action: "x/y", ID: "two"}}})
+	require.NoError(b.t, err)
+	b.end(job, 0)
+}
+
+func (b *bed) end(job operation.Job, i int) {
+	b.t.Helper()
+	log, err := operation.Open(b.t.Context(), b.store, job)
+	require.NoError(b.t, err)
+	require.NoError(b.t, log.Append(b.t.Context(), operation.Event{Operation: i, Time: b.clock.Now(), End: &operation.End{}}))
+}
+
+// The records of operations that a restore was ended over went at once, so that
+// async-operation-monitor could not cancel the operations any more.
+func TestRecordsOfOperationsThatARestoreWasEndedOverStayForTheGrace(t *testing.T) {
+	for name, own := range map[string]func(*bed){
+		"of another server": func(b *bed) {
+			data, err := layout.RestoreOwner{RestoreUID: "u", ClusterUID: "here"}.Encode()
+			require.NoError(t, err)
+			b.store.Set(layout.RestoreOperationsOwnerFile("r", "u"), data)
+		},
+		"of a runner": func(b *bed) { b.ownRestore("r", "u", "here") },
+	} {
+		job := operation.Job{Kind: operation.KindRestore, Name: "r", UID: "u"}
+		records := layout.RestoreRecords("r", "u")
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t, restore("r", "u", "Failed"))
+			own(b)
+			b.seal(job, name == "of another server")
+			before := b.under(records)
+			b.sweep()
+			b.clock.Step(operationsGrace - time.Minute)
+			b.pass()
+			require.Equal(t, before, b.under(records), "its operations may still be cancelled")
+			b.clock.Step(time.Hour)
+			b.pass()
+			require.Empty(t, b.under(records))
+		})
+		t.Run(name+", deleted later", func(t *testing.T) {
+			b := newBed(t, restore("r", "u", "Failed"))
+			own(b)
+			b.seal(job, name == "of another server")
+			b.sweep()
+			require.NoError(t, b.client.Delete(t.Context(), restore("r", "u", "")))
+			b.clock.Step(operationsGrace)
+			b.pass()
+			require.Empty(t, b.under(records))
+		})
+		t.Run(name+", cancelled", func(t *testing.T) {
+			b := newBed(t, restore("r", "u", "Failed"))
+			own(b)
+			b.seal(job, name == "of another server")
+			b.pass()
+			b.end(job, 1)
+			b.clock.Step(time.Hour)
+			b.pass()
+			require.Empty(t, b.under(records), "all have ended")
+		})
+		t.Run(name+", damaged", func(t *testing.T) {
+			b := newBed(t, restore("r", "u", "Failed"))
+			own(b)
+			b.set(layout.RestoreOperations("r", "u") + "list")
+			b.pass()
+			require.Empty(t, b.under(records), "nothing is cancelled by them")
+		})
+		t.Run(name+", not read", func(t *testing.T) {
+			b := newBed(t, restore("r", "u", "Failed"))
+			own(b)
+			b.seal(job, name == "of another server")
+			b.end(job, 1)
+			before := b.under(records)
+			b.store.Inject(func(op memstore.Op, key string) error {
+				if op == memstore.OpGet && key == layout.RestoreOperations("r", "u")+"list" {
+					return errors.New("timeout")
+				}
+				return nil
+			})
+			b.pass()
+			require.Equal(t, before, b.under(records), "a bucket that does not answer proves nothing")
+		})
+	}
+}
