@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -98,6 +99,12 @@ func (p *pass) parts(ctx context.Context, name, uid string) error {
 	}
 	if usage == leftoverOfGone && !p.goneLongEnough(layout.PartsPrefix(name, uid)) {
 		return nil
+	}
+	if usage == leftoverOfDone {
+		ok, err := p.over(ctx, operation.Job{Kind: operation.KindBackup, Name: name, UID: uid}, layout.PartsPrefix(name, uid))
+		if !ok || err != nil {
+			return err
+		}
 	}
 	p.log.Info("removing the parts of a backup that needs them no more", "backup", name, "uid", uid)
 	_, err = p.remover.empty(ctx, layout.PartsPrefix(name, uid), "", func(ctx context.Context) (bool, error) {

@@ -97,3 +97,28 @@ func TestRecordsOfOperationsThatARestoreWasEndedOverStayForTheGrace(t *testing.T
 		})
 	}
 }
+
+// So did those that a backup was ended over.
+func TestRecordsOfOperationsThatABackupWasEndedOverStayForTheGrace(t *testing.T) {
+	for name, owned := range map[string]bool{"of another server": false, "of a runner": true} {
+		t.Run(name, func(t *testing.T) {
+			job := operation.Job{Kind: operation.KindBackup, Name: "b", UID: "u"}
+			b := newBed(t, backup("b", "velero", "u", "Failed"))
+			if owned {
+				b.own("b", "u", "here")
+			}
+			b.committed("b")
+			b.seal(job, !owned)
+			before := b.store.Keys()
+			b.sweep()
+			b.clock.Step(operationsGrace - time.Minute)
+			b.pass()
+			require.Equal(t, before, b.store.Keys(), "its operations may still be cancelled")
+			b.end(job, 1)
+			b.clock.Step(time.Minute - grace)
+			b.s = b.sweeper(nil) // another replica, which has not seen since when
+			b.pass()
+			require.Empty(t, b.under(layout.PartsDir("b")))
+		})
+	}
+}
