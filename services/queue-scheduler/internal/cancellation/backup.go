@@ -27,7 +27,7 @@ import (
 //
 // Nor does it wait for the bucket indefinitely: without the mark of a commit on the object, the
 // bucket holds no other end than Failed. A bucket that refuses the calls is not waited for; one that
-// cannot be reached is waited for until a second deadline.
+// cannot be reached is waited for until a second deadline, and tried twice at least.
 //
 // Post hooks are the runners': the mark on the object has one of them run those that are owed.
 func (c *Canceller) concludeBackup(ctx context.Context, b *velerov1.Backup, mine claim.Claim, waited age) (time.Duration, error) {
@@ -37,13 +37,14 @@ func (c *Canceller) concludeBackup(ctx context.Context, b *velerov1.Backup, mine
 	}
 	files := leftover.Backup(b)
 	files.Stop, files.Confirm = r.Reason(), confirm(c, backups, b, mine)
-	final, err := c.decide(ctx, b, files, waited.request >= c.requestTimeout())
+	last := waited.last(waited.request, c.requestTimeout())
+	final, err := c.decide(ctx, b, files, last)
 	alone := err != nil
 	switch {
 	case errors.Is(err, commit.ErrForeign), apierrors.IsNotFound(err):
 		// The bucket has nothing of this backup, or there is no location.
 		final = commit.Failed(b, r.Reason(), c.Clock.Now())
-	case err != nil && ctx.Err() == nil && (refused(err) || waited.request >= c.requestTimeout()):
+	case err != nil && ctx.Err() == nil && (last || refused(err)):
 		c.Log.WarnContext(ctx, "cancelled backup ends without its bucket", "backup", b.Name, "error", err)
 		final = commit.Failed(b, r.ReasonBut("the bucket could not be written: "+err.Error()), c.Clock.Now())
 	case err != nil:

@@ -44,6 +44,7 @@ const (
 	namespace    = "velero"
 	deadline     = time.Minute
 	claimTimeout = 30 * time.Second
+	again        = 5 * time.Second // the pause after an attempt that failed
 )
 
 // bed is an API server, a bucket and a clock that replicas share.
@@ -455,9 +456,44 @@ func TestChangingHoldersDoNotProlongTheWait(t *testing.T) {
 		require.NoError(t, b.client.Update(t.Context(), next))
 		b.clock.Step(deadline / 2)
 	}
-	_, err := c.ReconcileBackup(t.Context(), request("b"))
+	result, err := c.ReconcileBackup(t.Context(), request("b"))
 	require.NoError(t, err)
+	require.Equal(t, again, result.RequeueAfter)
+	b.clock.Step(again)
+	result, err = c.ReconcileBackup(t.Context(), request("b"))
+	require.NoError(t, err)
+	require.Zero(t, result)
 	require.Equal(t, velerov1.BackupPhaseFailed, read(t, b, o).Status.Phase)
+}
+
+// After holders that changed the first attempt was the last one: one connection that broke ended the
+// backup without its bucket.
+func TestABucketIsTriedOnceMoreAfterHoldersThatChanged(t *testing.T) {
+	o := running("b", holdfast.AnnotationCancel, "bob")
+	b := newBed(o)
+	c := b.replica(t, "one")
+	for epoch := int64(4); epoch < 6; epoch++ {
+		_, err := c.ReconcileBackup(t.Context(), request("b"))
+		require.NoError(t, err)
+		next := read(t, b, o)
+		require.NoError(t, claim.Set(next, claim.Claim{Holder: "next", Epoch: epoch}))
+		require.NoError(t, b.client.Update(t.Context(), next))
+		b.clock.Step(deadline)
+	}
+	b.away = errors.New("connection reset")
+	result, err := c.ReconcileBackup(t.Context(), request("b"))
+	require.NoError(t, err)
+	require.Equal(t, again, result.RequeueAfter)
+	b.away = nil
+	taken := read(t, b, o)
+	require.NoError(t, claim.Set(taken, claim.Claim{Holder: "next", Epoch: 7}), "another one takes it during the attempt")
+	require.NoError(t, b.client.Update(t.Context(), taken))
+	b.clock.Step(again)
+	result, err = c.ReconcileBackup(t.Context(), request("b"))
+	require.NoError(t, err)
+	require.Zero(t, result)
+	require.Equal(t, "cancelled by bob", read(t, b, o).Status.FailureReason)
+	require.Contains(t, b.store.Keys(), layout.BackupMetadata("b"))
 }
 
 // A holder that commits in the last moment is ahead, and one that handed over, or was succeeded,

@@ -32,18 +32,24 @@ const operationGrace = 5 * time.Minute
 
 // observation is since when this process has seen a request to cancel a job under one epoch, by its
 // own clock: clocks differ. A later holder gets a new deadline, within a bound: first is when the
-// request was seen under any epoch.
+// request was seen under any epoch. tried is true once this process could not end the job.
 type observation struct {
 	uid          types.UID
 	epoch        int64
 	since, first time.Time
+	tried        bool
 }
 
 // age is for how long a job has been seen asked to stop.
 type age struct {
 	epoch   time.Duration // under its claim's epoch
 	request time.Duration // under any
+	tried   bool          // this process could not end it, under any
 }
+
+// last reports whether an attempt to end the job at that age is the last one: limit has passed, and it
+// is not the first attempt, which comes late where holders changed.
+func (a age) last(passed, limit time.Duration) bool { return a.tried && passed >= limit }
 
 // since returns for how long the job has been seen so.
 func (c *Canceller) since(kind, name string, uid types.UID, epoch int64) age {
@@ -58,7 +64,17 @@ func (c *Canceller) since(kind, name string, uid types.UID, epoch int64) age {
 		s.epoch, s.since = epoch, now
 	}
 	c.observed[key] = s
-	return age{epoch: now.Sub(s.since), request: now.Sub(s.first)}
+	return age{epoch: now.Sub(s.since), request: now.Sub(s.first), tried: s.tried}
+}
+
+// failed notes that this process could not end a job.
+func (c *Canceller) failed(kind, name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s, ok := c.observed[kind+"/"+name]; ok {
+		s.tried = true
+		c.observed[kind+"/"+name] = s
+	}
 }
 
 // requestTimeout is how long a request waits for holders that come one after the other, and for a
@@ -109,6 +125,7 @@ func await[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T
 	left, err := conclude(ctx, obj, held, waited)
 	switch {
 	case err != nil:
+		c.failed(k.name, obj.GetName())
 		return c.over(ctx, err), nil
 	case left > 0:
 		return reconcile.Result{RequeueAfter: left}, nil

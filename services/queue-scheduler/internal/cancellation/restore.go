@@ -31,7 +31,7 @@ func (c *Canceller) concludeRestore(ctx context.Context, r *velerov1.Restore, mi
 	}
 	files := leftover.Restore(r)
 	files.Stop, files.Confirm = asked.Reason(), confirm(c, restores, r, mine)
-	found, err := c.disinheritRestore(ctx, r, files, waited.epoch >= silences*c.ClaimTimeout+c.Deadline)
+	found, err := c.disinheritRestore(ctx, r, files, waited.last(waited.epoch, silences*c.ClaimTimeout+c.Deadline))
 	if err != nil {
 		return 0, fmt.Errorf("end the operations of restore %q in its bucket: %w", r.Name, err)
 	}
