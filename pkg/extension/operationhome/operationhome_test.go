@@ -195,6 +195,18 @@ func (b *bed) begin(id string) (op action.Operation, process string) {
 	return action.Operation{Kind: "AsyncBackupItemAction", Action: mover, ID: r.OperationID}, r.Process
 }
 
+// kill kills the process of an operation and waits until it is gone. It returns the process ID.
+func (b *bed) kill(op action.Operation, process string) (pid int) {
+	b.Helper()
+	p, err := b.client.At("runner-1", process).Progress(b.Context(), op, job)
+	require.NoError(b, err)
+	_, err = fmt.Sscan(p.Description, &pid)
+	require.NoError(b, err)
+	require.NoError(b, syscall.Kill(pid, syscall.SIGKILL))
+	require.Eventually(b, func() bool { return !b.operations.Alive(process) }, 30*time.Second, 10*time.Millisecond)
+	return pid
+}
+
 func TestAnInstanceAnswersForItsProcesses(t *testing.T) {
 	b := newBed(t)
 	op, process := b.begin("one")
@@ -241,8 +253,6 @@ func TestAnInstanceAnswersForItsProcesses(t *testing.T) {
 func TestOnlyTheEndOfTheProcessIsItsEnd(t *testing.T) {
 	b := newBed(t)
 	op, process := b.begin("one")
-	p, err := b.client.At("runner-1", process).Progress(t.Context(), op, job)
-	require.NoError(t, err)
 	ask := func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
@@ -269,10 +279,7 @@ func TestOnlyTheEndOfTheProcessIsItsEnd(t *testing.T) {
 		require.NoError(t, ask(), name)
 	}
 
-	var pid int
-	_, err = fmt.Sscan(p.Description, &pid)
-	require.NoError(t, err)
-	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	b.kill(op, process)
 	require.Eventually(t, func() bool { return errors.Is(ask(), operationhome.ErrGone) }, 30*time.Second, 10*time.Millisecond)
 	_, other := b.begin("two")
 	require.NotEqual(t, process, other)
@@ -287,13 +294,7 @@ func TestOnlyTheEndOfTheProcessIsItsEnd(t *testing.T) {
 func TestAnInstanceBeginsAnOperationOnceMore(t *testing.T) {
 	b := newBed(t)
 	op, process := b.begin("one")
-	p, err := b.client.At("runner-1", process).Progress(t.Context(), op, job)
-	require.NoError(t, err)
-	var pid int
-	_, err = fmt.Sscan(p.Description, &pid)
-	require.NoError(t, err)
-	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
-	require.Eventually(t, func() bool { return !b.operations.Alive(process) }, 30*time.Second, 10*time.Millisecond)
+	pid := b.kill(op, process)
 
 	call := action.Restart{Kind: op.Kind, Action: mover, Key: "one", Job: job, Item: []byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"n","name":"p"}}`)}
 	again, err := b.client.Restart(t.Context(), "runner-1", &call)
@@ -301,7 +302,7 @@ func TestAnInstanceBeginsAnOperationOnceMore(t *testing.T) {
 	require.Equal(t, "one", again.ID)
 	require.NotEqual(t, process, again.Process)
 	require.True(t, b.operations.Alive(again.Process))
-	p, err = b.client.At("runner-1", again.Process).Progress(t.Context(), op, job)
+	p, err := b.client.At("runner-1", again.Process).Progress(t.Context(), op, job)
 	require.NoError(t, err)
 	require.NotContains(t, p.Description, fmt.Sprint(pid))
 
@@ -325,13 +326,7 @@ func TestTheLargestInputBeginsAnOperationOnceMore(t *testing.T) {
 	const largestObject = 3 << 20 // an API server takes no request over that
 	b := newBed(t)
 	op, process := b.begin("one")
-	p, err := b.client.At("runner-1", process).Progress(t.Context(), op, job)
-	require.NoError(t, err)
-	var pid int
-	_, err = fmt.Sscan(p.Description, &pid)
-	require.NoError(t, err)
-	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
-	require.Eventually(t, func() bool { return !b.operations.Alive(process) }, 30*time.Second, 10*time.Millisecond)
+	pid := b.kill(op, process)
 
 	filled := func(head string, size int) []byte {
 		return []byte(head + `,"data":"` + strings.Repeat("x", size-len(head)-len(`,"data":""}`)) + `"}`)
@@ -345,7 +340,7 @@ func TestTheLargestInputBeginsAnOperationOnceMore(t *testing.T) {
 	again, err := b.client.Restart(t.Context(), "runner-1", &call)
 	require.NoError(t, err)
 	require.Equal(t, "one", again.ID)
-	p, err = b.client.At("runner-1", again.Process).Progress(t.Context(), op, call.Job)
+	p, err := b.client.At("runner-1", again.Process).Progress(t.Context(), op, call.Job)
 	require.NoError(t, err)
 	require.NotContains(t, p.Description, fmt.Sprint(pid))
 
