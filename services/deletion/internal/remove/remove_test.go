@@ -547,6 +547,18 @@ func TestARequestReplacesTheFailuresBeforeIt(t *testing.T) {
 	require.Nil(t, b.request("before"))
 }
 
+// atFirstDelete calls do before the first of the objects in the bucket is deleted; others are deleted at
+// the same time, and wait for it.
+func (b *bed) atFirstDelete(do func()) {
+	var once sync.Once
+	b.store.Inject(func(op memstore.Op, _ string) error {
+		if op == memstore.OpDelete {
+			once.Do(do)
+		}
+		return nil
+	})
+}
+
 // Catches a deletion that frees a claim without comparing it: its process was paused until another
 // took the request over, and a third one would begin beside that.
 func TestAnInterruptedDeletionLeavesTheClaimOfAnother(t *testing.T) {
@@ -554,14 +566,12 @@ func TestAnInterruptedDeletionLeavesTheClaimOfAnother(t *testing.T) {
 	b.fill(backup(velerov1.BackupPhaseCompleted))
 	others := claim.Claim{Holder: "other", Epoch: 2}
 	ctx, stop := context.WithCancel(t.Context())
-	b.store.Inject(func(op memstore.Op, _ string) error {
-		if op == memstore.OpDelete && ctx.Err() == nil {
-			d := b.request("d")
-			assert.NoError(t, claim.Set(d, others))
-			assert.NoError(t, b.client.Update(t.Context(), d))
-			stop()
-		}
-		return nil
+	b.stopped = ctx
+	b.atFirstDelete(func() {
+		d := b.request("d")
+		assert.NoError(t, claim.Set(d, others))
+		assert.NoError(t, b.client.Update(t.Context(), d))
+		stop()
 	})
 	outcome, err := b.r.Process(ctx, "d")
 	require.Equal(t, Later, outcome)
@@ -577,17 +587,15 @@ func TestAnInterruptedDeletionLeavesTheClaimOfAnotherRequest(t *testing.T) {
 	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))
 	b.fill(backup(velerov1.BackupPhaseCompleted))
 	ctx, stop := context.WithCancel(t.Context())
+	b.stopped = ctx
 	mine := claim.Claim{Holder: "me", Epoch: 1}
-	b.store.Inject(func(op memstore.Op, _ string) error {
-		if op == memstore.OpDelete && ctx.Err() == nil {
-			assert.NoError(t, b.client.Delete(t.Context(), b.request("d")))
-			next := request("d")
-			next.UID = "another"
-			assert.NoError(t, claim.Set(next, mine))
-			assert.NoError(t, b.client.Create(t.Context(), next))
-			stop()
-		}
-		return nil
+	b.atFirstDelete(func() {
+		assert.NoError(t, b.client.Delete(t.Context(), b.request("d")))
+		next := request("d")
+		next.UID = "another"
+		assert.NoError(t, claim.Set(next, mine))
+		assert.NoError(t, b.client.Create(t.Context(), next))
+		stop()
 	})
 	_, err := b.r.Process(ctx, "d")
 	require.ErrorIs(t, err, context.Canceled)
