@@ -105,7 +105,6 @@ func (b *background) store(ctx context.Context, done <-chan struct{}) error {
 	for {
 		select {
 		case <-ctx.Done():
-			b.storeLast(ctx)
 			<-done // what the work records as it ends is stored too
 			b.storeLast(ctx)
 			return nil

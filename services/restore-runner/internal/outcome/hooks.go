@@ -32,6 +32,9 @@ type HookCommand struct {
 	Timeout time.Duration `json:"timeout"`
 	// Wait is its waitTimeout, which bounds the time from Since until the command begins; 0 is none.
 	Wait time.Duration `json:"wait,omitempty"`
+	// WaitDefault reports that it has no waitTimeout, and Wait bounds how long its container cannot be
+	// used.
+	WaitDefault bool `json:"waitDefault,omitempty"`
 	// Ready waits for the container to be ready, not only for it to run.
 	Ready bool `json:"ready,omitempty"`
 }

@@ -350,11 +350,18 @@ type later struct {
 
 func (c *later) Now() time.Time { return c.RealClock.Now().Add(time.Duration(c.by.Load())) }
 
-// Hooks that run longer than the default wait left out those behind them in their container, which
-// Velero runs. A waitTimeout counts them.
+// Hooks that run longer than the default wait left out those behind them, which Velero runs. A
+// waitTimeout counts them.
 func TestADefaultWaitDoesNotCountTheHooksBefore(t *testing.T) {
 	n, b, clk := newNode(t), &backup{}, &later{}
 	b.pod("a", "db", nil)
+	n.look = func(path string, seen int) {
+		if seen < 4 {
+			n.start(path, "main")
+			return
+		}
+		n.start(path, "main", "side") // which could not be used when the hooks in main had run
+	}
 	n.calls = func(string) { clk.by.Add(int64(5 * time.Hour)) }
 	spec := specOf(hooks("", command("main", "one"), within(command("main", "never"), time.Hour), command("main", "two"), command("side", "three")))
 	f := runAt(t, clk, n.cluster, b, spec, n.exec)

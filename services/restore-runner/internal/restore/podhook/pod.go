@@ -30,10 +30,9 @@ type pod struct {
 	pause time.Duration
 	busy  bool
 	told  bool // what it waits for was logged
+	// ran is when this process saw the end of the last hook in it.
+	ran time.Time
 }
-
-// after is a time that long after the Pod was restored.
-func (p *pod) after(wait time.Duration) time.Time { return time.UnixMilli(p.Since).Add(wait) }
 
 // ready reports that the containers of the Pod are waited for until they are ready: one hook with
 // that option makes all of them wait (Velero 1.18).
@@ -116,15 +115,21 @@ func (r *Runner) tell(p *pod, now time.Time, live *live, names []string) {
 	}
 }
 
-// wait bounds how long a hook waits for a container that cannot be used, from the restore of its Pod.
-func (r *Runner) wait(h *outcome.HookCommand) time.Duration {
-	return cmp.Or(h.Wait, r.MaxWait, maxWait)
+// until is how long a hook waits for a container that cannot be used: to a time, or for so long. An
+// older runner recorded neither.
+func (r *Runner) until(p *pod, h *outcome.HookCommand) (deadline time.Time, wait time.Duration) {
+	since := time.UnixMilli(p.Since)
+	if (h.WaitDefault || h.Wait == 0) && p.ran.After(since) {
+		since = p.ran
+	}
+	wait = cmp.Or(h.Wait, r.MaxWait, maxWait)
+	return since.Add(wait), wait
 }
 
 // deadline is the first time at which expire ends one of the hooks that have not begun.
 func (r *Runner) deadline(p *pod) (first time.Time) {
 	for i := range p.Hooks {
-		if d := p.after(r.wait(&p.Hooks[i])); p.States[i] == outcome.HookOwed && (first.IsZero() || d.Before(first)) {
+		if d, _ := r.until(p, &p.Hooks[i]); p.States[i] == outcome.HookOwed && (first.IsZero() || d.Before(first)) {
 			first = d
 		}
 	}
@@ -135,7 +140,7 @@ func (r *Runner) deadline(p *pod) (first time.Time) {
 func (r *Runner) expire(p *pod, now time.Time, state func(container string) string) {
 	for i := range p.Hooks {
 		h := &p.Hooks[i]
-		if wait := r.wait(h); p.States[i] == outcome.HookOwed && !now.Before(p.after(wait)) {
+		if d, wait := r.until(p, h); p.States[i] == outcome.HookOwed && !now.Before(d) {
 			r.end(p, i, "", fmt.Errorf("%w: its container could not be used within %s: %s", errAbandoned, wait, state(h.Container)))
 		}
 	}
@@ -151,7 +156,8 @@ func (r *Runner) runAll(ctx context.Context, p *pod, indexes []int, looked time.
 			return true
 		}
 		// A waitTimeout counts the time that hooks before it took, not that since the container began to run.
-		if wait := p.Hooks[i].Wait; wait != 0 && p.after(wait).After(looked) && !r.Clock.Now().Before(p.after(wait)) {
+		h := &p.Hooks[i]
+		if d, wait := r.until(p, h); h.Wait != 0 && !h.WaitDefault && d.After(looked) && !r.Clock.Now().Before(d) {
 			r.end(p, i, "", fmt.Errorf("%w: hooks before it took longer than its %s", errAbandoned, wait))
 			continue
 		}
@@ -169,7 +175,7 @@ func (r *Runner) once(ctx context.Context, p *pod, i int) bool {
 		return false
 	}
 	r.Recorder.HookBegins(p.Node, i)
-	if r.Recorder.Sync(ctx) != nil || ctx.Err() != nil {
+	if r.Recorder.Sync(ctx) != nil {
 		r.Recorder.HookNotBegun(p.Node, i)
 		return false
 	}
@@ -178,6 +184,7 @@ func (r *Runner) once(ctx context.Context, p *pod, i int) bool {
 	limited, cancel := context.WithTimeoutCause(ctx, h.Timeout, fmt.Errorf("%w: %s", errTimeout, h.Timeout))
 	defer cancel()
 	out, err := r.Exec.Run(limited, &podexec.Command{Namespace: target.Namespace, Pod: target.Name, Container: h.Container, Args: h.Command})
+	p.ran = r.Clock.Now()
 	failpoint.Hit("restore-runner/hook-ran")
 	if err != nil && ctx.Err() != nil {
 		return false // how it ended is not known

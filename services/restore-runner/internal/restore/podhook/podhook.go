@@ -3,6 +3,7 @@
 package podhook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,8 +44,8 @@ type Config struct {
 	// Blind reports that nothing is known of what earlier holders did.
 	Blind bool
 	// MaxWait bounds how long the hooks without a waitTimeout wait for a container that cannot be used,
-	// from the restore of the Pod; 0 means 4 hours. Velero waits without limit, and a restore with such
-	// a Pod never ends.
+	// from the restore of the Pod or the end of the last hook in it; 0 means 4 hours. Velero waits
+	// without limit, and a restore with such a Pod never ends.
 	MaxWait time.Duration
 	Clock   clock.WithTicker
 	Stop    stop.Signal
@@ -101,7 +102,11 @@ func (r *Runner) Of(e *outcome.Entry, o *object.Object, result *apply.Result) *H
 	}
 	p := &outcome.HookedPod{UID: result.UID, Since: r.Clock.Now().UnixMilli()}
 	for i := range found {
-		p.Hooks = append(p.Hooks, command(&found[i], o.Body))
+		h := command(&found[i], o.Body)
+		if h.Wait == 0 {
+			h.Wait, h.WaitDefault = cmp.Or(r.MaxWait, maxWait), true
+		}
+		p.Hooks = append(p.Hooks, h)
 	}
 	e.Hooked(p)
 	return &Hooks{pod: p, unclear: r.Blind && result.Version == ""}
