@@ -47,9 +47,9 @@ func ReadInput(ctx context.Context, store objectstore.Reader, job Job, key strin
 	return inputs.Read(ctx, store, inputKey(job, key), job.checkInput)
 }
 
-// InputBytes returns how long what KeepInput kept is; MaxInputBytes where the store does not tell. The
+// inputBytes returns how long what KeepInput kept is; MaxInputBytes where the store does not tell. The
 // error wraps objectstore.ErrNotFound where it kept nothing.
-func InputBytes(ctx context.Context, store objectstore.Reader, job Job, key string) (int64, error) {
+func inputBytes(ctx context.Context, store objectstore.Reader, job Job, key string) (int64, error) {
 	info, err := store.Stat(ctx, inputKey(job, key))
 	switch {
 	case err != nil:

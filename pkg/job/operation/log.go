@@ -76,6 +76,17 @@ func (l *Log) Operations() []Operation { return l.list.Operations }
 // phase from New to InProgress: those are not recorded.
 func (l *Log) States() []State { return l.states }
 
+// Input is what the operation with that index was begun with, see KeepInput. Safe for concurrent use,
+// as is InputBytes.
+func (l *Log) Input(ctx context.Context, i int) (Input, error) {
+	return ReadInput(ctx, l.store, l.list.Job, l.list.Operations[i].Key)
+}
+
+// InputBytes is how long that is, as it is stored.
+func (l *Log) InputBytes(ctx context.Context, i int) (int64, error) {
+	return inputBytes(ctx, l.store, l.list.Job, l.list.Operations[i].Key)
+}
+
 // Bytes is about what the operations take in memory with their states, without what their records
 // tell.
 func (l *Log) Bytes() int {

@@ -130,7 +130,7 @@ func cancelDeleted[T client.Object](ctx context.Context, m *Monitor, k *kind[T],
 	if err != nil {
 		return 0, err
 	}
-	report, err := e.job.Poll(ctx, store, poll.Turn{JSON: raw, Timeout: defaultTimeout, Cancel: reason, Open: m.bucket(e.object)})
+	report, err := e.job.Poll(ctx, store, poll.Turn{JSON: raw, Timeout: defaultTimeout, Cancel: reason})
 	if errors.Is(err, operation.ErrDamaged) {
 		m.Log.WarnContext(ctx, "operations of a job that is gone or was ended are not known any more", "kind", k.name, "name", e.object.GetName(), "error", err)
 		return 0, nil

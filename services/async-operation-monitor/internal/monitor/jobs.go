@@ -14,7 +14,7 @@ import (
 
 const (
 	// maxBytes bounds what the operations of all jobs that are kept in memory take there, some 1 KiB
-	// each. What finds no room is read again with each poll.
+	// each and what their actions tell. What finds no room is read again with each poll.
 	maxBytes = 48 << 20
 	// leastKept is how long the operations of a job stay in memory at least, while others find no
 	// room: what is counted and measured from poll to poll needs that.
@@ -106,6 +106,7 @@ func (j *jobs) leave(e *entry, again time.Duration) {
 	if e.passing {
 		e.job, e.passing = nil, false
 	}
+	_ = j.shrink(e) // what is left stays: it has not had its time
 }
 
 // polled notes the object of a job that is polled.
@@ -122,13 +123,19 @@ func (j *jobs) stop(e *entry) {
 	e.stopping = true
 }
 
-// keep keeps the operations of a job in memory. Where there are too many it drops those of the jobs
-// that have been there for longest, none before its time; if that is not enough, these are kept for
-// this poll alone.
+// keep keeps the operations of a job in memory. Where they do not fit beside those of others they are
+// kept for this poll alone.
 func (j *jobs) keep(e *entry, job *poll.Job) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	e.job, e.kept = job, j.clock.Now()
+	e.passing = !j.shrink(e)
+}
+
+// shrink drops the operations of the jobs that have been in memory for longest, none before its time
+// and not those of e, while all take too much. It returns whether they fit, or e has no others beside
+// it.
+func (j *jobs) shrink(e *entry) (fits bool) {
 	for j.bytes() > j.limit {
 		var oldest *entry
 		others := false
@@ -142,11 +149,11 @@ func (j *jobs) keep(e *entry, job *poll.Job) {
 			}
 		}
 		if oldest == nil {
-			e.passing = others
-			return
+			return !others
 		}
 		oldest.job = nil
 	}
+	return true
 }
 
 // yields reports whether a job gives its room to another one: when it had its time, but not in the

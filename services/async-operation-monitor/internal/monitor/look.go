@@ -179,18 +179,13 @@ func open[T client.Object](ctx context.Context, m *Monitor, k *kind[T], e *entry
 	return nil
 }
 
-// bucket returns what opens the bucket of a job.
-func (m *Monitor) bucket(obj client.Object) func(ctx context.Context) (objectstore.Store, error) {
-	return func(ctx context.Context) (objectstore.Store, error) { return m.Files.Store(ctx, obj) }
-}
-
 // turn polls the operations of a job.
 func turn[T client.Object](ctx context.Context, m *Monitor, k *kind[T], e *entry, store objectstore.Store, obj T) (time.Duration, error) {
 	raw, err := operations.JSON(obj, k.name)
 	if err != nil {
 		return 0, fmt.Errorf("encode %s %q: %w", k.name, obj.GetName(), err)
 	}
-	t := poll.Turn{JSON: raw, Timeout: timeout(k.status(obj)), Open: m.bucket(obj)}
+	t := poll.Turn{JSON: raw, Timeout: timeout(k.status(obj))}
 	m.jobs.polled(e, obj)
 	if stop(obj) {
 		t.Cancel = k.cancelled

@@ -14,7 +14,6 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
-	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/poll"
 )
@@ -194,8 +193,8 @@ func inBubble(t *testing.T, ids []string, do func(b *bed)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bed{
 			T: t, store: memstore.New(), plugins: newPlugins(), counts: &counts{polled: map[string]int{}, ended: map[string]int{}},
+			turn: poll.Turn{JSON: []byte("{}"), Timeout: limit},
 		}
-		b.turn = poll.Turn{JSON: []byte("{}"), Timeout: limit, Open: func(context.Context) (objectstore.Store, error) { return b.store, nil }}
 		list := operation.List{Job: theJob, Epoch: 1}
 		for _, id := range ids {
 			list.Operations = append(list.Operations, operation.Operation{

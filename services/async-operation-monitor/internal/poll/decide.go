@@ -43,6 +43,9 @@ func (j *Job) one(m *memo, s *operation.State, op *operation.Operation, now time
 	}
 	if s.Cancel == nil {
 		if m.ended != nil {
+			if m.gone && m.restart.refused != "" {
+				return []operation.Event{{End: &operation.End{Error: notAgain(m.ended.Error, m.restart.refused), Progress: s.Progress}}}
+			}
 			return []operation.Event{{End: m.ended}}
 		}
 		if reason := j.reason(m, s, op, now, turn); reason != "" {

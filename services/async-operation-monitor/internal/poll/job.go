@@ -30,11 +30,14 @@ type Job struct {
 	crowded   bool
 	restarted []Restart     // not reported yet. Poll's alone
 	returned  chan struct{} // has a value once calls to cancel have returned
-	bytes     int           // of the operations in memory
+	bytes     int           // of the operations in memory, without what actions tell of them
 
 	mu    sync.Mutex
 	memos []memo
 	seen  []operation.State // as of the end of the last poll
+	// queued: operations are to be begun once more, and there was no slot or no room for that.
+	queued bool
+	texts  int // what actions tell, in bytes, as of the end of the last poll
 }
 
 // Turn is what a poll goes by.
@@ -45,8 +48,6 @@ type Turn struct {
 	Timeout time.Duration
 	// Cancel is the reason why all operations have to end; empty while there is none.
 	Cancel string
-	// Open opens the bucket of the job, for calls that outlive the poll.
-	Open func(ctx context.Context) (objectstore.Store, error)
 }
 
 // Report is what a poll found.
@@ -82,6 +83,7 @@ func (p *Poller) Open(ctx context.Context, store objectstore.Store, job operatio
 	}
 	j := &Job{poller: p, log: log, memos: make([]memo, len(log.Operations())), seen: slices.Clone(log.States()), returned: make(chan struct{}, 1)}
 	j.bytes = log.Bytes() + len(j.memos)*int(unsafe.Sizeof(memo{})+unsafe.Sizeof(operation.State{})) // of memos and seen
+	j.texts = j.told()
 	now := p.Clock.Now()
 	j.opened = now
 	for i := range j.memos {
@@ -90,8 +92,26 @@ func (p *Poller) Open(ctx context.Context, store objectstore.Store, job operatio
 	return j, nil
 }
 
-// Bytes is about what the operations take in memory.
-func (j *Job) Bytes() int { return j.bytes }
+// Bytes is about what the operations take in memory, as the last poll left them.
+func (j *Job) Bytes() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.bytes + j.texts
+}
+
+// told returns how long that is what actions tell of the operations, in bytes; the caller holds the
+// lock.
+func (j *Job) told() (n int) {
+	states := j.log.States()
+	for i := range j.memos {
+		m, p := &j.memos[i], &states[i].Progress
+		n += len(p.Units) + len(p.Description) + len(states[i].Error) + len(m.problem)
+		if m.ended != nil {
+			n += int(unsafe.Sizeof(*m.ended)) + len(m.ended.Error)
+		}
+	}
+	return n
+}
 
 // States returns the states of the operations as the last poll left them, in the order of the list.
 func (j *Job) States() []operation.State {
@@ -140,6 +160,7 @@ func (j *Job) Poll(ctx context.Context, store objectstore.Store, turn Turn) (Rep
 	j.ask(ctx, turn)
 	now := j.poller.Clock.Now()
 	j.absorb(now)
+	defer j.letGo()
 	j.prepare(ctx, turn)
 	err = j.settle(ctx, turn)
 	report := j.report(now, turn)
@@ -176,7 +197,7 @@ func (j *Job) record(ctx context.Context, turn Turn) error {
 func (j *Job) report(now time.Time, turn Turn) Report {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.seen = slices.Clone(j.log.States())
+	j.seen, j.texts = slices.Clone(j.log.States()), j.told()
 	r := Report{Ended: j.log.Ended(), Restarts: j.restarted}
 	j.restarted = nil
 	if !r.Ended {

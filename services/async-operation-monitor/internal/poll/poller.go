@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
 	"k8s.io/utils/clock"
 
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
@@ -79,8 +78,8 @@ type Config struct {
 type Poller struct {
 	Config
 	progress, cancels, starts *slots
-	inputs                    *semaphore.Weighted // bytes
-	life                      context.Context     //nolint:containedctx // that of all calls, which outlive the polls that began them
+	room                      room            // of starts
+	life                      context.Context //nolint:containedctx // that of all calls, which outlive the polls that began them
 	end                       context.CancelFunc
 	calls                     sync.WaitGroup
 
@@ -94,7 +93,7 @@ var ErrClosed = errors.New("the process is ending")
 
 // New returns a Poller, which outlives ctx. Close ends it.
 func New(ctx context.Context, cfg Config) *Poller {
-	p := &Poller{Config: cfg, progress: newSlots(atOnce), cancels: newSlots(cancelsAtOnce), starts: newSlots(atOnce), inputs: semaphore.NewWeighted(maxInputs)}
+	p := &Poller{Config: cfg, progress: newSlots(atOnce), cancels: newSlots(cancelsAtOnce), starts: newSlots(atOnce), room: room{of: map[string]int64{}}}
 	p.life, p.end = context.WithCancel(context.WithoutCancel(ctx))
 	return p
 }

@@ -19,18 +19,23 @@ const (
 )
 
 // errLate is why a call that was recorded is not made.
-var errLate = errors.New("too many others were begun once more")
+var errLate = errors.New("its record was written too late")
 
 // restart is what this process found out about an operation whose process has ended, and that may be
 // begun once more.
 type restart struct {
 	since time.Time // when the end of its process was seen
-	// instance is where it can be begun once more; empty while that is not known.
+	// held is what to call the action with, from prepare to the call, or to the end of the poll.
+	held *heldInput
+	// instance is where; empty while that is not known.
 	instance string
+	// unread is why there is no input; nil before the first try.
+	unread error
+	// refused is why it is not begun once more; empty if it may be.
+	refused string
 
 	intent time.Time // of the intent that this process wrote, or tried to
-	sent   bool
-	unread error             // why its input was not read yet; nil before the first try
+	called bool
 	again  *action.Restarted // what the call returned, or failed with
 	err    error
 	// seen is when this process saw the intent of another one, seenIntent the time of that.
@@ -46,44 +51,7 @@ func (r *restart) mine(s *operation.State) bool {
 // first time, and the operation is neither cancelled nor timed out.
 func (j *Job) restarts(m *memo, s *operation.State, op *operation.Operation, now time.Time, turn Turn) bool {
 	free := s.Restart == nil && s.Cancel == nil && s.Request == nil && turn.Cancel == ""
-	return m.gone && op.Restartable && free && !s.Phase.Ended() && now.Before(j.deadline(op, turn))
-}
-
-// prepare finds out where operations can be begun once more.
-func (j *Job) prepare(ctx context.Context, turn Turn) {
-	list, ops := j.lost(turn), j.log.Operations()
-	if len(list) == 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, window)
-	defer cancel()
-	live := map[string]string{} // by the instance before
-	for _, i := range list {
-		before := ops[i].Home.Instance
-		if _, asked := live[before]; !asked {
-			live[before], _ = j.poller.Homes.Live(ctx, j.log.Job().Kind, before) // it is asked again with the next poll
-		}
-	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for _, i := range list {
-		j.memos[i].restart.instance = live[ops[i].Home.Instance]
-	}
-}
-
-// lost lists the operations to begin once more of which it is not known yet where.
-func (j *Job) lost(turn Turn) (list []int) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	states, ops, now := j.log.States(), j.log.Operations(), j.poller.Clock.Now()
-	for i := range j.memos {
-		m := &j.memos[i]
-		if m.restart.instance == "" && j.restarts(m, &states[i], &ops[i], now, turn) {
-			m.due = now.Add(j.poller.frequency(&ops[i]))
-			list = append(list, i)
-		}
-	}
-	return list
+	return m.gone && op.Restartable && free && !s.Phase.Ended() && m.restart.refused == "" && now.Before(j.deadline(op, turn))
 }
 
 // decideRestart decides about an operation that restarts, or one with an intent to begin it once more.
@@ -93,12 +61,16 @@ func (j *Job) decideRestart(m *memo, s *operation.State, now time.Time) []operat
 		return []operation.Event{{End: &operation.End{Error: clip(why), Progress: s.Progress}}}
 	}
 	switch {
-	case s.Restart == nil && r.instance != "":
+	case s.Restart == nil && r.held != nil:
 		return []operation.Event{{Restart: &operation.Restart{Reason: m.ended.Error, Instance: r.instance}}}
-	case s.Restart == nil && now.Sub(r.since) >= j.poller.Grace:
+	case s.Restart == nil && now.Sub(r.since) >= j.poller.Grace && r.unread != nil:
+		return fails(notAgain(m.ended.Error, r.unread.Error()))
+	case s.Restart == nil && now.Sub(r.since) >= j.poller.Grace && r.instance == "":
 		return fails(notAgain(m.ended.Error, "no instance answers that can"))
 	case s.Restart == nil:
 		return nil
+	case r.mine(s) && !r.called && now.Sub(r.intent) >= restartLimit:
+		return fails(notAgain(s.Restart.Reason, errLate.Error()))
 	case r.mine(s) && uncalled(r.err):
 		return fails(notAgain(s.Restart.Reason, r.err.Error()))
 	case r.mine(s) && r.err != nil:
@@ -113,6 +85,49 @@ func (j *Job) decideRestart(m *memo, s *operation.State, now time.Time) []operat
 		return fails(fmt.Sprintf("%s; begun once more in instance %s, and what came of that is not known; %s", s.Restart.Reason, s.Restart.Instance, mayGoOn))
 	}
 	return nil
+}
+
+// uncalled reports an error with which the action was not called.
+func uncalled(err error) bool {
+	return errors.Is(err, action.ErrNotRestartable) || errors.Is(err, action.ErrUnknownAction)
+}
+
+// callRestarts makes the calls whose intents this process recorded.
+func (j *Job) callRestarts(ctx context.Context, turn Turn) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	states, ops, now := j.log.States(), j.log.Operations(), j.poller.Clock.Now()
+	for i := range j.memos {
+		m, s, op := &j.memos[i], &states[i], &ops[i]
+		r := &m.restart
+		if !s.Restarting() || s.Phase.Ended() || !r.mine(s) || r.called || r.held == nil || now.Sub(r.intent) >= restartLimit {
+			continue
+		}
+		held, instance := r.held, s.Restart.Instance
+		r.held, r.called = nil, true
+		call := &action.Restart{Kind: op.Kind, Action: op.Action, Key: op.Key, Job: turn.JSON, Item: held.Item, FromBackup: held.FromBackup}
+		j.poller.calls.Go(func() {
+			defer held.release()
+			j.callRestart(ctx, i, instance, call)
+		})
+	}
+}
+
+// callRestart makes one call and keeps what it returned.
+func (j *Job) callRestart(ctx context.Context, i int, instance string, call *action.Restart) {
+	p := j.poller
+	var again action.Restarted
+	var err error
+	p.bounded(ctx, restartLimit, func(ctx context.Context) { again, err = p.Homes.Restart(ctx, instance, call) })
+	if p.life.Err() != nil && err != nil {
+		return // a call that the end of this process cut off is no failed one
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	r := &j.memos[i].restart
+	if r.err = err; err == nil {
+		r.again = &again
+	}
 }
 
 // resetRestarted drops what was found out about operations that were begun once more since, whichever

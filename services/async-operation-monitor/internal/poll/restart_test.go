@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -178,48 +179,142 @@ func TestAnInputIsReadAgainOnceTheBucketIsBack(t *testing.T) {
 	})
 }
 
+// lose replaces the operations of a job by others in the ended process, of those actions, which were
+// called with so much each.
+func (b *bed) lose(h *homes, size int, actions ...string) {
+	b.Helper()
+	for _, key := range b.store.Keys() {
+		require.NoError(b, b.store.Delete(b.Context(), key))
+	}
+	list := operation.List{Job: theJob, Epoch: 1}
+	for i, action := range actions {
+		id := fmt.Sprint(i)
+		h.plugins["i/p"].on(id, fails(fmt.Errorf("%w: instance i has ended", operationhome.ErrGone)))
+		list.Operations = append(list.Operations, operation.Operation{
+			Action: action, Kind: "AsyncBackupItemAction", ID: id, Key: id, Created: time.Now(), Restartable: true, Home: &operation.Home{Instance: "i", Process: "p"},
+		})
+		b.input(id, size)
+	}
+	b.seal(list)
+}
+
+func (b *bed) input(key string, size int) {
+	b.Helper()
+	item := json.RawMessage(`"` + strings.Repeat("x", size) + `"`)
+	require.NoError(b, operation.KeepInput(b.Context(), b.store, theJob, key, operation.Input{Item: item}))
+}
+
+// begun counts the operations that were begun once more.
+func (b *bed) begun() (n int) {
+	for _, s := range b.recorded() {
+		if s.Restarted {
+			n++
+		}
+	}
+	return n
+}
+
 // All inputs of the operations that one process ran were in memory until the last of these was begun
 // once more. They are as large as two objects.
-func TestInputsAreInMemoryWhileTheirOperationsAreBegunOnceMore(t *testing.T) {
-	const n, size = 16, 3 << 20
-	restartable(t, func(b *bed, h *homes, _ *process) {
-		for _, key := range b.store.Keys() {
-			require.NoError(b, b.store.Delete(b.Context(), key))
-		}
-		list := operation.List{Job: theJob, Epoch: 1}
-		item := json.RawMessage(`"` + strings.Repeat("x", size) + `"`)
-		for i := range n {
-			id := fmt.Sprint(i)
-			h.plugins["i/p"].on(id, fails(fmt.Errorf("%w: instance i has ended", operationhome.ErrGone)))
-			list.Operations = append(list.Operations, operation.Operation{
-				Action: "vendor.io/" + id, Kind: "AsyncBackupItemAction", ID: id, Key: id, Created: time.Now(), Restartable: true, Home: &operation.Home{Instance: "i", Process: "p"},
+func TestWhatOperationsAreBegunOnceMoreWithIsInBoundedMemory(t *testing.T) {
+	for name, tt := range map[string]struct{ input, job int }{"inputs": {3 << 20, 2}, "jobs": {1 << 20, 3 << 20}} {
+		t.Run(name, func(t *testing.T) {
+			restartable(t, func(b *bed, h *homes, _ *process) {
+				var actions []string
+				for i := range 8 {
+					actions = append(actions, fmt.Sprint("vendor.io/", i))
+				}
+				b.lose(h, tt.input, actions...)
+				p := b.with(h)
+				p.turn.JSON = []byte(`"` + strings.Repeat("x", tt.job-2) + `"`)
+				var mu sync.Mutex
+				read, begun, most := 0, 0, 0
+				b.store.Inject(func(op memstore.Op, key string) error {
+					if op == memstore.OpGet && strings.Contains(key, "/input-") {
+						mu.Lock()
+						defer mu.Unlock()
+						read++
+						most = max(most, read-begun)
+					}
+					return nil
+				})
+				h.restart = func(*action.Restart) (action.Restarted, error) {
+					time.Sleep(3 * time.Second)
+					mu.Lock()
+					defer mu.Unlock()
+					begun++
+					return action.Restarted{ID: "again", Process: "q"}, nil
+				}
+				require.False(b, p.run(2*time.Minute))
+				require.Equal(b, len(actions), b.begun())
+				require.Equal(b, len(actions), read)
+				require.LessOrEqual(b, most*(tt.input+tt.job), 4*operation.MaxInputBytes)
 			})
-			require.NoError(b, operation.KeepInput(b.Context(), b.store, theJob, id, operation.Input{Item: item}))
-		}
-		b.seal(list)
-		var mu sync.Mutex
-		read, begun, most := 0, 0, 0
-		b.store.Inject(func(op memstore.Op, key string) error {
-			if op == memstore.OpGet && strings.Contains(key, "/input-") {
-				mu.Lock()
-				defer mu.Unlock()
-				read++
-				most = max(most, read-begun)
-			}
-			return nil
 		})
-		h.restart = func(*action.Restart) (action.Restarted, error) {
-			time.Sleep(3 * time.Second)
-			mu.Lock()
-			defer mu.Unlock()
-			begun++
+	}
+}
+
+// A plugin that hangs as its operations are begun once more, which fill the memory for that, delays
+// those of no other one.
+func TestAPluginThatHangsDelaysNoOtherThatIsBegunOnceMore(t *testing.T) {
+	restartable(t, func(b *bed, h *homes, _ *process) {
+		const each = 4
+		actions := slices.Repeat([]string{"vendor.io/hangs"}, each)
+		for i := range each {
+			actions = append(actions, fmt.Sprint("vendor.io/", i))
+		}
+		b.lose(h, operation.MaxInputBytes-1<<10, actions...)
+		h.restart = func(call *action.Restart) (action.Restarted, error) {
+			if call.Action == "vendor.io/hangs" {
+				time.Sleep(time.Minute)
+				return action.Restarted{}, errors.New("cut off")
+			}
 			return action.Restarted{ID: "again", Process: "q"}, nil
 		}
-		require.False(b, b.with(h).run(time.Minute))
-		require.Equal(b, n, begun)
-		require.Equal(b, n, read)
-		require.LessOrEqual(b, most*size, 4*operation.MaxInputBytes)
+		p := b.with(h)
+		require.False(b, p.run(30*time.Second))
+		require.Equal(b, each, b.begun())
+		for i, s := range b.recorded() {
+			require.False(b, s.Phase.Ended(), "%d: %s", i, s.Error)
+		}
+		p.run(10 * time.Minute)
+		for i := range each {
+			require.Contains(b, b.errorOf(i), "begun once more in instance j: cut off", "each of them is called")
+		}
 	})
+}
+
+// What was read of an input and then not used is out of memory: another call finds room.
+func TestTheRoomOfACallThatIsNotMadeIsFree(t *testing.T) {
+	fails := 5 // twice as often as there is room
+	for name, hit := range map[string]func(op memstore.Op, key string) bool{
+		"the input is not read": func(op memstore.Op, key string) bool {
+			return op == memstore.OpGet && strings.HasSuffix(key, "/input-0")
+		},
+		"the record is not stored": func(op memstore.Op, key string) bool {
+			return op == memstore.OpCreate && strings.Contains(key, "/record-")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			restartable(t, func(b *bed, h *homes, _ *process) {
+				b.lose(h, operation.MaxInputBytes-1<<10, "vendor.io/a")
+				p, left := b.with(h), fails
+				b.store.Inject(func(op memstore.Op, key string) error {
+					if left > 0 && hit(op, key) {
+						left--
+						return errors.New("the bucket is away")
+					}
+					return nil
+				})
+				for range 30 {
+					_, _ = p.job.Poll(b.Context(), b.store, p.turn)
+					time.Sleep(time.Second)
+				}
+				require.Zero(b, left)
+				require.Equal(b, 1, b.begun())
+			})
+		})
+	}
 }
 
 // An instance that comes up soon after the end of the one before is waited for.

@@ -1,12 +1,15 @@
 package poll_test
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 )
 
@@ -30,5 +33,20 @@ func TestTheMemoryOfAJobIsCounted(t *testing.T) {
 		}
 		b.seal(list)
 		require.Greater(b, b.start().job.Bytes(), small+items*name)
+	})
+}
+
+// What actions tell of operations is as long as these.
+func TestTheMemoryOfAJobGrowsWithItsProgress(t *testing.T) {
+	inBubble(t, []string{"one", "two"}, func(b *bed) {
+		p := b.start()
+		before := p.job.Bytes()
+		const told, failure = 500, 300
+		b.plugins.on("one", func(context.Context) (action.Progress, error) {
+			return action.Progress{Description: strings.Repeat("x", told)}, nil
+		})
+		b.plugins.on("two", fails(errors.New(strings.Repeat("x", failure))))
+		p.run(2 * frequency)
+		require.GreaterOrEqual(b, p.job.Bytes(), before+told+failure)
 	})
 }

@@ -1,0 +1,172 @@
+package poll
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+)
+
+const (
+	// maxInputs bounds the calls that begin operations once more at the same time, in bytes of their
+	// inputs and jobs, and maxQueueInputs those of one action in one instance, which may hang: the
+	// largest call fits. In memory of this process each takes three times as much, as it is read,
+	// decoded and sent, and so in that of the runner that is called.
+	maxInputs      = 4 * operation.MaxInputBytes
+	maxQueueInputs = maxInputs / 2
+)
+
+// heldInput is what to begin an operation once more with. Release frees its slot and its room.
+type heldInput struct {
+	operation.Input
+	release func()
+}
+
+// room is for what calls have in memory. Safe for concurrent use.
+type room struct {
+	mu    sync.Mutex
+	total int64
+	of    map[string]int64 // by queue
+}
+
+// take takes room for one call; release is nil where there is none.
+func (r *room) take(queue string, size int64) (release func()) {
+	size = min(size, maxQueueInputs)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.total+size > maxInputs || r.of[queue]+size > maxQueueInputs {
+		return nil
+	}
+	r.add(queue, size)
+	return sync.OnceFunc(func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.add(queue, -size)
+	})
+}
+
+func (r *room) add(queue string, size int64) {
+	r.total += size
+	if r.of[queue] += size; r.of[queue] == 0 {
+		delete(r.of, queue)
+	}
+}
+
+// prepare finds out where, and with what, operations can be begun once more, as far as there are slots
+// and room for the calls: each follows its intent at once.
+func (j *Job) prepare(ctx context.Context, turn Turn) {
+	list, ops, p := j.lost(turn), j.log.Operations(), j.poller
+	if len(list) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, window)
+	defer cancel()
+	live := map[string]string{} // by the instance before
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for _, i := range list {
+		before := ops[i].Home.Instance
+		if _, asked := live[before]; !asked {
+			live[before], _ = p.Homes.Live(ctx, j.log.Job().Kind, before) // it is asked again with the next poll
+		}
+		j.found(i, live[before])
+		if live[before] == "" {
+			continue
+		}
+		group.Go(func() error {
+			j.hold(groupCtx, i, int64(len(turn.JSON)))
+			return nil
+		})
+	}
+	_ = group.Wait() // none fails
+}
+
+// lost lists the operations to begin once more, and those whose call is still to be made.
+func (j *Job) lost(turn Turn) (list []int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.queued = false
+	states, ops, now := j.log.States(), j.log.Operations(), j.poller.Clock.Now()
+	for i := range j.memos {
+		m, s := &j.memos[i], &states[i]
+		r := &m.restart
+		owed := s.Restarting() && !s.Phase.Ended() && r.mine(s) && !r.called && now.Sub(r.intent) < restartLimit
+		if owed || j.restarts(m, s, &ops[i], now, turn) {
+			m.due = now.Add(j.poller.frequency(&ops[i]))
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+func (j *Job) found(i int, instance string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.memos[i].restart.instance = instance
+}
+
+// hold reads the input of an operation if there is a slot for its call, and room for the input and the
+// job.
+func (j *Job) hold(ctx context.Context, i int, job int64) {
+	held, err := j.takeInput(ctx, i, job)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	r := &j.memos[i].restart
+	switch {
+	case errors.Is(err, errFull):
+		j.queued = true
+	case err == nil:
+		r.held, r.unread = held, nil
+	case errors.Is(err, objectstore.ErrNotFound), errors.Is(err, operation.ErrDamaged):
+		r.refused = err.Error()
+	default:
+		r.unread = err
+	}
+}
+
+// errFull means that there is no slot, or no room.
+var errFull = errors.New("too many are begun once more")
+
+func (j *Job) takeInput(ctx context.Context, i int, job int64) (*heldInput, error) {
+	p, of := j.poller, queue(&j.log.Operations()[i])
+	slot := p.starts.take(of, j)
+	if slot == nil {
+		return nil, errFull
+	}
+	size, err := j.log.InputBytes(ctx, i)
+	if err != nil {
+		slot()
+		return nil, err
+	}
+	room := p.room.take(of, size+job)
+	if room == nil {
+		slot()
+		return nil, errFull
+	}
+	release := func() {
+		room()
+		slot()
+	}
+	in, err := j.log.Input(ctx, i)
+	if err != nil {
+		release()
+		return nil, err
+	}
+	return &heldInput{in, release}, nil
+}
+
+// letGo drops the inputs of calls that the poll has not made.
+func (j *Job) letGo() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for i := range j.memos {
+		if r := &j.memos[i].restart; r.held != nil {
+			r.held.release()
+			r.held = nil
+		}
+	}
+}
