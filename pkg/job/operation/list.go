@@ -59,11 +59,14 @@ type List struct {
 
 func sealKey(j Job) string { return j.prefix() + "list" }
 
+// maxReason bounds the reason of a list, in bytes.
+const maxReason = 64 << 10
+
 // Seal makes l the list of operations of its job, or returns the one that was sealed before. No
-// action of the job may begin an operation afterwards. The error wraps document.ErrTooLarge where
-// no reader would take the list.
+// action of the job may begin an operation afterwards. A reason of more than 64 KiB is cut. The error
+// wraps document.ErrTooLarge where no reader would take the list.
 func Seal(ctx context.Context, store objectstore.Store, l List) (List, error) {
-	l.FormatVersion = formatVersion
+	l.FormatVersion, l.Reason = formatVersion, clipTo(l.Reason, maxReason)
 	text, err := encode(&l)
 	if err == nil {
 		err = objectstore.CreateBytes(ctx, store, sealKey(l.Job), text)
@@ -75,6 +78,21 @@ func Seal(ctx context.Context, store objectstore.Store, l List) (List, error) {
 		return List{}, fmt.Errorf("write list of operations of %s: %w", l.Job, err)
 	}
 	return l, nil
+}
+
+// SealEnding is Seal of a list with a reason: its operations are only to be cancelled. One that is too
+// large is sealed without post-operation items, and with those operations that have a place then;
+// left is how many have none.
+func SealEnding(ctx context.Context, store objectstore.Store, l List) (_ List, left int, err error) {
+	sealed, err := Seal(ctx, store, l)
+	if !errors.Is(err, document.ErrTooLarge) {
+		return sealed, 0, err
+	}
+	all := len(l.Operations)
+	l.Operations = listed(l.Operations)
+	left = all - len(l.Operations)
+	sealed, err = Seal(ctx, store, l)
+	return sealed, left, err
 }
 
 // Sealed returns the list of a job. The error wraps objectstore.ErrNotFound while none is sealed,

@@ -32,8 +32,25 @@ const (
 type keeper struct {
 	count bool // nothing is kept
 	texts map[string]string
+	fresh []string // of the texts, those of the operation that is tried
+	tries bool
 	used  int
 	ops   []Operation
+}
+
+// try is add that leaves nothing of an operation that is refused.
+func (k *keeper) try(op *Operation) error {
+	before := k.used
+	k.tries = true
+	err := k.add(op)
+	if err != nil {
+		k.used = before
+		for _, text := range k.fresh {
+			delete(k.texts, text)
+		}
+	}
+	k.tries, k.fresh = false, nil
+	return err
 }
 
 // add keeps one operation. The error wraps jsonlimit.ErrLimit where that takes more than maxKept.
@@ -93,6 +110,9 @@ func (k *keeper) share(text *string) {
 		known = *text
 		k.texts[known] = known
 		k.used += internedBytes + len(known)
+		if k.tries {
+			k.fresh = append(k.fresh, known)
+		}
 	}
 	*text = known
 }

@@ -1,0 +1,163 @@
+package operation_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/pkg/job/document"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
+)
+
+// names is what the identifiers of an operation take in these tests.
+const names = 4 << 10
+
+// begin counts an operation as its call does.
+func begin(tally *operation.Tally, op *operation.Operation) (listed bool, err error) {
+	known := *op
+	known.ID, known.Home, known.PostOperation = "", nil, nil
+	r, err := tally.Reserve(&known, names)
+	if err != nil {
+		return false, err
+	}
+	return r.Begun(op)
+}
+
+// items are post-operation items in n namespaces of the longest name, so that their text is many
+// times what they take in memory.
+func items(n, namespaces int) (out []operation.Resource) {
+	for i := range n {
+		namespace := fmt.Sprintf("%s%05d", strings.Repeat("n", 58), i%namespaces)
+		out = append(out, operation.Resource{Group: strings.Repeat("g", 100), Resource: "volumes", Namespace: namespace, Name: fmt.Sprint(i)})
+	}
+	return out
+}
+
+// What is counted while operations are begun is sealed, whatever of it is the first to be too much.
+func TestWhatIsCountedIsSealed(t *testing.T) {
+	all := many(20_000).Operations
+	for name, c := range map[string]struct {
+		least  int
+		change func(op *operation.Operation)
+	}{
+		"many operations": {9_000, func(*operation.Operation) {}},
+		"long texts":      {80, func(op *operation.Operation) { op.PostOperation = items(1200, 1) }},
+		"many namespaces": {20, func(op *operation.Operation) { op.PostOperation = items(1200, 1200) }},
+		"long names":      {1_000, func(op *operation.Operation) { op.ID += strings.Repeat("\x01", names-100) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var tally operation.Tally
+			begun, store := operation.List{Job: job, Epoch: 1}, memstore.New()
+			for range 38 { // most of what a list takes, with few operations
+				op := operation.Operation{ID: strings.Repeat("x", 500<<10)}
+				tally.Add(&op)
+				begun.Operations = append(begun.Operations, op)
+			}
+			for i := range all {
+				op := all[i]
+				c.change(&op)
+				if listed, err := begin(&tally, &op); err != nil {
+					require.False(t, listed && op.PostOperation != nil)
+					require.ErrorIs(t, err, operation.ErrFull)
+					require.ErrorContains(t, err, "50331648 bytes of text and 25165824 of memory")
+					break
+				}
+				begun.Operations = append(begun.Operations, op)
+			}
+			require.Greater(t, len(begun.Operations), c.least)
+			require.Less(t, len(begun.Operations), len(all))
+			_, err := operation.Seal(t.Context(), store, begun)
+			require.NoError(t, err)
+			require.Len(t, open(t, store).Operations(), len(begun.Operations))
+		})
+	}
+}
+
+// An operation of which no list takes the items is counted without them, and leaves nothing of them.
+func TestTheItemsOfAnOperationAreBounded(t *testing.T) {
+	var tally operation.Tally
+	for i := range 200 {
+		op := many(1).Operations[0]
+		op.PostOperation = items(4000+i, 3000)
+		listed, err := begin(&tally, &op)
+		require.True(t, listed)
+		require.ErrorIs(t, err, document.ErrTooLarge)
+		require.NotErrorIs(t, err, operation.ErrFull)
+		require.ErrorContains(t, err, fmt.Sprintf("%d post-operation items, and a list takes 524288 bytes of one operation", 4000+i))
+		require.Empty(t, op.PostOperation)
+	}
+	op := many(1).Operations[0]
+	op.PostOperation = items(1500, 1500)
+	listed, err := begin(&tally, &op)
+	require.True(t, listed)
+	require.NoError(t, err)
+	require.Len(t, op.PostOperation, 1500)
+}
+
+// A call that begins nothing costs no place, and one that is under way has one.
+func TestPlacesAreReserved(t *testing.T) {
+	var tally operation.Tally
+	large := operation.Operation{ID: strings.Repeat("x", 20<<20)}
+	tally.Add(&large)
+	op := many(1).Operations[0]
+	var reserved []*operation.Reserved
+	for {
+		r, err := tally.Reserve(&op, names)
+		if err != nil {
+			require.ErrorIs(t, err, operation.ErrFull)
+			break
+		}
+		reserved = append(reserved, r)
+		require.Less(t, len(reserved), 4096)
+	}
+	require.Greater(t, len(reserved), 256)
+	reserved[0].Release()
+	reserved[0].Release()
+	again, err := tally.Reserve(&op, names)
+	require.NoError(t, err)
+	_, err = tally.Reserve(&op, names)
+	require.ErrorIs(t, err, operation.ErrFull, "it was released once")
+	longest := op
+	longest.ID = strings.Repeat("y", names)
+	listed, err := again.Begun(&longest)
+	require.NoError(t, err)
+	require.True(t, listed)
+
+	tally.Add(&large)
+	none, err := tally.Reserve(&op, names)
+	require.ErrorIs(t, err, operation.ErrFull, "what was begun before is counted beyond the limit")
+	listed, err = none.Begun(&op)
+	require.ErrorIs(t, err, operation.ErrFull)
+	require.False(t, listed)
+}
+
+// The operations of a failed job were not cancelled where their list was too large.
+func TestAListOfOperationsToEndIsSealedAsFarAsItFits(t *testing.T) {
+	store, l := memstore.New(), many(100)
+	for i := range l.Operations {
+		l.Operations[i].PostOperation = items(5000, 1)
+	}
+	l.Reason = strings.Repeat("é", 1<<20)
+	sealed, left, err := operation.SealEnding(t.Context(), store, l)
+	require.NoError(t, err)
+	require.Zero(t, left)
+	require.Len(t, sealed.Operations, 100)
+	require.Len(t, l.Operations[0].PostOperation, 5000, "they are the caller's")
+	log := open(t, store)
+	require.Len(t, log.Operations(), 100)
+	require.Empty(t, log.Operations()[7].PostOperation)
+	require.Equal(t, many(100).Operations[7].ID, log.Operations()[7].ID)
+	require.Equal(t, strings.Repeat("é", 32<<10)+"...", log.Reason())
+
+	store = memstore.New()
+	l = many(60_000)
+	l.Reason = "the backup failed"
+	sealed, left, err = operation.SealEnding(t.Context(), store, l)
+	require.NoError(t, err)
+	require.Greater(t, len(sealed.Operations), 40_000)
+	require.Equal(t, 60_000, left+len(sealed.Operations))
+	require.Len(t, open(t, store).Operations(), len(sealed.Operations))
+}
