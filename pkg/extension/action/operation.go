@@ -20,6 +20,14 @@ var (
 // ErrNotRestartable means that an action does not allow its operations to be begun once more.
 var ErrNotRestartable = errors.New("operations of the action are not begun once more")
 
+// What names an operation is kept in records, and is at most that long, in bytes.
+const (
+	// MaxOperationID bounds Operation.ID.
+	MaxOperationID = 4 << 10
+	// MaxProcess bounds BackupResult.Process and RestoreResult.Process.
+	MaxProcess = 256
+)
+
 // Operation names work that continues after the call of an action that began it.
 type Operation struct {
 	// Kind and Action are what the action is registered as, and its name.
@@ -44,6 +52,16 @@ type Operations interface {
 	// ErrNoLogs.
 	Logs(ctx context.Context, op Operation, job []byte, since time.Time, follow bool) iter.Seq2[LogLine, error]
 }
+
+// Canceller is implemented by an action that cancels an operation whose beginning it just answered.
+type Canceller interface {
+	// CancelBegun requests the operation with that ID to stop, as Operations.Cancel does; the error of
+	// an operation that cannot be stopped wraps ErrNotCancelled. job is the Backup or Restore as JSON.
+	CancelBegun(ctx context.Context, id string, job []byte) error
+}
+
+// ErrNotCancelled means that an operation runs to its own end, whatever is asked of it.
+var ErrNotCancelled = errors.New("the operation does not stop")
 
 // Restart is a call that begins an operation once more, the process of which has ended.
 type Restart struct {

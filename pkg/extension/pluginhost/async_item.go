@@ -26,9 +26,13 @@ type begun interface {
 	GetInProcess() bool
 }
 
-// begin makes the call that may begin an operation, and keeps the process running if one is in it.
-func (a *async) begin(ctx context.Context, p *process, ask func() (begun, error)) (id, process string, err error) {
+// begin makes the call that may begin an operation of the job, and keeps the process running if one is
+// in it.
+func (a *async) begin(ctx context.Context, p *process, job []byte, ask func() (begun, error)) (id, process string, err error) {
 	startID, err := p.startID(ctx)
+	if err == nil && len(startID) > action.MaxProcess {
+		err = checkStartID(startID)
+	}
 	if err != nil {
 		return "", "", err
 	}
@@ -37,13 +41,13 @@ func (a *async) begin(ctx context.Context, p *process, ask func() (begun, error)
 		return "", "", err
 	}
 	id = answer.GetOperationId()
-	if err := checkOperationID(id); err != nil {
+	if err := a.checkOperationID(ctx, p, id, job); err != nil {
 		return "", "", err
 	}
 	if id == "" || !answer.GetInProcess() {
 		return id, "", nil
 	}
-	a.worker.addOperation(action.Operation{Kind: a.OperationKind(), Action: a.name, ID: id}, p)
+	a.worker.addOperation(a.operation(id), p)
 	return id, startID, checkStartID(startID)
 }
 
@@ -74,7 +78,7 @@ func (a *asyncBackup) Start(ctx context.Context, object *action.Object, backup *
 			return err
 		}
 		var answer *pluginv1.StartBackupResponse
-		r.OperationID, r.Process, err = a.begin(ctx, p, func() (begun, error) {
+		r.OperationID, r.Process, err = a.begin(ctx, p, backup.JSON(), func() (begun, error) {
 			answer, err = pluginv1.NewAsyncActionServiceClient(p.conn).StartBackup(ctx, &pluginv1.StartBackupRequest{
 				Plugin: a.name, Item: item, Backup: backup.JSON(), IdempotencyKey: key})
 			return answer, err
@@ -122,7 +126,7 @@ func (a *asyncRestore) Start(ctx context.Context, object, fromBackup *action.Obj
 			return err
 		}
 		var answer *pluginv1.StartRestoreResponse
-		r.OperationID, r.Process, err = a.begin(ctx, p, func() (begun, error) {
+		r.OperationID, r.Process, err = a.begin(ctx, p, restore.JSON(), func() (begun, error) {
 			answer, err = pluginv1.NewAsyncActionServiceClient(p.conn).StartRestore(ctx, &pluginv1.StartRestoreRequest{
 				Plugin: a.name, Item: item, ItemFromBackup: original, Restore: restore.JSON(), IdempotencyKey: key})
 			return answer, err

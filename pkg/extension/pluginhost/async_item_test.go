@@ -1,6 +1,7 @@
 package pluginhost_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -42,6 +43,7 @@ func TestBackupActionsOfTheSDKStartOperations(t *testing.T) {
 		require.Equal(t, lives, r.Process != "")
 		_, r, err = begin("long")
 		require.ErrorIs(t, err, pluginhost.ErrMalformed)
+		require.ErrorContains(t, err, "plugin "+name+": StartBackup of Pod a/b: malformed answer: operation ID is longer than 4096 bytes")
 		require.Empty(t, r.OperationID)
 		_, _, err = begin("exit")
 		require.ErrorIs(t, err, pluginhost.ErrCrashed)
@@ -98,4 +100,59 @@ func TestRestoreActionsOfTheSDKStartOperations(t *testing.T) {
 		require.False(t, p.Done)
 		require.Equal(t, "r1", p.Units, "it gets the restore")
 	}
+}
+
+// An operation whose ID no record takes went on: nothing could name it any more.
+func TestAnOperationThatIsNotFollowedIsCancelled(t *testing.T) {
+	t.Parallel()
+	h, o := starters(t, nil)
+	s := open(t, h)
+	long := strings.Repeat("x", 5<<10)
+	progress := func() action.Progress {
+		p, err := o.Progress(t.Context(), inside(long), theBackup(t).JSON())
+		require.NoError(t, err)
+		return p
+	}
+	begin := func(name, key string) error {
+		_, err := named(t, s.BackupItems(), name).(action.BackupStarter).Start(t.Context(), pod(), theBackup(t), key)
+		return err
+	}
+	require.ErrorContains(t, begin("a.io/inside", "long"), "the operation that it names is cancelled")
+	p := progress()
+	require.True(t, p.Done)
+	require.Equal(t, int64(1), p.Completed, "once")
+	require.Zero(t, o.Running(), "it keeps no process")
+	require.ErrorContains(t, begin("a.io/outside", "long"), "is not followed, and could not be cancelled: the operation does not stop")
+
+	vendor := open(t, host(t, nil))
+	_, err := named(t, vendor.RestoreItems(), "two.io/long").Execute(t.Context(), pod(), pod(), theRestore(t))
+	require.ErrorContains(t, err, "plugin two.io/long: Execute of Pod a/b: malformed answer: operation ID is longer than 4096 bytes: the operation that it names is cancelled")
+	r, err := named(t, vendor.BackupItems(), "two.io/long").Execute(t.Context(), pod(), theBackup(t))
+	require.ErrorContains(t, err, "is not followed, and could not be cancelled:")
+	require.ErrorContains(t, err, "cancelled too late")
+	require.Empty(t, r.OperationID)
+}
+
+// What a call answered can be refused after it, and the operation is cancelled by the action then.
+func TestAnOperationIsCancelledByItsAction(t *testing.T) {
+	t.Parallel()
+	h, o := starters(t, nil)
+	s := open(t, h)
+	start(t, s, "a.io/inside", "key")
+	cancel := func(name, id string) error {
+		return named(t, s.BackupItems(), name).(action.Canceller).CancelBegun(t.Context(), id, theBackup(t).JSON())
+	}
+	require.NoError(t, cancel("a.io/inside", "key"))
+	p, err := o.Progress(t.Context(), inside("key"), theBackup(t).JSON())
+	require.NoError(t, err)
+	require.True(t, p.Done)
+	require.ErrorIs(t, cancel("a.io/outside", "refuse"), action.ErrNotCancelled)
+	require.ErrorContains(t, cancel("a.io/outside", "failing"), "plugin a.io/outside: Cancel: cannot reach the array")
+	restores := named(t, s.RestoreItems(), "a.io/restores").(action.Canceller)
+	require.NoError(t, restores.CancelBegun(t.Context(), "any", theRestore(t).JSON()))
+
+	vendor := open(t, host(t, nil))
+	require.NoError(t, named(t, vendor.RestoreItems(), "two.io/start").(action.Canceller).CancelBegun(t.Context(), "x", theRestore(t).JSON()))
+	err = named(t, vendor.BackupItems(), "two.io/start").(action.Canceller).CancelBegun(t.Context(), "x", theBackup(t).JSON())
+	require.EqualError(t, err, "plugin two.io/start: Cancel: cancelled too late")
 }

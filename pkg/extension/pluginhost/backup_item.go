@@ -71,7 +71,7 @@ func (b *backupItemV2) Execute(ctx context.Context, object *action.Object, backu
 		if err != nil {
 			return err
 		}
-		if err := checkOperationID(answer.GetOperationId()); err != nil {
+		if err := b.checkOperationID(ctx, p, answer.GetOperationId(), backup.JSON()); err != nil {
 			return err
 		}
 		r, err = backupResult(object, answer.GetItem(), answer.GetAdditionalItems())

@@ -109,14 +109,3 @@ func answerIfAny(sent *action.Object, answer []byte, renamed bool) (*action.Obje
 	}
 	return answerOf(sent, answer, renamed)
 }
-
-// maxOperationID bounds the name of an operation, which is kept in records.
-const maxOperationID = 4 << 10
-
-// checkOperationID refuses a name that is too long to be kept.
-func checkOperationID(id string) error {
-	if len(id) > maxOperationID {
-		return fmt.Errorf("%w: operation ID is longer than %d bytes: the operation that it names is not followed", ErrMalformed, maxOperationID)
-	}
-	return nil
-}

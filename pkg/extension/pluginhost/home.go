@@ -12,9 +12,6 @@ import (
 // This file is what a worker that all jobs share does beyond others: it keeps a process as long as
 // operations run in it, follows them there, and ends the process once it has been idle for a while.
 
-// maxStartID bounds the start ID of a process.
-const maxStartID = 256
-
 // startID reads the start ID of the process, once. ctx is that of a call that was not made yet.
 func (p *process) startID(ctx context.Context) (string, error) {
 	if id := p.started.Load(); id != nil {
@@ -31,7 +28,7 @@ func (p *process) startID(ctx context.Context) (string, error) {
 
 // checkStartID refuses an ID that does not distinguish processes.
 func checkStartID(id string) error {
-	if id == "" || len(id) > maxStartID {
+	if id == "" || len(id) > action.MaxProcess {
 		return fmt.Errorf("%w: Describe: process_id %q, and an operation lives in the process", ErrMalformed, clip(id))
 	}
 	return nil

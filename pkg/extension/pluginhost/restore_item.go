@@ -100,7 +100,7 @@ func (a *restoreItemV2) Execute(ctx context.Context, object, fromBackup *action.
 		if err != nil {
 			return err
 		}
-		if err := checkOperationID(answer.GetOperationId()); err != nil {
+		if err := a.checkOperationID(ctx, p, answer.GetOperationId(), restore.JSON()); err != nil {
 			return err
 		}
 		r, err = restoreResult(object, answer)

@@ -37,9 +37,10 @@ func serveStarters() {
 // cancelled; those outside behave as they are called.
 type starter struct {
 	plugin.Everything
-	inside bool
-	mu     sync.Mutex
-	began  map[string]plugin.State
+	inside  bool
+	mu      sync.Mutex
+	began   map[string]plugin.State
+	cancels int64
 }
 
 func (s *starter) Start(_ context.Context, in *plugin.AsyncBackupInput) (*plugin.AsyncBackupOutput, error) {
@@ -80,6 +81,7 @@ func (s *starter) Progress(_ context.Context, op plugin.Operation) (plugin.Progr
 	if s.inside {
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		p.Done = s.cancels
 		var known bool
 		if p.State, known = s.began[op.ID]; !known {
 			return p, fmt.Errorf("%q: %w", op.ID, plugin.ErrNoOperation)
@@ -101,6 +103,7 @@ func (s *starter) Cancel(_ context.Context, op plugin.Operation, grace time.Dura
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.began[op.ID] = plugin.Cancelled
+		s.cancels++
 		return true, nil
 	}
 	return grace == time.Minute, nil

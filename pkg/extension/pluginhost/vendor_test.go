@@ -216,7 +216,7 @@ var listings = map[string][]*velero.PluginIdentifier{
 // behaviours are the names registered under every kind; what they do is in the method do.
 var behaviours = []string{
 	"echo", "change", "error", "panic", "exit", "third", "hang", "freeze", "huge", "garbled", "other", "empty", "null", "nameless", "more",
-	"flood", "many", "unavailable", "pid", "wait", "skip", "start", "negative", "stack", "env", "deadline", "hasty",
+	"flood", "many", "unavailable", "pid", "wait", "skip", "start", "long", "negative", "stack", "env", "deadline", "hasty",
 }
 
 func listAll() []*velero.PluginIdentifier {
@@ -402,6 +402,9 @@ func (b backup2) Execute(ctx context.Context, r *velerov2.ExecuteRequest) (*vele
 	if strings.HasSuffix(r.GetPlugin(), "/start") || strings.HasSuffix(r.GetPlugin(), "/other") {
 		answer.OperationId, answer.PostOperationItems = "op-1", more("x/more")
 	}
+	if strings.HasSuffix(r.GetPlugin(), "/long") {
+		answer.OperationId = strings.Repeat("x", 5<<10)
+	}
 	return answer, err
 }
 
@@ -476,6 +479,8 @@ func (a restore2) Execute(ctx context.Context, r *velerov2.RestoreItemActionExec
 		answer.SkipRestore = true
 	case "start":
 		answer.OperationId = "op-2"
+	case "long":
+		answer.OperationId = strings.Repeat("x", 5<<10)
 	}
 	return answer, err
 }
@@ -485,7 +490,10 @@ func (a restore2) Progress(_ context.Context, r *velerov2.RestoreItemActionProgr
 	return &velerov2.RestoreItemActionProgressResponse{Progress: p}, err
 }
 
-func (a restore2) Cancel(context.Context, *velerov2.RestoreItemActionCancelRequest) (*emptypb.Empty, error) {
+func (a restore2) Cancel(_ context.Context, r *velerov2.RestoreItemActionCancelRequest) (*emptypb.Empty, error) {
+	if strings.HasSuffix(r.GetPlugin(), "/long") && (len(r.GetOperationId()) != 5<<10 || !strings.Contains(string(r.GetRestore()), `"r1"`)) {
+		return nil, errors.New("no such operation")
+	}
 	return &emptypb.Empty{}, nil
 }
 
