@@ -128,13 +128,13 @@ const lastLimit = 5 * time.Second
 // lastOutcomes records how calls ended that no record has, for any end of the run: the operations
 // that they began continue. It is best effort; the holder of a later epoch fences it.
 func (r *run) lastOutcomes(ctx context.Context) {
-	if r.intents == nil || !r.intents.Pending() {
-		return
-	}
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), lastLimit)
 	defer done()
-	if _, err := r.intents.Append(ctx, checkpoint.Record{}); err != nil {
-		r.cfg.Log.WarnContext(ctx, "outcomes of calls not recorded", "error", err)
+	for r.intents != nil && r.intents.Pending() { // one record takes a part of them
+		if _, err := r.intents.Append(ctx, checkpoint.Record{}); err != nil {
+			r.cfg.Log.WarnContext(ctx, "outcomes of calls not recorded", "error", err)
+			return
+		}
 	}
 }
 

@@ -98,6 +98,7 @@ func TestAnOperationIsWaitedForWhateverBecomesOfItsObject(t *testing.T) {
 // keyedAction is an action whose call carries an idempotency key; it keeps what it was called with.
 type keyedAction struct {
 	starter
+	own  bool                    // the starter says what it begins
 	die  func(name string) error // nil for none
 	mu   sync.Mutex
 	keys map[string][]string // by object
@@ -124,7 +125,10 @@ func (k *keyedAction) Start(ctx context.Context, o *action.Object, b *action.Bac
 		}
 	}
 	r, err := k.begin(ctx, o, b)
-	if r.OperationID = "op of " + id.Name; id.Name == "cm-006" {
+	if k.do == nil || !k.own {
+		r.OperationID = "op of " + id.Name
+	}
+	if id.Name == "cm-006" {
 		r.Process = "p1"
 	}
 	return r, err

@@ -36,3 +36,12 @@ func (r *results) sealed(key string, p *checkpoint.Part) {
 func (r *run) operations() []operation.Operation {
 	return checkpoint.Operations(slices.Concat(r.past.Calls.Operations(), r.intents.Begun()))
 }
+
+// tally counts the operations that earlier holders began.
+func (r *run) tally() *operation.Tally {
+	t := &operation.Tally{}
+	for _, op := range checkpoint.Operations(r.past.Calls.Operations()) {
+		t.Add(&op)
+	}
+	return t
+}

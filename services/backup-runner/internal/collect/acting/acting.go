@@ -29,7 +29,7 @@ import (
 )
 
 // Config is what the workers of a backup act with. Everything is required but Confirm, Collateral
-// and Unsent.
+// and Unsent, and what says so.
 type Config struct {
 	Actions *actionset.Bound
 	Finder  *lookup.Finder
@@ -50,6 +50,8 @@ type Config struct {
 	// KeepInput keeps what an action was called with, of an operation that may be begun once more; see
 	// operation.KeepInput. Nil has none begun so.
 	KeepInput func(ctx context.Context, key string, in operation.Input) error
+	// Operations counts what the calls of all holders began; nil with Again.
+	Operations *operation.Tally
 	// Again is true where objects are stored again once the operations of the backup have ended: no
 	// call begins another.
 	Again bool

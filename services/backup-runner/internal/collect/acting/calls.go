@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/chain"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/remark"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/intent"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/stop"
 )
 
@@ -43,7 +43,8 @@ func (t *turn) Execute(ctx context.Context, a action.BackupItem, o *action.Objec
 // kind. A later holder takes the recorded answer; where none is recorded it repeats a call that
 // carries an idempotency key, and no other. Such a call is also repeated when its process dies. An
 // operation that was begun is among those of the backup, whatever becomes of the object; the answer
-// does not name it.
+// does not name it. A call that may begin more than the list of these takes is not made, and an
+// operation that was begun with an answer that no record takes is cancelled.
 func (t *turn) once(ctx context.Context, a action.BackupItem, kind string, o *action.Object, b *action.Backup) (action.BackupResult, error) {
 	p := t.actor.pool
 	call := checkpoint.Call{Action: a.Name(), Object: object(&t.subject.Item)}
@@ -55,16 +56,23 @@ func (t *turn) once(ctx context.Context, a action.BackupItem, kind string, o *ac
 	if err := p.prepare(ctx, a); err != nil {
 		return action.BackupResult{}, err
 	}
+	begun := &checkpoint.Begun{Kind: kind, Resource: t.subject.Resource}
+	if repeatable {
+		begun.Key = operation.Key(string(b.Backup().UID), a.Name(), &operation.Resource{
+			Group: t.subject.Group, Resource: t.subject.Resource, Namespace: t.subject.Namespace, Name: t.subject.Name})
+	}
+	place, err := p.reserve(&call, begun)
+	if err != nil && !announced {
+		return action.BackupResult{}, t.failed(&call, err)
+	}
+	defer place.Release()
 	if !announced {
 		if err := p.Intents.Call(t.actor.out.Uploads(), &call); err != nil {
 			return action.BackupResult{}, &fatalError{err}
 		}
 	}
-	begun := &checkpoint.Begun{Kind: kind, Resource: t.subject.Resource}
 	called := a
 	if repeatable {
-		begun.Key = operation.Key(string(b.Backup().UID), a.Name(), &operation.Resource{
-			Group: t.subject.Group, Resource: t.subject.Resource, Namespace: t.subject.Namespace, Name: t.subject.Name})
 		called = &keyed{a, starter, begun.Key}
 	}
 	failpoint.Hit("backup-runner/call-announced")
@@ -93,8 +101,11 @@ func (t *turn) once(ctx context.Context, a action.BackupItem, kind string, o *ac
 		out.Patch, err = patchOf(&call, o, result.Object)
 	}
 	if result.OperationID != "" {
-		begun.Restartable = result.Restartable && p.kept(t.actor.out.Uploads(), begun.Key, o)
 		out.Begun = p.begun(begun, &result)
+		err = t.list(&out, place, o, err)
+	}
+	if refused := (*refusedError)(nil); errors.As(err, &refused) {
+		err = t.refuse(a, b, &out, result.OperationID, refused)
 	}
 	p.Intents.End(&out)
 	result.OperationID = ""
@@ -111,32 +122,6 @@ type keyed struct {
 // Execute implements action.BackupItem.
 func (k *keyed) Execute(ctx context.Context, o *action.Object, b *action.Backup) (action.BackupResult, error) {
 	return k.starter.Start(ctx, o, b, k.key)
-}
-
-// kept keeps what an action was called with, so that the call can be made once more. A failure costs
-// only that.
-func (p *Pool) kept(ctx context.Context, key string, o *action.Object) bool {
-	if p.KeepInput == nil {
-		return false
-	}
-	raw, err := o.JSON()
-	if err == nil {
-		err = p.KeepInput(ctx, key, operation.Input{Item: raw})
-	}
-	if err != nil {
-		p.Log.WarnContext(ctx, "input of an operation not kept, it is not begun once more", "error", err)
-	}
-	return err == nil
-}
-
-// begun completes what is recorded of an operation by the answer that names it.
-func (p *Pool) begun(about *checkpoint.Begun, r *action.BackupResult) *checkpoint.Begun {
-	about.Time, about.Process = p.Clock.Now().UTC(), r.Process
-	if r.Process != "" {
-		about.Instance = p.Instance
-	}
-	about.PostOperation = itemsOf(r.PostOperation)
-	return about
 }
 
 func itemsOf(items []action.Item) []checkpoint.Item {
@@ -177,14 +162,16 @@ func outcome(call *checkpoint.Call, given *action.Object, r *action.BackupResult
 	}
 	if failure == nil {
 		out.Additional = itemsOf(r.Additional)
+		if err := intent.CheckItems(out.Additional); err != nil {
+			failure = &refusedError{err}
+		}
 	}
 	return out, failure
 }
 
 // recorded returns what an earlier holder recorded of a call.
 func (t *turn) recorded(ctx context.Context, record string, call *checkpoint.Call, given *action.Object) (r action.BackupResult, err error) {
-	s := t.subject
-	err = fmt.Errorf("action %s: Execute of %s %s: %w", call.Action, s.GroupVersionKind().GroupKind(), remark.ObjectKey(s.Namespace, s.Name), ErrUnclear)
+	err = t.failed(call, ErrUnclear)
 	if record == "" {
 		return r, err
 	}

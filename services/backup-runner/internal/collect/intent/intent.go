@@ -5,6 +5,7 @@ package intent
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -12,8 +13,30 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 )
 
-// maxOutcomeBytes bounds the answers in one record.
-const maxOutcomeBytes = 16 << 20
+const (
+	// maxOutcomeBytes bounds the answers in one record, and maxItemBytes the items of an answer: these
+	// take several times their text where they are read.
+	maxOutcomeBytes = 16 << 20
+	maxItemBytes    = maxOutcomeBytes / 4
+	// leastItem is the least that an item takes in the text of a record.
+	leastItem = len(`{"resource":"","name":""},`)
+)
+
+// CheckItems refuses items of an answer of which a record takes no more: the error wraps
+// checkpoint.ErrTooLarge.
+func CheckItems(items []checkpoint.Item) error {
+	if n := itemBytes(items); n > maxItemBytes {
+		return fmt.Errorf("%w: the answer has %d additional items of %d bytes, and a record takes %d bytes of them", checkpoint.ErrTooLarge, len(items), n, maxItemBytes)
+	}
+	return nil
+}
+
+func itemBytes(items []checkpoint.Item) (n int) {
+	for i := range items {
+		n += leastItem + len(items[i].Group) + len(items[i].Resource) + len(items[i].Namespace) + len(items[i].Name)
+	}
+	return n
+}
 
 // Records makes records durable; checkpoint.Log is one.
 type Records interface {
@@ -185,7 +208,14 @@ func (l *Log) hookOutcomes() (out []checkpoint.HookOutcome, upTo int) {
 	return slices.Clone(l.hooks), l.hooksGone + len(l.hooks)
 }
 
-func sizeOf(o *checkpoint.Outcome) int { return len(o.Body) + len(o.Patch) }
+// sizeOf is about what the answer of an outcome takes in a record.
+func sizeOf(o *checkpoint.Outcome) int {
+	n := len(o.Body) + len(o.Patch) + itemBytes(o.Additional)
+	if o.Begun != nil {
+		n += itemBytes(o.Begun.PostOperation)
+	}
+	return n
+}
 
 // recorded notes that outcomes are durable.
 func (l *Log) recorded(upTo, hooksUpTo int) {

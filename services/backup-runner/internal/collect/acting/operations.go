@@ -1,0 +1,117 @@
+package acting
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/remark"
+)
+
+// refusedError is an answer that no record takes.
+type refusedError struct{ err error }
+
+func (e *refusedError) Error() string { return e.err.Error() }
+func (e *refusedError) Unwrap() error { return e.err }
+
+// errNoCancel is why an operation goes on.
+var errNoCancel = errors.New("the action cannot be asked to")
+
+// failed is the error of a call about the object.
+func (t *turn) failed(call *checkpoint.Call, why error) error {
+	s := t.subject
+	return fmt.Errorf("action %s: Execute of %s %s: %w", call.Action, s.GroupVersionKind().GroupKind(), remark.ObjectKey(s.Namespace, s.Name), why)
+}
+
+// reserve keeps a place among the operations of the backup for the one that a call may begin.
+func (p *Pool) reserve(call *checkpoint.Call, begun *checkpoint.Begun) (*operation.Reserved, error) {
+	op := operationOf(&checkpoint.Outcome{Call: *call, Begun: begun})
+	place, err := p.Operations.Reserve(&op, action.MaxOperationID+action.MaxProcess+len(p.Instance))
+	if err != nil {
+		err = fmt.Errorf("the call is not made, since it may begin an operation: %w", err)
+	}
+	return place, err
+}
+
+func operationOf(out *checkpoint.Outcome) operation.Operation {
+	return checkpoint.Operations([]checkpoint.Outcome{*out})[0]
+}
+
+// list puts the operation of an outcome into its place, and keeps what it was begun with, unless the
+// answer is refused: no record takes it, or failure says so. One without a place is in no record.
+func (t *turn) list(out *checkpoint.Outcome, place *operation.Reserved, given *action.Object, failure error) error {
+	op := operationOf(out)
+	listed, tooLarge := place.Begun(&op)
+	if !listed {
+		out.Operation, out.Begun = "", nil
+	}
+	refused := (*refusedError)(nil)
+	switch {
+	case tooLarge == nil, errors.As(failure, &refused):
+	case failure == nil:
+		failure = &refusedError{tooLarge}
+	default:
+		failure = &refusedError{fmt.Errorf("%w; %w", failure, tooLarge)}
+	}
+	if b := out.Begun; b != nil {
+		b.Restartable = b.Restartable && !errors.As(failure, &refused) && t.actor.pool.kept(t.actor.out.Uploads(), b.Key, given)
+	}
+	return failure
+}
+
+// refuse makes an answer that no record takes the error of its call. The operation that the call
+// began, if it did, is cancelled; the backup waits for its end.
+func (t *turn) refuse(a action.BackupItem, b *action.Backup, out *checkpoint.Outcome, id string, refused *refusedError) error {
+	why := refused.err
+	if id != "" {
+		became := "is cancelled"
+		if err := t.cancel(a, id, b); err != nil {
+			became = fmt.Sprintf("could not be cancelled: %v", err)
+		}
+		why = fmt.Errorf("%w; operation %.256q, which it began, %s", why, id, became)
+	}
+	failure := t.failed(&out.Call, why)
+	out.Body, out.Patch, out.Additional, out.Error = nil, nil, nil, failure.Error()
+	if out.Begun != nil {
+		out.Begun.PostOperation = nil
+	}
+	return failure
+}
+
+// cancel requests an operation to stop, once.
+func (t *turn) cancel(a action.BackupItem, id string, b *action.Backup) error {
+	c, ok := a.(action.Canceller)
+	if !ok {
+		return errNoCancel
+	}
+	return c.CancelBegun(t.actor.out.Uploads(), id, b.JSON())
+}
+
+// kept keeps what an action was called with, so that the call can be made once more. A failure costs
+// only that.
+func (p *Pool) kept(ctx context.Context, key string, o *action.Object) bool {
+	if p.KeepInput == nil {
+		return false
+	}
+	raw, err := o.JSON()
+	if err == nil {
+		err = p.KeepInput(ctx, key, operation.Input{Item: raw})
+	}
+	if err != nil {
+		p.Log.WarnContext(ctx, "input of an operation not kept, it is not begun once more", "error", err)
+	}
+	return err == nil
+}
+
+// begun completes what is recorded of an operation by the answer that names it.
+func (p *Pool) begun(about *checkpoint.Begun, r *action.BackupResult) *checkpoint.Begun {
+	about.Time, about.Process, about.Restartable = p.Clock.Now().UTC(), r.Process, r.Restartable
+	if r.Process != "" {
+		about.Instance = p.Instance
+	}
+	about.PostOperation = itemsOf(r.PostOperation)
+	return about
+}

@@ -1,0 +1,207 @@
+package collect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/pkg/joblog"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/intent"
+)
+
+// cancellable cancels operations, those of some objects never.
+type cancellable struct {
+	keyedAction
+	mu        sync.Mutex
+	cancelled []string
+}
+
+func (c *cancellable) CancelBegun(_ context.Context, id string, job []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !strings.Contains(string(job), `"b1"`) {
+		return errors.New("the wrong backup")
+	}
+	c.cancelled = append(c.cancelled, id)
+	if id == "op of cm-012" {
+		return action.ErrNotCancelled
+	}
+	return nil
+}
+
+func items(n int, text string) []action.Item {
+	return slices.Repeat([]action.Item{itemOf("configmaps a/" + text)}, n)
+}
+
+// excessive answers for some objects with more than records take.
+func excessive() *fakeAction {
+	return &fakeAction{name: "a.io/begins", do: func(_ context.Context, id action.Identity, _ *action.Object) (r action.BackupResult, err error) {
+		r.OperationID = "op of " + id.Name
+		switch id.Name {
+		case "cm-000", "cm-012":
+			r.PostOperation = items(10_000, "many")
+		case "cm-006":
+			r.Additional = items(110_000, "many")
+		case "cm-018":
+			r.Additional = items(110_000, "many")
+			r.OperationID = ""
+		case "cm-024":
+			r.PostOperation = items(10_000, "many")
+			err = errors.New("malformed answer")
+		case "cm-030":
+			r.PostOperation = items(3_000, "many")
+		default:
+			r.OperationID = ""
+		}
+		return r, err
+	}}
+}
+
+// failures are the errors of a backup about config maps, by their name.
+func failures(s stored) map[string]string {
+	out := map[string]string{}
+	for _, e := range s.notes {
+		if e.Level == joblog.Error {
+			out[e.Name] = e.Err
+		}
+	}
+	return out
+}
+
+// A plugin that answered with more than a record takes failed the whole backup, once everything was
+// collected, and its operations went on.
+func TestAnAnswerThatNoRecordTakesCostsItsObject(t *testing.T) {
+	const operations, additional = "the operation has 10000 post-operation items, and a list takes 524288 bytes of one operation",
+		"110000 additional items of 4510000 bytes, and a record takes 4194304 bytes of them"
+	s := newSetup(t, estate(), fifty(), "a")
+	begins := &cancellable{keyedAction: keyedAction{starter: starter{excessive()}, own: true, keys: map[string][]string{}}}
+	s.with(begins)
+	res, got := s.run(t)
+	errs := failures(got)
+	require.Len(t, errs, 5)
+	for name, parts := range map[string][]string{
+		"cm-000": {operations, `; operation "op of cm-000", which it began, is cancelled`},
+		"cm-006": {additional, `; operation "op of cm-006", which it began, is cancelled`},
+		"cm-012": {operations, "which it began, could not be cancelled: the operation does not stop"},
+		"cm-018": {additional},
+		"cm-024": {"malformed answer; ", operations, "is cancelled"},
+	} {
+		require.Contains(t, errs[name], "action a.io/begins: Execute of ConfigMap a/"+name+": ")
+		for _, part := range parts {
+			require.Contains(t, errs[name], part)
+		}
+	}
+	require.NotContains(t, errs["cm-018"], "which it began")
+	slices.Sort(begins.cancelled)
+	require.Equal(t, []string{"op of cm-000", "op of cm-006", "op of cm-012", "op of cm-024"}, begins.cancelled, "each once")
+	require.Len(t, got.items, 45)
+	require.Len(t, res.Operations, 5, "those that are cancelled are waited for")
+	for _, o := range res.Operations {
+		require.Equal(t, o.Item.Name == "cm-030", len(o.PostOperation) > 0)
+	}
+	_, err := operation.Seal(t.Context(), s.store, operation.List{Job: operation.Job{Kind: operation.KindBackup, Name: "b1", UID: "uid-1"}, Operations: res.Operations})
+	require.NoError(t, err)
+
+	plain := newSetup(t, estate(), fifty(), "a").with(starter{excessive()})
+	_, got = plain.run(t)
+	require.Contains(t, failures(got)["cm-000"], "which it began, could not be cancelled: the action cannot be asked to")
+}
+
+// full is a setup whose list of operations takes no further one, after an earlier holder that
+// announced a call.
+func full(t *testing.T) *setup {
+	t.Helper()
+	s := newSetup(t, estate(), fifty(), "a")
+	log, err := checkpoint.Open(t.Context(), s.store, "b1", "uid-1", 1)
+	require.NoError(t, err)
+	call := func(name string) checkpoint.Call {
+		return checkpoint.Call{Action: "a.io/begins", Object: checkpoint.Object{Kind: "ConfigMap", Namespace: "a", Name: name}}
+	}
+	for _, rec := range []checkpoint.Record{
+		{Intents: []checkpoint.Call{call("gone"), call("cm-006")}},
+		{Outcomes: []checkpoint.Outcome{{Call: call("gone"), Operation: strings.Repeat("x", 25<<20), Begun: &checkpoint.Begun{Kind: "BackupItemActionV2", Resource: "configmaps", Time: time.Unix(1, 0).UTC()}}}},
+	} {
+		_, err := log.Append(t.Context(), rec)
+		require.NoError(t, err)
+	}
+	return s.holder(t, 2)
+}
+
+// Where the list of the backup's operations takes no more the backup failed as a whole, once all of
+// them were begun. What an earlier holder may have begun is begun again with its key, since nothing
+// else has its name, and cancelled.
+func TestACallThatMayBeginTooMuchIsNotMade(t *testing.T) {
+	s := full(t)
+	begins := &cancellable{keyedAction: keyedAction{starter: starter{&fakeAction{name: "a.io/begins"}}, keys: map[string][]string{}}}
+	s.with(begins)
+	res, got := s.run(t)
+	require.Len(t, begins.keys, 1)
+	require.Len(t, begins.keys["cm-006"], 1)
+	require.Equal(t, []string{"op of cm-006"}, begins.cancelled)
+	require.Len(t, res.Operations, 1, "that of the earlier holder")
+	require.Len(t, s.intended(t), 2, "of the earlier holder")
+	errs := failures(got)
+	require.Len(t, errs, 50)
+	const limit = "too large: the list of operations is full: it takes 50331648 bytes of text and 25165824 of memory"
+	require.Equal(t, "action a.io/begins: Execute of ConfigMap a/cm-000: the call is not made, since it may begin an operation: "+limit, errs["cm-000"])
+	require.Equal(t, "action a.io/begins: Execute of ConfigMap a/cm-006: "+limit+`; operation "op of cm-006", which it began, is cancelled`, errs["cm-006"])
+}
+
+// The items that answers have in one record are read by the next holder, which took it for damaged.
+func TestARecordOfManyItemsIsRead(t *testing.T) {
+	s := newSetup(t, estate(), fifty(), "a")
+	records, err := checkpoint.Open(t.Context(), s.store, "b1", "uid-1", 1)
+	require.NoError(t, err)
+	log := intent.New(records)
+	least := checkpoint.Item{Resource: "r", Name: "n"}
+	for i := range 6 {
+		out := checkpoint.Outcome{Call: checkpoint.Call{Action: "a.io/begins", Object: checkpoint.Object{Kind: "ConfigMap", Name: fmt.Sprint(i)}}}
+		for intent.CheckItems(out.Additional) == nil {
+			out.Additional = append(out.Additional, slices.Repeat([]checkpoint.Item{least}, 1000)...)
+		}
+		out.Additional = out.Additional[:len(out.Additional)-1000]
+		log.End(&out)
+	}
+	for log.Pending() {
+		_, err := log.Append(t.Context(), checkpoint.Record{})
+		require.NoError(t, err)
+	}
+	read := 0
+	require.NoError(t, checkpoint.Each(t.Context(), s.store, "b1", "uid-1", s.store.Keys(), func(_ string, rec *checkpoint.Record) error {
+		read += len(rec.Outcomes)
+		return nil
+	}))
+	require.Equal(t, 6, read)
+}
+
+// A run that ended recorded what one record takes of the operations that were begun: those of the
+// rest went on, and no record had them.
+func TestAllOutcomesAreRecordedAtTheEndOfARun(t *testing.T) {
+	s := newSetup(t, estate(), fifty(), "a")
+	records, err := checkpoint.Open(t.Context(), s.store, "b1", "uid-1", 1)
+	require.NoError(t, err)
+	s.cfg.setDefaults()
+	r := newRun(t.Context(), s.cfg, s.job)
+	r.intents = intent.New(records)
+	for i := range 5 {
+		r.intents.End(&checkpoint.Outcome{Call: checkpoint.Call{Action: "a.io/begins"}, Body: make([]byte, 7<<20), Operation: fmt.Sprint(i), Begun: &checkpoint.Begun{Kind: "k"}})
+	}
+	r.lastOutcomes(t.Context())
+	read := 0
+	require.NoError(t, checkpoint.Each(t.Context(), s.store, "b1", "uid-1", s.store.Keys(), func(_ string, rec *checkpoint.Record) error {
+		read += len(rec.Outcomes)
+		return nil
+	}))
+	require.Equal(t, 5, read)
+	require.False(t, r.intents.Pending())
+}
