@@ -202,12 +202,18 @@ func TestADamagedListOfOperationsFailsTheBackup(t *testing.T) {
 	require.Contains(t, got.Status.FailureReason, "operations of Backup b1")
 }
 
-// A backup that is cancelled, or fails, while it is collected has its operations cancelled before
-// it ends: what no record had of them yet is recorded.
+// A backup that is cancelled, or fails, before its list of operations is sealed has its operations
+// cancelled before it ends: what no record had of them yet is recorded.
 func TestAFailedCollectionEndsItsOperationsFirst(t *testing.T) {
-	for name, fails := range map[string]func(w *world, b *velerov1.Backup) error{
-		"cancelled": func(w *world, b *velerov1.Backup) error { w.ask(t, b, true); return objectstore.ErrAccess },
-		"part lost": func(*world, *velerov1.Backup) error { return objectstore.ErrAccess },
+	refused := func(*world, *velerov1.Backup) error { return objectstore.ErrAccess }
+	for name, tc := range map[string]struct {
+		at    string
+		fails func(w *world, b *velerov1.Backup) error
+	}{
+		"cancelled":        {".sidecar", func(w *world, b *velerov1.Backup) error { w.ask(t, b, true); return objectstore.ErrAccess }},
+		"part lost":        {".sidecar", refused},
+		"composition lost": {"/composition", refused},
+		"list lost":        {"/operations/list", refused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -216,8 +222,8 @@ func TestAFailedCollectionEndsItsOperationsFirst(t *testing.T) {
 			b := w.admit(t, "b1")
 			var once sync.Once
 			w.store.Inject(func(op memstore.Op, key string) (err error) {
-				if begins.begun.Load() == 2 && op == memstore.OpCreate && strings.HasSuffix(key, ".sidecar") {
-					once.Do(func() { err = fails(w, b) })
+				if begins.begun.Load() == 2 && op == memstore.OpCreate && strings.HasSuffix(key, tc.at) {
+					once.Do(func() { err = tc.fails(w, b) })
 				}
 				return err
 			})
