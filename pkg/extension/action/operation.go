@@ -53,16 +53,6 @@ type Operations interface {
 	Logs(ctx context.Context, op Operation, job []byte, since time.Time, follow bool) iter.Seq2[LogLine, error]
 }
 
-// Canceller is implemented by an action that cancels an operation whose beginning it just answered.
-type Canceller interface {
-	// CancelBegun requests the operation with that ID to stop, as Operations.Cancel does; the error of
-	// an operation that cannot be stopped wraps ErrNotCancelled. job is the Backup or Restore as JSON.
-	CancelBegun(ctx context.Context, id string, job []byte) error
-}
-
-// ErrNotCancelled means that an operation runs to its own end, whatever is asked of it.
-var ErrNotCancelled = errors.New("the operation does not stop")
-
 // Restart is a call that begins an operation once more, the process of which has ended.
 type Restart struct {
 	// Kind and Action are what the action is registered as, and its name.

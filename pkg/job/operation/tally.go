@@ -147,8 +147,11 @@ func (op *Operation) text() (int, error) {
 }
 
 func (op *Operation) tooLarge() error {
-	return fmt.Errorf("%w: the operation has %d post-operation items, and a list takes %d bytes of one operation",
-		document.ErrTooLarge, len(op.PostOperation), maxOneBytes)
+	why := "this one takes more"
+	if n := len(op.PostOperation); n > 0 {
+		why = fmt.Sprintf("this one has %d post-operation items", n)
+	}
+	return fmt.Errorf("%w: a list takes %d bytes of one operation, and %s", document.ErrTooLarge, maxOneBytes, why)
 }
 
 // listed returns those of the operations that have a place in one list, without their post-operation

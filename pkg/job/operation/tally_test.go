@@ -86,7 +86,7 @@ func TestTheItemsOfAnOperationAreBounded(t *testing.T) {
 		require.True(t, listed)
 		require.ErrorIs(t, err, document.ErrTooLarge)
 		require.NotErrorIs(t, err, operation.ErrFull)
-		require.ErrorContains(t, err, fmt.Sprintf("%d post-operation items, and a list takes 524288 bytes of one operation", 4000+i))
+		require.ErrorContains(t, err, fmt.Sprintf("a list takes 524288 bytes of one operation, and this one has %d post-operation items", 4000+i))
 		require.Empty(t, op.PostOperation)
 	}
 	op := many(1).Operations[0]

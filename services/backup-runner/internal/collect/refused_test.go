@@ -81,7 +81,7 @@ func failures(s stored) map[string]string {
 // A plugin that answered with more than a record takes failed the whole backup, once everything was
 // collected, and its operations went on.
 func TestAnAnswerThatNoRecordTakesCostsItsObject(t *testing.T) {
-	const operations, additional = "the operation has 10000 post-operation items, and a list takes 524288 bytes of one operation",
+	const operations, additional = "a list takes 524288 bytes of one operation, and this one has 10000 post-operation items",
 		"110000 additional items of 4510000 bytes, and a record takes 4194304 bytes of them"
 	s := newSetup(t, estate(), fifty(), "a")
 	begins := &cancellable{keyedAction: keyedAction{starter: starter{excessive()}, own: true, keys: map[string][]string{}}}

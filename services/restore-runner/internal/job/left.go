@@ -46,10 +46,11 @@ func (c *Config) sealLeft(ctx context.Context, restore *velerov1.Restore, reason
 		return nil, err
 	}
 	list := listOf(operation.Job{Kind: operation.KindRestore, Name: restore.Name, UID: string(restore.UID)}, held.Epoch, begun, reason)
-	if _, err := operation.Seal(ctx, store, list); err != nil {
-		return nil, err
+	log, unsealed, err := sealList(ctx, store, list)
+	if unsealed > 0 {
+		c.Log.ErrorContext(ctx, "operations of the restore are not cancelled", "restore", restore.Name, "error", unlisted(unsealed))
 	}
-	return operation.Open(ctx, store, list.Job)
+	return log, err
 }
 
 // openLeft opens the location of the records of a restore. An error that waiting does not change is

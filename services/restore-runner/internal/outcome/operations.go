@@ -61,10 +61,14 @@ func (r *Recorder) began(node int32, rec *Record) {
 	if rec.Call == nil || rec.Call.Begun == nil {
 		return
 	}
-	b := rec.Call.Begun
-	op := operation.Operation{Action: rec.Call.Action, Kind: b.Kind, ID: b.ID, Item: b.Item, Key: b.Key, Restartable: b.Restartable, Created: b.Time}
+	r.begun = append(r.begun, Operation{Operation: rec.Call.Begun.Of(rec.Call.Action), Node: node})
+}
+
+// Of is the operation as one of that action.
+func (b *Begun) Of(action string) operation.Operation {
+	op := operation.Operation{Action: action, Kind: b.Kind, ID: b.ID, Item: b.Item, Key: b.Key, Restartable: b.Restartable, Created: b.Time}
 	if b.Process != "" {
 		op.Home = &operation.Home{Instance: b.Instance, Process: b.Process}
 	}
-	r.begun = append(r.begun, Operation{Operation: op, Node: node})
+	return op
 }

@@ -17,9 +17,6 @@ type refusedError struct{ err error }
 func (e *refusedError) Error() string { return e.err.Error() }
 func (e *refusedError) Unwrap() error { return e.err }
 
-// errNoCancel is why an operation goes on.
-var errNoCancel = errors.New("the action cannot be asked to")
-
 // failed is the error of a call about the object.
 func (t *turn) failed(call *checkpoint.Call, why error) error {
 	s := t.subject
@@ -67,11 +64,7 @@ func (t *turn) list(out *checkpoint.Outcome, place *operation.Reserved, given *a
 func (t *turn) refuse(a action.BackupItem, b *action.Backup, out *checkpoint.Outcome, id string, refused *refusedError) error {
 	why := refused.err
 	if id != "" {
-		became := "is cancelled"
-		if err := t.cancel(a, id, b); err != nil {
-			became = fmt.Sprintf("could not be cancelled: %v", err)
-		}
-		why = fmt.Errorf("%w; operation %.256q, which it began, %s", why, id, became)
+		why = action.Refuse(t.actor.out.Uploads(), a, id, b.JSON(), why)
 	}
 	failure := t.failed(&out.Call, why)
 	out.Body, out.Patch, out.Additional, out.Error = nil, nil, nil, failure.Error()
@@ -79,15 +72,6 @@ func (t *turn) refuse(a action.BackupItem, b *action.Backup, out *checkpoint.Out
 		out.Begun.PostOperation = nil
 	}
 	return failure
-}
-
-// cancel requests an operation to stop, once.
-func (t *turn) cancel(a action.BackupItem, id string, b *action.Backup) error {
-	c, ok := a.(action.Canceller)
-	if !ok {
-		return errNoCancel
-	}
-	return c.CancelBegun(t.actor.out.Uploads(), id, b.JSON())
 }
 
 // kept keeps what an action was called with, so that the call can be made once more. A failure costs

@@ -48,11 +48,18 @@ type Config struct {
 // Caller calls the actions of a restore. Safe for concurrent use.
 type Caller struct {
 	Config
-	retrying chan struct{} // holds one value while a call is retried
+	retrying   chan struct{}   // holds one value while a call is retried
+	operations operation.Tally // of all holders
 }
 
-// New returns a caller.
-func New(cfg Config) *Caller { return &Caller{Config: cfg, retrying: make(chan struct{}, 1)} }
+// New returns a caller. What earlier holders began is in the recorder before.
+func New(cfg Config) *Caller {
+	c := &Caller{Config: cfg, retrying: make(chan struct{}, 1)}
+	for _, o := range cfg.Recorder.Operations() {
+		c.operations.Add(&o.Operation)
+	}
+	return c
+}
 
 // Request is a call of an action about one object.
 type Request struct {

@@ -26,7 +26,8 @@ var errUnrecorded = errors.New("the call is not made: it may begin an operation,
 // is durable before the call, and how it ended is recorded soon afterwards. A later holder takes
 // the recorded answer; where there is none it repeats a call that carries an idempotency key, and
 // no other. Such a call is also repeated when its process dies. An operation that was begun is
-// durable when once returns, and among those of the restore, whatever the outcome of the object.
+// durable when once returns, and among those of the restore, whatever the outcome of the object. A call
+// that may begin more than the list of these takes is not made.
 func (c *Caller) once(ctx context.Context, q Request, kind string) (result action.RestoreResult, err error) {
 	name, node := q.Action.Name(), q.Node
 	starter, repeatable := q.Action.(action.RestoreStarter)
@@ -42,6 +43,15 @@ func (c *Caller) once(ctx context.Context, q Request, kind string) (result actio
 	if err := c.prepare(ctx, q.Action); err != nil {
 		return result, err
 	}
+	begun := outcome.Begun{Kind: kind, Item: c.item(q)}
+	if repeatable {
+		begun.Key = c.key(q)
+	}
+	place, err := c.reserve(name, &begun)
+	if err != nil && !announced {
+		return result, c.refused(q, err)
+	}
+	defer place.Release()
 	if !announced {
 		c.Recorder.Call(node, outcome.Call{Action: name})
 		if err := c.Recorder.Sync(ctx); err != nil {
@@ -49,11 +59,10 @@ func (c *Caller) once(ctx context.Context, q Request, kind string) (result actio
 		}
 	}
 	failpoint.Hit("restore-runner/call-announced")
-	begun := outcome.Begun{Kind: kind, Item: c.item(q)}
 	if repeatable {
-		begun.Key = c.key(q)
-		q.Action = &keyed{q.Action, starter, begun.Key}
-		result, err = c.repeated(ctx, q)
+		keyedCall := q
+		keyedCall.Action = &keyed{q.Action, starter, begun.Key}
+		result, err = c.repeated(ctx, keyedCall)
 	} else {
 		result, err = q.Action.Execute(ctx, q.Object, q.Stored, c.Restore)
 	}
@@ -65,7 +74,7 @@ func (c *Caller) once(ctx context.Context, q Request, kind string) (result actio
 	case err != nil && ctx.Err() != nil && result.OperationID == "":
 		return result, err // whether it was done is not known
 	}
-	return result, c.record(ctx, q, &result, begun, err)
+	return result, c.record(ctx, q, &result, begun, place, err)
 }
 
 // keyed calls a starter with its key.
@@ -118,56 +127,6 @@ func (c *Caller) prepare(ctx context.Context, a action.RestoreItem) error {
 		}
 	}
 	return c.confirmed(ctx)
-}
-
-// record notes how a call ended, and returns its error. What it began is durable then, unless ctx
-// ends first.
-func (c *Caller) record(ctx context.Context, q Request, r *action.RestoreResult, begun outcome.Begun, failure error) error {
-	name := q.Action.Name()
-	a := outcome.Answer{Skip: r.Skip, Wait: r.Wait, WaitTimeout: int64(r.WaitTimeout)}
-	if failure == nil && r.Object != nil && r.Object != q.Object {
-		raw, err := r.Object.JSON()
-		if err != nil {
-			failure = fmt.Errorf("action %s: Execute: %w", name, err)
-		}
-		a.Body = raw
-	}
-	if failure != nil {
-		a = outcome.Answer{Error: failure.Error()}
-	}
-	for _, item := range r.Additional {
-		a.Additional = append(a.Additional, outcome.Item{Group: item.Group, Resource: item.Resource, Namespace: item.Namespace, Name: item.Name})
-	}
-	made := outcome.Call{Action: name, Answer: &a}
-	if r.OperationID != "" {
-		begun.ID, begun.Process, begun.Time = r.OperationID, r.Process, c.Clock.Now().UTC()
-		if r.Process != "" {
-			begun.Instance = c.Instance
-		}
-		begun.Restartable = r.Restartable && c.kept(ctx, q, begun.Key)
-		made.Begun = &begun
-	}
-	c.Recorder.Call(q.Node, made)
-	if made.Begun != nil {
-		if err := c.Recorder.Sync(ctx); err != nil && failure == nil {
-			return err
-		}
-	}
-	return failure
-}
-
-// kept keeps what an action was called with, so that the call can be made once more. A failure costs
-// only that.
-func (c *Caller) kept(ctx context.Context, q Request, key string) bool {
-	if c.KeepInput == nil {
-		return false
-	}
-	item, err := q.Object.JSON()
-	if err != nil {
-		return false
-	}
-	stored, err := q.Stored.JSON()
-	return err == nil && c.KeepInput(ctx, key, operation.Input{Item: item, FromBackup: stored}) == nil
 }
 
 // answered is the answer of a call that an earlier holder made.

@@ -1,0 +1,33 @@
+package action
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Canceller is implemented by an action that cancels an operation whose beginning it just answered.
+type Canceller interface {
+	// CancelBegun requests the operation with that ID to stop, as Operations.Cancel does; the error of
+	// an operation that cannot be stopped wraps ErrNotCancelled. job is the Backup or Restore as JSON.
+	CancelBegun(ctx context.Context, id string, job []byte) error
+}
+
+// ErrNotCancelled means that an operation runs to its own end, whatever is asked of it.
+var ErrNotCancelled = errors.New("the operation does not stop")
+
+// errNoCanceller is why the operation of an action goes on.
+var errNoCanceller = errors.New("the action cannot be asked to")
+
+// Refuse cancels the operation, once, that a call of the action began and whose answer is refused. The
+// error wraps why and says what became of the operation.
+func Refuse(ctx context.Context, a Action, id string, job []byte, why error) error {
+	err := errNoCanceller
+	if c, ok := a.(Canceller); ok {
+		err = c.CancelBegun(ctx, id, job)
+	}
+	if err != nil {
+		return fmt.Errorf("%w; operation %.256q, which it began, could not be cancelled: %w", why, id, err)
+	}
+	return fmt.Errorf("%w; operation %.256q, which it began, is cancelled", why, id)
+}
