@@ -40,18 +40,19 @@ func items(n, namespaces int) (out []operation.Resource) {
 func TestWhatIsCountedIsSealed(t *testing.T) {
 	all := many(20_000).Operations
 	for name, c := range map[string]struct {
+		before int // operations of half a MiB
 		least  int
 		change func(op *operation.Operation)
 	}{
-		"many operations": {9_000, func(*operation.Operation) {}},
-		"long texts":      {80, func(op *operation.Operation) { op.PostOperation = items(1200, 1) }},
-		"many namespaces": {20, func(op *operation.Operation) { op.PostOperation = items(1200, 1200) }},
-		"long names":      {1_000, func(op *operation.Operation) { op.ID += strings.Repeat("\x01", names-100) }},
+		"many operations": {38, 9_000, func(*operation.Operation) {}},
+		"long texts":      {0, 160, func(op *operation.Operation) { op.PostOperation = items(1200, 1) }},
+		"many namespaces": {38, 20, func(op *operation.Operation) { op.PostOperation = items(1200, 1200) }},
+		"long names":      {0, 2_000, func(op *operation.Operation) { op.ID += strings.Repeat("\x01", names-100) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var tally operation.Tally
 			begun, store := operation.List{Job: job, Epoch: 1}, memstore.New()
-			for range 38 { // most of what a list takes, with few operations
+			for range c.before { // most of what a list takes in memory
 				op := operation.Operation{ID: strings.Repeat("x", 500<<10)}
 				tally.Add(&op)
 				begun.Operations = append(begun.Operations, op)
@@ -95,6 +96,19 @@ func TestTheItemsOfAnOperationAreBounded(t *testing.T) {
 	require.True(t, listed)
 	require.NoError(t, err)
 	require.Len(t, op.PostOperation, 1500)
+}
+
+// An operation whose items are refused leaves none of their texts: they count with the next one.
+func TestWhatIsRefusedIsNotCounted(t *testing.T) {
+	var tally operation.Tally
+	tally.Add(&operation.Operation{ID: strings.Repeat("x", 24<<20-150<<10)})
+	for range 3 {
+		op := many(1).Operations[0]
+		op.PostOperation = items(1200, 1200)
+		listed, err := begin(&tally, &op)
+		require.True(t, listed)
+		require.ErrorIs(t, err, operation.ErrFull)
+	}
 }
 
 // A call that begins nothing costs no place, and one that is under way has one.
