@@ -130,12 +130,19 @@ const lastLimit = 5 * time.Second
 func (r *run) lastOutcomes(ctx context.Context) {
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), lastLimit)
 	defer done()
-	for r.intents != nil && r.intents.Pending() { // one record takes a part of them
+	if err := r.recordOutcomes(ctx); err != nil {
+		r.cfg.Log.WarnContext(ctx, "outcomes of calls not recorded", "error", err)
+	}
+}
+
+// recordOutcomes records all outcomes that no record has: one record takes a part of them.
+func (r *run) recordOutcomes(ctx context.Context) error {
+	for r.intents != nil && r.intents.Pending() {
 		if _, err := r.intents.Append(ctx, checkpoint.Record{}); err != nil {
-			r.cfg.Log.WarnContext(ctx, "outcomes of calls not recorded", "error", err)
-			return
+			return err
 		}
 	}
+	return nil
 }
 
 // Run collects everything that earlier holders of the backup did not record. Errors of single kinds
