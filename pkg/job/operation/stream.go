@@ -18,7 +18,7 @@ const (
 	maxListBytes     = 64 << 20
 	maxOneBytes      = 512 << 10
 	maxOneDecoded    = 4 * maxOneBytes
-	maxMemberBytes   = 4 << 20
+	maxMemberBytes   = 8 << 20
 	maxMemberDecoded = 4 * maxMemberBytes
 	// maxKept bounds what the operations of a list take in memory with their states: some 40,000 with
 	// texts of the usual length. The limit of memory of a runner includes it.
@@ -114,7 +114,9 @@ func (k *keeper) share(text *string) {
 			k.fresh = append(k.fresh, known)
 		}
 	}
-	*text = known
+	if !k.count {
+		*text = known
+	}
 }
 
 // Decode decodes a JSON object with a list of operations as its member "operations", which is kept in

@@ -218,7 +218,7 @@ func TestACompositionThatIsTooLargeIsNotWritten(t *testing.T) {
 	store := memstore.New()
 	for name, change := range map[string]func(*Composition){
 		"an operation": func(c *Composition) { c.Operations = []operation.Operation{{ID: strings.Repeat("x", 1<<20)}} },
-		"keys":         func(c *Composition) { c.Checkpoints = []string{strings.Repeat("x", 5<<20)} },
+		"keys":         func(c *Composition) { c.Checkpoints = []string{strings.Repeat("x", 9<<20)} },
 	} {
 		c := Composition{Backup: "b", UID: "u", Phase: velerov1.BackupPhaseCompleted}
 		change(&c)

@@ -11,8 +11,8 @@ import (
 // postOperationVersion is the format of PostOperationParts; another one is not understood.
 const postOperationVersion = 1
 
-// maxPostOperationBytes is far above what the keys of all records take.
-const maxPostOperationBytes = 4 << 20
+// maxPostOperationBytes is what the keys of 30,000 records take with the longest name of a backup.
+const maxPostOperationBytes = 8 << 20
 
 // PostOperationParts are what was stored again once the operations of a backup had ended. There is
 // one document per backup; every later holder follows it.
