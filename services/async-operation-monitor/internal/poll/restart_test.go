@@ -1,6 +1,7 @@
 package poll_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -271,8 +272,15 @@ func TestAPluginThatHangsDelaysNoOtherThatIsBegunOnceMore(t *testing.T) {
 			}
 			return action.Restarted{ID: "again", Process: "q"}, nil
 		}
+		for i := range each {
+			h.plugins["i/p"].on(fmt.Sprint(each+i), func(context.Context) (action.Progress, error) { return action.Progress{}, nil })
+		}
 		p := b.with(h)
-		require.False(b, p.run(30*time.Second))
+		require.False(b, p.run(2*frequency))
+		for i := range each {
+			h.plugins["i/p"].on(fmt.Sprint(each+i), fails(fmt.Errorf("%w: instance i has ended", operationhome.ErrGone)))
+		}
+		require.False(b, p.run(2*frequency))
 		require.Equal(b, each, b.begun())
 		for i, s := range b.recorded() {
 			require.False(b, s.Phase.Ended(), "%d: %s", i, s.Error)
@@ -306,11 +314,15 @@ func TestTheRoomOfACallThatIsNotMadeIsFree(t *testing.T) {
 					}
 					return nil
 				})
-				for range 30 {
+				for left > 0 {
+					before := left
 					_, _ = p.job.Poll(b.Context(), b.store, p.turn)
-					time.Sleep(time.Second)
+					require.Less(b, left, before)
+					var err error
+					p.job, err = p.poller.Open(b.Context(), b.store, theJob) // it was dropped from memory
+					require.NoError(b, err)
 				}
-				require.Zero(b, left)
+				require.False(b, p.run(frequency))
 				require.Equal(b, 1, b.begun())
 			})
 		})
