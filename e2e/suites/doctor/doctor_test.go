@@ -249,7 +249,7 @@ func (p *place) rights(t *testing.T) {
 		found = p.doctor(t, namespace, "rights")
 		return len(of("failed", found)) > 0
 	}, patience, look, "the authorizer sees the change")
-	one(t, found, "failed", "deletion", "patch restores.velero.io in "+namespace)
+	one(t, found, "failed", "deletion", "delete restores.velero.io in "+namespace)
 
 	// Nothing runs the Deployments, and nothing answers where the services are said to be.
 	require.Len(t, of("failed", p.doctor(t, namespace, "services", nowhere()...)), 2*services)
