@@ -87,7 +87,7 @@ func (j *Job) take(m *memo, s *operation.State, op *operation.Operation, a *answ
 		m.failures, m.unknown, m.problem = 0, 0, ""
 		m.progress(s, &a.progress, now)
 	case errors.Is(a.err, operationhome.ErrGone): // which is certain
-		m.problem, m.gone, m.restart.since = a.err.Error(), true, now
+		m.problem, m.gone = a.err.Error(), true
 		m.ended = &operation.End{Error: lost(a.err), Progress: s.Progress}
 		if s.Restarted {
 			m.ended.Error = clip(m.ended.Error + "; it had been begun once more")

@@ -93,7 +93,7 @@ var ErrClosed = errors.New("the process is ending")
 
 // New returns a Poller, which outlives ctx. Close ends it.
 func New(ctx context.Context, cfg Config) *Poller {
-	p := &Poller{Config: cfg, progress: newSlots(atOnce), cancels: newSlots(cancelsAtOnce), starts: newSlots(atOnce), room: room{of: map[string]int64{}}}
+	p := &Poller{Config: cfg, progress: newSlots(atOnce), cancels: newSlots(cancelsAtOnce), starts: newSlots(atOnce), room: room{of: map[string]int{}}}
 	p.life, p.end = context.WithCancel(context.WithoutCancel(ctx))
 	return p
 }

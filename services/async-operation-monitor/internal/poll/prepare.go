@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -13,11 +14,14 @@ import (
 
 const (
 	// maxInputs bounds the calls that begin operations once more at the same time, in bytes of their
-	// inputs and jobs, and maxQueueInputs those of one action in one instance, which may hang: the
-	// largest call fits. In memory of this process each takes three times as much, as it is read,
-	// decoded and sent, and so in that of the runner that is called.
-	maxInputs      = 4 * operation.MaxInputBytes
-	maxQueueInputs = maxInputs / 2
+	// inputs and jobs, and maxShared where an action in an instance, which may hang, has one under way
+	// already: the rest is for the first calls of others. The largest call fits into both. In memory of
+	// this process each takes three times as much, as it is read, decoded and sent, and so in that of
+	// the runner that is called.
+	maxInputs = 4 * operation.MaxInputBytes
+	maxShared = maxInputs / 2
+	// inputLimit bounds the reading of one input.
+	inputLimit = 30 * time.Second
 )
 
 // heldInput is what to begin an operation once more with. Release frees its slot and its room.
@@ -30,59 +34,86 @@ type heldInput struct {
 type room struct {
 	mu    sync.Mutex
 	total int64
-	of    map[string]int64 // by queue
+	of    map[string]int // how many calls, by queue
 }
 
 // take takes room for one call; release is nil where there is none.
 func (r *room) take(queue string, size int64) (release func()) {
-	size = min(size, maxQueueInputs)
+	size = min(size, maxShared)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.total+size > maxInputs || r.of[queue]+size > maxQueueInputs {
+	limit := int64(maxInputs)
+	if r.of[queue] > 0 {
+		limit = maxShared
+	}
+	if r.total+size > limit {
 		return nil
 	}
-	r.add(queue, size)
+	r.total += size
+	r.of[queue]++
 	return sync.OnceFunc(func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.add(queue, -size)
+		r.total -= size
+		if r.of[queue]--; r.of[queue] == 0 {
+			delete(r.of, queue)
+		}
 	})
-}
-
-func (r *room) add(queue string, size int64) {
-	r.total += size
-	if r.of[queue] += size; r.of[queue] == 0 {
-		delete(r.of, queue)
-	}
 }
 
 // prepare finds out where, and with what, operations can be begun once more, as far as there are slots
 // and room for the calls: each follows its intent at once.
 func (j *Job) prepare(ctx context.Context, turn Turn) {
-	list, ops, p := j.lost(turn), j.log.Operations(), j.poller
+	list, ops := j.lost(turn), j.log.Operations()
 	if len(list) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, window)
-	defer cancel()
-	live := map[string]string{} // by the instance before
+	live := j.live(ctx, list)
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
 	for _, i := range list {
-		before := ops[i].Home.Instance
-		if _, asked := live[before]; !asked {
-			live[before], _ = p.Homes.Live(ctx, j.log.Job().Kind, before) // it is asked again with the next poll
+		if instance := live[ops[i].Home.Instance]; j.found(i, instance) {
+			group.Go(func() error {
+				ctx, cancel := context.WithTimeout(groupCtx, inputLimit)
+				defer cancel()
+				j.hold(ctx, i, int64(len(turn.JSON)))
+				return nil
+			})
 		}
-		j.found(i, live[before])
-		if live[before] == "" {
+	}
+	_ = group.Wait() // none fails
+}
+
+// live returns the instances where operations of a list can be begun once more, by those they lived
+// in; empty for none.
+func (j *Job) live(ctx context.Context, list []int) map[string]string {
+	ops, kind := j.log.Operations(), j.log.Job().Kind
+	live, mu := map[string]string{}, sync.Mutex{}
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for _, i := range list {
+		before := ops[i].Home.Instance
+		mu.Lock()
+		_, asked := live[before]
+		if !asked {
+			live[before] = ""
+		}
+		mu.Unlock()
+		if asked {
 			continue
 		}
 		group.Go(func() error {
-			j.hold(groupCtx, i, int64(len(turn.JSON)))
+			ctx, cancel := context.WithTimeout(ctx, window)
+			defer cancel()
+			instance, _ := j.poller.Homes.Live(ctx, kind, before) // it is asked again with the next poll
+			mu.Lock()
+			defer mu.Unlock()
+			live[before] = instance
 			return nil
 		})
 	}
 	_ = group.Wait() // none fails
+	return live
 }
 
 // lost lists the operations to begin once more, and those whose call is still to be made.
@@ -103,10 +134,23 @@ func (j *Job) lost(turn Turn) (list []int) {
 	return list
 }
 
-func (j *Job) found(i int, instance string) {
+// found notes the instance where an operation can be begun once more, if there is one.
+func (j *Job) found(i int, instance string) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.memos[i].restart.instance = instance
+	r := &j.memos[i].restart
+	if r.instance = instance; instance == "" {
+		r.unread = nil
+		r.miss(j.poller.Clock.Now())
+	}
+	return instance != ""
+}
+
+// miss notes that an operation cannot be begun once more at the moment.
+func (r *restart) miss(now time.Time) {
+	if r.missing.IsZero() {
+		r.missing = now
+	}
 }
 
 // hold reads the input of an operation if there is a slot for its call, and room for the input and the
@@ -118,12 +162,13 @@ func (j *Job) hold(ctx context.Context, i int, job int64) {
 	r := &j.memos[i].restart
 	switch {
 	case errors.Is(err, errFull):
-		j.queued = true
+		j.queued, r.missing, r.unread = true, time.Time{}, nil
 	case err == nil:
-		r.held, r.unread = held, nil
+		r.held, r.missing, r.unread = held, time.Time{}, nil
 	case errors.Is(err, objectstore.ErrNotFound), errors.Is(err, operation.ErrDamaged):
 		r.refused = err.Error()
 	default:
+		r.miss(j.poller.Clock.Now())
 		r.unread = err
 	}
 }

@@ -24,12 +24,13 @@ var errLate = errors.New("its record was written too late")
 // restart is what this process found out about an operation whose process has ended, and that may be
 // begun once more.
 type restart struct {
-	since time.Time // when the end of its process was seen
+	// missing is since when no instance answers, or its input is not read; zero while neither is so.
+	missing time.Time
 	// held is what to call the action with, from prepare to the call, or to the end of the poll.
 	held *heldInput
 	// instance is where; empty while that is not known.
 	instance string
-	// unread is why there is no input; nil before the first try.
+	// unread is why there is no input; nil where none was tried to be read.
 	unread error
 	// refused is why it is not begun once more; empty if it may be.
 	refused string
@@ -63,10 +64,12 @@ func (j *Job) decideRestart(m *memo, s *operation.State, now time.Time) []operat
 	switch {
 	case s.Restart == nil && r.held != nil:
 		return []operation.Event{{Restart: &operation.Restart{Reason: m.ended.Error, Instance: r.instance}}}
-	case s.Restart == nil && now.Sub(r.since) >= j.poller.Grace && r.unread != nil:
-		return fails(notAgain(m.ended.Error, r.unread.Error()))
-	case s.Restart == nil && now.Sub(r.since) >= j.poller.Grace && r.instance == "":
-		return fails(notAgain(m.ended.Error, "no instance answers that can"))
+	case s.Restart == nil && !r.missing.IsZero() && now.Sub(r.missing) >= j.poller.Grace:
+		why := "no instance answers that can"
+		if r.unread != nil {
+			why = r.unread.Error()
+		}
+		return fails(notAgain(m.ended.Error, why))
 	case s.Restart == nil:
 		return nil
 	case r.mine(s) && !r.called && now.Sub(r.intent) >= restartLimit:

@@ -255,18 +255,18 @@ func TestWhatOperationsAreBegunOnceMoreWithIsInBoundedMemory(t *testing.T) {
 	}
 }
 
-// A plugin that hangs as its operations are begun once more, which fill the memory for that, delays
-// those of no other one.
+// A plugin whose two actions hang as their operations are begun once more, with more than there is room
+// for, delays those of no other one.
 func TestAPluginThatHangsDelaysNoOtherThatIsBegunOnceMore(t *testing.T) {
 	restartable(t, func(b *bed, h *homes, _ *process) {
 		const each = 4
-		actions := slices.Repeat([]string{"vendor.io/hangs"}, each)
+		actions := slices.Repeat([]string{"vendor.io/hangs", "vendor.io/hangs-too"}, each/2)
 		for i := range each {
 			actions = append(actions, fmt.Sprint("vendor.io/", i))
 		}
 		b.lose(h, operation.MaxInputBytes-1<<10, actions...)
 		h.restart = func(call *action.Restart) (action.Restarted, error) {
-			if call.Action == "vendor.io/hangs" {
+			if strings.HasPrefix(call.Action, "vendor.io/hangs") {
 				time.Sleep(time.Minute)
 				return action.Restarted{}, errors.New("cut off")
 			}
@@ -290,6 +290,49 @@ func TestAPluginThatHangsDelaysNoOtherThatIsBegunOnceMore(t *testing.T) {
 			require.Contains(b, b.errorOf(i), "begun once more in instance j: cut off", "each of them is called")
 		}
 	})
+}
+
+// An operation that waits for its turn for longer than a grace period is begun once more all the same,
+// also where no instance answers, or the bucket, for a moment.
+func TestAnOperationThatWaitsForItsTurnIsBegunOnceMore(t *testing.T) {
+	const took = 50 * time.Second
+	for name, breaks := range map[string]func(b *bed, h *homes) (mend func()){
+		"no instance": func(_ *bed, h *homes) func() {
+			live := func(instance string) {
+				h.mu.Lock()
+				defer h.mu.Unlock()
+				h.live = instance
+			}
+			live("")
+			return func() { live("j") }
+		},
+		"no bucket": func(b *bed, _ *homes) func() {
+			b.store.Inject(func(op memstore.Op, key string) error {
+				if strings.Contains(key, "/input-") && (op == memstore.OpGet || op == memstore.OpStat) {
+					return errors.New("503 once")
+				}
+				return nil
+			})
+			return func() { b.store.Inject(nil) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			restartable(t, func(b *bed, h *homes, _ *process) {
+				b.lose(h, 10, slices.Repeat([]string{"vendor.io/a"}, 30)...)
+				h.restart = func(*action.Restart) (action.Restarted, error) {
+					time.Sleep(took)
+					return action.Restarted{ID: "again", Process: "q"}, nil
+				}
+				p := b.with(h)
+				require.False(b, p.run(grace+took/2))
+				mend := breaks(b, h)
+				require.False(b, p.run(grace-took/4)) // the calls under way return
+				mend()
+				require.False(b, p.run(4*took))
+				require.Equal(b, 30, b.begun())
+			})
+		})
+	}
 }
 
 // What was read of an input and then not used is out of memory: another call finds room.
