@@ -97,14 +97,15 @@ func (p *pass) parts(ctx context.Context, name, uid string) error {
 	if err != nil || usage == inUse || usage == abandoned {
 		return err
 	}
-	if usage == leftoverOfGone && !p.goneLongEnough(layout.PartsPrefix(name, uid)) {
+	as := layout.PartsPrefix(name, uid)
+	switch {
+	case usage == leftoverOfDone:
+		as += ended
+	case usage == leftoverOfGone && !p.goneLongEnough(as):
 		return nil
 	}
-	if usage == leftoverOfDone {
-		ok, err := p.over(ctx, operation.Job{Kind: operation.KindBackup, Name: name, UID: uid}, layout.PartsPrefix(name, uid))
-		if !ok || err != nil {
-			return err
-		}
+	if ok, err := p.over(ctx, operation.Job{Kind: operation.KindBackup, Name: name, UID: uid}, as); !ok || err != nil {
+		return err
 	}
 	p.log.Info("removing the parts of a backup that needs them no more", "backup", name, "uid", uid)
 	_, err = p.remover.empty(ctx, layout.PartsPrefix(name, uid), "", func(ctx context.Context) (bool, error) {
@@ -127,6 +128,10 @@ func (p *pass) wholeDirectory(ctx context.Context, name string) error {
 	}
 	ok, err := leftover(ctx)
 	if !ok || err != nil || !p.goneLongEnough(layout.BackupDir(name)) {
+		return err
+	}
+	ok, err = p.over(ctx, operation.Job{Kind: operation.KindBackup, Name: name, UID: own.uid}, layout.BackupDir(name))
+	if !ok || err != nil {
 		return err
 	}
 	p.log.Info("removing the directory of a backup that is gone and was never finished", "backup", name, "uid", own.uid)

@@ -13,9 +13,13 @@ import (
 // them async-operation-monitor cancels the operations, which it tries for an hour.
 const operationsGrace = 2 * time.Hour
 
-// over reports whether a job that has ended needs the records of its operations no more, which are
-// under dir: none of them is left to be cancelled, or the job ended operationsGrace ago.
-func (p *pass) over(ctx context.Context, job operation.Job, dir string) (bool, error) {
+// ended is behind the name of a directory in the times since when its job has ended, and not been gone.
+const ended = " (ended)"
+
+// over reports whether a job that has ended, or is gone, needs the records of its operations no more:
+// none of them is left to be cancelled, or that has been so for operationsGrace, counted for what is
+// named as.
+func (p *pass) over(ctx context.Context, job operation.Job, as string) (bool, error) {
 	log, err := operation.Open(ctx, p.store, job)
 	switch {
 	case errors.Is(err, objectstore.ErrNotFound), errors.Is(err, operation.ErrDamaged): // nothing is cancelled by these
@@ -23,5 +27,5 @@ func (p *pass) over(ctx context.Context, job operation.Job, dir string) (bool, e
 	case err != nil:
 		return false, err
 	}
-	return log.Ended() || p.goneFor(dir, max(operationsGrace, p.sweeper.Grace)), nil
+	return log.Ended() || p.goneFor(as, max(operationsGrace, p.sweeper.Grace)), nil
 }

@@ -58,8 +58,14 @@ func TestRecordsOfOperationsThatARestoreWasEndedOverStayForTheGrace(t *testing.T
 			own(b)
 			b.seal(job, name == "of another server")
 			b.sweep()
+			b.clock.Step(operationsGrace - time.Hour)
+			before := b.under(records)
 			require.NoError(t, b.client.Delete(t.Context(), restore("r", "u", "")))
-			b.clock.Step(operationsGrace)
+			b.pass()
+			b.clock.Step(operationsGrace - time.Minute)
+			b.pass()
+			require.Equal(t, before, b.under(records), "its operations may still be cancelled")
+			b.clock.Step(time.Hour)
 			b.pass()
 			require.Empty(t, b.under(records))
 		})
@@ -94,6 +100,28 @@ func TestRecordsOfOperationsThatARestoreWasEndedOverStayForTheGrace(t *testing.T
 			})
 			b.pass()
 			require.Equal(t, before, b.under(records), "a bucket that does not answer proves nothing")
+		})
+	}
+}
+
+// The records of a backup that is gone were removed while its operations may still be cancelled by them.
+func TestRecordsOfOperationsOfADeletedBackupStayForTheGrace(t *testing.T) {
+	for name, committed := range map[string]bool{"committed": true, "abandoned": false} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t)
+			b.own("b", "u", "here")
+			if committed {
+				b.committed("b")
+			}
+			b.seal(operation.Job{Kind: operation.KindBackup, Name: "b", UID: "u"}, false)
+			before := b.under(layout.PartsDir("b"))
+			b.sweep()
+			b.clock.Step(operationsGrace - time.Minute)
+			b.pass()
+			require.Equal(t, before, b.under(layout.PartsDir("b")), "its operations may still be cancelled")
+			b.clock.Step(time.Hour)
+			b.pass()
+			require.Empty(t, b.under(layout.PartsDir("b")))
 		})
 	}
 }

@@ -75,14 +75,16 @@ func (p *pass) restore(ctx context.Context, r records) error {
 // restoreOver notes that a restore does not need its records, and reports whether that is so for long
 // enough.
 func (p *pass) restoreOver(ctx context.Context, r records, usage usage, own owner) (bool, error) {
-	dir := layout.RestoreRecords(r.name, r.uid)
+	dir, job := layout.RestoreRecords(r.name, r.uid), operation.Job{Kind: operation.KindRestore, Name: r.name, UID: r.uid}
 	switch {
 	case usage == leftoverOfDone:
-		return p.over(ctx, operation.Job{Kind: operation.KindRestore, Name: r.name, UID: r.uid}, dir)
+		return p.over(ctx, job, dir+ended)
 	case usage != leftoverOfGone:
 		return false, nil
 	case own.key == layout.RestoreOperationsOwnerFile(r.name, r.uid): // the records are of its operations alone
 		return p.goneFor(dir, max(operationsGrace, p.sweeper.Grace)), nil
+	case !p.goneLongEnough(dir):
+		return false, nil
 	}
-	return p.goneLongEnough(dir), nil
+	return p.over(ctx, job, dir)
 }
