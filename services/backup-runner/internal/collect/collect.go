@@ -135,14 +135,13 @@ func (r *run) lastOutcomes(ctx context.Context) {
 	}
 }
 
-// recordOutcomes records all outcomes that no record has: one record takes a part of them.
+// recordOutcomes records all outcomes that no record has.
 func (r *run) recordOutcomes(ctx context.Context) error {
-	for r.intents != nil && r.intents.Pending() {
-		if _, err := r.intents.Append(ctx, checkpoint.Record{}); err != nil {
-			return err
-		}
+	if r.intents == nil || !r.intents.Pending() {
+		return nil
 	}
-	return nil
+	_, err := r.intents.Append(ctx, checkpoint.Record{})
+	return err
 }
 
 // Run collects everything that earlier holders of the backup did not record. Errors of single kinds

@@ -144,9 +144,32 @@ func (l *Log) close() *intents {
 	return closed
 }
 
-// Append makes a record durable, with the outcomes that are in none yet, and returns its key. The
-// error is that of Records.
+// Append makes a record durable with the outcomes that are in none yet, and returns its key. Where one
+// record does not take all that ended before the call, others come before it. The error is that of
+// Records.
 func (l *Log) Append(ctx context.Context, rec checkpoint.Record) (key string, err error) {
+	for before := l.count(); l.leaves(before); {
+		if _, err := l.append(ctx, checkpoint.Record{}); err != nil {
+			return "", err
+		}
+	}
+	return l.append(ctx, rec)
+}
+
+// count returns how many calls have ended so far.
+func (l *Log) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.gone + len(l.ended)
+}
+
+// leaves reports whether the next record leaves some of the first n outcomes to another one.
+func (l *Log) leaves(n int) bool {
+	_, upTo := l.outcomes()
+	return upTo < n
+}
+
+func (l *Log) append(ctx context.Context, rec checkpoint.Record) (key string, err error) {
 	var upTo, hooksUpTo int
 	rec.Outcomes, upTo = l.outcomes()
 	rec.HookOutcomes, hooksUpTo = l.hookOutcomes()

@@ -58,3 +58,33 @@ func TestWhatIsBegunTogetherSharesARecord(t *testing.T) {
 	require.Equal(t, n, intended)
 	require.LessOrEqual(t, files, 2, "what was begun first, and what came meanwhile")
 }
+
+// A record with a part could be durable before the outcomes of calls about the objects in it, where
+// these were more than one record takes: what a call began was lost with the process then.
+func TestARecordComesAfterAllOutcomesBeforeIt(t *testing.T) {
+	store := memstore.New()
+	records, err := checkpoint.Open(t.Context(), store, "b1", "uid-1", 1)
+	require.NoError(t, err)
+	log := New(records)
+	const n, size = 6, 3 << 20
+	body := []byte(`"` + strings.Repeat("x", size) + `"`)
+	for i := range n {
+		log.End(&checkpoint.Outcome{Call: checkpoint.Call{Action: fmt.Sprint("a.io/", i)}, Body: body})
+	}
+	key, err := log.Append(t.Context(), checkpoint.Record{Part: checkpoint.Part{Items: 1}})
+	require.NoError(t, err)
+	require.False(t, log.Pending())
+	outcomes := 0
+	keys := records.Earlier()
+	for _, k := range store.Keys() {
+		if strings.Contains(k, "/checkpoint-") {
+			keys = append(keys, k)
+		}
+	}
+	require.Equal(t, key, keys[len(keys)-1])
+	require.NoError(t, checkpoint.Each(t.Context(), store, "b1", "uid-1", keys, func(_ string, rec *checkpoint.Record) error {
+		outcomes += len(rec.Outcomes)
+		return nil
+	}))
+	require.Equal(t, n, outcomes)
+}
