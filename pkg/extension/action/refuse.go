@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Canceller is implemented by an action that cancels an operation whose beginning it just answered.
@@ -19,9 +20,14 @@ var ErrNotCancelled = errors.New("the operation does not stop")
 // errNoCanceller is why the operation of an action goes on.
 var errNoCanceller = errors.New("the action cannot be asked to")
 
-// Refuse cancels the operation, once, that a call of the action began and whose answer is refused. The
-// error wraps why and says what became of the operation.
+// refuseLimit bounds the call that cancels an operation whose beginning is refused.
+const refuseLimit = 30 * time.Second
+
+// Refuse cancels the operation, once, that a call of the action began and whose answer is refused, also
+// where ctx has ended meanwhile. The error wraps why and says what became of the operation.
 func Refuse(ctx context.Context, a Action, id string, job []byte, why error) error {
+	ctx, end := context.WithTimeout(context.WithoutCancel(ctx), refuseLimit)
+	defer end()
 	err := errNoCanceller
 	if c, ok := a.(Canceller); ok {
 		err = c.CancelBegun(ctx, id, job)
