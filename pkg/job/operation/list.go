@@ -82,7 +82,7 @@ func Seal(ctx context.Context, store objectstore.Store, l List) (List, error) {
 
 // SealEnding is Seal of a list with a reason: its operations are only to be cancelled. One that is too
 // large is sealed without post-operation items, and with those operations that have a place then;
-// left is how many have none.
+// left is how many have none, which the reason tells.
 func SealEnding(ctx context.Context, store objectstore.Store, l List) (_ List, left int, err error) {
 	sealed, err := Seal(ctx, store, l)
 	if !errors.Is(err, document.ErrTooLarge) {
@@ -90,7 +90,9 @@ func SealEnding(ctx context.Context, store objectstore.Store, l List) (_ List, l
 	}
 	all := len(l.Operations)
 	l.Operations = listed(l.Operations)
-	left = all - len(l.Operations)
+	if left = all - len(l.Operations); left > 0 {
+		l.Reason = fmt.Sprintf("%s; %d operations have no place in the list and may go on", clipTo(l.Reason, maxReason-256), left)
+	}
 	sealed, err = Seal(ctx, store, l)
 	return sealed, left, err
 }

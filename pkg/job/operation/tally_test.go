@@ -173,5 +173,7 @@ func TestAListOfOperationsToEndIsSealedAsFarAsItFits(t *testing.T) {
 	require.NoError(t, err)
 	require.Greater(t, len(sealed.Operations), 40_000)
 	require.Equal(t, 60_000, left+len(sealed.Operations))
-	require.Len(t, open(t, store).Operations(), len(sealed.Operations))
+	log = open(t, store)
+	require.Len(t, log.Operations(), len(sealed.Operations))
+	require.Equal(t, fmt.Sprintf("the backup failed; %d operations have no place in the list and may go on", left), log.Reason())
 }

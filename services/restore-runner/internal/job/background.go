@@ -105,8 +105,9 @@ func (b *background) store(ctx context.Context, done <-chan struct{}) error {
 	for {
 		select {
 		case <-ctx.Done():
-			<-done // what the work records as it ends is stored too
-			b.storeLast(ctx)
+			b.storeLast(ctx) // the work may take long to return, and the process be killed meanwhile
+			<-done
+			b.storeLast(ctx) // what the work recorded as it ended
 			return nil
 		case <-done:
 			b.storeLast(ctx)

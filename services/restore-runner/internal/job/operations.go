@@ -148,8 +148,7 @@ func (e *ending) seal(ctx context.Context, list operation.List) (*operation.Log,
 		return log, err
 	})
 	if left > 0 {
-		e.unsealed = unlisted(left)
-		e.log.ErrorContext(ctx, "operations of the failed restore are not cancelled", "error", e.unsealed)
+		e.log.ErrorContext(ctx, "operations of the failed restore are not cancelled", "error", unlisted(left))
 	}
 	return log, err
 }

@@ -175,7 +175,7 @@ func (r *Runner) once(ctx context.Context, p *pod, i int) bool {
 		return false
 	}
 	r.Recorder.HookBegins(p.Node, i)
-	if r.Recorder.Sync(ctx) != nil {
+	if r.Recorder.Sync(ctx) != nil || ctx.Err() != nil {
 		r.Recorder.HookNotBegun(p.Node, i)
 		return false
 	}
