@@ -127,10 +127,11 @@ func (p *pass) wholeDirectory(ctx context.Context, name string) error {
 		return now == abandoned, err
 	}
 	ok, err := leftover(ctx)
-	if !ok || err != nil || !p.goneLongEnough(layout.BackupDir(name)) {
+	as := layout.PartsPrefix(name, own.uid) + " (abandoned)" // the directory may be another one's by the next pass
+	if !ok || err != nil || !p.goneLongEnough(as) {
 		return err
 	}
-	ok, err = p.over(ctx, operation.Job{Kind: operation.KindBackup, Name: name, UID: own.uid}, layout.BackupDir(name))
+	ok, err = p.over(ctx, operation.Job{Kind: operation.KindBackup, Name: name, UID: own.uid}, as)
 	if !ok || err != nil {
 		return err
 	}

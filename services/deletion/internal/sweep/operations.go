@@ -20,6 +20,7 @@ const ended = " (ended)"
 // none of them is left to be cancelled, or that has been so for operationsGrace, counted for what is
 // named as.
 func (p *pass) over(ctx context.Context, job operation.Job, as string) (bool, error) {
+	long := p.goneFor(as, max(operationsGrace, p.sweeper.Grace)) // noted whatever the bucket answers
 	log, err := operation.Open(ctx, p.store, job)
 	switch {
 	case errors.Is(err, objectstore.ErrNotFound), errors.Is(err, operation.ErrDamaged): // nothing is cancelled by these
@@ -27,5 +28,5 @@ func (p *pass) over(ctx context.Context, job operation.Job, as string) (bool, er
 	case err != nil:
 		return false, err
 	}
-	return log.Ended() || p.goneFor(as, max(operationsGrace, p.sweeper.Grace)), nil
+	return long || log.Ended(), nil
 }

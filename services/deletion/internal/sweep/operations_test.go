@@ -150,3 +150,34 @@ func TestRecordsOfOperationsThatABackupWasEndedOverStayForTheGrace(t *testing.T)
 		})
 	}
 }
+
+// The grace of a backup that took the directory of one of its name counts from its own end.
+func TestABackupOfTheSameNameHasAGraceOfItsOwn(t *testing.T) {
+	b := newBed(t)
+	b.own("b", "first", "here")
+	b.seal(operation.Job{Kind: operation.KindBackup, Name: "b", UID: "first"}, false)
+	b.sweep()
+	b.clock.Step(operationsGrace)
+	for _, key := range b.under(layout.BackupDir("b")) {
+		require.NoError(t, b.store.Delete(t.Context(), key))
+	}
+	b.own("b", "second", "here")
+	before := b.under(layout.BackupDir("b"))
+	b.pass()
+	require.Equal(t, before, b.under(layout.BackupDir("b")))
+}
+
+// A pass that fails before it reaches a directory does not make its grace begin anew.
+func TestAPassThatFailsForgetsNoGrace(t *testing.T) {
+	b := newBed(t)
+	b.own("b", "u", "here")
+	b.seal(operation.Job{Kind: operation.KindBackup, Name: "b", UID: "u"}, false)
+	b.sweep()
+	b.clock.Step(operationsGrace / 2)
+	b.store.Inject(func(memstore.Op, string) error { return errors.New("timeout") })
+	require.ErrorContains(t, b.s.Pass(t.Context()), "timeout")
+	b.store.Inject(nil)
+	b.clock.Step(operationsGrace / 2)
+	b.pass()
+	require.Empty(t, b.under(layout.BackupDir("b")))
+}

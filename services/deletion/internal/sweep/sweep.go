@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -139,7 +140,7 @@ func (s *Sweeper) forget(locs []velerov1.BackupStorageLocation) {
 func (s *Sweeper) location(ctx context.Context, loc *velerov1.BackupStorageLocation) error {
 	known := s.places[string(loc.UID)]
 	if known == nil {
-		known = &place{}
+		known = &place{gone: map[string]time.Time{}}
 		s.places[string(loc.UID)] = known
 	}
 	p := &pass{sweeper: s, place: known, seen: map[string]time.Time{}, owners: map[string]owner{}, log: s.Log.With("location", loc.Name)}
@@ -148,7 +149,12 @@ func (s *Sweeper) location(ctx context.Context, loc *velerov1.BackupStorageLocat
 	if p.soon {
 		pause = min(pause, s.Grace)
 	}
-	known.gone, known.next = p.seen, s.Clock.Now().Add(pause)
+	if err == nil {
+		known.gone = p.seen
+	} else { // what the pass did not reach
+		maps.Copy(known.gone, p.seen)
+	}
+	known.next = s.Clock.Now().Add(pause)
 	return err
 }
 
