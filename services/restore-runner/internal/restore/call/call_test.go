@@ -58,13 +58,19 @@ func (s *starter) CancelBegun(_ context.Context, id string, _ []byte) error {
 	return nil
 }
 
+func planOf(t *testing.T, names ...string) *plan.Plan {
+	t.Helper()
+	filter, err := selection.NewFilter(selection.Spec{}, []string{"*"}, nil)
+	require.NoError(t, err)
+	p, err := plan.Build(t.Context(), configMaps(names), plan.Config{Filter: filter})
+	require.NoError(t, err)
+	return p
+}
+
 // In a full list of operations no call is made that may begin one. What an earlier holder may have
 // begun is begun again with its key, since nothing else has its name, and cancelled.
 func TestACallWithoutAPlaceForItsOperation(t *testing.T) {
-	filter, err := selection.NewFilter(selection.Spec{}, []string{"*"}, nil)
-	require.NoError(t, err)
-	p, err := plan.Build(t.Context(), configMaps{"new", "old"}, plan.Config{Filter: filter})
-	require.NoError(t, err)
+	p := planOf(t, "new", "old")
 	restore, err := action.NewRestore(&velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "r", UID: "uid-r"}})
 	require.NoError(t, err)
 	clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
@@ -94,4 +100,49 @@ func TestACallWithoutAPlaceForItsOperation(t *testing.T) {
 	require.Equal(t, []string{operation.Key("uid-r", s.Name(), &old)}, s.keys)
 	require.Equal(t, []string{"op"}, s.cancelled)
 	require.Len(t, recorder.Operations(), 1)
+}
+
+// keyless is an action whose call must not be repeated, and that is not called here.
+type keyless struct{ action.RestoreItem }
+
+func (keyless) Name() string          { return "b.io/begins" }
+func (keyless) OperationKind() string { return "RestoreItemActionV2" }
+
+// files are records.
+type files [][]byte
+
+func (f *files) Add(_ context.Context, data []byte) error {
+	*f = append(*f, data)
+	return nil
+}
+
+// A call that was recorded and not made, since the runner stops, was taken by the next one for a call
+// that must not be made again: its object was not restored.
+func TestACallThatARunnerThatStopsDidNotMakeIsStillOwed(t *testing.T) {
+	p, clock := planOf(t, "c"), clocktesting.NewFakePassiveClock(time.Unix(0, 0))
+	recorder := func() *outcome.Recorder {
+		r := outcome.NewRecorder(outcome.NewLog(io.Discard, "r"), clock, 100, t.TempDir())
+		t.Cleanup(func() { require.NoError(t, r.Close()) })
+		r.SetPlan(p)
+		return r
+	}
+	first := recorder()
+	first.Open()
+	c := New(Config{
+		Recorder: first, Plan: p, Clock: clock, History: &outcome.History{},
+		Target: func(int32) apply.Target { return apply.Target{Namespace: "a", Name: "c"} },
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	o := action.FromJSON([]byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"a","name":"c"}}`))
+	_, err := c.Execute(ctx, Request{Action: keyless{}, Node: 0, Object: o, Stored: o})
+	require.ErrorIs(t, err, context.Canceled)
+	var stored files
+	require.NoError(t, first.Flush(t.Context(), &stored))
+	history := &outcome.History{}
+	for _, data := range stored {
+		require.NoError(t, recorder().Replay(data, history))
+	}
+	require.NotEmpty(t, stored)
+	require.NotContains(t, history.Calls[0], keyless{}.Name())
 }

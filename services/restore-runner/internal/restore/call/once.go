@@ -1,6 +1,7 @@
 package call
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,7 +55,8 @@ func (c *Caller) once(ctx context.Context, q Request, kind string) (result actio
 	defer place.Release()
 	if !announced {
 		c.Recorder.Call(node, outcome.Call{Action: name})
-		if err := c.Recorder.Sync(ctx); err != nil {
+		if err := cmp.Or(c.Recorder.Sync(ctx), ctx.Err()); err != nil {
+			c.Recorder.Call(node, outcome.Call{Action: name, Unsent: true}) // the next holder makes it
 			return result, err
 		}
 	}
