@@ -20,8 +20,9 @@ const (
 	// the runner that is called.
 	maxInputs = 4 * operation.MaxInputBytes
 	maxShared = maxInputs / 2
-	// inputLimit bounds the reading of one input.
-	inputLimit = 30 * time.Second
+	// inputLimit bounds the reading of one input, and prepareLimit that of all in one poll.
+	inputLimit   = 15 * time.Second
+	prepareLimit = 2 * inputLimit
 )
 
 // heldInput is what to begin an operation once more with. Release frees its slot and its room.
@@ -68,14 +69,14 @@ func (j *Job) prepare(ctx context.Context, turn Turn) {
 	if len(list) == 0 {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, prepareLimit)
+	defer cancel()
 	live := j.live(ctx, list)
-	group, groupCtx := errgroup.WithContext(ctx)
+	var group errgroup.Group
 	group.SetLimit(atOnce)
 	for _, i := range list {
 		if instance := live[ops[i].Home.Instance]; j.found(i, instance) {
 			group.Go(func() error {
-				ctx, cancel := context.WithTimeout(groupCtx, inputLimit)
-				defer cancel()
 				j.hold(ctx, i, int64(len(turn.JSON)))
 				return nil
 			})
@@ -141,34 +142,44 @@ func (j *Job) found(i int, instance string) bool {
 	r := &j.memos[i].restart
 	if r.instance = instance; instance == "" {
 		r.unread = nil
-		r.miss(j.poller.Clock.Now())
+		j.miss(i)
 	}
 	return instance != ""
 }
 
-// miss notes that an operation cannot be begun once more at the moment.
-func (r *restart) miss(now time.Time) {
-	if r.missing.IsZero() {
+// miss notes that an operation cannot be begun once more at the moment; the caller holds the lock. A time
+// in which the job was not polled does not count.
+func (j *Job) miss(i int) {
+	r, now := &j.memos[i].restart, j.poller.Clock.Now()
+	polled := max(j.poller.Grace, 2*j.poller.frequency(&j.log.Operations()[i]))
+	if r.missing.IsZero() || now.Sub(r.missed) > polled {
 		r.missing = now
 	}
+	r.missed = now
 }
 
 // hold reads the input of an operation if there is a slot for its call, and room for the input and the
-// job.
+// job. One that ctx did not leave its time is read with the next poll.
 func (j *Job) hold(ctx context.Context, i int, job int64) {
-	held, err := j.takeInput(ctx, i, job)
+	limited, cancel := context.WithTimeout(ctx, inputLimit)
+	defer cancel()
+	began := j.poller.Clock.Now()
+	held, err := j.takeInput(limited, i, job)
+	if err != nil && ctx.Err() != nil && j.poller.Clock.Since(began) < inputLimit {
+		err = errFull
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	r := &j.memos[i].restart
 	switch {
 	case errors.Is(err, errFull):
-		j.queued, r.missing, r.unread = true, time.Time{}, nil
+		j.queued, r.missing, r.missed, r.unread = true, time.Time{}, time.Time{}, nil
 	case err == nil:
-		r.held, r.missing, r.unread = held, time.Time{}, nil
+		r.held, r.missing, r.missed, r.unread = held, time.Time{}, time.Time{}, nil
 	case errors.Is(err, objectstore.ErrNotFound), errors.Is(err, operation.ErrDamaged):
 		r.refused = err.Error()
 	default:
-		r.miss(j.poller.Clock.Now())
+		j.miss(i)
 		r.unread = err
 	}
 }

@@ -24,8 +24,9 @@ var errLate = errors.New("its record was written too late")
 // restart is what this process found out about an operation whose process has ended, and that may be
 // begun once more.
 type restart struct {
-	// missing is since when no instance answers, or its input is not read; zero while neither is so.
-	missing time.Time
+	// missing and missed are the first and the last time in a row that no instance answered, or its input
+	// was not read; zero while neither is so.
+	missing, missed time.Time
 	// held is what to call the action with, from prepare to the call, or to the end of the poll.
 	held *heldInput
 	// instance is where; empty while that is not known.
@@ -64,7 +65,7 @@ func (j *Job) decideRestart(m *memo, s *operation.State, now time.Time) []operat
 	switch {
 	case s.Restart == nil && r.held != nil:
 		return []operation.Event{{Restart: &operation.Restart{Reason: m.ended.Error, Instance: r.instance}}}
-	case s.Restart == nil && !r.missing.IsZero() && now.Sub(r.missing) >= j.poller.Grace:
+	case s.Restart == nil && r.missed.Sub(r.missing) >= j.poller.Grace:
 		why := "no instance answers that can"
 		if r.unread != nil {
 			why = r.unread.Error()

@@ -335,6 +335,19 @@ func TestAnOperationThatWaitsForItsTurnIsBegunOnceMore(t *testing.T) {
 	}
 }
 
+// A time in which a job is not polled, as its bucket is away, is not one in which no instance answers.
+func TestATimeWithoutPollsDoesNotCount(t *testing.T) {
+	restartable(t, func(b *bed, h *homes, p *process) {
+		h.live = ""
+		require.False(b, p.run(frequency))
+		time.Sleep(10 * grace)
+		require.False(b, p.run(frequency))
+		h.live = "j"
+		require.False(b, p.run(2*frequency))
+		require.True(b, b.recorded()[0].Restarted)
+	})
+}
+
 // What was read of an input and then not used is out of memory: another call finds room.
 func TestTheRoomOfACallThatIsNotMadeIsFree(t *testing.T) {
 	fails := 5 // twice as often as there is room
