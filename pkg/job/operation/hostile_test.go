@@ -11,7 +11,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/document"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit/limittest"
-	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 )
 
 const dir = "backups/b/parts/u1/operations/"
@@ -82,34 +81,6 @@ func many(n int) operation.List {
 		})
 	}
 	return l
-}
-
-// What is sealed is read: a list of which the text, but not the content, was within the limits was
-// written and then damaged for every reader.
-func TestTheLongestListIsRead(t *testing.T) {
-	fits, tooMany := 30_000, 60_000
-	_, err := operation.Seal(t.Context(), memstore.New(), many(tooMany))
-	require.ErrorIs(t, err, document.ErrTooLarge)
-	for tooMany-fits > 2000 {
-		n := (fits + tooMany) / 2
-		store := memstore.New()
-		_, err := operation.Seal(t.Context(), store, many(n))
-		if err != nil {
-			require.ErrorIs(t, err, document.ErrTooLarge)
-			require.Empty(t, store.Keys())
-			tooMany = n
-			continue
-		}
-		fits = n
-	}
-	t.Logf("a list has %d operations at most", fits)
-	store := memstore.New()
-	_, err = operation.Seal(t.Context(), store, many(fits))
-	require.NoError(t, err)
-	log, kept := alive(func() *operation.Log { return open(t, store) })
-	require.Len(t, log.Operations(), fits)
-	require.Equal(t, many(fits).Operations[fits-1].ID, log.Operations()[fits-1].ID)
-	require.Less(t, kept, uint64(32<<20))
 }
 
 // A record was written first and then found damaged, by its writer and every reader after it.

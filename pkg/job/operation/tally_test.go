@@ -9,7 +9,6 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/job/document"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
-	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 )
 
 // names is what the identifiers of an operation take in these tests.
@@ -34,47 +33,6 @@ func items(n, namespaces int) (out []operation.Resource) {
 		out = append(out, operation.Resource{Group: strings.Repeat("g", 100), Resource: "volumes", Namespace: namespace, Name: fmt.Sprint(i)})
 	}
 	return out
-}
-
-// What is counted while operations are begun is sealed, whatever of it is the first to be too much.
-func TestWhatIsCountedIsSealed(t *testing.T) {
-	all := many(20_000).Operations
-	for name, c := range map[string]struct {
-		before int // operations of half a MiB
-		least  int
-		change func(op *operation.Operation)
-	}{
-		"many operations": {38, 9_000, func(*operation.Operation) {}},
-		"long texts":      {0, 160, func(op *operation.Operation) { op.PostOperation = items(1200, 1) }},
-		"many namespaces": {38, 20, func(op *operation.Operation) { op.PostOperation = items(1200, 1200) }},
-		"long names":      {0, 2_000, func(op *operation.Operation) { op.ID += strings.Repeat("\x01", names-100) }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var tally operation.Tally
-			begun, store := operation.List{Job: job, Epoch: 1}, memstore.New()
-			for range c.before { // most of what a list takes in memory
-				op := operation.Operation{ID: strings.Repeat("x", 500<<10)}
-				tally.Add(&op)
-				begun.Operations = append(begun.Operations, op)
-			}
-			for i := range all {
-				op := all[i]
-				c.change(&op)
-				if listed, err := begin(&tally, &op); err != nil {
-					require.False(t, listed && op.PostOperation != nil)
-					require.ErrorIs(t, err, operation.ErrFull)
-					require.ErrorContains(t, err, "50331648 bytes of text and 25165824 of memory")
-					break
-				}
-				begun.Operations = append(begun.Operations, op)
-			}
-			require.Greater(t, len(begun.Operations), c.least)
-			require.Less(t, len(begun.Operations), len(all))
-			_, err := operation.Seal(t.Context(), store, begun)
-			require.NoError(t, err)
-			require.Len(t, open(t, store).Operations(), len(begun.Operations))
-		})
-	}
 }
 
 // An operation of which no list takes the items is counted without them, and leaves nothing of them.
@@ -146,34 +104,4 @@ func TestPlacesAreReserved(t *testing.T) {
 	listed, err = none.Begun(&op)
 	require.ErrorIs(t, err, operation.ErrFull)
 	require.False(t, listed)
-}
-
-// The operations of a failed job were not cancelled where their list was too large.
-func TestAListOfOperationsToEndIsSealedAsFarAsItFits(t *testing.T) {
-	store, l := memstore.New(), many(100)
-	for i := range l.Operations {
-		l.Operations[i].PostOperation = items(5000, 1)
-	}
-	l.Reason = strings.Repeat("é", 1<<20)
-	sealed, left, err := operation.SealEnding(t.Context(), store, l)
-	require.NoError(t, err)
-	require.Zero(t, left)
-	require.Len(t, sealed.Operations, 100)
-	require.Len(t, l.Operations[0].PostOperation, 5000, "they are the caller's")
-	log := open(t, store)
-	require.Len(t, log.Operations(), 100)
-	require.Empty(t, log.Operations()[7].PostOperation)
-	require.Equal(t, many(100).Operations[7].ID, log.Operations()[7].ID)
-	require.Equal(t, strings.Repeat("é", 32<<10)+"...", log.Reason())
-
-	store = memstore.New()
-	l = many(60_000)
-	l.Reason = "the backup failed"
-	sealed, left, err = operation.SealEnding(t.Context(), store, l)
-	require.NoError(t, err)
-	require.Greater(t, len(sealed.Operations), 40_000)
-	require.Equal(t, 60_000, left+len(sealed.Operations))
-	log = open(t, store)
-	require.Len(t, log.Operations(), len(sealed.Operations))
-	require.Equal(t, fmt.Sprintf("the backup failed; %d operations have no place in the list and may go on", left), log.Reason())
 }
