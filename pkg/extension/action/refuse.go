@@ -17,7 +17,7 @@ type Canceller interface {
 // ErrNotCancelled means that an operation runs to its own end, whatever is asked of it.
 var ErrNotCancelled = errors.New("the operation does not stop")
 
-// errNoCanceller is why the operation of an action goes on.
+// errNoCanceller is why the operation of an action is not cancelled.
 var errNoCanceller = errors.New("the action cannot be asked to")
 
 // refuseLimit bounds the call that cancels an operation whose beginning is refused.

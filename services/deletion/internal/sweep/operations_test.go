@@ -27,6 +27,18 @@ func (b *bed) end(job operation.Job, i int) {
 	require.NoError(b.t, log.Append(b.t.Context(), operation.Event{Operation: i, Time: b.clock.Now(), End: &operation.End{}}))
 }
 
+// staysForTheGrace requires that what is in a directory stays while operations may still be cancelled by
+// it, and no longer.
+func (b *bed) staysForTheGrace(dir string, before []string) {
+	b.t.Helper()
+	b.clock.Step(operationsGrace - time.Minute)
+	b.pass()
+	require.Equal(b.t, before, b.under(dir), "its operations may still be cancelled")
+	b.clock.Step(time.Hour)
+	b.pass()
+	require.Empty(b.t, b.under(dir))
+}
+
 // The records of operations that a restore was ended over went at once, so that
 // async-operation-monitor could not cancel the operations any more.
 func TestRecordsOfOperationsThatARestoreWasEndedOverStayForTheGrace(t *testing.T) {
@@ -46,12 +58,7 @@ func TestRecordsOfOperationsThatARestoreWasEndedOverStayForTheGrace(t *testing.T
 			b.seal(job, name == "of another server")
 			before := b.under(records)
 			b.sweep()
-			b.clock.Step(operationsGrace - time.Minute)
-			b.pass()
-			require.Equal(t, before, b.under(records), "its operations may still be cancelled")
-			b.clock.Step(time.Hour)
-			b.pass()
-			require.Empty(t, b.under(records))
+			b.staysForTheGrace(records, before)
 		})
 		t.Run(name+", deleted later", func(t *testing.T) {
 			b := newBed(t, restore("r", "u", "Failed"))
@@ -62,12 +69,7 @@ func TestRecordsOfOperationsThatARestoreWasEndedOverStayForTheGrace(t *testing.T
 			before := b.under(records)
 			require.NoError(t, b.client.Delete(t.Context(), restore("r", "u", "")))
 			b.pass()
-			b.clock.Step(operationsGrace - time.Minute)
-			b.pass()
-			require.Equal(t, before, b.under(records), "its operations may still be cancelled")
-			b.clock.Step(time.Hour)
-			b.pass()
-			require.Empty(t, b.under(records))
+			b.staysForTheGrace(records, before)
 		})
 		t.Run(name+", cancelled", func(t *testing.T) {
 			b := newBed(t, restore("r", "u", "Failed"))
@@ -116,12 +118,7 @@ func TestRecordsOfOperationsOfADeletedBackupStayForTheGrace(t *testing.T) {
 			b.seal(operation.Job{Kind: operation.KindBackup, Name: "b", UID: "u"}, false)
 			before := b.under(layout.PartsDir("b"))
 			b.sweep()
-			b.clock.Step(operationsGrace - time.Minute)
-			b.pass()
-			require.Equal(t, before, b.under(layout.PartsDir("b")), "its operations may still be cancelled")
-			b.clock.Step(time.Hour)
-			b.pass()
-			require.Empty(t, b.under(layout.PartsDir("b")))
+			b.staysForTheGrace(layout.PartsDir("b"), before)
 		})
 	}
 }
