@@ -117,16 +117,11 @@ func TestOperationsOfAnotherServerEndWithTheCancelledJob(t *testing.T) {
 					return nil
 				})
 				o, r := b.endBoth(t)
-				want := map[string]string{"open": stoppedOpen, "followed": "", "failed": "disk on fire", "done": ""}
-				require.Equal(t, want, b.ends(t, layout.BackupItemOperations("b")))
-				require.Equal(t, want, b.ends(t, layout.RestoreItemOperations("r")))
-				s, rs := &o.Status, &r.Status
-				require.Equal(t, []int{4, 2, 2, 3}, []int{s.BackupItemOperationsAttempted, s.BackupItemOperationsCompleted, s.BackupItemOperationsFailed, s.Errors})
-				require.Equal(t, []int{4, 2, 2, 3}, []int{rs.RestoreItemOperationsAttempted, rs.RestoreItemOperationsCompleted, rs.RestoreItemOperationsFailed, rs.Errors})
+				b.requireEnded(t, o, r)
 				committed, found, err := commit.Committed(t.Context(), b.store, o)
 				require.NoError(t, err)
 				require.True(t, found)
-				require.Equal(t, *s, committed.Status)
+				require.Equal(t, o.Status, committed.Status)
 				for _, key := range []string{layout.BackupResults("b"), layout.RestoreResults("r"), layout.BackupLog("b"), layout.RestoreLog("r")} {
 					require.Contains(t, b.store.Keys(), key)
 				}
@@ -202,12 +197,7 @@ func TestACancelledJobEndsWithoutItsLogAlone(t *testing.T) {
 				return nil
 			})
 			o, r := b.endBoth(t)
-			want := map[string]string{"open": stoppedOpen, "followed": "", "failed": "disk on fire", "done": ""}
-			require.Equal(t, want, b.ends(t, layout.BackupItemOperations("b")))
-			require.Equal(t, want, b.ends(t, layout.RestoreItemOperations("r")))
-			s, rs := &o.Status, &r.Status
-			require.Equal(t, []int{4, 2, 2, 3}, []int{s.BackupItemOperationsAttempted, s.BackupItemOperationsCompleted, s.BackupItemOperationsFailed, s.Errors})
-			require.Equal(t, []int{4, 2, 2, 3}, []int{rs.RestoreItemOperationsAttempted, rs.RestoreItemOperationsCompleted, rs.RestoreItemOperationsFailed, rs.Errors})
+			b.requireEnded(t, o, r)
 			require.Contains(t, b.store.Keys(), layout.BackupResults("b"))
 			require.Contains(t, b.store.Keys(), layout.RestoreResults("r"))
 			require.NotContains(t, b.store.Keys(), layout.BackupLog("b"))
@@ -248,7 +238,7 @@ func TestCountersOfACancelledJobDoNotGoBack(t *testing.T) {
 			require.Equal(t, c.want, []int{rs.RestoreItemOperationsAttempted, rs.RestoreItemOperationsCompleted, rs.RestoreItemOperationsFailed})
 			committed, _, err := commit.Committed(t.Context(), b.store, o)
 			require.NoError(t, err)
-			require.Equal(t, *s, committed.Status)
+			require.Equal(t, o.Status, committed.Status)
 		})
 	}
 }
@@ -269,4 +259,15 @@ func TestABackupThatIsDeletedMeanwhileIsNotWrittenAgain(t *testing.T) {
 	until(t, b, func() (reconcile.Result, error) { return c.ReconcileBackup(t.Context(), request("b")) })
 	after, _ := b.store.Bytes(layout.BackupMetadata("b"))
 	require.Equal(t, string(before), string(after))
+}
+
+// requireEnded requires that the operations of both have ended in the files and in the counters.
+func (b *bed) requireEnded(t *testing.T, o *velerov1.Backup, r *velerov1.Restore) {
+	t.Helper()
+	want := map[string]string{"open": stoppedOpen, "followed": "", "failed": "disk on fire", "done": ""}
+	require.Equal(t, want, b.ends(t, layout.BackupItemOperations("b")))
+	require.Equal(t, want, b.ends(t, layout.RestoreItemOperations("r")))
+	s, rs := &o.Status, &r.Status
+	require.Equal(t, []int{4, 2, 2, 3}, []int{s.BackupItemOperationsAttempted, s.BackupItemOperationsCompleted, s.BackupItemOperationsFailed, s.Errors})
+	require.Equal(t, []int{4, 2, 2, 3}, []int{rs.RestoreItemOperationsAttempted, rs.RestoreItemOperationsCompleted, rs.RestoreItemOperationsFailed, rs.Errors})
 }
