@@ -171,6 +171,10 @@ generate: ## regenerate Go from proto, deep copies and CRDs
 verify: ## check that generated code is fresh, contracts are clean, modules build alone and agree on versions
 	@e2e/tools/verify.sh
 
+.PHONY: size
+size: ## print how large the code is, and check its bounds; part of verify
+	@$(COMPILE) $(PLAIN) go run ./e2e/cmd/size
+
 .PHONY: lint
 lint: ## run the linters over every module (in one run: each would load the dependencies again)
 	@e2e/tools/build.sh golangci-lint dupl buf

@@ -20,6 +20,9 @@ done
 echo "verify: list of packages"
 e2e/tools/packages.sh check
 
+echo "verify: size"
+make --no-print-directory size
+
 echo "verify: contracts"
 .tools/bin/buf lint
 .tools/bin/buf format -d --exit-code || { echo "verify: contracts are not formatted, run .tools/bin/buf format -w" >&2; exit 1; }

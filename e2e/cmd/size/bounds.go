@@ -1,0 +1,50 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+)
+
+// errTooLarge reports a figure over its bound.
+var errTooLarge = errors.New("a figure is over its bound: make the code smaller, or raise the bound in e2e/cmd/size/bounds.go with the reason")
+
+// bound is the most that a figure may be. A bound is raised for a new capability only, with a line that says which; it follows a figure that falls.
+type bound struct {
+	name  string
+	limit float64
+	value func(figures) float64
+}
+
+var bounds = []bound{
+	{"product lines (pkg, services)", 102000, func(f figures) float64 { return float64(f.productLines) }},
+	{"test lines (_test.go, e2e, test support)", 120000, func(f figures) float64 { return float64(f.testLines) }},
+	{"packages (pkg, services)", 245, func(f figures) float64 { return float64(len(f.packages)) }},
+	{"functions over 80 lines", 0, func(f figures) float64 { return float64(f.longFunctions) }},
+	{"one-word unexported functions, percent", 70, func(f figures) float64 { return percent(f.oneWord, f.unexported) }},
+	{"imports from a group of pkg to one further up", 0, func(f figures) float64 { return float64(len(f.upward)) }},
+}
+
+func percent(part, whole int) float64 {
+	if whole == 0 {
+		return 0
+	}
+	return 100 * float64(part) / float64(whole)
+}
+
+// checkBounds prints each figure beside its bound.
+func checkBounds(f figures) error {
+	var err error
+	for _, b := range bounds {
+		value := b.value(f)
+		mark := ""
+		if value > b.limit {
+			mark, err = "  over", errTooLarge
+		}
+		fmt.Printf("%-50s %8.0f  at most %8.0f%s\n", b.name, value, b.limit, mark)
+	}
+	for _, line := range f.upward {
+		fmt.Println("imports up:", line)
+	}
+	fmt.Printf("%-50s %8.1f\n", "average length of unexported function names", float64(f.nameLength)/float64(max(f.unexported, 1)))
+	return err
+}
