@@ -11,7 +11,6 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/commit"
-	"github.com/holdfast-io/holdfast/pkg/archive/leftover"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
@@ -35,10 +34,8 @@ func (c *Canceller) concludeBackup(ctx context.Context, b *velerov1.Backup, mine
 	if !asked {
 		return 0, errGone
 	}
-	files := leftover.Backup(b)
-	files.Stop, files.Confirm = r.Reason(), confirm(c, backups, b, mine)
 	last := waited.last(waited.request, c.requestTimeout())
-	final, err := c.decide(ctx, b, files, last)
+	final, err := c.decide(ctx, b, r.Reason())
 	alone := err != nil
 	switch {
 	case errors.Is(err, commit.ErrForeign), apierrors.IsNotFound(err):
@@ -74,10 +71,8 @@ func refused(err error) bool {
 }
 
 // decide creates the metadata file, unless it is there. One that takes too long leaves the time to
-// write the object. files are those of a backup that another server left; last means that what
-// cannot be done in the bucket is not tried again.
-func (c *Canceller) decide(ctx context.Context, b *velerov1.Backup, files *leftover.Job, last bool) (_ *velerov1.Backup, err error) {
-	reason := files.Stop
+// write the object. The file of another server's unfinished backup stays as it is.
+func (c *Canceller) decide(ctx context.Context, b *velerov1.Backup, reason string) (_ *velerov1.Backup, err error) {
 	ctx, done := context.WithTimeout(ctx, bucketLimit)
 	defer done()
 	store, err := c.Locations.OpenName(ctx, b.Spec.StorageLocation)
@@ -94,7 +89,7 @@ func (c *Canceller) decide(ctx context.Context, b *velerov1.Backup, files *lefto
 	case err != nil:
 		return nil, err
 	case found && !committed.Status.Phase.Terminal():
-		return c.disinherit(ctx, store, committed, files, last)
+		return commit.Failed(b, reason, c.Clock.Now()), nil
 	case found:
 		return committed, nil
 	}

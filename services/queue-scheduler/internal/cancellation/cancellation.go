@@ -88,13 +88,11 @@ type Canceller struct {
 
 	mu       sync.Mutex
 	observed map[string]observation
-	// completing bounds the memory that files of other servers take: one job's are completed at a time.
-	completing chan struct{}
 }
 
 // New returns a Canceller.
 func New(cfg Config) *Canceller {
-	return &Canceller{Config: cfg, observed: map[string]observation{}, completing: make(chan struct{}, 1)}
+	return &Canceller{Config: cfg, observed: map[string]observation{}}
 }
 
 // AskBackup requests that a backup stop, in the name of by, and returns its newest state. One that

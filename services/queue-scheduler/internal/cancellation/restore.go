@@ -2,11 +2,9 @@ package cancellation
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/archive/leftover"
 	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/paused"
@@ -18,22 +16,11 @@ import (
 // and results.
 const silences = 3
 
-// concludeRestore ends a restore. That of a runner ends without files: only a runner can read from
-// the records what was restored, and resume what is paused. In those of another server its operations
-// end.
+// concludeRestore ends a restore without files: only a runner can read from the records what was
+// restored, and resume what is paused.
 func (c *Canceller) concludeRestore(ctx context.Context, r *velerov1.Restore, mine claim.Claim, waited age) (time.Duration, error) {
 	if left := silences*c.ClaimTimeout - waited.epoch; left > 0 {
 		return left, nil
-	}
-	asked, ok := cancel.Requested(r)
-	if !ok {
-		return 0, errGone
-	}
-	files := leftover.Restore(r)
-	files.Stop, files.Confirm = asked.Reason(), confirm(c, restores, r, mine)
-	found, err := c.disinheritRestore(ctx, r, files, waited.last(waited.epoch, silences*c.ClaimTimeout+c.Deadline))
-	if err != nil {
-		return 0, fmt.Errorf("end the operations of restore %q in its bucket: %w", r.Name, err)
 	}
 	return 0, finish(ctx, c, restores, r, mine, func(r *velerov1.Restore) bool {
 		request, asked := cancel.Requested(r)
@@ -45,9 +32,6 @@ func (c *Canceller) concludeRestore(ctx context.Context, r *velerov1.Restore, mi
 			reason = request.ReasonBut(paused.Remark)
 		}
 		restores.fail(r, reason, c.now())
-		if found != nil {
-			found.CountRestore(&r.Status)
-		}
 		return true
 	})
 }
