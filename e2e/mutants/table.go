@@ -4,7 +4,7 @@ import "slices"
 
 // Table is every mutant that a test of its own kills.
 func Table() []Mutant {
-	return slices.Concat(claims, engine, queue, ownership, backups, restores, deletions)
+	return slices.Concat(claims, engine, queue, ownership, backups, restores, deletions, checks)
 }
 
 // Processes are mistakes that only processes show which are killed or stopped in the middle of a

@@ -90,6 +90,14 @@ func TestAnnotationsTakeThePlaceOfTheSpec(t *testing.T) {
 	require.Equal(t, hook.DefaultTimeout, got.Post[0].Timeout)
 }
 
+func TestATimeoutOfZeroIsTheDefault(t *testing.T) {
+	b, err := hook.NewBackup(&velerov1.BackupHooks{}, known)
+	require.NoError(t, err)
+	got, err := b.Of(&hook.Pod{Annotations: labels.Set{"pre.hook.backup.velero.io/command": "x", "pre.hook.backup.velero.io/timeout": "0s"}})
+	require.NoError(t, err)
+	require.Equal(t, hook.DefaultTimeout, got.Pre[0].Timeout)
+}
+
 func TestABadAnnotationIsNamed(t *testing.T) {
 	b, err := hook.NewBackup(&velerov1.BackupHooks{}, known)
 	require.NoError(t, err)

@@ -32,12 +32,17 @@ type checker struct {
 	fail  map[string]error
 	note  string
 	calls map[string]int
+	// during is called while a location is validated.
+	during func(*velerov1.BackupStorageLocation)
 }
 
 func (c *checker) Validate(_ context.Context, loc *velerov1.BackupStorageLocation) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.calls[loc.Name]++
+	if c.during != nil {
+		c.during(loc)
+	}
 	return c.note, c.fail[loc.Name]
 }
 
@@ -138,6 +143,28 @@ func TestValidatesNewChangedAndDueLocations(t *testing.T) {
 	b.pass()
 	require.Equal(t, velerov1.LocationPhaseAvailable, b.get("a").Status.Phase)
 	require.Equal(t, "worth knowing", b.get("a").Status.Message)
+}
+
+// The result belongs to the spec that was validated.
+func TestALocationThatChangesDuringItsValidationIsValidatedAgain(t *testing.T) {
+	b := newBed(t, loc("a", 0))
+	b.pass()
+	b.clock.Step(time.Minute)
+	validated := b.get("a").Status
+	b.checker.fail["a"] = errors.New("no such bucket")
+	b.checker.during = func(*velerov1.BackupStorageLocation) {
+		changed := b.get("a")
+		changed.Spec.Config = map[string]string{"path": "/new"}
+		require.NoError(t, b.client.Update(t.Context(), changed))
+		b.checker.during = nil
+	}
+	b.pass()
+	require.Equal(t, validated, b.get("a").Status)
+	delete(b.checker.fail, "a")
+	b.pass()
+	require.Equal(t, 3, b.checker.calls["a"])
+	require.Equal(t, velerov1.LocationPhaseAvailable, b.get("a").Status.Phase)
+	require.True(t, b.clock.Now().Equal(b.get("a").Status.LastValidationTime.Time))
 }
 
 // Each change is told once, not at every look.
