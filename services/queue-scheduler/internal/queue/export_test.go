@@ -16,6 +16,15 @@ func (s *Scheduler) Pass(ctx context.Context) error {
 	return err
 }
 
+// PassAndPlaceOne makes a pass and writes one position, as Run does while a long queue moves.
+func (s *Scheduler) PassAndPlaceOne(ctx context.Context) error {
+	err := s.pass(ctx, true)
+	if len(s.positions.misplaced) > 0 {
+		s.positions.place(ctx)
+	}
+	return err
+}
+
 // EnqueueLimit is what one pass queues.
 const EnqueueLimit = enqueueLimit
 

@@ -5,7 +5,10 @@ import (
 	"log/slog"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
@@ -15,9 +18,11 @@ import (
 // number of passes.
 const positionEvery = 200 * time.Millisecond
 
-// placement is a position that an object does not show yet.
+// placement is a position that an object does not show yet. It names the object: a pointer would keep
+// the list that the pass read until the position is written.
 type placement struct {
-	backup   *velerov1.Backup
+	backup   types.NamespacedName
+	uid      types.UID
 	position int
 }
 
@@ -33,10 +38,10 @@ type positions struct {
 // renumber notes the positions that changed, front first. They are display: the order is that of
 // Order.
 func (p *positions) renumber(v *view) {
-	p.misplaced = p.misplaced[:0]
+	p.misplaced = nil
 	for i, b := range v.queued {
 		if b.Status.Phase == velerov1.BackupPhaseQueued && b.Status.QueuePosition != i+1 {
-			p.misplaced = append(p.misplaced, placement{b, i + 1})
+			p.misplaced = append(p.misplaced, placement{client.ObjectKeyFromObject(b), b.UID, i + 1})
 		}
 	}
 }
@@ -62,12 +67,14 @@ func (p *positions) place(ctx context.Context) {
 	next := p.misplaced[0]
 	p.misplaced = p.misplaced[1:]
 	p.placed = p.clock.Now()
-	err := p.writer.update(ctx, next.backup, velerov1.BackupPhaseQueued, func(b *velerov1.Backup) error {
+	b := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: next.backup.Namespace, Name: next.backup.Name, UID: next.uid}}
+	b.Status.Phase = velerov1.BackupPhaseQueued
+	err := p.writer.update(ctx, b, velerov1.BackupPhaseQueued, func(b *velerov1.Backup) error {
 		b.Status.QueuePosition = next.position
 		return nil
 	})
 	if err != nil {
-		p.log.WarnContext(ctx, "position not written, the next pass will", "backup", next.backup.Name, "error", err)
+		p.log.WarnContext(ctx, "Failed to write queue position; will retry with the next pass", "backup", b.Name, "error", err)
 		return
 	}
 	failpoint.Hit("queue-scheduler/position-written")
