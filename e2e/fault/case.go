@@ -23,6 +23,8 @@ type Case struct {
 	// reaches: the process that reaches it is killed, or, if Asked, stopped (SIGTERM) right there.
 	After string
 	Asked bool
+	// Always has every run of `make test` cover the case: one for each service and kind of effect. `make test-all` covers all.
+	Always bool
 	// Changes are facts that differ from those of the undisturbed run by right, by name, as regular
 	// expressions for what they are instead; an empty one is for a fact that is not there.
 	Changes Facts

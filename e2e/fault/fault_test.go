@@ -3,7 +3,6 @@ package fault
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -70,22 +69,12 @@ func (p pool) with(t *testing.T, use func(*Bed) error) {
 // chosen is what this run covers, see ParsePart.
 func chosen(t *testing.T) *Chosen {
 	t.Helper()
-	part, err := ParsePart(os.Getenv("FAULT_PART"), commit(t))
+	part, err := ParsePart(os.Getenv("FAULT_PART"))
 	require.NoError(t, err)
 	c, err := Choose(part)
 	require.NoError(t, err)
-	t.Logf("%s: %d of %d kills, %d of %d pauses", part, len(c.Kills), len(Matrix), len(c.Pauses), len(Pauses))
+	t.Logf("%d of %d kills, %d of %d pauses", len(c.Kills), len(Matrix), len(c.Pauses), len(Pauses))
 	return c
-}
-
-// commit is the one that is tested; empty where the sources are in no repository.
-func commit(t *testing.T) string {
-	t.Helper()
-	hash, err := exec.CommandContext(t.Context(), "git", "rev-parse", "HEAD").Output()
-	if err != nil {
-		t.Logf("the commit is not known: %v", err)
-	}
-	return string(hash)
 }
 
 func TestFaults(t *testing.T) {
@@ -109,8 +98,8 @@ func TestFaults(t *testing.T) {
 	})
 	// A leader that was stopped in the middle of an admission admits nothing beside the other's.
 	t.Run("leader", func(t *testing.T) {
-		for _, point := range c.Leaders {
-			t.Run(point, func(t *testing.T) { p.with(t, func(b *Bed) error { return b.PauseLeader(t.Context(), point) }) })
+		for _, c := range c.Leaders {
+			t.Run(c.String(), func(t *testing.T) { p.with(t, func(b *Bed) error { return b.PauseLeader(t.Context(), c) }) })
 		}
 	})
 }

@@ -12,11 +12,10 @@ import (
 // hold lets the first backup run long enough for what happens meanwhile.
 const hold = "delay 3s"
 
-// PauseLeader stops the leading queue-scheduler at a point of an admission, lets the other one
+// PauseLeader stops the leading queue-scheduler at the point of an admission, lets the other one
 // admit overlapping backups, and wakes the first while one of them runs. It returns nil when all
 // end like the undisturbed ones and no two ever ran at once.
-func (b *Bed) PauseLeader(ctx context.Context, point string) error {
-	c := Case{Point: point, Scenario: "overlap"}
+func (b *Bed) PauseLeader(ctx context.Context, c Case) error {
 	base, err := b.Baseline(ctx, c.Scenario)
 	if err != nil {
 		return err

@@ -23,7 +23,7 @@ type Mutant struct {
 // Mutants are all there are.
 var Mutants = []Mutant{
 	{Name: "nofence", Case: Case{Point: "backup-runner/file-published", Scenario: "backup"}, Pause: true},
-	{Name: "earlycheckpoint", Case: Case{Point: "backup-runner/part-sealed", Scenario: "backup"}},
+	{Name: "earlycheckpoint", Case: Case{Point: "backup-runner/part-sealed", Scenario: "backup", Always: true}},
 	{Name: "earlyack", Case: Case{Point: "restore-runner/before-create", Nth: 20, Scenario: "restore"}},
 	{Name: "pauseunrecorded", Case: Case{Point: "restore-runner/before-mark-back", Scenario: "paused"}},
 	{Name: "snapshotagain", Case: Case{Point: "backup-runner/snapshot-taken", Scenario: "snapshots", Changes: unclearSnapshot}},
