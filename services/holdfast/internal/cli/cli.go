@@ -9,8 +9,8 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/buildinfo"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/backup"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/crd"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/operation"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/plugin"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/queue"
@@ -19,7 +19,7 @@ import (
 )
 
 // NewCommand returns the whole tree of commands; more are the commands that another package brings.
-func NewCommand(g *global.Global, more ...*cobra.Command) *cobra.Command {
+func NewCommand(g *command.Global, more ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           "holdfast",
 		Short:         "Back up and restore Kubernetes clusters",
@@ -37,11 +37,11 @@ func NewCommand(g *global.Global, more ...*cobra.Command) *cobra.Command {
 }
 
 // Execute runs a command line and returns the exit code. Errors go to Err.
-func Execute(ctx context.Context, g *global.Global, cmd *cobra.Command, args []string) int {
+func Execute(ctx context.Context, g *command.Global, cmd *cobra.Command, args []string) int {
 	cmd.SetArgs(args)
 	err := cmd.ExecuteContext(ctx)
 	if err != nil {
 		_, _ = fmt.Fprintf(g.Err, "holdfast: %v\n", err)
 	}
-	return global.ExitCode(err)
+	return command.ExitCode(err)
 }

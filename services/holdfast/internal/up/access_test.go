@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/service/private"
 	"github.com/holdfast-io/holdfast/pkg/service/runtoken"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/local"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/remote"
 )
@@ -75,7 +75,7 @@ func TestUpServesItsOwnerOnly(t *testing.T) {
 	go func() { result <- members[0].run(ctx) }()
 
 	address := members[0].base.Options.GRPCAddress
-	ask := func(g *global.Global, dataDir string) error {
+	ask := func(g *command.Global, dataDir string) error {
 		o := remote.Queue()
 		o.Address, o.DataDir = address, dataDir
 		conn, err := o.Connect(g)
@@ -87,15 +87,15 @@ func TestUpServesItsOwnerOnly(t *testing.T) {
 		return err
 	}
 	served := func(err error) bool { return status.Code(err) == codes.Unimplemented } // the service has no method
-	require.Eventually(t, func() bool { return served(ask(&global.Global{}, cfg.DataDir)) }, time.Minute, 5*time.Millisecond)
-	require.True(t, served(ask(&global.Global{Home: cfg.Home}, "")), "found by the address")
-	require.True(t, served(ask(&global.Global{Getenv: func(string) string { return cfg.DataDir }}, "")))
-	require.Equal(t, codes.Unauthenticated, status.Code(ask(&global.Global{}, "")), "somebody who knows no token")
-	require.Equal(t, codes.Unauthenticated, status.Code(ask(&global.Global{Home: t.TempDir()}, "")))
+	require.Eventually(t, func() bool { return served(ask(&command.Global{}, cfg.DataDir)) }, time.Minute, 5*time.Millisecond)
+	require.True(t, served(ask(&command.Global{Home: cfg.Home}, "")), "found by the address")
+	require.True(t, served(ask(&command.Global{Getenv: func(string) string { return cfg.DataDir }}, "")))
+	require.Equal(t, codes.Unauthenticated, status.Code(ask(&command.Global{}, "")), "somebody who knows no token")
+	require.Equal(t, codes.Unauthenticated, status.Code(ask(&command.Global{Home: t.TempDir()}, "")))
 	other := t.TempDir()
 	_, err = runtoken.Create(other)
 	require.NoError(t, err)
-	require.Equal(t, codes.Unauthenticated, status.Code(ask(&global.Global{}, other)), "the token of another run")
+	require.Equal(t, codes.Unauthenticated, status.Code(ask(&command.Global{}, other)), "the token of another run")
 
 	at := strings.Replace(bus.URL(), "for-nats@", "", 1)
 	_, err = nats.Connect(at)

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/buildinfo"
 	"github.com/holdfast-io/holdfast/pkg/service"
 	"github.com/holdfast-io/holdfast/pkg/telemetry"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
 // maxRunners keeps a typing error from taking the machine down.
@@ -19,12 +19,12 @@ const maxRunners = 64
 
 // Options are the flags of `up`.
 type Options struct {
-	*global.Global
+	*command.Global
 	Config Config
 }
 
 // NewCommand returns `up`.
-func NewCommand(g *global.Global) *cobra.Command {
+func NewCommand(g *command.Global) *cobra.Command {
 	services := kinds()
 	o := &Options{Global: g}
 	cmd := &cobra.Command{

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/pkg/service"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
 // decided are the shared settings that up decides itself: how the parts of one process reach each
@@ -22,7 +22,7 @@ var decided = []string{
 // TestUpTakesTheFlagsOfEveryService: up has --plugin-dir and the format of its log, and refuses
 // --concurrent-backups and all the others.
 func TestUpTakesTheFlagsOfEveryService(t *testing.T) {
-	g := &global.Global{}
+	g := &command.Global{}
 	cmd := NewCommand(g)
 	g.BindFlags(cmd.Flags())
 	for _, k := range kinds() {

@@ -9,13 +9,13 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/cancel"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/remote"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/verbs"
 )
 
 // NewCommand returns the group of commands about backups.
-func NewCommand(g *global.Global) *cobra.Command {
+func NewCommand(g *command.Global) *cobra.Command {
 	cmd := &cobra.Command{Use: "backup", Aliases: []string{"backups"}, Short: "Work with backups"}
 	kind := newKind()
 	cmd.AddCommand(

@@ -15,8 +15,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/spec/scheduled"
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/flags"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/verbs"
 )
 
@@ -32,7 +31,7 @@ type CreateOptions struct {
 }
 
 // NewCreateCommand returns `backup create`.
-func NewCreateCommand(g *global.Global, kind *verbs.Kind[*velerov1.Backup]) *cobra.Command {
+func NewCreateCommand(g *command.Global, kind *verbs.Kind[*velerov1.Backup]) *cobra.Command {
 	return verbs.Creating(&cobra.Command{
 		Use:   "create NAME",
 		Short: "Create a backup",
@@ -53,17 +52,17 @@ func (o *CreateOptions) BindFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&s.ExcludedClusterScopedResources, "exclude-cluster-scoped-resources", nil, "cluster-scoped resources to leave out")
 	fs.StringSliceVar(&s.IncludedNamespaceScopedResources, "include-namespace-scoped-resources", nil, "namespaced resources to back up")
 	fs.StringSliceVar(&s.ExcludedNamespaceScopedResources, "exclude-namespace-scoped-resources", nil, "namespaced resources to leave out")
-	flags.OptionalBoolVar(fs, &s.IncludeClusterResources, "include-cluster-resources", "back up cluster-scoped objects; unset takes those that are needed")
-	flags.SelectorVar(fs, &s.LabelSelector, "selector", "l", "back up only objects that match")
-	flags.OrSelectorVar(fs, &s.OrLabelSelectors, "or-selector", `back up objects that match any of the selectors, joined by " or "`)
+	command.OptionalBoolVar(fs, &s.IncludeClusterResources, "include-cluster-resources", "back up cluster-scoped objects; unset takes those that are needed")
+	command.SelectorVar(fs, &s.LabelSelector, "selector", "l", "back up only objects that match")
+	command.OrSelectorVar(fs, &s.OrLabelSelectors, "or-selector", `back up objects that match any of the selectors, joined by " or "`)
 	fs.DurationVar(&s.TTL.Duration, "ttl", 0, "how long to keep the backup; 0 is the server's default")
 	fs.StringVar(&s.StorageLocation, "storage-location", "", "where to store the backup; the default location when empty")
 	fs.StringSliceVar(&s.VolumeSnapshotLocations, "volume-snapshot-locations", nil, "where to keep volume snapshots")
-	flags.OptionalBoolVar(fs, &s.SnapshotVolumes, "snapshot-volumes", "take snapshots of volumes")
-	flags.OptionalBoolVar(fs, &s.SnapshotMoveData, "snapshot-move-data", "move snapshot data to the storage location")
-	flags.OptionalBoolVar(fs, &s.DefaultVolumesToFsBackup, "default-volumes-to-fs-backup", "take Pod volumes through the file system")
+	command.OptionalBoolVar(fs, &s.SnapshotVolumes, "snapshot-volumes", "take snapshots of volumes")
+	command.OptionalBoolVar(fs, &s.SnapshotMoveData, "snapshot-move-data", "move snapshot data to the storage location")
+	command.OptionalBoolVar(fs, &s.DefaultVolumesToFsBackup, "default-volumes-to-fs-backup", "take Pod volumes through the file system")
 	fs.StringVar(&s.DataMover, "data-mover", "", "data mover to use")
-	flags.MapVar(fs, &s.OrderedResources, "ordered-resources", "=", "what to store first: resource=ns/a;ns/b pairs")
+	command.MapVar(fs, &s.OrderedResources, "ordered-resources", "=", "what to store first: resource=ns/a;ns/b pairs")
 	fs.DurationVar(&s.CSISnapshotTimeout.Duration, "csi-snapshot-timeout", 0, "how long to wait for a CSI snapshot; 0 is the server's default")
 	fs.DurationVar(&s.ItemOperationTimeout.Duration, "item-operation-timeout", 0, "how long to wait for asynchronous operations; 0 is the server's default")
 	fs.StringVar(&s.VolumeGroupSnapshotLabelKey, "volume-group-snapshot-label-key", "", "label that groups volumes for snapshots")

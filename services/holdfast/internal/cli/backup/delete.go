@@ -10,8 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/follow"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/verbs"
 )
 
@@ -41,15 +40,15 @@ func remove(ctx context.Context, s *verbs.Session, b *velerov1.Backup, wait bool
 // waitGone waits until the request is processed. A successful deletion removes the request too, so
 // its absence and the backup's mean success.
 func waitGone(ctx context.Context, s *verbs.Session, b *velerov1.Backup, request *velerov1.DeleteBackupRequest) error {
-	progress := follow.NewProgress(s.Global)
-	err := follow.Until(ctx, s.Client, s.Global.Clock, request, &velerov1.DeleteBackupRequestList{}, func() (bool, error) {
+	progress := command.NewProgress(s.Global)
+	err := command.WaitUntil(ctx, s.Client, s.Global.Clock, request, &velerov1.DeleteBackupRequestList{}, func() (bool, error) {
 		progress.Show("Deletion "+string(phaseOr(request.Status.Phase)), 0, 0)
 		return request.Status.Phase == velerov1.DeleteBackupRequestPhaseProcessed, nil
 	})
 	progress.End()
 	switch {
 	case ctx.Err() != nil:
-		return &global.ExitError{Code: global.CodeInterrupted, Err: fmt.Errorf(
+		return &command.ExitError{Code: command.CodeInterrupted, Err: fmt.Errorf(
 			"no longer waiting; the deletion of backup %q goes on, `holdfast backup get %s` shows whether it is gone", b.Name, b.Name)}
 	case err != nil && !apierrors.IsNotFound(err):
 		return err

@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/describe"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/queue"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/remote"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/verbs"
@@ -32,7 +32,7 @@ type Description struct {
 type describer struct{ remote remote.Options }
 
 // check reports a wrong flag; a queue that does not answer is no reason to show nothing.
-func (d *describer) check(g *global.Global) error {
+func (d *describer) check(g *command.Global) error {
 	conn, err := d.remote.Connect(g)
 	if err != nil {
 		return err
@@ -59,7 +59,7 @@ func (d *describer) describe(ctx context.Context, s *verbs.Session, b *velerov1.
 
 // place is the place of the backup in the queue; nil when queue-scheduler cannot be reached, or
 // serves others.
-func (d *describer) place(ctx context.Context, g *global.Global, b *velerov1.Backup) *queue.Explanation {
+func (d *describer) place(ctx context.Context, g *command.Global, b *velerov1.Backup) *queue.Explanation {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	x, err := queue.Ask(ctx, g, d.remote, b.Name)

@@ -12,14 +12,14 @@ import (
 	"github.com/spf13/cobra"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/download"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/verbs"
 )
 
 // DownloadOptions are the flags of `backup download`.
 type DownloadOptions struct {
-	*global.Global
+	*command.Global
 	kind *verbs.Kind[*velerov1.Backup]
 
 	Name     string
@@ -29,7 +29,7 @@ type DownloadOptions struct {
 }
 
 // NewDownloadCommand returns `backup download`.
-func NewDownloadCommand(g *global.Global, kind *verbs.Kind[*velerov1.Backup]) *cobra.Command {
+func NewDownloadCommand(g *command.Global, kind *verbs.Kind[*velerov1.Backup]) *cobra.Command {
 	o := &DownloadOptions{Global: g, kind: kind, Download: download.Options{Timeout: time.Minute}}
 	cmd := &cobra.Command{
 		Use:   "download NAME",

@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/describe"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/output"
 )
 
 func (d *Description) writeQueue(p *describe.Page) {
@@ -36,7 +36,7 @@ func (d *Description) writeSpec(p *describe.Page) {
 		p.Field(1, "Cluster-scoped", describe.OptionalBool(s.IncludeClusterResources, "auto"))
 	}
 	p.Gap()
-	p.Field(0, "Label selector", output.Selector(s.LabelSelector, s.OrLabelSelectors))
+	p.Field(0, "Label selector", command.FormatSelector(s.LabelSelector, s.OrLabelSelectors))
 	p.Field(0, "Storage location", s.StorageLocation)
 	p.Field(0, "TTL", s.TTL.Duration)
 	p.Field(0, "Snapshot volumes", describe.OptionalBool(s.SnapshotVolumes, "auto"))
@@ -53,9 +53,9 @@ func (d *Description) writeStatus(p *describe.Page) {
 	s := &d.Backup.Status
 	p.Gap()
 	p.Field(0, "Format version", s.FormatVersion)
-	p.Field(0, "Started", output.Time(s.StartTimestamp))
-	p.Field(0, "Completed", output.Time(s.CompletionTimestamp))
-	p.Field(0, "Expiration", output.Time(s.Expiration))
+	p.Field(0, "Started", command.FormatTime(s.StartTimestamp))
+	p.Field(0, "Completed", command.FormatTime(s.CompletionTimestamp))
+	p.Field(0, "Expiration", command.FormatTime(s.Expiration))
 	if s.Progress != nil {
 		p.Field(0, "Items", fmt.Sprintf("%d of %d", s.Progress.ItemsBackedUp, s.Progress.TotalItems))
 	}
@@ -77,7 +77,7 @@ func (d *Description) writeDeletions(p *describe.Page) {
 	p.Heading("Deletion attempts")
 	for i := range d.Deletions {
 		r := &d.Deletions[i]
-		p.Field(1, output.Time(&r.CreationTimestamp), strings.TrimSpace(string(phaseOr(r.Status.Phase))))
+		p.Field(1, command.FormatTime(&r.CreationTimestamp), strings.TrimSpace(string(phaseOr(r.Status.Phase))))
 		p.List(2, r.Status.Errors)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/output"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/verbs"
 )
 
@@ -34,8 +34,8 @@ func row(b *velerov1.Backup, now time.Time) []string {
 	}
 	return []string{
 		b.Name, string(verbs.ShownPhase(b, b.Status.Phase)), strconv.Itoa(b.Status.Errors), strconv.Itoa(b.Status.Warnings),
-		output.Time(b.Status.StartTimestamp), output.Until(expiration(b), now), b.Spec.StorageLocation, position,
-		output.Selector(b.Spec.LabelSelector, b.Spec.OrLabelSelectors),
+		command.FormatTime(b.Status.StartTimestamp), command.FormatUntil(expiration(b), now), b.Spec.StorageLocation, position,
+		command.FormatSelector(b.Spec.LabelSelector, b.Spec.OrLabelSelectors),
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/service"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cleanup"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
 // defaultTimeout is below helm's, five minutes, so that a Job of the chart has said by then what runs.
@@ -20,13 +20,13 @@ const defaultTimeout = 4*time.Minute + 30*time.Second
 
 // Options are the flags of `cleanup`.
 type Options struct {
-	*global.Global
+	*command.Global
 	Timeout  time.Duration
 	services []string
 }
 
 // NewCommand returns `cleanup`; ports are those of the services by name.
-func NewCommand(g *global.Global, ports map[string]service.Ports) *cobra.Command {
+func NewCommand(g *command.Global, ports map[string]service.Ports) *cobra.Command {
 	o := &Options{Global: g, services: slices.Sorted(maps.Keys(ports))}
 	cmd := &cobra.Command{
 		Use:   "cleanup",

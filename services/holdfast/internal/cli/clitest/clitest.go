@@ -29,7 +29,7 @@ import (
 	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
 // Cluster is a fake cluster with a server that answers download requests from Files, by
@@ -155,12 +155,12 @@ type Result struct {
 // Run runs a command line; in is what a person types.
 func (c *Cluster) Run(ctx context.Context, in string, args ...string) Result {
 	var out, errs locked
-	g := &global.Global{
-		Streams: global.Streams{In: strings.NewReader(in), Out: &out, Err: &errs, Live: c.Live},
+	g := &command.Global{
+		Streams: command.Streams{In: strings.NewReader(in), Out: &out, Err: &errs, Live: c.Live},
 		Dial:    []grpc.DialOption{grpc.WithContextDialer(c.dial)},
 		Clock:   c.Clock,
 		Getenv:  func(string) string { return "" },
-		Connect: func(*global.Global) (client.WithWatch, error) { return c, nil },
+		Connect: func(*command.Global) (client.WithWatch, error) { return c, nil },
 	}
 	code := cli.Execute(ctx, g, cli.NewCommand(g), args)
 	return Result{Code: code, Out: out.String(), Err: errs.String()}

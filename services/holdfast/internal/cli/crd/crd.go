@@ -10,11 +10,11 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/crds"
 	"github.com/holdfast-io/holdfast/pkg/kube"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
 // NewCommand returns `crd` with its subcommands.
-func NewCommand(g *global.Global) *cobra.Command {
+func NewCommand(g *command.Global) *cobra.Command {
 	cmd := &cobra.Command{Use: "crd", Short: "Work with the custom resource definitions of velero.io"}
 	cmd.AddCommand(newInstallCommand(g))
 	return cmd
@@ -22,11 +22,11 @@ func NewCommand(g *global.Global) *cobra.Command {
 
 // InstallOptions are the flags of `crd install`.
 type InstallOptions struct {
-	*global.Global
+	*command.Global
 	Timeout time.Duration
 }
 
-func newInstallCommand(g *global.Global) *cobra.Command {
+func newInstallCommand(g *command.Global) *cobra.Command {
 	o := &InstallOptions{Global: g}
 	cmd := &cobra.Command{
 		Use:   "install",

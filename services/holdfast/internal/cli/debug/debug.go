@@ -20,8 +20,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/redact"
 	"github.com/holdfast-io/holdfast/pkg/service"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/examine"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/debug"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/doctor"
 )
@@ -36,13 +36,13 @@ const (
 
 // Options are the flags of `debug`.
 type Options struct {
-	*global.Global
+	*command.Global
 	Output      string
 	Examination examine.Options
 }
 
 // NewCommand returns `debug`; ports are those of the services by name.
-func NewCommand(g *global.Global, ports map[string]service.Ports) *cobra.Command {
+func NewCommand(g *command.Global, ports map[string]service.Ports) *cobra.Command {
 	o := &Options{Global: g, Examination: examine.New(g, ports)}
 	cmd := &cobra.Command{
 		Use:   "debug",

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/output"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
 // Operations writes the operations of a job that go on, as its annotation has them; nothing where
@@ -21,7 +21,7 @@ func (p *Page) Operations(job metav1.Object, now time.Time) {
 	p.Heading("Running operations")
 	for i := range sum.Running {
 		r := &sum.Running[i]
-		parts := []string{string(r.Phase), output.Bar(r.Completed, r.Total), output.Amount(r.Completed, r.Total, r.Units), r.Description}
+		parts := []string{string(r.Phase), command.FormatBar(r.Completed, r.Total), command.FormatAmount(r.Completed, r.Total, r.Units), r.Description}
 		if r.Created != nil {
 			parts = append(parts, "begun "+duration.ShortHumanDuration(now.Sub(*r.Created))+" ago")
 		}

@@ -11,9 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-io/holdfast/pkg/service"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/examine"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/output"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/doctor"
 )
 
@@ -22,15 +21,15 @@ var ErrFailed = errors.New("checks failed")
 
 // Options are the flags of `doctor`.
 type Options struct {
-	*global.Global
-	Format      output.Format
+	*command.Global
+	Format      command.Format
 	Checks      []string
 	Skip        []string
 	Examination examine.Options
 }
 
 // NewCommand returns `doctor`; ports are those of the services by name.
-func NewCommand(g *global.Global, ports map[string]service.Ports) *cobra.Command {
+func NewCommand(g *command.Global, ports map[string]service.Ports) *cobra.Command {
 	o := &Options{Global: g, Examination: examine.New(g, ports)}
 	cmd := &cobra.Command{
 		Use:   "doctor",
@@ -92,7 +91,7 @@ func (o *Options) names() ([]string, error) {
 }
 
 func (o *Options) print(report doctor.Report) error {
-	if o.Format != output.Text {
+	if o.Format != command.Text {
 		return o.Format.Print(o.Out, report)
 	}
 	for i := range report.Findings {

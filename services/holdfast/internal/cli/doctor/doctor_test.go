@@ -13,8 +13,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/holdfast-io/holdfast/pkg/service"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/doctor"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
 	checks "github.com/holdfast-io/holdfast/services/holdfast/internal/doctor"
 )
 
@@ -44,8 +44,8 @@ func server(t *testing.T, version string) string {
 func run(t *testing.T, kubeconfig string, args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
-	g := &global.Global{
-		Streams: global.Streams{Out: &out, Err: &out}, Clock: clock.RealClock{}, Getenv: func(string) string { return "" }, Kubeconfig: kubeconfig,
+	g := &command.Global{
+		Streams: command.Streams{Out: &out, Err: &out}, Clock: clock.RealClock{}, Getenv: func(string) string { return "" }, Kubeconfig: kubeconfig,
 	}
 	cmd := doctor.NewCommand(g, map[string]service.Ports{"deletion": {GRPC: 1, HTTP: 2}})
 	cmd.SetArgs(args)
@@ -66,7 +66,7 @@ func TestTheExitCodeSaysWhetherACheckFailed(t *testing.T) {
 
 	out, err = run(t, server(t, "v1.20.0"), "--checks", "kubernetes")
 	require.ErrorIs(t, err, doctor.ErrFailed)
-	require.Equal(t, 1, global.ExitCode(err))
+	require.Equal(t, 1, command.ExitCode(err))
 	require.Contains(t, out, "FAILED   kubernetes: version: ")
 	require.Contains(t, out, "\n         -> upgrade the cluster")
 }

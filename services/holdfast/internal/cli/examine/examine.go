@@ -28,14 +28,14 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
 	"github.com/holdfast-io/holdfast/pkg/redact"
 	"github.com/holdfast-io/holdfast/pkg/service"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/remote"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/doctor"
 )
 
 // Options are the flags.
 type Options struct {
-	*global.Global
+	*command.Global
 	Remote   remote.Options
 	Services map[string]string
 	Metrics  map[string]string
@@ -51,7 +51,7 @@ type Options struct {
 }
 
 // New returns the options with their defaults; ports are those of the services by name.
-func New(g *global.Global, ports map[string]service.Ports) Options {
+func New(g *command.Global, ports map[string]service.Ports) Options {
 	return Options{Global: g, Remote: remote.Services(), ports: ports}
 }
 

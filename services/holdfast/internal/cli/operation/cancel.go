@@ -7,11 +7,11 @@ import (
 
 	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/askcancel"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
 // NewCancelCommand returns `operation cancel`.
-func NewCancelCommand(g *global.Global) *cobra.Command {
+func NewCancelCommand(g *command.Global) *cobra.Command {
 	o, which, all := newOptions(g), target{}, false
 	cmd := &cobra.Command{
 		Use:   "cancel " + ownerUse + " {ID|--all}",

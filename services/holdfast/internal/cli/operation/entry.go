@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/output"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
 // List is the operations of a job, oldest first, as -o prints it.
@@ -90,5 +90,5 @@ func (e *Entry) row(now time.Time) []string {
 
 // progress is a bar and its numbers.
 func (e *Entry) progress() string {
-	return strings.TrimSpace(output.Bar(e.Completed, e.Total) + " " + output.Amount(e.Completed, e.Total, e.Units))
+	return strings.TrimSpace(command.FormatBar(e.Completed, e.Total) + " " + command.FormatAmount(e.Completed, e.Total, e.Units))
 }

@@ -6,17 +6,16 @@ import (
 	"github.com/spf13/cobra"
 
 	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/output"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
 // pageSize is the largest the service gives.
 const pageSize = 1000
 
 // NewListCommand returns `operation list`.
-func NewListCommand(g *global.Global) *cobra.Command {
+func NewListCommand(g *command.Global) *cobra.Command {
 	o := newOptions(g)
-	var format output.Format
+	var format command.Format
 	cmd := &cobra.Command{
 		Use:   "list " + ownerUse,
 		Short: "List the operations of a backup or restore",
@@ -34,7 +33,7 @@ func NewListCommand(g *global.Global) *cobra.Command {
 	return cmd
 }
 
-func (o *options) list(ctx context.Context, who owner, format output.Format) error {
+func (o *options) list(ctx context.Context, who owner, format command.Format) error {
 	req := &operationv1.ListOperationsRequest{PageSize: pageSize, Owner: &operationv1.ListOperationsRequest_Backup{Backup: who.backup}}
 	if who.restore != "" {
 		req.Owner = &operationv1.ListOperationsRequest_Restore{Restore: who.restore}
@@ -51,15 +50,15 @@ func (o *options) list(ctx context.Context, who owner, format output.Format) err
 	return o.print(newList(all), who, format)
 }
 
-func (o *options) print(list List, who owner, format output.Format) error {
-	if format != output.Text {
+func (o *options) print(list List, who owner, format command.Format) error {
+	if format != command.Text {
 		return format.Print(o.Out, list)
 	}
 	if len(list.Operations) == 0 {
 		o.Printf("%s has no operations.\n", who)
 		return nil
 	}
-	return output.Table(o.Out, header(), o.rows(list.Operations))
+	return command.Table(o.Out, header(), o.rows(list.Operations))
 }
 
 func (o *options) rows(entries []Entry) [][]string {

@@ -14,11 +14,11 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
 // NewLogsCommand returns `operation logs`.
-func NewLogsCommand(g *global.Global) *cobra.Command {
+func NewLogsCommand(g *command.Global) *cobra.Command {
 	o, which, follow, since := newOptions(g), target{}, false, time.Duration(0)
 	cmd := &cobra.Command{
 		Use:   "logs " + ownerUse + " ID",

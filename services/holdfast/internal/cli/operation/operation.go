@@ -11,12 +11,12 @@ import (
 	"github.com/spf13/pflag"
 
 	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/remote"
 )
 
 // NewCommand returns the group of commands about operations.
-func NewCommand(g *global.Global) *cobra.Command {
+func NewCommand(g *command.Global) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "operation", Aliases: []string{"operations"},
 		Short: "See, follow and cancel what plugins began for a backup or restore",
@@ -27,12 +27,12 @@ func NewCommand(g *global.Global) *cobra.Command {
 
 // options are what the commands share.
 type options struct {
-	*global.Global
+	*command.Global
 	remote remote.Options
 	api    operationv1.OperationMonitorServiceClient
 }
 
-func newOptions(g *global.Global) options { return options{Global: g, remote: remote.Operations()} }
+func newOptions(g *command.Global) options { return options{Global: g, remote: remote.Operations()} }
 
 func (o *options) bindFlags(fs *pflag.FlagSet) { o.remote.BindFlags(fs) }
 

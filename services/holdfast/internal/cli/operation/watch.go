@@ -13,8 +13,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/output"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
 const (
@@ -36,7 +35,7 @@ type watcher struct {
 }
 
 // NewWatchCommand returns `operation watch`.
-func NewWatchCommand(g *global.Global) *cobra.Command {
+func NewWatchCommand(g *command.Global) *cobra.Command {
 	w := &watcher{options: newOptions(g)}
 	cmd := &cobra.Command{
 		Use:   "watch " + ownerUse,
@@ -170,7 +169,7 @@ func (w *watcher) table() error {
 	}
 	list := newList(w.known).Operations
 	slices.SortStableFunc(list, func(a, b Entry) int { return rank(&a) - rank(&b) })
-	if err := output.Table(w.Out, header(), w.rows(list[:min(len(list), maxShown)])); err != nil {
+	if err := command.Table(w.Out, header(), w.rows(list[:min(len(list), maxShown)])); err != nil {
 		return err
 	}
 	if more := len(list) - maxShown; more > 0 {

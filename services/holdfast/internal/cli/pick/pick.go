@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
 // Options are the flags that choose objects. Exactly one way is used.
@@ -73,7 +73,7 @@ func (o *Options) Names(ctx context.Context, c client.Client, namespace string, 
 
 // Confirmed reports whether the user agrees; --confirm agrees beforehand. An input that ends
 // without an answer is a no.
-func (o *Options) Confirmed(g *global.Global, what string, names []string) bool {
+func (o *Options) Confirmed(g *command.Global, what string, names []string) bool {
 	if o.Confirm {
 		return true
 	}

@@ -14,8 +14,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/service"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/output"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
 // List is what a directory's binaries serve, as -o prints it.
@@ -46,8 +45,8 @@ type Failure struct {
 
 // GetOptions are the flags of `plugin get`.
 type GetOptions struct {
-	*global.Global
-	Format output.Format
+	*command.Global
+	Format command.Format
 	Dir    string
 	// Plugins are the settings of plugins that servers have too.
 	Plugins pluginhost.Flags
@@ -57,7 +56,7 @@ type GetOptions struct {
 const dirFlag = "plugin-dir"
 
 // NewGetCommand returns `plugin get`.
-func NewGetCommand(g *global.Global) *cobra.Command {
+func NewGetCommand(g *command.Global) *cobra.Command {
 	o := &GetOptions{Global: g}
 	cmd := &cobra.Command{
 		Use:   "get",
@@ -127,7 +126,7 @@ func versionOf(path string) string {
 }
 
 func (o *GetOptions) print(l List) error {
-	if o.Format != output.Text {
+	if o.Format != command.Text {
 		return o.Format.Print(o.Out, l)
 	}
 	for _, f := range l.Failures {
@@ -141,5 +140,5 @@ func (o *GetOptions) print(l List) error {
 	for i, p := range l.Plugins {
 		rows[i] = []string{p.Name, p.Kind, p.Command, cmp.Or(p.Version, "<n/a>")}
 	}
-	return output.Table(o.Out, []string{"NAME", "KIND", "COMMAND", "VERSION"}, rows)
+	return command.Table(o.Out, []string{"NAME", "KIND", "COMMAND", "VERSION"}, rows)
 }

@@ -10,9 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/describe"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/output"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/remote"
 )
 
@@ -44,7 +43,7 @@ type Job struct {
 }
 
 // NewExplainCommand returns `queue explain`.
-func NewExplainCommand(g *global.Global) *cobra.Command {
+func NewExplainCommand(g *command.Global) *cobra.Command {
 	o := newOptions(g)
 	cmd := &cobra.Command{
 		Use:   "explain NAME",
@@ -59,7 +58,7 @@ func NewExplainCommand(g *global.Global) *cobra.Command {
 }
 
 // Ask calls the service at an address for the explanation of a backup of the server namespace.
-func Ask(ctx context.Context, g *global.Global, at remote.Options, name string) (x *Explanation, err error) {
+func Ask(ctx context.Context, g *command.Global, at remote.Options, name string) (x *Explanation, err error) {
 	o := Options{Global: g, Remote: at}
 	err = o.with(func() error {
 		x, err = o.ask(ctx, name)
@@ -84,7 +83,7 @@ func (o *Options) explain(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if o.Format != output.Text {
+	if o.Format != command.Text {
 		return o.Format.Print(o.Out, x)
 	}
 	return x.write(o.Global)
@@ -115,7 +114,7 @@ func reason(r queuev1.WaitReason) string {
 }
 
 // write explains to people.
-func (x *Explanation) write(g *global.Global) error {
+func (x *Explanation) write(g *command.Global) error {
 	now := g.Clock.Now()
 	p := &describe.Page{}
 	p.Field(0, "Backup", x.Name)
@@ -137,7 +136,7 @@ func (x *Explanation) write(g *global.Global) error {
 	for _, o := range x.Obstacles {
 		rows = append(rows, o.row(now))
 	}
-	if err := output.Table(g.Out, []string{"  JOB", "REASON", "NAMESPACES", "FOR"}, rows); err != nil {
+	if err := command.Table(g.Out, []string{"  JOB", "REASON", "NAMESPACES", "FOR"}, rows); err != nil {
 		return err
 	}
 	if x.LeftOut > 0 {

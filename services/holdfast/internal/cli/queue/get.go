@@ -6,8 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/output"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
 // pageSize is the largest the service gives.
@@ -19,7 +18,7 @@ type List struct {
 }
 
 // NewGetCommand returns `queue get`.
-func NewGetCommand(g *global.Global) *cobra.Command {
+func NewGetCommand(g *command.Global) *cobra.Command {
 	o := newOptions(g)
 	cmd := &cobra.Command{
 		Use:   "get",
@@ -56,14 +55,14 @@ func (o *Options) get(ctx context.Context) error {
 }
 
 func (o *Options) print(list List) error {
-	if o.Format != output.Text {
+	if o.Format != command.Text {
 		return o.Format.Print(o.Out, list)
 	}
 	if len(list.Entries) == 0 {
 		o.Printf("Nothing runs and nothing waits in namespace %s.\n", o.namespace)
 		return nil
 	}
-	return output.Table(o.Out, header(), o.rows(list.Entries))
+	return command.Table(o.Out, header(), o.rows(list.Entries))
 }
 
 func (o *Options) rows(entries []Entry) [][]string {

@@ -8,13 +8,12 @@ import (
 	"github.com/spf13/pflag"
 
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/output"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/remote"
 )
 
 // NewCommand returns the group of commands about the queue.
-func NewCommand(g *global.Global) *cobra.Command {
+func NewCommand(g *command.Global) *cobra.Command {
 	cmd := &cobra.Command{Use: "queue", Short: "See what runs, what waits, and why"}
 	cmd.AddCommand(NewGetCommand(g), NewExplainCommand(g), NewWatchCommand(g))
 	return cmd
@@ -22,15 +21,15 @@ func NewCommand(g *global.Global) *cobra.Command {
 
 // Options are what the commands share.
 type Options struct {
-	*global.Global
+	*command.Global
 	Remote remote.Options
-	Format output.Format
+	Format command.Format
 
 	namespace string
 	api       queuev1.QueueServiceClient
 }
 
-func newOptions(g *global.Global) Options { return Options{Global: g, Remote: remote.Queue()} }
+func newOptions(g *command.Global) Options { return Options{Global: g, Remote: remote.Queue()} }
 
 // BindFlags adds the shared flags.
 func (o *Options) BindFlags(fs *pflag.FlagSet) {

@@ -14,8 +14,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/output"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
 // again is the pause before a lost connection is made again.
@@ -31,7 +30,7 @@ type watcher struct {
 }
 
 // NewWatchCommand returns `queue watch`.
-func NewWatchCommand(g *global.Global) *cobra.Command {
+func NewWatchCommand(g *command.Global) *cobra.Command {
 	w := &watcher{Options: newOptions(g)}
 	cmd := &cobra.Command{
 		Use:   "watch",
@@ -124,10 +123,10 @@ func (w *watcher) display() error {
 	w.shown = true
 	list := w.list()
 	switch {
-	case w.Format == output.YAML:
+	case w.Format == command.YAML:
 		w.Printf("---\n")
 		return w.print(list)
-	case w.Format == output.JSON:
+	case w.Format == command.JSON:
 		return w.print(list)
 	case w.Live:
 		w.Printf("\x1b[H\x1b[2J")

@@ -17,7 +17,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/buildinfo"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
 // Where `holdfast up` and a port-forward have services.
@@ -83,7 +83,7 @@ func (o *Options) flag(name string) string { return o.what + "-" + name }
 
 // Connect returns a connection, which dials when it is first used. Errors name the flag. The caller
 // closes the connection.
-func (o *Options) Connect(g *global.Global) (*grpc.ClientConn, error) {
+func (o *Options) Connect(g *command.Global) (*grpc.ClientConn, error) {
 	host, _, err := net.SplitHostPort(o.Address)
 	if err != nil {
 		return nil, fmt.Errorf("--%s: %w", o.flag("address"), err)

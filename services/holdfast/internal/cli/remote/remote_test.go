@@ -17,7 +17,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/service/runtoken"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/remote"
 )
 
@@ -56,7 +56,7 @@ func call(t *testing.T, args ...string) (string, error) {
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	o.BindFlags(fs)
 	require.NoError(t, fs.Parse(args))
-	conn, err := o.Connect(&global.Global{})
+	conn, err := o.Connect(&command.Global{})
 	require.NoError(t, err)
 	defer conn.Close()
 	resp, err := queuev1.NewQueueServiceClient(conn).ListQueue(t.Context(), &queuev1.ListQueueRequest{})
@@ -102,7 +102,7 @@ func TestConnectWithTLS(t *testing.T) {
 func TestFilesAreChecked(t *testing.T) {
 	o := remote.Queue()
 	o.CAFile = write(t, []byte("no PEM"))
-	_, err := o.Connect(&global.Global{})
+	_, err := o.Connect(&command.Global{})
 	require.ErrorContains(t, err, "--queue-ca-file: no certificate in")
 }
 
@@ -114,10 +114,10 @@ func TestTheTokenOfThisMachineStaysOnIt(t *testing.T) {
 	require.NoError(t, err)
 	o := remote.Queue()
 	o.Address, o.DataDir = "localhost:7441", dir
-	_, err = o.Connect(&global.Global{})
+	_, err = o.Connect(&command.Global{})
 	require.ErrorContains(t, err, "--data-dir: its token is only for an address such as 127.0.0.1:7441")
 	o.Address, o.DataDir = "127.0.0.1:7441", t.TempDir()
-	_, err = o.Connect(&global.Global{})
+	_, err = o.Connect(&command.Global{})
 	require.ErrorContains(t, err, "--data-dir: token:")
 	_, err = call(t, "--queue-address", serve(t))
 	require.NoError(t, err)

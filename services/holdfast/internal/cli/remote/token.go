@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-io/holdfast/pkg/service/runtoken"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/local"
 )
 
@@ -20,7 +20,7 @@ const dataDirVar = "HOLDFAST_DATA_DIR"
 // token is what to present: that of the file given, or that of the `holdfast up` on this machine;
 // empty for none. The latter goes only to a literal loopback address and in the clear: a name may
 // lead to a port that another user listens on.
-func (o *Options) token(g *global.Global, secure bool) (string, error) {
+func (o *Options) token(g *command.Global, secure bool) (string, error) {
 	if o.TokenFile != "" {
 		token, err := os.ReadFile(o.TokenFile)
 		if err != nil {
@@ -55,7 +55,7 @@ func (o *Options) token(g *global.Global, secure bool) (string, error) {
 
 // noted is the token of the server that noted the address. One that ended without removing its note
 // has left no token, or one that nothing accepts.
-func noted(g *global.Global, address string) (string, error) {
+func noted(g *command.Global, address string) (string, error) {
 	dir, err := local.DataDir(g.Home, address)
 	if dir == "" || err != nil {
 		return "", err

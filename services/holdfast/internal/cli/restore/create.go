@@ -17,8 +17,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/spec/restoreorder"
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/flags"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/verbs"
 )
 
@@ -39,7 +38,7 @@ type CreateOptions struct {
 }
 
 // NewCreateCommand returns `restore create`.
-func NewCreateCommand(g *global.Global, kind *verbs.Kind[*velerov1.Restore]) *cobra.Command {
+func NewCreateCommand(g *command.Global, kind *verbs.Kind[*velerov1.Restore]) *cobra.Command {
 	return verbs.Creating(&cobra.Command{
 		Use:   "create [NAME] --from-backup BACKUP",
 		Short: "Restore from a backup",
@@ -58,18 +57,18 @@ func (o *CreateOptions) BindFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&s.ExcludedNamespaces, "exclude-namespaces", nil, "namespaces to leave out")
 	fs.StringSliceVar(&s.IncludedResources, "include-resources", nil, "resources to restore, as resource or resource.group")
 	fs.StringSliceVar(&s.ExcludedResources, "exclude-resources", nil, "resources to leave out")
-	flags.MapVar(fs, &s.NamespaceMapping, "namespace-mappings", ":", "namespaces to restore under another name: from:to pairs")
-	flags.OptionalBoolVar(fs, &s.IncludeClusterResources, "include-cluster-resources", "restore cluster-scoped objects")
-	flags.SelectorVar(fs, &s.LabelSelector, "selector", "l", "restore only objects that match")
-	flags.OrSelectorVar(fs, &s.OrLabelSelectors, "or-selector", `restore objects that match any of the selectors, joined by " or "`)
+	command.MapVar(fs, &s.NamespaceMapping, "namespace-mappings", ":", "namespaces to restore under another name: from:to pairs")
+	command.OptionalBoolVar(fs, &s.IncludeClusterResources, "include-cluster-resources", "restore cluster-scoped objects")
+	command.SelectorVar(fs, &s.LabelSelector, "selector", "l", "restore only objects that match")
+	command.OrSelectorVar(fs, &s.OrLabelSelectors, "or-selector", `restore objects that match any of the selectors, joined by " or "`)
 	fs.StringVar(&o.policy, "existing-resource-policy", "", "what to do with objects that exist: none or update")
-	flags.OptionalBoolVar(fs, &s.RestorePVs, "restore-volumes", "restore volumes from snapshots")
-	flags.OptionalBoolVar(fs, &s.PreserveNodePorts, "preserve-nodeports", "keep the node ports of Services")
+	command.OptionalBoolVar(fs, &s.RestorePVs, "restore-volumes", "restore volumes from snapshots")
+	command.OptionalBoolVar(fs, &s.PreserveNodePorts, "preserve-nodeports", "keep the node ports of Services")
 	fs.StringSliceVar(&o.status.IncludedResources, "status-include-resources", nil, "resources whose status to restore")
 	fs.StringSliceVar(&o.status.ExcludedResources, "status-exclude-resources", nil, "resources whose status not to restore")
 	fs.StringVar(&o.modifier, "resource-modifier-configmap", "", "ConfigMap with patches to apply")
 	fs.DurationVar(&s.ItemOperationTimeout.Duration, "item-operation-timeout", 0, "how long to wait for asynchronous operations; 0 is the server's default")
-	flags.OptionalBoolVar(fs, &o.sparse, "write-sparse-files", "leave holes in files where their data is zero")
+	command.OptionalBoolVar(fs, &o.sparse, "write-sparse-files", "leave holes in files where their data is zero")
 	fs.IntVar(&o.parallelFiles, "parallel-files-download", 0, "files of a volume written at a time")
 	fs.BoolVar(&o.Now, "now", false, "do not wait for running backups of the same namespaces")
 	fs.StringVar(&o.Order, "order", "", "what comes first: stages (the default: no controller acts before what it would make is there), owners, or velero for its list of priorities alone")

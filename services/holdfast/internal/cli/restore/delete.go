@@ -8,8 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/follow"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/verbs"
 )
 
@@ -23,10 +22,10 @@ func remove(ctx context.Context, s *verbs.Session, r *velerov1.Restore, wait boo
 		return nil
 	}
 	name, uid := r.Name, r.UID
-	err := follow.Until(ctx, s.Client, s.Global.Clock, r, &velerov1.RestoreList{}, func() (bool, error) { return r.UID != uid, nil })
+	err := command.WaitUntil(ctx, s.Client, s.Global.Clock, r, &velerov1.RestoreList{}, func() (bool, error) { return r.UID != uid, nil })
 	switch {
 	case ctx.Err() != nil:
-		return &global.ExitError{Code: global.CodeInterrupted, Err: fmt.Errorf("no longer waiting; the deletion of restore %q goes on", name)}
+		return &command.ExitError{Code: command.CodeInterrupted, Err: fmt.Errorf("no longer waiting; the deletion of restore %q goes on", name)}
 	case apierrors.IsNotFound(err):
 		return nil
 	default:

@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/describe"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/output"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/verbs"
 )
 
@@ -37,7 +37,7 @@ func (d *Description) writeSpec(p *describe.Page) {
 	p.Field(1, "Cluster-scoped", describe.OptionalBool(s.IncludeClusterResources, "auto"))
 	p.Gap()
 	p.Map("Namespace mappings", s.NamespaceMapping)
-	p.Field(0, "Label selector", output.Selector(s.LabelSelector, s.OrLabelSelectors))
+	p.Field(0, "Label selector", command.FormatSelector(s.LabelSelector, s.OrLabelSelectors))
 	p.Field(0, "Existing resources", string(s.ExistingResourcePolicy))
 	p.Field(0, "Restore volumes", describe.OptionalBool(s.RestorePVs, "auto"))
 	p.Field(0, "Preserve node ports", describe.OptionalBool(s.PreserveNodePorts, "auto"))
@@ -46,8 +46,8 @@ func (d *Description) writeSpec(p *describe.Page) {
 func (d *Description) writeStatus(p *describe.Page) {
 	s := &d.Restore.Status
 	p.Gap()
-	p.Field(0, "Started", output.Time(s.StartTimestamp))
-	p.Field(0, "Completed", output.Time(s.CompletionTimestamp))
+	p.Field(0, "Started", command.FormatTime(s.StartTimestamp))
+	p.Field(0, "Completed", command.FormatTime(s.CompletionTimestamp))
 	if s.Progress != nil {
 		p.Field(0, "Items", fmt.Sprintf("%d of %d", s.Progress.ItemsRestored, s.Progress.TotalItems))
 	}

@@ -11,12 +11,12 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/cancel"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/verbs"
 )
 
 // NewCommand returns the group of commands about restores.
-func NewCommand(g *global.Global) *cobra.Command {
+func NewCommand(g *command.Global) *cobra.Command {
 	cmd := &cobra.Command{Use: "restore", Aliases: []string{"restores"}, Short: "Work with restores"}
 	kind := newKind()
 	cmd.AddCommand(

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/output"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/verbs"
 )
 
@@ -19,8 +19,8 @@ func compare(a, b *velerov1.Restore) int { return cmp.Compare(a.Name, b.Name) }
 func row(r *velerov1.Restore, _ time.Time) []string {
 	phase := verbs.ShownPhase(r, status(r).Phase)
 	return []string{
-		r.Name, r.Spec.BackupName, string(phase), output.Time(r.Status.StartTimestamp), output.Time(r.Status.CompletionTimestamp),
-		strconv.Itoa(r.Status.Errors), strconv.Itoa(r.Status.Warnings), output.Time(&r.CreationTimestamp),
-		output.Selector(r.Spec.LabelSelector, r.Spec.OrLabelSelectors),
+		r.Name, r.Spec.BackupName, string(phase), command.FormatTime(r.Status.StartTimestamp), command.FormatTime(r.Status.CompletionTimestamp),
+		strconv.Itoa(r.Status.Errors), strconv.Itoa(r.Status.Warnings), command.FormatTime(&r.CreationTimestamp),
+		command.FormatSelector(r.Spec.LabelSelector, r.Spec.OrLabelSelectors),
 	}
 }

@@ -10,11 +10,11 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/askcancel"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
 // NewCancelCommand returns the command that cancels jobs.
-func (k *Kind[T]) NewCancelCommand(g *global.Global) *cobra.Command {
+func (k *Kind[T]) NewCancelCommand(g *command.Global) *cobra.Command {
 	wait := false
 	cmd := &cobra.Command{
 		Use:   "cancel NAME...",
@@ -27,7 +27,7 @@ func (k *Kind[T]) NewCancelCommand(g *global.Global) *cobra.Command {
 }
 
 // cancelAll requests that each job stop; it reports all whose request failed.
-func (k *Kind[T]) cancelAll(ctx context.Context, g *global.Global, names []string, wait bool) error {
+func (k *Kind[T]) cancelAll(ctx context.Context, g *command.Global, names []string, wait bool) error {
 	s, err := Connect(g)
 	if err != nil {
 		return err

@@ -10,9 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/flags"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/output"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
 // Creation holds the flags that every create command has.
@@ -22,7 +20,7 @@ type Creation struct {
 	Labels      map[string]string
 	Annotations map[string]string
 	Wait        bool
-	Format      output.Format
+	Format      command.Format
 
 	noun string
 }
@@ -40,7 +38,7 @@ type Creator interface {
 }
 
 // NewCreation returns the flags of the command that creates a backup or restore, which noun names.
-func NewCreation(g *global.Global, noun string) Creation {
+func NewCreation(g *command.Global, noun string) Creation {
 	return Creation{Session: &Session{Global: g}, noun: noun}
 }
 
@@ -62,8 +60,8 @@ func Creating(cmd *cobra.Command, o Creator) *cobra.Command {
 
 // BindFlags adds the flags.
 func (c *Creation) BindFlags(fs *pflag.FlagSet) {
-	flags.MapVar(fs, &c.Labels, "labels", "=", "labels of the "+c.noun+" itself")
-	flags.MapVar(fs, &c.Annotations, "annotations", "=", "annotations of the "+c.noun+" itself")
+	command.MapVar(fs, &c.Labels, "labels", "=", "labels of the "+c.noun+" itself")
+	command.MapVar(fs, &c.Annotations, "annotations", "=", "annotations of the "+c.noun+" itself")
 	fs.BoolVarP(&c.Wait, "wait", "w", false, "wait for the end; exit code 2 means partially failed")
 	c.Format.BindFlag(fs)
 }
@@ -89,7 +87,7 @@ func (c *Creation) CheckName() error {
 
 // CheckWait refuses to wait for what is only printed.
 func (c *Creation) CheckWait() error {
-	if c.Wait && c.Format != output.Text {
+	if c.Wait && c.Format != command.Text {
 		return fmt.Errorf("--wait: -o prints the %s without creating it", c.noun)
 	}
 	return nil
@@ -105,7 +103,7 @@ func CheckSelectors(one *metav1.LabelSelector, several []*metav1.LabelSelector) 
 
 // Create creates an object, or prints it with -o, and waits for its end if asked.
 func (k *Kind[T]) Create(ctx context.Context, c *Creation, obj T) error {
-	if c.Format != output.Text {
+	if c.Format != command.Text {
 		return c.Format.Print(c.Global.Out, obj)
 	}
 	if err := c.Client.Create(ctx, obj); err != nil {

@@ -6,12 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/pick"
 )
 
 // NewDeleteCommand returns the command that deletes objects of the kind.
-func (k *Kind[T]) NewDeleteCommand(g *global.Global) *cobra.Command {
+func (k *Kind[T]) NewDeleteCommand(g *command.Global) *cobra.Command {
 	chosen, wait := pick.Options{}, false
 	cmd := &cobra.Command{
 		Use:   "delete [NAME...]",
@@ -29,7 +29,7 @@ func (k *Kind[T]) NewDeleteCommand(g *global.Global) *cobra.Command {
 }
 
 // deleteAll deletes what was chosen; it reports all that could not be deleted.
-func (k *Kind[T]) deleteAll(ctx context.Context, g *global.Global, chosen *pick.Options, wait bool) error {
+func (k *Kind[T]) deleteAll(ctx context.Context, g *command.Global, chosen *pick.Options, wait bool) error {
 	s, err := Connect(g)
 	if err != nil {
 		return err

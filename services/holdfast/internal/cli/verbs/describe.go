@@ -10,10 +10,9 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/describe"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/download"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/output"
 )
 
 // describeTimeout is how long a description waits for each of its files.
@@ -32,12 +31,12 @@ type describeOptions[T client.Object] struct {
 	*Session
 	kind     *Kind[T]
 	details  bool
-	format   output.Format
+	format   command.Format
 	download download.Options
 }
 
 // NewDescribeCommand returns the command that shows everything about jobs.
-func (k *Kind[T]) NewDescribeCommand(g *global.Global) *cobra.Command {
+func (k *Kind[T]) NewDescribeCommand(g *command.Global) *cobra.Command {
 	o := &describeOptions[T]{kind: k, download: download.Options{Timeout: describeTimeout}}
 	cmd := &cobra.Command{
 		Use:   "describe NAME...",
@@ -85,7 +84,7 @@ func (o *describeOptions[T]) run(ctx context.Context, names []string) error {
 		o.write(page, obj, d, files)
 	}
 	switch {
-	case o.format == output.Text:
+	case o.format == command.Text:
 		_, err := page.WriteTo(o.Global.Out)
 		return err
 	case len(values) == 1:

@@ -12,8 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/output"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
 // getOptions are the flags of get.
@@ -21,11 +20,11 @@ type getOptions[T client.Object] struct {
 	*Session
 	kind     *Kind[T]
 	selector string
-	format   output.Format
+	format   command.Format
 }
 
 // NewGetCommand returns the command that lists objects of the kind.
-func (k *Kind[T]) NewGetCommand(g *global.Global) *cobra.Command {
+func (k *Kind[T]) NewGetCommand(g *command.Global) *cobra.Command {
 	o := &getOptions[T]{kind: k}
 	cmd := &cobra.Command{
 		Use:   "get [NAME...]",
@@ -51,9 +50,9 @@ func (o *getOptions[T]) run(ctx context.Context, names []string) error {
 	switch {
 	case err != nil:
 		return err
-	case o.format != output.Text && len(names) == 1:
+	case o.format != command.Text && len(names) == 1:
 		return o.format.Print(o.Global.Out, items[0])
-	case o.format != output.Text:
+	case o.format != command.Text:
 		return o.format.Print(o.Global.Out, list)
 	case len(items) == 0:
 		o.Printf("No %s in namespace %q.\n", o.kind.plural(), o.Namespace)
@@ -64,7 +63,7 @@ func (o *getOptions[T]) run(ctx context.Context, names []string) error {
 	for _, obj := range items {
 		rows = append(rows, o.kind.Row(obj, o.Global.Clock.Now()))
 	}
-	return output.Table(o.Global.Out, o.kind.Columns, rows)
+	return command.Table(o.Global.Out, o.kind.Columns, rows)
 }
 
 // list reads what was asked for.

@@ -14,8 +14,8 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/describe"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
 )
 
 // Kind is what differs between backups and restores. T is a pointer to the API type.
@@ -43,7 +43,7 @@ type Kind[T client.Object] struct {
 	// DescribeFlags adds flags of the kind to describe; nil where there is none. CheckDescribe
 	// reports those that are wrong.
 	DescribeFlags func(*pflag.FlagSet)
-	CheckDescribe func(*global.Global) error
+	CheckDescribe func(*command.Global) error
 
 	// CancelShort, DeleteShort and DeleteWait are help texts.
 	CancelShort, DeleteShort, DeleteWait string

@@ -9,12 +9,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/download"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
 )
 
 // NewLogsCommand returns the command that prints the log of a job.
-func (k *Kind[T]) NewLogsCommand(g *global.Global) *cobra.Command {
+func (k *Kind[T]) NewLogsCommand(g *command.Global) *cobra.Command {
 	options := download.Options{Timeout: time.Minute}
 	cmd := &cobra.Command{
 		Use:   "logs NAME",

@@ -3,20 +3,20 @@ package verbs
 import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/download"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
 )
 
 // Session is a command that is connected to a cluster.
 type Session struct {
-	Global *global.Global
+	Global *command.Global
 	Client client.WithWatch
 	// Namespace is the server's.
 	Namespace string
 }
 
 // Connect connects to the cluster that the global flags name.
-func Connect(g *global.Global) (*Session, error) {
+func Connect(g *command.Global) (*Session, error) {
 	c, namespace, err := g.Client()
 	if err != nil {
 		return nil, err

@@ -8,22 +8,21 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/cancel"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/follow"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
 // wait shows a job's progress until its phase is terminal and turns that phase into the command's
 // result.
 func (k *Kind[T]) wait(ctx context.Context, s *Session, obj T) error {
-	progress := follow.NewProgress(s.Global)
-	err := follow.Until(ctx, s.Client, s.Global.Clock, obj, k.NewList(), func() (bool, error) {
+	progress := command.NewProgress(s.Global)
+	err := command.WaitUntil(ctx, s.Client, s.Global.Clock, obj, k.NewList(), func() (bool, error) {
 		status := k.Status(obj)
 		progress.Show(string(status.Phase), status.Done, status.Total)
 		return status.Stage == cancel.Ended, nil
 	})
 	progress.End()
 	if err != nil && ctx.Err() != nil {
-		return &global.ExitError{Code: global.CodeInterrupted, Err: fmt.Errorf(
+		return &command.ExitError{Code: command.CodeInterrupted, Err: fmt.Errorf(
 			"no longer waiting; %[1]s %[2]q keeps running, `holdfast %[1]s describe %[2]s` shows how far it is", k.noun(), obj.GetName())}
 	}
 	if err != nil {
@@ -41,7 +40,7 @@ func (k *Kind[T]) outcome(s *Session, obj T) error {
 		s.Printf("%s %s\n", k.Name, summary)
 		return nil
 	case velerov1.BackupPhasePartiallyFailed:
-		return &global.ExitError{Code: global.CodePartial, Err: fmt.Errorf(
+		return &command.ExitError{Code: command.CodePartial, Err: fmt.Errorf(
 			"%[1]s %[2]s; `holdfast %[1]s describe %[3]s` lists them", k.noun(), summary, obj.GetName())}
 	case velerov1.BackupPhaseFailedValidation:
 		return fmt.Errorf("%s %s: %s", k.noun(), summary, strings.Join(status.ValidationErrors, "; "))

@@ -11,19 +11,18 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/buildinfo"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/follow"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
 // Options are the flags of `version`.
 type Options struct {
-	*global.Global
+	*command.Global
 	ClientOnly bool
 	Timeout    time.Duration
 }
 
 // NewCommand returns `version`.
-func NewCommand(g *global.Global) *cobra.Command {
+func NewCommand(g *command.Global) *cobra.Command {
 	o := &Options{Global: g}
 	cmd := &cobra.Command{
 		Use:   "version",
@@ -63,7 +62,7 @@ func (o *Options) server(ctx context.Context) (string, error) {
 	if err := c.Create(limited, request); err != nil {
 		return "", fmt.Errorf("ask the server: %w", err)
 	}
-	err = follow.Until(limited, c, o.Clock, request, &velerov1.ServerStatusRequestList{}, func() (bool, error) {
+	err = command.WaitUntil(limited, c, o.Clock, request, &velerov1.ServerStatusRequestList{}, func() (bool, error) {
 		return request.Status.Phase == velerov1.ServerStatusRequestPhaseProcessed, nil
 	})
 	switch {

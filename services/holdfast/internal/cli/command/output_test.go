@@ -1,4 +1,4 @@
-package output_test
+package command_test
 
 import (
 	"bytes"
@@ -8,13 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/output"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
 func TestFormat(t *testing.T) {
-	var f output.Format
+	var f command.Format
 	require.NoError(t, f.Set("table"))
-	require.Equal(t, output.Text, f)
+	require.Equal(t, command.Text, f)
 	require.Error(t, f.Set("xml"))
 	value := map[string]any{"b": 1, "a": []string{"x"}}
 	var out bytes.Buffer
@@ -30,15 +30,15 @@ func TestFormat(t *testing.T) {
 
 func TestUntil(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
-	require.Equal(t, "n/a", output.Until(time.Time{}, now))
-	require.Equal(t, "29d", output.Until(now.Add(29*24*time.Hour+time.Minute), now))
-	require.Equal(t, "3h ago", output.Until(now.Add(-3*time.Hour), now))
+	require.Equal(t, "n/a", command.FormatUntil(time.Time{}, now))
+	require.Equal(t, "29d", command.FormatUntil(now.Add(29*24*time.Hour+time.Minute), now))
+	require.Equal(t, "3h ago", command.FormatUntil(now.Add(-3*time.Hour), now))
 }
 
 func TestSelector(t *testing.T) {
 	a, b := &metav1.LabelSelector{MatchLabels: map[string]string{"a": "1"}}, &metav1.LabelSelector{MatchLabels: map[string]string{"b": "2"}}
-	require.Equal(t, "<none>", output.Selector(nil, nil))
-	require.Equal(t, "a=1", output.Selector(a, nil))
-	require.Equal(t, "a=1 or b=2", output.Selector(nil, []*metav1.LabelSelector{a, b}))
-	require.Equal(t, "<n/a>", output.Time(nil))
+	require.Equal(t, "<none>", command.FormatSelector(nil, nil))
+	require.Equal(t, "a=1", command.FormatSelector(a, nil))
+	require.Equal(t, "a=1 or b=2", command.FormatSelector(nil, []*metav1.LabelSelector{a, b}))
+	require.Equal(t, "<n/a>", command.FormatTime(nil))
 }

@@ -1,5 +1,4 @@
-// Package flags holds the value types of the CLI's flags.
-package flags
+package command
 
 import (
 	"fmt"
@@ -12,20 +11,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Map is a flag of comma-separated pairs. It may be given several times; a key given twice is an
+// mapValue is a flag of comma-separated pairs. It may be given several times; a key given twice is an
 // error.
-type Map struct {
+type mapValue struct {
 	target    *map[string]string
 	separator string
 }
 
 // MapVar adds a flag of pairs "key<separator>value" to fs.
 func MapVar(fs *pflag.FlagSet, target *map[string]string, name, separator, usage string) {
-	fs.Var(&Map{target: target, separator: separator}, name, usage)
+	fs.Var(&mapValue{target: target, separator: separator}, name, usage)
 }
 
 // Set adds the pairs of one occurrence of the flag.
-func (m *Map) Set(value string) error {
+func (m *mapValue) Set(value string) error {
 	for pair := range strings.SplitSeq(value, ",") {
 		key, val, ok := strings.Cut(pair, m.separator)
 		key, val = strings.TrimSpace(key), strings.TrimSpace(val)
@@ -44,7 +43,7 @@ func (m *Map) Set(value string) error {
 }
 
 // String returns the pairs in order of their keys.
-func (m *Map) String() string {
+func (m *mapValue) String() string {
 	if m.target == nil {
 		return ""
 	}
@@ -56,18 +55,18 @@ func (m *Map) String() string {
 }
 
 // Type names the kind of value in the help.
-func (m *Map) Type() string { return "key" + m.separator + "value,..." }
+func (m *mapValue) Type() string { return "key" + m.separator + "value,..." }
 
-// OptionalBool is a flag with three states: unset, true and false.
-type OptionalBool struct{ target **bool }
+// optionalBoolValue is a flag with three states: unset, true and false.
+type optionalBoolValue struct{ target **bool }
 
 // OptionalBoolVar adds a tri-state flag to fs; without a value it means true.
 func OptionalBoolVar(fs *pflag.FlagSet, target **bool, name, usage string) {
-	fs.VarPF(&OptionalBool{target: target}, name, "", usage).NoOptDefVal = "true"
+	fs.VarPF(&optionalBoolValue{target: target}, name, "", usage).NoOptDefVal = "true"
 }
 
 // Set parses true or false.
-func (b *OptionalBool) Set(value string) error {
+func (b *optionalBoolValue) Set(value string) error {
 	parsed, err := strconv.ParseBool(value)
 	if err != nil {
 		return fmt.Errorf("%q is not true or false", value)
@@ -77,7 +76,7 @@ func (b *OptionalBool) Set(value string) error {
 }
 
 // String returns the value, or nothing while the flag is unset.
-func (b *OptionalBool) String() string {
+func (b *optionalBoolValue) String() string {
 	if b.target == nil || *b.target == nil {
 		return ""
 	}
@@ -85,18 +84,18 @@ func (b *OptionalBool) String() string {
 }
 
 // Type names the kind of value in the help.
-func (b *OptionalBool) Type() string { return "optional-bool" }
+func (b *optionalBoolValue) Type() string { return "optional-bool" }
 
-// Selector is a flag with one label selector.
-type Selector struct{ target **metav1.LabelSelector }
+// selectorValue is a flag with one label selector.
+type selectorValue struct{ target **metav1.LabelSelector }
 
 // SelectorVar adds a flag with one label selector to fs.
 func SelectorVar(fs *pflag.FlagSet, target **metav1.LabelSelector, name, short, usage string) {
-	fs.VarP(&Selector{target: target}, name, short, usage)
+	fs.VarP(&selectorValue{target: target}, name, short, usage)
 }
 
 // Set parses a selector as kubectl does.
-func (s *Selector) Set(value string) error {
+func (s *selectorValue) Set(value string) error {
 	parsed, err := metav1.ParseToLabelSelector(value)
 	if err != nil {
 		return err
@@ -106,7 +105,7 @@ func (s *Selector) Set(value string) error {
 }
 
 // String returns the selector.
-func (s *Selector) String() string {
+func (s *selectorValue) String() string {
 	if s.target == nil || *s.target == nil {
 		return ""
 	}
@@ -114,18 +113,18 @@ func (s *Selector) String() string {
 }
 
 // Type names the kind of value in the help.
-func (s *Selector) Type() string { return "selector" }
+func (s *selectorValue) Type() string { return "selector" }
 
-// OrSelector is a flag with several label selectors, any of which may match.
-type OrSelector struct{ target *[]*metav1.LabelSelector }
+// orSelectorValue is a flag with several label selectors, any of which may match.
+type orSelectorValue struct{ target *[]*metav1.LabelSelector }
 
 // OrSelectorVar adds a flag of selectors joined by " or " to fs.
 func OrSelectorVar(fs *pflag.FlagSet, target *[]*metav1.LabelSelector, name, usage string) {
-	fs.Var(&OrSelector{target: target}, name, usage)
+	fs.Var(&orSelectorValue{target: target}, name, usage)
 }
 
 // Set parses selectors joined by " or ".
-func (o *OrSelector) Set(value string) error {
+func (o *orSelectorValue) Set(value string) error {
 	for one := range strings.SplitSeq(value, " or ") {
 		parsed, err := metav1.ParseToLabelSelector(strings.TrimSpace(one))
 		if err != nil {
@@ -137,7 +136,7 @@ func (o *OrSelector) Set(value string) error {
 }
 
 // String returns the selectors.
-func (o *OrSelector) String() string {
+func (o *orSelectorValue) String() string {
 	if o.target == nil {
 		return ""
 	}
@@ -149,4 +148,4 @@ func (o *OrSelector) String() string {
 }
 
 // Type names the kind of value in the help.
-func (o *OrSelector) Type() string { return "selectors" }
+func (o *orSelectorValue) Type() string { return "selectors" }

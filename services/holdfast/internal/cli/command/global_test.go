@@ -1,4 +1,4 @@
-package global_test
+package command_test
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
 func TestServerNamespace(t *testing.T) {
@@ -18,7 +18,7 @@ func TestServerNamespace(t *testing.T) {
 	require.NoError(t, os.MkdirAll(filepath.Dir(config), 0o700))
 	write := func(content string) { require.NoError(t, os.WriteFile(config, []byte(content), 0o600)) }
 	variable := ""
-	g := &global.Global{Home: home, Getenv: func(name string) string {
+	g := &command.Global{Home: home, Getenv: func(name string) string {
 		require.Equal(t, "VELERO_NAMESPACE", name)
 		return variable
 	}}
@@ -46,8 +46,8 @@ func TestServerNamespace(t *testing.T) {
 }
 
 func TestExitCode(t *testing.T) {
-	require.Equal(t, 0, global.ExitCode(nil))
-	require.Equal(t, 1, global.ExitCode(errors.New("any")))
-	partial := &global.ExitError{Code: global.CodePartial, Err: errors.New("partial")}
-	require.Equal(t, 2, global.ExitCode(fmt.Errorf("wrapped: %w", partial)))
+	require.Equal(t, 0, command.ExitCode(nil))
+	require.Equal(t, 1, command.ExitCode(errors.New("any")))
+	partial := &command.ExitError{Code: command.CodePartial, Err: errors.New("partial")}
+	require.Equal(t, 2, command.ExitCode(fmt.Errorf("wrapped: %w", partial)))
 }

@@ -1,5 +1,4 @@
-// Package follow waits for an object of the cluster to reach a state, and shows how far it is.
-package follow
+package command
 
 import (
 	"context"
@@ -17,11 +16,11 @@ import (
 // happened or because it is broken.
 const again = time.Second
 
-// Until reads obj whenever it changed, and once a second besides, and calls seen after each read
+// WaitUntil reads obj whenever it changed, and once a second besides, and calls seen after each read
 // until seen returns true or an error, or ctx ends. An API server that cannot be reached is waited
 // for; an object that is gone, or may not be read, ends the wait with that error. list is an empty
 // list of obj's kind.
-func Until(ctx context.Context, c client.WithWatch, clk clock.WithTicker, obj client.Object, list client.ObjectList, seen func() (bool, error)) error {
+func WaitUntil(ctx context.Context, c client.WithWatch, clk clock.WithTicker, obj client.Object, list client.ObjectList, seen func() (bool, error)) error {
 	ticker := clk.NewTicker(again)
 	defer ticker.Stop()
 	var w watch.Interface

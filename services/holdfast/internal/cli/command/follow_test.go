@@ -1,4 +1,4 @@
-package follow_test
+package command_test
 
 import (
 	"bytes"
@@ -19,8 +19,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/kube"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/follow"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -48,7 +47,7 @@ func TestTheClockServesWhereTheWatchDoesNot(t *testing.T) {
 		},
 	})
 	seen := 0
-	err := follow.Until(t.Context(), c, clk, target(), &velerov1.BackupList{}, func() (bool, error) { seen++; return seen == 2, nil })
+	err := command.WaitUntil(t.Context(), c, clk, target(), &velerov1.BackupList{}, func() (bool, error) { seen++; return seen == 2, nil })
 	require.NoError(t, err)
 	require.Equal(t, 4, reads)
 }
@@ -71,21 +70,21 @@ func TestAWatchThatClosesIsOpenedAgain(t *testing.T) {
 			return w.Get(ctx, key, obj, opts...)
 		},
 	})
-	err := follow.Until(t.Context(), c, clk, target(), &velerov1.BackupList{}, func() (bool, error) { return opened == 3, nil })
+	err := command.WaitUntil(t.Context(), c, clk, target(), &velerov1.BackupList{}, func() (bool, error) { return opened == 3, nil })
 	require.NoError(t, err)
 }
 
 func TestSeenCanFail(t *testing.T) {
 	stop := errors.New("stop")
 	c := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(target()).Build()
-	err := follow.Until(t.Context(), c, clocktesting.NewFakeClock(time.Unix(0, 0)), target(), &velerov1.BackupList{}, func() (bool, error) { return false, stop })
+	err := command.WaitUntil(t.Context(), c, clocktesting.NewFakeClock(time.Unix(0, 0)), target(), &velerov1.BackupList{}, func() (bool, error) { return false, stop })
 	require.ErrorIs(t, err, stop)
 }
 
 func TestProgressOnATerminalRewritesItsLine(t *testing.T) {
 	var out bytes.Buffer
 	clk := clocktesting.NewFakeClock(time.Unix(0, 0))
-	p := follow.NewProgress(&global.Global{Streams: global.Streams{Out: &out, Live: true}, Clock: clk})
+	p := command.NewProgress(&command.Global{Streams: command.Streams{Out: &out, Live: true}, Clock: clk})
 	p.Show("", 0, 0)
 	clk.Step(3 * time.Second)
 	p.Show("InProgress", 4, 9)
@@ -97,7 +96,7 @@ func TestProgressOnATerminalRewritesItsLine(t *testing.T) {
 func TestProgressInAFileIsSparse(t *testing.T) {
 	var out bytes.Buffer
 	clk := clocktesting.NewFakeClock(time.Unix(0, 0))
-	p := follow.NewProgress(&global.Global{Streams: global.Streams{Out: &out}, Clock: clk})
+	p := command.NewProgress(&command.Global{Streams: command.Streams{Out: &out}, Clock: clk})
 	p.Show("InProgress", 1, 9)
 	p.Show("InProgress", 2, 9) // too soon
 	clk.Step(6 * time.Second)

@@ -1,12 +1,10 @@
-package follow
+package command
 
 import (
 	"fmt"
 	"time"
 
 	"k8s.io/utils/clock"
-
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/global"
 )
 
 // quiet is how often counts alone are printed where lines cannot be rewritten.
@@ -15,7 +13,7 @@ const quiet = 5 * time.Second
 // Progress shows a running job: one line that is rewritten on a terminal, a line at every phase and
 // every few seconds elsewhere.
 type Progress struct {
-	streams global.Streams
+	streams Streams
 	clock   clock.PassiveClock
 	started time.Time
 	printed time.Time
@@ -25,7 +23,7 @@ type Progress struct {
 }
 
 // NewProgress starts the display; the clock starts now.
-func NewProgress(g *global.Global) *Progress {
+func NewProgress(g *Global) *Progress {
 	return &Progress{streams: g.Streams, clock: g.Clock, started: g.Clock.Now()}
 }
 

@@ -1,7 +1,7 @@
-// Package global is what every command of the CLI shares: the global flags, the streams, the clock
-// and the way to a client. Commands take it as a value to inject; nothing here is a package
-// variable.
-package global
+// Package command is what every command of the CLI shares: global flags, streams, clock and client,
+// types of flags, output formats, and waiting for an object of the cluster. Commands take [Global] as
+// a value to inject; nothing here is a package variable.
+package command
 
 import (
 	"encoding/json"
@@ -50,8 +50,8 @@ type Global struct {
 	Dial []grpc.DialOption
 }
 
-// New returns the globals of a real invocation.
-func New(streams Streams, clk clock.WithTicker) *Global {
+// NewGlobal returns the globals of a real invocation.
+func NewGlobal(streams Streams, clk clock.WithTicker) *Global {
 	home, err := os.UserHomeDir()
 	if err != nil {
 		home = "" // then there is no configuration file to read

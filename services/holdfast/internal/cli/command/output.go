@@ -1,5 +1,4 @@
-// Package output prints what commands show: tables, JSON and YAML.
-package output
+package command
 
 import (
 	"encoding/json"
@@ -73,16 +72,16 @@ func Table(w io.Writer, header []string, rows [][]string) error {
 	return tab.Flush()
 }
 
-// Time returns a time for people, "<n/a>" when there is none.
-func Time(t *metav1.Time) string {
+// FormatTime returns a time for people, "<n/a>" when there is none.
+func FormatTime(t *metav1.Time) string {
 	if t == nil || t.IsZero() {
 		return "<n/a>"
 	}
 	return t.Time.Local().Format("2006-01-02 15:04:05 -0700 MST")
 }
 
-// Until returns how long it is until a time, or how long ago it was.
-func Until(t, now time.Time) string {
+// FormatUntil returns how long it is until a time, or how long ago it was.
+func FormatUntil(t, now time.Time) string {
 	if t.IsZero() {
 		return "n/a"
 	}
@@ -92,8 +91,8 @@ func Until(t, now time.Time) string {
 	return duration.ShortHumanDuration(now.Sub(t)) + " ago"
 }
 
-// Selector returns a label selector for people, "<none>" when it selects all.
-func Selector(s *metav1.LabelSelector, or []*metav1.LabelSelector) string {
+// FormatSelector returns a label selector for people, "<none>" when it selects all.
+func FormatSelector(s *metav1.LabelSelector, or []*metav1.LabelSelector) string {
 	if s != nil {
 		return metav1.FormatLabelSelector(s)
 	}
@@ -110,8 +109,8 @@ func Selector(s *metav1.LabelSelector, or []*metav1.LabelSelector) string {
 // barWidth is the width of a progress bar in characters.
 const barWidth = 20
 
-// Bar is how far something is, as "[#####...............] 25%"; empty while total is not known.
-func Bar(completed, total int64) string {
+// FormatBar is how far something is, as "[#####...............] 25%"; empty while total is not known.
+func FormatBar(completed, total int64) string {
 	if total <= 0 {
 		return ""
 	}
@@ -120,8 +119,8 @@ func Bar(completed, total int64) string {
 	return fmt.Sprintf("[%s%s] %d%%", strings.Repeat("#", full), strings.Repeat(".", barWidth-full), int(part*100)) //nolint:mnd // per cent
 }
 
-// Amount is "3 of 10 Bytes", or "3 Bytes" while total is not known; empty where nothing is counted.
-func Amount(completed, total int64, units string) string {
+// FormatAmount is "3 of 10 Bytes", or "3 Bytes" while total is not known; empty where nothing is counted.
+func FormatAmount(completed, total int64, units string) string {
 	switch {
 	case completed == 0 && total == 0:
 		return ""

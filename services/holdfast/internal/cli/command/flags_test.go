@@ -1,4 +1,4 @@
-package flags_test
+package command_test
 
 import (
 	"testing"
@@ -7,13 +7,13 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/flags"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
 func TestMap(t *testing.T) {
 	var m map[string]string
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
-	flags.MapVar(fs, &m, "map", ":", "")
+	command.MapVar(fs, &m, "map", ":", "")
 	require.NoError(t, fs.Parse([]string{"--map", "b:2, a:x:y", "--map", "c:"}))
 	require.Equal(t, map[string]string{"a": "x:y", "b": "2", "c": ""}, m)
 	require.Equal(t, "a:x:y,b:2,c:", fs.Lookup("map").Value.String())
@@ -25,7 +25,7 @@ func TestMap(t *testing.T) {
 func TestOptionalBool(t *testing.T) {
 	var b *bool
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
-	flags.OptionalBoolVar(fs, &b, "b", "")
+	command.OptionalBoolVar(fs, &b, "b", "")
 	require.NoError(t, fs.Parse(nil))
 	require.Nil(t, b)
 	require.NoError(t, fs.Parse([]string{"--b"}))
@@ -40,8 +40,8 @@ func TestSelectors(t *testing.T) {
 	var one *metav1.LabelSelector
 	var several []*metav1.LabelSelector
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
-	flags.SelectorVar(fs, &one, "selector", "l", "")
-	flags.OrSelectorVar(fs, &several, "or-selector", "")
+	command.SelectorVar(fs, &one, "selector", "l", "")
+	command.OrSelectorVar(fs, &several, "or-selector", "")
 	require.NoError(t, fs.Parse([]string{"-l", "a=b,c in (d,e)", "--or-selector", "x=1 or y"}))
 	require.Equal(t, map[string]string{"a": "b"}, one.MatchLabels)
 	require.Len(t, one.MatchExpressions, 1)
