@@ -10,8 +10,8 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/job"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/remote"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/verbs"
 )
 
 // NewCommand returns the group of commands about backups.
@@ -31,9 +31,9 @@ func NewCommand(g *command.Global) *cobra.Command {
 }
 
 // newKind returns what the commands about backups have of their own.
-func newKind() *verbs.Kind[*velerov1.Backup] {
+func newKind() *job.Kind[*velerov1.Backup] {
 	d := &describer{remote: remote.Queue()}
-	return &verbs.Kind[*velerov1.Backup]{
+	return &job.Kind[*velerov1.Backup]{
 		Name:     "Backup",
 		New:      func() *velerov1.Backup { return &velerov1.Backup{} },
 		NewList:  func() client.ObjectList { return &velerov1.BackupList{} },
@@ -42,7 +42,7 @@ func newKind() *verbs.Kind[*velerov1.Backup] {
 		Row:      row,
 		Compare:  compare,
 		Location: location,
-		Files: verbs.Files{
+		Files: job.FileKinds{
 			Log: velerov1.DownloadTargetKindBackupLog, Results: velerov1.DownloadTargetKindBackupResults,
 			Volumes: velerov1.DownloadTargetKindBackupVolumeInfos, Resources: velerov1.DownloadTargetKindBackupResourceList,
 		},
@@ -56,9 +56,9 @@ func newKind() *verbs.Kind[*velerov1.Backup] {
 	}
 }
 
-func status(b *velerov1.Backup) verbs.Status {
+func status(b *velerov1.Backup) job.Status {
 	s := &b.Status
-	out := verbs.Status{
+	out := job.Status{
 		Phase: s.Phase, Stage: cancel.BackupStage(b), FailureReason: s.FailureReason, ValidationErrors: s.ValidationErrors,
 		Errors: s.Errors, Warnings: s.Warnings,
 	}

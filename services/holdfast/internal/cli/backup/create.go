@@ -16,29 +16,29 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/spec/scheduled"
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/verbs"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/job"
 )
 
 // CreateOptions are the flags of `backup create`.
 type CreateOptions struct {
-	verbs.Creation
+	job.Creation
 	FromSchedule string
 	Spec         velerov1.BackupSpec
 
-	kind             *verbs.Kind[*velerov1.Backup]
+	kind             *job.Kind[*velerov1.Backup]
 	resourcePolicies string
 	parallelFiles    int
 }
 
 // NewCreateCommand returns `backup create`.
-func NewCreateCommand(g *command.Global, kind *verbs.Kind[*velerov1.Backup]) *cobra.Command {
-	return verbs.Creating(&cobra.Command{
+func NewCreateCommand(g *command.Global, kind *job.Kind[*velerov1.Backup]) *cobra.Command {
+	return job.Creating(&cobra.Command{
 		Use:   "create NAME",
 		Short: "Create a backup",
 		Example: `  holdfast backup create first --wait
   holdfast backup create web --include-namespaces web,web-db --ttl 48h
   holdfast backup create crds --include-cluster-scoped-resources customresourcedefinitions -o yaml`,
-	}, &CreateOptions{Creation: verbs.NewCreation(g, "backup"), kind: kind})
+	}, &CreateOptions{Creation: job.NewCreation(g, "backup"), kind: kind})
 }
 
 // BindFlags adds the command's flags, named as Velero's CLI names them.
@@ -116,7 +116,7 @@ func checkFilters(s *velerov1.BackupSpec) []error {
 	if older && newer {
 		errs = append(errs, errors.New("--include-resources, --exclude-resources and --include-cluster-resources cannot be combined with the filters by scope"))
 	}
-	errs = append(errs, verbs.CheckSelectors(s.LabelSelector, s.OrLabelSelectors))
+	errs = append(errs, job.CheckSelectors(s.LabelSelector, s.OrLabelSelectors))
 	for _, err := range selection.ValidateNamespaces(s.IncludedNamespaces, s.ExcludedNamespaces) {
 		errs = append(errs, fmt.Errorf("namespaces: %w", err))
 	}

@@ -11,11 +11,11 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/verbs"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/job"
 )
 
 // remove requests the deletion of a backup with everything stored for it.
-func remove(ctx context.Context, s *verbs.Session, b *velerov1.Backup, wait bool) error {
+func remove(ctx context.Context, s *job.Session, b *velerov1.Backup, wait bool) error {
 	request := &velerov1.DeleteBackupRequest{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:    b.Namespace,
@@ -39,7 +39,7 @@ func remove(ctx context.Context, s *verbs.Session, b *velerov1.Backup, wait bool
 
 // waitGone waits until the request is processed. A successful deletion removes the request too, so
 // its absence and the backup's mean success.
-func waitGone(ctx context.Context, s *verbs.Session, b *velerov1.Backup, request *velerov1.DeleteBackupRequest) error {
+func waitGone(ctx context.Context, s *job.Session, b *velerov1.Backup, request *velerov1.DeleteBackupRequest) error {
 	progress := command.NewProgress(s.Global)
 	err := command.WaitUntil(ctx, s.Client, s.Global.Clock, request, &velerov1.DeleteBackupRequestList{}, func() (bool, error) {
 		progress.Show("Deletion "+string(phaseOr(request.Status.Phase)), 0, 0)
@@ -64,7 +64,7 @@ func waitGone(ctx context.Context, s *verbs.Session, b *velerov1.Backup, request
 	case err != nil:
 		return fmt.Errorf("check backup %q: %w", b.Name, err)
 	default:
-		return fmt.Errorf("backup %q is still there in phase %s", b.Name, verbs.ShownPhase(now, now.Status.Phase))
+		return fmt.Errorf("backup %q is still there in phase %s", b.Name, job.ShownPhase(now, now.Status.Phase))
 	}
 }
 

@@ -9,10 +9,9 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/describe"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/job"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/queue"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/remote"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/verbs"
 )
 
 // askTimeout is how long a description waits for an answer about the queue: a place in the queue is
@@ -25,7 +24,7 @@ type Description struct {
 	// Queue is where a backup that waits stands; absent when the queue cannot be asked.
 	Queue     *queue.Explanation             `json:"queue,omitempty"`
 	Deletions []velerov1.DeleteBackupRequest `json:"deletionRequests,omitempty"`
-	*describe.Files
+	*job.Files
 }
 
 // describer holds the flags that only describe of backups has.
@@ -42,17 +41,17 @@ func (d *describer) check(g *command.Global) error {
 }
 
 // describe reads what there is about a backup besides its files.
-func (d *describer) describe(ctx context.Context, s *verbs.Session, b *velerov1.Backup, files *describe.Files) (verbs.Description, error) {
+func (d *describer) describe(ctx context.Context, s *job.Session, b *velerov1.Backup, files *job.Files) (job.Description, error) {
 	requests := &velerov1.DeleteBackupRequestList{}
 	labels := client.MatchingLabels{velerov1.LabelBackupName: velerov1.LabelValue(b.Name), velerov1.LabelBackupUID: string(b.UID)}
 	if err := s.Client.List(ctx, requests, client.InNamespace(s.Namespace), labels); err != nil {
-		return verbs.Description{}, fmt.Errorf("list deletion requests of backup %q: %w", b.Name, err)
+		return job.Description{}, fmt.Errorf("list deletion requests of backup %q: %w", b.Name, err)
 	}
 	described := &Description{Backup: b, Deletions: requests.Items, Files: files}
 	if b.Status.Phase.IsNew() || b.Status.Phase == velerov1.BackupPhaseQueued {
 		described.Queue = d.place(ctx, s.Global, b)
 	}
-	return verbs.Description{
+	return job.Description{
 		Value: described, Queue: described.writeQueue, Spec: described.writeSpec, Status: described.writeStatus, End: described.writeDeletions,
 	}, nil
 }

@@ -13,24 +13,23 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/download"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/verbs"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/job"
 )
 
 // DownloadOptions are the flags of `backup download`.
 type DownloadOptions struct {
 	*command.Global
-	kind *verbs.Kind[*velerov1.Backup]
+	kind *job.Kind[*velerov1.Backup]
 
 	Name     string
 	Path     string
 	Force    bool
-	Download download.Options
+	Download job.DownloadOptions
 }
 
 // NewDownloadCommand returns `backup download`.
-func NewDownloadCommand(g *command.Global, kind *verbs.Kind[*velerov1.Backup]) *cobra.Command {
-	o := &DownloadOptions{Global: g, kind: kind, Download: download.Options{Timeout: time.Minute}}
+func NewDownloadCommand(g *command.Global, kind *job.Kind[*velerov1.Backup]) *cobra.Command {
+	o := &DownloadOptions{Global: g, kind: kind, Download: job.DownloadOptions{Timeout: time.Minute}}
 	cmd := &cobra.Command{
 		Use:   "download NAME",
 		Short: "Save the tarball of a backup",
@@ -62,7 +61,7 @@ func (o *DownloadOptions) Complete(args []string) error {
 
 // Run saves the tarball; the file appears only when it is complete.
 func (o *DownloadOptions) Run(ctx context.Context) error {
-	s, err := verbs.Connect(o.Global)
+	s, err := job.Connect(o.Global)
 	if err != nil {
 		return err
 	}

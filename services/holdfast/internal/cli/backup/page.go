@@ -6,10 +6,10 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/describe"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/job"
 )
 
-func (d *Description) writeQueue(p *describe.Page) {
+func (d *Description) writeQueue(p *job.Page) {
 	switch {
 	case d.Queue != nil && d.Queue.Position > 0:
 		p.Field(0, "Queue position", d.Queue.Position)
@@ -19,29 +19,29 @@ func (d *Description) writeQueue(p *describe.Page) {
 	}
 }
 
-func (d *Description) writeSpec(p *describe.Page) {
+func (d *Description) writeSpec(p *job.Page) {
 	s := &d.Backup.Spec
 	p.Heading("Namespaces")
-	p.Field(1, "Included", describe.Names(s.IncludedNamespaces, "*"))
-	p.Field(1, "Excluded", describe.Names(s.ExcludedNamespaces, ""))
+	p.Field(1, "Included", job.FormatNames(s.IncludedNamespaces, "*"))
+	p.Field(1, "Excluded", job.FormatNames(s.ExcludedNamespaces, ""))
 	p.Heading("Resources")
 	if usesScopes(s) {
-		p.Field(1, "Included cluster-scoped", describe.Names(s.IncludedClusterScopedResources, ""))
-		p.Field(1, "Excluded cluster-scoped", describe.Names(s.ExcludedClusterScopedResources, ""))
-		p.Field(1, "Included namespaced", describe.Names(s.IncludedNamespaceScopedResources, "*"))
-		p.Field(1, "Excluded namespaced", describe.Names(s.ExcludedNamespaceScopedResources, ""))
+		p.Field(1, "Included cluster-scoped", job.FormatNames(s.IncludedClusterScopedResources, ""))
+		p.Field(1, "Excluded cluster-scoped", job.FormatNames(s.ExcludedClusterScopedResources, ""))
+		p.Field(1, "Included namespaced", job.FormatNames(s.IncludedNamespaceScopedResources, "*"))
+		p.Field(1, "Excluded namespaced", job.FormatNames(s.ExcludedNamespaceScopedResources, ""))
 	} else {
-		p.Field(1, "Included", describe.Names(s.IncludedResources, "*"))
-		p.Field(1, "Excluded", describe.Names(s.ExcludedResources, ""))
-		p.Field(1, "Cluster-scoped", describe.OptionalBool(s.IncludeClusterResources, "auto"))
+		p.Field(1, "Included", job.FormatNames(s.IncludedResources, "*"))
+		p.Field(1, "Excluded", job.FormatNames(s.ExcludedResources, ""))
+		p.Field(1, "Cluster-scoped", job.FormatOptionalBool(s.IncludeClusterResources, "auto"))
 	}
 	p.Gap()
 	p.Field(0, "Label selector", command.FormatSelector(s.LabelSelector, s.OrLabelSelectors))
 	p.Field(0, "Storage location", s.StorageLocation)
 	p.Field(0, "TTL", s.TTL.Duration)
-	p.Field(0, "Snapshot volumes", describe.OptionalBool(s.SnapshotVolumes, "auto"))
-	p.Field(0, "File system volumes", describe.OptionalBool(s.DefaultVolumesToFsBackup, "false"))
-	p.Field(0, "Move snapshot data", describe.OptionalBool(s.SnapshotMoveData, "false"))
+	p.Field(0, "Snapshot volumes", job.FormatOptionalBool(s.SnapshotVolumes, "auto"))
+	p.Field(0, "File system volumes", job.FormatOptionalBool(s.DefaultVolumesToFsBackup, "false"))
+	p.Field(0, "Move snapshot data", job.FormatOptionalBool(s.SnapshotMoveData, "false"))
 }
 
 func usesScopes(s *velerov1.BackupSpec) bool {
@@ -49,7 +49,7 @@ func usesScopes(s *velerov1.BackupSpec) bool {
 		len(s.IncludedNamespaceScopedResources)+len(s.ExcludedNamespaceScopedResources) > 0
 }
 
-func (d *Description) writeStatus(p *describe.Page) {
+func (d *Description) writeStatus(p *job.Page) {
 	s := &d.Backup.Status
 	p.Gap()
 	p.Field(0, "Format version", s.FormatVersion)
@@ -70,7 +70,7 @@ func (d *Description) writeStatus(p *describe.Page) {
 	}
 }
 
-func (d *Description) writeDeletions(p *describe.Page) {
+func (d *Description) writeDeletions(p *job.Page) {
 	if len(d.Deletions) == 0 {
 		return
 	}

@@ -8,7 +8,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/verbs"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/job"
 )
 
 // bySchedule matches the names of backups made by a schedule.
@@ -33,7 +33,7 @@ func row(b *velerov1.Backup, now time.Time) []string {
 		position = strconv.Itoa(b.Status.QueuePosition)
 	}
 	return []string{
-		b.Name, string(verbs.ShownPhase(b, b.Status.Phase)), strconv.Itoa(b.Status.Errors), strconv.Itoa(b.Status.Warnings),
+		b.Name, string(job.ShownPhase(b, b.Status.Phase)), strconv.Itoa(b.Status.Errors), strconv.Itoa(b.Status.Warnings),
 		command.FormatTime(b.Status.StartTimestamp), command.FormatUntil(expiration(b), now), b.Spec.StorageLocation, position,
 		command.FormatSelector(b.Spec.LabelSelector, b.Spec.OrLabelSelectors),
 	}

@@ -6,8 +6,8 @@ import (
 	"github.com/spf13/cobra"
 
 	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/askcancel"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/job"
 )
 
 // NewCancelCommand returns `operation cancel`.
@@ -46,7 +46,7 @@ func NewCancelCommand(g *command.Global) *cobra.Command {
 // cancel asks. An operation that had ended is no error: nothing is left to cancel.
 func (o *options) cancel(ctx context.Context, req *operationv1.CancelOperationRequest) error {
 	if c, err := o.Connect(o.Global); err == nil {
-		req.RequestedBy = askcancel.Caller(ctx, c)
+		req.RequestedBy = job.Caller(ctx, c)
 	}
 	answer, err := o.api.CancelOperation(ctx, req)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/describe"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/job"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/remote"
 )
 
@@ -116,7 +116,7 @@ func reason(r queuev1.WaitReason) string {
 // write explains to people.
 func (x *Explanation) write(g *command.Global) error {
 	now := g.Clock.Now()
-	p := &describe.Page{}
+	p := &job.Page{}
 	p.Field(0, "Backup", x.Name)
 	p.Field(0, "Phase", x.Phase)
 	if x.Position > 0 {
@@ -124,7 +124,7 @@ func (x *Explanation) write(g *command.Global) error {
 		p.Field(0, "Priority", x.rank())
 		p.Field(0, "Waiting for", duration.ShortHumanDuration(now.Sub(x.CreateTime)))
 	}
-	p.Field(0, "Namespaces", describe.Names(x.Namespaces, ""))
+	p.Field(0, "Namespaces", job.FormatNames(x.Namespaces, ""))
 	p.Field(0, "Why", x.Message)
 	if len(x.Obstacles) > 0 {
 		p.Heading("In the way")

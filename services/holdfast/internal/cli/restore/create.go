@@ -18,18 +18,18 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/spec/restoreorder"
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/verbs"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/job"
 )
 
 // CreateOptions are the flags of `restore create`.
 type CreateOptions struct {
-	verbs.Creation
+	job.Creation
 	Spec                 velerov1.RestoreSpec
 	AllowPartiallyFailed bool
 	Now                  bool
 	Order                string
 
-	kind          *verbs.Kind[*velerov1.Restore]
+	kind          *job.Kind[*velerov1.Restore]
 	status        velerov1.RestoreStatusSpec
 	policy        string
 	modifier      string
@@ -38,13 +38,13 @@ type CreateOptions struct {
 }
 
 // NewCreateCommand returns `restore create`.
-func NewCreateCommand(g *command.Global, kind *verbs.Kind[*velerov1.Restore]) *cobra.Command {
-	return verbs.Creating(&cobra.Command{
+func NewCreateCommand(g *command.Global, kind *job.Kind[*velerov1.Restore]) *cobra.Command {
+	return job.Creating(&cobra.Command{
 		Use:   "create [NAME] --from-backup BACKUP",
 		Short: "Restore from a backup",
 		Example: `  holdfast restore create --from-backup first --wait
   holdfast restore create copy --from-backup first --include-namespaces web --namespace-mappings web:web-copy`,
-	}, &CreateOptions{Creation: verbs.NewCreation(g, "restore"), kind: kind})
+	}, &CreateOptions{Creation: job.NewCreation(g, "restore"), kind: kind})
 }
 
 // BindFlags adds the command's flags, named as Velero's CLI names them.
@@ -125,7 +125,7 @@ func (o *CreateOptions) Validate(ctx context.Context) error {
 	default:
 		errs = append(errs, fmt.Errorf("--existing-resource-policy: %q is not none or update", s.ExistingResourcePolicy))
 	}
-	errs = append(errs, verbs.CheckSelectors(s.LabelSelector, s.OrLabelSelectors))
+	errs = append(errs, job.CheckSelectors(s.LabelSelector, s.OrLabelSelectors))
 	if len(o.status.ExcludedResources) > 0 && len(o.status.IncludedResources) == 0 {
 		errs = append(errs, errors.New("--status-exclude-resources needs --status-include-resources"))
 	}

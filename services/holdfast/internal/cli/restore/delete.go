@@ -9,11 +9,11 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/verbs"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/job"
 )
 
 // remove deletes the record of a restore; the server's finalizer removes its files first.
-func remove(ctx context.Context, s *verbs.Session, r *velerov1.Restore, wait bool) error {
+func remove(ctx context.Context, s *job.Session, r *velerov1.Restore, wait bool) error {
 	if err := s.Client.Delete(ctx, r, client.Preconditions{UID: &r.UID}); err != nil {
 		return fmt.Errorf("delete restore %q: %w", r.Name, err)
 	}

@@ -12,7 +12,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/verbs"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/job"
 )
 
 // NewCommand returns the group of commands about restores.
@@ -31,8 +31,8 @@ func NewCommand(g *command.Global) *cobra.Command {
 }
 
 // newKind returns what the commands about restores have of their own.
-func newKind() *verbs.Kind[*velerov1.Restore] {
-	return &verbs.Kind[*velerov1.Restore]{
+func newKind() *job.Kind[*velerov1.Restore] {
+	return &job.Kind[*velerov1.Restore]{
 		Name:     "Restore",
 		New:      func() *velerov1.Restore { return &velerov1.Restore{} },
 		NewList:  func() client.ObjectList { return &velerov1.RestoreList{} },
@@ -41,7 +41,7 @@ func newKind() *verbs.Kind[*velerov1.Restore] {
 		Row:      row,
 		Compare:  compare,
 		Location: location,
-		Files: verbs.Files{
+		Files: job.FileKinds{
 			Log: velerov1.DownloadTargetKindRestoreLog, Results: velerov1.DownloadTargetKindRestoreResults,
 			Volumes: velerov1.DownloadTargetKindRestoreVolumeInfo, Resources: velerov1.DownloadTargetKindRestoreResourceList,
 		},
@@ -53,9 +53,9 @@ func newKind() *verbs.Kind[*velerov1.Restore] {
 	}
 }
 
-func status(r *velerov1.Restore) verbs.Status {
+func status(r *velerov1.Restore) job.Status {
 	s := &r.Status
-	out := verbs.Status{
+	out := job.Status{
 		Phase: velerov1.BackupPhase(s.Phase), Stage: cancel.RestoreStage(r), FailureReason: s.FailureReason, ValidationErrors: s.ValidationErrors,
 		Errors: s.Errors, Warnings: s.Warnings,
 	}

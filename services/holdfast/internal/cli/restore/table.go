@@ -7,7 +7,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/verbs"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/job"
 )
 
 func columns() []string {
@@ -17,7 +17,7 @@ func columns() []string {
 func compare(a, b *velerov1.Restore) int { return cmp.Compare(a.Name, b.Name) }
 
 func row(r *velerov1.Restore, _ time.Time) []string {
-	phase := verbs.ShownPhase(r, status(r).Phase)
+	phase := job.ShownPhase(r, status(r).Phase)
 	return []string{
 		r.Name, r.Spec.BackupName, string(phase), command.FormatTime(r.Status.StartTimestamp), command.FormatTime(r.Status.CompletionTimestamp),
 		strconv.Itoa(r.Status.Errors), strconv.Itoa(r.Status.Warnings), command.FormatTime(&r.CreationTimestamp),

@@ -1,4 +1,4 @@
-package askcancel_test
+package job_test
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package verbs
+package job
 
 import (
 	"context"
@@ -7,12 +7,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/pick"
 )
 
 // NewDeleteCommand returns the command that deletes objects of the kind.
 func (k *Kind[T]) NewDeleteCommand(g *command.Global) *cobra.Command {
-	chosen, wait := pick.Options{}, false
+	chosen, wait := PickOptions{}, false
 	cmd := &cobra.Command{
 		Use:   "delete [NAME...]",
 		Short: k.DeleteShort,
@@ -29,7 +28,7 @@ func (k *Kind[T]) NewDeleteCommand(g *command.Global) *cobra.Command {
 }
 
 // deleteAll deletes what was chosen; it reports all that could not be deleted.
-func (k *Kind[T]) deleteAll(ctx context.Context, g *command.Global, chosen *pick.Options, wait bool) error {
+func (k *Kind[T]) deleteAll(ctx context.Context, g *command.Global, chosen *PickOptions, wait bool) error {
 	s, err := Connect(g)
 	if err != nil {
 		return err

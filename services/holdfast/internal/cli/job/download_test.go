@@ -1,4 +1,4 @@
-package download_test
+package job_test
 
 import (
 	"context"
@@ -21,12 +21,12 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/kube"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/download"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/job"
 )
 
 // fetcher asks a fake cluster whose server answers the second look at a request with the address;
 // an empty address is never answered.
-func fetcher(address string, options download.Options, objects ...client.Object) *download.Fetcher {
+func fetcher(address string, options job.DownloadOptions, objects ...client.Object) *job.Fetcher {
 	base := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(objects...).Build()
 	looks := 0
 	c := interceptor.NewClient(base, interceptor.Funcs{
@@ -40,7 +40,7 @@ func fetcher(address string, options download.Options, objects ...client.Object)
 			return err
 		},
 	})
-	return &download.Fetcher{Client: c, Clock: clock.RealClock{}, Namespace: "velero", Options: options}
+	return &job.Fetcher{Client: c, Clock: clock.RealClock{}, Namespace: "velero", Options: options}
 }
 
 func location(caCert []byte, ref *corev1.SecretKeySelector) *velerov1.BackupStorageLocation {
@@ -64,14 +64,14 @@ func TestErrorsNeverShowTheAddress(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(answer)
 			defer server.Close()
-			_, err := fetcher(server.URL+"/f?signature=secret", download.Options{Timeout: patient}).Open(t.Context(), velerov1.DownloadTargetKindBackupLog, "b", "")
+			_, err := fetcher(server.URL+"/f?signature=secret", job.DownloadOptions{Timeout: patient}).Open(t.Context(), velerov1.DownloadTargetKindBackupLog, "b", "")
 			require.Error(t, err)
 			require.NotContains(t, err.Error(), "secret")
 			require.ErrorContains(t, err, "BackupLog")
-			require.NotErrorIs(t, err, download.ErrNotFound)
+			require.NotErrorIs(t, err, job.ErrNotFound)
 		})
 	}
-	_, err := fetcher("http://127.0.0.1:1/f?signature=secret", download.Options{Timeout: patient}).Open(t.Context(), velerov1.DownloadTargetKindBackupLog, "b", "")
+	_, err := fetcher("http://127.0.0.1:1/f?signature=secret", job.DownloadOptions{Timeout: patient}).Open(t.Context(), velerov1.DownloadTargetKindBackupLog, "b", "")
 	require.Error(t, err)
 	require.NotContains(t, err.Error(), "secret")
 }
@@ -79,12 +79,12 @@ func TestErrorsNeverShowTheAddress(t *testing.T) {
 func TestAnAbsentFileIsNotFound(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
-	_, err := fetcher(server.URL, download.Options{Timeout: patient}).Open(t.Context(), velerov1.DownloadTargetKindBackupLog, "b", "")
-	require.ErrorIs(t, err, download.ErrNotFound)
+	_, err := fetcher(server.URL, job.DownloadOptions{Timeout: patient}).Open(t.Context(), velerov1.DownloadTargetKindBackupLog, "b", "")
+	require.ErrorIs(t, err, job.ErrNotFound)
 }
 
 func TestASilentServerIsNamed(t *testing.T) {
-	_, err := fetcher("", download.Options{Timeout: 100 * time.Millisecond}).Open(t.Context(), velerov1.DownloadTargetKindBackupLog, "b", "")
+	_, err := fetcher("", job.DownloadOptions{Timeout: 100 * time.Millisecond}).Open(t.Context(), velerov1.DownloadTargetKindBackupLog, "b", "")
 	require.ErrorContains(t, err, "did not answer")
 }
 
@@ -98,18 +98,18 @@ func TestCertificatesAreChecked(t *testing.T) {
 	ref := &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "ca"}, Key: "pem"}
 
 	cases := map[string]struct {
-		options download.Options
+		options job.DownloadOptions
 		objects []client.Object
 		fails   bool
 	}{
 		"unknown":        {fails: true},
-		"file":           {options: download.Options{CACertFile: file}},
-		"missing file":   {options: download.Options{CACertFile: file + ".no"}, fails: true},
+		"file":           {options: job.DownloadOptions{CACertFile: file}},
+		"missing file":   {options: job.DownloadOptions{CACertFile: file + ".no"}, fails: true},
 		"location":       {objects: []client.Object{location(bundle, nil)}},
 		"secret":         {objects: []client.Object{location(nil, ref), secret}},
 		"missing secret": {objects: []client.Object{location(nil, ref)}, fails: true},
 		"bad bundle":     {objects: []client.Object{location([]byte("x"), nil)}, fails: true},
-		"insecure":       {options: download.Options{InsecureSkipTLSVerify: true}},
+		"insecure":       {options: job.DownloadOptions{InsecureSkipTLSVerify: true}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -1,4 +1,4 @@
-package verbs
+package job
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/cancel"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/askcancel"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
@@ -32,7 +31,7 @@ func (k *Kind[T]) cancelAll(ctx context.Context, g *command.Global, names []stri
 	if err != nil {
 		return err
 	}
-	by := askcancel.Caller(ctx, s.Client)
+	by := Caller(ctx, s.Client)
 	var errs []error
 	for _, name := range names {
 		errs = append(errs, k.cancel(ctx, s, name, by, wait))
@@ -45,7 +44,7 @@ func (k *Kind[T]) cancel(ctx context.Context, s *Session, name, by string, wait 
 	if err != nil {
 		return err
 	}
-	if err := askcancel.Ask(ctx, s.Client, s.Global.Clock, obj, by, k.mayCancel); err != nil {
+	if err := AskCancel(ctx, s.Client, s.Global.Clock, obj, by, k.mayCancel); err != nil {
 		return fmt.Errorf("cancel %s %q: %w", k.noun(), name, err)
 	}
 	s.Printf("%s %q was asked to stop.\n", k.Name, name)

@@ -1,5 +1,4 @@
-// Package askcancel cancels jobs, by the annotation that the server observes.
-package askcancel
+package job
 
 import (
 	"context"
@@ -22,8 +21,8 @@ func Caller(ctx context.Context, c client.Client) string {
 	return review.Status.UserInfo.Username
 }
 
-// Ask writes the request on a job that may still be stopped. obj holds its newest state afterwards.
-func Ask[T client.Object](ctx context.Context, c client.Client, clk clock.PassiveClock, obj T, by string, may func(T) error) error {
+// AskCancel writes the request on a job that may still be stopped. obj holds its newest state afterwards.
+func AskCancel[T client.Object](ctx context.Context, c client.Client, clk clock.PassiveClock, obj T, by string, may func(T) error) error {
 	return kube.Update(ctx, c, c, obj, func(o T) error {
 		if err := may(o); err != nil {
 			return err

@@ -1,6 +1,4 @@
-// Package download fetches files of backups and restores the way every client of the velero.io API
-// does: a DownloadRequest is answered with a signed URL, which is fetched without credentials.
-package download
+package job
 
 import (
 	"context"
@@ -31,8 +29,8 @@ const (
 	maxMessage  = 1 << 10  // bytes of an error answer worth showing
 )
 
-// Options say how files are fetched.
-type Options struct {
+// DownloadOptions say how files are fetched.
+type DownloadOptions struct {
 	// Timeout bounds the wait for the URL and for the first byte.
 	Timeout time.Duration
 	// CACertFile is a PEM file; empty means that of the storage location.
@@ -42,18 +40,19 @@ type Options struct {
 }
 
 // BindFlags adds the flags of every command that fetches files.
-func (o *Options) BindFlags(fs *pflag.FlagSet) {
+func (o *DownloadOptions) BindFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.Timeout, "timeout", o.Timeout, "how long to wait for the server's answer")
 	fs.StringVar(&o.CACertFile, "cacert", o.CACertFile, "PEM file to check the object store's certificate with")
 	fs.BoolVar(&o.InsecureSkipTLSVerify, "insecure-skip-tls-verify", o.InsecureSkipTLSVerify, "do not check the object store's certificate")
 }
 
-// Fetcher fetches files through one cluster.
+// Fetcher fetches files of jobs through one cluster, as every client of the velero.io API does: a
+// DownloadRequest is answered with a signed URL, which is fetched without credentials.
 type Fetcher struct {
 	Client    client.Client
 	Clock     clock.WithTicker
 	Namespace string
-	Options   Options
+	Options   DownloadOptions
 }
 
 // Open returns the content of a file, decompressed unless it is a tarball. The location is the

@@ -1,4 +1,4 @@
-package verbs
+package job
 
 import (
 	"context"
@@ -11,8 +11,6 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/describe"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/download"
 )
 
 // describeTimeout is how long a description waits for each of its files.
@@ -23,7 +21,7 @@ type Description struct {
 	// Value is what -o prints; it holds the files too.
 	Value any
 	// Queue, Spec, Status and End write the sections that only the kind has; nil writes nothing.
-	Queue, Spec, Status, End func(*describe.Page)
+	Queue, Spec, Status, End func(*Page)
 }
 
 // describeOptions are the flags of describe.
@@ -32,12 +30,12 @@ type describeOptions[T client.Object] struct {
 	kind     *Kind[T]
 	details  bool
 	format   command.Format
-	download download.Options
+	download DownloadOptions
 }
 
 // NewDescribeCommand returns the command that shows everything about jobs.
 func (k *Kind[T]) NewDescribeCommand(g *command.Global) *cobra.Command {
-	o := &describeOptions[T]{kind: k, download: download.Options{Timeout: describeTimeout}}
+	o := &describeOptions[T]{kind: k, download: DownloadOptions{Timeout: describeTimeout}}
 	cmd := &cobra.Command{
 		Use:   "describe NAME...",
 		Short: "Show everything about " + k.plural(),
@@ -66,13 +64,13 @@ func (k *Kind[T]) NewDescribeCommand(g *command.Global) *cobra.Command {
 // run prints the descriptions once all are known.
 func (o *describeOptions[T]) run(ctx context.Context, names []string) error {
 	var values []any
-	page := &describe.Page{}
+	page := &Page{}
 	for i, name := range names {
 		obj, err := o.kind.Find(ctx, o.Session, name)
 		if err != nil {
 			return err
 		}
-		files := &describe.Files{}
+		files := &Files{}
 		d, err := o.gather(ctx, obj, files)
 		if err != nil {
 			return err
@@ -95,7 +93,7 @@ func (o *describeOptions[T]) run(ctx context.Context, names []string) error {
 }
 
 // gather reads what describes a job and, once its run is over, its files.
-func (o *describeOptions[T]) gather(ctx context.Context, obj T, files *describe.Files) (Description, error) {
+func (o *describeOptions[T]) gather(ctx context.Context, obj T, files *Files) (Description, error) {
 	d, err := o.kind.Describe(ctx, o.Session, obj, files)
 	status := o.kind.Status(obj)
 	if err != nil || !hasLog(status.Phase) {
@@ -111,7 +109,7 @@ func (o *describeOptions[T]) gather(ctx context.Context, obj T, files *describe.
 		}
 	}
 	if status.Warnings > 0 || status.Errors > 0 {
-		files.Results = &describe.Results{}
+		files.Results = &Results{}
 		read(o.kind.Files.Results, files.Results)
 	}
 	read(o.kind.Files.Volumes, &files.Volumes)
@@ -126,16 +124,16 @@ func (o *describeOptions[T]) gather(ctx context.Context, obj T, files *describe.
 func (o *describeOptions[T]) file(ctx context.Context, kind velerov1.DownloadTargetKind, name, location string, into any) error {
 	body, err := o.Fetcher(o.download).Open(ctx, kind, name, location)
 	if err == nil {
-		err = describe.Decode(body, into)
+		err = decodeFile(body, into)
 	}
-	if errors.Is(err, download.ErrNotFound) {
+	if errors.Is(err, ErrNotFound) {
 		return nil
 	}
 	return err
 }
 
 // write renders a description for people.
-func (o *describeOptions[T]) write(p *describe.Page, obj T, d Description, files *describe.Files) {
+func (o *describeOptions[T]) write(p *Page, obj T, d Description, files *Files) {
 	status := o.kind.Status(obj)
 	p.Field(0, "Name", obj.GetName())
 	p.Field(0, "Namespace", obj.GetNamespace())
@@ -168,7 +166,7 @@ func (o *describeOptions[T]) write(p *describe.Page, obj T, d Description, files
 	}
 }
 
-func section(p *describe.Page, write func(*describe.Page)) {
+func section(p *Page, write func(*Page)) {
 	if write != nil {
 		write(p)
 	}

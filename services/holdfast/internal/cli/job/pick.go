@@ -1,6 +1,4 @@
-// Package pick chooses the objects a command that deletes acts on: by name, by label or all of
-// them, and asks before it does.
-package pick
+package job
 
 import (
 	"bufio"
@@ -18,8 +16,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
-// Options are the flags that choose objects. Exactly one way is used.
-type Options struct {
+// PickOptions are the flags that choose the objects to delete. Exactly one way is used.
+type PickOptions struct {
 	Given    []string
 	All      bool
 	Selector string
@@ -27,14 +25,14 @@ type Options struct {
 }
 
 // BindFlags adds the flags.
-func (o *Options) BindFlags(fs *pflag.FlagSet, what string) {
+func (o *PickOptions) BindFlags(fs *pflag.FlagSet, what string) {
 	fs.BoolVar(&o.All, "all", false, "all "+what)
 	fs.StringVarP(&o.Selector, "selector", "l", "", what+" whose labels match")
 	fs.BoolVar(&o.Confirm, "confirm", false, "do not ask")
 }
 
 // Complete checks that there is exactly one way of choosing.
-func (o *Options) Complete(args []string) error {
+func (o *PickOptions) Complete(args []string) error {
 	o.Given = args
 	ways := 0
 	for _, used := range []bool{len(args) > 0, o.All, o.Selector != ""} {
@@ -49,7 +47,7 @@ func (o *Options) Complete(args []string) error {
 }
 
 // Names returns the names chosen; list is an empty list of the kind.
-func (o *Options) Names(ctx context.Context, c client.Client, namespace string, list client.ObjectList) ([]string, error) {
+func (o *PickOptions) Names(ctx context.Context, c client.Client, namespace string, list client.ObjectList) ([]string, error) {
 	if len(o.Given) > 0 {
 		return o.Given, nil
 	}
@@ -73,7 +71,7 @@ func (o *Options) Names(ctx context.Context, c client.Client, namespace string, 
 
 // Confirmed reports whether the user agrees; --confirm agrees beforehand. An input that ends
 // without an answer is a no.
-func (o *Options) Confirmed(g *command.Global, what string, names []string) bool {
+func (o *PickOptions) Confirmed(g *command.Global, what string, names []string) bool {
 	if o.Confirm {
 		return true
 	}

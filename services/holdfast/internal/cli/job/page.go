@@ -1,6 +1,4 @@
-// Package describe writes the long description of a backup or restore: fields, lists and the files
-// that say what went wrong.
-package describe
+package job
 
 import (
 	"bytes"
@@ -53,16 +51,16 @@ func (p *Page) Map(name string, m map[string]string) {
 	}
 }
 
-// Names joins names, with what an empty list means.
-func Names(names []string, empty string) string {
+// FormatNames joins names, with what an empty list means.
+func FormatNames(names []string, empty string) string {
 	if len(names) == 0 {
 		return empty
 	}
 	return strings.Join(names, ", ")
 }
 
-// OptionalBool renders a tri-state value.
-func OptionalBool(b *bool, unset string) string {
+// FormatOptionalBool renders a tri-state value.
+func FormatOptionalBool(b *bool, unset string) string {
 	if b == nil {
 		return unset
 	}
@@ -155,8 +153,8 @@ func (p *Page) Resources(resources map[string][]string) {
 	}
 }
 
-// Decode reads one JSON document and closes where it came from.
-func Decode(body io.ReadCloser, into any) error {
+// decodeFile reads one JSON document and closes where it came from.
+func decodeFile(body io.ReadCloser, into any) error {
 	err := json.NewDecoder(body).Decode(into)
 	if closeErr := body.Close(); err == nil {
 		err = closeErr

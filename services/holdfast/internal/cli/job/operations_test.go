@@ -1,4 +1,4 @@
-package describe_test
+package job_test
 
 import (
 	"bytes"
@@ -9,7 +9,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/describe"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/job"
 )
 
 func TestOperationsThatGoOnHaveProgressAndAge(t *testing.T) {
@@ -21,7 +21,7 @@ func TestOperationsThatGoOnHaveProgressAndAge(t *testing.T) {
 		{Action: "x.io/a", ID: "op-2", Item: "pods n/q", Phase: operation.New},
 	}}
 	require.NoError(t, sum.Note(b))
-	var p describe.Page
+	var p job.Page
 	p.Operations(b, now)
 	var out bytes.Buffer
 	_, err := p.WriteTo(&out)
@@ -30,7 +30,7 @@ func TestOperationsThatGoOnHaveProgressAndAge(t *testing.T) {
 	require.Regexp(t, `x.io/a pods n/q: +New\n`, out.String())
 	require.Regexp(t, `More: +1\n`, out.String())
 
-	var none describe.Page
+	var none job.Page
 	none.Operations(&velerov1.Backup{}, now)
 	out.Reset()
 	_, err = none.WriteTo(&out)

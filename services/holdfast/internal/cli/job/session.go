@@ -1,10 +1,9 @@
-package verbs
+package job
 
 import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/download"
 )
 
 // Session is a command that is connected to a cluster.
@@ -28,6 +27,6 @@ func Connect(g *command.Global) (*Session, error) {
 func (s *Session) Printf(format string, args ...any) { s.Global.Printf(format, args...) }
 
 // Fetcher returns what fetches the files of jobs.
-func (s *Session) Fetcher(options download.Options) *download.Fetcher {
-	return &download.Fetcher{Client: s.Client, Clock: s.Global.Clock, Namespace: s.Namespace, Options: options}
+func (s *Session) Fetcher(options DownloadOptions) *Fetcher {
+	return &Fetcher{Client: s.Client, Clock: s.Global.Clock, Namespace: s.Namespace, Options: options}
 }

@@ -1,4 +1,4 @@
-package verbs
+package job
 
 import (
 	"context"
@@ -10,12 +10,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/download"
 )
 
 // NewLogsCommand returns the command that prints the log of a job.
 func (k *Kind[T]) NewLogsCommand(g *command.Global) *cobra.Command {
-	options := download.Options{Timeout: time.Minute}
+	options := DownloadOptions{Timeout: time.Minute}
 	cmd := &cobra.Command{
 		Use:   "logs NAME",
 		Short: "Print the log of a " + k.noun(),
@@ -32,7 +31,7 @@ func (k *Kind[T]) NewLogsCommand(g *command.Global) *cobra.Command {
 	return cmd
 }
 
-func (k *Kind[T]) logs(ctx context.Context, s *Session, options download.Options, name string) error {
+func (k *Kind[T]) logs(ctx context.Context, s *Session, options DownloadOptions, name string) error {
 	obj, err := k.Find(ctx, s, name)
 	if err != nil {
 		return err

@@ -1,6 +1,6 @@
-// Package verbs holds the commands that backups and restores share: get, describe, logs, cancel,
+// Package job holds the commands that backups and restores share: get, describe, logs, cancel,
 // delete, and what every create has. What differs between the two kinds is data, a Kind.
-package verbs
+package job
 
 import (
 	"context"
@@ -15,7 +15,6 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/describe"
 )
 
 // Kind is what differs between backups and restores. T is a pointer to the API type.
@@ -36,10 +35,10 @@ type Kind[T client.Object] struct {
 
 	// Location returns the storage location that the files of a job lie in.
 	Location func(ctx context.Context, c client.Client, obj T) (string, error)
-	Files    Files
+	Files    FileKinds
 	// Describe reads what the description has besides the files, which are read afterwards into
 	// files.
-	Describe func(ctx context.Context, s *Session, obj T, files *describe.Files) (Description, error)
+	Describe func(ctx context.Context, s *Session, obj T, files *Files) (Description, error)
 	// DescribeFlags adds flags of the kind to describe; nil where there is none. CheckDescribe
 	// reports those that are wrong.
 	DescribeFlags func(*pflag.FlagSet)
@@ -66,8 +65,8 @@ type Status struct {
 	Done, Total int
 }
 
-// Files are the kinds of the files that a job leaves.
-type Files struct {
+// FileKinds are the kinds of the files that a job leaves.
+type FileKinds struct {
 	Log, Results, Volumes, Resources velerov1.DownloadTargetKind
 }
 
