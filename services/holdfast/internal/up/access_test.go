@@ -21,7 +21,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/service/runtoken"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/local"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/remote"
 )
 
@@ -107,7 +106,7 @@ func TestUpServesItsOwnerOnly(t *testing.T) {
 	cancel()
 	require.NoError(t, <-result)
 	forget()
-	noted, err := local.DataDir(cfg.Home, address)
+	noted, err := remote.DataDir(cfg.Home, address)
 	require.NoError(t, err)
 	require.Empty(t, noted)
 }

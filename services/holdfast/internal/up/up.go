@@ -22,7 +22,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/redact"
 	"github.com/holdfast-io/holdfast/pkg/service/rungroup"
 	"github.com/holdfast-io/holdfast/pkg/service/runtoken"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/local"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/remote"
 )
 
 const (
@@ -97,12 +97,12 @@ func note(cfg Config, dir *dataDir, members []member) (forget func()) {
 	for i, m := range members {
 		addresses[i] = m.base.Options.GRPCAddress
 	}
-	if err := local.Record(cfg.Home, dir.path, addresses); err != nil {
+	if err := remote.RecordServer(cfg.Home, dir.path, addresses); err != nil {
 		cfg.Log.Warn("commands need --data-dir: addresses not noted", "error", err)
 	}
 	cfg.Log.Info("callers need the token", "file", runtoken.Path(dir.path))
 	return func() {
-		if err := local.Forget(cfg.Home, dir.path); err != nil {
+		if err := remote.ForgetServer(cfg.Home, dir.path); err != nil {
 			cfg.Log.Warn("notes of addresses not removed", "error", err)
 		}
 	}

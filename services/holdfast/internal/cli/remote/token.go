@@ -11,7 +11,6 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/service/runtoken"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/local"
 )
 
 // dataDirVar names the data directory where --data-dir does not.
@@ -56,7 +55,7 @@ func (o *Options) token(g *command.Global, secure bool) (string, error) {
 // noted is the token of the server that noted the address. One that ended without removing its note
 // has left no token, or one that nothing accepts.
 func noted(g *command.Global, address string) (string, error) {
-	dir, err := local.DataDir(g.Home, address)
+	dir, err := DataDir(g.Home, address)
 	if dir == "" || err != nil {
 		return "", err
 	}

@@ -1,4 +1,4 @@
-package local
+package remote
 
 import (
 	"os"
@@ -31,18 +31,18 @@ func TestServersAreFoundByTheirAddress(t *testing.T) {
 	home := t.TempDir()
 	require.Empty(t, at(t, home, address))
 	require.Empty(t, at(t, "", address))
-	require.ErrorIs(t, Record("", "/x", nil), ErrNoHome)
+	require.ErrorIs(t, RecordServer("", "/x", nil), ErrNoHome)
 	first, second := server(t), server(t)
-	require.NoError(t, Record(home, first, []string{address, "127.0.0.1:7442"}))
-	require.NoError(t, Record(home, second, []string{"127.0.0.1:9"}))
+	require.NoError(t, RecordServer(home, first, []string{address, "127.0.0.1:7442"}))
+	require.NoError(t, RecordServer(home, second, []string{"127.0.0.1:9"}))
 	require.Equal(t, first, at(t, home, address))
 	require.Equal(t, first, at(t, home, "127.0.0.1:7442"))
 	require.Equal(t, second, at(t, home, "127.0.0.1:9"))
 	require.Empty(t, at(t, home, "localhost:7441"), "a name may lead elsewhere")
 
-	require.NoError(t, Record(home, first, []string{"127.0.0.1:8"}), "it was started again, on another port")
+	require.NoError(t, RecordServer(home, first, []string{"127.0.0.1:8"}), "it was started again, on another port")
 	require.Empty(t, at(t, home, address))
-	require.NoError(t, Forget(home, first))
+	require.NoError(t, ForgetServer(home, first))
 	require.Empty(t, at(t, home, "127.0.0.1:8"))
 	require.Equal(t, second, at(t, home, "127.0.0.1:9"))
 }
@@ -51,9 +51,9 @@ func TestServersAreFoundByTheirAddress(t *testing.T) {
 // ports.
 func TestNotesOfKilledServersGo(t *testing.T) {
 	home, killed := t.TempDir(), server(t)
-	require.NoError(t, Record(home, killed, []string{address}))
+	require.NoError(t, RecordServer(home, killed, []string{address}))
 	require.NoError(t, runtoken.Remove(killed))
-	require.NoError(t, Record(home, server(t), []string{"127.0.0.1:9"}))
+	require.NoError(t, RecordServer(home, server(t), []string{"127.0.0.1:9"}))
 	entries, err := os.ReadDir(notes(home))
 	require.NoError(t, err)
 	require.Len(t, entries, 1)
@@ -62,12 +62,12 @@ func TestNotesOfKilledServersGo(t *testing.T) {
 // TestANoteOfSomebodyElseIsNotFollowed: it could have a token sent to its author.
 func TestANoteOfSomebodyElseIsNotFollowed(t *testing.T) {
 	home, dir := t.TempDir(), server(t)
-	require.NoError(t, Record(home, dir, []string{address}))
+	require.NoError(t, RecordServer(home, dir, []string{address}))
 	require.NoError(t, os.Chmod(note(home, address), 0o666)) //nolint:gosec // that is the point
 	_, err := DataDir(home, address)
 	require.ErrorIs(t, err, private.ErrNotOurs)
 	if os.Geteuid() == 0 {
 		require.NoError(t, os.Chown(home, 1, -1))
-		require.ErrorIs(t, Record(home, dir, []string{address}), private.ErrNotOurs)
+		require.ErrorIs(t, RecordServer(home, dir, []string{address}), private.ErrNotOurs)
 	}
 }

@@ -1,7 +1,4 @@
-// Package local is how commands find the data directory of the `holdfast up` that listens on an
-// address of this machine: up notes it for each of its addresses in ~/.config/holdfast/up, where
-// only the user can read and write. The note holds no secret.
-package local
+package remote
 
 import (
 	"errors"
@@ -18,6 +15,8 @@ import (
 // ErrNoHome means that there is no home directory of the user to keep notes in.
 var ErrNoHome = errors.New("no home directory")
 
+// notes is the directory in which `holdfast up` notes, for each of its addresses, the data directory
+// that it serves: only the user can read and write there. A note holds no secret.
 func notes(home string) string { return filepath.Join(home, ".config", "holdfast", "up") }
 
 // note is the file of an address; a colon is no good part of a file's name everywhere.
@@ -25,10 +24,10 @@ func note(home, address string) string {
 	return filepath.Join(notes(home), strings.ReplaceAll(address, ":", "_"))
 }
 
-// Record notes that the server of dataDir, an absolute path, listens on the addresses. Notes of
-// servers that ended without Forget go. An error wraps private.ErrNotOurs where the home directory
+// RecordServer notes that the server of dataDir, an absolute path, listens on the addresses. Notes of
+// servers that ended without ForgetServer go. An error wraps private.ErrNotOurs where the home directory
 // is another user's.
-func Record(home, dataDir string, addresses []string) error {
+func RecordServer(home, dataDir string, addresses []string) error {
 	if home == "" {
 		return ErrNoHome
 	}
@@ -45,8 +44,8 @@ func Record(home, dataDir string, addresses []string) error {
 	return errors.Join(errs...)
 }
 
-// Forget removes the notes of a server that ended. Those that another server has replaced stay.
-func Forget(home, dataDir string) error {
+// ForgetServer removes the notes of a server that ended. Those that another server has replaced stay.
+func ForgetServer(home, dataDir string) error {
 	if home == "" {
 		return nil
 	}
@@ -66,7 +65,7 @@ func prune(home, dataDir string) error {
 	var errs []error
 	for _, entry := range entries {
 		path := filepath.Join(notes(home), entry.Name())
-		dir, err := read(path)
+		dir, err := readNote(path)
 		if err != nil {
 			continue // no note, or just removed
 		}
@@ -84,14 +83,14 @@ func DataDir(home, address string) (string, error) {
 	if home == "" {
 		return "", nil
 	}
-	dir, err := read(note(home, address))
+	dir, err := readNote(note(home, address))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
 	return dir, err
 }
 
-func read(path string) (string, error) {
+func readNote(path string) (string, error) {
 	data, err := private.ReadFile(path)
 	if err != nil {
 		return "", err
