@@ -13,8 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/cleanup"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/debug"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/doctor"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/diagnose"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/up"
 )
 
@@ -28,7 +27,7 @@ func run() int {
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	g := command.NewGlobal(command.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Live: isTerminal(os.Stdout)}, clock.RealClock{})
-	return cli.Execute(ctx, g, cli.NewCommand(g, up.NewCommand(g), doctor.NewCommand(g, up.Ports()), debug.NewCommand(g, up.Ports()),
+	return cli.Execute(ctx, g, cli.NewCommand(g, up.NewCommand(g), diagnose.NewDoctorCommand(g, up.Ports()), diagnose.NewDebugCommand(g, up.Ports()),
 		cleanup.NewCommand(g, up.Ports())), os.Args[1:])
 }
 

@@ -1,6 +1,6 @@
-// Package examine has the flags that say how to reach what `holdfast doctor` and `holdfast debug`
-// look at.
-package examine
+// Package diagnose holds the commands `holdfast doctor` and `holdfast debug`, and the flags that say how
+// to reach what they look at.
+package diagnose
 
 import (
 	"cmp"
@@ -50,8 +50,8 @@ type Options struct {
 	named map[string]bool
 }
 
-// New returns the options with their defaults; ports are those of the services by name.
-func New(g *command.Global, ports map[string]service.Ports) Options {
+// newOptions returns the options with their defaults; ports are those of the services by name.
+func newOptions(g *command.Global, ports map[string]service.Ports) Options {
 	return Options{Global: g, Remote: remote.Services(), ports: ports}
 }
 

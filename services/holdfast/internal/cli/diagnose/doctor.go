@@ -1,5 +1,4 @@
-// Package doctor holds the command `holdfast doctor`.
-package doctor
+package diagnose
 
 import (
 	"context"
@@ -12,25 +11,24 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/service"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/examine"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/doctor"
 )
 
 // ErrFailed means that a check failed.
 var ErrFailed = errors.New("checks failed")
 
-// Options are the flags of `doctor`.
-type Options struct {
+// doctorOptions are the flags of `doctor`.
+type doctorOptions struct {
 	*command.Global
 	Format      command.Format
 	Checks      []string
 	Skip        []string
-	Examination examine.Options
+	Examination Options
 }
 
-// NewCommand returns `doctor`; ports are those of the services by name.
-func NewCommand(g *command.Global, ports map[string]service.Ports) *cobra.Command {
-	o := &Options{Global: g, Examination: examine.New(g, ports)}
+// NewDoctorCommand returns `doctor`; ports are those of the services by name.
+func NewDoctorCommand(g *command.Global, ports map[string]service.Ports) *cobra.Command {
+	o := &doctorOptions{Global: g, Examination: newOptions(g, ports)}
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check whether everything that Holdfast needs is there and works",
@@ -51,7 +49,7 @@ warnings, and what could not be checked from here, do not make it fail.`,
 }
 
 // Run runs the checks and prints what they found. ErrFailed is returned when one failed.
-func (o *Options) Run(ctx context.Context) error {
+func (o *doctorOptions) Run(ctx context.Context) error {
 	names, err := o.names()
 	if err != nil {
 		return err
@@ -71,7 +69,7 @@ func (o *Options) Run(ctx context.Context) error {
 }
 
 // names are the checks to run.
-func (o *Options) names() ([]string, error) {
+func (o *doctorOptions) names() ([]string, error) {
 	known := doctor.Names()
 	for _, flag := range []struct {
 		name  string
@@ -90,7 +88,7 @@ func (o *Options) names() ([]string, error) {
 	return names, nil
 }
 
-func (o *Options) print(report doctor.Report) error {
+func (o *doctorOptions) print(report doctor.Report) error {
 	if o.Format != command.Text {
 		return o.Format.Print(o.Out, report)
 	}

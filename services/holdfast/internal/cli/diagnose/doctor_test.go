@@ -1,4 +1,4 @@
-package doctor_test
+package diagnose_test
 
 import (
 	"bytes"
@@ -14,8 +14,8 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/service"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/doctor"
-	checks "github.com/holdfast-io/holdfast/services/holdfast/internal/doctor"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/diagnose"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/doctor"
 )
 
 // server is an API server that only states its version.
@@ -47,7 +47,7 @@ func run(t *testing.T, kubeconfig string, args ...string) (string, error) {
 	g := &command.Global{
 		Streams: command.Streams{Out: &out, Err: &out}, Clock: clock.RealClock{}, Getenv: func(string) string { return "" }, Kubeconfig: kubeconfig,
 	}
-	cmd := doctor.NewCommand(g, map[string]service.Ports{"deletion": {GRPC: 1, HTTP: 2}})
+	cmd := diagnose.NewDoctorCommand(g, map[string]service.Ports{"deletion": {GRPC: 1, HTTP: 2}})
 	cmd.SetArgs(args)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	err := cmd.ExecuteContext(t.Context())
@@ -65,7 +65,7 @@ func TestTheExitCodeSaysWhetherACheckFailed(t *testing.T) {
 	require.Contains(t, out, "WARNING  kubernetes: version: ")
 
 	out, err = run(t, server(t, "v1.20.0"), "--checks", "kubernetes")
-	require.ErrorIs(t, err, doctor.ErrFailed)
+	require.ErrorIs(t, err, diagnose.ErrFailed)
 	require.Equal(t, 1, command.ExitCode(err))
 	require.Contains(t, out, "FAILED   kubernetes: version: ")
 	require.Contains(t, out, "\n         -> upgrade the cluster")
@@ -80,11 +80,11 @@ func TestSkippedChecksDoNotRun(t *testing.T) {
 
 func TestJSON(t *testing.T) {
 	out, err := run(t, server(t, "v1.20.0"), "--checks", "kubernetes", "-o", "json")
-	require.ErrorIs(t, err, doctor.ErrFailed)
-	var report checks.Report
+	require.ErrorIs(t, err, diagnose.ErrFailed)
+	var report doctor.Report
 	require.NoError(t, json.Unmarshal([]byte(out), &report))
 	require.Equal(t, "velero", report.Namespace)
-	require.Equal(t, 1, report.Count(checks.Failed))
+	require.Equal(t, 1, report.Count(doctor.Failed))
 	require.NotEmpty(t, report.Findings[0].Remedy)
 }
 
@@ -102,7 +102,7 @@ func TestFlagsAreNamed(t *testing.T) {
 	} {
 		out, err := run(t, kubeconfig, args...)
 		require.ErrorContains(t, err, flag)
-		require.NotErrorIs(t, err, doctor.ErrFailed)
+		require.NotErrorIs(t, err, diagnose.ErrFailed)
 		require.NotContains(t, out+err.Error(), "hidden")
 	}
 }

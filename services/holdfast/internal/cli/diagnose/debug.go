@@ -1,5 +1,4 @@
-// Package debug holds the command `holdfast debug`.
-package debug
+package diagnose
 
 import (
 	"context"
@@ -21,7 +20,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/service"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/examine"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/debug"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/doctor"
 )
@@ -34,16 +32,16 @@ const (
 	queueService          = "queue-scheduler"
 )
 
-// Options are the flags of `debug`.
-type Options struct {
+// debugOptions are the flags of `debug`.
+type debugOptions struct {
 	*command.Global
 	Output      string
-	Examination examine.Options
+	Examination Options
 }
 
-// NewCommand returns `debug`; ports are those of the services by name.
-func NewCommand(g *command.Global, ports map[string]service.Ports) *cobra.Command {
-	o := &Options{Global: g, Examination: examine.New(g, ports)}
+// NewDebugCommand returns `debug`; ports are those of the services by name.
+func NewDebugCommand(g *command.Global, ports map[string]service.Ports) *cobra.Command {
+	o := &debugOptions{Global: g, Examination: newOptions(g, ports)}
 	cmd := &cobra.Command{
 		Use:   "debug",
 		Short: "Collect logs, objects and state into one archive, without secrets",
@@ -62,7 +60,7 @@ What cannot be collected is listed in problems.txt and is no reason to fail.`,
 }
 
 // Run writes the archive and prints where it is and what it lacks.
-func (o *Options) Run(ctx context.Context) error {
+func (o *debugOptions) Run(ctx context.Context) error {
 	cfg, done, err := o.config(ctx)
 	if err != nil {
 		return err
@@ -87,7 +85,7 @@ func (o *Options) Run(ctx context.Context) error {
 	return nil
 }
 
-func (o *Options) config(ctx context.Context) (debug.Config, func() error, error) {
+func (o *debugOptions) config(ctx context.Context) (debug.Config, func() error, error) {
 	checks, done, err := o.Examination.Config(ctx)
 	if err != nil {
 		return debug.Config{}, nil, err
@@ -137,7 +135,7 @@ func readOnly() []string {
 }
 
 // queue reads what runs and what waits.
-func (o *Options) queue(ctx context.Context, address string) (any, error) {
+func (o *debugOptions) queue(ctx context.Context, address string) (any, error) {
 	conn, err := o.Examination.Dial(queueService, address)
 	if err != nil {
 		return nil, err
