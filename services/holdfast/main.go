@@ -10,8 +10,8 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cleanup"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/cleanup"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/diagnose"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/up"

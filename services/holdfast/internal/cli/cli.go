@@ -1,4 +1,5 @@
-// Package cli puts the commands of `holdfast` together.
+// Package cli puts the commands of `holdfast` together, and holds those that stand alone: plugin, crd
+// and version.
 package cli
 
 import (
@@ -10,12 +11,9 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/buildinfo"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/backup"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/crd"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/operation"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/plugin"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/queue"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/restore"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/version"
 )
 
 // NewCommand returns the whole tree of commands; more are the commands that another package brings.
@@ -31,7 +29,7 @@ func NewCommand(g *command.Global, more ...*cobra.Command) *cobra.Command {
 	cmd.SetOut(g.Out)
 	cmd.SetErr(g.Err)
 	g.BindFlags(cmd.PersistentFlags())
-	cmd.AddCommand(backup.NewCommand(g), restore.NewCommand(g), queue.NewCommand(g), operation.NewCommand(g), plugin.NewCommand(g), crd.NewCommand(g), version.NewCommand(g))
+	cmd.AddCommand(backup.NewCommand(g), restore.NewCommand(g), queue.NewCommand(g), operation.NewCommand(g), newPluginCommand(g), newCRDCommand(g), newVersionCommand(g))
 	cmd.AddCommand(more...)
 	return cmd
 }

@@ -22,11 +22,6 @@ import (
 
 var now = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 
-func TestMain(m *testing.M) {
-	time.Local = time.UTC // times are shown in the user's zone
-	os.Exit(m.Run())
-}
-
 // TestEveryByteStays compares what the commands about backups and restores print, and their exit
 // codes, with testdata. UPDATE_GOLDEN=1 writes the files anew.
 func TestEveryByteStays(t *testing.T) {

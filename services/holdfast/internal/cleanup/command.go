@@ -1,4 +1,3 @@
-// Package cleanup holds the command `holdfast cleanup`.
 package cleanup
 
 import (
@@ -11,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-io/holdfast/pkg/service"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cleanup"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
@@ -50,7 +48,7 @@ func (o *Options) Run(ctx context.Context) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	removed, err := cleanup.Run(limited, cleanup.Config{
+	removed, err := Run(limited, Config{
 		Client: c, Namespace: namespace, Services: o.services, Clock: o.Clock, Log: slog.New(slog.NewTextHandler(o.Err, nil)),
 	})
 	for _, name := range removed {

@@ -1,4 +1,4 @@
-package version_test
+package cli_test
 
 import (
 	"testing"

@@ -1,6 +1,4 @@
-// Package crd holds the commands `holdfast crd ...`: the custom resource definitions of velero.io in
-// a cluster.
-package crd
+package cli
 
 import (
 	"context"
@@ -13,21 +11,21 @@ import (
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
-// NewCommand returns `crd` with its subcommands.
-func NewCommand(g *command.Global) *cobra.Command {
+// newCRDCommand returns `crd` with its subcommands.
+func newCRDCommand(g *command.Global) *cobra.Command {
 	cmd := &cobra.Command{Use: "crd", Short: "Work with the custom resource definitions of velero.io"}
-	cmd.AddCommand(newInstallCommand(g))
+	cmd.AddCommand(newCRDInstallCommand(g))
 	return cmd
 }
 
-// InstallOptions are the flags of `crd install`.
-type InstallOptions struct {
+// crdInstallOptions are the flags of `crd install`.
+type crdInstallOptions struct {
 	*command.Global
 	Timeout time.Duration
 }
 
-func newInstallCommand(g *command.Global) *cobra.Command {
-	o := &InstallOptions{Global: g}
+func newCRDInstallCommand(g *command.Global) *cobra.Command {
+	o := &crdInstallOptions{Global: g}
 	cmd := &cobra.Command{
 		Use:   "install",
 		Short: "Create missing definitions, and add missing versions, fields and values to present ones",
@@ -41,7 +39,7 @@ func newInstallCommand(g *command.Global) *cobra.Command {
 }
 
 // Run installs the definitions, and returns once the cluster serves every kind.
-func (o *InstallOptions) Run(ctx context.Context) error {
+func (o *crdInstallOptions) Run(ctx context.Context) error {
 	cfg, err := kube.ConfigForContext(o.Kubeconfig, o.Context)
 	if err != nil {
 		return err

@@ -1,5 +1,4 @@
-// Package version holds the command `holdfast version`.
-package version
+package cli
 
 import (
 	"context"
@@ -14,16 +13,16 @@ import (
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
-// Options are the flags of `version`.
-type Options struct {
+// versionOptions are the flags of `version`.
+type versionOptions struct {
 	*command.Global
 	ClientOnly bool
 	Timeout    time.Duration
 }
 
-// NewCommand returns `version`.
-func NewCommand(g *command.Global) *cobra.Command {
-	o := &Options{Global: g}
+// newVersionCommand returns `version`.
+func newVersionCommand(g *command.Global) *cobra.Command {
+	o := &versionOptions{Global: g}
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the versions of this program and of the server",
@@ -37,7 +36,7 @@ func NewCommand(g *command.Global) *cobra.Command {
 
 // Run prints the versions. A server that does not answer is an error, after the client's own
 // version was printed.
-func (o *Options) Run(ctx context.Context) error {
+func (o *versionOptions) Run(ctx context.Context) error {
 	o.Printf("Client: %s\n", buildinfo.String())
 	if o.ClientOnly {
 		return nil
@@ -51,7 +50,7 @@ func (o *Options) Run(ctx context.Context) error {
 }
 
 // server creates a ServerStatusRequest and waits for the answer; the server deletes it later.
-func (o *Options) server(ctx context.Context) (string, error) {
+func (o *versionOptions) server(ctx context.Context) (string, error) {
 	c, namespace, err := o.Client()
 	if err != nil {
 		return "", err

@@ -1,4 +1,4 @@
-package plugin_test
+package cli_test
 
 import (
 	"encoding/json"
@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
@@ -14,12 +15,13 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/selfplugin"
 	sdk "github.com/holdfast-io/holdfast/pkg/plugin"
 	"github.com/holdfast-io/holdfast/pkg/plugin/serve"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/clitest"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/plugin"
 )
 
 // TestMain is a plugin when it is started as one.
 func TestMain(m *testing.M) {
+	time.Local = time.UTC // times are shown in the user's zone
 	if os.Getenv("VELERO_PLUGIN") == "" {
 		os.Exit(m.Run())
 	}
@@ -64,7 +66,7 @@ func TestGetPrintsJSONAndYAML(t *testing.T) {
 	for format, decode := range map[string]func([]byte, any) error{"json": json.Unmarshal, "yaml": func(b []byte, v any) error { return yaml.Unmarshal(b, v) }} {
 		result := c.Run(t.Context(), "", "plugin", "get", "--plugin-dir", dir, "-o", format)
 		require.Equal(t, 0, result.Code, result.Err)
-		var got plugin.List
+		var got cli.PluginList
 		require.NoError(t, decode([]byte(result.Out), &got))
 		require.Len(t, got.Plugins, 3)
 		require.Equal(t, "example.io/b", got.Plugins[2].Name)

@@ -1,4 +1,4 @@
-package plugin
+package cli
 
 import (
 	"cmp"
@@ -17,16 +17,16 @@ import (
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
-// List is what a directory's binaries serve, as -o prints it.
-type List struct {
+// PluginList is what a directory's binaries serve, as -o prints it.
+type PluginList struct {
 	// Plugins are sorted by kind and name.
-	Plugins []Entry `json:"plugins"`
+	Plugins []PluginEntry `json:"plugins"`
 	// Failures are what a server would leave out.
-	Failures []Failure `json:"failures"`
+	Failures []PluginFailure `json:"failures"`
 }
 
-// Entry is one plugin.
-type Entry struct {
+// PluginEntry is one plugin.
+type PluginEntry struct {
 	Name string `json:"name"`
 	Kind string `json:"kind"`
 	// Command is the path of the binary.
@@ -37,14 +37,14 @@ type Entry struct {
 	Touches []string `json:"touches,omitempty"`
 }
 
-// Failure is a binary, or one registration of it, that cannot be used.
-type Failure struct {
+// PluginFailure is a binary, or one registration of it, that cannot be used.
+type PluginFailure struct {
 	Command string `json:"command"`
 	Error   string `json:"error"`
 }
 
-// GetOptions are the flags of `plugin get`.
-type GetOptions struct {
+// pluginGetOptions are the flags of `plugin get`.
+type pluginGetOptions struct {
 	*command.Global
 	Format command.Format
 	Dir    string
@@ -52,34 +52,41 @@ type GetOptions struct {
 	Plugins pluginhost.Flags
 }
 
-// dirFlag names the flag that servers have too.
-const dirFlag = "plugin-dir"
+// pluginDirFlag names the flag that servers have too.
+const pluginDirFlag = "plugin-dir"
 
-// NewGetCommand returns `plugin get`.
-func NewGetCommand(g *command.Global) *cobra.Command {
-	o := &GetOptions{Global: g}
+// newPluginCommand returns the group of commands about plugins.
+func newPluginCommand(g *command.Global) *cobra.Command {
+	cmd := &cobra.Command{Use: "plugin", Short: "See what plugin binaries serve"}
+	cmd.AddCommand(newPluginGetCommand(g))
+	return cmd
+}
+
+// newPluginGetCommand returns `plugin get`.
+func newPluginGetCommand(g *command.Global) *cobra.Command {
+	o := &pluginGetOptions{Global: g}
 	cmd := &cobra.Command{
 		Use:   "get",
 		Short: "List what the binaries of a plugin directory serve",
-		Long:  "Start each binary of a plugin directory, as a server does, and list what it registers.",
+		Long:  "Start each binary of a plugin directory, as a server does, and listPlugins what it registers.",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return o.Run(cmd.Context()) },
 	}
 	o.Format.BindFlag(cmd.Flags())
-	cmd.Flags().StringVar(&o.Dir, dirFlag, "", "directory of plugin binaries (default: $"+service.EnvName(dirFlag)+")")
+	cmd.Flags().StringVar(&o.Dir, pluginDirFlag, "", "directory of plugin binaries (default: $"+service.EnvName(pluginDirFlag)+")")
 	o.Plugins.BindFlags(cmd.Flags())
 	return cmd
 }
 
 // Run lists the plugins of the binaries and prints them. A binary that cannot be used is reported,
 // and no reason to fail.
-func (o *GetOptions) Run(ctx context.Context) error {
-	dir := cmp.Or(o.Dir, o.Getenv(service.EnvName(dirFlag)))
+func (o *pluginGetOptions) Run(ctx context.Context) error {
+	dir := cmp.Or(o.Dir, o.Getenv(service.EnvName(pluginDirFlag)))
 	if dir == "" {
-		return errors.New("--" + dirFlag + ": name the directory of the plugin binaries")
+		return errors.New("--" + pluginDirFlag + ": name the directory of the plugin binaries")
 	}
 	if _, err := os.Stat(dir); err != nil { // to a server, one that is absent holds no plugins
-		return fmt.Errorf("--%s: %w", dirFlag, err)
+		return fmt.Errorf("--%s: %w", pluginDirFlag, err)
 	}
 	if err := o.Plugins.Validate(); err != nil {
 		return err
@@ -95,29 +102,29 @@ func (o *GetOptions) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return o.print(list(host))
+	return o.print(listPlugins(host))
 }
 
-func list(host *pluginhost.Host) List {
-	l := List{Plugins: []Entry{}, Failures: []Failure{}}
+func listPlugins(host *pluginhost.Host) PluginList {
+	l := PluginList{Plugins: []PluginEntry{}, Failures: []PluginFailure{}}
 	versions := map[string]string{}
 	for _, p := range host.Plugins() {
 		version, known := versions[p.Path]
 		if !known {
-			version = versionOf(p.Path)
+			version = versionOfBinary(p.Path)
 			versions[p.Path] = version
 		}
-		l.Plugins = append(l.Plugins, Entry{Name: p.Name, Kind: string(p.Kind), Command: p.Path, Version: version, Touches: p.Touches})
+		l.Plugins = append(l.Plugins, PluginEntry{Name: p.Name, Kind: string(p.Kind), Command: p.Path, Version: version, Touches: p.Touches})
 	}
-	slices.SortStableFunc(l.Plugins, func(a, b Entry) int { return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name)) })
+	slices.SortStableFunc(l.Plugins, func(a, b PluginEntry) int { return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name)) })
 	for _, f := range host.Failures() {
-		l.Failures = append(l.Failures, Failure{Command: f.Path, Error: f.Err.Error()})
+		l.Failures = append(l.Failures, PluginFailure{Command: f.Path, Error: f.Err.Error()})
 	}
 	return l
 }
 
-// versionOf reads what Go's linker wrote into a binary; it is empty for other binaries.
-func versionOf(path string) string {
+// versionOfBinary reads what Go's linker wrote into a binary; it is empty for other binaries.
+func versionOfBinary(path string) string {
 	info, err := buildinfo.ReadFile(path)
 	if err != nil {
 		return ""
@@ -125,7 +132,7 @@ func versionOf(path string) string {
 	return info.Main.Version
 }
 
-func (o *GetOptions) print(l List) error {
+func (o *pluginGetOptions) print(l PluginList) error {
 	if o.Format != command.Text {
 		return o.Format.Print(o.Out, l)
 	}
