@@ -6,7 +6,6 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
-	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/job/journal"
 )
 
@@ -27,21 +26,6 @@ import (
 //   - A holder that does not stop in time loses the claim to queue-scheduler, which commits the
 //     backup as Failed. Without the claim no mark can be written, and without the mark nothing but a
 //     failure is committed.
-
-// unlessCancelled runs a step, which a request to cancel ends where the step allows it.
-func (s *State) unlessCancelled(ctx context.Context, step *Step) error {
-	if !step.Cancellable {
-		return step.run(ctx, s)
-	}
-	working, release := engine.Join(ctx, s.Holder.Cancelling())
-	defer release()
-	err := step.run(working, s)
-	var known *recordedError
-	if asked := s.Holder.Cancelled(); asked != nil && err != nil && !errors.As(err, &known) && !Stopped(ctx, err) {
-		return asked
-	}
-	return err
-}
 
 // markCommit makes the commit begin: from now on a request to stop the backup comes too late. One
 // that was there before is the error, a *cancel.Error. A holder whose claim was taken, however long

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/archive/commit"
 	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
 	"github.com/holdfast-io/holdfast/pkg/job/journal"
+	"github.com/holdfast-io/holdfast/pkg/job/step"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/retrystore"
@@ -28,7 +29,7 @@ func lookForCommit(ctx context.Context, s *State) error {
 		return err
 	}
 	s.Decide(committed)
-	return errDecided
+	return step.ErrDecided
 }
 
 // recordFailure makes the failure durable before a log, a file or the object reports it: a later

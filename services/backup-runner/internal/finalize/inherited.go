@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/archive/commit"
 	"github.com/holdfast-io/holdfast/pkg/archive/leftover"
 	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/pkg/job/step"
 )
 
 // completeFiles completes the files of an inherited backup and finds out how it ends. After a panic
@@ -18,7 +19,7 @@ func completeFiles(ctx context.Context, s *State) error {
 		final := commit.Inherited(s.Stored, velerov1.BackupPhasePartiallyFailed, s.Clock.Now())
 		final.Status.FailureReason = s.Panicked.Error()
 		s.Decide(final)
-		return errDecided
+		return step.ErrDecided
 	}
 	found, err := s.completed(ctx)
 	if err != nil {

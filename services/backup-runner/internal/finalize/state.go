@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
 	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/pkg/job/step"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
@@ -91,7 +92,7 @@ type Contents struct {
 // run side by side write different values.
 type State struct {
 	Job
-	has map[Value]bool
+	steps step.Runner[*State]
 
 	Composition *checkpoint.Composition
 	// Operations are those that the backup waited for; nil without any.
@@ -116,7 +117,11 @@ type State struct {
 }
 
 // New returns the state of a backup before its first step.
-func New(job Job) *State { return &State{Job: job, has: map[Value]bool{}} }
+func New(job Job) *State {
+	s := &State{Job: job}
+	s.steps = step.Runner[*State]{State: s, Holder: job.Holder, Clock: job.Clock, Log: job.Log, Pauses: isWaiting, Outranks: outranksCancel}
+	return s
+}
 
 // Close releases what the steps keep open. Work files stay until the directory goes.
 func (s *State) Close() {
@@ -129,5 +134,5 @@ func (s *State) Close() {
 // Decide sets the end that was decided without a step.
 func (s *State) Decide(final *velerov1.Backup) {
 	s.Final = final
-	s.has[Final] = true
+	s.steps.Give(Final)
 }

@@ -10,37 +10,39 @@
 // docs/adding-a-step.md shows how a step is added.
 package finalize
 
+import "github.com/holdfast-io/holdfast/pkg/job/step"
+
 // The values of a State.
 const (
 	// Composition is what the backup consists of: State.Composition.
-	Composition Value = "composition"
+	Composition step.Value = "composition"
 	// Begun is what the records of a backup that fails have of calls: State.begun.
-	Begun Value = "begun operations"
+	Begun step.Value = "begun operations"
 	// Ended: all operations of the backup have ended, State.Operations.
-	Ended Value = "ended operations"
+	Ended step.Value = "ended operations"
 	// Again is what was stored again after the operations: State.later.
-	Again Value = "post-operation items"
+	Again step.Value = "post-operation items"
 	// Plan is the parts and volumes of the records: State.plan, State.volumes.
-	Plan Value = "plan"
+	Plan step.Value = "plan"
 	// Tarball is the composed tarball: State.Tarball.
-	Tarball Value = "tarball"
+	Tarball step.Value = "tarball"
 	// Merged are the files merged from the sidecars, in the work directory: State.Merged.
-	Merged Value = "merged files"
+	Merged step.Value = "merged files"
 	// Files are the files of the backup in the bucket, beside tarball and metadata.
-	Files Value = "files"
+	Files step.Value = "files"
 	// Verified: the tarball is as the manifest has it.
-	Verified Value = "verified tarball"
+	Verified step.Value = "verified tarball"
 	// Mark is the annotation holdfast.io/committing: from it on a request to cancel comes too late.
-	Mark Value = "mark"
+	Mark step.Value = "mark"
 	// RecordedFailure is why the backup fails, recorded where that is possible: State.Failure.
-	RecordedFailure Value = "recorded failure"
+	RecordedFailure step.Value = "recorded failure"
 	// Final is the backup with its terminal phase, as the metadata file has it: State.Final.
-	Final Value = "final"
+	Final step.Value = "final"
 	// Removed: the objects of CSI snapshots are gone from the cluster, or were left to the deletion
 	// of the backup.
-	Removed Value = "removed snapshots"
+	Removed step.Value = "removed snapshots"
 	// Phase is the terminal phase on the object.
-	Phase Value = "phase"
+	Phase step.Value = "phase"
 )
 
 // Backup are the steps from the first object that is listed to the commit. They may be begun again
@@ -49,51 +51,51 @@ const (
 func Backup() []Step {
 	return []Step{
 		{
-			Name: "collect", Gives: []Value{Composition}, Successor: Follows, Cancellable: true,
+			Name: "collect", Gives: []step.Value{Composition}, Successor: step.Follows, Cancellable: true,
 			Run: collect, Failpoint: "backup-runner/composition-fixed",
 		},
 		{
-			Name: "wait for the operations", Needs: []Value{Composition}, Gives: []Value{Ended}, Successor: Follows, Cancellable: true,
+			Name: "wait for the operations", Needs: []step.Value{Composition}, Gives: []step.Value{Ended}, Successor: step.Follows, Cancellable: true,
 			Run: awaitOperations,
 		},
 		{
-			Name: "store items again", Needs: []Value{Ended}, Gives: []Value{Again}, Successor: Follows, Cancellable: true,
+			Name: "store items again", Needs: []step.Value{Ended}, Gives: []step.Value{Again}, Successor: step.Follows, Cancellable: true,
 			Run: storeAgain, Failpoint: "backup-runner/stored-again",
 		},
 		{
-			Name: "read the records", Needs: []Value{Composition, Again}, Gives: []Value{Plan}, Successor: Repeats, Cancellable: true,
+			Name: "read the records", Needs: []step.Value{Composition, Again}, Gives: []step.Value{Plan}, Successor: step.Repeats, Cancellable: true,
 			Run: readRecords, Failpoint: "backup-runner/plan-read",
 		},
-		sideBySide(
+		step.SideBySide(
 			Step{
-				Name: "assemble the tarball", Needs: []Value{Plan}, Gives: []Value{Tarball}, Successor: Adopts, Cancellable: true,
+				Name: "assemble the tarball", Needs: []step.Value{Plan}, Gives: []step.Value{Tarball}, Successor: step.Adopts, Cancellable: true,
 				Run: assembleTarball, Failpoint: "backup-runner/tarball-composed",
 			},
 			Step{
-				Name: "merge the sidecars", Needs: []Value{Plan}, Gives: []Value{Merged}, Successor: Repeats, Cancellable: true,
+				Name: "merge the sidecars", Needs: []step.Value{Plan}, Gives: []step.Value{Merged}, Successor: step.Repeats, Cancellable: true,
 				Run: mergeSidecars, Failpoint: "backup-runner/sidecars-merged",
 			},
 		),
 		{
-			Name: "store the files", Needs: []Value{Merged}, Gives: []Value{Files}, Successor: Adopts, Cancellable: true,
+			Name: "store the files", Needs: []step.Value{Merged}, Gives: []step.Value{Files}, Successor: step.Adopts, Cancellable: true,
 			Run: storeFiles,
 		},
 		{
-			Name: "verify the tarball", Needs: []Value{Tarball, Files}, Gives: []Value{Verified}, Successor: Repeats, Cancellable: true,
+			Name: "verify the tarball", Needs: []step.Value{Tarball, Files}, Gives: []step.Value{Verified}, Successor: step.Repeats, Cancellable: true,
 			Run: verifyTarball, Failpoint: "backup-runner/tarball-verified",
 		},
 		markStep(Verified),
 		{
-			Name: "commit", Needs: []Value{Mark, Tarball, Merged}, Gives: []Value{Final}, Successor: Follows,
+			Name: "commit", Needs: []step.Value{Mark, Tarball, Merged}, Gives: []step.Value{Final}, Successor: step.Follows,
 			Run: commitBackup,
 		},
 	}
 }
 
 // markStep is the step from which on the backup cannot be cancelled any more.
-func markStep(needs ...Value) Step {
+func markStep(needs ...step.Value) Step {
 	return Step{
-		Name: "mark the commit", Needs: needs, Gives: []Value{Mark}, Successor: Follows,
+		Name: "mark the commit", Needs: needs, Gives: []step.Value{Mark}, Successor: step.Follows,
 		Run: markCommit,
 	}
 }
@@ -102,14 +104,14 @@ func markStep(needs ...Value) Step {
 // before, that commit is kept. They end with a *WaitingError while operations continue.
 func Failure() []Step {
 	return []Step{
-		{Name: "look for a commit", Successor: Repeats, Run: lookForCommit},
-		{Name: "record the failure", Gives: []Value{RecordedFailure}, Successor: Follows, Run: recordFailure},
-		{Name: "run the post hooks", Needs: []Value{RecordedFailure}, Successor: Repeats, Run: runPostHooks},
-		{Name: "list the snapshots", Needs: []Value{RecordedFailure}, Gives: []Value{Begun}, Successor: Follows, Run: listSnapshots},
-		{Name: "end the operations", Needs: []Value{Begun}, Gives: []Value{Ended}, Successor: Follows, Run: endOperations},
-		{Name: "explain the failure", Needs: []Value{RecordedFailure}, Successor: Adopts, Run: explainFailure},
-		{Name: "list the operations", Needs: []Value{Ended}, Successor: Follows, Run: listOperations},
-		{Name: "commit the failure", Needs: []Value{RecordedFailure}, Gives: []Value{Final}, Successor: Follows, Run: commitFailure},
+		{Name: "look for a commit", Successor: step.Repeats, Run: lookForCommit},
+		{Name: "record the failure", Gives: []step.Value{RecordedFailure}, Successor: step.Follows, Run: recordFailure},
+		{Name: "run the post hooks", Needs: []step.Value{RecordedFailure}, Successor: step.Repeats, Run: runPostHooks},
+		{Name: "list the snapshots", Needs: []step.Value{RecordedFailure}, Gives: []step.Value{Begun}, Successor: step.Follows, Run: listSnapshots},
+		{Name: "end the operations", Needs: []step.Value{Begun}, Gives: []step.Value{Ended}, Successor: step.Follows, Run: endOperations},
+		{Name: "explain the failure", Needs: []step.Value{RecordedFailure}, Successor: step.Adopts, Run: explainFailure},
+		{Name: "list the operations", Needs: []step.Value{Ended}, Successor: step.Follows, Run: listOperations},
+		{Name: "commit the failure", Needs: []step.Value{RecordedFailure}, Gives: []step.Value{Final}, Successor: step.Follows, Run: commitFailure},
 	}
 }
 
@@ -119,12 +121,12 @@ func Failure() []Step {
 func Inherited() []Step {
 	return []Step{
 		{
-			Name: "complete the files", Gives: []Value{Final}, Successor: Overwrites, Cancellable: true,
+			Name: "complete the files", Gives: []step.Value{Final}, Successor: step.Overwrites, Cancellable: true,
 			Run: completeFiles, Failpoint: "backup-runner/inherited-files",
 		},
 		markStep(Final),
 		{
-			Name: "replace the metadata", Needs: []Value{Mark, Final}, Successor: Overwrites,
+			Name: "replace the metadata", Needs: []step.Value{Mark, Final}, Successor: step.Overwrites,
 			Run: replaceMetadata, Failpoint: "backup-runner/inherited-committed",
 		},
 	}
@@ -134,8 +136,8 @@ func Inherited() []Step {
 // cancel.
 func InheritedCancelled() []Step {
 	return []Step{
-		{Name: "cancel what was left", Gives: []Value{Final}, Successor: Overwrites, Run: cancelInherited},
-		{Name: "replace the metadata", Needs: []Value{Final}, Successor: Overwrites, Run: replaceMetadata},
+		{Name: "cancel what was left", Gives: []step.Value{Final}, Successor: step.Overwrites, Run: cancelInherited},
+		{Name: "replace the metadata", Needs: []step.Value{Final}, Successor: step.Overwrites, Run: replaceMetadata},
 	}
 }
 
@@ -145,10 +147,10 @@ func InheritedCancelled() []Step {
 func End() []Step {
 	return []Step{
 		{
-			Name: "end the snapshots", Needs: []Value{Final}, Gives: []Value{Removed}, Successor: Repeats,
+			Name: "end the snapshots", Needs: []step.Value{Final}, Gives: []step.Value{Removed}, Successor: step.Repeats,
 			Run: endSnapshots, Failpoint: "backup-runner/snapshots-ended",
 		},
-		{Name: "write the phase", Needs: []Value{Final, Removed}, Gives: []Value{Phase}, Successor: Follows, Run: writePhase},
-		{Name: "sweep the parts", Needs: []Value{Phase}, Successor: None, Run: sweepParts},
+		{Name: "write the phase", Needs: []step.Value{Final, Removed}, Gives: []step.Value{Phase}, Successor: step.Follows, Run: writePhase},
+		{Name: "sweep the parts", Needs: []step.Value{Phase}, Successor: step.None, Run: sweepParts},
 	}
 }

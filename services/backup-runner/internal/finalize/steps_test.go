@@ -1,9 +1,6 @@
 package finalize_test
 
 import (
-	"bytes"
-	"context"
-	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -11,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/pkg/job/step"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finalize"
@@ -24,52 +21,23 @@ func TestEveryStepFindsWhatItNeeds(t *testing.T) {
 		"inherited, cancelled": finalize.InheritedCancelled(), "end": finalize.End(),
 	} {
 		t.Run(name, func(t *testing.T) {
-			has := map[finalize.Value]bool{finalize.Final: name == "end"}
+			has := map[step.Value]bool{finalize.Final: name == "end"}
 			marked := false
-			for _, step := range steps {
-				require.NotEmpty(t, step.Name)
-				require.NotEmpty(t, step.Successor, step.Name)
-				require.NotNil(t, step.Run, step.Name)
-				for _, need := range step.Needs {
-					require.True(t, has[need], "%s needs %s", step.Name, need)
+			for _, s := range steps {
+				require.NotEmpty(t, s.Name)
+				require.NotEmpty(t, s.Successor, s.Name)
+				require.NotNil(t, s.Run, s.Name)
+				for _, need := range s.Needs {
+					require.True(t, has[need], "%s needs %s", s.Name, need)
 				}
-				for _, value := range step.Gives {
+				for _, value := range s.Gives {
 					has[value] = true
 				}
 				marked = marked || has[finalize.Mark]
-				require.False(t, marked && step.Cancellable, "%s: a request comes too late", step.Name)
+				require.False(t, marked && s.Cancellable, "%s: a request comes too late", s.Name)
 			}
 			require.True(t, has[finalize.Final] || has[finalize.Phase], "the list decides the end")
 		})
-	}
-}
-
-func nothing(context.Context, *finalize.State) error { return nil }
-
-func TestAStepInTheWrongPlaceIsAnError(t *testing.T) {
-	s := state(t, memstore.New(), &bytes.Buffer{})
-	ran := false
-	err := s.Run(t.Context(), []finalize.Step{
-		{Name: "first", Gives: []finalize.Value{finalize.Plan}, Run: nothing},
-		{Name: "second", Needs: []finalize.Value{finalize.Tarball}, Run: func(context.Context, *finalize.State) error { ran = true; return nil }},
-	})
-	require.ErrorContains(t, err, `"second" needs "tarball"`)
-	require.False(t, ran)
-}
-
-// A request to cancel is the error of a step that it ended, and of no other.
-func TestARequestToCancelEndsCancellableSteps(t *testing.T) {
-	broken := errors.New("context canceled, or anything else")
-	for _, cancellable := range []bool{true, false} {
-		s := state(t, memstore.New(), &bytes.Buffer{})
-		s.Holder.(*holder).asked = &cancel.Error{Request: cancel.Request{By: "alice"}}
-		require.NoError(t, s.Run(t.Context(), []finalize.Step{{Name: "done all the same", Cancellable: cancellable, Run: nothing}}))
-		err := s.Run(t.Context(), []finalize.Step{{Name: "ended", Cancellable: cancellable, Run: func(context.Context, *finalize.State) error { return broken }}})
-		if cancellable {
-			require.EqualError(t, err, "cancelled by alice")
-		} else {
-			require.ErrorIs(t, err, broken)
-		}
 	}
 }
 

@@ -1,4 +1,4 @@
-package finalize
+package step
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 // reached the caller only after it.
 func TestAPanicEndsTheCallsBesideIt(t *testing.T) {
 	require.Panics(t, func() {
-		_ = each(t.Context(), 2, 2, func(ctx context.Context, i int) error {
+		_ = Each(t.Context(), 2, 2, func(ctx context.Context, i int) error {
 			if i == 0 {
 				panic("no such method")
 			}

@@ -1,4 +1,4 @@
-package finalize
+package step
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// panicked is what a call of each panicked with.
+// panicked is what a call of Each panicked with.
 type panicked struct {
 	value any
 	stack []byte
@@ -22,10 +22,10 @@ var errPanicked = errors.New("a call panicked")
 // String returns the value and where it came from.
 func (p *panicked) String() string { return fmt.Sprintf("%v\n%s", p.value, p.stack) }
 
-// each calls fn with every number below n, at most limit at once, and returns the first error,
+// Each calls fn with every number below n, at most limit at once, and returns the first error,
 // which ends the context of the others, as a panic does. The first panic of a call becomes one of
 // the caller's, who may survive it.
-func each(ctx context.Context, limit, n int, fn func(ctx context.Context, i int) error) error {
+func Each(ctx context.Context, limit, n int, fn func(ctx context.Context, i int) error) error {
 	var mu sync.Mutex
 	var first *panicked
 	group, ctx := errgroup.WithContext(ctx)
