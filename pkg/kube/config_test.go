@@ -67,7 +67,7 @@ func TestSchemeKnowsEveryKind(t *testing.T) {
 func TestManagersCanShareAProcess(t *testing.T) {
 	cfg := &rest.Config{Host: "https://127.0.0.1:1"}
 	for range 2 {
-		mgr, err := kube.NewManager(cfg, "velero", slog.New(slog.DiscardHandler))
+		mgr, err := kube.NewManager(cfg, "velero", nil, slog.New(slog.DiscardHandler))
 		require.NoError(t, err)
 		require.True(t, mgr.GetScheme().Recognizes(velerov1.GroupVersion.WithKind("Restore")))
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -20,10 +21,13 @@ import (
 // one global logger.
 var libraryLogger sync.Once
 
-// NewManager returns a manager whose cache holds namespaced objects of one namespace only, without
-// their managedFields. It serves no metrics and no health endpoint (the service skeleton does) and
+// NewManager returns a manager whose cache holds namespaced objects of one namespace only, as
+// transform leaves them; nil drops their managedFields. It serves no metrics and no health endpoint (the service skeleton does) and
 // several managers may run in one process. It starts nothing and reads only discovery, lazily.
-func NewManager(cfg *rest.Config, namespace string, log *slog.Logger) (ctrl.Manager, error) {
+func NewManager(cfg *rest.Config, namespace string, transform toolscache.TransformFunc, log *slog.Logger) (ctrl.Manager, error) {
+	if transform == nil {
+		transform = cache.TransformStripManagedFields()
+	}
 	logger := telemetry.Library(log)
 	libraryLogger.Do(func() { ctrl.SetLogger(logger) })
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
@@ -35,7 +39,7 @@ func NewManager(cfg *rest.Config, namespace string, log *slog.Logger) (ctrl.Mana
 		Controller:             ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},
 		Cache: cache.Options{
 			DefaultNamespaces: map[string]cache.Config{namespace: {}},
-			DefaultTransform:  cache.TransformStripManagedFields(),
+			DefaultTransform:  transform,
 		},
 	})
 	if err != nil {

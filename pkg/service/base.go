@@ -11,6 +11,7 @@ import (
 
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 )
 
@@ -39,6 +40,8 @@ type Base struct {
 	DrainLimit time.Duration
 	// MaxMessage is that of package grpcserver.
 	MaxMessage int
+	// CacheTransform shrinks objects before the manager caches them; nil drops their managedFields.
+	CacheTransform cache.TransformFunc
 	// GRPCListener and HTTPListener, when set, are listened on instead of opening the addresses of
 	// Options, which then only describe them: no process can take a free port between its choice
 	// and its use. [New] owns them from its call on.

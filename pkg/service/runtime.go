@@ -115,7 +115,7 @@ func (r *Runtime) connect(ctx context.Context) error {
 	cfg.Wrap(r.time.Wrap)
 	cfg.Wrap(r.api.Wrap)
 	r.config = cfg
-	if r.manager, err = kube.NewManager(cfg, o.Namespace, r.base.Log); err != nil {
+	if r.manager, err = kube.NewManager(cfg, o.Namespace, r.base.CacheTransform, r.base.Log); err != nil {
 		return err
 	}
 	r.fabric, err = messaging.Connect(ctx, messaging.Config{

@@ -38,12 +38,13 @@ func New(ctx context.Context, c Config) (*App, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
 	}
+	c.CacheTransform = queue.StripEnded
 	rt, host, err := forservice.Start(ctx, c.Base, c.Plugins)
 	if err != nil {
 		return nil, err
 	}
 	a := &App{config: c, runtime: rt, locations: location.New(rt.Manager().GetAPIReader(), c.Options.Namespace, location.WithPlugins(host, c.Log, rt.WorkDir()), location.WithMetrics(rt.Registry(), c.Clock))}
-	if err := a.build(); err != nil {
+	if err := a.build(ctx); err != nil {
 		rt.Close()
 		return nil, fmt.Errorf("service %s: %w", c.Name, err)
 	}
@@ -56,7 +57,7 @@ func (a *App) Run(ctx context.Context) error { return a.runtime.Run(ctx) }
 // Runtime gives access to the addresses the service listens on.
 func (a *App) Runtime() *service.Runtime { return a.runtime }
 
-func (a *App) build() error {
+func (a *App) build(ctx context.Context) error {
 	c, rt := a.config, a.runtime
 	reader, writer, namespace := rt.Manager().GetAPIReader(), rt.Manager().GetClient(), c.Options.Namespace
 	versions, err := discovery.NewDiscoveryClientForConfig(rt.RestConfig())
@@ -73,8 +74,12 @@ func (a *App) build() error {
 		return err
 	}
 	book := ledger.New(reader, writer, namespace)
+	jobs, err := queue.NewJobCache(ctx, rt.Manager().GetCache())
+	if err != nil {
+		return err
+	}
 	a.scheduler = queue.New(queue.Config{
-		Reader: reader, Client: writer, Namespace: namespace, Ledger: book, Publisher: rt.Fabric(),
+		Reader: reader, Jobs: jobs, Client: writer, Namespace: namespace, Ledger: book, Publisher: rt.Fabric(),
 		Validator: &validate.Validator{
 			Reader: reader, Namespace: namespace, Locations: a.locations, Clock: c.Clock,
 			Version: validate.RememberVersion(versions), Defaults: validate.Defaults{

@@ -21,6 +21,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/gauges"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -197,6 +198,25 @@ velero_restore_total 2`, b.reading(t, "holdfast_queue_depth", "holdfast_queue_ol
 	require.Contains(t, jobs, `holdfast_jobs{kind="Backup",phase="Finalizing"} 0`)
 	require.Contains(t, jobs, `holdfast_jobs{kind="Restore",phase="New"} 1`)
 	require.NotContains(t, jobs, "Completed")
+}
+
+// The cache of the service holds less of jobs that have ended: the gauges are the same.
+func TestGaugesReadStrippedJobs(t *testing.T) {
+	full := []client.Object{
+		schedule("daily"), backup("good", "daily", velerov1.BackupPhaseCompleted, 3, sized("100", 10, 1)),
+		backup("bad", "daily", velerov1.BackupPhaseFailed, 4, sized("", 7, 2)), backup("runs", "daily", velerov1.BackupPhaseInProgress, 5),
+	}
+	var stripped []client.Object
+	for _, o := range full {
+		kept, err := queue.StripEnded(o.DeepCopyObject())
+		require.NoError(t, err)
+		kept.(client.Object).SetResourceVersion("")       //nolint:forcetypeassert // the transform keeps kinds
+		stripped = append(stripped, kept.(client.Object)) //nolint:forcetypeassert // the transform keeps kinds
+	}
+	names := []string{"velero_backup_items_errors", "velero_backup_items_total", "velero_backup_last_status",
+		"velero_backup_last_successful_timestamp", "velero_backup_tarball_size_bytes", "holdfast_jobs"}
+	require.Equal(t, newBed(t, cluster(full...)).reading(t, names...), newBed(t, cluster(stripped...)).reading(t, names...))
+	require.Empty(t, stripped[1].(*velerov1.Backup).Spec) //nolint:forcetypeassert // it is one
 }
 
 // A Schedule that makes no backups has no interval, so that no alert expects one.

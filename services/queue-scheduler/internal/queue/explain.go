@@ -91,7 +91,7 @@ func (s *Scheduler) Explain(ctx context.Context, name string) (*Explanation, err
 
 // explainOne returns nil when the backup is not in the queue (any more).
 func (s *Scheduler) explainOne(ctx context.Context, uid types.UID) (*Explanation, error) {
-	v, err := s.views.look(ctx)
+	v, err := s.views.look(ctx, s.Reader)
 	if err != nil {
 		return nil, err
 	}

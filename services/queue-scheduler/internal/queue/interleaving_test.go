@@ -156,10 +156,10 @@ func (th *theatre) play(limits ledger.Limits, jobs int) {
 			<-ended
 		}
 	}()
-	for i, r := range th.replicas {
+	for _, r := range th.replicas {
 		c := th.client(r)
 		s := queue.New(queue.Config{
-			Reader: c, Lists: inTurn{c, rotation(i)}, Client: c, Namespace: "velero", Ledger: ledger.New(c, c, "velero"), Publisher: &wire{}, Limits: limits,
+			Reader: c, Client: c, Namespace: "velero", Ledger: ledger.New(c, c, "velero"), Publisher: &wire{}, Limits: limits,
 			Validator: &rules{}, Metrics: counter{}, Tracer: noop.NewTracerProvider(), Clock: clocktesting.NewFakeClock(start),
 			Log: slog.New(slog.DiscardHandler),
 		})

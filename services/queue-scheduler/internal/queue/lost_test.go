@@ -32,11 +32,15 @@ func (f *frail) Readmit(ctx context.Context, e ledger.Entry) error {
 }
 
 // passes is a scheduler whose passes the test makes.
-func (b *bed) passes(book queue.Ledger) *queue.Scheduler {
-	return queue.New(queue.Config{
+func (b *bed) passes(book queue.Ledger, changes ...func(*queue.Config)) *queue.Scheduler {
+	config := queue.Config{
 		Reader: b.c, Client: b.c, Namespace: "velero", Ledger: book, Publisher: b.wire, Validator: b.rules, Limits: b.limits,
 		Metrics: counter{}, Events: b.voice, Tracer: b.tracer, Clock: clocktesting.NewFakeClock(start), Log: slog.New(slog.DiscardHandler),
-	})
+	}
+	for _, change := range changes {
+		change(&config)
+	}
+	return queue.New(config)
 }
 
 func (b *bed) phase(name string) velerov1.BackupPhase { return b.get(name).Status.Phase }

@@ -304,31 +304,3 @@ func (b *bed) admitted() []string {
 }
 
 var errDown = errors.New("injected")
-
-// inTurn reads lists one after another in the order that is chosen, for tests that decide whose call
-// is next.
-type inTurn struct {
-	reader client.Reader
-	order  func(n int) []int
-}
-
-// Lists implements queue.Lists.
-func (i inTurn) Lists(ctx context.Context, lists []client.ObjectList, options ...client.ListOption) error {
-	for _, next := range i.order(len(lists)) {
-		if err := i.reader.List(ctx, lists[next], options...); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// rotation is the order that begins at one of them.
-func rotation(first int) func(n int) []int {
-	return func(n int) []int {
-		out := make([]int, n)
-		for i := range out {
-			out[i] = (first + i) % n
-		}
-		return out
-	}
-}

@@ -32,9 +32,10 @@ type history struct {
 	calm        bool // no faults
 	names       int
 	old         []velerov1.Backup // a list as it was some time ago
-	listed      []ledger.Entry    // the ledger after the last write
-	started     uint64            // backups admitted in all
-	overtakings uint64            // lower numbers they went ahead of
+	oldRestores []velerov1.Restore
+	listed      []ledger.Entry // the ledger after the last write
+	started     uint64         // backups admitted in all
+	overtakings uint64         // lower numbers they went ahead of
 	problems    []string
 	rules       *rules
 	ghosts      []ghost
@@ -306,14 +307,23 @@ func (h *history) inLedger(o client.Object) bool {
 
 // list answers from some time ago now and then.
 func (h *history) list(ctx context.Context, list client.ObjectList) error {
-	backups, ok := list.(*velerov1.BackupList)
-	if ok && !h.calm && h.old != nil && h.random.IntN(15) == 0 {
-		backups.Items = (&velerov1.BackupList{Items: h.old}).DeepCopy().Items
-		return nil
+	if err := h.store.List(ctx, list); err != nil {
+		return err
 	}
-	err := h.store.List(ctx, list)
-	if ok && h.random.IntN(4) == 0 {
-		h.old = backups.DeepCopy().Items
+	older, keep := !h.calm && h.random.IntN(15) == 0, h.random.IntN(4) == 0
+	switch list := list.(type) {
+	case *velerov1.BackupList:
+		if older && h.old != nil {
+			list.Items = (&velerov1.BackupList{Items: h.old}).DeepCopy().Items
+		} else if keep {
+			h.old = list.DeepCopy().Items
+		}
+	case *velerov1.RestoreList:
+		if older && h.oldRestores != nil {
+			list.Items = (&velerov1.RestoreList{Items: h.oldRestores}).DeepCopy().Items
+		} else if keep {
+			h.oldRestores = list.DeepCopy().Items
+		}
 	}
-	return err
+	return nil
 }

@@ -61,7 +61,7 @@ var errKilled = errors.New("killed")
 func (h *history) newActor() *actor {
 	a := &actor{Client: h.store, h: h, clock: clocktesting.NewFakeClock(h.now)}
 	a.pass = queue.New(queue.Config{
-		Reader: a, Lists: inTurn{a, h.random.Perm}, Client: a, Namespace: "velero", Ledger: ledger.New(a, a, "velero"), Publisher: &wire{}, Ageing: ageing, ClaimTimeout: claimTimeout,
+		Reader: a, Client: a, Namespace: "velero", Ledger: ledger.New(a, a, "velero"), Publisher: &wire{}, Ageing: ageing, ClaimTimeout: claimTimeout,
 		Settings:  settings.New(settings.Config{Reader: a, Namespace: "velero", Events: &voice{}, Log: slog.New(slog.DiscardHandler)}),
 		Validator: hearing{h.rules, a}, Metrics: counter{}, Tracer: noop.NewTracerProvider(), Clock: a.clock,
 		Log: slog.New(slog.DiscardHandler),

@@ -2,8 +2,9 @@
 //
 // One pass reads everything: new objects are validated and enter the queue, the queue is walked
 // in order and what may run is admitted through the ledger, entries of jobs past running leave the
-// ledger, hints go out. A pass decides from uncached reads only and every write is a
-// compare-and-swap, so concurrent passes of several replicas cost work and have no other effect.
+// ledger, hints go out. A pass reads the ledger from the API server, and jobs from a cache that is at
+// least as new as the process's own writes. Every write is a compare-and-swap, so an old cache and
+// concurrent passes of several replicas cost work and have no other effect.
 package queue
 
 import (
@@ -22,7 +23,6 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
-	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/messaging"
 	eventv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/event/v1"
 	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
@@ -32,9 +32,6 @@ import (
 // period is how often a pass runs without being woken; hints of what waits for a runner are
 // published again with it.
 const period = 15 * time.Second
-
-// restingPasses is how many passes on time are left out while no job waits or runs.
-const restingPasses = 3
 
 // Ledger is where jobs are admitted; ledger.Ledger is one.
 type Ledger interface {
@@ -91,16 +88,11 @@ type Events interface {
 	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
 }
 
-// Lists reads lists that do not depend on each other, each as new as the call, in any order;
-// kube.ConcurrentLists is one.
-type Lists interface {
-	Lists(ctx context.Context, lists []client.ObjectList, options ...client.ListOption) error
-}
-
 // Config is what a Scheduler works with.
 type Config struct {
-	Reader    client.Reader // uncached
-	Lists     Lists         // nil reads from Reader, concurrently
+	Reader client.Reader // uncached
+	// Jobs lists the jobs that have not ended, and may list others; see [NewJobCache]. Nil is Reader.
+	Jobs      client.Reader
 	Client    client.Client
 	Namespace string
 	Ledger    Ledger
@@ -128,7 +120,7 @@ type Config struct {
 type Scheduler struct {
 	Config
 	wake chan struct{}
-	rest int // passes on time that are still left out; belongs to Run
+	idle bool // the last pass found no job and an empty ledger; belongs to Run
 
 	traces       *traces
 	hints        *hints
@@ -149,9 +141,11 @@ func New(cfg Config) *Scheduler {
 	if cfg.Events == nil {
 		cfg.Events = noEvents{}
 	}
-	if cfg.Lists == nil {
-		cfg.Lists = kube.ConcurrentLists{Reader: cfg.Reader}
+	if cfg.Jobs == nil {
+		cfg.Jobs = cfg.Reader
 	}
+	jobs := newOwnWrites(cfg.Client, cfg.Jobs)
+	cfg.Jobs, cfg.Client = jobs, jobs
 	s := &Scheduler{
 		Config: cfg, wake: make(chan struct{}, 1),
 		traces: &traces{cfg.Tracer.Tracer("github.com/holdfast-io/holdfast/services/queue-scheduler")},
@@ -170,9 +164,7 @@ func New(cfg Config) *Scheduler {
 			gone: map[types.UID]time.Time{},
 		},
 		resolver: &resolver{cfg.Validator},
-		views: &views{
-			lists: cfg.Lists, namespace: cfg.Namespace, ledger: cfg.Ledger, settings: cfg.Settings, fixed: cfg.Limits,
-		},
+		views:    &views{namespace: cfg.Namespace, ledger: cfg.Ledger, settings: cfg.Settings, fixed: cfg.Limits},
 	}
 	s.writer = &writer{reader: cfg.Reader, client: cfg.Client, metrics: cfg.Metrics, hints: s.hints, log: cfg.Log}
 	s.positions = &positions{writer: s.writer, clock: cfg.Clock, log: cfg.Log}
@@ -213,7 +205,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		case <-s.wake:
 			pass(false)
 		case <-ticker.C():
-			if s.rest--; s.rest < 0 {
+			if !s.idle { // else a change of an object wakes the scheduler
 				pass(true)
 			}
 		}
@@ -222,11 +214,10 @@ func (s *Scheduler) Run(ctx context.Context) error {
 }
 
 // pass reads everything once; due publishes hints again. Errors are collected: the failure of one
-// object does not hold up the others, except those behind it. Where there was nothing to do, the next
-// passes on time are left out: changes wake the scheduler.
+// object does not hold up the others, except those behind it.
 func (s *Scheduler) pass(ctx context.Context, due bool) error {
-	s.rest = 0
-	view, err := s.views.look(ctx)
+	s.idle = false
+	view, err := s.views.look(ctx, s.Jobs)
 	if err != nil {
 		return err
 	}
@@ -247,8 +238,6 @@ func (s *Scheduler) pass(ctx context.Context, due bool) error {
 	s.inadmissible.forget(view)
 	s.reasons.forget(view)
 	err = errors.Join(errs...)
-	if err == nil && len(view.unfinished) == 0 && len(view.entries) == 0 {
-		s.rest = restingPasses
-	}
+	s.idle = err == nil && len(view.unfinished) == 0 && len(view.entries) == 0
 	return err
 }

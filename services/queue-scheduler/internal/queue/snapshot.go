@@ -41,7 +41,7 @@ type Job struct {
 // are placed where that pass will put them. It may be called at any time, on every replica; errors
 // are the API server's.
 func (s *Scheduler) Snapshot(ctx context.Context) ([]Job, error) {
-	v, err := s.views.look(ctx)
+	v, err := s.views.look(ctx, s.Reader)
 	if err != nil {
 		return nil, err
 	}

@@ -39,16 +39,16 @@ type view struct {
 
 // views reads what a pass goes by.
 type views struct {
-	lists     Lists
 	namespace string
 	ledger    Ledger
 	settings  Settings      // nil for the fixed limits
 	fixed     ledger.Limits // without settings
 }
 
-// look reads ledger and objects. The ledger comes first: an entry made after it was read belongs to
-// an object that is listed as waiting, and admitting that again changes nothing.
-func (s *views) look(ctx context.Context) (*view, error) {
+// look reads the ledger from the API server, and the unfinished jobs from a reader that may be a
+// cache. An entry made after the ledger was read belongs to an object that is listed as waiting, and
+// admitting that again changes nothing.
+func (s *views) look(ctx context.Context, jobs client.Reader) (*view, error) {
 	entries, err := s.ledger.List(ctx)
 	if err != nil {
 		return nil, err
@@ -58,8 +58,10 @@ func (s *views) look(ctx context.Context) (*view, error) {
 		return nil, err
 	}
 	backups, restores := &velerov1.BackupList{}, &velerov1.RestoreList{}
-	if err := s.lists.Lists(ctx, []client.ObjectList{backups, restores}, client.InNamespace(s.namespace)); err != nil {
-		return nil, fmt.Errorf("list backups and restores: %w", err)
+	for _, list := range []client.ObjectList{backups, restores} {
+		if err := jobs.List(ctx, list, client.InNamespace(s.namespace)); err != nil {
+			return nil, fmt.Errorf("list jobs: %w", err)
+		}
 	}
 	for i := range backups.Items {
 		v.classify(&backups.Items[i])
