@@ -32,7 +32,7 @@ func New(r prometheus.Registerer, s *count.Schedules) (*Metrics, error) {
 	m := &Metrics{
 		backups: backups, restores: restores,
 		walks: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "holdfast_queue_walk_seconds", Help: "Time to order the queue and decide about everybody in it, without calls to the API server.",
+			Name: "holdfast_queue_walk_seconds", Help: "Time to order the queue, decide about each job in it and start those that may start.",
 			Buckets: prometheus.ExponentialBuckets(0.0001, 4, 8), //nolint:mnd // 0.1 ms to 1.6 s
 		}),
 	}

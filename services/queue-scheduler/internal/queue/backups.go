@@ -25,7 +25,7 @@ const enqueueLimit = 250
 // enqueue validates new backups and puts them behind the last one. Their numbers come from the
 // ledger in one block.
 func (s *Scheduler) enqueue(ctx context.Context, v *view) error {
-	all := slices.DeleteFunc(slices.Clone(v.fresh), func(b *velerov1.Backup) bool { return s.inadmissible.refusedBefore(b) != nil })
+	all := slices.DeleteFunc(slices.Clone(v.fresh), func(b *velerov1.Backup) bool { return s.inadmissible.isRefused(b) })
 	fresh := all[:min(len(all), enqueueLimit)]
 	if len(fresh) == 0 {
 		return nil
@@ -37,9 +37,8 @@ func (s *Scheduler) enqueue(ctx context.Context, v *view) error {
 	handled := 0
 	var errs []error
 	for i, b := range fresh {
-		version := b.ResourceVersion
 		err := s.enqueueOne(ctx, v, b, first+int64(i))
-		if err == nil || s.inadmissible.noteRefused(b, version, err) {
+		if err == nil || s.inadmissible.noteRefused(b, err) {
 			handled++
 			continue
 		}
@@ -100,8 +99,8 @@ func (s *Scheduler) admit(ctx context.Context, v *view) error {
 	if len(v.queued) == 0 {
 		return nil
 	}
-	s.resolver.namespaces(ctx, v) // read before the decisions are timed
-	watch := newStopwatch(s.Clock)
+	s.resolver.namespaces(ctx, v) // read before the walk is timed
+	began := s.Clock.Now()
 	line := s.ordering.order(ctx, v)
 	w := newAdmission(v)
 	var errs []error
@@ -123,17 +122,14 @@ func (s *Scheduler) admit(ctx context.Context, v *view) error {
 				continue
 			}
 		}
-		watch.pause()
-		version := b.ResourceVersion
 		started, err := s.start(ctx, v, b, w)
-		watch.resume()
 		if errors.Is(err, ledger.ErrMoved) {
 			waiting = append(waiting, v.queued[i:]...)
 			s.Wake() // a job ahead may start now: begin at the front again
 			break
 		}
 		switch {
-		case s.inadmissible.noteRefused(b, version, err), causeOf(err).away != nil:
+		case s.inadmissible.noteRefused(b, err), causeOf(err).away != nil:
 			waiting = append(waiting, b) // it reserves nothing
 		case err != nil:
 			errs = append(errs, fmt.Errorf("admit backup %s: %w", b.Name, err))
@@ -146,7 +142,7 @@ func (s *Scheduler) admit(ctx context.Context, v *view) error {
 		}
 	}
 	v.queued = waiting
-	s.Metrics.QueueWalked(watch.stop())
+	s.Metrics.QueueWalked(s.Clock.Since(began))
 	return errors.Join(errs...)
 }
 
@@ -284,7 +280,7 @@ func (s *Scheduler) ready(ctx context.Context, b *velerov1.Backup) (_ bool, err 
 // not kept for it. That write is smaller, and of another phase.
 func (s *Scheduler) abandon(ctx context.Context, b *velerov1.Backup, refused error) error {
 	err := s.writer.update(ctx, b, velerov1.BackupPhaseQueued, func(b *velerov1.Backup) error {
-		refuse(b, validate.Problems{{Message: (&refusedError{refused}).Error()}}.Strings())
+		refuse(b, validate.Problems{{Message: fmt.Sprintf("%v: %v", errWriteRefused, refused)}}.Strings())
 		return nil
 	})
 	if err == nil {

@@ -2,13 +2,13 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -17,27 +17,32 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube"
 )
 
-// refusedBackoff is how long a job is not written that the API server refused to write.
-const refusedBackoff = time.Minute
+// A job that the API server refuses to write is written again after a pause, which doubles each time
+// up to a limit.
+const (
+	refusedPause    = 5 * time.Second
+	maxRefusedPause = time.Minute
+)
 
 // inadmissible are the jobs that wait for something else than their turn in the queue: they hold no
 // place and reserve no namespace, so that they delay only themselves.
 type inadmissible struct {
 	validator Validator
 	clock     clock.PassiveClock
-	events    Events
-	log       *slog.Logger
+	reasons   *reasons
+	refused   *flowcontrol.Backoff    // of versions of jobs
+	away      map[types.UID]time.Time // since when the location of a queued backup is unavailable
 
-	mu       sync.Mutex              // of refused and backoffs, which readers of the queue read too
-	away     map[types.UID]time.Time // since when the location of a queued backup is unavailable
-	refused  map[types.UID]refusal
+	mu       sync.Mutex            // of backoffs, which readers of the queue read too
 	backoffs map[types.UID]backoff // suspended backups
 }
 
-func newInadmissible(cfg *Config) *inadmissible {
+func newInadmissible(cfg *Config, r *reasons) *inadmissible {
+	refused := flowcontrol.NewBackOff(refusedPause, maxRefusedPause)
+	refused.Clock = cfg.Clock
 	return &inadmissible{
-		validator: cfg.Validator, clock: cfg.Clock, events: cfg.Events, log: cfg.Log,
-		away: map[types.UID]time.Time{}, refused: map[types.UID]refusal{}, backoffs: map[types.UID]backoff{},
+		validator: cfg.Validator, clock: cfg.Clock, reasons: r, refused: refused,
+		away: map[types.UID]time.Time{}, backoffs: map[types.UID]backoff{},
 	}
 }
 
@@ -48,35 +53,22 @@ const suspendBackoff = 30 * time.Second
 // backoff is since when a backup is seen suspended under an admission.
 type backoff struct{ admission, since time.Time }
 
-// refusal is a write that the API server refused for good.
-type refusal struct {
-	version string // of the object: another one may be acceptable
-	until   time.Time
-	err     error
-}
-
 // awayError means that the location of a backup is unavailable.
 type awayError struct{ message string }
 
 // Error implements error.
 func (e *awayError) Error() string { return e.message }
 
-// refusedError means that the API server refuses to write a job.
-type refusedError struct{ err error }
-
-// Error implements error.
-func (e *refusedError) Error() string { return "the API server refuses to write it: " + e.err.Error() }
-
-// Unwrap makes the refusal visible.
-func (e *refusedError) Unwrap() error { return e.err }
+// errWriteRefused means that the API server refuses to write a job.
+var errWriteRefused = errors.New("the API server refuses to write it")
 
 // reason is why a queued backup is inadmissible; nil if it is in the queue.
 func (i *inadmissible) reason(ctx context.Context, v *view, b *velerov1.Backup) error {
 	if v.admitted(b.UID) {
 		return nil
 	}
-	if err := i.refusedBefore(b); err != nil {
-		return err
+	if i.isRefused(b) {
+		return errWriteRefused
 	}
 	if m, _ := suspend.Of(b); suspended(b) && i.backsOff(b, m) {
 		return &awayError{"its bucket did not answer: " + m.Reason}
@@ -106,31 +98,22 @@ func (i *inadmissible) backsOff(b *velerov1.Backup, m suspend.Mark) bool {
 	return i.clock.Since(r.since) < suspendBackoff
 }
 
-// refusedBefore is why a job is not written now: the API server refused it a moment ago.
-func (i *inadmissible) refusedBefore(o client.Object) error {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	r, known := i.refused[o.GetUID()]
-	if !known || r.version != o.GetResourceVersion() || !i.clock.Now().Before(r.until) {
-		return nil
-	}
-	return &refusedError{r.err}
+// isRefused reports that the API server refused to write this version of a job, and that the pause
+// before the next try is not over.
+func (i *inadmissible) isRefused(o client.Object) bool {
+	return i.refused.IsInBackOffSinceUpdate(versionOf(o), i.clock.Now())
 }
 
-// noteRefused notes, logs and records as an Event a write that was refused for good; false for any
-// other error.
-func (i *inadmissible) noteRefused(o client.Object, version string, err error) bool {
+// versionOf names a version of a job: the API server may accept another one.
+func versionOf(o client.Object) string { return string(o.GetUID()) + "/" + o.GetResourceVersion() }
+
+// noteRefused notes and reports a write that was refused for good; false for any other error.
+func (i *inadmissible) noteRefused(o client.Object, err error) bool {
 	if !kube.IsRefused(err) {
 		return false
 	}
-	i.mu.Lock()
-	_, again := i.refused[o.GetUID()]
-	i.refused[o.GetUID()] = refusal{version: version, until: i.clock.Now().Add(refusedBackoff), err: err}
-	i.mu.Unlock()
-	if !again {
-		i.log.Warn("job cannot be written", "kind", kindOf(o), "name", o.GetName(), "error", err)
-		i.events.Eventf(o, nil, corev1.EventTypeWarning, "WriteRefused", "Queue", "%s", clipped((&refusedError{err}).Error()))
-	}
+	i.refused.Next(versionOf(o), i.clock.Now())
+	i.reasons.report(o, fmt.Errorf("%w: %w", errWriteRefused, err))
 	return true
 }
 
@@ -165,7 +148,6 @@ func (s *Scheduler) awaitLocation(ctx context.Context, b *velerov1.Backup, reaso
 	if limit <= 0 || s.Clock.Since(since) < limit {
 		return true, nil
 	}
-	version := b.ResourceVersion
 	err := s.writer.update(ctx, b, velerov1.BackupPhaseQueued, func(b *velerov1.Backup) error {
 		problems, err := s.Validator.Backup(ctx, b)
 		if err != nil {
@@ -174,7 +156,7 @@ func (s *Scheduler) awaitLocation(ctx context.Context, b *velerov1.Backup, reaso
 		refuse(b, append(problems.Strings(), fmt.Sprintf("spec.storageLocation: unavailable for more than %s", limit)))
 		return nil
 	})
-	if s.inadmissible.noteRefused(b, version, err) {
+	if s.inadmissible.noteRefused(b, err) {
 		err = nil
 	}
 	return b.Status.Phase == velerov1.BackupPhaseQueued, err
@@ -191,18 +173,10 @@ func (i *inadmissible) since(uid types.UID, now time.Time) time.Time {
 
 // forget drops what is noted about jobs that are admissible again.
 func (i *inadmissible) forget(v *view) {
+	i.refused.GC()
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	away, refused := make(map[types.UID]time.Time, len(i.away)), make(map[types.UID]refusal, len(i.refused))
-	backoffs := make(map[types.UID]backoff, len(i.backoffs))
-	keep := func(uid types.UID) {
-		if r, ok := i.refused[uid]; ok {
-			refused[uid] = r
-		}
-	}
-	for _, j := range v.unfinished {
-		keep(j.object().GetUID())
-	}
+	away, backoffs := make(map[types.UID]time.Time, len(i.away)), make(map[types.UID]backoff, len(i.backoffs))
 	for _, b := range v.queued {
 		if since, ok := i.away[b.UID]; ok && v.unavailable[b.UID] {
 			away[b.UID] = since
@@ -211,5 +185,5 @@ func (i *inadmissible) forget(v *view) {
 			backoffs[b.UID] = r
 		}
 	}
-	i.away, i.refused, i.backoffs = away, refused, backoffs
+	i.away, i.backoffs = away, backoffs
 }

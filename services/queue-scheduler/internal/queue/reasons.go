@@ -25,11 +25,17 @@ const (
 	eventBurst = 100
 )
 
-// reasonKey is a reason without its wording: the same one is not reported again.
-type reasonKey struct {
-	kind byte // full, overlap, behind, away
-	name string
-}
+// reasonKind is a reason without its particulars.
+type reasonKind int
+
+const (
+	noReason reasonKind = iota
+	placeTaken
+	namespaceInUse
+	behindAnother
+	locationAway
+	writeRefused
+)
 
 // cause is why a job waits: one of them, or none for any other error.
 type cause struct {
@@ -59,26 +65,28 @@ func wrapped(reason error) (b cause) {
 	return b
 }
 
-// reasonOf is the key of the reason why a job waits, with the namespaces in conflict; false for
-// any other error.
-func reasonOf(reason error) (reasonKey, []string, bool) {
+// kindOfReason is the kind of the reason why a job waits; noReason for any other error.
+func kindOfReason(reason error) reasonKind {
 	switch b := causeOf(reason); {
 	case b.overlap != nil:
-		return reasonKey{'o', string(b.overlap.With.UID)}, b.overlap.Namespaces, true
+		return namespaceInUse
 	case b.behind != nil:
-		return reasonKey{'b', b.behind.name}, b.behind.namespaces, true
+		return behindAnother
 	case b.full != nil:
-		return reasonKey{'f', ""}, nil, true
+		return placeTaken
 	case b.away != nil:
-		return reasonKey{'a', b.away.message}, nil, true
+		return locationAway
+	case errors.Is(reason, errWriteRefused):
+		return writeRefused
 	}
-	return reasonKey{}, nil, false
+	return noReason
 }
 
-// reasons are why jobs wait, each logged and recorded as an Event once. Only passes use it.
+// reasons are why jobs wait. Each job is logged and gets an Event when it begins to wait and when the
+// kind of its reason changes. Only passes use it.
 type reasons struct {
-	reported map[types.UID]reasonKey // the last reason reported for a job that waits
-	limiter  *rate.Limiter           // of what is reported about jobs that wait
+	reported map[types.UID]reasonKind // the last kind reported for a job that waits
+	limiter  *rate.Limiter            // of what is reported about jobs that wait
 	clock    clock.PassiveClock
 	events   Events
 	log      *slog.Logger
@@ -86,31 +94,29 @@ type reasons struct {
 
 // reportOrFail reports why a job waits; any other error is returned.
 func (r *reasons) reportOrFail(obj client.Object, reason error) error {
-	if _, _, waits := reasonOf(reason); !waits {
+	if kindOfReason(reason) == noReason {
 		return reason
 	}
 	r.report(obj, reason)
 	return nil
 }
 
-// report logs why a job waits, and makes an Event of a conflict, once per reason.
+// report logs why a job waits and records it as an Event, unless the last report was of that kind.
 func (r *reasons) report(obj client.Object, reason error) {
-	key, namespaces, _ := reasonOf(reason)
-	if r.reported[obj.GetUID()] == key || !r.limiter.AllowN(r.clock.Now(), 1) {
+	kind := kindOfReason(reason)
+	if r.reported[obj.GetUID()] == kind || !r.limiter.AllowN(r.clock.Now(), 1) {
 		return
 	}
-	r.reported[obj.GetUID()] = key
-	if key.kind == 'a' {
-		r.log.Warn("backup waits for its location", "name", obj.GetName(), "reason", reason)
-		r.events.Eventf(obj, nil, corev1.EventTypeWarning, "LocationUnavailable", "Queue", "%s", clipped(reason.Error()))
-		return
+	r.reported[obj.GetUID()] = kind
+	r.log.Info("Job waits", "kind", kindOf(obj), "name", obj.GetName(), "reason", reason)
+	eventType, event := corev1.EventTypeNormal, "Waiting"
+	switch kind {
+	case locationAway:
+		eventType, event = corev1.EventTypeWarning, "LocationUnavailable"
+	case writeRefused:
+		eventType, event = corev1.EventTypeWarning, "WriteRefused"
 	}
-	if len(namespaces) == 0 {
-		r.log.Info("job waits", "kind", kindOf(obj), "name", obj.GetName(), "reason", reason)
-		return
-	}
-	r.log.Info("job passed over", "kind", kindOf(obj), "name", obj.GetName(), "reason", reason, "namespaces", namespaces)
-	r.events.Eventf(obj, nil, corev1.EventTypeNormal, "PassedOver", "Queue", "%v", reason)
+	r.events.Eventf(obj, nil, eventType, event, "Queue", "%s", clipped(reason.Error()))
 }
 
 type noEvents struct{}
@@ -127,26 +133,18 @@ func kindOf(obj client.Object) string {
 
 // reportAdmission reports that a backup left the queue, and after how long.
 func (r *reasons) reportAdmission(ctx context.Context, b *velerov1.Backup, waited time.Duration) {
+	delete(r.reported, b.UID)
 	r.log.InfoContext(ctx, "backup admitted", "backup", b.Name, "waited", waited)
 	r.events.Eventf(b, nil, corev1.EventTypeNormal, "Admitted", "Start", "ready to start after waiting %s", waited.Round(time.Second))
 }
 
-// forget drops notes about jobs that wait no more.
+// forget drops notes about jobs that have ended.
 func (r *reasons) forget(v *view) {
-	if len(r.reported) == 0 {
-		return
-	}
-	kept := make(map[types.UID]reasonKey, len(r.reported))
-	keep := func(uid types.UID) {
-		if key, ok := r.reported[uid]; ok {
-			kept[uid] = key
+	kept := make(map[types.UID]reasonKind, len(r.reported))
+	for _, j := range v.unfinished {
+		if kind, ok := r.reported[j.object().GetUID()]; ok {
+			kept[j.object().GetUID()] = kind
 		}
-	}
-	for _, b := range v.queued {
-		keep(b.UID)
-	}
-	for _, waiting := range v.pending {
-		keep(waiting.UID)
 	}
 	r.reported = kept
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 )
 
-// Each reason is one Event, however many passes find it; so is the admission.
-func TestPassingOverAndAdmissionAreEvents(t *testing.T) {
+// Each kind of reason is one Event, however many passes find it; so is the admission.
+func TestWaitingAndAdmissionAreEvents(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 3}, interceptor.Funcs{})
 	b.backup("one", 1, "ns1", "ns2")
 	s := b.scheduler()
@@ -39,9 +39,9 @@ func TestPassingOverAndAdmissionAreEvents(t *testing.T) {
 	slices.Sort(heard)
 	require.Equal(t, []string{
 		"one Admitted: ready to start ",
-		"three PassedOver: backup two is running on namespaces ns3",
-		"three PassedOver: two is ahead in the queue and waits for namespaces [ns3] too",
+		"three Waiting: backup two is running on namespaces ns3",
+		"three Waiting: two is ahead in the queue and waits for namespaces [ns3] too",
 		"two Admitted: ready to start ",
-		"two PassedOver: backup one is running on namespaces ns2",
+		"two Waiting: backup one is running on namespaces ns2",
 	}, heard)
 }

@@ -28,17 +28,16 @@ func (s *Scheduler) dispatchRestores(ctx context.Context, v *view) error {
 	line := newRestoreAdmission(v.limits, v.entries)
 	waiting := v.pending[:0:0]
 	for i, r := range v.pending {
-		if !v.admitted(r.UID) && s.inadmissible.refusedBefore(r) != nil {
+		if !v.admitted(r.UID) && s.inadmissible.isRefused(r) {
 			continue
 		}
-		version := r.ResourceVersion
 		started, err := s.dispatchRestore(ctx, v, r, line)
 		if errors.Is(err, ledger.ErrMoved) {
 			waiting = append(waiting, v.pending[i:]...)
 			s.Wake() // one that waits before it may start now: begin at the front again
 			break
 		}
-		if errors.Is(err, errUnread) || s.inadmissible.noteRefused(r, version, err) {
+		if errors.Is(err, errUnread) || s.inadmissible.noteRefused(r, err) {
 			continue // it reserves nothing
 		}
 		if !started && r.Status.Phase.IsNew() && r.UID != "" {

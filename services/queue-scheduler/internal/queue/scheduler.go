@@ -72,8 +72,8 @@ type Validator interface {
 type Metrics interface {
 	// Ended counts a Backup or Restore that got a terminal phase.
 	Ended(obj client.Object)
-	// QueueWalked takes how long ordering the queue and deciding about each job in it took,
-	// without the calls for those that start.
+	// QueueWalked takes how long it took to order the queue, to decide about each job in it and to
+	// start what may start.
 	QueueWalked(took time.Duration)
 }
 
@@ -151,10 +151,9 @@ func New(cfg Config) *Scheduler {
 		traces: &traces{cfg.Tracer.Tracer("github.com/holdfast-io/holdfast/services/queue-scheduler")},
 		hints:  &hints{publisher: cfg.Publisher, events: cfg.Events, clock: cfg.Clock, log: cfg.Log},
 		reasons: &reasons{
-			reported: map[types.UID]reasonKey{}, limiter: rate.NewLimiter(eventRate, eventBurst),
+			reported: map[types.UID]reasonKind{}, limiter: rate.NewLimiter(eventRate, eventBurst),
 			clock: cfg.Clock, events: cfg.Events, log: cfg.Log,
 		},
-		inadmissible: newInadmissible(&cfg),
 		targetReads: &targetReads{
 			reader: cfg.Reader, namespace: cfg.Namespace, validator: cfg.Validator, clock: cfg.Clock, log: cfg.Log,
 			hung: map[string]hang{},
@@ -166,6 +165,7 @@ func New(cfg Config) *Scheduler {
 		resolver: &resolver{cfg.Validator},
 		views:    &views{namespace: cfg.Namespace, ledger: cfg.Ledger, settings: cfg.Settings, fixed: cfg.Limits},
 	}
+	s.inadmissible = newInadmissible(&cfg, s.reasons)
 	s.writer = &writer{reader: cfg.Reader, client: cfg.Client, metrics: cfg.Metrics, hints: s.hints, log: cfg.Log}
 	s.positions = &positions{writer: s.writer, clock: cfg.Clock, log: cfg.Log}
 	s.ordering = &ordering{resolver: s.resolver, inadmissible: s.inadmissible, ageing: cfg.Ageing, clock: cfg.Clock}
