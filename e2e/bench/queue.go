@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -47,9 +48,14 @@ type queued struct {
 	watching  client.WithWatch
 }
 
-func (b *bench) queue(ctx context.Context, length int) (err error) {
+func (b *bench) queue(ctx context.Context, length int) error {
+	return b.withQueue(ctx, fmt.Sprintf("queue-%d", length), length, (*queued).measure)
+}
+
+// withQueue runs f beside a queue-scheduler whose requests are metered, and no runner.
+func (b *bench) withQueue(ctx context.Context, name string, length int, f func(*queued, context.Context) error) (err error) {
 	_, _ = fmt.Fprintf(b.Log, "a queue of %d backups\n", length)
-	dir := filepath.Join(b.Dir, fmt.Sprintf("queue-%d", length))
+	dir := filepath.Join(b.Dir, name)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -68,7 +74,7 @@ func (b *bench) queue(ctx context.Context, length int) (err error) {
 	}
 	return b.withFleet(ctx, config, func(services *fleet.Fleet) error {
 		q.scheduler = services.Of("queue-scheduler")[0]
-		return q.measure(ctx)
+		return f(q, ctx)
 	})
 }
 
@@ -111,29 +117,24 @@ func (q *queued) set(name string, value float64) {
 // submit creates the backups: each takes two namespaces that others take too.
 func (q *queued) submit(ctx context.Context) error {
 	total := q.length + queuePlaces
-	numbers := make(chan int)
-	errs := make([]error, queueWorkers)
-	var group sync.WaitGroup
-	for w := range queueWorkers {
-		group.Go(func() {
-			for i := range numbers {
-				if errs[w] == nil {
-					errs[w] = q.jobs.client.Create(ctx, &velerov1.Backup{
-						ObjectMeta: metav1.ObjectMeta{Namespace: serverNamespace, Name: fmt.Sprintf(queuedName+"%05d", i)},
-						Spec: velerov1.BackupSpec{IncludedNamespaces: []string{
-							fmt.Sprintf("team-%d", i), fmt.Sprintf("team-%d", (7*i+1)%total),
-						}},
-					})
-				}
-			}
-		})
-	}
+	return q.createBackups(ctx, total, func(i int) *velerov1.Backup {
+		return &velerov1.Backup{
+			ObjectMeta: metav1.ObjectMeta{Namespace: serverNamespace, Name: fmt.Sprintf(queuedName+"%05d", i)},
+			Spec: velerov1.BackupSpec{IncludedNamespaces: []string{
+				fmt.Sprintf("team-%d", i), fmt.Sprintf("team-%d", (7*i+1)%total),
+			}},
+		}
+	})
+}
+
+// createBackups creates as many backups as asked for, several at once.
+func (b *bench) createBackups(ctx context.Context, total int, backup func(i int) *velerov1.Backup) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(queueWorkers)
 	for i := range total {
-		numbers <- i
+		group.Go(func() error { return b.jobs.client.Create(ctx, backup(i)) })
 	}
-	close(numbers)
-	group.Wait()
-	return errors.Join(errs...)
+	return group.Wait()
 }
 
 // settled waits until every backup is queued and no more are admitted, and returns how many are.

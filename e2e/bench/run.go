@@ -23,6 +23,8 @@ type Config struct {
 	Resume  int       // number of objects of the backup whose runner is killed; 0 leaves that out
 	Plugins int       // number of objects to back up with and without plugins; 0 leaves that out
 	Queue   []int     // lengths of the queue to measure
+	// Ended is the number of ended backups beside which admissions are measured; 0 leaves that out.
+	Ended int
 	// Operations is the number of open operations that the monitors are measured beside; 0 leaves that
 	// out.
 	Operations int
@@ -75,6 +77,11 @@ func Run(ctx context.Context, config Config) (*Figures, error) {
 	for _, queued := range config.Queue {
 		if err := b.queue(ctx, queued); err != nil {
 			return b.figures, fmt.Errorf("queue of %d: %w", queued, err)
+		}
+	}
+	if config.Ended > 0 {
+		if err := b.admissions(ctx, config.Ended); err != nil {
+			return b.figures, fmt.Errorf("admissions beside %d ended backups: %w", config.Ended, err)
 		}
 	}
 	if config.Operations > 0 {

@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// writeMeter stands between a service and the API server and counts what the service asks to be
-// written, whether it is or not.
+// writeMeter stands between a service and the API server. It counts what the service asks to be
+// written, whether it is or not, and the bytes of all answers.
 type writeMeter struct {
 	*proxy
 	next       http.RoundTripper
@@ -23,6 +23,7 @@ type writeMeter struct {
 	jobs      atomic.Int64 // Backups and ConfigMaps (the ledger)
 	positions atomic.Int64 // Backups, of which nothing but the position in the queue
 	events    atomic.Int64
+	read      atomic.Int64 // bytes of answers as sent, watches included
 }
 
 // startWriteMeter writes a kubeconfig that leads through the meter into dir. The caller calls
@@ -41,16 +42,19 @@ func startWriteMeter(config *rest.Config, dir string) (*writeMeter, error) {
 
 // RoundTrip implements http.RoundTripper.
 func (m *writeMeter) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Method == http.MethodGet || r.Body == nil {
-		return m.next.RoundTrip(r)
+	if r.Method != http.MethodGet && r.Body != nil {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		m.count(r.URL.Path, body)
 	}
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return nil, err
+	answer, err := m.next.RoundTrip(r)
+	if err == nil {
+		answer.Body = &counting{ReadCloser: answer.Body, see: func(b []byte) { m.read.Add(int64(len(b))) }}
 	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	m.count(r.URL.Path, body)
-	return m.next.RoundTrip(r)
+	return answer, err
 }
 
 func (m *writeMeter) count(path string, body []byte) {

@@ -59,11 +59,11 @@ func run(ctx context.Context) error {
 func sizes(wanted string) (bench.Config, error) {
 	switch wanted {
 	case "":
-		return bench.Config{Sizes: []int{10_000, 50_000}, Huge: 2000, Restore: 10_000, Plugins: 10_000, Queue: []int{100, 1000, 10_000}, Operations: 10_000, Resume: 50_000, ClaimTimeout: 30 * time.Second, Footprint: 1_000_000}, nil
+		return bench.Config{Sizes: []int{10_000, 50_000}, Huge: 2000, Restore: 10_000, Plugins: 10_000, Queue: []int{100, 1000, 10_000}, Ended: 3000, Operations: 10_000, Resume: 50_000, ClaimTimeout: 30 * time.Second, Footprint: 1_000_000}, nil
 	case "quick":
-		return bench.Config{Sizes: []int{2000, 10_000}, Huge: 200, Restore: 2000, Plugins: 2000, Queue: []int{100, 1000}, Operations: 10_000, Resume: 10_000, ClaimTimeout: 5 * time.Second, Footprint: 100_000}, nil
+		return bench.Config{Sizes: []int{2000, 10_000}, Huge: 200, Restore: 2000, Plugins: 2000, Queue: []int{100, 1000}, Ended: 3000, Operations: 10_000, Resume: 10_000, ClaimTimeout: 5 * time.Second, Footprint: 100_000}, nil
 	case "queue":
-		return bench.Config{Queue: []int{100, 1000, 10_000}}, nil
+		return bench.Config{Queue: []int{100, 1000, 10_000}, Ended: 3000}, nil
 	case "operations":
 		return bench.Config{Operations: 10_000}, nil
 	case "sizes":
