@@ -22,3 +22,21 @@ func TestTheEnvironmentLimitsMemoryFirst(t *testing.T) {
 	service.LimitMemory(64 << 20)
 	require.EqualValues(t, 64<<20, debug.SetMemoryLimit(keep))
 }
+
+func TestTheMemoryLimitIsRaisedForAWhile(t *testing.T) {
+	before := debug.SetMemoryLimit(keep)
+	t.Cleanup(func() { debug.SetMemoryLimit(before) })
+	t.Setenv("GOMEMLIMIT", "")
+	service.RaiseMemoryLimit(1)()
+	require.Equal(t, before, debug.SetMemoryLimit(keep), "there was no limit")
+	service.LimitMemory(64 << 20)
+	one, two := service.RaiseMemoryLimit(8<<20), service.RaiseMemoryLimit(4<<20)
+	require.EqualValues(t, 76<<20, debug.SetMemoryLimit(keep))
+	one()
+	one()
+	require.EqualValues(t, 68<<20, debug.SetMemoryLimit(keep))
+	t.Setenv("GOMEMLIMIT", "1GiB")
+	service.RaiseMemoryLimit(8 << 20)()
+	two()
+	require.EqualValues(t, 64<<20, debug.SetMemoryLimit(keep))
+}

@@ -14,7 +14,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 )
 
 // tarballDir is where, in its work directory, a restore keeps what it needs of the tarball.
@@ -30,7 +29,8 @@ type inputs struct {
 	files    *files
 	recorder *outcome.Recorder
 	records  *records
-	plan     *plan.Plan // once it is made
+	// lowerMemoryLimit undoes that the process was allowed memory for the plan; nil before.
+	lowerMemoryLimit func()
 	// operations are those that actions began, once they are sealed; nil while there are none.
 	operations *operation.Log
 	// unknown is the damage of the list of operations.
@@ -130,8 +130,8 @@ func (in *inputs) close() {
 	if in.recorder != nil {
 		errs = append(errs, in.recorder.Close())
 	}
-	if in.plan != nil {
-		errs = append(errs, in.plan.Close())
+	if in.lowerMemoryLimit != nil {
+		in.lowerMemoryLimit()
 	}
 	if in.files != nil {
 		in.files.close()

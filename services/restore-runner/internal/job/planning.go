@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/archive/tarball"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
+	"github.com/holdfast-io/holdfast/pkg/service"
 	"github.com/holdfast-io/holdfast/pkg/spec/restoreorder"
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
@@ -142,6 +143,7 @@ func (p *planner) make(ctx context.Context, out *planned, taken volume.Taken) er
 	if err != nil {
 		return err
 	}
+	p.in.lowerMemoryLimit = service.RaiseMemoryLimit(int64(survey.Objects) * plan.BytesPerObject)
 	if survey.Empty() && before == nil {
 		p.in.recorder.Warn(outcome.General, "the backup holds no items: zero items to be restored")
 	}
@@ -164,11 +166,10 @@ func (p *planner) make(ctx context.Context, out *planned, taken volume.Taken) er
 	if err != nil {
 		return err
 	}
-	p.in.plan, err = plan.Build(ctx, out.source, plan.Config{
+	out.plan, err = plan.Build(ctx, out.source, plan.Config{
 		Filter: filter, Mapping: spec.NamespaceMapping, Claim: out.volumes.Claim,
 		NoClusterResources: spec.IncludeClusterResources != nil && !*spec.IncludeClusterResources,
 		Reserve:            reserve,
-		Dir:                p.in.dir,
 		Order:              out.order,
 		Paused: func(kind schema.GroupKind) bool {
 			paused := out.pauses.For(kind) != nil
@@ -176,7 +177,7 @@ func (p *planner) make(ctx context.Context, out *planned, taken volume.Taken) er
 			return paused
 		},
 	})
-	out.plan, out.planned = p.in.plan, names.planned
+	out.planned = names.planned
 	out.planned.Reserve, out.planned.Missing, out.planned.Pauses = reserve, p.actions.set.Errors, out.pauses
 	out.planned.CSI = taken.CSI
 	return err

@@ -112,7 +112,7 @@ func (e *Entry) Commit() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e.node != General {
-		e.record.Resource, e.record.Namespace, e.record.Name = r.plan.Kind(e.node).String(), r.plan.Source(e.node), r.plan.Node(e.node).Name
+		e.record.Resource, e.record.Namespace, e.record.Name = r.plan.Kind(e.node).String(), r.plan.Source(e.node), r.plan.Name(e.node)
 	}
 	r.apply(e.node, &e.record)
 	r.batch.add(&e.record)

@@ -19,7 +19,6 @@ const General int32 = -1
 type Recorder struct {
 	plan  *plan.Plan
 	clock clock.PassiveClock
-	dir   string
 	batch *batch
 
 	mu      sync.Mutex
@@ -37,7 +36,7 @@ type Recorder struct {
 // system's directory for temporary files. The plan is set once it is known.
 func NewRecorder(log *Log, clk clock.PassiveClock, batch int, dir string) *Recorder {
 	none := &plan.Plan{}
-	return &Recorder{plan: none, tally: tally{plan: none}, clock: clk, dir: dir, batch: newBatch(batch), report: report{log: log, results: results.New(dir)}}
+	return &Recorder{plan: none, tally: tally{plan: none}, clock: clk, batch: newBatch(batch), report: report{log: log, results: results.New(dir)}}
 }
 
 // SetPlan sets the plan, before the first outcome of an object.

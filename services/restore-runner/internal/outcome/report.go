@@ -27,7 +27,7 @@ func (m *report) write(p *plan.Plan, level joblog.Level, node int32, line *Line)
 	}
 	if node != General {
 		e.Scoped, e.Namespace = true, p.Target(node)
-		e.Resource, e.Name = p.Kind(node).String(), p.Node(node).Name
+		e.Resource, e.Name = p.Kind(node).String(), p.Name(node)
 	}
 	m.log.Write(e)
 	return e
@@ -53,7 +53,7 @@ func named(p *plan.Plan, node int32, message string) string {
 
 // nameOf is "namespace/name" in the cluster restored to, or the name alone.
 func nameOf(p *plan.Plan, node int32) string {
-	name := p.Node(node).Name
+	name := p.Name(node)
 	if p.Class(node) == plan.NamespaceObject {
 		return p.MapNamespace(name)
 	}

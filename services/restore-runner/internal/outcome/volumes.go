@@ -94,7 +94,7 @@ func (f Files) WriteVolumeInfo(w io.Writer) error {
 			continue
 		}
 		infos = append(infos, volumeInfo{
-			Claim: v.Claim, ClaimNamespace: v.ClaimNamespace, Name: cmp.Or(v.Name, r.plan.Node(node).Name), Method: "NativeSnapshot",
+			Claim: v.Claim, ClaimNamespace: v.ClaimNamespace, Name: cmp.Or(v.Name, r.plan.Name(node)), Method: "NativeSnapshot",
 			Native: &nativeInfo{Handle: v.Snapshot, Type: v.Type, Zone: v.Zone, IOPS: strconv.FormatInt(v.IOPS, 10), Phase: "Completed"},
 		})
 	}

@@ -2,9 +2,7 @@ package plan
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"hash/maphash"
 	"math"
 	"slices"
 	"strings"
@@ -13,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
-	"github.com/holdfast-io/holdfast/pkg/extsort"
 	"github.com/holdfast-io/holdfast/pkg/spec/restoreorder"
 )
 
@@ -38,9 +35,6 @@ type Config struct {
 	Claim func(volume string) (namespace, name string)
 	// NoClusterResources is set if the restore excludes all cluster-scoped objects.
 	NoClusterResources bool
-	// Dir is an existing directory for temporary files, removed from it once open, that hold the
-	// fields of items that only their restore needs; empty is the system's for temporary files.
-	Dir string
 	// Reserve keeps objects in the plan that are not selected: an action may name them as additional
 	// items, and then they are restored.
 	Reserve bool
@@ -73,20 +67,15 @@ func mapped(mapping map[string]string, namespace string) string {
 	return namespace
 }
 
-// Build reads the listing of a backup once and plans its restore. The plan has to be closed.
-func Build(ctx context.Context, source Source, config Config) (_ *Plan, err error) {
+// Build reads the listing of a backup once and plans its restore.
+func Build(ctx context.Context, source Source, config Config) (*Plan, error) {
 	b := &builder{
 		config: config, plan: &Plan{
-			objects: map[string]int32{}, owners: owners{seed: maphash.MakeSeed()}, mapping: config.Mapping, admits: config.admits, claim: config.Claim, dir: config.Dir, order: config.Order,
+			objects: map[string]int32{}, owners: map[string]int32{}, mapping: config.Mapping, admits: config.admits, claim: config.Claim, order: config.Order,
 		},
 		kinds: map[schema.GroupResource]int32{}, namespaces: map[string]int32{}, needed: map[string]bool{}, claims: map[[2]string]bool{},
-		hints: newHints(), sorter: extsort.New(extsort.Config{Dir: config.Dir}),
+		hints: newHints(),
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, b.sorter.Close(), b.plan.Close())
-		}
-	}()
 	for item, err := range source.Items(ctx) {
 		if err != nil {
 			return nil, fmt.Errorf("list the items of the backup: %w", err)
@@ -98,13 +87,8 @@ func Build(ctx context.Context, source Source, config Config) (_ *Plan, err erro
 	if err := b.takeHeldBack(); err != nil {
 		return nil, err
 	}
-	if err := b.sort(); err != nil {
-		return nil, fmt.Errorf("sort the plan: %w", err)
-	}
-	b.plan.graph, b.plan.notes, err = build(b.plan, b.hints, b.plan.notes)
-	if err != nil {
-		return nil, fmt.Errorf("plan the order: %w", err)
-	}
+	b.plan.sortNodes()
+	b.plan.graph, b.plan.notes = build(b.plan, b.hints, b.plan.notes)
 	return b.plan, nil
 }
 
@@ -116,9 +100,7 @@ type builder struct {
 	needed     map[string]bool    // namespaces that selected objects live in
 	claims     map[[2]string]bool // selected PersistentVolumeClaims
 	hints      *hints
-	sorter     *extsort.Sorter
-	taken      int
-	key, value []byte
+	encoded    []byte // the detail of one node
 	// Decided once everything else is known: Namespaces, and volumes that are not selected by
 	// themselves.
 	spaces  []manifest.Item
@@ -133,7 +115,7 @@ func (b *builder) take(item *manifest.Item) error {
 	if item.Name == "" || item.Resource == "" || item.Kind == "" {
 		return fmt.Errorf("item %q of the backup has no name, resource or kind", item.Path)
 	}
-	if b.taken == math.MaxInt32/2 {
+	if len(b.plan.nodes) == math.MaxInt32/2 {
 		return fmt.Errorf("the backup holds more than %d objects", math.MaxInt32/2)
 	}
 	gr := schema.GroupResource{Group: item.Group, Resource: item.Resource}
@@ -203,17 +185,13 @@ func (b *builder) put(item *manifest.Item, gr schema.GroupResource, reserve bool
 		})
 	}
 	b.hints.take(item, gr, b.config.Claim)
-	b.taken++
 	n := node{
 		size: uint32(min(max(item.Size, 0), math.MaxUint32)), namespace: b.namespace(item.Namespace), kind: uint16(kind), reserve: reserve, scoped: scoped(item),
 	}
-	d := detailOf(item)
-	for _, l := range d.links {
-		b.plan.owners.refer(l.uid)
-	}
-	b.key = appendKey(b.key[:0], &b.plan.kinds[kind], uint16(kind), item)
-	b.value = appendDetail(appendNode(b.value[:0], &n), d)
-	return b.sorter.Add(b.key, b.value)
+	b.encoded = appendDetail(b.encoded[:0], b.plan.detailOf(item))
+	n.at = b.plan.details.add(b.encoded)
+	b.plan.nodes = append(b.plan.nodes, n)
+	return nil
 }
 
 func (b *builder) namespace(name string) int32 {

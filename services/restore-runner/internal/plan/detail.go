@@ -1,75 +1,72 @@
 package plan
 
-import (
-	"encoding/binary"
-	"errors"
-)
+import "encoding/binary"
 
-// errDetail means that a detail is not what was written.
-var errDetail = errors.New("damaged entry of the plan")
+// detail is the part of a node that is kept encoded: a garbage collector has no pointers to follow in
+// it, and it takes half the memory.
+type detail struct {
+	name, uid, path string
+	// size is the length of the body in bytes, offset and length are those of its gzip member.
+	size, offset, length int64
+	sha256               []byte // 32 bytes, or none
+	links                []link
+}
 
-// appendDetail encodes d: texts with their lengths before them, and numbers as varints.
+// appendDetail encodes d: texts with their lengths before them, and numbers as varints. The name
+// comes first, then the UID.
 func appendDetail(dst []byte, d *detail) []byte {
-	for _, text := range []string{d.name, d.path, d.uid} {
-		dst = appendBytes(dst, text)
+	for _, text := range []string{d.name, d.uid, d.path, string(d.sha256)} {
+		dst = appendText(dst, text)
 	}
-	for _, number := range []int64{d.size, d.offset, d.length} {
+	for _, number := range []int64{d.size, d.offset, d.length, int64(len(d.links))} {
 		dst = binary.AppendVarint(dst, number)
 	}
-	dst = appendBytes(dst, d.sha256)
-	dst = binary.AppendUvarint(dst, uint64(len(d.links)))
 	for _, l := range d.links {
-		dst = append(appendBytes(dst, l.uid), byte(l.relation))
+		dst = append(binary.AppendVarint(dst, int64(l.owner)), byte(l.relation))
 	}
 	return dst
 }
 
-func appendBytes[T string | []byte](dst []byte, text T) []byte {
+func appendText(dst []byte, text string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(text))), text...)
 }
 
-// decodeDetail undoes appendDetail. Nothing of the result lies in b.
-func decodeDetail(b []byte) (d detail, err error) {
-	var sum []byte
-	for _, text := range []*string{&d.name, &d.path, &d.uid} {
-		var found []byte
-		if found, b, err = cutBytes(b); err != nil {
-			return detail{}, err
-		}
-		*text = string(found)
-	}
-	for _, number := range []*int64{&d.size, &d.offset, &d.length} {
-		v, n := binary.Varint(b)
-		if n <= 0 {
-			return detail{}, errDetail
-		}
-		*number, b = v, b[n:]
-	}
-	if sum, b, err = cutBytes(b); err != nil {
-		return detail{}, err
-	}
-	d.sha256 = append(d.sha256, sum...)
-	count, n := binary.Uvarint(b)
-	if n <= 0 || count > uint64(len(b)) {
-		return detail{}, errDetail
-	}
-	b = b[n:]
-	for range count {
-		uid, rest, err := cutBytes(b)
-		if err != nil || len(rest) == 0 {
-			return detail{}, errDetail
-		}
-		d.links = append(d.links, link{uid: string(uid), relation: Relation(rest[0])})
-		b = rest[1:]
-	}
-	return d, nil
+// detailReader reads what appendDetail wrote, one field after the other.
+type detailReader []byte
+
+func (r *detailReader) readText() []byte {
+	size, n := binary.Uvarint(*r)
+	end := n + int(size) //nolint:gosec // a length
+	text := (*r)[n:end]
+	*r = (*r)[end:]
+	return text
 }
 
-// cutBytes returns what appendBytes put first, and the rest.
-func cutBytes(b []byte) (text, rest []byte, err error) {
-	size, n := binary.Uvarint(b)
-	if n <= 0 || size > uint64(len(b)-n) {
-		return nil, nil, errDetail
+func (r *detailReader) readNumber() int64 {
+	number, n := binary.Varint(*r)
+	*r = (*r)[n:]
+	return number
+}
+
+func (r *detailReader) readLink() link {
+	l := link{owner: int32(r.readNumber())} //nolint:gosec // comes back as it was
+	l.relation = Relation((*r)[0])
+	*r = (*r)[1:]
+	return l
+}
+
+// readDetail decodes all but the links.
+func (r *detailReader) readDetail() detail {
+	d := detail{name: string(r.readText()), uid: string(r.readText()), path: string(r.readText()), sha256: r.readText()}
+	d.size, d.offset, d.length = r.readNumber(), r.readNumber(), r.readNumber()
+	return d
+}
+
+// readLinks decodes the links, after the other fields.
+func (r *detailReader) readLinks() []link {
+	links := make([]link, r.readNumber())
+	for i := range links {
+		links[i] = r.readLink()
 	}
-	return b[n:][:size], b[n:][size:], nil
+	return links
 }

@@ -73,38 +73,33 @@ func (d *draft) add(from, to int32, b bond) {
 }
 
 // build derives the graph of a plan whose nodes are in order.
-func build(p *Plan, h *hints, notes []Note) (Graph, []Note, error) {
+func build(p *Plan, h *hints, notes []Note) (Graph, []Note) {
 	d := &draft{plan: p, hints: h, spans: kindSpans(p), vertices: int32(len(p.nodes))}
-	if err := d.draw(); err != nil {
-		return Graph{}, nil, err
-	}
+	d.draw()
 	d.forward()
 	var broken []edge
 	d.edges, broken = breakCycles(int(d.vertices), d.edges)
 	notes = append(notes, cuts(p, broken)...)
 	d.barriers()
-	return compile(int(d.vertices), d.edges), notes, p.Err()
+	return compile(int(d.vertices), d.edges), notes
 }
 
 // draw adds the edges of the order that was asked for.
-func (d *draft) draw() error {
+func (d *draft) draw() {
 	d.rivals()
 	if d.plan.order == restoreorder.Velero {
 		d.list()
-		return nil
+		return
 	}
 	d.phases()
 	d.volumes()
 	d.sources()
-	if err := d.owners(); err != nil {
-		return err
-	}
+	d.owners()
 	d.rules()
 	d.conversions()
 	if d.plan.order != restoreorder.Owners {
 		d.stages()
 	}
-	return nil
 }
 
 // list makes each resource wait for the one before it in Velero's list.
@@ -129,15 +124,17 @@ func (d *draft) list() {
 
 // owners adds what owner references ask for, among objects of one phase. An owner that is created
 // paused comes first, whatever it owns.
-func (d *draft) owners() error {
+func (d *draft) owners() {
 	p := d.plan
-	return p.details.each(func(node int32, own *detail) {
+	for node := range int32(p.Len()) {
 		if p.Class(node) != Other {
-			return
+			continue
 		}
-		for _, l := range own.links {
-			owner, ok := p.Owner(l.uid)
-			if !ok || owner == node || p.Class(owner) != Other || p.nodes[owner].reserve || p.nodes[node].reserve || d.phaseOf(node) != d.phaseOf(owner) {
+		reader := p.details.detailAt(p.nodes[node].at)
+		_ = reader.readDetail()
+		for _, l := range reader.readLinks() {
+			owner := p.ownerNodes[l.owner]
+			if owner == none || owner == node || p.Class(owner) != Other || p.nodes[owner].reserve || p.nodes[node].reserve || d.phaseOf(node) != d.phaseOf(owner) {
 				continue
 			}
 			switch {
@@ -150,7 +147,7 @@ func (d *draft) owners() error {
 				d.add(owner, node, toOwner)
 			}
 		}
-	})
+	}
 }
 
 // cuts are the remarks about edges that were left out.

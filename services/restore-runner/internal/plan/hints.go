@@ -95,13 +95,13 @@ func (d *draft) volumes() {
 		if d.plan.claim == nil {
 			break
 		}
-		namespace, name := d.plan.claim(d.plan.Node(v).Name)
+		namespace, name := d.plan.claim(d.plan.Name(v))
 		if c, ok := d.plan.Find(claimsResource, namespace, name); ok {
 			d.add(v, c, need)
 		}
 	}
 	for c := d.of(claimsResource).from; c < d.of(claimsResource).to; c++ {
-		if v, ok := d.plan.Find(volumesResource, "", d.hints.volumes[place{d.plan.Source(c), d.plan.Node(c).Name}]); ok {
+		if v, ok := d.plan.Find(volumesResource, "", d.hints.volumes[place{d.plan.Source(c), d.plan.Name(c)}]); ok {
 			d.add(v, c, need)
 		}
 	}
@@ -111,7 +111,7 @@ func (d *draft) volumes() {
 // claim of another namespace names keeps its place: its own namespace has not agreed to that.
 func (d *draft) sources() {
 	for c := d.of(claimsResource).from; c < d.of(claimsResource).to; c++ {
-		r, ok := d.hints.sources[place{d.plan.Source(c), d.plan.Node(c).Name}]
+		r, ok := d.hints.sources[place{d.plan.Source(c), d.plan.Name(c)}]
 		if !ok {
 			continue
 		}

@@ -3,6 +3,7 @@ package plan
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -39,18 +40,11 @@ type Namespace struct {
 	reserve bool // only objects in reserve live in it
 }
 
-// Node is one object to restore.
-type Node struct {
-	// Name is the object's name.
-	Name string
-	// Size is the length of the body in bytes.
-	Size int64
-}
-
-// node is what is kept in memory of an object, 16 bytes.
+// node is one object, 24 bytes and its detail.
 type node struct {
-	size      uint32 // of the body, or the largest number there is
-	namespace int32  // -1 for cluster-scoped objects
+	at        position // of its detail
+	size      uint32   // of the body, or the largest number there is
+	namespace int32    // -1 for cluster-scoped objects
 	kind      uint16
 	owns      bool
 	reserve   bool
@@ -60,12 +54,12 @@ type node struct {
 
 // link is an owner reference of a node.
 type link struct {
-	uid      string
+	owner    int32 // the number of its UID
 	relation Relation
 }
 
 // detailOf keeps of an item what is needed to read its body and to find its owners.
-func detailOf(item *manifest.Item) *detail {
+func (p *Plan) detailOf(item *manifest.Item) *detail {
 	d := &detail{name: item.Name, uid: item.UID, size: item.Size, offset: item.Offset, length: item.Length}
 	if item.Path != standardPath(item.GroupResource(), item.Namespace, item.Name) {
 		d.path = item.Path
@@ -75,9 +69,22 @@ func detailOf(item *manifest.Item) *detail {
 	}
 	of := schema.GroupKind{Group: item.Group, Kind: item.Kind}
 	for _, owner := range item.Owners {
-		d.links = append(d.links, link{uid: owner.UID, relation: Relate(of, owner)})
+		if owner.UID != "" {
+			d.links = append(d.links, link{owner: p.referTo(owner.UID), relation: Relate(of, owner)})
+		}
 	}
 	return d
+}
+
+// referTo returns the number of a UID that some node refers to.
+func (p *Plan) referTo(uid string) int32 {
+	number, known := p.owners[uid]
+	if !known {
+		number = int32(len(p.ownerNodes))
+		p.owners[strings.Clone(uid)] = number
+		p.ownerNodes = append(p.ownerNodes, none)
+	}
+	return number
 }
 
 // standardPath is where Velero's tarballs keep an object in its preferred version.
@@ -90,7 +97,8 @@ func standardPath(groupResource, namespace, name string) string {
 
 // Item returns what a source needs to read the body of node i.
 func (p *Plan) Item(i int32) manifest.Item {
-	d := p.details.get(i)
+	reader := p.details.detailAt(p.nodes[i].at)
+	d := reader.readDetail()
 	k := p.Kind(i)
 	item := manifest.Item{
 		Group: k.GVK.Group, Version: k.GVK.Version, Kind: k.GVK.Kind, Resource: k.Resource,

@@ -24,15 +24,18 @@ const (
 	Other
 )
 
+// BytesPerObject is how much memory a restore takes for each object of the backup.
+const BytesPerObject = 256
+
 // Plan is what a restore does. It does not change once built and is safe for concurrent use.
 type Plan struct {
 	nodes      []node
-	details    *spill // of nodes
-	dir        string
+	details    arena // of nodes
 	kinds      []Kind
 	namespaces []Namespace
 	objects    map[string]int32 // source namespace -> its Namespace node
-	owners     owners
+	owners     map[string]int32 // UIDs in the old cluster that nodes refer to -> their number
+	ownerNodes []int32          // the node of each such UID, or none
 	graph      Graph
 	notes      []Note
 	mapping    map[string]string
@@ -71,34 +74,11 @@ func (p *Plan) Admits(gr schema.GroupResource, namespace string) bool {
 	return p.admits != nil && p.admits(gr, namespace)
 }
 
-// Node returns object i. It is read from a file, see Err.
-func (p *Plan) Node(i int32) *Node {
-	d := p.details.get(i)
-	return &Node{Name: d.name, Size: d.size}
-}
+// Name returns the name of object i in the backup.
+func (p *Plan) Name(i int32) string { return string(p.nameOf(p.nodes[i])) }
 
 // Size returns about how long the body of object i is, in bytes; at most 4 GiB.
 func (p *Plan) Size(i int32) int64 { return int64(p.nodes[i].size) }
-
-// Err reports that the file of the plan could not be read: what was returned of some objects is
-// empty.
-func (p *Plan) Err() error {
-	if p.details == nil {
-		return nil
-	}
-	return p.details.failed()
-}
-
-// Dir is the directory the plan keeps its file in.
-func (p *Plan) Dir() string { return p.dir }
-
-// Close releases the file; nothing can be asked about single objects afterwards.
-func (p *Plan) Close() error {
-	if p.details == nil {
-		return nil
-	}
-	return p.details.close()
-}
 
 // Kind returns the kind of object i.
 func (p *Plan) Kind(i int32) *Kind { return &p.kinds[p.nodes[i].kind] }
@@ -107,11 +87,19 @@ func (p *Plan) Kind(i int32) *Kind { return &p.kinds[p.nodes[i].kind] }
 func (p *Plan) Kinds() []Kind { return p.kinds }
 
 // Source returns the namespace of object i in the backup, "" for cluster-scoped objects.
-func (p *Plan) Source(i int32) string {
-	if n := p.nodes[i].namespace; n >= 0 {
-		return p.namespaces[n].Source
+func (p *Plan) Source(i int32) string { return p.sourceOf(p.nodes[i]) }
+
+func (p *Plan) sourceOf(n node) string {
+	if n.namespace >= 0 {
+		return p.namespaces[n.namespace].Source
 	}
 	return ""
+}
+
+// nameOf returns a name without a copy of it.
+func (p *Plan) nameOf(n node) []byte {
+	reader := p.details.detailAt(n.at)
+	return reader.readText()
 }
 
 // Target returns the namespace object i is restored to, "" for cluster-scoped objects.
@@ -134,7 +122,7 @@ func (p *Plan) Find(kind, source, name string) (int32, bool) {
 	}
 	from := p.search(k, source, false)
 	i, ok := sort.Find(p.search(k, source, true)-from, func(i int) int {
-		return strings.Compare(name, p.details.get(int32(from+i)).name)
+		return strings.Compare(name, p.Name(int32(from+i)))
 	})
 	return int32(from + i), ok
 }
@@ -180,12 +168,11 @@ func (p *Plan) NamespaceObject(source string) (int32, bool) {
 // Owner returns the node that had this UID in the old cluster; false when it is not part of the
 // restore.
 func (p *Plan) Owner(uid string) (int32, bool) {
-	for i := range p.owners.of(uid) {
-		if p.details.get(i).uid == uid {
-			return i, true
-		}
+	number, ok := p.owners[uid]
+	if !ok || p.ownerNodes[number] == none {
+		return 0, false
 	}
-	return 0, false
+	return p.ownerNodes[number], true
 }
 
 // Paused reports whether objects of node i's kind are created paused.

@@ -100,7 +100,7 @@ func planOf(t testing.TB, l *listing, o options) *Plan {
 func names(p *Plan) []string {
 	var out []string
 	for i := range int32(p.Len()) {
-		name := p.Node(i).Name
+		name := p.Name(i)
 		if ns := p.Target(i); ns != "" {
 			name = ns + "/" + name
 		}

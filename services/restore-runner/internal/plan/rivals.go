@@ -18,13 +18,13 @@ func (d *draft) rivals() {
 		}
 		n := name{target: p.Target(v)}
 		if p.Class(v) == NamespaceObject {
-			n.target = p.MapNamespace(p.Node(v).Name)
+			n.target = p.MapNamespace(p.Name(v))
 		}
 		if sources[n.target] < 2 {
 			continue
 		}
 		if p.Class(v) != NamespaceObject {
-			n.name = p.Node(v).Name
+			n.name = p.Name(v)
 		}
 		if before, ok := last[n]; ok {
 			if p.rivals == nil {

@@ -14,7 +14,7 @@ func TestObjectsMappedToOneNameComeInTheOrderOfTheirNamespaces(t *testing.T) {
 		"configmaps other/x", "namespaces a", "namespaces b", "namespaces other", "persistentvolumes x")},
 		options{mapping: map[string]string{"a": "t", "b": "t", "c": "t"}})
 	rivals := map[string]string{}
-	named := func(i int32) string { return p.Kind(i).String() + " " + p.Source(i) + "/" + p.Node(i).Name }
+	named := func(i int32) string { return p.Kind(i).String() + " " + p.Source(i) + "/" + p.Name(i) }
 	for i := range int32(p.Len()) {
 		if before, ok := p.Rival(i); ok {
 			rivals[named(i)] = named(before)

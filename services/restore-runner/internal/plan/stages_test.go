@@ -232,7 +232,7 @@ func TestAStageInACycleGivesWayWithAWarning(t *testing.T) {
 	require.Len(t, p.Notes(), 1)
 	require.Equal(t, Note{Node: p.Notes()[0].Node, Warning: true,
 		Message: "waits for an object of its namespace that waits for it: restored after the first workloads and custom resources there"}, p.Notes()[0])
-	require.Equal(t, "c", p.Node(p.Notes()[0].Node).Name)
+	require.Equal(t, "c", p.Name(p.Notes()[0].Node))
 	require.True(t, before(t, p, "secrets a/s", "deployments.apps a/d"))
 	require.True(t, before(t, p, "deployments.apps a/d", "fillers.example.com a/f"))
 	require.True(t, before(t, p, "fillers.example.com a/f", "persistentvolumeclaims a/c"))

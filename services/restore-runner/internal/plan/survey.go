@@ -26,6 +26,8 @@ type Survey struct {
 	Volumes []manifest.Item
 	// Snapshots are the VolumeSnapshots of the backup and their contents, regardless of the filters.
 	Snapshots *Snapshots
+	// Objects is how many items the backup lists.
+	Objects int
 	kinds     map[schema.GroupResource]surveyed
 }
 
@@ -50,6 +52,7 @@ func Look(ctx context.Context, source Source) (*Survey, error) {
 		if err != nil {
 			return nil, fmt.Errorf("list the items of the backup: %w", err)
 		}
+		s.Objects++
 		gr := schema.GroupResource{Group: item.Group, Resource: item.Resource}
 		if _, ok := s.kinds[gr]; !ok {
 			s.kinds[gr] = surveyed{kind: strings.ToLower(item.Kind), namespaced: item.Namespace != ""}

@@ -106,15 +106,11 @@ func Run(ctx context.Context, config Config) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = r.owners.Close() }() // nothing in it is needed any more
 	defer r.hooks.Start(ctx)()
 	for _, pass := range []func(context.Context) error{
 		r.owners.Resume(config.History), r.definitions.RestoreAll, r.namespaces.CreateAll, r.objects, r.await, r.hooks.Wait,
 	} {
 		if err := pass(ctx); err != nil {
-			return err
-		}
-		if err := config.Plan.Err(); err != nil {
 			return err
 		}
 	}

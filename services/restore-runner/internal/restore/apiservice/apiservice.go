@@ -70,7 +70,7 @@ func (s *Services) Unserved(ctx context.Context, v int32) error {
 	case "", apply.Failed:
 		return nil // it does not come, or comes only after the object
 	}
-	name := s.Plan.Node(by.node).Name
+	name := s.Plan.Name(by.node)
 	why := s.answers(ctx, name, kind.GroupResource())
 	if why == nil {
 		by.available.Store(true)

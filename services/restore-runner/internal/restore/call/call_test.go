@@ -78,12 +78,12 @@ func TestACallWithoutAPlaceForItsOperation(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, recorder.Close()) })
 	recorder.SetPlan(p)
 	recorder.Call(0, outcome.Call{Action: "a.io/other", Begun: &outcome.Begun{ID: strings.Repeat("x", 25<<20)}})
-	nodes := map[string]int32{p.Node(0).Name: 0, p.Node(1).Name: 1}
+	nodes := map[string]int32{p.Name(0): 0, p.Name(1): 1}
 	s := &starter{}
 	c := New(Config{
 		Recorder: recorder, Restore: restore, Plan: p, Clock: clock, Instance: "i",
 		History: &outcome.History{Calls: map[int32]map[string]*outcome.Answer{nodes["old"]: {s.Name(): nil}}},
-		Target:  func(node int32) apply.Target { return apply.Target{Namespace: "a", Name: p.Node(node).Name} },
+		Target:  func(node int32) apply.Target { return apply.Target{Namespace: "a", Name: p.Name(node)} },
 	})
 	ctx, done := context.WithTimeout(t.Context(), 10*time.Second) // no record is made durable, which a call that is made waits for
 	defer done()

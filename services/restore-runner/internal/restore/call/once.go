@@ -95,7 +95,7 @@ func (k *keyed) Execute(ctx context.Context, object, fromBackup *action.Object, 
 // cluster restored to two of them may have one name.
 func (c *Caller) key(q Request) string {
 	item := c.item(q)
-	item.Namespace, item.Name = c.Plan.Source(q.Node), c.Plan.Node(q.Node).Name
+	item.Namespace, item.Name = c.Plan.Source(q.Node), c.Plan.Name(q.Node)
 	return operation.Key(string(c.Restore.Restore().UID), q.Action.Name(), &item)
 }
 

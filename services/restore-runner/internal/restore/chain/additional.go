@@ -97,7 +97,7 @@ func (r *run) comeBack(ctx context.Context) *dispatch.Wait {
 	for _, node := range cut {
 		r.chains.Recorder.Owe(node)
 		s.Entry.Warn(fmt.Sprintf("additional item %s %s, which action %s asks for, waits for this object: restored before it",
-			r.chains.Plan.Kind(node), r.chains.Plan.Node(node).Name, r.actions[s.Next-1].Action.Name()))
+			r.chains.Plan.Kind(node), r.chains.Plan.Name(node), r.actions[s.Next-1].Action.Name()))
 	}
 	q := s.Probe
 	switch {

@@ -70,7 +70,7 @@ func New(cfg Config) *Filler { return &Filler{Config: cfg} }
 // What cannot be filled is an error: an application must not begin anew on an empty volume.
 // Repeating it, also by another holder of the restore, makes no second pair.
 func (f *Filler) Fill(ctx context.Context, e *outcome.Entry, o *object.Object) error {
-	source, name := f.Plan.Source(o.Node), f.Plan.Node(o.Node).Name
+	source, name := f.Plan.Source(o.Node), f.Plan.Name(o.Node)
 	if f.Plan.Kind(o.Node).String() != "persistentvolumeclaims" || !f.Volumes.Filled(source, name) {
 		return nil
 	}

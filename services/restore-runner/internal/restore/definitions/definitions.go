@@ -70,7 +70,7 @@ func New(cfg Config) *Restorer {
 	r := &Restorer{Config: cfg, defined: map[schema.GroupResource]bool{}}
 	for _, v := range cfg.History.Served {
 		// The API server accepts a definition only under the name <plural>.<group>.
-		plural, group, _ := strings.Cut(cfg.Plan.Node(v).Name, ".")
+		plural, group, _ := strings.Cut(cfg.Plan.Name(v), ".")
 		r.defined[schema.GroupResource{Group: group, Resource: plural}] = true
 	}
 	return r

@@ -85,7 +85,7 @@ func (c *Creator) CreateAll(ctx context.Context) error {
 
 // stored creates a namespace as the backup has it.
 func (c *Creator) stored(ctx context.Context, v int32, w delay.Waiter) *dispatch.Wait {
-	target := c.Plan.MapNamespace(c.Plan.Node(v).Name)
+	target := c.Plan.MapNamespace(c.Plan.Name(v))
 	e := c.Recorder.Begin(v)
 	o, err := c.Loader.Load(ctx, v)
 	if err != nil {
@@ -108,7 +108,7 @@ func (c *Creator) stored(ctx context.Context, v int32, w delay.Waiter) *dispatch
 	}
 	if taken {
 		e.Warn(fmt.Sprintf("namespaces %q and %q of the backup are both mapped to %q, which has the labels and annotations of the first",
-			c.Plan.Node(rival).Name, c.Plan.Node(v).Name, target))
+			c.Plan.Name(rival), c.Plan.Name(v), target))
 	}
 	failpoint.Hit("restore-runner/after-namespace")
 	// Of the owners, which come in the last pass, those are known that are in the cluster from

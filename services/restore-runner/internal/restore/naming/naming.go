@@ -25,7 +25,7 @@ type Names struct {
 func New(p *plan.Plan, recorder *outcome.Recorder, renamed map[int32]string) *Names {
 	n := &Names{plan: p, recorder: recorder, volumes: map[string]string{}}
 	for v, name := range renamed {
-		n.volumes[p.Node(v).Name] = name
+		n.volumes[p.Name(v)] = name
 	}
 	return n
 }
@@ -46,7 +46,7 @@ func (n *Names) RenameVolume(stored, name string) {
 
 // Name is what the object of a node is called in the cluster.
 func (n *Names) Name(node int32) string {
-	name := n.plan.Node(node).Name
+	name := n.plan.Name(node)
 	switch {
 	case n.plan.Class(node) == plan.NamespaceObject:
 		return n.plan.MapNamespace(name)

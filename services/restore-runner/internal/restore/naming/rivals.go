@@ -26,5 +26,5 @@ func (n *Names) Collision(v, rival int32) error {
 
 // stored names an object as in the backup.
 func (n *Names) stored(v int32) string {
-	return fmt.Sprintf("%s %s/%s", n.plan.Kind(v), n.plan.Source(v), n.plan.Node(v).Name)
+	return fmt.Sprintf("%s %s/%s", n.plan.Kind(v), n.plan.Source(v), n.plan.Name(v))
 }

@@ -42,8 +42,8 @@ func (l *Loader) Load(ctx context.Context, v int32) (*Object, error) {
 	if !ok {
 		return nil, errors.New("metadata: missing or not an object")
 	}
-	if meta["name"] != l.Plan.Node(v).Name {
-		return nil, fmt.Errorf("metadata.name: is %q in an object stored as %q", meta["name"], l.Plan.Node(v).Name)
+	if meta["name"] != l.Plan.Name(v) {
+		return nil, fmt.Errorf("metadata.name: is %q in an object stored as %q", meta["name"], l.Plan.Name(v))
 	}
 	if o.Target, err = l.target(o); err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func (l *Loader) target(o *Object) (apply.Target, error) {
 	if !ok {
 		return apply.Target{}, fmt.Errorf("the cluster does not serve %s", kind)
 	}
-	t := apply.Target{GVR: gv.WithResource(kind.Resource), Namespace: l.Plan.Target(o.Node), Name: cmp.Or(o.Renamed, l.Plan.Node(o.Node).Name)}
+	t := apply.Target{GVR: gv.WithResource(kind.Resource), Namespace: l.Plan.Target(o.Node), Name: cmp.Or(o.Renamed, l.Plan.Name(o.Node))}
 	if served.Namespaced != (t.Namespace != "") {
 		return t, fmt.Errorf("the scope of %s in the cluster is not that in the backup", kind)
 	}

@@ -20,7 +20,7 @@ const clonePrefix = "velero-clone-"
 // backup's while its own name is taken: the claim it was saved with may still exist beside the
 // restored one. A successor uses the recorded name.
 func (p *Provisioner) name(ctx context.Context, o *object.Object) error {
-	stored := p.Plan.Node(o.Node).Name
+	stored := p.Plan.Name(o.Node)
 	if o.Renamed != "" {
 		return nil
 	}
@@ -51,7 +51,7 @@ func (p *Provisioner) name(ctx context.Context, o *object.Object) error {
 // name in the cluster.
 func (p *Provisioner) record(ctx context.Context, o *object.Object, made *outcome.Volume) error {
 	made.Name = o.Renamed
-	stored := p.Plan.Node(o.Node).Name
+	stored := p.Plan.Name(o.Node)
 	if made.Name != "" && made.Name != p.Names.Volume(stored) {
 		p.Recorder.Info(o.Node, fmt.Sprintf("restored as %q", made.Name))
 	}

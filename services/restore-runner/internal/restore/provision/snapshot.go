@@ -25,7 +25,7 @@ func (p *Provisioner) Provision(ctx context.Context, o *object.Object) error {
 	if p.Plan.Kind(o.Node).String() != "persistentvolumes" {
 		return nil
 	}
-	snapshot, ok := p.Volumes.Snapshot(p.Plan.Node(o.Node).Name)
+	snapshot, ok := p.Volumes.Snapshot(p.Plan.Name(o.Node))
 	if !ok {
 		return nil
 	}
@@ -37,7 +37,7 @@ func (p *Provisioner) Provision(ctx context.Context, o *object.Object) error {
 }
 
 func (p *Provisioner) fromSnapshot(ctx context.Context, o *object.Object, s *nativesnapshot.Snapshot) error {
-	stored := p.Plan.Node(o.Node).Name
+	stored := p.Plan.Name(o.Node)
 	if err := p.name(ctx, o); err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (p *Provisioner) planned(o *object.Object, s *nativesnapshot.Snapshot) outc
 		Location: s.Spec.Location, Snapshot: s.Status.ProviderSnapshotID,
 		Type: s.Spec.VolumeType, Zone: s.Spec.VolumeAZ, IOPS: ptr.Deref(s.Spec.VolumeIOPS, 0),
 	}
-	v.ClaimNamespace, v.Claim = p.Volumes.Claim(p.Plan.Node(o.Node).Name)
+	v.ClaimNamespace, v.Claim = p.Volumes.Claim(p.Plan.Name(o.Node))
 	v.ClaimNamespace = p.Plan.MapNamespace(v.ClaimNamespace)
 	return v
 }
@@ -138,7 +138,7 @@ func (p *Provisioner) planned(o *object.Object, s *nativesnapshot.Snapshot) outc
 // point makes the object one of that volume. The plugin gets it under the name in the backup and
 // may give it another one, unless one is recorded.
 func (p *Provisioner) point(ctx context.Context, o *object.Object, by action.VolumeSnapshotter, made *outcome.Volume) (err error) {
-	stored := p.Plan.Node(o.Node).Name
+	stored := p.Plan.Name(o.Node)
 	var changed *action.Object
 	dispatch.Aside(ctx, func() { changed, err = by.SetVolumeID(ctx, action.FromContent(object.Named(o.Body, stored)), made.ID) })
 	if err != nil {

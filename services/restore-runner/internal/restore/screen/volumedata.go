@@ -18,15 +18,15 @@ func (s *Screen) reportClaimData(e *outcome.Entry, o *object.Object) {
 		e.Error("volume " + name + ": " + problem)
 		return
 	}
-	if problem := s.Volumes.ClaimProblem(s.Plan.Source(o.Node), s.Plan.Node(o.Node).Name); problem != "" {
-		e.Error("claim " + s.Plan.Node(o.Node).Name + ": " + problem)
+	if problem := s.Volumes.ClaimProblem(s.Plan.Source(o.Node), s.Plan.Name(o.Node)); problem != "" {
+		e.Error("claim " + s.Plan.Name(o.Node) + ": " + problem)
 	}
 }
 
 // reportPodData reports the data of volumes of a pod of which the backup names no claim, with the
 // claim that the pod names.
 func (s *Screen) reportPodData(e *outcome.Entry, o *object.Object) {
-	problems := s.Volumes.PodProblems(s.Plan.Source(o.Node), s.Plan.Node(o.Node).Name)
+	problems := s.Volumes.PodProblems(s.Plan.Source(o.Node), s.Plan.Name(o.Node))
 	if len(problems) == 0 {
 		return
 	}
