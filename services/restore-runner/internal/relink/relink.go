@@ -6,12 +6,9 @@
 package relink
 
 import (
-	"encoding/json"
-	"fmt"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
 // Owner is an object as it is now.
@@ -29,8 +26,7 @@ type Reference struct {
 
 // Lost is a reference that could not be brought back.
 type Lost struct {
-	// Owner is "Kind name" as stored.
-	Owner string
+	Owner int32
 	// Reason is for people.
 	Reason string
 }
@@ -45,42 +41,54 @@ type Child struct {
 	Base    []any
 	// Namespace is where its owners are looked for.
 	Namespace string
+
+	later []laterReference
+	open  int // references whose owners have no outcome
 }
 
-// Patch is what is left to be written to a restored object.
-type Patch struct {
-	Child
-	// Missing are the references to add, none when only Lost came in addition to those it was
-	// created with.
-	Missing []any
-	// Lost are references that came to nothing since it was created.
-	Lost []Lost
+// laterReference is what is kept of a stored reference: the owner has the other fields.
+type laterReference struct {
+	owner             int32
+	controller, block optionalBool
 }
 
-// Due is an object whose owners all have an outcome. Patch returns what is to be written to it.
-type Due int32
+// optionalBool is a boolean field that may be absent.
+type optionalBool uint8
+
+const (
+	absent optionalBool = iota
+	setFalse
+	setTrue
+)
+
+func optionalBoolOf(value any) optionalBool {
+	switch value {
+	case true:
+		return setTrue
+	case false:
+		return setFalse
+	}
+	return absent
+}
+
+// storedFields returns the fields that do not come from the owner.
+func (r *laterReference) storedFields() map[string]any {
+	fields := map[string]any{}
+	if r.controller != absent {
+		fields["controller"] = r.controller == setTrue
+	}
+	if r.block != absent {
+		fields["blockOwnerDeletion"] = r.block == setTrue
+	}
+	return fields
+}
 
 // Book keeps the owners of one restore. Safe for concurrent use.
 type Book struct {
 	mu       sync.Mutex
 	resolved map[int32]*Owner // nil: has an outcome and does not exist
-	waiting  map[int32][]Due
-	children []child
-	spill    spill
+	waiting  map[int32][]*Child
 	looks    map[int32]*look // at owners without an outcome
-}
-
-// child is an object that waits for owners, 16 bytes: the rest is in a file.
-type child struct {
-	at   int64 // where in the file it begins; the next one follows
-	node int32
-	open int32 // references whose owners have no outcome
-}
-
-// record is what the file has of a child.
-type record struct {
-	Child
-	Later []Reference
 }
 
 // look is a lookup of an owner that may be in the cluster from before.
@@ -89,17 +97,9 @@ type look struct {
 	owner *Owner
 }
 
-// New returns an empty book that keeps objects which wait in a file in dir; empty is the system's
-// directory for temporary files.
-func New(dir string) *Book {
-	return &Book{resolved: map[int32]*Owner{}, waiting: map[int32][]Due{}, spill: spill{dir: dir}, looks: map[int32]*look{}}
-}
-
-// Close releases the file.
-func (b *Book) Close() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.spill.close()
+// New returns an empty book.
+func New() *Book {
+	return &Book{resolved: map[int32]*Owner{}, waiting: map[int32][]*Child{}, looks: map[int32]*look{}}
 }
 
 // Look calls find, once for each owner, unless the owner has an outcome: what find returns, if it
@@ -149,7 +149,7 @@ func (b *Book) Known(namespace string, refs []Reference) (now []any, later []Ref
 		case !known:
 			later = append(later, ref)
 		case reason != "":
-			lost = append(lost, Lost{Owner: Name(ref.Value), Reason: reason})
+			lost = append(lost, Lost{Owner: ref.Node, Reason: reason})
 		default:
 			now = append(now, value)
 		}
@@ -157,81 +157,58 @@ func (b *Book) Known(namespace string, refs []Reference) (now []any, later []Ref
 	return now, later, lost
 }
 
-// Await notes that an object was created and still lacks the references of later. It is due at once
-// when all their owners have an outcome by now; else Resolve will return it.
-func (b *Book) Await(of Child, later []Reference) (due Due, now bool, err error) {
+// Await notes that an object was created and still lacks the references of later. It reports whether
+// all their owners have an outcome by now; else Resolve will return the object.
+func (b *Book) Await(child *Child, later []Reference) (due bool) {
 	if len(later) == 0 {
-		return 0, false, nil
+		return false
 	}
-	encoded, err := json.Marshal(record{of, later})
-	if err != nil {
-		return 0, false, fmt.Errorf("keep what an object waits for: %w", err)
-	}
+	child.later = make([]laterReference, len(later))
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c := child{node: of.Node}
-	if c.at, err = b.spill.add(encoded); err != nil {
-		return 0, false, fmt.Errorf("keep what an object waits for: %w", err)
-	}
-	due = Due(len(b.children)) //nolint:gosec // there are fewer nodes
-	for _, ref := range later {
+	for i, ref := range later {
+		child.later[i] = laterReference{ref.Node, optionalBoolOf(ref.Value["controller"]), optionalBoolOf(ref.Value["blockOwnerDeletion"])}
 		if _, resolved := b.resolved[ref.Node]; !resolved {
-			c.open++
-			b.waiting[ref.Node] = append(b.waiting[ref.Node], due)
+			child.open++
+			b.waiting[ref.Node] = append(b.waiting[ref.Node], child)
 		}
 	}
-	b.children = append(b.children, c)
-	return due, c.open == 0, nil
+	return child.open == 0
 }
 
 // Resolve notes the outcome of a node that owns others: what it is now, or nil when it does not
 // exist. It returns the objects whose last open owner it was.
-func (b *Book) Resolve(node int32, owner *Owner) []Due {
+func (b *Book) Resolve(node int32, owner *Owner) []*Child {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.resolved[node] = owner
 	waited := b.waiting[node]
-	out := waited[:0]
-	for _, due := range waited {
-		if b.children[due].open--; b.children[due].open == 0 {
-			out = append(out, due)
+	due := waited[:0]
+	for _, child := range waited {
+		if child.open--; child.open == 0 {
+			due = append(due, child)
 		}
 	}
 	delete(b.waiting, node)
 	delete(b.looks, node)
-	return out
+	return due
 }
 
-// Patch returns what is left to be written to an object that is due. After an error only its node
-// is known.
-func (b *Book) Patch(due Due) (Patch, error) {
-	b.mu.Lock()
-	c, end := b.children[due], b.spill.size
-	if int(due)+1 < len(b.children) {
-		end = b.children[due+1].at
-	}
-	b.mu.Unlock()
-	encoded, err := b.spill.read(c.at, end)
-	r := record{Child: Child{Node: c.node}}
-	if err == nil {
-		err = utiljson.Unmarshal(encoded, &r)
-	}
-	p := Patch{Child: r.Child}
-	if err != nil {
-		p.Node = c.node
-		return p, fmt.Errorf("read what the object waited for: %w", err)
-	}
+// Missing returns the references to add to an object whose owners all have an outcome, and those
+// that came to nothing since it was created.
+func (b *Book) Missing(child *Child) (missing []any, lost []Lost) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, ref := range r.Later {
-		value, reason := rewrite(r.Namespace, ref.Value, b.resolved[ref.Node])
+	for i := range child.later {
+		ref := &child.later[i]
+		value, reason := rewrite(child.Namespace, ref.storedFields(), b.resolved[ref.owner])
 		if reason != "" {
-			p.Lost = append(p.Lost, Lost{Owner: Name(ref.Value), Reason: reason})
+			lost = append(lost, Lost{Owner: ref.owner, Reason: reason})
 			continue
 		}
-		p.Missing = append(p.Missing, value)
+		missing = append(missing, value)
 	}
-	return p, nil
+	return missing, lost
 }
 
 // rewrite returns the reference with the owner's present identity, or why there can be none. The

@@ -1,12 +1,13 @@
 package relink
 
 import (
-	"os"
+	"fmt"
 	"runtime"
 	"testing"
 	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 func ref(node int32, name string) Reference {
@@ -17,29 +18,17 @@ func owner(uid, namespace string) *Owner {
 	return &Owner{UID: "new", APIVersion: "apps/v1", Kind: "Deployment", Namespace: namespace, Name: uid}
 }
 
-func patchesOf(t *testing.T, b *Book, all []Due) (out []Patch) {
+func requireOpen(t *testing.T, b *Book, c *Child, later []Reference) {
 	t.Helper()
-	for _, due := range all {
-		p, err := b.Patch(due)
-		require.NoError(t, err)
-		out = append(out, p)
-	}
-	return out
+	require.False(t, b.Await(c, later))
 }
 
-func requireOpen(t *testing.T, b *Book, c Child, later []Reference) {
-	t.Helper()
-	_, resolved, err := b.Await(c, later)
-	require.NoError(t, err)
-	require.False(t, resolved)
-}
-
-func born(node int32, base []any) Child {
-	return Child{Node: node, UID: "child", Version: "1", Base: base, Namespace: "a"}
+func born(node int32, base []any) *Child {
+	return &Child{Node: node, UID: "child", Version: "1", Base: base, Namespace: "a"}
 }
 
 func TestKnownOwnerIsWrittenWithItsNewIdentity(t *testing.T) {
-	b := New(t.TempDir())
+	b := New()
 	require.Empty(t, b.Resolve(1, owner("d", "a")))
 	now, later, lost := b.Known("a", []Reference{ref(1, "d")})
 	require.Empty(t, later)
@@ -49,62 +38,65 @@ func TestKnownOwnerIsWrittenWithItsNewIdentity(t *testing.T) {
 }
 
 func TestLateOwnersArePatchedTogether(t *testing.T) {
-	b := New(t.TempDir())
+	b := New()
 	b.Resolve(1, owner("one", "a"))
 	now, later, _ := b.Known("a", []Reference{ref(1, "one"), ref(2, "two"), ref(3, "three")})
 	require.Len(t, now, 1)
 	require.Len(t, later, 2)
 	requireOpen(t, b, born(9, now), later)
 	require.Empty(t, b.Resolve(2, owner("two", "a")), "one owner is still open")
-	patches := patchesOf(t, b, b.Resolve(3, owner("three", "")))
-	require.Len(t, patches, 1)
-	require.Equal(t, int32(9), patches[0].Node)
-	require.EqualValues(t, "child", patches[0].UID)
-	require.Len(t, patches[0].Base, 1)
-	require.Len(t, patches[0].Missing, 2)
-	for _, r := range patches[0].Missing {
-		require.Equal(t, "new", r.(map[string]any)["uid"], "never an old identity")
-	}
+	due := b.Resolve(3, owner("three", ""))
+	require.Len(t, due, 1)
+	require.Equal(t, int32(9), due[0].Node)
+	require.EqualValues(t, "child", due[0].UID)
+	require.Len(t, due[0].Base, 1)
+	missing, lost := b.Missing(due[0])
+	require.Empty(t, lost)
+	require.Equal(t, []any{
+		map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "two", "uid": "new", "controller": true},
+		map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "three", "uid": "new", "controller": true},
+	}, missing, "never an old identity")
 }
 
 func TestOwnerSettledBetweenCreateAndAwait(t *testing.T) {
-	b := New(t.TempDir())
+	b := New()
 	now, later, _ := b.Known("a", []Reference{ref(1, "d")})
 	require.Len(t, later, 1)
 	b.Resolve(1, owner("d", "a"))
-	due, resolved, err := b.Await(born(9, now), later)
-	require.NoError(t, err)
-	require.True(t, resolved)
-	require.Len(t, patchesOf(t, b, []Due{due})[0].Missing, 1)
+	child := born(9, now)
+	require.True(t, b.Await(child, later))
+	missing, _ := b.Missing(child)
+	require.Len(t, missing, 1)
 }
 
 func TestOwnersThatCannotOwn(t *testing.T) {
-	b := New(t.TempDir())
+	b := New()
 	b.Resolve(1, nil)
 	b.Resolve(2, owner("d", "other"))
 	now, later, lost := b.Known("a", []Reference{ref(1, "failed"), ref(2, "elsewhere")})
 	require.Empty(t, now)
 	require.Empty(t, later)
 	require.Len(t, lost, 2)
-	require.Equal(t, "Old failed", lost[0].Owner)
+	require.EqualValues(t, 1, lost[0].Owner)
 
 	_, later, _ = b.Known("a", []Reference{ref(3, "x")})
 	requireOpen(t, b, born(9, nil), later)
-	patches := patchesOf(t, b, b.Resolve(3, nil))
-	require.Len(t, patches, 1)
-	require.Empty(t, patches[0].Missing)
-	require.Len(t, patches[0].Lost, 1)
+	due := b.Resolve(3, nil)
+	require.Len(t, due, 1)
+	missing, lost := b.Missing(due[0])
+	require.Empty(t, missing)
+	require.Len(t, lost, 1)
 }
 
 func TestClusterScopedChildOfNamespacedOwner(t *testing.T) {
-	b := New(t.TempDir())
+	b := New()
 	b.Resolve(1, owner("d", "a"))
 	_, _, lost := b.Known("", []Reference{ref(1, "d")})
 	require.Len(t, lost, 1)
 }
 
 func TestTwoReferencesToOneOwner(t *testing.T) {
-	b := New(t.TempDir())
+	b := New()
 	_, later, _ := b.Known("a", []Reference{ref(1, "d"), ref(1, "d")})
 	requireOpen(t, b, born(9, nil), later)
 	require.Len(t, b.Resolve(1, owner("d", "a")), 1)
@@ -114,7 +106,7 @@ func TestTwoReferencesToOneOwner(t *testing.T) {
 // cluster already, so that its controller never reads them without it. Each owner is read once,
 // however many it owns.
 func TestAnOwnerFoundInTheClusterIsWrittenAtOnce(t *testing.T) {
-	b := New(t.TempDir())
+	b := New()
 	looks := 0
 	for range 3 {
 		b.Look(1, func() *Owner { looks++; return owner("d", "a") })
@@ -133,7 +125,7 @@ func TestAnOwnerFoundInTheClusterIsWrittenAtOnce(t *testing.T) {
 
 func TestALookIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := New(t.TempDir())
+		b := New()
 		found := make(chan struct{})
 		go b.Look(1, func() *Owner { <-found; return owner("d", "a") })
 		synctest.Wait()
@@ -150,8 +142,24 @@ func TestALookIsWaitedFor(t *testing.T) {
 	})
 }
 
+func TestOptionalFieldsOfAReferenceComeBack(t *testing.T) {
+	b := New()
+	block := ref(1, "d")
+	block.Value["controller"], block.Value["blockOwnerDeletion"] = false, true
+	plain := Reference{Node: 1, Value: map[string]any{"kind": "Old"}}
+	child := born(9, nil)
+	requireOpen(t, b, child, []Reference{block, plain})
+	b.Resolve(1, owner("d", "a"))
+	missing, _ := b.Missing(child)
+	require.Equal(t, []any{
+		map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "new", "controller": false, "blockOwnerDeletion": true},
+		map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "new"},
+	}, missing)
+}
+
 // Dependants come before their owner, so that all objects of an operator wait for it: each was kept
-// in memory with its references, a kilobyte of maps.
+// in memory with its references, a kilobyte of maps. Where 30 in 100 objects wait, 208 bytes are 62
+// of the 256 bytes for an object that promise P7 leaves.
 func TestThoseThatWaitTakeFewBytes(t *testing.T) {
 	const children = 100_000
 	heap := func() uint64 {
@@ -160,20 +168,16 @@ func TestThoseThatWaitTakeFewBytes(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc
 	}
-	b := New(t.TempDir())
+	b := New()
 	before := heap()
 	for i := range int32(children) {
-		requireOpen(t, b, born(i, nil), []Reference{ref(children+i%10, "an-owner-with-a-name-of-forty-characters")})
+		child := born(i, nil)
+		child.UID, child.Version = types.UID(fmt.Sprintf("%036d", i)), fmt.Sprintf("%07d", i)
+		requireOpen(t, b, child, []Reference{ref(children+i%10, "an-owner-with-a-name-of-forty-characters")})
 	}
 	held := heap() - min(before, heap())
-	require.Less(t, held, uint64(32*children))
+	require.Less(t, held, uint64(208*children))
 	due := b.Resolve(children+3, owner("new", "a"))
 	require.Len(t, due, children/10)
-	p := patchesOf(t, b, due[1:2])[0]
-	require.Equal(t, int32(13), p.Node)
-	require.Len(t, p.Missing, 1)
-	require.NoError(t, b.Close())
-	p, err := b.Patch(due[0])
-	require.ErrorIs(t, err, os.ErrClosed)
-	require.Equal(t, int32(3), p.Node, "the error can name the object")
+	require.Equal(t, int32(13), due[1].Node)
 }

@@ -81,7 +81,7 @@ func newRun(cfg Config) (*run, error) {
 	r.loader = &object.Loader{Source: cfg.Source, Plan: cfg.Plan, Catalog: r.catalog}
 	r.owners = owners.New(owners.Config{
 		Plan: cfg.Plan, Recorder: cfg.Recorder, Existing: r.existing, Names: r.names, Namespaces: r.targets,
-		Limit: limiter.Limit, Stop: r.stop, Dir: cfg.Dir,
+		Limit: limiter.Limit, Stop: r.stop,
 	})
 	r.finisher = &finish.Finisher{Plan: cfg.Plan, Recorder: cfg.Recorder, Owners: r.owners}
 	r.workers = &workers.Pool{Plan: cfg.Plan, Recorder: cfg.Recorder, Finisher: r.finisher, Clock: cfg.Clock, Limit: limiter.Limit, Stop: r.stop}

@@ -2,7 +2,6 @@ package owners
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
@@ -16,7 +15,7 @@ func (l *Linker) Resume(h *outcome.History) (patch func(context.Context) error) 
 	for v, uid := range h.Owners {
 		l.book.Resolve(v, l.owner(v, uid)) // nothing waits yet
 	}
-	var all []relink.Due
+	var all []*relink.Child
 	for v, owes := range h.Owing {
 		var later []relink.Reference
 		for _, value := range owes.Later {
@@ -24,11 +23,9 @@ func (l *Linker) Resume(h *outcome.History) (patch func(context.Context) error) 
 				later = append(later, relink.Reference{Node: node, Value: value})
 			}
 		}
-		due, now, err := l.book.Await(relink.Child{Node: v, UID: owes.UID, Namespace: l.place(v)}, later)
-		if err != nil {
-			l.Recorder.Error(v, fmt.Sprintf("metadata.ownerReferences could not be added: %v", err))
-		} else if now {
-			all = append(all, due)
+		child := &relink.Child{Node: v, UID: owes.UID, Namespace: l.place(v)}
+		if l.book.Await(child, later) {
+			all = append(all, child)
 		}
 	}
 	h.Owing = nil // the book has it

@@ -31,8 +31,6 @@ type Config struct {
 	// Limit is how many requests run at once.
 	Limit func() int
 	Stop  stop.Signal
-	// Dir is a directory for what objects wait for; empty is the system's for temporary files.
-	Dir string
 }
 
 // Linker restores the owner references of a restore. Safe for concurrent use.
@@ -41,29 +39,34 @@ type Linker struct {
 	book *relink.Book
 }
 
-// New returns a linker, which has to be closed.
-func New(cfg Config) *Linker { return &Linker{Config: cfg, book: relink.New(cfg.Dir)} }
-
-// Close releases what the linker keeps in a file.
-func (l *Linker) Close() error { return l.book.Close() }
+// New returns a linker.
+func New(cfg Config) *Linker { return &Linker{Config: cfg, book: relink.New()} }
 
 // References are an object's owner references, split into those to create it with, those to add
 // later, and those that are dropped.
 type References struct {
 	Now   []any
 	Later []relink.Reference
-	lost  []relink.Lost
+	lost  []lostReference
 }
+
+// lostReference is a reference that is dropped. Its owner is "Kind name".
+type lostReference struct{ owner, reason string }
 
 // Report records the references that are dropped.
 func (r *References) Report(e *outcome.Entry) {
 	for _, lost := range r.lost {
-		dropped(e, lost)
+		warnDropped(e, lost)
 	}
 }
 
-func dropped(e *outcome.Entry, l relink.Lost) {
-	e.Warn(fmt.Sprintf("owner reference to %s dropped: %s", l.Owner, l.Reason))
+func warnDropped(e *outcome.Entry, lost lostReference) {
+	e.Warn(fmt.Sprintf("owner reference to %s dropped: %s", lost.owner, lost.reason))
+}
+
+// nameLost describes a reference to an object of the plan.
+func (l *Linker) nameLost(lost relink.Lost) lostReference {
+	return lostReference{owner: l.Plan.Kind(lost.Owner).GVK.Kind + " " + l.Plan.Name(lost.Owner), reason: lost.Reason}
 }
 
 // References splits an object's stored references. Those that a controller renews by adoption are
@@ -77,14 +80,18 @@ func (l *Linker) References(ctx context.Context, o *object.Object) (r References
 		}
 		node, ok := l.node(owner.UID)
 		if !ok {
-			r.lost = append(r.lost, relink.Lost{Owner: relink.Name(value), Reason: "the owner is not part of the restore"})
+			r.lost = append(r.lost, lostReference{owner: relink.Name(value), reason: "the owner is not part of the restore"})
 			continue
 		}
 		l.find(ctx, node)
 		known = append(known, relink.Reference{Node: node, Value: value})
 	}
 	now, later, lost := l.book.Known(o.Target.Namespace, known)
-	return References{Now: append(now, o.AddedOwners()...), Later: later, lost: append(r.lost, lost...)}
+	for _, missing := range lost {
+		r.lost = append(r.lost, l.nameLost(missing))
+	}
+	r.Now, r.Later = append(now, o.AddedOwners()...), later
+	return r
 }
 
 // Remade returns the owner that makes this object anew, "" when there is none.

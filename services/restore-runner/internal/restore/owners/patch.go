@@ -16,11 +16,9 @@ import (
 // Owe notes that an object of this restore was created with the references now and still lacks
 // those of later, which are patched in once all these owners have an outcome.
 func (l *Linker) Owe(ctx context.Context, v int32, result *apply.Result, now []any, later []relink.Reference) {
-	child := relink.Child{Node: v, UID: result.UID, Version: result.Version, Base: now, Namespace: l.place(v)}
-	if due, now, err := l.book.Await(child, later); err != nil {
-		l.Recorder.Error(v, fmt.Sprintf("metadata.ownerReferences could not be added: %v", err))
-	} else if now {
-		l.patch(ctx, due)
+	child := &relink.Child{Node: v, UID: result.UID, Version: result.Version, Base: now, Namespace: l.place(v)}
+	if l.book.Await(child, later) {
+		l.patch(ctx, child)
 	}
 }
 
@@ -39,7 +37,7 @@ func (l *Linker) Resolve(ctx context.Context, node int32, uid types.UID) {
 }
 
 // patchAll completes the references of objects that came before their owners.
-func (l *Linker) patchAll(ctx context.Context, due []relink.Due) error {
+func (l *Linker) patchAll(ctx context.Context, due []*relink.Child) error {
 	return dispatch.Run(ctx, dispatch.Independent(len(due)), dispatch.Work{
 		Do:      func(ctx context.Context, i int32) *dispatch.Wait { l.patch(ctx, due[i]); return nil },
 		Weight:  func(int32) int64 { return 0 },
@@ -50,24 +48,20 @@ func (l *Linker) patchAll(ctx context.Context, due []relink.Due) error {
 }
 
 // patch completes the references of one object.
-func (l *Linker) patch(ctx context.Context, due relink.Due) {
-	p, err := l.book.Patch(due)
-	if err != nil {
-		l.Recorder.Error(p.Node, fmt.Sprintf("metadata.ownerReferences could not be added: %v", err))
-		return
-	}
-	e := l.Recorder.Begin(p.Node)
+func (l *Linker) patch(ctx context.Context, child *relink.Child) {
+	missing, lost := l.book.Missing(child)
+	e := l.Recorder.Begin(child.Node)
 	defer func() {
 		if defect := recover(); defect != nil {
-			l.Recorder.Error(p.Node, fmt.Sprintf("metadata.ownerReferences could not be added: internal error: %v", defect))
+			l.Recorder.Error(child.Node, fmt.Sprintf("metadata.ownerReferences could not be added: internal error: %v", defect))
 		}
 	}()
-	for _, lost := range p.Lost {
-		dropped(e, lost)
+	for _, reference := range lost {
+		warnDropped(e, l.nameLost(reference))
 	}
-	if len(p.Missing) > 0 {
+	if len(missing) > 0 {
 		failpoint.Hit("restore-runner/before-owner-patch")
-		if !l.adopt(ctx, e, &p.Child, p.Missing) {
+		if !l.adopt(ctx, e, child, missing) {
 			return
 		}
 		failpoint.Hit("restore-runner/after-owner-patch")
