@@ -25,7 +25,12 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case path == "api":
 		reply(w, http.StatusOK, metav1.APIVersions{Versions: []string{"v1"}})
 	case path == "apis":
-		reply(w, http.StatusOK, metav1.APIGroupList{})
+		version := metav1.GroupVersionForDiscovery{GroupVersion: group + "/v1", Version: "v1"}
+		reply(w, http.StatusOK, metav1.APIGroupList{Groups: []metav1.APIGroup{{Name: group, Versions: []metav1.GroupVersionForDiscovery{version}, PreferredVersion: version}}})
+	case path == "apis/"+group+"/v1":
+		reply(w, http.StatusOK, metav1.APIResourceList{GroupVersion: group + "/v1", APIResources: []metav1.APIResource{
+			{Name: "widgets", Kind: "Widget", Namespaced: true, Verbs: verbs},
+		}})
 	case path == "api/v1":
 		reply(w, http.StatusOK, metav1.APIResourceList{GroupVersion: "v1", APIResources: []metav1.APIResource{
 			{Name: "namespaces", Kind: "Namespace", Verbs: verbs}, {Name: "configmaps", Kind: "ConfigMap", Namespaced: true, Verbs: verbs},

@@ -2,7 +2,8 @@
 // one from a manifest of its own making against an API server that only answers, in another
 // process, and prints the peak of the restoring process's resident set in MiB.
 //
-// The objects are ConfigMaps in 200 namespaces with names of 60 characters. Reading bodies from a
+// The objects are ConfigMaps, and a custom resource, in each of 200 namespaces, with names of 60
+// characters. Reading bodies from a
 // bucket is not part of it, and neither are custom resources of the group velero.io.
 package main
 
@@ -30,7 +31,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // this is where contexts begin
 	run := func() error { return measure(ctx, *dir, *objects, *owned) }
 	if *server != "" {
-		run = func() error { return restoreAll(ctx, *dir, *server) }
+		run = func() error { return restoreAll(ctx, *dir, *server, estateOf(*objects, *owned)) }
 	}
 	err := run()
 	stop()
@@ -42,7 +43,7 @@ func main() {
 
 // measure makes the manifest, serves the API and runs the restoring process.
 func measure(ctx context.Context, dir string, objects, owned int) error {
-	if err := writeManifest(filepath.Join(dir, manifestFile), dir, objects, owned); err != nil {
+	if err := estateOf(objects, owned).writeManifest(filepath.Join(dir, manifestFile), dir); err != nil {
 		return fmt.Errorf("write the manifest: %w", err)
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
@@ -52,7 +53,7 @@ func measure(ctx context.Context, dir string, objects, owned int) error {
 	api := &http.Server{Handler: newAPI(), ReadHeaderTimeout: readHeaderTimeout}
 	served := make(chan error, 1)
 	go func() { served <- api.Serve(listener) }()
-	cmd := exec.CommandContext(ctx, os.Args[0], "-dir", dir, "-objects", strconv.Itoa(objects), "-server", "http://"+listener.Addr().String()) //nolint:gosec // itself
+	cmd := exec.CommandContext(ctx, os.Args[0], "-dir", dir, "-objects", strconv.Itoa(objects), "-owned", strconv.Itoa(owned), "-server", "http://"+listener.Addr().String()) //nolint:gosec // itself
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	err = cmd.Run()
 	if closeErr := api.Close(); err == nil {

@@ -9,6 +9,10 @@ import (
 	"io"
 	"iter"
 	"os"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
 	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
@@ -17,14 +21,29 @@ import (
 const (
 	manifestFile = "manifest.json.gz"
 	namespaces   = 200
+	group        = "example.com"
+	namePrefix   = "an-object-with-a-name-of-sixty-characters-in-all-"
 	// bodyBytes is the size of each object in the manifest, memberBytes the size of its gzip member.
 	bodyBytes   = 500
 	memberBytes = 1 << 20
 )
 
-// writeManifest writes a manifest of ConfigMaps, of which some in a hundred belong to the first one
-// of their namespace.
-func writeManifest(path, dir string, objects, owned int) (err error) {
+// estate is what is restored: as many objects in each namespace, of which some in a hundred belong to
+// the first one there.
+type estate struct{ each, owned int }
+
+func estateOf(objects, owned int) estate { return estate{objects / namespaces, owned} }
+
+// isOwned reports that object n of a namespace has an owner.
+func (e estate) isOwned(n int) bool { return n > 0 && n%100 < e.owned }
+
+// ownerOf returns the owner reference of object n of a namespace.
+func (e estate) ownerOf(namespace string) objmeta.Owner {
+	return objmeta.Owner{APIVersion: group + "/v1", Kind: "Widget", Name: nameOf(0), UID: uid(namespace, 0)}
+}
+
+// writeManifest writes the manifest of an estate.
+func (e estate) writeManifest(path, dir string) (err error) {
 	file, err := os.Create(path)
 	if err != nil {
 		return err
@@ -35,43 +54,65 @@ func writeManifest(path, dir string, objects, owned int) (err error) {
 	if err != nil {
 		return err
 	}
-	each := objects / namespaces
-	for i := range each * namespaces {
-		ns, n := fmt.Sprintf("namespace-%04d", i/each), i%each
-		e := &manifest.Entry{
-			Version: "v1", Kind: "ConfigMap", Resource: "configmaps", Preferred: true, Size: bodyBytes,
-			Meta: &objmeta.Meta{Namespace: ns, Name: fmt.Sprintf("an-object-with-a-name-of-sixty-characters-in-all-%012d", n), UID: uid(i)},
+	for i := range namespaces * e.each { // in the order of a manifest: all first objects, then the others
+		ns, n := i, 0
+		if rest := i - namespaces; rest >= 0 {
+			ns, n = rest/(e.each-1), 1+rest%(e.each-1)
 		}
-		if n > 0 && n%100 < owned {
-			e.Meta.Owners = []objmeta.Owner{{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: uid(i - n)}}
-		}
-		e.Path = "resources/configmaps/namespaces/" + ns + "/" + e.Meta.Name + ".json"
-		e.SHA256[0], e.SHA256[1], e.SHA256[2] = byte(i), byte(i>>8), byte(i>>16)
-		err := w.Add(manifest.Record{
-			Key: manifest.AppendKey(nil, "v1/ConfigMap", ns, e.Meta.Name), UID: []byte(e.Meta.UID), Path: []byte(e.Path),
-			Entry: manifest.AppendEntry(nil, e), Offset: int64(i / 1000 * memberBytes), Length: memberBytes,
-		})
-		if err != nil {
+		if err := w.Add(e.record(fmt.Sprintf("namespace-%04d", ns), n, int64(i))); err != nil {
 			return err
 		}
 	}
 	return errors.Join(w.Close(manifest.Trailer{}), out.Flush())
 }
 
-func uid(i int) string { return fmt.Sprintf("%08x-0000-4000-8000-%012x", uint32(i)*2654435761, i) }
+// record is object n of a namespace in the manifest, of which it is number i.
+func (e estate) record(namespace string, n int, i int64) manifest.Record {
+	entry, kind, resource := e.entry(namespace, n), "v1/ConfigMap", "configmaps"
+	if n == 0 {
+		kind, resource = group+"/v1/Widget", "widgets."+group
+	}
+	entry.Path = "resources/" + resource + "/namespaces/" + namespace + "/" + entry.Meta.Name + ".json"
+	entry.SHA256[0], entry.SHA256[1], entry.SHA256[2] = byte(i), byte(i>>8), byte(i>>16)
+	return manifest.Record{
+		Key: manifest.AppendKey(nil, kind, namespace, entry.Meta.Name), UID: []byte(entry.Meta.UID), Path: []byte(entry.Path),
+		Entry: manifest.AppendEntry(nil, entry), Offset: i / 1000 * memberBytes, Length: memberBytes,
+	}
+}
+
+// entry describes object n of a namespace: the first one is a custom resource, so that it is restored
+// after what it owns.
+func (e estate) entry(namespace string, n int) *manifest.Entry {
+	entry := &manifest.Entry{
+		Version: "v1", Kind: "ConfigMap", Resource: "configmaps", Preferred: true, Size: bodyBytes,
+		Meta: &objmeta.Meta{Namespace: namespace, Name: nameOf(n), UID: uid(namespace, n)},
+	}
+	if n == 0 {
+		entry.Group, entry.Kind, entry.Resource = group, "Widget", "widgets"
+	}
+	if e.isOwned(n) {
+		entry.Meta.Owners = []objmeta.Owner{e.ownerOf(namespace)}
+	}
+	return entry
+}
+
+func nameOf(n int) string { return fmt.Sprintf("%s%012d", namePrefix, n) }
+
+func uid(namespace string, n int) string { return fmt.Sprintf("00000000-%s-%012x", namespace, n) }
 
 // backup reads the manifest, and makes the bodies up.
 type backup struct {
+	estate estate
 	file   *os.File
 	reader *manifest.Reader
 }
 
-func openBackup(ctx context.Context, path string) (*backup, error) {
+func openBackup(ctx context.Context, path string, e estate) (*backup, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	b := &backup{file: file}
+	b := &backup{estate: e, file: file}
 	info, err := file.Stat()
 	if err == nil {
 		b.reader, err = manifest.Open(ctx, b, info.Size())
@@ -94,8 +135,15 @@ func (b *backup) Items(ctx context.Context) iter.Seq2[manifest.Item, error] {
 
 // Read implements restore.Source.
 func (b *backup) Read(_ context.Context, item manifest.Item) ([]byte, error) {
-	return json.Marshal(map[string]any{
-		"apiVersion": item.Version, "kind": item.Kind, "metadata": map[string]any{"namespace": item.Namespace, "name": item.Name},
-		"data": map[string]any{"key": "value"},
-	})
+	n, err := strconv.Atoi(strings.TrimPrefix(item.Name, namePrefix))
+	if err != nil {
+		return nil, err
+	}
+	meta := map[string]any{"namespace": item.Namespace, "name": item.Name}
+	if b.estate.isOwned(n) {
+		owner := b.estate.ownerOf(item.Namespace)
+		meta["ownerReferences"] = []any{map[string]any{"apiVersion": owner.APIVersion, "kind": owner.Kind, "name": owner.Name, "uid": owner.UID, "controller": true}}
+	}
+	apiVersion := schema.GroupVersion{Group: item.Group, Version: item.Version}.String()
+	return json.Marshal(map[string]any{"apiVersion": apiVersion, "kind": item.Kind, "metadata": meta, "data": map[string]any{"key": "value"}})
 }

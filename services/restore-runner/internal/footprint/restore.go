@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -18,6 +17,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
+	"github.com/holdfast-io/holdfast/pkg/service"
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
@@ -25,19 +25,21 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/volume"
 )
 
-// memoryLimit is restore-runner's own.
-const memoryLimit = 64 << 20
-
 const (
+	// memoryLimit and garbagePercent are restore-runner's own.
+	memoryLimit    = 64 << 20
+	garbagePercent = 60
+
 	timeout     = 10 * time.Minute
 	recordBatch = 1000
 )
 
 // restoreAll restores everything of the manifest in dir, writes the files of the restore, and
 // prints the peak.
-func restoreAll(ctx context.Context, dir, server string) error {
-	debug.SetMemoryLimit(memoryLimit)
-	b, err := openBackup(ctx, filepath.Join(dir, manifestFile))
+func restoreAll(ctx context.Context, dir, server string, e estate) error {
+	service.LimitMemory(memoryLimit)
+	service.CollectGarbageAt(garbagePercent)
+	b, err := openBackup(ctx, filepath.Join(dir, manifestFile), e)
 	if err != nil {
 		return err
 	}
@@ -61,7 +63,7 @@ func restoreAll(ctx context.Context, dir, server string) error {
 	if counts := config.Recorder.Counts(); err == nil && (counts.Done != counts.Total || counts.Errors > 0) {
 		err = fmt.Errorf("%d of %d objects have an outcome, %d errors", counts.Done, counts.Total, counts.Errors)
 	}
-	if err = errors.Join(err, publish(config.Recorder, dir), config.Recorder.Close(), config.Plan.Close(), log.Close(), b.file.Close()); err != nil {
+	if err = errors.Join(err, publish(config.Recorder, dir), config.Recorder.Close(), log.Close(), b.file.Close()); err != nil {
 		return err
 	}
 	peak, err := peak()
@@ -75,6 +77,7 @@ func prepare(ctx context.Context, b *backup, config *restore.Config) error {
 	if err != nil {
 		return err
 	}
+	service.RaiseMemoryLimit(int64(survey.Objects) * plan.BytesPerObject)
 	if config.Catalog, err = resource.Discover(ctx, config.REST); err != nil {
 		return err
 	}
@@ -85,7 +88,7 @@ func prepare(ctx context.Context, b *backup, config *restore.Config) error {
 	if err != nil {
 		return err
 	}
-	config.Plan, err = plan.Build(ctx, b, plan.Config{Filter: filter, Claim: config.Volumes.Claim, Dir: config.Dir})
+	config.Plan, err = plan.Build(ctx, b, plan.Config{Filter: filter, Claim: config.Volumes.Claim})
 	return err
 }
 
