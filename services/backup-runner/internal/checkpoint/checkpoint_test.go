@@ -2,7 +2,6 @@ package checkpoint
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -61,21 +60,19 @@ func TestRecordsNameTheFormatTheyNeed(t *testing.T) {
 	call := Call{Action: "a.io/x", Object: Object{Kind: "Pod", Namespace: "a", Name: "p"}}
 	for _, c := range []struct {
 		rec    Record
-		format int
 		covers bool
 	}{
-		{Record{Part: Part{SidecarKey: "s"}}, 2, true},
-		{Record{Start: &Start{}}, 5, true}, // an older runner would find nothing to list
-		{Record{Ranges: []Range{{}}, Spool: &Spool{Key: "h"}}, 3, true},
-		{Record{Intents: []Call{call}}, 3, false},
-		{Record{Hooked: []HookedPod{{Object: call.Object}}}, 7, false},
-		{Record{HooksEnded: []HooksEnded{{Pod: call.Object}}}, 7, true},
-		{Record{Intents: []Call{call}, Outcomes: []Outcome{{Call: call, Body: []byte("{\"<\":1}")}}}, 3, false},
+		{Record{Part: Part{SidecarKey: "s"}}, true},
+		{Record{Start: &Start{}}, true},
+		{Record{Ranges: []Range{{}}, Spool: &Spool{Key: "h"}}, true},
+		{Record{Intents: []Call{call}}, false},
+		{Record{Hooked: []HookedPod{{Object: call.Object}}}, false},
+		{Record{HooksEnded: []HooksEnded{{Pod: call.Object}}}, true},
+		{Record{Intents: []Call{call}, Outcomes: []Outcome{{Call: call, Body: []byte("{\"<\":1}")}}}, false},
 	} {
 		key, err := log.Append(t.Context(), c.rec)
 		require.NoError(t, err)
 		require.NoError(t, Each(t.Context(), store, "b", "u", []string{key}, func(_ string, rec *Record) error {
-			require.Equal(t, c.format, rec.FormatVersion)
 			require.Equal(t, c.covers, rec.Covers())
 			require.Equal(t, c.rec.Intents, rec.Intents)
 			require.Equal(t, c.rec.Outcomes, rec.Outcomes)
@@ -85,7 +82,7 @@ func TestRecordsNameTheFormatTheyNeed(t *testing.T) {
 }
 
 func TestOtherFormatsAreRefused(t *testing.T) {
-	for _, format := range []int{0, 1, 8} {
+	for _, format := range []int{0, 1, 3} {
 		store := memstore.New()
 		text := fmt.Sprintf(`{"formatVersion":%d,"backup":"b","uid":"u"}`, format)
 		require.NoError(t, objectstore.CreateBytes(t.Context(), store, "k", []byte(text)))
@@ -256,21 +253,4 @@ func (c cutOff) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 		io.Reader
 		io.Closer
 	}{io.MultiReader(io.LimitReader(body, 30), iotest.ErrReader(io.ErrClosedPipe)), body}, nil
-}
-
-// The first record of a backup that an older runner began names every list of its first pass.
-func TestUnitsOfOlderRecordsAreKinds(t *testing.T) {
-	t.Parallel()
-	store := memstore.New()
-	units := []string{"nodes", "pods#1", "pods#2"}
-	for i := range 200_000 {
-		units = append(units, fmt.Sprintf("deployments.apps/a-namespace-with-a-long-name-%06d", i))
-	}
-	text, err := json.Marshal(map[string]any{"formatVersion": 2, "backup": "b", "uid": "u", "start": map[string]any{"liveNamespaces": 9, "units": units}})
-	require.NoError(t, err)
-	require.NoError(t, objectstore.CreateBytes(t.Context(), store, "k", text))
-	require.NoError(t, Each(t.Context(), store, "b", "u", []string{"k"}, func(_ string, rec *Record) error {
-		require.Equal(t, &Start{LiveNamespaces: 9, Kinds: []Kind{{Resource: "nodes"}, {Resource: "pods"}, {Resource: "deployments.apps", Spread: true}}}, rec.Start)
-		return nil
-	}))
 }

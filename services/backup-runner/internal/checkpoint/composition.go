@@ -13,12 +13,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// Formats of compositions; others are not understood. A runner that does not wait for operations
-// does not understand a composition with some.
-const (
-	compositionVersion        = 1
-	compositionWithOperations = 2
-)
+// compositionVersion is the format version of compositions; others are not understood.
+const compositionVersion = 1
 
 // Composition fixes what a backup consists of, before anything is published: the order of its parts
 // and its phase, or that it failed. There is one per backup; every later holder follows it.
@@ -51,9 +47,6 @@ type Composition struct {
 // wraps ErrTooLarge where no reader would take it.
 func RecordComposition(ctx context.Context, store objectstore.Store, c Composition) (Composition, error) {
 	c.FormatVersion = compositionVersion
-	if len(c.Operations) > 0 {
-		c.FormatVersion = compositionWithOperations
-	}
 	if err := createComposition(ctx, store, &c); !errors.Is(err, objectstore.ErrExists) {
 		return c, err
 	}
@@ -105,7 +98,7 @@ func (c *Composition) member(key string, value json.RawMessage) error {
 }
 
 func (c *Composition) check(backup, uid string) error {
-	if c.FormatVersion < compositionVersion || c.FormatVersion > compositionWithOperations {
+	if c.FormatVersion != compositionVersion {
 		return unsupported(c.FormatVersion)
 	}
 	return belongs(backup, uid, c.Backup, c.UID)

@@ -41,7 +41,7 @@ func (l *Log) Earlier() []string { return l.journal.Earlier() }
 func (l *Log) Append(ctx context.Context, rec Record) (string, error) {
 	return l.journal.AppendNumbered(ctx, func(seq int64) ([]byte, error) {
 		failpoint.Hit("backup-runner/record")
-		rec.FormatVersion, rec.Backup, rec.UID, rec.Epoch, rec.Seq = rec.format(), l.backup, l.uid, l.epoch, seq
+		rec.FormatVersion, rec.Backup, rec.UID, rec.Epoch, rec.Seq = recordVersion, l.backup, l.uid, l.epoch, seq
 		data, err := json.Marshal(rec)
 		if err != nil {
 			return nil, fmt.Errorf("encode record: %w", err)
@@ -96,14 +96,11 @@ func read(ctx context.Context, store objectstore.Reader, backup, uid, key string
 	if err := jsonlimit.Unmarshal(data, &rec, maxDecoded); err != nil {
 		return rec, fmt.Errorf("record %s: %w: %w", key, journal.ErrCorrupt, err)
 	}
-	if rec.FormatVersion < recordVersion || rec.FormatVersion > recordWithHooks {
+	if rec.FormatVersion != recordVersion {
 		return rec, fmt.Errorf("record %s: %w: formatVersion: %d is not supported", key, journal.ErrCorrupt, rec.FormatVersion)
 	}
 	if rec.Backup != backup || rec.UID != uid {
 		return rec, fmt.Errorf("record %s: %w: it belongs to backup %s (uid %s)", key, journal.ErrCorrupt, rec.Backup, rec.UID)
-	}
-	if rec.Start != nil {
-		rec.Start.modernize()
 	}
 	return rec, nil
 }

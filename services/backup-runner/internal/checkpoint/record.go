@@ -6,26 +6,14 @@
 package checkpoint
 
 import (
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/volume"
 )
 
-// Format versions of records; a record of any other is an error. What a record holds decides its
-// version: each is the first that runners which cannot read such content refuse.
-const (
-	recordVersion       = 2
-	recordWithActions   = 3
-	recordWithSnapshots = 4
-	recordWithKinds     = 5
-	// recordWithOperations: earlier runners end an operation as an error and do not wait for it.
-	recordWithOperations = 6
-	// A runner that runs no hooks does not know that post hooks are owed.
-	recordWithHooks = 7
-)
+// recordVersion is the format version of records; a record of any other is an error.
+const recordVersion = 2
 
 // Record has what one sealed part holds.
 type Record struct {
@@ -93,13 +81,11 @@ type Start struct {
 	LiveNamespaces int `json:"liveNamespaces"`
 	// Unbound are the errors of actions whose AppliesTo failed, and of missing actions.
 	Unbound []string `json:"unbound,omitempty"`
-	// Actions are the names of those that could be, sorted; older records have none.
+	// Actions are the names of those that could be, sorted.
 	Actions []string `json:"actions,omitempty"`
 	// Kinds are what the first pass lists, in its order. One that is no longer served is an error;
 	// kinds that came later are not in the backup.
 	Kinds []Kind `json:"kinds,omitempty"`
-	// Units are all lists of the first pass, in place of Kinds, in older records.
-	Units []string `json:"units,omitempty"`
 }
 
 // PostOperation is how far the items are that operations named. All of them are read before an
@@ -118,21 +104,6 @@ type Kind struct {
 	Resource string `json:"resource"`
 	// Spread is true where each namespace is listed by itself.
 	Spread bool `json:"spread,omitempty"`
-}
-
-// modernize gives a start its kinds that names units ("pods/ns#1").
-func (s *Start) modernize() {
-	for _, unit := range s.Units {
-		name := unit
-		if end := strings.IndexAny(unit, "/#?"); end >= 0 {
-			name = unit[:end]
-		}
-		kind := Kind{Resource: strings.Clone(name), Spread: strings.HasPrefix(unit[len(name):], "/")}
-		if n := len(s.Kinds); n == 0 || s.Kinds[n-1] != kind {
-			s.Kinds = append(s.Kinds, kind)
-		}
-	}
-	s.Units = nil
 }
 
 // Part names a part and its sidecar in the bucket. A part without items has no object of its own:
@@ -222,27 +193,6 @@ type Item struct {
 // needs no others.
 func (r *Record) Covers() bool {
 	return r.Start != nil || r.Part.SidecarKey != "" || len(r.Ranges) > 0 || len(r.Volumes)+len(r.Snapshots)+len(r.HooksEnded) > 0
-}
-
-// format is the oldest format that has all that the record does.
-func (r *Record) format() int {
-	pending := func(i volume.Info) bool { return i.Pending }
-	if len(r.Hooked)+len(r.Hooks)+len(r.HookOutcomes)+len(r.HooksEnded) > 0 {
-		return recordWithHooks
-	}
-	if slices.ContainsFunc(r.Outcomes, func(o Outcome) bool { return o.Begun != nil }) {
-		return recordWithOperations
-	}
-	if r.Start != nil {
-		return recordWithKinds
-	}
-	if len(r.Intended)+len(r.Snapshots) > 0 || slices.ContainsFunc(r.Volumes, pending) {
-		return recordWithSnapshots
-	}
-	if r.Spool != nil || len(r.LeftOut)+len(r.Detached)+len(r.Joined)+len(r.Resources)+len(r.Intents)+len(r.Outcomes) > 0 {
-		return recordWithActions
-	}
-	return recordVersion
 }
 
 // Range is a contiguous piece of one list.

@@ -22,7 +22,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/pkg/kube/rawlist"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/volumes"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/volume"
 )
@@ -238,21 +237,6 @@ func TestNoSnapshotIsTakenTwice(t *testing.T) {
 			require.Positive(t, total, "some were under way")
 		})
 	}
-}
-
-// Without a location records stay readable to runners that know no snapshots, but for the first
-// one, which has what is listed.
-func TestRecordsWithoutSnapshotsKeepTheirFormat(t *testing.T) {
-	_, got := newSetup(t, disks(), velerov1.BackupSpec{}).run(t)
-	for i := range got.records {
-		want := 2
-		if got.records[i].Start != nil {
-			want = 5
-		}
-		require.Equal(t, want, got.records[i].FormatVersion)
-	}
-	_, got = newSetup(t, disks(), velerov1.BackupSpec{}).snapshots(&cloud{knows: native}, "main").run(t)
-	require.True(t, slices.ContainsFunc(got.records, func(r checkpoint.Record) bool { return r.FormatVersion == 4 }))
 }
 
 // stopped is a cloud that is stopped while its process starts, which ends that start.

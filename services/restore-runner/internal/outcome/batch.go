@@ -22,7 +22,6 @@ type batch struct {
 
 	mu      sync.Mutex
 	plain   bytes.Buffer
-	format  int           // of the lines in plain
 	open    bool          // lines may be stored
 	waiting int           // lines in plain
 	added   int64         // lines ever
@@ -48,7 +47,6 @@ func (b *batch) add(rec *Record) {
 		b.err = errors.Join(b.err, err)
 	}
 	b.added++
-	b.format = max(b.format, rec.needs())
 	if b.waiting++; b.waiting >= b.size || b.plain.Len() > maxWaiting/2 {
 		b.want()
 	}
@@ -105,11 +103,11 @@ func (b *batch) pack() (more bool, err error) {
 		return b.packed != nil && b.plain.Len() > 0, b.err
 	}
 	plain := bytes.Clone(b.plain.Bytes())
-	to, format := b.added, max(b.format, formatVersion)
+	to := b.added
 	b.plain.Reset()
-	b.waiting, b.format = 0, 0
+	b.waiting = 0
 	b.mu.Unlock()
-	b.packed, err = pack(format, plain)
+	b.packed, err = pack(plain)
 	b.packedTo = to
 	return false, err
 }

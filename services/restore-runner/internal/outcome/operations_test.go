@@ -1,13 +1,10 @@
 package outcome
 
 import (
-	"bytes"
 	"io"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/klauspost/compress/gzip"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
@@ -53,46 +50,4 @@ func TestOperationsAreInTheRecords(t *testing.T) {
 	}
 	check(replayed.Operations(), 0, 1, 0)
 	check(recalled.Operations(), General, General, General)
-}
-
-// A runner of an earlier version would end the restore without its operations.
-func TestAFileWithOperationsHasAFormatOfItsOwn(t *testing.T) {
-	first := func(calls ...Call) string {
-		r, bucket := recorder(t, io.Discard), &flaky{}
-		r.Open()
-		for _, c := range calls {
-			r.Call(1, c)
-		}
-		require.NoError(t, r.Flush(t.Context(), bucket))
-		zip, err := gzip.NewReader(bytes.NewReader(bucket.files[0]))
-		require.NoError(t, err)
-		text, err := io.ReadAll(zip)
-		require.NoError(t, err)
-		line, _, _ := strings.Cut(string(text), "\n")
-		return line
-	}
-	require.JSONEq(t, `{"formatVersion":1}`, first(Call{Action: "a.io/x"}))
-	require.JSONEq(t, `{"formatVersion":2}`, first(Call{Action: "a.io/x"}, begun("op", 0)))
-	data, err := pack(withHooks+1, nil)
-	require.NoError(t, err)
-	require.ErrorIs(t, recorder(t, io.Discard).LoadUnfinished(data), ErrFormat)
-}
-
-// A runner of an earlier version would leave such claims without what they are filled from.
-func TestAFileWithClaimsFilledFromCSISnapshotsHasTheFormatOfHooks(t *testing.T) {
-	native := &Record{Volume: &Volume{Snapshot: "s"}}
-	csi := &Record{Volume: &Volume{Claim: "data", CSI: &CSI{Handle: "s"}}}
-	hook := &Record{Hook: &HookRun{}}
-	for want, records := range map[int][][]*Record{
-		formatVersion: {{native}},
-		withHooks:     {{csi}, {native, csi, native}, {csi, hook}, {hook, csi}},
-	} {
-		for _, of := range records {
-			format := 0
-			for _, rec := range of {
-				format = max(format, rec.needs())
-			}
-			require.Equal(t, want, format)
-		}
-	}
 }

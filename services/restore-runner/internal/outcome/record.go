@@ -17,14 +17,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/pause"
 )
 
-// formatVersion of the records; a later one is refused. Files with operations have withOperations,
-// and those with hooks of Pods or with claims that are filled from CSI snapshots withHooks, which a
-// runner refuses that does not wait for them.
-const (
-	formatVersion  = 1
-	withOperations = 2
-	withHooks      = 3
-)
+// formatVersion is that of the records; another one is refused.
+const formatVersion = 1
 
 // FilePrefix begins the name of each file of records, beside the owner file.
 const FilePrefix = "record-"
@@ -87,17 +81,6 @@ type Record struct {
 	Step string `json:"step,omitempty"`
 	// Finished is the last record of all: it decides how the restore ends.
 	Finished *Finished `json:"finished,omitempty"`
-}
-
-// needs is the format of a file with the record.
-func (r *Record) needs() int {
-	switch {
-	case r.Hooked != nil || r.Hook != nil || r.Volume != nil && r.Volume.CSI != nil:
-		return withHooks
-	case r.Call != nil && r.Call.Begun != nil:
-		return withOperations
-	}
-	return formatVersion
 }
 
 // StepDefinitions is complete when the cluster serves what the restored definitions define, or was
@@ -242,8 +225,8 @@ func each(data []byte, do func(*Record)) error {
 		switch {
 		case !first:
 			do(&rec)
-		case rec.Format < formatVersion || rec.Format > withHooks:
-			return fmt.Errorf("%w: formatVersion is %d, not %d to %d", ErrFormat, rec.Format, formatVersion, withHooks)
+		case rec.Format != formatVersion:
+			return fmt.Errorf("%w: formatVersion: %d is not supported", ErrFormat, rec.Format)
 		}
 	}
 	if err := lines.Err(); err != nil {
@@ -255,11 +238,11 @@ func each(data []byte, do func(*Record)) error {
 	return nil
 }
 
-// pack is a file of records in a format from their encoded lines.
-func pack(format int, lines []byte) ([]byte, error) {
+// pack is a file of records from their encoded lines.
+func pack(lines []byte) ([]byte, error) {
 	var out bytes.Buffer
 	zip := gzip.NewWriter(&out)
-	_, err := fmt.Fprintf(zip, "{\"formatVersion\":%d}\n", format)
+	_, err := fmt.Fprintf(zip, "{\"formatVersion\":%d}\n", formatVersion)
 	if err == nil {
 		_, err = zip.Write(lines)
 	}

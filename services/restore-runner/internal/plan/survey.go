@@ -28,7 +28,7 @@ type Survey struct {
 	Snapshots *Snapshots
 	// Objects is how many items the backup lists.
 	Objects int
-	kinds     map[schema.GroupResource]surveyed
+	kinds   map[schema.GroupResource]surveyed
 }
 
 type surveyed struct {

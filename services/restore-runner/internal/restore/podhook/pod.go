@@ -1,7 +1,6 @@
 package podhook
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -115,15 +114,13 @@ func (r *Runner) tell(p *pod, now time.Time, live *live, names []string) {
 	}
 }
 
-// until is how long a hook waits for a container that cannot be used: to a time, or for so long. An
-// older runner recorded neither.
+// until is how long a hook waits for a container that cannot be used: to a time, or for so long.
 func (r *Runner) until(p *pod, h *outcome.HookCommand) (deadline time.Time, wait time.Duration) {
 	since := time.UnixMilli(p.Since)
-	if (h.WaitDefault || h.Wait == 0) && p.ran.After(since) {
+	if h.WaitDefault && p.ran.After(since) {
 		since = p.ran
 	}
-	wait = cmp.Or(h.Wait, r.MaxWait, maxWait)
-	return since.Add(wait), wait
+	return since.Add(h.Wait), h.Wait
 }
 
 // deadline is the first time at which expire ends one of the hooks that have not begun.
@@ -157,7 +154,7 @@ func (r *Runner) runAll(ctx context.Context, p *pod, indexes []int, looked time.
 		}
 		// A waitTimeout counts the time that hooks before it took, not that since the container began to run.
 		h := &p.Hooks[i]
-		if d, wait := r.until(p, h); h.Wait != 0 && !h.WaitDefault && d.After(looked) && !r.Clock.Now().Before(d) {
+		if d, wait := r.until(p, h); !h.WaitDefault && d.After(looked) && !r.Clock.Now().Before(d) {
 			r.end(p, i, "", fmt.Errorf("%w: hooks before it took longer than its %s", errAbandoned, wait))
 			continue
 		}
