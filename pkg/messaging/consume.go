@@ -97,12 +97,6 @@ func (w *worker) consumer(ctx context.Context) (jetstream.Consumer, error) {
 	}
 	config := consumerConfig(w.what, installation, w.tune.AckWait)
 	consumer, err := w.js.CreateOrUpdateConsumer(ctx, StreamWork, config)
-	if installation != "" && overlaps(err) {
-		if err := w.leaveUnnamed(ctx); err != nil {
-			return nil, err
-		}
-		return w.js.CreateOrUpdateConsumer(ctx, StreamWork, config)
-	}
 	if !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return consumer, err
 	}

@@ -59,22 +59,6 @@ func TestInstallationsDoNotTakeEachOthersWork(t *testing.T) {
 	require.Equal(t, "theirs", b.lastEvent("two.theirs").GetUid(), "events name the installation too")
 }
 
-// A stream from before subjects named the installation has a consumer of all of them, which keeps
-// every other away.
-func TestAConsumerOfAllInstallationsIsReplaced(t *testing.T) {
-	b := newBed(t)
-	stop := b.consume(messaging.ConsumerConfig{}, func(context.Context, *workv1.Hint) messaging.Outcome { return messaging.Done() })
-	b.publish("old")
-	b.eventually(func() bool { return b.pending(messaging.StreamWork) == 0 }, "the old consumer works")
-	stop()
-	b.publish("left")
-	b.client = b.other(named("one"))
-	var done atomic.Int32
-	b.consume(messaging.ConsumerConfig{}, func(context.Context, *workv1.Hint) messaging.Outcome { done.Add(1); return messaging.Done() })
-	b.publish("new")
-	b.eventually(func() bool { return done.Load() == 1 && b.pending(messaging.StreamWork) == 0 }, "and so does the new one")
-}
-
 // As long as it is not known which installation it is, nothing is published under another name.
 func TestAnUnknownInstallationPublishesNothing(t *testing.T) {
 	var known atomic.Bool
