@@ -11,9 +11,6 @@ const (
 	// times within them.
 	idleTimeouts = 10
 	idleLooks    = 5
-	// An instance that is idle renews its Lease this many times within the timeout: one of a build that
-	// does not honour what a Lease declares never finds it dead either.
-	idleRenewals = 2
 	// gracePeriod is for how long an instance stays awake after the last question about a claim and after
 	// the last one of its own. The controllers of jobs ask every 15 s about one that another instance
 	// holds.
@@ -50,8 +47,7 @@ func (i *Instance) due() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	now := i.cfg.Clock.Now()
-	return i.lookDue(now) || !i.certainty.declares(i.cfg.idleDuration()) ||
-		now.Sub(i.certainty.confirmed.begin) >= i.cfg.Timeout/idleRenewals
+	return i.lookDue(now) || !i.certainty.declares(i.cfg.idleDuration())
 }
 
 // lookDue reports that the Leases of others are to be read in the next beat. i.mu must be held.

@@ -88,25 +88,8 @@ func TestAnIdleInstanceMakesFewRequests(t *testing.T) {
 	b.requireDeclared(t, "one", idle)
 	before := *requests
 	b.live(t, 10*time.Minute, one)
-	require.LessOrEqual(t, *requests-before, 5*10, "four writes and a read a minute")
+	require.LessOrEqual(t, *requests-before, 2*10, "a write and a read a minute")
 	require.True(t, one.certainty.fresh(b.clock.Now()))
-}
-
-// An instance of a build that does not honour what a Lease declares finds it renewed within the timeout.
-func TestAnIdleInstanceRenewsItsLeaseWithinTheTimeout(t *testing.T) {
-	b := newBed()
-	one := b.idler("one")
-	b.live(t, beat, one)
-	version, unchanged := "", time.Duration(0)
-	for range 10 * time.Minute / beat {
-		b.live(t, beat, one)
-		b.requireDeclared(t, "one", idle)
-		if now := b.lease(t, "one").ResourceVersion; now != version {
-			version, unchanged = now, 0
-		}
-		require.Less(t, unchanged, timeout*2/3)
-		unchanged += beat
-	}
 }
 
 // The Lease declares the timeout before the claim is there to be seen.
