@@ -83,6 +83,35 @@ func TestAnOperatorFindsTheStoredObjects(t *testing.T) {
 	require.Empty(t, s.Requests("GET "+secretsPath), "nothing but the restore touched them")
 }
 
+// Each of a hundred owners that came back at once patched a hundred objects at once: ten thousand
+// requests, of which some ran into their timeouts.
+func TestTheObjectsOfOneOwnerArePatchedAtATime(t *testing.T) {
+	const owners, owned = 8, 4
+	s, b := kubetest.Start(t), &backup{}
+	crd(b)
+	for i := range owners {
+		owner := fmt.Sprint("w", i)
+		b.add("widgets.example.com", "example.com/v1", "Widget", "a", owner, nil)
+		for j := range owned {
+			b.add("secrets", "v1", "Secret", "a", fmt.Sprint(owner, "-", j), nil, by("example.com/v1", "Widget", owner, true))
+		}
+	}
+	var mu sync.Mutex
+	var patched []string // the owner of each object, in the order of the patches
+	s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
+		if name, ok := strings.CutPrefix(r.URL.Path, secretsPath+"/"); ok && r.Method == http.MethodPatch {
+			mu.Lock()
+			defer mu.Unlock()
+			owner, _, _ := strings.Cut(name, "-")
+			patched = append(patched, owner)
+		}
+		return 0, false
+	})
+	run(t, s, b, velerov1.RestoreSpec{})
+	require.Len(t, patched, owners*owned)
+	require.Len(t, slices.Compact(patched), owners)
+}
+
 // A live owner comes before its dependants in any order: its controller must not read them
 // without their owner reference. It is read once, not once per object.
 func TestDependantsOfALiveOwnerAreCreatedWithTheReference(t *testing.T) {

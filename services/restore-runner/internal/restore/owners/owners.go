@@ -5,6 +5,7 @@ package owners
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -36,7 +37,8 @@ type Config struct {
 // Linker restores the owner references of a restore. Safe for concurrent use.
 type Linker struct {
 	Config
-	book *relink.Book
+	book     *relink.Book
+	patching sync.Mutex // held while the objects of an owner are patched
 }
 
 // New returns a linker.

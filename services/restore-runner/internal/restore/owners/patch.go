@@ -36,8 +36,11 @@ func (l *Linker) Resolve(ctx context.Context, node int32, uid types.UID) {
 	}
 }
 
-// patchAll completes the references of objects that came before their owners.
+// patchAll completes the references of objects that came before their owners. The objects of one owner
+// are patched at a time: each owner's patches alone fill the limit of requests.
 func (l *Linker) patchAll(ctx context.Context, due []*relink.Child) error {
+	l.patching.Lock()
+	defer l.patching.Unlock()
 	return dispatch.Run(ctx, dispatch.Independent(len(due)), dispatch.Work{
 		Do:      func(ctx context.Context, i int32) *dispatch.Wait { l.patch(ctx, due[i]); return nil },
 		Weight:  func(int32) int64 { return 0 },
