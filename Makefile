@@ -128,6 +128,7 @@ demo: ## back up, destroy, restore and compare a sample estate (KUBECONFIG=file:
 .PHONY: cluster-up
 cluster-up: ## start a control plane that stays, in .out/cluster (NODES=1: with a node and the images, as root)
 ifeq ($(NODES),1)
+	@e2e/tools/noderequirements.sh
 	@e2e/tools/build.sh $(CONTROL_PLANE) $(NODE) versitygw helm
 	@$(COMPILE) $(PLAIN) go build -o bin/e2e/ ./e2e/cmd/cluster
 	@$(MAKE) --no-print-directory images ARCHS=$$(go env GOARCH)
@@ -145,7 +146,9 @@ cluster-down: ## stop it and remove its data
 
 # Not part of `make test`: it takes root, and is compared with the whole machine, where nothing else starts or stops a node meanwhile.
 .PHONY: e2e-cluster
+e2e-cluster: TEST_TIMEOUT := 90m
 e2e-cluster: ## test the cluster with a node, as root, that nothing of it is left, and the chart on it (EARLIER=commit to upgrade from)
+	@e2e/tools/noderequirements.sh
 	@e2e/tools/build.sh $(CONTROL_PLANE) $(NODE) versitygw helm grpcurl velero
 	@$(MAKE) --no-print-directory build
 	@$(MAKE) --no-print-directory images ARCHS=$$(go env GOARCH)

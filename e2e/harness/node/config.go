@@ -11,6 +11,7 @@ const (
 	kubeletRoot    = "/var/lib/kubelet"
 	volumesRoot    = "/var/lib/volumes"
 	socket         = "/run/containerd/containerd.sock"
+	cniPlugins     = "/usr/lib/cni"
 )
 
 // place is where the processes of a node are and what they use.

@@ -4,11 +4,14 @@ import (
 	"encoding/json"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
+
+	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 )
 
 // TestConfigurationsAreOfOneCluster parses what the processes are given and compares what they must
@@ -65,4 +68,16 @@ func read(t *testing.T, dir, name string) string {
 	data, err := os.ReadFile(filepath.Join(dir, name))
 	require.NoError(t, err)
 	return string(data)
+}
+
+// A run of ten minutes that ends with a missing package would name one package.
+func TestRequirementsAreNamedTogether(t *testing.T) {
+	root, err := testbed.RepositoryRoot()
+	require.NoError(t, err)
+	check := exec.CommandContext(t.Context(), "bash", filepath.Join(root, "e2e", "tools", "noderequirements.sh"))
+	check.Env = []string{"PATH=" + t.TempDir()}
+	out, err := check.CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "apt-get install --no-install-recommends --yes iproute2 mount iptables ")
+	require.Contains(t, string(out), " gcc pkg-config libseccomp-dev\n")
 }

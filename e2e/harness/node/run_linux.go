@@ -191,7 +191,7 @@ func (p *place) importTestImage(ctx context.Context) error {
 		return errors.New("there is no " + socket)
 	}
 	archive := p.file("busybox.tar")
-	if err := ociimage.Busybox(archive, busybox, TestImage); err != nil {
+	if err := ociimage.Busybox(archive, "/bin/busybox", TestImage); err != nil {
 		return err
 	}
 	return importImages(ctx, socket, archive)

@@ -21,6 +21,12 @@ const (
 	stopGrace    = 10 * time.Second
 )
 
+// binaries are those of this repository's tools.
+var binaries = []string{
+	"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "coredns", "containerd", "containerd-shim-runc-v2", "runc", "ctr", "kube-proxy",
+	"kubelet", "versitygw",
+}
+
 // Config is where and how a cluster with a node is started. All fields are required.
 type Config struct {
 	Dir string    // data, configuration, kubeconfig and logs; new or empty
@@ -33,9 +39,6 @@ type Config struct {
 // Up starts a cluster that lives on when this process ends, and returns when its node is ready and
 // its store answers. What it started is gone when it fails; the logs stay.
 func Up(ctx context.Context, config Config) (err error) {
-	if err := Requirements(); err != nil {
-		return err
-	}
 	for _, name := range binaries {
 		if _, err := testbed.Binary(name); err != nil {
 			return err

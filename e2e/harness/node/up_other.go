@@ -4,7 +4,7 @@ package node
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"io"
 	"runtime"
 )
@@ -16,7 +16,7 @@ type Config struct {
 	Program string
 }
 
-var errSystem = fmt.Errorf("%w: it takes Linux, not %s", ErrRequirement, runtime.GOOS)
+var errSystem = errors.New("a node runs on Linux, not on " + runtime.GOOS)
 
 // Up returns an error.
 func Up(context.Context, Config) error { return errSystem }
