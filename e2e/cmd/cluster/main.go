@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -52,25 +53,59 @@ func command() *cobra.Command {
 }
 
 func up(dir *string) *cobra.Command {
-	var controlPlane bool
+	var controlPlane, hold bool
 	var images []string
 	cmd := &cobra.Command{
 		Use: "up", Short: "Start it", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if controlPlane {
+			switch {
+			case controlPlane:
 				if _, err := testbed.Start(cmd.Context(), testbed.Config{Dir: *dir, Log: cmd.OutOrStdout(), Detach: true}); err != nil {
 					return err
 				}
-			} else if err := withNode(cmd, *dir, images); err != nil {
-				return err
+			case hold:
+				return holdNode(cmd, *dir, images)
+			default:
+				if err := withNode(cmd, *dir, images); err != nil {
+					return err
+				}
 			}
-			_, _ = fmt.Fprintf(cmd.OutOrStdout(), "export KUBECONFIG=%s/kubeconfig\n", *dir)
+			printReady(cmd, *dir)
 			return nil
 		},
 	}
 	cmd.Flags().BoolVar(&controlPlane, "control-plane-only", false, "no node: pods do not run, and it takes neither root nor packages")
+	cmd.Flags().BoolVar(&hold, "hold", false, "stay, and take it down at the end of the standard input, at SIGINT and at SIGTERM")
 	cmd.Flags().StringSliceVar(&images, "images", nil, "files of images that the node is given")
+	cmd.MarkFlagsMutuallyExclusive("control-plane-only", "hold")
 	return cmd
+}
+
+func printReady(cmd *cobra.Command, dir string) {
+	_, _ = fmt.Fprintf(cmd.OutOrStdout(), "%s%s/kubeconfig\n", node.ReadyPrefix, dir)
+}
+
+// holdNode keeps a cluster until the standard input or the context ends. The reader of the standard output may be gone by then.
+func holdNode(cmd *cobra.Command, dir string, images []string) error {
+	signal.Ignore(syscall.SIGPIPE)
+	lasting := cmd.Context()
+	ctx, release := context.WithCancel(lasting)
+	go func() {
+		_, _ = io.Copy(io.Discard, cmd.InOrStdin())
+		release()
+	}()
+	cmd.SetContext(ctx)
+	err := withNode(cmd, dir, images)
+	if err == nil {
+		printReady(cmd, dir)
+		<-ctx.Done()
+	} else if ctx.Err() != nil {
+		err = nil // the cluster is not wanted any more
+	}
+	if down := node.Down(context.WithoutCancel(lasting), dir); !errors.Is(down, node.ErrNotRunning) {
+		err = errors.Join(err, down)
+	}
+	return err
 }
 
 func withNode(cmd *cobra.Command, dir string, images []string) error {

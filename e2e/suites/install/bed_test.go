@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,7 +29,7 @@ import (
 
 const (
 	server   = "velero"
-	patience = 3 * time.Minute
+	patience = 10 * time.Minute // ends what hangs, on a busy machine too
 	look     = 50 * time.Millisecond
 )
 
@@ -40,7 +41,7 @@ type bed struct {
 	kube            kubernetes.Interface
 }
 
-// newBed starts a cluster as `make cluster-up NODES=1` does, and takes it down when the test is done.
+// newBed starts a cluster as `make cluster-up NODES=1` does, which is taken down when the test ends in any way.
 func newBed(t *testing.T) *bed {
 	t.Helper()
 	root, err := testbed.RepositoryRoot()
@@ -52,8 +53,10 @@ func newBed(t *testing.T) *bed {
 	require.NoError(t, err)
 	b := &bed{dir: filepath.Join(t.TempDir(), "cluster")}
 	b.kubeconfig = filepath.Join(b.dir, "kubeconfig")
-	t.Cleanup(func() { _ = node.Down(context.WithoutCancel(t.Context()), b.dir) })
-	b.run(t, program, "up", "--dir", b.dir, "--images", strings.Join(images, ","))
+	held, err := node.Hold(program, t.Output(), "--dir", b.dir, "--images", strings.Join(images, ","))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, held.Release()) })
+	require.NoError(t, held.AwaitReady(t.Context()))
 	b.config, err = clientcmd.BuildConfigFromFlags("", b.kubeconfig)
 	require.NoError(t, err)
 	b.config.QPS = -1
@@ -120,7 +123,7 @@ func (b *bed) helm(t *testing.T, directory, verb string, args ...string) {
 		}
 	}
 	all = append(all, args...)
-	_, err := chart.Helm(t.Context(), t.TempDir(), append(all, "--namespace", server, "--kubeconfig", b.kubeconfig, "--wait", "--timeout=5m")...)
+	_, err := chart.Helm(t.Context(), t.TempDir(), append(all, "--namespace", server, "--kubeconfig", b.kubeconfig, "--wait", "--timeout="+patience.String())...)
 	require.NoError(t, err)
 }
 
