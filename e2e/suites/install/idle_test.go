@@ -22,7 +22,8 @@ import (
 const (
 	// settling is after how long nothing of the start or of earlier jobs is left.
 	settling = 100 * time.Second
-	window   = 2 * time.Minute
+	// window holds several of what services repeat each minute, so that one more or less at its ends does not matter.
+	window = 5 * time.Minute
 )
 
 // usage is what a container has used: seconds of processor time since its start, bytes of memory

@@ -23,8 +23,9 @@ const (
 	large = "large"
 	// many objects take a backup some seconds.
 	many = 40_000
-	// handOver is within what another replica holds the job of one that is evicted.
-	handOver = 5 * time.Second
+	// handOver is within what another replica holds the job of one that is evicted: far below the claim timeout of 30 s, after which it would
+	// take the job over anyway.
+	handOver = 15 * time.Second
 )
 
 // replicas has three of backup-runner work at once, each on some of the backups of different

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/e2e/harness/node"
@@ -51,6 +52,9 @@ func TestUpgradesUnderLoadLoseNoBackup(t *testing.T) {
 	}
 }
 
+// inFlight is how many requested backups have not ended, at most: some always wait, and none for long.
+const inFlight = 12
+
 // load requests backups one after the other.
 type load struct {
 	bed   *bed
@@ -63,7 +67,7 @@ type load struct {
 
 func loadName(i int) string { return fmt.Sprintf("load-%d", i) }
 
-// load begins to request a backup every half second, of one of four namespaces in turn.
+// load begins to request a backup every half second, of one of four namespaces in turn, unless too many have not ended.
 func (b *bed) load(t *testing.T) *load {
 	t.Helper()
 	for i := range 4 {
@@ -82,7 +86,10 @@ func (l *load) run(ctx context.Context) {
 	defer close(l.done)
 	for ticker := time.NewTicker(500 * time.Millisecond); ; {
 		i := l.count()
-		err := l.bed.backup(ctx, loadName(i), fmt.Sprintf("load-%d", i%4))
+		err := l.awaitEnd(ctx, i-inFlight)
+		if err == nil {
+			err = l.bed.backup(ctx, loadName(i), fmt.Sprintf("load-%d", i%4))
+		}
 		l.mutex.Lock()
 		if err == nil {
 			l.made++
@@ -100,6 +107,18 @@ func (l *load) run(ctx context.Context) {
 		case <-ticker.C:
 		}
 	}
+}
+
+// awaitEnd waits until a backup of the load has ended; one of a negative number has.
+func (l *load) awaitEnd(ctx context.Context, i int) error {
+	if i < 0 {
+		return nil
+	}
+	return wait.PollUntilContextTimeout(ctx, look, patience, true, func(ctx context.Context) (bool, error) {
+		backup := &velerov1.Backup{}
+		err := l.bed.client.Get(ctx, client.ObjectKey{Namespace: server, Name: loadName(i)}, backup)
+		return backup.Status.Phase.Terminal(), err
+	})
 }
 
 func (l *load) count() int {
