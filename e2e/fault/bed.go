@@ -31,9 +31,7 @@ const (
 	bucket   = "objects"
 	prepared = "prepared" // the backup that restores start from
 	// patience bounds every wait: long enough for a takeover on a machine with other work to do.
-	patience = 3 * time.Minute
-	// unreachable is how long a point may take to be hit.
-	unreachable = 90 * time.Second
+	patience = testbed.Patience
 )
 
 // Arguments make takeovers and sweeps quick, and parts small enough that a small backup has many.

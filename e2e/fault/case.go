@@ -190,7 +190,7 @@ func (b *Bed) first(ctx context.Context, c Case) error {
 // reached returns the member that hit a point.
 func (b *Bed) reached(ctx context.Context, point string) (*fleet.Member, error) {
 	pid := 0
-	err := until(ctx, unreachable, point, func() (_ bool, err error) {
+	err := until(ctx, patience, point, func() (_ bool, err error) {
 		pid, err = b.points.hit(point)
 		return pid != 0, err
 	})
@@ -215,7 +215,7 @@ func (b *Bed) passes(ctx context.Context, point string, do func() error) error {
 	if err := do(); err != nil {
 		return err
 	}
-	err = until(ctx, unreachable, point, func() (bool, error) {
+	err = until(ctx, patience, point, func() (bool, error) {
 		pid, err := b.points.hit(point)
 		return pid != 0, err
 	})
@@ -232,7 +232,7 @@ func (b *Bed) replace(ctx context.Context, dead *fleet.Member) error {
 		return err
 	}
 	var left []string
-	err := until(ctx, leftoverPatience, "the work directory is clean", func() (_ bool, err error) {
+	err := until(ctx, patience, "the work directory is clean", func() (_ bool, err error) {
 		left, err = product.Files(dead.WorkDir)
 		left = slices.DeleteFunc(left, func(name string) bool { return filepath.Base(name) == ".holdfast-work" }) // of the living process
 		return len(left) == 0, err

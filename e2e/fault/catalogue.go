@@ -65,7 +65,7 @@ func observeGone(ctx context.Context, b *Bed, name string) (Facts, error) {
 		return nil, err
 	}
 	f := Facts{}
-	err := until(ctx, leftoverPatience, "the bucket knows nothing of "+name, func() (bool, error) {
+	err := until(ctx, patience, "the bucket knows nothing of "+name, func() (bool, error) {
 		clear(f)
 		for _, dir := range []string{"backups", "restores"} {
 			keys, err := b.bucket.keys(filepath.Join(dir, name))
@@ -289,7 +289,7 @@ func observeLocation(ctx context.Context, b *Bed, name string) (Facts, error) {
 		return nil, err
 	}
 	var files []string
-	err := until(ctx, leftoverPatience, "nothing is left of validations", func() (_ bool, err error) {
+	err := until(ctx, patience, "nothing is left of validations", func() (_ bool, err error) {
 		files, err = product.Files(b.elsewhere(name))
 		// What a dead process was about to write is no object; the store removes it after a day.
 		files = slices.DeleteFunc(files, func(file string) bool { return strings.Contains(file, "/.holdfast-tmp/") })

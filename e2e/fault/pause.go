@@ -81,7 +81,7 @@ func (b *Bed) harmless(ctx context.Context, j *job, before Facts, log *logTail) 
 		return err
 	}
 	var last error
-	err := until(ctx, leftoverPatience, "nothing is changed after the wake", func() (bool, error) {
+	err := until(ctx, patience, "nothing is changed after the wake", func() (bool, error) {
 		after, err := b.marks(ctx, j)
 		if err != nil {
 			return false, err

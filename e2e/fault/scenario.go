@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -68,9 +67,6 @@ var Scenarios = map[string]*Scenario{
 }
 
 func nothing(context.Context, *Bed, string) error { return nil }
-
-// leftoverPatience is how long a sweep may take.
-const leftoverPatience = 60 * time.Second
 
 func beginSmallBackup(ctx context.Context, b *Bed, name string) error {
 	return b.apiClient.create(ctx, &velerov1.Backup{ObjectMeta: named(name), Spec: velerov1.BackupSpec{IncludedNamespaces: []string{small}}})
@@ -187,7 +183,7 @@ func (d *bucketDir) content(ctx context.Context, f Facts, dir, name string, scru
 // swept waits until a job's directory holds no parts and records, and adds what it holds.
 func (d *bucketDir) swept(ctx context.Context, f Facts, dir string, scrub *strings.Replacer) error {
 	keys := map[string]string{}
-	err := until(ctx, leftoverPatience, dir+" is swept", func() (_ bool, err error) {
+	err := until(ctx, patience, dir+" is swept", func() (_ bool, err error) {
 		if keys, err = d.keys(dir); err != nil {
 			return false, err
 		}
@@ -210,7 +206,7 @@ func (d *bucketDir) swept(ctx context.Context, f Facts, dir string, scrub *strin
 // released waits until the ledger has no entry of a job.
 func (a *apiClient) released(ctx context.Context, o client.Object) error {
 	l := ledger.New(a.client, a.client, server)
-	return until(ctx, leftoverPatience, o.GetName()+" leaves the ledger", func() (bool, error) {
+	return until(ctx, patience, o.GetName()+" leaves the ledger", func() (bool, error) {
 		_, found, err := l.Get(ctx, o.GetUID())
 		if apierrors.IsNotFound(err) {
 			return true, nil

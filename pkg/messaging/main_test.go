@@ -21,7 +21,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	patience = 20 * time.Second
+	patience = time.Minute
 	tick     = 10 * time.Millisecond
 )
 

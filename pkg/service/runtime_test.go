@@ -116,7 +116,7 @@ func health(t *testing.T, addr string, creds credentials.TransportCredentials, n
 }
 
 const (
-	patience  = 20 * time.Second
+	patience  = time.Minute
 	queueName = "holdfast.queue.v1.QueueService"
 )
 

@@ -84,7 +84,7 @@ func Spec() corev1.PersistentVolumeClaimSpec {
 }
 
 const (
-	patience = 3 * time.Minute
+	patience = testbed.Patience
 	look     = 20 * time.Millisecond
 )
 

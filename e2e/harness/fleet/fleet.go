@@ -28,9 +28,8 @@ var Services = []string{
 }
 
 const (
-	readyTimeout = 90 * time.Second
-	stopGrace    = 20 * time.Second
-	startTries   = 4 // another process may take a free port before the service listens on it
+	stopGrace  = 20 * time.Second
+	startTries = 4 // another process may take a free port before the service listens on it
 )
 
 // Config is what to run. Dir, Kubeconfig and Rest are required.
@@ -136,7 +135,7 @@ func (f *Fleet) binary(service string) (string, error) {
 }
 
 func (f *Fleet) waitReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	ctx, cancel := context.WithTimeout(ctx, testbed.Patience)
 	defer cancel()
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()

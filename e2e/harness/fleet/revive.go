@@ -25,7 +25,7 @@ func (f *Fleet) Revive(ctx context.Context) ([]*Member, error) {
 		f.Members[i] = next
 		revived = append(revived, next)
 	}
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	ctx, cancel := context.WithTimeout(ctx, testbed.Patience)
 	defer cancel()
 	for _, m := range revived {
 		if err := waitMember(ctx, m); err != nil {

@@ -17,8 +17,7 @@ import (
 )
 
 const (
-	readyTimeout = 8 * time.Minute // two busy cores
-	stopGrace    = 10 * time.Second
+	stopGrace = 10 * time.Second
 )
 
 // binaries are those of this repository's tools.
@@ -105,7 +104,7 @@ func startFirst(program, dir string, link int, s *state) (<-chan struct{}, error
 
 // awaitReady copies the progress of the node until it is ready.
 func awaitReady(ctx context.Context, dir string, ended <-chan struct{}, log io.Writer) error {
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	ctx, cancel := context.WithTimeout(ctx, testbed.Patience)
 	defer cancel()
 	path := filepath.Join(dir, logFile)
 	progress, err := os.Open(path)

@@ -17,7 +17,6 @@ import (
 const ReadyLine = "holdfast is ready"
 
 const (
-	upTimeout   = 2 * time.Minute
 	stopTimeout = 30 * time.Second
 )
 
@@ -57,7 +56,7 @@ func (c *CLI) Up(ctx context.Context, dir string, args ...string) (*Server, erro
 }
 
 func (s *Server) waitReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, upTimeout)
+	ctx, cancel := context.WithTimeout(ctx, testbed.Patience)
 	defer cancel()
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()

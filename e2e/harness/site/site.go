@@ -27,8 +27,8 @@ import (
 const (
 	// Server is the server namespace.
 	Server = "velero"
-	// Patience bounds every wait: generous, since the machine may be busy with other tests.
-	Patience = 3 * time.Minute
+	// Patience bounds every wait.
+	Patience = testbed.Patience
 	// Look is the time between two checks of a condition.
 	Look = 50 * time.Millisecond
 )

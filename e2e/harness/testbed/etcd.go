@@ -25,7 +25,7 @@ func StartEtcdT(tb testing.TB) string {
 		tb.Fatalf("start etcd: %v", err)
 	}
 	tb.Cleanup(func() { process.Stop(10 * time.Second) })
-	ctx, cancel := context.WithTimeout(tb.Context(), readyTimeout)
+	ctx, cancel := context.WithTimeout(tb.Context(), Patience)
 	defer cancel()
 	if err := waitFor(ctx, process, c.etcdReady); err != nil {
 		tb.Fatalf("start etcd: %v", err)

@@ -51,7 +51,7 @@ func (c *Cluster) RestartAPIServer(ctx context.Context) error {
 		return err
 	}
 	c.processes[i] = process
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
 	return waitFor(ctx, process, c.apiServerReady)
 }

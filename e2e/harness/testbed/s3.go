@@ -47,7 +47,7 @@ func StartS3At(ctx context.Context, dir, address string) (*S3, error) {
 }
 
 func startS3Once(ctx context.Context, binary, dir, host string) (*S3, error) {
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
 	data, sidecar := filepath.Join(dir, "data"), filepath.Join(dir, "attributes")
 	for _, path := range []string{data, sidecar} {

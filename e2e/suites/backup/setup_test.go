@@ -117,7 +117,7 @@ func (b *bed) finished(t *testing.T, backup *velerov1.Backup) *velerov1.Backup {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		return b.client.Get(t.Context(), client.ObjectKeyFromObject(backup), backup) == nil && backup.Status.Phase.Terminal()
-	}, 2*time.Minute, 50*time.Millisecond, "backup %s ends", backup.Name)
+	}, testbed.Patience, 50*time.Millisecond, "backup %s ends", backup.Name)
 	require.NoError(t, ledger.New(b.client, b.client, server).Release(t.Context(), backup.UID))
 	return backup
 }

@@ -26,7 +26,7 @@ import (
 
 const (
 	server   = "velero" // the namespace Holdfast serves
-	patience = 2 * time.Minute
+	patience = testbed.Patience
 	look     = 50 * time.Millisecond
 	// marker is in every Secret of these tests and may be nowhere but in Secrets and tarballs.
 	marker = "hf-marker-3f9c1d7e"

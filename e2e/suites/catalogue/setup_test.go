@@ -37,7 +37,7 @@ import (
 
 const (
 	namespace = "velero"
-	patience  = 30 * time.Second
+	patience  = testbed.Patience
 )
 
 // bed is a cluster with a location in a directory ("file") and one on S3 ("s3"), and the services.

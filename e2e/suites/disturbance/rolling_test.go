@@ -15,7 +15,7 @@ import (
 
 // maxPause bounds how long a job may pause when its runner is stopped: long enough for a
 // busy machine, shorter than the 15 s after which a job would be found again without any hand-over.
-const maxPause = 10 * time.Second
+const maxPause = 14 * time.Second
 
 // afterRunners is the service that is restarted after both kinds of runners.
 const afterRunners = "async-operation-monitor"

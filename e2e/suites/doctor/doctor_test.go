@@ -27,7 +27,7 @@ import (
 )
 
 const (
-	patience = time.Minute
+	patience = testbed.Patience
 	look     = 50 * time.Millisecond
 	services = 6
 )

@@ -29,7 +29,7 @@ import (
 
 const (
 	server   = "velero"
-	patience = 10 * time.Minute // ends what hangs, on a busy machine too
+	patience = testbed.Patience
 	look     = 50 * time.Millisecond
 )
 

@@ -32,7 +32,7 @@ import (
 )
 
 const (
-	patience  = 10 * time.Minute // ends what hangs, on a busy machine too
+	patience  = testbed.Patience
 	interval  = 100 * time.Millisecond
 	namespace = "default"
 )

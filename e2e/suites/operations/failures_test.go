@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
 
@@ -48,7 +49,7 @@ func (b *bed) failures(t *testing.T) {
 	b.own(t, name, "unbegun", order{Start: fails})
 	b.Backup(t, name, b.bucket, name)
 	b.waits(t, name, velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed)
-	require.Eventually(t, func() bool { return b.get(t, name).Status.BackupItemOperationsFailed == 3 }, busy*10*time.Second, 50*time.Millisecond, "counted while others run")
+	require.Eventually(t, func() bool { return b.get(t, name).Status.BackupItemOperationsFailed == 3 }, testbed.Patience, 50*time.Millisecond, "counted while others run")
 	b.controller.release(name + "/good")
 
 	backup := b.ends(t, name, velerov1.BackupPhasePartiallyFailed, 1, 3)

@@ -60,9 +60,6 @@ func longest() time.Duration {
 	return 6 * time.Second
 }
 
-// busy is by how much a machine with other work to do may be slower.
-const busy = 4
-
 // endsSoon wants a backup to end within two polls and five seconds of the moment when its longest
 // operation really did. A machine on which another backup of the same objects took longer than those
 // five seconds has that long.

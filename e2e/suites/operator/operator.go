@@ -17,13 +17,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 )
 
 // storeGVK is the kind of the operator's custom resource.
 var storeGVK = schema.GroupVersionKind{Group: "operator.test", Version: "v1", Kind: "Store"}
 
 // podPatience bounds the wait for the StatefulSet controller.
-const podPatience = time.Minute
+const podPatience = testbed.Patience
 
 // Operator creates, for each Store, what it does not find: a Secret without owner, a Secret it adds
 // its owner reference to, a Secret that two Stores own, a claim it controls, and a StatefulSet with

@@ -18,11 +18,10 @@ import (
 )
 
 const (
-	crowd      = 200 // backups
-	sets       = 50  // of namespaces, four backups each
-	spaces     = 24  // namespaces
-	atOnce     = 8
-	crowdLimit = 5 * time.Minute
+	crowd  = 200 // backups
+	sets   = 50  // of namespaces, four backups each
+	spaces = 24  // namespaces
+	atOnce = 8
 )
 
 // set returns the namespaces of one set: one, two or three of them.
@@ -102,7 +101,7 @@ func (b *bed) ended(t *testing.T, count int) {
 			}
 		}
 		return over >= count
-	}, crowdLimit, 4*site.Look, "%d backups end", count)
+	}, site.Patience, 4*site.Look, "%d backups end", count)
 }
 
 // check looks at how the crowd ran.

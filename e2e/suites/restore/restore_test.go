@@ -125,7 +125,7 @@ func (b *bench) restore(t *testing.T, name string, spec velerov1.RestoreSpec) *v
 	require.Eventually(t, func() bool {
 		require.NoError(t, b.client.Get(t.Context(), client.ObjectKeyFromObject(restore), restore))
 		return restore.Status.Phase.Terminal()
-	}, 3*time.Minute, 100*time.Millisecond, "restore %s ends", name)
+	}, testbed.Patience, 100*time.Millisecond, "restore %s ends", name)
 	require.NoError(t, b.ledger.Release(t.Context(), restore.UID))
 	return restore
 }

@@ -18,7 +18,7 @@ import (
 
 // patience bounds every wait of a scenario: generous, since the machine may be busy with other
 // tests.
-const patience = 3 * time.Minute
+const patience = testbed.Patience
 
 // world is a cluster with the product on it and one bucket.
 type world struct {

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube"
 )
 
-const patience = 2 * time.Minute
+const patience = testbed.Patience
 
 // often is a schedule as people write it, beside what Argo CD adds.
 const often = `
@@ -110,7 +110,7 @@ func makesBackups(t *testing.T, b *bed) {
 	require.Regexp(t, `^often-20\d{12}$`, backup.Name)
 	slot, err := time.Parse("20060102150405", strings.TrimPrefix(backup.Name, "often-"))
 	require.NoError(t, err)
-	require.WithinRange(t, backup.CreationTimestamp.Time, slot, slot.Add(patience))
+	require.WithinRange(t, backup.CreationTimestamp.Time, slot, slot.Add(2*time.Minute))
 	require.Equal(t, "shop", backup.Labels["team"])
 	require.NotContains(t, backup.Labels, "argocd.argoproj.io/instance")
 	require.Equal(t, "kept", backup.Annotations["note"])

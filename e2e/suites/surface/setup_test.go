@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	patience = 2 * time.Minute
+	patience = testbed.Patience
 	look     = 100 * time.Millisecond
 )
 

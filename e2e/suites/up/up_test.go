@@ -27,7 +27,7 @@ import (
 	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
 )
 
-const patience = time.Minute
+const patience = testbed.Patience
 
 // TestUp shares one control plane; each part uses a namespace of its own, as two installations on
 // one cluster would.

@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	patience  = 5 * time.Minute
+	patience  = testbed.Patience
 	look      = 200 * time.Millisecond
 	namespace = "velero"
 	bucket    = "backups"

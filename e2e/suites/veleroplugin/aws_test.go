@@ -31,7 +31,7 @@ import (
 )
 
 const (
-	patience  = 2 * time.Minute
+	patience  = testbed.Patience
 	tick      = 100 * time.Millisecond
 	namespace = "velero"
 	bucket    = "backups"

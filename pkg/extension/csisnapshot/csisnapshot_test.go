@@ -29,7 +29,11 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 )
 
-const driver = "disk.example.com"
+const (
+	driver = "disk.example.com"
+	// patience ends what hangs.
+	patience = time.Minute
+)
 
 // bed is a cluster with claims a/c0, a/c1, …, each bound to a volume of the driver.
 type bed struct {
@@ -221,7 +225,7 @@ func TestSnapshotsOfABlockAreBegunTogether(t *testing.T) {
 			})
 		}
 	}
-	require.Eventually(t, func() bool { snapshots, _ := b.count(t); return snapshots == 3 }, 10*time.Second, 5*time.Millisecond,
+	require.Eventually(t, func() bool { snapshots, _ := b.count(t); return snapshots == 3 }, patience, 5*time.Millisecond,
 		"before the first claim has its turn")
 	for i := range 3 {
 		_, err := start(t, s, csisnapshot.NameClaim, claimOf(fmt.Sprintf("c%d", i)), fmt.Sprintf("k%d", i))
@@ -245,7 +249,7 @@ func TestASnapshotThatIsNotCutIsRemoved(t *testing.T) {
 		require.NoError(t, b.Reader.List(t.Context(), &all))
 		told := slices.ContainsFunc(all.Items, func(v snapshotv1.VolumeSnapshotContent) bool { return v.Status != nil && v.Status.Error != nil })
 		return told && c.HasWaiters() // and looks again after the pause
-	}, 10*time.Second, time.Millisecond)
+	}, patience, time.Millisecond)
 	c.Step(csisnapshot.DefaultTimeout)
 	_, err := start(t, s, csisnapshot.NameClaim, claimOf("c0"), "k0")
 	require.ErrorContains(t, err, "was not cut within 10m0s (csiSnapshotTimeout): out of space")
@@ -257,7 +261,7 @@ func (b *bed) gone(t *testing.T) {
 	require.Eventually(t, func() bool {
 		snapshots, contents := b.count(t)
 		return snapshots+contents+len(b.driver.Stored()) == 0
-	}, 10*time.Second, 5*time.Millisecond)
+	}, patience, 5*time.Millisecond)
 }
 
 func TestWhatIsNotSnapshotted(t *testing.T) {
@@ -353,7 +357,7 @@ func TestProgress(t *testing.T) {
 	require.Eventually(t, func() bool {
 		p, err := operations.Progress(t.Context(), op, []byte(`{}`))
 		return err == nil && p.Done && p.Err == ""
-	}, 10*time.Second, 5*time.Millisecond)
+	}, patience, 5*time.Millisecond)
 
 	accepted, err := operations.Cancel(t.Context(), op, []byte(`{"metadata":{"name":"b","uid":"uid-b"}}`), time.Minute)
 	require.NoError(t, err)
@@ -410,7 +414,7 @@ func TestTheEndOfABackupAndItsDeletion(t *testing.T) {
 	require.NoError(t, b.Gone(t.Context(), owner))
 	handle := *vsc.Status.SnapshotHandle
 	require.Equal(t, []string{handle}, b.driver.Stored(), "the other one is in no backup")
-	require.Eventually(t, func() bool { snapshots, _ := b.count(t); return snapshots == 0 }, 10*time.Second, 10*time.Millisecond,
+	require.Eventually(t, func() bool { snapshots, _ := b.count(t); return snapshots == 0 }, patience, 10*time.Millisecond,
 		"which the controller takes away once their contents are")
 
 	raw, err := json.Marshal(vsc)

@@ -77,7 +77,7 @@ func begunAhead(ctx context.Context, t *testing.T, b *bed, s *csisnapshot.Snapsh
 		b.driver.Behave(fmt.Sprintf("a/c%d", i), csitest.Behaviour{Cut: -1})
 	}
 	ahead(ctx, s, 2)
-	require.Eventually(t, func() bool { return c.Waiters() == 2 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return c.Waiters() == 2 }, patience, time.Millisecond)
 	for _, name := range cut {
 		b.driver.Behave("a/"+name, csitest.Behaviour{})
 	}
@@ -91,7 +91,7 @@ func begunAhead(ctx context.Context, t *testing.T, b *bed, s *csisnapshot.Snapsh
 			}
 		}
 		return n == len(cut)
-	}, 10*time.Second, time.Millisecond)
+	}, patience, time.Millisecond)
 }
 
 // A claim whose turn has come waited for its snapshot: its volume is free then, though what was begun
@@ -173,7 +173,7 @@ func TestABusyVolumeDelaysNoOtherClaim(t *testing.T) {
 	require.Eventually(t, func() bool {
 		held, times, _ := l.read()
 		return held == 0 && times == 2
-	}, 10*time.Second, time.Millisecond)
+	}, patience, time.Millisecond)
 	cancel()
 	<-done
 }

@@ -203,7 +203,7 @@ func (b *bed) kill(op action.Operation, process string) (pid int) {
 	_, err = fmt.Sscan(p.Description, &pid)
 	require.NoError(b, err)
 	require.NoError(b, syscall.Kill(pid, syscall.SIGKILL))
-	require.Eventually(b, func() bool { return !b.operations.Alive(process) }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(b, func() bool { return !b.operations.Alive(process) }, time.Minute, 10*time.Millisecond)
 	return pid
 }
 
@@ -280,7 +280,7 @@ func TestOnlyTheEndOfTheProcessIsItsEnd(t *testing.T) {
 	}
 
 	b.kill(op, process)
-	require.Eventually(t, func() bool { return errors.Is(ask(), operationhome.ErrGone) }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return errors.Is(ask(), operationhome.ErrGone) }, time.Minute, 10*time.Millisecond)
 	_, other := b.begin("two")
 	require.NotEqual(t, process, other)
 	require.ErrorIs(t, ask(), operationhome.ErrGone, "although another process of the binary runs")

@@ -197,8 +197,8 @@ func TestASilentHolderIsReplacedAfterTheTimeout(t *testing.T) {
 		atLeast time.Duration
 		within  time.Duration
 	}{
-		"killed":   {"dead", 2 * time.Second, 2 * time.Second, 12 * time.Second},
-		"released": {"", time.Minute, 0, 30 * time.Second},
+		"killed":   {"dead", 2 * time.Second, 2 * time.Second, leaderelection.DefaultTimeout},
+		"released": {"", time.Minute, 0, time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := metav1.NewMicroTime(time.Now())

@@ -297,7 +297,7 @@ func (e *early) Item(item jsonlist.Item) error {
 		for range 3 {
 			select {
 			case <-e.asked:
-			case <-time.After(10 * time.Second):
+			case <-time.After(time.Minute):
 				return errors.New("the next page was not asked for")
 			}
 		}

@@ -128,7 +128,7 @@ func TestARepeatedCallDoesNotStopTheOtherWorkers(t *testing.T) {
 		select {
 		case <-rest:
 			return action.BackupResult{}, nil
-		case <-time.After(30 * time.Second):
+		case <-time.After(time.Minute):
 			return action.BackupResult{}, errors.New("the others wait")
 		}
 	}

@@ -426,7 +426,7 @@ func TestADeletedBackupStopsItsJob(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	alive := make(chan error, 1)
 	go func() { alive <- holder.Run(ctx) }()
-	require.Eventually(t, holder.Ready, 10*time.Second, time.Millisecond)
+	require.Eventually(t, holder.Ready, time.Minute, time.Millisecond)
 	w.Instance = holder
 	w.store.Inject(func(op memstore.Op, key string) error {
 		if op == memstore.OpCreate && strings.Contains(key, "/parts/") {

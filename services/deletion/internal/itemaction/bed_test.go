@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const timeout = 30 * time.Second
+const timeout = time.Minute
 
 // bed is a bucket and the actions that are registered.
 type bed struct {

@@ -202,7 +202,7 @@ func location(name, bucket string) *velerov1.BackupStorageLocation {
 }
 
 const (
-	patience = 20 * time.Second
+	patience = time.Minute
 	tick     = 10 * time.Millisecond
 )
 

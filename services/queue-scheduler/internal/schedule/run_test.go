@@ -29,7 +29,7 @@ func (b *bed) run(s *Scheduler) (stop func()) {
 
 func (b *bed) eventually(what string, condition func() bool) {
 	b.t.Helper()
-	require.Eventually(b.t, condition, 20*time.Second, time.Millisecond, what)
+	require.Eventually(b.t, condition, time.Minute, time.Millisecond, what)
 }
 
 // Run sleeps until the slot, not for a whole period.

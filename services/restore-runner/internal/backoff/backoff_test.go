@@ -40,7 +40,7 @@ func start(t *testing.T) *bed {
 func (p *bed) wakes(t *testing.T, n int) (out []int32, took time.Duration) {
 	t.Helper()
 	begun := p.clock.Now()
-	require.Eventually(t, p.clock.HasWaiters, 10*time.Second, time.Millisecond)
+	require.Eventually(t, p.clock.HasWaiters, time.Minute, time.Millisecond)
 	for len(out) < n {
 		select {
 		case v := <-p.Woken():
