@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/clock"
 
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cleanup"
@@ -26,7 +27,8 @@ func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
-	g := command.NewGlobal(command.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Live: isTerminal(os.Stdout)}, clock.RealClock{})
+	g := command.NewGlobal(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}, clock.RealClock{})
+	g.Live = isTerminal(os.Stdout)
 	return cli.Execute(ctx, g, cli.NewCommand(g, up.NewCommand(g), diagnose.NewDoctorCommand(g, up.Ports()), diagnose.NewDebugCommand(g, up.Ports()),
 		cleanup.NewCommand(g, up.Ports())), os.Args[1:])
 }

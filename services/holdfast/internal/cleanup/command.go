@@ -49,7 +49,7 @@ func (o *Options) Run(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	removed, err := Run(limited, Config{
-		Client: c, Namespace: namespace, Services: o.services, Clock: o.Clock, Log: slog.New(slog.NewTextHandler(o.Err, nil)),
+		Client: c, Namespace: namespace, Services: o.services, Clock: o.Clock, Log: slog.New(slog.NewTextHandler(o.ErrOut, nil)),
 	})
 	for _, name := range removed {
 		o.Printf("%s removed\n", name)

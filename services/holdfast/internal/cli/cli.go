@@ -27,7 +27,7 @@ func NewCommand(g *command.Global, more ...*cobra.Command) *cobra.Command {
 	}
 	cmd.SetIn(g.In)
 	cmd.SetOut(g.Out)
-	cmd.SetErr(g.Err)
+	cmd.SetErr(g.ErrOut)
 	g.BindFlags(cmd.PersistentFlags())
 	cmd.AddCommand(backup.NewCommand(g), restore.NewCommand(g), queue.NewCommand(g), operation.NewCommand(g), newPluginCommand(g), newCRDCommand(g), newVersionCommand(g))
 	cmd.AddCommand(more...)
@@ -39,7 +39,7 @@ func Execute(ctx context.Context, g *command.Global, cmd *cobra.Command, args []
 	cmd.SetArgs(args)
 	err := cmd.ExecuteContext(ctx)
 	if err != nil {
-		_, _ = fmt.Fprintf(g.Err, "holdfast: %v\n", err)
+		_, _ = fmt.Fprintf(g.ErrOut, "holdfast: %v\n", err)
 	}
 	return command.ExitCode(err)
 }

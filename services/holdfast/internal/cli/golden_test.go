@@ -60,14 +60,18 @@ func helpLines(kind string) []string {
 func lines(kind string) []string {
 	out := []string{
 		"|get", "|get done", "|get done partly", "|get absent", "|get -l team=a", "|get -l team=none", "|get -l !!", "|get -l team=a -o json", "|get done -o yaml", "|get done partly -o yaml",
+		"|get -o wide", "|get -o name", "|get done -o name", "|get absent -o name", "|get -l team=none -o json", "|get -o xml", "|get partly -o jsonpath={.metadata.name}/{.status.phase}",
+		"|get -o jsonpath={.items[*].metadata.name}", "|get -o custom-columns=NAME:.metadata.name,ERRORS:{.status.errors},NONE:.spec.absent", "|get done -o custom-columns=UID:metadata.uid",
+		"|get -o custom-columns=NAME", "|get -o custom-columns=NAME:.a[", "|get -o jsonpath={", "|get --output=table done",
 		"|describe", "|describe done", "|describe partly", "|describe partly --details", "|describe partly --details -o json", "|describe done fresh -o yaml",
+		"|describe partly -o jsonpath={.results.errors.namespaces.web[0]}", "|describe done fresh -o jsonpath={[*].volumes}", "|describe done -o name", "|describe done -o wide", "|describe done -o plaintext",
 		"|describe done fresh", "|describe queued", "|describe running", "|describe failed", "|describe invalid", "|describe leaving", "|describe absent",
 		"|describe done absent",
 		"|logs", "|logs done", "|logs running", "|logs fresh", "|logs partly", "|logs absent",
 		"|cancel", "|cancel running", "|cancel running done closing cancelled absent", "|cancel cancelled --wait", "|cancel done --wait",
 		"|delete", "|delete done --all", "|delete done --confirm", "y\n|delete done partly", "n\n|delete done", "|delete done", "|delete absent --confirm",
 		"|delete -l team=a --confirm", "|delete -l team=none --confirm", "|delete -l !! --confirm", "|delete done absent partly --confirm",
-		"|create", "|create Not_A_Name", "|create n -o yaml", "|create n --wait -o yaml", "|create n -l a=b --or-selector c=d", "|create done",
+		"|create", "|create Not_A_Name", "|create n -o yaml", "|create n -o json", "|create n -o name", "|create n --wait -o yaml", "|create n -l a=b --or-selector c=d", "|create done",
 	}
 	if kind == "restore" {
 		for i, line := range out {

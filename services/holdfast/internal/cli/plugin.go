@@ -46,7 +46,7 @@ type PluginFailure struct {
 // pluginGetOptions are the flags of `plugin get`.
 type pluginGetOptions struct {
 	*command.Global
-	Format command.Format
+	Output command.Output
 	Dir    string
 	// Plugins are the settings of plugins that servers have too.
 	Plugins pluginhost.Flags
@@ -72,7 +72,7 @@ func newPluginGetCommand(g *command.Global) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return o.Run(cmd.Context()) },
 	}
-	o.Format.BindFlag(cmd.Flags())
+	o.Output.BindFlag(cmd.Flags())
 	cmd.Flags().StringVar(&o.Dir, pluginDirFlag, "", "directory of plugin binaries (default: $"+service.EnvName(pluginDirFlag)+")")
 	o.Plugins.BindFlags(cmd.Flags())
 	return cmd
@@ -97,7 +97,7 @@ func (o *pluginGetOptions) Run(ctx context.Context) error {
 	}
 	host, err := pluginhost.New(ctx, pluginhost.Config{
 		Dir: dir, Namespace: namespace, Kubeconfig: o.Kubeconfig, LogLevel: "warn", Environ: os.Environ(), AllowEnv: o.Plugins.Env, Clock: o.Clock, Limits: o.Plugins.Limits(),
-		Log: slog.New(slog.NewTextHandler(o.Err, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Log: slog.New(slog.NewTextHandler(o.ErrOut, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	if err != nil {
 		return err
@@ -133,11 +133,11 @@ func versionOfBinary(path string) string {
 }
 
 func (o *pluginGetOptions) print(l PluginList) error {
-	if o.Format != command.Text {
-		return o.Format.Print(o.Out, l)
+	if !o.Output.IsText() {
+		return o.Output.Print(o.Out, l)
 	}
 	for _, f := range l.Failures {
-		_, _ = fmt.Fprintf(o.Err, "Not used: %s: %s\n", f.Command, f.Error)
+		_, _ = fmt.Fprintf(o.ErrOut, "Not used: %s: %s\n", f.Command, f.Error)
 	}
 	if len(l.Plugins) == 0 {
 		o.Printf("No plugins.\n")
@@ -147,5 +147,5 @@ func (o *pluginGetOptions) print(l PluginList) error {
 	for i, p := range l.Plugins {
 		rows[i] = []string{p.Name, p.Kind, p.Command, cmp.Or(p.Version, "<n/a>")}
 	}
-	return command.Table(o.Out, []string{"NAME", "KIND", "COMMAND", "VERSION"}, rows)
+	return o.Output.PrintTable(o.Out, []string{"NAME", "KIND", "COMMAND", "VERSION"}, nil, rows)
 }

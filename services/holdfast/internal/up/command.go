@@ -84,7 +84,7 @@ func (o *Options) Complete() error {
 			return fmt.Errorf("--plugin-dir: %w", err)
 		}
 	}
-	if c.Log, err = telemetry.NewLogger(o.Err, c.LogLevel, c.LogFormat); err != nil {
+	if c.Log, err = telemetry.NewLogger(o.ErrOut, c.LogLevel, c.LogFormat); err != nil {
 		return fmt.Errorf("--log-level, --log-format: %w", err)
 	}
 	telemetry.AdoptProcess(c.Log)

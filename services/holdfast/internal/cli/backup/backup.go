@@ -34,11 +34,11 @@ func NewCommand(g *command.Global) *cobra.Command {
 func newKind() *job.Kind[*velerov1.Backup] {
 	d := &describer{remote: remote.Queue()}
 	return &job.Kind[*velerov1.Backup]{
-		Name:     "Backup",
-		New:      func() *velerov1.Backup { return &velerov1.Backup{} },
-		NewList:  func() client.ObjectList { return &velerov1.BackupList{} },
-		Status:   status,
-		Columns:  columns(),
+		Name:    "Backup",
+		New:     func() *velerov1.Backup { return &velerov1.Backup{} },
+		NewList: func() client.ObjectList { return &velerov1.BackupList{} },
+		Status:  status,
+		Columns: columns(), WideColumns: []string{"COMPLETED", "ITEMS"},
 		Row:      row,
 		Compare:  compare,
 		Location: location,

@@ -35,7 +35,7 @@ func row(b *velerov1.Backup, now time.Time) []string {
 	return []string{
 		b.Name, string(job.ShownPhase(b, b.Status.Phase)), strconv.Itoa(b.Status.Errors), strconv.Itoa(b.Status.Warnings),
 		command.FormatTime(b.Status.StartTimestamp), command.FormatUntil(expiration(b), now), b.Spec.StorageLocation, position,
-		command.FormatSelector(b.Spec.LabelSelector, b.Spec.OrLabelSelectors),
+		command.FormatSelector(b.Spec.LabelSelector, b.Spec.OrLabelSelectors), command.FormatTime(b.Status.CompletionTimestamp), status(b).Items(),
 	}
 }
 

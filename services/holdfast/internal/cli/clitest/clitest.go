@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/test/bufconn"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -156,11 +157,12 @@ type Result struct {
 func (c *Cluster) Run(ctx context.Context, in string, args ...string) Result {
 	var out, errs locked
 	g := &command.Global{
-		Streams: command.Streams{In: strings.NewReader(in), Out: &out, Err: &errs, Live: c.Live},
-		Dial:    []grpc.DialOption{grpc.WithContextDialer(c.dial)},
-		Clock:   c.Clock,
-		Getenv:  func(string) string { return "" },
-		Connect: func(*command.Global) (client.WithWatch, error) { return c, nil },
+		IOStreams: genericiooptions.IOStreams{In: strings.NewReader(in), Out: &out, ErrOut: &errs},
+		Live:      c.Live,
+		Dial:      []grpc.DialOption{grpc.WithContextDialer(c.dial)},
+		Clock:     c.Clock,
+		Getenv:    func(string) string { return "" },
+		Connect:   func(*command.Global) (client.WithWatch, error) { return c, nil },
 	}
 	code := cli.Execute(ctx, g, cli.NewCommand(g), args)
 	return Result{Code: code, Out: out.String(), Err: errs.String()}

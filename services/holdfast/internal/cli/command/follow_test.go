@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -84,7 +85,7 @@ func TestSeenCanFail(t *testing.T) {
 func TestProgressOnATerminalRewritesItsLine(t *testing.T) {
 	var out bytes.Buffer
 	clk := clocktesting.NewFakeClock(time.Unix(0, 0))
-	p := command.NewProgress(&command.Global{Streams: command.Streams{Out: &out, Live: true}, Clock: clk})
+	p := command.NewProgress(&command.Global{IOStreams: genericiooptions.IOStreams{Out: &out}, Live: true, Clock: clk})
 	p.Show("", 0, 0)
 	clk.Step(3 * time.Second)
 	p.Show("InProgress", 4, 9)
@@ -96,7 +97,7 @@ func TestProgressOnATerminalRewritesItsLine(t *testing.T) {
 func TestProgressInAFileIsSparse(t *testing.T) {
 	var out bytes.Buffer
 	clk := clocktesting.NewFakeClock(time.Unix(0, 0))
-	p := command.NewProgress(&command.Global{Streams: command.Streams{Out: &out}, Clock: clk})
+	p := command.NewProgress(&command.Global{IOStreams: genericiooptions.IOStreams{Out: &out}, Clock: clk})
 	p.Show("InProgress", 1, 9)
 	p.Show("InProgress", 2, 9) // too soon
 	clk.Step(6 * time.Second)

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,18 +23,11 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/redact"
 )
 
-// Streams are a command's input and outputs.
-type Streams struct {
-	In  io.Reader
-	Out io.Writer
-	Err io.Writer
-	// Live: Out is a terminal, progress may rewrite its last line.
-	Live bool
-}
-
 // Global is shared by all commands of one invocation.
 type Global struct {
-	Streams
+	genericiooptions.IOStreams
+	// Live: Out is a terminal, progress may rewrite its last line.
+	Live bool
 	// Kubeconfig, Context and Namespace are the global flags.
 	Kubeconfig string
 	Context    string
@@ -51,12 +44,12 @@ type Global struct {
 }
 
 // NewGlobal returns the globals of a real invocation.
-func NewGlobal(streams Streams, clk clock.WithTicker) *Global {
+func NewGlobal(streams genericiooptions.IOStreams, clk clock.WithTicker) *Global {
 	home, err := os.UserHomeDir()
 	if err != nil {
 		home = "" // then there is no configuration file to read
 	}
-	return &Global{Streams: streams, Clock: clk, Getenv: os.Getenv, Home: home, Connect: connect}
+	return &Global{IOStreams: streams, Clock: clk, Getenv: os.Getenv, Home: home, Connect: connect}
 }
 
 // BindFlags adds the global flags.

@@ -2,130 +2,159 @@ package command
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/duration"
-	"sigs.k8s.io/yaml"
+	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/cli-runtime/pkg/printers"
+	"k8s.io/client-go/util/jsonpath"
 )
 
-// Format is the value of -o.
-type Format string
-
-// The formats. Text is what a command prints for people.
+// The values of -o, for commands that print documents of Holdfast and for those that print objects of
+// the API.
 const (
-	Text Format = ""
-	JSON Format = "json"
-	YAML Format = "yaml"
+	documentFormats = "table, json, yaml or jsonpath=TEMPLATE"
+	objectFormats   = "table, wide, name, json, yaml, jsonpath=TEMPLATE or custom-columns=HEADER:PATH,..."
 )
 
-// BindFlag adds -o to fs.
-func (f *Format) BindFlag(fs *pflag.FlagSet) {
-	fs.VarP(f, "output", "o", "print json or yaml instead of text")
+// Output is the value of -o: how a command prints what it found. The zero value prints the text or
+// table that people read.
+type Output struct {
+	value   string
+	wide    bool
+	objects bool
+	// print prints a value in any format but text and tables, for which it is nil.
+	print func(w io.Writer, value any) error
 }
 
-// Set parses the flag's value; "table" is what Velero's CLI calls its text.
-func (f *Format) Set(value string) error {
-	switch Format(value) {
-	case JSON, YAML:
-		*f = Format(value)
-	case Text, "table", "plaintext":
-		*f = Text
+// BindFlag adds -o to a command that prints documents.
+func (o *Output) BindFlag(fs *pflag.FlagSet) {
+	fs.VarP(o, "output", "o", "how to print: "+documentFormats)
+}
+
+// BindObjectFlag adds -o to a command that prints objects of the API.
+func (o *Output) BindObjectFlag(fs *pflag.FlagSet) {
+	o.objects = true
+	fs.VarP(o, "output", "o", "how to print: "+objectFormats)
+}
+
+// Set parses the flag's value; "plaintext" is what Velero's CLI calls the text of describe.
+func (o *Output) Set(value string) error {
+	parsed := Output{value: value, objects: o.objects}
+	format, template, _ := strings.Cut(value, "=")
+	switch {
+	case value == "" || value == "table" || value == "plaintext":
+	case value == "json":
+		parsed.print = printWith(&printers.JSONPrinter{})
+	case value == "yaml":
+		parsed.print = printWith(&printers.YAMLPrinter{})
+	case format == "jsonpath":
+		printer, err := printers.NewJSONPathPrinter(template)
+		if err != nil {
+			return err
+		}
+		parsed.print = printPath(printer.AllowMissingKeys(true))
+	case value == "wide" && o.objects:
+		parsed.wide = true
+	case value == "name" && o.objects:
+		parsed.print = printNames
+	case format == "custom-columns" && o.objects:
+		columns, err := parseColumns(template)
+		if err != nil {
+			return err
+		}
+		parsed.print = columns.print
+	case o.objects:
+		return errors.New("use " + objectFormats)
 	default:
-		return fmt.Errorf("%q is not json, yaml or table", value)
+		return errors.New("use " + documentFormats)
+	}
+	*o = parsed
+	return nil
+}
+
+// String returns the value.
+func (o *Output) String() string { return o.value }
+
+// Type names the kind of value in the help.
+func (o *Output) Type() string { return "format" }
+
+// IsText reports whether the command prints text or a table for people.
+func (o *Output) IsText() bool { return o.print == nil }
+
+// Print writes a value in the format that was chosen, which is not text.
+func (o *Output) Print(w io.Writer, value any) error {
+	if err := o.print(w, value); err != nil {
+		return fmt.Errorf("print as %s: %w", o.value, err)
 	}
 	return nil
 }
 
-// String returns the format.
-func (f *Format) String() string { return string(*f) }
-
-// Type names the kind of value in the help.
-func (f *Format) Type() string { return "format" }
-
-// Print writes a value as JSON or YAML.
-func (f Format) Print(w io.Writer, value any) error {
-	data, err := json.MarshalIndent(value, "", "  ")
-	if err == nil && f == YAML {
-		data, err = yaml.JSONToYAML(data)
+// PrintTable writes rows in aligned columns below a header. Rows have cells for the columns of wide
+// too, which -o wide alone shows.
+func (o *Output) PrintTable(w io.Writer, header, wide []string, rows [][]string) error {
+	table := &metav1.Table{}
+	for i, name := range append(header[:len(header):len(header)], wide...) {
+		column := metav1.TableColumnDefinition{Name: name}
+		if i >= len(header) {
+			column.Priority = 1
+		}
+		table.ColumnDefinitions = append(table.ColumnDefinitions, column)
 	}
-	if err != nil {
-		return fmt.Errorf("print as %s: %w", f, err)
+	for _, row := range rows {
+		cells := make([]any, len(row))
+		for i, cell := range row {
+			cells[i] = cell
+		}
+		table.Rows = append(table.Rows, metav1.TableRow{Cells: cells})
 	}
-	_, err = fmt.Fprintln(w, strings.TrimSuffix(string(data), "\n"))
-	return err
+	return printers.NewTablePrinter(printers.PrintOptions{Wide: o.wide}).PrintObj(table, w)
 }
 
-// Table writes rows in aligned columns below a header. Cells hold no tabs.
-func Table(w io.Writer, header []string, rows [][]string) error {
-	tab := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	for _, row := range append([][]string{header}, rows...) {
-		if _, err := fmt.Fprintln(tab, strings.Join(row, "\t")); err != nil {
+// printWith prints the JSON of a value, which need not be an object of the API.
+func printWith(printer printers.ResourcePrinter) func(io.Writer, any) error {
+	return func(w io.Writer, value any) error {
+		data, err := json.Marshal(value)
+		if err != nil {
 			return err
 		}
+		return printer.PrintObj(&runtime.Unknown{Raw: data}, w)
 	}
-	return tab.Flush()
 }
 
-// FormatTime returns a time for people, "<n/a>" when there is none.
-func FormatTime(t *metav1.Time) string {
-	if t == nil || t.IsZero() {
-		return "<n/a>"
-	}
-	return t.Time.Local().Format("2006-01-02 15:04:05 -0700 MST")
-}
-
-// FormatUntil returns how long it is until a time, or how long ago it was.
-func FormatUntil(t, now time.Time) string {
-	if t.IsZero() {
-		return "n/a"
-	}
-	if left := t.Sub(now); left > 0 {
-		return duration.ShortHumanDuration(left)
-	}
-	return duration.ShortHumanDuration(now.Sub(t)) + " ago"
-}
-
-// FormatSelector returns a label selector for people, "<none>" when it selects all.
-func FormatSelector(s *metav1.LabelSelector, or []*metav1.LabelSelector) string {
-	if s != nil {
-		return metav1.FormatLabelSelector(s)
-	}
-	if len(or) == 0 {
-		return "<none>"
-	}
-	each := make([]string, 0, len(or))
-	for _, one := range or {
-		each = append(each, metav1.FormatLabelSelector(one))
-	}
-	return strings.Join(each, " or ")
-}
-
-// barWidth is the width of a progress bar in characters.
-const barWidth = 20
-
-// FormatBar is how far something is, as "[#####...............] 25%"; empty while total is not known.
-func FormatBar(completed, total int64) string {
-	if total <= 0 {
-		return ""
-	}
-	part := min(max(float64(completed)/float64(total), 0), 1)
-	full := int(part * barWidth)
-	return fmt.Sprintf("[%s%s] %d%%", strings.Repeat("#", full), strings.Repeat(".", barWidth-full), int(part*100)) //nolint:mnd // per cent
-}
-
-// FormatAmount is "3 of 10 Bytes", or "3 Bytes" while total is not known; empty where nothing is counted.
-func FormatAmount(completed, total int64, units string) string {
+func printNames(w io.Writer, value any) error {
+	obj, ok := value.(runtime.Object)
 	switch {
-	case completed == 0 && total == 0:
-		return ""
-	case total == 0:
-		return strings.TrimSpace(fmt.Sprintf("%d %s", completed, units))
+	case !ok:
+		return fmt.Errorf("%T has no name", value)
+	case meta.IsListType(obj):
+		return meta.EachListItem(obj, func(item runtime.Object) error { return printNames(w, item) })
 	}
-	return strings.TrimSpace(fmt.Sprintf("%d of %d %s", completed, total, units))
+	return (&printers.NamePrinter{}).PrintObj(obj, w)
+}
+
+// printPath writes what a template of jsonpath says.
+func printPath(template *jsonpath.JSONPath) func(io.Writer, any) error {
+	return func(w io.Writer, value any) error {
+		decoded, err := decodeJSON(value)
+		if err != nil {
+			return err
+		}
+		return template.Execute(w, decoded)
+	}
+}
+
+// decodeJSON returns what paths are looked up in: maps, lists, strings, numbers.
+func decodeJSON(value any) (decoded any, err error) {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	return decoded, utiljson.Unmarshal(data, &decoded)
 }

@@ -11,11 +11,13 @@ import (
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
-func TestFormat(t *testing.T) {
-	var f command.Format
+func TestDocumentsHaveFormats(t *testing.T) {
+	var f command.Output
 	require.NoError(t, f.Set("table"))
-	require.Equal(t, command.Text, f)
-	require.Error(t, f.Set("xml"))
+	require.True(t, f.IsText())
+	for _, bad := range []string{"xml", "name", "wide", "custom-columns=A:.a", "jsonpath={", "json=x"} {
+		require.Error(t, f.Set(bad), bad)
+	}
 	value := map[string]any{"b": 1, "a": []string{"x"}}
 	var out bytes.Buffer
 	require.NoError(t, f.Set("yaml"))
@@ -26,6 +28,10 @@ func TestFormat(t *testing.T) {
 	require.NoError(t, f.Print(&out, value))
 	require.JSONEq(t, `{"a":["x"],"b":1}`, out.String())
 	require.Error(t, f.Print(&out, make(chan int)))
+	out.Reset()
+	require.NoError(t, f.Set("jsonpath={.a[0]} {.b} {.absent}"))
+	require.NoError(t, f.Print(&out, value))
+	require.Equal(t, "x 1 ", out.String())
 }
 
 func TestUntil(t *testing.T) {

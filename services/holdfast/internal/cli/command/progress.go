@@ -3,8 +3,6 @@ package command
 import (
 	"fmt"
 	"time"
-
-	"k8s.io/utils/clock"
 )
 
 // quiet is how often counts alone are printed where lines cannot be rewritten.
@@ -13,8 +11,7 @@ const quiet = 5 * time.Second
 // Progress shows a running job: one line that is rewritten on a terminal, a line at every phase and
 // every few seconds elsewhere.
 type Progress struct {
-	streams Streams
-	clock   clock.PassiveClock
+	global  *Global
 	started time.Time
 	printed time.Time
 	phase   string
@@ -24,7 +21,7 @@ type Progress struct {
 
 // NewProgress starts the display; the clock starts now.
 func NewProgress(g *Global) *Progress {
-	return &Progress{streams: g.Streams, clock: g.Clock, started: g.Clock.Now()}
+	return &Progress{global: g, started: g.Clock.Now()}
 }
 
 // Show displays the state. done and total are counts of items; total is 0 while it is not counted.
@@ -36,10 +33,10 @@ func (p *Progress) Show(phase string, done, total int) {
 	if total > 0 {
 		line = fmt.Sprintf("%s %d/%d items", phase, done, total)
 	}
-	now := p.clock.Now()
-	if p.streams.Live {
+	now := p.global.Clock.Now()
+	if p.global.Live {
 		elapsed := now.Sub(p.started).Truncate(time.Second)
-		_, _ = fmt.Fprintf(p.streams.Out, "\r\x1b[K%s (%s)", line, elapsed)
+		_, _ = fmt.Fprintf(p.global.Out, "\r\x1b[K%s (%s)", line, elapsed)
 		p.open = true
 		return
 	}
@@ -47,13 +44,13 @@ func (p *Progress) Show(phase string, done, total int) {
 		return
 	}
 	p.phase, p.line, p.printed = phase, line, now
-	_, _ = fmt.Fprintln(p.streams.Out, line)
+	_, _ = fmt.Fprintln(p.global.Out, line)
 }
 
 // End leaves the display; what follows begins on a new line.
 func (p *Progress) End() {
 	if p.open {
-		_, _ = fmt.Fprintln(p.streams.Out)
+		_, _ = fmt.Fprintln(p.global.Out)
 		p.open = false
 	}
 }

@@ -79,7 +79,7 @@ func (o *debugOptions) Run(ctx context.Context) error {
 		return errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(path))
 	}
 	for _, problem := range summary.Problems {
-		_, _ = fmt.Fprintf(o.Err, "Not in it: %s\n", problem)
+		_, _ = fmt.Fprintf(o.ErrOut, "Not in it: %s\n", problem)
 	}
 	o.Printf("%s: %d files\n", path, summary.Files)
 	return nil

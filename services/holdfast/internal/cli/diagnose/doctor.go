@@ -20,7 +20,7 @@ var ErrFailed = errors.New("checks failed")
 // doctorOptions are the flags of `doctor`.
 type doctorOptions struct {
 	*command.Global
-	Format      command.Format
+	Output      command.Output
 	Checks      []string
 	Skip        []string
 	Examination Options
@@ -41,7 +41,7 @@ warnings, and what could not be checked from here, do not make it fail.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.Run(cmd.Context()) },
 	}
 	fs := cmd.Flags()
-	o.Format.BindFlag(fs)
+	o.Output.BindFlag(fs)
 	fs.StringSliceVar(&o.Checks, "checks", doctor.Names(), "checks to run, separated by commas")
 	fs.StringSliceVar(&o.Skip, "skip", nil, "checks not to run, separated by commas")
 	o.Examination.BindFlags(fs)
@@ -89,8 +89,8 @@ func (o *doctorOptions) names() ([]string, error) {
 }
 
 func (o *doctorOptions) print(report doctor.Report) error {
-	if o.Format != command.Text {
-		return o.Format.Print(o.Out, report)
+	if !o.Output.IsText() {
+		return o.Output.Print(o.Out, report)
 	}
 	for i := range report.Findings {
 		f := &report.Findings[i]

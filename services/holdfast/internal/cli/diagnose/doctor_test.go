@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/clock"
 
 	"github.com/holdfast-io/holdfast/pkg/service"
@@ -45,7 +46,7 @@ func run(t *testing.T, kubeconfig string, args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
 	g := &command.Global{
-		Streams: command.Streams{Out: &out, Err: &out}, Clock: clock.RealClock{}, Getenv: func(string) string { return "" }, Kubeconfig: kubeconfig,
+		IOStreams: genericiooptions.IOStreams{Out: &out, ErrOut: &out}, Clock: clock.RealClock{}, Getenv: func(string) string { return "" }, Kubeconfig: kubeconfig,
 	}
 	cmd := diagnose.NewDoctorCommand(g, map[string]service.Ports{"deletion": {GRPC: 1, HTTP: 2}})
 	cmd.SetArgs(args)

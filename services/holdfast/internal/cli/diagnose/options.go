@@ -93,7 +93,7 @@ func (o *Options) Config(ctx context.Context) (cfg doctor.Config, done func() er
 	if err != nil {
 		return cfg, nil, fmt.Errorf("connect to the cluster: %w", redact.Error(err))
 	}
-	log := slog.New(slog.NewTextHandler(o.Err, &slog.HandlerOptions{Level: slog.LevelError}))
+	log := slog.New(slog.NewTextHandler(o.ErrOut, &slog.HandlerOptions{Level: slog.LevelError}))
 	plugins := pluginhost.Config{
 		Dir: o.Dir, Namespace: namespace, Kubeconfig: o.Kubeconfig, LogLevel: "warn", Environ: os.Environ(), AllowEnv: o.Plugins.Env,
 		Features: o.Features, Clock: o.Clock, Limits: o.Plugins.Limits(), Log: log,

@@ -20,7 +20,7 @@ type Creation struct {
 	Labels      map[string]string
 	Annotations map[string]string
 	Wait        bool
-	Format      command.Format
+	Output      command.Output
 
 	noun string
 }
@@ -63,7 +63,7 @@ func (c *Creation) BindFlags(fs *pflag.FlagSet) {
 	command.MapVar(fs, &c.Labels, "labels", "=", "labels of the "+c.noun+" itself")
 	command.MapVar(fs, &c.Annotations, "annotations", "=", "annotations of the "+c.noun+" itself")
 	fs.BoolVarP(&c.Wait, "wait", "w", false, "wait for the end; exit code 2 means partially failed")
-	c.Format.BindFlag(fs)
+	c.Output.BindObjectFlag(fs)
 }
 
 // Connect connects to the cluster.
@@ -87,7 +87,7 @@ func (c *Creation) CheckName() error {
 
 // CheckWait refuses to wait for what is only printed.
 func (c *Creation) CheckWait() error {
-	if c.Wait && c.Format != command.Text {
+	if c.Wait && !c.Output.IsText() {
 		return fmt.Errorf("--wait: -o prints the %s without creating it", c.noun)
 	}
 	return nil
@@ -103,8 +103,8 @@ func CheckSelectors(one *metav1.LabelSelector, several []*metav1.LabelSelector) 
 
 // Create creates an object, or prints it with -o, and waits for its end if asked.
 func (k *Kind[T]) Create(ctx context.Context, c *Creation, obj T) error {
-	if c.Format != command.Text {
-		return c.Format.Print(c.Global.Out, obj)
+	if !c.Output.IsText() {
+		return c.Output.Print(c.Global.Out, obj)
 	}
 	if err := c.Client.Create(ctx, obj); err != nil {
 		return fmt.Errorf("create %s %q: %w", k.noun(), obj.GetName(), err)

@@ -29,7 +29,7 @@ type describeOptions[T client.Object] struct {
 	*Session
 	kind     *Kind[T]
 	details  bool
-	format   command.Format
+	output   command.Output
 	download DownloadOptions
 }
 
@@ -53,7 +53,7 @@ func (k *Kind[T]) NewDescribeCommand(g *command.Global) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&o.details, "details", false, "list every object too")
-	o.format.BindFlag(cmd.Flags())
+	o.output.BindFlag(cmd.Flags())
 	o.download.BindFlags(cmd.Flags())
 	if k.DescribeFlags != nil {
 		k.DescribeFlags(cmd.Flags())
@@ -82,13 +82,13 @@ func (o *describeOptions[T]) run(ctx context.Context, names []string) error {
 		o.write(page, obj, d, files)
 	}
 	switch {
-	case o.format == command.Text:
+	case o.output.IsText():
 		_, err := page.WriteTo(o.Global.Out)
 		return err
 	case len(values) == 1:
-		return o.format.Print(o.Global.Out, values[0])
+		return o.output.Print(o.Global.Out, values[0])
 	default:
-		return o.format.Print(o.Global.Out, values)
+		return o.output.Print(o.Global.Out, values)
 	}
 }
 

@@ -20,7 +20,7 @@ type getOptions[T client.Object] struct {
 	*Session
 	kind     *Kind[T]
 	selector string
-	format   command.Format
+	output   command.Output
 }
 
 // NewGetCommand returns the command that lists objects of the kind.
@@ -37,7 +37,7 @@ func (k *Kind[T]) NewGetCommand(g *command.Global) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "only "+k.plural()+" whose labels match")
-	o.format.BindFlag(cmd.Flags())
+	o.output.BindObjectFlag(cmd.Flags())
 	return cmd
 }
 
@@ -50,10 +50,10 @@ func (o *getOptions[T]) run(ctx context.Context, names []string) error {
 	switch {
 	case err != nil:
 		return err
-	case o.format != command.Text && len(names) == 1:
-		return o.format.Print(o.Global.Out, items[0])
-	case o.format != command.Text:
-		return o.format.Print(o.Global.Out, list)
+	case !o.output.IsText() && len(names) == 1:
+		return o.output.Print(o.Global.Out, items[0])
+	case !o.output.IsText():
+		return o.output.Print(o.Global.Out, list)
 	case len(items) == 0:
 		o.Printf("No %s in namespace %q.\n", o.kind.plural(), o.Namespace)
 		return nil
@@ -63,7 +63,7 @@ func (o *getOptions[T]) run(ctx context.Context, names []string) error {
 	for _, obj := range items {
 		rows = append(rows, o.kind.Row(obj, o.Global.Clock.Now()))
 	}
-	return command.Table(o.Global.Out, o.kind.Columns, rows)
+	return o.output.PrintTable(o.Global.Out, o.kind.Columns, o.kind.WideColumns, rows)
 }
 
 // list reads what was asked for.

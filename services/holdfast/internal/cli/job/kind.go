@@ -27,11 +27,11 @@ type Kind[T client.Object] struct {
 	// Status returns what the commands read of an object's status.
 	Status func(T) Status
 
-	// Columns are the header of the table that get prints, Row the cells of an object, Compare the
-	// order of the rows.
-	Columns []string
-	Row     func(obj T, now time.Time) []string
-	Compare func(a, b T) int
+	// Columns are the header of the table that get prints, WideColumns what -o wide adds to it. Row
+	// returns the cells of an object in all of them, Compare orders the rows.
+	Columns, WideColumns []string
+	Row                  func(obj T, now time.Time) []string
+	Compare              func(a, b T) int
 
 	// Location returns the storage location that the files of a job lie in.
 	Location func(ctx context.Context, c client.Client, obj T) (string, error)
@@ -63,6 +63,14 @@ type Status struct {
 	Errors, Warnings int
 	// Done and Total count items; zero while they are not known.
 	Done, Total int
+}
+
+// Items is how many items of all are done; empty while they are not counted.
+func (s Status) Items() string {
+	if s.Total == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d/%d", s.Done, s.Total)
 }
 
 // FileKinds are the kinds of the files that a job leaves.

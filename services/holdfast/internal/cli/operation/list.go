@@ -15,7 +15,7 @@ const pageSize = 1000
 // NewListCommand returns `operation list`.
 func NewListCommand(g *command.Global) *cobra.Command {
 	o := newOptions(g)
-	var format command.Format
+	var output command.Output
 	cmd := &cobra.Command{
 		Use:   "list " + ownerUse,
 		Short: "List the operations of a backup or restore",
@@ -25,15 +25,15 @@ func NewListCommand(g *command.Global) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.with(func() error { return o.list(cmd.Context(), who, format) })
+			return o.with(func() error { return o.list(cmd.Context(), who, &output) })
 		},
 	}
-	format.BindFlag(cmd.Flags())
+	output.BindFlag(cmd.Flags())
 	o.bindFlags(cmd.Flags())
 	return cmd
 }
 
-func (o *options) list(ctx context.Context, who owner, format command.Format) error {
+func (o *options) list(ctx context.Context, who owner, output *command.Output) error {
 	req := &operationv1.ListOperationsRequest{PageSize: pageSize, Owner: &operationv1.ListOperationsRequest_Backup{Backup: who.backup}}
 	if who.restore != "" {
 		req.Owner = &operationv1.ListOperationsRequest_Restore{Restore: who.restore}
@@ -47,18 +47,18 @@ func (o *options) list(ctx context.Context, who owner, format command.Format) er
 		all = append(all, page.GetOperations()...)
 		req.PageToken = page.GetNextPageToken()
 	}
-	return o.print(newList(all), who, format)
+	return o.print(newList(all), who, output)
 }
 
-func (o *options) print(list List, who owner, format command.Format) error {
-	if format != command.Text {
-		return format.Print(o.Out, list)
+func (o *options) print(list List, who owner, output *command.Output) error {
+	if !output.IsText() {
+		return output.Print(o.Out, list)
 	}
 	if len(list.Operations) == 0 {
 		o.Printf("%s has no operations.\n", who)
 		return nil
 	}
-	return command.Table(o.Out, header(), o.rows(list.Operations))
+	return output.PrintTable(o.Out, header(), nil, o.rows(list.Operations))
 }
 
 func (o *options) rows(entries []Entry) [][]string {

@@ -69,7 +69,7 @@ func (w *watcher) run(ctx context.Context) error {
 		case !w.shown || !errors.Is(errgrpc.FromStatus(err), errgrpc.ErrUnavailable):
 			return err
 		}
-		_, _ = fmt.Fprintf(w.Err, "holdfast: %v; trying again\n", w.remote.Explain(err))
+		_, _ = fmt.Fprintf(w.ErrOut, "holdfast: %v; trying again\n", w.remote.Explain(err))
 		select {
 		case <-ctx.Done():
 			return nil
@@ -169,7 +169,7 @@ func (w *watcher) table() error {
 	}
 	list := newList(w.known).Operations
 	slices.SortStableFunc(list, func(a, b Entry) int { return rank(&a) - rank(&b) })
-	if err := command.Table(w.Out, header(), w.rows(list[:min(len(list), maxShown)])); err != nil {
+	if err := (&command.Output{}).PrintTable(w.Out, header(), nil, w.rows(list[:min(len(list), maxShown)])); err != nil {
 		return err
 	}
 	if more := len(list) - maxShown; more > 0 {

@@ -83,8 +83,8 @@ func (o *Options) explain(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if o.Format != command.Text {
-		return o.Format.Print(o.Out, x)
+	if !o.Output.IsText() {
+		return o.Output.Print(o.Out, x)
 	}
 	return x.write(o.Global)
 }
@@ -136,7 +136,7 @@ func (x *Explanation) write(g *command.Global) error {
 	for _, o := range x.Obstacles {
 		rows = append(rows, o.row(now))
 	}
-	if err := command.Table(g.Out, []string{"  JOB", "REASON", "NAMESPACES", "FOR"}, rows); err != nil {
+	if err := (&command.Output{}).PrintTable(g.Out, []string{"  JOB", "REASON", "NAMESPACES", "FOR"}, nil, rows); err != nil {
 		return err
 	}
 	if x.LeftOut > 0 {

@@ -55,14 +55,14 @@ func (o *Options) get(ctx context.Context) error {
 }
 
 func (o *Options) print(list List) error {
-	if o.Format != command.Text {
-		return o.Format.Print(o.Out, list)
+	if !o.Output.IsText() {
+		return o.Output.Print(o.Out, list)
 	}
 	if len(list.Entries) == 0 {
 		o.Printf("Nothing runs and nothing waits in namespace %s.\n", o.namespace)
 		return nil
 	}
-	return command.Table(o.Out, header(), o.rows(list.Entries))
+	return o.Output.PrintTable(o.Out, header(), nil, o.rows(list.Entries))
 }
 
 func (o *Options) rows(entries []Entry) [][]string {

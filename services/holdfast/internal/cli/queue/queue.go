@@ -23,7 +23,7 @@ func NewCommand(g *command.Global) *cobra.Command {
 type Options struct {
 	*command.Global
 	Remote remote.Options
-	Format command.Format
+	Output command.Output
 
 	namespace string
 	api       queuev1.QueueServiceClient
@@ -33,7 +33,7 @@ func newOptions(g *command.Global) Options { return Options{Global: g, Remote: r
 
 // BindFlags adds the shared flags.
 func (o *Options) BindFlags(fs *pflag.FlagSet) {
-	o.Format.BindFlag(fs)
+	o.Output.BindFlag(fs)
 	o.Remote.BindFlags(fs)
 }
 

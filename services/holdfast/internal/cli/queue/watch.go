@@ -58,7 +58,7 @@ func (w *watcher) run(ctx context.Context) error {
 		case !w.shown || !errors.Is(err, errgrpc.ErrUnavailable):
 			return err
 		}
-		_, _ = fmt.Fprintf(w.Err, "holdfast: %v; trying again\n", err)
+		_, _ = fmt.Fprintf(w.ErrOut, "holdfast: %v; trying again\n", err)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -123,10 +123,7 @@ func (w *watcher) display() error {
 	w.shown = true
 	list := w.list()
 	switch {
-	case w.Format == command.YAML:
-		w.Printf("---\n")
-		return w.print(list)
-	case w.Format == command.JSON:
+	case !w.Output.IsText():
 		return w.print(list)
 	case w.Live:
 		w.Printf("\x1b[H\x1b[2J")

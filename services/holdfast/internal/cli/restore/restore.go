@@ -33,11 +33,11 @@ func NewCommand(g *command.Global) *cobra.Command {
 // newKind returns what the commands about restores have of their own.
 func newKind() *job.Kind[*velerov1.Restore] {
 	return &job.Kind[*velerov1.Restore]{
-		Name:     "Restore",
-		New:      func() *velerov1.Restore { return &velerov1.Restore{} },
-		NewList:  func() client.ObjectList { return &velerov1.RestoreList{} },
-		Status:   status,
-		Columns:  columns(),
+		Name:    "Restore",
+		New:     func() *velerov1.Restore { return &velerov1.Restore{} },
+		NewList: func() client.ObjectList { return &velerov1.RestoreList{} },
+		Status:  status,
+		Columns: columns(), WideColumns: []string{"ITEMS"},
 		Row:      row,
 		Compare:  compare,
 		Location: location,

@@ -21,6 +21,6 @@ func row(r *velerov1.Restore, _ time.Time) []string {
 	return []string{
 		r.Name, r.Spec.BackupName, string(phase), command.FormatTime(r.Status.StartTimestamp), command.FormatTime(r.Status.CompletionTimestamp),
 		strconv.Itoa(r.Status.Errors), strconv.Itoa(r.Status.Warnings), command.FormatTime(&r.CreationTimestamp),
-		command.FormatSelector(r.Spec.LabelSelector, r.Spec.OrLabelSelectors),
+		command.FormatSelector(r.Spec.LabelSelector, r.Spec.OrLabelSelectors), status(r).Items(),
 	}
 }
