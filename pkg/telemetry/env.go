@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"go.opentelemetry.io/contrib/propagators/autoprop"
 	"go.opentelemetry.io/otel/propagation"
 )
 
@@ -107,29 +108,20 @@ func (e Environment) check(exporter, protocol string) error {
 	return errors.Join(errs...)
 }
 
-// propagator returns how trace context is passed on over gRPC, as OTEL_PROPAGATORS lists it: as
-// Propagator does where nothing is set. Beside an error it is Propagator's.
+// propagator returns how trace context is passed on over gRPC: as OTEL_PROPAGATORS lists it, else,
+// and beside an error, as Propagator does.
 func (e Environment) propagator() (propagation.TextMapPropagator, error) {
 	const name = "OTEL_PROPAGATORS"
-	known := map[string]propagation.TextMapPropagator{
-		"tracecontext": propagation.TraceContext{}, "baggage": propagation.Baggage{}, "none": propagation.NewCompositeTextMapPropagator(),
-	}
 	value := e.get(name)
 	if value == "" {
 		return Propagator(), nil
 	}
-	var all []propagation.TextMapPropagator
-	for one := range strings.SplitSeq(value, ",") {
-		one = strings.TrimSpace(one)
-		if known[one] == nil {
-			return Propagator(), unsupported(name, value, "tracecontext", "baggage", "none")
-		}
-		if one == "none" {
-			return known[one], nil
-		}
-		all = append(all, known[one])
+	names := strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' })
+	listed, err := autoprop.TextMapPropagator(names...)
+	if err != nil {
+		return Propagator(), fmt.Errorf("%s=%s: %w: %w", name, value, ErrUnsupported, err)
 	}
-	return propagation.NewCompositeTextMapPropagator(all...), nil
+	return listed, nil
 }
 
 func (e Environment) checkSampler() error {

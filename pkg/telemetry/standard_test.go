@@ -94,13 +94,14 @@ func TestThePropagatorIsWhatTheVariableSays(t *testing.T) {
 		"tracecontext":          {"traceparent", "tracestate"},
 		"baggage":               {"baggage"},
 		"none":                  nil,
+		"b3,baggage":            {"b3", "baggage"},
 	} {
 		tracing, err := telemetry.NewTracing(t.Context(), "s", "i", env(map[string]string{"OTEL_PROPAGATORS": value, "OTEL_TRACES_EXPORTER": "console"}))
 		require.NoError(t, err)
 		require.ElementsMatch(t, want, tracing.Propagator.Fields(), value)
 		require.NoError(t, tracing.Shutdown(t.Context()))
 	}
-	tracing, err := telemetry.NewTracing(t.Context(), "s", "i", env(map[string]string{"OTEL_PROPAGATORS": "b3"}))
+	tracing, err := telemetry.NewTracing(t.Context(), "s", "i", env(map[string]string{"OTEL_PROPAGATORS": "b4"}))
 	require.NoError(t, err, "without traces it does not count")
 	require.IsType(t, propagation.NewCompositeTextMapPropagator(), tracing.Propagator)
 }

@@ -68,7 +68,7 @@ func TestTracingRefusesWhatItCannotDo(t *testing.T) {
 		"OTEL_EXPORTER_OTLP_COMPRESSION":        "zstd",
 		"OTEL_EXPORTER_OTLP_TRACES_COMPRESSION": "GZIP", // the SDK sends uncompressed
 		"OTEL_TRACES_SAMPLER":                   "jaeger_remote",
-		"OTEL_PROPAGATORS":                      "tracecontext,b3",
+		"OTEL_PROPAGATORS":                      "tracecontext,b4",
 	} {
 		vars := map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", name: value}
 		_, err := telemetry.NewTracing(t.Context(), "s", "i", env(vars))
