@@ -30,7 +30,7 @@ func newCRDInstallCommand(g *command.Global) *cobra.Command {
 		Use:   "install",
 		Short: "Create missing definitions, and add missing versions, fields and values to present ones",
 		Long: "Create missing definitions, and add missing versions, fields and enum values to present ones. Nothing is removed or\n" +
-			"narrowed, so that objects that are stored stay as they are and a Velero beside it goes on working.",
+			"narrowed, so that objects that are stored stay as they are and a Velero beside it continues to work.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.Run(cmd.Context()) },
 	}

@@ -68,7 +68,7 @@ func TestCreateRefusesBadInput(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no name":            {nil, "name is required"},
+		"no name":            {nil, "give the name of the backup"},
 		"bad name":           {[]string{"Not_A_Name"}, "Not_A_Name"},
 		"both filter styles": {[]string{"b", "--include-resources", "pods", "--include-cluster-scoped-resources", "*"}, "--include-resources"},
 		"both selectors":     {[]string{"b", "-l", "a=b", "--or-selector", "a=b or c=d"}, "--or-selector"},
@@ -409,5 +409,5 @@ func TestDeleteWaits(t *testing.T) {
 	ctx := c.InterruptOnce(t, &velerov1.DeleteBackupRequestList{})
 	result = c.Run(ctx, "", "backup", "delete", "b", "--confirm", "--wait")
 	require.Equal(t, 130, result.Code)
-	require.Contains(t, result.Err, "goes on")
+	require.Contains(t, result.Err, "continues")
 }

@@ -78,7 +78,7 @@ func (o *CreateOptions) Complete(args []string) error {
 		o.Name = args[0]
 	}
 	if o.Name == "" && o.FromSchedule == "" {
-		return errors.New("a name is required, except with --from-schedule")
+		return errors.New("give the name of the backup, or --from-schedule")
 	}
 	for resource, names := range o.Spec.OrderedResources {
 		o.Spec.OrderedResources[resource] = strings.ReplaceAll(names, ";", ",")

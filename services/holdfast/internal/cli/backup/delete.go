@@ -49,7 +49,7 @@ func waitGone(ctx context.Context, s *job.Session, b *velerov1.Backup, request *
 	switch {
 	case ctx.Err() != nil:
 		return &command.ExitError{Code: command.CodeInterrupted, Err: fmt.Errorf(
-			"no longer waiting; the deletion of backup %q goes on, `holdfast backup get %s` shows whether it is gone", b.Name, b.Name)}
+			"no longer waiting; the deletion of backup %q continues: `holdfast backup get %s` shows whether it is gone", b.Name, b.Name)}
 	case err != nil && !apierrors.IsNotFound(err):
 		return err
 	}

@@ -4,11 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
@@ -63,16 +68,35 @@ func (k *Kind[T]) cancel(ctx context.Context, s *Session, name, by string, wait 
 	return err
 }
 
-// mayCancel returns why a job cannot be stopped any more. One that was cancelled before is asked
-// once more without harm.
+// mayCancel returns why a job cannot be stopped any more. A job that was cancelled before
+// may be asked again.
 func (k *Kind[T]) mayCancel(obj T) error {
 	switch status := k.Status(obj); {
 	case status.Stage == cancel.Ended && cancel.IsReason(status.FailureReason):
 		return nil
 	case status.Stage == cancel.Ended:
-		return fmt.Errorf("it has ended: %s", k.shownPhase(obj))
+		return fmt.Errorf("it has ended: %s; nothing is left to stop", k.shownPhase(obj))
 	case status.Stage == cancel.Closing:
-		return errors.New("it is about to end")
+		return errors.New("it is about to end and cannot be stopped any more")
 	}
 	return nil
+}
+
+// Caller is who the API server takes the caller for; empty when it does not say.
+func Caller(ctx context.Context, c client.Client) string {
+	review := &authenticationv1.SelfSubjectReview{}
+	if err := c.Create(ctx, review); err != nil {
+		return "" // the job stops all the same
+	}
+	return review.Status.UserInfo.Username
+}
+
+// AskCancel writes the request on a job that may still be stopped. obj holds its newest state afterwards.
+func AskCancel[T client.Object](ctx context.Context, c client.Client, clk clock.PassiveClock, obj T, by string, may func(T) error) error {
+	return kube.Update(ctx, c, c, obj, func(o T) error {
+		if err := may(o); err != nil {
+			return err
+		}
+		return cancel.Ask(o, cancel.Request{By: by, Time: clk.Now().UTC().Truncate(time.Second)})
+	})
 }

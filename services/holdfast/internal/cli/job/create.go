@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -88,7 +89,7 @@ func (c *Creation) CheckName() error {
 // CheckWait refuses to wait for what is only printed.
 func (c *Creation) CheckWait() error {
 	if c.Wait && !c.Output.IsText() {
-		return fmt.Errorf("--wait: -o prints the %s without creating it", c.noun)
+		return fmt.Errorf("--wait cannot be combined with -o, which prints the %s without creating it", c.noun)
 	}
 	return nil
 }
@@ -107,6 +108,9 @@ func (k *Kind[T]) Create(ctx context.Context, c *Creation, obj T) error {
 		return c.Output.Print(c.Global.Out, obj)
 	}
 	if err := c.Client.Create(ctx, obj); err != nil {
+		if apierrors.IsAlreadyExists(err) {
+			err = fmt.Errorf("%w; choose another name or delete it first", err)
+		}
 		return fmt.Errorf("create %s %q: %w", k.noun(), obj.GetName(), err)
 	}
 	c.Printf("%s %q was requested.\n", k.Name, obj.GetName())

@@ -21,7 +21,7 @@ import (
 )
 
 // ErrNotFound means that the file does not exist in the object store.
-var ErrNotFound = errors.New("file not found")
+var ErrNotFound = errors.New("the object store has no such file")
 
 const (
 	pollEvery   = 50 * time.Millisecond

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -88,6 +89,9 @@ func (k *Kind[T]) plural() string { return k.noun() + "s" }
 func (k *Kind[T]) Find(ctx context.Context, s *Session, name string) (T, error) {
 	obj := k.New()
 	if err := s.Client.Get(ctx, types.NamespacedName{Namespace: s.Namespace, Name: name}, obj); err != nil {
+		if apierrors.IsNotFound(err) {
+			err = fmt.Errorf("%w in namespace %q; `holdfast %s get` lists those that exist", err, s.Namespace, k.noun())
+		}
 		return obj, fmt.Errorf("%s %q: %w", k.noun(), name, err)
 	}
 	obj.GetObjectKind().SetGroupVersionKind(velerov1.GroupVersion.WithKind(k.Name))
@@ -120,4 +124,29 @@ func hasLog(phase velerov1.BackupPhase) bool {
 	default:
 		return false
 	}
+}
+
+// Session is a command that is connected to a cluster.
+type Session struct {
+	Global *command.Global
+	Client client.WithWatch
+	// Namespace is the server's.
+	Namespace string
+}
+
+// Connect connects to the cluster that the global flags name.
+func Connect(g *command.Global) (*Session, error) {
+	c, namespace, err := g.Client()
+	if err != nil {
+		return nil, err
+	}
+	return &Session{Global: g, Client: c, Namespace: namespace}, nil
+}
+
+// Printf writes to the command's output.
+func (s *Session) Printf(format string, args ...any) { s.Global.Printf(format, args...) }
+
+// Fetcher returns what fetches the files of jobs.
+func (s *Session) Fetcher(options DownloadOptions) *Fetcher {
+	return &Fetcher{Client: s.Client, Clock: s.Global.Clock, Namespace: s.Namespace, Options: options}
 }

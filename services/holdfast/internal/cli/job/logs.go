@@ -37,7 +37,7 @@ func (k *Kind[T]) logs(ctx context.Context, s *Session, options DownloadOptions,
 		return err
 	}
 	if phase := k.shownPhase(obj); !hasLog(phase) {
-		return fmt.Errorf("%s %q is %s: its log is available when its run is over", k.noun(), name, phase)
+		return fmt.Errorf("%[1]s %[2]q is %[3]s; its log is available when its run is over: `holdfast %[1]s describe %[2]s` shows how far it is", k.noun(), name, phase)
 	}
 	location, err := k.Location(ctx, s.Client, obj)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
-// Operations writes the operations of a job that go on, as its annotation has them; nothing where
+// Operations writes the running operations of a job that its annotation lists; nothing where
 // none do.
 func (p *Page) Operations(job metav1.Object, now time.Time) {
 	sum, ok, err := operation.Noted(job)
@@ -23,7 +23,7 @@ func (p *Page) Operations(job metav1.Object, now time.Time) {
 		r := &sum.Running[i]
 		parts := []string{string(r.Phase), command.FormatBar(r.Completed, r.Total), command.FormatAmount(r.Completed, r.Total, r.Units), r.Description}
 		if r.Created != nil {
-			parts = append(parts, "begun "+duration.ShortHumanDuration(now.Sub(*r.Created))+" ago")
+			parts = append(parts, "started "+duration.ShortHumanDuration(now.Sub(*r.Created))+" ago")
 		}
 		p.Field(1, r.Action+" "+r.Item, join(parts))
 		p.Field(2, "ID", r.ID)

@@ -26,7 +26,7 @@ func TestOperationsThatGoOnHaveProgressAndAge(t *testing.T) {
 	var out bytes.Buffer
 	_, err := p.WriteTo(&out)
 	require.NoError(t, err)
-	require.Regexp(t, `Running operations:\n  x.io/a pods n/p: +InProgress, \[#####\.{15}\] 25%, 1 of 4 GiB, uploading, begun 1h ago\n    ID: +op-1\n`, out.String())
+	require.Regexp(t, `Running operations:\n  x.io/a pods n/p: +InProgress, \[#####\.{15}\] 25%, 1 of 4 GiB, uploading, started 1h ago\n    ID: +op-1\n`, out.String())
 	require.Regexp(t, `x.io/a pods n/q: +New\n`, out.String())
 	require.Regexp(t, `More: +1\n`, out.String())
 

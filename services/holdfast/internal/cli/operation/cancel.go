@@ -15,7 +15,7 @@ func NewCancelCommand(g *command.Global) *cobra.Command {
 	o, which, all := newOptions(g), target{}, false
 	cmd := &cobra.Command{
 		Use:   "cancel " + ownerUse + " {ID|--all}",
-		Short: "Ask operations of a backup or restore to end; they end as Failed, and the job goes on",
+		Short: "Ask operations of a backup or restore to end; they end as Failed, and the job continues",
 		Args:  cobra.RangeArgs(1, 2), //nolint:mnd // a job and an operation
 		RunE: func(cmd *cobra.Command, args []string) error {
 			who, err := parseOwner(args[0])

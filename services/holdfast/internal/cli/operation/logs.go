@@ -45,7 +45,7 @@ func NewLogsCommand(g *command.Global) *cobra.Command {
 			return o.with(func() error { return o.logs(cmd.Context(), req) })
 		},
 	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with new lines until the operation has ended")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "print new lines until the operation has ended")
 	cmd.Flags().DurationVar(&since, "since", 0, "only lines of the last 5m, 1h, ...; all when 0")
 	which.bindFlags(cmd.Flags())
 	o.bindFlags(cmd.Flags())

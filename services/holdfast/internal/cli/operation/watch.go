@@ -19,7 +19,7 @@ import (
 const (
 	// again is the pause before a lost connection is made again.
 	again = time.Second
-	// maxShown bounds the operations on a terminal: those that go on come first.
+	// maxShown bounds the operations on a terminal; running ones come first.
 	maxShown = 30
 )
 
@@ -41,7 +41,7 @@ func NewWatchCommand(g *command.Global) *cobra.Command {
 		Use:   "watch " + ownerUse,
 		Short: "Show the operations of a backup or restore and every change of them, until it has ended",
 		Long: `Shows the operations of a backup or restore and every change of them, until it
-has ended. On a terminal the screen is drawn anew, with the operations that go on
+has ended. On a terminal the screen is redrawn, running operations
 first; elsewhere the operations that changed are printed, a line each.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -106,7 +106,7 @@ func (w *watcher) follow(ctx context.Context) error {
 	}
 }
 
-// take applies a message. A stream that begins anew repeats what is known.
+// take applies a message. A new stream repeats what is known.
 func (w *watcher) take(m *operationv1.WatchOperationsResponse) {
 	for _, o := range m.GetChanged() {
 		key := strings.Join([]string{o.GetAction(), o.GetId(), o.GetGroupResource(), o.GetNamespace(), o.GetName()}, "\x00")

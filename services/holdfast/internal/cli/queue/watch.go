@@ -36,7 +36,7 @@ func NewWatchCommand(g *command.Global) *cobra.Command {
 		Use:   "watch",
 		Short: "Show the queue and every change of it, until interrupted",
 		Long: `Shows the queue and every change of it, at most once a second, until interrupted.
-On a terminal the screen is drawn anew; elsewhere the entries that changed are
+On a terminal the screen is redrawn; elsewhere the entries that changed are
 printed. With -o every state is a whole document.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -2,10 +2,14 @@
 package restore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -74,4 +78,40 @@ func location(ctx context.Context, c client.Client, r *velerov1.Restore) (string
 		return "", fmt.Errorf("backup %q of restore %q: %w", r.Spec.BackupName, r.Name, err)
 	}
 	return b.Spec.StorageLocation, nil
+}
+
+func columns() []string {
+	return []string{"NAME", "BACKUP", "STATUS", "STARTED", "COMPLETED", "ERRORS", "WARNINGS", "CREATED", "SELECTOR"}
+}
+
+func compare(a, b *velerov1.Restore) int { return cmp.Compare(a.Name, b.Name) }
+
+func row(r *velerov1.Restore, _ time.Time) []string {
+	phase := job.ShownPhase(r, status(r).Phase)
+	return []string{
+		r.Name, r.Spec.BackupName, string(phase), command.FormatTime(r.Status.StartTimestamp), command.FormatTime(r.Status.CompletionTimestamp),
+		strconv.Itoa(r.Status.Errors), strconv.Itoa(r.Status.Warnings), command.FormatTime(&r.CreationTimestamp),
+		command.FormatSelector(r.Spec.LabelSelector, r.Spec.OrLabelSelectors), status(r).Items(),
+	}
+}
+
+// remove deletes the record of a restore; the server's finalizer removes its files first.
+func remove(ctx context.Context, s *job.Session, r *velerov1.Restore, wait bool) error {
+	if err := s.Client.Delete(ctx, r, client.Preconditions{UID: &r.UID}); err != nil {
+		return fmt.Errorf("delete restore %q: %w", r.Name, err)
+	}
+	s.Printf("Restore %q was deleted.\n", r.Name)
+	if !wait {
+		return nil
+	}
+	name, uid := r.Name, r.UID
+	err := command.WaitUntil(ctx, s.Client, s.Global.Clock, r, &velerov1.RestoreList{}, func() (bool, error) { return r.UID != uid, nil })
+	switch {
+	case ctx.Err() != nil:
+		return &command.ExitError{Code: command.CodeInterrupted, Err: fmt.Errorf("no longer waiting; the deletion of restore %q continues", name)}
+	case apierrors.IsNotFound(err):
+		return nil
+	default:
+		return err
+	}
 }
