@@ -1,6 +1,8 @@
 package service
 
 import (
+	"cmp"
+	"errors"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -8,52 +10,56 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 )
 
-// Duration is a setting of a service that is a time, with what it may be.
-type Duration struct {
-	Flag    string // without dashes
-	Value   *time.Duration
-	Default time.Duration // what 0 means
-	Least   time.Duration // 0 means that it must not be negative
+// NewConfig returns a configuration with the defaults of its flags: BindFlags of each service is the
+// only place that states them.
+func NewConfig[T any, P interface {
+	*T
+	BindFlags(fs *pflag.FlagSet)
+}]() T {
+	var config T
+	P(&config).BindFlags(pflag.NewFlagSet("", pflag.ContinueOnError))
+	return config
 }
 
-// CompleteDurations gives settings that are zero their defaults. It fails with the first that is
-// less than it may be, naming its flag.
-func CompleteDurations(all ...Duration) error {
+// Duration is a setting of a service that is a time, with what it may be.
+type Duration struct {
+	Flag  string // without dashes
+	Value time.Duration
+	Least time.Duration // 0 means 1ms
+	Off   bool          // the value may be 0, which turns something off
+}
+
+// CheckDurations returns an error for each setting that is less than it may be, naming its flag.
+func CheckDurations(all ...Duration) error {
+	var errs []error
 	for _, d := range all {
-		switch {
-		case *d.Value == 0:
-			*d.Value = d.Default
-		case *d.Value < d.Least && d.Least > 0:
-			return errgrpc.Field("--"+d.Flag, "must be at least %s, is %s", d.Least, *d.Value)
-		case *d.Value < 0:
-			return errgrpc.Field("--"+d.Flag, "must not be negative, is %s", *d.Value)
+		least := cmp.Or(d.Least, time.Millisecond)
+		if d.Value < least && (d.Value != 0 || !d.Off) {
+			errs = append(errs, errgrpc.Field("--"+d.Flag, "must be at least %s, is %s", least, d.Value))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // Count is a setting of a service that is a number, with what it may be.
 type Count struct {
-	Flag    string // without dashes
-	Value   *int
-	Default int // what 0 means
-	Most    int // 0 means no limit; the least is 1
+	Flag  string // without dashes
+	Value int
+	Most  int // 0 means no limit; the least is 1
 }
 
-// CompleteCounts gives settings that are zero their defaults. It fails with the first that is not
-// what it may be, naming its flag.
-func CompleteCounts(all ...Count) error {
+// CheckCounts returns an error for each setting that is not what it may be, naming its flag.
+func CheckCounts(all ...Count) error {
+	var errs []error
 	for _, n := range all {
 		switch {
-		case *n.Value == 0:
-			*n.Value = n.Default
-		case *n.Value < 0 && n.Most == 0:
-			return errgrpc.Field("--"+n.Flag, "must be at least 1, is %d", *n.Value)
-		case *n.Value < 0 || n.Most > 0 && *n.Value > n.Most:
-			return errgrpc.Field("--"+n.Flag, "must be 1 to %d, is %d", n.Most, *n.Value)
+		case n.Most == 0 && n.Value < 1:
+			errs = append(errs, errgrpc.Field("--"+n.Flag, "must be at least 1, is %d", n.Value))
+		case n.Most > 0 && (n.Value < 1 || n.Value > n.Most):
+			errs = append(errs, errgrpc.Field("--"+n.Flag, "must be 1 to %d, is %d", n.Most, n.Value))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // ConcurrencyFlag is the flag of how many jobs one process works on at once, in every service that

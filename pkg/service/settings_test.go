@@ -14,22 +14,22 @@ import (
 // A claim timeout of minus five seconds became 30 s in one service and an error in the next.
 func TestADurationThatCannotBeIsAnError(t *testing.T) {
 	for name, tt := range map[string]struct {
-		value, least, want time.Duration
-		problem            string
+		value, least time.Duration
+		off          bool
+		problem      string
 	}{
-		"zero is the default":     {want: time.Minute, least: time.Second},
-		"set":                     {value: 5 * time.Second, least: time.Second, want: 5 * time.Second},
-		"negative":                {value: -5 * time.Second, problem: "must not be negative, is -5s"},
-		"negative with a least":   {value: -5 * time.Second, least: time.Second, problem: "must be at least 1s, is -5s"},
-		"too short":               {value: time.Millisecond, least: time.Second, problem: "must be at least 1s, is 1ms"},
-		"short without a minimum": {value: 1, want: 1},
+		"the least":             {value: time.Second, least: time.Second},
+		"zero turns off":        {off: true},
+		"zero":                  {problem: "must be at least 1ms, is 0s"},
+		"zero with a least":     {least: time.Second, problem: "must be at least 1s, is 0s"},
+		"negative":              {value: -5 * time.Second, off: true, problem: "must be at least 1ms, is -5s"},
+		"negative with a least": {value: -5 * time.Second, least: time.Second, problem: "must be at least 1s, is -5s"},
+		"too short":             {value: time.Millisecond, least: time.Second, problem: "must be at least 1s, is 1ms"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			value := tt.value
-			err := service.CompleteDurations(service.Duration{Flag: "claim-timeout", Value: &value, Default: time.Minute, Least: tt.least})
+			err := service.CheckDurations(service.Duration{Flag: "claim-timeout", Value: tt.value, Least: tt.least, Off: tt.off})
 			if tt.problem == "" {
 				require.NoError(t, err)
-				require.Equal(t, tt.want, value)
 				return
 			}
 			requireField(t, err, "--claim-timeout", tt.problem)
@@ -39,22 +39,20 @@ func TestADurationThatCannotBeIsAnError(t *testing.T) {
 
 func TestACountThatCannotBeIsAnError(t *testing.T) {
 	for name, tt := range map[string]struct {
-		value, most, want int
-		problem           string
+		value, most int
+		problem     string
 	}{
-		"zero is the default": {want: 4, most: 64},
-		"set":                 {value: 64, most: 64, want: 64},
-		"negative":            {value: -1, problem: "must be at least 1, is -1"},
-		"negative of some":    {value: -1, most: 64, problem: "must be 1 to 64, is -1"},
-		"too many":            {value: 65, most: 64, problem: "must be 1 to 64, is 65"},
-		"without a limit":     {value: 1 << 20, want: 1 << 20},
+		"the most":        {value: 64, most: 64},
+		"zero":            {problem: "must be at least 1, is 0"},
+		"zero of some":    {most: 64, problem: "must be 1 to 64, is 0"},
+		"negative":        {value: -1, problem: "must be at least 1, is -1"},
+		"too many":        {value: 65, most: 64, problem: "must be 1 to 64, is 65"},
+		"without a limit": {value: 1 << 20},
 	} {
 		t.Run(name, func(t *testing.T) {
-			value := tt.value
-			err := service.CompleteCounts(service.Count{Flag: "jobs", Value: &value, Default: 4, Most: tt.most})
+			err := service.CheckCounts(service.Count{Flag: "jobs", Value: tt.value, Most: tt.most})
 			if tt.problem == "" {
 				require.NoError(t, err)
-				require.Equal(t, tt.want, value)
 				return
 			}
 			requireField(t, err, "--jobs", tt.problem)

@@ -70,11 +70,12 @@ func (b *bed) runner(t *testing.T, adjust ...func(*app.Config)) (stop func()) {
 	options := service.Defaults(app.Name, service.Ports{})
 	options.Kubeconfig, options.Namespace, options.NATSURL = b.Kubeconfig(), server, b.nats
 	options.WorkDir = t.TempDir()
-	config := app.Config{Base: service.Base{
+	config := service.NewConfig[app.Config]()
+	config.Base = service.Base{
 		Name: app.Name, Instance: service.NewInstance(app.Name), Options: options,
 		Log:   slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})),
 		Clock: clock.RealClock{}, Tracer: noop.NewTracerProvider(),
-	}}
+	}
 	for _, f := range adjust {
 		f(&config)
 	}

@@ -69,10 +69,14 @@ func newBed(t *testing.T) *bed {
 	b.create(loc)
 	for range 2 {
 		b.run(indexer.Name, func(ctx context.Context, base service.Base) (service.Runner, error) {
-			return indexer.New(ctx, indexer.Config{Base: base, BackupSyncPeriod: time.Second, ArtifactAddress: "127.0.0.1:0"})
+			config := service.NewConfig[indexer.Config]()
+			config.Base, config.BackupSyncPeriod, config.ArtifactAddress = base, time.Second, "127.0.0.1:0"
+			return indexer.New(ctx, config)
 		})
 		b.run(deletion.Name, func(ctx context.Context, base service.Base) (service.Runner, error) {
-			return deletion.New(ctx, deletion.Config{Base: base, CollectionFrequency: time.Second, SweepInterval: time.Second, ClaimTimeout: 5 * time.Second})
+			config := service.NewConfig[deletion.Config]()
+			config.Base, config.CollectionFrequency, config.SweepInterval, config.ClaimTimeout = base, time.Second, time.Second, 5*time.Second
+			return deletion.New(ctx, config)
 		})
 	}
 	return b

@@ -80,10 +80,12 @@ func (b *bench) startRunner(t *testing.T, natsURL string) *app.App {
 	t.Helper()
 	options := service.Defaults(app.Name, service.Ports{})
 	options.Kubeconfig, options.NATSURL, options.WorkDir = b.cluster.Kubeconfig(), natsURL, t.TempDir()
-	runner, err := app.New(t.Context(), app.Config{Base: service.Base{
+	config := service.NewConfig[app.Config]()
+	config.Base = service.Base{
 		Name: app.Name, Instance: "restore-runner-test", Options: options,
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Clock: clock.RealClock{}, Tracer: noop.NewTracerProvider(),
-	}})
+	}
+	runner, err := app.New(t.Context(), config)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)

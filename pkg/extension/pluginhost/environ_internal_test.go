@@ -3,6 +3,7 @@ package pluginhost
 import (
 	"testing"
 
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
@@ -25,10 +26,12 @@ func TestPluginsGetNoSecretsOfTheirServer(t *testing.T) {
 }
 
 func TestNamesOfVariablesAreChecked(t *testing.T) {
-	good := Flags{Env: []string{"MINE", "VENDOR_*", "HOLD"}}
-	require.NoError(t, good.Validate())
+	var flags Flags
+	flags.BindFlags(pflag.NewFlagSet("x", pflag.ContinueOnError))
+	flags.Env = []string{"MINE", "VENDOR_*", "HOLD"}
+	require.NoError(t, flags.Validate())
 	for _, bad := range []string{"", "*", "A=b", "A*B", "A B", "HOLDFAST_NATS_URL", "HOLDFAST_*", "HOLD*", "H*"} {
-		flags := Flags{Env: []string{bad}}
+		flags.Env = []string{bad}
 		field := new(errgrpc.FieldError)
 		require.ErrorAs(t, flags.Validate(), &field, bad)
 		require.Equal(t, "--plugin-env", field.Field)

@@ -9,7 +9,7 @@ import (
 )
 
 // Flags are the settings of plugins that a service adds to the shared ones, of which --plugin-dir
-// is the directory of plugins. The zero value of a field means its default.
+// is the directory of plugins.
 type Flags struct {
 	// CallTimeout bounds one call about one object.
 	CallTimeout time.Duration
@@ -25,29 +25,19 @@ type Flags struct {
 	Env []string
 }
 
-// BindFlags adds the flags to fs.
+// BindFlags adds the flags to fs with the defaults of Limits.
 func (f *Flags) BindFlags(fs *pflag.FlagSet) {
-	f.complete()
-	fs.DurationVar(&f.CallTimeout, "plugin-call-timeout", f.CallTimeout, "how long a plugin may take for one object")
-	fs.DurationVar(&f.QueryTimeout, "plugin-query-timeout", f.QueryTimeout, "how long a plugin may take for a question, such as what it applies to")
-	fs.DurationVar(&f.StorageTimeout, "plugin-storage-timeout", f.StorageTimeout, "how long an object store or volume snapshotter plugin may take for one call")
-	fs.DurationVar(&f.StartTimeout, "plugin-start-timeout", f.StartTimeout, "how long a plugin's process may take to start")
-	fs.IntVar(&f.AnswerBytes, "plugin-answer-bytes", f.AnswerBytes, "largest answer of a plugin")
+	l := Limits{}.withDefaults()
+	fs.DurationVar(&f.CallTimeout, "plugin-call-timeout", l.Execute, "how long a plugin may take for one object")
+	fs.DurationVar(&f.QueryTimeout, "plugin-query-timeout", l.Query, "how long a plugin may take for a question, such as what it applies to")
+	fs.DurationVar(&f.StorageTimeout, "plugin-storage-timeout", l.Storage, "how long an object store or volume snapshotter plugin may take for one call")
+	fs.DurationVar(&f.StartTimeout, "plugin-start-timeout", l.Start, "how long a plugin's process may take to start")
+	fs.IntVar(&f.AnswerBytes, "plugin-answer-bytes", l.Answer, "largest answer of a plugin")
 	fs.StringSliceVar(&f.Env, "plugin-env", nil, "further environment variables that plugins get, separated by commas; NAME_* is every name that begins so")
 }
 
-func (f *Flags) complete() {
-	l := Limits{}.withDefaults()
-	f.CallTimeout = orDefault(f.CallTimeout, l.Execute)
-	f.QueryTimeout = orDefault(f.QueryTimeout, l.Query)
-	f.StorageTimeout = orDefault(f.StorageTimeout, l.Storage)
-	f.StartTimeout = orDefault(f.StartTimeout, l.Start)
-	f.AnswerBytes = orDefault(f.AnswerBytes, l.Answer)
-}
-
-// Validate fills in defaults and checks; errors name the flag.
+// Validate checks the settings; errors name the flag.
 func (f *Flags) Validate() error {
-	f.complete()
 	for _, d := range []struct {
 		flag  string
 		value time.Duration

@@ -25,13 +25,16 @@ func TestFlagsBecomeLimits(t *testing.T) {
 
 func TestWrongFlagsAreNamed(t *testing.T) {
 	t.Parallel()
-	for flag, f := range map[string]pluginhost.Flags{
-		"--plugin-call-timeout":    {CallTimeout: time.Millisecond},
-		"--plugin-query-timeout":   {QueryTimeout: -1},
-		"--plugin-storage-timeout": {StorageTimeout: 1},
-		"--plugin-start-timeout":   {StartTimeout: 1},
-		"--plugin-answer-bytes":    {AnswerBytes: 1 << 30},
+	for flag, spoil := range map[string]func(*pluginhost.Flags){
+		"--plugin-call-timeout":    func(f *pluginhost.Flags) { f.CallTimeout = time.Millisecond },
+		"--plugin-query-timeout":   func(f *pluginhost.Flags) { f.QueryTimeout = -1 },
+		"--plugin-storage-timeout": func(f *pluginhost.Flags) { f.StorageTimeout = 1 },
+		"--plugin-start-timeout":   func(f *pluginhost.Flags) { f.StartTimeout = 0 },
+		"--plugin-answer-bytes":    func(f *pluginhost.Flags) { f.AnswerBytes = 1 << 30 },
 	} {
+		var f pluginhost.Flags
+		f.BindFlags(pflag.NewFlagSet("x", pflag.ContinueOnError))
+		spoil(&f)
 		field := new(errgrpc.FieldError)
 		require.ErrorAs(t, f.Validate(), &field)
 		require.Equal(t, flag, field.Field)

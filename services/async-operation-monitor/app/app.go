@@ -25,7 +25,7 @@ type App struct{ runtime *service.Runtime }
 
 // New connects the service and registers what it serves.
 func New(ctx context.Context, c Config) (*App, error) {
-	if err := c.complete(); err != nil {
+	if err := c.validate(); err != nil {
 		return nil, err
 	}
 	rt, host, err := forservice.Start(ctx, c.Base, c.Plugins)
@@ -59,7 +59,7 @@ func wire(ctx context.Context, rt *service.Runtime, host *pluginhost.Host, c *Co
 	}
 	poller := poll.New(ctx, poll.Config{
 		Actions: actions, Homes: homes, Metrics: counts, Clock: c.Clock, Frequency: c.Frequency, Frequencies: c.frequencies, Timeouts: c.timeouts,
-		Grace: c.Grace, Stall: *c.Stall,
+		Grace: c.Grace, Stall: c.Stall,
 	})
 	m = monitor.New(monitor.Config{
 		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: namespace, Files: source, Poller: poller, Actions: operations.Registered{Plugins: plugins}, Bus: rt.Fabric(),

@@ -1,11 +1,11 @@
 package app
 
 import (
+	"errors"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
-	"k8s.io/utils/ptr"
 
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
@@ -18,14 +18,10 @@ const Name = "async-operation-monitor"
 // Ports are the service's default ports.
 func Ports() service.Ports { return service.Ports{GRPC: 7444, HTTP: 8444} }
 
-const (
-	defaultFrequency = 10 * time.Second // Velero 1.18's
-	leastFrequency   = 200 * time.Millisecond
-	defaultGrace     = time.Minute
-	defaultStall     = 30 * time.Minute
-)
+// leastFrequency bounds how often an operation is asked about.
+const leastFrequency = 200 * time.Millisecond
 
-// Config is the service's configuration. The zero value of a field means its default.
+// Config is the service's configuration; BindFlags states the defaults.
 type Config struct {
 	service.Base
 	// Frequency is how often an operation is asked about, Frequencies are those of actions that have
@@ -37,9 +33,8 @@ type Config struct {
 	Timeouts []string
 	// Grace is how long a cancelled operation has to end.
 	Grace time.Duration
-	// Stall is after how long without progress an operation is reported; 0 is never, nil the
-	// default.
-	Stall *time.Duration
+	// Stall is after how long without progress an operation is reported; 0 is never.
+	Stall time.Duration
 	// Plugins bounds what plugins may cost.
 	Plugins pluginhost.Flags
 
@@ -48,37 +43,27 @@ type Config struct {
 
 // BindFlags adds the service's own flags.
 func (c *Config) BindFlags(fs *pflag.FlagSet) {
-	fs.DurationVar(&c.Frequency, "item-operation-sync-frequency", defaultFrequency, "how often an operation is asked about, at least 200ms")
+	fs.DurationVar(&c.Frequency, "item-operation-sync-frequency", 10*time.Second, "how often an operation is asked about, at least 200ms")
 	fs.StringSliceVar(&c.Frequencies, "item-operation-sync-frequency-override", nil, "another frequency for the operations of an action, action=duration, separated by commas")
 	fs.StringSliceVar(&c.Timeouts, "item-operation-timeout-override", nil, "another timeout for the operations of an action than that of their backup or restore, action=duration, separated by commas")
-	fs.DurationVar(&c.Grace, "item-operation-cancel-grace-period", defaultGrace, "how long a cancelled operation has to end before it fails, at least 1s")
-	c.Stall = new(time.Duration)
-	fs.DurationVar(c.Stall, "item-operation-stall-timeout", defaultStall, "after how long without progress an operation is reported; 0 is never")
+	fs.DurationVar(&c.Grace, "item-operation-cancel-grace-period", time.Minute, "how long a cancelled operation has to end before it fails, at least 1s")
+	fs.DurationVar(&c.Stall, "item-operation-stall-timeout", 30*time.Minute, "after how long without progress an operation is reported; 0 is never")
 	c.Plugins.BindFlags(fs)
 }
 
-// complete fills in defaults and checks; errors name the flag.
-func (c *Config) complete() (err error) {
-	err = service.CompleteDurations(
-		service.Duration{Flag: "item-operation-sync-frequency", Value: &c.Frequency, Default: defaultFrequency, Least: leastFrequency},
-		service.Duration{Flag: "item-operation-cancel-grace-period", Value: &c.Grace, Default: defaultGrace, Least: time.Second},
+// validate checks the settings of this service and reads the overrides; errors name the flag.
+func (c *Config) validate() error {
+	var frequencies, timeouts error
+	c.frequencies, frequencies = overrides("--item-operation-sync-frequency-override", c.Frequencies, leastFrequency)
+	c.timeouts, timeouts = overrides("--item-operation-timeout-override", c.Timeouts, time.Second)
+	return errors.Join(
+		service.CheckDurations(
+			service.Duration{Flag: "item-operation-sync-frequency", Value: c.Frequency, Least: leastFrequency},
+			service.Duration{Flag: "item-operation-cancel-grace-period", Value: c.Grace, Least: time.Second},
+			service.Duration{Flag: "item-operation-stall-timeout", Value: c.Stall, Off: true},
+		),
+		frequencies, timeouts, c.Plugins.Validate(),
 	)
-	if err != nil {
-		return err
-	}
-	if c.Stall == nil {
-		c.Stall = ptr.To(defaultStall)
-	}
-	if *c.Stall < 0 {
-		return errgrpc.Field("--item-operation-stall-timeout", "must not be negative")
-	}
-	if c.frequencies, err = overrides("--item-operation-sync-frequency-override", c.Frequencies, leastFrequency); err != nil {
-		return err
-	}
-	if c.timeouts, err = overrides("--item-operation-timeout-override", c.Timeouts, time.Second); err != nil {
-		return err
-	}
-	return c.Plugins.Validate()
 }
 
 // overrides reads a list of action=duration.

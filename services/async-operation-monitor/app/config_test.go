@@ -6,19 +6,10 @@ import (
 
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
-	"k8s.io/utils/ptr"
 
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/service"
 )
-
-func TestTheZeroConfigIsThatOfTheFlags(t *testing.T) {
-	var zero, flags Config
-	flags.BindFlags(pflag.NewFlagSet("", pflag.ContinueOnError))
-	require.NoError(t, zero.complete())
-	require.NoError(t, flags.complete())
-	zero.Plugins = flags.Plugins
-	require.Equal(t, flags, zero)
-}
 
 func TestOverridesAreByAction(t *testing.T) {
 	var c Config
@@ -28,10 +19,10 @@ func TestOverridesAreByAction(t *testing.T) {
 		"--item-operation-timeout-override=velero.io/csi=10h", "--item-operation-timeout-override", "a/b=1m,c/d=2m", "--item-operation-sync-frequency-override=a/b=1s",
 		"--item-operation-stall-timeout=0",
 	}))
-	require.NoError(t, c.complete())
+	require.NoError(t, c.validate())
 	require.Equal(t, map[string]time.Duration{"velero.io/csi": 10 * time.Hour, "a/b": time.Minute, "c/d": 2 * time.Minute}, c.timeouts)
 	require.Equal(t, map[string]time.Duration{"a/b": time.Second}, c.frequencies)
-	require.Zero(t, *c.Stall)
+	require.Zero(t, c.Stall)
 }
 
 func TestAValueThatCannotBeIsRefused(t *testing.T) {
@@ -41,17 +32,18 @@ func TestAValueThatCannotBeIsRefused(t *testing.T) {
 	}{
 		"a frequency of no time":  {"--item-operation-sync-frequency", func(c *Config) { c.Frequency = time.Millisecond }},
 		"a negative grace period": {"--item-operation-cancel-grace-period", func(c *Config) { c.Grace = -1 }},
-		"a negative stall":        {"--item-operation-stall-timeout", func(c *Config) { c.Stall = ptr.To(-time.Second) }},
+		"a negative stall":        {"--item-operation-stall-timeout", func(c *Config) { c.Stall = -time.Second }},
 		"no duration":             {"--item-operation-timeout-override", func(c *Config) { c.Timeouts = []string{"a/b"} }},
 		"no action":               {"--item-operation-timeout-override", func(c *Config) { c.Timeouts = []string{"=1m"} }},
 		"two for one":             {"--item-operation-timeout-override", func(c *Config) { c.Timeouts = []string{"a=1m", "a=2m"} }},
 		"too small":               {"--item-operation-sync-frequency-override", func(c *Config) { c.Frequencies = []string{"a=1ms"} }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var c Config
+			c := service.NewConfig[Config]()
+			require.NoError(t, c.validate())
 			tc.change(&c)
 			var refused *errgrpc.FieldError
-			require.ErrorAs(t, c.complete(), &refused)
+			require.ErrorAs(t, c.validate(), &refused)
 			require.Equal(t, tc.flag, refused.Field)
 		})
 	}

@@ -29,7 +29,7 @@ func (noLists) List(context.Context, rawlist.Request, rawlist.Sink) error { retu
 func openActions(t *testing.T, spec velerov1.BackupSpec) collect.Actions {
 	t.Helper()
 	base := service.Base{Options: service.Defaults(Name, Ports), Log: slog.New(slog.DiscardHandler), Clock: clock.RealClock{}}
-	host, err := forservice.New(t.Context(), base, pluginhost.Flags{}, nil)
+	host, err := forservice.New(t.Context(), base, service.NewConfig[pluginhost.Flags](), nil)
 	require.NoError(t, err)
 	a := &actions{host: host, base: base, lists: noLists{}}
 	set := a.Open(t.Context(), &velerov1.Backup{Spec: spec}, &resource.Catalog{}, func(joblog.Entry) {}, nil)

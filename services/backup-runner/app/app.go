@@ -43,10 +43,10 @@ type App struct {
 
 // New connects the service; nothing is served before Run.
 func New(ctx context.Context, c Config) (*App, error) {
-	if err := c.complete(); err != nil {
+	if err := c.validate(); err != nil {
 		return nil, fmt.Errorf("service %s: %w", c.Name, err)
 	}
-	c.DrainLimit, c.MaxMessage = c.Operations.Timeout(), operationhome.MaxMessage
+	c.DrainLimit, c.MaxMessage = c.Operations.DrainTimeout, operationhome.MaxMessage
 	rt, err := service.New(ctx, c.Base)
 	if err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func (a *App) build(ctx context.Context) error {
 	}
 	rt.Go("plugin binaries", plugins.Run)
 	operations := plugins.Operations(context.WithoutCancel(ctx), c.Log) // ended by Close
-	stay := &operationhome.Stay{Processes: operations, Limit: c.Operations.Timeout(), Log: c.Log}
+	stay := &operationhome.Stay{Processes: operations, Limit: c.Operations.DrainTimeout, Log: c.Log}
 	a.instance = claim.NewInstance(claim.Config{
 		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: namespace, Name: c.Instance,
 		Address: rt.AdvertisedAddr(), Timeout: c.ClaimTimeout, Predecessors: c.Predecessors, OperationsOf: operation.KindBackup,

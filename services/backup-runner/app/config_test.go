@@ -15,17 +15,17 @@ func TestConfigNamesTheFlag(t *testing.T) {
 		"--workers":                 func(c *Config) { c.Workers = 65 },
 		"--part-bytes":              func(c *Config) { c.PartBytes = -1 },
 		"--part-items":              func(c *Config) { c.PartItems = 1_000_000 },
-		"--concurrent-jobs":         func(c *Config) { c.Jobs = -1 },
+		"--concurrent-jobs":         func(c *Config) { c.Jobs = 0 },
 		"--claim-timeout":           func(c *Config) { c.ClaimTimeout = -5 * time.Second },
 		"--consistent-cut":          func(c *Config) { c.ConsistentCut = "maybe" },
 		"--item-block-worker-count": func(c *Config) { c.BlockWorkers = 65 },
 		"--plugin-call-timeout":     func(c *Config) { c.Plugins.CallTimeout = 1 },
 		"--store-patience":          func(c *Config) { c.StorePatience = -1 },
 	} {
-		c := Config{Base: service.Base{Options: service.Defaults(Name, Ports)}}
-		require.NoError(t, c.complete())
+		c := service.NewConfig[Config]()
+		require.NoError(t, c.validate())
 		spoil(&c)
-		require.ErrorContains(t, c.complete(), flag)
+		require.ErrorContains(t, c.validate(), flag)
 	}
 }
 

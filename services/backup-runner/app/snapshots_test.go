@@ -20,7 +20,7 @@ func TestEnableCSIReachesSnapshots(t *testing.T) {
 	for _, features := range [][]string{nil, {service.FeatureCSI}} {
 		base := service.Base{Options: service.Defaults(Name, Ports), Log: slog.New(slog.DiscardHandler), Clock: clock.RealClock{}}
 		base.Options.Features = features
-		host, err := forservice.New(t.Context(), base, pluginhost.Flags{}, nil)
+		host, err := forservice.New(t.Context(), base, service.NewConfig[pluginhost.Flags](), nil)
 		require.NoError(t, err)
 		taker := (&snapshots{host: host, base: base, csi: newCSI(base, csisnapshot.API{}), workDir: t.TempDir()}).open(t.Context(), &velerov1.Backup{}, func(joblog.Entry) {})
 		defer taker.Close()

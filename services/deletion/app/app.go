@@ -44,7 +44,7 @@ type App struct {
 
 // New connects the service and registers what it serves.
 func New(ctx context.Context, c Config) (*App, error) {
-	if err := c.complete(); err != nil {
+	if err := c.validate(); err != nil {
 		return nil, err
 	}
 	rt, host, err := forservice.Start(ctx, c.Base, c.Plugins)

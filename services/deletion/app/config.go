@@ -1,6 +1,7 @@
 package app
 
 import (
+	"errors"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -16,15 +17,7 @@ const Name = "deletion"
 // Ports are the service's default ports.
 func Ports() service.Ports { return service.Ports{GRPC: 7446, HTTP: 8446} }
 
-const (
-	defaultCollection   = time.Minute
-	defaultClaimTimeout = 30 * time.Second
-	defaultConcurrency  = 4
-	defaultSweep        = time.Hour
-	maxConcurrency      = 64
-)
-
-// Config is the service's configuration. The zero value of a field means its default.
+// Config is the service's configuration; BindFlags states the defaults.
 type Config struct {
 	service.Base
 	// CollectionFrequency is how often expired backups are looked for.
@@ -45,28 +38,24 @@ type Config struct {
 
 // BindFlags adds the service's own flags.
 func (c *Config) BindFlags(fs *pflag.FlagSet) {
-	fs.DurationVar(&c.CollectionFrequency, "garbage-collection-frequency", defaultCollection, "how often expired backups are looked for")
-	fs.DurationVar(&c.ClaimTimeout, "claim-timeout", defaultClaimTimeout, "how long another instance must be silent before its work is taken over")
-	service.BindConcurrency(fs, &c.Concurrency, defaultConcurrency, "concurrent-deletions", "deletions")
-	fs.DurationVar(&c.SweepInterval, "sweep-interval", defaultSweep, "how often locations are swept of what dead or deleted backups and restores left")
+	fs.DurationVar(&c.CollectionFrequency, "garbage-collection-frequency", time.Minute, "how often expired backups are looked for")
+	fs.DurationVar(&c.ClaimTimeout, "claim-timeout", 30*time.Second, "how long another instance must be silent before its work is taken over")
+	service.BindConcurrency(fs, &c.Concurrency, 4, "concurrent-deletions", "deletions")
+	fs.DurationVar(&c.SweepInterval, "sweep-interval", time.Hour, "how often locations are swept of what dead or deleted backups and restores left")
 	c.Plugins.BindFlags(fs)
 	fs.DurationVar(&c.DutyTimeout, "duty-timeout", leaderelection.DefaultTimeout, "how long another instance must be silent before its duties are taken over")
 }
 
-// complete fills in defaults and checks; errors name the flag.
-func (c *Config) complete() error {
-	err := service.CompleteDurations(
-		service.Duration{Flag: "garbage-collection-frequency", Value: &c.CollectionFrequency, Default: defaultCollection, Least: time.Second},
-		service.Duration{Flag: "claim-timeout", Value: &c.ClaimTimeout, Default: defaultClaimTimeout, Least: time.Second},
-		service.Duration{Flag: "sweep-interval", Value: &c.SweepInterval, Default: defaultSweep, Least: time.Second},
-		service.Duration{Flag: "duty-timeout", Value: &c.DutyTimeout, Default: leaderelection.DefaultTimeout, Least: time.Second},
+// validate checks the settings of this service; errors name the flag.
+func (c *Config) validate() error {
+	return errors.Join(
+		service.CheckDurations(
+			service.Duration{Flag: "garbage-collection-frequency", Value: c.CollectionFrequency, Least: time.Second},
+			service.Duration{Flag: "claim-timeout", Value: c.ClaimTimeout, Least: time.Second},
+			service.Duration{Flag: "sweep-interval", Value: c.SweepInterval, Least: time.Second},
+			service.Duration{Flag: "duty-timeout", Value: c.DutyTimeout, Least: time.Second},
+		),
+		service.CheckCounts(service.Count{Flag: service.ConcurrencyFlag, Value: c.Concurrency, Most: 64}),
+		c.Plugins.Validate(),
 	)
-	if err != nil {
-		return err
-	}
-	err = service.CompleteCounts(service.Count{Flag: service.ConcurrencyFlag, Value: &c.Concurrency, Default: defaultConcurrency, Most: maxConcurrency})
-	if err != nil {
-		return err
-	}
-	return c.Plugins.Validate()
 }

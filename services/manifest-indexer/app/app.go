@@ -47,7 +47,7 @@ type App struct {
 
 // New connects the service and registers what it serves.
 func New(ctx context.Context, c Config) (*App, error) {
-	if err := c.complete(); err != nil {
+	if err := c.validate(); err != nil {
 		return nil, err
 	}
 	rt, host, err := forservice.Start(ctx, c.Base, c.Plugins)
@@ -81,10 +81,10 @@ func (a *App) build() {
 	c, namespace := a.config, a.config.Options.Namespace
 	a.validator = locations.New(locations.Config{
 		Reader: a.reader(), Cached: a.client(), Client: a.client(), Namespace: namespace, Checker: a.opener, Clock: c.Clock, Log: c.Log,
-		Frequency: c.ValidationFrequency, Default: c.DefaultLocation, Events: a.runtime.Manager().GetEventRecorder(Name), Metrics: a.runtime.Registry(),
+		Frequency: max(c.ValidationFrequency, 0), Default: c.DefaultLocation, Events: a.runtime.Manager().GetEventRecorder(Name), Metrics: a.runtime.Registry(),
 	})
 	a.syncer = backupsync.New(backupsync.Config{
-		Reader: a.reader(), Cached: a.client(), Client: a.client(), Namespace: namespace, Opener: a.opener, Clock: c.Clock, Log: c.Log, Period: c.BackupSyncPeriod,
+		Reader: a.reader(), Cached: a.client(), Client: a.client(), Namespace: namespace, Opener: a.opener, Clock: c.Clock, Log: c.Log, Period: max(c.BackupSyncPeriod, 0),
 	})
 	manifestv1.RegisterManifestServiceServer(a.runtime.GRPC(), &server.Server{Reader: a.reader(), Namespace: namespace, Opener: a.opener})
 }

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"errors"
 	"net"
 	"net/url"
 	"strconv"
@@ -24,14 +25,8 @@ func Ports() service.Ports { return service.Ports{GRPC: 7445, HTTP: 8447} }
 // ArtifactPort is the default port of artifacts.
 const ArtifactPort = 8445
 
-// Defaults of the service's own flags (Velero 1.18's, where it has the flag).
-const (
-	defaultSyncPeriod          = time.Minute
-	defaultValidationFrequency = time.Minute
-	defaultLocation            = "default"
-)
-
-// Config is the service's configuration. The zero value of a field means its default.
+// Config is the service's configuration; BindFlags states the defaults, Velero 1.18's where it has the
+// flag.
 type Config struct {
 	service.Base
 	// ArtifactAddress is the host:port that artifacts are served on; port 0 picks a free one. With
@@ -40,9 +35,9 @@ type Config struct {
 	// ArtifactURL is the URL under which clients reach ArtifactAddress; empty means the address
 	// itself.
 	ArtifactURL string
-	// BackupSyncPeriod is how often a location is searched for backups; negative means never.
+	// BackupSyncPeriod is how often a location is searched for backups; 0 or negative means never.
 	BackupSyncPeriod time.Duration
-	// ValidationFrequency is how often a location is validated; negative means once.
+	// ValidationFrequency is how often a location is validated; 0 or negative means once.
 	ValidationFrequency time.Duration
 	// DefaultLocation is made the default location at every start, if it exists.
 	DefaultLocation string
@@ -54,41 +49,24 @@ type Config struct {
 
 // BindFlags adds the service's own flags.
 func (c *Config) BindFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&c.ArtifactAddress, "artifact-address", defaultArtifactAddress(), "host:port to serve artifacts on; beyond loopback it needs --tls-cert-file")
-	fs.StringVar(&c.ArtifactURL, "artifact-url", c.ArtifactURL, "URL under which clients reach --artifact-address; that address when empty")
-	fs.DurationVar(&c.BackupSyncPeriod, "backup-sync-period", defaultSyncPeriod, "how often locations are searched for backups; negative means never")
-	fs.DurationVar(&c.ValidationFrequency, "store-validation-frequency", defaultValidationFrequency, "how often locations are validated; negative means once")
-	fs.StringVar(&c.DefaultLocation, "default-backup-storage-location", defaultLocation, "location made the default at every start, if it exists")
+	fs.StringVar(&c.ArtifactAddress, "artifact-address", net.JoinHostPort("127.0.0.1", strconv.Itoa(ArtifactPort)), "host:port to serve artifacts on; beyond loopback it needs --tls-cert-file")
+	fs.StringVar(&c.ArtifactURL, "artifact-url", "", "URL under which clients reach --artifact-address; that address when empty")
+	fs.DurationVar(&c.BackupSyncPeriod, "backup-sync-period", time.Minute, "how often locations are searched for backups; 0 or negative means never")
+	fs.DurationVar(&c.ValidationFrequency, "store-validation-frequency", time.Minute, "how often locations are validated; 0 or negative means once")
+	fs.StringVar(&c.DefaultLocation, "default-backup-storage-location", "default", "location made the default at every start, if it exists")
 	c.Plugins.BindFlags(fs)
 	fs.DurationVar(&c.DutyTimeout, "duty-timeout", leaderelection.DefaultTimeout, "how long another instance must be silent before its duties are taken over")
 }
 
-func defaultArtifactAddress() string {
-	return net.JoinHostPort("127.0.0.1", strconv.Itoa(ArtifactPort))
+// validate checks the settings of this service; errors name the flag.
+func (c *Config) validate() error {
+	return errors.Join(
+		service.CheckDurations(service.Duration{Flag: "duty-timeout", Value: c.DutyTimeout, Least: time.Second}),
+		c.Plugins.Validate(), c.validateURL(),
+	)
 }
 
-// complete fills in defaults and checks; errors name the flag.
-func (c *Config) complete() error {
-	if c.ArtifactAddress == "" {
-		c.ArtifactAddress = defaultArtifactAddress()
-	}
-	if c.BackupSyncPeriod == 0 {
-		c.BackupSyncPeriod = defaultSyncPeriod
-	}
-	if c.ValidationFrequency == 0 {
-		c.ValidationFrequency = defaultValidationFrequency
-	}
-	if c.DefaultLocation == "" {
-		c.DefaultLocation = defaultLocation
-	}
-	err := service.CompleteDurations(service.Duration{Flag: "duty-timeout", Value: &c.DutyTimeout, Default: leaderelection.DefaultTimeout, Least: time.Second})
-	if err != nil {
-		return err
-	}
-	if err := c.Plugins.Validate(); err != nil {
-		return err
-	}
-	c.BackupSyncPeriod, c.ValidationFrequency = max(c.BackupSyncPeriod, 0), max(c.ValidationFrequency, 0)
+func (c *Config) validateURL() error {
 	if c.ArtifactURL == "" {
 		return nil
 	}

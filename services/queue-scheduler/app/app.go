@@ -35,7 +35,7 @@ type App struct {
 
 // New connects the service and registers what it serves.
 func New(ctx context.Context, c Config) (*App, error) {
-	if err := c.complete(); err != nil {
+	if err := c.validate(); err != nil {
 		return nil, err
 	}
 	c.CacheTransform = queue.StripEnded
@@ -91,7 +91,7 @@ func (a *App) build(ctx context.Context) error {
 			Reader: reader, Namespace: namespace, Flags: ledger.Limits{Backups: c.ConcurrentBackups, Restores: c.ConcurrentRestores},
 			Events: rt.Manager().GetEventRecorder(Name), Log: c.Log,
 		}),
-		Ageing: *c.PriorityAgeing, LocationTimeout: c.LocationTimeout, ClaimTimeout: c.ClaimTimeout,
+		Ageing: c.PriorityAgeing, LocationTimeout: c.LocationTimeout, ClaimTimeout: c.ClaimTimeout,
 		Events:  rt.Manager().GetEventRecorder(Name),
 		Metrics: counters, Tracer: c.Tracer, Clock: c.Clock, Log: c.Log,
 	})

@@ -9,13 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/cancellation"
 )
 
-// Defaults of the flags about cancelled jobs.
-const (
-	defaultCancelDeadline = time.Minute
-	defaultClaimTimeout   = 30 * time.Second
-)
-
-// CancelConfig is how cancelled jobs are stopped. The zero value of a field means its default.
+// CancelConfig is how cancelled jobs are stopped.
 type CancelConfig struct {
 	// CancelDeadline is how long a runner has to stop a cancelled job before the job is taken from
 	// it.
@@ -25,8 +19,8 @@ type CancelConfig struct {
 }
 
 func (c *CancelConfig) bindFlags(fs *pflag.FlagSet) {
-	fs.DurationVar(&c.CancelDeadline, "cancel-deadline", defaultCancelDeadline, "time a runner has to stop a cancelled job before it is taken from it, at least 1s")
-	fs.DurationVar(&c.ClaimTimeout, "claim-timeout", defaultClaimTimeout, "the runners' --claim-timeout, at least 1s")
+	fs.DurationVar(&c.CancelDeadline, "cancel-deadline", time.Minute, "time a runner has to stop a cancelled job before it is taken from it, at least 1s")
+	fs.DurationVar(&c.ClaimTimeout, "claim-timeout", 30*time.Second, "the runners' --claim-timeout, at least 1s")
 }
 
 // canceller builds what stops cancelled jobs.

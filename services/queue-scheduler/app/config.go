@@ -1,11 +1,11 @@
 package app
 
 import (
+	"errors"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
-	"k8s.io/utils/ptr"
 
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
@@ -18,22 +18,11 @@ const Name = "queue-scheduler"
 // Ports are the service's default ports.
 func Ports() service.Ports { return service.Ports{GRPC: 7441, HTTP: 8441} }
 
-// Defaults of the service's own flags (Velero 1.18's, where it has the flag).
-const (
-	defaultBackupTTL            = 720 * time.Hour
-	defaultItemOperationTimeout = 4 * time.Hour
-	defaultResourceTimeout      = 10 * time.Minute
-	defaultLocation             = "default"
-	defaultConcurrentBackups    = 1
-	defaultDutyTimeout          = 15 * time.Second
-	defaultConcurrentRestores   = 1
-	defaultPriorityAgeing       = 30 * time.Minute
-	defaultLocationTimeout      = time.Hour
-	// csiSnapshotTimeout has no flag in Velero either.
-	csiSnapshotTimeout = 10 * time.Minute
-)
+// csiSnapshotTimeout has no flag in Velero either.
+const csiSnapshotTimeout = 10 * time.Minute
 
-// Config is the service's configuration. The zero value of a field means its default.
+// Config is the service's configuration; BindFlags states the defaults, Velero 1.18's where it has the
+// flag.
 type Config struct {
 	service.Base
 	CancelConfig
@@ -41,9 +30,8 @@ type Config struct {
 	ConcurrentBackups int
 	// ConcurrentRestores is how many restores run at once, over all runners.
 	ConcurrentRestores int
-	// PriorityAgeing is after how long of waiting the class of a backup rises by one; 0 is never,
-	// nil the default.
-	PriorityAgeing *time.Duration
+	// PriorityAgeing is after how long of waiting the class of a backup rises by one; 0 is never.
+	PriorityAgeing time.Duration
 	// LocationTimeout is how long a queued backup waits for an unavailable location before it is
 	// FailedValidation.
 	LocationTimeout time.Duration
@@ -69,56 +57,45 @@ type Config struct {
 
 // BindFlags adds the service's own flags.
 func (c *Config) BindFlags(fs *pflag.FlagSet) {
-	fs.IntVar(&c.ConcurrentBackups, "concurrent-backups", defaultConcurrentBackups, "backups that may run at once")
-	fs.IntVar(&c.ConcurrentRestores, "concurrent-restores", defaultConcurrentRestores, "restores that may run at once")
-	c.PriorityAgeing = new(time.Duration)
-	fs.DurationVar(c.PriorityAgeing, "priority-ageing", defaultPriorityAgeing, "waiting that raises the priority of a backup by one class, up to high; 0 is never")
-	fs.DurationVar(&c.LocationTimeout, "location-timeout", defaultLocationTimeout, "how long a queued backup waits for a storage location that is unavailable, before it fails validation")
-	fs.DurationVar(&c.DefaultBackupTTL, "default-backup-ttl", defaultBackupTTL, "how long backups that name no ttl are kept")
-	fs.DurationVar(&c.DefaultItemOperationTimeout, "default-item-operation-timeout", defaultItemOperationTimeout, "longest time of asynchronous operations where none is named")
-	fs.StringVar(&c.DefaultLocation, "default-backup-storage-location", defaultLocation, "location used when none is marked as the default")
+	fs.IntVar(&c.ConcurrentBackups, "concurrent-backups", 1, "backups that may run at once")
+	fs.IntVar(&c.ConcurrentRestores, "concurrent-restores", 1, "restores that may run at once")
+	fs.DurationVar(&c.PriorityAgeing, "priority-ageing", 30*time.Minute, "waiting that raises the priority of a backup by one class, up to high; 0 is never")
+	fs.DurationVar(&c.LocationTimeout, "location-timeout", time.Hour, "how long a queued backup waits for a storage location that is unavailable, before it fails validation")
+	fs.DurationVar(&c.DefaultBackupTTL, "default-backup-ttl", 720*time.Hour, "how long backups that name no ttl are kept")
+	fs.DurationVar(&c.DefaultItemOperationTimeout, "default-item-operation-timeout", 4*time.Hour, "longest time of asynchronous operations where none is named")
+	fs.StringVar(&c.DefaultLocation, "default-backup-storage-location", "default", "location used when none is marked as the default")
 	fs.StringSliceVar(&c.DefaultSnapshotLocations, "default-volume-snapshot-locations", nil, "volume snapshot locations used of providers that have several, provider:name, separated by commas")
-	fs.DurationVar(&c.ResourceTimeout, "resource-timeout", defaultResourceTimeout, "longest time plugins may wait for a resource; noted on every backup")
-	fs.DurationVar(&c.DutyTimeout, "duty-timeout", defaultDutyTimeout, "silence after which another replica takes over admission and schedules, at least 1s")
+	fs.DurationVar(&c.ResourceTimeout, "resource-timeout", 10*time.Minute, "longest time plugins may wait for a resource; noted on every backup")
+	fs.DurationVar(&c.DutyTimeout, "duty-timeout", 15*time.Second, "silence after which another replica takes over admission and schedules, at least 1s")
 	c.CancelConfig.bindFlags(fs)
 	c.Plugins.BindFlags(fs)
 	fs.BoolVar(&c.ScheduleSkipImmediately, "schedule-skip-immediately", false, "skip the backup that is due when a schedule is created or resumed, where the schedule does not say")
 }
 
-// complete fills in defaults and checks; errors name the flag.
-func (c *Config) complete() error {
-	err := service.CompleteCounts(
-		service.Count{Flag: "concurrent-backups", Value: &c.ConcurrentBackups, Default: defaultConcurrentBackups},
-		service.Count{Flag: "concurrent-restores", Value: &c.ConcurrentRestores, Default: defaultConcurrentRestores},
-	)
-	if err != nil {
-		return err
-	}
-	if c.PriorityAgeing == nil {
-		c.PriorityAgeing = ptr.To(defaultPriorityAgeing)
-	}
-	if *c.PriorityAgeing < 0 {
-		return errgrpc.Field("--priority-ageing", "must not be negative")
-	}
-	err = service.CompleteDurations(
-		service.Duration{Flag: "location-timeout", Value: &c.LocationTimeout, Default: defaultLocationTimeout},
-		service.Duration{Flag: "default-backup-ttl", Value: &c.DefaultBackupTTL, Default: defaultBackupTTL},
-		service.Duration{Flag: "default-item-operation-timeout", Value: &c.DefaultItemOperationTimeout, Default: defaultItemOperationTimeout},
-		service.Duration{Flag: "resource-timeout", Value: &c.ResourceTimeout, Default: defaultResourceTimeout},
-		service.Duration{Flag: "duty-timeout", Value: &c.DutyTimeout, Default: defaultDutyTimeout, Least: time.Second},
-		service.Duration{Flag: "cancel-deadline", Value: &c.CancelDeadline, Default: defaultCancelDeadline, Least: time.Second},
-		service.Duration{Flag: "claim-timeout", Value: &c.ClaimTimeout, Default: defaultClaimTimeout, Least: time.Second},
-	)
-	if err != nil {
-		return err
+// validate checks the settings of this service; errors name the flag.
+func (c *Config) validate() error {
+	_, err := c.snapshotLocations()
+	errs := []error{
+		service.CheckCounts(
+			service.Count{Flag: "concurrent-backups", Value: c.ConcurrentBackups},
+			service.Count{Flag: "concurrent-restores", Value: c.ConcurrentRestores},
+		),
+		service.CheckDurations(
+			service.Duration{Flag: "priority-ageing", Value: c.PriorityAgeing, Off: true},
+			service.Duration{Flag: "location-timeout", Value: c.LocationTimeout},
+			service.Duration{Flag: "default-backup-ttl", Value: c.DefaultBackupTTL},
+			service.Duration{Flag: "default-item-operation-timeout", Value: c.DefaultItemOperationTimeout},
+			service.Duration{Flag: "resource-timeout", Value: c.ResourceTimeout},
+			service.Duration{Flag: "duty-timeout", Value: c.DutyTimeout, Least: time.Second},
+			service.Duration{Flag: "cancel-deadline", Value: c.CancelDeadline, Least: time.Second},
+			service.Duration{Flag: "claim-timeout", Value: c.ClaimTimeout, Least: time.Second},
+		),
+		err, c.Plugins.Validate(),
 	}
 	if c.DefaultLocation == "" {
-		c.DefaultLocation = defaultLocation
+		errs = append(errs, errgrpc.Field("--default-backup-storage-location", "must not be empty"))
 	}
-	if _, err := c.snapshotLocations(); err != nil {
-		return err
-	}
-	return c.Plugins.Validate()
+	return errors.Join(errs...)
 }
 
 // snapshotLocations returns DefaultSnapshotLocations by provider.

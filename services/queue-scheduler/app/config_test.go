@@ -4,35 +4,29 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
-	"k8s.io/utils/ptr"
 
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
-	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
+	"github.com/holdfast-io/holdfast/pkg/service"
 )
 
 func TestConfig(t *testing.T) {
-	var zero, flags Config
-	require.NoError(t, zero.complete())
-	fs := pflag.NewFlagSet(Name, pflag.ContinueOnError)
-	flags.BindFlags(fs)
-	require.NoError(t, fs.Parse(nil))
-	require.Equal(t, zero, flags, "a zero Config and no flags mean the same")
-
-	for flag, bad := range map[string]Config{
-		"--concurrent-backups":             {ConcurrentBackups: -1},
-		"--concurrent-restores":            {ConcurrentRestores: -1},
-		"--location-timeout":               {LocationTimeout: -time.Second},
-		"--default-backup-ttl":             {DefaultBackupTTL: -time.Second},
-		"--default-item-operation-timeout": {DefaultItemOperationTimeout: -time.Second},
-		"--resource-timeout":               {ResourceTimeout: -time.Second},
-		"--priority-ageing":                {PriorityAgeing: ptr.To(-time.Second)},
-		"--duty-timeout":                   {DutyTimeout: time.Millisecond},
-		"--plugin-storage-timeout":         {Plugins: pluginhost.Flags{StorageTimeout: time.Millisecond}},
+	for flag, spoil := range map[string]func(*Config){
+		"--concurrent-backups":             func(c *Config) { c.ConcurrentBackups = -1 },
+		"--concurrent-restores":            func(c *Config) { c.ConcurrentRestores = -1 },
+		"--location-timeout":               func(c *Config) { c.LocationTimeout = -time.Second },
+		"--default-backup-ttl":             func(c *Config) { c.DefaultBackupTTL = -time.Second },
+		"--default-item-operation-timeout": func(c *Config) { c.DefaultItemOperationTimeout = -time.Second },
+		"--resource-timeout":               func(c *Config) { c.ResourceTimeout = -time.Second },
+		"--priority-ageing":                func(c *Config) { c.PriorityAgeing = -time.Second },
+		"--duty-timeout":                   func(c *Config) { c.DutyTimeout = time.Millisecond },
+		"--plugin-storage-timeout":         func(c *Config) { c.Plugins.StorageTimeout = time.Millisecond },
 	} {
+		c := service.NewConfig[Config]()
+		require.NoError(t, c.validate())
+		spoil(&c)
 		field := new(errgrpc.FieldError)
-		require.ErrorAs(t, bad.complete(), &field)
+		require.ErrorAs(t, c.validate(), &field)
 		require.Equal(t, flag, field.Field)
 	}
 }

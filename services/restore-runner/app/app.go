@@ -44,10 +44,10 @@ type App struct {
 
 // New connects the service; nothing is worked on before Run.
 func New(ctx context.Context, config Config) (*App, error) {
-	if err := config.complete(); err != nil {
+	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	config.DrainLimit, config.MaxMessage = config.Operations.Timeout(), operationhome.MaxMessage
+	config.DrainLimit, config.MaxMessage = config.Operations.DrainTimeout, operationhome.MaxMessage
 	runtime, err := service.New(ctx, config.Base)
 	if err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func New(ctx context.Context, config Config) (*App, error) {
 		return nil, err
 	}
 	operations := plugins.Operations(context.WithoutCancel(ctx), config.Log) // ended by Close
-	app := &App{runtime: runtime, plugins: plugins, stay: &operationhome.Stay{Processes: operations, Limit: config.Operations.Timeout(), Log: config.Log}}
+	app := &App{runtime: runtime, plugins: plugins, stay: &operationhome.Stay{Processes: operations, Limit: config.Operations.DrainTimeout, Log: config.Log}}
 	runtime.GoLast("operations of plugins", app.stay.Run)
 	operationv1.RegisterOperationServiceServer(runtime.GRPC(), &operationhome.Server{Instance: config.Instance, Processes: operations})
 	if err := app.wire(&config); err != nil {

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"errors"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -17,15 +18,7 @@ const (
 	HTTPPort = 8443
 )
 
-const (
-	defaultConcurrency   = 2
-	defaultClaimTimeout  = 30 * time.Second
-	defaultWait          = 10 * time.Minute
-	defaultStorePatience = 15 * time.Minute
-	maxConcurrency       = 64
-)
-
-// Config is what the service is built from. The zero value of a field means its default.
+// Config is what the service is built from; BindFlags states the defaults.
 type Config struct {
 	service.Base
 	// Concurrency is how many restores run at once in this process.
@@ -54,34 +47,27 @@ type Config struct {
 
 // BindFlags adds the service's own flags.
 func (c *Config) BindFlags(fs *pflag.FlagSet) {
-	service.BindConcurrency(fs, &c.Concurrency, defaultConcurrency, "concurrency", "restores")
-	fs.DurationVar(&c.ClaimTimeout, "claim-timeout", defaultClaimTimeout, "time without a sign of life after which a runner's restores are taken over")
-	fs.DurationVar(&c.TerminatingTimeout, "terminating-resource-timeout", defaultWait, "longest wait for an object of the same name that is being deleted, or a volume with a snapshot that is going away")
-	fs.DurationVar(&c.ResourceTimeout, "resource-timeout", defaultWait, "longest wait for a restored definition or APIService to serve, or a webhook to answer")
-	fs.DurationVar(&c.ReadyTimeout, "additional-items-ready-timeout", defaultWait, "longest wait for the additional items of a plugin to be ready, where it does not say")
+	service.BindConcurrency(fs, &c.Concurrency, 2, "concurrency", "restores")
+	fs.DurationVar(&c.ClaimTimeout, "claim-timeout", 30*time.Second, "time without a sign of life after which a runner's restores are taken over")
+	fs.DurationVar(&c.TerminatingTimeout, "terminating-resource-timeout", 10*time.Minute, "longest wait for an object of the same name that is being deleted, or a volume with a snapshot that is going away")
+	fs.DurationVar(&c.ResourceTimeout, "resource-timeout", 10*time.Minute, "longest wait for a restored definition or APIService to serve, or a webhook to answer")
+	fs.DurationVar(&c.ReadyTimeout, "additional-items-ready-timeout", 10*time.Minute, "longest wait for the additional items of a plugin to be ready, where it does not say")
 	c.Plugins.BindFlags(fs)
 	c.Operations.BindFlags(fs)
-	fs.DurationVar(&c.StorePatience, "store-patience", defaultStorePatience, "how long a location that cannot be reached is waited for before a restore fails")
+	fs.DurationVar(&c.StorePatience, "store-patience", 15*time.Minute, "how long a location that cannot be reached is waited for before a restore fails")
 }
 
-// complete fills in defaults and checks; errors name the flag.
-func (c *Config) complete() error {
-	err := service.CompleteCounts(service.Count{Flag: service.ConcurrencyFlag, Value: &c.Concurrency, Default: defaultConcurrency, Most: maxConcurrency})
-	if err != nil {
-		return err
-	}
-	err = service.CompleteDurations(
-		service.Duration{Flag: "claim-timeout", Value: &c.ClaimTimeout, Default: defaultClaimTimeout, Least: time.Second},
-		service.Duration{Flag: "terminating-resource-timeout", Value: &c.TerminatingTimeout, Default: defaultWait},
-		service.Duration{Flag: "resource-timeout", Value: &c.ResourceTimeout, Default: defaultWait},
-		service.Duration{Flag: "additional-items-ready-timeout", Value: &c.ReadyTimeout, Default: defaultWait},
-		service.Duration{Flag: "store-patience", Value: &c.StorePatience, Default: defaultStorePatience},
+// validate checks the settings of this service; errors name the flag.
+func (c *Config) validate() error {
+	return errors.Join(
+		service.CheckCounts(service.Count{Flag: service.ConcurrencyFlag, Value: c.Concurrency, Most: 64}),
+		service.CheckDurations(
+			service.Duration{Flag: "claim-timeout", Value: c.ClaimTimeout, Least: time.Second},
+			service.Duration{Flag: "terminating-resource-timeout", Value: c.TerminatingTimeout},
+			service.Duration{Flag: "resource-timeout", Value: c.ResourceTimeout},
+			service.Duration{Flag: "additional-items-ready-timeout", Value: c.ReadyTimeout},
+			service.Duration{Flag: "store-patience", Value: c.StorePatience},
+		),
+		c.Plugins.Validate(), c.Operations.Validate(),
 	)
-	if err != nil {
-		return err
-	}
-	if err := c.Operations.Complete(); err != nil {
-		return err
-	}
-	return c.Plugins.Validate()
 }

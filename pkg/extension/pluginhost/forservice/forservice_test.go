@@ -25,7 +25,7 @@ func base(dir string, out *bytes.Buffer) service.Base {
 func TestWithoutADirectoryThereIsNothing(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	h, err := forservice.New(t.Context(), base("", &out), pluginhost.Flags{}, nil)
+	h, err := forservice.New(t.Context(), base("", &out), service.NewConfig[pluginhost.Flags](), nil)
 	require.NoError(t, err)
 	s := h.Open(t.Context(), forservice.Log(base("", &out), func(joblog.Entry) {}))
 	defer s.Close()
@@ -39,7 +39,7 @@ func TestWhatCannotBeUsedIsAWarningOfTheService(t *testing.T) {
 	var out bytes.Buffer
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "broken"), []byte("\x7fELF nonsense"), 0o700))
-	h, err := forservice.New(t.Context(), base(dir, &out), pluginhost.Flags{}, nil)
+	h, err := forservice.New(t.Context(), base(dir, &out), service.NewConfig[pluginhost.Flags](), nil)
 	require.NoError(t, err)
 	require.Empty(t, h.Plugins())
 	require.Contains(t, out.String(), `level=WARN msg="plugin is not used" path=`+dir+"/broken")

@@ -13,7 +13,7 @@ import (
 )
 
 // kinds are the services. Each is built by the same code as its own binary. bind leads the flags of
-// its binary to its configuration, whose zero value are their defaults.
+// its binary to its configuration.
 func kinds() []kind {
 	var (
 		queue    queuescheduler.Config
