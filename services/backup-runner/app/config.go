@@ -10,7 +10,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/operationhome"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/service"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect"
 )
 
 // Name is the service's name.
@@ -57,7 +56,7 @@ type Config struct {
 func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&c.Workers, "workers", 4, "lists one backup reads at once")
 	fs.Int64Var(&c.PartBytes, "part-bytes", 8<<20, "compressed size at which a part of a backup is made durable")
-	fs.IntVar(&c.PartItems, "part-items", collect.DefaultPartItems, "number of objects at which a part of a backup is made durable")
+	fs.IntVar(&c.PartItems, "part-items", 2000, "number of objects at which a part of a backup is made durable")
 	service.BindConcurrency(fs, &c.Jobs, 10, "jobs", "backups")
 	fs.IntVar(&c.BlockWorkers, "item-block-worker-count", 1, "item blocks that one backup processes with its actions at once")
 	c.Plugins.BindFlags(fs)

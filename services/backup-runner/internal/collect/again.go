@@ -24,7 +24,6 @@ import (
 // with what was read. No action begins another operation. The items have to be the same for every
 // holder. Errors and the epoch are as for Run.
 func Again(ctx context.Context, cfg Config, job Job, items []operation.Resource) (Result, error) {
-	cfg.setDefaults()
 	uploads, cancel := context.WithCancel(ctx)
 	r := newRun(uploads, cfg, job)
 	defer func() {

@@ -42,38 +42,20 @@ type (
 // resumes behind it.
 var ErrStopped = stop.ErrStopped
 
-// DefaultPartItems is the number of objects at which a part is sealed where the configuration has none.
-const DefaultPartItems = 2000
-
-// Config is what a process collects with. Zero sizes mean the defaults named.
+// Config is what a process collects with.
 type Config struct {
 	Lister Lister
 	Clock  clock.WithTicker
 	Log    *slog.Logger
-	// Workers is the number of lists read at once. Default 4.
+	// Workers is the number of lists read at once.
 	Workers int
-	// PartBytes and PartItems are when a part is sealed, at the next page end. Defaults 8 MiB
-	// compressed and DefaultPartItems: what is not sealed is lost with the process.
+	// PartBytes and PartItems are when a part is sealed, at the next page end. What is
+	// not sealed is lost with the process.
 	PartBytes int64
 	PartItems int
-	// BlockWorkers is the number of item blocks processed at once. Default 1, as in Velero: not
-	// every plugin written for it can take more.
+	// BlockWorkers is the number of item blocks processed at once. Not every plugin
+	// written for Velero can take more than 1.
 	BlockWorkers int
-}
-
-func (c *Config) setDefaults() {
-	if c.Workers <= 0 {
-		c.Workers = 4
-	}
-	if c.PartBytes <= 0 {
-		c.PartBytes = 8 << 20
-	}
-	if c.PartItems <= 0 {
-		c.PartItems = DefaultPartItems
-	}
-	if c.BlockWorkers <= 0 {
-		c.BlockWorkers = 1
-	}
 }
 
 // Job is one backup to collect.
@@ -149,7 +131,6 @@ func (r *run) recordOutcomes(ctx context.Context) error {
 // longer: the work dir or the bucket fails for good, the epoch was closed (journal.ErrFenced), ctx
 // ended, or ErrStopped. The epoch must not have been used before.
 func Run(ctx context.Context, cfg Config, job Job) (Result, error) {
-	cfg.setDefaults()
 	uploads, cancel := context.WithCancel(ctx)
 	r := newRun(uploads, cfg, job)
 	defer func() {

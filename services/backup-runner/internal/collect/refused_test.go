@@ -190,7 +190,6 @@ func TestAllOutcomesAreRecordedAtTheEndOfARun(t *testing.T) {
 	s := newSetup(t, estate(), fifty(), "a")
 	records, err := checkpoint.Open(t.Context(), s.store, "b1", "uid-1", 1)
 	require.NoError(t, err)
-	s.cfg.setDefaults()
 	r := newRun(t.Context(), s.cfg, s.job)
 	r.intents = intent.New(records)
 	for i := range 2 {

@@ -177,7 +177,7 @@ func newWorld(t *testing.T) *world {
 		Reader: w.client,
 		Ledger: ledger.New(w.client, w.client, namespace), Locations: locations{w.store}, Cluster: source, Events: w.events,
 		Counts: counts, Clock: fastClock{}, Log: slog.New(slog.DiscardHandler),
-		WorkDir: t.TempDir(), ConsistentCut: true, PartItems: 20, StorePatience: time.Minute,
+		WorkDir: t.TempDir(), ConsistentCut: true, Workers: 4, PartBytes: 8 << 20, PartItems: 20, BlockWorkers: 1, StorePatience: time.Minute,
 	}
 	return w
 }
