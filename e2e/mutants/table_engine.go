@@ -44,7 +44,7 @@ var engine = []Mutant{
 	},
 	{
 		Name:    "a job that fails is begun again at once",
-		Edit:    Edit{"pkg/job/engine/tracker.go", "	w.failed[uid] = next\n", "	_ = next\n"},
+		Edit:    Edit{"pkg/job/engine/tracker.go", "	w.failed[uid] = w.clock.Now()\n", "	_ = w.failed\n"},
 		Package: "./pkg/job/engine", Test: "TestAJobThatFailsRestsBeforeItIsBegunAgain",
 	},
 	{
@@ -102,7 +102,7 @@ var engine = []Mutant{
 	},
 	{
 		Name:    "a release whose answer was lost is taken for a lost claim",
-		Edit:    Edit{"pkg/job/engine/release.go", "released = sent && isReleased(o, h.Claim.Epoch); released {", "released = sent && isReleased(o, 0); released {"},
+		Edit:    Edit{"pkg/job/engine/release.go", "released = sent && isReleased(o, free); released {", "released = sent && isReleased(o, claim.Claim{}); released {"},
 		Package: "./pkg/job/engine", Test: "TestAReleaseIsTriedAgain",
 	},
 	{
@@ -111,14 +111,19 @@ var engine = []Mutant{
 		Package: "./pkg/job/engine", Test: "TestTheClaimOfAJobThatEndedIsNotLoggedAsReleased",
 	},
 	{
-		Name:    "a job whose admission panics never ends",
-		Edit:    Edit{"pkg/job/engine/panic.go", "n >= panicLimit {", "n < 0 {"},
-		Package: "./pkg/job/engine", Test: "TestAJobThatKeepsPanickingEnds",
+		Name:    "a job whose attempts panic never ends",
+		Edit:    Edit{"pkg/job/engine/panic.go", "if c.Panics >= panicLimit {", "if c.Panics < 0 {"},
+		Package: "./pkg/job/engine", Test: "TestAJobIsGivenUpAfterThreePanics",
 	},
 	{
-		Name:    "a hint begins a job that is in backoff after a panic",
-		Edit:    Edit{"pkg/job/engine/run.go", "panicBackoff(next.uid); backoff > 0 {", "panicBackoff(next.uid); backoff > maxBackoff {"},
-		Package: "./pkg/job/engine", Test: "TestAJobThatKeepsPanickingEnds",
+		Name:    "a job that panics is given up although it progresses",
+		Edit:    Edit{"pkg/job/engine/release.go", "if h.progressed.Load() {", "if false {"},
+		Package: "./pkg/job/engine", Test: "TestProgressBetweenPanicsKeepsAJob",
+	},
+	{
+		Name:    "work that hangs keeps its place after its claim was taken",
+		Edit:    Edit{"pkg/job/engine/observe.go", "	e.abandonSuperseded(ctx, obj)\n", ""},
+		Package: "./pkg/job/engine", Test: "TestAHungJobWithoutItsClaimIsBegunAgainHere",
 	},
 	{
 		Name:    "a takeover that waits for a place is not reported",

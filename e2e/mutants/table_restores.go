@@ -17,11 +17,6 @@ var restores = []Mutant{
 		Package: "./services/restore-runner/internal/job", Test: "TestARequestWaitsForTheRecords",
 	},
 	{
-		Name:    "a panic leaves objects paused",
-		Edit:    Edit{"services/restore-runner/internal/job/attempt.go", "if a.finished == nil && !a.paused.none() {", "if a.finished != nil && !a.paused.none() {"},
-		Package: "./services/restore-runner/internal/job", Test: "TestAPanicResumesWhatWasPaused",
-	},
-	{
 		Name:    "the records of paused objects are swept",
 		Edit:    Edit{"services/deletion/internal/sweep/inspector.go", "&& paused.Of(o) == \"\" {", "&& paused.Of(o) != \"?\" {"},
 		Package: "./services/deletion/internal/sweep", Test: "TestRecordsOfARestoreThatLeftObjectsPausedStay",

@@ -25,12 +25,14 @@ import (
 // no longer the holder's.
 var ErrLost = errors.New("claim lost")
 
-// Claim is the value of the claim annotation (JSON). Holder is empty after a hand-over: anyone may
-// take the job at once.
+// Claim is the value of the claim annotation (JSON). Holder is empty after a hand-over, or when the
+// claim was taken from its holder: anyone may take the job at once.
 type Claim struct {
 	Holder  string `json:"holder"`
 	Address string `json:"address,omitempty"`
 	Epoch   int64  `json:"epoch"`
+	// Panics is how many attempts at the job panicked one after another without progress.
+	Panics int `json:"panics,omitempty"`
 }
 
 // HeldError means that a live instance holds the claim.
@@ -69,16 +71,6 @@ func Set(obj metav1.Object, c Claim) error {
 	annotations[holdfast.AnnotationClaim] = string(text)
 	obj.SetAnnotations(annotations)
 	return nil
-}
-
-// Release empties the holder and keeps the epoch: the next successor resumes at once. An object
-// without a claim is not changed.
-func Release(obj metav1.Object) error {
-	c, ok, err := Parse(obj)
-	if err != nil || !ok {
-		return err
-	}
-	return Set(obj, Claim{Epoch: c.Epoch})
 }
 
 // Check returns an error wrapping ErrLost unless the object still carries this claim's holder and

@@ -155,7 +155,7 @@ func TestTwoHoldingsOfAJobAreTwoClaims(t *testing.T) {
 	ask(unclaimed)
 	requireReads(t, b, 0, func() { require.NoError(t, one.Confirm(t.Context(), first)) })
 	second := first.DeepCopy()
-	require.NoError(t, Release(second))
+	require.NoError(t, Set(second, Claim{Epoch: 1}))
 	take(t, one, second)
 	require.NoError(t, b.client.Update(t.Context(), second))
 	guarded, stop := one.Guard(t.Context(), second)

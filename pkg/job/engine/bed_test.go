@@ -274,8 +274,8 @@ type kind struct {
 	*bed
 	replica  string
 	run      func(ctx context.Context, h *engine.Held[*job]) error
-	panicked func(ctx context.Context, h *engine.Held[*job], value any) error
-	admit    func(o *job) (engine.Decision[*job], error) // nil: Claim
+	givenUp  func(ctx context.Context, h *engine.Held[*job]) error // what ends a job that is given up
+	admit    func(o *job) (engine.Decision[*job], error)           // nil: Claim
 	claimed  func()
 	finalize func(o *job, free func() bool) (time.Duration, error)
 }
@@ -329,11 +329,22 @@ func (k *kind) Run(ctx context.Context, h *engine.Held[*job]) error {
 	return finish(ctx, h)
 }
 
-// Panicked implements engine.Job.
-func (k *kind) Panicked(ctx context.Context, h *engine.Held[*job], value any) error {
-	k.note(fmt.Sprintf("%s/%s panicked: %v", k.replica, h.Object.Name, value))
-	if k.panicked != nil {
-		return k.panicked(ctx, h, value)
+// GiveUp implements engine.Kind.
+func (k *kind) GiveUp(o *job, reason error, claimable bool) engine.Decision[*job] {
+	if claimable {
+		return engine.Claim[*job](&ending{k})
+	}
+	return engine.End(setPhase(phaseFailed), func(context.Context, *job) { k.note(fmt.Sprintf("%s ended: %v", o.Name, reason)) })
+}
+
+// ending ends a job that is given up.
+type ending struct{ *kind }
+
+// Run implements engine.Job.
+func (k *ending) Run(ctx context.Context, h *engine.Held[*job]) error {
+	k.note(fmt.Sprintf("%s/%s@%d given up", k.replica, h.Object.Name, h.Claim.Epoch))
+	if k.givenUp != nil {
+		return k.givenUp(ctx, h)
 	}
 	_, err := h.Finish(ctx, setPhase(phaseFailed))
 	return err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 )
 
@@ -23,11 +24,8 @@ func (e *Engine[T]) claim(ctx context.Context, next item) (*Held[T], Job[T], err
 	var mine, former claim.Claim
 	var attempt attemptSpan
 	var refused error // the kind's error, distinct from one of the API server about the object
-	obj := e.cfg.New()
-	obj.SetNamespace(e.cfg.Namespace)
-	obj.SetName(next.name)
-	obj.SetUID(next.uid)
-	err := kube.Update(ctx, e.cfg.Reader, e.cfg.Client, obj, func(o T) (err error) {
+	obj := e.newObject(next)
+	take := func(o T) (err error) {
 		if e.cfg.Kind.Terminal(o) || o.GetDeletionTimestamp() != nil {
 			decision = NotNow[T]("it ended, or is being deleted")
 			return errNotNow
@@ -36,7 +34,7 @@ func (e *Engine[T]) claim(ctx context.Context, next item) (*Held[T], Job[T], err
 		if acquireErr != nil && !unreadable(o) {
 			return acquireErr // a live instance holds it, or may
 		}
-		if decision, err = e.admit(ctx, o); err != nil {
+		if decision, err = e.decide(ctx, o); err != nil {
 			refused = err
 			return err
 		}
@@ -45,9 +43,15 @@ func (e *Engine[T]) claim(ctx context.Context, next item) (*Held[T], Job[T], err
 		}
 		mine = acquired
 		former, _, _ = claim.Parse(o)
+		mine.Panics = former.Panics
 		return e.write(ctx, o, decision, mine, &attempt)
-	})
+	}
+	err := kube.Update(ctx, e.cfg.Reader, e.cfg.Client, obj, func(o T) error { return panics.Catch(func() error { return take(o) }) })
+	panicked, err := e.checkPanic(ctx, next, err)
 	switch {
+	case panicked:
+		e.countPanic(ctx, next)
+		return nil, nil, err
 	case refused != nil:
 		return nil, nil, fmt.Errorf("admit %s %q: %w", e.cfg.ObjectKind, next.name, refused)
 	case errors.Is(err, errNotNow):
@@ -71,6 +75,15 @@ func (e *Engine[T]) claim(ctx context.Context, next item) (*Held[T], Job[T], err
 	held.Log.InfoContext(ctx, "job claimed")
 	failpoint.HitIn(e.cfg.Service, "claimed")
 	return held, decision.job, nil
+}
+
+// newObject returns an object that names the job.
+func (e *Engine[T]) newObject(job item) T {
+	obj := e.cfg.New()
+	obj.SetNamespace(e.cfg.Namespace)
+	obj.SetName(job.name)
+	obj.SetUID(job.uid)
+	return obj
 }
 
 // unreadable reports that the claim of an object cannot be read: it has no holder, and can have none

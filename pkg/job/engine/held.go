@@ -34,6 +34,8 @@ type Held[T client.Object] struct {
 	cancel    context.CancelCauseFunc
 	lose      context.CancelCauseFunc
 	over      atomic.Bool // released, or about to be, or its work ended
+	// progressed: what this attempt did is durable in part, so that the next one has less to do.
+	progressed atomic.Bool
 }
 
 // errOver refuses to confirm a claim that this process no longer needs, and may not have any more.
@@ -86,6 +88,10 @@ func (h *Held[T]) Lose(cause error) { h.lose(cause) }
 
 // Step notes that the job moves on. It waits for a place where the job's was given to others.
 func (h *Held[T]) Step(ctx context.Context) error { return h.place.Step(ctx) }
+
+// NoteProgress notes that something of the job is done and recorded, which no later attempt does
+// again. Attempts that panic without progress are counted, and a job is given up after three.
+func (h *Held[T]) NoteProgress() { h.progressed.Store(true) }
 
 // Confirm returns nil when the claim holds at this moment: a process that slept must not do now
 // what it decided then. Call it before an effect that no compare-and-swap fences. It is a Step, and

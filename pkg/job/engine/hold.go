@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/panics"
 )
 
 // ErrStopped is the cause of the end of a job's context when the process stops and the grace period
@@ -12,7 +13,7 @@ import (
 var ErrStopped = errors.New("the process stops")
 
 // hold runs a claimed job as long as the claim holds.
-func (e *Engine[T]) hold(ctx context.Context, h *Held[T], job Job[T]) (err error) {
+func (e *Engine[T]) hold(ctx context.Context, h *Held[T], job Job[T], work *activity) (err error) {
 	lasting, end := Outlive(ctx, e.cfg.Clock, e.cfg.Grace, ErrStopped)
 	defer end()
 	lasting, endSpan := h.traced(lasting)
@@ -25,8 +26,10 @@ func (e *Engine[T]) hold(ctx context.Context, h *Held[T], job Job[T]) (err error
 	owned, lose := context.WithCancelCause(guarded)
 	defer lose(context.Canceled)
 	h.lose = lose
+	e.tracker.noteClaim(work, h.Claim.Epoch, func(cause error) { h.over.Store(true); lose(cause) })
 	h.observe(h.Object) // an earlier holder may have been asked
-	err = e.attempt(owned, h, job)
+	err = panics.Catch(func() error { return job.Run(owned, h) })
+	panicked, err := e.checkPanic(ctx, item{name: h.Object.GetName(), uid: h.Object.GetUID()}, err)
 	h.over.Store(true)
 	switch {
 	case err == nil:
@@ -35,29 +38,9 @@ func (e *Engine[T]) hold(ctx context.Context, h *Held[T], job Job[T]) (err error
 		h.Log.WarnContext(ctx, "claim lost, job stopped", "error", err, "cause", context.Cause(owned))
 		return nil // its new holder continues
 	}
-	e.release(ctx, h)
+	e.release(ctx, h, panicked)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return err
-}
-
-// attempt runs a job, and has its kind end it if that panics.
-func (e *Engine[T]) attempt(ctx context.Context, h *Held[T], job Job[T]) error {
-	err := e.survive(ctx, h, func() error { return job.Run(ctx, h) })
-	var p *panicError
-	if !errors.As(err, &p) {
-		return err
-	}
-	return e.survive(ctx, h, func() error { return job.Panicked(ctx, h, p.value) })
-}
-
-// survive turns a panic into a *panicError.
-func (e *Engine[T]) survive(ctx context.Context, h *Held[T], do func() error) (err error) {
-	defer func() {
-		if value := recover(); value != nil {
-			err = e.panicked(ctx, item{name: h.Object.GetName(), uid: h.Object.GetUID()}, value)
-		}
-	}()
-	return do()
 }

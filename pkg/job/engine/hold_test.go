@@ -104,42 +104,6 @@ func TestAfterTheMarkOfTheCommitNobodyCancels(t *testing.T) {
 	})
 }
 
-func TestAJobThatPanicsEnds(t *testing.T) {
-	inBubble(t, func(b *bed) {
-		k := &kind{run: func(context.Context, *engine.Held[*job]) error { panic("a defect") }}
-		b.start("one", k, nil)
-		b.add("j", phaseNew)
-		b.after(engine.Overdue, "one/j@1", "one/j panicked: a defect")
-		require.Equal(b, phaseFailed, phase(b.get("j")))
-	})
-}
-
-func TestAPanicAtTheEndReleasesTheJob(t *testing.T) {
-	inBubble(t, func(b *bed) {
-		k := &kind{
-			run:      func(context.Context, *engine.Held[*job]) error { panic("a defect") },
-			panicked: func(context.Context, *engine.Held[*job], any) error { panic("another") },
-		}
-		one := b.start("one", k, nil)
-		b.add("j", phaseQueued)
-		require.ErrorContains(b, one.engine.Run(b.Context(), "j", "j-uid"), "internal error")
-		require.Equal(b, claim.Claim{Epoch: 1}, b.claim("j"))
-		k.run = nil
-		b.after(5*time.Second, "one/j@1", "one/j panicked: a defect")
-		b.after(engine.Overdue, "one/j@1", "one/j panicked: a defect", "one/j@2")
-		require.Equal(b, phaseDone, phase(b.get("j")))
-	})
-}
-
-func TestADecisionThatPanicsCostsNoProcess(t *testing.T) {
-	inBubble(t, func(b *bed) {
-		one := b.start("one", &kind{admit: func(*job) (engine.Decision[*job], error) { panic("a defect") }}, nil)
-		b.add("j", phaseQueued)
-		require.ErrorContains(b, one.engine.Run(b.Context(), "j", "j-uid"), "internal error")
-		require.False(b, one.engine.Active(b.get("j")))
-	})
-}
-
 // A job that fails is released, which its own process observes at once.
 func TestAJobThatFailsRestsBeforeItIsBegunAgain(t *testing.T) {
 	inBubble(t, func(b *bed) {

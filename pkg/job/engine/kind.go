@@ -39,6 +39,11 @@ type Kind[T client.Object] interface {
 	// that follows replaces exactly the version it was shown, and after a conflict it is asked
 	// again. An error is not a decision: the job is tried again later.
 	Admit(ctx context.Context, obj T) (Decision[T], error)
+	// GiveUp decides in the place of Admit about a job that ends without another try, for that
+	// reason: its claim cannot be read, or three attempts at it panicked without progress. A
+	// claimable one may be claimed, to end by what is recorded of it; if that panics too, or the
+	// claim cannot be read, the decision is to be End or NotNow.
+	GiveUp(obj T, reason error, claimable bool) Decision[T]
 }
 
 // Job is one attempt of this process at a job. Its methods are called one after another.
@@ -52,11 +57,8 @@ type Job[T client.Object] interface {
 	//
 	// Nil means that nothing is left to do here: the job ended, or was released. An error that
 	// wraps claim.ErrLost means that it is another's. After any other error the claim is released,
-	// and the job is tried again.
+	// and the job is tried again. So it is after a panic, which is logged.
 	Run(ctx context.Context, held *Held[T]) error
-	// Panicked ends a job whose Run panicked with that value, which is logged: another attempt
-	// would panic again. What it returns, and that it panics itself, counts as if Run had.
-	Panicked(ctx context.Context, held *Held[T], value any) error
 }
 
 // Finalizer is a Kind with something left to do for objects that there is no job for.

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,6 +22,7 @@ func (e *Engine[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 		e.queue.noteWaiting(req.NamespacedName, false)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	e.abandonSuperseded(ctx, obj)
 	interest, err := e.interest(ctx, obj)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -57,6 +59,23 @@ func (e *Engine[T]) interest(ctx context.Context, obj T) (Interest, error) {
 		return Wait, nil // what the cache shows may be from before its claim
 	}
 	return e.cfg.Kind.Pending(ctx, obj)
+}
+
+// abandonSuperseded gives the place of a job to others whose claim was taken from this process: its
+// work is fenced by the epoch and may hang. Without a holder the job is then begun here again.
+func (e *Engine[T]) abandonSuperseded(ctx context.Context, obj T) {
+	c, _, err := claim.Parse(obj)
+	if err != nil {
+		return
+	}
+	work := e.tracker.abandon(obj.GetUID(), c.Epoch)
+	if work == nil {
+		return
+	}
+	e.cfg.Log.WarnContext(ctx, "Job has a later claim; its place is given to others", "kind", e.cfg.ObjectKind, "name", obj.GetName(), "epoch", c.Epoch)
+	work.lose(fmt.Errorf("%w: to %q at epoch %d", claim.ErrLost, c.Holder, c.Epoch))
+	work.place.Leave()
+	close(work.abandoned)
 }
 
 // held reports that a live instance holds the object. The call also begins to watch that holder.

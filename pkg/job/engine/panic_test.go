@@ -3,81 +3,116 @@ package engine_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
+	"github.com/holdfast-io/holdfast/pkg/job/panics"
 )
 
-// handler is a kind that ends what panics.
-type handler struct{ *kind }
+func panicking(context.Context, *engine.Held[*job]) error { panic("a defect") }
 
-// AdmitPanicked implements engine.PanicHandler.
-func (h *handler) AdmitPanicked(*job) engine.Decision[*job] {
-	return engine.End(setPhase(phaseFailed), func(_ context.Context, o *job) { h.note("ended " + o.Name) })
+// The claim has the count: instances that follow one another share it.
+func TestAJobIsGivenUpAfterThreePanics(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		one := b.start("one", &kind{run: panicking}, nil)
+		b.add("j", phaseQueued)
+		for epoch := range int64(2) {
+			require.ErrorIs(b, one.engine.Run(b.Context(), "j", "j-uid"), engine.ErrInternal)
+			require.Equal(b, claim.Claim{Epoch: epoch + 1, Panics: int(epoch) + 1}, b.claim("j"))
+		}
+		one.stop()
+		b.start("two", &kind{run: panicking}, nil)
+		b.after(time.Minute, "one/j@1", "one/j@2", "two/j@3", "two/j@4 given up")
+		require.Equal(b, phaseFailed, phase(b.get("j")))
+	})
 }
 
-// A kind that panics before the claim, or at the end of the job, would panic at every pass and for
-// every message.
-func TestAJobThatKeepsPanickingEnds(t *testing.T) {
-	panics := func(b *bed) { b.note("panicked"); panic("a defect") }
-	for name, defect := range map[string]func(b *bed, k *kind){
-		"in the admission": func(b *bed, k *kind) {
-			k.admit = func(*job) (engine.Decision[*job], error) { panics(b); return engine.Decision[*job]{}, nil }
+func TestAJobThatPanicsWhileItIsGivenUpEndsOnTheObject(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.tick = time.Second
+		b.bus.Down(true)
+		b.start("one", &kind{run: panicking, givenUp: panicking}, nil)
+		b.add("j", phaseNew)
+		b.after(5*time.Minute, "one/j@1", "one/j@2", "one/j@3", "one/j@4 given up", "j ended: internal error")
+		require.Equal(b, phaseFailed, phase(b.get("j")))
+	})
+}
+
+// A panic of another goroutine counts like one of Run's.
+func TestProgressBetweenPanicsKeepsAJob(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		k := &kind{run: func(_ context.Context, h *engine.Held[*job]) error {
+			h.NoteProgress()
+			var group panics.Group
+			group.Go(func() error { panic("a defect") })
+			return group.Wait()
+		}}
+		one := b.start("one", k, nil)
+		b.add("j", phaseQueued)
+		for range 5 {
+			require.ErrorIs(b, one.engine.Run(b.Context(), "j", "j-uid"), engine.ErrInternal)
+			require.Equal(b, 1, b.claim("j").Panics)
+		}
+		k.run = nil
+		require.NoError(b, one.engine.Run(b.Context(), "j", "j-uid"))
+		require.Equal(b, phaseDone, phase(b.get("j")))
+	})
+}
+
+func TestOtherFailuresKeepTheCountOfPanics(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		k := &kind{run: panicking}
+		one := b.start("one", k, nil)
+		b.add("j", phaseQueued)
+		require.Error(b, one.engine.Run(b.Context(), "j", "j-uid"))
+		k.run = func(context.Context, *engine.Held[*job]) error { return errors.New("the API is away") }
+		require.Error(b, one.engine.Run(b.Context(), "j", "j-uid"))
+		require.Equal(b, claim.Claim{Epoch: 2, Panics: 1}, b.claim("j"))
+	})
+}
+
+// A panic before the claim takes an epoch too: a kind would panic at every pass and for every
+// message.
+func TestPanicsBeforeTheClaimAreCounted(t *testing.T) {
+	for name, defect := range map[string]func(k *kind){
+		"in the admission": func(k *kind) {
+			k.admit = func(*job) (engine.Decision[*job], error) { panic("a defect") }
 		},
-		"in what completes the claim": func(b *bed, k *kind) { k.claimed = func() { panics(b) } },
-		"at the end of a job that panicked": func(_ *bed, k *kind) {
-			k.run = func(context.Context, *engine.Held[*job]) error { panic("a defect") }
-			k.panicked = func(context.Context, *engine.Held[*job], any) error { panic("a defect") }
-		},
+		"in what completes the claim": func(k *kind) { k.claimed = func() { panic("a defect") } },
 	} {
 		for way, down := range map[string]bool{"hints": false, "looks": true} {
 			t.Run(name+", by "+way, func(t *testing.T) {
 				inBubble(t, func(b *bed) {
 					b.tick = time.Second
 					k := &kind{}
-					defect(b, k)
-					b.start("one", k, func(c *engine.Config[*job]) { c.Kind = &handler{k} })
+					defect(k)
+					one := b.start("one", k, nil)
 					b.bus.Down(down)
-					b.add("j", phaseNew)
-					attempts := func() int {
-						return strings.Count(fmt.Sprint(b.noted()), "panicked")
-					}
-					for i, within := range []int{9, 20, 50, 110, 200} { // pauses double from 10 s, passes are 15 s apart
-						b.pass(time.Duration(within)*time.Second - time.Since(time.Date(2000, 1, 1, 0, 0, 1, 0, time.UTC)))
-						require.LessOrEqual(b, attempts(), i+1, "after %d s", within)
-					}
-					b.pass(3 * time.Minute)
-					require.Equal(b, 5, attempts())
+					b.add("j", phaseQueued)
+					require.ErrorIs(b, one.engine.Run(b.Context(), "j", "j-uid"), engine.ErrInternal)
+					require.False(b, one.engine.Active(b.get("j")))
+					require.Equal(b, claim.Claim{Epoch: 1, Panics: 1}, b.claim("j"))
+					b.edit("j", func(o *job) { require.NoError(b, setPhase(phaseNew)(o)) })
+					b.pass(5 * time.Minute)
 					require.Equal(b, phaseFailed, phase(b.get("j")))
-					require.Equal(b, "ended j", b.noted()[len(b.noted())-1])
+					require.LessOrEqual(b, strings.Count(b.log.String(), "Job panicked"), 4)
 				})
 			})
 		}
 	}
 }
 
-func TestAPanicThatRepeatsIsLoggedWithItsStackOnce(t *testing.T) {
+func TestAPanicIsLoggedWithItsStack(t *testing.T) {
 	inBubble(t, func(b *bed) {
-		b.tick = time.Second
-		value := "a defect"
-		b.bus.Down(true)
-		b.start("one", &kind{admit: func(*job) (engine.Decision[*job], error) { panic(errors.New(value)) }}, nil)
-		b.add("j", phaseNew)
-		logged := func(text string) int { return strings.Count(b.log.String(), text) }
-		b.pass(time.Minute)
-		require.Equal(b, 3, logged("job panicked"))
-		require.Equal(b, 1, logged("stack="))
-		require.Equal(b, 1, logged("panics=3"))
-		value = "another"
-		b.pass(time.Minute)
-		require.Equal(b, 2, logged("stack="), "that is news")
-		b.pass(10 * time.Minute)
-		require.Less(b, logged("job panicked"), 10)
-		require.Equal(b, phaseNew, phase(b.get("j")), "a kind that ends nothing is asked again, ever more rarely")
+		one := b.start("one", &kind{run: panicking}, nil)
+		b.add("j", phaseQueued)
+		require.Error(b, one.engine.Run(b.Context(), "j", "j-uid"))
+		require.Contains(b, b.log.String(), `msg="Job panicked"`)
+		require.Contains(b, b.log.String(), "engine_test.panicking")
 	})
 }

@@ -72,6 +72,39 @@ func TestAnIdleJobGivesItsPlaceToOthers(t *testing.T) {
 	})
 }
 
+// The claim of a job was taken from a holder that hangs, and has no holder: the same process begins
+// the job again, although it has one place. The work that hangs is fenced.
+func TestAHungJobWithoutItsClaimIsBegunAgainHere(t *testing.T) {
+	for name, down := range map[string]bool{"after a hint": false, "without messages": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(b *bed) {
+				answer, fenced := make(chan struct{}), make(chan error, 2)
+				b.bus.Down(down)
+				b.start("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
+					if h.Claim.Epoch > 1 || h.Object.Name == "other" {
+						return finish(ctx, h)
+					}
+					<-answer
+					_, err := h.Finish(context.WithoutCancel(ctx), setPhase(phaseFailed))
+					fenced <- err
+					fenced <- h.Confirm(context.WithoutCancel(ctx))
+					return err
+				}}, func(c *engine.Config[*job]) { c.Concurrency = 1 })
+				b.add("j", phaseNew)
+				b.pass(engine.Overdue + engine.Period)
+				b.edit("j", func(o *job) { require.NoError(b, claim.Set(o, claim.Claim{Epoch: 2})) })
+				b.after(time.Second, "one/j@1", "one/j@3")
+				require.Equal(b, phaseDone, phase(b.get("j")))
+				b.add("other", phaseNew)
+				b.after(engine.Overdue+engine.Period, "one/j@1", "one/j@3", "one/other@1")
+				close(answer)
+				require.ErrorIs(b, <-fenced, claim.ErrLost)
+				require.ErrorIs(b, <-fenced, claim.ErrLost)
+			})
+		})
+	}
+}
+
 func TestAHintOfAHeldJobIsDone(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.start("one", &kind{run: untilStopped}, nil)

@@ -20,12 +20,20 @@ const releaseLimit = 5 * time.Second
 // server is away are repeated for five seconds. Nothing may be done for the job after that,
 // whatever it returns: the answer to the write may have been lost.
 func (h *Held[T]) Release(ctx context.Context, mutate func(T) error) error {
-	_, err := h.giveUp(ctx, mutate)
+	_, err := h.giveUp(ctx, mutate, false)
 	return err
 }
 
 // giveUp is Release. It also reports whether the claim is given up: that of a job that ended is not.
-func (h *Held[T]) giveUp(ctx context.Context, mutate func(T) error) (released bool, err error) {
+// The claim keeps how many attempts panicked since the last progress.
+func (h *Held[T]) giveUp(ctx context.Context, mutate func(T) error, panicked bool) (released bool, err error) {
+	free := claim.Claim{Epoch: h.Claim.Epoch, Panics: h.Claim.Panics}
+	if h.progressed.Load() {
+		free.Panics = 0
+	}
+	if panicked {
+		free.Panics++
+	}
 	h.over.Store(true)
 	e := h.engine
 	loop := e.retries()
@@ -41,11 +49,11 @@ func (h *Held[T]) giveUp(ctx context.Context, mutate func(T) error) (released bo
 			}
 		}
 		sent, released = true, true
-		return claim.Release(o)
+		return claim.Set(o, free)
 	})
 	err = loop.Do(ctx, "release the claim", func() error {
 		_, err := update(ctx, e.cfg.Reader, e.cfg.Client, h.Object, func(o T) error {
-			if released = sent && isReleased(o, h.Claim.Epoch); released {
+			if released = sent && isReleased(o, free); released {
 				return kube.ErrSkip
 			}
 			return write(o)
@@ -55,20 +63,20 @@ func (h *Held[T]) giveUp(ctx context.Context, mutate func(T) error) (released bo
 	return released && err == nil, err
 }
 
-// isReleased reports that the holder of that epoch gave the claim up, in a write whose answer was
-// lost, and that no other has taken it.
-func isReleased(o client.Object, epoch int64) bool {
+// isReleased reports that the holder gave the claim up, in a write whose answer was lost, and that
+// no other has taken it.
+func isReleased(o client.Object, free claim.Claim) bool {
 	c, found, err := claim.Parse(o)
-	return err == nil && found && c == claim.Claim{Epoch: epoch}
+	return err == nil && found && c == free
 }
 
 // release empties the claim, so that any instance may resume at once. It is the last thing done
 // with the job here.
-func (e *Engine[T]) release(ctx context.Context, h *Held[T]) {
+func (e *Engine[T]) release(ctx context.Context, h *Held[T], panicked bool) {
 	failpoint.HitIn(e.cfg.Service, "before-hand-over")
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
 	defer stop()
-	switch released, err := h.giveUp(ctx, nil); {
+	switch released, err := h.giveUp(ctx, nil, panicked); {
 	case errors.Is(err, claim.ErrLost):
 		h.Log.DebugContext(ctx, "claim not released, it is another's", "error", err)
 	case err != nil:

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
-	"github.com/holdfast-io/holdfast/pkg/job/workerpool"
 	"github.com/holdfast-io/holdfast/pkg/messaging"
 	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
 )
@@ -28,29 +27,28 @@ func (e *Engine[T]) Handle(ctx context.Context, hint *workv1.Hint) messaging.Out
 		return messaging.DeadLetter(fmt.Errorf("not a %s of namespace %s", e.cfg.ObjectKind, e.cfg.Namespace))
 	}
 	next := item{name: hint.GetName(), uid: types.UID(hint.GetUid())}
-	if backoff := e.tracker.panicBackoff(next.uid); backoff > 0 {
-		return messaging.Retry(backoff, nil)
-	}
-	place, active := e.tryEnter(next)
+	work, active := e.tryEnter(next)
 	switch {
 	case active:
 		return messaging.Done()
-	case place == nil:
+	case work == nil:
 		return messaging.Retry(fullRetry, nil)
 	}
 	ended := make(chan error, 1)
-	e.group.Go(func() { ended <- e.work(ctx, place, next) })
+	e.group.Go(func() { ended <- e.work(ctx, work, next) })
 	select {
-	case <-place.Lost():
+	case <-work.place.Lost():
 		return messaging.Done() // a live holder needs no hint
+	case <-work.abandoned:
+		return messaging.Done()
 	case err := <-ended:
-		return e.outcome(ctx, next.uid, err)
+		return e.outcome(ctx, err)
 	}
 }
 
 // outcome is what becomes of a hint. One whose job has a live holder is done: the expiry of that
 // holder is observed without it.
-func (e *Engine[T]) outcome(ctx context.Context, uid types.UID, err error) messaging.Outcome {
+func (e *Engine[T]) outcome(ctx context.Context, err error) messaging.Outcome {
 	var held *claim.HeldError
 	switch {
 	case err == nil, errors.As(err, &held):
@@ -58,7 +56,7 @@ func (e *Engine[T]) outcome(ctx context.Context, uid types.UID, err error) messa
 	case ctx.Err() != nil:
 		return messaging.Retry(0, nil) // released
 	}
-	return messaging.Retry(max(retryAfter, e.tracker.panicBackoff(uid)), err)
+	return messaging.Retry(retryAfter, err)
 }
 
 // workOff works on the jobs of the workqueue, as far as there are places, until ctx ends.
@@ -68,21 +66,21 @@ func (e *Engine[T]) workOff(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case next := <-e.queue.items:
-			place, err := e.enter(ctx, next)
+			work, err := e.enter(ctx, next)
 			e.queue.remove(next)
 			if err != nil {
 				return
 			}
-			if place != nil {
-				e.group.Go(func() { e.unannounced(ctx, place, next) })
+			if work != nil {
+				e.group.Go(func() { e.unannounced(ctx, work, next) })
 			}
 		}
 	}
 }
 
-func (e *Engine[T]) unannounced(ctx context.Context, place *workerpool.Place, next item) {
+func (e *Engine[T]) unannounced(ctx context.Context, work *activity, next item) {
 	var held *claim.HeldError
-	if err := e.work(ctx, place, next); err != nil && !errors.As(err, &held) && ctx.Err() == nil {
+	if err := e.work(ctx, work, next); err != nil && !errors.As(err, &held) && ctx.Err() == nil {
 		e.cfg.Log.WarnContext(ctx, "job failed, the next reconcile retries it", "kind", e.cfg.ObjectKind, "name", next.name, "error", err)
 	}
 }
@@ -92,27 +90,21 @@ func (e *Engine[T]) unannounced(ctx context.Context, place *workerpool.Place, ne
 // error it has to be tried again.
 func (e *Engine[T]) Run(ctx context.Context, name string, uid types.UID) error {
 	next := item{name: name, uid: uid}
-	place, err := e.acquire(ctx, next)
-	if err != nil || place == nil {
+	work, err := e.acquire(ctx, next)
+	if err != nil || work == nil {
 		return err
 	}
-	return e.work(ctx, place, next)
+	return e.work(ctx, work, next)
 }
 
-// work is Run in a place, for a job that was entered; it leaves both. It survives whatever the job
-// does.
-func (e *Engine[T]) work(ctx context.Context, place *workerpool.Place, next item) (err error) {
-	defer place.Leave()
-	defer func() {
-		if value := recover(); value != nil {
-			err = e.panicked(ctx, next, value)
-		}
-		e.tracker.finish(next.uid, err)
-	}()
+// work is Run for a job that was entered; it leaves its place.
+func (e *Engine[T]) work(ctx context.Context, work *activity, next item) (err error) {
+	defer work.place.Leave()
+	defer func() { e.tracker.finish(next.uid, work, err) }()
 	held, job, err := e.claim(ctx, next)
 	if err != nil || job == nil {
 		return err
 	}
-	held.place = place
-	return e.hold(ctx, held, job)
+	held.place = work.place
+	return e.hold(ctx, held, job, work)
 }

@@ -10,37 +10,25 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/workerpool"
 )
 
-const (
-	// failureBackoff is how long a job that failed here is not begun again without a hint: its
-	// claim was released, which is observed at once. After a panic it doubles with each further
-	// one, and holds for hints too.
-	failureBackoff = 10 * time.Second
-	maxBackoff     = time.Hour
-	// panicLimit is the number of panics in a row from which on PanicHandler ends the job.
-	panicLimit = 5
-)
+// failureBackoff is how long a job that failed here is not begun again without a hint: its claim
+// was released, which is observed at once.
+const failureBackoff = 10 * time.Second
 
-// failure is what is kept about a job that failed here.
-type failure struct {
-	at     time.Time
-	panics int    // since the last attempt that succeeded
-	value  string // of the last panic
+// activity is the work of this process on a job, from the place that it got to its return.
+type activity struct {
+	place *workerpool.Place
+	// abandoned is closed when the process stops waiting for the work.
+	abandoned chan struct{}
+	// epoch is that of the claim, 0 before there is one. The tracker guards it and lose.
+	epoch int64
+	lose  func(cause error)
 }
 
-// backoff is for how long the job is not begun again.
-func (f *failure) backoff() time.Duration {
-	return min(failureBackoff<<min(max(f.panics-1, 0), 10), maxBackoff)
-}
-
-// retention is for how long the failure is kept: panics past the end of the backoff, as the next
-// attempt is begun only then.
-func (f *failure) retention() time.Duration {
-	if f.panics == 0 {
-		return f.backoff()
-	}
-	return f.backoff() + maxBackoff
+func newActivity(place *workerpool.Place) *activity {
+	return &activity{place: place, abandoned: make(chan struct{})}
 }
 
 // tracker holds the jobs that this process works on, and those in backoff because they failed here.
@@ -49,24 +37,47 @@ type tracker struct {
 	clock clock.PassiveClock
 
 	mu      sync.Mutex
-	running map[types.UID]struct{}
-	failed  map[types.UID]*failure
+	running map[types.UID]*activity
+	failed  map[types.UID]time.Time
 }
 
 func newTracker(c clock.PassiveClock) *tracker {
-	return &tracker{clock: c, running: map[types.UID]struct{}{}, failed: map[types.UID]*failure{}}
+	return &tracker{clock: c, running: map[types.UID]*activity{}, failed: map[types.UID]time.Time{}}
 }
 
-// startIf begins the work on a job if ready returns true, in one step, and returns whether the
-// process works on it already: a second attempt would acquire the claim of the first. ready is not
-// called then.
-func (w *tracker) startIf(uid types.UID, ready func() bool) (active bool) {
+// startIf begins the work on a job if ready returns an activity, in one step, and returns whether
+// the process works on it already: a second attempt would acquire the claim of the first. ready is
+// not called then.
+func (w *tracker) startIf(uid types.UID, ready func() *activity) (started *activity, active bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if _, active = w.running[uid]; !active && ready() {
-		w.running[uid] = struct{}{}
+	if _, active = w.running[uid]; active {
+		return nil, true
 	}
-	return active
+	if started = ready(); started != nil {
+		w.running[uid] = started
+	}
+	return started, false
+}
+
+// noteClaim notes the claim under which a job runs, and what ends its context.
+func (w *tracker) noteClaim(a *activity, epoch int64, lose func(error)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	a.epoch, a.lose = epoch, lose
+}
+
+// abandon ends the work on a job whose claim has a later epoch, and returns it; nil when there is
+// none.
+func (w *tracker) abandon(uid types.UID, epoch int64) *activity {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	a := w.running[uid]
+	if a == nil || a.epoch == 0 || epoch <= a.epoch {
+		return nil
+	}
+	delete(w.running, uid)
+	return a
 }
 
 // count returns how many jobs this process works on.
@@ -77,23 +88,20 @@ func (w *tracker) count() int {
 }
 
 // finish ends the work and notes whether it failed, in one step: a reader that finds it ended finds
-// its failure too.
-func (w *tracker) finish(uid types.UID, err error) {
-	var held *claim.HeldError
-	var p *panicError
+// its failure too. Work that was abandoned leaves no trace.
+func (w *tracker) finish(uid types.UID, a *activity, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.running[uid] != a {
+		return
+	}
 	delete(w.running, uid)
+	var held *claim.HeldError
 	if err == nil || errors.As(err, &held) {
 		delete(w.failed, uid)
 		return
 	}
-	last := w.lastFailure(uid)
-	next := &failure{at: w.clock.Now(), panics: last.panics, value: last.value}
-	if errors.As(err, &p) {
-		next.panics, next.value = last.panics+1, p.text()
-	}
-	w.failed[uid] = next
+	w.failed[uid] = w.clock.Now()
 }
 
 func (w *tracker) active(uid types.UID) bool {
@@ -104,41 +112,10 @@ func (w *tracker) active(uid types.UID) bool {
 }
 
 // inBackoff reports that the job is not to be begun again yet because it failed here.
-func (w *tracker) inBackoff(uid types.UID) bool { return w.backoff(uid) > 0 }
-
-// panicBackoff is what is left of the backoff of a job that panicked here, else 0.
-func (w *tracker) panicBackoff(uid types.UID) time.Duration {
-	if n, _ := w.panics(uid); n == 0 {
-		return 0
-	}
-	return w.backoff(uid)
-}
-
-// backoff is what is left of the backoff of a job that failed here, else 0.
-func (w *tracker) backoff(uid types.UID) time.Duration {
+func (w *tracker) inBackoff(uid types.UID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	last := w.lastFailure(uid)
-	if last.at.IsZero() {
-		return 0
-	}
-	return max(last.backoff()-w.clock.Since(last.at), 0)
-}
-
-// panics returns how often in a row the job panicked here, and the value of the last panic.
-func (w *tracker) panics(uid types.UID) (n int, value string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	last := w.lastFailure(uid)
-	return last.panics, last.value
-}
-
-// lastFailure returns how the job failed here, the zero value if it did not. w.mu must be held.
-func (w *tracker) lastFailure(uid types.UID) failure {
-	now := w.clock.Now()
-	maps.DeleteFunc(w.failed, func(_ types.UID, f *failure) bool { return now.Sub(f.at) >= f.retention() })
-	if last, ok := w.failed[uid]; ok {
-		return *last
-	}
-	return failure{}
+	maps.DeleteFunc(w.failed, func(_ types.UID, at time.Time) bool { return w.clock.Since(at) >= failureBackoff })
+	_, failed := w.failed[uid]
+	return failed
 }

@@ -4,25 +4,24 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/holdfast-io/holdfast/pkg/job/workerpool"
 )
 
 // tryEnter makes a job the work of this process if a place is free, in one step: while no place is
-// free, active reports the jobs that have them. The place is nil if none is free, or if active: the
-// process works on the job already.
-func (e *Engine[T]) tryEnter(next item) (place *workerpool.Place, active bool) {
-	active = e.tracker.startIf(next.uid, func() bool {
-		place, _ = e.pool.Try()
-		return place != nil
+// free, active reports the jobs that have them. The activity is nil if none is free, or if active:
+// the process works on the job already.
+func (e *Engine[T]) tryEnter(next item) (work *activity, active bool) {
+	return e.tracker.startIf(next.uid, func() *activity {
+		if place, free := e.pool.Try(); free {
+			return newActivity(place)
+		}
+		return nil
 	})
-	return place, active
 }
 
 // enter is tryEnter, but waits for a place, and reports which jobs have to wait.
-func (e *Engine[T]) enter(ctx context.Context, next item) (*workerpool.Place, error) {
-	if place, active := e.tryEnter(next); active || place != nil {
-		return place, nil
+func (e *Engine[T]) enter(ctx context.Context, next item) (*activity, error) {
+	if work, active := e.tryEnter(next); active || work != nil {
+		return work, nil
 	}
 	for _, i := range e.queue.markFull() {
 		e.reportWait(ctx, i)
@@ -31,16 +30,16 @@ func (e *Engine[T]) enter(ctx context.Context, next item) (*workerpool.Place, er
 }
 
 // acquire is enter without the reports.
-func (e *Engine[T]) acquire(ctx context.Context, next item) (*workerpool.Place, error) {
+func (e *Engine[T]) acquire(ctx context.Context, next item) (*activity, error) {
 	place, err := e.pool.Acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if e.tracker.startIf(next.uid, func() bool { return true }) {
+	work, active := e.tracker.startIf(next.uid, func() *activity { return newActivity(place) })
+	if active {
 		place.Leave()
-		return nil, nil
 	}
-	return place, nil
+	return work, nil
 }
 
 // reportWait writes an event and a log line about a job that waits for a place: one that is taken
@@ -54,10 +53,6 @@ func (e *Engine[T]) reportWait(ctx context.Context, i item) {
 	if e.cfg.Events == nil {
 		return
 	}
-	obj := e.cfg.New()
-	obj.SetNamespace(e.cfg.Namespace)
-	obj.SetName(i.name)
-	obj.SetUID(i.uid)
-	e.cfg.Events.Eventf(obj, nil, corev1.EventTypeNormal, "Waiting", "Start",
+	e.cfg.Events.Eventf(e.newObject(i), nil, corev1.EventTypeNormal, "Waiting", "Start",
 		"waits for a place in %s: it works on %d jobs, which is as many as it may", e.cfg.Service, e.cfg.Concurrency)
 }

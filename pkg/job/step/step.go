@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
+	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/pkg/telemetry/span"
 )
 
@@ -169,7 +170,7 @@ func SideBySide[S any](steps ...Step[S]) Step[S] {
 	}
 	both.Name = strings.Join(names, ", ")
 	both.Run = func(ctx context.Context, state S) error {
-		return Each(ctx, len(steps), len(steps), func(ctx context.Context, i int) error { return steps[i].runToEnd(ctx, state) })
+		return panics.ForEach(ctx, len(steps), len(steps), func(ctx context.Context, i int) error { return steps[i].runToEnd(ctx, state) })
 	}
 	return both
 }

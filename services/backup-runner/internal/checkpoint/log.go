@@ -6,10 +6,9 @@ import (
 	"errors"
 	"fmt"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/job/journal"
+	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -64,7 +63,7 @@ func Each(ctx context.Context, store objectstore.Reader, backup, uid string, key
 	var batch [readAhead]Record
 	for len(keys) > 0 {
 		n := min(readAhead, len(keys))
-		group, groupCtx := errgroup.WithContext(ctx)
+		group, groupCtx := panics.NewGroup(ctx)
 		for i, key := range keys[:n] {
 			group.Go(func() (err error) {
 				batch[i], err = read(groupCtx, store, backup, uid, key)

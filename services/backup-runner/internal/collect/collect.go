@@ -88,6 +88,9 @@ type Job struct {
 	// Confirm returns an error if the backup may be another holder's by now; nil means that it
 	// never is. It is asked before calls that no epoch fences, unless it answered a moment ago.
 	Confirm func(ctx context.Context) error
+	// Progressed is called once something is stored and recorded that no later holder stores again;
+	// nil is not called.
+	Progressed func()
 	// Snapshots takes snapshots of volumes if the backup's spec selects any, or did when it began; nil
 	// takes none.
 	Snapshots *snapshot.Taker

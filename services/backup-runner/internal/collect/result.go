@@ -32,6 +32,14 @@ func (r *results) sealed(key string, p *checkpoint.Part) {
 	r.sum.Errors += p.Errors
 }
 
+// sealed notes a part that is recorded.
+func (r *run) sealed(key string, p *checkpoint.Part) {
+	r.results.sealed(key, p)
+	if r.job.Progressed != nil {
+		r.job.Progressed()
+	}
+}
+
 // operations returns the operations of the calls of all holders.
 func (r *run) operations() []operation.Operation {
 	return checkpoint.Operations(slices.Concat(r.past.Calls.Operations(), r.intents.Begun()))

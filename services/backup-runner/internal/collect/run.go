@@ -4,9 +4,11 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/facts"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/history"
@@ -14,7 +16,6 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/lookup"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/partwriter"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/protect"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/remark"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/volumes"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemspool"
@@ -40,7 +41,7 @@ type run struct {
 
 func newRun(uploads context.Context, cfg Config, job Job) *run {
 	return &run{cfg: cfg, job: job, uploads: uploads, past: history.New(), facts: facts.New(job.Backup),
-		workers: workers{stop: job.Stop, log: cfg.Log}}
+		workers: workers{stop: job.Stop}}
 }
 
 // collect takes the stages one after another.
@@ -92,7 +93,7 @@ func (r *run) open() {
 		Backup: backup.Name, UID: string(backup.UID), Epoch: r.job.Epoch, Started: backup.Status.StartTimestamp.Time,
 		Dir: r.job.Dir, PartBytes: r.cfg.PartBytes, PartItems: r.cfg.PartItems, Clock: r.cfg.Clock, Log: r.cfg.Log,
 		Store: r.job.Store, Records: r.intents, Revisions: r.job.Cut.Revisions, PostOperation: r.postOperation, Spools: &r.spools,
-		Lines: r.job.Actions.Lines, Progress: r.job.Progress, Sealed: r.results.sealed,
+		Lines: r.job.Actions.Lines, Progress: r.job.Progress, Sealed: r.sealed,
 	}
 	for i := range max(r.cfg.Workers, r.cfg.BlockWorkers) {
 		r.workers.writers = append(r.workers.writers, partwriter.New(r.uploads, cfg, i))
@@ -105,15 +106,16 @@ func (r *run) open() {
 func (r *run) compare(ctx context.Context) (done func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	kinds, ended := r.job.Catalog.Backupable(r.job.Filter.Resource), make(chan struct{})
-	safely := func(fn func() error) error { return protect.Call(r.cfg.Log, fn) }
+	var failure error
 	go func() {
 		defer close(ended)
-		_ = safely(func() error { return r.job.Cut.CompareAll(ctx, kinds, safely) })
+		failure = panics.Catch(func() error { return r.job.Cut.CompareAll(ctx, kinds) })
 	}()
-	return func() {
+	return sync.OnceFunc(func() {
 		cancel()
 		<-ended
-	}
+		_ = panics.Raise(failure) // the list meets any other failure itself
+	})
 }
 
 // chooseSnapshots decides whether snapshots are taken. What earlier holders left to be decided on

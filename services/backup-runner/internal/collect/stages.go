@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/acting"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/actionset"
@@ -17,7 +18,6 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/listing"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/lookup"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/plan"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/protect"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
 )
 
@@ -128,7 +128,8 @@ func (s *stages) each(ctx context.Context, units iter.Seq[plan.Unit]) error {
 		defer turn.Unlock()
 		return next()
 	}
-	return protect.Each(ctx, s.workers.log, s.lists, func(ctx context.Context, w *listing.Worker) error {
+	return panics.ForEach(ctx, len(s.lists), len(s.lists), func(ctx context.Context, i int) error {
+		w := s.lists[i]
 		for u, ok := take(); ok; u, ok = take() {
 			err := context.Cause(ctx)
 			if err == nil && !s.workers.stop.Requested() {

@@ -2,10 +2,9 @@ package collect
 
 import (
 	"context"
-	"log/slog"
 
+	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/partwriter"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/protect"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/stop"
 )
 
@@ -13,12 +12,11 @@ import (
 type workers struct {
 	writers []*partwriter.Writer
 	stop    stop.Signal
-	log     *slog.Logger
 }
 
 // flush makes durable what the workers did. The error is ErrStopped if the run was stopped.
 func (c *workers) flush(ctx context.Context) error {
-	err := protect.Each(ctx, c.log, c.writers, func(_ context.Context, w *partwriter.Writer) error { return w.Flush() })
+	err := panics.ForEach(ctx, len(c.writers), len(c.writers), func(_ context.Context, i int) error { return c.writers[i].Flush() })
 	if err == nil && c.stop.Requested() {
 		return ErrStopped
 	}

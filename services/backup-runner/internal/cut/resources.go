@@ -3,8 +3,7 @@ package cut
 import (
 	"context"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 )
 
@@ -51,14 +50,13 @@ func (c *Cut) Of(ctx context.Context, res *resource.Resource, namespace string) 
 const comparisons = 16
 
 // CompareAll finds out ahead which kinds share the cut's revisions, as Compare does for one: Of
-// needs the answer. Of repeats a comparison that fails. protect wraps the calls that it makes
-// concurrently.
-func (c *Cut) CompareAll(ctx context.Context, kinds []resource.Resource, protect func(func() error) error) error {
+// needs the answer. Of repeats a comparison that fails.
+func (c *Cut) CompareAll(ctx context.Context, kinds []resource.Resource) error {
 	since, err := c.Newest(ctx)
 	if err != nil || since == "" {
 		return err
 	}
-	var group errgroup.Group
+	var group panics.Group
 	group.SetLimit(comparisons)
 	for i := range kinds {
 		if ctx.Err() != nil {
@@ -68,9 +66,7 @@ func (c *Cut) CompareAll(ctx context.Context, kinds []resource.Resource, protect
 		if res.Custom || foreign(res) != "" {
 			continue
 		}
-		group.Go(func() error {
-			return protect(func() error { return c.Compare(ctx, res.GVR(), since) })
-		})
+		group.Go(func() error { return c.Compare(ctx, res.GVR(), since) })
 	}
 	return group.Wait()
 }

@@ -16,8 +16,8 @@ func (e *recordedError) Error() string { return e.failure.Reason }
 // collect follows the composition that is fixed, or collects and fixes one. A failure that an
 // earlier holder recorded is a *recordedError.
 func collect(ctx context.Context, s *State) error {
-	if s.Panicked != nil {
-		return s.Panicked
+	if s.GivenUp != nil {
+		return s.GivenUp
 	}
 	name, uid := s.Backup.Name, string(s.Backup.UID)
 	c, err := checkpoint.ReadComposition(ctx, s.Store, name, uid)

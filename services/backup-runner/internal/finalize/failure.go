@@ -66,12 +66,12 @@ func (s *State) failure(ctx context.Context) (checkpoint.Failure, error) {
 		switch {
 		case err == nil && c.Failure != nil:
 			return *c.Failure, nil
-		case err == nil && s.Panicked == nil:
+		case err == nil && s.GivenUp == nil:
 			return failure, ErrComposed
 		case err != nil && !errors.Is(err, checkpoint.ErrDamaged):
 			return s.unrecorded(ctx, failure, err)
 		}
-		// The composition stands, and this holder panicked or cannot read it.
+		// The composition stands, and is not followed any more or cannot be read.
 	}
 	recorded, err := checkpoint.RecordFailure(ctx, s.Store, name, uid, failure)
 	if err != nil {

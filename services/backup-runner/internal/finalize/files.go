@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/archive/assembly"
 	"github.com/holdfast-io/holdfast/pkg/archive/part"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
-	"github.com/holdfast-io/holdfast/pkg/job/step"
+	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 )
 
@@ -31,7 +31,7 @@ func storeFiles(ctx context.Context, s *State) error {
 	if err != nil {
 		return err
 	}
-	return step.Each(ctx, len(files), len(files), func(ctx context.Context, i int) error {
+	return panics.ForEach(ctx, len(files), len(files), func(ctx context.Context, i int) error {
 		f := files[i]
 		if _, err := assembly.Create(ctx, s.Store, f.key, f.file); err != nil {
 			return fmt.Errorf("store %s: %w", f.key, err)

@@ -15,9 +15,9 @@ import (
 // completeFiles completes the files of an inherited backup and finds out how it ends. After a panic
 // the object alone has that, and the bucket stays as it is.
 func completeFiles(ctx context.Context, s *State) error {
-	if s.Panicked != nil {
+	if s.GivenUp != nil {
 		final := commit.Inherited(s.Stored, velerov1.BackupPhasePartiallyFailed, s.Clock.Now())
-		final.Status.FailureReason = s.Panicked.Error()
+		final.Status.FailureReason = s.GivenUp.Error()
 		s.Decide(final)
 		return step.ErrDecided
 	}

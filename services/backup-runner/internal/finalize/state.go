@@ -59,9 +59,9 @@ type Job struct {
 	Again func(ctx context.Context, namespaces []string, items []operation.Resource) (records []string, err error)
 	// Snapshots are the CSI snapshots of the cluster; nil where there are none.
 	Snapshots Snapshots
-	// Panicked is set where an earlier run of the backup in this process panicked: nothing is
-	// collected or assembled any more.
-	Panicked error
+	// GivenUp is why the backup ends without another try, nil for any other: nothing is collected or
+	// assembled any more.
+	GivenUp error
 	// KeepFailed reports whether the parts of a backup that failed stay until its deletion; nil:
 	// they go.
 	KeepFailed func() bool

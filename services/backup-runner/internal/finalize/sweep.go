@@ -7,7 +7,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
-	"github.com/holdfast-io/holdfast/pkg/job/step"
+	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -44,7 +44,7 @@ func RemoveAll(ctx context.Context, store objectstore.Store, prefix string, may 
 		if err != nil {
 			return err
 		}
-		err = step.Each(ctx, removals, len(keys), func(ctx context.Context, i int) error {
+		err = panics.ForEach(ctx, removals, len(keys), func(ctx context.Context, i int) error {
 			if ok, err := may(keys[i]); err != nil || !ok {
 				return err
 			}

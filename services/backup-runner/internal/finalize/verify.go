@@ -6,7 +6,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
 	"github.com/holdfast-io/holdfast/pkg/archive/tarball"
-	"github.com/holdfast-io/holdfast/pkg/job/step"
+	"github.com/holdfast-io/holdfast/pkg/job/panics"
 )
 
 const (
@@ -41,7 +41,7 @@ func (s *State) verify(ctx context.Context) error {
 	defer func() { _ = stored.Close() }() // it holds memory alone
 	kinds := listed.Kinds()
 	n := min(samples, len(kinds))
-	return step.Each(ctx, reading, n, func(ctx context.Context, i int) error {
+	return panics.ForEach(ctx, reading, n, func(ctx context.Context, i int) error {
 		// Evenly from the first kind to the last.
 		kind := kinds[i*(len(kinds)-1)/max(n-1, 1)]
 		for item, err := range listed.Items(ctx, manifest.Filter{Kinds: []string{kind.Kind}}) {

@@ -10,7 +10,6 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
 	"github.com/holdfast-io/holdfast/pkg/job/cancel"
-	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/job/posthooks"
 	"github.com/holdfast-io/holdfast/pkg/job/suspend"
@@ -34,8 +33,8 @@ func (k *Kind) Pending(_ context.Context, b *velerov1.Backup) (engine.Interest, 
 // Terminal implements engine.Kind.
 func (k *Kind) Terminal(b *velerov1.Backup) bool { return b.Status.Phase.Terminal() }
 
-// Admit implements engine.Kind. A backup whose claim cannot be read, and so never be taken again,
-// ends as Failed. So does one that was asked to cancel before a holder worked on it.
+// Admit implements engine.Kind. A backup that was asked to cancel before a holder worked on it ends
+// as Failed.
 func (k *Kind) Admit(ctx context.Context, b *velerov1.Backup) (engine.Decision[*velerov1.Backup], error) {
 	runs, needsLedger := runnable(b.Status.Phase)
 	if !runs {
@@ -55,25 +54,29 @@ func (k *Kind) Admit(ctx context.Context, b *velerov1.Backup) (engine.Decision[*
 		}
 		job.admitted = entry
 	}
-	if reason := reasonToEnd(b); reason != nil {
-		return engine.End(func(b *velerov1.Backup) error { return failUnclaimed(b, reason.Error(), k.now()) }, k.endedUnclaimed), nil
+	if r, asked := cancel.Requested(b); asked && cancel.BackupStage(b) == cancel.Waiting {
+		return k.endUnclaimed(&cancel.Error{Request: r}), nil
 	}
 	return engine.Claim[*velerov1.Backup](job), nil
 }
 
-// AdmitPanicked implements engine.PanicHandler. One that was begun is claimed to end it as Panicked
-// does, since the bucket may know of it; any other ends on the object alone.
-func (k *Kind) AdmitPanicked(b *velerov1.Backup) engine.Decision[*velerov1.Backup] {
+// GiveUp implements engine.Kind. A backup that was begun is claimed to end by its records, since the
+// bucket may know of it; any other ends on the object alone.
+func (k *Kind) GiveUp(b *velerov1.Backup, reason error, claimable bool) engine.Decision[*velerov1.Backup] {
 	runs, _ := runnable(b.Status.Phase)
 	_, suspended := suspend.Of(b)
-	_, _, damage := claim.Parse(b)
 	switch {
 	case !runs, suspended:
 		return engine.NotNow[*velerov1.Backup](fmt.Sprintf("its phase is %q, suspended: %t", b.Status.Phase, suspended))
-	case b.Status.Phase == velerov1.BackupPhaseReadyToStart, damage != nil:
-		return engine.End(func(b *velerov1.Backup) error { return failUnclaimed(b, errInternal.Error(), k.now()) }, k.endedUnclaimed)
+	case claimable && b.Status.Phase != velerov1.BackupPhaseReadyToStart:
+		return engine.Claim[*velerov1.Backup](&attempt{Kind: k, givenUp: reason})
 	}
-	return engine.Claim[*velerov1.Backup](&attempt{Kind: k, panicked: true})
+	return k.endUnclaimed(reason)
+}
+
+// endUnclaimed ends a backup without a claim.
+func (k *Kind) endUnclaimed(reason error) engine.Decision[*velerov1.Backup] {
+	return engine.End(func(b *velerov1.Backup) error { return failUnclaimed(b, reason.Error(), k.now()) }, k.endedUnclaimed)
 }
 
 // runnable reports whether a runner works on backups of that phase, and whether they must be in the
@@ -86,17 +89,6 @@ func runnable(p velerov1.BackupPhase) (ok, needsLedger bool) {
 		return true, false
 	}
 	return false, false
-}
-
-// reasonToEnd is why a backup ends without being claimed.
-func reasonToEnd(b *velerov1.Backup) error {
-	if _, _, err := claim.Parse(b); err != nil {
-		return err
-	}
-	if r, asked := cancel.Requested(b); asked && cancel.BackupStage(b) == cancel.Waiting {
-		return &cancel.Error{Request: r}
-	}
-	return nil
 }
 
 // start makes a backup one that has begun.

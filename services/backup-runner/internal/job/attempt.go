@@ -39,13 +39,11 @@ type attempt struct {
 	away chan struct{}
 	// committing: this attempt began to commit the backup, so that the bucket may hold it as completed.
 	committing bool
-	panicked   bool // in an earlier part of this attempt, or in those before it
+	// givenUp is why the backup ends without another try; nil for any other.
+	givenUp error
 }
 
 var _ engine.Job[*velerov1.Backup] = (*attempt)(nil)
-
-// errInternal ends a backup whose run panicked: the next run would do the same.
-var errInternal = errors.New("internal error")
 
 // Claimed implements engine.Job.
 func (a *attempt) Claimed(b *velerov1.Backup, _ claim.Claim) error {
@@ -63,16 +61,6 @@ func (a *attempt) Run(ctx context.Context, held *Held) error {
 	if a.first {
 		a.begun(ctx, held.Log, held.Object)
 	}
-	return a.conclude(a.run(ctx))
-}
-
-// Panicked implements engine.Job. The backup ends as Failed, in the bucket where that decides.
-func (a *attempt) Panicked(ctx context.Context, held *Held, _ any) error {
-	a.held, a.owned, a.away = held, ctx, make(chan struct{}, 1)
-	if !a.reserved {
-		return a.conclude(a.end(ctx, errInternal.Error()))
-	}
-	a.panicked = true
 	return a.conclude(a.run(ctx))
 }
 

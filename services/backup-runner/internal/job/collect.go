@@ -112,7 +112,7 @@ func (c *collection) work(catalog *resource.Catalog, filter *selection.Filter) c
 		Discover: c.discover,
 		Cut:      at, Store: c.store, Dir: c.dir,
 		LiveNamespaces: func(ctx context.Context) (int, error) { return c.liveNamespaces(ctx, filter) },
-		Progress:       &collect.Progress{}, Stop: c.held.Stopping().Done(), Confirm: c.held.Confirm,
+		Progress:       &collect.Progress{}, Stop: c.held.Stopping().Done(), Confirm: c.held.Confirm, Progressed: c.held.NoteProgress,
 	}
 }
 
@@ -170,7 +170,11 @@ func (c *collection) fix(ctx context.Context, at *cut.Cut, result collect.Result
 	if len(result.Operations) > 0 {
 		composition.Namespaces = c.namespaces
 	}
-	return checkpoint.RecordComposition(ctx, c.store, composition)
+	fixed, err := checkpoint.RecordComposition(ctx, c.store, composition)
+	if err == nil {
+		c.held.NoteProgress()
+	}
+	return fixed, err
 }
 
 // liveNamespaces counts namespaces, where the number matters.

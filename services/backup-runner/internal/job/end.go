@@ -63,15 +63,11 @@ func (a *attempt) clusterUID(ctx context.Context) (string, error) {
 }
 
 func (a *attempt) finalization(store objectstore.Store, dir, cluster string) finalize.Job {
-	job := finalize.Job{
+	return finalize.Job{
 		Backup: a.held.Object.DeepCopy(), Claimed: a.held.Object.Status.Phase, Epoch: a.held.Claim.Epoch, Cluster: cluster, Holder: holder{a},
 		Store: store, Dir: dir, Clock: a.Clock, Log: a.held.Log, KeepFailed: a.KeepFailed, Exec: a.Exec, Opened: &a.opened,
-		Snapshots: a.CSI,
+		Snapshots: a.CSI, GivenUp: a.givenUp,
 	}
-	if a.panicked {
-		job.Panicked = errInternal
-	}
-	return job
 }
 
 // end writes the end of a backup as Failed on the object alone. What pre hooks of this process changed

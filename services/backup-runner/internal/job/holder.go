@@ -49,7 +49,7 @@ func (h holder) BeginCommit(ctx context.Context) error {
 }
 
 // Finish implements finalize.Holder. A backup that has ended already was counted and announced, by
-// this attempt before it panicked or by the process that ended it, such as queue-scheduler.
+// the process that ended it.
 func (h holder) Finish(ctx context.Context, final *velerov1.Backup, contents finalize.Contents) error {
 	held := h.a.held
 	written, err := held.Finish(ctx, func(b *velerov1.Backup) error {

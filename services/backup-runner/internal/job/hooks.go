@@ -6,10 +6,10 @@ import (
 	"time"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/pkg/job/posthooks"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/history"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/protect"
 )
 
 // hookPatience is for how long calls of the bucket fail until the post hooks of Pods run early; it is
@@ -33,25 +33,24 @@ func (a *attempt) failing(since time.Duration) {
 // watchBucket runs post hooks early while the bucket is away, until the returned function is called.
 func (a *attempt) watchBucket(ctx context.Context) (done func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
+	var group panics.Group
+	group.Go(func() error {
 		for {
 			select {
 			case <-ctx.Done():
-				return
+				return nil
 			case <-a.away:
-				_ = protect.Call(a.held.Log, func() error { a.runEarly(ctx); return nil }) // a panic is logged
+				a.runEarly(ctx)
 			}
 			select {
 			case <-a.away: // while they ran; the next failure sends another
 			default:
 			}
 		}
-	}()
+	})
 	return func() {
 		cancel()
-		<-ended
+		_ = group.Wait() // it returns no error
 	}
 }
 

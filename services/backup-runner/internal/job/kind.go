@@ -109,10 +109,7 @@ type Config struct {
 // Kind is the engine's kind of backups. Safe for concurrent use.
 type Kind struct{ Config }
 
-var (
-	_ engine.Kind[*velerov1.Backup]         = (*Kind)(nil)
-	_ engine.PanicHandler[*velerov1.Backup] = (*Kind)(nil)
-)
+var _ engine.Kind[*velerov1.Backup] = (*Kind)(nil)
 
 // New returns the kind.
 func New(cfg Config) *Kind { return &Kind{cfg} }

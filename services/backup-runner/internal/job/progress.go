@@ -2,12 +2,12 @@ package job
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"k8s.io/utils/clock"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect"
 )
@@ -25,15 +25,15 @@ type reporter struct {
 // waits for the last patch.
 func (r *reporter) report(ctx context.Context, p *collect.Progress) (stop func()) {
 	ctx, end := context.WithCancel(ctx)
-	var group sync.WaitGroup
-	group.Go(func() {
+	var group panics.Group
+	group.Go(func() error {
 		ticker := r.clock.NewTicker(progressPeriod)
 		defer ticker.Stop()
 		var last collect.Counts
 		for {
 			select {
 			case <-ctx.Done():
-				return
+				return nil
 			case <-ticker.C():
 			}
 			if now := p.Read(); now != last && r.patch(ctx, now) {
@@ -43,7 +43,7 @@ func (r *reporter) report(ctx context.Context, p *collect.Progress) (stop func()
 	})
 	return func() {
 		end()
-		group.Wait()
+		_ = group.Wait() // it returns no error
 	}
 }
 

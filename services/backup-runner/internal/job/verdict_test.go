@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"sync"
 	"testing"
 
@@ -89,51 +90,75 @@ func (defectiveLocations) Open(context.Context, *velerov1.BackupStorageLocation)
 	panic("no location")
 }
 
-func TestAPanicEndsTheBackup(t *testing.T) {
+// panickingRuns are three runs of a backup that panic.
+func (w *world) panickingRuns(t *testing.T, b *velerov1.Backup) {
+	t.Helper()
+	for n := range 3 {
+		require.ErrorIs(t, w.Run(t.Context(), b.Name, b.UID), engine.ErrInternal)
+		c, _, err := claim.Parse(w.read(t, b))
+		require.NoError(t, err)
+		require.Equal(t, n+1, c.Panics)
+		require.Empty(t, c.Holder)
+	}
+}
+
+// requireGivenUp checks a backup that failed after panics, in the bucket first if that is to say so.
+func (w *world) requireGivenUp(t *testing.T, b *velerov1.Backup, inBucket bool) {
+	t.Helper()
+	got := w.read(t, b)
+	require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
+	require.Equal(t, "internal error", got.Status.FailureReason)
+	require.Equal(t, []string{"Failed"}, w.events.phases[len(w.events.phases)-1:])
+	data, ok := w.store.Bytes(layout.BackupMetadata("b1"))
+	require.Equal(t, inBucket, ok)
+	if inBucket {
+		require.Contains(t, string(data), `"Failed"`)
+	}
+}
+
+func TestPanicsEndTheBackup(t *testing.T) {
 	t.Run("in the work", func(t *testing.T) {
 		w := newWorld(t)
 		w.Cluster = defectiveCluster{w.Cluster}
 		b := w.admit(t, "b1")
+		w.panickingRuns(t, b)
 		require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-		got := w.read(t, b)
-		require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
-		require.Equal(t, "internal error", got.Status.FailureReason)
-		data, ok := w.store.Bytes(layout.BackupMetadata("b1"))
-		require.True(t, ok, "the bucket decides")
-		require.Contains(t, string(data), `"Failed"`)
+		w.requireGivenUp(t, b, true)
 	})
-	t.Run("before the directory is reserved", func(t *testing.T) {
+	t.Run("where nobody knows what the bucket says", func(t *testing.T) {
 		w := newWorld(t)
 		w.Locations = defectiveLocations{w.Locations}
 		b := w.admit(t, "b1")
+		w.panickingRuns(t, b)
+		require.ErrorIs(t, w.Run(t.Context(), "b1", b.UID), engine.ErrInternal, "as it is given up")
 		require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-		got := w.read(t, b)
-		require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
-		require.Equal(t, "internal error", got.Status.FailureReason)
+		w.requireGivenUp(t, b, false)
 	})
-	t.Run("after the commit", func(t *testing.T) {
+	t.Run("in a worker that stored objects before", func(t *testing.T) {
 		w := newWorld(t)
 		var once sync.Once
-		w.store.Inject(func(op memstore.Op, _ string) error {
-			if op == memstore.OpDelete {
-				once.Do(func() { panic("no deletion") })
+		w.store.Inject(func(op memstore.Op, key string) error {
+			if op == memstore.OpCreate && strings.HasSuffix(key, "/composition") {
+				once.Do(func() { panic("no composition") })
 			}
 			return nil
 		})
 		b := w.admit(t, "b1")
+		require.ErrorIs(t, w.Run(t.Context(), "b1", b.UID), engine.ErrInternal)
 		require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 		w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
 	})
-	t.Run("where nobody knows what the bucket says", func(t *testing.T) {
+	t.Run("after the commit", func(t *testing.T) {
 		w := newWorld(t)
-		locations := w.Locations
-		w.Locations = defectiveLocations{locations}
-		b := w.admit(t, "b1", abandoned)
-		require.ErrorContains(t, w.Run(t.Context(), "b1", b.UID), errInternal.Error())
-		w.requireHandedOver(t, b)
-		w.Locations = locations
-		require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-		w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
+		w.store.Inject(func(op memstore.Op, _ string) error {
+			if op == memstore.OpDelete {
+				panic("no deletion")
+			}
+			return nil
+		})
+		b := w.admit(t, "b1")
+		require.ErrorIs(t, w.Run(t.Context(), "b1", b.UID), engine.ErrInternal)
+		require.Equal(t, velerov1.BackupPhaseCompleted, w.read(t, b).Status.Phase)
 	})
 }
 
@@ -144,48 +169,28 @@ func (defectiveLedger) Get(context.Context, types.UID) (ledger.Entry, bool, erro
 	panic("no entry")
 }
 
-// keepPanicking lets one runner admit a backup as often as it panics before it is ended.
-func keepPanicking(t *testing.T, w *world, b *velerov1.Backup) {
-	t.Helper()
-	w.Ledger = defectiveLedger{w.Ledger}
-	e := w.engine()
-	before := w.read(t, b)
-	for range 5 {
-		require.ErrorContains(t, e.Run(t.Context(), b.Name, b.UID), errInternal.Error())
-		require.Equal(t, before, w.read(t, b))
-	}
-	require.NoError(t, e.Run(t.Context(), b.Name, b.UID))
-}
-
-func TestAnAdmissionThatKeepsPanickingEndsTheBackup(t *testing.T) {
-	for name, adjust := range map[string]func(*velerov1.Backup){"before its begin": func(*velerov1.Backup) {}, "with a damaged claim": damaged("x")} {
+func TestPanicsInTheAdmissionEndTheBackup(t *testing.T) {
+	for name, begun := range map[string]bool{"before its begin": false, "after its begin": true} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			b := w.admit(t, "b1", adjust)
-			keepPanicking(t, w, b)
-			got := w.read(t, b)
-			require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
-			require.Equal(t, "internal error", got.Status.FailureReason)
-			require.Equal(t, []string{"Failed"}, w.events.phases)
-			require.Empty(t, w.store.Keys())
+			var adjust []func(*velerov1.Backup)
+			if begun {
+				adjust = append(adjust, abandoned)
+			}
+			b := w.admit(t, "b1", adjust...)
+			w.Ledger = defectiveLedger{w.Ledger}
+			w.panickingRuns(t, b)
+			require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+			w.requireGivenUp(t, b, begun)
 		})
 	}
-	t.Run("after its begin", func(t *testing.T) {
-		w := newWorld(t)
-		b := w.admit(t, "b1", abandoned)
-		keepPanicking(t, w, b)
-		got := w.read(t, b)
-		require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
-		data, ok := w.store.Bytes(layout.BackupMetadata("b1"))
-		require.True(t, ok, "the bucket decides")
-		require.Contains(t, string(data), `"Failed"`)
-	})
-	t.Run("while it is suspended", func(t *testing.T) {
-		w := newWorld(t)
-		b := w.admit(t, "b1", abandoned, func(b *velerov1.Backup) { require.NoError(t, suspend.Set(b, suspend.Mark{})) })
-		decision := New(w.Config).AdmitPanicked(w.read(t, b))
-		require.Equal(t, engine.NotNow[*velerov1.Backup](`its phase is "InProgress", suspended: true`), decision)
-	})
+}
+
+func TestASuspendedBackupIsNotGivenUp(t *testing.T) {
+	w := newWorld(t)
+	b := w.admit(t, "b1", abandoned, func(b *velerov1.Backup) { require.NoError(t, suspend.Set(b, suspend.Mark{})) })
+	decision := New(w.Config).GiveUp(w.read(t, b), engine.ErrInternal, true)
+	require.Equal(t, engine.NotNow[*velerov1.Backup](`its phase is "InProgress", suspended: true`), decision)
 }
 
 func damaged(text string) func(b *velerov1.Backup) {

@@ -71,13 +71,6 @@ func (j *job) conclude(ctx context.Context, failures []string, again repeat) err
 	return j.unsuccessful(ctx, failures, again == later)
 }
 
-// Panicked implements engine.Job: what may have been a bad moment is tried again, a bounded number
-// of times.
-func (j *job) Panicked(ctx context.Context, held *engine.Held[*velerov1.DeleteBackupRequest], _ any) error {
-	j.held, j.request = held, held.Object
-	return j.unsuccessful(ctx, []string{"internal error"}, true)
-}
-
 // repeat reports whether the same request tries again what failed.
 type repeat int
 

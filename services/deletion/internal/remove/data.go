@@ -8,10 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/telemetry/span"
@@ -122,7 +121,7 @@ func (e *emptying) all(ctx context.Context) error {
 func (e *emptying) rest(ctx context.Context) (found bool, err error) {
 	name := e.j.backup.Name
 	var failed failures
-	group, gctx := errgroup.WithContext(ctx)
+	group, gctx := panics.NewGroup(ctx)
 	group.SetLimit(deletes)
 	n := 0
 	err = e.store.List(ctx, layout.BackupDir(name), func(i objectstore.Info) error {

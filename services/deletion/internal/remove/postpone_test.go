@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/itemaction"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/tries"
@@ -170,20 +171,17 @@ func TestADeletionOfABusyActionComesAgain(t *testing.T) {
 	require.Nil(t, b.backup())
 }
 
-// A defect must neither take the process down nor hold the request for as long as the process runs.
-func TestADeletionThatPanicsIsTriedABoundedNumberOfTimes(t *testing.T) {
+func TestADeletionThatPanicsIsGivenUp(t *testing.T) {
 	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))
 	b.fill(backup(velerov1.BackupPhaseCompleted))
-	b.r.Tries = 2
 	b.r.Actions = actionsFunc(func(context.Context, itemaction.Job) error { panic("a defect") })
-	require.Equal(t, Later, b.process("d"))
-	d := b.request("d")
-	held, _, err := claim.Parse(d)
-	require.NoError(t, err)
-	require.Empty(t, held.Holder)
-	require.Equal(t, []string{"internal error"}, d.Status.Errors)
-	require.Equal(t, Later, b.process("d"), "there is a pause")
-	b.clock.SetTime(tries.Of(d).After)
+	for range 3 {
+		_, err := b.r.Process(t.Context(), "d")
+		require.ErrorIs(t, err, engine.ErrInternal)
+		held, _, err := claim.Parse(b.request("d"))
+		require.NoError(t, err)
+		require.Empty(t, held.Holder)
+	}
 	require.Equal(t, Done, b.process("d"))
 	require.Equal(t, []string{"internal error"}, b.request("d").Status.Errors)
 	require.NotNil(t, b.backup())

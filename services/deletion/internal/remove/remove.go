@@ -98,6 +98,11 @@ func (r *Remover) Admit(ctx context.Context, req *velerov1.DeleteBackupRequest) 
 	return engine.Claim[*velerov1.DeleteBackupRequest](j), nil
 }
 
+// GiveUp implements engine.Kind: the request ends with the reason as its error.
+func (r *Remover) GiveUp(_ *velerov1.DeleteBackupRequest, reason error, _ bool) engine.Decision[*velerov1.DeleteBackupRequest] {
+	return engine.End(refusal(reason.Error(), false), r.refused)
+}
+
 // Claimed implements engine.Job: phase InProgress and the labels go into the write of the claim.
 func (j *job) Claimed(d *velerov1.DeleteBackupRequest, _ claim.Claim) error {
 	if d.Labels == nil {

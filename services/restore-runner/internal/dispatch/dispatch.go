@@ -8,6 +8,8 @@ import (
 	"container/heap"
 	"context"
 	"errors"
+
+	"github.com/holdfast-io/holdfast/pkg/job/panics"
 )
 
 // ErrStopped means that not every vertex was started.
@@ -63,7 +65,7 @@ type Work struct {
 
 // Run works on every vertex of the graph. When ctx ends, or Stop is closed, no further vertex
 // starts; Run returns after the running ones with the cause of ctx's end or ErrStopped, and nil
-// after the last vertex otherwise.
+// after the last vertex otherwise. A panic of Do ends the others and is Run's.
 func Run(ctx context.Context, g Graph, w Work) error {
 	r := &run{
 		graph: g, work: w, indegree: g.Indegree(), state: make([]state, g.Vertices()),
@@ -72,7 +74,8 @@ func Run(ctx context.Context, g Graph, w Work) error {
 	for _, v := range r.roots() {
 		r.become(v)
 	}
-	inner := context.WithValue(ctx, asideKey{}, r.aside)
+	inner, interrupt := context.WithCancel(context.WithValue(ctx, asideKey{}, r.aside))
+	defer interrupt()
 	done, stop := ctx.Done(), w.Stop
 	for r.running > 0 || (r.ready.Len()+r.asleep > 0 && !r.stopped(ctx)) {
 		if !r.stopped(ctx) {
@@ -80,6 +83,10 @@ func Run(ctx context.Context, g Graph, w Work) error {
 		}
 		select {
 		case e := <-r.ended:
+			if e.panicked != nil {
+				r.panicked = e.panicked
+				interrupt()
+			}
 			r.end(e)
 		case v := <-w.Woken:
 			r.wake(v)
@@ -92,6 +99,8 @@ func Run(ctx context.Context, g Graph, w Work) error {
 		}
 	}
 	switch {
+	case r.panicked != nil:
+		return panics.Raise(r.panicked)
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case r.ready.Len()+len(r.waiting) > 0:
@@ -117,7 +126,7 @@ func (r *run) stopped(ctx context.Context) bool {
 	case <-r.work.Stop:
 		return true
 	default:
-		return ctx.Err() != nil
+		return r.panicked != nil || ctx.Err() != nil
 	}
 }
 
@@ -130,6 +139,7 @@ type run struct {
 	ended    chan ending
 	running  int
 	weight   int64
+	panicked error // the panic of a call of Do
 
 	aside   chan int
 	outside int // of the running ones, those in Aside
@@ -143,8 +153,9 @@ type run struct {
 
 // ending is what became of a call of Do.
 type ending struct {
-	v    int32
-	wait *Wait
+	v        int32
+	wait     *Wait
+	panicked error
 }
 
 // start starts ready vertices while limit and budget allow.
@@ -161,8 +172,11 @@ func (r *run) start(ctx context.Context) {
 		r.weight += weight
 		go func() {
 			e := ending{v: v}
-			defer func() { r.ended <- e }()
-			e.wait = r.work.Do(ctx, v)
+			e.panicked = panics.Catch(func() error {
+				e.wait = r.work.Do(ctx, v)
+				return nil
+			})
+			r.ended <- e
 		}()
 	}
 }

@@ -23,9 +23,7 @@ func begun(p velerov1.RestorePhase) bool {
 	return p == velerov1.RestorePhaseInProgress || finalizing(p)
 }
 
-// Admit implements engine.Kind. A restore whose claim cannot be read ends as Failed: without the
-// epoch, which all fencing rests on, no process can take it, and a holder stops at its next check
-// of the claim.
+// Admit implements engine.Kind.
 func (k *Kind) Admit(ctx context.Context, restore *velerov1.Restore) (engine.Decision[*velerov1.Restore], error) {
 	phase := restore.Status.Phase
 	if !phase.IsNew() && !begun(phase) {
@@ -38,18 +36,20 @@ func (k *Kind) Admit(ctx context.Context, restore *velerov1.Restore) (engine.Dec
 	if !admitted && !finalizing(phase) { // which writes nothing to the cluster
 		return engine.NotNow[*velerov1.Restore]("not admitted yet"), nil
 	}
-	if _, _, err := claim.Parse(restore); err != nil {
-		return k.end(fmt.Errorf("the claim cannot be read: %w", err)), nil
-	}
 	return engine.Claim[*velerov1.Restore](&attempt{kind: k, cfg: &k.cfg}), nil
 }
 
-// AdmitPanicked implements engine.PanicHandler: the restore fails, as it does when its work panics.
-func (k *Kind) AdmitPanicked(restore *velerov1.Restore) engine.Decision[*velerov1.Restore] {
-	if phase := restore.Status.Phase; !phase.IsNew() && !begun(phase) {
+// GiveUp implements engine.Kind. A restore that was begun is claimed to end by its records: what it
+// began is cancelled, and what it paused is resumed.
+func (k *Kind) GiveUp(restore *velerov1.Restore, reason error, claimable bool) engine.Decision[*velerov1.Restore] {
+	phase := restore.Status.Phase
+	switch {
+	case !phase.IsNew() && !begun(phase):
 		return engine.NotNow[*velerov1.Restore]("nothing to do in phase " + string(phase))
+	case claimable && begun(phase):
+		return engine.Claim[*velerov1.Restore](&attempt{kind: k, cfg: &k.cfg, givenUp: reason})
 	}
-	return k.end(errInternal)
+	return k.end(reason)
 }
 
 // end ends a restore without a claim.

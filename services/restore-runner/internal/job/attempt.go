@@ -31,17 +31,16 @@ type attempt struct {
 	inherits bool
 	// found is what was found while the files of such a restore were completed; nil before that.
 	found *leftover.Outcome
+	// givenUp is why the restore ends without another try; nil for any other.
+	givenUp error
 }
-
-// errInternal ends a restore that panicked: the next attempt would do the same.
-var errInternal = errors.New("internal error")
 
 // Run implements engine.Job.
 func (a *attempt) Run(ctx context.Context, held *engine.Held[*velerov1.Restore]) error {
 	s, end := newSession(a.cfg, held)
 	defer end()
 	a.session = s
-	defer a.kind.hide(s.restore.UID)
+	defer func() { a.kind.hide(s.restore.UID, a.recorder()) }()
 	s.log.InfoContext(ctx, "restoring", "backup", s.restore.Spec.BackupName)
 	run := a.run
 	if a.inherits = finalizing(s.restore.Status.Phase); a.inherits {
@@ -55,29 +54,6 @@ func (a *attempt) Run(ctx context.Context, held *engine.Held[*velerov1.Restore])
 	return err
 }
 
-// Panicked implements engine.Job: the restore fails, as it does when a part that is guarded panics,
-// what it began is cancelled, and what it paused is resumed. What Run had opened is closed by now.
-func (a *attempt) Panicked(ctx context.Context, held *engine.Held[*velerov1.Restore], _ any) error {
-	if a.session == nil {
-		s, end := newSession(a.cfg, held)
-		defer end()
-		a.session = s
-	}
-	if a.finished == nil && !a.inherits {
-		waits, err := a.waitAnew(ctx)
-		if waits || ctx.Err() != nil {
-			return err
-		}
-	}
-	if a.finished == nil && !a.paused.none() {
-		err := a.guarded(func() error { return a.resumeAnew(ctx) })
-		if ctx.Err() != nil {
-			return err
-		}
-	}
-	return a.finish(ctx, a.failed(&fatalError{errInternal}))
-}
-
 // run opens everything a restore needs, restores, decides how it ends, and publishes the files.
 func (a *attempt) run(ctx context.Context) error {
 	in := newInputs(a.session)
@@ -85,7 +61,11 @@ func (a *attempt) run(ctx context.Context) error {
 	defer in.close()
 	e := &ending{session: a.session, inputs: in}
 	err := span.Do(ctx, "open the backup", func(ctx context.Context) error { return a.open(ctx, in) })
-	if err == nil {
+	switch {
+	case err != nil:
+	case a.givenUp != nil:
+		err = &fatalError{a.givenUp}
+	default:
 		err = a.restoring(ctx, in)
 	}
 	waits, err := e.awaitOperations(ctx, a.unlessCancelled(ctx, err))

@@ -3,11 +3,11 @@ package job
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 )
@@ -28,28 +28,21 @@ type background struct {
 }
 
 // during runs do while progress is reported and outcomes are stored, and waits for the last of
-// both. A panic of any of them is the failure of the restore.
+// both.
 func (b *background) during(ctx context.Context, do func(context.Context) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	group, working := panics.NewGroup(ctx)
 	done := make(chan struct{})
-	var group sync.WaitGroup
-	beside := func(run func(context.Context, <-chan struct{}) error) {
-		group.Go(func() {
-			if err := b.guarded(func() error { return run(ctx, done) }); err != nil {
-				cancel(err)
-			}
-		})
-	}
-	beside(b.report)
-	beside(b.store)
-	err := b.guarded(func() error { return do(ctx) })
+	group.Go(func() error { return b.report(working, done) })
+	group.Go(func() error { return b.store(working, done) })
+	failure := panics.Catch(func() error { return do(working) })
 	close(done)
-	group.Wait()
-	if ctx.Err() != nil {
+	switch err := group.Wait(); {
+	case err != nil:
+		return err
+	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
-	return err
+	return panics.Raise(failure)
 }
 
 // report writes progress into the status once per second. Its error ends the job: the claim is

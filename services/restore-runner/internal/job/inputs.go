@@ -38,7 +38,7 @@ type inputs struct {
 }
 
 func newInputs(s *session) *inputs {
-	return &inputs{session: s, dir: filepath.Join(s.cfg.WorkDir, string(s.restore.UID))}
+	return &inputs{session: s, dir: filepath.Join(s.cfg.WorkDir, fmt.Sprintf("%s-%d", s.restore.UID, s.held.Claim.Epoch))}
 }
 
 // locate reads the backup and returns its location. Where objects may be paused it is the one that

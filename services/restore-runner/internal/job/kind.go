@@ -187,8 +187,11 @@ func (k *Kind) show(uid types.UID, recorder *outcome.Recorder) {
 	k.running[uid] = recorder
 }
 
-func (k *Kind) hide(uid types.UID) {
+// hide ends show, unless a later attempt shows another recorder.
+func (k *Kind) hide(uid types.UID, recorder *outcome.Recorder) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	delete(k.running, uid)
+	if k.running[uid] == recorder {
+		delete(k.running, uid)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -38,14 +39,30 @@ func (s defective) Create(ctx context.Context, key string, r io.ReadSeeker, size
 	return s.Store.Create(ctx, key, r, size)
 }
 
-func TestAPanicEndsTheRestoreOnce(t *testing.T) {
+// panickingRuns are three runs of a restore that panic while its location is opened.
+func (b *bench) panickingRuns(t *testing.T, defect func()) {
+	t.Helper()
+	b.locations.err, b.locations.failed = noSuchHost(), defect
+	for range 3 {
+		require.ErrorIs(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"), engine.ErrInternal)
+	}
+	b.locations.err, b.locations.failed = nil, nil
+}
+
+func (b *bench) requireGivenUp(t *testing.T) {
+	t.Helper()
+	r := b.get(t)
+	require.Equal(t, velerov1.RestorePhaseFailed, r.Status.Phase)
+	require.Equal(t, "internal error", r.Status.FailureReason)
+	require.NotNil(t, r.Status.CompletionTimestamp)
+	require.Equal(t, []velerov1.RestorePhase{velerov1.RestorePhaseFailed}, b.ended)
+}
+
+func TestPanicsEndTheRestore(t *testing.T) {
 	for name, tt := range map[string]struct {
 		prepare func(*bench)
 		where   string
 	}{
-		"before the location is open": {func(b *bench) {
-			b.locations.err, b.locations.failed = noSuchHost(), func() { panic("a defect in opening") }
-		}, "a defect in opening"},
 		"while restoring": {func(b *bench) { b.locations.store = defective{Store: b.store, reads: true} }, "a defect in reading"},
 		"beside it":       {func(b *bench) { b.locations.store = defective{Store: b.store, writes: true} }, "a defect in writing"},
 	} {
@@ -53,18 +70,50 @@ func TestAPanicEndsTheRestoreOnce(t *testing.T) {
 			b := newBench(t)
 			b.tarball(t, 3)
 			b.create(t, true)
-			tt.prepare(b)
 			var log bytes.Buffer
 			b.config.Log = slog.New(slog.NewTextHandler(&log, nil))
+			tt.prepare(b)
+			for range 3 {
+				require.ErrorIs(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"), engine.ErrInternal)
+				require.Equal(t, velerov1.RestorePhaseInProgress, b.get(t).Status.Phase)
+			}
+			b.locations.store = b.store
 			require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
-			r := b.get(t)
-			require.Equal(t, velerov1.RestorePhaseFailed, r.Status.Phase)
-			require.Equal(t, "internal error", r.Status.FailureReason)
-			require.Equal(t, []velerov1.RestorePhase{velerov1.RestorePhaseFailed}, b.ended)
+			b.requireGivenUp(t)
 			require.Contains(t, log.String(), tt.where)
 			require.Contains(t, log.String(), "panic_test.go", "the stack")
 		})
 	}
+}
+
+// rarely is a bucket whose client panics with each fourth record.
+type rarely struct {
+	objectstore.Store
+	records *atomic.Int32
+}
+
+func (s rarely) Create(ctx context.Context, key string, r io.ReadSeeker, size int64) error {
+	if strings.Contains(key, "/record-") && s.records.Add(1)%4 == 0 {
+		panic("a defect in writing")
+	}
+	return s.Store.Create(ctx, key, r, size)
+}
+
+func TestPanicsWithProgressBetweenThemDoNotEndTheRestore(t *testing.T) {
+	b := newBench(t)
+	b.tarball(t, 40)
+	b.create(t, true)
+	b.config.RecordBatch = 1
+	b.locations.store = rarely{b.store, new(atomic.Int32)}
+	panicked := 0
+	for b.get(t).Status.CompletionTimestamp == nil {
+		if err := newRunner(b.config).Run(t.Context(), "r", "uid-r"); err != nil {
+			require.ErrorIs(t, err, engine.ErrInternal)
+			panicked++
+		}
+	}
+	require.Equal(t, velerov1.RestorePhaseCompleted, b.get(t).Status.Phase)
+	require.Positive(t, panicked)
 }
 
 // defectiveLedger panics when it is asked whether a restore was admitted.
@@ -74,29 +123,18 @@ func (defectiveLedger) Get(context.Context, types.UID) (ledger.Entry, bool, erro
 	panic("a defect in admitting")
 }
 
-func TestAnAdmissionThatKeepsPanickingEndsTheRestore(t *testing.T) {
-	for name, phase := range map[string]velerov1.RestorePhase{"new": "", "in progress": velerov1.RestorePhaseInProgress} {
-		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
-			b.create(t, true, func(r *velerov1.Restore) { r.Status.Phase = phase })
-			b.config.Ledger = defectiveLedger{b.ledger}
-			runner := newRunner(b.config)
-			before := b.get(t)
-			for range 5 {
-				require.ErrorContains(t, runner.Run(t.Context(), "r", "uid-r"), "internal error")
-				require.Equal(t, before, b.get(t))
-			}
-			require.NoError(t, runner.Run(t.Context(), "r", "uid-r"))
-			r := b.get(t)
-			require.Equal(t, velerov1.RestorePhaseFailed, r.Status.Phase)
-			require.Equal(t, "internal error", r.Status.FailureReason)
-			require.NotNil(t, r.Status.CompletionTimestamp)
-			require.Equal(t, []velerov1.RestorePhase{velerov1.RestorePhaseFailed}, b.ended)
-		})
+func TestPanicsInTheAdmissionEndTheRestore(t *testing.T) {
+	b := newBench(t)
+	b.create(t, true)
+	b.config.Ledger = defectiveLedger{b.ledger}
+	for range 3 {
+		require.ErrorIs(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"), engine.ErrInternal)
 	}
+	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
+	b.requireGivenUp(t)
 }
 
-func TestARestoreOfAnotherServiceIsNotEndedForAPanic(t *testing.T) {
+func TestARestoreOfAnotherServiceIsNotGivenUp(t *testing.T) {
 	r := &velerov1.Restore{Status: velerov1.RestoreStatus{Phase: velerov1.RestorePhaseWaitingForPluginOperations}}
-	require.Equal(t, engine.NotNow[*velerov1.Restore]("nothing to do in phase WaitingForPluginOperations"), job.New(job.Config{}).AdmitPanicked(r))
+	require.Equal(t, engine.NotNow[*velerov1.Restore]("nothing to do in phase WaitingForPluginOperations"), job.New(job.Config{}).GiveUp(r, engine.ErrInternal, true))
 }

@@ -26,7 +26,8 @@ type records struct {
 	readOnly bool // no process can write the bucket: outcomes stay in the work directory
 	earlier  []string
 	head     outcome.Head
-	replayed atomic.Bool // the recorder is where the earlier holders came
+	replayed atomic.Bool  // the recorder is where the earlier holders came
+	before   atomic.Int64 // how many outcomes earlier holders recorded, once replayed
 }
 
 // openRecords makes the records of this restore this holder's: it creates the owner file, closes
@@ -126,11 +127,17 @@ func (r *records) replay(ctx context.Context, recorder *outcome.Recorder) (*outc
 	if len(r.earlier) > 0 {
 		recorder.Open()
 	}
+	r.before.Store(int64(recorder.Counts().Done))
 	r.replayed.Store(true)
 	return history, nil
 }
 
 // flush stores what was recorded.
 func (r *records) flush(ctx context.Context, recorder *outcome.Recorder) error {
-	return fenced(recorder.Flush(ctx, r))
+	done := int64(recorder.Counts().Done)
+	err := fenced(recorder.Flush(ctx, r))
+	if err == nil && r.replayed.Load() && done > r.before.Load() {
+		r.held.NoteProgress()
+	}
+	return err
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/job/paused"
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/pkg/layout"
@@ -249,40 +250,27 @@ func TestTheMarkIsThereWhileObjectsArePaused(t *testing.T) {
 	require.NotContains(t, b.get(t).Annotations, "holdfast.io/paused")
 }
 
-// A restore whose run panicked has no other holder.
-func TestAPanicResumesWhatWasPaused(t *testing.T) {
-	for name, panicking := range map[string]func(*bench, func()){
-		"before the records are open": func(b *bench, defect func()) {
-			b.locations.err, b.locations.failed = noSuchHost(), func() { b.locations.err = nil; defect() }
-		},
-		"in the middle": func(b *bench, defect func()) {
-			b.config.Reader = reader{b.client, func(o client.Object) error {
-				if _, ok := o.(*corev1.Namespace); ok {
-					defect()
-				}
-				return nil
-			}}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := orphanedPaused(t)
-			panicking(b, func() { panic("a defect") })
-			require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
-			r := b.get(t)
-			require.Equal(t, velerov1.RestorePhaseFailed, r.Status.Phase)
-			require.Equal(t, "internal error", r.Status.FailureReason)
-			require.Equal(t, object{"size": 1.0}, b.gadget())
-			require.Empty(t, paused.Of(r))
-		})
-	}
-	t.Run("again and again", func(t *testing.T) {
-		b := orphanedPaused(t)
-		b.locations.err, b.locations.failed = noSuchHost(), func() { panic("a defect") }
-		require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
-		r := b.get(t)
-		require.Equal(t, "internal error; "+mayBePaused, r.Status.FailureReason)
-		require.Equal(t, "default", paused.Of(r))
-	})
+func TestARestoreThatIsGivenUpResumesWhatWasPaused(t *testing.T) {
+	b := orphanedPaused(t)
+	b.panickingRuns(t, func() { panic("a defect") })
+	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
+	r := b.get(t)
+	require.Equal(t, velerov1.RestorePhaseFailed, r.Status.Phase)
+	require.Equal(t, "internal error", r.Status.FailureReason)
+	require.Equal(t, object{"size": 1.0}, b.gadget())
+	require.Empty(t, paused.Of(r))
+}
+
+func TestARestoreThatPanicsWhileItIsGivenUpSaysWhatIsPaused(t *testing.T) {
+	b := orphanedPaused(t)
+	defect := func() { panic("a defect") }
+	b.panickingRuns(t, defect)
+	b.locations.err, b.locations.failed = noSuchHost(), defect
+	require.ErrorIs(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"), engine.ErrInternal)
+	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
+	r := b.get(t)
+	require.Equal(t, "internal error; "+mayBePaused, r.Status.FailureReason)
+	require.Equal(t, "default", paused.Of(r))
 }
 
 // The restore ended by another hand before its run panicked.
@@ -296,7 +284,7 @@ func TestAPanicIsNotWrittenOverATerminalPhase(t *testing.T) {
 		require.NoError(t, b.client.Update(t.Context(), ended))
 		panic("a defect")
 	}
-	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
+	require.ErrorIs(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"), engine.ErrInternal)
 	require.Equal(t, velerov1.RestorePhaseCompleted, b.get(t).Status.Phase)
 	require.Empty(t, b.ended)
 }

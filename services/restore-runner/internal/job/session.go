@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/cancel"
@@ -153,16 +152,4 @@ func cancelled(err error) *cancel.Error {
 		return request
 	}
 	return nil
-}
-
-// guarded turns a panic of do, which would be a defect of ours, into the end of this restore:
-// another attempt would panic again, under a claim that lasts as long as the process does.
-func (s *session) guarded(do func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			s.log.Error("restore panicked", "panic", p, "stack", string(debug.Stack()))
-			err = fatal("internal error")
-		}
-	}()
-	return do()
 }

@@ -37,22 +37,6 @@ func (a *attempt) wait(ctx context.Context, log *operation.Log, counts *outcome.
 	return nil
 }
 
-// waitAnew seals what the restore began, of which nothing is open, and waits if that has not ended.
-func (a *attempt) waitAnew(ctx context.Context) (waits bool, err error) {
-	err = a.guarded(func() error {
-		log, err := a.cfg.sealLeft(ctx, a.restore, failedPrefix+errInternal.Error())
-		if err != nil || log == nil || log.Ended() {
-			return err
-		}
-		waits = true
-		return a.wait(ctx, log, nil, true)
-	})
-	if err != nil && !waits && ctx.Err() == nil {
-		a.log.ErrorContext(ctx, "operations of the failed restore may go on", "error", err)
-	}
-	return waits, err
-}
-
 // count writes into the status how many operations there are and how they ended; nil writes nothing.
 func count(o *velerov1.Restore, log *operation.Log) {
 	if log == nil {

@@ -472,15 +472,9 @@ func TestOperationsWithoutAPlaceAreCancelled(t *testing.T) {
 	require.Equal(t, len(g.cancelled), strings.Count(results, ", which it began, is cancelled"))
 }
 
-// A successor whose code panics before anything is open leaves the end to the holder after the
-// operations have ended.
-func TestAPanicHasOperationsCancelled(t *testing.T) {
+func TestARestoreThatIsGivenUpHasItsOperationsCancelled(t *testing.T) {
 	b := orphanedOperation(t)
-	b.locations.err = noSuchHost()
-	b.locations.failed = func() {
-		b.locations.err = nil
-		panic("a defect in opening")
-	}
+	b.panickingRuns(t, func() { panic("a defect in opening") })
 	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
 	require.Equal(t, velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed, b.get(t).Status.Phase, b.get(t).Status.FailureReason)
 	require.Equal(t, "the restore failed: internal error", b.operations(t).Reason())

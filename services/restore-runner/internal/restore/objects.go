@@ -43,7 +43,7 @@ type objects struct {
 func (p *objects) restoreAll(ctx context.Context) error {
 	work := dispatch.Work{
 		Do: func(ctx context.Context, v int32) (wait *dispatch.Wait) {
-			p.workers.Guard(ctx, v, func() { wait = p.restore(ctx, v) })
+			p.workers.WaitForRoom(ctx, func() { wait = p.restore(ctx, v) })
 			if wait == nil || !wait.Wake {
 				p.retrier.Passed(v)
 			}

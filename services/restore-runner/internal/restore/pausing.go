@@ -51,7 +51,7 @@ type resumer struct {
 func (r *resumer) resumeOne(ctx context.Context, p *outcome.Paused) {
 	e := r.recorder.Begin(outcome.General)
 	failpoint.Hit("restore-runner/before-mark-back")
-	err := survive(func() error { return r.bringBack(ctx, p) })
+	err := r.bringBack(ctx, p)
 	failpoint.Hit("restore-runner/mark-back")
 	if ctx.Err() != nil {
 		return // the next holder does it
@@ -90,14 +90,4 @@ func (r *resumer) bringBack(ctx context.Context, p *outcome.Paused) error {
 		last = err
 	}
 	return last
-}
-
-// survive turns a panic, which would be a defect of ours, into an error.
-func survive(do func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("internal error: %v", p)
-		}
-	}()
-	return do()
 }

@@ -7,10 +7,10 @@ import (
 	"errors"
 	"log/slog"
 
-	"golang.org/x/sync/errgroup"
 	"k8s.io/utils/clock"
 
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/actionset"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/facts"
@@ -21,7 +21,6 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/partwriter"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/progress"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/protect"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/remark"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/stop"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
@@ -85,18 +84,16 @@ func New(cfg Config) *Pool { return &Pool{Config: cfg, retrying: make(chan struc
 // all are done, or when the run is stopped. What was stored is not durable before the writers
 // are flushed.
 func (p *Pool) Process(ctx context.Context, arrange func(context.Context, chan<- itemblock.Block) error, writers []*partwriter.Writer) error {
-	group, ctx := errgroup.WithContext(ctx)
+	group, ctx := panics.NewGroup(ctx)
 	queue := make(chan itemblock.Block)
 	group.Go(func() error {
 		defer close(queue)
-		return protect.Call(p.Log, func() error { return arrange(ctx, queue) })
+		return arrange(ctx, queue)
 	})
 	l := newLanes(p, group, len(writers))
 	group.Go(func() error { return l.sort(ctx, queue) })
 	for _, out := range writers {
-		group.Go(func() error {
-			return protect.Call(p.Log, func() error { return (&actor{pool: p, out: out}).work(ctx, l) })
-		})
+		group.Go(func() error { return (&actor{pool: p, out: out}).work(ctx, l) })
 	}
 	err := group.Wait()
 	if p.stopped(err) {

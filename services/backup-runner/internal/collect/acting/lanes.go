@@ -4,12 +4,10 @@ import (
 	"context"
 	"fmt"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/itemblock"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/protect"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
 )
 
@@ -22,7 +20,7 @@ const maxHooked = 8
 // without hooks waits for them.
 type lanes struct {
 	pool   *Pool
-	group  *errgroup.Group
+	group  *panics.Group
 	plain  chan itemblock.Block // without hooks
 	ready  chan *hooked         // whose pre hooks have run
 	ended  chan *hooked         // whose post hooks have run
@@ -33,7 +31,7 @@ type lanes struct {
 // hooked is a block with hooks.
 type hooked struct{ itemblock.Block }
 
-func newLanes(p *Pool, group *errgroup.Group, workers int) *lanes {
+func newLanes(p *Pool, group *panics.Group, workers int) *lanes {
 	return &lanes{
 		pool: p, group: group, plain: make(chan itemblock.Block), ready: make(chan *hooked), ended: make(chan *hooked),
 		places: make(chan struct{}, min(maxHooked, workers)), done: make(chan struct{}),
@@ -106,22 +104,20 @@ func (l *lanes) end(ctx context.Context, h *hooked) { l.each(ctx, h, l.ended, l.
 // run is stopped a block that is not processed yet is left to the next holder, with its post hooks.
 func (l *lanes) each(ctx context.Context, h *hooked, to chan<- *hooked, run func(context.Context, *podhook.Pod) error) {
 	l.group.Go(func() error {
-		return protect.Call(l.pool.Log, func() error {
-			for _, pod := range h.Hooks {
-				if l.pool.Stop.Requested() && to == l.ready {
-					break
-				}
-				if err := run(ctx, pod); err != nil {
-					return fmt.Errorf("run hooks: %w", err)
-				}
+		for _, pod := range h.Hooks {
+			if l.pool.Stop.Requested() && to == l.ready {
+				break
 			}
-			select {
-			case to <- h:
-				return nil
-			case <-ctx.Done():
-				return context.Cause(ctx)
+			if err := run(ctx, pod); err != nil {
+				return fmt.Errorf("run hooks: %w", err)
 			}
-		})
+		}
+		select {
+		case to <- h:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	})
 }
 

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io"
 
-	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
 	"github.com/holdfast-io/holdfast/pkg/archive/part"
+	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/progress"
@@ -68,7 +68,7 @@ func (l *Loader) Load(ctx context.Context, a *Acted) error {
 	if len(a.parts)+len(a.Spools) == 0 {
 		return nil
 	}
-	group, groupCtx := errgroup.WithContext(ctx)
+	group, groupCtx := panics.NewGroup(ctx)
 	group.SetLimit(loads)
 	for i := range a.parts {
 		group.Go(func() error { return l.part(groupCtx, &a.parts[i]) })

@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/holdfast-io/holdfast/pkg/archive/part"
+	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/protect"
 )
 
 // batch is what a writer makes durable at once. Either file may be nil.
@@ -117,9 +117,7 @@ func (w *Writer) send(c closed) error {
 	w.Record, w.namespaces = checkpoint.Record{}, nil
 	flight := make(chan error, 1)
 	w.flight = flight
-	go func() {
-		flight <- protect.Call(w.cfg.Log, func() error { return w.cfg.deliver(w.uploads, &b) })
-	}()
+	go func() { flight <- panics.Catch(func() error { return w.cfg.deliver(w.uploads, &b) }) }()
 	return nil
 }
 
@@ -130,5 +128,5 @@ func (w *Writer) land() error {
 	}
 	err := <-w.flight
 	w.flight = nil
-	return err
+	return panics.Raise(err)
 }

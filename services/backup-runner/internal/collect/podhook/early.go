@@ -5,8 +5,7 @@ import (
 	"errors"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/pkg/kube/podexec"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 )
@@ -24,7 +23,7 @@ func RunEarly(ctx context.Context, cfg Config, announce func(context.Context)) {
 	runner := New(cfg)
 	places := make(chan struct{}, owedAtOnce)
 	announced := sync.OnceFunc(func() { announce(ctx) })
-	var group errgroup.Group
+	var group panics.Group
 	for _, o := range cfg.Opened.all() {
 		group.Go(func() error {
 			o.mu.Lock()

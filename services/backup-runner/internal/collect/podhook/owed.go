@@ -3,8 +3,7 @@ package podhook
 import (
 	"context"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 )
@@ -18,7 +17,7 @@ func RunOwed(ctx context.Context, cfg Config, pods []checkpoint.HookedPod) ([]ch
 	cfg.Intents = unrecorded{}
 	runner := New(cfg)
 	ended := make([]checkpoint.HooksEnded, len(pods))
-	group, ctx := errgroup.WithContext(ctx)
+	group, ctx := panics.NewGroup(ctx)
 	group.SetLimit(owedAtOnce)
 	for i := range pods {
 		group.Go(func() error {

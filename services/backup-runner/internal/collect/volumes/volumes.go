@@ -12,13 +12,13 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/facts"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/history"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/intent"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/lookup"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/partwriter"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/protect"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/stop"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/wellknown"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/snapshot"
@@ -58,7 +58,8 @@ func Decide(ctx context.Context, cfg *Config, volumes map[string]facts.Volume, w
 		queue <- name
 	}
 	close(queue)
-	return protect.Each(ctx, cfg.Log, writers, func(ctx context.Context, out *partwriter.Writer) error {
+	return panics.ForEach(ctx, len(writers), len(writers), func(ctx context.Context, i int) error {
+		out := writers[i]
 		for name := range queue {
 			if cfg.Stop.Requested() {
 				return stop.ErrStopped

@@ -54,11 +54,6 @@ func (l *Linker) patchAll(ctx context.Context, due []*relink.Child) error {
 func (l *Linker) patch(ctx context.Context, child *relink.Child) {
 	missing, lost := l.book.Missing(child)
 	e := l.Recorder.Begin(child.Node)
-	defer func() {
-		if defect := recover(); defect != nil {
-			l.Recorder.Error(child.Node, fmt.Sprintf("metadata.ownerReferences could not be added: internal error: %v", defect))
-		}
-	}()
 	for _, reference := range lost {
 		warnDropped(e, l.nameLost(reference))
 	}

@@ -3,11 +3,10 @@ package podhook
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"runtime/debug"
 	"slices"
 	"time"
 
+	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 )
 
@@ -35,6 +34,7 @@ func (r *Runner) Start(ctx context.Context) (stop func()) {
 		}
 		r.group.Wait()
 		cancel()
+		_ = panics.Raise(r.panicked)
 	}
 }
 
@@ -43,10 +43,10 @@ func (r *Runner) Start(ctx context.Context) (stop func()) {
 func (r *Runner) Wait(ctx context.Context) error {
 	for {
 		r.mu.Lock()
-		n, left := len(r.pods), r.left
+		n, left, panicked := len(r.pods), r.left, r.panicked
 		r.mu.Unlock()
-		if n == 0 {
-			return nil
+		if n == 0 || panicked != nil {
+			return panics.Raise(panicked)
 		}
 		select {
 		case <-left:
@@ -90,6 +90,9 @@ func (r *Runner) any() bool {
 func (r *Runner) visitDue(ctx context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.panicked != nil {
+		return
+	}
 	now := r.Clock.Now()
 	var due []*pod
 	busy := 0
@@ -108,19 +111,30 @@ func (r *Runner) visitDue(ctx context.Context) {
 	}
 }
 
-// visit reads a Pod and runs the hooks that can be run. A panic, which would be a defect of ours, is
-// the end of its hooks.
+// visit reads a Pod and runs the hooks that can be run. A panic is one of Wait.
 func (r *Runner) visit(ctx context.Context, p *pod) {
 	again := false
-	defer func() {
-		if defect := recover(); defect != nil {
-			r.Recorder.Info(p.Node, string(debug.Stack()))
-			r.endAll(p, fmt.Errorf("%w: internal error: %v", errAbandoned, defect))
+	panicked := panics.Catch(func() error {
+		if r.Recorder.Room(ctx) == nil {
+			again = r.advance(ctx, p)
 		}
-		r.pass(p, again)
-	}()
-	if r.Recorder.Room(ctx) == nil {
-		again = r.advance(ctx, p)
+		return nil
+	})
+	if panicked != nil {
+		r.notePanic(panicked)
+		return
+	}
+	r.pass(p, again)
+}
+
+// notePanic ends the wait for hooks.
+func (r *Runner) notePanic(panicked error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.panicked == nil {
+		r.panicked = panicked
+		close(r.left)
+		r.left = make(chan struct{})
 	}
 }
 

@@ -57,8 +57,9 @@ const maxWait = 4 * time.Hour
 // Runner runs hooks. Safe for concurrent use.
 type Runner struct {
 	Config
-	news  chan struct{} // a Pod was added, or is due at once
-	group sync.WaitGroup
+	news     chan struct{} // a Pod was added, or is due at once
+	group    sync.WaitGroup
+	panicked error // the panic of a visit
 
 	mu   sync.Mutex
 	pods map[int32]*pod

@@ -4,8 +4,6 @@ package workers
 
 import (
 	"context"
-	"fmt"
-	"runtime/debug"
 	"slices"
 
 	"k8s.io/utils/clock"
@@ -43,17 +41,8 @@ type Pool struct {
 // Weight is the memory that work on an object takes, in bytes.
 func (p *Pool) Weight(v int32) int64 { return bodyFactor*p.Plan.Size(v) + bodyOverhead }
 
-// Guard turns a panic, which would be a defect of ours, into the object's error.
-func (p *Pool) Guard(ctx context.Context, v int32, do func()) {
-	defer func() {
-		if defect := recover(); defect != nil {
-			e := p.Recorder.Begin(v)
-			e.Info(string(debug.Stack()))
-			e.Fail(fmt.Errorf("internal error: %v", defect))
-			e.Commit()
-			p.Finisher.Owners.Resolve(ctx, v, "")
-		}
-	}()
+// WaitForRoom calls do once the recorder has room for an outcome, unless ctx ends.
+func (p *Pool) WaitForRoom(ctx context.Context, do func()) {
 	if p.Recorder.Room(ctx) == nil {
 		do()
 	}
@@ -68,7 +57,7 @@ func (p *Pool) Open(nodes []int32) []int32 {
 func (p *Pool) Each(ctx context.Context, nodes []int32, do func(context.Context, int32, delay.Waiter) *dispatch.Wait) error {
 	return p.All(ctx, len(nodes), func(v int32) int64 { return p.Weight(nodes[v]) },
 		func(ctx context.Context, w delay.Waiter) (wait *dispatch.Wait) {
-			p.Guard(ctx, nodes[w.Vertex], func() { wait = do(ctx, nodes[w.Vertex], w) })
+			p.WaitForRoom(ctx, func() { wait = do(ctx, nodes[w.Vertex], w) })
 			return wait
 		})
 }
