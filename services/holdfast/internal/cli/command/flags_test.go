@@ -16,7 +16,6 @@ func TestMap(t *testing.T) {
 	command.MapVar(fs, &m, "map", ":", "")
 	require.NoError(t, fs.Parse([]string{"--map", "b:2, a:x:y", "--map", "c:"}))
 	require.Equal(t, map[string]string{"a": "x:y", "b": "2", "c": ""}, m)
-	require.Equal(t, "a:x:y,b:2,c:", fs.Lookup("map").Value.String())
 	for _, bad := range []string{"", "a", ":v", "a:again"} {
 		require.Error(t, fs.Set("map", bad), bad)
 	}
@@ -32,7 +31,6 @@ func TestOptionalBool(t *testing.T) {
 	require.True(t, *b)
 	require.NoError(t, fs.Parse([]string{"--b=false"}))
 	require.False(t, *b)
-	require.Equal(t, "false", fs.Lookup("b").Value.String())
 	require.Error(t, fs.Parse([]string{"--b=perhaps"}))
 }
 
@@ -46,7 +44,7 @@ func TestSelectors(t *testing.T) {
 	require.Equal(t, map[string]string{"a": "b"}, one.MatchLabels)
 	require.Len(t, one.MatchExpressions, 1)
 	require.Len(t, several, 2)
-	require.Equal(t, "x=1 or y", fs.Lookup("or-selector").Value.String())
+	require.Equal(t, map[string]string{"x": "1"}, several[0].MatchLabels)
 	require.Error(t, fs.Set("selector", "a in"))
 	require.Error(t, fs.Set("or-selector", "a=b or )"))
 }
