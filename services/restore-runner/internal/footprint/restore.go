@@ -77,7 +77,7 @@ func prepare(ctx context.Context, b *backup, config *restore.Config) error {
 	if err != nil {
 		return err
 	}
-	service.RaiseMemoryLimit(int64(survey.Objects) * plan.BytesPerObject)
+	service.RaiseMemoryLimit(int64(survey.Objects) * plan.HeapPerObject)
 	if config.Catalog, err = resource.Discover(ctx, config.REST); err != nil {
 		return err
 	}

@@ -143,7 +143,7 @@ func (p *planner) make(ctx context.Context, out *planned, taken volume.Taken) er
 	if err != nil {
 		return err
 	}
-	p.in.lowerMemoryLimit = service.RaiseMemoryLimit(int64(survey.Objects) * plan.BytesPerObject)
+	p.in.lowerMemoryLimit = service.RaiseMemoryLimit(int64(survey.Objects) * plan.HeapPerObject)
 	if survey.Empty() && before == nil {
 		p.in.recorder.Warn(outcome.General, "the backup holds no items: zero items to be restored")
 	}

@@ -24,8 +24,9 @@ const (
 	Other
 )
 
-// BytesPerObject is how much memory a restore takes for each object of the backup.
-const BytesPerObject = 256
+// HeapPerObject is how much a restore adds to Go's memory limit for each object of the backup, in
+// bytes. Promise P7 is 256: what Go's limit does not count needs the rest.
+const HeapPerObject = 244
 
 // Plan is what a restore does. It does not change once built and is safe for concurrent use.
 type Plan struct {
