@@ -5,15 +5,15 @@ var checks = []Mutant{
 	{
 		Name: "a readiness probe is repeated at once",
 		Edit: Edit{
-			"services/restore-runner/internal/restore/readiness/prober.go", "	case r.ready:\n		p.finish(ctx, q, nil)\n",
+			"services/restore-runner/internal/restore/actions/prober.go", "	case r.ready:\n		p.finish(ctx, q, nil)\n",
 			"	case r.ready:\n		p.finish(ctx, q, nil)\n	default:\n		q.due = true\n",
 		},
-		Package: "./services/restore-runner/internal/restore/readiness", Test: "TestAProbeIsRepeatedEachSecond",
+		Package: "./services/restore-runner/internal/restore/actions", Test: "TestAProbeIsRepeatedEachSecond",
 	},
 	{
 		Name:    "a late answer ends a readiness probe that is over",
-		Edit:    Edit{"services/restore-runner/internal/restore/readiness/prober.go", "if !slices.Contains(p.open, q) {", "if false {"},
-		Package: "./services/restore-runner/internal/restore/readiness", Test: "TestALateAnswerDoesNotChangeAProbeThatIsOver",
+		Edit:    Edit{"services/restore-runner/internal/restore/actions/prober.go", "if !slices.Contains(p.open, q) {", "if false {"},
+		Package: "./services/restore-runner/internal/restore/actions", Test: "TestALateAnswerDoesNotChangeAProbeThatIsOver",
 	},
 	{
 		Name:    "a hook's timeout of zero is not the default",

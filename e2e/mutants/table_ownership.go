@@ -39,7 +39,7 @@ var ownership = []Mutant{
 	},
 	{
 		Name:    "a restore item action changes the group",
-		Edit:    Edit{"services/restore-runner/internal/restore/object/changed.go", "case gv.Group != kind.GVK.Group || decoded.Text(", "case decoded.Text("},
+		Edit:    Edit{"services/restore-runner/internal/restore/object/changed.go", "case gv.Group != kind.GVK.Group || TextAt(", "case TextAt("},
 		Package: "./services/restore-runner/internal/restore", Test: "TestAnActionsFailureCostsItsObject",
 	},
 	{

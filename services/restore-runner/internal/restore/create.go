@@ -10,17 +10,12 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/create"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/csiclaim"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/delay"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/finish"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/naming"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/actions"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/flight"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/pausing"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/pending"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/volumes"
+
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/podhook"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/provision"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/webhooks"
 )
 
 // creation brings one object after another into the cluster, with the volume it needs, its owners
@@ -28,23 +23,23 @@ import (
 type creation struct {
 	plan     *plan.Plan
 	client   *apply.Client
-	creator  *create.Creator
-	finisher *finish.Finisher
-	volumes  *provision.Provisioner
-	claims   *csiclaim.Filler
-	pauser   *pausing.Pauser
-	webhooks *webhooks.Late
+	creator  *flight.Creator
+	finisher *flight.Finisher
+	volumes  *volumes.Provisioner
+	claims   *volumes.Filler
+	pauser   *flight.Pauser
+	webhooks *flight.LateWebhooks
 	hooks    *podhook.Runner
-	names    *naming.Names
+	names    *object.Names
 	reset    *reset.Options
 	// defined reports that this restore defined a kind.
 	defined  func(schema.GroupResource) bool
-	timeouts delay.Timeouts
+	timeouts object.DelayTimeouts
 }
 
 // create brings the normalized object into the cluster and gives it its owners. again reports that
 // it went away which stood there; then, and after an error, the object has no outcome yet.
-func (c *creation) create(ctx context.Context, s *pending.State, o *object.Object) (again bool, err error) {
+func (c *creation) create(ctx context.Context, s *actions.PendingState, o *object.Object) (again bool, err error) {
 	kind := c.plan.Kind(o.Node)
 	if kind.String() == "persistentvolumeclaims" {
 		c.volumes.FollowVolume(o)

@@ -10,15 +10,9 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/apiservice"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/chain"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/delay"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/finish"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/namespaces"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/actions"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/flight"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/pending"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/screen"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/workers"
 )
 
 // objects is the last pass: everything but definitions and namespaces, as its predecessors in the
@@ -27,14 +21,14 @@ type objects struct {
 	plan       *plan.Plan
 	recorder   *outcome.Recorder
 	loader     *object.Loader
-	screen     *screen.Screen
-	chains     *chain.Chains
-	pending    *pending.Store
-	namespaces *namespaces.Creator
-	services   *apiservice.Services
+	screen     *flight.Screen
+	chains     *actions.Chains
+	pending    *actions.PendingStore
+	namespaces *namespaceCreator
+	services   *flight.APIServices
 	creation   *creation
-	finisher   *finish.Finisher
-	workers    *workers.Pool
+	finisher   *flight.Finisher
+	workers    *flight.WorkerPool
 	reset      *reset.Options
 	retrier    *backoff.Retrier
 }
@@ -55,7 +49,7 @@ func (p *objects) restoreAll(ctx context.Context) error {
 		},
 		Reserve: func(v int32) bool { return !p.recorder.Concerns(v) },
 		Limit:   p.workers.Limit,
-		Budget:  workers.Budget,
+		Budget:  flight.WorkerBudget,
 		Stop:    p.workers.Stop,
 		Woken:   p.retrier.Woken(),
 	}
@@ -95,7 +89,7 @@ func (p *objects) restore(ctx context.Context, v int32) *dispatch.Wait {
 
 // reachable finds out whether there is a place for an object in the cluster. over reports that it
 // waits for that, or has its outcome.
-func (p *objects) reachable(ctx context.Context, v int32, s *pending.State) (wait *dispatch.Wait, over bool) {
+func (p *objects) reachable(ctx context.Context, v int32, s *actions.PendingState) (wait *dispatch.Wait, over bool) {
 	err := p.retrier.Expired(v)
 	if reason := p.namespaces.Targets.Lost(p.plan.Target(v)); err == nil && reason != "" {
 		err = fmt.Errorf("namespace %q: %s", p.plan.Target(v), reason)
@@ -122,10 +116,12 @@ func (p *objects) reachable(ctx context.Context, v int32, s *pending.State) (wai
 	return wait, true
 }
 
-func (p *objects) waiter(v int32) delay.Waiter { return delay.Waiter{Retrier: p.retrier, Vertex: v} }
+func (p *objects) waiter(v int32) object.DelayWaiter {
+	return object.DelayWaiter{Retrier: p.retrier, Vertex: v}
+}
 
 // createOrWait creates the normalized object, with the volume it needs, or has it wait.
-func (p *objects) createOrWait(ctx context.Context, s *pending.State, o *object.Object) *dispatch.Wait {
+func (p *objects) createOrWait(ctx context.Context, s *actions.PendingState, o *object.Object) *dispatch.Wait {
 	mark := s.Entry.Mark()
 	for again := true; again; {
 		err := p.creation.volumes.Provision(ctx, o)

@@ -11,8 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/decoded"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/existing"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
 )
 
 // resumeTries is how often a mark is written to an object that changes meanwhile.
@@ -32,7 +31,7 @@ func Resume(ctx context.Context, config Config) error {
 	if err != nil {
 		return err
 	}
-	r := &resumer{recorder: config.Recorder, existing: &existing.Reader{Client: client, Manager: apply.ManagerOf(config.UID)}}
+	r := &resumer{recorder: config.Recorder, existing: &object.LiveReader{Client: client, Manager: apply.ManagerOf(config.UID)}}
 	return dispatch.Run(ctx, dispatch.Independent(len(paused)), dispatch.Work{
 		Do:      func(ctx context.Context, i int32) *dispatch.Wait { r.resumeOne(ctx, paused[i]); return nil },
 		Weight:  func(int32) int64 { return 0 },
@@ -44,7 +43,7 @@ func Resume(ctx context.Context, config Config) error {
 // resumer ends the pauses of a restore.
 type resumer struct {
 	recorder *outcome.Recorder
-	existing *existing.Reader
+	existing *object.LiveReader
 }
 
 // resumeOne ends the pause of one object.
@@ -73,13 +72,13 @@ func (r *resumer) bringBack(ctx context.Context, p *outcome.Paused) error {
 	var last error
 	for range resumeTries {
 		live, err := r.existing.Get(ctx, p.Target)
-		meta := decoded.Object(live, "metadata")
+		meta := object.MapAt(live, "metadata")
 		if err != nil || live == nil || !r.existing.Manager.Changed(meta) {
 			return err
 		}
 		patch, own := maps.Clone(p.Back), map[string]any{}
-		maps.Copy(own, decoded.Object(patch, "metadata"))
-		own["uid"] = decoded.Text(meta, "uid")
+		maps.Copy(own, object.MapAt(patch, "metadata"))
+		own["uid"] = object.TextAt(meta, "uid")
 		patch["metadata"] = own
 		_, err = r.existing.Client.Patch(ctx, p.Target, patch)
 		// A patch for another object of the same name is invalid, since a UID cannot be changed:

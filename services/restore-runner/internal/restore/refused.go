@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/relink"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/pending"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/actions"
 )
 
 // refusal is that of an object which was to be created before its owners.
@@ -38,7 +38,7 @@ func refusedAsIs(err error) bool {
 // yield keeps the object until its owners have an outcome, and lets them, and whatever else
 // waits for it, go first; what comes when everything else has an outcome does not, nor does another
 // object of its name.
-func (p *objects) yield(ctx context.Context, v int32, s *pending.State, refused *refusal) *dispatch.Wait {
+func (p *objects) yield(ctx context.Context, v int32, s *actions.PendingState, refused *refusal) *dispatch.Wait {
 	s.Entry.Info(fmt.Sprintf("refused without its owners, is created after them: %v", refused.err))
 	s.Yielded = true
 	wait := &dispatch.Wait{Yield: true, Hold: p.plan.Barriers(v)}

@@ -19,7 +19,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/podhook"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/provision"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/volumes"
+
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/volume"
 )
 
@@ -28,7 +29,7 @@ type (
 	// Source reads the bodies of items.
 	Source = object.Source
 	// Snapshotters opens the snapshotters of VolumeSnapshotLocations.
-	Snapshotters = provision.Snapshotters
+	Snapshotters = volumes.Snapshotters
 	// Executor runs commands in containers.
 	Executor = podhook.Executor
 )

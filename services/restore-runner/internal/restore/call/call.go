@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/stop"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
 )
 
 // maxRetries is how often a call is repeated whose process died.
@@ -31,7 +31,7 @@ type Config struct {
 	Collateral func(error) bool
 	// Unsent reports whether an error means that the call was certainly not made. Nil is always false.
 	Unsent func(error) bool
-	Stop   stop.Signal
+	Stop   object.StopSignal
 	// Plan and Target name the objects of operations.
 	Plan   *plan.Plan
 	Target func(node int32) apply.Target

@@ -6,7 +6,6 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/decoded"
 )
 
 // Check refuses another object in the place of o, of another kind or another name than the given
@@ -24,10 +23,10 @@ func (l *Loader) Check(o *Object, by string, changed *action.Object, name string
 	switch {
 	case err != nil:
 		return fmt.Errorf("%s: %w", by, err)
-	case gv.Group != kind.GVK.Group || decoded.Text(content, "kind") != kind.GVK.Kind:
-		return fmt.Errorf("%s: made it a %s of %q", by, decoded.Text(content, "kind"), gv)
-	case decoded.Text(decoded.Object(content, "metadata"), "name") != name:
-		return fmt.Errorf("%s: renamed it to %q", by, decoded.Text(decoded.Object(content, "metadata"), "name"))
+	case gv.Group != kind.GVK.Group || TextAt(content, "kind") != kind.GVK.Kind:
+		return fmt.Errorf("%s: made it a %s of %q", by, TextAt(content, "kind"), gv)
+	case TextAt(MapAt(content, "metadata"), "name") != name:
+		return fmt.Errorf("%s: renamed it to %q", by, TextAt(MapAt(content, "metadata"), "name"))
 	}
 	return nil
 }
@@ -40,8 +39,8 @@ func (l *Loader) Replace(o *Object, changed *action.Object) (err error) {
 		return err
 	}
 	body := maps.Clone(content)
-	meta := maps.Clone(decoded.Object(content, "metadata"))
-	if labels := decoded.Object(meta, "labels"); labels != nil {
+	meta := maps.Clone(MapAt(content, "metadata"))
+	if labels := MapAt(meta, "labels"); labels != nil {
 		meta["labels"] = maps.Clone(labels)
 	}
 	body["metadata"] = meta

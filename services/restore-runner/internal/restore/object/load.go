@@ -12,8 +12,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/decoded"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/served"
 )
 
 // Source reads the bodies of items. Safe for concurrent use.
@@ -25,7 +23,7 @@ type Source interface {
 type Loader struct {
 	Source  Source
 	Plan    *plan.Plan
-	Catalog *served.Catalog
+	Catalog *Catalog
 }
 
 // Load reads and decodes a body and checks that it is the object of the plan.
@@ -48,7 +46,7 @@ func (l *Loader) Load(ctx context.Context, v int32) (*Object, error) {
 	if o.Target, err = l.target(o); err != nil {
 		return nil, err
 	}
-	o.Owners, o.Fields = decoded.List(meta, "ownerReferences"), appliedFields(decoded.List(meta, "managedFields"))
+	o.Owners, o.Fields = ListAt(meta, "ownerReferences"), appliedFields(ListAt(meta, "managedFields"))
 	return o, nil
 }
 
@@ -79,7 +77,7 @@ func (l *Loader) target(o *Object) (apply.Target, error) {
 // each object.
 func appliedFields(fields []any) []any {
 	for _, entry := range fields {
-		if e, ok := entry.(map[string]any); ok && decoded.Text(e, "operation") == "Apply" {
+		if e, ok := entry.(map[string]any); ok && TextAt(e, "operation") == "Apply" {
 			return fields
 		}
 	}
@@ -87,8 +85,8 @@ func appliedFields(fields []any) []any {
 }
 
 func groupVersion(body map[string]any) (schema.GroupVersion, error) {
-	version := decoded.Text(body, "apiVersion")
-	if version == "" || decoded.Text(body, "kind") == "" {
+	version := TextAt(body, "apiVersion")
+	if version == "" || TextAt(body, "kind") == "" {
 		return schema.GroupVersion{}, errors.New("apiVersion or kind: missing")
 	}
 	gv, err := schema.ParseGroupVersion(version)

@@ -8,7 +8,6 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/decoded"
 )
 
 // Object is an object on its way into the cluster. One goroutine uses it.
@@ -49,7 +48,7 @@ func (o *Object) Rename(name, stored string) {
 	o.Renamed, o.Target.Name = name, name
 	o.Body = Named(o.Body, name)
 	meta := o.Metadata()
-	annotations := maps.Clone(decoded.Object(meta, "annotations"))
+	annotations := maps.Clone(MapAt(meta, "annotations"))
 	if annotations == nil {
 		annotations = map[string]any{}
 	}
@@ -60,7 +59,7 @@ func (o *Object) Rename(name, stored string) {
 // Named returns an object under another name. Only the object itself and its metadata are copied.
 func Named(body map[string]any, name string) map[string]any {
 	body = maps.Clone(body)
-	meta := maps.Clone(decoded.Object(body, "metadata"))
+	meta := maps.Clone(MapAt(body, "metadata"))
 	if meta == nil {
 		meta = map[string]any{}
 	}
@@ -76,7 +75,7 @@ func Reference(ref any) (map[string]any, objmeta.Owner, bool) {
 	}
 	controller, ok := value["controller"].(bool)
 	return value, objmeta.Owner{
-		APIVersion: decoded.Text(value, "apiVersion"), Kind: decoded.Text(value, "kind"), Name: decoded.Text(value, "name"), UID: decoded.Text(value, "uid"),
+		APIVersion: TextAt(value, "apiVersion"), Kind: TextAt(value, "kind"), Name: TextAt(value, "name"), UID: TextAt(value, "uid"),
 		Controller: ok && controller,
 	}, true
 }
@@ -95,7 +94,7 @@ func (o *Object) Controlled() bool {
 // stored one that an action brought back is not among them: its UID is of the old cluster. What
 // this restore wrote there since the first call is none of them.
 func (o *Object) AddedOwners() []any {
-	found := decoded.List(o.Metadata(), "ownerReferences")
+	found := ListAt(o.Metadata(), "ownerReferences")
 	delete(o.Metadata(), "ownerReferences")
 	if o.addedKnown || len(found) == 0 {
 		o.addedKnown = true

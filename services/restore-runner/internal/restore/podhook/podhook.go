@@ -17,11 +17,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/spec/hook"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/decoded"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/existing"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/naming"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/stop"
 )
 
 // Executor runs commands in containers; podexec.Client is one.
@@ -36,8 +32,8 @@ type Config struct {
 	// Exec runs the commands. Nil runs none, and no Pod owes any.
 	Exec     Executor
 	Recorder *outcome.Recorder
-	Existing *existing.Reader
-	Names    *naming.Names
+	Existing *object.LiveReader
+	Names    *object.Names
 	// Confirm returns an error if the restore may be another holder's by now; nil means that it
 	// never is.
 	Confirm func(ctx context.Context) error
@@ -48,7 +44,7 @@ type Config struct {
 	// without limit, and a restore with such a Pod never ends.
 	MaxWait time.Duration
 	Clock   clock.WithTicker
-	Stop    stop.Signal
+	Stop    object.StopSignal
 }
 
 // maxWait is Velero 1.18's default of spec.itemOperationTimeout.
@@ -91,8 +87,8 @@ func (r *Runner) Of(e *outcome.Entry, o *object.Object, result *apply.Result) *H
 	if r.Exec == nil || result.Action != apply.Created || o.Target.GVR.Group != "" || o.Target.GVR.Resource != "pods" {
 		return nil
 	}
-	annotations := decoded.Labels(decoded.Object(decoded.Object(o.Body, "metadata"), "annotations"))
-	found, err := hook.OfRestored(r.Spec, &hook.Pod{Namespace: o.Target.Namespace, Labels: decoded.LabelsOf(o.Body), Annotations: annotations})
+	annotations := object.LabelsAt(object.MapAt(object.MapAt(o.Body, "metadata"), "annotations"))
+	found, err := hook.OfRestored(r.Spec, &hook.Pod{Namespace: o.Target.Namespace, Labels: object.LabelsOf(o.Body), Annotations: annotations})
 	if err != nil {
 		e.Error(fmt.Sprintf("no hook is run in it: %v", err))
 		e.Hooked(&outcome.HookedPod{UID: result.UID, Unusable: true})
@@ -116,10 +112,10 @@ func (r *Runner) Of(e *outcome.Entry, o *object.Object, result *apply.Result) *H
 // command is a hook as it is recorded. Without a container's name it is for the first one.
 func command(h *hook.Restored, body map[string]any) outcome.HookCommand {
 	c := outcome.HookCommand{Field: h.Field, Container: h.Container, Command: h.Command, Fail: h.Fail, Timeout: h.Timeout, Wait: h.Wait, Ready: h.Ready}
-	containers := decoded.List(decoded.Object(body, "spec"), "containers")
+	containers := object.ListAt(object.MapAt(body, "spec"), "containers")
 	if c.Container == "" && len(containers) > 0 {
 		if first, ok := containers[0].(map[string]any); ok {
-			c.Container = decoded.Text(first, "name")
+			c.Container = object.TextAt(first, "name")
 		}
 	}
 	return c

@@ -1,0 +1,70 @@
+package actions
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/call"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/flight"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
+)
+
+type bound = action.Bound[action.RestoreItem]
+
+// ChainsConfig is what objects go through their actions with.
+type ChainsConfig struct {
+	Plan     *plan.Plan
+	Recorder *outcome.Recorder
+	Loader   *object.Loader
+	Finisher *flight.Finisher
+	Existing *object.LiveReader
+	Names    *object.Names
+	Catalog  *object.Catalog
+	Pending  *PendingStore
+	Caller   *call.Caller
+	Clock    clock.WithTicker
+	// ReadyTimeout is how long an object waits until its additional items are ready, unless the action
+	// sets it.
+	ReadyTimeout time.Duration
+}
+
+// Chains are the actions of a restore, by the kinds of objects that they apply to. Safe for
+// concurrent use.
+type Chains struct {
+	ChainsConfig
+	byKind map[*plan.Kind][]bound // nil without actions
+	prober *Prober                // nil until Start, and without actions
+}
+
+// NewChains finds the actions of each kind. Objects of kinds without any never meet one.
+func NewChains(cfg ChainsConfig, actions []bound) *Chains {
+	c := &Chains{ChainsConfig: cfg}
+	if len(actions) == 0 {
+		return c
+	}
+	c.byKind = map[*plan.Kind][]bound{}
+	kinds := cfg.Plan.Kinds()
+	for i := range kinds {
+		for _, b := range actions {
+			if b.Resource(kinds[i].GroupResource()) {
+				c.byKind[&kinds[i]] = append(c.byKind[&kinds[i]], b)
+			}
+		}
+	}
+	return c
+}
+
+// Start lets objects wait from now on until their additional items are ready; the nodes of those
+// that need not wait any longer are sent to woken. It ends when the returned function is called.
+func (c *Chains) Start(ctx context.Context, woken chan int32) (stop func()) {
+	if c.byKind == nil {
+		return func() {}
+	}
+	c.prober = NewProber(c.Clock, c.Caller.Restore, c.Caller.Collateral, woken)
+	return c.prober.Start(ctx)
+}

@@ -1,0 +1,151 @@
+package actions
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/call"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
+)
+
+// run is one object on its way through its actions. One goroutine uses it.
+type run struct {
+	chains  *Chains
+	o       *object.Object
+	actions []bound
+	state   *PendingState
+	waits   bool           // the object may wait for others
+	object  *action.Object // as the actions so far left it
+	stored  *action.Object // as it was backed up
+}
+
+// Follow puts an object, whose state is as it was kept or is new, to its next actions, until one of
+// them makes it wait or there is no further one. With waits it may wait for others. over reports
+// that the object has its outcome; without it and without a wait its body is what the actions left.
+func (c *Chains) Follow(ctx context.Context, o *object.Object, state *PendingState, waits bool) (wait *dispatch.Wait, over bool) {
+	actions := c.byKind[c.Plan.Kind(o.Node)]
+	if actions == nil {
+		return nil, false
+	}
+	r := &run{chains: c, o: o, actions: actions, state: state, waits: waits}
+	return r.follow(ctx)
+}
+
+// follow puts the object to the next actions, until one of them makes it wait or there is no
+// further one. over reports that the object has its outcome.
+func (r *run) follow(ctx context.Context) (wait *dispatch.Wait, over bool) {
+	if err := r.begin(); err != nil {
+		r.chains.Finisher.Fail(ctx, r.state.Entry, r.o.Node, err)
+		return nil, true
+	}
+	if wait := r.comeBack(ctx); wait != nil {
+		return r.suspend(ctx, wait)
+	}
+	for r.state.Next < len(r.actions) {
+		b := &r.actions[r.state.Next]
+		r.state.Next++
+		result, err := r.put(ctx, b)
+		switch {
+		case err != nil:
+			r.chains.Finisher.Fail(ctx, r.state.Entry, r.o.Node, err)
+			return nil, true
+		case result.Skip:
+			r.state.Entry.Info("not restored: action " + b.Action.Name() + " leaves it out")
+			r.chains.Finisher.Done(ctx, r.state.Entry, r.o.Node, apply.Result{Action: apply.Skipped}, nil, nil)
+			return nil, true
+		}
+		if result.Object != nil {
+			r.object = result.Object
+		}
+		if wait := r.await(ctx, b, &result); wait != nil {
+			return r.suspend(ctx, wait)
+		}
+	}
+	if err := r.chains.Loader.Replace(r.o, r.object); err != nil {
+		r.chains.Finisher.Fail(ctx, r.state.Entry, r.o.Node, err)
+		return nil, true
+	}
+	r.state.Object = r.object
+	return nil, false
+}
+
+// begin takes up the object where it was left.
+func (r *run) begin() error {
+	r.stored, r.object = action.FromJSON(r.o.Raw), action.FromContent(r.o.Body)
+	if r.state.Wait == nil {
+		return nil
+	}
+	raw, err := r.state.Read()
+	r.object = action.FromJSON(raw)
+	return err
+}
+
+// suspend keeps the object until what it waits for has come.
+func (r *run) suspend(ctx context.Context, wait *dispatch.Wait) (_ *dispatch.Wait, over bool) {
+	raw, err := r.object.JSON()
+	if err == nil {
+		r.state.Wait = wait
+		err = r.chains.Pending.Put(r.o.Node, r.state, raw)
+	}
+	if err != nil {
+		r.chains.Finisher.Fail(ctx, r.state.Entry, r.o.Node, err)
+		return nil, true
+	}
+	return wait, false
+}
+
+// put calls an action with the object, if it applies to it. Otherwise the result is zero.
+func (r *run) put(ctx context.Context, b *bound) (result action.RestoreResult, err error) {
+	if wants, err := r.wanted(ctx, b); err != nil || !wants {
+		return result, err
+	}
+	dispatch.Aside(ctx, func() {
+		result, err = r.chains.Caller.Execute(ctx, call.Request{Action: b.Action, Node: r.o.Node, Object: r.object, Stored: r.stored})
+	})
+	if result.OperationID != "" {
+		r.unfollowed(b, result.OperationID)
+	}
+	if err != nil {
+		return result, err
+	}
+	if !result.Skip && result.Object != r.object {
+		err = r.chains.Loader.Check(r.o, "action "+b.Action.Name()+": Execute", result.Object, r.o.Target.Name)
+	}
+	return result, err
+}
+
+// unfollowed reports an operation that the restore will not wait for.
+func (r *run) unfollowed(b *bound, operation string) {
+	why := ""
+	if _, announced := b.Action.(action.RestoreOperations); !announced {
+		why = "the action is none that begins operations"
+	} else if r.chains.Caller.Unrecorded {
+		why = "the location cannot be written"
+	}
+	if why != "" {
+		r.state.Entry.Error(fmt.Sprintf("action %s: Execute began operation %q, which is not followed: %s", b.Action.Name(), operation, why))
+	}
+}
+
+// wanted reports whether the action's selector matches the object as it is now, in its namespace of
+// the backup.
+func (r *run) wanted(ctx context.Context, b *bound) (bool, error) {
+	if !b.Namespace(r.chains.Plan.Source(r.o.Node)) {
+		return false, nil
+	}
+	content, err := r.object.Content()
+	if err != nil {
+		return false, err
+	}
+	if !b.Labels(object.LabelsOf(content)) {
+		return false, nil
+	}
+	wants, err := b.Accepts(ctx, r.object)
+	if err != nil {
+		return false, fmt.Errorf("action %s: AppliesTo: %w", b.Action.Name(), err)
+	}
+	return wants, nil
+}

@@ -1,0 +1,92 @@
+package flight
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
+)
+
+// Creator creates the objects of a restore. Safe for concurrent use.
+type Creator struct {
+	Plan     *plan.Plan
+	Recorder *outcome.Recorder
+	History  *outcome.History
+	Finisher *Finisher
+	Existing *object.LiveReader
+	Names    *object.Names
+	// PreserveNodePorts and Update are fields of the spec of the restore.
+	PreserveNodePorts, Update bool
+}
+
+// Request is what brings an object of a kind into the cluster.
+func (c *Creator) Request(o *object.Object, kind string) apply.Request {
+	return apply.Request{
+		Target: o.Target, Kind: kind, Object: o.Body, NoCreate: o.Exists,
+		Normalize: c.normalizeLive(o),
+		Update:    c.Update,
+		Resumed:   c.History.Resumed || o.Tried, Intended: c.History.Intents[o.Node],
+		Intend: func(ctx context.Context, intent apply.Intent) error {
+			c.Recorder.Intend(o.Node, intent)
+			err := c.Recorder.Sync(ctx)
+			failpoint.Hit("restore-runner/intended")
+			return err
+		},
+	}
+}
+
+// normalizeLive makes a live object comparable with the stored one. What the mapping and the
+// decisions about volumes changed in the stored one is in the live one already.
+func (c *Creator) normalizeLive(o *object.Object) func(map[string]any) {
+	spec, ok := o.Body["spec"].(map[string]any)
+	unbound := !ok || spec["volumeName"] == nil
+	return func(live map[string]any) {
+		reset.Normalize(live, c.Plan.Kind(o.Node).GroupResource(), &reset.Options{
+			PreserveNodePorts: c.PreserveNodePorts,
+			Reprovision:       func(string) bool { return unbound },
+		})
+	}
+}
+
+// Complete notes what came of a request, and completes the object. False when it has its outcome
+// already, or none because ctx ended: the result of a request that was cut off is unknown.
+func (c *Creator) Complete(ctx context.Context, e *outcome.Entry, o *object.Object, result *apply.Result) bool {
+	if result.Err != nil {
+		c.Finisher.Fail(ctx, e, o.Node, result.Err)
+		return false
+	}
+	if result.Warning != "" {
+		if ctx.Err() != nil {
+			return false
+		}
+		e.Warn(result.Warning)
+	}
+	return !result.Fresh || c.completeFields(ctx, e, o, result)
+}
+
+// completeFields writes managed fields that must come back. The UID makes sure that it still is the
+// object of this restore. False when ctx ended before they were written.
+func (c *Creator) completeFields(ctx context.Context, e *outcome.Entry, o *object.Object, result *apply.Result) bool {
+	if len(o.Fields) == 0 {
+		return true
+	}
+	// Without the mark a successor would not recognize the object, should its outcome not be
+	// recorded any more.
+	mark := c.Existing.Manager.Mark(object.TextAt(o.Body, "apiVersion"), reset.RestoreLabels(object.MapAt(o.Metadata(), "labels")))
+	patch := map[string]any{"metadata": map[string]any{"uid": string(result.UID), "managedFields": append(slices.Clone(o.Fields), mark)}}
+	now, err := c.Existing.Client.Patch(ctx, c.Names.Target(o.Node), patch)
+	if result.Version != "" { // else it is not known what else it has
+		result.Version = now.Version
+	}
+	if err == nil {
+		return true
+	}
+	e.Error(fmt.Sprintf("metadata.managedFields could not be added: %v", err))
+	return ctx.Err() == nil
+}

@@ -1,0 +1,67 @@
+package flight
+
+import (
+	"context"
+
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/relink"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
+)
+
+// Finisher gives the objects of a restore their outcome. Safe for concurrent use.
+type Finisher struct {
+	Plan     *plan.Plan
+	Recorder *outcome.Recorder
+	Owners   *Linker
+}
+
+// Fail records the failure of an object with err. When this process stops it has no outcome: the
+// next holder restores it.
+func (s *Finisher) Fail(ctx context.Context, e *outcome.Entry, v int32, err error) {
+	if object.IsEnding(ctx, err) {
+		return
+	}
+	e.Fail(err)
+	e.Commit()
+	s.Owners.Resolve(ctx, v, "")
+}
+
+// Done is the outcome of an object that is in the cluster now, with the owner references now, or
+// was left as it is. What it owes, which are the references of later, is recorded with it.
+func (s *Finisher) Done(ctx context.Context, e *outcome.Entry, v int32, result apply.Result, now []any, later []relink.Reference) {
+	uid := result.UID
+	if !s.Plan.Owns(v) {
+		uid = ""
+	}
+	e.Done(result.Action, uid)
+	owes := result.Fresh && len(later) > 0
+	if owes {
+		values := make([]map[string]any, len(later))
+		for i := range later {
+			values[i] = later[i].Value
+		}
+		e.Owes(&outcome.Owes{UID: result.UID, Now: now, Later: values})
+	}
+	e.Commit()
+	failpoint.Hit("restore-runner/after-outcome")
+	if owes {
+		s.Owners.Owe(ctx, v, &result, now, later)
+	}
+	s.Owners.Resolve(ctx, v, result.UID)
+}
+
+// Skip is the outcome of an object that is left out.
+func (s *Finisher) Skip(ctx context.Context, v int32, skip *reset.Skip) {
+	e := s.Recorder.Begin(v)
+	message := "not restored: " + skip.Reason
+	if skip.Report {
+		e.Warn(message)
+	} else {
+		e.Info(message)
+	}
+	s.Done(ctx, e, v, apply.Result{Action: apply.Skipped}, nil, nil)
+}

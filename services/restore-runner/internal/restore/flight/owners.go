@@ -1,0 +1,150 @@
+package flight
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/relink"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
+)
+
+// LinkerConfig is what owner references are restored with.
+type LinkerConfig struct {
+	Plan       *plan.Plan
+	Recorder   *outcome.Recorder
+	Existing   *object.LiveReader
+	Names      *object.Names
+	Namespaces *object.TargetNamespaces
+	// Limit is how many requests run at once.
+	Limit func() int
+	Stop  object.StopSignal
+}
+
+// Linker restores the owner references of a restore. Safe for concurrent use.
+type Linker struct {
+	LinkerConfig
+	book     *relink.Book
+	patching sync.Mutex // held while the objects of an owner are patched
+}
+
+// NewLinker returns a linker.
+func NewLinker(cfg LinkerConfig) *Linker { return &Linker{LinkerConfig: cfg, book: relink.New()} }
+
+// References are an object's owner references, split into those to create it with, those to add
+// later, and those that are dropped.
+type References struct {
+	Now   []any
+	Later []relink.Reference
+	lost  []lostReference
+}
+
+// lostReference is a reference that is dropped. Its owner is "Kind name".
+type lostReference struct{ owner, reason string }
+
+// Report records the references that are dropped.
+func (r *References) Report(e *outcome.Entry) {
+	for _, lost := range r.lost {
+		warnDropped(e, lost)
+	}
+}
+
+func warnDropped(e *outcome.Entry, lost lostReference) {
+	e.Warn(fmt.Sprintf("owner reference to %s dropped: %s", lost.owner, lost.reason))
+}
+
+// nameLost describes a reference to an object of the plan.
+func (l *Linker) nameLost(lost relink.Lost) lostReference {
+	return lostReference{owner: l.Plan.Kind(lost.Owner).GVK.Kind + " " + l.Plan.Name(lost.Owner), reason: lost.Reason}
+}
+
+// References splits an object's stored references. Those that a controller renews by adoption are
+// dropped without a word.
+func (l *Linker) References(ctx context.Context, o *object.Object) (r References) {
+	var known []relink.Reference
+	for _, ref := range o.Owners {
+		value, owner, ok := object.Reference(ref)
+		if !ok || l.relate(o.Node, owner) == plan.Adopt {
+			continue
+		}
+		node, ok := l.node(owner.UID)
+		if !ok {
+			r.lost = append(r.lost, lostReference{owner: relink.Name(value), reason: "the owner is not part of the restore"})
+			continue
+		}
+		l.find(ctx, node)
+		known = append(known, relink.Reference{Node: node, Value: value})
+	}
+	now, later, lost := l.book.Known(o.Target.Namespace, known)
+	for _, missing := range lost {
+		r.lost = append(r.lost, l.nameLost(missing))
+	}
+	r.Now, r.Later = append(now, o.AddedOwners()...), later
+	return r
+}
+
+// Remade returns the owner that makes this object anew, "" when there is none.
+func (l *Linker) Remade(o *object.Object) string {
+	for _, ref := range o.Owners {
+		value, owner, ok := object.Reference(ref)
+		if !ok || l.relate(o.Node, owner) != plan.Remake {
+			continue
+		}
+		if node, ok := l.node(owner.UID); ok && l.Recorder.Action(node) != apply.Failed {
+			return relink.Name(value)
+		}
+	}
+	return ""
+}
+
+// relate returns how the reference of an object to an owner is restored. An owner that was
+// created paused makes and adopts nothing; one that was in the cluster before is not paused.
+func (l *Linker) relate(v int32, owner objmeta.Owner) plan.Relation {
+	if node, ok := l.Plan.Owner(owner.UID); ok && l.Plan.Paused(node) && l.Recorder.Action(node) == apply.Created {
+		return plan.Hold
+	}
+	return plan.Relate(l.Plan.Kind(v).GVK.GroupKind(), owner)
+}
+
+// node returns the node that had this UID in the old cluster; false when it is not restored.
+func (l *Linker) node(uid string) (int32, bool) {
+	node, ok := l.Plan.Owner(uid)
+	return node, ok && l.Recorder.Concerns(node)
+}
+
+// find reads, once, an owner that may be in the cluster from before the restore: what it owns is
+// created with the reference then. A namespace that this restore made has no such owner.
+func (l *Linker) find(ctx context.Context, node int32) {
+	if l.Plan.Class(node) != plan.Other || l.Namespaces.Created(l.Plan.Target(node)) {
+		return
+	}
+	l.book.Look(node, func() *relink.Owner {
+		live, err := l.Existing.Get(ctx, l.Names.Target(node))
+		if live == nil || err != nil {
+			return nil // its own creation decides
+		}
+		meta := object.MapAt(live, "metadata")
+		if meta["deletionTimestamp"] != nil {
+			return nil // it will take with it what it owns
+		}
+		return l.owner(node, types.UID(object.TextAt(meta, "uid")))
+	})
+}
+
+// owner is a node as others refer to it, nil when it has no UID.
+func (l *Linker) owner(node int32, uid types.UID) *relink.Owner {
+	if uid == "" {
+		return nil
+	}
+	gvk := l.Plan.Kind(node).GVK
+	return &relink.Owner{
+		UID: uid, APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind,
+		Namespace: l.Plan.Target(node), Name: l.Names.Name(node),
+	}
+}

@@ -1,0 +1,64 @@
+package object
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/holdfast-io/holdfast/pkg/kube/resource"
+)
+
+// Catalog is what the cluster serves, as it was last discovered. Safe for concurrent use.
+type Catalog struct {
+	config *rest.Config
+	last   atomic.Pointer[resource.Catalog]
+}
+
+// NewCatalog returns a catalog of the cluster of config, which was discovered before.
+func NewCatalog(config *rest.Config, discovered *resource.Catalog) *Catalog {
+	c := &Catalog{config: config}
+	c.last.Store(discovered)
+	return c
+}
+
+// Lookup returns a resource; false when the cluster does not serve it.
+func (c *Catalog) Lookup(gr schema.GroupResource) (resource.Resource, bool) {
+	return c.last.Load().Lookup(gr)
+}
+
+// Resolve returns the resource that any name of it means; false when the cluster has none of that
+// name.
+func (c *Catalog) Resolve(name string) (schema.GroupResource, bool) {
+	gr, _, ok := c.last.Load().Resolve(name)
+	return gr, ok
+}
+
+// Discover repeats the discovery.
+func (c *Catalog) Discover(ctx context.Context) error {
+	discovered, err := resource.Discover(ctx, c.config)
+	if err != nil {
+		return err
+	}
+	c.last.Store(discovered)
+	return nil
+}
+
+// Find repeats the discovery unless the catalog has the resource. Afterwards it has it, or there is
+// an error and the catalog is as before.
+func (c *Catalog) Find(ctx context.Context, gr schema.GroupResource) error {
+	if _, ok := c.Lookup(gr); ok {
+		return nil
+	}
+	discovered, err := resource.Discover(ctx, c.config)
+	if err != nil {
+		return fmt.Errorf("discover: %w", err)
+	}
+	if _, ok := discovered.Lookup(gr); !ok {
+		return fmt.Errorf("discovery does not name %s", gr)
+	}
+	c.last.Store(discovered)
+	return nil
+}

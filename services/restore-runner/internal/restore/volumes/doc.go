@@ -1,0 +1,3 @@
+// Package volumes gives claims and PersistentVolumes their data: from CSI snapshots and from native
+// snapshots.
+package volumes

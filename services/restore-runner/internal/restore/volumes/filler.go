@@ -1,0 +1,212 @@
+package volumes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
+	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot/restored"
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
+
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/volume"
+)
+
+// Why a claim is not filled from its snapshot.
+var (
+	errUnnamed = errors.New("annotation " + velerov1.LabelVolumeSnapshotName + " of the claim in the backup: missing or empty")
+	errMoved   = errors.New("annotation " + velerov1.AnnotationDataUploadName + " of the claim in the backup: moved data is not restored")
+	errMissing = errors.New("the VolumeSnapshot or its content is not in the backup")
+	errStatic  = errors.New(`spec.storageClassName is "": no volume is provisioned for it`)
+)
+
+// FillerConfig is what claims are filled with.
+type FillerConfig struct {
+	Plan      *plan.Plan
+	Recorder  *outcome.Recorder
+	Source    object.Source
+	Catalog   *object.Catalog
+	Existing  *object.LiveReader
+	Volumes   *volume.Decisions
+	Snapshots *plan.Snapshots
+	// Restore is the restore as its objects know it.
+	Restore restored.Restore
+	// Defined reports that this restore defined a kind.
+	Defined  func(schema.GroupResource) bool
+	Timeouts object.DelayTimeouts
+}
+
+// Filler makes what claims are filled from. Safe for concurrent use.
+type Filler struct {
+	FillerConfig
+	classes classes
+}
+
+// NewFiller returns a filler.
+func NewFiller(cfg FillerConfig) *Filler { return &Filler{FillerConfig: cfg} }
+
+// Fill makes the VolumeSnapshot and the content of a claim that is about to be created, and has the
+// claim be filled from it. Other objects are left alone, and so is a claim that the cluster has.
+// What cannot be filled is an error: an application must not begin anew on an empty volume.
+// Repeating it, also by another holder of the restore, makes no second pair.
+func (f *Filler) Fill(ctx context.Context, e *outcome.Entry, o *object.Object) error {
+	source, name := f.Plan.Source(o.Node), f.Plan.Name(o.Node)
+	if f.Plan.Kind(o.Node).String() != "persistentvolumeclaims" || !f.Volumes.Filled(source, name) {
+		return nil
+	}
+	there, err := f.there(ctx, o)
+	if err != nil || there {
+		return err
+	}
+	stored, err := jsonlimit.UnmarshalObject(o.Raw)
+	if err != nil {
+		return fmt.Errorf("decode: %w", err)
+	}
+	annotations := object.MapAt(object.MapAt(stored, "metadata"), "annotations")
+	snapshot := types.NamespacedName{Namespace: source, Name: object.TextAt(annotations, velerov1.LabelVolumeSnapshotName)}
+	switch {
+	case annotations[velerov1.AnnotationDataUploadName] != nil:
+		return fmt.Errorf("CSI snapshot of the claim: %w", errMoved)
+	case snapshot.Name == "":
+		return fmt.Errorf("CSI snapshot of the claim: %w", errUnnamed)
+	}
+	if err := f.fill(ctx, e, o, snapshot, object.TextAt(object.MapAt(stored, "spec"), "volumeName")); err != nil {
+		return fmt.Errorf("CSI snapshot %s of the claim: %w; with restorePVs false it gets a new, empty volume", snapshot, err)
+	}
+	return nil
+}
+
+// there reports that the cluster has a claim of that name which this restore did not make. One that
+// is being deleted is waited for: the claim must not be created without what it is filled from.
+func (f *Filler) there(ctx context.Context, o *object.Object) (bool, error) {
+	live, err := f.Existing.Get(ctx, o.Target)
+	if err != nil {
+		return false, err
+	}
+	meta := object.MapAt(live, "metadata")
+	o.Exists = live != nil && !f.Existing.Manager.Made(meta)
+	if o.Exists && meta["deletionTimestamp"] != nil {
+		return false, f.Timeouts.Deleted()
+	}
+	return o.Exists, nil
+}
+
+func (f *Filler) fill(ctx context.Context, e *outcome.Entry, o *object.Object, snapshot types.NamespacedName, volume string) error {
+	stored, err := f.read(ctx, snapshot)
+	if err != nil {
+		return err
+	}
+	if class, ok := object.MapAt(o.Body, "spec")["storageClassName"].(string); ok && class == "" {
+		return errStatic
+	}
+	class, err := f.class(ctx, e, stored)
+	if err != nil {
+		return err
+	}
+	in := types.NamespacedName{Namespace: o.Target.Namespace, Name: restored.Name(f.Restore.UID, snapshot.Name)}
+	if !f.Snapshots.First(snapshot) {
+		in.Name = restored.NameOf(f.Restore.UID, snapshot)
+	}
+	if err := f.make(ctx, csisnapshot.Contents, stored.Content(f.Restore, in, class)); err != nil {
+		return err
+	}
+	if err := f.make(ctx, csisnapshot.Snapshots, stored.Snapshot(f.Restore, in)); err != nil {
+		return err
+	}
+	if err := from(o, in.Name, stored.Size()); err != nil {
+		return err
+	}
+	made := outcome.Volume{ClaimNamespace: o.Target.Namespace, Claim: o.Target.Name, CSI: &outcome.CSI{
+		Handle: stored.Handle(), Driver: stored.Driver(), Size: stored.Size(), Object: in.Name,
+	}}
+	made.CSI.ReclaimPolicy, made.CSI.Labels = f.Volumes.Original(volume)
+	f.Recorder.Provision(o.Node, made)
+	return nil
+}
+
+// read reads a snapshot from the backup, regardless of the filters of the restore.
+func (f *Filler) read(ctx context.Context, name types.NamespacedName) (*restored.Stored, error) {
+	item, ok := f.Snapshots.Snapshot(name)
+	if !ok {
+		return nil, errMissing
+	}
+	snapshot, err := f.Source.Read(ctx, item)
+	if err != nil {
+		return nil, fmt.Errorf("read from the backup: %w", err)
+	}
+	content, err := restored.ContentOf(snapshot)
+	if err != nil {
+		return nil, err
+	}
+	if item, ok = f.Snapshots.Content(content); !ok {
+		return nil, errMissing
+	}
+	raw, err := f.Source.Read(ctx, item)
+	if err != nil {
+		return nil, fmt.Errorf("read from the backup: %w", err)
+	}
+	return restored.Read(snapshot, raw)
+}
+
+// make creates one of the pair, or finds the one that an earlier attempt of this restore made.
+func (f *Filler) make(ctx context.Context, gr schema.GroupResource, o client.Object) error {
+	body, err := restored.Encode(o)
+	if err != nil {
+		return err
+	}
+	kind := o.GetObjectKind().GroupVersionKind().Kind
+	result := f.Existing.Client.Apply(ctx, apply.Request{
+		Target: apply.Target{GVR: snapshotv1.SchemeGroupVersion.WithResource(gr.Resource), Namespace: o.GetNamespace(), Name: o.GetName()},
+		Kind:   kind, Object: body, Resumed: true, New: f.Defined(gr),
+		Normalize: func(live map[string]any) { reset.Normalize(live, gr, &reset.Options{}) },
+	})
+	switch {
+	case result.Err != nil:
+		return f.Timeouts.Of(fmt.Errorf("create %s %s: %w", kind, o.GetName(), result.Err))
+	case result.Action == apply.Failed:
+		return errors.New(result.Warning)
+	}
+	return nil
+}
+
+// from makes a VolumeSnapshot the data source of a claim. It requests at least the storage that a
+// volume of the snapshot needs. Actions may still refer to parts of the body.
+func from(o *object.Object, snapshot string, size int64) error {
+	spec := maps.Clone(object.MapAt(o.Body, "spec"))
+	if spec == nil {
+		return errors.New("spec: missing or not an object")
+	}
+	delete(spec, "volumeName")
+	delete(spec, "dataSourceRef") // the API server copies dataSource
+	spec["dataSource"] = map[string]any{"apiGroup": snapshotv1.GroupName, "kind": "VolumeSnapshot", "name": snapshot}
+	o.Body["spec"] = spec
+	resources := maps.Clone(object.MapAt(spec, "resources"))
+	requests := maps.Clone(object.MapAt(resources, "requests"))
+	storage := string(corev1.ResourceStorage)
+	if asked, err := apiresource.ParseQuantity(object.TextAt(requests, storage)); size <= 0 || err == nil && asked.CmpInt64(size) >= 0 {
+		return nil
+	}
+	if resources == nil {
+		resources = map[string]any{}
+	}
+	if requests == nil {
+		requests = map[string]any{}
+	}
+	requests[storage] = apiresource.NewQuantity(size, apiresource.BinarySI).String()
+	resources["requests"], spec["resources"] = requests, resources
+	return nil
+}
