@@ -2,18 +2,42 @@ package queue
 
 import (
 	"context"
+	"errors"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 )
 
-// Pass lets a test drive single passes, and writes all positions at once.
+// Pass lets a test drive single passes. It first validates the restores that are validated beside
+// passes, and writes all positions at once.
 func (s *Scheduler) Pass(ctx context.Context) error {
-	err := s.pass(ctx, true)
+	s.validations.SetLimit(0) // they are validated here, one after another
+	invalid := s.validateRestores(ctx)
+	err := errors.Join(invalid, s.pass(ctx, true))
 	for len(s.positions.misplaced) > 0 {
 		s.positions.place(ctx)
 	}
 	return err
+}
+
+func (s *Scheduler) validateRestores(ctx context.Context) error {
+	list := &velerov1.RestoreList{}
+	if err := s.Jobs.List(ctx, list, client.InNamespace(s.Namespace)); err != nil {
+		return err
+	}
+	s.Validator.Forget()
+	var errs []error
+	for i := range list.Items {
+		r := &list.Items[i]
+		if r.Status.Phase.IsNew() && !validated(r) && ledger.IsAll(targets(r)) && !s.inadmissible.isRefused(r) {
+			if err := s.validateRestore(ctx, r); !s.inadmissible.noteRefused(r, err) {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // PassAndPlaceOne makes a pass and writes one position, as Run does while a long queue moves.

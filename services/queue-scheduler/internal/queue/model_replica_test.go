@@ -34,7 +34,7 @@ type actor struct {
 	limits ledger.Limits           // as it read them last
 	// What it listed last: all it can know of the queue.
 	known    []velerov1.Backup
-	restores map[types.UID]bool // that were new
+	restores map[types.UID]bool // that were new and whose targets were known
 	targets  [][]string         // what those write to
 	away     map[string]bool    // locations that were unavailable to it in this pass
 }
@@ -151,7 +151,9 @@ func (a *actor) List(ctx context.Context, list client.ObjectList, opts ...client
 	if restores, ok := list.(*velerov1.RestoreList); ok {
 		a.restores, a.targets = map[types.UID]bool{}, nil
 		for i := range restores.Items {
-			if r := &restores.Items[i]; r.Status.Phase.IsNew() {
+			r := &restores.Items[i]
+			validated := r.Annotations[validate.AnnotationValidated] != ""
+			if targets := validate.Targets(&r.Spec); r.Status.Phase.IsNew() && (validated || !ledger.IsAll(targets)) {
 				a.restores[r.UID], a.targets = true, append(a.targets, validate.Targets(&r.Spec))
 			}
 		}

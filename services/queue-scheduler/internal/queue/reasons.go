@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -83,13 +84,15 @@ func kindOfReason(reason error) reasonKind {
 }
 
 // reasons are why jobs wait. Each job is logged and gets an Event when it begins to wait and when the
-// kind of its reason changes. Only passes use it.
+// kind of its reason changes. Safe for concurrent use.
 type reasons struct {
+	limiter *rate.Limiter // of what is reported about jobs that wait
+	clock   clock.PassiveClock
+	events  Events
+	log     *slog.Logger
+
+	mu       sync.Mutex
 	reported map[types.UID]reasonKind // the last kind reported for a job that waits
-	limiter  *rate.Limiter            // of what is reported about jobs that wait
-	clock    clock.PassiveClock
-	events   Events
-	log      *slog.Logger
 }
 
 // reportOrFail reports why a job waits; any other error is returned.
@@ -104,6 +107,8 @@ func (r *reasons) reportOrFail(obj client.Object, reason error) error {
 // report logs why a job waits and records it as an Event, unless the last report was of that kind.
 func (r *reasons) report(obj client.Object, reason error) {
 	kind := kindOfReason(reason)
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.reported[obj.GetUID()] == kind || !r.limiter.AllowN(r.clock.Now(), 1) {
 		return
 	}
@@ -133,13 +138,22 @@ func kindOf(obj client.Object) string {
 
 // reportAdmission reports that a backup left the queue, and after how long.
 func (r *reasons) reportAdmission(ctx context.Context, b *velerov1.Backup, waited time.Duration) {
-	delete(r.reported, b.UID)
+	r.forgetJob(b.UID)
 	r.log.InfoContext(ctx, "backup admitted", "backup", b.Name, "waited", waited)
 	r.events.Eventf(b, nil, corev1.EventTypeNormal, "Admitted", "Start", "ready to start after waiting %s", waited.Round(time.Second))
 }
 
+// forgetJob drops the note about a job that waits no more: it may wait again.
+func (r *reasons) forgetJob(uid types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.reported, uid)
+}
+
 // forget drops notes about jobs that have ended.
 func (r *reasons) forget(v *view) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	kept := make(map[types.UID]reasonKind, len(r.reported))
 	for _, j := range v.unfinished {
 		if kind, ok := r.reported[j.object().GetUID()]; ok {

@@ -96,9 +96,9 @@ func TestTargetsOfARestoreAreNoted(t *testing.T) {
 	require.Equal(t, velerov1.BackupPhaseQueued, b.get("b3").Status.Phase)
 
 	b.restoreOf("r2", 5, "", nil) // of a backup that cannot be read
+	b.eventually("r2 is validated", func() bool { return b.getRestore("r2").Annotations[holdfast.AnnotationNamespaces] == `["*"]` })
 	b.rests("m2", 6)
 	require.NotContains(t, b.admitted(), "r2", "it may hold anything")
-	require.JSONEq(t, `["*"]`, b.getRestore("r2").Annotations[holdfast.AnnotationNamespaces])
 }
 
 // A restore that ignores backups starts beside those that run, never beside a restore.

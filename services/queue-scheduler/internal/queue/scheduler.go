@@ -11,9 +11,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -122,6 +124,9 @@ type Scheduler struct {
 	wake chan struct{}
 	idle bool // the last pass found no job and an empty ledger; belongs to Run
 
+	validations errgroup.Group // of restores
+	validating  sync.Map       // their UIDs
+
 	traces       *traces
 	hints        *hints
 	reasons      *reasons
@@ -154,10 +159,7 @@ func New(cfg Config) *Scheduler {
 			reported: map[types.UID]reasonKind{}, limiter: rate.NewLimiter(eventRate, eventBurst),
 			clock: cfg.Clock, events: cfg.Events, log: cfg.Log,
 		},
-		targetReads: &targetReads{
-			reader: cfg.Reader, namespace: cfg.Namespace, validator: cfg.Validator, clock: cfg.Clock, log: cfg.Log,
-			hung: map[string]hang{},
-		},
+		targetReads: &targetReads{validator: cfg.Validator, log: cfg.Log},
 		releaser: &releaser{
 			reader: cfg.Reader, ledger: cfg.Ledger, claimTimeout: cfg.ClaimTimeout, clock: cfg.Clock, log: cfg.Log,
 			gone: map[types.UID]time.Time{},
@@ -165,6 +167,7 @@ func New(cfg Config) *Scheduler {
 		resolver: &resolver{cfg.Validator},
 		views:    &views{namespace: cfg.Namespace, ledger: cfg.Ledger, settings: cfg.Settings, fixed: cfg.Limits},
 	}
+	s.validations.SetLimit(validationsAtOnce)
 	s.inadmissible = newInadmissible(&cfg, s.reasons)
 	s.writer = &writer{reader: cfg.Reader, client: cfg.Client, metrics: cfg.Metrics, hints: s.hints, log: cfg.Log}
 	s.positions = &positions{writer: s.writer, clock: cfg.Clock, log: cfg.Log}
@@ -189,6 +192,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	failpoint.Hit("queue-scheduler/duty-acquired")
 	ticker := s.Clock.NewTicker(period)
 	defer ticker.Stop()
+	defer func() { _ = s.validations.Wait() }() // they end with ctx and return no error
 	pass := func(due bool) {
 		if err := s.pass(ctx, due); err != nil && ctx.Err() == nil {
 			s.Log.Warn("queue pass incomplete", "error", err)

@@ -63,7 +63,7 @@ func (s *Scheduler) goOn(ctx context.Context, b *velerov1.Backup) (_ bool, err e
 		return false, err
 	}
 	failpoint.Hit("queue-scheduler/resumed")
-	delete(s.reasons.reported, b.UID)
+	s.reasons.forgetJob(b.UID)
 	s.Log.InfoContext(ctx, "suspended backup admitted again", "backup", b.Name)
 	s.Events.Eventf(b, nil, corev1.EventTypeNormal, "Resumed", "Start", "goes on after its bucket was away")
 	s.hints.hintBackup(ctx, b)

@@ -1,0 +1,54 @@
+package queue_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/ledger"
+)
+
+// hungBucket is a bucket whose reads fail only when the test lets them.
+type hungBucket struct {
+	*rules
+	failing chan struct{}
+}
+
+func (h *hungBucket) Targets(ctx context.Context, _ *velerov1.Restore) ([]string, error) {
+	select {
+	case <-h.failing:
+		return nil, errDown
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Buckets are read beside the passes: one that hangs delays no other job. A restore whose backup
+// cannot be read locks all namespaces.
+func TestAHungBucketHoldsUpNobodyElse(t *testing.T) {
+	b := newBed(t, ledger.Limits{Backups: 5, Restores: 50}, interceptor.Funcs{})
+	bucket := &hungBucket{rules: b.rules, failing: make(chan struct{})}
+	const total = 10
+	for i := range total {
+		b.restore(fmt.Sprintf("r%02d", i), i)
+	}
+	b.backup("beside", 100, "ns1")
+	b.runWith(bucket)
+	b.reaches(velerov1.BackupPhaseReadyToStart, "beside")
+	require.Equal(t, []string{"beside"}, b.admitted())
+
+	close(bucket.failing)
+	for i := range total {
+		name := fmt.Sprintf("r%02d", i)
+		b.eventually(name+" is validated", func() bool { return b.getRestore(name).Annotations[holdfast.AnnotationNamespaces] == `["*"]` })
+	}
+	require.Equal(t, []string{"beside"}, b.admitted())
+	b.set("beside", velerov1.BackupPhaseCompleted)
+	b.eventually("the oldest starts", func() bool { return b.wire.sent("restore.run r00") })
+	require.Equal(t, []string{"r00"}, b.admitted())
+}
