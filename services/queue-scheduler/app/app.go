@@ -108,7 +108,7 @@ func (a *App) build(ctx context.Context) error {
 	if err := rt.Registry().Register(objectGauges); err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
-	makesBackups, err := a.schedules(schedules)
+	makesBackups, err := a.schedules(schedules, jobs)
 	if err != nil {
 		return err
 	}

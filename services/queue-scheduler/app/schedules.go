@@ -3,12 +3,14 @@ package app
 import (
 	"fmt"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/holdfast-io/holdfast/pkg/job/count"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/schedule"
 )
 
 // schedules returns the duty that makes Backups from Schedules, and has counts keep up with these.
-func (a *App) schedules(counts *count.Schedules) (*schedule.Scheduler, error) {
+func (a *App) schedules(counts *count.Schedules, jobs client.Reader) (*schedule.Scheduler, error) {
 	c, rt := a.config, a.runtime
 	reader, writer, namespace := rt.Manager().GetAPIReader(), rt.Manager().GetClient(), c.Options.Namespace
 	counters, err := schedule.NewMetrics(counts)
@@ -16,7 +18,7 @@ func (a *App) schedules(counts *count.Schedules) (*schedule.Scheduler, error) {
 		return nil, err
 	}
 	scheduler := schedule.New(schedule.Config{
-		Reader: reader, Client: writer, Namespace: namespace, SkipImmediately: c.ScheduleSkipImmediately,
+		Reader: reader, Jobs: jobs, Client: writer, Namespace: namespace, SkipImmediately: c.ScheduleSkipImmediately,
 		Events: rt.Manager().GetEventRecorder(Name), Metrics: counters, Clock: c.Clock, Now: rt.ServerTime().Now, Log: c.Log,
 	})
 	if err := scheduler.Watch(rt.Manager(), Name+"-schedule"); err != nil {

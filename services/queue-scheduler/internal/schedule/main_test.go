@@ -85,7 +85,7 @@ func newBed(t *testing.T) *bed {
 func (b *bed) scheduler(funcs interceptor.Funcs) *Scheduler {
 	c := interceptor.NewClient(b.c, funcs)
 	return New(Config{
-		Reader: c, Client: c, Namespace: "velero", Events: b.told, Metrics: b.told, Clock: b.clock,
+		Reader: c, Jobs: c, Client: c, Namespace: "velero", Events: b.told, Metrics: b.told, Clock: b.clock,
 		Log: b.logger,
 	})
 }

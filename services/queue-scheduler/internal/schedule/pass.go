@@ -108,7 +108,7 @@ func (p *pass) adopt(ctx context.Context, s *velerov1.Schedule, b *velerov1.Back
 func (p *pass) running(ctx context.Context, schedule string) (string, error) {
 	if p.busy == nil {
 		list := &velerov1.BackupList{}
-		if err := p.Reader.List(ctx, list, client.InNamespace(p.Namespace), client.HasLabels{velerov1.LabelScheduleName}); err != nil {
+		if err := p.Jobs.List(ctx, list, client.InNamespace(p.Namespace), client.HasLabels{velerov1.LabelScheduleName}); err != nil {
 			return "", fmt.Errorf("list backups: %w", err)
 		}
 		p.busy = map[string]string{}

@@ -29,6 +29,7 @@ type Counter interface{ BackupMade(schedule string) }
 // Config is what a Scheduler works with.
 type Config struct {
 	Reader    client.Reader // uncached
+	Jobs      client.Reader // of Backups that have not ended, at least; may be a cache
 	Client    client.Client
 	Namespace string
 	// SkipImmediately is for Schedules that do not set it.
