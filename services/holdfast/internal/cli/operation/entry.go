@@ -4,11 +4,11 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/types/known/timestamppb"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/remote"
 )
 
 // List is the operations of a job, oldest first, as -o prints it.
@@ -47,7 +47,7 @@ func newEntry(o *operationv1.Operation) Entry {
 	return Entry{
 		ID: o.GetId(), Action: o.GetAction(), Resource: o.GetGroupResource(), Namespace: o.GetNamespace(), Name: o.GetName(),
 		Phase: phases[o.GetPhase()], Error: o.GetError(), Completed: o.GetCompleted(), Total: o.GetTotal(), Units: o.GetUnits(),
-		Description: o.GetDescription(), Created: moment(o.GetCreateTime()), Started: moment(o.GetStartTime()), Updated: moment(o.GetUpdateTime()),
+		Description: o.GetDescription(), Created: remote.TimeOf(o.GetCreateTime()), Started: remote.TimeOf(o.GetStartTime()), Updated: remote.TimeOf(o.GetUpdateTime()),
 	}
 }
 
@@ -57,14 +57,6 @@ func newList(operations []*operationv1.Operation) List {
 		list.Operations[i] = newEntry(o)
 	}
 	return list
-}
-
-func moment(t *timestamppb.Timestamp) *time.Time {
-	if t == nil {
-		return nil
-	}
-	at := t.AsTime()
-	return &at
 }
 
 func header() []string {

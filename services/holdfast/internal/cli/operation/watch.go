@@ -7,21 +7,15 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
-const (
-	// again is the pause before a lost connection is made again.
-	again = time.Second
-	// maxShown bounds the operations on a terminal; running ones come first.
-	maxShown = 30
-)
+// maxShown bounds the operations on a terminal; running ones come first.
+const maxShown = 30
 
 // watcher shows the operations of a job as they change.
 type watcher struct {
@@ -48,34 +42,12 @@ first; elsewhere the operations that changed are printed, a line each.`,
 			if w.who, err = parseOwner(args[0]); err != nil {
 				return err
 			}
-			return w.with(func() error { return w.run(cmd.Context()) })
+			w.at, w.updated = map[string]int{}, map[int]bool{}
+			return w.with(func() error { return w.remote.KeepWatching(cmd.Context(), w.Global, &w.shown, w.follow) })
 		},
 	}
 	w.bindFlags(cmd.Flags())
 	return cmd
-}
-
-// run watches until the job has ended or ctx does. A service that goes away after it has answered is
-// waited for: it may be restarting.
-func (w *watcher) run(ctx context.Context) error {
-	w.at, w.updated = map[string]int{}, map[int]bool{}
-	for {
-		err := w.follow(ctx)
-		switch {
-		case err == nil:
-			return nil
-		case ctx.Err() != nil:
-			return nil //nolint:nilerr // the user has seen enough
-		case !w.shown || !errors.Is(errgrpc.FromStatus(err), errgrpc.ErrUnavailable):
-			return err
-		}
-		_, _ = fmt.Fprintf(w.ErrOut, "holdfast: %v; trying again\n", w.remote.Explain(err))
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-w.Clock.After(again):
-		}
-	}
 }
 
 // follow shows one stream.

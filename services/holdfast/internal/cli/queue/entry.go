@@ -6,10 +6,10 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/types/known/timestamppb"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/remote"
 )
 
 // shownNamespaces is how many names a cell of a table holds.
@@ -35,7 +35,7 @@ func newEntry(e *queuev1.QueueEntry) Entry {
 	return Entry{
 		Kind: kind(e.GetKind()), Namespace: e.GetNamespace(), Name: e.GetName(), UID: e.GetUid(), Phase: e.GetPhase(), Position: e.GetPosition(),
 		Sequence: e.GetSequence(), Priority: class(e.GetPriority()), EffectivePriority: class(e.GetEffectivePriority()),
-		Namespaces: e.GetNamespaces(), CreateTime: e.GetCreateTime().AsTime(), AdmitTime: moment(e.GetAdmitTime()),
+		Namespaces: e.GetNamespaces(), CreateTime: e.GetCreateTime().AsTime(), AdmitTime: remote.TimeOf(e.GetAdmitTime()),
 	}
 }
 
@@ -56,14 +56,6 @@ func class(p queuev1.Priority) string {
 		return ""
 	}
 	return strings.ToLower(strings.TrimPrefix(p.String(), "PRIORITY_"))
-}
-
-func moment(t *timestamppb.Timestamp) *time.Time {
-	if t == nil {
-		return nil
-	}
-	m := t.AsTime()
-	return &m
 }
 
 func header() []string {

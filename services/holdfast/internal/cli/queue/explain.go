@@ -92,7 +92,7 @@ func (o *Options) explain(ctx context.Context, name string) error {
 func newExplanation(resp *queuev1.ExplainBackupResponse) *Explanation {
 	x := &Explanation{Entry: newEntry(resp.GetEntry()), Reason: reason(resp.GetReason()), Message: resp.GetMessage(), LeftOut: resp.GetObstaclesLeftOut()}
 	for _, in := range resp.GetObstacles() {
-		out := Obstacle{Reason: reason(in.GetReason()), Namespaces: in.GetNamespaces(), Since: moment(in.GetSince()), Limit: in.GetLimit()}
+		out := Obstacle{Reason: reason(in.GetReason()), Namespaces: in.GetNamespaces(), Since: remote.TimeOf(in.GetSince()), Limit: in.GetLimit()}
 		for _, j := range in.GetJobs() {
 			out.Jobs = append(out.Jobs, Job{Kind: kind(j.GetKind()), Name: j.GetName(), UID: j.GetUid()})
 		}

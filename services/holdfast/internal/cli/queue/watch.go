@@ -3,22 +3,15 @@ package queue
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
-
-// again is the pause before a lost connection is made again.
-const again = time.Second
 
 // watcher shows the queue as it changes.
 type watcher struct {
@@ -40,31 +33,13 @@ On a terminal the screen is redrawn; elsewhere the entries that changed are
 printed. With -o every state is a whole document.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return w.with(func() error { return w.run(cmd.Context()) })
+			return w.with(func() error {
+				return w.Remote.Explain(w.Remote.KeepWatching(cmd.Context(), w.Global, &w.shown, w.follow))
+			})
 		},
 	}
 	w.BindFlags(cmd.Flags())
 	return cmd
-}
-
-// run watches until ctx ends. A service that goes away after it has answered is waited for: it may
-// be restarting.
-func (w *watcher) run(ctx context.Context) error {
-	for {
-		err := w.Remote.Explain(w.follow(ctx))
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case !w.shown || !errors.Is(err, errgrpc.ErrUnavailable):
-			return err
-		}
-		_, _ = fmt.Fprintf(w.ErrOut, "holdfast: %v; trying again\n", err)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-w.Clock.After(again):
-		}
-	}
 }
 
 // follow shows one stream, from its first state on.
