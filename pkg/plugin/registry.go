@@ -43,9 +43,6 @@ type Registration struct {
 	Name string
 	// Touches are the resources that an action may be called for.
 	Touches []string
-	// Restartable is set for an asynchronous action whose operation may be started again after its
-	// process died.
-	Restartable bool
 	// OutOfProcess is set for an asynchronous action whose operations all live outside the process.
 	OutOfProcess bool
 	// New makes the plugin; what it returns implements the interface named by Kind.
@@ -105,10 +102,6 @@ func (r *Registry) AsyncRestoreItemAction(name string, touches []string, build f
 
 // AsyncOption is an option of an asynchronous action.
 type AsyncOption func(*Registration)
-
-// Restartable lets a server start an operation once more, with the same idempotency key, when the
-// process it lived in died.
-func Restartable() AsyncOption { return func(r *Registration) { r.Restartable = true } }
 
 // OutOfProcess means that no operation of the action lives in its process: any process of the
 // binary can tell how one goes. Velero too calls such an action, as its item action of version 2. A

@@ -38,8 +38,6 @@ type Base struct {
 	Token string
 	// DrainLimit is how long the parts of [Runtime.GoLast] may take to stop beyond [HandOverLimit].
 	DrainLimit time.Duration
-	// MaxMessage is that of package grpcserver.
-	MaxMessage int
 	// CacheTransform shrinks objects before the manager caches them; nil drops their managedFields.
 	CacheTransform cache.TransformFunc
 	// GRPCListener and HTTPListener, when set, are listened on instead of opening the addresses of

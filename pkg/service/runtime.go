@@ -141,7 +141,7 @@ func (r *Runtime) buildGRPC(context.Context) error {
 	}
 	r.grpc, err = grpcserver.New(grpcserver.Config{
 		Log: r.base.Log, Registerer: r.registry, Tracer: r.base.Tracer, Propagator: r.base.Propagator,
-		TLS: tlsConfig, Authorize: authorize, Audited: Audited, Clock: r.base.Clock, MaxMessage: r.base.MaxMessage,
+		TLS: tlsConfig, Authorize: authorize, Audited: Audited, Clock: r.base.Clock,
 	})
 	return err
 }

@@ -68,12 +68,8 @@ func (a *inside) begin(item *unstructured.Unstructured, annotation, job, key str
 	if err := json.Unmarshal([]byte(text), &run.order); err != nil {
 		return false, err
 	}
-	first, err := a.calls.note(call{what: "start", backup: run.backup, item: run.item, key: key})
-	if err != nil {
+	if _, err := a.calls.note(call{what: "start", backup: run.backup, item: run.item, key: key}); err != nil {
 		return false, err
-	}
-	if !first && run.order.Start == second {
-		run.order.Seconds = 0
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

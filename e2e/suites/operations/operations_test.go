@@ -42,7 +42,6 @@ func TestOperations(t *testing.T) {
 		{"a runner dies in a Start", b.runnerDies}, {"a runner of a restore dies in a Start", b.restoreRunnerDies}, {"a plugin dies in a Start", b.pluginDies}, {"everything dies while operations run", b.everythingDies},
 		{"the homes of operations die", b.homesDie}, {"the home of an operation drains", b.homesDrain},
 		{"the home of a restore's operation dies", b.restoredInside},
-		{"operations are begun once more", b.homesReturn}, {"operations of a restore are begun once more", b.restoredHomesReturn},
 	} {
 		began := time.Now()
 		if !t.Run(scenario.name, scenario.run) {

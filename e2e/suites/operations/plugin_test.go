@@ -59,10 +59,6 @@ func beAPlugin(binary string) error {
 	registry.AsyncRestoreItemAction(insideRestores, []string{"serviceaccounts"}, func(plugin.Env) (plugin.AsyncRestoreItemAction, error) {
 		return insideRestore{lives}, nil
 	})
-	registry.AsyncBackupItemAction(againAction, []string{"limitranges"}, func(plugin.Env) (plugin.AsyncBackupItemAction, error) { return lives, nil }, plugin.Restartable())
-	registry.AsyncRestoreItemAction(againRestores, []string{"limitranges"}, func(plugin.Env) (plugin.AsyncRestoreItemAction, error) {
-		return insideRestore{lives}, nil
-	}, plugin.Restartable())
 	return serve.Run(registry)
 }
 

@@ -42,7 +42,6 @@ const (
 	blocks  behaviour = "blocks"  // Start waits for calls.letGo after it began the operation
 	dies    behaviour = "dies"    // the first Start ends the process after it began the operation
 	held    behaviour = "held"    // the time of the operation begins with calls.letGo
-	second  behaviour = "second"  // the operation of the second Start ends at once
 	hangs   behaviour = "hangs"   // the call is not answered
 	fails   behaviour = "fails"   // the call ends with an error
 	forgets behaviour = "forgets" // the operation is not known

@@ -59,8 +59,6 @@ type BackupResult struct {
 	// Process is the start ID of the plugin's process that runs the operation and whose end is its
 	// end; empty for an operation outside of it.
 	Process string
-	// Restartable means that the operation may be begun once more when Process has ended.
-	Restartable bool
 	// PostOperation are objects to fetch again once the operation is done.
 	PostOperation []Item
 }

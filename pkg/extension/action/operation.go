@@ -17,9 +17,6 @@ var (
 	ErrNoLogs = errors.New("the protocol of the action has no logs")
 )
 
-// ErrNotRestartable means that an action does not allow its operations to be begun once more.
-var ErrNotRestartable = errors.New("operations of the action are not begun once more")
-
 // What names an operation is kept in records, and is at most that long, in bytes.
 const (
 	// MaxOperationID bounds Operation.ID.
@@ -51,30 +48,6 @@ type Operations interface {
 	// element. An action that keeps no logs has no lines; one whose protocol has none gives
 	// ErrNoLogs.
 	Logs(ctx context.Context, op Operation, job []byte, since time.Time, follow bool) iter.Seq2[LogLine, error]
-}
-
-// Restart is a call that begins an operation once more, the process of which has ended.
-type Restart struct {
-	// Kind and Action are what the action is registered as, and its name.
-	Kind, Action string
-	// Key is the idempotency key of the call.
-	Key string
-	// Job is the Backup or Restore, Item what the action was called with; both are JSON. FromBackup is
-	// the item as it was backed up, in a restore.
-	Job, Item, FromBackup []byte
-}
-
-// Restarted names the operation that such a call began.
-type Restarted struct {
-	// ID is as in Operation, Process as in BackupResult.
-	ID, Process string
-}
-
-// Restarter begins operations once more.
-type Restarter interface {
-	// Restart makes the call. An error wraps ErrNotRestartable or ErrUnknownAction where it was not
-	// made.
-	Restart(ctx context.Context, c *Restart) (Restarted, error)
 }
 
 // Progress is how far an operation has come that an action started.

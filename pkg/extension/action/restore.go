@@ -61,8 +61,6 @@ type RestoreResult struct {
 	// Process is the start ID of the plugin's process that runs the operation and whose end is its
 	// end; empty for an operation outside of it.
 	Process string
-	// Restartable means that the operation may be begun once more when Process has ended.
-	Restartable bool
 }
 
 // Readiness is implemented by a RestoreItem that may answer Wait.

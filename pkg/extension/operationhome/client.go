@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"slices"
 	"sync"
 	"time"
 
@@ -24,9 +23,6 @@ type Peers interface {
 	// Find returns the gRPC address of the instance, or that it has ended. An error does not mean that
 	// it has.
 	Find(ctx context.Context, instance string) (address string, gone bool, err error)
-	// Serving returns the instances where operations of a kind of job can be begun, the one that was
-	// seen last first.
-	Serving(ctx context.Context, kind string) (instances []string, err error)
 }
 
 // Client calls the instances whose plugin processes run operations. Safe for concurrent use.
@@ -123,11 +119,9 @@ func (h *Home) failed(err error) error {
 	}
 	switch errgrpc.Reason(err) {
 	case reasonProcessGone:
-		return fmt.Errorf("%w: process %.64s of instance %s has ended", errNoProcess, h.process, h.instance)
+		return fmt.Errorf("%w: process %.64s of instance %s has ended", ErrGone, h.process, h.instance)
 	case reasonOperationUnknown:
 		return fmt.Errorf("%w: %w", action.ErrUnknownOperation, errgrpc.FromStatus(err))
-	case reasonNotRestartable:
-		return fmt.Errorf("%w: %w", action.ErrNotRestartable, errgrpc.FromStatus(err))
 	case reasonActionUnknown:
 		return fmt.Errorf("%w: %w", action.ErrUnknownAction, errgrpc.FromStatus(err))
 	}
@@ -211,49 +205,6 @@ func (c *Client) Forget(ctx context.Context, instance, process string, op action
 	h := &Home{client: c, instance: instance, process: process}
 	_, err = api.Forget(ctx, &operationv1.ForgetRequest{Operation: h.named(op)})
 	return h.failed(err)
-}
-
-// maxTried bounds how many instances Live calls.
-const maxTried = 8
-
-// Live returns an instance that answers where operations of a kind of job can be begun, which is
-// first if that one does; empty where none answers at the moment.
-func (c *Client) Live(ctx context.Context, kind, first string) (instance string, err error) {
-	instances, err := c.peers.Serving(ctx, kind)
-	if err != nil {
-		return "", fmt.Errorf("list instances: %w", err)
-	}
-	if at := slices.Index(instances, first); at > 0 {
-		instances = slices.Insert(slices.Delete(instances, at, at+1), 0, first)
-	}
-	for _, instance := range instances[:min(len(instances), maxTried)] {
-		// Only the instance itself denies that it has a process.
-		_, err := c.At(instance, noProcess).Progress(ctx, action.Operation{Kind: noProcess, Action: noProcess, ID: noProcess}, nil)
-		if errors.Is(err, errNoProcess) {
-			return instance, nil
-		}
-	}
-	return "", ctx.Err()
-}
-
-// noProcess names none.
-const noProcess = "none"
-
-// Restart begins an operation once more in a plugin's process of the instance. The call takes at most
-// MaxMessage bytes, or it is not made. An error wraps action.ErrNotRestartable or
-// action.ErrUnknownAction where the action was not called.
-func (c *Client) Restart(ctx context.Context, instance string, r *action.Restart) (action.Restarted, error) {
-	api, err := c.connect(ctx, instance)
-	if err != nil {
-		return action.Restarted{}, err
-	}
-	answer, err := api.Restart(ctx, &operationv1.RestartRequest{
-		ExpectedInstanceId: instance, Kind: r.Kind, Action: r.Action, IdempotencyKey: r.Key, Job: r.Job, Item: r.Item, ItemFromBackup: r.FromBackup,
-	}, grpc.MaxCallSendMsgSize(MaxMessage))
-	if err != nil {
-		return action.Restarted{}, (&Home{client: c, instance: instance}).failed(err)
-	}
-	return action.Restarted{ID: answer.GetOperationId(), Process: answer.GetProcessId()}, nil
 }
 
 func moment(t *timestamppb.Timestamp) time.Time {

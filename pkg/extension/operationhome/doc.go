@@ -2,16 +2,10 @@
 // service that has the process reports their progress over gRPC to the other instances.
 package operationhome
 
-import (
-	"errors"
-	"fmt"
-)
+import "errors"
 
 // ErrGone means that the process is gone, and the operation with it.
 var ErrGone = errors.New("the process that the operation lived in is gone")
-
-// errNoProcess is the ErrGone that the instance itself returned.
-var errNoProcess = fmt.Errorf("%w", ErrGone)
 
 // Reasons of the service's errors.
 const (
@@ -19,5 +13,4 @@ const (
 	reasonProcessGone      = "PROCESS_GONE"
 	reasonOperationUnknown = "OPERATION_UNKNOWN"
 	reasonActionUnknown    = "ACTION_UNKNOWN"
-	reasonNotRestartable   = "NOT_RESTARTABLE"
 )

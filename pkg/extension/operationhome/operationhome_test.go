@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -31,26 +30,18 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/operationhome"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/selfplugin"
-	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/plugin"
 	"github.com/holdfast-io/holdfast/pkg/plugin/serve"
 	"github.com/holdfast-io/holdfast/pkg/service/grpcserver"
 	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
 )
 
-// The operations of mover may be begun once more, those of once may not.
-const (
-	mover = "x.io/mover"
-	once  = "x.io/once"
-)
+const mover = "x.io/mover"
 
 func TestMain(m *testing.M) {
 	if os.Getenv("VELERO_PLUGIN") != "" {
 		registry := &plugin.Registry{}
 		registry.AsyncBackupItemAction(mover, []string{"pods"}, func(plugin.Env) (plugin.AsyncBackupItemAction, error) {
-			return &moving{of: map[string]plugin.Progress{}}, nil
-		}, plugin.Restartable())
-		registry.AsyncBackupItemAction(once, []string{"pods"}, func(plugin.Env) (plugin.AsyncBackupItemAction, error) {
 			return &moving{of: map[string]plugin.Progress{}}, nil
 		})
 		if err := serve.Run(registry); err != nil {
@@ -118,14 +109,6 @@ type bed struct {
 	address string
 	gone    bool
 	broken  error
-	serving []string
-}
-
-// Serving implements operationhome.Peers.
-func (b *bed) Serving(context.Context, string) ([]string, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.serving, b.broken
 }
 
 // Find implements operationhome.Peers.
@@ -166,7 +149,6 @@ func (b *bed) serve() string {
 	b.Helper()
 	g, err := grpcserver.New(grpcserver.Config{
 		Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(), Tracer: noop.NewTracerProvider(), Propagator: propagation.TraceContext{},
-		MaxMessage: operationhome.MaxMessage,
 	})
 	require.NoError(b, err)
 	operationv1.RegisterOperationServiceServer(g, b.server)
@@ -288,83 +270,6 @@ func TestOnlyTheEndOfTheProcessIsItsEnd(t *testing.T) {
 	err = ask()
 	require.ErrorIs(t, err, operationhome.ErrGone)
 	require.ErrorContains(t, err, "instance runner-1 has ended")
-}
-
-// An operation is begun once more after the end of its process, in another one and with its key.
-func TestAnInstanceBeginsAnOperationOnceMore(t *testing.T) {
-	b := newBed(t)
-	op, process := b.begin("one")
-	pid := b.kill(op, process)
-
-	call := action.Restart{Kind: op.Kind, Action: mover, Key: "one", Job: job, Item: []byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"n","name":"p"}}`)}
-	again, err := b.client.Restart(t.Context(), "runner-1", &call)
-	require.NoError(t, err)
-	require.Equal(t, "one", again.ID)
-	require.NotEqual(t, process, again.Process)
-	require.True(t, b.operations.Alive(again.Process))
-	p, err := b.client.At("runner-1", again.Process).Progress(t.Context(), op, job)
-	require.NoError(t, err)
-	require.NotContains(t, p.Description, fmt.Sprint(pid))
-
-	_, err = b.client.Restart(t.Context(), "runner-2", &call)
-	require.Equal(t, "OTHER_INSTANCE", errgrpc.Reason(err))
-	for name, want := range map[string]error{once: action.ErrNotRestartable, "x.io/none": action.ErrUnknownAction} {
-		call.Action = name
-		_, err = b.client.Restart(t.Context(), "runner-1", &call)
-		require.ErrorIs(t, err, want)
-	}
-	call.Action, call.Job = mover, []byte("{")
-	_, err = b.client.Restart(t.Context(), "runner-1", &call)
-	require.ErrorContains(t, err, "job: ")
-	call.Item = nil
-	_, err = b.client.Restart(t.Context(), "runner-1", &call)
-	require.ErrorContains(t, err, "item: ")
-}
-
-// With the usual limit of gRPC, 4 MiB, an operation on a large object was never begun once more.
-func TestTheLargestInputBeginsAnOperationOnceMore(t *testing.T) {
-	const largestObject = 3 << 20 // an API server takes no request over that
-	b := newBed(t)
-	op, process := b.begin("one")
-	pid := b.kill(op, process)
-
-	filled := func(head string, size int) []byte {
-		return []byte(head + `,"data":"` + strings.Repeat("x", size-len(head)-len(`,"data":""}`)) + `"}`)
-	}
-	call := action.Restart{
-		Kind: op.Kind, Action: mover, Key: "one",
-		Job:        filled(`{"kind":"Backup","metadata":{"name":"b"}`, largestObject),
-		Item:       filled(`{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"n","name":"p"}`, operation.MaxInputBytes/2),
-		FromBackup: filled(`{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"n","name":"p"}`, operation.MaxInputBytes/2),
-	}
-	again, err := b.client.Restart(t.Context(), "runner-1", &call)
-	require.NoError(t, err)
-	require.Equal(t, "one", again.ID)
-	p, err := b.client.At("runner-1", again.Process).Progress(t.Context(), op, call.Job)
-	require.NoError(t, err)
-	require.NotContains(t, p.Description, fmt.Sprint(pid))
-
-	call.Job = filled(`{"kind":"Backup","metadata":{"name":"b"}`, operationhome.MaxMessage)
-	_, err = b.client.Restart(t.Context(), "runner-1", &call)
-	require.ErrorContains(t, err, "larger than max", "it is not sent")
-}
-
-// Only an instance that answers for itself is one to begin operations in.
-func TestALiveInstanceIsFound(t *testing.T) {
-	b := newBed(t)
-	live := func(first string) string {
-		instance, err := b.client.Live(t.Context(), "Backup", first)
-		require.NoError(t, err)
-		return instance
-	}
-	require.Empty(t, live("runner-1"), "none serves")
-	b.set(func() { b.serving = []string{"runner-0", "runner-1"} })
-	require.Equal(t, "runner-1", live("runner-0"), "at the address of runner-0 another one answers")
-	b.set(func() { b.gone = true })
-	require.Empty(t, live("runner-1"))
-	b.set(func() { b.gone, b.broken = false, errors.New("away") })
-	_, err := b.client.Live(t.Context(), "Backup", "runner-1")
-	require.Error(t, err)
 }
 
 // A stopping service waits for the operations in its plugins' processes and keeps its Lease;

@@ -14,15 +14,9 @@ import (
 	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
 )
 
-// MaxMessage bounds the messages of operation.v1.OperationService, in bytes, which is what the server of a
-// Server has to take: Restart has the input of an operation (operation.MaxInputBytes) and the job, an
-// object of at most 3 MiB.
-const MaxMessage = 8 << 20
-
 // Processes are the plugins' processes of this instance; pluginhost.Operations is one.
 type Processes interface {
 	action.Operations
-	action.Restarter
 	// Alive reports whether the process with this start ID is one of these and runs.
 	Alive(process string) bool
 	// Forget lets the process of an operation end that is no longer polled.
@@ -74,8 +68,6 @@ func (s *Server) refused(o *operationv1.InProcessOperation, err error) error {
 
 func refusal(err error) error {
 	switch {
-	case errors.Is(err, action.ErrNotRestartable):
-		return errgrpc.WithReason(fmt.Errorf("%w: %w", errgrpc.ErrPrecondition, err), reasonNotRestartable, nil)
 	case errors.Is(err, action.ErrUnknownOperation):
 		return errgrpc.WithReason(fmt.Errorf("%w: %w", errgrpc.ErrNotFound, err), reasonOperationUnknown, nil)
 	case errors.Is(err, action.ErrUnknownAction):
@@ -147,21 +139,6 @@ func (s *Server) Forget(_ context.Context, req *operationv1.ForgetRequest) (*ope
 	}
 	s.Processes.Forget(op)
 	return &operationv1.ForgetResponse{}, nil
-}
-
-// Restart implements operation.v1.OperationService.
-func (s *Server) Restart(ctx context.Context, req *operationv1.RestartRequest) (*operationv1.RestartResponse, error) {
-	if err := s.meant("expected_instance_id", req.GetExpectedInstanceId()); err != nil {
-		return nil, err
-	}
-	again, err := s.Processes.Restart(ctx, &action.Restart{
-		Kind: req.GetKind(), Action: req.GetAction(), Key: req.GetIdempotencyKey(),
-		Job: req.GetJob(), Item: req.GetItem(), FromBackup: req.GetItemFromBackup(),
-	})
-	if err != nil {
-		return nil, refusal(err)
-	}
-	return &operationv1.RestartResponse{OperationId: again.ID, ProcessId: again.Process}, nil
 }
 
 func stamp(t time.Time) *timestamppb.Timestamp {

@@ -86,7 +86,6 @@ func (a *asyncBackup) Start(ctx context.Context, object *action.Object, backup *
 		if err != nil {
 			return err
 		}
-		r.Restartable = a.registration.Restartable && r.Process != ""
 		if r.Object, err = answerIfAny(object, answer.GetItem(), false); err != nil {
 			return err
 		}
@@ -134,7 +133,7 @@ func (a *asyncRestore) Start(ctx context.Context, object, fromBackup *action.Obj
 		if err != nil {
 			return err
 		}
-		r.Skip, r.Restartable = answer.GetSkipRestore(), a.registration.Restartable && r.Process != ""
+		r.Skip = answer.GetSkipRestore()
 		if r.Object, err = answerIfAny(object, answer.GetItem(), true); err != nil {
 			return err
 		}

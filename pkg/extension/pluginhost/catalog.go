@@ -16,9 +16,6 @@ type Registration struct {
 	// Touches are the only resources an action may be called for; empty means any. Only plugins of
 	// Holdfast's SDK state it.
 	Touches []string
-	// Restartable reports that an operation of an asynchronous action may be started again after
-	// its process died.
-	Restartable bool
 
 	described bool // the process serves Holdfast's own contract too
 }

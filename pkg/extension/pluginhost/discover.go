@@ -91,7 +91,7 @@ func (l *listing) add(described *pluginv1.Plugin) error {
 		return fmt.Errorf("kind: unknown value %d", described.GetKind())
 	}
 	if asynchronous(kind) {
-		l.plugins = append(l.plugins, Registration{Kind: kind, Name: described.GetName(), Path: l.path, Touches: described.GetTouches(), Restartable: described.GetRestartable(), described: true})
+		l.plugins = append(l.plugins, Registration{Kind: kind, Name: described.GetName(), Path: l.path, Touches: described.GetTouches(), described: true})
 		return nil
 	}
 	for i := range l.plugins {

@@ -13,10 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 )
 
-var (
-	_ action.Operations = (*Operations)(nil)
-	_ action.Restarter  = (*Operations)(nil)
-)
+var _ action.Operations = (*Operations)(nil)
 
 // Operations follows operations that plugins began, and begins those of the SDK's asynchronous
 // actions for all sessions, which may run in the plugin's process. It has a process per binary,

@@ -165,5 +165,4 @@ func TestWhatOneRegistrationSaysWrongCostsItAlone(t *testing.T) {
 	require.Len(t, h.Plugins(), 2)
 	require.Equal(t, []string{"pods"}, h.Plugins()[0].Touches)
 	require.Equal(t, pluginhost.KindAsyncBackupItemAction, h.Plugins()[1].Kind)
-	require.True(t, h.Plugins()[1].Restartable)
 }

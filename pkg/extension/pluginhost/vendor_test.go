@@ -108,7 +108,7 @@ func beAPlugin() {
 			{Kind: 99, Name: "described.io/x"},
 			{Kind: pluginv1.Kind_KIND_DELETE_ITEM_ACTION, Name: "described.io/fine", Touches: []string{"pods"}},
 			{Kind: pluginv1.Kind_KIND_DELETE_ITEM_ACTION, Name: "described.io/secret"},
-			{Kind: pluginv1.Kind_KIND_ASYNC_BACKUP_ITEM_ACTION, Name: "described.io/slow", Restartable: true},
+			{Kind: pluginv1.Kind_KIND_ASYNC_BACKUP_ITEM_ACTION, Name: "described.io/slow"},
 		}})
 	case name == "sick":
 		serveVelero(&vendor{list: func() []*velero.PluginIdentifier { os.Exit(3); return nil }})

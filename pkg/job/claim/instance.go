@@ -35,12 +35,9 @@ type Config struct {
 	Reader    client.Reader // uncached (Manager.GetAPIReader)
 	Client    client.Client // writes
 	Namespace string
-	Name      string // unique per process start; part of an object name
-	Address   string // where this instance answers gRPC
-	// OperationsOf is the kind of the jobs whose operations can be begun in this instance; empty for
-	// none.
-	OperationsOf string
-	Timeout      time.Duration // a holder of claims unchanged for this long is dead; 0 means 30 s
+	Name      string        // unique per process start; part of an object name
+	Address   string        // where this instance answers gRPC
+	Timeout   time.Duration // a holder of claims unchanged for this long is dead; 0 means 30 s
 	// Busy, unless nil, reports that the end of this instance matters to others although it holds no
 	// claim: it stays awake then. Busy must be fast, and must not call back into the instance.
 	Busy func() bool

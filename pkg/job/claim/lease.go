@@ -23,8 +23,6 @@ const (
 
 	leaseLabel      = "holdfast.io/lease"
 	leaseLabelValue = "instance"
-	// operationsLabel has Config.OperationsOf.
-	operationsLabel = "holdfast.io/operations-of"
 )
 
 // errStale refuses an answer that is older than what this instance wrote before it.
@@ -96,13 +94,9 @@ func (i *Instance) wrote(lease *coordinationv1.Lease, err error) error {
 }
 
 func (i *Instance) lease(holder string, duration time.Duration) *coordinationv1.Lease {
-	labels := map[string]string{leaseLabel: leaseLabelValue}
-	if i.cfg.OperationsOf != "" {
-		labels[operationsLabel] = i.cfg.OperationsOf
-	}
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: i.cfg.Namespace, Name: i.cfg.Name, Labels: labels,
+			Namespace: i.cfg.Namespace, Name: i.cfg.Name, Labels: map[string]string{leaseLabel: leaseLabelValue},
 			Annotations: map[string]string{holdfast.AnnotationAddress: i.cfg.Address},
 		},
 		Spec: coordinationv1.LeaseSpec{

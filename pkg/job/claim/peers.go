@@ -1,15 +1,12 @@
 package claim
 
 import (
-	"cmp"
 	"context"
-	"slices"
 	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -104,28 +101,6 @@ func (p *Peers) Find(ctx context.Context, instance string) (address string, gone
 	one.wanted = p.clock.Now()
 	one.looking.Unlock()
 	return p.see(ctx, instance)
-}
-
-// Serving returns the instances where operations of a kind of job can be begun, those first whose
-// Leases were renewed last. A released one is not among them; others may have ended.
-func (p *Peers) Serving(ctx context.Context, kind string) (instances []string, err error) {
-	list := &coordinationv1.LeaseList{}
-	if err := p.reader.List(ctx, list, client.InNamespace(p.namespace), client.MatchingLabels{operationsLabel: kind}); err != nil {
-		return nil, err
-	}
-	slices.SortFunc(list.Items, func(a, b coordinationv1.Lease) int {
-		return cmp.Or(renewed(&b).Compare(renewed(&a)), cmp.Compare(a.Name, b.Name))
-	})
-	for i := range list.Items {
-		if !released(&list.Items[i]) {
-			instances = append(instances, list.Items[i].Name)
-		}
-	}
-	return instances, nil
-}
-
-func renewed(lease *coordinationv1.Lease) time.Time {
-	return ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Time
 }
 
 // see reads the Lease of an instance, unless that was done just before.

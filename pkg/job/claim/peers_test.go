@@ -19,24 +19,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube"
 )
 
-// Instances where operations can be begun are found by their Leases, those that may live first.
-func TestPeersFindInstancesThatServe(t *testing.T) {
-	api := fake.NewClientBuilder().WithScheme(kube.Scheme()).Build()
-	at := time.Now()
-	for name, l := range map[string]struct {
-		of, holder string
-		age        time.Duration
-	}{"old": {"Backup", "old", time.Hour}, "young": {"Backup", "young", time.Second}, "released": {"Backup", "", 0}, "other": {"Restore", "other", 0}} {
-		require.NoError(t, api.Create(t.Context(), &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: name, Labels: map[string]string{"holdfast.io/operations-of": l.of}},
-			Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To(l.holder), RenewTime: ptr.To(metav1.NewMicroTime(at.Add(-l.age)))},
-		}))
-	}
-	instances, err := claim.NewPeers(api, "velero", clocktesting.NewFakeClock(at)).Serving(t.Context(), "Backup")
-	require.NoError(t, err)
-	require.Equal(t, []string{"young", "old"}, instances)
-}
-
 // A process without claims detects the end of instances as those with claims do: by a release, or
 // by a Lease that it observed unchanged for its duration.
 func TestPeersSeeAnInstanceEnd(t *testing.T) {

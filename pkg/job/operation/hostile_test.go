@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-io/holdfast/pkg/job/document"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit/limittest"
 )
@@ -81,23 +80,4 @@ func many(n int) operation.List {
 		})
 	}
 	return l
-}
-
-// A record was written first and then found damaged, by its writer and every reader after it.
-func TestNamesThatNoReaderTakesAreNotWritten(t *testing.T) {
-	store, log := sealed(t, strings.Split(strings.Repeat("x", 10), "")...)
-	taken := 0
-	for i := range 10 {
-		restart := operation.Event{Operation: i, Time: now, Restart: &operation.Restart{Reason: "gone", Instance: "other"}}
-		require.NoError(t, log.Append(t.Context(), restart))
-		err := log.Append(t.Context(), operation.Event{Operation: i, Time: now, Restarted: &operation.Restarted{ID: strings.Repeat("y", 1<<20)}})
-		if err != nil {
-			require.ErrorIs(t, err, document.ErrTooLarge)
-			break
-		}
-		taken++
-	}
-	require.Equal(t, 8, taken)
-	require.NoError(t, log.Append(t.Context(), operation.Event{Operation: 9, Time: now, End: &operation.End{}}))
-	require.True(t, open(t, store).States()[9].Phase.Ended())
 }

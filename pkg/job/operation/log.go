@@ -27,7 +27,6 @@ type Log struct {
 	states []State
 	seq    int64 // of the last record that was read
 	texts  int   // of the events so far, in bytes
-	names  int   // that operations got when they were begun once more, in bytes
 }
 
 // record holds events.
@@ -68,24 +67,12 @@ func (l *Log) Use(store objectstore.Store) { l.store = store }
 // Reason is why all operations have to end; empty for a job that waits for them.
 func (l *Log) Reason() string { return l.list.Reason }
 
-// Operations returns the operations, which must not be changed. Refresh and Append change one that
-// was begun once more.
+// Operations returns the operations, which must not be changed.
 func (l *Log) Operations() []Operation { return l.list.Operations }
 
 // States returns the states, in the order of Operations. The caller may change progress, and the
 // phase from New to InProgress: those are not recorded.
 func (l *Log) States() []State { return l.states }
-
-// Input is what the operation with that index was begun with, see KeepInput. Safe for concurrent use,
-// as is InputBytes.
-func (l *Log) Input(ctx context.Context, i int) (Input, error) {
-	return ReadInput(ctx, l.store, l.list.Job, l.list.Operations[i].Key)
-}
-
-// InputBytes is how long that is, as it is stored.
-func (l *Log) InputBytes(ctx context.Context, i int) (int64, error) {
-	return inputBytes(ctx, l.store, l.list.Job, l.list.Operations[i].Key)
-}
 
 // Bytes is about what the operations take in memory with their states, without what their records
 // tell.
@@ -174,10 +161,8 @@ func (l *Log) read(ctx context.Context, seq int64) (record, error) {
 
 func (l *Log) take(r *record) error {
 	for i := range r.Events {
-		if err := l.shorten(&r.Events[i]); err != nil {
-			return err
-		}
-		if err := apply(l.list.Operations, l.states, &r.Events[i]); err != nil {
+		l.shorten(&r.Events[i])
+		if err := applyEvent(l.states, &r.Events[i]); err != nil {
 			return err
 		}
 	}
@@ -210,9 +195,6 @@ func Fit(events []Event) int {
 // that number, its record is read instead and the error is ErrConflict. After another error the
 // record may be there or not: the next call finds out.
 func (l *Log) Append(ctx context.Context, events ...Event) error {
-	if err := l.fits(events); err != nil {
-		return err
-	}
 	r := record{FormatVersion: formatVersion, UID: l.list.Job.UID, Seq: l.seq + 1, Events: events}
 	err := records.CreateNew(ctx, l.store, recordKey(l.list.Job, r.Seq), r)
 	if errors.Is(err, objectstore.ErrExists) {

@@ -60,9 +60,6 @@ type Operation struct {
 	Key string `json:"key,omitempty"`
 	// Home is nil for an operation outside of the plugin's process.
 	Home *Home `json:"home,omitempty"`
-	// Restartable means that the operation may be begun once more, with the same key, when its process
-	// has ended: KeepInput has what with.
-	Restartable bool `json:"restartable,omitempty"`
 	// PostOperation are the items to be stored again once the operation has ended.
 	PostOperation []Resource `json:"postOperation,omitempty"`
 	// Created is when the call was answered.

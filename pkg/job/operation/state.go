@@ -11,12 +11,10 @@ type Event struct {
 	Operation int       `json:"operation"`
 	Time      time.Time `json:"time"`
 	// Exactly one of these is set.
-	Request   *Request   `json:"request,omitempty"`
-	Cancel    *Cancel    `json:"cancel,omitempty"`
-	Answer    *Answer    `json:"answer,omitempty"`
-	Restart   *Restart   `json:"restart,omitempty"`
-	Restarted *Restarted `json:"restarted,omitempty"`
-	End       *End       `json:"end,omitempty"`
+	Request *Request `json:"request,omitempty"`
+	Cancel  *Cancel  `json:"cancel,omitempty"`
+	Answer  *Answer  `json:"answer,omitempty"`
+	End     *End     `json:"end,omitempty"`
 }
 
 // Request is that an operation has to end: the process that polls it next intends to cancel it.
@@ -38,22 +36,6 @@ type Answer struct {
 	Accepted bool `json:"accepted"`
 	// Error is the error of the call, which is not one of the operation.
 	Error string `json:"error,omitempty"`
-}
-
-// Restart is the intent to begin an operation once more whose process has ended. It is recorded
-// before the action is called, at most once for an operation.
-type Restart struct {
-	// Reason is what became of the operation before.
-	Reason string `json:"reason"`
-	// Instance is the one whose plugins are called.
-	Instance string `json:"instance"`
-}
-
-// Restarted is what the action answered to that call. The operation is this one from then on.
-type Restarted struct {
-	ID string `json:"id"`
-	// Home is nil for an operation outside of the plugin's process.
-	Home *Home `json:"home,omitempty"`
 }
 
 // End is how an operation ended.
@@ -78,17 +60,9 @@ type State struct {
 	Cancels int
 	// Answer is the action's answer to that; nil while none is recorded.
 	Answer *Answer
-	// Restart is the intent to begin it once more, RestartTime when that was; nil while there is none.
-	Restart     *Restart
-	RestartTime time.Time
-	// Restarted: it was begun once more.
-	Restarted bool
 	// EndTime is when the end was seen.
 	EndTime time.Time
 }
-
-// Restarting reports that the operation is about to be begun once more.
-func (s *State) Restarting() bool { return s.Restart != nil && !s.Restarted }
 
 func (s *State) end(e *End, at time.Time) {
 	s.Phase, s.Error, s.Progress, s.EndTime = Completed, e.Error, e.Progress, at
@@ -97,9 +71,9 @@ func (s *State) end(e *End, at time.Time) {
 	}
 }
 
-// apply changes operations and their states by an event. Nothing happens to an operation that has
+// applyEvent changes the state of an operation by an event. Nothing happens to an operation that has
 // ended.
-func apply(ops []Operation, states []State, e *Event) error {
+func applyEvent(states []State, e *Event) error {
 	if e.Operation < 0 || e.Operation >= len(states) {
 		return fmt.Errorf("%w: operation: %d of %d", ErrDamaged, e.Operation, len(states))
 	}
@@ -117,15 +91,6 @@ func apply(ops []Operation, states []State, e *Event) error {
 		s.Cancels++
 	case e.Answer != nil:
 		s.Answer = e.Answer
-	case e.Restart != nil:
-		if s.Restart == nil {
-			s.Restart, s.RestartTime = e.Restart, e.Time
-		}
-	case e.Restarted != nil:
-		if s.Restarting() {
-			ops[e.Operation].ID, ops[e.Operation].Home = e.Restarted.ID, e.Restarted.Home
-			s.Restarted, s.Phase, s.Progress = true, New, Progress{}
-		}
 	case e.End != nil:
 		s.end(e.End, e.Time)
 	default:

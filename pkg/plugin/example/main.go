@@ -24,7 +24,7 @@ func plugins() *plugin.Registry {
 	registry := &plugin.Registry{}
 	registry.BackupItemAction("example.com/note-replicas", []string{"deployments.apps"}, newNoteReplicas)
 	registry.RestoreItemAction("example.com/config-first", []string{"deployments.apps"}, newConfigFirst)
-	registry.AsyncBackupItemAction("example.com/copy-claim", []string{"persistentvolumeclaims"}, newCopyClaim, plugin.Restartable())
+	registry.AsyncBackupItemAction("example.com/copy-claim", []string{"persistentvolumeclaims"}, newCopyClaim)
 	registry.AsyncBackupItemAction("example.com/hand-over", []string{"persistentvolumeclaims"}, newBackupHandOver, plugin.OutOfProcess())
 	registry.AsyncRestoreItemAction("example.com/hand-over", []string{"persistentvolumeclaims"}, newRestoreHandOver, plugin.OutOfProcess())
 	return registry

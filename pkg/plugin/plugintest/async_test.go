@@ -24,7 +24,7 @@ func movers(t *testing.T) *plugintest.Process {
 		m.lines = append(m.lines, plugin.LogLine{Time: begun.Add(time.Duration(i) * time.Second), Level: level, Message: "line", Fields: map[string]string{"volume": "v"}})
 	}
 	return plugintest.Start(t, (&plugin.Registry{}).
-		AsyncBackupItemAction("a.io/move", []string{"persistentvolumeclaims"}, made[plugin.AsyncBackupItemAction](backupMover{m}), plugin.Restartable()).
+		AsyncBackupItemAction("a.io/move", []string{"persistentvolumeclaims"}, made[plugin.AsyncBackupItemAction](backupMover{m})).
 		AsyncRestoreItemAction("a.io/move", []string{"persistentvolumeclaims"}, made[plugin.AsyncRestoreItemAction](restoreMover{m})))
 }
 

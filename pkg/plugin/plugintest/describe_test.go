@@ -27,8 +27,6 @@ func TestListingNamesOnlyVelerosKinds(t *testing.T) {
 	require.Len(t, described.GetPlugins(), 2)
 	require.Equal(t, "a.io/move", described.GetPlugins()[0].GetName())
 	require.Equal(t, pluginv1.Kind_KIND_ASYNC_BACKUP_ITEM_ACTION, described.GetPlugins()[0].GetKind())
-	require.True(t, described.GetPlugins()[0].GetRestartable())
-	require.False(t, described.GetPlugins()[1].GetRestartable())
 	require.Equal(t, []string{"persistentvolumeclaims"}, described.GetPlugins()[1].GetTouches())
 
 	again, err := process.Describe(t.Context())

@@ -37,9 +37,9 @@ const (
 	DefaultUnaryTimeout = time.Minute
 	// DefaultMaxConnectionAge makes clients connect anew, and so find new replicas.
 	DefaultMaxConnectionAge = 5 * time.Minute
-	// DefaultMaxMessage bounds the messages that a server takes, in bytes. They are read before their
+	// MaxMessage bounds the messages that a server takes, in bytes. They are read before their
 	// caller is known.
-	DefaultMaxMessage = 4 << 20
+	MaxMessage = 4 << 20
 	// MinClientPing is how often a client may ping at most.
 	MinClientPing = 30 * time.Second
 )
@@ -68,8 +68,6 @@ type Config struct {
 	// MaxConnectionAge limits the age of connections; open calls are not cut off. 0 means
 	// DefaultMaxConnectionAge.
 	MaxConnectionAge time.Duration
-	// MaxMessage bounds the messages that the server takes, in bytes; 0 means DefaultMaxMessage.
-	MaxMessage int
 }
 
 // Server is a gRPC server. It implements grpc.ServiceRegistrar.
@@ -117,7 +115,7 @@ func options(cfg Config, c chain) []grpc.ServerOption {
 			// async-operation-monitor calls GetProgress for each operation, every few seconds.
 			otelgrpc.WithFilter(filters.None(filters.HealthCheck(), filters.FullMethodName(operationv1.OperationService_GetProgress_FullMethodName))),
 		)),
-		grpc.MaxRecvMsgSize(cmp.Or(cfg.MaxMessage, DefaultMaxMessage)),
+		grpc.MaxRecvMsgSize(MaxMessage),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: cmp.Or(cfg.MaxConnectionAge, DefaultMaxConnectionAge)}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: MinClientPing, PermitWithoutStream: true}),
 		grpc.ChainUnaryInterceptor(c.unary()...),

@@ -111,7 +111,7 @@ func restoreRunner(o Options) Rules {
 func monitor(o Options) Rules {
 	r := Rules{
 		Namespaced: slices.Concat(events, []rbacv1.PolicyRule{
-			velero([]string{"backups", "restores"}, "get", "list", "watch", "patch"), rule("coordination.k8s.io", "leases", "get", "list"),
+			velero([]string{"backups", "restores"}, "get", "list", "watch", "patch"), rule("coordination.k8s.io", "leases", "get"),
 		}),
 		Cluster: []rbacv1.PolicyRule{cluster},
 	}

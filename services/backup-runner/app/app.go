@@ -17,7 +17,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/count"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
-	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/kube/podexec"
 	"github.com/holdfast-io/holdfast/pkg/messaging"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
@@ -46,7 +45,7 @@ func New(ctx context.Context, c Config) (*App, error) {
 	if err := c.validate(); err != nil {
 		return nil, fmt.Errorf("service %s: %w", c.Name, err)
 	}
-	c.DrainLimit, c.MaxMessage = c.Operations.DrainTimeout, operationhome.MaxMessage
+	c.DrainLimit = c.Operations.DrainTimeout
 	rt, err := service.New(ctx, c.Base)
 	if err != nil {
 		return nil, err
@@ -90,7 +89,7 @@ func (a *App) build(ctx context.Context) error {
 	stay := &operationhome.Stay{Processes: operations, Limit: c.Operations.DrainTimeout, Log: c.Log}
 	a.instance = claim.NewInstance(claim.Config{
 		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: namespace, Name: c.Instance,
-		Address: rt.AdvertisedAddr(), Timeout: c.ClaimTimeout, Predecessors: c.Predecessors, OperationsOf: operation.KindBackup,
+		Address: rt.AdvertisedAddr(), Timeout: c.ClaimTimeout, Predecessors: c.Predecessors,
 		Busy: stay.Busy, Clock: c.Clock, Log: c.Log,
 	})
 	rt.GoLast("operations of plugins", stay.Run)

@@ -17,7 +17,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/ended"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
-	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/kube/podexec"
 	"github.com/holdfast-io/holdfast/pkg/messaging"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
@@ -47,7 +46,7 @@ func New(ctx context.Context, config Config) (*App, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	config.DrainLimit, config.MaxMessage = config.Operations.DrainTimeout, operationhome.MaxMessage
+	config.DrainLimit = config.Operations.DrainTimeout
 	runtime, err := service.New(ctx, config.Base)
 	if err != nil {
 		return nil, err
@@ -87,7 +86,7 @@ func (a *App) wire(config *Config) error {
 	instance := claim.NewInstance(claim.Config{
 		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: namespace, Name: config.Instance,
 		Address: a.runtime.AdvertisedAddr(), Timeout: config.ClaimTimeout, Predecessors: config.Predecessors,
-		OperationsOf: operation.KindRestore, Busy: a.stay.Busy, Clock: config.Clock, Log: config.Log,
+		Busy: a.stay.Busy, Clock: config.Clock, Log: config.Log,
 	})
 	locations := location.New(mgr.GetAPIReader(), namespace, location.WithPlugins(a.plugins, config.Log, a.runtime.WorkDir()), location.WithMetrics(a.runtime.Registry(), config.Clock))
 	exec, err := podexec.New(a.runtime.RestConfig())

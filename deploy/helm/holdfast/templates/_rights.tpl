@@ -83,7 +83,7 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 {{- define "holdfast.rights.namespaced.async-operation-monitor" -}}
 {{ include "holdfast.rights.events" . }}
 - {apiGroups: [velero.io], resources: [backups, restores], verbs: [get, list, watch, patch]}
-- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get, list]}
+- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get]}
 {{- end -}}
 
 {{- define "holdfast.rights.cluster.async-operation-monitor" -}}

@@ -75,7 +75,7 @@ type describer struct {
 func (d describer) Describe(context.Context, *pluginv1.DescribeRequest) (*pluginv1.DescribeResponse, error) {
 	resp := &pluginv1.DescribeResponse{ProcessId: d.processID}
 	for _, h := range d.sorted {
-		resp.Plugins = append(resp.Plugins, &pluginv1.Plugin{Kind: kinds[h.Kind], Name: h.Name, Touches: h.Touches, Restartable: h.Restartable})
+		resp.Plugins = append(resp.Plugins, &pluginv1.Plugin{Kind: kinds[h.Kind], Name: h.Name, Touches: h.Touches})
 	}
 	return resp, nil
 }

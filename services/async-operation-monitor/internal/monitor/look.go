@@ -200,7 +200,6 @@ func turn[T client.Object](ctx context.Context, m *Monitor, k *kind[T], e *entry
 			"action", s.Operation.Action, "operation", s.Operation.ID, "item", s.Operation.Item.String(), "for", s.For)
 	}
 	m.reportStalled(obj, report.Stalled)
-	m.reportRestarts(ctx, obj, k.name, report.Restarts)
 	switch {
 	case errors.Is(err, objectstore.ErrReadOnly) && m.over(obj, k.status(obj), m.Poller.Grace): // nothing can be recorded
 		return 0, abandon(ctx, m, k, obj, err)
@@ -225,18 +224,5 @@ func (m *Monitor) reportStalled(obj client.Object, list []poll.Stall) {
 		op := &s.Operation
 		m.Events.Eventf(obj, nil, corev1.EventTypeWarning, "OperationStalled", "Poll", "operation %.128q of action %.128q for %.256s: no progress for %s",
 			op.ID, op.Action, op.Item.String(), s.For.Round(time.Second))
-	}
-}
-
-// reportRestarts logs operations that are begun once more, and makes Events of them.
-func (m *Monitor) reportRestarts(ctx context.Context, obj client.Object, kind string, list []poll.Restart) {
-	for i := range list {
-		r, op := &list[i], &list[i].Operation
-		m.Log.WarnContext(ctx, "operation is begun once more", "kind", kind, "name", obj.GetName(),
-			"action", op.Action, "operation", op.ID, "item", op.Item.String(), "instance", r.Instance, "reason", r.Reason)
-		if i < maxEvents {
-			m.Events.Eventf(obj, nil, corev1.EventTypeWarning, "OperationRestarted", "Poll", "operation %.128q of action %.128q for %.256s is begun once more: %.256s",
-				op.ID, op.Action, op.Item.String(), r.Reason)
-		}
 	}
 }

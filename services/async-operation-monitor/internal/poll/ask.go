@@ -17,13 +17,10 @@ func (j *Job) ask(ctx context.Context, turn Turn) {
 	if len(list) == 0 {
 		return
 	}
-	p, ops := j.poller, map[int]operation.Operation{} // calls outlive the poll, in which one may be begun once more
-	for _, i := range list {
-		ops[i] = j.log.Operations()[i]
-	}
+	p, ops := j.poller, j.log.Operations()
 	closed := make(chan struct{})
 	defer close(closed)
-	answered := j.each(p.progress, list, closed, func(i int) { j.askOne(ctx, i, ops[i], turn.JSON) })
+	answered := j.each(p.progress, list, closed, func(i int) { j.askOne(ctx, i, &ops[i], turn.JSON) })
 	timer := p.Clock.NewTimer(window)
 	defer timer.Stop()
 	select {
@@ -44,7 +41,7 @@ func (j *Job) due(turn Turn) []int {
 		m := &j.memos[i]
 		last := m.asked.Before(j.deadline(&ops[i], turn)) && !now.Before(j.deadline(&ops[i], turn)) // before its timeout counts
 		waits := m.calling || m.answer != nil || m.ended != nil || now.Before(m.due) && !last
-		if !waits && !states[i].Phase.Ended() && !states[i].Restarting() {
+		if !waits && !states[i].Phase.Ended() {
 			list = append(list, i)
 		}
 	}
@@ -53,14 +50,14 @@ func (j *Job) due(turn Turn) []int {
 }
 
 // askOne makes one call and keeps the answer.
-func (j *Job) askOne(ctx context.Context, i int, op operation.Operation, job []byte) {
+func (j *Job) askOne(ctx context.Context, i int, op *operation.Operation, job []byte) {
 	m := &j.memos[i]
 	j.mu.Lock()
 	m.calling = true
 	j.mu.Unlock()
 	began := j.poller.Clock.Now()
-	a := answer{began: began, process: processOf(&op)}
-	j.poller.bounded(ctx, callLimit, func(ctx context.Context) { a.progress, a.err = j.poller.actions(&op).Progress(ctx, named(&op), job) })
+	a := answer{began: began}
+	j.poller.bounded(ctx, callLimit, func(ctx context.Context) { a.progress, a.err = j.poller.actions(op).Progress(ctx, named(op), job) })
 	j.poller.Metrics.Polled(result(&a), j.poller.Clock.Since(began))
 	j.mu.Lock()
 	defer j.mu.Unlock()

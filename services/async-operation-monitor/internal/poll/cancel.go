@@ -17,7 +17,6 @@ func (j *Job) settle(ctx context.Context, turn Turn) error {
 	for {
 		err := j.record(ctx, turn)
 		j.cancel(ctx, turn)
-		j.callRestarts(ctx, turn)
 		if err != nil || !j.crowded {
 			return err
 		}
@@ -103,13 +102,9 @@ func (j *Job) cancelOne(ctx context.Context, i int, op *operation.Operation, job
 func (j *Job) observe(now time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.resetRestarted(now)
 	states := j.log.States()
 	for i := range j.memos {
 		m, s := &j.memos[i], &states[i]
-		if r := &m.restart; s.Restarting() && !r.mine(s) && !r.seenIntent.Equal(s.RestartTime) {
-			r.seenIntent, r.seen = s.RestartTime, now
-		}
 		if s.Cancel != nil && !s.Phase.Ended() && !m.mine(s) && !m.seenIntent.Equal(s.CancelTime) {
 			m.seenIntent, m.seen = s.CancelTime, now
 		}

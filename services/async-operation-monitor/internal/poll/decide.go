@@ -38,14 +38,8 @@ func (j *Job) decide(now time.Time, turn Turn) []operation.Event {
 
 // one decides about one operation.
 func (j *Job) one(m *memo, s *operation.State, op *operation.Operation, now time.Time, turn Turn) (events []operation.Event) {
-	if s.Restarting() || j.restarts(m, s, op, now, turn) {
-		return j.decideRestart(m, s, now)
-	}
 	if s.Cancel == nil {
 		if m.ended != nil {
-			if m.gone && m.restart.refused != "" {
-				return []operation.Event{{End: &operation.End{Error: notAgain(m.ended.Error, m.restart.refused), Progress: s.Progress}}}
-			}
 			return []operation.Event{{End: m.ended}}
 		}
 		if reason := j.reason(m, s, op, now, turn); reason != "" {
@@ -114,11 +108,7 @@ func (j *Job) intend(events []operation.Event) {
 	defer j.mu.Unlock()
 	for i := range events {
 		e := &events[i]
-		m := &j.memos[e.Operation]
-		switch {
-		case e.Restart != nil:
-			m.restart.intent = e.Time
-		case e.Cancel != nil:
+		if m := &j.memos[e.Operation]; e.Cancel != nil {
 			m.intent, m.sent, m.reply = e.Time, time.Time{}, nil
 			m.due = e.Time // its progress matters now
 		}
@@ -130,10 +120,7 @@ func (j *Job) withdraw(events []operation.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for i := range events {
-		switch e := &events[i]; {
-		case e.Restart != nil:
-			j.memos[e.Operation].restart.intent = time.Time{}
-		case e.Cancel != nil:
+		if e := &events[i]; e.Cancel != nil {
 			j.memos[e.Operation].intent = time.Time{}
 		}
 	}

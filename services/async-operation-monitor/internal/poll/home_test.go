@@ -21,37 +21,9 @@ type homes struct {
 	mu      sync.Mutex
 	plugins map[string]*plugins // by "instance/process"
 	forgot  []string
-	// restarts are the calls of Restart, "instance key".
-	restarts []string
 	// slow is how long a call to forget takes; now and most are how many are under way, and were.
 	slow      time.Duration
 	now, most int
-	// live is the instance that Live returns, restart what Restart does.
-	live    string
-	restart func(call *action.Restart) (action.Restarted, error)
-}
-
-// Live implements poll.Homes.
-func (h *homes) Live(_ context.Context, kind, first string) (string, error) {
-	if kind != operation.KindBackup || first != "i" {
-		return "", errBroken
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.live, nil
-}
-
-// Restart implements poll.Homes.
-func (h *homes) Restart(ctx context.Context, instance string, call *action.Restart) (action.Restarted, error) {
-	h.mu.Lock()
-	h.restarts = append(h.restarts, instance+" "+call.Key)
-	do := h.restart
-	h.mu.Unlock()
-	if do == nil {
-		<-ctx.Done()
-		return action.Restarted{}, ctx.Err()
-	}
-	return do(call)
 }
 
 // At implements poll.Homes.

@@ -27,17 +27,14 @@ type Job struct {
 	log    *operation.Log // Poll's alone
 	opened time.Time
 	// crowded: operations have to be cancelled and wait for slots. Poll's alone.
-	crowded   bool
-	restarted []Restart     // not reported yet. Poll's alone
-	returned  chan struct{} // has a value once calls to cancel have returned
-	bytes     int           // of the operations in memory, without what actions tell of them
+	crowded  bool
+	returned chan struct{} // has a value once calls to cancel have returned
+	bytes    int           // of the operations in memory, without what actions tell of them
 
 	mu    sync.Mutex
 	memos []memo
 	seen  []operation.State // as of the end of the last poll
-	// queued: operations are to be begun once more, and there was no slot or no room for that.
-	queued bool
-	texts  int // what actions tell, in bytes, as of the end of the last poll
+	texts int               // what actions tell, in bytes, as of the end of the last poll
 }
 
 // Turn is what a poll goes by.
@@ -58,14 +55,6 @@ type Report struct {
 	Next time.Duration
 	// Stalled are the operations that were found to stand still.
 	Stalled []Stall
-	// Restarts are the operations that this process is about to begin once more.
-	Restarts []Restart
-}
-
-// Restart is an operation that is begun once more.
-type Restart struct {
-	Operation operation.Operation
-	operation.Restart
 }
 
 // Stall is an operation that stands still.
@@ -87,7 +76,7 @@ func (p *Poller) Open(ctx context.Context, store objectstore.Store, job operatio
 	now := p.Clock.Now()
 	j.opened = now
 	for i := range j.memos {
-		j.memos[i].changed, j.memos[i].process = now, processOf(&log.Operations()[i])
+		j.memos[i].changed = now
 	}
 	return j, nil
 }
@@ -160,8 +149,6 @@ func (j *Job) Poll(ctx context.Context, store objectstore.Store, turn Turn) (Rep
 	j.ask(ctx, turn)
 	now := j.poller.Clock.Now()
 	j.absorb(now)
-	defer j.letGo()
-	j.prepare(ctx, turn)
 	err = j.settle(ctx, turn)
 	report := j.report(now, turn)
 	return report, err
@@ -198,8 +185,7 @@ func (j *Job) report(now time.Time, turn Turn) Report {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.seen, j.texts = slices.Clone(j.log.States()), j.told()
-	r := Report{Ended: j.log.Ended(), Restarts: j.restarted}
-	j.restarted = nil
+	r := Report{Ended: j.log.Ended()}
 	if !r.Ended {
 		r.Next = j.next(j.poller.Clock.Now(), turn)
 		r.Stalled = j.stalled(now)
@@ -207,18 +193,15 @@ func (j *Job) report(now time.Time, turn Turn) Report {
 	return r
 }
 
-// count counts the operations that ended or are begun once more, and drops those that were given up
-// from their processes, which have reported all other ends themselves.
+// count counts the operations that ended, and drops those that were given up from their processes,
+// which have reported all other ends themselves.
 func (j *Job) count(events []operation.Event) {
 	ops, states := j.log.Operations(), j.log.States()
 	var givenUp []int
 	j.mu.Lock()
 	for i := range events {
 		at := events[i].Operation
-		switch {
-		case events[i].Restart != nil:
-			j.restarted = append(j.restarted, Restart{ops[at], *events[i].Restart})
-		case events[i].End != nil:
+		if events[i].End != nil {
 			j.poller.Metrics.Ended(string(states[at].Phase))
 			if ops[at].Home != nil && j.memos[at].ended == nil {
 				givenUp = append(givenUp, at)

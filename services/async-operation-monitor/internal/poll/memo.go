@@ -29,11 +29,6 @@ type memo struct {
 	failures, unknown int
 	problem           string
 
-	// process is the start ID of the process that runs the operation, gone that it has ended.
-	process string
-	gone    bool
-	restart restart
-
 	changed time.Time // when progress last changed
 	stalled bool
 
@@ -49,7 +44,6 @@ type memo struct {
 // answer is what a call about progress returned.
 type answer struct {
 	began    time.Time
-	process  string // that was asked; empty for any
 	progress action.Progress
 	err      error
 }
@@ -71,9 +65,6 @@ func (j *Job) absorb(now time.Time) {
 		}
 		if a := m.answer; a != nil {
 			m.answer = nil
-			if a.process != processOf(op) {
-				continue // of the process before
-			}
 			j.take(m, s, op, a, now)
 		}
 	}
@@ -87,11 +78,8 @@ func (j *Job) take(m *memo, s *operation.State, op *operation.Operation, a *answ
 		m.failures, m.unknown, m.problem = 0, 0, ""
 		m.progress(s, &a.progress, now)
 	case errors.Is(a.err, operationhome.ErrGone): // which is certain
-		m.problem, m.gone = a.err.Error(), true
+		m.problem = a.err.Error()
 		m.ended = &operation.End{Error: lost(a.err), Progress: s.Progress}
-		if s.Restarted {
-			m.ended.Error = clip(m.ended.Error + "; it had been begun once more")
-		}
 	case errors.Is(a.err, action.ErrUnknownOperation):
 		m.problem = a.err.Error()
 		if m.unknown++; m.unknown >= denials {

@@ -15,17 +15,10 @@ func (j *Job) next(now time.Time, turn Turn) time.Duration {
 	if j.crowded {
 		wait = soonest
 	}
-	if j.queued {
-		wait = min(wait, time.Second)
-	}
 	states, ops := j.log.States(), j.log.Operations()
 	for i := range j.memos {
 		m, s, op := &j.memos[i], &states[i], &ops[i]
 		if s.Phase.Ended() {
-			continue
-		}
-		if s.Restarting() {
-			wait = min(wait, time.Second)
 			continue
 		}
 		if s.Cancel == nil {

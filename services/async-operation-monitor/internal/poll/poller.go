@@ -48,11 +48,6 @@ type Homes interface {
 	At(instance, process string) action.Operations
 	// Forget is for an operation that is not asked about any more.
 	Forget(ctx context.Context, instance, process string, op action.Operation) error
-	// Live returns an instance that answers where operations of a kind of job can be begun, which is
-	// first if that one does; empty where none answers at the moment.
-	Live(ctx context.Context, kind, first string) (instance string, err error)
-	// Restart begins an operation once more in a plugin's process of an instance.
-	Restart(ctx context.Context, instance string, call *action.Restart) (action.Restarted, error)
 }
 
 // Config is what a Poller works with. Every field is required unless its comment states otherwise.
@@ -77,11 +72,10 @@ type Config struct {
 // Poller makes the calls about the operations of all jobs of this process. Safe for concurrent use.
 type Poller struct {
 	Config
-	progress, cancels, starts *slots
-	room                      room            // of starts
-	life                      context.Context //nolint:containedctx // that of all calls, which outlive the polls that began them
-	end                       context.CancelFunc
-	calls                     sync.WaitGroup
+	progress, cancels *slots
+	life              context.Context //nolint:containedctx // that of all calls, which outlive the polls that began them
+	end               context.CancelFunc
+	calls             sync.WaitGroup
 
 	mu     sync.Mutex
 	closed bool           // no poll begins any more
@@ -93,7 +87,7 @@ var ErrClosed = errors.New("the process is ending")
 
 // New returns a Poller, which outlives ctx. Close ends it.
 func New(ctx context.Context, cfg Config) *Poller {
-	p := &Poller{Config: cfg, progress: newSlots(atOnce), cancels: newSlots(cancelsAtOnce), starts: newSlots(atOnce), room: room{of: map[string]int{}}}
+	p := &Poller{Config: cfg, progress: newSlots(atOnce), cancels: newSlots(cancelsAtOnce)}
 	p.life, p.end = context.WithCancel(context.WithoutCancel(ctx))
 	return p
 }

@@ -21,9 +21,6 @@ const lostPrefix = "the operation is lost: "
 // lost is why an operation failed that its action does not know.
 func lost(err error) string { return clip(lostPrefix + err.Error()) }
 
-// notAgain is why an operation failed that was lost and is not begun once more.
-func notAgain(lost, why string) string { return clip(lost + "; it is not begun once more: " + why) }
-
 // endedBy is why an operation failed that ended while it was being cancelled, with that error or
 // without one. What a cancelled operation did is not relied on.
 func endedBy(intent *operation.Cancel, answer *operation.Answer, ended string) string {

@@ -29,7 +29,7 @@ func Operations(outcomes []Outcome) []operation.Operation {
 func operationOf(o *Outcome) operation.Operation {
 	b := o.Begun
 	op := operation.Operation{
-		Action: o.Action, Kind: b.Kind, ID: o.Operation, Key: b.Key, Restartable: b.Restartable, Created: b.Time,
+		Action: o.Action, Kind: b.Kind, ID: o.Operation, Key: b.Key, Created: b.Time,
 		Item: operation.Resource{Group: o.Object.Group, Resource: b.Resource, Namespace: o.Object.Namespace, Name: o.Object.Name},
 	}
 	if b.Process != "" {

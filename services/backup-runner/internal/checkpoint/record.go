@@ -173,8 +173,6 @@ type Begun struct {
 	// Instance and Process identify the plugin process that keeps the operation, if it is kept there.
 	Instance string `json:"instance,omitempty"`
 	Process  string `json:"process,omitempty"`
-	// Restartable means that it may be begun once more when that process has ended.
-	Restartable bool `json:"restartable,omitempty"`
 	// PostOperation are the objects to be stored again once the operation has ended.
 	PostOperation []Item `json:"postOperation,omitempty"`
 	// Time is when the call was answered.

@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
-	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/facts"
@@ -156,12 +155,6 @@ func (r *run) volumes(finder *lookup.Finder) *volumes.Config {
 		Taker: r.job.Snapshots, Finder: finder, Past: &r.past.Snapshots, Intents: r.intents, Lock: r.job.LockVolume,
 		Insist: choice != nil && *choice, RecordItems: r.cfg.PartItems, Stop: r.workers.stop, Clock: r.cfg.Clock, Log: r.cfg.Log,
 	}
-}
-
-// keepInput keeps what an action was called with.
-func (r *run) keepInput(ctx context.Context, key string, in operation.Input) error {
-	b := r.job.Backup
-	return operation.KeepInput(ctx, r.job.Store, operation.Job{Kind: operation.KindBackup, Name: b.Name, UID: string(b.UID)}, key, in)
 }
 
 // decideVolumes takes snapshots, if any are wanted.

@@ -76,7 +76,7 @@ func (x *execution) restore(ctx context.Context, p *planned, actions *acted, his
 		Catalog: p.catalog, Recorder: in.recorder, REST: x.cfg.REST, Clock: x.cfg.Clock, History: history,
 		Confirm: x.held.Confirm, Stop: x.stopped.Done(),
 		TerminatingTimeout: x.cfg.TerminatingTimeout, ResourceTimeout: x.cfg.ResourceTimeout,
-		Unrecorded: in.records.readOnly, KeepInput: in.keepInput, Instance: x.held.Claim.Holder,
+		Unrecorded: in.records.readOnly, Instance: x.held.Claim.Holder,
 		Actions: actions.bound, Collateral: actions.set.Collateral, Unsent: actions.set.Unsent, Snapshotters: snapshotters, Exec: x.cfg.Exec,
 		Runs: p.runs, Pauses: p.pauses, Object: actions.object, ReadyTimeout: x.cfg.ReadyTimeout, Dir: in.dir,
 	})

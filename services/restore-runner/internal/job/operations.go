@@ -284,8 +284,3 @@ func (e *ending) writeOperations(w io.Writer) error {
 	}
 	return itemoperation.Encode(w, e.operationsOf(), e.inputs.operations.Operations(), e.inputs.operations.States())
 }
-
-// keepInput keeps what an action was called with.
-func (in *inputs) keepInput(ctx context.Context, key string, input operation.Input) error {
-	return operation.KeepInput(ctx, in.store, in.operationsOf(), key, input)
-}

@@ -20,8 +20,6 @@ type Begun struct {
 	// Instance and Process identify the plugin process that keeps the operation, if it is kept there.
 	Instance string `json:"instance,omitempty"`
 	Process  string `json:"process,omitempty"`
-	// Restartable means that it may be begun once more when that process has ended.
-	Restartable bool `json:"restartable,omitempty"`
 	// Time is when the call was answered.
 	Time time.Time `json:"time"`
 }
@@ -66,7 +64,7 @@ func (r *Recorder) began(node int32, rec *Record) {
 
 // Of is the operation as one of that action.
 func (b *Begun) Of(action string) operation.Operation {
-	op := operation.Operation{Action: action, Kind: b.Kind, ID: b.ID, Item: b.Item, Key: b.Key, Restartable: b.Restartable, Created: b.Time}
+	op := operation.Operation{Action: action, Kind: b.Kind, ID: b.ID, Item: b.Item, Key: b.Key, Created: b.Time}
 	if b.Process != "" {
 		op.Home = &operation.Home{Instance: b.Instance, Process: b.Process}
 	}

@@ -10,7 +10,6 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
-	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/pkg/spec/restoreorder"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
@@ -77,8 +76,6 @@ type Config struct {
 	Unsent func(error) bool
 	// Unrecorded is set if outcomes are not durable: operations of actions are not supported then.
 	Unrecorded bool
-	// KeepInput is that of package call.
-	KeepInput func(ctx context.Context, key string, in operation.Input) error
 	// Instance is the runner's.
 	Instance string
 	// Runs are the objects that are left out because they would run again.

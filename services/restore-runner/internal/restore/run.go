@@ -90,7 +90,7 @@ func (r *run) chain() {
 	caller := call.New(call.Config{
 		Recorder: cfg.Recorder, History: cfg.History, Restore: cfg.Object,
 		Confirm: cfg.Confirm, Collateral: cfg.Collateral, Unsent: cfg.Unsent, Stop: r.stop,
-		Plan: cfg.Plan, Target: r.names.Target, Unrecorded: cfg.Unrecorded, KeepInput: cfg.KeepInput, Instance: cfg.Instance, Clock: cfg.Clock,
+		Plan: cfg.Plan, Target: r.names.Target, Unrecorded: cfg.Unrecorded, Instance: cfg.Instance, Clock: cfg.Clock,
 	})
 	r.chains = actions.NewChains(actions.ChainsConfig{
 		Plan: cfg.Plan, Recorder: cfg.Recorder, Loader: r.loader, Finisher: r.finisher, Existing: r.existing, Names: r.names,

@@ -582,161 +582,6 @@ func (*ForgetResponse) Descriptor() ([]byte, []int) {
 	return file_holdfast_operation_v1_home_proto_rawDescGZIP(), []int{8}
 }
 
-// RestartRequest is the call that began the operation.
-type RestartRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The instance that is meant to answer: the name of its Lease.
-	ExpectedInstanceId string `protobuf:"bytes,1,opt,name=expected_instance_id,json=expectedInstanceId,proto3" json:"expected_instance_id,omitempty"`
-	// What the action is registered as, "AsyncBackupItemAction" or "AsyncRestoreItemAction".
-	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
-	// The name of the action.
-	Action string `protobuf:"bytes,3,opt,name=action,proto3" json:"action,omitempty"`
-	// The idempotency key of the call.
-	IdempotencyKey string `protobuf:"bytes,4,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	// The Backup or Restore as JSON.
-	Job []byte `protobuf:"bytes,5,opt,name=job,proto3" json:"job,omitempty"`
-	// The item as JSON, as the actions before left it.
-	Item []byte `protobuf:"bytes,6,opt,name=item,proto3" json:"item,omitempty"`
-	// The item as it was backed up, as JSON; empty in a backup.
-	ItemFromBackup []byte `protobuf:"bytes,7,opt,name=item_from_backup,json=itemFromBackup,proto3" json:"item_from_backup,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
-}
-
-func (x *RestartRequest) Reset() {
-	*x = RestartRequest{}
-	mi := &file_holdfast_operation_v1_home_proto_msgTypes[9]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RestartRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RestartRequest) ProtoMessage() {}
-
-func (x *RestartRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_operation_v1_home_proto_msgTypes[9]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RestartRequest.ProtoReflect.Descriptor instead.
-func (*RestartRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_operation_v1_home_proto_rawDescGZIP(), []int{9}
-}
-
-func (x *RestartRequest) GetExpectedInstanceId() string {
-	if x != nil {
-		return x.ExpectedInstanceId
-	}
-	return ""
-}
-
-func (x *RestartRequest) GetKind() string {
-	if x != nil {
-		return x.Kind
-	}
-	return ""
-}
-
-func (x *RestartRequest) GetAction() string {
-	if x != nil {
-		return x.Action
-	}
-	return ""
-}
-
-func (x *RestartRequest) GetIdempotencyKey() string {
-	if x != nil {
-		return x.IdempotencyKey
-	}
-	return ""
-}
-
-func (x *RestartRequest) GetJob() []byte {
-	if x != nil {
-		return x.Job
-	}
-	return nil
-}
-
-func (x *RestartRequest) GetItem() []byte {
-	if x != nil {
-		return x.Item
-	}
-	return nil
-}
-
-func (x *RestartRequest) GetItemFromBackup() []byte {
-	if x != nil {
-		return x.ItemFromBackup
-	}
-	return nil
-}
-
-// RestartResponse names the operation that was begun.
-type RestartResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The identifier the action gave it.
-	OperationId string `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
-	// The start ID of the plugin's process that it lives in; empty for an operation outside of it.
-	ProcessId     string `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RestartResponse) Reset() {
-	*x = RestartResponse{}
-	mi := &file_holdfast_operation_v1_home_proto_msgTypes[10]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RestartResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RestartResponse) ProtoMessage() {}
-
-func (x *RestartResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_operation_v1_home_proto_msgTypes[10]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RestartResponse.ProtoReflect.Descriptor instead.
-func (*RestartResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_operation_v1_home_proto_rawDescGZIP(), []int{10}
-}
-
-func (x *RestartResponse) GetOperationId() string {
-	if x != nil {
-		return x.OperationId
-	}
-	return ""
-}
-
-func (x *RestartResponse) GetProcessId() string {
-	if x != nil {
-		return x.ProcessId
-	}
-	return ""
-}
-
 var File_holdfast_operation_v1_home_proto protoreflect.FileDescriptor
 
 const file_holdfast_operation_v1_home_proto_rawDesc = "" +
@@ -752,7 +597,7 @@ const file_holdfast_operation_v1_home_proto_rawDesc = "" +
 	"\x06action\x18\x04 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x04R\x06action\x12-\n" +
 	"\foperation_id\x18\x05 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80 R\voperationId\"w\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\bR\voperationId\"w\n" +
 	"\x12GetProgressRequest\x12O\n" +
 	"\toperation\x18\x01 \x01(\v2).holdfast.operation.v1.InProcessOperationB\x06\xbaH\x03\xc8\x01\x01R\toperation\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\fR\x03job\"\xa3\x02\n" +
@@ -782,29 +627,13 @@ const file_holdfast_operation_v1_home_proto_rawDesc = "" +
 	"\x04line\x18\x01 \x01(\v22.holdfast.operation.v1.StreamOperationLogsResponseR\x04line\"`\n" +
 	"\rForgetRequest\x12O\n" +
 	"\toperation\x18\x01 \x01(\v2).holdfast.operation.v1.InProcessOperationB\x06\xbaH\x03\xc8\x01\x01R\toperation\"\x10\n" +
-	"\x0eForgetResponse\"\xa8\x02\n" +
-	"\x0eRestartRequest\x12<\n" +
-	"\x14expected_instance_id\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\xfd\x01R\x12expectedInstanceId\x12\x1d\n" +
-	"\x04kind\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x04kind\x12\"\n" +
-	"\x06action\x18\x03 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80\x04R\x06action\x123\n" +
-	"\x0fidempotency_key\x18\x04 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\x0eidempotencyKey\x12\x19\n" +
-	"\x03job\x18\x05 \x01(\fB\a\xbaH\x04z\x02\x10\x01R\x03job\x12\x1b\n" +
-	"\x04item\x18\x06 \x01(\fB\a\xbaH\x04z\x02\x10\x01R\x04item\x12(\n" +
-	"\x10item_from_backup\x18\a \x01(\fR\x0eitemFromBackup\"S\n" +
-	"\x0fRestartResponse\x12!\n" +
-	"\foperation_id\x18\x01 \x01(\tR\voperationId\x12\x1d\n" +
-	"\n" +
-	"process_id\x18\x02 \x01(\tR\tprocessId2\xe5\x03\n" +
+	"\x0eForgetResponse2\x8b\x03\n" +
 	"\x10OperationService\x12d\n" +
 	"\vGetProgress\x12).holdfast.operation.v1.GetProgressRequest\x1a*.holdfast.operation.v1.GetProgressResponse\x12U\n" +
 	"\x06Cancel\x12$.holdfast.operation.v1.CancelRequest\x1a%.holdfast.operation.v1.CancelResponse\x12c\n" +
 	"\n" +
 	"StreamLogs\x12(.holdfast.operation.v1.StreamLogsRequest\x1a).holdfast.operation.v1.StreamLogsResponse0\x01\x12U\n" +
-	"\x06Forget\x12$.holdfast.operation.v1.ForgetRequest\x1a%.holdfast.operation.v1.ForgetResponse\x12X\n" +
-	"\aRestart\x12%.holdfast.operation.v1.RestartRequest\x1a&.holdfast.operation.v1.RestartResponseB\xe9\x01\n" +
+	"\x06Forget\x12$.holdfast.operation.v1.ForgetRequest\x1a%.holdfast.operation.v1.ForgetResponseB\xe9\x01\n" +
 	"\x19com.holdfast.operation.v1B\tHomeProtoP\x01ZKgithub.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1;operationv1\xa2\x02\x03HOX\xaa\x02\x15Holdfast.Operation.V1\xca\x02\x15Holdfast\\Operation\\V1\xe2\x02!Holdfast\\Operation\\V1\\GPBMetadata\xea\x02\x17Holdfast::Operation::V1b\x06proto3"
 
 var (
@@ -819,7 +648,7 @@ func file_holdfast_operation_v1_home_proto_rawDescGZIP() []byte {
 	return file_holdfast_operation_v1_home_proto_rawDescData
 }
 
-var file_holdfast_operation_v1_home_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_holdfast_operation_v1_home_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_holdfast_operation_v1_home_proto_goTypes = []any{
 	(*InProcessOperation)(nil),          // 0: holdfast.operation.v1.InProcessOperation
 	(*GetProgressRequest)(nil),          // 1: holdfast.operation.v1.GetProgressRequest
@@ -830,34 +659,30 @@ var file_holdfast_operation_v1_home_proto_goTypes = []any{
 	(*StreamLogsResponse)(nil),          // 6: holdfast.operation.v1.StreamLogsResponse
 	(*ForgetRequest)(nil),               // 7: holdfast.operation.v1.ForgetRequest
 	(*ForgetResponse)(nil),              // 8: holdfast.operation.v1.ForgetResponse
-	(*RestartRequest)(nil),              // 9: holdfast.operation.v1.RestartRequest
-	(*RestartResponse)(nil),             // 10: holdfast.operation.v1.RestartResponse
-	(*timestamppb.Timestamp)(nil),       // 11: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),         // 12: google.protobuf.Duration
-	(*StreamOperationLogsResponse)(nil), // 13: holdfast.operation.v1.StreamOperationLogsResponse
+	(*timestamppb.Timestamp)(nil),       // 9: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),         // 10: google.protobuf.Duration
+	(*StreamOperationLogsResponse)(nil), // 11: holdfast.operation.v1.StreamOperationLogsResponse
 }
 var file_holdfast_operation_v1_home_proto_depIdxs = []int32{
 	0,  // 0: holdfast.operation.v1.GetProgressRequest.operation:type_name -> holdfast.operation.v1.InProcessOperation
-	11, // 1: holdfast.operation.v1.GetProgressResponse.start_time:type_name -> google.protobuf.Timestamp
-	11, // 2: holdfast.operation.v1.GetProgressResponse.update_time:type_name -> google.protobuf.Timestamp
+	9,  // 1: holdfast.operation.v1.GetProgressResponse.start_time:type_name -> google.protobuf.Timestamp
+	9,  // 2: holdfast.operation.v1.GetProgressResponse.update_time:type_name -> google.protobuf.Timestamp
 	0,  // 3: holdfast.operation.v1.CancelRequest.operation:type_name -> holdfast.operation.v1.InProcessOperation
-	12, // 4: holdfast.operation.v1.CancelRequest.grace:type_name -> google.protobuf.Duration
+	10, // 4: holdfast.operation.v1.CancelRequest.grace:type_name -> google.protobuf.Duration
 	0,  // 5: holdfast.operation.v1.StreamLogsRequest.operation:type_name -> holdfast.operation.v1.InProcessOperation
-	11, // 6: holdfast.operation.v1.StreamLogsRequest.since:type_name -> google.protobuf.Timestamp
-	13, // 7: holdfast.operation.v1.StreamLogsResponse.line:type_name -> holdfast.operation.v1.StreamOperationLogsResponse
+	9,  // 6: holdfast.operation.v1.StreamLogsRequest.since:type_name -> google.protobuf.Timestamp
+	11, // 7: holdfast.operation.v1.StreamLogsResponse.line:type_name -> holdfast.operation.v1.StreamOperationLogsResponse
 	0,  // 8: holdfast.operation.v1.ForgetRequest.operation:type_name -> holdfast.operation.v1.InProcessOperation
 	1,  // 9: holdfast.operation.v1.OperationService.GetProgress:input_type -> holdfast.operation.v1.GetProgressRequest
 	3,  // 10: holdfast.operation.v1.OperationService.Cancel:input_type -> holdfast.operation.v1.CancelRequest
 	5,  // 11: holdfast.operation.v1.OperationService.StreamLogs:input_type -> holdfast.operation.v1.StreamLogsRequest
 	7,  // 12: holdfast.operation.v1.OperationService.Forget:input_type -> holdfast.operation.v1.ForgetRequest
-	9,  // 13: holdfast.operation.v1.OperationService.Restart:input_type -> holdfast.operation.v1.RestartRequest
-	2,  // 14: holdfast.operation.v1.OperationService.GetProgress:output_type -> holdfast.operation.v1.GetProgressResponse
-	4,  // 15: holdfast.operation.v1.OperationService.Cancel:output_type -> holdfast.operation.v1.CancelResponse
-	6,  // 16: holdfast.operation.v1.OperationService.StreamLogs:output_type -> holdfast.operation.v1.StreamLogsResponse
-	8,  // 17: holdfast.operation.v1.OperationService.Forget:output_type -> holdfast.operation.v1.ForgetResponse
-	10, // 18: holdfast.operation.v1.OperationService.Restart:output_type -> holdfast.operation.v1.RestartResponse
-	14, // [14:19] is the sub-list for method output_type
-	9,  // [9:14] is the sub-list for method input_type
+	2,  // 13: holdfast.operation.v1.OperationService.GetProgress:output_type -> holdfast.operation.v1.GetProgressResponse
+	4,  // 14: holdfast.operation.v1.OperationService.Cancel:output_type -> holdfast.operation.v1.CancelResponse
+	6,  // 15: holdfast.operation.v1.OperationService.StreamLogs:output_type -> holdfast.operation.v1.StreamLogsResponse
+	8,  // 16: holdfast.operation.v1.OperationService.Forget:output_type -> holdfast.operation.v1.ForgetResponse
+	13, // [13:17] is the sub-list for method output_type
+	9,  // [9:13] is the sub-list for method input_type
 	9,  // [9:9] is the sub-list for extension type_name
 	9,  // [9:9] is the sub-list for extension extendee
 	0,  // [0:9] is the sub-list for field type_name
@@ -875,7 +700,7 @@ func file_holdfast_operation_v1_home_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_operation_v1_home_proto_rawDesc), len(file_holdfast_operation_v1_home_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

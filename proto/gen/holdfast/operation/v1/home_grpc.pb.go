@@ -23,7 +23,6 @@ const (
 	OperationService_Cancel_FullMethodName      = "/holdfast.operation.v1.OperationService/Cancel"
 	OperationService_StreamLogs_FullMethodName  = "/holdfast.operation.v1.OperationService/StreamLogs"
 	OperationService_Forget_FullMethodName      = "/holdfast.operation.v1.OperationService/Forget"
-	OperationService_Restart_FullMethodName     = "/holdfast.operation.v1.OperationService/Restart"
 )
 
 // OperationServiceClient is the client API for OperationService service.
@@ -45,9 +44,6 @@ type OperationServiceClient interface {
 	// Forget says that nobody asks about an operation any more: its process need not be kept for it. Of an operation that is
 	// not known it does nothing.
 	Forget(ctx context.Context, in *ForgetRequest, opts ...grpc.CallOption) (*ForgetResponse, error)
-	// Restart begins an operation once more in a plugin's process of this instance, after the process that it lived in has
-	// ended. It is FAILED_PRECONDITION with the reason NOT_RESTARTABLE where the action does not allow that.
-	Restart(ctx context.Context, in *RestartRequest, opts ...grpc.CallOption) (*RestartResponse, error)
 }
 
 type operationServiceClient struct {
@@ -107,16 +103,6 @@ func (c *operationServiceClient) Forget(ctx context.Context, in *ForgetRequest, 
 	return out, nil
 }
 
-func (c *operationServiceClient) Restart(ctx context.Context, in *RestartRequest, opts ...grpc.CallOption) (*RestartResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(RestartResponse)
-	err := c.cc.Invoke(ctx, OperationService_Restart_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
 // OperationServiceServer is the server API for OperationService service.
 // All implementations must embed UnimplementedOperationServiceServer
 // for forward compatibility.
@@ -136,9 +122,6 @@ type OperationServiceServer interface {
 	// Forget says that nobody asks about an operation any more: its process need not be kept for it. Of an operation that is
 	// not known it does nothing.
 	Forget(context.Context, *ForgetRequest) (*ForgetResponse, error)
-	// Restart begins an operation once more in a plugin's process of this instance, after the process that it lived in has
-	// ended. It is FAILED_PRECONDITION with the reason NOT_RESTARTABLE where the action does not allow that.
-	Restart(context.Context, *RestartRequest) (*RestartResponse, error)
 	mustEmbedUnimplementedOperationServiceServer()
 }
 
@@ -160,9 +143,6 @@ func (UnimplementedOperationServiceServer) StreamLogs(*StreamLogsRequest, grpc.S
 }
 func (UnimplementedOperationServiceServer) Forget(context.Context, *ForgetRequest) (*ForgetResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Forget not implemented")
-}
-func (UnimplementedOperationServiceServer) Restart(context.Context, *RestartRequest) (*RestartResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method Restart not implemented")
 }
 func (UnimplementedOperationServiceServer) mustEmbedUnimplementedOperationServiceServer() {}
 func (UnimplementedOperationServiceServer) testEmbeddedByValue()                          {}
@@ -250,24 +230,6 @@ func _OperationService_Forget_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
-func _OperationService_Restart_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(RestartRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(OperationServiceServer).Restart(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: OperationService_Restart_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(OperationServiceServer).Restart(ctx, req.(*RestartRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
 // OperationService_ServiceDesc is the grpc.ServiceDesc for OperationService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -286,10 +248,6 @@ var OperationService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Forget",
 			Handler:    _OperationService_Forget_Handler,
-		},
-		{
-			MethodName: "Restart",
-			Handler:    _OperationService_Restart_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -46,9 +46,6 @@ type Config struct {
 	Unsent     func(error) bool
 	// Instance is this process, as its Lease names it, where operations may live in it.
 	Instance string
-	// KeepInput keeps what an action was called with, of an operation that may be begun once more; see
-	// operation.KeepInput. Nil has none begun so.
-	KeepInput func(ctx context.Context, key string, in operation.Input) error
 	// Operations counts what the calls of all holders began; nil with Again.
 	Operations *operation.Tally
 	// Again is true where objects are stored again once the operations of the backup have ended: no

@@ -102,7 +102,7 @@ func (t *turn) once(ctx context.Context, a action.BackupItem, kind string, o *ac
 	}
 	if result.OperationID != "" {
 		out.Begun = p.begun(begun, &result)
-		err = t.list(&out, place, o, err)
+		err = t.list(&out, place, err)
 	}
 	if refused := (*refusedError)(nil); errors.As(err, &refused) {
 		err = t.refuse(a, b, &out, result.OperationID, refused)

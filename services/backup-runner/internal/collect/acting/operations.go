@@ -1,7 +1,6 @@
 package acting
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -37,9 +36,9 @@ func operationOf(out *checkpoint.Outcome) operation.Operation {
 	return checkpoint.Operations([]checkpoint.Outcome{*out})[0]
 }
 
-// list puts the operation of an outcome into its place, and keeps what it was begun with, unless the
-// answer is refused: no record takes it, or failure says so. One without a place is in no record.
-func (t *turn) list(out *checkpoint.Outcome, place *operation.Reserved, given *action.Object, failure error) error {
+// list puts the operation of an outcome into its place. The answer is refused where no record takes it,
+// or failure says so. An operation without a place is in no record.
+func (t *turn) list(out *checkpoint.Outcome, place *operation.Reserved, failure error) error {
 	op := operationOf(out)
 	listed, tooLarge := place.Begun(&op)
 	if !listed {
@@ -52,9 +51,6 @@ func (t *turn) list(out *checkpoint.Outcome, place *operation.Reserved, given *a
 		failure = &refusedError{tooLarge}
 	default:
 		failure = &refusedError{fmt.Errorf("%w; %w", failure, tooLarge)}
-	}
-	if b := out.Begun; b != nil {
-		b.Restartable = b.Restartable && !errors.As(failure, &refused) && t.actor.pool.kept(t.actor.out.Uploads(), b.Key, given)
 	}
 	return failure
 }
@@ -74,25 +70,9 @@ func (t *turn) refuse(a action.BackupItem, b *action.Backup, out *checkpoint.Out
 	return failure
 }
 
-// kept keeps what an action was called with, so that the call can be made once more. A failure costs
-// only that.
-func (p *Pool) kept(ctx context.Context, key string, o *action.Object) bool {
-	if p.KeepInput == nil {
-		return false
-	}
-	raw, err := o.JSON()
-	if err == nil {
-		err = p.KeepInput(ctx, key, operation.Input{Item: raw})
-	}
-	if err != nil {
-		p.Log.WarnContext(ctx, "input of an operation not kept, it is not begun once more", "error", err)
-	}
-	return err == nil
-}
-
 // begun completes what is recorded of an operation by the answer that names it.
 func (p *Pool) begun(about *checkpoint.Begun, r *action.BackupResult) *checkpoint.Begun {
-	about.Time, about.Process, about.Restartable = p.Clock.Now().UTC(), r.Process, r.Restartable
+	about.Time, about.Process = p.Clock.Now().UTC(), r.Process
 	if r.Process != "" {
 		about.Instance = p.Instance
 	}

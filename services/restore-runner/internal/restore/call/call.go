@@ -37,9 +37,6 @@ type Config struct {
 	Target func(node int32) apply.Target
 	// Unrecorded is set if the location cannot be written: operations are not supported then.
 	Unrecorded bool
-	// KeepInput keeps what an action was called with, of an operation that may be begun once more; see
-	// operation.KeepInput. Nil has none begun so.
-	KeepInput func(ctx context.Context, key string, in operation.Input) error
 	// Instance is the runner's, which operations in processes of plugins live with.
 	Instance string
 	Clock    clock.PassiveClock

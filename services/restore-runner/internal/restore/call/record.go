@@ -56,10 +56,9 @@ func (c *Caller) record(ctx context.Context, q Request, r *action.RestoreResult,
 	return failure
 }
 
-// list puts the operation that a call began into its place, and keeps what it was begun with. Where it
-// has none, since it was repeated for an earlier holder in a full list, it is cancelled.
+// list puts the operation that a call began into its place. Where it has none, since it was repeated for an earlier holder in a full list, it is cancelled.
 func (c *Caller) list(ctx context.Context, q Request, r *action.RestoreResult, begun *outcome.Begun, place *operation.Reserved) error {
-	begun.ID, begun.Process, begun.Restartable, begun.Time = r.OperationID, r.Process, r.Restartable, c.Clock.Now().UTC()
+	begun.ID, begun.Process, begun.Time = r.OperationID, r.Process, c.Clock.Now().UTC()
 	if r.Process != "" {
 		begun.Instance = c.Instance
 	}
@@ -67,20 +66,5 @@ func (c *Caller) list(ctx context.Context, q Request, r *action.RestoreResult, b
 	if listed, err := place.Begun(&op); !listed {
 		return c.refused(q, action.Refuse(ctx, q.Action, r.OperationID, c.Restore.JSON(), err))
 	}
-	begun.Restartable = begun.Restartable && c.kept(ctx, q, begun.Key)
 	return nil
-}
-
-// kept keeps what an action was called with, so that the call can be made once more. A failure costs
-// only that.
-func (c *Caller) kept(ctx context.Context, q Request, key string) bool {
-	if c.KeepInput == nil {
-		return false
-	}
-	item, err := q.Object.JSON()
-	if err != nil {
-		return false
-	}
-	stored, err := q.Stored.JSON()
-	return err == nil && c.KeepInput(ctx, key, operation.Input{Item: item, FromBackup: stored}) == nil
 }

@@ -202,9 +202,7 @@ type Plugin struct {
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// The only resources that an action may be called for, as "pods" or "deployments.apps"; "*" alone for any. Empty for
 	// ObjectStore and VolumeSnapshotter.
-	Touches []string `protobuf:"bytes,3,rep,name=touches,proto3" json:"touches,omitempty"`
-	// An operation whose process died may be started once more with the same idempotency key. Asynchronous actions only.
-	Restartable   bool `protobuf:"varint,4,opt,name=restartable,proto3" json:"restartable,omitempty"`
+	Touches       []string `protobuf:"bytes,3,rep,name=touches,proto3" json:"touches,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -258,13 +256,6 @@ func (x *Plugin) GetTouches() []string {
 		return x.Touches
 	}
 	return nil
-}
-
-func (x *Plugin) GetRestartable() bool {
-	if x != nil {
-		return x.Restartable
-	}
-	return false
 }
 
 // AppliesToRequest names an action.
@@ -542,12 +533,11 @@ const file_holdfast_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x10DescribeResponse\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x01 \x01(\tR\tprocessId\x124\n" +
-	"\aplugins\x18\x02 \x03(\v2\x1a.holdfast.plugin.v1.PluginR\aplugins\"\x86\x01\n" +
+	"\aplugins\x18\x02 \x03(\v2\x1a.holdfast.plugin.v1.PluginR\aplugins\"w\n" +
 	"\x06Plugin\x12,\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x18.holdfast.plugin.v1.KindR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
-	"\atouches\x18\x03 \x03(\tR\atouches\x12 \n" +
-	"\vrestartable\x18\x04 \x01(\bR\vrestartable\"X\n" +
+	"\atouches\x18\x03 \x03(\tR\atouchesJ\x04\b\x04\x10\x05R\vrestartable\"X\n" +
 	"\x10AppliesToRequest\x12,\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x18.holdfast.plugin.v1.KindR\x04kind\x12\x16\n" +
 	"\x06plugin\x18\x02 \x01(\tR\x06plugin\"M\n" +
