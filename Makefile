@@ -36,8 +36,8 @@ LONG_UNIT := $(patsubst %,./services/%/...,backup-runner/internal/collect restor
 	$(patsubst %,./services/%/...,backup-runner/internal/job restore-runner/internal/restore deletion/internal/remove)
 LONG_E2E := ./e2e/fault/... $(patsubst %,./e2e/suites/%/...,disturbance queue operator scenario shared restore backup badinput cancel catalogue)
 # Tests that end a job at each of its writes do so at a thirteenth of them with all other tests, and here at every one, without the race detector. They
-# wait for files more than they compute. Those of ./pkg/job/operation at the limits of a list are built without the race detector only.
-COMPLETE := ./services/backup-runner/internal/collect/... ./services/restore-runner/internal/job/... ./pkg/job/operation
+# wait for files more than they compute.
+COMPLETE := ./services/backup-runner/internal/collect/... ./services/restore-runner/internal/job/...
 IN_MEMORY := $(shell [ -w /dev/shm ] && [ $$(df -Pk /dev/shm | awk 'NR == 2 {print $$4}') -gt 2000000 ] && echo TMPDIR=/dev/shm)
 # Left to test-all: two of the four loops of the scenario, and what kubectl shows.
 LATER := -skip '^(TestOneProcessOnS3|TestTwoOfEachOnFiles|TestSchedule|TestSurface|TestIdleServicesMakeFewRequests)$$|^TestDefinitions$$/^kubectl_knows_the_short_names$$'

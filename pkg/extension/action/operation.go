@@ -20,7 +20,7 @@ var (
 // What names an operation is kept in records, and is at most that long, in bytes.
 const (
 	// MaxOperationID bounds Operation.ID.
-	MaxOperationID = 4 << 10
+	MaxOperationID = 1 << 10
 	// MaxProcess bounds BackupResult.Process and RestoreResult.Process.
 	MaxProcess = 256
 )

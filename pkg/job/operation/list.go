@@ -67,7 +67,7 @@ const maxReason = 64 << 10
 // wraps document.ErrTooLarge where no reader would take the list.
 func Seal(ctx context.Context, store objectstore.Store, l List) (List, error) {
 	l.FormatVersion, l.Reason = formatVersion, clipTo(l.Reason, maxReason)
-	text, err := encode(&l)
+	text, err := encodeList(&l)
 	if err == nil {
 		err = objectstore.CreateBytes(ctx, store, sealKey(l.Job), text)
 	}
@@ -78,23 +78,6 @@ func Seal(ctx context.Context, store objectstore.Store, l List) (List, error) {
 		return List{}, fmt.Errorf("write list of operations of %s: %w", l.Job, err)
 	}
 	return l, nil
-}
-
-// SealEnding is Seal of a list with a reason: its operations are only to be cancelled. One that is too
-// large is sealed without post-operation items, and with those operations that have a place then;
-// left is how many have none, which the reason tells.
-func SealEnding(ctx context.Context, store objectstore.Store, l List) (_ List, left int, err error) {
-	sealed, err := Seal(ctx, store, l)
-	if !errors.Is(err, document.ErrTooLarge) {
-		return sealed, 0, err
-	}
-	all := len(l.Operations)
-	l.Operations = listed(l.Operations)
-	if left = all - len(l.Operations); left > 0 {
-		l.Reason = fmt.Sprintf("%s; %d operations have no place in the list and may go on", clipTo(l.Reason, maxReason-256), left)
-	}
-	sealed, err = Seal(ctx, store, l)
-	return sealed, left, err
 }
 
 // Sealed returns the list of a job. The error wraps objectstore.ErrNotFound while none is sealed,

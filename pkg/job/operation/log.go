@@ -26,7 +26,6 @@ type Log struct {
 	list   List
 	states []State
 	seq    int64 // of the last record that was read
-	texts  int   // of the events so far, in bytes
 }
 
 // record holds events.
@@ -57,9 +56,6 @@ func Open(ctx context.Context, store objectstore.Store, job Job) (*Log, error) {
 	return l, l.Refresh(ctx)
 }
 
-// Job is whose operations they are.
-func (l *Log) Job() Job { return l.list.Job }
-
 // Use makes store the one that holds the records. A log that is kept longer than its store is open
 // needs another one.
 func (l *Log) Use(store objectstore.Store) { l.store = store }
@@ -73,17 +69,6 @@ func (l *Log) Operations() []Operation { return l.list.Operations }
 // States returns the states, in the order of Operations. The caller may change progress, and the
 // phase from New to InProgress: those are not recorded.
 func (l *Log) States() []State { return l.states }
-
-// Bytes is about what the operations take in memory with their states, without what their records
-// tell.
-func (l *Log) Bytes() int {
-	k := keeper{count: true, texts: map[string]string{}}
-	for i := range l.list.Operations {
-		op := l.list.Operations[i]
-		_ = k.add(&op) // the list was read, so it is in the limits
-	}
-	return k.used
-}
 
 // Ended reports that all operations have ended.
 func (l *Log) Ended() bool {
@@ -161,7 +146,7 @@ func (l *Log) read(ctx context.Context, seq int64) (record, error) {
 
 func (l *Log) take(r *record) error {
 	for i := range r.Events {
-		l.shorten(&r.Events[i])
+		r.Events[i].cutTexts()
 		if err := applyEvent(l.states, &r.Events[i]); err != nil {
 			return err
 		}

@@ -17,6 +17,27 @@ type Event struct {
 	End     *End     `json:"end,omitempty"`
 }
 
+// maxEventText bounds each text of an event that is kept, in bytes. Writers keep to less.
+const maxEventText = 2 << 10
+
+// cutTexts cuts texts that are too long.
+func (e *Event) cutTexts() {
+	var texts []*string
+	switch {
+	case e.Request != nil:
+		texts = []*string{&e.Request.Reason}
+	case e.Cancel != nil:
+		texts = []*string{&e.Cancel.Reason}
+	case e.Answer != nil:
+		texts = []*string{&e.Answer.Error}
+	case e.End != nil:
+		texts = []*string{&e.End.Error, &e.End.Units, &e.End.Description}
+	}
+	for _, text := range texts {
+		*text = clipTo(*text, maxEventText)
+	}
+}
+
 // Request is that an operation has to end: the process that polls it next intends to cancel it.
 type Request struct {
 	// Reason is the error of the failed operation: "cancelled by ann".

@@ -49,7 +49,7 @@ func (j *jobs) waitsNoMore(key string, finalizes bool) {
 func (j *jobs) drop(key string, e *entry) {
 	delete(j.by, key)
 	if e.job != nil && e.object != nil && e.job.Open() > 0 {
-		e.gone, e.passing = j.clock.Now(), false
+		e.gone = j.clock.Now()
 		j.deleted[key] = append(j.deleted[key], e)
 	}
 }

@@ -12,20 +12,14 @@ import (
 	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/poll"
 )
 
-const (
-	// maxBytes bounds what the operations of all jobs that are kept in memory take there, some 1 KiB
-	// each and what their actions tell. What finds no room is read again with each poll.
-	maxBytes = 48 << 20
-	// leastKept is how long the operations of a job stay in memory at least, while others find no
-	// room: what is counted and measured from poll to poll needs that.
-	leastKept = 10 * time.Minute
-)
+// maxFollowed is with how many operations in memory, of some 1 KiB each, this process follows no further
+// job.
+const maxFollowed = 50_000
 
 // jobs are the jobs that wait, as far as this process has seen them. Safe for concurrent use.
 type jobs struct {
 	clock clock.PassiveClock
-	limit int           // of the operations in memory, in bytes
-	hold  time.Duration // how long those of a job stay at least
+	limit int // of the operations in memory
 	mu    sync.Mutex
 	by    map[string]*entry // by kind and name
 	// deleted are jobs that are gone, or were ended, while they have operations, by kind and name.
@@ -36,14 +30,12 @@ type jobs struct {
 type entry struct {
 	uid types.UID
 	// looked is when a poll of the job ended, or when it was first seen, and again after how long the
-	// next one is due; used is when one began.
-	looked, used time.Time
-	again        time.Duration
-	busy         bool
-	stopping     bool      // the job is being cancelled
-	job          *poll.Job // nil while it is not in memory
-	kept         time.Time // since when it is in memory
-	passing      bool      // it found no room, and is in memory for this poll alone
+	// next one is due.
+	looked   time.Time
+	again    time.Duration
+	busy     bool
+	stopping bool      // the job is being cancelled
+	job      *poll.Job // nil while it is not in memory
 	// object is the job as it was last polled, gone when it was found to be no more.
 	object client.Object
 	gone   time.Time
@@ -53,8 +45,8 @@ type entry struct {
 	notedTime time.Time
 }
 
-func newJobs(c clock.PassiveClock, limit int, hold time.Duration) *jobs {
-	return &jobs{clock: c, limit: limit, hold: hold, by: map[string]*entry{}, deleted: map[string][]*entry{}}
+func newJobs(c clock.PassiveClock, limit int) *jobs {
+	return &jobs{clock: c, limit: limit, by: map[string]*entry{}, deleted: map[string][]*entry{}}
 }
 
 // get returns the entry of an object, and whether it is a new one.
@@ -95,7 +87,7 @@ func (j *jobs) enter(key string, uid types.UID) *entry {
 	if e.busy {
 		return nil
 	}
-	e.busy, e.used = true, j.clock.Now()
+	e.busy = true
 	return e
 }
 
@@ -103,10 +95,6 @@ func (j *jobs) leave(e *entry, again time.Duration) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	e.busy, e.looked, e.again = false, j.clock.Now(), again
-	if e.passing {
-		e.job, e.passing = nil, false
-	}
-	_ = j.shrink(e) // what is left stays: it has not had its time
 }
 
 // polled notes the object of a job that is polled.
@@ -123,59 +111,24 @@ func (j *jobs) stop(e *entry) {
 	e.stopping = true
 }
 
-// keep keeps the operations of a job in memory. Where they do not fit beside those of others they are
-// kept for this poll alone.
+// keep keeps the operations of a job in memory.
 func (j *jobs) keep(e *entry, job *poll.Job) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	e.job, e.kept = job, j.clock.Now()
-	e.passing = !j.shrink(e)
+	e.job = job
 }
 
-// shrink drops the operations of the jobs that have been in memory for longest, none before its time
-// and not those of e, while all take too much. It returns whether they fit, or e has no others beside
-// it.
-func (j *jobs) shrink(e *entry) (fits bool) {
-	for j.bytes() > j.limit {
-		var oldest *entry
-		others := false
-		for _, other := range j.by {
-			if other == e || other.job == nil || other.passing {
-				continue
-			}
-			others = true
-			if j.yields(other, e) && (oldest == nil || other.kept.Before(oldest.kept)) {
-				oldest = other
-			}
-		}
-		if oldest == nil {
-			return !others
-		}
-		oldest.job = nil
-	}
-	return true
-}
-
-// yields reports whether a job gives its room to another one: when it had its time, but not in the
-// middle of cancels unless it had that twice over; to one that is being cancelled at once.
-func (j *jobs) yields(e, to *entry) bool {
-	kept := j.clock.Since(e.kept)
-	switch {
-	case e.busy:
-		return false
-	case to.stopping && !e.stopping, kept >= 3*j.hold: //nolint:mnd // its time, and twice more
-		return true
-	}
-	return kept >= j.hold && !e.job.Cancelling()
-}
-
-func (j *jobs) bytes() (n int) {
+// full reports whether so many operations are in memory that no further job is followed.
+func (j *jobs) full() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	n := 0
 	for _, e := range j.by {
-		if e.job != nil && !e.passing {
-			n += e.job.Bytes()
+		if e.job != nil {
+			n += e.job.Count()
 		}
 	}
-	return n
+	return n >= j.limit
 }
 
 // open returns how many operations in memory have not ended.

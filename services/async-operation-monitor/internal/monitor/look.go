@@ -147,6 +147,9 @@ func follow[T client.Object](ctx context.Context, m *Monitor, k *kind[T], e *ent
 	switch unreadable := errors.Is(err, operation.ErrDamaged); {
 	case err == nil:
 		return turn(ctx, m, k, e, store, obj)
+	case errors.Is(err, errFull):
+		m.Log.DebugContext(ctx, "Too many operations are followed; job waits", "kind", k.name, "name", obj.GetName())
+		return m.Frequency, nil
 	case !unreadable && !ours(obj):
 		return inherit(ctx, m, k, e, store, obj, err)
 	case unreadable, errors.Is(err, objectstore.ErrNotFound), errors.Is(err, errgrpc.ErrNotFound), noLocation(err):
@@ -166,10 +169,17 @@ func noLocation(err error) bool {
 	return details != nil && details.Kind == "backupstoragelocations"
 }
 
-// open reads the operations of a job, unless they are in memory.
+// errFull means that this process follows as many operations as it may.
+var errFull = errors.New("too many operations are followed")
+
+// open reads the operations of a job, unless they are in memory. A job that is to stop is followed
+// beyond the limit.
 func open[T client.Object](ctx context.Context, m *Monitor, k *kind[T], e *entry, store objectstore.Store, obj T) error {
-	if e.job != nil {
+	switch {
+	case e.job != nil:
 		return nil
+	case m.jobs.full() && !stop(obj):
+		return errFull
 	}
 	job, err := m.Poller.Open(ctx, store, operation.Job{Kind: k.name, Name: obj.GetName(), UID: string(obj.GetUID())})
 	if err != nil {

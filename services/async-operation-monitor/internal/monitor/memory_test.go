@@ -14,44 +14,26 @@ import (
 	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/poll"
 )
 
-// roomForOne is in bytes: a job with two operations takes more than half of it.
-const roomForOne = 3 << 10
-
-// Jobs of which only one finds room in memory do not take it from each other with each poll: what is
-// counted from poll to poll, as the denials of an operation, comes to its end in all of them.
-func TestJobsThatDoNotFitIntoMemoryTogetherAllGoOn(t *testing.T) {
+// A job waits while other jobs have as many operations as are followed. One that is to stop does not.
+func TestAJobWaitsWhileTooManyOperationsAreFollowed(t *testing.T) {
 	inBubble(t, func(b *bed) {
-		b.plugins.unknown = map[string]bool{"a1": true, "b1": true, "c1": true}
-		b.start(func(c *monitor.Config, _ *poll.Config) { c.MaxBytes = roomForOne })
+		b.start(func(c *monitor.Config, _ *poll.Config) { c.MaxFollowed = 2 })
 		for _, name := range []string{"a", "b", "c"} {
 			b.job(operation.KindBackup, name, name+"1", name+"2")
 			b.pass(3 * time.Second) // they are polled one after the other
 		}
-		b.pass(45 * time.Minute)
-		for _, name := range []string{"a", "b", "c"} {
-			s := b.recorded(operation.KindBackup, name)
-			require.Equal(b, operation.Failed, s[0].Phase, name)
-			require.Contains(b, s[0].Error, "the operation is lost", name)
-			require.False(b, s[1].Phase.Ended(), name)
-		}
-	})
-}
-
-// A job that is being cancelled finds room at once.
-func TestACancelledJobFindsRoomInMemory(t *testing.T) {
-	inBubble(t, func(b *bed) {
-		b.job(operation.KindBackup, "a", "a1", "a2")
-		b.job(operation.KindBackup, "b", "b1", "b2")
-		b.start(func(c *monitor.Config, _ *poll.Config) { c.MaxBytes = roomForOne })
 		b.pass(time.Minute)
-		for _, name := range []string{"a", "b"} {
-			b.edit(name, func(o *velerov1.Backup) { o.Annotations[holdfast.AnnotationCancel] = "alice" })
-		}
+		require.NotZero(b, b.plugins.calls("a1"))
+		require.Zero(b, b.plugins.calls("b1"))
+		b.edit("c", func(o *velerov1.Backup) { o.Annotations[holdfast.AnnotationCancel] = "alice" })
 		b.pass(2 * time.Minute)
-		for _, name := range []string{"a", "b"} {
-			require.Equal(b, velerov1.BackupPhaseFinalizingPartiallyFailed, b.backup(name).Status.Phase, name)
-		}
-		require.ElementsMatch(b, []string{"a1", "a2", "b1", "b2"}, b.plugins.cancelled())
+		require.Equal(b, velerov1.BackupPhaseFinalizingPartiallyFailed, b.backup("c").Status.Phase)
+		require.Zero(b, b.plugins.calls("b1"))
+		b.plugins.set("a1", action.Progress{Done: true})
+		b.plugins.set("a2", action.Progress{Done: true})
+		b.pass(time.Minute)
+		require.Equal(b, velerov1.BackupPhaseFinalizing, b.backup("a").Status.Phase)
+		require.NotZero(b, b.plugins.calls("b1"))
 	})
 }
 

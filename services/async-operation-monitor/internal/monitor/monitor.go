@@ -67,7 +67,7 @@ type Events interface {
 	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
 }
 
-// Config is what a Monitor works with. Every field is required but MaxBytes.
+// Config is what a Monitor works with. Every field is required but MaxFollowed.
 type Config struct {
 	Reader    client.Reader // uncached
 	Client    client.Client // reads may come from a cache
@@ -81,8 +81,8 @@ type Config struct {
 	Frequency time.Duration
 	Clock     clock.PassiveClock
 	Log       *slog.Logger
-	// MaxBytes bounds what operations take in memory; 0 means 48 MiB.
-	MaxBytes int
+	// MaxFollowed is with how many operations in memory no further job is followed; 0 means 50,000.
+	MaxFollowed int
 }
 
 // Monitor polls the jobs that wait. Safe for concurrent use.
@@ -95,8 +95,7 @@ type Monitor struct {
 
 // New returns a Monitor. Setup and Serve bring it to life.
 func New(cfg Config) *Monitor {
-	limit, hold := cmp.Or(cfg.MaxBytes, maxBytes), max(leastKept, 2*cfg.Poller.Grace) //nolint:mnd // a cancel, and its repetition
-	return &Monitor{Config: cfg, jobs: newJobs(cfg.Clock, limit, hold), inheriting: make(chan struct{}, surveys)}
+	return &Monitor{Config: cfg, jobs: newJobs(cfg.Clock, cmp.Or(cfg.MaxFollowed, maxFollowed)), inheriting: make(chan struct{}, surveys)}
 }
 
 // Setup adds the controllers to the manager.

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-	"unsafe"
 
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -29,12 +28,10 @@ type Job struct {
 	// crowded: operations have to be cancelled and wait for slots. Poll's alone.
 	crowded  bool
 	returned chan struct{} // has a value once calls to cancel have returned
-	bytes    int           // of the operations in memory, without what actions tell of them
 
 	mu    sync.Mutex
 	memos []memo
 	seen  []operation.State // as of the end of the last poll
-	texts int               // what actions tell, in bytes, as of the end of the last poll
 }
 
 // Turn is what a poll goes by.
@@ -71,35 +68,12 @@ func (p *Poller) Open(ctx context.Context, store objectstore.Store, job operatio
 		return nil, err
 	}
 	j := &Job{poller: p, log: log, memos: make([]memo, len(log.Operations())), seen: slices.Clone(log.States()), returned: make(chan struct{}, 1)}
-	j.bytes = log.Bytes() + len(j.memos)*int(unsafe.Sizeof(memo{})+unsafe.Sizeof(operation.State{})) // of memos and seen
-	j.texts = j.told()
 	now := p.Clock.Now()
 	j.opened = now
 	for i := range j.memos {
 		j.memos[i].changed = now
 	}
 	return j, nil
-}
-
-// Bytes is about what the operations take in memory, as the last poll left them.
-func (j *Job) Bytes() int {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.bytes + j.texts
-}
-
-// told returns how long that is what actions tell of the operations, in bytes; the caller holds the
-// lock.
-func (j *Job) told() (n int) {
-	states := j.log.States()
-	for i := range j.memos {
-		m, p := &j.memos[i], &states[i].Progress
-		n += len(p.Units) + len(p.Description) + len(states[i].Error) + len(m.problem)
-		if m.ended != nil {
-			n += int(unsafe.Sizeof(*m.ended)) + len(m.ended.Error)
-		}
-	}
-	return n
 }
 
 // States returns the states of the operations as the last poll left them, in the order of the list.
@@ -109,12 +83,8 @@ func (j *Job) States() []operation.State {
 	return slices.Clone(j.seen)
 }
 
-// Cancelling reports whether operations were being cancelled when the last poll ended.
-func (j *Job) Cancelling() bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return slices.ContainsFunc(j.seen, func(s operation.State) bool { return s.Cancel != nil && !s.Phase.Ended() })
-}
+// Count returns how many operations there are.
+func (j *Job) Count() int { return len(j.memos) }
 
 // Open returns how many operations had not ended when the last poll did.
 func (j *Job) Open() int {
@@ -184,7 +154,7 @@ func (j *Job) record(ctx context.Context, turn Turn) error {
 func (j *Job) report(now time.Time, turn Turn) Report {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.seen, j.texts = slices.Clone(j.log.States()), j.told()
+	j.seen = slices.Clone(j.log.States())
 	r := Report{Ended: j.log.Ended()}
 	if !r.Ended {
 		r.Next = j.next(j.poller.Clock.Now(), turn)

@@ -59,7 +59,7 @@ func excessive() *fakeAction {
 			r.PostOperation = items(10_000, "many")
 			err = errors.New("malformed answer")
 		case "cm-030":
-			r.PostOperation = items(3_000, "many")
+			r.PostOperation = items(operation.MaxPostItems, "many")
 		default:
 			r.OperationID = ""
 		}
@@ -81,8 +81,8 @@ func failures(s stored) map[string]string {
 // A plugin that answered with more than a record takes failed the whole backup, once everything was
 // collected, and its operations went on.
 func TestAnAnswerThatNoRecordTakesCostsItsObject(t *testing.T) {
-	const operations, additional = "a list takes 524288 bytes of one operation, and this one has 10000 post-operation items",
-		"110000 additional items of 4510000 bytes, and a record takes 4194304 bytes of them"
+	const operations, additional = "the operation has 10000 post-operation items, at most 1000 are possible",
+		"the answer has 110000 additional items, at most 10000 are possible"
 	s := newSetup(t, estate(), fifty(), "a")
 	begins := &cancellable{keyedAction: keyedAction{starter: starter{excessive()}, own: true, keys: map[string][]string{}}}
 	s.with(begins)
@@ -117,8 +117,8 @@ func TestAnAnswerThatNoRecordTakesCostsItsObject(t *testing.T) {
 	require.Contains(t, failures(got)["cm-000"], "which it began, could not be cancelled: the action cannot be asked to")
 }
 
-// full is a setup whose list of operations takes no further one, after an earlier holder that
-// announced a call.
+// full is a setup with as many operations as a backup may have, after an earlier holder that announced a
+// call.
 func full(t *testing.T) *setup {
 	t.Helper()
 	s := newSetup(t, estate(), fifty(), "a")
@@ -127,34 +127,35 @@ func full(t *testing.T) *setup {
 	call := func(name string) checkpoint.Call {
 		return checkpoint.Call{Action: "a.io/begins", Object: checkpoint.Object{Kind: "ConfigMap", Namespace: "a", Name: name}}
 	}
-	for _, rec := range []checkpoint.Record{
-		{Intents: []checkpoint.Call{call("gone"), call("cm-006")}},
-		{Outcomes: []checkpoint.Outcome{{Call: call("gone"), Operation: strings.Repeat("x", 25<<20), Begun: &checkpoint.Begun{Kind: "BackupItemActionV2", Resource: "configmaps", Time: time.Unix(1, 0).UTC()}}}},
-	} {
+	intents, outcomes := []checkpoint.Call{call("cm-006")}, []checkpoint.Outcome{}
+	for i := range operation.MaxOperations {
+		gone := call(fmt.Sprint("gone-", i))
+		intents = append(intents, gone)
+		outcomes = append(outcomes, checkpoint.Outcome{Call: gone, Operation: fmt.Sprint(i), Begun: &checkpoint.Begun{Kind: "BackupItemActionV2", Resource: "configmaps", Time: time.Unix(1, 0).UTC()}})
+	}
+	for _, rec := range []checkpoint.Record{{Intents: intents}, {Outcomes: outcomes}} {
 		_, err := log.Append(t.Context(), rec)
 		require.NoError(t, err)
 	}
 	return s.holder(t, 2)
 }
 
-// Where the list of the backup's operations takes no more the backup failed as a whole, once all of
-// them were begun. What an earlier holder may have begun is begun again with its key, since nothing
-// else has its name, and cancelled.
-func TestACallThatMayBeginTooMuchIsNotMade(t *testing.T) {
+// A backup with as many operations as it may have makes no call that may begin one. A call that an
+// earlier holder announced is repeated with its key: its operation counts already.
+func TestNoMoreOperationsAreBegunThanAllowed(t *testing.T) {
 	s := full(t)
 	begins := &cancellable{keyedAction: keyedAction{starter: starter{&fakeAction{name: "a.io/begins"}}, keys: map[string][]string{}}}
 	s.with(begins)
 	res, got := s.run(t)
 	require.Len(t, begins.keys, 1)
 	require.Len(t, begins.keys["cm-006"], 1)
-	require.Equal(t, []string{"op of cm-006"}, begins.cancelled)
-	require.Len(t, res.Operations, 1, "that of the earlier holder")
-	require.Len(t, s.intended(t), 2, "of the earlier holder")
+	require.Empty(t, begins.cancelled)
+	require.Len(t, res.Operations, operation.MaxOperations+1)
+	require.Len(t, s.intended(t), operation.MaxOperations+1, "of the earlier holder")
 	errs := failures(got)
-	require.Len(t, errs, 50)
-	const limit = "too large: the list of operations is full: it takes 50331648 bytes of text and 25165824 of memory"
-	require.Equal(t, "action a.io/begins: Execute of ConfigMap a/cm-000: the call is not made, since it may begin an operation: "+limit, errs["cm-000"])
-	require.Equal(t, "action a.io/begins: Execute of ConfigMap a/cm-006: "+limit+`; operation "op of cm-006", which it began, is cancelled`, errs["cm-006"])
+	require.Len(t, errs, 49)
+	require.Equal(t, "action a.io/begins: Execute of ConfigMap a/cm-000: the call is not made, since it may begin an operation: "+
+		"too large: the job has 10000 operations, and no more are begun", errs["cm-000"])
 }
 
 // The items that answers have in one record are read by the next holder, which took it for damaged.

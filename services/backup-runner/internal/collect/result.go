@@ -45,11 +45,11 @@ func (r *run) operations() []operation.Operation {
 	return checkpoint.Operations(slices.Concat(r.past.Calls.Operations(), r.intents.Begun()))
 }
 
-// tally counts the operations that earlier holders began.
-func (r *run) tally() *operation.Tally {
-	t := &operation.Tally{}
+// countOperations counts the operations that earlier holders began.
+func (r *run) countOperations() *operation.Counter {
+	c := &operation.Counter{}
 	for _, op := range checkpoint.Operations(r.past.Calls.Operations()) {
-		t.Add(&op)
+		c.AddOperation(len(op.PostOperation))
 	}
-	return t
+	return c
 }

@@ -51,7 +51,7 @@ func awaitOperations(ctx context.Context, s *State) error {
 	}
 	log, err := operation.Open(ctx, s.Store, s.operationsOf())
 	if errors.Is(err, objectstore.ErrNotFound) {
-		log, err = s.seal(ctx, operation.List{Operations: s.Composition.Operations}, operation.Seal)
+		log, err = s.sealOperations(ctx, operation.List{Operations: s.Composition.Operations})
 	}
 	if err != nil {
 		return err
@@ -60,25 +60,16 @@ func awaitOperations(ctx context.Context, s *State) error {
 	return s.waiting(s.Composition)
 }
 
-// seal makes seal store the operations of the backup, and opens their records.
-func (s *State) seal(ctx context.Context, l operation.List, seal func(context.Context, objectstore.Store, operation.List) (operation.List, error)) (*operation.Log, error) {
+// sealOperations stores the list of the operations of the backup, and opens their records.
+func (s *State) sealOperations(ctx context.Context, l operation.List) (*operation.Log, error) {
 	if err := s.Holder.Confirm(ctx); err != nil {
 		return nil, err
 	}
 	l.Job, l.Epoch = s.operationsOf(), s.Epoch
-	if _, err := seal(ctx, s.Store, l); err != nil {
+	if _, err := operation.Seal(ctx, s.Store, l); err != nil {
 		return nil, err
 	}
 	return operation.Open(ctx, s.Store, l.Job)
-}
-
-// sealEnding is operation.SealEnding, with a line in the log about those that have no place.
-func (s *State) sealEnding(ctx context.Context, store objectstore.Store, l operation.List) (operation.List, error) {
-	sealed, left, err := operation.SealEnding(ctx, store, l)
-	if left > 0 && err == nil {
-		s.Log.WarnContext(ctx, "operations of the failed backup are not cancelled: its list takes no more", "operations", left)
-	}
-	return sealed, err
 }
 
 // endOperations ends the steps of a backup that fails with a *WaitingError until its operations
@@ -91,7 +82,7 @@ func endOperations(ctx context.Context, s *State) error {
 		if len(begun) == 0 {
 			return nil
 		}
-		log, err = s.seal(ctx, operation.List{Operations: begun, Reason: "the backup failed: " + s.Failure.Reason}, s.sealEnding)
+		log, err = s.sealOperations(ctx, operation.List{Operations: begun, Reason: "the backup failed: " + s.Failure.Reason})
 	}
 	if errors.Is(err, operation.ErrDamaged) {
 		s.Log.WarnContext(ctx, "operations of the failed backup are not known", "error", err)

@@ -46,11 +46,7 @@ func (c *Config) sealLeft(ctx context.Context, restore *velerov1.Restore, reason
 		return nil, err
 	}
 	list := listOf(operation.Job{Kind: operation.KindRestore, Name: restore.Name, UID: string(restore.UID)}, held.Epoch, begun, reason)
-	log, unsealed, err := sealList(ctx, store, list)
-	if unsealed > 0 {
-		c.Log.ErrorContext(ctx, "operations of the restore are not cancelled", "restore", restore.Name, "error", unlisted(unsealed))
-	}
-	return log, err
+	return sealList(ctx, store, list)
 }
 
 // openLeft opens the location of the records of a restore. An error that waiting does not change is

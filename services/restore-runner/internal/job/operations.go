@@ -9,7 +9,6 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/archive/itemoperation"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
-	"github.com/holdfast-io/holdfast/pkg/job/document"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
@@ -126,12 +125,7 @@ func (e *ending) sealOperations(ctx context.Context, failure error) error {
 	if err := e.held.Confirm(ctx); err != nil {
 		return fmt.Errorf("seal the operations of the restore: %w", err)
 	}
-	list := listOf(e.operationsOf(), e.held.Claim.Epoch, begun, reasonOf(failure))
-	log, err := e.seal(ctx, list)
-	if errors.Is(err, document.ErrTooLarge) && failure == nil {
-		list.Reason = reasonOf(err)
-		log, err = e.seal(ctx, list)
-	}
+	log, err := e.seal(ctx, listOf(e.operationsOf(), e.held.Claim.Epoch, begun, reasonOf(failure)))
 	if errors.Is(err, operation.ErrDamaged) {
 		in.unknown = err
 		return nil
@@ -142,35 +136,17 @@ func (e *ending) sealOperations(ctx context.Context, failure error) error {
 
 // seal stores a list of operations and opens their records.
 func (e *ending) seal(ctx context.Context, list operation.List) (*operation.Log, error) {
-	left := 0
-	log, err := retried(ctx, e.stores(), "seal the operations of the restore", func() (log *operation.Log, err error) {
-		log, left, err = sealList(ctx, e.inputs.store, list)
-		return log, err
+	return retried(ctx, e.stores(), "seal the operations of the restore", func() (*operation.Log, error) {
+		return sealList(ctx, e.inputs.store, list)
 	})
-	if left > 0 {
-		e.log.ErrorContext(ctx, "operations of the failed restore are not cancelled", "error", unlisted(left))
-	}
-	return log, err
 }
 
-// sealList stores a list of operations and opens their records. One with a reason is stored as far as
-// readers take it; left is how many operations are not in it.
-func sealList(ctx context.Context, store objectstore.Store, list operation.List) (log *operation.Log, left int, err error) {
-	if list.Reason == "" {
-		_, err = operation.Seal(ctx, store, list)
-	} else {
-		_, left, err = operation.SealEnding(ctx, store, list)
+// sealList stores a list of operations and opens their records.
+func sealList(ctx context.Context, store objectstore.Store, list operation.List) (*operation.Log, error) {
+	if _, err := operation.Seal(ctx, store, list); err != nil {
+		return nil, err
 	}
-	if err != nil {
-		return nil, 0, err
-	}
-	log, err = operation.Open(ctx, store, list.Job)
-	return log, left, err
-}
-
-// unlisted is why operations are not cancelled that are not in the list.
-func unlisted(left int) error {
-	return fmt.Errorf("%w: %d operations have no place in the list", operation.ErrFull, left)
+	return operation.Open(ctx, store, list.Job)
 }
 
 // sealUnopened seals what earlier holders began where the records could not be opened. A bucket that

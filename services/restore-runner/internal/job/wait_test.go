@@ -2,12 +2,10 @@ package job_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,7 +14,6 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
-	"github.com/holdfast-io/holdfast/pkg/job/document"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/job/paused"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
@@ -368,29 +365,6 @@ func TestASuccessorThatCannotReadWhatWasBegunSaysSo(t *testing.T) {
 	require.Contains(t, b.get(t).Status.FailureReason, "operations that it began may go on")
 }
 
-// The operations of a restore that fails since their list is too large went on. Writing it is not
-// retried.
-func TestOperationsThatNoListTakesAreCancelled(t *testing.T) {
-	b, _ := beginning(t)
-	b.config.StorePatience, b.config.Clock = time.Second, quick{}
-	var tries atomic.Int32
-	b.store.Inject(func(op memstore.Op, key string) error {
-		if op == memstore.OpCreate && key == layout.RestoreOperations("r", "uid-r")+"list" && tries.Add(1) == 1 {
-			return fmt.Errorf("write: %w", document.ErrTooLarge)
-		}
-		return nil
-	})
-	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
-	require.EqualValues(t, 2, tries.Load())
-	require.Equal(t, velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed, b.get(t).Status.Phase, b.get(t).Status.FailureReason)
-	require.Contains(t, b.operations(t).Reason(), "the restore failed: seal the operations of the restore: ")
-	require.True(t, b.moveOn(t, "cancelled"))
-	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
-	require.Equal(t, velerov1.RestorePhaseFailed, b.get(t).Status.Phase)
-	require.Contains(t, b.get(t).Status.FailureReason, "too large")
-	require.NotContains(t, b.get(t).Status.FailureReason, "may go on")
-}
-
 // Where no list can be written the failure says what that means.
 func TestOperationsThatCannotBeSealedMayGoOn(t *testing.T) {
 	b, _ := beginning(t)
@@ -405,71 +379,6 @@ func TestOperationsThatCannotBeSealedMayGoOn(t *testing.T) {
 	require.Equal(t, velerov1.RestorePhaseFailed, b.get(t).Status.Phase)
 	require.Contains(t, b.get(t).Status.FailureReason, "operations that it began may go on")
 	require.Contains(t, b.file(t, layout.RestoreLog("r")), "operations that it began may go on")
-}
-
-// greedy begins operations with IDs of half a MiB, which no plugin may have, and the first with one
-// that no list takes.
-type greedy struct {
-	starter
-	mu        sync.Mutex
-	first     string
-	begun     int
-	cancelled []string
-}
-
-func (g *greedy) Execute(_ context.Context, o, _ *action.Object, _ *action.Restore) (action.RestoreResult, error) {
-	id, err := o.Identity()
-	if err != nil {
-		return action.RestoreResult{}, err
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.begun++
-	length := 500 << 10
-	if g.first == "" {
-		g.first, length = id.Name, 600<<10
-	}
-	return action.RestoreResult{Object: o, OperationID: id.Name + " " + strings.Repeat("x", length)}, nil
-}
-
-func (g *greedy) CancelBegun(_ context.Context, id string, job []byte) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !strings.Contains(string(job), `"uid-r"`) {
-		return errors.New("the wrong restore")
-	}
-	g.cancelled = append(g.cancelled, strings.Fields(id)[0])
-	return nil
-}
-
-// A restore failed as a whole, once all of its operations were begun, where their list took not all of
-// them, and they went on. What has no place is cancelled, and costs its object.
-func TestOperationsWithoutAPlaceAreCancelled(t *testing.T) {
-	const objects = 60
-	b := newBench(t)
-	b.tarball(t, objects)
-	b.create(t, true)
-	g := &greedy{}
-	b.config.Actions = func(context.Context, func(joblog.Entry)) job.ActionSet {
-		return job.ActionSet{Items: []action.RestoreItem{g}}
-	}
-	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
-	require.Equal(t, velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed, b.get(t).Status.Phase, b.get(t).Status.FailureReason)
-	log := b.operations(t)
-	require.Empty(t, log.Reason())
-	require.Greater(t, len(log.Operations()), 40)
-	require.Contains(t, g.cancelled, g.first)
-	require.Len(t, g.cancelled, g.begun-len(log.Operations()))
-	require.True(t, b.moveOn(t, ""))
-	b.config.Claims = &claims{holder: "next"}
-	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
-	r := b.get(t)
-	require.Equal(t, velerov1.RestorePhasePartiallyFailed, r.Status.Phase, r.Status.FailureReason)
-	require.Equal(t, objects-len(log.Operations()), r.Status.Errors)
-	results := b.file(t, layout.RestoreResults("r"))
-	require.Contains(t, results, "action a.io/begins: Execute of ConfigMap a/"+g.first+": too large: a list takes 524288 bytes of one operation, and this one takes more; operation ")
-	require.Contains(t, results, ": too large: the list of operations is full: ")
-	require.Equal(t, len(g.cancelled), strings.Count(results, ", which it began, is cancelled"))
 }
 
 func TestARestoreThatIsGivenUpHasItsOperationsCancelled(t *testing.T) {

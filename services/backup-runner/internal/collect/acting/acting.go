@@ -47,7 +47,7 @@ type Config struct {
 	// Instance is this process, as its Lease names it, where operations may live in it.
 	Instance string
 	// Operations counts what the calls of all holders began; nil with Again.
-	Operations *operation.Tally
+	Operations *operation.Counter
 	// Again is true where objects are stored again once the operations of the backup have ended: no
 	// call begins another.
 	Again bool

@@ -43,7 +43,7 @@ func (t *turn) Execute(ctx context.Context, a action.BackupItem, o *action.Objec
 // kind. A later holder takes the recorded answer; where none is recorded it repeats a call that
 // carries an idempotency key, and no other. Such a call is also repeated when its process dies. An
 // operation that was begun is among those of the backup, whatever becomes of the object; the answer
-// does not name it. A call that may begin more than the list of these takes is not made, and an
+// does not name it. In a backup with operation.MaxOperations no further call is made, and an
 // operation that was begun with an answer that no record takes is cancelled.
 func (t *turn) once(ctx context.Context, a action.BackupItem, kind string, o *action.Object, b *action.Backup) (action.BackupResult, error) {
 	p := t.actor.pool
@@ -61,11 +61,15 @@ func (t *turn) once(ctx context.Context, a action.BackupItem, kind string, o *ac
 		begun.Key = operation.Key(string(b.Backup().UID), a.Name(), &operation.Resource{
 			Group: t.subject.Group, Resource: t.subject.Resource, Namespace: t.subject.Namespace, Name: t.subject.Name})
 	}
-	place, err := p.reserve(&call, begun)
-	if err != nil && !announced {
+	if err := p.reserveOperation(announced); err != nil {
 		return action.BackupResult{}, t.failed(&call, err)
 	}
-	defer place.Release()
+	listed := false
+	defer func() {
+		if !listed {
+			p.Operations.ReleaseOperation()
+		}
+	}()
 	if !announced {
 		if err := p.Intents.Call(t.actor.out.Uploads(), &call); err != nil {
 			return action.BackupResult{}, &fatalError{err}
@@ -101,8 +105,9 @@ func (t *turn) once(ctx context.Context, a action.BackupItem, kind string, o *ac
 		out.Patch, err = patchOf(&call, o, result.Object)
 	}
 	if result.OperationID != "" {
+		listed = true
 		out.Begun = p.begun(begun, &result)
-		err = t.list(&out, place, err)
+		err = p.countPostItems(out.Begun, err)
 	}
 	if refused := (*refusedError)(nil); errors.As(err, &refused) {
 		err = t.refuse(a, b, &out, result.OperationID, refused)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
-	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/remark"
 )
@@ -22,37 +21,31 @@ func (t *turn) failed(call *checkpoint.Call, why error) error {
 	return fmt.Errorf("action %s: Execute of %s %s: %w", call.Action, s.GroupVersionKind().GroupKind(), remark.ObjectKey(s.Namespace, s.Name), why)
 }
 
-// reserve keeps a place among the operations of the backup for the one that a call may begin.
-func (p *Pool) reserve(call *checkpoint.Call, begun *checkpoint.Begun) (*operation.Reserved, error) {
-	op := operationOf(&checkpoint.Outcome{Call: *call, Begun: begun})
-	place, err := p.Operations.Reserve(&op, action.MaxOperationID+action.MaxProcess+len(p.Instance))
-	if err != nil {
-		err = fmt.Errorf("the call is not made, since it may begin an operation: %w", err)
+// reserveOperation counts the operation that a call may begin. One that an earlier holder announced has
+// its place.
+func (p *Pool) reserveOperation(announced bool) error {
+	if announced {
+		p.Operations.AddOperation(0)
+		return nil
 	}
-	return place, err
+	if err := p.Operations.ReserveOperation(); err != nil {
+		return fmt.Errorf("the call is not made, since it may begin an operation: %w", err)
+	}
+	return nil
 }
 
-func operationOf(out *checkpoint.Outcome) operation.Operation {
-	return checkpoint.Operations([]checkpoint.Outcome{*out})[0]
-}
-
-// list puts the operation of an outcome into its place. The answer is refused where no record takes it,
-// or failure says so. An operation without a place is in no record.
-func (t *turn) list(out *checkpoint.Outcome, place *operation.Reserved, failure error) error {
-	op := operationOf(out)
-	listed, tooLarge := place.Begun(&op)
-	if !listed {
-		out.Operation, out.Begun = "", nil
-	}
+// countPostItems returns failure, or why the answer is refused: it has more post-operation items than
+// a list takes.
+func (p *Pool) countPostItems(begun *checkpoint.Begun, failure error) error {
 	refused := (*refusedError)(nil)
+	tooLarge := p.Operations.AddPostItems(len(begun.PostOperation))
 	switch {
 	case tooLarge == nil, errors.As(failure, &refused):
+		return failure
 	case failure == nil:
-		failure = &refusedError{tooLarge}
-	default:
-		failure = &refusedError{fmt.Errorf("%w; %w", failure, tooLarge)}
+		return &refusedError{tooLarge}
 	}
-	return failure
+	return &refusedError{fmt.Errorf("%w; %w", failure, tooLarge)}
 }
 
 // refuse makes an answer that no record takes the error of its call. The operation that the call

@@ -14,19 +14,18 @@ import (
 )
 
 const (
-	// maxOutcomeBytes bounds the answers in one record, and maxItemBytes the items of an answer: these
-	// take several times their text where they are read.
+	// maxOutcomeBytes bounds the answers in one record.
 	maxOutcomeBytes = 16 << 20
-	maxItemBytes    = maxOutcomeBytes / 4
+	// maxItems bounds the additional items of an answer.
+	maxItems = 10_000
 	// leastItem is the least that an item takes in the text of a record.
 	leastItem = len(`{"resource":"","name":""},`)
 )
 
-// CheckItems refuses items of an answer of which a record takes no more: the error wraps
-// checkpoint.ErrTooLarge.
+// CheckItems refuses an answer with too many additional items: the error wraps checkpoint.ErrTooLarge.
 func CheckItems(items []checkpoint.Item) error {
-	if n := itemBytes(items); n > maxItemBytes {
-		return fmt.Errorf("%w: the answer has %d additional items of %d bytes, and a record takes %d bytes of them", checkpoint.ErrTooLarge, len(items), n, maxItemBytes)
+	if n := len(items); n > maxItems {
+		return fmt.Errorf("%w: the answer has %d additional items, at most %d are possible", checkpoint.ErrTooLarge, n, maxItems)
 	}
 	return nil
 }

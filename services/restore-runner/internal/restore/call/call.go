@@ -45,15 +45,15 @@ type Config struct {
 // Caller calls the actions of a restore. Safe for concurrent use.
 type Caller struct {
 	Config
-	retrying   chan struct{}   // holds one value while a call is retried
-	operations operation.Tally // of all holders
+	retrying   chan struct{}     // holds one value while a call is retried
+	operations operation.Counter // of all holders
 }
 
 // New returns a caller. What earlier holders began is in the recorder before.
 func New(cfg Config) *Caller {
 	c := &Caller{Config: cfg, retrying: make(chan struct{}, 1)}
 	for _, o := range cfg.Recorder.Operations() {
-		c.operations.Add(&o.Operation)
+		c.operations.AddOperation(len(o.PostOperation))
 	}
 	return c
 }

@@ -3,9 +3,9 @@ package call
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
-	"strings"
 	"testing"
 	"time"
 
@@ -67,9 +67,9 @@ func planOf(t *testing.T, names ...string) *plan.Plan {
 	return p
 }
 
-// In a full list of operations no call is made that may begin one. What an earlier holder may have
-// begun is begun again with its key, since nothing else has its name, and cancelled.
-func TestACallWithoutAPlaceForItsOperation(t *testing.T) {
+// A restore with as many operations as it may have makes no call that may begin one. A call that an
+// earlier holder announced is repeated with its key: its operation counts already.
+func TestNoMoreOperationsAreBegunThanAllowed(t *testing.T) {
 	p := planOf(t, "new", "old")
 	restore, err := action.NewRestore(&velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "r", UID: "uid-r"}})
 	require.NoError(t, err)
@@ -77,7 +77,10 @@ func TestACallWithoutAPlaceForItsOperation(t *testing.T) {
 	recorder := outcome.NewRecorder(outcome.NewLog(io.Discard, "r"), clock, 100, t.TempDir())
 	t.Cleanup(func() { require.NoError(t, recorder.Close()) })
 	recorder.SetPlan(p)
-	recorder.Call(0, outcome.Call{Action: "a.io/other", Begun: &outcome.Begun{ID: strings.Repeat("x", 25<<20)}})
+	recorder.Open()
+	for i := range operation.MaxOperations {
+		recorder.Call(0, outcome.Call{Action: "a.io/other", Begun: &outcome.Begun{ID: fmt.Sprint(i)}})
+	}
 	nodes := map[string]int32{p.Name(0): 0, p.Name(1): 1}
 	s := &starter{}
 	c := New(Config{
@@ -85,21 +88,30 @@ func TestACallWithoutAPlaceForItsOperation(t *testing.T) {
 		History: &outcome.History{Calls: map[int32]map[string]*outcome.Answer{nodes["old"]: {s.Name(): nil}}},
 		Target:  func(node int32) apply.Target { return apply.Target{Namespace: "a", Name: p.Name(node)} },
 	})
-	ctx, done := context.WithTimeout(t.Context(), 10*time.Second) // no record is made durable, which a call that is made waits for
+	ctx, done := context.WithTimeout(t.Context(), time.Minute)
 	defer done()
+	go func() { // makes durable what a call waits for
+		for ctx.Err() == nil {
+			select {
+			case <-recorder.Wanted():
+				_ = recorder.Flush(ctx, &files{})
+			case <-ctx.Done():
+			}
+		}
+	}()
 	execute := func(name string) error {
 		o := action.FromJSON([]byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"a","name":"` + name + `"}}`))
 		_, err := c.Execute(ctx, Request{Action: s, Node: nodes[name], Object: o, Stored: o})
 		return err
 	}
-	const limit = "too large: the list of operations is full: it takes 50331648 bytes of text and 25165824 of memory"
-	require.EqualError(t, execute("new"), "action a.io/begins: Execute of ConfigMap a/new: the call is not made, since it may begin an operation: "+limit)
+	require.EqualError(t, execute("new"), "action a.io/begins: Execute of ConfigMap a/new: the call is not made, since it may begin an operation: "+
+		"too large: the job has 10000 operations, and no more are begun")
 	require.Empty(t, s.keys)
-	require.EqualError(t, execute("old"), "action a.io/begins: Execute of ConfigMap a/old: "+limit+`; operation "op", which it began, is cancelled`)
+	require.NoError(t, execute("old"))
 	old := operation.Resource{Resource: "configmaps", Namespace: "a", Name: "old"}
 	require.Equal(t, []string{operation.Key("uid-r", s.Name(), &old)}, s.keys)
-	require.Equal(t, []string{"op"}, s.cancelled)
-	require.Len(t, recorder.Operations(), 1)
+	require.Empty(t, s.cancelled)
+	require.Len(t, recorder.Operations(), operation.MaxOperations+1)
 }
 
 // keyless is an action whose call must not be repeated, and that is not called here.

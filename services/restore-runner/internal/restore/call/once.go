@@ -27,8 +27,8 @@ var errUnrecorded = errors.New("the call is not made: it may begin an operation,
 // is durable before the call, and how it ended is recorded soon afterwards. A later holder takes
 // the recorded answer; where there is none it repeats a call that carries an idempotency key, and
 // no other. Such a call is also repeated when its process dies. An operation that was begun is
-// durable when once returns, and among those of the restore, whatever the outcome of the object. A call
-// that may begin more than the list of these takes is not made.
+// durable when once returns, and among those of the restore, whatever the outcome of the object. In a
+// restore with operation.MaxOperations no further call is made.
 func (c *Caller) once(ctx context.Context, q Request, kind string) (result action.RestoreResult, err error) {
 	name, node := q.Action.Name(), q.Node
 	starter, repeatable := q.Action.(action.RestoreStarter)
@@ -48,11 +48,14 @@ func (c *Caller) once(ctx context.Context, q Request, kind string) (result actio
 	if repeatable {
 		begun.Key = c.key(q)
 	}
-	place, err := c.reserve(name, &begun)
-	if err != nil && !announced {
+	if err := c.reserveOperation(announced); err != nil {
 		return result, c.refused(q, err)
 	}
-	defer place.Release()
+	defer func() {
+		if result.OperationID == "" {
+			c.operations.ReleaseOperation()
+		}
+	}()
 	if !announced {
 		c.Recorder.Call(node, outcome.Call{Action: name})
 		if err := cmp.Or(c.Recorder.Sync(ctx), ctx.Err()); err != nil {
@@ -76,7 +79,7 @@ func (c *Caller) once(ctx context.Context, q Request, kind string) (result actio
 	case err != nil && ctx.Err() != nil && result.OperationID == "":
 		return result, err // whether it was done is not known
 	}
-	return result, c.record(ctx, q, &result, begun, place, err)
+	return result, c.record(ctx, q, &result, begun, err)
 }
 
 // keyed calls a starter with its key.

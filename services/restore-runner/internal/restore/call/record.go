@@ -2,35 +2,32 @@ package call
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
-	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 )
 
-// reserve keeps a place among the operations of the restore for the one that a call may begin.
-func (c *Caller) reserve(name string, begun *outcome.Begun) (*operation.Reserved, error) {
-	op := begun.Of(name)
-	place, err := c.operations.Reserve(&op, action.MaxOperationID+action.MaxProcess+len(c.Instance))
-	if err != nil {
-		err = fmt.Errorf("the call is not made, since it may begin an operation: %w", err)
+// reserveOperation counts the operation that a call may begin. One that an earlier holder announced has
+// its place.
+func (c *Caller) reserveOperation(announced bool) error {
+	if announced {
+		c.operations.AddOperation(0)
+		return nil
 	}
-	return place, err
+	if err := c.operations.ReserveOperation(); err != nil {
+		return fmt.Errorf("the call is not made, since it may begin an operation: %w", err)
+	}
+	return nil
 }
 
 // record notes how a call ended, and returns its error. What it began is durable then, unless ctx
 // ends first.
-func (c *Caller) record(ctx context.Context, q Request, r *action.RestoreResult, begun outcome.Begun, place *operation.Reserved, failure error) error {
+func (c *Caller) record(ctx context.Context, q Request, r *action.RestoreResult, begun outcome.Begun, failure error) error {
 	name := q.Action.Name()
 	made := outcome.Call{Action: name}
 	if r.OperationID != "" {
-		if err := c.list(ctx, q, r, &begun, place); err != nil {
-			failure = errors.Join(failure, err)
-		} else {
-			made.Begun = &begun
-		}
+		made.Begun = c.begun(&begun, r)
 	}
 	a := outcome.Answer{Skip: r.Skip, Wait: r.Wait, WaitTimeout: int64(r.WaitTimeout)}
 	if failure == nil && r.Object != nil && r.Object != q.Object {
@@ -56,15 +53,11 @@ func (c *Caller) record(ctx context.Context, q Request, r *action.RestoreResult,
 	return failure
 }
 
-// list puts the operation that a call began into its place. Where it has none, since it was repeated for an earlier holder in a full list, it is cancelled.
-func (c *Caller) list(ctx context.Context, q Request, r *action.RestoreResult, begun *outcome.Begun, place *operation.Reserved) error {
-	begun.ID, begun.Process, begun.Time = r.OperationID, r.Process, c.Clock.Now().UTC()
+// begun completes what is recorded of an operation by the answer that names it.
+func (c *Caller) begun(b *outcome.Begun, r *action.RestoreResult) *outcome.Begun {
+	b.ID, b.Process, b.Time = r.OperationID, r.Process, c.Clock.Now().UTC()
 	if r.Process != "" {
-		begun.Instance = c.Instance
+		b.Instance = c.Instance
 	}
-	op := begun.Of(q.Action.Name())
-	if listed, err := place.Begun(&op); !listed {
-		return c.refused(q, action.Refuse(ctx, q.Action, r.OperationID, c.Restore.JSON(), err))
-	}
-	return nil
+	return b
 }
