@@ -43,6 +43,30 @@ var queue = []Mutant{
 		Package: "./services/queue-scheduler/internal/queue", Test: "TestABackupWithoutAnEntryDoesNotBecomeReady",
 	},
 	{
+		Name: "a pass goes by a cache that is older than the writes of its process", Edit: Edit{
+			"services/queue-scheduler/internal/queue/ownwrites.go",
+			"ok && isOlder(listed, own)",
+			"ok && false",
+		},
+		Package: "./services/queue-scheduler/internal/queue", Test: "TestAPassIsAtLeastAsNewAsItsOwnWrites",
+	},
+	{
+		Name: "a restore that another replica validated is judged by its computed spec", Edit: Edit{
+			"services/queue-scheduler/internal/queue/restorevalidation.go",
+			"if again {\n\t\t\tjudge",
+			"if false {\n\t\t\tjudge",
+		},
+		Package: "./services/queue-scheduler/internal/queue", Test: "TestAPausedSchedulerAdmitsNothing",
+	},
+	{
+		Name: "an ended backup stays whole in the cache", Edit: Edit{
+			"services/queue-scheduler/internal/queue/jobcache.go",
+			"stripped := &velerov1.Backup{ObjectMeta: stripMeta(&o.ObjectMeta)}",
+			"stripped := &velerov1.Backup{ObjectMeta: stripMeta(&o.ObjectMeta), Spec: o.Spec}",
+		},
+		Package: "./services/queue-scheduler/internal/gauges", Test: "TestGaugesReadStrippedJobs",
+	},
+	{
 		Name: "a backup expires by the default ttl", Edit: Edit{
 			"services/queue-scheduler/internal/validate/defaults.go",
 			"Add(spec.TTL.Duration)",
