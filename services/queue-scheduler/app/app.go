@@ -44,7 +44,7 @@ func New(ctx context.Context, c Config) (*App, error) {
 		return nil, err
 	}
 	a := &App{config: c, runtime: rt, locations: location.New(rt.Manager().GetAPIReader(), c.Options.Namespace, location.WithPlugins(host, c.Log, rt.WorkDir()), location.WithMetrics(rt.Registry(), c.Clock))}
-	if err := a.build(ctx); err != nil {
+	if err := a.build(); err != nil {
 		rt.Close()
 		return nil, fmt.Errorf("service %s: %w", c.Name, err)
 	}
@@ -57,7 +57,7 @@ func (a *App) Run(ctx context.Context) error { return a.runtime.Run(ctx) }
 // Runtime gives access to the addresses the service listens on.
 func (a *App) Runtime() *service.Runtime { return a.runtime }
 
-func (a *App) build(ctx context.Context) error {
+func (a *App) build() error {
 	c, rt := a.config, a.runtime
 	reader, writer, namespace := rt.Manager().GetAPIReader(), rt.Manager().GetClient(), c.Options.Namespace
 	versions, err := discovery.NewDiscoveryClientForConfig(rt.RestConfig())
@@ -74,10 +74,7 @@ func (a *App) build(ctx context.Context) error {
 		return err
 	}
 	book := ledger.New(reader, writer, namespace)
-	jobs, err := queue.NewJobCache(ctx, rt.Manager().GetCache())
-	if err != nil {
-		return err
-	}
+	jobs := queue.NewJobCache(rt.Manager().GetCache())
 	a.scheduler = queue.New(queue.Config{
 		Reader: reader, Jobs: jobs, Client: writer, Namespace: namespace, Ledger: book, Publisher: rt.Fabric(),
 		Validator: &validate.Validator{

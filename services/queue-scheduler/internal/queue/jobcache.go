@@ -3,6 +3,8 @@ package queue
 import (
 	"context"
 	"fmt"
+	"reflect"
+	"sync"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,29 +20,55 @@ const unfinishedIndex = "unfinished"
 
 // jobCache lists the jobs of a cache that have not ended. Their number decides what a list costs,
 // not the number of all jobs. What it returns shares memory with the cache: fields may be set, and
-// maps and slices may not be changed.
-type jobCache struct{ client.Reader }
+// maps and slices may not be changed. Safe for concurrent use.
+type jobCache struct {
+	cache cache.Cache
 
-// NewJobCache adds an index to a cache and returns a reader of its unfinished Backups and Restores.
-func NewJobCache(ctx context.Context, c cache.Cache) (client.Reader, error) {
-	for _, kind := range []client.Object{&velerov1.Backup{}, &velerov1.Restore{}} {
-		err := c.IndexField(ctx, kind, unfinishedIndex, func(o client.Object) []string {
-			if isEnded(o) {
-				return nil
-			}
-			return []string{unfinishedIndex}
-		})
-		if err != nil {
-			return nil, fmt.Errorf("index %T: %w", kind, err)
-		}
-	}
-	return jobCache{c}, nil
+	mu      sync.Mutex
+	indexed map[reflect.Type]bool
+}
+
+// NewJobCache returns a reader of the unfinished Backups and Restores of a cache. It adds an index to
+// the cache with the first list, since that asks the API server, which a service may start without.
+func NewJobCache(c cache.Cache) client.Reader {
+	return &jobCache{cache: c, indexed: map[reflect.Type]bool{}}
+}
+
+// Get implements client.Reader.
+func (c *jobCache) Get(ctx context.Context, key client.ObjectKey, obj client.Object, options ...client.GetOption) error {
+	return c.cache.Get(ctx, key, obj, options...)
 }
 
 // List implements client.Reader.
-func (c jobCache) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+func (c *jobCache) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	var kind client.Object = &velerov1.Backup{}
+	if _, restores := list.(*velerov1.RestoreList); restores {
+		kind = &velerov1.Restore{}
+	}
+	if err := c.addIndex(ctx, kind); err != nil {
+		return err
+	}
 	options = append(options, client.MatchingFields{unfinishedIndex: unfinishedIndex}, client.UnsafeDisableDeepCopy)
-	return c.Reader.List(ctx, list, options...)
+	return c.cache.List(ctx, list, options...)
+}
+
+func (c *jobCache) addIndex(ctx context.Context, kind client.Object) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.indexed[reflect.TypeOf(kind)] {
+		return nil
+	}
+	err := c.cache.IndexField(ctx, kind, unfinishedIndex, func(o client.Object) []string {
+		if isEnded(o) {
+			return nil
+		}
+		return []string{unfinishedIndex}
+	})
+	if err != nil {
+		return fmt.Errorf("index %T: %w", kind, err)
+	}
+	c.indexed[reflect.TypeOf(kind)] = true
+	return nil
 }
 
 func isEnded(o client.Object) bool {
