@@ -10,9 +10,79 @@ import (
 // that was to call it may have died before.
 const maxIntents = 2
 
-// decide returns what is to be recorded now. It changes nothing but the slots that intents to cancel
-// take, so that it can be asked again.
-func (j *Job) decide(now time.Time, turn Turn) []operation.Event {
+// decisionInput is what a decision about one operation goes by.
+type decisionInput struct {
+	memo  *memo            // what this process found out about the operation
+	state *operation.State // what is recorded of it
+	// created is when the operation began, opened when this process began to follow its job.
+	created, opened time.Time
+	// cancel is why all operations of the job have to end; empty for none.
+	cancel         string
+	timeout, grace time.Duration
+}
+
+// decideEvents returns what is to be recorded of an operation that has not ended. It changes nothing.
+func decideEvents(in *decisionInput, now time.Time) []operation.Event {
+	switch {
+	case in.state.Cancel != nil:
+		return decideCancelled(in, now)
+	case in.memo.ended != nil:
+		return []operation.Event{{End: in.memo.ended}}
+	}
+	if reason := cancelReason(in, now); reason != "" {
+		return []operation.Event{{Cancel: &operation.Cancel{Reason: reason}}}
+	}
+	return nil
+}
+
+// decideCancelled is decideEvents of an operation with an intent to cancel it.
+func decideCancelled(in *decisionInput, now time.Time) (events []operation.Event) {
+	m, s := in.memo, in.state
+	answer := s.Answer
+	if answer == nil && m.reply != nil {
+		answer = m.reply
+		events = append(events, operation.Event{Answer: answer})
+	}
+	waited := m.waited(s, now)
+	repeats := answer == nil && !m.mine(s) && s.Cancels < maxIntents && waited >= in.grace/2 //nolint:mnd // half of the time is left to the call
+	switch {
+	case m.ended != nil:
+		end := *m.ended
+		end.Error = endedBy(s.Cancel, answer, m.ended.Error)
+		events = append(events, operation.Event{End: &end})
+	case repeats:
+		events = append(events, operation.Event{Cancel: s.Cancel})
+	case waited >= in.grace:
+		events = append(events, operation.Event{End: &operation.End{Error: abandonedBy(s.Cancel, answer, m.problem), Progress: s.Progress}})
+	}
+	return events
+}
+
+// cancelReason is why an operation has to end; empty for none. An operation that takes too long is
+// polled after its deadline before it is cancelled: it may have ended while nothing was polled. A call
+// that is not answered is waited for as long as a call may take.
+func cancelReason(in *decisionInput, now time.Time) string {
+	switch {
+	case in.cancel != "":
+		return in.cancel
+	case in.state.Request != nil:
+		return in.state.Request.Reason
+	}
+	deadline := in.created.Add(in.timeout)
+	since := deadline
+	if since.Before(in.opened) {
+		since = in.opened
+	}
+	polled := !in.memo.asked.Before(deadline) || now.Sub(since) >= callLimit
+	if now.Before(deadline) || !polled {
+		return ""
+	}
+	return timedOut(in.timeout)
+}
+
+// dueEvents returns what is to be recorded now. It changes nothing but the slots that intents to
+// cancel take, so that it can be called again.
+func (j *Job) dueEvents(now time.Time, turn Turn) []operation.Event {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.crowded = false
@@ -25,7 +95,11 @@ func (j *Job) decide(now time.Time, turn Turn) []operation.Event {
 		if states[i].Phase.Ended() {
 			continue
 		}
-		for _, e := range j.one(&j.memos[i], &states[i], &ops[i], now, turn) {
+		in := decisionInput{
+			memo: &j.memos[i], state: &states[i], created: ops[i].Created, opened: j.opened,
+			cancel: turn.Cancel, timeout: j.timeout(&ops[i], turn), grace: j.poller.Grace,
+		}
+		for _, e := range decideEvents(&in, now) {
 			if e.Cancel != nil && !j.granted(&j.memos[i], &ops[i]) {
 				continue
 			}
@@ -34,59 +108,6 @@ func (j *Job) decide(now time.Time, turn Turn) []operation.Event {
 		}
 	}
 	return events
-}
-
-// one decides about one operation.
-func (j *Job) one(m *memo, s *operation.State, op *operation.Operation, now time.Time, turn Turn) (events []operation.Event) {
-	if s.Cancel == nil {
-		if m.ended != nil {
-			return []operation.Event{{End: m.ended}}
-		}
-		if reason := j.reason(m, s, op, now, turn); reason != "" {
-			return []operation.Event{{Cancel: &operation.Cancel{Reason: reason}}}
-		}
-		return nil
-	}
-	answer := s.Answer
-	if answer == nil && m.reply != nil {
-		answer = m.reply
-		events = append(events, operation.Event{Answer: answer})
-	}
-	waited := m.waited(s, now)
-	again := answer == nil && !m.mine(s) && s.Cancels < maxIntents && waited >= j.poller.Grace/2 //nolint:mnd // half of the time is left to the call
-	switch {
-	case m.ended != nil:
-		end := *m.ended
-		end.Error = endedBy(s.Cancel, answer, m.ended.Error)
-		events = append(events, operation.Event{End: &end})
-	case again:
-		events = append(events, operation.Event{Cancel: s.Cancel})
-	case waited >= j.poller.Grace:
-		events = append(events, operation.Event{End: &operation.End{Error: abandonedBy(s.Cancel, answer, m.problem), Progress: s.Progress}})
-	}
-	return events
-}
-
-// reason is why an operation has to end; empty for none. One that takes too long is asked about once
-// more: it may have ended while nothing was polled. A call that is not answered is waited for as
-// long as a call may take.
-func (j *Job) reason(m *memo, s *operation.State, op *operation.Operation, now time.Time, turn Turn) string {
-	switch {
-	case turn.Cancel != "":
-		return turn.Cancel
-	case s.Request != nil:
-		return s.Request.Reason
-	}
-	deadline := j.deadline(op, turn)
-	since := deadline
-	if since.Before(j.opened) {
-		since = j.opened
-	}
-	asked := !m.asked.Before(deadline) || now.Sub(since) >= callLimit
-	if now.Before(deadline) || !asked {
-		return ""
-	}
-	return timedOut(j.timeout(op, turn))
 }
 
 // deadline is when an operation has taken too long.

@@ -131,7 +131,7 @@ func (j *Job) record(ctx context.Context, turn Turn) error {
 	for range maxRecords {
 		now := j.poller.Clock.Now()
 		j.observe(now)
-		events := j.decide(now, turn)
+		events := j.dueEvents(now, turn)
 		if len(events) == 0 {
 			return nil
 		}
