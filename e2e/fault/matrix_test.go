@@ -23,7 +23,7 @@ var (
 	shared = regexp.MustCompile(`failpoint\.HitIn\([^,]+, ([^)]*)\)`)
 )
 
-const stepPoint = "step.Failpoint"
+const stepPoint = "s.Failpoint"
 
 // engines are the services whose jobs run on package engine, with its points that they do not
 // reach.
