@@ -66,9 +66,6 @@ var Matrix = []Case{
 	{Point: "backup-runner/stored-again", Scenario: "operations", Changes: Facts{"calls again": "^[12]$"}},
 	{Point: "backup-runner/tarball-composed", Scenario: "operations"},
 	{Point: "async-operation-monitor/backup-moved-on", Scenario: "operations", Always: true},
-	{Point: "backup-runner/inherited-files", Scenario: "backup-inherited"},
-	{Point: "backup-runner/inherited-committed", Scenario: "backup-inherited"},
-	{Point: "backup-runner/before-sweep", Scenario: "backup-inherited"},
 
 	{Point: "restore-runner/before-claim", Scenario: "restore"},
 	{Point: "restore-runner/claimed", Scenario: "restore"},
@@ -129,11 +126,6 @@ var Matrix = []Case{
 	{Point: "restore-runner/after-outcome", Scenario: "restore-hooks"},
 	{Point: "restore-runner/hook-announced", Scenario: "restore-hooks", Changes: without(unclearRestoreHook, "hook load")},
 	{Point: "restore-runner/hook-ran", Scenario: "restore-hooks", Changes: unclearRestoreHook, Always: true},
-	{Point: "restore-runner/inherited-files", Scenario: "restore-inherited"},
-	{Point: "async-operation-monitor/inherited-sealed", Scenario: "backup-inherited"},
-	{Point: "async-operation-monitor/inherited-sealed", Scenario: "restore-inherited"},
-	{Point: "async-operation-monitor/backup-moved-on", Scenario: "backup-inherited"},
-	{Point: "async-operation-monitor/restore-moved-on", Scenario: "restore-inherited"},
 
 	{Point: "deletion/before-claim", Scenario: "deletion"},
 	{Point: "deletion/claimed", Scenario: "deletion"},

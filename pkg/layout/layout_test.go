@@ -91,7 +91,6 @@ func TestOwnerFile(t *testing.T) {
 
 func TestRestoreOwnerFile(t *testing.T) {
 	require.Equal(t, "restores/r/records/uid/owner.json", layout.RestoreOwnerFile("r", "uid"))
-	require.Equal(t, "restores/r/records/uid/operations/owner.json", layout.RestoreOperationsOwnerFile("r", "uid"))
 	require.True(t, strings.HasPrefix(layout.RestoreOwnerFile("r", "uid"), layout.RestoreRecords("r", "uid")))
 	require.NoError(t, objectstore.CheckKey(layout.RestoreOwnerFile("r", "uid")))
 	data, err := layout.RestoreOwner{RestoreUID: "r", ClusterUID: "c"}.Encode()

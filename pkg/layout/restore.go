@@ -33,12 +33,6 @@ func RestoreOwnerFile(r, uid string) string { return RestoreRecords(r, uid) + "o
 // object with this UID.
 func RestoreOperations(r, uid string) string { return RestoreRecords(r, uid) + "operations/" }
 
-// RestoreOperationsOwnerFile names the owner of these records where no runner restored the objects:
-// another server did. It has the content of RestoreOwnerFile.
-func RestoreOperationsOwnerFile(r, uid string) string {
-	return RestoreOperations(r, uid) + "owner.json"
-}
-
 // RestoreName returns the restore a key under restores/ belongs to.
 func RestoreName(key string) (string, bool) { return dirName(key, RestoresDir) }
 

@@ -28,7 +28,7 @@ import (
 
 // What services do seldom is allowed too: to list where the API server does not send lists as watches,
 // to submit and delete for callers, to remove requests that expired, to take over what another server
-// wrote into the bucket, and to remove the snapshot that it left of a backup.
+// wrote into the bucket, to end the jobs that it left, and to remove the snapshot that it left of a backup.
 func TestServicesMayDoWhatTheySeldomDo(t *testing.T) {
 	s := site.Start(t, site.Config{
 		Cluster: func(c *testbed.Config) {
@@ -49,6 +49,7 @@ func TestServicesMayDoWhatTheySeldomDo(t *testing.T) {
 	foreign(t, root)
 	pvb := &velerov1.PodVolumeBackup{ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: "foreign-1"}}
 	arrives(t, s, pvb)
+	endUnfinished(t, s, bucket, root)
 
 	spec, err := structpb.NewStruct(map[string]any{"backupName": "own", "namespaceMapping": map[string]any{"shop": "copy"}})
 	require.NoError(t, err)

@@ -23,7 +23,7 @@ func TestOperations(t *testing.T) {
 	quiet := t.Run("at once", func(t *testing.T) {
 		for name, run := range map[string]func(*testing.T){
 			"many": b.many, "failures": b.failures, "stored again": b.storedAgain, "time runs out": b.timeRunsOut, "cancelled": b.cancelled,
-			"restored": b.restored, "inherited": b.inherited, "restore inherited": b.restoreInherited, "restore cancelled": b.restoreCancelled, "by command": b.byCommand,
+			"restored": b.restored, "restore cancelled": b.restoreCancelled, "by command": b.byCommand,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()

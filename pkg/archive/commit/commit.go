@@ -1,7 +1,6 @@
 // Package commit is how a backup ends in the bucket: by the creation of its metadata file, which
 // decides the terminal phase. From the mark that package cancel writes before it, a request to
-// cancel comes too late. Of a backup that another server stored, whose file is there already, the
-// mark decides, and Replace writes the end over it.
+// cancel comes too late.
 package commit
 
 import (

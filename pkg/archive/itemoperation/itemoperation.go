@@ -1,5 +1,4 @@
-// Package itemoperation reads the file of a job's asynchronous operations, and ends those in it
-// that another server began.
+// Package itemoperation reads the file of a job's asynchronous operations.
 package itemoperation
 
 import (

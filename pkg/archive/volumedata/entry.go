@@ -4,7 +4,6 @@ import (
 	"cmp"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/archive/itemoperation"
 )
 
 const (
@@ -84,14 +83,11 @@ type operation struct {
 	} `json:"spec"`
 	Status struct {
 		Phase string `json:"phase"`
-		Error string `json:"error"`
 	} `json:"status"`
 }
 
-// stored reports that the operation may have stored data. One that only counts as failed may have.
-func (o *operation) stored() bool {
-	return o.Status.Phase != phaseFailed || itemoperation.MayGoOn(o.Status.Error)
-}
+// stored reports that the operation may have stored data.
+func (o *operation) stored() bool { return o.Status.Phase != phaseFailed }
 
 // fromOperation finds DataUploads, and snapshots, whose claims other files name.
 func fromOperation(o *operation) (d Data, is bool) {

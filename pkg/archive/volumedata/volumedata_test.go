@@ -7,11 +7,9 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-io/holdfast/pkg/archive/itemoperation"
 	"github.com/holdfast-io/holdfast/pkg/archive/volumedata"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
@@ -109,35 +107,4 @@ func TestAHugeEntryCostsNoMemory(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	require.ErrorIs(t, err, volumedata.ErrMalformed)
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(16<<20))
-}
-
-// A data mover of another server goes on when its operation is ended as failed. What it stores is
-// left behind by a deletion, and a restore says nothing of the claim, if the operation reports that
-// there is no data.
-func TestAnAbandonedOperationMayHaveStoredData(t *testing.T) {
-	store := memstore.New()
-	operations := `[
-	 {"spec":{"resourceIdentifier":{"Group":"","Resource":"persistentvolumeclaims","Namespace":"n","Name":"c"},"postOperationItems":[{"Group":"velero.io","Resource":"datauploads","Namespace":"velero","Name":"u"}]},"status":{"phase":"InProgress"}},
-	 {"spec":{"resourceIdentifier":{"Group":"snapshot.storage.k8s.io","Resource":"volumesnapshots","Namespace":"n","Name":"s"}},"status":{"phase":"New"}}]`
-	store.Set(layout.BackupItemOperations("b"), zipped(t, operations))
-	before, err := all(t, store)
-	require.NoError(t, err)
-	data, _ := store.Bytes(layout.BackupItemOperations("b"))
-	for _, reason := range []string{itemoperation.Abandoned, itemoperation.Stopped("cancelled by ann")} {
-		var ended bytes.Buffer
-		changed, err := itemoperation.Abandon(bytes.NewReader(data), &ended, time.Unix(0, 0), func(o *itemoperation.Operation) error {
-			o.Status.Phase, o.Status.Error = itemoperation.PhaseFailed, reason
-			return nil
-		})
-		require.NoError(t, err)
-		require.True(t, changed)
-		store.Set(layout.BackupItemOperations("b"), ended.Bytes())
-		after, err := all(t, store)
-		require.NoError(t, err)
-		require.Equal(t, []volumedata.Data{
-			{Method: "DataUpload", Namespace: "n", Claim: "c", Stored: true},
-			{Method: "CSISnapshot", Namespace: "n", Snapshot: "s", Stored: true},
-		}, after, reason)
-		require.Equal(t, before, after, reason)
-	}
 }

@@ -34,11 +34,6 @@ const (
 	NameDelete   = "velero.io/csi-volumesnapshotcontent-delete"
 )
 
-// Named reports whether an action of backups with that name is one of this package.
-func Named(action string) bool {
-	return action == NameClaim || action == NameSnapshot || action == NameContent || action == NameClass
-}
-
 // The resources of the snapshot API.
 var (
 	Snapshots = schema.GroupResource{Group: snapshotv1.GroupName, Resource: "volumesnapshots"}

@@ -2,7 +2,6 @@ package pluginhost
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -114,16 +113,6 @@ func (o *Operations) worker(path string) *worker {
 		w.close()
 	}
 	return w
-}
-
-// Has reports whether there is an action of that kind and name whose operations can be asked about.
-// It is an error where that is not known.
-func (o *Operations) Has(kind Kind, name string) (bool, error) {
-	_, err := o.plugin(action.Operation{Kind: string(kind), Action: name})
-	if errors.Is(err, action.ErrUnknownAction) {
-		return false, nil
-	}
-	return err == nil, err
 }
 
 // operating are the kinds whose plugins begin operations.

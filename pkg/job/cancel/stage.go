@@ -27,7 +27,7 @@ func BackupStage(b *velerov1.Backup) Stage {
 	case phase.IsNew(), phase == velerov1.BackupPhaseQueued, phase == velerov1.BackupPhaseReadyToStart:
 		return Waiting
 	case !Committing(b):
-		return Running // what another server left after InProgress has no holder at first, and ends as what has one
+		return Running
 	}
 	return Closing
 }

@@ -50,9 +50,6 @@ type List struct {
 	// Reason is why all of them have to end, for a job that failed before its list was sealed; empty
 	// for one that waits for them.
 	Reason string `json:"reason,omitempty"`
-	// Inherited means that another server began them, and that no runner of this version did anything
-	// for the job before its list was sealed.
-	Inherited bool `json:"inherited,omitempty"`
 	// Operations are in the order in which they are numbered: Event.Operation is an index.
 	Operations []Operation `json:"operations"`
 }

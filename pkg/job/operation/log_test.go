@@ -90,7 +90,6 @@ func TestEventsSurviveTheirProcess(t *testing.T) {
 // What had ended before the list was sealed is not followed, and nothing happens to it.
 func TestOperationsThatHadEndedBeforeTheyWereSealed(t *testing.T) {
 	store, l := memstore.New(), list("1", "2", "3")
-	l.Inherited = true
 	l.Operations[0].End = &operation.End{Progress: operation.Progress{Completed: 3}}
 	l.Operations[1].End = &operation.End{Error: "no space"}
 	_, err := operation.Seal(t.Context(), store, l)
@@ -102,9 +101,6 @@ func TestOperationsThatHadEndedBeforeTheyWereSealed(t *testing.T) {
 	require.Equal(t, int64(3), states[0].Completed)
 	require.Equal(t, "no space", states[1].Error)
 	require.True(t, now.Equal(states[0].EndTime))
-	got, err := operation.Sealed(t.Context(), store, job)
-	require.NoError(t, err)
-	require.True(t, got.Inherited)
 }
 
 // Of two processes that write the next record one does, and the other has read it afterwards.

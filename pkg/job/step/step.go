@@ -35,8 +35,6 @@ const (
 	Adopts Successor = "adopts"
 	// Follows: the first write decides for every holder; the successor continues from it.
 	Follows Successor = "follows"
-	// Overwrites: the successor comes to the same content and writes it again.
-	Overwrites Successor = "overwrites"
 	// None: the phase is terminal, so the job is not taken over. What is left of the step is removed by the deletion service.
 	None Successor = "none"
 )

@@ -63,6 +63,7 @@ func scheduler() Rules {
 			velero([]string{"schedules"}, "list", "watch", "patch"),
 			velero([]string{"backupstoragelocations", "volumesnapshotlocations"}, "list"),
 			rule("", "configmaps", "get", "list", "watch", "create"), only("holdfast-queue", rule("", "configmaps", "update")),
+			rule("apps", "deployments", "list"),
 		}),
 		Cluster: []rbacv1.PolicyRule{rule("", "namespaces", "get", "list")},
 	}
@@ -94,7 +95,7 @@ func restoreRunner(o Options) Rules {
 		Namespaced: slices.Concat(duty, instance, events, []rbacv1.PolicyRule{
 			velero([]string{"restores"}, "get", "list", "watch", "patch"), velero([]string{"schedules"}, "list", "watch"),
 			velero([]string{"backups", "volumesnapshotlocations"}, "get"),
-			rule("", "configmaps", "get", "list"),
+			rule("", "configmaps", "get", "list"), rule("apps", "deployments", "list"),
 		}),
 		Cluster: []rbacv1.PolicyRule{
 			rule("*", "*", "get", "create", "patch", "delete"), rule("*", "*/finalizers", "update"), apiServices,

@@ -62,7 +62,7 @@ func wire(ctx context.Context, rt *service.Runtime, host *pluginhost.Host, c *Co
 		Grace: c.Grace, Stall: c.Stall,
 	})
 	m = monitor.New(monitor.Config{
-		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: namespace, Files: source, Poller: poller, Actions: operations.Registered{Plugins: plugins}, Bus: rt.Fabric(),
+		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: namespace, Files: source, Poller: poller, Bus: rt.Fabric(),
 		Events: mgr.GetEventRecorder(Name), Frequency: c.Frequency, Clock: c.Clock, Log: c.Log,
 	})
 	source.Memory = m

@@ -29,6 +29,7 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 - {apiGroups: [velero.io], resources: [backupstoragelocations, volumesnapshotlocations], verbs: [list]}
 - {apiGroups: [""], resources: [configmaps], verbs: [get, list, watch, create]}
 - {apiGroups: [""], resources: [configmaps], resourceNames: [holdfast-queue], verbs: [update]}
+- {apiGroups: [apps], resources: [deployments], verbs: [list]}
 {{- end -}}
 
 {{- define "holdfast.rights.cluster.queue-scheduler" -}}
@@ -66,6 +67,7 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 - {apiGroups: [velero.io], resources: [schedules], verbs: [list, watch]}
 - {apiGroups: [velero.io], resources: [backups, volumesnapshotlocations], verbs: [get]}
 - {apiGroups: [""], resources: [configmaps], verbs: [get, list]}
+- {apiGroups: [apps], resources: [deployments], verbs: [list]}
 {{- end -}}
 
 {{/* This is as much as cluster-admin: who may create workloads, roles and bindings of any kind may become anyone. */}}

@@ -2,7 +2,6 @@ package monitor_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
@@ -24,7 +23,6 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/archive/itemoperation"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/job/engine/enginetest"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
@@ -166,23 +164,8 @@ func (b *bed) pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// here are the actions of all jobs that can be asked about, by name.
-type here map[string]bool
-
-// Kind implements monitor.Actions.
-func (h here) Kind(job, name string) (string, error) {
-	switch {
-	case name == "unclear.io/a":
-		return "", errors.New("a binary was not asked yet")
-	case h[name]:
-		return "Async" + job + "ItemAction", nil
-	}
-	return "", nil
-}
-
 // files has one store.
 type files struct {
-	list
 	store objectstore.Store
 	err   error
 }
@@ -205,7 +188,7 @@ func (b *bed) start(change ...func(*monitor.Config, *poll.Config)) *replica {
 	log := slog.New(slog.NewTextHandler(b.Output(), nil))
 	polling := poll.Config{Actions: b.plugins, Metrics: silence{}, Clock: clock.RealClock{}, Frequency: frequency, Grace: grace}
 	cfg := monitor.Config{
-		Reader: b.api, Client: b.api, Namespace: namespace, Files: files{store: b.store}, Actions: here{}, Bus: b.bus, Events: b.events,
+		Reader: b.api, Client: b.api, Namespace: namespace, Files: files{store: b.store}, Bus: b.bus, Events: b.events,
 		Frequency: frequency, Clock: clock.RealClock{}, Log: log,
 	}
 	for _, c := range change {
@@ -455,26 +438,4 @@ func (b *bus) settle(hint *workv1.Hint, o messaging.Outcome) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.kept, hint.GetUid())
-}
-
-// list are the operations of every job that another server left.
-type list struct {
-	phases     []string
-	operations []itemoperation.Operation // instead of phases
-	err        error
-}
-
-// EachLeft implements monitor.Files.
-func (l list) EachLeft(_ context.Context, _, _ string, each func(*itemoperation.Operation) error) error {
-	for i := range l.operations {
-		if err := each(&l.operations[i]); err != nil {
-			return err
-		}
-	}
-	for _, p := range l.phases {
-		if err := each(&itemoperation.Operation{Status: itemoperation.Status{Phase: p}}); err != nil {
-			return err
-		}
-	}
-	return l.err
 }

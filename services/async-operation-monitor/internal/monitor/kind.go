@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"cmp"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -8,6 +9,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/job/foreign"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 )
 
@@ -72,8 +74,27 @@ func (k *kind[T]) finalizes(obj T) bool {
 	return phase == velerov1.BackupPhaseFinalizing || phase == velerov1.BackupPhaseFinalizingPartiallyFailed
 }
 
-// waits reports whether a job waits for operations.
+// waits reports whether a job waits for operations. One that another server left waiting is ended by
+// a runner.
 func (k *kind[T]) waits(obj T) bool {
 	_, waits := after[*k.status(obj).phase]
-	return waits
+	return waits && !foreign.IsForeign(obj)
+}
+
+// defaultTimeout is that of jobs that name none (Velero 1.18); queue-scheduler gives every job one
+// that it admits.
+const defaultTimeout = 4 * time.Hour
+
+// timeout is how long the operations of a job may take.
+func timeout(s status) time.Duration { return cmp.Or(s.timeout, defaultTimeout) }
+
+// isOver reports whether the time that a job gives its operations, and grace, have passed since it
+// began.
+func (m *Monitor) isOver(obj client.Object, s status, grace time.Duration) bool {
+	since := s.started
+	if since == nil {
+		created := obj.GetCreationTimestamp()
+		since = &created
+	}
+	return !m.Clock.Now().Before(since.Add(timeout(s) + grace))
 }

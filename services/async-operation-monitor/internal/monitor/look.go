@@ -133,7 +133,7 @@ func look[T client.Object](ctx context.Context, m *Monitor, k *kind[T], name, ui
 	return again, err
 }
 
-// follow decides by the list of operations whose job it is.
+// follow polls the operations of a job, or moves it on where they are not known.
 func follow[T client.Object](ctx context.Context, m *Monitor, k *kind[T], e *entry, obj T) (again time.Duration, err error) {
 	store, err := m.Files.Store(ctx, obj)
 	if err == nil {
@@ -144,15 +144,13 @@ func follow[T client.Object](ctx context.Context, m *Monitor, k *kind[T], e *ent
 		}()
 		err = open(ctx, m, k, e, store, obj)
 	}
-	switch unreadable := errors.Is(err, operation.ErrDamaged); {
+	switch {
 	case err == nil:
 		return turn(ctx, m, k, e, store, obj)
 	case errors.Is(err, errFull):
 		m.Log.DebugContext(ctx, "Too many operations are followed; job waits", "kind", k.name, "name", obj.GetName())
 		return m.Frequency, nil
-	case !unreadable && !ours(obj):
-		return inherit(ctx, m, k, e, store, obj, err)
-	case unreadable, errors.Is(err, objectstore.ErrNotFound), errors.Is(err, errgrpc.ErrNotFound), noLocation(err):
+	case errors.Is(err, operation.ErrDamaged), errors.Is(err, objectstore.ErrNotFound), errors.Is(err, errgrpc.ErrNotFound), noLocation(err):
 		return 0, abandon(ctx, m, k, obj, err)
 	}
 	return 0, fmt.Errorf("read the operations of %s %q: %w", k.name, obj.GetName(), err)
@@ -211,7 +209,7 @@ func turn[T client.Object](ctx context.Context, m *Monitor, k *kind[T], e *entry
 	}
 	m.reportStalled(obj, report.Stalled)
 	switch {
-	case errors.Is(err, objectstore.ErrReadOnly) && m.over(obj, k.status(obj), m.Poller.Grace): // nothing can be recorded
+	case errors.Is(err, objectstore.ErrReadOnly) && m.isOver(obj, k.status(obj), m.Poller.Grace): // nothing can be recorded
 		return 0, abandon(ctx, m, k, obj, err)
 	case err != nil:
 		return 0, fmt.Errorf("poll the operations of %s %q: %w", k.name, obj.GetName(), err)

@@ -25,7 +25,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/archive/itemoperation"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/messaging"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -37,23 +36,10 @@ import (
 // without.
 const Concurrency = 8
 
-// Files finds the store of a job, and the operations that another server wrote into it;
-// operations.Source is one.
+// Files finds the store of a job; operations.Source is one.
 type Files interface {
 	// Store opens the location of a Backup or Restore. The caller closes it.
 	Store(ctx context.Context, job client.Object) (objectstore.Store, error)
-	// EachLeft calls each with every operation in the file of a job, in its order. Without a file there
-	// is none. Kind is operation.KindBackup or KindRestore. An error wraps errgrpc.ErrNotFound where
-	// the job does not exist and errgrpc.ErrCorrupt where the file is damaged; that of each ends the
-	// calls and is wrapped.
-	EachLeft(ctx context.Context, kind, name string, each func(*itemoperation.Operation) error) error
-}
-
-// Actions knows which operations can be asked about here.
-type Actions interface {
-	// Kind returns what the action of that name is registered as that may have begun an operation of a
-	// kind of job, empty for none. It is an error where that is not known.
-	Kind(job, action string) (string, error)
 }
 
 // Bus carries hints; messaging.Client is one.
@@ -74,7 +60,6 @@ type Config struct {
 	Namespace string
 	Files     Files
 	Poller    *poll.Poller
-	Actions   Actions
 	Bus       Bus
 	Events    Events
 	// Frequency is the pause between two polls of a job.
@@ -89,13 +74,11 @@ type Config struct {
 type Monitor struct {
 	Config
 	jobs *jobs
-	// inheriting holds a place for each list of another server that is in memory.
-	inheriting chan struct{}
 }
 
 // New returns a Monitor. Setup and Serve bring it to life.
 func New(cfg Config) *Monitor {
-	return &Monitor{Config: cfg, jobs: newJobs(cfg.Clock, cmp.Or(cfg.MaxFollowed, maxFollowed)), inheriting: make(chan struct{}, surveys)}
+	return &Monitor{Config: cfg, jobs: newJobs(cfg.Clock, cmp.Or(cfg.MaxFollowed, maxFollowed))}
 }
 
 // Setup adds the controllers to the manager.

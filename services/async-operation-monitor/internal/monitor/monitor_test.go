@@ -268,7 +268,8 @@ func TestAJobWaitsForItsLocationToBeWritableForABoundedTime(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.job(operation.KindBackup, "j", "a")
 		b.edit("j", func(o *velerov1.Backup) {
-			o.Status.StartTimestamp = ptr(metav1.Now())
+			began := metav1.Now()
+			o.Status.StartTimestamp = &began
 			o.Spec.ItemOperationTimeout.Duration = time.Hour
 		})
 		b.plugins.set("a", action.Progress{Done: true})

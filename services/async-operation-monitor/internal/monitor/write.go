@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/kube"
@@ -19,12 +18,6 @@ import (
 
 // notePeriod is how often the progress of operations is written into their job.
 const notePeriod = 10 * time.Second
-
-// ours reports that a runner of Holdfast has held the job.
-func ours(obj client.Object) bool {
-	_, ok := obj.GetAnnotations()[holdfast.AnnotationClaim]
-	return ok
-}
 
 // moveOn writes the phase that follows, for no operation is left.
 func moveOn[T client.Object](ctx context.Context, m *Monitor, k *kind[T], obj T, sum operation.Summary) error {
@@ -38,24 +31,22 @@ func moveOn[T client.Object](ctx context.Context, m *Monitor, k *kind[T], obj T,
 // reports that.
 func abandon[T client.Object](ctx context.Context, m *Monitor, k *kind[T], obj T, reason error) error {
 	m.Log.ErrorContext(ctx, "the operations of a job are not known, it moves on as failed", "kind", k.name, "name", obj.GetName(), "error", reason)
-	m.unknown(obj, reason.Error())
+	m.Events.Eventf(obj, nil, corev1.EventTypeWarning, "OperationsUnknown", "Poll", "the operations cannot be followed: %.512s", reason.Error())
 	return move(ctx, m, k, obj, true, func(T, status) error { return nil })
-}
-
-// unknown records why the operations of a job are not followed, as an Event.
-func (m *Monitor) unknown(obj client.Object, reason string) {
-	m.Events.Eventf(obj, nil, corev1.EventTypeWarning, "OperationsUnknown", "Poll", "the operations cannot be followed: %.512s", reason)
 }
 
 // move writes the phase that follows together with a further change, unless the job waits no more.
 func move[T client.Object](ctx context.Context, m *Monitor, k *kind[T], obj T, failed bool, change func(T, status) error) error {
 	err := kube.Update(ctx, m.Reader, m.Client, obj, func(obj T) error {
 		now := k.status(obj)
-		next, waits := after[*now.phase]
-		if !waits {
+		if !k.waits(obj) {
 			return kube.ErrSkip
 		}
-		*now.phase = next[index(failed)]
+		next := after[*now.phase]
+		*now.phase = next[0]
+		if failed {
+			*now.phase = next[1]
+		}
 		return change(obj, now)
 	})
 	if gone(err) {

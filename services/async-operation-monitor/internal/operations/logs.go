@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/extension/operationhome"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 )
 
@@ -101,4 +102,13 @@ func refused(err error, owner Owner, target Target) error {
 		return fmt.Errorf("operation %q of %s: %w: %w", target.ID, owner, errgrpc.ErrNotFound, err)
 	}
 	return err
+}
+
+// kindsOf are what an action may be registered as that began an operation of a kind of job, where the
+// name of the action alone is known. Both protocols give an operation of one binary the same ID.
+func kindsOf(job string) []pluginhost.Kind {
+	if job == operation.KindRestore {
+		return []pluginhost.Kind{pluginhost.KindAsyncRestoreItemAction, pluginhost.KindRestoreItemActionV2}
+	}
+	return []pluginhost.Kind{pluginhost.KindAsyncBackupItemAction, pluginhost.KindBackupItemActionV2}
 }

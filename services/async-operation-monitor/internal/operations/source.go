@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -159,52 +158,28 @@ func (s *Source) load(ctx context.Context, f *found) (err error) {
 	return err
 }
 
-// EachLeft calls each with every operation in the file of a job, in its order and one at a time.
-// Errors are those of OfBackup and of each.
-func (s *Source) EachLeft(ctx context.Context, kind, name string, each func(*itemoperation.Operation) error) (err error) {
-	job, err := s.job(ctx, Owner{kind, name})
-	if err != nil || !begun(job) {
-		return err
-	}
-	store, err := s.Store(ctx, job)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	return readFile(ctx, store, kind, name, func(file io.Reader) error { return itemoperation.Each(file, each) })
-}
-
-// filed reads the file of a job's operations; none is an empty list.
-func filed(ctx context.Context, store objectstore.Store, kind, name string) (list []itemoperation.Operation, err error) {
-	err = readFile(ctx, store, kind, name, func(file io.Reader) error {
-		list, err = itemoperation.Decode(file)
-		return err
-	})
-	return list, err
-}
-
-// readFile reads the file of a job's operations, if there is one. A file that breaks off since the
+// filed reads the file of a job's operations; none is an empty list. A file that breaks off since the
 // bucket does is not damaged.
-func readFile(ctx context.Context, store objectstore.Store, kind, name string, read func(io.Reader) error) (err error) {
+func filed(ctx context.Context, store objectstore.Store, kind, name string) (list []itemoperation.Operation, err error) {
 	key := layout.BackupItemOperations(name)
 	if kind == operation.KindRestore {
 		key = layout.RestoreItemOperations(name)
 	}
 	file, err := store.Get(ctx, key)
 	if errors.Is(err, objectstore.ErrNotFound) {
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return fmt.Errorf("read %s: %w", key, err)
+		return nil, fmt.Errorf("read %s: %w", key, err)
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	from := &objectstore.ErrorReader{Reader: file}
-	switch err := read(from); {
+	list, err = itemoperation.Decode(from)
+	switch {
 	case from.Err != nil:
-		return fmt.Errorf("read %s: %w", key, from.Err)
+		return nil, fmt.Errorf("read %s: %w", key, from.Err)
 	case errors.Is(err, itemoperation.ErrCorrupt):
-		return fmt.Errorf("read %s: %w: %w", key, errgrpc.ErrCorrupt, err)
-	default:
-		return err
+		return nil, fmt.Errorf("read %s: %w: %w", key, errgrpc.ErrCorrupt, err)
 	}
+	return list, err
 }

@@ -44,11 +44,10 @@ var errUnlisted = errors.New("the backup has no list of operations")
 
 // endSnapshots removes the objects of the backup's CSI snapshots from the cluster. What the drivers
 // stored stays where the backup names it, and goes with a backup that failed. The snapshots of a
-// backup that another server stored are left alone: what it names is in its tarball only. So are
-// those of a backup of which it is not known. A cluster that refuses the removal does not keep the
-// backup from its end: the deletion of the backup removes what is left.
+// backup without a list are left alone, such as one that another server stored. A cluster that
+// refuses the removal does not keep the backup from its end: its deletion removes what is left.
 func endSnapshots(ctx context.Context, s *State) error {
-	if s.Snapshots == nil || s.Stored != nil {
+	if s.Snapshots == nil {
 		return nil
 	}
 	if err := s.Holder.Confirm(ctx); err != nil {

@@ -93,9 +93,6 @@ func TestSnapshotsOfAnUnknownBackupStay(t *testing.T) {
 		"collected, not waited for": {velerov1.BackupPhaseCompleted, false, func(s *finalize.State) {
 			s.Composition = &checkpoint.Composition{Operations: []operation.Operation{named}}
 		}, nil},
-		"inherited":                  {velerov1.BackupPhaseCompleted, false, func(s *finalize.State) { s.Stored = ended(velerov1.BackupPhaseFinalizing) }, nil},
-		"inherited, then cancelled":  {velerov1.BackupPhaseFailed, false, func(s *finalize.State) { s.Stored = ended(velerov1.BackupPhaseFinalizing) }, nil},
-		"inherited, and a list here": {velerov1.BackupPhaseCompleted, true, func(s *finalize.State) { s.Stored = ended(velerov1.BackupPhaseFinalizing) }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := bucket(t)

@@ -84,19 +84,14 @@ func Backup() []Step {
 			Name: "verify the tarball", Needs: []step.Value{Tarball, Files}, Gives: []step.Value{Verified}, Successor: step.Repeats, Cancellable: true,
 			Run: verifyTarball, Failpoint: "backup-runner/tarball-verified",
 		},
-		markStep(Verified),
+		{
+			Name: "mark the commit", Needs: []step.Value{Verified}, Gives: []step.Value{Mark}, Successor: step.Follows,
+			Run: markCommit,
+		},
 		{
 			Name: "commit", Needs: []step.Value{Mark, Tarball, Merged}, Gives: []step.Value{Final}, Successor: step.Follows,
 			Run: commitBackup,
 		},
-	}
-}
-
-// markStep is the step from which on the backup cannot be cancelled any more.
-func markStep(needs ...step.Value) Step {
-	return Step{
-		Name: "mark the commit", Needs: needs, Gives: []step.Value{Mark}, Successor: step.Follows,
-		Run: markCommit,
 	}
 }
 
@@ -115,29 +110,14 @@ func Failure() []Step {
 	}
 }
 
-// Inherited are the steps that end a backup which another server stored and left unfinished, from
-// what the bucket holds: State.Stored is its metadata file. Repeating them has the same result.
-// Where a request to cancel ends them, InheritedCancelled is the end.
-func Inherited() []Step {
+// Foreign are the steps that end a backup which another server stored and left unfinished:
+// State.Stored is its metadata file.
+func Foreign() []Step {
 	return []Step{
 		{
-			Name: "complete the files", Gives: []step.Value{Final}, Successor: step.Overwrites, Cancellable: true,
-			Run: completeFiles, Failpoint: "backup-runner/inherited-files",
+			Name: "end the foreign backup", Gives: []step.Value{Final}, Successor: step.Follows,
+			Run: endForeign,
 		},
-		markStep(Final),
-		{
-			Name: "replace the metadata", Needs: []step.Value{Mark, Final}, Successor: step.Overwrites,
-			Run: replaceMetadata, Failpoint: "backup-runner/inherited-committed",
-		},
-	}
-}
-
-// InheritedCancelled are the steps that end a backup of Inherited as Failed, by a request to
-// cancel.
-func InheritedCancelled() []Step {
-	return []Step{
-		{Name: "cancel what was left", Gives: []step.Value{Final}, Successor: step.Overwrites, Run: cancelInherited},
-		{Name: "replace the metadata", Needs: []step.Value{Final}, Successor: step.Overwrites, Run: replaceMetadata},
 	}
 }
 

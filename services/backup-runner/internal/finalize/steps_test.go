@@ -17,8 +17,7 @@ import (
 // What each step needs is there when its turn comes, whatever happened before.
 func TestEveryStepFindsWhatItNeeds(t *testing.T) {
 	for name, steps := range map[string][]finalize.Step{
-		"backup": finalize.Backup(), "failure": finalize.Failure(), "inherited": finalize.Inherited(),
-		"inherited, cancelled": finalize.InheritedCancelled(), "end": finalize.End(),
+		"backup": finalize.Backup(), "failure": finalize.Failure(), "foreign": finalize.Foreign(), "end": finalize.End(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			has := map[step.Value]bool{finalize.Final: name == "end"}

@@ -22,6 +22,8 @@ func (k *Kind) Pending(_ context.Context, b *velerov1.Backup) (engine.Interest, 
 		return engine.None, nil
 	}
 	switch runs, _ := runnable(b.Status.Phase); {
+	case leftUnfinished(b):
+		return engine.Resume, nil
 	case !runs:
 		return engine.None, nil
 	case b.Status.Phase == velerov1.BackupPhaseReadyToStart:
@@ -36,6 +38,9 @@ func (k *Kind) Terminal(b *velerov1.Backup) bool { return b.Status.Phase.Termina
 // Admit implements engine.Kind. A backup that was asked to cancel before a holder worked on it ends
 // as Failed.
 func (k *Kind) Admit(ctx context.Context, b *velerov1.Backup) (engine.Decision[*velerov1.Backup], error) {
+	if leftUnfinished(b) {
+		return k.admitForeign(ctx, b)
+	}
 	runs, needsLedger := runnable(b.Status.Phase)
 	if !runs {
 		return engine.NotNow[*velerov1.Backup](fmt.Sprintf("its phase is %q", b.Status.Phase)), nil

@@ -25,6 +25,7 @@ func TestWhichBackupsARunnerLooksAt(t *testing.T) {
 	}, terminalPhases...) {
 		b := &velerov1.Backup{}
 		b.UID, b.Status.Phase = "u", phase
+		require.NoError(t, claim.Set(b, claim.Claim{Epoch: 1}))
 		got, err := New(Config{}).Pending(t.Context(), b)
 		require.NoError(t, err)
 		require.Equal(t, want[phase], got, phase)

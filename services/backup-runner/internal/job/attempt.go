@@ -23,6 +23,7 @@ type attempt struct {
 	*Kind
 	admitted ledger.Entry
 	first    bool // this is the backup's first holder
+	foreign  bool // another server left the backup unfinished
 	// collecting: this attempt came as far as the actions of the backup.
 	collecting bool
 	held       *Held
@@ -49,6 +50,9 @@ var _ engine.Job[*velerov1.Backup] = (*attempt)(nil)
 func (a *attempt) Claimed(b *velerov1.Backup, _ claim.Claim) error {
 	a.first = b.Status.Phase == velerov1.BackupPhaseReadyToStart
 	a.reserved = !a.first // an earlier holder may have come that far
+	if a.foreign {
+		b.Status.Phase = velerov1.BackupPhaseFinalizingPartiallyFailed
+	}
 	if a.first {
 		start(b, a.now())
 	}

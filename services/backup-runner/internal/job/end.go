@@ -138,10 +138,9 @@ func (a *attempt) decide(ctx context.Context, s *finalize.State) error {
 		s.Decide(stored)
 		return nil
 	case found:
-		s.Stored = stored
-		return a.orElse(ctx, s, finalize.Inherited(), a.inheritedFailed)
+		return a.endForeign(ctx, s, stored)
 	case finalizing(a.held.Object.Status.Phase):
-		if err := a.ours(ctx, s.Store); err != nil {
+		if err := a.checkCollected(ctx, s.Store); err != nil {
 			return err
 		}
 	}
@@ -150,17 +149,12 @@ func (a *attempt) decide(ctx context.Context, s *finalize.State) error {
 		return a.storeError(ctx, err)
 	}
 	a.reserved = true
-	return a.orElse(ctx, s, finalize.Backup(), a.backupFailed)
-}
-
-// orElse takes the steps, or what else has to be done if they fail the backup.
-func (a *attempt) orElse(ctx context.Context, s *finalize.State, steps []finalize.Step, otherwise func(context.Context, *finalize.State) error) error {
-	s.Cause = s.Run(ctx, steps)
+	s.Cause = s.Run(ctx, finalize.Backup())
 	var waiting *finalize.WaitingError
 	if s.Cause == nil || finalize.Stopped(ctx, s.Cause) || errors.As(s.Cause, &waiting) {
 		return s.Cause
 	}
-	return otherwise(ctx, s)
+	return a.backupFailed(ctx, s)
 }
 
 // backupFailed commits a backup as Failed.
@@ -176,14 +170,6 @@ func (a *attempt) backupFailed(ctx context.Context, s *finalize.State) error {
 	if err != nil {
 		// Only the bucket's answer is judged: the file may be there or not by that.
 		return a.storeError(ctx, fmt.Errorf("write the failure %q to the bucket: %w", s.Cause.Error(), err))
-	}
-	return nil
-}
-
-// inheritedFailed ends an inherited backup by a request to cancel; other failures are the bucket's.
-func (a *attempt) inheritedFailed(ctx context.Context, s *finalize.State) error {
-	if err := s.Run(ctx, finalize.InheritedCancelled()); err != nil {
-		return a.storeError(ctx, err)
 	}
 	return nil
 }

@@ -2,14 +2,9 @@ package job
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
-	"github.com/holdfast-io/holdfast/pkg/layout"
-	"github.com/holdfast-io/holdfast/pkg/objectstore"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finalize"
 )
 
@@ -47,18 +42,4 @@ func (a *attempt) wait(ctx context.Context, w *finalize.WaitingError) error {
 // failingPhase reports the phases of a backup that has an error already.
 func failingPhase(p velerov1.BackupPhase) bool {
 	return p == velerov1.BackupPhaseFinalizingPartiallyFailed || p == velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed
-}
-
-// ours makes sure that a backup that finalizes, and that has no metadata file, is one that a runner
-// of this version collected. It ends as Failed on the object alone otherwise.
-func (a *attempt) ours(ctx context.Context, store objectstore.Store) error {
-	b := a.held.Object
-	_, err := checkpoint.ReadComposition(ctx, store, b.Name, string(b.UID))
-	if errors.Is(err, objectstore.ErrNotFound) {
-		return &failedError{reason: fmt.Sprintf("another server left the backup in phase %s, and the bucket holds no %s", b.Status.Phase, layout.BackupMetadata(b.Name))}
-	}
-	if errors.Is(err, checkpoint.ErrDamaged) {
-		return nil // the steps report it
-	}
-	return err
 }

@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/layout"
@@ -127,22 +126,15 @@ func (j *job) admitLocation(ctx context.Context) (refusal string, err error) {
 	return "", nil
 }
 
-// Running reports whether a process works on the backup, or operations of it continue, so that it
-// cannot be deleted; it can be cancelled first, which cancels its operations. The claim does not
-// tell of operations: async-operation-monitor follows those of a backup that another server left
-// waiting without one, and ends the wait of every backup. In Finalizing* no operation is left, and
-// such a backup has a claim once a runner finalizes it, or a request to cancel it is carried out.
+// Running reports whether a process works on the backup, or will: it can be cancelled first, which
+// cancels its operations. One that another server left in such a phase is ended by a runner.
 func Running(b *velerov1.Backup) bool {
 	switch b.Status.Phase {
-	case velerov1.BackupPhaseInProgress,
+	case velerov1.BackupPhaseInProgress, velerov1.BackupPhaseFinalizing, velerov1.BackupPhaseFinalizingPartiallyFailed,
 		velerov1.BackupPhaseWaitingForPluginOperations, velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed:
 		return true
-	case velerov1.BackupPhaseFinalizing, velerov1.BackupPhaseFinalizingPartiallyFailed:
-		_, claimed, err := claim.Parse(b)
-		return err == nil && claimed
-	default:
-		return false
 	}
+	return false
 }
 
 // neverWritten reports that no runner ever had the backup: whatever the bucket holds under its name

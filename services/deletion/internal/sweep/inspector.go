@@ -68,12 +68,10 @@ func (j *inspector) backupStages(ctx context.Context, name string) (map[types.UI
 }
 
 // parts decides about the parts of one object. It reads the owner before the cluster: the object
-// that reserved the directory existed before that. In a directory without an owner file, as Velero
-// leaves it, they are leftovers only of a Backup of this cluster with that UID that has ended: what
-// async-operation-monitor recorded of its operations.
+// that reserved the directory existed before that.
 func (j *inspector) parts(ctx context.Context, name, uid string) (usage, error) {
 	own, err := j.owner(ctx, name)
-	if err != nil || own.kind != oursKind && own.kind != noneKind {
+	if err != nil || own.kind != oursKind {
 		return inUse, err
 	}
 	stages, err := j.backupStages(ctx, name)
@@ -86,10 +84,7 @@ func (j *inspector) parts(ctx context.Context, name, uid string) (usage, error) 
 	case done:
 		return leftoverOfDone, nil
 	}
-	switch {
-	case own.kind == noneKind:
-		return inUse, nil
-	case uid != own.uid:
+	if uid != own.uid {
 		return leftoverOfGone, nil
 	}
 	committed, err := j.committed(ctx, name)

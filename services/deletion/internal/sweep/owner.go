@@ -22,7 +22,6 @@ const (
 type owner struct {
 	kind ownerKind
 	uid  string
-	key  string // of the file, for a restore
 }
 
 // owner reads whose a backup's directory is. The error is a fault of the store, not of the file.
@@ -33,23 +32,15 @@ func (j *inspector) owner(ctx context.Context, name string) (owner, error) {
 	})
 }
 
-// restoreOwner reads whose the records of a restore are. Those of the operations of a restore that
-// another server left have an owner file of their own.
-func (j *inspector) restoreOwner(ctx context.Context, name, uid string) (own owner, err error) {
-	for _, key := range []string{layout.RestoreOwnerFile(name, uid), layout.RestoreOperationsOwnerFile(name, uid)} {
-		own, err = j.readOwner(ctx, key, func(data []byte) (string, string, error) {
-			o, err := layout.DecodeRestoreOwner(data)
-			if err == nil && o.RestoreUID != uid {
-				err = errors.New("the owner file is another restore's")
-			}
-			return o.RestoreUID, o.ClusterUID, err
-		})
-		own.key = key
-		if err != nil || own.kind != noneKind {
-			return own, err
+// restoreOwner reads whose the records of a restore are.
+func (j *inspector) restoreOwner(ctx context.Context, name, uid string) (owner, error) {
+	return j.readOwner(ctx, layout.RestoreOwnerFile(name, uid), func(data []byte) (string, string, error) {
+		o, err := layout.DecodeRestoreOwner(data)
+		if err == nil && o.RestoreUID != uid {
+			err = errors.New("the owner file is another restore's")
 		}
-	}
-	return own, nil
+		return o.RestoreUID, o.ClusterUID, err
+	})
 }
 
 func (j *inspector) readOwner(ctx context.Context, key string, decode func([]byte) (uid, cluster string, err error)) (owner, error) {

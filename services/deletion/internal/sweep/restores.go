@@ -41,7 +41,7 @@ func (p *pass) restores(ctx context.Context) error {
 
 // restore removes the records of one Restore, if it needs them no more.
 func (p *pass) restore(ctx context.Context, r records) error {
-	dir := layout.RestoreRecords(r.name, r.uid)
+	dir, key := layout.RestoreRecords(r.name, r.uid), layout.RestoreOwnerFile(r.name, r.uid)
 	own, err := p.inspector.restoreOwner(ctx, r.name, r.uid)
 	if err != nil {
 		return err
@@ -55,7 +55,7 @@ func (p *pass) restore(ctx context.Context, r records) error {
 			return nil
 		}
 	}
-	if ok, err := p.restoreOver(ctx, r, usage, own); !ok || err != nil {
+	if ok, err := p.restoreOver(ctx, r, usage); !ok || err != nil {
 		return err
 	}
 	p.log.Info("removing the records of a restore that needs them no more", "restore", r.name, "uid", r.uid)
@@ -63,26 +63,24 @@ func (p *pass) restore(ctx context.Context, r records) error {
 		now, err := p.inspector.records(ctx, r)
 		return now != inUse, err
 	}
-	if ok, err := p.remover.empty(ctx, dir, own.key, leftover); !ok || err != nil {
+	if ok, err := p.remover.empty(ctx, dir, key, leftover); !ok || err != nil {
 		return err
 	}
 	if err := p.remover.abortUploads(ctx, dir, func(objectstore.Upload) (bool, error) { return leftover(ctx) }); err != nil {
 		return err
 	}
-	return p.remover.removeOwner(ctx, own.key, leftover)
+	return p.remover.removeOwner(ctx, key, leftover)
 }
 
 // restoreOver notes that a restore does not need its records, and reports whether that is so for long
 // enough.
-func (p *pass) restoreOver(ctx context.Context, r records, usage usage, own owner) (bool, error) {
+func (p *pass) restoreOver(ctx context.Context, r records, usage usage) (bool, error) {
 	dir, job := layout.RestoreRecords(r.name, r.uid), operation.Job{Kind: operation.KindRestore, Name: r.name, UID: r.uid}
 	switch {
 	case usage == leftoverOfDone:
 		return p.over(ctx, job, dir+ended)
 	case usage != leftoverOfGone:
 		return false, nil
-	case own.key == layout.RestoreOperationsOwnerFile(r.name, r.uid): // the records are of its operations alone
-		return p.goneFor(dir, max(operationsGrace, p.sweeper.Grace)), nil
 	case !p.goneLongEnough(dir):
 		return false, nil
 	}

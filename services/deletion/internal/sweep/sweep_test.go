@@ -350,24 +350,6 @@ func TestWhatIsNotOursIsNeverTouched(t *testing.T) {
 	}
 }
 
-// A backup that another server stored has no owner file. What was recorded of its operations stayed
-// in the bucket where the runner died between the phase and its sweep.
-func TestRecordsOfInheritedOperationsAreRemovedOnceTheirBackupHasEnded(t *testing.T) {
-	b := newBed(t, backup("done", "velero", "d", "PartiallyFailed"), backup("waits", "velero", "w", "WaitingForPluginOperations"),
-		backup("deleting", "velero", "x", "Deleting"), backup("synced", "velero", "made-anew", "Completed"))
-	for name, uid := range map[string]string{"done": "d", "waits": "w", "deleting": "x", "synced": "s", "gone": "g"} {
-		b.committed(name)
-		b.set(layout.BackupOperations(name, uid)+"list", layout.BackupOperations(name, uid)+"0000000001")
-	}
-	before := len(b.store.Keys())
-	b.sweep()
-	b.clock.Step(2 * time.Hour)
-	b.sweep()
-	require.Len(t, b.store.Keys(), before-2)
-	require.Empty(t, b.under(layout.PartsDir("done")))
-	require.Len(t, b.under(layout.BackupDir("done")), 4, "the backup stays")
-}
-
 // They are the only record of the post hooks that a backup owes which ended without its runner.
 func TestRecordsOfABackupThatOwesPostHooksStay(t *testing.T) {
 	o := backup("b", "velero", "u", velerov1.BackupPhaseFailed)
@@ -420,40 +402,6 @@ func TestRecordsOfRestores(t *testing.T) {
 		require.Len(t, b.under(prefix), 2, prefix)
 	}
 	require.Len(t, b.under("restores/done/"), 1, "the published files stay")
-}
-
-// The records of operations that another server began for a restore stayed for good once its object
-// was gone. They are needed to cancel the operations.
-func TestRecordsOfInheritedOperationsAreRemovedOnceTheirRestoreIsGone(t *testing.T) {
-	elsewhere := restore("there", "t", "WaitingForPluginOperations")
-	elsewhere.Namespace = "other"
-	b := newBed(t, restore("done", "d", "Completed"), restore("waits", "w", "WaitingForPluginOperations"), restore("again", "second", "Finalizing"), elsewhere)
-	for _, r := range [][3]string{
-		{"done", "d", "here"}, {"waits", "w", "here"}, {"gone", "g", "here"}, {"again", "first", "here"}, {"again", "second", "here"},
-		{"there", "t", "here"}, {"foreign", "f", "another"},
-	} {
-		data, err := layout.RestoreOwner{RestoreUID: r[1], ClusterUID: r[2]}.Encode()
-		require.NoError(t, err)
-		b.store.Set(layout.RestoreOperationsOwnerFile(r[0], r[1]), data)
-		b.set(layout.RestoreOperations(r[0], r[1])+"list", layout.RestoreOperations(r[0], r[1])+"record-0000000001")
-	}
-	b.set(layout.RestoreOperations("unknown", "u") + "list")
-	b.store.Set(layout.RestoreOperationsOwnerFile("forged", "g"), []byte(`{"restoreUID":"other","clusterUID":"here"}`))
-	b.sweep()
-	require.Empty(t, b.under("restores/done/"))
-	require.Len(t, b.under("restores/gone/"), 3, "its operations may still be cancelled")
-	for range 2 {
-		b.clock.Step(operationsGrace)
-		b.pass()
-	}
-	for _, prefix := range []string{"restores/gone/", "restores/again/records/first/"} {
-		require.Empty(t, b.under(prefix), prefix)
-	}
-	for _, prefix := range []string{"restores/waits/", "restores/again/records/second/", "restores/there/", "restores/foreign/"} {
-		require.Len(t, b.under(prefix), 3, prefix)
-	}
-	require.Len(t, b.under("restores/unknown/"), 1)
-	require.Len(t, b.under("restores/forged/"), 1)
 }
 
 func TestARecordWrittenAfterTheSweepIsRemoved(t *testing.T) {

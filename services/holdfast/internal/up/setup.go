@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/foreign"
 )
 
 // ErrVelero means that a Velero server serves the namespace.
@@ -22,18 +22,14 @@ var ErrVelero = errors.New("a Velero server is running")
 // defaultLocation is the name of the location made when there is none.
 const defaultLocation = "default"
 
-// refuseVelero fails when a Velero server with ready replicas is in the namespace: both would act
-// on the same objects.
+// refuseVelero fails when a Velero server is in the namespace: both would act on the same objects.
 func refuseVelero(ctx context.Context, c client.Client, namespace string) error {
-	list := &appsv1.DeploymentList{}
-	labels := client.MatchingLabels{velerov1.LabelComponent: "velero"}
-	if err := c.List(ctx, list, client.InNamespace(namespace), labels); err != nil {
-		return fmt.Errorf("look for a Velero server: %w", err)
+	server, err := foreign.FindServer(ctx, c, namespace)
+	if err != nil {
+		return err
 	}
-	for i := range list.Items {
-		if d := &list.Items[i]; d.Status.ReadyReplicas > 0 {
-			return fmt.Errorf("%w in namespace %q (Deployment %q): scale it down, use another --namespace, or insist with --allow-velero", ErrVelero, namespace, d.Name)
-		}
+	if server != "" {
+		return fmt.Errorf("%w in namespace %q (Deployment %q): scale it down, use another --namespace, or insist with --allow-velero", ErrVelero, namespace, server)
 	}
 	return nil
 }

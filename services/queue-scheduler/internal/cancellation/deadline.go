@@ -98,7 +98,7 @@ type conclusion[T client.Object] func(ctx context.Context, obj T, mine claim.Cla
 
 // await gives the holder its time, then takes the claim and ends the job.
 func await[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T, conclude conclusion[T]) (reconcile.Result, error) {
-	held, _, err := claim.Parse(obj) // none of a job that another server left
+	held, _, err := claim.Parse(obj)
 	if err != nil {
 		return reconcile.Result{}, nil //nolint:nilerr // no process can take it; its runners end such a job
 	}

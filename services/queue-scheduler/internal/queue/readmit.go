@@ -4,12 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/foreign"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
+	"github.com/holdfast-io/holdfast/pkg/kube"
 )
 
 // job is a running backup or restore: one of the two is set.
@@ -39,15 +44,29 @@ func (v *view) expect(j job) {
 	}
 }
 
+// readmitter brings running jobs without a ledger entry back: those whose entry was deleted, and
+// backups that another server left in ReadyToStart. Only passes use it.
+type readmitter struct {
+	reader client.Reader
+	client client.Client
+	ledger Ledger
+	clock  clock.PassiveClock
+	log    *slog.Logger
+
+	resolver *resolver
+	releaser *releaser
+	reasons  *reasons
+}
+
 // readmit enters running jobs into the ledger again after a user deleted it: without an entry no
 // runner takes them. Neither limits nor overlaps count for those that run already. While it fails
-// nothing may be admitted.
-func (a *adopter) readmit(ctx context.Context, v *view) error {
+// nothing may be admitted. Jobs that another server began are ended by runners, without an entry.
+func (a *readmitter) readmit(ctx context.Context, v *view) error {
 	var errs []error
 	for _, j := range v.orphans {
-		if foreign(j) {
-			if err := a.adopt(ctx, v, j); err != nil { // no process works on it, so nothing has to wait for that
-				a.log.WarnContext(ctx, "job of another server not adopted yet", "kind", j.kind(), "name", j.object().GetName(), "error", err)
+		if foreign.IsForeign(j.object()) {
+			if err := a.requeue(ctx, v, j.backup); err != nil { // no process works on it, so no job waits for it
+				a.log.WarnContext(ctx, "Failed to queue backup of another server; will retry", "namespace", j.backup.Namespace, "name", j.backup.Name, "error", err)
 			}
 			continue
 		}
@@ -58,7 +77,35 @@ func (a *adopter) readmit(ctx context.Context, v *view) error {
 	return errors.Join(errs...)
 }
 
-func (a *adopter) readmitOne(ctx context.Context, v *view, j job) error {
+// requeue makes a backup New that another server left in ReadyToStart, unless that server lives. It
+// is validated and queued like any other.
+func (a *readmitter) requeue(ctx context.Context, v *view, b *velerov1.Backup) error {
+	if b == nil || b.Status.Phase != velerov1.BackupPhaseReadyToStart {
+		return nil
+	}
+	server, err := foreign.FindServer(ctx, a.reader, b.Namespace)
+	if server != "" || err != nil {
+		return err
+	}
+	err = kube.Update(ctx, a.reader, a.client, b, func(b *velerov1.Backup) error {
+		if b.DeletionTimestamp != nil || b.Status.Phase != velerov1.BackupPhaseReadyToStart || !foreign.IsForeign(b) {
+			return kube.ErrSkip
+		}
+		b.Status.Phase, b.Status.QueuePosition = velerov1.BackupPhaseNew, 0
+		return nil
+	})
+	switch {
+	case apierrors.IsNotFound(err), errors.Is(err, kube.ErrReplaced):
+		return nil
+	case err != nil || !b.Status.Phase.IsNew():
+		return err
+	}
+	a.log.InfoContext(ctx, "Queueing backup that another server left in ReadyToStart", "namespace", b.Namespace, "name", b.Name)
+	v.fresh = append(v.fresh, b)
+	return nil
+}
+
+func (a *readmitter) readmitOne(ctx context.Context, v *view, j job) error {
 	o := j.object()
 	e := ledger.Entry{UID: o.GetUID(), Kind: j.kind(), Namespace: o.GetNamespace(), Name: o.GetName(), Since: a.clock.Now()}
 	if j.restore != nil {
@@ -99,7 +146,7 @@ func (j job) runs() bool {
 
 // admittedFor returns the namespaces a backup was admitted for: a takeover must not collect others,
 // though patterns may match more by now.
-func (a *adopter) admittedFor(ctx context.Context, v *view, b *velerov1.Backup) ([]string, error) {
+func (a *readmitter) admittedFor(ctx context.Context, v *view, b *velerov1.Backup) ([]string, error) {
 	namespaces, noted, err := notedNamespaces(b)
 	if noted {
 		return namespaces, nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
 )
@@ -27,6 +28,9 @@ func (b *bed) restoreOf(name string, order int, held string, annotations map[str
 func (b *bed) starts(name string) {
 	b.t.Helper()
 	b.eventually(name+" is admitted", func() bool { return b.wire.sent("restore.run " + name) })
+	o := b.getRestore(name)
+	require.NoError(b.t, claim.Set(o, claim.Claim{Holder: "runner", Epoch: 1}))
+	require.NoError(b.t, b.c.Update(b.t.Context(), o))
 	b.setRestore(name, velerov1.RestorePhaseInProgress)
 }
 

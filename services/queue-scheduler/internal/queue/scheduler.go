@@ -138,7 +138,7 @@ type Scheduler struct {
 	resolver     *resolver
 	ordering     *ordering
 	views        *views
-	adopter      *adopter
+	readmitter   *readmitter
 }
 
 // New returns a Scheduler.
@@ -172,9 +172,9 @@ func New(cfg Config) *Scheduler {
 	s.writer = &writer{reader: cfg.Reader, client: cfg.Client, metrics: cfg.Metrics, hints: s.hints, log: cfg.Log}
 	s.positions = &positions{writer: s.writer, clock: cfg.Clock, log: cfg.Log}
 	s.ordering = &ordering{resolver: s.resolver, inadmissible: s.inadmissible, ageing: cfg.Ageing, clock: cfg.Clock}
-	s.adopter = &adopter{
-		reader: cfg.Reader, client: cfg.Client, validator: cfg.Validator, ledger: cfg.Ledger, metrics: cfg.Metrics,
-		clock: cfg.Clock, log: cfg.Log, resolver: s.resolver, targetReads: s.targetReads, releaser: s.releaser, reasons: s.reasons, hints: s.hints,
+	s.readmitter = &readmitter{
+		reader: cfg.Reader, client: cfg.Client, ledger: cfg.Ledger, clock: cfg.Clock, log: cfg.Log,
+		resolver: s.resolver, releaser: s.releaser, reasons: s.reasons,
 	}
 	return s
 }
@@ -228,7 +228,7 @@ func (s *Scheduler) pass(ctx context.Context, due bool) error {
 	s.Validator.Forget()
 	var errs []error
 	errs = append(errs, s.releaser.release(ctx, view))
-	lost := s.adopter.readmit(ctx, view)
+	lost := s.readmitter.readmit(ctx, view)
 	errs = append(errs, lost)
 	errs = append(errs, s.enqueue(ctx, view))
 	if lost == nil { // else jobs run that nothing would keep others away from

@@ -11,8 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/paused"
 )
 
-// finalizing reports whether another server left a restore in this phase after it had created its
-// objects: this version writes the terminal phase under the claim of InProgress.
+// finalizing reports the phases of a restore whose operations have ended. Its objects are restored.
 func finalizing(p velerov1.RestorePhase) bool {
 	return p == velerov1.RestorePhaseFinalizing || p == velerov1.RestorePhaseFinalizingPartiallyFailed
 }
@@ -25,6 +24,9 @@ func begun(p velerov1.RestorePhase) bool {
 
 // Admit implements engine.Kind.
 func (k *Kind) Admit(ctx context.Context, restore *velerov1.Restore) (engine.Decision[*velerov1.Restore], error) {
+	if leftUnfinished(restore) {
+		return k.admitForeign(ctx, restore)
+	}
 	phase := restore.Status.Phase
 	if !phase.IsNew() && !begun(phase) {
 		return engine.NotNow[*velerov1.Restore]("nothing to do in phase " + string(phase)), nil
@@ -49,21 +51,22 @@ func (k *Kind) GiveUp(restore *velerov1.Restore, reason error, claimable bool) e
 	case claimable && begun(phase):
 		return engine.Claim[*velerov1.Restore](&attempt{kind: k, cfg: &k.cfg, givenUp: reason})
 	}
-	return k.end(reason)
+	return k.end(velerov1.RestorePhaseFailed, reason)
 }
 
 // end ends a restore without a claim.
-func (k *Kind) end(damage error) engine.Decision[*velerov1.Restore] {
+func (k *Kind) end(phase velerov1.RestorePhase, damage error) engine.Decision[*velerov1.Restore] {
 	return engine.End(func(o *velerov1.Restore) error {
-		o.Status.Phase = velerov1.RestorePhaseFailed
+		o.Status.Phase = phase
 		o.Status.CompletionTimestamp = k.cfg.now()
 		o.Status.FailureReason = damage.Error()
+		o.Status.Errors = max(o.Status.Errors, 1)
 		if paused.Of(o) != "" {
 			o.Status.FailureReason += "; " + paused.Remark
 		}
 		return nil
 	}, func(ctx context.Context, o *velerov1.Restore) {
-		k.cfg.Log.ErrorContext(ctx, "restore failed", "restore", o.Name, "error", damage)
+		k.cfg.Log.ErrorContext(ctx, "restore failed", "restore", o.Name, "phase", phase, "error", damage)
 		k.cfg.Metrics.EndedAs(o)
 		k.cfg.Ended(ctx, o)
 	})

@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/archive/leftover"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/job/paused"
@@ -27,10 +26,6 @@ type attempt struct {
 	schedule string
 	// finished is how the restore ends, once that is decided.
 	finished *outcome.Finished
-	// inherits: the objects were restored by another server, as far as is known.
-	inherits bool
-	// found is what was found while the files of such a restore were completed; nil before that.
-	found *leftover.Outcome
 	// givenUp is why the restore ends without another try; nil for any other.
 	givenUp error
 }
@@ -42,11 +37,7 @@ func (a *attempt) Run(ctx context.Context, held *engine.Held[*velerov1.Restore])
 	a.session = s
 	defer func() { a.kind.hide(s.restore.UID, a.recorder()) }()
 	s.log.InfoContext(ctx, "restoring", "backup", s.restore.Spec.BackupName)
-	run := a.run
-	if a.inherits = finalizing(s.restore.Status.Phase); a.inherits {
-		run = a.finalize
-	}
-	err := a.unlessCancelled(ctx, run(ctx))
+	err := a.unlessCancelled(ctx, a.run(ctx))
 	var failure *fatalError
 	if ctx.Err() == nil && errors.As(err, &failure) {
 		return a.finish(ctx, a.failed(failure))
@@ -139,11 +130,8 @@ func (a *attempt) restoring(ctx context.Context, in *inputs) error {
 
 // failed is how a restore ends that failed.
 func (a *attempt) failed(failure *fatalError) *outcome.Finished {
-	switch {
-	case a.finished != nil:
+	if a.finished != nil {
 		return a.finished
-	case a.inherits:
-		return inherited(a.restore, a.cfg.Clock.Now(), a.found, failure)
 	}
 	end := &outcome.Finished{Phase: velerov1.RestorePhaseFailed, Reason: a.reason(failure), Time: a.cfg.Clock.Now().UnixMilli()}
 	if recorder := a.recorder(); recorder != nil {

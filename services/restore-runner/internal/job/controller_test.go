@@ -71,8 +71,12 @@ func TestUnfinishedRestoresAreAnnouncedUntilTheyEnd(t *testing.T) {
 		"holder lives":         {true, held("alive"), 0, true},
 		"ours and not running": {true, held("me"), 1, true},
 		"left finalizing":      {false, func(r *velerov1.Restore) { r.Status.Phase = velerov1.RestorePhaseFinalizing }, 1, true},
-		"left waiting":         {false, func(r *velerov1.Restore) { r.Status.Phase = velerov1.RestorePhaseWaitingForPluginOperations }, 0, true},
-		"ended":                {true, func(r *velerov1.Restore) { r.Status.Phase = velerov1.RestorePhaseCompleted }, 0, false},
+		"left waiting":         {false, func(r *velerov1.Restore) { r.Status.Phase = velerov1.RestorePhaseWaitingForPluginOperations }, 1, true},
+		"waiting": {false, func(r *velerov1.Restore) {
+			held("")(r)
+			r.Status.Phase = velerov1.RestorePhaseWaitingForPluginOperations
+		}, 0, true},
+		"ended": {true, func(r *velerov1.Restore) { r.Status.Phase = velerov1.RestorePhaseCompleted }, 0, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -90,9 +94,9 @@ func TestUnfinishedRestoresAreAnnouncedUntilTheyEnd(t *testing.T) {
 // A restore that another server left is not announced to anybody who takes it, or not at all
 // without messages.
 func TestARestoreThatAnotherServerLeftIsTakenWithoutMessages(t *testing.T) {
-	for _, phase := range []velerov1.RestorePhase{velerov1.RestorePhaseFinalizing, velerov1.RestorePhaseFinalizingPartiallyFailed} {
+	for _, phase := range []velerov1.RestorePhase{velerov1.RestorePhaseInProgress, velerov1.RestorePhaseWaitingForPluginOperations} {
 		b := newBench(t)
-		b.left(t, phase, "[]", func(r *velerov1.Restore) { _ = claim.Set(r, claim.Claim{Holder: "dead", Epoch: 1}) })
+		b.left(t, phase)
 		c := newControl(b)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)

@@ -96,7 +96,10 @@ func TestWhatIsNotTaken(t *testing.T) {
 		}
 	}
 	phase := func(p velerov1.RestorePhase) func(*velerov1.Restore) {
-		return func(r *velerov1.Restore) { r.Status.Phase = p }
+		return func(r *velerov1.Restore) {
+			_ = claim.Set(r, claim.Claim{Epoch: 1})
+			r.Status.Phase = p
+		}
 	}
 	tests := map[string]struct {
 		admitted bool

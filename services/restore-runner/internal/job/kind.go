@@ -118,7 +118,7 @@ func (k *Kind) Pending(ctx context.Context, restore *velerov1.Restore) (engine.I
 	switch phase := restore.Status.Phase; {
 	case phase.Terminal():
 		return engine.None, nil
-	case begun(phase):
+	case begun(phase), leftUnfinished(restore):
 		return engine.Resume, nil
 	case phase.IsNew():
 		_, admitted, err := k.cfg.Ledger.Get(ctx, restore.UID)

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/archive/leftover"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
@@ -50,45 +49,4 @@ func count(o *velerov1.Restore, log *operation.Log) {
 // waiting reports the phases that belong to async-operation-monitor.
 func waiting(p velerov1.RestorePhase) bool {
 	return p == velerov1.RestorePhaseWaitingForPluginOperations || p == velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed
-}
-
-// finalize ends a restore whose operations have ended: that of a runner of this version, by its
-// records, or that of another server, by its files. Distinguishing the two needs the bucket; while
-// that is unavailable both end alike.
-func (a *attempt) finalize(ctx context.Context) error {
-	ours, err := a.ours(ctx)
-	if err != nil {
-		return err
-	}
-	if !ours {
-		return a.inherit(ctx)
-	}
-	a.inherits = false
-	return a.run(ctx)
-}
-
-// ours reports whether a runner of this version restored the objects: it has sealed the operations,
-// or left records at least.
-func (a *attempt) ours(ctx context.Context) (bool, error) {
-	switch {
-	case !a.paused.none():
-		return true, nil
-	case a.fresh():
-		return false, nil
-	}
-	quick, done := a.quick(ctx, true)
-	defer done()
-	backup, err := a.readBackup(quick)
-	if err != nil {
-		return false, err
-	}
-	store, err := a.openStore(quick, backup.Spec.StorageLocation)
-	if err != nil {
-		return false, err
-	}
-	ours, err := retried(quick, a.stores(), "look for the records of the restore", func() (bool, error) { return leftover.Restored(quick, store, a.operationsOf()) })
-	if closing := store.Close(); closing != nil {
-		a.log.WarnContext(ctx, "location not closed", "error", closing)
-	}
-	return ours, err
 }

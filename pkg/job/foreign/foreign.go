@@ -1,0 +1,43 @@
+// Package foreign recognises jobs that another server, such as Velero, left unfinished. They are
+// ended once no live server of Velero is in the namespace; nothing of theirs is continued.
+package foreign
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+)
+
+// Reason is the failureReason of a job that ends unfinished.
+const Reason = "left unfinished by another server"
+
+// IsForeign reports whether another server brought a job into its phase, which is ReadyToStart or a
+// later one: queue-scheduler numbers the backups that it admits, and runners claim what they begin.
+func IsForeign(job metav1.Object) bool {
+	annotations := job.GetAnnotations()
+	_, claimed := annotations[holdfast.AnnotationClaim]
+	_, numbered := annotations[holdfast.AnnotationQueueSequence]
+	return !claimed && !numbered
+}
+
+// FindServer returns the name of a Deployment of Velero's server in a namespace that has Pods; empty
+// where there is none. Its Pods need not be ready: a server that restarts continues its jobs.
+func FindServer(ctx context.Context, reader client.Reader, namespace string) (string, error) {
+	list := &appsv1.DeploymentList{}
+	labels := client.MatchingLabels{velerov1.LabelComponent: "velero"}
+	if err := reader.List(ctx, list, client.InNamespace(namespace), labels); err != nil {
+		return "", fmt.Errorf("look for a Velero server: %w", err)
+	}
+	for i := range list.Items {
+		if d := &list.Items[i]; d.Status.Replicas > 0 || d.Status.ReadyReplicas > 0 {
+			return d.Name, nil
+		}
+	}
+	return "", nil
+}

@@ -1,0 +1,79 @@
+package job_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/foreign"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+)
+
+// left makes a Restore that another server left in a phase, with a file of its operations.
+func (b *bench) left(t *testing.T, phase velerov1.RestorePhase, change ...func(*velerov1.Restore)) {
+	t.Helper()
+	change = append(change, func(r *velerov1.Restore) {
+		at := metav1.NewTime(time.Now().Add(-time.Hour))
+		r.Status = velerov1.RestoreStatus{
+			Phase: phase, StartTimestamp: &at, Warnings: 2, Errors: 1, Progress: &velerov1.RestoreProgress{TotalItems: 7, ItemsRestored: 7},
+		}
+	})
+	b.create(t, false, change...)
+	require.NoError(t, objectstore.PutBytes(t.Context(), b.store, layout.RestoreItemOperations("r"), []byte("of Velero")))
+}
+
+// Every phase that another server may leave, and what a runner makes of it without a place in the
+// ledger. What another server did was continued, or stayed for ever in its phase.
+func TestARestoreThatAnotherServerLeftEnds(t *testing.T) {
+	for phase, want := range map[velerov1.RestorePhase]velerov1.RestorePhase{
+		"": "", velerov1.RestorePhaseNew: velerov1.RestorePhaseNew, // not admitted
+		velerov1.RestorePhaseFailedValidation:                          velerov1.RestorePhaseFailedValidation,
+		velerov1.RestorePhaseInProgress:                                velerov1.RestorePhaseFailed,
+		velerov1.RestorePhaseWaitingForPluginOperations:                velerov1.RestorePhasePartiallyFailed,
+		velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed: velerov1.RestorePhasePartiallyFailed,
+		velerov1.RestorePhaseFinalizing:                                velerov1.RestorePhasePartiallyFailed,
+		velerov1.RestorePhaseFinalizingPartiallyFailed:                 velerov1.RestorePhasePartiallyFailed,
+		velerov1.RestorePhaseCompleted:                                 velerov1.RestorePhaseCompleted,
+		velerov1.RestorePhasePartiallyFailed:                           velerov1.RestorePhasePartiallyFailed,
+		velerov1.RestorePhaseFailed:                                    velerov1.RestorePhaseFailed,
+	} {
+		t.Run(string(phase), func(t *testing.T) {
+			b := newBench(t)
+			b.left(t, phase)
+			keys := b.store.Keys()
+			require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
+			r := b.get(t)
+			require.Equal(t, want, r.Status.Phase)
+			require.Equal(t, 7, r.Status.Progress.ItemsRestored)
+			require.Equal(t, []int{2, 1}, []int{r.Status.Warnings, r.Status.Errors})
+			require.Equal(t, keys, b.store.Keys())
+			require.Empty(t, b.cluster.Requests("POST "))
+			if want == phase {
+				require.Empty(t, r.Status.FailureReason)
+				return
+			}
+			require.Equal(t, foreign.Reason, r.Status.FailureReason)
+			require.NotNil(t, r.Status.CompletionTimestamp)
+			require.Equal(t, []velerov1.RestorePhase{want}, b.ended)
+		})
+	}
+}
+
+// The jobs of a live server are that server's.
+func TestARestoreOfALiveServerIsLeftToIt(t *testing.T) {
+	b := newBench(t)
+	b.left(t, velerov1.RestorePhaseInProgress)
+	server := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "velero", Labels: map[string]string{"component": "velero"}}}
+	server.Status.Replicas = 1
+	require.NoError(t, b.client.Create(t.Context(), server))
+	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
+	require.Equal(t, velerov1.RestorePhaseInProgress, b.get(t).Status.Phase)
+	require.NoError(t, b.client.Delete(t.Context(), server))
+	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
+	require.Equal(t, velerov1.RestorePhaseFailed, b.get(t).Status.Phase)
+}
