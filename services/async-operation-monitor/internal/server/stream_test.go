@@ -29,7 +29,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/archive/itemoperation"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
@@ -238,7 +237,7 @@ func TestOperationsOfAnotherServerAreNotCancelled(t *testing.T) {
 	var file bytes.Buffer
 	ops := []operation.Operation{op("AsyncBackupItemAction", "x.io/a", "1"), op("AsyncBackupItemAction", "x.io/a", "2")}
 	states := []operation.State{{Phase: operation.InProgress}, {Phase: operation.Completed}}
-	require.NoError(t, itemoperation.Encode(&file, operation.Job{Kind: operation.KindBackup, Name: "b", UID: "u"}, ops, states))
+	require.NoError(t, operation.EncodeFile(&file, operation.Job{Kind: operation.KindBackup, Name: "b", UID: "u"}, ops, states))
 	var zipped bytes.Buffer
 	zip := gzip.NewWriter(&zipped)
 	_, err := zip.Write(file.Bytes())

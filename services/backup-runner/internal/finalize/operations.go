@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/holdfast-io/holdfast/pkg/archive/itemoperation"
 	"github.com/holdfast-io/holdfast/pkg/archive/part"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
@@ -176,7 +175,7 @@ func (s *State) operationsFile() (part.File, error) {
 	if err != nil {
 		return part.File{}, err
 	}
-	err = itemoperation.Encode(g.zip, s.operationsOf(), s.Operations.Operations(), s.Operations.States())
+	err = operation.EncodeFile(g.zip, s.operationsOf(), s.Operations.Operations(), s.Operations.States())
 	f, closeErr := g.close()
 	if err := errors.Join(err, closeErr); err != nil {
 		remove(part.File{Path: path})

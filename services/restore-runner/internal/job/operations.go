@@ -7,7 +7,6 @@ import (
 	"io"
 	"strings"
 
-	"github.com/holdfast-io/holdfast/pkg/archive/itemoperation"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -256,7 +255,7 @@ func (e *ending) noteOperations() {
 // writeOperations writes restore-<name>-itemoperations.json.gz's document (Velero 1.18).
 func (e *ending) writeOperations(w io.Writer) error {
 	if e.inputs.operations == nil {
-		return itemoperation.Encode(w, e.operationsOf(), nil, nil)
+		return operation.EncodeFile(w, e.operationsOf(), nil, nil)
 	}
-	return itemoperation.Encode(w, e.operationsOf(), e.inputs.operations.Operations(), e.inputs.operations.States())
+	return operation.EncodeFile(w, e.operationsOf(), e.inputs.operations.Operations(), e.inputs.operations.States())
 }
