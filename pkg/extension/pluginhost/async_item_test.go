@@ -43,7 +43,7 @@ func TestBackupActionsOfTheSDKStartOperations(t *testing.T) {
 		require.Equal(t, lives, r.Process != "")
 		_, r, err = begin("long")
 		require.ErrorIs(t, err, pluginhost.ErrMalformed)
-		require.ErrorContains(t, err, "plugin "+name+": StartBackup of Pod a/b: malformed answer: operation ID is longer than 4096 bytes")
+		require.ErrorContains(t, err, "plugin "+name+": StartBackup of Pod a/b: malformed answer: operation ID is longer than 1024 bytes")
 		require.Empty(t, r.OperationID)
 		_, _, err = begin("exit")
 		require.ErrorIs(t, err, pluginhost.ErrCrashed)
@@ -126,7 +126,7 @@ func TestAnOperationThatIsNotFollowedIsCancelled(t *testing.T) {
 
 	vendor := open(t, host(t, nil))
 	_, err := named(t, vendor.RestoreItems(), "two.io/long").Execute(t.Context(), pod(), pod(), theRestore(t))
-	require.ErrorContains(t, err, "plugin two.io/long: Execute of Pod a/b: malformed answer: operation ID is longer than 4096 bytes: the operation that it names is cancelled")
+	require.ErrorContains(t, err, "plugin two.io/long: Execute of Pod a/b: malformed answer: operation ID is longer than 1024 bytes: the operation that it names is cancelled")
 	r, err := named(t, vendor.BackupItems(), "two.io/long").Execute(t.Context(), pod(), theBackup(t))
 	require.ErrorContains(t, err, "is not followed, and could not be cancelled:")
 	require.ErrorContains(t, err, "cancelled too late")
