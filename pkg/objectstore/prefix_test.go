@@ -41,6 +41,9 @@ func TestAKeyCannotLeaveItsPrefix(t *testing.T) {
 		"source":       func() error { _, err := view.Compose(ctx, "a", []objectstore.Source{{Key: key}}); return err },
 		"SignGet":      func() error { _, err := view.(objectstore.Signer).SignGet(ctx, key, time.Minute); return err },
 	} {
-		t.Run(name, func(t *testing.T) { require.ErrorIs(t, call(), objectstore.ErrInvalidKey) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.ErrorIs(t, call(), objectstore.ErrInvalidKey)
+		})
 	}
 }

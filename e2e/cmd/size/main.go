@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 )
@@ -16,7 +17,7 @@ func main() {
 }
 
 func run() error {
-	paths, err := listSources()
+	paths, err := listSources(context.Background())
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"go/ast"
 	"go/parser"
@@ -38,8 +39,8 @@ var (
 	groupOrder  = regexp.MustCompile(`(?m)^order=\((.*)\)$`)
 )
 
-func listSources() ([]string, error) {
-	out, err := exec.Command("git", "ls-files", "--cached", "--others", "--exclude-standard", "*.go").Output()
+func listSources(ctx context.Context) ([]string, error) {
+	out, err := exec.CommandContext(ctx, "git", "ls-files", "--cached", "--others", "--exclude-standard", "*.go").Output()
 	if err != nil {
 		return nil, err
 	}

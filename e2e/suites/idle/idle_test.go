@@ -27,6 +27,7 @@ const (
 // TestIdleServicesMakeFewRequests starts the services with a location and no job, and counts their
 // requests in the API server's audit log. One that watches is counted when it ends.
 func TestIdleServicesMakeFewRequests(t *testing.T) {
+	t.Parallel()
 	for replicas, most := range map[int]int{1: 60, 2: 250} {
 		t.Run(fmt.Sprintf("%d of each", replicas), func(t *testing.T) {
 			t.Parallel() // both wait

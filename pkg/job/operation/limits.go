@@ -10,9 +10,9 @@ import (
 const (
 	// MaxOperations is how many operations the actions of a job begin at most.
 	MaxOperations = 10_000
-	// MaxPostItems is how many post-operation items an operation has at most, MaxJobPostItems all
-	// operations of a job.
-	MaxPostItems    = 1_000
+	// MaxPostItems is how many post-operation items an operation has at most.
+	MaxPostItems = 1_000
+	// MaxJobPostItems is how many post-operation items all operations of a job have at most.
 	MaxJobPostItems = 100_000
 )
 

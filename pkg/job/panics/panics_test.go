@@ -20,7 +20,7 @@ func TestAPanicIsCarriedThroughGroups(t *testing.T) {
 	err := panics.Catch(func() error {
 		var outer panics.Group
 		outer.Go(func() error {
-			inner, ctx := panics.NewGroup(context.Background())
+			inner, ctx := panics.NewGroup(t.Context())
 			inner.Go(func() error { <-ctx.Done(); return ctx.Err() })
 			inner.Go(defect)
 			return inner.Wait()

@@ -22,12 +22,12 @@ func (p *Plan) sortNodes() {
 			p.reserve++
 		}
 		reader := p.details.detailAt(n.at)
-		name, uid := reader.readText(), string(reader.readText())
+		name, uid := reader.readText(), reader.readText()
 		if p.kinds[n.kind].name == namespacesResource {
 			p.objects[string(name)] = int32(i)
 		}
 		var number int32
-		if number, n.owns = p.owners[uid]; n.owns {
+		if number, n.owns = p.owners[string(uid)]; n.owns {
 			p.ownerNodes[number] = int32(i)
 		}
 	}

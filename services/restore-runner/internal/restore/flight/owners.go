@@ -82,10 +82,11 @@ func (l *Linker) References(ctx context.Context, o *object.Object) (r References
 		known = append(known, relink.Reference{Node: node, Value: value})
 	}
 	now, later, lost := l.book.Known(o.Target.Namespace, known)
+	now = append(now, o.AddedOwners()...)
 	for _, missing := range lost {
 		r.lost = append(r.lost, l.nameLost(missing))
 	}
-	r.Now, r.Later = append(now, o.AddedOwners()...), later
+	r.Now, r.Later = now, later
 	return r
 }
 

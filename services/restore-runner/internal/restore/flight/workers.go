@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// Budget bounds the memory of the objects being worked on, in bytes.
+	// WorkerBudget bounds the memory of the objects being worked on, in bytes.
 	WorkerBudget = 16 << 20
 	// bodyFactor is how many times its stored size an object takes while it is decoded, changed and
 	// encoded.
