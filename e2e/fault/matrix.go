@@ -178,10 +178,7 @@ var Matrix = []Case{
 	{Point: "queue-scheduler/restore-validated", Scenario: "restore"},
 	{Point: "queue-scheduler/restore-admitted", Scenario: "restore"},
 	{Point: "queue-scheduler/cancel-ended", Scenario: "cancel-waiting"},
-	{Point: "queue-scheduler/cancel-taken", Scenario: "cancel"},
-	{Point: "queue-scheduler/cancel-committed", Scenario: "cancel", Always: true},
-	{Point: "queue-scheduler/before-terminal", Scenario: "cancel"},
-	{Point: "queue-scheduler/terminal-written", Scenario: "cancel"},
+	{Point: "queue-scheduler/cancel-taken", Scenario: "cancel", Always: true},
 }
 
 // Pauses are the points at which a runner is stopped past the claim timeout and continued when its

@@ -28,10 +28,9 @@ const stepPoint = "s.Failpoint"
 // engines are the services whose jobs run on package engine, with its points that they do not
 // reach.
 var engines = map[string][]string{
-	"restore-runner":  nil,
-	"backup-runner":   nil,
-	"queue-scheduler": {"before-claim", "claimed", "commit-marked", "before-hand-over", "handed-over"}, // it only ends what others held
-	"deletion":        {"commit-marked", "before-terminal", "terminal-written"},                        // it ends by the removal of its object
+	"restore-runner": nil,
+	"backup-runner":  nil,
+	"deletion":       {"commit-marked", "before-terminal", "terminal-written"}, // it ends by the removal of its object
 }
 
 // sharedPoints adds the points of a file that several services run.

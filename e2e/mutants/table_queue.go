@@ -154,4 +154,9 @@ var queue = []Mutant{
 		},
 		Package: "./services/queue-scheduler/internal/queue", Test: "TestModel",
 	},
+	{
+		Name:    "a cancelled job is taken over although the request was withdrawn",
+		Edit:    Edit{"services/queue-scheduler/internal/cancellation/deadline.go", "!asked || k.stage(o)", "!asked && c == nil || k.stage(o)"},
+		Package: "./services/queue-scheduler/internal/cancellation", Test: "TestAWithdrawnRequest",
+	},
 }

@@ -129,8 +129,8 @@ func (b *bed) runningRestore(t *testing.T) {
 	require.LessOrEqual(t, len(data), len(created), "everything there is told")
 }
 
-// hung stops both runners in the middle of jobs: queue-scheduler ends the jobs in their place, and
-// they do no harm when they go on.
+// hung stops the only runners in the middle of jobs: queue-scheduler takes the claims and says that the
+// jobs wait for a runner. Awake again, the same runners stop what they did and end the jobs.
 func (b *bed) hung(t *testing.T) {
 	b.Backup(t, "hung", b.bucket, "big")
 	b.stores(t, "hung")
@@ -145,19 +145,26 @@ func (b *bed) hung(t *testing.T) {
 	require.NoError(t, err)
 	_, err = b.queue.CancelRestore(t.Context(), &queuev1.CancelRestoreRequest{Name: "stuck", RequestedBy: "bob"})
 	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		return free(t, get(t, b, "hung", &velerov1.Backup{})) && free(t, get(t, b, "stuck", &velerov1.Restore{}))
+	}, site.Patience, site.Look, "the claims are taken")
+	before, err := b.Data(t.Context(), "stuck")
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		text, err := os.ReadFile(b.Fleet.Of("queue-scheduler")[0].LogPath())
+		return err == nil && bytes.Contains(text, []byte("Cancelled job waits for a runner to end it"))
+	}, site.Patience, site.Look)
+	thawBackup()
+	thawRestore()
 	backup, restore := b.BackupEnds(t, "hung"), b.RestoreEnds(t, "stuck")
 	require.Equal(t, velerov1.BackupPhaseFailed, backup.Status.Phase)
 	require.Equal(t, "cancelled by alice", backup.Status.FailureReason)
-	require.EqualValues(t, 2, epoch(t, backup), "taken from its holder")
+	require.EqualValues(t, 3, epoch(t, backup), "taken from its holder, and by a runner")
 	require.Equal(t, velerov1.BackupPhaseFailed, b.committed(t, "hung"))
 	require.Contains(t, string(b.bucket.ReadZipped(t, "backups/hung/hung-logs.gz")), "cancelled by alice")
 	require.Equal(t, velerov1.RestorePhaseFailed, restore.Status.Phase)
 	require.Equal(t, "cancelled by bob", restore.Status.FailureReason)
 
-	before, err := b.Data(t.Context(), "stuck")
-	require.NoError(t, err)
-	thawBackup()
-	thawRestore()
 	b.Backup(t, "later", b.bucket, "tiny")
 	require.Equal(t, velerov1.BackupPhaseCompleted, b.BackupEnds(t, "later").Status.Phase)
 	b.Restore(t, "later", "later", "tiny", "later-tiny")

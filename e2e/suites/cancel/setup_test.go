@@ -105,6 +105,14 @@ func epoch(t *testing.T, o client.Object) int64 {
 	return c.Epoch
 }
 
+// free reports whether the claim of a job was taken from its holder, and has none.
+func free(t *testing.T, o client.Object) bool {
+	t.Helper()
+	c, _, err := claim.Parse(o)
+	require.NoError(t, err)
+	return c.Holder == "" && c.Epoch == 2
+}
+
 // freeze stops the only process of a service where it is; the function lets it go on.
 func (b *bed) freeze(t *testing.T, service string) (thaw func()) {
 	t.Helper()

@@ -11,8 +11,7 @@ import (
 
 // CancelConfig is how cancelled jobs are stopped.
 type CancelConfig struct {
-	// CancelDeadline is how long a runner has to stop a cancelled job before the job is taken from
-	// it.
+	// CancelDeadline is how long a runner has to stop a cancelled job before its claim is taken.
 	CancelDeadline time.Duration
 	// ClaimTimeout is the runners' --claim-timeout.
 	ClaimTimeout time.Duration
@@ -32,9 +31,7 @@ func (a *App) canceller(counts cancellation.Counter) (*cancellation.Canceller, e
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
 	canceller := cancellation.New(cancellation.Config{
-		Reader: reader, Client: rt.Manager().GetClient(), Namespace: c.Options.Namespace, Instance: c.Instance,
-		Deadline: c.CancelDeadline, ClaimTimeout: c.ClaimTimeout, Locations: a.locations,
-		WorkDir: rt.WorkDir(), Events: rt.Fabric(), Recorder: rt.Manager().GetEventRecorder(Name), Metrics: counters, Counts: counts, Clock: c.Clock, Log: c.Log,
+		Reader: reader, Client: rt.Manager().GetClient(), Namespace: c.Options.Namespace, Deadline: c.CancelDeadline, Events: rt.Fabric(), Recorder: rt.Manager().GetEventRecorder(Name), Metrics: counters, Counts: counts, Clock: c.Clock, Log: c.Log,
 	})
 	return canceller, canceller.Setup(rt.Manager(), Name+"-cancel")
 }

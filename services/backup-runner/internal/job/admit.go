@@ -16,9 +16,10 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finalize"
 )
 
-// Pending implements engine.Kind. A suspended backup waits for queue-scheduler.
+// Pending implements engine.Kind. A suspended backup waits for queue-scheduler, unless it is
+// cancelled.
 func (k *Kind) Pending(_ context.Context, b *velerov1.Backup) (engine.Interest, error) {
-	if _, suspended := suspend.Of(b); suspended {
+	if _, suspended := suspend.Of(b); suspended && !stopping(b) {
 		return engine.None, nil
 	}
 	switch runs, _ := runnable(b.Status.Phase); {
@@ -36,7 +37,8 @@ func (k *Kind) Pending(_ context.Context, b *velerov1.Backup) (engine.Interest, 
 func (k *Kind) Terminal(b *velerov1.Backup) bool { return b.Status.Phase.Terminal() }
 
 // Admit implements engine.Kind. A backup that was asked to cancel before a holder worked on it ends
-// as Failed.
+// as Failed. One that was begun and is cancelled needs no place in the ledger: nothing is collected
+// for it.
 func (k *Kind) Admit(ctx context.Context, b *velerov1.Backup) (engine.Decision[*velerov1.Backup], error) {
 	if leftUnfinished(b) {
 		return k.admitForeign(ctx, b)
@@ -46,7 +48,7 @@ func (k *Kind) Admit(ctx context.Context, b *velerov1.Backup) (engine.Decision[*
 		return engine.NotNow[*velerov1.Backup](fmt.Sprintf("its phase is %q", b.Status.Phase)), nil
 	}
 	job := &attempt{Kind: k}
-	if needsLedger {
+	if needsLedger && !stopping(b) {
 		if _, suspended := suspend.Of(b); suspended {
 			return engine.NotNow[*velerov1.Backup]("it is suspended"), nil
 		}
@@ -82,6 +84,12 @@ func (k *Kind) GiveUp(b *velerov1.Backup, reason error, claimable bool) engine.D
 // endUnclaimed ends a backup without a claim.
 func (k *Kind) endUnclaimed(reason error) engine.Decision[*velerov1.Backup] {
 	return engine.End(func(b *velerov1.Backup) error { return failUnclaimed(b, reason.Error(), k.now()) }, k.endedUnclaimed)
+}
+
+// stopping reports whether a backup that was begun is cancelled.
+func stopping(b *velerov1.Backup) bool {
+	_, asked := cancel.Requested(b)
+	return asked && cancel.BackupStage(b) == cancel.Running
 }
 
 // runnable reports whether a runner works on backups of that phase, and whether they must be in the

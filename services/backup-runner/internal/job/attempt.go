@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/job/journal"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/suspend"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
 )
 
@@ -38,6 +39,8 @@ type attempt struct {
 	owes bool
 	// away has a value when the bucket has not answered for hookPatience.
 	away chan struct{}
+	// leaveBucket ends all work with the bucket.
+	leaveBucket context.CancelCauseFunc
 	// committing: this attempt began to commit the backup, so that the bucket may hold it as completed.
 	committing bool
 	// givenUp is why the backup ends without another try; nil for any other.
@@ -49,6 +52,9 @@ var _ engine.Job[*velerov1.Backup] = (*attempt)(nil)
 // Claimed implements engine.Job.
 func (a *attempt) Claimed(b *velerov1.Backup, _ claim.Claim) error {
 	a.first = b.Status.Phase == velerov1.BackupPhaseReadyToStart
+	if stopping(b) {
+		suspend.Clear(b)
+	}
 	a.reserved = !a.first // an earlier holder may have come that far
 	if a.foreign {
 		b.Status.Phase = velerov1.BackupPhaseFinalizingPartiallyFailed
@@ -69,8 +75,9 @@ func (a *attempt) Run(ctx context.Context, held *Held) error {
 }
 
 // conclude returns the error of an attempt for the engine. The ledger entry of a backup that is
-// gone is removed, and a backup whose bucket is away is suspended, after the post hooks of its
-// Pods.
+// gone is removed. A backup whose bucket is away ends on the object alone if it is cancelled: without
+// the mark of a commit the bucket holds no other end than Failed. Any other one is suspended, after the
+// post hooks of its Pods.
 func (a *attempt) conclude(err error) error {
 	if err == nil {
 		return nil
@@ -83,6 +90,9 @@ func (a *attempt) conclude(err error) error {
 	var away *unreachableError
 	if !errors.As(err, &away) {
 		return err
+	}
+	if a.held.Cancelled() != nil && !a.committing && a.held.Stopping().Err() == nil {
+		return a.end(a.owned, away.Error())
 	}
 	a.runEarly(a.owned)
 	if a.held.Stopping().Err() == nil && a.suspend(a.owned, away) {
@@ -119,9 +129,15 @@ func (a *attempt) run(ctx context.Context) error {
 			a.held.Log.WarnContext(ctx, "bucket not closed", "error", err)
 		}
 	}()
+	ctx, a.leaveBucket = context.WithCancelCause(ctx)
+	defer a.leaveBucket(nil)
 	watched := a.watchBucket(ctx)
 	defer watched()
-	return a.withStore(ctx, store, dir)
+	err = a.withStore(ctx, store, dir)
+	if err != nil && errors.Is(context.Cause(ctx), errBucketAway) {
+		return errBucketAway
+	}
+	return err
 }
 
 // makeWorkDir makes the job's directory, empty.

@@ -17,6 +17,9 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/engine"
+	"github.com/holdfast-io/holdfast/pkg/job/posthooks"
+	"github.com/holdfast-io/holdfast/pkg/job/suspend"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
@@ -184,6 +187,49 @@ func TestACancelledBackupDoesNotWaitForItsLocation(t *testing.T) {
 	require.Equal(t, "cancelled by alice", got.Status.FailureReason)
 }
 
+// A cancelled backup waits for no bucket that is away: without the mark of a commit it holds no other
+// end than Failed.
+func TestACancelledBackupEndsWithoutItsBucket(t *testing.T) {
+	for name, refuse := range map[string]func(w *world){
+		"it cannot be opened": func(w *world) { w.Locations = unreachable{locations{w.store}} },
+		"it does not answer": func(w *world) {
+			w.store.Inject(func(memstore.Op, string) error { return errGone })
+		},
+		"it refuses": func(w *world) {
+			w.store.Inject(func(memstore.Op, string) error { return objectstore.ErrAccess })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.StorePatience = 0
+			b := w.admit(t, "b1", abandoned, func(b *velerov1.Backup) { b.Annotations[holdfast.AnnotationCancel] = "alice" })
+			refuse(w)
+			require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+			got := w.read(t, b)
+			require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
+			require.Contains(t, got.Status.FailureReason, "cancelled by alice; the bucket could not be written: ")
+			require.True(t, posthooks.Of(got).Owed)
+		})
+	}
+}
+
+// A suspended backup has no place in the ledger, and needs none to end.
+func TestACancelledBackupThatIsSuspendedEnds(t *testing.T) {
+	w := newWorld(t)
+	b := w.admit(t, "b1", abandoned, func(b *velerov1.Backup) {
+		b.Annotations[holdfast.AnnotationCancel] = "alice"
+		require.NoError(t, suspend.Set(b, suspend.Mark{}))
+	})
+	require.NoError(t, w.Ledger.Release(t.Context(), b.UID))
+	interest, err := New(w.Config).Pending(t.Context(), w.read(t, b))
+	require.NoError(t, err)
+	require.Equal(t, engine.Resume, interest)
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	w.requireCancelled(t, b, true)
+	_, suspended := suspend.Of(w.read(t, b))
+	require.False(t, suspended)
+}
+
 // The claim was taken from a holder that did not stop in time. Awake again, it finds the API server
 // and the bucket as before and its Lease fresh, so that Confirm makes no call. It commits nothing
 // all the same.
@@ -194,7 +240,7 @@ func TestAHolderWhoseClaimWasTakenCommitsNothing(t *testing.T) {
 	w.at("-logs.gz", func() {
 		taken := w.read(t, b)
 		require.NoError(t, cancel.Ask(taken, cancel.Request{By: "alice"}))
-		require.NoError(t, claim.Set(taken, claim.Claim{Holder: "queue-scheduler", Epoch: 2}))
+		require.NoError(t, claim.Set(taken, claim.Claim{Epoch: 2}))
 		require.NoError(t, w.client.Update(t.Context(), taken))
 	})
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))

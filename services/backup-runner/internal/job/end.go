@@ -70,11 +70,15 @@ func (a *attempt) finalization(store objectstore.Store, dir, cluster string) fin
 	}
 }
 
-// end writes the end of a backup as Failed on the object alone. What pre hooks of this process changed
+// end writes the end of a backup as Failed on the object alone, for the request to cancel it if there
+// is one. What pre hooks of this process changed
 // is undone before; what an earlier holder left, once the records can be read.
 func (a *attempt) end(ctx context.Context, reason string) error {
 	if err := a.runOpened(ctx, a.held.Confirm); err != nil {
 		return err
+	}
+	if asked := a.held.Cancelled(); asked != nil && !a.committing && !cancel.IsReason(reason) {
+		reason = asked.Request.ReasonBut("the bucket could not be written: " + reason)
 	}
 	b := a.held.Object.DeepCopy()
 	a.endSnapshots(ctx, b)

@@ -21,6 +21,9 @@ const (
 
 // failing is called with the time since which a call of the bucket has been failing.
 func (a *attempt) failing(since time.Duration) {
+	if a.held.Cancelled() != nil && since >= cancelledPatience {
+		a.leaveBucket(errBucketAway)
+	}
 	if since < min(hookPatience, a.StorePatience/patienceOf) {
 		return
 	}

@@ -23,12 +23,12 @@ type loss int
 
 const (
 	lossTaken loss = iota // another holder continues it, may, or has ended it and owes nothing
-	lossEnded             // it has ended without its runner, or was asked to: it is not completed
+	lossEnded             // it has ended without its runner: it is not completed
 	lossGone              // its object was deleted
 )
 
 // lost does what no other holder does for a backup whose claim was lost: it runs the post hooks that
-// are owed of one that ended without its runner, is asked to, or was deleted, and removes the CSI snapshots of a deleted
+// are owed of one that ended without its runner or was deleted, and removes the CSI snapshots of a deleted
 // one. Nothing is recorded. What is not done for a deleted one here is left to the sweep.
 func (a *attempt) lost() {
 	ctx, done := engine.Until(context.WithoutCancel(a.owned), a.Clock, a.held.Stopping().Done(), GracePeriod, engine.ErrStopped)
@@ -73,12 +73,7 @@ func (a *attempt) lossOf(ctx context.Context) (loss, error) {
 	if err != nil {
 		return lossTaken, err
 	}
-	_, ends := cancel.Requested(b)
-	ends = ends && !cancel.Committing(b)
-	if b.Status.Phase.Terminal() {
-		ends = posthooks.Of(b).Owed // else its holder ran them, and a later backup may have the Pods
-	}
-	if ends {
+	if b.Status.Phase.Terminal() && posthooks.Of(b).Owed { // else its holder ran them, and a later backup may have the Pods
 		return lossEnded, nil
 	}
 	return lossTaken, nil

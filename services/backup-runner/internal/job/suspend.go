@@ -23,6 +23,20 @@ type unreachableError struct{ err error }
 func (e *unreachableError) Error() string { return e.err.Error() }
 func (e *unreachableError) Unwrap() error { return e.err }
 
+// cancelledPatience is how long a cancelled backup waits for a bucket that is away.
+const cancelledPatience = 30 * time.Second
+
+// errBucketAway ends the calls of a bucket that a cancelled backup does not wait for any longer.
+var errBucketAway = &unreachableError{errors.New("it did not answer in time")}
+
+// patience is how long a bucket is waited for that is away.
+func (a *attempt) patience() time.Duration {
+	if a.held.Cancelled() != nil {
+		return min(cancelledPatience, a.StorePatience)
+	}
+	return a.StorePatience
+}
+
 // suspend releases the claim of a backup whose bucket is away, so that its place goes to others: it
 // is not taken up before it is admitted again. It reports whether that was written. A backup that
 // finalizes holds no place, and is released as it is.

@@ -1,11 +1,11 @@
 // Package cancellation ends jobs with a request to cancel.
 //
 // A job that no process works on ends by one write. One that runs is left to its holder, which
-// reads the request on the object. A holder that does not stop it in time loses the claim, and this
-// service ends the job in its place.
+// reads the request on the object. A holder that does not stop it in time loses the claim, and any
+// runner ends the job.
 //
-// Every replica does this, for every job it observes: all of it is decided by compare-and-swap and
-// by the creation of objects, so that the first one wins.
+// Every replica does this, for every job it observes: all of it is decided by compare-and-swap, so
+// that the first one wins.
 package cancellation
 
 import (
@@ -27,7 +27,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/pkg/job/ended"
 	"github.com/holdfast-io/holdfast/pkg/kube"
-	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	eventv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/event/v1"
 )
 
@@ -38,11 +37,6 @@ const (
 	// ReasonCommitting: the job is about to end.
 	ReasonCommitting = "JOB_COMMITTING"
 )
-
-// Locations opens backup storage locations; location.Opener is one.
-type Locations interface {
-	OpenName(ctx context.Context, name string) (objectstore.Store, error)
-}
 
 // Events publishes phases; messaging.Client is one.
 type Events interface {
@@ -60,19 +54,9 @@ type Config struct {
 	Reader    client.Reader // uncached
 	Client    client.Client
 	Namespace string
-	// Instance begins the names of the holders of claims that are taken from runners; unique per
-	// process start. They have no Lease: should this process die, a running runner finds the claim
-	// free after the claim timeout.
-	Instance string
 	// Deadline is how long a holder has to stop a job.
 	Deadline time.Duration
-	// ClaimTimeout is the runners'. Within it a holder that can change the cluster finds out that
-	// its claim was taken.
-	ClaimTimeout time.Duration
-	Locations    Locations
-	// WorkDir is for files on their way to the bucket.
-	WorkDir string
-	Events  Events
+	Events   Events
 	// Recorder records Events of Kubernetes about jobs; nil records none.
 	Recorder ended.Events
 	Metrics  *Metrics
@@ -136,7 +120,7 @@ func ask[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T, 
 	}
 	c.Log.InfoContext(ctx, "asked to cancel", "kind", k.name, "name", obj.GetName(), "by", by, "phase", k.phase(obj))
 	if ended {
-		reportEnded(ctx, c, k, obj, "waiting")
+		reportEnded(ctx, c, k, obj)
 	}
 	return nil
 }
@@ -158,7 +142,7 @@ func end[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T) 
 	if client.IgnoreNotFound(err) == nil || errors.Is(err, kube.ErrReplaced) {
 		if err == nil && ended {
 			failpoint.Hit("queue-scheduler/cancel-ended")
-			reportEnded(ctx, c, k, obj, "waiting")
+			reportEnded(ctx, c, k, obj)
 		}
 		return nil
 	}
@@ -166,11 +150,11 @@ func end[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T) 
 }
 
 // reportEnded counts, logs, records and publishes a job that this service ended.
-func reportEnded[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T, how string) {
-	c.Metrics.ended(k.name, how)
+func reportEnded[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T) {
+	c.Metrics.count(k.name, "waiting")
 	c.Counts.Ended(obj)
 	ended.Record(c.Recorder, obj)
-	c.Log.InfoContext(ctx, "job cancelled", "kind", k.name, "name", obj.GetName(), "phase", k.phase(obj), "how", how)
+	c.Log.InfoContext(ctx, "job cancelled", "kind", k.name, "name", obj.GetName(), "phase", k.phase(obj))
 	err := c.Events.PublishEvent(ctx, &eventv1.Event{
 		Kind: k.name, Namespace: obj.GetNamespace(), Name: obj.GetName(), Uid: string(obj.GetUID()), Phase: k.phase(obj),
 		Time: timestamppb.New(c.Clock.Now()),

@@ -2,8 +2,6 @@ package cancellation_test
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"testing"
@@ -12,7 +10,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,35 +21,25 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/archive/commit"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/count"
-	"github.com/holdfast-io/holdfast/pkg/job/paused"
-	"github.com/holdfast-io/holdfast/pkg/job/posthooks"
 	"github.com/holdfast-io/holdfast/pkg/kube"
-	"github.com/holdfast-io/holdfast/pkg/layout"
-	"github.com/holdfast-io/holdfast/pkg/objectstore"
-	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 	eventv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/event/v1"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/cancellation"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/metrics"
 )
 
 const (
-	namespace    = "velero"
-	deadline     = time.Minute
-	claimTimeout = 30 * time.Second
-	again        = 5 * time.Second // the pause after an attempt that failed
+	namespace = "velero"
+	deadline  = time.Minute
 )
 
-// bed is an API server, a bucket and a clock that replicas share.
+// bed is an API server and a clock that replicas share.
 type bed struct {
 	client client.WithWatch
-	store  *memstore.Store
 	clock  *clocktesting.FakeClock
-	away   error // of the bucket
 
 	mu     sync.Mutex
 	phases []string               // announced
@@ -75,24 +62,14 @@ func (b *bed) PublishEvent(_ context.Context, e *eventv1.Event) error {
 	return nil
 }
 
-func (b *bed) OpenName(context.Context, string) (objectstore.Store, error) {
-	return kept{b.store}, b.away
-}
-
-// kept stays open.
-type kept struct{ objectstore.Store }
-
-func (kept) Close() error { return nil }
-
 func newBed(objects ...client.Object) *bed {
-	objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "cluster-1"}})
 	return &bed{
 		client: fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(objects...).Build(),
-		store:  memstore.New(), clock: clocktesting.NewFakeClock(time.Unix(1_700_000_000, 0)),
+		clock:  clocktesting.NewFakeClock(time.Unix(1_700_000_000, 0)),
 	}
 }
 
-func (b *bed) replica(t *testing.T, name string) *cancellation.Canceller {
+func (b *bed) replica(t *testing.T) *cancellation.Canceller {
 	t.Helper()
 	counters, err := cancellation.NewMetrics(prometheus.NewRegistry())
 	require.NoError(t, err)
@@ -101,8 +78,7 @@ func (b *bed) replica(t *testing.T, name string) *cancellation.Canceller {
 	require.NoError(t, err)
 	b.counts = append(b.counts, registry)
 	return cancellation.New(cancellation.Config{
-		Reader: b.client, Client: b.client, Namespace: namespace, Instance: name, Deadline: deadline, ClaimTimeout: claimTimeout,
-		Locations: b, WorkDir: t.TempDir(), Events: b, Recorder: b, Metrics: counters, Counts: counts, Clock: b.clock, Log: slog.New(slog.DiscardHandler),
+		Reader: b.client, Client: b.client, Namespace: namespace, Deadline: deadline, Events: b, Recorder: b, Metrics: counters, Counts: counts, Clock: b.clock, Log: slog.New(slog.DiscardHandler),
 	})
 }
 
@@ -158,12 +134,19 @@ func read[T client.Object](t *testing.T, b *bed, o T) T {
 	return o
 }
 
+func claimOf(t *testing.T, o client.Object) claim.Claim {
+	t.Helper()
+	c, _, err := claim.Parse(o)
+	require.NoError(t, err)
+	return c
+}
+
 func TestAJobNobodyWorksOnEndsAtOnce(t *testing.T) {
 	for _, phase := range []velerov1.BackupPhase{"", velerov1.BackupPhaseNew, velerov1.BackupPhaseQueued, velerov1.BackupPhaseReadyToStart} {
 		o := backup("b", phase)
 		o.Status.QueuePosition = 4
 		b := newBed(o, restore("r", ""))
-		c := b.replica(t, "one")
+		c := b.replica(t)
 		got, err := c.AskBackup(t.Context(), "b", "alice")
 		require.NoError(t, err)
 		require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
@@ -172,7 +155,6 @@ func TestAJobNobodyWorksOnEndsAtOnce(t *testing.T) {
 		require.Equal(t, "cancelled by alice", stored.Status.FailureReason)
 		require.Zero(t, stored.Status.QueuePosition)
 		require.True(t, stored.Status.CompletionTimestamp.Time.Equal(b.clock.Now()))
-		require.Empty(t, b.store.Keys())
 
 		_, err = c.AskBackup(t.Context(), "b", "bob")
 		require.NoError(t, err, "twice is fine")
@@ -190,7 +172,7 @@ func TestAJobNobodyWorksOnEndsAtOnce(t *testing.T) {
 func TestARunningJobIsLeftToItsHolder(t *testing.T) {
 	o := running("b")
 	b := newBed(o)
-	c := b.replica(t, "one")
+	c := b.replica(t)
 	for range 2 {
 		got, err := c.AskBackup(t.Context(), "b", "alice")
 		require.NoError(t, err)
@@ -210,7 +192,7 @@ func TestItMayBeTooLate(t *testing.T) {
 	require.NoError(t, cancel.Mark(committing, 3))
 	b := newBed(committing, backup("done", velerov1.BackupPhaseCompleted), backup("own", velerov1.BackupPhaseFailed),
 		restore("restored", velerov1.RestorePhasePartiallyFailed))
-	c := b.replica(t, "one")
+	c := b.replica(t)
 	for name, reason := range map[string]string{
 		"committing": cancellation.ReasonCommitting, "done": cancellation.ReasonEnded, "own": cancellation.ReasonEnded,
 	} {
@@ -236,7 +218,7 @@ func TestAnnotationsOfAnotherObjectDoNotCount(t *testing.T) {
 		marked := backup("marked", phase, holdfast.AnnotationCommitting, "3 uid-other")
 		asked := backup("asked", phase, holdfast.AnnotationCancel, `{"by":"bob","uid":"uid-other"}`)
 		b := newBed(marked, asked)
-		c := b.replica(t, "one")
+		c := b.replica(t)
 		got, err := c.AskBackup(t.Context(), "marked", "alice")
 		require.NoError(t, err)
 		require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
@@ -257,7 +239,7 @@ func TestRequestsOnObjectsAreFound(t *testing.T) {
 	r.Annotations = map[string]string{holdfast.AnnotationCancel: "true"}
 	quiet := backup("quiet", velerov1.BackupPhaseQueued)
 	b := newBed(o, r, quiet)
-	c := b.replica(t, "one")
+	c := b.replica(t)
 	for _, name := range []string{"b", "quiet", "absent"} {
 		_, err := c.ReconcileBackup(t.Context(), request(name))
 		require.NoError(t, err)
@@ -285,7 +267,7 @@ func TestAClaimMayComeFirst(t *testing.T) {
 			return w.Patch(ctx, obj, patch, opts...)
 		},
 	})
-	_, err := b.replica(t, "one").ReconcileBackup(t.Context(), request("b"))
+	_, err := b.replica(t).ReconcileBackup(t.Context(), request("b"))
 	require.NoError(t, err)
 	require.True(t, claimed)
 	require.Equal(t, velerov1.BackupPhaseInProgress, read(t, b, o).Status.Phase, "its holder stops it")
@@ -304,321 +286,117 @@ func overdue(t *testing.T, b *bed, c *cancellation.Canceller, name string) recon
 	return result
 }
 
-func TestABackupThatIsNotStoppedInTimeIsEndedHere(t *testing.T) {
-	for name, reserved := range map[string]bool{"before the runner reserved the name": false, "after": true} {
-		t.Run(name, func(t *testing.T) {
-			o := running("b", holdfast.AnnotationCancel, "bob")
-			b := newBed(o)
-			if reserved {
-				data, err := layout.Owner{BackupUID: "uid-b", ClusterUID: "cluster-1"}.Encode()
-				require.NoError(t, err)
-				b.store.Set(layout.OwnerFile("b"), data)
-			}
-			require.Zero(t, overdue(t, b, b.replica(t, "one"), "b"))
-			got := read(t, b, o)
-			require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
-			require.Equal(t, "cancelled by bob", got.Status.FailureReason)
-			held, _, err := claim.Parse(got)
-			require.NoError(t, err)
-			require.Equal(t, claim.Claim{Holder: "one-uid-b-4", Epoch: 4}, held)
-			committed, found, err := commit.Committed(t.Context(), b.store, got)
-			require.NoError(t, err)
-			require.True(t, found)
-			require.Equal(t, got.Status, committed.Status)
-			require.Equal(t, []string{layout.BackupLog("b"), layout.BackupResults("b"), layout.OwnerFile("b"), layout.BackupMetadata("b")}, b.store.Keys())
-			require.Equal(t, []string{"b Failed"}, b.phases)
-			require.Equal(t, []string{"b Failed"}, b.events)
-			require.True(t, posthooks.Of(got).Owed, "a runner runs the post hooks that its last one left")
-		})
-	}
+// The claim gets an epoch without a holder, which fences the one that hangs and leaves the job to any
+// runner.
+func TestTheClaimOfAnOverdueJobIsTaken(t *testing.T) {
+	o := running("b", holdfast.AnnotationCancel, "bob")
+	r := restore("r", velerov1.RestorePhaseInProgress)
+	r.Annotations = map[string]string{holdfast.AnnotationCancel: "bob"}
+	require.NoError(t, claim.Set(r, claim.Claim{Holder: "runner", Epoch: 1, Panics: 1}))
+	b := newBed(o, r)
+	c := b.replica(t)
+	_, err := c.ReconcileRestore(t.Context(), request("r"))
+	require.NoError(t, err)
+	require.Equal(t, deadline, overdue(t, b, c, "b").RequeueAfter)
+	_, err = c.ReconcileRestore(t.Context(), request("r"))
+	require.NoError(t, err)
+	require.Equal(t, claim.Claim{Epoch: 4}, claimOf(t, read(t, b, o)))
+	require.Equal(t, claim.Claim{Epoch: 2, Panics: 1}, claimOf(t, read(t, b, r)))
+	require.Equal(t, velerov1.BackupPhaseInProgress, read(t, b, o).Status.Phase)
+	require.Equal(t, velerov1.RestorePhaseInProgress, read(t, b, r).Status.Phase)
+	require.Empty(t, b.events)
+	require.InDelta(t, 0, b.counted(t, "velero_backup_failure_total"), 0, "its runner counts it")
 }
 
-// The phase in the bucket counts, whichever process wrote it: a runner that stopped the backup may
-// have died before it updated the object. A runner that watched the holder of one claim must not
-// take that of the next for dead.
-func TestEachTakenClaimHasAHolderOfItsOwn(t *testing.T) {
-	b := newBed(running("one"), running("two"))
-	c := b.replica(t, "scheduler")
-	holders := map[string]bool{}
-	for _, name := range []string{"one", "two"} {
-		_, err := c.AskBackup(t.Context(), name, "alice")
-		require.NoError(t, err)
-		_, err = c.ReconcileBackup(t.Context(), request(name))
-		require.NoError(t, err)
-		b.clock.Step(deadline)
-		_, err = c.ReconcileBackup(t.Context(), request(name))
-		require.NoError(t, err)
-		ended := read(t, b, backup(name, ""))
-		require.Equal(t, velerov1.BackupPhaseFailed, ended.Status.Phase)
-		held, _, err := claim.Parse(ended)
-		require.NoError(t, err)
-		holders[held.Holder] = true
-	}
-	require.Len(t, holders, 2)
-}
-
-func TestWhatWasCommittedBeforeStands(t *testing.T) {
+// The next holder has twice the time to end the job, and the one after it four times.
+func TestLaterHoldersHaveMoreTime(t *testing.T) {
 	o := running("b", holdfast.AnnotationCancel, "bob")
 	b := newBed(o)
-	before := commit.Failed(o, "disk on fire", time.Unix(1, 0))
-	_, _, err := commit.Commit(t.Context(), b.store, before)
-	require.NoError(t, err)
-	overdue(t, b, b.replica(t, "one"), "b")
-	require.Equal(t, "disk on fire", read(t, b, o).Status.FailureReason)
-	require.Equal(t, []string{layout.BackupMetadata("b")}, b.store.Keys())
-}
-
-func TestADirectoryOfAnotherIsNotTouched(t *testing.T) {
-	o := running("b", holdfast.AnnotationCancel, "bob")
-	b := newBed(o)
-	data, err := layout.Owner{BackupUID: "other", ClusterUID: "cluster-2"}.Encode()
-	require.NoError(t, err)
-	b.store.Set(layout.OwnerFile("b"), data)
-	overdue(t, b, b.replica(t, "one"), "b")
-	require.Equal(t, "cancelled by bob", read(t, b, o).Status.FailureReason)
-	require.Equal(t, []string{layout.OwnerFile("b")}, b.store.Keys())
-}
-
-// A bucket that is away is waited for, with the claim, until a second deadline.
-func TestABucketThatIsAwayIsWaitedFor(t *testing.T) {
-	o := running("b", holdfast.AnnotationCancel, "bob")
-	b := newBed(o)
-	b.away = errors.New("connection refused")
-	c := b.replica(t, "one")
-	_, err := c.ReconcileBackup(t.Context(), request("b"))
-	require.NoError(t, err)
-	b.clock.Step(deadline)
-	for range 3 {
+	c := b.replica(t)
+	overdue(t, b, c, "b")
+	for _, factor := range []time.Duration{2, 4} {
+		next := read(t, b, o)
+		held := claim.Claim{Holder: "next", Epoch: claimOf(t, next).Epoch + 1}
+		require.NoError(t, claim.Set(next, held))
+		require.NoError(t, b.client.Update(t.Context(), next))
 		result, err := c.ReconcileBackup(t.Context(), request("b"))
 		require.NoError(t, err)
-		require.Equal(t, 5*time.Second, result.RequeueAfter)
-		require.Equal(t, velerov1.BackupPhaseInProgress, read(t, b, o).Status.Phase)
-	}
-	held, _, err := claim.Parse(read(t, b, o))
-	require.NoError(t, err)
-	require.EqualValues(t, 4, held.Epoch, "taken once")
-	b.away = nil
-	_, err = c.ReconcileBackup(t.Context(), request("b"))
-	require.NoError(t, err)
-	require.Equal(t, velerov1.BackupPhaseFailed, read(t, b, o).Status.Phase)
-	require.Equal(t, "cancelled by bob", read(t, b, o).Status.FailureReason)
-	require.Contains(t, b.store.Keys(), layout.BackupMetadata("b"))
-}
-
-func TestABucketThatStaysAwayDoesNotHoldTheQueue(t *testing.T) {
-	o := running("b", holdfast.AnnotationCancel, "bob")
-	b := newBed(o)
-	b.away = objectstore.ErrReadOnly
-	c := b.replica(t, "one")
-	require.Equal(t, 5*time.Second, overdue(t, b, c, "b").RequeueAfter)
-	b.clock.Step(deadline - time.Second)
-	result, err := c.ReconcileBackup(t.Context(), request("b"))
-	require.NoError(t, err)
-	require.Equal(t, 5*time.Second, result.RequeueAfter)
-	b.clock.Step(time.Second)
-	result, err = c.ReconcileBackup(t.Context(), request("b"))
-	require.NoError(t, err)
-	require.Zero(t, result)
-	got := read(t, b, o)
-	require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
-	require.Equal(t, "cancelled by bob; the bucket could not be written: object store is read-only", got.Status.FailureReason)
-	require.NotNil(t, got.Status.CompletionTimestamp)
-	require.Equal(t, []string{"b Failed"}, b.phases)
-	_, err = c.AskBackup(t.Context(), "b", "alice")
-	require.NoError(t, err, "it is known as cancelled")
-}
-
-func TestABucketThatRefusesIsNotWaitedFor(t *testing.T) {
-	for _, refusal := range []error{objectstore.ErrNoBucket, objectstore.ErrAccess} {
-		o := running("b", holdfast.AnnotationCancel, "true")
-		b := newBed(o)
-		b.away = fmt.Errorf("open: %w", refusal)
-		require.Zero(t, overdue(t, b, b.replica(t, "one"), "b"))
-		got := read(t, b, o)
-		require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
-		require.Equal(t, "cancelled; the bucket could not be written: open: "+refusal.Error(), got.Status.FailureReason)
-	}
-}
-
-// Runners that take the backup repeatedly do not begin the wait anew.
-func TestChangingHoldersDoNotProlongTheWait(t *testing.T) {
-	o := running("b", holdfast.AnnotationCancel, "bob")
-	b := newBed(o)
-	b.away = errors.New("connection refused")
-	c := b.replica(t, "one")
-	for epoch := int64(4); epoch < 8; epoch++ {
-		result, err := c.ReconcileBackup(t.Context(), request("b"))
+		require.Equal(t, factor*deadline, result.RequeueAfter)
+		b.clock.Step(result.RequeueAfter)
+		_, err = c.ReconcileBackup(t.Context(), request("b"))
 		require.NoError(t, err)
-		require.Positive(t, result.RequeueAfter)
-		require.Equal(t, velerov1.BackupPhaseInProgress, read(t, b, o).Status.Phase)
-		next := read(t, b, o)
-		require.NoError(t, claim.Set(next, claim.Claim{Holder: "next", Epoch: epoch}))
-		require.NoError(t, b.client.Update(t.Context(), next))
-		b.clock.Step(deadline / 2)
+		require.Equal(t, claim.Claim{Epoch: held.Epoch + 1}, claimOf(t, read(t, b, o)))
 	}
-	result, err := c.ReconcileBackup(t.Context(), request("b"))
-	require.NoError(t, err)
-	require.Equal(t, again, result.RequeueAfter)
-	b.clock.Step(again)
-	result, err = c.ReconcileBackup(t.Context(), request("b"))
-	require.NoError(t, err)
-	require.Zero(t, result)
-	require.Equal(t, velerov1.BackupPhaseFailed, read(t, b, o).Status.Phase)
 }
 
-// After holders that changed the first attempt was the last one: one connection that broke ended the
-// backup without its bucket.
-func TestABucketIsTriedOnceMoreAfterHoldersThatChanged(t *testing.T) {
+func TestAJobThatNoRunnerTakesSaysSo(t *testing.T) {
 	o := running("b", holdfast.AnnotationCancel, "bob")
 	b := newBed(o)
-	c := b.replica(t, "one")
-	for epoch := int64(4); epoch < 6; epoch++ {
-		_, err := c.ReconcileBackup(t.Context(), request("b"))
-		require.NoError(t, err)
-		next := read(t, b, o)
-		require.NoError(t, claim.Set(next, claim.Claim{Holder: "next", Epoch: epoch}))
-		require.NoError(t, b.client.Update(t.Context(), next))
-		b.clock.Step(deadline)
-	}
-	b.away = errors.New("connection reset")
-	result, err := c.ReconcileBackup(t.Context(), request("b"))
-	require.NoError(t, err)
-	require.Equal(t, again, result.RequeueAfter)
-	b.away = nil
-	taken := read(t, b, o)
-	require.NoError(t, claim.Set(taken, claim.Claim{Holder: "next", Epoch: 7}), "another one takes it during the attempt")
-	require.NoError(t, b.client.Update(t.Context(), taken))
-	b.clock.Step(again)
-	result, err = c.ReconcileBackup(t.Context(), request("b"))
-	require.NoError(t, err)
-	require.Zero(t, result)
-	require.Equal(t, "cancelled by bob", read(t, b, o).Status.FailureReason)
-	require.Contains(t, b.store.Keys(), layout.BackupMetadata("b"))
+	c := b.replica(t)
+	overdue(t, b, c, "b")
+	overdue(t, b, c, "b")
+	require.Equal(t, []string{"b WaitingForRunner"}, b.events)
+	require.Equal(t, claim.Claim{Epoch: 4}, claimOf(t, read(t, b, o)), "it is not taken again")
 }
 
-// A holder that commits in the last moment is ahead, and one that handed over, or was succeeded,
-// leaves its successor a deadline, up to two in all.
-func TestTheHolderMayStillBeAhead(t *testing.T) {
+// A holder that commits in the last moment is ahead.
+func TestACommitThatBeganIsNotInterrupted(t *testing.T) {
 	o := running("b", holdfast.AnnotationCancel, "bob")
 	b := newBed(o)
-	c := b.replica(t, "one")
+	c := b.replica(t)
 	_, err := c.ReconcileBackup(t.Context(), request("b"))
 	require.NoError(t, err)
-	b.clock.Step(deadline - time.Second)
-	succeeded := read(t, b, o)
-	require.NoError(t, claim.Set(succeeded, claim.Claim{Holder: "next", Epoch: 4}))
-	require.NoError(t, b.client.Update(t.Context(), succeeded))
-	b.clock.Step(2 * time.Second)
-	result, err := c.ReconcileBackup(t.Context(), request("b"))
-	require.NoError(t, err)
-	require.Equal(t, deadline-time.Second, result.RequeueAfter, "two deadlines in all")
-
 	marked := read(t, b, o)
 	delete(marked.Annotations, holdfast.AnnotationCancel)
-	require.NoError(t, cancel.Mark(marked, 4))
+	require.NoError(t, cancel.Mark(marked, 3))
 	require.NoError(t, cancel.Ask(marked, cancel.Request{By: "bob"}))
 	require.NoError(t, b.client.Update(t.Context(), marked))
 	b.clock.Step(deadline)
-	result, err = c.ReconcileBackup(t.Context(), request("b"))
+	_, err = c.ReconcileBackup(t.Context(), request("b"))
 	require.NoError(t, err)
-	require.Zero(t, result)
-	require.Equal(t, velerov1.BackupPhaseInProgress, read(t, b, o).Status.Phase)
-	require.Empty(t, b.store.Keys())
+	require.Equal(t, "runner", claimOf(t, read(t, b, o)).Holder)
 }
 
-// Replicas that see the same deadline pass: one takes the claim. Should it die right then, another
-// has it a deadline later.
+// Of replicas that see the same deadline pass one takes the claim.
 func TestOneReplicaTakesTheClaim(t *testing.T) {
 	o := running("b", holdfast.AnnotationCancel, "bob")
 	b := newBed(o)
-	b.away = errors.New("connection refused")
-	one, two := b.replica(t, "one"), b.replica(t, "two")
-	for _, c := range []*cancellation.Canceller{one, two} {
-		_, err := c.ReconcileBackup(t.Context(), request("b"))
-		require.NoError(t, err)
-	}
-	b.clock.Step(deadline)
-	result, err := one.ReconcileBackup(t.Context(), request("b"))
+	one, two := b.replica(t), b.replica(t)
+	_, err := two.ReconcileBackup(t.Context(), request("b"))
 	require.NoError(t, err)
-	require.Equal(t, 5*time.Second, result.RequeueAfter)
-	b.away = nil
-	result, err = two.ReconcileBackup(t.Context(), request("b"))
+	overdue(t, b, one, "b")
+	result, err := two.ReconcileBackup(t.Context(), request("b"))
 	require.NoError(t, err)
 	require.Equal(t, deadline, result.RequeueAfter)
-	b.clock.Step(deadline)
-	_, err = two.ReconcileBackup(t.Context(), request("b"))
-	require.NoError(t, err)
-	require.Equal(t, velerov1.BackupPhaseFailed, read(t, b, o).Status.Phase)
-	_, err = one.ReconcileBackup(t.Context(), request("b"))
-	require.NoError(t, err)
-	require.Equal(t, []string{"b Failed"}, b.phases, "told once")
+	require.Equal(t, claim.Claim{Epoch: 4}, claimOf(t, read(t, b, o)))
 }
 
-// A restore is left to the runners for as long as its former holder could create anything, and long
-// enough for a running one to take it; then it ends without files.
-func TestARestoreThatIsNotStoppedInTime(t *testing.T) {
-	o := restore("r", velerov1.RestorePhaseInProgress)
-	o.Annotations = map[string]string{holdfast.AnnotationCancel: "bob"}
-	require.NoError(t, claim.Set(o, claim.Claim{Holder: "runner", Epoch: 1}))
-	b := newBed(o)
-	c := b.replica(t, "one")
-	look := func() reconcile.Result {
-		result, err := c.ReconcileRestore(t.Context(), request("r"))
-		require.NoError(t, err)
-		return result
-	}
-	require.Equal(t, deadline, look().RequeueAfter)
-	b.clock.Step(deadline)
-	left := look().RequeueAfter
-	require.Equal(t, 3*claimTimeout, left)
-	held, _, err := claim.Parse(read(t, b, o))
-	require.NoError(t, err)
-	require.Equal(t, claim.Claim{Holder: "one-uid-r-2", Epoch: 2}, held)
-	b.clock.Step(claimTimeout)
-	require.Equal(t, 2*claimTimeout, look().RequeueAfter)
-	require.Equal(t, velerov1.RestorePhaseInProgress, read(t, b, o).Status.Phase)
-	b.clock.Step(2 * claimTimeout)
-	require.Zero(t, look())
-	got := read(t, b, o)
-	require.Equal(t, velerov1.RestorePhaseFailed, got.Status.Phase)
-	require.Equal(t, "cancelled by bob", got.Status.FailureReason)
-}
-
-// Without a runner nothing is resumed: the failure reason reports that.
-func TestARestoreThatIsEndedWithoutARunnerMayLeaveObjectsPaused(t *testing.T) {
-	o := restore("r", velerov1.RestorePhaseInProgress)
-	o.Annotations = map[string]string{holdfast.AnnotationCancel: "bob"}
-	require.NoError(t, paused.Set(o, "default"))
-	require.NoError(t, claim.Set(o, claim.Claim{Holder: "runner", Epoch: 1}))
-	b := newBed(o)
-	c := b.replica(t, "one")
-	for _, passed := range []time.Duration{0, deadline, 3 * claimTimeout} {
-		b.clock.Step(passed)
-		_, err := c.ReconcileRestore(t.Context(), request("r"))
-		require.NoError(t, err)
-	}
-	got := read(t, b, o)
-	require.Equal(t, velerov1.RestorePhaseFailed, got.Status.Phase)
-	require.Equal(t, "cancelled by bob; "+paused.Remark, got.Status.FailureReason)
-	require.Equal(t, "default", paused.Of(got), "whoever resumes them finds their records")
-}
-
-// A request that is withdrawn leaves the restore to a runner.
+// A request that is withdrawn leaves the job to its holder, also between the read of the job and the
+// write.
 func TestAWithdrawnRequest(t *testing.T) {
-	o := restore("r", velerov1.RestorePhaseInProgress)
-	o.Annotations = map[string]string{holdfast.AnnotationCancel: "bob"}
-	require.NoError(t, claim.Set(o, claim.Claim{Holder: "runner", Epoch: 1}))
-	b := newBed(o)
-	c := b.replica(t, "one")
-	_, err := c.ReconcileRestore(t.Context(), request("r"))
-	require.NoError(t, err)
-	got := read(t, b, o)
-	got.Annotations[holdfast.AnnotationCancel] = "false"
-	require.NoError(t, b.client.Update(t.Context(), got))
-	b.clock.Step(deadline)
-	_, err = c.ReconcileRestore(t.Context(), request("r"))
-	require.NoError(t, err)
-	held, _, err := claim.Parse(read(t, b, o))
-	require.NoError(t, err)
-	require.Equal(t, "runner", held.Holder)
+	for name, reads := range map[string]int{"before the deadline": 1, "as the claim is taken": 2} {
+		t.Run(name, func(t *testing.T) {
+			o := running("b", holdfast.AnnotationCancel, "bob")
+			b := newBed(o)
+			base, left := b.client, -1
+			b.client = interceptor.NewClient(base, interceptor.Funcs{
+				Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+					if left--; left == 0 {
+						withdrawn := read(t, &bed{client: base}, running("b"))
+						withdrawn.Annotations[holdfast.AnnotationCancel] = "false"
+						require.NoError(t, base.Update(ctx, withdrawn))
+					}
+					return w.Get(ctx, key, obj, opts...)
+				},
+			})
+			c := b.replica(t)
+			_, err := c.ReconcileBackup(t.Context(), request("b"))
+			require.NoError(t, err)
+			b.clock.Step(deadline)
+			left = reads
+			_, err = c.ReconcileBackup(t.Context(), request("b"))
+			require.NoError(t, err)
+			require.Equal(t, claim.Claim{Holder: "runner", Epoch: 3}, claimOf(t, read(t, &bed{client: base}, o)))
+		})
+	}
 }

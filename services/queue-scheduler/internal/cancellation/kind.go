@@ -11,7 +11,6 @@ import (
 // kind is how Backups differ from Restores.
 type kind[T client.Object] struct {
 	name  string
-	new   func() T
 	stage func(T) cancel.Stage
 	phase func(T) string
 	// cancelled reports whether an ended job ended by a request.
@@ -19,8 +18,10 @@ type kind[T client.Object] struct {
 	fail      func(o T, reason string, now metav1.Time)
 	// waits reports a job whose operations have not ended.
 	waits func(T) bool
-	// bounded: after two deadlines no further holder has another one.
-	bounded bool
+	// finalize makes a job that waits for operations one that finalizes.
+	finalize func(T)
+	// runner is the service that ends jobs of this kind.
+	runner string
 }
 
 // end makes a job that was asked to stop Failed; false when no caller asked.
@@ -33,10 +34,18 @@ func (k *kind[T]) end(o T, now metav1.Time) bool {
 }
 
 var backups = &kind[*velerov1.Backup]{
-	name: "Backup", new: func() *velerov1.Backup { return &velerov1.Backup{} }, stage: cancel.BackupStage, bounded: true,
+	name: "Backup", stage: cancel.BackupStage, runner: "backup-runner",
 	waits: func(b *velerov1.Backup) bool {
 		p := b.Status.Phase
 		return p == velerov1.BackupPhaseWaitingForPluginOperations || p == velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed
+	},
+	finalize: func(b *velerov1.Backup) {
+		switch b.Status.Phase {
+		case velerov1.BackupPhaseWaitingForPluginOperations:
+			b.Status.Phase = velerov1.BackupPhaseFinalizing
+		case velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed:
+			b.Status.Phase = velerov1.BackupPhaseFinalizingPartiallyFailed
+		}
 	},
 	phase: func(b *velerov1.Backup) string { return string(b.Status.Phase) },
 	cancelled: func(b *velerov1.Backup) bool {
@@ -49,10 +58,18 @@ var backups = &kind[*velerov1.Backup]{
 }
 
 var restores = &kind[*velerov1.Restore]{
-	name: "Restore", new: func() *velerov1.Restore { return &velerov1.Restore{} }, stage: cancel.RestoreStage,
+	name: "Restore", stage: cancel.RestoreStage, runner: "restore-runner",
 	waits: func(r *velerov1.Restore) bool {
 		p := r.Status.Phase
 		return p == velerov1.RestorePhaseWaitingForPluginOperations || p == velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed
+	},
+	finalize: func(r *velerov1.Restore) {
+		switch r.Status.Phase {
+		case velerov1.RestorePhaseWaitingForPluginOperations:
+			r.Status.Phase = velerov1.RestorePhaseFinalizing
+		case velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed:
+			r.Status.Phase = velerov1.RestorePhaseFinalizingPartiallyFailed
+		}
 	},
 	phase: func(r *velerov1.Restore) string { return string(r.Status.Phase) },
 	cancelled: func(r *velerov1.Restore) bool {

@@ -8,40 +8,50 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
 )
 
-// A backup whose operations continue is left to async-operation-monitor, which cancels them; the
-// deadline for its runner begins when they have ended.
+// A job whose operations continue is left to async-operation-monitor, which cancels them; the deadline
+// for its runner begins when they have ended.
 func TestOperationsAreCancelledBeforeTheDeadlineOfTheirJob(t *testing.T) {
 	o := running("b", holdfast.AnnotationCancel, "bob")
 	o.Status.Phase = velerov1.BackupPhaseWaitingForPluginOperations
+	require.NoError(t, claim.Set(o, claim.Claim{Epoch: 3}))
 	b := newBed(o)
-	c := b.replica(t, "one")
+	c := b.replica(t)
 	result, err := c.ReconcileBackup(t.Context(), request("b"))
 	require.NoError(t, err)
 	require.Greater(t, result.RequeueAfter, deadline)
 	b.clock.Step(result.RequeueAfter - time.Second)
 	ended := read(t, b, o)
 	ended.Status.Phase = velerov1.BackupPhaseFinalizing
+	require.NoError(t, claim.Set(ended, claim.Claim{Holder: "runner", Epoch: 4}))
 	require.NoError(t, b.client.Update(t.Context(), ended))
-	require.Zero(t, overdue(t, b, c, "b"), "a runner has the whole deadline")
-	require.Equal(t, velerov1.BackupPhaseFailed, read(t, b, o).Status.Phase)
+	overdue(t, b, c, "b")
+	require.Equal(t, claim.Claim{Epoch: 5}, claimOf(t, read(t, b, o)), "a runner has the whole deadline")
 }
 
-// A backup whose operations are never cancelled ends all the same.
-func TestABackupThatWaitsIsEndedAtLast(t *testing.T) {
-	o := running("b", holdfast.AnnotationCancel, "bob")
-	o.Status.Phase = velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed
-	b := newBed(o)
-	c := b.replica(t, "one")
-	for range 2 {
-		result, err := c.ReconcileBackup(t.Context(), request("b"))
-		require.NoError(t, err)
-		require.Positive(t, result.RequeueAfter)
-		b.clock.Step(result.RequeueAfter)
+// A job whose operations are never cancelled is left to a runner all the same.
+func TestAJobThatWaitsIsFinalizedAtLast(t *testing.T) {
+	for from, to := range map[velerov1.BackupPhase]velerov1.BackupPhase{
+		velerov1.BackupPhaseWaitingForPluginOperations:                velerov1.BackupPhaseFinalizing,
+		velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed: velerov1.BackupPhaseFinalizingPartiallyFailed,
+	} {
+		o, r := running("b", holdfast.AnnotationCancel, "bob"), restore("r", velerov1.RestorePhase(from))
+		o.Status.Phase, r.Annotations = from, map[string]string{holdfast.AnnotationCancel: "bob"}
+		require.NoError(t, claim.Set(o, claim.Claim{Epoch: 3}))
+		require.NoError(t, claim.Set(r, claim.Claim{Epoch: 3}))
+		b := newBed(o, r)
+		c := b.replica(t)
+		for range 2 {
+			result, err := c.ReconcileBackup(t.Context(), request("b"))
+			require.NoError(t, err)
+			_, err = c.ReconcileRestore(t.Context(), request("r"))
+			require.NoError(t, err)
+			b.clock.Step(result.RequeueAfter)
+		}
+		require.Equal(t, to, read(t, b, o).Status.Phase)
+		require.Equal(t, velerov1.RestorePhase(to), read(t, b, r).Status.Phase)
+		require.Equal(t, claim.Claim{Epoch: 4}, claimOf(t, read(t, b, o)))
 	}
-	result, err := c.ReconcileBackup(t.Context(), request("b"))
-	require.NoError(t, err)
-	require.Zero(t, result)
-	require.Equal(t, velerov1.BackupPhaseFailed, read(t, b, o).Status.Phase)
 }

@@ -17,13 +17,10 @@ import (
 )
 
 const (
-	// atOnce is how many jobs of a kind are looked at at once: one whose bucket does not answer
-	// must not hold up the others.
+	// atOnce is how many jobs of a kind are looked at at once.
 	atOnce = 4
 	// lookLimit is the timeout of reconciling one job.
 	lookLimit = time.Minute
-	// bucketLimit bounds the part of it that needs a bucket.
-	bucketLimit = 45 * time.Second
 )
 
 // Setup adds controllers for the requests on objects to a manager; name begins their names.
@@ -54,34 +51,34 @@ func (c *Canceller) asked() predicate.Predicate {
 
 // ReconcileBackup checks one backup and does what is due.
 func (c *Canceller) ReconcileBackup(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	return look(ctx, c, backups, req, &velerov1.Backup{}, c.concludeBackup)
+	return look(ctx, c, backups, req, &velerov1.Backup{})
 }
 
 // ReconcileRestore checks one restore and does what is due.
 func (c *Canceller) ReconcileRestore(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	return look(ctx, c, restores, req, &velerov1.Restore{}, c.concludeRestore)
+	return look(ctx, c, restores, req, &velerov1.Restore{})
 }
 
-func look[T client.Object](ctx context.Context, c *Canceller, k *kind[T], req reconcile.Request, obj T, conclude conclusion[T]) (reconcile.Result, error) {
+func look[T client.Object](ctx context.Context, c *Canceller, k *kind[T], req reconcile.Request, obj T) (reconcile.Result, error) {
 	ctx, done := context.WithTimeout(ctx, lookLimit)
 	defer done()
 	if err := c.Reader.Get(ctx, req.NamespacedName, obj); err != nil {
 		if client.IgnoreNotFound(err) == nil {
-			c.forget(k.name, req.Name)
+			c.forget(k.name + "/" + req.Name)
 			return reconcile.Result{}, nil
 		}
 		return reconcile.Result{}, fmt.Errorf("read %s %q: %w", k.name, req.Name, err)
 	}
 	if _, asked := cancel.Requested(obj); !asked || obj.GetDeletionTimestamp() != nil {
-		c.forget(k.name, req.Name)
+		c.forget(k.name + "/" + req.Name)
 		return reconcile.Result{}, nil
 	}
 	switch k.stage(obj) {
 	case cancel.Waiting:
 		return reconcile.Result{}, end(ctx, c, k, obj)
 	case cancel.Running:
-		return await(ctx, c, k, obj, conclude)
+		return awaitEnd(ctx, c, k, obj)
 	}
-	c.forget(k.name, req.Name)
+	c.forget(k.name + "/" + req.Name)
 	return reconcile.Result{}, nil
 }

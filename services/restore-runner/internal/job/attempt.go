@@ -59,6 +59,9 @@ func (a *attempt) run(ctx context.Context) error {
 	default:
 		err = a.restoring(ctx, in)
 	}
+	if request := a.held.Cancelled(); err == nil && request != nil && in.records.head.Finished == nil {
+		err = request // the commit has not begun
+	}
 	waits, err := e.awaitOperations(ctx, a.unlessCancelled(ctx, err))
 	if waits {
 		return a.wait(ctx, in.operations, in.counts(), err != nil)

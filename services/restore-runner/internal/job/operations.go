@@ -148,10 +148,9 @@ func sealList(ctx context.Context, store objectstore.Store, list operation.List)
 	return operation.Open(ctx, store, list.Job)
 }
 
-// sealUnopened seals what earlier holders began where the records could not be opened. A bucket that
-// is away is waited for as long as any other time, also by a restore that is cancelled.
+// sealUnopened seals what earlier holders began where the records could not be opened.
 func (e *ending) sealUnopened(ctx context.Context, failure error) error {
-	quick, done := e.quick(ctx, true)
+	quick, done := e.closing(ctx)
 	defer done()
 	log, err := retried(quick, e.stores(), "seal the operations of the restore", func() (*operation.Log, error) {
 		if err := e.held.Confirm(quick); err != nil {

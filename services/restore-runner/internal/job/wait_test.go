@@ -335,27 +335,6 @@ func TestASuccessorThatFailsHasOperationsCancelled(t *testing.T) {
 	require.Contains(t, strings.ReplaceAll(b.file(t, layout.RestoreLog("r")), `\`, ""), `configmaps a/two: operation "op-2" of action a.io/begins failed: cancelled`)
 }
 
-// A successor that is cancelled while its location is away opens no records, and waits all the same
-// for the end of what was begun.
-func TestASuccessorCancelledWhileItOpensHasOperationsCancelled(t *testing.T) {
-	b := orphanedOperation(t)
-	b.config.StorePatience, b.config.Clock = time.Minute, quick{}
-	b.ask(t, false)
-	began := time.Now()
-	b.locations.err = netError{}
-	b.locations.failed = func() {
-		if time.Since(began) > 200*time.Millisecond { // opening has 30
-			b.locations.err = nil
-		}
-	}
-	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
-	require.Equal(t, velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed, b.get(t).Status.Phase, b.get(t).Status.FailureReason)
-	require.Equal(t, "the restore failed: cancelled by alice", b.operations(t).Reason())
-	require.True(t, b.moveOn(t, "cancelled"))
-	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
-	b.requireCancelled(t)
-}
-
 // If the records of begun operations cannot be read, the failure reason reports that.
 func TestASuccessorThatCannotReadWhatWasBegunSaysSo(t *testing.T) {
 	b := orphanedOperation(t)
