@@ -24,14 +24,14 @@ func (b *bench) admissions(ctx context.Context, ended int) error {
 	if err := b.createBackups(ctx, ended, endedBackup); err != nil {
 		return err
 	}
-	return b.withQueue(ctx, "queue-admissions", admissionsQueued, (*queued).measureAdmissions)
+	return b.withQueue(ctx, "queue-admissions", admissionsQueued, (*queueBench).measureAdmissions)
 }
 
-func (q *queued) measureAdmissions(ctx context.Context) error {
-	if err := q.submit(ctx); err != nil {
+func (q *queueBench) measureAdmissions(ctx context.Context) error {
+	if err := q.submitBackups(ctx); err != nil {
 		return err
 	}
-	if _, err := q.settled(ctx); err != nil {
+	if _, err := q.awaitSettled(ctx); err != nil {
 		return err
 	}
 	pid := q.scheduler.Pid()
@@ -40,11 +40,11 @@ func (q *queued) measureAdmissions(ctx context.Context) error {
 		return err
 	}
 	read := q.writes.read.Load()
-	drained, err := q.drain(ctx, queueDrained)
+	drained, err := q.drainQueue(ctx, queueDrained)
 	if err != nil {
 		return err
 	}
-	if _, err := q.settled(ctx); err != nil { // the places of those that ended are taken by others
+	if _, err := q.awaitSettled(ctx); err != nil { // the places of those that ended are taken by others
 		return err
 	}
 	usedAfter, err := cpuTime(pid)

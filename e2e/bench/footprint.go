@@ -17,10 +17,10 @@ import (
 // million such objects to 340 MiB.
 const ownedPercent = "30"
 
-// footprint measures what planning and executing a restore of many objects takes in memory. The
+// measureFootprint measures what planning and executing a restore of many objects takes in memory. The
 // program that does it makes the manifest and the API server up: creating a million objects in a
 // real one would take an hour.
-func (b *bench) footprint(ctx context.Context, objects int) error {
+func (b *bench) measureFootprint(ctx context.Context, objects int) error {
 	_, _ = fmt.Fprintf(b.Log, "restore of %d objects\n", objects)
 	root, err := testbed.RepositoryRoot()
 	if err != nil {

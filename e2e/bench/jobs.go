@@ -26,30 +26,30 @@ const (
 	locationTimeout = time.Minute
 )
 
-// jobs creates backups and restores and waits for them.
-type jobs struct{ client client.Client }
+// jobClient creates backups and restores and waits for them.
+type jobClient struct{ client client.Client }
 
-func newJobs(config *rest.Config) (*jobs, error) {
+func newJobs(config *rest.Config) (*jobClient, error) {
 	c, err := client.New(config, client.Options{Scheme: kube.Scheme()})
-	return &jobs{client: c}, err
+	return &jobClient{client: c}, err
 }
 
-func (j *jobs) namespace(ctx context.Context, name string) error {
+func (j *jobClient) createNamespace(ctx context.Context, name string) error {
 	return client.IgnoreAlreadyExists(j.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 }
 
 // defaultLocation creates the default location in a directory and waits until it is available.
-func (j *jobs) defaultLocation(ctx context.Context, directory string) error {
+func (j *jobClient) defaultLocation(ctx context.Context, directory string) error {
 	if err := os.MkdirAll(filepath.Join(directory, bucket), 0o755); err != nil {
 		return err
 	}
-	return j.location(ctx, "default", velerov1.BackupStorageLocationSpec{
+	return j.createLocation(ctx, "default", velerov1.BackupStorageLocationSpec{
 		Provider: holdfast.ProviderFile, Default: true, Config: map[string]string{"path": directory},
 	})
 }
 
-// location creates a location and waits until it is available.
-func (j *jobs) location(ctx context.Context, name string, spec velerov1.BackupStorageLocationSpec) error {
+// createLocation creates a location and waits until it is available.
+func (j *jobClient) createLocation(ctx context.Context, name string, spec velerov1.BackupStorageLocationSpec) error {
 	spec.ObjectStorage = &velerov1.ObjectStorageLocation{Bucket: bucket}
 	location := &velerov1.BackupStorageLocation{ObjectMeta: metav1.ObjectMeta{Namespace: serverNamespace, Name: name}, Spec: spec}
 	if err := j.client.Create(ctx, location); err != nil {
@@ -57,7 +57,7 @@ func (j *jobs) location(ctx context.Context, name string, spec velerov1.BackupSt
 	}
 	ctx, cancel := context.WithTimeout(ctx, locationTimeout)
 	defer cancel()
-	err := j.wait(ctx, location, func() bool { return location.Status.Phase == velerov1.LocationPhaseAvailable })
+	err := j.awaitObject(ctx, location, func() bool { return location.Status.Phase == velerov1.LocationPhaseAvailable })
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, location.Status.Message)
 	}
@@ -67,14 +67,14 @@ func (j *jobs) location(ctx context.Context, name string, spec velerov1.BackupSt
 // backupTimes are measured from the creation of the Backup, as a client measures it.
 type backupTimes struct{ inProgress, done time.Duration }
 
-func (j *jobs) backup(ctx context.Context, name, namespace string) (backupTimes, error) {
+func (j *jobClient) runBackup(ctx context.Context, name, namespace string) (backupTimes, error) {
 	var times backupTimes
 	began := time.Now()
 	backup, err := j.createBackup(ctx, name, namespace, "")
 	if err != nil {
 		return times, err
 	}
-	err = j.wait(ctx, backup, func() bool {
+	err = j.awaitObject(ctx, backup, func() bool {
 		if times.inProgress == 0 && backup.Status.StartTimestamp != nil {
 			times.inProgress = time.Since(began)
 		}
@@ -89,7 +89,7 @@ func (j *jobs) backup(ctx context.Context, name, namespace string) (backupTimes,
 
 // createBackup asks for a backup of a namespace into a location, the default one when location is
 // empty.
-func (j *jobs) createBackup(ctx context.Context, name, namespace, location string) (*velerov1.Backup, error) {
+func (j *jobClient) createBackup(ctx context.Context, name, namespace, location string) (*velerov1.Backup, error) {
 	backup := &velerov1.Backup{
 		ObjectMeta: metav1.ObjectMeta{Namespace: serverNamespace, Name: name},
 		Spec:       velerov1.BackupSpec{IncludedNamespaces: []string{namespace}, StorageLocation: location},
@@ -97,9 +97,9 @@ func (j *jobs) createBackup(ctx context.Context, name, namespace, location strin
 	return backup, j.client.Create(ctx, backup)
 }
 
-// completed waits for the end of a backup; another end than Completed is an error.
-func (j *jobs) completed(ctx context.Context, backup *velerov1.Backup) error {
-	if err := j.wait(ctx, backup, func() bool { return backupEnded(backup) }); err != nil {
+// awaitCompleted waits for the end of a backup; another end than Completed is an error.
+func (j *jobClient) awaitCompleted(ctx context.Context, backup *velerov1.Backup) error {
+	if err := j.awaitObject(ctx, backup, func() bool { return backupEnded(backup) }); err != nil {
 		return err
 	}
 	return notCompleted(backup)
@@ -116,7 +116,7 @@ func notCompleted(b *velerov1.Backup) error {
 	return fmt.Errorf("backup %s is %s: %s %v", b.Name, b.Status.Phase, b.Status.FailureReason, b.Status.ValidationErrors)
 }
 
-func (j *jobs) restore(ctx context.Context, name, backup string, mapping map[string]string) (time.Duration, error) {
+func (j *jobClient) runRestore(ctx context.Context, name, backup string, mapping map[string]string) (time.Duration, error) {
 	restore := &velerov1.Restore{
 		ObjectMeta: metav1.ObjectMeta{Namespace: serverNamespace, Name: name},
 		Spec:       velerov1.RestoreSpec{BackupName: backup, NamespaceMapping: mapping},
@@ -125,7 +125,7 @@ func (j *jobs) restore(ctx context.Context, name, backup string, mapping map[str
 	if err := j.client.Create(ctx, restore); err != nil {
 		return 0, err
 	}
-	err := j.wait(ctx, restore, func() bool {
+	err := j.awaitObject(ctx, restore, func() bool {
 		return restore.Status.CompletionTimestamp != nil || restore.Status.Phase == velerov1.RestorePhaseFailedValidation
 	})
 	if err == nil && restore.Status.Phase != velerov1.RestorePhaseCompleted {
@@ -134,12 +134,12 @@ func (j *jobs) restore(ctx context.Context, name, backup string, mapping map[str
 	return time.Since(began), err
 }
 
-// wait re-reads an object until it is as wanted.
-func (j *jobs) wait(ctx context.Context, object client.Object, done func() bool) error {
+// awaitObject re-reads an object until it is as wanted.
+func (j *jobClient) awaitObject(ctx context.Context, object client.Object, done func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, jobTimeout)
 	defer cancel()
-	err := until(ctx, pollEvery, func() (bool, error) {
-		err := j.read(ctx, object)
+	err := pollUntil(ctx, pollEvery, func() (bool, error) {
+		err := j.readObject(ctx, object)
 		return err == nil && done(), err
 	})
 	if err != nil {
@@ -148,12 +148,12 @@ func (j *jobs) wait(ctx context.Context, object client.Object, done func() bool)
 	return nil
 }
 
-func (j *jobs) read(ctx context.Context, object client.Object) error {
+func (j *jobClient) readObject(ctx context.Context, object client.Object) error {
 	return j.client.Get(ctx, client.ObjectKeyFromObject(object), object)
 }
 
-// until calls done repeatedly until it returns true.
-func until(ctx context.Context, every time.Duration, done func() (bool, error)) error {
+// pollUntil calls done repeatedly until it returns true.
+func pollUntil(ctx context.Context, every time.Duration, done func() (bool, error)) error {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {

@@ -29,7 +29,7 @@ func startListMeter(config *rest.Config, dir string) (*listMeter, error) {
 		return nil, err
 	}
 	m := &listMeter{kubeconfig: filepath.Join(dir, "kubeconfig-metered")}
-	m.proxy, err = startProxy(config.Host, &httputil.ReverseProxy{Transport: transport, ModifyResponse: m.count}, func(r *httputil.ProxyRequest) {
+	m.proxy, err = startProxy(config.Host, &httputil.ReverseProxy{Transport: transport, ModifyResponse: m.countItems}, func(r *httputil.ProxyRequest) {
 		r.Out.Header.Del("Accept-Encoding")
 		r.Out.Header.Set("Accept", onlyJSON(r.In.Header.Get("Accept")))
 	})
@@ -62,12 +62,12 @@ func onlyJSON(accept string) string {
 	return strings.Join(kept, ",")
 }
 
-// count shows the answers to lists, which are the ones with a field "items", to a counter.
-func (m *listMeter) count(answer *http.Response) error {
+// countItems shows the answers to lists, which are the ones with a field "items", to a counter.
+func (m *listMeter) countItems(answer *http.Response) error {
 	request := answer.Request
 	if request.Method == http.MethodGet && answer.StatusCode == http.StatusOK && request.URL.Query().Get("watch") == "" {
 		counter := &itemCounter{}
-		answer.Body = &counting{ReadCloser: answer.Body, see: func(b []byte) { m.objects.Add(counter.count(b)) }}
+		answer.Body = &countingTransport{ReadCloser: answer.Body, see: func(b []byte) { m.objects.Add(counter.countPiece(b)) }}
 	}
 	return nil
 }
@@ -82,13 +82,13 @@ type itemCounter struct {
 	lastText []byte // the last string of the outermost object
 }
 
-// count returns how many items begin in the next piece.
-func (c *itemCounter) count(piece []byte) int64 {
+// countPiece returns how many items begin in the next piece.
+func (c *itemCounter) countPiece(piece []byte) int64 {
 	began := int64(0)
 	for _, b := range piece {
 		switch {
 		case c.quoted:
-			c.text(b)
+			c.takeTextByte(b)
 		case b == '"':
 			c.quoted = true
 			if c.depth == 1 {
@@ -109,8 +109,8 @@ func (c *itemCounter) count(piece []byte) int64 {
 	return began
 }
 
-// text takes a byte inside a string.
-func (c *itemCounter) text(b byte) {
+// takeTextByte takes a byte inside a string.
+func (c *itemCounter) takeTextByte(b byte) {
 	switch {
 	case c.escaped:
 		c.escaped = false

@@ -30,10 +30,10 @@ func TestItemCounter(t *testing.T) {
 	} {
 		require.True(t, json.Valid([]byte(text)), text)
 		c := &itemCounter{}
-		require.Equal(t, want, c.count([]byte(text)), text)
+		require.Equal(t, want, c.countPiece([]byte(text)), text)
 		pieces, sum := &itemCounter{}, int64(0)
 		for i := range len(text) {
-			sum += pieces.count([]byte(text[i : i+1]))
+			sum += pieces.countPiece([]byte(text[i : i+1]))
 		}
 		require.Equal(t, want, sum, "byte by byte: %s", text)
 	}
@@ -83,7 +83,7 @@ func TestStoreMeterCountsWhatIsSent(t *testing.T) {
 	require.NoError(t, put("backups/a/two"))
 	require.NoError(t, put("backups/b/one"))
 	require.Error(t, put("backups/a/one"), "refused, and yet sent")
-	require.InDelta(t, 3000, m.bytes("backups/a/"), 300, "the SDK frames what it sends")
-	require.False(t, m.first("backups/a/o").IsZero())
-	require.True(t, m.first("backups/c").IsZero())
+	require.InDelta(t, 3000, m.sentBytes("backups/a/"), 300, "the SDK frames what it sends")
+	require.False(t, m.firstSeen("backups/a/o").IsZero())
+	require.True(t, m.firstSeen("backups/c").IsZero())
 }

@@ -28,20 +28,20 @@ const (
 	operationsName      = "operations-" // and a number
 )
 
-// polled measures the monitors beside open operations of many backups. Their lists are written as a
+// polledBench measures the monitors beside open operations of many backups. Their lists are written as a
 // runner seals them; the plugin notes when it is asked about which.
-type polled struct {
+type polledBench struct {
 	*bench
 	dir string // in which the plugin notes
 }
 
-func (b *bench) operations(ctx context.Context, total int) (err error) {
+func (b *bench) measureOperations(ctx context.Context, total int) (err error) {
 	_, _ = fmt.Fprintf(b.Log, "%d open operations in %d backups\n", total, total/operationsPerBackup)
 	plugins, err := b.pluginDir(operationsPlugin)
 	if err != nil {
 		return err
 	}
-	p := &polled{bench: b, dir: filepath.Join(plugins, "..", operationsPlugin+"-polls")}
+	p := &polledBench{bench: b, dir: filepath.Join(plugins, "..", operationsPlugin+"-polls")}
 	if err := os.MkdirAll(p.dir, 0o700); err != nil {
 		return err
 	}
@@ -53,15 +53,15 @@ func (b *bench) operations(ctx context.Context, total int) (err error) {
 		Counts: map[string]int{"queue-scheduler": -1, "backup-runner": -1, "restore-runner": -1, "deletion": -1, "async-operation-monitor": operationsMonitors}, // -1 is none
 	}
 	return b.withFleet(ctx, config, func(services *fleet.Fleet) error {
-		if err := p.begin(ctx, total); err != nil {
+		if err := p.createWaiting(ctx, total); err != nil {
 			return err
 		}
-		return p.measure(ctx, services.Of("async-operation-monitor"), total)
+		return p.measurePolls(ctx, services.Of("async-operation-monitor"), total)
 	})
 }
 
-// begin makes the backups that wait.
-func (p *polled) begin(ctx context.Context, total int) error {
+// createWaiting makes the backups that wait.
+func (p *polledBench) createWaiting(ctx context.Context, total int) error {
 	store, err := filestore.Open(filepath.Join(p.Dir, "objects", bucket))
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func (p *polled) begin(ctx context.Context, total int) error {
 		group.Go(func() {
 			for i := range numbers {
 				if errs[w] == nil {
-					errs[w] = p.backup(ctx, store, i)
+					errs[w] = p.createWaitingBackup(ctx, store, i)
 				}
 			}
 		})
@@ -87,9 +87,9 @@ func (p *polled) begin(ctx context.Context, total int) error {
 	return errors.Join(errs...)
 }
 
-// backup makes a backup as its runner leaves it, with the sealed list of its operations: the list
+// createWaitingBackup makes a backup as its runner leaves it, with the sealed list of its operations: the list
 // needs the UID, so the phase in which they are polled comes last.
-func (p *polled) backup(ctx context.Context, store *filestore.Store, number int) error {
+func (p *polledBench) createWaitingBackup(ctx context.Context, store *filestore.Store, number int) error {
 	b := &velerov1.Backup{
 		ObjectMeta: metav1.ObjectMeta{Namespace: serverNamespace, Name: fmt.Sprintf(operationsName+"%05d", number)},
 		Spec:       velerov1.BackupSpec{StorageLocation: "default", ItemOperationTimeout: metav1.Duration{Duration: time.Hour}},
@@ -114,11 +114,11 @@ func (p *polled) backup(ctx context.Context, store *filestore.Store, number int)
 	return p.jobs.client.Patch(ctx, b, client.MergeFrom(before))
 }
 
-// measure waits until every operation was asked about, and then measures for a while.
-func (p *polled) measure(ctx context.Context, monitors []*fleet.Member, total int) error {
+// measurePolls waits until every operation was asked about, and then measures for a while.
+func (p *polledBench) measurePolls(ctx context.Context, monitors []*fleet.Member, total int) error {
 	ctx, cancel := context.WithTimeout(ctx, jobTimeout)
 	defer cancel()
-	err := until(ctx, time.Second, func() (bool, error) {
+	err := pollUntil(ctx, time.Second, func() (bool, error) {
 		polls, err := readPolls(p.dir)
 		return len(polls.of) == total, err
 	})
@@ -126,7 +126,7 @@ func (p *polled) measure(ctx context.Context, monitors []*fleet.Member, total in
 		return fmt.Errorf("first polls: %w", err)
 	}
 	began := time.Now()
-	if err := until(ctx, time.Second, func() (bool, error) { return time.Since(began) >= operationsMeasured*operationsInterval, nil }); err != nil {
+	if err := pollUntil(ctx, time.Second, func() (bool, error) { return time.Since(began) >= operationsMeasured*operationsInterval, nil }); err != nil {
 		return err
 	}
 	ended := time.Now()
@@ -134,8 +134,8 @@ func (p *polled) measure(ctx context.Context, monitors []*fleet.Member, total in
 	if err != nil {
 		return err
 	}
-	p.figures.Set(fmt.Sprintf("operations.poll_interval_ratio.%d", total), polls.longest(began, ended).Seconds()/operationsInterval.Seconds())
-	p.figures.Set("operations.processes", float64(polls.processes()))
+	p.figures.Set(fmt.Sprintf("operations.poll_interval_ratio.%d", total), polls.longestPause(began, ended).Seconds()/operationsInterval.Seconds())
+	p.figures.Set("operations.processes", float64(polls.countProcesses()))
 	peak := 0.0
 	for _, m := range monitors {
 		rss, err := peakRSS(m.Pid())

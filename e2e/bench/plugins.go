@@ -18,13 +18,13 @@ const pluginRounds = 5
 // object, with one that is called for each.
 var plugged = []string{"", "unmatched", "matched"}
 
-// plugins measures what a plugin costs a backup of size objects. The three backups take turns, so
+// measurePlugins measures what a plugin costs a backup of size objects. The three backups take turns, so
 // that whatever else the machine does meets all.
-func (b *bench) plugins(ctx context.Context, size int) error {
+func (b *bench) measurePlugins(ctx context.Context, size int) error {
 	_, _ = fmt.Fprintf(b.Log, "%d objects without a plugin, with one that does not match, with one that does\n", size)
 	namespace := namespaceOf(size)
-	if !b.filled(size) {
-		if err := b.fill(ctx, namespace, size, objectBytes); err != nil {
+	if !b.isFilled(size) {
+		if err := b.createObjects(ctx, namespace, size, objectBytes); err != nil {
 			return err
 		}
 	}
@@ -35,7 +35,7 @@ func (b *bench) plugins(ctx context.Context, size int) error {
 			if err != nil {
 				return err
 			}
-			fastest[i] = faster(fastest[i], took)
+			fastest[i] = fasterOf(fastest[i], took)
 		}
 	}
 	none, unmatched, matched := fastest[0], fastest[1], fastest[2]
@@ -58,7 +58,7 @@ func (b *bench) withPlugin(ctx context.Context, plugin, backup, namespace string
 	err = b.withFleet(ctx, fleet.Config{Args: map[string][]string{"backup-runner": args}}, func(*fleet.Fleet) error {
 		// The first one starts what the others find running.
 		for _, name := range []string{backup + "-first", backup} {
-			times, err := b.jobs.backup(ctx, name, namespace)
+			times, err := b.jobs.runBackup(ctx, name, namespace)
 			if err != nil {
 				return err
 			}

@@ -10,29 +10,29 @@ import (
 	"time"
 )
 
-// polls are what processes of the plugin noted, each in a file "parent-process" with a line for each
+// pollCalls are what processes of the plugin noted, each in a file "parent-process" with a line for each
 // call: the time in nanoseconds since 1970, a blank, and the operation.
-type polls struct {
+type pollCalls struct {
 	of    map[string][]time.Time // by operation, in no order
 	files []string
 }
 
-func readPolls(dir string) (*polls, error) {
+func readPolls(dir string) (*pollCalls, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
-	p := &polls{of: map[string][]time.Time{}}
+	p := &pollCalls{of: map[string][]time.Time{}}
 	for _, e := range entries {
 		p.files = append(p.files, e.Name())
-		if err := p.read(filepath.Join(dir, e.Name())); err != nil {
+		if err := p.readCalls(filepath.Join(dir, e.Name())); err != nil {
 			return nil, err
 		}
 	}
 	return p, nil
 }
 
-func (p *polls) read(path string) error {
+func (p *pollCalls) readCalls(path string) error {
 	file, err := os.Open(path)
 	if err != nil {
 		return err
@@ -51,9 +51,9 @@ func (p *polls) read(path string) error {
 	}
 }
 
-// longest is the longest time between two calls about one operation: from the last one before began
+// longestPause is the longest time between two calls about one operation: from the last one before began
 // on, and for the last one the time until ended.
-func (p *polls) longest(began, ended time.Time) (longest time.Duration) {
+func (p *pollCalls) longestPause(began, ended time.Time) (longest time.Duration) {
 	for _, times := range p.of {
 		slices.SortFunc(times, time.Time.Compare)
 		for i, at := range times {
@@ -69,8 +69,8 @@ func (p *polls) longest(began, ended time.Time) (longest time.Duration) {
 	return longest
 }
 
-// processes is in how many processes of one parent calls were made, of the parent with most.
-func (p *polls) processes() (most int) {
+// countProcesses is in how many processes of one parent calls were made, of the parent with most.
+func (p *pollCalls) countProcesses() (most int) {
 	of := map[string]int{}
 	for _, name := range p.files {
 		parent, _, _ := strings.Cut(name, "-")

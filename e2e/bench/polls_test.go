@@ -20,10 +20,10 @@ func TestPollsOfSeveralProcesses(t *testing.T) {
 	}
 	p, err := readPolls(dir)
 	require.NoError(t, err)
-	require.Equal(t, 2, p.processes())
+	require.Equal(t, 2, p.countProcesses())
 	at := func(n int64) time.Time { return time.Unix(0, n) }
-	require.Equal(t, time.Duration(400), p.longest(at(200), at(1000)), "between two replicas' calls; b waits until the end")
-	require.Equal(t, time.Duration(1400), p.longest(at(200), at(2000)))
+	require.Equal(t, time.Duration(400), p.longestPause(at(200), at(1000)), "between two replicas' calls; b waits until the end")
+	require.Equal(t, time.Duration(1400), p.longestPause(at(200), at(2000)))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "1-12"), []byte("nonsense"), 0o600))
 	_, err = readPolls(dir)
 	require.Error(t, err)

@@ -50,14 +50,14 @@ func (p *proxy) close() {
 	<-p.served
 }
 
-// counting passes a body on and shows every piece of it to see.
-type counting struct {
+// countingTransport passes a body on and shows every piece of it to see.
+type countingTransport struct {
 	io.ReadCloser
 	see func([]byte)
 }
 
 // Read implements io.Reader.
-func (c *counting) Read(b []byte) (int, error) {
+func (c *countingTransport) Read(b []byte) (int, error) {
 	n, err := c.ReadCloser.Read(b)
 	c.see(b[:n])
 	return n, err

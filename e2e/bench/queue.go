@@ -37,10 +37,10 @@ const (
 	queuedName   = "queue-" // and a number
 )
 
-// queued measures queue-scheduler before a queue of a certain length: the time of a walk while
+// queueBench measures queue-scheduler before a queue of a certain length: the time of a walk while
 // nothing moves, and its writes from submission to the end of a backup. Stand-ins for runners
 // finish what is admitted at once.
-type queued struct {
+type queueBench struct {
 	*bench
 	length    int
 	writes    *writeMeter
@@ -48,18 +48,18 @@ type queued struct {
 	watching  client.WithWatch
 }
 
-func (b *bench) queue(ctx context.Context, length int) error {
-	return b.withQueue(ctx, fmt.Sprintf("queue-%d", length), length, (*queued).measure)
+func (b *bench) measureQueue(ctx context.Context, length int) error {
+	return b.withQueue(ctx, fmt.Sprintf("queue-%d", length), length, (*queueBench).measure)
 }
 
 // withQueue runs f beside a queue-scheduler whose requests are metered, and no runner.
-func (b *bench) withQueue(ctx context.Context, name string, length int, f func(*queued, context.Context) error) (err error) {
+func (b *bench) withQueue(ctx context.Context, name string, length int, f func(*queueBench, context.Context) error) (err error) {
 	_, _ = fmt.Fprintf(b.Log, "a queue of %d backups\n", length)
 	dir := filepath.Join(b.Dir, name)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	q := &queued{bench: b, length: length}
+	q := &queueBench{bench: b, length: length}
 	if q.watching, err = client.NewWithWatch(b.cluster.RestConfig(), client.Options{Scheme: kube.Scheme()}); err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (b *bench) withQueue(ctx context.Context, name string, length int, f func(*
 		return err
 	}
 	defer q.writes.close()
-	defer func() { err = errors.Join(err, q.clear(context.WithoutCancel(ctx))) }()
+	defer func() { err = errors.Join(err, q.clearQueue(context.WithoutCancel(ctx))) }()
 	config := fleet.Config{
 		Args:   map[string][]string{"queue-scheduler": {"--kubeconfig", q.writes.kubeconfig, "--concurrent-backups", strconv.Itoa(queuePlaces)}},
 		Counts: map[string]int{"backup-runner": -1, "restore-runner": -1, "async-operation-monitor": -1, "deletion": -1}, // none
@@ -78,44 +78,44 @@ func (b *bench) withQueue(ctx context.Context, name string, length int, f func(*
 	})
 }
 
-func (q *queued) measure(ctx context.Context) error {
+func (q *queueBench) measure(ctx context.Context) error {
 	before := q.writes.jobs.Load()
-	if err := q.submit(ctx); err != nil {
+	if err := q.submitBackups(ctx); err != nil {
 		return err
 	}
-	running, err := q.settled(ctx)
+	running, err := q.awaitSettled(ctx)
 	if err != nil {
 		return err
 	}
 	submitted := q.length + queuePlaces
 	// The admission of those that run now is left out: below, others are admitted in their place.
 	perBackup := float64(q.writes.jobs.Load()-before-int64(2*running)) / float64(submitted)
-	if err := q.walks(ctx); err != nil {
+	if err := q.measureWalks(ctx); err != nil {
 		return err
 	}
 	began, before, positions, events := time.Now(), q.writes.jobs.Load(), q.writes.positions.Load(), q.writes.events.Load()
-	drained, err := q.drain(ctx, min(q.length, queueDrained))
+	drained, err := q.drainQueue(ctx, min(q.length, queueDrained))
 	if err != nil {
 		return err
 	}
 	took := time.Since(began)
-	if _, err := q.settled(ctx); err != nil { // what ended is out of the ledger, others are in its place
+	if _, err := q.awaitSettled(ctx); err != nil { // what ended is out of the ledger, others are in its place
 		return err
 	}
 	perBackup += float64(q.writes.jobs.Load()-before) / float64(drained)
-	q.set("queue.writes_per_backup", perBackup)
-	q.set("queue.events_per_backup", float64(q.writes.events.Load()-events)/float64(drained))
-	q.set("queue.position_writes_per_s", float64(q.writes.positions.Load()-positions)/time.Since(began).Seconds())
-	q.set("queue.backups_per_s", float64(drained)/took.Seconds())
+	q.setValue("queue.writes_per_backup", perBackup)
+	q.setValue("queue.events_per_backup", float64(q.writes.events.Load()-events)/float64(drained))
+	q.setValue("queue.position_writes_per_s", float64(q.writes.positions.Load()-positions)/time.Since(began).Seconds())
+	q.setValue("queue.backups_per_s", float64(drained)/took.Seconds())
 	return nil
 }
 
-func (q *queued) set(name string, value float64) {
+func (q *queueBench) setValue(name string, value float64) {
 	q.figures.Set(fmt.Sprintf("%s.%d", name, q.length), value)
 }
 
-// submit creates the backups: each takes two namespaces that others take too.
-func (q *queued) submit(ctx context.Context) error {
+// submitBackups creates the backups: each takes two namespaces that others take too.
+func (q *queueBench) submitBackups(ctx context.Context) error {
 	total := q.length + queuePlaces
 	return q.createBackups(ctx, total, func(i int) *velerov1.Backup {
 		return &velerov1.Backup{
@@ -137,13 +137,13 @@ func (b *bench) createBackups(ctx context.Context, total int, backup func(i int)
 	return group.Wait()
 }
 
-// settled waits until every backup is queued and no more are admitted, and returns how many are.
-func (q *queued) settled(ctx context.Context) (ready int, err error) {
+// awaitSettled waits until every backup is queued and no more are admitted, and returns how many are.
+func (q *queueBench) awaitSettled(ctx context.Context) (ready int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, jobTimeout)
 	defer cancel()
 	const looks = 4 // that see the same
 	same := 0
-	err = until(ctx, time.Second, func() (bool, error) {
+	err = pollUntil(ctx, time.Second, func() (bool, error) {
 		phases := map[velerov1.BackupPhase]int{}
 		list := &velerov1.BackupList{}
 		if err := q.jobs.client.List(ctx, list, client.InNamespace(serverNamespace)); err != nil {
@@ -166,14 +166,14 @@ func (q *queued) settled(ctx context.Context) (ready int, err error) {
 	return ready, err
 }
 
-// walks asks for passes that find nothing to do, and takes the time of their walks from the
+// measureWalks asks for passes that find nothing to do, and takes the time of their walks from the
 // service's own metric: it leaves out the calls to the API server.
-func (q *queued) walks(ctx context.Context) error {
+func (q *queueBench) measureWalks(ctx context.Context) error {
 	settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: serverNamespace, Name: "holdfast-settings"}}
 	if err := client.IgnoreAlreadyExists(q.jobs.client.Create(ctx, settings)); err != nil {
 		return err
 	}
-	first, took, err := q.walked(ctx)
+	first, took, err := q.readWalks(ctx)
 	if err != nil {
 		return err
 	}
@@ -183,8 +183,8 @@ func (q *queued) walks(ctx context.Context) error {
 		if err := q.jobs.client.Patch(ctx, settings, client.RawPatch("application/merge-patch+json", patch)); err != nil {
 			return err
 		}
-		err := until(ctx, pollEvery, func() (bool, error) {
-			now, sum, err := q.walked(ctx)
+		err := pollUntil(ctx, pollEvery, func() (bool, error) {
+			now, sum, err := q.readWalks(ctx)
 			done := now > last
 			last, later = now, sum
 			return done, err
@@ -193,14 +193,14 @@ func (q *queued) walks(ctx context.Context) error {
 			return err
 		}
 	}
-	q.set("queue.pass_ms", 1000*(later-took)/(last-first))
+	q.setValue("queue.pass_ms", 1000*(later-took)/(last-first))
 	return nil
 }
 
 var scrape = &http.Client{Timeout: 30 * time.Second}
 
-// walked reads how many walks there were and how long they took together, in seconds.
-func (q *queued) walked(ctx context.Context) (count, sum float64, err error) {
+// readWalks reads how many walks there were and how long they took together, in seconds.
+func (q *queueBench) readWalks(ctx context.Context) (count, sum float64, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+q.scheduler.HTTP+"/metrics", nil)
 	if err != nil {
 		return 0, 0, err
@@ -226,9 +226,9 @@ func (q *queued) walked(ctx context.Context) (count, sum float64, err error) {
 	return count, sum, lines.Err()
 }
 
-// drain ends what is admitted, until so many backups have ended, and returns how many did: a few
+// drainQueue ends what is admitted, until so many backups have ended, and returns how many did: a few
 // more may be under way by then.
-func (q *queued) drain(ctx context.Context, wanted int) (int, error) {
+func (q *queueBench) drainQueue(ctx context.Context, wanted int) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, jobTimeout)
 	defer cancel()
 	var ended atomic.Int64
@@ -240,14 +240,14 @@ func (q *queued) drain(ctx context.Context, wanted int) (int, error) {
 	for w := range queueWorkers {
 		group.Go(func() {
 			for b := range ready {
-				if errs[w] = q.finish(ctx, b); errs[w] != nil || ended.Add(1) >= int64(wanted) {
+				if errs[w] = q.finishBackup(ctx, b); errs[w] != nil || ended.Add(1) >= int64(wanted) {
 					once.Do(func() { close(done) })
 					return
 				}
 			}
 		})
 	}
-	err := q.pump(ctx, ready, done)
+	err := q.pumpReady(ctx, ready, done)
 	close(ready)
 	group.Wait()
 	if err := errors.Join(errors.Join(errs...), err); err != nil {
@@ -256,9 +256,9 @@ func (q *queued) drain(ctx context.Context, wanted int) (int, error) {
 	return int(ended.Load()), nil
 }
 
-// pump passes on what becomes ready, each backup once, until done. A server ends watches as it
+// pumpReady passes on what becomes ready, each backup once, until done. A server ends watches as it
 // likes; the next one begins with what there is.
-func (q *queued) pump(ctx context.Context, ready chan<- *velerov1.Backup, done <-chan struct{}) error {
+func (q *queueBench) pumpReady(ctx context.Context, ready chan<- *velerov1.Backup, done <-chan struct{}) error {
 	seen := map[types.UID]bool{}
 	for {
 		changes, err := q.watching.Watch(ctx, &velerov1.BackupList{}, client.InNamespace(serverNamespace))
@@ -284,8 +284,8 @@ func (q *queued) pump(ctx context.Context, ready chan<- *velerov1.Backup, done <
 	}
 }
 
-// finish is what a runner writes of a backup that takes no time.
-func (q *queued) finish(ctx context.Context, b *velerov1.Backup) error {
+// finishBackup is what a runner writes of a backup that takes no time.
+func (q *queueBench) finishBackup(ctx context.Context, b *velerov1.Backup) error {
 	for _, phase := range []velerov1.BackupPhase{velerov1.BackupPhaseInProgress, velerov1.BackupPhaseCompleted} {
 		before := b.DeepCopy()
 		b.Status.Phase = phase
@@ -296,8 +296,8 @@ func (q *queued) finish(ctx context.Context, b *velerov1.Backup) error {
 	return nil
 }
 
-// clear removes all backups and the ledger.
-func (q *queued) clear(ctx context.Context) error {
+// clearQueue removes all backups and the ledger.
+func (q *queueBench) clearQueue(ctx context.Context) error {
 	return errors.Join(
 		q.jobs.client.DeleteAllOf(ctx, &velerov1.Backup{}, client.InNamespace(serverNamespace)),
 		client.IgnoreNotFound(q.jobs.client.Delete(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: serverNamespace, Name: ledger.Name}})),

@@ -9,15 +9,15 @@ import (
 func TestWritesAreSorted(t *testing.T) {
 	m := &writeMeter{}
 	const backups = "/apis/velero.io/v1/namespaces/velero/backups/b"
-	m.count("/apis/coordination.k8s.io/v1/namespaces/velero/leases/x", nil)
+	m.countWrite("/apis/coordination.k8s.io/v1/namespaces/velero/leases/x", nil)
 	require.Zero(t, m.jobs.Load())
-	m.count("/apis/events.k8s.io/v1/namespaces/velero/events", []byte(`{}`))
-	m.count(backups, []byte(`{"metadata":{"resourceVersion":"7"},"status":{"queuePosition":3}}`))
-	m.count(backups, []byte(`{"metadata":{"resourceVersion":"7"},"status":{"queuePosition":3,"phase":"Queued"}}`))
-	m.count(backups, []byte(`{"metadata":{"resourceVersion":"7","annotations":{}},"status":{"queuePosition":3}}`))
-	m.count(backups, []byte(`{"metadata":{"resourceVersion":"7"}}`))
-	m.count(backups, []byte(`no JSON`))
-	m.count("/api/v1/namespaces/velero/configmaps/holdfast-queue", []byte(`{}`))
+	m.countWrite("/apis/events.k8s.io/v1/namespaces/velero/events", []byte(`{}`))
+	m.countWrite(backups, []byte(`{"metadata":{"resourceVersion":"7"},"status":{"queuePosition":3}}`))
+	m.countWrite(backups, []byte(`{"metadata":{"resourceVersion":"7"},"status":{"queuePosition":3,"phase":"Queued"}}`))
+	m.countWrite(backups, []byte(`{"metadata":{"resourceVersion":"7","annotations":{}},"status":{"queuePosition":3}}`))
+	m.countWrite(backups, []byte(`{"metadata":{"resourceVersion":"7"}}`))
+	m.countWrite(backups, []byte(`no JSON`))
+	m.countWrite("/api/v1/namespaces/velero/configmaps/holdfast-queue", []byte(`{}`))
 	require.EqualValues(t, 1, m.events.Load())
 	require.EqualValues(t, 1, m.positions.Load())
 	require.EqualValues(t, 5, m.jobs.Load())

@@ -23,25 +23,25 @@ func (b *bench) measureRestore(ctx context.Context, services *fleet.Fleet, size 
 		if round > 0 {
 			namespace = fmt.Sprintf("%s-%d", source, round)
 		}
-		if err := b.jobs.namespace(ctx, namespace); err != nil {
+		if err := b.jobs.createNamespace(ctx, namespace); err != nil {
 			return err
 		}
 		began := time.Now()
 		if err := seed.CreateOwned(ctx, b.cluster.RestConfig(), namespace, size, objectBytes); err != nil {
 			return err
 		}
-		raw = faster(raw, time.Since(began))
+		raw = fasterOf(raw, time.Since(began))
 		if round == 0 {
-			if _, err := b.jobs.backup(ctx, source, source); err != nil {
+			if _, err := b.jobs.runBackup(ctx, source, source); err != nil {
 				return err
 			}
 		}
 		name := fmt.Sprintf("%s-copy-%d", source, round)
-		took, err := b.jobs.restore(ctx, name, source, map[string]string{source: name})
+		took, err := b.jobs.runRestore(ctx, name, source, map[string]string{source: name})
 		if err != nil {
 			return err
 		}
-		restored = faster(restored, took)
+		restored = fasterOf(restored, took)
 	}
 	peak, err := peakRSS(services.Of("restore-runner")[0].Pid())
 	if err != nil {

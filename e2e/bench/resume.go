@@ -21,27 +21,27 @@ import (
 // lookEvery is how exactly the kill hits its moment and the takeover is timed.
 const lookEvery = 2 * time.Millisecond
 
-// resumed is a bench of a backup that loses its runner. Runners reach the API server and the bucket
+// resumeBench is a bench of a backup that loses its runner. Runners reach the API server and the bucket
 // through meters only.
-type resumed struct {
+type resumeBench struct {
 	*bench
 	lists    *listMeter
 	store    *storeMeter
 	services *fleet.Fleet
 }
 
-// work is what one backup cost.
-type work struct {
+// backupWork is what one backup cost.
+type backupWork struct {
 	listed  int64 // objects in answers to lists
 	written int64 // bytes sent to the bucket
 }
 
-// resume measures what the death of the runner at half of a backup costs, beside the same backup
+// measureResume measures what the death of the runner at half of a backup costs, beside the same backup
 // undisturbed.
-func (b *bench) resume(ctx context.Context, size int) (err error) {
+func (b *bench) measureResume(ctx context.Context, size int) (err error) {
 	_, _ = fmt.Fprintf(b.Log, "%d objects, the runner killed at half\n", size)
-	if !b.filled(size) {
-		if err := b.fill(ctx, namespaceOf(size), size, objectBytes); err != nil {
+	if !b.isFilled(size) {
+		if err := b.createObjects(ctx, namespaceOf(size), size, objectBytes); err != nil {
 			return err
 		}
 	}
@@ -57,7 +57,7 @@ func (b *bench) resume(ctx context.Context, size int) (err error) {
 	if err := server.CreateBucket(ctx, bucket); err != nil {
 		return err
 	}
-	r := &resumed{bench: b}
+	r := &resumeBench{bench: b}
 	if r.store, err = startStoreMeter(server); err != nil {
 		return err
 	}
@@ -69,16 +69,16 @@ func (b *bench) resume(ctx context.Context, size int) (err error) {
 	args := []string{"--kubeconfig", r.lists.kubeconfig, "--claim-timeout", b.ClaimTimeout.String()}
 	return b.withFleet(ctx, fleet.Config{Replicas: 2, Args: map[string][]string{"backup-runner": args}}, func(services *fleet.Fleet) error {
 		r.services = services
-		if err := r.location(ctx, server); err != nil {
+		if err := r.createLocation(ctx, server); err != nil {
 			return err
 		}
-		return r.compare(ctx, size)
+		return r.compareRuns(ctx, size)
 	})
 }
 
 const meteredLocation = "metered"
 
-func (r *resumed) location(ctx context.Context, server *testbed.S3) error {
+func (r *resumeBench) createLocation(ctx context.Context, server *testbed.S3) error {
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: serverNamespace, Name: meteredLocation}, StringData: map[string]string{"cloud": server.CredentialsFile()},
 	}
@@ -87,17 +87,17 @@ func (r *resumed) location(ctx context.Context, server *testbed.S3) error {
 	}
 	config := server.LocationConfig()
 	config["s3Url"] = r.store.url
-	return r.jobs.location(ctx, meteredLocation, velerov1.BackupStorageLocationSpec{
+	return r.jobs.createLocation(ctx, meteredLocation, velerov1.BackupStorageLocationSpec{
 		Provider: "aws", Config: config,
 		Credential: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: secret.Name}, Key: "cloud"},
 	})
 }
 
-// compare runs the two backups.
-func (r *resumed) compare(ctx context.Context, size int) error {
+// compareRuns runs the two backups.
+func (r *resumeBench) compareRuns(ctx context.Context, size int) error {
 	namespace := namespaceOf(size)
 	var whole, halved *velerov1.Backup
-	undisturbed, err := r.measure(ctx, "undisturbed", namespace, func(b *velerov1.Backup) error {
+	undisturbed, err := r.measureRun(ctx, "undisturbed", namespace, func(b *velerov1.Backup) error {
 		whole = b
 		return nil
 	})
@@ -105,7 +105,7 @@ func (r *resumed) compare(ctx context.Context, size int) error {
 		return err
 	}
 	half := r.lists.objects.Load() + undisturbed.listed/2
-	disturbed, err := r.measure(ctx, "killed", namespace, func(b *velerov1.Backup) error {
+	disturbed, err := r.measureRun(ctx, "killed", namespace, func(b *velerov1.Backup) error {
 		halved = b
 		return r.killAt(ctx, b, half)
 	})
@@ -123,42 +123,42 @@ func (r *resumed) compare(ctx context.Context, size int) error {
 	return nil
 }
 
-// measure runs a backup to its end, beside meanwhile, and returns what it cost.
-func (r *resumed) measure(ctx context.Context, name, namespace string, meanwhile func(*velerov1.Backup) error) (work, error) {
+// measureRun runs a backup to its end, beside meanwhile, and returns what it cost.
+func (r *resumeBench) measureRun(ctx context.Context, name, namespace string, meanwhile func(*velerov1.Backup) error) (backupWork, error) {
 	ctx, cancel := context.WithTimeout(ctx, jobTimeout)
 	defer cancel()
 	before := r.lists.objects.Load()
 	backup, err := r.jobs.createBackup(ctx, name, namespace, meteredLocation)
 	if err != nil {
-		return work{}, err
+		return backupWork{}, err
 	}
 	if err := meanwhile(backup); err != nil {
-		return work{}, err
+		return backupWork{}, err
 	}
-	if err := r.jobs.completed(ctx, backup); err != nil {
-		return work{}, err
+	if err := r.jobs.awaitCompleted(ctx, backup); err != nil {
+		return backupWork{}, err
 	}
-	return work{listed: r.lists.objects.Load() - before, written: r.store.bytes(layout.BackupDir(name))}, nil
+	return backupWork{listed: r.lists.objects.Load() - before, written: r.store.sentBytes(layout.BackupDir(name))}, nil
 }
 
 // killAt kills the runner that holds the backup when so many objects were listed, and times the
 // takeover: to the claim of another instance, and to that one's first record of progress in the
 // bucket.
-func (r *resumed) killAt(ctx context.Context, backup *velerov1.Backup, listed int64) error {
-	err := until(ctx, lookEvery, func() (bool, error) { return r.lists.objects.Load() >= listed, nil })
+func (r *resumeBench) killAt(ctx context.Context, backup *velerov1.Backup, listed int64) error {
+	err := pollUntil(ctx, lookEvery, func() (bool, error) { return r.lists.objects.Load() >= listed, nil })
 	if err != nil {
 		return err
 	}
-	holder, held, err := r.claim(ctx, backup)
+	holder, held, err := r.readClaim(ctx, backup)
 	if err != nil || held == nil {
 		return errors.Join(err, fmt.Errorf("no runner holds the backup in phase %q at half of its objects", backup.Status.Phase))
 	}
 	held.Kill()
 	killed := time.Now()
 	var successor claim.Claim
-	err = until(ctx, pollEvery, func() (bool, error) {
+	err = pollUntil(ctx, pollEvery, func() (bool, error) {
 		var by *fleet.Member
-		successor, by, err = r.claim(ctx, backup)
+		successor, by, err = r.readClaim(ctx, backup)
 		return by != nil && successor.Epoch > holder.Epoch, err
 	})
 	if err != nil {
@@ -167,17 +167,17 @@ func (r *resumed) killAt(ctx context.Context, backup *velerov1.Backup, listed in
 	r.figures.Set("resume.claim_timeout_s", r.ClaimTimeout.Seconds())
 	r.figures.Set("resume.takeover_s", time.Since(killed).Seconds())
 	records := layout.Checkpoint(backup.Name, string(backup.UID), successor.Epoch, 1)
-	if err := until(ctx, lookEvery, func() (bool, error) { return !r.store.first(records).IsZero(), nil }); err != nil {
+	if err := pollUntil(ctx, lookEvery, func() (bool, error) { return !r.store.firstSeen(records).IsZero(), nil }); err != nil {
 		return fmt.Errorf("first record after the takeover: %w", err)
 	}
-	r.figures.Set("resume.first_record_s", r.store.first(records).Sub(killed).Seconds())
+	r.figures.Set("resume.first_record_s", r.store.firstSeen(records).Sub(killed).Seconds())
 	return nil
 }
 
-// claim returns the claim of the backup and the running member that it names, nil when it names
+// readClaim returns the claim of the backup and the running member that it names, nil when it names
 // none.
-func (r *resumed) claim(ctx context.Context, backup *velerov1.Backup) (claim.Claim, *fleet.Member, error) {
-	if err := r.jobs.read(ctx, backup); err != nil {
+func (r *resumeBench) readClaim(ctx context.Context, backup *velerov1.Backup) (claim.Claim, *fleet.Member, error) {
+	if err := r.jobs.readObject(ctx, backup); err != nil {
 		return claim.Claim{}, nil, err
 	}
 	c, _, err := claim.Parse(backup)

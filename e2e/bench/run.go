@@ -45,7 +45,7 @@ const (
 type bench struct {
 	Config
 	cluster *testbed.Cluster
-	jobs    *jobs
+	jobs    *jobClient
 	figures *Figures
 	fleets  int
 }
@@ -61,21 +61,21 @@ func Run(ctx context.Context, config Config) (*Figures, error) {
 	if b.jobs, err = newJobs(cluster.RestConfig()); err != nil {
 		return nil, err
 	}
-	if err := b.jobs.namespace(ctx, serverNamespace); err != nil {
+	if err := b.jobs.createNamespace(ctx, serverNamespace); err != nil {
 		return nil, err
 	}
 	for _, size := range config.Sizes {
-		if err := b.size(ctx, size); err != nil {
+		if err := b.measureSize(ctx, size); err != nil {
 			return b.figures, fmt.Errorf("%d objects: %w", size, err)
 		}
 	}
 	if config.Plugins > 0 {
-		if err := b.plugins(ctx, config.Plugins); err != nil {
+		if err := b.measurePlugins(ctx, config.Plugins); err != nil {
 			return b.figures, fmt.Errorf("plugins: %w", err)
 		}
 	}
 	for _, queued := range config.Queue {
-		if err := b.queue(ctx, queued); err != nil {
+		if err := b.measureQueue(ctx, queued); err != nil {
 			return b.figures, fmt.Errorf("queue of %d: %w", queued, err)
 		}
 	}
@@ -85,22 +85,22 @@ func Run(ctx context.Context, config Config) (*Figures, error) {
 		}
 	}
 	if config.Operations > 0 {
-		if err := b.operations(ctx, config.Operations); err != nil {
+		if err := b.measureOperations(ctx, config.Operations); err != nil {
 			return b.figures, fmt.Errorf("operations: %w", err)
 		}
 	}
 	if config.Resume > 0 {
-		if err := b.resume(ctx, config.Resume); err != nil {
+		if err := b.measureResume(ctx, config.Resume); err != nil {
 			return b.figures, fmt.Errorf("resume: %w", err)
 		}
 	}
 	if config.Footprint > 0 {
-		if err := b.footprint(ctx, config.Footprint); err != nil {
+		if err := b.measureFootprint(ctx, config.Footprint); err != nil {
 			return b.figures, fmt.Errorf("footprint: %w", err)
 		}
 	}
 	if config.Huge > 0 {
-		if err := b.huge(ctx); err != nil {
+		if err := b.measureHuge(ctx); err != nil {
 			return b.figures, fmt.Errorf("huge objects: %w", err)
 		}
 	}
@@ -125,15 +125,15 @@ func (b *bench) withFleet(ctx context.Context, config fleet.Config, f func(*flee
 	return f(services)
 }
 
-// filled reports whether the objects of that size are there because their backup was measured.
-func (b *bench) filled(size int) bool { return slices.Contains(b.Sizes, size) }
+// isFilled reports whether the objects of that size are there because their backup was measured.
+func (b *bench) isFilled(size int) bool { return slices.Contains(b.Sizes, size) }
 
 func namespaceOf(size int) string { return fmt.Sprintf("bench-%d", size) }
 
-func (b *bench) size(ctx context.Context, size int) error {
+func (b *bench) measureSize(ctx context.Context, size int) error {
 	namespace := namespaceOf(size)
 	_, _ = fmt.Fprintf(b.Log, "%d objects of %d bytes\n", size, objectBytes)
-	if err := b.fill(ctx, namespace, size, objectBytes); err != nil {
+	if err := b.createObjects(ctx, namespace, size, objectBytes); err != nil {
 		return err
 	}
 	err := b.withFleet(ctx, fleet.Config{}, func(services *fleet.Fleet) error { return b.measureBackup(ctx, services, namespace, size) })
@@ -143,9 +143,9 @@ func (b *bench) size(ctx context.Context, size int) error {
 	return b.withFleet(ctx, fleet.Config{}, func(services *fleet.Fleet) error { return b.measureRestore(ctx, services, size) })
 }
 
-// fill creates the objects.
-func (b *bench) fill(ctx context.Context, namespace string, count, bytes int) error {
-	if err := b.jobs.namespace(ctx, namespace); err != nil {
+// createObjects creates the objects.
+func (b *bench) createObjects(ctx context.Context, namespace string, count, bytes int) error {
+	if err := b.jobs.createNamespace(ctx, namespace); err != nil {
 		return err
 	}
 	return seed.Bulk(ctx, b.cluster.RestConfig(), seed.BulkOptions{Namespace: namespace, Count: count, Size: bytes})
@@ -167,12 +167,12 @@ func (b *bench) measureBackup(ctx context.Context, services *fleet.Fleet, namesp
 		if err != nil {
 			return err
 		}
-		listed = faster(listed, took)
-		times, err := b.jobs.backup(ctx, backupOf(namespace, round), namespace)
+		listed = fasterOf(listed, took)
+		times, err := b.jobs.runBackup(ctx, backupOf(namespace, round), namespace)
 		if err != nil {
 			return err
 		}
-		backedUp = faster(backedUp, times.done)
+		backedUp = fasterOf(backedUp, times.done)
 	}
 	after, err := cpuTime(runner.Pid())
 	if err != nil {
@@ -200,8 +200,8 @@ func backupOf(namespace string, round int) string {
 	return fmt.Sprintf("%s-%d", namespace, round+1)
 }
 
-// faster returns the shorter one; zero is no time yet.
-func faster(best, took time.Duration) time.Duration {
+// fasterOf returns the shorter one; zero is no time yet.
+func fasterOf(best, took time.Duration) time.Duration {
 	if best == 0 {
 		return took
 	}
@@ -210,10 +210,10 @@ func faster(best, took time.Duration) time.Duration {
 
 // measureStart backs up a namespace with next to nothing in it.
 func (b *bench) measureStart(ctx context.Context) error {
-	if err := b.fill(ctx, "bench-small", 1, objectBytes); err != nil {
+	if err := b.createObjects(ctx, "bench-small", 1, objectBytes); err != nil {
 		return err
 	}
-	times, err := b.jobs.backup(ctx, "bench-small", "bench-small")
+	times, err := b.jobs.runBackup(ctx, "bench-small", "bench-small")
 	if err != nil {
 		return err
 	}
@@ -222,13 +222,13 @@ func (b *bench) measureStart(ctx context.Context) error {
 	return nil
 }
 
-func (b *bench) huge(ctx context.Context) error {
+func (b *bench) measureHuge(ctx context.Context) error {
 	_, _ = fmt.Fprintf(b.Log, "%d objects of %d bytes\n", b.Huge, hugeBytes)
-	if err := b.fill(ctx, "bench-huge", b.Huge, hugeBytes); err != nil {
+	if err := b.createObjects(ctx, "bench-huge", b.Huge, hugeBytes); err != nil {
 		return err
 	}
 	return b.withFleet(ctx, fleet.Config{}, func(services *fleet.Fleet) error {
-		if _, err := b.jobs.backup(ctx, "bench-huge", "bench-huge"); err != nil {
+		if _, err := b.jobs.runBackup(ctx, "bench-huge", "bench-huge"); err != nil {
 			return err
 		}
 		peak, err := peakRSS(services.Of("backup-runner")[0].Pid())

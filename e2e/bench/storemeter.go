@@ -25,13 +25,13 @@ func startStoreMeter(server *testbed.S3) (*storeMeter, error) {
 	m := &storeMeter{written: map[string]int64{}, created: map[string]time.Time{}}
 	var err error
 	forward := &httputil.ReverseProxy{
-		Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}, ModifyResponse: m.answered,
+		Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}, ModifyResponse: m.noteAnswered,
 	}
 	m.proxy, err = startProxy(server.Endpoint, forward, func(r *httputil.ProxyRequest) {
 		r.Out.Host = r.In.Host // it is signed
 		if r.Out.Body != nil && (r.In.Method == http.MethodPut || r.In.Method == http.MethodPost) {
 			key := objectKey(r.In.URL.Path)
-			r.Out.Body = &counting{ReadCloser: r.Out.Body, see: func(b []byte) { m.add(key, len(b)) }}
+			r.Out.Body = &countingTransport{ReadCloser: r.Out.Body, see: func(b []byte) { m.addBytes(key, len(b)) }}
 		}
 	})
 	return m, err
@@ -43,14 +43,14 @@ func objectKey(path string) string {
 	return key
 }
 
-func (m *storeMeter) add(key string, n int) {
+func (m *storeMeter) addBytes(key string, n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.written[key] += int64(n)
 }
 
-// answered notes when an object was there.
-func (m *storeMeter) answered(answer *http.Response) error {
+// noteAnswered notes when an object was there.
+func (m *storeMeter) noteAnswered(answer *http.Response) error {
 	request := answer.Request
 	if request.Method != http.MethodPut || answer.StatusCode != http.StatusOK || request.URL.Query().Has("partNumber") {
 		return nil
@@ -63,9 +63,9 @@ func (m *storeMeter) answered(answer *http.Response) error {
 	return nil
 }
 
-// bytes returns how much was sent to keys that begin with prefix, refused and repeated requests
+// sentBytes returns how much was sent to keys that begin with prefix, refused and repeated requests
 // included.
-func (m *storeMeter) bytes(prefix string) int64 {
+func (m *storeMeter) sentBytes(prefix string) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	sum := int64(0)
@@ -77,8 +77,8 @@ func (m *storeMeter) bytes(prefix string) int64 {
 	return sum
 }
 
-// first returns when the first of the keys that begin with prefix was there; zero when none was.
-func (m *storeMeter) first(prefix string) time.Time {
+// firstSeen returns when the first of the keys that begin with prefix was there; zero when none was.
+func (m *storeMeter) firstSeen(prefix string) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var first time.Time

@@ -48,16 +48,16 @@ func (m *writeMeter) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		m.count(r.URL.Path, body)
+		m.countWrite(r.URL.Path, body)
 	}
 	answer, err := m.next.RoundTrip(r)
 	if err == nil {
-		answer.Body = &counting{ReadCloser: answer.Body, see: func(b []byte) { m.read.Add(int64(len(b))) }}
+		answer.Body = &countingTransport{ReadCloser: answer.Body, see: func(b []byte) { m.read.Add(int64(len(b))) }}
 	}
 	return answer, err
 }
 
-func (m *writeMeter) count(path string, body []byte) {
+func (m *writeMeter) countWrite(path string, body []byte) {
 	switch {
 	case strings.Contains(path, "/leases"):
 	case strings.Contains(path, "/events"):

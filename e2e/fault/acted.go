@@ -39,10 +39,10 @@ func (b *Bed) plantActed(ctx context.Context) error {
 		StorageClassName: &none, VolumeName: volumes, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 		Resources: corev1.VolumeResourceRequirements{Requests: size},
 	}}
-	if err := errors.Join(b.apiClient.create(ctx, template), b.apiClient.create(ctx, longer), b.apiClient.create(ctx, volume), b.apiClient.create(ctx, claim)); err != nil {
+	if err := errors.Join(b.apiClient.createObject(ctx, template), b.apiClient.createObject(ctx, longer), b.apiClient.createObject(ctx, volume), b.apiClient.createObject(ctx, claim)); err != nil {
 		return err
 	}
-	return until(ctx, patience, "claim "+data+" is bound", func() (bool, error) {
+	return pollUntil(ctx, patience, "claim "+data+" is bound", func() (bool, error) {
 		err := b.client.Get(ctx, client.ObjectKeyFromObject(claim), claim)
 		return claim.Status.Phase == corev1.ClaimBound, err
 	})
@@ -50,12 +50,12 @@ func (b *Bed) plantActed(ctx context.Context) error {
 
 // beginActedBackup stores the object that a backup item action of version 2 is called for.
 func beginActedBackup(ctx context.Context, b *Bed, name string) error {
-	return b.apiClient.create(ctx, &velerov1.Backup{ObjectMeta: named(name), Spec: velerov1.BackupSpec{IncludedNamespaces: []string{actions}}})
+	return b.apiClient.createObject(ctx, &velerov1.Backup{ObjectMeta: namedMeta(name), Spec: velerov1.BackupSpec{IncludedNamespaces: []string{actions}}})
 }
 
 // beginLongBackup stores an object whose action begins an operation.
 func beginLongBackup(ctx context.Context, b *Bed, name string) error {
-	return b.apiClient.create(ctx, &velerov1.Backup{ObjectMeta: named(name), Spec: velerov1.BackupSpec{IncludedNamespaces: []string{long}}})
+	return b.apiClient.createObject(ctx, &velerov1.Backup{ObjectMeta: namedMeta(name), Spec: velerov1.BackupSpec{IncludedNamespaces: []string{long}}})
 }
 
 // observeLongBackup is observeActedBackup with the counts of operations.
@@ -64,7 +64,7 @@ func observeLongBackup(ctx context.Context, b *Bed, name string) (Facts, error) 
 	if err != nil {
 		return nil, err
 	}
-	backup, err := b.apiClient.ended(ctx, name)
+	backup, err := b.apiClient.awaitEnded(ctx, name)
 	if err == nil {
 		s := &backup.Status
 		f["operations"] = fmt.Sprintf("%d of %d completed, %d failed", s.BackupItemOperationsCompleted, s.BackupItemOperationsAttempted, s.BackupItemOperationsFailed)
@@ -81,7 +81,7 @@ func observeActedBackup(ctx context.Context, b *Bed, name string) (Facts, error)
 }
 
 func beginActedRestore(ctx context.Context, b *Bed, name string) error {
-	return b.apiClient.restore(ctx, name, actions, nil)
+	return b.apiClient.createRestore(ctx, name, actions, nil)
 }
 
 func observeActedRestore(ctx context.Context, b *Bed, name string) (Facts, error) {
@@ -94,7 +94,7 @@ func observeActedRestore(ctx context.Context, b *Bed, name string) (Facts, error
 
 // beginLongRestore restores an object whose action begins an operation.
 func beginLongRestore(ctx context.Context, b *Bed, name string) error {
-	return b.apiClient.restore(ctx, name, long, nil)
+	return b.apiClient.createRestore(ctx, name, long, nil)
 }
 
 // observeLongRestore is observeActedRestore with the counts of operations.
@@ -103,7 +103,7 @@ func observeLongRestore(ctx context.Context, b *Bed, name string) (Facts, error)
 	if err != nil {
 		return nil, err
 	}
-	restore, err := b.apiClient.restored(ctx, name)
+	restore, err := b.apiClient.awaitRestored(ctx, name)
 	if err == nil {
 		s := &restore.Status
 		f["operations"] = fmt.Sprintf("%d of %d completed, %d failed", s.RestoreItemOperationsCompleted, s.RestoreItemOperationsAttempted, s.RestoreItemOperationsFailed)
@@ -113,7 +113,7 @@ func observeLongRestore(ctx context.Context, b *Bed, name string) (Facts, error)
 
 // countCalls adds how often plugins were called.
 func (b *Bed) countCalls(f Facts, name string) error {
-	counts, err := b.calls(name)
+	counts, err := b.callCounts(name)
 	for what, n := range counts {
 		f["calls "+what] = strconv.Itoa(n)
 	}
@@ -122,24 +122,24 @@ func (b *Bed) countCalls(f Facts, name string) error {
 
 func newSnapshotLocation(name, calls string) *velerov1.VolumeSnapshotLocation {
 	return &velerov1.VolumeSnapshotLocation{
-		ObjectMeta: named(name), Spec: velerov1.VolumeSnapshotLocationSpec{Provider: snapshotter, Config: map[string]string{callsKey: calls}},
+		ObjectMeta: namedMeta(name), Spec: velerov1.VolumeSnapshotLocationSpec{Provider: snapshotter, Config: map[string]string{callsKey: calls}},
 	}
 }
 
 // prepareSnapshots makes the location, which is there for this scenario alone: it would be every
 // backup's.
 func prepareSnapshots(ctx context.Context, b *Bed, name string) error {
-	return b.apiClient.create(ctx, newSnapshotLocation(name, b.called))
+	return b.apiClient.createObject(ctx, newSnapshotLocation(name, b.called))
 }
 
 func beginSnapshots(ctx context.Context, b *Bed, name string) error {
-	return b.apiClient.create(ctx, &velerov1.Backup{ObjectMeta: named(name), Spec: velerov1.BackupSpec{
+	return b.apiClient.createObject(ctx, &velerov1.Backup{ObjectMeta: namedMeta(name), Spec: velerov1.BackupSpec{
 		IncludedNamespaces: []string{volumes}, SnapshotVolumes: new(true), VolumeSnapshotLocations: []string{name},
 	}})
 }
 
 func removeSnapshotLocation(ctx context.Context, b *Bed, name string) error {
-	return b.apiClient.remove(ctx, newSnapshotLocation(name, ""))
+	return b.apiClient.removeObject(ctx, newSnapshotLocation(name, ""))
 }
 
 // prepareCleaned makes a backup for which a delete item action has work.
@@ -147,7 +147,7 @@ func prepareCleaned(ctx context.Context, b *Bed, name string) error {
 	if err := beginActedBackup(ctx, b, name); err != nil {
 		return err
 	}
-	backup, err := b.apiClient.ended(ctx, name)
+	backup, err := b.apiClient.awaitEnded(ctx, name)
 	if err == nil && backup.Status.Phase != velerov1.BackupPhaseCompleted {
 		err = fmt.Errorf("backup %s is %s", name, backup.Status.Phase)
 	}
@@ -161,7 +161,7 @@ func observeCleaned(ctx context.Context, b *Bed, name string) (Facts, error) {
 	if err != nil {
 		return nil, err
 	}
-	counts, err := b.calls(name)
+	counts, err := b.callCounts(name)
 	f["cleaned after the failure"] = strconv.FormatBool(counts["clean"] > 1)
 	return f, err
 }

@@ -34,8 +34,8 @@ const (
 // apiLabels are those of all that the scenario stores.
 var apiLabels = map[string]string{"fault.example.com/part-of": "api"}
 
-// aggregated is an API server for one kind, which answers while it is up.
-type aggregated struct {
+// aggregatedAPI is an API server for one kind, which answers while it is up.
+type aggregatedAPI struct {
 	server *http.Server
 	port   int
 	up     atomic.Bool
@@ -46,7 +46,7 @@ type aggregated struct {
 }
 
 // serveAggregated starts one that is up and has a thing in the namespace served.
-func serveAggregated(ctx context.Context) (*aggregated, error) {
+func serveAggregated(ctx context.Context) (*aggregatedAPI, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
@@ -55,9 +55,9 @@ func serveAggregated(ctx context.Context) (*aggregated, error) {
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
-	a := &aggregated{port: listener.Addr().(*net.TCPAddr).Port, done: make(chan error, 1), things: map[string]map[string]any{}}
+	a := &aggregatedAPI{port: listener.Addr().(*net.TCPAddr).Port, done: make(chan error, 1), things: map[string]map[string]any{}}
 	a.up.Store(true)
-	a.put(served, "thing", map[string]any{"metadata": map[string]any{"namespace": served, "name": "thing", "labels": apiLabels}, "size": 1}, "")
+	a.putObject(served, "thing", map[string]any{"metadata": map[string]any{"namespace": served, "name": "thing", "labels": apiLabels}, "size": 1}, "")
 	a.server = &http.Server{Handler: a, ReadHeaderTimeout: patience}
 	go func() {
 		a.done <- a.server.Serve(tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}))
@@ -65,7 +65,7 @@ func serveAggregated(ctx context.Context) (*aggregated, error) {
 	return a, nil
 }
 
-func (a *aggregated) close() error {
+func (a *aggregatedAPI) close() error {
 	err := a.server.Close()
 	if end := <-a.done; !errors.Is(end, http.ErrServerClosed) {
 		err = errors.Join(err, end)
@@ -83,8 +83,8 @@ func selfSigned() (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
 }
 
-// put stores an object as a manager created it.
-func (a *aggregated) put(namespace, name string, object map[string]any, manager string) {
+// putObject stores an object as a manager created it.
+func (a *aggregatedAPI) putObject(namespace, name string, object map[string]any, manager string) {
 	object["apiVersion"], object["kind"] = apiGroup+"/v1", "Thing"
 	if meta, ok := object["metadata"].(map[string]any); ok {
 		meta["uid"], meta["resourceVersion"] = "thing-"+namespace+"-"+name, "7"
@@ -95,11 +95,11 @@ func (a *aggregated) put(namespace, name string, object map[string]any, manager 
 }
 
 // ServeHTTP implements http.Handler.
-func (a *aggregated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (a *aggregatedAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	status, answer := http.StatusServiceUnavailable, map[string]any(nil)
 	if a.up.Load() {
 		a.mu.Lock()
-		status, answer = a.answer(r)
+		status, answer = a.answerRequest(r)
 		a.mu.Unlock()
 	}
 	if answer == nil {
@@ -116,9 +116,9 @@ func (a *aggregated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer) // who asked is gone
 }
 
-// answer is the API's response; nil means a failure with the status. The caller holds the
+// answerRequest is the API's response; nil means a failure with the status. The caller holds the
 // lock.
-func (a *aggregated) answer(r *http.Request) (int, map[string]any) {
+func (a *aggregatedAPI) answerRequest(r *http.Request) (int, map[string]any) {
 	namespace, name := "", ""
 	switch path := strings.Split(strings.Trim(r.URL.Path, "/"), "/"); {
 	case len(path) == 3:
@@ -133,11 +133,11 @@ func (a *aggregated) answer(r *http.Request) (int, map[string]any) {
 	}
 	switch {
 	case r.Method == http.MethodPost:
-		return a.create(r, namespace)
+		return a.createObject(r, namespace)
 	case r.Method != http.MethodGet:
 		return http.StatusMethodNotAllowed, nil
 	case name == "":
-		return http.StatusOK, a.list(namespace)
+		return http.StatusOK, a.listObjects(namespace)
 	}
 	if object, found := a.things[namespace+"/"+name]; found {
 		return http.StatusOK, object
@@ -145,13 +145,13 @@ func (a *aggregated) answer(r *http.Request) (int, map[string]any) {
 	return http.StatusNotFound, nil
 }
 
-func (a *aggregated) forget(key string) {
+func (a *aggregatedAPI) forgetObject(key string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.things, key)
 }
 
-func (a *aggregated) create(r *http.Request, namespace string) (int, map[string]any) {
+func (a *aggregatedAPI) createObject(r *http.Request, namespace string) (int, map[string]any) {
 	object := map[string]any{}
 	if err := json.NewDecoder(r.Body).Decode(&object); err != nil {
 		return http.StatusBadRequest, nil
@@ -160,11 +160,11 @@ func (a *aggregated) create(r *http.Request, namespace string) (int, map[string]
 	if _, found := a.things[namespace+"/"+name]; found {
 		return http.StatusConflict, nil
 	}
-	a.put(namespace, name, object, r.URL.Query().Get("fieldManager"))
+	a.putObject(namespace, name, object, r.URL.Query().Get("fieldManager"))
 	return http.StatusCreated, object
 }
 
-func (a *aggregated) list(namespace string) map[string]any {
+func (a *aggregatedAPI) listObjects(namespace string) map[string]any {
 	items := []any{}
 	for key, object := range a.things {
 		if namespace == "" || strings.HasPrefix(key, namespace+"/") {
@@ -174,7 +174,7 @@ func (a *aggregated) list(namespace string) map[string]any {
 	return map[string]any{"kind": "ThingList", "apiVersion": apiGroup + "/v1", "metadata": map[string]any{"resourceVersion": "7"}, "items": items}
 }
 
-func (a *aggregated) apiService() *unstructured.Unstructured {
+func (a *aggregatedAPI) apiService() *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
 		"group": apiGroup, "version": "v1", "insecureSkipTLSVerify": true, "groupPriorityMinimum": int64(1000), "versionPriority": int64(10),
 		"service": map[string]any{"namespace": served, "name": "api", "port": int64(a.port)},
@@ -188,7 +188,7 @@ func (a *aggregated) apiService() *unstructured.Unstructured {
 
 // plantServed makes the Service that leads to this process.
 func (a *apiClient) plantServed(ctx context.Context) error {
-	return a.create(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: served, Name: "api"}, Spec: corev1.ServiceSpec{
+	return a.createObject(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: served, Name: "api"}, Spec: corev1.ServiceSpec{
 		Type: corev1.ServiceTypeExternalName, ExternalName: "localhost",
 	}})
 }
@@ -198,21 +198,21 @@ func prepareAggregated(ctx context.Context, b *Bed, name string) (err error) {
 	if b.api, err = serveAggregated(ctx); err != nil {
 		return err
 	}
-	if err := b.apiClient.create(ctx, b.api.apiService()); err != nil {
+	if err := b.apiClient.createObject(ctx, b.api.apiService()); err != nil {
 		return err
 	}
 	things := &unstructured.UnstructuredList{}
 	things.SetAPIVersion(apiGroup + "/v1")
 	things.SetKind("ThingList")
-	if err := until(ctx, patience, "things are served", func() (bool, error) { return b.client.List(ctx, things) == nil, nil }); err != nil {
+	if err := pollUntil(ctx, patience, "things are served", func() (bool, error) { return b.client.List(ctx, things) == nil, nil }); err != nil {
 		return err
 	}
-	if err := b.apiClient.create(ctx, &velerov1.Backup{ObjectMeta: named(name), Spec: velerov1.BackupSpec{
+	if err := b.apiClient.createObject(ctx, &velerov1.Backup{ObjectMeta: namedMeta(name), Spec: velerov1.BackupSpec{
 		IncludedNamespaces: []string{served}, IncludeClusterResources: new(true), LabelSelector: &metav1.LabelSelector{MatchLabels: apiLabels},
 	}}); err != nil {
 		return err
 	}
-	backup, err := b.apiClient.ended(ctx, name)
+	backup, err := b.apiClient.awaitEnded(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -220,14 +220,14 @@ func prepareAggregated(ctx context.Context, b *Bed, name string) (err error) {
 		return fmt.Errorf("backup %s is %s with %d items", name, backup.Status.Phase, p.ItemsBackedUp)
 	}
 	b.api.up.Store(false)
-	b.api.forget(served + "/thing")
-	return b.apiClient.remove(ctx, b.api.apiService())
+	b.api.forgetObject(served + "/thing")
+	return b.apiClient.removeObject(ctx, b.api.apiService())
 }
 
 // beginAggregated restores, and serves the API once the restore waits for it.
 func beginAggregated(ctx context.Context, b *Bed, name string) error {
-	err := b.passes(ctx, delayed, func() error {
-		return b.apiClient.create(ctx, &velerov1.Restore{ObjectMeta: named(name), Spec: velerov1.RestoreSpec{
+	err := b.awaitPoint(ctx, delayed, func() error {
+		return b.apiClient.createObject(ctx, &velerov1.Restore{ObjectMeta: namedMeta(name), Spec: velerov1.RestoreSpec{
 			BackupName: name, NamespaceMapping: map[string]string{served: name}, IncludeClusterResources: new(true),
 		}})
 	})
@@ -238,9 +238,9 @@ func beginAggregated(ctx context.Context, b *Bed, name string) error {
 // tidyAggregated removes the API before the namespace, whose removal would wait for its answers.
 func tidyAggregated(ctx context.Context, b *Bed, name string) error {
 	o := b.api.apiService()
-	err := b.apiClient.remove(ctx, o)
+	err := b.apiClient.removeObject(ctx, o)
 	if err == nil {
-		err = until(ctx, patience, "the APIService is gone", func() (bool, error) {
+		err = pollUntil(ctx, patience, "the APIService is gone", func() (bool, error) {
 			err := b.client.Get(ctx, client.ObjectKeyFromObject(o), o)
 			return err != nil, client.IgnoreNotFound(err)
 		})

@@ -68,7 +68,7 @@ type Bed struct {
 	bucket    bucketDir
 	called    string // directory in which plugins leave their calls
 	log       io.Writer
-	points    points
+	points    pointDir
 	cluster   *testbed.Cluster
 	fleet     *fleet.Fleet
 	client    client.WithWatch
@@ -81,8 +81,8 @@ type Bed struct {
 	hooks       hookNode
 	wakes       int
 	woken       time.Time
-	api         *aggregated // of the present scenario
-	leave       func()      // ends the holder of a claim that this process plays
+	api         *aggregatedAPI // of the present scenario
+	leave       func()         // ends the holder of a claim that this process plays
 }
 
 // apiClient reads and writes objects of the cluster.
@@ -95,7 +95,7 @@ type bucketDir struct{ path string }
 func Start(ctx context.Context, config Config) (_ *Bed, err error) {
 	b := &Bed{
 		dir: config.Dir, bucket: bucketDir{filepath.Join(config.Dir, "location", bucket)}, called: filepath.Join(config.Dir, "calls"), log: config.Log,
-		points: points{dir: filepath.Join(config.Dir, "points")}, undisturbed: map[string]Facts{},
+		points: pointDir{dir: filepath.Join(config.Dir, "points")}, undisturbed: map[string]Facts{},
 	}
 	for _, dir := range []string{b.bucket.path, b.points.dir, b.called} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -114,7 +114,7 @@ func Start(ctx context.Context, config Config) (_ *Bed, err error) {
 		return nil, err
 	}
 	b.apiClient = apiClient{b.client}
-	if err := b.fill(ctx); err != nil {
+	if err := b.fillCluster(ctx); err != nil {
 		return nil, err
 	}
 	if config.Binaries == "" {
@@ -131,7 +131,7 @@ func Start(ctx context.Context, config Config) (_ *Bed, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return b, b.prepare(ctx)
+	return b, b.prepareBackup(ctx)
 }
 
 // Close stops everything.
@@ -147,8 +147,8 @@ func (b *Bed) Close() {
 	}
 }
 
-// fill makes the estate, the server's namespace and the location.
-func (b *Bed) fill(ctx context.Context) error {
+// fillCluster makes the estate, the server's namespace and the location.
+func (b *Bed) fillCluster(ctx context.Context) error {
 	if _, err := seed.Apply(ctx, b.cluster.RestConfig(), b.estate); err != nil {
 		return err
 	}
@@ -183,43 +183,45 @@ func newLocation(name, dir string, main bool) *velerov1.BackupStorageLocation {
 	return l
 }
 
-// prepare takes the backup that restores start from.
-func (b *Bed) prepare(ctx context.Context) error {
-	if err := b.apiClient.available(ctx, location); err != nil {
+// prepareBackup takes the backup that restores start from.
+func (b *Bed) prepareBackup(ctx context.Context) error {
+	if err := b.apiClient.awaitAvailable(ctx, location); err != nil {
 		return err
 	}
 	spec := velerov1.BackupSpec{IncludedNamespaces: append(b.estate.Namespaces(), kinds, small, paused, actions, long, hooked)}
-	if err := b.client.Create(ctx, &velerov1.Backup{ObjectMeta: named(prepared), Spec: spec}); err != nil {
+	if err := b.client.Create(ctx, &velerov1.Backup{ObjectMeta: namedMeta(prepared), Spec: spec}); err != nil {
 		return err
 	}
-	backup, err := b.apiClient.ended(ctx, prepared)
+	backup, err := b.apiClient.awaitEnded(ctx, prepared)
 	if err == nil && backup.Status.Phase != velerov1.BackupPhaseCompleted {
 		err = fmt.Errorf("backup %s is %s: %s", prepared, backup.Status.Phase, backup.Status.FailureReason)
 	}
 	return err
 }
 
-func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: server, Name: name} }
+func namedMeta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: server, Name: name}
+}
 
-// get reads an object of the server's namespace; false when it is not there.
-func (a *apiClient) get(ctx context.Context, name string, into client.Object) (bool, error) {
+// getObject reads an object of the server's namespace; false when it is not there.
+func (a *apiClient) getObject(ctx context.Context, name string, into client.Object) (bool, error) {
 	err := a.client.Get(ctx, client.ObjectKey{Namespace: server, Name: name}, into)
 	return err == nil, client.IgnoreNotFound(err)
 }
 
-// gone waits until an object is not there any more.
-func (a *apiClient) gone(ctx context.Context, name string, kind client.Object) error {
-	return until(ctx, patience, fmt.Sprintf("%T %s is gone", kind, name), func() (bool, error) {
-		found, err := a.get(ctx, name, kind)
+// awaitGone waits until an object is not there any more.
+func (a *apiClient) awaitGone(ctx context.Context, name string, kind client.Object) error {
+	return pollUntil(ctx, patience, fmt.Sprintf("%T %s is gone", kind, name), func() (bool, error) {
+		found, err := a.getObject(ctx, name, kind)
 		return !found, err
 	})
 }
 
-// ended waits for a backup's end.
-func (a *apiClient) ended(ctx context.Context, name string) (*velerov1.Backup, error) {
+// awaitEnded waits for a backup's end.
+func (a *apiClient) awaitEnded(ctx context.Context, name string) (*velerov1.Backup, error) {
 	backup := &velerov1.Backup{}
-	err := until(ctx, patience, "backup "+name+" ends", func() (bool, error) {
-		found, err := a.get(ctx, name, backup)
+	err := pollUntil(ctx, patience, "backup "+name+" ends", func() (bool, error) {
+		found, err := a.getObject(ctx, name, backup)
 		return found && backup.Status.Phase.Terminal(), err
 	})
 	if err != nil {
@@ -228,32 +230,32 @@ func (a *apiClient) ended(ctx context.Context, name string) (*velerov1.Backup, e
 	return backup, err
 }
 
-func (a *apiClient) available(ctx context.Context, name string) error {
+func (a *apiClient) awaitAvailable(ctx context.Context, name string) error {
 	l := &velerov1.BackupStorageLocation{}
-	return until(ctx, patience, "location "+name+" is available", func() (bool, error) {
-		_, err := a.get(ctx, name, l)
+	return pollUntil(ctx, patience, "location "+name+" is available", func() (bool, error) {
+		_, err := a.getObject(ctx, name, l)
 		return l.Status.Phase == velerov1.LocationPhaseAvailable, err
 	})
 }
 
-// create creates an object; one that is there already is an error.
-func (a *apiClient) create(ctx context.Context, o client.Object) error {
+// createObject creates an object; one that is there already is an error.
+func (a *apiClient) createObject(ctx context.Context, o client.Object) error {
 	if err := a.client.Create(ctx, o); err != nil {
 		return fmt.Errorf("create %T %s: %w", o, o.GetName(), err)
 	}
 	return nil
 }
 
-// remove deletes an object that may be gone already.
-func (a *apiClient) remove(ctx context.Context, o client.Object) error {
+// removeObject deletes an object that may be gone already.
+func (a *apiClient) removeObject(ctx context.Context, o client.Object) error {
 	if err := a.client.Delete(ctx, o, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete %T %s: %w", o, o.GetName(), err)
 	}
 	return nil
 }
 
-// tails shows how the logs of the services end.
-func (b *Bed) tails(service string) string {
+// logTails shows how the logs of the services end.
+func (b *Bed) logTails(service string) string {
 	var text string
 	for _, m := range b.fleet.Of(service) {
 		text += fmt.Sprintf("\n%s:\n%s", m.LogPath(), testbed.Tail(m.LogPath(), 12))
@@ -263,8 +265,8 @@ func (b *Bed) tails(service string) string {
 
 var errNoMember = errors.New("the process that was hit is no member of the fleet")
 
-// member returns the member with a process id, also one that has a successor already.
-func (b *Bed) member(pid int) (*fleet.Member, error) {
+// memberWithPID returns the member with a process id, also one that has a successor already.
+func (b *Bed) memberWithPID(pid int) (*fleet.Member, error) {
 	for _, m := range slices.Concat(b.fleet.Members, b.former) {
 		if m.Pid() == pid {
 			return m, nil

@@ -18,9 +18,9 @@ import (
 
 // beginCancelWaiting makes a backup that is cancelled before a runner works on it.
 func beginCancelWaiting(ctx context.Context, b *Bed, name string) error {
-	backup := &velerov1.Backup{ObjectMeta: named(name), Spec: velerov1.BackupSpec{IncludedNamespaces: []string{small}}}
+	backup := &velerov1.Backup{ObjectMeta: namedMeta(name), Spec: velerov1.BackupSpec{IncludedNamespaces: []string{small}}}
 	backup.Annotations = map[string]string{holdfast.AnnotationCancel: "alice"}
-	return b.apiClient.create(ctx, backup)
+	return b.apiClient.createObject(ctx, backup)
 }
 
 // becomeHolder makes this process a living holder of claims, one that obeys no request: a dead
@@ -40,7 +40,7 @@ func becomeHolder(ctx context.Context, b *Bed, name string) error {
 		cancel()
 		<-ended
 	}
-	return until(ctx, patience, "the holder is alive", func() (bool, error) { return holder.Ready(), nil })
+	return pollUntil(ctx, patience, "the holder is alive", func() (bool, error) { return holder.Ready(), nil })
 }
 
 func leaveClaim(_ context.Context, b *Bed, _ string) error {
@@ -52,42 +52,42 @@ func holderOf(job string) string { return "nobody-" + job }
 
 // beginCancel makes a backup whose holder neither stops nor dies before the deadline is over.
 func beginCancel(ctx context.Context, b *Bed, name string) error {
-	backup := &velerov1.Backup{ObjectMeta: named(name), Spec: velerov1.BackupSpec{IncludedNamespaces: []string{small}, StorageLocation: location}}
+	backup := &velerov1.Backup{ObjectMeta: namedMeta(name), Spec: velerov1.BackupSpec{IncludedNamespaces: []string{small}, StorageLocation: location}}
 	backup.Annotations = map[string]string{holdfast.AnnotationCancel: "alice"}
 	start := metav1.Now()
 	backup.Status = velerov1.BackupStatus{Phase: velerov1.BackupPhaseInProgress, StartTimestamp: &start}
-	if err := claim.Set(backup, claim.Claim{Holder: holderOf(name), Epoch: 1}); err != nil {
+	if err := claim.Set(backup, claim.Claim{Owner: holderOf(name), Epoch: 1}); err != nil {
 		return err
 	}
-	return b.apiClient.create(ctx, backup)
+	return b.apiClient.createObject(ctx, backup)
 }
 
 func observeCancelWaiting(ctx context.Context, b *Bed, name string) (Facts, error) {
-	backup, err := b.apiClient.ended(ctx, name)
+	backup, err := b.apiClient.awaitEnded(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	keys, err := b.bucket.keys(filepath.Join("backups", name))
+	keys, err := b.bucket.listKeys(filepath.Join("backups", name))
 	if err != nil {
 		return nil, err
 	}
 	f := Facts{"phase": string(backup.Status.Phase), "reason": backup.Status.FailureReason}
-	f.add("key ", keys)
-	return f, b.apiClient.released(ctx, backup)
+	f.addPrefixed("key ", keys)
+	return f, b.apiClient.awaitReleased(ctx, backup)
 }
 
 func observeCancel(ctx context.Context, b *Bed, name string) (Facts, error) {
-	backup, err := b.apiClient.ended(ctx, name)
+	backup, err := b.apiClient.awaitEnded(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	dir := filepath.Join("backups", name)
 	f := Facts{"phase": string(backup.Status.Phase), "reason": backup.Status.FailureReason, "errors": fmt.Sprint(backup.Status.Errors)}
-	if err := b.bucket.swept(ctx, f, dir, strings.NewReplacer(name, "NAME", string(backup.UID), "UID")); err != nil {
+	if err := b.bucket.awaitSwept(ctx, f, dir, strings.NewReplacer(name, "NAME", string(backup.UID), "UID")); err != nil {
 		return nil, err
 	}
-	if err := b.bucket.committed(backup, dir); err != nil {
+	if err := b.bucket.checkCommitted(backup, dir); err != nil {
 		return nil, err
 	}
-	return f, b.apiClient.released(ctx, backup)
+	return f, b.apiClient.awaitReleased(ctx, backup)
 }

@@ -77,7 +77,7 @@ func (b *Bed) Repeat(ctx context.Context, scenario string) error {
 
 // Run runs a scenario without a fault.
 func (b *Bed) Run(ctx context.Context, scenario string) (Facts, error) {
-	s, name, err := b.next(ctx, scenario)
+	s, name, err := b.nextScenario(ctx, scenario)
 	if err != nil {
 		return nil, err
 	}
@@ -88,8 +88,8 @@ func (b *Bed) Run(ctx context.Context, scenario string) (Facts, error) {
 	return facts, errors.Join(err, s.tidy(ctx, b, name))
 }
 
-// next prepares a scenario under a fresh name.
-func (b *Bed) next(ctx context.Context, scenario string) (*Scenario, string, error) {
+// nextScenario prepares a scenario under a fresh name.
+func (b *Bed) nextScenario(ctx context.Context, scenario string) (*Scenario, string, error) {
 	s, ok := Scenarios[scenario]
 	if !ok {
 		return nil, "", fmt.Errorf("no scenario is called %q", scenario)
@@ -108,55 +108,55 @@ func (b *Bed) Kill(ctx context.Context, c Case) error {
 		return err
 	}
 	began := time.Now()
-	j, err := b.strike(ctx, c, Kill)
+	j, err := b.strikeCase(ctx, c, Kill)
 	if err != nil {
 		return err
 	}
 	<-j.hit.Done()
 	struck := time.Since(began)
-	facts, err := j.observe(ctx)
+	facts, err := j.observeJob(ctx)
 	if err == nil {
 		err = base.Changed(c.Changes).Compare(facts.Matched(c.Changes))
 	}
 	if err != nil {
-		err = fmt.Errorf("%s, killed %s: %w%s", j.name, j.hit.LogPath(), err, b.tails(c.Service()))
+		err = fmt.Errorf("%s, killed %s: %w%s", j.name, j.hit.LogPath(), err, b.logTails(c.Service()))
 	}
 	ended := time.Since(began)
-	err = errors.Join(err, b.points.clear(), j.tidy(ctx), b.replace(ctx, j.hit))
+	err = errors.Join(err, b.points.clearPoints(), j.tidyJob(ctx), b.replaceMember(ctx, j.hit))
 	_, _ = fmt.Fprintf(b.log, "%s: hit after %.1f s, ended after %.1f s, all in %.1f s\n", c, struck.Seconds(), ended.Seconds(), time.Since(began).Seconds())
 	return err
 }
 
-// job is a scenario under way in which a point was hit.
-type job struct {
+// faultJob is a scenario under way in which a point was hit.
+type faultJob struct {
 	*Scenario
 	bed  *Bed
 	name string
 	hit  *fleet.Member
 }
 
-func (j *job) observe(ctx context.Context) (Facts, error) {
+func (j *faultJob) observeJob(ctx context.Context) (Facts, error) {
 	return j.Scenario.observe(ctx, j.bed, j.name)
 }
-func (j *job) tidy(ctx context.Context) error { return j.Scenario.tidy(ctx, j.bed, j.name) }
+func (j *faultJob) tidyJob(ctx context.Context) error { return j.Scenario.tidy(ctx, j.bed, j.name) }
 
-// strike prepares a scenario, arms the point, begins, and returns when the point was hit.
-func (b *Bed) strike(ctx context.Context, c Case, order string) (_ *job, err error) {
-	j := &job{bed: b}
+// strikeCase prepares a scenario, arms the point, begins, and returns when the point was hit.
+func (b *Bed) strikeCase(ctx context.Context, c Case, order string) (_ *faultJob, err error) {
+	j := &faultJob{bed: b}
 	b.former = slices.Clone(b.fleet.Members)
-	if j.Scenario, j.name, err = b.next(ctx, c.Scenario); err != nil {
+	if j.Scenario, j.name, err = b.nextScenario(ctx, c.Scenario); err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("%s: %w%s", j.name, err, b.tails(c.Service())), b.points.clear(), j.tidy(ctx))
+			err = errors.Join(fmt.Errorf("%s: %w%s", j.name, err, b.logTails(c.Service())), b.points.clearPoints(), j.tidyJob(ctx))
 		}
 	}()
-	if err := b.points.arm(c.Point, order, c.Nth); err != nil {
+	if err := b.points.armPoint(c.Point, order, c.Nth); err != nil {
 		return nil, err
 	}
 	if c.After != "" {
-		if err := b.points.arm(c.After, map[bool]string{false: Kill, true: Stop}[c.Asked], 1); err != nil {
+		if err := b.points.armPoint(c.After, map[bool]string{false: Kill, true: Stop}[c.Asked], 1); err != nil {
 			return nil, err
 		}
 	}
@@ -164,17 +164,17 @@ func (b *Bed) strike(ctx context.Context, c Case, order string) (_ *job, err err
 		return nil, err
 	}
 	if c.After != "" {
-		if err := b.first(ctx, c); err != nil {
+		if err := b.awaitFirst(ctx, c); err != nil {
 			return nil, err
 		}
 	}
-	j.hit, err = b.reached(ctx, c.Point)
+	j.hit, err = b.awaitReached(ctx, c.Point)
 	return j, err
 }
 
-// first waits for the point that comes first and does what the case requires.
-func (b *Bed) first(ctx context.Context, c Case) error {
-	m, err := b.reached(ctx, c.After)
+// awaitFirst waits for the point that comes first and does what the case requires.
+func (b *Bed) awaitFirst(ctx context.Context, c Case) error {
+	m, err := b.awaitReached(ctx, c.After)
 	if err != nil {
 		return err
 	}
@@ -187,52 +187,52 @@ func (b *Bed) first(ctx context.Context, c Case) error {
 	return err
 }
 
-// reached returns the member that hit a point.
-func (b *Bed) reached(ctx context.Context, point string) (*fleet.Member, error) {
+// awaitReached returns the member that hit a point.
+func (b *Bed) awaitReached(ctx context.Context, point string) (*fleet.Member, error) {
 	pid := 0
-	err := until(ctx, patience, point, func() (_ bool, err error) {
-		pid, err = b.points.hit(point)
+	err := pollUntil(ctx, patience, point, func() (_ bool, err error) {
+		pid, err = b.points.hitBy(point)
 		return pid != 0, err
 	})
 	if err != nil {
 		return nil, errors.Join(errUnreachable, err)
 	}
-	return b.member(pid)
+	return b.memberWithPID(pid)
 }
 
-// passes does something and waits until a process has come to a point. Where the case has an order
+// awaitPoint does something and waits until a process has come to a point. Where the case has an order
 // for the point, that is carried out.
-func (b *Bed) passes(ctx context.Context, point string, do func() error) error {
-	armed, err := b.points.armed(point)
+func (b *Bed) awaitPoint(ctx context.Context, point string, do func() error) error {
+	armed, err := b.points.isArmed(point)
 	if err != nil {
 		return err
 	}
 	if !armed {
-		if err := b.points.arm(point, "delay 1ns", 1); err != nil {
+		if err := b.points.armPoint(point, "delay 1ns", 1); err != nil {
 			return err
 		}
 	}
 	if err := do(); err != nil {
 		return err
 	}
-	err = until(ctx, patience, point, func() (bool, error) {
-		pid, err := b.points.hit(point)
+	err = pollUntil(ctx, patience, point, func() (bool, error) {
+		pid, err := b.points.hitBy(point)
 		return pid != 0, err
 	})
 	if err == nil && !armed {
-		err = b.points.forget(point)
+		err = b.points.forgetPoint(point)
 	}
 	return err
 }
 
-// replace starts a process in the dead one's place and waits until nothing of the dead one is left
+// replaceMember starts a process in the dead one's place and waits until nothing of the dead one is left
 // in the work directory.
-func (b *Bed) replace(ctx context.Context, dead *fleet.Member) error {
+func (b *Bed) replaceMember(ctx context.Context, dead *fleet.Member) error {
 	if _, err := b.fleet.Revive(ctx); err != nil {
 		return err
 	}
 	var left []string
-	err := until(ctx, patience, "the work directory is clean", func() (_ bool, err error) {
+	err := pollUntil(ctx, patience, "the work directory is clean", func() (_ bool, err error) {
 		left, err = product.Files(dead.WorkDir)
 		left = slices.DeleteFunc(left, func(name string) bool { return filepath.Base(name) == ".holdfast-work" }) // of the living process
 		return len(left) == 0, err

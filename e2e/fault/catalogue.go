@@ -25,28 +25,28 @@ import (
 
 // prepareDeletion makes a small backup and a restore of it.
 func prepareDeletion(ctx context.Context, b *Bed, name string) error {
-	if err := b.apiClient.create(ctx, &velerov1.Backup{ObjectMeta: named(name), Spec: velerov1.BackupSpec{IncludedNamespaces: []string{small}}}); err != nil {
+	if err := b.apiClient.createObject(ctx, &velerov1.Backup{ObjectMeta: namedMeta(name), Spec: velerov1.BackupSpec{IncludedNamespaces: []string{small}}}); err != nil {
 		return err
 	}
-	if _, err := b.apiClient.ended(ctx, name); err != nil {
+	if _, err := b.apiClient.awaitEnded(ctx, name); err != nil {
 		return err
 	}
-	err := b.apiClient.create(ctx, &velerov1.Restore{ObjectMeta: named(name), Spec: velerov1.RestoreSpec{
+	err := b.apiClient.createObject(ctx, &velerov1.Restore{ObjectMeta: namedMeta(name), Spec: velerov1.RestoreSpec{
 		BackupName: name, NamespaceMapping: map[string]string{small: name},
 	}})
 	if err != nil {
 		return err
 	}
-	_, err = b.apiClient.restored(ctx, name)
+	_, err = b.apiClient.awaitRestored(ctx, name)
 	return err
 }
 
 func beginDeletion(ctx context.Context, b *Bed, name string) error {
-	return b.apiClient.create(ctx, &velerov1.DeleteBackupRequest{ObjectMeta: named(name), Spec: velerov1.DeleteBackupRequestSpec{BackupName: name}})
+	return b.apiClient.createObject(ctx, &velerov1.DeleteBackupRequest{ObjectMeta: namedMeta(name), Spec: velerov1.DeleteBackupRequestSpec{BackupName: name}})
 }
 
 func observeDeletion(ctx context.Context, b *Bed, name string) (Facts, error) {
-	err := errors.Join(b.apiClient.gone(ctx, name, &velerov1.DeleteBackupRequest{}), b.apiClient.gone(ctx, name, &velerov1.Restore{}))
+	err := errors.Join(b.apiClient.awaitGone(ctx, name, &velerov1.DeleteBackupRequest{}), b.apiClient.awaitGone(ctx, name, &velerov1.Restore{}))
 	if err != nil {
 		return nil, err
 	}
@@ -54,25 +54,25 @@ func observeDeletion(ctx context.Context, b *Bed, name string) (Facts, error) {
 }
 
 func beginExpiry(ctx context.Context, b *Bed, name string) error {
-	return b.apiClient.create(ctx, &velerov1.Backup{ObjectMeta: named(name), Spec: velerov1.BackupSpec{
+	return b.apiClient.createObject(ctx, &velerov1.Backup{ObjectMeta: namedMeta(name), Spec: velerov1.BackupSpec{
 		IncludedNamespaces: []string{small}, TTL: metav1.Duration{Duration: 2 * time.Second},
 	}})
 }
 
 // observeGone waits until neither the cluster nor the bucket has the backup.
 func observeGone(ctx context.Context, b *Bed, name string) (Facts, error) {
-	if err := b.apiClient.gone(ctx, name, &velerov1.Backup{}); err != nil {
+	if err := b.apiClient.awaitGone(ctx, name, &velerov1.Backup{}); err != nil {
 		return nil, err
 	}
 	f := Facts{}
-	err := until(ctx, patience, "the bucket knows nothing of "+name, func() (bool, error) {
+	err := pollUntil(ctx, patience, "the bucket knows nothing of "+name, func() (bool, error) {
 		clear(f)
 		for _, dir := range []string{"backups", "restores"} {
-			keys, err := b.bucket.keys(filepath.Join(dir, name))
+			keys, err := b.bucket.listKeys(filepath.Join(dir, name))
 			if err != nil {
 				return false, err
 			}
-			f.add(dir+"/", keys)
+			f.addPrefixed(dir+"/", keys)
 		}
 		return len(f) == 0, nil
 	})
@@ -130,23 +130,23 @@ func prepareOrphan(ctx context.Context, b *Bed, name string) error {
 	if err := plantBackup(ctx, b, name); err != nil {
 		return err
 	}
-	_, err := b.synced(ctx, name)
+	_, err := b.awaitSynced(ctx, name)
 	return err
 }
 
-// synced waits until the planted backup is in the cluster.
-func (b *Bed) synced(ctx context.Context, name string) (*velerov1.Backup, error) {
+// awaitSynced waits until the planted backup is in the cluster.
+func (b *Bed) awaitSynced(ctx context.Context, name string) (*velerov1.Backup, error) {
 	backup := &velerov1.Backup{}
-	return backup, until(ctx, patience, "backup "+name+" is found", func() (bool, error) {
-		found, err := b.apiClient.get(ctx, name, backup)
-		return found && backup.Status.Phase.Terminal(), errors.Join(err, b.wake(ctx))
+	return backup, pollUntil(ctx, patience, "backup "+name+" is found", func() (bool, error) {
+		found, err := b.apiClient.getObject(ctx, name, backup)
+		return found && backup.Status.Phase.Terminal(), errors.Join(err, b.wakeSyncer(ctx))
 	})
 }
 
 func observeOrphan(ctx context.Context, b *Bed, name string) (Facts, error) {
-	err := until(ctx, patience, "backup "+name+" is forgotten", func() (bool, error) {
-		found, err := b.apiClient.get(ctx, name, &velerov1.Backup{})
-		return !found, errors.Join(err, b.wake(ctx))
+	err := pollUntil(ctx, patience, "backup "+name+" is forgotten", func() (bool, error) {
+		found, err := b.apiClient.getObject(ctx, name, &velerov1.Backup{})
+		return !found, errors.Join(err, b.wakeSyncer(ctx))
 	})
 	if err != nil {
 		return nil, err
@@ -176,21 +176,21 @@ func plantLeftovers(ctx context.Context, b *Bed, name string) error {
 	return nil
 }
 
-// wake makes the syncer look at the location now, at most once in a second: it does so whenever the
+// wakeSyncer makes the syncer look at the location now, at most once in a second: it does so whenever the
 // object changes, unless it just did.
-func (b *Bed) wake(ctx context.Context) error {
+func (b *Bed) wakeSyncer(ctx context.Context) error {
 	if time.Since(b.woken) < time.Second {
 		return nil
 	}
 	b.woken = time.Now()
-	l := &velerov1.BackupStorageLocation{ObjectMeta: named(location)}
+	l := &velerov1.BackupStorageLocation{ObjectMeta: namedMeta(location)}
 	b.wakes++
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"example.com/look":"%d"}}}`, b.wakes)
 	return b.client.Patch(ctx, l, client.RawPatch(types.MergePatchType, patch))
 }
 
 func observeSynced(ctx context.Context, b *Bed, name string) (Facts, error) {
-	backup, err := b.synced(ctx, name)
+	backup, err := b.awaitSynced(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -206,15 +206,15 @@ func observeSynced(ctx context.Context, b *Bed, name string) (Facts, error) {
 }
 
 func beginDownload(ctx context.Context, b *Bed, name string) error {
-	return b.apiClient.create(ctx, &velerov1.DownloadRequest{ObjectMeta: named(name), Spec: velerov1.DownloadRequestSpec{
+	return b.apiClient.createObject(ctx, &velerov1.DownloadRequest{ObjectMeta: namedMeta(name), Spec: velerov1.DownloadRequestSpec{
 		Target: velerov1.DownloadTarget{Kind: "BackupResourceList", Name: prepared},
 	}})
 }
 
 func observeDownload(ctx context.Context, b *Bed, name string) (Facts, error) {
 	request := &velerov1.DownloadRequest{}
-	err := until(ctx, patience, "download request "+name+" is processed", func() (bool, error) {
-		_, err := b.apiClient.get(ctx, name, request)
+	err := pollUntil(ctx, patience, "download request "+name+" is processed", func() (bool, error) {
+		_, err := b.apiClient.getObject(ctx, name, request)
 		return request.Status.Phase == velerov1.DownloadRequestPhaseProcessed, err
 	})
 	if err != nil {
@@ -223,26 +223,26 @@ func observeDownload(ctx context.Context, b *Bed, name string) (Facts, error) {
 	// The link may lead to the process that was killed: another request is another chance, as the
 	// user's client does it.
 	f := Facts{"phase": string(request.Status.Phase)}
-	if data, err := fetch(ctx, request.Status.DownloadURL); err == nil {
-		f["content"] = sum(data)
+	if data, err := fetchURL(ctx, request.Status.DownloadURL); err == nil {
+		f["content"] = hashOf(data)
 		return f, nil
 	}
 	again := name + "-again"
 	if err := beginDownload(ctx, b, again); err != nil {
 		return nil, err
 	}
-	err = until(ctx, patience, "download request "+again+" gives a link that works", func() (bool, error) {
-		if _, err := b.apiClient.get(ctx, again, request); err != nil || request.Status.DownloadURL == "" {
+	err = pollUntil(ctx, patience, "download request "+again+" gives a link that works", func() (bool, error) {
+		if _, err := b.apiClient.getObject(ctx, again, request); err != nil || request.Status.DownloadURL == "" {
 			return false, err
 		}
-		data, err := fetch(ctx, request.Status.DownloadURL)
-		f["content"] = sum(data)
+		data, err := fetchURL(ctx, request.Status.DownloadURL)
+		f["content"] = hashOf(data)
 		return true, err
 	})
 	return f, err
 }
 
-func fetch(ctx context.Context, url string) ([]byte, error) {
+func fetchURL(ctx context.Context, url string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return nil, err
@@ -260,37 +260,37 @@ func fetch(ctx context.Context, url string) ([]byte, error) {
 }
 
 func beginStatus(ctx context.Context, b *Bed, name string) error {
-	return b.apiClient.create(ctx, &velerov1.ServerStatusRequest{ObjectMeta: named(name)})
+	return b.apiClient.createObject(ctx, &velerov1.ServerStatusRequest{ObjectMeta: namedMeta(name)})
 }
 
 func observeStatus(ctx context.Context, b *Bed, name string) (Facts, error) {
 	request := &velerov1.ServerStatusRequest{}
-	err := until(ctx, patience, "status request "+name+" is processed", func() (bool, error) {
-		_, err := b.apiClient.get(ctx, name, request)
+	err := pollUntil(ctx, patience, "status request "+name+" is processed", func() (bool, error) {
+		_, err := b.apiClient.getObject(ctx, name, request)
 		return request.Status.Phase == velerov1.ServerStatusRequestPhaseProcessed, err
 	})
 	return Facts{"version": request.Status.ServerVersion, "plugins": fmt.Sprint(request.Status.Plugins)}, err
 }
 
-// elsewhere is the directory of a location of its own: what a dead validator leaves there affects
+// ownLocationDir is the directory of a location of its own: what a dead validator leaves there affects
 // no other case.
-func (b *Bed) elsewhere(name string) string { return filepath.Join(b.dir, "elsewhere", name) }
+func (b *Bed) ownLocationDir(name string) string { return filepath.Join(b.dir, "elsewhere", name) }
 
 func beginLocation(ctx context.Context, b *Bed, name string) error {
-	if err := os.MkdirAll(filepath.Join(b.elsewhere(name), bucket), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(b.ownLocationDir(name), bucket), 0o700); err != nil {
 		return err
 	}
-	return b.apiClient.create(ctx, newLocation(name, b.elsewhere(name), false))
+	return b.apiClient.createObject(ctx, newLocation(name, b.ownLocationDir(name), false))
 }
 
 // observeLocation waits until no validation is under way: each leaves something for a moment.
 func observeLocation(ctx context.Context, b *Bed, name string) (Facts, error) {
-	if err := b.apiClient.available(ctx, name); err != nil {
+	if err := b.apiClient.awaitAvailable(ctx, name); err != nil {
 		return nil, err
 	}
 	var files []string
-	err := until(ctx, patience, "nothing is left of validations", func() (_ bool, err error) {
-		files, err = product.Files(b.elsewhere(name))
+	err := pollUntil(ctx, patience, "nothing is left of validations", func() (_ bool, err error) {
+		files, err = product.Files(b.ownLocationDir(name))
 		// What a dead process was about to write is no object; the store removes it after a day.
 		files = slices.DeleteFunc(files, func(file string) bool { return strings.Contains(file, "/.holdfast-tmp/") })
 		return len(files) == 0, err
@@ -302,5 +302,5 @@ func observeLocation(ctx context.Context, b *Bed, name string) (Facts, error) {
 }
 
 func removeLocation(ctx context.Context, b *Bed, name string) error {
-	return b.apiClient.remove(ctx, newLocation(name, "", false))
+	return b.apiClient.removeObject(ctx, newLocation(name, "", false))
 }

@@ -22,13 +22,13 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 )
 
-func sum(data []byte) string {
+func hashOf(data []byte) string {
 	h := sha256.Sum256(data)
 	return hex.EncodeToString(h[:])
 }
 
-// gunzip reads a compressed object of the bucket.
-func gunzip(path string) ([]byte, error) {
+// readGzip reads a compressed object of the bucket.
+func readGzip(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func gunzip(path string) ([]byte, error) {
 // storedObjects hashes every entry of a tarball. A path may come twice if the object was stored again
 // once operations had ended: the later one counts, and the path has a second name here.
 func storedObjects(path string) (map[string]string, error) {
-	data, err := gunzip(path)
+	data, err := readGzip(path)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func storedObjects(path string) (map[string]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
-		found[header.Name] = sum(body)
+		found[header.Name] = hashOf(body)
 	}
 }
 
@@ -126,9 +126,9 @@ func (f file) ReadRange(_ context.Context, offset, n int64) (io.ReadCloser, erro
 	}{io.NewSectionReader(opened, offset, n), opened}, nil
 }
 
-// keys lists what lies below a prefix of the bucket, whatever it is: also what a dead writer left
+// listKeys lists what lies below a prefix of the bucket, whatever it is: also what a dead writer left
 // beside the objects.
-func (d *bucketDir) keys(prefix string) (map[string]string, error) {
+func (d *bucketDir) listKeys(prefix string) (map[string]string, error) {
 	files, err := product.Files(filepath.Join(d.path, prefix))
 	found := map[string]string{}
 	for _, name := range files {
@@ -137,16 +137,16 @@ func (d *bucketDir) keys(prefix string) (map[string]string, error) {
 	return found, err
 }
 
-// texts reads compressed documents of a directory of the bucket.
-func (d *bucketDir) texts(dir string, names []string, scrub *strings.Replacer) (map[string]string, error) {
+// readTexts reads compressed documents of a directory of the bucket.
+func (d *bucketDir) readTexts(dir string, names []string, scrub *strings.Replacer) (map[string]string, error) {
 	found := map[string]string{}
 	for _, name := range names {
-		data, err := gunzip(filepath.Join(d.path, dir, name))
+		data, err := readGzip(filepath.Join(d.path, dir, name))
 		if err != nil {
 			return nil, err
 		}
 		if strings.HasSuffix(name, "-results.gz") {
-			if data, err = sorted(data); err != nil {
+			if data, err = sortMessages(data); err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
 		}
@@ -165,9 +165,9 @@ var raced = regexp.MustCompile(`(/kube-root-ca\.crt|/default)\([a-z]+\)`)
 // moments matches when something was done.
 var moments = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
 
-// sorted puts the messages of a results document into an order of their own: theirs is that in
+// sortMessages puts the messages of a results document into an order of their own: theirs is that in
 // which parallel work came to them.
-func sorted(data []byte) ([]byte, error) {
+func sortMessages(data []byte) ([]byte, error) {
 	var results map[string]joblog.Result
 	if err := json.Unmarshal(data, &results); err != nil {
 		return nil, err

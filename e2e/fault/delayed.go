@@ -21,27 +21,27 @@ const delayed = "restore-runner/delayed"
 
 // prepareTerminating puts an object in the way that is being deleted.
 func prepareTerminating(ctx context.Context, b *Bed, name string) error {
-	if err := b.apiClient.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+	if err := b.apiClient.createObject(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 		return err
 	}
-	o := terminating(name)
+	o := newTerminating(name)
 	o.Finalizers = []string{finalizer}
-	if err := b.apiClient.create(ctx, o); err != nil {
+	if err := b.apiClient.createObject(ctx, o); err != nil {
 		return err
 	}
-	return b.apiClient.remove(ctx, o)
+	return b.apiClient.removeObject(ctx, o)
 }
 
-func terminating(namespace string) *corev1.ConfigMap {
+func newTerminating(namespace string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "bulk-0"}}
 }
 
 // beginTerminating restores, and lets the object go once the restore waits for it.
 func beginTerminating(ctx context.Context, b *Bed, name string) error {
-	if err := b.passes(ctx, delayed, func() error { return b.apiClient.restore(ctx, name, small, nil) }); err != nil {
+	if err := b.awaitPoint(ctx, delayed, func() error { return b.apiClient.createRestore(ctx, name, small, nil) }); err != nil {
 		return err
 	}
-	return b.client.Patch(ctx, terminating(name), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+	return b.client.Patch(ctx, newTerminating(name), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
 }
 
 // newWebhook judges ConfigMaps of one namespace, and nothing answers for it.
@@ -49,42 +49,42 @@ func newWebhook(namespace string) *admissionv1.ValidatingWebhookConfiguration {
 	url, none := "https://127.0.0.1:1/judge", admissionv1.SideEffectClassNone
 	return &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: namespace}, Webhooks: []admissionv1.ValidatingWebhook{{
 		Name: "judge.fault.example.com", ClientConfig: admissionv1.WebhookClientConfig{URL: &url}, SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
-		NamespaceSelector: of(namespace), Rules: []admissionv1.RuleWithOperations{{
+		NamespaceSelector: selectNamespace(namespace), Rules: []admissionv1.RuleWithOperations{{
 			Operations: []admissionv1.OperationType{admissionv1.Create}, Rule: admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
 		}},
 	}}}
 }
 
-// of selects a namespace.
-func of(namespace string) *metav1.LabelSelector {
+// selectNamespace selects a namespace.
+func selectNamespace(namespace string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}
 }
 
 // prepareWebhook makes the namespace and a fail-closed webhook for it that does not answer.
 func prepareWebhook(ctx context.Context, b *Bed, name string) error {
-	if err := b.apiClient.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+	if err := b.apiClient.createObject(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 		return err
 	}
-	if err := b.apiClient.create(ctx, newWebhook(name)); err != nil {
+	if err := b.apiClient.createObject(ctx, newWebhook(name)); err != nil {
 		return err
 	}
-	return until(ctx, patience, "the webhook is in force", func() (bool, error) {
-		return apierrors.IsInternalError(b.client.Create(ctx, terminating(name), client.DryRunAll)), nil
+	return pollUntil(ctx, patience, "the webhook is in force", func() (bool, error) {
+		return apierrors.IsInternalError(b.client.Create(ctx, newTerminating(name), client.DryRunAll)), nil
 	})
 }
 
 // beginWebhook restores, and removes the webhook once the restore waits for it.
 func beginWebhook(ctx context.Context, b *Bed, name string) error {
-	if err := b.passes(ctx, delayed, func() error { return b.apiClient.restore(ctx, name, small, nil) }); err != nil {
+	if err := b.awaitPoint(ctx, delayed, func() error { return b.apiClient.createRestore(ctx, name, small, nil) }); err != nil {
 		return err
 	}
-	return b.apiClient.remove(ctx, newWebhook(name))
+	return b.apiClient.removeObject(ctx, newWebhook(name))
 }
 
 // newRefusal is a policy that refuses Jobs without an owner in one namespace.
 func newRefusal(namespace string) (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding) {
 	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: namespace}, Spec: admissionv1.ValidatingAdmissionPolicySpec{
-		MatchConstraints: &admissionv1.MatchResources{NamespaceSelector: of(namespace), ResourceRules: []admissionv1.NamedRuleWithOperations{{
+		MatchConstraints: &admissionv1.MatchResources{NamespaceSelector: selectNamespace(namespace), ResourceRules: []admissionv1.NamedRuleWithOperations{{
 			RuleWithOperations: admissionv1.RuleWithOperations{Operations: []admissionv1.OperationType{admissionv1.Create}, Rule: admissionv1.Rule{
 				APIGroups: []string{batchv1.GroupName}, APIVersions: []string{"v1"}, Resources: []string{"jobs"},
 			}},
@@ -98,14 +98,14 @@ func newRefusal(namespace string) (*admissionv1.ValidatingAdmissionPolicy, *admi
 
 // prepareRefused makes the namespace and the policy.
 func prepareRefused(ctx context.Context, b *Bed, name string) error {
-	if err := b.apiClient.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+	if err := b.apiClient.createObject(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 		return err
 	}
 	policy, binding := newRefusal(name)
-	if err := b.apiClient.create(ctx, policy); err != nil {
+	if err := b.apiClient.createObject(ctx, policy); err != nil {
 		return err
 	}
-	if err := b.apiClient.create(ctx, binding); err != nil {
+	if err := b.apiClient.createObject(ctx, binding); err != nil {
 		return err
 	}
 	probe := &batchv1.Job{}
@@ -114,7 +114,7 @@ func prepareRefused(ctx context.Context, b *Bed, name string) error {
 	}
 	probe = &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "probe"}, Spec: batchv1.JobSpec{Suspend: new(true), Template: probe.Spec.Template}}
 	probe.Spec.Template.Labels = nil
-	return until(ctx, patience, "the policy is in force", func() (bool, error) {
+	return pollUntil(ctx, patience, "the policy is in force", func() (bool, error) {
 		err := b.client.Create(ctx, probe.DeepCopy(), client.DryRunAll)
 		if err != nil && !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
 			return false, fmt.Errorf("try the policy: %w", err)
@@ -125,22 +125,22 @@ func prepareRefused(ctx context.Context, b *Bed, name string) error {
 
 func tidyRefused(ctx context.Context, b *Bed, name string) error {
 	policy, binding := newRefusal(name)
-	if err := b.apiClient.remove(ctx, binding); err != nil {
+	if err := b.apiClient.removeObject(ctx, binding); err != nil {
 		return err
 	}
-	if err := b.apiClient.remove(ctx, policy); err != nil {
+	if err := b.apiClient.removeObject(ctx, policy); err != nil {
 		return err
 	}
 	return removeNamespace(ctx, b, name)
 }
 
 func tidyWebhook(ctx context.Context, b *Bed, name string) error {
-	if err := b.apiClient.remove(ctx, newWebhook(name)); err != nil {
+	if err := b.apiClient.removeObject(ctx, newWebhook(name)); err != nil {
 		return err
 	}
 	return removeNamespace(ctx, b, name)
 }
 
 func makeNamespace(ctx context.Context, b *Bed, name string) error {
-	return b.apiClient.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	return b.apiClient.createObject(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 }

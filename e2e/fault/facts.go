@@ -31,11 +31,11 @@ func (f Facts) Compare(got Facts) error {
 		have, present := got[name]
 		switch {
 		case !present:
-			lines = append(lines, fmt.Sprintf("- %s: %s", name, short(want)))
+			lines = append(lines, fmt.Sprintf("- %s: %s", name, shortValue(want)))
 		case !expected:
-			lines = append(lines, fmt.Sprintf("+ %s: %s", name, short(have)))
+			lines = append(lines, fmt.Sprintf("+ %s: %s", name, shortValue(have)))
 		case want != have:
-			lines = append(lines, fmt.Sprintf("! %s: %s instead of %s", name, short(have), short(want)))
+			lines = append(lines, fmt.Sprintf("! %s: %s instead of %s", name, shortValue(have), shortValue(want)))
 		}
 	}
 	if len(lines) == 0 {
@@ -72,14 +72,14 @@ func (f Facts) Matched(changes Facts) Facts {
 	return matched
 }
 
-// add copies facts, each name after a prefix.
-func (f Facts) add(prefix string, more map[string]string) {
+// addPrefixed copies facts, each name after a prefix.
+func (f Facts) addPrefixed(prefix string, more map[string]string) {
 	for name, value := range more {
 		f[prefix+name] = value
 	}
 }
 
-func short(value string) string {
+func shortValue(value string) string {
 	const most = 300
 	if len(value) > most {
 		return value[:most] + "…"

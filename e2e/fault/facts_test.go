@@ -20,13 +20,13 @@ func TestCompareNamesEveryDifference(t *testing.T) {
 }
 
 func TestArmedPointsAreReadAsWritten(t *testing.T) {
-	p := points{dir: t.TempDir()}
-	require.NoError(t, p.arm("deletion/begun", Kill, 3))
+	p := pointDir{dir: t.TempDir()}
+	require.NoError(t, p.armPoint("deletion/begun", Kill, 3))
 	require.FileExists(t, p.dir+"/deletion.begun")
-	pid, err := p.hit("deletion/begun")
+	pid, err := p.hitBy("deletion/begun")
 	require.NoError(t, err)
 	require.Zero(t, pid)
-	require.NoError(t, p.clear())
+	require.NoError(t, p.clearPoints())
 	require.NoFileExists(t, p.dir+"/deletion.begun")
 }
 

@@ -24,8 +24,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// start starts a bed that lasts as long as the test.
-func start(t *testing.T, binaries string) (*Bed, error) {
+// startBed starts a bed that lasts as long as the test.
+func startBed(t *testing.T, binaries string) (*Bed, error) {
 	t.Helper()
 	b, err := Start(t.Context(), Config{Dir: t.TempDir(), Binaries: binaries, Plugins: selfplugin.Directory(t, Plugins...), Log: t.Output()})
 	if err == nil {
@@ -34,29 +34,29 @@ func start(t *testing.T, binaries string) (*Bed, error) {
 	return b, err
 }
 
-// beds is how many cases run at once, each on a bed of its own: they wait for timeouts more than
+// parallelBeds is how many cases run at once, each on a bed of its own: they wait for timeouts more than
 // they compute. A part runs on one, because other tests run beside it.
-func beds() int {
+func parallelBeds() int {
 	if os.Getenv("FAULT_PART") == "all" {
 		return 2
 	}
 	return 1
 }
 
-// pool lends beds to tests that run at once. Each bed starts when it is first needed.
-type pool chan func() (*Bed, error)
+// bedPool lends beds to tests that run at once. Each bed starts when it is first needed.
+type bedPool chan func() (*Bed, error)
 
-func newPool(t *testing.T) pool {
+func newPool(t *testing.T) bedPool {
 	t.Helper()
-	p := make(pool, beds())
-	for range beds() {
-		p <- sync.OnceValues(func() (*Bed, error) { return start(t, "") })
+	p := make(bedPool, parallelBeds())
+	for range parallelBeds() {
+		p <- sync.OnceValues(func() (*Bed, error) { return startBed(t, "") })
 	}
 	return p
 }
 
-// with lets a test, which from now on runs beside others, use a bed for itself.
-func (p pool) with(t *testing.T, use func(*Bed) error) {
+// withBed lets a test, which from now on runs beside others, use a bed for itself.
+func (p bedPool) withBed(t *testing.T, use func(*Bed) error) {
 	t.Helper()
 	t.Parallel()
 	bed := <-p
@@ -66,8 +66,8 @@ func (p pool) with(t *testing.T, use func(*Bed) error) {
 	require.NoError(t, use(b))
 }
 
-// chosen is what this run covers, see ParsePart.
-func chosen(t *testing.T) *Chosen {
+// chosenPart is what this run covers, see ParsePart.
+func chosenPart(t *testing.T) *Chosen {
 	t.Helper()
 	part, err := ParsePart(os.Getenv("FAULT_PART"))
 	require.NoError(t, err)
@@ -78,28 +78,28 @@ func chosen(t *testing.T) *Chosen {
 }
 
 func TestFaults(t *testing.T) {
-	p, c := newPool(t), chosen(t)
+	p, c := newPool(t), chosenPart(t)
 	t.Run("undisturbed runs are alike", func(t *testing.T) {
 		for _, name := range c.Undisturbed {
-			t.Run(name, func(t *testing.T) { p.with(t, func(b *Bed) error { return b.Repeat(t.Context(), name) }) })
+			t.Run(name, func(t *testing.T) { p.withBed(t, func(b *Bed) error { return b.Repeat(t.Context(), name) }) })
 		}
 	})
 	// The job of the killed process ends as if nothing had happened.
 	t.Run("kill", func(t *testing.T) {
 		for _, c := range c.Kills {
-			t.Run(c.String(), func(t *testing.T) { p.with(t, func(b *Bed) error { return b.Kill(t.Context(), c) }) })
+			t.Run(c.String(), func(t *testing.T) { p.withBed(t, func(b *Bed) error { return b.Kill(t.Context(), c) }) })
 		}
 	})
 	// A process that was stopped until its job was done elsewhere does no harm when it goes on.
 	t.Run("pause", func(t *testing.T) {
 		for _, c := range c.Pauses {
-			t.Run(c.String(), func(t *testing.T) { p.with(t, func(b *Bed) error { return b.Pause(t.Context(), c) }) })
+			t.Run(c.String(), func(t *testing.T) { p.withBed(t, func(b *Bed) error { return b.Pause(t.Context(), c) }) })
 		}
 	})
 	// A leader that was stopped in the middle of an admission admits nothing beside the other's.
 	t.Run("leader", func(t *testing.T) {
 		for _, c := range c.Leaders {
-			t.Run(c.String(), func(t *testing.T) { p.with(t, func(b *Bed) error { return b.PauseLeader(t.Context(), c) }) })
+			t.Run(c.String(), func(t *testing.T) { p.withBed(t, func(b *Bed) error { return b.PauseLeader(t.Context(), c) }) })
 		}
 	})
 }
@@ -107,12 +107,12 @@ func TestFaults(t *testing.T) {
 // TestMutantsAreCaught shows that the suite can fail.
 func TestMutantsAreCaught(t *testing.T) {
 	t.Parallel()
-	for _, m := range chosen(t).Mutants {
+	for _, m := range chosenPart(t).Mutants {
 		t.Run(m.Name, func(t *testing.T) {
 			t.Parallel()
 			binaries := filepath.Join(t.TempDir(), "bin")
 			require.NoError(t, m.Build(t.Context(), binaries, t.TempDir()))
-			b, err := start(t, binaries)
+			b, err := startBed(t, binaries)
 			require.NoError(t, err)
 			_, err = b.Baseline(t.Context(), m.Case.Scenario)
 			require.NoError(t, err, "undisturbed, the mistake does not show")

@@ -27,7 +27,7 @@ type hookNode struct {
 	frozen bool
 }
 
-func (n *hookNode) run(_ context.Context, r *podexectest.Request, _, _ io.Writer) error {
+func (n *hookNode) runCommand(_ context.Context, r *podexectest.Request, _, _ io.Writer) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.counts[r.Command[0]]++
@@ -39,7 +39,7 @@ func (n *hookNode) run(_ context.Context, r *podexectest.Request, _, _ io.Writer
 func (b *Bed) plantHooked(ctx context.Context) (err error) {
 	n := &b.hooks
 	n.counts = map[string]int{}
-	if n.node, err = kubelet.Start(ctx, b.cluster.RestConfig(), hooked, &podexectest.Handler{Run: n.run}); err != nil {
+	if n.node, err = kubelet.Start(ctx, b.cluster.RestConfig(), hooked, &podexectest.Handler{Run: n.runCommand}); err != nil {
 		return err
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: hooked}}
@@ -51,7 +51,7 @@ func (b *Bed) plantHooked(ctx context.Context) (err error) {
 			"pre.hook.backup.velero.io/command": "freeze", "post.hook.backup.velero.io/command": "thaw"}},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "registry.k8s.io/pause:3.10"}}},
 	}
-	return until(ctx, patience, "pod "+pod.Name+" runs", func() (bool, error) {
+	return pollUntil(ctx, patience, "pod "+pod.Name+" runs", func() (bool, error) {
 		return n.node.Run(ctx, pod) == nil, nil // refused until the namespace has its service account
 	})
 }
@@ -64,7 +64,7 @@ func prepareHooked(_ context.Context, b *Bed, _ string) error {
 }
 
 func beginHooked(ctx context.Context, b *Bed, name string) error {
-	return b.apiClient.create(ctx, &velerov1.Backup{ObjectMeta: named(name), Spec: velerov1.BackupSpec{IncludedNamespaces: []string{hooked}, IncludedResources: []string{"pods"}}})
+	return b.apiClient.createObject(ctx, &velerov1.Backup{ObjectMeta: namedMeta(name), Spec: velerov1.BackupSpec{IncludedNamespaces: []string{hooked}, IncludedResources: []string{"pods"}}})
 }
 
 func observeHooked(ctx context.Context, b *Bed, name string) (Facts, error) {
@@ -72,7 +72,7 @@ func observeHooked(ctx context.Context, b *Bed, name string) (Facts, error) {
 	if err != nil {
 		return nil, err
 	}
-	backup, err := b.apiClient.ended(ctx, name)
+	backup, err := b.apiClient.awaitEnded(ctx, name)
 	if err == nil && backup.Status.HookStatus == nil {
 		err = errors.New("no hookStatus")
 	}
@@ -80,12 +80,12 @@ func observeHooked(ctx context.Context, b *Bed, name string) (Facts, error) {
 		return nil, err
 	}
 	f["hooks"] = fmt.Sprintf("%d, %d failed", backup.Status.HookStatus.HooksAttempted, backup.Status.HookStatus.HooksFailed)
-	b.hooks.add(f)
+	b.hooks.addRun(f)
 	return f, nil
 }
 
-// add adds what ran.
-func (n *hookNode) add(f Facts) {
+// addRun adds what ran.
+func (n *hookNode) addRun(f Facts) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	f["frozen"] = strconv.FormatBool(n.frozen)

@@ -14,7 +14,7 @@ import (
 
 // beginHookedRestore restores a Pod with two hooks, and has the node run it.
 func beginHookedRestore(ctx context.Context, b *Bed, name string) error {
-	err := b.apiClient.create(ctx, &velerov1.Restore{ObjectMeta: named(name), Spec: velerov1.RestoreSpec{
+	err := b.apiClient.createObject(ctx, &velerov1.Restore{ObjectMeta: namedMeta(name), Spec: velerov1.RestoreSpec{
 		BackupName: prepared, IncludedNamespaces: []string{hooked}, IncludedResources: []string{"pods"}, NamespaceMapping: map[string]string{hooked: name},
 		Hooks: velerov1.RestoreHooks{Resources: []velerov1.RestoreResourceHookSpec{{Name: "h", PostHooks: []velerov1.RestoreResourceHook{
 			{Exec: &velerov1.ExecRestoreHook{Command: []string{"load"}}}, {Exec: &velerov1.ExecRestoreHook{Command: []string{"open"}}},
@@ -23,7 +23,7 @@ func beginHookedRestore(ctx context.Context, b *Bed, name string) error {
 	if err != nil {
 		return err
 	}
-	return until(ctx, patience, "the restored pod runs", func() (bool, error) {
+	return pollUntil(ctx, patience, "the restored pod runs", func() (bool, error) {
 		return b.hooks.node.Adopt(ctx, name, "db", true) == nil, nil // it is not there yet
 	})
 }
@@ -33,7 +33,7 @@ func observeHookedRestore(ctx context.Context, b *Bed, name string) (Facts, erro
 	if err != nil {
 		return nil, err
 	}
-	restore, err := b.apiClient.restored(ctx, name)
+	restore, err := b.apiClient.awaitRestored(ctx, name)
 	if err == nil && restore.Status.HookStatus == nil {
 		err = errors.New("no hookStatus")
 	}
@@ -41,7 +41,7 @@ func observeHookedRestore(ctx context.Context, b *Bed, name string) (Facts, erro
 		return nil, err
 	}
 	f["hooks"] = fmt.Sprintf("%d, %d failed", restore.Status.HookStatus.HooksAttempted, restore.Status.HookStatus.HooksFailed)
-	b.hooks.add(f)
+	b.hooks.addRun(f)
 	return f, nil
 }
 

@@ -24,29 +24,29 @@ func (b *Bed) PauseLeader(ctx context.Context, c Case) error {
 	name := fmt.Sprintf("%s-%03d", c.Scenario, b.jobs)
 	watching, stop := context.WithCancel(ctx)
 	overlaps := make(chan error, 1)
-	go func() { overlaps <- b.apiClient.alone(watching, name, 1+len(followers)) }()
-	facts, err := b.overlapping(ctx, c.Point, name)
+	go func() { overlaps <- b.apiClient.checkRunsAlone(watching, name, 1+len(followers)) }()
+	facts, err := b.observeOverlapping(ctx, c.Point, name)
 	if err == nil {
 		err = base.Compare(facts)
 	}
 	if err != nil {
 		stop() // what the watch misses is not waited for
-		err = fmt.Errorf("%w%s", err, b.tails(c.Service()))
+		err = fmt.Errorf("%w%s", err, b.logTails(c.Service()))
 	}
-	err = errors.Join(err, <-overlaps, b.points.clear())
+	err = errors.Join(err, <-overlaps, b.points.clearPoints())
 	stop()
 	return err
 }
 
-// overlapping begins, wakes the stopped leader while a backup runs, and observes the end.
-func (b *Bed) overlapping(ctx context.Context, point, name string) (_ Facts, err error) {
-	if err := errors.Join(b.points.arm(point, Stop, 1), b.points.arm("backup-runner/discovered", hold, 1)); err != nil {
+// observeOverlapping begins, wakes the stopped leader while a backup runs, and observes the end.
+func (b *Bed) observeOverlapping(ctx context.Context, point, name string) (_ Facts, err error) {
+	if err := errors.Join(b.points.armPoint(point, Stop, 1), b.points.armPoint("backup-runner/discovered", hold, 1)); err != nil {
 		return nil, err
 	}
 	if err := beginOverlap(ctx, b, name); err != nil {
 		return nil, err
 	}
-	m, err := b.reached(ctx, point)
+	m, err := b.awaitReached(ctx, point)
 	if err != nil {
 		return nil, err
 	}
@@ -62,10 +62,10 @@ func (b *Bed) overlapping(ctx context.Context, point, name string) (_ Facts, err
 
 // anyRuns waits until one of the backups of an overlap runs.
 func (a *apiClient) anyRuns(ctx context.Context, name string) error {
-	return until(ctx, patience, "a backup of "+name+" runs", func() (bool, error) {
+	return pollUntil(ctx, patience, "a backup of "+name+" runs", func() (bool, error) {
 		for _, suffix := range append([]string{""}, followers...) {
 			backup := &velerov1.Backup{}
-			if _, err := a.get(ctx, name+suffix, backup); err != nil {
+			if _, err := a.getObject(ctx, name+suffix, backup); err != nil {
 				return false, err
 			}
 			if backup.Status.Phase == velerov1.BackupPhaseInProgress {

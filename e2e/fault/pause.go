@@ -34,55 +34,55 @@ func (b *Bed) Pause(ctx context.Context, c Case) (err error) {
 		return err
 	}
 	began := time.Now()
-	j, err := b.strike(ctx, c, Stop)
+	j, err := b.strikeCase(ctx, c, Stop)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("%s, stopped %s: %w%s", j.name, j.hit.LogPath(), err, b.tails(c.Service()))
+			err = fmt.Errorf("%s, stopped %s: %w%s", j.name, j.hit.LogPath(), err, b.logTails(c.Service()))
 		}
-		err = errors.Join(err, j.hit.Signal(syscall.SIGCONT), b.points.clear(), j.tidy(ctx))
+		err = errors.Join(err, j.hit.Signal(syscall.SIGCONT), b.points.clearPoints(), j.tidyJob(ctx))
 	}()
-	facts, err := j.observe(ctx)
+	facts, err := j.observeJob(ctx)
 	if err != nil {
 		return err
 	}
 	if err := base.Compare(facts); err != nil {
 		return err
 	}
-	before, err := b.marks(ctx, j)
+	before, err := b.writeMarks(ctx, j)
 	if err != nil {
 		return err
 	}
 	log := &logTail{path: j.hit.LogPath()}
-	if err := log.skip(); err != nil {
+	if err := log.skipWritten(); err != nil {
 		return err
 	}
-	if err := errors.Join(b.points.clear(), j.hit.Signal(syscall.SIGCONT)); err != nil {
+	if err := errors.Join(b.points.clearPoints(), j.hit.Signal(syscall.SIGCONT)); err != nil {
 		return err
 	}
-	if err := b.harmless(ctx, j, before, log); err != nil {
+	if err := b.checkHarmless(ctx, j, before, log); err != nil {
 		return err
 	}
-	err = b.works(ctx, c, log)
+	err = b.awaitWorking(ctx, c, log)
 	_, _ = fmt.Fprintf(b.log, "%s: paused, all in %.1f s\n", c, time.Since(began).Seconds())
 	return err
 }
 
-// harmless waits until the woken process has stopped its job and checks that it changed nothing.
+// checkHarmless waits until the woken process has stopped its job and checks that it changed nothing.
 // What it may leave of its own is swept.
-func (b *Bed) harmless(ctx context.Context, j *job, before Facts, log *logTail) error {
-	if err := log.wait(ctx, "the woken process stops its job"); err != nil {
-		after, failure := b.marks(ctx, j)
+func (b *Bed) checkHarmless(ctx context.Context, j *faultJob, before Facts, log *logTail) error {
+	if err := log.awaitStopped(ctx, "the woken process stops its job"); err != nil {
+		after, failure := b.writeMarks(ctx, j)
 		return errors.Join(err, failure, before.Compare(after))
 	}
-	if err := until(ctx, patience, "the woken process is ready", func() (bool, error) { return b.fleet.Ready(ctx, j.hit), nil }); err != nil {
+	if err := pollUntil(ctx, patience, "the woken process is ready", func() (bool, error) { return b.fleet.Ready(ctx, j.hit), nil }); err != nil {
 		return err
 	}
 	var last error
-	err := until(ctx, patience, "nothing is changed after the wake", func() (bool, error) {
-		after, err := b.marks(ctx, j)
+	err := pollUntil(ctx, patience, "nothing is changed after the wake", func() (bool, error) {
+		after, err := b.writeMarks(ctx, j)
 		if err != nil {
 			return false, err
 		}
@@ -92,11 +92,11 @@ func (b *Bed) harmless(ctx context.Context, j *job, before Facts, log *logTail) 
 	return errors.Join(err, last)
 }
 
-// works runs small jobs until the woken process takes one.
-func (b *Bed) works(ctx context.Context, c Case, log *logTail) error {
+// awaitWorking runs small jobs until the woken process takes one.
+func (b *Bed) awaitWorking(ctx context.Context, c Case, log *logTail) error {
 	const most = 20
 	for range most {
-		s, name, err := b.next(ctx, "later-"+c.Service())
+		s, name, err := b.nextScenario(ctx, "later-"+c.Service())
 		if err != nil {
 			return err
 		}
@@ -109,7 +109,7 @@ func (b *Bed) works(ctx context.Context, c Case, log *logTail) error {
 		if err := s.tidy(ctx, b, name); err != nil {
 			return err
 		}
-		text, err := log.text()
+		text, err := log.readText()
 		if err != nil || strings.Contains(text, name) {
 			return err
 		}
@@ -117,13 +117,13 @@ func (b *Bed) works(ctx context.Context, c Case, log *logTail) error {
 	return fmt.Errorf("%w: the woken process took none of %d later jobs", ErrDiffers, most)
 }
 
-// marks are facts about whether a published object of the bucket or an object of the cluster was
+// writeMarks are facts about whether a published object of the bucket or an object of the cluster was
 // written again.
-func (b *Bed) marks(ctx context.Context, j *job) (Facts, error) {
+func (b *Bed) writeMarks(ctx context.Context, j *faultJob) (Facts, error) {
 	f := Facts{}
 	for _, dir := range []string{"backups", "restores"} {
 		root := filepath.Join(b.bucket.path, dir, j.name)
-		keys, err := b.bucket.keys(filepath.Join(dir, j.name))
+		keys, err := b.bucket.listKeys(filepath.Join(dir, j.name))
 		if err != nil {
 			return nil, err
 		}
@@ -166,7 +166,7 @@ type logTail struct {
 	from int64
 }
 
-func (l *logTail) skip() error {
+func (l *logTail) skipWritten() error {
 	info, err := os.Stat(l.path)
 	if err == nil {
 		l.from = info.Size()
@@ -174,7 +174,7 @@ func (l *logTail) skip() error {
 	return err
 }
 
-func (l *logTail) text() (string, error) {
+func (l *logTail) readText() (string, error) {
 	data, err := os.ReadFile(l.path)
 	if err != nil {
 		return "", err
@@ -182,10 +182,10 @@ func (l *logTail) text() (string, error) {
 	return string(data[min(l.from, int64(len(data))):]), nil
 }
 
-// wait waits until the log says that the job was stopped; that it was brought to its end is wrong.
-func (l *logTail) wait(ctx context.Context, what string) error {
-	return until(ctx, wakePatience, what, func() (bool, error) {
-		text, err := l.text()
+// awaitStopped waits until the log says that the job was stopped; that it was brought to its end is wrong.
+func (l *logTail) awaitStopped(ctx context.Context, what string) error {
+	return pollUntil(ctx, wakePatience, what, func() (bool, error) {
+		text, err := l.readText()
 		if line := concluded.FindString(text); line != "" {
 			err = fmt.Errorf("%w: the woken process went on to the end: %s", ErrDiffers, line)
 		}

@@ -16,11 +16,11 @@ const pauseRule = "group: " + kindGroup + "\nkind: Kite\nfield: spec.paused\nval
 
 // plantPaused makes two owners, one of which was stored with its mark, and what they own.
 func (a *apiClient) plantPaused(ctx context.Context) error {
-	rules := &corev1.ConfigMap{ObjectMeta: named("holdfast-restore-pause"), Data: map[string]string{"kites": pauseRule}}
-	if err := a.create(ctx, rules); err != nil {
+	rules := &corev1.ConfigMap{ObjectMeta: namedMeta("holdfast-restore-pause"), Data: map[string]string{"kites": pauseRule}}
+	if err := a.createObject(ctx, rules); err != nil {
 		return err
 	}
-	if err := a.define(ctx, "kites", "Kite"); err != nil {
+	if err := a.createDefinition(ctx, "kites", "Kite"); err != nil {
 		return err
 	}
 	for name, spec := range map[string]map[string]any{"flies": {"length": int64(3)}, "rests": {"paused": false}} {
@@ -34,7 +34,7 @@ func (a *apiClient) plantPaused(ctx context.Context) error {
 		}
 		owner := metav1.OwnerReference{APIVersion: kite.GetAPIVersion(), Kind: kite.GetKind(), Name: name, UID: kite.GetUID()}
 		meta := metav1.ObjectMeta{Namespace: paused, Name: name + "-keys", OwnerReferences: []metav1.OwnerReference{owner}}
-		if err := a.create(ctx, &corev1.Secret{ObjectMeta: meta, StringData: map[string]string{"key": name}}); err != nil {
+		if err := a.createObject(ctx, &corev1.Secret{ObjectMeta: meta, StringData: map[string]string{"key": name}}); err != nil {
 			return err
 		}
 	}
@@ -42,5 +42,5 @@ func (a *apiClient) plantPaused(ctx context.Context) error {
 }
 
 func beginPaused(ctx context.Context, b *Bed, name string) error {
-	return b.apiClient.restore(ctx, name, paused, nil)
+	return b.apiClient.createRestore(ctx, name, paused, nil)
 }

@@ -60,9 +60,9 @@ func ServePlugin() error {
 	return serve.Run(registry)
 }
 
-// called notes a call and returns how many there were before. The name begins with what was called
+// noteCall notes a call and returns how many there were before. The name begins with what was called
 // and the job.
-func called(dir string, name ...string) (before int, err error) {
+func noteCall(dir string, name ...string) (before int, err error) {
 	text := strings.Join(name, ".")
 	found, err := filepath.Glob(filepath.Join(dir, text+"-*"))
 	if err != nil {
@@ -75,8 +75,8 @@ func called(dir string, name ...string) (before int, err error) {
 	return len(found), f.Close()
 }
 
-// calls counts the calls that a job made, by what was called.
-func (b *Bed) calls(job string) (map[string]int, error) {
+// callCounts counts the calls that a job made, by what was called.
+func (b *Bed) callCounts(job string) (map[string]int, error) {
 	counts := map[string]int{}
 	entries, err := os.ReadDir(b.called)
 	for _, entry := range entries {
@@ -93,7 +93,7 @@ type cleans struct{ plugin.Everything }
 
 // Execute implements plugin.DeleteItemAction.
 func (cleans) Execute(_ context.Context, in *plugin.BackupInput) error {
-	before, err := called(in.Item.GetAnnotations()[callsKey], "clean", in.Backup.Name(), in.Item.GetName())
+	before, err := noteCall(in.Item.GetAnnotations()[callsKey], "clean", in.Backup.Name(), in.Item.GetName())
 	if err == nil && before == 0 {
 		err = errors.New("not at the first call")
 	}
@@ -111,7 +111,7 @@ func (s *snapshots) Init(_ context.Context, config map[string]string) error {
 
 // CreateSnapshot implements plugin.VolumeSnapshotter.
 func (s *snapshots) CreateSnapshot(_ context.Context, volumeID, _ string, tags map[string]string) (string, error) {
-	_, err := called(s.dir, "snapshot", tags["velero.io/backup"], volumeID)
+	_, err := noteCall(s.dir, "snapshot", tags["velero.io/backup"], volumeID)
 	return volumeID + "-of-" + tags["velero.io/backup"], err
 }
 
@@ -169,15 +169,15 @@ func (lister) ListPlugins(context.Context, *velero.Empty) (*velero.ListPluginsRe
 	return answer, nil
 }
 
-// begins notes a call of an action that may begin an operation.
-func begins(what string, item, job []byte) (object, of unstructured.Unstructured, err error) {
+// noteBegin notes a call of an action that may begin an operation.
+func noteBegin(what string, item, job []byte) (object, of unstructured.Unstructured, err error) {
 	if err := errors.Join(json.Unmarshal(item, &object.Object), json.Unmarshal(job, &of.Object)); err != nil {
 		return object, of, fmt.Errorf("decode: %w", err)
 	}
 	if phase, _, _ := unstructured.NestedString(of.Object, "status", "phase"); strings.HasPrefix(phase, "Finalizing") {
 		what = "again"
 	}
-	_, err = called(object.GetAnnotations()[callsKey], what, of.GetName(), object.GetName())
+	_, err = noteCall(object.GetAnnotations()[callsKey], what, of.GetName(), object.GetName())
 	return object, of, err
 }
 
@@ -193,7 +193,7 @@ func (backupBegins) AppliesTo(context.Context, *velerov2.BackupItemActionApplies
 // Execute leaves the object as it is. For some it begins an operation, which is known by the
 // directory for calls and the name of the backup, and after which the object is to be stored again.
 func (backupBegins) Execute(_ context.Context, r *velerov2.ExecuteRequest) (*velerov2.ExecuteResponse, error) {
-	object, backup, err := begins("backup", r.GetItem(), r.GetBackup())
+	object, backup, err := noteBegin("backup", r.GetItem(), r.GetBackup())
 	answer := &velerov2.ExecuteResponse{Item: r.GetItem()}
 	if phase, _, _ := unstructured.NestedString(backup.Object, "status", "phase"); object.GetLabels()[longLabel] != "" && phase == "InProgress" {
 		answer.OperationId = object.GetAnnotations()[callsKey] + ":" + backup.GetName()
@@ -204,16 +204,16 @@ func (backupBegins) Execute(_ context.Context, r *velerov2.ExecuteRequest) (*vel
 
 // Progress reports the end of an operation at the third call.
 func (backupBegins) Progress(_ context.Context, r *velerov2.BackupItemActionProgressRequest) (*velerov2.BackupItemActionProgressResponse, error) {
-	p, err := progress(r.GetOperationId())
+	p, err := operationProgress(r.GetOperationId())
 	return &velerov2.BackupItemActionProgressResponse{Progress: p}, err
 }
 
-func progress(id string) (*velero.OperationProgress, error) {
+func operationProgress(id string) (*velero.OperationProgress, error) {
 	dir, job, ok := strings.Cut(id, ":")
 	if !ok {
 		return nil, fmt.Errorf("operation ID: %q", id)
 	}
-	before, err := called(dir, "progress", job)
+	before, err := noteCall(dir, "progress", job)
 	return &velero.OperationProgress{Completed: before >= 2, NCompleted: int64(min(before, 2)), NTotal: 2, OperationUnits: "Polls"}, err
 }
 
@@ -228,7 +228,7 @@ func (restoreBegins) AppliesTo(context.Context, *velerov2.RestoreItemActionAppli
 
 // Execute leaves the object as it is. For some it begins an operation, as that of a backup does.
 func (restoreBegins) Execute(_ context.Context, r *velerov2.RestoreItemActionExecuteRequest) (*velerov2.RestoreItemActionExecuteResponse, error) {
-	object, restore, err := begins("restore", r.GetItem(), r.GetRestore())
+	object, restore, err := noteBegin("restore", r.GetItem(), r.GetRestore())
 	answer := &velerov2.RestoreItemActionExecuteResponse{Item: r.GetItem()}
 	if object.GetLabels()[longLabel] != "" {
 		answer.OperationId = object.GetAnnotations()[callsKey] + ":" + restore.GetName()
@@ -238,6 +238,6 @@ func (restoreBegins) Execute(_ context.Context, r *velerov2.RestoreItemActionExe
 
 // Progress reports the end of an operation at the third call.
 func (restoreBegins) Progress(_ context.Context, r *velerov2.RestoreItemActionProgressRequest) (*velerov2.RestoreItemActionProgressResponse, error) {
-	p, err := progress(r.GetOperationId())
+	p, err := operationProgress(r.GetOperationId())
 	return &velerov2.RestoreItemActionProgressResponse{Progress: p}, err
 }

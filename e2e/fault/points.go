@@ -21,28 +21,28 @@ const (
 // look is how often a condition is looked at.
 const look = 50 * time.Millisecond
 
-// points is the directory that package failpoint of every process reads.
-type points struct{ dir string }
+// pointDir is the directory that package failpoint of every process reads.
+type pointDir struct{ dir string }
 
-func (p points) path(point string) string {
+func (p pointDir) pointPath(point string) string {
 	return filepath.Join(p.dir, strings.ReplaceAll(point, "/", "."))
 }
 
-// arm makes the nth hit of a point act; 0 and 1 are the first.
-func (p points) arm(point, order string, nth int) error {
+// armPoint makes the nth hit of a point act; 0 and 1 are the first.
+func (p pointDir) armPoint(point, order string, nth int) error {
 	if nth > 1 {
 		order += "@" + strconv.Itoa(nth)
 	}
-	path := p.path(point)
+	path := p.pointPath(point)
 	if err := os.WriteFile(path+".arming", []byte(order), 0o600); err != nil {
 		return err
 	}
 	return os.Rename(path+".arming", path)
 }
 
-// hit returns the process that acted at a point, 0 as long as there is none.
-func (p points) hit(point string) (pid int, err error) {
-	text, err := os.ReadFile(p.path(point) + ".hit")
+// hitBy returns the process that acted at a point, 0 as long as there is none.
+func (p pointDir) hitBy(point string) (pid int, err error) {
+	text, err := os.ReadFile(p.pointPath(point) + ".hit")
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
@@ -52,18 +52,18 @@ func (p points) hit(point string) (pid int, err error) {
 	return strconv.Atoi(string(text))
 }
 
-// armed reports whether a point has an order.
-func (p points) armed(point string) (bool, error) {
-	_, err := os.Stat(p.path(point))
+// isArmed reports whether a point has an order.
+func (p pointDir) isArmed(point string) (bool, error) {
+	_, err := os.Stat(p.pointPath(point))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-// forget removes the order and the hit of one point.
-func (p points) forget(point string) error {
-	path := p.path(point)
+// forgetPoint removes the order and the hit of one point.
+func (p pointDir) forgetPoint(point string) error {
+	path := p.pointPath(point)
 	var errs []error
 	for _, file := range []string{path, path + ".hit"} {
 		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -73,8 +73,8 @@ func (p points) forget(point string) error {
 	return errors.Join(errs...)
 }
 
-// clear removes every order and hit.
-func (p points) clear() error {
+// clearPoints removes every order and hit.
+func (p pointDir) clearPoints() error {
 	entries, err := os.ReadDir(p.dir)
 	for _, entry := range entries {
 		if entry.Name() != "lock" {
@@ -84,9 +84,9 @@ func (p points) clear() error {
 	return err
 }
 
-// until looks repeatedly until done, an error, or the end of patience, which names what was waited
+// pollUntil looks repeatedly until done, an error, or the end of patience, which names what was waited
 // for.
-func until(ctx context.Context, patience time.Duration, what string, done func() (bool, error)) error {
+func pollUntil(ctx context.Context, patience time.Duration, what string, done func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	ticker := time.NewTicker(look)

@@ -29,10 +29,10 @@ const (
 )
 
 func (a *apiClient) defineKind(ctx context.Context) error {
-	if err := a.define(ctx, "toys", "Toy"); err != nil {
+	if err := a.createDefinition(ctx, "toys", "Toy"); err != nil {
 		return err
 	}
-	if err := a.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kinds}}); err != nil {
+	if err := a.createObject(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kinds}}); err != nil {
 		return err
 	}
 	for i := range 3 {
@@ -43,10 +43,10 @@ func (a *apiClient) defineKind(ctx context.Context) error {
 	return nil
 }
 
-// define makes a kind of custom resource with any fields.
-func (a *apiClient) define(ctx context.Context, plural, kind string) error {
+// createDefinition makes a kind of custom resource with any fields.
+func (a *apiClient) createDefinition(ctx context.Context, plural, kind string) error {
 	open := true
-	return a.create(ctx, &apiextensionsv1.CustomResourceDefinition{
+	return a.createObject(ctx, &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + kindGroup},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 			Group: kindGroup, Scope: apiextensionsv1.NamespaceScoped,
@@ -60,7 +60,7 @@ func (a *apiClient) define(ctx context.Context, plural, kind string) error {
 
 // createServed creates a custom resource once its kind is served.
 func (a *apiClient) createServed(ctx context.Context, o *unstructured.Unstructured) error {
-	return until(ctx, patience, o.GetKind()+" is served", func() (bool, error) { return a.client.Create(ctx, o) == nil, nil })
+	return pollUntil(ctx, patience, o.GetKind()+" is served", func() (bool, error) { return a.client.Create(ctx, o) == nil, nil })
 }
 
 func newToy(namespace, name string) *unstructured.Unstructured {
@@ -75,10 +75,10 @@ func newToy(namespace, name string) *unstructured.Unstructured {
 // dropKind removes the definition, so that the restore has to bring it.
 func dropKind(ctx context.Context, b *Bed, _ string) error {
 	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: kindName}}
-	if err := b.apiClient.remove(ctx, definition); err != nil {
+	if err := b.apiClient.removeObject(ctx, definition); err != nil {
 		return err
 	}
-	return until(ctx, patience, kindName+" is gone", func() (bool, error) {
+	return pollUntil(ctx, patience, kindName+" is gone", func() (bool, error) {
 		err := b.client.Get(ctx, client.ObjectKeyFromObject(definition), definition)
 		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	})
@@ -89,7 +89,7 @@ func dropKind(ctx context.Context, b *Bed, _ string) error {
 // and the answer of such a call, its object is an error, which scenario restore-calls shows.
 func beginRestore(ctx context.Context, b *Bed, name string) error {
 	namespace := b.estate.Namespaces()[0]
-	return b.apiClient.create(ctx, &velerov1.Restore{ObjectMeta: named(name), Spec: velerov1.RestoreSpec{
+	return b.apiClient.createObject(ctx, &velerov1.Restore{ObjectMeta: namedMeta(name), Spec: velerov1.RestoreSpec{
 		BackupName: prepared, IncludedNamespaces: []string{namespace}, ExcludedResources: []string{acted},
 		NamespaceMapping: map[string]string{namespace: name},
 	}})
@@ -105,46 +105,46 @@ func (a *apiClient) plantOwned(ctx context.Context) error {
 	owner := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: small, Name: "nightly"}, Spec: batchv1.CronJobSpec{
 		Schedule: "0 0 1 1 *", Suspend: new(true), JobTemplate: batchv1.JobTemplateSpec{Spec: spec},
 	}}
-	if err := a.create(ctx, owner); err != nil {
+	if err := a.createObject(ctx, owner); err != nil {
 		return err
 	}
-	return a.create(ctx, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: small, Name: "nightly-1", OwnerReferences: []metav1.OwnerReference{
+	return a.createObject(ctx, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: small, Name: "nightly-1", OwnerReferences: []metav1.OwnerReference{
 		*metav1.NewControllerRef(owner, batchv1.SchemeGroupVersion.WithKind("CronJob")),
 	}}, Spec: spec})
 }
 
 func beginOwners(ctx context.Context, b *Bed, name string) error {
-	return b.apiClient.restore(ctx, name, small, nil)
+	return b.apiClient.createRestore(ctx, name, small, nil)
 }
 
 // prepareUpdate puts an object where the restore finds it different.
 func prepareUpdate(ctx context.Context, b *Bed, name string) error {
-	if err := b.apiClient.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+	if err := b.apiClient.createObject(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 		return err
 	}
-	return b.apiClient.create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "bulk-0"}, Data: map[string]string{"data": "changed"}})
+	return b.apiClient.createObject(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "bulk-0"}, Data: map[string]string{"data": "changed"}})
 }
 
 func beginUpdate(ctx context.Context, b *Bed, name string) error {
-	return b.apiClient.create(ctx, &velerov1.Restore{ObjectMeta: named(name), Spec: velerov1.RestoreSpec{
+	return b.apiClient.createObject(ctx, &velerov1.Restore{ObjectMeta: namedMeta(name), Spec: velerov1.RestoreSpec{
 		BackupName: prepared, IncludedNamespaces: []string{small}, NamespaceMapping: map[string]string{small: name},
 		ExistingResourcePolicy: velerov1.PolicyTypeUpdate,
 	}})
 }
 
 func beginDefinitions(ctx context.Context, b *Bed, name string) error {
-	return b.apiClient.restore(ctx, name, kinds, new(true))
+	return b.apiClient.createRestore(ctx, name, kinds, new(true))
 }
 
-func (a *apiClient) restore(ctx context.Context, name, namespace string, cluster *bool) error {
-	return a.create(ctx, &velerov1.Restore{ObjectMeta: named(name), Spec: velerov1.RestoreSpec{
+func (a *apiClient) createRestore(ctx context.Context, name, namespace string, cluster *bool) error {
+	return a.createObject(ctx, &velerov1.Restore{ObjectMeta: namedMeta(name), Spec: velerov1.RestoreSpec{
 		BackupName: prepared, IncludedNamespaces: []string{namespace}, NamespaceMapping: map[string]string{namespace: name},
 		IncludeClusterResources: cluster,
 	}})
 }
 
 func observeRestore(ctx context.Context, b *Bed, name string) (Facts, error) {
-	restore, err := b.apiClient.restored(ctx, name)
+	restore, err := b.apiClient.awaitRestored(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -157,27 +157,27 @@ func observeRestore(ctx context.Context, b *Bed, name string) (Facts, error) {
 		f["progress"] = fmt.Sprintf("%d of %d", p.ItemsRestored, p.TotalItems)
 	}
 	scrub := strings.NewReplacer(name, "NAME", string(restore.UID), "UID")
-	if err := b.bucket.swept(ctx, f, dir, scrub); err != nil {
+	if err := b.bucket.awaitSwept(ctx, f, dir, scrub); err != nil {
 		return nil, err
 	}
-	texts, err := b.bucket.texts(dir, []string{
+	texts, err := b.bucket.readTexts(dir, []string{
 		"restore-" + name + "-results.gz", "restore-" + name + "-resource-list.json.gz", "restore-" + name + "-itemoperations.json.gz",
 		name + "-volumeinfo.json.gz",
 	}, scrub)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s, %s: %w", ErrDiffers, f["phase"], f["reason"], err)
 	}
-	f.add("document ", texts)
-	if err := b.objects(ctx, f, name, scrub); err != nil {
+	f.addPrefixed("document ", texts)
+	if err := b.addObjects(ctx, f, name, scrub); err != nil {
 		return nil, err
 	}
-	return f, b.apiClient.released(ctx, restore)
+	return f, b.apiClient.awaitReleased(ctx, restore)
 }
 
-func (a *apiClient) restored(ctx context.Context, name string) (*velerov1.Restore, error) {
+func (a *apiClient) awaitRestored(ctx context.Context, name string) (*velerov1.Restore, error) {
 	restore := &velerov1.Restore{}
-	err := until(ctx, patience, "restore "+name+" ends", func() (bool, error) {
-		found, err := a.get(ctx, name, restore)
+	err := pollUntil(ctx, patience, "restore "+name+" ends", func() (bool, error) {
+		found, err := a.getObject(ctx, name, restore)
 		return found && restore.Status.Phase.Terminal(), err
 	})
 	if err != nil {
@@ -189,11 +189,11 @@ func (a *apiClient) restored(ctx context.Context, name string) (*velerov1.Restor
 // settling is how long controllers have to adopt and complete what was restored.
 const settling = 60 * time.Second
 
-// objects adds what is in the namespace restored to, once it has stopped changing.
-func (b *Bed) objects(ctx context.Context, f Facts, namespace string, scrub *strings.Replacer) error {
+// addObjects adds what is in the namespace restored to, once it has stopped changing.
+func (b *Bed) addObjects(ctx context.Context, f Facts, namespace string, scrub *strings.Replacer) error {
 	var last map[string]string
 	equal := 0
-	return until(ctx, settling, "the objects in "+namespace+" rest", func() (bool, error) {
+	return pollUntil(ctx, settling, "the objects in "+namespace+" rest", func() (bool, error) {
 		snapshot, err := compare.Take(ctx, b.cluster.RestConfig(), compare.Scope{Namespaces: []string{namespace}})
 		if err != nil {
 			return false, err
@@ -213,11 +213,11 @@ func (b *Bed) objects(ctx context.Context, f Facts, namespace string, scrub *str
 		if equal++; equal < 2 {
 			return false, nil
 		}
-		f.add("object ", found)
+		f.addPrefixed("object ", found)
 		return true, nil
 	})
 }
 
 func removeNamespace(ctx context.Context, b *Bed, name string) error {
-	return b.apiClient.remove(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	return b.apiClient.removeObject(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 }

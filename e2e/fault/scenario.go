@@ -28,46 +28,46 @@ type Scenario struct {
 // Scenarios are all there are, by name.
 var Scenarios = map[string]*Scenario{
 	"cancel":               {prepare: becomeHolder, begin: beginCancel, observe: observeCancel, tidy: leaveClaim},
-	"cancel-waiting":       {prepare: nothing, begin: beginCancelWaiting, observe: observeCancelWaiting, tidy: nothing},
-	"owners":               {prepare: nothing, begin: beginOwners, observe: observeRestore, tidy: removeNamespace},
+	"cancel-waiting":       {prepare: doNothing, begin: beginCancelWaiting, observe: observeCancelWaiting, tidy: doNothing},
+	"owners":               {prepare: doNothing, begin: beginOwners, observe: observeRestore, tidy: removeNamespace},
 	"update":               {prepare: prepareUpdate, begin: beginUpdate, observe: observeRestore, tidy: removeNamespace},
-	"overlap":              {prepare: nothing, begin: beginOverlap, observe: observeOverlap, tidy: nothing},
-	"backup":               {prepare: nothing, begin: beginBackup, observe: observeBackup, tidy: nothing},
-	"restore":              {prepare: nothing, begin: beginRestore, observe: observeRestore, tidy: removeNamespace},
+	"overlap":              {prepare: doNothing, begin: beginOverlap, observe: observeOverlap, tidy: doNothing},
+	"backup":               {prepare: doNothing, begin: beginBackup, observe: observeBackup, tidy: doNothing},
+	"restore":              {prepare: doNothing, begin: beginRestore, observe: observeRestore, tidy: removeNamespace},
 	"definitions":          {prepare: dropKind, begin: beginDefinitions, observe: observeRestore, tidy: removeNamespace},
 	"deletion":             {prepare: prepareDeletion, begin: beginDeletion, observe: observeDeletion, tidy: removeNamespace},
-	"expiry":               {prepare: nothing, begin: beginExpiry, observe: observeGone, tidy: nothing},
-	"later-backup-runner":  {prepare: nothing, begin: beginSmallBackup, observe: observeBackup, tidy: nothing},
-	"later-restore-runner": {prepare: nothing, begin: beginDefinitions, observe: observeRestore, tidy: removeNamespace},
-	"sync":                 {prepare: nothing, begin: plantBackup, observe: observeSynced, tidy: unplantBackup},
-	"orphan":               {prepare: prepareOrphan, begin: unplantBackup, observe: observeOrphan, tidy: nothing},
-	"sweep":                {prepare: nothing, begin: plantLeftovers, observe: observeGone, tidy: nothing},
-	"download":             {prepare: nothing, begin: beginDownload, observe: observeDownload, tidy: nothing},
-	"status":               {prepare: nothing, begin: beginStatus, observe: observeStatus, tidy: nothing},
-	"location":             {prepare: nothing, begin: beginLocation, observe: observeLocation, tidy: removeLocation},
-	"suspended":            {prepare: nothing, begin: beginSuspended, observe: observeBackup, tidy: nothing},
+	"expiry":               {prepare: doNothing, begin: beginExpiry, observe: observeGone, tidy: doNothing},
+	"later-backup-runner":  {prepare: doNothing, begin: beginSmallBackup, observe: observeBackup, tidy: doNothing},
+	"later-restore-runner": {prepare: doNothing, begin: beginDefinitions, observe: observeRestore, tidy: removeNamespace},
+	"sync":                 {prepare: doNothing, begin: plantBackup, observe: observeSynced, tidy: unplantBackup},
+	"orphan":               {prepare: prepareOrphan, begin: unplantBackup, observe: observeOrphan, tidy: doNothing},
+	"sweep":                {prepare: doNothing, begin: plantLeftovers, observe: observeGone, tidy: doNothing},
+	"download":             {prepare: doNothing, begin: beginDownload, observe: observeDownload, tidy: doNothing},
+	"status":               {prepare: doNothing, begin: beginStatus, observe: observeStatus, tidy: doNothing},
+	"location":             {prepare: doNothing, begin: beginLocation, observe: observeLocation, tidy: removeLocation},
+	"suspended":            {prepare: doNothing, begin: beginSuspended, observe: observeBackup, tidy: doNothing},
 	"snapshots":            {prepare: prepareSnapshots, begin: beginSnapshots, observe: observeActedBackup, tidy: removeSnapshotLocation},
-	"backup-calls":         {prepare: nothing, begin: beginActedBackup, observe: observeActedBackup, tidy: nothing},
-	"hooks":                {prepare: prepareHooked, begin: beginHooked, observe: observeHooked, tidy: nothing},
-	"operations":           {prepare: nothing, begin: beginLongBackup, observe: observeLongBackup, tidy: nothing},
-	"restore-calls":        {prepare: nothing, begin: beginActedRestore, observe: observeActedRestore, tidy: removeNamespace},
+	"backup-calls":         {prepare: doNothing, begin: beginActedBackup, observe: observeActedBackup, tidy: doNothing},
+	"hooks":                {prepare: prepareHooked, begin: beginHooked, observe: observeHooked, tidy: doNothing},
+	"operations":           {prepare: doNothing, begin: beginLongBackup, observe: observeLongBackup, tidy: doNothing},
+	"restore-calls":        {prepare: doNothing, begin: beginActedRestore, observe: observeActedRestore, tidy: removeNamespace},
 	"restore-hooks":        {prepare: prepareHooked, begin: beginHookedRestore, observe: observeHookedRestore, tidy: removeHookedRestore},
-	"restore-operations":   {prepare: nothing, begin: beginLongRestore, observe: observeLongRestore, tidy: removeNamespace},
+	"restore-operations":   {prepare: doNothing, begin: beginLongRestore, observe: observeLongRestore, tidy: removeNamespace},
 	"terminating":          {prepare: prepareTerminating, begin: beginTerminating, observe: observeRestore, tidy: removeNamespace},
 	"webhook":              {prepare: prepareWebhook, begin: beginWebhook, observe: observeRestore, tidy: tidyWebhook},
 	"aggregated":           {prepare: prepareAggregated, begin: beginAggregated, observe: observeRestore, tidy: tidyAggregated},
 	"refused":              {prepare: prepareRefused, begin: beginOwners, observe: observeRestore, tidy: tidyRefused},
 	"owners-live":          {prepare: makeNamespace, begin: beginOwners, observe: observeRestore, tidy: removeNamespace},
-	"paused":               {prepare: nothing, begin: beginPaused, observe: observeRestore, tidy: removeNamespace},
+	"paused":               {prepare: doNothing, begin: beginPaused, observe: observeRestore, tidy: removeNamespace},
 	"deletion-restored":    {prepare: prepareRestored, begin: beginRestored, observe: observeDeletion, tidy: leaveClaim},
 	"deletion-kept":        {prepare: prepareKept, begin: beginDeletion, observe: observeKept, tidy: tidyKept},
-	"deletion-actions":     {prepare: prepareCleaned, begin: beginDeletion, observe: observeCleaned, tidy: nothing},
+	"deletion-actions":     {prepare: prepareCleaned, begin: beginDeletion, observe: observeCleaned, tidy: doNothing},
 }
 
-func nothing(context.Context, *Bed, string) error { return nil }
+func doNothing(context.Context, *Bed, string) error { return nil }
 
 func beginSmallBackup(ctx context.Context, b *Bed, name string) error {
-	return b.apiClient.create(ctx, &velerov1.Backup{ObjectMeta: named(name), Spec: velerov1.BackupSpec{IncludedNamespaces: []string{small}}})
+	return b.apiClient.createObject(ctx, &velerov1.Backup{ObjectMeta: namedMeta(name), Spec: velerov1.BackupSpec{IncludedNamespaces: []string{small}}})
 }
 
 // restless are kinds that controllers write to whenever they like: two backups differ in them
@@ -75,8 +75,8 @@ func beginSmallBackup(ctx context.Context, b *Bed, name string) error {
 var restless = []string{"resourcequotas", "horizontalpodautoscalers.autoscaling", "events", "events.events.k8s.io"}
 
 func beginBackup(ctx context.Context, b *Bed, name string) error {
-	return b.apiClient.create(ctx, &velerov1.Backup{
-		ObjectMeta: named(name), Spec: velerov1.BackupSpec{IncludedNamespaces: []string{b.estate.Namespaces()[1]}, ExcludedResources: restless},
+	return b.apiClient.createObject(ctx, &velerov1.Backup{
+		ObjectMeta: namedMeta(name), Spec: velerov1.BackupSpec{IncludedNamespaces: []string{b.estate.Namespaces()[1]}, ExcludedResources: restless},
 	})
 }
 
@@ -109,7 +109,7 @@ func observeOverlap(ctx context.Context, b *Bed, name string) (Facts, error) {
 }
 
 func observeBackup(ctx context.Context, b *Bed, name string) (Facts, error) {
-	backup, err := b.apiClient.ended(ctx, name)
+	backup, err := b.apiClient.awaitEnded(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -125,20 +125,20 @@ func observeBackup(ctx context.Context, b *Bed, name string) (Facts, error) {
 		return f, nil // its parts stay for the delete item action
 	}
 	scrub := strings.NewReplacer(name, "NAME", string(backup.UID), "UID")
-	if err := b.bucket.swept(ctx, f, dir, scrub); err != nil {
+	if err := b.bucket.awaitSwept(ctx, f, dir, scrub); err != nil {
 		return nil, err
 	}
-	if err := b.bucket.content(ctx, f, dir, name, scrub); err != nil {
+	if err := b.bucket.addContent(ctx, f, dir, name, scrub); err != nil {
 		return nil, fmt.Errorf("%w: %s, %s: %w", ErrDiffers, f["phase"], f["reason"], err)
 	}
-	if err := b.bucket.committed(backup, dir); err != nil {
+	if err := b.bucket.checkCommitted(backup, dir); err != nil {
 		return nil, err
 	}
-	return f, b.apiClient.released(ctx, backup)
+	return f, b.apiClient.awaitReleased(ctx, backup)
 }
 
-// committed checks that bucket and object agree on a finished backup.
-func (d *bucketDir) committed(backup *velerov1.Backup, dir string) error {
+// checkCommitted checks that bucket and object agree on a finished backup.
+func (d *bucketDir) checkCommitted(backup *velerov1.Backup, dir string) error {
 	var committed velerov1.Backup
 	data, err := os.ReadFile(filepath.Join(d.path, dir, "velero-backup.json"))
 	if err != nil {
@@ -153,8 +153,8 @@ func (d *bucketDir) committed(backup *velerov1.Backup, dir string) error {
 	return nil
 }
 
-// content adds what the bucket holds of a finished backup.
-func (d *bucketDir) content(ctx context.Context, f Facts, dir, name string, scrub *strings.Replacer) error {
+// addContent adds what the bucket holds of a finished backup.
+func (d *bucketDir) addContent(ctx context.Context, f Facts, dir, name string, scrub *strings.Replacer) error {
 	stored, err := storedObjects(filepath.Join(d.path, dir, name+".tar.gz"))
 	if err != nil {
 		return err
@@ -168,21 +168,21 @@ func (d *bucketDir) content(ctx context.Context, f Facts, dir, name string, scru
 			return fmt.Errorf("%w: the manifest says of %s %s, the tarball holds %q", ErrDiffers, path, item, stored[path])
 		}
 	}
-	f.add("stored ", stored)
-	f.add("listed ", listed)
-	texts, err := d.texts(dir, []string{
+	f.addPrefixed("stored ", stored)
+	f.addPrefixed("listed ", listed)
+	texts, err := d.readTexts(dir, []string{
 		name + "-results.gz", name + "-resource-list.json.gz", name + "-volumeinfo.json.gz", name + "-itemoperations.json.gz",
 		name + "-volumesnapshots.json.gz", name + "-podvolumebackups.json.gz",
 	}, scrub)
-	f.add("document ", texts)
+	f.addPrefixed("document ", texts)
 	return err
 }
 
-// swept waits until a job's directory holds no parts and records, and adds what it holds.
-func (d *bucketDir) swept(ctx context.Context, f Facts, dir string, scrub *strings.Replacer) error {
+// awaitSwept waits until a job's directory holds no parts and records, and adds what it holds.
+func (d *bucketDir) awaitSwept(ctx context.Context, f Facts, dir string, scrub *strings.Replacer) error {
 	keys := map[string]string{}
-	err := until(ctx, patience, dir+" is swept", func() (_ bool, err error) {
-		if keys, err = d.keys(dir); err != nil {
+	err := pollUntil(ctx, patience, dir+" is swept", func() (_ bool, err error) {
+		if keys, err = d.listKeys(dir); err != nil {
 			return false, err
 		}
 		for key := range keys {
@@ -201,10 +201,10 @@ func (d *bucketDir) swept(ctx context.Context, f Facts, dir string, scrub *strin
 	return nil
 }
 
-// released waits until the ledger has no entry of a job.
-func (a *apiClient) released(ctx context.Context, o client.Object) error {
+// awaitReleased waits until the ledger has no entry of a job.
+func (a *apiClient) awaitReleased(ctx context.Context, o client.Object) error {
 	l := ledger.New(a.client, a.client, server)
-	return until(ctx, patience, o.GetName()+" leaves the ledger", func() (bool, error) {
+	return pollUntil(ctx, patience, o.GetName()+" leaves the ledger", func() (bool, error) {
 		_, found, err := l.Get(ctx, o.GetUID())
 		if apierrors.IsNotFound(err) {
 			return true, nil

@@ -49,7 +49,7 @@ func Choose(p Part) (*Chosen, error) {
 		Leaders:     selectCases(p, Admissions, prefixed("leader/")),
 		Mutants:     selectCases(p, Mutants, func(m Mutant) (string, bool) { return "mutant/" + m.Name, m.Case.Always }),
 	}
-	if c.count() == 0 {
+	if c.countCases() == 0 {
 		return nil, fmt.Errorf("%w: %v", ErrNoCase, p.names)
 	}
 	return c, nil
@@ -66,6 +66,6 @@ func selectCases[T any](p Part, cases []T, describe func(T) (string, bool)) (cho
 	return chosen
 }
 
-func (c *Chosen) count() int {
+func (c *Chosen) countCases() int {
 	return len(c.Undisturbed) + len(c.Kills) + len(c.Pauses) + len(c.Leaders) + len(c.Mutants)
 }

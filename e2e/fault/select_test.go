@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func choose(t *testing.T, value string) *Chosen {
+func chooseFromPart(t *testing.T, value string) *Chosen {
 	t.Helper()
 	p, err := ParsePart(value)
 	require.NoError(t, err)
@@ -17,9 +17,9 @@ func choose(t *testing.T, value string) *Chosen {
 
 // What every run covers has cases of each service and kind, and costs the same each time.
 func TestEveryRunCoversEachServiceAndKindOfFault(t *testing.T) {
-	c := choose(t, "")
-	require.GreaterOrEqual(t, c.count(), 38)
-	require.LessOrEqual(t, c.count(), 48)
+	c := chooseFromPart(t, "")
+	require.GreaterOrEqual(t, c.countCases(), 38)
+	require.LessOrEqual(t, c.countCases(), 48)
 	services := map[string]bool{}
 	for _, k := range c.Kills {
 		services[k.Service()] = true
@@ -31,8 +31,8 @@ func TestEveryRunCoversEachServiceAndKindOfFault(t *testing.T) {
 }
 
 func TestAllIsEveryCase(t *testing.T) {
-	c := choose(t, "all")
-	require.Equal(t, len(Scenarios)+len(Matrix)+len(Pauses)+len(Admissions)+len(Mutants), c.count())
+	c := chooseFromPart(t, "all")
+	require.Equal(t, len(Scenarios)+len(Matrix)+len(Pauses)+len(Admissions)+len(Mutants), c.countCases())
 }
 
 // With a misspelt name a run was green that had tested nothing.
@@ -41,7 +41,7 @@ func TestAPartThatSelectsNothingFails(t *testing.T) {
 	require.NoError(t, err)
 	_, err = Choose(p)
 	require.ErrorIs(t, err, ErrNoCase)
-	require.Equal(t, 1, choose(t, "^deletion/claimed").count())
+	require.Equal(t, 1, chooseFromPart(t, "^deletion/claimed").countCases())
 	_, err = ParsePart("[")
 	require.ErrorContains(t, err, "FAULT_PART")
 }

@@ -17,25 +17,25 @@ const collecting = "backup-runner/discovered"
 // beginSuspended takes the directory of a backup away while it runs, and brings it back when the
 // backup is suspended.
 func beginSuspended(ctx context.Context, b *Bed, name string) error {
-	if err := b.points.arm(collecting, Stop, 1); err != nil {
+	if err := b.points.armPoint(collecting, Stop, 1); err != nil {
 		return err
 	}
 	if err := beginBackup(ctx, b, name); err != nil {
 		return err
 	}
-	m, err := b.reached(ctx, collecting)
+	m, err := b.awaitReached(ctx, collecting)
 	if err != nil {
 		return err
 	}
 	dir := filepath.Join(b.bucket.path, "backups", name)
 	away := filepath.Join(b.dir, name)
-	if err := errors.Join(os.Rename(dir, away), os.Symlink(name, dir), m.Signal(syscall.SIGCONT), b.points.forget(collecting)); err != nil {
+	if err := errors.Join(os.Rename(dir, away), os.Symlink(name, dir), m.Signal(syscall.SIGCONT), b.points.forgetPoint(collecting)); err != nil {
 		return err
 	}
 	backup := &velerov1.Backup{}
-	err = until(ctx, patience, "backup "+name+" is suspended", func() (bool, error) {
-		_, err := b.apiClient.get(ctx, name, backup)
-		_, marked := suspend.Of(backup)
+	err = pollUntil(ctx, patience, "backup "+name+" is suspended", func() (bool, error) {
+		_, err := b.apiClient.getObject(ctx, name, backup)
+		_, marked := suspend.MarkOf(backup)
 		return marked, err
 	})
 	return errors.Join(err, os.Remove(dir), os.Rename(away, dir))

@@ -30,8 +30,8 @@ const (
 	storedPreferred = "resources/" + acted + "/v1-preferredversion/namespaces/" + actions + "/one.json"
 )
 
-// without adds that there is no such fact.
-func without(changes Facts, fact string) Facts {
+// withoutFact adds that there is no such fact.
+func withoutFact(changes Facts, fact string) Facts {
 	changes = maps.Clone(changes)
 	changes[fact] = ""
 	return changes

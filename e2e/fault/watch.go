@@ -20,9 +20,9 @@ var running = []velerov1.BackupPhase{
 	velerov1.BackupPhaseInProgress, velerov1.BackupPhaseFinalizing, velerov1.BackupPhaseFinalizingPartiallyFailed,
 }
 
-// alone follows every change of the backups that begin with a name, in the order in which the API
+// checkRunsAlone follows every change of the backups that begin with a name, in the order in which the API
 // server made them, until n of them have ended. It is an error when two of them ran at once.
-func (a *apiClient) alone(ctx context.Context, prefix string, n int) error {
+func (a *apiClient) checkRunsAlone(ctx context.Context, prefix string, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	watch, err := a.client.Watch(ctx, &velerov1.BackupList{}, client.InNamespace(server))

@@ -53,7 +53,7 @@ func Plant(root, dir string, edits ...Edit) (overlay string, err error) {
 		if err != nil {
 			return "", err
 		}
-		changed, err := e.apply(string(text))
+		changed, err := e.applyEdit(string(text))
 		if err != nil {
 			return "", err
 		}
@@ -73,7 +73,7 @@ func Plant(root, dir string, edits ...Edit) (overlay string, err error) {
 	return overlay, os.WriteFile(overlay, text, 0o600)
 }
 
-func (e Edit) apply(text string) (string, error) {
+func (e Edit) applyEdit(text string) (string, error) {
 	switch n := strings.Count(text, e.Old); {
 	case e.Old == "" || e.Old == e.New:
 		return "", fmt.Errorf("%w: %s: the edit changes nothing", ErrText, e.File)

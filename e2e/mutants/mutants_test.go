@@ -25,17 +25,17 @@ func TestTheTableIsTrue(t *testing.T) {
 	for _, m := range Table() {
 		require.False(t, names[m.Name], "%q is there twice", m.Name)
 		names[m.Name] = true
-		parses(t, root, m.Name, m.Edits())
+		requireParses(t, root, m.Name, m.Edits())
 		test, _, _ := strings.Cut(m.Test, "/")
-		require.True(t, declares(t, filepath.Join(root, m.Package), test), "%s: %s has no %s", m.Name, m.Package, test)
+		require.True(t, declaresTest(t, filepath.Join(root, m.Package), test), "%s: %s has no %s", m.Name, m.Package, test)
 	}
 	for name, edits := range Processes {
-		parses(t, root, name, edits)
+		requireParses(t, root, name, edits)
 	}
 }
 
-// parses plants edits and looks whether files of Go come out.
-func parses(t *testing.T, root, name string, edits []Edit) {
+// requireParses plants edits and looks whether files of Go come out.
+func requireParses(t *testing.T, root, name string, edits []Edit) {
 	t.Helper()
 	dir := t.TempDir()
 	_, err := Plant(root, dir, edits...)
@@ -49,7 +49,7 @@ func parses(t *testing.T, root, name string, edits []Edit) {
 	}
 }
 
-func declares(t *testing.T, dir, test string) bool {
+func declaresTest(t *testing.T, dir, test string) bool {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
 	require.NoError(t, err)
@@ -64,8 +64,8 @@ func declares(t *testing.T, dir, test string) bool {
 	return false
 }
 
-// module is a repository with one package, whose tests notice some mistakes.
-func module(t *testing.T) string {
+// newModule is a repository with one package, whose tests notice some mistakes.
+func newModule(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
 	for name, text := range map[string]string{
@@ -108,7 +108,7 @@ func TestOnlyANamedTestThatFailsBecauseOfItKillsAMutant(t *testing.T) {
 		table = append(table, c.m)
 	}
 	var out bytes.Buffer
-	r := Runner{Root: module(t), Parallel: 2, Env: append(Environment(), "GOWORK=off"), Out: &out}
+	r := Runner{Root: newModule(t), Parallel: 2, Env: append(Environment(), "GOWORK=off"), Out: &out}
 	joined, ok := r.Run(t.Context(), table).(interface{ Unwrap() []error })
 	require.True(t, ok)
 	for _, c := range cases {
@@ -125,7 +125,7 @@ func TestOnlyANamedTestThatFailsBecauseOfItKillsAMutant(t *testing.T) {
 }
 
 func TestAPackageThatDoesNotCompileIsReported(t *testing.T) {
-	root := module(t)
+	root := newModule(t)
 	require.NoError(t, os.WriteFile(filepath.Join(root, "sum", "more.go"), []byte("package sum\n\nvar x int = true\n"), 0o600))
 	r := Runner{Root: root, Env: append(Environment(), "GOWORK=off"), Out: t.Output()}
 	m := Mutant{Name: "m", Edit: Edit{"sum/sum.go", "a + b", "a - b"}, Package: "./sum", Test: "TestSum"}

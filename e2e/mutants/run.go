@@ -32,22 +32,22 @@ type Runner struct {
 // Run runs the test of every mutant without and with it, and returns what is wrong with the table
 // or with the tests: nothing if every test passes without its mutant and fails with it.
 func (r *Runner) Run(ctx context.Context, table []Mutant) error {
-	sound, err := r.baseline(ctx, table)
+	sound, err := r.runBaseline(ctx, table)
 	if err != nil {
 		return err
 	}
 	var mu sync.Mutex
 	var problems []error
-	err = r.each(ctx, len(table), func(ctx context.Context, i int) error {
+	err = r.eachParallel(ctx, len(table), func(ctx context.Context, i int) error {
 		m := table[i]
 		began := time.Now()
-		err := r.try(ctx, m, sound[m.Package])
+		err := r.tryMutant(ctx, m, sound[m.Package])
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		r.report(m, err, time.Since(began))
+		r.reportMutant(m, err, time.Since(began))
 		if err != nil {
 			problems = append(problems, fmt.Errorf("%s: %w", m.Name, err))
 		}
@@ -56,17 +56,17 @@ func (r *Runner) Run(ctx context.Context, table []Mutant) error {
 	return errors.Join(append(problems, err)...)
 }
 
-// baseline runs the tests of all mutants without any, package by package.
-func (r *Runner) baseline(ctx context.Context, table []Mutant) (map[string]*results, error) {
+// runBaseline runs the tests of all mutants without any, package by package.
+func (r *Runner) runBaseline(ctx context.Context, table []Mutant) (map[string]*testResults, error) {
 	tests := map[string][]string{}
 	for _, m := range table {
 		tests[m.Package] = append(tests[m.Package], m.Test)
 	}
 	packages := slices.Sorted(maps.Keys(tests))
-	sound := make(map[string]*results, len(packages))
+	sound := make(map[string]*testResults, len(packages))
 	var mu sync.Mutex
-	return sound, r.each(ctx, len(packages), func(ctx context.Context, i int) error {
-		results, err := r.test(ctx, packages[i], "", tests[packages[i]]...)
+	return sound, r.eachParallel(ctx, len(packages), func(ctx context.Context, i int) error {
+		results, err := r.runTests(ctx, packages[i], "", tests[packages[i]]...)
 		mu.Lock()
 		defer mu.Unlock()
 		sound[packages[i]] = results
@@ -74,7 +74,7 @@ func (r *Runner) baseline(ctx context.Context, table []Mutant) (map[string]*resu
 	})
 }
 
-func (r *Runner) each(ctx context.Context, n int, do func(context.Context, int) error) error {
+func (r *Runner) eachParallel(ctx context.Context, n int, do func(context.Context, int) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(max(1, r.Parallel))
 	for i := range n {
@@ -83,7 +83,7 @@ func (r *Runner) each(ctx context.Context, n int, do func(context.Context, int) 
 	return g.Wait()
 }
 
-func (r *Runner) report(m Mutant, err error, took time.Duration) {
+func (r *Runner) reportMutant(m Mutant, err error, took time.Duration) {
 	verdict := "killed"
 	if err != nil {
 		verdict = "ALIVE "
@@ -91,9 +91,9 @@ func (r *Runner) report(m Mutant, err error, took time.Duration) {
 	_, _ = fmt.Fprintf(r.Out, "mutants: %s %5.1f s  %s (%s %s)\n", verdict, took.Seconds(), m.Name, m.Package, m.Test)
 }
 
-// try is nil if the mutant's test passes without it and fails with it.
-func (r *Runner) try(ctx context.Context, m Mutant, sound *results) error {
-	if err := sound.passed(m.Test); err != nil {
+// tryMutant is nil if the mutant's test passes without it and fails with it.
+func (r *Runner) tryMutant(ctx context.Context, m Mutant, sound *testResults) error {
+	if err := sound.requirePassed(m.Test); err != nil {
 		return err
 	}
 	dir, err := os.MkdirTemp("", "mutant")
@@ -105,16 +105,16 @@ func (r *Runner) try(ctx context.Context, m Mutant, sound *results) error {
 	if err != nil {
 		return err
 	}
-	results, err := r.test(ctx, m.Package, overlay, m.Test)
+	results, err := r.runTests(ctx, m.Package, overlay, m.Test)
 	if err != nil {
 		return err
 	}
-	return results.killed(m.Test)
+	return results.requireKilled(m.Test)
 }
 
-// test runs tests of a package. That they fail is no error. Results of go's test cache count.
-func (r *Runner) test(ctx context.Context, pkg, overlay string, tests ...string) (*results, error) {
-	args := []string{"test", "-json", "-vet=off", "-timeout", testTimeout, "-run", pattern(tests)}
+// runTests runs tests of a package. That they fail is no error. Results of go's test cache count.
+func (r *Runner) runTests(ctx context.Context, pkg, overlay string, tests ...string) (*testResults, error) {
+	args := []string{"test", "-json", "-vet=off", "-timeout", testTimeout, "-run", testPattern(tests)}
 	if overlay != "" {
 		args = append(args, "-overlay", overlay)
 	}
@@ -129,11 +129,11 @@ func (r *Runner) test(ctx context.Context, pkg, overlay string, tests ...string)
 	if err != nil && (!errors.As(err, &exit) || stdout.Len() == 0) {
 		return nil, fmt.Errorf("go test %s: %w: %s", pkg, err, stderr.String())
 	}
-	return parse(stdout.Bytes())
+	return parseResults(stdout.Bytes())
 }
 
-// pattern is the -run argument for top-level tests, or for one subtest.
-func pattern(tests []string) string {
+// testPattern is the -run argument for top-level tests, or for one subtest.
+func testPattern(tests []string) string {
 	if len(tests) == 1 {
 		return "^" + strings.ReplaceAll(regexp.QuoteMeta(tests[0]), "/", "$/^") + "$"
 	}

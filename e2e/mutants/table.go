@@ -37,18 +37,18 @@ var (
 	}
 	recordBeforePart = Edit{
 		"services/backup-runner/internal/collect/partwriter/deliver.go",
-		"	if b.spool != nil {\n		if err := c.create(",
-		"	if err := c.enter(ctx, &b.record); err != nil {\n		return err\n	}\n	if b.spool != nil {\n		if err := c.create(",
+		"\tif b.spool != nil {\n\t\tif err := c.createObject(",
+		"\tif err := c.recordPart(ctx, &b.record); err != nil {\n\t\treturn err\n\t}\n\tif b.spool != nil {\n\t\tif err := c.createObject(",
 	}
 	noRecordAfterPart = Edit{
 		"services/backup-runner/internal/collect/partwriter/deliver.go",
-		"	err := c.enter(ctx, &b.record)\n	if errors.Is(err, journal.ErrFenced)",
+		"\terr := c.recordPart(ctx, &b.record)\n\tif errors.Is(err, journal.ErrFenced)",
 		"	var err error\n	if errors.Is(err, journal.ErrFenced)",
 	}
 	pauseUnrecorded = Edit{
 		"services/restore-runner/internal/outcome/paused.go",
 		"	e := r.Begin(General)\n	e.record.Paused = p\n	e.Commit()\n",
-		"	r.mu.Lock()\n	defer r.mu.Unlock()\n	put(&r.paused, p.Target, p)\n",
+		"\tr.mu.Lock()\n\tdefer r.mu.Unlock()\n\tputLazy(&r.paused, p.Target, p)\n",
 	}
 	announcedSnapshotTaken = Edit{
 		"services/backup-runner/internal/collect/volumes/decide.go",
@@ -57,8 +57,8 @@ var (
 	}
 	announcedCallMade = Edit{
 		"services/restore-runner/internal/restore/call/once.go",
-		"	case (announced || c.History.Blind) && !repeatable:\n",
-		"	case announced && c.History.Blind && !repeatable:\n",
+		"\tcase (announced || c.History.NoHistory) && !repeatable:\n",
+		"\tcase announced && c.History.NoHistory && !repeatable:\n",
 	}
 	outcomeBeforeObject = Edit{
 		"services/restore-runner/internal/restore/create.go",

@@ -121,8 +121,8 @@ var backups = []Mutant{
 	{
 		Name: "the records of owed post hooks are swept", Edit: Edit{
 			"services/deletion/internal/sweep/inspector.go",
-			"&& !kept && !posthooks.Of(b).Owed {",
-			"&& !kept && posthooks.Of(b).UID != \"?\" {",
+			"&& !kept && !posthooks.MarkOf(b).Owed {",
+			"&& !kept && posthooks.MarkOf(b).UID != \"?\" {",
 		},
 		Package: "./services/deletion/internal/sweep", Test: "TestRecordsOfABackupThatOwesPostHooksStay",
 	},
@@ -137,8 +137,8 @@ var backups = []Mutant{
 	{
 		Name: "a busy volume holds up the claims behind it", Edit: Edit{
 			"pkg/extension/csisnapshot/lock.go",
-			"s.begin(ctx, of, places)",
-			"s.begin(ctx, of, places); s.Wait()",
+			"s.beginSnapshot(ctx, of, places)",
+			"s.beginSnapshot(ctx, of, places); s.Wait()",
 		},
 		Package: "./pkg/extension/csisnapshot", Test: "TestABusyVolumeDelaysNoOtherClaim",
 	},
@@ -146,15 +146,15 @@ var backups = []Mutant{
 		Name: "the content of a CSI snapshot is removed before its VolumeSnapshot", Edit: Edit{
 			"pkg/extension/csisnapshot/cleanup.go",
 			"a.markDeleted(ctx, p, policy); err != nil",
-			"errors.Join(a.markDeleted(ctx, p, policy), a.delete(ctx, p.content)); err != nil",
+			"errors.Join(a.markDeleted(ctx, p, policy), a.deleteObject(ctx, p.content)); err != nil",
 		},
 		Package: "./pkg/extension/csisnapshot", Test: "TestASnapshotThatABackupNamesOutlivesTheSlowRemovalOfItsObjects",
 	},
 	{
 		Name: "a content that is removed before it was labelled cannot be found by labels", Edit: Edit{
 			"pkg/extension/csisnapshot/cleanup.go",
-			"inherit(changed, p.snapshot.Labels)",
-			"inherit(changed, nil)",
+			"inheritLabels(changed, p.snapshot.Labels)",
+			"inheritLabels(changed, nil)",
 		},
 		Package: "./pkg/extension/csisnapshot", Test: "TestAContentThatWasNotDescribedIsFoundAfterItsMarkWasOverwritten",
 	},

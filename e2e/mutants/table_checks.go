@@ -5,8 +5,8 @@ var checks = []Mutant{
 	{
 		Name: "a readiness probe is repeated at once",
 		Edit: Edit{
-			"services/restore-runner/internal/restore/actions/prober.go", "	case r.ready:\n		p.finish(ctx, q, nil)\n",
-			"	case r.ready:\n		p.finish(ctx, q, nil)\n	default:\n		q.due = true\n",
+			"services/restore-runner/internal/restore/actions/prober.go", "\tcase r.ready:\n\t\tp.finishProbe(ctx, q, nil)\n",
+			"\tcase r.ready:\n\t\tp.finishProbe(ctx, q, nil)\n\tdefault:\n\t\tq.due = true\n",
 		},
 		Package: "./services/restore-runner/internal/restore/actions", Test: "TestAProbeIsRepeatedEachSecond",
 	},
@@ -22,7 +22,7 @@ var checks = []Mutant{
 	},
 	{
 		Name:    "a location that changed gets the result of its former spec",
-		Edit:    Edit{"services/manifest-indexer/internal/locations/validator.go", "if fingerprint(l) != spec {", "if false {"},
+		Edit:    Edit{"services/manifest-indexer/internal/locations/validator.go", "if specFingerprint(l) != spec {", "if false {"},
 		Package: "./services/manifest-indexer/internal/locations", Test: "TestALocationThatChangesDuringItsValidationIsValidatedAgain",
 	},
 	{

@@ -34,7 +34,7 @@ var engine = []Mutant{
 	},
 	{
 		Name:    "a claim is taken while the Lease declares more than the timeout",
-		Edit:    Edit{"pkg/job/claim/instance.go", "	if err := i.wake(ctx); err != nil {\n", "	if err := i.wake(ctx); false && err != nil {\n"},
+		Edit:    Edit{"pkg/job/claim/instance.go", "\tif err := i.wakeLease(ctx); err != nil {\n", "\tif err := i.wakeLease(ctx); false && err != nil {\n"},
 		Package: "./pkg/job/claim", Test: "TestTheLeaseIsRewrittenBeforeAClaim",
 	},
 	{
@@ -59,12 +59,12 @@ var engine = []Mutant{
 	},
 	{
 		Name:    "a dead holder's job is not looked for",
-		Edit:    Edit{"pkg/job/engine/takeover.go", "held.Holder != holder ||", "held.Holder == holder ||"},
+		Edit:    Edit{"pkg/job/engine/takeover.go", "held.Owner != holder ||", "held.Owner == holder ||"},
 		Package: "./pkg/job/engine", Test: "TestADeadHoldersJobsAreTakenOver",
 	},
 	{
 		Name:    "an instance without a Lease ends the job of another",
-		Edit:    Edit{"pkg/job/engine/claim.go", "if acquireErr != nil && !unreadable(o) {", "if held := new(claim.HeldError); errors.As(acquireErr, &held) {"},
+		Edit:    Edit{"pkg/job/engine/claim.go", "if acquireErr != nil && !hasUnreadableClaim(o) {", "if held := new(claim.HeldError); errors.As(acquireErr, &held) {"},
 		Package: "./pkg/job/engine", Test: "TestAnInstanceWithoutALeaseEndsNoJob",
 	},
 	{

@@ -49,7 +49,7 @@ var ownership = []Mutant{
 	},
 	{
 		Name:    "a child is read again without comparing its UID",
-		Edit:    Edit{"services/restore-runner/internal/apply/owners.go", "if types.UID(text(meta, \"uid\")) != o.UID {", "if false {"},
+		Edit:    Edit{"services/restore-runner/internal/apply/owners.go", "if types.UID(textOf(meta, \"uid\")) != o.UID {", "if false {"},
 		Package: "./services/restore-runner/internal/apply", Test: "TestAnotherObjectOfTheNameGetsNoOwner",
 	},
 	{
@@ -90,8 +90,8 @@ var ownership = []Mutant{
 	{
 		Name: "the owner file of a dead backup goes although its objects stay",
 		Edit: Edit{
-			"services/backup-runner/internal/job/reserve.go", "	if err != nil {\n		return err\n	}\n	owner, err := d.owner(ctx)",
-			"	_ = err\n	owner, err := d.owner(ctx)",
+			"services/backup-runner/internal/job/reserve.go", "\tif err != nil {\n\t\treturn err\n\t}\n\towner, err := d.readOwner(ctx)",
+			"\t_ = err\n\towner, err := d.readOwner(ctx)",
 		},
 		Package: "./services/backup-runner/internal/job", Test: "TestADirectoryThatCannotBeSweptKeepsItsOwnerFile",
 	},

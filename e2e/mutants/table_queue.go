@@ -109,7 +109,7 @@ var queue = []Mutant{
 	{
 		Name: "a lock outlives its job", Edit: Edit{
 			"pkg/job/ledger/volume.go",
-			`case holder != "" && b.has(holder):`,
+			"case holder != \"\" && b.hasEntry(holder):",
 			`case holder != "":`,
 		},
 		Package: "./pkg/job/ledger", Test: "TestALockWithoutItsJobIsNone",
@@ -117,15 +117,15 @@ var queue = []Mutant{
 	{
 		Name: "a backup that waits reserves nothing", Edit: Edit{
 			"services/queue-scheduler/internal/queue/reservations.go",
-			"func (r *reservations) add(name string, namespaces []string) {",
-			"func (r *reservations) add(name string, namespaces []string) {\n\tnamespaces = nil",
+			"func (r *namespaceReservations) addReservation(name string, namespaces []string) {",
+			"func (r *namespaceReservations) addReservation(name string, namespaces []string) {\n\tnamespaces = nil",
 		},
 		Package: "./services/queue-scheduler/internal/queue", Test: "TestModel",
 	},
 	{
 		Name: "priority counts past an overlap", Edit: Edit{
 			"services/queue-scheduler/internal/queue/order.go",
-			"l.inherit(&waiting[i])",
+			"l.inheritClass(&waiting[i])",
 			"_, _ = l, i",
 		},
 		Package: "./services/queue-scheduler/internal/queue", Test: "TestModel",

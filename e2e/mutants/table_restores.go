@@ -13,12 +13,12 @@ var restores = []Mutant{
 	},
 	{
 		Name:    "a request ends a takeover before the records are open",
-		Edit:    Edit{"services/restore-runner/internal/job/attempt.go", "if !opened && !a.paused.none() &&", "if !opened && a.paused.none() &&"},
+		Edit:    Edit{"services/restore-runner/internal/job/attempt.go", "if !opened && !a.paused.isEmpty() &&", "if !opened && a.paused.isEmpty() &&"},
 		Package: "./services/restore-runner/internal/job", Test: "TestARequestWaitsForTheRecords",
 	},
 	{
 		Name:    "the records of paused objects are swept",
-		Edit:    Edit{"services/deletion/internal/sweep/inspector.go", "&& paused.Of(o) == \"\" {", "&& paused.Of(o) != \"?\" {"},
+		Edit:    Edit{"services/deletion/internal/sweep/inspector.go", "&& paused.LocationOf(o) == \"\" {", "&& paused.LocationOf(o) != \"?\" {"},
 		Package: "./services/deletion/internal/sweep", Test: "TestRecordsOfARestoreThatLeftObjectsPausedStay",
 	},
 	{
@@ -33,12 +33,12 @@ var restores = []Mutant{
 	},
 	{
 		Name:    "a call of a restore that carries a key is not made again",
-		Edit:    Edit{"services/restore-runner/internal/restore/call/once.go", "case (announced || c.History.Blind) && !repeatable:", "case announced || c.History.Blind:"},
+		Edit:    Edit{"services/restore-runner/internal/restore/call/once.go", "case (announced || c.History.NoHistory) && !repeatable:", "case announced || c.History.NoHistory:"},
 		Package: "./services/restore-runner/internal/job", Test: "TestACallWithAKeyIsRepeatedWithTheSame",
 	},
 	{
 		Name:    "a hook of a restored Pod that was announced runs again",
-		Edit:    Edit{"services/restore-runner/internal/restore/podhook/pod.go", "			r.end(p, i, \"\", errUnclear)\n", "			p.States[i] = outcome.HookOwed\n"},
+		Edit:    Edit{"services/restore-runner/internal/restore/podhook/pod.go", "\t\t\tr.endHook(p, i, \"\", errUnclear)\n", "			p.States[i] = outcome.HookOwed\n"},
 		Package: "./services/restore-runner/internal/job", Test: "TestAHookThatIsCutOffIsNotRunAgain",
 	},
 }

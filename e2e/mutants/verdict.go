@@ -20,15 +20,15 @@ var (
 	ErrFails = errors.New("the test fails without the mutant")
 )
 
-// results are the tests of a run of `go test -json`.
-type results struct {
+// testResults are the tests of a run of `go test -json`.
+type testResults struct {
 	ended  map[string]string // test → "pass", "fail" or "skip"
 	broken bool              // a package did not compile
 	output strings.Builder
 }
 
-func parse(stdout []byte) (*results, error) {
-	r := &results{ended: map[string]string{}}
+func parseResults(stdout []byte) (*testResults, error) {
+	r := &testResults{ended: map[string]string{}}
 	for line := range bytes.Lines(stdout) {
 		var event struct{ Action, Test, Output, FailedBuild string }
 		if err := json.Unmarshal(line, &event); err != nil {
@@ -43,33 +43,33 @@ func parse(stdout []byte) (*results, error) {
 	return r, nil
 }
 
-// passed is nil if a test ran and passed.
-func (r *results) passed(test string) error {
+// requirePassed is nil if a test ran and passed.
+func (r *testResults) requirePassed(test string) error {
 	switch {
 	case r.broken:
-		return fmt.Errorf("%w: the package does not compile: %s", ErrFails, r.tail())
+		return fmt.Errorf("%w: the package does not compile: %s", ErrFails, r.outputTail())
 	case r.ended[test] == "fail":
-		return fmt.Errorf("%w: %s", ErrFails, r.tail())
+		return fmt.Errorf("%w: %s", ErrFails, r.outputTail())
 	case r.ended[test] != "pass":
-		return fmt.Errorf("%w: %s", ErrNotRun, r.tail())
+		return fmt.Errorf("%w: %s", ErrNotRun, r.outputTail())
 	}
 	return nil
 }
 
-// killed is nil if a test ran and failed.
-func (r *results) killed(test string) error {
+// requireKilled is nil if a test ran and failed.
+func (r *testResults) requireKilled(test string) error {
 	switch {
 	case r.broken:
-		return fmt.Errorf("%w: %s", ErrNoCompile, r.tail())
+		return fmt.Errorf("%w: %s", ErrNoCompile, r.outputTail())
 	case r.ended[test] == "pass":
 		return ErrSurvived
 	case r.ended[test] != "fail":
-		return fmt.Errorf("%w: %s", ErrNotRun, r.tail())
+		return fmt.Errorf("%w: %s", ErrNotRun, r.outputTail())
 	}
 	return nil
 }
 
-func (r *results) tail() string {
+func (r *testResults) outputTail() string {
 	text := strings.TrimSpace(r.output.String())
 	return text[max(0, len(text)-1500):]
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 )
 
-func info(t *testing.T, st *status.Status) *errdetails.ErrorInfo {
+func errorInfoOf(t *testing.T, st *status.Status) *errdetails.ErrorInfo {
 	t.Helper()
 	for _, d := range st.Details() {
 		if i, ok := d.(*errdetails.ErrorInfo); ok {
@@ -53,7 +53,7 @@ func TestStatus(t *testing.T) {
 			require.False(t, internal)
 			require.Equal(t, tc.code, st.Code())
 			require.Equal(t, tc.err.Error(), st.Message())
-			require.Equal(t, tc.reason, info(t, st).GetReason())
+			require.Equal(t, tc.reason, errorInfoOf(t, st).GetReason())
 		})
 	}
 }
@@ -65,7 +65,7 @@ func TestAnAPIServerThatIsAwayIsUnavailable(t *testing.T) {
 	for _, err := range []error{refused, fmt.Errorf("list backups: %w", refused), fmt.Errorf("look up: %w", &net.DNSError{Err: "no such host"})} {
 		st, withheld := errgrpc.Status(err)
 		require.Equal(t, codes.Unavailable, st.Code())
-		require.Equal(t, errgrpc.ReasonUnreachable, info(t, st).GetReason())
+		require.Equal(t, errgrpc.ReasonUnreachable, errorInfoOf(t, st).GetReason())
 		require.True(t, withheld, "the log has the text")
 		require.NotContains(t, st.Message(), "swordfish")
 		require.ErrorIs(t, errgrpc.FromStatus(st.Err()), errgrpc.ErrUnavailable)
@@ -81,7 +81,7 @@ func TestUnknownErrorsAreWithheld(t *testing.T) {
 	require.True(t, internal)
 	require.Equal(t, codes.Internal, st.Code())
 	require.NotContains(t, st.String(), "swordfish")
-	require.Equal(t, errgrpc.ReasonInternal, info(t, st).GetReason())
+	require.Equal(t, errgrpc.ReasonInternal, errorInfoOf(t, st).GetReason())
 }
 
 func TestStatusesPass(t *testing.T) {

@@ -23,35 +23,35 @@ const (
 	ReasonInternal = "INTERNAL"
 )
 
-type rule struct {
+type codeRule struct {
 	is     func(error) bool
 	code   codes.Code
 	reason string
 }
 
-func sentinel(target error) func(error) bool {
+func matchesSentinel(target error) func(error) bool {
 	return func(err error) bool { return errors.Is(err, target) }
 }
 
 // rules are tried in order: our sentinels before the API server's errors before the context's.
-var rules = []rule{
-	{sentinel(ErrNotFound), codes.NotFound, "NOT_FOUND"},
-	{sentinel(ErrExists), codes.AlreadyExists, "ALREADY_EXISTS"},
-	{sentinel(ErrPrecondition), codes.FailedPrecondition, "FAILED_PRECONDITION"},
-	{sentinel(ErrConflict), codes.Aborted, "CONFLICT"},
-	{sentinel(ErrUnavailable), codes.Unavailable, "UNAVAILABLE"},
-	{sentinel(ErrForbidden), codes.PermissionDenied, "FORBIDDEN"},
-	{sentinel(ErrUnauthenticated), codes.Unauthenticated, "UNAUTHENTICATED"},
-	{sentinel(ErrCorrupt), codes.DataLoss, "DAMAGED_DATA"},
-	{sentinel(ErrUnsupported), codes.Unimplemented, "UNSUPPORTED"},
+var rules = []codeRule{
+	{matchesSentinel(ErrNotFound), codes.NotFound, "NOT_FOUND"},
+	{matchesSentinel(ErrExists), codes.AlreadyExists, "ALREADY_EXISTS"},
+	{matchesSentinel(ErrPrecondition), codes.FailedPrecondition, "FAILED_PRECONDITION"},
+	{matchesSentinel(ErrConflict), codes.Aborted, "CONFLICT"},
+	{matchesSentinel(ErrUnavailable), codes.Unavailable, "UNAVAILABLE"},
+	{matchesSentinel(ErrForbidden), codes.PermissionDenied, "FORBIDDEN"},
+	{matchesSentinel(ErrUnauthenticated), codes.Unauthenticated, "UNAUTHENTICATED"},
+	{matchesSentinel(ErrCorrupt), codes.DataLoss, "DAMAGED_DATA"},
+	{matchesSentinel(ErrUnsupported), codes.Unimplemented, "UNSUPPORTED"},
 	{apierrors.IsNotFound, codes.NotFound, "NOT_FOUND"},
 	{apierrors.IsAlreadyExists, codes.AlreadyExists, "ALREADY_EXISTS"},
 	{apierrors.IsConflict, codes.Aborted, "CONFLICT"},
 	{apierrors.IsForbidden, codes.PermissionDenied, "FORBIDDEN"},
 	{apierrors.IsInvalid, codes.InvalidArgument, "INVALID_OBJECT"},
 	{isApiserverAway, codes.Unavailable, "API_SERVER_UNAVAILABLE"},
-	{sentinel(context.DeadlineExceeded), codes.DeadlineExceeded, "DEADLINE_EXCEEDED"},
-	{sentinel(context.Canceled), codes.Canceled, "CANCELED"},
+	{matchesSentinel(context.DeadlineExceeded), codes.DeadlineExceeded, "DEADLINE_EXCEEDED"},
+	{matchesSentinel(context.Canceled), codes.Canceled, "CANCELED"},
 	{isNetwork, codes.Unavailable, ReasonUnreachable},
 }
 
@@ -78,7 +78,7 @@ func Status(err error) (st *status.Status, internal bool) {
 	if own, ok := err.(interface{ GRPCStatus() *status.Status }); ok {
 		return own.GRPCStatus(), false
 	}
-	code, info, violations := classify(err)
+	code, info, violations := classifyError(err)
 	message := err.Error()
 	withheld := true
 	switch {
@@ -100,7 +100,7 @@ func Status(err error) (st *status.Status, internal bool) {
 	return st, withheld
 }
 
-func classify(err error) (codes.Code, *errdetails.ErrorInfo, []*errdetails.BadRequest_FieldViolation) {
+func classifyError(err error) (codes.Code, *errdetails.ErrorInfo, []*errdetails.BadRequest_FieldViolation) {
 	info := &errdetails.ErrorInfo{Domain: Domain, Reason: ReasonInternal}
 	code := codes.Internal
 	violations := fieldViolations(err)

@@ -51,12 +51,12 @@ type Stream interface {
 type Sorter struct {
 	cfg    Config
 	arena  []byte
-	refs   []ref
-	runs   []*run
+	refs   []recordRef
+	runs   []*sortedRun
 	closed bool
 }
 
-type ref struct{ off, key, end int }
+type recordRef struct{ off, key, end int }
 
 // New returns an empty sorter.
 func New(cfg Config) *Sorter { return &Sorter{cfg: cfg.withDefaults()} }
@@ -78,25 +78,25 @@ func (s *Sorter) Add(key, value []byte) error {
 	}
 	const refBytes = 24
 	if need := len(key) + len(value); len(s.refs) > 0 && len(s.arena)+need+(len(s.refs)+1)*refBytes > s.cfg.MemoryBytes {
-		if err := s.spill(); err != nil {
+		if err := s.spillRun(); err != nil {
 			return err
 		}
 	}
 	off := len(s.arena)
 	s.arena = append(append(s.arena, key...), value...)
-	s.refs = append(s.refs, ref{off: off, key: off + len(key), end: len(s.arena)})
+	s.refs = append(s.refs, recordRef{off: off, key: off + len(key), end: len(s.arena)})
 	return nil
 }
 
-func (s *Sorter) sort() {
-	slices.SortStableFunc(s.refs, func(a, b ref) int {
+func (s *Sorter) sortRecords() {
+	slices.SortStableFunc(s.refs, func(a, b recordRef) int {
 		return bytes.Compare(s.arena[a.off:a.key], s.arena[b.off:b.key])
 	})
 }
 
-// spill writes what is in memory as a run.
-func (s *Sorter) spill() error {
-	s.sort()
+// spillRun writes what is in memory as a run.
+func (s *Sorter) spillRun() error {
+	s.sortRecords()
 	r, err := writeRun(s.cfg.Dir, &memory{s: s})
 	if err != nil {
 		return err
@@ -114,18 +114,18 @@ func (s *Sorter) Sort() (Stream, error) {
 	}
 	s.closed = true
 	if len(s.runs) == 0 {
-		s.sort()
+		s.sortRecords()
 		return &memory{s: s}, nil
 	}
 	if len(s.refs) > 0 {
-		if err := s.spill(); err != nil {
+		if err := s.spillRun(); err != nil {
 			return nil, err
 		}
 	}
 	s.arena, s.refs = nil, nil
 	opens := make([]Open, len(s.runs))
 	for i, r := range s.runs {
-		opens[i] = func() (Stream, error) { return r.open(), nil }
+		opens[i] = func() (Stream, error) { return r.openStream(), nil }
 	}
 	s.runs = nil
 	return mergeAll(func() error { return nil }, s.cfg, opens)

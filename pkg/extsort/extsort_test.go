@@ -19,7 +19,7 @@ import (
 
 type record struct{ key, value string }
 
-func drain(t *testing.T, s extsort.Stream) []record {
+func drainStream(t *testing.T, s extsort.Stream) []record {
 	t.Helper()
 	var got []record
 	for {
@@ -54,7 +54,7 @@ func TestSortIsStableWhateverFitsIntoMemory(t *testing.T) {
 		require.NoError(t, err)
 		n = slices.Clone(n)
 		slices.SortStableFunc(n, func(a, b record) int { return cmp.Compare(a.key, b.key) })
-		require.Equal(t, n, drain(t, sorted))
+		require.Equal(t, n, drainStream(t, sorted))
 		require.ErrorIs(t, s.Add(nil, nil), extsort.ErrClosed)
 		left, err := os.ReadDir(dir)
 		require.NoError(t, err)
@@ -66,10 +66,10 @@ func TestEmpty(t *testing.T) {
 	t.Parallel()
 	s, err := extsort.New(extsort.Config{Dir: t.TempDir()}).Sort()
 	require.NoError(t, err)
-	require.Empty(t, drain(t, s))
+	require.Empty(t, drainStream(t, s))
 	m, err := extsort.Merge(t.Context(), extsort.Config{Dir: t.TempDir()}, nil)
 	require.NoError(t, err)
-	require.Empty(t, drain(t, m))
+	require.Empty(t, drainStream(t, m))
 }
 
 // tracked is a stream that fails on purpose and reports whether it was closed.
@@ -125,7 +125,7 @@ func TestMergeKeepsTheOrderOfStreams(t *testing.T) {
 			}
 			m, err := extsort.Merge(t.Context(), extsort.Config{Dir: t.TempDir(), FanIn: fanIn}, opens)
 			require.NoError(t, err)
-			for i, r := range drain(t, m) {
+			for i, r := range drainStream(t, m) {
 				require.Equal(t, record{"same", fmt.Sprint(i)}, r)
 			}
 			require.Equal(t, n, opened)

@@ -48,11 +48,11 @@ func mergeSome(ok check, cfg Config, opens []Open) (next []Open, err error) {
 		if err != nil {
 			return nil, errors.Join(err, closeAll(append(next, opens...)))
 		}
-		next = append(next, func() (Stream, error) { return r.open(), nil })
+		next = append(next, func() (Stream, error) { return r.openStream(), nil })
 	}
 }
 
-func mergeToRun(ok check, cfg Config, group []Open) (*run, error) {
+func mergeToRun(ok check, cfg Config, group []Open) (*sortedRun, error) {
 	m, err := openMerge(ok, group)
 	if err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func openMerge(ok check, opens []Open) (_ Stream, err error) {
 			return nil, errors.Join(err, m.Close(), closeAll(opens[i+1:]))
 		}
 		m.all = append(m.all, s)
-		h := &head{stream: s, order: i}
+		h := &streamHead{stream: s, order: i}
 		switch h.key, h.value, err = s.Next(); {
 		case errors.Is(err, io.EOF):
 		case err != nil:
@@ -101,13 +101,13 @@ type merge struct {
 	count int
 }
 
-type head struct {
+type streamHead struct {
 	stream     Stream
 	key, value []byte
 	order      int
 }
 
-type heads []*head
+type heads []*streamHead
 
 func (h heads) Len() int { return len(h) }
 func (h heads) Less(i, j int) bool {
@@ -117,7 +117,7 @@ func (h heads) Less(i, j int) bool {
 func (h heads) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
 
 // Push and Pop belong to container/heap.
-func (h *heads) Push(x any) { *h = append(*h, x.(*head)) } //nolint:forcetypeassert // private to this file
+func (h *heads) Push(x any) { *h = append(*h, x.(*streamHead)) } //nolint:forcetypeassert // private to this file
 func (h *heads) Pop() any {
 	old := *h
 	last := old[len(old)-1]

@@ -11,11 +11,11 @@ import (
 
 const runBuffer = 64 << 10
 
-// run is a sorted file: for each record the lengths of key and value as uvarints, then both.
-type run struct{ file *os.File }
+// sortedRun is a sorted file: for each record the lengths of key and value as uvarints, then both.
+type sortedRun struct{ file *os.File }
 
 // writeRun writes all records of s into a new run and closes s.
-func writeRun(dir string, s Stream) (_ *run, err error) {
+func writeRun(dir string, s Stream) (_ *sortedRun, err error) {
 	defer func() { err = errors.Join(err, s.Close()) }()
 	f, err := os.CreateTemp(dir, "sort-*")
 	if err != nil {
@@ -24,14 +24,14 @@ func writeRun(dir string, s Stream) (_ *run, err error) {
 	if err := os.Remove(f.Name()); err != nil {
 		return nil, errors.Join(fmt.Errorf("unlink run: %w", err), f.Close())
 	}
-	r := &run{file: f}
-	if err := r.write(s); err != nil {
+	r := &sortedRun{file: f}
+	if err := r.writeStream(s); err != nil {
 		return nil, errors.Join(fmt.Errorf("write run: %w", err), f.Close())
 	}
 	return r, nil
 }
 
-func (r *run) write(s Stream) error {
+func (r *sortedRun) writeStream(s Stream) error {
 	w := bufio.NewWriterSize(r.file, runBuffer)
 	var head [2 * binary.MaxVarintLen64]byte
 	for {
@@ -53,14 +53,14 @@ func (r *run) write(s Stream) error {
 	}
 }
 
-func (r *run) close() error { return r.file.Close() }
+func (r *sortedRun) close() error { return r.file.Close() }
 
-func (r *run) open() Stream {
+func (r *sortedRun) openStream() Stream {
 	return &runStream{run: r, in: bufio.NewReaderSize(io.NewSectionReader(r.file, 0, 1<<62), runBuffer)}
 }
 
 type runStream struct {
-	run    *run
+	run    *sortedRun
 	in     *bufio.Reader
 	buf    []byte
 	closed bool

@@ -28,12 +28,12 @@ func Hit(name string) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return
 	}
-	order, mine, err := take(dir, path)
+	order, mine, err := takeHit(dir, path)
 	if err != nil {
 		panic(fmt.Sprintf("failpoint %s: %v", name, err)) //nolint:forbidigo // only in builds for tests
 	}
 	if mine {
-		act(name, order)
+		executeOrder(name, order)
 	}
 }
 
@@ -41,8 +41,8 @@ func Hit(name string) {
 // "deletion/claimed".
 func HitIn(service, step string) { Hit(service + "/" + step) }
 
-// take counts one hit and returns the order if it is this hit's to carry out.
-func take(dir, path string) (order string, mine bool, err error) {
+// takeHit counts one hit and returns the order if it is this hit's to carry out.
+func takeHit(dir, path string) (order string, mine bool, err error) {
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return "", false, err
@@ -65,21 +65,21 @@ func take(dir, path string) (order string, mine bool, err error) {
 			return "", false, err
 		}
 		if n > 1 {
-			return "", false, replace(path, path, fmt.Sprintf("%s@%d", order, n-1))
+			return "", false, replaceContent(path, path, fmt.Sprintf("%s@%d", order, n-1))
 		}
 	}
-	return order, true, errors.Join(replace(path, path+".hit", strconv.Itoa(os.Getpid())), os.Remove(path))
+	return order, true, errors.Join(replaceContent(path, path+".hit", strconv.Itoa(os.Getpid())), os.Remove(path))
 }
 
-// replace makes text the content of the file named to, at once.
-func replace(path, to, text string) error {
+// replaceContent makes text the content of the file named to, at once.
+func replaceContent(path, to, text string) error {
 	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
 		return err
 	}
 	return os.Rename(path+".new", to)
 }
 
-func act(name, order string) {
+func executeOrder(name, order string) {
 	switch what, arg, _ := strings.Cut(order, " "); what {
 	case "kill":
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)

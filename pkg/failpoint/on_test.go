@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 )
 
-func arm(t *testing.T, name, order string) string {
+func armFailpoint(t *testing.T, name, order string) string {
 	t.Helper()
 	dir := t.TempDir()
 	t.Setenv("FAILPOINT_DIR", dir)
@@ -26,12 +26,12 @@ func arm(t *testing.T, name, order string) string {
 }
 
 func TestUnarmedPointDoesNothing(t *testing.T) {
-	arm(t, "a.other", "panic")
+	armFailpoint(t, "a.other", "panic")
 	require.NotPanics(t, func() { failpoint.Hit("a/point") })
 }
 
 func TestExactlyTheCountedHitActs(t *testing.T) {
-	path := arm(t, "a.point", "panic@3")
+	path := armFailpoint(t, "a.point", "panic@3")
 	failpoint.Hit("a/point")
 	failpoint.Hit("a/point")
 	require.NoFileExists(t, path+".hit")
@@ -41,7 +41,7 @@ func TestExactlyTheCountedHitActs(t *testing.T) {
 }
 
 func TestOneOfManyActs(t *testing.T) {
-	arm(t, "a.point", "panic")
+	armFailpoint(t, "a.point", "panic")
 	var group sync.WaitGroup
 	var mu sync.Mutex
 	acted := 0
@@ -66,7 +66,7 @@ func TestKillEndsTheProcessAndNamesIt(t *testing.T) {
 		failpoint.Hit("a/point")
 		os.Exit(3)
 	}
-	path := arm(t, "a.point", "kill")
+	path := armFailpoint(t, "a.point", "kill")
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKillEndsTheProcessAndNamesIt$")
 	child.Env = append(os.Environ(), "FAILPOINT_CHILD=1")
 	err := child.Run()
@@ -81,7 +81,7 @@ func TestKillEndsTheProcessAndNamesIt(t *testing.T) {
 }
 
 func TestAStepThatSeveralServicesRunHasAPointForEach(t *testing.T) {
-	path := arm(t, "one.claimed", "panic")
+	path := armFailpoint(t, "one.claimed", "panic")
 	failpoint.HitIn("other", "claimed")
 	require.NoFileExists(t, path+".hit")
 	require.Panics(t, func() { failpoint.HitIn("one", "claimed") })

@@ -47,7 +47,7 @@ func Update[T client.Object](ctx context.Context, r client.Reader, w client.Clie
 			return false, fmt.Errorf("%T %s: %w", obj, key, ErrReplaced)
 		}
 		uid = fresh.GetUID()
-		err := write(ctx, w, obj, fresh, mutate)
+		err := writeMutated(ctx, w, obj, fresh, mutate)
 		if apierrors.IsConflict(err) {
 			conflict = err
 			return false, nil
@@ -64,10 +64,10 @@ func Update[T client.Object](ctx context.Context, r client.Reader, w client.Clie
 	}
 }
 
-// write mutates a freshly read object and patches it; obj holds the outcome.
-func write[T client.Object](ctx context.Context, w client.Client, obj, fresh T, mutate func(T) error) error {
-	set(obj, fresh)
-	changed := clone(fresh)
+// writeMutated mutates a freshly read object and patches it; obj holds the outcome.
+func writeMutated[T client.Object](ctx context.Context, w client.Client, obj, fresh T, mutate func(T) error) error {
+	setShallow(obj, fresh)
+	changed := cloneObject(fresh)
 	if err := mutate(changed); err != nil {
 		return err
 	}
@@ -78,16 +78,16 @@ func write[T client.Object](ctx context.Context, w client.Client, obj, fresh T, 
 	if err := w.Patch(ctx, changed, patch); err != nil {
 		return fmt.Errorf("patch %T %s: %w", obj, client.ObjectKeyFromObject(obj), err)
 	}
-	set(obj, changed)
+	setShallow(obj, changed)
 	return nil
 }
 
-// clone returns a deep copy of the object with its own type.
-func clone[T client.Object](obj T) T {
+// cloneObject returns a deep copy of the object with its own type.
+func cloneObject[T client.Object](obj T) T {
 	out, ok := obj.DeepCopyObject().(T)
 	if !ok { // a type whose DeepCopyObject returns another type breaks runtime.Object's contract
 		out = newLike(obj)
-		set(out, obj)
+		setShallow(out, obj)
 	}
 	return out
 }
@@ -104,7 +104,7 @@ func newLike[T client.Object](obj T) T {
 	return out
 }
 
-// set makes obj a shallow copy of from.
-func set[T client.Object](obj, from T) {
+// setShallow makes obj a shallow copy of from.
+func setShallow[T client.Object](obj, from T) {
 	reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(from).Elem())
 }

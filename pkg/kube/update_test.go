@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube"
 )
 
-func backup(name string) *velerov1.Backup {
+func newBackup(name string) *velerov1.Backup {
 	return &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: name, UID: types.UID("uid-" + name)}}
 }
 
@@ -28,7 +28,7 @@ func fakeClient(objs ...client.Object) client.WithWatch {
 }
 
 func TestUpdateWritesTheDifference(t *testing.T) {
-	stored := backup("b")
+	stored := newBackup("b")
 	stored.Annotations = map[string]string{"keep": "1", "drop": "1"}
 	var sent []byte
 	c := interceptor.NewClient(fakeClient(stored), interceptor.Funcs{
@@ -40,7 +40,7 @@ func TestUpdateWritesTheDifference(t *testing.T) {
 			return w.Patch(ctx, obj, p, opts...)
 		},
 	})
-	obj := backup("b")
+	obj := newBackup("b")
 	err := kube.Update(t.Context(), c, c, obj, func(b *velerov1.Backup) error {
 		delete(b.Annotations, "drop")
 		b.Status.Phase = velerov1.BackupPhaseQueued
@@ -51,19 +51,19 @@ func TestUpdateWritesTheDifference(t *testing.T) {
 	require.Equal(t, velerov1.BackupPhaseQueued, obj.Status.Phase)
 	require.Equal(t, "1000", obj.ResourceVersion, "obj holds the newest state")
 
-	read := backup("b")
+	read := newBackup("b")
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(read), read))
 	require.Equal(t, map[string]string{"keep": "1"}, read.Annotations)
 }
 
 func TestUpdateRereadsAfterAConflict(t *testing.T) {
-	base := fakeClient(backup("b"))
+	base := fakeClient(newBackup("b"))
 	first := true
 	c := interceptor.NewClient(base, interceptor.Funcs{
 		Patch: func(ctx context.Context, w client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
 			if first { // another writer comes between the read and the write
 				first = false
-				other := backup("b")
+				other := newBackup("b")
 				require.NoError(t, w.Get(ctx, client.ObjectKeyFromObject(other), other))
 				other.Status.Phase = velerov1.BackupPhaseInProgress
 				require.NoError(t, w.Update(ctx, other))
@@ -72,7 +72,7 @@ func TestUpdateRereadsAfterAConflict(t *testing.T) {
 		},
 	})
 	var seen []velerov1.BackupPhase
-	obj := backup("b")
+	obj := newBackup("b")
 	err := kube.Update(t.Context(), c, c, obj, func(b *velerov1.Backup) error {
 		seen = append(seen, b.Status.Phase)
 		b.Status.Errors++
@@ -112,7 +112,7 @@ func TestUpdateLosesNoIncrement(t *testing.T) {
 
 func TestUpdateStopsWithoutWriting(t *testing.T) {
 	refused := errors.New("refused")
-	stored := backup("b")
+	stored := newBackup("b")
 	stored.Status.Phase = velerov1.BackupPhaseCompleted
 	c := interceptor.NewClient(fakeClient(stored), interceptor.Funcs{
 		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
@@ -130,7 +130,7 @@ func TestUpdateStopsWithoutWriting(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			obj := backup("b")
+			obj := newBackup("b")
 			err := kube.Update(t.Context(), c, c, obj, func(b *velerov1.Backup) error {
 				if tc.mutate != nil {
 					b.Status.Phase = velerov1.BackupPhaseFailed // discarded
@@ -144,22 +144,22 @@ func TestUpdateStopsWithoutWriting(t *testing.T) {
 }
 
 func TestUpdateNoticesReplacementAndAbsence(t *testing.T) {
-	c := fakeClient(backup("b"))
-	old := backup("b")
+	c := fakeClient(newBackup("b"))
+	old := newBackup("b")
 	old.UID = "another"
 	never := func(*velerov1.Backup) error { t.Error("mutate must not run"); return nil }
 	require.ErrorIs(t, kube.Update(t.Context(), c, c, old, never), kube.ErrReplaced)
-	require.True(t, apierrors.IsNotFound(kube.Update(t.Context(), c, c, backup("gone"), never)))
+	require.True(t, apierrors.IsNotFound(kube.Update(t.Context(), c, c, newBackup("gone"), never)))
 }
 
 func TestUpdateEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	c := interceptor.NewClient(fakeClient(backup("b")), interceptor.Funcs{
+	c := interceptor.NewClient(fakeClient(newBackup("b")), interceptor.Funcs{
 		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
 			cancel()
 			return apierrors.NewConflict(velerov1.Resource("backups"), "b", errors.New("always"))
 		},
 	})
-	err := kube.Update(ctx, c, c, backup("b"), func(b *velerov1.Backup) error { b.Status.Errors = 1; return nil })
+	err := kube.Update(ctx, c, c, newBackup("b"), func(b *velerov1.Backup) error { b.Status.Errors = 1; return nil })
 	require.ErrorIs(t, err, context.Canceled)
 }

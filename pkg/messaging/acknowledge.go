@@ -28,9 +28,9 @@ const (
 	reasonBytes  = 1024
 )
 
-// acknowledge carries out an outcome, also after shutdown began, so that a finished job is not
+// acknowledgeHint carries out an outcome, also after shutdown began, so that a finished job is not
 // delivered again. What fails is logged only: the server then delivers the hint once more.
-func (w *worker) acknowledge(ctx context.Context, msg jetstream.Msg, hint *workv1.Hint, o Outcome) {
+func (w *hintWorker) acknowledgeHint(ctx context.Context, msg jetstream.Msg, hint *workv1.Hint, o Outcome) {
 	log := w.cfg.Log.With("what", string(w.what), "kind", hint.GetKind(), "name", hint.GetName(), "uid", hint.GetUid())
 	if o.err != nil {
 		log.WarnContext(ctx, "hint not done", "error", o.err, "deadLetter", o.kind == outcomeDead)
@@ -39,23 +39,23 @@ func (w *worker) acknowledge(ctx context.Context, msg jetstream.Msg, hint *workv
 	acking := context.WithoutCancel(ctx)
 	switch o.kind {
 	case outcomeRetry:
-		err = w.confirm(acking, msg, ackTimeout, delayed(o.after))
+		err = w.confirmAck(acking, msg, ackTimeout, delayBody(o.after))
 	case outcomeDead:
 		err = w.storeDeadLetter(acking, msg, o.err)
 	default:
-		err = w.confirm(acking, msg, ackTimeout, ackDone)
+		err = w.confirmAck(acking, msg, ackTimeout, ackDone)
 	}
 	if err != nil {
 		log.WarnContext(ctx, "hint not acknowledged, it will be delivered again", "error", err)
 	}
 }
 
-func delayed(after time.Duration) string {
+func delayBody(after time.Duration) string {
 	return fmt.Sprintf(`%s {"delay": %d}`, ackAgain, after.Nanoseconds())
 }
 
 // storeDeadLetter stores the dead letter first: terminating removes the hint.
-func (w *worker) storeDeadLetter(ctx context.Context, msg jetstream.Msg, reason error) error {
+func (w *hintWorker) storeDeadLetter(ctx context.Context, msg jetstream.Msg, reason error) error {
 	text := "no reason given"
 	if reason != nil {
 		text = strings.ToValidUTF8(strings.NewReplacer("\r", " ", "\n", " ").Replace(reason.Error()), "?")
@@ -65,9 +65,9 @@ func (w *worker) storeDeadLetter(ctx context.Context, msg jetstream.Msg, reason 
 	subject := subjectDead + strings.TrimPrefix(msg.Subject(), subjectWork)
 	sending, cancel := context.WithTimeout(ctx, ackTimeout)
 	defer cancel()
-	if err := w.send(sending, subject, msg.Data(), header); err != nil {
-		return fmt.Errorf("store dead letter: %w", errors.Join(err, w.confirm(ctx, msg, ackTimeout, delayed(deadRetry))))
+	if err := w.sendMessage(sending, subject, msg.Data(), header); err != nil {
+		return fmt.Errorf("store dead letter: %w", errors.Join(err, w.confirmAck(ctx, msg, ackTimeout, delayBody(deadRetry))))
 	}
 	w.dead.WithLabelValues(string(w.what)).Inc()
-	return w.confirm(ctx, msg, ackTimeout, ackTerm+" "+text)
+	return w.confirmAck(ctx, msg, ackTimeout, ackTerm+" "+text)
 }

@@ -48,35 +48,35 @@ type Handler func(ctx context.Context, hint *workv1.Hint) Outcome
 // deleted streams and consumers are repaired and logged. The only error is a kind of work that does
 // not exist.
 func (c *Client) Consume(ctx context.Context, what What, cfg ConsumerConfig, handle Handler) error {
-	if err := what.check(); err != nil {
+	if err := what.checkFields(); err != nil {
 		return err
 	}
 	if cfg.AckWait <= 0 {
 		cfg.AckWait = defaultAckWait
 	}
 	c.dead.WithLabelValues(string(what)) // at zero: increase() does not see what a series begins with
-	w := &worker{Client: c, what: what, tune: cfg, handle: handle}
+	w := &hintWorker{Client: c, what: what, tune: cfg, handle: handle}
 	var group sync.WaitGroup
 	for range max(cfg.Concurrency, 1) {
-		group.Go(func() { w.run(ctx) })
+		group.Go(func() { w.runWorker(ctx) })
 	}
 	group.Wait()
 	return nil
 }
 
-// worker pulls one hint at a time: a hint fetched ahead would age in the client.
-type worker struct {
+// hintWorker pulls one hint at a time: a hint fetched ahead would age in the client.
+type hintWorker struct {
 	*Client
 	what   What
 	tune   ConsumerConfig
 	handle Handler
 }
 
-func (w *worker) run(ctx context.Context) {
+func (w *hintWorker) runWorker(ctx context.Context) {
 	for ctx.Err() == nil {
-		consumer, err := w.consumer(ctx)
+		consumer, err := w.openConsumer(ctx)
 		for err == nil && ctx.Err() == nil {
-			err = w.pull(ctx, consumer)
+			err = w.pullHint(ctx, consumer)
 		}
 		if ctx.Err() != nil {
 			return
@@ -86,12 +86,12 @@ func (w *worker) run(ctx context.Context) {
 			continue
 		}
 		w.cfg.Log.Warn("work queue unavailable, retrying", "what", string(w.what), "error", err)
-		w.pause(ctx)
+		w.pauseBeforeRetry(ctx)
 	}
 }
 
-func (w *worker) consumer(ctx context.Context) (jetstream.Consumer, error) {
-	installation, err := w.installation(ctx)
+func (w *hintWorker) openConsumer(ctx context.Context) (jetstream.Consumer, error) {
+	installation, err := w.installationToken(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -106,16 +106,16 @@ func (w *worker) consumer(ctx context.Context) (jetstream.Consumer, error) {
 	return w.js.CreateOrUpdateConsumer(ctx, StreamWork, config)
 }
 
-// pull waits for one hint and handles it; nil when none came.
-func (w *worker) pull(ctx context.Context, consumer jetstream.Consumer) error {
-	waiting, cancel := w.waiting(ctx)
+// pullHint waits for one hint and handles it; nil when none came.
+func (w *hintWorker) pullHint(ctx context.Context, consumer jetstream.Consumer) error {
+	waiting, cancel := w.waitContext(ctx)
 	defer cancel()
 	batch, err := consumer.Fetch(1, jetstream.FetchContext(waiting), jetstream.FetchHeartbeat(pullHeartbeat))
 	if err != nil {
 		return err
 	}
 	for msg := range batch.Messages() {
-		w.process(ctx, msg)
+		w.processMessage(ctx, msg)
 	}
 	if err := batch.Error(); err != nil && waiting.Err() == nil {
 		return err
@@ -123,9 +123,9 @@ func (w *worker) pull(ctx context.Context, consumer jetstream.Consumer) error {
 	return nil
 }
 
-// process decides on one message: what cannot be read is given up, what came too late is dropped,
+// processMessage decides on one message: what cannot be read is given up, what came too late is dropped,
 // the rest is handled.
-func (w *worker) process(ctx context.Context, msg jetstream.Msg) {
+func (w *hintWorker) processMessage(ctx context.Context, msg jetstream.Msg) {
 	deliveries := uint64(1)
 	if meta, err := msg.Metadata(); err == nil {
 		deliveries = meta.NumDelivered
@@ -136,32 +136,32 @@ func (w *worker) process(ctx context.Context, msg jetstream.Msg) {
 		err = protovalidate.Validate(hint)
 	}
 	if err != nil {
-		w.acknowledge(ctx, msg, hint, DeadLetter(fmt.Errorf("%w: %w", ErrInvalidHint, err)))
+		w.acknowledgeHint(ctx, msg, hint, DeadLetter(fmt.Errorf("%w: %w", ErrInvalidHint, err)))
 		return
 	}
 	if limit := hint.GetExpireTime(); limit != nil && limit.AsTime().Before(w.cfg.Clock.Now()) {
-		w.acknowledge(ctx, msg, hint, Done())
+		w.acknowledgeHint(ctx, msg, hint, Done())
 		return
 	}
 	ctx, end := w.startConsumer(ctx, string(w.what), hint.GetUid(), msg, deliveries)
-	outcome := w.attend(ctx, msg, hint, deliveries)
-	w.acknowledge(ctx, msg, hint, outcome)
+	outcome := w.handleWithHeartbeat(ctx, msg, hint, deliveries)
+	w.acknowledgeHint(ctx, msg, hint, outcome)
 	end(outcome.err)
 }
 
-// attend runs the handler with heartbeats beside it.
-func (w *worker) attend(ctx context.Context, msg jetstream.Msg, hint *workv1.Hint, deliveries uint64) Outcome {
+// handleWithHeartbeat runs the handler with heartbeats beside it.
+func (w *hintWorker) handleWithHeartbeat(ctx context.Context, msg jetstream.Msg, hint *workv1.Hint, deliveries uint64) Outcome {
 	beating, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var group sync.WaitGroup
-	group.Go(func() { w.heartbeat(beating, msg, hint) })
+	group.Go(func() { w.sendHeartbeats(beating, msg, hint) })
 	defer group.Wait()
 	defer stop()
-	return w.guarded(ctx, hint, deliveries)
+	return w.handleGuarded(ctx, hint, deliveries)
 }
 
-// guarded turns a panic of the handler into an outcome: one poisoned object must not take the
+// handleGuarded turns a panic of the handler into an outcome: one poisoned object must not take the
 // process down.
-func (w *worker) guarded(ctx context.Context, hint *workv1.Hint, deliveries uint64) (outcome Outcome) {
+func (w *hintWorker) handleGuarded(ctx context.Context, hint *workv1.Hint, deliveries uint64) (outcome Outcome) {
 	defer func() {
 		if p := recover(); p != nil {
 			err := fmt.Errorf("handler panicked: %v", p)
@@ -174,10 +174,10 @@ func (w *worker) guarded(ctx context.Context, hint *workv1.Hint, deliveries uint
 	return w.handle(ctx, hint)
 }
 
-// heartbeat reports to the server that the hint is being worked on, and waits for the confirmation.
+// sendHeartbeats reports to the server that the hint is being worked on, and waits for the confirmation.
 // A heartbeat that is not confirmed is only logged: at worst the hint is delivered to another
 // replica, which finds the claim taken.
-func (w *worker) heartbeat(ctx context.Context, msg jetstream.Msg, hint *workv1.Hint) {
+func (w *hintWorker) sendHeartbeats(ctx context.Context, msg jetstream.Msg, hint *workv1.Hint) {
 	period := w.tune.AckWait / 3
 	ticker := w.cfg.Clock.NewTicker(period)
 	defer ticker.Stop()
@@ -187,14 +187,14 @@ func (w *worker) heartbeat(ctx context.Context, msg jetstream.Msg, hint *workv1.
 			return
 		case <-ticker.C():
 		}
-		if err := w.confirm(ctx, msg, period, ackProgress); err != nil && ctx.Err() == nil {
+		if err := w.confirmAck(ctx, msg, period, ackProgress); err != nil && ctx.Err() == nil {
 			w.cfg.Log.Warn("heartbeat not confirmed", "what", string(w.what), "name", hint.GetName(), "error", err)
 		}
 	}
 }
 
-// confirm sends an acknowledgement of a message and waits until the server has applied it.
-func (c *Client) confirm(ctx context.Context, msg jetstream.Msg, limit time.Duration, body string) error {
+// confirmAck sends an acknowledgement of a message and waits until the server has applied it.
+func (c *Client) confirmAck(ctx context.Context, msg jetstream.Msg, limit time.Duration, body string) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	_, err := c.conn.RequestWithContext(ctx, msg.Reply(), []byte(body))

@@ -17,7 +17,7 @@ import (
 	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
 )
 
-func past() *timestamppb.Timestamp {
+func pastTimestamp() *timestamppb.Timestamp {
 	return timestamppb.New(time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC))
 }
 
@@ -27,7 +27,7 @@ func TestRetryComesBackAfterItsDelay(t *testing.T) {
 	var calls atomic.Int32
 	var first time.Time
 	waited := make(chan time.Duration, 1)
-	b.consume(messaging.ConsumerConfig{}, func(context.Context, *workv1.Hint) messaging.Outcome {
+	b.consumeHints(messaging.ConsumerConfig{}, func(context.Context, *workv1.Hint) messaging.Outcome {
 		if calls.Add(1) == 1 {
 			first = time.Now()
 			return messaging.Retry(delay, errors.New("not yet"))
@@ -35,9 +35,9 @@ func TestRetryComesBackAfterItsDelay(t *testing.T) {
 		waited <- time.Since(first)
 		return messaging.Done()
 	})
-	b.publish("u1")
+	b.publishHint("u1")
 	require.GreaterOrEqual(t, <-waited, delay, "the server kept it back")
-	b.eventually(func() bool { return b.pending(messaging.StreamWork) == 0 }, "acked")
+	b.requireEventually(func() bool { return b.pendingMessages(messaging.StreamWork) == 0 }, "acked")
 }
 
 // A job of many AckWaits is delivered once, to one of two consumers.
@@ -53,21 +53,21 @@ func TestHeartbeatsKeepALongJob(t *testing.T) {
 		return messaging.Done()
 	}
 	for range 2 {
-		b.consume(messaging.ConsumerConfig{AckWait: wait}, handle)
+		b.consumeHints(messaging.ConsumerConfig{AckWait: wait}, handle)
 	}
 	t.Cleanup(end) // before the consumers stop, or a failure would hang
-	b.publish("u1")
+	b.publishHint("u1")
 	consumer, err := b.js.Consumer(t.Context(), messaging.StreamWork, "backup-run")
 	require.NoError(t, err)
 	started := time.Now()
-	b.eventually(func() bool { return time.Since(started) > 3*wait }, "three times AckWait passed")
+	b.requireEventually(func() bool { return time.Since(started) > 3*wait }, "three times AckWait passed")
 	info, err := consumer.Info(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 1, info.NumAckPending)
 	require.Zero(t, info.NumRedelivered)
 	require.EqualValues(t, 1, calls.Load())
 	end()
-	b.eventually(func() bool { return b.pending(messaging.StreamWork) == 0 }, "acked")
+	b.requireEventually(func() bool { return b.pendingMessages(messaging.StreamWork) == 0 }, "acked")
 }
 
 // The consumer's lost heartbeat must not end the job: its context does not end.
@@ -75,91 +75,91 @@ func TestADeadQueueDoesNotStopAJob(t *testing.T) {
 	b := newBed(t)
 	started, finish := make(chan struct{}), make(chan struct{})
 	ended := make(chan error, 1)
-	b.consume(messaging.ConsumerConfig{AckWait: 300 * time.Millisecond}, func(ctx context.Context, _ *workv1.Hint) messaging.Outcome {
+	b.consumeHints(messaging.ConsumerConfig{AckWait: 300 * time.Millisecond}, func(ctx context.Context, _ *workv1.Hint) messaging.Outcome {
 		close(started)
 		<-finish
 		ended <- ctx.Err()
 		return messaging.Done()
 	})
-	b.publish("u1")
+	b.publishHint("u1")
 	<-started
 	b.server.Stop()
 	gone := time.Now()
-	b.eventually(func() bool { return time.Since(gone) > time.Second }, "several heartbeats were lost")
+	b.requireEventually(func() bool { return time.Since(gone) > time.Second }, "several heartbeats were lost")
 	close(finish)
 	require.NoError(t, <-ended)
-	b.start()
+	b.startServer()
 }
 
 func TestStreamsDeletedMidwayAreRepaired(t *testing.T) {
 	b := newBed(t)
 	seen := make(chan string, 9)
-	b.consume(messaging.ConsumerConfig{Concurrency: 2}, func(_ context.Context, h *workv1.Hint) messaging.Outcome {
+	b.consumeHints(messaging.ConsumerConfig{Concurrency: 2}, func(_ context.Context, h *workv1.Hint) messaging.Outcome {
 		seen <- h.GetUid()
 		return messaging.Done()
 	})
-	b.publish("u1")
+	b.publishHint("u1")
 	require.Equal(t, "u1", <-seen)
-	b.eventually(func() bool { return b.pending(messaging.StreamWork) == 0 }, "acked")
+	b.requireEventually(func() bool { return b.pendingMessages(messaging.StreamWork) == 0 }, "acked")
 	require.NoError(t, b.js.DeleteStream(t.Context(), messaging.StreamWork))
-	b.publish("u2")
+	b.publishHint("u2")
 	require.Equal(t, "u2", <-seen)
-	b.eventually(func() bool { return b.pending(messaging.StreamWork) == 0 }, "acked")
+	b.requireEventually(func() bool { return b.pendingMessages(messaging.StreamWork) == 0 }, "acked")
 	require.NoError(t, b.js.DeleteConsumer(t.Context(), messaging.StreamWork, "backup-run"))
-	b.publish("u3")
+	b.publishHint("u3")
 	require.Equal(t, "u3", <-seen)
 }
 
 func TestConsumingSurvivesARestart(t *testing.T) {
 	b := newBed(t)
 	seen := make(chan string, 9)
-	b.consume(messaging.ConsumerConfig{}, func(_ context.Context, h *workv1.Hint) messaging.Outcome {
+	b.consumeHints(messaging.ConsumerConfig{}, func(_ context.Context, h *workv1.Hint) messaging.Outcome {
 		seen <- h.GetUid()
 		return messaging.Done()
 	})
-	b.publish("u1")
+	b.publishHint("u1")
 	require.Equal(t, "u1", <-seen)
-	b.eventually(func() bool { return b.pending(messaging.StreamWork) == 0 }, "acked")
+	b.requireEventually(func() bool { return b.pendingMessages(messaging.StreamWork) == 0 }, "acked")
 	b.server.Stop()
-	b.eventually(func() bool { return !b.client.Connected() }, "disconnected")
-	b.start()
-	b.eventually(b.client.Connected, "reconnected")
-	b.publish("u2")
+	b.requireEventually(func() bool { return !b.client.Connected() }, "disconnected")
+	b.startServer()
+	b.requireEventually(b.client.Connected, "reconnected")
+	b.publishHint("u2")
 	require.Equal(t, "u2", <-seen)
 }
 
 func TestAPanicIsContained(t *testing.T) {
 	b := newBed(t)
 	seen := make(chan string, 9)
-	b.consume(messaging.ConsumerConfig{}, func(_ context.Context, h *workv1.Hint) messaging.Outcome {
+	b.consumeHints(messaging.ConsumerConfig{}, func(_ context.Context, h *workv1.Hint) messaging.Outcome {
 		if h.GetUid() == "bad" {
 			panic("poison")
 		}
 		seen <- h.GetUid()
 		return messaging.Done()
 	})
-	b.publish("bad")
-	b.publish("good")
+	b.publishHint("bad")
+	b.publishHint("good")
 	require.Equal(t, "good", <-seen)
-	b.eventually(func() bool { return b.pending(messaging.StreamWork) == 1 }, "the poisoned hint waits for its retry")
+	b.requireEventually(func() bool { return b.pendingMessages(messaging.StreamWork) == 1 }, "the poisoned hint waits for its retry")
 }
 
 func TestShutdownWaitsForTheHandlerAndItsAck(t *testing.T) {
 	b := newBed(t)
 	started := make(chan struct{})
-	stop := b.consume(messaging.ConsumerConfig{}, func(ctx context.Context, _ *workv1.Hint) messaging.Outcome {
+	stop := b.consumeHints(messaging.ConsumerConfig{}, func(ctx context.Context, _ *workv1.Hint) messaging.Outcome {
 		close(started)
 		<-ctx.Done()
 		return messaging.Done()
 	})
-	b.publish("u1")
+	b.publishHint("u1")
 	<-started
 	stop()
-	require.Zero(t, b.pending(messaging.StreamWork))
+	require.Zero(t, b.pendingMessages(messaging.StreamWork))
 }
 
-func event(uid, phase string) *eventv1.Event {
-	return &eventv1.Event{Kind: "Backup", Namespace: "velero", Name: "daily", Uid: uid, Phase: phase, Time: past()}
+func newEvent(uid, phase string) *eventv1.Event {
+	return &eventv1.Event{Kind: "Backup", Namespace: "velero", Name: "daily", Uid: uid, Phase: phase, Time: pastTimestamp()}
 }
 
 // Events are stored by the UID of their object, over a restart and a deleted stream.
@@ -167,8 +167,8 @@ func TestEventsAreKept(t *testing.T) {
 	b := newBed(t)
 	kept := func(phase string) {
 		t.Helper()
-		b.eventually(func() bool {
-			if b.client.PublishEvent(t.Context(), event("u1", phase)) != nil {
+		b.requireEventually(func() bool {
+			if b.client.PublishEvent(t.Context(), newEvent("u1", phase)) != nil {
 				return false
 			}
 			return b.lastEvent("u1").GetPhase() == phase
@@ -178,10 +178,10 @@ func TestEventsAreKept(t *testing.T) {
 	require.NoError(t, b.js.DeleteStream(t.Context(), messaging.StreamEvents))
 	kept("InProgress")
 	b.server.Stop()
-	b.start()
-	b.eventually(b.client.Connected, "reconnected")
+	b.startServer()
+	b.requireEventually(b.client.Connected, "reconnected")
 	kept("Completed")
-	err := b.client.PublishEvent(t.Context(), event("u1", ""))
+	err := b.client.PublishEvent(t.Context(), newEvent("u1", ""))
 	require.ErrorIs(t, err, messaging.ErrInvalidEvent)
 	require.ErrorContains(t, err, "phase")
 }

@@ -13,21 +13,21 @@ import (
 	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
 )
 
-// restart stops the server, lets meddle change its directory and starts it again.
-func (b *bed) restart(meddle func()) {
+// restartServer stops the server, lets meddle change its directory and starts it again.
+func (b *bed) restartServer(meddle func()) {
 	b.t.Helper()
 	b.server.Stop()
-	b.eventually(func() bool { return !b.client.Connected() }, "disconnected")
+	b.requireEventually(func() bool { return !b.client.Connected() }, "disconnected")
 	meddle()
-	b.start()
-	b.eventually(b.client.Connected, "reconnected")
+	b.startServer()
+	b.requireEventually(b.client.Connected, "reconnected")
 }
 
-// reaches publishes until the hint is handled: a server that just came up may refuse for a moment.
-func (b *bed) reaches(uid string, seen <-chan string) {
+// requireReaches publishes until the hint is handled: a server that just came up may refuse for a moment.
+func (b *bed) requireReaches(uid string, seen <-chan string) {
 	b.t.Helper()
-	b.eventually(func() bool {
-		_ = b.client.Publish(b.t.Context(), messaging.WorkBackupRun, hint(uid))
+	b.requireEventually(func() bool {
+		_ = b.client.Publish(b.t.Context(), messaging.WorkBackupRun, newHint(uid))
 		for {
 			select {
 			case got := <-seen:
@@ -41,9 +41,9 @@ func (b *bed) reaches(uid string, seen <-chan string) {
 	}, uid)
 }
 
-func (b *bed) watched() <-chan string {
+func (b *bed) watchHints() <-chan string {
 	seen := make(chan string, 1000)
-	b.consume(messaging.ConsumerConfig{}, func(_ context.Context, h *workv1.Hint) messaging.Outcome {
+	b.consumeHints(messaging.ConsumerConfig{}, func(_ context.Context, h *workv1.Hint) messaging.Outcome {
 		seen <- h.GetUid()
 		return messaging.Done()
 	})
@@ -52,37 +52,37 @@ func (b *bed) watched() <-chan string {
 
 func TestAServerThatForgotEverything(t *testing.T) {
 	b := newBed(t)
-	seen := b.watched()
-	b.reaches("u1", seen)
-	b.restart(func() { b.cfg.Dir = t.TempDir() })
-	b.reaches("u2", seen)
+	seen := b.watchHints()
+	b.requireReaches("u1", seen)
+	b.restartServer(func() { b.cfg.Dir = t.TempDir() })
+	b.requireReaches("u2", seen)
 }
 
 // An old copy of the directory: what was done is asked for again, and what is new gets through.
 func TestAServerThatWentBackInTime(t *testing.T) {
 	b := newBed(t)
-	b.publish("u1")
+	b.publishHint("u1")
 	old := t.TempDir()
-	b.restart(func() { require.NoError(t, os.CopyFS(old, os.DirFS(b.cfg.Dir))) })
-	seen := b.watched()
+	b.restartServer(func() { require.NoError(t, os.CopyFS(old, os.DirFS(b.cfg.Dir))) })
+	seen := b.watchHints()
 	require.Equal(t, "u1", <-seen)
-	b.reaches("u2", seen)
-	b.eventually(func() bool { return b.pending(messaging.StreamWork) == 0 }, "acked")
-	b.restart(func() { b.cfg.Dir = old })
+	b.requireReaches("u2", seen)
+	b.requireEventually(func() bool { return b.pendingMessages(messaging.StreamWork) == 0 }, "acked")
+	b.restartServer(func() { b.cfg.Dir = old })
 	for got := <-seen; got != "u1"; got = <-seen { // replayed, after what was still to be seen
 	}
-	b.reaches("u3", seen)
-	b.reaches("u2", seen)
+	b.requireReaches("u3", seen)
+	b.requireReaches("u2", seen)
 }
 
 // Messages of other publishers on the subject: each is handled by itself.
 func TestDuplicatesAreHandledLikeAnyOther(t *testing.T) {
 	b := newBed(t)
-	seen := b.watched()
-	raw, err := proto.Marshal(hint("u1"))
+	seen := b.watchHints()
+	raw, err := proto.Marshal(newHint("u1"))
 	require.NoError(t, err)
 	for range 3 {
-		b.eventually(func() bool {
+		b.requireEventually(func() bool {
 			_, err := b.js.Publish(t.Context(), "holdfast.work.backup.run.u1", raw)
 			return err == nil
 		}, "accepted once the one before is acked")
@@ -94,12 +94,12 @@ func TestDuplicatesAreHandledLikeAnyOther(t *testing.T) {
 func TestPublishingWithoutAServerIsRefusedAtOnce(t *testing.T) {
 	b := newBed(t)
 	b.server.Stop()
-	b.eventually(func() bool { return !b.client.Connected() }, "disconnected")
+	b.requireEventually(func() bool { return !b.client.Connected() }, "disconnected")
 	begin := time.Now()
-	require.Error(t, b.client.Publish(t.Context(), messaging.WorkBackupRun, hint("u1")))
-	require.Error(t, b.client.PublishEvent(t.Context(), event("u1", "Queued")))
+	require.Error(t, b.client.Publish(t.Context(), messaging.WorkBackupRun, newHint("u1")))
+	require.Error(t, b.client.PublishEvent(t.Context(), newEvent("u1", "Queued")))
 	require.Less(t, time.Since(begin), 4*time.Second)
-	b.start()
-	b.eventually(b.client.Connected, "reconnected")
-	require.Zero(t, b.pending(messaging.StreamWork))
+	b.startServer()
+	b.requireEventually(b.client.Connected, "reconnected")
+	require.Zero(t, b.pendingMessages(messaging.StreamWork))
 }

@@ -27,9 +27,9 @@ func (c *Client) PublishEvent(ctx context.Context, event *eventv1.Event) (err er
 	}
 	ctx, end := c.startProducer(ctx, "event", event.GetUid(), len(data))
 	defer func() { end(err) }()
-	installation, err := c.installation(ctx)
+	installation, err := c.installationToken(ctx)
 	if err == nil {
-		err = c.send(ctx, subjectEvents+installation+event.GetUid(), data, nil)
+		err = c.sendMessage(ctx, subjectEvents+installation+event.GetUid(), data, nil)
 	}
 	if err != nil {
 		return fmt.Errorf("publish event for %s %s: %w", event.GetKind(), event.GetName(), err)

@@ -95,7 +95,7 @@ func inspectStream(ctx context.Context, js jetstream.JetStream, want jetstream.S
 		return state, err
 	}
 	info := stream.CachedInfo()
-	state.Replicas, state.Current, state.Differs = max(info.Config.Replicas, 1), 1, differences(info.Config, want)
+	state.Replicas, state.Current, state.Differs = max(info.Config.Replicas, 1), 1, streamDifferences(info.Config, want)
 	if info.Cluster == nil {
 		return state, nil
 	}
@@ -110,11 +110,11 @@ func inspectStream(ctx context.Context, js jetstream.JetStream, want jetstream.S
 	return state, nil
 }
 
-// differences names the settings of a stream that are not the wanted ones, with both values.
-func differences(have, want jetstream.StreamConfig) []string {
+// streamDifferences names the settings of a stream that are not the wanted ones, with both values.
+func streamDifferences(have, want jetstream.StreamConfig) []string {
 	var out []string
-	wanted := settings(want)
-	for i, s := range settings(have) {
+	wanted := streamSettings(want)
+	for i, s := range streamSettings(have) {
 		if s.value != wanted[i].value {
 			out = append(out, fmt.Sprintf("%s is %s and not %s", s.name, s.value, wanted[i].value))
 		}
@@ -122,12 +122,12 @@ func differences(have, want jetstream.StreamConfig) []string {
 	return out
 }
 
-// setting is one setting of a stream and its value as text.
-type setting struct{ name, value string }
+// streamSetting is one setting of a stream and its value as text.
+type streamSetting struct{ name, value string }
 
-// settings are those that streams are compared by, in the same order for each.
-func settings(c jetstream.StreamConfig) []setting {
-	return []setting{
+// streamSettings are those that streams are compared by, in the same order for each.
+func streamSettings(c jetstream.StreamConfig) []streamSetting {
+	return []streamSetting{
 		{"subjects", fmt.Sprint(c.Subjects)},
 		{"retention", c.Retention.String()},
 		{"storage", c.Storage.String()},

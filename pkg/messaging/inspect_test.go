@@ -18,13 +18,13 @@ import (
 
 func portOf(s *embednats.Server) string { return strconv.Itoa(s.Port()) }
 
-func inspected(url string) messaging.Config {
+func inspectConfig(url string) messaging.Config {
 	return messaging.Config{URL: url, Name: "inspect", Log: slog.New(slog.DiscardHandler), Clock: clock.RealClock{}}
 }
 
 func TestInspectFindsWhatServicesMade(t *testing.T) {
 	b := newBed(t)
-	state, err := messaging.Inspect(t.Context(), inspected(b.server.URL()))
+	state, err := messaging.Inspect(t.Context(), inspectConfig(b.server.URL()))
 	require.NoError(t, err)
 	require.NotEmpty(t, state.Server)
 	require.EqualValues(t, 3*64<<20, state.Needed)
@@ -43,7 +43,7 @@ func TestInspectNamesWhatDiffers(t *testing.T) {
 	_, err = b.js.UpdateStream(t.Context(), cfg)
 	require.NoError(t, err)
 	require.NoError(t, b.js.DeleteStream(t.Context(), messaging.StreamDead))
-	state, err := messaging.Inspect(t.Context(), inspected(b.server.URL()))
+	state, err := messaging.Inspect(t.Context(), inspectConfig(b.server.URL()))
 	require.NoError(t, err)
 	require.Empty(t, state.Streams[0].Differs)
 	require.Equal(t, []string{
@@ -59,16 +59,16 @@ func TestInspectSaysWhyNothingCanBeRead(t *testing.T) {
 	require.NoError(t, err)
 	gone := listener.Addr().String()
 	require.NoError(t, listener.Close())
-	_, err = messaging.Inspect(t.Context(), inspected("nats://user:hidden@"+gone))
+	_, err = messaging.Inspect(t.Context(), inspectConfig("nats://user:hidden@"+gone))
 	require.Error(t, err)
 	require.NotContains(t, err.Error(), "hidden")
-	_, err = messaging.Inspect(t.Context(), inspected(""))
+	_, err = messaging.Inspect(t.Context(), inspectConfig(""))
 	require.ErrorContains(t, err, "url is empty")
 
 	locked, err := embednats.Start(embednats.Config{Dir: t.TempDir(), Token: "hidden"})
 	require.NoError(t, err)
 	t.Cleanup(locked.Stop)
-	_, err = messaging.Inspect(t.Context(), inspected("nats://127.0.0.1:"+portOf(locked)))
+	_, err = messaging.Inspect(t.Context(), inspectConfig("nats://127.0.0.1:"+portOf(locked)))
 	require.ErrorContains(t, err, "Authorization")
 
 	plain, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true})
@@ -76,6 +76,6 @@ func TestInspectSaysWhyNothingCanBeRead(t *testing.T) {
 	plain.Start()
 	t.Cleanup(func() { plain.Shutdown(); plain.WaitForShutdown() })
 	require.True(t, plain.ReadyForConnections(patience))
-	_, err = messaging.Inspect(t.Context(), inspected(plain.ClientURL()))
+	_, err = messaging.Inspect(t.Context(), inspectConfig(plain.ClientURL()))
 	require.ErrorIs(t, err, messaging.ErrNoJetStream)
 }

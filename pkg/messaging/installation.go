@@ -19,9 +19,9 @@ type installation struct {
 	name string
 }
 
-// installation returns the token of subjects that keeps installations on one account apart: empty,
+// installationToken returns the token of subjects that keeps installations on one account apart: empty,
 // or the name and a dot.
-func (c *Client) installation(ctx context.Context) (string, error) {
+func (c *Client) installationToken(ctx context.Context) (string, error) {
 	if c.cfg.Installation == nil {
 		return "", nil
 	}

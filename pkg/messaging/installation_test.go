@@ -16,14 +16,14 @@ import (
 	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
 )
 
-func named(name string) func(*messaging.Config) {
+func withName(name string) func(*messaging.Config) {
 	return func(cfg *messaging.Config) {
 		cfg.Installation = func(context.Context) (string, error) { return name, nil }
 	}
 }
 
-// other is a second client of the server.
-func (b *bed) other(configure func(*messaging.Config)) *messaging.Client {
+// secondClient is a second client of the server.
+func (b *bed) secondClient(configure func(*messaging.Config)) *messaging.Client {
 	b.t.Helper()
 	cfg := messaging.Config{URL: b.server.URL(), Name: "other", Log: slog.New(slog.DiscardHandler), Clock: clock.RealClock{}}
 	configure(&cfg)
@@ -33,17 +33,17 @@ func (b *bed) other(configure func(*messaging.Config)) *messaging.Client {
 	return client
 }
 
-func changed(uid string) *eventv1.Event {
+func changedEvent(uid string) *eventv1.Event {
 	return &eventv1.Event{Kind: "Backup", Namespace: "velero", Name: "daily", Uid: uid, Phase: "Queued", Time: timestamppb.Now()}
 }
 
 // Two installations on one NATS account share a consumer: each takes half of the other's hints,
 // finds no such object, and acknowledges them.
 func TestInstallationsDoNotTakeEachOthersWork(t *testing.T) {
-	b := newBed(t, named("one"))
-	two := b.other(named("two"))
+	b := newBed(t, withName("one"))
+	two := b.secondClient(withName("two"))
 	var mine atomic.Int32
-	b.consume(messaging.ConsumerConfig{}, func(_ context.Context, h *workv1.Hint) messaging.Outcome {
+	b.consumeHints(messaging.ConsumerConfig{}, func(_ context.Context, h *workv1.Hint) messaging.Outcome {
 		if h.GetUid() != "mine" {
 			t.Errorf("got the hint of %s", h.GetUid())
 		}
@@ -51,11 +51,11 @@ func TestInstallationsDoNotTakeEachOthersWork(t *testing.T) {
 		return messaging.Done()
 	})
 	for range 5 {
-		require.NoError(t, two.Publish(t.Context(), messaging.WorkBackupRun, hint("theirs")))
-		require.NoError(t, two.PublishEvent(t.Context(), changed("theirs")))
+		require.NoError(t, two.Publish(t.Context(), messaging.WorkBackupRun, newHint("theirs")))
+		require.NoError(t, two.PublishEvent(t.Context(), changedEvent("theirs")))
 	}
-	b.publish("mine")
-	b.eventually(func() bool { return mine.Load() == 1 && b.pending(messaging.StreamWork) == 1 }, "ours is done, theirs waits for them")
+	b.publishHint("mine")
+	b.requireEventually(func() bool { return mine.Load() == 1 && b.pendingMessages(messaging.StreamWork) == 1 }, "ours is done, theirs waits for them")
 	require.Equal(t, "theirs", b.lastEvent("two.theirs").GetUid(), "events name the installation too")
 }
 
@@ -70,9 +70,9 @@ func TestAnUnknownInstallationPublishesNothing(t *testing.T) {
 			return "one", nil
 		}
 	})
-	require.ErrorIs(t, b.client.Publish(t.Context(), messaging.WorkBackupRun, hint("u1")), messaging.ErrInstallation)
-	require.Zero(t, b.pending(messaging.StreamWork))
+	require.ErrorIs(t, b.client.Publish(t.Context(), messaging.WorkBackupRun, newHint("u1")), messaging.ErrInstallation)
+	require.Zero(t, b.pendingMessages(messaging.StreamWork))
 	known.Store(true)
-	b.publish("u1")
-	require.EqualValues(t, 1, b.pending(messaging.StreamWork))
+	b.publishHint("u1")
+	require.EqualValues(t, 1, b.pendingMessages(messaging.StreamWork))
 }

@@ -5,37 +5,37 @@ import (
 	"sync"
 )
 
-// line is the connection as pulls see it: each reconnect begins another, and what waits on the one
+// connectionLine is the connection as pulls see it: each reconnect begins another, and what waits on the one
 // before waits without success, because the server forgot it.
-type line struct {
+type connectionLine struct {
 	base context.Context //nolint:containedctx // only to make contexts without a deadline
 	mu   sync.Mutex
 	ctx  context.Context //nolint:containedctx // ends with the connection, not with a call
 	end  context.CancelFunc
 }
 
-func newLine(ctx context.Context) *line {
-	l := &line{base: context.WithoutCancel(ctx)}
+func newLine(ctx context.Context) *connectionLine {
+	l := &connectionLine{base: context.WithoutCancel(ctx)}
 	l.ctx, l.end = context.WithCancel(l.base)
 	return l
 }
 
-func (l *line) renew() {
+func (l *connectionLine) renewContext() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.end()
 	l.ctx, l.end = context.WithCancel(l.base)
 }
 
-func (l *line) current() context.Context {
+func (l *connectionLine) currentContext() context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.ctx
 }
 
-// waiting is the context of one pull.
-func (c *Client) waiting(ctx context.Context) (context.Context, context.CancelFunc) {
+// waitContext is the context of one pull.
+func (c *Client) waitContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(ctx, pullWait)
-	stop := context.AfterFunc(c.line.current(), cancel)
+	stop := context.AfterFunc(c.line.currentContext(), cancel)
 	return ctx, func() { stop(); cancel() }
 }

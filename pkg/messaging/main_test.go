@@ -37,7 +37,7 @@ type bed struct {
 func newBed(t *testing.T, configure ...func(*messaging.Config)) *bed {
 	t.Helper()
 	b := &bed{t: t, cfg: embednats.Config{Dir: t.TempDir()}}
-	b.start()
+	b.startServer()
 	t.Cleanup(func() { b.server.Stop() })
 	cfg := messaging.Config{URL: b.server.URL(), Name: t.Name(), Log: slog.New(slog.DiscardHandler), Clock: clock.RealClock{}}
 	for _, f := range configure {
@@ -56,8 +56,8 @@ func newBed(t *testing.T, configure ...func(*messaging.Config)) *bed {
 	return b
 }
 
-// start starts the server, again on the same port and directory after a stop.
-func (b *bed) start() {
+// startServer starts the server, again on the same port and directory after a stop.
+func (b *bed) startServer() {
 	server, err := embednats.Start(b.cfg)
 	require.NoError(b.t, err)
 	b.server = server
@@ -66,14 +66,14 @@ func (b *bed) start() {
 	}
 }
 
-func (b *bed) pending(stream string) uint64 {
+func (b *bed) pendingMessages(stream string) uint64 {
 	s, err := b.js.Stream(b.t.Context(), stream)
 	require.NoError(b.t, err)
 	return s.CachedInfo().State.Msgs
 }
 
-// consume runs a consumer until the test ends.
-func (b *bed) consume(cfg messaging.ConsumerConfig, handle messaging.Handler) (stop func()) {
+// consumeHints runs a consumer until the test ends.
+func (b *bed) consumeHints(cfg messaging.ConsumerConfig, handle messaging.Handler) (stop func()) {
 	ctx, cancel := context.WithCancel(b.t.Context())
 	var group sync.WaitGroup
 	group.Go(func() {
@@ -86,16 +86,16 @@ func (b *bed) consume(cfg messaging.ConsumerConfig, handle messaging.Handler) (s
 	return stop
 }
 
-func (b *bed) publish(uid string) {
+func (b *bed) publishHint(uid string) {
 	b.t.Helper()
-	require.NoError(b.t, b.client.Publish(b.t.Context(), messaging.WorkBackupRun, hint(uid)))
+	require.NoError(b.t, b.client.Publish(b.t.Context(), messaging.WorkBackupRun, newHint(uid)))
 }
 
-func (b *bed) eventually(condition func() bool, msg string) {
+func (b *bed) requireEventually(condition func() bool, msg string) {
 	b.t.Helper()
 	require.Eventually(b.t, condition, patience, tick, msg)
 }
 
-func hint(uid string) *workv1.Hint {
+func newHint(uid string) *workv1.Hint {
 	return &workv1.Hint{Kind: "Backup", Namespace: "velero", Name: "daily", Uid: uid}
 }

@@ -72,7 +72,7 @@ type Client struct {
 	conn   *nats.Conn
 	js     jetstream.JetStream
 	tracer trace.Tracer
-	line   *line
+	line   *connectionLine
 	name   installation
 	dead   *prometheus.CounterVec
 }
@@ -131,7 +131,7 @@ func CheckURL(text string) error {
 
 // connectOptions make the connection last indefinitely and hold nothing back: a message buffered
 // during an outage, an old ack above all, must not arrive after it, when the world has moved on.
-func connectOptions(cfg Config, line *line) ([]nats.Option, error) {
+func connectOptions(cfg Config, line *connectionLine) ([]nats.Option, error) {
 	options := []nats.Option{
 		nats.Name(cfg.Name), nats.Timeout(5 * time.Second),
 		nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
@@ -143,7 +143,7 @@ func connectOptions(cfg Config, line *line) ([]nats.Option, error) {
 		}),
 		nats.ReconnectHandler(func(conn *nats.Conn) {
 			cfg.Log.Info("nats reconnected", "url", conn.ConnectedUrlRedacted())
-			line.renew()
+			line.renewContext()
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { cfg.Log.Warn("nats error", "error", err) }),
 	}
@@ -169,8 +169,8 @@ func (c *Client) Connected() bool { return c.conn.IsConnected() }
 // Close ends the connection. Consume must have returned.
 func (c *Client) Close() { c.conn.Close() }
 
-// pause waits a moment before a failed call is repeated; false when ctx ended.
-func (c *Client) pause(ctx context.Context) bool {
+// pauseBeforeRetry waits a moment before a failed call is repeated; false when ctx ended.
+func (c *Client) pauseBeforeRetry(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():
 		return false

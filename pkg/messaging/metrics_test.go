@@ -18,22 +18,22 @@ import (
 func TestDeadLettersAreCounted(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	b := newBed(t, func(c *messaging.Config) { c.Metrics = registry })
-	b.consume(messaging.ConsumerConfig{}, func(_ context.Context, h *workv1.Hint) messaging.Outcome {
+	b.consumeHints(messaging.ConsumerConfig{}, func(_ context.Context, h *workv1.Hint) messaging.Outcome {
 		if h.GetUid() == "fine" {
 			return messaging.Done()
 		}
 		return messaging.DeadLetter(errors.New("cannot be"))
 	})
 	for _, uid := range []string{"fine", "u1", "u2"} {
-		b.publish(uid)
+		b.publishHint(uid)
 	}
 	want := `
 # HELP holdfast_dead_letters_total Hints that were given up and stored in the dead letter stream, by the kind of work.
 # TYPE holdfast_dead_letters_total counter
 holdfast_dead_letters_total{work="backup.run"} 2
 `
-	b.eventually(func() bool {
-		return testutil.GatherAndCompare(registry, strings.NewReader(want), "holdfast_dead_letters_total") == nil && b.pending(messaging.StreamWork) == 0
+	b.requireEventually(func() bool {
+		return testutil.GatherAndCompare(registry, strings.NewReader(want), "holdfast_dead_letters_total") == nil && b.pendingMessages(messaging.StreamWork) == 0
 	}, "two of three")
-	require.EqualValues(t, 2, b.pending(messaging.StreamDead))
+	require.EqualValues(t, 2, b.pendingMessages(messaging.StreamDead))
 }

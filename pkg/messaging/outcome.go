@@ -20,8 +20,8 @@ const (
 // Done means that the effect is durable, or that there was nothing to do.
 func Done() Outcome { return Outcome{} }
 
-// Later delivers the hint again after a delay: the work continues, and nothing has failed.
-func Later(after time.Duration) Outcome { return Retry(after, nil) }
+// RetryAfter delivers the hint again after a delay: the work continues, and nothing has failed.
+func RetryAfter(after time.Duration) Outcome { return Retry(after, nil) }
 
 // Retry delivers the hint again after a delay; err, if any, is logged.
 func Retry(after time.Duration, err error) Outcome {

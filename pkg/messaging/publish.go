@@ -21,15 +21,15 @@ var kinds = []What{WorkBackupRun, WorkRestoreRun, WorkDeletionRun, WorkOperation
 // one (error code 10077 covers every failed store).
 const pendingDescription = "maximum messages per subject exceeded"
 
-func (w What) check() error {
+func (w What) checkFields() error {
 	if slices.Contains(kinds, w) {
 		return nil
 	}
 	return fmt.Errorf("unknown kind of work %q", string(w))
 }
 
-// consumer is the name of the durable consumer of an installation: names hold no dots.
-func (w What) consumer(installation string) string {
+// consumerName is the name of the durable consumer of an installation: names hold no dots.
+func (w What) consumerName(installation string) string {
 	name := strings.ReplaceAll(string(w), ".", "-")
 	if installation != "" {
 		name += "-" + strings.TrimSuffix(installation, ".")
@@ -37,8 +37,8 @@ func (w What) consumer(installation string) string {
 	return name
 }
 
-// subject is where a hint of this kind is kept, one per object or unit of an installation.
-func (w What) subject(prefix, installation string, hint *workv1.Hint) string {
+// hintSubject is where a hint of this kind is kept, one per object or unit of an installation.
+func (w What) hintSubject(prefix, installation string, hint *workv1.Hint) string {
 	subject := prefix + string(w) + "." + installation + hint.GetUid()
 	if unit := hint.GetUnit(); unit != "" {
 		subject += "." + unit
@@ -49,7 +49,7 @@ func (w What) subject(prefix, installation string, hint *workv1.Hint) string {
 // Publish sends a hint with the trace context of ctx. An equal hint still pending is success.
 // Missing streams are created. An outage is an error.
 func (c *Client) Publish(ctx context.Context, what What, hint *workv1.Hint) (err error) {
-	if err := what.check(); err != nil {
+	if err := what.checkFields(); err != nil {
 		return err
 	}
 	if err := protovalidate.Validate(hint); err != nil {
@@ -61,9 +61,9 @@ func (c *Client) Publish(ctx context.Context, what What, hint *workv1.Hint) (err
 	}
 	ctx, end := c.startProducer(ctx, string(what), hint.GetUid(), len(data))
 	defer func() { end(err) }()
-	installation, err := c.installation(ctx)
+	installation, err := c.installationToken(ctx)
 	if err == nil {
-		err = c.send(ctx, what.subject(subjectWork, installation, hint), data, nil)
+		err = c.sendMessage(ctx, what.hintSubject(subjectWork, installation, hint), data, nil)
 	}
 	if isPending(err) {
 		err = nil
@@ -74,9 +74,9 @@ func (c *Client) Publish(ctx context.Context, what What, hint *workv1.Hint) (err
 	return nil
 }
 
-// send stores one message and waits for the server's word; it creates the streams and tries once
+// sendMessage stores one message and waits for the server's word; it creates the streams and tries once
 // more when no stream listens on the subject.
-func (c *Client) send(ctx context.Context, subject string, data []byte, header nats.Header) error {
+func (c *Client) sendMessage(ctx context.Context, subject string, data []byte, header nats.Header) error {
 	msg := &nats.Msg{Subject: subject, Data: data, Header: header}
 	if msg.Header == nil {
 		msg.Header = nats.Header{}

@@ -19,15 +19,15 @@ import (
 func TestAnEqualPendingHintIsFree(t *testing.T) {
 	b := newBed(t)
 	for range 3 {
-		b.publish("u1")
+		b.publishHint("u1")
 	}
-	b.publish("u2")
-	unit := hint("u1")
+	b.publishHint("u2")
+	unit := newHint("u1")
 	unit.Unit = "unit-7"
 	for range 2 {
 		require.NoError(t, b.client.Publish(t.Context(), messaging.WorkBackupRun, unit))
 	}
-	require.EqualValues(t, 3, b.pending(messaging.StreamWork), "one per object, one per unit")
+	require.EqualValues(t, 3, b.pendingMessages(messaging.StreamWork), "one per object, one per unit")
 }
 
 func TestBadHintsAreNamed(t *testing.T) {
@@ -41,21 +41,21 @@ func TestBadHintsAreNamed(t *testing.T) {
 		require.ErrorIs(t, err, messaging.ErrInvalidHint)
 		require.ErrorContains(t, err, field)
 	}
-	require.ErrorContains(t, b.client.Publish(t.Context(), "backup.nope", hint("u")), "backup.nope")
+	require.ErrorContains(t, b.client.Publish(t.Context(), "backup.nope", newHint("u")), "backup.nope")
 	require.ErrorContains(t, b.client.Consume(t.Context(), "backup.nope", messaging.ConsumerConfig{}, nil), "backup.nope")
 }
 
 func TestPublishCreatesMissingStreams(t *testing.T) {
 	b := newBed(t)
 	require.NoError(t, b.js.DeleteStream(t.Context(), messaging.StreamWork))
-	b.publish("u1")
-	require.EqualValues(t, 1, b.pending(messaging.StreamWork))
+	b.publishHint("u1")
+	require.EqualValues(t, 1, b.pendingMessages(messaging.StreamWork))
 }
 
 // A stream that was created by hand gets the required settings, and keeps its messages.
 func TestEnsureStreamsRepairsSettings(t *testing.T) {
 	b := newBed(t)
-	b.publish("u1")
+	b.publishHint("u1")
 	stream, err := b.js.Stream(t.Context(), messaging.StreamWork)
 	require.NoError(t, err)
 	changed := stream.CachedInfo().Config
@@ -63,19 +63,19 @@ func TestEnsureStreamsRepairsSettings(t *testing.T) {
 	_, err = b.js.UpdateStream(t.Context(), changed)
 	require.NoError(t, err)
 	require.NoError(t, b.client.EnsureStreams(t.Context()))
-	b.publish("u1")
-	require.EqualValues(t, 1, b.pending(messaging.StreamWork))
+	b.publishHint("u1")
+	require.EqualValues(t, 1, b.pendingMessages(messaging.StreamWork))
 }
 
 func TestAnOutageIsAnErrorToThePublisher(t *testing.T) {
 	b := newBed(t)
 	b.server.Stop()
-	b.eventually(func() bool { return !b.client.Connected() }, "the client noticed")
-	require.Error(t, b.client.Publish(t.Context(), messaging.WorkBackupRun, hint("u1")))
-	b.start()
-	b.eventually(b.client.Connected, "the client came back")
-	b.publish("u1")
-	require.EqualValues(t, 1, b.pending(messaging.StreamWork))
+	b.requireEventually(func() bool { return !b.client.Connected() }, "the client noticed")
+	require.Error(t, b.client.Publish(t.Context(), messaging.WorkBackupRun, newHint("u1")))
+	b.startServer()
+	b.requireEventually(b.client.Connected, "the client came back")
+	b.publishHint("u1")
+	require.EqualValues(t, 1, b.pendingMessages(messaging.StreamWork))
 }
 
 func TestConnectRefusesWhatCannotWork(t *testing.T) {
@@ -106,7 +106,7 @@ func TestTraceContextTravels(t *testing.T) {
 	provider := trace.NewTracerProvider(trace.WithSyncer(spans))
 	b := newBed(t, func(cfg *messaging.Config) { cfg.Tracer = provider })
 	ctx, root := provider.Tracer("test").Start(t.Context(), "submit")
-	require.NoError(t, b.client.Publish(ctx, messaging.WorkBackupRun, hint("u1")))
+	require.NoError(t, b.client.Publish(ctx, messaging.WorkBackupRun, newHint("u1")))
 	root.End()
 
 	stream, err := b.js.Stream(t.Context(), messaging.StreamWork)
@@ -118,14 +118,14 @@ func TestTraceContextTravels(t *testing.T) {
 	require.NotContains(t, raw.Header, "Traceparent")
 
 	done := make(chan struct{})
-	b.consume(messaging.ConsumerConfig{}, func(ctx context.Context, _ *workv1.Hint) messaging.Outcome {
+	b.consumeHints(messaging.ConsumerConfig{}, func(ctx context.Context, _ *workv1.Hint) messaging.Outcome {
 		_, span := provider.Tracer("test").Start(ctx, "work")
 		span.End()
 		close(done)
 		return messaging.Done()
 	})
 	<-done
-	b.eventually(func() bool { return len(spans.GetSpans()) == 4 }, "submit, publish, work, process")
+	b.requireEventually(func() bool { return len(spans.GetSpans()) == 4 }, "submit, publish, work, process")
 	for _, span := range spans.GetSpans() {
 		require.Equal(t, root.SpanContext().TraceID(), span.SpanContext.TraceID(), span.Name)
 		operation, _, message := strings.Cut(span.Name, " backup.run")
@@ -148,11 +148,13 @@ func TestTraceContextTravels(t *testing.T) {
 
 func TestDeadLetterIsStoredBeforeTheHintIsGone(t *testing.T) {
 	b := newBed(t)
-	b.consume(messaging.ConsumerConfig{}, func(context.Context, *workv1.Hint) messaging.Outcome {
+	b.consumeHints(messaging.ConsumerConfig{}, func(context.Context, *workv1.Hint) messaging.Outcome {
 		return messaging.DeadLetter(errors.New("cannot\nbe"))
 	})
-	b.publish("u1")
-	b.eventually(func() bool { return b.pending(messaging.StreamDead) == 1 && b.pending(messaging.StreamWork) == 0 }, "moved")
+	b.publishHint("u1")
+	b.requireEventually(func() bool {
+		return b.pendingMessages(messaging.StreamDead) == 1 && b.pendingMessages(messaging.StreamWork) == 0
+	}, "moved")
 	stream, err := b.js.Stream(t.Context(), messaging.StreamDead)
 	require.NoError(t, err)
 	raw, err := stream.GetLastMsgForSubject(t.Context(), "holdfast.dead.backup.run.u1")
@@ -168,15 +170,15 @@ func TestDeadLetterThatCannotBeStoredKeepsTheHint(t *testing.T) {
 	_, err := b.js.CreateStream(t.Context(), full)
 	require.NoError(t, err)
 	tried := make(chan struct{}, 9)
-	stop := b.consume(messaging.ConsumerConfig{}, func(context.Context, *workv1.Hint) messaging.Outcome {
+	stop := b.consumeHints(messaging.ConsumerConfig{}, func(context.Context, *workv1.Hint) messaging.Outcome {
 		tried <- struct{}{}
 		return messaging.DeadLetter(errors.New("no"))
 	})
-	b.publish("u1")
+	b.publishHint("u1")
 	<-tried
 	stop()
-	require.EqualValues(t, 1, b.pending(messaging.StreamWork))
-	require.Zero(t, b.pending(messaging.StreamDead))
+	require.EqualValues(t, 1, b.pendingMessages(messaging.StreamWork))
+	require.Zero(t, b.pendingMessages(messaging.StreamDead))
 }
 
 func TestUnreadableMessagesAreGivenUp(t *testing.T) {
@@ -185,26 +187,28 @@ func TestUnreadableMessagesAreGivenUp(t *testing.T) {
 	require.NoError(t, err)
 	_, err = b.js.Publish(t.Context(), "holdfast.work.backup.run.empty", nil)
 	require.NoError(t, err)
-	b.consume(messaging.ConsumerConfig{}, func(context.Context, *workv1.Hint) messaging.Outcome {
+	b.consumeHints(messaging.ConsumerConfig{}, func(context.Context, *workv1.Hint) messaging.Outcome {
 		t.Error("handled")
 		return messaging.Done()
 	})
-	b.eventually(func() bool { return b.pending(messaging.StreamDead) == 2 && b.pending(messaging.StreamWork) == 0 }, "given up")
+	b.requireEventually(func() bool {
+		return b.pendingMessages(messaging.StreamDead) == 2 && b.pendingMessages(messaging.StreamWork) == 0
+	}, "given up")
 }
 
 func TestExpiredHintsAreDropped(t *testing.T) {
 	b := newBed(t)
-	late := hint("late")
-	late.ExpireTime = past()
+	late := newHint("late")
+	late.ExpireTime = pastTimestamp()
 	require.NoError(t, b.client.Publish(t.Context(), messaging.WorkBackupRun, late))
-	b.publish("u1")
+	b.publishHint("u1")
 	seen := make(chan string, 9)
-	b.consume(messaging.ConsumerConfig{}, func(_ context.Context, h *workv1.Hint) messaging.Outcome {
+	b.consumeHints(messaging.ConsumerConfig{}, func(_ context.Context, h *workv1.Hint) messaging.Outcome {
 		seen <- h.GetUid()
 		return messaging.Done()
 	})
 	require.Equal(t, "u1", <-seen)
-	b.eventually(func() bool { return b.pending(messaging.StreamWork) == 0 }, "both gone")
-	require.Zero(t, b.pending(messaging.StreamDead))
+	b.requireEventually(func() bool { return b.pendingMessages(messaging.StreamWork) == 0 }, "both gone")
+	require.Zero(t, b.pendingMessages(messaging.StreamDead))
 	require.Empty(t, seen)
 }

@@ -69,7 +69,7 @@ func (c *Client) ensureStream(ctx context.Context, cfg jetstream.StreamConfig) e
 // or hold back a hint are off: giving up is decided here.
 func consumerConfig(what What, installation string, ackWait time.Duration) jetstream.ConsumerConfig {
 	return jetstream.ConsumerConfig{
-		Durable: what.consumer(installation), FilterSubject: subjectWork + string(what) + "." + installation + ">",
+		Durable: what.consumerName(installation), FilterSubject: subjectWork + string(what) + "." + installation + ">",
 		AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait, MaxDeliver: -1, MaxAckPending: -1,
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/service/certtest"
 )
 
-// secured is a real server with TLS that asks for a user, and, with callers, for a certificate.
-func secured(t *testing.T, own certtest.Pair, callers *certtest.Authority) *server.Server {
+// newSecuredServer is a real server with TLS that asks for a user, and, with callers, for a certificate.
+func newSecuredServer(t *testing.T, own certtest.Pair, callers *certtest.Authority) *server.Server {
 	t.Helper()
 	cert, err := tls.LoadX509KeyPair(own.CertFile, own.KeyFile)
 	require.NoError(t, err)
@@ -47,7 +47,7 @@ func secured(t *testing.T, own certtest.Pair, callers *certtest.Authority) *serv
 func TestNATSWithTLSAndCredentials(t *testing.T) {
 	servers, callers := certtest.New(t, "servers"), certtest.New(t, "callers")
 	own, caller := servers.Issue(t, "nats", "127.0.0.1"), callers.Issue(t, "caller")
-	s := secured(t, own, callers)
+	s := newSecuredServer(t, own, callers)
 	right := messaging.Config{
 		URL: strings.Replace(s.ClientURL(), "://", "://holdfast:right@", 1), CAFile: servers.CAFile, CertFile: caller.CertFile, KeyFile: caller.KeyFile,
 		Name: t.Name(), Log: slog.New(slog.DiscardHandler), Clock: clock.RealClock{},
@@ -57,7 +57,7 @@ func TestNATSWithTLSAndCredentials(t *testing.T) {
 	t.Cleanup(client.Close)
 	require.Eventually(t, client.Connected, patience, tick)
 	require.NoError(t, client.EnsureStreams(t.Context()))
-	require.NoError(t, client.Publish(t.Context(), messaging.WorkBackupRun, hint("u1")))
+	require.NoError(t, client.Publish(t.Context(), messaging.WorkBackupRun, newHint("u1")))
 
 	for name, options := range map[string][]nats.Option{
 		"no credentials":      {nats.RootCAs(servers.CAFile), nats.ClientCert(caller.CertFile, caller.KeyFile)},
@@ -77,7 +77,7 @@ func TestNATSWithTLSAndCredentials(t *testing.T) {
 // TestARenewedAuthorityOfNATSIsUsed: files are read for every connection, not once.
 func TestARenewedAuthorityOfNATSIsUsed(t *testing.T) {
 	first, second := certtest.New(t, "servers"), certtest.New(t, "servers")
-	s := secured(t, second.Issue(t, "nats", "127.0.0.1"), nil)
+	s := newSecuredServer(t, second.Issue(t, "nats", "127.0.0.1"), nil)
 	client, err := messaging.Connect(t.Context(), messaging.Config{
 		URL: strings.Replace(s.ClientURL(), "://", "://holdfast:right@", 1), CAFile: first.CAFile, Name: t.Name(), Log: slog.New(slog.DiscardHandler), Clock: clock.RealClock{},
 	})

@@ -51,7 +51,7 @@ func (h headerCarrier) Keys() []string { return slices.Sorted(maps.Keys(h)) }
 func (c *Client) startProducer(ctx context.Context, destination, uid string, size int) (context.Context, func(error)) {
 	ctx, s := c.tracer.Start(ctx, "publish "+destination, trace.WithSpanKind(trace.SpanKindProducer))
 	if s.IsRecording() {
-		s.SetAttributes(c.attributes(destination, uid, size)...)
+		s.SetAttributes(c.messageAttributes(destination, uid, size)...)
 		s.SetAttributes(semconv.MessagingOperationName("publish"), semconv.MessagingOperationTypeSend)
 	}
 	return ctx, func(err error) { span.End(s, err) }
@@ -67,15 +67,15 @@ func (c *Client) startConsumer(ctx context.Context, destination, uid string, msg
 	}
 	ctx, s := c.tracer.Start(ctx, "process "+destination, options...)
 	if s.IsRecording() {
-		s.SetAttributes(c.attributes(destination, uid, len(msg.Data()))...)
+		s.SetAttributes(c.messageAttributes(destination, uid, len(msg.Data()))...)
 		s.SetAttributes(semconv.MessagingOperationName("process"), semconv.MessagingOperationTypeProcess, attrDelivery.Int64(int64(deliveries)))
 	}
 	return ctx, func(err error) { span.End(s, err) }
 }
 
-// attributes are what spans about a message have in common. Its destination is the kind of work: the
+// messageAttributes are what spans about a message have in common. Its destination is the kind of work: the
 // subject, which ends in the UID of an object, is one of too many.
-func (c *Client) attributes(destination, uid string, size int) []attribute.KeyValue {
+func (c *Client) messageAttributes(destination, uid string, size int) []attribute.KeyValue {
 	found := []attribute.KeyValue{
 		attrSystem, attrUID.String(uid), semconv.MessagingDestinationName(destination),
 		semconv.MessagingClientID(c.cfg.Name), semconv.MessagingMessageBodySize(size),
@@ -110,11 +110,11 @@ func SetTrace(ctx context.Context, obj metav1.Object) {
 		obj.SetAnnotations(annotations)
 		return
 	}
-	note(ctx, obj, AnnotationTrace)
+	noteSpan(ctx, obj, AnnotationTrace)
 }
 
-// note writes the span of ctx into an annotation.
-func note(ctx context.Context, obj metav1.Object, annotation string) {
+// noteSpan writes the span of ctx into an annotation.
+func noteSpan(ctx context.Context, obj metav1.Object, annotation string) {
 	carrier := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, carrier)
 	annotations := obj.GetAnnotations()
@@ -125,8 +125,8 @@ func note(ctx context.Context, obj metav1.Object, annotation string) {
 	obj.SetAnnotations(annotations)
 }
 
-// noted is the span that an annotation names, not valid for none.
-func noted(ctx context.Context, obj metav1.Object, annotation string) trace.SpanContext {
+// notedSpan is the span that an annotation names, not valid for none.
+func notedSpan(ctx context.Context, obj metav1.Object, annotation string) trace.SpanContext {
 	carrier := propagation.MapCarrier{traceParent: obj.GetAnnotations()[annotation]}
 	// Extract returns its context where the annotation cannot be read: that has no span here.
 	ctx = propagation.TraceContext{}.Extract(trace.ContextWithSpanContext(ctx, trace.SpanContext{}), carrier)
@@ -138,7 +138,7 @@ func WithTrace(ctx context.Context, obj metav1.Object) context.Context {
 	if trace.SpanContextFromContext(ctx).IsValid() {
 		return ctx
 	}
-	found := noted(ctx, obj, AnnotationTrace)
+	found := notedSpan(ctx, obj, AnnotationTrace)
 	if !found.IsValid() {
 		return ctx
 	}
@@ -146,12 +146,12 @@ func WithTrace(ctx context.Context, obj metav1.Object) context.Context {
 }
 
 // SetAttempt notes the span of ctx on an object as that of the newest attempt at its job.
-func SetAttempt(ctx context.Context, obj metav1.Object) { note(ctx, obj, AnnotationAttempt) }
+func SetAttempt(ctx context.Context, obj metav1.Object) { noteSpan(ctx, obj, AnnotationAttempt) }
 
 // Attempt is the span of the attempt noted on an object that is in the trace of ctx: a note of
 // another trace came with a copy of another object. It is not valid without one.
 func Attempt(ctx context.Context, obj metav1.Object) trace.SpanContext {
-	found := noted(ctx, obj, AnnotationAttempt)
+	found := notedSpan(ctx, obj, AnnotationAttempt)
 	if found.TraceID() != trace.SpanContextFromContext(ctx).TraceID() {
 		return trace.SpanContext{}
 	}

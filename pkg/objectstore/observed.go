@@ -34,8 +34,8 @@ type observedSigner struct {
 	signer Signer
 }
 
-// call makes a call and shows it.
-func (o *observed) call(name string, do func() error) error {
+// observeCall makes a call and shows it.
+func (o *observed) observeCall(name string, do func() error) error {
 	begin := o.clock.Now()
 	err := do()
 	o.see(name, o.clock.Since(begin), err)
@@ -43,48 +43,48 @@ func (o *observed) call(name string, do func() error) error {
 }
 
 func (o *observed) Get(ctx context.Context, key string) (body io.ReadCloser, err error) {
-	err = o.call("get", func() error { body, err = o.Store.Get(ctx, key); return err })
+	err = o.observeCall("get", func() error { body, err = o.Store.Get(ctx, key); return err })
 	return body, err
 }
 
 func (o *observed) GetRange(ctx context.Context, key string, off, n int64) (body io.ReadCloser, err error) {
-	err = o.call("getRange", func() error { body, err = o.Store.GetRange(ctx, key, off, n); return err })
+	err = o.observeCall("getRange", func() error { body, err = o.Store.GetRange(ctx, key, off, n); return err })
 	return body, err
 }
 
 func (o *observed) Stat(ctx context.Context, key string) (info Info, err error) {
-	err = o.call("stat", func() error { info, err = o.Store.Stat(ctx, key); return err })
+	err = o.observeCall("stat", func() error { info, err = o.Store.Stat(ctx, key); return err })
 	return info, err
 }
 
 func (o *observed) Exists(ctx context.Context, key string) (found bool, err error) {
-	err = o.call("exists", func() error { found, err = Exists(ctx, o.Store, key); return err })
+	err = o.observeCall("exists", func() error { found, err = Exists(ctx, o.Store, key); return err })
 	return found, err
 }
 
 func (o *observed) List(ctx context.Context, prefix string, fn func(Info) error) error {
-	return o.call("list", func() error { return o.Store.List(ctx, prefix, fn) })
+	return o.observeCall("list", func() error { return o.Store.List(ctx, prefix, fn) })
 }
 
 func (o *observed) ListPrefixes(ctx context.Context, prefix string) (found []string, err error) {
-	err = o.call("listPrefixes", func() error { found, err = o.Store.ListPrefixes(ctx, prefix); return err })
+	err = o.observeCall("listPrefixes", func() error { found, err = o.Store.ListPrefixes(ctx, prefix); return err })
 	return found, err
 }
 
 func (o *observed) Put(ctx context.Context, key string, r io.ReadSeeker, size int64) error {
-	return o.call("put", func() error { return o.Store.Put(ctx, key, r, size) })
+	return o.observeCall("put", func() error { return o.Store.Put(ctx, key, r, size) })
 }
 
 func (o *observed) Create(ctx context.Context, key string, r io.ReadSeeker, size int64) error {
-	return o.call("create", func() error { return o.Store.Create(ctx, key, r, size) })
+	return o.observeCall("create", func() error { return o.Store.Create(ctx, key, r, size) })
 }
 
 func (o *observed) Delete(ctx context.Context, key string) error {
-	return o.call("delete", func() error { return o.Store.Delete(ctx, key) })
+	return o.observeCall("delete", func() error { return o.Store.Delete(ctx, key) })
 }
 
 func (o *observed) Compose(ctx context.Context, key string, src []Source) (info Info, err error) {
-	err = o.call("compose", func() error { info, err = o.Store.Compose(ctx, key, src); return err })
+	err = o.observeCall("compose", func() error { info, err = o.Store.Compose(ctx, key, src); return err })
 	return info, err
 }
 
@@ -92,4 +92,4 @@ func (o *observedSigner) SignGet(ctx context.Context, key string, ttl time.Durat
 	return o.signer.SignGet(ctx, key, ttl)
 }
 
-func (o *observed) unwrap() Store { return o.Store }
+func (o *observed) unwrapStore() Store { return o.Store }

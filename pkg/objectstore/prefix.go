@@ -34,8 +34,8 @@ type prefixedSigner struct {
 	signer Signer
 }
 
-// key checks before it joins: "../x" under a prefix must not leave it.
-func (p *prefixed) key(key string) (string, error) {
+// prefixedKey checks before it joins: "../x" under a prefix must not leave it.
+func (p *prefixed) prefixedKey(key string) (string, error) {
 	if err := CheckKey(key); err != nil {
 		return "", err
 	}
@@ -47,7 +47,7 @@ func (p *prefixed) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 }
 
 func (p *prefixed) GetRange(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
-	full, err := p.key(key)
+	full, err := p.prefixedKey(key)
 	if err != nil {
 		return nil, err
 	}
@@ -58,15 +58,15 @@ func (p *prefixed) GetRange(ctx context.Context, key string, off, n int64) (io.R
 }
 
 func (p *prefixed) Stat(ctx context.Context, key string) (Info, error) {
-	full, err := p.key(key)
+	full, err := p.prefixedKey(key)
 	if err != nil {
 		return Info{}, err
 	}
-	return p.strip(p.Store.Stat(ctx, full))
+	return p.stripPrefix(p.Store.Stat(ctx, full))
 }
 
 func (p *prefixed) Exists(ctx context.Context, key string) (bool, error) {
-	full, err := p.key(key)
+	full, err := p.prefixedKey(key)
 	if err != nil {
 		return false, err
 	}
@@ -91,7 +91,7 @@ func (p *prefixed) ListPrefixes(ctx context.Context, prefix string) ([]string, e
 }
 
 func (p *prefixed) Put(ctx context.Context, key string, r io.ReadSeeker, size int64) error {
-	full, err := p.key(key)
+	full, err := p.prefixedKey(key)
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (p *prefixed) Put(ctx context.Context, key string, r io.ReadSeeker, size in
 }
 
 func (p *prefixed) Create(ctx context.Context, key string, r io.ReadSeeker, size int64) error {
-	full, err := p.key(key)
+	full, err := p.prefixedKey(key)
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (p *prefixed) Create(ctx context.Context, key string, r io.ReadSeeker, size
 }
 
 func (p *prefixed) Delete(ctx context.Context, key string) error {
-	full, err := p.key(key)
+	full, err := p.prefixedKey(key)
 	if err != nil {
 		return err
 	}
@@ -115,29 +115,29 @@ func (p *prefixed) Delete(ctx context.Context, key string) error {
 }
 
 func (p *prefixed) Compose(ctx context.Context, key string, src []Source) (Info, error) {
-	full, err := p.key(key)
+	full, err := p.prefixedKey(key)
 	if err != nil {
 		return Info{}, err
 	}
 	moved := make([]Source, len(src))
 	for i, s := range src {
 		if s.Data == nil {
-			if s.Key, err = p.key(s.Key); err != nil {
+			if s.Key, err = p.prefixedKey(s.Key); err != nil {
 				return Info{}, fmt.Errorf("source %d: %w", i, err)
 			}
 		}
 		moved[i] = s
 	}
-	return p.strip(p.Store.Compose(ctx, full, moved))
+	return p.stripPrefix(p.Store.Compose(ctx, full, moved))
 }
 
-func (p *prefixed) strip(i Info, err error) (Info, error) {
+func (p *prefixed) stripPrefix(i Info, err error) (Info, error) {
 	i.Key = strings.TrimPrefix(i.Key, p.prefix)
 	return i, err
 }
 
 func (p *prefixedSigner) SignGet(ctx context.Context, key string, ttl time.Duration) (string, error) {
-	full, err := p.key(key)
+	full, err := p.prefixedKey(key)
 	if err != nil {
 		return "", err
 	}
@@ -153,15 +153,15 @@ func As[T any](s Store) (T, bool) {
 		if t, ok := s.(T); ok {
 			return t, true
 		}
-		view, ok := s.(interface{ unwrap() Store })
+		view, ok := s.(interface{ unwrapStore() Store })
 		if !ok {
 			break
 		}
-		s = view.unwrap()
+		s = view.unwrapStore()
 	}
 	var none T
 	return none, false
 }
 
-func (p *prefixed) unwrap() Store { return p.Store }
-func (r readOnly) unwrap() Store  { return r.Store }
+func (p *prefixed) unwrapStore() Store { return p.Store }
+func (r readOnly) unwrapStore() Store  { return r.Store }

@@ -28,21 +28,21 @@ func (r readOnly) Exists(ctx context.Context, key string) (bool, error) {
 }
 
 func (readOnly) Put(_ context.Context, key string, _ io.ReadSeeker, _ int64) error {
-	return refused("put", key)
+	return readOnlyError("put", key)
 }
 
 func (readOnly) Create(_ context.Context, key string, _ io.ReadSeeker, _ int64) error {
-	return refused("create", key)
+	return readOnlyError("create", key)
 }
 
-func (readOnly) Delete(_ context.Context, key string) error { return refused("delete", key) }
+func (readOnly) Delete(_ context.Context, key string) error { return readOnlyError("delete", key) }
 
 func (readOnly) Compose(_ context.Context, key string, _ []Source) (Info, error) {
-	return Info{}, refused("compose", key)
+	return Info{}, readOnlyError("compose", key)
 }
 
 func (r *readOnlySigner) SignGet(ctx context.Context, key string, ttl time.Duration) (string, error) {
 	return r.signer.SignGet(ctx, key, ttl)
 }
 
-func refused(op, key string) error { return fmt.Errorf("%s %s: %w", op, key, ErrReadOnly) }
+func readOnlyError(op, key string) error { return fmt.Errorf("%s %s: %w", op, key, ErrReadOnly) }

@@ -33,14 +33,14 @@ type tracedSigner struct {
 	Signer
 }
 
-// calls is a kind of call of a store.
-type calls struct{ operation, object, location string }
+// storeCalls is a kind of call of a store.
+type storeCalls struct{ operation, object, location string }
 
 // SpanName implements span.Kind.
-func (c calls) SpanName() string { return c.operation + " " + c.object }
+func (c storeCalls) SpanName() string { return c.operation + " " + c.object }
 
 // SpanAttributes implements span.Kind. OpenTelemetry has no conventions for object stores.
-func (c calls) SpanAttributes() []attribute.KeyValue {
+func (c storeCalls) SpanAttributes() []attribute.KeyValue {
 	return []attribute.KeyValue{
 		attribute.String("holdfast.location", c.location),
 		attribute.String("holdfast.store.operation", c.operation),
@@ -48,12 +48,12 @@ func (c calls) SpanAttributes() []attribute.KeyValue {
 	}
 }
 
-func (t *traced) begin(ctx context.Context, operation, key string) span.Call {
-	return span.Begin(ctx, calls{operation, layout.KindOf(key), t.location})
+func (t *traced) beginCall(ctx context.Context, operation, key string) span.Call {
+	return span.Begin(ctx, storeCalls{operation, layout.KindOf(key), t.location})
 }
 
-// end ends a call.
-func end(call span.Call, err error) {
+// endCall ends a call.
+func endCall(call span.Call, err error) {
 	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrExists) {
 		err = nil
 	}
@@ -61,21 +61,21 @@ func end(call span.Call, err error) {
 }
 
 func (t *traced) Get(ctx context.Context, key string) (io.ReadCloser, error) {
-	call := t.begin(ctx, "get", key)
+	call := t.beginCall(ctx, "get", key)
 	body, err := t.Store.Get(ctx, key)
-	return transferred(call, body, err)
+	return endOnClose(call, body, err)
 }
 
 func (t *traced) GetRange(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
-	call := t.begin(ctx, "get", key)
+	call := t.beginCall(ctx, "get", key)
 	body, err := t.Store.GetRange(ctx, key, off, n)
-	return transferred(call, body, err)
+	return endOnClose(call, body, err)
 }
 
-// transferred returns a body whose call ends when it is closed.
-func transferred(call span.Call, body io.ReadCloser, err error) (io.ReadCloser, error) {
+// endOnClose returns a body whose call ends when it is closed.
+func endOnClose(call span.Call, body io.ReadCloser, err error) (io.ReadCloser, error) {
 	if err != nil || call.Context() == nil {
-		end(call, err)
+		endCall(call, err)
 		return body, err
 	}
 	return &tracedBody{ErrorReader: ErrorReader{Reader: body}, body: body, call: call}, nil
@@ -94,28 +94,28 @@ func (b *tracedBody) Close() error {
 	err := b.body.Close()
 	if !b.closed {
 		b.closed = true
-		end(b.call, errors.Join(b.Err, err))
+		endCall(b.call, errors.Join(b.Err, err))
 	}
 	return err
 }
 
 func (t *traced) Stat(ctx context.Context, key string) (Info, error) {
-	call := t.begin(ctx, "stat", key)
+	call := t.beginCall(ctx, "stat", key)
 	info, err := t.Store.Stat(ctx, key)
-	end(call, err)
+	endCall(call, err)
 	return info, err
 }
 
 func (t *traced) Exists(ctx context.Context, key string) (bool, error) {
-	call := t.begin(ctx, "stat", key)
+	call := t.beginCall(ctx, "stat", key)
 	found, err := Exists(ctx, t.Store, key)
-	end(call, err)
+	endCall(call, err)
 	return found, err
 }
 
 // List shows a list with what fn takes of the time. An error of fn is no failure of the store.
 func (t *traced) List(ctx context.Context, prefix string, fn func(Info) error) error {
-	call := t.begin(ctx, "list", prefix)
+	call := t.beginCall(ctx, "list", prefix)
 	if call.Context() == nil {
 		return t.Store.List(ctx, prefix, fn)
 	}
@@ -126,54 +126,54 @@ func (t *traced) List(ctx context.Context, prefix string, fn func(Info) error) e
 		return err
 	})
 	if ended {
-		end(call, nil)
+		endCall(call, nil)
 	} else {
-		end(call, err)
+		endCall(call, err)
 	}
 	return err
 }
 
 func (t *traced) ListPrefixes(ctx context.Context, prefix string) ([]string, error) {
-	call := t.begin(ctx, "list", prefix)
+	call := t.beginCall(ctx, "list", prefix)
 	found, err := t.Store.ListPrefixes(ctx, prefix)
-	end(call, err)
+	endCall(call, err)
 	return found, err
 }
 
 func (t *traced) Put(ctx context.Context, key string, r io.ReadSeeker, size int64) error {
-	call := t.begin(ctx, "put", key)
+	call := t.beginCall(ctx, "put", key)
 	err := t.Store.Put(ctx, key, r, size)
-	end(call, err)
+	endCall(call, err)
 	return err
 }
 
 func (t *traced) Create(ctx context.Context, key string, r io.ReadSeeker, size int64) error {
-	call := t.begin(ctx, "create", key)
+	call := t.beginCall(ctx, "create", key)
 	err := t.Store.Create(ctx, key, r, size)
-	end(call, err)
+	endCall(call, err)
 	return err
 }
 
 func (t *traced) Delete(ctx context.Context, key string) error {
-	call := t.begin(ctx, "delete", key)
+	call := t.beginCall(ctx, "delete", key)
 	err := t.Store.Delete(ctx, key)
-	end(call, err)
+	endCall(call, err)
 	return err
 }
 
 func (t *traced) Compose(ctx context.Context, key string, src []Source) (Info, error) {
-	call := t.begin(ctx, "compose", key)
+	call := t.beginCall(ctx, "compose", key)
 	info, err := t.Store.Compose(ctx, key, src)
-	end(call, err)
+	endCall(call, err)
 	return info, err
 }
 
 // SweepUploads implements UploadSweeper, for a store that has nothing to sweep too.
 func (t *traced) SweepUploads(ctx context.Context, prefix string, abandoned func(Upload) (bool, error)) (int, error) {
-	call := t.begin(ctx, "sweep uploads of", prefix)
+	call := t.beginCall(ctx, "sweep uploads of", prefix)
 	n, err := SweepUploads(ctx, t.Store, prefix, abandoned)
-	end(call, err)
+	endCall(call, err)
 	return n, err
 }
 
-func (t *traced) unwrap() Store { return t.Store }
+func (t *traced) unwrapStore() Store { return t.Store }

@@ -28,8 +28,8 @@ func TestATracedStoreIsAStore(t *testing.T) {
 	})
 }
 
-// recorded runs do within a span and returns the spans of the calls in it.
-func recorded(t *testing.T, do func(ctx context.Context, s objectstore.Store, bucket *memstore.Store)) map[string]sdktrace.ReadOnlySpan {
+// recordSpans runs do within a span and returns the spans of the calls in it.
+func recordSpans(t *testing.T, do func(ctx context.Context, s objectstore.Store, bucket *memstore.Store)) map[string]sdktrace.ReadOnlySpan {
 	t.Helper()
 	recorder := tracetest.NewSpanRecorder()
 	ctx, job := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)).Tracer("test").Start(t.Context(), "job")
@@ -45,7 +45,7 @@ func recorded(t *testing.T, do func(ctx context.Context, s objectstore.Store, bu
 	return spans
 }
 
-func count(t *testing.T, s sdktrace.ReadOnlySpan) int64 {
+func callCount(t *testing.T, s sdktrace.ReadOnlySpan) int64 {
 	t.Helper()
 	require.NotNil(t, s)
 	for _, kv := range s.Attributes() {
@@ -57,7 +57,7 @@ func count(t *testing.T, s sdktrace.ReadOnlySpan) int64 {
 }
 
 func TestStoreCallsAreSpans(t *testing.T) {
-	spans := recorded(t, func(ctx context.Context, s objectstore.Store, _ *memstore.Store) {
+	spans := recordSpans(t, func(ctx context.Context, s objectstore.Store, _ *memstore.Store) {
 		var sources []objectstore.Source
 		for n := range 5 {
 			part := layout.Part("b", "uid", 1, "pods", 0, n)
@@ -87,7 +87,7 @@ func TestStoreCallsAreSpans(t *testing.T) {
 		"list object": 1, "delete part": 5, "delete sidecar": 5,
 	} {
 		require.Contains(t, spans, name)
-		require.Equal(t, calls, count(t, spans[name]), name)
+		require.Equal(t, calls, callCount(t, spans[name]), name)
 		require.Equal(t, codes.Unset, spans[name].Status().Code, name)
 		require.Contains(t, spans[name].Attributes(), attribute.String("holdfast.location", "default"), name)
 	}
@@ -96,7 +96,7 @@ func TestStoreCallsAreSpans(t *testing.T) {
 
 func TestStoreCallsThatFailSayWhy(t *testing.T) {
 	away := errors.New("the bucket is away")
-	spans := recorded(t, func(ctx context.Context, s objectstore.Store, bucket *memstore.Store) {
+	spans := recordSpans(t, func(ctx context.Context, s objectstore.Store, bucket *memstore.Store) {
 		key := layout.BackupManifest("b")
 		require.NoError(t, objectstore.CreateBytes(ctx, s, key, bytes.Repeat([]byte("x"), 100)))
 		require.ErrorIs(t, objectstore.CreateBytes(ctx, s, key, nil), objectstore.ErrExists)

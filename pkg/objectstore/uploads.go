@@ -41,7 +41,7 @@ func SweepUploads(ctx context.Context, s Store, prefix string, abandoned func(Up
 	case *prefixedSigner:
 		return v.sweepUploads(ctx, prefix, abandoned)
 	case *readOnly, *readOnlySigner:
-		return 0, refused("sweep uploads", prefix)
+		return 0, readOnlyError("sweep uploads", prefix)
 	}
 	return 0, nil
 }

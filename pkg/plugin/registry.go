@@ -59,45 +59,45 @@ type Registry struct {
 // BackupItemAction registers an action under a name such as "example.io/quiesce", and the resources
 // it may be called for: "pods", "deployments.apps", or "*" alone for any.
 func (r *Registry) BackupItemAction(name string, touches []string, build func(Env) (BackupItemAction, error)) *Registry {
-	return r.add(Registration{Kind: KindBackupItemAction, Name: name, Touches: touches, New: erase(build)})
+	return r.addRegistration(Registration{Kind: KindBackupItemAction, Name: name, Touches: touches, New: eraseType(build)})
 }
 
 // RestoreItemAction registers an action, see BackupItemAction.
 func (r *Registry) RestoreItemAction(name string, touches []string, build func(Env) (RestoreItemAction, error)) *Registry {
-	return r.add(Registration{Kind: KindRestoreItemAction, Name: name, Touches: touches, New: erase(build)})
+	return r.addRegistration(Registration{Kind: KindRestoreItemAction, Name: name, Touches: touches, New: eraseType(build)})
 }
 
 // DeleteItemAction registers an action, see BackupItemAction.
 func (r *Registry) DeleteItemAction(name string, touches []string, build func(Env) (DeleteItemAction, error)) *Registry {
-	return r.add(Registration{Kind: KindDeleteItemAction, Name: name, Touches: touches, New: erase(build)})
+	return r.addRegistration(Registration{Kind: KindDeleteItemAction, Name: name, Touches: touches, New: eraseType(build)})
 }
 
 // ItemBlockAction registers an action, see BackupItemAction.
 func (r *Registry) ItemBlockAction(name string, touches []string, build func(Env) (ItemBlockAction, error)) *Registry {
-	return r.add(Registration{Kind: KindItemBlockAction, Name: name, Touches: touches, New: erase(build)})
+	return r.addRegistration(Registration{Kind: KindItemBlockAction, Name: name, Touches: touches, New: eraseType(build)})
 }
 
 // ObjectStore registers the provider of backup storage locations. A provider "x" in a location
 // means "velero.io/x".
 func (r *Registry) ObjectStore(name string, build func(Env) (ObjectStore, error)) *Registry {
-	return r.add(Registration{Kind: KindObjectStore, Name: name, New: erase(build)})
+	return r.addRegistration(Registration{Kind: KindObjectStore, Name: name, New: eraseType(build)})
 }
 
 // VolumeSnapshotter registers the provider of volume snapshot locations, named as for ObjectStore.
 func (r *Registry) VolumeSnapshotter(name string, build func(Env) (VolumeSnapshotter, error)) *Registry {
-	return r.add(Registration{Kind: KindVolumeSnapshotter, Name: name, New: erase(build)})
+	return r.addRegistration(Registration{Kind: KindVolumeSnapshotter, Name: name, New: eraseType(build)})
 }
 
 // AsyncBackupItemAction registers an action, see BackupItemAction. Only Holdfast calls it, unless
 // it is OutOfProcess.
 func (r *Registry) AsyncBackupItemAction(name string, touches []string, build func(Env) (AsyncBackupItemAction, error), options ...AsyncOption) *Registry {
-	return r.add(apply(Registration{Kind: KindAsyncBackupItemAction, Name: name, Touches: touches, New: erase(build)}, options))
+	return r.addRegistration(applyOptions(Registration{Kind: KindAsyncBackupItemAction, Name: name, Touches: touches, New: eraseType(build)}, options))
 }
 
 // AsyncRestoreItemAction registers an action, see BackupItemAction. Only Holdfast calls it, unless
 // it is OutOfProcess.
 func (r *Registry) AsyncRestoreItemAction(name string, touches []string, build func(Env) (AsyncRestoreItemAction, error), options ...AsyncOption) *Registry {
-	return r.add(apply(Registration{Kind: KindAsyncRestoreItemAction, Name: name, Touches: touches, New: erase(build)}, options))
+	return r.addRegistration(applyOptions(Registration{Kind: KindAsyncRestoreItemAction, Name: name, Touches: touches, New: eraseType(build)}, options))
 }
 
 // AsyncOption is an option of an asynchronous action.
@@ -127,8 +127,8 @@ func (r *Registry) Plugins() ([]Registration, error) {
 	return sorted, nil
 }
 
-func (r *Registry) add(p Registration) *Registry {
-	if err := r.check(p); err != nil {
+func (r *Registry) addRegistration(p Registration) *Registry {
+	if err := r.checkRegistration(p); err != nil {
 		r.errs = append(r.errs, fmt.Errorf("register %s %q: %w", p.Kind, p.Name, err))
 		return r
 	}
@@ -136,7 +136,7 @@ func (r *Registry) add(p Registration) *Registry {
 	return r
 }
 
-func (r *Registry) check(p Registration) error {
+func (r *Registry) checkRegistration(p Registration) error {
 	domain, rest, _ := strings.Cut(p.Name, "/")
 	if len(validation.IsDNS1123Subdomain(domain)) > 0 || rest == "" || strings.Contains(rest, "/") {
 		return errors.New(`name: want a DNS subdomain, "/" and a name`)
@@ -144,7 +144,7 @@ func (r *Registry) check(p Registration) error {
 	if slices.ContainsFunc(r.all, func(o Registration) bool { return o.Kind == p.Kind && o.Name == p.Name }) {
 		return errors.New("name: registered twice")
 	}
-	if slices.ContainsFunc(r.all, func(o Registration) bool { return o.Name == p.Name && (twins(o, p) || twins(p, o)) }) {
+	if slices.ContainsFunc(r.all, func(o Registration) bool { return o.Name == p.Name && (areTwins(o, p) || areTwins(p, o)) }) {
 		return errors.New("name: Velero would call two actions by it")
 	}
 	if p.New == nil {
@@ -167,20 +167,20 @@ func (r *Registry) check(p Registration) error {
 	return nil
 }
 
-// twins reports whether Velero knows both plugins as item actions of the same kind of job.
-func twins(async, sync Registration) bool {
+// areTwins reports whether Velero knows both plugins as item actions of the same kind of job.
+func areTwins(async, sync Registration) bool {
 	return async.OutOfProcess && (async.Kind == KindAsyncBackupItemAction && sync.Kind == KindBackupItemAction ||
 		async.Kind == KindAsyncRestoreItemAction && sync.Kind == KindRestoreItemAction)
 }
 
-func erase[T any](build func(Env) (T, error)) func(Env) (any, error) {
+func eraseType[T any](build func(Env) (T, error)) func(Env) (any, error) {
 	if build == nil {
 		return nil
 	}
 	return func(env Env) (any, error) { return build(env) }
 }
 
-func apply(p Registration, options []AsyncOption) Registration {
+func applyOptions(p Registration, options []AsyncOption) Registration {
 	for _, option := range options {
 		option(&p)
 	}

@@ -63,7 +63,7 @@ func serviceOf(instance string) string {
 	return instance[:max(end, 0)]
 }
 
-func (b Base) check() error {
+func (b Base) checkBase() error {
 	switch {
 	case b.Name == "":
 		return errors.New("base has no name")

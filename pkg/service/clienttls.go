@@ -17,19 +17,19 @@ func clientTLS(o Options, serverName string) (credentials.TransportCredentials, 
 	if o.TLSCertFile == "" {
 		return insecure.NewCredentials(), false, nil
 	}
-	r := &renewing{options: o, serverName: serverName}
-	_, err := r.current()
+	r := &renewingCredentials{options: o, serverName: serverName}
+	_, err := r.currentCredentials()
 	return r, true, err
 }
 
-// renewing is TLS of a client whose files are read again for every handshake. It is safe for
+// renewingCredentials is TLS of a client whose files are read again for every handshake. It is safe for
 // concurrent use.
-type renewing struct {
+type renewingCredentials struct {
 	options    Options
 	serverName string
 }
 
-func (r *renewing) current() (credentials.TransportCredentials, error) {
+func (r *renewingCredentials) currentCredentials() (credentials.TransportCredentials, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: r.serverName}
 	config.GetClientCertificate = func(asked *tls.CertificateRequestInfo) (*tls.Certificate, error) {
 		cert, err := loadCertificate(r.options)
@@ -62,8 +62,8 @@ func forClients(cert *x509.Certificate) bool {
 }
 
 // ClientHandshake implements credentials.TransportCredentials.
-func (r *renewing) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	now, err := r.current()
+func (r *renewingCredentials) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	now, err := r.currentCredentials()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -71,22 +71,22 @@ func (r *renewing) ClientHandshake(ctx context.Context, authority string, conn n
 }
 
 // ServerHandshake implements credentials.TransportCredentials; nothing is served with it.
-func (r *renewing) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (r *renewingCredentials) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	return nil, nil, credentials.ErrConnDispatched
 }
 
 // Info implements credentials.TransportCredentials.
-func (r *renewing) Info() credentials.ProtocolInfo {
+func (r *renewingCredentials) Info() credentials.ProtocolInfo {
 	return credentials.ProtocolInfo{SecurityProtocol: "tls", ServerName: r.serverName} //nolint:staticcheck // the authority of calls is taken from it
 }
 
 // Clone implements credentials.TransportCredentials.
-func (r *renewing) Clone() credentials.TransportCredentials {
-	return &renewing{options: r.options, serverName: r.serverName}
+func (r *renewingCredentials) Clone() credentials.TransportCredentials {
+	return &renewingCredentials{options: r.options, serverName: r.serverName}
 }
 
 // OverrideServerName implements credentials.TransportCredentials.
-func (r *renewing) OverrideServerName(name string) error {
+func (r *renewingCredentials) OverrideServerName(name string) error {
 	r.serverName = name
 	return nil
 }

@@ -31,9 +31,9 @@ func (r *Runtime) Dial(instance, address string) (*grpc.ClientConn, error) {
 	}
 	// Without the proxy of the environment, which does not reach addresses of Pods.
 	opts := []grpc.DialOption{grpc.WithNoProxy(), grpc.WithTransportCredentials(transport), grpc.WithUserAgent("holdfast-" + r.base.Name + "/" + buildinfo.Version())}
-	opts = append(opts, grpc.WithChainUnaryInterceptor(r.traced(instance)))
+	opts = append(opts, grpc.WithChainUnaryInterceptor(r.traceInterceptor(instance)))
 	if r.base.Token != "" || r.base.Options.Auth == AuthKubernetes {
-		opts = append(opts, grpc.WithPerRPCCredentials(&tokens{runtime: r, secure: secure || !isLoopback(address)}))
+		opts = append(opts, grpc.WithPerRPCCredentials(&tokenSource{runtime: r, secure: secure || !isLoopback(address)}))
 	}
 	conn, err := grpc.NewClient(address, opts...)
 	if err != nil {
@@ -42,18 +42,18 @@ func (r *Runtime) Dial(instance, address string) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-// tokens presents the token of a call's own caller, else that of this process.
-type tokens struct {
+// tokenSource presents the token of a call's own caller, else that of this process.
+type tokenSource struct {
 	runtime *Runtime
 	secure  bool
 }
 
 // GetRequestMetadata implements credentials.PerRPCCredentials.
-func (t *tokens) GetRequestMetadata(ctx context.Context, _ ...string) (map[string]string, error) {
+func (t *tokenSource) GetRequestMetadata(ctx context.Context, _ ...string) (map[string]string, error) {
 	if given := metadata.ValueFromIncomingContext(ctx, "authorization"); len(given) == 1 {
 		return map[string]string{"authorization": given[0]}, nil
 	}
-	token, err := t.runtime.token()
+	token, err := t.runtime.callToken()
 	if token == "" || err != nil {
 		return nil, err
 	}
@@ -61,11 +61,11 @@ func (t *tokens) GetRequestMetadata(ctx context.Context, _ ...string) (map[strin
 }
 
 // RequireTransportSecurity implements credentials.PerRPCCredentials.
-func (t *tokens) RequireTransportSecurity() bool { return t.secure }
+func (t *tokenSource) RequireTransportSecurity() bool { return t.secure }
 
-// token is that of this process: of the run it belongs to, else of --auth-token-file, else the one
+// callToken is that of this process: of the run it belongs to, else of --auth-token-file, else the one
 // that it shows to the API server; empty for none.
-func (r *Runtime) token() (string, error) {
+func (r *Runtime) callToken() (string, error) {
 	if r.base.Token != "" {
 		return r.base.Token, nil
 	}

@@ -53,9 +53,9 @@ func (r *Runtime) Listen(ctx context.Context, flag, address string, handler http
 	return url, nil
 }
 
-// routes adds what every service answers over HTTP. Metrics of controller-runtime are process-wide
+// addRoutes adds what every service answers over HTTP. Metrics of controller-runtime are process-wide
 // and shown by every service in it.
-func (r *Runtime) routes() {
+func (r *Runtime) addRoutes() {
 	gatherers := prometheus.Gatherers{r.registry, ctrlmetrics.Registry}
 	r.mux.Handle("GET /metrics", promhttp.HandlerFor(gatherers, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(r.base.Log.Handler(), slog.LevelWarn)}))
 	r.mux.Handle("GET /readyz", &r.ready)
@@ -74,9 +74,9 @@ func (r *Runtime) httpServer(handler http.Handler) *http.Server {
 	}
 }
 
-// serve starts every server; one that fails calls stop. The returned function waits for all of them
+// startServers starts every server; one that fails calls stop. The returned function waits for all of them
 // and gives their failures.
-func (r *Runtime) serve(stop func()) (wait func() error) {
+func (r *Runtime) startServers(stop func()) (wait func() error) {
 	r.endpoints = append(r.endpoints, &endpoint{name: "http server", listener: r.httpLis, server: r.httpServer(r.mux)})
 	var serving sync.WaitGroup
 	failures := make([]error, len(r.endpoints)+1)

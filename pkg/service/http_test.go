@@ -19,7 +19,7 @@ import (
 // TestAnEndpointBeyondLoopbackNeedsTLS: links of artifacts are as good as passwords, and what they
 // lead to holds Secrets; both went in the clear over the network.
 func TestAnEndpointBeyondLoopbackNeedsTLS(t *testing.T) {
-	r := newWorld(t).runtime(t, "manifest-indexer")
+	r := newWorld(t).newRuntime(t, "manifest-indexer")
 	for _, address := range []string{"0.0.0.0:0", ":0", "example.com:0", "no port"} {
 		_, err := r.Listen(t.Context(), "--artifact-address", address, http.NotFoundHandler())
 		field := new(errgrpc.FieldError)
@@ -36,30 +36,30 @@ func TestAnEndpointServesItsHandlerOnly(t *testing.T) {
 	w := newWorld(t)
 	authority := certtest.New(t, "servers")
 	cert, callers := authority.CAFile, certtest.New(t, "callers")
-	secure := w.secure(t, "manifest-indexer", authority.Issue(t, "own", "127.0.0.1"), func(b *service.Base) { b.Options.TLSClientCAFile = callers.CAFile })
-	for scheme, r := range map[string]*service.Runtime{"http": w.runtime(t, "deletion"), "https": secure} {
+	secure := w.newSecureRuntime(t, "manifest-indexer", authority.Issue(t, "own", "127.0.0.1"), func(b *service.Base) { b.Options.TLSClientCAFile = callers.CAFile })
+	for scheme, r := range map[string]*service.Runtime{"http": w.newRuntime(t, "deletion"), "https": secure} {
 		mux := http.NewServeMux()
 		mux.HandleFunc("GET /own", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "here") })
 		url, err := r.Listen(t.Context(), "--artifact-address", "127.0.0.1:0", mux)
 		require.NoError(t, err)
 		require.True(t, strings.HasPrefix(url, scheme+"://127.0.0.1:"), url)
-		stop := running(t, r)
-		body, err := fetch(t, cert, url+"/own")
+		stop := runRuntimeInTest(t, r)
+		body, err := fetchURL(t, cert, url+"/own")
 		require.NoError(t, err, "no client certificate is asked for: a link is what lets in")
 		require.Equal(t, "200 here", body)
-		body, err = fetch(t, cert, url+"/metrics")
+		body, err = fetchURL(t, cert, url+"/metrics")
 		require.NoError(t, err)
 		require.Contains(t, body, "404")
-		code, _ := get(t, r, "/own")
+		code, _ := getPath(t, r, "/own")
 		require.Equal(t, http.StatusNotFound, code)
 		require.NoError(t, stop())
-		_, err = fetch(t, cert, url+"/own")
+		_, err = fetchURL(t, cert, url+"/own")
 		require.Error(t, err, "it ends with the service")
 	}
 }
 
-// fetch gets a URL, trusting the authorities of caFile.
-func fetch(t *testing.T, caFile, url string) (string, error) {
+// fetchURL gets a URL, trusting the authorities of caFile.
+func fetchURL(t *testing.T, caFile, url string) (string, error) {
 	t.Helper()
 	pem, err := os.ReadFile(caFile)
 	require.NoError(t, err)

@@ -57,25 +57,25 @@ type process struct {
 
 func (p process) main(ctx context.Context, defaults Ports, bind func(*pflag.FlagSet), build Build) int {
 	options := Defaults(p.name, defaults)
-	done, err := p.parse(&options, bind)
+	done, err := p.parseOptions(&options, bind)
 	if done {
 		return ExitOK
 	}
 	if err != nil {
-		p.complain(err)
+		p.printError(err)
 		return ExitUsage
 	}
-	if err := p.serve(ctx, options, build); err != nil {
-		p.complain(err)
+	if err := p.serveProcess(ctx, options, build); err != nil {
+		p.printError(err)
 		return ExitFailed
 	}
 	return ExitOK
 }
 
-func (p process) complain(err error) { _, _ = fmt.Fprintf(p.stderr, "%s: %v\n", p.name, err) }
+func (p process) printError(err error) { _, _ = fmt.Fprintf(p.stderr, "%s: %v\n", p.name, err) }
 
-// parse reads flags and variables; done means that help or the version was asked for and printed.
-func (p process) parse(options *Options, bind func(*pflag.FlagSet)) (done bool, err error) {
+// parseOptions reads flags and variables; done means that help or the version was asked for and printed.
+func (p process) parseOptions(options *Options, bind func(*pflag.FlagSet)) (done bool, err error) {
 	fs := pflag.NewFlagSet(p.name, pflag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	version := fs.Bool("version", false, "print version and commit")
@@ -96,8 +96,8 @@ func (p process) parse(options *Options, bind func(*pflag.FlagSet)) (done bool, 
 	return false, errors.Join(ApplyEnv(fs, p.environ), options.Validate())
 }
 
-// serve builds and runs the service.
-func (p process) serve(ctx context.Context, options Options, build Build) (err error) {
+// serveProcess builds and runs the service.
+func (p process) serveProcess(ctx context.Context, options Options, build Build) (err error) {
 	log, err := telemetry.NewLogger(p.stderr, options.LogLevel, options.LogFormat)
 	if err != nil {
 		return err

@@ -22,7 +22,7 @@ type outcome struct {
 	knob           string
 }
 
-func start(t *testing.T, ctx context.Context, args, environ []string, build func(context.Context, Base) (Runner, error)) outcome {
+func startMain(t *testing.T, ctx context.Context, args, environ []string, build func(context.Context, Base) (Runner, error)) outcome {
 	t.Helper()
 	return startWith(t, ctx, func(string) string { return "" }, args, environ, build)
 }
@@ -44,14 +44,14 @@ func startWith(
 	return o
 }
 
-func ends(err error) func(context.Context, Base) (Runner, error) {
+func runnerEndingWith(err error) func(context.Context, Base) (Runner, error) {
 	return func(context.Context, Base) (Runner, error) {
 		return run(func(context.Context) error { return err }), nil
 	}
 }
 
 func TestMainRuns(t *testing.T) {
-	o := start(t, t.Context(), []string{"--knob=turned", "--namespace=backups"}, []string{"HOLDFAST_LOG_FORMAT=json"}, ends(nil))
+	o := startMain(t, t.Context(), []string{"--knob=turned", "--namespace=backups"}, []string{"HOLDFAST_LOG_FORMAT=json"}, runnerEndingWith(nil))
 	require.Equal(t, ExitOK, o.code, o.stderr)
 	require.Equal(t, "turned", o.knob)
 	require.Equal(t, "backups", o.base.Options.Namespace)
@@ -72,7 +72,7 @@ func TestMainUsage(t *testing.T) {
 		"invalid":          {[]string{"--log-level=loud"}, nil, "--log-level"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := start(t, t.Context(), tc.args, tc.environ, func(context.Context, Base) (Runner, error) {
+			o := startMain(t, t.Context(), tc.args, tc.environ, func(context.Context, Base) (Runner, error) {
 				t.Error("built in spite of wrong settings")
 				return nil, errors.New("not reached")
 			})
@@ -83,10 +83,10 @@ func TestMainUsage(t *testing.T) {
 }
 
 func TestMainVersionAndHelp(t *testing.T) {
-	o := start(t, t.Context(), []string{"--version"}, nil, ends(nil))
+	o := startMain(t, t.Context(), []string{"--version"}, nil, runnerEndingWith(nil))
 	require.Equal(t, ExitOK, o.code)
 	require.Regexp(t, `^queue-scheduler \S+ \(commit \S+, go`, o.stdout)
-	o = start(t, t.Context(), []string{"--help"}, nil, ends(nil))
+	o = startMain(t, t.Context(), []string{"--help"}, nil, runnerEndingWith(nil))
 	require.Equal(t, ExitOK, o.code)
 	require.Contains(t, o.stdout, "--knob")
 	require.Contains(t, o.stdout, "--tls-ca-file")
@@ -97,7 +97,7 @@ func TestMainPrintsSpans(t *testing.T) {
 	traced := func(ctx context.Context, base Base) (Runner, error) {
 		_, span := base.Tracer.Tracer("test").Start(ctx, "built")
 		span.End()
-		return ends(nil)(ctx, base)
+		return runnerEndingWith(nil)(ctx, base)
 	}
 	exporter := func(value string) func(string) string {
 		return func(name string) string { return map[string]string{"OTEL_TRACES_EXPORTER": value}[name] }
@@ -117,10 +117,10 @@ func TestMainFailures(t *testing.T) {
 	for name, build := range map[string]func(context.Context, Base) (Runner, error){
 		"build":        func(context.Context, Base) (Runner, error) { return nil, errors.New("on purpose") },
 		"build panics": func(context.Context, Base) (Runner, error) { panic("on purpose") },
-		"run":          ends(errors.New("on purpose")),
+		"run":          runnerEndingWith(errors.New("on purpose")),
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := start(t, t.Context(), nil, nil, build)
+			o := startMain(t, t.Context(), nil, nil, build)
 			require.Equal(t, ExitFailed, o.code)
 			require.Contains(t, o.stderr, "on purpose")
 		})
@@ -129,7 +129,7 @@ func TestMainFailures(t *testing.T) {
 
 func TestMainSlowStartIsInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	o := start(t, ctx, nil, nil, func(ctx context.Context, _ Base) (Runner, error) {
+	o := startMain(t, ctx, nil, nil, func(ctx context.Context, _ Base) (Runner, error) {
 		cancel()
 		<-ctx.Done()
 		return nil, ctx.Err()

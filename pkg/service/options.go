@@ -102,8 +102,8 @@ func Defaults(name string, ports Ports) Options {
 		Namespace:   "velero",
 		NATSURL:     "nats://127.0.0.1:4222",
 		WorkDir:     filepath.Join(os.TempDir(), "holdfast", name),
-		GRPCAddress: loopback(ports.GRPC),
-		HTTPAddress: loopback(ports.HTTP),
+		GRPCAddress: loopbackAddress(ports.GRPC),
+		HTTPAddress: loopbackAddress(ports.HTTP),
 		Auth:        AuthNone,
 		LogLevel:    "info",
 		LogFormat:   "text",
@@ -140,6 +140,6 @@ func (o *Options) BindFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.Features, "features", o.Features, "optional features to turn on, separated by commas")
 }
 
-func loopback(port int) string {
+func loopbackAddress(port int) string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 }

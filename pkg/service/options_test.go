@@ -10,12 +10,12 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/service"
 )
 
-func defaults() service.Options {
+func defaultOptions() service.Options {
 	return service.Defaults("queue-scheduler", service.Ports{GRPC: 7441, HTTP: 8441})
 }
 
 func TestDefaultsAreValid(t *testing.T) {
-	o := defaults()
+	o := defaultOptions()
 	require.NoError(t, o.Validate())
 	require.Equal(t, "127.0.0.1:7441", o.GRPCAddress)
 	require.Equal(t, "127.0.0.1:8441", o.HTTPAddress)
@@ -54,7 +54,7 @@ func TestValidateNamesTheFlag(t *testing.T) {
 		"token for no service":  {"--auth-token-file", func(o *service.Options) { o.AuthTokenFile = "x" }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := defaults()
+			o := defaultOptions()
 			tc.change(&o)
 			field := new(errgrpc.FieldError)
 			require.ErrorAs(t, o.Validate(), &field)
@@ -65,23 +65,23 @@ func TestValidateNamesTheFlag(t *testing.T) {
 
 func TestLoopbackNeedsNoAuth(t *testing.T) {
 	for _, address := range []string{"localhost:1", "[::1]:1", "127.8.9.1:0"} {
-		o := defaults()
+		o := defaultOptions()
 		o.GRPCAddress = address
 		require.NoError(t, o.Validate(), address)
 	}
 }
 
 func TestKubernetesAuthNeedsTLSOutsideLoopback(t *testing.T) {
-	o := defaults()
+	o := defaultOptions()
 	o.Auth = service.AuthKubernetes
 	require.NoError(t, o.Validate())
 	o.GRPCAddress, o.TLSCertFile, o.TLSKeyFile = ":7441", "tls.crt", "tls.key"
 	require.NoError(t, o.Validate())
 }
 
-func flags(t *testing.T, args ...string) (*service.Options, *pflag.FlagSet) {
+func parseTestFlags(t *testing.T, args ...string) (*service.Options, *pflag.FlagSet) {
 	t.Helper()
-	o := defaults()
+	o := defaultOptions()
 	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	o.BindFlags(fs)
 	require.NoError(t, fs.Parse(args))
@@ -89,7 +89,7 @@ func flags(t *testing.T, args ...string) (*service.Options, *pflag.FlagSet) {
 }
 
 func TestEnvironmentStandsForFlags(t *testing.T) {
-	o, fs := flags(t, "--log-level=debug")
+	o, fs := parseTestFlags(t, "--log-level=debug")
 	require.NoError(t, service.ApplyEnv(fs, []string{
 		"HOLDFAST_LOG_LEVEL=error", "HOLDFAST_LOG_FORMAT=json", "HOLDFAST_FEATURES=a,b", "PATH=/bin", "HOLDFASTER=1",
 		"HOLDFAST_NATS_URL=nats://user:pass=word@host:1",
@@ -101,22 +101,22 @@ func TestEnvironmentStandsForFlags(t *testing.T) {
 }
 
 func TestUnknownVariablesAreErrors(t *testing.T) {
-	_, fs := flags(t)
+	_, fs := parseTestFlags(t)
 	err := service.ApplyEnv(fs, []string{"HOLDFAST_LOGLEVEL=debug", "HOLDFAST_ZZZ="})
 	require.ErrorContains(t, err, "HOLDFAST_LOGLEVEL: unknown variable")
 	require.ErrorContains(t, err, "HOLDFAST_ZZZ: unknown variable")
 }
 
 func TestServiceLinksAreNotOurs(t *testing.T) {
-	_, fs := flags(t)
+	_, fs := parseTestFlags(t)
 	links := []string{
 		"HOLDFAST_NATS_SERVICE_HOST=10.0.0.1", "HOLDFAST_NATS_SERVICE_PORT=4222", "HOLDFAST_NATS_SERVICE_PORT_CLIENT=4222",
 		"HOLDFAST_NATS_PORT=tcp://10.0.0.1:4222", "HOLDFAST_NATS_PORT_4222_TCP=tcp://10.0.0.1:4222", "HOLDFAST_NATS_PORT_4222_TCP_ADDR=10.0.0.1",
 	}
 	require.NoError(t, service.ApplyEnv(fs, links))
-	_, fs = flags(t)
+	_, fs = parseTestFlags(t)
 	require.ErrorContains(t, service.ApplyEnv(fs, append(links, "HOLDFAST_NATS_URI=x")), "HOLDFAST_NATS_URI")
-	_, fs = flags(t)
+	_, fs = parseTestFlags(t)
 	require.ErrorContains(t, service.ApplyEnv(fs, []string{"HOLDFAST_X_PORT=1"}), "HOLDFAST_X_PORT", "no such Service")
 }
 

@@ -23,40 +23,40 @@ const (
 	probeLimit = 5 * time.Second
 )
 
-// reach keeps when something was last reached. It is safe for concurrent use.
-type reach struct {
+// serverReach keeps when something was last reached. It is safe for concurrent use.
+type serverReach struct {
 	clock clock.PassiveClock
 	grace time.Duration // how old the last answer may be
 	mu    sync.Mutex
 	last  time.Time // zero before the first time
 }
 
-// saw notes that it was reached now.
-func (r *reach) saw() {
+// noteReached notes that it was reached now.
+func (r *serverReach) noteReached() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.last = r.clock.Now()
 }
 
-// recent reports whether it was reached within the grace period.
-func (r *reach) recent() bool {
+// isRecent reports whether it was reached within the grace period.
+func (r *serverReach) isRecent() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return !r.last.IsZero() && r.clock.Since(r.last) <= r.grace
 }
 
-// silent reports whether it was not reached for that long.
-func (r *reach) silent(period time.Duration) bool {
+// isSilent reports whether it was not reached for that long.
+func (r *serverReach) isSilent(period time.Duration) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.last.IsZero() || r.clock.Since(r.last) >= period
 }
 
 // Wrap notes the answers to the requests of next, except those of a server that fails by itself.
-func (r *reach) Wrap(next http.RoundTripper) http.RoundTripper { return &observer{r, next} }
+func (r *serverReach) Wrap(next http.RoundTripper) http.RoundTripper { return &observer{r, next} }
 
 type observer struct {
-	reach *reach
+	reach *serverReach
 	next  http.RoundTripper
 }
 
@@ -64,7 +64,7 @@ type observer struct {
 func (o *observer) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := o.next.RoundTrip(req)
 	if err == nil && resp.StatusCode < http.StatusInternalServerError {
-		o.reach.saw()
+		o.reach.noteReached()
 	}
 	return resp, err
 }
@@ -72,9 +72,9 @@ func (o *observer) RoundTrip(req *http.Request) (*http.Response, error) {
 // WrappedRoundTripper lets client-go find the transport below.
 func (o *observer) WrappedRoundTripper() http.RoundTripper { return o.next }
 
-// probe reads the version of the API server while nothing else is answered, until ctx ends. Wrap
+// probeServer reads the version of the API server while nothing else is answered, until ctx ends. Wrap
 // notes the answers.
-func (r *reach) probe(ctx context.Context, config *rest.Config, ticks clock.WithTicker) error {
+func (r *serverReach) probeServer(ctx context.Context, config *rest.Config, ticks clock.WithTicker) error {
 	config = rest.CopyConfig(config)
 	config.Timeout = probeLimit
 	client, err := kubernetes.NewForConfig(config)
@@ -84,7 +84,7 @@ func (r *reach) probe(ctx context.Context, config *rest.Config, ticks clock.With
 	ticker := ticks.NewTicker(probeEvery)
 	defer ticker.Stop()
 	for {
-		if r.silent(probeAfter) {
+		if r.isSilent(probeAfter) {
 			_ = client.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Error() // Wrap notes what matters
 		}
 		select {

@@ -14,15 +14,15 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/service"
 )
 
-// ahead is a clock that can be put ahead; its tickers tick as real ones.
-type ahead struct {
+// earlyListener is a clock that can be put ahead; its tickers tick as real ones.
+type earlyListener struct {
 	clock.RealClock
 	by atomic.Int64
 }
 
-func (a *ahead) Now() time.Time { return time.Now().Add(time.Duration(a.by.Load())) }
+func (a *earlyListener) Now() time.Time { return time.Now().Add(time.Duration(a.by.Load())) }
 
-func (a *ahead) Since(then time.Time) time.Duration { return a.Now().Sub(then) }
+func (a *earlyListener) Since(then time.Time) time.Duration { return a.Now().Sub(then) }
 
 // TestALongOutageIsNotReady: a service that reached NATS or the API server once was ready for good,
 // and kept getting calls that it could not answer.
@@ -31,14 +31,14 @@ func TestALongOutageIsNotReady(t *testing.T) {
 	nats, err := embednats.Start(embednats.Config{Dir: filepath.Join(w.dir, "own")})
 	require.NoError(t, err)
 	defer nats.Stop()
-	clk := &ahead{}
-	base := w.base(t, "queue-scheduler")
+	clk := &earlyListener{}
+	base := w.newBase(t, "queue-scheduler")
 	base.Options.NATSURL, base.Clock = nats.URL(), clk
 	r, err := service.New(t.Context(), base)
 	require.NoError(t, err)
-	stop := running(t, r)
+	stop := runRuntimeInTest(t, r)
 	says := func(want string) func() bool {
-		return func() bool { _, body := get(t, r, "/readyz"); return body == want }
+		return func() bool { _, body := getPath(t, r, "/readyz"); return body == want }
 	}
 	require.Eventually(t, says("ok\n"), patience, 5*time.Millisecond)
 
@@ -47,7 +47,7 @@ func TestALongOutageIsNotReady(t *testing.T) {
 	clk.by.Add(int64(2 * service.OutageGrace))
 	require.Eventually(t, says("not ready: nats\n"), patience, 5*time.Millisecond, "the API server answers, so it is not named for long")
 	w.api.Close()
-	code, _ := get(t, r, "/readyz")
+	code, _ := getPath(t, r, "/readyz")
 	require.Equal(t, http.StatusServiceUnavailable, code)
 	clk.by.Add(int64(2 * service.OutageGrace))
 	require.Eventually(t, says("not ready: kubernetes API, nats\n"), patience, 5*time.Millisecond)

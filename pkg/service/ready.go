@@ -10,30 +10,30 @@ import (
 // readiness is a list of named conditions. It is safe for concurrent use.
 type readiness struct {
 	mu       sync.Mutex
-	checks   []condition
+	checks   []readyCondition
 	stopping bool
 }
 
-type condition struct {
+type readyCondition struct {
 	name string
 	met  func() bool
 }
 
-func (r *readiness) add(name string, met func() bool) {
+func (r *readiness) addCondition(name string, met func() bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.checks = append(r.checks, condition{name, met})
+	r.checks = append(r.checks, readyCondition{name, met})
 }
 
-// stop makes the service unready for good.
-func (r *readiness) stop() {
+// stopReadiness makes the service unready for good.
+func (r *readiness) stopReadiness() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stopping = true
 }
 
-// missing names what is not there yet; empty means ready.
-func (r *readiness) missing() []string {
+// missingConditions names what is not there yet; empty means ready.
+func (r *readiness) missingConditions() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.stopping {
@@ -51,7 +51,7 @@ func (r *readiness) missing() []string {
 // ServeHTTP answers /readyz: 200 when ready, else 503 with the names of what is missing.
 func (r *readiness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	missing := r.missing()
+	missing := r.missingConditions()
 	if len(missing) > 0 {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		_, _ = fmt.Fprintln(w, "not ready: "+strings.Join(missing, ", "))

@@ -24,7 +24,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 	err := ErrRanBefore
 	r.running.Do(func() {
 		defer r.Close()
-		err = r.run(ctx)
+		err = r.runRuntime(ctx)
 	})
 	if err != nil {
 		return fmt.Errorf("service %s: %w", r.base.Name, err)
@@ -32,17 +32,17 @@ func (r *Runtime) Run(ctx context.Context) error {
 	return nil
 }
 
-func (r *Runtime) run(ctx context.Context) error {
+func (r *Runtime) runRuntime(ctx context.Context) error {
 	// Neither parts nor servers see ctx end directly: the order of the shutdown is decided here.
 	detached := context.WithoutCancel(ctx)
 	partsCtx, stopParts := context.WithCancel(detached)
 	defer stopParts()
 	r.addOwnParts()
 
-	served := r.serve(stopParts)
+	served := r.startServers(stopParts)
 	stopWatching := context.AfterFunc(ctx, func() {
 		r.base.Log.Info("stopping", "cause", context.Cause(ctx))
-		r.drain()
+		r.drainServers()
 		stopParts()
 	})
 	defer stopWatching()
@@ -67,16 +67,16 @@ func (r *Runtime) run(ctx context.Context) error {
 // addOwnParts adds the parts every service has.
 func (r *Runtime) addOwnParts() {
 	var synced atomic.Bool
-	nats := &reach{clock: r.base.Clock, grace: OutageGrace}
-	r.ReadyWhen("kubernetes API", r.api.recent)
+	nats := &serverReach{clock: r.base.Clock, grace: OutageGrace}
+	r.ReadyWhen("kubernetes API", r.api.isRecent)
 	r.ReadyWhen("kubernetes cache", synced.Load)
 	r.ReadyWhen("nats", func() bool {
 		if r.fabric.Connected() {
-			nats.saw()
+			nats.noteReached()
 		}
-		return nats.recent()
+		return nats.isRecent()
 	})
-	r.Go("API server probe", func(ctx context.Context) error { return r.api.probe(ctx, r.config, r.base.Clock) })
+	r.Go("API server probe", func(ctx context.Context) error { return r.api.probeServer(ctx, r.config, r.base.Clock) })
 	r.Go("controllers", r.manager.Start)
 	r.Go("cache", func(ctx context.Context) error {
 		synced.Store(r.manager.GetCache().WaitForCacheSync(ctx))
@@ -96,7 +96,7 @@ func (r *Runtime) followReadiness(ctx context.Context) error {
 	defer ticker.Stop()
 	was := false
 	for {
-		is := len(r.ready.missing()) == 0
+		is := len(r.ready.missingConditions()) == 0
 		if is != was {
 			r.grpc.SetServing(is)
 			r.base.Log.Info("readiness changed", "ready", is, "grpc", r.GRPCAddr(), "http", r.HTTPAddr())
@@ -104,15 +104,15 @@ func (r *Runtime) followReadiness(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			r.drain()
+			r.drainServers()
 			return nil
 		case <-ticker.C():
 		}
 	}
 }
 
-// drain makes the service unready for good.
-func (r *Runtime) drain() {
-	r.ready.stop()
+// drainServers makes the service unready for good.
+func (r *Runtime) drainServers() {
+	r.ready.stopReadiness()
 	r.grpc.Drain()
 }

@@ -40,7 +40,7 @@ type Runtime struct {
 	base     Base
 	config   *rest.Config
 	time     *servertime.Clock
-	api      *reach
+	api      *serverReach
 	manager  ctrl.Manager
 	fabric   *messaging.Client
 	registry *prometheus.Registry
@@ -64,7 +64,7 @@ type Runtime struct {
 // it fails, everything it opened is closed again. An API server or NATS server that is away is no
 // failure.
 func New(ctx context.Context, base Base) (*Runtime, error) {
-	if err := base.check(); err != nil {
+	if err := base.checkBase(); err != nil {
 		return nil, fmt.Errorf("service %s: %w", base.Name, err)
 	}
 	if base.Propagator == nil {
@@ -76,23 +76,23 @@ func New(ctx context.Context, base Base) (*Runtime, error) {
 		httpLis:  base.HTTPListener,
 		registry: prometheus.NewRegistry(),
 		time:     servertime.New(base.Clock),
-		api:      &reach{clock: base.Clock, grace: OutageGrace + probeAfter},
+		api:      &serverReach{clock: base.Clock, grace: OutageGrace + probeAfter},
 		parts:    rungroup.New(rungroup.Config{Grace: HandOverLimit, Clock: base.Clock, Log: base.Log}),
 		last:     rungroup.New(rungroup.Config{Grace: HandOverLimit + base.DrainLimit, Clock: base.Clock, Log: base.Log}),
 		mux:      http.NewServeMux(),
 	}
-	for _, step := range []func(context.Context) error{r.prepare, r.connect, r.buildGRPC, r.listen} {
+	for _, step := range []func(context.Context) error{r.prepareLocal, r.connectBackends, r.buildGRPC, r.listenServers} {
 		if err := step(ctx); err != nil {
 			r.Close()
 			return nil, fmt.Errorf("service %s: %w", base.Name, err)
 		}
 	}
-	r.routes()
+	r.addRoutes()
 	return r, nil
 }
 
-// prepare makes what is needed locally.
-func (r *Runtime) prepare(context.Context) (err error) {
+// prepareLocal makes what is needed locally.
+func (r *Runtime) prepareLocal(context.Context) (err error) {
 	if r.work, err = newWorkDir(r.base.Options.WorkDir, r.base.Name, r.base.Instance); err != nil {
 		return fmt.Errorf("--work-dir: %w", err)
 	}
@@ -104,8 +104,8 @@ func (r *Runtime) prepare(context.Context) (err error) {
 	return r.registry.Register(info)
 }
 
-// connect opens the connections to Kubernetes and NATS.
-func (r *Runtime) connect(ctx context.Context) error {
+// connectBackends opens the connections to Kubernetes and NATS.
+func (r *Runtime) connectBackends(ctx context.Context) error {
 	o := r.base.Options
 	cfg, err := kube.Config(o.Kubeconfig)
 	if err != nil {
@@ -135,7 +135,7 @@ func (r *Runtime) buildGRPC(context.Context) error {
 	if _, _, err := clientTLS(r.base.Options, ""); err != nil { // else found at the first Dial
 		return err
 	}
-	authorize, err := r.authorizer()
+	authorize, err := r.newAuthorizer()
 	if err != nil {
 		return err
 	}
@@ -146,8 +146,8 @@ func (r *Runtime) buildGRPC(context.Context) error {
 	return err
 }
 
-// authorizer is what the token or else --auth requires; nil allows every caller.
-func (r *Runtime) authorizer() (grpcserver.Authorizer, error) {
+// newAuthorizer is what the token or else --auth requires; nil allows every caller.
+func (r *Runtime) newAuthorizer() (grpcserver.Authorizer, error) {
 	if r.base.Token != "" {
 		return runtoken.Authorize(r.base.Token), nil
 	}
@@ -161,7 +161,7 @@ func (r *Runtime) authorizer() (grpcserver.Authorizer, error) {
 	return kubeauth.New(kubeauth.Config{Client: client, Clock: r.base.Clock, Audience: r.base.Options.AuthAudience}).Authorize, nil
 }
 
-func (r *Runtime) listen(ctx context.Context) (err error) {
+func (r *Runtime) listenServers(ctx context.Context) (err error) {
 	var lc net.ListenConfig
 	if r.grpcLis == nil {
 		if r.grpcLis, err = lc.Listen(ctx, "tcp", r.base.Options.GRPCAddress); err != nil {
@@ -231,7 +231,7 @@ func (r *Runtime) GoLast(name string, run func(ctx context.Context) error) { r.l
 // ReadyWhen adds a condition to readiness: /readyz and the gRPC health status are positive only
 // while every check returns true. check must be fast, safe for concurrent use, and must not call
 // back into the Runtime.
-func (r *Runtime) ReadyWhen(name string, check func() bool) { r.ready.add(name, check) }
+func (r *Runtime) ReadyWhen(name string, check func() bool) { r.ready.addCondition(name, check) }
 
 // Close releases what New opened. It is only needed when Run is never called; calling it again is
 // harmless.

@@ -61,7 +61,7 @@ current-context: x
 	return w
 }
 
-func (w world) base(t *testing.T, name string) service.Base {
+func (w world) newBase(t *testing.T, name string) service.Base {
 	t.Helper()
 	o := service.Defaults(name, service.Ports{})
 	o.Kubeconfig, o.NATSURL, o.WorkDir = w.kubeconfig, w.nats, filepath.Join(w.dir, "work", name)
@@ -71,17 +71,17 @@ func (w world) base(t *testing.T, name string) service.Base {
 	}
 }
 
-func (w world) runtime(t *testing.T, name string) *service.Runtime {
+func (w world) newRuntime(t *testing.T, name string) *service.Runtime {
 	t.Helper()
-	r, err := service.New(t.Context(), w.base(t, name))
+	r, err := service.New(t.Context(), w.newBase(t, name))
 	require.NoError(t, err)
 	t.Cleanup(r.Close)
 	queuev1.RegisterQueueServiceServer(r.GRPC(), queuev1.UnimplementedQueueServiceServer{})
 	return r
 }
 
-// running runs r and returns how to stop it.
-func running(t *testing.T, r *service.Runtime) (stop func() error) {
+// runRuntimeInTest runs r and returns how to stop it.
+func runRuntimeInTest(t *testing.T, r *service.Runtime) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	result := make(chan error, 1)
@@ -90,7 +90,7 @@ func running(t *testing.T, r *service.Runtime) (stop func() error) {
 	return func() error { cancel(); return <-result }
 }
 
-func get(t *testing.T, r *service.Runtime, path string) (int, string) {
+func getPath(t *testing.T, r *service.Runtime, path string) (int, string) {
 	t.Helper()
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get("http://" + r.HTTPAddr() + path)
@@ -103,7 +103,7 @@ func get(t *testing.T, r *service.Runtime, path string) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
-func health(t *testing.T, addr string, creds credentials.TransportCredentials, name string) healthpb.HealthCheckResponse_ServingStatus {
+func checkHealth(t *testing.T, addr string, creds credentials.TransportCredentials, name string) healthpb.HealthCheckResponse_ServingStatus {
 	t.Helper()
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(creds))
 	require.NoError(t, err)
@@ -121,25 +121,25 @@ const (
 )
 
 func TestServiceServesAndStops(t *testing.T) {
-	r := newWorld(t).runtime(t, "queue-scheduler")
+	r := newWorld(t).newRuntime(t, "queue-scheduler")
 	var open atomic.Bool
 	r.ReadyWhen("door", open.Load)
-	stop := running(t, r)
+	stop := runRuntimeInTest(t, r)
 	require.Eventually(t, func() bool {
-		_, body := get(t, r, "/readyz")
+		_, body := getPath(t, r, "/readyz")
 		return body == "not ready: door\n"
 	}, patience, 5*time.Millisecond, "only our condition is missing")
-	code, _ := get(t, r, "/healthz")
+	code, _ := getPath(t, r, "/healthz")
 	require.Equal(t, http.StatusOK, code)
-	require.Equal(t, healthpb.HealthCheckResponse_NOT_SERVING, health(t, r.GRPCAddr(), insecure.NewCredentials(), queueName))
+	require.Equal(t, healthpb.HealthCheckResponse_NOT_SERVING, checkHealth(t, r.GRPCAddr(), insecure.NewCredentials(), queueName))
 
 	open.Store(true)
 	require.Eventually(t, func() bool {
-		return health(t, r.GRPCAddr(), insecure.NewCredentials(), queueName) == healthpb.HealthCheckResponse_SERVING
+		return checkHealth(t, r.GRPCAddr(), insecure.NewCredentials(), queueName) == healthpb.HealthCheckResponse_SERVING
 	}, patience, 5*time.Millisecond)
-	code, _ = get(t, r, "/readyz")
+	code, _ = getPath(t, r, "/readyz")
 	require.Equal(t, http.StatusOK, code)
-	code, body := get(t, r, "/metrics")
+	code, body := getPath(t, r, "/metrics")
 	require.Equal(t, http.StatusOK, code)
 	require.Contains(t, body, `holdfast_build_info{`)
 
@@ -150,7 +150,7 @@ func TestServiceServesAndStops(t *testing.T) {
 }
 
 func TestShutdownIsOrdered(t *testing.T) {
-	r := newWorld(t).runtime(t, "queue-scheduler")
+	r := newWorld(t).newRuntime(t, "queue-scheduler")
 	started := make(chan struct{})
 	var during int
 	var connected bool
@@ -158,7 +158,7 @@ func TestShutdownIsOrdered(t *testing.T) {
 		close(started)
 		<-ctx.Done()
 		// Handing over: not ready any more, still answering, still connected.
-		during, _ = get(t, r, "/readyz")
+		during, _ = getPath(t, r, "/readyz")
 		connected = r.Fabric().Connected()
 		return nil
 	})
@@ -178,9 +178,9 @@ func TestShutdownIsOrdered(t *testing.T) {
 		}
 		return nil
 	})
-	stop := running(t, r)
+	stop := runRuntimeInTest(t, r)
 	<-started
-	require.Eventually(t, func() bool { code, _ := get(t, r, "/readyz"); return code == http.StatusOK }, patience, 5*time.Millisecond)
+	require.Eventually(t, func() bool { code, _ := getPath(t, r, "/readyz"); return code == http.StatusOK }, patience, 5*time.Millisecond)
 	require.NoError(t, stop())
 	require.Equal(t, http.StatusServiceUnavailable, during)
 	require.True(t, connected)
@@ -189,7 +189,7 @@ func TestShutdownIsOrdered(t *testing.T) {
 }
 
 func TestAFailingLastPartStopsTheService(t *testing.T) {
-	r := newWorld(t).runtime(t, "queue-scheduler")
+	r := newWorld(t).newRuntime(t, "queue-scheduler")
 	r.GoLast("lease", func(context.Context) error { return errors.New("broken") })
 	require.ErrorContains(t, r.Run(t.Context()), "lease: broken")
 }
@@ -201,7 +201,7 @@ func TestAFailingPartStopsTheService(t *testing.T) {
 		"panic": func(context.Context) error { panic(broken) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newWorld(t).runtime(t, "queue-scheduler")
+			r := newWorld(t).newRuntime(t, "queue-scheduler")
 			r.Go("wild", part)
 			err := r.Run(t.Context())
 			require.ErrorContains(t, err, "queue-scheduler")
@@ -213,17 +213,17 @@ func TestAFailingPartStopsTheService(t *testing.T) {
 
 func TestSeveralServicesInOneProcess(t *testing.T) {
 	w := newWorld(t)
-	one, two := w.runtime(t, "queue-scheduler"), w.runtime(t, "deletion")
+	one, two := w.newRuntime(t, "queue-scheduler"), w.newRuntime(t, "deletion")
 	require.NotEqual(t, one.GRPCAddr(), two.GRPCAddr())
-	stopOne, stopTwo := running(t, one), running(t, two)
+	stopOne, stopTwo := runRuntimeInTest(t, one), runRuntimeInTest(t, two)
 	for _, r := range []*service.Runtime{one, two} {
-		require.Eventually(t, func() bool { code, _ := get(t, r, "/readyz"); return code == http.StatusOK }, patience, 5*time.Millisecond)
+		require.Eventually(t, func() bool { code, _ := getPath(t, r, "/readyz"); return code == http.StatusOK }, patience, 5*time.Millisecond)
 	}
-	_, body := get(t, two, "/metrics")
+	_, body := getPath(t, two, "/metrics")
 	require.Contains(t, body, `service="deletion"`)
 	require.NotContains(t, body, `service="queue-scheduler"`)
 	require.NoError(t, stopOne())
-	code, _ := get(t, two, "/readyz")
+	code, _ := getPath(t, two, "/readyz")
 	require.Equal(t, http.StatusOK, code, "one's end is not the other's")
 	require.NoError(t, stopTwo())
 }
@@ -244,7 +244,7 @@ func TestNewNamesWhatIsWrong(t *testing.T) {
 		"no log":         func(b *service.Base) { b.Log = nil },
 	} {
 		t.Run(want, func(t *testing.T) {
-			base := w.base(t, "queue-scheduler")
+			base := w.newBase(t, "queue-scheduler")
 			change(&base)
 			_, err := service.New(t.Context(), base)
 			require.ErrorContains(t, err, want)
@@ -258,20 +258,20 @@ func TestOutagesDelayReadinessOnly(t *testing.T) {
 	nats, err := embednats.Start(embednats.Config{Dir: dir})
 	require.NoError(t, err)
 	port := nats.Port()
-	base := w.base(t, "queue-scheduler")
+	base := w.newBase(t, "queue-scheduler")
 	base.Options.NATSURL = nats.URL()
 	nats.Stop()
 	r, err := service.New(t.Context(), base)
 	require.NoError(t, err, "a NATS server that is away is no failure")
-	stop := running(t, r)
+	stop := runRuntimeInTest(t, r)
 	require.Eventually(t, func() bool {
-		_, body := get(t, r, "/readyz")
+		_, body := getPath(t, r, "/readyz")
 		return body == "not ready: nats\n"
 	}, patience, 5*time.Millisecond)
 
 	nats, err = embednats.Start(embednats.Config{Dir: dir, Port: port})
 	require.NoError(t, err)
-	isReady := func() bool { code, _ := get(t, r, "/readyz"); return code == http.StatusOK }
+	isReady := func() bool { code, _ := getPath(t, r, "/readyz"); return code == http.StatusOK }
 	require.Eventually(t, isReady, patience, 5*time.Millisecond)
 	nats.Stop()
 	require.Eventually(t, func() bool { return !r.Fabric().Connected() }, patience, 5*time.Millisecond)
@@ -281,12 +281,12 @@ func TestOutagesDelayReadinessOnly(t *testing.T) {
 
 func TestKubernetesAuthAsksTheAPIServer(t *testing.T) {
 	w := newWorld(t)
-	base := w.base(t, "queue-scheduler")
+	base := w.newBase(t, "queue-scheduler")
 	base.Options.Auth = service.AuthKubernetes
 	r, err := service.New(t.Context(), base)
 	require.NoError(t, err)
 	queuev1.RegisterQueueServiceServer(r.GRPC(), queuev1.UnimplementedQueueServiceServer{})
-	stop := running(t, r)
+	stop := runRuntimeInTest(t, r)
 	conn, err := grpc.NewClient(r.GRPCAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	defer conn.Close()
@@ -297,6 +297,6 @@ func TestKubernetesAuthAsksTheAPIServer(t *testing.T) {
 	require.Equal(t, codes.Unauthenticated, list(t.Context()))
 	withToken := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer x")
 	require.Equal(t, codes.Unavailable, list(withToken), "this API server knows no reviews")
-	require.Equal(t, healthpb.HealthCheckResponse_SERVING, health(t, r.GRPCAddr(), insecure.NewCredentials(), ""), "probes need no token")
+	require.Equal(t, healthpb.HealthCheckResponse_SERVING, checkHealth(t, r.GRPCAddr(), insecure.NewCredentials(), ""), "probes need no token")
 	require.NoError(t, stop())
 }

@@ -26,9 +26,9 @@ func (c calls) SpanAttributes() []attribute.KeyValue {
 	return []attribute.KeyValue{semconv.RPCSystemNameGRPC, semconv.RPCMethod(c.method), semconv.ServerAddress(c.instance)}
 }
 
-// traced has spans show the calls of a connection to an instance, see [span.Begin], and passes their
+// traceInterceptor has spans show the calls of a connection to an instance, see [span.Begin], and passes their
 // trace on. Streams are not shown.
-func (r *Runtime) traced(instance string) grpc.UnaryClientInterceptor {
+func (r *Runtime) traceInterceptor(instance string) grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, request, answer any, conn *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		call := span.Begin(ctx, calls{strings.TrimPrefix(method, "/"), instance})
 		if call.Context() == nil {

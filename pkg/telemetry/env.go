@@ -50,8 +50,8 @@ type Environment struct {
 // get returns a value without the space around it.
 func (e Environment) get(name string) string { return strings.TrimSpace(e.Getenv(name)) }
 
-// first returns the first of the named variables that is set, and its name.
-func (e Environment) first(names []string) (name, value string) {
+// firstSet returns the first of the named variables that is set, and its name.
+func (e Environment) firstSet(names []string) (name, value string) {
 	for _, name := range names {
 		if value := e.get(name); value != "" {
 			return name, value
@@ -60,14 +60,14 @@ func (e Environment) first(names []string) (name, value string) {
 	return names[0], ""
 }
 
-// disabled reports whether OTEL_SDK_DISABLED is true, in any case of letters as the specification
+// isDisabled reports whether OTEL_SDK_DISABLED is true, in any case of letters as the specification
 // has it; then no other variable counts.
-func (e Environment) disabled() bool { return strings.EqualFold(e.get("OTEL_SDK_DISABLED"), "true") }
+func (e Environment) isDisabled() bool { return strings.EqualFold(e.get("OTEL_SDK_DISABLED"), "true") }
 
-// exporter returns where spans go. Without OTEL_TRACES_EXPORTER they go over OTLP when an endpoint
+// exporterName returns where spans go. Without OTEL_TRACES_EXPORTER they go over OTLP when an endpoint
 // is set, and are not recorded otherwise.
-func (e Environment) exporter() (string, error) {
-	if e.disabled() {
+func (e Environment) exporterName() (string, error) {
+	if e.isDisabled() {
 		return exporterNone, nil
 	}
 	const name = "OTEL_TRACES_EXPORTER"
@@ -75,42 +75,42 @@ func (e Environment) exporter() (string, error) {
 	if value != "" {
 		return oneOf(name, value, exporterOTLP, exporterConsole, exporterNone)
 	}
-	if _, endpoint := e.first(endpointVars); endpoint != "" {
+	if _, endpoint := e.firstSet(endpointVars); endpoint != "" {
 		return exporterOTLP, nil
 	}
 	return exporterNone, nil
 }
 
-// protocol returns how OTLP is spoken, grpc where nothing is set.
-func (e Environment) protocol() (string, error) {
-	name, value := e.first(protocolVars)
+// otlpProtocol returns how OTLP is spoken, grpc where nothing is set.
+func (e Environment) otlpProtocol() (string, error) {
+	name, value := e.firstSet(protocolVars)
 	if value == "" {
 		return protocolGRPC, nil
 	}
 	return oneOf(name, value, protocolGRPC, protocolHTTP)
 }
 
-// check refuses what the OpenTelemetry SDK would replace by a default of its own, and the spans
+// checkVariables refuses what the OpenTelemetry SDK would replace by a default of its own, and the spans
 // would go elsewhere or be others than asked for: it reads these variables itself.
-func (e Environment) check(exporter, protocol string) error {
+func (e Environment) checkVariables(exporter, protocol string) error {
 	if exporter == exporterNone {
 		return nil
 	}
-	_, err := e.propagator()
+	_, err := e.newPropagator()
 	errs := []error{err, e.checkSampler()}
 	if exporter == exporterOTLP {
-		if name, value := e.first(compressionVars); value != "" && value != "gzip" && value != "none" {
-			errs = append(errs, unsupported(name, value, "gzip", "none"))
+		if name, value := e.firstSet(compressionVars); value != "" && value != "gzip" && value != "none" {
+			errs = append(errs, unsupportedError(name, value, "gzip", "none"))
 		}
-		name, value := e.first(endpointVars)
+		name, value := e.firstSet(endpointVars)
 		errs = append(errs, checkEndpoint(name, value, protocol))
 	}
 	return errors.Join(errs...)
 }
 
-// propagator returns how trace context is passed on over gRPC: as OTEL_PROPAGATORS lists it, else,
+// newPropagator returns how trace context is passed on over gRPC: as OTEL_PROPAGATORS lists it, else,
 // and beside an error, as Propagator does.
-func (e Environment) propagator() (propagation.TextMapPropagator, error) {
+func (e Environment) newPropagator() (propagation.TextMapPropagator, error) {
 	const name = "OTEL_PROPAGATORS"
 	value := e.get(name)
 	if value == "" {
@@ -163,10 +163,10 @@ func oneOf(name, value string, known ...string) (string, error) {
 	if lower := strings.ToLower(value); slices.Contains(known, lower) {
 		return lower, nil
 	}
-	return "", unsupported(name, value, known...)
+	return "", unsupportedError(name, value, known...)
 }
 
-func unsupported(name, value string, known ...string) error {
+func unsupportedError(name, value string, known ...string) error {
 	last := len(known) - 1
 	return fmt.Errorf("%s=%s: %w, use %s or %s", name, value, ErrUnsupported, strings.Join(known[:last], ", "), known[last])
 }

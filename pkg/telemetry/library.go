@@ -20,7 +20,7 @@ func Library(log *slog.Logger) logr.Logger {
 
 type libraryHandler struct{ slog.Handler }
 
-func lowered(level slog.Level) slog.Level {
+func loweredLevel(level slog.Level) slog.Level {
 	if level < slog.LevelWarn {
 		level += libraryShift
 	}
@@ -28,11 +28,11 @@ func lowered(level slog.Level) slog.Level {
 }
 
 func (h libraryHandler) Enabled(ctx context.Context, level slog.Level) bool {
-	return h.Handler.Enabled(ctx, lowered(level))
+	return h.Handler.Enabled(ctx, loweredLevel(level))
 }
 
 func (h libraryHandler) Handle(ctx context.Context, record slog.Record) error {
-	record.Level = lowered(record.Level)
+	record.Level = loweredLevel(record.Level)
 	return h.Handler.Handle(ctx, record)
 }
 

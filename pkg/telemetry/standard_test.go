@@ -27,9 +27,9 @@ type written struct {
 	}
 }
 
-// spans records n spans with the OTEL_* variables of the process, and returns what is on the
+// recordSpans records n spans with the OTEL_* variables of the process, and returns what is on the
 // console after wait.
-func spans(t *testing.T, n int, wait func(written func() int)) []written {
+func recordSpans(t *testing.T, n int, wait func(written func() int)) []written {
 	t.Helper()
 	t.Setenv("OTEL_TRACES_EXPORTER", "console")
 	var out lockedBuffer
@@ -40,13 +40,13 @@ func spans(t *testing.T, n int, wait func(written func() int)) []written {
 		s.End()
 	}
 	if wait != nil {
-		wait(func() int { return len(out.spans(t)) })
+		wait(func() int { return len(out.decodeSpans(t)) })
 	}
 	require.NoError(t, tracing.Shutdown(context.WithoutCancel(t.Context())))
-	return out.spans(t)
+	return out.decodeSpans(t)
 }
 
-func (s written) resource() map[string]any {
+func (s written) resourceAttributes() map[string]any {
 	found := map[string]any{}
 	for _, kv := range s.Resource {
 		found[kv.Key] = kv.Value.Value
@@ -55,34 +55,34 @@ func (s written) resource() map[string]any {
 }
 
 func TestTheResourceIsWhatTheVariablesSay(t *testing.T) {
-	require.Equal(t, "backup-runner", spans(t, 1, nil)[0].resource()["service.name"])
+	require.Equal(t, "backup-runner", recordSpans(t, 1, nil)[0].resourceAttributes()["service.name"])
 	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=staging,service.name=from-attributes")
-	r := spans(t, 1, nil)[0].resource()
+	r := recordSpans(t, 1, nil)[0].resourceAttributes()
 	require.Equal(t, "staging", r["deployment.environment.name"])
 	require.Equal(t, "from-attributes", r["service.name"])
 	require.Equal(t, "b-1", r["service.instance.id"])
 	t.Setenv("OTEL_SERVICE_NAME", "backups")
-	require.Equal(t, "backups", spans(t, 1, nil)[0].resource()["service.name"], "it goes before OTEL_RESOURCE_ATTRIBUTES")
+	require.Equal(t, "backups", recordSpans(t, 1, nil)[0].resourceAttributes()["service.name"], "it goes before OTEL_RESOURCE_ATTRIBUTES")
 }
 
 func TestTheSamplerIsWhatTheVariablesSay(t *testing.T) {
 	t.Setenv("OTEL_TRACES_SAMPLER", "traceidratio")
 	t.Setenv("OTEL_TRACES_SAMPLER_ARG", "0.25")
 	const n = 1000 // fewer than the queue takes; 250 ± 100 is more than seven standard deviations
-	require.InDelta(t, n/4, len(spans(t, n, nil)), 100)
+	require.InDelta(t, n/4, len(recordSpans(t, n, nil)), 100)
 	t.Setenv("OTEL_TRACES_SAMPLER", "parentbased_always_off")
-	require.Empty(t, spans(t, 1, nil))
+	require.Empty(t, recordSpans(t, 1, nil))
 }
 
 func TestBatchesAreWhatTheVariablesSay(t *testing.T) {
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "3600000")
 	t.Setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "3")
-	spans(t, 3, func(written func() int) {
+	recordSpans(t, 3, func(written func() int) {
 		require.Eventually(t, func() bool { return written() == 3 }, time.Minute, time.Millisecond, "a full batch does not wait for its time")
 	})
 	t.Setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "512")
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
-	spans(t, 3, func(written func() int) {
+	recordSpans(t, 3, func(written func() int) {
 		require.Eventually(t, func() bool { return written() == 3 }, time.Minute, time.Millisecond, "a short delay")
 	})
 }
@@ -96,12 +96,12 @@ func TestThePropagatorIsWhatTheVariableSays(t *testing.T) {
 		"none":                  nil,
 		"b3,baggage":            {"b3", "baggage"},
 	} {
-		tracing, err := telemetry.NewTracing(t.Context(), "s", "i", env(map[string]string{"OTEL_PROPAGATORS": value, "OTEL_TRACES_EXPORTER": "console"}))
+		tracing, err := telemetry.NewTracing(t.Context(), "s", "i", environmentOf(map[string]string{"OTEL_PROPAGATORS": value, "OTEL_TRACES_EXPORTER": "console"}))
 		require.NoError(t, err)
 		require.ElementsMatch(t, want, tracing.Propagator.Fields(), value)
 		require.NoError(t, tracing.Shutdown(t.Context()))
 	}
-	tracing, err := telemetry.NewTracing(t.Context(), "s", "i", env(map[string]string{"OTEL_PROPAGATORS": "b4"}))
+	tracing, err := telemetry.NewTracing(t.Context(), "s", "i", environmentOf(map[string]string{"OTEL_PROPAGATORS": "b4"}))
 	require.NoError(t, err, "without traces it does not count")
 	require.IsType(t, propagation.NewCompositeTextMapPropagator(), tracing.Propagator)
 }
@@ -119,8 +119,8 @@ func (b *lockedBuffer) Write(p []byte) (int, error) {
 	return b.text.Write(p)
 }
 
-// spans decodes one object for each span.
-func (b *lockedBuffer) spans(t *testing.T) []written {
+// decodeSpans decodes one object for each span.
+func (b *lockedBuffer) decodeSpans(t *testing.T) []written {
 	t.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()

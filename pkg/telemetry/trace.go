@@ -53,7 +53,7 @@ func NewTracing(ctx context.Context, service, instance string, env Environment) 
 	if err != nil {
 		return Tracing{}, err
 	}
-	propagator, _ := env.propagator() // newExporter returned the error, where spans are exported
+	propagator, _ := env.newPropagator() // newExporter returned the error, where spans are exported
 	if exporter == nil {
 		return Tracing{Propagator: propagator, Provider: noop.NewTracerProvider(), Shutdown: func(context.Context) error { return nil }}, nil
 	}
@@ -73,17 +73,17 @@ func NewTracing(ctx context.Context, service, instance string, env Environment) 
 
 // newExporter returns the exporter that env configures, nil for none.
 func newExporter(ctx context.Context, env Environment) (sdktrace.SpanExporter, error) {
-	kind, err := env.exporter()
+	kind, err := env.exporterName()
 	if err != nil || kind == exporterNone {
 		return nil, err
 	}
 	protocol := ""
 	if kind == exporterOTLP {
-		if protocol, err = env.protocol(); err != nil {
+		if protocol, err = env.otlpProtocol(); err != nil {
 			return nil, err
 		}
 	}
-	if err := env.check(kind, protocol); err != nil {
+	if err := env.checkVariables(kind, protocol); err != nil {
 		return nil, err
 	}
 	var exporter sdktrace.SpanExporter

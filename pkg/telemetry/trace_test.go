@@ -22,7 +22,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/telemetry"
 )
 
-func env(vars map[string]string) telemetry.Environment {
+func environmentOf(vars map[string]string) telemetry.Environment {
 	return telemetry.Environment{Getenv: func(name string) string { return vars[name] }, Console: io.Discard}
 }
 
@@ -36,7 +36,7 @@ func TestTracingIsOffWithoutAnEndpoint(t *testing.T) {
 		// A disabled SDK does not disable the service, which refused to start.
 		{"OTEL_SDK_DISABLED": "TRUE", "OTEL_TRACES_EXPORTER": "jaeger", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"},
 	} {
-		tracing, err := telemetry.NewTracing(t.Context(), "queue-scheduler", "q-1", env(vars))
+		tracing, err := telemetry.NewTracing(t.Context(), "queue-scheduler", "q-1", environmentOf(vars))
 		require.NoError(t, err)
 		_, span := tracing.Provider.Tracer("test").Start(t.Context(), "x")
 		require.False(t, span.IsRecording(), "%v", vars)
@@ -52,7 +52,7 @@ func TestAnExporterThatIsNamedNeedsNoEndpoint(t *testing.T) {
 		{"OTEL_TRACES_EXPORTER": "OTLP", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"},
 		{"OTEL_TRACES_EXPORTER": "console"},
 	} {
-		tracing, err := telemetry.NewTracing(t.Context(), "queue-scheduler", "q-1", env(vars))
+		tracing, err := telemetry.NewTracing(t.Context(), "queue-scheduler", "q-1", environmentOf(vars))
 		require.NoError(t, err)
 		_, span := tracing.Provider.Tracer("test").Start(t.Context(), "x")
 		require.True(t, span.IsRecording(), "%v", vars)
@@ -71,7 +71,7 @@ func TestTracingRefusesWhatItCannotDo(t *testing.T) {
 		"OTEL_PROPAGATORS":                      "tracecontext,b4",
 	} {
 		vars := map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", name: value}
-		_, err := telemetry.NewTracing(t.Context(), "s", "i", env(vars))
+		_, err := telemetry.NewTracing(t.Context(), "s", "i", environmentOf(vars))
 		require.ErrorIs(t, err, telemetry.ErrUnsupported, name)
 		require.ErrorContains(t, err, name+"="+value)
 	}
@@ -95,7 +95,7 @@ func TestTracingRefusesWhatItCannotRead(t *testing.T) {
 			"OTEL_TRACES_EXPORTER": "console", "OTEL_TRACES_SAMPLER": "TraceIDRatio", "OTEL_TRACES_SAMPLER_ARG": "5",
 		}},
 	} {
-		_, err := telemetry.NewTracing(t.Context(), "s", "i", env(tc.vars))
+		_, err := telemetry.NewTracing(t.Context(), "s", "i", environmentOf(tc.vars))
 		require.ErrorContains(t, err, tc.name, "%v", tc.vars)
 		require.NotContains(t, err.Error(), "s3cret")
 	}
@@ -110,7 +110,7 @@ func TestOnlyVariablesThatCountAreChecked(t *testing.T) {
 		{"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_ENDPOINT": "unix:///run/collector.sock"},
 		{"OTEL_TRACES_EXPORTER": "console", "OTEL_TRACES_SAMPLER": "always_on", "OTEL_TRACES_SAMPLER_ARG": "none of a ratio"},
 	} {
-		tracing, err := telemetry.NewTracing(t.Context(), "s", "i", env(vars))
+		tracing, err := telemetry.NewTracing(t.Context(), "s", "i", environmentOf(vars))
 		require.NoError(t, err, "%v", vars)
 		require.NoError(t, tracing.Shutdown(t.Context()))
 	}
@@ -153,8 +153,8 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	w.Header().Set("Content-Type", "application/x-protobuf")
 }
 
-// trace records one span as the environment of the process has it.
-func trace(t *testing.T, console io.Writer) {
+// recordSpan records one span as the environment of the process has it.
+func recordSpan(t *testing.T, console io.Writer) {
 	t.Helper()
 	tracing, err := telemetry.NewTracing(t.Context(), "backup-runner", "b-1", telemetry.Environment{Getenv: os.Getenv, Console: console})
 	require.NoError(t, err)
@@ -190,12 +190,12 @@ func TestSpansReachTheCollector(t *testing.T) {
 	defer server.Stop()
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+lis.Addr().String())
 
-	trace(t, io.Discard)
+	recordSpan(t, io.Discard)
 	rec.requireSpan()
 	t.Setenv("OTEL_TRACES_EXPORTER", "otlp")
 	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
 	t.Setenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "grpc")
-	trace(t, io.Discard)
+	recordSpan(t, io.Discard)
 	rec.requireSpan()
 }
 
@@ -228,7 +228,7 @@ func TestSpansReachTheCollectorOverHTTP(t *testing.T) {
 			for name, value := range tc.vars {
 				t.Setenv(name, value)
 			}
-			trace(t, io.Discard)
+			recordSpan(t, io.Discard)
 			rec.requireSpan()
 			require.Equal(t, tc.want, <-rec.paths)
 		})
@@ -240,7 +240,7 @@ func TestSpansReachTheConsole(t *testing.T) {
 	t.Setenv("OTEL_TRACES_EXPORTER", "console")
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1") // would fail, and is not used
 	var out bytes.Buffer
-	trace(t, &out)
+	recordSpan(t, &out)
 	var span struct {
 		Name     string
 		Resource []struct {
@@ -258,6 +258,6 @@ func TestSpansReachTheConsole(t *testing.T) {
 
 	t.Setenv("OTEL_TRACES_SAMPLER", "always_off")
 	out.Reset()
-	trace(t, &out)
+	recordSpan(t, &out)
 	require.Empty(t, out.String())
 }

@@ -19,10 +19,10 @@ import (
 )
 
 func main() {
-	os.Exit(run())
+	os.Exit(runCommand())
 }
 
-func run() int {
+func runCommand() int {
 	// The first signal begins a graceful shutdown, the second one ends the process.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -20,7 +20,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx)
+	err := runBench(ctx)
 	stop()
 	if err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, "bench:", err)
@@ -28,12 +28,12 @@ func main() {
 	}
 }
 
-func run(ctx context.Context) error {
+func runBench(ctx context.Context) error {
 	root, err := testbed.RepositoryRoot()
 	if err != nil {
 		return err
 	}
-	config, err := sizes(os.Getenv("BENCH"))
+	config, err := parseSizes(os.Getenv("BENCH"))
 	if err != nil {
 		return err
 	}
@@ -55,8 +55,8 @@ func run(ctx context.Context) error {
 	return os.RemoveAll(config.Dir)
 }
 
-// sizes reads what BENCH asks for.
-func sizes(wanted string) (bench.Config, error) {
+// parseSizes reads what BENCH asks for.
+func parseSizes(wanted string) (bench.Config, error) {
 	switch wanted {
 	case "":
 		return bench.Config{Sizes: []int{10_000, 50_000}, Huge: 2000, Restore: 10_000, Plugins: 10_000, Queue: []int{100, 1000, 10_000}, Ended: 3000, Operations: 10_000, Resume: 50_000, ClaimTimeout: 30 * time.Second, Footprint: 1_000_000}, nil

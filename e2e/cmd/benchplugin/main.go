@@ -16,34 +16,34 @@ import (
 func main() {
 	registry := &plugin.Registry{}
 	if filepath.Base(os.Args[0]) == operationsBinary {
-		notes := &operations{}
+		notes := &benchOperations{}
 		registry.AsyncBackupItemAction("bench.example.com/operation", []string{"persistentvolumeclaims"}, func(plugin.Env) (plugin.AsyncBackupItemAction, error) { return notes, nil })
-		run(registry)
+		runPlugin(registry)
 		return
 	}
 	registry.BackupItemAction("bench.example.com/annotate", []string{"configmaps"}, func(plugin.Env) (plugin.BackupItemAction, error) {
-		return annotate{matched: filepath.Base(os.Args[0]) == "matched"}, nil
+		return annotateAction{matched: filepath.Base(os.Args[0]) == "matched"}, nil
 	})
-	run(registry)
+	runPlugin(registry)
 }
 
-func run(registry *plugin.Registry) {
+func runPlugin(registry *plugin.Registry) {
 	if err := serve.Run(registry); err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-type annotate struct{ matched bool }
+type annotateAction struct{ matched bool }
 
-func (a annotate) AppliesTo(context.Context) (plugin.Selector, error) {
+func (a annotateAction) AppliesTo(context.Context) (plugin.Selector, error) {
 	if a.matched {
 		return plugin.Selector{}, nil
 	}
 	return plugin.Selector{LabelSelector: "bench.example.com/nobody-has"}, nil
 }
 
-func (annotate) Execute(_ context.Context, in *plugin.BackupInput) (*plugin.BackupOutput, error) {
+func (annotateAction) Execute(_ context.Context, in *plugin.BackupInput) (*plugin.BackupOutput, error) {
 	in.Item.SetAnnotations(map[string]string{"bench.example.com/seen": in.Backup.Name()})
 	return plugin.NewBackupOutput(in.Item), nil
 }

@@ -14,9 +14,9 @@ import (
 // operationsBinary is the name under which operations are begun that go on, and are asked about.
 const operationsBinary = "operations"
 
-// operations notes when it is asked about which operation, in a file beside the directory of the
+// benchOperations notes when it is asked about which operation, in a file beside the directory of the
 // binary; package bench reads it.
-type operations struct {
+type benchOperations struct {
 	plugin.Everything
 	plugin.NoCancel
 	plugin.NoLogs
@@ -26,12 +26,12 @@ type operations struct {
 }
 
 // Start implements plugin.AsyncBackupItemAction.
-func (*operations) Start(_ context.Context, in *plugin.AsyncBackupInput) (*plugin.AsyncBackupOutput, error) {
+func (*benchOperations) Start(_ context.Context, in *plugin.AsyncBackupInput) (*plugin.AsyncBackupOutput, error) {
 	return &plugin.AsyncBackupOutput{OperationID: in.IdempotencyKey}, nil
 }
 
 // Progress implements plugin.Operations.
-func (o *operations) Progress(_ context.Context, op plugin.Operation) (plugin.Progress, error) {
+func (o *benchOperations) Progress(_ context.Context, op plugin.Operation) (plugin.Progress, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.notes == nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-io/holdfast/e2e/harness/node"
 )
 
-// inside returns the commands that run within the namespaces of a node, as node.Config.Program.
-func inside() []*cobra.Command {
+// nodeCommands returns the commands that run within the namespaces of a node, as node.Config.Program.
+func nodeCommands() []*cobra.Command {
 	return []*cobra.Command{
 		{
 			Use: "init DIR LINK", Hidden: true, Args: cobra.ExactArgs(2),

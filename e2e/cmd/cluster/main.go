@@ -18,19 +18,19 @@ import (
 	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 )
 
-func main() { os.Exit(execute()) }
+func main() { os.Exit(executeProgram()) }
 
-func execute() int {
+func executeProgram() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := command().ExecuteContext(ctx); err != nil {
+	if err := rootCommand().ExecuteContext(ctx); err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, "cluster:", err)
 		return 1
 	}
 	return 0
 }
 
-func command() *cobra.Command {
+func rootCommand() *cobra.Command {
 	var dir string
 	root := &cobra.Command{Use: "cluster", Short: "A cluster on this machine that stays", SilenceUsage: true, SilenceErrors: true}
 	root.PersistentFlags().StringVar(&dir, "dir", ".out/cluster", "directory of its data, logs and kubeconfig")
@@ -47,12 +47,12 @@ func command() *cobra.Command {
 		Use: "import FILE...", Short: "Give its node images", Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return importImages(cmd, dir, args) },
 	}
-	root.AddCommand(up(&dir), down, images)
-	root.AddCommand(inside()...)
+	root.AddCommand(upCommand(&dir), down, images)
+	root.AddCommand(nodeCommands()...)
 	return root
 }
 
-func up(dir *string) *cobra.Command {
+func upCommand(dir *string) *cobra.Command {
 	var controlPlane, hold bool
 	var images []string
 	cmd := &cobra.Command{

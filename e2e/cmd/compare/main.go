@@ -20,12 +20,12 @@ import (
 
 var errDiffers = errors.New("objects differ")
 
-func main() { os.Exit(execute()) }
+func main() { os.Exit(executeProgram()) }
 
-func execute() int {
+func executeProgram() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	switch err := command().ExecuteContext(ctx); {
+	switch err := rootCommand().ExecuteContext(ctx); {
 	case err == nil:
 		return 0
 	case errors.Is(err, errDiffers):
@@ -36,16 +36,16 @@ func execute() int {
 	}
 }
 
-// flags are common to both verbs.
-type flags struct {
+// compareFlags are common to both verbs.
+type compareFlags struct {
 	kubeconfig string
 	scope      compare.Scope
 	file       string
 	patience   time.Duration
 }
 
-func command() *cobra.Command {
-	var f flags
+func rootCommand() *cobra.Command {
+	var f compareFlags
 	root := &cobra.Command{Use: "compare", Short: "Compare live objects before and after", SilenceUsage: true, SilenceErrors: true}
 	root.PersistentFlags().StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; empty means the usual places")
 	root.PersistentFlags().StringSliceVar(&f.scope.Namespaces, "namespaces", nil, "every object in these namespaces")
@@ -53,11 +53,11 @@ func command() *cobra.Command {
 	root.PersistentFlags().StringVar(&f.file, "file", "", "the snapshot file (it holds Secrets: keep it private)")
 	take := &cobra.Command{
 		Use: "snapshot", Short: "Write the live objects to the file", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.snapshot(cmd.Context(), cmd.OutOrStdout()) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.runSnapshot(cmd.Context(), cmd.OutOrStdout()) },
 	}
 	diff := &cobra.Command{
 		Use: "diff", Short: "Compare the file with the live objects", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.diff(cmd.Context(), cmd.OutOrStdout()) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.runDiff(cmd.Context(), cmd.OutOrStdout()) },
 	}
 	diff.Flags().DurationVar(&f.patience, "wait", 0, "how long controllers may take until everything is equal")
 	ignored := &cobra.Command{
@@ -68,7 +68,7 @@ func command() *cobra.Command {
 	return root
 }
 
-func (f *flags) snapshot(ctx context.Context, out io.Writer) error {
+func (f *compareFlags) runSnapshot(ctx context.Context, out io.Writer) error {
 	config, err := clientcmd.BuildConfigFromFlags("", f.kubeconfig)
 	if err != nil {
 		return fmt.Errorf("--kubeconfig: %w", err)
@@ -89,7 +89,7 @@ func (f *flags) snapshot(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-func (f *flags) diff(ctx context.Context, out io.Writer) error {
+func (f *compareFlags) runDiff(ctx context.Context, out io.Writer) error {
 	config, err := clientcmd.BuildConfigFromFlags("", f.kubeconfig)
 	if err != nil {
 		return fmt.Errorf("--kubeconfig: %w", err)

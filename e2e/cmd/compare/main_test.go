@@ -13,11 +13,11 @@ import (
 	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 )
 
-// invoke runs the program's command line and returns what it prints.
-func invoke(t *testing.T, args ...string) (string, error) {
+// invokeProgram runs the program's command line and returns what it prints.
+func invokeProgram(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	var output bytes.Buffer
-	cmd := command()
+	cmd := rootCommand()
 	cmd.SetOut(&output)
 	cmd.SetArgs(args)
 	err := cmd.ExecuteContext(t.Context())
@@ -36,10 +36,10 @@ func TestOneChangedByteFailsTheComparison(t *testing.T) {
 		"--kubeconfig", cluster.Kubeconfig(), "--namespaces", "default", "--file", filepath.Join(t.TempDir(), "before"),
 	}
 
-	output, err := invoke(t, append([]string{"snapshot"}, common...)...)
+	output, err := invokeProgram(t, append([]string{"snapshot"}, common...)...)
 	require.NoError(t, err)
 	require.Contains(t, output, "objects: ")
-	output, err = invoke(t, append([]string{"diff"}, common...)...)
+	output, err = invokeProgram(t, append([]string{"diff"}, common...)...)
 	require.NoError(t, err)
 	require.Contains(t, output, "0 different, 0 missing, 0 extra")
 	require.Contains(t, output, "ignored: *: metadata.uid", "the fixed list is printed")
@@ -47,7 +47,7 @@ func TestOneChangedByteFailsTheComparison(t *testing.T) {
 	secret.Data["key"][6] = '3'
 	_, err = secrets.Update(t.Context(), secret, metav1.UpdateOptions{})
 	require.NoError(t, err)
-	output, err = invoke(t, append([]string{"diff"}, common...)...)
+	output, err = invokeProgram(t, append([]string{"diff"}, common...)...)
 	require.ErrorIs(t, err, errDiffers)
 	require.Contains(t, output, "different: Secret default/s: .data.key")
 	require.Contains(t, output, "1 different, 0 missing, 0 extra")
@@ -55,8 +55,8 @@ func TestOneChangedByteFailsTheComparison(t *testing.T) {
 }
 
 func TestWrongFilesAreNamed(t *testing.T) {
-	_, err := invoke(t, "snapshot", "--kubeconfig", filepath.Join(t.TempDir(), "absent"))
+	_, err := invokeProgram(t, "snapshot", "--kubeconfig", filepath.Join(t.TempDir(), "absent"))
 	require.ErrorContains(t, err, "--kubeconfig")
-	_, err = invoke(t, "snapshot", "surplus")
+	_, err = invokeProgram(t, "snapshot", "surplus")
 	require.Error(t, err)
 }

@@ -15,12 +15,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func main() { os.Exit(execute()) }
+func main() { os.Exit(executeProgram()) }
 
-func execute() int {
+func executeProgram() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := command().ExecuteContext(ctx); err != nil {
+	if err := rootCommand().ExecuteContext(ctx); err != nil {
 		if errors.Is(err, context.Canceled) {
 			err = errors.New("interrupted; everything is stopped")
 		}
@@ -30,13 +30,13 @@ func execute() int {
 	return 0
 }
 
-func command() *cobra.Command {
+func rootCommand() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
 		Use: "demo", Short: "Back up, destroy, restore and compare a sample estate", Args: cobra.NoArgs,
 		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return run(cmd.Context(), o, cmd.OutOrStdout())
+			return runDemo(cmd.Context(), o, cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().StringVar(&o.kubeconfig, "kubeconfig", "", "an existing cluster instead of a control plane of the demo's own")

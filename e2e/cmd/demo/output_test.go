@@ -19,10 +19,10 @@ func TestOutputIsIndentedByWholeLines(t *testing.T) {
 	p.Command("holdfast", "backup", "create")
 	lines := strings.Split(out.String(), "\n")
 	require.Contains(t, lines[1], "1. First step")
-	require.Equal(t, []string{"a line", "progress 1", "progress 2", "last", "$ holdfast backup create"}, trimmed(lines[2:7]))
+	require.Equal(t, []string{"a line", "progress 1", "progress 2", "last", "$ holdfast backup create"}, trimLines(lines[2:7]))
 }
 
-func trimmed(lines []string) []string {
+func trimLines(lines []string) []string {
 	for i := range lines {
 		lines[i] = strings.TrimSpace(lines[i])
 	}

@@ -41,7 +41,7 @@ type result struct {
 	seeded, backedUp, restored, equal, owned int
 }
 
-func run(ctx context.Context, o options, out io.Writer) (err error) {
+func runDemo(ctx context.Context, o options, out io.Writer) (err error) {
 	d := &demo{options: o, printer: newPrinter(out)}
 	if err := d.makeDir(); err != nil {
 		return err
@@ -52,25 +52,25 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 		defer cancel()
 		err = errors.Join(err, d.stopAll(cleanup))
 		if err == nil {
-			d.summary()
+			d.printSummary()
 		}
 	}()
 	for _, step := range []func(context.Context) error{
-		d.startCluster, d.seedEstate, d.startServer, d.backup, d.list, d.snapshot, d.destroy, d.restore, d.compare, d.deleteBackup,
+		d.startCluster, d.seedEstate, d.startServer, d.runBackup, d.listTarball, d.takeSnapshot, d.destroyEstate, d.runRestore, d.compareEstate, d.deleteBackup,
 	} {
 		if err := step(ctx); err != nil {
 			if ctx.Err() != nil {
 				return context.Canceled
 			}
-			d.explain()
+			d.showServerLog()
 			return err
 		}
 	}
 	return nil
 }
 
-// explain shows the end of the server's log after a failure: the directory is about to be removed.
-func (d *demo) explain() {
+// showServerLog shows the end of the server's log after a failure: the directory is about to be removed.
+func (d *demo) showServerLog() {
 	if d.server != nil {
 		d.Say("the last lines of the server's log:\n%s", testbed.Tail(d.server.LogPath(), 25))
 	}
@@ -122,7 +122,7 @@ func (d *demo) startCluster(ctx context.Context) error {
 }
 
 func (d *demo) seedEstate(ctx context.Context) error {
-	d.Step("Make a sample estate in %d namespaces", len(d.namespaces()))
+	d.Step("Make a sample estate in %d namespaces", len(d.estateNamespaces()))
 	if d.kubeconfig != "" {
 		d.undo = append(d.undo, func(ctx context.Context) error { _, err := seed.Remove(ctx, d.config); return err })
 	}
@@ -162,9 +162,9 @@ func (d *demo) stopAll(ctx context.Context) error {
 	return errors.Join(failures...)
 }
 
-func (d *demo) namespaces() []string { return seed.Options{}.Namespaces() }
+func (d *demo) estateNamespaces() []string { return seed.Options{}.Namespaces() }
 
-func (d *demo) summary() {
+func (d *demo) printSummary() {
 	d.Step("Done: everything is stopped")
 	d.Say("objects backed up:       %d", d.result.backedUp)
 	d.Say("objects restored:        %d (those that were still there are skipped)", d.result.restored)
@@ -172,8 +172,8 @@ func (d *demo) summary() {
 	d.Say("bucket:                  empty, 0 files")
 }
 
-// holdfast shows and runs one command.
-func (d *demo) holdfast(ctx context.Context, args ...string) (string, error) {
+// runHoldfast shows and runs one command.
+func (d *demo) runHoldfast(ctx context.Context, args ...string) (string, error) {
 	d.Command("holdfast", strings.Join(args, " "))
 	return d.cli.Run(ctx, args...)
 }

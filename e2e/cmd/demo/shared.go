@@ -32,7 +32,7 @@ func (d *demo) checkShared(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range append(d.namespaces(), sharedNamespace) {
+	for _, name := range append(d.estateNamespaces(), sharedNamespace) {
 		_, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 		if err == nil {
 			return fmt.Errorf("namespace %s exists already; the demo wants one of its own", name)
@@ -50,7 +50,7 @@ func (d *demo) checkShared(ctx context.Context) error {
 			return err
 		}
 	}
-	d.Say("the server's namespace will be %s, the estate's %v", sharedNamespace, d.namespaces())
+	d.Say("the server's namespace will be %s, the estate's %v", sharedNamespace, d.estateNamespaces())
 	d.undo = append(d.undo, func(ctx context.Context) error { return d.leaveCluster(ctx, client, definitions) })
 	return nil
 }

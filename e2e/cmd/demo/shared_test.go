@@ -26,7 +26,7 @@ func TestSomeoneElsesClusterIsLeftAlone(t *testing.T) {
 		require.NoError(t, err)
 	}
 	attempt := func(share bool) error {
-		return run(t.Context(), options{kubeconfig: cluster.Kubeconfig(), bin: t.TempDir(), share: share}, &bytes.Buffer{})
+		return runDemo(t.Context(), options{kubeconfig: cluster.Kubeconfig(), bin: t.TempDir(), share: share}, &bytes.Buffer{})
 	}
 
 	createDefinition(t, cluster)

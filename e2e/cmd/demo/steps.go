@@ -27,18 +27,18 @@ const (
 	deleteTimeout = time.Minute
 )
 
-func (d *demo) backup(ctx context.Context) error {
+func (d *demo) runBackup(ctx context.Context) error {
 	d.Step("Back up")
 	args := []string{
-		"backup", "create", backupName, "--include-namespaces", strings.Join(d.namespaces(), ","), "--include-cluster-resources", "--wait",
+		"backup", "create", backupName, "--include-namespaces", strings.Join(d.estateNamespaces(), ","), "--include-cluster-resources", "--wait",
 	}
 	if d.kubeconfig != "" {
 		args = append(args, "--selector", seed.Selector()) // not the whole shared cluster
 	}
-	if _, err := d.holdfast(ctx, args...); err != nil {
+	if _, err := d.runHoldfast(ctx, args...); err != nil {
 		return err
 	}
-	status, err := d.finished(ctx, "backup", backupName)
+	status, err := d.requireCompleted(ctx, "backup", backupName)
 	if err != nil {
 		return err
 	}
@@ -47,8 +47,8 @@ func (d *demo) backup(ctx context.Context) error {
 	return nil
 }
 
-// finished reads the status of a finished backup or restore and refuses anything but Completed.
-func (d *demo) finished(ctx context.Context, noun, name string) (product.Status, error) {
+// requireCompleted reads the status of a finished backup or restore and refuses anything but Completed.
+func (d *demo) requireCompleted(ctx context.Context, noun, name string) (product.Status, error) {
 	status, err := d.cli.Status(ctx, noun, name)
 	if err != nil {
 		return status, err
@@ -59,11 +59,11 @@ func (d *demo) finished(ctx context.Context, noun, name string) (product.Status,
 	return status, nil
 }
 
-// list reads the tarball that the backup left in the bucket.
-func (d *demo) list(ctx context.Context) error {
+// listTarball reads the tarball that the backup left in the bucket.
+func (d *demo) listTarball(ctx context.Context) error {
 	d.Step("Look into the tarball")
 	path := filepath.Join(d.dir, "demo.tar.gz")
-	if _, err := d.holdfast(ctx, "backup", "download", backupName, "--output", path); err != nil {
+	if _, err := d.runHoldfast(ctx, "backup", "download", backupName, "--output", path); err != nil {
 		return err
 	}
 	file, err := os.Open(path)
@@ -92,17 +92,17 @@ func (d *demo) list(ctx context.Context) error {
 	return nil
 }
 
-func (d *demo) snapshot(ctx context.Context) error {
+func (d *demo) takeSnapshot(ctx context.Context) error {
 	d.Step("Note every live object, with a program of its own")
-	_, err := d.comparison(ctx, "snapshot")
+	_, err := d.runComparison(ctx, "snapshot")
 	return err
 }
 
-// comparison runs the separate comparison program and returns what it printed.
-func (d *demo) comparison(ctx context.Context, verb string, args ...string) (string, error) {
+// runComparison runs the separate comparison program and returns what it printed.
+func (d *demo) runComparison(ctx context.Context, verb string, args ...string) (string, error) {
 	full := append([]string{
 		verb, "--kubeconfig", d.cli.Kubeconfig, "--file", filepath.Join(d.dir, "before.snapshot"),
-		"--namespaces", strings.Join(d.namespaces(), ","), "--cluster-selector", seed.Selector(),
+		"--namespaces", strings.Join(d.estateNamespaces(), ","), "--cluster-selector", seed.Selector(),
 	}, args...)
 	cmd := exec.CommandContext(ctx, filepath.Join(d.bin, "e2e", "compare"), full...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -115,22 +115,22 @@ func (d *demo) comparison(ctx context.Context, verb string, args ...string) (str
 	return output.String(), nil
 }
 
-func (d *demo) destroy(ctx context.Context) error {
+func (d *demo) destroyEstate(ctx context.Context) error {
 	d.Step("Destroy: delete the namespaces, the custom resource definitions and every cluster-scoped object of the estate")
 	count, err := seed.Remove(ctx, d.config)
 	if err != nil {
 		return err
 	}
-	d.Say("%d cluster-scoped objects deleted, %d namespaces with everything in them among these", count, len(d.namespaces()))
+	d.Say("%d cluster-scoped objects deleted, %d namespaces with everything in them among these", count, len(d.estateNamespaces()))
 	return nil
 }
 
-func (d *demo) restore(ctx context.Context) error {
+func (d *demo) runRestore(ctx context.Context) error {
 	d.Step("Restore")
-	if _, err := d.holdfast(ctx, "restore", "create", restoreName, "--from-backup", backupName, "--wait"); err != nil {
+	if _, err := d.runHoldfast(ctx, "restore", "create", restoreName, "--from-backup", backupName, "--wait"); err != nil {
 		return err
 	}
-	status, err := d.finished(ctx, "restore", restoreName)
+	status, err := d.requireCompleted(ctx, "restore", restoreName)
 	if err != nil {
 		return err
 	}
@@ -142,9 +142,9 @@ func (d *demo) restore(ctx context.Context) error {
 // equalLine is the last line of a comparison in which nothing differs.
 var equalLine = regexp.MustCompile(`equal: (\d+) of (\d+) objects \((\d+) with owner references\)`)
 
-func (d *demo) compare(ctx context.Context) error {
+func (d *demo) compareEstate(ctx context.Context) error {
 	d.Step("Compare every object with what was noted before")
-	output, err := d.comparison(ctx, "diff", "--wait", adoptTimeout.String())
+	output, err := d.runComparison(ctx, "diff", "--wait", adoptTimeout.String())
 	if err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func (d *demo) deleteBackup(ctx context.Context) error {
 		return fmt.Errorf("no file in %s although there is a backup", d.server.Bucket())
 	}
 	d.Say("the bucket holds %d files", len(before))
-	if _, err := d.holdfast(ctx, "backup", "delete", backupName, "--confirm"); err != nil {
+	if _, err := d.runHoldfast(ctx, "backup", "delete", backupName, "--confirm"); err != nil {
 		return err
 	}
 	var left []string

@@ -21,7 +21,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	parallel := flag.Int("parallel", 2, "how many mutants are planted at once")
 	flag.Parse()
-	err := run(ctx, *parallel, flag.Arg(0))
+	err := runMutants(ctx, *parallel, flag.Arg(0))
 	stop()
 	if err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, err)
@@ -29,7 +29,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, parallel int, names string) error {
+func runMutants(ctx context.Context, parallel int, names string) error {
 	match, err := regexp.Compile(names)
 	if err != nil {
 		return err

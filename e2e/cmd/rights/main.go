@@ -21,7 +21,7 @@ var everything = []string{"--set", "features={EnableCSI},auth=kubernetes,hooks.e
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
+	err := runRights(ctx, os.Args[1:])
 	stop()
 	if err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, err)
@@ -29,7 +29,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, args []string) (err error) {
+func runRights(ctx context.Context, args []string) (err error) {
 	if len(args) != 1 {
 		return errors.New("usage: rights DIRECTORY")
 	}

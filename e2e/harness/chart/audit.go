@@ -32,11 +32,11 @@ rules:
 // Audit notes what the accounts of a namespace ask of the API server, and how it decided.
 type Audit struct {
 	log, policy, namespace string
-	starts                 []span
+	starts                 []timeSpan
 }
 
-// span is a time in which an API server starts.
-type span struct{ from, to time.Time }
+// timeSpan is a time in which an API server starts.
+type timeSpan struct{ from, to time.Time }
 
 // NewAudit returns a log in a directory of the test.
 func NewAudit(t *testing.T, namespace string) *Audit {
@@ -65,19 +65,19 @@ func (a *Audit) Configure(config *testbed.Config) {
 func (a *Audit) Start(start func() error) error {
 	from := time.Now()
 	err := start()
-	a.starts = append(a.starts, span{from, time.Now()})
+	a.starts = append(a.starts, timeSpan{from, time.Now()})
 	return err
 }
 
-func (a *Audit) starting(at time.Time) bool {
-	return slices.ContainsFunc(a.starts, func(s span) bool { return !at.Before(s.from) && !at.After(s.to) })
+func (a *Audit) isStarting(at time.Time) bool {
+	return slices.ContainsFunc(a.starts, func(s timeSpan) bool { return !at.Before(s.from) && !at.After(s.to) })
 }
 
 // Path returns the path of the log, in which each line is an event of audit.k8s.io/v1.
 func (a *Audit) Path() string { return a.log }
 
-// event is an entry of the log, as audit.k8s.io/v1 has it.
-type event struct {
+// auditEvent is an entry of the log, as audit.k8s.io/v1 has it.
+type auditEvent struct {
 	Verb           string                                                            `json:"verb"`
 	Received       time.Time                                                         `json:"requestReceivedTimestamp"`
 	RequestURI     string                                                            `json:"requestURI"`
@@ -108,17 +108,17 @@ func (a *Audit) Requests(t *testing.T) (allowed map[Request]bool, refused map[Re
 	lines := bufio.NewScanner(file)
 	lines.Buffer(nil, 1<<24)
 	for lines.Scan() {
-		var e event
+		var e auditEvent
 		require.NoError(t, json.Unmarshal(lines.Bytes(), &e))
-		r := e.request()
+		r := e.requestOf()
 		refusal := e.Decision["authorization.k8s.io/decision"] == "forbid" || e.ResponseStatus.Code == http.StatusForbidden
 		switch {
 		case !refusal:
 			allowed[r] = true
-		case !a.starting(e.Received):
+		case !a.isStarting(e.Received):
 			refused[r] = e.ResponseStatus.Message
 		}
-		if call, ok := e.reviewed(a.namespace); ok && e.ResponseObject.Status.Allowed {
+		if call, ok := e.reviewedRequest(a.namespace); ok && e.ResponseObject.Status.Allowed {
 			allowed[call] = true
 		} else if ok {
 			refused[call] = "reviewed by " + r.Service
@@ -128,10 +128,10 @@ func (a *Audit) Requests(t *testing.T) (allowed map[Request]bool, refused map[Re
 	return allowed, refused
 }
 
-func (e *event) request() Request {
+func (e *auditEvent) requestOf() Request {
 	o := e.ObjectRef
 	r := Request{
-		Service: service(e.User.Username), Verb: e.Verb, Group: o.APIGroup, Resource: o.Resource, Subresource: o.Subresource, Namespace: o.Namespace, Name: o.Name,
+		Service: serviceOf(e.User.Username), Verb: e.Verb, Group: o.APIGroup, Resource: o.Resource, Subresource: o.Subresource, Namespace: o.Namespace, Name: o.Name,
 	}
 	if o.Resource == "" {
 		r.Path = strings.SplitN(e.RequestURI, "?", 2)[0]
@@ -139,13 +139,13 @@ func (e *event) request() Request {
 	return r
 }
 
-// reviewed returns the call of another service that this event is a review of.
-func (e *event) reviewed(namespace string) (Request, bool) {
+// reviewedRequest returns the call of another service that this event is a review of.
+func (e *auditEvent) reviewedRequest(namespace string) (Request, bool) {
 	spec := e.RequestObject.Spec
 	if spec.NonResourceAttributes == nil || !strings.HasPrefix(spec.User, User(namespace, "")) {
 		return Request{}, false
 	}
-	return Request{Service: service(spec.User), Verb: spec.NonResourceAttributes.Verb, Path: spec.NonResourceAttributes.Path}, true
+	return Request{Service: serviceOf(spec.User), Verb: spec.NonResourceAttributes.Verb, Path: spec.NonResourceAttributes.Path}, true
 }
 
 // RefusedNothing fails the test for each request of a service that was refused, and records what was
@@ -156,5 +156,5 @@ func (a *Audit) RefusedNothing(t *testing.T) {
 	for r, message := range refused {
 		t.Errorf("the API server refused %s: %s", r, message)
 	}
-	require.NoError(t, record(t.Name(), allowed))
+	require.NoError(t, recordRequests(t.Name(), allowed))
 }

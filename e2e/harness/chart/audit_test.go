@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-io/holdfast/e2e/harness/chart"
 )
 
-// write makes the log one event of backup-runner about a Secret, received now.
-func write(t *testing.T, a *chart.Audit, decision, code string) {
+// writeEvent makes the log one event of backup-runner about a Secret, received now.
+func writeEvent(t *testing.T, a *chart.Audit, decision, code string) {
 	t.Helper()
 	event := `{"verb":"get","requestReceivedTimestamp":"` + time.Now().UTC().Format(time.RFC3339Nano) + `","user":{"username":"` + chart.User("server", "backup-runner") +
 		`"},"objectRef":{"resource":"secrets","namespace":"server","name":"s"},"responseStatus":{"code":` + code + `,"message":"why"},"annotations":{"authorization.k8s.io/decision":"` + decision + `"}}`
@@ -26,7 +26,7 @@ func TestWhatIsAnsweredWith403IsRefused(t *testing.T) {
 		refused        bool
 	}{{"allow", "200", false}, {"allow", "404", false}, {"forbid", "403", true}, {"allow", "403", true}} {
 		a := chart.NewAudit(t, "server")
-		write(t, a, c.decision, c.code)
+		writeEvent(t, a, c.decision, c.code)
 		allowed, refused := a.Requests(t)
 		if c.refused {
 			require.Empty(t, allowed)
@@ -41,14 +41,14 @@ func TestWhatIsAnsweredWith403IsRefused(t *testing.T) {
 func TestRefusalsOfAStartingServerDoNotCount(t *testing.T) {
 	a := chart.NewAudit(t, "server")
 	require.NoError(t, a.Start(func() error {
-		write(t, a, "forbid", "403")
+		writeEvent(t, a, "forbid", "403")
 		return nil
 	}))
 	allowed, refused := a.Requests(t)
 	require.Empty(t, allowed)
 	require.Empty(t, refused)
 
-	write(t, a, "forbid", "403")
+	writeEvent(t, a, "forbid", "403")
 	_, refused = a.Requests(t)
 	require.Len(t, refused, 1, "it is ready")
 }

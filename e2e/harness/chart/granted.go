@@ -34,7 +34,7 @@ func Grants(objects []*unstructured.Unstructured) ([]Grant, error) {
 			return nil, fmt.Errorf("%s %s: %w", object.GetKind(), object.GetName(), err)
 		}
 		for _, rule := range role.Rules {
-			for _, least := range split(rule) {
+			for _, least := range splitRule(rule) {
 				g := Grant{Service: service, Namespace: role.Namespace, rule: least}
 				if !seen[g.String()] {
 					seen[g.String()] = true
@@ -46,8 +46,8 @@ func Grants(objects []*unstructured.Unstructured) ([]Grant, error) {
 	return all, nil
 }
 
-// split returns the least rules that together allow what a rule does.
-func split(rule rbacv1.PolicyRule) (all []rbacv1.PolicyRule) {
+// splitRule returns the least rules that together allow what a rule does.
+func splitRule(rule rbacv1.PolicyRule) (all []rbacv1.PolicyRule) {
 	names := make([][]string, 0, len(rule.ResourceNames))
 	for _, name := range rule.ResourceNames {
 		names = append(names, []string{name})
@@ -76,8 +76,8 @@ func (g Grant) UsedBy(r Request) bool {
 	return r.Service == g.Service && (g.Namespace == "" || g.Namespace == r.Namespace) && r.Matches(&g.rule)
 }
 
-// attributes are what a review asks about this grant, which must be of a resource.
-func (g Grant) attributes() *authzv1.ResourceAttributes {
+// resourceAttributes are what a review asks about this grant, which must be of a resource.
+func (g Grant) resourceAttributes() *authzv1.ResourceAttributes {
 	a := &authzv1.ResourceAttributes{Namespace: g.Namespace, Verb: g.rule.Verbs[0], Group: g.rule.APIGroups[0], Name: strings.Join(g.rule.ResourceNames, "")}
 	a.Resource, a.Subresource, _ = strings.Cut(g.rule.Resources[0], "/")
 	return a

@@ -28,7 +28,7 @@ metadata: {name: viewer, labels: {app.kubernetes.io/component: callers}}
 rules: [{apiGroups: [velero.io], resources: [backups], verbs: [get]}]
 `
 
-func grants(t *testing.T) (all []chart.Grant) {
+func chartGrants(t *testing.T) (all []chart.Grant) {
 	t.Helper()
 	objects, err := chart.Decode([]byte(roles))
 	require.NoError(t, err)
@@ -39,7 +39,7 @@ func grants(t *testing.T) (all []chart.Grant) {
 
 func TestGrantsAreTheLeastPartsOfTheRolesOfServices(t *testing.T) {
 	var have []string
-	for _, g := range grants(t) {
+	for _, g := range chartGrants(t) {
 		have = append(have, g.String())
 	}
 	require.Equal(t, []string{
@@ -50,8 +50,8 @@ func TestGrantsAreTheLeastPartsOfTheRolesOfServices(t *testing.T) {
 	}, have)
 }
 
-// used are requests that use each of the grants.
-func used() []chart.Request {
+// usedRequests are requests that use each of the grants.
+func usedRequests() []chart.Request {
 	backups := chart.Request{Service: "deletion", Group: "velero.io", Resource: "backups", Namespace: "server", Verb: "get"}
 	restores := backups
 	restores.Resource = "restores"
@@ -68,9 +68,9 @@ func used() []chart.Request {
 }
 
 func TestAGrantThatNoRequestUsesIsFound(t *testing.T) {
-	require.Empty(t, chart.Unused(grants(t), used(), nil))
-	for i, g := range grants(t) {
-		require.Equal(t, []string{"no suite uses " + g.String()}, chart.Unused(grants(t), slices.Delete(used(), i, i+1), nil))
+	require.Empty(t, chart.Unused(chartGrants(t), usedRequests(), nil))
+	for i, g := range chartGrants(t) {
+		require.Equal(t, []string{"no suite uses " + g.String()}, chart.Unused(chartGrants(t), slices.Delete(usedRequests(), i, i+1), nil))
 	}
 }
 
@@ -91,10 +91,10 @@ func TestARequestUsesNoGrantOfAnotherKind(t *testing.T) {
 		{wildcard, func(r *chart.Request) { r.Subresource = "status" }},
 		{path, func(r *chart.Request) { r.Path = "/other/Method" }},
 	} {
-		request := used()[c.grant]
-		require.True(t, grants(t)[c.grant].UsedBy(request))
+		request := usedRequests()[c.grant]
+		require.True(t, chartGrants(t)[c.grant].UsedBy(request))
 		c.change(&request)
-		require.False(t, grants(t)[c.grant].UsedBy(request), request.String())
+		require.False(t, chartGrants(t)[c.grant].UsedBy(request), request.String())
 	}
 }
 
@@ -102,7 +102,7 @@ func TestExceptionsAreOfGrantsThatAreNotUsed(t *testing.T) {
 	const finalizers, gone = "deletion: update */finalizers.* in the cluster", "deletion: get pods in the cluster"
 	require.Equal(t, []string{
 		"a suite uses " + finalizers + ", which is an exception", "the chart does not grant " + gone + ", which is an exception",
-	}, chart.Unused(grants(t), used(), map[string]chart.Exception{finalizers: {}, gone: {}}))
-	require.Empty(t, chart.Unused(grants(t), append(used()[:6], used()[7]), map[string]chart.Exception{finalizers: {}}))
-	require.Empty(t, chart.Unused(grants(t), used(), map[string]chart.Exception{finalizers: {Sometimes: true}}))
+	}, chart.Unused(chartGrants(t), usedRequests(), map[string]chart.Exception{finalizers: {}, gone: {}}))
+	require.Empty(t, chart.Unused(chartGrants(t), append(usedRequests()[:6], usedRequests()[7]), map[string]chart.Exception{finalizers: {}}))
+	require.Empty(t, chart.Unused(chartGrants(t), usedRequests(), map[string]chart.Exception{finalizers: {Sometimes: true}}))
 }

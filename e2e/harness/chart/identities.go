@@ -32,7 +32,7 @@ func Identities(t *testing.T, cluster *testbed.Cluster, c client.Client, namespa
 	for _, service := range fleet.Services {
 		files[service], err = cluster.KubeconfigFor(User(namespace, service), Groups(namespace)...)
 		require.NoError(t, err)
-		effective(t, c, grants, namespace, service)
+		awaitEffective(t, c, grants, namespace, service)
 	}
 	return files
 }
@@ -47,13 +47,13 @@ func User(namespace, service string) string {
 	return fmt.Sprintf("system:serviceaccount:%s:%s-%s", namespace, Release, service)
 }
 
-// service is the inverse of User.
-func service(user string) string {
+// serviceOf is the inverse of User.
+func serviceOf(user string) string {
 	return strings.TrimPrefix(user[strings.LastIndex(user, ":")+1:], Release+"-")
 }
 
-// effective waits until the API server's authorizer has seen a service's role and cluster role.
-func effective(t *testing.T, c client.Client, grants []Grant, namespace, service string) {
+// awaitEffective waits until the API server's authorizer has seen a service's role and cluster role.
+func awaitEffective(t *testing.T, c client.Client, grants []Grant, namespace, service string) {
 	t.Helper()
 	seen := map[string]bool{} // places
 	for _, g := range grants {
@@ -62,7 +62,7 @@ func effective(t *testing.T, c client.Client, grants []Grant, namespace, service
 		}
 		seen[g.Namespace] = true
 		require.Eventually(t, func() bool {
-			review := &authzv1.SubjectAccessReview{Spec: authzv1.SubjectAccessReviewSpec{User: User(namespace, service), ResourceAttributes: g.attributes()}}
+			review := &authzv1.SubjectAccessReview{Spec: authzv1.SubjectAccessReviewSpec{User: User(namespace, service), ResourceAttributes: g.resourceAttributes()}}
 			return c.Create(t.Context(), review) == nil && review.Status.Allowed
 		}, time.Minute, 50*time.Millisecond, "the right of %s", g)
 	}

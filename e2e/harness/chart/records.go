@@ -14,8 +14,8 @@ import (
 // services were allowed, as a file of its own. It must exist; without the variable nothing is written.
 const Records = "RIGHTS_DIR"
 
-// record writes a file of requests, named after the package and the test.
-func record(test string, allowed map[Request]bool) (err error) {
+// recordRequests writes a file of requests, named after the package and the test.
+func recordRequests(test string, allowed map[Request]bool) (err error) {
 	dir := os.Getenv(Records)
 	if dir == "" {
 		return nil

@@ -15,7 +15,7 @@ type Request struct {
 
 // Matches reports whether a rule allows a request, wherever the rule holds.
 func (r Request) Matches(rule *rbacv1.PolicyRule) bool {
-	if !has(rule.Verbs, r.Verb) {
+	if !hasText(rule.Verbs, r.Verb) {
 		return false
 	}
 	if r.Path != "" {
@@ -28,11 +28,11 @@ func (r Request) Matches(rule *rbacv1.PolicyRule) bool {
 	if r.Subresource != "" {
 		resource += "/" + r.Subresource
 	}
-	return has(rule.APIGroups, r.Group) && (has(rule.Resources, resource) || r.Subresource != "" && has(rule.Resources, "*/"+r.Subresource)) &&
+	return hasText(rule.APIGroups, r.Group) && (hasText(rule.Resources, resource) || r.Subresource != "" && hasText(rule.Resources, "*/"+r.Subresource)) &&
 		(len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, r.Name))
 }
 
-func has(all []string, one string) bool {
+func hasText(all []string, one string) bool {
 	return slices.Contains(all, one) || slices.Contains(all, "*")
 }
 

@@ -45,13 +45,13 @@ func (r Report) String() string {
 			_, _ = fmt.Fprintf(&text, "%s: %s\n", title, entry)
 		}
 	}
-	list("missing", render(r.Missing, Key.String))
-	list("extra", render(r.Extra, Key.String))
-	list("different", render(r.Different, func(d Difference) string { return d.Key.String() + ": " + strings.Join(d.Paths, ", ") }))
+	list("missing", renderItems(r.Missing, Key.String))
+	list("extra", renderItems(r.Extra, Key.String))
+	list("different", renderItems(r.Different, func(d Difference) string { return d.Key.String() + ": " + strings.Join(d.Paths, ", ") }))
 	return text.String()
 }
 
-func render[T any](items []T, text func(T) string) []string {
+func renderItems[T any](items []T, text func(T) string) []string {
 	lines := make([]string, 0, len(items))
 	for _, item := range items {
 		lines = append(lines, text(item))
@@ -69,7 +69,7 @@ func Diff(before, after *Snapshot) Report {
 			report.Missing = append(report.Missing, key)
 			continue
 		}
-		if paths := differences(old, current); len(paths) > 0 {
+		if paths := differentPaths(old, current); len(paths) > 0 {
 			report.Different = append(report.Different, Difference{Key: key, Paths: paths})
 			continue
 		}
@@ -106,15 +106,15 @@ func DiffLive(ctx context.Context, config *rest.Config, scope Scope, before *Sna
 	return report, after, err
 }
 
-// differences returns the paths at which two JSON values differ.
-func differences(a, b any) []string {
+// differentPaths returns the paths at which two JSON values differ.
+func differentPaths(a, b any) []string {
 	var paths []string
-	walk("", a, b, &paths)
+	walkDifferences("", a, b, &paths)
 	slices.Sort(paths)
 	return paths
 }
 
-func walk(path string, a, b any, paths *[]string) {
+func walkDifferences(path string, a, b any, paths *[]string) {
 	switch left := a.(type) {
 	case map[string]any:
 		right, ok := b.(map[string]any)
@@ -127,7 +127,7 @@ func walk(path string, a, b any, paths *[]string) {
 				*paths = append(*paths, path+"."+key)
 				continue
 			}
-			walk(path+"."+key, value, other, paths)
+			walkDifferences(path+"."+key, value, other, paths)
 		}
 		for key := range right {
 			if _, found := left[key]; !found {
@@ -141,7 +141,7 @@ func walk(path string, a, b any, paths *[]string) {
 			break
 		}
 		for i := range left {
-			walk(path+"["+strconv.Itoa(i)+"]", left[i], right[i], paths)
+			walkDifferences(path+"["+strconv.Itoa(i)+"]", left[i], right[i], paths)
 		}
 		return
 	}

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-func object(t *testing.T, text string) map[string]any {
+func parseObject(t *testing.T, text string) map[string]any {
 	t.Helper()
 	var decoded map[string]any
 	require.NoError(t, json.Unmarshal([]byte(text), &decoded))
@@ -45,9 +45,9 @@ func TestRules(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := object(t, test.in)
-			normalize(got, Ignored(), nil)
-			require.Equal(t, object(t, test.want), got)
+			got := parseObject(t, test.in)
+			normalizeObject(got, Ignored(), nil)
+			require.Equal(t, parseObject(t, test.want), got)
 		})
 	}
 }
@@ -55,21 +55,21 @@ func TestRules(t *testing.T) {
 func TestOwnersAreComparedByNameAndLife(t *testing.T) {
 	key := Key{Kind: "ConfigMap", Namespace: "n", Name: "owner"}
 	child := func(uid string) map[string]any {
-		return object(t, `{"kind":"ConfigMap","metadata":{"namespace":"n","ownerReferences":[
+		return parseObject(t, `{"kind":"ConfigMap","metadata":{"namespace":"n","ownerReferences":[
 			{"apiVersion":"v1","kind":"ConfigMap","name":"owner","uid":"`+uid+`","controller":true}]}}`)
 	}
 	before, after, stale := child("old"), child("new"), child("old")
-	normalize(before, Ignored(), map[Key]types.UID{key: "old"})
-	normalize(after, Ignored(), map[Key]types.UID{key: "new"})
-	normalize(stale, Ignored(), map[Key]types.UID{key: "new"})
-	require.Empty(t, differences(before, after), "the owner's new UID is not a difference")
-	require.Equal(t, []string{".metadata.ownerReferences[0].uid"}, differences(before, stale), "a reference to an owner that is gone is one")
+	normalizeObject(before, Ignored(), map[Key]types.UID{key: "old"})
+	normalizeObject(after, Ignored(), map[Key]types.UID{key: "new"})
+	normalizeObject(stale, Ignored(), map[Key]types.UID{key: "new"})
+	require.Empty(t, differentPaths(before, after), "the owner's new UID is not a difference")
+	require.Equal(t, []string{".metadata.ownerReferences[0].uid"}, differentPaths(before, stale), "a reference to an owner that is gone is one")
 }
 
 func TestDifferencesNamePaths(t *testing.T) {
-	a := object(t, `{"same":[1,{"x":null}],"changed":{"deep":["a","b"]},"gone":1,"shorter":[1,2],"type":{}}`)
-	b := object(t, `{"same":[1,{"x":null}],"changed":{"deep":["a","c"]},"new":1,"shorter":[1],"type":[]}`)
-	require.Equal(t, []string{".changed.deep[1]", ".gone", ".new", ".shorter", ".type"}, differences(a, b))
+	a := parseObject(t, `{"same":[1,{"x":null}],"changed":{"deep":["a","b"]},"gone":1,"shorter":[1,2],"type":{}}`)
+	b := parseObject(t, `{"same":[1,{"x":null}],"changed":{"deep":["a","c"]},"new":1,"shorter":[1],"type":[]}`)
+	require.Equal(t, []string{".changed.deep[1]", ".gone", ".new", ".shorter", ".type"}, differentPaths(a, b))
 }
 
 func TestSnapshotFile(t *testing.T) {

@@ -32,35 +32,35 @@ const (
 // UID. Volumes named kube-api-access-… lose the random end of their name.
 func Ignored() []Rule {
 	rules := []Rule{
-		rule("*", assigned, "metadata", "uid"),
-		rule("*", assigned, "metadata", "resourceVersion"),
-		rule("*", assigned, "metadata", "generation"),
-		rule("*", assigned, "metadata", "creationTimestamp"),
-		rule("*", "says who wrote a field and when", "metadata", "managedFields"),
-		rule("*", "a restored object keeps the name that was generated", "metadata", "generateName"),
-		rule("*", controlled, "status"),
-		rule("*", "set by the restore", "metadata", "labels", "velero.io/backup-name"),
-		rule("*", "set by the restore", "metadata", "labels", "velero.io/restore-name"),
-		rule("Service", "allocated anew", "spec", "clusterIP"),
-		rule("Service", "allocated anew", "spec", "clusterIPs", "*"),
-		rule("Service", "allocated anew", "spec", "ports", "*", "nodePort"),
-		rule("Service", "allocated anew", "spec", "healthCheckNodePort"),
-		rule("Endpoints", controlled, "metadata", "annotations", "endpoints.kubernetes.io/last-change-trigger-time"),
-		rule("PersistentVolume", "the claim's new identity", "spec", "claimRef", "uid"),
-		rule("PersistentVolume", "the claim's new identity", "spec", "claimRef", "resourceVersion"),
-		rule("Pod", "the scheduler's choice", "spec", "nodeName"),
-		rule("Pod", "derived from the priority class", "spec", "priority"),
+		newRule("*", assigned, "metadata", "uid"),
+		newRule("*", assigned, "metadata", "resourceVersion"),
+		newRule("*", assigned, "metadata", "generation"),
+		newRule("*", assigned, "metadata", "creationTimestamp"),
+		newRule("*", "says who wrote a field and when", "metadata", "managedFields"),
+		newRule("*", "a restored object keeps the name that was generated", "metadata", "generateName"),
+		newRule("*", controlled, "status"),
+		newRule("*", "set by the restore", "metadata", "labels", "velero.io/backup-name"),
+		newRule("*", "set by the restore", "metadata", "labels", "velero.io/restore-name"),
+		newRule("Service", "allocated anew", "spec", "clusterIP"),
+		newRule("Service", "allocated anew", "spec", "clusterIPs", "*"),
+		newRule("Service", "allocated anew", "spec", "ports", "*", "nodePort"),
+		newRule("Service", "allocated anew", "spec", "healthCheckNodePort"),
+		newRule("Endpoints", controlled, "metadata", "annotations", "endpoints.kubernetes.io/last-change-trigger-time"),
+		newRule("PersistentVolume", "the claim's new identity", "spec", "claimRef", "uid"),
+		newRule("PersistentVolume", "the claim's new identity", "spec", "claimRef", "resourceVersion"),
+		newRule("Pod", "the scheduler's choice", "spec", "nodeName"),
+		newRule("Pod", "derived from the priority class", "spec", "priority"),
 	}
 	for _, kind := range []string{"PersistentVolume", "PersistentVolumeClaim"} {
 		for _, key := range []string{"bind-completed", "bound-by-controller"} {
-			rules = append(rules, rule(kind, controlled, "metadata", "annotations", "pv.kubernetes.io/"+key))
+			rules = append(rules, newRule(kind, controlled, "metadata", "annotations", "pv.kubernetes.io/"+key))
 		}
 	}
 	for _, key := range []string{"controller-uid", "batch.kubernetes.io/controller-uid"} {
 		rules = append(rules,
-			rule("Job", "the Job's own UID", "spec", "selector", "matchLabels", key),
-			rule("Job", "the Job's own UID", "spec", "template", "metadata", "labels", key),
-			rule("Job", "the Job's own UID", "metadata", "labels", key))
+			newRule("Job", "the Job's own UID", "spec", "selector", "matchLabels", key),
+			newRule("Job", "the Job's own UID", "spec", "template", "metadata", "labels", key),
+			newRule("Job", "the Job's own UID", "metadata", "labels", key))
 	}
 	for i := range rules {
 		if rules[i].Kind == "Service" && strings.HasPrefix(rules[i].Path[1], "clusterIP") {
@@ -70,16 +70,16 @@ func Ignored() []Rule {
 	return rules
 }
 
-func rule(kind, why string, path ...string) Rule { return Rule{Kind: kind, Path: path, Why: why} }
+func newRule(kind, why string, path ...string) Rule { return Rule{Kind: kind, Path: path, Why: why} }
 
-// apply removes the rule's field from an object.
-func (r Rule) apply(object map[string]any) { r.remove(object, r.Path) }
+// applyRule removes the rule's field from an object.
+func (r Rule) applyRule(object map[string]any) { r.removeField(object, r.Path) }
 
-func (r Rule) remove(node any, path []string) {
+func (r Rule) removeField(node any, path []string) {
 	switch typed := node.(type) {
 	case map[string]any:
 		if len(path) > 1 {
-			r.remove(typed[path[0]], path[1:])
+			r.removeField(typed[path[0]], path[1:])
 			return
 		}
 		if typed[path[0]] != r.Unless || r.Unless == "" {
@@ -89,7 +89,7 @@ func (r Rule) remove(node any, path []string) {
 		for i, element := range typed {
 			switch {
 			case len(path) > 1:
-				r.remove(element, path[1:])
+				r.removeField(element, path[1:])
 			case r.Unless == "" || element != r.Unless:
 				typed[i] = nil
 			}

@@ -56,7 +56,7 @@ func TestLiveObjects(t *testing.T) {
 		require.NoError(t, err)
 		original := secret.DeepCopy()
 		secret.Data["key.bin"][3] ^= 1
-		update(t, client, secret)
+		updateSecret(t, client, secret)
 		report := take(t)
 		require.False(t, report.Same())
 		require.Equal(t, []compare.Difference{{
@@ -65,7 +65,7 @@ func TestLiveObjects(t *testing.T) {
 		require.Equal(t, len(before.Objects)-1, report.Equal)
 		require.Contains(t, report.String(), "secret-007")
 		original.ResourceVersion = ""
-		update(t, client, original)
+		updateSecret(t, client, original)
 		require.True(t, take(t).Same(), "the byte is back")
 	})
 	t.Run("a lost and a new object are seen", func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestLiveObjects(t *testing.T) {
 	})
 }
 
-func update(t *testing.T, client kubernetes.Interface, secret *corev1.Secret) {
+func updateSecret(t *testing.T, client kubernetes.Interface, secret *corev1.Secret) {
 	t.Helper()
 	_, err := client.CoreV1().Secrets(secret.Namespace).Update(t.Context(), secret, metav1.UpdateOptions{})
 	require.NoError(t, err)

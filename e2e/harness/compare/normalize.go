@@ -12,9 +12,9 @@ import (
 // account token.
 var tokenVolume = regexp.MustCompile(`^kube-api-access-[a-z0-9]{5}$`)
 
-// excluded returns why an object is left out, or "" when it is compared. These are made by
+// excludedReason returns why an object is left out, or "" when it is compared. These are made by
 // controllers, under a new name each time.
-func excluded(object *unstructured.Unstructured) string {
+func excludedReason(object *unstructured.Unstructured) string {
 	gvk := object.GroupVersionKind()
 	switch {
 	case gvk.Kind == "Event" && (gvk.Group == "" || gvk.Group == "events.k8s.io"):
@@ -25,15 +25,15 @@ func excluded(object *unstructured.Unstructured) string {
 	return ""
 }
 
-// normalize brings an object into the form that is compared. Live holds the UIDs of all objects
+// normalizeObject brings an object into the form that is compared. Live holds the UIDs of all objects
 // that were read, by their keys.
-func normalize(object map[string]any, rules []Rule, live map[Key]types.UID) {
+func normalizeObject(object map[string]any, rules []Rule, live map[Key]types.UID) {
 	u := unstructured.Unstructured{Object: object}
 	owners := ownersOf(&u, live)
 	kind := u.GetKind()
 	for _, r := range rules {
 		if r.Kind == "*" || r.Kind == kind {
-			r.apply(object)
+			r.applyRule(object)
 		}
 	}
 	metadata, ok := object["metadata"].(map[string]any)

@@ -54,14 +54,14 @@ func (s *Snapshot) ExcludedCount() (count int, percent float64) {
 	return count, percent
 }
 
-// header is the first line of a snapshot file, the objects follow, one on each line.
-type header struct {
+// snapshotHeader is the first line of a snapshot file, the objects follow, one on each line.
+type snapshotHeader struct {
 	Format   string         `json:"format"`
 	Objects  int            `json:"objects"`
 	Excluded map[string]int `json:"excluded"`
 }
 
-type line struct {
+type snapshotLine struct {
 	Key    Key            `json:"key"`
 	Object map[string]any `json:"object"`
 }
@@ -72,11 +72,11 @@ const format = "holdfast-compare/1"
 func (s *Snapshot) Write(w io.Writer) error {
 	compressed := gzip.NewWriter(w)
 	encoder := json.NewEncoder(compressed)
-	if err := encoder.Encode(header{Format: format, Objects: len(s.Objects), Excluded: s.Excluded}); err != nil {
+	if err := encoder.Encode(snapshotHeader{Format: format, Objects: len(s.Objects), Excluded: s.Excluded}); err != nil {
 		return fmt.Errorf("write snapshot: %w", err)
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(s.Objects), compareKeys) {
-		if err := encoder.Encode(line{Key: key, Object: s.Objects[key]}); err != nil {
+		if err := encoder.Encode(snapshotLine{Key: key, Object: s.Objects[key]}); err != nil {
 			return fmt.Errorf("write snapshot: %w", err)
 		}
 	}
@@ -94,7 +94,7 @@ func Read(r io.Reader) (*Snapshot, error) {
 	}
 	decoder := json.NewDecoder(compressed)
 	decoder.UseNumber() // integers beyond 2^53 stay exact
-	var head header
+	var head snapshotHeader
 	if err := decoder.Decode(&head); err != nil {
 		return nil, fmt.Errorf("read snapshot: %w", err)
 	}
@@ -103,7 +103,7 @@ func Read(r io.Reader) (*Snapshot, error) {
 	}
 	s := &Snapshot{Objects: make(map[Key]map[string]any), Excluded: head.Excluded}
 	for {
-		var next line
+		var next snapshotLine
 		if err := decoder.Decode(&next); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
@@ -117,9 +117,9 @@ func Read(r io.Reader) (*Snapshot, error) {
 	return s, nil
 }
 
-// canonical turns an object into the form that reading a snapshot file yields, so that both sides
+// canonicalObject turns an object into the form that reading a snapshot file yields, so that both sides
 // of a comparison are alike.
-func canonical(object map[string]any) (map[string]any, error) {
+func canonicalObject(object map[string]any) (map[string]any, error) {
 	data, err := json.Marshal(object)
 	if err != nil {
 		return nil, err

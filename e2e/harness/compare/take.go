@@ -42,7 +42,7 @@ func Take(ctx context.Context, config *rest.Config, scope Scope) (*Snapshot, err
 	if err != nil {
 		return nil, fmt.Errorf("discover kinds: %w", err)
 	}
-	t := &taker{client: client, scope: scope, rules: Ignored()}
+	t := &snapshotTaker{client: client, scope: scope, rules: Ignored()}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(8)
 	for _, list := range lists {
@@ -52,18 +52,18 @@ func Take(ctx context.Context, config *rest.Config, scope Scope) (*Snapshot, err
 		}
 		for _, resource := range list.APIResources {
 			if slices.Contains(resource.Verbs, "list") {
-				group.Go(func() error { return t.resource(ctx, version.WithResource(resource.Name), resource.Namespaced) })
+				group.Go(func() error { return t.takeResource(ctx, version.WithResource(resource.Name), resource.Namespaced) })
 			}
 		}
 	}
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	return t.snapshot()
+	return t.takeSnapshot()
 }
 
-// taker collects objects from parallel lists.
-type taker struct {
+// snapshotTaker collects objects from parallel lists.
+type snapshotTaker struct {
 	client dynamic.Interface
 	scope  Scope
 	rules  []Rule
@@ -72,27 +72,27 @@ type taker struct {
 	objects []unstructured.Unstructured
 }
 
-func (t *taker) resource(ctx context.Context, resource schema.GroupVersionResource, namespaced bool) error {
+func (t *snapshotTaker) takeResource(ctx context.Context, resource schema.GroupVersionResource, namespaced bool) error {
 	client := t.client.Resource(resource)
 	if !namespaced {
-		return t.cluster(ctx, client, resource)
+		return t.takeCluster(ctx, client, resource)
 	}
 	for _, namespace := range t.scope.Namespaces {
-		if err := t.pages(ctx, client.Namespace(namespace), metav1.ListOptions{}, resource); err != nil {
+		if err := t.takePages(ctx, client.Namespace(namespace), metav1.ListOptions{}, resource); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (t *taker) cluster(ctx context.Context, client dynamic.ResourceInterface, resource schema.GroupVersionResource) error {
+func (t *snapshotTaker) takeCluster(ctx context.Context, client dynamic.ResourceInterface, resource schema.GroupVersionResource) error {
 	if t.scope.Selector == "" {
 		return nil
 	}
-	return t.pages(ctx, client, metav1.ListOptions{LabelSelector: t.scope.Selector}, resource)
+	return t.takePages(ctx, client, metav1.ListOptions{LabelSelector: t.scope.Selector}, resource)
 }
 
-func (t *taker) pages(ctx context.Context, client dynamic.ResourceInterface, options metav1.ListOptions, resource schema.GroupVersionResource) error {
+func (t *snapshotTaker) takePages(ctx context.Context, client dynamic.ResourceInterface, options metav1.ListOptions, resource schema.GroupVersionResource) error {
 	options.Limit = 500
 	for {
 		list, err := client.List(ctx, options)
@@ -111,7 +111,7 @@ func (t *taker) pages(ctx context.Context, client dynamic.ResourceInterface, opt
 	}
 }
 
-func (t *taker) snapshot() (*Snapshot, error) {
+func (t *snapshotTaker) takeSnapshot() (*Snapshot, error) {
 	s := &Snapshot{Objects: make(map[Key]map[string]any, len(t.objects)), Excluded: map[string]int{}}
 	live := make(map[Key]types.UID, len(t.objects))
 	seen := map[types.UID]bool{} // one object may be served by several groups
@@ -121,7 +121,7 @@ func (t *taker) snapshot() (*Snapshot, error) {
 			continue
 		}
 		seen[object.GetUID()] = true
-		if why := excluded(&object); why != "" {
+		if why := excludedReason(&object); why != "" {
 			s.Excluded[why]++
 			continue
 		}
@@ -129,8 +129,8 @@ func (t *taker) snapshot() (*Snapshot, error) {
 		kept = append(kept, object)
 	}
 	for _, object := range kept {
-		normalize(object.Object, t.rules, live)
-		same, err := canonical(object.Object)
+		normalizeObject(object.Object, t.rules, live)
+		same, err := canonicalObject(object.Object)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", keyOf(&object), err)
 		}

@@ -35,8 +35,8 @@ func (d *Driver) Refuse(err error) {
 	d.refused = err
 }
 
-// settled waits while the driver hangs on a volume.
-func (d *Driver) settled(ctx context.Context, volume string) error {
+// awaitSettled waits while the driver hangs on a volume.
+func (d *Driver) awaitSettled(ctx context.Context, volume string) error {
 	for {
 		d.mu.Lock()
 		b, changed := d.behaviour[volume], d.changed
@@ -85,4 +85,4 @@ func (d *Driver) Restored() int {
 	return d.restored
 }
 
-func (d *Driver) path(kind, id string) string { return filepath.Join(d.config.Dir, kind, id) }
+func (d *Driver) pathOf(kind, id string) string { return filepath.Join(d.config.Dir, kind, id) }

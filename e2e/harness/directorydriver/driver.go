@@ -37,11 +37,11 @@ type Driver struct {
 	serves sync.WaitGroup
 
 	mu        sync.Mutex
-	volumes   map[string]*volume   // by id
-	snapshots map[string]*snapshot // by id
-	behaviour map[string]Behaviour // of snapshots, by id of the volume
-	changed   chan struct{}        // closed when a behaviour changes
-	refused   error                // of removals of snapshots
+	volumes   map[string]*driverVolume   // by id
+	snapshots map[string]*driverSnapshot // by id
+	behaviour map[string]Behaviour       // of snapshots, by id of the volume
+	changed   chan struct{}              // closed when a behaviour changes
+	refused   error                      // of removals of snapshots
 	taken     int
 	restored  int
 }
@@ -58,7 +58,7 @@ func Start(config Config) (*Driver, error) {
 		return nil, fmt.Errorf("start driver %s: %w", config.Name, err)
 	}
 	d := &Driver{
-		config: config, server: grpc.NewServer(), volumes: map[string]*volume{}, snapshots: map[string]*snapshot{},
+		config: config, server: grpc.NewServer(), volumes: map[string]*driverVolume{}, snapshots: map[string]*driverSnapshot{},
 		behaviour: map[string]Behaviour{}, changed: make(chan struct{}),
 	}
 	csi.RegisterIdentityServer(d.server, d)

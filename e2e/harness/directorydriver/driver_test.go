@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 )
 
-func start(t *testing.T) (d *directorydriver.Driver, socket string) {
+func startDriver(t *testing.T) (d *directorydriver.Driver, socket string) {
 	t.Helper()
 	dir := t.TempDir()
 	socket = filepath.Join(dir, "csi.sock")
@@ -32,7 +32,7 @@ func start(t *testing.T) (d *directorydriver.Driver, socket string) {
 
 // The requirements of CSI on drivers, by the test suite of Kubernetes CSI.
 func TestSanity(t *testing.T) {
-	_, socket := start(t)
+	_, socket := startDriver(t)
 	suite, err := testbed.Binary("csi-sanity")
 	require.NoError(t, err)
 	dir := t.TempDir()
@@ -43,7 +43,7 @@ func TestSanity(t *testing.T) {
 	require.Contains(t, string(output), " 48 Passed | 0 Failed ", "a capability that the driver does not report is not tested")
 }
 
-func connect(t *testing.T, socket string) csi.ControllerClient {
+func connectDriver(t *testing.T, socket string) csi.ControllerClient {
 	t.Helper()
 	connection, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
@@ -51,14 +51,14 @@ func connect(t *testing.T, socket string) csi.ControllerClient {
 	return csi.NewControllerClient(connection)
 }
 
-func create(t *testing.T, c csi.ControllerClient, name string, source *csi.VolumeContentSource) string {
+func createVolume(t *testing.T, c csi.ControllerClient, name string, source *csi.VolumeContentSource) string {
 	t.Helper()
 	made, err := c.CreateVolume(t.Context(), &csi.CreateVolumeRequest{Name: name, VolumeContentSource: source, VolumeCapabilities: []*csi.VolumeCapability{{}}})
 	require.NoError(t, err)
 	return made.GetVolume().GetVolumeId()
 }
 
-func file(t *testing.T, d *directorydriver.Driver, volume, content string) (was string) {
+func replaceFile(t *testing.T, d *directorydriver.Driver, volume, content string) (was string) {
 	t.Helper()
 	require.NoError(t, d.Write(volume, func(dir string) error {
 		text, err := os.ReadFile(filepath.Join(dir, "file"))
@@ -71,18 +71,18 @@ func file(t *testing.T, d *directorydriver.Driver, volume, content string) (was 
 }
 
 func TestASnapshotHasTheFilesOfTheCut(t *testing.T) {
-	d, socket := start(t)
-	c := connect(t, socket)
-	first := create(t, c, "first", nil)
-	file(t, d, first, "before")
+	d, socket := startDriver(t)
+	c := connectDriver(t, socket)
+	first := createVolume(t, c, "first", nil)
+	replaceFile(t, d, first, "before")
 	cut, err := c.CreateSnapshot(t.Context(), &csi.CreateSnapshotRequest{Name: "s", SourceVolumeId: first})
 	require.NoError(t, err)
 	require.True(t, cut.GetSnapshot().GetReadyToUse())
-	file(t, d, first, "after")
-	second := create(t, c, "second", &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{
+	replaceFile(t, d, first, "after")
+	second := createVolume(t, c, "second", &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{
 		Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: cut.GetSnapshot().GetSnapshotId()}}})
-	require.Equal(t, "before", file(t, d, second, "own"))
-	require.Equal(t, "after", file(t, d, first, ""))
+	require.Equal(t, "before", replaceFile(t, d, second, "own"))
+	require.Equal(t, "after", replaceFile(t, d, first, ""))
 	require.Len(t, d.Snapshots(), 1)
 	text, err := os.ReadFile(filepath.Join(d.Snapshots()[0].Dir, "file"))
 	require.NoError(t, err)
@@ -90,9 +90,9 @@ func TestASnapshotHasTheFilesOfTheCut(t *testing.T) {
 }
 
 func TestBehaviour(t *testing.T) {
-	d, socket := start(t)
-	c := connect(t, socket)
-	volume := create(t, c, "v", nil)
+	d, socket := startDriver(t)
+	c := connectDriver(t, socket)
+	volume := createVolume(t, c, "v", nil)
 	request := &csi.CreateSnapshotRequest{Name: "s", SourceVolumeId: volume}
 
 	d.Behave(volume, directorydriver.Behaviour{Err: errors.New("out of space")})

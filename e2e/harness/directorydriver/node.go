@@ -27,10 +27,10 @@ func (d *Driver) NodePublishVolume(_ context.Context, r *csi.NodePublishVolumeRe
 	if r.GetVolumeId() == "" || r.GetTargetPath() == "" || r.GetVolumeCapability() == nil {
 		return nil, status.Error(codes.InvalidArgument, "volume_id, target_path and volume_capability are required")
 	}
-	if err := d.has(r.GetVolumeId()); err != nil {
+	if err := d.checkVolume(r.GetVolumeId()); err != nil {
 		return nil, err
 	}
-	dir := d.path("volumes", r.GetVolumeId())
+	dir := d.pathOf("volumes", r.GetVolumeId())
 	err := os.Symlink(dir, r.GetTargetPath())
 	if there, _ := os.Readlink(r.GetTargetPath()); err != nil && there != dir {
 		return nil, status.Errorf(codes.Internal, "publish a volume: %v", err)

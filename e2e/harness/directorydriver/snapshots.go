@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// snapshot is a copy of a volume.
-type snapshot struct {
+// driverSnapshot is a copy of a volume.
+type driverSnapshot struct {
 	id, dir, volume string
 	size            int64
 	cut             time.Time
@@ -23,7 +23,7 @@ func (d *Driver) CreateSnapshot(ctx context.Context, r *csi.CreateSnapshotReques
 	if r.GetName() == "" || r.GetSourceVolumeId() == "" {
 		return nil, status.Error(codes.InvalidArgument, "name and source_volume_id are required")
 	}
-	if err := d.settled(ctx, r.GetSourceVolumeId()); err != nil {
+	if err := d.awaitSettled(ctx, r.GetSourceVolumeId()); err != nil {
 		return nil, err
 	}
 	d.mu.Lock()
@@ -32,24 +32,24 @@ func (d *Driver) CreateSnapshot(ctx context.Context, r *csi.CreateSnapshotReques
 	s := d.snapshots[id]
 	if s == nil {
 		var err error
-		if s, err = d.cut(id, d.volumes[r.GetSourceVolumeId()]); err != nil {
+		if s, err = d.cutSnapshot(id, d.volumes[r.GetSourceVolumeId()]); err != nil {
 			return nil, err
 		}
 	}
 	if s.volume != r.GetSourceVolumeId() {
 		return nil, status.Errorf(codes.AlreadyExists, "snapshot %s is of another volume", r.GetName())
 	}
-	return &csi.CreateSnapshotResponse{Snapshot: d.described(s)}, nil
+	return &csi.CreateSnapshotResponse{Snapshot: d.describeSnapshot(s)}, nil
 }
 
-// cut copies a volume while nothing is written to it.
-func (d *Driver) cut(id string, v *volume) (*snapshot, error) {
+// cutSnapshot copies a volume while nothing is written to it.
+func (d *Driver) cutSnapshot(id string, v *driverVolume) (*driverSnapshot, error) {
 	if v == nil {
 		return nil, status.Error(codes.NotFound, "the volume does not exist")
 	}
 	v.writes.Lock()
 	defer v.writes.Unlock()
-	s := &snapshot{id: id, dir: d.path("snapshots", id), volume: v.id, size: v.size, cut: d.config.Clock.Now()}
+	s := &driverSnapshot{id: id, dir: d.pathOf("snapshots", id), volume: v.id, size: v.size, cut: d.config.Clock.Now()}
 	if err := os.CopyFS(s.dir, os.DirFS(v.dir)); err != nil {
 		return nil, status.Errorf(codes.Internal, "copy a volume: %v", err)
 	}
@@ -58,8 +58,8 @@ func (d *Driver) cut(id string, v *volume) (*snapshot, error) {
 	return s, nil
 }
 
-// described is what the driver reports of a snapshot. The caller holds the lock.
-func (d *Driver) described(s *snapshot) *csi.Snapshot {
+// describeSnapshot is what the driver reports of a snapshot. The caller holds the lock.
+func (d *Driver) describeSnapshot(s *driverSnapshot) *csi.Snapshot {
 	return &csi.Snapshot{SnapshotId: s.id, SourceVolumeId: s.volume, SizeBytes: s.size, CreationTime: timestamppb.New(s.cut),
 		ReadyToUse: !d.behaviour[s.volume].NotReady}
 }
@@ -87,19 +87,19 @@ func (d *Driver) DeleteSnapshot(_ context.Context, r *csi.DeleteSnapshotRequest)
 func (d *Driver) ListSnapshots(_ context.Context, r *csi.ListSnapshotsRequest) (*csi.ListSnapshotsResponse, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	wanted := map[string]*snapshot{}
+	wanted := map[string]*driverSnapshot{}
 	for id, s := range d.snapshots {
 		if (r.GetSnapshotId() == "" || r.GetSnapshotId() == id) && (r.GetSourceVolumeId() == "" || r.GetSourceVolumeId() == s.volume) {
 			wanted[id] = s
 		}
 	}
-	ids, next, err := page(wanted, r.GetStartingToken(), r.GetMaxEntries())
+	ids, next, err := pageOf(wanted, r.GetStartingToken(), r.GetMaxEntries())
 	if err != nil {
 		return nil, err
 	}
 	out := &csi.ListSnapshotsResponse{NextToken: next}
 	for _, id := range ids {
-		out.Entries = append(out.Entries, &csi.ListSnapshotsResponse_Entry{Snapshot: d.described(wanted[id])})
+		out.Entries = append(out.Entries, &csi.ListSnapshotsResponse_Entry{Snapshot: d.describeSnapshot(wanted[id])})
 	}
 	return out, nil
 }

@@ -17,8 +17,8 @@ import (
 // defaultSize is the capacity of a volume whose request names none, in bytes.
 const defaultSize = 1 << 30
 
-// volume is a directory.
-type volume struct {
+// driverVolume is a directory.
+type driverVolume struct {
 	id, dir string
 	size    int64
 	source  *csi.VolumeContentSource
@@ -41,9 +41,9 @@ func (d *Driver) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest) (*c
 	id, limits := idOf(r.GetName()), r.GetCapacityRange()
 	v := d.volumes[id]
 	if v == nil {
-		v = &volume{id: id, dir: d.path("volumes", id), source: r.GetVolumeContentSource(),
+		v = &driverVolume{id: id, dir: d.pathOf("volumes", id), source: r.GetVolumeContentSource(),
 			size: cmp.Or(limits.GetRequiredBytes(), limits.GetLimitBytes(), defaultSize)}
-		if err := d.fill(v); err != nil {
+		if err := d.fillVolume(v); err != nil {
 			return nil, err
 		}
 		d.volumes[id] = v
@@ -51,11 +51,11 @@ func (d *Driver) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest) (*c
 	if limit := limits.GetLimitBytes(); v.size < limits.GetRequiredBytes() || limit > 0 && v.size > limit || !proto.Equal(v.source, r.GetVolumeContentSource()) {
 		return nil, status.Errorf(codes.AlreadyExists, "volume %s exists with another size or content", r.GetName())
 	}
-	return &csi.CreateVolumeResponse{Volume: v.described()}, nil
+	return &csi.CreateVolumeResponse{Volume: v.describeVolume()}, nil
 }
 
-// fill makes the directory of a volume, with the files of the snapshot that it is to be made of.
-func (d *Driver) fill(v *volume) error {
+// fillVolume makes the directory of a volume, with the files of the snapshot that it is to be made of.
+func (d *Driver) fillVolume(v *driverVolume) error {
 	if v.source == nil {
 		if err := os.Mkdir(v.dir, 0o700); err != nil {
 			return status.Errorf(codes.Internal, "make a volume: %v", err)
@@ -76,7 +76,7 @@ func (d *Driver) fill(v *volume) error {
 	return nil
 }
 
-func (v *volume) described() *csi.Volume {
+func (v *driverVolume) describeVolume() *csi.Volume {
 	return &csi.Volume{VolumeId: v.id, CapacityBytes: v.size, ContentSource: v.source}
 }
 
@@ -100,13 +100,13 @@ func (d *Driver) DeleteVolume(_ context.Context, r *csi.DeleteVolumeRequest) (*c
 func (d *Driver) ListVolumes(_ context.Context, r *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	ids, next, err := page(d.volumes, r.GetStartingToken(), r.GetMaxEntries())
+	ids, next, err := pageOf(d.volumes, r.GetStartingToken(), r.GetMaxEntries())
 	if err != nil {
 		return nil, err
 	}
 	out := &csi.ListVolumesResponse{NextToken: next}
 	for _, id := range ids {
-		out.Entries = append(out.Entries, &csi.ListVolumesResponse_Entry{Volume: d.volumes[id].described()})
+		out.Entries = append(out.Entries, &csi.ListVolumesResponse_Entry{Volume: d.volumes[id].describeVolume()})
 	}
 	return out, nil
 }
@@ -116,7 +116,7 @@ func (d *Driver) ValidateVolumeCapabilities(_ context.Context, r *csi.ValidateVo
 	if r.GetVolumeId() == "" || len(r.GetVolumeCapabilities()) == 0 {
 		return nil, status.Error(codes.InvalidArgument, "volume_id and volume_capabilities are required")
 	}
-	if err := d.has(r.GetVolumeId()); err != nil {
+	if err := d.checkVolume(r.GetVolumeId()); err != nil {
 		return nil, err
 	}
 	return &csi.ValidateVolumeCapabilitiesResponse{
@@ -124,8 +124,8 @@ func (d *Driver) ValidateVolumeCapabilities(_ context.Context, r *csi.ValidateVo
 	}, nil
 }
 
-// has returns an error where there is no such volume.
-func (d *Driver) has(volume string) error {
+// checkVolume returns an error where there is no such volume.
+func (d *Driver) checkVolume(volume string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.volumes[volume] == nil {

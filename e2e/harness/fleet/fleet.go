@@ -102,7 +102,7 @@ func Start(ctx context.Context, config Config) (_ *Fleet, err error) {
 }
 
 func (f *Fleet) startMember(service string, replica int) (*Member, error) {
-	path, err := f.binary(service)
+	path, err := f.serviceBinary(service)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ func (f *Fleet) startMember(service string, replica int) (*Member, error) {
 	return m, err
 }
 
-func (f *Fleet) binary(service string) (string, error) {
+func (f *Fleet) serviceBinary(service string) (string, error) {
 	if f.config.Binaries != "" {
 		return filepath.Join(f.config.Binaries, service), nil
 	}

@@ -69,7 +69,7 @@ func Start(target string) (*Gate, error) {
 	}}
 	g := &Gate{URL: "http://" + listener.Addr().String(), closed: make(chan struct{}), served: make(chan struct{})}
 	g.server = &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if g.pass(r) {
+		if g.passRequest(r) {
 			proxy.ServeHTTP(w, r)
 		}
 	})}
@@ -81,9 +81,9 @@ func Start(target string) (*Gate, error) {
 	return g, nil
 }
 
-// pass returns when the request may go on; false when nothing waits for it any more.
-func (g *Gate) pass(r *http.Request) bool {
-	request := parse(r)
+// passRequest returns when the request may go on; false when nothing waits for it any more.
+func (g *Gate) passRequest(r *http.Request) bool {
+	request := parseRequest(r)
 	g.mu.Lock()
 	g.seen = append(g.seen, request)
 	delay := g.delay
@@ -98,8 +98,8 @@ func (g *Gate) pass(r *http.Request) bool {
 	}
 	g.mu.Unlock()
 	for _, hold := range holding {
-		hold.arrive()
-		if !g.wait(r, hold.released) {
+		hold.noteArrived()
+		if !g.awaitRelease(r, hold.released) {
 			return false
 		}
 	}
@@ -117,7 +117,7 @@ func (g *Gate) pass(r *http.Request) bool {
 	return false
 }
 
-func (g *Gate) wait(r *http.Request, released <-chan struct{}) bool {
+func (g *Gate) awaitRelease(r *http.Request, released <-chan struct{}) bool {
 	select {
 	case <-released:
 		return true
@@ -127,8 +127,8 @@ func (g *Gate) wait(r *http.Request, released <-chan struct{}) bool {
 	return false
 }
 
-// parse reads a path-style request.
-func parse(r *http.Request) Request {
+// parseRequest reads a path-style request.
+func parseRequest(r *http.Request) Request {
 	_, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	if key == "" && r.Method == http.MethodGet {
 		return Request{Method: "LIST", Key: r.URL.Query().Get("prefix")}
@@ -183,7 +183,7 @@ func (g *Gate) Hold(match Match) *Hold {
 	return h
 }
 
-func (h *Hold) arrive() { h.reach.Do(func() { close(h.reached) }) }
+func (h *Hold) noteArrived() { h.reach.Do(func() { close(h.reached) }) }
 
 // Reached is closed when the first matching request waits.
 func (h *Hold) Reached() <-chan struct{} { return h.reached }

@@ -45,7 +45,7 @@ func Start(t *testing.T) *Jaeger {
 	t.Cleanup(func() { process.Stop(5 * time.Second) })
 	j := &Jaeger{Endpoint: fmt.Sprintf("http://127.0.0.1:%d", free[0]), Query: fmt.Sprintf("http://127.0.0.1:%d", free[1])}
 	require.Eventually(t, func() bool {
-		_, err := j.get(t.Context(), "/api/services")
+		_, err := j.getTraces(t.Context(), "/api/services")
 		return err == nil
 	}, time.Minute, 50*time.Millisecond, "Jaeger answers; log: %s", process.LogPath())
 	return j
@@ -57,11 +57,11 @@ func (j *Jaeger) Find(ctx context.Context, service, uid string) ([]Trace, error)
 	if err != nil {
 		return nil, err
 	}
-	return j.get(ctx, "/api/traces?"+url.Values{"service": {service}, "tags": {string(tags)}, "lookback": {"1h"}, "limit": {"20"}}.Encode())
+	return j.getTraces(ctx, "/api/traces?"+url.Values{"service": {service}, "tags": {string(tags)}, "lookback": {"1h"}, "limit": {"20"}}.Encode())
 }
 
-// get asks the query API. Services, which are no traces, are read as none.
-func (j *Jaeger) get(ctx context.Context, path string) ([]Trace, error) {
+// getTraces asks the query API. Services, which are no traces, are read as none.
+func (j *Jaeger) getTraces(ctx context.Context, path string) ([]Trace, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, j.Query+path, http.NoBody)
 	if err != nil {
 		return nil, err

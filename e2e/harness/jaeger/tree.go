@@ -34,8 +34,8 @@ func (s *Span) Failed() bool {
 	return false
 }
 
-// reference returns the first span of the trace that s refers to in one way.
-func (t *Trace) reference(s *Span, kind string) string {
+// referenceOf returns the first span of the trace that s refers to in one way.
+func (t *Trace) referenceOf(s *Span, kind string) string {
 	for _, r := range s.References {
 		if r.RefType == kind && r.TraceID == t.TraceID {
 			return r.SpanID
@@ -54,11 +54,11 @@ func (t *Trace) Tree() string {
 	}
 	below := map[string][]*Span{}
 	for i := range t.Spans {
-		parent := t.reference(&t.Spans[i], "CHILD_OF")
+		parent := t.referenceOf(&t.Spans[i], "CHILD_OF")
 		below[parent] = append(below[parent], &t.Spans[i])
 	}
 	var b strings.Builder
-	t.write(&b, below, "", 0)
+	t.writeTree(&b, below, "", 0)
 	var lost []string
 	for parent := range below {
 		if parent != "" && !known[parent] {
@@ -68,12 +68,12 @@ func (t *Trace) Tree() string {
 	slices.Sort(lost)
 	for _, parent := range lost {
 		b.WriteString("(a span that was lost)\n")
-		t.write(&b, below, parent, 1)
+		t.writeTree(&b, below, parent, 1)
 	}
 	return b.String()
 }
 
-func (t *Trace) write(b *strings.Builder, below map[string][]*Span, parent string, depth int) {
+func (t *Trace) writeTree(b *strings.Builder, below map[string][]*Span, parent string, depth int) {
 	spans := below[parent]
 	slices.SortFunc(spans, func(x, y *Span) int { return int(x.StartTime - y.StartTime) })
 	for _, s := range spans {
@@ -81,10 +81,10 @@ func (t *Trace) write(b *strings.Builder, below map[string][]*Span, parent strin
 		if s.Failed() {
 			b.WriteString(" failed")
 		}
-		if t.reference(s, "FOLLOWS_FROM") != "" {
+		if t.referenceOf(s, "FOLLOWS_FROM") != "" {
 			b.WriteString(" after another attempt")
 		}
 		b.WriteByte('\n')
-		t.write(b, below, s.SpanID, depth+1)
+		t.writeTree(b, below, s.SpanID, depth+1)
 	}
 }

@@ -33,7 +33,7 @@ func Start(ctx context.Context, config *rest.Config, name string, handler *podex
 		return nil, fmt.Errorf("connect the node: %w", err)
 	}
 	n := &Node{name: name, client: client, server: httptest.NewTLSServer(handler)}
-	if err := n.register(ctx); err != nil {
+	if err := n.registerNode(ctx); err != nil {
 		n.Close()
 		return nil, fmt.Errorf("register the node: %w", err)
 	}
@@ -43,7 +43,7 @@ func Start(ctx context.Context, config *rest.Config, name string, handler *podex
 // Close stops the server. The Node stays.
 func (n *Node) Close() { n.server.Close() }
 
-func (n *Node) register(ctx context.Context) error {
+func (n *Node) registerNode(ctx context.Context) error {
 	host, text, err := net.SplitHostPort(n.server.Listener.Addr().String())
 	if err != nil {
 		return err
@@ -88,15 +88,15 @@ func (n *Node) Adopt(ctx context.Context, namespace, name string, ready bool, co
 	if err != nil {
 		return fmt.Errorf("take a pod: %w", err)
 	}
-	return n.report(ctx, pod, ready, containers)
+	return n.reportPod(ctx, pod, ready, containers)
 }
 
 // Ready sets the status of a Pod so that its containers run and are ready.
 func (n *Node) Ready(ctx context.Context, pod *corev1.Pod) error {
-	return n.report(ctx, pod, true, nil)
+	return n.reportPod(ctx, pod, true, nil)
 }
 
-func (n *Node) report(ctx context.Context, pod *corev1.Pod, ready bool, containers []string) error {
+func (n *Node) reportPod(ctx context.Context, pod *corev1.Pod, ready bool, containers []string) error {
 	pod = pod.DeepCopy()
 	pod.ResourceVersion = "" // controllers write it too
 	started := metav1.Now()

@@ -14,8 +14,8 @@ const (
 	cniPlugins     = "/usr/lib/cni"
 )
 
-// place is where the processes of a node are and what they use.
-type place struct {
+// nodePlace is where the processes of a node are and what they use.
+type nodePlace struct {
 	dir     string // of the cluster: state, logs and configuration
 	link    string // network device to the machine
 	address string // of the node
@@ -24,8 +24,8 @@ type place struct {
 	tools   string // directory of the binaries
 }
 
-func newPlace(dir string, link int, tools string) *place {
-	return &place{
+func newPlace(dir string, link int, tools string) *nodePlace {
+	return &nodePlace{
 		dir: dir, link: fmt.Sprintf("%s%dn", linkPrefix, link), tools: tools,
 		address: fmt.Sprintf("198.18.%d.2", link), gateway: fmt.Sprintf("198.18.%d.1", link), pods: fmt.Sprintf("10.244.%d.0/24", link),
 	}
@@ -39,27 +39,27 @@ const linkPrefix = "hf"
 // hierarchy.
 func cgroupOf(link int) string { return fmt.Sprintf("holdfast-%s%d", linkPrefix, link) }
 
-func (p *place) file(name string) string { return filepath.Join(p.dir, name) }
+func (p *nodePlace) filePath(name string) string { return filepath.Join(p.dir, name) }
 
-// write writes the configuration of all processes.
-func (p *place) write() error {
-	if err := os.MkdirAll(p.file("cni"), 0o700); err != nil {
+// writeConfigs writes the configuration of all processes.
+func (p *nodePlace) writeConfigs() error {
+	if err := os.MkdirAll(p.filePath("cni"), 0o700); err != nil {
 		return err
 	}
 	for name, text := range map[string]string{
-		"containerd.toml": p.containerd(), "kubelet.yaml": p.kubelet(), "kube-proxy.yaml": p.kubeProxy(), "Corefile": p.coreDNS(),
-		"cni/pods.conflist": p.cni(), "resolv.conf": "",
+		"containerd.toml": p.containerdConfig(), "kubelet.yaml": p.kubeletConfig(), "kube-proxy.yaml": p.kubeProxy(), "Corefile": p.coreDNS(),
+		"cni/pods.conflist": p.cniConfig(), "resolv.conf": "",
 	} {
-		if err := os.WriteFile(p.file(name), []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(p.filePath(name), []byte(text), 0o600); err != nil {
 			return fmt.Errorf("write the node's configuration: %w", err)
 		}
 	}
 	return nil
 }
 
-// containerd returns a configuration of version 3. Where a process may not lower its oom_score_adj,
+// containerdConfig returns a configuration of version 3. Where a process may not lower its oom_score_adj,
 // no sandbox starts without restrict_oom_score_adj.
-func (p *place) containerd() string {
+func (p *nodePlace) containerdConfig() string {
 	return fmt.Sprintf(`version = 3
 root = %q
 state = "/run/containerd"
@@ -77,11 +77,11 @@ runtime_type = "io.containerd.runc.v2"
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
 BinaryName = %q
 SystemdCgroup = false
-`, containerdRoot, socket, TestImage, cniPlugins, p.file("cni"), filepath.Join(p.tools, "runc"))
+`, containerdRoot, socket, TestImage, cniPlugins, p.filePath("cni"), filepath.Join(p.tools, "runc"))
 }
 
-// kubelet returns a configuration that leaves cgroups to containerd.
-func (p *place) kubelet() string {
+// kubeletConfig returns a configuration that leaves cgroups to containerd.
+func (p *nodePlace) kubeletConfig() string {
 	return fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 address: %[1]s
@@ -103,12 +103,12 @@ evictionHard: {memory.available: 50Mi, nodefs.available: 1%%, nodefs.inodesFree:
 imageGCHighThresholdPercent: 100
 volumePluginDir: %[5]s/plugins-exec
 nodeStatusReportFrequency: 10s
-`, p.address, p.file("ca.crt"), socket, p.file("resolv.conf"), kubeletRoot)
+`, p.address, p.filePath("ca.crt"), socket, p.filePath("resolv.conf"), kubeletRoot)
 }
 
 // kubeProxy returns a configuration that leaves the size of the connection tracking table, which is
 // the machine's, as it is.
-func (p *place) kubeProxy() string {
+func (p *nodePlace) kubeProxy() string {
 	return fmt.Sprintf(`apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
 mode: iptables
@@ -116,10 +116,10 @@ clientConnection: {kubeconfig: %s}
 hostnameOverride: %s
 clusterCIDR: %s
 conntrack: {maxPerCore: 0}
-`, p.file("kubeconfig-system:kube-proxy"), Name, p.pods)
+`, p.filePath("kubeconfig-system:kube-proxy"), Name, p.pods)
 }
 
-func (p *place) coreDNS() string {
+func (p *nodePlace) coreDNS() string {
 	return fmt.Sprintf(`. {
   bind %s
   errors
@@ -128,10 +128,10 @@ func (p *place) coreDNS() string {
   }
   cache 5
 }
-`, p.address, p.file("kubeconfig-dns"))
+`, p.address, p.filePath("kubeconfig-dns"))
 }
 
-func (p *place) cni() string {
+func (p *nodePlace) cniConfig() string {
 	return fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "pods", "plugins": [{
   "type": "bridge", "bridge": "pods", "isGateway": true, "ipMasq": true, "hairpinMode": true,
   "ipam": {"type": "host-local", "ranges": [[{"subnet": %q}]], "routes": [{"dst": "0.0.0.0/0"}]}

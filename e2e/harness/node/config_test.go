@@ -21,29 +21,29 @@ func TestConfigurationsAreOfOneCluster(t *testing.T) {
 	for _, link := range []int{0, 63} {
 		dir := t.TempDir()
 		p := newPlace(dir, link, "/tools")
-		require.NoError(t, p.write())
+		require.NoError(t, p.writeConfigs())
 
 		var kubelet struct {
 			Address                  string
 			ClusterDNS               []string
 			ContainerRuntimeEndpoint string
 		}
-		parse(t, filepath.Join(dir, "kubelet.yaml"), &kubelet)
+		parseFile(t, filepath.Join(dir, "kubelet.yaml"), &kubelet)
 		require.Equal(t, p.address, kubelet.Address)
 		require.Equal(t, []string{p.address}, kubelet.ClusterDNS)
-		require.Contains(t, read(t, dir, "Corefile"), "bind "+kubelet.ClusterDNS[0]+"\n")
+		require.Contains(t, readFile(t, dir, "Corefile"), "bind "+kubelet.ClusterDNS[0]+"\n")
 		require.Equal(t, "unix://"+socket, kubelet.ContainerRuntimeEndpoint)
-		require.Contains(t, read(t, dir, "containerd.toml"), `address = "`+socket+`"`)
+		require.Contains(t, readFile(t, dir, "containerd.toml"), `address = "`+socket+`"`)
 
 		var proxy struct{ ClusterCIDR, HostnameOverride string }
-		parse(t, filepath.Join(dir, "kube-proxy.yaml"), &proxy)
+		parseFile(t, filepath.Join(dir, "kube-proxy.yaml"), &proxy)
 		require.Equal(t, Name, proxy.HostnameOverride)
 		var cni struct {
 			Plugins []struct {
 				IPAM struct{ Ranges [][]struct{ Subnet string } }
 			}
 		}
-		require.NoError(t, json.Unmarshal([]byte(read(t, dir, "cni/pods.conflist")), &cni))
+		require.NoError(t, json.Unmarshal([]byte(readFile(t, dir, "cni/pods.conflist")), &cni))
 		require.Equal(t, proxy.ClusterCIDR, cni.Plugins[0].IPAM.Ranges[0][0].Subnet)
 
 		pods, err := netip.ParsePrefix(proxy.ClusterCIDR)
@@ -56,14 +56,14 @@ func TestConfigurationsAreOfOneCluster(t *testing.T) {
 	}
 }
 
-func parse(t *testing.T, path string, into any) {
+func parseFile(t *testing.T, path string, into any) {
 	t.Helper()
 	data, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.NoError(t, yaml.Unmarshal(data, into), path)
 }
 
-func read(t *testing.T, dir, name string) string {
+func readFile(t *testing.T, dir, name string) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(dir, name))
 	require.NoError(t, err)

@@ -36,7 +36,7 @@ func Tag(ctx context.Context, dir, tag string, files ...string) error {
 		if name == other {
 			continue
 		}
-		if err := images(ctx, address, "tag", "--force", name, other); err != nil {
+		if err := runImageCommand(ctx, address, "tag", "--force", name, other); err != nil {
 			return fmt.Errorf("tag %s: %w", name, err)
 		}
 	}
@@ -53,7 +53,7 @@ func addressOf(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if !s.runs(dir) {
+	if !s.isRunning(dir) {
 		return "", fmt.Errorf("%w: %s", ErrNotRunning, dir)
 	}
 	return fmt.Sprintf("/proc/%d/root%s", s.Pid, socket), nil
@@ -61,15 +61,15 @@ func addressOf(dir string) (string, error) {
 
 func importImages(ctx context.Context, address string, files ...string) error {
 	for _, file := range files {
-		if err := images(ctx, address, "import", file); err != nil {
+		if err := runImageCommand(ctx, address, "import", file); err != nil {
 			return fmt.Errorf("import %s: %w", file, err)
 		}
 	}
 	return nil
 }
 
-// images runs a command of ctr about the images that the kubelet sees.
-func images(ctx context.Context, address string, args ...string) error {
+// runImageCommand runs a command of ctr about the images that the kubelet sees.
+func runImageCommand(ctx context.Context, address string, args ...string) error {
 	ctr, err := testbed.Binary("ctr")
 	if err != nil {
 		return err

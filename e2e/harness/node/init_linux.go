@@ -24,7 +24,7 @@ var sysctls = map[string]string{
 // The kernel ends what is left then.
 func Init(dir string, link int) error {
 	runtime.LockOSThread() // which alone has the cgroup namespace, and gives it to its child
-	if err := mounts(dir); err != nil {
+	if err := mountPlaces(dir); err != nil {
 		return err
 	}
 	if err := isolateCgroups(cgroupOf(link)); err != nil {
@@ -62,9 +62,9 @@ func Init(dir string, link int) error {
 	}
 }
 
-// mounts gives the namespace what its processes write at fixed places: in memory, and for what is
+// mountPlaces gives the namespace what its processes write at fixed places: in memory, and for what is
 // large below dir.
-func mounts(dir string) error {
+func mountPlaces(dir string) error {
 	steps := []struct {
 		source, target, kind string
 		flags                uintptr

@@ -15,22 +15,22 @@ const links = 64
 func newLink(ctx context.Context) (int, error) {
 	for n := range links {
 		host, peer := hostEnd(n), peerEnd(n)
-		err := ip(ctx, "link", "add", host, "type", "veth", "peer", "name", peer)
+		err := runIP(ctx, "link", "add", host, "type", "veth", "peer", "name", peer)
 		if err != nil && strings.Contains(err.Error(), "File exists") {
 			continue
 		}
 		if err != nil {
 			return 0, err
 		}
-		if err = ip(ctx, "addr", "add", fmt.Sprintf("198.18.%d.1/30", n), "dev", host); err == nil {
-			err = ip(ctx, "link", "set", host, "up")
+		if err = runIP(ctx, "addr", "add", fmt.Sprintf("198.18.%d.1/30", n), "dev", host); err == nil {
+			err = runIP(ctx, "link", "set", host, "up")
 		}
 		if err == nil {
 			to := newPlace("", n, "")
-			err = ip(ctx, "route", "add", to.pods, "via", to.address)
+			err = runIP(ctx, "route", "add", to.pods, "via", to.address)
 		}
 		if err != nil {
-			_ = ip(ctx, "link", "del", host)
+			_ = runIP(ctx, "link", "del", host)
 		}
 		return n, err
 	}
@@ -41,9 +41,9 @@ func hostEnd(n int) string { return fmt.Sprintf("%s%d", linkPrefix, n) }
 
 func peerEnd(n int) string { return hostEnd(n) + "n" }
 
-func ip(ctx context.Context, args ...string) error { return run(ctx, "ip", args...) }
+func runIP(ctx context.Context, args ...string) error { return runProgram(ctx, "ip", args...) }
 
-func run(ctx context.Context, name string, args ...string) error {
+func runProgram(ctx context.Context, name string, args ...string) error {
 	if out, err := exec.CommandContext(ctx, name, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, out)
 	}

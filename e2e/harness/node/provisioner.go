@@ -27,15 +27,15 @@ const look = 100 * time.Millisecond
 // deletes it.
 const provisionedBy = "pv.kubernetes.io/provisioned-by"
 
-// provisioner makes local volumes of directories for the claims of the default StorageClass, and
+// volumeProvisioner makes local volumes of directories for the claims of the default StorageClass, and
 // removes those that are released.
-type provisioner struct {
+type volumeProvisioner struct {
 	client kubernetes.Interface
 	root   string
 }
 
-// class creates the StorageClass.
-func (v *provisioner) class(ctx context.Context) error {
+// createClass creates the StorageClass.
+func (v *volumeProvisioner) createClass(ctx context.Context) error {
 	_, err := v.client.StorageV1().StorageClasses().Create(ctx, &storagev1.StorageClass{
 		ObjectMeta:  metav1.ObjectMeta{Name: StorageClass, Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}},
 		Provisioner: provisionerName, ReclaimPolicy: ptr.To(corev1.PersistentVolumeReclaimDelete),
@@ -43,10 +43,10 @@ func (v *provisioner) class(ctx context.Context) error {
 	return err
 }
 
-// run works until ctx ends.
-func (v *provisioner) run(ctx context.Context) {
+// runProvisioner works until ctx ends.
+func (v *volumeProvisioner) runProvisioner(ctx context.Context) {
 	for ticker := time.NewTicker(5 * look); ; {
-		if err := errors.Join(v.provision(ctx), v.remove(ctx)); err != nil && ctx.Err() == nil {
+		if err := errors.Join(v.provisionClaims(ctx), v.removeVolumes(ctx)); err != nil && ctx.Err() == nil {
 			slog.WarnContext(ctx, "volumes are not as they should be", "error", err)
 		}
 		select {
@@ -57,7 +57,7 @@ func (v *provisioner) run(ctx context.Context) {
 	}
 }
 
-func (v *provisioner) provision(ctx context.Context) error {
+func (v *volumeProvisioner) provisionClaims(ctx context.Context) error {
 	claims, err := v.client.CoreV1().PersistentVolumeClaims("").List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
@@ -66,14 +66,14 @@ func (v *provisioner) provision(ctx context.Context) error {
 	for i := range claims.Items {
 		c := &claims.Items[i]
 		if c.Status.Phase == corev1.ClaimPending && c.Spec.VolumeName == "" && ptr.Deref(c.Spec.StorageClassName, "") == StorageClass && c.Spec.DataSource == nil {
-			errs = errors.Join(errs, v.make(ctx, c))
+			errs = errors.Join(errs, v.makeVolume(ctx, c))
 		}
 	}
 	return errs
 }
 
-// make makes the volume of a claim; kubelet gives its directory to the fsGroup of Pods.
-func (v *provisioner) make(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
+// makeVolume makes the volume of a claim; kubelet gives its directory to the fsGroup of Pods.
+func (v *volumeProvisioner) makeVolume(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	name := "pvc-" + string(claim.UID)
 	path := filepath.Join(v.root, name)
 	if err := os.MkdirAll(path, 0o750); err != nil {
@@ -97,7 +97,7 @@ func (v *provisioner) make(ctx context.Context, claim *corev1.PersistentVolumeCl
 	return nil
 }
 
-func (v *provisioner) remove(ctx context.Context) error {
+func (v *volumeProvisioner) removeVolumes(ctx context.Context) error {
 	volumes, err := v.client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err

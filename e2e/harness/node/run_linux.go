@@ -28,7 +28,7 @@ func Run(ctx context.Context, dir string, link int) error {
 	if err := os.Setenv("PATH", p.tools+":"+os.Getenv("PATH")); err != nil {
 		return err
 	}
-	if err := p.network(ctx); err != nil {
+	if err := p.setUpNetwork(ctx); err != nil {
 		return err
 	}
 	cluster, err := testbed.Start(ctx, testbed.Config{Dir: dir, Address: p.address, Log: os.Stdout})
@@ -36,10 +36,10 @@ func Run(ctx context.Context, dir string, link int) error {
 		return err
 	}
 	defer cluster.Stop()
-	if err := p.identities(cluster); err != nil {
+	if err := p.writeKubeconfigs(cluster); err != nil {
 		return err
 	}
-	if err := p.write(); err != nil {
+	if err := p.writeConfigs(); err != nil {
 		return err
 	}
 	client, err := kubernetes.NewForConfig(cluster.RestConfig())
@@ -47,7 +47,7 @@ func Run(ctx context.Context, dir string, link int) error {
 		return err
 	}
 	ended := make(chan error, 1)
-	processes, err := p.start(ctx, client, ended)
+	processes, err := p.startProcesses(ctx, client, ended)
 	defer func() {
 		for i := len(processes) - 1; i >= 0; i-- {
 			processes[i].Stop(stopGrace / 4)
@@ -65,15 +65,15 @@ func Run(ctx context.Context, dir string, link int) error {
 		return err
 	}
 	fmt.Println("the store is ready: " + store.Endpoint)
-	volumes := &provisioner{client: client, root: volumesRoot}
-	if err := volumes.class(ctx); err != nil {
+	volumes := &volumeProvisioner{client: client, root: volumesRoot}
+	if err := volumes.createClass(ctx); err != nil {
 		return err
 	}
 	ready := Store{Endpoint: store.Endpoint, Region: store.Region, AccessKey: store.AccessKey, SecretKey: store.SecretKey}
-	if err := writeJSON(p.file(readyFile), ready); err != nil {
+	if err := writeJSON(p.filePath(readyFile), ready); err != nil {
 		return err
 	}
-	go volumes.run(ctx)
+	go volumes.runProvisioner(ctx)
 	select {
 	case <-ctx.Done():
 		return nil
@@ -82,8 +82,8 @@ func Run(ctx context.Context, dir string, link int) error {
 	}
 }
 
-// network waits for the device and sets its address. The machine is the way to everywhere else.
-func (p *place) network(ctx context.Context) error {
+// setUpNetwork waits for the device and sets its address. The machine is the way to everywhere else.
+func (p *nodePlace) setUpNetwork(ctx context.Context) error {
 	for !fileExists("/proc/sys/net/ipv4/conf/" + p.link) {
 		select {
 		case <-ctx.Done():
@@ -94,16 +94,16 @@ func (p *place) network(ctx context.Context) error {
 	for _, args := range []string{
 		"link set lo up", "addr add " + p.address + "/30 dev " + p.link, "link set " + p.link + " up", "route add default via " + p.gateway,
 	} {
-		if err := ip(ctx, strings.Fields(args)...); err != nil {
+		if err := runIP(ctx, strings.Fields(args)...); err != nil {
 			return err
 		}
 	}
 	return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o600)
 }
 
-// identities writes the kubeconfig of each process, with the user that the API server's own roles are
+// writeKubeconfigs writes the kubeconfig of each process, with the user that the API server's own roles are
 // bound to.
-func (p *place) identities(cluster *testbed.Cluster) error {
+func (p *nodePlace) writeKubeconfigs(cluster *testbed.Cluster) error {
 	for user, group := range map[string]string{
 		"system:node:" + Name: "system:nodes", "system:kube-scheduler": "", "system:kube-proxy": "", "dns": "system:masters",
 	} {
@@ -118,10 +118,10 @@ func (p *place) identities(cluster *testbed.Cluster) error {
 	return nil
 }
 
-// start starts the processes of the node and returns when it is ready. An early end of one comes out
+// startProcesses starts the processes of the node and returns when it is ready. An early end of one comes out
 // of ended.
-func (p *place) start(ctx context.Context, client kubernetes.Interface, ended chan<- error) ([]*testbed.Process, error) {
-	scheduler := p.file("kubeconfig-system:kube-scheduler")
+func (p *nodePlace) startProcesses(ctx context.Context, client kubernetes.Interface, ended chan<- error) ([]*testbed.Process, error) {
+	scheduler := p.filePath("kubeconfig-system:kube-scheduler")
 	var processes []*testbed.Process
 	for _, s := range []struct {
 		name  string
@@ -132,11 +132,11 @@ func (p *place) start(ctx context.Context, client kubernetes.Interface, ended ch
 			"--kubeconfig=" + scheduler, "--authentication-kubeconfig=" + scheduler, "--authorization-kubeconfig=" + scheduler,
 			"--leader-elect=false", "--bind-address=127.0.0.1",
 		}, nil},
-		{"coredns", []string{"-conf", p.file("Corefile")}, nil},
-		{"containerd", []string{"--config", p.file("containerd.toml")}, p.importTestImage},
-		{"kube-proxy", []string{"--config=" + p.file("kube-proxy.yaml")}, nil},
+		{"coredns", []string{"-conf", p.filePath("Corefile")}, nil},
+		{"containerd", []string{"--config", p.filePath("containerd.toml")}, p.importTestImage},
+		{"kube-proxy", []string{"--config=" + p.filePath("kube-proxy.yaml")}, nil},
 		{"kubelet", []string{
-			"--config=" + p.file("kubelet.yaml"), "--kubeconfig=" + p.file("kubeconfig-system:node:"+Name), "--hostname-override=" + Name,
+			"--config=" + p.filePath("kubelet.yaml"), "--kubeconfig=" + p.filePath("kubeconfig-system:node:"+Name), "--hostname-override=" + Name,
 			"--node-ip=" + p.address, "--root-dir=" + kubeletRoot,
 		}, func(ctx context.Context) error { return nodeReady(ctx, client) }},
 	} {
@@ -160,7 +160,7 @@ func (p *place) start(ctx context.Context, client kubernetes.Interface, ended ch
 		if s.ready == nil {
 			continue
 		}
-		if err := await(ctx, process, s.ready); err != nil {
+		if err := awaitProcess(ctx, process, s.ready); err != nil {
 			return processes, fmt.Errorf("%s: %w", s.name, err)
 		}
 		fmt.Printf("%s is ready after %.1f s\n", s.name, time.Since(began).Seconds())
@@ -168,8 +168,8 @@ func (p *place) start(ctx context.Context, client kubernetes.Interface, ended ch
 	return processes, nil
 }
 
-// await calls ready until it succeeds, the process ends, or ctx ends.
-func await(ctx context.Context, process *testbed.Process, ready func(context.Context) error) error {
+// awaitProcess calls ready until it succeeds, the process ends, or ctx ends.
+func awaitProcess(ctx context.Context, process *testbed.Process, ready func(context.Context) error) error {
 	for ticker := time.NewTicker(look); ; {
 		err := ready(ctx)
 		if err == nil {
@@ -186,11 +186,11 @@ func await(ctx context.Context, process *testbed.Process, ready func(context.Con
 }
 
 // importTestImage gives containerd the image that sandboxes and test pods run.
-func (p *place) importTestImage(ctx context.Context) error {
+func (p *nodePlace) importTestImage(ctx context.Context) error {
 	if !fileExists(socket) {
 		return errors.New("there is no " + socket)
 	}
-	archive := p.file("busybox.tar")
+	archive := p.filePath("busybox.tar")
 	if err := ociimage.Busybox(archive, "/bin/busybox", TestImage); err != nil {
 		return err
 	}

@@ -30,8 +30,8 @@ const (
 // ErrNotRunning means that no cluster runs in a directory.
 var ErrNotRunning = errors.New("no cluster with a node runs there")
 
-// state is what Down and Import have to know of a running cluster.
-type state struct {
+// clusterState is what Down and Import have to know of a running cluster.
+type clusterState struct {
 	Pid  int // its first process
 	Link int // the number of its network device
 }
@@ -41,7 +41,7 @@ type Store struct {
 	Endpoint, Region, AccessKey, SecretKey string
 }
 
-func readState(dir string) (s state, err error) {
+func readState(dir string) (s clusterState, err error) {
 	data, err := os.ReadFile(filepath.Join(dir, stateFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, fmt.Errorf("%w: %s", ErrNotRunning, dir)
@@ -55,9 +55,9 @@ func readState(dir string) (s state, err error) {
 	return s, nil
 }
 
-// runs reports whether the first process is there and still this cluster's: it has dir in its command
+// isRunning reports whether the first process is there and still this cluster's: it has dir in its command
 // line.
-func (s state) runs(dir string) bool {
+func (s clusterState) isRunning(dir string) bool {
 	command, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", s.Pid))
 	return err == nil && strings.Contains(string(command), dir)
 }

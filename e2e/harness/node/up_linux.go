@@ -48,7 +48,7 @@ func Up(ctx context.Context, config Config) (err error) {
 		return err
 	}
 	if s, err := readState(dir); err == nil {
-		if s.runs(dir) {
+		if s.isRunning(dir) {
 			return fmt.Errorf("%w: process %d in %s", testbed.ErrRunning, s.Pid, dir)
 		}
 		return fmt.Errorf("the cluster in %s has ended by itself (%s): take it down first", dir, filepath.Join(dir, logFile))
@@ -60,17 +60,17 @@ func Up(ctx context.Context, config Config) (err error) {
 	if err != nil {
 		return err
 	}
-	s := state{Link: link}
+	s := clusterState{Link: link}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, stop(context.WithoutCancel(ctx), dir, s))
+			err = errors.Join(err, stopCluster(context.WithoutCancel(ctx), dir, s))
 		}
 	}()
 	ended, err := startFirst(config.Program, dir, link, &s)
 	if err != nil {
 		return err
 	}
-	if err := ip(ctx, "link", "set", peerEnd(link), "netns", strconv.Itoa(s.Pid)); err != nil {
+	if err := runIP(ctx, "link", "set", peerEnd(link), "netns", strconv.Itoa(s.Pid)); err != nil {
 		return err
 	}
 	return awaitReady(ctx, dir, ended, config.Log)
@@ -78,7 +78,7 @@ func Up(ctx context.Context, config Config) (err error) {
 
 // startFirst starts the first process of the namespaces and writes the state file. The channel is
 // closed when the process ends.
-func startFirst(program, dir string, link int, s *state) (<-chan struct{}, error) {
+func startFirst(program, dir string, link int, s *clusterState) (<-chan struct{}, error) {
 	log, err := os.OpenFile(filepath.Join(dir, logFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
@@ -140,17 +140,17 @@ func Down(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := stop(ctx, dir, s); err != nil {
+	if err := stopCluster(ctx, dir, s); err != nil {
 		return err
 	}
 	return os.RemoveAll(dir)
 }
 
-// stop ends every process of a cluster, with the mounts and networks in its namespaces, and removes
+// stopCluster ends every process of a cluster, with the mounts and networks in its namespaces, and removes
 // its device and its cgroups, which succeeds when the last process has ended. It may be repeated.
-func stop(ctx context.Context, dir string, s state) error {
+func stopCluster(ctx context.Context, dir string, s clusterState) error {
 	signal, deadline := syscall.SIGTERM, time.Now().Add(stopGrace)
-	for s.runs(dir) {
+	for s.isRunning(dir) {
 		if err := syscall.Kill(s.Pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return fmt.Errorf("end process %d: %w", s.Pid, err)
 		}
@@ -162,7 +162,7 @@ func stop(ctx context.Context, dir string, s state) error {
 	var errs error
 	if device := filepath.Join("/sys/class/net", hostEnd(s.Link)); fileExists(device) {
 		// The kernel removes it too, some time after the other end's namespace.
-		if err := ip(ctx, "link", "del", hostEnd(s.Link)); err != nil && fileExists(device) {
+		if err := runIP(ctx, "link", "del", hostEnd(s.Link)); err != nil && fileExists(device) {
 			errs = err
 		}
 	}

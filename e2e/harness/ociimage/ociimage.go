@@ -45,13 +45,13 @@ func Busybox(path, binary, name string) error {
 	if err := w.Close(); err != nil {
 		return fmt.Errorf("write an image: %w", err)
 	}
-	return write(path, name, layer.Bytes())
+	return writeImage(path, name, layer.Bytes())
 }
 
-// object is a JSON object of the image format.
-type object = map[string]any
+// jsonObject is a JSON object of the image format.
+type jsonObject = map[string]any
 
-func write(path, name string, layer []byte) error {
+func writeImage(path, name string, layer []byte) error {
 	var file bytes.Buffer
 	w := tar.NewWriter(&file)
 	var failed error
@@ -63,23 +63,23 @@ func write(path, name string, layer []byte) error {
 			_, failed = w.Write(data)
 		}
 	}
-	blob := func(mediaType string, data []byte) object {
+	blob := func(mediaType string, data []byte) jsonObject {
 		sum := sha256.Sum256(data)
 		digest := hex.EncodeToString(sum[:])
 		add("blobs/sha256/"+digest, data)
-		return object{"mediaType": "application/vnd.oci.image." + mediaType, "digest": "sha256:" + digest, "size": len(data)}
+		return jsonObject{"mediaType": "application/vnd.oci.image." + mediaType, "digest": "sha256:" + digest, "size": len(data)}
 	}
 	content := blob("layer.v1.tar", layer)
-	config := blob("config.v1+json", encode(object{
-		"os": "linux", "architecture": runtime.GOARCH, "rootfs": object{"type": "layers", "diff_ids": []any{content["digest"]}},
-		"config": object{"Cmd": []string{"/bin/sleep", "1000000000"}, "Env": []string{"PATH=/bin"}},
+	config := blob("config.v1+json", encodeObject(jsonObject{
+		"os": "linux", "architecture": runtime.GOARCH, "rootfs": jsonObject{"type": "layers", "diff_ids": []any{content["digest"]}},
+		"config": jsonObject{"Cmd": []string{"/bin/sleep", "1000000000"}, "Env": []string{"PATH=/bin"}},
 	}))
-	manifest := blob("manifest.v1+json", encode(object{
+	manifest := blob("manifest.v1+json", encodeObject(jsonObject{
 		"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json", "config": config, "layers": []any{content},
 	}))
-	manifest["annotations"] = object{"io.containerd.image.name": name}
-	add("index.json", encode(object{"schemaVersion": 2, "manifests": []any{manifest}}))
-	add("oci-layout", encode(object{"imageLayoutVersion": "1.0.0"}))
+	manifest["annotations"] = jsonObject{"io.containerd.image.name": name}
+	add("index.json", encodeObject(jsonObject{"schemaVersion": 2, "manifests": []any{manifest}}))
+	add("oci-layout", encodeObject(jsonObject{"imageLayoutVersion": "1.0.0"}))
 	if failed == nil {
 		failed = w.Close()
 	}
@@ -92,8 +92,8 @@ func write(path, name string, layer []byte) error {
 	return nil
 }
 
-// encode encodes an object; it has nothing that JSON cannot hold.
-func encode(o object) []byte {
+// encodeObject encodes an object; it has nothing that JSON cannot hold.
+func encodeObject(o jsonObject) []byte {
 	data, _ := json.Marshal(o)
 	return data
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-type descriptor struct {
+type blobDescriptor struct {
 	Digest      string
 	Size        int
 	Annotations map[string]string
@@ -31,28 +31,28 @@ func TestBusyboxIsALayoutThatContainerdReads(t *testing.T) {
 
 	data, err := os.ReadFile(path)
 	require.NoError(t, err)
-	files := entries(t, data)
+	files := tarEntries(t, data)
 	require.JSONEq(t, `{"imageLayoutVersion":"1.0.0"}`, files["oci-layout"])
-	var index struct{ Manifests []descriptor }
+	var index struct{ Manifests []blobDescriptor }
 	require.NoError(t, json.Unmarshal([]byte(files["index.json"]), &index))
 	require.Len(t, index.Manifests, 1)
 	require.Equal(t, "example.test/name:1", index.Manifests[0].Annotations["io.containerd.image.name"])
 
 	var manifest struct {
-		Config descriptor
-		Layers []descriptor
+		Config blobDescriptor
+		Layers []blobDescriptor
 	}
-	require.NoError(t, json.Unmarshal(blob(t, files, index.Manifests[0]), &manifest))
+	require.NoError(t, json.Unmarshal(readBlob(t, files, index.Manifests[0]), &manifest))
 	require.Len(t, manifest.Layers, 1)
 	var config struct {
 		RootFS struct {
 			DiffIDs []string `json:"diff_ids"`
 		}
 	}
-	require.NoError(t, json.Unmarshal(blob(t, files, manifest.Config), &config))
+	require.NoError(t, json.Unmarshal(readBlob(t, files, manifest.Config), &config))
 	require.Equal(t, []string{manifest.Layers[0].Digest}, config.RootFS.DiffIDs, "the layer is not compressed")
 
-	layer := entries(t, blob(t, files, manifest.Layers[0]))
+	layer := tarEntries(t, readBlob(t, files, manifest.Layers[0]))
 	require.Equal(t, "the program", layer["bin/busybox"])
 	require.Equal(t, "-> busybox", layer["bin/sh"])
 }
@@ -64,7 +64,7 @@ func TestBusyboxNamesAMissingProgram(t *testing.T) {
 	require.NoFileExists(t, path)
 }
 
-func blob(t *testing.T, files map[string]string, d descriptor) []byte {
+func readBlob(t *testing.T, files map[string]string, d blobDescriptor) []byte {
 	t.Helper()
 	require.Contains(t, d.Digest, "sha256:")
 	data, found := files["blobs/sha256/"+d.Digest[len("sha256:"):]]
@@ -75,8 +75,8 @@ func blob(t *testing.T, files map[string]string, d descriptor) []byte {
 	return []byte(data)
 }
 
-// entries returns the content of each file of a tar, and the target of each symbolic link.
-func entries(t *testing.T, data []byte) map[string]string {
+// tarEntries returns the content of each file of a tar, and the target of each symbolic link.
+func tarEntries(t *testing.T, data []byte) map[string]string {
 	t.Helper()
 	found := map[string]string{}
 	for archive := tar.NewReader(bytes.NewReader(data)); ; {

@@ -43,7 +43,7 @@ func (c *CLI) Run(ctx context.Context, args ...string) (string, error) {
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
 	cmd.WaitDelay = 5 * time.Second
 	var stdout, both bytes.Buffer
-	shared := c.tee(&both)
+	shared := c.teeOutput(&both)
 	cmd.Stdout = io.MultiWriter(&stdout, shared)
 	cmd.Stderr = shared
 	err := cmd.Run()
@@ -59,9 +59,9 @@ func (c *CLI) Run(ctx context.Context, args ...string) (string, error) {
 	return stdout.String(), nil
 }
 
-// tee writes to the buffer and, when there is one, to the output. os/exec copies each stream from a
+// teeOutput writes to the buffer and, when there is one, to the output. os/exec copies each stream from a
 // goroutine of its own, hence the lock.
-func (c *CLI) tee(buffer *bytes.Buffer) io.Writer {
+func (c *CLI) teeOutput(buffer *bytes.Buffer) io.Writer {
 	if c.Output == nil {
 		return &lockedWriter{to: buffer}
 	}

@@ -26,8 +26,8 @@ func Apply(ctx context.Context, config *rest.Config, options Options) (int, erro
 	if err != nil {
 		return 0, err
 	}
-	a := &applier{client: c, options: options}
-	if err := a.run(ctx); err != nil {
+	a := &estateApplier{client: c, options: options}
+	if err := a.runApplier(ctx); err != nil {
 		return int(a.created.Load()), fmt.Errorf("seed the estate: %w", err)
 	}
 	return int(a.created.Load()), nil
@@ -46,14 +46,14 @@ func newClient(config *rest.Config) (client.Client, error) {
 	return client.New(config, client.Options{Scheme: scheme})
 }
 
-// applier creates the estate's objects and counts them.
-type applier struct {
+// estateApplier creates the estate's objects and counts them.
+type estateApplier struct {
 	client  client.Client
 	options Options
 	created atomic.Int64
 }
 
-func (a *applier) run(ctx context.Context) error {
+func (a *estateApplier) runApplier(ctx context.Context) error {
 	namespaces := a.options.Namespaces()
 	first := clusterWide(a.options.Prefix)
 	for _, name := range namespaces {
@@ -61,38 +61,38 @@ func (a *applier) run(ctx context.Context) error {
 			Name: name, Labels: withLabels(), Annotations: map[string]string{Group + "/text": awkwardText},
 		}})
 	}
-	definitions := definitions()
+	definitions := customDefinitions()
 	for _, definition := range definitions {
 		first = append(first, definition)
 	}
-	if err := a.create(ctx, first); err != nil {
+	if err := a.createObjects(ctx, first); err != nil {
 		return err
 	}
 	var second, third []client.Object
 	for _, namespace := range namespaces {
-		second = append(second, access(namespace)...)
-		second = append(second, configuration(namespace)...)
-		second = append(second, storage(namespace, a.options.Prefix)...)
-		third = append(third, workloads(namespace, a.options.Prefix)...)
-		third = append(third, policies(namespace)...)
+		second = append(second, accessObjects(namespace)...)
+		second = append(second, configObjects(namespace)...)
+		second = append(second, storageObjects(namespace, a.options.Prefix)...)
+		third = append(third, workloadObjects(namespace, a.options.Prefix)...)
+		third = append(third, policyObjects(namespace)...)
 	}
-	second = append(second, oddities(namespaces[0])...)
+	second = append(second, oddObjects(namespaces[0])...)
 	for _, objects := range [][]client.Object{second, third} {
-		if err := a.create(ctx, objects); err != nil {
+		if err := a.createObjects(ctx, objects); err != nil {
 			return err
 		}
 	}
 	if err := a.waitEstablished(ctx, definitions); err != nil {
 		return err
 	}
-	if err := a.plant(ctx, ownership(a.options.Prefix, namespaces)); err != nil {
+	if err := a.plantTree(ctx, ownershipTree(a.options.Prefix, namespaces)); err != nil {
 		return err
 	}
 	return WaitSettled(ctx, a.client, namespaces)
 }
 
-// create creates objects in parallel.
-func (a *applier) create(ctx context.Context, objects []client.Object) error {
+// createObjects creates objects in parallel.
+func (a *estateApplier) createObjects(ctx context.Context, objects []client.Object) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(a.options.Writers)
 	for _, object := range objects {
@@ -101,7 +101,7 @@ func (a *applier) create(ctx context.Context, objects []client.Object) error {
 	return group.Wait()
 }
 
-func (a *applier) createOne(ctx context.Context, object client.Object) error {
+func (a *estateApplier) createOne(ctx context.Context, object client.Object) error {
 	if err := a.client.Create(ctx, object); err != nil {
 		return fmt.Errorf("create %T %s/%.80q: %w", object, object.GetNamespace(), object.GetName(), err)
 	}
@@ -111,20 +111,20 @@ func (a *applier) createOne(ctx context.Context, object client.Object) error {
 	return nil
 }
 
-// plant creates a tree of owners from the root down, siblings in parallel.
-func (a *applier) plant(ctx context.Context, root tree) error {
+// plantTree creates a tree of owners from the root down, siblings in parallel.
+func (a *estateApplier) plantTree(ctx context.Context, root ownerTree) error {
 	if err := a.createOne(ctx, root.object); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, child := range root.children {
 		child.object.SetOwnerReferences([]metav1.OwnerReference{ownedBy(root.object)})
-		group.Go(func() error { return a.plant(ctx, child) })
+		group.Go(func() error { return a.plantTree(ctx, child) })
 	}
 	return group.Wait()
 }
 
-func (a *applier) waitEstablished(ctx context.Context, definitions []*apiextensionsv1.CustomResourceDefinition) error {
+func (a *estateApplier) waitEstablished(ctx context.Context, definitions []*apiextensionsv1.CustomResourceDefinition) error {
 	for _, definition := range definitions {
 		err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 			var live apiextensionsv1.CustomResourceDefinition

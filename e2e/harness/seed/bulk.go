@@ -32,8 +32,8 @@ func Bulk(ctx context.Context, config *rest.Config, options BulkOptions) error {
 	if err != nil {
 		return err
 	}
-	return parallel(ctx, options.Count, options.Writers, func(i int) error {
-		object := options.object(i)
+	return runParallel(ctx, options.Count, options.Writers, func(i int) error {
+		object := options.bulkObject(i)
 		if err := c.Create(ctx, object); err != nil {
 			return fmt.Errorf("create %s/%s: %w", object.GetNamespace(), object.GetName(), err)
 		}
@@ -41,10 +41,10 @@ func Bulk(ctx context.Context, config *rest.Config, options BulkOptions) error {
 	})
 }
 
-func (o BulkOptions) object(i int) client.Object {
+func (o BulkOptions) bulkObject(i int) client.Object {
 	name := o.Name + "-" + strconv.Itoa(i)
 	if o.Secrets {
-		return &corev1.Secret{ObjectMeta: meta(o.Namespace, name), Data: map[string][]byte{"data": bytesFor(name, o.Size)}}
+		return &corev1.Secret{ObjectMeta: objectMeta(o.Namespace, name), Data: map[string][]byte{"data": bytesFor(name, o.Size)}}
 	}
-	return &corev1.ConfigMap{ObjectMeta: meta(o.Namespace, name), Data: map[string]string{"data": textFor(name, o.Size)}}
+	return &corev1.ConfigMap{ObjectMeta: objectMeta(o.Namespace, name), Data: map[string]string{"data": textFor(name, o.Size)}}
 }

@@ -15,20 +15,20 @@ const (
 	nearlyOneMB            = 1_000_000 // the API server refuses ConfigMaps whose data is over 1 MiB
 )
 
-// configuration returns the ConfigMaps and Secrets of one namespace.
-func configuration(namespace string) []client.Object {
+// configObjects returns the ConfigMaps and Secrets of one namespace.
+func configObjects(namespace string) []client.Object {
 	var objects []client.Object
 	for i := range configMapsPerNamespace {
 		name := fmt.Sprintf("config-%03d", i)
 		objects = append(objects, &corev1.ConfigMap{
-			ObjectMeta: meta(namespace, name, fmt.Sprintf("shard=%d", i%7)),
+			ObjectMeta: objectMeta(namespace, name, fmt.Sprintf("shard=%d", i%7)),
 			Data:       map[string]string{"settings.yaml": textFor(namespace+name, 200+i*13)},
 		})
 	}
 	for i := range secretsPerNamespace {
 		name := fmt.Sprintf("secret-%03d", i)
 		objects = append(objects, &corev1.Secret{
-			ObjectMeta: meta(namespace, name),
+			ObjectMeta: objectMeta(namespace, name),
 			Type:       corev1.SecretTypeOpaque,
 			Data:       map[string][]byte{"key.bin": bytesFor(namespace+name, 64+i*31), "empty": {}},
 		})
@@ -36,14 +36,14 @@ func configuration(namespace string) []client.Object {
 	return objects
 }
 
-// oddities returns objects at the edges of what the API server accepts.
-func oddities(namespace string) []client.Object {
+// oddObjects returns objects at the edges of what the API server accepts.
+func oddObjects(namespace string) []client.Object {
 	long := longDNSName()
 	withData := func(name string, data map[string]string) *corev1.ConfigMap {
-		return &corev1.ConfigMap{ObjectMeta: meta(namespace, name), Data: data}
+		return &corev1.ConfigMap{ObjectMeta: objectMeta(namespace, name), Data: data}
 	}
 	big := withData("nearly-one-megabyte", map[string]string{"blob": textFor("blob", nearlyOneMB)})
-	bigSecret := &corev1.Secret{ObjectMeta: meta(namespace, "nearly-one-megabyte"), Data: map[string][]byte{"blob": bytesFor("blob", 700_000)}}
+	bigSecret := &corev1.Secret{ObjectMeta: objectMeta(namespace, "nearly-one-megabyte"), Data: map[string][]byte{"blob": bytesFor("blob", 700_000)}}
 	awkward := withData("awkward-text", map[string]string{
 		"text": awkwardText, "empty": "", "json": `{"nested":"{\"deep\":[1,2,3]}"}`, "-._azAZ09": "a key with every legal character",
 		strings.Repeat("k", 253): "the longest key",
@@ -55,7 +55,7 @@ func oddities(namespace string) []client.Object {
 	}
 	awkward.Labels["sample.holdfast.io/"+strings.Repeat("l", 63)] = longLabelValue()
 	awkward.Finalizers = nil
-	binary := &corev1.ConfigMap{ObjectMeta: meta(namespace, "binary"), BinaryData: map[string][]byte{"all-bytes": everyByte()}}
+	binary := &corev1.ConfigMap{ObjectMeta: objectMeta(namespace, "binary"), BinaryData: map[string][]byte{"all-bytes": everyByte()}}
 	immutable := withData("immutable", map[string]string{"a": "b"})
 	immutable.Immutable = new(true)
 	return []client.Object{
@@ -63,7 +63,7 @@ func oddities(namespace string) []client.Object {
 		withData(long, map[string]string{"name": "as long as a name may be"}),
 		withData("0", nil),
 		withData("a.b-c.0", map[string]string{}),
-		&corev1.Secret{ObjectMeta: meta(namespace, long), Data: map[string][]byte{"all-bytes": everyByte()}},
+		&corev1.Secret{ObjectMeta: objectMeta(namespace, long), Data: map[string][]byte{"all-bytes": everyByte()}},
 		typedSecret(namespace, "login", corev1.SecretTypeBasicAuth, map[string]string{"username": "ada", "password": textFor("password", 32)}),
 		typedSecret(namespace, "registry", corev1.SecretTypeDockerConfigJson, map[string]string{corev1.DockerConfigJsonKey: dockerConfig()}),
 		typedSecret(namespace, "ssh", corev1.SecretTypeSSHAuth, map[string]string{corev1.SSHAuthPrivateKey: textFor("ssh", 400)}),
@@ -71,7 +71,7 @@ func oddities(namespace string) []client.Object {
 }
 
 func typedSecret(namespace, name string, kind corev1.SecretType, data map[string]string) *corev1.Secret {
-	secret := &corev1.Secret{ObjectMeta: meta(namespace, name), Type: kind, Data: map[string][]byte{}}
+	secret := &corev1.Secret{ObjectMeta: objectMeta(namespace, name), Type: kind, Data: map[string][]byte{}}
 	for key, value := range data {
 		secret.Data[key] = []byte(value)
 	}

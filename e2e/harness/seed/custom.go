@@ -26,11 +26,11 @@ var kinds = []kindSpec{
 	{"Plant", "plants", apiextensionsv1.NamespaceScoped, []string{"v1"}},
 }
 
-func definitions() []*apiextensionsv1.CustomResourceDefinition {
+func customDefinitions() []*apiextensionsv1.CustomResourceDefinition {
 	all := make([]*apiextensionsv1.CustomResourceDefinition, 0, len(kinds))
 	for _, k := range kinds {
 		definition := &apiextensionsv1.CustomResourceDefinition{
-			ObjectMeta: meta("", k.plural+"."+Group),
+			ObjectMeta: objectMeta("", k.plural+"."+Group),
 			Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 				Group: Group, Scope: k.scope,
 				Names: apiextensionsv1.CustomResourceDefinitionNames{
@@ -39,14 +39,14 @@ func definitions() []*apiextensionsv1.CustomResourceDefinition {
 			},
 		}
 		for i, version := range k.versions {
-			definition.Spec.Versions = append(definition.Spec.Versions, version1(version, i == len(k.versions)-1))
+			definition.Spec.Versions = append(definition.Spec.Versions, definitionVersion(version, i == len(k.versions)-1))
 		}
 		all = append(all, definition)
 	}
 	return all
 }
 
-func version1(name string, stored bool) apiextensionsv1.CustomResourceDefinitionVersion {
+func definitionVersion(name string, stored bool) apiextensionsv1.CustomResourceDefinitionVersion {
 	anything := apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)}
 	return apiextensionsv1.CustomResourceDefinitionVersion{
 		Name: name, Served: true, Storage: stored,
@@ -57,8 +57,8 @@ func version1(name string, stored bool) apiextensionsv1.CustomResourceDefinition
 	}
 }
 
-// custom makes one custom resource.
-func custom(kind, namespace, name string, spec map[string]any) *unstructured.Unstructured {
+// newCustomResource makes one custom resource.
+func newCustomResource(kind, namespace, name string, spec map[string]any) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	object.SetGroupVersionKind(schema.GroupVersionKind{Group: Group, Version: "v1", Kind: kind})
 	object.SetNamespace(namespace)
@@ -67,27 +67,27 @@ func custom(kind, namespace, name string, spec map[string]any) *unstructured.Uns
 	return object
 }
 
-// tree is an object and what it owns. Children are created after their owner, when its UID is
+// ownerTree is an object and what it owns. Children are created after their owner, when its UID is
 // known.
-type tree struct {
+type ownerTree struct {
 	object   client.Object
-	children []tree
+	children []ownerTree
 }
 
-// ownership returns chains of owners four levels deep: a cluster-scoped Climate owns Gardens, which
+// ownershipTree returns chains of owners four levels deep: a cluster-scoped Climate owns Gardens, which
 // own Beds, which own Plants, which own ConfigMaps.
-func ownership(prefix string, namespaces []string) tree {
-	root := tree{object: custom("Climate", "", prefix+"-temperate", map[string]any{"rain": int64(700), "ratio": 0.25, "zones": []any{"a", nil, true}})}
+func ownershipTree(prefix string, namespaces []string) ownerTree {
+	root := ownerTree{object: newCustomResource("Climate", "", prefix+"-temperate", map[string]any{"rain": int64(700), "ratio": 0.25, "zones": []any{"a", nil, true}})}
 	for _, namespace := range namespaces {
-		garden := tree{object: custom("Garden", namespace, "garden", map[string]any{"text": awkwardText, "big": int64(9007199254740993)})}
+		garden := ownerTree{object: newCustomResource("Garden", namespace, "garden", map[string]any{"text": awkwardText, "big": int64(9007199254740993)})}
 		for b := range 3 {
-			bed := tree{object: custom("Bed", namespace, fmt.Sprintf("bed-%d", b), map[string]any{"row": int64(b)})}
+			bed := ownerTree{object: newCustomResource("Bed", namespace, fmt.Sprintf("bed-%d", b), map[string]any{"row": int64(b)})}
 			for p := range 4 {
 				name := fmt.Sprintf("plant-%d-%d", b, p)
 				note := withNote(namespace, name)
-				bed.children = append(bed.children, tree{
-					object:   custom("Plant", namespace, name, map[string]any{"seed": textFor(name, 40)}),
-					children: []tree{{object: note}},
+				bed.children = append(bed.children, ownerTree{
+					object:   newCustomResource("Plant", namespace, name, map[string]any{"seed": textFor(name, 40)}),
+					children: []ownerTree{{object: note}},
 				})
 			}
 			garden.children = append(garden.children, bed)

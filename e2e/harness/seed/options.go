@@ -54,8 +54,8 @@ func (o Options) Namespaces() []string {
 // Selector is the label selector that matches every object of the estate.
 func Selector() string { return Label + "=" + LabelValue }
 
-// meta is the metadata of a namespaced object, labelled as part of the estate.
-func meta(namespace, name string, labels ...string) metav1.ObjectMeta {
+// objectMeta is the metadata of a namespaced object, labelled as part of the estate.
+func objectMeta(namespace, name string, labels ...string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: withLabels(labels...)}
 }
 

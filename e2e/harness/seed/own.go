@@ -34,8 +34,8 @@ func CreateOwned(ctx context.Context, config *rest.Config, namespace string, cou
 	}
 	options := BulkOptions{Namespace: namespace, Name: ownedName, Count: count, Size: size, Writers: 32}
 	created := make([]metav1.ObjectMeta, count)
-	err = parallel(ctx, count, options.Writers, func(i int) error {
-		object := options.object(i)
+	err = runParallel(ctx, count, options.Writers, func(i int) error {
+		object := options.bulkObject(i)
 		if err := c.Create(ctx, object); err != nil {
 			return fmt.Errorf("create %s/%s: %w", namespace, object.GetName(), err)
 		}
@@ -45,12 +45,12 @@ func CreateOwned(ctx context.Context, config *rest.Config, namespace string, cou
 	if err != nil {
 		return err
 	}
-	return own(ctx, c, namespace, created, options.Writers)
+	return addOwnerReferences(ctx, c, namespace, created, options.Writers)
 }
 
-// own patches references to the last object of each family into the first ones of it.
-func own(ctx context.Context, c client.Client, namespace string, objects []metav1.ObjectMeta, writers int) error {
-	return parallel(ctx, len(objects), writers, func(i int) error {
+// addOwnerReferences patches references to the last object of each family into the first ones of it.
+func addOwnerReferences(ctx context.Context, c client.Client, namespace string, objects []metav1.ObjectMeta, writers int) error {
+	return runParallel(ctx, len(objects), writers, func(i int) error {
 		owner := i/familyOf*familyOf + familyOf - 1
 		if i%familyOf >= ownedOf || owner >= len(objects) {
 			return nil
@@ -72,8 +72,8 @@ func own(ctx context.Context, c client.Client, namespace string, objects []metav
 	})
 }
 
-// parallel calls do for 0 to count-1 from some writers at once, until one fails.
-func parallel(ctx context.Context, count, writers int, do func(i int) error) error {
+// runParallel calls do for 0 to count-1 from some writers at once, until one fails.
+func runParallel(ctx context.Context, count, writers int, do func(i int) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	var mu sync.Mutex
 	next := 0

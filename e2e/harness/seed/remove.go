@@ -36,7 +36,7 @@ func Remove(ctx context.Context, config *rest.Config) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	objects, err := present(ctx, c)
+	objects, err := presentObjects(ctx, c)
 	if err != nil {
 		return 0, fmt.Errorf("remove the estate: %w", err)
 	}
@@ -48,7 +48,7 @@ func Remove(ctx context.Context, config *rest.Config) (int, error) {
 	var left []client.Object
 	err = wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, removeTimeout, true, func(ctx context.Context) (bool, error) {
 		var err error
-		left, err = present(ctx, c)
+		left, err = presentObjects(ctx, c)
 		return len(left) == 0, err
 	})
 	if err != nil {
@@ -63,11 +63,11 @@ func Present(ctx context.Context, config *rest.Config) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	objects, err := present(ctx, c)
+	objects, err := presentObjects(ctx, c)
 	return len(objects) > 0, err
 }
 
-func present(ctx context.Context, c client.Client) ([]client.Object, error) {
+func presentObjects(ctx context.Context, c client.Client) ([]client.Object, error) {
 	var objects []client.Object
 	for _, list := range clusterKinds() {
 		if err := c.List(ctx, list, client.MatchingLabels{Label: LabelValue}); err != nil {

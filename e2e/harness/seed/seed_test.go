@@ -30,7 +30,7 @@ func TestEstate(t *testing.T) {
 		big, err := client.CoreV1().ConfigMaps(shop).Get(t.Context(), "nearly-one-megabyte", metav1.GetOptions{})
 		require.NoError(t, err)
 		require.Greater(t, len(big.Data["blob"]), 950_000)
-		require.Equal(t, 253, longest(t, client, shop))
+		require.Equal(t, 253, longestChain(t, client, shop))
 		roles, err := client.RbacV1().Roles(shop).List(t.Context(), metav1.ListOptions{LabelSelector: seed.Selector()})
 		require.NoError(t, err)
 		require.Contains(t, roles.Items[0].Name+roles.Items[1].Name, "!\"#$&'()*+,-.0123456789:;<=>?@ABC")
@@ -79,7 +79,7 @@ func TestEstate(t *testing.T) {
 	})
 }
 
-func longest(t *testing.T, client kubernetes.Interface, namespace string) int {
+func longestChain(t *testing.T, client kubernetes.Interface, namespace string) int {
 	t.Helper()
 	maps, err := client.CoreV1().ConfigMaps(namespace).List(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)

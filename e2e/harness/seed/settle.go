@@ -23,7 +23,7 @@ func WaitSettled(ctx context.Context, c client.Client, namespaces []string) erro
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, settleTimeout, true, func(ctx context.Context) (bool, error) {
 		for _, namespace := range namespaces {
 			var err error
-			if missing, err = unsettled(ctx, c, namespace); missing != "" || err != nil {
+			if missing, err = unsettledObject(ctx, c, namespace); missing != "" || err != nil {
 				return false, err
 			}
 		}
@@ -35,8 +35,8 @@ func WaitSettled(ctx context.Context, c client.Client, namespaces []string) erro
 	return nil
 }
 
-// unsettled names one thing that controllers still have to make in a namespace.
-func unsettled(ctx context.Context, c client.Client, namespace string) (string, error) {
+// unsettledObject names one thing that controllers still have to make in a namespace.
+func unsettledObject(ctx context.Context, c client.Client, namespace string) (string, error) {
 	for _, check := range []func(context.Context, client.Client, string) (string, error){
 		defaultsMissing, deploymentsBehind, statefulSetsBehind, claimsUnbound, endpointsMissing,
 	} {
@@ -49,14 +49,14 @@ func unsettled(ctx context.Context, c client.Client, namespace string) (string, 
 
 func defaultsMissing(ctx context.Context, c client.Client, namespace string) (string, error) {
 	for name, object := range map[string]client.Object{"default": &corev1.ServiceAccount{}, "kube-root-ca.crt": &corev1.ConfigMap{}} {
-		if missing, err := absent(ctx, c, namespace, name, object); missing != "" || err != nil {
+		if missing, err := absentObject(ctx, c, namespace, name, object); missing != "" || err != nil {
 			return missing, err
 		}
 	}
 	return "", nil
 }
 
-func absent(ctx context.Context, c client.Client, namespace, name string, object client.Object) (string, error) {
+func absentObject(ctx context.Context, c client.Client, namespace, name string, object client.Object) (string, error) {
 	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
 	if apierrors.IsNotFound(err) {
 		return fmt.Sprintf("%T %s/%s", object, namespace, name), nil
@@ -113,7 +113,7 @@ func endpointsMissing(ctx context.Context, c client.Client, namespace string) (s
 			continue
 		}
 		//nolint:staticcheck // Endpoints are deprecated, but controllers still make them and backups still hold them.
-		if missing, err := absent(ctx, c, namespace, service.Name, &corev1.Endpoints{}); missing != "" || err != nil {
+		if missing, err := absentObject(ctx, c, namespace, service.Name, &corev1.Endpoints{}); missing != "" || err != nil {
 			return missing, err
 		}
 	}

@@ -13,22 +13,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// workloads returns what runs in one namespace: Deployments, a StatefulSet with claims, a
+// workloadObjects returns what runs in one namespace: Deployments, a StatefulSet with claims, a
 // DaemonSet, batch work, and the Services before them.
-func workloads(namespace, prefix string) []client.Object {
+func workloadObjects(namespace, prefix string) []client.Object {
 	return []client.Object{
-		deployment(namespace, "web", 2), service(namespace, "web", "web"),
-		deployment(namespace, "api", 1), service(namespace, "api", "api"),
-		statefulSet(namespace, "db", prefix), headless(namespace, "db"),
-		daemonSet(namespace, "agent"), job(namespace, "migrate"), cronJob(namespace, "nightly"),
-		&corev1.Service{ObjectMeta: meta(namespace, "external"), Spec: corev1.ServiceSpec{
+		newDeployment(namespace, "web", 2), newService(namespace, "web", "web"),
+		newDeployment(namespace, "api", 1), newService(namespace, "api", "api"),
+		statefulSet(namespace, "db", prefix), newHeadlessService(namespace, "db"),
+		daemonSet(namespace, "agent"), newJob(namespace, "migrate"), cronJob(namespace, "nightly"),
+		&corev1.Service{ObjectMeta: objectMeta(namespace, "external"), Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeExternalName, ExternalName: "db.example.com",
 		}},
-		&corev1.PodTemplate{ObjectMeta: meta(namespace, "template"), Template: podTemplate("template")},
+		&corev1.PodTemplate{ObjectMeta: objectMeta(namespace, "template"), Template: podTemplate("template")},
 	}
 }
 
-func selector(app string) *metav1.LabelSelector {
+func appSelector(app string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
 }
 
@@ -54,14 +54,14 @@ func podTemplate(app string, volumes ...corev1.Volume) corev1.PodTemplateSpec {
 
 const awkwardGreeting = `hello "world" <&> é`
 
-func deployment(namespace, app string, replicas int32) *appsv1.Deployment {
+func newDeployment(namespace, app string, replicas int32) *appsv1.Deployment {
 	config := corev1.Volume{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
 		LocalObjectReference: corev1.LocalObjectReference{Name: "config-000"},
 	}}}
 	return &appsv1.Deployment{
-		ObjectMeta: meta(namespace, app, "app="+app),
+		ObjectMeta: objectMeta(namespace, app, "app="+app),
 		Spec: appsv1.DeploymentSpec{
-			Replicas: new(replicas), Selector: selector(app), Template: podTemplate(app, config),
+			Replicas: new(replicas), Selector: appSelector(app), Template: podTemplate(app, config),
 			// Without nodes it never gets ready, and that it took too long would change its status
 			// ten minutes later, in the middle of a comparison.
 			ProgressDeadlineSeconds: new(int32(math.MaxInt32)),
@@ -69,9 +69,9 @@ func deployment(namespace, app string, replicas int32) *appsv1.Deployment {
 	}
 }
 
-func service(namespace, app, target string) *corev1.Service {
+func newService(namespace, app, target string) *corev1.Service {
 	return &corev1.Service{
-		ObjectMeta: meta(namespace, app, "app="+target),
+		ObjectMeta: objectMeta(namespace, app, "app="+target),
 		Spec: corev1.ServiceSpec{
 			Selector: map[string]string{"app": target},
 			Ports:    []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromString("http")}},
@@ -79,8 +79,8 @@ func service(namespace, app, target string) *corev1.Service {
 	}
 }
 
-func headless(namespace, app string) *corev1.Service {
-	s := service(namespace, app, app)
+func newHeadlessService(namespace, app string) *corev1.Service {
+	s := newService(namespace, app, app)
 	s.Spec.ClusterIP = corev1.ClusterIPNone
 	return s
 }
@@ -91,9 +91,9 @@ func statefulSet(namespace, app, prefix string) *appsv1.StatefulSet {
 		Spec:       claimSpec(storageClassName(prefix), ""),
 	}
 	return &appsv1.StatefulSet{
-		ObjectMeta: meta(namespace, app, "app="+app),
+		ObjectMeta: objectMeta(namespace, app, "app="+app),
 		Spec: appsv1.StatefulSetSpec{
-			Replicas: new(int32(1)), ServiceName: app, Selector: selector(app), Template: podTemplate(app),
+			Replicas: new(int32(1)), ServiceName: app, Selector: appSelector(app), Template: podTemplate(app),
 			PodManagementPolicy:  appsv1.ParallelPodManagement, // without nodes the first pod never gets ready
 			VolumeClaimTemplates: []corev1.PersistentVolumeClaim{claim},
 		},
@@ -102,8 +102,8 @@ func statefulSet(namespace, app, prefix string) *appsv1.StatefulSet {
 
 func daemonSet(namespace, app string) *appsv1.DaemonSet {
 	return &appsv1.DaemonSet{
-		ObjectMeta: meta(namespace, app, "app="+app),
-		Spec:       appsv1.DaemonSetSpec{Selector: selector(app), Template: podTemplate(app)},
+		ObjectMeta: objectMeta(namespace, app, "app="+app),
+		Spec:       appsv1.DaemonSetSpec{Selector: appSelector(app), Template: podTemplate(app)},
 	}
 }
 
@@ -113,13 +113,13 @@ func jobSpec(app string) batchv1.JobSpec {
 	return batchv1.JobSpec{Suspend: new(true), Template: template}
 }
 
-func job(namespace, app string) *batchv1.Job {
-	return &batchv1.Job{ObjectMeta: meta(namespace, app), Spec: jobSpec(app)}
+func newJob(namespace, app string) *batchv1.Job {
+	return &batchv1.Job{ObjectMeta: objectMeta(namespace, app), Spec: jobSpec(app)}
 }
 
 func cronJob(namespace, app string) *batchv1.CronJob {
 	return &batchv1.CronJob{
-		ObjectMeta: meta(namespace, app),
+		ObjectMeta: objectMeta(namespace, app),
 		Spec: batchv1.CronJobSpec{
 			Schedule: "0 3 * * *", Suspend: new(true),
 			JobTemplate: batchv1.JobTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: withLabels()}, Spec: jobSpec(app)},
@@ -136,23 +136,23 @@ func claimSpec(class, volume string) corev1.PersistentVolumeClaimSpec {
 	}
 }
 
-// storage returns volumes and, for those that no StatefulSet claims, their claims. Every volume is
+// storageObjects returns volumes and, for those that no StatefulSet claims, their claims. Every volume is
 // reserved for one claim, so binding is certain.
-func storage(namespace, prefix string) []client.Object {
-	objects := []client.Object{volume(namespace, prefix, "data-db-0")}
+func storageObjects(namespace, prefix string) []client.Object {
+	objects := []client.Object{newVolume(namespace, prefix, "data-db-0")}
 	for i := range 2 {
 		name := fmt.Sprintf("archive-%d", i)
-		objects = append(objects, volume(namespace, prefix, name), &corev1.PersistentVolumeClaim{
-			ObjectMeta: meta(namespace, name), Spec: claimSpec(storageClassName(prefix), namespace+"-"+name),
+		objects = append(objects, newVolume(namespace, prefix, name), &corev1.PersistentVolumeClaim{
+			ObjectMeta: objectMeta(namespace, name), Spec: claimSpec(storageClassName(prefix), namespace+"-"+name),
 		})
 	}
 	return objects
 }
 
-func volume(namespace, prefix, claim string) *corev1.PersistentVolume {
+func newVolume(namespace, prefix, claim string) *corev1.PersistentVolume {
 	name := namespace + "-" + claim
 	return &corev1.PersistentVolume{
-		ObjectMeta: meta("", name),
+		ObjectMeta: objectMeta("", name),
 		Spec: corev1.PersistentVolumeSpec{
 			AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},

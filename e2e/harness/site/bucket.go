@@ -91,7 +91,7 @@ func (s *Site) ReachS3(t *testing.T, server *testbed.S3, bucket *Bucket) *gate.G
 	require.NoError(t, s.Client.Create(t.Context(), credentials))
 	config := maps.Clone(server.LocationConfig())
 	config["s3Url"] = g.URL
-	s.reach(t, bucket, velerov1.BackupStorageLocationSpec{Provider: "aws", Config: config,
+	s.addLocation(t, bucket, velerov1.BackupStorageLocationSpec{Provider: "aws", Config: config,
 		Credential: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: credentials.Name}, Key: "cloud"}})
 	return g
 }
@@ -99,10 +99,10 @@ func (s *Site) ReachS3(t *testing.T, server *testbed.S3, bucket *Bucket) *gate.G
 // ReachFiles gives the site a location for a bucket in a directory and waits until it is available.
 func (s *Site) ReachFiles(t *testing.T, dir string, bucket *Bucket) {
 	t.Helper()
-	s.reach(t, bucket, velerov1.BackupStorageLocationSpec{Provider: holdfast.ProviderFile, Config: map[string]string{"path": dir}})
+	s.addLocation(t, bucket, velerov1.BackupStorageLocationSpec{Provider: holdfast.ProviderFile, Config: map[string]string{"path": dir}})
 }
 
-func (s *Site) reach(t *testing.T, bucket *Bucket, spec velerov1.BackupStorageLocationSpec) {
+func (s *Site) addLocation(t *testing.T, bucket *Bucket, spec velerov1.BackupStorageLocationSpec) {
 	t.Helper()
 	spec.ObjectStorage = &velerov1.ObjectStorageLocation{Bucket: bucket.Location}
 	location := &velerov1.BackupStorageLocation{ObjectMeta: metav1.ObjectMeta{Namespace: Server, Name: bucket.Location}, Spec: spec}
@@ -149,7 +149,7 @@ func (b *Bucket) Digests(t *testing.T) map[string]string {
 			require.NotContains(t, b.Keys(t), key, "%v", err) // swept
 			continue
 		}
-		digests[key] = hash(content)
+		digests[key] = hashOf(content)
 	}
 	return digests
 }
@@ -158,7 +158,7 @@ func (b *Bucket) Digests(t *testing.T) map[string]string {
 func (b *Bucket) Stored(t *testing.T, backup string) map[string]string {
 	t.Helper()
 	digests := map[string]string{}
-	b.EachStored(t, backup, func(path string, content []byte) { digests[path] = hash(content) })
+	b.EachStored(t, backup, func(path string, content []byte) { digests[path] = hashOf(content) })
 	return digests
 }
 
@@ -202,15 +202,15 @@ func (b *Bucket) Settles(t *testing.T, want []string) {
 		keys = slices.DeleteFunc(keys, func(key string) bool {
 			return !strings.HasPrefix(key, "backups/") && !strings.HasPrefix(key, "restores/")
 		})
-		more, less = without(keys, want), without(want, keys)
+		more, less = namesWithout(keys, want), namesWithout(want, keys)
 		return len(more)+len(less)+uploads == 0
 	}
-	if !wait(t, tidy) {
+	if !awaitCondition(t, tidy) {
 		require.Failf(t, "the bucket does not settle", "left: %v\nmissing: %v\nunfinished uploads: %d", more, less, uploads)
 	}
 }
 
-func without(all, some []string) []string {
+func namesWithout(all, some []string) []string {
 	known := map[string]bool{}
 	for _, key := range some {
 		known[key] = true
@@ -224,7 +224,7 @@ func without(all, some []string) []string {
 	return left
 }
 
-func hash(content []byte) string {
+func hashOf(content []byte) string {
 	sum := sha256.Sum256(content)
 	return hex.EncodeToString(sum[:])
 }

@@ -34,8 +34,8 @@ type Step struct {
 	Epoch    int64  // of the claim; 0 before the first
 }
 
-// same reports that two steps differ in nothing but when they were observed and stored.
-func (s Step) same(o Step) bool {
+// isSameAs reports that two steps differ in nothing but when they were observed and stored.
+func (s Step) isSameAs(o Step) bool {
 	o.At, o.Revision = s.At, s.Revision
 	return s == o
 }
@@ -48,9 +48,9 @@ type History struct {
 	err   error // of a revision that is no number
 }
 
-// watch follows the jobs of a cluster until the test is done. An outage of the API server hides the
+// watchJobs follows the jobs of a cluster until the test is done. An outage of the API server hides the
 // steps between.
-func watch(t *testing.T, config *rest.Config) *History {
+func watchJobs(t *testing.T, config *rest.Config) *History {
 	t.Helper()
 	h := &History{steps: map[string][]Step{}}
 	informers, err := cache.New(config, cache.Options{Scheme: kube.Scheme(), DefaultNamespaces: map[string]cache.Config{Server: {}}})
@@ -68,13 +68,13 @@ func watch(t *testing.T, config *rest.Config) *History {
 	for _, kind := range []client.Object{&velerov1.Backup{}, &velerov1.Restore{}} {
 		informer, err := informers.GetInformer(t.Context(), kind)
 		require.NoError(t, err)
-		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: h.note, UpdateFunc: func(_, o any) { h.note(o) }})
+		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: h.noteStep, UpdateFunc: func(_, o any) { h.noteStep(o) }})
 		require.NoError(t, err)
 	}
 	return h
 }
 
-func (h *History) note(object any) {
+func (h *History) noteStep(object any) {
 	step := Step{At: time.Now()}
 	var key string
 	switch o := object.(type) {
@@ -87,7 +87,7 @@ func (h *History) note(object any) {
 	}
 	obj := object.(client.Object)
 	if held, ok, err := claim.Parse(obj); ok && err == nil {
-		step.Holder, step.Epoch = held.Holder, held.Epoch
+		step.Holder, step.Epoch = held.Owner, held.Epoch
 	}
 	var err error
 	step.Revision, err = strconv.ParseInt(obj.GetResourceVersion(), 10, 64)
@@ -95,7 +95,7 @@ func (h *History) note(object any) {
 	defer h.mu.Unlock()
 	h.err = errors.Join(h.err, err)
 	steps := h.steps[key]
-	if n := len(steps); n > 0 && steps[n-1].same(step) {
+	if n := len(steps); n > 0 && steps[n-1].isSameAs(step) {
 		return
 	}
 	h.steps[key] = append(steps, step)
@@ -133,7 +133,7 @@ func (h *History) Reaches(t *testing.T, kind, name string, phases ...string) Ste
 // RanOnce requires that one holder took the job, at epoch 1, and that it completed once.
 func (h *History) RanOnce(t *testing.T, kind, name string) {
 	t.Helper()
-	steps := h.ended(t, kind, name)
+	steps := h.awaitEnded(t, kind, name)
 	holders, ends, epoch := map[string]bool{}, 0, int64(0)
 	for i, step := range steps {
 		epoch = max(epoch, step.Epoch)
@@ -144,13 +144,13 @@ func (h *History) RanOnce(t *testing.T, kind, name string) {
 			ends++
 		}
 	}
-	require.Equal(t, int64(1), epoch, "%s %s was taken once:\n%s", kind, name, text(steps))
-	require.LessOrEqual(t, len(holders), 1, "%s %s:\n%s", kind, name, text(steps))
-	require.Equal(t, 1, ends, "%s %s:\n%s", kind, name, text(steps))
+	require.Equal(t, int64(1), epoch, "%s %s was taken once:\n%s", kind, name, stepTexts(steps))
+	require.LessOrEqual(t, len(holders), 1, "%s %s:\n%s", kind, name, stepTexts(steps))
+	require.Equal(t, 1, ends, "%s %s:\n%s", kind, name, stepTexts(steps))
 }
 
-// ended waits until the history has the job's end, which may come after the test's own read of it.
-func (h *History) ended(t *testing.T, kind, name string) []Step {
+// awaitEnded waits until the history has the job's end, which may come after the test's own read of it.
+func (h *History) awaitEnded(t *testing.T, kind, name string) []Step {
 	t.Helper()
 	var steps []Step
 	require.Eventually(t, func() bool {
@@ -174,18 +174,18 @@ func (h *History) HandOvers(t *testing.T, kind, name string) []HandOver {
 	var holder string
 	var since time.Time
 	free := false
-	steps := h.ended(t, kind, name)
+	steps := h.awaitEnded(t, kind, name)
 	for i, step := range steps {
 		if i > 0 {
 			step.Position = steps[i-1].Position // another place in the queue is no sign of the holder
 		}
 		switch {
-		case step.Epoch == 0 || free && step.Holder == "", i > 0 && step.same(steps[i-1]):
+		case step.Epoch == 0 || free && step.Holder == "", i > 0 && step.isSameAs(steps[i-1]):
 			continue
 		case step.Holder == "":
 			free = true
 		case holder != "" && (free || step.Holder != holder):
-			found = append(found, HandOver{Pause: step.At.Sub(since), Free: free, Steps: kind + " " + name + ":\n" + text(steps)})
+			found = append(found, HandOver{Pause: step.At.Sub(since), Free: free, Steps: kind + " " + name + ":\n" + stepTexts(steps)})
 			fallthrough
 		default:
 			holder, free = step.Holder, false
@@ -195,7 +195,7 @@ func (h *History) HandOvers(t *testing.T, kind, name string) []HandOver {
 	return found
 }
 
-func text(steps []Step) string {
+func stepTexts(steps []Step) string {
 	var lines strings.Builder
 	for _, s := range steps {
 		_, _ = fmt.Fprintf(&lines, "%s %s %q %d\n", s.At.Format("15:04:05.000"), s.Phase, s.Holder, s.Epoch)
@@ -203,8 +203,8 @@ func text(steps []Step) string {
 	return lines.String()
 }
 
-// wait checks a condition for as long as Patience lasts and reports whether it came true.
-func wait(t *testing.T, condition func() bool) bool {
+// awaitCondition checks a condition for as long as Patience lasts and reports whether it came true.
+func awaitCondition(t *testing.T, condition func() bool) bool {
 	t.Helper()
 	ticker := time.NewTicker(Look)
 	defer ticker.Stop()

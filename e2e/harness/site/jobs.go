@@ -63,19 +63,19 @@ func (s *Site) Data(ctx context.Context, namespace string) (map[string]string, e
 		return nil, err
 	}
 	for _, o := range maps.Items {
-		data["ConfigMap "+o.Name] = digest(o.Data)
+		data["ConfigMap "+o.Name] = digestOf(o.Data)
 	}
 	var secrets corev1.SecretList
 	if err := s.Client.List(ctx, &secrets, in...); err != nil {
 		return nil, err
 	}
 	for _, o := range secrets.Items {
-		data["Secret "+o.Name] = digest(o.Data)
+		data["Secret "+o.Name] = digestOf(o.Data)
 	}
 	return data, nil
 }
 
-func digest(content any) string {
+func digestOf(content any) string {
 	text, err := json.Marshal(content) // in order of keys
 	if err != nil {
 		return err.Error()

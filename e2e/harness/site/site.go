@@ -75,12 +75,12 @@ func Start(t *testing.T, config Config) *Site {
 	require.NoError(t, err)
 	s.Namespace(t, Server)
 	ctrllog.SetLogger(logr.Discard()) // drops what informers log about outages
-	s.History = watch(t, s.Cluster.RestConfig())
+	s.History = watchJobs(t, s.Cluster.RestConfig())
 	s.Accounts = chart.Identities(t, s.Cluster, s.Client, Server, config.Identities...)
 	t.Cleanup(func() { s.Audit.RefusedNothing(t) })
-	config.Args = with(accountFlags(s.Accounts), config.Args)
+	config.Args = mergeFlags(accountFlags(s.Accounts), config.Args)
 	if config.Arrange != nil {
-		config.Args = with(config.Args, config.Arrange(s))
+		config.Args = mergeFlags(config.Args, config.Arrange(s))
 	}
 	s.Fleet, err = fleet.Start(t.Context(), fleet.Config{
 		Dir: t.TempDir(), Kubeconfig: s.Cluster.Kubeconfig(), Rest: s.Cluster.RestConfig(), Replicas: config.Replicas,
@@ -101,8 +101,8 @@ func accountFlags(accounts map[string]string) map[string][]string {
 	return flags
 }
 
-// with returns the flags of both; of a flag that both have, that of more holds.
-func with(args, more map[string][]string) map[string][]string {
+// mergeFlags returns the flags of both; of a flag that both have, that of more holds.
+func mergeFlags(args, more map[string][]string) map[string][]string {
 	out := maps.Clone(args)
 	for service, flags := range more {
 		out[service] = append(slices.Clone(out[service]), flags...)

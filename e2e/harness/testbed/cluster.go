@@ -40,7 +40,7 @@ type Cluster struct {
 	dir       string
 	address   string // where the API server is reached
 	open      bool   // it is reached from elsewhere than loopback, and there are nodes
-	authority *authority
+	authority *certAuthority
 	url       string
 	etcdURL   string
 	config    *rest.Config
@@ -66,7 +66,7 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 	if pids, err := ownPids(dir); err != nil || len(pids) > 0 {
 		return nil, errors.Join(err, fmt.Errorf("%w: processes %v in %s", ErrRunning, pids, dir))
 	}
-	binaries, err := lookup("etcd", "kube-apiserver", "kube-controller-manager")
+	binaries, err := lookupBinaries("etcd", "kube-apiserver", "kube-controller-manager")
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 // errEndedEarly marks a failure that fresh ports may cure.
 var errEndedEarly = errors.New("a process of the control plane ended early")
 
-func lookup(names ...string) (map[string]string, error) {
+func lookupBinaries(names ...string) (map[string]string, error) {
 	found := make(map[string]string, len(names))
 	for _, name := range names {
 		path, err := Binary(name)
@@ -128,13 +128,13 @@ func startOnce(ctx context.Context, config Config, binaries map[string]string) (
 	if err := c.writeKubeconfigs(); err != nil {
 		return nil, err
 	}
-	steps := []step{
+	steps := []startStep{
 		{"etcd", etcdArgs(c, ports), c.etcdReady},
 		{"kube-apiserver", append(apiServerArgs(c, ports), config.APIServerArgs...), c.apiServerReady},
 		{"kube-controller-manager", append(controllerArgs(c, ports), config.ControllerArgs...), c.controllersReady},
 	}
 	for _, s := range steps {
-		if err := c.run(ctx, config, s, binaries[s.name]); err != nil {
+		if err := c.runStep(ctx, config, s, binaries[s.name]); err != nil {
 			return nil, err
 		}
 	}
@@ -144,14 +144,14 @@ func startOnce(ctx context.Context, config Config, binaries map[string]string) (
 	return c, nil
 }
 
-// step is one process of the control plane.
-type step struct {
+// startStep is one process of the control plane.
+type startStep struct {
 	name  string
 	args  []string
 	ready func(context.Context) error // nil when it answers
 }
 
-func (c *Cluster) run(ctx context.Context, config Config, s step, binary string) error {
+func (c *Cluster) runStep(ctx context.Context, config Config, s startStep, binary string) error {
 	began := time.Now()
 	process, err := StartProcess(ProcessSpec{Name: s.name, Path: binary, Args: s.args, Env: config.Env, LogDir: c.dir, Detach: config.Detach})
 	if err != nil {
@@ -214,11 +214,11 @@ func (c *Cluster) Pids() []int {
 // user and those groups, and returns its path.
 func (c *Cluster) KubeconfigFor(user string, groups ...string) (string, error) {
 	path := filepath.Join(c.dir, "kubeconfig-"+user)
-	client, err := c.authority.client(user, groups...)
+	client, err := c.authority.clientCertificate(user, groups...)
 	if err != nil {
 		return "", err
 	}
-	if err := clientcmd.WriteToFile(kubeconfig(c.url, c.authority.pem, client), path); err != nil {
+	if err := clientcmd.WriteToFile(newKubeconfig(c.url, c.authority.pem, client), path); err != nil {
 		return "", fmt.Errorf("write %s: %w", path, err)
 	}
 	return path, nil

@@ -74,16 +74,16 @@ func controllerArgs(c *Cluster, ports []int) []string {
 }
 
 func (c *Cluster) writeKubeconfigs() error {
-	admin, err := c.authority.client("holdfast-testbed", "system:masters")
+	admin, err := c.authority.clientCertificate("holdfast-testbed", "system:masters")
 	if err != nil {
 		return err
 	}
-	controllers, err := c.authority.client("system:kube-controller-manager")
+	controllers, err := c.authority.clientCertificate("system:kube-controller-manager")
 	if err != nil {
 		return err
 	}
-	for name, client := range map[string]pair{"kubeconfig": admin, "kubeconfig-controllers": controllers} {
-		if err := clientcmd.WriteToFile(kubeconfig(c.url, c.authority.pem, client), filepath.Join(c.dir, name)); err != nil {
+	for name, client := range map[string]certPair{"kubeconfig": admin, "kubeconfig-controllers": controllers} {
+		if err := clientcmd.WriteToFile(newKubeconfig(c.url, c.authority.pem, client), filepath.Join(c.dir, name)); err != nil {
 			return fmt.Errorf("write %s: %w", name, err)
 		}
 	}
@@ -94,7 +94,7 @@ func (c *Cluster) writeKubeconfigs() error {
 	return nil
 }
 
-func kubeconfig(url string, ca []byte, client pair) api.Config {
+func newKubeconfig(url string, ca []byte, client certPair) api.Config {
 	config := api.NewConfig()
 	config.Clusters["testbed"] = &api.Cluster{Server: url, CertificateAuthorityData: ca}
 	config.AuthInfos["testbed"] = &api.AuthInfo{ClientCertificateData: client.cert, ClientKeyData: client.key}
@@ -108,7 +108,7 @@ func (c *Cluster) etcdReady(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return answers(probeClient, request)
+	return checkAnswer(probeClient, request)
 }
 
 func (c *Cluster) apiServerReady(ctx context.Context) error {
@@ -121,7 +121,7 @@ func (c *Cluster) apiServerReady(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return answers(client, request)
+	return checkAnswer(client, request)
 }
 
 // controllersReady checks what the controllers make first: the service account and the
@@ -141,7 +141,7 @@ func (c *Cluster) controllersReady(ctx context.Context) error {
 // probeClient checks the readiness of servers on loopback; it keeps no connection.
 var probeClient = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 
-func answers(client *http.Client, request *http.Request) error {
+func checkAnswer(client *http.Client, request *http.Request) error {
 	response, err := client.Do(request)
 	if err != nil {
 		return err

@@ -17,25 +17,25 @@ import (
 	"time"
 )
 
-// authority is the certificate authority of one cluster: it signs the API server's certificate and
+// certAuthority is the certificate authority of one cluster: it signs the API server's certificate and
 // every client's.
-type authority struct {
+type certAuthority struct {
 	cert   *x509.Certificate
 	key    crypto.Signer
 	pem    []byte
 	serial atomic.Int64
 }
 
-// pair is a certificate and its private key, PEM-encoded.
-type pair struct{ cert, key []byte }
+// certPair is a certificate and its private key, PEM-encoded.
+type certPair struct{ cert, key []byte }
 
-func newAuthority() (*authority, error) {
+func newAuthority() (*certAuthority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("generate the authority's key: %w", err)
 	}
-	a := &authority{key: key}
-	template := a.template(pkix.Name{CommonName: "holdfast-testbed"})
+	a := &certAuthority{key: key}
+	template := a.certificateTemplate(pkix.Name{CommonName: "holdfast-testbed"})
 	template.IsCA, template.BasicConstraintsValid = true, true
 	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
@@ -49,7 +49,7 @@ func newAuthority() (*authority, error) {
 	return a, nil
 }
 
-func (a *authority) template(subject pkix.Name) *x509.Certificate {
+func (a *certAuthority) certificateTemplate(subject pkix.Name) *x509.Certificate {
 	now := time.Now()
 	return &x509.Certificate{
 		SerialNumber: big.NewInt(a.serial.Add(1)),
@@ -59,38 +59,38 @@ func (a *authority) template(subject pkix.Name) *x509.Certificate {
 	}
 }
 
-// server issues the API server's certificate for an address, loopback, and the names pods use.
-func (a *authority) server(address string) (pair, error) {
-	template := a.template(pkix.Name{CommonName: "kube-apiserver"})
+// serverCertificate issues the API server's certificate for an address, loopback, and the names pods use.
+func (a *certAuthority) serverCertificate(address string) (certPair, error) {
+	template := a.certificateTemplate(pkix.Name{CommonName: "kube-apiserver"})
 	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv4(10, 96, 0, 1), net.ParseIP(address)}
 	template.DNSNames = []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"}
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	return a.issue(template)
+	return a.issueCertificate(template)
 }
 
-// client issues a client certificate; Kubernetes reads the user from the common name and the groups
+// clientCertificate issues a client certificate; Kubernetes reads the user from the common name and the groups
 // from the organizations.
-func (a *authority) client(user string, groups ...string) (pair, error) {
-	template := a.template(pkix.Name{CommonName: user, Organization: groups})
+func (a *certAuthority) clientCertificate(user string, groups ...string) (certPair, error) {
+	template := a.certificateTemplate(pkix.Name{CommonName: user, Organization: groups})
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
-	return a.issue(template)
+	return a.issueCertificate(template)
 }
 
-func (a *authority) issue(template *x509.Certificate) (pair, error) {
+func (a *certAuthority) issueCertificate(template *x509.Certificate) (certPair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return pair{}, fmt.Errorf("generate a key: %w", err)
+		return certPair{}, fmt.Errorf("generate a key: %w", err)
 	}
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
 	if err != nil {
-		return pair{}, fmt.Errorf("sign a certificate: %w", err)
+		return certPair{}, fmt.Errorf("sign a certificate: %w", err)
 	}
 	encoded, err := encodeKey(key)
 	if err != nil {
-		return pair{}, err
+		return certPair{}, err
 	}
-	return pair{cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), key: encoded}, nil
+	return certPair{cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), key: encoded}, nil
 }
 
 func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
@@ -103,12 +103,12 @@ func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 
 // writeFiles writes the files the API server, under an address, and the controller manager are
 // started with.
-func (a *authority) writeFiles(dir, address string) error {
-	server, err := a.server(address)
+func (a *certAuthority) writeFiles(dir, address string) error {
+	server, err := a.serverCertificate(address)
 	if err != nil {
 		return err
 	}
-	kubelet, err := a.client("kube-apiserver", "system:masters")
+	kubelet, err := a.clientCertificate("kube-apiserver", "system:masters")
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ func FreePorts(n int) ([]int, error) {
 			return ports, nil
 		}
 		port := firstPort + offset
-		lock, err := reserve(dir, port)
+		lock, err := reservePort(dir, port)
 		if err != nil {
 			return nil, fmt.Errorf("find a free port: %w", err)
 		}
@@ -54,8 +54,8 @@ func FreePorts(n int) ([]int, error) {
 	return nil, fmt.Errorf("find %d free ports: all from %d to %d are taken", n, firstPort, lastPort)
 }
 
-// reserve locks a port for this process; it returns nil for one that is taken.
-func reserve(dir string, port int) (_ *os.File, err error) {
+// reservePort locks a port for this process; it returns nil for one that is taken.
+func reservePort(dir string, port int) (_ *os.File, err error) {
 	lock, err := os.OpenFile(filepath.Join(dir, strconv.Itoa(port)), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err

@@ -63,31 +63,31 @@ func startS3Once(ctx context.Context, binary, dir, host string) (*S3, error) {
 	server := &S3{Endpoint: "http://" + address, Region: "us-east-1", AccessKey: "testbed", SecretKey: randomHex(), dir: data}
 	server.process, err = StartProcess(ProcessSpec{
 		Name: "s3", Path: binary, LogDir: dir,
-		Args: append([]string{"--port", address, "--region", server.Region, "--quiet", "posix"}, storage(data, sidecar)...),
+		Args: append([]string{"--port", address, "--region", server.Region, "--quiet", "posix"}, storageArgs(data, sidecar)...),
 		Env:  []string{"ROOT_ACCESS_KEY_ID=" + server.AccessKey, "ROOT_SECRET_ACCESS_KEY=" + server.SecretKey},
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := waitFor(ctx, server.process, server.ready); err != nil {
+	if err := waitFor(ctx, server.process, server.checkReady); err != nil {
 		server.Stop()
 		return nil, err
 	}
 	return server, nil
 }
 
-// storage returns the arguments for where the server keeps objects and their attributes: in
+// storageArgs returns the arguments for where the server keeps objects and their attributes: in
 // extended attributes where the file system has them, else in files. An attribute file gets lost
 // when the neighbour's, the last one in the same directory, is deleted at that moment: the object
 // exists then and is not found.
-func storage(data, sidecar string) []string {
+func storageArgs(data, sidecar string) []string {
 	if extendedAttributes(data) {
 		return []string{data}
 	}
 	return []string{"--sidecar", sidecar, data}
 }
 
-func (s *S3) ready(ctx context.Context) error {
+func (s *S3) checkReady(ctx context.Context) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.Endpoint+"/", http.NoBody)
 	if err != nil {
 		return err

@@ -35,8 +35,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // namespace is that of the callers.
 const namespace = "default"
 
-// token creates an account and returns a token of it, for the API server or other audiences.
-func token(t *testing.T, client kubernetes.Interface, account string, audiences ...string) string {
+// createToken creates an account and returns a token of it, for the API server or other audiences.
+func createToken(t *testing.T, client kubernetes.Interface, account string, audiences ...string) string {
 	t.Helper()
 	accounts := client.CoreV1().ServiceAccounts(namespace)
 	_, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
@@ -46,8 +46,8 @@ func token(t *testing.T, client kubernetes.Interface, account string, audiences 
 	return request.Status.Token
 }
 
-// allow lets an account call the methods whose paths match.
-func allow(t *testing.T, client kubernetes.Interface, account, paths string) {
+// allowPaths lets an account call the methods whose paths match.
+func allowPaths(t *testing.T, client kubernetes.Interface, account, paths string) {
 	t.Helper()
 	_, err := client.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: account},
@@ -62,8 +62,8 @@ func allow(t *testing.T, client kubernetes.Interface, account, paths string) {
 	require.NoError(t, err)
 }
 
-// serve runs a service that has a queue service without methods.
-func serve(t *testing.T, kubeconfig string) queuev1.QueueServiceClient {
+// startService runs a service that has a queue service without methods.
+func startService(t *testing.T, kubeconfig string) queuev1.QueueServiceClient {
 	t.Helper()
 	options := service.Defaults("queue-scheduler", service.Ports{})
 	options.Kubeconfig, options.NATSURL, options.WorkDir = kubeconfig, testbed.StartNATST(t), t.TempDir()
@@ -87,8 +87,8 @@ func serve(t *testing.T, kubeconfig string) queuev1.QueueServiceClient {
 	return queuev1.NewQueueServiceClient(conn)
 }
 
-// reviewer returns the kubeconfig of the account that the chart gives the queue-scheduler.
-func reviewer(t *testing.T, cluster *testbed.Cluster) string {
+// reviewerKubeconfig returns the kubeconfig of the account that the chart gives the queue-scheduler.
+func reviewerKubeconfig(t *testing.T, cluster *testbed.Cluster) string {
 	t.Helper()
 	c, err := ctrlclient.New(cluster.RestConfig(), ctrlclient.Options{Scheme: kube.Scheme()})
 	require.NoError(t, err)
@@ -99,9 +99,9 @@ func TestRBACDecidesWhoCalls(t *testing.T) {
 	cluster := testbed.StartT(t)
 	client, err := kubernetes.NewForConfig(cluster.RestConfig())
 	require.NoError(t, err)
-	may, mayNot := token(t, client, "may"), token(t, client, "may-not")
-	allow(t, client, "may", "/holdfast.queue.v1.QueueService/*")
-	queue := serve(t, reviewer(t, cluster))
+	may, mayNot := createToken(t, client, "may"), createToken(t, client, "may-not")
+	allowPaths(t, client, "may", "/holdfast.queue.v1.QueueService/*")
+	queue := startService(t, reviewerKubeconfig(t, cluster))
 	call := func(token string) codes.Code {
 		ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+token)
 		_, err := queue.ListQueue(ctx, &queuev1.ListQueueRequest{})

@@ -36,14 +36,14 @@ import (
 
 const audience = "holdfast"
 
-// method is one of a service as reflection lists it.
-type method struct {
+// rpcMethod is one of a service as reflection lists it.
+type rpcMethod struct {
 	name    string // "/service/method"
 	streams bool   // answers with a stream
 }
 
-// caller is what a client presents, and the code that every call ends with.
-type caller struct {
+// rpcCaller is what a client presents, and the code that every call ends with.
+type rpcCaller struct {
 	token   string
 	present []certtest.Pair
 	code    codes.Code
@@ -53,14 +53,14 @@ type caller struct {
 // method that they serve.
 func TestEveryMethodRefusesWhoMayNotCall(t *testing.T) {
 	servers, clients := certtest.New(t, "servers"), certtest.New(t, "clients")
-	s := secured(t, servers.Issue(t, "services", "127.0.0.1"), clients)
+	s := newSecuredSite(t, servers.Issue(t, "services", "127.0.0.1"), clients)
 	client, err := kubernetes.NewForConfig(s.Cluster.RestConfig())
 	require.NoError(t, err)
-	may, mayNot, wrong := token(t, client, "may-all", audience), token(t, client, "may-nothing", audience), token(t, client, "may-elsewhere")
-	allow(t, client, "may-all", "/holdfast.*")
-	allow(t, client, "may-elsewhere", "/holdfast.*")
+	may, mayNot, wrong := createToken(t, client, "may-all", audience), createToken(t, client, "may-nothing", audience), createToken(t, client, "may-elsewhere")
+	allowPaths(t, client, "may-all", "/holdfast.*")
+	allowPaths(t, client, "may-elsewhere", "/holdfast.*")
 	own := clients.Issue(t, "own")
-	callers := map[string]caller{
+	callers := map[string]rpcCaller{
 		"no token":             {code: codes.Unauthenticated},
 		"a certificate alone":  {present: []certtest.Pair{own}, code: codes.Unauthenticated},
 		"a foreign token":      {token: foreign, code: codes.Unauthenticated},
@@ -72,23 +72,23 @@ func TestEveryMethodRefusesWhoMayNotCall(t *testing.T) {
 	}
 	tried := map[string]bool{}
 	for _, member := range s.Fleet.Members {
-		methods := reflected(t, connect(t, member.GRPC, servers))
+		methods := reflectedMethods(t, connectService(t, member.GRPC, servers))
 		require.NotEmpty(t, methods, member.Service)
 		for name, c := range callers {
-			conn := connect(t, member.GRPC, servers, c.present...)
+			conn := connectService(t, member.GRPC, servers, c.present...)
 			for _, m := range methods {
-				require.Equal(t, c.code, call(t, conn, m, c.token), "%s of %s: %s", m.name, member.Service, name)
+				require.Equal(t, c.code, callMethod(t, conn, m, c.token), "%s of %s: %s", m.name, member.Service, name)
 				tried[m.name] = true
 			}
 		}
-		for _, c := range []caller{{}, {present: []certtest.Pair{own}}} { // a certificate is possible and not needed
-			conn := connect(t, member.GRPC, servers, c.present...)
+		for _, c := range []rpcCaller{{}, {present: []certtest.Pair{own}}} { // a certificate is possible and not needed
+			conn := connectService(t, member.GRPC, servers, c.present...)
 			letIn(t, conn, methods, may)
 			_, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{})
 			require.NoError(t, err)
 		}
 	}
-	for _, name := range known() {
+	for _, name := range knownMethods() {
 		require.True(t, tried[name], "%s is served by no service, or not by reflection", name)
 	}
 }
@@ -96,7 +96,7 @@ func TestEveryMethodRefusesWhoMayNotCall(t *testing.T) {
 // foreign is a token of the right form that another cluster has issued.
 const foreign = "eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiJodHRwczovL290aGVyIiwiYXVkIjpbImhvbGRmYXN0Il19.c2lnbmVk"
 
-func secured(t *testing.T, own certtest.Pair, callers *certtest.Authority) *site.Site {
+func newSecuredSite(t *testing.T, own certtest.Pair, callers *certtest.Authority) *site.Site {
 	t.Helper()
 	args := map[string][]string{}
 	for _, service := range fleet.Services {
@@ -107,7 +107,7 @@ func secured(t *testing.T, own certtest.Pair, callers *certtest.Authority) *site
 	return site.Start(t, site.Config{Args: args})
 }
 
-func connect(t *testing.T, address string, servers *certtest.Authority, present ...certtest.Pair) *grpc.ClientConn {
+func connectService(t *testing.T, address string, servers *certtest.Authority, present ...certtest.Pair) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(servers.Client(t, present...))))
 	require.NoError(t, err)
@@ -115,8 +115,8 @@ func connect(t *testing.T, address string, servers *certtest.Authority, present 
 	return conn
 }
 
-// call calls a method with an empty request.
-func call(t *testing.T, conn *grpc.ClientConn, m method, token string) codes.Code {
+// callMethod calls a method with an empty request.
+func callMethod(t *testing.T, conn *grpc.ClientConn, m rpcMethod, token string) codes.Code {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -137,20 +137,20 @@ func call(t *testing.T, conn *grpc.ClientConn, m method, token string) codes.Cod
 }
 
 // letIn waits until the roles have been seen by the API server's authorizer, and calls each method.
-func letIn(t *testing.T, conn *grpc.ClientConn, methods []method, token string) {
+func letIn(t *testing.T, conn *grpc.ClientConn, methods []rpcMethod, token string) {
 	t.Helper()
 	for _, m := range methods {
 		if m.streams {
 			continue // one that goes on may send nothing for an unlimited time
 		}
 		require.Eventually(t, func() bool {
-			return !slices.Contains([]codes.Code{codes.Unauthenticated, codes.PermissionDenied, codes.Unavailable}, call(t, conn, m, token))
+			return !slices.Contains([]codes.Code{codes.Unauthenticated, codes.PermissionDenied, codes.Unavailable}, callMethod(t, conn, m, token))
 		}, time.Minute, 100*time.Millisecond, m.name)
 	}
 }
 
-// reflected returns the methods of a server, without a token, but for health and reflection.
-func reflected(t *testing.T, conn *grpc.ClientConn) (all []method) {
+// reflectedMethods returns the methods of a server, without a token, but for health and reflection.
+func reflectedMethods(t *testing.T, conn *grpc.ClientConn) (all []rpcMethod) {
 	t.Helper()
 	stream, err := reflectionpb.NewServerReflectionClient(conn).ServerReflectionInfo(t.Context())
 	require.NoError(t, err)
@@ -174,7 +174,7 @@ func reflected(t *testing.T, conn *grpc.ClientConn) (all []method) {
 					continue
 				}
 				for _, m := range s.GetMethod() {
-					all = append(all, method{name: "/" + service.GetName() + "/" + m.GetName(), streams: m.GetServerStreaming()})
+					all = append(all, rpcMethod{name: "/" + service.GetName() + "/" + m.GetName(), streams: m.GetServerStreaming()})
 				}
 			}
 		}
@@ -183,8 +183,8 @@ func reflected(t *testing.T, conn *grpc.ClientConn) (all []method) {
 	return all
 }
 
-// known are the methods of the contracts, without those of plugins, which are no callers' business.
-func known() (names []string) {
+// knownMethods are the methods of the contracts, without those of plugins, which are no callers' business.
+func knownMethods() (names []string) {
 	protoregistry.GlobalFiles.RangeFiles(func(file protoreflect.FileDescriptor) bool {
 		if name := string(file.Package()); strings.HasPrefix(name, "holdfast.") && !strings.HasPrefix(name, "holdfast.plugin.") {
 			for i := range file.Services().Len() {

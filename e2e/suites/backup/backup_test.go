@@ -34,16 +34,16 @@ func TestBackupHoldsExactlyWhatTheServerListsAtItsRevision(t *testing.T) {
 	b := newBed(t)
 	_, err := seed.Apply(t.Context(), b.RestConfig(), seed.Options{})
 	require.NoError(t, err)
-	b.runner(t)
+	b.startRunner(t)
 	yes := true
-	backup := b.finished(t, b.admit(t, "all", velerov1.BackupSpec{IncludeClusterResources: &yes}, "*"))
-	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, results(t, b, "all"))
+	backup := b.awaitFinished(t, b.admitBackup(t, "all", velerov1.BackupSpec{IncludeClusterResources: &yes}, "*"))
+	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, readResults(t, b, "all"))
 	require.NotNil(t, backup.Status.StartTimestamp)
 	require.NotNil(t, backup.Status.CompletionTimestamp)
 	require.Equal(t, "1.2.0", backup.Status.FormatVersion)
 
-	doc := openManifest(t, b.file("all", "manifest.json.gz"))
-	stored := readTarball(t, b.file("all", "all.tar.gz"))
+	doc := openManifest(t, b.objectPath("all", "manifest.json.gz"))
+	stored := readTarball(t, b.objectPath("all", "all.tar.gz"))
 	want := listEverything(t, b.RestConfig(), doc.Revision)
 	require.Greater(t, len(want), 300)
 	got := map[string]string{}
@@ -54,16 +54,16 @@ func TestBackupHoldsExactlyWhatTheServerListsAtItsRevision(t *testing.T) {
 		case strings.HasPrefix(path, "resources/events/"):
 			events++ // not part of the cut
 		default:
-			got[path] = sum(body)
+			got[path] = hashOf(body)
 		}
 	}
-	require.Empty(t, difference(want, got), "every object of the revision is stored")
-	require.Empty(t, difference(got, want), "nothing else is stored")
+	require.Empty(t, differentKeys(want, got), "every object of the revision is stored")
+	require.Empty(t, differentKeys(got, want), "nothing else is stored")
 	require.Equal(t, len(want)+events, backup.Status.Progress.ItemsBackedUp)
 	require.Equal(t, "1.2.0\n", string(stored["metadata/version"]))
-	requireReferences(t, b.file("all", "manifest.json.gz"), stored)
+	requireReferences(t, b.objectPath("all", "manifest.json.gz"), stored)
 
-	files := swept(t, b.file("all"))
+	files := awaitSwept(t, b.objectPath("all"))
 	for _, name := range []string{"velero-backup.json", "all.tar.gz", "all-logs.gz", "all-results.gz", "all-resource-list.json.gz",
 		"all-volumeinfo.json.gz", "all-itemoperations.json.gz", "all-volumesnapshots.json.gz", "all-podvolumebackups.json.gz",
 		"manifest.json.gz", "holdfast-owner.json"} {
@@ -71,13 +71,13 @@ func TestBackupHoldsExactlyWhatTheServerListsAtItsRevision(t *testing.T) {
 	}
 	require.Len(t, files, 11, "parts and records are removed: %v", files)
 	var committed velerov1.Backup
-	readJSON(t, b.file("all", "velero-backup.json"), &committed)
+	readJSON(t, b.objectPath("all", "velero-backup.json"), &committed)
 	require.Equal(t, backup.Status, committed.Status)
 }
 
-func results(t *testing.T, b *bed, name string) string {
+func readResults(t *testing.T, b *bed, name string) string {
 	t.Helper()
-	f, err := os.Open(b.file(name, name+"-results.gz"))
+	f, err := os.Open(b.objectPath(name, name+"-results.gz"))
 	if err != nil {
 		return err.Error()
 	}
@@ -147,12 +147,12 @@ func readTarball(t *testing.T, path string) map[string][]byte {
 	}
 }
 
-func sum(body []byte) string {
+func hashOf(body []byte) string {
 	h := sha256.Sum256(body)
 	return hex.EncodeToString(h[:])
 }
 
-func difference(a, b map[string]string) []string {
+func differentKeys(a, b map[string]string) []string {
 	var out []string
 	for k, v := range a {
 		if b[k] != v {
@@ -177,14 +177,14 @@ func listEverything(t *testing.T, config *rest.Config, revision string) map[stri
 		if r.Name == "events" {
 			continue // not part of the cut
 		}
-		for _, raw := range list(t, httpClient, config.Host, r, revision) {
-			add(t, out, r, raw)
+		for _, raw := range listObjects(t, httpClient, config.Host, r, revision) {
+			addObject(t, out, r, raw)
 		}
 	}
 	return out
 }
 
-func list(t *testing.T, c *http.Client, host string, r resource.Resource, revision string) []json.RawMessage {
+func listObjects(t *testing.T, c *http.Client, host string, r resource.Resource, revision string) []json.RawMessage {
 	t.Helper()
 	prefix := "/apis/" + r.Kind.GroupVersion().String()
 	if r.Kind.Group == "" {
@@ -200,7 +200,7 @@ func list(t *testing.T, c *http.Client, host string, r resource.Resource, revisi
 	return body.Items
 }
 
-func add(t *testing.T, out map[string]string, r resource.Resource, raw json.RawMessage) {
+func addObject(t *testing.T, out map[string]string, r resource.Resource, raw json.RawMessage) {
 	t.Helper()
 	var o struct {
 		APIVersion string
@@ -219,7 +219,7 @@ func add(t *testing.T, out map[string]string, r resource.Resource, raw json.RawM
 		head := fmt.Sprintf(`{"apiVersion":%q,"kind":%q,`, r.Kind.GroupVersion().String(), r.Kind.Kind)
 		raw = append([]byte(head), raw[1:]...)
 	}
-	out["resources/"+r.String()+"/"+place+"/"+o.Metadata.Name+".json"] = sum(raw)
+	out["resources/"+r.String()+"/"+place+"/"+o.Metadata.Name+".json"] = hashOf(raw)
 }
 
 func listFiles(dir string) (out []string, err error) {
@@ -233,9 +233,9 @@ func listFiles(dir string) (out []string, err error) {
 	return out, err
 }
 
-// swept waits until the parts of an ended backup are gone, which are removed after its terminal
+// awaitSwept waits until the parts of an ended backup are gone, which are removed after its terminal
 // phase is written, and returns the files that stay.
-func swept(t *testing.T, dir string) (files []string) {
+func awaitSwept(t *testing.T, dir string) (files []string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		var err error

@@ -43,9 +43,9 @@ var counterKind = schema.GroupVersionKind{Group: "cut.example.com", Version: "v1
 // countersIn creates what the writer counts in: a ConfigMap and a custom resource.
 func (b *bed) countersIn(t *testing.T, namespace string) {
 	t.Helper()
-	b.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	b.createObject(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	open := true
-	b.create(t, &apiextensionsv1.CustomResourceDefinition{
+	b.createObject(t, &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: "counters.cut.example.com"},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 			Group: counterKind.Group, Scope: apiextensionsv1.NamespaceScoped,
@@ -55,12 +55,12 @@ func (b *bed) countersIn(t *testing.T, namespace string) {
 					Type: "object", XPreserveUnknownFields: &open}}}},
 		},
 	})
-	b.create(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "counter"}, Data: map[string]string{"value": "0"}})
-	custom := counter(namespace, 0)
+	b.createObject(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "counter"}, Data: map[string]string{"value": "0"}})
+	custom := newCounter(namespace, 0)
 	require.Eventually(t, func() bool { return b.client.Create(t.Context(), custom) == nil }, time.Minute, 50*time.Millisecond)
 }
 
-func counter(namespace string, value int) *unstructured.Unstructured {
+func newCounter(namespace string, value int) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{"value": int64(value)}}
 	u.SetGroupVersionKind(counterKind)
 	u.SetNamespace(namespace)
@@ -68,9 +68,9 @@ func counter(namespace string, value int) *unstructured.Unstructured {
 	return u
 }
 
-// count raises the counter a hundred times a second, first in the ConfigMap, then in the custom
+// startCounting raises the counter a hundred times a second, first in the ConfigMap, then in the custom
 // resource, until stop is called; stop returns the value.
-func (b *bed) count(t *testing.T, namespace string) (stop func() int) {
+func (b *bed) startCounting(t *testing.T, namespace string) (stop func() int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
@@ -86,7 +86,7 @@ func (b *bed) count(t *testing.T, namespace string) (stop func() int) {
 				return
 			}
 			patch = fmt.Appendf(nil, `{"value":%d}`, value)
-			if b.client.Patch(ctx, counter(namespace, 0), client.RawPatch("application/merge-patch+json", patch)) != nil {
+			if b.client.Patch(ctx, newCounter(namespace, 0), client.RawPatch("application/merge-patch+json", patch)) != nil {
 				return
 			}
 			<-ticker.C
@@ -114,32 +114,32 @@ func TestCutUnderLoad(t *testing.T) {
 	b := newBed(t)
 	b.countersIn(t, shop)
 	require.NoError(t, seed.Bulk(t.Context(), b.RestConfig(), seed.BulkOptions{Namespace: shop, Count: 3000, Size: 2000}))
-	b.runner(t, func(c *app.Config) { c.Workers = 1 })
-	stop := b.count(t, shop)
-	backup := b.finished(t, b.admit(t, "cut", velerov1.BackupSpec{IncludedNamespaces: []string{shop}}, shop))
+	b.startRunner(t, func(c *app.Config) { c.Workers = 1 })
+	stop := b.startCounting(t, shop)
+	backup := b.awaitFinished(t, b.admitBackup(t, "cut", velerov1.BackupSpec{IncludedNamespaces: []string{shop}}, shop))
 	final := stop()
-	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, results(t, b, "cut"))
-	configMap, custom := storedCounters(t, readTarball(t, b.file("cut", "cut.tar.gz")))
+	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, readResults(t, b, "cut"))
+	configMap, custom := storedCounters(t, readTarball(t, b.objectPath("cut", "cut.tar.gz")))
 	require.Contains(t, []int{0, 1}, configMap-custom, "ConfigMap %d, custom resource %d", configMap, custom)
 	require.Greater(t, final, configMap, "the writer went on during the backup")
 }
 
-// compactor is a proxy in front of the API server that compacts etcd in the middle of paging
+// compactingProxy is a proxy in front of the API server that compacts etcd in the middle of paging
 // through the ConfigMaps and counts the 410s of the server.
-type compactor struct {
+type compactingProxy struct {
 	*httptest.Server
 	pages atomic.Int64
 	gone  atomic.Int64
 }
 
-func newCompactor(t *testing.T, b *bed) *compactor {
+func newCompactor(t *testing.T, b *bed) *compactingProxy {
 	t.Helper()
 	config := b.RestConfig()
 	transport, err := rest.TransportFor(config)
 	require.NoError(t, err)
 	target, err := url.Parse(config.Host)
 	require.NoError(t, err)
-	c := &compactor{}
+	c := &compactingProxy{}
 	proxy := &httputil.ReverseProxy{
 		Transport:     transport,
 		FlushInterval: -1,
@@ -153,7 +153,7 @@ func newCompactor(t *testing.T, b *bed) *compactor {
 	}
 	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/configmaps") && r.URL.Query().Has("continue") && c.pages.Add(1) == 3 {
-			b.compact(t)
+			b.compactEtcd(t)
 		}
 		proxy.ServeHTTP(w, r)
 	}))
@@ -161,8 +161,8 @@ func newCompactor(t *testing.T, b *bed) *compactor {
 	return c
 }
 
-// kubeconfig returns the path of one that leads through the proxy.
-func (c *compactor) kubeconfig(t *testing.T) string {
+// proxyKubeconfig returns the path of one that leads through the proxy.
+func (c *compactingProxy) proxyKubeconfig(t *testing.T) string {
 	t.Helper()
 	config := clientcmdapi.NewConfig()
 	config.Clusters["c"] = &clientcmdapi.Cluster{Server: c.URL}
@@ -173,8 +173,8 @@ func (c *compactor) kubeconfig(t *testing.T) string {
 	return path
 }
 
-// compact makes etcd forget every revision but the newest.
-func (b *bed) compact(t *testing.T) {
+// compactEtcd makes etcd forget every revision but the newest.
+func (b *bed) compactEtcd(t *testing.T) {
 	t.Helper()
 	ns := &corev1.ConfigMapList{}
 	require.NoError(t, b.client.List(t.Context(), ns, client.Limit(1)))
@@ -193,13 +193,13 @@ func TestCompactedRevision(t *testing.T) {
 	b.countersIn(t, shop)
 	require.NoError(t, seed.Bulk(t.Context(), b.RestConfig(), seed.BulkOptions{Namespace: shop, Count: 3000, Size: 2000}))
 	proxy := newCompactor(t, b)
-	b.runner(t, func(c *app.Config) { c.Options.Kubeconfig, c.Workers = proxy.kubeconfig(t), 1 })
-	stop := b.count(t, shop)
-	backup := b.finished(t, b.admit(t, "compacted", velerov1.BackupSpec{IncludedNamespaces: []string{shop}}, shop))
+	b.startRunner(t, func(c *app.Config) { c.Options.Kubeconfig, c.Workers = proxy.proxyKubeconfig(t), 1 })
+	stop := b.startCounting(t, shop)
+	backup := b.awaitFinished(t, b.admitBackup(t, "compacted", velerov1.BackupSpec{IncludedNamespaces: []string{shop}}, shop))
 	stop()
-	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, results(t, b, "compacted"))
+	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, readResults(t, b, "compacted"))
 	require.Positive(t, proxy.gone.Load(), "the server refused the old revision")
-	stored := readTarball(t, b.file("compacted", "compacted.tar.gz"))
+	stored := readTarball(t, b.objectPath("compacted", "compacted.tar.gz"))
 	count := 0
 	for path := range stored {
 		if strings.HasPrefix(path, "resources/configmaps/namespaces/"+shop+"/") {
@@ -207,8 +207,8 @@ func TestCompactedRevision(t *testing.T) {
 		}
 	}
 	require.Equal(t, 3002, count, "every ConfigMap once: the bulk, the counter, the certificate authority's")
-	header := openManifest(t, b.file("compacted", "manifest.json.gz"))
-	trailer := cuts(t, b.file("compacted", "manifest.json.gz"))
+	header := openManifest(t, b.objectPath("compacted", "manifest.json.gz"))
+	trailer := readCuts(t, b.objectPath("compacted", "manifest.json.gz"))
 	require.NotEmpty(t, trailer, "the manifest says what is of which revision")
 	reasons := map[string]bool{}
 	for _, c := range trailer {
@@ -229,7 +229,7 @@ func (f fileRange) ReadRange(_ context.Context, off, n int64) (io.ReadCloser, er
 	return io.NopCloser(bytes.NewReader(data[off : off+n])), nil
 }
 
-func cuts(t *testing.T, path string) []manifest.Cut {
+func readCuts(t *testing.T, path string) []manifest.Cut {
 	t.Helper()
 	info, err := os.Stat(path)
 	require.NoError(t, err)

@@ -24,28 +24,28 @@ import (
 func TestKindsInAnEtcdOfTheirOwn(t *testing.T) {
 	overrides := fmt.Sprintf("--etcd-servers-overrides=/secrets#%s,/configmaps#%s", testbed.StartEtcdT(t), testbed.StartEtcdT(t))
 	b := newBed(t, func(c *testbed.Config) { c.APIServerArgs = append(c.APIServerArgs, overrides) })
-	b.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: shop}})
-	b.create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: "behind"}})
-	b.create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: "within"}})
+	b.createObject(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: shop}})
+	b.createObject(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: "behind"}})
+	b.createObject(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: "within"}})
 	early := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: "early"}}
-	b.create(t, early)
-	for i := 0; revision(t, early.ResourceVersion) < b.newest(t)+200; i++ {
+	b.createObject(t, early)
+	for i := 0; parseRevision(t, early.ResourceVersion) < b.newestRevision(t)+200; i++ {
 		patch := fmt.Sprintf(`{"data":{"n":"%d"}}`, i)
 		require.NoError(t, b.client.Patch(t.Context(), early, client.RawPatch(types.MergePatchType, []byte(patch))))
 	}
-	b.create(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: "late"}})
-	require.Less(t, b.revisionOf(t, &corev1.SecretList{}), b.newest(t), "secrets are behind")
+	b.createObject(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: "late"}})
+	require.Less(t, b.revisionOf(t, &corev1.SecretList{}), b.newestRevision(t), "secrets are behind")
 
-	b.runner(t)
-	backup := b.finished(t, b.admit(t, "apart", velerov1.BackupSpec{}, shop))
-	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, results(t, b, "apart"))
-	stored := readTarball(t, b.file("apart", "apart.tar.gz"))
+	b.startRunner(t)
+	backup := b.awaitFinished(t, b.admitBackup(t, "apart", velerov1.BackupSpec{}, shop))
+	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, readResults(t, b, "apart"))
+	stored := readTarball(t, b.objectPath("apart", "apart.tar.gz"))
 	for _, path := range []string{"secrets/namespaces/shop/behind", "configmaps/namespaces/shop/late", "serviceaccounts/namespaces/shop/within"} {
 		require.Contains(t, stored, "resources/"+path+".json")
 	}
 	require.Contains(t, string(stored["resources/configmaps/namespaces/shop/early.json"]), early.Data["n"])
 
-	path := b.file("apart", "manifest.json.gz")
+	path := b.objectPath("apart", "manifest.json.gz")
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	m, err := manifest.Open(t.Context(), fileRange(path), info.Size())
@@ -57,18 +57,18 @@ func TestKindsInAnEtcdOfTheirOwn(t *testing.T) {
 	require.Equal(t, map[string]string{"v1/Secret": "its storage counts revisions of its own", "v1/ConfigMap": "its storage counts revisions of its own"}, reasons)
 }
 
-func revision(t *testing.T, text string) int {
+func parseRevision(t *testing.T, text string) int {
 	t.Helper()
 	n, err := strconv.Atoi(text)
 	require.NoError(t, err)
 	return n
 }
 
-// newest returns the revision of what has no etcd of its own.
-func (b *bed) newest(t *testing.T) int { return b.revisionOf(t, &corev1.NamespaceList{}) }
+// newestRevision returns the revision of what has no etcd of its own.
+func (b *bed) newestRevision(t *testing.T) int { return b.revisionOf(t, &corev1.NamespaceList{}) }
 
 func (b *bed) revisionOf(t *testing.T, list client.ObjectList) int {
 	t.Helper()
 	require.NoError(t, b.client.List(t.Context(), list, client.Limit(1)))
-	return revision(t, list.GetResourceVersion())
+	return parseRevision(t, list.GetResourceVersion())
 }

@@ -47,25 +47,25 @@ func newBed(t *testing.T, options ...func(*testbed.Config)) *bed {
 	c, err := client.New(b.RestConfig(), client.Options{Scheme: kube.Scheme()})
 	require.NoError(t, err)
 	b.client = c
-	b.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: server}})
+	b.createObject(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: server}})
 	location := &velerov1.BackupStorageLocation{
 		ObjectMeta: metav1.ObjectMeta{Namespace: server, Name: "default"},
 		Spec: velerov1.BackupStorageLocationSpec{Provider: holdfast.ProviderFile, Default: true,
 			Config: map[string]string{"path": b.bucket}},
 	}
 	location.Spec.ObjectStorage = &velerov1.ObjectStorageLocation{Bucket: "backups"}
-	b.create(t, location)
+	b.createObject(t, location)
 	require.NoError(t, os.MkdirAll(filepath.Join(b.bucket, "backups"), 0o700))
 	return b
 }
 
-func (b *bed) create(t *testing.T, o client.Object) {
+func (b *bed) createObject(t *testing.T, o client.Object) {
 	t.Helper()
 	require.NoError(t, b.client.Create(t.Context(), o))
 }
 
-// runner starts a backup-runner; the returned function stops it and waits.
-func (b *bed) runner(t *testing.T, adjust ...func(*app.Config)) (stop func()) {
+// startRunner starts a backup-runner; the returned function stops it and waits.
+func (b *bed) startRunner(t *testing.T, adjust ...func(*app.Config)) (stop func()) {
 	t.Helper()
 	options := service.Defaults(app.Name, service.Ports{})
 	options.Kubeconfig, options.Namespace, options.NATSURL = b.Kubeconfig(), server, b.nats
@@ -97,12 +97,12 @@ func (b *bed) runner(t *testing.T, adjust ...func(*app.Config)) (stop func()) {
 	return stop
 }
 
-// admit creates a Backup and makes it ready, as the scheduler does.
-func (b *bed) admit(t *testing.T, name string, spec velerov1.BackupSpec, namespaces ...string) *velerov1.Backup {
+// admitBackup creates a Backup and makes it ready, as the scheduler does.
+func (b *bed) admitBackup(t *testing.T, name string, spec velerov1.BackupSpec, namespaces ...string) *velerov1.Backup {
 	t.Helper()
 	spec.StorageLocation = "default"
 	backup := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: server, Name: name}, Spec: spec}
-	b.create(t, backup)
+	b.createObject(t, backup)
 	l := ledger.New(b.client, b.client, server)
 	require.NoError(t, l.Admit(t.Context(), ledger.Entry{UID: backup.UID, Kind: ledger.KindBackup, Namespace: server,
 		Name: name, Namespaces: namespaces, Since: time.Now()}, ledger.Limits{}))
@@ -113,8 +113,8 @@ func (b *bed) admit(t *testing.T, name string, spec velerov1.BackupSpec, namespa
 	return backup
 }
 
-// finished waits for the terminal phase and releases the ledger.
-func (b *bed) finished(t *testing.T, backup *velerov1.Backup) *velerov1.Backup {
+// awaitFinished waits for the terminal phase and releases the ledger.
+func (b *bed) awaitFinished(t *testing.T, backup *velerov1.Backup) *velerov1.Backup {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		return b.client.Get(t.Context(), client.ObjectKeyFromObject(backup), backup) == nil && backup.Status.Phase.Terminal()
@@ -123,8 +123,8 @@ func (b *bed) finished(t *testing.T, backup *velerov1.Backup) *velerov1.Backup {
 	return backup
 }
 
-// file returns the path of an object of a backup.
-func (b *bed) file(parts ...string) string {
+// objectPath returns the path of an object of a backup.
+func (b *bed) objectPath(parts ...string) string {
 	return filepath.Join(append([]string{b.bucket, "backups", "backups"}, parts...)...)
 }
 

@@ -17,22 +17,22 @@ import (
 
 func TestBackupOfADeadRunnerIsTakenOver(t *testing.T) {
 	b := newBed(t)
-	b.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: shop}})
+	b.createObject(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: shop}})
 	require.NoError(t, seed.Bulk(t.Context(), b.RestConfig(), seed.BulkOptions{Namespace: shop, Count: 50, Size: 100}))
-	backup := b.admit(t, "orphan", velerov1.BackupSpec{IncludedNamespaces: []string{shop}}, shop)
+	backup := b.admitBackup(t, "orphan", velerov1.BackupSpec{IncludedNamespaces: []string{shop}}, shop)
 	started := metav1.NewTime(time.Now().Add(-time.Minute).Truncate(time.Second))
 	require.NoError(t, kube.Update(t.Context(), b.client, b.client, backup, func(x *velerov1.Backup) error {
 		x.Status.Phase, x.Status.StartTimestamp = velerov1.BackupPhaseInProgress, &started
-		return claim.Set(x, claim.Claim{Holder: "backup-runner-that-died", Epoch: 4})
+		return claim.Set(x, claim.Claim{Owner: "backup-runner-that-died", Epoch: 4})
 	}))
 	short := func(c *app.Config) { c.ClaimTimeout = 5 * time.Second }
-	b.runner(t, short)
-	b.runner(t, short)
-	b.finished(t, backup)
-	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, results(t, b, "orphan"))
+	b.startRunner(t, short)
+	b.startRunner(t, short)
+	b.awaitFinished(t, backup)
+	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, readResults(t, b, "orphan"))
 	require.True(t, started.Equal(backup.Status.StartTimestamp))
 	c, _, err := claim.Parse(backup)
 	require.NoError(t, err)
 	require.Equal(t, int64(5), c.Epoch, "one of the two took it, once")
-	require.Len(t, swept(t, b.file("orphan")), 11, "nothing is left behind")
+	require.Len(t, awaitSwept(t, b.objectPath("orphan")), 11, "nothing is left behind")
 }

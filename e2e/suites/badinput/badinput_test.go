@@ -22,7 +22,7 @@ func TestBadInput(t *testing.T) {
 	b := newBed(t, plantForeign)
 	b.makeLocations(t)
 	b.startGadgets(t)
-	b.api.imported(t, "intact")
+	b.api.awaitImported(t, "intact")
 	t.Run("together", func(t *testing.T) {
 		t.Run("backups", b.refuseBackups)
 		t.Run("restores", b.refuseRestores)
@@ -36,15 +36,15 @@ func TestBadInput(t *testing.T) {
 		t.Run("conversion fails", b.conversionFails)
 		t.Run("tarballs", b.restoreForeign)
 		t.Run("damage in one member", b.damagedMember)
-		t.Run("submit", b.submit)
+		t.Run("submit", b.submitBadRequests)
 		t.Run("unknown manifest", b.unknownManifest)
 		t.Run("deletions", b.refuseDeletions)
 		t.Run("downloads", b.refuseDownloads)
 	})
 	t.Run("dead API", b.deadAPI)
 	t.Run("still at work", func(t *testing.T) {
-		b.api.estate(t, "after")
-		backup := b.backup(t, "after", velerov1.BackupSpec{IncludedNamespaces: []string{"after"}})
+		b.api.createEstate(t, "after")
+		backup := b.runBackup(t, "after", velerov1.BackupSpec{IncludedNamespaces: []string{"after"}})
 		require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, backup.Status.FailureReason)
 		b.bucket.hasEstate(t, "after", "after")
 	})
@@ -71,9 +71,9 @@ func (b *bed) nobodyDied(t *testing.T) {
 	}
 }
 
-// traces are the forms in which the marker could be found: plain, and base64 wherever in a text it
+// markerForms are the forms in which the marker could be found: plain, and base64 wherever in a text it
 // starts.
-func traces(t *testing.T) [][]byte {
+func markerForms(t *testing.T) [][]byte {
 	t.Helper()
 	out := [][]byte{[]byte(marker)}
 	for shift := range 3 {
@@ -87,7 +87,7 @@ func traces(t *testing.T) [][]byte {
 // noSecrets looks everywhere but in Secrets and tarballs: logs, every other file of every bucket,
 // every velero.io object.
 func (b *bed) noSecrets(t *testing.T) {
-	forms := traces(t)
+	forms := markerForms(t)
 	clean := func(where string, content []byte) {
 		for _, form := range forms {
 			if at := bytes.Index(content, form); at >= 0 {
@@ -112,7 +112,7 @@ func (b *bed) noSecrets(t *testing.T) {
 			return err
 		}
 		if strings.HasSuffix(path, ".gz") {
-			content = gunzip(t, content)
+			content = gunzipBytes(t, content)
 		}
 		files++
 		clean(path, content)

@@ -21,53 +21,53 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
 
-// archive writes a tarball as Velero 1.18 does (format 1.1.0).
-type archive struct {
+// hostileArchive writes a tarball as Velero 1.18 does (format 1.1.0).
+type hostileArchive struct {
 	t   *testing.T
 	raw bytes.Buffer
 	zip *gzip.Writer
 	tar *tar.Writer
 }
 
-func newArchive(t *testing.T) *archive {
+func newArchive(t *testing.T) *hostileArchive {
 	t.Helper()
-	a := &archive{t: t}
+	a := &hostileArchive{t: t}
 	a.zip = gzip.NewWriter(&a.raw)
 	a.tar = tar.NewWriter(a.zip)
-	a.entry("metadata/version", []byte("1.1.0\n"))
+	a.addEntry("metadata/version", []byte("1.1.0\n"))
 	return a
 }
 
-func (a *archive) entry(name string, body []byte) {
+func (a *hostileArchive) addEntry(name string, body []byte) {
 	a.t.Helper()
-	a.header(&tar.Header{Name: name, Size: int64(len(body)), Typeflag: tar.TypeReg, Mode: 0o755})
+	a.addHeader(&tar.Header{Name: name, Size: int64(len(body)), Typeflag: tar.TypeReg, Mode: 0o755})
 	_, err := a.tar.Write(body)
 	require.NoError(a.t, err)
 }
 
-func (a *archive) header(h *tar.Header) {
+func (a *hostileArchive) addHeader(h *tar.Header) {
 	a.t.Helper()
 	require.NoError(a.t, a.tar.WriteHeader(h))
 }
 
-func (a *archive) estate(namespace string) {
+func (a *hostileArchive) addEstate(namespace string) {
 	a.t.Helper()
-	for path, obj := range map[string]client.Object{"configmaps": kept(namespace), "secrets": hidden(namespace)} {
+	for path, obj := range map[string]client.Object{"configmaps": newKeptConfigMap(namespace), "secrets": newHiddenSecret(namespace)} {
 		body, err := json.Marshal(obj)
 		require.NoError(a.t, err)
-		a.entry("resources/"+path+"/namespaces/"+namespace+"/"+obj.GetName()+".json", body)
+		a.addEntry("resources/"+path+"/namespaces/"+namespace+"/"+obj.GetName()+".json", body)
 	}
 }
 
-func (a *archive) bytes() []byte {
+func (a *hostileArchive) finishArchive() []byte {
 	a.t.Helper()
 	require.NoError(a.t, a.tar.Close())
 	require.NoError(a.t, a.zip.Close())
 	return a.raw.Bytes()
 }
 
-// plant writes a backup into the bucket as another cluster's Velero would have left it.
-func plant(t *testing.T, bucket, name string, tarball []byte) {
+// plantBackup writes a backup into the bucket as another cluster's Velero would have left it.
+func plantBackup(t *testing.T, bucket, name string, tarball []byte) {
 	t.Helper()
 	start := metav1.NewTime(time.Now().Add(-time.Hour).Truncate(time.Second))
 	backup := &velerov1.Backup{
@@ -95,37 +95,41 @@ const bombBytes = 300 << 20
 
 // foreignCase is a hostile backup: what is added to a good archive, and what is done to its bytes.
 type foreignCase struct {
-	add   func(a *archive, namespace string)
+	add   func(a *hostileArchive, namespace string)
 	spoil func(raw []byte) []byte
 	want  []string // in the one error
 	empty bool     // nothing can be restored
 }
 
 func foreignCases() map[string]foreignCase {
-	noise := func(a *archive, ns string) {
+	noise := func(a *hostileArchive, ns string) {
 		body := make([]byte, 100<<10)
 		_, _ = rand.Read(body) // never fails
-		a.entry("resources/configmaps/namespaces/"+ns+"/noise.json", body)
+		a.addEntry("resources/configmaps/namespaces/"+ns+"/noise.json", body)
 	}
-	text := func(path, body string) func(*archive, string) {
-		return func(a *archive, ns string) { a.entry("resources/"+path+"/namespaces/"+ns+"/bad.json", []byte(body)) }
+	text := func(path, body string) func(*hostileArchive, string) {
+		return func(a *hostileArchive, ns string) {
+			a.addEntry("resources/"+path+"/namespaces/"+ns+"/bad.json", []byte(body))
+		}
 	}
-	secret := func(tail string) func(*archive, string) {
-		return func(a *archive, ns string) {
+	secret := func(tail string) func(*hostileArchive, string) {
+		return func(a *hostileArchive, ns string) {
 			text("secrets", `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"bad","namespace":"`+ns+`"},`+tail)(a, ns)
 		}
 	}
 	return map[string]foreignCase{
-		"truncated":   {add: noise, spoil: func(raw []byte) []byte { return raw[:len(raw)-50<<10] }, want: []string{"tarball", "noise.json"}, empty: true},
-		"corrupt":     {add: noise, spoil: func(raw []byte) []byte { raw[len(raw)-50<<10] ^= 0xff; return raw }, want: []string{"tarball"}, empty: true},
-		"not-gzip":    {spoil: func([]byte) []byte { return []byte("this is no tarball") }, want: []string{"tarball"}, empty: true},
-		"traversal":   {add: func(a *archive, _ string) { a.entry("../../../evil.json", []byte("{}")) }, want: []string{"../../../evil.json"}},
-		"hidden-dots": {add: func(a *archive, _ string) { a.entry("resources/configmaps/namespaces/../evil.json", []byte("{}")) }, want: []string{"namespaces/../evil.json"}},
-		"absolute":    {add: func(a *archive, _ string) { a.entry("/etc/evil.json", []byte("{}")) }, want: []string{"/etc/evil.json"}},
-		"symlink": {add: func(a *archive, ns string) {
-			a.header(&tar.Header{Name: "resources/configmaps/namespaces/" + ns + "/link.json", Linkname: "/etc/passwd", Typeflag: tar.TypeSymlink})
+		"truncated": {add: noise, spoil: func(raw []byte) []byte { return raw[:len(raw)-50<<10] }, want: []string{"tarball", "noise.json"}, empty: true},
+		"corrupt":   {add: noise, spoil: func(raw []byte) []byte { raw[len(raw)-50<<10] ^= 0xff; return raw }, want: []string{"tarball"}, empty: true},
+		"not-gzip":  {spoil: func([]byte) []byte { return []byte("this is no tarball") }, want: []string{"tarball"}, empty: true},
+		"traversal": {add: func(a *hostileArchive, _ string) { a.addEntry("../../../evil.json", []byte("{}")) }, want: []string{"../../../evil.json"}},
+		"hidden-dots": {add: func(a *hostileArchive, _ string) {
+			a.addEntry("resources/configmaps/namespaces/../evil.json", []byte("{}"))
+		}, want: []string{"namespaces/../evil.json"}},
+		"absolute": {add: func(a *hostileArchive, _ string) { a.addEntry("/etc/evil.json", []byte("{}")) }, want: []string{"/etc/evil.json"}},
+		"symlink": {add: func(a *hostileArchive, ns string) {
+			a.addHeader(&tar.Header{Name: "resources/configmaps/namespaces/" + ns + "/link.json", Linkname: "/etc/passwd", Typeflag: tar.TypeSymlink})
 		}, want: []string{"link.json"}},
-		"bomb":         {add: bomb, want: []string{"bomb.json", "314572800"}},
+		"bomb":         {add: addBomb, want: []string{"bomb.json", "314572800"}},
 		"no-json":      {add: text("configmaps", "<html>"), want: []string{"bad.json"}},
 		"cut-secret":   {add: secret(`"stringData":{"password":"` + marker), want: []string{"secrets", "bad.json"}},
 		"no-base64":    {add: secret(`"data":{"password":"!` + marker + `!"}}`), want: []string{"bad"}},
@@ -135,35 +139,35 @@ func foreignCases() map[string]foreignCase {
 	}
 }
 
-// bomb is a small piece of the archive that unpacks to much.
-func bomb(a *archive, ns string) {
-	a.header(&tar.Header{Name: "resources/configmaps/namespaces/" + ns + "/bomb.json", Size: bombBytes, Typeflag: tar.TypeReg})
-	_, err := io.CopyN(a.tar, zeros{}, bombBytes)
+// addBomb is a small piece of the archive that unpacks to much.
+func addBomb(a *hostileArchive, ns string) {
+	a.addHeader(&tar.Header{Name: "resources/configmaps/namespaces/" + ns + "/bomb.json", Size: bombBytes, Typeflag: tar.TypeReg})
+	_, err := io.CopyN(a.tar, zeroReader{}, bombBytes)
 	require.NoError(a.t, err)
 }
 
-type zeros struct{}
+type zeroReader struct{}
 
-func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+func (zeroReader) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
 // plantForeign fills the bucket: one good backup, the bad ones, and directories that are no backups
 // at all.
 func plantForeign(t *testing.T, bucket string) {
 	t.Helper()
 	good := newArchive(t)
-	good.estate("foreign-intact")
-	plant(t, bucket, "intact", good.bytes())
+	good.addEstate("foreign-intact")
+	plantBackup(t, bucket, "intact", good.finishArchive())
 	for name, c := range foreignCases() {
 		a := newArchive(t)
-		a.estate("foreign-" + name)
+		a.addEstate("foreign-" + name)
 		if c.add != nil {
 			c.add(a, "foreign-"+name)
 		}
-		raw := a.bytes()
+		raw := a.finishArchive()
 		if c.spoil != nil {
 			raw = c.spoil(raw)
 		}
-		plant(t, bucket, name, raw)
+		plantBackup(t, bucket, name, raw)
 	}
 	plantFiles(t, bucket, "metadata-garbage", map[string][]byte{"velero-backup.json": []byte(`{"kind":`)})
 	plantFiles(t, bucket, "metadata-other", map[string][]byte{
@@ -171,8 +175,8 @@ func plantForeign(t *testing.T, bucket string) {
 	plantFiles(t, bucket, "metadata-bomb", map[string][]byte{"velero-backup.json": bytes.Repeat([]byte(" "), 9<<20)})
 }
 
-// imported waits until the backup in the bucket has its object.
-func (a *apiClient) imported(t *testing.T, name string) {
+// awaitImported waits until the backup in the bucket has its object.
+func (a *apiClient) awaitImported(t *testing.T, name string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		return a.client.Get(t.Context(), client.ObjectKey{Namespace: server, Name: name}, &velerov1.Backup{}) == nil
@@ -183,18 +187,18 @@ func (b *bed) restoreForeign(t *testing.T) {
 	t.Parallel()
 	t.Run("intact", func(t *testing.T) {
 		t.Parallel()
-		b.api.imported(t, "intact")
-		restore := b.restore(t, "from-intact", velerov1.RestoreSpec{BackupName: "intact"})
+		b.api.awaitImported(t, "intact")
+		restore := b.runRestore(t, "from-intact", velerov1.RestoreSpec{BackupName: "intact"})
 		require.Equal(t, velerov1.RestorePhaseCompleted, restore.Status.Phase, restore.Status.FailureReason)
 		b.api.isBack(t, "foreign-intact")
 	})
 	for name, c := range foreignCases() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b.api.imported(t, name)
-			restore := b.restore(t, "from-"+name, velerov1.RestoreSpec{BackupName: name})
+			b.api.awaitImported(t, name)
+			restore := b.runRestore(t, "from-"+name, velerov1.RestoreSpec{BackupName: name})
 			require.Equal(t, velerov1.RestorePhasePartiallyFailed, restore.Status.Phase, restore.Status.FailureReason)
-			errs := b.bucket.results(t, "restores", restore.Name, "restore-"+restore.Name+"-results.gz").all("errors")
+			errs := b.bucket.readResults(t, "restores", restore.Name, "restore-"+restore.Name+"-results.gz").messagesOf("errors")
 			require.Len(t, errs, 1)
 			require.Equal(t, 1, restore.Status.Errors)
 			for _, word := range c.want {
@@ -207,7 +211,7 @@ func (b *bed) restoreForeign(t *testing.T) {
 	}
 	t.Run("no backups", func(t *testing.T) {
 		t.Parallel()
-		b.api.imported(t, "intact") // in the same pass
+		b.api.awaitImported(t, "intact") // in the same pass
 		for _, name := range []string{"metadata-garbage", "metadata-other", "metadata-bomb", "another"} {
 			err := b.client.Get(t.Context(), client.ObjectKey{Namespace: server, Name: name}, &velerov1.Backup{})
 			require.True(t, apierrors.IsNotFound(err), name)
@@ -224,7 +228,7 @@ func (a *apiClient) isBack(t *testing.T, namespace string) {
 	t.Helper()
 	config, secret := &corev1.ConfigMap{}, &corev1.Secret{}
 	require.NoError(t, a.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "kept"}, config))
-	require.Equal(t, kept(namespace).Data, config.Data)
+	require.Equal(t, newKeptConfigMap(namespace).Data, config.Data)
 	require.NoError(t, a.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "hidden"}, secret))
-	require.Equal(t, hidden(namespace).Data, secret.Data)
+	require.Equal(t, newHiddenSecret(namespace).Data, secret.Data)
 }

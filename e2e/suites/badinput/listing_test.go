@@ -23,8 +23,8 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
 
-// object makes an object of a kind the scheme does not know.
-func object(apiVersion, kind, namespace, name string, fields map[string]any) *unstructured.Unstructured {
+// newObject makes an object of a kind the scheme does not know.
+func newObject(apiVersion, kind, namespace, name string, fields map[string]any) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind}}
 	for key, value := range fields {
 		u.Object[key] = value
@@ -34,25 +34,25 @@ func object(apiVersion, kind, namespace, name string, fields map[string]any) *un
 	return u
 }
 
-// aggregate registers an API group that a server on a port of this machine answers. ExternalName is
+// registerAggregated registers an API group that a server on a port of this machine answers. ExternalName is
 // the one type of Service the API server follows off the cluster.
-func (b *bed) aggregate(t *testing.T, group string, port int) *unstructured.Unstructured {
+func (b *bed) registerAggregated(t *testing.T, group string, port int) *unstructured.Unstructured {
 	t.Helper()
 	name, _, _ := strings.Cut(group, ".")
-	b.api.create(t, &corev1.Service{
+	b.api.createObject(t, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"},
 	})
-	service := object("apiregistration.k8s.io/v1", "APIService", "", "v1."+group, map[string]any{"spec": map[string]any{
+	service := newObject("apiregistration.k8s.io/v1", "APIService", "", "v1."+group, map[string]any{"spec": map[string]any{
 		"group": group, "version": "v1", "insecureSkipTLSVerify": true, "groupPriorityMinimum": int64(1000), "versionPriority": int64(10),
 		"service": map[string]any{"namespace": "default", "name": name, "port": int64(port)},
 	}})
-	b.api.create(t, service)
+	b.api.createObject(t, service)
 	return service
 }
 
-// discovered waits until discovery answers for the group, or fails for it.
-func (b *bed) discovered(t *testing.T, group string, fails bool) {
+// awaitDiscovery waits until discovery answers for the group, or fails for it.
+func (b *bed) awaitDiscovery(t *testing.T, group string, fails bool) {
 	t.Helper()
 	d, err := discovery.NewDiscoveryClientForConfig(b.cluster.RestConfig())
 	require.NoError(t, err)
@@ -76,8 +76,8 @@ func (b *bed) discovered(t *testing.T, group string, fails bool) {
 
 const gadgetGroup = "gadgets.example.com"
 
-// gadgets is an aggregated API server whose lists are wrong in two namespaces.
-func gadgets(w http.ResponseWriter, r *http.Request) {
+// serveGadgets is an aggregated API server whose lists are wrong in two namespaces.
+func serveGadgets(w http.ResponseWriter, r *http.Request) {
 	listKind := map[string]any{"apiVersion": gadgetGroup + "/v1", "kind": "GadgetList", "metadata": map[string]any{"resourceVersion": "7"}}
 	item := func(name string) map[string]any {
 		return map[string]any{"apiVersion": gadgetGroup + "/v1", "kind": "Gadget", "metadata": map[string]any{"name": name, "namespace": "nameless"}}
@@ -109,29 +109,29 @@ func gadgets(w http.ResponseWriter, r *http.Request) {
 
 func (b *bed) startGadgets(t *testing.T) {
 	t.Helper()
-	backend := httptest.NewTLSServer(http.HandlerFunc(gadgets))
+	backend := httptest.NewTLSServer(http.HandlerFunc(serveGadgets))
 	t.Cleanup(backend.Close)
 	_, port, err := net.SplitHostPort(backend.Listener.Addr().String())
 	require.NoError(t, err)
 	number, err := strconv.Atoi(port)
 	require.NoError(t, err)
-	b.aggregate(t, gadgetGroup, number)
-	b.discovered(t, gadgetGroup, false)
+	b.registerAggregated(t, gadgetGroup, number)
+	b.awaitDiscovery(t, gadgetGroup, false)
 }
 
 func (b *bed) listFails(t *testing.T) {
 	t.Parallel()
-	b.api.estate(t, "unlisted")
-	backup := b.backup(t, "unlisted", velerov1.BackupSpec{IncludedNamespaces: []string{"unlisted"}})
+	b.api.createEstate(t, "unlisted")
+	backup := b.runBackup(t, "unlisted", velerov1.BackupSpec{IncludedNamespaces: []string{"unlisted"}})
 	b.bucket.oneError(t, backup, "unlisted", "unlisted", "gadgets."+gadgetGroup, "rusty")
 }
 
 func (b *bed) itemIsBroken(t *testing.T) {
 	t.Parallel()
-	b.api.estate(t, "nameless")
-	backup := b.backup(t, "nameless", velerov1.BackupSpec{IncludedNamespaces: []string{"nameless"}})
+	b.api.createEstate(t, "nameless")
+	backup := b.runBackup(t, "nameless", velerov1.BackupSpec{IncludedNamespaces: []string{"nameless"}})
 	b.bucket.oneError(t, backup, "nameless", "nameless", "gadgets."+gadgetGroup, "name")
-	saved := b.bucket.saved(t, "nameless")
+	saved := b.bucket.savedObjects(t, "nameless")
 	require.Contains(t, saved, gadgetGroup+"/v1/Gadget nameless/good")
 	require.Contains(t, saved, gadgetGroup+"/v1/Gadget nameless/fine")
 }
@@ -140,7 +140,7 @@ func (b *bed) itemIsBroken(t *testing.T) {
 // converts.
 func (b *bed) conversionFails(t *testing.T) {
 	t.Parallel()
-	b.api.estate(t, "unconverted")
+	b.api.createEstate(t, "unconverted")
 	ports, err := testbed.FreePorts(1)
 	require.NoError(t, err)
 	anything := &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
@@ -160,25 +160,25 @@ func (b *bed) conversionFails(t *testing.T) {
 			},
 		},
 	}
-	b.api.create(t, definition)
+	b.api.createObject(t, definition)
 	require.Eventually(t, func() bool {
-		return b.client.Create(t.Context(), object("old.example.com/v1", "Relic", "unconverted", "urn", nil)) == nil
+		return b.client.Create(t.Context(), newObject("old.example.com/v1", "Relic", "unconverted", "urn", nil)) == nil
 	}, patience, 10*look, "the definition is served")
-	backup := b.backup(t, "unconverted", velerov1.BackupSpec{IncludedNamespaces: []string{"unconverted"}})
+	backup := b.runBackup(t, "unconverted", velerov1.BackupSpec{IncludedNamespaces: []string{"unconverted"}})
 	b.bucket.oneError(t, backup, "unconverted", "unconverted", "relics.old.example.com", "conversion webhook")
 }
 
 // deadAPI is seen by every backup, so it runs alone.
 func (b *bed) deadAPI(t *testing.T) {
-	b.api.estate(t, "dead")
+	b.api.createEstate(t, "dead")
 	ports, err := testbed.FreePorts(1)
 	require.NoError(t, err)
-	service := b.aggregate(t, "metrics.example.com", ports[0])
-	b.discovered(t, "metrics.example.com", true)
-	backup := b.backup(t, "dead", velerov1.BackupSpec{IncludedNamespaces: []string{"dead"}})
+	service := b.registerAggregated(t, "metrics.example.com", ports[0])
+	b.awaitDiscovery(t, "metrics.example.com", true)
+	backup := b.runBackup(t, "dead", velerov1.BackupSpec{IncludedNamespaces: []string{"dead"}})
 	b.bucket.oneError(t, backup, "dead", "metrics.example.com/v1")
 
-	restore := b.restore(t, "dead", velerov1.RestoreSpec{BackupName: "dead", NamespaceMapping: map[string]string{"dead": "dead-again"}})
+	restore := b.runRestore(t, "dead", velerov1.RestoreSpec{BackupName: "dead", NamespaceMapping: map[string]string{"dead": "dead-again"}})
 	require.Equal(t, velerov1.RestorePhaseCompleted, restore.Status.Phase, restore.Status.FailureReason)
 	b.api.isBack(t, "dead-again")
 	require.NoError(t, b.client.Delete(t.Context(), service))
@@ -186,7 +186,7 @@ func (b *bed) deadAPI(t *testing.T) {
 
 func (b *bed) hookAnnotation(t *testing.T) {
 	t.Parallel()
-	b.api.estate(t, "hooked")
+	b.api.createEstate(t, "hooked")
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "hooked", Name: "db", Annotations: map[string]string{
 			"pre.hook.backup.velero.io/command": `["fsfreeze"]`, "pre.hook.backup.velero.io/timeout": "soon"}},
@@ -198,15 +198,15 @@ func (b *bed) hookAnnotation(t *testing.T) {
 	require.NoError(t, b.client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
 	pod.Status.Phase = corev1.PodRunning
 	require.NoError(t, b.client.Status().Update(t.Context(), pod))
-	backup := b.backup(t, "hooked", velerov1.BackupSpec{IncludedNamespaces: []string{"hooked"}})
+	backup := b.runBackup(t, "hooked", velerov1.BackupSpec{IncludedNamespaces: []string{"hooked"}})
 	b.bucket.oneError(t, backup, "hooked", "hooked", "pods", "db", "pre.hook.backup.velero.io/timeout")
-	require.Contains(t, b.bucket.saved(t, "hooked"), "v1/Pod hooked/db")
+	require.Contains(t, b.bucket.savedObjects(t, "hooked"), "v1/Pod hooked/db")
 }
 
 // volumeNotTaken is a warning, and is said in the volume information.
 func (b *bed) volumeNotTaken(t *testing.T) {
 	t.Parallel()
-	b.api.estate(t, "volumes")
+	b.api.createEstate(t, "volumes")
 	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
 	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "disk"}, Spec: corev1.PersistentVolumeSpec{
@@ -214,21 +214,21 @@ func (b *bed) volumeNotTaken(t *testing.T) {
 		PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/nowhere"}}}}
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "volumes", Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{
 		AccessModes: modes, StorageClassName: ptr.To("manual"), VolumeName: "disk", Resources: corev1.VolumeResourceRequirements{Requests: size}}}
-	b.api.create(t, volume)
-	b.api.create(t, claim)
+	b.api.createObject(t, volume)
+	b.api.createObject(t, claim)
 	require.Eventually(t, func() bool {
 		return b.client.Get(t.Context(), client.ObjectKeyFromObject(claim), claim) == nil && claim.Status.Phase == corev1.ClaimBound
 	}, patience, look, "the claim is bound")
-	backup := b.backup(t, "volumes", velerov1.BackupSpec{IncludedNamespaces: []string{"volumes"}})
-	r := b.bucket.results(t, "backups", "volumes", "volumes-results.gz")
+	backup := b.runBackup(t, "volumes", velerov1.BackupSpec{IncludedNamespaces: []string{"volumes"}})
+	r := b.bucket.readResults(t, "backups", "volumes", "volumes-results.gz")
 	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, "%v", r)
 	require.Equal(t, 1, backup.Status.Warnings)
-	warnings := r.all("warnings")
+	warnings := r.messagesOf("warnings")
 	require.Len(t, warnings, 1)
 	require.Contains(t, warnings[0], "volumes: ")
 	require.Contains(t, warnings[0], "data")
 	var infos []map[string]any
-	require.NoError(t, json.Unmarshal(b.bucket.file(t, "backups", "volumes", "volumes-volumeinfo.json.gz"), &infos))
+	require.NoError(t, json.Unmarshal(b.bucket.readGzip(t, "backups", "volumes", "volumes-volumeinfo.json.gz"), &infos))
 	require.Len(t, infos, 1)
 	require.Equal(t, "data", infos[0]["pvcName"])
 	require.Equal(t, "volumes", infos[0]["pvcNamespace"])
@@ -236,5 +236,5 @@ func (b *bed) volumeNotTaken(t *testing.T) {
 	require.Equal(t, true, infos[0]["skipped"])
 	require.NotEmpty(t, infos[0]["skippedReason"])
 	b.bucket.hasEstate(t, "volumes", "volumes")
-	require.Contains(t, b.bucket.saved(t, "volumes"), "v1/PersistentVolumeClaim volumes/data")
+	require.Contains(t, b.bucket.savedObjects(t, "volumes"), "v1/PersistentVolumeClaim volumes/data")
 }

@@ -51,16 +51,16 @@ func (b *bed) makeLocations(t *testing.T) {
 	// Root may write where permissions say no, but no process can make a directory in a file.
 	require.NoError(t, os.MkdirAll(filepath.Join(b.objects, "unwritable"), 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(b.objects, "unwritable", "metadata"), nil, 0o600))
-	secret := hidden(server)
+	secret := newHiddenSecret(server)
 	secret.Name, secret.Data = "cloud", map[string][]byte{"cloud": []byte("[default]\naws_access_key_id = " + marker + "\n" + marker + "\n")}
-	b.api.create(t, secret)
-	readOnly := b.location("read-only")
+	b.api.createObject(t, secret)
+	readOnly := b.newLocation("read-only")
 	readOnly.Spec.AccessMode = velerov1.LocationModeReadOnly
-	b.api.create(t, readOnly)
+	b.api.createObject(t, readOnly)
 	for name, bad := range badLocations() {
-		loc := b.location(name)
+		loc := b.newLocation(name)
 		bad.spoil(loc)
-		b.api.create(t, loc)
+		b.api.createObject(t, loc)
 	}
 	b.api.waitLocation(t, "read-only", velerov1.LocationPhaseAvailable)
 	b.api.waitLocation(t, "no-bucket", velerov1.LocationPhaseUnavailable)
@@ -83,14 +83,14 @@ func (b *bed) seeLocations(t *testing.T) {
 func (b *bed) lostLocation(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, os.Mkdir(filepath.Join(b.objects, "lost"), 0o700))
-	loc := b.location("lost")
+	loc := b.newLocation("lost")
 	loc.Spec.ObjectStorage.Bucket = "lost"
-	b.api.create(t, loc)
+	b.api.createObject(t, loc)
 	b.api.waitLocation(t, "lost", velerov1.LocationPhaseAvailable)
 	require.NoError(t, os.Remove(filepath.Join(b.objects, "lost")))
 	require.NoError(t, os.WriteFile(filepath.Join(b.objects, "lost"), nil, 0o600))
-	b.api.estate(t, "lost-bucket")
-	backup := b.backup(t, "lost-bucket", velerov1.BackupSpec{StorageLocation: "lost", IncludedNamespaces: []string{"lost-bucket"}})
+	b.api.createEstate(t, "lost-bucket")
+	backup := b.runBackup(t, "lost-bucket", velerov1.BackupSpec{StorageLocation: "lost", IncludedNamespaces: []string{"lost-bucket"}})
 	require.Equal(t, velerov1.BackupPhaseFailed, backup.Status.Phase)
 	require.Contains(t, backup.Status.FailureReason, "lost")
 }

@@ -19,15 +19,15 @@ import (
 // objects of the gzip member that was hit are lost, and each of them is named.
 func (b *bed) damagedMember(t *testing.T) {
 	t.Parallel()
-	b.api.estate(t, "member")
+	b.api.createEstate(t, "member")
 	noise := make([]byte, 500<<10)
 	_, _ = rand.Read(noise) // never fails
 	big := []string{"zz-big-1", "zz-big-2", "zz-big-3"}
 	for _, name := range big {
-		b.api.create(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "member", Name: name},
+		b.api.createObject(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "member", Name: name},
 			Data: map[string]string{"noise": base64.StdEncoding.EncodeToString(noise)}})
 	}
-	backup := b.backup(t, "member", velerov1.BackupSpec{IncludedNamespaces: []string{"member"}})
+	backup := b.runBackup(t, "member", velerov1.BackupSpec{IncludedNamespaces: []string{"member"}})
 	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, backup.Status.FailureReason)
 	path := filepath.Join(b.bucket.path, "backups", "member", "member.tar.gz")
 	require.NoError(t, os.Chmod(path, 0o600))
@@ -38,8 +38,8 @@ func (b *bed) damagedMember(t *testing.T) {
 	}
 	require.NoError(t, os.WriteFile(path, raw, 0o600))
 
-	restore := b.restore(t, "member", velerov1.RestoreSpec{BackupName: "member", NamespaceMapping: map[string]string{"member": "member-again"}})
-	r := b.bucket.results(t, "restores", "member", "restore-member-results.gz")
+	restore := b.runRestore(t, "member", velerov1.RestoreSpec{BackupName: "member", NamespaceMapping: map[string]string{"member": "member-again"}})
+	r := b.bucket.readResults(t, "restores", "member", "restore-member-results.gz")
 	require.Equal(t, velerov1.RestorePhasePartiallyFailed, restore.Status.Phase, "%s %v", restore.Status.FailureReason, r)
 	b.api.isBack(t, "member-again")
 	lost := 0
@@ -49,6 +49,6 @@ func (b *bed) damagedMember(t *testing.T) {
 		}
 	}
 	require.Equal(t, 1, lost)
-	require.Len(t, r.all("errors"), 1)
-	require.Contains(t, r.all("errors")[0], "zz-big-")
+	require.Len(t, r.messagesOf("errors"), 1)
+	require.Contains(t, r.messagesOf("errors")[0], "zz-big-")
 }

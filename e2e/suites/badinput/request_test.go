@@ -13,28 +13,28 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
 
-// refusal is a spec that must not run, and what its validation error has to name.
-type refusal[S any] struct {
+// refusedRequest is a spec that must not run, and what its validation error has to name.
+type refusedRequest[S any] struct {
 	name string
 	spec S
 	want []string
 }
 
-func selector(key, value string) *metav1.LabelSelector {
+func selectorFor(key, value string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}
 }
 
-func refusedBackups() []refusal[velerov1.BackupSpec] {
+func refusedBackups() []refusedRequest[velerov1.BackupSpec] {
 	type spec = velerov1.BackupSpec
 	near := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Near", Values: []string{"x"}}}}
-	return []refusal[spec]{
+	return []refusedRequest[spec]{
 		{"unknown-location", spec{StorageLocation: "nowhere"}, []string{"spec.storageLocation", `"nowhere"`}},
 		{"unavailable-location", spec{StorageLocation: "no-bucket"}, []string{"spec.storageLocation", `"no-bucket"`, "unavailable"}},
 		{"read-only-location", spec{StorageLocation: "read-only"}, []string{"spec.storageLocation", `"read-only"`}},
 		{"selector-operator", spec{LabelSelector: near}, []string{"spec.labelSelector", "Near"}},
-		{"selector-value", spec{LabelSelector: selector("app", "not a value!")}, []string{"spec.labelSelector", "not a value!"}},
-		{"or-selector", spec{OrLabelSelectors: []*metav1.LabelSelector{selector("a", "b"), near}}, []string{"spec.orLabelSelectors[1]", "Near"}},
-		{"both-selectors", spec{LabelSelector: selector("a", "b"), OrLabelSelectors: []*metav1.LabelSelector{selector("c", "d")}},
+		{"selector-value", spec{LabelSelector: selectorFor("app", "not a value!")}, []string{"spec.labelSelector", "not a value!"}},
+		{"or-selector", spec{OrLabelSelectors: []*metav1.LabelSelector{selectorFor("a", "b"), near}}, []string{"spec.orLabelSelectors[1]", "Near"}},
+		{"both-selectors", spec{LabelSelector: selectorFor("a", "b"), OrLabelSelectors: []*metav1.LabelSelector{selectorFor("c", "d")}},
 			[]string{"labelSelector", "orLabelSelectors"}},
 		{"both-styles", spec{IncludedResources: []string{"pods"}, IncludedNamespaceScopedResources: []string{"pods"}},
 			[]string{"includedResources", "includedNamespaceScopedResources"}},
@@ -61,7 +61,7 @@ func (b *bed) refuseBackups(t *testing.T) {
 	for _, r := range refusedBackups() {
 		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()
-			backup := b.backup(t, "refused-"+r.name, r.spec)
+			backup := b.runBackup(t, "refused-"+r.name, r.spec)
 			require.Equal(t, velerov1.BackupPhaseFailedValidation, backup.Status.Phase, backup.Status.FailureReason)
 			require.Len(t, backup.Status.ValidationErrors, 1, "%q", backup.Status.ValidationErrors)
 			for _, word := range r.want {
@@ -73,10 +73,10 @@ func (b *bed) refuseBackups(t *testing.T) {
 	}
 }
 
-func refusedRestores() []refusal[velerov1.RestoreSpec] {
+func refusedRestores() []refusedRequest[velerov1.RestoreSpec] {
 	type spec = velerov1.RestoreSpec
 	near := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Near", Values: []string{"x"}}}}
-	return []refusal[spec]{
+	return []refusedRequest[spec]{
 		{"both-sources", spec{BackupName: "intact", ScheduleName: "daily"}, []string{"spec.backupName", "spec.scheduleName"}},
 		{"no-source", spec{}, []string{"spec.backupName", "spec.scheduleName"}},
 		{"unknown-backup", spec{BackupName: "nothing"}, []string{"spec.backupName", `"nothing"`}},
@@ -99,7 +99,7 @@ func (b *bed) refuseRestores(t *testing.T) {
 	for _, r := range refusedRestores() {
 		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()
-			restore := b.restore(t, "refused-"+r.name, r.spec)
+			restore := b.runRestore(t, "refused-"+r.name, r.spec)
 			require.Equal(t, velerov1.RestorePhaseFailedValidation, restore.Status.Phase, restore.Status.FailureReason)
 			require.Len(t, restore.Status.ValidationErrors, 1, "%q", restore.Status.ValidationErrors)
 			for _, word := range r.want {

@@ -19,7 +19,7 @@ import (
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 )
 
-func (b *bed) dial(t *testing.T, service string) *grpc.ClientConn {
+func (b *bed) dialService(t *testing.T, service string) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient(b.fleet.Of(service)[0].GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
@@ -27,8 +27,8 @@ func (b *bed) dial(t *testing.T, service string) *grpc.ClientConn {
 	return conn
 }
 
-// violations requires InvalidArgument and returns the descriptions by field.
-func violations(t *testing.T, err error) map[string]string {
+// fieldViolations requires InvalidArgument and returns the descriptions by field.
+func fieldViolations(t *testing.T, err error) map[string]string {
 	t.Helper()
 	require.Equal(t, codes.InvalidArgument, status.Code(err), err)
 	out := map[string]string{}
@@ -42,9 +42,9 @@ func violations(t *testing.T, err error) map[string]string {
 	return out
 }
 
-func (b *bed) submit(t *testing.T) {
+func (b *bed) submitBadRequests(t *testing.T) {
 	t.Parallel()
-	queue := queuev1.NewQueueServiceClient(b.dial(t, "queue-scheduler"))
+	queue := queuev1.NewQueueServiceClient(b.dialService(t, "queue-scheduler"))
 	for field, spec := range map[string]map[string]any{
 		"spec.includedNamespace":                  {"includedNamespace": []any{"a"}},
 		"spec.labelSelector.matchLabel":           {"labelSelector": map[string]any{"matchLabel": map[string]any{"a": "b"}}},
@@ -60,22 +60,22 @@ func (b *bed) submit(t *testing.T) {
 			value, err := structpb.NewStruct(spec)
 			require.NoError(t, err)
 			_, err = queue.SubmitBackup(t.Context(), &queuev1.SubmitBackupRequest{Name: "submitted", Spec: value})
-			require.Contains(t, violations(t, err), field, err)
+			require.Contains(t, fieldViolations(t, err), field, err)
 		})
 	}
 	t.Run("name", func(t *testing.T) {
 		_, err := queue.SubmitBackup(t.Context(), &queuev1.SubmitBackupRequest{Name: "Not A Name"})
-		require.Contains(t, violations(t, err), "name", err)
+		require.Contains(t, fieldViolations(t, err), "name", err)
 	})
 	t.Run("restore without spec", func(t *testing.T) {
 		_, err := queue.SubmitRestore(t.Context(), &queuev1.SubmitRestoreRequest{Name: "submitted"})
-		require.Contains(t, violations(t, err), "spec", err)
+		require.Contains(t, fieldViolations(t, err), "spec", err)
 	})
 	t.Run("restore of an unknown field", func(t *testing.T) {
 		value, err := structpb.NewStruct(map[string]any{"backupName": "intact", "backup": "intact"})
 		require.NoError(t, err)
 		_, err = queue.SubmitRestore(t.Context(), &queuev1.SubmitRestoreRequest{Name: "submitted", Spec: value})
-		require.Contains(t, violations(t, err), "spec.backup", err)
+		require.Contains(t, fieldViolations(t, err), "spec.backup", err)
 	})
 	t.Run("label", func(t *testing.T) {
 		_, err := queue.SubmitBackup(t.Context(), &queuev1.SubmitBackupRequest{Name: "submitted", Labels: map[string]string{"a": "not a value!"}})
@@ -88,12 +88,12 @@ func (b *bed) submit(t *testing.T) {
 
 func (b *bed) unknownManifest(t *testing.T) {
 	t.Parallel()
-	manifests := manifestv1.NewManifestServiceClient(b.dial(t, "manifest-indexer"))
+	manifests := manifestv1.NewManifestServiceClient(b.dialService(t, "manifest-indexer"))
 	_, err := manifests.GetManifest(t.Context(), &manifestv1.GetManifestRequest{Backup: "nothing"})
 	require.Equal(t, codes.NotFound, status.Code(err), err)
 	require.ErrorContains(t, err, "nothing")
 	_, err = manifests.GetManifest(t.Context(), &manifestv1.GetManifestRequest{Backup: "../etc"})
-	require.Contains(t, violations(t, err), "backup", err)
+	require.Contains(t, fieldViolations(t, err), "backup", err)
 }
 
 func (b *bed) refuseDeletions(t *testing.T) {
@@ -103,7 +103,7 @@ func (b *bed) refuseDeletions(t *testing.T) {
 			t.Parallel()
 			request := &velerov1.DeleteBackupRequest{ObjectMeta: metav1.ObjectMeta{Namespace: server, GenerateName: "refused-"}}
 			request.Spec.BackupName = backup
-			b.api.create(t, request)
+			b.api.createObject(t, request)
 			require.Eventually(t, func() bool {
 				return b.client.Get(t.Context(), client.ObjectKeyFromObject(request), request) == nil &&
 					request.Status.Phase == velerov1.DeleteBackupRequestPhaseProcessed
@@ -130,7 +130,7 @@ func (b *bed) refuseDownloads(t *testing.T) {
 		request(velerov1.DownloadTargetKindBackupLog, "nothing"), request(velerov1.DownloadTargetKindRestoreLog, "nothing"),
 		request(velerov1.DownloadTargetKindBackupLog, "../../etc/passwd"),
 	} {
-		b.api.create(t, target)
+		b.api.createObject(t, target)
 		require.Eventually(t, func() bool {
 			return b.client.Get(t.Context(), client.ObjectKeyFromObject(target), target) == nil && target.Status.Expiration != nil
 		}, patience, look, "the request was looked at")

@@ -61,10 +61,10 @@ func newBed(t *testing.T, plant func(t *testing.T, bucket string)) *bed {
 	b.client, err = client.New(b.cluster.RestConfig(), client.Options{Scheme: kube.Scheme()})
 	require.NoError(t, err)
 	b.api.client = b.client
-	b.api.namespace(t, server)
-	loc := b.location("default")
+	b.api.createNamespace(t, server)
+	loc := b.newLocation("default")
 	loc.Spec.Default = true
-	b.api.create(t, loc)
+	b.api.createObject(t, loc)
 	b.fleet, err = fleet.Start(t.Context(), fleet.Config{
 		Dir: t.TempDir(), Kubeconfig: b.cluster.Kubeconfig(), Rest: b.cluster.RestConfig(),
 		Args: map[string][]string{
@@ -85,8 +85,8 @@ func newBed(t *testing.T, plant func(t *testing.T, bucket string)) *bed {
 	return b
 }
 
-// location is a usable location in the bucket directory of the bed.
-func (b *bed) location(name string) *velerov1.BackupStorageLocation {
+// newLocation is a usable location in the bucket directory of the bed.
+func (b *bed) newLocation(name string) *velerov1.BackupStorageLocation {
 	return &velerov1.BackupStorageLocation{
 		ObjectMeta: metav1.ObjectMeta{Namespace: server, Name: name},
 		Spec: velerov1.BackupStorageLocationSpec{
@@ -105,33 +105,33 @@ func (a *apiClient) waitLocation(t *testing.T, name string, phase velerov1.Backu
 	return loc
 }
 
-func (a *apiClient) create(t *testing.T, obj client.Object) {
+func (a *apiClient) createObject(t *testing.T, obj client.Object) {
 	t.Helper()
 	require.NoError(t, a.client.Create(t.Context(), obj))
 }
 
-func (a *apiClient) namespace(t *testing.T, name string) {
+func (a *apiClient) createNamespace(t *testing.T, name string) {
 	t.Helper()
-	a.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	a.createObject(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 }
 
-// estate fills a new namespace: a ConfigMap "kept" and a Secret "hidden" that holds the marker.
-func (a *apiClient) estate(t *testing.T, namespace string) {
+// createEstate fills a new namespace: a ConfigMap "kept" and a Secret "hidden" that holds the marker.
+func (a *apiClient) createEstate(t *testing.T, namespace string) {
 	t.Helper()
-	a.namespace(t, namespace)
-	a.create(t, kept(namespace))
-	a.create(t, hidden(namespace))
+	a.createNamespace(t, namespace)
+	a.createObject(t, newKeptConfigMap(namespace))
+	a.createObject(t, newHiddenSecret(namespace))
 }
 
-func kept(namespace string) *corev1.ConfigMap {
+func newKeptConfigMap(namespace string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "kept"}, Data: map[string]string{"k": "v"},
 	}
 }
 
-// hidden also has the annotation that `kubectl apply` leaves, which repeats the data.
-func hidden(namespace string) *corev1.Secret {
+// newHiddenSecret also has the annotation that `kubectl apply` leaves, which repeats the data.
+func newHiddenSecret(namespace string) *corev1.Secret {
 	return &corev1.Secret{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "hidden", Annotations: map[string]string{
@@ -141,38 +141,38 @@ func hidden(namespace string) *corev1.Secret {
 	}
 }
 
-// backup creates a Backup and waits for its end.
-func (b *bed) backup(t *testing.T, name string, spec velerov1.BackupSpec) *velerov1.Backup {
+// runBackup creates a Backup and waits for its end.
+func (b *bed) runBackup(t *testing.T, name string, spec velerov1.BackupSpec) *velerov1.Backup {
 	t.Helper()
 	backup := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: server, Name: name}, Spec: spec}
-	b.api.create(t, backup)
+	b.api.createObject(t, backup)
 	require.Eventually(t, func() bool {
 		return b.client.Get(t.Context(), client.ObjectKeyFromObject(backup), backup) == nil && backup.Status.Phase.Terminal()
 	}, patience, look, "backup %s ends", name)
 	return backup
 }
 
-// restore creates a Restore and waits for its end.
-func (b *bed) restore(t *testing.T, name string, spec velerov1.RestoreSpec) *velerov1.Restore {
+// runRestore creates a Restore and waits for its end.
+func (b *bed) runRestore(t *testing.T, name string, spec velerov1.RestoreSpec) *velerov1.Restore {
 	t.Helper()
 	restore := &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: server, Name: name}, Spec: spec}
-	b.api.create(t, restore)
+	b.api.createObject(t, restore)
 	require.Eventually(t, func() bool {
 		return b.client.Get(t.Context(), client.ObjectKeyFromObject(restore), restore) == nil && restore.Status.Phase.Terminal()
 	}, patience, look, "restore %s ends", name)
 	return restore
 }
 
-// results is the results file of a backup or restore: "errors" or "warnings", then where, then
+// jobResults is the results file of a backup or restore: "errors" or "warnings", then where, then
 // messages.
-type results map[string]struct {
+type jobResults map[string]struct {
 	Velero     []string            `json:"velero"`
 	Cluster    []string            `json:"cluster"`
 	Namespaces map[string][]string `json:"namespaces"`
 }
 
-// all returns the messages of one level, with their namespace in front.
-func (r results) all(level string) []string {
+// messagesOf returns the messages of one level, with their namespace in front.
+func (r jobResults) messagesOf(level string) []string {
 	out := append(append([]string{}, r[level].Velero...), r[level].Cluster...)
 	for ns, messages := range r[level].Namespaces {
 		for _, m := range messages {
@@ -182,23 +182,23 @@ func (r results) all(level string) []string {
 	return out
 }
 
-func (d *bucketDir) results(t *testing.T, path ...string) results {
+func (d *bucketDir) readResults(t *testing.T, path ...string) jobResults {
 	t.Helper()
-	var out results
-	raw := d.file(t, path...)
+	var out jobResults
+	raw := d.readGzip(t, path...)
 	require.NoError(t, json.Unmarshal(raw, &out), string(raw))
 	return out
 }
 
-// file reads a gzip file of the bucket.
-func (d *bucketDir) file(t *testing.T, path ...string) []byte {
+// readGzip reads a gzip file of the bucket.
+func (d *bucketDir) readGzip(t *testing.T, path ...string) []byte {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(append([]string{d.path}, path...)...))
 	require.NoError(t, err)
-	return gunzip(t, raw)
+	return gunzipBytes(t, raw)
 }
 
-func gunzip(t *testing.T, raw []byte) []byte {
+func gunzipBytes(t *testing.T, raw []byte) []byte {
 	t.Helper()
 	zip, err := gzip.NewReader(bytes.NewReader(raw))
 	require.NoError(t, err)
@@ -207,11 +207,11 @@ func gunzip(t *testing.T, raw []byte) []byte {
 	return out
 }
 
-// saved returns what the backup's resource list names, as "v1/ConfigMap ns/name".
-func (d *bucketDir) saved(t *testing.T, backup string) []string {
+// savedObjects returns what the backup's resource list names, as "v1/ConfigMap ns/name".
+func (d *bucketDir) savedObjects(t *testing.T, backup string) []string {
 	t.Helper()
 	var list map[string][]string
-	require.NoError(t, json.Unmarshal(d.file(t, "backups", backup, backup+"-resource-list.json.gz"), &list))
+	require.NoError(t, json.Unmarshal(d.readGzip(t, "backups", backup, backup+"-resource-list.json.gz"), &list))
 	var out []string
 	for kind, names := range list {
 		for _, name := range names {
@@ -225,10 +225,10 @@ func (d *bucketDir) saved(t *testing.T, backup string) []string {
 // names all of words.
 func (d *bucketDir) oneError(t *testing.T, backup *velerov1.Backup, namespace string, words ...string) {
 	t.Helper()
-	r := d.results(t, "backups", backup.Name, backup.Name+"-results.gz")
+	r := d.readResults(t, "backups", backup.Name, backup.Name+"-results.gz")
 	require.Equal(t, velerov1.BackupPhasePartiallyFailed, backup.Status.Phase, "%s %v", backup.Status.FailureReason, r)
 	require.Equal(t, 1, backup.Status.Errors, "%v", r)
-	errs := r.all("errors")
+	errs := r.messagesOf("errors")
 	require.Len(t, errs, 1)
 	for _, word := range words {
 		require.Contains(t, errs[0], word)
@@ -238,7 +238,7 @@ func (d *bucketDir) oneError(t *testing.T, backup *velerov1.Backup, namespace st
 
 func (d *bucketDir) hasEstate(t *testing.T, backup, namespace string) {
 	t.Helper()
-	saved := d.saved(t, backup)
+	saved := d.savedObjects(t, backup)
 	for _, object := range []string{"v1/Namespace " + namespace, "v1/ConfigMap " + namespace + "/kept", "v1/Secret " + namespace + "/hidden"} {
 		require.Contains(t, saved, object)
 	}

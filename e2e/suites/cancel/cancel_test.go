@@ -29,8 +29,8 @@ func TestCancel(t *testing.T) {
 	}{
 		{"a backup that waits, and the one it waits for", b.waitingAndRunning},
 		{"a restore that runs", b.runningRestore},
-		{"runners that hang", b.hung},
-		{"racing with the commit", b.racing},
+		{"runners that hang", b.testHungRunners},
+		{"racing with the commit", b.testRacingCancels},
 	} {
 		began := time.Now()
 		if !t.Run(scenario.name, scenario.run) {
@@ -40,8 +40,8 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// reason is the stable reason of an error.
-func reason(err error) string {
+// reasonOf is the stable reason of an error.
+func reasonOf(err error) string {
 	for _, detail := range status.Convert(err).Details() {
 		if info, ok := detail.(*errdetails.ErrorInfo); ok {
 			return info.GetReason()
@@ -52,21 +52,21 @@ func reason(err error) string {
 
 func (b *bed) waitingAndRunning(t *testing.T) {
 	b.Backup(t, "running", b.bucket, "big")
-	b.stores(t, "running")
+	b.awaitStoring(t, "running")
 	b.Backup(t, "waiting", b.bucket, "big")
-	position := func(name string) int { return get(t, b, name, &velerov1.Backup{}).Status.QueuePosition }
+	position := func(name string) int { return getObject(t, b, name, &velerov1.Backup{}).Status.QueuePosition }
 	require.Eventually(t, func() bool { return position("waiting") == 1 }, site.Patience, site.Look)
 	b.Backup(t, "behind", b.bucket, "tiny", "big")
 	require.Eventually(t, func() bool { return position("behind") == 2 }, site.Patience, site.Look)
 
 	_, err := b.cli.Run(t.Context(), "backup", "cancel", "waiting", "--wait")
 	require.NoError(t, err)
-	waiting := get(t, b, "waiting", &velerov1.Backup{})
+	waiting := getObject(t, b, "waiting", &velerov1.Backup{})
 	require.Equal(t, velerov1.BackupPhaseFailed, waiting.Status.Phase)
 	require.Regexp(t, "^cancelled by .", waiting.Status.FailureReason, "the API server said who called")
 	require.Zero(t, waiting.Status.QueuePosition)
-	require.Empty(t, b.committed(t, "waiting"))
-	if get(t, b, "running", &velerov1.Backup{}).Status.Phase == velerov1.BackupPhaseInProgress {
+	require.Empty(t, b.committedPhase(t, "waiting"))
+	if getObject(t, b, "running", &velerov1.Backup{}).Status.Phase == velerov1.BackupPhaseInProgress {
 		require.Eventually(t, func() bool { return position("behind") <= 1 }, site.Patience, site.Look, "it moved up")
 	}
 
@@ -80,15 +80,15 @@ func (b *bed) waitingAndRunning(t *testing.T) {
 	t.Logf("the running backup ended after %.1f s", time.Since(began).Seconds())
 	require.Equal(t, velerov1.BackupPhaseFailed, running.Status.Phase)
 	require.Equal(t, "cancelled by alice", running.Status.FailureReason)
-	require.EqualValues(t, 1, epoch(t, running), "its holder stopped it")
-	require.Equal(t, velerov1.BackupPhaseFailed, b.committed(t, "running"))
+	require.EqualValues(t, 1, claimEpoch(t, running), "its holder stopped it")
+	require.Equal(t, velerov1.BackupPhaseFailed, b.committedPhase(t, "running"))
 	require.Contains(t, string(b.bucket.ReadZipped(t, "backups/running/running-logs.gz")), "cancelled by alice")
 
 	behind := b.BackupEnds(t, "behind")
 	require.Equal(t, velerov1.BackupPhaseCompleted, behind.Status.Phase, behind.Status.FailureReason)
 	_, err = b.queue.CancelBackup(t.Context(), &queuev1.CancelBackupRequest{Name: "behind"})
 	require.Equal(t, codes.FailedPrecondition, status.Code(err))
-	require.Equal(t, "JOB_ENDED", reason(err))
+	require.Equal(t, "JOB_ENDED", reasonOf(err))
 	_, err = b.cli.Run(t.Context(), "backup", "cancel", "behind")
 	require.ErrorContains(t, err, "it has ended: Completed")
 	_, err = b.queue.CancelBackup(t.Context(), &queuev1.CancelBackupRequest{Name: "absent"})
@@ -97,9 +97,9 @@ func (b *bed) waitingAndRunning(t *testing.T) {
 	require.Equal(t, codes.InvalidArgument, status.Code(err))
 }
 
-// creates waits until a restore has created some objects in a namespace. It lists the cluster: the
+// awaitCreating waits until a restore has created some objects in a namespace. It lists the cluster: the
 // restore's own progress is updated each second, when a quick one may have ended.
-func (b *bed) creates(t *testing.T, namespace string) {
+func (b *bed) awaitCreating(t *testing.T, namespace string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		data, err := b.Data(t.Context(), namespace)
@@ -110,15 +110,15 @@ func (b *bed) creates(t *testing.T, namespace string) {
 
 func (b *bed) runningRestore(t *testing.T) {
 	b.Restore(t, "restore", "behind", "big", "copy")
-	b.creates(t, "copy")
-	thaw := b.freeze(t, "restore-runner") // it must not be through before the request is there
+	b.awaitCreating(t, "copy")
+	thaw := b.freezeService(t, "restore-runner") // it must not be through before the request is there
 	_, err := b.queue.CancelRestore(t.Context(), &queuev1.CancelRestoreRequest{Name: "restore", RequestedBy: "alice"})
 	thaw()
 	require.NoError(t, err)
 	restore := b.RestoreEnds(t, "restore")
 	require.Equal(t, velerov1.RestorePhaseFailed, restore.Status.Phase)
 	require.Equal(t, "cancelled by alice", restore.Status.FailureReason)
-	require.EqualValues(t, 1, epoch(t, restore), "its holder stopped it")
+	require.EqualValues(t, 1, claimEpoch(t, restore), "its holder stopped it")
 	require.Contains(t, string(b.bucket.ReadZipped(t, "restores/restore/restore-restore-logs.gz")), "cancelled by alice")
 	b.bucket.ReadZipped(t, "restores/restore/restore-restore-results.gz")
 	created := regexp.MustCompile(`\(created\)`).FindAllIndex(b.bucket.ReadZipped(t, "restores/restore/restore-restore-resource-list.json.gz"), -1)
@@ -129,24 +129,24 @@ func (b *bed) runningRestore(t *testing.T) {
 	require.LessOrEqual(t, len(data), len(created), "everything there is told")
 }
 
-// hung stops the only runners in the middle of jobs: queue-scheduler takes the claims and says that the
+// testHungRunners stops the only runners in the middle of jobs: queue-scheduler takes the claims and says that the
 // jobs wait for a runner. Awake again, the same runners stop what they did and end the jobs.
-func (b *bed) hung(t *testing.T) {
+func (b *bed) testHungRunners(t *testing.T) {
 	b.Backup(t, "hung", b.bucket, "big")
-	b.stores(t, "hung")
-	thawBackup := b.freeze(t, "backup-runner")
+	b.awaitStoring(t, "hung")
+	thawBackup := b.freezeService(t, "backup-runner")
 	b.Restore(t, "hung", "behind", "tiny", "hung-tiny")
 	require.Equal(t, velerov1.RestorePhaseCompleted, b.RestoreEnds(t, "hung").Status.Phase)
 	b.Restore(t, "stuck", "behind", "big", "stuck")
-	b.creates(t, "stuck")
-	thawRestore := b.freeze(t, "restore-runner")
+	b.awaitCreating(t, "stuck")
+	thawRestore := b.freezeService(t, "restore-runner")
 
 	_, err := b.queue.CancelBackup(t.Context(), &queuev1.CancelBackupRequest{Name: "hung", RequestedBy: "alice"})
 	require.NoError(t, err)
 	_, err = b.queue.CancelRestore(t.Context(), &queuev1.CancelRestoreRequest{Name: "stuck", RequestedBy: "bob"})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
-		return free(t, get(t, b, "hung", &velerov1.Backup{})) && free(t, get(t, b, "stuck", &velerov1.Restore{}))
+		return free(t, getObject(t, b, "hung", &velerov1.Backup{})) && free(t, getObject(t, b, "stuck", &velerov1.Restore{}))
 	}, site.Patience, site.Look, "the claims are taken")
 	before, err := b.Data(t.Context(), "stuck")
 	require.NoError(t, err)
@@ -159,8 +159,8 @@ func (b *bed) hung(t *testing.T) {
 	backup, restore := b.BackupEnds(t, "hung"), b.RestoreEnds(t, "stuck")
 	require.Equal(t, velerov1.BackupPhaseFailed, backup.Status.Phase)
 	require.Equal(t, "cancelled by alice", backup.Status.FailureReason)
-	require.EqualValues(t, 3, epoch(t, backup), "taken from its holder, and by a runner")
-	require.Equal(t, velerov1.BackupPhaseFailed, b.committed(t, "hung"))
+	require.EqualValues(t, 3, claimEpoch(t, backup), "taken from its holder, and by a runner")
+	require.Equal(t, velerov1.BackupPhaseFailed, b.committedPhase(t, "hung"))
 	require.Contains(t, string(b.bucket.ReadZipped(t, "backups/hung/hung-logs.gz")), "cancelled by alice")
 	require.Equal(t, velerov1.RestorePhaseFailed, restore.Status.Phase)
 	require.Equal(t, "cancelled by bob", restore.Status.FailureReason)
@@ -179,13 +179,13 @@ func (b *bed) hung(t *testing.T) {
 	require.NoError(t, err)
 	require.Subset(t, after, before)
 	require.LessOrEqual(t, len(after), len(before)+inFlight, "the woken runner began nothing")
-	require.Equal(t, backup.Status, get(t, b, "hung", &velerov1.Backup{}).Status)
-	require.Equal(t, velerov1.BackupPhaseFailed, b.committed(t, "hung"))
+	require.Equal(t, backup.Status, getObject(t, b, "hung", &velerov1.Backup{}).Status)
+	require.Equal(t, velerov1.BackupPhaseFailed, b.committedPhase(t, "hung"))
 }
 
-// racing cancels small backups at every moment between creation and end: their phase agrees with
+// testRacingCancels cancels small backups at every moment between creation and end: their phase agrees with
 // the answer.
-func (b *bed) racing(t *testing.T) {
+func (b *bed) testRacingCancels(t *testing.T) {
 	moments := []func(*velerov1.Backup) bool{
 		func(*velerov1.Backup) bool { return true },
 		func(o *velerov1.Backup) bool {
@@ -199,7 +199,7 @@ func (b *bed) racing(t *testing.T) {
 		name := "race-" + string(rune('a'+i))
 		b.Backup(t, name, b.bucket, "tiny")
 		require.Eventually(t, func() bool {
-			o := get(t, b, name, &velerov1.Backup{})
+			o := getObject(t, b, name, &velerov1.Backup{})
 			return moments[i%len(moments)](o) || o.Status.Phase.Terminal()
 		}, site.Patience, time.Millisecond)
 		_, err := b.queue.CancelBackup(t.Context(), &queuev1.CancelBackupRequest{Name: name, RequestedBy: "alice"})
@@ -213,7 +213,7 @@ func (b *bed) racing(t *testing.T) {
 			require.Equal(t, codes.FailedPrecondition, status.Code(err), err)
 			require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, "%s: %s", name, backup.Status.FailureReason)
 		}
-		if phase := b.committed(t, name); phase != "" {
+		if phase := b.committedPhase(t, name); phase != "" {
 			require.Equal(t, backup.Status.Phase, phase, name)
 		}
 	}

@@ -64,15 +64,15 @@ func newBed(t *testing.T) *bed {
 	return b
 }
 
-// get reads a backup or restore.
-func get[T client.Object](t *testing.T, b *bed, name string, into T) T {
+// getObject reads a backup or restore.
+func getObject[T client.Object](t *testing.T, b *bed, name string, into T) T {
 	t.Helper()
 	require.NoError(t, b.Client.Get(t.Context(), client.ObjectKey{Namespace: site.Server, Name: name}, into))
 	return into
 }
 
-// stores waits until a backup has stored some of what it collects.
-func (b *bed) stores(t *testing.T, name string) {
+// awaitStoring waits until a backup has stored some of what it collects.
+func (b *bed) awaitStoring(t *testing.T, name string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		for _, key := range b.bucket.Keys(t) {
@@ -84,8 +84,8 @@ func (b *bed) stores(t *testing.T, name string) {
 	}, site.Patience, site.Look, "backup %s stores parts", name)
 }
 
-// committed is the phase of a backup in the bucket; empty when it holds none of that name.
-func (b *bed) committed(t *testing.T, name string) velerov1.BackupPhase {
+// committedPhase is the phase of a backup in the bucket; empty when it holds none of that name.
+func (b *bed) committedPhase(t *testing.T, name string) velerov1.BackupPhase {
 	t.Helper()
 	for _, key := range b.bucket.Keys(t) {
 		if key == "backups/"+name+"/velero-backup.json" {
@@ -97,8 +97,8 @@ func (b *bed) committed(t *testing.T, name string) velerov1.BackupPhase {
 	return ""
 }
 
-// epoch of the claim of a job.
-func epoch(t *testing.T, o client.Object) int64 {
+// claimEpoch of the claim of a job.
+func claimEpoch(t *testing.T, o client.Object) int64 {
 	t.Helper()
 	c, _, err := claim.Parse(o)
 	require.NoError(t, err)
@@ -110,11 +110,11 @@ func free(t *testing.T, o client.Object) bool {
 	t.Helper()
 	c, _, err := claim.Parse(o)
 	require.NoError(t, err)
-	return c.Holder == "" && c.Epoch == 2
+	return c.Owner == "" && c.Epoch == 2
 }
 
-// freeze stops the only process of a service where it is; the function lets it go on.
-func (b *bed) freeze(t *testing.T, service string) (thaw func()) {
+// freezeService stops the only process of a service where it is; the function lets it go on.
+func (b *bed) freezeService(t *testing.T, service string) (thaw func()) {
 	t.Helper()
 	m := b.Fleet.Of(service)[0]
 	require.NoError(t, m.Signal(syscall.SIGSTOP))

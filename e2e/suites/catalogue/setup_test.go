@@ -55,25 +55,25 @@ func newBed(t *testing.T) *bed {
 	var err error
 	b.client, err = client.New(b.cluster.RestConfig(), client.Options{Scheme: kube.Scheme()})
 	require.NoError(t, err)
-	b.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	b.createObject(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	require.NoError(t, os.Mkdir(filepath.Join(b.dir, "bucket"), 0o700))
-	b.create(newLocation("file", holdfast.ProviderFile, map[string]string{"path": b.dir}))
+	b.createObject(newLocation("file", holdfast.ProviderFile, map[string]string{"path": b.dir}))
 	s3 := testbed.StartS3T(t)
 	require.NoError(t, s3.CreateBucket(t.Context(), "bucket"))
-	b.create(&corev1.Secret{
+	b.createObject(&corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "cloud"}, StringData: map[string]string{"cloud": s3.CredentialsFile()},
 	})
 	loc := newLocation("s3", "aws", s3.LocationConfig())
 	loc.Spec.ObjectStorage.Prefix = "team/one"
 	loc.Spec.Credential = &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "cloud"}, Key: "cloud"}
-	b.create(loc)
+	b.createObject(loc)
 	for range 2 {
-		b.run(indexer.Name, func(ctx context.Context, base service.Base) (service.Runner, error) {
+		b.runService(indexer.Name, func(ctx context.Context, base service.Base) (service.Runner, error) {
 			config := service.NewConfig[indexer.Config]()
 			config.Base, config.BackupSyncPeriod, config.ArtifactAddress = base, time.Second, "127.0.0.1:0"
 			return indexer.New(ctx, config)
 		})
-		b.run(deletion.Name, func(ctx context.Context, base service.Base) (service.Runner, error) {
+		b.runService(deletion.Name, func(ctx context.Context, base service.Base) (service.Runner, error) {
 			config := service.NewConfig[deletion.Config]()
 			config.Base, config.CollectionFrequency, config.SweepInterval, config.ClaimTimeout = base, time.Second, time.Second, 5*time.Second
 			return deletion.New(ctx, config)
@@ -91,8 +91,8 @@ func newLocation(name, provider string, config map[string]string) *velerov1.Back
 	}
 }
 
-// run starts a service in this process and stops it at the end of the test.
-func (b *bed) run(name string, build service.Build) {
+// runService starts a service in this process and stops it at the end of the test.
+func (b *bed) runService(name string, build service.Build) {
 	b.t.Helper()
 	options := service.Defaults(name, service.Ports{})
 	options.Kubeconfig, options.Namespace, options.NATSURL, options.WorkDir = b.cluster.Kubeconfig(), namespace, b.nats, b.t.TempDir()
@@ -111,13 +111,13 @@ func (b *bed) run(name string, build service.Build) {
 	})
 }
 
-func (b *bed) create(obj client.Object) {
+func (b *bed) createObject(obj client.Object) {
 	b.t.Helper()
 	require.NoError(b.t, b.client.Create(b.t.Context(), obj))
 }
 
-// get reads an object; false when it does not exist.
-func (b *bed) get(name string, into client.Object) bool {
+// getObject reads an object; false when it does not exist.
+func (b *bed) getObject(name string, into client.Object) bool {
 	b.t.Helper()
 	err := b.client.Get(b.t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, into)
 	if apierrors.IsNotFound(err) {
@@ -127,14 +127,14 @@ func (b *bed) get(name string, into client.Object) bool {
 	return true
 }
 
-// eventually waits until check says true.
-func (b *bed) eventually(check func() bool, what string) {
+// requireEventually waits until check says true.
+func (b *bed) requireEventually(check func() bool, what string) {
 	b.t.Helper()
 	require.Eventually(b.t, check, patience, 50*time.Millisecond, what)
 }
 
-// store opens a location as the services do.
-func (b *bed) store(name string) objectstore.Store {
+// openStore opens a location as the services do.
+func (b *bed) openStore(name string) objectstore.Store {
 	b.t.Helper()
 	store, err := location.New(b.client, namespace).OpenName(b.t.Context(), name)
 	require.NoError(b.t, err)
@@ -142,8 +142,8 @@ func (b *bed) store(name string) objectstore.Store {
 	return store
 }
 
-// plant writes a finished backup into a location, as another cluster would have.
-func (b *bed) plant(store objectstore.Store, name string, expires time.Time) {
+// plantBackup writes a finished backup into a location, as another cluster would have.
+func (b *bed) plantBackup(store objectstore.Store, name string, expires time.Time) {
 	b.t.Helper()
 	backup := &velerov1.Backup{
 		TypeMeta: metav1.TypeMeta{APIVersion: "velero.io/v1", Kind: "Backup"}, ObjectMeta: metav1.ObjectMeta{Name: name, UID: "theirs"},
@@ -161,8 +161,8 @@ func (b *bed) plant(store objectstore.Store, name string, expires time.Time) {
 	}
 }
 
-// keys lists a location.
-func (b *bed) keys(store objectstore.Store) []string {
+// listKeys lists a location.
+func (b *bed) listKeys(store objectstore.Store) []string {
 	b.t.Helper()
 	var keys []string
 	require.NoError(b.t, store.List(b.t.Context(), "", func(i objectstore.Info) error {
@@ -172,8 +172,8 @@ func (b *bed) keys(store objectstore.Store) []string {
 	return keys
 }
 
-// fetch downloads a URL as Velero's CLI does.
-func (b *bed) fetch(url string) (int, []byte) {
+// fetchURL downloads a URL as Velero's CLI does.
+func (b *bed) fetchURL(url string) (int, []byte) {
 	b.t.Helper()
 	req, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, url, http.NoBody)
 	require.NoError(b.t, err)

@@ -19,7 +19,7 @@ import (
 func (b *bed) checkSweep(at string) {
 	var system corev1.Namespace
 	require.NoError(b.t, b.client.Get(b.t.Context(), client.ObjectKey{Name: metav1.NamespaceSystem}, &system))
-	here, store := string(system.UID), b.store(at)
+	here, store := string(system.UID), b.openStore(at)
 	put := func(key string, data []byte) {
 		b.t.Helper()
 		require.NoError(b.t, objectstore.PutBytes(b.t.Context(), store, key, data))
@@ -35,7 +35,7 @@ func (b *bed) checkSweep(at string) {
 		b.t.Helper()
 		backup := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 		backup.Spec.StorageLocation, backup.Status.Phase = at, phase
-		b.create(backup)
+		b.createObject(backup)
 		return string(backup.UID)
 	}
 	prefix := "sweep-" + at + "-"
@@ -55,7 +55,7 @@ func (b *bed) checkSweep(at string) {
 		layout.OwnerFile(prefix + "failed"), layout.OwnerFile(prefix + "foreign"), layout.Part(prefix+"foreign", "gone", 1, "u", 0, 0),
 		layout.OwnerFile(prefix + "live"), layout.Part(prefix+"live", live, 1, "u", 0, 0), layout.BackupTarball(prefix + "velero"),
 	}
-	b.eventually(func() bool {
-		return slices.Equal(want, slices.DeleteFunc(b.keys(store), func(k string) bool { return !strings.Contains(k, prefix) }))
+	b.requireEventually(func() bool {
+		return slices.Equal(want, slices.DeleteFunc(b.listKeys(store), func(k string) bool { return !strings.Contains(k, prefix) }))
 	}, "leftovers are swept, and nothing else")
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube"
 )
 
-// as returns a client of a user who has one of the roles of callers, bound as docs/rights.md says.
-func (p *place) as(t *testing.T, role string) client.Client {
+// clientForRole returns a client of a user who has one of the roles of callers, bound as docs/rights.md says.
+func (p *chartPlace) clientForRole(t *testing.T, role string) client.Client {
 	t.Helper()
 	subjects := []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: role}}
 	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "holdfast-" + role}
@@ -37,7 +37,7 @@ func (p *place) as(t *testing.T, role string) client.Client {
 }
 
 // The API server lets people with the roles of callers do what docs/rights.md says, and no more.
-func (p *place) callersMay(t *testing.T) {
+func (p *chartPlace) callersMay(t *testing.T) {
 	const viewer, operator, admin = 1, 2, 3
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: "caller"}
 	require.NoError(t, p.client.Create(t.Context(), &corev1.Secret{ObjectMeta: meta}))
@@ -46,7 +46,7 @@ func (p *place) callersMay(t *testing.T) {
 		if role == "" {
 			continue
 		}
-		c, named := p.as(t, role), metav1.ObjectMeta{Namespace: namespace, Name: "by-" + role}
+		c, named := p.clientForRole(t, role), metav1.ObjectMeta{Namespace: namespace, Name: "by-" + role}
 		for what, rule := range map[string]struct {
 			from int
 			do   func() error

@@ -21,14 +21,14 @@ import (
 // The Job that runs after an uninstallation may remove what services make for themselves, and read
 // what it waits for. It sees no Secret.
 func TestTheJobAfterAnUninstallationMayOnlyRemoveWhatServicesMake(t *testing.T) {
-	objects := render(t)
+	objects := renderChart(t)
 	require.Equal(t, []rbacv1.PolicyRule{
 		{Verbs: []string{"list"}, APIGroups: []string{""}, Resources: []string{"pods"}},
 		{Verbs: []string{"list", "delete"}, APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}},
 		{Verbs: []string{"delete"}, APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"holdfast-artifact-key"}},
 		{Verbs: []string{"delete"}, APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"holdfast-queue"}},
-	}, rules(t, objects, ofService("cleanup")))
-	require.NotNil(t, named(objects, "Role", chart.Release+"-cleanup"), "in the namespace alone")
+	}, roleRules(t, objects, ofService("cleanup")))
+	require.NotNil(t, objectNamed(objects, "Role", chart.Release+"-cleanup"), "in the namespace alone")
 
 	job := hookJob(t, objects, "cleanup")
 	require.Equal(t, "post-delete", job.Annotations["helm.sh/hook"])
@@ -41,13 +41,13 @@ func TestTheJobAfterAnUninstallationMayOnlyRemoveWhatServicesMake(t *testing.T) 
 	out, err := exec.CommandContext(t.Context(), binary, append(slices.Clone(args), "--help")...).CombinedOutput()
 	require.NoError(t, err, string(out))
 
-	without := render(t, "--set", "cleanup.enabled=false")
+	without := renderChart(t, "--set", "cleanup.enabled=false")
 	require.Nil(t, hookJob(t, without, "cleanup"))
-	require.Nil(t, named(without, "Role", chart.Release+"-cleanup"))
+	require.Nil(t, objectNamed(without, "Role", chart.Release+"-cleanup"))
 }
 
 // madeByServices creates what services make for themselves, and an object of each kind that is a user's.
-func (p *place) madeByServices(t *testing.T) (theirs, others []client.Object) {
+func (p *chartPlace) madeByServices(t *testing.T) (theirs, others []client.Object) {
 	t.Helper()
 	meta := func(name string, labels map[string]string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}
@@ -73,7 +73,7 @@ func (p *place) madeByServices(t *testing.T) (theirs, others []client.Object) {
 	return theirs, others
 }
 
-func (p *place) gone(t *testing.T, objects []client.Object) {
+func (p *chartPlace) requireGone(t *testing.T, objects []client.Object) {
 	t.Helper()
 	for _, object := range objects {
 		err := p.client.Get(t.Context(), client.ObjectKeyFromObject(object), object)

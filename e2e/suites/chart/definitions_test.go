@@ -29,7 +29,7 @@ const ofJob = "batch.kubernetes.io/job-name"
 // runJobs does for the Pods of the chart's Jobs what a node does, until the test ends: each is a
 // process with the Pod's arguments and the rights of its account, and its exit code is the Pod's
 // phase.
-func (p *place) runJobs(t *testing.T) {
+func (p *chartPlace) runJobs(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
@@ -53,7 +53,7 @@ func (p *place) runJobs(t *testing.T) {
 	})
 }
 
-func (p *place) runPod(ctx context.Context, t *testing.T, pod *corev1.Pod) {
+func (p *chartPlace) runPod(ctx context.Context, t *testing.T, pod *corev1.Pod) {
 	binary, err := testbed.Product("holdfast")
 	if err != nil {
 		t.Error(err)
@@ -78,7 +78,7 @@ func (p *place) runPod(ctx context.Context, t *testing.T, pod *corev1.Pod) {
 
 // addsToDefinitions upgrades a release in a cluster whose definition of backups is older, and has
 // something of another installer in it.
-func (p *place) addsToDefinitions(t *testing.T) {
+func (p *chartPlace) addsToDefinitions(t *testing.T) {
 	const older, added, foreign = "backups.velero.io", "uploaderConfig", "foreign"
 	clients, err := clientset.NewForConfig(p.cluster.RestConfig())
 	require.NoError(t, err)
@@ -105,7 +105,7 @@ func (p *place) addsToDefinitions(t *testing.T) {
 	}
 	before := versions()
 
-	p.helm(t, namespace, "upgrade", "--values", "testdata/velero-aws.yaml", "--set", "doctor.enabled=true")
+	p.runHelm(t, namespace, "upgrade", "--values", "testdata/velero-aws.yaml", "--set", "doctor.enabled=true")
 
 	crd, err = api.Get(t.Context(), older, metav1.GetOptions{})
 	require.NoError(t, err)
@@ -123,7 +123,7 @@ func (p *place) addsToDefinitions(t *testing.T) {
 }
 
 // leavesNoJob waits until what a Job consisted of is gone.
-func (p *place) leavesNoJob(t *testing.T, name string) {
+func (p *chartPlace) leavesNoJob(t *testing.T, name string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		for _, list := range []client.ObjectList{&metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "batch/v1", Kind: "JobList"}},
@@ -147,8 +147,8 @@ func TestTheJobMayOnlyAddToDefinitions(t *testing.T) {
 	for _, crd := range all {
 		names = append(names, crd.Name)
 	}
-	objects := render(t)
-	given := rules(t, objects, ofService("definitions"))
+	objects := renderChart(t)
+	given := roleRules(t, objects, ofService("definitions"))
 	require.Len(t, given, 2)
 	require.Equal(t, []string{"create"}, given[0].Verbs)
 	require.Equal(t, []string{"get", "update"}, given[1].Verbs)
@@ -156,5 +156,5 @@ func TestTheJobMayOnlyAddToDefinitions(t *testing.T) {
 	for _, rule := range given {
 		require.Equal(t, []string{"customresourcedefinitions"}, rule.Resources)
 	}
-	require.Nil(t, named(render(t, "--set", "upgradeCRDs=false"), "Job", chart.Release+"-definitions"))
+	require.Nil(t, objectNamed(renderChart(t, "--set", "upgradeCRDs=false"), "Job", chart.Release+"-definitions"))
 }

@@ -18,7 +18,7 @@ import (
 // hookJob is the Job of a hook; nil when there is none.
 func hookJob(t *testing.T, objects []*unstructured.Unstructured, name string) *batchv1.Job {
 	t.Helper()
-	object := named(objects, "Job", chart.Release+"-"+name)
+	object := objectNamed(objects, "Job", chart.Release+"-"+name)
 	if object == nil {
 		return nil
 	}
@@ -28,10 +28,10 @@ func hookJob(t *testing.T, objects []*unstructured.Unstructured, name string) *b
 }
 
 func TestDoctorRunsBeforeAnInstallationWhereItIsTurnedOn(t *testing.T) {
-	require.Nil(t, hookJob(t, render(t), "doctor"))
-	job := hookJob(t, render(t, "--set", "doctor.enabled=true,features={EnableCSI}"), "doctor")
+	require.Nil(t, hookJob(t, renderChart(t), "doctor"))
+	job := hookJob(t, renderChart(t, "--set", "doctor.enabled=true,features={EnableCSI}"), "doctor")
 	require.Equal(t, "pre-install,pre-upgrade", job.Annotations["helm.sh/hook"])
-	definitions := named(render(t), "Job", chart.Release+"-definitions")
+	definitions := objectNamed(renderChart(t), "Job", chart.Release+"-definitions")
 	require.Less(t, definitions.GetAnnotations()["helm.sh/hook-weight"], job.Annotations["helm.sh/hook-weight"], "after the definitions")
 	require.Equal(t, chart.Release+"-doctor", job.Spec.Template.Spec.ServiceAccountName)
 	args := job.Spec.Template.Spec.Containers[0].Args
@@ -44,18 +44,18 @@ func TestDoctorRunsBeforeAnInstallationWhereItIsTurnedOn(t *testing.T) {
 }
 
 func TestChecksOfDoctorCanBeSkipped(t *testing.T) {
-	job := hookJob(t, render(t, "--set", "doctor.enabled=true,doctor.skip={velero}"), "doctor")
+	job := hookJob(t, renderChart(t, "--set", "doctor.enabled=true,doctor.skip={velero}"), "doctor")
 	require.Contains(t, job.Spec.Template.Spec.Containers[0].Args, "--checks=kubernetes,definitions")
-	all := render(t, "--set", "doctor.enabled=true,doctor.skip={velero,kubernetes,definitions}")
+	all := renderChart(t, "--set", "doctor.enabled=true,doctor.skip={velero,kubernetes,definitions}")
 	require.Nil(t, hookJob(t, all, "doctor"))
-	require.Nil(t, named(all, "ServiceAccount", chart.Release+"-doctor"))
+	require.Nil(t, objectNamed(all, "ServiceAccount", chart.Release+"-doctor"))
 	_, err := chart.Render(t.Context(), t.TempDir(), namespace, "--set", "doctor.enabled=true,doctor.checks={locations}")
 	require.ErrorContains(t, err, "/doctor/checks/0", "what makes no sense before an installation is refused")
 }
 
 // The account of the Job reads what the checks look at, and changes nothing.
 func TestDoctorMayOnlyRead(t *testing.T) {
-	given := rules(t, render(t, "--set", "doctor.enabled=true"), ofService("doctor"))
+	given := roleRules(t, renderChart(t, "--set", "doctor.enabled=true"), ofService("doctor"))
 	require.Len(t, given, 3)
 	for _, rule := range given {
 		for _, verb := range rule.Verbs {

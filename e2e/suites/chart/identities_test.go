@@ -26,8 +26,8 @@ import (
 // The name of an account without roles.
 const nobody = "nobody"
 
-// anyone reports whether the API server's own roles allow a request to every account.
-func anyone(r chart.Request) bool {
+// isAllowedToAll reports whether the API server's own roles allow a request to every account.
+func isAllowedToAll(r chart.Request) bool {
 	rules := []rbacv1.PolicyRule{
 		{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"selfsubjectaccessreviews", "selfsubjectrulesreviews"}, Verbs: []string{"create"}},
 		{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"selfsubjectreviews"}, Verbs: []string{"create"}},
@@ -36,17 +36,17 @@ func anyone(r chart.Request) bool {
 	return slices.ContainsFunc(rules, func(rule rbacv1.PolicyRule) bool { return r.Matches(&rule) })
 }
 
-// allows reports whether a table has a request.
-func allows(table rights.Rules, r chart.Request) bool {
+// tableAllows reports whether a table has a request.
+func tableAllows(table rights.Rules, r chart.Request) bool {
 	matches := func(rule rbacv1.PolicyRule) bool { return r.Matches(&rule) }
-	return anyone(r) || r.Namespace == namespace && slices.ContainsFunc(table.Namespaced, matches) || slices.ContainsFunc(table.Cluster, matches)
+	return isAllowedToAll(r) || r.Namespace == namespace && slices.ContainsFunc(table.Namespaced, matches) || slices.ContainsFunc(table.Cluster, matches)
 }
 
-// differences returns what an account may do although the table does not have it, and what it may not
+// tableDifferences returns what an account may do although the table does not have it, and what it may not
 // although it has.
-func differences(table rights.Rules, answers map[chart.Request]bool) (more, less []chart.Request) {
+func tableDifferences(table rights.Rules, answers map[chart.Request]bool) (more, less []chart.Request) {
 	for r, may := range answers {
-		switch want := allows(table, r); {
+		switch want := tableAllows(table, r); {
 		case may && !want:
 			more = append(more, r)
 		case !may && want:
@@ -71,22 +71,22 @@ func TestAccountsMayDoWhatTheTableHasAndNoMore(t *testing.T) {
 	config.ContentType = "application/vnd.kubernetes.protobuf"
 	reviews, err := kubernetes.NewForConfig(config)
 	require.NoError(t, err)
-	asked := questions(t, reviews.Discovery())
+	asked := allQuestions(t, reviews.Discovery())
 	began := time.Now()
 	answers := map[string]map[chart.Request]bool{}
 	for _, service := range append(rights.Services(), nobody) {
-		answers[service] = answered(t, reviews, service, asked)
-		more, less := differences(rights.Of(service, allOptions), answers[service])
+		answers[service] = askAuthorizer(t, reviews, service, asked)
+		more, less := tableDifferences(rights.RulesOf(service, allOptions), answers[service])
 		require.Empty(t, more, "%s may do more than the table has", service)
 		require.Empty(t, less, "%s may do less than the table has", service)
 	}
 	t.Logf("%d questions about each of %d accounts in %.1f s", len(asked), len(answers), time.Since(began).Seconds())
 	t.Run("a table that differs is found", func(t *testing.T) { tablesThatDiffer(t, answers) })
-	t.Run("requests", func(t *testing.T) { requestsAreRefused(t, cluster, served(t, reviews.Discovery())) })
+	t.Run("requests", func(t *testing.T) { requestsAreRefused(t, cluster, servedKinds(t, reviews.Discovery())) })
 }
 
-// answered asks the API server's authorizer about an account.
-func answered(t *testing.T, reviews kubernetes.Interface, service string, asked []chart.Request) map[chart.Request]bool {
+// askAuthorizer asks the API server's authorizer about an account.
+func askAuthorizer(t *testing.T, reviews kubernetes.Interface, service string, asked []chart.Request) map[chart.Request]bool {
 	t.Helper()
 	answers := map[chart.Request]bool{}
 	var mu sync.Mutex
@@ -133,7 +133,7 @@ func inParallel(all []chart.Request, do func(chart.Request)) {
 // tablesThatDiffer compares the answers with tables that lack one verb of one rule, or have one more.
 func tablesThatDiffer(t *testing.T, answers map[string]map[chart.Request]bool) {
 	for _, service := range rights.Services() {
-		table := rights.Of(service, allOptions)
+		table := rights.RulesOf(service, allOptions)
 		for place, rules := range map[string][]rbacv1.PolicyRule{"namespace": table.Namespaced, "cluster": table.Cluster} {
 			for i := range rules {
 				for j, verb := range rules[i].Verbs {
@@ -143,21 +143,21 @@ func tablesThatDiffer(t *testing.T, answers map[string]map[chart.Request]bool) {
 					if place == "cluster" {
 						without = rights.Rules{Namespaced: table.Namespaced, Cluster: changed}
 					}
-					more, less := differences(without, answers[service])
+					more, less := tableDifferences(without, answers[service])
 					require.Empty(t, less)
-					require.Equal(t, !covered(without, &rules[i], verb, place), len(more) > 0, "%s without %s of %v %v in the %s", service, verb, rules[i].Resources, rules[i].NonResourceURLs, place)
+					require.Equal(t, !isCovered(without, &rules[i], verb, place), len(more) > 0, "%s without %s of %v %v in the %s", service, verb, rules[i].Resources, rules[i].NonResourceURLs, place)
 				}
 			}
 		}
 		table.Namespaced = append(table.Namespaced, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"deletecollection"}})
-		more, less := differences(table, answers[service])
+		more, less := tableDifferences(table, answers[service])
 		require.Empty(t, more)
 		require.Len(t, less, 1, service)
 	}
 }
 
-// covered reports whether a table still allows all that one verb of a rule did.
-func covered(table rights.Rules, rule *rbacv1.PolicyRule, verb, place string) bool {
+// isCovered reports whether a table still allows all that one verb of a rule did.
+func isCovered(table rights.Rules, rule *rbacv1.PolicyRule, verb, place string) bool {
 	where := map[string]string{"namespace": namespace}[place]
 	for _, q := range (rights.Rules{Namespaced: []rbacv1.PolicyRule{{APIGroups: rule.APIGroups, Resources: rule.Resources, ResourceNames: rule.ResourceNames, NonResourceURLs: rule.NonResourceURLs, Verbs: []string{verb}}}}).Requests(where) {
 		r := chart.Request{Verb: verb}
@@ -166,7 +166,7 @@ func covered(table rights.Rules, rule *rbacv1.PolicyRule, verb, place string) bo
 		} else {
 			r.Group, r.Resource, r.Subresource, r.Namespace, r.Name = q.Resource.Group, q.Resource.Resource, q.Resource.Subresource, where, q.Resource.Name
 		}
-		if !allows(table, r) {
+		if !tableAllows(table, r) {
 			return false
 		}
 	}

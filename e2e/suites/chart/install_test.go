@@ -21,14 +21,14 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube"
 )
 
-// place is a cluster that the chart is installed on. It has no nodes: Pods are created and never
+// chartPlace is a cluster that the chart is installed on. It has no nodes: Pods are created and never
 // run.
-type place struct {
+type chartPlace struct {
 	cluster *testbed.Cluster
 	client  client.Client
 }
 
-func (p *place) helm(t *testing.T, namespace string, args ...string) {
+func (p *chartPlace) runHelm(t *testing.T, namespace string, args ...string) {
 	t.Helper()
 	dir, err := chart.Dir()
 	require.NoError(t, err)
@@ -39,15 +39,15 @@ func (p *place) helm(t *testing.T, namespace string, args ...string) {
 	require.NoError(t, err)
 }
 
-// restricted makes a namespace that refuses Pods which are not restricted.
-func (p *place) restricted(t *testing.T, name string) {
+// createRestricted makes a namespace that refuses Pods which are not restricted.
+func (p *chartPlace) createRestricted(t *testing.T, name string) {
 	t.Helper()
 	labels := map[string]string{"pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/enforce-version": "latest"}
 	require.NoError(t, p.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}))
 }
 
-// pods waits until controllers have created a Pod of every service, and NATS's.
-func (p *place) pods(t *testing.T, namespace string) {
+// awaitPods waits until controllers have created a Pod of every service, and NATS's.
+func (p *chartPlace) awaitPods(t *testing.T, namespace string) {
 	t.Helper()
 	want := append([]string{"nats"}, fleet.Services...)
 	have := map[string]bool{}
@@ -64,33 +64,33 @@ func (p *place) pods(t *testing.T, namespace string) {
 }
 
 func TestInstall(t *testing.T) {
-	p := &place{cluster: testbed.StartT(t)}
+	p := &chartPlace{cluster: testbed.StartT(t)}
 	var err error
 	p.client, err = client.New(p.cluster.RestConfig(), client.Options{Scheme: kube.Scheme()})
 	require.NoError(t, err)
-	p.restricted(t, namespace)
-	p.restricted(t, "other")
+	p.createRestricted(t, namespace)
+	p.createRestricted(t, "other")
 	p.runJobs(t)
 
-	p.helm(t, namespace, "install", "--values", "testdata/velero-aws.yaml")
-	p.pods(t, namespace)
+	p.runHelm(t, namespace, "install", "--values", "testdata/velero-aws.yaml")
+	p.awaitPods(t, namespace)
 	require.NoError(t, p.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "default"}, &velerov1.BackupStorageLocation{}))
 	require.NoError(t, p.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: chart.Release + "-nightly"}, &velerov1.Schedule{}))
 	t.Run("the API server takes what is rendered", p.takesVariants)
 	t.Run("a second release in the cluster", func(t *testing.T) {
-		p.helm(t, "other", "install", "--set", "callerRoles.create=false")
-		p.pods(t, "other")
-		p.helm(t, "other", "uninstall", chart.Release)
+		p.runHelm(t, "other", "install", "--set", "callerRoles.create=false")
+		p.awaitPods(t, "other")
+		p.runHelm(t, "other", "uninstall", chart.Release)
 	})
 	t.Run("an upgrade keeps the token of NATS", p.keepsToken)
 	t.Run("an upgrade keeps the certificates", p.keepsCertificates)
 	t.Run("an upgrade adds to older definitions", p.addsToDefinitions)
 	t.Run("roles of callers", p.callersMay)
-	t.Run("what is uninstalled leaves the definitions and the data", p.leaves)
+	t.Run("what is uninstalled leaves the definitions and the data", p.requireNothingLeft)
 }
 
-func (p *place) takesVariants(t *testing.T) {
-	p.restricted(t, "dry")
+func (p *chartPlace) takesVariants(t *testing.T) {
+	p.createRestricted(t, "dry")
 	taken := map[string]bool{} // what variants have in common is tried once
 	for name, args := range variants {
 		objects, err := chart.Render(t.Context(), t.TempDir(), "dry", args...)
@@ -110,7 +110,7 @@ func (p *place) takesVariants(t *testing.T) {
 	}
 }
 
-func (p *place) keepsToken(t *testing.T) {
+func (p *chartPlace) keepsToken(t *testing.T) {
 	token := func() string {
 		secret := &corev1.Secret{}
 		require.NoError(t, p.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: chart.Release + "-nats"}, secret))
@@ -119,16 +119,16 @@ func (p *place) keepsToken(t *testing.T) {
 	}
 	before := token()
 	require.Len(t, before, 41)
-	p.helm(t, namespace, "upgrade", "--values", "testdata/velero-aws.yaml", "--set", "backupRunner.replicas=2")
+	p.runHelm(t, namespace, "upgrade", "--values", "testdata/velero-aws.yaml", "--set", "backupRunner.replicas=2")
 	require.Equal(t, before, token())
 }
 
-func (p *place) leaves(t *testing.T) {
+func (p *chartPlace) requireNothingLeft(t *testing.T) {
 	backup := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "stays"}}
 	require.NoError(t, p.client.Create(t.Context(), backup))
 	theirs, others := p.madeByServices(t)
-	p.helm(t, namespace, "uninstall", chart.Release)
-	p.gone(t, theirs)
+	p.runHelm(t, namespace, "uninstall", chart.Release)
+	p.requireGone(t, theirs)
 	for _, object := range others {
 		require.NoError(t, p.client.Get(t.Context(), client.ObjectKeyFromObject(object), object), object.GetName())
 	}

@@ -27,10 +27,10 @@ import (
 // directory of the certificate in place of /tls.
 func natsFiles(t *testing.T, objects []*unstructured.Unstructured) (config, tlsDir string, secret map[string]string) {
 	t.Helper()
-	secret, _, err := unstructured.NestedStringMap(named(objects, "Secret", chart.Release+"-nats").Object, "stringData")
+	secret, _, err := unstructured.NestedStringMap(objectNamed(objects, "Secret", chart.Release+"-nats").Object, "stringData")
 	require.NoError(t, err)
 	tlsDir = t.TempDir()
-	for name, content := range certificate(t, objects, "nats") {
+	for name, content := range componentCertificate(t, objects, "nats") {
 		require.NoError(t, os.WriteFile(filepath.Join(tlsDir, name), content, 0o600))
 	}
 	config = filepath.Join(t.TempDir(), "nats.conf")
@@ -43,7 +43,7 @@ func natsFiles(t *testing.T, objects []*unstructured.Unstructured) (config, tlsD
 func TestTheConfigurationOfNATS(t *testing.T) {
 	t.Setenv("POD_NAME", "holdfast-nats-0")
 	for _, replicas := range []int{1, 3} {
-		objects := render(t, "--set", fmt.Sprintf("nats.replicas=%d", replicas))
+		objects := renderChart(t, "--set", fmt.Sprintf("nats.replicas=%d", replicas))
 		path, _, secret := natsFiles(t, objects)
 		options, err := server.ProcessConfigFile(path)
 		require.NoError(t, err)
@@ -60,7 +60,7 @@ func TestTheConfigurationOfNATS(t *testing.T) {
 		require.Len(t, options.Routes, replicas)
 		password, _ := options.Routes[0].User.Password()
 		require.Equal(t, options.Cluster.Password, password)
-		set, _, err := unstructured.NestedFieldNoCopy(named(objects, "StatefulSet", chart.Release+"-nats").Object, "spec", "replicas")
+		set, _, err := unstructured.NestedFieldNoCopy(objectNamed(objects, "StatefulSet", chart.Release+"-nats").Object, "spec", "replicas")
 		require.NoError(t, err)
 		require.EqualValues(t, replicas, set)
 	}
@@ -70,11 +70,11 @@ func TestTheConfigurationOfNATS(t *testing.T) {
 // chart are let in, no others are.
 func TestNATSRefusesWhoHasNoCredentials(t *testing.T) {
 	t.Setenv("POD_NAME", "holdfast-nats-0")
-	path, tlsDir, secret := natsFiles(t, render(t))
+	path, tlsDir, secret := natsFiles(t, renderChart(t))
 	options, err := server.ProcessConfigFile(path)
 	require.NoError(t, err)
 	options.Host, options.Port, options.HTTPPort, options.StoreDir, options.NoSigs, options.NoLog = "127.0.0.1", server.RANDOM_PORT, 0, t.TempDir(), true, true
-	s := started(t, options)
+	s := startServer(t, options)
 	address, ca := "tls://"+s.Addr().String(), filepath.Join(tlsDir, "ca.crt")
 
 	client, err := messaging.Connect(t.Context(), messaging.Config{
@@ -96,7 +96,7 @@ func TestNATSRefusesWhoHasNoCredentials(t *testing.T) {
 
 // Servers of a cluster present the chart's certificate to each other, and check it.
 func TestTheServersOfAClusterTrustEachOther(t *testing.T) {
-	path, _, secret := natsFiles(t, render(t, "--set", "nats.replicas=3"))
+	path, _, secret := natsFiles(t, renderChart(t, "--set", "nats.replicas=3"))
 	ports, err := testbed.FreePorts(2)
 	require.NoError(t, err)
 	var routes []*url.URL
@@ -111,15 +111,15 @@ func TestTheServersOfAClusterTrustEachOther(t *testing.T) {
 		require.Equal(t, tls.RequireAndVerifyClientCert, options.Cluster.TLSConfig.ClientAuth)
 		options.Host, options.Port, options.HTTPPort, options.StoreDir, options.NoSigs, options.NoLog = "127.0.0.1", server.RANDOM_PORT, 0, t.TempDir(), true, true
 		options.Cluster.Host, options.Cluster.Port, options.Routes = "127.0.0.1", port, routes
-		servers = append(servers, started(t, options))
+		servers = append(servers, startServer(t, options))
 	}
 	for _, s := range servers {
 		require.Eventually(t, func() bool { return s.NumRoutes() > 0 }, site.Patience, site.Look)
 	}
 }
 
-// started runs a server until the test ends.
-func started(t *testing.T, options *server.Options) *server.Server {
+// startServer runs a server until the test ends.
+func startServer(t *testing.T, options *server.Options) *server.Server {
 	t.Helper()
 	s, err := server.NewServer(options)
 	require.NoError(t, err)

@@ -25,7 +25,7 @@ func TestStreamsHaveACopyPerServer(t *testing.T) {
 		"--nats-stream-replicas=3": "nats.replicas=3", "": "nats.replicas=1", "--nats-stream-replicas=1": "nats.replicas=3,nats.streamReplicas=1",
 		"--nats-stream-replicas=5": "nats.enabled=false,nats.url=nats://nats,nats.streamReplicas=5",
 	} {
-		for service, d := range deployments(t, render(t, "--set", set)) {
+		for service, d := range serviceDeployments(t, renderChart(t, "--set", set)) {
 			args := d.Spec.Template.Spec.Containers[0].Args
 			i := slices.IndexFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--nats-stream-replicas") })
 			if want == "" {
@@ -40,11 +40,11 @@ func TestStreamsHaveACopyPerServer(t *testing.T) {
 // One ServiceMonitor finds the port http of every service, where the cluster knows the kind.
 func TestTheServiceMonitorFindsTheServices(t *testing.T) {
 	const on, known = "metrics.serviceMonitor.enabled=true,metrics.serviceMonitor.additionalLabels.release=prometheus", "monitoring.coreos.com/v1"
-	require.Nil(t, named(render(t), "ServiceMonitor", chart.Release))
-	require.Nil(t, named(render(t, "--set", on), "ServiceMonitor", chart.Release), "the cluster does not serve the kind")
-	require.NotNil(t, named(render(t, "--set", on+",metrics.serviceMonitor.autodetect=false"), "ServiceMonitor", chart.Release))
-	objects := render(t, "--set", on, "--api-versions", known)
-	monitor := named(objects, "ServiceMonitor", chart.Release)
+	require.Nil(t, objectNamed(renderChart(t), "ServiceMonitor", chart.Release))
+	require.Nil(t, objectNamed(renderChart(t, "--set", on), "ServiceMonitor", chart.Release), "the cluster does not serve the kind")
+	require.NotNil(t, objectNamed(renderChart(t, "--set", on+",metrics.serviceMonitor.autodetect=false"), "ServiceMonitor", chart.Release))
+	objects := renderChart(t, "--set", on, "--api-versions", known)
+	monitor := objectNamed(objects, "ServiceMonitor", chart.Release)
 	require.Equal(t, "prometheus", monitor.GetLabels()["release"])
 	selector, _, err := unstructured.NestedStringMap(monitor.Object, "spec", "selector", "matchLabels")
 	require.NoError(t, err)
@@ -71,10 +71,10 @@ func TestTheServiceMonitorFindsTheServices(t *testing.T) {
 // Pods of the release reach NATS, and its servers one another; a runner is reached by
 // async-operation-monitor and by those who may call, other services by the latter only.
 func TestOnlyPeersAreLetIn(t *testing.T) {
-	objects := render(t, "--set", "nats.replicas=3,networkPolicy.callersFrom[0].podSelector.matchLabels.a=caller")
+	objects := renderChart(t, "--set", "nats.replicas=3,networkPolicy.callersFrom[0].podSelector.matchLabels.a=caller")
 	from := func(component, port string) []map[string]string {
 		var policy networkingv1.NetworkPolicy
-		object := named(objects, "NetworkPolicy", chart.Release+"-"+component)
+		object := objectNamed(objects, "NetworkPolicy", chart.Release+"-"+component)
 		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &policy))
 		var peers []map[string]string
 		for _, rule := range policy.Spec.Ingress {
@@ -110,14 +110,14 @@ func TestOnlyPeersAreLetIn(t *testing.T) {
 func TestAlertsAndTheDashboardAreThere(t *testing.T) {
 	const on, known = "metrics.prometheusRule.enabled=true,metrics.prometheusRule.additionalLabels.release=prometheus,metrics.grafanaDashboard.enabled=true", "monitoring.coreos.com/v1"
 	dashboard := chart.Release + "-dashboard"
-	require.Nil(t, named(render(t), "PrometheusRule", chart.Release))
-	require.Nil(t, named(render(t), "ConfigMap", dashboard))
-	require.Nil(t, named(render(t, "--set", on), "PrometheusRule", chart.Release), "the cluster does not serve the kind")
-	require.Nil(t, named(render(t, "--set", on+",metrics.enabled=false", "--api-versions", known), "PrometheusRule", chart.Release))
-	require.NotNil(t, named(render(t, "--set", on+",metrics.prometheusRule.autodetect=false"), "PrometheusRule", chart.Release))
+	require.Nil(t, objectNamed(renderChart(t), "PrometheusRule", chart.Release))
+	require.Nil(t, objectNamed(renderChart(t), "ConfigMap", dashboard))
+	require.Nil(t, objectNamed(renderChart(t, "--set", on), "PrometheusRule", chart.Release), "the cluster does not serve the kind")
+	require.Nil(t, objectNamed(renderChart(t, "--set", on+",metrics.enabled=false", "--api-versions", known), "PrometheusRule", chart.Release))
+	require.NotNil(t, objectNamed(renderChart(t, "--set", on+",metrics.prometheusRule.autodetect=false"), "PrometheusRule", chart.Release))
 
-	objects := render(t, "--set", on+",metrics.prometheusRule.spec[0].alert=Mine,metrics.prometheusRule.spec[0].expr=up == 0", "--api-versions", known)
-	rule := named(objects, "PrometheusRule", chart.Release)
+	objects := renderChart(t, "--set", on+",metrics.prometheusRule.spec[0].alert=Mine,metrics.prometheusRule.spec[0].expr=up == 0", "--api-versions", known)
+	rule := objectNamed(objects, "PrometheusRule", chart.Release)
 	require.Equal(t, "prometheus", rule.GetLabels()["release"])
 	groups, _, err := unstructured.NestedSlice(rule.Object, "spec", "groups")
 	require.NoError(t, err)
@@ -131,7 +131,7 @@ func TestAlertsAndTheDashboardAreThere(t *testing.T) {
 	require.Equal(t, file["groups"].([]any)[0], groups[0])
 	require.Equal(t, []any{map[string]any{"alert": "Mine", "expr": "up == 0"}}, groups[1].(map[string]any)["rules"])
 
-	config := named(objects, "ConfigMap", dashboard)
+	config := objectNamed(objects, "ConfigMap", dashboard)
 	require.Equal(t, "1", config.GetLabels()["grafana_dashboard"])
 	data, _, err := unstructured.NestedString(config.Object, "data", "holdfast.json")
 	require.NoError(t, err)

@@ -38,15 +38,15 @@ var (
 	}
 )
 
-// kind is a resource or subresource, whether a server serves it or not.
-type kind struct {
+// servedKind is a resource or subresource, whether a server serves it or not.
+type servedKind struct {
 	group, resource, subresource string
 	version                      string // empty for what is not served
 	namespaced                   bool
 }
 
-// served returns the resources that a server serves, each in one version.
-func served(t *testing.T, d discovery.DiscoveryInterface) (all []kind) {
+// servedKinds returns the resources that a server serves, each in one version.
+func servedKinds(t *testing.T, d discovery.DiscoveryInterface) (all []servedKind) {
 	t.Helper()
 	lists, err := d.ServerPreferredResources()
 	require.NoError(t, err)
@@ -54,14 +54,14 @@ func served(t *testing.T, d discovery.DiscoveryInterface) (all []kind) {
 	for _, list := range lists {
 		versions[list.GroupVersion] = true
 	}
-	seen := map[kind]bool{}
+	seen := map[servedKind]bool{}
 	for version := range versions {
 		list, err := d.ServerResourcesForGroupVersion(version) // with subresources
 		require.NoError(t, err)
 		of, err := schema.ParseGroupVersion(version)
 		require.NoError(t, err)
 		for i := range list.APIResources {
-			k := kind{group: of.Group, namespaced: list.APIResources[i].Namespaced}
+			k := servedKind{group: of.Group, namespaced: list.APIResources[i].Namespaced}
 			k.resource, k.subresource, _ = strings.Cut(list.APIResources[i].Name, "/")
 			if !seen[k] {
 				seen[k] = true
@@ -73,11 +73,11 @@ func served(t *testing.T, d discovery.DiscoveryInterface) (all []kind) {
 	return all
 }
 
-// unserved are resources that are not served here: those of the table, what only admission and
+// unservedKinds are resources that are not served here: those of the table, what only admission and
 // authentication ask about, and one of no known group.
-func unserved(have []kind) (all []kind) {
-	add := func(k kind) {
-		same := func(o kind) bool {
+func unservedKinds(have []servedKind) (all []servedKind) {
+	add := func(k servedKind) {
+		same := func(o servedKind) bool {
 			return o.group == k.group && o.resource == k.resource && o.subresource == k.subresource
 		}
 		if !slices.ContainsFunc(have, same) && !slices.ContainsFunc(all, same) {
@@ -85,27 +85,27 @@ func unserved(have []kind) (all []kind) {
 		}
 	}
 	for _, service := range rights.Services() {
-		for _, q := range rights.Of(service, allOptions).Requests(namespace) {
+		for _, q := range rights.RulesOf(service, allOptions).Requests(namespace) {
 			if a := q.Resource; a != nil && a.Resource != "*" {
-				add(kind{group: a.Group, resource: a.Resource, subresource: a.Subresource, namespaced: true})
+				add(servedKind{group: a.Group, resource: a.Resource, subresource: a.Subresource, namespaced: true})
 			}
 		}
 	}
 	for _, resource := range []string{"users", "groups"} {
-		add(kind{resource: resource})
+		add(servedKind{resource: resource})
 	}
-	add(kind{group: "authentication.k8s.io", resource: "userextras"})
-	add(kind{group: "certificates.k8s.io", resource: "signers"})
+	add(servedKind{group: "authentication.k8s.io", resource: "userextras"})
+	add(servedKind{group: "certificates.k8s.io", resource: "signers"})
 	for _, subresource := range []string{"", "status", "finalizers"} {
-		add(kind{group: "example.com", resource: "things", subresource: subresource, namespaced: true})
-		add(kind{group: "apps", resource: "deployments", subresource: subresource, namespaced: true})
+		add(servedKind{group: "example.com", resource: "things", subresource: subresource, namespaced: true})
+		add(servedKind{group: "apps", resource: "deployments", subresource: subresource, namespaced: true})
 	}
 	return all
 }
 
-// names are those of objects that are asked about: without a name, one that no rule has, and those of
+// askedNames are those of objects that are asked about: without a name, one that no rule has, and those of
 // rules.
-func names(resource string) []string {
+func askedNames(resource string) []string {
 	switch resource {
 	case "configmaps":
 		return []string{"", "any", "holdfast-queue"}
@@ -115,13 +115,13 @@ func names(resource string) []string {
 	return []string{"any"}
 }
 
-// questions returns what is asked about each account: each verb for each resource in the server
+// allQuestions returns what is asked about each account: each verb for each resource in the server
 // namespace, in another, and in the cluster, and each verb for paths.
-func questions(t *testing.T, d discovery.DiscoveryInterface) (all []chart.Request) {
+func allQuestions(t *testing.T, d discovery.DiscoveryInterface) (all []chart.Request) {
 	t.Helper()
-	kinds := served(t, d)
+	kinds := servedKinds(t, d)
 	require.Greater(t, len(kinds), 100, "all resources are discovered")
-	for _, k := range append(kinds, unserved(kinds)...) {
+	for _, k := range append(kinds, unservedKinds(kinds)...) {
 		asked, places := verbs, []string{""}
 		if k.subresource == "" && slices.Contains(specials, k.resource) {
 			asked = append(slices.Clone(verbs), special...)
@@ -131,7 +131,7 @@ func questions(t *testing.T, d discovery.DiscoveryInterface) (all []chart.Reques
 		}
 		for _, verb := range asked {
 			for _, place := range places {
-				for _, name := range names(k.resource) {
+				for _, name := range askedNames(k.resource) {
 					all = append(all, chart.Request{Verb: verb, Group: k.group, Resource: k.resource, Subresource: k.subresource, Namespace: place, Name: name})
 				}
 			}

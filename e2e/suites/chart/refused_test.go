@@ -32,29 +32,29 @@ var methods = map[string]string{
 // requestsAreRefused sends requests as each account, without effect where they are allowed: dry runs
 // without an object, and deletions of what is not there. Those that the table does not have are
 // answered with 403, and no others.
-func requestsAreRefused(t *testing.T, cluster *testbed.Cluster, kinds []kind) {
+func requestsAreRefused(t *testing.T, cluster *testbed.Cluster, kinds []servedKind) {
 	for _, service := range rights.Services() {
 		config := cluster.RestConfig()
 		config.Impersonate = rest.ImpersonationConfig{UserName: chart.User(namespace, service), Groups: chart.Groups(namespace)}
 		httpClient, err := rest.HTTPClientFor(config)
 		require.NoError(t, err)
-		table, byURL := rights.Of(service, allOptions), map[chart.Request]string{}
+		table, byURL := rights.RulesOf(service, allOptions), map[chart.Request]string{}
 		var all []chart.Request
 		for _, k := range kinds {
 			for _, r := range requestsFor(k) {
-				if r.Verb == "watch" && allows(table, r) {
+				if r.Verb == "watch" && tableAllows(table, r) {
 					continue // it would be served for as long as the client stays
 				}
-				all, byURL[r] = append(all, r), cluster.URL()+k.path(r)
+				all, byURL[r] = append(all, r), cluster.URL()+k.requestURL(r)
 			}
 		}
 		var refused atomic.Int64
 		inParallel(all, func(r chart.Request) {
-			code, err := send(t, httpClient, r, byURL[r])
+			code, err := sendRequest(t, httpClient, r, byURL[r])
 			switch {
 			case err != nil:
 				t.Errorf("%s: %s: %v", service, r, err)
-			case allows(table, r) == (code == http.StatusForbidden) || code == http.StatusUnauthorized:
+			case tableAllows(table, r) == (code == http.StatusForbidden) || code == http.StatusUnauthorized:
 				t.Errorf("%s: %s (%s) is answered with %d", service, r, byURL[r], code)
 			case code == http.StatusForbidden:
 				refused.Add(1)
@@ -67,7 +67,7 @@ func requestsAreRefused(t *testing.T, cluster *testbed.Cluster, kinds []kind) {
 }
 
 // requestsFor returns the requests for a resource that is tried, for what it is there.
-func requestsFor(k kind) (all []chart.Request) {
+func requestsFor(k servedKind) (all []chart.Request) {
 	if !slices.Contains(tried, k.resource) {
 		return nil
 	}
@@ -90,8 +90,8 @@ func requestsFor(k kind) (all []chart.Request) {
 	return all
 }
 
-// path is where a request for this resource is sent.
-func (k kind) path(r chart.Request) string {
+// requestURL is where a request for this resource is sent.
+func (k servedKind) requestURL(r chart.Request) string {
 	root := path.Join("/apis", k.group, k.version)
 	if k.group == "" {
 		root = path.Join("/api", k.version)
@@ -109,7 +109,7 @@ func (k kind) path(r chart.Request) string {
 	return full + "?dryRun=All"
 }
 
-func send(t *testing.T, c *http.Client, r chart.Request, url string) (code int, err error) {
+func sendRequest(t *testing.T, c *http.Client, r chart.Request, url string) (code int, err error) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), methods[r.Verb], url, bytes.NewReader([]byte("{}")))
 	if err != nil {

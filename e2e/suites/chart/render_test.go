@@ -40,9 +40,9 @@ var variants = map[string][]string{
 // rendered are the objects that render returned, by its arguments.
 var rendered sync.Map
 
-// render returns the objects of the chart, which the caller must not change: helm runs once for the
+// renderChart returns the objects of the chart, which the caller must not change: helm runs once for the
 // same arguments.
-func render(t *testing.T, args ...string) []*unstructured.Unstructured {
+func renderChart(t *testing.T, args ...string) []*unstructured.Unstructured {
 	t.Helper()
 	key := strings.Join(args, "\x00")
 	if known, ok := rendered.Load(key); ok {
@@ -54,8 +54,8 @@ func render(t *testing.T, args ...string) []*unstructured.Unstructured {
 	return objects
 }
 
-// deployments returns the Deployments of the services by the services' names.
-func deployments(t *testing.T, objects []*unstructured.Unstructured) map[string]*appsv1.Deployment {
+// serviceDeployments returns the Deployments of the services by the services' names.
+func serviceDeployments(t *testing.T, objects []*unstructured.Unstructured) map[string]*appsv1.Deployment {
 	t.Helper()
 	found := map[string]*appsv1.Deployment{}
 	for _, object := range objects {
@@ -69,8 +69,8 @@ func deployments(t *testing.T, objects []*unstructured.Unstructured) map[string]
 	return found
 }
 
-// named returns the object of a kind and name, nil when there is none.
-func named(objects []*unstructured.Unstructured, kind, name string) *unstructured.Unstructured {
+// objectNamed returns the object of a kind and name, nil when there is none.
+func objectNamed(objects []*unstructured.Unstructured, kind, name string) *unstructured.Unstructured {
 	i := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == kind && o.GetName() == name })
 	if i < 0 {
 		return nil
@@ -80,7 +80,7 @@ func named(objects []*unstructured.Unstructured, kind, name string) *unstructure
 
 func TestServicesTakeTheFlagsTheyAreGiven(t *testing.T) {
 	for name, args := range variants {
-		for service, d := range deployments(t, render(t, args...)) {
+		for service, d := range serviceDeployments(t, renderChart(t, args...)) {
 			binary, err := testbed.Product(service)
 			require.NoError(t, err)
 			out, err := exec.CommandContext(t.Context(), binary, append(d.Spec.Template.Spec.Containers[0].Args, "--version")...).CombinedOutput()
@@ -92,7 +92,7 @@ func TestServicesTakeTheFlagsTheyAreGiven(t *testing.T) {
 // A Pod has to have the time that the binary takes to stop at the most, and the pause before it.
 func TestPodsAreGivenTheTimeToHandOver(t *testing.T) {
 	const spans, drain = 5 * time.Second, time.Minute
-	for name, d := range deployments(t, render(t)) {
+	for name, d := range serviceDeployments(t, renderChart(t)) {
 		pod := d.Spec.Template.Spec
 		need := service.HandOverLimit + service.HandOverLimit + service.CallLimit + spans
 		if strings.HasSuffix(name, "-runner") {
@@ -105,7 +105,7 @@ func TestPodsAreGivenTheTimeToHandOver(t *testing.T) {
 
 func TestPodsAreRestricted(t *testing.T) {
 	for name, args := range variants {
-		for service, d := range deployments(t, render(t, args...)) {
+		for service, d := range serviceDeployments(t, renderChart(t, args...)) {
 			pod := d.Spec.Template.Spec
 			require.False(t, *pod.EnableServiceLinks, name)
 			require.True(t, *pod.SecurityContext.RunAsNonRoot, name)
@@ -125,7 +125,7 @@ func TestPodsAreRestricted(t *testing.T) {
 
 func TestPluginsComeByInitContainers(t *testing.T) {
 	args := []string{"--values", "testdata/velero-aws.yaml", "--set", "queueScheduler.plugins=false"}
-	for name, d := range deployments(t, render(t, args...)) {
+	for name, d := range serviceDeployments(t, renderChart(t, args...)) {
 		pod := d.Spec.Template.Spec
 		if name == "queue-scheduler" {
 			require.Empty(t, pod.InitContainers)
@@ -139,8 +139,8 @@ func TestPluginsComeByInitContainers(t *testing.T) {
 }
 
 func TestValuesOfVelerosChartReachTheServices(t *testing.T) {
-	objects := render(t, variants["velero-workload-identity"]...)
-	all := deployments(t, objects)
+	objects := renderChart(t, variants["velero-workload-identity"]...)
+	all := serviceDeployments(t, objects)
 	for service, flags := range map[string][]string{
 		"manifest-indexer": {"--backup-sync-period=2m", "--store-validation-frequency=30s"}, "deletion": {"--garbage-collection-frequency=30m"},
 		"restore-runner": {"--terminating-resource-timeout=20m"}, "backup-runner": {"--features=EnableCSI", "--log-format=json"},
@@ -148,22 +148,22 @@ func TestValuesOfVelerosChartReachTheServices(t *testing.T) {
 		require.Subset(t, all[service].Spec.Template.Spec.Containers[0].Args, flags, service)
 	}
 	for _, service := range fleet.Services {
-		account := named(objects, "ServiceAccount", chart.Release+"-"+service)
+		account := objectNamed(objects, "ServiceAccount", chart.Release+"-"+service)
 		require.Equal(t, "arn:aws:iam::123456789012:role/velero", account.GetAnnotations()["eks.amazonaws.com/role-arn"], service)
 	}
 
-	objects = render(t, variants["velero-minio"]...)
-	location := named(objects, "BackupStorageLocation", "minio")
+	objects = renderChart(t, variants["velero-minio"]...)
+	location := objectNamed(objects, "BackupStorageLocation", "minio")
 	config, _, err := unstructured.NestedStringMap(location.Object, "spec", "config")
 	require.NoError(t, err)
 	require.Equal(t, "true", config["s3ForcePathStyle"])
-	require.Contains(t, deployments(t, objects)["deletion"].Spec.Template.Spec.Containers[0].Args, "--log-level=warn")
-	require.NotNil(t, named(objects, "ConfigMap", chart.Release+"-change-storage-class"))
+	require.Contains(t, serviceDeployments(t, objects)["deletion"].Spec.Template.Spec.Containers[0].Args, "--log-level=warn")
+	require.NotNil(t, objectNamed(objects, "ConfigMap", chart.Release+"-change-storage-class"))
 
-	objects = render(t, variants["velero-aws"]...)
-	require.NotNil(t, named(objects, "Schedule", chart.Release+"-nightly"))
-	require.NotNil(t, named(objects, "Secret", "cloud-credentials"))
-	image := deployments(t, objects)["deletion"].Spec.Template.Spec.Containers[0].Image
+	objects = renderChart(t, variants["velero-aws"]...)
+	require.NotNil(t, objectNamed(objects, "Schedule", chart.Release+"-nightly"))
+	require.NotNil(t, objectNamed(objects, "Secret", "cloud-credentials"))
+	image := serviceDeployments(t, objects)["deletion"].Spec.Template.Spec.Containers[0].Image
 	require.True(t, strings.HasPrefix(image, "ghcr.io/holdfast-io/holdfast-deletion:") && !strings.HasSuffix(image, "v1.18.0"), image)
 }
 
@@ -172,13 +172,13 @@ func TestValuesOfVelerosChartReachTheServices(t *testing.T) {
 func TestOneValueTurnsCSISnapshotsOn(t *testing.T) {
 	listed := chart.Request{Verb: "list", Group: "snapshot.storage.k8s.io", Resource: "volumesnapshots"}
 	for _, values := range [][]string{{"--set", "features={EnableCSI}"}, {"--set", "features=EnableCSI"}, {"--set", "configuration.features=EnableCSI"}} {
-		objects := render(t, values...)
-		for service, d := range deployments(t, objects) {
+		objects := renderChart(t, values...)
+		for service, d := range serviceDeployments(t, objects) {
 			require.Contains(t, d.Spec.Template.Spec.Containers[0].Args, "--features=EnableCSI", service)
 		}
-		require.True(t, slices.ContainsFunc(rules(t, objects, ofService("restore-runner")), func(rule rbacv1.PolicyRule) bool { return listed.Matches(&rule) }), values)
+		require.True(t, slices.ContainsFunc(roleRules(t, objects, ofService("restore-runner")), func(rule rbacv1.PolicyRule) bool { return listed.Matches(&rule) }), values)
 	}
-	require.False(t, slices.ContainsFunc(rules(t, render(t), ofService("restore-runner")), func(rule rbacv1.PolicyRule) bool { return listed.Matches(&rule) }))
+	require.False(t, slices.ContainsFunc(roleRules(t, renderChart(t), ofService("restore-runner")), func(rule rbacv1.PolicyRule) bool { return listed.Matches(&rule) }))
 }
 
 // The definitions of the chart are those that controller-gen makes; `make generate` copies them.

@@ -22,7 +22,7 @@ func TestServicesNeedNoMoreThanTheirRoles(t *testing.T) {
 	bucket, dir := site.FileBucket(t, "default")
 	s.ReachFiles(t, dir, bucket)
 	s.Estate(t, "shop", 20, 100)
-	access(t, s, "shop")
+	createFullAccess(t, s, "shop")
 	require.NoError(t, s.Client.Create(t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: "holdfast-settings"}, Data: map[string]string{"concurrent-backups": "2"},
 	}))
@@ -91,9 +91,9 @@ func eventsTell(t *testing.T, s *site.Site, want ...string) {
 	}, site.Patience, site.Look, "Events: %v", want)
 }
 
-// access makes what only an account may restore that may do anything: a role of all rights, and a
+// createFullAccess makes what only an account may restore that may do anything: a role of all rights, and a
 // binding to it. With it comes a workload whose objects own one another.
-func access(t *testing.T, s *site.Site, namespace string) {
+func createFullAccess(t *testing.T, s *site.Site, namespace string) {
 	t.Helper()
 	labels := map[string]string{"app": "shop"}
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: "everything"}

@@ -19,8 +19,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/service/rights"
 )
 
-// rules returns the rules of the roles that a service, or a role of callers, has.
-func rules(t *testing.T, objects []*unstructured.Unstructured, has func(*unstructured.Unstructured) bool) []rbacv1.PolicyRule {
+// roleRules returns the rules of the roles that a service, or a role of callers, has.
+func roleRules(t *testing.T, objects []*unstructured.Unstructured, has func(*unstructured.Unstructured) bool) []rbacv1.PolicyRule {
 	t.Helper()
 	var all []rbacv1.PolicyRule
 	roles := 0
@@ -64,7 +64,7 @@ func TestTheDocsHaveTheRights(t *testing.T) {
 		rows[service] = append(rows[service], line)
 	}
 	word := regexp.MustCompile(`[\w*/.]+`)
-	objects := render(t, "--set", "features={EnableCSI}")
+	objects := renderChart(t, "--set", "features={EnableCSI}")
 	for _, name := range fleet.Services {
 		var cells [][]string
 		for _, row := range append(slices.Clone(rows[name]), rows["all"]...) {
@@ -72,7 +72,7 @@ func TestTheDocsHaveTheRights(t *testing.T) {
 				cells = append(cells, word.FindAllString(clause, -1))
 			}
 		}
-		for _, rule := range rules(t, objects, ofService(name)) {
+		for _, rule := range roleRules(t, objects, ofService(name)) {
 			for _, resource := range rule.Resources {
 				resource = strings.TrimSuffix(resource, "s")
 				if resource == "*" {
@@ -98,20 +98,20 @@ func TestTheTableOfRightsIsTheCharts(t *testing.T) {
 		{"features={EnableCSI}", rights.Options{CSI: true, Hooks: true, Reviews: true}},
 		{"auth=none,tls.mode=none,hooks.enabled=false", rights.Options{}},
 	} {
-		objects := render(t, "--set", c.values)
+		objects := renderChart(t, "--set", c.values)
 		require.ElementsMatch(t, fleet.Services, rights.Services())
 		for _, service := range rights.Services() {
-			have := rights.Of(service, c.options)
-			require.Equal(t, rules(t, objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "Role" && ofService(service)(o) }), have.Namespaced, "%s with %s", service, c.values)
-			require.Equal(t, rules(t, objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "ClusterRole" && ofService(service)(o) }), have.Cluster, "%s with %s", service, c.values)
+			have := rights.RulesOf(service, c.options)
+			require.Equal(t, roleRules(t, objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "Role" && ofService(service)(o) }), have.Namespaced, "%s with %s", service, c.values)
+			require.Equal(t, roleRules(t, objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "ClusterRole" && ofService(service)(o) }), have.Cluster, "%s with %s", service, c.values)
 		}
 	}
 }
 
 // A viewer gets nothing that holds or reveals the content of a backup, or a Secret.
 func TestViewersSeeNoContent(t *testing.T) {
-	objects := render(t)
-	viewer := rules(t, objects, func(o *unstructured.Unstructured) bool { return o.GetName() == "holdfast-viewer" })
+	objects := renderChart(t)
+	viewer := roleRules(t, objects, func(o *unstructured.Unstructured) bool { return o.GetName() == "holdfast-viewer" })
 	for _, r := range []chart.Request{
 		{Verb: "create", Group: "velero.io", Resource: "downloadrequests"}, {Verb: "get", Group: "velero.io", Resource: "downloadrequests"},
 		{Verb: "get", Resource: "secrets"}, {Verb: "create", Group: "velero.io", Resource: "restores"}, {Verb: "delete", Group: "velero.io", Resource: "backups"},
@@ -128,9 +128,9 @@ func TestViewersSeeNoContent(t *testing.T) {
 
 // Only the services that back up and restore may look at objects of applications.
 func TestOnlyRunnersReadApplications(t *testing.T) {
-	objects := render(t, "--set", "features={EnableCSI}")
+	objects := renderChart(t, "--set", "features={EnableCSI}")
 	for _, name := range fleet.Services {
-		for _, rule := range rules(t, objects, ofService(name)) {
+		for _, rule := range roleRules(t, objects, ofService(name)) {
 			if strings.HasSuffix(name, "-runner") {
 				continue
 			}

@@ -46,14 +46,14 @@ func TestServicesMayDoWhatTheySeldomDo(t *testing.T) {
 	s.Backup(t, "own", bucket, "shop")
 	require.Equal(t, velerov1.BackupPhaseCompleted, s.BackupEnds(t, "own").Status.Phase)
 	root := filepath.Join(dir, bucket.Location, "backups")
-	foreign(t, root)
+	writeForeignBackup(t, root)
 	pvb := &velerov1.PodVolumeBackup{ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: "foreign-1"}}
-	arrives(t, s, pvb)
+	awaitCreated(t, s, pvb)
 	endUnfinished(t, s, bucket, root)
 
 	spec, err := structpb.NewStruct(map[string]any{"backupName": "own", "namespaceMapping": map[string]any{"shop": "copy"}})
 	require.NoError(t, err)
-	_, err = queuev1.NewQueueServiceClient(dial(t, s, "queue-scheduler")).SubmitRestore(t.Context(), &queuev1.SubmitRestoreRequest{Name: "called", Spec: spec})
+	_, err = queuev1.NewQueueServiceClient(dialService(t, s, "queue-scheduler")).SubmitRestore(t.Context(), &queuev1.SubmitRestoreRequest{Name: "called", Spec: spec})
 	require.NoError(t, err)
 	require.Equal(t, velerov1.RestorePhaseCompleted, s.RestoreEnds(t, "called").Status.Phase)
 
@@ -73,25 +73,25 @@ func TestServicesMayDoWhatTheySeldomDo(t *testing.T) {
 		Status:     velerov1.ServerStatusRequestStatus{Phase: velerov1.ServerStatusRequestPhaseProcessed, ProcessedTimestamp: &past},
 	}
 	require.NoError(t, s.Client.Create(t.Context(), status))
-	leaves(t, s, download)
-	leaves(t, s, status)
+	awaitDeleted(t, s, download)
+	awaitDeleted(t, s, status)
 
 	require.NoError(t, os.RemoveAll(filepath.Join(root, "foreign")))
-	leaves(t, s, &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: "foreign"}})
+	awaitDeleted(t, s, &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: "foreign"}})
 	left := &snapshotv1.VolumeSnapshot{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "left", Labels: map[string]string{velerov1.LabelBackupName: "own"}},
 		Spec:       snapshotv1.VolumeSnapshotSpec{Source: snapshotv1.VolumeSnapshotSource{PersistentVolumeClaimName: new("data")}},
 	}
 	require.NoError(t, s.Client.Create(t.Context(), left))
-	_, err = deletionv1.NewDeletionServiceClient(dial(t, s, "deletion")).DeleteBackup(t.Context(), &deletionv1.DeleteBackupRequest{Backup: "own"})
+	_, err = deletionv1.NewDeletionServiceClient(dialService(t, s, "deletion")).DeleteBackup(t.Context(), &deletionv1.DeleteBackupRequest{Backup: "own"})
 	require.NoError(t, err)
-	leaves(t, s, &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: "own"}})
-	leaves(t, s, left)
+	awaitDeleted(t, s, &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: "own"}})
+	awaitDeleted(t, s, left)
 }
 
-// foreign writes a backup of another server's schedule, with the data of a volume, beside the one
+// writeForeignBackup writes a backup of another server's schedule, with the data of a volume, beside the one
 // there is.
-func foreign(t *testing.T, root string) {
+func writeForeignBackup(t *testing.T, root string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "own", "velero-backup.json"))
 	require.NoError(t, err)
@@ -122,7 +122,7 @@ func foreign(t *testing.T, root string) {
 	}
 }
 
-func dial(t *testing.T, s *site.Site, service string) *grpc.ClientConn {
+func dialService(t *testing.T, s *site.Site, service string) *grpc.ClientConn {
 	t.Helper()
 	connection, err := grpc.NewClient(s.Fleet.Of(service)[0].GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
@@ -130,14 +130,14 @@ func dial(t *testing.T, s *site.Site, service string) *grpc.ClientConn {
 	return connection
 }
 
-func arrives(t *testing.T, s *site.Site, object client.Object) {
+func awaitCreated(t *testing.T, s *site.Site, object client.Object) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		return s.Client.Get(t.Context(), client.ObjectKeyFromObject(object), object) == nil
 	}, site.Patience, site.Look, "%T %s is there", object, object.GetName())
 }
 
-func leaves(t *testing.T, s *site.Site, object client.Object) {
+func awaitDeleted(t *testing.T, s *site.Site, object client.Object) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		return apierrors.IsNotFound(s.Client.Get(t.Context(), client.ObjectKeyFromObject(object), object))

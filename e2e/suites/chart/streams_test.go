@@ -19,8 +19,8 @@ import (
 	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
 )
 
-// three starts a cluster of servers, and returns them.
-func three(t *testing.T) []*server.Server {
+// startThreeServers starts a cluster of servers, and returns them.
+func startThreeServers(t *testing.T) []*server.Server {
 	t.Helper()
 	ports, err := testbed.FreePorts(3)
 	require.NoError(t, err)
@@ -50,7 +50,7 @@ func three(t *testing.T) []*server.Server {
 
 // With as many copies as servers, the loss of one server loses no hint.
 func TestStreamsHaveAsManyCopiesAsAsked(t *testing.T) {
-	servers := three(t)
+	servers := startThreeServers(t)
 	client, err := messaging.Connect(t.Context(), messaging.Config{
 		URL: servers[0].ClientURL() + "," + servers[1].ClientURL() + "," + servers[2].ClientURL(), Name: t.Name(),
 		Log: slog.New(slog.DiscardHandler), Clock: clock.RealClock{}, Replicas: 3,

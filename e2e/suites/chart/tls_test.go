@@ -19,13 +19,13 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/service"
 )
 
-// certified are the components with a certificate of their own.
-func certified() []string { return append([]string{"nats"}, fleet.Services...) }
+// certifiedComponents are the components with a certificate of their own.
+func certifiedComponents() []string { return append([]string{"nats"}, fleet.Services...) }
 
-// certificate returns the files of a component's certificate.
-func certificate(t *testing.T, objects []*unstructured.Unstructured, component string) map[string][]byte {
+// componentCertificate returns the files of a component's certificate.
+func componentCertificate(t *testing.T, objects []*unstructured.Unstructured, component string) map[string][]byte {
 	t.Helper()
-	secret := named(objects, "Secret", chart.Release+"-"+component+"-tls")
+	secret := objectNamed(objects, "Secret", chart.Release+"-"+component+"-tls")
 	require.NotNil(t, secret, component)
 	data, _, err := unstructured.NestedStringMap(secret.Object, "data")
 	require.NoError(t, err)
@@ -45,14 +45,14 @@ func serverName(component string) string {
 // Each component has a certificate for its own names and for those of no other one, and the monitor
 // checks runners for them.
 func TestTheCertificatesOfTheChart(t *testing.T) {
-	objects := render(t)
-	for _, component := range certified() {
-		files := certificate(t, objects, component)
+	objects := renderChart(t)
+	for _, component := range certifiedComponents() {
+		files := componentCertificate(t, objects, component)
 		pair, err := tls.X509KeyPair(files["tls.crt"], files["tls.key"])
 		require.NoError(t, err)
 		pool := x509.NewCertPool()
 		require.True(t, pool.AppendCertsFromPEM(files["ca.crt"]))
-		for _, other := range certified() {
+		for _, other := range certifiedComponents() {
 			for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
 				_, err := pair.Leaf.Verify(x509.VerifyOptions{DNSName: serverName(other), Roots: pool, KeyUsages: []x509.ExtKeyUsage{usage}})
 				require.Equal(t, other == component, err == nil, "%s as %s: %v", component, other, err)
@@ -60,19 +60,19 @@ func TestTheCertificatesOfTheChart(t *testing.T) {
 		}
 		require.NoError(t, pair.Leaf.VerifyHostname("127.0.0.1"), "a forwarded port")
 	}
-	require.NoError(t, leaf(t, objects, "nats").VerifyHostname("holdfast-nats-2.holdfast-nats-peers"), "the routes of a cluster")
+	require.NoError(t, leafCertificate(t, objects, "nats").VerifyHostname("holdfast-nats-2.holdfast-nats-peers"), "the routes of a cluster")
 
-	args := deployments(t, objects)["async-operation-monitor"].Spec.Template.Spec.Containers[0].Args
+	args := serviceDeployments(t, objects)["async-operation-monitor"].Spec.Template.Spec.Containers[0].Args
 	require.Subset(t, args, []string{
 		"--tls-ca-file=/tls/ca.crt", "--grpc-advertise-address=[$(POD_IP)]:7444",
 		"--tls-server-names=backup-runner=" + serverName("backup-runner") + ",restore-runner=" + serverName("restore-runner"),
 	})
-	require.Contains(t, deployments(t, objects)["manifest-indexer"].Spec.Template.Spec.Containers[0].Args, "--artifact-url=https://"+serverName("manifest-indexer")+":8445")
+	require.Contains(t, serviceDeployments(t, objects)["manifest-indexer"].Spec.Template.Spec.Containers[0].Args, "--artifact-url=https://"+serverName("manifest-indexer")+":8445")
 }
 
-func leaf(t *testing.T, objects []*unstructured.Unstructured, component string) *x509.Certificate {
+func leafCertificate(t *testing.T, objects []*unstructured.Unstructured, component string) *x509.Certificate {
 	t.Helper()
-	files := certificate(t, objects, component)
+	files := componentCertificate(t, objects, component)
 	pair, err := tls.X509KeyPair(files["tls.crt"], files["tls.key"])
 	require.NoError(t, err)
 	return pair.Leaf
@@ -80,9 +80,9 @@ func leaf(t *testing.T, objects []*unstructured.Unstructured, component string) 
 
 // cert-manager is asked for the same certificates, in the same Secrets.
 func TestCertificatesOfCertManager(t *testing.T) {
-	objects := render(t, "--set", "tls.mode=certManager,tls.certManager.issuerRef.name=ca,tls.certManager.issuerRef.kind=ClusterIssuer,tls.extraNames={backups.example.com}")
-	for _, component := range certified() {
-		certificate := named(objects, "Certificate", chart.Release+"-"+component)
+	objects := renderChart(t, "--set", "tls.mode=certManager,tls.certManager.issuerRef.name=ca,tls.certManager.issuerRef.kind=ClusterIssuer,tls.extraNames={backups.example.com}")
+	for _, component := range certifiedComponents() {
+		certificate := objectNamed(objects, "Certificate", chart.Release+"-"+component)
 		require.NotNil(t, certificate, component)
 		names, _, err := unstructured.NestedStringSlice(certificate.Object, "spec", "dnsNames")
 		require.NoError(t, err)
@@ -94,7 +94,7 @@ func TestCertificatesOfCertManager(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, chart.Release+"-"+component+"-tls", secret)
 	}
-	for service, d := range deployments(t, objects) {
+	for service, d := range serviceDeployments(t, objects) {
 		at := slices.IndexFunc(d.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == "tls" })
 		require.Equal(t, chart.Release+"-"+service+"-tls", d.Spec.Template.Spec.Volumes[at].Secret.SecretName)
 	}
@@ -106,7 +106,7 @@ func TestCertificatesOfCertManager(t *testing.T) {
 // What viewers may call is not logged, and everything that reveals what is in a backup is.
 func TestWhatViewersMayCallIsNotAudited(t *testing.T) {
 	viewer := func(o *unstructured.Unstructured) bool { return o.GetName() == chart.Release+"-viewer" }
-	for _, rule := range rules(t, render(t), viewer) {
+	for _, rule := range roleRules(t, renderChart(t), viewer) {
 		for _, path := range rule.NonResourceURLs {
 			if prefix, all := strings.CutSuffix(path, "*"); all { // the services with methods about progress
 				require.False(t, service.Audited(prefix+"GetProgress") || service.Audited(prefix+"WatchProgress"), path)
@@ -125,10 +125,10 @@ func TestWhatViewersMayCallIsNotAudited(t *testing.T) {
 
 // keepsCertificates: an upgrade keeps all certificates, or makes all anew: those of one authority,
 // whose key is nowhere.
-func (p *place) keepsCertificates(t *testing.T) {
+func (p *chartPlace) keepsCertificates(t *testing.T) {
 	read := func() map[string]string {
 		found := map[string]string{}
-		for _, component := range certified() {
+		for _, component := range certifiedComponents() {
 			secret := &corev1.Secret{}
 			require.NoError(t, p.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: chart.Release + "-" + component + "-tls"}, secret))
 			found[component] = string(secret.Data["ca.crt"]) + string(secret.Data["tls.crt"]) + string(secret.Data["tls.key"])
@@ -136,7 +136,7 @@ func (p *place) keepsCertificates(t *testing.T) {
 		return found
 	}
 	upgrade := func(args ...string) {
-		p.helm(t, namespace, append([]string{"upgrade", "--values", "testdata/velero-aws.yaml"}, args...)...)
+		p.runHelm(t, namespace, append([]string{"upgrade", "--values", "testdata/velero-aws.yaml"}, args...)...)
 	}
 	anew := func(why string, before map[string]string) map[string]string {
 		t.Helper()
@@ -159,7 +159,7 @@ func (p *place) keepsCertificates(t *testing.T) {
 	upgrade("--set", "tls.extraNames={backups.example.com}")
 	third := anew("a missing one", second)
 
-	for _, component := range certified() {
+	for _, component := range certifiedComponents() {
 		key.Name = chart.Release + "-" + component + "-tls"
 		require.NoError(t, p.client.Get(t.Context(), key, secret))
 		secret.Annotations["holdfast.io/certificates-made"] = "1600000000"

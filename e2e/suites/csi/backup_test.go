@@ -24,12 +24,12 @@ func TestCSISnapshots(t *testing.T) {
 	b := newBed(t)
 	restores := b.beginRestores(t)
 	t.Run("a StatefulSet whose files change, on a driver that is slow", b.backedUp)
-	t.Run("hooks of a Pod, and the cut between them", b.quiesced)
+	t.Run("hooks of a Pod, and the cut between them", b.testQuiesced)
 	t.Run("a killed runner takes no second snapshot", b.runnerDies)
 	t.Run("a killed runner of a backup that is cancelled leaves none", b.runnerDiesAndCancelled)
-	t.Run("a snapshot that is never ready, of a backup that is cancelled", b.cancelled)
-	t.Run("a driver that fails", b.fails)
-	t.Run("a driver that hangs", b.hangs)
+	t.Run("a snapshot that is never ready, of a backup that is cancelled", b.testCancelled)
+	t.Run("a driver that fails", b.testFailingDriver)
+	t.Run("a driver that hangs", b.testHangingDriver)
 	for _, r := range restores {
 		t.Run("in the end: "+r.name, r.end)
 	}
@@ -65,34 +65,34 @@ func (b *bed) backedUp(t *testing.T) {
 	for _, v := range of {
 		volumes = append(volumes, v)
 	}
-	w := b.write(t, volumes)
-	b.behave(volumes, directorydriver.Behaviour{NotReady: true})
+	w := b.startWriter(t, volumes)
+	b.setBehaviour(volumes, directorydriver.Behaviour{NotReady: true})
 	floor := map[string]int{}
 	for _, v := range volumes {
-		floor[v] = w.live(t, v)
+		floor[v] = w.currentNumber(t, v)
 	}
 	b.Backup(t, name, b.bucket, name)
-	b.waits(t, name)
-	b.behave(volumes, directorydriver.Behaviour{})
-	backup := b.completes(t, name)
+	b.awaitWaiting(t, name)
+	b.setBehaviour(volumes, directorydriver.Behaviour{})
+	backup := b.awaitCompleted(t, name)
 	require.Equal(t, claims, backup.Status.CSIVolumeSnapshotsAttempted)
 	require.Equal(t, claims, backup.Status.CSIVolumeSnapshotsCompleted)
 	require.Equal(t, claims, backup.Status.BackupItemOperationsCompleted)
-	b.clean(t, volumes, claims, name)
-	for _, s := range b.snapshots(volumes) {
-		n := consistent(t, s.Dir)
+	b.requireClean(t, volumes, claims, name)
+	for _, s := range b.driverSnapshots(volumes) {
+		n := requireConsistent(t, s.Dir)
 		require.GreaterOrEqual(t, n, floor[s.Volume], "the cut is after the beginning of the backup")
 		w.goesOn(t, s.Volume, n)
 	}
-	b.stored(t, name, of)
-	b.claimOfSnapshot(t, "from-"+name, b.snapshots(volumes)[0])
+	b.checkStored(t, name, of)
+	b.claimOfSnapshot(t, "from-"+name, b.driverSnapshots(volumes)[0])
 
-	b.delete(t, name)
-	b.clean(t, volumes, 0, name)
+	b.deleteBackup(t, name)
+	b.requireClean(t, volumes, 0, name)
 }
 
-// stored checks what a backup has of its snapshots.
-func (b *bed) stored(t *testing.T, name string, volumes map[string]string) {
+// checkStored checks what a backup has of its snapshots.
+func (b *bed) checkStored(t *testing.T, name string, volumes map[string]string) {
 	t.Helper()
 	handles := map[string]string{} // by volume
 	for _, s := range b.driver.Snapshots() {
@@ -120,7 +120,7 @@ func (b *bed) stored(t *testing.T, name string, volumes map[string]string) {
 		require.Equal(t, snapshotv1.VolumeSnapshotContentDelete, vsc.Spec.DeletionPolicy)
 	}
 	var infos []map[string]any
-	require.NoError(t, json.Unmarshal([]byte(b.file(t, name, "-volumeinfo.json.gz")), &infos))
+	require.NoError(t, json.Unmarshal([]byte(b.readFile(t, name, "-volumeinfo.json.gz")), &infos))
 	require.Len(t, infos, len(volumes))
 	for _, info := range infos {
 		require.Equal(t, "CSISnapshot", info["backupMethod"], info)
@@ -128,101 +128,101 @@ func (b *bed) stored(t *testing.T, name string, volumes map[string]string) {
 		snapshot, _ := info["csiSnapshotInfo"].(map[string]any)
 		require.Equal(t, handles[volumes[info["pvcName"].(string)]], snapshot["snapshotHandle"], info)
 	}
-	require.Contains(t, b.file(t, name, "-itemoperations.json.gz"), `"backupItemAction":"velero.io/csi-volumesnapshot-backupper"`)
+	require.Contains(t, b.readFile(t, name, "-itemoperations.json.gz"), `"backupItemAction":"velero.io/csi-volumesnapshot-backupper"`)
 }
 
 // The writer stands still between the hooks: all volumes of the Pod are cut at one moment.
-func (b *bed) quiesced(t *testing.T) {
+func (b *bed) testQuiesced(t *testing.T) {
 	const name, claims = "quiesced", 3
-	volumes := b.pod(t, name, claims, map[string]string{
+	volumes := b.createPod(t, name, claims, map[string]string{
 		"pre.hook.backup.velero.io/command": "freeze", "post.hook.backup.velero.io/command": "thaw",
 	})
-	w := b.write(t, volumes)
-	b.apps.register(name, w)
+	w := b.startWriter(t, volumes)
+	b.apps.registerWriter(name, w)
 	b.Backup(t, name, b.bucket, name)
-	backup := b.completes(t, name)
+	backup := b.awaitCompleted(t, name)
 	require.Equal(t, &velerov1.HookStatus{HooksAttempted: 2}, backup.Status.HookStatus)
-	snapshots := b.snapshots(volumes)
+	snapshots := b.driverSnapshots(volumes)
 	require.Len(t, snapshots, claims)
 	for _, s := range snapshots {
-		require.True(t, has(t, s.Dir, "frozen"), "the cut is after the pre hook")
-		require.False(t, has(t, s.Dir, "thawed"), "the cut is before the post hook")
-		require.Equal(t, number(t, snapshots[0].Dir, "first"), number(t, s.Dir, "first"))
-		require.Equal(t, number(t, snapshots[0].Dir, "first"), number(t, s.Dir, "second"))
-		w.goesOn(t, s.Volume, number(t, s.Dir, "second"))
+		require.True(t, hasFile(t, s.Dir, "frozen"), "the cut is after the pre hook")
+		require.False(t, hasFile(t, s.Dir, "thawed"), "the cut is before the post hook")
+		require.Equal(t, numberInFile(t, snapshots[0].Dir, "first"), numberInFile(t, s.Dir, "first"))
+		require.Equal(t, numberInFile(t, snapshots[0].Dir, "first"), numberInFile(t, s.Dir, "second"))
+		w.goesOn(t, s.Volume, numberInFile(t, s.Dir, "second"))
 	}
-	b.delete(t, name)
-	b.clean(t, volumes, 0, name)
+	b.deleteBackup(t, name)
+	b.requireClean(t, volumes, 0, name)
 }
 
 func (b *bed) runnerDies(t *testing.T) {
 	const name, claims = "killed", 3
-	volumes := b.pod(t, name, claims, nil)
-	b.behave(volumes, directorydriver.Behaviour{Hang: true})
+	volumes := b.createPod(t, name, claims, nil)
+	b.setBehaviour(volumes, directorydriver.Behaviour{Hang: true})
 	before := b.driver.Taken()
 	b.Backup(t, name, b.bucket, name)
-	require.Eventually(t, func() bool { return len(b.objects(t, name)) == 2*claims }, site.Patience, site.Look, "snapshots of all claims of the Pod are begun")
-	b.kill(t, "backup-runner")
-	b.behave(volumes, directorydriver.Behaviour{})
-	backup := b.completes(t, name)
+	require.Eventually(t, func() bool { return len(b.snapshotObjects(t, name)) == 2*claims }, site.Patience, site.Look, "snapshots of all claims of the Pod are begun")
+	b.killService(t, "backup-runner")
+	b.setBehaviour(volumes, directorydriver.Behaviour{})
+	backup := b.awaitCompleted(t, name)
 	require.Equal(t, claims, backup.Status.CSIVolumeSnapshotsCompleted)
 	require.Equal(t, claims, b.driver.Taken()-before)
-	b.clean(t, volumes, claims, name)
-	b.delete(t, name)
-	b.clean(t, volumes, 0, name)
+	b.requireClean(t, volumes, claims, name)
+	b.deleteBackup(t, name)
+	b.requireClean(t, volumes, 0, name)
 }
 
 func (b *bed) runnerDiesAndCancelled(t *testing.T) {
 	const name, claims = "killed-cancelled", 3
-	volumes := b.pod(t, name, claims, nil)
-	b.behave(volumes, directorydriver.Behaviour{Hang: true})
+	volumes := b.createPod(t, name, claims, nil)
+	b.setBehaviour(volumes, directorydriver.Behaviour{Hang: true})
 	made := b.Backup(t, name, b.bucket, name)
-	require.Eventually(t, func() bool { return len(b.objects(t, name)) == 2*claims }, site.Patience, site.Look, "snapshots of all claims of the Pod are begun")
-	b.cancel(t, made)
-	b.kill(t, "backup-runner")
+	require.Eventually(t, func() bool { return len(b.snapshotObjects(t, name)) == 2*claims }, site.Patience, site.Look, "snapshots of all claims of the Pod are begun")
+	b.cancelBackup(t, made)
+	b.killService(t, "backup-runner")
 	require.Equal(t, velerov1.BackupPhaseFailed, b.BackupEnds(t, name).Status.Phase)
-	b.behave(volumes, directorydriver.Behaviour{})
-	b.clean(t, volumes, 0, name)
+	b.setBehaviour(volumes, directorydriver.Behaviour{})
+	b.requireClean(t, volumes, 0, name)
 }
 
-func (b *bed) cancelled(t *testing.T) {
+func (b *bed) testCancelled(t *testing.T) {
 	const name = "cancelled"
-	volumes := b.pod(t, name, 1, nil)
-	b.behave(volumes, directorydriver.Behaviour{NotReady: true})
+	volumes := b.createPod(t, name, 1, nil)
+	b.setBehaviour(volumes, directorydriver.Behaviour{NotReady: true})
 	b.Backup(t, name, b.bucket, name)
-	made := b.waits(t, name)
-	require.Len(t, b.snapshots(volumes), 1)
-	b.cancel(t, made)
+	made := b.awaitWaiting(t, name)
+	require.Len(t, b.driverSnapshots(volumes), 1)
+	b.cancelBackup(t, made)
 	require.Equal(t, velerov1.BackupPhaseFailed, b.BackupEnds(t, name).Status.Phase)
-	b.clean(t, volumes, 0, name)
+	b.requireClean(t, volumes, 0, name)
 }
 
-// uncut backs up a Pod whose driver cuts nothing within two seconds.
-func (b *bed) uncut(t *testing.T, name string, is directorydriver.Behaviour) (volumes []string) {
+// backUpUncut backs up a Pod whose driver cuts nothing within two seconds.
+func (b *bed) backUpUncut(t *testing.T, name string, is directorydriver.Behaviour) (volumes []string) {
 	t.Helper()
-	volumes = b.pod(t, name, 1, nil)
-	b.behave(volumes, is)
+	volumes = b.createPod(t, name, 1, nil)
+	b.setBehaviour(volumes, is)
 	require.NoError(t, b.Client.Create(t.Context(), &velerov1.Backup{
 		ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: name},
 		Spec: velerov1.BackupSpec{IncludedNamespaces: []string{name}, StorageLocation: b.bucket.Location,
 			CSISnapshotTimeout: metav1.Duration{Duration: 2 * time.Second}},
 	}))
 	require.Equal(t, velerov1.BackupPhasePartiallyFailed, b.BackupEnds(t, name).Status.Phase)
-	require.Contains(t, b.file(t, name, "-results.gz"), "was not cut within 2s (csiSnapshotTimeout): ")
+	require.Contains(t, b.readFile(t, name, "-results.gz"), "was not cut within 2s (csiSnapshotTimeout): ")
 	return volumes
 }
 
-func (b *bed) fails(t *testing.T) {
+func (b *bed) testFailingDriver(t *testing.T) {
 	const name = "failing"
-	volumes := b.uncut(t, name, directorydriver.Behaviour{Err: errors.New("out of space")})
-	require.Contains(t, b.file(t, name, "-results.gz"), "out of space")
-	b.clean(t, volumes, 0, name)
+	volumes := b.backUpUncut(t, name, directorydriver.Behaviour{Err: errors.New("out of space")})
+	require.Contains(t, b.readFile(t, name, "-results.gz"), "out of space")
+	b.requireClean(t, volumes, 0, name)
 }
 
 // A driver may cut after the end of the backup what was asked of it before. That goes too.
-func (b *bed) hangs(t *testing.T) {
+func (b *bed) testHangingDriver(t *testing.T) {
 	const name = "hanging"
-	volumes := b.uncut(t, name, directorydriver.Behaviour{Hang: true})
-	b.behave(volumes, directorydriver.Behaviour{})
-	b.clean(t, volumes, 0, name)
+	volumes := b.backUpUncut(t, name, directorydriver.Behaviour{Hang: true})
+	b.setBehaviour(volumes, directorydriver.Behaviour{})
+	b.requireClean(t, volumes, 0, name)
 }

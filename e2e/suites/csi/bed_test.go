@@ -63,14 +63,14 @@ func newBed(t *testing.T) *bed {
 	b.bucket, b.dir = site.FileBucket(t, "default")
 	b.ReachFiles(t, b.dir, b.bucket)
 	var err error
-	b.node, err = kubelet.Start(t.Context(), b.Cluster.RestConfig(), "node", &podexectest.Handler{Run: b.apps.run})
+	b.node, err = kubelet.Start(t.Context(), b.Cluster.RestConfig(), "node", &podexectest.Handler{Run: b.apps.runCommand})
 	require.NoError(t, err)
 	t.Cleanup(b.node.Close)
 	return b
 }
 
-// claim makes a claim, and returns the volume that it gets.
-func (b *bed) claim(t *testing.T, namespace, name string, change ...func(*corev1.PersistentVolumeClaimSpec)) (volume string) {
+// createClaim makes a claim, and returns the volume that it gets.
+func (b *bed) createClaim(t *testing.T, namespace, name string, change ...func(*corev1.PersistentVolumeClaimSpec)) (volume string) {
 	t.Helper()
 	c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: csistorage.Spec()}
 	for _, f := range change {
@@ -80,8 +80,8 @@ func (b *bed) claim(t *testing.T, namespace, name string, change ...func(*corev1
 	return b.storage.Volume(t, namespace, name)
 }
 
-// pod runs a Pod in a namespace of its name, with claims data-0, data-1, …, and returns their volumes.
-func (b *bed) pod(t *testing.T, name string, claims int, annotations map[string]string) (volumes []string) {
+// createPod runs a Pod in a namespace of its name, with claims data-0, data-1, …, and returns their volumes.
+func (b *bed) createPod(t *testing.T, name string, claims int, annotations map[string]string) (volumes []string) {
 	t.Helper()
 	b.Namespace(t, name)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: name, Annotations: annotations},
@@ -90,20 +90,20 @@ func (b *bed) pod(t *testing.T, name string, claims int, annotations map[string]
 		claim := fmt.Sprintf("data-%d", i)
 		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: claim, VolumeSource: corev1.VolumeSource{
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}})
-		volumes = append(volumes, b.claim(t, name, claim))
+		volumes = append(volumes, b.createClaim(t, name, claim))
 	}
 	require.Eventually(t, func() bool { return b.node.Run(t.Context(), pod) == nil }, site.Patience, site.Look, "pod %s runs", name)
 	return volumes
 }
 
-func (b *bed) behave(volumes []string, is directorydriver.Behaviour) {
+func (b *bed) setBehaviour(volumes []string, is directorydriver.Behaviour) {
 	for _, v := range volumes {
 		b.driver.Behave(v, is)
 	}
 }
 
-// objects returns the VolumeSnapshots of some namespaces and their VolumeSnapshotContents.
-func (b *bed) objects(t *testing.T, namespaces ...string) (found []client.Object) {
+// snapshotObjects returns the VolumeSnapshots of some namespaces and their VolumeSnapshotContents.
+func (b *bed) snapshotObjects(t *testing.T, namespaces ...string) (found []client.Object) {
 	t.Helper()
 	var vs snapshotv1.VolumeSnapshotList
 	var vsc snapshotv1.VolumeSnapshotContentList
@@ -121,26 +121,28 @@ func (b *bed) objects(t *testing.T, namespaces ...string) (found []client.Object
 	return found
 }
 
-// clean waits until the cluster has no snapshot objects of some namespaces, and the driver this number
+// requireClean waits until the cluster has no snapshot objects of some namespaces, and the driver this number
 // of snapshots of the volumes.
-func (b *bed) clean(t *testing.T, volumes []string, stored int, namespaces ...string) {
+func (b *bed) requireClean(t *testing.T, volumes []string, stored int, namespaces ...string) {
 	t.Helper()
-	clean := func() bool { return len(b.objects(t, namespaces...)) == 0 && len(b.snapshots(volumes)) == stored }
+	clean := func() bool {
+		return len(b.snapshotObjects(t, namespaces...)) == 0 && len(b.driverSnapshots(volumes)) == stored
+	}
 	if assert.Eventually(t, clean, site.Patience, site.Look, "no snapshot objects, and %d snapshots", stored) {
 		return
 	}
-	left, err := json.Marshal(b.objects(t, namespaces...))
+	left, err := json.Marshal(b.snapshotObjects(t, namespaces...))
 	require.NoError(t, err)
-	require.FailNow(t, "there are others", "of %v the driver has %v, and the cluster %s", volumes, b.snapshots(volumes), left)
+	require.FailNow(t, "there are others", "of %v the driver has %v, and the cluster %s", volumes, b.driverSnapshots(volumes), left)
 }
 
-// snapshots returns those that the driver has of the volumes.
-func (b *bed) snapshots(volumes []string) []directorydriver.Snapshot {
+// driverSnapshots returns those that the driver has of the volumes.
+func (b *bed) driverSnapshots(volumes []string) []directorydriver.Snapshot {
 	return slices.DeleteFunc(b.driver.Snapshots(), func(s directorydriver.Snapshot) bool { return !slices.Contains(volumes, s.Volume) })
 }
 
-// delete deletes a backup and waits until it is gone.
-func (b *bed) delete(t *testing.T, name string) {
+// deleteBackup deletes a backup and waits until it is gone.
+func (b *bed) deleteBackup(t *testing.T, name string) {
 	t.Helper()
 	backup := &velerov1.Backup{}
 	require.NoError(t, b.Client.Get(t.Context(), client.ObjectKey{Namespace: site.Server, Name: name}, backup))
@@ -157,13 +159,13 @@ func (b *bed) delete(t *testing.T, name string) {
 	}, site.Patience, site.Look, "backup %s is deleted", name)
 }
 
-func (b *bed) file(t *testing.T, backup, suffix string) string {
+func (b *bed) readFile(t *testing.T, backup, suffix string) string {
 	t.Helper()
 	return string(b.bucket.ReadZipped(t, "backups/"+backup+"/"+backup+suffix))
 }
 
-// waits waits until a backup waits for operations.
-func (b *bed) waits(t *testing.T, name string) *velerov1.Backup {
+// awaitWaiting waits until a backup waits for operations.
+func (b *bed) awaitWaiting(t *testing.T, name string) *velerov1.Backup {
 	t.Helper()
 	backup := &velerov1.Backup{}
 	require.Eventually(t, func() bool {
@@ -173,16 +175,16 @@ func (b *bed) waits(t *testing.T, name string) *velerov1.Backup {
 	return backup
 }
 
-// cancel requests to cancel a backup.
-func (b *bed) cancel(t *testing.T, backup *velerov1.Backup) {
+// cancelBackup requests to cancel a backup.
+func (b *bed) cancelBackup(t *testing.T, backup *velerov1.Backup) {
 	t.Helper()
 	changed := backup.DeepCopy()
 	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, "holdfast.io/cancel", "alice")
 	require.NoError(t, b.Client.Patch(t.Context(), changed, client.MergeFrom(backup)))
 }
 
-// kill kills a service and starts another of it in its place.
-func (b *bed) kill(t *testing.T, service string) {
+// killService kills a service and starts another of it in its place.
+func (b *bed) killService(t *testing.T, service string) {
 	t.Helper()
 	b.Fleet.Of(service)[0].Kill()
 	_, err := b.Fleet.Revive(t.Context())

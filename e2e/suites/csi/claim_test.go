@@ -27,15 +27,15 @@ func (b *bed) claimOfSnapshot(t *testing.T, name string, s directorydriver.Snaps
 	for _, o := range []client.Object{vsc, vs} {
 		require.NoError(t, b.Client.Create(t.Context(), o))
 	}
-	volume := b.claim(t, name, name, func(spec *corev1.PersistentVolumeClaimSpec) {
+	volume := b.createClaim(t, name, name, func(spec *corev1.PersistentVolumeClaimSpec) {
 		spec.DataSource = &corev1.TypedLocalObjectReference{APIGroup: &group, Kind: "VolumeSnapshot", Name: name}
 	})
 	require.NoError(t, b.driver.Write(volume, func(dir string) error {
-		require.Equal(t, consistent(t, s.Dir), consistent(t, dir))
+		require.Equal(t, requireConsistent(t, s.Dir), requireConsistent(t, dir))
 		return nil
 	}))
 	for _, o := range []client.Object{vs, vsc} {
 		require.NoError(t, b.Client.Delete(t.Context(), o))
 	}
-	b.clean(t, []string{s.Volume}, 1, name)
+	b.requireClean(t, []string{s.Volume}, 1, name)
 }

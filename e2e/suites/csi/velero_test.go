@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-io/holdfast/e2e/harness/site"
 )
 
-// store writes a backup of one claim, data in the namespace shop, as Velero 1.18 does.
-func (b *bed) store(t *testing.T, name, handle string) {
+// storeVeleroBackup writes a backup of one claim, data in the namespace shop, as Velero 1.18 does.
+func (b *bed) storeVeleroBackup(t *testing.T, name, handle string) {
 	t.Helper()
 	zipped := func(content []byte) []byte {
 		var out bytes.Buffer

@@ -19,24 +19,24 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube/podexec/podexectest"
 )
 
-// writer counts in two files of each volume, in one after the other: at any moment a volume has the
+// volumeWriter counts in two files of each volume, in one after the other: at any moment a volume has the
 // same number in both, or in the first one more.
-type writer struct {
+type volumeWriter struct {
 	driver  *directorydriver.Driver
 	volumes []string
 	round   chan struct{} // has one element unless a round is under way or the writer is frozen
 }
 
-// write starts a writer, which ends with the test. It has written once when write returns.
-func (b *bed) write(t *testing.T, volumes []string) *writer {
+// startWriter starts a writer, which ends with the test. It has written once when write returns.
+func (b *bed) startWriter(t *testing.T, volumes []string) *volumeWriter {
 	t.Helper()
-	w := &writer{driver: b.driver, volumes: volumes, round: make(chan struct{}, 1)}
-	require.NoError(t, w.set(1))
+	w := &volumeWriter{driver: b.driver, volumes: volumes, round: make(chan struct{}, 1)}
+	require.NoError(t, w.setNumber(1))
 	w.round <- struct{}{}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var runs sync.WaitGroup
 	var failed error
-	runs.Go(func() { failed = w.run(ctx) })
+	runs.Go(func() { failed = w.runWriter(ctx) })
 	t.Cleanup(func() {
 		stop()
 		runs.Wait()
@@ -47,17 +47,17 @@ func (b *bed) write(t *testing.T, volumes []string) *writer {
 	return w
 }
 
-func (w *writer) run(ctx context.Context) error {
+func (w *volumeWriter) runWriter(ctx context.Context) error {
 	ticker := time.NewTicker(2 * time.Millisecond)
 	defer ticker.Stop()
 	for n := 2; ; n++ {
-		if w.freeze(ctx) != nil {
+		if w.freezeWriter(ctx) != nil {
 			return nil
 		}
-		if err := w.set(n); err != nil {
+		if err := w.setNumber(n); err != nil {
 			return err
 		}
-		w.thaw()
+		w.thawWriter()
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
@@ -66,8 +66,8 @@ func (w *writer) run(ctx context.Context) error {
 	}
 }
 
-// freeze returns when no round is under way, and none begins until thaw.
-func (w *writer) freeze(ctx context.Context) error {
+// freezeWriter returns when no round is under way, and none begins until thaw.
+func (w *volumeWriter) freezeWriter(ctx context.Context) error {
 	select {
 	case <-w.round:
 		return nil
@@ -76,19 +76,19 @@ func (w *writer) freeze(ctx context.Context) error {
 	}
 }
 
-func (w *writer) thaw() { w.round <- struct{}{} }
+func (w *volumeWriter) thawWriter() { w.round <- struct{}{} }
 
-func (w *writer) set(n int) error {
+func (w *volumeWriter) setNumber(n int) error {
 	for _, name := range []string{"first", "second"} {
-		if err := w.mark(name, strconv.Itoa(n)); err != nil {
+		if err := w.markVolumes(name, strconv.Itoa(n)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// mark writes a file of every volume.
-func (w *writer) mark(name, content string) error {
+// markVolumes writes a file of every volume.
+func (w *volumeWriter) markVolumes(name, content string) error {
 	for _, v := range w.volumes {
 		err := w.driver.Write(v, func(dir string) error { return os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600) })
 		if err != nil {
@@ -98,15 +98,15 @@ func (w *writer) mark(name, content string) error {
 	return nil
 }
 
-// live returns the number in a volume.
-func (w *writer) live(t *testing.T, volume string) (n int) {
+// currentNumber returns the number in a volume.
+func (w *volumeWriter) currentNumber(t *testing.T, volume string) (n int) {
 	t.Helper()
-	require.NoError(t, w.driver.Write(volume, func(dir string) error { n = number(t, dir, "second"); return nil }))
+	require.NoError(t, w.driver.Write(volume, func(dir string) error { n = numberInFile(t, dir, "second"); return nil }))
 	return n
 }
 
-// number returns the number in a file.
-func number(t *testing.T, dir, name string) int {
+// numberInFile returns the number in a file.
+func numberInFile(t *testing.T, dir, name string) int {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, name))
 	require.NoError(t, err)
@@ -115,16 +115,16 @@ func number(t *testing.T, dir, name string) int {
 	return n
 }
 
-// consistent fails unless what is in a directory was so at one moment, and returns the number.
-func consistent(t *testing.T, dir string) int {
+// requireConsistent fails unless what is in a directory was so at one moment, and returns the number.
+func requireConsistent(t *testing.T, dir string) int {
 	t.Helper()
-	first, second := number(t, dir, "first"), number(t, dir, "second")
+	first, second := numberInFile(t, dir, "first"), numberInFile(t, dir, "second")
 	require.Contains(t, []int{second, second + 1}, first, dir)
 	return second
 }
 
-// has reports whether a directory has a file.
-func has(t *testing.T, dir, name string) bool {
+// hasFile reports whether a directory has a file.
+func hasFile(t *testing.T, dir, name string) bool {
 	t.Helper()
 	_, err := os.Stat(filepath.Join(dir, name))
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -137,19 +137,19 @@ func has(t *testing.T, dir, name string) bool {
 // "frozen" in its volumes, "thaw" leaves "thawed" and lets it go on.
 type applications struct {
 	mu      sync.Mutex
-	writers map[string]*writer // by Pod
+	writers map[string]*volumeWriter // by Pod
 }
 
-func (a *applications) register(pod string, w *writer) {
+func (a *applications) registerWriter(pod string, w *volumeWriter) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.writers == nil {
-		a.writers = map[string]*writer{}
+		a.writers = map[string]*volumeWriter{}
 	}
 	a.writers[pod] = w
 }
 
-func (a *applications) run(ctx context.Context, r *podexectest.Request, _, _ io.Writer) error {
+func (a *applications) runCommand(ctx context.Context, r *podexectest.Request, _, _ io.Writer) error {
 	a.mu.Lock()
 	w := a.writers[r.Pod]
 	a.mu.Unlock()
@@ -157,15 +157,15 @@ func (a *applications) run(ctx context.Context, r *podexectest.Request, _, _ io.
 		return &podexectest.ExitError{Code: 1}
 	}
 	if r.Command[0] == "freeze" {
-		return errors.Join(w.freeze(ctx), w.mark("frozen", ""))
+		return errors.Join(w.freezeWriter(ctx), w.markVolumes("frozen", ""))
 	}
-	err := w.mark("thawed", "")
-	w.thaw()
+	err := w.markVolumes("thawed", "")
+	w.thawWriter()
 	return err
 }
 
 // goesOn waits until a volume has a larger number.
-func (w *writer) goesOn(t *testing.T, volume string, than int) {
+func (w *volumeWriter) goesOn(t *testing.T, volume string, than int) {
 	t.Helper()
-	require.Eventually(t, func() bool { return w.live(t, volume) > than }, site.Patience, site.Look, "the writer goes on")
+	require.Eventually(t, func() bool { return w.currentNumber(t, volume) > than }, site.Patience, site.Look, "the writer goes on")
 }

@@ -62,7 +62,7 @@ func (v vendor) Execute(_ context.Context, in *plugin.BackupInput) error {
 	return nil
 }
 
-func request(t *testing.T, s *site.Site, name string) client.ObjectKey {
+func requestDeletion(t *testing.T, s *site.Site, name string) client.ObjectKey {
 	t.Helper()
 	d := &velerov1.DeleteBackupRequest{ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: name}}
 	d.Spec.BackupName = "b"
@@ -87,7 +87,7 @@ func TestDeleteItemActionsOnAnAPIServer(t *testing.T) {
 		return !slices.ContainsFunc(keys, func(key string) bool { return strings.HasPrefix(key, layout.PartsDir("b")) })
 	}, site.Patience, site.Look, "the parts go after the backup has ended")
 
-	first := request(t, s, "first")
+	first := requestDeletion(t, s, "first")
 	d := &velerov1.DeleteBackupRequest{}
 	require.Eventually(t, func() bool {
 		return s.Client.Get(t.Context(), first, d) == nil && len(d.Status.Errors) > 0
@@ -99,7 +99,7 @@ func TestDeleteItemActionsOnAnAPIServer(t *testing.T) {
 	}
 	require.Subset(t, bucket.Keys(t), keys, "nothing is removed")
 	require.Equal(t, velerov1.BackupPhaseDeleting, s.BackupEnds(t, "b").Status.Phase)
-	calls := lines(t, diary)
+	calls := readLines(t, diary)
 	byItem := map[string]string{}
 	for _, line := range calls {
 		fields := strings.Fields(line)
@@ -117,14 +117,14 @@ func TestDeleteItemActionsOnAnAPIServer(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return apierrors.IsNotFound(s.Client.Get(t.Context(), client.ObjectKey{Namespace: site.Server, Name: "b"}, &velerov1.Backup{}))
 	}, site.Patience, site.Look)
-	for _, line := range lines(t, diary)[len(calls):] {
+	for _, line := range readLines(t, diary)[len(calls):] {
 		require.Regexp(t, `^(a.io/x|b.io/a) b shop/.*0$`, line, "only what was left")
 	}
-	require.Len(t, lines(t, diary)[len(calls):], 2*len(d.Status.Errors))
+	require.Len(t, readLines(t, diary)[len(calls):], 2*len(d.Status.Errors))
 	bucket.Settles(t, nil)
 }
 
-func lines(t *testing.T, dir string) []string {
+func readLines(t *testing.T, dir string) []string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "diary"))
 	require.NoError(t, err)

@@ -27,7 +27,7 @@ func TestDisturbances(t *testing.T) {
 		{"the API server dies", b.apiServerDies},
 		{"the API server hangs", b.apiServerHangs},
 		{"a runner dies", b.realDeath},
-		{"nothing is left behind", b.settles},
+		{"nothing is left behind", b.requireSettled},
 	} {
 		began := time.Now()
 		if !t.Run(scenario.name, scenario.run) {

@@ -20,25 +20,25 @@ import (
 // streamsDeleted takes away every consumer, then every stream, under running and new jobs.
 func (b *bed) streamsDeleted(t *testing.T) {
 	running, release := b.startHeld(t, "streams-running", "alpha")
-	streams := names(t, b.messages.js.StreamNames(t.Context()))
+	streams := listNames(t, b.messages.js.StreamNames(t.Context()))
 	require.Contains(t, streams, messaging.StreamWork)
 	for _, name := range streams {
 		stream, err := b.messages.js.Stream(t.Context(), name)
 		require.NoError(t, err)
-		for _, consumer := range names(t, stream.ConsumerNames(t.Context())) {
+		for _, consumer := range listNames(t, stream.ConsumerNames(t.Context())) {
 			require.NoError(t, stream.DeleteConsumer(t.Context(), consumer))
 		}
 	}
-	between := b.start(t, "streams-between", "beta")
+	between := b.startJob(t, "streams-between", "beta")
 	for _, name := range streams {
 		require.NoError(t, b.messages.js.DeleteStream(t.Context(), name))
 	}
-	after := b.start(t, "streams-after", "gamma")
+	after := b.startJob(t, "streams-after", "gamma")
 	release()
-	for _, j := range []*job{running, between, after} {
-		j.completes(t)
+	for _, j := range []*disturbedJob{running, between, after} {
+		j.requireCompleted(t)
 	}
-	b.drained(t)
+	b.awaitDrained(t)
 }
 
 // natsDown stops NATS under running jobs; others live their whole life while it is away.
@@ -46,17 +46,17 @@ func (b *bed) natsDown(t *testing.T) {
 	running, release := b.startHeld(t, "down-running", "alpha")
 	began := time.Now()
 	b.Site.Fleet.StopNATS()
-	born := b.start(t, "down-born", "beta")
+	born := b.startJob(t, "down-born", "beta")
 	release()
-	running.completes(t)
-	born.completes(t)
-	lasts(t, began, length(10*time.Second))
-	late := b.start(t, "down-late", "gamma")
+	running.requireCompleted(t)
+	born.requireCompleted(t)
+	disturbanceEnd(t, began, disturbanceLength(10*time.Second))
+	late := b.startJob(t, "down-late", "gamma")
 	require.NoError(t, b.Site.Fleet.StartNATS())
-	after := b.start(t, "down-after", "alpha")
-	late.completes(t)
-	after.completes(t)
-	b.drained(t)
+	after := b.startJob(t, "down-after", "alpha")
+	late.requireCompleted(t)
+	after.requireCompleted(t)
+	b.awaitDrained(t)
 }
 
 // natsOldData gives NATS a copy of its data from a time when jobs were running that have ended, and
@@ -66,33 +66,33 @@ func (b *bed) natsOldData(t *testing.T) {
 	t.Cleanup(unsaved.Release)
 	b.Site.Backup(t, "old-deleted", b.bucket, "beta")
 	running, release := b.startHeld(t, "old-running", "alpha")
-	reached(t, unsaved)
+	awaitHeld(t, unsaved)
 	saved := filepath.Join(t.TempDir(), "nats")
 	b.Site.Fleet.StopNATS()
 	require.NoError(t, b.Site.Fleet.SaveNATS(saved))
 	require.NoError(t, b.Site.Fleet.StartNATS())
 	release()
 	unsaved.Release()
-	running.completes(t)
+	running.requireCompleted(t)
 	b.Site.BackupEnds(t, "old-deleted")
-	b.remove(t, "old-deleted")
+	b.removeBackup(t, "old-deleted")
 	before := b.bucket.Digests(t)
 
 	b.Site.Fleet.StopNATS()
 	require.NoError(t, b.Site.Fleet.RestoreNATS(saved))
 	require.NoError(t, b.Site.Fleet.StartNATS())
-	after := b.start(t, "old-after", "gamma")
-	after.completes(t)
-	b.drained(t)
-	b.unchanged(t, before)
+	after := b.startJob(t, "old-after", "gamma")
+	after.requireCompleted(t)
+	b.awaitDrained(t)
+	b.requireUnchanged(t, before)
 	for _, kind := range []string{"Backup", "Restore"} {
 		b.Site.History.RanOnce(t, kind, running.name)
 	}
 }
 
-// remove deletes a backup as `velero backup delete` does, and waits until the object and everything
+// removeBackup deletes a backup as `velero backup delete` does, and waits until the object and everything
 // in the bucket are gone.
-func (b *bed) remove(t *testing.T, name string) {
+func (b *bed) removeBackup(t *testing.T, name string) {
 	t.Helper()
 	request := &velerov1.DeleteBackupRequest{ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: name}}
 	request.Spec.BackupName = name
@@ -103,8 +103,8 @@ func (b *bed) remove(t *testing.T, name string) {
 	}, site.Patience, site.Look, "backup %s is deleted", name)
 }
 
-// drained waits until no hint is left.
-func (b *bed) drained(t *testing.T) {
+// awaitDrained waits until no hint is left.
+func (b *bed) awaitDrained(t *testing.T) {
 	t.Helper()
 	left := ""
 	require.Eventually(t, func() bool {
@@ -125,8 +125,8 @@ func (b *bed) drained(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// unchanged requires what was in the bucket to be there still, as it was.
-func (b *bed) unchanged(t *testing.T, before map[string]string) {
+// requireUnchanged requires what was in the bucket to be there still, as it was.
+func (b *bed) requireUnchanged(t *testing.T, before map[string]string) {
 	t.Helper()
 	now := b.bucket.Digests(t)
 	for key, digest := range before {
@@ -142,7 +142,7 @@ type lister interface {
 	Err() error
 }
 
-func names(t *testing.T, l lister) []string {
+func listNames(t *testing.T, l lister) []string {
 	t.Helper()
 	var found []string
 	for name := range l.Name() {

@@ -21,39 +21,39 @@ import (
 
 // apiServerDies breaks every connection to the API server and refuses new ones for a while.
 func (b *bed) apiServerDies(t *testing.T) {
-	b.outage(t, "dies", b.Site.Cluster.KillAPIServer, func() error {
+	b.testOutage(t, "dies", b.Site.Cluster.KillAPIServer, func() error {
 		return b.Site.Audit.Start(func() error { return b.Site.Cluster.RestartAPIServer(t.Context()) })
 	})
 }
 
 // apiServerHangs leaves every request to the API server without an answer for a while.
 func (b *bed) apiServerHangs(t *testing.T) {
-	b.outage(t, "hangs", b.Site.Cluster.PauseAPIServer, b.Site.Cluster.ResumeAPIServer)
+	b.testOutage(t, "hangs", b.Site.Cluster.PauseAPIServer, b.Site.Cluster.ResumeAPIServer)
 }
 
-// outage takes the API server away for longer than the claim timeout while two backups and a
+// testOutage takes the API server away for longer than the claim timeout while two backups and a
 // restore are at different steps of their work. No claim expires, so nothing is taken over. A
 // user edits the jobs all the time, which changes nothing either.
-func (b *bed) outage(t *testing.T, name string, begin, end func() error) {
+func (b *bed) testOutage(t *testing.T, name string, begin, end func() error) {
 	first := name + "-first"
 	unlisted := b.gate.Hold(gate.Writes("backups/" + first + "/"))
 	t.Cleanup(unlisted.Release)
 	b.Site.Backup(t, first, b.bucket, "beta")
 	running, release := b.startHeld(t, name, "alpha")
-	reached(t, unlisted)
-	edits := b.edit(t, &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Name: first}}, &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Name: name}},
+	awaitHeld(t, unlisted)
+	edits := b.startEditing(t, &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Name: first}}, &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Name: name}},
 		&velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Name: name}})
-	deaths := b.deaths(t)
+	deaths := b.countDeaths(t)
 
 	began := time.Now()
 	require.NoError(t, begin())
 	unlisted.Release() // they run into the outage
 	release()
-	lasts(t, began, length(2*claimTimeout))
+	disturbanceEnd(t, began, disturbanceLength(2*claimTimeout))
 	require.NoError(t, end())
 
 	b.checkBackup(t, first, "beta")
-	running.ends(t)
+	running.requireEnd(t)
 	b.Site.History.RanOnce(t, "Backup", first)
 	b.Site.History.RanOnce(t, "Backup", name)
 	// A restore's runner may end its attempt and make another one, under the next epoch, but no other
@@ -61,7 +61,7 @@ func (b *bed) outage(t *testing.T, name string, begin, end func() error) {
 	for _, over := range b.Site.History.HandOvers(t, "Restore", name) {
 		require.True(t, over.Free, "taken from a live runner: %s", over.Steps)
 	}
-	require.Equal(t, deaths, b.deaths(t), "no runner is taken for dead")
+	require.Equal(t, deaths, b.countDeaths(t), "no runner is taken for dead")
 	require.Greater(t, edits(), 10)
 }
 
@@ -70,7 +70,7 @@ func (b *bed) outage(t *testing.T, name string, begin, end func() error) {
 func (b *bed) realDeath(t *testing.T) {
 	const name = "killed"
 	running, release := b.startHeld(t, name, "alpha")
-	deaths := b.deaths(t)
+	deaths := b.countDeaths(t)
 	holder := b.Site.History.Of("Backup", name)[len(b.Site.History.Of("Backup", name))-1].Holder
 	for _, m := range b.Site.Fleet.Of("backup-runner") {
 		log, err := os.ReadFile(m.LogPath())
@@ -80,16 +80,16 @@ func (b *bed) realDeath(t *testing.T) {
 		}
 	}
 	release()
-	running.ends(t)
-	require.Greater(t, b.deaths(t), deaths)
+	running.requireEnd(t)
+	require.Greater(t, b.countDeaths(t), deaths)
 	over := b.Site.History.HandOvers(t, "Backup", name)
 	require.Len(t, over, 1)
 	require.False(t, over[0].Free)
 	t.Logf("taken over %s after the last write of the dead runner", over[0].Pause)
 }
 
-// deaths counts how often a runner said that another one is gone.
-func (b *bed) deaths(t *testing.T) int {
+// countDeaths counts how often a runner said that another one is gone.
+func (b *bed) countDeaths(t *testing.T) int {
 	t.Helper()
 	n := 0
 	for _, service := range []string{"backup-runner", "restore-runner"} {
@@ -102,9 +102,9 @@ func (b *bed) deaths(t *testing.T) int {
 	return n
 }
 
-// edit changes a label and an annotation of the objects every 100 ms until the returned function is
+// startEditing changes a label and an annotation of the objects every 100 ms until the returned function is
 // called, which returns how many edits were made.
-func (b *bed) edit(t *testing.T, edited ...client.Object) (stop func() int) {
+func (b *bed) startEditing(t *testing.T, edited ...client.Object) (stop func() int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)

@@ -22,8 +22,8 @@ import (
 
 const subjects = "holdfast.work."
 
-// recorder receives every hint that is published, over a connection of its own.
-type recorder struct {
+// hintRecorder receives every hint that is published, over a connection of its own.
+type hintRecorder struct {
 	js jetstream.JetStream
 
 	mu    sync.Mutex
@@ -31,12 +31,12 @@ type recorder struct {
 	sent  int
 }
 
-func record(t *testing.T, url string) *recorder {
+func startRecorder(t *testing.T, url string) *hintRecorder {
 	t.Helper()
 	connection, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond))
 	require.NoError(t, err)
 	t.Cleanup(connection.Close)
-	r := &recorder{}
+	r := &hintRecorder{}
 	r.js, err = jetstream.New(connection)
 	require.NoError(t, err)
 	_, err = connection.Subscribe(subjects+">", func(m *nats.Msg) {
@@ -50,8 +50,8 @@ func record(t *testing.T, url string) *recorder {
 	return r
 }
 
-// hints returns what was heard so far, the newest first.
-func (r *recorder) hints() []*nats.Msg {
+// recordedHints returns what was heard so far, the newest first.
+func (r *hintRecorder) recordedHints() []*nats.Msg {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	heard := slices.Clone(r.heard)
@@ -59,9 +59,9 @@ func (r *recorder) hints() []*nats.Msg {
 	return heard
 }
 
-// send stores a hint on a subject of its own, so that nothing holds it back: the stream keeps one
+// sendHint stores a hint on a subject of its own, so that nothing holds it back: the stream keeps one
 // message for each subject.
-func (r *recorder) send(ctx context.Context, subject string, data []byte) error {
+func (r *hintRecorder) sendHint(ctx context.Context, subject string, data []byte) error {
 	r.mu.Lock()
 	r.sent++
 	n := r.sent
@@ -76,37 +76,37 @@ func (r *recorder) send(ctx context.Context, subject string, data []byte) error 
 func (b *bed) messagesReplayed(t *testing.T) {
 	before := b.bucket.Digests(t)
 	running, release := b.startHeld(t, "replay-running", "alpha")
-	b.replay(t)
-	b.foreign(t)
-	waiting := b.start(t, "replay-waiting", "alpha") // overlaps, so it waits while its hints are replayed
-	other := b.start(t, "replay-other", "beta")
-	b.replay(t)
+	b.replayHints(t)
+	b.sendForeign(t)
+	waiting := b.startJob(t, "replay-waiting", "alpha") // overlaps, so it waits while its hints are replayed
+	other := b.startJob(t, "replay-other", "beta")
+	b.replayHints(t)
 	release()
-	for _, j := range []*job{running, waiting, other} {
-		j.completes(t)
+	for _, j := range []*disturbedJob{running, waiting, other} {
+		j.requireCompleted(t)
 	}
-	b.replay(t)
-	b.drained(t)
-	for _, j := range []*job{running, waiting, other} {
-		j.completes(t)
+	b.replayHints(t)
+	b.awaitDrained(t)
+	for _, j := range []*disturbedJob{running, waiting, other} {
+		j.requireCompleted(t)
 	}
-	b.unchanged(t, before)
+	b.requireUnchanged(t, before)
 }
 
-// replay sends everything heard so far three times, the newest first.
-func (b *bed) replay(t *testing.T) {
+// replayHints sends everything heard so far three times, the newest first.
+func (b *bed) replayHints(t *testing.T) {
 	t.Helper()
-	hints := b.messages.hints()
+	hints := b.messages.recordedHints()
 	require.NotEmpty(t, hints)
 	for range 3 {
 		for _, hint := range hints {
-			require.NoError(t, b.messages.send(t.Context(), hint.Subject, hint.Data))
+			require.NoError(t, b.messages.sendHint(t.Context(), hint.Subject, hint.Data))
 		}
 	}
 }
 
-// foreign sends what no service of this cluster would send.
-func (b *bed) foreign(t *testing.T) {
+// sendForeign sends what no service of this cluster would send.
+func (b *bed) sendForeign(t *testing.T) {
 	t.Helper()
 	finished := b.backups["alpha"]
 	installation, err := service.Installation(b.Site.Client, "velero")(t.Context())
@@ -122,8 +122,8 @@ func (b *bed) foreign(t *testing.T) {
 		} {
 			data, err := proto.Marshal(hint)
 			require.NoError(t, err)
-			require.NoError(t, b.messages.send(t.Context(), subjects+string(what)+"."+installation+"."+hint.GetUid(), data))
+			require.NoError(t, b.messages.sendHint(t.Context(), subjects+string(what)+"."+installation+"."+hint.GetUid(), data))
 		}
-		require.NoError(t, b.messages.send(t.Context(), subjects+string(what)+"."+installation+".noise", []byte("\xff\xfenoise")))
+		require.NoError(t, b.messages.sendHint(t.Context(), subjects+string(what)+"."+installation+".noise", []byte("\xff\xfenoise")))
 	}
 }

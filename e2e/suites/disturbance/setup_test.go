@@ -26,7 +26,7 @@ type bed struct {
 	Site     *site.Site
 	gate     *gate.Gate
 	bucket   *site.Bucket
-	messages *recorder
+	messages *hintRecorder
 	backups  map[string]calmBackup // by namespaces, joined with a comma
 	restore  *velerov1.Restore
 	expected []string // keys that stay in the bucket
@@ -52,12 +52,12 @@ func newBed(t *testing.T) *bed {
 	}})}
 	b.bucket = site.S3Bucket(t, server, "disturbed")
 	b.gate = b.Site.ReachS3(t, server, b.bucket)
-	b.messages = record(t, b.Site.Fleet.NATSURL())
+	b.messages = startRecorder(t, b.Site.Fleet.NATSURL())
 	for _, namespace := range sources {
 		b.Site.Estate(t, namespace, objects, 2000)
 	}
 	for i, namespaces := range [][]string{{"alpha"}, {"beta"}, {"gamma"}, {"alpha", "beta"}} {
-		b.calm(t, "calm-"+string(rune('a'+i)), namespaces)
+		b.runUndisturbed(t, "calm-"+string(rune('a'+i)), namespaces)
 	}
 	b.Site.Restore(t, "calm", "calm-a", "alpha", "calm")
 	b.restore = b.Site.RestoreEnds(t, "calm")
@@ -65,9 +65,9 @@ func newBed(t *testing.T) *bed {
 	return b
 }
 
-// calm runs an undisturbed backup, whose objects in the bucket are taken once everything else is
+// runUndisturbed runs an undisturbed backup, whose objects in the bucket are taken once everything else is
 // swept.
-func (b *bed) calm(t *testing.T, name string, namespaces []string) {
+func (b *bed) runUndisturbed(t *testing.T, name string, namespaces []string) {
 	t.Helper()
 	b.Site.Backup(t, name, b.bucket, namespaces...)
 	backup := b.Site.BackupEnds(t, name)
@@ -140,24 +140,24 @@ func (b *bed) checkRestore(t *testing.T, restore *velerov1.Restore, from, to str
 	}
 }
 
-// job is a backup and a restore under one name that were started together.
-type job struct {
+// disturbedJob is a backup and a restore under one name that were started together.
+type disturbedJob struct {
 	bed       *bed
 	name      string
 	namespace string // backed up
 }
 
-// start creates a backup of a namespace, and a restore of alpha into a namespace of the job's name.
-func (b *bed) start(t *testing.T, name, namespace string) *job {
+// startJob creates a backup of a namespace, and a restore of alpha into a namespace of the job's name.
+func (b *bed) startJob(t *testing.T, name, namespace string) *disturbedJob {
 	t.Helper()
 	b.Site.Backup(t, name, b.bucket, namespace)
 	b.Site.Restore(t, name, "calm-a", "alpha", name)
-	return &job{bed: b, name: name, namespace: namespace}
+	return &disturbedJob{bed: b, name: name, namespace: namespace}
 }
 
 // startHeld starts a job and returns when both halves are in the middle of their work, held at the
 // bucket until release is called.
-func (b *bed) startHeld(t *testing.T, name, namespace string) (j *job, release func()) {
+func (b *bed) startHeld(t *testing.T, name, namespace string) (j *disturbedJob, release func()) {
 	t.Helper()
 	holds := []*gate.Hold{b.gate.Hold(gate.Writes("backups/" + name + "/parts/")), b.gate.Hold(gate.Writes("restores/" + name + "/"))}
 	release = func() {
@@ -166,15 +166,15 @@ func (b *bed) startHeld(t *testing.T, name, namespace string) (j *job, release f
 		}
 	}
 	t.Cleanup(release)
-	j = b.start(t, name, namespace)
+	j = b.startJob(t, name, namespace)
 	for _, hold := range holds {
-		reached(t, hold)
+		awaitHeld(t, hold)
 	}
 	return j, release
 }
 
-// reached waits until a request is held.
-func reached(t *testing.T, hold *gate.Hold) {
+// awaitHeld waits until a request is held.
+func awaitHeld(t *testing.T, hold *gate.Hold) {
 	t.Helper()
 	select {
 	case <-hold.Reached():
@@ -183,24 +183,24 @@ func reached(t *testing.T, hold *gate.Hold) {
 	}
 }
 
-// ends requires both halves to end like undisturbed ones.
-func (j *job) ends(t *testing.T) {
+// requireEnd requires both halves to end like undisturbed ones.
+func (j *disturbedJob) requireEnd(t *testing.T) {
 	t.Helper()
 	j.bed.checkBackup(t, j.name, j.namespace)
 	j.bed.checkRestore(t, j.bed.Site.RestoreEnds(t, j.name), "alpha", j.name)
 }
 
-// completes requires both halves to end like undisturbed ones, each run once.
-func (j *job) completes(t *testing.T) {
+// requireCompleted requires both halves to end like undisturbed ones, each run once.
+func (j *disturbedJob) requireCompleted(t *testing.T) {
 	t.Helper()
-	j.ends(t)
+	j.requireEnd(t)
 	for _, kind := range []string{"Backup", "Restore"} {
 		j.bed.Site.History.RanOnce(t, kind, j.name)
 	}
 }
 
-// lasts returns when a moment that began at a time is as long ago as a disturbance shall last.
-func lasts(t *testing.T, began time.Time, length time.Duration) {
+// disturbanceEnd returns when a moment that began at a time is as long ago as a disturbance shall last.
+func disturbanceEnd(t *testing.T, began time.Time, length time.Duration) {
 	t.Helper()
 	timer := time.NewTimer(length - time.Since(began))
 	defer timer.Stop()
@@ -211,13 +211,13 @@ func lasts(t *testing.T, began time.Time, length time.Duration) {
 	}
 }
 
-// length is how long a disturbance lasts: briefly in every run, a minute in the long suite.
-func length(brief time.Duration) time.Duration {
+// disturbanceLength is how long a disturbance lasts: briefly in every run, a minute in the long suite.
+func disturbanceLength(brief time.Duration) time.Duration {
 	if os.Getenv("LONG_TESTS") != "" {
 		return time.Minute
 	}
 	return brief
 }
 
-// settles requires nothing in the bucket beside what the jobs published.
-func (b *bed) settles(t *testing.T) { b.bucket.Settles(t, b.expected) }
+// requireSettled requires nothing in the bucket beside what the jobs published.
+func (b *bed) requireSettled(t *testing.T) { b.bucket.Settles(t, b.expected) }

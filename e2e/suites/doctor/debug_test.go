@@ -20,11 +20,11 @@ import (
 // planted is wherever users put secrets.
 const planted = "Planted-S3cret"
 
-// bundle runs `holdfast debug` and returns the files of the archive.
-func (p *place) bundle(t *testing.T, namespace string, more ...string) map[string]string {
+// runDebug runs `holdfast debug` and returns the files of the archive.
+func (p *doctorPlace) runDebug(t *testing.T, namespace string, more ...string) map[string]string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "bundle.tar.gz")
-	cli := p.cli(namespace)
+	cli := p.newCLI(namespace)
 	out, err := cli.Run(t.Context(), append([]string{"debug", "-o", path}, more...)...)
 	require.NoError(t, err)
 	require.Contains(t, out, path)
@@ -52,11 +52,11 @@ func (p *place) bundle(t *testing.T, namespace string, more ...string) map[strin
 	}
 }
 
-// secrets plants secrets in a namespace that nothing serves: half of the bundle is missing, and what
+// testSecrets plants secrets in a namespace that nothing serves: half of the bundle is missing, and what
 // is there has none of them.
-func (p *place) secrets(t *testing.T) {
+func (p *doctorPlace) testSecrets(t *testing.T) {
 	const namespace = "planted"
-	p.namespace(t, namespace)
+	p.createNamespace(t, namespace)
 	meta := metav1.ObjectMeta{
 		Namespace: namespace, Name: "default", Labels: map[string]string{"app.kubernetes.io/part-of": "holdfast"},
 		Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: `{"spec":{"config":{"key":"` + planted + `"}}}`},
@@ -69,7 +69,7 @@ func (p *place) secrets(t *testing.T) {
 	require.NoError(t, p.client.Create(t.Context(), &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{Containers: []corev1.Container{{
 		Name: "runner", Image: "example.com/runner", Env: []corev1.EnvVar{{Name: "ANY", Value: planted}}, Args: []string{"--nats-url=nats://u:" + planted + "@nats"},
 	}}}}))
-	files := p.bundle(t, namespace, append(nowhere(), "--nats-url", "nats://u:"+planted+"@127.0.0.1:1")...)
+	files := p.runDebug(t, namespace, append(unreachableFlags(), "--nats-url", "nats://u:"+planted+"@127.0.0.1:1")...)
 	for name, text := range files {
 		require.NotContains(t, text, planted, name)
 	}

@@ -32,64 +32,64 @@ const (
 	services = 6
 )
 
-// place is one control plane, which the parts share; each has a namespace of its own.
-type place struct {
+// doctorPlace is one control plane, which the parts share; each has a namespace of its own.
+type doctorPlace struct {
 	cluster *testbed.Cluster
 	client  client.Client
 	binary  string
 }
 
-// finding is what -o json prints.
-type finding struct{ Check, Subject, Status, Message, Remedy string }
+// doctorFinding is what -o json prints.
+type doctorFinding struct{ Check, Subject, Status, Message, Remedy string }
 
 func TestDoctor(t *testing.T) {
 	// Without the Deployment controller a test can say how many replicas are ready.
 	cluster, err := testbed.Start(t.Context(), testbed.Config{Dir: t.TempDir(), Env: []string{testbed.LessCollecting}, ControllerArgs: []string{"--controllers=*,-deployment-controller"}})
 	require.NoError(t, err)
 	t.Cleanup(cluster.Stop)
-	p := &place{cluster: cluster}
+	p := &doctorPlace{cluster: cluster}
 	p.client, err = client.New(cluster.RestConfig(), client.Options{Scheme: kube.Scheme()})
 	require.NoError(t, err)
 	p.binary, err = testbed.Product("holdfast")
 	require.NoError(t, err)
-	t.Run("an empty cluster", p.empty)
-	t.Run("a whole server", p.whole)
-	t.Run("definitions", p.definitions)
-	t.Run("buckets", p.buckets)
-	t.Run("rights of the chart's accounts", p.rights)
-	t.Run("a Velero server", p.velero)
-	t.Run("a bundle has no secrets", p.secrets)
+	t.Run("an empty cluster", p.testEmpty)
+	t.Run("a whole server", p.testWhole)
+	t.Run("definitions", p.testDefinitions)
+	t.Run("buckets", p.testBuckets)
+	t.Run("rights of the chart's accounts", p.testRights)
+	t.Run("a Velero server", p.testVelero)
+	t.Run("a bundle has no secrets", p.testSecrets)
 }
 
-func (p *place) cli(namespace string) *product.CLI {
+func (p *doctorPlace) newCLI(namespace string) *product.CLI {
 	return &product.CLI{Binary: p.binary, Kubeconfig: p.cluster.Kubeconfig(), Namespace: namespace}
 }
 
-// doctor runs checks and returns what they found; the exit code is 1 exactly if one failed.
-func (p *place) doctor(t *testing.T, namespace, checks string, more ...string) []finding {
+// runDoctor runs checks and returns what they found; the exit code is 1 exactly if one failed.
+func (p *doctorPlace) runDoctor(t *testing.T, namespace, checks string, more ...string) []doctorFinding {
 	t.Helper()
-	out, err := p.cli(namespace).Run(t.Context(), append([]string{"doctor", "-o", "json", "--checks", checks}, more...)...)
+	out, err := p.newCLI(namespace).Run(t.Context(), append([]string{"doctor", "-o", "json", "--checks", checks}, more...)...)
 	var exit *product.ExitError
 	if err != nil {
 		require.ErrorAs(t, err, &exit)
 		require.Equal(t, 1, exit.Code)
 	}
-	var report struct{ Findings []finding }
+	var report struct{ Findings []doctorFinding }
 	require.NoError(t, json.Unmarshal([]byte(out), &report), "%s %v", out, err)
 	require.NotEmpty(t, report.Findings)
-	require.Equal(t, err != nil, len(of("failed", report.Findings)) > 0, out)
+	require.Equal(t, err != nil, len(findingsWith("failed", report.Findings)) > 0, out)
 	require.True(t, err == nil || errors.As(err, &exit))
 	return report.Findings
 }
 
-func of(status string, all []finding) []finding {
-	return slices.DeleteFunc(slices.Clone(all), func(f finding) bool { return f.Status != status })
+func findingsWith(status string, all []doctorFinding) []doctorFinding {
+	return slices.DeleteFunc(slices.Clone(all), func(f doctorFinding) bool { return f.Status != status })
 }
 
-// one requires that one finding of the status has the words.
-func one(t *testing.T, all []finding, status string, words ...string) {
+// requireFinding requires that one finding of the status has the words.
+func requireFinding(t *testing.T, all []doctorFinding, status string, words ...string) {
 	t.Helper()
-	some := of(status, all)
+	some := findingsWith(status, all)
 	require.Len(t, some, 1, "%+v", all)
 	for _, word := range words {
 		require.Contains(t, some[0].Subject+": "+some[0].Message, word)
@@ -97,43 +97,43 @@ func one(t *testing.T, all []finding, status string, words ...string) {
 	require.NotEmpty(t, some[0].Remedy)
 }
 
-func (p *place) namespace(t *testing.T, name string) {
+func (p *doctorPlace) createNamespace(t *testing.T, name string) {
 	t.Helper()
 	require.NoError(t, p.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 }
 
-// empty is what there is before anything is installed.
-func (p *place) empty(t *testing.T) {
-	found := p.doctor(t, "velero", "kubernetes,definitions,velero,locations")
-	require.NotEmpty(t, of("ok", found))
-	failed := of("failed", found)
+// testEmpty is what there is before anything is installed.
+func (p *doctorPlace) testEmpty(t *testing.T) {
+	found := p.runDoctor(t, "velero", "kubernetes,definitions,velero,locations")
+	require.NotEmpty(t, findingsWith("ok", found))
+	failed := findingsWith("failed", found)
 	require.Len(t, failed, 14, "thirteen definitions, and locations without theirs: %+v", failed)
 	require.Contains(t, failed[0].Remedy, "holdfast crd install")
 }
 
-func (p *place) whole(t *testing.T) {
-	cli := p.cli("whole")
+func (p *doctorPlace) testWhole(t *testing.T) {
+	cli := p.newCLI("whole")
 	server, err := cli.Up(t.Context(), t.TempDir(), "--free-ports")
 	require.NoError(t, err)
 	t.Cleanup(server.Shutdown)
 	addresses := addressesOf(t, server)
-	found := p.doctor(t, "whole", "kubernetes,definitions,velero,rights,services,locations,plugins,nats", append(addresses, "--plugin-dir", t.TempDir())...)
-	require.Empty(t, of("failed", found))
-	require.Empty(t, of("warning", found))
-	one(t, found, "skipped", "no address of NATS")
+	found := p.runDoctor(t, "whole", "kubernetes,definitions,velero,rights,services,locations,plugins,nats", append(addresses, "--plugin-dir", t.TempDir())...)
+	require.Empty(t, findingsWith("failed", found))
+	require.Empty(t, findingsWith("warning", found))
+	requireFinding(t, found, "skipped", "no address of NATS")
 	for _, check := range []string{"kubernetes", "definitions", "velero", "rights", "services", "locations", "plugins"} {
-		require.True(t, slices.ContainsFunc(found, func(f finding) bool { return f.Check == check && f.Status == "ok" }), check)
+		require.True(t, slices.ContainsFunc(found, func(f doctorFinding) bool { return f.Check == check && f.Status == "ok" }), check)
 	}
 	files, err := product.Files(server.Bucket())
 	require.NoError(t, err)
 	require.False(t, slices.ContainsFunc(files, func(f string) bool { return strings.Contains(f, "doctor") }), "what was written is gone: %v", files)
-	bundle := p.bundle(t, "whole", addresses...)
+	bundle := p.runDebug(t, "whole", addresses...)
 	require.Contains(t, bundle["queue.json"], `"entries": []`)
 	require.Contains(t, bundle["metrics/deletion.txt"], "holdfast_build_info{")
 	require.Contains(t, bundle["objects/leases.yaml"], "kind: Lease")
 	require.Empty(t, bundle["problems.txt"])
 	server.Shutdown()
-	require.Len(t, of("failed", p.doctor(t, "whole", "services", addresses...)), services)
+	require.Len(t, findingsWith("failed", p.runDoctor(t, "whole", "services", addresses...)), services)
 }
 
 // addressesOf returns flags with the addresses of a server that listens on free ports. Each service
@@ -150,11 +150,11 @@ func addressesOf(t *testing.T, server *product.Server) []string {
 		}
 		return len(grpc) == services
 	}, patience, look)
-	return append(flags("--services-address", grpc), flags("--metrics-address", http)...)
+	return append(addressFlags("--services-address", grpc), addressFlags("--metrics-address", http)...)
 }
 
-// flags repeats a flag for each service.
-func flags(flag string, addresses map[string]string) []string {
+// addressFlags repeats a flag for each service.
+func addressFlags(flag string, addresses map[string]string) []string {
 	var out []string
 	for name, address := range addresses {
 		out = append(out, flag, name+"="+address)
@@ -162,30 +162,30 @@ func flags(flag string, addresses map[string]string) []string {
 	return out
 }
 
-// nowhere returns flags with an address that nothing listens on, whatever else runs on this machine.
-func nowhere() []string {
+// unreachableFlags returns flags with an address that nothing listens on, whatever else runs on this machine.
+func unreachableFlags() []string {
 	closed := map[string]string{}
 	for _, name := range []string{"queue-scheduler", "backup-runner", "restore-runner", "async-operation-monitor", "manifest-indexer", "deletion"} {
 		closed[name] = "127.0.0.1:1"
 	}
-	return append(flags("--services-address", closed), flags("--metrics-address", closed)...)
+	return append(addressFlags("--services-address", closed), addressFlags("--metrics-address", closed)...)
 }
 
-func (p *place) definitions(t *testing.T) {
+func (p *doctorPlace) testDefinitions(t *testing.T) {
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	key := types.NamespacedName{Name: "restores.velero.io"}
 	require.NoError(t, p.client.Get(t.Context(), key, crd))
 	delete(crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties, "resourceModifier")
 	require.NoError(t, p.client.Update(t.Context(), crd))
-	one(t, p.doctor(t, "velero", "definitions"), "failed", "restores.velero.io", "v1.spec.resourceModifier")
-	_, err := p.cli("velero").Run(t.Context(), "crd", "install")
+	requireFinding(t, p.runDoctor(t, "velero", "definitions"), "failed", "restores.velero.io", "v1.spec.resourceModifier")
+	_, err := p.newCLI("velero").Run(t.Context(), "crd", "install")
 	require.NoError(t, err)
-	require.Empty(t, of("failed", p.doctor(t, "velero", "definitions")), "the remedy helps")
+	require.Empty(t, findingsWith("failed", p.runDoctor(t, "velero", "definitions")), "the remedy helps")
 }
 
-func (p *place) buckets(t *testing.T) {
+func (p *doctorPlace) testBuckets(t *testing.T) {
 	const namespace = "buckets"
-	p.namespace(t, namespace)
+	p.createNamespace(t, namespace)
 	s3 := testbed.StartS3T(t)
 	require.NoError(t, s3.CreateBucket(t.Context(), "backups"))
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "keys"}, StringData: map[string]string{"good": s3.CredentialsFile(), "bad": strings.Replace(s3.CredentialsFile(), s3.SecretKey, "planted-secret", 1)}}
@@ -198,13 +198,13 @@ func (p *place) buckets(t *testing.T) {
 		},
 	}
 	require.NoError(t, p.client.Create(t.Context(), loc))
-	found := p.doctor(t, namespace, "locations")
-	require.Empty(t, of("failed", found), "%+v", found)
+	found := p.runDoctor(t, namespace, "locations")
+	require.Empty(t, findingsWith("failed", found), "%+v", found)
 	keys, err := s3.Keys(t.Context(), "backups")
 	require.NoError(t, err)
 	require.Empty(t, keys, "what was written is gone")
 
-	change := func(f func(*velerov1.BackupStorageLocationSpec)) []finding {
+	change := func(f func(*velerov1.BackupStorageLocationSpec)) []doctorFinding {
 		t.Helper()
 		set := func(spec velerov1.BackupStorageLocationSpec) {
 			require.NoError(t, p.client.Get(t.Context(), client.ObjectKeyFromObject(loc), loc))
@@ -214,22 +214,22 @@ func (p *place) buckets(t *testing.T) {
 		before, changed := *loc.Spec.DeepCopy(), *loc.Spec.DeepCopy()
 		f(&changed)
 		set(changed)
-		found := p.doctor(t, namespace, "locations")
+		found := p.runDoctor(t, namespace, "locations")
 		set(before)
 		return found
 	}
-	one(t, change(func(s *velerov1.BackupStorageLocationSpec) { s.ObjectStorage.Bucket = "absent" }), "failed", "default", "bucket does not exist")
+	requireFinding(t, change(func(s *velerov1.BackupStorageLocationSpec) { s.ObjectStorage.Bucket = "absent" }), "failed", "default", "bucket does not exist")
 	found = change(func(s *velerov1.BackupStorageLocationSpec) { s.Credential.Key = "bad" })
-	one(t, found, "failed", "default", "access to the object store denied")
+	requireFinding(t, found, "failed", "default", "access to the object store denied")
 	require.NotContains(t, found[0].Message+found[0].Remedy, "planted-secret")
-	one(t, change(func(s *velerov1.BackupStorageLocationSpec) { s.Credential.Name = "none" }), "failed", "spec.credential")
-	one(t, change(func(s *velerov1.BackupStorageLocationSpec) { s.Config = map[string]string{"nonsense": "x"} }), "failed", "spec.config")
+	requireFinding(t, change(func(s *velerov1.BackupStorageLocationSpec) { s.Credential.Name = "none" }), "failed", "spec.credential")
+	requireFinding(t, change(func(s *velerov1.BackupStorageLocationSpec) { s.Config = map[string]string{"nonsense": "x"} }), "failed", "spec.config")
 }
 
-// rights installs the chart's accounts and Deployments and takes a right away.
-func (p *place) rights(t *testing.T) {
+// testRights installs the chart's accounts and Deployments and takes a right away.
+func (p *doctorPlace) testRights(t *testing.T) {
 	const namespace = "rights"
-	p.namespace(t, namespace)
+	p.createNamespace(t, namespace)
 	objects, err := chart.Render(t.Context(), t.TempDir(), namespace)
 	require.NoError(t, err)
 	for _, object := range objects {
@@ -237,26 +237,26 @@ func (p *place) rights(t *testing.T) {
 			require.NoError(t, p.client.Create(t.Context(), object), "%s %s", object.GetKind(), object.GetName())
 		}
 	}
-	require.Eventually(t, func() bool { return len(of("failed", p.doctor(t, namespace, "rights"))) == 0 }, patience, look, "accounts have the rights of the chart")
+	require.Eventually(t, func() bool { return len(findingsWith("failed", p.runDoctor(t, namespace, "rights"))) == 0 }, patience, look, "accounts have the rights of the chart")
 
 	role := &rbacv1.Role{}
 	key := types.NamespacedName{Namespace: namespace, Name: chart.Release + "-deletion"}
 	require.NoError(t, p.client.Get(t.Context(), key, role))
 	role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "restores") })
 	require.NoError(t, p.client.Update(t.Context(), role))
-	var found []finding
+	var found []doctorFinding
 	require.Eventually(t, func() bool {
-		found = p.doctor(t, namespace, "rights")
-		return len(of("failed", found)) > 0
+		found = p.runDoctor(t, namespace, "rights")
+		return len(findingsWith("failed", found)) > 0
 	}, patience, look, "the authorizer sees the change")
-	one(t, found, "failed", "deletion", "delete restores.velero.io in "+namespace)
+	requireFinding(t, found, "failed", "deletion", "delete restores.velero.io in "+namespace)
 
 	// Nothing runs the Deployments, and nothing answers where the services are said to be.
-	require.Len(t, of("failed", p.doctor(t, namespace, "services", nowhere()...)), 2*services)
+	require.Len(t, findingsWith("failed", p.runDoctor(t, namespace, "services", unreachableFlags()...)), 2*services)
 
 	kubeconfig, err := p.cluster.KubeconfigFor("nobody")
 	require.NoError(t, err)
-	none := p.cli(namespace)
+	none := p.newCLI(namespace)
 	none.Kubeconfig = kubeconfig
 	out, err := none.Run(t.Context(), "doctor", "--checks", "rights")
 	require.NoError(t, err, "who sees nothing is told so, and nothing failed")
@@ -264,9 +264,9 @@ func (p *place) rights(t *testing.T) {
 	require.Contains(t, out, "WARNING  rights: you: you may not get backups.velero.io in "+namespace)
 }
 
-func (p *place) velero(t *testing.T) {
+func (p *doctorPlace) testVelero(t *testing.T) {
 	const namespace = "beside"
-	p.namespace(t, namespace)
+	p.createNamespace(t, namespace)
 	labels := map[string]string{"component": "velero"}
 	server := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "velero", Labels: labels}, Spec: appsv1.DeploymentSpec{
 		Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
@@ -275,9 +275,9 @@ func (p *place) velero(t *testing.T) {
 		},
 	}}
 	require.NoError(t, p.client.Create(t.Context(), server))
-	one(t, p.doctor(t, namespace, "velero"), "warning", "not ready")
+	requireFinding(t, p.runDoctor(t, namespace, "velero"), "warning", "not ready")
 	server.Status.Replicas, server.Status.ReadyReplicas = 1, 1
 	require.NoError(t, p.client.Status().Update(t.Context(), server))
-	one(t, p.doctor(t, namespace, "velero"), "failed", "same objects")
-	require.Empty(t, of("failed", p.doctor(t, "velero", "velero")), "another namespace has nothing to do with it")
+	requireFinding(t, p.runDoctor(t, namespace, "velero"), "failed", "same objects")
+	require.Empty(t, findingsWith("failed", p.runDoctor(t, "velero", "velero")), "another namespace has nothing to do with it")
 }

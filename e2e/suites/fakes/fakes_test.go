@@ -22,13 +22,13 @@ func TestTheAPIServerOfTestsIsLikeARealOne(t *testing.T) {
 	cluster := testbed.StartT(t, func(c *testbed.Config) { c.APIServerArgs = []string{"--watch-cache=false"} })
 	kubetest.Conform(t, kubetest.Site{
 		Config:  cluster.RestConfig(),
-		Compact: func(ctx context.Context) error { return compact(ctx, cluster) },
+		Compact: func(ctx context.Context) error { return compactEtcd(ctx, cluster) },
 		Collect: func() {}, // the controller manager collects by itself
 	})
 }
 
-// compact makes etcd forget every revision but the newest.
-func compact(ctx context.Context, cluster *testbed.Cluster) error {
+// compactEtcd makes etcd forget every revision but the newest.
+func compactEtcd(ctx context.Context, cluster *testbed.Cluster) error {
 	client, err := kubernetes.NewForConfig(cluster.RestConfig())
 	if err != nil {
 		return err

@@ -28,7 +28,7 @@ type applications struct {
 	ran    []string
 }
 
-func (a *applications) run(ctx context.Context, r *podexectest.Request, stdout, _ io.Writer) error {
+func (a *applications) runCommand(ctx context.Context, r *podexectest.Request, stdout, _ io.Writer) error {
 	a.mu.Lock()
 	a.ran = append(a.ran, r.Namespace+"/"+r.Pod+" "+r.Container+" "+r.Command[0])
 	a.frozen[r.Pod] = r.Command[0] == "freeze" || r.Command[0] == "hang"
@@ -44,7 +44,7 @@ func (a *applications) run(ctx context.Context, r *podexectest.Request, stdout, 
 	return err
 }
 
-func (a *applications) of(namespace string) (ran []string, frozen bool) {
+func (a *applications) ranCommands(namespace string) (ran []string, frozen bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, text := range a.ran {
@@ -73,14 +73,14 @@ func newBed(t *testing.T) *bed {
 	b.bucket, dir = site.FileBucket(t, "default")
 	b.ReachFiles(t, dir, b.bucket)
 	var err error
-	b.node, err = kubelet.Start(t.Context(), b.Cluster.RestConfig(), "node", &podexectest.Handler{Run: b.apps.run})
+	b.node, err = kubelet.Start(t.Context(), b.Cluster.RestConfig(), "node", &podexectest.Handler{Run: b.apps.runCommand})
 	require.NoError(t, err)
 	t.Cleanup(b.node.Close)
 	return b
 }
 
-// pod runs a Pod in a namespace of its name.
-func (b *bed) pod(t *testing.T, name string, annotations map[string]string) {
+// createPod runs a Pod in a namespace of its name.
+func (b *bed) createPod(t *testing.T, name string, annotations map[string]string) {
 	t.Helper()
 	b.Namespace(t, name)
 	pod := &corev1.Pod{
@@ -90,7 +90,7 @@ func (b *bed) pod(t *testing.T, name string, annotations map[string]string) {
 	require.Eventually(t, func() bool { return b.node.Run(t.Context(), pod) == nil }, site.Patience, site.Look, "pod %s runs", name)
 }
 
-func (b *bed) begin(t *testing.T, name string, hooks velerov1.BackupHooks) {
+func (b *bed) createBackup(t *testing.T, name string, hooks velerov1.BackupHooks) {
 	t.Helper()
 	require.NoError(t, b.Client.Create(t.Context(), &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: name},
 		Spec: velerov1.BackupSpec{IncludedNamespaces: []string{name}, Hooks: hooks}}))
@@ -103,44 +103,44 @@ const (
 
 func TestHooks(t *testing.T) {
 	b := newBed(t)
-	t.Run("spec and annotations", b.succeed)
-	t.Run("fail", b.fail)
-	t.Run("cancel", b.cancel)
-	t.Run("delete", b.delete)
+	t.Run("spec and annotations", b.testSucceeding)
+	t.Run("fail", b.testFailing)
+	t.Run("cancel", b.testCancelled)
+	t.Run("delete", b.testDeleted)
 	t.Run("cancel without a runner", b.cancelAbandoned)
 }
 
-func (b *bed) succeed(t *testing.T) {
+func (b *bed) testSucceeding(t *testing.T) {
 	const name = "fine"
-	b.pod(t, name, map[string]string{post + "command": `["thaw", "--all"]`, post + "container": "side"})
-	b.begin(t, name, velerov1.BackupHooks{Resources: []velerov1.BackupResourceHookSpec{{Name: "all", PreHooks: []velerov1.BackupResourceHook{
+	b.createPod(t, name, map[string]string{post + "command": `["thaw", "--all"]`, post + "container": "side"})
+	b.createBackup(t, name, velerov1.BackupHooks{Resources: []velerov1.BackupResourceHookSpec{{Name: "all", PreHooks: []velerov1.BackupResourceHook{
 		{Exec: &velerov1.ExecHook{Command: []string{"freeze"}}}}}}})
 	backup := b.BackupEnds(t, name)
 	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, backup.Status.FailureReason)
 	require.Equal(t, &velerov1.HookStatus{HooksAttempted: 2}, backup.Status.HookStatus)
-	ran, frozen := b.apps.of(name)
+	ran, frozen := b.apps.ranCommands(name)
 	require.Equal(t, []string{"fine main freeze", "fine side thaw"}, ran)
 	require.False(t, frozen)
 }
 
-func (b *bed) fail(t *testing.T) {
+func (b *bed) testFailing(t *testing.T) {
 	const name = "broken"
-	b.pod(t, name, map[string]string{pre + "command": "fail", pre + "on-error": "Fail", post + "command": "thaw", post + "container": "missing"})
-	b.begin(t, name, velerov1.BackupHooks{})
+	b.createPod(t, name, map[string]string{pre + "command": "fail", pre + "on-error": "Fail", post + "command": "thaw", post + "container": "missing"})
+	b.createBackup(t, name, velerov1.BackupHooks{})
 	backup := b.BackupEnds(t, name)
 	require.Equal(t, velerov1.BackupPhasePartiallyFailed, backup.Status.Phase)
 	require.Equal(t, 2, backup.Status.Errors)
 	require.Equal(t, &velerov1.HookStatus{HooksAttempted: 2, HooksFailed: 2}, backup.Status.HookStatus)
-	ran, _ := b.apps.of(name)
+	ran, _ := b.apps.ranCommands(name)
 	require.Equal(t, []string{"broken main fail"}, ran)
 }
 
 // A backup that is cancelled while a Pod is frozen thaws it.
-func (b *bed) cancel(t *testing.T) {
+func (b *bed) testCancelled(t *testing.T) {
 	const name = "stuck"
-	b.pod(t, name, map[string]string{pre + "command": "hang", pre + "timeout": "10m", post + "command": "thaw"})
-	b.begin(t, name, velerov1.BackupHooks{})
-	require.Eventually(t, func() bool { _, frozen := b.apps.of(name); return frozen }, site.Patience, site.Look, "it is frozen")
+	b.createPod(t, name, map[string]string{pre + "command": "hang", pre + "timeout": "10m", post + "command": "thaw"})
+	b.createBackup(t, name, velerov1.BackupHooks{})
+	require.Eventually(t, func() bool { _, frozen := b.apps.ranCommands(name); return frozen }, site.Patience, site.Look, "it is frozen")
 	connection, err := grpc.NewClient(b.Fleet.Of("queue-scheduler")[0].GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, connection.Close()) }()
@@ -149,38 +149,38 @@ func (b *bed) cancel(t *testing.T) {
 	backup := b.BackupEnds(t, name)
 	require.Equal(t, velerov1.BackupPhaseFailed, backup.Status.Phase)
 	require.Contains(t, backup.Status.FailureReason, "cancel")
-	ran, frozen := b.apps.of(name)
+	ran, frozen := b.apps.ranCommands(name)
 	require.Equal(t, []string{"stuck main hang", "stuck main thaw"}, ran)
 	require.False(t, frozen)
 }
 
 // A Backup object that is deleted while a Pod is frozen leaves it thawed.
-func (b *bed) delete(t *testing.T) {
+func (b *bed) testDeleted(t *testing.T) {
 	const name = "gone"
-	b.pod(t, name, map[string]string{pre + "command": "hang", pre + "timeout": "10m", post + "command": "thaw"})
-	b.begin(t, name, velerov1.BackupHooks{})
-	require.Eventually(t, func() bool { _, frozen := b.apps.of(name); return frozen }, site.Patience, site.Look, "it is frozen")
+	b.createPod(t, name, map[string]string{pre + "command": "hang", pre + "timeout": "10m", post + "command": "thaw"})
+	b.createBackup(t, name, velerov1.BackupHooks{})
+	require.Eventually(t, func() bool { _, frozen := b.apps.ranCommands(name); return frozen }, site.Patience, site.Look, "it is frozen")
 	require.NoError(t, b.Client.Delete(t.Context(), &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: name}}))
-	require.Eventually(t, func() bool { _, frozen := b.apps.of(name); return !frozen }, site.Patience, site.Look, "it is thawed")
+	require.Eventually(t, func() bool { _, frozen := b.apps.ranCommands(name); return !frozen }, site.Patience, site.Look, "it is thawed")
 }
 
 // A backup whose only runner was killed while a Pod was frozen is ended by queue-scheduler; the next
 // runner that starts thaws the Pod.
 func (b *bed) cancelAbandoned(t *testing.T) {
 	const name = "abandoned"
-	b.pod(t, name, map[string]string{pre + "command": "hang", pre + "timeout": "10m", post + "command": "thaw"})
-	b.begin(t, name, velerov1.BackupHooks{})
-	require.Eventually(t, func() bool { _, frozen := b.apps.of(name); return frozen }, site.Patience, site.Look, "it is frozen")
+	b.createPod(t, name, map[string]string{pre + "command": "hang", pre + "timeout": "10m", post + "command": "thaw"})
+	b.createBackup(t, name, velerov1.BackupHooks{})
+	require.Eventually(t, func() bool { _, frozen := b.apps.ranCommands(name); return frozen }, site.Patience, site.Look, "it is frozen")
 	runner := b.Fleet.Of("backup-runner")[0]
 	runner.Kill()
 	<-runner.Done()
 	backup := &velerov1.Backup{}
 	key := client.ObjectKey{Namespace: site.Server, Name: name}
 	require.NoError(t, b.Client.Get(t.Context(), key, backup))
-	require.NoError(t, cancel.Ask(backup, cancel.Request{By: "alice"}))
+	require.NoError(t, cancel.WriteRequest(backup, cancel.Request{By: "alice"}))
 	require.NoError(t, b.Client.Update(t.Context(), backup))
 	require.Equal(t, velerov1.BackupPhaseFailed, b.BackupEnds(t, name).Status.Phase)
 	_, err := b.Fleet.Revive(t.Context())
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { _, frozen := b.apps.of(name); return !frozen }, site.Patience, site.Look, "it is thawed")
+	require.Eventually(t, func() bool { _, frozen := b.apps.ranCommands(name); return !frozen }, site.Patience, site.Look, "it is thawed")
 }

@@ -30,12 +30,12 @@ func TestHooksOfRestores(t *testing.T) {
 	t.Run("killed after", b.killedAfter)
 }
 
-// restored backs up a Pod of a name, in a namespace of its name, and restores it into <name>-new with
+// restoreWithHooks backs up a Pod of a name, in a namespace of its name, and restores it into <name>-new with
 // hooks in its spec. It returns when the Pod is created, which nothing runs yet.
-func (b *bed) restored(t *testing.T, name string, annotations map[string]string, commands ...velerov1.ExecRestoreHook) (namespace string) {
+func (b *bed) restoreWithHooks(t *testing.T, name string, annotations map[string]string, commands ...velerov1.ExecRestoreHook) (namespace string) {
 	t.Helper()
-	b.pod(t, name, annotations)
-	b.begin(t, name, velerov1.BackupHooks{})
+	b.createPod(t, name, annotations)
+	b.createBackup(t, name, velerov1.BackupHooks{})
 	require.Equal(t, velerov1.BackupPhaseCompleted, b.BackupEnds(t, name).Status.Phase)
 	namespace = name + "-new"
 	spec := velerov1.RestoreSpec{BackupName: name, NamespaceMapping: map[string]string{name: namespace}, Hooks: velerov1.RestoreHooks{
@@ -50,7 +50,7 @@ func (b *bed) restored(t *testing.T, name string, annotations map[string]string,
 	return namespace
 }
 
-func exec(container string, args ...string) velerov1.ExecRestoreHook {
+func execHook(container string, args ...string) velerov1.ExecRestoreHook {
 	return velerov1.ExecRestoreHook{Container: container, Command: args}
 }
 
@@ -64,71 +64,71 @@ func (b *bed) requireEnd(t *testing.T, name string, phase velerov1.RestorePhase,
 	return results
 }
 
-// becomes waits until this ran in a namespace.
-func (b *bed) becomes(t *testing.T, namespace string, want ...string) {
+// awaitRan waits until this ran in a namespace.
+func (b *bed) awaitRan(t *testing.T, namespace string, want ...string) {
 	t.Helper()
-	require.Eventually(t, func() bool { ran, _ := b.apps.of(namespace); return len(ran) >= len(want) }, site.Patience, site.Look, "%v ran", want)
-	ran, _ := b.apps.of(namespace)
+	require.Eventually(t, func() bool { ran, _ := b.apps.ranCommands(namespace); return len(ran) >= len(want) }, site.Patience, site.Look, "%v ran", want)
+	ran, _ := b.apps.ranCommands(namespace)
 	require.Equal(t, want, ran)
 }
 
 // restoreSpec waits for each container, and for its readiness where a hook requires that.
 func (b *bed) restoreSpec(t *testing.T) {
 	const name = "spec"
-	ready := exec("side", "two")
+	ready := execHook("side", "two")
 	ready.WaitForReady = ptr.To(true)
-	namespace := b.restored(t, name, nil, exec("", "one", "--all"), ready)
+	namespace := b.restoreWithHooks(t, name, nil, execHook("", "one", "--all"), ready)
 	require.NoError(t, b.node.Adopt(t.Context(), namespace, name, false))
 	require.NoError(t, b.node.Adopt(t.Context(), namespace, name, true, "side"))
-	b.becomes(t, namespace, "spec side two")
+	b.awaitRan(t, namespace, "spec side two")
 	require.NoError(t, b.node.Adopt(t.Context(), namespace, name, true))
 	b.requireEnd(t, name, velerov1.RestorePhaseCompleted, 2, 0)
-	b.becomes(t, namespace, "spec side two", "spec main one")
+	b.awaitRan(t, namespace, "spec side two", "spec main one")
 	require.Contains(t, string(b.bucket.ReadZipped(t, layout.RestoreLog(name))), "one done")
 }
 
 // restoreAnnotations has annotations in the place of the spec.
 func (b *bed) restoreAnnotations(t *testing.T) {
 	const name = "annotated"
-	namespace := b.restored(t, name, map[string]string{postRestore + "command": `["own", "x"]`, postRestore + "container": "side"}, exec("", "never"))
+	namespace := b.restoreWithHooks(t, name, map[string]string{postRestore + "command": `["own", "x"]`, postRestore + "container": "side"}, execHook("", "never"))
 	require.NoError(t, b.node.Adopt(t.Context(), namespace, name, true))
 	b.requireEnd(t, name, velerov1.RestorePhaseCompleted, 1, 0)
-	b.becomes(t, namespace, "annotated side own")
+	b.awaitRan(t, namespace, "annotated side own")
 }
 
 // restoreFailures has hooks that fail one after the other, with Continue.
 func (b *bed) restoreFailures(t *testing.T) {
 	const name = "failures"
-	slow := exec("main", "hang")
+	slow := execHook("main", "hang")
 	slow.ExecTimeout = metav1.Duration{Duration: time.Second}
-	namespace := b.restored(t, name, nil, exec("main", "fail"), slow, exec("absent", "x"), exec("main", "last"))
+	namespace := b.restoreWithHooks(t, name, nil, execHook("main", "fail"), slow, execHook("absent", "x"), execHook("main", "last"))
 	require.NoError(t, b.node.Adopt(t.Context(), namespace, name, true))
 	results := b.requireEnd(t, name, velerov1.RestorePhaseCompleted, 4, 3)
 	for _, want := range []string{"exit code 3", "it did not end in time: 1s", `no container \"absent\"`, "pods failures-new/failures: hook"} {
 		require.Contains(t, results, want)
 	}
-	b.becomes(t, namespace, "failures main fail", "failures main hang", "failures main last")
+	b.awaitRan(t, namespace, "failures main fail", "failures main hang", "failures main last")
 }
 
 // restoreFail has a hook that fails with Fail: none follows.
 func (b *bed) restoreFail(t *testing.T) {
 	const name = "strict"
-	strict := exec("main", "fail")
+	strict := execHook("main", "fail")
 	strict.OnError = velerov1.HookErrorModeFail
-	namespace := b.restored(t, name, nil, strict, exec("side", "never"))
+	namespace := b.restoreWithHooks(t, name, nil, strict, execHook("side", "never"))
 	require.NoError(t, b.node.Adopt(t.Context(), namespace, name, true))
 	results := b.requireEnd(t, name, velerov1.RestorePhasePartiallyFailed, 2, 2)
 	require.Contains(t, results, "it did not run: a hook whose onError is Fail has failed before")
-	b.becomes(t, namespace, "strict main fail")
+	b.awaitRan(t, namespace, "strict main fail")
 }
 
 // restoreNeverRuns waits for a Pod that has no node, and for one that is deleted.
 func (b *bed) restoreNeverRuns(t *testing.T) {
 	const name = "never"
-	bounded, endless := exec("main", "x"), exec("side", "y")
+	bounded, endless := execHook("main", "x"), execHook("side", "y")
 	bounded.WaitTimeout = metav1.Duration{Duration: time.Second}
 	bounded.OnError = velerov1.HookErrorModeContinue
-	namespace := b.restored(t, name, nil, bounded, endless)
+	namespace := b.restoreWithHooks(t, name, nil, bounded, endless)
 	require.Eventually(t, func() bool {
 		restore := &velerov1.Restore{}
 		return b.Client.Get(t.Context(), client.ObjectKey{Namespace: site.Server, Name: name}, restore) == nil && restore.Status.HookStatus != nil && restore.Status.HookStatus.HooksFailed == 1
@@ -139,8 +139,8 @@ func (b *bed) restoreNeverRuns(t *testing.T) {
 	require.Contains(t, results, "it was deleted")
 }
 
-// kill ends the runner as a crash would, and starts another.
-func (b *bed) kill(t *testing.T) {
+// killRunner ends the runner as a crash would, and starts another.
+func (b *bed) killRunner(t *testing.T) {
 	t.Helper()
 	b.Fleet.Of("restore-runner")[0].Kill()
 	_, err := b.Fleet.Revive(t.Context())
@@ -150,46 +150,46 @@ func (b *bed) kill(t *testing.T) {
 // killedBefore has a runner die while the Pod is waited for.
 func (b *bed) killedBefore(t *testing.T) {
 	const name = "before"
-	namespace := b.restored(t, name, nil, exec("", "load"))
+	namespace := b.restoreWithHooks(t, name, nil, execHook("", "load"))
 	require.Eventually(t, func() bool {
 		restore := &velerov1.Restore{}
 		return b.Client.Get(t.Context(), client.ObjectKey{Namespace: site.Server, Name: name}, restore) == nil && restore.Status.HookStatus != nil && restore.Status.HookStatus.HooksAttempted == 1
 	}, site.Patience, site.Look, "the hook is owed")
-	b.kill(t)
+	b.killRunner(t)
 	require.NoError(t, b.node.Adopt(t.Context(), namespace, name, true))
 	b.requireEnd(t, name, velerov1.RestorePhaseCompleted, 1, 0)
-	b.becomes(t, namespace, "before main load")
+	b.awaitRan(t, namespace, "before main load")
 }
 
 // killedIn has a runner die while a hook runs: it is not run again, and the next one is.
 func (b *bed) killedIn(t *testing.T) {
 	const name = "in"
-	hang := exec("", "hang")
+	hang := execHook("", "hang")
 	hang.ExecTimeout = metav1.Duration{Duration: 10 * time.Minute}
-	namespace := b.restored(t, name, nil, hang, exec("", "next"))
+	namespace := b.restoreWithHooks(t, name, nil, hang, execHook("", "next"))
 	require.NoError(t, b.node.Adopt(t.Context(), namespace, name, true))
-	b.becomes(t, namespace, "in main hang")
-	b.kill(t)
+	b.awaitRan(t, namespace, "in main hang")
+	b.killRunner(t)
 	results := b.requireEnd(t, name, velerov1.RestorePhaseCompleted, 2, 1)
 	require.Contains(t, results, "the runner ended while the hook ran, which is not run again")
-	b.becomes(t, namespace, "in main hang", "in main next")
+	b.awaitRan(t, namespace, "in main hang", "in main next")
 }
 
 // killedAfter has a runner die when one hook has run and the container of the next does not.
 func (b *bed) killedAfter(t *testing.T) {
 	const name = "after"
-	namespace := b.restored(t, name, nil, exec("main", "one"), exec("main", "two"), exec("side", "three"))
+	namespace := b.restoreWithHooks(t, name, nil, execHook("main", "one"), execHook("main", "two"), execHook("side", "three"))
 	require.NoError(t, b.node.Adopt(t.Context(), namespace, name, true, "main"))
-	b.becomes(t, namespace, "after main one", "after main two")
-	require.Eventually(t, func() bool { return b.recorded(t, name) >= 2 }, site.Patience, site.Look, "their ends are recorded")
-	b.kill(t)
+	b.awaitRan(t, namespace, "after main one", "after main two")
+	require.Eventually(t, func() bool { return b.countRecorded(t, name) >= 2 }, site.Patience, site.Look, "their ends are recorded")
+	b.killRunner(t)
 	require.NoError(t, b.node.Adopt(t.Context(), namespace, name, true))
 	b.requireEnd(t, name, velerov1.RestorePhaseCompleted, 3, 0)
-	b.becomes(t, namespace, "after main one", "after main two", "after side three")
+	b.awaitRan(t, namespace, "after main one", "after main two", "after side three")
 }
 
-// recorded counts the hooks of a restore whose end is durable.
-func (b *bed) recorded(t *testing.T, name string) (n int) {
+// countRecorded counts the hooks of a restore whose end is durable.
+func (b *bed) countRecorded(t *testing.T, name string) (n int) {
 	t.Helper()
 	for _, key := range b.bucket.Keys(t) {
 		if strings.HasPrefix(key, layout.RestoreRecordsPrefix(name)) && strings.Contains(key, "/record-") {

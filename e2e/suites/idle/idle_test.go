@@ -37,7 +37,7 @@ func TestIdleServicesMakeFewRequests(t *testing.T) {
 			<-time.After(settling)
 			begin := time.Now()
 			<-time.After(window)
-			made := requests(t, s.Audit.Path(), begin, begin.Add(window))
+			made := countRequests(t, s.Audit.Path(), begin, begin.Add(window))
 			minute, total := float64(window)/float64(time.Minute), 0
 			for _, what := range slices.Sorted(maps.Keys(made)) {
 				total += made[what]
@@ -51,9 +51,9 @@ func TestIdleServicesMakeFewRequests(t *testing.T) {
 	}
 }
 
-// requests counts the requests of the services between two moments, by who made them and what they
+// countRequests counts the requests of the services between two moments, by who made them and what they
 // are.
-func requests(t *testing.T, log string, from, to time.Time) map[string]int {
+func countRequests(t *testing.T, log string, from, to time.Time) map[string]int {
 	t.Helper()
 	file, err := os.Open(log)
 	require.NoError(t, err)

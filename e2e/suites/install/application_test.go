@@ -56,25 +56,25 @@ spec:
 `
 )
 
-// applications backs up an application that runs, with the command line, and restores it beside
+// testApplications backs up an application that runs, with the command line, and restores it beside
 // itself, where it runs and serves as well. No action takes the files of such a volume: the backup
 // says so, and the copy has a volume of its own.
-func (b *bed) applications(t *testing.T) {
-	b.namespace(t, shop)
+func (b *bed) testApplications(t *testing.T) {
+	b.createNamespace(t, shop)
 	for document := range strings.SplitSeq(objects, "\n---\n") {
 		object := map[string]any{}
 		require.NoError(t, yaml.Unmarshal([]byte(document), &object))
 		require.NoError(t, b.client.Create(t.Context(), unstructuredOf(object)))
 	}
-	b.serves(t, shop)
-	out := b.holdfast(t, "backup", "create", "app", "--include-namespaces", shop, "--wait")
+	b.awaitServing(t, shop)
+	out := b.runHoldfast(t, "backup", "create", "app", "--include-namespaces", shop, "--wait")
 	require.Contains(t, out, "Completed")
-	backup := b.completed(t, "app")
+	backup := b.awaitCompleted(t, "app")
 	require.Equal(t, 1, backup.Status.Warnings, "the volume whose files are not taken")
-	require.Contains(t, b.holdfast(t, "backup", "describe", "app"), "only the objects were backed up")
+	require.Contains(t, b.runHoldfast(t, "backup", "describe", "app"), "only the objects were backed up")
 
-	require.Contains(t, b.holdfast(t, "restore", "create", "copy", "--from-backup", "app", "--namespace-mappings", shop+":copy", "--wait"), "Completed")
-	b.serves(t, "copy")
+	require.Contains(t, b.runHoldfast(t, "restore", "create", "copy", "--from-backup", "app", "--namespace-mappings", shop+":copy", "--wait"), "Completed")
+	b.awaitServing(t, "copy")
 	volume := func(namespace string) string {
 		claim := &corev1.PersistentVolumeClaim{}
 		require.NoError(t, b.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "data"}, claim))
@@ -82,14 +82,14 @@ func (b *bed) applications(t *testing.T) {
 		return claim.Spec.VolumeName
 	}
 	require.NotEqual(t, volume(shop), volume("copy"))
-	b.serves(t, shop)
+	b.awaitServing(t, shop)
 	restore := &velerov1.Restore{}
 	require.NoError(t, b.client.Get(t.Context(), client.ObjectKey{Namespace: server, Name: "copy"}, restore))
 	require.Zero(t, restore.Status.Errors)
 }
 
-// serves waits until the application of a namespace runs, and answers a Pod of it by its name.
-func (b *bed) serves(t *testing.T, namespace string) {
+// awaitServing waits until the application of a namespace runs, and answers a Pod of it by its name.
+func (b *bed) awaitServing(t *testing.T, namespace string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		web := &appsv1.Deployment{}
@@ -98,15 +98,15 @@ func (b *bed) serves(t *testing.T, namespace string) {
 	kubectl, err := testbed.Binary("kubectl")
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { // a Pod runs before its process listens
-		out, err := b.try(t.Context(), kubectl, "--namespace", namespace, "exec", "deploy/web", "--", "wget", "-qO-", "http://web."+namespace+".svc.cluster.local")
+		out, err := b.tryProgram(t.Context(), kubectl, "--namespace", namespace, "exec", "deploy/web", "--", "wget", "-qO-", "http://web."+namespace+".svc.cluster.local")
 		return err == nil && out == page
 	}, patience, look, "the application of %s answers", namespace)
 }
 
-// holdfast runs the command line.
-func (b *bed) holdfast(t *testing.T, args ...string) string {
+// runHoldfast runs the command line.
+func (b *bed) runHoldfast(t *testing.T, args ...string) string {
 	t.Helper()
 	binary, err := testbed.Product("holdfast")
 	require.NoError(t, err)
-	return b.run(t, binary, append([]string{"--namespace", server}, args...)...)
+	return b.runProgram(t, binary, append([]string{"--namespace", server}, args...)...)
 }

@@ -67,17 +67,17 @@ func newBed(t *testing.T) *bed {
 	return b
 }
 
-// run runs a program with the kubeconfig of the cluster and returns its standard output; the test
+// runProgram runs a program with the kubeconfig of the cluster and returns its standard output; the test
 // fails when the program does.
-func (b *bed) run(t *testing.T, program string, args ...string) string {
+func (b *bed) runProgram(t *testing.T, program string, args ...string) string {
 	t.Helper()
-	out, err := b.try(t.Context(), program, args...)
+	out, err := b.tryProgram(t.Context(), program, args...)
 	require.NoError(t, err)
 	return out
 }
 
-// try is run for a program that may fail. The error has what it printed.
-func (b *bed) try(ctx context.Context, program string, args ...string) (string, error) {
+// tryProgram is run for a program that may fail. The error has what it printed.
+func (b *bed) tryProgram(ctx context.Context, program string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+b.kubeconfig)
 	var errs strings.Builder
@@ -102,17 +102,17 @@ func (e *programError) Error() string {
 
 func (e *programError) Unwrap() error { return e.err }
 
-// tool runs a binary of the test bed.
-func (b *bed) tool(t *testing.T, name string, args ...string) string {
+// runTool runs a binary of the test bed.
+func (b *bed) runTool(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	binary, err := testbed.Binary(name)
 	require.NoError(t, err)
-	return b.run(t, binary, args...)
+	return b.runProgram(t, binary, args...)
 }
 
-// helm runs helm on the chart in a directory, with the values that the cluster was given, and waits
+// runHelm runs helm on the chart in a directory, with the values that the cluster was given, and waits
 // until everything is ready.
-func (b *bed) helm(t *testing.T, directory, verb string, args ...string) {
+func (b *bed) runHelm(t *testing.T, directory, verb string, args ...string) {
 	t.Helper()
 	all := []string{verb, chart.Release}
 	switch verb {
@@ -127,25 +127,25 @@ func (b *bed) helm(t *testing.T, directory, verb string, args ...string) {
 	require.NoError(t, err)
 }
 
-// install installs the chart of this checkout, and waits until its location can be used.
-func (b *bed) install(t *testing.T, args ...string) {
+// installChart installs the chart of this checkout, and waits until its location can be used.
+func (b *bed) installChart(t *testing.T, args ...string) {
 	t.Helper()
 	directory, err := chart.Dir()
 	require.NoError(t, err)
-	b.helm(t, directory, "install", args...)
-	b.usable(t)
+	b.runHelm(t, directory, "install", args...)
+	b.awaitUsable(t)
 }
 
-// upgrade upgrades to the chart of this checkout.
-func (b *bed) upgrade(t *testing.T, args ...string) {
+// upgradeChart upgrades to the chart of this checkout.
+func (b *bed) upgradeChart(t *testing.T, args ...string) {
 	t.Helper()
 	directory, err := chart.Dir()
 	require.NoError(t, err)
-	b.helm(t, directory, "upgrade", args...)
+	b.runHelm(t, directory, "upgrade", args...)
 }
 
-// usable waits until the bucket can be used.
-func (b *bed) usable(t *testing.T) {
+// awaitUsable waits until the bucket can be used.
+func (b *bed) awaitUsable(t *testing.T) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		var location velerov1.BackupStorageLocation
@@ -154,8 +154,8 @@ func (b *bed) usable(t *testing.T) {
 	}, patience, look, "the location becomes available")
 }
 
-// pods returns the Pods of a service that are not ending, by name.
-func (b *bed) pods(t *testing.T, service string) map[string]*corev1.Pod {
+// servicePods returns the Pods of a service that are not ending, by name.
+func (b *bed) servicePods(t *testing.T, service string) map[string]*corev1.Pod {
 	t.Helper()
 	list := &corev1.PodList{}
 	require.NoError(t, b.client.List(t.Context(), list, client.InNamespace(server), client.MatchingLabels{"app.kubernetes.io/component": service}))
@@ -168,7 +168,7 @@ func (b *bed) pods(t *testing.T, service string) map[string]*corev1.Pod {
 	return found
 }
 
-func ready(pod *corev1.Pod) bool {
+func isReady(pod *corev1.Pod) bool {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady {
 			return c.Status == corev1.ConditionTrue
@@ -177,20 +177,20 @@ func ready(pod *corev1.Pod) bool {
 	return false
 }
 
-func (b *bed) namespace(t *testing.T, name string) {
+func (b *bed) createNamespace(t *testing.T, name string) {
 	t.Helper()
 	require.NoError(t, b.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 }
 
-// backup requests a backup of a namespace.
-func (b *bed) backup(ctx context.Context, name, namespace string) error {
+// createBackup requests a backup of a namespace.
+func (b *bed) createBackup(ctx context.Context, name, namespace string) error {
 	return b.client.Create(ctx, &velerov1.Backup{
 		ObjectMeta: metav1.ObjectMeta{Namespace: server, Name: name}, Spec: velerov1.BackupSpec{IncludedNamespaces: []string{namespace}},
 	})
 }
 
-// completed waits for the end of a backup, which is to be Completed.
-func (b *bed) completed(t *testing.T, name string) *velerov1.Backup {
+// awaitCompleted waits for the end of a backup, which is to be Completed.
+func (b *bed) awaitCompleted(t *testing.T, name string) *velerov1.Backup {
 	t.Helper()
 	backup := &velerov1.Backup{}
 	require.Eventually(t, func() bool {

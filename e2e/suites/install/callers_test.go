@@ -19,12 +19,12 @@ import (
 	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 )
 
-// callers calls as docs/install.md says, through a forwarded port: grpcurl and the command line with
+// testCallers calls as docs/install.md says, through a forwarded port: grpcurl and the command line with
 // a token, and Velero's command line, which knows the API server alone.
-func (b *bed) callers(t *testing.T) {
+func (b *bed) testCallers(t *testing.T) {
 	dir := t.TempDir()
-	address := b.forward(t, "queue-scheduler", "7441")
-	ca, err := base64.StdEncoding.DecodeString(b.tool(t, "kubectl", "--namespace", server, "get", "secret", "holdfast-queue-scheduler-tls", "--output=jsonpath={.data.ca\\.crt}"))
+	address := b.forwardPort(t, "queue-scheduler", "7441")
+	ca, err := base64.StdEncoding.DecodeString(b.runTool(t, "kubectl", "--namespace", server, "get", "secret", "holdfast-queue-scheduler-tls", "--output=jsonpath={.data.ca\\.crt}"))
 	require.NoError(t, err)
 	file := func(name, text string) string {
 		path := filepath.Join(dir, name)
@@ -34,8 +34,8 @@ func (b *bed) callers(t *testing.T) {
 	authority := file("ca.crt", string(ca))
 	tokens := map[string]string{}
 	for _, role := range []string{"viewer", "operator"} {
-		b.account(t, role)
-		tokens[role] = strings.TrimSpace(b.tool(t, "kubectl", "--namespace", server, "create", "token", role))
+		b.createAccount(t, role)
+		tokens[role] = strings.TrimSpace(b.runTool(t, "kubectl", "--namespace", server, "create", "token", role))
 	}
 	grpcurl, err := testbed.Binary("grpcurl")
 	require.NoError(t, err)
@@ -44,7 +44,7 @@ func (b *bed) callers(t *testing.T) {
 		if token != "" {
 			args = append(args, "-H", "authorization: Bearer "+token)
 		}
-		return b.try(t.Context(), grpcurl, append(args, address, "holdfast.queue.v1.QueueService/"+method)...)
+		return b.tryProgram(t.Context(), grpcurl, append(args, address, "holdfast.queue.v1.QueueService/"+method)...)
 	}
 	submit := `{"name":"called","spec":{"includedNamespaces":["shop"]}}`
 	_, err = call("", "{}", "ListQueue")
@@ -55,23 +55,23 @@ func (b *bed) callers(t *testing.T) {
 	require.ErrorContains(t, err, "PermissionDenied")
 	_, err = call(tokens["operator"], submit, "SubmitBackup")
 	require.NoError(t, err)
-	b.completed(t, "called")
+	b.awaitCompleted(t, "called")
 
 	list := []string{"queue", "get", "--queue-address", address, "--queue-ca-file", authority, "--queue-token-file"}
-	b.holdfast(t, append(list, file("token", tokens["viewer"]))...)
+	b.runHoldfast(t, append(list, file("token", tokens["viewer"]))...)
 	binary, err := testbed.Product("holdfast")
 	require.NoError(t, err)
-	_, err = b.try(t.Context(), binary, append(list, file("none", "no token"))...)
+	_, err = b.tryProgram(t.Context(), binary, append(list, file("none", "no token"))...)
 	require.Error(t, err)
 
-	b.tool(t, "velero", "--namespace", server, "backup", "create", "by-velero", "--include-namespaces", shop, "--wait")
-	b.completed(t, "by-velero")
-	require.Contains(t, b.tool(t, "velero", "--namespace", server, "backup", "describe", "by-velero", "--details", "--colorized=false"), "Phase:  Completed")
-	require.Contains(t, b.tool(t, "velero", "--namespace", server, "backup", "logs", "by-velero"), "level=")
+	b.runTool(t, "velero", "--namespace", server, "backup", "create", "by-velero", "--include-namespaces", shop, "--wait")
+	b.awaitCompleted(t, "by-velero")
+	require.Contains(t, b.runTool(t, "velero", "--namespace", server, "backup", "describe", "by-velero", "--details", "--colorized=false"), "Phase:  Completed")
+	require.Contains(t, b.runTool(t, "velero", "--namespace", server, "backup", "logs", "by-velero"), "level=")
 }
 
-// account creates an account with a role of callers, in all namespaces.
-func (b *bed) account(t *testing.T, role string) {
+// createAccount creates an account with a role of callers, in all namespaces.
+func (b *bed) createAccount(t *testing.T, role string) {
 	t.Helper()
 	meta := metav1.ObjectMeta{Namespace: server, Name: role}
 	require.NoError(t, b.client.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: meta}))
@@ -81,9 +81,9 @@ func (b *bed) account(t *testing.T, role string) {
 	}))
 }
 
-// forward forwards a port of a service with kubectl until the test is done, and returns its address
+// forwardPort forwards a port of a service with kubectl until the test is done, and returns its address
 // on this machine.
-func (b *bed) forward(t *testing.T, service, port string) string {
+func (b *bed) forwardPort(t *testing.T, service, port string) string {
 	t.Helper()
 	kubectl, err := testbed.Binary("kubectl")
 	require.NoError(t, err)

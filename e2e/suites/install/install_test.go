@@ -14,13 +14,13 @@ import (
 // needs it.
 func TestTheChartOnANode(t *testing.T) {
 	b := newBed(t)
-	before := b.objects(t)
-	b.install(t)
+	before := b.clusterObjects(t)
+	b.installChart(t)
 	for _, service := range append([]string{"nats"}, fleet.Services...) {
-		pods := b.pods(t, service)
+		pods := b.servicePods(t, service)
 		require.Len(t, pods, 1, service)
 		for name, pod := range pods {
-			require.True(t, ready(pod), name)
+			require.True(t, isReady(pod), name)
 			require.Zero(t, pod.Status.ContainerStatuses[0].RestartCount, name)
 		}
 	}
@@ -28,27 +28,27 @@ func TestTheChartOnANode(t *testing.T) {
 		name string
 		test func(*testing.T)
 	}{
-		{"an application comes back in another namespace", b.applications},
-		{"callers from outside", b.callers},
-		{"replicas share the work", b.replicas},
-		{"a killed Pod does no harm", b.killed},
-		{"an evicted Pod hands over", b.evicted},
-		{"connections are those that the policies allow", b.policies},
-		{"an idle installation costs little", b.idle},
-		{"uninstalling leaves the definitions and the data", func(t *testing.T) { b.uninstalls(t, before) }},
+		{"an application comes back in another namespace", b.testApplications},
+		{"callers from outside", b.testCallers},
+		{"replicas share the work", b.testReplicas},
+		{"a killed Pod does no harm", b.testKilled},
+		{"an evicted Pod hands over", b.testEvicted},
+		{"connections are those that the policies allow", b.testPolicies},
+		{"an idle installation costs little", b.testIdle},
+		{"uninstalling leaves the definitions and the data", func(t *testing.T) { b.testUninstall(t, before) }},
 	} {
 		if !t.Run(part.name, part.test) {
-			b.complain(t)
+			b.logPods(t)
 			return
 		}
 	}
 }
 
-// complain adds what the Pods are and have logged to the output of a failed test.
-func (b *bed) complain(t *testing.T) {
+// logPods adds what the Pods are and have logged to the output of a failed test.
+func (b *bed) logPods(t *testing.T) {
 	t.Helper()
-	t.Log(b.tool(t, "kubectl", "--namespace", server, "get", "pods,events"))
+	t.Log(b.runTool(t, "kubectl", "--namespace", server, "get", "pods,events"))
 	for _, service := range fleet.Services {
-		t.Log(b.tool(t, "kubectl", "--namespace", server, "logs", "--tail=20", "--all-containers", "--prefix", "--selector=app.kubernetes.io/component="+service))
+		t.Log(b.runTool(t, "kubectl", "--namespace", server, "logs", "--tail=20", "--all-containers", "--prefix", "--selector=app.kubernetes.io/component="+service))
 	}
 }

@@ -17,10 +17,10 @@ import (
 	"github.com/holdfast-io/holdfast/e2e/harness/node"
 )
 
-// policies compares the connections that the node has seen with the NetworkPolicies of the chart,
+// testPolicies compares the connections that the node has seen with the NetworkPolicies of the chart,
 // which nothing enforces here: each connection to a Pod of the release is one that they allow. The
 // node itself, where probes come from, is not restricted.
-func (b *bed) policies(t *testing.T) {
+func (b *bed) testPolicies(t *testing.T) {
 	list, rules := &corev1.PodList{}, &networkingv1.NetworkPolicyList{}
 	require.NoError(t, b.client.List(t.Context(), list, client.InNamespace(server)))
 	require.NoError(t, b.client.List(t.Context(), rules, client.InNamespace(server)))
@@ -41,30 +41,30 @@ func (b *bed) policies(t *testing.T) {
 			t.Logf("%s reaches port %s of %s", client, c.Port, server)
 		}
 		reach[client+" "+server+" "+c.Port] = true
-		require.True(t, allows(t, rules.Items, from, to, c.Port), "%s reaches port %s of %s", from.Name, c.Port, to.Name)
+		require.True(t, policiesAllow(t, rules.Items, from, to, c.Port), "%s reaches port %s of %s", from.Name, c.Port, to.Name)
 	}
 	for _, service := range fleet.Services {
 		require.True(t, reach[service+" nats 4222"], "%s is connected to NATS", service)
-		for _, pod := range b.pods(t, service) {
-			for _, other := range b.pods(t, "nats") {
-				require.False(t, allows(t, rules.Items, other, pod, "1"), "a port that nothing serves")
+		for _, pod := range b.servicePods(t, service) {
+			for _, other := range b.servicePods(t, "nats") {
+				require.False(t, policiesAllow(t, rules.Items, other, pod, "1"), "a port that nothing serves")
 			}
 		}
 	}
 }
 
-// allows reports whether policies let a Pod reach a port of another one in the same namespace.
-func allows(t *testing.T, policies []networkingv1.NetworkPolicy, from, to *corev1.Pod, port string) bool {
+// policiesAllow reports whether policies let a Pod reach a port of another one in the same namespace.
+func policiesAllow(t *testing.T, policies []networkingv1.NetworkPolicy, from, to *corev1.Pod, port string) bool {
 	t.Helper()
 	selected := false
 	for i := range policies {
 		policy := &policies[i]
-		if !selects(t, &policy.Spec.PodSelector, to) {
+		if !selectsPod(t, &policy.Spec.PodSelector, to) {
 			continue
 		}
 		selected = true
 		for _, rule := range policy.Spec.Ingress {
-			if opens(rule.Ports, to, port) && admits(t, rule.From, from) {
+			if opensPort(rule.Ports, to, port) && admitsPod(t, rule.From, from) {
 				return true
 			}
 		}
@@ -72,7 +72,7 @@ func allows(t *testing.T, policies []networkingv1.NetworkPolicy, from, to *corev
 	return !selected
 }
 
-func opens(ports []networkingv1.NetworkPolicyPort, pod *corev1.Pod, port string) bool {
+func opensPort(ports []networkingv1.NetworkPolicyPort, pod *corev1.Pod, port string) bool {
 	for _, p := range ports {
 		if p.Port.String() == port {
 			return true
@@ -88,19 +88,19 @@ func opens(ports []networkingv1.NetworkPolicyPort, pod *corev1.Pod, port string)
 	return len(ports) == 0
 }
 
-func admits(t *testing.T, peers []networkingv1.NetworkPolicyPeer, pod *corev1.Pod) bool {
+func admitsPod(t *testing.T, peers []networkingv1.NetworkPolicyPeer, pod *corev1.Pod) bool {
 	t.Helper()
 	for _, peer := range peers {
 		require.Nil(t, peer.NamespaceSelector, "peers of the chart are Pods of its namespace")
 		require.Nil(t, peer.IPBlock)
-		if selects(t, peer.PodSelector, pod) {
+		if selectsPod(t, peer.PodSelector, pod) {
 			return true
 		}
 	}
 	return len(peers) == 0
 }
 
-func selects(t *testing.T, selector *metav1.LabelSelector, pod *corev1.Pod) bool {
+func selectsPod(t *testing.T, selector *metav1.LabelSelector, pod *corev1.Pod) bool {
 	t.Helper()
 	s, err := metav1.LabelSelectorAsSelector(selector)
 	require.NoError(t, err)

@@ -22,25 +22,25 @@ func unstructuredOf(object map[string]any) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: object}
 }
 
-// uninstalls compares the objects of the cluster with those before the installation: beside those of
+// testUninstall compares the objects of the cluster with those before the installation: beside those of
 // the other tests there are the definitions, the backups and restores, and NATS's volume.
-func (b *bed) uninstalls(t *testing.T, before map[string]bool) {
-	b.helm(t, "", "uninstall")
+func (b *bed) testUninstall(t *testing.T, before map[string]bool) {
+	b.runHelm(t, "", "uninstall")
 	var left []string
 	require.Eventually(t, func() bool { // Pods end, and take their objects along
-		left = b.leftovers(t, before)
+		left = b.leftObjects(t, before)
 		return len(left) == 0
 	}, patience, time.Second, "objects are left: %v", &left)
 	for _, kind := range []string{"customresourcedefinitions.apiextensions.k8s.io", "backups.velero.io", "restores.velero.io"} {
-		require.True(t, slices.ContainsFunc(b.names(t), func(name string) bool { return strings.HasPrefix(name, kind+" ") }), "%s are left", kind)
+		require.True(t, slices.ContainsFunc(b.objectNames(t), func(name string) bool { return strings.HasPrefix(name, kind+" ") }), "%s are left", kind)
 	}
-	require.Equal(t, velerov1.BackupPhaseCompleted, b.completed(t, "app").Status.Phase)
+	require.Equal(t, velerov1.BackupPhaseCompleted, b.awaitCompleted(t, "app").Status.Phase)
 }
 
-// leftovers returns the objects that are neither data nor of the tests.
-func (b *bed) leftovers(t *testing.T, before map[string]bool) []string {
+// leftObjects returns the objects that are neither data nor of the tests.
+func (b *bed) leftObjects(t *testing.T, before map[string]bool) []string {
 	t.Helper()
-	return slices.DeleteFunc(b.names(t), func(name string) bool {
+	return slices.DeleteFunc(b.objectNames(t), func(name string) bool {
 		kind, object, _ := strings.Cut(name, " ")
 		namespace, only, _ := strings.Cut(object, "/")
 		group := kind[strings.Index(kind, ".")+1:]
@@ -62,18 +62,18 @@ var ofTests = []string{
 	"serviceaccounts " + server + "/operator", "persistentvolumeclaims " + server + "/data-holdfast-nats-0",
 }
 
-// objects returns the names of all objects of the cluster.
-func (b *bed) objects(t *testing.T) map[string]bool {
+// clusterObjects returns the names of all objects of the cluster.
+func (b *bed) clusterObjects(t *testing.T) map[string]bool {
 	t.Helper()
 	found := map[string]bool{}
-	for _, name := range b.names(t) {
+	for _, name := range b.objectNames(t) {
 		found[name] = true
 	}
 	return found
 }
 
-// names lists every object of the cluster, as resource.group namespace/name.
-func (b *bed) names(t *testing.T) (names []string) {
+// objectNames lists every object of the cluster, as resource.group namespace/name.
+func (b *bed) objectNames(t *testing.T) (names []string) {
 	t.Helper()
 	all, err := metadata.NewForConfig(b.config)
 	require.NoError(t, err)

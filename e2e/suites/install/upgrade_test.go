@@ -36,27 +36,27 @@ func TestUpgradesUnderLoadLoseNoBackup(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, node.Import(t.Context(), b.dir, images...))
 	more := []string{"--set", "backupRunner.replicas=2", "--set", "configuration.concurrentBackups=3"}
-	b.helm(t, filepath.Join(earlier, "chart"), "install", append(more, "--set", "image.tag="+strings.TrimSpace(string(tag)))...)
-	b.usable(t)
+	b.runHelm(t, filepath.Join(earlier, "chart"), "install", append(more, "--set", "image.tag="+strings.TrimSpace(string(tag)))...)
+	b.awaitUsable(t)
 
-	l := b.load(t)
-	l.some(t, "before the upgrade")
-	b.upgrade(t, more...)
-	l.some(t, "after the upgrade")
-	b.helm(t, "", "rollback", "1")
-	l.some(t, "after the rollback")
-	l.end(t)
-	t.Logf("%d backups", l.count())
-	for i := range l.count() {
-		b.completed(t, loadName(i))
+	l := b.startLoad(t)
+	l.awaitSomeCompleted(t, "before the upgrade")
+	b.upgradeChart(t, more...)
+	l.awaitSomeCompleted(t, "after the upgrade")
+	b.runHelm(t, "", "rollback", "1")
+	l.awaitSomeCompleted(t, "after the rollback")
+	l.endLoad(t)
+	t.Logf("%d backups", l.countRequested())
+	for i := range l.countRequested() {
+		b.awaitCompleted(t, loadName(i))
 	}
 }
 
 // inFlight is how many requested backups have not ended, at most: some always wait, and none for long.
 const inFlight = 12
 
-// load requests backups one after the other.
-type load struct {
+// backupLoad requests backups one after the other.
+type backupLoad struct {
 	bed   *bed
 	stop  context.CancelFunc
 	done  chan struct{}
@@ -67,28 +67,28 @@ type load struct {
 
 func loadName(i int) string { return fmt.Sprintf("load-%d", i) }
 
-// load begins to request a backup every half second, of one of four namespaces in turn, unless too many have not ended.
-func (b *bed) load(t *testing.T) *load {
+// startLoad begins to request a backup every half second, of one of four namespaces in turn, unless too many have not ended.
+func (b *bed) startLoad(t *testing.T) *backupLoad {
 	t.Helper()
 	for i := range 4 {
 		name := fmt.Sprintf("load-%d", i)
-		b.namespace(t, name)
+		b.createNamespace(t, name)
 		require.NoError(t, seed.Bulk(t.Context(), b.config, seed.BulkOptions{Namespace: name, Count: 2000, Size: 500}))
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	l := &load{bed: b, stop: stop, done: make(chan struct{})}
-	go l.run(ctx)
+	l := &backupLoad{bed: b, stop: stop, done: make(chan struct{})}
+	go l.runLoad(ctx)
 	t.Cleanup(func() { stop(); <-l.done })
 	return l
 }
 
-func (l *load) run(ctx context.Context) {
+func (l *backupLoad) runLoad(ctx context.Context) {
 	defer close(l.done)
 	for ticker := time.NewTicker(500 * time.Millisecond); ; {
-		i := l.count()
+		i := l.countRequested()
 		err := l.awaitEnd(ctx, i-inFlight)
 		if err == nil {
-			err = l.bed.backup(ctx, loadName(i), fmt.Sprintf("load-%d", i%4))
+			err = l.bed.createBackup(ctx, loadName(i), fmt.Sprintf("load-%d", i%4))
 		}
 		l.mutex.Lock()
 		if err == nil {
@@ -110,7 +110,7 @@ func (l *load) run(ctx context.Context) {
 }
 
 // awaitEnd waits until a backup of the load has ended; one of a negative number has.
-func (l *load) awaitEnd(ctx context.Context, i int) error {
+func (l *backupLoad) awaitEnd(ctx context.Context, i int) error {
 	if i < 0 {
 		return nil
 	}
@@ -121,18 +121,18 @@ func (l *load) awaitEnd(ctx context.Context, i int) error {
 	})
 }
 
-func (l *load) count() int {
+func (l *backupLoad) countRequested() int {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	return l.made
 }
 
-// some waits until backups that are requested from now on were completed.
-func (l *load) some(t *testing.T, when string) {
+// awaitSomeCompleted waits until backups that are requested from now on were completed.
+func (l *backupLoad) awaitSomeCompleted(t *testing.T, when string) {
 	t.Helper()
-	wanted := l.count() + 5
+	wanted := l.countRequested() + 5
 	require.Eventually(t, func() bool {
-		if l.count() < wanted {
+		if l.countRequested() < wanted {
 			return false
 		}
 		backup := &velerov1.Backup{}
@@ -141,8 +141,8 @@ func (l *load) some(t *testing.T, when string) {
 	}, patience, look, "backups are completed %s", when)
 }
 
-// end ends the requests, none of which may have failed.
-func (l *load) end(t *testing.T) {
+// endLoad ends the requests, none of which may have failed.
+func (l *backupLoad) endLoad(t *testing.T) {
 	t.Helper()
 	l.stop()
 	<-l.done

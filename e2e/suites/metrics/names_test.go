@@ -26,11 +26,11 @@ var row = regexp.MustCompile("(?m)^\\| `([a-z0-9_]+)` \\|.*\\|$")
 // histogram is what Prometheus adds to the name of a histogram.
 var histogram = regexp.MustCompile(`_(?:bucket|sum|count)$`)
 
-// documented are the metrics in docs/metrics.md, and whether each is there from the start on.
-func documented(t *testing.T) map[string]bool {
+// documentedMetrics are the metrics in docs/metrics.md, and whether each is there from the start on.
+func documentedMetrics(t *testing.T) map[string]bool {
 	t.Helper()
 	found := map[string]bool{}
-	for _, match := range row.FindAllStringSubmatch(read(t, "docs/metrics.md"), -1) {
+	for _, match := range row.FindAllStringSubmatch(readFile(t, "docs/metrics.md"), -1) {
 		require.NotContains(t, found, match[1], "listed twice")
 		found[match[1]] = !strings.Contains(match[0], "once used")
 	}
@@ -38,7 +38,7 @@ func documented(t *testing.T) map[string]bool {
 	return found
 }
 
-func read(t *testing.T, path string) string {
+func readFile(t *testing.T, path string) string {
 	t.Helper()
 	root, err := testbed.RepositoryRoot()
 	require.NoError(t, err)
@@ -56,11 +56,11 @@ func chartFile(t *testing.T, name string) string {
 	return string(text)
 }
 
-// queries are the expressions of the alerts and of the dashboard, by where they stand.
-func queries(t *testing.T) map[string]string {
+// usedQueries are the expressions of the alerts and of the dashboard, by where they stand.
+func usedQueries(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}
-	for _, alert := range alerts(t) {
+	for _, alert := range readAlerts(t) {
 		found["alert "+alert.Alert] = alert.Expr
 	}
 	var dashboard struct {
@@ -85,16 +85,18 @@ func queries(t *testing.T) map[string]string {
 	return found
 }
 
-// alert is a rule of the chart.
-type alert struct {
+// metricAlert is a rule of the chart.
+type metricAlert struct {
 	Alert, Expr string
 	Labels      map[string]string
 	Annotations map[string]string
 }
 
-func alerts(t *testing.T) []alert {
+func readAlerts(t *testing.T) []metricAlert {
 	t.Helper()
-	var file struct{ Groups []struct{ Rules []alert } }
+	var file struct {
+		Groups []struct{ Rules []metricAlert }
+	}
 	require.NoError(t, yaml.Unmarshal([]byte(chartFile(t, "alerts.yaml")), &file))
 	require.Len(t, file.Groups, 1)
 	return file.Groups[0].Rules
@@ -103,8 +105,8 @@ func alerts(t *testing.T) []alert {
 // Whatever an alert or the dashboard asks for is documented, and so, by the test of running
 // services, served.
 func TestQueriesNameMetricsThatExist(t *testing.T) {
-	known := documented(t)
-	for where, query := range queries(t) {
+	known := documentedMetrics(t)
+	for where, query := range usedQueries(t) {
 		for _, name := range ours.FindAllString(query, -1) {
 			_, exact := known[name]
 			_, of := known[histogram.ReplaceAllString(name, "")]
@@ -116,11 +118,11 @@ func TestQueriesNameMetricsThatExist(t *testing.T) {
 // Each alert has a section in the runbooks, which its link leads to, and each section an alert.
 func TestEachAlertHasARunbook(t *testing.T) {
 	sections := map[string]bool{}
-	for _, match := range regexp.MustCompile(`(?m)^## (\w+)$`).FindAllStringSubmatch(read(t, "docs/runbooks.md"), -1) {
+	for _, match := range regexp.MustCompile(`(?m)^## (\w+)$`).FindAllStringSubmatch(readFile(t, "docs/runbooks.md"), -1) {
 		sections[match[1]] = true
 	}
 	named := map[string]bool{}
-	for _, alert := range alerts(t) {
+	for _, alert := range readAlerts(t) {
 		named[alert.Alert] = true
 		require.Equal(t, "https://github.com/holdfast-io/holdfast/blob/main/docs/runbooks.md#"+strings.ToLower(alert.Alert), alert.Annotations["runbook_url"])
 		require.NotEmpty(t, alert.Annotations["summary"])

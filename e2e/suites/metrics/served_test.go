@@ -16,8 +16,8 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
 
-// scrape is what one process serves: its series, by name with labels, with their values as texts.
-func scrape(t *testing.T, address string) map[string]string {
+// scrapeSeries is what one process serves: its series, by name with labels, with their values as texts.
+func scrapeSeries(t *testing.T, address string) map[string]string {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/metrics", nil)
 	require.NoError(t, err)
@@ -41,15 +41,15 @@ func scrapeAll(t *testing.T, s *site.Site) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}
 	for _, member := range s.Fleet.Members {
-		for name, value := range scrape(t, member.HTTP) {
+		for name, value := range scrapeSeries(t, member.HTTP) {
 			all[name] = append(all[name], value)
 		}
 	}
 	return all
 }
 
-// names are the names of the metrics of series.
-func names(series map[string][]string) map[string]bool {
+// metricNames are the names of the metrics of series.
+func metricNames(series map[string][]string) map[string]bool {
 	found := map[string]bool{}
 	for name := range series {
 		name, _, _ = strings.Cut(name, "{")
@@ -116,7 +116,7 @@ func TestWhatTheServicesServe(t *testing.T) {
 // compareWithDocumentation compares the names that are served with docs/metrics.md.
 func compareWithDocumentation(t *testing.T, all map[string][]string) {
 	t.Helper()
-	known, served := documented(t), names(all)
+	known, served := documentedMetrics(t), metricNames(all)
 	for name, always := range known {
 		if always {
 			require.Contains(t, served, name, "documented and not served")

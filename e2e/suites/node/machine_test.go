@@ -14,14 +14,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// machine returns what a node could leave on this machine or change of it: mounts, network devices,
+// machineState returns what a node could leave on this machine or change of it: mounts, network devices,
 // routes, packet filters, cgroups and settings of the kernel.
-func machine(t *testing.T) map[string][]string {
+func machineState(t *testing.T) map[string][]string {
 	t.Helper()
 	found := map[string][]string{
-		"mounts": lines(t, "cat", "/proc/self/mountinfo"),
-		"routes": lines(t, "ip", "-4", "route"),
-		"filter": lines(t, "iptables-save"),
+		"mounts": commandLines(t, "cat", "/proc/self/mountinfo"),
+		"routes": commandLines(t, "ip", "-4", "route"),
+		"filter": commandLines(t, "iptables-save"),
 	}
 	for name, pattern := range map[string]string{"devices": "/sys/class/net/*", "cgroups": "/sys/fs/cgroup/*/*"} {
 		paths, err := filepath.Glob(pattern)
@@ -36,8 +36,8 @@ func machine(t *testing.T) map[string][]string {
 	return found
 }
 
-// lines returns the output of a command but for comments and counters of packets.
-func lines(t *testing.T, name string, args ...string) []string {
+// commandLines returns the output of a command but for comments and counters of packets.
+func commandLines(t *testing.T, name string, args ...string) []string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), name, args...).Output()
 	require.NoError(t, err, name)

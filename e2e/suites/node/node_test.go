@@ -40,7 +40,7 @@ const (
 // TestClusterWithANode runs Pods with a volume, a Service and names, and finds the machine afterwards
 // as it was.
 func TestClusterWithANode(t *testing.T) {
-	before := machine(t)
+	before := machineState(t)
 	dir := filepath.Join(t.TempDir(), "cluster")
 	held, err := node.Hold(program(t), t.Output(), "--dir", dir)
 	require.NoError(t, err)
@@ -56,7 +56,7 @@ func TestClusterWithANode(t *testing.T) {
 	volumesAreRemoved(t, client, filepath.Join(dir, "volumes"))
 	store, err := node.ReadStore(dir)
 	require.NoError(t, err)
-	status, _, err := get(t.Context(), store.Endpoint+"/"+node.Bucket)
+	status, _, err := getURL(t.Context(), store.Endpoint+"/"+node.Bucket)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusForbidden, status, "the bucket is not open to everyone")
 
@@ -64,17 +64,17 @@ func TestClusterWithANode(t *testing.T) {
 	require.Contains(t, running, "/kubelet ")
 	require.Contains(t, running, "httpd -f -p 8080", "a process of a Pod")
 	for _, kind := range []string{"devices", "routes", "cgroups"} {
-		require.NotEqual(t, before[kind], machine(t)[kind], "%s are seen while it runs", kind)
+		require.NotEqual(t, before[kind], machineState(t)[kind], "%s are seen while it runs", kind)
 	}
 	takeDown(t, dir)
-	require.Equal(t, before, machine(t))
+	require.Equal(t, before, machineState(t))
 	require.Eventually(t, func() bool { return len(processesIn(t, cgroup)) == 0 }, patience, interval, "the first process of the machine takes the exit code of the node's")
 	require.NoDirExists(t, dir)
 }
 
 // TestATestThatEndsEarlyLeavesNoCluster ends the standard input of the program in the middle of a start, as the end of its test does.
 func TestATestThatEndsEarlyLeavesNoCluster(t *testing.T) {
-	before := machine(t)
+	before := machineState(t)
 	dir := filepath.Join(t.TempDir(), "cluster")
 	held, err := node.Hold(program(t), t.Output(), "--dir", dir)
 	require.NoError(t, err)
@@ -83,9 +83,9 @@ func TestATestThatEndsEarlyLeavesNoCluster(t *testing.T) {
 		return err == nil && len(processesIn(t, cgroupOf(linkOf(t, dir)))) > 0
 	}, patience, interval, "processes run")
 	cgroup := cgroupOf(linkOf(t, dir))
-	require.NotEqual(t, before["devices"], machine(t)["devices"])
+	require.NotEqual(t, before["devices"], machineState(t)["devices"])
 	require.NoError(t, held.Release())
-	require.Equal(t, before, machine(t))
+	require.Equal(t, before, machineState(t))
 	require.Empty(t, processesIn(t, cgroup))
 	require.NoDirExists(t, dir)
 }
@@ -121,18 +121,18 @@ func linkOf(t *testing.T, dir string) int {
 func runPods(t *testing.T, client kubernetes.Interface) {
 	t.Helper()
 	core := client.CoreV1()
-	_, err := core.PersistentVolumeClaims(namespace).Create(t.Context(), claim(), metav1.CreateOptions{})
+	_, err := core.PersistentVolumeClaims(namespace).Create(t.Context(), newClaim(), metav1.CreateOptions{})
 	require.NoError(t, err)
-	service, err := core.Services(namespace).Create(t.Context(), service(), metav1.CreateOptions{})
+	service, err := core.Services(namespace).Create(t.Context(), newService(), metav1.CreateOptions{})
 	require.NoError(t, err)
-	server := pod("web", "echo hello >/data/index.html; exec httpd -f -p 8080 -h /data", corev1.RestartPolicyAlways)
+	server := newPod("web", "echo hello >/data/index.html; exec httpd -f -p 8080 -h /data", corev1.RestartPolicyAlways)
 	_, err = core.Pods(namespace).Create(t.Context(), server, metav1.CreateOptions{})
 	require.NoError(t, err)
 	server = podBecomes(t, client, "web", corev1.PodRunning)
-	answers(t, "http://"+net.JoinHostPort(server.Status.PodIP, "8080"))
-	answers(t, "http://"+net.JoinHostPort(server.Status.HostIP, strconv.Itoa(int(service.Spec.Ports[0].NodePort))))
+	awaitAnswer(t, "http://"+net.JoinHostPort(server.Status.PodIP, "8080"))
+	awaitAnswer(t, "http://"+net.JoinHostPort(server.Status.HostIP, strconv.Itoa(int(service.Spec.Ports[0].NodePort))))
 
-	reader := pod("reader", "cat /data/index.html && wget -qO- http://web."+namespace+".svc.cluster.local && wget -qO- http://"+service.Spec.ClusterIP, corev1.RestartPolicyNever)
+	reader := newPod("reader", "cat /data/index.html && wget -qO- http://web."+namespace+".svc.cluster.local && wget -qO- http://"+service.Spec.ClusterIP, corev1.RestartPolicyNever)
 	_, err = core.Pods(namespace).Create(t.Context(), reader, metav1.CreateOptions{})
 	require.NoError(t, err)
 	podBecomes(t, client, "reader", corev1.PodSucceeded)
@@ -142,7 +142,7 @@ func runPods(t *testing.T, client kubernetes.Interface) {
 	require.NoError(t, core.Pods(namespace).Delete(t.Context(), "reader", metav1.DeleteOptions{}))
 }
 
-func claim() *corev1.PersistentVolumeClaim {
+func newClaim() *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: "data"},
 		Spec: corev1.PersistentVolumeClaimSpec{
@@ -152,7 +152,7 @@ func claim() *corev1.PersistentVolumeClaim {
 	}
 }
 
-func service() *corev1.Service {
+func newService() *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec: corev1.ServiceSpec{
@@ -162,8 +162,8 @@ func service() *corev1.Service {
 	}
 }
 
-// pod returns a Pod that runs a shell script with the volume at /data.
-func pod(name, script string, restarts corev1.RestartPolicy) *corev1.Pod {
+// newPod returns a Pod that runs a shell script with the volume at /data.
+func newPod(name, script string, restarts corev1.RestartPolicy) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}},
 		Spec: corev1.PodSpec{
@@ -190,17 +190,17 @@ func podBecomes(t *testing.T, client kubernetes.Interface, name string, phase co
 	return found
 }
 
-// answers waits until a server of this machine's network serves the file: a Pod runs before its
+// awaitAnswer waits until a server of this machine's network serves the file: a Pod runs before its
 // process listens, and a Service has it some time after.
-func answers(t *testing.T, url string) {
+func awaitAnswer(t *testing.T, url string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		status, body, err := get(t.Context(), url)
+		status, body, err := getURL(t.Context(), url)
 		return err == nil && status == http.StatusOK && body == "hello\n"
 	}, patience, interval, "%s does not answer", url)
 }
 
-func get(ctx context.Context, url string) (status int, body string, err error) {
+func getURL(ctx context.Context, url string) (status int, body string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
@@ -221,7 +221,7 @@ func get(ctx context.Context, url string) (status int, body string, err error) {
 func volumesAreRemoved(t *testing.T, client kubernetes.Interface, root string) {
 	t.Helper()
 	core := client.CoreV1()
-	stays := pod("stays", "exec httpd -f -p 8080", corev1.RestartPolicyAlways)
+	stays := newPod("stays", "exec httpd -f -p 8080", corev1.RestartPolicyAlways)
 	stays.Spec.Volumes, stays.Spec.Containers[0].VolumeMounts = nil, nil
 	_, err := core.Pods(namespace).Create(t.Context(), stays, metav1.CreateOptions{})
 	require.NoError(t, err)

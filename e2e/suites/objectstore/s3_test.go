@@ -28,8 +28,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // buckets numbers the buckets of this package's tests.
 var buckets atomic.Int64
 
-// open returns a store of a new bucket.
-func open(t testing.TB, server *testbed.S3, change func(*s3store.Config)) *s3store.Store {
+// openStore returns a store of a new bucket.
+func openStore(t testing.TB, server *testbed.S3, change func(*s3store.Config)) *s3store.Store {
 	t.Helper()
 	config, err := s3store.ParseConfig(server.LocationConfig())
 	require.NoError(t, err)
@@ -47,7 +47,7 @@ func open(t testing.TB, server *testbed.S3, change func(*s3store.Config)) *s3sto
 
 func TestConformance(t *testing.T) {
 	server := testbed.StartS3T(t)
-	storetest.Run(t, func(t testing.TB) objectstore.Store { return open(t, server, nil) })
+	storetest.Run(t, func(t testing.TB) objectstore.Store { return openStore(t, server, nil) })
 }
 
 // TestUploads leaves incomplete multipart uploads as a process killed in the middle does.
@@ -55,7 +55,7 @@ func TestUploads(t *testing.T) {
 	server := testbed.StartS3T(t)
 	storetest.RunUploads(t, func(t testing.TB) (objectstore.Store, func(string)) {
 		var bucket string
-		s := open(t, server, func(c *s3store.Config) { bucket = c.Bucket })
+		s := openStore(t, server, func(c *s3store.Config) { bucket = c.Bucket })
 		return s, func(key string) {
 			up, err := server.Client().CreateMultipartUpload(t.Context(), &s3.CreateMultipartUploadInput{Bucket: &bucket, Key: &key})
 			require.NoError(t, err)
@@ -70,7 +70,7 @@ func TestUploads(t *testing.T) {
 // TestServerDecides shows that the server honours what creation relies on, and that Condition
 // leaves nothing behind.
 func TestServerDecides(t *testing.T) {
-	s := open(t, testbed.StartS3T(t), func(c *s3store.Config) { c.Condition = s3store.NewCondition("metadata/holdfast/probe/") })
+	s := openStore(t, testbed.StartS3T(t), func(c *s3store.Config) { c.Condition = s3store.NewCondition("metadata/holdfast/probe/") })
 	honoured, err := s.Honoured(t.Context())
 	require.NoError(t, err)
 	require.True(t, honoured)
@@ -81,7 +81,7 @@ func TestServerDecides(t *testing.T) {
 }
 
 func TestSignedLinkNeedsNoCredentials(t *testing.T) {
-	s := open(t, testbed.StartS3T(t), nil)
+	s := openStore(t, testbed.StartS3T(t), nil)
 	require.NoError(t, objectstore.PutBytes(t.Context(), s, "backups/b/b-logs.gz", []byte("\x1f\x8bgzip")))
 	get := func(key string) *http.Response {
 		url, err := s.SignGet(t.Context(), key, time.Minute)
@@ -104,12 +104,12 @@ func TestSignedLinkNeedsNoCredentials(t *testing.T) {
 
 func TestMissingBucketAndWrongKeysAreTold(t *testing.T) {
 	server := testbed.StartS3T(t)
-	noBucket := open(t, server, func(c *s3store.Config) { c.Bucket = "no-such-bucket" })
+	noBucket := openStore(t, server, func(c *s3store.Config) { c.Bucket = "no-such-bucket" })
 	none := func(objectstore.Info) error { return nil }
 	require.ErrorIs(t, noBucket.List(t.Context(), "", none), objectstore.ErrNoBucket)
 	require.ErrorIs(t, objectstore.CreateBytes(t.Context(), noBucket, "k", nil), objectstore.ErrNoBucket)
 	for _, keys := range [][2]string{{server.AccessKey, "wrong secret"}, {"nobody", server.SecretKey}} {
-		stranger := open(t, server, func(c *s3store.Config) {
+		stranger := openStore(t, server, func(c *s3store.Config) {
 			c.Credentials = credentials.NewStaticCredentialsProvider(keys[0], keys[1], "")
 		})
 		err := stranger.List(t.Context(), "", none)
@@ -121,26 +121,26 @@ func TestMissingBucketAndWrongKeysAreTold(t *testing.T) {
 
 // TestLargeObject is sent as a multipart upload from one reader.
 func TestLargeObject(t *testing.T) {
-	s := open(t, testbed.StartS3T(t), nil)
+	s := openStore(t, testbed.StartS3T(t), nil)
 	const size = 130 << 20
-	content := io.NewSectionReader(counting{}, 0, size)
+	content := io.NewSectionReader(countingTransport{}, 0, size)
 	require.NoError(t, s.Create(t.Context(), "large", content, size))
 	rc, err := s.Get(t.Context(), "large")
 	require.NoError(t, err)
 	defer func() { require.NoError(t, rc.Close()) }()
 	want, got := sha256.New(), sha256.New()
-	_, err = io.Copy(want, io.NewSectionReader(counting{}, 0, size))
+	_, err = io.Copy(want, io.NewSectionReader(countingTransport{}, 0, size))
 	require.NoError(t, err)
 	_, err = io.Copy(got, rc)
 	require.NoError(t, err)
 	require.Equal(t, want.Sum(nil), got.Sum(nil))
-	require.ErrorIs(t, s.Create(t.Context(), "large", io.NewSectionReader(counting{}, 0, size), size), objectstore.ErrExists)
+	require.ErrorIs(t, s.Create(t.Context(), "large", io.NewSectionReader(countingTransport{}, 0, size), size), objectstore.ErrExists)
 }
 
-// counting is content without end that differs from place to place.
-type counting struct{}
+// countingTransport is content without end that differs from place to place.
+type countingTransport struct{}
 
-func (counting) ReadAt(p []byte, off int64) (int, error) {
+func (countingTransport) ReadAt(p []byte, off int64) (int, error) {
 	for i := range p {
 		at := off + int64(i)
 		p[i] = byte(at) ^ byte(at>>8) ^ byte(at>>16) ^ byte(at>>24)

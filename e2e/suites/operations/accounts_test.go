@@ -35,9 +35,9 @@ func tokenFile(t *testing.T, s *site.Site, account string) string {
 	return path
 }
 
-// caller creates an account with the chart's role of administrators for gRPC, and returns the file
+// newCaller creates an account with the chart's role of administrators for gRPC, and returns the file
 // with its token.
-func caller(t *testing.T, s *site.Site) string {
+func newCaller(t *testing.T, s *site.Site) string {
 	t.Helper()
 	meta := metav1.ObjectMeta{Namespace: site.Server, Name: "caller"}
 	require.NoError(t, s.Client.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: meta}))

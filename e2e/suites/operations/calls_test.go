@@ -11,11 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// calls is a directory in which the plugins leave a file for each call, for the test to read.
-type calls string
+// callNotes is a directory in which the plugins leave a file for each call, for the test to read.
+type callNotes string
 
-// call is a call of a plugin.
-type call struct {
+// notedCall is a call of a plugin.
+type notedCall struct {
 	what, backup, item string
 	// key is the idempotency key of a Start.
 	key string
@@ -23,13 +23,13 @@ type call struct {
 
 const apart = "+" // in no name of an object
 
-func (c calls) name(parts ...string) string {
+func (c callNotes) callFile(parts ...string) string {
 	return filepath.Join(string(c), strings.Join(parts, apart))
 }
 
-// note leaves a file for a call and reports whether it is the first of this kind.
-func (c calls) note(of call) (first bool, err error) {
-	stem := c.name(of.what, of.backup, of.item) + apart
+// noteCall leaves a file for a call and reports whether it is the first of this kind.
+func (c callNotes) noteCall(of notedCall) (first bool, err error) {
+	stem := c.callFile(of.what, of.backup, of.item) + apart
 	before, err := filepath.Glob(stem + "*")
 	if err != nil {
 		return false, err
@@ -44,24 +44,24 @@ func (c calls) note(of call) (first bool, err error) {
 	return len(before) == 0, f.Close()
 }
 
-// of returns the calls of one kind that a backup led to, by item.
-func (c calls) of(t *testing.T, what, backup string) map[string][]call {
+// callsOf returns the calls of one kind that a backup led to, by item.
+func (c callNotes) callsOf(t *testing.T, what, backup string) map[string][]notedCall {
 	t.Helper()
-	found, err := filepath.Glob(c.name(what, backup, "*"))
+	found, err := filepath.Glob(c.callFile(what, backup, "*"))
 	require.NoError(t, err)
-	all := map[string][]call{}
+	all := map[string][]notedCall{}
 	for _, path := range found {
 		parts := strings.Split(filepath.Base(path), apart)
 		key, err := os.ReadFile(path)
 		require.NoError(t, err)
-		all[parts[2]] = append(all[parts[2]], call{what: what, backup: backup, item: parts[2], key: string(key)})
+		all[parts[2]] = append(all[parts[2]], notedCall{what: what, backup: backup, item: parts[2], key: string(key)})
 	}
 	return all
 }
 
-// polled notes that this process was asked for the progress of an operation of a backup.
-func (c calls) polled(plugin, backup string) error {
-	path := c.name("polled", backup, plugin)
+// notePolled notes that this process was asked for the progress of an operation of a backup.
+func (c callNotes) notePolled(plugin, backup string) error {
+	path := c.callFile("polled", backup, plugin)
 	temporary := fmt.Sprintf("%s.%d.%d", path, os.Getpid(), time.Now().UnixNano())
 	if err := os.WriteFile(temporary, fmt.Append(nil, os.Getpid()), 0o600); err != nil {
 		return err
@@ -69,10 +69,10 @@ func (c calls) polled(plugin, backup string) error {
 	return os.Rename(temporary, path)
 }
 
-// poll returns the process that was asked last, and when; 0 while none was.
-func (c calls) poll(t *testing.T, plugin, backup string) (pid int, at time.Time) {
+// lastPoll returns the process that was asked last, and when; 0 while none was.
+func (c callNotes) lastPoll(t *testing.T, plugin, backup string) (pid int, at time.Time) {
 	t.Helper()
-	path := c.name("polled", backup, plugin)
+	path := c.callFile("polled", backup, plugin)
 	info, err := os.Stat(path)
 	if os.IsNotExist(err) {
 		return 0, at
@@ -85,18 +85,18 @@ func (c calls) poll(t *testing.T, plugin, backup string) (pid int, at time.Time)
 	return pid, info.ModTime()
 }
 
-// letGo ends what Start waits for with blocks.
-func (c calls) letGo(t *testing.T, backup string) {
+// releaseOperations ends what Start waits for with blocks.
+func (c callNotes) releaseOperations(t *testing.T, backup string) {
 	t.Helper()
-	require.NoError(t, os.WriteFile(c.name("go", backup), nil, 0o600))
+	require.NoError(t, os.WriteFile(c.callFile("go", backup), nil, 0o600))
 }
 
-// gone reports whether letGo was called.
-func (c calls) gone(backup string) bool { return !c.since(backup).IsZero() }
+// isReleased reports whether releaseOperations was called.
+func (c callNotes) isReleased(backup string) bool { return !c.releasedSince(backup).IsZero() }
 
-// since is when letGo was called; zero while it was not.
-func (c calls) since(backup string) time.Time {
-	info, err := os.Stat(c.name("go", backup))
+// releasedSince is when releaseOperations was called; zero while it was not.
+func (c callNotes) releasedSince(backup string) time.Time {
+	info, err := os.Stat(c.callFile("go", backup))
 	if err != nil {
 		return time.Time{}
 	}

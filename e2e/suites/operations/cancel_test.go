@@ -15,29 +15,29 @@ import (
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 )
 
-// cancelled stops a backup whose operations run: each is asked to cancel once.
-func (b *bed) cancelled(t *testing.T) {
+// testCancelled stops a backup whose operations run: each is asked to cancel once.
+func (b *bed) testCancelled(t *testing.T) {
 	const name = "cancelled"
 	b.Namespace(t, name)
-	endless := order{Seconds: 1e6}
-	b.own(t, name, "one", endless)
-	b.own(t, name, "two", endless)
-	b.own(t, name, "stubborn", order{Seconds: 1e6, Cancel: refuses})
-	b.vendor(t, name, "three", endless)
+	endless := operationOrder{Seconds: 1e6}
+	b.createOwnObject(t, name, "one", endless)
+	b.createOwnObject(t, name, "two", endless)
+	b.createOwnObject(t, name, "stubborn", operationOrder{Seconds: 1e6, Cancel: refuses})
+	b.createVendorObject(t, name, "three", endless)
 	b.Backup(t, name, b.bucket, name)
-	b.waits(t, name, velerov1.BackupPhaseWaitingForPluginOperations)
+	b.awaitWaiting(t, name, velerov1.BackupPhaseWaitingForPluginOperations)
 	_, err := b.queue.CancelBackup(t.Context(), &queuev1.CancelBackupRequest{Name: name, RequestedBy: "alice"})
 	require.NoError(t, err)
 
 	backup := b.BackupEnds(t, name)
 	require.Equal(t, velerov1.BackupPhaseFailed, backup.Status.Phase)
 	require.True(t, strings.HasPrefix(backup.Status.FailureReason, "cancelled by alice"), backup.Status.FailureReason)
-	asked := b.calls.of(t, "cancel", name)
+	asked := b.calls.callsOf(t, "cancel", name)
 	for _, w := range b.worksOf(t, name) {
 		require.Len(t, asked[w.Spec.Item], 1, "%s is asked to cancel once", w.Spec.Item)
 		require.Equal(t, w.Spec.Order.Cancel != refuses, w.Spec.Cancelled, w.Spec.Item)
 	}
-	require.Contains(t, b.log(t, name), "cancelled by alice")
+	require.Contains(t, b.readLog(t, name), "cancelled by alice")
 	var committed velerov1.Backup
 	require.NoError(t, json.Unmarshal(b.bucket.Read(t, "backups/"+name+"/velero-backup.json"), &committed))
 	require.Equal(t, velerov1.BackupPhaseFailed, committed.Status.Phase)

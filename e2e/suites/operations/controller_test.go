@@ -27,7 +27,7 @@ func startController(t *testing.T, c client.Client) *controller {
 	controller := &controller{works: c, held: map[string]bool{}, ended: map[string]time.Time{}}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
-	running.Go(func() { controller.run(ctx) })
+	running.Go(func() { controller.runController(ctx) })
 	t.Cleanup(func() {
 		cancel()
 		running.Wait()
@@ -35,8 +35,8 @@ func startController(t *testing.T, c client.Client) *controller {
 	return controller
 }
 
-// hold keeps operations from running, in a namespace or for one item of it ("namespace/name").
-func (c *controller) hold(of ...string) {
+// holdOperations keeps operations from running, in a namespace or for one item of it ("namespace/name").
+func (c *controller) holdOperations(of ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, name := range of {
@@ -44,8 +44,8 @@ func (c *controller) hold(of ...string) {
 	}
 }
 
-// release lets operations run, and returns when.
-func (c *controller) release(of ...string) time.Time {
+// releaseHeld lets operations run, and returns when.
+func (c *controller) releaseHeld(of ...string) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, name := range of {
@@ -54,36 +54,36 @@ func (c *controller) release(of ...string) time.Time {
 	return time.Now()
 }
 
-func (c *controller) holds(w *work) bool {
+func (c *controller) isHeld(w *workObject) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.held[w.Namespace] || c.held[w.Namespace+"/"+w.Spec.Item]
 }
 
-// note keeps when an operation ended.
-func (c *controller) note(w *work) {
+// noteEnd keeps when an operation ended.
+func (c *controller) noteEnd(w *workObject) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended[w.Namespace] = time.Now()
 }
 
-// end is when the last operation of a namespace ended.
-func (c *controller) end(namespace string) time.Time {
+// endOf is when the last operation of a namespace ended.
+func (c *controller) endOf(namespace string) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.ended[namespace]
 }
 
-// run reconciles all objects in a loop: a failed read or write is repeated by the next pass.
-func (c *controller) run(ctx context.Context) {
+// runController reconciles all objects in a loop: a failed read or write is repeated by the next pass.
+func (c *controller) runController(ctx context.Context) {
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
 	for {
 		var list workList
 		if err := c.works.List(ctx, &list); err == nil {
 			for i := range list.Items {
-				if w := &list.Items[i]; c.advance(w) && c.works.Update(ctx, w) == nil && w.Spec.Result != "" {
-					c.note(w)
+				if w := &list.Items[i]; c.advanceWork(w) && c.works.Update(ctx, w) == nil && w.Spec.Result != "" {
+					c.noteEnd(w)
 				}
 			}
 		}
@@ -95,19 +95,19 @@ func (c *controller) run(ctx context.Context) {
 	}
 }
 
-// advance changes a work, or reports that there is nothing to change.
-func (c *controller) advance(w *work) bool {
+// advanceWork changes a work, or reports that there is nothing to change.
+func (c *controller) advanceWork(w *workObject) bool {
 	switch {
 	case w.Spec.Result != "":
 		return false
 	case w.Spec.Cancelled:
 		w.Spec.Result = cancelled
-	case c.holds(w):
+	case c.isHeld(w):
 		return false
 	case w.Status.Started == nil:
 		w.Status = workStatus{Phase: "Running", Started: new(metav1.NowMicro()), Steps: 1}
 		return true
-	case time.Since(w.started()).Seconds() < w.Spec.Order.Seconds:
+	case time.Since(w.startedAt()).Seconds() < w.Spec.Order.Seconds:
 		return false
 	case w.Spec.Order.Fails != "":
 		w.Spec.Result = failed
@@ -119,12 +119,12 @@ func (c *controller) advance(w *work) bool {
 }
 
 // worksOf returns the operations of a backup, ordered by their items.
-func (b *bed) worksOf(t *testing.T, backup string) []work {
+func (b *bed) worksOf(t *testing.T, backup string) []workObject {
 	t.Helper()
 	var list workList
 	require.NoError(t, b.works.List(t.Context(), &list))
-	found := slices.DeleteFunc(list.Items, func(w work) bool { return w.Spec.Backup != backup })
-	slices.SortFunc(found, func(a, b work) int {
+	found := slices.DeleteFunc(list.Items, func(w workObject) bool { return w.Spec.Backup != backup })
+	slices.SortFunc(found, func(a, b workObject) int {
 		return slices.Compare([]string{a.Spec.Item, a.Name}, []string{b.Spec.Item, b.Name})
 	})
 	return found

@@ -11,8 +11,8 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
 
-// kill ends the only process of a service as a crash would, and returns when another one is ready.
-func (b *bed) kill(t *testing.T, service string) {
+// killService ends the only process of a service as a crash would, and returns when another one is ready.
+func (b *bed) killService(t *testing.T, service string) {
 	t.Helper()
 	b.Fleet.Of(service)[0].Kill()
 	_, err := b.Fleet.Revive(t.Context())
@@ -23,26 +23,26 @@ func (b *bed) kill(t *testing.T, service string) {
 func (b *bed) runnerDies(t *testing.T) {
 	const name = "runner"
 	b.Namespace(t, name)
-	b.own(t, name, "begun", order{Seconds: 1})
-	b.own(t, name, "blocked", order{Start: blocks})
+	b.createOwnObject(t, name, "begun", operationOrder{Seconds: 1})
+	b.createOwnObject(t, name, "blocked", operationOrder{Start: blocks})
 	b.Backup(t, name, b.bucket, name)
-	b.called(t, name, "blocked")
+	b.awaitCalled(t, name, "blocked")
 	b.Fleet.Of("backup-runner")[0].Kill()
-	b.calls.letGo(t, name)
+	b.calls.releaseOperations(t, name)
 	_, err := b.Fleet.Revive(t.Context())
 	require.NoError(t, err)
-	b.completes(t, name, 2)
-	require.Len(t, b.calls.of(t, "start", name)["blocked"], 2, "the Start in flight is repeated")
+	b.requireAllCompleted(t, name, 2)
+	require.Len(t, b.calls.callsOf(t, "start", name)["blocked"], 2, "the Start in flight is repeated")
 }
 
 // pluginDies has a plugin exit once it has begun an operation and before it returns.
 func (b *bed) pluginDies(t *testing.T) {
 	const name = "plugin"
 	b.Namespace(t, name)
-	b.own(t, name, "fatal", order{Start: dies})
+	b.createOwnObject(t, name, "fatal", operationOrder{Start: dies})
 	b.Backup(t, name, b.bucket, name)
-	b.completes(t, name, 1)
-	require.Len(t, b.calls.of(t, "start", name)["fatal"], 2, "the Start in flight is repeated")
+	b.requireAllCompleted(t, name, 1)
+	require.Len(t, b.calls.callsOf(t, "start", name)["fatal"], 2, "the Start in flight is repeated")
 }
 
 // everythingDies ends each process in turn while operations run: nothing is begun again, and the
@@ -50,44 +50,44 @@ func (b *bed) pluginDies(t *testing.T) {
 func (b *bed) everythingDies(t *testing.T) {
 	const name = "deaths"
 	b.Namespace(t, name)
-	b.controller.hold(name)
+	b.controller.holdOperations(name)
 	for _, item := range []string{"one", "two", "three"} {
-		b.own(t, name, item, order{Seconds: 1})
+		b.createOwnObject(t, name, item, operationOrder{Seconds: 1})
 	}
-	b.vendor(t, name, "four", order{Seconds: 1})
+	b.createVendorObject(t, name, "four", operationOrder{Seconds: 1})
 	b.Backup(t, name, b.bucket, name)
-	b.waits(t, name, velerov1.BackupPhaseWaitingForPluginOperations)
+	b.awaitWaiting(t, name, velerov1.BackupPhaseWaitingForPluginOperations)
 	for _, service := range []string{"backup-runner", "async-operation-monitor"} {
-		b.polled(t, name)
-		b.kill(t, service)
+		b.awaitPolled(t, name)
+		b.killService(t, service)
 	}
-	for _, pid := range b.polled(t, name) {
+	for _, pid := range b.awaitPolled(t, name) {
 		require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 	}
-	b.polled(t, name)
+	b.awaitPolled(t, name)
 	b.Fleet.StopNATS()
-	b.controller.release(name)
+	b.controller.releaseHeld(name)
 	require.NoError(t, b.Fleet.StartNATS())
-	b.completes(t, name, 4)
+	b.requireAllCompleted(t, name, 4)
 	b.begunOnce(t, name, 4)
 }
 
-// called waits until a Start was called.
-func (b *bed) called(t *testing.T, backup, item string) {
+// awaitCalled waits until a Start was called.
+func (b *bed) awaitCalled(t *testing.T, backup, item string) {
 	t.Helper()
-	require.Eventually(t, func() bool { return len(b.calls.of(t, "start", backup)[item]) > 0 }, site.Patience, site.Look, "Start is called for %s", item)
+	require.Eventually(t, func() bool { return len(b.calls.callsOf(t, "start", backup)[item]) > 0 }, site.Patience, site.Look, "Start is called for %s", item)
 }
 
-// polled waits until both plugins are asked about operations of a backup from now on, and returns
+// awaitPolled waits until both plugins are asked about operations of a backup from now on, and returns
 // their processes.
-func (b *bed) polled(t *testing.T, backup string) (pids []int) {
+func (b *bed) awaitPolled(t *testing.T, backup string) (pids []int) {
 	t.Helper()
 	from := time.Now()
 	for _, plugin := range []string{ownBinary, vendorBinary} {
 		var pid int
 		require.Eventually(t, func() bool {
 			var at time.Time
-			pid, at = b.calls.poll(t, plugin, backup)
+			pid, at = b.calls.lastPoll(t, plugin, backup)
 			return at.After(from)
 		}, site.Patience, site.Look, "plugin %s is asked", plugin)
 		pids = append(pids, pid)
@@ -95,17 +95,17 @@ func (b *bed) polled(t *testing.T, backup string) (pids []int) {
 	return pids
 }
 
-// completes requires that a backup completes with one operation for each of n items, each of which
+// requireAllCompleted requires that a backup completes with one operation for each of n items, each of which
 // was begun with one key.
-func (b *bed) completes(t *testing.T, name string, n int) {
+func (b *bed) requireAllCompleted(t *testing.T, name string, n int) {
 	t.Helper()
-	backup := b.ends(t, name, velerov1.BackupPhaseCompleted, n, 0)
-	require.Zero(t, backup.Status.Errors, b.results(t, name))
-	file, begun := b.operations(t, name), b.worksOf(t, name)
+	backup := b.awaitEnd(t, name, velerov1.BackupPhaseCompleted, n, 0)
+	require.Zero(t, backup.Status.Errors, b.readResults(t, name))
+	file, begun := b.readOperations(t, name), b.worksOf(t, name)
 	require.Len(t, begun, n, "nothing is begun twice")
 	for i := range begun {
 		requireCompleted(t, file, &begun[i])
-		for _, start := range b.calls.of(t, "start", name)[begun[i].Spec.Item] {
+		for _, start := range b.calls.callsOf(t, "start", name)[begun[i].Spec.Item] {
 			require.Equal(t, begun[i].Spec.Key, start.key, "repeated with the same key")
 		}
 	}

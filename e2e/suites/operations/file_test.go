@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// operation is an entry of the file of operations as Velero 1.18 decodes it.
-type operation struct {
+// fileOperation is an entry of the file of operations as Velero 1.18 decodes it.
+type fileOperation struct {
 	Spec struct {
 		BackupName         string       `json:"backupName"`
 		BackupUID          string       `json:"backupUID"`
@@ -43,17 +43,17 @@ var (
 	statusKeys     = []string{"created", "description", "error", "nCompleted", "nTotal", "operationUnits", "phase", "started", "updated"}
 )
 
-// operations reads the file of operations of a backup, by the identifiers of the operations, and
+// readOperations reads the file of operations of a backup, by the identifiers of the operations, and
 // requires it to be as Velero writes it.
-func (b *bed) operations(t *testing.T, backup string) map[string]operation {
+func (b *bed) readOperations(t *testing.T, backup string) map[string]fileOperation {
 	t.Helper()
 	text := b.bucket.ReadZipped(t, "backups/"+backup+"/"+backup+"-itemoperations.json.gz")
 	requireShape(t, text)
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
-	var list []operation
+	var list []fileOperation
 	require.NoError(t, decoder.Decode(&list))
-	found, uid := map[string]operation{}, string(b.get(t, backup).UID)
+	found, uid := map[string]fileOperation{}, string(b.getBackup(t, backup).UID)
 	for _, o := range list {
 		require.Equal(t, []string{backup, uid}, []string{o.Spec.BackupName, o.Spec.BackupUID})
 		require.NotContains(t, found, o.Spec.OperationID)
@@ -68,15 +68,15 @@ func requireShape(t *testing.T, text []byte) {
 	var list []struct{ Spec, Status map[string]json.RawMessage }
 	require.NoError(t, json.Unmarshal(text, &list))
 	for _, o := range list {
-		require.Equal(t, specKeys, keys(o.Spec))
+		require.Equal(t, specKeys, keysOf(o.Spec))
 		var items []map[string]json.RawMessage
 		require.NoError(t, json.Unmarshal(o.Spec["postOperationItems"], &items))
 		var item map[string]json.RawMessage
 		require.NoError(t, json.Unmarshal(o.Spec["resourceIdentifier"], &item))
 		for _, i := range append(items, item) {
-			require.Equal(t, identifierKeys, keys(i))
+			require.Equal(t, identifierKeys, keysOf(i))
 		}
-		require.Subset(t, statusKeys, keys(o.Status))
+		require.Subset(t, statusKeys, keysOf(o.Status))
 		for key, value := range o.Status {
 			require.NotContains(t, []string{`0`, `""`}, string(value), key)
 		}
@@ -88,22 +88,22 @@ func requireShape(t *testing.T, text []byte) {
 	}
 }
 
-func keys(m map[string]json.RawMessage) []string { return slices.Sorted(maps.Keys(m)) }
+func keysOf(m map[string]json.RawMessage) []string { return slices.Sorted(maps.Keys(m)) }
 
-// item is what a work was begun for, and action what began it.
-func (w *work) item() (of identifier, action string) {
+// workItem is what a work was begun for, and action what began it.
+func (w *workObject) workItem() (of identifier, action string) {
 	if w.Spec.Key == "" {
 		return identifier{Resource: "secrets", Namespace: w.Namespace, Name: w.Spec.Item}, vendorAction
 	}
 	return identifier{Resource: "configmaps", Namespace: w.Namespace, Name: w.Spec.Item}, ownAction
 }
 
-// entry returns the entry of a work, and requires that it has what was begun.
-func entry(t *testing.T, file map[string]operation, w *work) operation {
+// entryOf returns the entry of a work, and requires that it has what was begun.
+func entryOf(t *testing.T, file map[string]fileOperation, w *workObject) fileOperation {
 	t.Helper()
-	require.Contains(t, file, w.id())
-	o := file[w.id()]
-	of, action := w.item()
+	require.Contains(t, file, w.workID())
+	o := file[w.workID()]
+	of, action := w.workItem()
 	require.Equal(t, action, o.Spec.BackupItemAction)
 	require.Equal(t, of, o.Spec.ResourceIdentifier)
 	require.Equal(t, []identifier{{Group: group, Resource: works, Namespace: w.Namespace, Name: w.Name}}, o.Spec.PostOperationItems)
@@ -112,10 +112,10 @@ func entry(t *testing.T, file map[string]operation, w *work) operation {
 }
 
 // requireCompleted requires that an operation completed, with its last progress.
-func requireCompleted(t *testing.T, file map[string]operation, w *work) {
+func requireCompleted(t *testing.T, file map[string]fileOperation, w *workObject) {
 	t.Helper()
-	o := entry(t, file, w)
-	require.Equal(t, "Completed", o.Status.Phase, "%s: %s", w.id(), o.Status.Error)
+	o := entryOf(t, file, w)
+	require.Equal(t, "Completed", o.Status.Phase, "%s: %s", w.workID(), o.Status.Error)
 	require.Empty(t, o.Status.Error)
 	require.Equal(t, []int64{total, total}, []int64{o.Status.NCompleted, o.Status.NTotal})
 	require.Equal(t, unit, o.Status.OperationUnits)
@@ -123,18 +123,18 @@ func requireCompleted(t *testing.T, file map[string]operation, w *work) {
 		require.Equal(t, "working for "+w.Spec.Item, o.Status.Description)
 	}
 	require.NotNil(t, o.Status.Started)
-	require.True(t, w.started().Truncate(time.Second).Equal(*o.Status.Started), "%s: %s is not %s", w.id(), o.Status.Started, w.started())
+	require.True(t, w.startedAt().Truncate(time.Second).Equal(*o.Status.Started), "%s: %s is not %s", w.workID(), o.Status.Started, w.startedAt())
 }
 
 // requireFailed requires that an operation failed, with the reason in every place that reports it.
-func (b *bed) requireFailed(t *testing.T, backup string, file map[string]operation, w *work, why string) {
+func (b *bed) requireFailed(t *testing.T, backup string, file map[string]fileOperation, w *workObject, why string) {
 	t.Helper()
-	o := entry(t, file, w)
-	require.Equal(t, "Failed", o.Status.Phase, w.id())
-	results, log := b.messages(t, backup), b.log(t, backup)
-	of, action := w.item()
-	require.Contains(t, o.Status.Error, why, w.id())
-	said := slices.IndexFunc(results, func(message string) bool { return containsAll(message, w.id(), action, of.Name, o.Status.Error) })
-	require.GreaterOrEqual(t, said, 0, "an error names %s, %s and %q:\n%q", w.id(), action, o.Status.Error, results)
-	require.Contains(t, log, w.id())
+	o := entryOf(t, file, w)
+	require.Equal(t, "Failed", o.Status.Phase, w.workID())
+	results, log := b.errorMessages(t, backup), b.readLog(t, backup)
+	of, action := w.workItem()
+	require.Contains(t, o.Status.Error, why, w.workID())
+	said := slices.IndexFunc(results, func(message string) bool { return containsAll(message, w.workID(), action, of.Name, o.Status.Error) })
+	require.GreaterOrEqual(t, said, 0, "an error names %s, %s and %q:\n%q", w.workID(), action, o.Status.Error, results)
+	require.Contains(t, log, w.workID())
 }

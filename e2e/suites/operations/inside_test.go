@@ -33,7 +33,7 @@ const (
 // inside is the action, and the operations in this process.
 type inside struct {
 	plugin.Everything
-	calls calls
+	calls callNotes
 
 	mu   sync.Mutex
 	runs map[string]*insider
@@ -41,25 +41,25 @@ type inside struct {
 
 // insider is one operation.
 type insider struct {
-	order        order
+	order        operationOrder
 	backup, item string
 	began        time.Time
 	cancelled    bool
 }
 
-func newInside(c calls) *inside { return &inside{calls: c, runs: map[string]*insider{}} }
+func newInside(c callNotes) *inside { return &inside{calls: c, runs: map[string]*insider{}} }
 
 // Start implements plugin.AsyncBackupItemAction.
 func (a *inside) Start(_ context.Context, in *plugin.AsyncBackupInput) (*plugin.AsyncBackupOutput, error) {
-	began, err := a.begin(in.Item, orderKey, in.Backup.Name(), in.IdempotencyKey)
+	began, err := a.beginOperation(in.Item, orderKey, in.Backup.Name(), in.IdempotencyKey)
 	if !began || err != nil {
 		return nil, err
 	}
 	return &plugin.AsyncBackupOutput{OperationID: in.IdempotencyKey, InProcess: true}, nil
 }
 
-// begin begins an operation for an item with an order in its annotation.
-func (a *inside) begin(item *unstructured.Unstructured, annotation, job, key string) (bool, error) {
+// beginOperation begins an operation for an item with an order in its annotation.
+func (a *inside) beginOperation(item *unstructured.Unstructured, annotation, job, key string) (bool, error) {
 	text, ok := item.GetAnnotations()[annotation]
 	if !ok {
 		return false, nil
@@ -68,7 +68,7 @@ func (a *inside) begin(item *unstructured.Unstructured, annotation, job, key str
 	if err := json.Unmarshal([]byte(text), &run.order); err != nil {
 		return false, err
 	}
-	if _, err := a.calls.note(call{what: "start", backup: run.backup, item: run.item, key: key}); err != nil {
+	if _, err := a.calls.noteCall(notedCall{what: "start", backup: run.backup, item: run.item, key: key}); err != nil {
 		return false, err
 	}
 	a.mu.Lock()
@@ -82,7 +82,7 @@ type insideRestore struct{ *inside }
 
 // Start implements plugin.AsyncRestoreItemAction.
 func (a insideRestore) Start(_ context.Context, in *plugin.AsyncRestoreInput) (*plugin.AsyncRestoreOutput, error) {
-	began, err := a.begin(in.Item, restoreOrderKey, in.Restore.Name(), in.IdempotencyKey)
+	began, err := a.beginOperation(in.Item, restoreOrderKey, in.Restore.Name(), in.IdempotencyKey)
 	if !began || err != nil {
 		return nil, err
 	}
@@ -97,11 +97,11 @@ func (a *inside) Progress(_ context.Context, op plugin.Operation) (plugin.Progre
 	if !ok {
 		return plugin.Progress{}, plugin.ErrNoOperation
 	}
-	if err := a.calls.polled(insideAction[len("own.example.com/"):], run.backup); err != nil {
+	if err := a.calls.notePolled(insideAction[len("own.example.com/"):], run.backup); err != nil {
 		return plugin.Progress{}, err
 	}
 	if run.order.Start == held {
-		run.began = a.calls.since(run.backup)
+		run.began = a.calls.releasedSince(run.backup)
 	}
 	p := plugin.Progress{State: plugin.Running, Done: 1, Total: total, Unit: unit, Description: fmt.Sprint("in process ", os.Getpid()), Started: run.began}
 	switch {
@@ -124,7 +124,7 @@ func (a *inside) Cancel(_ context.Context, op plugin.Operation, _ time.Duration)
 		return false, plugin.ErrNoOperation
 	}
 	run.cancelled = true
-	_, err := a.calls.note(call{what: "cancel", backup: run.backup, item: run.item})
+	_, err := a.calls.noteCall(notedCall{what: "cancel", backup: run.backup, item: run.item})
 	return true, err
 }
 
@@ -142,14 +142,14 @@ func (a *inside) Logs(_ context.Context, op plugin.Operation, _ plugin.LogOption
 	}
 }
 
-// lives creates an object that an operation in the plugin's process is begun for.
-func (b *bed) lives(t *testing.T, namespace, name string, o order) {
+// createInsideObject creates an object that an operation in the plugin's process is begun for.
+func (b *bed) createInsideObject(t *testing.T, namespace, name string, o operationOrder) {
 	t.Helper()
-	require.NoError(t, b.Client.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: ordered(t, namespace, name, o)}))
+	require.NoError(t, b.Client.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: orderedMeta(t, namespace, name, o)}))
 }
 
-// command runs the command line against the monitor.
-func (b *bed) command(t *testing.T, args ...string) string {
+// runCommand runs the command line against the monitor.
+func (b *bed) runCommand(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := b.commandLine(t)(args...)
 	require.NoError(t, err)
@@ -172,19 +172,19 @@ func (b *bed) commandLine(t *testing.T) func(args ...string) (string, error) {
 func (b *bed) byCommand(t *testing.T) {
 	const name = "by-command"
 	b.Namespace(t, name)
-	b.lives(t, name, "endless", order{Seconds: 1e6})
-	b.lives(t, name, "short", order{Seconds: 1})
-	b.own(t, name, "outside", order{Seconds: 1e6})
-	b.vendor(t, name, "foreign", order{Seconds: 1})
+	b.createInsideObject(t, name, "endless", operationOrder{Seconds: 1e6})
+	b.createInsideObject(t, name, "short", operationOrder{Seconds: 1})
+	b.createOwnObject(t, name, "outside", operationOrder{Seconds: 1e6})
+	b.createVendorObject(t, name, "foreign", operationOrder{Seconds: 1})
 	b.Backup(t, name, b.bucket, name)
-	b.waits(t, name, velerov1.BackupPhaseWaitingForPluginOperations)
+	b.awaitWaiting(t, name, velerov1.BackupPhaseWaitingForPluginOperations)
 
 	var list struct {
 		Operations []struct{ ID, Action, Name, Phase, Description string }
 	}
 	ids := map[string]string{}
 	require.Eventually(t, func() bool {
-		require.NoError(t, json.Unmarshal([]byte(b.command(t, "operation", "list", "backup/"+name, "-o", "json")), &list))
+		require.NoError(t, json.Unmarshal([]byte(b.runCommand(t, "operation", "list", "backup/"+name, "-o", "json")), &list))
 		settled := 0
 		for _, o := range list.Operations {
 			ids[o.Name] = o.ID
@@ -194,7 +194,7 @@ func (b *bed) byCommand(t *testing.T) {
 		}
 		return settled == 3
 	}, site.Patience, site.Look, "the operations in the process and outside of it are followed")
-	require.Contains(t, b.command(t, "operation", "logs", "backup/"+name, ids["endless"]), `info copying in the process item="endless"`)
+	require.Contains(t, b.runCommand(t, "operation", "logs", "backup/"+name, ids["endless"]), `info copying in the process item="endless"`)
 
 	var out string
 	watched, watch := make(chan error, 1), b.commandLine(t)
@@ -204,29 +204,29 @@ func (b *bed) byCommand(t *testing.T) {
 		watched <- err
 	}()
 	for range 2 { // the second changes nothing
-		b.command(t, "operation", "cancel", "backup/"+name, ids["endless"])
+		b.runCommand(t, "operation", "cancel", "backup/"+name, ids["endless"])
 	}
-	require.Contains(t, b.command(t, "operation", "cancel", "backup/"+name, "--all"), "was asked to end")
+	require.Contains(t, b.runCommand(t, "operation", "cancel", "backup/"+name, "--all"), "was asked to end")
 	require.NoError(t, <-watched)
 	require.Contains(t, out, string(velerov1.BackupPhasePartiallyFailed), "it ends with the backup")
 	require.LessOrEqual(t, strings.Count(out, "Completed"), 2, "what did not change is not printed again")
-	b.ends(t, name, velerov1.BackupPhasePartiallyFailed, 2, 2)
+	b.awaitEnd(t, name, velerov1.BackupPhasePartiallyFailed, 2, 2)
 	for _, item := range []string{"endless", "outside"} {
-		require.Len(t, b.calls.of(t, "cancel", name)[item], 1, "%s is asked to cancel once", item)
+		require.Len(t, b.calls.callsOf(t, "cancel", name)[item], 1, "%s is asked to cancel once", item)
 	}
-	for _, message := range b.messages(t, name) {
+	for _, message := range b.errorMessages(t, name) {
 		require.Contains(t, message, "cancelled by ")
 	}
 }
 
-// insiders waits until the plugin is asked about operations in its process from now on, and returns
+// awaitInsiders waits until the plugin is asked about operations in its process from now on, and returns
 // the process.
-func (b *bed) insiders(t *testing.T, backup string) (pid int) {
+func (b *bed) awaitInsiders(t *testing.T, backup string) (pid int) {
 	t.Helper()
 	from := time.Now()
 	require.Eventually(t, func() bool {
 		var at time.Time
-		pid, at = b.calls.poll(t, "inside", backup)
+		pid, at = b.calls.lastPoll(t, "inside", backup)
 		return at.After(from)
 	}, site.Patience, site.Look, "the operation in the process is asked about")
 	return pid
@@ -238,21 +238,21 @@ func (b *bed) insiders(t *testing.T, backup string) (pid int) {
 func (b *bed) homesDie(t *testing.T) {
 	for name, kill := range map[string]func(pid int){
 		"plugin-gone": func(pid int) { require.NoError(t, syscall.Kill(pid, syscall.SIGKILL)) },
-		"runner-gone": func(int) { b.kill(t, "backup-runner") },
+		"runner-gone": func(int) { b.killService(t, "backup-runner") },
 	} {
 		b.Namespace(t, name)
-		b.lives(t, name, "one", order{Seconds: 1e6})
-		b.own(t, name, "two", order{Seconds: 1})
+		b.createInsideObject(t, name, "one", operationOrder{Seconds: 1e6})
+		b.createOwnObject(t, name, "two", operationOrder{Seconds: 1})
 		b.Backup(t, name, b.bucket, name)
-		b.waits(t, name, velerov1.BackupPhaseWaitingForPluginOperations)
-		b.insiders(t, name)
-		b.kill(t, "async-operation-monitor")
-		kill(b.insiders(t, name))
-		b.ends(t, name, velerov1.BackupPhasePartiallyFailed, 1, 1)
-		messages := b.messages(t, name)
+		b.awaitWaiting(t, name, velerov1.BackupPhaseWaitingForPluginOperations)
+		b.awaitInsiders(t, name)
+		b.killService(t, "async-operation-monitor")
+		kill(b.awaitInsiders(t, name))
+		b.awaitEnd(t, name, velerov1.BackupPhasePartiallyFailed, 1, 1)
+		messages := b.errorMessages(t, name)
 		require.Len(t, messages, 1)
 		require.Contains(t, messages[0], "the process that the operation lived in is gone")
-		require.Len(t, b.calls.of(t, "start", name)["one"], 1)
+		require.Len(t, b.calls.callsOf(t, "start", name)["one"], 1)
 	}
 }
 
@@ -260,14 +260,14 @@ func (b *bed) homesDie(t *testing.T) {
 func (b *bed) homesDrain(t *testing.T) {
 	const name = "drained"
 	b.Namespace(t, name)
-	b.lives(t, name, "one", order{Seconds: 8})
+	b.createInsideObject(t, name, "one", operationOrder{Seconds: 8})
 	b.Backup(t, name, b.bucket, name)
-	b.waits(t, name, velerov1.BackupPhaseWaitingForPluginOperations)
-	b.insiders(t, name)
+	b.awaitWaiting(t, name, velerov1.BackupPhaseWaitingForPluginOperations)
+	b.awaitInsiders(t, name)
 	b.Fleet.Of("backup-runner")[0].Stop(site.Patience)
 	_, err := b.Fleet.Revive(t.Context())
 	require.NoError(t, err)
-	b.ends(t, name, velerov1.BackupPhaseCompleted, 1, 0)
+	b.awaitEnd(t, name, velerov1.BackupPhaseCompleted, 1, 0)
 }
 
 // restoredInside has operations of a restore in the plugin's process: one completes; the other
@@ -276,7 +276,7 @@ func (b *bed) restoredInside(t *testing.T) {
 	const name = "restored-inside"
 	b.Namespace(t, name)
 	for item, seconds := range map[string]float64{"short": 1, "endless": 1e6} {
-		text, err := json.Marshal(order{Seconds: seconds})
+		text, err := json.Marshal(operationOrder{Seconds: seconds})
 		require.NoError(t, err)
 		require.NoError(t, b.Client.Create(t.Context(), &corev1.ServiceAccount{
 			ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: item, Annotations: map[string]string{restoreOrderKey: string(text)}}}))
@@ -286,9 +286,9 @@ func (b *bed) restoredInside(t *testing.T) {
 	b.Restore(t, name, name, name, name+"-copy")
 	b.restoreWaits(t, name)
 	require.Eventually(t, func() bool {
-		return strings.Contains(b.command(t, "operation", "list", "restore/"+name), "Completed")
+		return strings.Contains(b.runCommand(t, "operation", "list", "restore/"+name), "Completed")
 	}, site.Patience, site.Look, "the short one is followed to its end")
-	require.NoError(t, syscall.Kill(b.insiders(t, name), syscall.SIGKILL))
+	require.NoError(t, syscall.Kill(b.awaitInsiders(t, name), syscall.SIGKILL))
 	restore := b.RestoreEnds(t, name)
 	require.Equal(t, velerov1.RestorePhasePartiallyFailed, restore.Status.Phase, restore.Status.FailureReason)
 	require.Equal(t, []int{2, 1, 1}, []int{restore.Status.RestoreItemOperationsAttempted, restore.Status.RestoreItemOperationsCompleted, restore.Status.RestoreItemOperationsFailed})

@@ -22,8 +22,8 @@ func TestOperations(t *testing.T) {
 	began := time.Now()
 	quiet := t.Run("at once", func(t *testing.T) {
 		for name, run := range map[string]func(*testing.T){
-			"many": b.many, "failures": b.failures, "stored again": b.storedAgain, "time runs out": b.timeRunsOut, "cancelled": b.cancelled,
-			"restored": b.restored, "restore cancelled": b.restoreCancelled, "by command": b.byCommand,
+			"many": b.testMany, "failures": b.testFailures, "stored again": b.storedAgain, "time runs out": b.timeRunsOut, "cancelled": b.testCancelled,
+			"restored": b.testRestored, "restore cancelled": b.restoreCancelled, "by command": b.byCommand,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -51,8 +51,8 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// longest is how long the longest operation of many takes.
-func longest() time.Duration {
+// longestOperation is how long the longest operation of many takes.
+func longestOperation() time.Duration {
 	if os.Getenv("LONG_TESTS") != "" {
 		return 20 * time.Second
 	}
@@ -67,8 +67,8 @@ func (b *bed) endsSoon(t *testing.T, name string, released time.Time) {
 	ends := func(name string) time.Time {
 		return b.History.Reaches(t, "Backup", name, string(velerov1.BackupPhaseCompleted)).At
 	}
-	last, beside := b.controller.end(name), "beside-"+name
-	if inside := b.calls.since(name).Add(longest()); inside.After(last) {
+	last, beside := b.controller.endOf(name), "beside-"+name
+	if inside := b.calls.releasedSince(name).Add(longestOperation()); inside.After(last) {
 		last = inside
 	}
 	took := ends(beside).Sub(b.History.Of("Backup", beside)[0].At)
@@ -78,43 +78,43 @@ func (b *bed) endsSoon(t *testing.T, name string, released time.Time) {
 	require.LessOrEqual(t, late, limit, "the end comes after the last operation's")
 }
 
-// many backs up two hundred objects, a hundred of which have operations, half of them in the plugin's
+// testMany backs up two hundred objects, a hundred of which have operations, half of them in the plugin's
 // process. Collecting waits for none of them, the place in the queue is free meanwhile, and the end comes soon after the last operation's.
-func (b *bed) many(t *testing.T) {
+func (b *bed) testMany(t *testing.T) {
 	const outside, operations = 50, 100
-	b.controller.hold("many")
+	b.controller.holdOperations("many")
 	b.Estate(t, "many", 75, 200)
 	for i := range outside {
-		name, o := fmt.Sprintf("work-%02d", i), order{Seconds: longest().Seconds() * float64(i) / (outside - 1)}
-		b.lives(t, "many", fmt.Sprintf("inside-%02d", i), order{Seconds: o.Seconds, Start: held})
+		name, o := fmt.Sprintf("work-%02d", i), operationOrder{Seconds: longestOperation().Seconds() * float64(i) / (outside - 1)}
+		b.createInsideObject(t, "many", fmt.Sprintf("inside-%02d", i), operationOrder{Seconds: o.Seconds, Start: held})
 		if i%5 == 0 {
-			b.vendor(t, "many", name, o)
+			b.createVendorObject(t, "many", name, o)
 		} else {
-			b.own(t, "many", name, o)
+			b.createOwnObject(t, "many", name, o)
 		}
 	}
 	b.Backup(t, "many", b.bucket, "many")
-	waiting := b.waits(t, "many", velerov1.BackupPhaseWaitingForPluginOperations)
+	waiting := b.awaitWaiting(t, "many", velerov1.BackupPhaseWaitingForPluginOperations)
 	require.Equal(t, operations, waiting.Status.BackupItemOperationsAttempted)
 	require.Zero(t, waiting.Status.BackupItemOperationsCompleted+waiting.Status.BackupItemOperationsFailed)
 	b.Namespace(t, "beside")
 	for _, namespace := range []string{"beside", "many"} {
 		spec := velerov1.BackupSpec{StorageLocation: b.bucket.Location, IncludedNamespaces: []string{namespace}, ExcludedResources: []string{"secrets", "configmaps", "serviceaccounts"}}
-		b.create(t, "beside-"+namespace, spec)
+		b.createBackup(t, "beside-"+namespace, spec)
 		require.Equal(t, velerov1.BackupPhaseCompleted, b.BackupEnds(t, "beside-"+namespace).Status.Phase, "the only place is free")
 	}
-	b.summarized(t, "many", operations)
+	b.awaitSummary(t, "many", operations)
 	answer, err := b.monitor.ListOperations(t.Context(), &operationv1.ListOperationsRequest{Owner: &operationv1.ListOperationsRequest_Backup{Backup: "many"}})
 	require.NoError(t, err)
 	require.Len(t, answer.GetOperations(), operations)
 
-	b.calls.letGo(t, "many")
-	released := b.controller.release("many")
-	require.Eventually(t, func() bool { return b.get(t, "many").Status.Phase.Terminal() }, site.Patience, site.Look, "the end comes after the last operation's")
+	b.calls.releaseOperations(t, "many")
+	released := b.controller.releaseHeld("many")
+	require.Eventually(t, func() bool { return b.getBackup(t, "many").Status.Phase.Terminal() }, site.Patience, site.Look, "the end comes after the last operation's")
 	b.endsSoon(t, "many", released)
-	b.ends(t, "many", velerov1.BackupPhaseCompleted, operations, 0)
-	b.letGo(t, "many")
-	file := b.operations(t, "many")
+	b.awaitEnd(t, "many", velerov1.BackupPhaseCompleted, operations, 0)
+	b.releaseOperations(t, "many")
+	file := b.readOperations(t, "many")
 	require.Len(t, file, operations)
 	for _, w := range b.worksOf(t, "many") {
 		requireCompleted(t, file, &w)
@@ -133,30 +133,30 @@ func (b *bed) many(t *testing.T) {
 // begunOnce requires one Start for each of n items.
 func (b *bed) begunOnce(t *testing.T, backup string, n int) {
 	t.Helper()
-	starts := b.calls.of(t, "start", backup)
+	starts := b.calls.callsOf(t, "start", backup)
 	require.Len(t, starts, n)
 	for item, calls := range starts {
 		require.Len(t, calls, 1, "%s is begun once", item)
 	}
 }
 
-// create makes a backup.
-func (b *bed) create(t *testing.T, name string, spec velerov1.BackupSpec) {
+// createBackup makes a backup.
+func (b *bed) createBackup(t *testing.T, name string, spec velerov1.BackupSpec) {
 	t.Helper()
 	backup := &velerov1.Backup{Spec: spec}
 	backup.Namespace, backup.Name = site.Server, name
 	require.NoError(t, b.Client.Create(t.Context(), backup))
 }
 
-// summarized waits until the Backup has the summary of its running operations.
-func (b *bed) summarized(t *testing.T, name string, total int) {
+// awaitSummary waits until the Backup has the summary of its running operations.
+func (b *bed) awaitSummary(t *testing.T, name string, total int) {
 	t.Helper()
 	var summary struct {
 		Total, Completed, Failed int
 		Running                  []struct{ Action, ID, Phase string }
 	}
 	require.Eventually(t, func() bool {
-		text, ok := b.get(t, name).Annotations[holdfast.AnnotationOperations]
+		text, ok := b.getBackup(t, name).Annotations[holdfast.AnnotationOperations]
 		if !ok {
 			return false
 		}
@@ -174,8 +174,8 @@ func (b *bed) summarized(t *testing.T, name string, total int) {
 	}
 }
 
-// letGo requires that no process held the backup while it waited.
-func (b *bed) letGo(t *testing.T, name string) {
+// releaseOperations requires that no process held the backup while it waited.
+func (b *bed) releaseOperations(t *testing.T, name string) {
 	t.Helper()
 	free := false
 	for _, step := range b.History.Of("Backup", name) {

@@ -70,7 +70,7 @@ type own struct {
 
 // Start implements plugin.AsyncBackupItemAction.
 func (a own) Start(ctx context.Context, in *plugin.AsyncBackupInput) (*plugin.AsyncBackupOutput, error) {
-	w, err := a.start(ctx, in.Item, orderKey, in.Backup.Name(), in.IdempotencyKey)
+	w, err := a.startOperation(ctx, in.Item, orderKey, in.Backup.Name(), in.IdempotencyKey)
 	if w == nil || err != nil {
 		return nil, err
 	}
@@ -78,16 +78,16 @@ func (a own) Start(ctx context.Context, in *plugin.AsyncBackupInput) (*plugin.As
 	annotations[group+"/work"] = w.Name
 	in.Item.SetAnnotations(annotations)
 	itself := []plugin.ResourceIdentifier{{Group: group, Resource: works, Namespace: w.Namespace, Name: w.Name}}
-	return &plugin.AsyncBackupOutput{Item: in.Item, OperationID: w.id(), AdditionalItems: itself, PostOperationItems: itself}, nil
+	return &plugin.AsyncBackupOutput{Item: in.Item, OperationID: w.workID(), AdditionalItems: itself, PostOperationItems: itself}, nil
 }
 
 // Progress implements plugin.Operations.
 func (a own) Progress(ctx context.Context, op plugin.Operation) (plugin.Progress, error) {
-	w, err := a.progress(ctx, op.ID)
+	w, err := a.readProgress(ctx, op.ID)
 	if err != nil {
-		return plugin.Progress{}, known(err)
+		return plugin.Progress{}, knownError(err)
 	}
-	p := plugin.Progress{State: plugin.Running, Done: w.Status.Steps, Total: total, Unit: unit, Description: "working for " + w.Spec.Item, Started: w.started()}
+	p := plugin.Progress{State: plugin.Running, Done: w.Status.Steps, Total: total, Unit: unit, Description: "working for " + w.Spec.Item, Started: w.startedAt()}
 	switch {
 	case w.Spec.Result == done:
 		p.State = plugin.Succeeded
@@ -101,7 +101,7 @@ func (a own) Progress(ctx context.Context, op plugin.Operation) (plugin.Progress
 	return p, nil
 }
 
-func known(err error) error {
+func knownError(err error) error {
 	if errors.Is(err, errUnknown) {
 		return fmt.Errorf("%w: %w", plugin.ErrNoOperation, err)
 	}
@@ -110,16 +110,16 @@ func known(err error) error {
 
 // Cancel implements plugin.Operations.
 func (a own) Cancel(ctx context.Context, op plugin.Operation, _ time.Duration) (bool, error) {
-	accepted, err := a.cancel(ctx, op.ID)
-	return accepted, known(err)
+	accepted, err := a.cancelOperation(ctx, op.ID)
+	return accepted, knownError(err)
 }
 
 // Logs implements plugin.Operations.
 func (a own) Logs(ctx context.Context, op plugin.Operation, _ plugin.LogOptions) iter.Seq2[plugin.LogLine, error] {
 	return func(yield func(plugin.LogLine, error) bool) {
-		w, err := a.get(ctx, op.ID)
+		w, err := a.getWork(ctx, op.ID)
 		if err != nil {
-			yield(plugin.LogLine{}, known(err))
+			yield(plugin.LogLine{}, knownError(err))
 			return
 		}
 		began := w.CreationTimestamp.Time

@@ -20,7 +20,7 @@ import (
 type provider struct {
 	plugin string
 	works  client.Client
-	calls  calls
+	calls  callNotes
 }
 
 // newProvider reaches the cluster and the test as a plugin does.
@@ -33,21 +33,21 @@ func newProvider(plugin string) (*provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &provider{plugin: plugin, works: c, calls: calls(filepath.Join(filepath.Dir(filepath.Dir(os.Args[0])), "calls"))}, nil
+	return &provider{plugin: plugin, works: c, calls: callNotes(filepath.Join(filepath.Dir(filepath.Dir(os.Args[0])), "calls"))}, nil
 }
 
-// start begins the operation that an object orders in an annotation, and returns nil for one
+// startOperation begins the operation that an object orders in an annotation, and returns nil for one
 // without it.
-func (p *provider) start(ctx context.Context, item *unstructured.Unstructured, annotation, backup, key string) (*work, error) {
+func (p *provider) startOperation(ctx context.Context, item *unstructured.Unstructured, annotation, backup, key string) (*workObject, error) {
 	text, ok := item.GetAnnotations()[annotation]
 	if !ok {
 		return nil, nil
 	}
-	w := &work{Spec: workSpec{Backup: backup, Item: item.GetName(), Key: key}}
+	w := &workObject{Spec: workSpec{Backup: backup, Item: item.GetName(), Key: key}}
 	if err := json.Unmarshal([]byte(text), &w.Spec.Order); err != nil {
 		return nil, fmt.Errorf("annotation %s: %w", annotation, err)
 	}
-	first, err := p.calls.note(call{what: "start", backup: backup, item: item.GetName(), key: key})
+	first, err := p.calls.noteCall(notedCall{what: "start", backup: backup, item: item.GetName(), key: key})
 	if err != nil {
 		return nil, err
 	}
@@ -64,15 +64,15 @@ func (p *provider) start(ctx context.Context, item *unstructured.Unstructured, a
 	case w.Spec.Order.Start == dies && first:
 		os.Exit(7)
 	case w.Spec.Order.Start == blocks:
-		return w, p.blocked(ctx, backup)
+		return w, p.checkBlocked(ctx, backup)
 	}
 	return w, nil
 }
 
-func (p *provider) blocked(ctx context.Context, backup string) error {
+func (p *provider) checkBlocked(ctx context.Context, backup string) error {
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
-	for !p.calls.gone(backup) {
+	for !p.calls.isReleased(backup) {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -85,9 +85,9 @@ func (p *provider) blocked(ctx context.Context, backup string) error {
 // errUnknown is the answer about an operation that is not known.
 var errUnknown = errors.New("there is no such work")
 
-func (p *provider) get(ctx context.Context, id string) (*work, error) {
+func (p *provider) getWork(ctx context.Context, id string) (*workObject, error) {
 	namespace, name, _ := strings.Cut(id, "/")
-	w := &work{}
+	w := &workObject{}
 	err := p.works.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, w)
 	if apierrors.IsNotFound(err) {
 		return nil, errUnknown
@@ -95,13 +95,13 @@ func (p *provider) get(ctx context.Context, id string) (*work, error) {
 	return w, err
 }
 
-// progress reads an operation.
-func (p *provider) progress(ctx context.Context, id string) (*work, error) {
-	w, err := p.get(ctx, id)
+// readProgress reads an operation.
+func (p *provider) readProgress(ctx context.Context, id string) (*workObject, error) {
+	w, err := p.getWork(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.calls.polled(p.plugin, w.Spec.Backup); err != nil {
+	if err := p.calls.notePolled(p.plugin, w.Spec.Backup); err != nil {
 		return nil, err
 	}
 	switch w.Spec.Order.Progress {
@@ -116,13 +116,13 @@ func (p *provider) progress(ctx context.Context, id string) (*work, error) {
 	return w, nil
 }
 
-// cancel requests an operation to end.
-func (p *provider) cancel(ctx context.Context, id string) (accepted bool, err error) {
-	w, err := p.get(ctx, id)
+// cancelOperation requests an operation to end.
+func (p *provider) cancelOperation(ctx context.Context, id string) (accepted bool, err error) {
+	w, err := p.getWork(ctx, id)
 	if err != nil {
 		return false, err
 	}
-	if _, err := p.calls.note(call{what: "cancel", backup: w.Spec.Backup, item: w.Spec.Item}); err != nil {
+	if _, err := p.calls.noteCall(notedCall{what: "cancel", backup: w.Spec.Backup, item: w.Spec.Item}); err != nil {
 		return false, err
 	}
 	switch w.Spec.Order.Cancel {

@@ -32,11 +32,11 @@ type ownRestore struct{ own }
 // Start implements plugin.AsyncRestoreItemAction. It leaves objects out whose name begins with
 // "left-out".
 func (a ownRestore) Start(ctx context.Context, in *plugin.AsyncRestoreInput) (*plugin.AsyncRestoreOutput, error) {
-	w, err := a.start(ctx, in.Item, restoreOrderKey, in.Restore.Name(), in.IdempotencyKey)
+	w, err := a.startOperation(ctx, in.Item, restoreOrderKey, in.Restore.Name(), in.IdempotencyKey)
 	if w == nil || err != nil {
 		return nil, err
 	}
-	return &plugin.AsyncRestoreOutput{OperationID: w.id(), SkipRestore: strings.HasPrefix(in.Item.GetName(), "left-out")}, nil
+	return &plugin.AsyncRestoreOutput{OperationID: w.workID(), SkipRestore: strings.HasPrefix(in.Item.GetName(), "left-out")}, nil
 }
 
 // vendorRestore is a restore item action of Velero's version 2.
@@ -57,16 +57,16 @@ func (v *vendorRestore) Execute(ctx context.Context, r *velerov2.RestoreItemActi
 		return nil, fmt.Errorf("decode: %w", err)
 	}
 	answer := &velerov2.RestoreItemActionExecuteResponse{Item: r.GetItem()}
-	w, err := v.start(ctx, &item, restoreOrderKey, restore.GetName(), "")
+	w, err := v.startOperation(ctx, &item, restoreOrderKey, restore.GetName(), "")
 	if w != nil {
-		answer.OperationId = w.id()
+		answer.OperationId = w.workID()
 	}
 	return answer, err
 }
 
 // Progress returns the progress of an operation.
 func (v *vendorRestore) Progress(ctx context.Context, r *velerov2.RestoreItemActionProgressRequest) (*velerov2.RestoreItemActionProgressResponse, error) {
-	w, err := v.progress(ctx, r.GetOperationId())
+	w, err := v.readProgress(ctx, r.GetOperationId())
 	if err != nil {
 		return nil, err
 	}
@@ -75,16 +75,16 @@ func (v *vendorRestore) Progress(ctx context.Context, r *velerov2.RestoreItemAct
 
 // Cancel ends an operation.
 func (v *vendorRestore) Cancel(ctx context.Context, r *velerov2.RestoreItemActionCancelRequest) (*emptypb.Empty, error) {
-	_, err := v.cancel(ctx, r.GetOperationId())
+	_, err := v.cancelOperation(ctx, r.GetOperationId())
 	return &emptypb.Empty{}, err
 }
 
-// restorable makes objects, for which operations are begun when they are restored, and a backup of
+// createRestorable makes objects, for which operations are begun when they are restored, and a backup of
 // them.
-func (b *bed) restorable(t *testing.T, namespace string, own, vendor map[string]order) {
+func (b *bed) createRestorable(t *testing.T, namespace string, own, vendor map[string]operationOrder) {
 	t.Helper()
 	b.Namespace(t, namespace)
-	meta := func(name string, o order) metav1.ObjectMeta {
+	meta := func(name string, o operationOrder) metav1.ObjectMeta {
 		text, err := json.Marshal(o)
 		require.NoError(t, err)
 		return metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{restoreOrderKey: string(text)}}
@@ -124,13 +124,13 @@ func (b *bed) restoreOperations(t *testing.T, name string) map[string]itemoperat
 	return found
 }
 
-// restored has operations of a restore complete and fail; objects are there before they end, and
+// testRestored has operations of a restore complete and fail; objects are there before they end, and
 // nothing holds the restore meanwhile.
-func (b *bed) restored(t *testing.T) {
+func (b *bed) testRestored(t *testing.T) {
 	const name = "restored"
-	b.controller.hold(name)
-	b.restorable(t, name,
-		map[string]order{"good": {Seconds: 1}, "bad": {Fails: "the disk is full"}, "left-out": {}}, map[string]order{"right": {}, "worse": {Fails: "the tape broke"}})
+	b.controller.holdOperations(name)
+	b.createRestorable(t, name,
+		map[string]operationOrder{"good": {Seconds: 1}, "bad": {Fails: "the disk is full"}, "left-out": {}}, map[string]operationOrder{"right": {}, "worse": {Fails: "the tape broke"}})
 	b.Restore(t, name, name, name, name+"-copy")
 	waiting := b.restoreWaits(t, name)
 	require.Equal(t, 5, waiting.Status.RestoreItemOperationsAttempted)
@@ -140,7 +140,7 @@ func (b *bed) restored(t *testing.T) {
 		return step.Phase == string(velerov1.RestorePhaseWaitingForPluginOperations) && step.Holder == "" && step.Epoch > 0
 	})
 	require.True(t, free, "the claim is let go: %v", b.History.Of("Restore", name))
-	b.controller.release(name)
+	b.controller.releaseHeld(name)
 
 	restore := b.RestoreEnds(t, name)
 	results := string(b.bucket.ReadZipped(t, "restores/"+name+"/restore-"+name+"-results.gz"))
@@ -154,9 +154,9 @@ func (b *bed) restored(t *testing.T) {
 		if w.Spec.Key == "" {
 			action, resource = vendorRestores, "secrets"
 		}
-		require.Equal(t, []string{w.id(), action}, []string{o.Spec.ID, o.Spec.RestoreAction})
+		require.Equal(t, []string{w.workID(), action}, []string{o.Spec.ID, o.Spec.RestoreAction})
 		require.Equal(t, itemoperation.Resource{Resource: resource, Namespace: name + "-copy", Name: w.Spec.Item}, o.Spec.Resource)
-		require.Len(t, b.calls.of(t, "start", name)[w.Spec.Item], 1, "%s is begun once", w.Spec.Item)
+		require.Len(t, b.calls.callsOf(t, "start", name)[w.Spec.Item], 1, "%s is begun once", w.Spec.Item)
 		if why := w.Spec.Order.Fails; why != "" {
 			require.Equal(t, []string{itemoperation.PhaseFailed, why}, []string{o.Status.Phase, o.Status.Error})
 			require.Contains(t, results, why)
@@ -170,8 +170,8 @@ func (b *bed) restored(t *testing.T) {
 // restoreCancelled stops a restore whose operations run: each is asked to cancel once.
 func (b *bed) restoreCancelled(t *testing.T) {
 	const name = "restore-cancelled"
-	endless := order{Seconds: 1e6}
-	b.restorable(t, name, map[string]order{"one": endless, "stubborn": {Seconds: 1e6, Cancel: refuses}}, map[string]order{"two": endless})
+	endless := operationOrder{Seconds: 1e6}
+	b.createRestorable(t, name, map[string]operationOrder{"one": endless, "stubborn": {Seconds: 1e6, Cancel: refuses}}, map[string]operationOrder{"two": endless})
 	b.Restore(t, name, name, name, name+"-copy")
 	b.restoreWaits(t, name)
 	_, err := b.queue.CancelRestore(t.Context(), &queuev1.CancelRestoreRequest{Name: name, RequestedBy: "alice"})
@@ -179,7 +179,7 @@ func (b *bed) restoreCancelled(t *testing.T) {
 	restore := b.RestoreEnds(t, name)
 	require.Equal(t, velerov1.RestorePhaseFailed, restore.Status.Phase)
 	require.True(t, strings.HasPrefix(restore.Status.FailureReason, "cancelled by alice"), restore.Status.FailureReason)
-	asked := b.calls.of(t, "cancel", name)
+	asked := b.calls.callsOf(t, "cancel", name)
 	for _, w := range b.worksOf(t, name) {
 		require.Len(t, asked[w.Spec.Item], 1, "%s is asked to cancel once", w.Spec.Item)
 	}
@@ -190,17 +190,17 @@ func (b *bed) restoreCancelled(t *testing.T) {
 // key.
 func (b *bed) restoreRunnerDies(t *testing.T) {
 	const name = "restore-runner"
-	b.restorable(t, name, map[string]order{"begun": {Seconds: 1}, "blocked": {Start: blocks}}, nil)
+	b.createRestorable(t, name, map[string]operationOrder{"begun": {Seconds: 1}, "blocked": {Start: blocks}}, nil)
 	b.Restore(t, name, name, name, name+"-copy")
-	b.called(t, name, "blocked")
+	b.awaitCalled(t, name, "blocked")
 	b.Fleet.Of("restore-runner")[0].Kill()
-	b.calls.letGo(t, name)
+	b.calls.releaseOperations(t, name)
 	_, err := b.Fleet.Revive(t.Context())
 	require.NoError(t, err)
 	restore := b.RestoreEnds(t, name)
 	require.Equal(t, velerov1.RestorePhaseCompleted, restore.Status.Phase, restore.Status.FailureReason)
 	require.Equal(t, 2, restore.Status.RestoreItemOperationsCompleted)
-	starts, begun := b.calls.of(t, "start", name), b.worksOf(t, name)
+	starts, begun := b.calls.callsOf(t, "start", name), b.worksOf(t, name)
 	require.Len(t, starts["blocked"], 2, "the Start in flight is repeated")
 	require.Len(t, begun, 2, "nothing is begun twice")
 	for i := range begun {

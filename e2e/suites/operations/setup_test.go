@@ -37,7 +37,7 @@ type bed struct {
 	server     *testbed.S3
 	authority  *certtest.Authority // of the runners and the monitor, which calls them by address
 	tokenFile  string              // of an account that may call the monitor and, through it, the runners
-	calls      calls
+	calls      callNotes
 	works      client.Client
 	controller *controller
 	queue      queuev1.QueueServiceClient
@@ -47,15 +47,15 @@ type bed struct {
 func newBed(t *testing.T) *bed {
 	t.Helper()
 	root := t.TempDir()
-	b := &bed{calls: calls(filepath.Join(root, "calls"))}
+	b := &bed{calls: callNotes(filepath.Join(root, "calls"))}
 	require.NoError(t, os.Mkdir(string(b.calls), 0o700))
 	selfplugin.Link(t, filepath.Join(root, "plugins"), ownBinary, vendorBinary)
 	plugins := "--plugin-dir=" + filepath.Join(root, "plugins")
 	b.authority = certtest.New(t, "cluster")
-	b.Site = site.Start(t, site.Config{Identities: pluginRules, Arrange: b.arrange(t), Args: map[string][]string{
-		"backup-runner":  append(b.certificate(t, "backup-runner", runnerName("backup-runner")), plugins, "--claim-timeout=2s"),
-		"restore-runner": append(b.certificate(t, "restore-runner", runnerName("restore-runner")), plugins, "--claim-timeout=2s"),
-		"async-operation-monitor": append(b.certificate(t, "async-operation-monitor", "127.0.0.1"), "--tls-ca-file="+b.authority.CAFile,
+	b.Site = site.Start(t, site.Config{Identities: pluginRules, Arrange: b.arrangeSite(t), Args: map[string][]string{
+		"backup-runner":  append(b.certificateFlags(t, "backup-runner", runnerName("backup-runner")), plugins, "--claim-timeout=2s"),
+		"restore-runner": append(b.certificateFlags(t, "restore-runner", runnerName("restore-runner")), plugins, "--claim-timeout=2s"),
+		"async-operation-monitor": append(b.certificateFlags(t, "async-operation-monitor", "127.0.0.1"), "--tls-ca-file="+b.authority.CAFile,
 			"--tls-server-names=backup-runner="+runnerName("backup-runner")+",restore-runner="+runnerName("restore-runner"),
 			plugins, "--item-operation-sync-frequency="+pollInterval.String(), "--item-operation-cancel-grace-period=4s", "--plugin-query-timeout=2s"),
 		"queue-scheduler": {"--concurrent-backups=1", "--claim-timeout=2s"},
@@ -65,8 +65,8 @@ func newBed(t *testing.T) *bed {
 	b.server = testbed.StartS3T(t)
 	b.bucket = site.S3Bucket(t, b.server, "default")
 	b.ReachS3(t, b.server, b.bucket)
-	b.queue = queuev1.NewQueueServiceClient(b.dial(t, "queue-scheduler", insecure.NewCredentials()))
-	b.monitor = operationv1.NewOperationMonitorServiceClient(b.dial(t, "async-operation-monitor", credentials.NewTLS(b.authority.Client(t)), grpc.WithPerRPCCredentials(b)))
+	b.queue = queuev1.NewQueueServiceClient(b.dialService(t, "queue-scheduler", insecure.NewCredentials()))
+	b.monitor = operationv1.NewOperationMonitorServiceClient(b.dialService(t, "async-operation-monitor", credentials.NewTLS(b.authority.Client(t)), grpc.WithPerRPCCredentials(b)))
 	return b
 }
 
@@ -74,15 +74,15 @@ func newBed(t *testing.T) *bed {
 // monitor calls.
 func runnerName(service string) string { return "holdfast-" + service + ".velero.svc" }
 
-// certificate returns the flags of TLS of a service.
-func (b *bed) certificate(t *testing.T, service, name string) []string {
+// certificateFlags returns the flags of TLS of a service.
+func (b *bed) certificateFlags(t *testing.T, service, name string) []string {
 	t.Helper()
 	own := b.authority.Issue(t, service, name)
 	return []string{"--tls-cert-file=" + own.CertFile, "--tls-key-file=" + own.KeyFile}
 }
 
-// dial connects to the one process of a service.
-func (b *bed) dial(t *testing.T, service string, transport credentials.TransportCredentials, more ...grpc.DialOption) *grpc.ClientConn {
+// dialService connects to the one process of a service.
+func (b *bed) dialService(t *testing.T, service string, transport credentials.TransportCredentials, more ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
 	connection, err := grpc.NewClient(b.Fleet.Of(service)[0].GRPC, append(more, grpc.WithTransportCredentials(transport))...)
 	require.NoError(t, err)
@@ -90,11 +90,11 @@ func (b *bed) dial(t *testing.T, service string, transport credentials.Transport
 	return connection
 }
 
-// arrange creates the definition of the operations' kind before any service discovers kinds, and
+// arrangeSite creates the definition of the operations' kind before any service discovers kinds, and
 // has the API server decide who calls the runners and the monitor.
-func (b *bed) arrange(t *testing.T) func(*site.Site) map[string][]string {
+func (b *bed) arrangeSite(t *testing.T) func(*site.Site) map[string][]string {
 	return func(s *site.Site) map[string][]string {
-		d := definition()
+		d := workDefinition()
 		require.NoError(t, s.Client.Create(t.Context(), d))
 		require.Eventually(t, func() bool {
 			if s.Client.Get(t.Context(), client.ObjectKeyFromObject(d), d) != nil {
@@ -110,7 +110,7 @@ func (b *bed) arrange(t *testing.T) func(*site.Site) map[string][]string {
 		var err error
 		b.works, err = newWorks(s.Cluster.RestConfig())
 		require.NoError(t, err)
-		b.tokenFile = caller(t, s)
+		b.tokenFile = newCaller(t, s)
 		reviews := "--auth=kubernetes"
 		return map[string][]string{
 			"backup-runner": {reviews}, "restore-runner": {reviews},
@@ -119,57 +119,57 @@ func (b *bed) arrange(t *testing.T) func(*site.Site) map[string][]string {
 	}
 }
 
-// own makes an object that the plugin of Holdfast's protocol begins an operation for.
-func (b *bed) own(t *testing.T, namespace, name string, o order) {
+// createOwnObject makes an object that the plugin of Holdfast's protocol begins an operation for.
+func (b *bed) createOwnObject(t *testing.T, namespace, name string, o operationOrder) {
 	t.Helper()
-	require.NoError(t, b.Client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: ordered(t, namespace, name, o)}))
+	require.NoError(t, b.Client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: orderedMeta(t, namespace, name, o)}))
 }
 
-// vendor makes an object that the plugin of Velero's protocol begins an operation for.
-func (b *bed) vendor(t *testing.T, namespace, name string, o order) {
+// createVendorObject makes an object that the plugin of Velero's protocol begins an operation for.
+func (b *bed) createVendorObject(t *testing.T, namespace, name string, o operationOrder) {
 	t.Helper()
-	require.NoError(t, b.Client.Create(t.Context(), &corev1.Secret{ObjectMeta: ordered(t, namespace, name, o)}))
+	require.NoError(t, b.Client.Create(t.Context(), &corev1.Secret{ObjectMeta: orderedMeta(t, namespace, name, o)}))
 }
 
-func ordered(t *testing.T, namespace, name string, o order) metav1.ObjectMeta {
+func orderedMeta(t *testing.T, namespace, name string, o operationOrder) metav1.ObjectMeta {
 	t.Helper()
 	text, err := json.Marshal(o)
 	require.NoError(t, err)
 	return metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{orderKey: string(text)}}
 }
 
-// get reads a backup.
-func (b *bed) get(t *testing.T, name string) *velerov1.Backup {
+// getBackup reads a backup.
+func (b *bed) getBackup(t *testing.T, name string) *velerov1.Backup {
 	t.Helper()
 	backup := &velerov1.Backup{}
 	require.NoError(t, b.Client.Get(t.Context(), client.ObjectKey{Namespace: site.Server, Name: name}, backup))
 	return backup
 }
 
-// waits returns a backup when it waits for its operations.
-func (b *bed) waits(t *testing.T, name string, phase velerov1.BackupPhase) *velerov1.Backup {
+// awaitWaiting returns a backup when it waits for its operations.
+func (b *bed) awaitWaiting(t *testing.T, name string, phase velerov1.BackupPhase) *velerov1.Backup {
 	t.Helper()
 	var backup *velerov1.Backup
 	require.Eventually(t, func() bool {
-		backup = b.get(t, name)
+		backup = b.getBackup(t, name)
 		return backup.Status.Phase == phase || backup.Status.Phase.Terminal()
 	}, site.Patience, site.Look, "backup %s is %s", name, phase)
 	require.Equal(t, phase, backup.Status.Phase, "%s: %s", name, backup.Status.FailureReason)
 	return backup
 }
 
-// ends waits for a backup's end and requires this phase and these counts of operations.
-func (b *bed) ends(t *testing.T, name string, phase velerov1.BackupPhase, completed, failed int) *velerov1.Backup {
+// awaitEnd waits for a backup's end and requires this phase and these counts of operations.
+func (b *bed) awaitEnd(t *testing.T, name string, phase velerov1.BackupPhase, completed, failed int) *velerov1.Backup {
 	t.Helper()
 	backup := b.BackupEnds(t, name)
-	require.Equal(t, phase, backup.Status.Phase, "%s: %s\n%s", name, backup.Status.FailureReason, b.results(t, name))
+	require.Equal(t, phase, backup.Status.Phase, "%s: %s\n%s", name, backup.Status.FailureReason, b.readResults(t, name))
 	got := []int{backup.Status.BackupItemOperationsAttempted, backup.Status.BackupItemOperationsCompleted, backup.Status.BackupItemOperationsFailed}
-	require.Equal(t, []int{completed + failed, completed, failed}, got, "attempted, completed and failed of %s:\n%s", name, b.results(t, name))
+	require.Equal(t, []int{completed + failed, completed, failed}, got, "attempted, completed and failed of %s:\n%s", name, b.readResults(t, name))
 	return backup
 }
 
-// results is the results file of a backup that has ended; empty if there is none.
-func (b *bed) results(t *testing.T, name string) string {
+// readResults is the results file of a backup that has ended; empty if there is none.
+func (b *bed) readResults(t *testing.T, name string) string {
 	t.Helper()
 	key := "backups/" + name + "/" + name + "-results.gz"
 	if !slices.Contains(b.bucket.Keys(t), key) {
@@ -178,7 +178,7 @@ func (b *bed) results(t *testing.T, name string) string {
 	return string(b.bucket.ReadZipped(t, key))
 }
 
-func (b *bed) log(t *testing.T, name string) string {
+func (b *bed) readLog(t *testing.T, name string) string {
 	t.Helper()
 	return string(b.bucket.ReadZipped(t, "backups/"+name+"/"+name+"-logs.gz"))
 }

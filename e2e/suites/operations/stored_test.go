@@ -19,14 +19,14 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
 )
 
-// stored reads the tarball of a backup as a program that unpacks it: of two entries of one path the last
+// readTarball reads the tarball of a backup as a program that unpacks it: of two entries of one path the last
 // one counts.
-func (b *bed) stored(t *testing.T, backup string) map[string][]byte {
+func (b *bed) readTarball(t *testing.T, backup string) map[string][]byte {
 	t.Helper()
-	return untar(t, b.bucket.ReadZipped(t, "backups/"+backup+"/"+backup+".tar.gz"))
+	return untarFiles(t, b.bucket.ReadZipped(t, "backups/"+backup+"/"+backup+".tar.gz"))
 }
 
-func untar(t *testing.T, text []byte) map[string][]byte {
+func untarFiles(t *testing.T, text []byte) map[string][]byte {
 	t.Helper()
 	found := map[string][]byte{}
 	files := tar.NewReader(bytes.NewReader(text))
@@ -45,35 +45,35 @@ func untar(t *testing.T, text []byte) map[string][]byte {
 func (b *bed) storedAgain(t *testing.T) {
 	const name = "again"
 	b.Namespace(t, name)
-	b.controller.hold(name)
-	b.own(t, name, "first", order{})
-	b.vendor(t, name, "second", order{})
+	b.controller.holdOperations(name)
+	b.createOwnObject(t, name, "first", operationOrder{})
+	b.createVendorObject(t, name, "second", operationOrder{})
 	b.Backup(t, name, b.bucket, name)
-	waiting := b.waits(t, name, velerov1.BackupPhaseWaitingForPluginOperations)
-	b.controller.release(name)
-	backup := b.ends(t, name, velerov1.BackupPhaseCompleted, 2, 0)
-	require.Zero(t, backup.Status.Errors+backup.Status.Warnings, b.results(t, name))
+	waiting := b.awaitWaiting(t, name, velerov1.BackupPhaseWaitingForPluginOperations)
+	b.controller.releaseHeld(name)
+	backup := b.awaitEnd(t, name, velerov1.BackupPhaseCompleted, 2, 0)
+	require.Zero(t, backup.Status.Errors+backup.Status.Warnings, b.readResults(t, name))
 	require.GreaterOrEqual(t, backup.Status.Progress.ItemsBackedUp, waiting.Status.Progress.ItemsBackedUp)
 
-	stored, listed := b.stored(t, name), b.listed(t, name)
+	stored, listed := b.readTarball(t, name), b.readManifest(t, name)
 	tarball := b.bucket.Read(t, "backups/"+name+"/"+name+".tar.gz")
-	var first work
+	var first workObject
 	for _, w := range b.worksOf(t, name) {
 		path := "resources/works.operations.example.com/namespaces/again/" + w.Name + ".json"
 		require.Contains(t, stored, path)
-		var last work
+		var last workObject
 		require.NoError(t, json.Unmarshal(stored[path], &last))
 		require.Equal(t, []string{done, "Ended"}, []string{last.Spec.Result, last.Status.Phase}, path)
 		require.Equal(t, stored[path], stored["resources/works.operations.example.com/v1-preferredversion/namespaces/again/"+w.Name+".json"])
 		require.Contains(t, listed, path)
 		item := listed[path]
-		require.Equal(t, sum(stored[path]), item.SHA256, "the manifest lists what the tarball gives")
+		require.Equal(t, hashOf(stored[path]), item.SHA256, "the manifest lists what the tarball gives")
 		require.Equal(t, last.ResourceVersion, item.ResourceVersion)
 		zipped, err := gzip.NewReader(bytes.NewReader(tarball[item.Offset:][:item.Length]))
 		require.NoError(t, err)
 		member, err := io.ReadAll(zipped)
 		require.NoError(t, err)
-		require.Equal(t, stored[path], untar(t, member)[path], "where the manifest says")
+		require.Equal(t, stored[path], untarFiles(t, member)[path], "where the manifest says")
 		if w.Spec.Item == "first" {
 			first = w
 		}
@@ -98,13 +98,13 @@ func (b *bed) storedAgain(t *testing.T) {
 	require.Equal(t, 2, results)
 }
 
-func sum(content []byte) string {
+func hashOf(content []byte) string {
 	s := sha256.Sum256(content)
 	return hex.EncodeToString(s[:])
 }
 
-// listed reads the manifest of a backup, by path.
-func (b *bed) listed(t *testing.T, backup string) map[string]manifest.Item {
+// readManifest reads the manifest of a backup, by path.
+func (b *bed) readManifest(t *testing.T, backup string) map[string]manifest.Item {
 	t.Helper()
 	var key string
 	for _, k := range b.bucket.Keys(t) {

@@ -66,25 +66,25 @@ func (v *vendor) Execute(ctx context.Context, r *velerov2.ExecuteRequest) (*vele
 		return nil, fmt.Errorf("decode: %w", err)
 	}
 	answer := &velerov2.ExecuteResponse{Item: r.GetItem()}
-	w, err := v.start(ctx, &item, orderKey, backup.GetName(), "")
+	w, err := v.startOperation(ctx, &item, orderKey, backup.GetName(), "")
 	if w == nil || err != nil {
 		return answer, err
 	}
-	answer.OperationId = w.id()
+	answer.OperationId = w.workID()
 	answer.PostOperationItems = []*velero.ResourceIdentifier{{Group: group, Resource: works, Namespace: w.Namespace, Name: w.Name}}
 	return answer, nil
 }
 
 // Progress returns the progress of an operation.
 func (v *vendor) Progress(ctx context.Context, r *velerov2.BackupItemActionProgressRequest) (*velerov2.BackupItemActionProgressResponse, error) {
-	w, err := v.progress(ctx, r.GetOperationId())
+	w, err := v.readProgress(ctx, r.GetOperationId())
 	if err != nil {
 		return nil, err
 	}
 	return &velerov2.BackupItemActionProgressResponse{Progress: progressOf(w)}, nil
 }
 
-func progressOf(w *work) *velero.OperationProgress {
+func progressOf(w *workObject) *velero.OperationProgress {
 	p := &velero.OperationProgress{NCompleted: w.Status.Steps, NTotal: total, OperationUnits: unit, Completed: w.Spec.Result != ""}
 	switch w.Spec.Result {
 	case failed:
@@ -92,7 +92,7 @@ func progressOf(w *work) *velero.OperationProgress {
 	case cancelled:
 		p.Err = "the work was cancelled"
 	}
-	if at := w.started(); !at.IsZero() {
+	if at := w.startedAt(); !at.IsZero() {
 		p.Started = timestamppb.New(at)
 	}
 	return p
@@ -100,6 +100,6 @@ func progressOf(w *work) *velero.OperationProgress {
 
 // Cancel ends an operation. This protocol has no answer for one that is not accepted.
 func (v *vendor) Cancel(ctx context.Context, r *velerov2.BackupItemActionCancelRequest) (*emptypb.Empty, error) {
-	_, err := v.cancel(ctx, r.GetOperationId())
+	_, err := v.cancelOperation(ctx, r.GetOperationId())
 	return &emptypb.Empty{}, err
 }

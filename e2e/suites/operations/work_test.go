@@ -23,30 +23,30 @@ const (
 	unit = "Steps"
 )
 
-// order is what the plugins do for an object, as JSON in its annotation.
-type order struct {
+// operationOrder is what the plugins do for an object, as JSON in its annotation.
+type operationOrder struct {
 	// Seconds is how long the operation takes once it runs, Fails what it ends with; empty for
 	// success.
 	Seconds float64 `json:"seconds,omitempty"`
 	Fails   string  `json:"fails,omitempty"`
 	// How calls go, in other ways than the usual one.
-	Start    behaviour `json:"start,omitempty"`
-	Progress behaviour `json:"progress,omitempty"`
-	Cancel   behaviour `json:"cancel,omitempty"`
+	Start    workBehaviour `json:"start,omitempty"`
+	Progress workBehaviour `json:"progress,omitempty"`
+	Cancel   workBehaviour `json:"cancel,omitempty"`
 }
 
-// behaviour is what becomes of a call.
-type behaviour string
+// workBehaviour is what becomes of a call.
+type workBehaviour string
 
 const (
-	blocks  behaviour = "blocks"  // Start waits for calls.letGo after it began the operation
-	dies    behaviour = "dies"    // the first Start ends the process after it began the operation
-	held    behaviour = "held"    // the time of the operation begins with calls.letGo
-	hangs   behaviour = "hangs"   // the call is not answered
-	fails   behaviour = "fails"   // the call ends with an error
-	forgets behaviour = "forgets" // the operation is not known
-	refuses behaviour = "refuses" // Cancel is not accepted
-	ignores behaviour = "ignores" // Cancel is accepted, and the operation continues
+	blocks  workBehaviour = "blocks"  // Start waits for calls.releaseOperations after it began the operation
+	dies    workBehaviour = "dies"    // the first Start ends the process after it began the operation
+	held    workBehaviour = "held"    // the time of the operation begins with calls.releaseOperations
+	hangs   workBehaviour = "hangs"   // the call is not answered
+	fails   workBehaviour = "fails"   // the call ends with an error
+	forgets workBehaviour = "forgets" // the operation is not known
+	refuses workBehaviour = "refuses" // Cancel is not accepted
+	ignores workBehaviour = "ignores" // Cancel is accepted, and the operation continues
 )
 
 // What operations end as.
@@ -56,8 +56,8 @@ const (
 	cancelled = "cancelled"
 )
 
-// work is an operation: a custom resource that the plugins make and the controller advances.
-type work struct {
+// workObject is an operation: a custom resource that the plugins make and the controller advances.
+type workObject struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              workSpec   `json:"spec"`
@@ -66,7 +66,7 @@ type work struct {
 
 // workSpec holds the result too: what a restore brings back has no status.
 type workSpec struct {
-	Order order `json:"order"`
+	Order operationOrder `json:"order"`
 	// Backup is the name of the backup, or restore.
 	Backup string `json:"backup"`
 	Item   string `json:"item"`
@@ -85,11 +85,11 @@ type workStatus struct {
 // total is how many steps an operation has.
 const total = 4
 
-// id is the operation's identifier.
-func (w *work) id() string { return w.Namespace + "/" + w.Name }
+// workID is the operation's identifier.
+func (w *workObject) workID() string { return w.Namespace + "/" + w.Name }
 
-// started is nil for a work that does not run yet.
-func (w *work) started() time.Time {
+// startedAt is nil for a work that does not run yet.
+func (w *workObject) startedAt() time.Time {
 	if w.Status.Started == nil {
 		return time.Time{}
 	}
@@ -97,7 +97,7 @@ func (w *work) started() time.Time {
 }
 
 // DeepCopyObject implements runtime.Object.
-func (w *work) DeepCopyObject() runtime.Object {
+func (w *workObject) DeepCopyObject() runtime.Object {
 	c := *w
 	w.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
 	c.Status.Started = w.Status.Started.DeepCopy()
@@ -107,15 +107,15 @@ func (w *work) DeepCopyObject() runtime.Object {
 type workList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata"`
-	Items           []work `json:"items"`
+	Items           []workObject `json:"items"`
 }
 
 // DeepCopyObject implements runtime.Object.
 func (l *workList) DeepCopyObject() runtime.Object {
 	c := *l
-	c.Items = make([]work, len(l.Items))
+	c.Items = make([]workObject, len(l.Items))
 	for i := range l.Items {
-		c.Items[i] = *l.Items[i].DeepCopyObject().(*work)
+		c.Items[i] = *l.Items[i].DeepCopyObject().(*workObject)
 	}
 	return &c
 }
@@ -124,7 +124,7 @@ func (l *workList) DeepCopyObject() runtime.Object {
 func newWorks(config *rest.Config) (client.Client, error) {
 	version := schema.GroupVersion{Group: group, Version: "v1"}
 	scheme := runtime.NewScheme()
-	scheme.AddKnownTypeWithName(version.WithKind("Work"), &work{})
+	scheme.AddKnownTypeWithName(version.WithKind("Work"), &workObject{})
 	scheme.AddKnownTypeWithName(version.WithKind("WorkList"), &workList{})
 	metav1.AddToGroupVersion(scheme, version)
 	config = rest.CopyConfig(config)
@@ -132,8 +132,8 @@ func newWorks(config *rest.Config) (client.Client, error) {
 	return client.New(config, client.Options{Scheme: scheme})
 }
 
-// definition defines works.
-func definition() *apiextensionsv1.CustomResourceDefinition {
+// workDefinition defines works.
+func workDefinition() *apiextensionsv1.CustomResourceDefinition {
 	anything := apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)}
 	d := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: works + "." + group}}
 	d.Spec.Group, d.Spec.Scope = group, apiextensionsv1.NamespaceScoped

@@ -29,18 +29,18 @@ type Estate struct {
 func Remember(ctx context.Context, c client.Client, namespaces []string) (*Estate, error) {
 	e := &Estate{client: c, namespaces: namespaces, secrets: map[string]map[string][]byte{}, claims: map[string]bool{}}
 	for _, namespace := range namespaces {
-		secrets, claims, err := e.list(ctx, namespace)
+		secrets, claims, err := e.listObjects(ctx, namespace)
 		if err != nil {
 			return nil, err
 		}
 		for i := range secrets {
-			if err := e.mark(ctx, &secrets[i]); err != nil {
+			if err := e.markObject(ctx, &secrets[i]); err != nil {
 				return nil, err
 			}
 			e.secrets[namespace+"/"+secrets[i].Name] = secrets[i].Data
 		}
 		for i := range claims {
-			if err := e.mark(ctx, &claims[i]); err != nil {
+			if err := e.markObject(ctx, &claims[i]); err != nil {
 				return nil, err
 			}
 			e.claims[namespace+"/"+claims[i].Name] = true
@@ -52,7 +52,7 @@ func Remember(ctx context.Context, c client.Client, namespaces []string) (*Estat
 // Len is how many objects are remembered.
 func (e *Estate) Len() int { return len(e.secrets) + len(e.claims) }
 
-func (e *Estate) mark(ctx context.Context, object client.Object) error {
+func (e *Estate) markObject(ctx context.Context, object client.Object) error {
 	before, ok := object.DeepCopyObject().(client.Object)
 	if !ok {
 		return fmt.Errorf("%T is no object", object)
@@ -61,7 +61,7 @@ func (e *Estate) mark(ctx context.Context, object client.Object) error {
 	return e.client.Patch(ctx, object, client.MergeFrom(before))
 }
 
-func (e *Estate) list(ctx context.Context, namespace string) ([]corev1.Secret, []corev1.PersistentVolumeClaim, error) {
+func (e *Estate) listObjects(ctx context.Context, namespace string) ([]corev1.Secret, []corev1.PersistentVolumeClaim, error) {
 	var secrets corev1.SecretList
 	if err := e.client.List(ctx, &secrets, client.InNamespace(namespace)); err != nil {
 		return nil, nil, fmt.Errorf("list the secrets of %s: %w", namespace, err)
@@ -84,7 +84,7 @@ func (e *Estate) Lost(ctx context.Context) ([]string, error) {
 		missing["claim "+name] = "missing"
 	}
 	for _, namespace := range e.namespaces {
-		secrets, claims, err := e.list(ctx, namespace)
+		secrets, claims, err := e.listObjects(ctx, namespace)
 		if err != nil {
 			return nil, err
 		}
@@ -125,7 +125,7 @@ func (e *Estate) Unowned(ctx context.Context) ([]string, error) {
 		if err := e.client.List(ctx, stores, client.InNamespace(namespace)); err != nil {
 			return nil, fmt.Errorf("list the stores of %s: %w", namespace, err)
 		}
-		secrets, claims, err := e.list(ctx, namespace)
+		secrets, claims, err := e.listObjects(ctx, namespace)
 		if err != nil {
 			return nil, err
 		}
@@ -145,7 +145,7 @@ func (e *Estate) Unowned(ctx context.Context) ([]string, error) {
 				"secret " + name + "-shared": {store.GetUID(), next.GetUID()},
 				"secret " + name + "-admin":  {},
 			} {
-				if !matches(refs[object], want) {
+				if !matchesOwners(refs[object], want) {
 					wrong = append(wrong, fmt.Sprintf("%s/%s has %v", namespace, object, refs[object]))
 				}
 			}
@@ -154,9 +154,9 @@ func (e *Estate) Unowned(ctx context.Context) ([]string, error) {
 	return wrong, nil
 }
 
-// matches reports whether refs lead to exactly the wanted Stores, once each. References to other
+// matchesOwners reports whether refs lead to exactly the wanted Stores, once each. References to other
 // kinds are a controller's own.
-func matches(refs []metav1.OwnerReference, want []types.UID) bool {
+func matchesOwners(refs []metav1.OwnerReference, want []types.UID) bool {
 	var got []types.UID
 	for _, ref := range refs {
 		if ref.Kind == storeGVK.Kind {
@@ -172,7 +172,7 @@ func matches(refs []metav1.OwnerReference, want []types.UID) bool {
 func (e *Estate) UIDs(ctx context.Context) (map[types.UID]string, error) {
 	out := map[types.UID]string{}
 	for _, namespace := range e.namespaces {
-		secrets, claims, err := e.list(ctx, namespace)
+		secrets, claims, err := e.listObjects(ctx, namespace)
 		if err != nil {
 			return nil, err
 		}

@@ -83,7 +83,7 @@ func (o *Operator) Settle(ctx context.Context) error {
 		if o.reconciled[store.GetUID()] || store.GetDeletionTimestamp() != nil {
 			continue
 		}
-		if err := o.reconcile(ctx, store); err != nil {
+		if err := o.reconcileStore(ctx, store); err != nil {
 			return fmt.Errorf("reconcile the store %s/%s: %w", store.GetNamespace(), store.GetName(), err)
 		}
 		o.reconciled[store.GetUID()] = true
@@ -91,10 +91,10 @@ func (o *Operator) Settle(ctx context.Context) error {
 	return nil
 }
 
-func (o *Operator) reconcile(ctx context.Context, store *unstructured.Unstructured) error {
+func (o *Operator) reconcileStore(ctx context.Context, store *unstructured.Unstructured) error {
 	name := store.GetName()
 	for _, object := range []client.Object{
-		secret(store, name+"-admin"), secret(store, name+"-shared"), secret(store, name+"-tls", reference(store, false)), claim(store), statefulSet(store),
+		newSecret(store, name+"-admin"), newSecret(store, name+"-shared"), newSecret(store, name+"-tls", ownerReference(store, false)), newClaim(store), statefulSet(store),
 	} {
 		err := o.client.Create(ctx, object)
 		switch {
@@ -104,29 +104,29 @@ func (o *Operator) reconcile(ctx context.Context, store *unstructured.Unstructur
 			return err
 		}
 	}
-	if err := o.adopt(ctx, store, name+"-tls"); err != nil {
+	if err := o.adoptObject(ctx, store, name+"-tls"); err != nil {
 		return err
 	}
 	return o.podOf(ctx, store)
 }
 
-// adopt adds references to the Store and to a ConfigMap that every namespace has, as operators do
+// adoptObject adds references to the Store and to a ConfigMap that every namespace has, as operators do
 // with what they find.
-func (o *Operator) adopt(ctx context.Context, store *unstructured.Unstructured, name string) error {
+func (o *Operator) adoptObject(ctx context.Context, store *unstructured.Unstructured, name string) error {
 	root := &corev1.ConfigMap{}
-	if err := wait(ctx, podPatience, func() error {
+	if err := retryUntil(ctx, podPatience, func() error {
 		return o.client.Get(ctx, client.ObjectKey{Namespace: store.GetNamespace(), Name: "kube-root-ca.crt"}, root)
 	}); err != nil {
 		return err
 	}
-	return wait(ctx, podPatience, func() error {
+	return retryUntil(ctx, podPatience, func() error {
 		tls := &corev1.Secret{}
 		if err := o.client.Get(ctx, client.ObjectKey{Namespace: store.GetNamespace(), Name: name}, tls); err != nil {
 			return err
 		}
 		refs := tls.OwnerReferences
-		for _, want := range []metav1.OwnerReference{reference(store, false), {APIVersion: "v1", Kind: "ConfigMap", Name: root.Name, UID: root.UID}} {
-			if !owned(refs, want.UID) {
+		for _, want := range []metav1.OwnerReference{ownerReference(store, false), {APIVersion: "v1", Kind: "ConfigMap", Name: root.Name, UID: root.UID}} {
+			if !isOwned(refs, want.UID) {
 				refs = append(refs, want)
 			}
 		}
@@ -141,7 +141,7 @@ func (o *Operator) adopt(ctx context.Context, store *unstructured.Unstructured, 
 // podOf waits until the StatefulSet of a Store has its Pod: its controller has looked for the claim
 // by then, and made one if there was none.
 func (o *Operator) podOf(ctx context.Context, store *unstructured.Unstructured) error {
-	return wait(ctx, podPatience, func() error {
+	return retryUntil(ctx, podPatience, func() error {
 		pod := &corev1.Pod{}
 		if err := o.client.Get(ctx, client.ObjectKey{Namespace: store.GetNamespace(), Name: store.GetName() + "-0"}, pod); err != nil {
 			return err
@@ -153,8 +153,8 @@ func (o *Operator) podOf(ctx context.Context, store *unstructured.Unstructured) 
 	})
 }
 
-// wait repeats do until it succeeds.
-func wait(ctx context.Context, patience time.Duration, do func() error) error {
+// retryUntil repeats do until it succeeds.
+func retryUntil(ctx context.Context, patience time.Duration, do func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	ticker := time.NewTicker(10 * time.Millisecond)
@@ -172,7 +172,7 @@ func wait(ctx context.Context, patience time.Duration, do func() error) error {
 	}
 }
 
-func owned(refs []metav1.OwnerReference, uid types.UID) bool {
+func isOwned(refs []metav1.OwnerReference, uid types.UID) bool {
 	for _, ref := range refs {
 		if ref.UID == uid {
 			return true
@@ -181,9 +181,9 @@ func owned(refs []metav1.OwnerReference, uid types.UID) bool {
 	return false
 }
 
-// reference is what the operator writes: it blocks the owner's deletion, which
+// ownerReference is what the operator writes: it blocks the owner's deletion, which
 // OwnerReferencesPermissionEnforcement asks a right for.
-func reference(store *unstructured.Unstructured, controller bool) metav1.OwnerReference {
+func ownerReference(store *unstructured.Unstructured, controller bool) metav1.OwnerReference {
 	block := true
 	return metav1.OwnerReference{
 		APIVersion: storeGVK.GroupVersion().String(), Kind: storeGVK.Kind, Name: store.GetName(), UID: store.GetUID(),
@@ -191,17 +191,17 @@ func reference(store *unstructured.Unstructured, controller bool) metav1.OwnerRe
 	}
 }
 
-func secret(store *unstructured.Unstructured, name string, owners ...metav1.OwnerReference) *corev1.Secret {
+func newSecret(store *unstructured.Unstructured, name string, owners ...metav1.OwnerReference) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: store.GetNamespace(), Name: name, OwnerReferences: owners},
 		StringData: map[string]string{"password": rand.Text()},
 	}
 }
 
-func claim(store *unstructured.Unstructured) *corev1.PersistentVolumeClaim {
+func newClaim(store *unstructured.Unstructured) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: store.GetNamespace(), Name: store.GetName() + "-data", OwnerReferences: []metav1.OwnerReference{reference(store, true)},
+			Namespace: store.GetNamespace(), Name: store.GetName() + "-data", OwnerReferences: []metav1.OwnerReference{ownerReference(store, true)},
 		},
 		Spec: claimSpec(),
 	}
@@ -219,7 +219,7 @@ func statefulSet(store *unstructured.Unstructured) *appsv1.StatefulSet {
 	labels := map[string]string{"store": store.GetName()}
 	return &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: store.GetNamespace(), Name: store.GetName(), OwnerReferences: []metav1.OwnerReference{reference(store, true)},
+			Namespace: store.GetNamespace(), Name: store.GetName(), OwnerReferences: []metav1.OwnerReference{ownerReference(store, true)},
 		},
 		Spec: appsv1.StatefulSetSpec{
 			ServiceName: store.GetName(), Selector: &metav1.LabelSelector{MatchLabels: labels},

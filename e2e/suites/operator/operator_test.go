@@ -46,7 +46,7 @@ type bed struct {
 	count    int // of Stores
 }
 
-func start(t *testing.T) *bed {
+func startBed(t *testing.T) *bed {
 	t.Helper()
 	b := &bed{count: 3 * namespaces}
 	if os.Getenv("LONG_TESTS") != "" {
@@ -68,7 +68,7 @@ func start(t *testing.T) *bed {
 	bucket, path := site.FileBucket(t, backup)
 	b.bucket = bucket
 	b.ReachFiles(t, path, bucket)
-	b.populate(t)
+	b.populateEstate(t)
 	return b
 }
 
@@ -83,8 +83,8 @@ func proxyFor(t *testing.T, s *site.Site) *Proxy {
 	return proxy
 }
 
-// populate has the operator make the estate, records it and backs it up.
-func (b *bed) populate(t *testing.T) {
+// populateEstate has the operator make the estate, records it and backs it up.
+func (b *bed) populateEstate(t *testing.T) {
 	t.Helper()
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	require.NoError(t, yaml.UnmarshalStrict([]byte(definition), crd))
@@ -94,7 +94,7 @@ func (b *bed) populate(t *testing.T) {
 	for i := range namespaces {
 		b.spaces = append(b.spaces, fmt.Sprintf("stores-%d", i))
 	}
-	b.stores(t)
+	b.createStores(t)
 	b.operator.Start()
 	require.NoError(t, b.operator.Settle(t.Context()))
 	b.operator.Stop()
@@ -108,8 +108,8 @@ func (b *bed) populate(t *testing.T) {
 	require.Equal(t, velerov1.BackupPhaseCompleted, done.Status.Phase, done.Status.FailureReason)
 }
 
-// stores creates the namespaces and the Stores.
-func (b *bed) stores(t *testing.T) {
+// createStores creates the namespaces and the Stores.
+func (b *bed) createStores(t *testing.T) {
 	t.Helper()
 	for _, namespace := range b.spaces {
 		b.Namespace(t, namespace)
@@ -139,14 +139,14 @@ func (b *bed) shareSecrets(t *testing.T) {
 		for i := range list.Items {
 			shared := &corev1.Secret{}
 			require.NoError(t, b.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: list.Items[i].GetName() + "-shared"}, shared))
-			shared.OwnerReferences = []metav1.OwnerReference{reference(&list.Items[i], false), reference(&list.Items[(i+1)%len(list.Items)], false)}
+			shared.OwnerReferences = []metav1.OwnerReference{ownerReference(&list.Items[i], false), ownerReference(&list.Items[(i+1)%len(list.Items)], false)}
 			require.NoError(t, b.Client.Update(t.Context(), shared))
 		}
 	}
 }
 
-// destroy removes the namespaces; the operator must be stopped.
-func (b *bed) destroy(t *testing.T) {
+// destroyNamespaces removes the namespaces; the operator must be stopped.
+func (b *bed) destroyNamespaces(t *testing.T) {
 	t.Helper()
 	for _, name := range b.spaces {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -159,8 +159,8 @@ func (b *bed) destroy(t *testing.T) {
 	}
 }
 
-// restore restores everything and returns what came of it.
-func (b *bed) restore(t *testing.T, name string, annotations map[string]string) *velerov1.Restore {
+// runRestore restores everything and returns what came of it.
+func (b *bed) runRestore(t *testing.T, name string, annotations map[string]string) *velerov1.Restore {
 	t.Helper()
 	require.NoError(t, b.Client.Create(t.Context(), &velerov1.Restore{
 		ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: name, Annotations: annotations},
@@ -208,8 +208,8 @@ func (b *bed) collectGarbage(t *testing.T) {
 	}
 }
 
-// settling lets the operator and the StatefulSet controller finish before each request.
-func (b *bed) settling(ctx context.Context, _ Request) error { return b.operator.Settle(ctx) }
+// awaitSettling lets the operator and the StatefulSet controller finish before each request.
+func (b *bed) awaitSettling(ctx context.Context, _ Request) error { return b.operator.Settle(ctx) }
 
 // createsStore reports whether a request creates a Store.
 func createsStore(r Request) bool { return r.Method == "POST" && strings.HasSuffix(r.Path, "/stores") }
@@ -219,20 +219,20 @@ func createsStore(r Request) bool { return r.Method == "POST" && strings.HasSuff
 // saw its custom resources first and stored Secrets were lost to new passwords: Completed, no
 // errors.
 func TestNothingIsLostBesideAnOperator(t *testing.T) {
-	b := start(t)
+	b := startBed(t)
 	half := int64(b.count / 2)
 	shape := func(name string, run func(t *testing.T, name string)) {
 		t.Run(name, func(t *testing.T) {
 			b.operator.Stop()
-			b.destroy(t)
+			b.destroyNamespaces(t)
 			t.Cleanup(func() { b.proxy.Before(nil) })
 			run(t, strings.ReplaceAll(name, " ", "-"))
 		})
 	}
 	shape("live operator", func(t *testing.T, name string) {
 		b.operator.Start()
-		b.proxy.Before(b.settling)
-		b.requireRestored(t, b.restore(t, name, nil))
+		b.proxy.Before(b.awaitSettling)
+		b.requireRestored(t, b.runRestore(t, name, nil))
 	})
 	shape("restarted operator", func(t *testing.T, name string) {
 		var created atomic.Int64
@@ -242,11 +242,11 @@ func TestNothingIsLostBesideAnOperator(t *testing.T) {
 			}
 			return b.operator.Settle(ctx)
 		})
-		b.requireRestored(t, b.restore(t, name, nil))
+		b.requireRestored(t, b.runRestore(t, name, nil))
 		require.GreaterOrEqual(t, created.Load(), half, "the operator came back during the restore")
 	})
 	shape("live owner", func(t *testing.T, name string) {
-		b.stores(t)
+		b.createStores(t)
 		var late atomic.Int64
 		b.proxy.Before(func(_ context.Context, r Request) error {
 			if r.Method == "POST" && strings.HasSuffix(r.Path, "/persistentvolumeclaims") && strings.Contains(string(r.Body), "-data") && !hasOwner(r.Body) {
@@ -254,23 +254,23 @@ func TestNothingIsLostBesideAnOperator(t *testing.T) {
 			}
 			return nil
 		})
-		b.requireRestored(t, b.restore(t, name, nil))
+		b.requireRestored(t, b.runRestore(t, name, nil))
 		require.Zero(t, late.Load(), "claims of live owners are created with their owner")
 	})
-	shape("killed runner", func(t *testing.T, name string) { b.killed(t, name, half) })
+	shape("killed runner", func(t *testing.T, name string) { b.killAtHalf(t, name, half) })
 	// The check itself is able to fail: roots first is what loses objects.
 	shape("owners first", func(t *testing.T, name string) {
 		b.operator.Start()
-		b.proxy.Before(b.settling)
-		b.restore(t, name, map[string]string{"holdfast.io/order": "owners"})
+		b.proxy.Before(b.awaitSettling)
+		b.runRestore(t, name, map[string]string{"holdfast.io/order": "owners"})
 		lost, err := b.estate.Lost(t.Context())
 		require.NoError(t, err)
 		require.NotEmpty(t, lost, "with the owner first, the operator makes its own Secrets and claims")
 	})
 }
 
-// killed kills the runner that holds the restore when half of the custom resources are created.
-func (b *bed) killed(t *testing.T, name string, half int64) {
+// killAtHalf kills the runner that holds the restore when half of the custom resources are created.
+func (b *bed) killAtHalf(t *testing.T, name string, half int64) {
 	t.Helper()
 	b.operator.Start()
 	var created atomic.Int64
@@ -293,7 +293,7 @@ func (b *bed) killed(t *testing.T, name string, half int64) {
 	case <-time.After(site.Patience):
 		t.Fatal("half of the custom resources are never created")
 	}
-	holder := b.holder(t, name)
+	holder := b.ownerMember(t, name)
 	holder.Kill()
 	<-holder.Done()
 	close(gone)
@@ -302,8 +302,8 @@ func (b *bed) killed(t *testing.T, name string, half int64) {
 	require.NoError(t, err)
 }
 
-// holder returns the process that has the claim of a restore.
-func (b *bed) holder(t *testing.T, name string) *fleet.Member {
+// ownerMember returns the process that has the claim of a restore.
+func (b *bed) ownerMember(t *testing.T, name string) *fleet.Member {
 	t.Helper()
 	restore := &velerov1.Restore{}
 	require.NoError(t, b.Client.Get(t.Context(), client.ObjectKey{Namespace: site.Server, Name: name}, restore))

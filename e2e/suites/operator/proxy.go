@@ -60,7 +60,7 @@ func StartProxy(config *rest.Config) (*Proxy, error) {
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) },
 	}
 	p.server = &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := p.hold(r); err != nil {
+		if err := p.holdRequest(r); err != nil {
 			http.Error(w, err.Error(), http.StatusBadGateway)
 			return
 		}
@@ -84,7 +84,7 @@ func (p *Proxy) Before(do func(context.Context, Request) error) {
 // own are the paths of requests that are not about applications' objects.
 var own = []string{"/apis/velero.io/", "/apis/coordination.k8s.io/", "/namespaces/velero/"}
 
-func (p *Proxy) hold(r *http.Request) error {
+func (p *Proxy) holdRequest(r *http.Request) error {
 	p.mu.Lock()
 	before := p.before
 	p.mu.Unlock()

@@ -41,18 +41,18 @@ func (d *disks) GetVolumeInfo(context.Context, string, string) (string, int64, e
 }
 
 func (d *disks) CreateSnapshot(_ context.Context, id, _ string, _ map[string]string) (string, error) {
-	return d.copied(id, "snapshot-of-"+id)
+	return d.copyDisk(id, "snapshot-of-"+id)
 }
 
 func (d *disks) CreateVolumeFromSnapshot(_ context.Context, id, _, _ string, _ int64) (string, error) {
-	return d.copied(id, "made-of-"+id)
+	return d.copyDisk(id, "made-of-"+id)
 }
 
 func (d *disks) DeleteSnapshot(_ context.Context, id string) error {
 	return os.RemoveAll(filepath.Join(d.dir, id))
 }
 
-func (d *disks) copied(from, to string) (string, error) {
+func (d *disks) copyDisk(from, to string) (string, error) {
 	content, err := os.ReadFile(filepath.Join(d.dir, from))
 	if err != nil {
 		return "", err

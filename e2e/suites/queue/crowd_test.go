@@ -24,8 +24,8 @@ const (
 	atOnce = 8
 )
 
-// set returns the namespaces of one set: one, two or three of them.
-func set(i int) []string {
+// namespaceSet returns the namespaces of one set: one, two or three of them.
+func namespaceSet(i int) []string {
 	var names []string
 	for n := range 1 + i%3 {
 		names = append(names, fmt.Sprintf("crowd-%02d", (i*(n+1)+5*n)%spaces))
@@ -34,8 +34,8 @@ func set(i int) []string {
 	return slices.Compact(names)
 }
 
-// member is one backup of the crowd, as it ran.
-type member struct {
+// crowdMember is one backup of the crowd, as it ran.
+type crowdMember struct {
 	name     string
 	set      []string
 	sequence int64
@@ -43,7 +43,7 @@ type member struct {
 	span
 }
 
-func (m *member) overlaps(o *member) bool {
+func (m *crowdMember) overlapsWith(o *crowdMember) bool {
 	return slices.ContainsFunc(m.set, func(ns string) bool { return slices.Contains(o.set, ns) })
 }
 
@@ -62,15 +62,15 @@ func TestACrowd(t *testing.T) {
 	b.bucket, dir = site.FileBucket(t, "crowd")
 	b.ReachFiles(t, dir, b.bucket)
 	for i := range spaces {
-		b.space(t, fmt.Sprintf("crowd-%02d", i))
+		b.createNamespace(t, fmt.Sprintf("crowd-%02d", i))
 	}
 	began := time.Now()
 	b.submitCrowd(t)
-	b.ended(t, crowd/4)
+	b.awaitEnded(t, crowd/4)
 	b.Fleet.Of("queue-scheduler")[0].Kill()
-	b.ended(t, crowd)
+	b.awaitEnded(t, crowd)
 	t.Logf("%d backups in %.1f s", crowd, time.Since(began).Seconds())
-	b.check(t)
+	b.checkCrowd(t)
 }
 
 func crowdName(i int) string { return fmt.Sprintf("crowd-%03d", i) }
@@ -83,15 +83,15 @@ func (b *bed) submitCrowd(t *testing.T) {
 		group.Go(func() error {
 			return b.Client.Create(t.Context(), &velerov1.Backup{
 				ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: crowdName(i)},
-				Spec:       velerov1.BackupSpec{StorageLocation: b.bucket.Location, IncludedNamespaces: set(i % sets)},
+				Spec:       velerov1.BackupSpec{StorageLocation: b.bucket.Location, IncludedNamespaces: namespaceSet(i % sets)},
 			})
 		})
 	}
 	require.NoError(t, group.Wait())
 }
 
-// ended waits until so many backups are over.
-func (b *bed) ended(t *testing.T, count int) {
+// awaitEnded waits until so many backups are over.
+func (b *bed) awaitEnded(t *testing.T, count int) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		over := 0
@@ -104,16 +104,16 @@ func (b *bed) ended(t *testing.T, count int) {
 	}, site.Patience, 4*site.Look, "%d backups end", count)
 }
 
-// check looks at how the crowd ran.
-func (b *bed) check(t *testing.T) {
+// checkCrowd looks at how the crowd ran.
+func (b *bed) checkCrowd(t *testing.T) {
 	t.Helper()
-	members := make([]*member, crowd)
+	members := make([]*crowdMember, crowd)
 	holders := map[string]int{}
 	for i := range members {
 		backup := &velerov1.Backup{}
 		require.NoError(t, b.Client.Get(t.Context(), client.ObjectKey{Namespace: site.Server, Name: crowdName(i)}, backup))
 		require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, "%s: %s", backup.Name, backup.Status.FailureReason)
-		m := &member{name: backup.Name, set: set(i % sets), span: b.backupRan(t, backup.Name)}
+		m := &crowdMember{name: backup.Name, set: namespaceSet(i % sets), span: b.backupRan(t, backup.Name)}
 		var err error
 		m.sequence, err = strconv.ParseInt(backup.Annotations[holdfast.AnnotationQueueSequence], 10, 64)
 		require.NoError(t, err)
@@ -125,18 +125,18 @@ func (b *bed) check(t *testing.T) {
 		holders[m.holder]++
 		members[i] = m
 	}
-	slices.SortFunc(members, func(a, b *member) int { return int(a.sequence - b.sequence) })
+	slices.SortFunc(members, func(a, b *crowdMember) int { return int(a.sequence - b.sequence) })
 	overlapping, disjoint, together := 0, 0, 0
 	for i, m := range members {
 		for _, o := range members[:i] {
 			switch {
-			case m.overlaps(o):
+			case m.overlapsWith(o):
 				overlapping++
-				require.False(t, m.meets(o.span), "%s %v at %+v beside %s %v at %+v", m.name, m.set, m.span, o.name, o.set, o.span)
+				require.False(t, m.meetsSpan(o.span), "%s %v at %+v beside %s %v at %+v", m.name, m.set, m.span, o.name, o.set, o.span)
 				require.Greater(t, m.from, o.from, "%s %v passed %s %v", m.name, m.set, o.name, o.set)
 			default:
 				disjoint++
-				if m.together(o.span) {
+				if m.runsTogether(o.span) {
 					together++
 				}
 			}
@@ -152,7 +152,7 @@ func (b *bed) check(t *testing.T) {
 }
 
 // mostAtOnce returns how many held a place at one moment.
-func mostAtOnce(members []*member) int {
+func mostAtOnce(members []*crowdMember) int {
 	type edge struct {
 		revision int64
 		change   int

@@ -38,11 +38,11 @@ func TestRules(t *testing.T) {
 		name string
 		run  func(*testing.T)
 	}{
-		{"the example of the design", b.example},
+		{"the example of the design", b.testExample},
 		{"a backup of everything does not starve", b.wholeCluster},
 		{"a restore goes before queued backups", b.restoreFirst},
 		{"a restore that ignores running backups", b.restoreNow},
-		{"a namespace that no backup takes", b.excluded},
+		{"a namespace that no backup takes", b.testExcluded},
 	} {
 		began := time.Now()
 		if !t.Run(scenario.name, scenario.run) {
@@ -52,8 +52,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// space creates a namespace with an object in it.
-func (b *bed) space(t *testing.T, names ...string) {
+// createNamespace creates a namespace with an object in it.
+func (b *bed) createNamespace(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
 		b.Namespace(t, name)
@@ -62,16 +62,16 @@ func (b *bed) space(t *testing.T, names ...string) {
 	}
 }
 
-// hold keeps a backup in the middle of its work, once it runs, until release is called.
-func (b *bed) hold(t *testing.T, backup string) *gate.Hold {
+// holdBackup keeps a backup in the middle of its work, once it runs, until release is called.
+func (b *bed) holdBackup(t *testing.T, backup string) *gate.Hold {
 	t.Helper()
 	hold := b.gate.Hold(gate.Writes("backups/" + backup + "/parts/"))
 	t.Cleanup(hold.Release)
 	return hold
 }
 
-// works waits until a held backup has come to the middle of its work.
-func works(t *testing.T, hold *gate.Hold) {
+// awaitHeld waits until a held backup has come to the middle of its work.
+func awaitHeld(t *testing.T, hold *gate.Hold) {
 	t.Helper()
 	select {
 	case <-hold.Reached():
@@ -80,15 +80,15 @@ func works(t *testing.T, hold *gate.Hold) {
 	}
 }
 
-// submit creates a backup and waits until it is in the queue, or past it.
-func (b *bed) submit(t *testing.T, name string, namespaces ...string) {
+// submitBackup creates a backup and waits until it is in the queue, or past it.
+func (b *bed) submitBackup(t *testing.T, name string, namespaces ...string) {
 	t.Helper()
 	b.Backup(t, name, b.bucket, namespaces...)
 	b.History.Reaches(t, "Backup", name, "Queued")
 }
 
-// completes requires backups that complete.
-func (b *bed) completes(t *testing.T, names ...string) {
+// requireCompleted requires backups that complete.
+func (b *bed) requireCompleted(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
 		backup := b.BackupEnds(t, name)
@@ -96,8 +96,8 @@ func (b *bed) completes(t *testing.T, names ...string) {
 	}
 }
 
-// waits requires backups that are still in the queue.
-func (b *bed) waits(t *testing.T, names ...string) {
+// requireQueued requires backups that are still in the queue.
+func (b *bed) requireQueued(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
 		backup := &velerov1.Backup{}
@@ -106,10 +106,10 @@ func (b *bed) waits(t *testing.T, names ...string) {
 	}
 }
 
-// passes shows that a pass was made, with a place free: an unrelated backup runs.
-func (b *bed) passes(t *testing.T, marker string) {
+// requirePass shows that a pass was made, with a place free: an unrelated backup runs.
+func (b *bed) requirePass(t *testing.T, marker string) {
 	t.Helper()
-	b.space(t, marker)
-	b.submit(t, marker, marker)
-	b.completes(t, marker)
+	b.createNamespace(t, marker)
+	b.submitBackup(t, marker, marker)
+	b.requireCompleted(t, marker)
 }

@@ -15,23 +15,23 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
 
-// restore creates a restore of everything in a backup.
-func (b *bed) restore(t *testing.T, name, backup string, annotations map[string]string) {
+// createRestore creates a restore of everything in a backup.
+func (b *bed) createRestore(t *testing.T, name, backup string, annotations map[string]string) {
 	t.Helper()
 	require.NoError(t, b.Client.Create(t.Context(), &velerov1.Restore{
 		ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: name, Annotations: annotations}, Spec: velerov1.RestoreSpec{BackupName: backup},
 	}))
 }
 
-// restored requires a restore that completes.
-func (b *bed) restored(t *testing.T, name string) {
+// requireRestored requires a restore that completes.
+func (b *bed) requireRestored(t *testing.T, name string) {
 	t.Helper()
 	r := b.RestoreEnds(t, name)
 	require.Equal(t, velerov1.RestorePhaseCompleted, r.Status.Phase, "%s: %s", name, r.Status.FailureReason)
 }
 
-// noted waits until the namespaces a restore writes to are known.
-func (b *bed) noted(t *testing.T, name string, want ...string) {
+// awaitNoted waits until the namespaces a restore writes to are known.
+func (b *bed) awaitNoted(t *testing.T, name string, want ...string) {
 	t.Helper()
 	r := &velerov1.Restore{}
 	require.Eventually(t, func() bool {
@@ -42,8 +42,8 @@ func (b *bed) noted(t *testing.T, name string, want ...string) {
 	require.Equal(t, want, got)
 }
 
-// cli runs a command of the product.
-func (b *bed) cli(t *testing.T, args ...string) {
+// runCLI runs a command of the product.
+func (b *bed) runCLI(t *testing.T, args ...string) {
 	t.Helper()
 	binary, err := testbed.Product("holdfast")
 	require.NoError(t, err)

@@ -15,43 +15,43 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
 
-// example is the one of the queue's design, letter by letter: a limit of two; b1 runs, and b2 to b5
+// testExample is the one of the queue's design, letter by letter: a limit of two; b1 runs, and b2 to b5
 // queue behind it. Only b5 starts, b2 when b1 ends, b3 and b4 when b2 ends.
-func (b *bed) example(t *testing.T) {
-	b.space(t, "ns1", "ns2", "ns3", "ns4", "ns5", "ns6", "ns8", "ns9")
-	b1, b2, b5 := b.hold(t, "b1"), b.hold(t, "b2"), b.hold(t, "b5")
-	b.submit(t, "b1", "ns1", "ns2")
-	works(t, b1)
+func (b *bed) testExample(t *testing.T) {
+	b.createNamespace(t, "ns1", "ns2", "ns3", "ns4", "ns5", "ns6", "ns8", "ns9")
+	b1, b2, b5 := b.holdBackup(t, "b1"), b.holdBackup(t, "b2"), b.holdBackup(t, "b5")
+	b.submitBackup(t, "b1", "ns1", "ns2")
+	awaitHeld(t, b1)
 	for i, backup := range []struct {
 		name       string
 		namespaces []string
 	}{
 		{"b2", []string{"ns2", "ns3", "ns5"}}, {"b3", []string{"ns4", "ns3"}}, {"b4", []string{"ns5", "ns6"}}, {"b5", []string{"ns8", "ns9"}},
 	} {
-		b.submit(t, backup.name, backup.namespaces...)
+		b.submitBackup(t, backup.name, backup.namespaces...)
 		queued, _ := b.History.At("Backup", backup.name, "Queued")
 		require.Equal(t, i+1, queued.Position, "%s enters the queue behind those before it", backup.name)
 	}
-	works(t, b5)
-	b.waits(t, "b2", "b3", "b4")
+	awaitHeld(t, b5)
+	b.requireQueued(t, "b2", "b3", "b4")
 	for i, name := range []string{"b2", "b3", "b4"} {
 		steps := b.History.Of("Backup", name)
 		require.Equal(t, i+1, steps[len(steps)-1].Position, "%s keeps its place when b5 leaves from behind it", name)
 	}
 
 	b5.Release()
-	b.completes(t, "b5")
-	b.passes(t, "marker-a")
-	b.waits(t, "b2", "b3", "b4")
+	b.requireCompleted(t, "b5")
+	b.requirePass(t, "marker-a")
+	b.requireQueued(t, "b2", "b3", "b4")
 
 	b1.Release()
-	b.completes(t, "b1")
-	works(t, b2)
-	b.passes(t, "marker-b")
-	b.waits(t, "b3", "b4")
+	b.requireCompleted(t, "b1")
+	awaitHeld(t, b2)
+	b.requirePass(t, "marker-b")
+	b.requireQueued(t, "b3", "b4")
 
 	b2.Release()
-	b.completes(t, "b2", "b3", "b4")
+	b.requireCompleted(t, "b2", "b3", "b4")
 	ran := map[string]span{}
 	for _, name := range []string{"b1", "b2", "b3", "b4", "b5"} {
 		ran[name] = b.backupRan(t, name)
@@ -65,24 +65,24 @@ func (b *bed) example(t *testing.T) {
 // wholeCluster lets small backups arrive without a pause, each as soon as the one before is queued,
 // while a backup of everything waits for a running one. It runs before all that came after it.
 func (b *bed) wholeCluster(t *testing.T) {
-	b.space(t, "busy", "small-0", "small-1", "small-2")
-	busy := b.hold(t, "busy")
-	b.submit(t, "busy", "busy")
-	works(t, busy)
-	b.submit(t, "before", "small-0")
-	b.submit(t, "whole")
-	b.completes(t, "before") // it came first
+	b.createNamespace(t, "busy", "small-0", "small-1", "small-2")
+	busy := b.holdBackup(t, "busy")
+	b.submitBackup(t, "busy", "busy")
+	awaitHeld(t, busy)
+	b.submitBackup(t, "before", "small-0")
+	b.submitBackup(t, "whole")
+	b.requireCompleted(t, "before") // it came first
 	var later []string
 	for begun := false; !begun; _, begun = b.History.At("Backup", "whole", "InProgress") {
 		name := fmt.Sprintf("later-%d", len(later))
-		b.submit(t, name, fmt.Sprintf("small-%d", len(later)%3))
+		b.submitBackup(t, name, fmt.Sprintf("small-%d", len(later)%3))
 		if later = append(later, name); len(later) == 3 {
-			b.waits(t, append(slices.Clone(later), "whole")...)
+			b.requireQueued(t, append(slices.Clone(later), "whole")...)
 			busy.Release()
 		}
 		require.Less(t, len(later), 500, "the backup of everything starves")
 	}
-	b.completes(t, append(later, "busy", "whole")...)
+	b.requireCompleted(t, append(later, "busy", "whole")...)
 	whole := b.backupRan(t, "whole")
 	require.Greater(t, whole.from, b.backupRan(t, "busy").end)
 	for _, name := range later {
@@ -93,22 +93,22 @@ func (b *bed) wholeCluster(t *testing.T) {
 // restoreFirst requires a restore that waits for a running backup to go before backups that were
 // queued earlier, and to delay no job of other namespaces than its backup's.
 func (b *bed) restoreFirst(t *testing.T) {
-	b.space(t, "first-a", "first-b", "first-c")
-	b.submit(t, "first-base", "first-a", "first-b")
-	b.completes(t, "first-base")
-	running := b.hold(t, "first-running")
-	b.submit(t, "first-running", "first-a")
-	works(t, running)
-	b.submit(t, "first-queued", "first-a", "first-c")
-	b.restore(t, "first", "first-base", nil)
-	b.noted(t, "first", "first-a", "first-b")
-	b.submit(t, "first-behind", "first-b") // free, but for the restore that waits
-	b.passes(t, "marker-c")
-	b.waits(t, "first-queued", "first-behind")
+	b.createNamespace(t, "first-a", "first-b", "first-c")
+	b.submitBackup(t, "first-base", "first-a", "first-b")
+	b.requireCompleted(t, "first-base")
+	running := b.holdBackup(t, "first-running")
+	b.submitBackup(t, "first-running", "first-a")
+	awaitHeld(t, running)
+	b.submitBackup(t, "first-queued", "first-a", "first-c")
+	b.createRestore(t, "first", "first-base", nil)
+	b.awaitNoted(t, "first", "first-a", "first-b")
+	b.submitBackup(t, "first-behind", "first-b") // free, but for the restore that waits
+	b.requirePass(t, "marker-c")
+	b.requireQueued(t, "first-queued", "first-behind")
 
 	running.Release()
-	b.completes(t, "first-running", "first-queued", "first-behind")
-	b.restored(t, "first")
+	b.requireCompleted(t, "first-running", "first-queued", "first-behind")
+	b.requireRestored(t, "first")
 	restore := b.restoreRan(t, "first")
 	require.Greater(t, restore.from, b.backupRan(t, "first-running").end)
 	require.Greater(t, b.backupRan(t, "first-queued").from, restore.end)
@@ -118,34 +118,34 @@ func (b *bed) restoreFirst(t *testing.T) {
 // restoreNow requires a restore that ignores running backups to run beside one, and no
 // queued backup to start beside it.
 func (b *bed) restoreNow(t *testing.T) {
-	b.space(t, "now")
-	b.submit(t, "now-base", "now")
-	b.completes(t, "now-base")
-	running := b.hold(t, "now-running")
-	b.submit(t, "now-running", "now")
-	works(t, running)
-	b.cli(t, "restore", "create", "now", "--from-backup", "now-base", "--now", "--wait")
-	b.restored(t, "now")
+	b.createNamespace(t, "now")
+	b.submitBackup(t, "now-base", "now")
+	b.requireCompleted(t, "now-base")
+	running := b.holdBackup(t, "now-running")
+	b.submitBackup(t, "now-running", "now")
+	awaitHeld(t, running)
+	b.runCLI(t, "restore", "create", "now", "--from-backup", "now-base", "--now", "--wait")
+	b.requireRestored(t, "now")
 	require.Equal(t, 1, b.RestoreEnds(t, "now").Status.Warnings, "it says beside whom it ran")
 	running.Release()
-	b.completes(t, "now-running")
+	b.requireCompleted(t, "now-running")
 	restore, backup := b.restoreRan(t, "now"), b.backupRan(t, "now-running")
-	require.True(t, restore.together(backup))
+	require.True(t, restore.runsTogether(backup))
 	require.Less(t, restore.end, backup.end)
 }
 
-// excluded labels a namespace as one that no backup takes while a backup waits that selects it:
+// testExcluded labels a namespace as one that no backup takes while a backup waits that selects it:
 // what the runner collects is decided at admission.
-func (b *bed) excluded(t *testing.T) {
-	b.space(t, "ex-busy", "ex-kept", "ex-secret", "ex-later")
-	b.exclude(t, "ex-secret")
-	busy := b.hold(t, "ex-busy")
-	b.submit(t, "ex-busy", "ex-busy")
-	works(t, busy)
-	b.submit(t, "ex-all", "ex-*")
-	b.exclude(t, "ex-later")
+func (b *bed) testExcluded(t *testing.T) {
+	b.createNamespace(t, "ex-busy", "ex-kept", "ex-secret", "ex-later")
+	b.excludeNamespace(t, "ex-secret")
+	busy := b.holdBackup(t, "ex-busy")
+	b.submitBackup(t, "ex-busy", "ex-busy")
+	awaitHeld(t, busy)
+	b.submitBackup(t, "ex-all", "ex-*")
+	b.excludeNamespace(t, "ex-later")
 	busy.Release()
-	b.completes(t, "ex-busy", "ex-all")
+	b.requireCompleted(t, "ex-busy", "ex-all")
 	held := map[string]bool{}
 	for path := range b.bucket.Stored(t, "ex-all") {
 		if name, ok := strings.CutPrefix(path, "resources/configmaps/namespaces/"); ok && strings.HasSuffix(name, "/content.json") {
@@ -159,8 +159,8 @@ func (b *bed) excluded(t *testing.T) {
 	}
 }
 
-// exclude labels a namespace so that no backup takes it.
-func (b *bed) exclude(t *testing.T, name string) {
+// excludeNamespace labels a namespace so that no backup takes it.
+func (b *bed) excludeNamespace(t *testing.T, name string) {
 	t.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:"true"}}}`, velerov1.LabelExcludeFromBackup)
 	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}

@@ -5,10 +5,10 @@ import "testing"
 // span is when a job ran, by revisions: from before until after it did anything.
 type span struct{ from, begun, end int64 }
 
-func (s span) meets(o span) bool { return s.from < o.end && o.from < s.end }
+func (s span) meetsSpan(o span) bool { return s.from < o.end && o.from < s.end }
 
-// together reports that both were in the middle of their work at one moment.
-func (s span) together(o span) bool { return s.begun < o.end && o.begun < s.end }
+// runsTogether reports that both were in the middle of their work at one moment.
+func (s span) runsTogether(o span) bool { return s.begun < o.end && o.begun < s.end }
 
 // backupRan returns when a backup held its place: from ReadyToStart until past InProgress.
 func (b *bed) backupRan(t *testing.T, name string) span {

@@ -54,13 +54,13 @@ type workload struct {
 	conversions, judged atomic.Int64
 }
 
-// start serves when deployment exists and ready is true.
-func (w *workload) start(t *testing.T, b *bench, deployment string, ready func(context.Context) bool) {
+// startServing serves when deployment exists and ready is true.
+func (w *workload) startServing(t *testing.T, b *bench, deployment string, ready func(context.Context) bool) {
 	t.Helper()
 	server := &http.Server{Handler: w, ReadHeaderTimeout: time.Minute}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- w.serve(ctx, b, deployment, ready, server) }()
+	go func() { done <- w.serveWorkload(ctx, b, deployment, ready, server) }()
 	t.Cleanup(func() {
 		cancel()
 		_ = server.Close()
@@ -70,7 +70,7 @@ func (w *workload) start(t *testing.T, b *bench, deployment string, ready func(c
 	})
 }
 
-func (w *workload) serve(ctx context.Context, b *bench, deployment string, ready func(context.Context) bool, server *http.Server) error {
+func (w *workload) serveWorkload(ctx context.Context, b *bench, deployment string, ready func(context.Context) bool, server *http.Server) error {
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()
 	secret, found := &corev1.Secret{}, newObject("apps/v1", "Deployment", "hook", deployment, nil)
@@ -121,7 +121,7 @@ func (w *workload) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 		answer = fields{"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview",
 			"response": fields{"uid": request["uid"], "convertedObjects": objects, "result": fields{"status": "Success"}}}
 	default:
-		status, answer = w.api(r, body)
+		status, answer = w.answerAPI(r, body)
 	}
 	out.Header().Set("Content-Type", "application/json")
 	out.WriteHeader(status)
@@ -130,8 +130,8 @@ func (w *workload) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 
 const thingsGroup = "things.example.org"
 
-// api answers as an API server for one kind.
-func (w *workload) api(r *http.Request, body fields) (int, fields) {
+// answerAPI answers as an API server for one kind.
+func (w *workload) answerAPI(r *http.Request, body fields) (int, fields) {
 	switch path := r.URL.Path; {
 	case path == "/apis/"+thingsGroup+"/v1":
 		return http.StatusOK, fields{"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": thingsGroup + "/v1", "resources": []any{fields{
@@ -147,8 +147,8 @@ func (w *workload) api(r *http.Request, body fields) (int, fields) {
 	return http.StatusNotFound, fields{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": http.StatusNotFound}
 }
 
-// certificate is one for loopback that signs itself.
-func certificate(t *testing.T) (cert, key []byte) {
+// newCertificate is one for loopback that signs itself.
+func newCertificate(t *testing.T) (cert, key []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
@@ -162,9 +162,9 @@ func certificate(t *testing.T) (cert, key []byte) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
 }
 
-// webhook is a fail-closed configuration for the creation of some resources, in one namespace or
+// newWebhook is a fail-closed configuration for the creation of some resources, in one namespace or
 // everywhere.
-func webhook(name, url, namespace string, bundle string, groups, resources []any) *unstructured.Unstructured {
+func newWebhook(name, url, namespace string, bundle string, groups, resources []any) *unstructured.Unstructured {
 	hook := fields{"name": name + ".example.com", "failurePolicy": "Fail", "sideEffects": "None", "admissionReviewVersions": []any{"v1"},
 		"timeoutSeconds": int64(5), "clientConfig": fields{"url": url + "/validate", "caBundle": bundle},
 		"rules": []any{fields{"operations": []any{"CREATE", "UPDATE"}, "apiGroups": groups, "apiVersions": []any{"*"}, "resources": resources}}}
@@ -174,13 +174,13 @@ func webhook(name, url, namespace string, bundle string, groups, resources []any
 	return newObject("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "", name, fields{"webhooks": []any{hook}})
 }
 
-func deployment(name string) *unstructured.Unstructured {
+func newDeployment(name string) *unstructured.Unstructured {
 	labels := fields{"app": name}
 	return newObject("apps/v1", "Deployment", "hook", name, fields{"spec": fields{"replicas": int64(1), "selector": fields{"matchLabels": labels},
 		"template": fields{"metadata": fields{"labels": labels}, "spec": fields{"containers": []any{fields{"name": "c", "image": "registry.invalid/c:1"}}}}}})
 }
 
-func widgets(url, bundle string) *unstructured.Unstructured {
+func widgetDefinition(url, bundle string) *unstructured.Unstructured {
 	version := func(name string, storage bool) fields {
 		return fields{"name": name, "served": true, "storage": storage, "schema": fields{"openAPIV3Schema": fields{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}
 	}
@@ -191,24 +191,24 @@ func widgets(url, bundle string) *unstructured.Unstructured {
 			"clientConfig": fields{"url": url + "/convert", "caBundle": bundle}}}}})
 }
 
-// store adds everything to the backup. The aggregated API is served on port api.
-func (w *workload) store(t *testing.T, backup *veleroBackup, api int, cert, key []byte) {
+// storeWorkload adds everything to the backup. The aggregated API is served on port api.
+func (w *workload) storeWorkload(t *testing.T, backup *veleroBackup, api int, cert, key []byte) {
 	t.Helper()
 	url, bundle := "https://127.0.0.1:"+strconv.Itoa(w.port), base64.StdEncoding.EncodeToString(cert)
 	add := func(group, version, resource string, obj *unstructured.Unstructured) {
 		obj.SetUID(types.UID("old-" + resource + obj.GetNamespace() + obj.GetName()))
-		backup.add(t, schema.GroupVersionResource{Group: group, Version: version, Resource: resource}, obj)
+		backup.addObject(t, schema.GroupVersionResource{Group: group, Version: version, Resource: resource}, obj)
 	}
 	add("", "v1", "namespaces", newObject("v1", "Namespace", "", "hook", nil))
 	add("", "v1", "namespaces", newObject("v1", "Namespace", "", "app", nil))
 	add("", "v1", "secrets", newObject("v1", "Secret", "hook", "tls", fields{"type": "kubernetes.io/tls", "data": fields{
 		"tls.crt": bundle, "tls.key": base64.StdEncoding.EncodeToString(key), "ca.crt": bundle}}))
-	add("apps", "v1", "deployments", deployment("webhook"))
-	add("apps", "v1", "deployments", deployment("api"))
+	add("apps", "v1", "deployments", newDeployment("webhook"))
+	add("apps", "v1", "deployments", newDeployment("api"))
 	add("", "v1", "services", newObject("v1", "Service", "hook", "api", fields{"spec": fields{"type": "ExternalName", "externalName": "localhost"}}))
-	add("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", webhook("judge", url, "", bundle,
+	add("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", newWebhook("judge", url, "", bundle,
 		[]any{"", "apps", "example.net"}, []any{"secrets", "configmaps", "services", "deployments", "widgets"}))
-	add("apiextensions.k8s.io", "v1", "customresourcedefinitions", widgets(url, bundle))
+	add("apiextensions.k8s.io", "v1", "customresourcedefinitions", widgetDefinition(url, bundle))
 	add("apiregistration.k8s.io", "v1", "apiservices", newObject("apiregistration.k8s.io/v1", "APIService", "", "v1."+thingsGroup, fields{"spec": fields{
 		"group": thingsGroup, "version": "v1", "insecureSkipTLSVerify": true, "groupPriorityMinimum": int64(1000), "versionPriority": int64(10),
 		"service": fields{"namespace": "hook", "name": "api", "port": int64(api)}}}))
@@ -228,15 +228,15 @@ const each = 12
 // Another configuration of the webhook has survived in the cluster: all objects that it judges were
 // errors until the webhook ran.
 func TestNothingIsLostToWhatAdmits(t *testing.T) {
-	b := start(t)
+	b := startBench(t)
 	ports, err := testbed.FreePorts(2)
 	require.NoError(t, err)
-	cert, key := certificate(t)
+	cert, key := newCertificate(t)
 	hook, api := &workload{port: ports[0]}, &workload{port: ports[1]}
-	backup := b.backup(t, "admitting")
-	hook.store(t, backup, api.port, cert, key)
-	backup.close(t)
-	survivor := webhook("survivor", "https://127.0.0.1:"+strconv.Itoa(hook.port), "app", base64.StdEncoding.EncodeToString(cert), []any{""}, []any{"configmaps"})
+	backup := b.createBackup(t, "admitting")
+	hook.storeWorkload(t, backup, api.port, cert, key)
+	backup.closeTarball(t)
+	survivor := newWebhook("survivor", "https://127.0.0.1:"+strconv.Itoa(hook.port), "app", base64.StdEncoding.EncodeToString(cert), []any{""}, []any{"configmaps"})
 	require.NoError(t, b.client.Create(t.Context(), survivor))
 	closed := newObject("v1", "ConfigMap", "app", "probe", nil)
 	require.NoError(t, b.client.Create(t.Context(), newObject("v1", "Namespace", "", "app", nil)))
@@ -245,12 +245,12 @@ func TestNothingIsLostToWhatAdmits(t *testing.T) {
 		return apierrors.IsInternalError(err) && strings.Contains(err.Error(), "failed calling webhook")
 	}, time.Minute, 50*time.Millisecond, "the survivor is in force, and nothing answers for it")
 
-	hook.start(t, b, "webhook", func(context.Context) bool { return true })
-	api.start(t, b, "api", func(ctx context.Context) bool { return unavailable(ctx, b) })
-	restore := b.restore(t, "admitted", velerov1.RestoreSpec{BackupName: "admitting"})
+	hook.startServing(t, b, "webhook", func(context.Context) bool { return true })
+	api.startServing(t, b, "api", func(ctx context.Context) bool { return isUnavailable(ctx, b) })
+	restore := b.runRestore(t, "admitted", velerov1.RestoreSpec{BackupName: "admitting"})
 	require.Equal(t, velerov1.RestorePhaseCompleted, restore.Status.Phase, messagesOf(t, b, restore))
 	require.Zero(t, restore.Status.Errors)
-	for object, action := range b.actions(t, "admitted") {
+	for object, action := range b.readActions(t, "admitted") {
 		if object != "v1/Namespace app" {
 			require.Equal(t, "created", action, object)
 		}
@@ -271,8 +271,8 @@ func TestNothingIsLostToWhatAdmits(t *testing.T) {
 	require.Greater(t, hook.conversions.Load(), int64(3), "conversions were refused at first")
 }
 
-// unavailable reports that the APIService is there and does not answer.
-func unavailable(ctx context.Context, b *bench) bool {
+// isUnavailable reports that the APIService is there and does not answer.
+func isUnavailable(ctx context.Context, b *bench) bool {
 	found := newObject("apiregistration.k8s.io/v1", "APIService", "", "v1."+thingsGroup, nil)
 	if b.client.Get(ctx, client.ObjectKeyFromObject(found), found) != nil {
 		return false

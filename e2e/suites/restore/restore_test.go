@@ -49,7 +49,7 @@ type bench struct {
 	runner  *app.App
 }
 
-func start(t *testing.T) *bench {
+func startBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{cluster: testbed.StartT(t)}
 	b.config = b.cluster.RestConfig()
@@ -97,9 +97,9 @@ func (b *bench) startRunner(t *testing.T, natsURL string) *app.App {
 	return runner
 }
 
-// backup makes a Backup object as sync makes it for one found in the bucket, and the tarball as
+// createBackup makes a Backup object as sync makes it for one found in the bucket, and the tarball as
 // Velero writes it.
-func (b *bench) backup(t *testing.T, name string) *veleroBackup {
+func (b *bench) createBackup(t *testing.T, name string) *veleroBackup {
 	t.Helper()
 	now := metav1.Now()
 	backup := &velerov1.Backup{
@@ -113,8 +113,8 @@ func (b *bench) backup(t *testing.T, name string) *veleroBackup {
 	return newVeleroBackup(t, b.bucket, backup)
 }
 
-// restore creates a Restore, admits it and waits for its end.
-func (b *bench) restore(t *testing.T, name string, spec velerov1.RestoreSpec) *velerov1.Restore {
+// runRestore creates a Restore, admits it and waits for its end.
+func (b *bench) runRestore(t *testing.T, name string, spec velerov1.RestoreSpec) *velerov1.Restore {
 	t.Helper()
 	restore := &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: name}, Spec: spec}
 	require.NoError(t, b.client.Create(t.Context(), restore))
@@ -132,17 +132,17 @@ func (b *bench) restore(t *testing.T, name string, spec velerov1.RestoreSpec) *v
 	return restore
 }
 
-// file reads a published file of a restore.
-func (b *bench) file(t *testing.T, restore, name string) string {
+// readFile reads a published file of a restore.
+func (b *bench) readFile(t *testing.T, restore, name string) string {
 	t.Helper()
-	return gunzipped(t, b.bucket, "restores", restore, name)
+	return readGzip(t, b.bucket, "restores", restore, name)
 }
 
-// actions reads the resource list: object -> what became of it.
-func (b *bench) actions(t *testing.T, restore string) map[string]string {
+// readActions reads the resource list: object -> what became of it.
+func (b *bench) readActions(t *testing.T, restore string) map[string]string {
 	t.Helper()
 	var list map[string][]string
-	require.NoError(t, json.Unmarshal([]byte(b.file(t, restore, "restore-"+restore+"-resource-list.json.gz")), &list))
+	require.NoError(t, json.Unmarshal([]byte(b.readFile(t, restore, "restore-"+restore+"-resource-list.json.gz")), &list))
 	out := map[string]string{}
 	for kind, entries := range list {
 		for _, entry := range entries {
@@ -154,29 +154,29 @@ func (b *bench) actions(t *testing.T, restore string) map[string]string {
 	return out
 }
 
-func (b *bench) messages(t *testing.T, restore string) string {
+func (b *bench) readMessages(t *testing.T, restore string) string {
 	t.Helper()
-	return b.file(t, restore, "restore-"+restore+"-results.gz")
+	return b.readFile(t, restore, "restore-"+restore+"-results.gz")
 }
 
 // TestVeleroBackupComesBack saves a sample estate the way Velero would, removes it, and restores
 // it.
 func TestVeleroBackupComesBack(t *testing.T) {
-	b := start(t)
+	b := startBench(t)
 	estate := seed.Options{}
 	created, err := seed.Apply(t.Context(), b.config, estate)
 	require.NoError(t, err)
 	scope := compare.Scope{Namespaces: estate.Namespaces(), Selector: seed.Selector()}
 	before, err := compare.Take(t.Context(), b.config, scope)
 	require.NoError(t, err)
-	backup := b.backup(t, "foreign")
+	backup := b.createBackup(t, "foreign")
 	backup.addCluster(t, b.config, estate.Namespaces(), seed.Selector())
-	backup.close(t)
+	backup.closeTarball(t)
 	require.GreaterOrEqual(t, backup.n, created)
 	_, err = seed.Remove(t.Context(), b.config)
 	require.NoError(t, err)
 
-	restore := b.restore(t, "everything", velerov1.RestoreSpec{BackupName: "foreign"})
+	restore := b.runRestore(t, "everything", velerov1.RestoreSpec{BackupName: "foreign"})
 	require.Equal(t, velerov1.RestorePhaseCompleted, restore.Status.Phase, "%s %s", restore.Status.FailureReason, messagesOf(t, b, restore))
 	require.Zero(t, restore.Status.Errors)
 	require.NotNil(t, restore.Status.StartTimestamp)
@@ -189,15 +189,15 @@ func TestVeleroBackupComesBack(t *testing.T) {
 	require.Greater(t, report.Owned, 50, "objects have their owners back")
 
 	t.Run("files", func(t *testing.T) {
-		actions := b.actions(t, "everything")
+		actions := b.readActions(t, "everything")
 		require.Len(t, actions, restore.Status.Progress.TotalItems)
-		require.Equal(t, "[]\n", b.file(t, "everything", "restore-everything-itemoperations.json.gz"))
-		require.Equal(t, "[]\n", b.file(t, "everything", "everything-volumeinfo.json.gz"))
-		require.Contains(t, b.file(t, "everything", "restore-everything-logs.gz"), "restore=velero/everything")
+		require.Equal(t, "[]\n", b.readFile(t, "everything", "restore-everything-itemoperations.json.gz"))
+		require.Equal(t, "[]\n", b.readFile(t, "everything", "everything-volumeinfo.json.gz"))
+		require.Contains(t, b.readFile(t, "everything", "restore-everything-logs.gz"), "restore=velero/everything")
 		records, err := filepath.Glob(filepath.Join(b.bucket, "restores/everything/records", string(restore.UID), "*"))
 		require.NoError(t, err)
 		require.NotEmpty(t, records)
-		require.NotContains(t, b.file(t, "everything", "restore-everything-logs.gz"), "cGFzc3dvcmQ", "no contents of Secrets")
+		require.NotContains(t, b.readFile(t, "everything", "restore-everything-logs.gz"), "cGFzc3dvcmQ", "no contents of Secrets")
 	})
 
 	t.Run("progress over gRPC", func(t *testing.T) {
@@ -221,17 +221,17 @@ func TestVeleroBackupComesBack(t *testing.T) {
 	})
 
 	t.Run("a second restore finds everything there", func(t *testing.T) {
-		again := b.restore(t, "again", velerov1.RestoreSpec{BackupName: "foreign"})
+		again := b.runRestore(t, "again", velerov1.RestoreSpec{BackupName: "foreign"})
 		require.Equal(t, velerov1.RestorePhaseCompleted, again.Status.Phase, messagesOf(t, b, again))
-		require.Zero(t, again.Status.Warnings, b.messages(t, "again"))
-		for object, action := range b.actions(t, "again") {
+		require.Zero(t, again.Status.Warnings, b.readMessages(t, "again"))
+		for object, action := range b.readActions(t, "again") {
 			require.Equal(t, "skipped", action, object)
 		}
 	})
 
 	t.Run("one namespace under another name", func(t *testing.T) {
 		shop := estate.Namespaces()[0]
-		mapped := b.restore(t, "mapped", velerov1.RestoreSpec{BackupName: "foreign", IncludedNamespaces: []string{shop},
+		mapped := b.runRestore(t, "mapped", velerov1.RestoreSpec{BackupName: "foreign", IncludedNamespaces: []string{shop},
 			NamespaceMapping: map[string]string{shop: "elsewhere"}})
 		require.Equal(t, velerov1.RestorePhaseCompleted, mapped.Status.Phase, messagesOf(t, b, mapped))
 		var list corev1.SecretList
@@ -241,7 +241,7 @@ func TestVeleroBackupComesBack(t *testing.T) {
 			require.Equal(t, "mapped", s.Labels[velerov1.LabelRestoreName])
 			require.Equal(t, "foreign", s.Labels[velerov1.LabelBackupName])
 		}
-		for object := range b.actions(t, "mapped") {
+		for object := range b.readActions(t, "mapped") {
 			require.NotContains(t, object, " "+shop+"/")
 		}
 	})
@@ -257,21 +257,21 @@ func TestVeleroBackupComesBack(t *testing.T) {
 	})
 
 	t.Run("damage and absence", func(t *testing.T) {
-		absent := b.restore(t, "no-backup", velerov1.RestoreSpec{BackupName: "absent"})
+		absent := b.runRestore(t, "no-backup", velerov1.RestoreSpec{BackupName: "absent"})
 		require.Equal(t, velerov1.RestorePhaseFailed, absent.Status.Phase)
 		require.Contains(t, absent.Status.FailureReason, "absent")
 
-		b.backup(t, "cut").close(t)
+		b.createBackup(t, "cut").closeTarball(t)
 		tarball := filepath.Join(b.bucket, "backups/foreign/foreign.tar.gz")
 		raw, err := os.ReadFile(tarball)
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join(b.bucket, "backups/cut/cut.tar.gz"), raw[:len(raw)/2], 0o644))
-		cut := b.restore(t, "from-cut", velerov1.RestoreSpec{BackupName: "cut"})
+		cut := b.runRestore(t, "from-cut", velerov1.RestoreSpec{BackupName: "cut"})
 		require.Equal(t, velerov1.RestorePhasePartiallyFailed, cut.Status.Phase, cut.Status.FailureReason)
-		require.Contains(t, b.messages(t, "from-cut"), "tarball")
+		require.Contains(t, b.readMessages(t, "from-cut"), "tarball")
 
 		require.NoError(t, os.Remove(filepath.Join(b.bucket, "backups/cut/cut.tar.gz")))
-		gone := b.restore(t, "from-gone", velerov1.RestoreSpec{BackupName: "cut"})
+		gone := b.runRestore(t, "from-gone", velerov1.RestoreSpec{BackupName: "cut"})
 		require.Equal(t, velerov1.RestorePhaseFailed, gone.Status.Phase)
 		require.Contains(t, gone.Status.FailureReason, "cut")
 	})
@@ -283,5 +283,5 @@ func messagesOf(t *testing.T, b *bench, restore *velerov1.Restore) string {
 	if restore.Status.Phase == velerov1.RestorePhaseFailed {
 		return restore.Status.FailureReason
 	}
-	return fmt.Sprintf("%d errors: %s", restore.Status.Errors, b.messages(t, restore.Name))
+	return fmt.Sprintf("%d errors: %s", restore.Status.Errors, b.readMessages(t, restore.Name))
 }

@@ -44,20 +44,20 @@ func newVeleroBackup(t *testing.T, bucket string, backup *velerov1.Backup) *vele
 	require.NoError(t, err)
 	b := &veleroBackup{zip: gzip.NewWriter(file)}
 	b.tar = tar.NewWriter(b.zip)
-	b.write(t, "metadata/version", []byte("1.1.0\n"))
+	b.writeEntry(t, "metadata/version", []byte("1.1.0\n"))
 	t.Cleanup(func() { _ = file.Close() })
 	return b
 }
 
-func (b *veleroBackup) write(t *testing.T, name string, body []byte) {
+func (b *veleroBackup) writeEntry(t *testing.T, name string, body []byte) {
 	t.Helper()
 	require.NoError(t, b.tar.WriteHeader(&tar.Header{Name: name, Size: int64(len(body)), Typeflag: tar.TypeReg, Mode: 0o755, ModTime: time.Now()}))
 	_, err := b.tar.Write(body)
 	require.NoError(t, err)
 }
 
-// add stores an object twice, as Velero does.
-func (b *veleroBackup) add(t *testing.T, gvr schema.GroupVersionResource, obj *unstructured.Unstructured) {
+// addObject stores an object twice, as Velero does.
+func (b *veleroBackup) addObject(t *testing.T, gvr schema.GroupVersionResource, obj *unstructured.Unstructured) {
 	t.Helper()
 	body, err := json.Marshal(obj.Object)
 	require.NoError(t, err)
@@ -66,12 +66,12 @@ func (b *veleroBackup) add(t *testing.T, gvr schema.GroupVersionResource, obj *u
 		place = "namespaces/" + ns + "/" + obj.GetName() + ".json"
 	}
 	root := "resources/" + gvr.GroupResource().String() + "/"
-	b.write(t, root+place, body)
-	b.write(t, root+gvr.Version+"-preferredversion/"+place, body)
+	b.writeEntry(t, root+place, body)
+	b.writeEntry(t, root+gvr.Version+"-preferredversion/"+place, body)
 	b.n++
 }
 
-func (b *veleroBackup) close(t *testing.T) {
+func (b *veleroBackup) closeTarball(t *testing.T) {
 	t.Helper()
 	require.NoError(t, b.tar.Close())
 	require.NoError(t, b.zip.Close())
@@ -107,7 +107,7 @@ func (b *veleroBackup) addCluster(t *testing.T, config *rest.Config, namespaces 
 			for i := range found.Items {
 				o := &found.Items[i]
 				if !r.Namespaced || slices.Contains(namespaces, o.GetNamespace()) {
-					b.add(t, gv.WithResource(r.Name), o)
+					b.addObject(t, gv.WithResource(r.Name), o)
 				}
 			}
 		}
@@ -123,8 +123,8 @@ func backedUp(verbs []string) bool {
 	return true
 }
 
-// gunzipped reads a file of the bucket.
-func gunzipped(t *testing.T, path ...string) string {
+// readGzip reads a file of the bucket.
+func readGzip(t *testing.T, path ...string) string {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(path...))
 	require.NoError(t, err)

@@ -29,7 +29,7 @@ type world struct {
 	read     func(ctx context.Context, key string) ([]byte, error) // one object of the bucket
 }
 
-func (w *world) config() *rest.Config { return w.cluster.RestConfig() }
+func (w *world) restConfig() *rest.Config { return w.cluster.RestConfig() }
 
 // newCLI returns the command line against a cluster; its output goes to the test's log.
 func newCLI(t *testing.T, cluster *testbed.Cluster) *product.CLI {
@@ -44,7 +44,7 @@ func newCLI(t *testing.T, cluster *testbed.Cluster) *product.CLI {
 func wholeLoop(t *testing.T, w *world) {
 	t.Helper()
 	ctx := t.Context()
-	_, err := seed.Apply(ctx, w.config(), seed.Options{})
+	_, err := seed.Apply(ctx, w.restConfig(), seed.Options{})
 	require.NoError(t, err)
 	namespaces := seed.Options{}.Namespaces()
 	scope := compare.Scope{Namespaces: namespaces, Selector: seed.Selector()}
@@ -52,24 +52,24 @@ func wholeLoop(t *testing.T, w *world) {
 	_, err = w.cli.Run(ctx, "backup", "create", "loop", "--include-namespaces", strings.Join(namespaces, ","), "--include-cluster-resources",
 		"--storage-location", w.location, "--wait")
 	require.NoError(t, err)
-	backup := completed(t, w, "backup", "loop")
+	backup := requireCompleted(t, w, "backup", "loop")
 	require.Equal(t, backup.Progress.TotalItems, backup.Progress.ItemsBackedUp)
 
-	before, err := compare.Take(ctx, w.config(), scope)
+	before, err := compare.Take(ctx, w.restConfig(), scope)
 	require.NoError(t, err)
 	require.NotEmpty(t, before.Objects)
 	checkTarball(t, w, "loop", before)
 
-	_, err = seed.Remove(ctx, w.config())
+	_, err = seed.Remove(ctx, w.restConfig())
 	require.NoError(t, err)
-	empty, err := compare.Take(ctx, w.config(), scope)
+	empty, err := compare.Take(ctx, w.restConfig(), scope)
 	require.NoError(t, err)
 	require.Empty(t, empty.Objects, "destroyed")
 
 	_, err = w.cli.Run(ctx, "restore", "create", "loop-again", "--from-backup", "loop", "--wait")
 	require.NoError(t, err)
-	completed(t, w, "restore", "loop-again")
-	report, _, err := compare.DiffLive(ctx, w.config(), scope, before, patience)
+	requireCompleted(t, w, "restore", "loop-again")
+	report, _, err := compare.DiffLive(ctx, w.restConfig(), scope, before, patience)
 	require.NoError(t, err)
 	require.True(t, report.Same(), "%s", report)
 	require.Equal(t, len(before.Objects), report.Equal)
@@ -82,8 +82,8 @@ func wholeLoop(t *testing.T, w *world) {
 	}, patience, 200*time.Millisecond, "the bucket gets empty")
 }
 
-// completed reads the status of a finished backup or restore and wants it flawless.
-func completed(t *testing.T, w *world, noun, name string) product.Status {
+// requireCompleted reads the status of a finished backup or restore and wants it flawless.
+func requireCompleted(t *testing.T, w *world, noun, name string) product.Status {
 	t.Helper()
 	status, err := w.cli.Status(t.Context(), noun, name)
 	require.NoError(t, err)
@@ -93,8 +93,8 @@ func completed(t *testing.T, w *world, noun, name string) product.Status {
 	return status
 }
 
-// download fetches the tarball of a backup through the product.
-func download(t *testing.T, w *world, backup string) string {
+// downloadTarball fetches the tarball of a backup through the product.
+func downloadTarball(t *testing.T, w *world, backup string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), backup+".tar.gz")
 	_, err := w.cli.Run(t.Context(), "backup", "download", backup, "--output", path)

@@ -19,7 +19,7 @@ import (
 // the bucket and with the live objects.
 func checkTarball(t *testing.T, w *world, backup string, live *compare.Snapshot) {
 	t.Helper()
-	listed := gnuTarList(t, download(t, w, backup))
+	listed := gnuTarList(t, downloadTarball(t, w, backup))
 	require.Contains(t, listed, "metadata/version")
 
 	plain, preferred := map[string]int{}, map[string]int{}

@@ -82,12 +82,12 @@ func stopsCleanly(t *testing.T, server *product.Server) {
 // startFleet runs the six services as processes of their own.
 func startFleet(t *testing.T, w *world, replicas int) {
 	t.Helper()
-	client, err := kubernetes.NewForConfig(w.config())
+	client, err := kubernetes.NewForConfig(w.restConfig())
 	require.NoError(t, err)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "velero"}}
 	_, err = client.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{})
 	require.NoError(t, err)
-	f, err := fleet.Start(t.Context(), fleet.Config{Dir: t.TempDir(), Kubeconfig: w.cluster.Kubeconfig(), Rest: w.config(), Replicas: replicas})
+	f, err := fleet.Start(t.Context(), fleet.Config{Dir: t.TempDir(), Kubeconfig: w.cluster.Kubeconfig(), Rest: w.restConfig(), Replicas: replicas})
 	require.NoError(t, err)
 	t.Cleanup(f.Stop)
 	t.Cleanup(func() {
@@ -121,7 +121,7 @@ func (w *world) onS3(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "cloud-credentials", Namespace: "velero"},
 		StringData: map[string]string{"cloud": server.CredentialsFile()},
 	}
-	client, err := kubernetes.NewForConfig(w.config())
+	client, err := kubernetes.NewForConfig(w.restConfig())
 	require.NoError(t, err)
 	_, err = client.CoreV1().Secrets("velero").Create(t.Context(), secret, metav1.CreateOptions{})
 	require.NoError(t, err)
@@ -155,7 +155,7 @@ func createLocation(t *testing.T, w *world, provider string, config map[string]s
 		"apiVersion": "velero.io/v1", "kind": "BackupStorageLocation",
 		"metadata": map[string]any{"name": w.location, "namespace": "velero"}, "spec": spec,
 	}}
-	client, err := dynamic.NewForConfig(w.config())
+	client, err := dynamic.NewForConfig(w.restConfig())
 	require.NoError(t, err)
 	_, err = client.Resource(locations).Namespace("velero").Create(t.Context(), location, metav1.CreateOptions{})
 	require.NoError(t, err)

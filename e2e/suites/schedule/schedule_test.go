@@ -47,7 +47,7 @@ type bed struct {
 	kubeconfig string
 }
 
-func (b *bed) apply(t *testing.T, manifest string) {
+func (b *bed) applyManifest(t *testing.T, manifest string) {
 	t.Helper()
 	kubectl, err := testbed.Binary("kubectl")
 	require.NoError(t, err)
@@ -57,24 +57,24 @@ func (b *bed) apply(t *testing.T, manifest string) {
 	require.NoError(t, err, "%s", out)
 }
 
-func (b *bed) get(t *testing.T, name string) *velerov1.Schedule {
+func (b *bed) getSchedule(t *testing.T, name string) *velerov1.Schedule {
 	t.Helper()
 	s := &velerov1.Schedule{}
 	require.NoError(t, b.client.Get(t.Context(), types.NamespacedName{Namespace: "velero", Name: name}, s))
 	return s
 }
 
-// made are the Backups of a schedule.
-func (b *bed) made(t *testing.T, name string) []velerov1.Backup {
+// backupsOf are the Backups of a schedule.
+func (b *bed) backupsOf(t *testing.T, name string) []velerov1.Backup {
 	t.Helper()
 	list := &velerov1.BackupList{}
 	require.NoError(t, b.client.List(t.Context(), list, client.InNamespace("velero"), client.MatchingLabels{velerov1.LabelScheduleName: name}))
 	return list.Items
 }
 
-func (b *bed) completed(t *testing.T, name string) (completed []velerov1.Backup) {
+func (b *bed) completedBackups(t *testing.T, name string) (completed []velerov1.Backup) {
 	t.Helper()
-	for _, backup := range b.made(t, name) {
+	for _, backup := range b.backupsOf(t, name) {
 		if backup.Status.Phase == velerov1.BackupPhaseCompleted {
 			completed = append(completed, backup)
 		}
@@ -99,14 +99,14 @@ func TestSchedule(t *testing.T) {
 
 func makesBackups(t *testing.T, b *bed) {
 	t.Helper()
-	b.apply(t, often)
-	require.Eventually(t, func() bool { return len(b.completed(t, "often")) > 1 }, patience, 200*time.Millisecond)
-	s := b.get(t, "often")
+	b.applyManifest(t, often)
+	require.Eventually(t, func() bool { return len(b.completedBackups(t, "often")) > 1 }, patience, 200*time.Millisecond)
+	s := b.getSchedule(t, "often")
 	require.Equal(t, velerov1.SchedulePhaseEnabled, s.Status.Phase)
 	require.NotNil(t, s.Status.LastBackup)
 	require.Contains(t, s.Annotations, "kubectl.kubernetes.io/last-applied-configuration")
 
-	backup := b.completed(t, "often")[0]
+	backup := b.completedBackups(t, "often")[0]
 	require.Regexp(t, `^often-20\d{12}$`, backup.Name)
 	slot, err := time.Parse("20060102150405", strings.TrimPrefix(backup.Name, "often-"))
 	require.NoError(t, err)
@@ -123,25 +123,25 @@ func makesBackups(t *testing.T, b *bed) {
 	// Paused, it makes no more once what it promised is made.
 	require.NoError(t, kube.Update(t.Context(), b.client, b.client, s, func(s *velerov1.Schedule) error { s.Spec.Paused = true; return nil }))
 	require.Eventually(t, func() bool {
-		for _, backup := range b.made(t, "often") {
+		for _, backup := range b.backupsOf(t, "often") {
 			if !backup.Status.Phase.Terminal() {
 				return false
 			}
 		}
 		return true
 	}, patience, 200*time.Millisecond)
-	last := b.get(t, "often").Status.LastBackup
+	last := b.getSchedule(t, "often").Status.LastBackup
 	require.Eventually(t, func() bool { return time.Since(last.Time) > 12*time.Second }, patience, time.Second, "two more slots go by")
-	require.Equal(t, last, b.get(t, "often").Status.LastBackup)
+	require.Equal(t, last, b.getSchedule(t, "often").Status.LastBackup)
 }
 
 func saysWhatIsWrong(t *testing.T, b *bed) {
 	t.Helper()
-	b.apply(t, broken)
-	require.Eventually(t, func() bool { return b.get(t, "broken").Status.Phase == velerov1.SchedulePhaseFailedValidation }, patience, 200*time.Millisecond)
-	problems := b.get(t, "broken").Status.ValidationErrors
+	b.applyManifest(t, broken)
+	require.Eventually(t, func() bool { return b.getSchedule(t, "broken").Status.Phase == velerov1.SchedulePhaseFailedValidation }, patience, 200*time.Millisecond)
+	problems := b.getSchedule(t, "broken").Status.ValidationErrors
 	require.Len(t, problems, 2)
 	require.Contains(t, problems[0], "invalid schedule: provided bad location Mars/Base")
 	require.Contains(t, problems[1], "metadata.annotations[holdfast.io/spread-window]")
-	require.Empty(t, b.made(t, "broken"))
+	require.Empty(t, b.backupsOf(t, "broken"))
 }

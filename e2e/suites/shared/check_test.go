@@ -21,8 +21,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/layout"
 )
 
-// identify reads the UIDs by which the cluster's objects are distinguished from the other's.
-func (m *member) identify(t *testing.T, namespace string) {
+// readUIDs reads the UIDs by which the cluster's objects are distinguished from the other's.
+func (m *sharedCluster) readUIDs(t *testing.T, namespace string) {
 	t.Helper()
 	system, own := &corev1.Namespace{}, &corev1.Namespace{}
 	require.NoError(t, m.Client.Get(t.Context(), client.ObjectKey{Name: metav1.NamespaceSystem}, system))
@@ -54,7 +54,7 @@ func (m *member) identify(t *testing.T, namespace string) {
 }
 
 // checkWon requires a completed backup of which every object in the bucket is this cluster's.
-func checkWon(t *testing.T, m *member, bucket *site.Bucket, name string) {
+func checkWon(t *testing.T, m *sharedCluster, bucket *site.Bucket, name string) {
 	t.Helper()
 	backup := m.BackupEnds(t, name)
 	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, "%s on the %s cluster: %s", name, m.name, backup.Status.FailureReason)
@@ -79,7 +79,7 @@ func checkWon(t *testing.T, m *member, bucket *site.Bucket, name string) {
 		stored[string(object.UID)] = true
 	})
 	require.Equal(t, objects, stored, "the tarball holds this cluster's objects and no others")
-	require.Equal(t, objects, listed(t, bucket.Read(t, layout.BackupManifest(name))), "so does the manifest")
+	require.Equal(t, objects, manifestUIDs(t, bucket.Read(t, layout.BackupManifest(name))), "so does the manifest")
 
 	var kinds map[string][]string
 	require.NoError(t, json.Unmarshal(bucket.ReadZipped(t, layout.BackupResourceList(name)), &kinds))
@@ -98,8 +98,8 @@ func checkWon(t *testing.T, m *member, bucket *site.Bucket, name string) {
 	}, site.Patience, site.Look, "no parts of anybody are left")
 }
 
-// listed returns the UIDs in a manifest.
-func listed(t *testing.T, file []byte) map[string]bool {
+// manifestUIDs returns the UIDs in a manifest.
+func manifestUIDs(t *testing.T, file []byte) map[string]bool {
 	t.Helper()
 	reader, err := manifest.Open(t.Context(), ranges(file), int64(len(file)))
 	require.NoError(t, err)
@@ -112,7 +112,7 @@ func listed(t *testing.T, file []byte) map[string]bool {
 }
 
 // checkLost requires a backup that failed with the reason that its name was taken.
-func checkLost(t *testing.T, m *member, name string) {
+func checkLost(t *testing.T, m *sharedCluster, name string) {
 	t.Helper()
 	backup := m.BackupEnds(t, name)
 	require.Equal(t, velerov1.BackupPhaseFailed, backup.Status.Phase, "%s on the %s cluster", name, m.name)
@@ -120,9 +120,9 @@ func checkLost(t *testing.T, m *member, name string) {
 	require.NotNil(t, backup.Status.CompletionTimestamp)
 }
 
-// remove deletes the backup of that name as `velero backup delete` does and waits until this very
+// removeBackup deletes the backup of that name as `velero backup delete` does and waits until this very
 // object is gone; any when uid is empty.
-func (m *member) remove(t *testing.T, name, uid string) {
+func (m *sharedCluster) removeBackup(t *testing.T, name, uid string) {
 	t.Helper()
 	backup := m.BackupEnds(t, name)
 	if uid != "" {
@@ -139,13 +139,13 @@ func (m *member) remove(t *testing.T, name, uid string) {
 	}, site.Patience, site.Look, "backup %s is deleted on the %s cluster", name, m.name)
 }
 
-func (m *member) absent(t *testing.T, name string) bool {
+func (m *sharedCluster) isAbsent(t *testing.T, name string) bool {
 	t.Helper()
 	return apierrors.IsNotFound(m.Client.Get(t.Context(), client.ObjectKey{Namespace: site.Server, Name: name}, &velerov1.Backup{}))
 }
 
-// under keeps what belongs to a backup.
-func under(digests map[string]string, backup string) map[string]string {
+// keysUnder keeps what belongs to a backup.
+func keysUnder(digests map[string]string, backup string) map[string]string {
 	digests = maps.Clone(digests)
 	maps.DeleteFunc(digests, func(key, _ string) bool { return !strings.HasPrefix(key, layout.BackupDir(backup)) })
 	return digests

@@ -15,10 +15,10 @@ import (
 // nightly is the name of the schedule that both clusters have, and of the namespace it backs up.
 const nightly = "nightly"
 
-// schedule gives both clusters the same schedule, due at every full minute. Neither can commit
+// createSchedules gives both clusters the same schedule, due at every full minute. Neither can commit
 // before release: otherwise a cluster that is late could find the other's finished backup in the
 // bucket and take it for a known one.
-func (p *pair) schedule(t *testing.T) (release func()) {
+func (p *clusterPair) createSchedules(t *testing.T) (release func()) {
 	t.Helper()
 	var holds []*gate.Hold
 	for _, m := range p.members {
@@ -44,10 +44,10 @@ func (p *pair) schedule(t *testing.T) (release func()) {
 }
 
 // oneSchedule requires that of the backups of one slot one cluster's gets the name.
-func (p *pair) oneSchedule(t *testing.T) {
+func (p *clusterPair) oneSchedule(t *testing.T) {
 	name := ""
 	require.Eventually(t, func() bool {
-		first, second := p.members[0].slots(t), p.members[1].slots(t)
+		first, second := p.members[0].slotNames(t), p.members[1].slotNames(t)
 		for slot := range first {
 			if second[slot] {
 				name = slot
@@ -59,11 +59,11 @@ func (p *pair) oneSchedule(t *testing.T) {
 		require.NoError(t, m.Client.Delete(t.Context(), &velerov1.Schedule{ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: nightly}}))
 	}
 	p.release()
-	p.settle(t, p.s3, name)
+	p.requireWinner(t, p.s3, name)
 }
 
-// slots returns the names of the schedule's backups.
-func (m *member) slots(t *testing.T) map[string]bool {
+// slotNames returns the names of the schedule's backups.
+func (m *sharedCluster) slotNames(t *testing.T) map[string]bool {
 	t.Helper()
 	var list velerov1.BackupList
 	require.NoError(t, m.Client.List(t.Context(), &list, client.InNamespace(site.Server), client.MatchingLabels{velerov1.LabelScheduleName: nightly}))

@@ -35,8 +35,8 @@ func TestTwoClustersOnOneBucket(t *testing.T) {
 	t.Run("by one schedule", p.oneSchedule)
 }
 
-// member is one of the two clusters.
-type member struct {
+// sharedCluster is one of the two clusters.
+type sharedCluster struct {
 	*site.Site
 	name    string
 	cluster string                     // UID of kube-system
@@ -44,37 +44,37 @@ type member struct {
 	gate    *gate.Gate                 // to the S3 bucket
 }
 
-// pair is both clusters and the buckets they share.
-type pair struct {
-	members   [2]*member
+// clusterPair is both clusters and the buckets they share.
+type clusterPair struct {
+	members   [2]*sharedCluster
 	files, s3 *site.Bucket
 	release   func() // of what the schedule made
 }
 
-func newPair(t *testing.T) *pair {
+func newPair(t *testing.T) *clusterPair {
 	t.Helper()
 	server := testbed.StartS3T(t)
-	p := &pair{s3: site.S3Bucket(t, server, "shared-s3")}
+	p := &clusterPair{s3: site.S3Bucket(t, server, "shared-s3")}
 	var dir string
 	p.files, dir = site.FileBucket(t, "shared-files")
 	for i, name := range []string{"first", "second"} {
 		s := site.Start(t, site.Config{Args: map[string][]string{
 			"deletion": {"--sweep-interval", "1s"}, "manifest-indexer": {"--backup-sync-period", "1s"}, "queue-scheduler": {"--concurrent-backups", "3"},
 		}})
-		m := &member{Site: s, name: name, gate: s.ReachS3(t, server, p.s3), objects: map[string]map[string]bool{}}
+		m := &sharedCluster{Site: s, name: name, gate: s.ReachS3(t, server, p.s3), objects: map[string]map[string]bool{}}
 		s.ReachFiles(t, dir, p.files)
 		for _, namespace := range []string{"shop", nightly} {
 			s.Estate(t, namespace, 20+5*i, 2000) // unlike in number, so that counts differ
-			m.identify(t, namespace)
+			m.readUIDs(t, namespace)
 		}
 		p.members[i] = m
 	}
-	p.release = p.schedule(t)
+	p.release = p.createSchedules(t)
 	return p
 }
 
 // atOnce lets both clusters create a backup of the same name at the same moment, several times.
-func (p *pair) atOnce(t *testing.T, bucket *site.Bucket) {
+func (p *clusterPair) atOnce(t *testing.T, bucket *site.Bucket) {
 	for round := range rounds {
 		name := fmt.Sprintf("%s-2026010100000%d", bucket.Location, round)
 		start := make(chan struct{})
@@ -83,21 +83,21 @@ func (p *pair) atOnce(t *testing.T, bucket *site.Bucket) {
 		for i, m := range p.members {
 			group.Go(func() {
 				<-start
-				errs[i] = m.Client.Create(t.Context(), scheduled(name, bucket))
+				errs[i] = m.Client.Create(t.Context(), newScheduled(name, bucket))
 			})
 		}
 		close(start)
 		group.Wait()
 		require.NoError(t, errs[0])
 		require.NoError(t, errs[1])
-		if winner, loser := p.settle(t, bucket, name); round == 0 {
-			p.deletions(t, bucket, name, winner, loser)
+		if winner, loser := p.requireWinner(t, bucket, name); round == 0 {
+			p.testDeletions(t, bucket, name, winner, loser)
 		}
 	}
 }
 
-// settle requires that one of the two backups of that name got it and the other did not.
-func (p *pair) settle(t *testing.T, bucket *site.Bucket, name string) (winner, loser *member) {
+// requireWinner requires that one of the two backups of that name got it and the other did not.
+func (p *clusterPair) requireWinner(t *testing.T, bucket *site.Bucket, name string) (winner, loser *sharedCluster) {
 	t.Helper()
 	winner, loser = p.members[0], p.members[1]
 	if winner.BackupEnds(t, name).Status.Phase != velerov1.BackupPhaseCompleted {
@@ -109,21 +109,21 @@ func (p *pair) settle(t *testing.T, bucket *site.Bucket, name string) (winner, l
 	return winner, loser
 }
 
-// scheduled is a Backup as a Schedule makes it.
-func scheduled(name string, bucket *site.Bucket) *velerov1.Backup {
+// newScheduled is a Backup as a Schedule makes it.
+func newScheduled(name string, bucket *site.Bucket) *velerov1.Backup {
 	return &velerov1.Backup{
 		ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: name, Labels: map[string]string{velerov1.LabelScheduleName: bucket.Location}},
 		Spec:       velerov1.BackupSpec{StorageLocation: bucket.Location, IncludedNamespaces: []string{"shop"}},
 	}
 }
 
-// deletions requires that the loser can delete its failed backup, after which it has the winner's,
+// testDeletions requires that the loser can delete its failed backup, after which it has the winner's,
 // and that the winner's deletion clears both.
-func (p *pair) deletions(t *testing.T, bucket *site.Bucket, name string, winner, loser *member) {
+func (p *clusterPair) testDeletions(t *testing.T, bucket *site.Bucket, name string, winner, loser *sharedCluster) {
 	t.Helper()
-	before := under(bucket.Digests(t), name)
+	before := keysUnder(bucket.Digests(t), name)
 	failed := loser.BackupEnds(t, name)
-	loser.remove(t, name, string(failed.UID))
+	loser.removeBackup(t, name, string(failed.UID))
 	seen := &velerov1.Backup{}
 	require.Eventually(t, func() bool {
 		return loser.Client.Get(t.Context(), client.ObjectKey{Namespace: site.Server, Name: name}, seen) == nil && seen.UID != failed.UID
@@ -132,26 +132,26 @@ func (p *pair) deletions(t *testing.T, bucket *site.Bucket, name string, winner,
 	require.Equal(t, velerov1.BackupPhaseCompleted, seen.Status.Phase)
 	require.Equal(t, own.Status.Progress, seen.Status.Progress)
 	require.True(t, own.Status.CompletionTimestamp.Equal(seen.Status.CompletionTimestamp))
-	require.Equal(t, before, under(bucket.Digests(t), name), "untouched")
+	require.Equal(t, before, keysUnder(bucket.Digests(t), name), "untouched")
 	checkWon(t, winner, bucket, name)
 
-	winner.remove(t, name, string(own.UID))
-	require.Empty(t, under(bucket.Digests(t), name))
-	require.Eventually(t, func() bool { return loser.absent(t, name) }, site.Patience, site.Look, "gone on the other cluster, too")
+	winner.removeBackup(t, name, string(own.UID))
+	require.Empty(t, keysUnder(bucket.Digests(t), name))
+	require.Eventually(t, func() bool { return loser.isAbsent(t, name) }, site.Patience, site.Look, "gone on the other cluster, too")
 }
 
 // duringParts lets the second cluster try, fail, sweep and delete while the first is in the middle
 // of its work.
-func (p *pair) duringParts(t *testing.T) {
-	p.held(t, "parts", func(name string) string { return "backups/" + name + "/parts/" })
+func (p *clusterPair) duringParts(t *testing.T) {
+	p.testHeld(t, "parts", func(name string) string { return "backups/" + name + "/parts/" })
 }
 
 // duringCommit is the same at the last moment.
-func (p *pair) duringCommit(t *testing.T) {
-	p.held(t, "commit", func(name string) string { return "backups/" + name + "/velero-backup.json" })
+func (p *clusterPair) duringCommit(t *testing.T) {
+	p.testHeld(t, "commit", func(name string) string { return "backups/" + name + "/velero-backup.json" })
 }
 
-func (p *pair) held(t *testing.T, name string, at func(string) string) {
+func (p *clusterPair) testHeld(t *testing.T, name string, at func(string) string) {
 	t.Helper()
 	first, second := p.members[0], p.members[1]
 	hold := first.gate.Hold(gate.Writes(at(name)))
@@ -160,12 +160,12 @@ func (p *pair) held(t *testing.T, name string, at func(string) string) {
 	<-hold.Reached()
 	second.Backup(t, name, p.s3, "shop")
 	checkLost(t, second, name)
-	before := under(p.s3.Digests(t), name)
-	second.sweeps(t)
-	second.remove(t, name, "")
-	second.sweeps(t)
+	before := keysUnder(p.s3.Digests(t), name)
+	second.awaitSweeps(t)
+	second.removeBackup(t, name, "")
+	second.awaitSweeps(t)
 	for key, digest := range before {
-		require.Equal(t, digest, under(p.s3.Digests(t), name)[key], "%s was touched", key)
+		require.Equal(t, digest, keysUnder(p.s3.Digests(t), name)[key], "%s was touched", key)
 	}
 	hold.Release()
 	checkWon(t, first, p.s3, name)
@@ -173,7 +173,7 @@ func (p *pair) held(t *testing.T, name string, at func(string) string) {
 
 // beforeReserve lets the second cluster run a whole backup while the first one's request to reserve
 // the name is on its way.
-func (p *pair) beforeReserve(t *testing.T) {
+func (p *clusterPair) beforeReserve(t *testing.T) {
 	const name = "reserve"
 	first, second := p.members[0], p.members[1]
 	hold := first.gate.Hold(gate.Writes("backups/" + name + "/holdfast-owner.json"))
@@ -187,9 +187,9 @@ func (p *pair) beforeReserve(t *testing.T) {
 	checkWon(t, second, p.s3, name)
 }
 
-// sweeps waits until three rounds of sweeping began after now: what is gone is swept when the
+// awaitSweeps waits until three rounds of sweeping began after now: what is gone is swept when the
 // second in a row finds it so.
-func (m *member) sweeps(t *testing.T) {
+func (m *sharedCluster) awaitSweeps(t *testing.T) {
 	t.Helper()
 	listings := func(r gate.Request) bool { return r.Method == "LIST" && strings.HasPrefix(r.Key, "restores/") }
 	seen := m.gate.Seen(listings)

@@ -13,28 +13,28 @@ import (
 	"google.golang.org/grpc"
 )
 
-// span is a received span. Ids are hexadecimal; a root has no parent.
-type span struct {
+// traceSpan is a received span. Ids are hexadecimal; a root has no parent.
+type traceSpan struct {
 	service, name     string
 	trace, id, parent string
 	kind              tracev1.Span_SpanKind
 	attributes        map[string]string
 }
 
-// collector is an OTLP receiver that keeps what it gets.
-type collector struct {
+// spanCollector is an OTLP receiver that keeps what it gets.
+type spanCollector struct {
 	collectorv1.UnimplementedTraceServiceServer
 	endpoint string
 	mutex    sync.Mutex
-	received []span
+	received []traceSpan
 }
 
 // startCollector listens on a loopback port until the test is done.
-func startCollector(t *testing.T) *collector {
+func startCollector(t *testing.T) *spanCollector {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	c := &collector{endpoint: "http://" + listener.Addr().String()}
+	c := &spanCollector{endpoint: "http://" + listener.Addr().String()}
 	server := grpc.NewServer()
 	collectorv1.RegisterTraceServiceServer(server, c)
 	done := make(chan error, 1)
@@ -47,7 +47,7 @@ func startCollector(t *testing.T) *collector {
 }
 
 // Export implements OTLP's TraceService.
-func (c *collector) Export(_ context.Context, req *collectorv1.ExportTraceServiceRequest) (*collectorv1.ExportTraceServiceResponse, error) {
+func (c *spanCollector) Export(_ context.Context, req *collectorv1.ExportTraceServiceRequest) (*collectorv1.ExportTraceServiceResponse, error) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	for _, resource := range req.GetResourceSpans() {
@@ -66,22 +66,22 @@ func (c *collector) Export(_ context.Context, req *collectorv1.ExportTraceServic
 	return &collectorv1.ExportTraceServiceResponse{}, nil
 }
 
-func newSpan(service string, s *tracev1.Span) span {
+func newSpan(service string, s *tracev1.Span) traceSpan {
 	attributes := map[string]string{}
 	for _, a := range s.GetAttributes() {
 		attributes[a.GetKey()] = a.GetValue().GetStringValue()
 	}
-	return span{
+	return traceSpan{
 		service: service, name: s.GetName(), kind: s.GetKind(), attributes: attributes, trace: hex.EncodeToString(s.GetTraceId()),
 		id: hex.EncodeToString(s.GetSpanId()), parent: hex.EncodeToString(s.GetParentSpanId()),
 	}
 }
 
-// about returns the spans that name an object by its UID.
-func (c *collector) about(uid string) []span {
+// spansAbout returns the spans that name an object by its UID.
+func (c *spanCollector) spansAbout(uid string) []traceSpan {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	var found []span
+	var found []traceSpan
 	for _, s := range c.received {
 		if s.attributes["holdfast.object.uid"] == uid {
 			found = append(found, s)
@@ -90,11 +90,11 @@ func (c *collector) about(uid string) []span {
 	return found
 }
 
-// of returns the spans of one trace by their id.
-func (c *collector) of(trace string) map[string]span {
+// spansOf returns the spans of one trace by their id.
+func (c *spanCollector) spansOf(trace string) map[string]traceSpan {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	found := map[string]span{}
+	found := map[string]traceSpan{}
 	for _, s := range c.received {
 		if s.trace == trace {
 			found[s.id] = s

@@ -9,17 +9,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// offer is a gRPC service and its methods.
-type offer struct {
+// methodOffer is a gRPC service and its methods.
+type methodOffer struct {
 	service string
 	rpcs    []string
 }
 
 // ofHomes is what a service offers whose plugins' processes operations live in.
-var ofHomes = offer{"holdfast.operation.v1.OperationService", []string{"Cancel", "Forget", "GetProgress", "Restart", "StreamLogs"}}
+var ofHomes = methodOffer{"holdfast.operation.v1.OperationService", []string{"Cancel", "Forget", "GetProgress", "Restart", "StreamLogs"}}
 
 // offers are what each service offers, as its contract says.
-var offers = map[string][]offer{
+var offers = map[string][]methodOffer{
 	"queue-scheduler":         {{"holdfast.queue.v1.QueueService", []string{"CancelBackup", "CancelRestore", "ExplainBackup", "ListQueue", "SubmitBackup", "SubmitRestore", "WatchQueue"}}},
 	"backup-runner":           {{"holdfast.backup.v1.BackupService", []string{"GetProgress", "WatchProgress"}}, ofHomes},
 	"restore-runner":          {{"holdfast.restore.v1.RestoreService", []string{"GetProgress", "WatchProgress"}}, ofHomes},
@@ -28,58 +28,58 @@ var offers = map[string][]offer{
 	"deletion":                {{"holdfast.deletion.v1.DeletionService", []string{"DeleteBackup", "GetDeletion"}}},
 }
 
-// grpcurl calls a service without TLS and wants success.
-func (b *bed) grpcurl(t *testing.T, service string, flags []string, args ...string) string {
+// runGrpcurl calls a service without TLS and wants success.
+func (b *bed) runGrpcurl(t *testing.T, service string, flags []string, args ...string) string {
 	t.Helper()
-	out, errs, code := run(t, "", "grpcurl", slices.Concat([]string{"-plaintext"}, flags, []string{b.address(service)}, args)...)
+	out, errs, code := runTool(t, "", "grpcurl", slices.Concat([]string{"-plaintext"}, flags, []string{b.serviceAddress(service)}, args)...)
 	require.Zero(t, code, "grpcurl %v: %s", args, errs)
 	return out
 }
 
-// call makes an RPC and decodes the answer.
-func (b *bed) call(t *testing.T, service, method, request string) map[string]any {
+// callMethod makes an RPC and decodes the answer.
+func (b *bed) callMethod(t *testing.T, service, method, request string) map[string]any {
 	t.Helper()
 	var answer map[string]any
-	require.NoError(t, json.Unmarshal([]byte(b.grpcurl(t, service, []string{"-d", request}, method)), &answer))
+	require.NoError(t, json.Unmarshal([]byte(b.runGrpcurl(t, service, []string{"-d", request}, method)), &answer))
 	return answer
 }
 
-// contract finds by reflection alone what the contract says, no more and no less, and every service
+// testContract finds by reflection alone what the contract says, no more and no less, and every service
 // healthy.
-func (b *bed) contract(t *testing.T) {
+func (b *bed) testContract(t *testing.T) {
 	for service, wanted := range offers {
 		listed := []string{"grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"}
 		for _, want := range wanted {
 			listed = append(listed, want.service)
-			b.offered(t, service, want)
+			b.checkOffered(t, service, want)
 		}
-		require.ElementsMatch(t, listed, lines(b.grpcurl(t, service, nil, "list")), service)
-		answer := b.call(t, service, "grpc.health.v1.Health/Check", `{"service":""}`)
+		require.ElementsMatch(t, listed, sortLines(b.runGrpcurl(t, service, nil, "list")), service)
+		answer := b.callMethod(t, service, "grpc.health.v1.Health/Check", `{"service":""}`)
 		require.Equal(t, "SERVING", answer["status"], service)
-		status := b.refused(t, service, "grpc.health.v1.Health/Check", `{"service":"holdfast.none.v1.NoService"}`)
+		status := b.requireRefused(t, service, "grpc.health.v1.Health/Check", `{"service":"holdfast.none.v1.NoService"}`)
 		require.Equal(t, notFound, status.Code)
 	}
-	message := b.grpcurl(t, "queue-scheduler", nil, "describe", "holdfast.queue.v1.SubmitBackupRequest")
+	message := b.runGrpcurl(t, "queue-scheduler", nil, "describe", "holdfast.queue.v1.SubmitBackupRequest")
 	require.Contains(t, message, "google.protobuf.Struct spec = 4")
 }
 
-// offered finds the methods of one gRPC service, and it healthy.
-func (b *bed) offered(t *testing.T, service string, want offer) {
+// checkOffered finds the methods of one gRPC service, and it healthy.
+func (b *bed) checkOffered(t *testing.T, service string, want methodOffer) {
 	full := make([]string, len(want.rpcs))
-	description := b.grpcurl(t, service, nil, "describe", want.service)
+	description := b.runGrpcurl(t, service, nil, "describe", want.service)
 	for i, rpc := range want.rpcs {
 		full[i] = want.service + "." + rpc
 		require.Contains(t, description, "rpc "+rpc+" ( ")
-		request := b.grpcurl(t, service, nil, "describe", want.service+"."+rpc)
+		request := b.runGrpcurl(t, service, nil, "describe", want.service+"."+rpc)
 		require.Contains(t, request, rpc+"Request", "the method's own description")
 	}
-	require.Equal(t, full, lines(b.grpcurl(t, service, nil, "list", want.service)), service)
-	answer := b.call(t, service, "grpc.health.v1.Health/Check", `{"service":"`+want.service+`"}`)
+	require.Equal(t, full, sortLines(b.runGrpcurl(t, service, nil, "list", want.service)), service)
+	answer := b.callMethod(t, service, "grpc.health.v1.Health/Check", `{"service":"`+want.service+`"}`)
 	require.Equal(t, "SERVING", answer["status"], "%s %q", service, want.service)
 }
 
-// lines sorts what grpcurl lists.
-func lines(text string) []string {
+// sortLines sorts what grpcurl lists.
+func sortLines(text string) []string {
 	all := strings.Fields(text)
 	slices.Sort(all)
 	return all
@@ -92,8 +92,8 @@ const (
 	failedPrecondition = 9
 )
 
-// status is a google.rpc.Status as grpcurl prints it.
-type status struct {
+// rpcStatus is a google.rpc.Status as grpcurl prints it.
+type rpcStatus struct {
 	Code    int
 	Message string
 	Details []struct {
@@ -103,8 +103,8 @@ type status struct {
 	}
 }
 
-// fields returns the fields the status complains about, each once, sorted.
-func (s status) fields() []string {
+// faultyFields returns the fields the status complains about, each once, sorted.
+func (s rpcStatus) faultyFields() []string {
 	var fields []string
 	for _, d := range s.Details {
 		for _, v := range d.FieldViolations {
@@ -115,8 +115,8 @@ func (s status) fields() []string {
 	return slices.Compact(fields)
 }
 
-// reason returns the reason for machines.
-func (s status) reason() string {
+// machineReason returns the reason for machines.
+func (s rpcStatus) machineReason() string {
 	for _, d := range s.Details {
 		if d.Type == "type.googleapis.com/google.rpc.ErrorInfo" && d.Domain == "holdfast.io" {
 			return d.Reason
@@ -125,18 +125,18 @@ func (s status) reason() string {
 	return ""
 }
 
-// refused makes an RPC that must fail. grpcurl's exit code is 64 and the status code.
-func (b *bed) refused(t *testing.T, service, method, request string) status {
+// requireRefused makes an RPC that must fail. grpcurl's exit code is 64 and the status code.
+func (b *bed) requireRefused(t *testing.T, service, method, request string) rpcStatus {
 	t.Helper()
-	_, errs, code := run(t, "", "grpcurl", "-plaintext", "-format-error", "-d", request, b.address(service), method)
-	var s status
+	_, errs, code := runTool(t, "", "grpcurl", "-plaintext", "-format-error", "-d", request, b.serviceAddress(service), method)
+	var s rpcStatus
 	require.NoError(t, json.Unmarshal([]byte(errs), &s), errs)
 	require.Equal(t, 64+s.Code, code, errs)
 	return s
 }
 
-// refusals requires each bad request answered with the fields at fault and a stable reason.
-func (b *bed) refusals(t *testing.T) {
+// testRefusals requires each bad request answered with the fields at fault and a stable reason.
+func (b *bed) testRefusals(t *testing.T) {
 	const submit = "holdfast.queue.v1.QueueService/SubmitBackup"
 	for request, fields := range map[string][]string{
 		`{}`:                      {"name"},
@@ -146,17 +146,17 @@ func (b *bed) refusals(t *testing.T) {
 		`{"name":"wrong","spec":{"includedNamespaces":"shop"}}`:                          {"spec.includedNamespaces"},
 		`{"name":"later","spec":{"snapshotMoveData":true,"orderedResources":{"a":"b"}}}`: {"spec.orderedResources", "spec.snapshotMoveData"},
 	} {
-		s := b.refused(t, "queue-scheduler", submit, request)
+		s := b.requireRefused(t, "queue-scheduler", submit, request)
 		require.Equal(t, invalidArgument, s.Code, request)
-		require.Equal(t, "INVALID_FIELD", s.reason(), request)
-		require.Equal(t, fields, s.fields(), request)
+		require.Equal(t, "INVALID_FIELD", s.machineReason(), request)
+		require.Equal(t, fields, s.faultyFields(), request)
 	}
-	require.Empty(t, b.kubectl(t, "", "get", "backups.velero.io", "-n", "velero", "-o", "name"), "nothing was created")
+	require.Empty(t, b.runKubectl(t, "", "get", "backups.velero.io", "-n", "velero", "-o", "name"), "nothing was created")
 
-	s := b.refused(t, "backup-runner", "holdfast.backup.v1.BackupService/GetProgress", `{"name":"absent"}`)
+	s := b.requireRefused(t, "backup-runner", "holdfast.backup.v1.BackupService/GetProgress", `{"name":"absent"}`)
 	require.Equal(t, notFound, s.Code)
-	require.Equal(t, "NOT_FOUND", s.reason())
-	s = b.refused(t, "manifest-indexer", "holdfast.manifest.v1.ManifestService/ListItems", `{"backup":"absent","pageSize":5000}`)
+	require.Equal(t, "NOT_FOUND", s.machineReason())
+	s = b.requireRefused(t, "manifest-indexer", "holdfast.manifest.v1.ManifestService/ListItems", `{"backup":"absent","pageSize":5000}`)
 	require.Equal(t, invalidArgument, s.Code)
-	require.Equal(t, []string{"page_size"}, s.fields())
+	require.Equal(t, []string{"page_size"}, s.faultyFields())
 }

@@ -12,41 +12,41 @@ import (
 func (b *bed) backupByRPC(t *testing.T) {
 	const submit = "holdfast.queue.v1.QueueService/SubmitBackup"
 	request := `{"name":"by-rpc","labels":{"team":"tea"},"spec":{"includedNamespaces":["shop"],"ttl":"48h0m0s"}}`
-	answer := b.call(t, "queue-scheduler", submit, request)
+	answer := b.callMethod(t, "queue-scheduler", submit, request)
 	require.Equal(t, "velero", answer["namespace"])
 	require.NotEmpty(t, answer["uid"])
-	s := b.refused(t, "queue-scheduler", submit, request)
+	s := b.requireRefused(t, "queue-scheduler", submit, request)
 	require.Equal(t, alreadyExists, s.Code)
-	require.Equal(t, "ALREADY_EXISTS", s.reason())
-	b.reaches(t, "backups", "by-rpc", "Completed")
+	require.Equal(t, "ALREADY_EXISTS", s.machineReason())
+	b.awaitPhase(t, "backups", "by-rpc", "Completed")
 
-	progress := b.progress(t, "backup-runner", "holdfast.backup.v1.BackupService/GetProgress", "by-rpc")
+	progress := b.readProgress(t, "backup-runner", "holdfast.backup.v1.BackupService/GetProgress", "by-rpc")
 	require.Equal(t, answer["uid"], progress["uid"])
 	require.NotEmpty(t, progress["itemsBackedUp"])
 	require.Equal(t, progress["totalItems"], progress["itemsBackedUp"])
 	require.NotEmpty(t, progress["startTime"])
 	require.NotEmpty(t, progress["completionTime"])
-	b.items(t, progress["itemsBackedUp"])
+	b.testItems(t, progress["itemsBackedUp"])
 }
 
-// progress reads how far a finished job is: it must be Completed.
-func (b *bed) progress(t *testing.T, service, method, name string) map[string]any {
+// readProgress reads how far a finished job is: it must be Completed.
+func (b *bed) readProgress(t *testing.T, service, method, name string) map[string]any {
 	t.Helper()
-	answer, ok := b.call(t, service, method, `{"name":"`+name+`"}`)["progress"].(map[string]any)
+	answer, ok := b.callMethod(t, service, method, `{"name":"`+name+`"}`)["progress"].(map[string]any)
 	require.True(t, ok)
 	require.Equal(t, name, answer["name"])
 	require.Equal(t, "Completed", answer["phase"])
 	return answer
 }
 
-// items lists the backup by pages of two and reads one object out of it.
-func (b *bed) items(t *testing.T, total any) {
+// testItems lists the backup by pages of two and reads one object out of it.
+func (b *bed) testItems(t *testing.T, total any) {
 	t.Helper()
-	whole := b.call(t, "manifest-indexer", "holdfast.manifest.v1.ManifestService/GetManifest", `{"backup":"by-rpc"}`)
+	whole := b.callMethod(t, "manifest-indexer", "holdfast.manifest.v1.ManifestService/GetManifest", `{"backup":"by-rpc"}`)
 	require.Equal(t, total, whole["items"], "the manifest holds what the progress counts")
 	var names []string
 	for token := ""; ; {
-		page := b.call(t, "manifest-indexer", "holdfast.manifest.v1.ManifestService/ListItems", `{"backup":"by-rpc","pageSize":2,"pageToken":"`+token+`"}`)
+		page := b.callMethod(t, "manifest-indexer", "holdfast.manifest.v1.ManifestService/ListItems", `{"backup":"by-rpc","pageSize":2,"pageToken":"`+token+`"}`)
 		for _, item := range page["items"].([]any) {
 			names = append(names, item.(map[string]any)["kind"].(string)+" "+item.(map[string]any)["name"].(string))
 		}
@@ -54,10 +54,10 @@ func (b *bed) items(t *testing.T, total any) {
 			break
 		}
 	}
-	require.Len(t, names, int(number(t, total)))
+	require.Len(t, names, int(parseNumber(t, total)))
 	require.Subset(t, names, []string{"Namespace shop", "ConfigMap prices", "PersistentVolumeClaim ledger"})
 
-	one := b.call(t, "manifest-indexer", "holdfast.manifest.v1.ManifestService/GetItem",
+	one := b.callMethod(t, "manifest-indexer", "holdfast.manifest.v1.ManifestService/GetItem",
 		`{"backup":"by-rpc","key":{"kind":"ConfigMap","namespace":"shop","name":"prices"},"withBody":true}`)
 	require.Equal(t, map[string]any{"app": "shop"}, one["item"].(map[string]any)["labels"])
 	body, err := base64.StdEncoding.DecodeString(one["body"].(string))
@@ -71,8 +71,8 @@ func (b *bed) items(t *testing.T, total any) {
 	require.Equal(t, map[string]string{"tea": "3"}, object.Data)
 }
 
-// number reads an int64 as JSON has it in Protobuf: a string.
-func number(t *testing.T, value any) int64 {
+// parseNumber reads an int64 as JSON has it in Protobuf: a string.
+func parseNumber(t *testing.T, value any) int64 {
 	t.Helper()
 	n, err := json.Number(value.(string)).Int64()
 	require.NoError(t, err)
@@ -81,12 +81,12 @@ func number(t *testing.T, value any) int64 {
 
 // restoreByRPC restores that backup beside what is there.
 func (b *bed) restoreByRPC(t *testing.T) {
-	answer := b.call(t, "queue-scheduler", "holdfast.queue.v1.QueueService/SubmitRestore",
+	answer := b.callMethod(t, "queue-scheduler", "holdfast.queue.v1.QueueService/SubmitRestore",
 		`{"name":"again","spec":{"backupName":"by-rpc","includedResources":["configmaps"],"namespaceMapping":{"shop":"shop-again"}}}`)
 	require.NotEmpty(t, answer["uid"])
-	b.reaches(t, "restores", "again", "Completed")
-	progress := b.progress(t, "restore-runner", "holdfast.restore.v1.RestoreService/GetProgress", "again")
+	b.awaitPhase(t, "restores", "again", "Completed")
+	progress := b.readProgress(t, "restore-runner", "holdfast.restore.v1.RestoreService/GetProgress", "again")
 	require.Equal(t, answer["uid"], progress["uid"])
-	require.Contains(t, b.kubectl(t, "", "get", "restores.velero.io", "-n", "velero", "again", "-o", "jsonpath={.status}"), `"hookStatus":{}`)
-	require.JSONEq(t, `{"tea":"3"}`, b.kubectl(t, "", "get", "configmap", "-n", "shop-again", "prices", "-o", "jsonpath={.data}"))
+	require.Contains(t, b.runKubectl(t, "", "get", "restores.velero.io", "-n", "velero", "again", "-o", "jsonpath={.status}"), `"hookStatus":{}`)
+	require.JSONEq(t, `{"tea":"3"}`, b.runKubectl(t, "", "get", "configmap", "-n", "shop-again", "prices", "-o", "jsonpath={.data}"))
 }

@@ -9,9 +9,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// object is a Backup as kubectl prints it. Its spec and status are kept as they are, to detect
+// kubeObject is a Backup as kubectl prints it. Its spec and status are kept as they are, to detect
 // unexpected fields.
-type object struct {
+type kubeObject struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	Metadata   struct {
@@ -34,7 +34,7 @@ var statusFields = []string{
 // backupsByKubectl creates one good and one bad Backup with kubectl and reads all of them back as
 // YAML.
 func (b *bed) backupsByKubectl(t *testing.T) {
-	b.kubectl(t, `
+	b.runKubectl(t, `
 apiVersion: velero.io/v1
 kind: Backup
 metadata: {name: by-kubectl, namespace: velero, labels: {team: tea}, annotations: {example.com/why: test}}
@@ -45,14 +45,14 @@ kind: Backup
 metadata: {name: nowhere, namespace: velero}
 spec: {storageLocation: absent, ttl: 1h}
 `, "create", "-f", "-")
-	b.reaches(t, "backups", "by-kubectl", "Completed")
-	b.reaches(t, "backups", "nowhere", "FailedValidation")
+	b.awaitPhase(t, "backups", "by-kubectl", "Completed")
+	b.awaitPhase(t, "backups", "nowhere", "FailedValidation")
 
 	var list struct {
-		Items []object `json:"items"`
+		Items []kubeObject `json:"items"`
 	}
-	require.NoError(t, yaml.Unmarshal([]byte(b.kubectl(t, "", "get", "backups.velero.io", "-n", "velero", "-o", "yaml")), &list))
-	all := map[string]object{}
+	require.NoError(t, yaml.Unmarshal([]byte(b.runKubectl(t, "", "get", "backups.velero.io", "-n", "velero", "-o", "yaml")), &list))
+	all := map[string]kubeObject{}
 	for _, o := range list.Items {
 		require.Equal(t, "velero.io/v1", o.APIVersion)
 		require.Equal(t, "Backup", o.Kind)
@@ -62,14 +62,14 @@ spec: {storageLocation: absent, ttl: 1h}
 		all[o.Metadata.Name] = o
 	}
 	require.Len(t, all, 3)
-	b.completed(t, all["by-kubectl"], 720*time.Hour)
-	b.completed(t, all["by-rpc"], 48*time.Hour)
+	b.requireCompleted(t, all["by-kubectl"], 720*time.Hour)
+	b.requireCompleted(t, all["by-rpc"], 48*time.Hour)
 	b.refusedBackup(t, all["nowhere"])
 	require.Equal(t, "test", all["by-kubectl"].Metadata.Annotations["example.com/why"])
 }
 
-// completed requires everything Velero writes to a good backup.
-func (b *bed) completed(t *testing.T, o object, ttl time.Duration) {
+// requireCompleted requires everything Velero writes to a good backup.
+func (b *bed) requireCompleted(t *testing.T, o kubeObject, ttl time.Duration) {
 	t.Helper()
 	require.Equal(t, "Completed", o.Status["phase"])
 	require.EqualValues(t, 1, o.Status["version"])
@@ -82,14 +82,14 @@ func (b *bed) completed(t *testing.T, o object, ttl time.Duration) {
 	for _, absent := range []string{"errors", "queuePosition", "validationErrors", "failureReason", "volumeSnapshotsAttempted", "backupItemOperationsAttempted"} {
 		require.NotContains(t, o.Status, absent, "zero is left out")
 	}
-	began, ended, expires := stamp(t, o, "startTimestamp"), stamp(t, o, "completionTimestamp"), stamp(t, o, "expiration")
+	began, ended, expires := parseStamp(t, o, "startTimestamp"), parseStamp(t, o, "completionTimestamp"), parseStamp(t, o, "expiration")
 	require.False(t, ended.Before(began))
 	require.WithinDuration(t, began.Add(ttl), expires, time.Minute, "the time to live counts from admission")
 
 	require.Equal(t, "default", o.Metadata.Labels["velero.io/storage-location"])
 	require.Equal(t, "tea", o.Metadata.Labels["team"])
 	var version struct{ GitVersion, Major, Minor string }
-	require.NoError(t, json.Unmarshal([]byte(b.kubectl(t, "", "get", "--raw", "/version")), &version))
+	require.NoError(t, json.Unmarshal([]byte(b.runKubectl(t, "", "get", "--raw", "/version")), &version))
 	require.Equal(t, version.GitVersion, o.Metadata.Annotations["velero.io/source-cluster-k8s-gitversion"])
 	require.Equal(t, version.Major, o.Metadata.Annotations["velero.io/source-cluster-k8s-major-version"])
 	require.Equal(t, version.Minor, o.Metadata.Annotations["velero.io/source-cluster-k8s-minor-version"])
@@ -103,7 +103,7 @@ func (b *bed) completed(t *testing.T, o object, ttl time.Duration) {
 }
 
 // refusedBackup requires the reasons, an expiration, and no sign that work began.
-func (b *bed) refusedBackup(t *testing.T, o object) {
+func (b *bed) refusedBackup(t *testing.T, o kubeObject) {
 	t.Helper()
 	reasons, ok := o.Status["validationErrors"].([]any)
 	require.True(t, ok, "a list")
@@ -112,11 +112,11 @@ func (b *bed) refusedBackup(t *testing.T, o object) {
 	for _, absent := range []string{"startTimestamp", "completionTimestamp", "progress", "queuePosition"} {
 		require.NotContains(t, o.Status, absent)
 	}
-	require.WithinDuration(t, time.Now().Add(time.Hour), stamp(t, o, "expiration"), 2*time.Minute)
+	require.WithinDuration(t, time.Now().Add(time.Hour), parseStamp(t, o, "expiration"), 2*time.Minute)
 }
 
-// stamp reads a time in the one form Kubernetes writes: UTC, whole seconds.
-func stamp(t *testing.T, o object, field string) time.Time {
+// parseStamp reads a time in the one form Kubernetes writes: UTC, whole seconds.
+func parseStamp(t *testing.T, o kubeObject, field string) time.Time {
 	t.Helper()
 	text, ok := o.Status[field].(string)
 	require.True(t, ok, "%s of %s is %v", field, o.Metadata.Name, o.Status[field])

@@ -38,18 +38,18 @@ func (b *bed) queueByRPC(t *testing.T) {
 		},
 		{"SubmitRestore", `{"name":"back","spec":{"backupName":"by-rpc","includedNamespaces":["shop"]}}`, "restores", "back", ""},
 	} {
-		uids[job.name], _ = b.call(t, "queue-scheduler", queueService+job.method, job.request)["uid"].(string)
-		b.reaches(t, job.resource, job.name, job.phase)
+		uids[job.name], _ = b.callMethod(t, "queue-scheduler", queueService+job.method, job.request)["uid"].(string)
+		b.awaitPhase(t, job.resource, job.name, job.phase)
 	}
-	b.listed(t)
-	b.explained(t)
+	b.testListed(t)
+	b.testExplained(t)
 	b.shownToPeople(t)
 	b.watchedAndCancelled(t, uids)
 	require.NoError(t, runner.Signal(syscall.SIGCONT))
 	for _, name := range []string{"first", "second", "urgent"} {
-		b.reaches(t, "backups", name, "Completed")
+		b.awaitPhase(t, "backups", name, "Completed")
 	}
-	answer := b.call(t, "queue-scheduler", queueService+"ExplainBackup", `{"name":"second"}`)
+	answer := b.callMethod(t, "queue-scheduler", queueService+"ExplainBackup", `{"name":"second"}`)
 	require.Equal(t, "it has ended: Completed", answer["message"])
 }
 
@@ -67,20 +67,20 @@ func (b *bed) badQueueRequests(t *testing.T) {
 		{"SubmitRestore", `{"name":"r"}`, "spec"},
 		{"SubmitRestore", `{"name":"r","spec":{"backupName":"b","includedNamespacez":[]}}`, "spec.includedNamespacez"},
 	} {
-		s := b.refused(t, "queue-scheduler", queueService+c.method, c.request)
+		s := b.requireRefused(t, "queue-scheduler", queueService+c.method, c.request)
 		require.Equal(t, invalidArgument, s.Code, c.request)
-		require.Equal(t, "INVALID_FIELD", s.reason(), c.request)
-		require.Equal(t, []string{c.field}, s.fields(), c.request)
+		require.Equal(t, "INVALID_FIELD", s.machineReason(), c.request)
+		require.Equal(t, []string{c.field}, s.faultyFields(), c.request)
 	}
 	for _, method := range []string{"ExplainBackup", "CancelBackup", "CancelRestore"} {
-		s := b.refused(t, "queue-scheduler", queueService+method, `{"name":"absent"}`)
+		s := b.requireRefused(t, "queue-scheduler", queueService+method, `{"name":"absent"}`)
 		require.Equal(t, notFound, s.Code, method)
-		require.Equal(t, "NOT_FOUND", s.reason(), method)
+		require.Equal(t, "NOT_FOUND", s.machineReason(), method)
 	}
 }
 
-// places reads entries as "name position".
-func places(t *testing.T, entries any) []string {
+// queuePlaces reads entries as "name position".
+func queuePlaces(t *testing.T, entries any) []string {
 	t.Helper()
 	var out []string
 	for _, e := range entries.([]any) {
@@ -97,12 +97,12 @@ func places(t *testing.T, entries any) []string {
 
 var standing = []string{"first 0", "back 1", "urgent 2", "second 3", "third 4"}
 
-func (b *bed) listed(t *testing.T) {
-	require.Equal(t, standing, places(t, b.call(t, "queue-scheduler", queueService+"ListQueue", `{}`)["entries"]))
+func (b *bed) testListed(t *testing.T) {
+	require.Equal(t, standing, queuePlaces(t, b.callMethod(t, "queue-scheduler", queueService+"ListQueue", `{}`)["entries"]))
 	var paged []string
 	for token := ""; ; {
-		page := b.call(t, "queue-scheduler", queueService+"ListQueue", `{"pageSize":2,"pageToken":"`+token+`"}`)
-		paged = append(paged, places(t, page["entries"])...)
+		page := b.callMethod(t, "queue-scheduler", queueService+"ListQueue", `{"pageSize":2,"pageToken":"`+token+`"}`)
+		paged = append(paged, queuePlaces(t, page["entries"])...)
 		if token, _ = page["nextPageToken"].(string); token == "" {
 			break
 		}
@@ -110,7 +110,7 @@ func (b *bed) listed(t *testing.T) {
 	require.Equal(t, standing, paged)
 }
 
-func (b *bed) explained(t *testing.T) {
+func (b *bed) testExplained(t *testing.T) {
 	for name, want := range map[string]string{
 		"first":  "",
 		"urgent": "WAIT_REASON_NO_PLACE first ",
@@ -129,7 +129,7 @@ func (b *bed) explained(t *testing.T) {
 				Since      string
 			}
 		}
-		require.NoError(t, json.Unmarshal([]byte(b.grpcurl(t, "queue-scheduler", []string{"-d", `{"name":"` + name + `"}`}, queueService+"ExplainBackup")), &answer))
+		require.NoError(t, json.Unmarshal([]byte(b.runGrpcurl(t, "queue-scheduler", []string{"-d", `{"name":"` + name + `"}`}, queueService+"ExplainBackup")), &answer))
 		var have []string
 		for _, o := range answer.Obstacles {
 			require.NotEmpty(t, o.Since)
@@ -149,13 +149,13 @@ func (b *bed) shownToPeople(t *testing.T) {
 	require.NoError(t, err)
 	holdfast := func(args ...string) string {
 		out, err := exec.CommandContext(t.Context(), path, append(args, "-n", "velero", "--kubeconfig", b.cluster.Kubeconfig(),
-			"--queue-address", b.address("queue-scheduler"))...).CombinedOutput()
+			"--queue-address", b.serviceAddress("queue-scheduler"))...).CombinedOutput()
 		require.NoError(t, err, string(out))
 		return string(out)
 	}
 	var list map[string]any
 	require.NoError(t, json.Unmarshal([]byte(holdfast("queue", "get", "-o", "json")), &list))
-	require.Equal(t, standing, places(t, list["entries"]))
+	require.Equal(t, standing, queuePlaces(t, list["entries"]))
 	require.Contains(t, holdfast("queue", "explain", "second"), "backup first runs on namespace shop")
 	require.Contains(t, holdfast("queue", "explain", "urgent"), "high")
 	require.Contains(t, holdfast("backup", "describe", "second"), "Queue position:               3\n")
@@ -163,13 +163,13 @@ func (b *bed) shownToPeople(t *testing.T) {
 
 // watchedAndCancelled watches while two jobs that wait are cancelled.
 func (b *bed) watchedAndCancelled(t *testing.T, uids map[string]string) {
-	messages := b.watch(t)
-	require.Equal(t, standing, places(t, messages()["changed"]))
-	s := b.call(t, "queue-scheduler", queueService+"CancelBackup", `{"name":"third","requestedBy":"the test"}`)
+	messages := b.startWatch(t)
+	require.Equal(t, standing, queuePlaces(t, messages()["changed"]))
+	s := b.callMethod(t, "queue-scheduler", queueService+"CancelBackup", `{"name":"third","requestedBy":"the test"}`)
 	require.Equal(t, uids["third"], s["uid"])
-	b.call(t, "queue-scheduler", queueService+"CancelRestore", `{"name":"back"}`)
-	b.reaches(t, "backups", "third", "Failed")
-	b.reaches(t, "restores", "back", "Failed")
+	b.callMethod(t, "queue-scheduler", queueService+"CancelRestore", `{"name":"back"}`)
+	b.awaitPhase(t, "backups", "third", "Failed")
+	b.awaitPhase(t, "restores", "back", "Failed")
 	ended := time.Now()
 	left := map[any]bool{}
 	for !left[uids["third"]] || !left[uids["back"]] {
@@ -181,17 +181,17 @@ func (b *bed) watchedAndCancelled(t *testing.T, uids map[string]string) {
 		}
 	}
 	require.Less(t, time.Since(ended), 30*time.Second, "a change is told, not found at the next look a minute later")
-	refused := b.refused(t, "queue-scheduler", queueService+"CancelBackup", `{"name":"by-rpc"}`)
+	refused := b.requireRefused(t, "queue-scheduler", queueService+"CancelBackup", `{"name":"by-rpc"}`)
 	require.Equal(t, failedPrecondition, refused.Code)
 }
 
-// watch calls WatchQueue until the test is over, and returns what waits for the next message.
-func (b *bed) watch(t *testing.T) func() map[string]any {
+// startWatch calls WatchQueue until the test is over, and returns what waits for the next message.
+func (b *bed) startWatch(t *testing.T) func() map[string]any {
 	t.Helper()
 	path, err := testbed.Binary("grpcurl")
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
-	cmd := exec.CommandContext(ctx, path, "-plaintext", "-d", "{}", b.address("queue-scheduler"), queueService+"WatchQueue")
+	cmd := exec.CommandContext(ctx, path, "-plaintext", "-d", "{}", b.serviceAddress("queue-scheduler"), queueService+"WatchQueue")
 	errs := &bytes.Buffer{}
 	cmd.Stderr = errs
 	out, err := cmd.StdoutPipe()

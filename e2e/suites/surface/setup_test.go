@@ -26,7 +26,7 @@ const (
 type bed struct {
 	cluster   *testbed.Cluster
 	fleet     *fleet.Fleet
-	collector *collector
+	collector *spanCollector
 }
 
 // estate is what gets backed up: the claim's data cannot be taken, which is worth a warning.
@@ -52,7 +52,7 @@ func newBed(t *testing.T) *bed {
 	require.NoError(t, crds.Install(t.Context(), b.cluster.RestConfig()))
 	objects := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(objects, "bucket"), 0o700))
-	b.kubectl(t, `
+	b.runKubectl(t, `
 apiVersion: v1
 kind: Namespace
 metadata: {name: velero}
@@ -76,12 +76,12 @@ spec: {provider: holdfast.io/file, default: true, config: {path: `+objects+`}, o
 			}
 		}
 	})
-	b.reaches(t, "backupstoragelocations", "default", "Available")
+	b.awaitPhase(t, "backupstoragelocations", "default", "Available")
 	return b
 }
 
-// run runs a tool of the test bed and returns its two streams and its exit code.
-func run(t *testing.T, input, tool string, args ...string) (stdout, stderr string, code int) {
+// runTool runs a tool of the test bed and returns its two streams and its exit code.
+func runTool(t *testing.T, input, tool string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	path, err := testbed.Binary(tool)
 	require.NoError(t, err)
@@ -96,23 +96,23 @@ func run(t *testing.T, input, tool string, args ...string) (stdout, stderr strin
 	return out.String(), errs.String(), code
 }
 
-// kubectl requires success.
-func (b *bed) kubectl(t *testing.T, input string, args ...string) string {
+// runKubectl requires success.
+func (b *bed) runKubectl(t *testing.T, input string, args ...string) string {
 	t.Helper()
-	out, errs, code := run(t, input, "kubectl", append([]string{"--kubeconfig", b.cluster.Kubeconfig()}, args...)...)
+	out, errs, code := runTool(t, input, "kubectl", append([]string{"--kubeconfig", b.cluster.Kubeconfig()}, args...)...)
 	require.Zero(t, code, "kubectl %v: %s", args, errs)
 	return out
 }
 
-// reaches waits for a phase of a custom resource.
-func (b *bed) reaches(t *testing.T, resource, name, phase string) {
+// awaitPhase waits for a phase of a custom resource.
+func (b *bed) awaitPhase(t *testing.T, resource, name, phase string) {
 	t.Helper()
 	last := ""
 	require.Eventually(t, func() bool {
-		last = b.kubectl(t, "", "get", resource+".velero.io", "-n", "velero", name, "-o", "jsonpath={.status.phase}")
+		last = b.runKubectl(t, "", "get", resource+".velero.io", "-n", "velero", name, "-o", "jsonpath={.status.phase}")
 		return last == phase
 	}, patience, look, "%s %s gets %s", resource, name, phase)
 }
 
-// address returns where the one replica of a service answers RPCs.
-func (b *bed) address(service string) string { return b.fleet.Of(service)[0].GRPC }
+// serviceAddress returns where the one replica of a service answers RPCs.
+func (b *bed) serviceAddress(service string) string { return b.fleet.Of(service)[0].GRPC }

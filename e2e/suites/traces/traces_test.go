@@ -32,13 +32,13 @@ func TestTraces(t *testing.T) {
 	s.Estate(t, "shop", 50, 500)
 
 	backup := takenOver(t, s, proxy, bucket)
-	tree := shows(t, j, "queue-scheduler", string(backup.UID), "after another attempt")
+	tree := awaitTrace(t, j, "queue-scheduler", string(backup.UID), "after another attempt")
 	hasPath(t, tree, "queue backup [queue-scheduler]", "admit backup [queue-scheduler]", "backup [backup-runner] after another attempt", "collect [backup-runner]")
 	hasPath(t, tree, "queue backup [queue-scheduler]", "admit backup [queue-scheduler]", "publish backup.run [queue-scheduler]")
 
 	restore := s.Restore(t, "again", backup.Name, "shop", "copy")
 	require.Equal(t, velerov1.RestorePhaseCompleted, s.RestoreEnds(t, restore.Name).Status.Phase)
-	tree = shows(t, j, "queue-scheduler", string(restore.UID), "restore [restore-runner]")
+	tree = awaitTrace(t, j, "queue-scheduler", string(restore.UID), "restore [restore-runner]")
 	hasPath(t, tree, "validate restore [queue-scheduler]", "publish restore.run [queue-scheduler]", "process restore.run [restore-runner]", "restore [restore-runner]")
 	require.NotContains(t, tree, " failed")
 	require.NotContains(t, tree, "lost")
@@ -51,7 +51,7 @@ func TestTraces(t *testing.T) {
 		return client.IgnoreNotFound(s.Client.Get(t.Context(), client.ObjectKeyFromObject(backup), &velerov1.Backup{})) == nil &&
 			s.Client.Get(t.Context(), client.ObjectKeyFromObject(backup), &velerov1.Backup{}) != nil
 	}, site.Patience, site.Look, "the backup is deleted")
-	tree = shows(t, j, "deletion", string(request.UID), "\n")
+	tree = awaitTrace(t, j, "deletion", string(request.UID), "\n")
 	hasPath(t, tree, "process deletion.run [deletion]", "deletion [deletion]")
 	require.NotContains(t, tree, "lost")
 }
@@ -81,12 +81,12 @@ func takenOver(t *testing.T, s *site.Site, proxy *gate.Gate, bucket *site.Bucket
 	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase)
 	last, _, err := claim.Parse(backup)
 	require.NoError(t, err)
-	require.NotEqual(t, held.Holder, last.Holder)
+	require.NotEqual(t, held.Owner, last.Owner)
 	return backup
 }
 
-// shows waits until the only trace about an object has a text, and returns its tree.
-func shows(t *testing.T, j *jaeger.Jaeger, service, uid, text string) (tree string) {
+// awaitTrace waits until the only trace about an object has a text, and returns its tree.
+func awaitTrace(t *testing.T, j *jaeger.Jaeger, service, uid, text string) (tree string) {
 	t.Helper()
 	var traces []jaeger.Trace
 	require.Eventually(t, func() bool { // spans are sent in batches

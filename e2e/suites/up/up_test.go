@@ -53,7 +53,7 @@ func TestUp(t *testing.T) {
 	t.Run("says what is in the way of a port", func(t *testing.T) { nameThePort(t, cli(t, "port")) })
 }
 
-func start(t *testing.T, cli *product.CLI, dir string, args ...string) *product.Server {
+func startUp(t *testing.T, cli *product.CLI, dir string, args ...string) *product.Server {
 	t.Helper()
 	server, err := cli.Up(t.Context(), dir, append([]string{"--free-ports"}, args...)...)
 	require.NoError(t, err)
@@ -64,7 +64,7 @@ func start(t *testing.T, cli *product.CLI, dir string, args ...string) *product.
 func startTwice(t *testing.T, c client.Client, cli *product.CLI) {
 	t.Helper()
 	dir := t.TempDir()
-	server := start(t, cli, dir, "--runners", "2")
+	server := startUp(t, cli, dir, "--runners", "2")
 	require.NoError(t, c.Get(t.Context(), types.NamespacedName{Name: cli.Namespace}, &corev1.Namespace{}))
 	location := &velerov1.BackupStorageLocation{}
 	require.NoError(t, c.Get(t.Context(), types.NamespacedName{Namespace: cli.Namespace, Name: "default"}, location))
@@ -81,13 +81,13 @@ func startTwice(t *testing.T, c client.Client, cli *product.CLI) {
 	require.Contains(t, string(log), "msg=stopped")
 	require.NotContains(t, string(log), "panic")
 
-	again := start(t, cli, dir)
+	again := startUp(t, cli, dir)
 	again.Shutdown()
 	require.NoError(t, again.Err())
 }
 
-// refused runs `holdfast up`, which has to end by itself, and returns what it said.
-func refused(t *testing.T, cli *product.CLI, args ...string) string {
+// requireRefused runs `holdfast up`, which has to end by itself, and returns what it said.
+func requireRefused(t *testing.T, cli *product.CLI, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -102,7 +102,7 @@ func refused(t *testing.T, cli *product.CLI, args ...string) string {
 // as the owner's command does.
 func serveOwner(t *testing.T, cli *product.CLI) {
 	t.Helper()
-	server := start(t, cli, t.TempDir())
+	server := startUp(t, cli, t.TempDir())
 	addresses := map[string]string{}
 	require.Eventually(t, func() bool { // each service logs its address after it counts as ready
 		log, err := os.ReadFile(server.LogPath())
@@ -129,8 +129,8 @@ func serveOwner(t *testing.T, cli *product.CLI) {
 
 func refuseUsedDirectory(t *testing.T, cli *product.CLI) {
 	t.Helper()
-	server := start(t, cli, t.TempDir())
-	require.Contains(t, refused(t, cli, "--free-ports", "--data-dir", server.DataDir), "in use")
+	server := startUp(t, cli, t.TempDir())
+	require.Contains(t, requireRefused(t, cli, "--free-ports", "--data-dir", server.DataDir), "in use")
 }
 
 func refuseVelero(t *testing.T, c client.Client, cli *product.CLI) {
@@ -147,10 +147,10 @@ func refuseVelero(t *testing.T, c client.Client, cli *product.CLI) {
 	require.NoError(t, c.Create(t.Context(), velero))
 	velero.Status.Replicas, velero.Status.ReadyReplicas = 1, 1
 	require.NoError(t, c.Status().Update(t.Context(), velero))
-	out := refused(t, cli, "--free-ports", "--data-dir", t.TempDir())
+	out := requireRefused(t, cli, "--free-ports", "--data-dir", t.TempDir())
 	require.Contains(t, out, "a Velero server is running")
 	require.Contains(t, out, "--allow-velero")
-	start(t, cli, t.TempDir(), "--allow-velero")
+	startUp(t, cli, t.TempDir(), "--allow-velero")
 }
 
 func keepLocations(t *testing.T, c client.Client, cli *product.CLI) {
@@ -164,7 +164,7 @@ func keepLocations(t *testing.T, c client.Client, cli *product.CLI) {
 		},
 	}
 	require.NoError(t, c.Create(t.Context(), theirs))
-	start(t, cli, t.TempDir()) // ready although theirs is not: it is not the default
+	startUp(t, cli, t.TempDir()) // ready although theirs is not: it is not the default
 	list := &velerov1.BackupStorageLocationList{}
 	require.NoError(t, c.List(t.Context(), list, client.InNamespace(cli.Namespace)))
 	require.Len(t, list.Items, 1)
@@ -181,7 +181,7 @@ func refuseFlags(t *testing.T, cli *product.CLI) {
 		"unknown flag":  {"--data-dir", dir, "--plugins", "x"},
 		"kubeconfig":    {"--data-dir", dir, "--kubeconfig", filepath.Join(dir, "absent")},
 	} {
-		require.Contains(t, refused(t, cli, args...), want)
+		require.Contains(t, requireRefused(t, cli, args...), want)
 	}
 }
 
@@ -192,6 +192,6 @@ func nameThePort(t *testing.T, cli *product.CLI) {
 	if err == nil { // else another process has it, which serves as well
 		defer func() { require.NoError(t, listener.Close()) }()
 	}
-	out := refused(t, cli, "--data-dir", t.TempDir())
+	out := requireRefused(t, cli, "--data-dir", t.TempDir())
 	require.Contains(t, out, "address already in use")
 }

@@ -32,8 +32,8 @@ var claims = map[string]map[string]string{
 	"photos": {"one.raw": string(make([]byte, 1<<20)), "empty": ""},
 }
 
-// csi makes a namespace with claims that have files, and returns the hashes of these by claim.
-func (b *bed) csi(t *testing.T) (storage *csistorage.Storage, before map[string]map[string]string) {
+// createCSIClaims makes a namespace with claims that have files, and returns the hashes of these by claim.
+func (b *bed) createCSIClaims(t *testing.T) (storage *csistorage.Storage, before map[string]map[string]string) {
 	t.Helper()
 	storage = csistorage.Start(t, b.cluster, b.client)
 	require.NoError(t, b.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: shop}}))
@@ -54,15 +54,15 @@ func (b *bed) csi(t *testing.T) (storage *csistorage.Storage, before map[string]
 			return nil
 		}))
 	}
-	before = hashes(t, storage, shop)
+	before = fileHashes(t, storage, shop)
 	for name, files := range claims {
 		require.Len(t, before[name], len(files), name)
 	}
 	return storage, before
 }
 
-// hashes returns those of the files in the volumes of the claims, by claim.
-func hashes(t *testing.T, storage *csistorage.Storage, namespace string) map[string]map[string]string {
+// fileHashes returns those of the files in the volumes of the claims, by claim.
+func fileHashes(t *testing.T, storage *csistorage.Storage, namespace string) map[string]map[string]string {
 	t.Helper()
 	all := map[string]map[string]string{}
 	for name := range claims {
@@ -82,9 +82,9 @@ func hashes(t *testing.T, storage *csistorage.Storage, namespace string) map[str
 	return all
 }
 
-// lose destroys the namespace with its volumes and the objects of the server: what is left is in the
+// destroyNamespace destroys the namespace with its volumes and the objects of the server: what is left is in the
 // bucket, and the snapshots in the driver.
-func (b *bed) lose(t *testing.T, storage *csistorage.Storage) {
+func (b *bed) destroyNamespace(t *testing.T, storage *csistorage.Storage) {
 	t.Helper()
 	require.Len(t, storage.Driver.Snapshots(), len(claims))
 	require.NoError(t, b.client.DeleteAllOf(t.Context(), &velerov1.Backup{}, client.InNamespace(namespace)))
@@ -97,8 +97,8 @@ func (b *bed) lose(t *testing.T, storage *csistorage.Storage) {
 	require.Empty(t, contents.Items)
 }
 
-// removed waits until a backup that is being deleted is gone with what the driver stored.
-func (b *bed) removed(t *testing.T, storage *csistorage.Storage, name string) {
+// awaitRemoved waits until a backup that is being deleted is gone with what the driver stored.
+func (b *bed) awaitRemoved(t *testing.T, storage *csistorage.Storage, name string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		err := b.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, &velerov1.Backup{})
@@ -110,51 +110,51 @@ func (b *bed) removed(t *testing.T, storage *csistorage.Storage, name string) {
 // deletes that backup with the snapshots in the driver.
 func TestVeleroRestoresCSISnapshotsOfHoldfast(t *testing.T) {
 	b := newBed(t)
-	storage, before := b.csi(t)
-	holdfast := b.holdfast(t, feature)
+	storage, before := b.createCSIClaims(t)
+	holdfast := b.startHoldfast(t, feature)
 	_, err := b.cli.Run(t.Context(), "backup", "create", "ours", "--include-namespaces", shop, "--storage-location", location, "--wait")
 	require.NoError(t, err)
 	holdfast.Shutdown()
-	b.lose(t, storage)
+	b.destroyNamespace(t, storage)
 
-	stop := b.server(t, feature)
+	stop := b.startVelero(t, feature)
 	defer stop()
-	b.synced(t, "ours")
+	b.awaitSynced(t, "ours")
 	for to, name := range map[string]string{shop: "same", "shop-copy": "mapped"} {
-		b.run(t, "restore", "create", name, "--from-backup", "ours", "--namespace-mappings", shop+":"+to, "--wait")
+		b.runVelero(t, "restore", "create", name, "--from-backup", "ours", "--namespace-mappings", shop+":"+to, "--wait")
 		var restore velerov1.Restore
 		require.NoError(t, b.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, &restore))
-		require.Equal(t, velerov1.RestorePhaseCompleted, restore.Status.Phase, b.run(t, "restore", "describe", name, "--details"))
+		require.Equal(t, velerov1.RestorePhaseCompleted, restore.Status.Phase, b.runVelero(t, "restore", "describe", name, "--details"))
 		require.Zero(t, restore.Status.Errors)
-		require.Equal(t, before, hashes(t, storage, to))
+		require.Equal(t, before, fileHashes(t, storage, to))
 	}
 
-	b.run(t, "backup", "delete", "ours", "--confirm")
-	b.removed(t, storage, "ours")
+	b.runVelero(t, "backup", "delete", "ours", "--confirm")
+	b.awaitRemoved(t, storage, "ours")
 }
 
 // Holdfast restores the volumes of claims on a CSI driver from what Velero's server left of them, and
 // deletes that backup with the snapshots in the driver.
 func TestHoldfastRestoresCSISnapshotsOfVelero(t *testing.T) {
 	b := newBed(t)
-	storage, before := b.csi(t)
-	stop := b.server(t, feature, "--item-operation-sync-frequency=1s")
-	b.run(t, "backup", "create", "theirs", "--include-namespaces", shop, "--storage-location", location, "--wait")
+	storage, before := b.createCSIClaims(t)
+	stop := b.startVelero(t, feature, "--item-operation-sync-frequency=1s")
+	b.runVelero(t, "backup", "create", "theirs", "--include-namespaces", shop, "--storage-location", location, "--wait")
 	var backup velerov1.Backup
 	require.NoError(t, b.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "theirs"}, &backup))
-	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, b.run(t, "backup", "describe", "theirs", "--details"))
+	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, b.runVelero(t, "backup", "describe", "theirs", "--details"))
 	stop()
-	b.lose(t, storage)
+	b.destroyNamespace(t, storage)
 
-	b.holdfast(t, feature)
-	b.synced(t, "theirs")
+	b.startHoldfast(t, feature)
+	b.awaitSynced(t, "theirs")
 	for to, name := range map[string]string{shop: "same", "shop-copy": "mapped"} {
 		_, err := b.cli.Run(t.Context(), "restore", "create", name, "--from-backup", "theirs", "--namespace-mappings", shop+":"+to, "--wait")
 		require.NoError(t, err)
-		require.Equal(t, before, hashes(t, storage, to))
+		require.Equal(t, before, fileHashes(t, storage, to))
 	}
 
 	_, err := b.cli.Run(t.Context(), "backup", "delete", "theirs", "--confirm")
 	require.NoError(t, err)
-	b.removed(t, storage, "theirs")
+	b.awaitRemoved(t, storage, "theirs")
 }

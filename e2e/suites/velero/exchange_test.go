@@ -16,28 +16,28 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
 
-// estate makes the sample estate and returns its state.
-func (b *bed) estate(t *testing.T) (scope compare.Scope, before *compare.Snapshot) {
+// createEstate makes the sample estate and returns its state.
+func (b *bed) createEstate(t *testing.T) (scope compare.Scope, before *compare.Snapshot) {
 	t.Helper()
 	_, err := seed.Apply(t.Context(), b.cluster.RestConfig(), seed.Options{})
 	require.NoError(t, err)
 	scope = compare.Scope{Namespaces: seed.Options{}.Namespaces(), Selector: seed.Selector()}
-	return scope, b.state(t, scope)
+	return scope, b.readState(t, scope)
 }
 
-func (b *bed) state(t *testing.T, scope compare.Scope) *compare.Snapshot {
+func (b *bed) readState(t *testing.T, scope compare.Scope) *compare.Snapshot {
 	t.Helper()
 	snapshot, err := compare.Take(t.Context(), b.cluster.RestConfig(), scope)
 	require.NoError(t, err)
 	return snapshot
 }
 
-// destroy removes the estate and the objects of both servers, so that only the bucket is left.
-func (b *bed) destroy(t *testing.T, scope compare.Scope) {
+// destroyEstate removes the estate and the objects of both servers, so that only the bucket is left.
+func (b *bed) destroyEstate(t *testing.T, scope compare.Scope) {
 	t.Helper()
 	_, err := seed.Remove(t.Context(), b.cluster.RestConfig())
 	require.NoError(t, err)
-	require.Empty(t, b.state(t, scope).Objects, "destroyed")
+	require.Empty(t, b.readState(t, scope).Objects, "destroyed")
 	require.NoError(t, b.client.DeleteAllOf(t.Context(), &velerov1.Backup{}, client.InNamespace(namespace)))
 }
 
@@ -57,9 +57,9 @@ func (b *bed) shortenNames(t *testing.T, before *compare.Snapshot) {
 	}
 }
 
-// unowned removes the owner references, which Velero 1.18 does not restore: controllers set those
+// withoutOwners removes the owner references, which Velero 1.18 does not restore: controllers set those
 // that they know.
-func unowned(s *compare.Snapshot) *compare.Snapshot {
+func withoutOwners(s *compare.Snapshot) *compare.Snapshot {
 	for _, object := range s.Objects {
 		if metadata, ok := object["metadata"].(map[string]any); ok {
 			delete(metadata, "ownerReferences")
@@ -68,8 +68,8 @@ func unowned(s *compare.Snapshot) *compare.Snapshot {
 	return s
 }
 
-// synced waits until the server that runs has found the backup in the bucket.
-func (b *bed) synced(t *testing.T, name string) {
+// awaitSynced waits until the server that runs has found the backup in the bucket.
+func (b *bed) awaitSynced(t *testing.T, name string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		return b.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, &velerov1.Backup{}) == nil
@@ -80,29 +80,29 @@ func (b *bed) synced(t *testing.T, name string) {
 // deletes that backup.
 func TestVeleroRestoresABackupOfHoldfast(t *testing.T) {
 	b := newBed(t)
-	scope, before := b.estate(t)
+	scope, before := b.createEstate(t)
 	b.shortenNames(t, before)
-	holdfast := b.holdfast(t)
+	holdfast := b.startHoldfast(t)
 	_, err := b.cli.Run(t.Context(), "backup", "create", "ours", "--include-namespaces", strings.Join(scope.Namespaces, ","),
 		"--include-cluster-resources", "--storage-location", location, "--wait")
 	require.NoError(t, err)
 	holdfast.Shutdown()
-	b.destroy(t, scope)
+	b.destroyEstate(t, scope)
 
-	stop := b.server(t)
+	stop := b.startVelero(t)
 	defer stop()
-	b.synced(t, "ours")
-	b.run(t, "restore", "create", "theirs", "--from-backup", "ours", "--wait")
+	b.awaitSynced(t, "ours")
+	b.runVelero(t, "restore", "create", "theirs", "--from-backup", "ours", "--wait")
 	var restore velerov1.Restore
 	require.NoError(t, b.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "theirs"}, &restore))
-	require.Equal(t, velerov1.RestorePhaseCompleted, restore.Status.Phase, b.run(t, "restore", "describe", "theirs", "--details"))
+	require.Equal(t, velerov1.RestorePhaseCompleted, restore.Status.Phase, b.runVelero(t, "restore", "describe", "theirs", "--details"))
 	require.Zero(t, restore.Status.Errors)
 
-	report := compare.Diff(unowned(before), unowned(b.state(t, scope)))
+	report := compare.Diff(withoutOwners(before), withoutOwners(b.readState(t, scope)))
 	require.Empty(t, report.Missing, "%s", report)
 	require.Empty(t, report.Different, "%s", report)
 
-	b.run(t, "backup", "delete", "ours", "--confirm")
+	b.runVelero(t, "backup", "delete", "ours", "--confirm")
 	require.Eventually(t, func() bool {
 		return client.IgnoreNotFound(b.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "ours"}, &velerov1.Backup{})) == nil &&
 			b.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "ours"}, &velerov1.Backup{}) != nil
@@ -112,18 +112,18 @@ func TestVeleroRestoresABackupOfHoldfast(t *testing.T) {
 // Holdfast restores from the bucket alone what Velero's server backed up, every object of it.
 func TestHoldfastRestoresABackupOfVelero(t *testing.T) {
 	b := newBed(t)
-	scope, before := b.estate(t)
-	stop := b.server(t)
-	b.run(t, "backup", "create", "theirs", "--include-namespaces", strings.Join(scope.Namespaces, ","),
+	scope, before := b.createEstate(t)
+	stop := b.startVelero(t)
+	b.runVelero(t, "backup", "create", "theirs", "--include-namespaces", strings.Join(scope.Namespaces, ","),
 		"--include-cluster-resources", "--snapshot-volumes=false", "--storage-location", location, "--wait")
 	var backup velerov1.Backup
 	require.NoError(t, b.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "theirs"}, &backup))
-	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, b.run(t, "backup", "describe", "theirs", "--details"))
+	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, b.runVelero(t, "backup", "describe", "theirs", "--details"))
 	stop()
-	b.destroy(t, scope)
+	b.destroyEstate(t, scope)
 
-	b.holdfast(t)
-	b.synced(t, "theirs")
+	b.startHoldfast(t)
+	b.awaitSynced(t, "theirs")
 	_, err := b.cli.Run(t.Context(), "restore", "create", "ours", "--from-backup", "theirs", "--wait")
 	require.NoError(t, err)
 	status, err := b.cli.Status(t.Context(), "restore", "ours")

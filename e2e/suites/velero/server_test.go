@@ -59,14 +59,14 @@ func newBed(t *testing.T) *bed {
 	require.NoError(t, os.Symlink(aws, filepath.Join(b.plugins, filepath.Base(aws))))
 	b.client, err = client.New(b.cluster.RestConfig(), client.Options{Scheme: kube.Scheme()})
 	require.NoError(t, err)
-	server := b.holdfast(t) // installs the definitions
-	b.location(t, s3)
-	b.deployment(t)
+	server := b.startHoldfast(t) // installs the definitions
+	b.createLocation(t, s3)
+	b.createDeployment(t)
 	server.Shutdown()
 	return b
 }
 
-func (b *bed) location(t *testing.T, s3 *testbed.S3) {
+func (b *bed) createLocation(t *testing.T, s3 *testbed.S3) {
 	t.Helper()
 	require.NoError(t, b.client.Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "cloud"}, StringData: map[string]string{"cloud": s3.CredentialsFile()},
@@ -81,9 +81,9 @@ func (b *bed) location(t *testing.T, s3 *testbed.S3) {
 	}))
 }
 
-// deployment makes the Deployment that Velero 1.18 reads the image of restore helpers from, also
+// createDeployment makes the Deployment that Velero 1.18 reads the image of restore helpers from, also
 // when its server runs elsewhere.
-func (b *bed) deployment(t *testing.T) {
+func (b *bed) createDeployment(t *testing.T) {
 	t.Helper()
 	labels := map[string]string{"component": "velero"}
 	require.NoError(t, b.client.Create(t.Context(), &appsv1.Deployment{
@@ -98,8 +98,8 @@ func (b *bed) deployment(t *testing.T) {
 	}))
 }
 
-// holdfast starts `holdfast up`, which the test shuts down before it starts Velero's server.
-func (b *bed) holdfast(t *testing.T, flags ...string) *product.Server {
+// startHoldfast starts `holdfast up`, which the test shuts down before it starts Velero's server.
+func (b *bed) startHoldfast(t *testing.T, flags ...string) *product.Server {
 	t.Helper()
 	server, err := b.cli.Up(t.Context(), b.dir, append(flags, "--free-ports")...)
 	require.NoError(t, err)
@@ -107,9 +107,9 @@ func (b *bed) holdfast(t *testing.T, flags ...string) *product.Server {
 	return server
 }
 
-// server starts Velero's own server, without a node agent, and waits until it has found the
+// startVelero starts Velero's own server, without a node agent, and waits until it has found the
 // location. The function stops it.
-func (b *bed) server(t *testing.T, flags ...string) (stop func()) {
+func (b *bed) startVelero(t *testing.T, flags ...string) (stop func()) {
 	t.Helper()
 	process, err := testbed.StartProcess(testbed.ProcessSpec{
 		Name: "velero-server", Path: b.velero, LogDir: b.dir,
@@ -138,8 +138,8 @@ func (b *bed) server(t *testing.T, flags ...string) (stop func()) {
 	return stop
 }
 
-// run runs Velero's command line.
-func (b *bed) run(t *testing.T, args ...string) string {
+// runVelero runs Velero's command line.
+func (b *bed) runVelero(t *testing.T, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

@@ -73,11 +73,11 @@ func newAWSBed(t *testing.T) *awsBed {
 	b.server, err = b.Up(t.Context(), b.dir, "--free-ports")
 	require.NoError(t, err)
 	t.Cleanup(b.server.Shutdown)
-	b.location(t)
+	b.createLocation(t)
 	return b
 }
 
-func (b *awsBed) location(t *testing.T) {
+func (b *awsBed) createLocation(t *testing.T) {
 	t.Helper()
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "cloud"}, StringData: map[string]string{"cloud": b.s3.CredentialsFile()},
@@ -99,14 +99,14 @@ func (b *awsBed) location(t *testing.T) {
 	require.Contains(t, loc.Status.Message, "must not be shared by two clusters")
 }
 
-func (b *awsBed) run(t *testing.T, args ...string) string {
+func (b *awsBed) runCLI(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := b.Run(t.Context(), args...)
 	require.NoError(t, err, "log: %s", b.server.LogPath())
 	return out
 }
 
-func (b *awsBed) keys(t *testing.T, under string) []string {
+func (b *awsBed) listKeys(t *testing.T, under string) []string {
 	t.Helper()
 	all, err := b.s3.Keys(t.Context(), bucket)
 	require.NoError(t, err)
@@ -131,35 +131,35 @@ func TestVelerosPluginForAWSServesALocation(t *testing.T) {
 		require.NoError(t, b.c.Create(t.Context(), configMap(i)))
 	}
 
-	b.run(t, "backup", "create", "b1", "--storage-location", "aws", "--include-namespaces", "shop", "--wait")
-	require.Contains(t, b.keys(t, "backups/b1/"), "velero-backup.json")
-	require.Eventually(t, func() bool { return len(b.keys(t, "backups/b1/parts/")) == 0 }, patience, tick, "parts are removed")
+	b.runCLI(t, "backup", "create", "b1", "--storage-location", "aws", "--include-namespaces", "shop", "--wait")
+	require.Contains(t, b.listKeys(t, "backups/b1/"), "velero-backup.json")
+	require.Eventually(t, func() bool { return len(b.listKeys(t, "backups/b1/parts/")) == 0 }, patience, tick, "parts are removed")
 	b.wroteByPlugin(t, prefix+"backups/b1/b1.tar.gz")
 
 	file := filepath.Join(b.dir, "b1.tar.gz")
-	b.run(t, "backup", "download", "b1", "-o", file)
-	require.GreaterOrEqual(t, entries(t, file), 2*objects)
-	require.NotEmpty(t, b.run(t, "backup", "logs", "b1"))
+	b.runCLI(t, "backup", "download", "b1", "-o", file)
+	require.GreaterOrEqual(t, countEntries(t, file), 2*objects)
+	require.NotEmpty(t, b.runCLI(t, "backup", "logs", "b1"))
 
 	require.NoError(t, b.c.Delete(t.Context(), shop))
 	require.Eventually(t, func() bool {
 		return apierrors.IsNotFound(b.c.Get(t.Context(), types.NamespacedName{Name: "shop"}, &corev1.Namespace{}))
 	}, patience, tick)
-	b.run(t, "restore", "create", "r1", "--from-backup", "b1", "--wait")
+	b.runCLI(t, "restore", "create", "r1", "--from-backup", "b1", "--wait")
 	for i := range objects {
 		got := &corev1.ConfigMap{}
 		want := configMap(i)
 		require.NoError(t, b.c.Get(t.Context(), client.ObjectKeyFromObject(want), got))
 		require.Equal(t, want.Data, got.Data)
 	}
-	require.NotEmpty(t, b.keys(t, "restores/r1/"))
-	require.NotEmpty(t, b.run(t, "restore", "logs", "r1"))
+	require.NotEmpty(t, b.listKeys(t, "restores/r1/"))
+	require.NotEmpty(t, b.runCLI(t, "restore", "logs", "r1"))
 
-	b.run(t, "backup", "delete", "b1", "--confirm", "--wait")
-	require.Empty(t, b.keys(t, "backups/b1/"))
+	b.runCLI(t, "backup", "delete", "b1", "--confirm", "--wait")
+	require.Empty(t, b.listKeys(t, "backups/b1/"))
 	b.server.Shutdown()
 	require.NoError(t, b.server.Err())
-	require.Empty(t, running(t, filepath.Join(b.dir, "plugins")), "no process of the plugin is left")
+	require.Empty(t, runningProcesses(t, filepath.Join(b.dir, "plugins")), "no process of the plugin is left")
 }
 
 func configMap(i int) *corev1.ConfigMap {
@@ -177,7 +177,7 @@ func (b *awsBed) wroteByPlugin(t *testing.T, key string) {
 	require.NotContains(t, head.Metadata, "holdfast-write")
 }
 
-func entries(t *testing.T, path string) (n int) {
+func countEntries(t *testing.T, path string) (n int) {
 	t.Helper()
 	file, err := os.Open(path)
 	require.NoError(t, err)
@@ -192,8 +192,8 @@ func entries(t *testing.T, path string) (n int) {
 	}
 }
 
-// running returns the processes whose binary lies below a directory.
-func running(t *testing.T, dir string) []string {
+// runningProcesses returns the processes whose binary lies below a directory.
+func runningProcesses(t *testing.T, dir string) []string {
 	t.Helper()
 	links, err := filepath.Glob("/proc/[0-9]*/exe")
 	require.NoError(t, err)

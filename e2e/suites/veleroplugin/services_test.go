@@ -25,7 +25,7 @@ var vendorPods = []string{"good", "skip", "kept", "error", "panic", "exit", "ope
 
 func vendorSite(t *testing.T) (*site.Site, *site.Bucket) {
 	t.Helper()
-	dir := build(t)
+	dir := buildPlugin(t)
 	args := []string{"--plugin-dir", dir}
 	s := site.Start(t, site.Config{Args: map[string][]string{
 		"backup-runner": args, "restore-runner": args, "deletion": args,
@@ -110,7 +110,7 @@ func backedUp(t *testing.T, bucket *site.Bucket, b *velerov1.Backup) {
 	}
 	require.Equal(t, 2, strings.Count(results, "velerofw breaks"), results)
 	require.Equal(t, 5, b.Status.Errors, results)
-	operated(t, bucket, b)
+	checkOperations(t, bucket, b)
 	log := string(bucket.ReadZipped(t, "backups/b/b-logs.gz"))
 	require.Contains(t, log, "backup v1 executed")
 
@@ -153,8 +153,8 @@ func restoreOperated(t *testing.T, bucket *site.Bucket, r *velerov1.Restore) {
 	}
 }
 
-// operated checks the operations of both actions of version 2.
-func operated(t *testing.T, bucket *site.Bucket, b *velerov1.Backup) {
+// checkOperations checks the operations of both actions of version 2.
+func checkOperations(t *testing.T, bucket *site.Bucket, b *velerov1.Backup) {
 	t.Helper()
 	counts := []int{b.Status.BackupItemOperationsAttempted, b.Status.BackupItemOperationsCompleted, b.Status.BackupItemOperationsFailed}
 	require.Equal(t, []int{4, 2, 2}, counts)

@@ -24,8 +24,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 )
 
-// build compiles the plugin into a directory of its own.
-func build(t *testing.T) (dir string) {
+// buildPlugin compiles the plugin into a directory of its own.
+func buildPlugin(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(dir, "velerofw"), ".")
@@ -36,11 +36,11 @@ func build(t *testing.T) (dir string) {
 	return dir
 }
 
-func pod(name string) *action.Object {
+func newPod(name string) *action.Object {
 	return action.FromJSON([]byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"a","name":"` + name + `","labels":{"velerofw":"x"}},"spec":{"big":9007199254740993}}`))
 }
 
-func annotation(t *testing.T, o *action.Object, key string) string {
+func annotationOf(t *testing.T, o *action.Object, key string) string {
 	t.Helper()
 	u, err := o.Copy()
 	require.NoError(t, err)
@@ -59,19 +59,19 @@ var secret = []action.Item{{GroupResource: schema.GroupResource{Resource: "secre
 func TestPluginsBuiltWithVelerosFramework(t *testing.T) {
 	var log bytes.Buffer
 	h, err := pluginhost.New(t.Context(), pluginhost.Config{
-		Dir: build(t), Namespace: "velero", LogLevel: "info", Features: []string{"EnableCSI"}, Environ: os.Environ(),
+		Dir: buildPlugin(t), Namespace: "velero", LogLevel: "info", Features: []string{"EnableCSI"}, Environ: os.Environ(),
 		Log: slog.New(slog.DiscardHandler), Clock: clock.RealClock{},
 	})
 	require.NoError(t, err)
 	require.Empty(t, h.Failures())
 	require.Len(t, h.Plugins(), 10)
 	s := h.Open(t.Context(), slog.New(slog.NewJSONHandler(&log, nil)))
-	t.Run("backup", func(t *testing.T) { backup(t, s) })
-	t.Run("restore", func(t *testing.T) { restore(t, s) })
-	t.Run("operations", func(t *testing.T) { operations(t, h) })
-	t.Run("delete and item blocks", func(t *testing.T) { others(t, s) })
+	t.Run("backup", func(t *testing.T) { testBackup(t, s) })
+	t.Run("restore", func(t *testing.T) { testRestore(t, s) })
+	t.Run("operations", func(t *testing.T) { testOperations(t, h) })
+	t.Run("delete and item blocks", func(t *testing.T) { testOthers(t, s) })
 	t.Run("object store", func(t *testing.T) { objectStore(t, s) })
-	t.Run("volumes", func(t *testing.T) { volumes(t, s) })
+	t.Run("volumes", func(t *testing.T) { testVolumes(t, s) })
 	s.Close()
 	require.Contains(t, log.String(), `"level":"WARN","msg":"backup v1 executed"`)
 	require.Contains(t, log.String(), `"pod":"exit"`)
@@ -84,12 +84,12 @@ func theBackup(t *testing.T) *action.Backup {
 	return b
 }
 
-func backup(t *testing.T, s *pluginhost.Session) {
+func testBackup(t *testing.T, s *pluginhost.Session) {
 	bound, errs := action.Bind(t.Context(), s.BackupItems(), literally{})
 	require.Empty(t, errs)
 	require.Len(t, bound, 3, "registered in both versions, it runs once")
 	b := theBackup(t)
-	object := pod("p")
+	object := newPod("p")
 	for i, name := range []string{"velerofw.io/backup", "velerofw.io/backup-v2", "velerofw.io/both"} {
 		require.Equal(t, name, bound[i].Action.Name())
 		require.True(t, bound[i].Matches(schema.GroupResource{Resource: "pods"}, "a", labels.Set{"velerofw": "x"}))
@@ -98,44 +98,44 @@ func backup(t *testing.T, s *pluginhost.Session) {
 		require.NoError(t, err)
 		object = r.Object
 	}
-	require.Equal(t, "b1", annotation(t, object, "backup"))
-	require.Equal(t, "b1", annotation(t, object, "backup-v2"))
+	require.Equal(t, "b1", annotationOf(t, object, "backup"))
+	require.Equal(t, "b1", annotationOf(t, object, "backup-v2"))
 
 	first, second := bound[0].Action, bound[1].Action
-	r, err := first.Execute(t.Context(), pod("p"), b)
+	r, err := first.Execute(t.Context(), newPod("p"), b)
 	require.NoError(t, err)
 	require.Equal(t, secret, r.Additional)
-	_, err = first.Execute(t.Context(), pod("error"), b)
+	_, err = first.Execute(t.Context(), newPod("error"), b)
 	require.EqualError(t, err, "plugin velerofw.io/backup: Execute of Pod a/error: velerofw refuses")
-	_, err = first.Execute(t.Context(), pod("panic"), b)
+	_, err = first.Execute(t.Context(), newPod("panic"), b)
 	require.ErrorIs(t, err, pluginhost.ErrPanicked)
-	_, err = first.Execute(t.Context(), pod("exit"), b)
+	_, err = first.Execute(t.Context(), newPod("exit"), b)
 	require.ErrorIs(t, err, pluginhost.ErrCrashed)
-	unchanged := pod("nil")
+	unchanged := newPod("nil")
 	r, err = first.Execute(t.Context(), unchanged, b)
 	require.NoError(t, err, "the framework answers with what it was sent")
 	require.Same(t, unchanged, r.Object)
 
-	r, err = second.Execute(t.Context(), pod("operation"), b)
+	r, err = second.Execute(t.Context(), newPod("operation"), b)
 	require.NoError(t, err)
 	require.Equal(t, "op-b1", r.OperationID)
 	require.Equal(t, secret, r.PostOperation)
 }
 
-func restore(t *testing.T, s *pluginhost.Session) {
+func testRestore(t *testing.T, s *pluginhost.Session) {
 	r1, err := action.NewRestore(&velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "r1"}})
 	require.NoError(t, err)
 	all := s.RestoreItems()
 	require.Len(t, all, 2)
-	r, err := all[0].Execute(t.Context(), pod("p"), pod("original"), r1)
+	r, err := all[0].Execute(t.Context(), newPod("p"), newPod("original"), r1)
 	require.NoError(t, err)
-	require.Equal(t, "r1 of original", annotation(t, r.Object, "restore"))
+	require.Equal(t, "r1 of original", annotationOf(t, r.Object, "restore"))
 	require.Equal(t, secret, r.Additional)
-	r, err = all[0].Execute(t.Context(), pod("skip"), pod("skip"), r1)
+	r, err = all[0].Execute(t.Context(), newPod("skip"), newPod("skip"), r1)
 	require.NoError(t, err)
 	require.True(t, r.Skip)
 
-	r, err = all[1].Execute(t.Context(), pod("p"), pod("p"), r1)
+	r, err = all[1].Execute(t.Context(), newPod("p"), newPod("p"), r1)
 	require.NoError(t, err)
 	require.True(t, r.Wait)
 	require.Equal(t, 90*time.Second, r.WaitTimeout)
@@ -144,7 +144,7 @@ func restore(t *testing.T, s *pluginhost.Session) {
 	require.True(t, ready)
 }
 
-func operations(t *testing.T, h *pluginhost.Host) {
+func testOperations(t *testing.T, h *pluginhost.Host) {
 	o := h.Operations(t.Context(), slog.New(slog.DiscardHandler))
 	defer o.Close()
 	op := action.Operation{Kind: string(pluginhost.KindBackupItemActionV2), Action: "velerofw.io/backup-v2", ID: "op-b1"}
@@ -165,12 +165,12 @@ func operations(t *testing.T, h *pluginhost.Host) {
 	require.True(t, accepted)
 }
 
-func others(t *testing.T, s *pluginhost.Session) {
+func testOthers(t *testing.T, s *pluginhost.Session) {
 	require.Len(t, s.DeleteItems(), 1)
-	require.NoError(t, s.DeleteItems()[0].Execute(t.Context(), pod("p"), theBackup(t)))
-	require.ErrorContains(t, s.DeleteItems()[0].Execute(t.Context(), pod("error"), theBackup(t)), "velerofw cannot delete what b1 holds")
+	require.NoError(t, s.DeleteItems()[0].Execute(t.Context(), newPod("p"), theBackup(t)))
+	require.ErrorContains(t, s.DeleteItems()[0].Execute(t.Context(), newPod("error"), theBackup(t)), "velerofw cannot delete what b1 holds")
 	require.Len(t, s.ItemBlocks(), 1)
-	related, err := s.ItemBlocks()[0].Related(t.Context(), pod("p"), theBackup(t))
+	related, err := s.ItemBlocks()[0].Related(t.Context(), newPod("p"), theBackup(t))
 	require.NoError(t, err)
 	require.Equal(t, secret, related)
 }
@@ -206,7 +206,7 @@ func objectStore(t *testing.T, s *pluginhost.Session) {
 	require.ErrorContains(t, bad.Put(t.Context(), "b", "k", strings.NewReader("x")), "Init: dir is missing")
 }
 
-func volumes(t *testing.T, s *pluginhost.Session) {
+func testVolumes(t *testing.T, s *pluginhost.Session) {
 	v, err := s.VolumeSnapshotter("velerofw.io/volumes", map[string]string{"zone": "z"})
 	require.NoError(t, err)
 	id, err := v.CreateVolume(t.Context(), "snap", "az", action.Volume{Type: "fast"})
@@ -225,5 +225,5 @@ func volumes(t *testing.T, s *pluginhost.Session) {
 	require.Equal(t, "id of pv1", id)
 	changed, err := v.SetVolumeID(t.Context(), pv, "new")
 	require.NoError(t, err)
-	require.Equal(t, "new", annotation(t, changed, "volume"))
+	require.Equal(t, "new", annotationOf(t, changed, "volume"))
 }

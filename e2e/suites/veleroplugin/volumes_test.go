@@ -33,7 +33,7 @@ func vendorVolumes(t *testing.T, s *site.Site, bucket *site.Bucket) {
 	location := &velerov1.VolumeSnapshotLocation{ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: "fw"}}
 	location.Spec.Provider, location.Spec.Config = "velerofw.io/volumes", map[string]string{"zone": "z", "calls": calls}
 	require.NoError(t, s.Client.Create(t.Context(), location))
-	claimed(t, s)
+	createBoundClaim(t, s)
 
 	s.Backup(t, "volumes", bucket, "v")
 	b := s.BackupEnds(t, "volumes")
@@ -53,13 +53,13 @@ func vendorVolumes(t *testing.T, s *site.Site, bucket *site.Bucket) {
 	r := s.RestoreEnds(t, "beside")
 	require.Equal(t, velerov1.RestorePhaseCompleted, r.Status.Phase, string(bucket.ReadZipped(t, "restores/beside/restore-beside-results.gz")))
 	pv := &corev1.PersistentVolume{}
-	require.NoError(t, s.Client.Get(t.Context(), client.ObjectKey{Name: bound(t, s, "v2").Spec.VolumeName}, pv))
+	require.NoError(t, s.Client.Get(t.Context(), client.ObjectKey{Name: awaitBound(t, s, "v2").Spec.VolumeName}, pv))
 	require.Regexp(t, "^velero-clone-", pv.Name)
 	require.Equal(t, "pv-v", pv.Annotations[velerov1.AnnotationOriginalPVName])
 	require.Equal(t, "id of pv-v,z1,,fast,z1,5,z", pv.Annotations["velerofw.io/volume"])
-	require.Equal(t, "pv-v", bound(t, s, "v").Spec.VolumeName)
+	require.Equal(t, "pv-v", awaitBound(t, s, "v").Spec.VolumeName)
 
-	lost(t, s)
+	deleteVolume(t, s)
 	s.Restore(t, "volumes", "volumes", "v", "v")
 	r = s.RestoreEnds(t, "volumes")
 	require.Equal(t, velerov1.RestorePhaseCompleted, r.Status.Phase, string(bucket.ReadZipped(t, "restores/volumes/restore-volumes-results.gz")))
@@ -67,7 +67,7 @@ func vendorVolumes(t *testing.T, s *site.Site, bucket *site.Bucket) {
 	pv = &corev1.PersistentVolume{}
 	require.NoError(t, s.Client.Get(t.Context(), client.ObjectKey{Name: "pv-v"}, pv))
 	require.Equal(t, "id of pv-v,z1,,fast,z1,5,z", pv.Annotations["velerofw.io/volume"])
-	bound(t, s, "v")
+	awaitBound(t, s, "v")
 
 	d := &velerov1.DeleteBackupRequest{ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: "volumes"}}
 	d.Spec.BackupName = "volumes"
@@ -78,8 +78,8 @@ func vendorVolumes(t *testing.T, s *site.Site, bucket *site.Bucket) {
 	require.Contains(t, called(), "no snapshot id of pv-v,z1,\n")
 }
 
-// claimed makes a namespace with a claim and the volume that it is bound to.
-func claimed(t *testing.T, s *site.Site) {
+// createBoundClaim makes a namespace with a claim and the volume that it is bound to.
+func createBoundClaim(t *testing.T, s *site.Site) {
 	t.Helper()
 	s.Namespace(t, "v")
 	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
@@ -92,11 +92,11 @@ func claimed(t *testing.T, s *site.Site) {
 	pvc.Spec.AccessModes, pvc.Spec.Resources.Requests = modes, size
 	pvc.Spec.VolumeName, pvc.Spec.StorageClassName = "pv-v", ptr.To("")
 	require.NoError(t, s.Client.Create(t.Context(), pvc))
-	bound(t, s, "v")
+	awaitBound(t, s, "v")
 }
 
-// bound returns the claim of a namespace once it is bound.
-func bound(t *testing.T, s *site.Site, namespace string) *corev1.PersistentVolumeClaim {
+// awaitBound returns the claim of a namespace once it is bound.
+func awaitBound(t *testing.T, s *site.Site, namespace string) *corev1.PersistentVolumeClaim {
 	t.Helper()
 	pvc := &corev1.PersistentVolumeClaim{}
 	require.Eventually(t, func() bool {
@@ -106,8 +106,8 @@ func bound(t *testing.T, s *site.Site, namespace string) *corev1.PersistentVolum
 	return pvc
 }
 
-// lost deletes the namespace and the volume.
-func lost(t *testing.T, s *site.Site) {
+// deleteVolume deletes the namespace and the volume.
+func deleteVolume(t *testing.T, s *site.Site) {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "v"}}
 	require.NoError(t, s.Client.Delete(t.Context(), namespace))

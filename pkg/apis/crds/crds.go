@@ -58,7 +58,7 @@ func Install(ctx context.Context, cfg *rest.Config) error {
 	if err != nil {
 		return fmt.Errorf("connect to the definitions' API: %w", err)
 	}
-	return install(ctx, client)
+	return installDefinitions(ctx, client)
 }
 
 // Missing returns what Install would have to add before every kind is served, as
@@ -68,16 +68,16 @@ func Missing(_ context.Context, cfg *rest.Config) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the definitions' API: %w", err)
 	}
-	return missing(client)
+	return missingDefinitions(client)
 }
 
-func install(ctx context.Context, client clientset.Interface) error {
+func installDefinitions(ctx context.Context, client clientset.Interface) error {
 	all, err := All()
 	if err != nil {
 		return err
 	}
 	for _, crd := range all {
-		if err := ensure(ctx, client, crd); err != nil {
+		if err := ensureDefinition(ctx, client, crd); err != nil {
 			return err
 		}
 	}
@@ -89,9 +89,9 @@ func install(ctx context.Context, client clientset.Interface) error {
 	return waitServed(ctx, client, all)
 }
 
-// ensure creates one definition or completes the present one. A definition that another installer
+// ensureDefinition creates one definition or completes the present one. A definition that another installer
 // creates at the same moment is completed like any other.
-func ensure(ctx context.Context, client clientset.Interface, want *apiextensionsv1.CustomResourceDefinition) error {
+func ensureDefinition(ctx context.Context, client clientset.Interface, want *apiextensionsv1.CustomResourceDefinition) error {
 	crds := client.ApiextensionsV1().CustomResourceDefinitions()
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		have, err := crds.Get(ctx, want.Name, metav1.GetOptions{})
@@ -147,7 +147,7 @@ func waitServed(ctx context.Context, client clientset.Interface, all []*apiexten
 	var absent []string
 	err := wait.PollUntilContextCancel(ctx, pollEvery, true, func(context.Context) (bool, error) {
 		var err error
-		absent, err = unserved(client, all)
+		absent, err = unservedVersions(client, all)
 		return err == nil && len(absent) == 0, err
 	})
 	if err != nil {
@@ -156,16 +156,16 @@ func waitServed(ctx context.Context, client clientset.Interface, all []*apiexten
 	return nil
 }
 
-func missing(client clientset.Interface) ([]string, error) {
+func missingDefinitions(client clientset.Interface) ([]string, error) {
 	all, err := All()
 	if err != nil {
 		return nil, err
 	}
-	return unserved(client, all)
+	return unservedVersions(client, all)
 }
 
-// unserved compares the definitions with discovery.
-func unserved(client clientset.Interface, all []*apiextensionsv1.CustomResourceDefinition) ([]string, error) {
+// unservedVersions compares the definitions with discovery.
+func unservedVersions(client clientset.Interface, all []*apiextensionsv1.CustomResourceDefinition) ([]string, error) {
 	served := map[schema.GroupVersionResource]bool{}
 	asked := map[schema.GroupVersion]bool{}
 	var absent []string

@@ -131,8 +131,8 @@ func assertKnown(t *testing.T, s *apiextensionsv1.JSONSchemaProps, value any, pa
 	}
 }
 
-// server is a fake API server that establishes and serves what is created.
-func server(t *testing.T, present ...runtime.Object) *fake.Clientset {
+// newDefinitionServer is a fake API server that establishes and serves what is created.
+func newDefinitionServer(t *testing.T, present ...runtime.Object) *fake.Clientset {
 	t.Helper()
 	client := fake.NewSimpleClientset(present...)
 	all, err := All()
@@ -151,25 +151,25 @@ func server(t *testing.T, present ...runtime.Object) *fake.Clientset {
 		require.True(t, ok)
 		crd, ok := create.GetObject().(*apiextensionsv1.CustomResourceDefinition)
 		require.True(t, ok)
-		crd.Status.Conditions = established()
+		crd.Status.Conditions = establishedConditions()
 		return false, nil, nil
 	})
 	return client
 }
 
-func established() []apiextensionsv1.CustomResourceDefinitionCondition {
+func establishedConditions() []apiextensionsv1.CustomResourceDefinitionCondition {
 	return []apiextensionsv1.CustomResourceDefinitionCondition{{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue}}
 }
 
 func TestInstallCreatesWhatIsMissing(t *testing.T) {
-	client := server(t)
-	require.NoError(t, install(t.Context(), client))
+	client := newDefinitionServer(t)
+	require.NoError(t, installDefinitions(t.Context(), client))
 	list, err := client.ApiextensionsV1().CustomResourceDefinitions().List(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
 	require.Len(t, list.Items, len(wire))
 
 	client.ClearActions()
-	require.NoError(t, install(t.Context(), client))
+	require.NoError(t, installDefinitions(t.Context(), client))
 	for _, action := range client.Actions() {
 		require.NotContains(t, []string{"create", "update", "patch", "delete"}, action.GetVerb(), "a second installation writes nothing")
 	}
@@ -180,7 +180,7 @@ func TestInstallAddsToOlderDefinitions(t *testing.T) {
 	require.NoError(t, err)
 	at := slices.IndexFunc(all, func(c *apiextensionsv1.CustomResourceDefinition) bool { return c.Spec.Names.Plural == "backups" })
 	old := all[at].DeepCopy()
-	old.Status.Conditions = established()
+	old.Status.Conditions = establishedConditions()
 	root := old.Spec.Versions[0].Schema.OpenAPIV3Schema
 	delete(root.Properties["spec"].Properties, "uploaderConfig")
 	root.Properties["spec"].Properties["foreign"] = apiextensionsv1.JSONSchemaProps{Type: "string"}
@@ -188,8 +188,8 @@ func TestInstallAddsToOlderDefinitions(t *testing.T) {
 	phase.Enum = slices.DeleteFunc(phase.Enum, func(e apiextensionsv1.JSON) bool { return string(e.Raw) == `"Queued"` })
 	root.Properties["status"].Properties["phase"] = phase
 
-	client := server(t, old)
-	require.NoError(t, install(t.Context(), client))
+	client := newDefinitionServer(t, old)
+	require.NoError(t, installDefinitions(t.Context(), client))
 	now, err := client.ApiextensionsV1().CustomResourceDefinitions().Get(t.Context(), old.Name, metav1.GetOptions{})
 	require.NoError(t, err)
 	spec := now.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties
@@ -219,7 +219,7 @@ func TestInstallReportsRefusedNames(t *testing.T) {
 	taken.Status.Conditions = []apiextensionsv1.CustomResourceDefinitionCondition{
 		{Type: apiextensionsv1.NamesAccepted, Status: apiextensionsv1.ConditionFalse, Message: "plural name in use"},
 	}
-	err = install(t.Context(), server(t, taken))
+	err = installDefinitions(t.Context(), newDefinitionServer(t, taken))
 	require.ErrorContains(t, err, taken.Name)
 	require.ErrorContains(t, err, "plural name in use")
 }
@@ -230,19 +230,19 @@ func TestInstallEndsWithItsContext(t *testing.T) {
 	pending := all[0].DeepCopy() // never established
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	err = install(ctx, server(t, pending))
+	err = installDefinitions(ctx, newDefinitionServer(t, pending))
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.ErrorContains(t, err, pending.Name)
 }
 
 func TestMissingNamesKindsThatAreNotServed(t *testing.T) {
-	client := server(t)
-	absent, err := missing(client)
+	client := newDefinitionServer(t)
+	absent, err := missingDefinitions(client)
 	require.NoError(t, err)
 	require.Empty(t, absent)
 
 	empty := fake.NewSimpleClientset()
-	absent, err = missing(empty)
+	absent, err = missingDefinitions(empty)
 	require.NoError(t, err)
 	require.Len(t, absent, len(wire))
 	require.Contains(t, absent, "backups.velero.io/v1")

@@ -15,10 +15,10 @@ func Established(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	})
 }
 
-// Lacks names what Complete would add to have and objects cannot do without: versions, as "v1", and
+// MissingPaths names what Complete would add to have and objects cannot do without: versions, as "v1", and
 // fields and values, as "v1.spec.template". The list is sorted within a version; it is empty where
 // objects of want are stored whole.
-func Lacks(have, want *apiextensionsv1.CustomResourceDefinition) []string {
+func MissingPaths(have, want *apiextensionsv1.CustomResourceDefinition) []string {
 	var absent []string
 	for i := range want.Spec.Versions {
 		w := &want.Spec.Versions[i]
@@ -27,25 +27,25 @@ func Lacks(have, want *apiextensionsv1.CustomResourceDefinition) []string {
 		case at < 0:
 			absent = append(absent, w.Name)
 		case w.Schema != nil && w.Schema.OpenAPIV3Schema != nil && have.Spec.Versions[at].Schema != nil && have.Spec.Versions[at].Schema.OpenAPIV3Schema != nil:
-			absent = lacks(absent, w.Name, have.Spec.Versions[at].Schema.OpenAPIV3Schema, w.Schema.OpenAPIV3Schema)
+			absent = missingSchemaPaths(absent, w.Name, have.Spec.Versions[at].Schema.OpenAPIV3Schema, w.Schema.OpenAPIV3Schema)
 		}
 	}
 	return absent
 }
 
-func lacks(absent []string, path string, have, want *apiextensionsv1.JSONSchemaProps) []string {
+func missingSchemaPaths(absent []string, path string, have, want *apiextensionsv1.JSONSchemaProps) []string {
 	for _, name := range slices.Sorted(maps.Keys(want.Properties)) {
 		w := want.Properties[name]
 		h, ok := have.Properties[name]
 		switch {
 		case ok:
-			absent = lacks(absent, path+"."+name, &h, &w)
+			absent = missingSchemaPaths(absent, path+"."+name, &h, &w)
 		case have.Type == "object" && have.AdditionalProperties == nil && !ptr.Deref(have.XPreserveUnknownFields, false):
 			absent = append(absent, path+"."+name)
 		}
 	}
 	if have.Items != nil && want.Items != nil && have.Items.Schema != nil && want.Items.Schema != nil {
-		absent = lacks(absent, path+"[]", have.Items.Schema, want.Items.Schema)
+		absent = missingSchemaPaths(absent, path+"[]", have.Items.Schema, want.Items.Schema)
 	}
 	if len(have.Enum) == 0 {
 		return absent

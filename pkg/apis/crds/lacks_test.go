@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/apis/crds"
 )
 
-func backups(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
+func backupDefinition(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	all, err := crds.All()
 	require.NoError(t, err)
@@ -19,8 +19,8 @@ func backups(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
 }
 
 func TestLacksNamesVersionsFieldsAndValues(t *testing.T) {
-	want := backups(t)
-	require.Empty(t, crds.Lacks(want.DeepCopy(), want))
+	want := backupDefinition(t)
+	require.Empty(t, crds.MissingPaths(want.DeepCopy(), want))
 
 	have := want.DeepCopy()
 	root := have.Spec.Versions[0].Schema.OpenAPIV3Schema
@@ -33,18 +33,18 @@ func TestLacksNamesVersionsFieldsAndValues(t *testing.T) {
 	gone := phase.Enum[0]
 	phase.Enum = phase.Enum[1:]
 	status["phase"] = phase
-	require.Equal(t, []string{"v1.spec.hooks.resources[].pre", "v1.spec.uploaderConfig", "v1.status.phase=" + string(gone.Raw)}, crds.Lacks(have, want))
+	require.Equal(t, []string{"v1.spec.hooks.resources[].pre", "v1.spec.uploaderConfig", "v1.status.phase=" + string(gone.Raw)}, crds.MissingPaths(have, want))
 
 	require.True(t, crds.Complete(have, want))
-	require.Empty(t, crds.Lacks(have, want), "Complete adds what is lacking")
+	require.Empty(t, crds.MissingPaths(have, want), "Complete adds what is lacking")
 
 	have.Spec.Versions[0].Served = false
-	require.Equal(t, []string{"v1"}, crds.Lacks(have, want))
+	require.Equal(t, []string{"v1"}, crds.MissingPaths(have, want))
 }
 
 // The API server stores unknown fields of such an object, so nothing in it is dropped.
 func TestAnObjectThatKeepsUnknownFieldsLacksNone(t *testing.T) {
-	want := backups(t)
+	want := backupDefinition(t)
 	have := want.DeepCopy()
 	root := have.Spec.Versions[0].Schema.OpenAPIV3Schema
 	spec := root.Properties["spec"]
@@ -52,20 +52,20 @@ func TestAnObjectThatKeepsUnknownFieldsLacksNone(t *testing.T) {
 	for _, keeps := range []bool{false, true} {
 		spec.XPreserveUnknownFields = &keeps
 		root.Properties["spec"] = spec
-		require.Equal(t, keeps, len(crds.Lacks(have, want)) == 0)
+		require.Equal(t, keeps, len(crds.MissingPaths(have, want)) == 0)
 	}
 }
 
 func TestMoreThanWantedLacksNothing(t *testing.T) {
-	want := backups(t)
+	want := backupDefinition(t)
 	have := want.DeepCopy()
 	have.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["foreign"] = apiextensionsv1.JSONSchemaProps{Type: "string"}
 	have.Spec.Versions[0].AdditionalPrinterColumns, have.Spec.Names.ShortNames = nil, nil
-	require.Empty(t, crds.Lacks(have, want))
+	require.Empty(t, crds.MissingPaths(have, want))
 }
 
 func TestEstablishedIsTheConditionOfThatName(t *testing.T) {
-	crd := backups(t)
+	crd := backupDefinition(t)
 	require.False(t, crds.Established(crd))
 	crd.Status.Conditions = []apiextensionsv1.CustomResourceDefinitionCondition{{Type: apiextensionsv1.NamesAccepted, Status: apiextensionsv1.ConditionTrue}}
 	require.False(t, crds.Established(crd))

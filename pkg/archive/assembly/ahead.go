@@ -15,21 +15,21 @@ const (
 	maxAhead = 32
 )
 
-// ahead fetches the sidecars of a plan into the work dir, in their order and before they are asked
+// sidecarPrefetch fetches the sidecars of a plan into the work dir, in their order and before they are asked
 // for, so that a merge does not wait for one answer of the store after the other.
-type ahead struct {
+type sidecarPrefetch struct {
 	store Getter
 	parts []PartRef
 	dir   string
 	ctx   context.Context //nolint:containedctx // of the fetches; its cause is why one failed
 	end   context.CancelCauseFunc
 	group sync.WaitGroup
-	room  chan struct{}  // a place for each that was fetched, or is being, and not taken
-	ready []chan fetched // by part
+	room  chan struct{}         // a place for each that was fetched, or is being, and not taken
+	ready []chan fetchedSidecar // by part
 }
 
-// fetched is a sidecar in the work dir, or why it is not there.
-type fetched struct {
+// fetchedSidecar is a sidecar in the work dir, or why it is not there.
+type fetchedSidecar struct {
 	file *os.File
 	err  error
 }
@@ -41,33 +41,33 @@ type fetchPanicError struct{ value any }
 func (p *fetchPanicError) Error() string { return fmt.Sprint(p.value) }
 
 // fetchAhead begins to fetch. Close ends it.
-func fetchAhead(ctx context.Context, store Getter, parts []PartRef, dir string) *ahead {
-	a := &ahead{store: store, parts: parts, dir: dir, room: make(chan struct{}, maxAhead), ready: make([]chan fetched, len(parts))}
+func fetchAhead(ctx context.Context, store Getter, parts []PartRef, dir string) *sidecarPrefetch {
+	a := &sidecarPrefetch{store: store, parts: parts, dir: dir, room: make(chan struct{}, maxAhead), ready: make([]chan fetchedSidecar, len(parts))}
 	a.ctx, a.end = context.WithCancelCause(ctx)
 	for i := range a.ready {
-		a.ready[i] = make(chan fetched, 1)
+		a.ready[i] = make(chan fetchedSidecar, 1)
 	}
-	a.group.Go(a.run)
+	a.group.Go(a.startFetches)
 	return a
 }
 
-// run starts one fetch after the other, while there is room.
-func (a *ahead) run() {
+// startFetches starts one fetch after the other, while there is room.
+func (a *sidecarPrefetch) startFetches() {
 	slots := make(chan struct{}, fetchers)
 	for i := range a.parts {
-		if !a.enter(a.room) || !a.enter(slots) {
-			a.ready[i] <- fetched{err: context.Cause(a.ctx)}
+		if !a.awaitPlace(a.room) || !a.awaitPlace(slots) {
+			a.ready[i] <- fetchedSidecar{err: context.Cause(a.ctx)}
 			continue
 		}
 		a.group.Go(func() {
-			a.ready[i] <- a.fetch(a.parts[i])
+			a.ready[i] <- a.fetchSidecar(a.parts[i])
 			<-slots
 		})
 	}
 }
 
-// enter waits for a place; false once the fetches have ended.
-func (a *ahead) enter(places chan struct{}) bool {
+// awaitPlace waits for a place; false once the fetches have ended.
+func (a *sidecarPrefetch) awaitPlace(places chan struct{}) bool {
 	select {
 	case places <- struct{}{}:
 		return a.ctx.Err() == nil
@@ -76,8 +76,8 @@ func (a *ahead) enter(places chan struct{}) bool {
 	}
 }
 
-// fetch copies one sidecar. The first that fails ends the others: the merge fails.
-func (a *ahead) fetch(p PartRef) (f fetched) {
+// fetchSidecar copies one sidecar. The first that fails ends the others: the merge fails.
+func (a *sidecarPrefetch) fetchSidecar(p PartRef) (f fetchedSidecar) {
 	defer func() {
 		if v := recover(); v != nil {
 			f.err = &fetchPanicError{v}
@@ -90,9 +90,9 @@ func (a *ahead) fetch(p PartRef) (f fetched) {
 	return f
 }
 
-// take returns the i-th sidecar, once; the caller closes it. The error is that of the fetch that
+// takeSidecar returns the i-th sidecar, once; the caller closes it. The error is that of the fetch that
 // failed first; it panics where that did.
-func (a *ahead) take(i int) (*os.File, error) {
+func (a *sidecarPrefetch) takeSidecar(i int) (*os.File, error) {
 	f := <-a.ready[i]
 	close(a.ready[i])
 	if f.err == nil {
@@ -108,7 +108,7 @@ func (a *ahead) take(i int) (*os.File, error) {
 }
 
 // close ends what is under way and drops what was not taken.
-func (a *ahead) close() {
+func (a *sidecarPrefetch) close() {
 	a.end(context.Canceled)
 	a.group.Wait()
 	for _, ready := range a.ready {

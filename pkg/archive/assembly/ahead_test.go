@@ -55,7 +55,7 @@ func manyParts(t *testing.T, n int) *builder {
 	t.Helper()
 	b := newBuilder(t)
 	for p := range n {
-		b.part(func(w *part.Writer) { require.NoError(t, w.Add(pod("ns", fmt.Sprintf("p-%03d", p), "x"))) })
+		b.uploadPart(func(w *part.Writer) { require.NoError(t, w.Add(newPodItem("ns", fmt.Sprintf("p-%03d", p), "x"))) })
 	}
 	return b
 }

@@ -23,7 +23,7 @@ func BenchmarkMerge(b *testing.B) {
 			b.Fatal(err)
 		}
 		for i := range each {
-			if err := w.Add(pod(fmt.Sprintf("ns-%02d", p), fmt.Sprintf("p-%05d", i), "x")); err != nil {
+			if err := w.Add(newPodItem(fmt.Sprintf("ns-%02d", p), fmt.Sprintf("p-%05d", i), "x")); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -27,14 +27,14 @@ func Compose(ctx context.Context, store objectstore.Store, plan Plan) (Result, e
 		return Result{}, err
 	}
 	sources := []objectstore.Source{{Data: preamble}}
-	pieces := []piece{pieceOf(preamble)}
+	pieces := []contentPiece{pieceOf(preamble)}
 	size := int64(len(preamble) + len(trailer))
 	for _, p := range plan.Parts {
 		if p.Size == 0 {
 			continue
 		}
 		sources = append(sources, objectstore.Source{Key: p.Key, Length: p.Size})
-		pieces = append(pieces, piece{name: p.Key, size: p.Size, sha256: p.SHA256})
+		pieces = append(pieces, contentPiece{name: p.Key, size: p.Size, sha256: p.SHA256})
 		size += p.Size
 	}
 	sources = append(sources, objectstore.Source{Data: trailer})
@@ -43,7 +43,7 @@ func Compose(ctx context.Context, store objectstore.Store, plan Plan) (Result, e
 	key := layout.BackupTarball(plan.Backup)
 	info, err := store.Compose(ctx, key, sources)
 	if errors.Is(err, objectstore.ErrExists) {
-		return Result{Size: size, Adopted: true}, compare(ctx, store, key, pieces)
+		return Result{Size: size, Adopted: true}, comparePieces(ctx, store, key, pieces)
 	}
 	if err != nil {
 		return Result{}, fmt.Errorf("compose tarball: %w", err)
@@ -64,7 +64,7 @@ func Create(ctx context.Context, store objectstore.Store, key string, f part.Fil
 	defer func() { _ = in.Close() }() // read only
 	err = store.Create(ctx, key, in, f.Size)
 	if errors.Is(err, objectstore.ErrExists) {
-		return true, compare(ctx, store, key, []piece{{name: key, size: f.Size, sha256: f.SHA256}})
+		return true, comparePieces(ctx, store, key, []contentPiece{{name: key, size: f.Size, sha256: f.SHA256}})
 	}
 	if err != nil {
 		return false, fmt.Errorf("publish %s: %w", key, err)
@@ -72,20 +72,20 @@ func Create(ctx context.Context, store objectstore.Store, key string, f part.Fil
 	return false, nil
 }
 
-// piece is a run of bytes an object should consist of.
-type piece struct {
+// contentPiece is a run of bytes an object should consist of.
+type contentPiece struct {
 	name   string
 	size   int64
 	sha256 string // empty: not compared
 }
 
-func pieceOf(data []byte) piece {
+func pieceOf(data []byte) contentPiece {
 	sum := sha256.Sum256(data)
-	return piece{name: "frame", size: int64(len(data)), sha256: hex.EncodeToString(sum[:])}
+	return contentPiece{name: "frame", size: int64(len(data)), sha256: hex.EncodeToString(sum[:])}
 }
 
-// compare reads an object and holds it against its pieces.
-func compare(ctx context.Context, store objectstore.Reader, key string, pieces []piece) error {
+// comparePieces reads an object and holds it against its pieces.
+func comparePieces(ctx context.Context, store objectstore.Reader, key string, pieces []contentPiece) error {
 	rc, err := store.Get(ctx, key)
 	if err != nil {
 		return fmt.Errorf("compare %s: %w", key, err)

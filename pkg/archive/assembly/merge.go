@@ -26,9 +26,9 @@ type merger struct {
 	store     Getter
 	plan      Plan
 	dir       string
-	notes     *notes
+	notes     *logNotes
 	manifest  *manifest.Writer
-	out       *output // of the manifest
+	out       *outputFile // of the manifest
 	resources *resourceList
 	bare      bool  // no tarball around the parts
 	base      int64 // size of the tarball once all parts are counted
@@ -41,8 +41,8 @@ type merger struct {
 func Merge(ctx context.Context, store Getter, plan Plan, dir string) (*Merged, error) {
 	m := &merger{store: store, plan: plan, dir: dir, notes: newNotes(dir, &plan)}
 	defer m.notes.close()
-	if err := m.run(ctx); err != nil {
-		return nil, errors.Join(err, m.abort())
+	if err := m.mergeParts(ctx); err != nil {
+		return nil, errors.Join(err, m.removeOutputs())
 	}
 	return &m.merged, nil
 }
@@ -53,46 +53,46 @@ func Index(ctx context.Context, store Getter, parts []PartRef, h manifest.Header
 	plan := Plan{Parts: parts, Header: h}
 	m := &merger{store: store, plan: plan, dir: dir, notes: newNotes(dir, &plan), bare: true}
 	defer m.notes.close()
-	err := m.run(ctx)
+	err := m.mergeParts(ctx)
 	f := m.merged.Manifest
 	if err == nil {
 		m.merged.Manifest = part.File{} // the others go
 	}
-	return f, errors.Join(err, m.abort())
+	return f, errors.Join(err, m.removeOutputs())
 }
 
-func (m *merger) run(ctx context.Context) (err error) {
+func (m *merger) mergeParts(ctx context.Context) (err error) {
 	sidecars := fetchAhead(ctx, m.store, m.plan.Parts, m.dir)
 	defer sidecars.close()
-	entries, err := m.open(ctx, sidecars)
+	entries, err := m.openSidecars(ctx, sidecars)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, entries.Close()) }()
-	if err := m.begin(); err != nil {
+	if err := m.openOutputs(); err != nil {
 		return err
 	}
-	if err := m.each(entries); err != nil {
+	if err := m.mergeEntries(entries); err != nil {
 		return err
 	}
 	if err := m.finishItems(); err != nil {
 		return err
 	}
 	for i := range m.plan.Notes {
-		if err := m.notes.add(&m.plan.Notes[i], ^uint32(0)); err != nil {
+		if err := m.notes.addEntry(&m.plan.Notes[i], ^uint32(0)); err != nil {
 			return err
 		}
 	}
-	return m.notes.write(ctx, &m.merged)
+	return m.notes.writeFiles(ctx, &m.merged)
 }
 
 // fanIn is how many sidecars are merged at once: each takes about 90 KiB. More, of some 60,000
 // objects, are merged in two levels.
 const fanIn = 64
 
-// open merges the sidecars into one stream.
-func (m *merger) open(ctx context.Context, sidecars *ahead) (extsort.Stream, error) {
-	preamble, trailer, err := m.frame()
+// openSidecars merges the sidecars into one stream.
+func (m *merger) openSidecars(ctx context.Context, sidecars *sidecarPrefetch) (extsort.Stream, error) {
+	preamble, trailer, err := m.frameSizes()
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func (m *merger) open(ctx context.Context, sidecars *ahead) (extsort.Stream, err
 		base := m.base
 		m.base += p.Size
 		opens = append(opens, func() (extsort.Stream, error) {
-			file, err := sidecars.take(i)
+			file, err := sidecars.takeSidecar(i)
 			if err != nil {
 				return nil, err
 			}
@@ -118,8 +118,8 @@ func (m *merger) open(ctx context.Context, sidecars *ahead) (extsort.Stream, err
 	return extsort.Merge(ctx, extsort.Config{Dir: m.dir, FanIn: fanIn}, opens)
 }
 
-// frame returns how long the tarball's ends are.
-func (m *merger) frame() (preamble, trailer int64, err error) {
+// frameSizes returns how long the tarball's ends are.
+func (m *merger) frameSizes() (preamble, trailer int64, err error) {
 	if m.bare {
 		return 0, 0, nil
 	}
@@ -131,7 +131,7 @@ func (m *merger) frame() (preamble, trailer int64, err error) {
 	return int64(len(front)), int64(len(back)), err
 }
 
-func (m *merger) begin() (err error) {
+func (m *merger) openOutputs() (err error) {
 	if m.out, err = newOutput(m.dir, "manifest-*", false); err != nil {
 		return err
 	}
@@ -147,8 +147,8 @@ func (m *merger) begin() (err error) {
 	return err
 }
 
-// each goes through the entries and keeps one of each object.
-func (m *merger) each(entries extsort.Stream) error {
+// mergeEntries goes through the entries and keeps one of each object.
+func (m *merger) mergeEntries(entries extsort.Stream) error {
 	var lastKey, lastValue []byte
 	for {
 		key, value, err := entries.Next()
@@ -157,7 +157,7 @@ func (m *merger) each(entries extsort.Stream) error {
 			return fmt.Errorf("merge sidecars: %w", err)
 		}
 		if len(lastKey) > 0 && (ended || !bytes.Equal(key, lastKey)) {
-			if err := m.take(lastKey, lastValue); err != nil {
+			if err := m.addEntry(lastKey, lastValue); err != nil {
 				return err
 			}
 			lastKey = lastKey[:0]
@@ -165,20 +165,20 @@ func (m *merger) each(entries extsort.Stream) error {
 		if ended {
 			return nil
 		}
-		if len(lastKey) > 0 && !stored(value) && stored(lastValue) {
+		if len(lastKey) > 0 && !isStoredObject(value) && isStoredObject(lastValue) {
 			continue // failing later does not undo what was stored
 		}
 		lastKey, lastValue = append(lastKey[:0], key...), append(lastValue[:0], value...)
 	}
 }
 
-// stored reports whether the value, offset first, is of a stored object.
-func stored(value []byte) bool {
+// isStoredObject reports whether the value, offset first, is of a stored object.
+func isStoredObject(value []byte) bool {
 	_, n := binary.Uvarint(value)
 	return n > 0 && len(value) > n+1
 }
 
-func (m *merger) take(key, value []byte) error {
+func (m *merger) addEntry(key, value []byte) error {
 	base, n := binary.Uvarint(value)
 	if n <= 0 {
 		return fmt.Errorf("merge sidecars: %w: %q", part.ErrCorrupt, key)
@@ -187,7 +187,7 @@ func (m *merger) take(key, value []byte) error {
 	if err != nil {
 		return fmt.Errorf("merge sidecars: %w: %q", err, key)
 	}
-	if err := m.resources.add(key); err != nil {
+	if err := m.resources.addKey(key); err != nil {
 		return err
 	}
 	if !e.Stored {
@@ -205,26 +205,26 @@ func (m *merger) finishItems() (err error) {
 		return err
 	}
 	m.manifest = nil
-	if m.merged.Manifest, err = m.out.finish(); err != nil {
+	if m.merged.Manifest, err = m.out.finishOutput(); err != nil {
 		return err
 	}
 	m.out = nil
-	m.merged.ResourceList, err = m.resources.finish()
+	m.merged.ResourceList, err = m.resources.finishList()
 	m.resources = nil
 	return err
 }
 
-// abort removes what a failed merge wrote.
-func (m *merger) abort() error {
+// removeOutputs removes what a failed merge wrote.
+func (m *merger) removeOutputs() error {
 	var errs []error
 	if m.manifest != nil {
 		m.manifest.Abort()
 	}
 	if m.out != nil {
-		errs = append(errs, m.out.discard())
+		errs = append(errs, m.out.discardOutput())
 	}
 	if m.resources != nil {
-		errs = append(errs, m.resources.out.discard())
+		errs = append(errs, m.resources.out.discardOutput())
 	}
 	for _, f := range []part.File{m.merged.Manifest, m.merged.ResourceList, m.merged.Log, m.merged.Results} {
 		if f.Path != "" {

@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 )
 
-// notes turns log entries into the log, by time, and into the results, by what they concern.
-type notes struct {
+// logNotes turns log entries into the log, by time, and into the results, by what they concern.
+type logNotes struct {
 	dir              string
 	field, value     string
 	lines            *extsort.Sorter
@@ -25,17 +25,17 @@ type notes struct {
 	seq              uint32
 }
 
-func newNotes(dir string, plan *Plan) *notes {
+func newNotes(dir string, plan *Plan) *logNotes {
 	cfg := extsort.Config{Dir: dir, MemoryBytes: 1 << 20}
-	return &notes{
+	return &logNotes{
 		dir: dir, field: cmp.Or(plan.LogField, "backup"), value: plan.LogValue, lines: extsort.New(cfg), results: results.New(dir),
 	}
 }
 
-// add files an entry of the part numbered order.
-func (n *notes) add(e *joblog.Entry, order uint32) error {
+// addEntry files an entry of the part numbered order.
+func (n *logNotes) addEntry(e *joblog.Entry, order uint32) error {
 	n.text = joblog.AppendText(n.text[:0], e, n.field, n.value)
-	if err := n.lines.Add(n.place(n.key[:0], e, order), n.text); err != nil {
+	if err := n.lines.Add(n.appendSortKey(n.key[:0], e, order), n.text); err != nil {
 		return fmt.Errorf("log: %w", err)
 	}
 	switch e.Level {
@@ -46,36 +46,36 @@ func (n *notes) add(e *joblog.Entry, order uint32) error {
 	default:
 		return nil
 	}
-	n.key = n.place(n.key[:0], e, order)
+	n.key = n.appendSortKey(n.key[:0], e, order)
 	if err := n.results.Add(e, n.key, joblog.ResultMessage(e)); err != nil {
 		return fmt.Errorf("results: %w", err)
 	}
 	return nil
 }
 
-// place orders entries by time, then part, then as they were noted.
-func (n *notes) place(dst []byte, e *joblog.Entry, order uint32) []byte {
+// appendSortKey orders entries by time, then part, then as they were noted.
+func (n *logNotes) appendSortKey(dst []byte, e *joblog.Entry, order uint32) []byte {
 	dst = binary.BigEndian.AppendUint64(dst, uint64(max(0, e.Time.UnixNano()))) //nolint:gosec // not negative
 	n.seq++
 	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(dst, order), n.seq)
 }
 
-func (n *notes) close() { _ = errors.Join(n.lines.Close(), n.results.Close()) }
+func (n *logNotes) close() { _ = errors.Join(n.lines.Close(), n.results.Close()) }
 
-// write writes both files.
-func (n *notes) write(ctx context.Context, into *Merged) (err error) {
+// writeFiles writes both files.
+func (n *logNotes) writeFiles(ctx context.Context, into *Merged) (err error) {
 	into.Warnings, into.Errors = n.warnings, n.errors
-	if into.Log, err = n.file(ctx, "log-*", n.log); err != nil {
+	if into.Log, err = n.createFile(ctx, "log-*", n.writeLog); err != nil {
 		return fmt.Errorf("log: %w", err)
 	}
-	if into.Results, err = n.file(ctx, "results-*", n.results.Write); err != nil {
+	if into.Results, err = n.createFile(ctx, "results-*", n.results.Write); err != nil {
 		return fmt.Errorf("results: %w", err)
 	}
 	return nil
 }
 
-// log writes the sorted lines.
-func (n *notes) log(out io.Writer) (err error) {
+// writeLog writes the sorted lines.
+func (n *logNotes) writeLog(out io.Writer) (err error) {
 	sorted, err := n.lines.Sort()
 	if err != nil {
 		return err
@@ -95,16 +95,16 @@ func (n *notes) log(out io.Writer) (err error) {
 	}
 }
 
-// file makes a file of what write writes, unless ctx ends before.
-func (n *notes) file(ctx context.Context, pattern string, write func(io.Writer) error) (part.File, error) {
+// createFile makes a file of what write writes, unless ctx ends before.
+func (n *logNotes) createFile(ctx context.Context, pattern string, write func(io.Writer) error) (part.File, error) {
 	out, err := newOutput(n.dir, pattern, true)
 	if err != nil {
 		return part.File{}, err
 	}
 	if err := write(ending{ctx, out}); err != nil {
-		return part.File{}, errors.Join(err, out.discard())
+		return part.File{}, errors.Join(err, out.discardOutput())
 	}
-	return out.finish()
+	return out.finishOutput()
 }
 
 // ending is a writer that fails once ctx has ended.

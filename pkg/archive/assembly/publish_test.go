@@ -47,7 +47,7 @@ func newBuilder(t *testing.T) *builder {
 	}
 }
 
-func item(group, kind, resource, ns, name, data string) part.Item {
+func newItem(group, kind, resource, ns, name, data string) part.Item {
 	raw := fmt.Sprintf(`{"metadata":{"name":%q,"namespace":%q},"data":%q}`, name, ns, data)
 	return part.Item{
 		GVK: schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind}, Resource: resource, Preferred: true, Raw: []byte(raw),
@@ -55,9 +55,9 @@ func item(group, kind, resource, ns, name, data string) part.Item {
 	}
 }
 
-func pod(ns, name, data string) part.Item { return item("", "Pod", "pods", ns, name, data) }
+func newPodItem(ns, name, data string) part.Item { return newItem("", "Pod", "pods", ns, name, data) }
 
-func (b *builder) part(fill func(w *part.Writer)) {
+func (b *builder) uploadPart(fill func(w *part.Writer)) {
 	b.t.Helper()
 	w, err := part.NewWriter(part.Config{Dir: b.dir, MemberBytes: 8192, ModTime: startTime})
 	require.NoError(b.t, err)
@@ -67,13 +67,13 @@ func (b *builder) part(fill func(w *part.Writer)) {
 	ref := assembly.PartRef{Key: fmt.Sprintf("backups/b/parts/u/%d", len(b.plan.Parts)), Size: s.Data.Size, SHA256: s.Data.SHA256, SidecarSHA256: s.Sidecar.SHA256}
 	ref.SidecarKey = layout.Sidecar(ref.Key)
 	if s.Data.Size > 0 {
-		b.upload(ref.Key, s.Data)
+		b.uploadFile(ref.Key, s.Data)
 	}
-	b.upload(ref.SidecarKey, s.Sidecar)
+	b.uploadFile(ref.SidecarKey, s.Sidecar)
 	b.plan.Parts = append(b.plan.Parts, ref)
 }
 
-func (b *builder) upload(key string, f part.File) {
+func (b *builder) uploadFile(key string, f part.File) {
 	b.t.Helper()
 	data, err := os.ReadFile(f.Path)
 	require.NoError(b.t, err)
@@ -81,7 +81,7 @@ func (b *builder) upload(key string, f part.File) {
 	require.NoError(b.t, os.Remove(f.Path))
 }
 
-func (b *builder) publish() *assembly.Merged {
+func (b *builder) publishParts() *assembly.Merged {
 	b.t.Helper()
 	r, err := assembly.Compose(b.t.Context(), b.store, b.plan)
 	require.NoError(b.t, err)
@@ -96,16 +96,16 @@ func (b *builder) publish() *assembly.Merged {
 	return m
 }
 
-func (b *builder) get(key string) []byte {
+func (b *builder) readObject(key string) []byte {
 	b.t.Helper()
 	data, err := objectstore.ReadAll(b.t.Context(), b.store, key, 1<<30)
 	require.NoError(b.t, err)
 	return data
 }
 
-func (b *builder) unzipped(key string) string {
+func (b *builder) readUnzipped(key string) string {
 	b.t.Helper()
-	zip, err := gzip.NewReader(bytes.NewReader(b.get(key)))
+	zip, err := gzip.NewReader(bytes.NewReader(b.readObject(key)))
 	require.NoError(b.t, err)
 	text, err := io.ReadAll(zip)
 	require.NoError(b.t, err)
@@ -121,7 +121,7 @@ func (r ranges) ReadRange(ctx context.Context, off, n int64) (io.ReadCloser, err
 	return r.GetRange(ctx, r.key, off, n)
 }
 
-func (b *builder) manifest() *manifest.Reader {
+func (b *builder) openManifest() *manifest.Reader {
 	b.t.Helper()
 	key := layout.BackupManifest("b")
 	info, err := b.store.Stat(b.t.Context(), key)
@@ -131,10 +131,10 @@ func (b *builder) manifest() *manifest.Reader {
 	return m
 }
 
-// tarball reads the tarball as an extractor does: the last entry of a path counts.
-func (b *builder) tarball() (bodies map[string]string, order []string) {
+// readTarball reads the tarball as an extractor does: the last entry of a path counts.
+func (b *builder) readTarball() (bodies map[string]string, order []string) {
 	b.t.Helper()
-	zip, err := gzip.NewReader(bytes.NewReader(b.get(layout.BackupTarball("b"))))
+	zip, err := gzip.NewReader(bytes.NewReader(b.readObject(layout.BackupTarball("b"))))
 	require.NoError(b.t, err)
 	bodies = map[string]string{}
 	r := tar.NewReader(zip)
@@ -155,36 +155,36 @@ func TestPublishedFilesAgree(t *testing.T) {
 	t.Parallel()
 	b := newBuilder(t)
 	b.plan.Cuts = []manifest.Cut{{Kind: "v1/Pod", Revision: "78", From: "a/x", Reason: "compacted"}}
-	b.part(func(w *part.Writer) {
+	b.uploadPart(func(w *part.Writer) {
 		for i := range 30 {
-			require.NoError(t, w.Add(pod("b", fmt.Sprintf("p-%02d", i), strings.Repeat("x", i*400))))
+			require.NoError(t, w.Add(newPodItem("b", fmt.Sprintf("p-%02d", i), strings.Repeat("x", i*400))))
 		}
-		require.NoError(t, w.Fail(pod("b", "broken", "")))
+		require.NoError(t, w.Fail(newPodItem("b", "broken", "")))
 	})
-	b.part(func(w *part.Writer) {
-		require.NoError(t, w.Add(item("", "Node", "nodes", "", "n1", "")))
-		require.NoError(t, w.Add(item("apps", "Deployment", "deployments", "a", "d", "")))
-		require.NoError(t, w.Add(item("", "Namespace", "namespaces", "", "a", "")))
-		require.NoError(t, w.Add(pod("b-1", "z", "")))
+	b.uploadPart(func(w *part.Writer) {
+		require.NoError(t, w.Add(newItem("", "Node", "nodes", "", "n1", "")))
+		require.NoError(t, w.Add(newItem("apps", "Deployment", "deployments", "a", "d", "")))
+		require.NoError(t, w.Add(newItem("", "Namespace", "namespaces", "", "a", "")))
+		require.NoError(t, w.Add(newPodItem("b-1", "z", "")))
 	})
-	b.part(func(*part.Writer) {}) // a part without items
-	m := b.publish()
+	b.uploadPart(func(*part.Writer) {}) // a part without items
+	m := b.publishParts()
 	require.Equal(t, [2]int{34, 1}, [2]int{m.Items, m.Failed})
 
 	var list map[string][]string
-	require.NoError(t, json.Unmarshal([]byte(b.unzipped(layout.BackupResourceList("b"))), &list))
+	require.NoError(t, json.Unmarshal([]byte(b.readUnzipped(layout.BackupResourceList("b"))), &list))
 	require.Equal(t, []string{"a/d"}, list["apps/v1/Deployment"])
 	require.Equal(t, []string{"n1"}, list["v1/Node"])
 	require.Len(t, list["v1/Pod"], 32)
 	require.IsIncreasing(t, list["v1/Pod"])
 	require.Contains(t, list["v1/Pod"], "b/broken")
 
-	bodies, order := b.tarball()
+	bodies, order := b.readTarball()
 	require.Equal(t, "metadata/version", order[0])
 	require.Equal(t, "1.2.0\n", bodies["metadata/version"])
 	require.Len(t, order, 1+2*34)
 	items := map[string]manifest.Item{}
-	r := b.manifest()
+	r := b.openManifest()
 	for it, err := range r.Items(t.Context(), manifest.Filter{}) {
 		require.NoError(t, err)
 		items[it.Path] = it
@@ -192,7 +192,7 @@ func TestPublishedFilesAgree(t *testing.T) {
 	require.Len(t, items, 34)
 	for path, it := range items {
 		require.EqualValues(t, it.Size, len(bodies[path]))
-		member := b.get(layout.BackupTarball("b"))[it.Offset : it.Offset+it.Length]
+		member := b.readObject(layout.BackupTarball("b"))[it.Offset : it.Offset+it.Length]
 		zip, err := gzip.NewReader(bytes.NewReader(member))
 		require.NoError(t, err)
 		text, err := io.ReadAll(zip)
@@ -200,7 +200,7 @@ func TestPublishedFilesAgree(t *testing.T) {
 		require.Contains(t, string(text), bodies[path])
 	}
 	require.Equal(t, b.plan.Cuts, r.Trailer().Cuts)
-	require.EqualValues(t, len(b.get(layout.BackupTarball("b"))), r.Trailer().TarballSize)
+	require.EqualValues(t, len(b.readObject(layout.BackupTarball("b"))), r.Trailer().TarballSize)
 	require.Equal(t, manifest.Header{FormatVersion: "1.2.0", Backup: "b", UID: "backup-uid", Revision: "77", StartTime: startTime}, r.Header())
 }
 
@@ -208,41 +208,41 @@ func TestGNUTarListsTheTarball(t *testing.T) {
 	t.Parallel()
 	b := newBuilder(t)
 	for i := range 3 {
-		b.part(func(w *part.Writer) {
-			require.NoError(t, w.Add(pod("ns", fmt.Sprintf("%s%d", strings.Repeat("long", 50), i), "")))
+		b.uploadPart(func(w *part.Writer) {
+			require.NoError(t, w.Add(newPodItem("ns", fmt.Sprintf("%s%d", strings.Repeat("long", 50), i), "")))
 		})
 	}
-	b.publish()
+	b.publishParts()
 	file := filepath.Join(t.TempDir(), "b.tar.gz")
-	require.NoError(t, os.WriteFile(file, b.get(layout.BackupTarball("b")), 0o600))
+	require.NoError(t, os.WriteFile(file, b.readObject(layout.BackupTarball("b")), 0o600))
 	out, err := exec.CommandContext(t.Context(), "tar", "-tzf", file).CombinedOutput()
 	require.NoError(t, err, string(out))
-	_, order := b.tarball()
+	_, order := b.readTarball()
 	require.Equal(t, order, strings.Fields(string(out)), "no complaints, no other entries")
 }
 
 func TestTheLaterPartCounts(t *testing.T) {
 	t.Parallel()
 	b := newBuilder(t)
-	b.part(func(w *part.Writer) {
-		require.NoError(t, w.Add(pod("ns", "a", "old")))
-		require.NoError(t, w.Add(pod("ns", "b", "kept")))
+	b.uploadPart(func(w *part.Writer) {
+		require.NoError(t, w.Add(newPodItem("ns", "a", "old")))
+		require.NoError(t, w.Add(newPodItem("ns", "b", "kept")))
 	})
-	b.part(func(w *part.Writer) {
-		require.NoError(t, w.Add(pod("ns", "a", "new")))
-		require.NoError(t, w.Fail(pod("ns", "b", "")))
+	b.uploadPart(func(w *part.Writer) {
+		require.NoError(t, w.Add(newPodItem("ns", "a", "new")))
+		require.NoError(t, w.Fail(newPodItem("ns", "b", "")))
 	})
-	m := b.publish()
+	m := b.publishParts()
 	require.Equal(t, [2]int{2, 0}, [2]int{m.Items, m.Failed})
-	bodies, _ := b.tarball()
-	r := b.manifest()
+	bodies, _ := b.readTarball()
+	r := b.openManifest()
 	for it, err := range r.Items(t.Context(), manifest.Filter{}) {
 		require.NoError(t, err)
 		require.EqualValues(t, it.Size, len(bodies[it.Path]))
 		require.Equal(t, it.Name == "a", it.Offset >= b.plan.Parts[0].Size)
 	}
 	require.Contains(t, bodies["resources/pods/namespaces/ns/a.json"], "new")
-	require.JSONEq(t, `{"v1/Pod":["ns/a","ns/b"]}`, b.unzipped(layout.BackupResourceList("b")))
+	require.JSONEq(t, `{"v1/Pod":["ns/a","ns/b"]}`, b.readUnzipped(layout.BackupResourceList("b")))
 }
 
 func TestLogAndResults(t *testing.T) {
@@ -251,19 +251,19 @@ func TestLogAndResults(t *testing.T) {
 	note := func(second int, level joblog.Level, text string, scoped bool, ns string) joblog.Entry {
 		return joblog.Entry{Time: startTime.Add(time.Duration(second) * time.Second), Level: level, Message: text, Scoped: scoped, Namespace: ns, Resource: "pods", Name: "p"}
 	}
-	b.part(func(w *part.Writer) {
+	b.uploadPart(func(w *part.Writer) {
 		require.NoError(t, w.Note(note(1, joblog.Error, "one", true, "x")))
 		require.NoError(t, w.Note(note(3, joblog.Error, "three", true, "x")))
 		require.NoError(t, w.Note(note(5, joblog.Warning, "five", true, "")))
 	})
-	b.part(func(w *part.Writer) {
+	b.uploadPart(func(w *part.Writer) {
 		require.NoError(t, w.Note(note(2, joblog.Error, "two", true, "w")))
 		require.NoError(t, w.Note(note(4, joblog.Info, "four", false, "")))
 	})
 	b.plan.Notes = []joblog.Entry{note(0, joblog.Warning, "zero", false, ""), note(6, joblog.Error, "six", true, "x"), note(7, joblog.Error, "seven", false, "")}
-	m := b.publish()
+	m := b.publishParts()
 	require.Equal(t, [2]int{2, 5}, [2]int{m.Warnings, m.Errors})
-	log := b.unzipped(layout.BackupLog("b"))
+	log := b.readUnzipped(layout.BackupLog("b"))
 	var order []string
 	for line := range strings.Lines(log) {
 		require.Contains(t, line, " backup=velero/b")
@@ -273,7 +273,7 @@ func TestLogAndResults(t *testing.T) {
 	}
 	require.Equal(t, []string{"zero", "one", "two", "three", "four", "five", "six", "seven"}, order)
 	var results joblog.Results
-	require.NoError(t, json.Unmarshal([]byte(b.unzipped(layout.BackupResults("b"))), &results))
+	require.NoError(t, json.Unmarshal([]byte(b.readUnzipped(layout.BackupResults("b"))), &results))
 	text := func(words ...string) []string {
 		for i, w := range words {
 			words[i] = " resource: /pods name: /p message: /" + w
@@ -300,9 +300,9 @@ func TestResultsOfEveryShape(t *testing.T) {
 				want.Add(&e, joblog.ResultMessage(&e))
 			}
 		}
-		b.publish()
+		b.publishParts()
 		var got joblog.Results
-		require.NoError(t, json.Unmarshal([]byte(b.unzipped(layout.BackupResults("b"))), &got), "shape %b", shape)
+		require.NoError(t, json.Unmarshal([]byte(b.readUnzipped(layout.BackupResults("b"))), &got), "shape %b", shape)
 		require.Equal(t, want, got)
 	}
 }
@@ -310,9 +310,9 @@ func TestResultsOfEveryShape(t *testing.T) {
 func TestSecondOwnerAdoptsWhatIsThere(t *testing.T) {
 	t.Parallel()
 	b := newBuilder(t)
-	b.part(func(w *part.Writer) { require.NoError(t, w.Add(pod("ns", "a", "x"))) })
+	b.uploadPart(func(w *part.Writer) { require.NoError(t, w.Add(newPodItem("ns", "a", "x"))) })
 	b.plan.Notes = []joblog.Entry{{Level: joblog.Warning, Message: "w"}}
-	b.publish()
+	b.publishParts()
 	r, err := assembly.Compose(t.Context(), b.store, b.plan)
 	require.NoError(t, err)
 	require.True(t, r.Adopted)
@@ -335,10 +335,10 @@ func TestDamagedAndMissingSidecars(t *testing.T) {
 	t.Parallel()
 	b := newBuilder(t)
 	for i := range 3 {
-		b.part(func(w *part.Writer) { require.NoError(t, w.Add(pod("ns", fmt.Sprint(i), "x"))) })
+		b.uploadPart(func(w *part.Writer) { require.NoError(t, w.Add(newPodItem("ns", fmt.Sprint(i), "x"))) })
 	}
 	key := b.plan.Parts[1].SidecarKey
-	whole := b.get(key)
+	whole := b.readObject(key)
 	check := func(want error) {
 		t.Helper()
 		_, err := assembly.Merge(t.Context(), b.store, b.plan, b.dir)
@@ -361,7 +361,7 @@ func TestDamagedAndMissingSidecars(t *testing.T) {
 func TestMergeEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	b := newBuilder(t)
-	b.part(func(w *part.Writer) { require.NoError(t, w.Add(pod("ns", "a", "x"))) })
+	b.uploadPart(func(w *part.Writer) { require.NoError(t, w.Add(newPodItem("ns", "a", "x"))) })
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := assembly.Merge(ctx, b.store, b.plan, b.dir)
@@ -374,18 +374,18 @@ func TestManyParts(t *testing.T) {
 	b := newBuilder(t)
 	const parts, each = 150, 7
 	for i := range parts {
-		b.part(func(w *part.Writer) {
+		b.uploadPart(func(w *part.Writer) {
 			for k := range each {
-				require.NoError(t, w.Add(pod("ns", fmt.Sprintf("%04d", (i*37+k*parts)%(parts*each)), "x")))
+				require.NoError(t, w.Add(newPodItem("ns", fmt.Sprintf("%04d", (i*37+k*parts)%(parts*each)), "x")))
 			}
 		})
 	}
-	m := b.publish()
-	bodies, _ := b.tarball()
+	m := b.publishParts()
+	bodies, _ := b.readTarball()
 	require.Len(t, bodies, 1+2*m.Items)
 	var last *manifest.Key
 	n := 0
-	for it, err := range b.manifest().Items(t.Context(), manifest.Filter{}) {
+	for it, err := range b.openManifest().Items(t.Context(), manifest.Filter{}) {
 		require.NoError(t, err)
 		key := it.Key()
 		require.True(t, last == nil || last.Compare(key) < 0)
@@ -400,12 +400,12 @@ func TestManyParts(t *testing.T) {
 func TestAnObjectThatIsLongerIsNotAdopted(t *testing.T) {
 	t.Parallel()
 	b := newBuilder(t)
-	b.part(func(w *part.Writer) { require.NoError(t, w.Add(pod("ns", "a", "x"))) })
-	b.publish()
+	b.uploadPart(func(w *part.Writer) { require.NoError(t, w.Add(newPodItem("ns", "a", "x"))) })
+	b.publishParts()
 	merged, err := assembly.Merge(t.Context(), b.store, b.plan, b.dir)
 	require.NoError(t, err)
 	for _, key := range []string{layout.BackupTarball("b"), layout.BackupLog("b")} {
-		require.NoError(t, objectstore.PutBytes(t.Context(), b.store, key, append(b.get(key), 0)))
+		require.NoError(t, objectstore.PutBytes(t.Context(), b.store, key, append(b.readObject(key), 0)))
 	}
 	_, err = assembly.Compose(t.Context(), b.store, b.plan)
 	require.ErrorIs(t, err, assembly.ErrDiffers)
@@ -419,9 +419,9 @@ func TestAnObjectThatIsLongerIsNotAdopted(t *testing.T) {
 func TestATarballWithOtherBytesOfAPartIsNotAdopted(t *testing.T) {
 	t.Parallel()
 	b := newBuilder(t)
-	b.part(func(w *part.Writer) { require.NoError(t, w.Add(pod("ns", "a", "x"))) })
-	b.publish()
-	tarball := b.get(layout.BackupTarball("b"))
+	b.uploadPart(func(w *part.Writer) { require.NoError(t, w.Add(newPodItem("ns", "a", "x"))) })
+	b.publishParts()
+	tarball := b.readObject(layout.BackupTarball("b"))
 	tarball[len(tarball)/2] ^= 1
 	require.NoError(t, objectstore.PutBytes(t.Context(), b.store, layout.BackupTarball("b"), tarball))
 	_, err := assembly.Compose(t.Context(), b.store, b.plan)
@@ -434,9 +434,9 @@ func TestASidecarWithAnotherHashIsRefused(t *testing.T) {
 	t.Parallel()
 	b := newBuilder(t)
 	for i := range 2 {
-		b.part(func(w *part.Writer) { require.NoError(t, w.Add(pod("ns", fmt.Sprint(i), "x"))) })
+		b.uploadPart(func(w *part.Writer) { require.NoError(t, w.Add(newPodItem("ns", fmt.Sprint(i), "x"))) })
 	}
-	require.NoError(t, objectstore.PutBytes(t.Context(), b.store, b.plan.Parts[0].SidecarKey, b.get(b.plan.Parts[1].SidecarKey)))
+	require.NoError(t, objectstore.PutBytes(t.Context(), b.store, b.plan.Parts[0].SidecarKey, b.readObject(b.plan.Parts[1].SidecarKey)))
 	_, err := assembly.Merge(t.Context(), b.store, b.plan, b.dir)
 	require.ErrorIs(t, err, part.ErrCorrupt)
 	require.ErrorContains(t, err, b.plan.Parts[0].SidecarKey)

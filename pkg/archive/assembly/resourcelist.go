@@ -11,7 +11,7 @@ import (
 
 // resourceList writes {"v1/Pod":["ns/name",...]} (Velero 1.18 layout) from keys in order.
 type resourceList struct {
-	out  *output
+	out  *outputFile
 	kind string
 	any  bool
 	text []byte
@@ -25,7 +25,7 @@ func newResourceList(dir string) (*resourceList, error) {
 	return &resourceList{out: out}, nil
 }
 
-func (r *resourceList) add(key []byte) error {
+func (r *resourceList) addKey(key []byte) error {
 	k, ok := manifest.ParseKey(key)
 	if !ok {
 		return fmt.Errorf("resource list: %w: key %q", part.ErrCorrupt, key)
@@ -48,13 +48,13 @@ func (r *resourceList) add(key []byte) error {
 	return err
 }
 
-func (r *resourceList) finish() (part.File, error) {
+func (r *resourceList) finishList() (part.File, error) {
 	end := "]}\n"
 	if !r.any {
 		end = "{}\n"
 	}
 	if _, err := r.out.Write([]byte(end)); err != nil {
-		return part.File{}, errors.Join(err, r.out.discard())
+		return part.File{}, errors.Join(err, r.out.discardOutput())
 	}
-	return r.out.finish()
+	return r.out.finishOutput()
 }

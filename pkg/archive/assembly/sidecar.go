@@ -20,7 +20,7 @@ type sidecar struct {
 	in    *part.SidecarReader
 	base  int64 // offset of the part in the tarball
 	order uint32
-	notes *notes
+	notes *logNotes
 	value []byte
 	key   string
 }
@@ -43,7 +43,7 @@ func copySidecar(ctx context.Context, store Getter, p PartRef, dir string) (_ *o
 	}
 	err = os.Remove(f.Name()) // unlinked, so that nothing is left behind
 	if err == nil {
-		err = fetch(ctx, store, p, f)
+		err = fetchSidecar(ctx, store, p, f)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("sidecar %s: %w", p.SidecarKey, err), f.Close())
@@ -51,7 +51,7 @@ func copySidecar(ctx context.Context, store Getter, p PartRef, dir string) (_ *o
 	return f, nil
 }
 
-func fetch(ctx context.Context, store Getter, p PartRef, f *os.File) error {
+func fetchSidecar(ctx context.Context, store Getter, p PartRef, f *os.File) error {
 	rc, err := store.Get(ctx, p.SidecarKey)
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func fetch(ctx context.Context, store Getter, p PartRef, f *os.File) error {
 func (s *sidecar) Next() (key, value []byte, err error) {
 	key, value, err = s.in.Next()
 	if errors.Is(err, io.EOF) && !errors.Is(err, part.ErrCorrupt) {
-		return nil, nil, s.finish()
+		return nil, nil, s.finishSidecar()
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("sidecar %s: %w", s.key, err)
@@ -82,15 +82,15 @@ func (s *sidecar) Next() (key, value []byte, err error) {
 	return key, s.value, nil
 }
 
-// finish takes the notes and returns io.EOF.
-func (s *sidecar) finish() error {
+// finishSidecar takes the notes and returns io.EOF.
+func (s *sidecar) finishSidecar() error {
 	for {
 		n, err := s.in.Note()
 		if errors.Is(err, io.EOF) && !errors.Is(err, part.ErrCorrupt) {
 			return io.EOF
 		}
 		if err == nil {
-			err = s.notes.add(&n, s.order)
+			err = s.notes.addEntry(&n, s.order)
 		}
 		if err != nil {
 			return fmt.Errorf("sidecar %s: %w", s.key, err)

@@ -22,7 +22,7 @@ import (
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 
-func backup(uid types.UID) *velerov1.Backup {
+func newBackup(uid types.UID) *velerov1.Backup {
 	b := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "b", UID: uid}}
 	b.Status.Phase, b.Status.QueuePosition = velerov1.BackupPhaseInProgress, 3
 	return b
@@ -30,8 +30,8 @@ func backup(uid types.UID) *velerov1.Backup {
 
 func TestTheFirstCommitStands(t *testing.T) {
 	store := memstore.New()
-	b := backup("one")
-	require.NoError(t, cancel.Mark(b, 1))
+	b := newBackup("one")
+	require.NoError(t, cancel.MarkCommitting(b, 1))
 	_, found, err := commit.Committed(t.Context(), store, b)
 	require.NoError(t, err)
 	require.False(t, found)
@@ -39,8 +39,8 @@ func TestTheFirstCommitStands(t *testing.T) {
 	first, created, err := commit.Commit(t.Context(), store, commit.Failed(b, "cancelled by alice", now))
 	require.NoError(t, err)
 	require.True(t, created)
-	require.False(t, cancel.Committing(first), "the mark is not content")
-	require.True(t, cancel.Committing(b), "the argument is not touched")
+	require.False(t, cancel.IsCommitting(first), "the mark is not content")
+	require.True(t, cancel.IsCommitting(b), "the argument is not touched")
 
 	second, created, err := commit.Commit(t.Context(), store, commit.Final(b, velerov1.BackupPhaseCompleted, now.Add(time.Hour)))
 	require.NoError(t, err)
@@ -56,7 +56,7 @@ func TestAnotherBackupsFileIsForeign(t *testing.T) {
 	for name, content := range map[string]string{"another UID": `{"metadata":{"uid":"two"}}`, "no JSON": "x", "too large": strings.Repeat("x", 17<<20)} {
 		store := memstore.New()
 		require.NoError(t, objectstore.CreateBytes(t.Context(), store, layout.BackupMetadata("b"), []byte(content)))
-		_, _, err := commit.Commit(t.Context(), store, commit.Failed(backup("one"), "why", now))
+		_, _, err := commit.Commit(t.Context(), store, commit.Failed(newBackup("one"), "why", now))
 		require.ErrorIs(t, err, commit.ErrForeign, name)
 	}
 }
@@ -66,7 +66,7 @@ func TestAnotherBackupsFileIsForeign(t *testing.T) {
 func TestExplainLeavesLogAndResults(t *testing.T) {
 	store := memstore.New()
 	v := commit.Failure{Reason: "cancelled by alice", Time: now, Source: "holdfast/test"}
-	require.NoError(t, commit.Explain(t.Context(), store, t.TempDir(), backup("one"), "cluster", v))
+	require.NoError(t, commit.Explain(t.Context(), store, t.TempDir(), newBackup("one"), "cluster", v))
 	for _, key := range []string{layout.BackupLog("b"), layout.BackupResults("b")} {
 		data, err := objectstore.ReadAll(t.Context(), store, key, 1<<20)
 		require.NoError(t, err)

@@ -119,12 +119,12 @@ func Decode(r io.Reader) ([]Operation, error) {
 		return nil, err
 	}
 	slices.SortStableFunc(list, func(a, b Operation) int {
-		return cmp.Or(created(a).Compare(created(b).Time), cmp.Compare(a.Spec.ID, b.Spec.ID))
+		return cmp.Or(createdAt(a).Compare(createdAt(b).Time), cmp.Compare(a.Spec.ID, b.Spec.ID))
 	})
 	return list, nil
 }
 
-func created(o Operation) metav1.Time {
+func createdAt(o Operation) metav1.Time {
 	if o.Status.Created == nil {
 		return metav1.Time{}
 	}

@@ -16,7 +16,7 @@ const file = `[
   "operationID":"two"},"status":{"phase":"InProgress","nCompleted":3,"nTotal":9,"operationUnits":"Bytes","created":"2026-01-02T00:00:00Z"}},
  {"spec":{"operationID":"one"},"status":{"phase":"Failed","error":"no","created":"2026-01-01T00:00:00Z"}}]`
 
-func packed(t testing.TB, text string) []byte {
+func gzipText(t testing.TB, text string) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
@@ -27,7 +27,7 @@ func packed(t testing.TB, text string) []byte {
 }
 
 func TestDecode(t *testing.T) {
-	list, err := itemoperation.Decode(bytes.NewReader(packed(t, file)))
+	list, err := itemoperation.Decode(bytes.NewReader(gzipText(t, file)))
 	require.NoError(t, err)
 	require.Len(t, list, 2)
 	require.Equal(t, "one", list[0].Spec.ID, "oldest first")
@@ -36,17 +36,17 @@ func TestDecode(t *testing.T) {
 	require.Equal(t, "data", list[1].Spec.Resource.Name)
 	require.EqualValues(t, 9, list[1].Status.Total)
 	for _, empty := range []string{"[]", "null", "[]\n"} {
-		list, err := itemoperation.Decode(bytes.NewReader(packed(t, empty)))
+		list, err := itemoperation.Decode(bytes.NewReader(gzipText(t, empty)))
 		require.NoError(t, err)
 		require.Empty(t, list)
 	}
 }
 
 func FuzzDecode(f *testing.F) {
-	whole := packed(f, file)
+	whole := gzipText(f, file)
 	f.Add(whole)
 	f.Add(whole[:len(whole)/2])
-	f.Add(packed(f, `{"spec":1}`))
+	f.Add(gzipText(f, `{"spec":1}`))
 	f.Add([]byte("plain"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var err error

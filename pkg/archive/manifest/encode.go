@@ -92,7 +92,7 @@ func appendAnnotations(dst []byte, annotations objmeta.Pairs, secret bool) []byt
 	hidden := 0
 	begun := false
 	for _, p := range annotations {
-		if hides(p, secret) {
+		if hidesValue(p, secret) {
 			hidden++
 			continue
 		}
@@ -109,7 +109,7 @@ func appendAnnotations(dst []byte, annotations objmeta.Pairs, secret bool) []byt
 	}
 	dst = append(dst, `"hiddenAnnotations":{`...)
 	for _, p := range annotations {
-		if hides(p, secret) {
+		if hidesValue(p, secret) {
 			dst = appendHidden(dst, p)
 		}
 	}

@@ -22,7 +22,7 @@ var secretAnnotations = map[string]bool{
 	"cert-manager.io/issuer-group":       true,
 }
 
-// hides reports whether an annotation's value is stored as length and hash only.
-func hides(p objmeta.Pair, secret bool) bool {
+// hidesValue reports whether an annotation's value is stored as length and hash only.
+func hidesValue(p objmeta.Pair, secret bool) bool {
 	return p.Key == lastApplied || len(p.Value) > maxAnnotation || secret && !secretAnnotations[p.Key]
 }

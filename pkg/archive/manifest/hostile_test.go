@@ -17,9 +17,9 @@ import (
 // bound is what reading any manifest may keep alive, in bytes.
 const bound = 80 << 20
 
-// peak returns the most that do allocates between two collections, which is an upper bound of what
+// peakAllocation returns the most that do allocates between two collections, which is an upper bound of what
 // it keeps alive.
-func peak(do func()) uint64 {
+func peakAllocation(do func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
@@ -28,8 +28,8 @@ func peak(do func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// member is one gzip member of what write writes.
-func member(t testing.TB, write func(io.Writer)) []byte {
+// gzipMember is one gzip member of what write writes.
+func gzipMember(t testing.TB, write func(io.Writer)) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	zip, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
@@ -39,7 +39,7 @@ func member(t testing.TB, write func(io.Writer)) []byte {
 	return out.Bytes()
 }
 
-func repeat(times int, text string) func(io.Writer) {
+func repeatText(times int, text string) func(io.Writer) {
 	return func(w io.Writer) {
 		chunk := strings.Repeat(text, 1000)
 		for range times / 1000 {
@@ -48,17 +48,17 @@ func repeat(times int, text string) func(io.Writer) {
 	}
 }
 
-// forged is a manifest of one block with that directory, which ends with the block's place.
-func forged(t testing.TB, items, directory []byte) []byte {
+// forgedManifest is a manifest of one block with that directory, which ends with the block's place.
+func forgedManifest(t testing.TB, items, directory []byte) []byte {
 	t.Helper()
 	data := append(bytes.Clone(items), directory...)
 	return manifest.AppendFooter(data, int64(len(items)), int64(len(directory)))
 }
 
-// plain is a directory of one kind and one block.
-func plain(t testing.TB, items []byte) []byte {
+// plainDirectory is a directory of one kind and one block.
+func plainDirectory(t testing.TB, items []byte) []byte {
 	t.Helper()
-	return member(t, func(w io.Writer) {
+	return gzipMember(t, func(w io.Writer) {
 		_, _ = fmt.Fprintf(w, `,"directory":{"header":{"backup":"b"},"kinds":[{"kind":"v1/Pod","resource":"pods","preferred":true,"items":1}],`+
 			`"blocks":[{"offset":0,"length":%d,"items":1,"first":"a/b"}],"index":[]}}`, len(items))
 	})
@@ -67,25 +67,25 @@ func plain(t testing.TB, items []byte) []byte {
 // Sixteen KiB in a bucket become a GiB in their reader: the directory's text of 256 MiB, and
 // the structs that three bytes of it each become.
 func TestAForgedManifestCostsBoundedMemory(t *testing.T) {
-	none := member(t, func(io.Writer) {})
+	none := gzipMember(t, func(io.Writer) {})
 	directories := map[string][]byte{
-		"spaces": member(t, repeat(200<<20, " ")),
-		"blocks": member(t, func(w io.Writer) {
+		"spaces": gzipMember(t, repeatText(200<<20, " ")),
+		"blocks": gzipMember(t, func(w io.Writer) {
 			_, _ = io.WriteString(w, `,"directory":{"blocks":[`)
-			repeat(2_500_000, "{},")(w)
+			repeatText(2_500_000, "{},")(w)
 			_, _ = io.WriteString(w, `{}]}}`)
 		}),
-		"cuts": member(t, func(w io.Writer) {
+		"cuts": gzipMember(t, func(w io.Writer) {
 			_, _ = io.WriteString(w, `,"cuts":[`)
-			repeat(2_500_000, "{},")(w)
+			repeatText(2_500_000, "{},")(w)
 			_, _ = io.WriteString(w, `{}]}`)
 		}),
 	}
 	for name, directory := range directories {
-		data := forged(t, none, directory)
+		data := forgedManifest(t, none, directory)
 		require.Less(t, len(data), 256<<10, name)
 		var err error
-		require.Less(t, peak(func() { _, err = manifest.Open(t.Context(), &memory{data: data}, int64(len(data))) }), uint64(bound), name)
+		require.Less(t, peakAllocation(func() { _, err = manifest.Open(t.Context(), &memory{data: data}, int64(len(data))) }), uint64(bound), name)
 		require.ErrorIs(t, err, manifest.ErrCorrupt, name)
 	}
 }
@@ -94,9 +94,9 @@ func TestAForgedManifestCostsBoundedMemory(t *testing.T) {
 // bytes of text each.
 func TestAForgedItemCostsBoundedMemory(t *testing.T) {
 	line := func(begin string, times int, element, end string) []byte {
-		return member(t, func(w io.Writer) {
+		return gzipMember(t, func(w io.Writer) {
 			_, _ = io.WriteString(w, begin)
-			repeat(times, element)(w)
+			repeatText(times, element)(w)
 			_, _ = io.WriteString(w, end)
 		})
 	}
@@ -104,9 +104,9 @@ func TestAForgedItemCostsBoundedMemory(t *testing.T) {
 		"owners": line(`{"owners":[`, 5_000_000, "{},", "{}]}\n"), "references": line(`{"references":[`, 5_000_000, "{},", "{}]}\n"),
 		"actions": line(`{"actions":[`, 5_000_000, `"",`, "\"\"]}\n"), "name": line(`{"name":"`, 60<<20, "n", "\"}\n"),
 	} {
-		data := forged(t, items, plain(t, items))
+		data := forgedManifest(t, items, plainDirectory(t, items))
 		var err error
-		require.Less(t, peak(func() {
+		require.Less(t, peakAllocation(func() {
 			r, opened := manifest.Open(t.Context(), &memory{data: data}, int64(len(data)))
 			require.NoError(t, opened, name)
 			for _, err = range r.Items(t.Context(), manifest.Filter{}) {
@@ -122,14 +122,14 @@ func TestAForgedItemCostsBoundedMemory(t *testing.T) {
 // A queue-scheduler asks a backup for its namespaces before it admits a restore; the list was as
 // long as the bucket wanted.
 func TestAForgedListOfNamespacesCostsBoundedMemory(t *testing.T) {
-	items := member(t, func(w io.Writer) {
+	items := gzipMember(t, func(w io.Writer) {
 		for i := range 1_500_000 {
 			_, _ = fmt.Fprintf(w, "\"ns-%d\":[\n", i)
 		}
 	})
-	data := forged(t, items, plain(t, items))
+	data := forgedManifest(t, items, plainDirectory(t, items))
 	r, err := manifest.Open(t.Context(), &memory{data: data}, int64(len(data)))
 	require.NoError(t, err)
-	require.Less(t, peak(func() { _, err = r.Namespaces(t.Context()) }), uint64(bound))
+	require.Less(t, peakAllocation(func() { _, err = r.Namespaces(t.Context()) }), uint64(bound))
 	require.ErrorIs(t, err, manifest.ErrCorrupt)
 }

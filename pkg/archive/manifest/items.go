@@ -28,24 +28,24 @@ type Filter struct {
 func (r *Reader) Items(ctx context.Context, f Filter) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		for i := 0; i < len(r.dir.Blocks); i++ {
-			if !r.wanted(i, &f) {
+			if !r.wantsBlock(i, &f) {
 				continue
 			}
 			from := r.dir.Blocks[i].Offset
-			for i+1 < len(r.dir.Blocks) && r.wanted(i+1, &f) {
+			for i+1 < len(r.dir.Blocks) && r.wantsBlock(i+1, &f) {
 				i++
 			}
 			end := r.dir.Blocks[i].Offset + r.dir.Blocks[i].Length
-			if !r.run(ctx, from, end-from, &f, yield) {
+			if !r.yieldBlocks(ctx, from, end-from, &f, yield) {
 				return
 			}
 		}
 	}
 }
 
-// run yields the items of a run of blocks, false to stop.
-func (r *Reader) run(ctx context.Context, off, n int64, f *Filter, yield func(Item, error) bool) bool {
-	for line, err := range r.lines(ctx, off, n) {
+// yieldBlocks yields the items of a run of blocks, false to stop.
+func (r *Reader) yieldBlocks(ctx context.Context, off, n int64, f *Filter, yield func(Item, error) bool) bool {
+	for line, err := range r.memberLines(ctx, off, n) {
 		if err != nil {
 			yield(Item{}, err)
 			return false
@@ -58,14 +58,14 @@ func (r *Reader) run(ctx context.Context, off, n int64, f *Filter, yield func(It
 			yield(Item{}, err)
 			return false
 		}
-		if f.passes(&item) && !yield(item, nil) {
+		if f.passesItem(&item) && !yield(item, nil) {
 			return false
 		}
 	}
 	return true
 }
 
-func (f *Filter) passes(i *Item) bool {
+func (f *Filter) passesItem(i *Item) bool {
 	if len(f.Namespaces) > 0 && !slices.Contains(f.Namespaces, i.Namespace) {
 		return false
 	}
@@ -76,13 +76,13 @@ func (f *Filter) passes(i *Item) bool {
 	return (len(f.Kinds) == 0 || slices.Contains(f.Kinds, key.Kind)) && (f.After == nil || key.Compare(*f.After) > 0)
 }
 
-// wanted reports whether block i may hold items that pass f.
-func (r *Reader) wanted(i int, f *Filter) bool {
+// wantsBlock reports whether block i may hold items that pass f.
+func (r *Reader) wantsBlock(i int, f *Filter) bool {
 	last := len(r.dir.Kinds) - 1
 	if i+1 < len(r.dir.Blocks) {
 		next := &r.dir.Blocks[i+1]
 		last = next.Kind
-		if f.After != nil && bytes.Compare(r.first(next), AppendKey(nil, f.After.Kind, f.After.Namespace, f.After.Name)) <= 0 {
+		if f.After != nil && bytes.Compare(r.firstKey(next), AppendKey(nil, f.After.Kind, f.After.Namespace, f.After.Name)) <= 0 {
 			return false
 		}
 	}
@@ -97,9 +97,9 @@ func (r *Reader) wanted(i int, f *Filter) bool {
 	return false
 }
 
-// lines yields the lines of consecutive gzip members without their comma, valid until the next one.
+// memberLines yields the lines of consecutive gzip members without their comma, valid until the next one.
 // Empty lines are left out.
-func (r *Reader) lines(ctx context.Context, off, n int64) iter.Seq2[[]byte, error] {
+func (r *Reader) memberLines(ctx context.Context, off, n int64) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		rc, err := r.src.ReadRange(ctx, off, n)
 		if err != nil {
@@ -107,7 +107,7 @@ func (r *Reader) lines(ctx context.Context, off, n int64) iter.Seq2[[]byte, erro
 			return
 		}
 		defer func() { _ = rc.Close() }()
-		in := &counted{r: rc}
+		in := &countedReader{r: rc}
 		if err := eachLine(in, yield); err != nil {
 			yield(nil, err)
 		} else if in.n < n && in.ended {
@@ -116,15 +116,15 @@ func (r *Reader) lines(ctx context.Context, off, n int64) iter.Seq2[[]byte, erro
 	}
 }
 
-// counted notices a source that ends early.
-type counted struct {
+// countedReader notices a source that ends early.
+type countedReader struct {
 	r     io.Reader
 	n     int64
 	ended bool
 	err   error
 }
 
-func (c *counted) Read(p []byte) (int, error) {
+func (c *countedReader) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
 	c.n += int64(n)
 	if errors.Is(err, io.EOF) {
@@ -136,7 +136,7 @@ func (c *counted) Read(p []byte) (int, error) {
 }
 
 // eachLine returns nil at the end or when yield stops.
-func eachLine(in *counted, yield func([]byte, error) bool) error {
+func eachLine(in *countedReader, yield func([]byte, error) bool) error {
 	fail := func(err error) error {
 		if in.err != nil { // the source's, not the content's
 			return fmt.Errorf("manifest: %w", in.err)

@@ -46,11 +46,11 @@ func (m *memory) ReadRange(_ context.Context, off, n int64) (io.ReadCloser, erro
 	return io.NopCloser(bytes.NewReader(m.data[off:max(off, end)])), nil
 }
 
-type object struct {
+type testObject struct {
 	group, kind, resource, ns, name string
 }
 
-func (o object) entry(i int) *manifest.Entry {
+func (o testObject) manifestEntry(i int) *manifest.Entry {
 	scope := "cluster"
 	if o.ns != "" {
 		scope = "namespaces/" + o.ns
@@ -62,7 +62,7 @@ func (o object) entry(i int) *manifest.Entry {
 	}
 }
 
-func add(t testing.TB, w *manifest.Writer, e *manifest.Entry, offset int64) {
+func addEntry(t testing.TB, w *manifest.Writer, e *manifest.Entry, offset int64) {
 	t.Helper()
 	if err := w.Add(manifest.Record{
 		Key: manifest.AppendKey(nil, manifest.KindName(e.Group, e.Version, e.Kind), e.Meta.Namespace, e.Meta.Name),
@@ -74,32 +74,32 @@ func add(t testing.TB, w *manifest.Writer, e *manifest.Entry, offset int64) {
 
 var header = manifest.Header{Backup: "b", UID: "u", Cluster: "c", Revision: "42", StartTime: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 
-func estate(pods int) []object {
-	all := []object{
+func sampleObjects(pods int) []testObject {
+	all := []testObject{
 		{"apps", "Deployment", "deployments", "shop", "web"}, {"", "Namespace", "namespaces", "", "shop"}, {"", "Node", "nodes", "", "n1"},
 	}
 	for i := range pods {
-		all = append(all, object{"", "Pod", "pods", fmt.Sprintf("ns-%02d", i%13), fmt.Sprintf("p-%05d \"é", i)})
+		all = append(all, testObject{"", "Pod", "pods", fmt.Sprintf("ns-%02d", i%13), fmt.Sprintf("p-%05d \"é", i)})
 	}
-	slices.SortFunc(all, func(a, b object) int {
+	slices.SortFunc(all, func(a, b testObject) int {
 		return manifest.Key{Kind: manifest.KindName(a.group, "v1", a.kind), Namespace: a.ns, Name: a.name}.Compare(manifest.Key{Kind: manifest.KindName(b.group, "v1", b.kind), Namespace: b.ns, Name: b.name})
 	})
 	return all
 }
 
-func write(t testing.TB, objects []object) []byte {
+func writeManifest(t testing.TB, objects []testObject) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	w, err := manifest.NewWriter(&out, header, t.TempDir())
 	require.NoError(t, err)
 	for i, o := range objects {
-		add(t, w, o.entry(i), int64(i)*100)
+		addEntry(t, w, o.manifestEntry(i), int64(i)*100)
 	}
 	require.NoError(t, w.Close(manifest.Trailer{Cuts: []manifest.Cut{{Kind: "v1/Pod", Revision: "43", Reason: "compacted"}}, TarballSize: 99}))
 	return out.Bytes()
 }
 
-func open(t testing.TB, data []byte) (*manifest.Reader, *memory) {
+func openManifest(t testing.TB, data []byte) (*manifest.Reader, *memory) {
 	t.Helper()
 	src := &memory{data: data}
 	r, err := manifest.Open(t.Context(), src, int64(len(data)))
@@ -110,11 +110,11 @@ func open(t testing.TB, data []byte) (*manifest.Reader, *memory) {
 func TestWholeManifestIsOneJSONDocument(t *testing.T) {
 	t.Parallel()
 	for _, pods := range []int{0, 1, 2500} {
-		objects := estate(pods)
+		objects := sampleObjects(pods)
 		if pods == 0 {
 			objects = nil
 		}
-		zip, err := gzip.NewReader(bytes.NewReader(write(t, objects)))
+		zip, err := gzip.NewReader(bytes.NewReader(writeManifest(t, objects)))
 		require.NoError(t, err)
 		text, err := io.ReadAll(zip)
 		require.NoError(t, err)
@@ -147,10 +147,10 @@ func TestWholeManifestIsOneJSONDocument(t *testing.T) {
 
 func TestOneItemIsTwoRangeReads(t *testing.T) {
 	t.Parallel()
-	objects := estate(5000)
-	data := write(t, objects)
+	objects := sampleObjects(5000)
+	data := writeManifest(t, objects)
 	for _, i := range []int{0, 1, 2, 3, 999, 1000, 1001, 4321, len(objects) - 1} {
-		r, src := open(t, data)
+		r, src := openManifest(t, data)
 		o := objects[i]
 		key := manifest.Key{Kind: manifest.KindName(o.group, "v1", o.kind), Namespace: o.ns, Name: o.name}
 		it, err := r.Lookup(t.Context(), key)
@@ -164,7 +164,7 @@ func TestOneItemIsTwoRangeReads(t *testing.T) {
 		require.Equal(t, it, byUID)
 		require.Equal(t, 4, src.reads, "index and block")
 	}
-	r, _ := open(t, data)
+	r, _ := openManifest(t, data)
 	for _, key := range []manifest.Key{{}, {Kind: "v1/Pod", Namespace: "ns-00", Name: "p"}, {Kind: "zzz/Kind", Name: "x"}, {Kind: "a"}} {
 		_, err := r.Lookup(t.Context(), key)
 		require.ErrorIs(t, err, manifest.ErrNotFound)
@@ -177,10 +177,10 @@ func TestOneItemIsTwoRangeReads(t *testing.T) {
 
 func TestFilters(t *testing.T) {
 	t.Parallel()
-	objects := estate(4000)
-	data := write(t, objects)
+	objects := sampleObjects(4000)
+	data := writeManifest(t, objects)
 	names := func(f manifest.Filter) (got []string, bytes int64) {
-		r, src := open(t, data)
+		r, src := openManifest(t, data)
 		before := src.bytes
 		for it, err := range r.Items(t.Context(), f) {
 			require.NoError(t, err)
@@ -207,7 +207,7 @@ func TestFilters(t *testing.T) {
 			require.Less(t, bytes, whole/2, "blocks that cannot hold an item are not read")
 		}
 	}
-	r, _ := open(t, data)
+	r, _ := openManifest(t, data)
 	for range r.Items(t.Context(), manifest.Filter{}) {
 		break // leaving early is fine
 	}
@@ -223,11 +223,11 @@ func TestOrderIsChecked(t *testing.T) {
 	w, err := manifest.NewWriter(io.Discard, header, t.TempDir())
 	require.NoError(t, err)
 	defer w.Abort()
-	objects := estate(2)
-	e := objects[1].entry(0)
-	add(t, w, e, 0)
+	objects := sampleObjects(2)
+	e := objects[1].manifestEntry(0)
+	addEntry(t, w, e, 0)
 	for _, o := range objects[:2] {
-		e := o.entry(0)
+		e := o.manifestEntry(0)
 		err := w.Add(manifest.Record{Key: manifest.AppendKey(nil, manifest.KindName(e.Group, "v1", e.Kind), e.Meta.Namespace, e.Meta.Name), Entry: manifest.AppendEntry(nil, e)})
 		require.ErrorIs(t, err, manifest.ErrOrder)
 	}
@@ -238,7 +238,7 @@ const secretText = "SECRET-MATERIAL"
 func TestSecretsAndLargeAnnotationsAreNotPublished(t *testing.T) {
 	t.Parallel()
 	annotate := func(resource, kind string, annotations objmeta.Pairs) manifest.Item {
-		e := object{"", kind, resource, "ns", "n"}.entry(1)
+		e := testObject{"", kind, resource, "ns", "n"}.manifestEntry(1)
 		e.Meta.Annotations = annotations
 		text := manifest.AppendEntry(nil, e)
 		require.NotContains(t, string(text), secretText)
@@ -284,12 +284,12 @@ func TestEntryHasEveryField(t *testing.T) {
 
 func TestDamage(t *testing.T) {
 	t.Parallel()
-	data := write(t, estate(400))
+	data := writeManifest(t, sampleObjects(400))
 	for _, n := range []int{0, 1, 41, 42, 100, len(data) / 2, len(data) - 1} {
 		_, err := manifest.Open(t.Context(), &memory{data: data[:n]}, int64(n))
 		require.ErrorIs(t, err, manifest.ErrCorrupt, "%d bytes", n)
 	}
-	r, src := open(t, data)
+	r, src := openManifest(t, data)
 	src.short = true
 	_, err := r.Lookup(t.Context(), manifest.Key{Kind: "v1/Pod", Namespace: "ns-12", Name: "p-00389 \"é"})
 	require.ErrorIs(t, err, manifest.ErrCorrupt)
@@ -304,7 +304,7 @@ func TestDamage(t *testing.T) {
 		spoiled := bytes.Clone(data)
 		spoiled[rng.IntN(len(spoiled))] ^= byte(1 + rng.IntN(255))
 		r, err := manifest.Open(t.Context(), &memory{data: spoiled}, int64(len(spoiled)))
-		for it, itemErr := range items(t, r, err) {
+		for it, itemErr := range requireItems(t, r, err) {
 			if err = itemErr; err != nil {
 				break
 			}
@@ -313,7 +313,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-func items(t *testing.T, r *manifest.Reader, err error) func(func(manifest.Item, error) bool) {
+func requireItems(t *testing.T, r *manifest.Reader, err error) func(func(manifest.Item, error) bool) {
 	if err != nil {
 		return func(yield func(manifest.Item, error) bool) { yield(manifest.Item{}, err) }
 	}
@@ -321,10 +321,10 @@ func items(t *testing.T, r *manifest.Reader, err error) func(func(manifest.Item,
 }
 
 func FuzzOpen(f *testing.F) {
-	f.Add(write(f, estate(3)))
-	f.Add(write(f, nil))
+	f.Add(writeManifest(f, sampleObjects(3)))
+	f.Add(writeManifest(f, nil))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		require.Less(t, peak(func() { readAll(t, data) }), uint64(bound+1000*len(data)))
+		require.Less(t, peakAllocation(func() { readAll(t, data) }), uint64(bound+1000*len(data)))
 	})
 }
 
@@ -359,9 +359,9 @@ func TestWritingAHundredThousandItemsTakesBoundedMemory(t *testing.T) {
 	w, err := manifest.NewWriter(out, header, t.TempDir())
 	require.NoError(t, err)
 	for i := range 100_000 {
-		e := object{"", "Pod", "pods", "ns", fmt.Sprintf("pod-%07d", i)}.entry(i)
+		e := testObject{"", "Pod", "pods", "ns", fmt.Sprintf("pod-%07d", i)}.manifestEntry(i)
 		e.Meta.Annotations = objmeta.Pairs{{Key: "note", Value: strings.Repeat("n", 300)}}
-		add(t, w, e, 0)
+		addEntry(t, w, e, 0)
 	}
 	held := heap() - min(before, heap())
 	require.Less(t, held, uint64(16<<20), "sorting buffer, one block and the directory")
@@ -372,12 +372,12 @@ func TestWritingAHundredThousandItemsTakesBoundedMemory(t *testing.T) {
 
 func TestReadingAHundredThousandItems(t *testing.T) {
 	t.Parallel()
-	objects := make([]object, 100_000)
+	objects := make([]testObject, 100_000)
 	for i := range objects {
-		objects[i] = object{"", "Pod", "pods", "ns", fmt.Sprintf("pod-%07d", i)}
+		objects[i] = testObject{"", "Pod", "pods", "ns", fmt.Sprintf("pod-%07d", i)}
 	}
-	data := write(t, objects)
-	r, src := open(t, data)
+	data := writeManifest(t, objects)
+	r, src := openManifest(t, data)
 	n := 0
 	for it, err := range r.Items(t.Context(), manifest.Filter{}) {
 		if err != nil || objects[n].name != it.Name { // require's reflection is too slow here

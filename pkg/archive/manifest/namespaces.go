@@ -15,17 +15,17 @@ import (
 // among the items, sorted. No item is decoded, except Namespace objects, and blocks that lie within
 // one namespace are not read.
 func (r *Reader) Namespaces(ctx context.Context) ([]string, error) {
-	found := names{}
+	found := namespaceSet{}
 	blocks := r.dir.Blocks
 	for i := 0; i < len(blocks); i++ {
-		if err := found.add(spaceOf(&blocks[i])); err != nil {
+		if err := found.addName(spaceOf(&blocks[i])); err != nil {
 			return nil, err
 		}
-		if r.uniform(i) {
+		if r.isUniformBlock(i) {
 			continue
 		}
 		from := i
-		for i+1 < len(blocks) && !r.uniform(i+1) {
+		for i+1 < len(blocks) && !r.isUniformBlock(i+1) {
 			i++
 		}
 		if err := r.spacesIn(ctx, blocks[from].Offset, blocks[i].Offset+blocks[i].Length, &found); err != nil {
@@ -37,7 +37,7 @@ func (r *Reader) Namespaces(ctx context.Context) ([]string, error) {
 			if err != nil {
 				return nil, err
 			}
-			if err := found.add(item.Name); err != nil {
+			if err := found.addName(item.Name); err != nil {
 				return nil, err
 			}
 		}
@@ -52,14 +52,14 @@ const (
 	perNamespace  = 64 // in the map, besides the name
 )
 
-// names is a bounded set.
-type names struct {
+// namespaceSet is a bounded set.
+type namespaceSet struct {
 	set  map[string]struct{}
 	size int
 }
 
-// add adds a name; more than can be are ErrCorrupt.
-func (n *names) add(name string) error {
+// addName adds a name; more than can be are ErrCorrupt.
+func (n *namespaceSet) addName(name string) error {
 	if _, known := n.set[name]; known {
 		return nil
 	}
@@ -73,9 +73,9 @@ func (n *names) add(name string) error {
 	return nil
 }
 
-// uniform reports that all items of block i are of one kind and live in one namespace, as the next
+// isUniformBlock reports that all items of block i are of one kind and live in one namespace, as the next
 // block goes on with both.
-func (r *Reader) uniform(i int) bool {
+func (r *Reader) isUniformBlock(i int) bool {
 	if i+1 >= len(r.dir.Blocks) {
 		return false
 	}
@@ -90,13 +90,13 @@ func spaceOf(b *block) string {
 }
 
 // spacesIn adds the namespaces whose lists begin between two offsets.
-func (r *Reader) spacesIn(ctx context.Context, from, end int64, found *names) error {
-	for line, err := range r.lines(ctx, from, end-from) {
+func (r *Reader) spacesIn(ctx context.Context, from, end int64, found *namespaceSet) error {
+	for line, err := range r.memberLines(ctx, from, end-from) {
 		if err != nil {
 			return err
 		}
 		if quoted, ok := bytes.CutSuffix(line, []byte(":[")); ok {
-			if err := found.add(rawjson.String(quoted)); err != nil {
+			if err := found.addName(rawjson.String(quoted)); err != nil {
 				return err
 			}
 		}

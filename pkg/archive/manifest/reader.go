@@ -60,7 +60,7 @@ func Open(ctx context.Context, src RangeReader, size int64) (*Reader, error) {
 		return nil, err
 	}
 	r := &Reader{src: src}
-	return r, r.parse(packed, size)
+	return r, r.parseDirectory(packed, size)
 }
 
 func readRange(ctx context.Context, src RangeReader, off, n int64) ([]byte, error) {
@@ -86,7 +86,7 @@ func noEOF(err error) error {
 	return err
 }
 
-func (r *Reader) parse(packed []byte, size int64) error {
+func (r *Reader) parseDirectory(packed []byte, size int64) error {
 	zip, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
 		return fmt.Errorf("%w: directory: %w", ErrCorrupt, err)
@@ -110,20 +110,20 @@ func (r *Reader) parse(packed []byte, size int64) error {
 		return fmt.Errorf("%w: directory: %w", ErrCorrupt, err)
 	}
 	r.dir, r.trailer = d.Directory, d.Trailer
-	return r.dir.check(size)
+	return r.dir.checkBounds(size)
 }
 
-// check makes sure that no number of the directory leads outside the manifest.
-func (d *directory) check(size int64) error {
-	end, err := follow(0, d.Blocks, len(d.Kinds), size)
+// checkBounds makes sure that no number of the directory leads outside the manifest.
+func (d *directory) checkBounds(size int64) error {
+	end, err := checkBlockOrder(0, d.Blocks, len(d.Kinds), size)
 	if err == nil {
-		_, err = follow(end, d.Index, 1, size)
+		_, err = checkBlockOrder(end, d.Index, 1, size)
 	}
 	return err
 }
 
-// follow returns where the last of some blocks ends, which must follow one another.
-func follow(end int64, blocks []block, kinds int, size int64) (int64, error) {
+// checkBlockOrder returns where the last of some blocks ends, which must follow one another.
+func checkBlockOrder(end int64, blocks []block, kinds int, size int64) (int64, error) {
 	for i := range blocks {
 		b := &blocks[i]
 		if b.Offset < end || b.Length <= 0 || b.Offset > size-b.Length || b.Kind < 0 || b.Kind >= kinds {
@@ -152,14 +152,14 @@ func (r *Reader) Len() int64 {
 	return n
 }
 
-// first returns where a block begins in the order of keys.
-func (r *Reader) first(b *block) []byte {
+// firstKey returns where a block begins in the order of keys.
+func (r *Reader) firstKey(b *block) []byte {
 	return append(append([]byte(r.dir.Kinds[b.Kind].Kind), 0), b.First...)
 }
 
 // blockOf returns the block that would hold key, -1 when key comes before all.
 func (r *Reader) blockOf(key []byte) int {
-	return sort.Search(len(r.dir.Blocks), func(i int) bool { return bytes.Compare(r.first(&r.dir.Blocks[i]), key) > 0 }) - 1
+	return sort.Search(len(r.dir.Blocks), func(i int) bool { return bytes.Compare(r.firstKey(&r.dir.Blocks[i]), key) > 0 }) - 1
 }
 
 // Lookup returns one item with one range read; ErrNotFound if there is none.
@@ -170,7 +170,7 @@ func (r *Reader) Lookup(ctx context.Context, key Key) (Item, error) {
 	}
 	b := &r.dir.Blocks[i]
 	name := rawjson.AppendQuoted([]byte(`"name":`), key.Name)
-	for line, err := range r.lines(ctx, b.Offset, b.Length) {
+	for line, err := range r.memberLines(ctx, b.Offset, b.Length) {
 		if err != nil {
 			return Item{}, err
 		}
@@ -201,7 +201,7 @@ func (r *Reader) LookupUID(ctx context.Context, uid string) (Item, error) {
 	}
 	b := &r.dir.Index[i]
 	want := append(rawjson.AppendQuoted(nil, uid), ':')
-	for line, err := range r.lines(ctx, b.Offset, b.Length) {
+	for line, err := range r.memberLines(ctx, b.Offset, b.Length) {
 		if err != nil {
 			return Item{}, err
 		}

@@ -75,7 +75,7 @@ func NewWriter(w io.Writer, h Header, dir string) (*Writer, error) {
 	}
 	m.text.Write(head[:len(head)-1])
 	m.text.WriteString(`,"kinds":{` + "\n")
-	return m, m.flush(nil)
+	return m, m.flushBlock(nil)
 }
 
 // Add appends one object. Keys must come in ascending order (ErrOrder).
@@ -88,7 +88,7 @@ func (m *Writer) Add(r Record) error {
 		return fmt.Errorf("%w: key %q", ErrCorrupt, r.Key)
 	}
 	m.lastKey = append(m.lastKey[:0], r.Key...)
-	m.separate(key, r.Path)
+	m.writeSeparator(key, r.Path)
 	if m.block.Items == 0 {
 		m.block = block{Kind: len(m.dir.Kinds) - 1, First: key.Namespace + "/" + key.Name}
 	}
@@ -102,14 +102,14 @@ func (m *Writer) Add(r Record) error {
 		}
 	}
 	if m.block.Items >= blockItems || m.text.Len() >= blockBytes {
-		return m.flush(&m.dir.Blocks)
+		return m.flushBlock(&m.dir.Blocks)
 	}
 	return nil
 }
 
-// separate writes what stands between two items. Each item is a line of its own, so that a block
+// writeSeparator writes what stands between two items. Each item is a line of its own, so that a block
 // can be read without what came before it.
-func (m *Writer) separate(key Key, path []byte) {
+func (m *Writer) writeSeparator(key Key, path []byte) {
 	switch {
 	case !m.begun || key.Kind != m.kind:
 		if m.begun {
@@ -141,8 +141,8 @@ func kindEntry(kind string, path []byte) KindInfo {
 	return KindInfo{Kind: kind, Resource: resource, Preferred: strings.HasPrefix(rest, "namespaces/") || strings.HasPrefix(rest, "cluster/")}
 }
 
-// flush writes the text as one gzip member and files it.
-func (m *Writer) flush(blocks *[]block) error {
+// flushBlock writes the text as one gzip member and files it.
+func (m *Writer) flushBlock(blocks *[]block) error {
 	start := m.out.n
 	m.zip.Reset(&m.out)
 	if _, err := m.text.WriteTo(m.zip); err != nil {
@@ -163,7 +163,7 @@ func (m *Writer) flush(blocks *[]block) error {
 // Close writes the index, the trailer and the directory. It does not close the underlying writer.
 func (m *Writer) Close(t Trailer) error {
 	if m.block.Items > 0 {
-		if err := m.flush(&m.dir.Blocks); err != nil {
+		if err := m.flushBlock(&m.dir.Blocks); err != nil {
 			return err
 		}
 	}
@@ -175,7 +175,7 @@ func (m *Writer) Close(t Trailer) error {
 		return err
 	}
 	m.text.WriteString("\n}")
-	if err := m.flush(nil); err != nil {
+	if err := m.flushBlock(nil); err != nil {
 		return err
 	}
 	return m.writeDirectory(t)
@@ -208,7 +208,7 @@ func (m *Writer) writeIndex() (err error) {
 		}
 	}
 	if m.block.Items > 0 {
-		return m.flush(&m.dir.Index)
+		return m.flushBlock(&m.dir.Index)
 	}
 	return nil
 }
@@ -221,7 +221,7 @@ func (m *Writer) addIndex(uid, path string) error {
 	m.line = rawjson.AppendQuoted(m.line, path)
 	m.text.Write(m.line)
 	if m.block.Items++; m.block.Items >= blockItems {
-		return m.flush(&m.dir.Index)
+		return m.flushBlock(&m.dir.Index)
 	}
 	return nil
 }
@@ -240,7 +240,7 @@ func (m *Writer) writeDirectory(t Trailer) error {
 	tail[0] = ','
 	m.text.Write(append(tail, '\n'))
 	start := m.out.n
-	if err := m.flush(nil); err != nil {
+	if err := m.flushBlock(nil); err != nil {
 		return err
 	}
 	if _, err := m.out.Write(appendFooter(nil, start, m.out.n-start)); err != nil {

@@ -73,14 +73,14 @@ func Read(ctx context.Context, store objectstore.Reader, backup string) ([]Snaps
 	case err != nil:
 		return nil, err
 	}
-	snapshots, err := decode(data)
+	snapshots, err := decodeSnapshots(data)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", key, ErrMalformed, err)
 	}
 	return snapshots, nil
 }
 
-func decode(data []byte) ([]Snapshot, error) {
+func decodeSnapshots(data []byte) ([]Snapshot, error) {
 	unzipped, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
 		return nil, err

@@ -25,7 +25,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 )
 
-func zipped(t *testing.T, text string) []byte {
+func gzipSnapshots(t *testing.T, text string) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	zip := gzip.NewWriter(&out)
@@ -38,7 +38,7 @@ func zipped(t *testing.T, text string) []byte {
 func TestVelerosFileIsRead(t *testing.T) {
 	const text = `[{"spec":{"backupName":"b","backupUID":"u","location":"aws","persistentVolumeName":"pv","providerVolumeID":"vol-1","volumeType":"gp3","volumeAZ":"z1","volumeIOPS":300},"status":{"providerSnapshotID":"snap-1","phase":"Completed"}}]`
 	store := memstore.New()
-	require.NoError(t, objectstore.CreateBytes(t.Context(), store, layout.BackupVolumeSnapshots("b"), zipped(t, text+"\n")))
+	require.NoError(t, objectstore.CreateBytes(t.Context(), store, layout.BackupVolumeSnapshots("b"), gzipSnapshots(t, text+"\n")))
 	got, err := nativesnapshot.Read(t.Context(), store, "b")
 	require.NoError(t, err)
 	again, err := json.Marshal(got)
@@ -48,7 +48,7 @@ func TestVelerosFileIsRead(t *testing.T) {
 
 func TestMalformedLists(t *testing.T) {
 	for name, data := range map[string][]byte{
-		"no gzip": []byte("["), "no JSON": zipped(t, "["), "an object": zipped(t, `{"spec":{}}`), "cut short": zipped(t, "[]")[:12],
+		"no gzip": []byte("["), "no JSON": gzipSnapshots(t, "["), "an object": gzipSnapshots(t, `{"spec":{}}`), "cut short": gzipSnapshots(t, "[]")[:12],
 		"too large": make([]byte, 17<<20),
 	} {
 		store := memstore.New()
@@ -75,10 +75,10 @@ func TestAForgedListCostsBoundedMemory(t *testing.T) {
 	}
 }
 
-// session is a provider "known" that shows what it was configured with.
-type session struct{ configs []map[string]string }
+// locationSession is a provider "known" that shows what it was configured with.
+type locationSession struct{ configs []map[string]string }
 
-func (s *session) VolumeSnapshotter(provider string, config map[string]string) (action.VolumeSnapshotter, error) {
+func (s *locationSession) VolumeSnapshotter(provider string, config map[string]string) (action.VolumeSnapshotter, error) {
 	if provider != "known" {
 		return nil, pluginhost.ErrUnknown
 	}
@@ -100,7 +100,7 @@ func TestLocationsAreOpenedWithTheirCredentials(t *testing.T) {
 		location("no secret", "known", key("t", "k", false)), location("no key", "known", key("s", "l", false)),
 		location("optional secret", "known", key("t", "k", true)), location("optional key", "known", key("s", "l", true)),
 	).Build()
-	made, dir := &session{}, t.TempDir()
+	made, dir := &locationSession{}, t.TempDir()
 	o := &nativesnapshot.Opener{Reader: cluster, Namespace: "velero", Session: made, WorkDir: dir}
 	for name, want := range map[string]string{
 		"absent": `VolumeSnapshotLocation "absent": `, "no secret": "spec.credential: ", "no key": `spec.credential.key: Secret "s" has no key "l"`,
@@ -141,7 +141,7 @@ func TestTheInstallationsCredentialsAreNotInTheConfiguration(t *testing.T) {
 	loc.Spec.Provider = "known"
 	cluster := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "cloud-credentials"}, Data: map[string][]byte{"cloud": []byte("sesame")}}, loc).Build()
-	made := &session{}
+	made := &locationSession{}
 	o := &nativesnapshot.Opener{Reader: cluster, Namespace: "velero", Session: made, WorkDir: t.TempDir()}
 	_, err := o.Open(t.Context(), "plain")
 	require.NoError(t, err)

@@ -107,7 +107,7 @@ func (o *Opener) openNew(ctx context.Context, name string) (action.VolumeSnapsho
 	if ref == nil {
 		ref, key = velerov1.InstalledCredential(), pluginhost.InstalledCredentials
 	}
-	file, err := o.credentials(ctx, ref)
+	file, err := o.writeCredentials(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -121,9 +121,9 @@ func (o *Opener) openNew(ctx context.Context, name string) (action.VolumeSnapsho
 	return s, err
 }
 
-// credentials puts a Secret's value into a file; there is none when the value is missing and
+// writeCredentials puts a Secret's value into a file; there is none when the value is missing and
 // optional.
-func (o *Opener) credentials(ctx context.Context, ref *corev1.SecretKeySelector) (string, error) {
+func (o *Opener) writeCredentials(ctx context.Context, ref *corev1.SecretKeySelector) (string, error) {
 	optional := ptr.Deref(ref.Optional, false)
 	secret := &corev1.Secret{}
 	err := o.Reader.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: ref.Name}, secret)

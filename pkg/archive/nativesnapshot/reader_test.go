@@ -32,8 +32,8 @@ var (
 	secrets = schema.GroupResource{Resource: "secrets"}
 )
 
-// failing is a cluster with a location and its Secret; fail returns the error of each read.
-func failing(fail func(client.Object) error) client.Reader {
+// newFailingReader is a cluster with a location and its Secret; fail returns the error of each read.
+func newFailingReader(fail func(client.Object) error) client.Reader {
 	return fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "s"}, Data: map[string][]byte{"k": []byte("sesame")}},
 		&velerov1.VolumeSnapshotLocation{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "main"},
@@ -57,14 +57,14 @@ func TestALocationIsOpenedAcrossAnOutage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			lost := map[string]int{}
-			reader := failing(func(o client.Object) error {
+			reader := newFailingReader(func(o client.Object) error {
 				kind := fmt.Sprintf("%T", o)
 				if lost[kind]++; lost[kind] > 2 {
 					return nil
 				}
 				return outage
 			})
-			o := &nativesnapshot.Opener{Reader: nativesnapshot.RetryingReader(reader, clock.RealClock{}, slog.New(slog.DiscardHandler)), Namespace: "velero", Session: &session{}, WorkDir: t.TempDir()}
+			o := &nativesnapshot.Opener{Reader: nativesnapshot.RetryingReader(reader, clock.RealClock{}, slog.New(slog.DiscardHandler)), Namespace: "velero", Session: &locationSession{}, WorkDir: t.TempDir()}
 			_, err := o.Open(t.Context(), "main")
 			require.NoError(t, err)
 			require.Equal(t, map[string]int{"*v1.VolumeSnapshotLocation": 3, "*v1.Secret": 3}, lost)
@@ -79,7 +79,7 @@ func TestWhatTheServerSaysIsNotAskedAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			asked := 0
-			reader := nativesnapshot.RetryingReader(failing(func(client.Object) error { asked++; return verdict }), clock.RealClock{}, slog.New(slog.DiscardHandler))
+			reader := nativesnapshot.RetryingReader(newFailingReader(func(client.Object) error { asked++; return verdict }), clock.RealClock{}, slog.New(slog.DiscardHandler))
 			require.ErrorIs(t, reader.Get(t.Context(), client.ObjectKey{Name: "s"}, &corev1.Secret{}), verdict)
 			require.Equal(t, 1, asked)
 		})
@@ -98,12 +98,12 @@ func (l leaping) NewTimer(d time.Duration) clock.Timer {
 func TestRetriesEnd(t *testing.T) {
 	t.Run("with the context", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		reader := nativesnapshot.RetryingReader(failing(func(client.Object) error { cancel(); return refused }), clock.RealClock{}, slog.New(slog.DiscardHandler))
+		reader := nativesnapshot.RetryingReader(newFailingReader(func(client.Object) error { cancel(); return refused }), clock.RealClock{}, slog.New(slog.DiscardHandler))
 		require.ErrorIs(t, reader.Get(ctx, client.ObjectKey{Name: "s"}, &corev1.Secret{}), refused)
 	})
 	t.Run("with the budget", func(t *testing.T) {
 		clk := leaping{clocktesting.NewFakeClock(time.Now())}
-		reader := nativesnapshot.RetryingReader(failing(func(client.Object) error { clk.Step(3 * time.Minute); return refused }), clk, slog.New(slog.DiscardHandler))
+		reader := nativesnapshot.RetryingReader(newFailingReader(func(client.Object) error { clk.Step(3 * time.Minute); return refused }), clk, slog.New(slog.DiscardHandler))
 		require.ErrorIs(t, reader.Get(t.Context(), client.ObjectKey{Name: "s"}, &corev1.Secret{}), refused)
 	})
 }

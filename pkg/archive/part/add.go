@@ -16,10 +16,10 @@ func (w *Writer) Add(it Item) error {
 	if w.err != nil {
 		return w.err
 	}
-	if err := it.check(); err != nil {
+	if err := it.checkItem(); err != nil {
 		return err
 	}
-	pieces, size, err := w.body(&it)
+	pieces, size, err := w.storedBody(&it)
 	if err != nil {
 		return err
 	}
@@ -33,17 +33,17 @@ func (w *Writer) Add(it Item) error {
 		_, _ = w.sum.Write(p) // a hash never fails
 	}
 	w.sum.Sum(entry.SHA256[:0])
-	if entry.Path, err = w.store(&it, pieces, size); err != nil {
-		return w.fail(err)
+	if entry.Path, err = w.storeItem(&it, pieces, size); err != nil {
+		return w.keepError(err)
 	}
 	w.record = appendStored(w.record[:0], len(w.data.members), entry)
-	if err := w.keep(manifest.KindName(it.GVK.Group, it.GVK.Version, it.GVK.Kind), it.Meta.Namespace, it.Meta.Name, w.record); err != nil {
-		return w.fail(err)
+	if err := w.keepRecord(manifest.KindName(it.GVK.Group, it.GVK.Version, it.GVK.Kind), it.Meta.Namespace, it.Meta.Name, w.record); err != nil {
+		return w.keepError(err)
 	}
 	w.counts.Items++
 	if w.data.input >= int64(w.cfg.MemberBytes) {
-		if err := w.data.end(); err != nil {
-			return w.fail(err)
+		if err := w.data.closeMember(); err != nil {
+			return w.keepError(err)
 		}
 	}
 	return nil
@@ -56,18 +56,18 @@ func (w *Writer) Fail(it Item) error {
 		return w.err
 	}
 	it.Raw = []byte("{}")
-	if err := it.check(); err != nil {
+	if err := it.checkItem(); err != nil {
 		return err
 	}
-	if err := w.keep(manifest.KindName(it.GVK.Group, it.GVK.Version, it.GVK.Kind), it.Meta.Namespace, it.Meta.Name, []byte{recordFailed}); err != nil {
-		return w.fail(err)
+	if err := w.keepRecord(manifest.KindName(it.GVK.Group, it.GVK.Version, it.GVK.Kind), it.Meta.Namespace, it.Meta.Name, []byte{recordFailed}); err != nil {
+		return w.keepError(err)
 	}
 	w.counts.Failed++
 	return nil
 }
 
-// check finds what would make an unreadable tarball.
-func (it *Item) check() error {
+// checkItem finds what would make an unreadable tarball.
+func (it *Item) checkItem() error {
 	if it.Meta == nil {
 		return fmt.Errorf("%w: no metadata", ErrInvalidItem)
 	}
@@ -91,8 +91,8 @@ func (it *Item) check() error {
 	return nil
 }
 
-// body returns the object as it is stored, in pieces, without copying it.
-func (w *Writer) body(it *Item) (pieces [][]byte, size int64, err error) {
+// storedBody returns the object as it is stored, in pieces, without copying it.
+func (w *Writer) storedBody(it *Item) (pieces [][]byte, size int64, err error) {
 	raw := it.Raw
 	if it.Spaced {
 		if cap(w.compact) > keptBytes {
@@ -118,38 +118,38 @@ func (w *Writer) body(it *Item) (pieces [][]byte, size int64, err error) {
 	return w.pieces, int64(len(w.front) + len(raw) - 1), nil
 }
 
-// store writes the tar entries and returns the path the manifest names.
-func (w *Writer) store(it *Item, pieces [][]byte, size int64) (string, error) {
-	if err := w.data.begin(); err != nil {
+// storeItem writes the tar entries and returns the path the manifest names.
+func (w *Writer) storeItem(it *Item, pieces [][]byte, size int64) (string, error) {
+	if err := w.data.openMember(); err != nil {
 		return "", err
 	}
 	if !it.Preferred {
 		w.path = appendPath(w.path[:0], it, it.GVK.Version)
-		return string(w.path), w.one(pieces, size)
+		return string(w.path), w.writeEntry(pieces, size)
 	}
 	w.path = appendPath(w.path[:0], it, "")
 	path := string(w.path)
 	if w.cfg.Single {
-		return path, w.one(pieces, size)
+		return path, w.writeEntry(pieces, size)
 	}
 	if size > apartBytes {
 		return path, w.twiceApart(it, pieces, size)
 	}
-	if err := w.one(pieces, size); err != nil {
+	if err := w.writeEntry(pieces, size); err != nil {
 		return "", err
 	}
 	w.path = appendPath(w.path[:0], it, it.GVK.Version+"-preferredversion")
-	return path, w.one(pieces, size)
+	return path, w.writeEntry(pieces, size)
 }
 
-// one writes a tar entry for w.path.
-func (w *Writer) one(pieces [][]byte, size int64) error {
+// writeEntry writes a tar entry for w.path.
+func (w *Writer) writeEntry(pieces [][]byte, size int64) error {
 	w.block = appendHeader(w.block[:0], w.path, size, w.cfg.ModTime)
 	if size <= apartBytes { // one write of a copy is cheaper than several
 		for _, p := range pieces {
 			w.block = append(w.block, p...)
 		}
-		w.block = append(w.block, zeros[:padding(size)]...)
+		w.block = append(w.block, zeros[:paddingSize(size)]...)
 		return w.data.write(w.block)
 	}
 	if err := w.data.write(w.block); err != nil {
@@ -160,12 +160,12 @@ func (w *Writer) one(pieces [][]byte, size int64) error {
 			return err
 		}
 	}
-	return w.data.write(zeros[:padding(size)])
+	return w.data.write(zeros[:paddingSize(size)])
 }
 
 // twiceApart writes both entries of a large object, compressing its body once.
 func (w *Writer) twiceApart(it *Item, pieces [][]byte, size int64) error {
-	pieces = append(pieces, zeros[:padding(size)])
+	pieces = append(pieces, zeros[:paddingSize(size)])
 	if err := w.data.compressApart(pieces); err != nil {
 		return err
 	}

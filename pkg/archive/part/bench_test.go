@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
 )
 
-// page is a list of items of about size bytes whose data compresses as badly as base64 of Secrets.
-func page(items, size int) []byte {
+// randomPage is a list of items of about size bytes whose data compresses as badly as base64 of Secrets.
+func randomPage(items, size int) []byte {
 	rng := rand.New(rand.NewPCG(1, 1))
 	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 	var b bytes.Buffer
@@ -48,7 +48,7 @@ func page(items, size int) []byte {
 func BenchmarkItemPath(b *testing.B) {
 	for _, size := range []int{2 << 10, 100 << 10, 900 << 10} {
 		items := (4 << 20) / size
-		body := page(items, size)
+		body := randomPage(items, size)
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
 			w, err := part.NewWriter(part.Config{Dir: b.TempDir(), ModTime: startTime})
 			if err != nil {

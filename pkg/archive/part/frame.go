@@ -15,13 +15,13 @@ func Preamble(modTime time.Time) ([]byte, error) {
 	content := []byte(manifest.FormatVersion + "\n")
 	b := appendHeader(nil, []byte("metadata/version"), int64(len(content)), modTime)
 	b = append(b, content...)
-	return member(append(b, zeros[:padding(int64(len(content)))]...))
+	return gzipMember(append(b, zeros[:paddingSize(int64(len(content)))]...))
 }
 
 // Trailer returns the gzip member a tarball ends with: tar's end of archive.
-func Trailer() ([]byte, error) { return member(make([]byte, 2*blockBytes)) }
+func Trailer() ([]byte, error) { return gzipMember(make([]byte, 2*blockBytes)) }
 
-func member(content []byte) ([]byte, error) {
+func gzipMember(content []byte) ([]byte, error) {
 	var out bytes.Buffer
 	zip := gzip.NewWriter(&out)
 	if _, err := zip.Write(content); err != nil {

@@ -33,7 +33,7 @@ var (
 	deployKind = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
 )
 
-func pod(ns, name, data string) part.Item {
+func newPodItem(ns, name, data string) part.Item {
 	raw := fmt.Sprintf(`{"metadata":{"name":%q,"namespace":%q,"uid":"uid-%s"},"spec":{"data":%q}}`, name, ns, name, data)
 	return part.Item{
 		GVK: podKind, Resource: "pods", Preferred: true, Raw: []byte(raw),
@@ -77,7 +77,7 @@ func readTar(t *testing.T, data []byte) map[string]tarEntry {
 	}
 }
 
-func content(t *testing.T, f part.File) []byte {
+func readContent(t *testing.T, f part.File) []byte {
 	t.Helper()
 	data, err := os.ReadFile(f.Path)
 	require.NoError(t, err)
@@ -95,7 +95,7 @@ type sidecar struct {
 
 func readSidecar(t *testing.T, f part.File) sidecar {
 	t.Helper()
-	s, err := part.OpenSidecar(bytes.NewReader(content(t, f)))
+	s, err := part.OpenSidecar(bytes.NewReader(readContent(t, f)))
 	require.NoError(t, err)
 	var out sidecar
 	last := ""
@@ -137,10 +137,10 @@ func readSidecar(t *testing.T, f part.File) sidecar {
 	return out
 }
 
-// check holds the manifest entries of a part against its tar entries.
-func check(t *testing.T, s *part.Sealed) (map[string]tarEntry, sidecar) {
+// checkSealedPart holds the manifest entries of a part against its tar entries.
+func checkSealedPart(t *testing.T, s *part.Sealed) (map[string]tarEntry, sidecar) {
 	t.Helper()
-	data := content(t, s.Data)
+	data := readContent(t, s.Data)
 	entries, side := readTar(t, data), readSidecar(t, s.Sidecar)
 	require.Len(t, side.items, s.Items)
 	for _, it := range side.items {
@@ -158,7 +158,7 @@ func check(t *testing.T, s *part.Sealed) (map[string]tarEntry, sidecar) {
 func TestLayout(t *testing.T) {
 	t.Parallel()
 	w := newWriter(t, part.Config{})
-	require.NoError(t, w.Add(pod("shop", "web", "x")))
+	require.NoError(t, w.Add(newPodItem("shop", "web", "x")))
 	node := part.Item{GVK: schema.GroupVersionKind{Version: "v1", Kind: "Node"}, Resource: "nodes", Preferred: true, Raw: []byte(`{}`), Meta: &objmeta.Meta{Name: "n1"}}
 	require.NoError(t, w.Add(node))
 	typed := part.Item{
@@ -171,7 +171,7 @@ func TestLayout(t *testing.T) {
 	require.NoError(t, w.Add(old))
 	s, err := w.Seal()
 	require.NoError(t, err)
-	entries, side := check(t, s)
+	entries, side := checkSealedPart(t, s)
 	podBody := `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"shop","uid":"uid-web"},"spec":{"data":"x"}}`
 	deployBody := `{"apiVersion":"apps/v1","kind":"Deployment","x":"a b"}`
 	want := map[string]string{
@@ -210,11 +210,11 @@ func TestLongAndOddNames(t *testing.T) {
 		names = append(names, fmt.Sprintf("%03d", n)+strings.Repeat("x", n))
 	}
 	for _, n := range names {
-		require.NoError(t, w.Add(pod("ns", n, "")))
+		require.NoError(t, w.Add(newPodItem("ns", n, "")))
 	}
 	s, err := w.Seal()
 	require.NoError(t, err)
-	entries, _ := check(t, s)
+	entries, _ := checkSealedPart(t, s)
 	require.Len(t, entries, 2*len(names))
 	for _, n := range names {
 		require.Contains(t, entries, "resources/pods/namespaces/ns/"+n+".json")
@@ -228,7 +228,7 @@ func TestGNUTarReadsParts(t *testing.T) {
 	var names []string
 	for i := range 40 {
 		names = append(names, strings.Repeat("n", 3+i*6)+fmt.Sprint(i))
-		require.NoError(t, w.Add(pod("ns", names[i], strings.Repeat("z", i*2000))))
+		require.NoError(t, w.Add(newPodItem("ns", names[i], strings.Repeat("z", i*2000))))
 	}
 	s, err := w.Seal()
 	require.NoError(t, err)
@@ -240,7 +240,7 @@ func TestGNUTarReadsParts(t *testing.T) {
 	require.Len(t, lines, 2*len(names))
 	dir := t.TempDir()
 	require.NoError(t, exec.CommandContext(t.Context(), "tar", "-xzf", s.Data.Path, "-C", dir).Run())
-	entries, _ := check(t, s)
+	entries, _ := checkSealedPart(t, s)
 	for path, e := range entries {
 		body, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(path)))
 		require.NoError(t, err)
@@ -251,7 +251,7 @@ func TestGNUTarReadsParts(t *testing.T) {
 func TestInvalidItemsLeaveThePartAsItWas(t *testing.T) {
 	t.Parallel()
 	w := newWriter(t, part.Config{})
-	require.NoError(t, w.Add(pod("ns", "good", "x")))
+	require.NoError(t, w.Add(newPodItem("ns", "good", "x")))
 	for field, spoil := range map[string]func(*part.Item){
 		"no metadata":        func(i *part.Item) { i.Meta = nil },
 		"metadata.name":      func(i *part.Item) { i.Meta.Name = "" },
@@ -262,7 +262,7 @@ func TestInvalidItemsLeaveThePartAsItWas(t *testing.T) {
 		"resource":           func(i *part.Item) { i.Resource = "a/b" },
 		"no JSON object":     func(i *part.Item) { i.Raw = []byte("[]") },
 	} {
-		it := pod("ns", "bad", "x")
+		it := newPodItem("ns", "bad", "x")
 		spoil(&it)
 		err := w.Add(it)
 		require.ErrorIs(t, err, part.ErrInvalidItem)
@@ -270,7 +270,7 @@ func TestInvalidItemsLeaveThePartAsItWas(t *testing.T) {
 	}
 	s, err := w.Seal()
 	require.NoError(t, err)
-	entries, _ := check(t, s)
+	entries, _ := checkSealedPart(t, s)
 	require.Len(t, entries, 2)
 }
 
@@ -281,7 +281,7 @@ func TestNotesAndFailures(t *testing.T) {
 	require.NoError(t, w.Note(note))
 	require.NoError(t, w.Note(joblog.Entry{Level: joblog.Warning, Message: "w"}))
 	require.NoError(t, w.Note(joblog.Entry{Level: joblog.Info, Message: "i"}))
-	require.NoError(t, w.Fail(pod("ns", "p", "")))
+	require.NoError(t, w.Fail(newPodItem("ns", "p", "")))
 	s, err := w.Seal()
 	require.NoError(t, err)
 	require.Equal(t, part.File{}, s.Data, "nothing to upload")
@@ -293,7 +293,7 @@ func TestNotesAndFailures(t *testing.T) {
 	left, err := os.ReadDir(filepath.Dir(s.Sidecar.Path))
 	require.NoError(t, err)
 	require.Len(t, left, 1)
-	require.ErrorIs(t, w.Add(pod("a", "b", "")), part.ErrSealed)
+	require.ErrorIs(t, w.Add(newPodItem("a", "b", "")), part.ErrSealed)
 	w.Discard()
 	require.FileExists(t, s.Sidecar.Path, "discarding a sealed part is harmless")
 }
@@ -314,7 +314,7 @@ func TestRewind(t *testing.T) {
 			for data.Len() < size {
 				fmt.Fprintf(&data, "%x", rng.Uint64())
 			}
-			it := pod("ns", fmt.Sprintf("p-%d", rng.Uint64()), data.String())
+			it := newPodItem("ns", fmt.Sprintf("p-%d", rng.Uint64()), data.String())
 			for _, x := range targets {
 				require.NoError(t, x.Add(it))
 				require.NoError(t, x.Note(joblog.Entry{Level: joblog.Warning, Message: it.Meta.Name}))
@@ -340,8 +340,8 @@ func TestRewind(t *testing.T) {
 	require.NoError(t, err)
 	want, err := plain.Seal()
 	require.NoError(t, err)
-	gotEntries, gotSide := check(t, got)
-	wantEntries, wantSide := check(t, want)
+	gotEntries, gotSide := checkSealedPart(t, got)
+	wantEntries, wantSide := checkSealedPart(t, want)
 	require.Equal(t, wantEntries, gotEntries)
 	require.Equal(t, wantSide.notes, gotSide.notes)
 	require.Equal(t, want.Warnings, got.Warnings)
@@ -354,13 +354,13 @@ func TestRewind(t *testing.T) {
 func TestMarksOfOtherWriters(t *testing.T) {
 	t.Parallel()
 	a, b := newWriter(t, part.Config{}), newWriter(t, part.Config{})
-	require.NoError(t, a.Add(pod("ns", "x", "")))
+	require.NoError(t, a.Add(newPodItem("ns", "x", "")))
 	early, err := b.Mark()
 	require.NoError(t, err)
 	require.ErrorIs(t, a.Rewind(early), part.ErrMark)
 	start, err := a.Mark()
 	require.NoError(t, err)
-	require.NoError(t, a.Add(pod("ns", "y", "")))
+	require.NoError(t, a.Add(newPodItem("ns", "y", "")))
 	late, err := a.Mark()
 	require.NoError(t, err)
 	require.NoError(t, a.Rewind(start))
@@ -371,7 +371,7 @@ func TestDiscardLeavesNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	w := newWriter(t, part.Config{Dir: dir})
-	require.NoError(t, w.Add(pod("ns", "x", "")))
+	require.NoError(t, w.Add(newPodItem("ns", "x", "")))
 	w.Discard()
 	w.Discard()
 	_, err := w.Seal()
@@ -389,11 +389,11 @@ func TestDamagedSidecars(t *testing.T) {
 	t.Parallel()
 	w := newWriter(t, part.Config{})
 	for i := range 12 {
-		require.NoError(t, w.Add(pod("ns", fmt.Sprint(i), "x")))
+		require.NoError(t, w.Add(newPodItem("ns", fmt.Sprint(i), "x")))
 	}
 	s, err := w.Seal()
 	require.NoError(t, err)
-	whole := content(t, s.Sidecar)
+	whole := readContent(t, s.Sidecar)
 	for n := range len(whole) {
 		require.ErrorIs(t, readThrough(whole[:n]), part.ErrCorrupt, "cut after %d of %d bytes", n, len(whole))
 	}

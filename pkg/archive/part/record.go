@@ -29,8 +29,8 @@ func appendStored(dst []byte, member int, e *manifest.Entry) []byte {
 	return manifest.AppendEntry(dst, e)
 }
 
-// placed puts the member's place where its number was.
-func placed(dst, value []byte, members []place) ([]byte, bool) {
+// resolvePlace puts the member's place where its number was.
+func resolvePlace(dst, value []byte, members []memberPlace) ([]byte, bool) {
 	if len(value) == 0 || value[0] != recordStored {
 		return append(dst, value...), len(value) == 1
 	}
@@ -69,8 +69,8 @@ func ParseEntry(key, value []byte) (Entry, error) {
 	}
 	e.Stored = true
 	r := reader{b: value[1:]}
-	e.Offset, e.Length = int64(r.number()), int64(r.number()) //nolint:gosec // checked below
-	e.UID, e.Path = r.text(), r.text()
+	e.Offset, e.Length = int64(r.readNumber()), int64(r.readNumber()) //nolint:gosec // checked below
+	e.UID, e.Path = r.readText(), r.readText()
 	e.JSON = r.b
 	if r.bad || e.Offset < 0 || e.Length < 0 || len(key) == 0 {
 		return e, ErrCorrupt
@@ -83,7 +83,7 @@ type reader struct {
 	bad bool
 }
 
-func (r *reader) number() uint64 {
+func (r *reader) readNumber() uint64 {
 	v, n := binary.Uvarint(r.b)
 	if n <= 0 {
 		r.bad = true
@@ -93,8 +93,8 @@ func (r *reader) number() uint64 {
 	return v
 }
 
-func (r *reader) text() []byte {
-	n := r.number()
+func (r *reader) readText() []byte {
+	n := r.readNumber()
 	if n > uint64(len(r.b)) {
 		r.bad = true
 		return nil

@@ -18,20 +18,20 @@ func (w *Writer) Seal() (*Sealed, error) {
 	if w.err != nil {
 		return nil, w.err
 	}
-	if err := w.data.end(); err != nil {
-		return nil, w.abandon(err)
+	if err := w.data.closeMember(); err != nil {
+		return nil, w.discardFiles(err)
 	}
-	sidecar, err := w.sidecar()
+	sidecar, err := w.writeSidecar()
 	if err != nil {
-		return nil, w.abandon(err)
+		return nil, w.discardFiles(err)
 	}
-	data, err := w.data.finish()
+	data, err := w.data.finishFile()
 	if err == nil && data.Size == 0 {
 		err = os.Remove(data.Path)
 		data = File{}
 	}
 	if err != nil {
-		return nil, errors.Join(w.abandon(err), os.Remove(sidecar.Path))
+		return nil, errors.Join(w.discardFiles(err), os.Remove(sidecar.Path))
 	}
 	w.err = ErrSealed
 	_ = w.entries.close() // only read since
@@ -40,24 +40,24 @@ func (w *Writer) Seal() (*Sealed, error) {
 	return &Sealed{Data: data, Sidecar: sidecar, Items: c.Items, Failed: c.Failed, Warnings: c.Warnings, Errors: c.Errors}, nil
 }
 
-func (w *Writer) abandon(err error) error {
+func (w *Writer) discardFiles(err error) error {
 	w.Discard()
 	return fmt.Errorf("seal part: %w", err)
 }
 
-// sidecar writes the magic, the entries in order of keys, the log entries and the counts, each
+// writeSidecar writes the magic, the entries in order of keys, the log entries and the counts, each
 // group ended by an empty record.
-func (w *Writer) sidecar() (_ File, err error) {
+func (w *Writer) writeSidecar() (_ File, err error) {
 	out, err := newStream(w.cfg.Dir, "sidecar-*", DefaultLevel)
 	if err != nil {
 		return File{}, err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, out.discard())
+			err = errors.Join(err, out.discardFile())
 		}
 	}()
-	if err := errors.Join(out.begin(), out.write([]byte(magic))); err != nil {
+	if err := errors.Join(out.openMember(), out.write([]byte(magic))); err != nil {
 		return File{}, err
 	}
 	if err := w.writeEntries(out); err != nil {
@@ -73,17 +73,17 @@ func (w *Writer) sidecar() (_ File, err error) {
 	if err := out.write(appendText(nil, counted)); err != nil {
 		return File{}, err
 	}
-	return out.finish()
+	return out.finishFile()
 }
 
 func (w *Writer) writeEntries(out *stream) error {
-	in, err := w.entries.read()
+	in, err := w.entries.openReader()
 	if err != nil {
 		return err
 	}
 	var entries extsort.Stream = &spooled{texts{in: in, limit: maxRecord}}
 	if w.order.broken {
-		if entries, err = w.sorted(entries); err != nil {
+		if entries, err = w.sortEntries(entries); err != nil {
 			return err
 		}
 		defer func() { _ = entries.Close() }()
@@ -98,7 +98,7 @@ func (w *Writer) writeEntries(out *stream) error {
 			return err
 		}
 		var ok bool
-		if body, ok = placed(body[:0], value, w.data.members); !ok {
+		if body, ok = resolvePlace(body[:0], value, w.data.members); !ok {
 			return fmt.Errorf("%w: entry %q", ErrCorrupt, key)
 		}
 		record = appendLengths(record[:0], len(key), len(body))
@@ -112,7 +112,7 @@ func (w *Writer) writeEntries(out *stream) error {
 // maxRecord is above what metadata can be, with all the room a manifest entry takes.
 const maxRecord = 64 << 20
 
-func (w *Writer) sorted(entries extsort.Stream) (extsort.Stream, error) {
+func (w *Writer) sortEntries(entries extsort.Stream) (extsort.Stream, error) {
 	sorter := extsort.New(extsort.Config{Dir: w.cfg.Dir, MemoryBytes: 1 << 20})
 	for {
 		key, value, err := entries.Next()
@@ -129,14 +129,14 @@ func (w *Writer) sorted(entries extsort.Stream) (extsort.Stream, error) {
 }
 
 func (w *Writer) writeNotes(out *stream) error {
-	in, err := w.notes.read()
+	in, err := w.notes.openReader()
 	if err != nil {
 		return err
 	}
 	notes := texts{in: in, limit: maxRecord}
 	var record []byte
 	for {
-		note, err := notes.next(1)
+		note, err := notes.nextTexts(1)
 		if errors.Is(err, io.EOF) {
 			return out.write([]byte{0})
 		}
@@ -154,7 +154,7 @@ func (w *Writer) writeNotes(out *stream) error {
 type spooled struct{ texts }
 
 func (s *spooled) Next() (key, value []byte, err error) {
-	pair, err := s.next(2)
+	pair, err := s.nextTexts(2)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -20,7 +20,7 @@ type SidecarReader struct {
 	zip   *gzip.Reader
 	texts texts
 	phase int
-	sum   counts
+	sum   partCounts
 }
 
 const (
@@ -41,12 +41,12 @@ func appendLengths(dst []byte, lengths ...int) []byte {
 func OpenSidecar(r io.Reader) (*SidecarReader, error) {
 	zip, err := gzip.NewReader(bufio.NewReaderSize(r, 16<<10))
 	if err != nil {
-		return nil, corrupt(err)
+		return nil, corruptSidecarError(err)
 	}
 	s := &SidecarReader{zip: zip, texts: texts{in: bufio.NewReaderSize(zip, 16<<10), limit: maxRecord}}
 	head := make([]byte, len(magic))
 	if _, err := io.ReadFull(s.texts.in, head); err != nil {
-		return nil, corrupt(err)
+		return nil, corruptSidecarError(err)
 	}
 	if string(head) != magic {
 		return nil, fmt.Errorf("%w: unknown format", ErrCorrupt)
@@ -54,7 +54,7 @@ func OpenSidecar(r io.Reader) (*SidecarReader, error) {
 	return s, nil
 }
 
-func corrupt(err error) error {
+func corruptSidecarError(err error) error {
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
@@ -68,9 +68,9 @@ func (s *SidecarReader) Next() (key, value []byte, err error) {
 	if s.phase != inEntries {
 		return nil, nil, io.EOF
 	}
-	pair, err := s.texts.next(2)
+	pair, err := s.texts.nextTexts(2)
 	if err != nil {
-		return nil, nil, corrupt(err)
+		return nil, nil, corruptSidecarError(err)
 	}
 	if len(pair[0])+len(pair[1]) == 0 {
 		s.phase = inNotes
@@ -89,34 +89,34 @@ func (s *SidecarReader) Note() (joblog.Entry, error) {
 	if s.phase == atEnd {
 		return joblog.Entry{}, io.EOF
 	}
-	note, err := s.texts.next(1)
+	note, err := s.texts.nextTexts(1)
 	if err != nil {
-		return joblog.Entry{}, corrupt(err)
+		return joblog.Entry{}, corruptSidecarError(err)
 	}
 	if len(note[0]) == 0 {
-		return joblog.Entry{}, s.finish()
+		return joblog.Entry{}, s.readTrailer()
 	}
 	var e joblog.Entry
 	if err := jsonlimit.Unmarshal(note[0], &e, jsonlimit.Object); err != nil {
-		return joblog.Entry{}, corrupt(err)
+		return joblog.Entry{}, corruptSidecarError(err)
 	}
 	return e, nil
 }
 
-// finish reads the counts and what guards the stream's end.
-func (s *SidecarReader) finish() error {
-	counted, err := s.texts.next(1)
+// readTrailer reads the counts and what guards the stream's end.
+func (s *SidecarReader) readTrailer() error {
+	counted, err := s.texts.nextTexts(1)
 	if err != nil {
-		return corrupt(err)
+		return corruptSidecarError(err)
 	}
 	if err := json.Unmarshal(counted[0], &s.sum); err != nil {
-		return corrupt(err)
+		return corruptSidecarError(err)
 	}
 	if _, err := s.texts.in.ReadByte(); !errors.Is(err, io.EOF) {
 		if err == nil {
 			return fmt.Errorf("%w: something follows the end", ErrCorrupt)
 		}
-		return corrupt(err)
+		return corruptSidecarError(err)
 	}
 	s.phase = atEnd
 	return io.EOF

@@ -28,20 +28,20 @@ func newSpool(dir string) (*spool, error) {
 	return &spool{file: f, out: bufio.NewWriterSize(f, 16<<10)}, nil
 }
 
-// add appends one text.
-func (s *spool) add(text []byte) error {
+// addText appends one text.
+func (s *spool) addText(text []byte) error {
 	n := binary.PutUvarint(s.head[:], uint64(len(text)))
-	return s.write(n, text, nil)
+	return s.writeText(n, text, nil)
 }
 
 // addPair appends a key and a value.
 func (s *spool) addPair(key, value []byte) error {
 	n := binary.PutUvarint(s.head[:], uint64(len(key)))
 	n += binary.PutUvarint(s.head[n:], uint64(len(value)))
-	return s.write(n, key, value)
+	return s.writeText(n, key, value)
 }
 
-func (s *spool) write(head int, a, b []byte) error {
+func (s *spool) writeText(head int, a, b []byte) error {
 	s.n += int64(head + len(a) + len(b))
 	_, _ = s.out.Write(s.head[:head]) // bufio keeps the first error
 	_, _ = s.out.Write(a)
@@ -49,10 +49,10 @@ func (s *spool) write(head int, a, b []byte) error {
 	return err
 }
 
-func (s *spool) flush() error { return s.out.Flush() }
+func (s *spool) flushBuffer() error { return s.out.Flush() }
 
-func (s *spool) rewind(n int64) error {
-	if err := cut(s.file, n); err != nil {
+func (s *spool) rewindTo(n int64) error {
+	if err := truncateFile(s.file, n); err != nil {
 		return err
 	}
 	s.out.Reset(s.file)
@@ -60,9 +60,9 @@ func (s *spool) rewind(n int64) error {
 	return nil
 }
 
-// read returns everything written, from the start.
-func (s *spool) read() (*bufio.Reader, error) {
-	if err := s.flush(); err != nil {
+// openReader returns everything written, from the start.
+func (s *spool) openReader() (*bufio.Reader, error) {
+	if err := s.flushBuffer(); err != nil {
 		return nil, err
 	}
 	return bufio.NewReaderSize(io.NewSectionReader(s.file, 0, s.n), 64<<10), nil
@@ -82,8 +82,8 @@ type texts struct {
 	buf   []byte
 }
 
-// next reads n texts, whose lengths come first. io.EOF is returned only where a record would begin.
-func (t *texts) next(n int) ([][]byte, error) {
+// nextTexts reads n texts, whose lengths come first. io.EOF is returned only where a record would begin.
+func (t *texts) nextTexts(n int) ([][]byte, error) {
 	var lengths [2]uint64
 	total := uint64(0)
 	for i := range n {

@@ -27,8 +27,8 @@ const keptBytes = 1 << 20
 // gzipHeader begins a member: deflate, no name, no time, unknown system.
 var gzipHeader = []byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff}
 
-// place is where a member lies in the part.
-type place struct{ offset, length int64 }
+// memberPlace is where a member lies in the part.
+type memberPlace struct{ offset, length int64 }
 
 // stream writes gzip members into a file, counting and hashing what it writes. Members are framed
 // here rather than by a gzip writer so that an unfinished one can be cut back to a flush.
@@ -41,13 +41,13 @@ type stream struct {
 	level   int
 	deflate *flate.Writer
 	apart   *flate.Writer // nil before the first body that needs it
-	chunk   chunk
+	chunk   spoolChunk
 
 	open    bool
 	crc     uint32
 	input   int64 // bytes in the open member
 	start   int64 // of the open member
-	members []place
+	members []memberPlace
 }
 
 // streamMark is a state to come back to.
@@ -68,8 +68,8 @@ func newStream(dir, pattern string, level int) (*stream, error) {
 	}
 	s := &stream{file: f, sum: sha256.New(), level: level}
 	s.out = bufio.NewWriterSize(tee{s}, 64<<10)
-	if s.deflate, err = borrow(level, counter{s}); err != nil {
-		return nil, errors.Join(err, s.discard())
+	if s.deflate, err = borrowCompressor(level, counter{s}); err != nil {
+		return nil, errors.Join(err, s.discardFile())
 	}
 	return s, nil
 }
@@ -77,8 +77,8 @@ func newStream(dir, pattern string, level int) (*stream, error) {
 // idle holds compressors by level: making one costs more than a small part.
 var idle [flate.BestCompression + 1]sync.Pool
 
-// borrow returns a compressor that writes to w.
-func borrow(level int, w io.Writer) (*flate.Writer, error) {
+// borrowCompressor returns a compressor that writes to w.
+func borrowCompressor(level int, w io.Writer) (*flate.Writer, error) {
 	if level > 0 && level < len(idle) {
 		if c, ok := idle[level].Get().(*flate.Writer); ok {
 			c.Reset(w)
@@ -92,8 +92,8 @@ func borrow(level int, w io.Writer) (*flate.Writer, error) {
 	return c, nil
 }
 
-// release gives the compressors back; the stream compresses nothing more.
-func (s *stream) release() {
+// releaseCompressors gives the compressors back; the stream compresses nothing more.
+func (s *stream) releaseCompressors() {
 	for _, c := range []*flate.Writer{s.deflate, s.apart} {
 		if c != nil && s.level > 0 && s.level < len(idle) {
 			c.Reset(io.Discard) // it must not keep the stream
@@ -120,16 +120,16 @@ func (c counter) Write(p []byte) (int, error) {
 	return c.s.out.Write(p)
 }
 
-// chunk holds one body compressed on its own.
-type chunk struct{ b []byte }
+// spoolChunk holds one body compressed on its own.
+type spoolChunk struct{ b []byte }
 
-func (c *chunk) Write(p []byte) (int, error) {
+func (c *spoolChunk) Write(p []byte) (int, error) {
 	c.b = append(c.b, p...)
 	return len(p), nil
 }
 
-// begin opens a member if none is open.
-func (s *stream) begin() error {
+// openMember opens a member if none is open.
+func (s *stream) openMember() error {
 	if s.open {
 		return nil
 	}
@@ -155,7 +155,7 @@ func (s *stream) compressApart(pieces [][]byte) error {
 	s.chunk.b = s.chunk.b[:0]
 	if s.apart == nil {
 		var err error
-		if s.apart, err = borrow(s.level, &s.chunk); err != nil {
+		if s.apart, err = borrowCompressor(s.level, &s.chunk); err != nil {
 			return err
 		}
 	}
@@ -185,8 +185,8 @@ func (s *stream) writeApart(pieces [][]byte) error {
 	return nil
 }
 
-// end closes the open member.
-func (s *stream) end() error {
+// closeMember closes the open member.
+func (s *stream) closeMember() error {
 	if !s.open {
 		return nil
 	}
@@ -199,12 +199,12 @@ func (s *stream) end() error {
 		return err
 	}
 	s.open = false
-	s.members = append(s.members, place{offset: s.start, length: s.n - s.start})
+	s.members = append(s.members, memberPlace{offset: s.start, length: s.n - s.start})
 	return nil
 }
 
-// flush brings everything into the file, ending in the middle of a member at a byte boundary.
-func (s *stream) flush() error {
+// flushFile brings everything into the file, ending in the middle of a member at a byte boundary.
+func (s *stream) flushFile() error {
 	if s.open {
 		if err := s.deflate.Flush(); err != nil {
 			return err
@@ -213,18 +213,18 @@ func (s *stream) flush() error {
 	return s.out.Flush()
 }
 
-func (s *stream) mark() (streamMark, error) {
-	if err := s.flush(); err != nil {
+func (s *stream) markPosition() (streamMark, error) {
+	if err := s.flushFile(); err != nil {
 		return streamMark{}, err
 	}
-	sum, err := clone(s.sum)
+	sum, err := cloneHash(s.sum)
 	if err != nil {
 		return streamMark{}, err
 	}
 	return streamMark{n: s.n, sum: sum, open: s.open, crc: s.crc, input: s.input, start: s.start, members: len(s.members)}, nil
 }
 
-func clone(h any) (hash.Cloner, error) {
+func cloneHash(h any) (hash.Cloner, error) {
 	c, ok := h.(hash.Cloner)
 	if !ok {
 		return nil, fmt.Errorf("hash state: %w", errors.ErrUnsupported)
@@ -232,14 +232,14 @@ func clone(h any) (hash.Cloner, error) {
 	return c.Clone()
 }
 
-// rewind cuts the file back to m. The compressor continues without history, which a reader does not
+// rewindTo cuts the file back to m. The compressor continues without history, which a reader does not
 // notice.
-func (s *stream) rewind(m streamMark) error {
-	sum, err := clone(m.sum)
+func (s *stream) rewindTo(m streamMark) error {
+	sum, err := cloneHash(m.sum)
 	if err != nil {
 		return err
 	}
-	if err := cut(s.file, m.n); err != nil {
+	if err := truncateFile(s.file, m.n); err != nil {
 		return err
 	}
 	s.out.Reset(tee{s})
@@ -248,7 +248,7 @@ func (s *stream) rewind(m streamMark) error {
 	return nil
 }
 
-func cut(f *os.File, n int64) error {
+func truncateFile(f *os.File, n int64) error {
 	if err := f.Truncate(n); err != nil {
 		return err
 	}
@@ -256,17 +256,17 @@ func cut(f *os.File, n int64) error {
 	return err
 }
 
-// finish closes the member and the file.
-func (s *stream) finish() (File, error) {
-	if err := errors.Join(s.end(), s.out.Flush()); err != nil {
+// finishFile closes the member and the file.
+func (s *stream) finishFile() (File, error) {
+	if err := errors.Join(s.closeMember(), s.out.Flush()); err != nil {
 		return File{}, err
 	}
-	s.release()
+	s.releaseCompressors()
 	f := File{Path: s.file.Name(), Size: s.n, SHA256: hex.EncodeToString(s.sum.Sum(nil))}
 	return f, s.file.Close()
 }
 
-func (s *stream) discard() error {
-	s.release()
+func (s *stream) discardFile() error {
+	s.releaseCompressors()
 	return errors.Join(s.file.Close(), os.Remove(s.file.Name()))
 }

@@ -23,15 +23,15 @@ func appendHeader(dst []byte, path []byte, size int64, modTime time.Time) []byte
 	record := paxRecord("path", path)
 	short := path[max(0, len(path)-nameBytes+12):]
 	short = short[bytes.LastIndexByte(short, '/')+1:]
-	dst = appendBlock(dst, nil, ascii(append([]byte("PaxHeaders/"), short...)), int64(len(record)), modTime, 'x')
+	dst = appendBlock(dst, nil, asciiOnly(append([]byte("PaxHeaders/"), short...)), int64(len(record)), modTime, 'x')
 	dst = append(dst, record...)
-	dst = append(dst, zeros[:padding(int64(len(record)))]...)
-	return appendBlock(dst, nil, ascii(short), size, modTime, '0')
+	dst = append(dst, zeros[:paddingSize(int64(len(record)))]...)
+	return appendBlock(dst, nil, asciiOnly(short), size, modTime, '0')
 }
 
 var zeros [blockBytes]byte
 
-func padding(size int64) int64 { return -size & (blockBytes - 1) }
+func paddingSize(size int64) int64 { return -size & (blockBytes - 1) }
 
 // splitName divides a path into USTAR's two fields.
 func splitName(path []byte) (prefix, name []byte, ok bool) {
@@ -53,8 +53,8 @@ func splitName(path []byte) (prefix, name []byte, ok bool) {
 	return path[:i], path[i+1:], true
 }
 
-// ascii replaces what USTAR's fields cannot hold; readers take the path from the PAX record.
-func ascii(s []byte) []byte {
+// asciiOnly replaces what USTAR's fields cannot hold; readers take the path from the PAX record.
+func asciiOnly(s []byte) []byte {
 	out := bytes.Clone(s)
 	for i, c := range out {
 		if c >= 0x80 || c < 0x20 {
@@ -82,8 +82,8 @@ func appendBlock(dst, prefix, name []byte, size int64, modTime time.Time, kind b
 	copy(b[100:108], entryMode)
 	copy(b[108:116], "0000000\x00")
 	copy(b[116:124], "0000000\x00")
-	octal(b[124:135], size)
-	octal(b[136:147], max(0, modTime.Unix()))
+	putOctal(b[124:135], size)
+	putOctal(b[136:147], max(0, modTime.Unix()))
 	copy(b[148:156], "        ")
 	b[156] = kind
 	copy(b[257:265], "ustar\x0000")
@@ -92,13 +92,13 @@ func appendBlock(dst, prefix, name []byte, size int64, modTime time.Time, kind b
 	for _, c := range b {
 		sum += int64(c)
 	}
-	octal(b[148:154], sum)
+	putOctal(b[148:154], sum)
 	b[154] = 0
 	return dst
 }
 
-// octal fills field with v in octal digits.
-func octal(field []byte, v int64) {
+// putOctal fills field with v in octal digits.
+func putOctal(field []byte, v int64) {
 	for i := len(field) - 1; i >= 0; i-- {
 		field[i] = byte('0' + v&7)
 		v >>= 3

@@ -17,8 +17,8 @@ type Writer struct {
 	data    *stream
 	entries *spool
 	notes   *spool
-	order   order
-	counts  counts
+	order   entryOrder
+	counts  partCounts
 	err     error // what broke the writer
 
 	sum     hash.Hash
@@ -37,15 +37,15 @@ type Mark struct {
 	w              *Writer
 	data           streamMark
 	entries, notes int64
-	order          order
-	counts         counts
+	order          entryOrder
+	counts         partCounts
 }
 
-// counts is what a part adds up to.
-type counts struct{ Items, Failed, Warnings, Errors int }
+// partCounts is what a part adds up to.
+type partCounts struct{ Items, Failed, Warnings, Errors int }
 
-// order reports whether entries came sorted, as they do from a list.
-type order struct {
+// entryOrder reports whether entries came sorted, as they do from a list.
+type entryOrder struct {
 	last   string
 	broken bool
 }
@@ -92,8 +92,8 @@ func (w *Writer) Note(e joblog.Entry) error {
 	if err != nil {
 		return fmt.Errorf("log entry: %w", err)
 	}
-	if err := w.notes.add(text); err != nil {
-		return w.fail(err)
+	if err := w.notes.addText(text); err != nil {
+		return w.keepError(err)
 	}
 	switch e.Level {
 	case joblog.Warning:
@@ -104,8 +104,8 @@ func (w *Writer) Note(e joblog.Entry) error {
 	return nil
 }
 
-// fail keeps an error of the work dir: what was being written is in an unknown state.
-func (w *Writer) fail(err error) error {
+// keepError keeps an error of the work dir: what was being written is in an unknown state.
+func (w *Writer) keepError(err error) error {
 	w.err = fmt.Errorf("write part: %w", err)
 	return w.err
 }
@@ -115,10 +115,10 @@ func (w *Writer) Mark() (Mark, error) {
 	if w.err != nil {
 		return Mark{}, w.err
 	}
-	data, err := w.data.mark()
-	err = errors.Join(err, w.entries.flush(), w.notes.flush())
+	data, err := w.data.markPosition()
+	err = errors.Join(err, w.entries.flushBuffer(), w.notes.flushBuffer())
 	if err != nil {
-		return Mark{}, w.fail(err)
+		return Mark{}, w.keepError(err)
 	}
 	return Mark{w: w, data: data, entries: w.entries.n, notes: w.notes.n, order: w.order, counts: w.counts}, nil
 }
@@ -132,8 +132,8 @@ func (w *Writer) Rewind(m Mark) error {
 	if m.w != w || m.data.n > w.data.n || m.entries > w.entries.n || m.notes > w.notes.n || m.data.members > len(w.data.members) {
 		return ErrMark
 	}
-	if err := errors.Join(w.data.rewind(m.data), w.entries.rewind(m.entries), w.notes.rewind(m.notes)); err != nil {
-		return w.fail(err)
+	if err := errors.Join(w.data.rewindTo(m.data), w.entries.rewindTo(m.entries), w.notes.rewindTo(m.notes)); err != nil {
+		return w.keepError(err)
 	}
 	w.order, w.counts, w.err = m.order, m.counts, nil
 	return nil
@@ -147,13 +147,13 @@ func (w *Writer) Discard() {
 	}
 	w.err = ErrSealed
 	// Nothing can be done about a temporary file that does not go away.
-	_ = w.data.discard()
+	_ = w.data.discardFile()
 	_ = w.entries.close()
 	_ = w.notes.close()
 }
 
-// keep appends the sidecar record of an object.
-func (w *Writer) keep(kind, namespace, name string, body []byte) error {
+// keepRecord appends the sidecar record of an object.
+func (w *Writer) keepRecord(kind, namespace, name string, body []byte) error {
 	w.key = manifest.AppendKey(w.key[:0], kind, namespace, name)
 	if !w.order.broken {
 		w.order.broken = string(w.key) < w.order.last

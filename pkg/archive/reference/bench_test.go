@@ -19,27 +19,27 @@ func BenchmarkPod(b *testing.B) {
 		Spec: corev1.PodSpec{
 			ServiceAccountName: "web", PriorityClassName: "high",
 			Volumes: []corev1.Volume{
-				{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: local("web-config")}}},
+				{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: localReference("web-config")}}},
 				{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "web-data"}}},
 			},
 			Containers: []corev1.Container{{Name: "web", Image: "registry.example.com/shop/web:1.2.3", Command: []string{"/web", "--listen=:8080"}, Env: []corev1.EnvVar{
-				{Name: "PASSWORD", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: local("web-secret"), Key: "password"}}}}}},
+				{Name: "PASSWORD", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: localReference("web-secret"), Key: "password"}}}}}},
 		},
 		Status: corev1.PodStatus{Message: strings.Repeat("ready ", 115)},
 	})
 	require.NoError(b, err)
 	require.InDelta(b, 2048, len(raw), 200)
-	benchmark(b, "Pod", raw, 5)
+	benchmarkFinder(b, "Pod", raw, 5)
 }
 
 // BenchmarkConfigMap measures a kind without rules.
 func BenchmarkConfigMap(b *testing.B) {
 	raw, err := json.Marshal(corev1.ConfigMap{Data: map[string]string{"k": strings.Repeat("v", 2000)}})
 	require.NoError(b, err)
-	benchmark(b, "ConfigMap", raw, 0)
+	benchmarkFinder(b, "ConfigMap", raw, 0)
 }
 
-func benchmark(b *testing.B, kind string, raw []byte, want int) {
+func benchmarkFinder(b *testing.B, kind string, raw []byte, want int) {
 	f := For(schema.GroupKind{Kind: kind})
 	b.SetBytes(int64(len(raw)))
 	b.ReportAllocs()

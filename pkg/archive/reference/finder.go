@@ -22,8 +22,8 @@ const (
 // Finder finds the references in objects of one kind. It is not safe for concurrent use. A nil
 // Finder finds nothing.
 type Finder struct {
-	rule rule
-	scan scan
+	rule referenceRule
+	scan objectScan
 	// fixed is the answer for every object, where it does not depend on the body.
 	fixed []manifest.Reference
 }
@@ -58,7 +58,7 @@ func (f *Finder) Find(namespace string, raw []byte) (found []manifest.Reference,
 		return f.fixed, true
 	}
 	s := &f.scan
-	*s = scan{namespace: namespace, found: s.found[:0], text: s.text[:0]}
+	*s = objectScan{namespace: namespace, found: s.found[:0], text: s.text[:0]}
 	f.rule(s, raw)
 	if s.malformed {
 		return nil, true
@@ -67,11 +67,11 @@ func (f *Finder) Find(namespace string, raw []byte) (found []manifest.Reference,
 	return s.found, !s.cut
 }
 
-// rule adds the references of an object of one kind to s.
-type rule func(s *scan, raw []byte)
+// referenceRule adds the references of an object of one kind to s.
+type referenceRule func(s *objectScan, raw []byte)
 
-// scan is the walk through one object.
-type scan struct {
+// objectScan is the walk through one object.
+type objectScan struct {
 	namespace string
 	found     []manifest.Reference
 	text      []byte // of the last string
@@ -79,14 +79,14 @@ type scan struct {
 	cut       bool   // there were more than Max
 }
 
-// field is called for each field of an object, element for each element of a list.
+// fieldVisitor is called for each field of an object, element for each element of a list.
 type (
-	field   func(s *scan, key, value []byte)
-	element func(s *scan, value []byte)
+	fieldVisitor   func(s *objectScan, key, value []byte)
+	elementVisitor func(s *objectScan, value []byte)
 )
 
-// object walks the fields of an object; null has none.
-func (s *scan) object(value []byte, fn field) {
+// walkObject walks the fields of an object; null has none.
+func (s *objectScan) walkObject(value []byte, fn fieldVisitor) {
 	f := rawjson.ObjectFields(value)
 	for f.Next() {
 		fn(s, f.Key, f.Value)
@@ -94,8 +94,8 @@ func (s *scan) object(value []byte, fn field) {
 	s.malformed = s.malformed || f.Err() != nil
 }
 
-// list walks the elements of a list; null has none.
-func (s *scan) list(value []byte, fn element) {
+// walkList walks the elements of a list; null has none.
+func (s *objectScan) walkList(value []byte, fn elementVisitor) {
 	e := rawjson.ArrayElements(value)
 	for e.Next() {
 		fn(s, e.Value)
@@ -103,8 +103,8 @@ func (s *scan) list(value []byte, fn element) {
 	s.malformed = s.malformed || e.Err() != nil
 }
 
-// at returns the value of a field, "null" when it is missing.
-func (s *scan) at(value []byte, key string) []byte {
+// valueAt returns the value of a field, "null" when it is missing.
+func (s *objectScan) valueAt(value []byte, key string) []byte {
 	found := null
 	f := rawjson.ObjectFields(value)
 	for f.Next() {
@@ -116,18 +116,18 @@ func (s *scan) at(value []byte, key string) []byte {
 	return found
 }
 
-// within is at, step by step.
-func (s *scan) within(value []byte, path ...string) []byte {
+// valueWithin is at, step by step.
+func (s *objectScan) valueWithin(value []byte, path ...string) []byte {
 	for _, key := range path {
-		value = s.at(value, key)
+		value = s.valueAt(value, key)
 	}
 	return value
 }
 
 var null = []byte("null")
 
-// str decodes a string; null is the empty one. The result is valid until the next call.
-func (s *scan) str(value []byte) []byte {
+// decodeString decodes a string; null is the empty one. The result is valid until the next call.
+func (s *objectScan) decodeString(value []byte) []byte {
 	if rawjson.IsNull(value) {
 		return nil
 	}
@@ -140,10 +140,10 @@ func (s *scan) str(value []byte) []byte {
 	return text
 }
 
-// refer adds a reference to the object of the kind, in a namespace or "", whose name is the JSON
+// addReference adds a reference to the object of the kind, in a namespace or "", whose name is the JSON
 // string.
-func (s *scan) refer(kind schema.GroupKind, namespace string, name []byte, relation string) {
-	text := s.str(name)
+func (s *objectScan) addReference(kind schema.GroupKind, namespace string, name []byte, relation string) {
+	text := s.decodeString(name)
 	if len(text) == 0 || len(text) > maxText || len(kind.Group) > maxText || len(kind.Kind) > maxText || len(namespace) > maxText {
 		return
 	}
@@ -164,15 +164,15 @@ func (s *scan) refer(kind schema.GroupKind, namespace string, name []byte, relat
 // near is how far back refer looks before it allocates a name.
 const near = 16
 
-// beside adds a reference into the object's own namespace.
-func (s *scan) beside(kind schema.GroupKind, name []byte, relation string) {
-	s.refer(kind, s.namespace, name, relation)
+// addLocalReference adds a reference into the object's own namespace.
+func (s *objectScan) addLocalReference(kind schema.GroupKind, name []byte, relation string) {
+	s.addReference(kind, s.namespace, name, relation)
 }
 
 // sortFound sorts what was found, and keeps the first Max: which ones does not depend on the order
 // they were found in.
-func (s *scan) sortFound() {
-	slices.SortFunc(s.found, compare)
+func (s *objectScan) sortFound() {
+	slices.SortFunc(s.found, compareReferences)
 	s.found = slices.Compact(s.found)
 	if len(s.found) > Max {
 		clear(s.found[Max:])
@@ -180,7 +180,7 @@ func (s *scan) sortFound() {
 	}
 }
 
-func compare(a, b manifest.Reference) int {
+func compareReferences(a, b manifest.Reference) int {
 	return cmp.Or(cmp.Compare(a.Relation, b.Relation), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind),
 		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }

@@ -1,86 +1,90 @@
 package reference
 
-func pod(s *scan, raw []byte) { podSpec(s, s.at(raw, "spec")) }
+func podReferences(s *objectScan, raw []byte) { podSpec(s, s.valueAt(raw, "spec")) }
 
-func template(s *scan, raw []byte) { podSpec(s, s.within(raw, "spec", "template", "spec")) }
-
-func cronJob(s *scan, raw []byte) {
-	podSpec(s, s.within(raw, "spec", "jobTemplate", "spec", "template", "spec"))
+func podTemplateReferences(s *objectScan, raw []byte) {
+	podSpec(s, s.valueWithin(raw, "spec", "template", "spec"))
 }
 
-func statefulSet(s *scan, raw []byte) {
-	s.object(s.at(raw, "spec"), func(s *scan, key, value []byte) {
+func cronJob(s *objectScan, raw []byte) {
+	podSpec(s, s.valueWithin(raw, "spec", "jobTemplate", "spec", "template", "spec"))
+}
+
+func statefulSet(s *objectScan, raw []byte) {
+	s.walkObject(s.valueAt(raw, "spec"), func(s *objectScan, key, value []byte) {
 		switch string(key) {
 		case "serviceName":
-			s.beside(services, value, GovernedBy)
+			s.addLocalReference(services, value, GovernedBy)
 		case "template":
-			podSpec(s, s.at(value, "spec"))
+			podSpec(s, s.valueAt(value, "spec"))
 		}
 	})
 }
 
-func podSpec(s *scan, spec []byte) {
-	s.object(spec, func(s *scan, key, value []byte) {
+func podSpec(s *objectScan, spec []byte) {
+	s.walkObject(spec, func(s *objectScan, key, value []byte) {
 		switch string(key) {
 		case "volumes":
-			s.list(value, podVolume)
+			s.walkList(value, podVolume)
 		case "containers", "initContainers", "ephemeralContainers":
-			s.list(value, container)
+			s.walkList(value, containerReferences)
 		case "imagePullSecrets":
-			s.list(value, pullSecret)
+			s.walkList(value, pullSecret)
 		case "serviceAccountName":
-			s.beside(serviceAccounts, value, RunsAs)
+			s.addLocalReference(serviceAccounts, value, RunsAs)
 		case "priorityClassName":
-			s.refer(priorityClasses, "", value, RankedBy)
+			s.addReference(priorityClasses, "", value, RankedBy)
 		}
 	})
 }
 
-func pullSecret(s *scan, value []byte) { s.beside(secrets, s.at(value, "name"), PullsWith) }
+func pullSecret(s *objectScan, value []byte) {
+	s.addLocalReference(secrets, s.valueAt(value, "name"), PullsWith)
+}
 
-func podVolume(s *scan, value []byte) {
-	s.object(value, func(s *scan, key, value []byte) {
+func podVolume(s *objectScan, value []byte) {
+	s.walkObject(value, func(s *objectScan, key, value []byte) {
 		switch string(key) {
 		case "persistentVolumeClaim":
-			s.beside(claims, s.at(value, "claimName"), Claims)
+			s.addLocalReference(claims, s.valueAt(value, "claimName"), Claims)
 		case "configMap":
-			s.beside(configMaps, s.at(value, "name"), Mounts)
+			s.addLocalReference(configMaps, s.valueAt(value, "name"), Mounts)
 		case "secret":
-			s.beside(secrets, s.at(value, "secretName"), Mounts)
+			s.addLocalReference(secrets, s.valueAt(value, "secretName"), Mounts)
 		case "projected":
-			s.list(s.at(value, "sources"), projected)
+			s.walkList(s.valueAt(value, "sources"), projectedVolumeReferences)
 		}
 	})
 }
 
-func projected(s *scan, value []byte) {
-	s.object(value, func(s *scan, key, value []byte) {
+func projectedVolumeReferences(s *objectScan, value []byte) {
+	s.walkObject(value, func(s *objectScan, key, value []byte) {
 		switch string(key) {
 		case "configMap":
-			s.beside(configMaps, s.at(value, "name"), Mounts)
+			s.addLocalReference(configMaps, s.valueAt(value, "name"), Mounts)
 		case "secret":
-			s.beside(secrets, s.at(value, "name"), Mounts)
+			s.addLocalReference(secrets, s.valueAt(value, "name"), Mounts)
 		}
 	})
 }
 
-func container(s *scan, value []byte) {
-	s.object(value, func(s *scan, key, value []byte) {
+func containerReferences(s *objectScan, value []byte) {
+	s.walkObject(value, func(s *objectScan, key, value []byte) {
 		switch string(key) {
 		case "env":
-			s.list(value, func(s *scan, v []byte) { s.object(s.at(v, "valueFrom"), environment) })
+			s.walkList(value, func(s *objectScan, v []byte) { s.walkObject(s.valueAt(v, "valueFrom"), environmentReferences) })
 		case "envFrom":
-			s.list(value, func(s *scan, v []byte) { s.object(v, environment) })
+			s.walkList(value, func(s *objectScan, v []byte) { s.walkObject(v, environmentReferences) })
 		}
 	})
 }
 
-// environment reads a source of one variable or of many: their field names differ.
-func environment(s *scan, key, value []byte) {
+// environmentReferences reads a source of one variable or of many: their field names differ.
+func environmentReferences(s *objectScan, key, value []byte) {
 	switch string(key) {
 	case "configMapKeyRef", "configMapRef":
-		s.beside(configMaps, s.at(value, "name"), Reads)
+		s.addLocalReference(configMaps, s.valueAt(value, "name"), Reads)
 	case "secretKeyRef", "secretRef":
-		s.beside(secrets, s.at(value, "name"), Reads)
+		s.addLocalReference(secrets, s.valueAt(value, "name"), Reads)
 	}
 }

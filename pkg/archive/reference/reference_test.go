@@ -21,7 +21,9 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
 )
 
-func local(name string) corev1.LocalObjectReference { return corev1.LocalObjectReference{Name: name} }
+func localReference(name string) corev1.LocalObjectReference {
+	return corev1.LocalObjectReference{Name: name}
+}
 
 // fullSpec names something in every place that counts, and things in places that do not.
 func fullSpec() corev1.PodSpec {
@@ -30,32 +32,32 @@ func fullSpec() corev1.PodSpec {
 		return []corev1.EnvVar{
 			{Name: "PLAIN", Value: "not-me"},
 			{Name: "FIELD", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
-			{Name: "A", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: local(config), Key: "not-me"}}},
-			{Name: "B", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: local(secret), Key: "not-me"}}},
+			{Name: "A", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: localReference(config), Key: "not-me"}}},
+			{Name: "B", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: localReference(secret), Key: "not-me"}}},
 		}
 	}
 	return corev1.PodSpec{
 		Volumes: []corev1.Volume{
 			volume(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "claim"}}),
-			volume(corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: local("cm-volume")}}),
+			volume(corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: localReference("cm-volume")}}),
 			volume(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "secret-volume"}}),
 			volume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}),
 			volume(corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
-				{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: local("cm-projected")}},
-				{Secret: &corev1.SecretProjection{LocalObjectReference: local("secret-projected")}},
+				{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: localReference("cm-projected")}},
+				{Secret: &corev1.SecretProjection{LocalObjectReference: localReference("secret-projected")}},
 				{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "not-me"}},
 			}}}),
 		},
 		InitContainers: []corev1.Container{{Name: "not-me", Env: env("cm-init", "secret-init")}},
 		Containers: []corev1.Container{
 			{Name: "not-me", Env: env("cm-env", "secret-env"), EnvFrom: []corev1.EnvFromSource{
-				{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: local("cm-from")}},
-				{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: local("secret-from")}},
+				{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: localReference("cm-from")}},
+				{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: localReference("secret-from")}},
 			}},
 			{Name: "again", Env: env("cm-env", "secret-env")},
 		},
 		EphemeralContainers: []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "not-me", Env: env("cm-debug", "secret-debug")}}},
-		ImagePullSecrets:    []corev1.LocalObjectReference{local("registry")},
+		ImagePullSecrets:    []corev1.LocalObjectReference{localReference("registry")},
 		ServiceAccountName:  "sa", PriorityClassName: "high",
 	}
 }
@@ -69,7 +71,7 @@ var fullWant = []string{
 	"runsAs ServiceAccount ns/sa",
 }
 
-func text(refs []manifest.Reference) []string {
+func referenceTexts(refs []manifest.Reference) []string {
 	var out []string
 	for _, r := range refs {
 		out = append(out, fmt.Sprintf("%s %s %s/%s", r.Relation, schema.GroupKind{Group: r.Group, Kind: r.Kind}, r.Namespace, r.Name))
@@ -124,7 +126,7 @@ func TestKinds(t *testing.T) {
 		"volume": {"", "PersistentVolume", corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{StorageClassName: class, ClaimRef: &corev1.ObjectReference{Namespace: "ns2", Name: "c", Kind: "PersistentVolumeClaim"}}},
 			[]string{"binds PersistentVolumeClaim ns2/c", "provisionedBy StorageClass.storage.k8s.io /fast"}},
 		"free volume": {"", "PersistentVolume", corev1.PersistentVolume{}, nil},
-		"service account": {"", "ServiceAccount", corev1.ServiceAccount{Secrets: []corev1.ObjectReference{{Name: "token"}}, ImagePullSecrets: []corev1.LocalObjectReference{local("registry")}},
+		"service account": {"", "ServiceAccount", corev1.ServiceAccount{Secrets: []corev1.ObjectReference{{Name: "token"}}, ImagePullSecrets: []corev1.LocalObjectReference{localReference("registry")}},
 			[]string{"holds Secret ns/token", "pullsWith Secret ns/registry"}},
 		"validating webhooks": {"admissionregistration.k8s.io", "ValidatingWebhookConfiguration", admissionv1.ValidatingWebhookConfiguration{
 			Webhooks: []admissionv1.ValidatingWebhook{{ClientConfig: hook}, {ClientConfig: hook}, {ClientConfig: admissionv1.WebhookClientConfig{URL: &url}}}}, []string{"calls Service hooks/svc"}},
@@ -155,7 +157,7 @@ func TestKinds(t *testing.T) {
 			raw, err := json.Marshal(tt.object)
 			require.NoError(t, err)
 			found, complete := For(kind).Find("ns", raw)
-			require.Equal(t, tt.want, text(found))
+			require.Equal(t, tt.want, referenceTexts(found))
 			require.True(t, complete)
 			seen[kind] = true
 		})
@@ -181,7 +183,7 @@ func TestKindsWithoutRules(t *testing.T) {
 
 func TestCustomResource(t *testing.T) {
 	found, complete := ForCustom(schema.GroupResource{Group: "example.com", Resource: "widgets"}).Find("ns", []byte(`{`))
-	require.Equal(t, []string{"definedBy CustomResourceDefinition.apiextensions.k8s.io /widgets.example.com"}, text(found))
+	require.Equal(t, []string{"definedBy CustomResourceDefinition.apiextensions.k8s.io /widgets.example.com"}, referenceTexts(found))
 	require.True(t, complete)
 }
 
@@ -198,7 +200,7 @@ func TestMalformedBodiesGiveNothing(t *testing.T) {
 		require.True(t, complete)
 	}
 	found, _ := f.Find("ns", []byte(` { "spec" : { "serviceAccountName" : "s\u0061" } } `))
-	require.Equal(t, []string{"runsAs ServiceAccount ns/sa"}, text(found), "a Finder survives malformed bodies")
+	require.Equal(t, []string{"runsAs ServiceAccount ns/sa"}, referenceTexts(found), "a Finder survives malformed bodies")
 	autoscaler := For(schema.GroupKind{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"})
 	found, _ = autoscaler.Find("ns", []byte(`{"spec":{"scaleTargetRef":{"apiVersion":"a/b/c","kind":"K","name":"n"}}}`))
 	require.Empty(t, found)
@@ -253,7 +255,7 @@ func FuzzFind(f *testing.F) {
 				require.NotEmpty(t, ref.Name, kind)
 				require.NotEmpty(t, ref.Kind, kind)
 				require.LessOrEqual(t, len(ref.Name)+len(ref.Kind)+len(ref.Group)+len(ref.Namespace), 4*maxText)
-				require.True(t, i == 0 || compare(found[i-1], ref) < 0, "sorted, each once")
+				require.True(t, i == 0 || compareReferences(found[i-1], ref) < 0, "sorted, each once")
 			}
 		}
 	})

@@ -17,161 +17,161 @@ var (
 	definitions     = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
 )
 
-var rules = map[schema.GroupKind]rule{
-	{Kind: "Pod"}:                       pod,
-	{Kind: "ReplicationController"}:     template,
-	{Group: "apps", Kind: "Deployment"}: template, {Group: "apps", Kind: "DaemonSet"}: template,
-	{Group: "apps", Kind: "ReplicaSet"}:  template,
+var rules = map[schema.GroupKind]referenceRule{
+	{Kind: "Pod"}:                       podReferences,
+	{Kind: "ReplicationController"}:     podTemplateReferences,
+	{Group: "apps", Kind: "Deployment"}: podTemplateReferences, {Group: "apps", Kind: "DaemonSet"}: podTemplateReferences,
+	{Group: "apps", Kind: "ReplicaSet"}:  podTemplateReferences,
 	{Group: "apps", Kind: "StatefulSet"}: statefulSet,
-	{Group: "batch", Kind: "Job"}:        template,
+	{Group: "batch", Kind: "Job"}:        podTemplateReferences,
 	{Group: "batch", Kind: "CronJob"}:    cronJob,
 	{Kind: "PersistentVolumeClaim"}:      volumeClaim,
-	{Kind: "PersistentVolume"}:           volume,
-	{Kind: "ResourceQuota"}:              quota,
+	{Kind: "PersistentVolume"}:           volumeReferences,
+	{Kind: "ResourceQuota"}:              quotaReferences,
 	{Kind: "ServiceAccount"}:             serviceAccount,
-	{Group: "admissionregistration.k8s.io", Kind: "ValidatingWebhookConfiguration"}: webhooks,
-	{Group: "admissionregistration.k8s.io", Kind: "MutatingWebhookConfiguration"}:   webhooks,
-	definitions: definition,
+	{Group: "admissionregistration.k8s.io", Kind: "ValidatingWebhookConfiguration"}: webhookReferences,
+	{Group: "admissionregistration.k8s.io", Kind: "MutatingWebhookConfiguration"}:   webhookReferences,
+	definitions: definitionReferences,
 	{Group: "apiregistration.k8s.io", Kind: "APIService"}:            apiService,
-	{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}:          autoscaler,
-	{Group: "rbac.authorization.k8s.io", Kind: "RoleBinding"}:        binding,
-	{Group: "rbac.authorization.k8s.io", Kind: "ClusterRoleBinding"}: binding,
-	{Group: "networking.k8s.io", Kind: "Ingress"}:                    ingress,
+	{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}:          autoscalerReferences,
+	{Group: "rbac.authorization.k8s.io", Kind: "RoleBinding"}:        bindingReferences,
+	{Group: "rbac.authorization.k8s.io", Kind: "ClusterRoleBinding"}: bindingReferences,
+	{Group: "networking.k8s.io", Kind: "Ingress"}:                    ingressReferences,
 }
 
-func volumeClaim(s *scan, raw []byte) {
-	s.object(s.at(raw, "spec"), func(s *scan, key, value []byte) {
+func volumeClaim(s *objectScan, raw []byte) {
+	s.walkObject(s.valueAt(raw, "spec"), func(s *objectScan, key, value []byte) {
 		switch string(key) {
 		case "volumeName":
-			s.refer(volumes, "", value, Binds)
+			s.addReference(volumes, "", value, Binds)
 		case "storageClassName":
-			s.refer(storageClasses, "", value, ProvisionedBy)
+			s.addReference(storageClasses, "", value, ProvisionedBy)
 		case "dataSource", "dataSourceRef":
-			s.source(value)
+			s.addVolumeSource(value)
 		}
 	})
 }
 
-// source adds a reference to what a claim is filled from. Without a namespace of its own that is
+// addVolumeSource adds a reference to what a claim is filled from. Without a namespace of its own that is
 // beside the claim.
-func (s *scan) source(value []byte) {
+func (s *objectScan) addVolumeSource(value []byte) {
 	namespace := s.namespace
-	if other := string(s.str(s.at(value, "namespace"))); other != "" {
+	if other := string(s.decodeString(s.valueAt(value, "namespace"))); other != "" {
 		namespace = other
 	}
-	s.whatever(string(s.str(s.at(value, "apiGroup"))), namespace, value, FilledFrom)
+	s.addTypedReference(string(s.decodeString(s.valueAt(value, "apiGroup"))), namespace, value, FilledFrom)
 }
 
-// quota adds references to the priority classes it is for.
-func quota(s *scan, raw []byte) {
-	s.list(s.within(raw, "spec", "scopeSelector", "matchExpressions"), func(s *scan, v []byte) {
-		if string(s.str(s.at(v, "scopeName"))) == "PriorityClass" {
-			s.list(s.at(v, "values"), func(s *scan, v []byte) { s.refer(priorityClasses, "", v, LimitedTo) })
+// quotaReferences adds references to the priority classes it is for.
+func quotaReferences(s *objectScan, raw []byte) {
+	s.walkList(s.valueWithin(raw, "spec", "scopeSelector", "matchExpressions"), func(s *objectScan, v []byte) {
+		if string(s.decodeString(s.valueAt(v, "scopeName"))) == "PriorityClass" {
+			s.walkList(s.valueAt(v, "values"), func(s *objectScan, v []byte) { s.addReference(priorityClasses, "", v, LimitedTo) })
 		}
 	})
 }
 
-func volume(s *scan, raw []byte) {
-	s.object(s.at(raw, "spec"), func(s *scan, key, value []byte) {
+func volumeReferences(s *objectScan, raw []byte) {
+	s.walkObject(s.valueAt(raw, "spec"), func(s *objectScan, key, value []byte) {
 		switch string(key) {
 		case "claimRef":
-			s.named(claims, value, Binds)
+			s.addNamespacedReference(claims, value, Binds)
 		case "storageClassName":
-			s.refer(storageClasses, "", value, ProvisionedBy)
+			s.addReference(storageClasses, "", value, ProvisionedBy)
 		}
 	})
 }
 
-// named adds a reference to the {namespace, name} given; null is none, and neither is one without a
+// addNamespacedReference adds a reference to the {namespace, name} given; null is none, and neither is one without a
 // namespace.
-func (s *scan) named(kind schema.GroupKind, value []byte, relation string) {
-	if namespace := string(s.str(s.at(value, "namespace"))); namespace != "" {
-		s.refer(kind, namespace, s.at(value, "name"), relation)
+func (s *objectScan) addNamespacedReference(kind schema.GroupKind, value []byte, relation string) {
+	if namespace := string(s.decodeString(s.valueAt(value, "namespace"))); namespace != "" {
+		s.addReference(kind, namespace, s.valueAt(value, "name"), relation)
 	}
 }
 
-func serviceAccount(s *scan, raw []byte) {
-	s.object(raw, func(s *scan, key, value []byte) {
+func serviceAccount(s *objectScan, raw []byte) {
+	s.walkObject(raw, func(s *objectScan, key, value []byte) {
 		switch string(key) {
 		case "secrets":
-			s.list(value, func(s *scan, v []byte) { s.beside(secrets, s.at(v, "name"), Holds) })
+			s.walkList(value, func(s *objectScan, v []byte) { s.addLocalReference(secrets, s.valueAt(v, "name"), Holds) })
 		case "imagePullSecrets":
-			s.list(value, pullSecret)
+			s.walkList(value, pullSecret)
 		}
 	})
 }
 
-func webhooks(s *scan, raw []byte) {
-	s.list(s.at(raw, "webhooks"), func(s *scan, v []byte) {
-		s.named(services, s.within(v, "clientConfig", "service"), Calls)
+func webhookReferences(s *objectScan, raw []byte) {
+	s.walkList(s.valueAt(raw, "webhooks"), func(s *objectScan, v []byte) {
+		s.addNamespacedReference(services, s.valueWithin(v, "clientConfig", "service"), Calls)
 	})
 }
 
-func definition(s *scan, raw []byte) {
-	s.named(services, s.within(raw, "spec", "conversion", "webhook", "clientConfig", "service"), Calls)
+func definitionReferences(s *objectScan, raw []byte) {
+	s.addNamespacedReference(services, s.valueWithin(raw, "spec", "conversion", "webhook", "clientConfig", "service"), Calls)
 }
 
-func apiService(s *scan, raw []byte) {
-	s.named(services, s.within(raw, "spec", "service"), Calls)
+func apiService(s *objectScan, raw []byte) {
+	s.addNamespacedReference(services, s.valueWithin(raw, "spec", "service"), Calls)
 }
 
-func autoscaler(s *scan, raw []byte) {
-	target := s.within(raw, "spec", "scaleTargetRef")
-	gv, err := schema.ParseGroupVersion(string(s.str(s.at(target, "apiVersion"))))
+func autoscalerReferences(s *objectScan, raw []byte) {
+	target := s.valueWithin(raw, "spec", "scaleTargetRef")
+	gv, err := schema.ParseGroupVersion(string(s.decodeString(s.valueAt(target, "apiVersion"))))
 	if err != nil {
 		s.malformed = true
 		return
 	}
-	s.whatever(gv.Group, s.namespace, target, Scales)
+	s.addTypedReference(gv.Group, s.namespace, target, Scales)
 }
 
-// whatever adds a reference to the {kind, name} given.
-func (s *scan) whatever(group, namespace string, value []byte, relation string) {
-	if kind := string(s.str(s.at(value, "kind"))); kind != "" {
-		s.refer(schema.GroupKind{Group: group, Kind: kind}, namespace, s.at(value, "name"), relation)
+// addTypedReference adds a reference to the {kind, name} given.
+func (s *objectScan) addTypedReference(group, namespace string, value []byte, relation string) {
+	if kind := string(s.decodeString(s.valueAt(value, "kind"))); kind != "" {
+		s.addReference(schema.GroupKind{Group: group, Kind: kind}, namespace, s.valueAt(value, "name"), relation)
 	}
 }
 
-func binding(s *scan, raw []byte) {
-	s.object(raw, func(s *scan, key, value []byte) {
+func bindingReferences(s *objectScan, raw []byte) {
+	s.walkObject(raw, func(s *objectScan, key, value []byte) {
 		switch string(key) {
 		case "roleRef":
-			s.role(value)
+			s.addRoleReference(value)
 		case "subjects":
-			s.list(value, subject)
+			s.walkList(value, subjectReferences)
 		}
 	})
 }
 
-func (s *scan) role(value []byte) {
+func (s *objectScan) addRoleReference(value []byte) {
 	namespace := ""
-	if string(s.str(s.at(value, "kind"))) == "Role" {
+	if string(s.decodeString(s.valueAt(value, "kind"))) == "Role" {
 		namespace = s.namespace
 	}
-	s.whatever(string(s.str(s.at(value, "apiGroup"))), namespace, value, Grants)
+	s.addTypedReference(string(s.decodeString(s.valueAt(value, "apiGroup"))), namespace, value, Grants)
 }
 
-func subject(s *scan, value []byte) {
-	if string(s.str(s.at(value, "kind"))) == serviceAccounts.Kind && len(s.str(s.at(value, "apiGroup"))) == 0 {
-		s.named(serviceAccounts, value, GrantsTo)
+func subjectReferences(s *objectScan, value []byte) {
+	if string(s.decodeString(s.valueAt(value, "kind"))) == serviceAccounts.Kind && len(s.decodeString(s.valueAt(value, "apiGroup"))) == 0 {
+		s.addNamespacedReference(serviceAccounts, value, GrantsTo)
 	}
 }
 
-func ingress(s *scan, raw []byte) {
-	s.object(s.at(raw, "spec"), func(s *scan, key, value []byte) {
+func ingressReferences(s *objectScan, raw []byte) {
+	s.walkObject(s.valueAt(raw, "spec"), func(s *objectScan, key, value []byte) {
 		switch string(key) {
 		case "defaultBackend":
-			backend(s, value)
+			backendReferences(s, value)
 		case "rules":
-			s.list(value, func(s *scan, v []byte) {
-				s.list(s.within(v, "http", "paths"), func(s *scan, v []byte) { backend(s, s.at(v, "backend")) })
+			s.walkList(value, func(s *objectScan, v []byte) {
+				s.walkList(s.valueWithin(v, "http", "paths"), func(s *objectScan, v []byte) { backendReferences(s, s.valueAt(v, "backend")) })
 			})
 		case "tls":
-			s.list(value, func(s *scan, v []byte) { s.beside(secrets, s.at(v, "secretName"), ServesWith) })
+			s.walkList(value, func(s *objectScan, v []byte) { s.addLocalReference(secrets, s.valueAt(v, "secretName"), ServesWith) })
 		}
 	})
 }
 
-func backend(s *scan, value []byte) {
-	s.beside(services, s.within(value, "service", "name"), RoutesTo)
+func backendReferences(s *objectScan, value []byte) {
+	s.addLocalReference(services, s.valueWithin(value, "service", "name"), RoutesTo)
 }

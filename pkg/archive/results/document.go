@@ -24,14 +24,14 @@ type document struct {
 	text  []byte
 }
 
-func (d *document) add(out io.Writer, key, value []byte) error {
+func (d *document) addResult(out io.Writer, key, value []byte) error {
 	length, n := binary.Uvarint(value)
 	if n <= 0 || length > uint64(len(key)) {
 		return errRecord
 	}
 	d.text = d.text[:0]
 	if group := string(key[:length]); group != d.group {
-		d.open(group)
+		d.openGroup(group)
 		d.group = group
 	} else {
 		d.text = append(d.text, ',')
@@ -41,8 +41,8 @@ func (d *document) add(out io.Writer, key, value []byte) error {
 	return err
 }
 
-// open closes the present group and opens another.
-func (d *document) open(group string) {
+// openGroup closes the present group and opens another.
+func (d *document) openGroup(group string) {
 	sameHalf := false
 	switch {
 	case d.group == "" && group[0] == ofWarnings:
@@ -76,7 +76,7 @@ func (d *document) closeGroup() {
 	}
 }
 
-func (d *document) end(out io.Writer) error {
+func (d *document) endDocument(out io.Writer) error {
 	d.text = d.text[:0]
 	switch {
 	case d.group == "":

@@ -66,10 +66,10 @@ func (r *Results) Write(w io.Writer) (err error) {
 	for {
 		key, value, err := sorted.Next()
 		if errors.Is(err, io.EOF) {
-			return d.end(w)
+			return d.endDocument(w)
 		}
 		if err == nil {
-			err = d.add(w, key, value)
+			err = d.addResult(w, key, value)
 		}
 		if err != nil {
 			return err

@@ -6,34 +6,34 @@ import (
 	"sync"
 )
 
-// cache keeps the segments used last and lets one caller read what several want.
-type cache struct {
+// segmentCache keeps the segments used last and lets one caller read what several want.
+type segmentCache struct {
 	mu    sync.Mutex
 	limit int64
 	size  int64
-	slots map[place]*list.Element
+	slots map[segmentPlace]*list.Element
 	order *list.List // of *slot, used last in front
 }
 
-type slot struct {
-	at   place
+type cacheSlot struct {
+	at   segmentPlace
 	done chan struct{} // closed when segment or err is set
 	seg  *member
 	err  error
 }
 
-func newCache(limit int64) *cache {
-	return &cache{limit: limit, slots: map[place]*list.Element{}, order: list.New()}
+func newCache(limit int64) *segmentCache {
+	return &segmentCache{limit: limit, slots: map[segmentPlace]*list.Element{}, order: list.New()}
 }
 
-// get returns the segment at, reading it if it is not there. A failed read is not remembered; who
+// getSegment returns the segment at, reading it if it is not there. A failed read is not remembered; who
 // waited for it tries on their own.
-func (c *cache) get(ctx context.Context, at place, read func(context.Context) (*member, error)) (*member, error) {
+func (c *segmentCache) getSegment(ctx context.Context, at segmentPlace, read func(context.Context) (*member, error)) (*member, error) {
 	for {
-		s, mine := c.slot(at)
+		s, mine := c.claimSlot(at)
 		if mine {
 			seg, err := read(ctx)
-			c.fill(s, seg, err)
+			c.fillSlot(s, seg, err)
 			return seg, err
 		}
 		select {
@@ -47,21 +47,21 @@ func (c *cache) get(ctx context.Context, at place, read func(context.Context) (*
 	}
 }
 
-// slot returns the slot of at; mine reports that the caller has to fill it.
-func (c *cache) slot(at place) (s *slot, mine bool) {
+// claimSlot returns the slot of at; mine reports that the caller has to fill it.
+func (c *segmentCache) claimSlot(at segmentPlace) (s *cacheSlot, mine bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e, ok := c.slots[at]; ok {
 		c.order.MoveToFront(e)
-		return e.Value.(*slot), false //nolint:forcetypeassert // holds nothing else
+		return e.Value.(*cacheSlot), false //nolint:forcetypeassert // holds nothing else
 	}
-	s = &slot{at: at, done: make(chan struct{})}
+	s = &cacheSlot{at: at, done: make(chan struct{})}
 	c.slots[at] = c.order.PushFront(s)
 	return s, true
 }
 
-// fill fills s and evicts others beyond the limit.
-func (c *cache) fill(s *slot, seg *member, err error) {
+// fillSlot fills s and evicts others beyond the limit.
+func (c *segmentCache) fillSlot(s *cacheSlot, seg *member, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer close(s.done)
@@ -71,28 +71,28 @@ func (c *cache) fill(s *slot, seg *member, err error) {
 		return
 	}
 	if s.err != nil || s.seg.size > c.limit {
-		c.remove(e)
+		c.removeElement(e)
 		return
 	}
 	c.size += s.seg.size
 	for e := c.order.Back(); c.size > c.limit && e != nil; {
 		prev := e.Prev()
-		if old := e.Value.(*slot); old != s && old.seg != nil { //nolint:forcetypeassert // holds nothing else
+		if old := e.Value.(*cacheSlot); old != s && old.seg != nil { //nolint:forcetypeassert // holds nothing else
 			c.size -= old.seg.size
-			c.remove(e)
+			c.removeElement(e)
 		}
 		e = prev
 	}
 }
 
-func (c *cache) remove(e *list.Element) {
-	delete(c.slots, e.Value.(*slot).at) //nolint:forcetypeassert // holds nothing else
+func (c *segmentCache) removeElement(e *list.Element) {
+	delete(c.slots, e.Value.(*cacheSlot).at) //nolint:forcetypeassert // holds nothing else
 	c.order.Remove(e)
 }
 
-func (c *cache) drop() {
+func (c *segmentCache) dropSegments() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.slots, c.size = map[place]*list.Element{}, 0
+	c.slots, c.size = map[segmentPlace]*list.Element{}, 0
 	c.order.Init()
 }

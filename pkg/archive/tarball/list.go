@@ -43,12 +43,12 @@ const maxVersionBytes = 64
 // entry it happened at.
 func List(ctx context.Context, r io.Reader, l Limits, v Visitor) error {
 	l = l.withDefaults()
-	in := &watched{r: r}
+	in := &watchedReader{r: r}
 	zip, err := gzip.NewReader(bufio.NewReaderSize(in, 256<<10))
 	if err != nil {
-		return in.blame(err, "start")
+		return in.blameSource(err, "start")
 	}
-	unpacked := &bounded{r: zip, left: l.TotalBytes}
+	unpacked := &boundedReader{r: zip, left: l.TotalBytes}
 	archive := tar.NewReader(unpacked)
 	last := "start"
 	for {
@@ -57,18 +57,18 @@ func List(ctx context.Context, r io.Reader, l Limits, v Visitor) error {
 		}
 		h, err := archive.Next()
 		if errors.Is(err, io.EOF) {
-			return finish(in, unpacked, last)
+			return checkArchiveEnd(in, unpacked, last)
 		}
 		if err != nil {
-			return in.blame(err, "after "+last)
+			return in.blameSource(err, "after "+last)
 		}
 		last = h.Name
-		if err := v.visit(h, archive, l); err != nil {
+		if err := v.visitEntry(h, archive, l); err != nil {
 			var own *visitError
 			if errors.As(err, &own) {
 				return own.err
 			}
-			return in.blame(err, h.Name)
+			return in.blameSource(err, h.Name)
 		}
 	}
 }
@@ -90,13 +90,13 @@ func ListPart(ctx context.Context, r io.Reader, l Limits, v Visitor) error {
 // endBytes is how many zeros end a tar archive.
 const endBytes = 1024
 
-// finish makes sure that the archive ended on purpose: with tar's end and with gzip's checksum.
-func finish(in *watched, unpacked *bounded, last string) error {
+// checkArchiveEnd makes sure that the archive ended on purpose: with tar's end and with gzip's checksum.
+func checkArchiveEnd(in *watchedReader, unpacked *boundedReader, last string) error {
 	if _, err := io.Copy(io.Discard, unpacked); err != nil {
-		return in.blame(err, "after "+last)
+		return in.blameSource(err, "after "+last)
 	}
 	if unpacked.zeros < endBytes {
-		return in.blame(io.ErrUnexpectedEOF, "no end of archive after "+last)
+		return in.blameSource(io.ErrUnexpectedEOF, "no end of archive after "+last)
 	}
 	return nil
 }
@@ -106,36 +106,36 @@ type visitError struct{ err error }
 
 func (e *visitError) Error() string { return e.err.Error() }
 
-func (v *Visitor) visit(h *tar.Header, body io.Reader, l Limits) error {
+func (v *Visitor) visitEntry(h *tar.Header, body io.Reader, l Limits) error {
 	name := strings.TrimPrefix(h.Name, "./")
 	switch {
 	case h.Typeflag == tar.TypeDir || h.Typeflag == tar.TypeXGlobalHeader:
 		return nil
 	case h.Typeflag != tar.TypeReg:
-		v.problem(h.Name, fmt.Errorf("%w: entry of type %q is no regular file", ErrPath, h.Typeflag))
+		v.addProblem(h.Name, fmt.Errorf("%w: entry of type %q is no regular file", ErrPath, h.Typeflag))
 		return nil
 	case strings.HasPrefix(name, "metadata/"):
-		return v.version(name, body)
+		return v.checkVersion(name, body)
 	}
 	p, err := ParsePath(h.Name)
 	if err != nil {
-		v.problem(h.Name, err)
+		v.addProblem(h.Name, err)
 		return nil
 	}
 	if h.Size > l.EntryBytes {
-		v.problem(h.Name, fmt.Errorf("%w: %d bytes, at most %d are allowed", ErrTooLarge, h.Size, l.EntryBytes))
+		v.addProblem(h.Name, fmt.Errorf("%w: %d bytes, at most %d are allowed", ErrTooLarge, h.Size, l.EntryBytes))
 		return nil
 	}
 	return v.Entry(Entry{Path: p, TarName: name, Size: h.Size, Body: body})
 }
 
-func (v *Visitor) problem(path string, err error) {
+func (v *Visitor) addProblem(path string, err error) {
 	if v.Problem != nil {
 		v.Problem(Problem{Path: path, Err: err})
 	}
 }
 
-func (v *Visitor) version(name string, body io.Reader) error {
+func (v *Visitor) checkVersion(name string, body io.Reader) error {
 	if name != "metadata/version" || v.Version == nil {
 		return nil
 	}
@@ -153,7 +153,7 @@ type problems struct {
 	count int
 }
 
-func (p *problems) add(x Problem) {
+func (p *problems) addProblem(x Problem) {
 	p.count++
 	if len(p.list) < 100 {
 		p.list = append(p.list, x)

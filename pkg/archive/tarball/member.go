@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
 )
 
-// place is where a gzip member lies.
-type place struct{ offset, length int64 }
+// segmentPlace is where a gzip member lies.
+type segmentPlace struct{ offset, length int64 }
 
 // member is one unpacked gzip member.
 type member struct {
@@ -37,8 +37,8 @@ const (
 // gate is a semaphore: one large member at a time is held in memory.
 type gate chan struct{}
 
-// reading is a member that is being read.
-type reading struct {
+// memberReading is a member that is being read.
+type memberReading struct {
 	*member
 	limit  int64 // of a body
 	gate   gate
@@ -47,7 +47,7 @@ type reading struct {
 
 // readMember reads one gzip member and keeps the bodies in it, second copies under another path
 // left out.
-func readMember(ctx context.Context, data manifest.RangeReader, at place, l Limits, g gate) (*member, error) {
+func readMember(ctx context.Context, data manifest.RangeReader, at segmentPlace, l Limits, g gate) (*member, error) {
 	if at.offset < 0 || at.length <= 0 || at.length > maxMemberBytes {
 		return nil, fmt.Errorf("%w: gzip member at %d, %d bytes", ErrMismatch, at.offset, at.length)
 	}
@@ -56,15 +56,15 @@ func readMember(ctx context.Context, data manifest.RangeReader, at place, l Limi
 		return nil, err
 	}
 	defer func() { _ = rc.Close() }()
-	in := &watched{r: rc}
+	in := &watchedReader{r: rc}
 	zip, err := gzip.NewReader(bufio.NewReaderSize(in, 64<<10))
 	if err != nil {
-		return nil, in.blame(err, "gzip member")
+		return nil, in.blameSource(err, "gzip member")
 	}
-	s := &reading{member: &member{bodies: map[string][]byte{}}, limit: l.EntryBytes, gate: g}
-	defer s.leave()
+	s := &memberReading{member: &member{bodies: map[string][]byte{}}, limit: l.EntryBytes, gate: g}
+	defer s.leaveLargeMember()
 	limit := 2*l.EntryBytes + maxMemberBytes // two copies of the largest body behind a full member
-	unpacked := &bounded{r: zip, left: limit}
+	unpacked := &boundedReader{r: zip, left: limit}
 	r := tar.NewReader(unpacked)
 	for {
 		h, err := r.Next()
@@ -72,23 +72,23 @@ func readMember(ctx context.Context, data manifest.RangeReader, at place, l Limi
 			break
 		}
 		if err != nil {
-			return nil, in.blame(err, "gzip member")
+			return nil, in.blameSource(err, "gzip member")
 		}
-		if err := s.take(ctx, r, h); err != nil {
+		if err := s.readEntry(ctx, r, h); err != nil {
 			if ctx.Err() != nil {
 				return nil, err
 			}
-			return nil, in.blame(err, h.Name)
+			return nil, in.blameSource(err, h.Name)
 		}
 	}
 	// what follows the last entry still holds the checksum
 	if _, err := io.Copy(io.Discard, unpacked); err != nil {
-		return nil, in.blame(err, "gzip member")
+		return nil, in.blameSource(err, "gzip member")
 	}
 	return s.member, nil
 }
 
-func (s *reading) take(ctx context.Context, r io.Reader, h *tar.Header) error {
+func (s *memberReading) readEntry(ctx context.Context, r io.Reader, h *tar.Header) error {
 	if p, err := ParsePath(h.Name); err != nil || p.Preferred || h.Typeflag != tar.TypeReg {
 		return nil //nolint:nilerr // the manifest names no such path
 	}
@@ -98,7 +98,7 @@ func (s *reading) take(ctx context.Context, r io.Reader, h *tar.Header) error {
 	if s.size > maxFullBytes {
 		return fmt.Errorf("%w: a gzip member of more than %d bytes", ErrTooLarge, s.size)
 	}
-	if err := s.enter(ctx, s.size+h.Size); err != nil {
+	if err := s.enterLargeMember(ctx, s.size+h.Size); err != nil {
 		return err
 	}
 	body := make([]byte, h.Size)
@@ -110,8 +110,8 @@ func (s *reading) take(ctx context.Context, r io.Reader, h *tar.Header) error {
 	return nil
 }
 
-// enter waits until no other large member is read, if this one is about to be one.
-func (s *reading) enter(ctx context.Context, size int64) error {
+// enterLargeMember waits until no other large member is read, if this one is about to be one.
+func (s *memberReading) enterLargeMember(ctx context.Context, size int64) error {
 	if s.inside || size <= largeBytes {
 		return nil
 	}
@@ -124,20 +124,20 @@ func (s *reading) enter(ctx context.Context, size int64) error {
 	}
 }
 
-func (s *reading) leave() {
+func (s *memberReading) leaveLargeMember() {
 	if s.inside {
 		<-s.gate
 	}
 }
 
-// watched distinguishes errors of the source from errors in the content.
-type watched struct {
+// watchedReader distinguishes errors of the source from errors in the content.
+type watchedReader struct {
 	r   io.Reader
 	n   int64
 	err error
 }
 
-func (w *watched) Read(p []byte) (int, error) {
+func (w *watchedReader) Read(p []byte) (int, error) {
 	n, err := w.r.Read(p)
 	w.n += int64(n)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -146,9 +146,9 @@ func (w *watched) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// blame returns the source's error if it had one, else says that what is at the named place is
+// blameSource returns the source's error if it had one, else says that what is at the named place is
 // corrupt.
-func (w *watched) blame(err error, what string) error {
+func (w *watchedReader) blameSource(err error, what string) error {
 	switch {
 	case w.err != nil:
 		return w.err
@@ -160,14 +160,14 @@ func (w *watched) blame(err error, what string) error {
 	return fmt.Errorf("%w: %s: %w", ErrCorrupt, what, err)
 }
 
-// bounded fails when more than left bytes are read, and notices what came last.
-type bounded struct {
+// boundedReader fails when more than left bytes are read, and notices what came last.
+type boundedReader struct {
 	r     io.Reader
 	left  int64
 	zeros int64 // zero bytes at the end of what was read
 }
 
-func (b *bounded) Read(p []byte) (int, error) {
+func (b *boundedReader) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p)
 	if b.left -= int64(n); b.left < 0 {
 		return 0, fmt.Errorf("%w: unpacks to more than allowed", ErrTooLarge)

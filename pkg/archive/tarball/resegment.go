@@ -42,11 +42,11 @@ func FromTarball(ctx context.Context, store objectstore.Reader, backup, dir stri
 	defer func() { _ = rc.Close() }()
 	l = l.withDefaults()
 	var found problems
-	sealed, err := resegment(ctx, rc, work, l, &found)
+	sealed, err := resegmentTarball(ctx, rc, work, l, &found)
 	if err != nil {
 		return nil, fmt.Errorf("tarball of backup %s: %w", backup, err)
 	}
-	src, err := index(ctx, work, backup, sealed, l)
+	src, err := indexPart(ctx, work, backup, sealed, l)
 	if err != nil {
 		return nil, fmt.Errorf("tarball of backup %s: %w", backup, err)
 	}
@@ -54,15 +54,15 @@ func FromTarball(ctx context.Context, store objectstore.Reader, backup, dir stri
 	return src, nil
 }
 
-// resegment copies the objects of the tarball into one part.
-func resegment(ctx context.Context, r io.Reader, dir string, l Limits, found *problems) (*part.Sealed, error) {
+// resegmentTarball copies the objects of the tarball into one part.
+func resegmentTarball(ctx context.Context, r io.Reader, dir string, l Limits, found *problems) (*part.Sealed, error) {
 	w, err := part.NewWriter(part.Config{Dir: dir, Single: true})
 	if err != nil {
 		return nil, err
 	}
 	defer w.Discard()
 	c := copier{w: w, found: found}
-	if err := List(ctx, r, l, Visitor{Entry: c.entry, Problem: found.add}); err != nil {
+	if err := List(ctx, r, l, Visitor{Entry: c.copyEntry, Problem: found.addProblem}); err != nil {
 		return nil, err
 	}
 	return w.Seal()
@@ -76,7 +76,7 @@ type copier struct {
 	meta  objmeta.Meta
 }
 
-func (c *copier) entry(e Entry) error {
+func (c *copier) copyEntry(e Entry) error {
 	if e.Version != "" {
 		return nil
 	}
@@ -87,23 +87,23 @@ func (c *copier) entry(e Entry) error {
 	if _, err := io.ReadFull(e.Body, c.body); err != nil {
 		return err
 	}
-	item, err := c.item(&e)
+	item, err := c.partItem(&e)
 	if err != nil {
-		c.found.add(Problem{Path: e.TarName, Err: fmt.Errorf("%w: %s: %w", ErrCorrupt, e.TarName, err)})
+		c.found.addProblem(Problem{Path: e.TarName, Err: fmt.Errorf("%w: %s: %w", ErrCorrupt, e.TarName, err)})
 		return nil
 	}
 	switch err := c.w.Add(item); {
 	case errors.Is(err, part.ErrInvalidItem):
-		c.found.add(Problem{Path: e.TarName, Err: fmt.Errorf("%w: %s: %w", ErrCorrupt, e.TarName, err)})
+		c.found.addProblem(Problem{Path: e.TarName, Err: fmt.Errorf("%w: %s: %w", ErrCorrupt, e.TarName, err)})
 	case err != nil:
 		return &visitError{err}
 	}
 	return nil
 }
 
-// item makes a part's item of a body. The path decides over namespace and name, as it does in
+// partItem makes a part's item of a body. The path decides over namespace and name, as it does in
 // Velero.
-func (c *copier) item(e *Entry) (part.Item, error) {
+func (c *copier) partItem(e *Entry) (part.Item, error) {
 	object, err := jsonlist.ParseObject(c.body)
 	if err != nil {
 		return part.Item{}, err
@@ -132,8 +132,8 @@ func (c *copier) item(e *Entry) (part.Item, error) {
 	}, nil
 }
 
-// index makes a manifest of the part and opens both.
-func index(ctx context.Context, dir, backup string, sealed *part.Sealed, l Limits) (*source, error) {
+// indexPart makes a manifest of the part and opens both.
+func indexPart(ctx context.Context, dir, backup string, sealed *part.Sealed, l Limits) (*source, error) {
 	files := localFiles{dir}
 	ref := assembly.PartRef{Size: sealed.Data.Size, SidecarKey: filepath.Base(sealed.Sidecar.Path)}
 	merged, err := assembly.Index(ctx, files, []assembly.PartRef{ref}, manifest.Header{Backup: backup, Foreign: true}, dir)

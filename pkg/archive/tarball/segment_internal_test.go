@@ -24,8 +24,8 @@ func (p packed) ReadRange(_ context.Context, off, n int64) (io.ReadCloser, error
 	return io.NopCloser(bytes.NewReader(p[off:][:n])), nil
 }
 
-// member adds a gzip member of bodies of zeros of these sizes, and returns items that name them.
-func (p *packed) member(t *testing.T, sizes ...int) []manifest.Item {
+// addMember adds a gzip member of bodies of zeros of these sizes, and returns items that name them.
+func (p *packed) addMember(t *testing.T, sizes ...int) []manifest.Item {
 	t.Helper()
 	var out bytes.Buffer
 	zip := gzip.NewWriter(&out)
@@ -55,7 +55,7 @@ func (p *packed) member(t *testing.T, sizes ...int) []manifest.Item {
 func TestLargeMembersAreReadOneAtATime(t *testing.T) {
 	t.Parallel()
 	var data packed
-	large, small := data.member(t, 1, 8<<20), data.member(t, 100)
+	large, small := data.addMember(t, 1, 8<<20), data.addMember(t, 100)
 	s := newSource(nil, data, Limits{CacheBytes: 1 << 20})
 	s.gate <- struct{}{} // another one is being read
 	_, err := s.Read(t.Context(), small[0])
@@ -77,7 +77,7 @@ func TestLargeMembersAreReadOneAtATime(t *testing.T) {
 func TestAMemberOfManyLargeBodiesIsNotRead(t *testing.T) {
 	t.Parallel()
 	var data packed
-	items := data.member(t, 5<<20, 5<<20, 5<<20)
+	items := data.addMember(t, 5<<20, 5<<20, 5<<20)
 	_, err := newSource(nil, data, Limits{}).Read(t.Context(), items[0])
 	require.ErrorIs(t, err, ErrTooLarge)
 }

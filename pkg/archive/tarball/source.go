@@ -15,7 +15,7 @@ type source struct {
 	manifest *manifest.Reader
 	data     manifest.RangeReader
 	limits   Limits
-	cache    *cache
+	cache    *segmentCache
 	gate     gate
 	problems problems
 	release  func() error
@@ -39,7 +39,7 @@ func (s *source) Problems() ([]Problem, int) { return s.problems.list, s.problem
 
 // Close releases the source.
 func (s *source) Close() error {
-	s.cache.drop()
+	s.cache.dropSegments()
 	return s.release()
 }
 
@@ -49,8 +49,8 @@ func (s *source) Read(ctx context.Context, item manifest.Item) ([]byte, error) {
 	if item.Size > s.limits.EntryBytes {
 		return nil, fmt.Errorf("%w: %s has %d bytes, at most %d are allowed", ErrTooLarge, item.Path, item.Size, s.limits.EntryBytes)
 	}
-	at := place{offset: item.Offset, length: item.Length}
-	m, err := s.cache.get(ctx, at, func(ctx context.Context) (*member, error) {
+	at := segmentPlace{offset: item.Offset, length: item.Length}
+	m, err := s.cache.getSegment(ctx, at, func(ctx context.Context) (*member, error) {
 		return readMember(ctx, s.data, at, s.limits, s.gate)
 	})
 	if err != nil {

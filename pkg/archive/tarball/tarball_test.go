@@ -40,7 +40,7 @@ type entry struct {
 	kind       byte
 }
 
-func object(apiVersion, kind, ns, name, data string) string {
+func objectJSON(apiVersion, kind, ns, name, data string) string {
 	meta := fmt.Sprintf(`{"name":%q,"uid":"uid-%s%s","labels":{"l":"v"}}`, name, ns, name)
 	if ns != "" {
 		meta = fmt.Sprintf(`{"name":%q,"namespace":%q,"uid":"uid-%s%s","labels":{"l":"v"}}`, name, ns, ns, name)
@@ -48,8 +48,8 @@ func object(apiVersion, kind, ns, name, data string) string {
 	return fmt.Sprintf(`{"apiVersion":%q,"data":%q,"kind":%q,"metadata":%s}`, apiVersion, data, kind, meta)
 }
 
-// both returns the two entries Velero's format 1.1.0 has for every object.
-func both(resource, version, scope, name, body string) []entry {
+// bothVersionEntries returns the two entries Velero's format 1.1.0 has for every object.
+func bothVersionEntries(resource, version, scope, name, body string) []entry {
 	return []entry{
 		{name: "resources/" + resource + "/" + scope + "/" + name + ".json", body: body},
 		{name: "resources/" + resource + "/" + version + "-preferredversion/" + scope + "/" + name + ".json", body: body},
@@ -59,17 +59,17 @@ func both(resource, version, scope, name, body string) []entry {
 // veleroTarball is a tarball as Velero 1.18 writes it: one gzip stream of archive/tar's making.
 func veleroTarball() []entry {
 	all := []entry{{name: "metadata/version", body: "1.1.0\n"}}
-	all = append(all, both("namespaces", "v1", "cluster", "shop", object("v1", "Namespace", "", "shop", ""))...)
+	all = append(all, bothVersionEntries("namespaces", "v1", "cluster", "shop", objectJSON("v1", "Namespace", "", "shop", ""))...)
 	for i := range 20 {
 		name := fmt.Sprintf("c-%02d-%s", i, strings.Repeat("long", i*5))
-		all = append(all, both("configmaps", "v1", "namespaces/shop", name, object("v1", "ConfigMap", "shop", name, strings.Repeat("x", i*9000)))...)
+		all = append(all, bothVersionEntries("configmaps", "v1", "namespaces/shop", name, objectJSON("v1", "ConfigMap", "shop", name, strings.Repeat("x", i*9000)))...)
 	}
-	all = append(all, both("deployments.apps", "v1", "namespaces/shop", "web", object("apps/v1", "Deployment", "shop", "web", ""))...)
-	all = append(all, entry{name: "resources/deployments.apps/v1beta1/namespaces/shop/web.json", body: object("apps/v1beta1", "Deployment", "shop", "web", "")})
-	return append(all, both("widgets.example.com", "v2", "cluster", "system:odd", object("example.com/v2", "Widget", "", "system:odd", ""))...)
+	all = append(all, bothVersionEntries("deployments.apps", "v1", "namespaces/shop", "web", objectJSON("apps/v1", "Deployment", "shop", "web", ""))...)
+	all = append(all, entry{name: "resources/deployments.apps/v1beta1/namespaces/shop/web.json", body: objectJSON("apps/v1beta1", "Deployment", "shop", "web", "")})
+	return append(all, bothVersionEntries("widgets.example.com", "v2", "cluster", "system:odd", objectJSON("example.com/v2", "Widget", "", "system:odd", ""))...)
 }
 
-func pack(t testing.TB, entries []entry) []byte {
+func packTarball(t testing.TB, entries []entry) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	zip := gzip.NewWriter(&out)
@@ -93,7 +93,7 @@ func pack(t testing.TB, entries []entry) []byte {
 	return out.Bytes()
 }
 
-func stored(t *testing.T, data []byte) objectstore.Store {
+func storeTarball(t *testing.T, data []byte) objectstore.Store {
 	t.Helper()
 	store := memstore.New()
 	require.NoError(t, objectstore.CreateBytes(t.Context(), store, layout.BackupTarball("b"), data))
@@ -113,8 +113,8 @@ func readAll(t *testing.T, src tarball.Source) map[string]string {
 	return all
 }
 
-// unversioned is what a restore should find in the entries.
-func unversioned(entries []entry) map[string]string {
+// unversionedBodies is what a restore should find in the entries.
+func unversionedBodies(entries []entry) map[string]string {
 	want := map[string]string{}
 	for _, e := range entries {
 		if p, err := tarball.ParsePath(e.name); err == nil && p.Version == "" {
@@ -127,10 +127,10 @@ func unversioned(entries []entry) map[string]string {
 func TestVeleroTarball(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	src, err := tarball.Open(t.Context(), stored(t, pack(t, veleroTarball())), "b", dir, tarball.Limits{})
+	src, err := tarball.Open(t.Context(), storeTarball(t, packTarball(t, veleroTarball())), "b", dir, tarball.Limits{})
 	require.NoError(t, err)
 	require.True(t, src.Header().Foreign)
-	require.Equal(t, unversioned(veleroTarball()), readAll(t, src))
+	require.Equal(t, unversionedBodies(veleroTarball()), readAll(t, src))
 	for it, err := range src.Items(t.Context()) {
 		require.NoError(t, err)
 		require.Equal(t, map[string]string{"l": "v"}, it.Labels)
@@ -152,7 +152,7 @@ func TestVeleroTarball(t *testing.T) {
 func TestReferencesOfAVeleroTarball(t *testing.T) {
 	t.Parallel()
 	claim := `{"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{"name":"c","namespace":"shop"},"spec":{"volumeName":"v"}}`
-	src, err := tarball.Open(t.Context(), stored(t, pack(t, both("persistentvolumeclaims", "v1", "namespaces/shop", "c", claim))), "b", t.TempDir(), tarball.Limits{})
+	src, err := tarball.Open(t.Context(), storeTarball(t, packTarball(t, bothVersionEntries("persistentvolumeclaims", "v1", "namespaces/shop", "c", claim))), "b", t.TempDir(), tarball.Limits{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, src.Close()) }()
 	for it, err := range src.Items(t.Context()) {
@@ -163,7 +163,7 @@ func TestReferencesOfAVeleroTarball(t *testing.T) {
 
 func TestHostileAndForeignEntriesArePassedOver(t *testing.T) {
 	t.Parallel()
-	good := both("pods", "v1", "namespaces/a", "p", object("v1", "Pod", "a", "p", ""))
+	good := bothVersionEntries("pods", "v1", "namespaces/a", "p", objectJSON("v1", "Pod", "a", "p", ""))
 	bad := []entry{
 		{name: "../../etc/passwd", body: "x"}, {name: "/resources/pods/namespaces/a/abs.json", body: "{}"}, {name: "resources/pods/namespaces/../../x.json", body: "{}"},
 		{name: "resources/pods/namespaces/a/link.json", kind: tar.TypeSymlink}, {name: "resources/pods/namespaces/a/fifo.json", kind: tar.TypeFifo},
@@ -171,16 +171,16 @@ func TestHostileAndForeignEntriesArePassedOver(t *testing.T) {
 		{name: "resources/pods/namespaces/a/huge.json", body: strings.Repeat("z", 5000)},
 		{name: "resources/pods/namespaces/a/broken.json", body: `{"apiVersion":"v1"`}, {name: "resources/pods/namespaces/a/array.json", body: `[]`},
 		{name: "resources/pods/namespaces/a/untyped.json", body: `{"metadata":{"name":"untyped","namespace":"a"}}`},
-		{name: "resources/pods/namespaces/a/other.json", body: object("v1", "Pod", "b", "other", "")},
-		{name: "resources/pods/namespaces/a/group.json", body: object("apps/v1", "Pod", "a", "group", "")},
-		{name: "resources/pods/namespaces/a/deep.json", body: object("a/b/c", "Pod", "a", "deep", "")},
+		{name: "resources/pods/namespaces/a/other.json", body: objectJSON("v1", "Pod", "b", "other", "")},
+		{name: "resources/pods/namespaces/a/group.json", body: objectJSON("apps/v1", "Pod", "a", "group", "")},
+		{name: "resources/pods/namespaces/a/deep.json", body: objectJSON("a/b/c", "Pod", "a", "deep", "")},
 		{name: "resources/pods/namespaces/a/meta.json", body: `{"apiVersion":"v1","kind":"Pod","metadata":{"name":7}}`},
 	}
 	entries := append([]entry{{name: "resources/pods/", kind: tar.TypeDir}}, bad...)
 	entries = append(entries, good...)
-	src, err := tarball.FromTarball(t.Context(), stored(t, pack(t, entries)), "b", t.TempDir(), tarball.Limits{EntryBytes: 4000})
+	src, err := tarball.FromTarball(t.Context(), storeTarball(t, packTarball(t, entries)), "b", t.TempDir(), tarball.Limits{EntryBytes: 4000})
 	require.NoError(t, err)
-	require.Equal(t, unversioned(good), readAll(t, src))
+	require.Equal(t, unversionedBodies(good), readAll(t, src))
 	list, n := src.Problems()
 	require.Equal(t, len(bad), n)
 	for i, p := range list {
@@ -192,14 +192,14 @@ func TestHostileAndForeignEntriesArePassedOver(t *testing.T) {
 
 func TestBombs(t *testing.T) {
 	t.Parallel()
-	entries := []entry{{name: "resources/pods/namespaces/a/first.json", body: object("v1", "Pod", "a", "first", "")}}
+	entries := []entry{{name: "resources/pods/namespaces/a/first.json", body: objectJSON("v1", "Pod", "a", "first", "")}}
 	for i := range 50 {
 		entries = append(entries, entry{name: fmt.Sprintf("resources/pods/namespaces/a/%d.json", i), body: strings.Repeat("0", 1<<20)})
 	}
-	data := pack(t, entries)
+	data := packTarball(t, entries)
 	require.Less(t, len(data), 1<<20)
 	dir := t.TempDir()
-	_, err := tarball.FromTarball(t.Context(), stored(t, data), "b", dir, tarball.Limits{TotalBytes: 10 << 20})
+	_, err := tarball.FromTarball(t.Context(), storeTarball(t, data), "b", dir, tarball.Limits{TotalBytes: 10 << 20})
 	require.ErrorIs(t, err, tarball.ErrTooLarge)
 	require.ErrorContains(t, err, "resources/pods/namespaces/a/")
 	left, err := os.ReadDir(dir)
@@ -209,7 +209,7 @@ func TestBombs(t *testing.T) {
 
 func TestEveryTruncationIsAnErrorNamingAnEntry(t *testing.T) {
 	t.Parallel()
-	data := pack(t, veleroTarball()[:11])
+	data := packTarball(t, veleroTarball()[:11])
 	v := tarball.Visitor{Entry: func(e tarball.Entry) error { _, err := io.Copy(io.Discard, e.Body); return err }}
 	require.NoError(t, tarball.List(t.Context(), bytes.NewReader(data), tarball.Limits{}, v))
 	named := 0
@@ -230,14 +230,14 @@ func TestListGivesBackTheVisitorsError(t *testing.T) {
 	t.Parallel()
 	stop := errors.New("stop")
 	var version string
-	err := tarball.List(t.Context(), bytes.NewReader(pack(t, veleroTarball())), tarball.Limits{}, tarball.Visitor{
+	err := tarball.List(t.Context(), bytes.NewReader(packTarball(t, veleroTarball())), tarball.Limits{}, tarball.Visitor{
 		Entry: func(tarball.Entry) error { return stop }, Version: func(v string) { version = v },
 	})
 	require.ErrorIs(t, err, stop)
 	require.Equal(t, "1.1.0", version)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(stop)
-	require.ErrorIs(t, tarball.List(ctx, bytes.NewReader(pack(t, veleroTarball())), tarball.Limits{}, tarball.Visitor{}), stop)
+	require.ErrorIs(t, tarball.List(ctx, bytes.NewReader(packTarball(t, veleroTarball())), tarball.Limits{}, tarball.Visitor{}), stop)
 }
 
 // holdfastBackup publishes a backup of our own and returns the bodies by path.
@@ -251,7 +251,7 @@ func holdfastBackup(t *testing.T, store objectstore.Store, items int) map[string
 		for i := range items / 3 {
 			name := fmt.Sprintf("p-%d-%04d", p, i)
 			ns := "x-preferredversion"
-			body := object("v1", "Pod", ns, name, strings.Repeat("y", (i%7)*9000))
+			body := objectJSON("v1", "Pod", ns, name, strings.Repeat("y", (i%7)*9000))
 			require.NoError(t, w.Add(part.Item{
 				GVK: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, Resource: "pods", Preferred: true, HasTypeMeta: true, Raw: []byte(body),
 				Meta: &objmeta.Meta{Name: name, Namespace: ns, UID: name},
@@ -279,8 +279,8 @@ func holdfastBackup(t *testing.T, store objectstore.Store, items int) map[string
 	return want
 }
 
-// counting counts range reads and fails on request.
-type counting struct {
+// countingReader counts range reads and fails on request.
+type countingReader struct {
 	objectstore.Store
 	reads atomic.Int64
 	fail  atomic.Bool
@@ -288,7 +288,7 @@ type counting struct {
 
 var errBroken = errors.New("connection reset")
 
-func (c *counting) GetRange(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
+func (c *countingReader) GetRange(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
 	c.reads.Add(1)
 	if c.fail.Load() {
 		return nil, errBroken
@@ -298,7 +298,7 @@ func (c *counting) GetRange(ctx context.Context, key string, off, n int64) (io.R
 
 func TestOwnBackupIsReadByRange(t *testing.T) {
 	t.Parallel()
-	store := &counting{Store: memstore.New()}
+	store := &countingReader{Store: memstore.New()}
 	want := holdfastBackup(t, store, 90)
 	dir := t.TempDir()
 	src, err := tarball.Open(t.Context(), store, "b", dir, tarball.Limits{})
@@ -320,7 +320,7 @@ func TestOwnBackupIsReadByRange(t *testing.T) {
 
 func TestConcurrentReadsWithATinyCache(t *testing.T) {
 	t.Parallel()
-	store := &counting{Store: memstore.New()}
+	store := &countingReader{Store: memstore.New()}
 	want := holdfastBackup(t, store, 60)
 	src, err := tarball.FromManifest(t.Context(), store, "b", tarball.Limits{CacheBytes: 1})
 	require.NoError(t, err)
@@ -376,12 +376,12 @@ func TestManifestThatDoesNotFit(t *testing.T) {
 	require.ErrorIs(t, err, tarball.ErrCorrupt)
 
 	// Velero's finalizer writes the tarball anew: the manifest's offsets are worth nothing then
-	require.NoError(t, objectstore.PutBytes(t.Context(), store, layout.BackupTarball("b"), pack(t, veleroTarball())))
+	require.NoError(t, objectstore.PutBytes(t.Context(), store, layout.BackupTarball("b"), packTarball(t, veleroTarball())))
 	_, err = tarball.FromManifest(t.Context(), store, "b", tarball.Limits{})
 	require.ErrorIs(t, err, tarball.ErrMismatch)
 	again, err := tarball.Open(t.Context(), store, "b", t.TempDir(), tarball.Limits{})
 	require.NoError(t, err)
-	require.Equal(t, unversioned(veleroTarball()), readAll(t, again))
+	require.Equal(t, unversionedBodies(veleroTarball()), readAll(t, again))
 	require.NotEmpty(t, want)
 	require.NoError(t, again.Close())
 
@@ -422,7 +422,7 @@ func TestNoTarball(t *testing.T) {
 // directory.
 func FuzzList(f *testing.F) {
 	for _, entries := range [][]entry{veleroTarball()[:4], {{name: "../x", body: "y"}}, {{name: "resources/a/cluster/b.json", body: "{}"}}} {
-		zip, err := gzip.NewReader(bytes.NewReader(pack(f, entries)))
+		zip, err := gzip.NewReader(bytes.NewReader(packTarball(f, entries)))
 		require.NoError(f, err)
 		plain, err := io.ReadAll(zip)
 		require.NoError(f, err)

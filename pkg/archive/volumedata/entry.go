@@ -16,8 +16,8 @@ const (
 	groupSnapshots = "snapshot.storage.k8s.io"
 )
 
-// info is the part of an entry of -volumeinfo.json.gz that matters here.
-type info struct {
+// volumeInfo is the part of an entry of -volumeinfo.json.gz that matters here.
+type volumeInfo struct {
 	Claim     string  `json:"pvcName"`
 	Namespace string  `json:"pvcNamespace"`
 	Volume    string  `json:"pvName"`
@@ -38,22 +38,22 @@ type handle struct {
 	Handle string `json:"snapshotHandle"`
 }
 
-func (h *handle) known() bool { return h != nil && h.Handle != "" }
+func (h *handle) isKnown() bool { return h != nil && h.Handle != "" }
 
-func fromVolumeInfo(i *info) (d Data, is bool) {
+func fromVolumeInfo(i *volumeInfo) (d Data, is bool) {
 	d = Data{Namespace: i.Namespace, Claim: i.Claim, Volume: i.Volume}
 	held := false
 	switch Method(i.Method) {
 	case PodVolumeBackup:
 		d.Method = PodVolumeBackup
 		if i.Pod != nil {
-			held = i.Pod.known()
+			held = i.Pod.isKnown()
 			d.Pod, d.PodVolume, d.Namespace = i.Pod.Name, i.Pod.Volume, cmp.Or(d.Namespace, i.Pod.Namespace)
 		}
 	case CSISnapshot:
-		d.Method, held = CSISnapshot, i.CSI.known()
+		d.Method, held = CSISnapshot, i.CSI.isKnown()
 		if i.Moved {
-			d.Method, held = DataUpload, i.Movement.known()
+			d.Method, held = DataUpload, i.Movement.isKnown()
 		}
 	default:
 		return d, false
@@ -86,8 +86,8 @@ type operation struct {
 	} `json:"status"`
 }
 
-// stored reports that the operation may have stored data.
-func (o *operation) stored() bool { return o.Status.Phase != phaseFailed }
+// mayHaveStoredData reports that the operation may have stored data.
+func (o *operation) mayHaveStoredData() bool { return o.Status.Phase != phaseFailed }
 
 // fromOperation finds DataUploads, and snapshots, whose claims other files name.
 func fromOperation(o *operation) (d Data, is bool) {
@@ -95,10 +95,10 @@ func fromOperation(o *operation) (d Data, is bool) {
 		if r.Group != groupVelero || r.Resource != "datauploads" {
 			continue
 		}
-		return Data{Method: DataUpload, Namespace: o.Spec.Item.Namespace, Claim: o.Spec.Item.Name, Stored: o.stored()}, true
+		return Data{Method: DataUpload, Namespace: o.Spec.Item.Namespace, Claim: o.Spec.Item.Name, Stored: o.mayHaveStoredData()}, true
 	}
 	if o.Spec.Item.Group == groupSnapshots && o.Spec.Item.Resource == "volumesnapshots" {
-		return Data{Method: CSISnapshot, Namespace: o.Spec.Item.Namespace, Snapshot: o.Spec.Item.Name, Stored: o.stored()}, true
+		return Data{Method: CSISnapshot, Namespace: o.Spec.Item.Namespace, Snapshot: o.Spec.Item.Name, Stored: o.mayHaveStoredData()}, true
 	}
 	return d, false
 }

@@ -16,11 +16,11 @@ import (
 // of twice that size), and what an entry takes in memory.
 var limits = jsonlimit.Limits{Text: 1 << 30, Element: 1 << 20, Decoded: 32 << 20}
 
-// list reads a list of entries; false from convert is an entry that is about no volume.
-type list func(r io.Reader, fn func(Data) error) error
+// volumeList reads a list of entries; false from convert is an entry that is about no volume.
+type volumeList func(r io.Reader, fn func(Data) error) error
 
 // listOf reads entries of one type.
-func listOf[T any](convert func(*T) (Data, bool)) list {
+func listOf[T any](convert func(*T) (Data, bool)) volumeList {
 	return func(r io.Reader, fn func(Data) error) error {
 		return jsonlimit.Each(r, limits, func(entry *T) error {
 			if data, is := convert(entry); is {
@@ -31,8 +31,8 @@ func listOf[T any](convert func(*T) (Data, bool)) list {
 	}
 }
 
-// each calls fn for each volume in the compressed list under key. A missing file is empty.
-func each(ctx context.Context, store objectstore.Reader, key string, of list, fn func(Data) error) error {
+// eachVolume calls fn for each volume in the compressed list under key. A missing file is empty.
+func eachVolume(ctx context.Context, store objectstore.Reader, key string, of volumeList, fn func(Data) error) error {
 	body, err := store.Get(ctx, key)
 	if errors.Is(err, objectstore.ErrNotFound) {
 		return nil

@@ -55,10 +55,10 @@ func (d Data) String() string {
 	return fmt.Sprintf("%s %s/%s", d.Method, d.Namespace, d.Snapshot)
 }
 
-// file is one that may list volume data.
-type file struct {
+// volumeFile is one that may list volume data.
+type volumeFile struct {
 	key  func(backup string) string
-	list list
+	list volumeList
 }
 
 // maxData bounds what the files of one backup may list, so that callers can keep it.
@@ -69,25 +69,25 @@ const maxData = 200_000
 // or when they list more than 200,000 volumes. Memory is bounded by the largest entry. An error of
 // fn ends the reading and is returned.
 func Each(ctx context.Context, store objectstore.Reader, backup string, fn func(Data) error) error {
-	return read(ctx, store, backup, append([]file{{layout.BackupVolumeInfo, listOf(fromVolumeInfo)}}, lists...), fn)
+	return readVolumes(ctx, store, backup, append([]volumeFile{{layout.BackupVolumeInfo, listOf(fromVolumeInfo)}}, lists...), fn)
 }
 
-// Beside is Each without the volume information, for callers that read it themselves.
-func Beside(ctx context.Context, store objectstore.Reader, backup string, fn func(Data) error) error {
-	return read(ctx, store, backup, lists, fn)
+// EachListed is Each without the volume information, for callers that read it themselves.
+func EachListed(ctx context.Context, store objectstore.Reader, backup string, fn func(Data) error) error {
+	return readVolumes(ctx, store, backup, lists, fn)
 }
 
 // lists are the files beside the volume information.
-var lists = []file{
+var lists = []volumeFile{
 	{layout.BackupPodVolumeBackups, listOf(fromPodVolumeBackup)},
 	{layout.BackupItemOperations, listOf(fromOperation)},
 	{layout.BackupCSISnapshots, listOf(fromCSISnapshot)},
 }
 
-func read(ctx context.Context, store objectstore.Reader, backup string, files []file, fn func(Data) error) error {
+func readVolumes(ctx context.Context, store objectstore.Reader, backup string, files []volumeFile, fn func(Data) error) error {
 	n := 0
 	for _, f := range files {
-		err := each(ctx, store, f.key(backup), f.list, func(data Data) error {
+		err := eachVolume(ctx, store, f.key(backup), f.list, func(data Data) error {
 			if n++; n > maxData {
 				return fmt.Errorf("%w: the backup lists more than %d volumes", ErrMalformed, maxData)
 			}

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 )
 
-func zipped(t testing.TB, text string) []byte {
+func gzipVolumes(t testing.TB, text string) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	zip := gzip.NewWriter(&out)
@@ -24,7 +24,7 @@ func zipped(t testing.TB, text string) []byte {
 	return out.Bytes()
 }
 
-func all(t testing.TB, store *memstore.Store) (list []volumedata.Data, err error) {
+func readAllVolumes(t testing.TB, store *memstore.Store) (list []volumedata.Data, err error) {
 	t.Helper()
 	err = volumedata.Each(t.Context(), store, "b", func(d volumedata.Data) error {
 		list = append(list, d)
@@ -35,20 +35,20 @@ func all(t testing.TB, store *memstore.Store) (list []volumedata.Data, err error
 
 func TestEveryFileIsRead(t *testing.T) {
 	store := memstore.New()
-	list, err := all(t, store)
+	list, err := readAllVolumes(t, store)
 	require.NoError(t, err)
 	require.Empty(t, list)
-	store.Set(layout.BackupVolumeInfo("b"), zipped(t, `[
+	store.Set(layout.BackupVolumeInfo("b"), gzipVolumes(t, `[
 	 {"pvcName":"c","pvcNamespace":"n","pvName":"v","backupMethod":"CSISnapshot","snapshotDataMoved":true,"result":"failed","snapshotDataMovementInfo":{"snapshotHandle":""}},
 	 {"backupMethod":"PodVolumeBackup","pvbInfo":{"snapshotHandle":"k","volumeName":"d","podName":"p","podNamespace":"n"}},
 	 {"pvName":"x","backupMethod":"NativeSnapshot"},{"pvName":"y","skipped":true}]`))
-	store.Set(layout.BackupPodVolumeBackups("b"), zipped(t, "null\n"))
-	store.Set(layout.BackupItemOperations("b"), zipped(t, `[
+	store.Set(layout.BackupPodVolumeBackups("b"), gzipVolumes(t, "null\n"))
+	store.Set(layout.BackupItemOperations("b"), gzipVolumes(t, `[
 	 {"spec":{"resourceIdentifier":{"Group":"","Resource":"persistentvolumeclaims","Namespace":"n","Name":"c"},"postOperationItems":[{"Group":"velero.io","Resource":"datauploads","Namespace":"velero","Name":"u"}]},"status":{"phase":"Failed"}},
 	 {"spec":{"resourceIdentifier":{"Group":"snapshot.storage.k8s.io","Resource":"volumesnapshots","Namespace":"n","Name":"s"}},"status":{"phase":"Completed"}},
 	 {"spec":{"resourceIdentifier":{"Group":"","Resource":"pods","Namespace":"n","Name":"p"},"postOperationItems":null},"status":{"phase":"Completed"}}]`))
-	store.Set(layout.BackupCSISnapshots("b"), zipped(t, `[{"metadata":{"namespace":"n","name":"s"},"spec":{"source":{"persistentVolumeClaimName":"c"}}}]`))
-	list, err = all(t, store)
+	store.Set(layout.BackupCSISnapshots("b"), gzipVolumes(t, `[{"metadata":{"namespace":"n","name":"s"},"spec":{"source":{"persistentVolumeClaimName":"c"}}}]`))
+	list, err = readAllVolumes(t, store)
 	require.NoError(t, err)
 	require.Equal(t, []volumedata.Data{
 		{Method: "DataUpload", Namespace: "n", Claim: "c", Volume: "v"},
@@ -61,17 +61,17 @@ func TestEveryFileIsRead(t *testing.T) {
 
 func TestDamagedFiles(t *testing.T) {
 	for name, data := range map[string][]byte{
-		"no gzip": []byte("["), "no JSON": zipped(t, "["), "an object": zipped(t, `{}`), "cut short": zipped(t, "[]")[:12], "wrong types": zipped(t, `[{"pvName":1}]`),
+		"no gzip": []byte("["), "no JSON": gzipVolumes(t, "["), "an object": gzipVolumes(t, `{}`), "cut short": gzipVolumes(t, "[]")[:12], "wrong types": gzipVolumes(t, `[{"pvName":1}]`),
 	} {
 		store := memstore.New()
 		store.Set(layout.BackupVolumeInfo("b"), data)
-		_, err := all(t, store)
+		_, err := readAllVolumes(t, store)
 		require.ErrorIs(t, err, volumedata.ErrMalformed, name)
 		require.ErrorContains(t, err, "b-volumeinfo.json.gz")
 	}
 	store, away := memstore.New(), errors.New("bucket is away")
 	store.Inject(func(memstore.Op, string) error { return away })
-	_, err := all(t, store)
+	_, err := readAllVolumes(t, store)
 	require.ErrorIs(t, err, away)
 	require.NotErrorIs(t, err, volumedata.ErrMalformed)
 }
@@ -80,8 +80,8 @@ func TestDamagedFiles(t *testing.T) {
 // they read.
 func TestEndlessListsAreRefused(t *testing.T) {
 	store := memstore.New()
-	store.Set(layout.BackupVolumeInfo("b"), zipped(t, "["+strings.Repeat(`{"pvName":"v","backupMethod":"CSISnapshot"},`, 200_001)+"{}]"))
-	_, err := all(t, store)
+	store.Set(layout.BackupVolumeInfo("b"), gzipVolumes(t, "["+strings.Repeat(`{"pvName":"v","backupMethod":"CSISnapshot"},`, 200_001)+"{}]"))
+	_, err := readAllVolumes(t, store)
 	require.ErrorIs(t, err, volumedata.ErrMalformed)
 	require.ErrorContains(t, err, "more than 200000 volumes")
 }
@@ -103,7 +103,7 @@ func TestAHugeEntryCostsNoMemory(t *testing.T) {
 	store.Set(layout.BackupVolumeInfo("b"), out.Bytes())
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	_, err = all(t, store)
+	_, err = readAllVolumes(t, store)
 	runtime.ReadMemStats(&after)
 	require.ErrorIs(t, err, volumedata.ErrMalformed)
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(16<<20))

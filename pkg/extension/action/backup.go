@@ -83,12 +83,12 @@ type Keyed struct {
 	Key             string
 }
 
-// Ahead is implemented by a BackupStarter that can begin its work for several objects of an item
+// Prestarter is implemented by a BackupStarter that can begin its work for several objects of an item
 // block before the first of them has its turn.
-type Ahead interface {
-	// Ahead begins what Start with these keys begins, and waits for nothing that it began. Failures
+type Prestarter interface {
+	// Prestart begins what Start with these keys begins, and waits for nothing that it began. Failures
 	// are Start's to report.
-	Ahead(ctx context.Context, objects []Keyed)
+	Prestart(ctx context.Context, objects []Keyed)
 }
 
 // Preparer is implemented by an action or a VolumeSnapshotter whose calls need what may take long

@@ -23,13 +23,13 @@ func Merge[A Action](builtin, plugins []A) (merged, hidden []A) {
 		merged = append(merged, a)
 	}
 	slices.SortStableFunc(merged, func(a, b A) int {
-		return cmp.Or(cmp.Compare(turn(a), turn(b)), strings.Compare(a.Name(), b.Name()))
+		return cmp.Or(cmp.Compare(mergeOrder(a), mergeOrder(b)), strings.Compare(a.Name(), b.Name()))
 	})
 	return merged, hidden
 }
 
-// turn is 1 for an action that is given what all others made of an object.
-func turn(a any) int {
+// mergeOrder is 1 for an action that is given what all others made of an object.
+func mergeOrder(a any) int {
 	switch a.(type) {
 	case BackupStarter, RestoreStarter:
 		return 1

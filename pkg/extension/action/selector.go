@@ -93,7 +93,7 @@ func newMatchList(in, out []string, resolver selection.Resolver) matchList {
 	}
 }
 
-func (l *matchList) includes(gr schema.GroupResource) bool {
+func (l *matchList) includesResource(gr schema.GroupResource) bool {
 	if _, out := l.out[gr]; out {
 		return false
 	}
@@ -123,7 +123,7 @@ func withoutEmpty(list []string) []string {
 // Resource reports whether objects of the resource can match at all. Where no action's does,
 // objects need not be decoded.
 func (m *Matcher) Resource(gr schema.GroupResource) bool {
-	return m.resources.includes(gr) && m.touches.includes(gr)
+	return m.resources.includesResource(gr) && m.touches.includesResource(gr)
 }
 
 // Namespace reports whether objects of the namespace can match; "" means cluster-scoped objects,

@@ -40,8 +40,8 @@ func (n named) AppliesTo(context.Context) (action.Selector, error) {
 	return action.Selector{IncludedResources: n.resources}, nil
 }
 
-// guard, deferred by every method, makes a panic an error and has errors name action and method.
-func (n named) guard(method string, err *error) {
+// guardPanic, deferred by every method, makes a panic an error and has errors name action and method.
+func (n named) guardPanic(method string, err *error) {
 	if r := recover(); r != nil {
 		*err = fmt.Errorf("%w: %v", ErrPanic, r)
 	}
@@ -55,8 +55,8 @@ const (
 	related = "GetRelatedItems"
 )
 
-// unique returns the elements without repetitions, in their order.
-func unique[T comparable](list []T) []T {
+// uniqueElements returns the elements without repetitions, in their order.
+func uniqueElements[T comparable](list []T) []T {
 	if len(list) < 2 {
 		return list
 	}

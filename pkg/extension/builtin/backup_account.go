@@ -13,7 +13,7 @@ type backupAccount struct {
 }
 
 func (a backupAccount) Execute(ctx context.Context, o *action.Object, _ *action.Backup) (_ action.BackupResult, err error) {
-	defer a.guard(execute, &err)
-	items, err := a.items(ctx, o)
+	defer a.guardPanic(execute, &err)
+	items, err := a.itemsOfAccount(ctx, o)
 	return action.BackupResult{Object: o, Additional: items}, err
 }

@@ -17,7 +17,7 @@ const labelSnapshotName = "velero.io/volume-snapshot-name"
 type backupClaim struct{ named }
 
 func (a backupClaim) Execute(_ context.Context, o *action.Object, b *action.Backup) (_ action.BackupResult, err error) {
-	defer a.guard(execute, &err)
+	defer a.guardPanic(execute, &err)
 	claim, err := o.Content()
 	if err != nil {
 		return action.BackupResult{}, err
@@ -35,10 +35,10 @@ func (a backupClaim) Execute(_ context.Context, o *action.Object, b *action.Back
 	if err != nil {
 		return action.BackupResult{}, err
 	}
-	if err := remove(changed.Object, fields, "spec"); err != nil {
+	if err := removeKeys(changed.Object, fields, "spec"); err != nil {
 		return action.BackupResult{}, err
 	}
-	if err := remove(changed.Object, stale, "metadata", "labels"); err != nil {
+	if err := removeKeys(changed.Object, stale, "metadata", "labels"); err != nil {
 		return action.BackupResult{}, err
 	}
 	result.Object = action.FromContent(changed.Object)
@@ -47,11 +47,11 @@ func (a backupClaim) Execute(_ context.Context, o *action.Object, b *action.Back
 
 // boundVolume returns the volume of a claim, "" when it is not bound.
 func boundVolume(claim object) (string, error) {
-	phase, _, err := text(claim, "status", "phase")
+	phase, _, err := textAt(claim, "status", "phase")
 	if err != nil || phase != "Bound" {
 		return "", err
 	}
-	volume, _, err := text(claim, "spec", "volumeName")
+	volume, _, err := textAt(claim, "spec", "volumeName")
 	return volume, err
 }
 
@@ -59,20 +59,20 @@ func boundVolume(claim object) (string, error) {
 // The selector stays where the class is "": such a claim can only be bound to an existing volume,
 // which the selector selects.
 func boundFields(claim object, backup string) (fields, stale []string, err error) {
-	spec, err := child(claim, "spec")
+	spec, err := childObject(claim, "spec")
 	if err != nil {
 		return nil, nil, err
 	}
-	class, hasClass, err := text(spec, "storageClassName")
+	class, hasClass, err := textAt(spec, "storageClassName")
 	if err != nil {
-		return nil, nil, within("spec", err)
+		return nil, nil, wrapFieldError("spec", err)
 	}
 	for _, field := range []string{"dataSource", "dataSourceRef", "selector"} {
 		if _, ok := spec[field]; ok && (field != "selector" || !hasClass || class != "") {
 			fields = append(fields, field)
 		}
 	}
-	labels, err := child(claim, "metadata", "labels")
+	labels, err := childObject(claim, "metadata", "labels")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -84,9 +84,9 @@ func boundFields(claim object, backup string) (fields, stale []string, err error
 	return fields, stale, nil
 }
 
-// remove takes keys out of the object at the path. An object that becomes empty goes as well.
-func remove(o object, keys []string, path ...string) error {
-	at, err := child(o, path...)
+// removeKeys takes keys out of the object at the path. An object that becomes empty goes as well.
+func removeKeys(o object, keys []string, path ...string) error {
+	at, err := childObject(o, path...)
 	if err != nil || at == nil || len(keys) == 0 {
 		return err
 	}
@@ -96,7 +96,7 @@ func remove(o object, keys []string, path ...string) error {
 	if len(at) > 0 {
 		return nil
 	}
-	parent, err := child(o, path[:len(path)-1]...)
+	parent, err := childObject(o, path[:len(path)-1]...)
 	delete(parent, path[len(path)-1])
 	return err
 }

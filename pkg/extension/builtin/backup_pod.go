@@ -10,7 +10,7 @@ import (
 type backupPod struct{ named }
 
 func (a backupPod) Execute(_ context.Context, o *action.Object, _ *action.Backup) (_ action.BackupResult, err error) {
-	defer a.guard(execute, &err)
+	defer a.guardPanic(execute, &err)
 	items, err := podNeeds(o)
 	return action.BackupResult{Object: o, Additional: items}, err
 }

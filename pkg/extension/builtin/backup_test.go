@@ -35,11 +35,11 @@ func TestPodBringsItsClaimsAndPriorityClass(t *testing.T) {
 			got, err := byName(t, items, "velero.io/pod").Execute(t.Context(), o, backupJob(t))
 			require.NoError(t, err)
 			require.Same(t, o, got.Object)
-			require.Equal(t, tc.want, names(got.Additional))
+			require.Equal(t, tc.want, itemNames(got.Additional))
 
 			found, err := byName(t, blocks, "velero.io/pod").Related(t.Context(), o, backupJob(t))
 			require.NoError(t, err)
-			require.Equal(t, tc.want, names(found))
+			require.Equal(t, tc.want, itemNames(found))
 		})
 	}
 }
@@ -86,7 +86,7 @@ func TestBoundClaimBringsItsVolumeAndForgetsWhatIsSettled(t *testing.T) {
 			o := action.FromJSON([]byte(tc.claim))
 			got, err := byName(t, items, "velero.io/pv").Execute(t.Context(), o, backupJob(t))
 			require.NoError(t, err)
-			require.Equal(t, tc.additional, names(got.Additional))
+			require.Equal(t, tc.additional, itemNames(got.Additional))
 			require.JSONEq(t, tc.claim, jsonOf(t, o), "the object given must not change")
 			if tc.want == unchanged {
 				require.Same(t, o, got.Object)
@@ -97,7 +97,7 @@ func TestBoundClaimBringsItsVolumeAndForgetsWhatIsSettled(t *testing.T) {
 	}
 }
 
-func accounts() *cluster {
+func newAccountCluster() *cluster {
 	return &cluster{objects: map[string][]string{"clusterrolebindings.rbac.authorization.k8s.io": {
 		`{"metadata":{"name":"z"},"roleRef":{"kind":"ClusterRole","name":"view"},"subjects":[{"kind":"ServiceAccount","namespace":"shop","name":"bot"}]}`,
 		`{"metadata":{"name":"a"},"roleRef":{"kind":"ClusterRole","name":"view"},"subjects":[{"kind":"User","name":"bot"},
@@ -112,7 +112,7 @@ const accountBot = `{"kind":"ServiceAccount","metadata":{"namespace":"shop","nam
 var botItems = []string{"clusterrolebindings.rbac.authorization.k8s.io a", "clusterrolebindings.rbac.authorization.k8s.io z", "clusterroles.rbac.authorization.k8s.io view"}
 
 func TestServiceAccountBringsItsClusterRoles(t *testing.T) {
-	c := accounts()
+	c := newAccountCluster()
 	items, blocks := builtin.ForBackup(c)
 	for account, want := range map[string][]string{
 		accountBot: botItems,
@@ -122,16 +122,16 @@ func TestServiceAccountBringsItsClusterRoles(t *testing.T) {
 		got, err := byName(t, items, "velero.io/service-account").Execute(t.Context(), o, backupJob(t))
 		require.NoError(t, err)
 		require.Same(t, o, got.Object)
-		require.Equal(t, want, names(got.Additional))
+		require.Equal(t, want, itemNames(got.Additional))
 		found, err := byName(t, blocks, "velero.io/service-account").Related(t.Context(), o, backupJob(t))
 		require.NoError(t, err)
-		require.Equal(t, want, names(found))
+		require.Equal(t, want, itemNames(found))
 	}
 	require.Len(t, c.calls, 1, "bindings are read once per job")
 }
 
 func TestFailureToReadBindingsIsTriedAgain(t *testing.T) {
-	c := accounts()
+	c := newAccountCluster()
 	c.fail = []error{errors.New("away")}
 	items, _ := builtin.ForBackup(c)
 	a := byName(t, items, "velero.io/service-account")
@@ -140,7 +140,7 @@ func TestFailureToReadBindingsIsTriedAgain(t *testing.T) {
 	require.EqualError(t, err, "action velero.io/service-account: Execute: read ClusterRoleBindings: away")
 	got, err := a.Execute(t.Context(), o, backupJob(t))
 	require.NoError(t, err)
-	require.Equal(t, botItems, names(got.Additional))
+	require.Equal(t, botItems, itemNames(got.Additional))
 }
 
 func claimsAndPods() *cluster {
@@ -178,7 +178,7 @@ func TestClaimIsInOneBlockWithVolumePodsAndGroup(t *testing.T) {
 			for range 2 {
 				got, err := a.Related(t.Context(), action.FromJSON([]byte(tc.claim)), job)
 				require.NoError(t, err)
-				require.Equal(t, tc.want, names(got))
+				require.Equal(t, tc.want, itemNames(got))
 			}
 			require.LessOrEqual(t, len(c.calls)-before, 2, "Pods and claims of a namespace are read once")
 		})

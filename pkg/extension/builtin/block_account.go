@@ -13,6 +13,6 @@ type blockAccount struct {
 }
 
 func (a blockAccount) Related(ctx context.Context, o *action.Object, _ *action.Backup) (_ []action.Item, err error) {
-	defer a.guard(related, &err)
-	return a.items(ctx, o)
+	defer a.guardPanic(related, &err)
+	return a.itemsOfAccount(ctx, o)
 }

@@ -22,8 +22,8 @@ type blockClaim struct {
 	lister Lister
 
 	mu     sync.Mutex
-	users  map[string]*lazy[map[string][]action.Item]   // namespace → claim → Pods
-	groups map[groupsOf]*lazy[map[string][]action.Item] // group → claims
+	users  map[string]*lazyValue[map[string][]action.Item]   // namespace → claim → Pods
+	groups map[groupsOf]*lazyValue[map[string][]action.Item] // group → claims
 }
 
 // groupsOf is the label that names a volume group.
@@ -32,13 +32,13 @@ type groupsOf struct{ namespace, label string }
 func newBlockClaim(lister Lister) *blockClaim {
 	return &blockClaim{
 		named: named{"velero.io/pvc", []string{"persistentvolumeclaims"}}, lister: lister,
-		users:  map[string]*lazy[map[string][]action.Item]{},
-		groups: map[groupsOf]*lazy[map[string][]action.Item]{},
+		users:  map[string]*lazyValue[map[string][]action.Item]{},
+		groups: map[groupsOf]*lazyValue[map[string][]action.Item]{},
 	}
 }
 
 func (a *blockClaim) Related(ctx context.Context, o *action.Object, b *action.Backup) (_ []action.Item, err error) {
-	defer a.guard(related, &err)
+	defer a.guardPanic(related, &err)
 	claim, err := o.Content()
 	if err != nil {
 		return nil, err
@@ -55,25 +55,25 @@ func (a *blockClaim) Related(ctx context.Context, o *action.Object, b *action.Ba
 	if volume != "" {
 		items = append(items, action.Item{GroupResource: volumes, Name: volume})
 	}
-	users, err := a.usersIn(id.Namespace).get(ctx)
+	users, err := a.usersIn(id.Namespace).getValue(ctx)
 	if err != nil {
 		return nil, err
 	}
 	items = append(items, users[id.Name]...)
-	group, err := a.group(ctx, id, claim, b.Backup().Spec.VolumeGroupSnapshotLabelKey)
+	group, err := a.claimsOfGroup(ctx, id, claim, b.Backup().Spec.VolumeGroupSnapshotLabelKey)
 	return append(items, group...), err
 }
 
-// group returns the other claims of the claim's volume group.
-func (a *blockClaim) group(ctx context.Context, id action.Identity, claim object, label string) ([]action.Item, error) {
+// claimsOfGroup returns the other claims of the claim's volume group.
+func (a *blockClaim) claimsOfGroup(ctx context.Context, id action.Identity, claim object, label string) ([]action.Item, error) {
 	if label == "" {
 		label = defaultVolumeGroup
 	}
-	name, _, err := text(claim, "metadata", "labels", label)
+	name, _, err := textAt(claim, "metadata", "labels", label)
 	if err != nil || name == "" {
 		return nil, err
 	}
-	groups, err := a.groupsIn(groupsOf{id.Namespace, label}).get(ctx)
+	groups, err := a.groupsIn(groupsOf{id.Namespace, label}).getValue(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -86,8 +86,8 @@ func (a *blockClaim) group(ctx context.Context, id action.Identity, claim object
 	return others, nil
 }
 
-func (a *blockClaim) usersIn(namespace string) *lazy[map[string][]action.Item] {
-	return keep(&a.mu, a.users, namespace, func(ctx context.Context) (map[string][]action.Item, error) {
+func (a *blockClaim) usersIn(namespace string) *lazyValue[map[string][]action.Item] {
+	return keepLazy(&a.mu, a.users, namespace, func(ctx context.Context) (map[string][]action.Item, error) {
 		users := map[string][]action.Item{}
 		err := a.lister.Each(ctx, pods, namespace, "", func(o *action.Object) error { return addUser(users, o) })
 		if err != nil {
@@ -118,8 +118,8 @@ func addUser(users map[string][]action.Item, o *action.Object) error {
 	return nil
 }
 
-func (a *blockClaim) groupsIn(of groupsOf) *lazy[map[string][]action.Item] {
-	return keep(&a.mu, a.groups, of, func(ctx context.Context) (map[string][]action.Item, error) {
+func (a *blockClaim) groupsIn(of groupsOf) *lazyValue[map[string][]action.Item] {
+	return keepLazy(&a.mu, a.groups, of, func(ctx context.Context) (map[string][]action.Item, error) {
 		labelled, err := labels.NewRequirement(of.label, selection.Exists, nil)
 		if err != nil {
 			return nil, fmt.Errorf("spec.volumeGroupSnapshotLabelKey: %w", err)
@@ -146,7 +146,7 @@ func addMember(groups map[string][]action.Item, label string, o *action.Object) 
 		return err
 	}
 	item := action.Item{GroupResource: claims, Namespace: id.Namespace, Name: id.Name}
-	name, _, err := text(claim, "metadata", "labels", label)
+	name, _, err := textAt(claim, "metadata", "labels", label)
 	if err != nil {
 		return fmt.Errorf("%s: %w", item, err)
 	}

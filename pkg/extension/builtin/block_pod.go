@@ -10,7 +10,7 @@ import (
 type blockPod struct{ named }
 
 func (a blockPod) Related(_ context.Context, o *action.Object, _ *action.Backup) (_ []action.Item, err error) {
-	defer a.guard(related, &err)
+	defer a.guardPanic(related, &err)
 	return podNeeds(o)
 }
 

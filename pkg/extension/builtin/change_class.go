@@ -44,8 +44,8 @@ func parseClasses(c Config) (map[string]string, error) {
 }
 
 func (a changeClass) Execute(ctx context.Context, o, _ *action.Object, _ *action.Restore) (_ action.RestoreResult, err error) {
-	defer a.guard(execute, &err)
-	classes, found, err := a.get(ctx)
+	defer a.guardPanic(execute, &err)
+	classes, found, err := a.currentConfig(ctx)
 	if err != nil || !found {
 		return action.RestoreResult{Object: o}, err
 	}
@@ -59,7 +59,7 @@ func (a changeClass) Execute(ctx context.Context, o, _ *action.Object, _ *action
 	}
 	result := action.RestoreResult{Object: action.FromContent(changed.Object)}
 	for _, class := range used {
-		exists, err := a.exists(ctx, class)
+		exists, err := a.classExists(ctx, class)
 		if err != nil {
 			return action.RestoreResult{}, err
 		}
@@ -70,8 +70,8 @@ func (a changeClass) Execute(ctx context.Context, o, _ *action.Object, _ *action
 	return result, nil
 }
 
-// exists reports whether the class is in the cluster. That it is, is asked once.
-func (a changeClass) exists(ctx context.Context, class string) (bool, error) {
+// classExists reports whether the class is in the cluster. That it is, is asked once.
+func (a changeClass) classExists(ctx context.Context, class string) (bool, error) {
 	if _, ok := a.known.Load(class); ok {
 		return true, nil
 	}
@@ -96,15 +96,15 @@ func renameClasses(o object, classes map[string]string) ([]string, error) {
 		}
 		return err
 	}
-	err := errors.Join(rename(o), each(o, rename, "spec", "volumeClaimTemplates"))
-	return unique(used), err
+	err := errors.Join(rename(o), eachObject(o, rename, "spec", "volumeClaimTemplates"))
+	return uniqueElements(used), err
 }
 
 // renameClass changes the class of one volume or claim and returns the new one, "" when it stays.
 func renameClass(o object, classes map[string]string) (string, error) {
 	renamed := ""
 	for _, path := range [][]string{{"spec", "storageClassName"}, {"metadata", "annotations", betaClass}} {
-		class, ok, err := text(o, path...)
+		class, ok, err := textAt(o, path...)
 		if err != nil {
 			return "", err
 		}
@@ -112,7 +112,7 @@ func renameClass(o object, classes map[string]string) (string, error) {
 		if !ok || !mapped || to == class {
 			continue
 		}
-		parent, err := child(o, path[:len(path)-1]...)
+		parent, err := childObject(o, path[:len(path)-1]...)
 		if err != nil {
 			return "", err
 		}

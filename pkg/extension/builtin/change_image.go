@@ -47,8 +47,8 @@ func parseImageRules(c Config) (imageRules, error) {
 }
 
 func (a changeImage) Execute(ctx context.Context, o, _ *action.Object, _ *action.Restore) (_ action.RestoreResult, err error) {
-	defer a.guard(execute, &err)
-	rules, found, err := a.get(ctx)
+	defer a.guardPanic(execute, &err)
+	rules, found, err := a.currentConfig(ctx)
 	if err != nil || !found {
 		return action.RestoreResult{Object: o}, err
 	}
@@ -56,7 +56,7 @@ func (a changeImage) Execute(ctx context.Context, o, _ *action.Object, _ *action
 	if err != nil {
 		return action.RestoreResult{}, err
 	}
-	renamed, err := rules.apply(changed.Object, podSpecOf(changed.GetKind()))
+	renamed, err := rules.applyToPod(changed.Object, podSpecOf(changed.GetKind()))
 	if err != nil || !renamed {
 		return action.RestoreResult{Object: o}, err
 	}
@@ -75,15 +75,15 @@ func podSpecOf(kind string) []string {
 	}
 }
 
-// apply changes the images of the containers and reports whether any did.
-func (r imageRules) apply(o object, podSpec []string) (changed bool, err error) {
+// applyToPod changes the images of the containers and reports whether any did.
+func (r imageRules) applyToPod(o object, podSpec []string) (changed bool, err error) {
 	for _, list := range []string{"initContainers", "containers"} {
-		err := each(o, func(container object) error {
-			image, ok, err := text(container, "image")
+		err := eachObject(o, func(container object) error {
+			image, ok, err := textAt(container, "image")
 			if err != nil || !ok {
 				return err
 			}
-			renamed, err := r.rename(image)
+			renamed, err := r.renameImage(image)
 			if err != nil {
 				return fmt.Errorf("image: %w", err)
 			}
@@ -99,8 +99,8 @@ func (r imageRules) apply(o object, podSpec []string) (changed bool, err error) 
 	return changed, nil
 }
 
-// rename returns the image after the first rule whose old part it has.
-func (r imageRules) rename(image string) (string, error) {
+// renameImage returns the image after the first rule whose old part it has.
+func (r imageRules) renameImage(image string) (string, error) {
 	for _, rule := range r {
 		switch strings.Count(image, rule.old) {
 		case 0:

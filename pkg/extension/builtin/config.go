@@ -17,27 +17,27 @@ var ErrConfig = errors.New("invalid action configuration")
 // after a failure of the API server the next call retries.
 type configured[T any] struct {
 	named
-	config *lazy[settings[T]]
+	config *lazyValue[parsedConfigs[T]]
 }
 
-// settings is the content of a ConfigMap, or why it is invalid: neither changes during a job.
-type settings[T any] struct {
+// parsedConfigs is the content of a ConfigMap, or why it is invalid: neither changes during a job.
+type parsedConfigs[T any] struct {
 	found bool
 	value T
 	err   error
 }
 
 func newConfigured[T any](n named, target Target, parse func(Config) (T, error)) configured[T] {
-	return configured[T]{n, newLazy(func(ctx context.Context) (settings[T], error) {
+	return configured[T]{n, newLazy(func(ctx context.Context) (parsedConfigs[T], error) {
 		found, err := target.Configs(ctx, plugin.ConfigSelector(plugin.KindRestoreItemAction, n.name))
 		if err != nil {
-			return settings[T]{}, fmt.Errorf("read ConfigMap of %s: %w", n.name, err)
+			return parsedConfigs[T]{}, fmt.Errorf("read ConfigMap of %s: %w", n.name, err)
 		}
-		return interpret(n.name, found, parse), nil
+		return parseConfigs(n.name, found, parse), nil
 	})}
 }
 
-func interpret[T any](name string, found []Config, parse func(Config) (T, error)) (s settings[T]) {
+func parseConfigs[T any](name string, found []Config, parse func(Config) (T, error)) (s parsedConfigs[T]) {
 	switch len(found) {
 	case 0:
 	case 1:
@@ -60,15 +60,15 @@ func interpret[T any](name string, found []Config, parse func(Config) (T, error)
 // is no good, it matches: objects that are to be changed must not be created unchanged.
 func (c configured[T]) AppliesTo(ctx context.Context) (action.Selector, error) {
 	selector := action.Selector{IncludedResources: c.resources}
-	if s, err := c.config.get(ctx); err == nil && !s.found {
+	if s, err := c.config.getValue(ctx); err == nil && !s.found {
 		selector.ExcludedResources = c.resources
 	}
 	return selector, nil
 }
 
-// get returns the configuration and whether there is one.
-func (c configured[T]) get(ctx context.Context) (value T, found bool, err error) {
-	s, err := c.config.get(ctx)
+// currentConfig returns the configuration and whether there is one.
+func (c configured[T]) currentConfig(ctx context.Context) (value T, found bool, err error) {
+	s, err := c.config.getValue(ctx)
 	if err != nil {
 		return value, false, err
 	}

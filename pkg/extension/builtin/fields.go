@@ -41,8 +41,8 @@ func kindOf(v any) string {
 	}
 }
 
-// within puts the place of an element before the field that an error names.
-func within(place string, err error) error {
+// wrapFieldError puts the place of an element before the field that an error names.
+func wrapFieldError(place string, err error) error {
 	var e *fieldError
 	if errors.As(err, &e) {
 		return &fieldError{place + "." + e.path, e.want, e.got}
@@ -50,8 +50,8 @@ func within(place string, err error) error {
 	return fmt.Errorf("%s: %w", place, err)
 }
 
-// child returns the object at the path, nil when it or one on the way is missing or null.
-func child(o object, path ...string) (object, error) {
+// childObject returns the object at the path, nil when it or one on the way is missing or null.
+func childObject(o object, path ...string) (object, error) {
 	for i, key := range path {
 		switch next := o[key].(type) {
 		case nil:
@@ -65,10 +65,10 @@ func child(o object, path ...string) (object, error) {
 	return o, nil
 }
 
-// text returns the string at the path and whether it is there; null is not.
-func text(o object, path ...string) (string, bool, error) {
+// textAt returns the string at the path and whether it is there; null is not.
+func textAt(o object, path ...string) (string, bool, error) {
 	last := len(path) - 1
-	parent, err := child(o, path[:last]...)
+	parent, err := childObject(o, path[:last]...)
 	if err != nil {
 		return "", false, err
 	}
@@ -82,11 +82,11 @@ func text(o object, path ...string) (string, bool, error) {
 	}
 }
 
-// each calls visit for the objects in the list at the path, of which there are none when it is
+// eachObject calls visit for the objects in the list at the path, of which there are none when it is
 // missing or null. Errors of visit get the element's place put before the field they name.
-func each(o object, visit func(object) error, path ...string) error {
+func eachObject(o object, visit func(object) error, path ...string) error {
 	last := len(path) - 1
-	parent, err := child(o, path[:last]...)
+	parent, err := childObject(o, path[:last]...)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func each(o object, visit func(object) error, path ...string) error {
 			return &fieldError{place(), "an object", v}
 		}
 		if err := visit(element); err != nil {
-			return within(place(), err)
+			return wrapFieldError(place(), err)
 		}
 	}
 	return nil

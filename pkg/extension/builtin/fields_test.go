@@ -36,10 +36,10 @@ var oddRestored = []struct{ action, object, want string }{
 }
 
 func configuredCluster() *cluster {
-	c := accounts()
+	c := newAccountCluster()
 	c.objects["pods"], c.objects["persistentvolumeclaims"] = claimsAndPods().objects["pods"], claimsAndPods().objects["persistentvolumeclaims"]
-	c.configure(classAction, "classes", map[string]string{"old": "new"})
-	c.configure(imageAction, "images", map[string]string{"rule": "old,new"})
+	c.addConfigMap(classAction, "classes", map[string]string{"old": "new"})
+	c.addConfigMap(imageAction, "images", map[string]string{"rule": "old,new"})
 	return c
 }
 
@@ -51,7 +51,7 @@ func TestFieldsOfAnotherTypeAreNamed(t *testing.T) {
 		require.EqualError(t, err, "action "+tc.action+": Execute: "+tc.want)
 	}
 	for _, tc := range oddRestored {
-		_, err := run(t, configuredCluster(), tc.action, tc.object)
+		_, err := executeAction(t, configuredCluster(), tc.action, tc.object)
 		require.ErrorIs(t, err, builtin.ErrField)
 		require.EqualError(t, err, "action "+tc.action+": Execute: "+tc.want)
 	}
@@ -90,7 +90,7 @@ func FuzzActions(f *testing.F) {
 		items, blocks := builtin.ForBackup(c)
 		for _, a := range items {
 			got, err := a.Execute(t.Context(), action.FromJSON(raw), backupJob(t))
-			judge(t, got.Object, err)
+			requireSoundAnswer(t, got.Object, err)
 			if screener, ok := a.(builtin.Screener); ok && err == nil && len(got.Additional) > 0 {
 				require.True(t, screener.Concerns(raw))
 			}
@@ -101,13 +101,13 @@ func FuzzActions(f *testing.F) {
 		}
 		for _, a := range builtin.ForRestore(c) {
 			got, err := a.Execute(t.Context(), action.FromJSON(raw), action.FromJSON(raw), restoreJob(t))
-			judge(t, got.Object, err)
+			requireSoundAnswer(t, got.Object, err)
 		}
 	})
 }
 
-// judge requires that every answer is an object or an error from outside of the action.
-func judge(t *testing.T, o *action.Object, err error) {
+// requireSoundAnswer requires that every answer is an object or an error from outside of the action.
+func requireSoundAnswer(t *testing.T, o *action.Object, err error) {
 	t.Helper()
 	require.NotErrorIs(t, err, builtin.ErrPanic)
 	if err == nil {

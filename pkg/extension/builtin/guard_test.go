@@ -47,7 +47,7 @@ func (s slow) Each(ctx context.Context, gr schema.GroupResource, namespace, sele
 }
 
 func TestWhoWaitsForAnothersReadEndsWithItsOwnContext(t *testing.T) {
-	s := slow{accounts(), make(chan struct{}), make(chan struct{})}
+	s := slow{newAccountCluster(), make(chan struct{}), make(chan struct{})}
 	items, _ := builtin.ForBackup(s)
 	a := byName(t, items, "velero.io/service-account")
 	var reader errgroup.Group

@@ -5,20 +5,20 @@ import (
 	"sync"
 )
 
-// lazy is a value that is made once, by the first get; after a failure the next get retries.
-type lazy[T any] struct {
+// lazyValue is a value that is made once, by the first get; after a failure the next get retries.
+type lazyValue[T any] struct {
 	turn  chan struct{} // holds a token while one makes the value or reads it
 	build func(context.Context) (T, error)
 	made  bool
 	value T
 }
 
-func newLazy[T any](build func(context.Context) (T, error)) *lazy[T] {
-	return &lazy[T]{turn: make(chan struct{}, 1), build: build}
+func newLazy[T any](build func(context.Context) (T, error)) *lazyValue[T] {
+	return &lazyValue[T]{turn: make(chan struct{}, 1), build: build}
 }
 
-// get returns the value. Who waits for another to make it stops waiting when its own ctx ends.
-func (l *lazy[T]) get(ctx context.Context) (value T, err error) {
+// getValue returns the value. Who waits for another to make it stops waiting when its own ctx ends.
+func (l *lazyValue[T]) getValue(ctx context.Context) (value T, err error) {
 	select {
 	case l.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -34,8 +34,8 @@ func (l *lazy[T]) get(ctx context.Context) (value T, err error) {
 	return value, err
 }
 
-// keep returns the lazy value under the key, and puts it there first if need be.
-func keep[K comparable, T any](mu *sync.Mutex, values map[K]*lazy[T], key K, build func(context.Context) (T, error)) *lazy[T] {
+// keepLazy returns the lazy value under the key, and puts it there first if need be.
+func keepLazy[K comparable, T any](mu *sync.Mutex, values map[K]*lazyValue[T], key K, build func(context.Context) (T, error)) *lazyValue[T] {
 	mu.Lock()
 	defer mu.Unlock()
 	if values[key] == nil {

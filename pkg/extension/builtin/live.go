@@ -30,27 +30,27 @@ func (l Live) Each(ctx context.Context, gr schema.GroupResource, namespace, sele
 	if !ok {
 		return nil
 	}
-	err := l.Lists.List(ctx, rawlist.Request{Resource: served.GVR(), Namespace: namespace, Selector: selector}, &page{visit: visit})
+	err := l.Lists.List(ctx, rawlist.Request{Resource: served.GVR(), Namespace: namespace, Selector: selector}, &listPage{visit: visit})
 	if err != nil {
 		return fmt.Errorf("list %s: %w", gr, err)
 	}
 	return nil
 }
 
-// page is a rawlist.Sink that shows the objects of a page once they count.
-type page struct {
+// listPage is a rawlist.Sink that shows the objects of a page once they count.
+type listPage struct {
 	visit func(*action.Object) error
 	items []*action.Object
 }
 
-func (p *page) Begin(string) error { return nil }
+func (p *listPage) Begin(string) error { return nil }
 
-func (p *page) Item(item jsonlist.Item) error {
+func (p *listPage) Item(item jsonlist.Item) error {
 	p.items = append(p.items, action.FromJSON(bytes.Clone(item.Raw)))
 	return nil
 }
 
-func (p *page) Commit(rawlist.Page) error {
+func (p *listPage) Commit(rawlist.Page) error {
 	for _, o := range p.items {
 		if err := p.visit(o); err != nil {
 			return err
@@ -59,7 +59,7 @@ func (p *page) Commit(rawlist.Page) error {
 	return p.Rollback()
 }
 
-func (p *page) Rollback() error {
+func (p *listPage) Rollback() error {
 	p.items = nil
 	return nil
 }

@@ -32,8 +32,8 @@ type labelled struct {
 	builtin.Config
 }
 
-// call notes a call and takes the next failure.
-func (c *cluster) call(what string) error {
+// recordCall notes a call and takes the next failure.
+func (c *cluster) recordCall(what string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.calls = append(c.calls, what)
@@ -46,7 +46,7 @@ func (c *cluster) call(what string) error {
 }
 
 func (c *cluster) Each(_ context.Context, gr schema.GroupResource, namespace, selector string, visit func(*action.Object) error) error {
-	if err := c.call("list " + gr.String() + " " + namespace); err != nil {
+	if err := c.recordCall("list " + gr.String() + " " + namespace); err != nil {
 		return err
 	}
 	wanted, err := labels.Parse(selector)
@@ -69,11 +69,11 @@ func (c *cluster) Each(_ context.Context, gr schema.GroupResource, namespace, se
 }
 
 func (c *cluster) StorageClassExists(_ context.Context, name string) (bool, error) {
-	return slices.Contains(c.classes, name), c.call("class " + name)
+	return slices.Contains(c.classes, name), c.recordCall("class " + name)
 }
 
 func (c *cluster) Configs(_ context.Context, selector string) ([]builtin.Config, error) {
-	if err := c.call("configs " + selector); err != nil {
+	if err := c.recordCall("configs " + selector); err != nil {
 		return nil, err
 	}
 	wanted, err := labels.Parse(selector)
@@ -89,8 +89,8 @@ func (c *cluster) Configs(_ context.Context, selector string) ([]builtin.Config,
 	return out, nil
 }
 
-// configure adds the ConfigMap of an action.
-func (c *cluster) configure(name, config string, data map[string]string) {
+// addConfigMap adds the ConfigMap of an action.
+func (c *cluster) addConfigMap(name, config string, data map[string]string) {
 	c.configs = append(c.configs, labelled{
 		labels.Set{"velero.io/plugin-config": "", name: "RestoreItemAction"}, builtin.Config{Name: config, Data: data},
 	})
@@ -123,7 +123,7 @@ func byName[A action.Action](t testing.TB, actions []A, name string) A {
 	return actions[i]
 }
 
-func names(items []action.Item) []string {
+func itemNames(items []action.Item) []string {
 	out := []string{}
 	for _, item := range items {
 		out = append(out, item.String())

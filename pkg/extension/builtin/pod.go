@@ -10,19 +10,19 @@ import (
 // ephemeral volumes are not among them: they belong to the Pod and are made anew with it.
 func podClaims(pod object, namespace string) ([]action.Item, error) {
 	var items []action.Item
-	err := each(pod, func(volume object) error {
-		name, ok, err := text(volume, "persistentVolumeClaim", "claimName")
+	err := eachObject(pod, func(volume object) error {
+		name, ok, err := textAt(volume, "persistentVolumeClaim", "claimName")
 		if ok && name != "" {
 			items = append(items, action.Item{GroupResource: claims, Namespace: namespace, Name: name})
 		}
 		return err
 	}, "spec", "volumes")
-	return unique(items), err
+	return uniqueElements(items), err
 }
 
 // podPriority returns the PriorityClass that a Pod names.
 func podPriority(pod object) ([]action.Item, error) {
-	name, ok, err := text(pod, "spec", "priorityClassName")
+	name, ok, err := textAt(pod, "spec", "priorityClassName")
 	if err != nil || !ok || name == "" {
 		return nil, err
 	}
@@ -35,7 +35,7 @@ func podNeeds(pod *action.Object) ([]action.Item, error) {
 	if err != nil {
 		return nil, err
 	}
-	namespace, _, err := text(content, "metadata", "namespace")
+	namespace, _, err := textAt(content, "metadata", "namespace")
 	if err != nil {
 		return nil, err
 	}

@@ -11,13 +11,13 @@ import (
 type restoreClaim struct{ named }
 
 func (a restoreClaim) Execute(_ context.Context, o, _ *action.Object, _ *action.Restore) (_ action.RestoreResult, err error) {
-	defer a.guard(execute, &err)
+	defer a.guardPanic(execute, &err)
 	claim, err := o.Content()
 	if err != nil {
 		return action.RestoreResult{}, err
 	}
 	result := action.RestoreResult{Object: o}
-	volume, ok, err := text(claim, "spec", "volumeName")
+	volume, ok, err := textAt(claim, "spec", "volumeName")
 	if ok && volume != "" {
 		result.Additional = []action.Item{{GroupResource: volumes, Name: volume}}
 	}

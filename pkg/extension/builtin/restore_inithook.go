@@ -18,7 +18,7 @@ const waitContainer = "restore-wait"
 type restoreInitHook struct{ named }
 
 func (a restoreInitHook) Execute(_ context.Context, o, _ *action.Object, r *action.Restore) (_ action.RestoreResult, err error) {
-	defer a.guard(execute, &err)
+	defer a.guardPanic(execute, &err)
 	u, err := o.Copy()
 	if err != nil {
 		return action.RestoreResult{}, err
@@ -28,7 +28,7 @@ func (a restoreInitHook) Execute(_ context.Context, o, _ *action.Object, r *acti
 	if err != nil || len(added) == 0 {
 		return action.RestoreResult{Object: o}, err
 	}
-	spec, err := child(u.Object, "spec")
+	spec, err := childObject(u.Object, "spec")
 	if err != nil {
 		return action.RestoreResult{}, err
 	}
@@ -40,7 +40,7 @@ func (a restoreInitHook) Execute(_ context.Context, o, _ *action.Object, r *acti
 	if v := spec["initContainers"]; !ok && v != nil {
 		return action.RestoreResult{}, &fieldError{"spec.initContainers", "a list", v}
 	}
-	present = without(present, added)
+	present = containersExcept(present, added)
 	var all []any
 	if len(present) > 0 {
 		if first, ok := present[0].(object); ok && first["name"] == waitContainer {
@@ -54,8 +54,8 @@ func (a restoreInitHook) Execute(_ context.Context, o, _ *action.Object, r *acti
 	return action.RestoreResult{Object: action.FromContent(u.Object)}, nil
 }
 
-// without returns the containers whose name none of the others has.
-func without(containers []any, others []map[string]any) (out []any) {
+// containersExcept returns the containers whose name none of the others has.
+func containersExcept(containers []any, others []map[string]any) (out []any) {
 	names := map[string]bool{}
 	for _, c := range others {
 		if name, ok := c["name"].(string); ok {

@@ -11,7 +11,7 @@ import (
 type restorePod struct{ named }
 
 func (a restorePod) Execute(_ context.Context, o, _ *action.Object, _ *action.Restore) (_ action.RestoreResult, err error) {
-	defer a.guard(execute, &err)
+	defer a.guardPanic(execute, &err)
 	pod, err := o.Content()
 	if err != nil {
 		return action.RestoreResult{}, err

@@ -16,8 +16,8 @@ const (
 	imageAction = "velero.io/change-image-name"
 )
 
-// run executes the action on the object as it was backed up.
-func run(t testing.TB, c *cluster, name, object string) (action.RestoreResult, error) {
+// executeAction executes the action on the object as it was backed up.
+func executeAction(t testing.TB, c *cluster, name, object string) (action.RestoreResult, error) {
 	t.Helper()
 	o := action.FromJSON([]byte(object))
 	got, err := byName(t, builtin.ForRestore(c), name).Execute(t.Context(), o, o, restoreJob(t))
@@ -40,7 +40,7 @@ func TestPodComesAfterItsPriorityClassAndClaims(t *testing.T) {
 		got, err := byName(t, actions, name).Execute(t.Context(), moved, stored, restoreJob(t))
 		require.NoError(t, err)
 		require.Same(t, moved, got.Object)
-		require.Equal(t, want, names(got.Additional))
+		require.Equal(t, want, itemNames(got.Additional))
 
 		bare := action.FromJSON([]byte(`{"kind":"Pod","metadata":{"namespace":"shop","name":"x"},"spec":{}}`))
 		got, err = byName(t, actions, name).Execute(t.Context(), bare, bare, restoreJob(t))
@@ -55,10 +55,10 @@ func TestClaimComesAfterItsVolume(t *testing.T) {
 		`{"metadata":{"namespace":"shop","name":"c"},"spec":{"volumeName":"v"}}`: {"persistentvolumes v"},
 		`{"metadata":{"namespace":"shop","name":"c"},"spec":{}}`:                 {},
 	} {
-		got, err := run(t, &cluster{}, "velero.io/pvc", claim)
+		got, err := executeAction(t, &cluster{}, "velero.io/pvc", claim)
 		require.NoError(t, err)
 		require.JSONEq(t, claim, jsonOf(t, got.Object))
-		require.Equal(t, want, names(got.Additional))
+		require.Equal(t, want, itemNames(got.Additional))
 	}
 }
 
@@ -82,21 +82,21 @@ func TestStorageClassesChangeAsConfigured(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &cluster{classes: []string{"new"}}
-			c.configure(classAction, "classes", map[string]string{"old": " new\n", "gone": "missing", "same": "same"})
-			got, err := run(t, c, classAction, tc.in)
+			c.addConfigMap(classAction, "classes", map[string]string{"old": " new\n", "gone": "missing", "same": "same"})
+			got, err := executeAction(t, c, classAction, tc.in)
 			require.NoError(t, err)
 			if tc.want == "" {
 				tc.want = tc.in
 			}
 			require.JSONEq(t, tc.want, jsonOf(t, got.Object))
-			require.Equal(t, tc.additional, names(got.Additional))
+			require.Equal(t, tc.additional, itemNames(got.Additional))
 		})
 	}
 }
 
 func TestAClassThatExistsIsLookedForOnce(t *testing.T) {
 	c := &cluster{classes: []string{"new"}}
-	c.configure(classAction, "classes", map[string]string{"old": "new"})
+	c.addConfigMap(classAction, "classes", map[string]string{"old": "new"})
 	a := byName(t, builtin.ForRestore(c), classAction)
 	o := action.FromJSON([]byte(`{"spec":{"storageClassName":"old"}}`))
 	c.fail = []error{nil, errors.New("away")}
@@ -132,8 +132,8 @@ func TestImagesChangeAsConfigured(t *testing.T) {
 					return at[0] + `{"initContainers":[{"name":"i","image":"` + image + `"}],"containers":[{"name":"none"},{"name":"c","image":"` + image + `"}]}` + at[1]
 				}
 				c := &cluster{}
-				c.configure(imageAction, "images", rules)
-				got, err := run(t, c, imageAction, body(image))
+				c.addConfigMap(imageAction, "images", rules)
+				got, err := executeAction(t, c, imageAction, body(image))
 				require.NoError(t, err)
 				require.JSONEq(t, body(want), jsonOf(t, got.Object))
 				require.Empty(t, got.Additional)
@@ -144,8 +144,8 @@ func TestImagesChangeAsConfigured(t *testing.T) {
 
 func TestAnAmbiguousImageRuleIsAnErrorOfTheObject(t *testing.T) {
 	c := &cluster{}
-	c.configure(imageAction, "images", map[string]string{"rule": "dev,prod"})
-	_, err := run(t, c, imageAction, `{"kind":"Pod","spec":{"containers":[{"image":"dev/app:dev"}]}}`)
+	c.addConfigMap(imageAction, "images", map[string]string{"rule": "dev,prod"})
+	_, err := executeAction(t, c, imageAction, `{"kind":"Pod","spec":{"containers":[{"image":"dev/app:dev"}]}}`)
 	require.EqualError(t, err, `action velero.io/change-image-name: Execute: spec.containers[0]: image: the old part occurs more than once: rule data[rule] on "dev/app:dev"`)
 }
 
@@ -164,9 +164,9 @@ func TestABadConfigMapIsAnErrorOfEachObjectThatItNames(t *testing.T) {
 	} {
 		c := &cluster{}
 		for _, config := range tc.configs {
-			c.configure(tc.action, config, tc.data)
+			c.addConfigMap(tc.action, config, tc.data)
 		}
-		_, err := run(t, c, tc.action, tc.object)
+		_, err := executeAction(t, c, tc.action, tc.object)
 		require.ErrorIs(t, err, builtin.ErrConfig)
 		require.EqualError(t, err, "action "+tc.action+": Execute: invalid action configuration: "+tc.want)
 	}
@@ -183,9 +183,9 @@ func TestWithoutAConfigMapNothingMatches(t *testing.T) {
 	for name, resource := range map[string]string{classAction: "statefulsets.apps", imageAction: "cronjobs.batch"} {
 		for _, configured := range []bool{true, false} {
 			c := &cluster{}
-			c.configure("velero.io/something-else", "other", nil)
+			c.addConfigMap("velero.io/something-else", "other", nil)
 			if configured {
-				c.configure(name, "mine", map[string]string{})
+				c.addConfigMap(name, "mine", map[string]string{})
 			}
 			a := byName(t, builtin.ForRestore(c), name)
 			bound, errs := action.Bind(t.Context(), []action.RestoreItem{a}, noResources{})
@@ -198,7 +198,7 @@ func TestWithoutAConfigMapNothingMatches(t *testing.T) {
 
 func TestAConfigMapThatCannotBeReadIsAskedForAgainAndNotIgnored(t *testing.T) {
 	c := &cluster{fail: []error{errors.New("away"), errors.New("away")}}
-	c.configure(imageAction, "images", map[string]string{"rule": "old,new"})
+	c.addConfigMap(imageAction, "images", map[string]string{"rule": "old,new"})
 	a := byName(t, builtin.ForRestore(c), imageAction)
 	bound, errs := action.Bind(t.Context(), []action.RestoreItem{a}, noResources{})
 	require.Empty(t, errs)
@@ -220,7 +220,7 @@ func claimOfOld() *action.Object {
 // A Pod that was restored with an init container, and backed up with it, is restored with one of the
 // name.
 func TestAnInitContainerIsAddedOnce(t *testing.T) {
-	got, err := run(t, &cluster{}, "velero.io/init-restore-hook", `{"kind":"Pod","metadata":{"namespace":"shop","name":"p","annotations":{
+	got, err := executeAction(t, &cluster{}, "velero.io/init-restore-hook", `{"kind":"Pod","metadata":{"namespace":"shop","name":"p","annotations":{
 		"init.hook.restore.velero.io/container-image":"busybox:2","init.hook.restore.velero.io/container-name":"unpack","init.hook.restore.velero.io/command":"unpack"}},
 		"spec":{"initContainers":[{"name":"restore-wait"},{"name":"unpack","image":"busybox:1"},{"name":"own"}]}}`)
 	require.NoError(t, err)
@@ -232,7 +232,7 @@ func TestAnInitContainerIsAddedOnce(t *testing.T) {
 
 func TestInitContainersComeFirst(t *testing.T) {
 	const name = "velero.io/init-restore-hook"
-	got, err := run(t, &cluster{}, name, `{"kind":"Pod","metadata":{"namespace":"shop","name":"p","annotations":{
+	got, err := executeAction(t, &cluster{}, name, `{"kind":"Pod","metadata":{"namespace":"shop","name":"p","annotations":{
 		"init.hook.restore.velero.io/container-image":"busybox","init.hook.restore.velero.io/container-name":"unpack","init.hook.restore.velero.io/command":"unpack"}},
 		"spec":{"initContainers":[{"name":"restore-wait"},{"name":"own"}]}}`)
 	require.NoError(t, err)
@@ -241,9 +241,9 @@ func TestInitContainersComeFirst(t *testing.T) {
 	require.Equal(t, map[string]any{"initContainers": []any{map[string]any{"name": "restore-wait"},
 		map[string]any{"name": "unpack", "image": "busybox", "command": []any{"unpack"}}, map[string]any{"name": "own"}}}, o["spec"])
 
-	_, err = run(t, &cluster{}, name, `{"kind":"Pod","metadata":{"namespace":"shop","name":"p","annotations":{"init.hook.restore.velero.io/container-image":"busybox"}}}`)
+	_, err = executeAction(t, &cluster{}, name, `{"kind":"Pod","metadata":{"namespace":"shop","name":"p","annotations":{"init.hook.restore.velero.io/container-image":"busybox"}}}`)
 	require.ErrorContains(t, err, "annotation init.hook.restore.velero.io/command")
-	_, err = run(t, &cluster{}, name, `{"kind":"Pod","metadata":{"namespace":"shop","name":"p","annotations":{
+	_, err = executeAction(t, &cluster{}, name, `{"kind":"Pod","metadata":{"namespace":"shop","name":"p","annotations":{
 		"init.hook.restore.velero.io/container-image":"busybox","init.hook.restore.velero.io/command":"x"}},"spec":{"initContainers":{}}}`)
 	require.ErrorIs(t, err, builtin.ErrField)
 }

@@ -15,20 +15,20 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube/retry"
 )
 
-func sum(text string) [sha256.Size]byte { return sha256.Sum256([]byte(text)) }
+func hashText(text string) [sha256.Size]byte { return sha256.Sum256([]byte(text)) }
 
 // turns bounds the names that are tried for a snapshot.
 const turns = 10
 
-// create makes the VolumeSnapshot, or finds the one that a call with the same key made.
-func (s *Snapshotter) create(ctx context.Context, of *subject) (*snapshotv1.VolumeSnapshot, error) {
+// createSnapshot makes the VolumeSnapshot, or finds the one that a call with the same key made.
+func (s *Snapshotter) createSnapshot(ctx context.Context, of *snapshotSubject) (*snapshotv1.VolumeSnapshot, error) {
 	for turn := range turns {
-		wanted, err := s.object(of, nameOf(of.claim.Metadata.Name, of.key, turn))
+		wanted, err := s.newVolumeSnapshot(of, nameOf(of.claim.Metadata.Name, of.key, turn))
 		if err != nil {
 			return nil, err
 		}
 		made := wanted.DeepCopy()
-		err = s.call(ctx, "create VolumeSnapshot "+wanted.Namespace+"/"+wanted.Name, func() error { return s.Client.Create(ctx, made) })
+		err = s.retryCall(ctx, "create VolumeSnapshot "+wanted.Namespace+"/"+wanted.Name, func() error { return s.Client.Create(ctx, made) })
 		if err == nil {
 			return made, nil
 		}
@@ -36,7 +36,7 @@ func (s *Snapshotter) create(ctx context.Context, of *subject) (*snapshotv1.Volu
 			return nil, err
 		}
 		there := &snapshotv1.VolumeSnapshot{}
-		found, err := s.get(ctx, wanted.Namespace, wanted.Name, there)
+		found, err := s.getObject(ctx, wanted.Namespace, wanted.Name, there)
 		if err != nil {
 			return nil, err
 		}
@@ -53,22 +53,22 @@ const (
 	longPause  = 2 * time.Second
 )
 
-// await waits until the driver has cut the snapshot, which is when its content has a handle.
-func (s *Snapshotter) await(ctx context.Context, made *snapshotv1.VolumeSnapshot, began time.Time) (*snapshotv1.VolumeSnapshot, *snapshotv1.VolumeSnapshotContent, error) {
-	limit := timeout(s.Backup)
+// awaitHandle waits until the driver has cut the snapshot, which is when its content has a handle.
+func (s *Snapshotter) awaitHandle(ctx context.Context, made *snapshotv1.VolumeSnapshot, began time.Time) (*snapshotv1.VolumeSnapshot, *snapshotv1.VolumeSnapshotContent, error) {
+	limit := snapshotTimeout(s.Backup)
 	deadline := began.Add(limit)
 	for pause := firstPause; ; pause = min(pause*2, longPause) {
-		pair, err := s.look(ctx, made.Namespace, made.Name)
+		pair, err := s.readPair(ctx, made.Namespace, made.Name)
 		switch {
 		case err != nil:
 			return nil, nil, err
 		case pair.snapshot == nil || pair.snapshot.UID != made.UID:
 			return nil, nil, fmt.Errorf("VolumeSnapshot %s/%s was removed before it was cut", made.Namespace, made.Name)
-		case pair.content != nil && pair.handle() != "":
+		case pair.content != nil && pair.snapshotHandle() != "":
 			return pair.snapshot, pair.content, nil
 		case !s.Clock.Now().Before(deadline):
 			return nil, nil, fmt.Errorf("VolumeSnapshot %s/%s was not cut within %s (csiSnapshotTimeout): %s", made.Namespace, made.Name, limit,
-				cmp.Or(pair.failure(), "the driver reports no error"))
+				cmp.Or(pair.failureMessage(), "the driver reports no error"))
 		}
 		if err := retry.Pause(ctx, s.Clock, pause); err != nil {
 			return nil, nil, err
@@ -76,16 +76,16 @@ func (s *Snapshotter) await(ctx context.Context, made *snapshotv1.VolumeSnapshot
 	}
 }
 
-// pair is a VolumeSnapshot and the content it is bound to; nil is what does not exist.
-type pair struct {
+// snapshotPair is a VolumeSnapshot and the content it is bound to; nil is what does not exist.
+type snapshotPair struct {
 	snapshot *snapshotv1.VolumeSnapshot
 	content  *snapshotv1.VolumeSnapshotContent
 }
 
-// look reads a VolumeSnapshot and the content that is bound to it.
-func (a API) look(ctx context.Context, namespace, name string) (p pair, err error) {
+// readPair reads a VolumeSnapshot and the content that is bound to it.
+func (a API) readPair(ctx context.Context, namespace, name string) (p snapshotPair, err error) {
 	vs := &snapshotv1.VolumeSnapshot{}
-	found, err := a.get(ctx, namespace, name, vs)
+	found, err := a.getObject(ctx, namespace, name, vs)
 	if err != nil || !found {
 		return p, err
 	}
@@ -98,30 +98,30 @@ func (a API) look(ctx context.Context, namespace, name string) (p pair, err erro
 		return p, nil
 	}
 	vsc := &snapshotv1.VolumeSnapshotContent{}
-	found, err = a.get(ctx, "", bound, vsc)
+	found, err = a.getObject(ctx, "", bound, vsc)
 	if found {
 		p.content = vsc
 	}
 	return p, err
 }
 
-// handle is the driver's name of the snapshot; empty before it is cut.
-func (p *pair) handle() string {
+// snapshotHandle is the driver's name of the snapshot; empty before it is cut.
+func (p *snapshotPair) snapshotHandle() string {
 	if p.content == nil || p.content.Status == nil {
 		return ""
 	}
 	return ptr.Deref(p.content.Status.SnapshotHandle, "")
 }
 
-// ready reports that volumes can be made of the snapshot, by the status of both objects: the snapshot
+// isReady reports that volumes can be made of the snapshot, by the status of both objects: the snapshot
 // controller may make another content for a VolumeSnapshot that is not ready, see end.
-func (p *pair) ready() bool {
+func (p *snapshotPair) isReady() bool {
 	s := p.snapshot.Status
 	return s != nil && ptr.Deref(s.ReadyToUse, false) && p.content.Status != nil && ptr.Deref(p.content.Status.ReadyToUse, false)
 }
 
-// failure is the error that the driver or the snapshot controller reports.
-func (p *pair) failure() string {
+// failureMessage is the error that the driver or the snapshot controller reports.
+func (p *snapshotPair) failureMessage() string {
 	var e *snapshotv1.VolumeSnapshotError
 	if p.content != nil && p.content.Status != nil {
 		e = p.content.Status.Error

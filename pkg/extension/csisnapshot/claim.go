@@ -34,7 +34,7 @@ type claimAction struct {
 var (
 	_ action.BackupStarter    = (*claimAction)(nil)
 	_ action.BackupOperations = (*claimAction)(nil)
-	_ action.Ahead            = (*claimAction)(nil)
+	_ action.Prestarter       = (*claimAction)(nil)
 )
 
 // OperationKind implements action.BackupOperations.
@@ -48,50 +48,50 @@ func (a *claimAction) Execute(context.Context, *action.Object, *action.Backup) (
 // Start implements action.BackupStarter. A claim of which no snapshot is to be taken is left alone,
 // but for the name of a snapshot that an earlier backup or restore left on it.
 func (a *claimAction) Start(ctx context.Context, o *action.Object, _ *action.Backup, key string) (r action.BackupResult, err error) {
-	defer a.guard(&err)
-	c, err := decode(o)
+	defer a.guardPanic(&err)
+	c, err := decodeClaim(o)
 	if err != nil {
 		return r, err
 	}
-	of, err := a.find(ctx, c, key)
+	of, err := a.findSubject(ctx, c, key)
 	if err != nil {
 		return r, err
 	}
 	if of == nil {
-		return unmarked(o, c)
+		return claimWithoutSnapshot(o, c)
 	}
-	h, err := a.hold(ctx, of)
+	h, err := a.holdVolume(ctx, of)
 	if err != nil {
 		return r, err
 	}
-	vs, vsc, err := a.take(ctx, of, h)
+	vs, vsc, err := a.takeSnapshot(ctx, of, h)
 	if ctx.Err() != nil {
 		return r, context.Cause(ctx)
 	}
 	if err != nil {
 		return r, err
 	}
-	return a.marked(o, vs, vsc)
+	return a.claimWithSnapshot(o, vs, vsc)
 }
 
 // discardLimit bounds the removal of a snapshot that is of no use.
 const discardLimit = 30 * time.Second
 
-// take takes the snapshot of a volume that is locked, and unlocks it once the snapshot is cut or
+// takeSnapshot takes the snapshot of a volume that is locked, and unlocks it once the snapshot is cut or
 // cannot be. What fails leaves none. Where ctx ends and nothing is known of the snapshot, the volume
 // stays locked for the backup.
-func (s *Snapshotter) take(ctx context.Context, of *subject, h *held) (*snapshotv1.VolumeSnapshot, *snapshotv1.VolumeSnapshotContent, error) {
-	made, err := s.create(ctx, of)
+func (s *Snapshotter) takeSnapshot(ctx context.Context, of *snapshotSubject, h *heldVolume) (*snapshotv1.VolumeSnapshot, *snapshotv1.VolumeSnapshotContent, error) {
+	made, err := s.createSnapshot(ctx, of)
 	if err != nil {
 		if ctx.Err() == nil {
 			h.unlock()
 		}
 		return nil, nil, err
 	}
-	vs, vsc, err := s.await(ctx, made, h.began)
-	s.release(ctx, h, made, err)
+	vs, vsc, err := s.awaitHandle(ctx, made, h.began)
+	s.releaseVolume(ctx, h, made, err)
 	if err == nil {
-		vs, err = s.describe(ctx, vs, vsc)
+		vs, err = s.annotatePair(ctx, vs, vsc)
 	}
 	if err != nil && ctx.Err() == nil {
 		removing, done := context.WithTimeout(ctx, discardLimit)
@@ -103,33 +103,33 @@ func (s *Snapshotter) take(ctx context.Context, of *subject, h *held) (*snapshot
 	return vs, vsc, err
 }
 
-// describe writes on snapshot and content what restores and deletions go by.
-func (s *Snapshotter) describe(ctx context.Context, vs *snapshotv1.VolumeSnapshot, vsc *snapshotv1.VolumeSnapshotContent) (*snapshotv1.VolumeSnapshot, error) {
+// annotatePair writes on snapshot and content what restores and deletions go by.
+func (s *Snapshotter) annotatePair(ctx context.Context, vs *snapshotv1.VolumeSnapshot, vsc *snapshotv1.VolumeSnapshotContent) (*snapshotv1.VolumeSnapshot, error) {
 	labelled := vsc.DeepCopy()
 	if labelled.Labels == nil {
 		labelled.Labels = map[string]string{}
 	}
-	for key, value := range s.labels() {
+	for key, value := range s.backupLabels() {
 		labelled.Labels[key] = value
 	}
-	err := s.call(ctx, "label VolumeSnapshotContent "+vsc.Name, func() error {
+	err := s.retryCall(ctx, "label VolumeSnapshotContent "+vsc.Name, func() error {
 		return s.Client.Patch(ctx, labelled.DeepCopy(), client.MergeFrom(vsc))
 	})
 	if err != nil {
 		return nil, err
 	}
 	annotated := vs.DeepCopy()
-	for key, value := range annotations(vsc) {
+	for key, value := range snapshotAnnotations(vsc) {
 		annotated.Annotations[key] = value
 	}
-	err = s.call(ctx, "annotate VolumeSnapshot "+vs.Namespace+"/"+vs.Name, func() error {
+	err = s.retryCall(ctx, "annotate VolumeSnapshot "+vs.Namespace+"/"+vs.Name, func() error {
 		return s.Client.Patch(ctx, annotated.DeepCopy(), client.MergeFrom(vs))
 	})
 	return annotated, err
 }
 
-// annotations are those of a VolumeSnapshot (Velero 1.18).
-func annotations(vsc *snapshotv1.VolumeSnapshotContent) map[string]string {
+// snapshotAnnotations are those of a VolumeSnapshot (Velero 1.18).
+func snapshotAnnotations(vsc *snapshotv1.VolumeSnapshotContent) map[string]string {
 	all := map[string]string{
 		velerov1.AnnotationCSISnapshotHandle: ptr.Deref(vsc.Status.SnapshotHandle, ""), velerov1.AnnotationCSIDriverName: vsc.Spec.Driver,
 		velerov1.AnnotationCSIDeletionPolicy: string(vsc.Spec.DeletionPolicy),
@@ -143,8 +143,8 @@ func annotations(vsc *snapshotv1.VolumeSnapshotContent) map[string]string {
 	return all
 }
 
-// marked is the claim as it is stored, with its snapshot as an additional item.
-func (s *Snapshotter) marked(o *action.Object, vs *snapshotv1.VolumeSnapshot, vsc *snapshotv1.VolumeSnapshotContent) (action.BackupResult, error) {
+// claimWithSnapshot is the claim as it is stored, with its snapshot as an additional item.
+func (s *Snapshotter) claimWithSnapshot(o *action.Object, vs *snapshotv1.VolumeSnapshot, vsc *snapshotv1.VolumeSnapshotContent) (action.BackupResult, error) {
 	u, err := o.Copy()
 	if err != nil {
 		return action.BackupResult{}, err
@@ -161,7 +161,7 @@ func (s *Snapshotter) marked(o *action.Object, vs *snapshotv1.VolumeSnapshot, vs
 	annotations[velerov1.AnnotationMustIncludeAdditional] = "true"
 	u.SetLabels(labels)
 	u.SetAnnotations(annotations)
-	if err := enlarge(u, ptr.Deref(vsc.Status.RestoreSize, 0)); err != nil {
+	if err := enlargeRequest(u, ptr.Deref(vsc.Status.RestoreSize, 0)); err != nil {
 		return action.BackupResult{}, err
 	}
 	return action.BackupResult{
@@ -170,8 +170,8 @@ func (s *Snapshotter) marked(o *action.Object, vs *snapshotv1.VolumeSnapshot, vs
 	}, nil
 }
 
-// enlarge raises the storage request of the stored claim to what a volume of the snapshot needs.
-func enlarge(u *unstructured.Unstructured, size int64) error {
+// enlargeRequest raises the storage request of the stored claim to what a volume of the snapshot needs.
+func enlargeRequest(u *unstructured.Unstructured, size int64) error {
 	text, found, err := unstructured.NestedString(u.Object, "spec", "resources", "requests", "storage")
 	if err != nil || size <= 0 {
 		return err
@@ -185,8 +185,8 @@ func enlarge(u *unstructured.Unstructured, size int64) error {
 	return unstructured.SetNestedField(u.Object, apiresource.NewQuantity(size, apiresource.BinarySI).String(), "spec", "resources", "requests", "storage")
 }
 
-// unmarked is a claim without a snapshot, as it is stored.
-func unmarked(o *action.Object, c *claim) (action.BackupResult, error) {
+// claimWithoutSnapshot is a claim without a snapshot, as it is stored.
+func claimWithoutSnapshot(o *action.Object, c *claim) (action.BackupResult, error) {
 	if _, marked := c.Metadata.Annotations[velerov1.LabelVolumeSnapshotName]; !marked {
 		return action.BackupResult{Object: o}, nil
 	}

@@ -43,14 +43,14 @@ func (e *ClassError) Unserved() bool { return e.Reason == "" }
 // maxClasses bounds the classes that an error names.
 const maxClasses = 20
 
-// wish is a class that an annotation names.
-type wish struct{ where, class string }
+// classWish is a class that an annotation names.
+type classWish struct{ where, class string }
 
-// choose returns the class for a claim: the one that an annotation of the claim or of the backup
+// chooseClass returns the class for a claim: the one that an annotation of the claim or of the backup
 // names, the one that is labelled for backups, the default of the driver, or the only one. Unlike
 // in Velero 1.18 an annotation that names no class of the driver is an error, and the driver is the
 // volume's and not the provisioner of its StorageClass. An error is a *ClassError.
-func choose(classes []snapshotv1.VolumeSnapshotClass, driver string, claim *claim, backup *velerov1.Backup) (string, error) {
+func chooseClass(classes []snapshotv1.VolumeSnapshotClass, driver string, claim *claim, backup *velerov1.Backup) (string, error) {
 	failed := &ClassError{Claim: types.NamespacedName{Namespace: claim.Metadata.Namespace, Name: claim.Metadata.Name}, Driver: driver}
 	slices.SortFunc(classes, func(a, b snapshotv1.VolumeSnapshotClass) int { return strings.Compare(a.Name, b.Name) })
 	var mine []*snapshotv1.VolumeSnapshotClass
@@ -62,7 +62,7 @@ func choose(classes []snapshotv1.VolumeSnapshotClass, driver string, claim *clai
 			mine = append(mine, &classes[i])
 		}
 	}
-	if all := wishes(claim, backup, driver); len(all) > 0 {
+	if all := classWishes(claim, backup, driver); len(all) > 0 {
 		w := all[0]
 		for _, c := range mine {
 			if strings.EqualFold(c.Name, w.class) {
@@ -93,23 +93,23 @@ func choose(classes []snapshotv1.VolumeSnapshotClass, driver string, claim *clai
 	return "", failed
 }
 
-// wishes returns what annotations ask for, the one that counts first.
-func wishes(claim *claim, backup *velerov1.Backup, driver string) (all []wish) {
+// classWishes returns what annotations ask for, the one that counts first.
+func classWishes(claim *claim, backup *velerov1.Backup, driver string) (all []classWish) {
 	if class := claim.Metadata.Annotations[velerov1.AnnotationCSISnapshotClass]; class != "" {
-		all = append(all, wish{"annotation " + velerov1.AnnotationCSISnapshotClass + " of the claim", class})
+		all = append(all, classWish{"annotation " + velerov1.AnnotationCSISnapshotClass + " of the claim", class})
 	}
 	key := velerov1.AnnotationCSISnapshotClassPrefix + strings.ToLower(driver)
 	if class := backup.Annotations[key]; class != "" {
-		all = append(all, wish{"annotation " + key + " of the backup", class})
+		all = append(all, classWish{"annotation " + key + " of the backup", class})
 	}
 	return all
 }
 
-// class chooses the class for a claim.
-func (s *Snapshotter) class(ctx context.Context, c *claim, driver string) (string, error) {
+// classForClaim chooses the class for a claim.
+func (s *Snapshotter) classForClaim(ctx context.Context, c *claim, driver string) (string, error) {
 	var list snapshotv1.VolumeSnapshotClassList
-	if err := s.call(ctx, "list VolumeSnapshotClasses", func() error { return s.Reader.List(ctx, &list) }); err != nil {
+	if err := s.retryCall(ctx, "list VolumeSnapshotClasses", func() error { return s.Reader.List(ctx, &list) }); err != nil {
 		return "", err
 	}
-	return choose(list.Items, driver, c, s.Backup)
+	return chooseClass(list.Items, driver, c, s.Backup)
 }

@@ -17,17 +17,17 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
 )
 
-// cut takes a snapshot of a/c0.
-func (b *bed) cut(t *testing.T) (*snapshotv1.VolumeSnapshot, *snapshotv1.VolumeSnapshotContent) {
+// takeSnapshot takes a snapshot of a/c0.
+func (b *bed) takeSnapshot(t *testing.T) (*snapshotv1.VolumeSnapshot, *snapshotv1.VolumeSnapshotContent) {
 	t.Helper()
-	r, err := start(t, b.snapshotter(), csisnapshot.NameClaim, claimOf("c0"), "key")
+	r, err := callAction(t, b.newSnapshotter(), csisnapshot.NameClaim, claimOf("c0"), "key")
 	require.NoError(t, err)
-	vs := read(t, b, r.Additional[0], &snapshotv1.VolumeSnapshot{})
-	return vs, read(t, b, action.Item{Name: *vs.Status.BoundVolumeSnapshotContentName}, &snapshotv1.VolumeSnapshotContent{})
+	vs := readItem(t, b, r.Additional[0], &snapshotv1.VolumeSnapshot{})
+	return vs, readItem(t, b, action.Item{Name: *vs.Status.BoundVolumeSnapshotContentName}, &snapshotv1.VolumeSnapshotContent{})
 }
 
-// free removes the finalizers of a VolumeSnapshot.
-func (b *bed) free(t *testing.T, vs *snapshotv1.VolumeSnapshot) *snapshotv1.VolumeSnapshot {
+// removeFinalizers removes the finalizers of a VolumeSnapshot.
+func (b *bed) removeFinalizers(t *testing.T, vs *snapshotv1.VolumeSnapshot) *snapshotv1.VolumeSnapshot {
 	t.Helper()
 	freed := vs.DeepCopy()
 	freed.Finalizers = nil
@@ -35,11 +35,11 @@ func (b *bed) free(t *testing.T, vs *snapshotv1.VolumeSnapshot) *snapshotv1.Volu
 	return freed
 }
 
-// look runs the controller and the driver once.
-func (b *bed) look(t *testing.T) {
+// reconcileDriver runs the controller and the driver once.
+func (b *bed) reconcileDriver(t *testing.T) {
 	t.Helper()
 	for range 3 {
-		require.NoError(t, b.driver.Look(t.Context()))
+		require.NoError(t, b.driver.ReconcileOnce(t.Context()))
 	}
 }
 
@@ -47,7 +47,7 @@ func (b *bed) look(t *testing.T) {
 // that to a content which is being deleted when it first reads it.
 func TestADeletionDoesNotDependOnWhatTheSidecarSaw(t *testing.T) {
 	b := newBed(t, 1)
-	_, vsc := b.cut(t)
+	_, vsc := b.takeSnapshot(t)
 	owner := csisnapshot.Owner{Name: "b", UID: "uid-b"}
 	require.NoError(t, b.End(t.Context(), owner, func(types.NamespacedName) bool { return true }))
 	require.NoError(t, b.Gone(t.Context(), owner))
@@ -57,21 +57,21 @@ func TestADeletionDoesNotDependOnWhatTheSidecarSaw(t *testing.T) {
 	backup, err := action.NewBackup(b.backup)
 	require.NoError(t, err)
 	require.NoError(t, b.DeleteActions()[0].Execute(t.Context(), action.FromJSON(raw), backup))
-	b.look(t)
-	b.gone(t)
+	b.reconcileDriver(t)
+	b.requireNoSnapshots(t)
 }
 
 // The snapshot controller lets the sidecar know of a deletion when the VolumeSnapshot goes, which it
 // may have done before anything else was known.
 func TestAContentWhoseSnapshotIsGoneIsRemoved(t *testing.T) {
 	b := newBed(t, 1)
-	vs, _ := b.cut(t)
+	vs, _ := b.takeSnapshot(t)
 	b.stop()
-	freed := b.free(t, vs)
+	freed := b.removeFinalizers(t, vs)
 	require.NoError(t, b.Client.Delete(t.Context(), freed))
 	require.NoError(t, b.DiscardAll(t.Context(), csisnapshot.Owner{Name: "b", UID: "uid-b"}))
-	b.look(t)
-	b.gone(t)
+	b.reconcileDriver(t)
+	b.requireNoSnapshots(t)
 }
 
 // A class may retain what the driver stores. A snapshot that is of no use goes nevertheless, also
@@ -91,8 +91,8 @@ func TestASnapshotThatIsNotBoundGoesWithItsContent(t *testing.T) {
 	}
 	require.NoError(t, b.Client.Create(t.Context(), vsc))
 	require.NoError(t, b.Discard(t.Context(), vs.Namespace, vs.Name))
-	b.look(t)
-	b.gone(t)
+	b.reconcileDriver(t)
+	b.requireNoSnapshots(t)
 }
 
 // observed calls after once a deletion or a patch is done.
@@ -117,12 +117,12 @@ func (o observed) Patch(ctx context.Context, object client.Object, patch client.
 // made anew for a VolumeSnapshot which is still there the driver would remove what the backup names.
 func TestASnapshotThatABackupNamesOutlivesTheSlowRemovalOfItsObjects(t *testing.T) {
 	b := newBed(t, 1)
-	_, vsc := b.cut(t)
+	_, vsc := b.takeSnapshot(t)
 	b.stop()
-	b.look(t)
-	b.Client = observed{b.Client, func() { b.look(t) }}
+	b.reconcileDriver(t)
+	b.Client = observed{b.Client, func() { b.reconcileDriver(t) }}
 	require.NoError(t, b.End(t.Context(), csisnapshot.Owner{Name: "b", UID: "uid-b"}, func(types.NamespacedName) bool { return true }))
-	snapshots, contents := b.count(t)
+	snapshots, contents := b.countSnapshots(t)
 	require.Zero(t, snapshots+contents)
 	require.Equal(t, []string{*vsc.Status.SnapshotHandle}, b.driver.Stored())
 }
@@ -130,12 +130,12 @@ func TestASnapshotThatABackupNamesOutlivesTheSlowRemovalOfItsObjects(t *testing.
 // A content is ready before its VolumeSnapshot, which the snapshot controller writes after it.
 func TestASnapshotIsReadyOnceBothItsObjectsAre(t *testing.T) {
 	b := newBed(t, 1)
-	vs, vsc := b.cut(t)
+	vs, vsc := b.takeSnapshot(t)
 	b.stop()
-	b.look(t)
+	b.reconcileDriver(t)
 	op := action.Operation{Action: csisnapshot.NameSnapshot, ID: csisnapshot.OperationID(vs)}
-	vs = read(t, b, action.Item{Namespace: vs.Namespace, Name: vs.Name}, vs)
-	require.True(t, *read(t, b, action.Item{Name: vsc.Name}, vsc).Status.ReadyToUse)
+	vs = readItem(t, b, action.Item{Namespace: vs.Namespace, Name: vs.Name}, vs)
+	require.True(t, *readItem(t, b, action.Item{Name: vsc.Name}, vsc).Status.ReadyToUse)
 	for _, known := range []bool{false, true} {
 		late := vs.DeepCopy()
 		late.Status.ReadyToUse = &known
@@ -156,17 +156,17 @@ func TestADeletionWhoseMarkWasOverwrittenGoesOn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t, 1)
-			vs, vsc := b.cut(t)
+			vs, vsc := b.takeSnapshot(t)
 			b.stop()
-			freed := b.free(t, vs)
+			freed := b.removeFinalizers(t, vs)
 			require.NoError(t, b.Client.Delete(t.Context(), freed))
 			require.NoError(t, b.Client.Delete(t.Context(), vsc))
-			b.look(t)
-			_, contents := b.count(t)
+			b.reconcileDriver(t)
+			_, contents := b.countSnapshots(t)
 			require.Equal(t, 1, contents)
-			b.Client = observed{b.Client, func() { b.look(t) }}
+			b.Client = observed{b.Client, func() { b.reconcileDriver(t) }}
 			require.NoError(t, goesOn(b))
-			b.gone(t)
+			b.requireNoSnapshots(t)
 		})
 	}
 }
@@ -195,9 +195,9 @@ func TestAContentThatWasNotDescribedIsFoundAfterItsMarkWasOverwritten(t *testing
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t, 1)
-			vs, vsc := b.cut(t)
+			vs, vsc := b.takeSnapshot(t)
 			b.stop()
-			b.free(t, vs)
+			b.removeFinalizers(t, vs)
 			undescribed := vsc.DeepCopy()
 			undescribed.Labels = nil
 			require.NoError(t, b.Client.Patch(t.Context(), undescribed, client.MergeFrom(vsc)))
@@ -205,14 +205,14 @@ func TestAContentThatWasNotDescribedIsFoundAfterItsMarkWasOverwritten(t *testing
 			reliable := b.Client
 			b.Client = overwriting{reliable}
 			require.NoError(t, b.End(t.Context(), owner, none))
-			b.look(t)
-			snapshots, contents := b.count(t)
+			b.reconcileDriver(t)
+			snapshots, contents := b.countSnapshots(t)
 			require.Equal(t, []int{0, 1}, []int{snapshots, contents})
 			require.Len(t, b.driver.Stored(), 1)
 
-			b.Client = observed{reliable, func() { b.look(t) }}
+			b.Client = observed{reliable, func() { b.reconcileDriver(t) }}
 			require.NoError(t, removes(b))
-			b.gone(t)
+			b.requireNoSnapshots(t)
 		})
 	}
 }
@@ -220,7 +220,7 @@ func TestAContentThatWasNotDescribedIsFoundAfterItsMarkWasOverwritten(t *testing
 // What a restore made has its own end, whichever backup its snapshot is labelled with.
 func TestAContentOfARestoreIsNotLabelledAsABackups(t *testing.T) {
 	b := newBed(t, 1)
-	vs, vsc := b.cut(t)
+	vs, vsc := b.takeSnapshot(t)
 	b.stop()
 	restored := vs.DeepCopy()
 	restored.Labels["velero.io/restore-name"] = "r"
@@ -229,5 +229,5 @@ func TestAContentOfARestoreIsNotLabelledAsABackups(t *testing.T) {
 	bare.Labels = nil
 	require.NoError(t, b.Client.Patch(t.Context(), bare, client.MergeFrom(vsc)))
 	require.NoError(t, b.Release(t.Context(), restored, bare))
-	require.Empty(t, read(t, b, action.Item{Name: vsc.Name}, &snapshotv1.VolumeSnapshotContent{}).Labels)
+	require.Empty(t, readItem(t, b, action.Item{Name: vsc.Name}, &snapshotv1.VolumeSnapshotContent{}).Labels)
 }

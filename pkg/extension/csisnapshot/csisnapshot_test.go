@@ -98,12 +98,12 @@ func claimOf(name string) *corev1.PersistentVolumeClaim {
 	}
 }
 
-func (b *bed) snapshotter() *csisnapshot.Snapshotter {
+func (b *bed) newSnapshotter() *csisnapshot.Snapshotter {
 	return &csisnapshot.Snapshotter{API: b.API, Backup: b.backup}
 }
 
-// start calls an action of a snapshotter.
-func start(t *testing.T, s *csisnapshot.Snapshotter, name string, o any, key string) (action.BackupResult, error) {
+// callAction calls an action of a snapshotter.
+func callAction(t *testing.T, s *csisnapshot.Snapshotter, name string, o any, key string) (action.BackupResult, error) {
 	t.Helper()
 	raw, err := json.Marshal(o)
 	require.NoError(t, err)
@@ -116,13 +116,13 @@ func start(t *testing.T, s *csisnapshot.Snapshotter, name string, o any, key str
 	return action.BackupResult{}, nil
 }
 
-func read[T client.Object](t *testing.T, b *bed, item action.Item, into T) T {
+func readItem[T client.Object](t *testing.T, b *bed, item action.Item, into T) T {
 	t.Helper()
 	require.NoError(t, b.Reader.Get(t.Context(), client.ObjectKey{Namespace: item.Namespace, Name: item.Name}, into))
 	return into
 }
 
-func decoded[T any](t *testing.T, o *action.Object) (out T) {
+func decodeObject[T any](t *testing.T, o *action.Object) (out T) {
 	t.Helper()
 	raw, err := o.JSON()
 	require.NoError(t, err)
@@ -130,7 +130,7 @@ func decoded[T any](t *testing.T, o *action.Object) (out T) {
 	return out
 }
 
-func (b *bed) count(t *testing.T) (snapshots, contents int) {
+func (b *bed) countSnapshots(t *testing.T) (snapshots, contents int) {
 	t.Helper()
 	var vs snapshotv1.VolumeSnapshotList
 	var vsc snapshotv1.VolumeSnapshotContentList
@@ -143,12 +143,12 @@ func (b *bed) count(t *testing.T) (snapshots, contents int) {
 func TestAClaimIsStoredWithItsSnapshot(t *testing.T) {
 	b := newBed(t, 1)
 	b.driver.Behave("a/c0", csitest.Behaviour{Cut: 2, Ready: -1})
-	s := b.snapshotter()
-	r, err := start(t, s, csisnapshot.NameClaim, claimOf("c0"), "key")
+	s := b.newSnapshotter()
+	r, err := callAction(t, s, csisnapshot.NameClaim, claimOf("c0"), "key")
 	require.NoError(t, err)
 	require.Empty(t, r.OperationID)
 	require.Len(t, r.Additional, 1)
-	vs := read(t, b, r.Additional[0], &snapshotv1.VolumeSnapshot{})
+	vs := readItem(t, b, r.Additional[0], &snapshotv1.VolumeSnapshot{})
 	require.Regexp(t, "^velero-c0-[a-z0-9]{5}$", vs.Name)
 	require.Equal(t, map[string]string{"app": "db", "velero.io/backup-name": "b", "velero.io/backup-uid": "uid-b"}, vs.Labels)
 	require.Equal(t, "physical-"+string(vs.UID), vs.Annotations["velero.io/csi-volumesnapshot-handle"], "the cut was waited for")
@@ -157,31 +157,31 @@ func TestAClaimIsStoredWithItsSnapshot(t *testing.T) {
 	require.Equal(t, "Delete", vs.Annotations["velero.io/csi-vsc-deletion-policy"])
 	require.Equal(t, "c0", *vs.Spec.Source.PersistentVolumeClaimName)
 	require.Equal(t, "only", *vs.Spec.VolumeSnapshotClassName)
-	stored := decoded[corev1.PersistentVolumeClaim](t, r.Object)
+	stored := decodeObject[corev1.PersistentVolumeClaim](t, r.Object)
 	require.Equal(t, vs.Name, stored.Annotations["velero.io/volume-snapshot-name"])
 	require.Equal(t, "true", stored.Annotations["backup.velero.io/must-include-additional-items"])
 	require.Equal(t, map[string]string{"app": "db", "velero.io/volume-snapshot-name": vs.Name, "velero.io/backup-name": "b"}, stored.Labels)
 	require.Equal(t, "5Gi", stored.Spec.Resources.Requests.Storage().String(), "a volume of the snapshot has to fit")
 
-	r, err = start(t, s, csisnapshot.NameSnapshot, vs, "other key")
+	r, err = callAction(t, s, csisnapshot.NameSnapshot, vs, "other key")
 	require.NoError(t, err)
 	require.Equal(t, "a/"+vs.Name+"/"+vs.CreationTimestamp.UTC().Format(time.RFC3339), r.OperationID)
 	content := action.Item{GroupResource: csisnapshot.Contents, Name: *vs.Status.BoundVolumeSnapshotContentName}
 	require.Equal(t, []action.Item{{GroupResource: csisnapshot.Classes, Name: "only"}, content}, r.Additional)
 	require.Equal(t, []action.Item{{GroupResource: csisnapshot.Snapshots, Namespace: "a", Name: vs.Name}, content}, r.PostOperation)
-	require.Equal(t, "b", read(t, b, content, &snapshotv1.VolumeSnapshotContent{}).Labels["velero.io/backup-name"])
+	require.Equal(t, "b", readItem(t, b, content, &snapshotv1.VolumeSnapshotContent{}).Labels["velero.io/backup-name"])
 }
 
 // A runner is killed after the snapshot and before its record: the next one makes the call again.
 func TestARepeatedCallTakesNoSecondSnapshot(t *testing.T) {
 	b := newBed(t, 1)
-	first, err := start(t, b.snapshotter(), csisnapshot.NameClaim, claimOf("c0"), "key")
+	first, err := callAction(t, b.newSnapshotter(), csisnapshot.NameClaim, claimOf("c0"), "key")
 	require.NoError(t, err)
-	second, err := start(t, b.snapshotter(), csisnapshot.NameClaim, claimOf("c0"), "key")
+	second, err := callAction(t, b.newSnapshotter(), csisnapshot.NameClaim, claimOf("c0"), "key")
 	require.NoError(t, err)
 	require.Equal(t, first.Additional, second.Additional)
 	require.Equal(t, 1, b.driver.Taken())
-	third, err := start(t, b.snapshotter(), csisnapshot.NameClaim, claimOf("c0"), "another")
+	third, err := callAction(t, b.newSnapshotter(), csisnapshot.NameClaim, claimOf("c0"), "another")
 	require.NoError(t, err)
 	require.NotEqual(t, first.Additional, third.Additional)
 	require.Equal(t, 2, b.driver.Taken())
@@ -189,13 +189,13 @@ func TestARepeatedCallTakesNoSecondSnapshot(t *testing.T) {
 
 func TestANameThatIsTakenIsAnothers(t *testing.T) {
 	b := newBed(t, 1)
-	first, err := start(t, b.snapshotter(), csisnapshot.NameClaim, claimOf("c0"), "key")
+	first, err := callAction(t, b.newSnapshotter(), csisnapshot.NameClaim, claimOf("c0"), "key")
 	require.NoError(t, err)
-	vs := read(t, b, first.Additional[0], &snapshotv1.VolumeSnapshot{})
+	vs := readItem(t, b, first.Additional[0], &snapshotv1.VolumeSnapshot{})
 	changed := vs.DeepCopy()
 	changed.Annotations = nil
 	require.NoError(t, b.Client.Patch(t.Context(), changed, client.MergeFrom(vs)))
-	second, err := start(t, b.snapshotter(), csisnapshot.NameClaim, claimOf("c0"), "key")
+	second, err := callAction(t, b.newSnapshotter(), csisnapshot.NameClaim, claimOf("c0"), "key")
 	require.NoError(t, err)
 	require.NotEqual(t, first.Additional, second.Additional)
 }
@@ -203,7 +203,7 @@ func TestANameThatIsTakenIsAnothers(t *testing.T) {
 // The claims of a block are cut side by side, and a volume stays locked until its snapshot is cut.
 func TestSnapshotsOfABlockAreBegunTogether(t *testing.T) {
 	b := newBed(t, 3)
-	s := b.snapshotter()
+	s := b.newSnapshotter()
 	var mu sync.Mutex
 	held := map[string]bool{}
 	locked, unlocked := 0, make(chan string, 3)
@@ -218,17 +218,17 @@ func TestSnapshotsOfABlockAreBegunTogether(t *testing.T) {
 		return func() { unlocked <- volume }, nil
 	}
 	for _, a := range s.Actions() {
-		if ahead, ok := a.(action.Ahead); ok {
-			ahead.Ahead(t.Context(), []action.Keyed{
+		if ahead, ok := a.(action.Prestarter); ok {
+			ahead.Prestart(t.Context(), []action.Keyed{
 				{Namespace: "a", Name: "c2", Key: "k2"}, {Namespace: "a", Name: "c0", Key: "k0"}, {Namespace: "a", Name: "c1", Key: "k1"},
 				{Namespace: "a", Name: "missing", Key: "k"},
 			})
 		}
 	}
-	require.Eventually(t, func() bool { snapshots, _ := b.count(t); return snapshots == 3 }, patience, 5*time.Millisecond,
+	require.Eventually(t, func() bool { snapshots, _ := b.countSnapshots(t); return snapshots == 3 }, patience, 5*time.Millisecond,
 		"before the first claim has its turn")
 	for i := range 3 {
-		_, err := start(t, s, csisnapshot.NameClaim, claimOf(fmt.Sprintf("c%d", i)), fmt.Sprintf("k%d", i))
+		_, err := callAction(t, s, csisnapshot.NameClaim, claimOf(fmt.Sprintf("c%d", i)), fmt.Sprintf("k%d", i))
 		require.NoError(t, err)
 	}
 	s.Wait()
@@ -241,9 +241,9 @@ func TestSnapshotsOfABlockAreBegunTogether(t *testing.T) {
 func TestASnapshotThatIsNotCutIsRemoved(t *testing.T) {
 	b := newBed(t, 1)
 	b.driver.Behave("a/c0", csitest.Behaviour{Cut: -1, Error: "out of space"})
-	s, c := b.snapshotter(), clocktesting.NewFakeClock(time.Now())
+	s, c := b.newSnapshotter(), clocktesting.NewFakeClock(time.Now())
 	s.Clock = c
-	ahead(t.Context(), s, 1)
+	prestartClaims(t.Context(), s, 1)
 	require.Eventually(t, func() bool {
 		var all snapshotv1.VolumeSnapshotContentList
 		require.NoError(t, b.Reader.List(t.Context(), &all))
@@ -251,15 +251,15 @@ func TestASnapshotThatIsNotCutIsRemoved(t *testing.T) {
 		return told && c.HasWaiters() // and looks again after the pause
 	}, patience, time.Millisecond)
 	c.Step(csisnapshot.DefaultTimeout)
-	_, err := start(t, s, csisnapshot.NameClaim, claimOf("c0"), "k0")
+	_, err := callAction(t, s, csisnapshot.NameClaim, claimOf("c0"), "k0")
 	require.ErrorContains(t, err, "was not cut within 10m0s (csiSnapshotTimeout): out of space")
-	b.gone(t)
+	b.requireNoSnapshots(t)
 }
 
-func (b *bed) gone(t *testing.T) {
+func (b *bed) requireNoSnapshots(t *testing.T) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		snapshots, contents := b.count(t)
+		snapshots, contents := b.countSnapshots(t)
 		return snapshots+contents+len(b.driver.Stored()) == 0
 	}, patience, 5*time.Millisecond)
 }
@@ -288,17 +288,17 @@ func TestWhatIsNotSnapshotted(t *testing.T) {
 			claim := claimOf("c0")
 			claim.Annotations = map[string]string{"velero.io/volume-snapshot-name": "stale"}
 			tc.change(b, claim)
-			r, err := start(t, b.snapshotter(), csisnapshot.NameClaim, claim, "key")
+			r, err := callAction(t, b.newSnapshotter(), csisnapshot.NameClaim, claim, "key")
 			require.NoError(t, err)
 			require.Empty(t, r.Additional)
-			require.Empty(t, decoded[corev1.PersistentVolumeClaim](t, r.Object).Annotations, "a restore would look for that snapshot")
-			snapshots, _ := b.count(t)
+			require.Empty(t, decodeObject[corev1.PersistentVolumeClaim](t, r.Object).Annotations, "a restore would look for that snapshot")
+			snapshots, _ := b.countSnapshots(t)
 			require.Zero(t, snapshots)
 			if tc.why == "" {
 				return
 			}
-			pv := read(t, b, action.Item{Name: "pv-c0"}, &corev1.PersistentVolume{})
-			err = b.snapshotter().Why(t.Context(), pv)
+			pv := readItem(t, b, action.Item{Name: "pv-c0"}, &corev1.PersistentVolume{})
+			err = b.newSnapshotter().WhyNotTaken(t.Context(), pv)
 			require.ErrorContains(t, err, tc.why)
 			var class *csisnapshot.ClassError
 			require.ErrorAs(t, err, &class)
@@ -327,10 +327,10 @@ func TestChoiceOfTheClass(t *testing.T) {
 			claim := claimOf("c0")
 			claim.Annotations = map[string]string{"velero.io/csi-volumesnapshot-class": tc.claim}
 			b.backup.Annotations = map[string]string{"velero.io/csi-volumesnapshot-class_" + driver: tc.backup}
-			r, err := start(t, b.snapshotter(), csisnapshot.NameClaim, claim, "key")
+			r, err := callAction(t, b.newSnapshotter(), csisnapshot.NameClaim, claim, "key")
 			require.NoError(t, err)
 			require.Len(t, r.Additional, 1)
-			require.Equal(t, tc.want, *read(t, b, r.Additional[0], &snapshotv1.VolumeSnapshot{}).Spec.VolumeSnapshotClassName)
+			require.Equal(t, tc.want, *readItem(t, b, r.Additional[0], &snapshotv1.VolumeSnapshot{}).Spec.VolumeSnapshotClassName)
 		})
 	}
 }
@@ -338,9 +338,9 @@ func TestChoiceOfTheClass(t *testing.T) {
 func TestProgress(t *testing.T) {
 	b := newBed(t, 1)
 	b.driver.Behave("a/c0", csitest.Behaviour{Ready: -1, Error: "busy"})
-	r, err := start(t, b.snapshotter(), csisnapshot.NameClaim, claimOf("c0"), "key")
+	r, err := callAction(t, b.newSnapshotter(), csisnapshot.NameClaim, claimOf("c0"), "key")
 	require.NoError(t, err)
-	vs := read(t, b, r.Additional[0], &snapshotv1.VolumeSnapshot{})
+	vs := readItem(t, b, r.Additional[0], &snapshotv1.VolumeSnapshot{})
 	op := action.Operation{Action: csisnapshot.NameSnapshot, ID: csisnapshot.OperationID(vs)}
 	api := b.API
 	api.Clock = clocktesting.NewFakeClock(vs.CreationTimestamp.Add(time.Second))
@@ -362,7 +362,7 @@ func TestProgress(t *testing.T) {
 	accepted, err := operations.Cancel(t.Context(), op, []byte(`{"metadata":{"name":"b","uid":"uid-b"}}`), time.Minute)
 	require.NoError(t, err)
 	require.True(t, accepted)
-	b.gone(t)
+	b.requireNoSnapshots(t)
 	p, err = operations.Progress(t.Context(), op, []byte(`{}`))
 	require.NoError(t, err)
 	require.True(t, p.Done)
@@ -375,16 +375,16 @@ func TestProgress(t *testing.T) {
 // its data.
 func TestACancelledOperationRemovesNoSnapshotOfOthers(t *testing.T) {
 	b := newBed(t, 1)
-	r, err := start(t, b.snapshotter(), csisnapshot.NameClaim, claimOf("c0"), "key")
+	r, err := callAction(t, b.newSnapshotter(), csisnapshot.NameClaim, claimOf("c0"), "key")
 	require.NoError(t, err)
-	vs := read(t, b, r.Additional[0], &snapshotv1.VolumeSnapshot{})
+	vs := readItem(t, b, r.Additional[0], &snapshotv1.VolumeSnapshot{})
 	op := action.Operation{Action: csisnapshot.NameSnapshot, ID: csisnapshot.OperationID(vs)}
 	operations := &csisnapshot.Operations{API: b.API}
 	for _, job := range []string{`{"metadata":{"name":"other","uid":"uid-b"}}`, `{"metadata":{"name":"b","uid":"other"}}`, `{}`, ``} {
 		accepted, err := operations.Cancel(t.Context(), op, []byte(job), time.Minute)
 		require.Error(t, err, job)
 		require.False(t, accepted)
-		require.Nil(t, read(t, b, r.Additional[0], &snapshotv1.VolumeSnapshot{}).DeletionTimestamp)
+		require.Nil(t, readItem(t, b, r.Additional[0], &snapshotv1.VolumeSnapshot{}).DeletionTimestamp)
 		require.Len(t, b.driver.Stored(), 1)
 	}
 	plain := vs.DeepCopy()
@@ -401,12 +401,12 @@ func TestTheEndOfABackupAndItsDeletion(t *testing.T) {
 	b := newBed(t, 2)
 	var items [2]action.Item
 	for i := range items {
-		r, err := start(t, b.snapshotter(), csisnapshot.NameClaim, claimOf(fmt.Sprintf("c%d", i)), fmt.Sprintf("k%d", i))
+		r, err := callAction(t, b.newSnapshotter(), csisnapshot.NameClaim, claimOf(fmt.Sprintf("c%d", i)), fmt.Sprintf("k%d", i))
 		require.NoError(t, err)
 		items[i] = r.Additional[0]
 	}
-	vs := read(t, b, items[0], &snapshotv1.VolumeSnapshot{})
-	vsc := read(t, b, action.Item{Name: *vs.Status.BoundVolumeSnapshotContentName}, &snapshotv1.VolumeSnapshotContent{})
+	vs := readItem(t, b, items[0], &snapshotv1.VolumeSnapshot{})
+	vsc := readItem(t, b, action.Item{Name: *vs.Status.BoundVolumeSnapshotContentName}, &snapshotv1.VolumeSnapshotContent{})
 	other := csisnapshot.Owner{Name: "b", UID: "another of that name"}
 	require.NoError(t, b.DiscardAll(t.Context(), other))
 	owner := csisnapshot.Owner{Name: "b", UID: "uid-b"}
@@ -414,7 +414,7 @@ func TestTheEndOfABackupAndItsDeletion(t *testing.T) {
 	require.NoError(t, b.Gone(t.Context(), owner))
 	handle := *vsc.Status.SnapshotHandle
 	require.Equal(t, []string{handle}, b.driver.Stored(), "the other one is in no backup")
-	require.Eventually(t, func() bool { snapshots, _ := b.count(t); return snapshots == 0 }, patience, 10*time.Millisecond,
+	require.Eventually(t, func() bool { snapshots, _ := b.countSnapshots(t); return snapshots == 0 }, patience, 10*time.Millisecond,
 		"which the controller takes away once their contents are")
 
 	raw, err := json.Marshal(vsc)
@@ -428,32 +428,32 @@ func TestTheEndOfABackupAndItsDeletion(t *testing.T) {
 		}
 		require.Equal(t, name == "b", len(b.driver.Stored()) == 0, name)
 	}
-	b.gone(t)
+	b.requireNoSnapshots(t)
 }
 
 // A content that the end of the backup left in the cluster goes with its snapshot.
 func TestADeletionRemovesLiveSnapshots(t *testing.T) {
 	b := newBed(t, 1)
-	r, err := start(t, b.snapshotter(), csisnapshot.NameClaim, claimOf("c0"), "key")
+	r, err := callAction(t, b.newSnapshotter(), csisnapshot.NameClaim, claimOf("c0"), "key")
 	require.NoError(t, err)
-	vs := read(t, b, r.Additional[0], &snapshotv1.VolumeSnapshot{})
-	vsc := read(t, b, action.Item{Name: *vs.Status.BoundVolumeSnapshotContentName}, &snapshotv1.VolumeSnapshotContent{})
+	vs := readItem(t, b, r.Additional[0], &snapshotv1.VolumeSnapshot{})
+	vsc := readItem(t, b, action.Item{Name: *vs.Status.BoundVolumeSnapshotContentName}, &snapshotv1.VolumeSnapshotContent{})
 	raw, err := json.Marshal(vsc)
 	require.NoError(t, err)
 	backup, err := action.NewBackup(b.backup)
 	require.NoError(t, err)
 	require.NoError(t, b.DeleteActions()[0].Execute(t.Context(), action.FromJSON(raw), backup))
-	b.gone(t)
+	b.requireNoSnapshots(t)
 }
 
 // Velero's snapshots have no label of a UID: they may be of a backup of that name which a Velero
 // server is working on. Only the deletion of the backup removes them.
 func TestTheEndOfABackupLeavesVelerosSnapshots(t *testing.T) {
 	b := newBed(t, 1)
-	r, err := start(t, b.snapshotter(), csisnapshot.NameClaim, claimOf("c0"), "key")
+	r, err := callAction(t, b.newSnapshotter(), csisnapshot.NameClaim, claimOf("c0"), "key")
 	require.NoError(t, err)
-	vs := read(t, b, r.Additional[0], &snapshotv1.VolumeSnapshot{})
-	vsc := read(t, b, action.Item{Name: *vs.Status.BoundVolumeSnapshotContentName}, &snapshotv1.VolumeSnapshotContent{})
+	vs := readItem(t, b, r.Additional[0], &snapshotv1.VolumeSnapshot{})
+	vsc := readItem(t, b, action.Item{Name: *vs.Status.BoundVolumeSnapshotContentName}, &snapshotv1.VolumeSnapshotContent{})
 	for _, o := range []client.Object{vs, vsc} {
 		old := o.DeepCopyObject().(client.Object)
 		delete(o.GetLabels(), velerov1.LabelBackupUID)
@@ -462,13 +462,13 @@ func TestTheEndOfABackupLeavesVelerosSnapshots(t *testing.T) {
 	none := func(types.NamespacedName) bool { return false }
 	for _, owner := range []csisnapshot.Owner{{Name: "b", UID: "uid-b"}, {Name: "b"}} {
 		require.NoError(t, b.End(t.Context(), owner, none))
-		require.Nil(t, read(t, b, r.Additional[0], &snapshotv1.VolumeSnapshot{}).DeletionTimestamp)
-		left := read(t, b, action.Item{Name: vsc.Name}, &snapshotv1.VolumeSnapshotContent{})
+		require.Nil(t, readItem(t, b, r.Additional[0], &snapshotv1.VolumeSnapshot{}).DeletionTimestamp)
+		left := readItem(t, b, action.Item{Name: vsc.Name}, &snapshotv1.VolumeSnapshotContent{})
 		require.Nil(t, left.DeletionTimestamp)
 		require.Len(t, b.driver.Stored(), 1)
 	}
 	require.NoError(t, b.DiscardAll(t.Context(), csisnapshot.Owner{Name: "b", UID: "uid-b"}))
-	b.gone(t)
+	b.requireNoSnapshots(t)
 }
 
 // A claim that a restore made has its labels. A snapshot with them would pass for the restore's.
@@ -477,10 +477,10 @@ func TestASnapshotOfARestoredClaimGoesWithItsBackup(t *testing.T) {
 	claim := claimOf("c0")
 	claim.Labels["velero.io/restore-name"], claim.Labels["velero.io/volume-snapshot-name"] = "r", "velero-c0-abcde"
 	claim.Labels["velero.io/backup-name"] = "earlier"
-	r, err := start(t, b.snapshotter(), csisnapshot.NameClaim, claim, "key")
+	r, err := callAction(t, b.newSnapshotter(), csisnapshot.NameClaim, claim, "key")
 	require.NoError(t, err)
-	vs := read(t, b, r.Additional[0], &snapshotv1.VolumeSnapshot{})
+	vs := readItem(t, b, r.Additional[0], &snapshotv1.VolumeSnapshot{})
 	require.Equal(t, map[string]string{"app": "db", "velero.io/backup-name": "b", "velero.io/backup-uid": "uid-b"}, vs.Labels)
 	require.NoError(t, b.End(t.Context(), csisnapshot.Owner{Name: "b", UID: "uid-b"}, func(types.NamespacedName) bool { return false }))
-	b.gone(t)
+	b.requireNoSnapshots(t)
 }

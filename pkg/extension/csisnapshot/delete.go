@@ -29,7 +29,7 @@ const finalizerContent = "snapshot.storage.kubernetes.io/volumesnapshotcontent-b
 // Served reports whether the cluster serves the snapshot API.
 func (a API) Served(ctx context.Context) (bool, error) {
 	var none snapshotv1.VolumeSnapshotContentList
-	err := a.call(ctx, "list VolumeSnapshotContents", func() error { return a.Reader.List(ctx, &none, client.Limit(1)) })
+	err := a.retryCall(ctx, "list VolumeSnapshotContents", func() error { return a.Reader.List(ctx, &none, client.Limit(1)) })
 	if errors.Is(err, ErrNotServed) {
 		return false, nil
 	}
@@ -51,7 +51,7 @@ type deleteAction struct {
 // Execute implements action.DeleteItem. Contents that are not labelled as the backup's are another
 // one's (Velero 1.18).
 func (d *deleteAction) Execute(ctx context.Context, o *action.Object, b *action.Backup) (err error) {
-	defer d.guard(&err)
+	defer d.guardPanic(&err)
 	raw, err := o.JSON()
 	if err != nil {
 		return err
@@ -60,34 +60,34 @@ func (d *deleteAction) Execute(ctx context.Context, o *action.Object, b *action.
 	if err := json.Unmarshal(raw, stored); err != nil {
 		return fmt.Errorf("read the VolumeSnapshotContent: %w", err)
 	}
-	p := pair{content: stored}
-	if stored.Labels[velerov1.LabelBackupName] != velerov1.LabelValue(b.Backup().Name) || p.handle() == "" {
+	p := snapshotPair{content: stored}
+	if stored.Labels[velerov1.LabelBackupName] != velerov1.LabelValue(b.Backup().Name) || p.snapshotHandle() == "" {
 		return nil
 	}
 	live := &snapshotv1.VolumeSnapshotContent{}
-	found, err := d.get(ctx, "", stored.Name, live)
+	found, err := d.getObject(ctx, "", stored.Name, live)
 	if err != nil {
 		return err
 	}
-	was := pair{content: live}
-	if found && was.handle() == p.handle() {
+	was := snapshotPair{content: live}
+	if found && was.snapshotHandle() == p.snapshotHandle() {
 		return d.endLive(ctx, live)
 	}
-	return d.deleteDuplicate(ctx, stored, p.handle())
+	return d.deleteDuplicate(ctx, stored, p.snapshotHandle())
 }
 
 // endLive removes a content that is in the cluster with its snapshot.
 func (d *deleteAction) endLive(ctx context.Context, live *snapshotv1.VolumeSnapshotContent) error {
-	ref, p := live.Spec.VolumeSnapshotRef, pair{content: live}
+	ref, p := live.Spec.VolumeSnapshotRef, snapshotPair{content: live}
 	vs := &snapshotv1.VolumeSnapshot{}
-	found, err := d.get(ctx, ref.Namespace, ref.Name, vs)
+	found, err := d.getObject(ctx, ref.Namespace, ref.Name, vs)
 	if err != nil {
 		return err
 	}
 	if found && vs.UID == ref.UID {
 		p.snapshot = vs
 	}
-	return d.end(ctx, p, snapshotv1.VolumeSnapshotContentDelete)
+	return d.deletePair(ctx, p, snapshotv1.VolumeSnapshotContentDelete)
 }
 
 // deleteDuplicate creates a second content with the same snapshot handle, and deletes it. Its
@@ -111,9 +111,9 @@ func (d *deleteAction) deleteDuplicate(ctx context.Context, stored *snapshotv1.V
 			Source: snapshotv1.VolumeSnapshotContentSource{SnapshotHandle: &handle}, SourceVolumeMode: stored.Spec.SourceVolumeMode,
 		},
 	}
-	err := d.call(ctx, "create VolumeSnapshotContent "+duplicate.Name, func() error { return d.Client.Create(ctx, duplicate) })
+	err := d.retryCall(ctx, "create VolumeSnapshotContent "+duplicate.Name, func() error { return d.Client.Create(ctx, duplicate) })
 	if apierrors.IsAlreadyExists(err) {
-		found, err := d.get(ctx, "", duplicate.Name, duplicate)
+		found, err := d.getObject(ctx, "", duplicate.Name, duplicate)
 		if err != nil || !found {
 			return err
 		}
@@ -125,7 +125,7 @@ func (d *deleteAction) deleteDuplicate(ctx context.Context, stored *snapshotv1.V
 		known.Status = &snapshotv1.VolumeSnapshotContentStatus{}
 	}
 	known.Status.SnapshotHandle = &handle
-	err = d.call(ctx, "set the handle of VolumeSnapshotContent "+duplicate.Name, func() error {
+	err = d.retryCall(ctx, "set the handle of VolumeSnapshotContent "+duplicate.Name, func() error {
 		return d.Client.Status().Patch(ctx, known.DeepCopy(), client.MergeFrom(duplicate))
 	})
 	if apierrors.IsNotFound(err) {
@@ -134,12 +134,12 @@ func (d *deleteAction) deleteDuplicate(ctx context.Context, stored *snapshotv1.V
 	if err != nil {
 		return err
 	}
-	return d.delete(ctx, duplicate)
+	return d.deleteObject(ctx, duplicate)
 }
 
 // uuidOf is a text in the form of a UUID.
 func uuidOf(text string) string {
-	digest := sum(text)
+	digest := hashText(text)
 	h := hex.EncodeToString(digest[:16])
 	return strings.Join([]string{h[:8], h[8:12], h[12:16], h[16:20], h[20:]}, "-")
 }
@@ -162,7 +162,7 @@ func (a API) Gone(ctx context.Context, of Owner) error {
 		Transient: func(err error) bool { return errors.Is(err, ErrRemains) }, Budget: goneLimit, First: firstPause, Longest: longPause,
 	}
 	err := loop.Do(ctx, "wait for the drivers", func() error {
-		_, left, err := a.all(ctx, of.Name, of.has)
+		_, left, err := a.listOwned(ctx, of.Name, of.belongsToBackup)
 		switch {
 		case errors.Is(err, ErrNotServed), err == nil && len(left) == 0:
 			return nil
@@ -170,13 +170,13 @@ func (a API) Gone(ctx context.Context, of Owner) error {
 			return err
 		}
 		for i := range left {
-			if vsc := &left[i]; stuck(vsc) {
-				if err := a.markDeleted(ctx, pair{content: vsc}, vsc.Spec.DeletionPolicy); err != nil {
+			if vsc := &left[i]; isDeletionStuck(vsc) {
+				if err := a.markDeleted(ctx, snapshotPair{content: vsc}, vsc.Spec.DeletionPolicy); err != nil {
 					return err
 				}
 			}
 		}
-		return remain(left)
+		return remainingContentsError(left)
 	})
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -184,12 +184,12 @@ func (a API) Gone(ctx context.Context, of Owner) error {
 	return err
 }
 
-func remain(left []snapshotv1.VolumeSnapshotContent) error {
+func remainingContentsError(left []snapshotv1.VolumeSnapshotContent) error {
 	var texts []string
 	for i := range left[:min(len(left), shownContents)] {
-		p := pair{content: &left[i]}
+		p := snapshotPair{content: &left[i]}
 		texts = append(texts, fmt.Sprintf("VolumeSnapshotContent %s of driver %s, snapshot %s: %s", left[i].Name, left[i].Spec.Driver,
-			cmp.Or(p.handle(), ptr.Deref(left[i].Spec.Source.SnapshotHandle, "unknown")), cmp.Or(p.failure(), "no error is reported")))
+			cmp.Or(p.snapshotHandle(), ptr.Deref(left[i].Spec.Source.SnapshotHandle, "unknown")), cmp.Or(p.failureMessage(), "no error is reported")))
 	}
 	return fmt.Errorf("%w: %d: %s", ErrRemains, len(left), strings.Join(texts, "; "))
 }

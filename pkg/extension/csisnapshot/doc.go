@@ -67,8 +67,8 @@ type API struct {
 	Log    *slog.Logger
 }
 
-// call repeats a call of the API server while it is away.
-func (a API) call(ctx context.Context, what string, do func() error) error {
+// retryCall repeats a call of the API server while it is away.
+func (a API) retryCall(ctx context.Context, what string, do func() error) error {
 	err := retry.Loop{Clock: a.Clock, Log: a.Log}.Do(ctx, what, do)
 	switch {
 	case err == nil:
@@ -81,9 +81,9 @@ func (a API) call(ctx context.Context, what string, do func() error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// get reads an object; found is false where there is none.
-func (a API) get(ctx context.Context, namespace, name string, into client.Object) (found bool, err error) {
-	err = a.call(ctx, fmt.Sprintf("read %T %s", into, client.ObjectKey{Namespace: namespace, Name: name}), func() error {
+// getObject reads an object; found is false where there is none.
+func (a API) getObject(ctx context.Context, namespace, name string, into client.Object) (found bool, err error) {
+	err = a.retryCall(ctx, fmt.Sprintf("read %T %s", into, client.ObjectKey{Namespace: namespace, Name: name}), func() error {
 		return a.Reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, into)
 	})
 	if apierrors.IsNotFound(err) {
@@ -106,8 +106,8 @@ func (n named) AppliesTo(context.Context) (action.Selector, error) {
 	return action.Selector{IncludedResources: []string{n.resource.String()}}, nil
 }
 
-// guard, deferred, makes a panic an error and has errors name the action.
-func (n named) guard(err *error) {
+// guardPanic, deferred, makes a panic an error and has errors name the action.
+func (n named) guardPanic(err *error) {
 	if r := recover(); r != nil {
 		*err = fmt.Errorf("panic: %v", r)
 	}

@@ -28,7 +28,7 @@ type locks struct {
 
 func volumeOf(claim string) string { return "csi/" + driver + "/vol-" + claim }
 
-func (l *locks) lock(ctx context.Context, volume string) (func(), error) {
+func (l *locks) lockVolume(ctx context.Context, volume string) (func(), error) {
 	if l.busy[volume] {
 		l.mu.Lock()
 		l.asked++
@@ -53,18 +53,18 @@ func (l *locks) lock(ctx context.Context, volume string) (func(), error) {
 	}, nil
 }
 
-func (l *locks) read() (held, times, twice int) {
+func (l *locks) lockCounts() (held, times, twice int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.held), l.times, l.twice
 }
 
-func ahead(ctx context.Context, s *csisnapshot.Snapshotter, claims int) {
+func prestartClaims(ctx context.Context, s *csisnapshot.Snapshotter, claims int) {
 	var keyed []action.Keyed
 	for i := range claims {
 		keyed = append(keyed, action.Keyed{Namespace: "a", Name: fmt.Sprintf("c%d", i), Key: fmt.Sprintf("k%d", i)})
 	}
-	s.Ahead(ctx, keyed)
+	s.Prestart(ctx, keyed)
 }
 
 // begunAhead begins the snapshots of two claims, of which that of cut is cut behind the back of
@@ -76,7 +76,7 @@ func begunAhead(ctx context.Context, t *testing.T, b *bed, s *csisnapshot.Snapsh
 	for i := range 2 {
 		b.driver.Behave(fmt.Sprintf("a/c%d", i), csitest.Behaviour{Cut: -1})
 	}
-	ahead(ctx, s, 2)
+	prestartClaims(ctx, s, 2)
 	require.Eventually(t, func() bool { return c.Waiters() == 2 }, patience, time.Millisecond)
 	for _, name := range cut {
 		b.driver.Behave("a/"+name, csitest.Behaviour{})
@@ -98,17 +98,17 @@ func begunAhead(ctx context.Context, t *testing.T, b *bed, s *csisnapshot.Snapsh
 // ahead has not looked again.
 func TestAVolumeIsUnlockedWithTheTurnOfItsClaim(t *testing.T) {
 	b := newBed(t, 2)
-	s, l := b.snapshotter(), &locks{}
-	s.Lock = l.lock
+	s, l := b.newSnapshotter(), &locks{}
+	s.Lock = l.lockVolume
 	begunAhead(t.Context(), t, b, s, "c0", "c1")
 	for i := range 2 {
-		_, err := start(t, s, csisnapshot.NameClaim, claimOf(fmt.Sprintf("c%d", i)), fmt.Sprintf("k%d", i))
+		_, err := callAction(t, s, csisnapshot.NameClaim, claimOf(fmt.Sprintf("c%d", i)), fmt.Sprintf("k%d", i))
 		require.NoError(t, err)
-		held, times, twice := l.read()
+		held, times, twice := l.lockCounts()
 		require.Equal(t, []int{1 - i, i + 1, 0}, []int{held, times, twice})
 	}
 	s.Wait()
-	_, times, _ := l.read()
+	_, times, _ := l.lockCounts()
 	require.Equal(t, 2, times)
 }
 
@@ -116,8 +116,8 @@ func TestAVolumeIsUnlockedWithTheTurnOfItsClaim(t *testing.T) {
 // cut yet.
 func TestTheEndOfARunUnlocksVolumesThatAreCut(t *testing.T) {
 	b := newBed(t, 2)
-	s, l := b.snapshotter(), &locks{}
-	s.Lock = l.lock
+	s, l := b.newSnapshotter(), &locks{}
+	s.Lock = l.lockVolume
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	begunAhead(ctx, t, b, s, "c1")
@@ -133,23 +133,23 @@ func TestTheEndOfARunUnlocksVolumesThatAreCut(t *testing.T) {
 func TestAWaitForAVolumeIsBounded(t *testing.T) {
 	b := newBed(t, 3)
 	b.backup.Spec.CSISnapshotTimeout.Duration = time.Second
-	s, l := b.snapshotter(), &locks{busy: map[string]bool{volumeOf("c0"): true}}
-	s.Lock = l.lock
+	s, l := b.newSnapshotter(), &locks{busy: map[string]bool{volumeOf("c0"): true}}
+	s.Lock = l.lockVolume
 	const want = "claim a/c0: another backup has the volume pv-c0, which was not free within 1s (csiSnapshotTimeout)"
-	_, err := start(t, s, csisnapshot.NameClaim, claimOf("c0"), "k0")
+	_, err := callAction(t, s, csisnapshot.NameClaim, claimOf("c0"), "k0")
 	require.ErrorContains(t, err, want)
 	require.ErrorIs(t, err, csisnapshot.ErrBusy)
-	ahead(t.Context(), s, 3)
+	prestartClaims(t.Context(), s, 3)
 	s.Wait()
 	asked := l.asked
-	_, err = start(t, s, csisnapshot.NameClaim, claimOf("c0"), "k0")
+	_, err = callAction(t, s, csisnapshot.NameClaim, claimOf("c0"), "k0")
 	require.ErrorContains(t, err, want)
 	require.Equal(t, asked, l.asked, "it does not wait again")
 	for _, name := range []string{"1", "2"} {
-		_, err = start(t, s, csisnapshot.NameClaim, claimOf("c"+name), "k"+name)
+		_, err = callAction(t, s, csisnapshot.NameClaim, claimOf("c"+name), "k"+name)
 		require.NoError(t, err)
 	}
-	held, times, twice := l.read()
+	held, times, twice := l.lockCounts()
 	require.Equal(t, []int{0, 2, 0}, []int{held, times, twice})
 }
 
@@ -158,20 +158,20 @@ func TestABusyVolumeDelaysNoOtherClaim(t *testing.T) {
 	const waiting = 40
 	b := newBed(t, waiting+2)
 	b.backup.Spec.CSISnapshotTimeout.Duration = time.Hour
-	s, l := b.snapshotter(), &locks{busy: map[string]bool{}}
+	s, l := b.newSnapshotter(), &locks{busy: map[string]bool{}}
 	for i := range waiting {
 		l.busy[volumeOf(fmt.Sprintf("c%d", i))] = true
 	}
-	s.Lock = l.lock
+	s.Lock = l.lockVolume
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		ahead(ctx, s, waiting+2)
+		prestartClaims(ctx, s, waiting+2)
 		s.Wait()
 	}()
 	require.Eventually(t, func() bool {
-		held, times, _ := l.read()
+		held, times, _ := l.lockCounts()
 		return held == 0 && times == 2
 	}, patience, time.Millisecond)
 	cancel()

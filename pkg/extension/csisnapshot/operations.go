@@ -45,12 +45,12 @@ func (o *Operations) Progress(ctx context.Context, op action.Operation, job []by
 	if err != nil {
 		return p, err
 	}
-	pair, err := o.look(ctx, namespace, name)
+	pair, err := o.readPair(ctx, namespace, name)
 	if err != nil {
 		return p, err
 	}
 	p.Started = made
-	failure := pair.failure()
+	failure := pair.failureMessage()
 	switch {
 	case pair.snapshot == nil:
 		p.Done, p.Err = true, fmt.Sprintf("VolumeSnapshot %s/%s was removed before it was ready", namespace, name)
@@ -58,7 +58,7 @@ func (o *Operations) Progress(ctx context.Context, op action.Operation, job []by
 		p.Description = "the snapshot is not bound"
 	case pair.content == nil:
 		p.Done, p.Err = true, fmt.Sprintf("VolumeSnapshotContent %s was removed before it was ready", *pair.snapshot.Status.BoundVolumeSnapshotContentName)
-	case pair.ready():
+	case pair.isReady():
 		p.Done = true
 	case failure == "":
 		p.Description = "the driver makes the snapshot ready"
@@ -80,7 +80,7 @@ func timeoutOf(job []byte) time.Duration {
 	if err := json.Unmarshal(job, b); err != nil {
 		return DefaultTimeout
 	}
-	return timeout(b)
+	return snapshotTimeout(b)
 }
 
 // Cancel removes the snapshot: one that is not ready is of no use. The identifier of an operation
@@ -98,14 +98,14 @@ func (o *Operations) Cancel(ctx context.Context, op action.Operation, job []byte
 	if err := json.Unmarshal(job, b); err != nil {
 		return false, fmt.Errorf("decode the backup: %w", err)
 	}
-	p, err := o.look(ctx, namespace, name)
+	p, err := o.readPair(ctx, namespace, name)
 	if err != nil {
 		return false, err
 	}
-	if of := (Owner{Name: b.Name, UID: b.UID}); p.snapshot != nil && !of.named(p.snapshot) {
+	if of := (Owner{Name: b.Name, UID: b.UID}); p.snapshot != nil && !of.hasBackupLabels(p.snapshot) {
 		return false, fmt.Errorf("VolumeSnapshot %s/%s is not labelled as one of backup %q, it is not removed", namespace, name, b.Name)
 	}
-	err = o.end(ctx, p, snapshotv1.VolumeSnapshotContentDelete)
+	err = o.deletePair(ctx, p, snapshotv1.VolumeSnapshotContentDelete)
 	return err == nil, err
 }
 

@@ -31,7 +31,7 @@ type Snapshotter struct {
 	Lock func(ctx context.Context, volume string) (unlock func(), err error)
 
 	mu       sync.Mutex
-	ahead    map[string]*begun // by the names of volumes in the ledger
+	ahead    map[string]*begunSnapshot // by the names of volumes in the ledger
 	watching sync.WaitGroup
 }
 
@@ -59,8 +59,8 @@ type claim struct {
 	} `json:"status"`
 }
 
-// subject is a claim of which a snapshot is taken.
-type subject struct {
+// snapshotSubject is a claim of which a snapshot is taken.
+type snapshotSubject struct {
 	claim  *claim
 	volume *corev1.PersistentVolume
 	class  string
@@ -68,27 +68,27 @@ type subject struct {
 }
 
 // lockName names the volume in the ledger.
-func (s *subject) lockName() string {
+func (s *snapshotSubject) lockName() string {
 	return "csi/" + s.volume.Spec.CSI.Driver + "/" + s.volume.Spec.CSI.VolumeHandle
 }
 
-// wanted reports whether the backup is to take data of volumes.
-func (s *Snapshotter) wanted() bool {
+// wantsVolumeData reports whether the backup is to take data of volumes.
+func (s *Snapshotter) wantsVolumeData() bool {
 	return s.Backup.Spec.SnapshotVolumes == nil || *s.Backup.Spec.SnapshotVolumes
 }
 
-// find returns what a snapshot is to be taken of; nil where none is: the claim is not bound, its
+// findSubject returns what a snapshot is to be taken of; nil where none is: the claim is not bound, its
 // volume is of no CSI driver, or no class can be chosen, with the reason in Why.
-func (s *Snapshotter) find(ctx context.Context, c *claim, key string) (*subject, error) {
-	if !s.wanted() || c.Status.Phase != corev1.ClaimBound || c.Spec.VolumeName == "" {
+func (s *Snapshotter) findSubject(ctx context.Context, c *claim, key string) (*snapshotSubject, error) {
+	if !s.wantsVolumeData() || c.Status.Phase != corev1.ClaimBound || c.Spec.VolumeName == "" {
 		return nil, nil
 	}
 	pv := &corev1.PersistentVolume{}
-	found, err := s.get(ctx, "", c.Spec.VolumeName, pv)
+	found, err := s.getObject(ctx, "", c.Spec.VolumeName, pv)
 	if err != nil || !found || pv.Spec.CSI == nil {
 		return nil, err
 	}
-	class, err := s.class(ctx, c, pv.Spec.CSI.Driver)
+	class, err := s.classForClaim(ctx, c, pv.Spec.CSI.Driver)
 	var no *ClassError
 	if errors.As(err, &no) || errors.Is(err, ErrNotServed) {
 		return nil, nil
@@ -96,19 +96,19 @@ func (s *Snapshotter) find(ctx context.Context, c *claim, key string) (*subject,
 	if err != nil {
 		return nil, err
 	}
-	return &subject{claim: c, volume: pv, class: class, key: key}, nil
+	return &snapshotSubject{claim: c, volume: pv, class: class, key: key}, nil
 }
 
 // ErrMissed means that the claim of a volume could have had a snapshot and has none.
 var ErrMissed = errors.New("the claim was not bound to it when a snapshot could be taken")
 
-// Why returns why no snapshot was taken of the volume of a CSI driver: an error that wraps
+// WhyNotTaken returns why no snapshot was taken of the volume of a CSI driver: an error that wraps
 // ErrNotServed, a *ClassError or ErrMissed, or one of the API server.
-func (s *Snapshotter) Why(ctx context.Context, pv *corev1.PersistentVolume) error {
+func (s *Snapshotter) WhyNotTaken(ctx context.Context, pv *corev1.PersistentVolume) error {
 	c := &claim{}
 	if ref := pv.Spec.ClaimRef; ref != nil {
 		live := &corev1.PersistentVolumeClaim{}
-		found, err := s.get(ctx, ref.Namespace, ref.Name, live)
+		found, err := s.getObject(ctx, ref.Namespace, ref.Name, live)
 		if err != nil {
 			return err
 		}
@@ -117,7 +117,7 @@ func (s *Snapshotter) Why(ctx context.Context, pv *corev1.PersistentVolume) erro
 		}
 		c.Metadata.Namespace, c.Metadata.Name = ref.Namespace, ref.Name
 	}
-	if _, err := s.class(ctx, c, pv.Spec.CSI.Driver); err != nil {
+	if _, err := s.classForClaim(ctx, c, pv.Spec.CSI.Driver); err != nil {
 		return err
 	}
 	return ErrMissed
@@ -130,8 +130,8 @@ func claimOf(o *corev1.PersistentVolumeClaim) *claim {
 	return c
 }
 
-// decode reads a claim.
-func decode(o *action.Object) (*claim, error) {
+// decodeClaim reads a claim.
+func decodeClaim(o *action.Object) (*claim, error) {
 	raw, err := o.JSON()
 	if err != nil {
 		return nil, err
@@ -143,16 +143,16 @@ func decode(o *action.Object) (*claim, error) {
 	return c, nil
 }
 
-// timeout is how long the driver has to cut a snapshot.
-func timeout(b *velerov1.Backup) time.Duration {
+// snapshotTimeout is how long the driver has to cut a snapshot.
+func snapshotTimeout(b *velerov1.Backup) time.Duration {
 	if d := b.Spec.CSISnapshotTimeout.Duration; d > 0 {
 		return d
 	}
 	return DefaultTimeout
 }
 
-// object is the VolumeSnapshot to make.
-func (s *Snapshotter) object(of *subject, name string) (*snapshotv1.VolumeSnapshot, error) {
+// newVolumeSnapshot is the VolumeSnapshot to make.
+func (s *Snapshotter) newVolumeSnapshot(of *snapshotSubject, name string) (*snapshotv1.VolumeSnapshot, error) {
 	volume, err := json.Marshal(Volume{Name: of.volume.Name, ReclaimPolicy: string(of.volume.Spec.PersistentVolumeReclaimPolicy), Labels: of.volume.Labels})
 	if err != nil {
 		return nil, fmt.Errorf("describe the volume: %w", err)
@@ -164,7 +164,7 @@ func (s *Snapshotter) object(of *subject, name string) (*snapshotv1.VolumeSnapsh
 	for _, key := range foreignLabels {
 		delete(labels, key)
 	}
-	maps.Copy(labels, s.labels())
+	maps.Copy(labels, s.backupLabels())
 	return &snapshotv1.VolumeSnapshot{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: of.claim.Metadata.Namespace, Name: name, Labels: labels,
@@ -180,8 +180,8 @@ func (s *Snapshotter) object(of *subject, name string) (*snapshotv1.VolumeSnapsh
 // and would not be removed with the backup.
 var foreignLabels = []string{velerov1.LabelRestoreName, velerov1.LabelVolumeSnapshotName}
 
-// labels are on everything that the backup makes.
-func (s *Snapshotter) labels() map[string]string {
+// backupLabels are on everything that the backup makes.
+func (s *Snapshotter) backupLabels() map[string]string {
 	return map[string]string{velerov1.LabelBackupName: velerov1.LabelValue(s.Backup.Name), velerov1.LabelBackupUID: string(s.Backup.UID)}
 }
 
@@ -195,7 +195,7 @@ const maxStem = 58
 // already, they are tried in the order of turn.
 func nameOf(claim, key string, turn int) string {
 	const digits = 5
-	sum := sum(fmt.Sprintf("%s/%d", key, turn))
+	sum := hashText(fmt.Sprintf("%s/%d", key, turn))
 	var name strings.Builder
 	stem := "velero-" + claim + "-"
 	name.WriteString(stem[:min(len(stem), maxStem)])

@@ -42,7 +42,7 @@ func (a *snapshotAction) Execute(context.Context, *action.Object, *action.Backup
 // Start implements action.BackupStarter. It changes nothing in the cluster. A snapshot that is not
 // this backup's is stored as it is.
 func (a *snapshotAction) Start(_ context.Context, o *action.Object, _ *action.Backup, _ string) (r action.BackupResult, err error) {
-	defer a.guard(&err)
+	defer a.guardPanic(&err)
 	raw, err := o.JSON()
 	if err != nil {
 		return r, err
@@ -69,12 +69,12 @@ func (a *snapshotAction) Start(_ context.Context, o *action.Object, _ *action.Ba
 	r.Additional = append(r.Additional, content)
 	r.OperationID = OperationID(vs)
 	r.PostOperation = []action.Item{{GroupResource: Snapshots, Namespace: vs.Namespace, Name: vs.Name}, content}
-	r.Object, err = including(o)
+	r.Object, err = withIncludedItems(o)
 	return r, err
 }
 
-// including annotates the object so that its additional items are stored regardless of the filters.
-func including(o *action.Object) (*action.Object, error) {
+// withIncludedItems annotates the object so that its additional items are stored regardless of the filters.
+func withIncludedItems(o *action.Object) (*action.Object, error) {
 	u, err := o.Copy()
 	if err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ type secretAction struct {
 
 // Execute implements action.BackupItem.
 func (a secretAction) Execute(_ context.Context, o *action.Object, _ *action.Backup) (r action.BackupResult, err error) {
-	defer a.guard(&err)
+	defer a.guardPanic(&err)
 	u, err := o.Copy()
 	if err != nil {
 		return r, err
@@ -106,6 +106,6 @@ func (a secretAction) Execute(_ context.Context, o *action.Object, _ *action.Bac
 		return action.BackupResult{Object: o}, nil
 	}
 	r.Additional = []action.Item{{GroupResource: secrets, Namespace: all[a.namespace], Name: all[a.secret]}}
-	r.Object, err = including(o)
+	r.Object, err = withIncludedItems(o)
 	return r, err
 }

@@ -51,20 +51,20 @@ func (c *Client) Close() {
 	defer c.mu.Unlock()
 	c.closed = true
 	for instance := range c.conns {
-		c.drop(instance)
+		c.dropConnection(instance)
 	}
 }
 
-// drop closes and removes a connection. The caller holds the lock.
-func (c *Client) drop(instance string) {
+// dropConnection closes and removes a connection. The caller holds the lock.
+func (c *Client) dropConnection(instance string) {
 	if conn, ok := c.conns[instance]; ok {
 		_ = conn.Close() // nothing is lost with it
 		delete(c.conns, instance)
 	}
 }
 
-// connect returns a client of the instance. The error wraps ErrGone once that has ended.
-func (c *Client) connect(ctx context.Context, instance string) (operationv1.OperationServiceClient, error) {
+// connectInstance returns a client of the instance. The error wraps ErrGone once that has ended.
+func (c *Client) connectInstance(ctx context.Context, instance string) (operationv1.OperationServiceClient, error) {
 	address, gone, err := c.peers.Find(ctx, instance)
 	if err != nil {
 		return nil, fmt.Errorf("find instance %s: %w", instance, err)
@@ -73,7 +73,7 @@ func (c *Client) connect(ctx context.Context, instance string) (operationv1.Oper
 	defer c.mu.Unlock()
 	conn, known := c.conns[instance]
 	if known && (gone || conn.address != address) {
-		c.drop(instance)
+		c.dropConnection(instance)
 		known = false
 	}
 	switch {
@@ -108,12 +108,12 @@ func (c *Client) At(instance, process string) action.Operations {
 	return &Home{client: c, instance: instance, process: process}
 }
 
-func (h *Home) named(op action.Operation) *operationv1.InProcessOperation {
+func (h *Home) wireOperation(op action.Operation) *operationv1.InProcessOperation {
 	return &operationv1.InProcessOperation{ExpectedInstanceId: h.instance, ProcessId: h.process, Kind: op.Kind, Action: op.Action, OperationId: op.ID}
 }
 
-// failed is the error of a call.
-func (h *Home) failed(err error) error {
+// callError is the error of a call.
+func (h *Home) callError(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -130,32 +130,32 @@ func (h *Home) failed(err error) error {
 
 // Progress implements action.Operations.
 func (h *Home) Progress(ctx context.Context, op action.Operation, job []byte) (action.Progress, error) {
-	api, err := h.client.connect(ctx, h.instance)
+	api, err := h.client.connectInstance(ctx, h.instance)
 	if err != nil {
 		return action.Progress{}, err
 	}
-	p, err := api.GetProgress(ctx, &operationv1.GetProgressRequest{Operation: h.named(op), Job: job})
+	p, err := api.GetProgress(ctx, &operationv1.GetProgressRequest{Operation: h.wireOperation(op), Job: job})
 	if err != nil {
-		return action.Progress{}, h.failed(err)
+		return action.Progress{}, h.callError(err)
 	}
 	return action.Progress{
 		Done: p.GetDone(), Err: p.GetError(), Completed: max(p.GetCompleted(), 0), Total: max(p.GetTotal(), 0), Units: p.GetUnits(),
-		Description: p.GetDescription(), Started: moment(p.GetStartTime()), Updated: moment(p.GetUpdateTime()),
+		Description: p.GetDescription(), Started: timeOrZero(p.GetStartTime()), Updated: timeOrZero(p.GetUpdateTime()),
 	}, nil
 }
 
 // Cancel implements action.Operations.
 func (h *Home) Cancel(ctx context.Context, op action.Operation, job []byte, grace time.Duration) (bool, error) {
-	api, err := h.client.connect(ctx, h.instance)
+	api, err := h.client.connectInstance(ctx, h.instance)
 	if err != nil {
 		return false, err
 	}
-	req := &operationv1.CancelRequest{Operation: h.named(op), Job: job}
+	req := &operationv1.CancelRequest{Operation: h.wireOperation(op), Job: job}
 	if grace > 0 {
 		req.Grace = durationpb.New(grace)
 	}
 	answer, err := api.Cancel(ctx, req)
-	return answer.GetAccepted(), h.failed(err)
+	return answer.GetAccepted(), h.callError(err)
 }
 
 // Logs implements action.Operations.
@@ -163,7 +163,7 @@ func (h *Home) Logs(ctx context.Context, op action.Operation, job []byte, since 
 	return func(yield func(action.LogLine, error) bool) {
 		ctx, end := context.WithCancel(ctx)
 		defer end() // also when the caller has read enough
-		err := h.logs(ctx, &operationv1.StreamLogsRequest{Operation: h.named(op), Job: job, Since: stamp(since), Follow: follow}, func(line action.LogLine) bool {
+		err := h.streamLogs(ctx, &operationv1.StreamLogsRequest{Operation: h.wireOperation(op), Job: job, Since: timestampOrNil(since), Follow: follow}, func(line action.LogLine) bool {
 			return yield(line, nil)
 		})
 		if err != nil {
@@ -172,14 +172,14 @@ func (h *Home) Logs(ctx context.Context, op action.Operation, job []byte, since 
 	}
 }
 
-func (h *Home) logs(ctx context.Context, req *operationv1.StreamLogsRequest, take func(action.LogLine) bool) error {
-	api, err := h.client.connect(ctx, h.instance)
+func (h *Home) streamLogs(ctx context.Context, req *operationv1.StreamLogsRequest, take func(action.LogLine) bool) error {
+	api, err := h.client.connectInstance(ctx, h.instance)
 	if err != nil {
 		return err
 	}
 	stream, err := api.StreamLogs(ctx, req)
 	if err != nil {
-		return h.failed(err)
+		return h.callError(err)
 	}
 	for {
 		m, err := stream.Recv()
@@ -187,10 +187,10 @@ func (h *Home) logs(ctx context.Context, req *operationv1.StreamLogsRequest, tak
 			return nil
 		}
 		if err != nil {
-			return h.failed(err)
+			return h.callError(err)
 		}
 		line := m.GetLine()
-		if !take(action.LogLine{Time: moment(line.GetTime()), Level: line.GetLevel(), Message: line.GetMessage(), Fields: line.GetFields()}) {
+		if !take(action.LogLine{Time: timeOrZero(line.GetTime()), Level: line.GetLevel(), Message: line.GetMessage(), Fields: line.GetFields()}) {
 			return nil
 		}
 	}
@@ -198,16 +198,16 @@ func (h *Home) logs(ctx context.Context, req *operationv1.StreamLogsRequest, tak
 
 // Forget lets the instance stop keeping the operation's process for it.
 func (c *Client) Forget(ctx context.Context, instance, process string, op action.Operation) error {
-	api, err := c.connect(ctx, instance)
+	api, err := c.connectInstance(ctx, instance)
 	if err != nil {
 		return err
 	}
 	h := &Home{client: c, instance: instance, process: process}
-	_, err = api.Forget(ctx, &operationv1.ForgetRequest{Operation: h.named(op)})
-	return h.failed(err)
+	_, err = api.Forget(ctx, &operationv1.ForgetRequest{Operation: h.wireOperation(op)})
+	return h.callError(err)
 }
 
-func moment(t *timestamppb.Timestamp) time.Time {
+func timeOrZero(t *timestamppb.Timestamp) time.Time {
 	if t == nil {
 		return time.Time{}
 	}

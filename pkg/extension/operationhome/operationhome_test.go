@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv("VELERO_PLUGIN") != "" {
 		registry := &plugin.Registry{}
 		registry.AsyncBackupItemAction(mover, []string{"pods"}, func(plugin.Env) (plugin.AsyncBackupItemAction, error) {
-			return &moving{of: map[string]plugin.Progress{}}, nil
+			return &movingAction{of: map[string]plugin.Progress{}}, nil
 		})
 		if err := serve.Run(registry); err != nil {
 			_, _ = fmt.Fprintln(os.Stderr, err)
@@ -53,22 +53,22 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// moving is an action whose operations run in its process until they are cancelled; Progress
+// movingAction is an action whose operations run in its process until they are cancelled; Progress
 // returns which process that is.
-type moving struct {
+type movingAction struct {
 	plugin.Everything
 	mu sync.Mutex
 	of map[string]plugin.Progress
 }
 
-func (m *moving) Start(_ context.Context, in *plugin.AsyncBackupInput) (*plugin.AsyncBackupOutput, error) {
+func (m *movingAction) Start(_ context.Context, in *plugin.AsyncBackupInput) (*plugin.AsyncBackupOutput, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.of[in.IdempotencyKey] = plugin.Progress{State: plugin.Running, Done: 3, Total: 9, Unit: "Bytes", Started: time.Unix(1, 0), Updated: time.Unix(2, 0)}
 	return &plugin.AsyncBackupOutput{OperationID: in.IdempotencyKey, InProcess: true}, nil
 }
 
-func (m *moving) Progress(_ context.Context, op plugin.Operation) (plugin.Progress, error) {
+func (m *movingAction) Progress(_ context.Context, op plugin.Operation) (plugin.Progress, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p, ok := m.of[op.ID]
@@ -79,7 +79,7 @@ func (m *moving) Progress(_ context.Context, op plugin.Operation) (plugin.Progre
 	return p, nil
 }
 
-func (m *moving) Cancel(_ context.Context, op plugin.Operation, grace time.Duration) (bool, error) {
+func (m *movingAction) Cancel(_ context.Context, op plugin.Operation, grace time.Duration) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if grace != time.Minute {
@@ -89,7 +89,7 @@ func (m *moving) Cancel(_ context.Context, op plugin.Operation, grace time.Durat
 	return true, nil
 }
 
-func (*moving) Logs(ctx context.Context, _ plugin.Operation, o plugin.LogOptions) iter.Seq2[plugin.LogLine, error] {
+func (*movingAction) Logs(ctx context.Context, _ plugin.Operation, o plugin.LogOptions) iter.Seq2[plugin.LogLine, error] {
 	return func(yield func(plugin.LogLine, error) bool) {
 		if yield(plugin.LogLine{Time: o.Since, Level: "info", Message: "moving", Fields: map[string]string{"a": "b"}}, nil) && o.Follow {
 			<-ctx.Done()
@@ -118,7 +118,7 @@ func (b *bed) Find(context.Context, string) (string, bool, error) {
 	return b.address, b.gone, b.broken
 }
 
-func (b *bed) set(change func()) {
+func (b *bed) changeState(change func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	change()
@@ -137,7 +137,7 @@ func newBed(t *testing.T) *bed {
 	t.Cleanup(session.Close)
 	b.action = session.BackupItems()[0].(action.BackupStarter)
 	b.server = &operationhome.Server{Instance: "runner-1", Processes: b.operations}
-	b.address = b.serve()
+	b.address = b.startServer()
 	b.client = operationhome.NewClient(b, func(_, address string) (*grpc.ClientConn, error) {
 		return grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	})
@@ -145,7 +145,7 @@ func newBed(t *testing.T) *bed {
 	return b
 }
 
-func (b *bed) serve() string {
+func (b *bed) startServer() string {
 	b.Helper()
 	g, err := grpcserver.New(grpcserver.Config{
 		Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(), Tracer: noop.NewTracerProvider(), Propagator: propagation.TraceContext{},
@@ -165,8 +165,8 @@ func (b *bed) serve() string {
 
 var job = []byte(`{"kind":"Backup","metadata":{"name":"b"}}`)
 
-// begin begins an operation, and returns its process.
-func (b *bed) begin(id string) (op action.Operation, process string) {
+// beginOperation begins an operation, and returns its process.
+func (b *bed) beginOperation(id string) (op action.Operation, process string) {
 	b.Helper()
 	backup, err := action.NewBackup(&velerov1.Backup{})
 	require.NoError(b, err)
@@ -177,8 +177,8 @@ func (b *bed) begin(id string) (op action.Operation, process string) {
 	return action.Operation{Kind: "AsyncBackupItemAction", Action: mover, ID: r.OperationID}, r.Process
 }
 
-// kill kills the process of an operation and waits until it is gone. It returns the process ID.
-func (b *bed) kill(op action.Operation, process string) (pid int) {
+// killProcess kills the process of an operation and waits until it is gone. It returns the process ID.
+func (b *bed) killProcess(op action.Operation, process string) (pid int) {
 	b.Helper()
 	p, err := b.client.At("runner-1", process).Progress(b.Context(), op, job)
 	require.NoError(b, err)
@@ -191,7 +191,7 @@ func (b *bed) kill(op action.Operation, process string) (pid int) {
 
 func TestAnInstanceAnswersForItsProcesses(t *testing.T) {
 	b := newBed(t)
-	op, process := b.begin("one")
+	op, process := b.beginOperation("one")
 	home := b.client.At("runner-1", process)
 	p, err := home.Progress(t.Context(), op, job)
 	require.NoError(t, err)
@@ -234,7 +234,7 @@ func TestAnInstanceAnswersForItsProcesses(t *testing.T) {
 // call fails.
 func TestOnlyTheEndOfTheProcessIsItsEnd(t *testing.T) {
 	b := newBed(t)
-	op, process := b.begin("one")
+	op, process := b.beginOperation("one")
 	ask := func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
@@ -252,21 +252,21 @@ func TestOnlyTheEndOfTheProcessIsItsEnd(t *testing.T) {
 		"it does not say where it is":    func() { b.address = "" },
 		"another instance listens":       func() { b.server.Instance = "runner-2" },
 	} {
-		b.set(change)
+		b.changeState(change)
 		err := ask()
 		require.Error(t, err, name)
 		require.NotErrorIs(t, err, operationhome.ErrGone, name)
 		require.NotErrorIs(t, err, action.ErrUnknownOperation, name)
-		b.set(func() { b.address, b.broken, b.server.Instance = right, nil, "runner-1" })
+		b.changeState(func() { b.address, b.broken, b.server.Instance = right, nil, "runner-1" })
 		require.NoError(t, ask(), name)
 	}
 
-	b.kill(op, process)
+	b.killProcess(op, process)
 	require.Eventually(t, func() bool { return errors.Is(ask(), operationhome.ErrGone) }, time.Minute, 10*time.Millisecond)
-	_, other := b.begin("two")
+	_, other := b.beginOperation("two")
 	require.NotEqual(t, process, other)
 	require.ErrorIs(t, ask(), operationhome.ErrGone, "although another process of the binary runs")
-	b.set(func() { b.gone = true })
+	b.changeState(func() { b.gone = true })
 	err = ask()
 	require.ErrorIs(t, err, operationhome.ErrGone)
 	require.ErrorContains(t, err, "instance runner-1 has ended")
@@ -276,8 +276,8 @@ func TestOnlyTheEndOfTheProcessIsItsEnd(t *testing.T) {
 // operations that are no longer polled do not keep it.
 func TestOperationsKeepTheirInstance(t *testing.T) {
 	b := newBed(t)
-	one, process := b.begin("one")
-	two, _ := b.begin("two")
+	one, process := b.beginOperation("one")
+	two, _ := b.beginOperation("two")
 	stay := &operationhome.Stay{Processes: b.operations, Limit: time.Minute, Log: slog.New(slog.DiscardHandler)}
 	ctx, stop := context.WithCancel(t.Context())
 	var parts sync.WaitGroup
@@ -312,7 +312,7 @@ func TestOperationsKeepTheirInstance(t *testing.T) {
 
 func TestADrainHasALimit(t *testing.T) {
 	b := newBed(t)
-	b.begin("one")
+	b.beginOperation("one")
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	stay := &operationhome.Stay{Processes: b.operations, Limit: 50 * time.Millisecond, Log: slog.New(slog.DiscardHandler)}

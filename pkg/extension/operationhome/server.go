@@ -31,42 +31,42 @@ type Server struct {
 	Processes Processes
 }
 
-// find returns the operation, unless it does not live here.
-func (s *Server) find(o *operationv1.InProcessOperation) (action.Operation, error) {
-	if err := s.meant("operation.expected_instance_id", o.GetExpectedInstanceId()); err != nil {
+// findOperation returns the operation, unless it does not live here.
+func (s *Server) findOperation(o *operationv1.InProcessOperation) (action.Operation, error) {
+	if err := s.checkInstance("operation.expected_instance_id", o.GetExpectedInstanceId()); err != nil {
 		return action.Operation{}, err
 	}
-	return action.Operation{Kind: o.GetKind(), Action: o.GetAction(), ID: o.GetOperationId()}, s.alive(o)
+	return action.Operation{Kind: o.GetKind(), Action: o.GetAction(), ID: o.GetOperationId()}, s.checkAlive(o)
 }
 
-// meant refuses a request for another instance.
-func (s *Server) meant(field, instance string) error {
+// checkInstance refuses a request for another instance.
+func (s *Server) checkInstance(field, instance string) error {
 	if instance == s.Instance {
 		return nil
 	}
 	return errgrpc.WithReason(fmt.Errorf("%s: this is instance %s: %w", field, s.Instance, errgrpc.ErrPrecondition), reasonOtherInstance, nil)
 }
 
-func (s *Server) alive(o *operationv1.InProcessOperation) error {
+func (s *Server) checkAlive(o *operationv1.InProcessOperation) error {
 	if s.Processes.Alive(o.GetProcessId()) {
 		return nil
 	}
 	return errgrpc.WithReason(fmt.Errorf("plugin process %.64q of instance %s: %w", o.GetProcessId(), s.Instance, errgrpc.ErrNotFound), reasonProcessGone, nil)
 }
 
-// refused is the error of a call. A process that died meanwhile is why it failed, whatever the call
+// failedCallError is the error of a call. A process that died meanwhile is why it failed, whatever the call
 // returned: another process of the binary may have answered.
-func (s *Server) refused(o *operationv1.InProcessOperation, err error) error {
+func (s *Server) failedCallError(o *operationv1.InProcessOperation, err error) error {
 	if err == nil {
 		return nil
 	}
-	if gone := s.alive(o); gone != nil {
+	if gone := s.checkAlive(o); gone != nil {
 		return gone
 	}
-	return refusal(err)
+	return statusOfRefusal(err)
 }
 
-func refusal(err error) error {
+func statusOfRefusal(err error) error {
 	switch {
 	case errors.Is(err, action.ErrUnknownOperation):
 		return errgrpc.WithReason(fmt.Errorf("%w: %w", errgrpc.ErrNotFound, err), reasonOperationUnknown, nil)
@@ -80,36 +80,36 @@ func refusal(err error) error {
 
 // GetProgress implements operation.v1.OperationService.
 func (s *Server) GetProgress(ctx context.Context, req *operationv1.GetProgressRequest) (*operationv1.GetProgressResponse, error) {
-	op, err := s.find(req.GetOperation())
+	op, err := s.findOperation(req.GetOperation())
 	if err != nil {
 		return nil, err
 	}
 	p, err := s.Processes.Progress(ctx, op, req.GetJob())
 	if err != nil {
-		return nil, s.refused(req.GetOperation(), err)
+		return nil, s.failedCallError(req.GetOperation(), err)
 	}
 	return &operationv1.GetProgressResponse{
 		Done: p.Done, Error: p.Err, Completed: p.Completed, Total: p.Total, Units: p.Units, Description: p.Description,
-		StartTime: stamp(p.Started), UpdateTime: stamp(p.Updated),
+		StartTime: timestampOrNil(p.Started), UpdateTime: timestampOrNil(p.Updated),
 	}, nil
 }
 
 // Cancel implements operation.v1.OperationService.
 func (s *Server) Cancel(ctx context.Context, req *operationv1.CancelRequest) (*operationv1.CancelResponse, error) {
-	op, err := s.find(req.GetOperation())
+	op, err := s.findOperation(req.GetOperation())
 	if err != nil {
 		return nil, err
 	}
 	accepted, err := s.Processes.Cancel(ctx, op, req.GetJob(), req.GetGrace().AsDuration())
 	if err != nil {
-		return nil, s.refused(req.GetOperation(), err)
+		return nil, s.failedCallError(req.GetOperation(), err)
 	}
 	return &operationv1.CancelResponse{Accepted: accepted}, nil
 }
 
 // StreamLogs implements operation.v1.OperationService.
 func (s *Server) StreamLogs(req *operationv1.StreamLogsRequest, stream grpc.ServerStreamingServer[operationv1.StreamLogsResponse]) error {
-	op, err := s.find(req.GetOperation())
+	op, err := s.findOperation(req.GetOperation())
 	if err != nil {
 		return err
 	}
@@ -119,10 +119,10 @@ func (s *Server) StreamLogs(req *operationv1.StreamLogsRequest, stream grpc.Serv
 	}
 	for line, err := range s.Processes.Logs(stream.Context(), op, req.GetJob(), since, req.GetFollow()) {
 		if err != nil {
-			return s.refused(req.GetOperation(), err)
+			return s.failedCallError(req.GetOperation(), err)
 		}
 		err = stream.Send(&operationv1.StreamLogsResponse{Line: &operationv1.StreamOperationLogsResponse{
-			Time: stamp(line.Time), Level: line.Level, Message: line.Message, Fields: line.Fields,
+			Time: timestampOrNil(line.Time), Level: line.Level, Message: line.Message, Fields: line.Fields,
 		}})
 		if err != nil {
 			return err
@@ -133,7 +133,7 @@ func (s *Server) StreamLogs(req *operationv1.StreamLogsRequest, stream grpc.Serv
 
 // Forget implements operation.v1.OperationService.
 func (s *Server) Forget(_ context.Context, req *operationv1.ForgetRequest) (*operationv1.ForgetResponse, error) {
-	op, err := s.find(req.GetOperation())
+	op, err := s.findOperation(req.GetOperation())
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +141,7 @@ func (s *Server) Forget(_ context.Context, req *operationv1.ForgetRequest) (*ope
 	return &operationv1.ForgetResponse{}, nil
 }
 
-func stamp(t time.Time) *timestamppb.Timestamp {
+func timestampOrNil(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {
 		return nil
 	}

@@ -29,7 +29,7 @@ type Stay struct {
 	over chan struct{}
 }
 
-func (s *Stay) done() chan struct{} {
+func (s *Stay) doneChannel() chan struct{} {
 	s.once.Do(func() { s.over = make(chan struct{}) })
 	return s.over
 }
@@ -46,7 +46,7 @@ func (s *Stay) Run(ctx context.Context) error {
 	if left := s.Processes.Drain(limited); left > 0 {
 		s.Log.WarnContext(ctx, "operations end with the process", "operations", left)
 	}
-	close(s.done())
+	close(s.doneChannel())
 	s.Processes.Close()
 	return nil
 }
@@ -59,7 +59,7 @@ func (s *Stay) Before(run func(context.Context) error) func(context.Context) err
 		defer cancel()
 		go func() {
 			select {
-			case <-s.done():
+			case <-s.doneChannel():
 				cancel()
 			case <-longer.Done():
 			}

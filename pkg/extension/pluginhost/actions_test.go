@@ -12,66 +12,66 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 )
 
-func itoa(i int) string { return strconv.Itoa(i) }
+func formatInt(i int) string { return strconv.Itoa(i) }
 
 var wantSelector = action.Selector{IncludedResources: []string{"pods"}, ExcludedNamespaces: []string{"kube-system"}, Labels: "a=b"}
 
 func TestActionsOfEveryKindAndVersionAreCalled(t *testing.T) {
-	s := open(t, host(t, nil))
+	s := openSession(t, newVendorHost(t, nil))
 	ctx, backup, restore := t.Context(), theBackup(t), theRestore(t)
 	for _, vendor := range []string{"test.io", "two.io"} { // both versions
-		b := named(t, s.BackupItems(), vendor+"/change")
+		b := actionNamed(t, s.BackupItems(), vendor+"/change")
 		selector, err := b.AppliesTo(ctx)
 		require.NoError(t, err)
 		require.Equal(t, wantSelector, selector)
-		result, err := b.Execute(ctx, pod(), backup)
+		result, err := b.Execute(ctx, newPodObject(), backup)
 		require.NoError(t, err)
-		require.Equal(t, "yes", annotations(t, result.Object)["changed"])
+		require.Equal(t, "yes", objectAnnotations(t, result.Object)["changed"])
 
-		a := named(t, s.RestoreItems(), vendor+"/change")
+		a := actionNamed(t, s.RestoreItems(), vendor+"/change")
 		selector, err = a.AppliesTo(ctx)
 		require.NoError(t, err)
 		require.Equal(t, wantSelector, selector)
-		restored, err := a.Execute(ctx, pod(), pod(), restore)
+		restored, err := a.Execute(ctx, newPodObject(), newPodObject(), restore)
 		require.NoError(t, err)
-		require.Equal(t, "yes", annotations(t, restored.Object)["changed"])
+		require.Equal(t, "yes", objectAnnotations(t, restored.Object)["changed"])
 
-		unchanged := pod()
-		result, err = named(t, s.BackupItems(), vendor+"/more").Execute(ctx, unchanged, backup)
+		unchanged := newPodObject()
+		result, err = actionNamed(t, s.BackupItems(), vendor+"/more").Execute(ctx, unchanged, backup)
 		require.NoError(t, err)
 		require.Same(t, unchanged, result.Object, "an echo is the very object")
 		require.Equal(t, "secrets a/s", result.Additional[0].String())
 		require.Equal(t, "deployments.apps a/d", result.Additional[1].String())
 	}
-	d := named(t, s.DeleteItems(), "test.io/echo")
+	d := actionNamed(t, s.DeleteItems(), "test.io/echo")
 	selector, err := d.AppliesTo(ctx)
 	require.NoError(t, err)
 	require.Equal(t, wantSelector, selector)
-	require.NoError(t, d.Execute(ctx, pod(), backup))
+	require.NoError(t, d.Execute(ctx, newPodObject(), backup))
 
-	block := named(t, s.ItemBlocks(), "test.io/more")
+	block := actionNamed(t, s.ItemBlocks(), "test.io/more")
 	selector, err = block.AppliesTo(ctx)
 	require.NoError(t, err)
 	require.Equal(t, wantSelector, selector)
-	related, err := block.Related(ctx, pod(), backup)
+	related, err := block.Related(ctx, newPodObject(), backup)
 	require.NoError(t, err)
 	require.Len(t, related, 2)
 }
 
 func TestRestoreActionsWaitSkipAndStartOperations(t *testing.T) {
-	s := open(t, host(t, nil))
+	s := openSession(t, newVendorHost(t, nil))
 	ctx, restore := t.Context(), theRestore(t)
 	execute := func(name string) (action.RestoreResult, error) {
-		return named(t, s.RestoreItems(), name).Execute(ctx, pod(), pod(), restore)
+		return actionNamed(t, s.RestoreItems(), name).Execute(ctx, newPodObject(), newPodObject(), restore)
 	}
 	r, err := execute("two.io/wait")
 	require.NoError(t, err)
 	require.True(t, r.Wait)
 	require.Equal(t, 90*time.Second, r.WaitTimeout)
-	ready, err := named(t, s.RestoreItems(), "two.io/wait").(action.Readiness).Ready(ctx, r.Additional, restore)
+	ready, err := actionNamed(t, s.RestoreItems(), "two.io/wait").(action.Readiness).Ready(ctx, r.Additional, restore)
 	require.NoError(t, err)
 	require.True(t, ready)
-	ready, err = named(t, s.RestoreItems(), "two.io/wait").(action.Readiness).Ready(ctx, r.Additional[:1], restore)
+	ready, err = actionNamed(t, s.RestoreItems(), "two.io/wait").(action.Readiness).Ready(ctx, r.Additional[:1], restore)
 	require.NoError(t, err)
 	require.False(t, ready)
 
@@ -83,68 +83,68 @@ func TestRestoreActionsWaitSkipAndStartOperations(t *testing.T) {
 	r, err = execute("two.io/start")
 	require.NoError(t, err)
 	require.Equal(t, "op-2", r.OperationID)
-	require.Equal(t, "RestoreItemActionV2", named(t, s.RestoreItems(), "two.io/start").(action.RestoreOperations).OperationKind())
+	require.Equal(t, "RestoreItemActionV2", actionNamed(t, s.RestoreItems(), "two.io/start").(action.RestoreOperations).OperationKind())
 
 	_, err = execute("two.io/negative")
 	require.ErrorIs(t, err, pluginhost.ErrMalformed)
 	require.ErrorContains(t, err, "additionalItemsReadyTimeout")
-	require.NotImplements(t, (*action.Readiness)(nil), named(t, s.RestoreItems(), "test.io/echo"), "version 1 is never asked")
+	require.NotImplements(t, (*action.Readiness)(nil), actionNamed(t, s.RestoreItems(), "test.io/echo"), "version 1 is never asked")
 }
 
 func TestBackupActionsStartOperations(t *testing.T) {
-	s := open(t, host(t, nil))
+	s := openSession(t, newVendorHost(t, nil))
 	ctx, backup := t.Context(), theBackup(t)
-	r, err := named(t, s.BackupItems(), "two.io/start").Execute(ctx, pod(), backup)
+	r, err := actionNamed(t, s.BackupItems(), "two.io/start").Execute(ctx, newPodObject(), backup)
 	require.NoError(t, err)
 	require.Equal(t, "op-1", r.OperationID)
 	require.Len(t, r.PostOperation, 2)
-	require.Equal(t, "BackupItemActionV2", named(t, s.BackupItems(), "two.io/start").(action.BackupOperations).OperationKind())
+	require.Equal(t, "BackupItemActionV2", actionNamed(t, s.BackupItems(), "two.io/start").(action.BackupOperations).OperationKind())
 }
 
 func TestRestoreActionsMayRenameButNotChangeTheKind(t *testing.T) {
-	s := open(t, host(t, nil))
+	s := openSession(t, newVendorHost(t, nil))
 	secret := action.FromJSON([]byte(`{"apiVersion":"v1","kind":"Secret","metadata":{"namespace":"a","name":"old"}}`))
-	r, err := named(t, s.RestoreItems(), "test.io/other").Execute(t.Context(), secret, secret, theRestore(t))
+	r, err := actionNamed(t, s.RestoreItems(), "test.io/other").Execute(t.Context(), secret, secret, theRestore(t))
 	require.NoError(t, err)
 	id, err := r.Object.Identity()
 	require.NoError(t, err)
 	require.Equal(t, "b", id.Name)
-	_, err = named(t, s.RestoreItems(), "test.io/other").Execute(t.Context(), pod(), pod(), theRestore(t))
+	_, err = actionNamed(t, s.RestoreItems(), "test.io/other").Execute(t.Context(), newPodObject(), newPodObject(), theRestore(t))
 	require.ErrorIs(t, err, pluginhost.ErrMalformed)
-	_, err = named(t, s.BackupItems(), "test.io/other").Execute(t.Context(), secret, theBackup(t))
+	_, err = actionNamed(t, s.BackupItems(), "test.io/other").Execute(t.Context(), secret, theBackup(t))
 	require.ErrorIs(t, err, pluginhost.ErrMalformed)
 }
 
 func TestErrorsNamePluginMethodAndObject(t *testing.T) {
-	s := open(t, host(t, nil))
-	_, err := named(t, s.BackupItems(), "test.io/error").Execute(t.Context(), pod(), theBackup(t))
+	s := openSession(t, newVendorHost(t, nil))
+	_, err := actionNamed(t, s.BackupItems(), "test.io/error").Execute(t.Context(), newPodObject(), theBackup(t))
 	require.EqualError(t, err, "plugin test.io/error: Execute of Pod a/b: no such volume")
-	_, err = named(t, s.ItemBlocks(), "test.io/error").Related(t.Context(), pod(), theBackup(t))
+	_, err = actionNamed(t, s.ItemBlocks(), "test.io/error").Related(t.Context(), newPodObject(), theBackup(t))
 	require.EqualError(t, err, "plugin test.io/error: GetRelatedItems of Pod a/b: no such volume")
 
-	_, err = named(t, s.BackupItems(), "two.io/stack").Execute(t.Context(), pod(), theBackup(t))
+	_, err = actionNamed(t, s.BackupItems(), "two.io/stack").Execute(t.Context(), newPodObject(), theBackup(t))
 	var remote *pluginhost.RemoteError
 	require.ErrorAs(t, err, &remote)
 	require.Equal(t, pluginhost.RemoteError{Code: codes.Unknown, Message: "deep", Function: "pkg.Snap", File: "snap.go", Line: 7}, *remote)
 
-	_, err = named(t, s.BackupItems(), "test.io/unavailable").Execute(t.Context(), pod(), theBackup(t))
+	_, err = actionNamed(t, s.BackupItems(), "test.io/unavailable").Execute(t.Context(), newPodObject(), theBackup(t))
 	require.ErrorContains(t, err, "the storage array is rebooting")
 	require.NotErrorIs(t, err, pluginhost.ErrCrashed, "a living plugin may answer Unavailable")
 }
 
 func TestPluginsGetVelerosFlagsAndNoSecretsOfOurs(t *testing.T) {
-	h := host(t, func(c *pluginhost.Config) {
+	h := newVendorHost(t, func(c *pluginhost.Config) {
 		c.Features, c.Kubeconfig = []string{"EnableCSI", "Other"}, "/some/kubeconfig"
 	})
-	r, err := named(t, open(t, h).BackupItems(), "test.io/env").Execute(t.Context(), pod(), theBackup(t))
+	r, err := actionNamed(t, openSession(t, h).BackupItems(), "test.io/env").Execute(t.Context(), newPodObject(), theBackup(t))
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{
 		"args": "--log-level=warning --features=EnableCSI,Other", "namespace": "velero", "kubeconfig": "/some/kubeconfig", "secret": "", "home": "kept",
-	}, annotations(t, r.Object))
+	}, objectAnnotations(t, r.Object))
 }
 
 func TestVolumeSnapshotter(t *testing.T) {
-	s := open(t, host(t, nil))
+	s := openSession(t, newVendorHost(t, nil))
 	ctx := t.Context()
 	v, err := s.VolumeSnapshotter("test.io/change", map[string]string{"zone": "z"})
 	require.NoError(t, err)
@@ -158,12 +158,12 @@ func TestVolumeSnapshotter(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "snap-volazv", snapshot)
 	require.EqualError(t, v.DeleteSnapshot(ctx, "snap"), "plugin test.io/change: DeleteSnapshot: snapshot snap is in use")
-	id, err = v.VolumeID(ctx, volume())
+	id, err = v.VolumeID(ctx, newVolumeObject())
 	require.NoError(t, err)
 	require.Contains(t, id, "PersistentVolume")
-	changed, err := v.SetVolumeID(ctx, volume(), "new")
+	changed, err := v.SetVolumeID(ctx, newVolumeObject(), "new")
 	require.NoError(t, err)
-	require.Equal(t, "yes", annotations(t, changed)["changed"])
+	require.Equal(t, "yes", objectAnnotations(t, changed)["changed"])
 
 	_, err = s.VolumeSnapshotter("nobody.io/x", nil)
 	require.ErrorIs(t, err, pluginhost.ErrUnknown)
@@ -181,15 +181,15 @@ func TestVolumeSnapshotter(t *testing.T) {
 // What Prepare brought up answers the next call.
 func TestPrepareStartsTheProcess(t *testing.T) {
 	t.Parallel()
-	s := open(t, host(t, nil))
-	a := named(t, s.BackupItems(), "two.io/pid")
+	s := openSession(t, newVendorHost(t, nil))
+	a := actionNamed(t, s.BackupItems(), "two.io/pid")
 	require.NoError(t, a.(action.Preparer).Prepare(t.Context()))
 	require.NoError(t, a.(action.Preparer).Prepare(t.Context()))
-	first, err := a.Execute(t.Context(), pod(), theBackup(t))
+	first, err := a.Execute(t.Context(), newPodObject(), theBackup(t))
 	require.NoError(t, err)
-	second, err := a.Execute(t.Context(), pod(), theBackup(t))
+	second, err := a.Execute(t.Context(), newPodObject(), theBackup(t))
 	require.NoError(t, err)
-	require.Equal(t, annotations(t, first.Object)["pid"], annotations(t, second.Object)["pid"])
+	require.Equal(t, objectAnnotations(t, first.Object)["pid"], objectAnnotations(t, second.Object)["pid"])
 
 	s.Close()
 	err = a.(action.Preparer).Prepare(t.Context())
@@ -202,8 +202,8 @@ func TestPrepareStartsTheProcess(t *testing.T) {
 // An operation that an action began continues, even if the returned object is invalid.
 func TestAnOperationIsKnownWhoseAnswerCannotBeUsed(t *testing.T) {
 	t.Parallel()
-	s := open(t, host(t, nil))
-	r, err := named(t, s.BackupItems(), "two.io/other").Execute(t.Context(), pod(), theBackup(t))
+	s := openSession(t, newVendorHost(t, nil))
+	r, err := actionNamed(t, s.BackupItems(), "two.io/other").Execute(t.Context(), newPodObject(), theBackup(t))
 	require.Error(t, err)
 	require.Equal(t, "op-1", r.OperationID)
 }

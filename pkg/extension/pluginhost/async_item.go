@@ -12,23 +12,27 @@ import (
 type async struct{ plugin }
 
 // AppliesTo calls the plugin.
-func (a *async) AppliesTo(ctx context.Context) (action.Selector, error) { return a.selector(ctx, nil) }
+func (a *async) AppliesTo(ctx context.Context) (action.Selector, error) {
+	return a.readSelector(ctx, nil)
+}
 
 // OperationKind implements action.BackupOperations and action.RestoreOperations.
 func (a *async) OperationKind() string { return string(a.registration.Kind) }
 
 // Prepare implements action.Preparer.
-func (a *async) Prepare(ctx context.Context) error { return a.worker.ready(ctx, a.order("Prepare")) }
+func (a *async) Prepare(ctx context.Context) error {
+	return a.worker.awaitReady(ctx, a.newShortCall("Prepare"))
+}
 
-// begun is what both kinds answer.
-type begun interface {
+// startAnswer is what both kinds answer.
+type startAnswer interface {
 	GetOperationId() string
 	GetInProcess() bool
 }
 
-// begin makes the call that may begin an operation of the job, and keeps the process running if one is
+// beginOperation makes the call that may begin an operation of the job, and keeps the process running if one is
 // in it.
-func (a *async) begin(ctx context.Context, p *process, job []byte, ask func() (begun, error)) (id, process string, err error) {
+func (a *async) beginOperation(ctx context.Context, p *process, job []byte, ask func() (startAnswer, error)) (id, process string, err error) {
 	startID, err := p.startID(ctx)
 	if err == nil && len(startID) > action.MaxProcess {
 		err = checkStartID(startID)
@@ -47,7 +51,7 @@ func (a *async) begin(ctx context.Context, p *process, job []byte, ask func() (b
 	if id == "" || !answer.GetInProcess() {
 		return id, "", nil
 	}
-	a.worker.addOperation(a.operation(id), p)
+	a.worker.addOperation(a.operationOf(id), p)
 	return id, startID, checkStartID(startID)
 }
 
@@ -63,8 +67,8 @@ var (
 
 // Execute fails: without a key nothing is begun.
 func (a *asyncBackup) Execute(_ context.Context, object *action.Object, _ *action.Backup) (action.BackupResult, error) {
-	c := a.execute("StartBackup", object)
-	return action.BackupResult{}, c.fail(ErrNoKey, false)
+	c := a.newExecuteCall("StartBackup", object)
+	return action.BackupResult{}, c.callError(ErrNoKey, false)
 }
 
 // Start calls the plugin.
@@ -72,13 +76,13 @@ func (a *asyncBackup) Start(ctx context.Context, object *action.Object, backup *
 	if key == "" {
 		return a.Execute(ctx, object, backup)
 	}
-	err = a.worker.do(ctx, a.execute("StartBackup", object), func(ctx context.Context, p *process) error {
+	err = a.worker.callProcess(ctx, a.newExecuteCall("StartBackup", object), func(ctx context.Context, p *process) error {
 		item, err := object.JSON()
 		if err != nil {
 			return err
 		}
 		var answer *pluginv1.StartBackupResponse
-		r.OperationID, r.Process, err = a.begin(ctx, p, backup.JSON(), func() (begun, error) {
+		r.OperationID, r.Process, err = a.beginOperation(ctx, p, backup.JSON(), func() (startAnswer, error) {
 			answer, err = pluginv1.NewAsyncActionServiceClient(p.conn).StartBackup(ctx, &pluginv1.StartBackupRequest{
 				Plugin: a.name, Item: item, Backup: backup.JSON(), IdempotencyKey: key})
 			return answer, err
@@ -110,8 +114,8 @@ var (
 
 // Execute fails: without a key nothing is begun.
 func (a *asyncRestore) Execute(_ context.Context, object, _ *action.Object, _ *action.Restore) (action.RestoreResult, error) {
-	c := a.execute("StartRestore", object)
-	return action.RestoreResult{}, c.fail(ErrNoKey, false)
+	c := a.newExecuteCall("StartRestore", object)
+	return action.RestoreResult{}, c.callError(ErrNoKey, false)
 }
 
 // Start calls the plugin.
@@ -119,13 +123,13 @@ func (a *asyncRestore) Start(ctx context.Context, object, fromBackup *action.Obj
 	if key == "" {
 		return a.Execute(ctx, object, fromBackup, restore)
 	}
-	err = a.worker.do(ctx, a.execute("StartRestore", object), func(ctx context.Context, p *process) error {
-		item, original, err := both(object, fromBackup)
+	err = a.worker.callProcess(ctx, a.newExecuteCall("StartRestore", object), func(ctx context.Context, p *process) error {
+		item, original, err := encodeBoth(object, fromBackup)
 		if err != nil {
 			return err
 		}
 		var answer *pluginv1.StartRestoreResponse
-		r.OperationID, r.Process, err = a.begin(ctx, p, restore.JSON(), func() (begun, error) {
+		r.OperationID, r.Process, err = a.beginOperation(ctx, p, restore.JSON(), func() (startAnswer, error) {
 			answer, err = pluginv1.NewAsyncActionServiceClient(p.conn).StartRestore(ctx, &pluginv1.StartRestoreRequest{
 				Plugin: a.name, Item: item, ItemFromBackup: original, Restore: restore.JSON(), IdempotencyKey: key})
 			return answer, err

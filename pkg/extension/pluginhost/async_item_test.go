@@ -12,23 +12,23 @@ import (
 
 func TestBackupActionsOfTheSDKStartOperations(t *testing.T) {
 	t.Parallel()
-	h, _ := starters(t, nil)
-	s := open(t, h)
+	h, _ := newStarterHost(t, nil)
+	s := openSession(t, h)
 	for name, lives := range map[string]bool{"a.io/inside": true, "a.io/outside": false} {
-		a := named(t, s.BackupItems(), name)
+		a := actionNamed(t, s.BackupItems(), name)
 		selector, err := a.AppliesTo(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, action.Selector{IncludedResources: []string{"pods"}, Touches: []string{"pods"}}, selector)
 		require.Equal(t, "AsyncBackupItemAction", a.(action.BackupOperations).OperationKind())
 		require.NoError(t, a.(action.Preparer).Prepare(t.Context()))
-		r := start(t, s, name, "key")
+		r := startOperation(t, s, name, "key")
 		require.Equal(t, lives, r.Process != "")
-		require.Equal(t, "b1", annotations(t, r.Object)["backup"])
+		require.Equal(t, "b1", objectAnnotations(t, r.Object)["backup"])
 		require.Len(t, r.Additional, 1)
 		require.Len(t, r.PostOperation, 2)
 
 		begin := func(key string) (*action.Object, action.BackupResult, error) {
-			sent := pod()
+			sent := newPodObject()
 			r, err := a.(action.BackupStarter).Start(t.Context(), sent, theBackup(t), key)
 			return sent, r, err
 		}
@@ -55,18 +55,21 @@ func TestBackupActionsOfTheSDKStartOperations(t *testing.T) {
 
 func TestNothingIsBegunWithoutAKey(t *testing.T) {
 	t.Parallel()
-	h, _ := starters(t, nil)
-	s := open(t, h)
-	backs, restores := named(t, s.BackupItems(), "a.io/inside"), named(t, s.RestoreItems(), "a.io/restores")
+	h, _ := newStarterHost(t, nil)
+	s := openSession(t, h)
+	backs, restores := actionNamed(t, s.BackupItems(), "a.io/inside"), actionNamed(t, s.RestoreItems(), "a.io/restores")
 	for _, call := range []func() error{
-		func() error { _, err := backs.Execute(t.Context(), pod(), theBackup(t)); return err },
+		func() error { _, err := backs.Execute(t.Context(), newPodObject(), theBackup(t)); return err },
 		func() error {
-			_, err := backs.(action.BackupStarter).Start(t.Context(), pod(), theBackup(t), "")
+			_, err := backs.(action.BackupStarter).Start(t.Context(), newPodObject(), theBackup(t), "")
 			return err
 		},
-		func() error { _, err := restores.Execute(t.Context(), pod(), pod(), theRestore(t)); return err },
 		func() error {
-			_, err := restores.(action.RestoreStarter).Start(t.Context(), pod(), pod(), theRestore(t), "")
+			_, err := restores.Execute(t.Context(), newPodObject(), newPodObject(), theRestore(t))
+			return err
+		},
+		func() error {
+			_, err := restores.(action.RestoreStarter).Start(t.Context(), newPodObject(), newPodObject(), theRestore(t), "")
 			return err
 		},
 	} {
@@ -81,20 +84,20 @@ func TestNothingIsBegunWithoutAKey(t *testing.T) {
 
 func TestRestoreActionsOfTheSDKStartOperations(t *testing.T) {
 	t.Parallel()
-	h, o := starters(t, nil)
-	s := open(t, h)
-	a := named(t, s.RestoreItems(), "a.io/restores")
+	h, o := newStarterHost(t, nil)
+	s := openSession(t, h)
+	a := actionNamed(t, s.RestoreItems(), "a.io/restores")
 	require.Equal(t, "AsyncRestoreItemAction", a.(action.RestoreOperations).OperationKind())
 	require.NotImplements(t, (*action.Readiness)(nil), a)
 	require.NoError(t, a.(action.Preparer).Prepare(t.Context()))
 	for _, key := range []string{"key", "skip"} {
-		r, err := a.(action.RestoreStarter).Start(t.Context(), pod(), pod(), theRestore(t), key)
+		r, err := a.(action.RestoreStarter).Start(t.Context(), newPodObject(), newPodObject(), theRestore(t), key)
 		require.NoError(t, err)
 		require.Equal(t, key == "skip", r.Skip)
 		require.Equal(t, key, r.OperationID)
 		require.True(t, o.Alive(r.Process))
 		require.Len(t, r.Additional, 1)
-		require.Equal(t, map[string]string{"restore": "r1", "stored": "b"}, annotations(t, r.Object))
+		require.Equal(t, map[string]string{"restore": "r1", "stored": "b"}, objectAnnotations(t, r.Object))
 		p, err := o.Progress(t.Context(), action.Operation{Kind: "AsyncRestoreItemAction", Action: "a.io/restores", ID: key}, theRestore(t).JSON())
 		require.NoError(t, err)
 		require.False(t, p.Done)
@@ -105,16 +108,16 @@ func TestRestoreActionsOfTheSDKStartOperations(t *testing.T) {
 // An operation whose ID no record takes went on: nothing could name it any more.
 func TestAnOperationThatIsNotFollowedIsCancelled(t *testing.T) {
 	t.Parallel()
-	h, o := starters(t, nil)
-	s := open(t, h)
+	h, o := newStarterHost(t, nil)
+	s := openSession(t, h)
 	long := strings.Repeat("x", 5<<10)
 	progress := func() action.Progress {
-		p, err := o.Progress(t.Context(), inside(long), theBackup(t).JSON())
+		p, err := o.Progress(t.Context(), inProcessOperation(long), theBackup(t).JSON())
 		require.NoError(t, err)
 		return p
 	}
 	begin := func(name, key string) error {
-		_, err := named(t, s.BackupItems(), name).(action.BackupStarter).Start(t.Context(), pod(), theBackup(t), key)
+		_, err := actionNamed(t, s.BackupItems(), name).(action.BackupStarter).Start(t.Context(), newPodObject(), theBackup(t), key)
 		return err
 	}
 	require.ErrorContains(t, begin("a.io/inside", "long"), "the operation that it names is cancelled")
@@ -124,10 +127,10 @@ func TestAnOperationThatIsNotFollowedIsCancelled(t *testing.T) {
 	require.Zero(t, o.Running(), "it keeps no process")
 	require.ErrorContains(t, begin("a.io/outside", "long"), "is not followed, and could not be cancelled: the operation does not stop")
 
-	vendor := open(t, host(t, nil))
-	_, err := named(t, vendor.RestoreItems(), "two.io/long").Execute(t.Context(), pod(), pod(), theRestore(t))
+	vendor := openSession(t, newVendorHost(t, nil))
+	_, err := actionNamed(t, vendor.RestoreItems(), "two.io/long").Execute(t.Context(), newPodObject(), newPodObject(), theRestore(t))
 	require.ErrorContains(t, err, "plugin two.io/long: Execute of Pod a/b: malformed answer: operation ID is longer than 1024 bytes: the operation that it names is cancelled")
-	r, err := named(t, vendor.BackupItems(), "two.io/long").Execute(t.Context(), pod(), theBackup(t))
+	r, err := actionNamed(t, vendor.BackupItems(), "two.io/long").Execute(t.Context(), newPodObject(), theBackup(t))
 	require.ErrorContains(t, err, "is not followed, and could not be cancelled:")
 	require.ErrorContains(t, err, "cancelled too late")
 	require.Empty(t, r.OperationID)
@@ -136,23 +139,23 @@ func TestAnOperationThatIsNotFollowedIsCancelled(t *testing.T) {
 // What a call answered can be refused after it, and the operation is cancelled by the action then.
 func TestAnOperationIsCancelledByItsAction(t *testing.T) {
 	t.Parallel()
-	h, o := starters(t, nil)
-	s := open(t, h)
-	start(t, s, "a.io/inside", "key")
+	h, o := newStarterHost(t, nil)
+	s := openSession(t, h)
+	startOperation(t, s, "a.io/inside", "key")
 	cancel := func(name, id string) error {
-		return named(t, s.BackupItems(), name).(action.Canceller).CancelBegun(t.Context(), id, theBackup(t).JSON())
+		return actionNamed(t, s.BackupItems(), name).(action.Canceller).CancelBegun(t.Context(), id, theBackup(t).JSON())
 	}
 	require.NoError(t, cancel("a.io/inside", "key"))
-	p, err := o.Progress(t.Context(), inside("key"), theBackup(t).JSON())
+	p, err := o.Progress(t.Context(), inProcessOperation("key"), theBackup(t).JSON())
 	require.NoError(t, err)
 	require.True(t, p.Done)
 	require.ErrorIs(t, cancel("a.io/outside", "refuse"), action.ErrNotCancelled)
 	require.ErrorContains(t, cancel("a.io/outside", "failing"), "plugin a.io/outside: Cancel: cannot reach the array")
-	restores := named(t, s.RestoreItems(), "a.io/restores").(action.Canceller)
+	restores := actionNamed(t, s.RestoreItems(), "a.io/restores").(action.Canceller)
 	require.NoError(t, restores.CancelBegun(t.Context(), "any", theRestore(t).JSON()))
 
-	vendor := open(t, host(t, nil))
-	require.NoError(t, named(t, vendor.RestoreItems(), "two.io/start").(action.Canceller).CancelBegun(t.Context(), "x", theRestore(t).JSON()))
-	err = named(t, vendor.BackupItems(), "two.io/start").(action.Canceller).CancelBegun(t.Context(), "x", theBackup(t).JSON())
+	vendor := openSession(t, newVendorHost(t, nil))
+	require.NoError(t, actionNamed(t, vendor.RestoreItems(), "two.io/start").(action.Canceller).CancelBegun(t.Context(), "x", theRestore(t).JSON()))
+	err = actionNamed(t, vendor.BackupItems(), "two.io/start").(action.Canceller).CancelBegun(t.Context(), "x", theBackup(t).JSON())
 	require.EqualError(t, err, "plugin two.io/start: Cancel: cancelled too late")
 }

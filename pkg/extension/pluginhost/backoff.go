@@ -21,15 +21,15 @@ type backoff struct {
 	until  time.Time // when the next try is allowed after too many
 }
 
-func (t *backoff) count(why error, s *spec) {
+func (t *backoff) countDeath(why error, s *processSpec) {
 	t.deaths++
 	t.last = why
 	t.until = s.clock.Now().Add(s.limits.Backoff)
 }
 
-// check returns ErrStopped after too many deaths until the backoff is over; then one process is
+// checkStopped returns ErrStopped after too many deaths until the backoff is over; then one process is
 // tried. A nil backoff has counted none.
-func (t *backoff) check(s *spec) error {
+func (t *backoff) checkStopped(s *processSpec) error {
 	if t == nil || t.deaths < s.limits.Deaths || !s.clock.Now().Before(t.until) {
 		return nil
 	}
@@ -53,23 +53,23 @@ type backoffKey struct {
 
 func newBackoffs() *backoffs { return &backoffs{all: map[backoffKey]*backoff{}} }
 
-func (t *backoffs) count(key backoffKey, why error, s *spec) {
+func (t *backoffs) countDeath(key backoffKey, why error, s *processSpec) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.all[key] == nil {
 		t.all[key] = new(backoff)
 	}
-	t.all[key].count(why, s)
+	t.all[key].countDeath(why, s)
 }
 
-func (t *backoffs) check(key backoffKey, s *spec) error {
+func (t *backoffs) checkStopped(key backoffKey, s *processSpec) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.all[key].check(s)
+	return t.all[key].checkStopped(s)
 }
 
-// clear resets the crashes of a plugin that answered.
-func (t *backoffs) clear(key backoffKey) {
+// clearDeaths resets the crashes of a plugin that answered.
+func (t *backoffs) clearDeaths(key backoffKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.all, key)

@@ -13,14 +13,14 @@ type backupItemV1 struct{ plugin }
 
 // AppliesTo calls the plugin.
 func (b *backupItemV1) AppliesTo(ctx context.Context) (action.Selector, error) {
-	return b.selector(ctx, func(ctx context.Context, p *process) (selecting, error) {
+	return b.readSelector(ctx, func(ctx context.Context, p *process) (selectorAnswer, error) {
 		return velero.NewBackupItemActionClient(p.conn).AppliesTo(ctx, &velero.BackupItemActionAppliesToRequest{Plugin: b.name})
 	})
 }
 
 // Execute calls the plugin; version 1 starts no operations.
 func (b *backupItemV1) Execute(ctx context.Context, object *action.Object, backup *action.Backup) (r action.BackupResult, err error) {
-	err = b.worker.do(ctx, b.execute("Execute", object), func(ctx context.Context, p *process) error {
+	err = b.worker.callProcess(ctx, b.newExecuteCall("Execute", object), func(ctx context.Context, p *process) error {
 		item, err := object.JSON()
 		if err != nil {
 			return err
@@ -50,19 +50,19 @@ type backupItemV2 struct{ plugin }
 
 // AppliesTo calls the plugin.
 func (b *backupItemV2) AppliesTo(ctx context.Context) (action.Selector, error) {
-	return b.selector(ctx, func(ctx context.Context, p *process) (selecting, error) {
+	return b.readSelector(ctx, func(ctx context.Context, p *process) (selectorAnswer, error) {
 		return velerov2.NewBackupItemActionClient(p.conn).AppliesTo(ctx, &velerov2.BackupItemActionAppliesToRequest{Plugin: b.name})
 	})
 }
 
 // Prepare starts the plugin's process, if it does not run.
 func (b *backupItemV2) Prepare(ctx context.Context) error {
-	return b.worker.ready(ctx, b.execute("Execute", nil))
+	return b.worker.awaitReady(ctx, b.newExecuteCall("Execute", nil))
 }
 
 // Execute calls the plugin.
 func (b *backupItemV2) Execute(ctx context.Context, object *action.Object, backup *action.Backup) (r action.BackupResult, err error) {
-	err = b.worker.do(ctx, b.execute("Execute", object), func(ctx context.Context, p *process) error {
+	err = b.worker.callProcess(ctx, b.newExecuteCall("Execute", object), func(ctx context.Context, p *process) error {
 		item, err := object.JSON()
 		if err != nil {
 			return err

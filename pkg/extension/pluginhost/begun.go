@@ -28,19 +28,19 @@ func (a *async) CancelBegun(ctx context.Context, id string, job []byte) error {
 	return a.cancelBegun(ctx, id, job)
 }
 
-// operation is the operation with that ID.
-func (p *plugin) operation(id string) action.Operation {
+// operationOf is the operation with that ID.
+func (p *plugin) operationOf(id string) action.Operation {
 	return action.Operation{Kind: string(p.registration.Kind), Action: p.name, ID: id}
 }
 
 func (p *plugin) cancelBegun(ctx context.Context, id string, job []byte) error {
-	return p.worker.do(ctx, about(p.order("Cancel"), p.operation(id)), func(ctx context.Context, at *process) error {
+	return p.worker.callProcess(ctx, callAbout(p.newShortCall("Cancel"), p.operationOf(id)), func(ctx context.Context, at *process) error {
 		return p.cancelAt(ctx, at, id, job)
 	})
 }
 
 func (p *plugin) cancelAt(ctx context.Context, at *process, id string, job []byte) error {
-	accepted, err := cancel(ctx, at.conn, p.operation(id), job, 0)
+	accepted, err := cancelOperation(ctx, at.conn, p.operationOf(id), job, 0)
 	if err == nil && !accepted {
 		err = action.ErrNotCancelled
 	}
@@ -53,11 +53,11 @@ func (p *plugin) checkOperationID(ctx context.Context, at *process, id string, j
 	if len(id) <= action.MaxOperationID {
 		return nil
 	}
-	dog, done := watch(context.WithoutCancel(ctx), p.worker.spec.clock, p.worker.spec.limits.Query)
+	dog, done := startWatchdog(context.WithoutCancel(ctx), p.worker.spec.clock, p.worker.spec.limits.Query)
 	defer done()
 	became := "is cancelled"
 	if err := p.cancelAt(dog.ctx, at, id, job); err != nil {
-		became = "is not followed, and could not be cancelled: " + clip(err.Error())
+		became = "is not followed, and could not be cancelled: " + clipText(err.Error())
 	}
 	return fmt.Errorf("%w: operation ID is longer than %d bytes: the operation that it names %s", ErrMalformed, action.MaxOperationID, became)
 }

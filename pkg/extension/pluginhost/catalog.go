@@ -38,8 +38,8 @@ func (f BinaryError) Error() string { return fmt.Sprintf("plugin binary %s: %v",
 // Unwrap returns Err.
 func (f BinaryError) Unwrap() error { return f.Err }
 
-// listing is what one binary registers.
-type listing struct {
+// binaryListing is what one binary registers.
+type binaryListing struct {
 	path    string
 	plugins []Registration
 	// problems are what cannot be used of it, err is why nothing can.
@@ -53,12 +53,12 @@ type catalog struct {
 	failures []BinaryError
 }
 
-// arrange makes the listings the host's catalog: binaries as they were found, in each the older
+// arrangeCatalog makes the listings the host's catalog: binaries as they were found, in each the older
 // versions before the newer, and names in alphanumeric order. Of two plugins with one kind and name
 // the first counts.
-func (h *Host) arrange() {
+func (h *Host) arrangeCatalog() {
 	c := &catalog{failures: slices.Clone(h.unread)}
-	owners := map[plugged]string{}
+	owners := map[pluginKey]string{}
 	for _, l := range h.listings {
 		if l.err != nil {
 			c.failures = append(c.failures, BinaryError{Path: l.path, Err: l.err, unread: true})
@@ -71,40 +71,40 @@ func (h *Host) arrange() {
 			return cmp.Or(cmp.Compare(slices.Index(kinds, a.Kind), slices.Index(kinds, b.Kind)), cmp.Compare(a.Name, b.Name))
 		})
 		for _, p := range sorted {
-			c.add(p, owners)
+			c.addRegistration(p, owners)
 		}
 	}
 	h.known.Store(c)
 }
 
-// plugged is what a plugin is known by.
-type plugged struct {
+// pluginKey is what a plugin is known by.
+type pluginKey struct {
 	kind Kind
 	name string
 }
 
-// add adds a registration, or returns why it cannot.
-func (c *catalog) add(p Registration, owners map[plugged]string) {
+// addRegistration adds a registration, or returns why it cannot.
+func (c *catalog) addRegistration(p Registration, owners map[pluginKey]string) {
 	fail := func(kind Kind, err error) {
 		c.failures = append(c.failures, BinaryError{Path: p.Path, Kind: kind, Err: err})
 	}
-	if !known(p.Kind) || asynchronous(p.Kind) && !p.described {
-		fail("", fmt.Errorf("%w: plugin %q has the unknown kind %q", ErrMalformed, clip(p.Name), clip(string(p.Kind))))
+	if !isKnownKind(p.Kind) || isAsynchronous(p.Kind) && !p.described {
+		fail("", fmt.Errorf("%w: plugin %q has the unknown kind %q", ErrMalformed, clipText(p.Name), clipText(string(p.Kind))))
 		return
 	}
 	if err := CheckName(p.Name); err != nil {
-		fail(p.Kind, fmt.Errorf("%w: %s: %s", ErrMalformed, p.Kind, clip(err.Error())))
+		fail(p.Kind, fmt.Errorf("%w: %s: %s", ErrMalformed, p.Kind, clipText(err.Error())))
 		return
 	}
-	if first, taken := owners[plugged{p.Kind, p.Name}]; taken {
+	if first, taken := owners[pluginKey{p.Kind, p.Name}]; taken {
 		fail(p.Kind, fmt.Errorf("%w: %s %s is registered by %s already", ErrMalformed, p.Kind, p.Name, first))
 		return
 	}
-	if first, taken := owners[plugged{twins[p.Kind], p.Name}]; taken && first != p.Path {
+	if first, taken := owners[pluginKey{twins[p.Kind], p.Name}]; taken && first != p.Path {
 		fail(p.Kind, fmt.Errorf("%w: %s %s is registered as %s by %s already", ErrMalformed, p.Kind, p.Name, twins[p.Kind], first))
 		return
 	}
-	owners[plugged{p.Kind, p.Name}] = p.Path
+	owners[pluginKey{p.Kind, p.Name}] = p.Path
 	c.plugins = append(c.plugins, p)
 }
 
@@ -116,55 +116,55 @@ func (h *Host) Plugins() []Registration { return h.known.Load().plugins }
 // Failures returns what cannot be used. The caller must not change it.
 func (h *Host) Failures() []BinaryError { return h.known.Load().failures }
 
-// Unknown returns the binaries of which it is not known what they register.
-func (h *Host) Unknown() []BinaryError {
+// UnlistedBinaries returns the binaries of which it is not known what they register.
+func (h *Host) UnlistedBinaries() []BinaryError {
 	return slices.DeleteFunc(slices.Clone(h.Failures()), func(f BinaryError) bool { return !f.unread })
 }
 
 // MayServe reports whether a binary registers a plugin of that kind, or one may that could not be
 // asked.
 func (h *Host) MayServe(kind Kind) bool {
-	return slices.ContainsFunc(h.Plugins(), func(p Registration) bool { return p.Kind == kind }) || len(h.Unknown()) > 0
+	return slices.ContainsFunc(h.Plugins(), func(p Registration) bool { return p.Kind == kind }) || len(h.UnlistedBinaries()) > 0
 }
 
-// missing returns what cannot be used and may be of one of these kinds, of which sessions with
+// missingBinaries returns what cannot be used and may be of one of these kinds, of which sessions with
 // starts have the asynchronous one.
-func (c *catalog) missing(starts bool, kinds ...Kind) []BinaryError {
+func (c *catalog) missingBinaries(starts bool, kinds ...Kind) []BinaryError {
 	out := slices.DeleteFunc(slices.Clone(c.failures), func(f BinaryError) bool { return f.Kind != "" && !slices.Contains(kinds, f.Kind) })
 	for _, p := range c.plugins {
-		if starts || !asynchronous(p.Kind) || !slices.Contains(kinds, p.Kind) {
+		if starts || !isAsynchronous(p.Kind) || !slices.Contains(kinds, p.Kind) {
 			continue
 		}
-		if _, served := c.find(twins[p.Kind], p.Name); !served {
+		if _, served := c.findRegistration(twins[p.Kind], p.Name); !served {
 			out = append(out, BinaryError{Path: p.Path, Kind: p.Kind, Err: fmt.Errorf("%w: %s %s", ErrUnserved, p.Kind, p.Name)})
 		}
 	}
 	return out
 }
 
-// effective returns the plugins of the kinds that run: of a name that is registered under a kind
+// effectivePlugins returns the plugins of the kinds that run: of a name that is registered under a kind
 // and its newer one, the newer; of one that is an asynchronous action too, that.
-func (c *catalog) effective(kinds ...Kind) []Registration {
+func (c *catalog) effectivePlugins(kinds ...Kind) []Registration {
 	var out []Registration
 	for _, p := range c.plugins {
-		if slices.Contains(kinds, p.Kind) && !c.replaced(p, kinds) {
+		if slices.Contains(kinds, p.Kind) && !c.isReplaced(p, kinds) {
 			out = append(out, p)
 		}
 	}
 	return out
 }
 
-func (c *catalog) replaced(p Registration, kinds []Kind) bool {
+func (c *catalog) isReplaced(p Registration, kinds []Kind) bool {
 	if newer, has := newer[p.Kind]; has {
-		_, replaced := c.find(newer, p.Name)
+		_, replaced := c.findRegistration(newer, p.Name)
 		return replaced
 	}
 	twin := twins[p.Kind]
-	_, replaced := c.find(twin, p.Name)
-	return replaced && asynchronous(twin) && slices.Contains(kinds, twin)
+	_, replaced := c.findRegistration(twin, p.Name)
+	return replaced && isAsynchronous(twin) && slices.Contains(kinds, twin)
 }
 
-func (c *catalog) find(kind Kind, name string) (Registration, bool) {
+func (c *catalog) findRegistration(kind Kind, name string) (Registration, bool) {
 	i := slices.IndexFunc(c.plugins, func(p Registration) bool { return p.Kind == kind && p.Name == name })
 	if i < 0 {
 		return Registration{}, false

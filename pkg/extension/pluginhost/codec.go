@@ -43,14 +43,14 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	whole := data.MaterializeToBuffer(mem.DefaultBufferPool())
 	defer whole.Free()
 	budget := maxDecoded
-	if err := spend(&budget, message.ProtoReflect().Descriptor(), whole.ReadOnlyData()); err != nil {
+	if err := spendBudget(&budget, message.ProtoReflect().Descriptor(), whole.ReadOnlyData()); err != nil {
 		return err
 	}
 	return c.CodecV2.Unmarshal(mem.BufferSlice{whole}, v)
 }
 
-// spend takes what the parts of a message cost off the budget.
-func spend(budget *int, of protoreflect.MessageDescriptor, wire []byte) error {
+// spendBudget takes what the parts of a message cost off the budget.
+func spendBudget(budget *int, of protoreflect.MessageDescriptor, wire []byte) error {
 	for len(wire) > 0 {
 		number, kind, n := protowire.ConsumeTag(wire)
 		if n < 0 {
@@ -95,5 +95,5 @@ func spendField(budget *int, field protoreflect.FieldDescriptor, kind protowire.
 	if n < 0 {
 		return errWire
 	}
-	return spend(budget, field.Message(), inner)
+	return spendBudget(budget, field.Message(), inner)
 }

@@ -55,15 +55,15 @@ func (c *command) Start(context.Context) error {
 		defer runtime.UnlockOSThread()
 		err := c.cmd.Start()
 		if err != nil {
-			c.hello.end()
+			c.hello.endLine()
 			c.ended = err
 			close(c.exited)
 			started <- err
 			return
 		}
-		c.started()
+		c.noteStarted()
 		started <- nil
-		c.wait()
+		c.awaitExit()
 	}()
 	return <-started
 }
@@ -75,8 +75,8 @@ func (c *command) processID() int {
 	return c.pid
 }
 
-// started notes the id of the process, which may have been killed before it had one.
-func (c *command) started() {
+// noteStarted notes the id of the process, which may have been killed before it had one.
+func (c *command) noteStarted() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.pid = c.cmd.Process.Pid
@@ -85,11 +85,11 @@ func (c *command) started() {
 	}
 }
 
-// wait waits for the process and closes exited.
-func (c *command) wait() {
-	c.ended = c.reap()
-	c.hello.end()
-	c.crashLine = c.output.end()
+// awaitExit waits for the process and closes exited.
+func (c *command) awaitExit() {
+	c.ended = c.reapProcess()
+	c.hello.endLine()
+	c.crashLine = c.output.endOutput()
 	close(c.exited)
 }
 
@@ -110,18 +110,18 @@ func (c *command) Wait(context.Context) error {
 // Kill ends the process and everything it started. It may be called at any time: a process that is
 // not there yet ends when it is.
 func (c *command) Kill(context.Context) error {
-	c.kill()
+	c.killProcess()
 	return nil
 }
 
-func (c *command) kill() {
+func (c *command) killProcess() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.killed = true
 	killGroup(c.pid)
 }
 
-func (c *command) gone() bool {
+func (c *command) isGone() bool {
 	select {
 	case <-c.exited:
 		return true
@@ -202,12 +202,12 @@ func (f *firstLine) Write(p []byte) (int, error) {
 	line, _, whole := bytes.Cut(p, []byte{'\n'})
 	f.line.Write(line[:min(len(line), maxHandshake-f.line.Len())])
 	if whole || f.line.Len() == maxHandshake {
-		f.end()
+		f.endLine()
 	}
 	return len(p), nil
 }
 
-func (f *firstLine) end() {
+func (f *firstLine) endLine() {
 	f.over.Do(func() {
 		fields := bytes.SplitN(f.line.Bytes(), []byte{'|'}, handshakeFields+1)
 		if len(fields) > handshakeFields {

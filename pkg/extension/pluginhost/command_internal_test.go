@@ -10,15 +10,15 @@ import (
 	"k8s.io/utils/clock"
 )
 
-func discard(t *testing.T) *output {
+func newDiscardOutput(t *testing.T) *output {
 	t.Helper()
 	return newOutput(t.Context(), slog.New(slog.DiscardHandler), clock.RealClock{}, Limits{}.withDefaults())
 }
 
 func TestAProcessThatWasKilledBeforeItHadAnIDEnds(t *testing.T) {
 	t.Parallel()
-	c := newCommand("/bin/sleep", []string{"1000000"}, discard(t), time.Second)
-	c.kill()
+	c := newCommand("/bin/sleep", []string{"1000000"}, newDiscardOutput(t), time.Second)
+	c.killProcess()
 	require.NoError(t, c.Start(t.Context()))
 	require.ErrorContains(t, c.Wait(t.Context()), "killed")
 }
@@ -35,7 +35,7 @@ func TestOnlyTheFieldsOfTheHandshakeThatCountArePassedOn(t *testing.T) {
 		f := newFirstLine()
 		_, err := f.Write([]byte(line))
 		require.NoError(t, err)
-		f.end() // of the process
+		f.endLine() // of the process
 		scanner := bufio.NewScanner(f)
 		require.True(t, scanner.Scan())
 		require.Equal(t, want, scanner.Text())

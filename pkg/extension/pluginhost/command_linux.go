@@ -13,8 +13,8 @@ func ownGroup() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// reap waits for the process and kills its group while the dead process still holds the group's id.
-func (c *command) reap() error {
+// reapProcess waits for the process and kills its group while the dead process still holds the group's id.
+func (c *command) reapProcess() error {
 	for errors.Is(unix.Waitid(unix.P_PID, c.cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
 	}
 	c.killGroup()

@@ -21,8 +21,8 @@ func selectorOf(s *velero.ResourceSelector) action.Selector {
 	}
 }
 
-// identifier names an object in either protocol.
-type identifier interface {
+// resourceIdentifier names an object in either protocol.
+type resourceIdentifier interface {
 	GetGroup() string
 	GetResource() string
 	GetNamespace() string
@@ -30,7 +30,7 @@ type identifier interface {
 }
 
 // itemsOf translates and checks the items of an answer's field.
-func itemsOf[I identifier](field string, ids []I) ([]action.Item, error) {
+func itemsOf[I resourceIdentifier](field string, ids []I) ([]action.Item, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
@@ -42,7 +42,7 @@ func itemsOf[I identifier](field string, ids []I) ([]action.Item, error) {
 			Name:          id.GetName(),
 		}
 		if items[i].Resource == "" || items[i].Name == "" {
-			return nil, fmt.Errorf("%w: %s[%d] names no object: resource %q, name %q", ErrMalformed, field, i, clip(items[i].Resource), clip(items[i].Name))
+			return nil, fmt.Errorf("%w: %s[%d] names no object: resource %q, name %q", ErrMalformed, field, i, clipText(items[i].Resource), clipText(items[i].Name))
 		}
 	}
 	return items, nil
@@ -84,7 +84,7 @@ func answerOf(sent *action.Object, answer []byte, renamed bool) (*action.Object,
 	}
 	object, is, err := decodeAnswer(answer)
 	if err != nil {
-		return nil, fmt.Errorf("%w: item: %s", ErrMalformed, clip(err.Error()))
+		return nil, fmt.Errorf("%w: item: %s", ErrMalformed, clipText(err.Error()))
 	}
 	was, err := sent.Identity()
 	if err != nil {
@@ -97,7 +97,7 @@ func answerOf(sent *action.Object, answer []byte, renamed bool) (*action.Object,
 		same = same && is.Namespace == was.Namespace && is.Name == was.Name
 	}
 	if !same {
-		return nil, fmt.Errorf("%w: item is another object: %s", ErrMalformed, clip(is.String()))
+		return nil, fmt.Errorf("%w: item is another object: %s", ErrMalformed, clipText(is.String()))
 	}
 	return object, nil
 }

@@ -28,9 +28,9 @@ var ours = map[pluginv1.Kind]Kind{
 	pluginv1.Kind_KIND_ASYNC_RESTORE_ITEM_ACTION: KindAsyncRestoreItemAction,
 }
 
-// ask lists the plugins of each binary.
-func (h *Host) ask(ctx context.Context, paths []string) []listing {
-	listings := make([]listing, len(paths))
+// listPlugins lists the plugins of each binary.
+func (h *Host) listPlugins(ctx context.Context, paths []string) []binaryListing {
+	listings := make([]binaryListing, len(paths))
 	var group errgroup.Group
 	group.SetLimit(askedAtOnce)
 	for i, path := range paths {
@@ -43,12 +43,12 @@ func (h *Host) ask(ctx context.Context, paths []string) []listing {
 	return listings
 }
 
-func (h *Host) askOne(ctx context.Context, path string) listing {
-	w := newWorker(ctx, h.spec(path, h.cfg.Log))
+func (h *Host) askOne(ctx context.Context, path string) binaryListing {
+	w := newWorker(ctx, h.specFor(path, h.cfg.Log))
 	defer w.close()
-	l := listing{path: path}
-	c := call{who: who{name: filepath.Base(path)}, method: "ListPlugins", within: h.cfg.Limits.Query}
-	l.err = w.do(ctx, c, func(ctx context.Context, p *process) error {
+	l := binaryListing{path: path}
+	c := pluginCall{who: who{name: filepath.Base(path)}, method: "ListPlugins", within: h.cfg.Limits.Query}
+	l.err = w.callProcess(ctx, c, func(ctx context.Context, p *process) error {
 		answer, err := velero.NewPluginListerClient(p.conn).ListPlugins(ctx, &velero.Empty{})
 		for _, id := range answer.GetPlugins() {
 			// The command is the plugin's own idea of its path; what was found is what is run.
@@ -57,21 +57,21 @@ func (h *Host) askOne(ctx context.Context, path string) listing {
 		return err
 	})
 	if l.err == nil {
-		l.err = l.describe(ctx, w, c)
+		l.err = l.readDescriptions(ctx, w, c)
 	}
 	return l
 }
 
-// describe reads more through Holdfast's own contract, which plain Velero plugins do not serve.
-func (l *listing) describe(ctx context.Context, w *worker, c call) error {
+// readDescriptions reads more through Holdfast's own contract, which plain Velero plugins do not serve.
+func (l *binaryListing) readDescriptions(ctx context.Context, w *worker, c pluginCall) error {
 	c.method = "Describe"
-	err := w.do(ctx, c, func(ctx context.Context, p *process) error {
+	err := w.callProcess(ctx, c, func(ctx context.Context, p *process) error {
 		answer, err := pluginv1.NewPluginServiceClient(p.conn).Describe(ctx, &pluginv1.DescribeRequest{})
 		if err != nil {
 			return err
 		}
 		for i, described := range answer.GetPlugins() {
-			if err := l.add(described); err != nil {
+			if err := l.addPlugin(described); err != nil {
 				l.problems = append(l.problems, fmt.Errorf("%w: Describe: plugins[%d]: %w", ErrMalformed, i, err))
 			}
 		}
@@ -84,13 +84,13 @@ func (l *listing) describe(ctx context.Context, w *worker, c call) error {
 	return err
 }
 
-// add completes the entry of a plugin from the list of Velero's kinds, or adds one of our kinds.
-func (l *listing) add(described *pluginv1.Plugin) error {
+// addPlugin completes the entry of a plugin from the list of Velero's kinds, or adds one of our kinds.
+func (l *binaryListing) addPlugin(described *pluginv1.Plugin) error {
 	kind, ok := ours[described.GetKind()]
 	if !ok {
 		return fmt.Errorf("kind: unknown value %d", described.GetKind())
 	}
-	if asynchronous(kind) {
+	if isAsynchronous(kind) {
 		l.plugins = append(l.plugins, Registration{Kind: kind, Name: described.GetName(), Path: l.path, Touches: described.GetTouches(), described: true})
 		return nil
 	}
@@ -100,5 +100,5 @@ func (l *listing) add(described *pluginv1.Plugin) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s %q is missing in the list of plugins", kind, clip(described.GetName()))
+	return fmt.Errorf("%s %q is missing in the list of plugins", kind, clipText(described.GetName()))
 }

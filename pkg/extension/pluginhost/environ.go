@@ -34,13 +34,13 @@ func checkEnvName(name string) error {
 	return nil
 }
 
-// environ returns the environment of plugins.
-func environ(cfg Config) []string {
+// pluginEnviron returns the environment of plugins.
+func pluginEnviron(cfg Config) []string {
 	allowed := slices.Concat(givenEnv, cfg.AllowEnv)
 	var env []string
 	for _, entry := range cfg.Environ {
 		name, _, _ := strings.Cut(entry, "=")
-		if !strings.HasPrefix(name, ownPrefix) && slices.ContainsFunc(allowed, func(pattern string) bool { return matches(pattern, name) }) {
+		if !strings.HasPrefix(name, ownPrefix) && slices.ContainsFunc(allowed, func(pattern string) bool { return matchesPattern(pattern, name) }) {
 			env = append(env, entry)
 		}
 	}
@@ -66,8 +66,8 @@ var installedEnv = []string{
 	"AWS_SHARED_CREDENTIALS_FILE", "GOOGLE_APPLICATION_CREDENTIALS", "AZURE_CREDENTIALS_FILE", "ALIBABA_CLOUD_CREDENTIALS_FILE",
 }
 
-// installed returns the variables that name the file. Those that the environment has already stay.
-func installed(environ []string, file string) []string {
+// installedVariables returns the variables that name the file. Those that the environment has already stay.
+func installedVariables(environ []string, file string) []string {
 	var env []string
 	for _, name := range installedEnv {
 		if file != "" && !slices.ContainsFunc(environ, func(entry string) bool { return strings.HasPrefix(entry, name+"=") }) {
@@ -77,7 +77,7 @@ func installed(environ []string, file string) []string {
 	return env
 }
 
-func matches(pattern, name string) bool {
+func matchesPattern(pattern, name string) bool {
 	if stem, open := strings.CutSuffix(pattern, "*"); open {
 		return strings.HasPrefix(name, stem)
 	}

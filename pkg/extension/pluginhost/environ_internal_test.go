@@ -12,7 +12,7 @@ import (
 // TestPluginsGetNoSecretsOfTheirServer: a plugin is a third party's binary and had the server's
 // whole environment except for HOLDFAST_*, such as a database password.
 func TestPluginsGetNoSecretsOfTheirServer(t *testing.T) {
-	env := environ(Config{
+	env := pluginEnviron(Config{
 		Environ: []string{
 			"PATH=/bin", "AWS_REGION=r", "https_proxy=p", "LC_ALL=C", "KUBECONFIG=old", "VELERO_NAMESPACE=old",
 			"HOLDFAST_NATS_URL=nats://user:secret@host", "DB_PASSWORD=secret", "PATHS=x", "MINE=1", "VENDOR_A=2", "VENDOR=3", "odd",

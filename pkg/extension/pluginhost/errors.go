@@ -106,14 +106,14 @@ func asRemote(err error) error {
 	message := s.Message()
 	switch {
 	case s.Code() == codes.Aborted && strings.HasPrefix(message, panicPrefix):
-		return fmt.Errorf("%w: %s", ErrPanicked, clip(strings.TrimSpace(strings.TrimPrefix(message, panicPrefix))))
+		return fmt.Errorf("%w: %s", ErrPanicked, clipText(strings.TrimSpace(strings.TrimPrefix(message, panicPrefix))))
 	case s.Code() == codes.ResourceExhausted && strings.Contains(message, "larger than max"),
 		s.Code() == codes.Internal && strings.HasPrefix(message, "grpc: ") && strings.HasSuffix(message, errDecoded.Error()):
-		return fmt.Errorf("%w: %s", ErrTooLarge, clip(message))
+		return fmt.Errorf("%w: %s", ErrTooLarge, clipText(message))
 	case s.Code() == codes.Internal && strings.HasPrefix(message, "grpc: "):
-		return fmt.Errorf("%w: %s", ErrMalformed, clip(message))
+		return fmt.Errorf("%w: %s", ErrMalformed, clipText(message))
 	}
-	remote := &RemoteError{Code: s.Code(), Message: clip(message)}
+	remote := &RemoteError{Code: s.Code(), Message: clipText(message)}
 	if remote.Message == "" {
 		remote.Message = "plugin answered with status " + s.Code().String()
 	}
@@ -122,24 +122,24 @@ func asRemote(err error) error {
 		case *velero.Stack:
 			if len(d.GetFrames()) > 0 {
 				frame := d.GetFrames()[0]
-				remote.Function, remote.File, remote.Line = clip(frame.GetFunction()), clip(frame.GetFile()), frame.GetLine()
+				remote.Function, remote.File, remote.Line = clipText(frame.GetFunction()), clipText(frame.GetFile()), frame.GetLine()
 			}
 		case *errdetails.ErrorInfo:
 			if d.GetDomain() == reasonDomain {
-				remote.Reason = clip(d.GetReason())
+				remote.Reason = clipText(d.GetReason())
 			}
 		}
 	}
 	return remote
 }
 
-// clip bounds what a plugin's text may take in logs and results.
-func clip(text string) string {
+// clipText bounds what a plugin's text may take in logs and results.
+func clipText(text string) string {
 	if len(text) <= maxRemoteMessage {
 		return text
 	}
 	return strings.ToValidUTF8(text[:maxRemoteMessage], "") + "…"
 }
 
-// ended returns why ctx ended.
-func ended(ctx context.Context) error { return context.Cause(ctx) }
+// contextCause returns why ctx ended.
+func contextCause(ctx context.Context) error { return context.Cause(ctx) }

@@ -29,7 +29,7 @@ func FuzzOutput(f *testing.F) {
 			require.NoError(t, err)
 			require.Equal(t, len(piece), n)
 		}
-		o.end()
+		o.endOutput()
 		lines := json.NewDecoder(&logged)
 		for lines.More() {
 			var line struct{ Msg string }
@@ -72,7 +72,7 @@ func TestAFloodOfBytesIsBoundedAsOneOfLinesIs(t *testing.T) {
 		_, err := o.Write(line)
 		require.NoError(t, err)
 	}
-	o.end()
+	o.endOutput()
 	require.Less(t, logged.Len(), limits.LogBurst*lineUnit)
 	require.Equal(t, 11, bytes.Count(logged.Bytes(), []byte("\n")), "a line of 39 KiB counts as ten; the last tells of the rest")
 	require.Contains(t, logged.String(), `"lines":40`)

@@ -17,7 +17,7 @@ func (p *process) startID(ctx context.Context) (string, error) {
 	if id := p.started.Load(); id != nil {
 		return *id, nil
 	}
-	answer, err := pluginv1.NewPluginServiceClient(p.conn).Describe(withSending(ctx, &sending{}), &pluginv1.DescribeRequest{})
+	answer, err := pluginv1.NewPluginServiceClient(p.conn).Describe(withSending(ctx, &callSending{}), &pluginv1.DescribeRequest{})
 	if err != nil {
 		return "", err
 	}
@@ -29,47 +29,47 @@ func (p *process) startID(ctx context.Context) (string, error) {
 // checkStartID refuses an ID that does not distinguish processes.
 func checkStartID(id string) error {
 	if id == "" || len(id) > action.MaxProcess {
-		return fmt.Errorf("%w: Describe: process_id %q, and an operation lives in the process", ErrMalformed, clip(id))
+		return fmt.Errorf("%w: Describe: process_id %q, and an operation lives in the process", ErrMalformed, clipText(id))
 	}
 	return nil
 }
 
-// runs reports whether a process with this start ID is running.
-func (w *worker) runs(startID string) bool {
+// isRunning reports whether a process with this start ID is running.
+func (w *worker) isRunning(startID string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for p := range w.live {
-		if id := p.started.Load(); id != nil && *id == startID && !p.cmd.gone() {
+		if id := p.started.Load(); id != nil && *id == startID && !p.cmd.isGone() {
 			return true
 		}
 	}
 	return false
 }
 
-// at returns the process of the operation of the call, else any, for one call.
-func (w *worker) at(ctx context.Context, c *call) (*process, error) {
+// processOf returns the process of the operation of the call, else any, for one call.
+func (w *worker) processOf(ctx context.Context, c *pluginCall) (*process, error) {
 	if c.operation != (action.Operation{}) {
-		if p := w.home(c.operation); p != nil {
+		if p := w.homeProcess(c.operation); p != nil {
 			return p, nil
 		}
 	}
-	return w.acquire(ctx, c.who)
+	return w.acquireProcess(ctx, c.who)
 }
 
-// home returns the running process of the operation, for one call, or nil.
-func (w *worker) home(op action.Operation) *process {
+// homeProcess returns the running process of the operation, for one call, or nil.
+func (w *worker) homeProcess(op action.Operation) *process {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p := w.homes[op]
-	if p == nil || p.cmd.gone() {
+	if p == nil || p.cmd.isGone() {
 		return nil
 	}
 	p.calls++
 	return p
 }
 
-// inhabitants counts the operations that live in processes.
-func (w *worker) inhabitants() int {
+// countInhabitants counts the operations that live in processes.
+func (w *worker) countInhabitants() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.homes)
@@ -79,7 +79,7 @@ func (w *worker) inhabitants() int {
 func (w *worker) addOperation(op action.Operation, p *process) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.homes[op] == p || p.cmd.gone() || w.closed {
+	if w.homes[op] == p || p.cmd.isGone() || w.closed {
 		return
 	}
 	w.removeLocked(op)
@@ -100,7 +100,7 @@ func (w *worker) removeLocked(op action.Operation) {
 		delete(w.homes, op)
 		p.operations--
 		p.used = w.spec.clock.Now()
-		w.retire(p)
+		w.retireProcess(p)
 	}
 }
 
@@ -122,12 +122,12 @@ func (w *worker) endWhenIdle(p *process) {
 		timer := w.spec.clock.NewTimer(pause)
 		select {
 		case <-timer.C():
-			pause = w.idle(p)
+			pause = w.retireIdle(p)
 			continue
 		case <-p.cmd.exited:
 			w.mu.Lock()
 			w.removeOperations(p)
-			w.retire(p)
+			w.retireProcess(p)
 			w.mu.Unlock()
 		case <-w.ctx.Done():
 		}
@@ -136,8 +136,8 @@ func (w *worker) endWhenIdle(p *process) {
 	}
 }
 
-// idle takes a process out of use that is not needed, and returns when to check again.
-func (w *worker) idle(p *process) time.Duration {
+// retireIdle takes a process out of use that is not needed, and returns when to check again.
+func (w *worker) retireIdle(p *process) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if p.calls > 0 || p.operations > 0 {
@@ -146,6 +146,6 @@ func (w *worker) idle(p *process) time.Duration {
 	if rest := w.spec.limits.Idle - w.spec.clock.Since(p.used); rest > 0 {
 		return rest
 	}
-	w.drain(p)
+	w.drainProcess(p)
 	return w.spec.limits.Idle
 }

@@ -52,7 +52,7 @@ type Host struct {
 	// unread are files that could not be looked at, and listings what the others registered; Run
 	// alone changes these.
 	unread   []BinaryError
-	listings []listing
+	listings []binaryListing
 	known    atomic.Pointer[catalog]
 	backoffs *backoffs
 	calls    *prometheus.HistogramVec
@@ -68,27 +68,27 @@ const featureCSI = "EnableCSI"
 // ended.
 func New(ctx context.Context, cfg Config) (*Host, error) {
 	cfg.Limits = cfg.Limits.withDefaults()
-	cfg.Environ = environ(cfg)
+	cfg.Environ = pluginEnviron(cfg)
 	calls, err := newCallTimes(cfg.Metrics)
 	if err != nil {
 		return nil, err
 	}
 	h := &Host{cfg: cfg, backoffs: newBackoffs(), calls: calls}
-	paths, failures, err := executables(cfg.Dir, cfg.Log)
+	paths, failures, err := findExecutables(cfg.Dir, cfg.Log)
 	if err != nil {
 		return nil, fmt.Errorf("plugin directory: %w", err)
 	}
-	h.unread, h.listings = failures, h.ask(ctx, paths)
+	h.unread, h.listings = failures, h.listPlugins(ctx, paths)
 	if ctx.Err() != nil {
-		return nil, ended(ctx)
+		return nil, contextCause(ctx)
 	}
-	h.arrange()
+	h.arrangeCatalog()
 	return h, nil
 }
 
-// spec returns how to start the binary. Of Velero's flags plugins get the two that mean something
+// specFor returns how to start the binary. Of Velero's flags plugins get the two that mean something
 // to them: its framework refuses values that Velero would refuse, and the process would end.
-func (h *Host) spec(path string, log *slog.Logger) *spec {
+func (h *Host) specFor(path string, log *slog.Logger) *processSpec {
 	level := h.cfg.LogLevel
 	if level == "warn" {
 		level = "warning"
@@ -97,12 +97,12 @@ func (h *Host) spec(path string, log *slog.Logger) *spec {
 	if len(h.cfg.Features) > 0 {
 		args = append(args, "--features="+strings.Join(h.cfg.Features, ","))
 	}
-	return &spec{path: path, args: args, env: h.cfg.Environ, socketDir: h.cfg.SocketDir, log: log, clock: h.cfg.Clock, limits: h.cfg.Limits, calls: h.calls}
+	return &processSpec{path: path, args: args, env: h.cfg.Environ, socketDir: h.cfg.SocketDir, log: log, clock: h.cfg.Clock, limits: h.cfg.Limits, calls: h.calls}
 }
 
-// executables returns the files below dir that have an execute permission, in alphanumeric order of
+// findExecutables returns the files below dir that have an execute permission, in alphanumeric order of
 // their paths. A link counts as what it leads to, but linked directories are not searched.
-func executables(dir string, log *slog.Logger) (paths []string, failures []BinaryError, err error) {
+func findExecutables(dir string, log *slog.Logger) (paths []string, failures []BinaryError, err error) {
 	if dir == "" {
 		return nil, nil, nil
 	}

@@ -19,36 +19,36 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/selfplugin"
 )
 
-// caller calls a plugin of one kind that is registered with some behaviour.
-type caller func(t *testing.T, s *pluginhost.Session, behaviour string) error
+// behaviourCaller calls a plugin of one kind that is registered with some behaviour.
+type behaviourCaller func(t *testing.T, s *pluginhost.Session, behaviour string) error
 
 // callers have every kind and version, with the answers that each of them can give.
-var callers = map[string]caller{
+var callers = map[string]behaviourCaller{
 	"BackupItemAction": func(t *testing.T, s *pluginhost.Session, behaviour string) error {
-		_, err := named(t, s.BackupItems(), "test.io/"+behaviour).Execute(t.Context(), pod(), theBackup(t))
+		_, err := actionNamed(t, s.BackupItems(), "test.io/"+behaviour).Execute(t.Context(), newPodObject(), theBackup(t))
 		return err
 	},
 	"BackupItemActionV2": func(t *testing.T, s *pluginhost.Session, behaviour string) error {
-		_, err := named(t, s.BackupItems(), "two.io/"+behaviour).Execute(t.Context(), pod(), theBackup(t))
+		_, err := actionNamed(t, s.BackupItems(), "two.io/"+behaviour).Execute(t.Context(), newPodObject(), theBackup(t))
 		return err
 	},
 	"RestoreItemAction": func(t *testing.T, s *pluginhost.Session, behaviour string) error {
-		_, err := named(t, s.RestoreItems(), "test.io/"+behaviour).Execute(t.Context(), pod(), pod(), theRestore(t))
+		_, err := actionNamed(t, s.RestoreItems(), "test.io/"+behaviour).Execute(t.Context(), newPodObject(), newPodObject(), theRestore(t))
 		return err
 	},
 	"RestoreItemActionV2": func(t *testing.T, s *pluginhost.Session, behaviour string) error {
-		_, err := named(t, s.RestoreItems(), "two.io/"+behaviour).Execute(t.Context(), pod(), pod(), theRestore(t))
+		_, err := actionNamed(t, s.RestoreItems(), "two.io/"+behaviour).Execute(t.Context(), newPodObject(), newPodObject(), theRestore(t))
 		return err
 	},
 	"AreAdditionalItemsReady": func(t *testing.T, s *pluginhost.Session, behaviour string) error {
-		_, err := named(t, s.RestoreItems(), "two.io/"+behaviour).(action.Readiness).Ready(t.Context(), nil, theRestore(t))
+		_, err := actionNamed(t, s.RestoreItems(), "two.io/"+behaviour).(action.Readiness).Ready(t.Context(), nil, theRestore(t))
 		return err
 	},
 	"DeleteItemAction": func(t *testing.T, s *pluginhost.Session, behaviour string) error {
-		return named(t, s.DeleteItems(), "test.io/"+behaviour).Execute(t.Context(), pod(), theBackup(t))
+		return actionNamed(t, s.DeleteItems(), "test.io/"+behaviour).Execute(t.Context(), newPodObject(), theBackup(t))
 	},
 	"ItemBlockAction": func(t *testing.T, s *pluginhost.Session, behaviour string) error {
-		_, err := named(t, s.ItemBlocks(), "test.io/"+behaviour).Related(t.Context(), pod(), theBackup(t))
+		_, err := actionNamed(t, s.ItemBlocks(), "test.io/"+behaviour).Related(t.Context(), newPodObject(), theBackup(t))
 		return err
 	},
 	"ObjectStore": func(t *testing.T, s *pluginhost.Session, behaviour string) error {
@@ -60,7 +60,7 @@ var callers = map[string]caller{
 	"VolumeSnapshotter": func(t *testing.T, s *pluginhost.Session, behaviour string) error {
 		v, err := s.VolumeSnapshotter("test.io/"+behaviour, nil)
 		require.NoError(t, err)
-		_, err = v.SetVolumeID(t.Context(), volume(), "id")
+		_, err = v.SetVolumeID(t.Context(), newVolumeObject(), "id")
 		return err
 	},
 }
@@ -84,11 +84,11 @@ var hostile = map[string]struct {
 
 func TestHostilePluginsCostTheirCallAndNothingElse(t *testing.T) {
 	t.Parallel()
-	h := host(t, nil)
+	h := newVendorHost(t, nil)
 	for kind, call := range callers {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			s := open(t, h)
+			s := openSession(t, h)
 			for behaviour, tc := range hostile {
 				want := tc.want
 				for _, k := range tc.not {
@@ -108,13 +108,13 @@ func TestHostilePluginsCostTheirCallAndNothingElse(t *testing.T) {
 }
 
 func TestDyingPluginsSayWhy(t *testing.T) {
-	err := callers["BackupItemAction"](t, open(t, host(t, nil)), "exit")
+	err := callers["BackupItemAction"](t, openSession(t, newVendorHost(t, nil)), "exit")
 	require.EqualError(t, err, "plugin test.io/exit: Execute of Pod a/b: plugin process died: exit status 4: fatal error: out of ideas")
 }
 
-// outlast makes a call of a plugin that does not answer, and lets every limit pass until it
+// outlastLimits makes a call of a plugin that does not answer, and lets every limit pass until it
 // returns.
-func outlast(fake *clocktesting.FakeClock, call func() error) error {
+func outlastLimits(fake *clocktesting.FakeClock, call func() error) error {
 	returned := make(chan error, 1)
 	go func() { returned <- call() }()
 	for {
@@ -132,8 +132,8 @@ func outlast(fake *clocktesting.FakeClock, call func() error) error {
 // openHanging opens a session whose limits outlast runs into, but for that of the start.
 func openHanging(t *testing.T, fake *clocktesting.FakeClock) *pluginhost.Session {
 	t.Helper()
-	s := open(t, host(t, func(c *pluginhost.Config) { c.Clock, c.Limits.Start = fake, 10_000*time.Hour }))
-	t.Cleanup(func() { _ = outlast(fake, func() error { s.Close(); return nil }) })
+	s := openSession(t, newVendorHost(t, func(c *pluginhost.Config) { c.Clock, c.Limits.Start = fake, 10_000*time.Hour }))
+	t.Cleanup(func() { _ = outlastLimits(fake, func() error { s.Close(); return nil }) })
 	return s
 }
 
@@ -145,7 +145,7 @@ func TestHangingAndFrozenPluginsAreReplaced(t *testing.T) {
 			fake := clocktesting.NewFakeClock(time.Unix(0, 0))
 			s := openHanging(t, fake)
 			for _, behaviour := range []string{"hang", "freeze"} {
-				require.ErrorIs(t, outlast(fake, func() error { return call(t, s, behaviour) }), pluginhost.ErrTimeout)
+				require.ErrorIs(t, outlastLimits(fake, func() error { return call(t, s, behaviour) }), pluginhost.ErrTimeout)
 			}
 			require.NoError(t, call(t, s, "echo"))
 		})
@@ -153,7 +153,7 @@ func TestHangingAndFrozenPluginsAreReplaced(t *testing.T) {
 }
 
 func TestACrashAtTheNthCallCostsThatCall(t *testing.T) {
-	s := open(t, host(t, nil))
+	s := openSession(t, newVendorHost(t, nil))
 	var failed []int
 	for i := 1; i <= 7; i++ {
 		if err := callers["DeleteItemAction"](t, s, "third"); err != nil {
@@ -166,10 +166,10 @@ func TestACrashAtTheNthCallCostsThatCall(t *testing.T) {
 
 func TestAPluginThatKeepsDyingIsLeftAloneForAWhileAndOthersOfItsBinaryAreNot(t *testing.T) {
 	fake := clocktesting.NewFakeClock(time.Unix(0, 0))
-	h := host(t, func(c *pluginhost.Config) {
+	h := newVendorHost(t, func(c *pluginhost.Config) {
 		c.Clock, c.Limits = fake, pluginhost.Limits{Deaths: 3, Backoff: time.Hour}
 	})
-	s, call := open(t, h), callers["DeleteItemAction"]
+	s, call := openSession(t, h), callers["DeleteItemAction"]
 	for range 3 {
 		require.ErrorIs(t, call(t, s, "exit"), pluginhost.ErrCrashed)
 		require.NoError(t, call(t, s, "echo"), "another plugin's answers are not its own")
@@ -190,29 +190,29 @@ func TestAPluginThatKeepsDyingIsLeftAloneForAWhileAndOthersOfItsBinaryAreNot(t *
 // it.
 func TestAPluginThatKeepsDyingIsLeftAloneByTheNextJobToo(t *testing.T) {
 	fake := clocktesting.NewFakeClock(time.Unix(0, 0))
-	h := host(t, func(c *pluginhost.Config) {
+	h := newVendorHost(t, func(c *pluginhost.Config) {
 		c.Clock, c.Limits = fake, pluginhost.Limits{Deaths: 2, Backoff: time.Hour}
 	})
 	call := callers["DeleteItemAction"]
-	first := open(t, h)
+	first := openSession(t, h)
 	for range 2 {
 		require.ErrorIs(t, call(t, first, "exit"), pluginhost.ErrCrashed)
 	}
 	first.Close()
-	second := open(t, h)
+	second := openSession(t, h)
 	require.ErrorIs(t, call(t, second, "exit"), pluginhost.ErrStopped)
 	require.NoError(t, call(t, second, "echo"), "others of its binary are not")
 	second.Close()
 	fake.Step(time.Hour)
-	third := open(t, h)
+	third := openSession(t, h)
 	require.ErrorIs(t, call(t, third, "exit"), pluginhost.ErrCrashed, "one more try")
 	require.ErrorIs(t, call(t, third, "exit"), pluginhost.ErrStopped, "which failed")
-	require.ErrorIs(t, call(t, open(t, h), "exit"), pluginhost.ErrStopped)
+	require.ErrorIs(t, call(t, openSession(t, h), "exit"), pluginhost.ErrStopped)
 }
 
 func TestAnOwnAnswerBeginsTheCountOfDeathsAnew(t *testing.T) {
-	h := host(t, func(c *pluginhost.Config) { c.Limits = pluginhost.Limits{Deaths: 2} })
-	s := open(t, h)
+	h := newVendorHost(t, func(c *pluginhost.Config) { c.Limits = pluginhost.Limits{Deaths: 2} })
+	s := openSession(t, h)
 	for i := 1; i <= 12; i++ { // each process dies at its third call
 		if err := callers["DeleteItemAction"](t, s, "third"); i%3 == 0 {
 			require.ErrorIs(t, err, pluginhost.ErrCrashed)
@@ -225,11 +225,11 @@ func TestAnOwnAnswerBeginsTheCountOfDeathsAnew(t *testing.T) {
 func TestABinaryThatDoesNotStartIsLeftAloneForAWhile(t *testing.T) {
 	fake := clocktesting.NewFakeClock(time.Unix(0, 0))
 	var dir string
-	h := host(t, func(c *pluginhost.Config) {
+	h := newVendorHost(t, func(c *pluginhost.Config) {
 		dir = c.Dir
 		c.Clock, c.Limits = fake, pluginhost.Limits{Deaths: 2, Backoff: time.Hour}
 	})
-	s := open(t, h)
+	s := openSession(t, h)
 	require.NoError(t, os.Remove(dir+"/vendor"))
 	for range 2 {
 		require.ErrorIs(t, callers["DeleteItemAction"](t, s, "echo"), pluginhost.ErrStart)
@@ -238,7 +238,7 @@ func TestABinaryThatDoesNotStartIsLeftAloneForAWhile(t *testing.T) {
 }
 
 func TestCallsThatOnlyReadAreMadeOnceMoreAfterACrash(t *testing.T) {
-	s := open(t, host(t, nil))
+	s := openSession(t, newVendorHost(t, nil))
 	for range 7 { // each process dies at its third call
 		require.NoError(t, callers["ItemBlockAction"](t, s, "third"))
 	}
@@ -252,38 +252,38 @@ func TestCallsThatOnlyReadAreMadeOnceMoreAfterACrash(t *testing.T) {
 func TestThePluginIsNotToldTheCallersDeadline(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
-	r, err := named(t, open(t, host(t, nil)).BackupItems(), "test.io/deadline").Execute(ctx, pod(), theBackup(t))
+	r, err := actionNamed(t, openSession(t, newVendorHost(t, nil)).BackupItems(), "test.io/deadline").Execute(ctx, newPodObject(), theBackup(t))
 	require.NoError(t, err)
-	require.Equal(t, "false", annotations(t, r.Object)["deadline"])
+	require.Equal(t, "false", objectAnnotations(t, r.Object)["deadline"])
 }
 
 func TestACallersDeadlineEndsTheCall(t *testing.T) {
-	s := open(t, host(t, nil))
+	s := openSession(t, newVendorHost(t, nil))
 	require.NoError(t, callers["DeleteItemAction"](t, s, "echo"))
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	err := named(t, s.DeleteItems(), "test.io/hang").Execute(ctx, pod(), theBackup(t))
+	err := actionNamed(t, s.DeleteItems(), "test.io/hang").Execute(ctx, newPodObject(), theBackup(t))
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	err = named(t, s.DeleteItems(), "test.io/echo").Execute(ctx, pod(), theBackup(t))
+	err = actionNamed(t, s.DeleteItems(), "test.io/echo").Execute(ctx, newPodObject(), theBackup(t))
 	failed := new(pluginhost.Error)
 	require.ErrorAs(t, err, &failed)
 	require.False(t, failed.Sent, "it was over before the call")
 }
 
 func TestOneCrashUnderManyCallsIsOneDeath(t *testing.T) {
-	h := host(t, func(c *pluginhost.Config) { c.Limits = pluginhost.Limits{Deaths: 2} })
+	h := newVendorHost(t, func(c *pluginhost.Config) { c.Limits = pluginhost.Limits{Deaths: 2} })
 	var out logs
-	s, backup := h.Open(t.Context(), out.logger()), theBackup(t)
+	s, backup := h.Open(t.Context(), out.newLogger()), theBackup(t)
 	defer s.Close()
 	ctx := t.Context()
-	hang, exit := named(t, s.DeleteItems(), "test.io/hang"), named(t, s.DeleteItems(), "test.io/exit")
+	hang, exit := actionNamed(t, s.DeleteItems(), "test.io/hang"), actionNamed(t, s.DeleteItems(), "test.io/exit")
 	require.NoError(t, callers["DeleteItemAction"](t, s, "echo"))
 	errs := make(chan error)
 	for range 20 {
-		go func() { errs <- hang.Execute(ctx, pod(), backup) }()
+		go func() { errs <- hang.Execute(ctx, newPodObject(), backup) }()
 	}
-	require.Eventually(t, func() bool { return len(out.saying(t, "hanging")) == 20 }, patience, tick)
-	require.ErrorIs(t, exit.Execute(ctx, pod(), backup), pluginhost.ErrCrashed)
+	require.Eventually(t, func() bool { return len(out.linesStartingWith(t, "hanging")) == 20 }, patience, tick)
+	require.ErrorIs(t, exit.Execute(ctx, newPodObject(), backup), pluginhost.ErrCrashed)
 	for range 20 {
 		require.ErrorIs(t, <-errs, pluginhost.ErrCrashed)
 	}
@@ -291,24 +291,24 @@ func TestOneCrashUnderManyCallsIsOneDeath(t *testing.T) {
 }
 
 func TestACancelledJobDoesNotWaitForItsCall(t *testing.T) {
-	s := open(t, host(t, nil))
+	s := openSession(t, newVendorHost(t, nil))
 	why := errors.New("the backup was cancelled")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	done := make(chan error)
-	hang, backup := named(t, s.DeleteItems(), "test.io/hang"), theBackup(t)
-	go func() { done <- hang.Execute(ctx, pod(), backup) }()
+	hang, backup := actionNamed(t, s.DeleteItems(), "test.io/hang"), theBackup(t)
+	go func() { done <- hang.Execute(ctx, newPodObject(), backup) }()
 	cancel(why)
 	require.ErrorIs(t, <-done, why)
 	require.NoError(t, callers["DeleteItemAction"](t, s, "echo"))
 }
 
 func TestTheOutputOfPluginsIsLoggedAgainAndBounded(t *testing.T) {
-	h := host(t, func(c *pluginhost.Config) { c.Limits = pluginhost.Limits{LogRate: 0.001, LogBurst: 100} })
+	h := newVendorHost(t, func(c *pluginhost.Config) { c.Limits = pluginhost.Limits{LogRate: 0.001, LogBurst: 100} })
 	var out logs
-	s := h.Open(t.Context(), out.logger().With("backup", "velero/b1"))
+	s := h.Open(t.Context(), out.newLogger().With("backup", "velero/b1"))
 	require.NoError(t, callers["DeleteItemAction"](t, s, "flood"))
 	s.Close()
-	lines := slices.DeleteFunc(out.lines(t), func(l map[string]any) bool { return l["msg"] == "plugin address" })
+	lines := slices.DeleteFunc(out.logLines(t), func(l map[string]any) bool { return l["msg"] == "plugin address" })
 	require.Len(t, lines, 100)
 	first := lines[0]
 	delete(first, "time")
@@ -321,13 +321,13 @@ func TestTheOutputOfPluginsIsLoggedAgainAndBounded(t *testing.T) {
 
 func TestLinesThatAreNotTheFrameworksAreDebug(t *testing.T) {
 	var out logs
-	s := host(t, nil).Open(t.Context(), out.logger())
+	s := newVendorHost(t, nil).Open(t.Context(), out.newLogger())
 	require.NoError(t, callers["DeleteItemAction"](t, s, "flood"))
 	require.Error(t, callers["DeleteItemAction"](t, s, "exit"))
 	s.Close()
-	long := out.saying(t, "yyy")
+	long := out.linesStartingWith(t, "yyy")
 	require.Len(t, long, 16)
-	for _, line := range slices.Concat(long, out.saying(t, "fatal error: out of ideas")) {
+	for _, line := range slices.Concat(long, out.linesStartingWith(t, "fatal error: out of ideas")) {
 		require.LessOrEqual(t, len(line["msg"].(string)), 64<<10)
 		require.Equal(t, "DEBUG", line["level"])
 	}
@@ -339,8 +339,8 @@ func TestBinariesThatAreNoPluginsAreFailuresNotReasonsToStop(t *testing.T) {
 	writeFile(t, dir+"/notes.txt", "not executable", 0o600)
 	writeFile(t, dir+"/broken", "\x7fELF nonsense", 0o700)
 	var out logs
-	cfg := config(dir)
-	cfg.Log = out.logger()
+	cfg := shortLimitsConfig(dir)
+	cfg.Log = out.newLogger()
 	h, err := pluginhost.New(t.Context(), cfg)
 	require.NoError(t, err)
 	said := map[string]string{}
@@ -362,12 +362,12 @@ func TestBinariesThatAreNoPluginsAreFailuresNotReasonsToStop(t *testing.T) {
 	require.Len(t, said, 8)
 	require.NotEmpty(t, h.Plugins())
 	require.Contains(t, out.text.String(), "notes.txt")
-	require.NoError(t, callers["DeleteItemAction"](t, open(t, h), "echo"))
+	require.NoError(t, callers["DeleteItemAction"](t, openSession(t, h), "echo"))
 }
 
 func TestABinaryThatSaysNothingIsAFailureInTime(t *testing.T) {
 	t.Parallel()
-	cfg := config(selfplugin.Directory(t, "mute"))
+	cfg := shortLimitsConfig(selfplugin.Directory(t, "mute"))
 	cfg.Limits = pluginhost.Limits{Start: 2 * time.Second}
 	h, err := pluginhost.New(t.Context(), cfg)
 	require.NoError(t, err)
@@ -376,7 +376,7 @@ func TestABinaryThatSaysNothingIsAFailureInTime(t *testing.T) {
 }
 
 func TestRegistrationsAreCheckedOneByOne(t *testing.T) {
-	h, err := pluginhost.New(t.Context(), config(selfplugin.Directory(t, "lister-bad")))
+	h, err := pluginhost.New(t.Context(), shortLimitsConfig(selfplugin.Directory(t, "lister-bad")))
 	require.NoError(t, err)
 	require.Len(t, h.Plugins(), 1)
 	require.Equal(t, "lister.io/fine", h.Plugins()[0].Name)
@@ -393,21 +393,21 @@ func TestRegistrationsAreCheckedOneByOne(t *testing.T) {
 }
 
 func TestActionsRunInTheOrderOfTheirNamesAndOnceEach(t *testing.T) {
-	cfg := config(selfplugin.Directory(t, "lister-order-1", "lister-order-2"))
+	cfg := shortLimitsConfig(selfplugin.Directory(t, "lister-order-1", "lister-order-2"))
 	h, err := pluginhost.New(t.Context(), cfg)
 	require.NoError(t, err)
 	require.Empty(t, h.Failures())
-	s := open(t, h)
-	require.Equal(t, []string{"order.io/a", "order.io/b", "order.io/both", "order.io/c", "order.io/z"}, names(s.BackupItems()))
-	require.Equal(t, []string{"a.io/b", "a.io/x", "b.io/a"}, names(s.DeleteItems()))
+	s := openSession(t, h)
+	require.Equal(t, []string{"order.io/a", "order.io/b", "order.io/both", "order.io/c", "order.io/z"}, actionNames(s.BackupItems()))
+	require.Equal(t, []string{"a.io/b", "a.io/x", "b.io/a"}, actionNames(s.DeleteItems()))
 	require.Empty(t, s.RestoreItems(), "Velero's CSI actions run only with the feature")
 	cfg.Features = []string{"EnableCSI"}
 	h, err = pluginhost.New(t.Context(), cfg)
 	require.NoError(t, err)
-	require.Equal(t, []string{"velero.io/csi-thing"}, names(open(t, h).RestoreItems()))
+	require.Equal(t, []string{"velero.io/csi-thing"}, actionNames(openSession(t, h).RestoreItems()))
 }
 
-func names[A action.Action](all []A) []string {
+func actionNames[A action.Action](all []A) []string {
 	var out []string
 	for _, a := range all {
 		out = append(out, a.Name())
@@ -417,9 +417,9 @@ func names[A action.Action](all []A) []string {
 
 func pidOf(t *testing.T, s *pluginhost.Session) (pid, child int) {
 	t.Helper()
-	r, err := named(t, s.BackupItems(), "test.io/pid").Execute(t.Context(), pod(), theBackup(t))
+	r, err := actionNamed(t, s.BackupItems(), "test.io/pid").Execute(t.Context(), newPodObject(), theBackup(t))
 	require.NoError(t, err)
-	said := annotations(t, r.Object)
+	said := objectAnnotations(t, r.Object)
 	pid, err = strconv.Atoi(said["pid"])
 	require.NoError(t, err)
 	child, err = strconv.Atoi(said["child"])
@@ -428,23 +428,23 @@ func pidOf(t *testing.T, s *pluginhost.Session) (pid, child int) {
 }
 
 func TestProcessesEndWithTheSessionAndTakeTheirChildrenAlong(t *testing.T) {
-	cfg := config(selfplugin.Directory(t, "parent"))
+	cfg := shortLimitsConfig(selfplugin.Directory(t, "parent"))
 	cfg.Clock, cfg.Limits = clock.RealClock{}, pluginhost.Limits{Stop: 200 * time.Millisecond}
 	h, err := pluginhost.New(t.Context(), cfg)
 	require.NoError(t, err)
 	require.Empty(t, h.Failures())
-	s := open(t, h)
+	s := openSession(t, h)
 	pid, child := pidOf(t, s)
 	again, _ := pidOf(t, s)
 	require.Equal(t, pid, again, "one process per binary and job")
-	other := open(t, h)
+	other := openSession(t, h)
 	second, _ := pidOf(t, other)
 	require.NotEqual(t, pid, second)
-	require.False(t, gone(child))
+	require.False(t, isProcessGone(child))
 	s.Close()
-	require.True(t, gone(pid))
+	require.True(t, isProcessGone(pid))
 	eventuallyGone(t, child)
-	require.False(t, gone(second))
-	_, err = named(t, s.BackupItems(), "test.io/pid").Execute(t.Context(), pod(), theBackup(t))
+	require.False(t, isProcessGone(second))
+	_, err = actionNamed(t, s.BackupItems(), "test.io/pid").Execute(t.Context(), newPodObject(), theBackup(t))
 	require.ErrorIs(t, err, pluginhost.ErrClosed)
 }

@@ -21,7 +21,7 @@ func TestTheInstallationsCredentialsAreNoPartOfAConfiguration(t *testing.T) {
 		env    []string
 	}
 	open := func(config map[string]string) *made {
-		m, err := provide(s, KindObjectStore, "x", config, func(p plugin, config map[string]string) *made { return &made{config, p.worker.spec.env} })
+		m, err := openProvider(s, KindObjectStore, "x", config, func(p plugin, config map[string]string) *made { return &made{config, p.worker.spec.env} })
 		require.NoError(t, err)
 		return m
 	}
@@ -47,7 +47,7 @@ func TestDeathsAreCountedWhateverTheNameOfTheCredentials(t *testing.T) {
 			s := h.Open(t.Context(), slog.New(slog.DiscardHandler))
 			defer s.Close()
 			for _, other := range []string{file, "/work/other"} {
-				w, err := provide(s, KindObjectStore, "x", map[string]string{"region": "r", key: other}, func(p plugin, _ map[string]string) *worker { return p.worker })
+				w, err := openProvider(s, KindObjectStore, "x", map[string]string{"region": "r", key: other}, func(p plugin, _ map[string]string) *worker { return p.worker })
 				require.NoError(t, err)
 				require.Equal(t, backoffKey{`ObjectStore velero.io/x map["region":"r"]`, who{}}, w.backoffKey(who{}))
 			}

@@ -2,22 +2,22 @@ package pluginhost
 
 import "context"
 
-// isolated makes a call on a process that is started for it and answers no other call. One call of
+// callIsolated makes a call on a process that is started for it and answers no other call. One call of
 // a worker has such a process at a time. The wait for the calls before it, each of which has a limit,
 // is not part of its own time.
-func (w *worker) isolated(ctx context.Context, c call, fn func(context.Context, *process) error) error {
+func (w *worker) callIsolated(ctx context.Context, c pluginCall, fn func(context.Context, *process) error) error {
 	select {
 	case w.isolating <- struct{}{}:
 		defer func() { <-w.isolating }()
 	case <-ctx.Done():
-		return c.fail(ended(ctx), false)
+		return c.callError(contextCause(ctx), false)
 	}
-	return w.once(ctx, c, w.acquireIsolated, fn)
+	return w.callOnce(ctx, c, w.acquireIsolated, fn)
 }
 
 // acquireIsolated starts a process for one call; release ends it. The end of ctx, and of the
 // session, interrupts the start.
-func (w *worker) acquireIsolated(ctx context.Context, c *call) (*process, error) {
+func (w *worker) acquireIsolated(ctx context.Context, c *pluginCall) (*process, error) {
 	if err := w.beginIsolated(c.who); err != nil {
 		return nil, err
 	}
@@ -25,20 +25,20 @@ func (w *worker) acquireIsolated(ctx context.Context, c *call) (*process, error)
 	starting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(w.ctx, cancel)()
-	p, err := w.spec.start(starting)
+	p, err := w.spec.startProcess(starting)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return nil, ended(ctx)
+		return nil, contextCause(ctx)
 	case err != nil && w.ctx.Err() == nil:
-		w.backoffs.count(w.backoffKey(who{}), err, w.spec)
+		w.backoffs.countDeath(w.backoffKey(who{}), err, w.spec)
 		return nil, err
 	case err != nil:
 		return nil, err
 	case w.closed:
 		w.ending.Add(1)
-		go w.finish(p)
+		go w.finishProcess(p)
 		return nil, ErrClosed
 	}
 	p.calls, p.draining = 1, true
@@ -54,7 +54,7 @@ func (w *worker) beginIsolated(by who) error {
 		return ErrClosed
 	}
 	for _, of := range []who{by, {}} {
-		if err := w.backoffs.check(w.backoffKey(of), w.spec); err != nil {
+		if err := w.backoffs.checkStopped(w.backoffKey(of), w.spec); err != nil {
 			return err
 		}
 	}

@@ -13,14 +13,14 @@ type deleteItem struct{ plugin }
 
 // AppliesTo calls the plugin.
 func (d *deleteItem) AppliesTo(ctx context.Context) (action.Selector, error) {
-	return d.selector(ctx, func(ctx context.Context, p *process) (selecting, error) {
+	return d.readSelector(ctx, func(ctx context.Context, p *process) (selectorAnswer, error) {
 		return velero.NewDeleteItemActionClient(p.conn).AppliesTo(ctx, &velero.DeleteItemActionAppliesToRequest{Plugin: d.name})
 	})
 }
 
 // Execute calls the plugin.
 func (d *deleteItem) Execute(ctx context.Context, object *action.Object, backup *action.Backup) error {
-	return d.worker.do(ctx, d.execute("Execute", object), func(ctx context.Context, p *process) error {
+	return d.worker.callProcess(ctx, d.newExecuteCall("Execute", object), func(ctx context.Context, p *process) error {
 		item, err := object.JSON()
 		if err != nil {
 			return err
@@ -36,16 +36,16 @@ type itemBlock struct{ plugin }
 
 // AppliesTo calls the plugin.
 func (b *itemBlock) AppliesTo(ctx context.Context) (action.Selector, error) {
-	return b.selector(ctx, func(ctx context.Context, p *process) (selecting, error) {
+	return b.readSelector(ctx, func(ctx context.Context, p *process) (selectorAnswer, error) {
 		return velerov1.NewItemBlockActionClient(p.conn).AppliesTo(ctx, &velerov1.ItemBlockActionAppliesToRequest{Plugin: b.name})
 	})
 }
 
 // Related calls the plugin.
 func (b *itemBlock) Related(ctx context.Context, object *action.Object, backup *action.Backup) (items []action.Item, err error) {
-	c := b.execute("GetRelatedItems", object)
+	c := b.newExecuteCall("GetRelatedItems", object)
 	c.reads = true
-	err = b.worker.do(ctx, c, func(ctx context.Context, p *process) error {
+	err = b.worker.callProcess(ctx, c, func(ctx context.Context, p *process) error {
 		item, err := object.JSON()
 		if err != nil {
 			return err

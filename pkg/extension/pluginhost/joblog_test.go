@@ -19,7 +19,7 @@ func TestLinesOfPluginsAreLinesOfTheJob(t *testing.T) {
 		defer mu.Unlock()
 		got = append(got, e)
 	})
-	s := host(t, nil).Open(t.Context(), log)
+	s := newVendorHost(t, nil).Open(t.Context(), log)
 	require.NoError(t, callers["DeleteItemAction"](t, s, "flood"))
 	s.Close()
 	require.Len(t, got, 5000, "debug lines are left out")

@@ -33,9 +33,9 @@ func TestPluginsDieWithAHostThatIsKilled(t *testing.T) {
 	require.NoError(t, host.Start())
 	line, err := bufio.NewReader(stdout).ReadBytes('\n')
 	require.NoError(t, err)
-	pid, err := strconv.Atoi(annotations(t, action.FromJSON(line))["pid"])
+	pid, err := strconv.Atoi(objectAnnotations(t, action.FromJSON(line))["pid"])
 	require.NoError(t, err)
-	require.False(t, gone(pid))
+	require.False(t, isProcessGone(pid))
 	require.NoError(t, host.Process.Kill())
 	require.Error(t, host.Wait())
 	eventuallyGone(t, pid)
@@ -51,7 +51,7 @@ func shortDir(t *testing.T) string {
 }
 
 func TestASocketDirectoryThatIsTooLongIsNamed(t *testing.T) {
-	cfg := config(selfplugin.Directory(t, "vendor"))
+	cfg := shortLimitsConfig(selfplugin.Directory(t, "vendor"))
 	cfg.SocketDir = t.TempDir() + strings.Repeat("/long", 20)
 	h, err := pluginhost.New(t.Context(), cfg)
 	require.NoError(t, err)
@@ -63,7 +63,7 @@ func TestASocketDirectoryThatIsTooLongIsNamed(t *testing.T) {
 func TestNoSocketStaysBehind(t *testing.T) {
 	t.Parallel()
 	sockets := shortDir(t)
-	cfg := config(selfplugin.Directory(t, "mute"))
+	cfg := shortLimitsConfig(selfplugin.Directory(t, "mute"))
 	cfg.SocketDir, cfg.Limits.Start = sockets, 2*time.Second
 	h, err := pluginhost.New(t.Context(), cfg)
 	require.NoError(t, err)
@@ -71,7 +71,7 @@ func TestNoSocketStaysBehind(t *testing.T) {
 	cfg.Dir, cfg.Limits.Start = selfplugin.Directory(t, "vendor", "exit"), 0
 	h, err = pluginhost.New(t.Context(), cfg)
 	require.NoError(t, err)
-	s := open(t, h)
+	s := openSession(t, h)
 	require.Error(t, callers["DeleteItemAction"](t, s, "exit"))
 	require.NoError(t, callers["DeleteItemAction"](t, s, "echo"))
 	left, err := filepath.Glob(sockets + "/*")

@@ -42,8 +42,8 @@ var newer = map[Kind]Kind{
 	KindRestoreItemAction: KindRestoreItemActionV2,
 }
 
-// asynchronous reports whether plugins of the kind are the SDK's asynchronous actions.
-func asynchronous(k Kind) bool {
+// isAsynchronous reports whether plugins of the kind are the SDK's asynchronous actions.
+func isAsynchronous(k Kind) bool {
 	return k == KindAsyncBackupItemAction || k == KindAsyncRestoreItemAction
 }
 
@@ -80,4 +80,4 @@ func FullName(name string) string {
 	return "velero.io/" + name
 }
 
-func known(k Kind) bool { return slices.Contains(kinds, k) }
+func isKnownKind(k Kind) bool { return slices.Contains(kinds, k) }

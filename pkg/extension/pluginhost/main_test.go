@@ -54,7 +54,7 @@ func (l *logs) Write(p []byte) (int, error) {
 	return l.text.Write(p)
 }
 
-func (l *logs) lines(t testing.TB) []map[string]any {
+func (l *logs) logLines(t testing.TB) []map[string]any {
 	t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,18 +71,18 @@ func (l *logs) lines(t testing.TB) []map[string]any {
 	}
 }
 
-// saying returns the lines that begin so.
-func (l *logs) saying(t testing.TB, prefix string) []map[string]any {
+// linesStartingWith returns the lines that begin so.
+func (l *logs) linesStartingWith(t testing.TB, prefix string) []map[string]any {
 	t.Helper()
-	return slices.DeleteFunc(l.lines(t), func(line map[string]any) bool { return !strings.HasPrefix(line["msg"].(string), prefix) })
+	return slices.DeleteFunc(l.logLines(t), func(line map[string]any) bool { return !strings.HasPrefix(line["msg"].(string), prefix) })
 }
 
-func (l *logs) logger() *slog.Logger {
+func (l *logs) newLogger() *slog.Logger {
 	return slog.New(slog.NewJSONHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// config is for tests: short limits where tests run into them, generous ones else.
-func config(dir string) pluginhost.Config {
+// shortLimitsConfig is for tests: short limits where tests run into them, generous ones else.
+func shortLimitsConfig(dir string) pluginhost.Config {
 	return pluginhost.Config{
 		Dir: dir, Namespace: "velero", LogLevel: "warn", Environ: append(os.Environ(), "OWN=kept", "HOLDFAST_NATS_URL=nats://user:secret@host"),
 		AllowEnv: []string{"OWN"},
@@ -90,10 +90,10 @@ func config(dir string) pluginhost.Config {
 	}
 }
 
-// host has one binary in its directory, "vendor", which serves every behaviour under every kind.
-func host(t testing.TB, change func(*pluginhost.Config)) *pluginhost.Host {
+// newVendorHost has one binary in its directory, "vendor", which serves every behaviour under every kind.
+func newVendorHost(t testing.TB, change func(*pluginhost.Config)) *pluginhost.Host {
 	t.Helper()
-	cfg := config(selfplugin.Directory(t, "vendor"))
+	cfg := shortLimitsConfig(selfplugin.Directory(t, "vendor"))
 	if change != nil {
 		change(&cfg)
 	}
@@ -103,18 +103,18 @@ func host(t testing.TB, change func(*pluginhost.Config)) *pluginhost.Host {
 	return h
 }
 
-func open(t testing.TB, h *pluginhost.Host) *pluginhost.Session {
+func openSession(t testing.TB, h *pluginhost.Host) *pluginhost.Session {
 	t.Helper()
 	s := h.Open(t.Context(), slog.New(slog.DiscardHandler))
 	t.Cleanup(s.Close)
 	return s
 }
 
-func pod() *action.Object {
+func newPodObject() *action.Object {
 	return action.FromJSON([]byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"a","name":"b"},"spec":{}}`))
 }
 
-func volume() *action.Object {
+func newVolumeObject() *action.Object {
 	return action.FromJSON([]byte(`{"apiVersion":"v1","kind":"PersistentVolume","metadata":{"name":"b"},"spec":{}}`))
 }
 
@@ -132,8 +132,8 @@ func theRestore(t testing.TB) *action.Restore {
 	return r
 }
 
-// named returns the action of that name.
-func named[A action.Action](t testing.TB, all []A, name string) A {
+// actionNamed returns the action of that name.
+func actionNamed[A action.Action](t testing.TB, all []A, name string) A {
 	t.Helper()
 	for _, a := range all {
 		if a.Name() == name {
@@ -144,7 +144,7 @@ func named[A action.Action](t testing.TB, all []A, name string) A {
 	panic("unreachable")
 }
 
-func annotations(t testing.TB, o *action.Object) map[string]string {
+func objectAnnotations(t testing.TB, o *action.Object) map[string]string {
 	t.Helper()
 	u, err := o.Copy()
 	require.NoError(t, err)
@@ -154,14 +154,14 @@ func annotations(t testing.TB, o *action.Object) map[string]string {
 // eventuallyGone waits for the end of a process; zombies count as gone.
 func eventuallyGone(t testing.TB, pid int) {
 	t.Helper()
-	require.Eventually(t, func() bool { return gone(pid) }, patience, tick, "process %d lives", pid)
+	require.Eventually(t, func() bool { return isProcessGone(pid) }, patience, tick, "process %d lives", pid)
 }
 
-func gone(pid int) bool {
+func isProcessGone(pid int) bool {
 	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 		return true
 	}
-	stat, err := os.ReadFile(filepath.Join("/proc", itoa(pid), "stat"))
+	stat, err := os.ReadFile(filepath.Join("/proc", formatInt(pid), "stat"))
 	if err != nil {
 		return true
 	}
@@ -171,7 +171,7 @@ func gone(pid int) bool {
 
 // beAHost is the test binary as a host that is going to be killed: it uses a plugin and waits.
 func beAHost(dir string) {
-	cfg := config(dir)
+	cfg := shortLimitsConfig(dir)
 	ctx := context.Background()
 	h, err := pluginhost.New(ctx, cfg)
 	if err != nil {
@@ -186,7 +186,7 @@ func beAHost(dir string) {
 		if a.Name() != "test.io/pid" {
 			continue
 		}
-		r, err := a.Execute(ctx, pod(), b)
+		r, err := a.Execute(ctx, newPodObject(), b)
 		if err != nil {
 			panic(err)
 		}

@@ -13,15 +13,15 @@ import (
 // Each call is in the metric once, by its code; what go-plugin calls by itself is not.
 func TestPluginCallsAreTimed(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	h := host(t, func(c *pluginhost.Config) { c.Metrics = registry })
-	s := open(t, h)
+	h := newVendorHost(t, func(c *pluginhost.Config) { c.Metrics = registry })
+	s := openSession(t, h)
 	backup := theBackup(t)
-	change, fails := named(t, s.BackupItems(), "test.io/change"), named(t, s.BackupItems(), "test.io/error")
+	change, fails := actionNamed(t, s.BackupItems(), "test.io/change"), actionNamed(t, s.BackupItems(), "test.io/error")
 	for range 3 {
-		_, err := change.Execute(t.Context(), pod(), backup)
+		_, err := change.Execute(t.Context(), newPodObject(), backup)
 		require.NoError(t, err)
 	}
-	_, err := fails.Execute(t.Context(), pod(), backup)
+	_, err := fails.Execute(t.Context(), newPodObject(), backup)
 	require.Error(t, err)
 
 	families, err := registry.Gather()

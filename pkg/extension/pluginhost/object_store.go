@@ -42,26 +42,26 @@ func (o *objectStore) Put(ctx context.Context, bucket, key string, body io.Reade
 	n, err := io.ReadFull(body, first)
 	switch {
 	case n == 0 && errors.Is(err, io.EOF):
-		c := o.slow("PutObject")
-		return c.fail(errEmptyBody, false)
+		c := o.slowCall("PutObject")
+		return c.callError(errEmptyBody, false)
 	case err != nil && !errors.Is(err, io.ErrUnexpectedEOF):
 		return err
 	}
-	t, err := o.transfer(ctx, "PutObject")
+	t, err := o.openTransfer(ctx, "PutObject")
 	if err != nil {
 		return err
 	}
-	return t.end(o.put(t, bucket, key, body, first[:n]))
+	return t.endTransfer(o.putStream(t, bucket, key, body, first[:n]))
 }
 
-func (o *objectStore) put(t *transfer, bucket, key string, body io.Reader, part []byte) error {
-	stream, err := velero.NewObjectStoreClient(t.p.conn).PutObject(t.stream())
+func (o *objectStore) putStream(t *transfer, bucket, key string, body io.Reader, part []byte) error {
+	stream, err := velero.NewObjectStoreClient(t.p.conn).PutObject(t.streamContext())
 	if err != nil {
 		return err
 	}
 	whole := false
 	for !whole {
-		err := t.step(func() error {
+		err := t.runStep(func() error {
 			return stream.Send(&velero.PutObjectRequest{Plugin: o.name, Bucket: bucket, Key: key, Body: part})
 		})
 		if errors.Is(err, io.EOF) {
@@ -77,7 +77,7 @@ func (o *objectStore) put(t *transfer, bucket, key string, body io.Reader, part 
 		}
 		part = part[:n]
 	}
-	err = t.step(func() error { _, err := stream.CloseAndRecv(); return err })
+	err = t.runStep(func() error { _, err := stream.CloseAndRecv(); return err })
 	if err == nil && !whole {
 		err = errTooSoon
 	}
@@ -86,7 +86,7 @@ func (o *objectStore) put(t *transfer, bucket, key string, body io.Reader, part 
 
 // Exists calls the plugin.
 func (o *objectStore) Exists(ctx context.Context, bucket, key string) (exists bool, err error) {
-	err = o.do(ctx, o.look("ObjectExists"), func(ctx context.Context, p *process) error {
+	err = o.runConfigured(ctx, o.slowQuery("ObjectExists"), func(ctx context.Context, p *process) error {
 		answer, err := velero.NewObjectStoreClient(p.conn).ObjectExists(ctx, &velero.ObjectExistsRequest{Plugin: o.name, Bucket: bucket, Key: key})
 		exists = answer.GetExists()
 		return err
@@ -96,16 +96,16 @@ func (o *objectStore) Exists(ctx context.Context, bucket, key string) (exists bo
 
 // Get waits for the first chunk, so that an absent object is an error here.
 func (o *objectStore) Get(ctx context.Context, bucket, key string) (io.ReadCloser, error) {
-	t, err := o.transfer(ctx, "GetObject")
+	t, err := o.openTransfer(ctx, "GetObject")
 	if err != nil {
 		return nil, err
 	}
-	stream, err := velero.NewObjectStoreClient(t.p.conn).GetObject(t.stream(), &velero.GetObjectRequest{Plugin: o.name, Bucket: bucket, Key: key})
+	stream, err := velero.NewObjectStoreClient(t.p.conn).GetObject(t.streamContext(), &velero.GetObjectRequest{Plugin: o.name, Bucket: bucket, Key: key})
 	if err != nil {
-		return nil, t.end(err)
+		return nil, t.endTransfer(err)
 	}
 	r := &objectReader{transfer: t, stream: stream}
-	r.fill()
+	r.fillBuffer()
 	if r.err != nil && !errors.Is(r.err, io.EOF) {
 		return nil, r.err
 	}
@@ -126,15 +126,15 @@ func (r *objectReader) Read(p []byte) (int, error) {
 		if r.err != nil {
 			return 0, r.err
 		}
-		r.fill()
+		r.fillBuffer()
 	}
 	n := copy(p, r.rest)
 	r.rest = r.rest[n:]
 	return n, nil
 }
 
-func (r *objectReader) fill() {
-	err := r.step(func() error {
+func (r *objectReader) fillBuffer() {
+	err := r.runStep(func() error {
 		answer, err := r.stream.Recv()
 		r.rest = answer.GetData()
 		return err
@@ -142,15 +142,15 @@ func (r *objectReader) fill() {
 	switch {
 	case errors.Is(err, io.EOF):
 		r.err = io.EOF
-		_ = r.end(nil)
+		_ = r.endTransfer(nil)
 	case err != nil:
-		r.err = r.end(err)
+		r.err = r.endTransfer(err)
 	}
 }
 
 // Close ends the transfer, also in the middle.
 func (r *objectReader) Close() error {
-	_ = r.end(nil)
+	_ = r.endTransfer(nil)
 	r.rest = nil
 	if r.err == nil {
 		r.err = io.ErrClosedPipe
@@ -160,7 +160,7 @@ func (r *objectReader) Close() error {
 
 // ListCommonPrefixes calls the plugin.
 func (o *objectStore) ListCommonPrefixes(ctx context.Context, bucket, delimiter, prefix string) (prefixes []string, err error) {
-	err = o.do(ctx, o.look("ListCommonPrefixes"), func(ctx context.Context, p *process) error {
+	err = o.runConfigured(ctx, o.slowQuery("ListCommonPrefixes"), func(ctx context.Context, p *process) error {
 		answer, err := velero.NewObjectStoreClient(p.conn).ListCommonPrefixes(ctx, &velero.ListCommonPrefixesRequest{
 			Plugin: o.name, Bucket: bucket, Delimiter: delimiter, Prefix: prefix}, o.listLimit())
 		prefixes = answer.GetPrefixes()
@@ -171,7 +171,7 @@ func (o *objectStore) ListCommonPrefixes(ctx context.Context, bucket, delimiter,
 
 // ListObjects calls the plugin.
 func (o *objectStore) ListObjects(ctx context.Context, bucket, prefix string) (keys []string, err error) {
-	err = o.do(ctx, o.look("ListObjects"), func(ctx context.Context, p *process) error {
+	err = o.runConfigured(ctx, o.slowQuery("ListObjects"), func(ctx context.Context, p *process) error {
 		answer, err := velero.NewObjectStoreClient(p.conn).ListObjects(ctx, &velero.ListObjectsRequest{Plugin: o.name, Bucket: bucket, Prefix: prefix}, o.listLimit())
 		keys = answer.GetKeys()
 		return err
@@ -185,7 +185,7 @@ func (o *objectStore) listLimit() grpc.CallOption {
 
 // Delete calls the plugin.
 func (o *objectStore) Delete(ctx context.Context, bucket, key string) error {
-	return o.do(ctx, o.slow("DeleteObject"), func(ctx context.Context, p *process) error {
+	return o.runConfigured(ctx, o.slowCall("DeleteObject"), func(ctx context.Context, p *process) error {
 		_, err := velero.NewObjectStoreClient(p.conn).DeleteObject(ctx, &velero.DeleteObjectRequest{Plugin: o.name, Bucket: bucket, Key: key})
 		return err
 	})
@@ -193,7 +193,7 @@ func (o *objectStore) Delete(ctx context.Context, bucket, key string) error {
 
 // SignedURL calls the plugin; the protocol states the time to live in nanoseconds.
 func (o *objectStore) SignedURL(ctx context.Context, bucket, key string, ttl time.Duration) (url string, err error) {
-	err = o.do(ctx, o.query("CreateSignedURL"), func(ctx context.Context, p *process) error {
+	err = o.runConfigured(ctx, o.newQuery("CreateSignedURL"), func(ctx context.Context, p *process) error {
 		answer, err := velero.NewObjectStoreClient(p.conn).CreateSignedURL(ctx, &velero.CreateSignedURLRequest{
 			Plugin: o.name, Bucket: bucket, Key: key, Ttl: ttl.Nanoseconds()})
 		url = answer.GetUrl()

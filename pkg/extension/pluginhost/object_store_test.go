@@ -20,25 +20,25 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 )
 
-// bucket opens a provider whose bucket is in dir.
-func bucket(t *testing.T, s *pluginhost.Session, behaviour, dir string) action.ObjectStore {
+// openBucket opens a provider whose bucket is in dir.
+func openBucket(t *testing.T, s *pluginhost.Session, behaviour, dir string) action.ObjectStore {
 	t.Helper()
 	o, err := s.ObjectStore("test.io/"+behaviour, map[string]string{"dir": dir})
 	require.NoError(t, err)
 	return o
 }
 
-func content(n int) []byte {
+func testContent(n int) []byte {
 	body := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(body)
 	return body
 }
 
 func TestObjectsTravelWhole(t *testing.T) {
-	o := bucket(t, open(t, host(t, nil)), "echo", t.TempDir())
+	o := openBucket(t, openSession(t, newVendorHost(t, nil)), "echo", t.TempDir())
 	ctx := t.Context()
 	for _, size := range []int{1, 256 << 10, 256<<10 + 1, 3 << 20} {
-		body := content(size)
+		body := testContent(size)
 		require.NoError(t, o.Put(ctx, "b", "dir/key", iotest.OneByteReader(bytes.NewReader(body[:min(size, 1000)]))), "slowly")
 		require.NoError(t, o.Put(ctx, "b", "dir/key", bytes.NewReader(body)))
 		exists, err := o.Exists(ctx, "b", "dir/key")
@@ -71,9 +71,9 @@ func TestObjectsTravelWhole(t *testing.T) {
 
 func TestABodyThatFailsIsNotTakenForAWholeObject(t *testing.T) {
 	dir := t.TempDir()
-	o := bucket(t, open(t, host(t, nil)), "echo", dir)
+	o := openBucket(t, openSession(t, newVendorHost(t, nil)), "echo", dir)
 	broken := errors.New("disk failed")
-	err := o.Put(t.Context(), "b", "key", io.MultiReader(bytes.NewReader(content(1<<20)), iotest.ErrReader(broken)))
+	err := o.Put(t.Context(), "b", "key", io.MultiReader(bytes.NewReader(testContent(1<<20)), iotest.ErrReader(broken)))
 	require.ErrorIs(t, err, broken)
 	require.ErrorIs(t, o.Put(t.Context(), "b", "key", iotest.ErrReader(broken)), broken)
 	require.ErrorContains(t, o.Put(t.Context(), "b", "key", strings.NewReader("")), "body is empty")
@@ -81,20 +81,20 @@ func TestABodyThatFailsIsNotTakenForAWholeObject(t *testing.T) {
 }
 
 func TestASuccessBeforeTheWholeBodyIsNone(t *testing.T) {
-	s := open(t, host(t, nil))
-	err := bucket(t, s, "hasty", t.TempDir()).Put(t.Context(), "b", "key", bytes.NewReader(content(5<<20)))
+	s := openSession(t, newVendorHost(t, nil))
+	err := openBucket(t, s, "hasty", t.TempDir()).Put(t.Context(), "b", "key", bytes.NewReader(testContent(5<<20)))
 	require.ErrorIs(t, err, pluginhost.ErrMalformed)
 	require.ErrorContains(t, err, "before the whole body")
 }
 
 func TestAProcessIsToldItsConfigurationOnceHoweverManyUseIt(t *testing.T) {
-	s := open(t, host(t, nil))
+	s := openSession(t, newVendorHost(t, nil))
 	config := map[string]string{"dir": t.TempDir(), "once": "yes"}
 	errs := make(chan error)
 	for i := range 10 {
 		o, err := s.ObjectStore("test.io/echo", config)
 		require.NoError(t, err)
-		go func() { errs <- o.Put(context.WithoutCancel(t.Context()), "b", itoa(i), strings.NewReader("x")) }()
+		go func() { errs <- o.Put(context.WithoutCancel(t.Context()), "b", formatInt(i), strings.NewReader("x")) }()
 	}
 	for range 10 {
 		require.NoError(t, <-errs)
@@ -102,13 +102,13 @@ func TestAProcessIsToldItsConfigurationOnceHoweverManyUseIt(t *testing.T) {
 }
 
 func TestAConfigurationIsToldAgainToEveryNewProcess(t *testing.T) {
-	s := open(t, host(t, nil))
+	s := openSession(t, newVendorHost(t, nil))
 	one, two := t.TempDir(), t.TempDir()
-	first, second := bucket(t, s, "third", one), bucket(t, s, "third", two)
+	first, second := openBucket(t, s, "third", one), openBucket(t, s, "third", two)
 	crashes := 0
 	for i := range 8 { // each process dies at its third call
 		for _, o := range []action.ObjectStore{first, second} {
-			if err := o.Put(t.Context(), "b", itoa(i), strings.NewReader("x")); err != nil {
+			if err := o.Put(t.Context(), "b", formatInt(i), strings.NewReader("x")); err != nil {
 				require.ErrorIs(t, err, pluginhost.ErrCrashed)
 				crashes++
 			}
@@ -123,8 +123,8 @@ func TestAConfigurationIsToldAgainToEveryNewProcess(t *testing.T) {
 }
 
 func TestAReaderMayBeClosedInTheMiddle(t *testing.T) {
-	o := bucket(t, open(t, host(t, nil)), "echo", t.TempDir())
-	require.NoError(t, o.Put(t.Context(), "b", "key", bytes.NewReader(content(5<<20))))
+	o := openBucket(t, openSession(t, newVendorHost(t, nil)), "echo", t.TempDir())
+	require.NoError(t, o.Put(t.Context(), "b", "key", bytes.NewReader(testContent(5<<20))))
 	r, err := o.Get(t.Context(), "b", "key")
 	require.NoError(t, err)
 	_, err = io.ReadFull(r, make([]byte, 100))
@@ -147,18 +147,18 @@ func TestAReaderMayBeClosedInTheMiddle(t *testing.T) {
 func TestTransfersThatStopAreErrors(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "b-key"), content(1<<20), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "b-key"), testContent(1<<20), 0o600))
 	for behaviour, want := range map[string]error{"hang": pluginhost.ErrTimeout, "freeze": pluginhost.ErrTimeout, "exit": pluginhost.ErrCrashed} {
 		t.Run(behaviour, func(t *testing.T) {
 			t.Parallel()
 			fake := clocktesting.NewFakeClock(time.Unix(0, 0))
 			s := openHanging(t, fake)
 			through := func(transfer func(o action.ObjectStore) error) error {
-				o := bucket(t, s, behaviour, dir)
+				o := openBucket(t, s, behaviour, dir)
 				if !errors.Is(want, pluginhost.ErrTimeout) {
 					return transfer(o)
 				}
-				return outlast(fake, func() error { return transfer(o) })
+				return outlastLimits(fake, func() error { return transfer(o) })
 			}
 			err := through(func(o action.ObjectStore) error {
 				r, err := o.Get(t.Context(), "b", "key")
@@ -172,7 +172,7 @@ func TestTransfersThatStopAreErrors(t *testing.T) {
 			require.ErrorIs(t, err, want)
 			require.ErrorContains(t, err, "GetObject")
 			require.ErrorIs(t, through(func(o action.ObjectStore) error {
-				return o.Put(t.Context(), "b", "key2", bytes.NewReader(content(1<<20)))
+				return o.Put(t.Context(), "b", "key2", bytes.NewReader(testContent(1<<20)))
 			}), want)
 		})
 	}
@@ -191,9 +191,9 @@ func (s slowReader) Read(p []byte) (int, error) {
 
 func TestOurOwnSlownessIsNoTimeoutOfThePlugin(t *testing.T) {
 	fake := clocktesting.NewFakeClock(time.Unix(0, 0))
-	h := host(t, func(c *pluginhost.Config) { c.Clock, c.Limits = fake, pluginhost.Limits{Storage: time.Minute} })
-	o := bucket(t, open(t, h), "echo", t.TempDir())
-	body := content(2 << 20)
+	h := newVendorHost(t, func(c *pluginhost.Config) { c.Clock, c.Limits = fake, pluginhost.Limits{Storage: time.Minute} })
+	o := openBucket(t, openSession(t, h), "echo", t.TempDir())
+	body := testContent(2 << 20)
 	require.NoError(t, o.Put(t.Context(), "b", "key", slowReader{bytes.NewReader(body), func() { fake.Step(time.Hour) }}))
 	r, err := o.Get(t.Context(), "b", "key")
 	require.NoError(t, err)

@@ -32,17 +32,17 @@ const (
 // limits it.
 func (o *Operations) Logs(ctx context.Context, op action.Operation, job []byte, since time.Time, follow bool) iter.Seq2[action.LogLine, error] {
 	return func(yield func(action.LogLine, error) bool) {
-		p, err := o.plugin(op)
+		p, err := o.pluginOf(op)
 		switch {
 		case err != nil:
-		case !asynchronous(p.registration.Kind):
-			err = fmt.Errorf("%s %s: %w", clip(op.Kind), clip(op.Action), action.ErrNoLogs)
+		case !isAsynchronous(p.registration.Kind):
+			err = fmt.Errorf("%s %s: %w", clipText(op.Kind), clipText(op.Action), action.ErrNoLogs)
 		default:
 			r := &pluginv1.LogsRequest{Kind: ourKind(p.registration.Kind), Plugin: p.name, OperationId: op.ID, Job: job, Follow: follow}
 			if !since.IsZero() {
 				r.Since = timestamppb.New(since)
 			}
-			err = p.logs(ctx, about(p.query("Logs"), op), r, func(line action.LogLine) bool { return yield(line, nil) })
+			err = p.streamLogs(ctx, callAbout(p.newQuery("Logs"), op), r, func(line action.LogLine) bool { return yield(line, nil) })
 		}
 		if err != nil {
 			yield(action.LogLine{}, err)
@@ -50,53 +50,53 @@ func (o *Operations) Logs(ctx context.Context, op action.Operation, job []byte, 
 	}
 }
 
-// logs hands on the lines until take returns false.
-func (p *plugin) logs(ctx context.Context, c call, r *pluginv1.LogsRequest, take func(action.LogLine) bool) error {
-	t, err := p.worker.transfer(ctx, c)
+// streamLogs hands on the lines until take returns false.
+func (p *plugin) streamLogs(ctx context.Context, c pluginCall, r *pluginv1.LogsRequest, take func(action.LogLine) bool) error {
+	t, err := p.worker.openTransfer(ctx, c)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = t.end(nil) }() // also if take panics
-	stream, err := pluginv1.NewAsyncActionServiceClient(t.p.conn).Logs(t.stream(), r, grpc.MaxCallRecvMsgSize(min(maxLogLine, p.worker.spec.limits.Answer)))
+	defer func() { _ = t.endTransfer(nil) }() // also if take panics
+	stream, err := pluginv1.NewAsyncActionServiceClient(t.p.conn).Logs(t.streamContext(), r, grpc.MaxCallRecvMsgSize(min(maxLogLine, p.worker.spec.limits.Answer)))
 	if err != nil {
-		return t.end(err)
+		return t.endTransfer(err)
 	}
 	if r.GetFollow() {
-		t.tell(false) // the next line may come at any time
+		t.reportWaiting(false) // the next line may come at any time
 	}
 	for size := 0; ; {
 		var line *pluginv1.LogsResponse
 		receive := func() error {
-			return guard(func() (err error) { line, err = stream.Recv(); return err })
+			return guardPanic(func() (err error) { line, err = stream.Recv(); return err })
 		}
 		if r.GetFollow() {
 			err = receive()
 		} else {
-			err = t.step(receive)
+			err = t.runStep(receive)
 			size += proto.Size(line)
 		}
 		switch {
 		case errors.Is(err, io.EOF):
-			return t.end(nil)
+			return t.endTransfer(nil)
 		case err != nil:
-			return t.end(err)
+			return t.endTransfer(err)
 		case size > maxLogBytes:
-			return t.end(fmt.Errorf("%w: log is larger than %d bytes", ErrTooLarge, maxLogBytes))
+			return t.endTransfer(fmt.Errorf("%w: log is larger than %d bytes", ErrTooLarge, maxLogBytes))
 		case !take(logLine(line)):
-			return t.end(nil)
+			return t.endTransfer(nil)
 		}
 	}
 }
 
 // logLine bounds a line.
 func logLine(line *pluginv1.LogsResponse) action.LogLine {
-	r := action.LogLine{Time: timeOf(line.GetTime()), Level: logLevel(line.GetLevel()), Message: plain(line.GetMessage())}
+	r := action.LogLine{Time: timeOf(line.GetTime()), Level: logLevel(line.GetLevel()), Message: plainText(line.GetMessage())}
 	keys := slices.Sorted(maps.Keys(line.GetFields()))
 	for _, key := range keys[:min(len(keys), maxLogFields)] {
 		if r.Fields == nil {
 			r.Fields = map[string]string{}
 		}
-		r.Fields[plain(key)] = plain(line.GetFields()[key])
+		r.Fields[plainText(key)] = plainText(line.GetFields()[key])
 	}
 	return r
 }

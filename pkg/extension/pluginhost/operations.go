@@ -75,7 +75,7 @@ func (o *Operations) Running() (n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, w := range o.workers {
-		n += w.inhabitants()
+		n += w.countInhabitants()
 	}
 	return n
 }
@@ -86,26 +86,26 @@ func (o *Operations) Alive(process string) bool {
 	o.mu.Lock()
 	workers := slices.Collect(maps.Values(o.workers))
 	o.mu.Unlock()
-	return process != "" && slices.ContainsFunc(workers, func(w *worker) bool { return w.runs(process) })
+	return process != "" && slices.ContainsFunc(workers, func(w *worker) bool { return w.isRunning(process) })
 }
 
 // Forget lets the process of the operation end, as the operation's last Progress does. It is for an
 // operation that is given up.
 func (o *Operations) Forget(op action.Operation) {
-	if p, err := o.plugin(op); err == nil {
+	if p, err := o.pluginOf(op); err == nil {
 		p.worker.removeOperation(op)
 	}
 }
 
-// worker returns the worker of a binary. Deaths here are counted apart from those in sessions: the
+// workerOf returns the worker of a binary. Deaths here are counted apart from those in sessions: the
 // calls are others. In a closed Operations it is a closed one.
-func (o *Operations) worker(path string) *worker {
+func (o *Operations) workerOf(path string) *worker {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if w, ok := o.workers[path]; ok {
 		return w
 	}
-	w := newWorker(o.ctx, o.host.spec(path, o.log))
+	w := newWorker(o.ctx, o.host.specFor(path, o.log))
 	w.key, w.backoffs = "operations "+path, o.host.backoffs
 	w.shared, w.homes = true, map[action.Operation]*process{}
 	o.workers[path] = w
@@ -118,16 +118,16 @@ func (o *Operations) worker(path string) *worker {
 // operating are the kinds whose plugins begin operations.
 var operating = []Kind{KindBackupItemActionV2, KindRestoreItemActionV2, KindAsyncBackupItemAction, KindAsyncRestoreItemAction}
 
-// plugin returns the plugin that began the operation. As long as a binary could not be asked what it
+// pluginOf returns the plugin that began the operation. As long as a binary could not be asked what it
 // registers, no action is unknown.
-func (o *Operations) plugin(op action.Operation) (*plugin, error) {
+func (o *Operations) pluginOf(op action.Operation) (*plugin, error) {
 	known, kind := o.host.known.Load(), Kind(op.Kind)
-	r, ok := known.find(kind, op.Action)
+	r, ok := known.findRegistration(kind, op.Action)
 	if ok && slices.Contains(operating, kind) {
-		return &plugin{name: r.Name, registration: r, worker: o.worker(r.Path)}, nil
+		return &plugin{name: r.Name, registration: r, worker: o.workerOf(r.Path)}, nil
 	}
 	if i := slices.IndexFunc(known.failures, func(f BinaryError) bool { return f.unread }); i >= 0 && !ok {
-		return nil, fmt.Errorf("%w: %s %s: perhaps of another binary: %w", ErrUnknown, clip(op.Kind), clip(op.Action), known.failures[i])
+		return nil, fmt.Errorf("%w: %s %s: perhaps of another binary: %w", ErrUnknown, clipText(op.Kind), clipText(op.Action), known.failures[i])
 	}
-	return nil, fmt.Errorf("%w: %s %s", action.ErrUnknownAction, clip(op.Kind), clip(op.Action))
+	return nil, fmt.Errorf("%w: %s %s", action.ErrUnknownAction, clipText(op.Kind), clipText(op.Action))
 }

@@ -50,15 +50,15 @@ func (o *output) Write(p []byte) (int, error) {
 		at := bytes.IndexByte(p, '\n')
 		if at < 0 {
 			o.rest = append(o.rest, p...)
-			o.overlong()
+			o.logOverlong()
 			return n, nil
 		}
 		if len(o.rest) == 0 {
-			o.whole(p[:at])
+			o.logWholeLine(p[:at])
 		} else {
 			o.rest = append(o.rest, p[:at]...)
-			o.overlong()
-			o.whole(o.rest)
+			o.logOverlong()
+			o.logWholeLine(o.rest)
 			o.rest = o.rest[:0]
 		}
 		p = p[at+1:]
@@ -66,17 +66,17 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// overlong logs the pieces of a line that is too long to wait for its end.
-func (o *output) overlong() {
+// logOverlong logs the pieces of a line that is too long to wait for its end.
+func (o *output) logOverlong() {
 	for len(o.rest) > maxLine {
 		o.cut = true
-		o.plain(o.rest[:maxLine])
+		o.logPlainLine(o.rest[:maxLine])
 		o.rest = append(o.rest[:0], o.rest[maxLine:]...)
 	}
 }
 
-// whole logs a line that has ended.
-func (o *output) whole(line []byte) {
+// logWholeLine logs a line that has ended.
+func (o *output) logWholeLine(line []byte) {
 	cut := o.cut
 	o.cut = false
 	line = bytes.TrimRight(line, "\r")
@@ -85,24 +85,24 @@ func (o *output) whole(line []byte) {
 	}
 	var fields map[string]any
 	if cut || len(line) > maxLine || line[0] != '{' || json.Unmarshal(line, &fields) != nil {
-		o.plain(line)
+		o.logPlainLine(line)
 		return
 	}
 	message, _ := fields["@message"].(string)
 	level, _ := fields["@level"].(string)
-	o.log(len(line), levelOf(level), message, attributes(fields))
+	o.logWithinLimit(len(line), levelOf(level), message, logAttributes(fields))
 }
 
-func (o *output) plain(line []byte) {
+func (o *output) logPlainLine(line []byte) {
 	text := strings.ToValidUTF8(string(line[:min(len(line), maxLine)]), "�")
 	if o.crashLine == "" && (strings.HasPrefix(text, "panic: ") || strings.HasPrefix(text, "fatal error: ")) {
-		o.crashLine = clip(text)
+		o.crashLine = clipText(text)
 	}
-	o.log(len(text), slog.LevelDebug, text, nil)
+	o.logWithinLimit(len(text), slog.LevelDebug, text, nil)
 }
 
-// log logs a line, as far as the limit has room for its size.
-func (o *output) log(size int, level slog.Level, message string, attrs []slog.Attr) {
+// logWithinLimit logs a line, as far as the limit has room for its size.
+func (o *output) logWithinLimit(size int, level slog.Level, message string, attrs []slog.Attr) {
 	now := o.clock.Now()
 	if !o.limit.AllowN(now, min(1+size/lineUnit, o.limit.Burst())) {
 		o.dropped++
@@ -130,12 +130,12 @@ func (o *output) reportDropped() {
 	_ = o.handler.Handle(o.ctx, record)
 }
 
-// end logs the remaining output when the process has ended, and returns the reason of a crash in
+// endOutput logs the remaining output when the process has ended, and returns the reason of a crash in
 // it; empty when there is none.
-func (o *output) end() string {
+func (o *output) endOutput() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.whole(o.rest)
+	o.logWholeLine(o.rest)
 	o.rest = nil
 	o.reportDropped()
 	return o.crashLine
@@ -154,8 +154,8 @@ func levelOf(name string) slog.Level {
 	}
 }
 
-// attributes returns the fields that are not the line's own.
-func attributes(fields map[string]any) []slog.Attr {
+// logAttributes returns the fields that are not the line's own.
+func logAttributes(fields map[string]any) []slog.Attr {
 	attrs := make([]slog.Attr, 0, len(fields))
 	for _, key := range slices.Sorted(maps.Keys(fields)) {
 		switch key {

@@ -19,35 +19,37 @@ type plugin struct {
 // Name returns the registered name.
 func (p *plugin) Name() string { return p.name }
 
-func (p *plugin) call(method string, within time.Duration) call {
-	return call{who: who{p.registration.Kind, p.name}, method: method, within: within}
+func (p *plugin) newCall(method string, within time.Duration) pluginCall {
+	return pluginCall{who: who{p.registration.Kind, p.name}, method: method, within: within}
 }
 
-// query is a call that changes nothing.
-func (p *plugin) query(method string) call {
-	c := p.order(method)
+// newQuery is a call that changes nothing.
+func (p *plugin) newQuery(method string) pluginCall {
+	c := p.newShortCall(method)
 	c.reads = true
 	return c
 }
 
-// order is a call that is as short as a query.
-func (p *plugin) order(method string) call { return p.call(method, p.worker.spec.limits.Query) }
+// newShortCall is a call that is as short as a query.
+func (p *plugin) newShortCall(method string) pluginCall {
+	return p.newCall(method, p.worker.spec.limits.Query)
+}
 
-func (p *plugin) execute(method string, object *action.Object) call {
-	c := p.call(method, p.worker.spec.limits.Execute)
+func (p *plugin) newExecuteCall(method string, object *action.Object) pluginCall {
+	c := p.newCall(method, p.worker.spec.limits.Execute)
 	c.object = object
 	return c
 }
 
-// selecting is what AppliesTo of every kind answers.
-type selecting interface {
+// selectorAnswer is what AppliesTo of every kind answers.
+type selectorAnswer interface {
 	GetResourceSelector() *velero.ResourceSelector
 }
 
-// selector calls AppliesTo of an action: of Holdfast's own contract, which has more fields, if the
+// readSelector calls AppliesTo of an action: of Holdfast's own contract, which has more fields, if the
 // process serves it, else of Velero's for the action's kind.
-func (p *plugin) selector(ctx context.Context, veleros func(context.Context, *process) (selecting, error)) (s action.Selector, err error) {
-	err = p.worker.do(ctx, p.query("AppliesTo"), func(ctx context.Context, at *process) error {
+func (p *plugin) readSelector(ctx context.Context, veleros func(context.Context, *process) (selectorAnswer, error)) (s action.Selector, err error) {
+	err = p.worker.callProcess(ctx, p.newQuery("AppliesTo"), func(ctx context.Context, at *process) error {
 		if p.registration.described {
 			s, err = p.describedSelector(ctx, at)
 			return err

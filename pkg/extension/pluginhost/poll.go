@@ -16,20 +16,20 @@ import (
 // maxProgress bounds the answer about one operation in bytes.
 const maxProgress = 2 << 20
 
-// about is a call about the operation.
-func about(c call, op action.Operation) call {
+// callAbout is a call about the operation.
+func callAbout(c pluginCall, op action.Operation) pluginCall {
 	c.operation = op
 	return c
 }
 
 // Progress calls the plugin.
 func (o *Operations) Progress(ctx context.Context, op action.Operation, job []byte) (r action.Progress, err error) {
-	p, err := o.plugin(op)
+	p, err := o.pluginOf(op)
 	if err != nil {
 		return r, err
 	}
-	err = p.worker.do(ctx, about(p.query("Progress"), op), func(ctx context.Context, at *process) error {
-		r, err = progress(ctx, at.conn, op, job, grpc.MaxCallRecvMsgSize(min(maxProgress, p.worker.spec.limits.Answer)))
+	err = p.worker.callProcess(ctx, callAbout(p.newQuery("Progress"), op), func(ctx context.Context, at *process) error {
+		r, err = operationProgress(ctx, at.conn, op, job, grpc.MaxCallRecvMsgSize(min(maxProgress, p.worker.spec.limits.Answer)))
 		return err
 	})
 	if err == nil && r.Done || errors.Is(err, action.ErrUnknownOperation) {
@@ -38,7 +38,7 @@ func (o *Operations) Progress(ctx context.Context, op action.Operation, job []by
 	return r, err
 }
 
-func progress(ctx context.Context, conn grpc.ClientConnInterface, op action.Operation, job []byte, bound grpc.CallOption) (action.Progress, error) {
+func operationProgress(ctx context.Context, conn grpc.ClientConnInterface, op action.Operation, job []byte, bound grpc.CallOption) (action.Progress, error) {
 	switch kind := Kind(op.Kind); kind {
 	case KindBackupItemActionV2:
 		answer, err := velerov2.NewBackupItemActionClient(conn).Progress(ctx, &velerov2.BackupItemActionProgressRequest{
@@ -66,18 +66,18 @@ func progress(ctx context.Context, conn grpc.ClientConnInterface, op action.Oper
 
 // Cancel calls the plugin. In Velero's protocol it is accepted where it does not fail.
 func (o *Operations) Cancel(ctx context.Context, op action.Operation, job []byte, grace time.Duration) (accepted bool, err error) {
-	p, err := o.plugin(op)
+	p, err := o.pluginOf(op)
 	if err != nil {
 		return false, err
 	}
-	err = p.worker.do(ctx, about(p.order("Cancel"), op), func(ctx context.Context, at *process) error {
-		accepted, err = cancel(ctx, at.conn, op, job, grace)
+	err = p.worker.callProcess(ctx, callAbout(p.newShortCall("Cancel"), op), func(ctx context.Context, at *process) error {
+		accepted, err = cancelOperation(ctx, at.conn, op, job, grace)
 		return err
 	})
 	return accepted && err == nil, err
 }
 
-func cancel(ctx context.Context, conn grpc.ClientConnInterface, op action.Operation, job []byte, grace time.Duration) (bool, error) {
+func cancelOperation(ctx context.Context, conn grpc.ClientConnInterface, op action.Operation, job []byte, grace time.Duration) (bool, error) {
 	switch kind := Kind(op.Kind); kind {
 	case KindBackupItemActionV2:
 		_, err := velerov2.NewBackupItemActionClient(conn).Cancel(ctx, &velerov2.BackupItemActionCancelRequest{

@@ -53,8 +53,8 @@ var errSlowStart = errors.New("timeout while waiting for plugin to start")
 // be seen dead.
 const crashTimeout = time.Second
 
-// spec is how to start processes of one binary.
-type spec struct {
+// processSpec is how to start processes of one binary.
+type processSpec struct {
 	path      string
 	args, env []string
 	socketDir string
@@ -71,7 +71,7 @@ type process struct {
 	cmd     *command
 	client  *goplugin.Client
 	conn    *grpc.ClientConn
-	spec    *spec
+	spec    *processSpec
 	sockets string // the directory of its socket
 
 	// dialed is the last connection that go-plugin opened: go-plugin itself does not close one whose
@@ -106,23 +106,23 @@ func (connection) GRPCClient(_ context.Context, _ *goplugin.GRPCBroker, conn *gr
 	return conn, nil
 }
 
-// start starts a process and connects to it; the end of ctx interrupts that. Errors wrap ErrStart.
-func (s *spec) start(ctx context.Context) (p *process, err error) {
+// startProcess starts a process and connects to it; the end of ctx interrupts that. Errors wrap ErrStart.
+func (s *processSpec) startProcess(ctx context.Context) (p *process, err error) {
 	err = span.Do(ctx, "start plugin process", func(ctx context.Context) error {
-		p, err = s.launch(ctx)
+		p, err = s.launchProcess(ctx)
 		if err == nil {
 			trace.SpanFromContext(ctx).SetAttributes(semconv.ProcessPID(p.cmd.processID()))
 		}
 		return err
-	}, semconv.ProcessExecutableName(s.binary()))
+	}, semconv.ProcessExecutableName(s.binaryName()))
 	return p, err
 }
 
-// binary is the name of the binary.
-func (s *spec) binary() string { return filepath.Base(s.path) }
+// binaryName is the name of the binary.
+func (s *processSpec) binaryName() string { return filepath.Base(s.path) }
 
-// launch is start without its span.
-func (s *spec) launch(ctx context.Context) (*process, error) {
+// launchProcess is start without its span.
+func (s *processSpec) launchProcess(ctx context.Context) (*process, error) {
 	if base := orDefault(s.socketDir, os.TempDir()); len(base) > maxSocketDir {
 		return nil, fmt.Errorf("%w: directory for sockets %s: longer than %d bytes", ErrStart, base, maxSocketDir)
 	}
@@ -131,15 +131,15 @@ func (s *spec) launch(ctx context.Context) (*process, error) {
 		return nil, fmt.Errorf("%w: %w", ErrStart, err)
 	}
 	p := &process{id: rand.Text(), spec: s, sockets: sockets, blamed: map[who]struct{}{}}
-	p.cmd = newCommand(s.path, s.args, newOutput(ctx, s.log.With("plugin", s.binary()), s.clock, s.limits), s.limits.Stop)
-	p.client = goplugin.NewClient(p.config())
+	p.cmd = newCommand(s.path, s.args, newOutput(ctx, s.log.With("plugin", s.binaryName()), s.clock, s.limits), s.limits.Stop)
+	p.client = goplugin.NewClient(p.clientConfig())
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	done := p.limitStart(ctx, end)
-	err = guard(func() (err error) { p.conn, err = connect(p.client); return err })
+	err = guardPanic(func() (err error) { p.conn, err = connectClient(p.client); return err })
 	done()
 	if err != nil {
-		p.end()
+		p.endProcess()
 		return nil, s.notStarted(ctx, p.cmd, err)
 	}
 	return p, nil
@@ -160,7 +160,7 @@ func (p *process) limitStart(ctx context.Context, end context.CancelCauseFunc) (
 			end(errSlowStart)
 		case <-ctx.Done():
 		}
-		p.cmd.kill()
+		p.cmd.killProcess()
 		p.hangUp()
 	}()
 	return func() {
@@ -177,7 +177,7 @@ func (p *process) hangUp() {
 	}
 }
 
-func (p *process) config() *goplugin.ClientConfig {
+func (p *process) clientConfig() *goplugin.ClientConfig {
 	s := p.spec
 	return &goplugin.ClientConfig{
 		HandshakeConfig:  goplugin.HandshakeConfig{ProtocolVersion: protocolVersion, MagicCookieKey: cookieKey, MagicCookieValue: cookieValue},
@@ -196,7 +196,7 @@ func (p *process) config() *goplugin.ClientConfig {
 			grpc.WithMaxHeaderListSize(maxHeaders),
 			grpc.WithStatsHandler(sentMarker{}),
 			grpc.WithStatsHandler(callTimes{plugin: filepath.Base(s.path), calls: s.calls}),
-			grpc.WithChainUnaryInterceptor(p.traced),
+			grpc.WithChainUnaryInterceptor(p.traceCall),
 			grpc.WithChainStreamInterceptor(p.openStream),
 		},
 	}
@@ -211,7 +211,7 @@ func (p *process) openStream(ctx context.Context, desc *grpc.StreamDesc, conn *g
 	return next(ctx, desc, conn, method, opts...)
 }
 
-func connect(client *goplugin.Client) (*grpc.ClientConn, error) {
+func connectClient(client *goplugin.Client) (*grpc.ClientConn, error) {
 	rpc, err := client.Client()
 	if err != nil {
 		return nil, err
@@ -227,24 +227,24 @@ func connect(client *goplugin.Client) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-func (s *spec) notStarted(ctx context.Context, cmd *command, err error) error {
-	if ctx.Err() != nil && !errors.Is(ended(ctx), errSlowStart) {
-		return fmt.Errorf("%w: %w", ErrStart, ended(ctx))
+func (s *processSpec) notStarted(ctx context.Context, cmd *command, err error) error {
+	if ctx.Err() != nil && !errors.Is(contextCause(ctx), errSlowStart) {
+		return fmt.Errorf("%w: %w", ErrStart, contextCause(ctx))
 	}
 	if ctx.Err() != nil {
 		err = errSlowStart
 	}
 	// The process was killed for not answering, unless it had died before: then it has a crashLine.
 	if cmd.crashLine != "" {
-		return fmt.Errorf("%w: %s: %s", ErrStart, clip(err.Error()), cmd.crashLine)
+		return fmt.Errorf("%w: %s: %s", ErrStart, clipText(err.Error()), cmd.crashLine)
 	}
-	return fmt.Errorf("%w: %s", ErrStart, clip(err.Error()))
+	return fmt.Errorf("%w: %s", ErrStart, clipText(err.Error()))
 }
 
-// lost reports whether a failed call failed because the process or the connection is gone. A plugin
+// isLost reports whether a failed call failed because the process or the connection is gone. A plugin
 // may itself answer Unavailable; then both are there a moment later.
-func (p *process) lost(ctx context.Context, err error) bool {
-	if p.cmd.gone() {
+func (p *process) isLost(ctx context.Context, err error) bool {
+	if p.cmd.isGone() {
 		return true
 	}
 	if status.Code(err) != codes.Unavailable {
@@ -259,24 +259,24 @@ func (p *process) lost(ctx context.Context, err error) bool {
 		case <-ctx.Done():
 		}
 	}()
-	return p.conn.WaitForStateChange(ctx, connectivity.Ready) || p.cmd.gone()
+	return p.conn.WaitForStateChange(ctx, connectivity.Ready) || p.cmd.isGone()
 }
 
-// crash describes the end of a process that was lost, which may take a moment to be seen.
-func (p *process) crash(ctx context.Context, err error) error {
+// crashError describes the end of a process that was lost, which may take a moment to be seen.
+func (p *process) crashError(ctx context.Context, err error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), crashTimeout)
 	defer cancel()
 	select {
 	case <-p.cmd.exited:
 		return fmt.Errorf("%w: %s", ErrCrashed, p.cmd.exitReason())
 	case <-ctx.Done():
-		return fmt.Errorf("%w: connection lost: %s", ErrCrashed, clip(status.Convert(err).Message()))
+		return fmt.Errorf("%w: connection lost: %s", ErrCrashed, clipText(status.Convert(err).Message()))
 	}
 }
 
-// end terminates the process, kills it when it does not end, and returns when it and everything
+// endProcess terminates the process, kills it when it does not end, and returns when it and everything
 // else in its process group is gone.
-func (p *process) end() {
+func (p *process) endProcess() {
 	timer := p.spec.clock.NewTimer(p.spec.limits.Stop)
 	defer timer.Stop()
 	over := make(chan struct{})
@@ -288,7 +288,7 @@ func (p *process) end() {
 	case <-over:
 	case <-timer.C():
 	}
-	p.cmd.kill()
+	p.cmd.killProcess()
 	p.hangUp() // a child that got away may hold the other end and never answer
 	<-over
 	_ = os.RemoveAll(p.sockets) // what stays is empty

@@ -26,11 +26,11 @@ func progressOf(p *velero.OperationProgress) (action.Progress, error) {
 		return action.Progress{}, fmt.Errorf("%w: progress is missing", ErrMalformed)
 	}
 	r := action.Progress{
-		Done: p.GetCompleted(), Completed: max(p.GetNCompleted(), 0), Total: max(p.GetNTotal(), 0), Units: plain(p.GetOperationUnits()),
-		Description: plain(p.GetDescription()), Started: timeOf(p.GetStarted()), Updated: timeOf(p.GetUpdated()),
+		Done: p.GetCompleted(), Completed: max(p.GetNCompleted(), 0), Total: max(p.GetNTotal(), 0), Units: plainText(p.GetOperationUnits()),
+		Description: plainText(p.GetDescription()), Started: timeOf(p.GetStarted()), Updated: timeOf(p.GetUpdated()),
 	}
 	if r.Done && p.GetErr() != "" {
-		r.Err = orDefault(plain(p.GetErr()), unexplained)
+		r.Err = orDefault(plainText(p.GetErr()), unexplained)
 	}
 	return r, nil
 }
@@ -41,15 +41,15 @@ func ownProgressOf(p *pluginv1.OperationProgress) (action.Progress, error) {
 		return action.Progress{}, fmt.Errorf("%w: progress is missing", ErrMalformed)
 	}
 	r := action.Progress{
-		Completed: max(p.GetDone(), 0), Total: max(p.GetTotal(), 0), Units: plain(p.GetUnit()),
-		Description: plain(p.GetDescription()), Started: timeOf(p.GetStarted()), Updated: timeOf(p.GetUpdated()),
+		Completed: max(p.GetDone(), 0), Total: max(p.GetTotal(), 0), Units: plainText(p.GetUnit()),
+		Description: plainText(p.GetDescription()), Started: timeOf(p.GetStarted()), Updated: timeOf(p.GetUpdated()),
 	}
 	switch p.GetState() {
 	case pluginv1.OperationState_OPERATION_STATE_PENDING, pluginv1.OperationState_OPERATION_STATE_RUNNING:
 	case pluginv1.OperationState_OPERATION_STATE_SUCCEEDED:
 		r.Done = true
 	case pluginv1.OperationState_OPERATION_STATE_FAILED:
-		r.Done, r.Err = true, orDefault(plain(p.GetError()), unexplained)
+		r.Done, r.Err = true, orDefault(plainText(p.GetError()), unexplained)
 	case pluginv1.OperationState_OPERATION_STATE_CANCELLED:
 		r.Done, r.Err = true, cancelled
 	default:
@@ -66,12 +66,12 @@ func timeOf(t *timestamppb.Timestamp) time.Time {
 	return t.AsTime()
 }
 
-// plain makes a plugin's text fit for one line in logs, results and terminals.
-func plain(text string) string {
+// plainText makes a plugin's text fit for one line in logs, results and terminals.
+func plainText(text string) string {
 	return strings.TrimSpace(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return ' '
 		}
 		return r
-	}, clip(text)))
+	}, clipText(text)))
 }

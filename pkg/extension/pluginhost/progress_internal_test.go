@@ -79,19 +79,19 @@ func FuzzProgress(f *testing.F) {
 			p, err := progressOf(&theirs)
 			require.NoError(t, err)
 			require.Equal(t, theirs.GetCompleted() && theirs.GetErr() != "", p.Err != "")
-			sound(t, &p)
+			requireSoundProgress(t, &p)
 		}
 		var ours pluginv1.OperationProgress
 		if proto.Unmarshal(wire, &ours) == nil {
 			if p, err := ownProgressOf(&ours); err == nil {
 				require.Equal(t, ours.GetState() >= 4, p.Err != "")
-				sound(t, &p)
+				requireSoundProgress(t, &p)
 			}
 		}
 	})
 }
 
-func sound(t *testing.T, p *action.Progress) {
+func requireSoundProgress(t *testing.T, p *action.Progress) {
 	t.Helper()
 	require.GreaterOrEqual(t, p.Completed, int64(0))
 	require.GreaterOrEqual(t, p.Total, int64(0))

@@ -16,15 +16,15 @@ type restoreItemV1 struct{ plugin }
 
 // AppliesTo calls the plugin.
 func (a *restoreItemV1) AppliesTo(ctx context.Context) (action.Selector, error) {
-	return a.selector(ctx, func(ctx context.Context, p *process) (selecting, error) {
+	return a.readSelector(ctx, func(ctx context.Context, p *process) (selectorAnswer, error) {
 		return velero.NewRestoreItemActionClient(p.conn).AppliesTo(ctx, &velero.RestoreItemActionAppliesToRequest{Plugin: a.name})
 	})
 }
 
 // Execute calls the plugin; version 1 neither waits nor starts operations.
 func (a *restoreItemV1) Execute(ctx context.Context, object, fromBackup *action.Object, restore *action.Restore) (r action.RestoreResult, err error) {
-	err = a.worker.do(ctx, a.execute("Execute", object), func(ctx context.Context, p *process) error {
-		item, original, err := both(object, fromBackup)
+	err = a.worker.callProcess(ctx, a.newExecuteCall("Execute", object), func(ctx context.Context, p *process) error {
+		item, original, err := encodeBoth(object, fromBackup)
 		if err != nil {
 			return err
 		}
@@ -39,7 +39,7 @@ func (a *restoreItemV1) Execute(ctx context.Context, object, fromBackup *action.
 	return r, err
 }
 
-func both(object, fromBackup *action.Object) (item, original []byte, err error) {
+func encodeBoth(object, fromBackup *action.Object) (item, original []byte, err error) {
 	if item, err = object.JSON(); err != nil {
 		return nil, nil, err
 	}
@@ -78,20 +78,20 @@ func (*restoreOperations) OperationKind() string { return string(KindRestoreItem
 
 // Prepare implements action.Preparer.
 func (a *restoreOperations) Prepare(ctx context.Context) error {
-	return a.worker.ready(ctx, a.order("Prepare"))
+	return a.worker.awaitReady(ctx, a.newShortCall("Prepare"))
 }
 
 // AppliesTo calls the plugin.
 func (a *restoreItemV2) AppliesTo(ctx context.Context) (action.Selector, error) {
-	return a.selector(ctx, func(ctx context.Context, p *process) (selecting, error) {
+	return a.readSelector(ctx, func(ctx context.Context, p *process) (selectorAnswer, error) {
 		return velerov2.NewRestoreItemActionClient(p.conn).AppliesTo(ctx, &velerov2.RestoreItemActionAppliesToRequest{Plugin: a.name})
 	})
 }
 
 // Execute calls the plugin.
 func (a *restoreItemV2) Execute(ctx context.Context, object, fromBackup *action.Object, restore *action.Restore) (r action.RestoreResult, err error) {
-	err = a.worker.do(ctx, a.execute("Execute", object), func(ctx context.Context, p *process) error {
-		item, original, err := both(object, fromBackup)
+	err = a.worker.callProcess(ctx, a.newExecuteCall("Execute", object), func(ctx context.Context, p *process) error {
+		item, original, err := encodeBoth(object, fromBackup)
 		if err != nil {
 			return err
 		}
@@ -127,7 +127,7 @@ func readyTimeout(r *action.RestoreResult, timeout *durationpb.Duration) error {
 
 // Ready calls the plugin.
 func (a *restoreItemV2) Ready(ctx context.Context, items []action.Item, restore *action.Restore) (ready bool, err error) {
-	err = a.worker.do(ctx, a.query("AreAdditionalItemsReady"), func(ctx context.Context, p *process) error {
+	err = a.worker.callProcess(ctx, a.newQuery("AreAdditionalItemsReady"), func(ctx context.Context, p *process) error {
 		answer, err := velerov2.NewRestoreItemActionClient(p.conn).AreAdditionalItemsReady(ctx, &velerov2.RestoreItemActionItemsReadyRequest{
 			Plugin: a.name, AdditionalItems: identifiersOf(items), Restore: restore.JSON()})
 		ready = answer.GetReady()

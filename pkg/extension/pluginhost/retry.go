@@ -18,19 +18,19 @@ const (
 // called once.
 func (h *Host) Run(ctx context.Context) error {
 	for pause := firstRetry; ; pause = min(2*pause, maxRetry) {
-		if !slices.ContainsFunc(h.listings, func(l listing) bool { return l.err != nil }) {
+		if !slices.ContainsFunc(h.listings, func(l binaryListing) bool { return l.err != nil }) {
 			<-ctx.Done()
 			return nil
 		}
 		if retry.Pause(ctx, h.cfg.Clock, pause) != nil {
 			return nil
 		}
-		h.again(ctx)
+		h.retryListings(ctx)
 	}
 }
 
-// again retries each binary whose plugins could not be listed.
-func (h *Host) again(ctx context.Context) {
+// retryListings retries each binary whose plugins could not be listed.
+func (h *Host) retryListings(ctx context.Context) {
 	for i := range h.listings {
 		path := h.listings[i].path
 		if h.listings[i].err == nil {
@@ -47,5 +47,5 @@ func (h *Host) again(ctx context.Context) {
 		}
 		h.cfg.Log.InfoContext(ctx, "plugin binary answers now", "path", path, "plugins", len(answer.plugins))
 	}
-	h.arrange()
+	h.arrangeCatalog()
 }

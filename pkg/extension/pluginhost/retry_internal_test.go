@@ -34,7 +34,7 @@ func TestABinaryThatDidNotStartIsAskedAgain(t *testing.T) {
 	require.NoError(t, err)
 	before := h.Open(t.Context(), slog.New(slog.DiscardHandler))
 	defer before.Close()
-	require.Len(t, h.Unknown(), 1)
+	require.Len(t, h.UnlistedBinaries(), 1)
 	require.True(t, h.MayServe(KindDeleteItemAction), "nobody knows")
 	require.Len(t, before.MissingFromBackups(), 1)
 	require.Len(t, before.MissingFromRestores(), 1)
@@ -45,7 +45,7 @@ func TestABinaryThatDidNotStartIsAskedAgain(t *testing.T) {
 	go func() { done <- h.Run(ctx) }()
 	require.NoError(t, os.Remove(path))
 	selfplugin.Link(t, dir, "vendor")
-	require.Eventually(t, func() bool { return len(h.Unknown()) == 0 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return len(h.UnlistedBinaries()) == 0 }, time.Minute, time.Millisecond)
 	after := h.Open(t.Context(), slog.New(slog.DiscardHandler))
 	defer after.Close()
 	require.Empty(t, after.MissingFromBackups())
@@ -59,7 +59,7 @@ func TestABinaryThatDidNotStartIsAskedAgain(t *testing.T) {
 // done.
 func TestWhatNobodyServesIsMissingFromTheJobsItIsFor(t *testing.T) {
 	registered := func(kind Kind, name string) Registration {
-		return Registration{Kind: kind, Name: name, Path: "/p/x", described: asynchronous(kind)}
+		return Registration{Kind: kind, Name: name, Path: "/p/x", described: isAsynchronous(kind)}
 	}
 	for name, tc := range map[string]struct {
 		plugins           []Registration
@@ -76,12 +76,12 @@ func TestWhatNobodyServesIsMissingFromTheJobsItIsFor(t *testing.T) {
 		"an object store twice":       {plugins: []Registration{registered(KindObjectStore, "a.io/x"), registered(KindObjectStore, "a.io/x")}},
 		"fine":                        {plugins: []Registration{registered(KindDeleteItemAction, "a.io/x")}, deletable: true},
 	} {
-		h := &Host{listings: []listing{{path: "/p/x", plugins: tc.plugins}}, backoffs: newBackoffs()}
-		h.arrange()
+		h := &Host{listings: []binaryListing{{path: "/p/x", plugins: tc.plugins}}, backoffs: newBackoffs()}
+		h.arrangeCatalog()
 		s := h.Open(t.Context(), slog.New(slog.DiscardHandler))
 		require.Len(t, s.MissingFromBackups(), tc.backups, name)
 		require.Len(t, s.MissingFromRestores(), tc.restores, name)
-		require.Empty(t, h.Unknown(), name)
+		require.Empty(t, h.UnlistedBinaries(), name)
 		require.Equal(t, tc.deletable, h.MayServe(KindDeleteItemAction), name)
 		s.Close()
 	}

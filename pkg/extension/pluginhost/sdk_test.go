@@ -63,12 +63,12 @@ func (nothingKnown) Resolve(string) (gr schema.GroupResource, namespaced, ok boo
 }
 
 func TestPluginsOfTheSDKSayMore(t *testing.T) {
-	h, err := pluginhost.New(t.Context(), config(selfplugin.Directory(t, "sdk")))
+	h, err := pluginhost.New(t.Context(), shortLimitsConfig(selfplugin.Directory(t, "sdk")))
 	require.NoError(t, err)
 	require.Empty(t, h.Failures())
 	require.Len(t, h.Plugins(), 2)
 	require.Equal(t, []string{"pods"}, h.Plugins()[0].Touches)
-	s := open(t, h)
+	s := openSession(t, h)
 
 	bound, errs := action.Bind(t.Context(), s.BackupItems(), nothingKnown{})
 	require.Empty(t, errs)
@@ -76,7 +76,7 @@ func TestPluginsOfTheSDKSayMore(t *testing.T) {
 	b := bound[0]
 	require.True(t, b.Resource(pods))
 	require.False(t, b.Resource(deployments), "beyond what it may touch")
-	pending, scheduled := pod(), action.FromJSON([]byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"a","name":"b"},"spec":{"nodeName":"n"}}`))
+	pending, scheduled := newPodObject(), action.FromJSON([]byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"a","name":"b"},"spec":{"nodeName":"n"}}`))
 	wants, err := b.Accepts(t.Context(), pending)
 	require.NoError(t, err)
 	require.False(t, wants)
@@ -85,19 +85,19 @@ func TestPluginsOfTheSDKSayMore(t *testing.T) {
 	require.True(t, wants)
 	result, err := b.Action.Execute(t.Context(), scheduled, theBackup(t))
 	require.NoError(t, err)
-	require.Equal(t, "yes", annotations(t, result.Object)["sdk.io/seen"])
+	require.Equal(t, "yes", objectAnnotations(t, result.Object)["sdk.io/seen"])
 
-	skips := named(t, s.RestoreItems(), "sdk.io/skip")
+	skips := actionNamed(t, s.RestoreItems(), "sdk.io/skip")
 	require.Implements(t, (*action.Readiness)(nil), skips)
 	require.NotImplements(t, (*action.RestoreOperations)(nil), skips, "those of the SDK are another kind")
-	restored, err := skips.Execute(t.Context(), pod(), pod(), theRestore(t))
+	restored, err := skips.Execute(t.Context(), newPodObject(), newPodObject(), theRestore(t))
 	require.NoError(t, err)
 	require.True(t, restored.Skip)
 }
 
 // A binary that has none of the SDK's kinds is called in Velero's protocol, and lists none of them.
 func TestAPluginIsUsedUnderItsAsynchronousKindOnceThereIsAProcessForIt(t *testing.T) {
-	h, err := pluginhost.New(t.Context(), config(selfplugin.Directory(t, "twins", "unlike-twins")))
+	h, err := pluginhost.New(t.Context(), shortLimitsConfig(selfplugin.Directory(t, "twins", "unlike-twins")))
 	require.NoError(t, err)
 	said := map[string]int{}
 	for _, f := range h.Failures() {
@@ -114,9 +114,9 @@ func TestAPluginIsUsedUnderItsAsynchronousKindOnceThereIsAProcessForIt(t *testin
 		"unlike-twins: AsyncBackupItemAction twin.io/mover is registered":                    1,
 		"unlike-twins: AsyncRestoreItemAction twin.io/mover is registered":                   1,
 	}, said)
-	without := open(t, h)
-	operations(t, h)
-	with := open(t, h)
+	without := openSession(t, h)
+	openOperations(t, h)
+	with := openSession(t, h)
 	for s, starts := range map[*pluginhost.Session]bool{without: false, with: true} {
 		require.Len(t, s.BackupItems(), 1)
 		_, is := s.BackupItems()[0].(action.BackupStarter)
@@ -128,11 +128,11 @@ func TestAPluginIsUsedUnderItsAsynchronousKindOnceThereIsAProcessForIt(t *testin
 }
 
 func TestAJobSaysThatAsynchronousActionsAreNotCalled(t *testing.T) {
-	h, err := pluginhost.New(t.Context(), config(selfplugin.Directory(t, "starters")))
+	h, err := pluginhost.New(t.Context(), shortLimitsConfig(selfplugin.Directory(t, "starters")))
 	require.NoError(t, err)
 	require.Empty(t, h.Failures())
-	s := open(t, h)
-	require.Equal(t, []string{"z.io/sync"}, names(s.BackupItems()))
+	s := openSession(t, h)
+	require.Equal(t, []string{"z.io/sync"}, actionNames(s.BackupItems()))
 	require.Empty(t, s.RestoreItems())
 	missing := s.MissingFromBackups()
 	require.Len(t, missing, 2)
@@ -142,16 +142,16 @@ func TestAJobSaysThatAsynchronousActionsAreNotCalled(t *testing.T) {
 	require.Len(t, missing, 1)
 	require.EqualError(t, missing[0].Err, "this version calls no plugin of this kind: AsyncRestoreItemAction a.io/restores")
 
-	operations(t, h)
-	s = open(t, h)
-	require.Equal(t, []string{"z.io/sync", "a.io/inside", "a.io/outside"}, names(s.BackupItems()))
-	require.Equal(t, []string{"a.io/restores"}, names(s.RestoreItems()))
+	openOperations(t, h)
+	s = openSession(t, h)
+	require.Equal(t, []string{"z.io/sync", "a.io/inside", "a.io/outside"}, actionNames(s.BackupItems()))
+	require.Equal(t, []string{"a.io/restores"}, actionNames(s.RestoreItems()))
 	require.Empty(t, s.MissingFromBackups())
 	require.Empty(t, s.MissingFromRestores())
 }
 
 func TestWhatOneRegistrationSaysWrongCostsItAlone(t *testing.T) {
-	h, err := pluginhost.New(t.Context(), config(selfplugin.Directory(t, "misdescribed")))
+	h, err := pluginhost.New(t.Context(), shortLimitsConfig(selfplugin.Directory(t, "misdescribed")))
 	require.NoError(t, err)
 	var said []string
 	for _, f := range h.Failures() {

@@ -7,8 +7,8 @@ import (
 	"google.golang.org/grpc/stats"
 )
 
-// sending is what is known of a call while it is made.
-type sending struct {
+// callSending is what is known of a call while it is made.
+type callSending struct {
 	sent   atomic.Bool // the plugin may have seen the call
 	plugin string      // its name; empty for a call about the process
 }
@@ -16,14 +16,14 @@ type sending struct {
 // sendingKey is where a call's context holds its sending.
 type sendingKey struct{}
 
-func withSending(ctx context.Context, s *sending) context.Context {
+func withSending(ctx context.Context, s *callSending) context.Context {
 	return context.WithValue(ctx, sendingKey{}, s)
 }
 
-func sendingOf(ctx context.Context) *sending {
-	s, ok := ctx.Value(sendingKey{}).(*sending)
+func sendingOf(ctx context.Context) *callSending {
+	s, ok := ctx.Value(sendingKey{}).(*callSending)
 	if !ok {
-		return &sending{}
+		return &callSending{}
 	}
 	return s
 }

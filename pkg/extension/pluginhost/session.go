@@ -53,16 +53,16 @@ func (s *Session) Close() {
 	all.Wait()
 }
 
-// worker returns the worker of a key, which is made when it is first asked for; its processes get
+// workerFor returns the worker of a key, which is made when it is first asked for; its processes get
 // env beyond the host's, and their deaths are counted under backoffKey. In a closed session it is a
 // closed one.
-func (s *Session) worker(key, backoffKey, path string, env ...string) *worker {
+func (s *Session) workerFor(key, backoffKey, path string, env ...string) *worker {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if w, ok := s.workers[key]; ok {
 		return w
 	}
-	how := s.host.spec(path, s.log)
+	how := s.host.specFor(path, s.log)
 	how.env = slices.Concat(how.env, env)
 	w := newWorker(s.ctx, how)
 	w.key, w.backoffs = backoffKey, s.host.backoffs
@@ -73,35 +73,35 @@ func (s *Session) worker(key, backoffKey, path string, env ...string) *worker {
 	return w
 }
 
-func (s *Session) plugin(r Registration) plugin {
+func (s *Session) pluginOf(r Registration) plugin {
 	p := plugin{name: r.Name, registration: r}
-	if asynchronous(r.Kind) {
-		p.worker = s.operations.worker(r.Path)
+	if isAsynchronous(r.Kind) {
+		p.worker = s.operations.workerOf(r.Path)
 	} else {
-		p.worker = s.worker(r.Path, r.Path, r.Path)
+		p.worker = s.workerFor(r.Path, r.Path, r.Path)
 	}
 	return p
 }
 
-// use reports whether an action runs: those of Velero's CSI support only with the feature.
-func (s *Session) use(r Registration) bool {
+// runsAction reports whether an action runs: those of Velero's CSI support only with the feature.
+func (s *Session) runsAction(r Registration) bool {
 	return !strings.Contains(r.Name, "velero.io/csi-") || slices.Contains(s.host.cfg.Features, featureCSI)
 }
 
-// collect makes the actions of some kinds in the order in which they run: that of their names, and
+// collectActions makes the actions of some kinds in the order in which they run: that of their names, and
 // the asynchronous ones after all others.
-func collect[A action.Action](s *Session, kinds []Kind, adapt func(Kind, plugin) A) []A {
+func collectActions[A action.Action](s *Session, kinds []Kind, adapt func(Kind, plugin) A) []A {
 	if s.operations == nil {
-		kinds = slices.DeleteFunc(kinds, asynchronous)
+		kinds = slices.DeleteFunc(kinds, isAsynchronous)
 	}
 	var out, last []A
-	for _, r := range s.effective(kinds...) {
+	for _, r := range s.effectivePlugins(kinds...) {
 		switch {
-		case !s.use(r):
-		case asynchronous(r.Kind):
-			last = append(last, adapt(r.Kind, s.plugin(r)))
+		case !s.runsAction(r):
+		case isAsynchronous(r.Kind):
+			last = append(last, adapt(r.Kind, s.pluginOf(r)))
 		default:
-			out = append(out, adapt(r.Kind, s.plugin(r)))
+			out = append(out, adapt(r.Kind, s.pluginOf(r)))
 		}
 	}
 	byName := func(a, b A) int { return strings.Compare(a.Name(), b.Name()) }
@@ -113,18 +113,18 @@ func collect[A action.Action](s *Session, kinds []Kind, adapt func(Kind, plugin)
 // MissingFromBackups returns what a backup does without: plugins for it that cannot be used, and
 // binaries that may have some. The session's job is not whole then.
 func (s *Session) MissingFromBackups() []BinaryError {
-	return s.missing(s.operations != nil, KindBackupItemAction, KindBackupItemActionV2, KindItemBlockAction, KindAsyncBackupItemAction)
+	return s.missingBinaries(s.operations != nil, KindBackupItemAction, KindBackupItemActionV2, KindItemBlockAction, KindAsyncBackupItemAction)
 }
 
 // MissingFromRestores returns what a restore does without, as MissingFromBackups does for a backup.
 func (s *Session) MissingFromRestores() []BinaryError {
-	return s.missing(s.operations != nil, KindRestoreItemAction, KindRestoreItemActionV2, KindAsyncRestoreItemAction)
+	return s.missingBinaries(s.operations != nil, KindRestoreItemAction, KindRestoreItemActionV2, KindAsyncRestoreItemAction)
 }
 
 // BackupItems returns the backup item actions of both versions, and after them the asynchronous
 // ones, in the order in which they run.
 func (s *Session) BackupItems() []action.BackupItem {
-	return collect(s, []Kind{KindBackupItemAction, KindBackupItemActionV2, KindAsyncBackupItemAction}, func(k Kind, p plugin) action.BackupItem {
+	return collectActions(s, []Kind{KindBackupItemAction, KindBackupItemActionV2, KindAsyncBackupItemAction}, func(k Kind, p plugin) action.BackupItem {
 		switch k {
 		case KindAsyncBackupItemAction:
 			return &asyncBackup{async{p}}
@@ -139,7 +139,7 @@ func (s *Session) BackupItems() []action.BackupItem {
 // RestoreItems returns the restore item actions of both versions, and after them the asynchronous
 // ones, in the order in which they run.
 func (s *Session) RestoreItems() []action.RestoreItem {
-	return collect(s, []Kind{KindRestoreItemAction, KindRestoreItemActionV2, KindAsyncRestoreItemAction}, func(k Kind, p plugin) action.RestoreItem {
+	return collectActions(s, []Kind{KindRestoreItemAction, KindRestoreItemActionV2, KindAsyncRestoreItemAction}, func(k Kind, p plugin) action.RestoreItem {
 		switch {
 		case k == KindAsyncRestoreItemAction:
 			return &asyncRestore{async{p}}
@@ -154,19 +154,19 @@ func (s *Session) RestoreItems() []action.RestoreItem {
 
 // DeleteItems returns the delete item actions in the order in which they run.
 func (s *Session) DeleteItems() []action.DeleteItem {
-	return collect(s, []Kind{KindDeleteItemAction}, func(_ Kind, p plugin) action.DeleteItem { return &deleteItem{p} })
+	return collectActions(s, []Kind{KindDeleteItemAction}, func(_ Kind, p plugin) action.DeleteItem { return &deleteItem{p} })
 }
 
 // ItemBlocks returns the item block actions in the order in which they run.
 func (s *Session) ItemBlocks() []action.ItemBlock {
-	return collect(s, []Kind{KindItemBlockAction}, func(_ Kind, p plugin) action.ItemBlock { return &itemBlock{p} })
+	return collectActions(s, []Kind{KindItemBlockAction}, func(_ Kind, p plugin) action.ItemBlock { return &itemBlock{p} })
 }
 
 // ObjectStore returns the provider that a location names, "aws" or "example.io/store", with the
 // location's configuration: the same one for the same configuration. An unknown one is ErrUnknown.
 // The process starts, and is configured, at the first call.
 func (s *Session) ObjectStore(provider string, config map[string]string) (action.ObjectStore, error) {
-	o, err := provide(s, KindObjectStore, provider, config, newObjectStore)
+	o, err := openProvider(s, KindObjectStore, provider, config, newObjectStore)
 	if err != nil {
 		return nil, err
 	}
@@ -175,16 +175,16 @@ func (s *Session) ObjectStore(provider string, config map[string]string) (action
 
 // VolumeSnapshotter is like ObjectStore.
 func (s *Session) VolumeSnapshotter(provider string, config map[string]string) (action.VolumeSnapshotter, error) {
-	v, err := provide(s, KindVolumeSnapshotter, provider, config, newVolumeSnapshotter)
+	v, err := openProvider(s, KindVolumeSnapshotter, provider, config, newVolumeSnapshotter)
 	if err != nil {
 		return nil, err
 	}
 	return v, nil
 }
 
-func provide[P any](s *Session, kind Kind, provider string, config map[string]string, adapt func(plugin, map[string]string) *P) (*P, error) {
+func openProvider[P any](s *Session, kind Kind, provider string, config map[string]string, adapt func(plugin, map[string]string) *P) (*P, error) {
 	name := FullName(provider)
-	r, ok := s.find(kind, name)
+	r, ok := s.findRegistration(kind, name)
 	if !ok {
 		return nil, fmt.Errorf("%w: %s %s", ErrUnknown, kind, name)
 	}
@@ -195,7 +195,7 @@ func provide[P any](s *Session, kind Kind, provider string, config map[string]st
 	delete(lasting, InstalledCredentials)
 	delete(lasting, credentialsFile)
 	backoffKey := fmt.Sprintf("%s %s %q", kind, name, lasting)
-	w := s.worker(key, backoffKey, r.Path, installed(s.host.cfg.Environ, config[InstalledCredentials])...)
+	w := s.workerFor(key, backoffKey, r.Path, installedVariables(s.host.cfg.Environ, config[InstalledCredentials])...)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if made, ok := s.providers[key].(*P); ok {

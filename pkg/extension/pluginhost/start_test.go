@@ -12,18 +12,18 @@ import (
 
 func TestACertificateInTheHandshakeIsNotLookedAt(t *testing.T) {
 	t.Parallel()
-	cfg := config(selfplugin.Directory(t, "certified"))
+	cfg := shortLimitsConfig(selfplugin.Directory(t, "certified"))
 	cfg.Limits = pluginhost.Limits{Stop: 100 * time.Millisecond}
 	h, err := pluginhost.New(t.Context(), cfg)
 	require.NoError(t, err)
 	require.Empty(t, h.Failures())
-	require.NoError(t, callers["DeleteItemAction"](t, open(t, h), "echo"))
+	require.NoError(t, callers["DeleteItemAction"](t, openSession(t, h), "echo"))
 }
 
 func TestAProcessThatAllowsNoStreamsIsAFailureInTime(t *testing.T) {
 	t.Parallel()
 	failure := func(name string, limits pluginhost.Limits) error {
-		cfg := config(selfplugin.Directory(t, name))
+		cfg := shortLimitsConfig(selfplugin.Directory(t, name))
 		cfg.Limits = limits
 		h, err := pluginhost.New(t.Context(), cfg)
 		require.NoError(t, err)

@@ -71,7 +71,7 @@ func (s *starter) Start(_ context.Context, in *plugin.AsyncBackupInput) (*plugin
 }
 
 func (s *starter) Progress(_ context.Context, op plugin.Operation) (plugin.Progress, error) {
-	p := plugin.Progress{State: plugin.Running, Description: itoa(os.Getpid()), Unit: op.Job.Name()}
+	p := plugin.Progress{State: plugin.Running, Description: formatInt(os.Getpid()), Unit: op.Job.Name()}
 	switch op.ID {
 	case "hang":
 		<-make(chan struct{})

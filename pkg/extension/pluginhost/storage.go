@@ -21,27 +21,29 @@ func newStorage(p plugin, init func(context.Context, grpc.ClientConnInterface) e
 	return &storage{plugin: p, init: init, turn: make(chan struct{}, 1)}
 }
 
-func (s *storage) slow(method string) call { return s.call(method, s.worker.spec.limits.Storage) }
+func (s *storage) slowCall(method string) pluginCall {
+	return s.newCall(method, s.worker.spec.limits.Storage)
+}
 
-// look is a slow call that changes nothing, and may be repeated.
-func (s *storage) look(method string) call {
-	c := s.slow(method)
+// slowQuery is a slow call that changes nothing, and may be repeated.
+func (s *storage) slowQuery(method string) pluginCall {
+	c := s.slowCall(method)
 	c.reads = true
 	return c
 }
 
-// do runs fn on a process that has the configuration.
-func (s *storage) do(ctx context.Context, c call, fn func(ctx context.Context, p *process) error) error {
-	return s.worker.do(ctx, c, func(ctx context.Context, p *process) error {
-		if err := s.prepare(ctx, p); err != nil {
+// runConfigured runs fn on a process that has the configuration.
+func (s *storage) runConfigured(ctx context.Context, c pluginCall, fn func(ctx context.Context, p *process) error) error {
+	return s.worker.callProcess(ctx, c, func(ctx context.Context, p *process) error {
+		if err := s.initProcess(ctx, p); err != nil {
 			return err
 		}
 		return fn(ctx, p)
 	})
 }
 
-// prepare calls Init on the process unless it has the configuration.
-func (s *storage) prepare(ctx context.Context, p *process) error {
+// initProcess calls Init on the process unless it has the configuration.
+func (s *storage) initProcess(ctx context.Context, p *process) error {
 	select {
 	case s.turn <- struct{}{}:
 		defer func() { <-s.turn }()
@@ -51,7 +53,7 @@ func (s *storage) prepare(ctx context.Context, p *process) error {
 	if p.initialized {
 		return nil
 	}
-	if err := s.init(withSending(ctx, &sending{plugin: s.name}), p.conn); err != nil {
+	if err := s.init(withSending(ctx, &callSending{plugin: s.name}), p.conn); err != nil {
 		failed := status.Convert(err).Proto()
 		failed.Message = "Init: " + failed.GetMessage()
 		return status.ErrorProto(failed)
@@ -60,15 +62,15 @@ func (s *storage) prepare(ctx context.Context, p *process) error {
 	return nil
 }
 
-// transfer holds a process that has the configuration for a stream. After an error there is
+// openTransfer holds a process that has the configuration for a stream. After an error there is
 // nothing to end.
-func (s *storage) transfer(ctx context.Context, method string) (*transfer, error) {
-	t, err := s.worker.transfer(ctx, s.slow(method))
+func (s *storage) openTransfer(ctx context.Context, method string) (*transfer, error) {
+	t, err := s.worker.openTransfer(ctx, s.slowCall(method))
 	if err != nil {
 		return nil, err
 	}
-	if err := t.step(func() error { return s.prepare(t.ctx, t.p) }); err != nil {
-		return nil, t.end(err)
+	if err := t.runStep(func() error { return s.initProcess(t.ctx, t.p) }); err != nil {
+		return nil, t.endTransfer(err)
 	}
 	return t, nil
 }

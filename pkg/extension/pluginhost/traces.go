@@ -15,19 +15,19 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/telemetry/span"
 )
 
-// calls is a kind of call: of one method of one plugin.
-type calls struct {
+// callKind is a kind of call: of one method of one plugin.
+type callKind struct {
 	method string // with its service
 	plugin string
 	binary string
 }
 
 // SpanName implements span.Kind: the name that the conventions for RPC have for a call.
-func (c calls) SpanName() string { return c.method }
+func (c callKind) SpanName() string { return c.method }
 
 // SpanAttributes implements span.Kind. The server's address is the binary's name: the socket has
 // another path in every process.
-func (c calls) SpanAttributes() []attribute.KeyValue {
+func (c callKind) SpanAttributes() []attribute.KeyValue {
 	found := []attribute.KeyValue{semconv.RPCSystemNameGRPC, semconv.RPCMethod(c.method), semconv.ServerAddress(c.binary)}
 	if c.plugin != "" {
 		found = append(found, attribute.String("holdfast.plugin.name", c.plugin))
@@ -35,11 +35,11 @@ func (c calls) SpanAttributes() []attribute.KeyValue {
 	return found
 }
 
-// traced has spans show a call, see [span.Begin], and passes their trace on in the call's metadata
+// traceCall has spans show a call, see [span.Begin], and passes their trace on in the call's metadata
 // (W3C Trace Context). It shows the call as the connection has it: the wait for a process and
 // what is made of the answer are not part of it. Streams are not shown.
-func (p *process) traced(ctx context.Context, method string, request, answer any, conn *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	call := span.Begin(ctx, calls{strings.TrimPrefix(method, "/"), sendingOf(ctx).plugin, p.spec.binary()})
+func (p *process) traceCall(ctx context.Context, method string, request, answer any, conn *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	call := span.Begin(ctx, callKind{strings.TrimPrefix(method, "/"), sendingOf(ctx).plugin, p.spec.binaryName()})
 	if call.Context() == nil {
 		return next(ctx, method, request, answer, conn, opts...)
 	}
@@ -55,7 +55,7 @@ func (p *process) traced(ctx context.Context, method string, request, answer any
 	if err != nil {
 		failed = asRemote(err)
 		if ctx.Err() != nil {
-			failed = ended(ctx)
+			failed = contextCause(ctx)
 		}
 	}
 	call.End(failed, semconv.RPCResponseStatusCode(code.Code(status.Code(err)).String()))

@@ -14,21 +14,21 @@ import (
 )
 
 func TestPluginCallsAreSpans(t *testing.T) {
-	h := host(t, nil)
+	h := newVendorHost(t, nil)
 	recorder := tracetest.NewSpanRecorder()
 	ctx, job := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)).Tracer("test").Start(t.Context(), "job")
 	ctx, end := span.Group(ctx)
 	s := h.Open(t.Context(), slog.New(slog.DiscardHandler)) // a session has no trace, its calls have
 	defer s.Close()
 	backup := theBackup(t)
-	change, fails := named(t, s.BackupItems(), "test.io/change"), named(t, s.BackupItems(), "test.io/error")
+	change, fails := actionNamed(t, s.BackupItems(), "test.io/change"), actionNamed(t, s.BackupItems(), "test.io/error")
 	for range 20 {
-		_, err := change.Execute(ctx, pod(), backup)
+		_, err := change.Execute(ctx, newPodObject(), backup)
 		require.NoError(t, err)
 	}
-	_, err := fails.Execute(ctx, pod(), backup)
+	_, err := fails.Execute(ctx, newPodObject(), backup)
 	require.Error(t, err)
-	_, err = fails.Execute(t.Context(), pod(), backup)
+	_, err = fails.Execute(t.Context(), newPodObject(), backup)
 	require.Error(t, err, "and no span")
 	end()
 	job.End()

@@ -43,8 +43,8 @@ var handshake = goplugin.HandshakeConfig{ProtocolVersion: 2, MagicCookieKey: "VE
 // stderr is the process's own: go-plugin puts another one into os.Stderr.
 var stderr = os.Stderr
 
-// forever is select{} that the runtime does not take for a deadlock.
-func forever() {
+// blockForever is select{} that the runtime does not take for a deadlock.
+func blockForever() {
 	for {
 		_ = syscall.Pause() // returns at each signal that is handled
 	}
@@ -58,20 +58,20 @@ func beAPlugin() {
 		fmt.Fprintln(os.Stderr, "panic: no licence")
 		os.Exit(2)
 	case name == "mute":
-		forever()
+		blockForever()
 	case name == "babble":
 		fmt.Println("hello, I am a plugin")
-		forever()
+		blockForever()
 	case name == "endless":
 		for {
 			fmt.Print(strings.Repeat("x", 1<<16))
 		}
 	case name == "elsewhere":
 		fmt.Println("1|2|tcp|192.0.2.1:80|grpc|")
-		forever()
+		blockForever()
 	case name == "netrpc":
 		fmt.Println("1|2|unix|/nowhere|netrpc|")
-		forever()
+		blockForever()
 	case name == "garbage":
 		speakGarbage()
 	case name == "streams-0", name == "streams-1":
@@ -119,7 +119,7 @@ func beAPlugin() {
 }
 
 func speakGarbage() {
-	listener := listen("")
+	listener := listenWithHandshake("")
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
@@ -130,8 +130,8 @@ func speakGarbage() {
 	}
 }
 
-// listen prints a handshake line, with more fields after the usual ones.
-func listen(more string) net.Listener {
+// listenWithHandshake prints a handshake line, with more fields after the usual ones.
+func listenWithHandshake(more string) net.Listener {
 	socket := filepath.Join(os.Getenv("PLUGIN_UNIX_SOCKET_DIR"), "own")
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
@@ -143,7 +143,7 @@ func listen(more string) net.Listener {
 
 // allowStreams speaks HTTP/2 as far as to limit the streams, and never answers one.
 func allowStreams(most byte) {
-	listener := listen("")
+	listener := listenWithHandshake("")
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
@@ -169,7 +169,7 @@ func offerCertificate() {
 	if err != nil {
 		panic(err)
 	}
-	listener := listen(base64.RawStdEncoding.EncodeToString(certificate))
+	listener := listenWithHandshake(base64.RawStdEncoding.EncodeToString(certificate))
 	s := grpc.NewServer()
 	if err := (&vendor{list: listAll}).GRPCServer(nil, s); err != nil {
 		panic(err)
@@ -264,20 +264,20 @@ func (v *vendor) GRPCServer(_ *goplugin.GRPCBroker, s *grpc.Server) error {
 	return nil
 }
 
-// do behaves according to the plugin's name and returns the item to answer with.
-func (v *vendor) do(ctx context.Context, plugin string, item []byte) ([]byte, error) {
+// behaveAs behaves according to the plugin's name and returns the item to answer with.
+func (v *vendor) behaveAs(ctx context.Context, plugin string, item []byte) ([]byte, error) {
 	_, behaviour, _ := strings.Cut(plugin, "/")
 	switch behaviour {
 	case "change":
-		return change(item, "changed", "yes"), nil
+		return changeItem(item, "changed", "yes"), nil
 	case "pid":
-		return change(item, "pid", strconv.Itoa(os.Getpid()), "child", strconv.Itoa(v.child)), nil
+		return changeItem(item, "pid", strconv.Itoa(os.Getpid()), "child", strconv.Itoa(v.child)), nil
 	case "env":
-		return change(item, "args", strings.Join(os.Args[1:], " "), "namespace", os.Getenv("VELERO_NAMESPACE"), "kubeconfig", os.Getenv("KUBECONFIG"),
+		return changeItem(item, "args", strings.Join(os.Args[1:], " "), "namespace", os.Getenv("VELERO_NAMESPACE"), "kubeconfig", os.Getenv("KUBECONFIG"),
 			"secret", os.Getenv("HOLDFAST_NATS_URL"), "home", os.Getenv("OWN")), nil
 	case "deadline":
 		_, has := ctx.Deadline()
-		return change(item, "deadline", strconv.FormatBool(has)), nil
+		return changeItem(item, "deadline", strconv.FormatBool(has)), nil
 	case "error":
 		return nil, errors.New("no such volume")
 	case "stack":
@@ -322,7 +322,7 @@ func (v *vendor) do(ctx context.Context, plugin string, item []byte) ([]byte, er
 	return item, nil
 }
 
-func change(item []byte, pairs ...string) []byte {
+func changeItem(item []byte, pairs ...string) []byte {
 	var object map[string]any
 	if err := json.Unmarshal(item, &object); err != nil {
 		panic(err)
@@ -339,7 +339,7 @@ func change(item []byte, pairs ...string) []byte {
 	return changed
 }
 
-func more(plugin string) []*velero.ResourceIdentifier {
+func moreIdentifiers(plugin string) []*velero.ResourceIdentifier {
 	switch _, behaviour, _ := strings.Cut(plugin, "/"); behaviour {
 	case "many": // 2 bytes each on the wire
 		return slices.Repeat([]*velero.ResourceIdentifier{{}}, 3<<20)
@@ -351,7 +351,7 @@ func more(plugin string) []*velero.ResourceIdentifier {
 	return nil
 }
 
-func selector() *velero.ResourceSelector {
+func vendorSelector() *velero.ResourceSelector {
 	return &velero.ResourceSelector{IncludedResources: []string{"pods"}, ExcludedNamespaces: []string{"kube-system"}, Selector: "a=b"}
 }
 
@@ -379,12 +379,12 @@ type backup1 struct {
 }
 
 func (b backup1) AppliesTo(context.Context, *velero.BackupItemActionAppliesToRequest) (*velero.BackupItemActionAppliesToResponse, error) {
-	return &velero.BackupItemActionAppliesToResponse{ResourceSelector: selector()}, nil
+	return &velero.BackupItemActionAppliesToResponse{ResourceSelector: vendorSelector()}, nil
 }
 
 func (b backup1) Execute(ctx context.Context, r *velero.ExecuteRequest) (*velero.ExecuteResponse, error) {
-	item, err := b.do(ctx, r.GetPlugin(), r.GetItem())
-	return &velero.ExecuteResponse{Item: item, AdditionalItems: more(r.GetPlugin())}, err
+	item, err := b.behaveAs(ctx, r.GetPlugin(), r.GetItem())
+	return &velero.ExecuteResponse{Item: item, AdditionalItems: moreIdentifiers(r.GetPlugin())}, err
 }
 
 type backup2 struct {
@@ -393,14 +393,14 @@ type backup2 struct {
 }
 
 func (b backup2) AppliesTo(context.Context, *velerov2.BackupItemActionAppliesToRequest) (*velerov2.BackupItemActionAppliesToResponse, error) {
-	return &velerov2.BackupItemActionAppliesToResponse{ResourceSelector: selector()}, nil
+	return &velerov2.BackupItemActionAppliesToResponse{ResourceSelector: vendorSelector()}, nil
 }
 
 func (b backup2) Execute(ctx context.Context, r *velerov2.ExecuteRequest) (*velerov2.ExecuteResponse, error) {
-	item, err := b.do(ctx, r.GetPlugin(), r.GetItem())
-	answer := &velerov2.ExecuteResponse{Item: item, AdditionalItems: more(r.GetPlugin())}
+	item, err := b.behaveAs(ctx, r.GetPlugin(), r.GetItem())
+	answer := &velerov2.ExecuteResponse{Item: item, AdditionalItems: moreIdentifiers(r.GetPlugin())}
 	if strings.HasSuffix(r.GetPlugin(), "/start") || strings.HasSuffix(r.GetPlugin(), "/other") {
-		answer.OperationId, answer.PostOperationItems = "op-1", more("x/more")
+		answer.OperationId, answer.PostOperationItems = "op-1", moreIdentifiers("x/more")
 	}
 	if strings.HasSuffix(r.GetPlugin(), "/long") {
 		answer.OperationId = strings.Repeat("x", 5<<10)
@@ -409,7 +409,7 @@ func (b backup2) Execute(ctx context.Context, r *velerov2.ExecuteRequest) (*vele
 }
 
 func (b backup2) Progress(_ context.Context, r *velerov2.BackupItemActionProgressRequest) (*velerov2.BackupItemActionProgressResponse, error) {
-	p, err := progress(r.GetOperationId(), r.GetBackup())
+	p, err := operationProgress(r.GetOperationId(), r.GetBackup())
 	return &velerov2.BackupItemActionProgressResponse{Progress: p}, err
 }
 
@@ -417,9 +417,9 @@ func (b backup2) Cancel(context.Context, *velerov2.BackupItemActionCancelRequest
 	return nil, errors.New("cancelled too late")
 }
 
-// progress behaves as the operation is called.
-func progress(id string, job []byte) (*velero.OperationProgress, error) {
-	p := &velero.OperationProgress{NCompleted: 1, NTotal: 2, OperationUnits: "Bytes", Description: itoa(os.Getpid())}
+// operationProgress behaves as the operation is called.
+func operationProgress(id string, job []byte) (*velero.OperationProgress, error) {
+	p := &velero.OperationProgress{NCompleted: 1, NTotal: 2, OperationUnits: "Bytes", Description: formatInt(os.Getpid())}
 	switch id {
 	case "hang":
 		fmt.Fprintln(stderr, "hanging")
@@ -446,16 +446,16 @@ type restore1 struct {
 }
 
 func (a restore1) AppliesTo(context.Context, *velero.RestoreItemActionAppliesToRequest) (*velero.RestoreItemActionAppliesToResponse, error) {
-	return &velero.RestoreItemActionAppliesToResponse{ResourceSelector: selector()}, nil
+	return &velero.RestoreItemActionAppliesToResponse{ResourceSelector: vendorSelector()}, nil
 }
 
 func (a restore1) Execute(ctx context.Context, r *velero.RestoreItemActionExecuteRequest) (*velero.RestoreItemActionExecuteResponse, error) {
-	item, err := a.do(ctx, r.GetPlugin(), r.GetItem())
+	item, err := a.behaveAs(ctx, r.GetPlugin(), r.GetItem())
 	skip := strings.HasSuffix(r.GetPlugin(), "/skip")
 	if skip {
 		item = nil
 	}
-	return &velero.RestoreItemActionExecuteResponse{Item: item, AdditionalItems: more(r.GetPlugin()), SkipRestore: skip}, err
+	return &velero.RestoreItemActionExecuteResponse{Item: item, AdditionalItems: moreIdentifiers(r.GetPlugin()), SkipRestore: skip}, err
 }
 
 type restore2 struct {
@@ -464,12 +464,12 @@ type restore2 struct {
 }
 
 func (a restore2) AppliesTo(context.Context, *velerov2.RestoreItemActionAppliesToRequest) (*velerov2.RestoreItemActionAppliesToResponse, error) {
-	return &velerov2.RestoreItemActionAppliesToResponse{ResourceSelector: selector()}, nil
+	return &velerov2.RestoreItemActionAppliesToResponse{ResourceSelector: vendorSelector()}, nil
 }
 
 func (a restore2) Execute(ctx context.Context, r *velerov2.RestoreItemActionExecuteRequest) (*velerov2.RestoreItemActionExecuteResponse, error) {
-	item, err := a.do(ctx, r.GetPlugin(), r.GetItem())
-	answer := &velerov2.RestoreItemActionExecuteResponse{Item: item, AdditionalItems: more(r.GetPlugin())}
+	item, err := a.behaveAs(ctx, r.GetPlugin(), r.GetItem())
+	answer := &velerov2.RestoreItemActionExecuteResponse{Item: item, AdditionalItems: moreIdentifiers(r.GetPlugin())}
 	switch _, behaviour, _ := strings.Cut(r.GetPlugin(), "/"); behaviour {
 	case "wait":
 		answer.WaitForAdditionalItems, answer.AdditionalItemsReadyTimeout = true, durationpb.New(90e9)
@@ -486,7 +486,7 @@ func (a restore2) Execute(ctx context.Context, r *velerov2.RestoreItemActionExec
 }
 
 func (a restore2) Progress(_ context.Context, r *velerov2.RestoreItemActionProgressRequest) (*velerov2.RestoreItemActionProgressResponse, error) {
-	p, err := progress(r.GetOperationId(), r.GetRestore())
+	p, err := operationProgress(r.GetOperationId(), r.GetRestore())
 	return &velerov2.RestoreItemActionProgressResponse{Progress: p}, err
 }
 
@@ -498,7 +498,7 @@ func (a restore2) Cancel(_ context.Context, r *velerov2.RestoreItemActionCancelR
 }
 
 func (a restore2) AreAdditionalItemsReady(ctx context.Context, r *velerov2.RestoreItemActionItemsReadyRequest) (*velerov2.RestoreItemActionItemsReadyResponse, error) {
-	_, err := a.do(ctx, r.GetPlugin(), nil)
+	_, err := a.behaveAs(ctx, r.GetPlugin(), nil)
 	return &velerov2.RestoreItemActionItemsReadyResponse{Ready: len(r.GetAdditionalItems()) == 2 && r.GetAdditionalItems()[1].GetGroup() == "apps"}, err
 }
 
@@ -508,11 +508,11 @@ type delete1 struct {
 }
 
 func (d delete1) AppliesTo(context.Context, *velero.DeleteItemActionAppliesToRequest) (*velero.DeleteItemActionAppliesToResponse, error) {
-	return &velero.DeleteItemActionAppliesToResponse{ResourceSelector: selector()}, nil
+	return &velero.DeleteItemActionAppliesToResponse{ResourceSelector: vendorSelector()}, nil
 }
 
 func (d delete1) Execute(ctx context.Context, r *velero.DeleteItemActionExecuteRequest) (*velero.Empty, error) {
-	_, err := d.do(ctx, r.GetPlugin(), r.GetItem())
+	_, err := d.behaveAs(ctx, r.GetPlugin(), r.GetItem())
 	return &velero.Empty{}, err
 }
 
@@ -522,12 +522,12 @@ type block1 struct {
 }
 
 func (b block1) AppliesTo(context.Context, *velerov1.ItemBlockActionAppliesToRequest) (*velerov1.ItemBlockActionAppliesToResponse, error) {
-	return &velerov1.ItemBlockActionAppliesToResponse{ResourceSelector: selector()}, nil
+	return &velerov1.ItemBlockActionAppliesToResponse{ResourceSelector: vendorSelector()}, nil
 }
 
 func (b block1) GetRelatedItems(ctx context.Context, r *velerov1.ItemBlockActionGetRelatedItemsRequest) (*velerov1.ItemBlockActionGetRelatedItemsResponse, error) {
-	item, err := b.do(ctx, r.GetPlugin(), r.GetItem())
-	items := more(r.GetPlugin())
+	item, err := b.behaveAs(ctx, r.GetPlugin(), r.GetItem())
+	items := moreIdentifiers(r.GetPlugin())
 	if len(item) > 1<<20 {
 		items = []*velero.ResourceIdentifier{{Resource: string(item), Name: "x"}}
 	}
@@ -544,7 +544,7 @@ func (v volume1) Init(_ context.Context, r *velero.VolumeSnapshotterInitRequest)
 }
 
 func (v volume1) CreateVolumeFromSnapshot(ctx context.Context, r *velero.CreateVolumeRequest) (*velero.CreateVolumeResponse, error) {
-	_, err := v.do(ctx, r.GetPlugin(), []byte(`{"metadata":{}}`))
+	_, err := v.behaveAs(ctx, r.GetPlugin(), []byte(`{"metadata":{}}`))
 	return &velero.CreateVolumeResponse{VolumeId: fmt.Sprint(v.store.config["zone"], r.GetSnapshotId(), r.GetVolumeType(), r.GetVolumeAz(), r.GetIops())}, err
 }
 
@@ -561,12 +561,12 @@ func (v volume1) DeleteSnapshot(_ context.Context, r *velero.DeleteSnapshotReque
 }
 
 func (v volume1) GetVolumeID(ctx context.Context, r *velero.GetVolumeIDRequest) (*velero.GetVolumeIDResponse, error) {
-	item, err := v.do(ctx, r.GetPlugin(), r.GetPersistentVolume())
+	item, err := v.behaveAs(ctx, r.GetPlugin(), r.GetPersistentVolume())
 	return &velero.GetVolumeIDResponse{VolumeId: string(item)}, err
 }
 
 func (v volume1) SetVolumeID(ctx context.Context, r *velero.SetVolumeIDRequest) (*velero.SetVolumeIDResponse, error) {
-	item, err := v.do(ctx, r.GetPlugin(), r.GetPersistentVolume())
+	item, err := v.behaveAs(ctx, r.GetPlugin(), r.GetPersistentVolume())
 	return &velero.SetVolumeIDResponse{PersistentVolume: item}, err
 }
 
@@ -587,7 +587,7 @@ func (s *store) init(config map[string]string) error {
 	return nil
 }
 
-func (s *store) path(bucket, key string) string {
+func (s *store) objectPath(bucket, key string) string {
 	return filepath.Join(s.config["dir"], bucket+"-"+strings.ReplaceAll(key, "/", "_"))
 }
 
@@ -610,29 +610,29 @@ func (s store1) PutObject(stream grpc.ClientStreamingServer[velero.PutObjectRequ
 		if err != nil {
 			return err
 		}
-		if _, err := s.do(stream.Context(), r.GetPlugin(), nil); err != nil {
+		if _, err := s.behaveAs(stream.Context(), r.GetPlugin(), nil); err != nil {
 			return err
 		}
 		if strings.HasSuffix(r.GetPlugin(), "/hasty") {
 			return stream.SendAndClose(&velero.Empty{})
 		}
 		body = append(body, r.GetBody()...)
-		if err := os.WriteFile(s.store.path(r.GetBucket(), r.GetKey()), body, 0o600); err != nil {
+		if err := os.WriteFile(s.store.objectPath(r.GetBucket(), r.GetKey()), body, 0o600); err != nil {
 			return err
 		}
 	}
 }
 
 func (s store1) ObjectExists(ctx context.Context, r *velero.ObjectExistsRequest) (*velero.ObjectExistsResponse, error) {
-	if _, err := s.do(ctx, r.GetPlugin(), nil); err != nil {
+	if _, err := s.behaveAs(ctx, r.GetPlugin(), nil); err != nil {
 		return nil, err
 	}
-	_, err := os.Stat(s.store.path(r.GetBucket(), r.GetKey()))
+	_, err := os.Stat(s.store.objectPath(r.GetBucket(), r.GetKey()))
 	return &velero.ObjectExistsResponse{Exists: err == nil}, nil
 }
 
 func (s store1) GetObject(r *velero.GetObjectRequest, stream grpc.ServerStreamingServer[velero.Bytes]) error {
-	body, err := os.ReadFile(s.store.path(r.GetBucket(), r.GetKey()))
+	body, err := os.ReadFile(s.store.objectPath(r.GetBucket(), r.GetKey()))
 	if err != nil {
 		return errors.New("no such key")
 	}
@@ -642,7 +642,7 @@ func (s store1) GetObject(r *velero.GetObjectRequest, stream grpc.ServerStreamin
 			return err
 		}
 		body = body[n:]
-		if _, err := s.do(stream.Context(), r.GetPlugin(), nil); err != nil {
+		if _, err := s.behaveAs(stream.Context(), r.GetPlugin(), nil); err != nil {
 			return err
 		}
 	}
@@ -654,12 +654,12 @@ func (s store1) ListCommonPrefixes(_ context.Context, r *velero.ListCommonPrefix
 }
 
 func (s store1) ListObjects(ctx context.Context, r *velero.ListObjectsRequest) (*velero.ListObjectsResponse, error) {
-	item, err := s.do(ctx, r.GetPlugin(), []byte("key"))
+	item, err := s.behaveAs(ctx, r.GetPlugin(), []byte("key"))
 	return &velero.ListObjectsResponse{Keys: []string{r.GetPrefix() + string(item)}}, err
 }
 
 func (s store1) DeleteObject(_ context.Context, r *velero.DeleteObjectRequest) (*velero.Empty, error) {
-	return &velero.Empty{}, os.Remove(s.store.path(r.GetBucket(), r.GetKey()))
+	return &velero.Empty{}, os.Remove(s.store.objectPath(r.GetBucket(), r.GetKey()))
 }
 
 func (s store1) CreateSignedURL(_ context.Context, r *velero.CreateSignedURLRequest) (*velero.CreateSignedURLResponse, error) {

@@ -22,12 +22,12 @@ func newVolumeSnapshotter(p plugin, config map[string]string) *volumeSnapshotter
 // Prepare starts the plugin's process and passes it the configuration, unless there is one that
 // has it.
 func (v *volumeSnapshotter) Prepare(ctx context.Context) error {
-	return v.do(ctx, v.slow("Prepare"), func(context.Context, *process) error { return nil })
+	return v.runConfigured(ctx, v.slowCall("Prepare"), func(context.Context, *process) error { return nil })
 }
 
 // CreateVolume calls the plugin.
 func (v *volumeSnapshotter) CreateVolume(ctx context.Context, snapshotID, zone string, volume action.Volume) (id string, err error) {
-	err = v.do(ctx, v.slow("CreateVolumeFromSnapshot"), func(ctx context.Context, p *process) error {
+	err = v.runConfigured(ctx, v.slowCall("CreateVolumeFromSnapshot"), func(ctx context.Context, p *process) error {
 		answer, err := velero.NewVolumeSnapshotterClient(p.conn).CreateVolumeFromSnapshot(ctx, &velero.CreateVolumeRequest{
 			Plugin: v.name, SnapshotId: snapshotID, VolumeType: volume.Type, VolumeAz: zone, Iops: volume.IOPS})
 		id = answer.GetVolumeId()
@@ -38,7 +38,7 @@ func (v *volumeSnapshotter) CreateVolume(ctx context.Context, snapshotID, zone s
 
 // Volume calls the plugin.
 func (v *volumeSnapshotter) Volume(ctx context.Context, volumeID, zone string) (volume action.Volume, err error) {
-	err = v.do(ctx, v.query("GetVolumeInfo"), func(ctx context.Context, p *process) error {
+	err = v.runConfigured(ctx, v.newQuery("GetVolumeInfo"), func(ctx context.Context, p *process) error {
 		answer, err := velero.NewVolumeSnapshotterClient(p.conn).GetVolumeInfo(ctx, &velero.GetVolumeInfoRequest{Plugin: v.name, VolumeId: volumeID, VolumeAz: zone})
 		volume = action.Volume{Type: answer.GetVolumeType(), IOPS: answer.GetIops()}
 		return err
@@ -48,7 +48,7 @@ func (v *volumeSnapshotter) Volume(ctx context.Context, volumeID, zone string) (
 
 // CreateSnapshot calls the plugin.
 func (v *volumeSnapshotter) CreateSnapshot(ctx context.Context, volumeID, zone string, tags map[string]string) (id string, err error) {
-	err = v.do(ctx, v.slow("CreateSnapshot"), func(ctx context.Context, p *process) error {
+	err = v.runConfigured(ctx, v.slowCall("CreateSnapshot"), func(ctx context.Context, p *process) error {
 		answer, err := velero.NewVolumeSnapshotterClient(p.conn).CreateSnapshot(ctx, &velero.CreateSnapshotRequest{
 			Plugin: v.name, VolumeId: volumeID, VolumeAz: zone, Tags: tags})
 		id = answer.GetSnapshotId()
@@ -59,7 +59,7 @@ func (v *volumeSnapshotter) CreateSnapshot(ctx context.Context, volumeID, zone s
 
 // DeleteSnapshot calls the plugin.
 func (v *volumeSnapshotter) DeleteSnapshot(ctx context.Context, snapshotID string) error {
-	return v.do(ctx, v.slow("DeleteSnapshot"), func(ctx context.Context, p *process) error {
+	return v.runConfigured(ctx, v.slowCall("DeleteSnapshot"), func(ctx context.Context, p *process) error {
 		_, err := velero.NewVolumeSnapshotterClient(p.conn).DeleteSnapshot(ctx, &velero.DeleteSnapshotRequest{Plugin: v.name, SnapshotId: snapshotID})
 		return err
 	})
@@ -67,9 +67,9 @@ func (v *volumeSnapshotter) DeleteSnapshot(ctx context.Context, snapshotID strin
 
 // VolumeID calls the plugin.
 func (v *volumeSnapshotter) VolumeID(ctx context.Context, persistentVolume *action.Object) (id string, err error) {
-	c := v.query("GetVolumeID")
+	c := v.newQuery("GetVolumeID")
 	c.object = persistentVolume
-	err = v.do(ctx, c, func(ctx context.Context, p *process) error {
+	err = v.runConfigured(ctx, c, func(ctx context.Context, p *process) error {
 		text, err := persistentVolume.JSON()
 		if err != nil {
 			return err
@@ -83,9 +83,9 @@ func (v *volumeSnapshotter) VolumeID(ctx context.Context, persistentVolume *acti
 
 // SetVolumeID calls the plugin.
 func (v *volumeSnapshotter) SetVolumeID(ctx context.Context, persistentVolume *action.Object, volumeID string) (changed *action.Object, err error) {
-	c := v.order("SetVolumeID")
+	c := v.newShortCall("SetVolumeID")
 	c.object = persistentVolume
-	err = v.do(ctx, c, func(ctx context.Context, p *process) error {
+	err = v.runConfigured(ctx, c, func(ctx context.Context, p *process) error {
 		text, err := persistentVolume.JSON()
 		if err != nil {
 			return err

@@ -14,19 +14,19 @@ type watchdog struct {
 	set chan bool
 }
 
-// watch returns the transfer's context, whose first step has begun; cancel ends it, and the
+// startWatchdog returns the transfer's context, whose first step has begun; cancel ends it, and the
 // watchdog with it. The context ends with ctx but does not have its deadline: gRPC sends deadlines
 // to the plugin's side, which could fail first, with an error that is not distinguishable from the
 // plugin's own.
-func watch(ctx context.Context, c clock.WithTicker, limit time.Duration) (w *watchdog, cancel context.CancelFunc) {
+func startWatchdog(ctx context.Context, c clock.WithTicker, limit time.Duration) (w *watchdog, cancel context.CancelFunc) {
 	inner, end := context.WithCancelCause(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() { end(ended(ctx)) })
+	stop := context.AfterFunc(ctx, func() { end(contextCause(ctx)) })
 	w = &watchdog{ctx: inner, set: make(chan bool)}
-	go w.run(c, limit, end)
+	go w.watchSteps(c, limit, end)
 	return w, func() { stop(); end(nil) }
 }
 
-func (w *watchdog) run(c clock.WithTicker, limit time.Duration, end context.CancelCauseFunc) {
+func (w *watchdog) watchSteps(c clock.WithTicker, limit time.Duration, end context.CancelCauseFunc) {
 	timer := c.NewTimer(limit)
 	defer timer.Stop()
 	for waiting := true; ; {
@@ -50,14 +50,14 @@ func (w *watchdog) run(c clock.WithTicker, limit time.Duration, end context.Canc
 	}
 }
 
-// step runs fn, which waits for the plugin once.
-func (w *watchdog) step(fn func() error) error {
-	w.tell(true)
-	defer w.tell(false)
+// runStep runs fn, which waits for the plugin once.
+func (w *watchdog) runStep(fn func() error) error {
+	w.reportWaiting(true)
+	defer w.reportWaiting(false)
 	return fn()
 }
 
-func (w *watchdog) tell(waiting bool) {
+func (w *watchdog) reportWaiting(waiting bool) {
 	select {
 	case w.set <- waiting:
 	case <-w.ctx.Done():

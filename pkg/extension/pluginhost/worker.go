@@ -19,11 +19,11 @@ import (
 type worker struct {
 	ctx    context.Context // of the session; its end interrupts starts
 	cancel context.CancelFunc
-	spec   *spec
+	spec   *processSpec
 
 	mu      sync.Mutex
-	current *process // takes new calls; nil when none runs
-	attempt *attempt // a start under way
+	current *process      // takes new calls; nil when none runs
+	attempt *startAttempt // a start under way
 	live    map[*process]struct{}
 	ending  sync.WaitGroup // processes that are being ended
 	closed  bool
@@ -37,20 +37,20 @@ type worker struct {
 	homes  map[action.Operation]*process // operations that live in a process; nil if not shared
 }
 
-// attempt is a start that any number of calls wait for.
-type attempt struct {
+// startAttempt is a start that any number of calls wait for.
+type startAttempt struct {
 	done chan struct{}
 	err  error
 }
 
 // newWorker returns a worker that shares no backoffs.
-func newWorker(ctx context.Context, s *spec) *worker {
+func newWorker(ctx context.Context, s *processSpec) *worker {
 	ctx, cancel := context.WithCancel(ctx)
 	return &worker{ctx: ctx, cancel: cancel, spec: s, live: map[*process]struct{}{}, backoffs: newBackoffs(), isolating: make(chan struct{}, 1)}
 }
 
-// call describes one call.
-type call struct {
+// pluginCall describes one call.
+type pluginCall struct {
 	who
 	method    string
 	object    *action.Object   // what it is about; nil for nothing
@@ -59,7 +59,7 @@ type call struct {
 	reads     bool // it changes nothing, so it may be made twice
 }
 
-func (c *call) fail(err error, sent bool) error {
+func (c *pluginCall) callError(err error, sent bool) error {
 	e := &Error{Plugin: c.name, Method: c.method, Err: err, Sent: sent}
 	if c.object != nil {
 		if id, err := c.object.Identity(); err == nil {
@@ -69,52 +69,52 @@ func (c *call) fail(err error, sent bool) error {
 	return e
 }
 
-// do runs fn, which makes one call on a process, and returns an *Error when it fails. A crash fails
+// callProcess runs fn, which makes one call on a process, and returns an *Error when it fails. A crash fails
 // all calls that the process had; those that it cannot have seen, or that only read, are made once
 // more: on a process of their own, which no other call can end, unless the process is one that jobs
 // share and that operations live in.
-func (w *worker) do(ctx context.Context, c call, fn func(ctx context.Context, p *process) error) error {
-	err := w.once(ctx, c, w.at, fn)
+func (w *worker) callProcess(ctx context.Context, c pluginCall, fn func(ctx context.Context, p *process) error) error {
+	err := w.callOnce(ctx, c, w.processOf, fn)
 	var failed *Error
 	switch {
 	case !errors.As(err, &failed) || !errors.Is(err, ErrCrashed) || failed.Sent && !c.reads:
 		return err
 	case w.shared:
-		return w.once(ctx, c, w.at, fn)
+		return w.callOnce(ctx, c, w.processOf, fn)
 	}
-	return w.isolated(ctx, c, fn)
+	return w.callIsolated(ctx, c, fn)
 }
 
-// ready returns when a process can take the call.
-func (w *worker) ready(ctx context.Context, c call) error {
-	p, err := w.acquire(ctx, c.who)
+// awaitReady returns when a process can take the call.
+func (w *worker) awaitReady(ctx context.Context, c pluginCall) error {
+	p, err := w.acquireProcess(ctx, c.who)
 	if err != nil {
-		return c.fail(err, false)
+		return c.callError(err, false)
 	}
-	w.release(p, c.who, unknown, nil)
+	w.releaseProcess(p, c.who, unknown, nil)
 	return nil
 }
 
-// once makes the call on the process that acquire returns.
-func (w *worker) once(ctx context.Context, c call, acquire func(context.Context, *call) (*process, error), fn func(context.Context, *process) error) error {
+// callOnce makes the call on the process that acquire returns.
+func (w *worker) callOnce(ctx context.Context, c pluginCall, acquire func(context.Context, *pluginCall) (*process, error), fn func(context.Context, *process) error) error {
 	p, err := acquire(ctx, &c)
 	if err != nil {
-		return c.fail(err, false)
+		return c.callError(err, false)
 	}
 	// Not a deadline: gRPC sends it to the plugin's side, which could fail the call first.
-	dog, cancel := watch(ctx, w.spec.clock, c.within)
+	dog, cancel := startWatchdog(ctx, w.spec.clock, c.within)
 	defer cancel()
-	made := &sending{plugin: c.name}
-	liveness, err := w.classify(ctx, dog.ctx, p, guard(func() error { return fn(withSending(dog.ctx, made), p) }))
-	w.release(p, c.who, liveness, err)
+	made := &callSending{plugin: c.name}
+	liveness, err := w.classifyFailure(ctx, dog.ctx, p, guardPanic(func() error { return fn(withSending(dog.ctx, made), p) }))
+	w.releaseProcess(p, c.who, liveness, err)
 	if err != nil {
-		return c.fail(err, made.sent.Load())
+		return c.callError(err, made.sent.Load())
 	}
 	return nil
 }
 
-// guard turns a panic over a plugin's answer into an error.
-func guard(fn func() error) (err error) {
+// guardPanic turns a panic over a plugin's answer into an error.
+func guardPanic(fn func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("%w: %v\n%s", ErrMalformed, v, debug.Stack())
@@ -123,36 +123,36 @@ func guard(fn func() error) (err error) {
 	return fn()
 }
 
-// liveness is what a call shows about its process.
-type liveness int
+// processLiveness is what a call shows about its process.
+type processLiveness int
 
 const (
-	unknown  liveness = iota // nothing: the caller went away
-	answered                 // it works, whatever it answered
-	silent                   // it did not answer, and is not given up for that
-	died                     // it must not be used again
+	unknown  processLiveness = iota // nothing: the caller went away
+	answered                        // it works, whatever it answered
+	silent                          // it did not answer, and is not given up for that
+	died                            // it must not be used again
 )
 
-// classify returns why a call failed, and what that shows about the process. ctx is the caller's, callCtx
+// classifyFailure returns why a call failed, and what that shows about the process. ctx is the caller's, callCtx
 // has the call's deadline.
-func (w *worker) classify(ctx, callCtx context.Context, p *process, err error) (liveness, error) {
+func (w *worker) classifyFailure(ctx, callCtx context.Context, p *process, err error) (processLiveness, error) {
 	if err == nil {
 		return answered, nil
 	}
 	_, remote := status.FromError(err)
 	switch {
 	case ctx.Err() != nil:
-		return unknown, ended(ctx)
-	case errors.Is(ended(callCtx), ErrTimeout) && w.shared:
+		return unknown, contextCause(ctx)
+	case errors.Is(contextCause(callCtx), ErrTimeout) && w.shared:
 		return silent, ErrTimeout
-	case errors.Is(ended(callCtx), ErrTimeout):
+	case errors.Is(contextCause(callCtx), ErrTimeout):
 		return died, ErrTimeout
 	case !remote:
 		return answered, err // our own view of the answer
 	case w.isClosed():
 		return unknown, ErrClosed
-	case p.lost(ctx, err):
-		return died, p.crash(ctx, err)
+	case p.isLost(ctx, err):
+		return died, p.crashError(ctx, err)
 	}
 	return answered, asRemote(err)
 }
@@ -163,13 +163,13 @@ func (w *worker) isClosed() bool {
 	return w.closed
 }
 
-// acquire returns a living process for one call, which release gives back.
-func (w *worker) acquire(ctx context.Context, by who) (*process, error) {
+// acquireProcess returns a living process for one call, which release gives back.
+func (w *worker) acquireProcess(ctx context.Context, by who) (*process, error) {
 	for {
 		if ctx.Err() != nil {
-			return nil, ended(ctx)
+			return nil, contextCause(ctx)
 		}
-		p, a, err := w.offer(ctx, by)
+		p, a, err := w.offerProcess(ctx, by)
 		if p != nil || err != nil {
 			return p, err
 		}
@@ -179,26 +179,26 @@ func (w *worker) acquire(ctx context.Context, by who) (*process, error) {
 				return nil, a.err
 			}
 		case <-ctx.Done():
-			return nil, ended(ctx)
+			return nil, contextCause(ctx)
 		}
 	}
 }
 
-// offer returns a process, or a start to wait for, which is in the trace of ctx.
-func (w *worker) offer(ctx context.Context, by who) (*process, *attempt, error) {
+// offerProcess returns a process, or a start to wait for, which is in the trace of ctx.
+func (w *worker) offerProcess(ctx context.Context, by who) (*process, *startAttempt, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
 		return nil, nil, ErrClosed
 	}
-	if p := w.current; p != nil && p.cmd.gone() {
+	if p := w.current; p != nil && p.cmd.isGone() {
 		if p.calls == 0 { // else it is counted where they end
-			w.backoffs.count(w.backoffKey(who{}), fmt.Errorf("%w: %s", ErrCrashed, p.cmd.exitReason()), w.spec)
+			w.backoffs.countDeath(w.backoffKey(who{}), fmt.Errorf("%w: %s", ErrCrashed, p.cmd.exitReason()), w.spec)
 		}
 		w.removeOperations(p)
-		w.drain(p)
+		w.drainProcess(p)
 	}
-	if err := w.backoffs.check(w.backoffKey(by), w.spec); err != nil {
+	if err := w.backoffs.checkStopped(w.backoffKey(by), w.spec); err != nil {
 		return nil, nil, err
 	}
 	switch {
@@ -208,19 +208,19 @@ func (w *worker) offer(ctx context.Context, by who) (*process, *attempt, error) 
 	case w.attempt != nil:
 		return nil, w.attempt, nil
 	}
-	if err := w.backoffs.check(w.backoffKey(who{}), w.spec); err != nil {
+	if err := w.backoffs.checkStopped(w.backoffKey(who{}), w.spec); err != nil {
 		return nil, nil, err
 	}
-	w.attempt = &attempt{done: make(chan struct{})}
+	w.attempt = &startAttempt{done: make(chan struct{})}
 	w.ending.Add(1)
-	go w.launch(trace.ContextWithSpan(w.ctx, trace.SpanFromContext(ctx)), w.attempt)
+	go w.launchProcess(trace.ContextWithSpan(w.ctx, trace.SpanFromContext(ctx)), w.attempt)
 	return nil, w.attempt, nil
 }
 
-// launch starts a process; the end of ctx interrupts that.
-func (w *worker) launch(ctx context.Context, a *attempt) {
+// launchProcess starts a process; the end of ctx interrupts that.
+func (w *worker) launchProcess(ctx context.Context, a *startAttempt) {
 	defer w.ending.Done()
-	p, err := w.spec.start(ctx)
+	p, err := w.spec.startProcess(ctx)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	defer close(a.done)
@@ -228,11 +228,11 @@ func (w *worker) launch(ctx context.Context, a *attempt) {
 	switch {
 	case err != nil:
 		a.err = err
-		w.backoffs.count(w.backoffKey(who{}), err, w.spec)
+		w.backoffs.countDeath(w.backoffKey(who{}), err, w.spec)
 	case w.closed:
 		a.err = ErrClosed
 		w.ending.Add(1)
-		go w.finish(p)
+		go w.finishProcess(p)
 	default:
 		w.current = p
 		w.live[p] = struct{}{}
@@ -244,68 +244,68 @@ func (w *worker) launch(ctx context.Context, a *attempt) {
 	}
 }
 
-// release gives the process back after a call.
-func (w *worker) release(p *process, by who, v liveness, err error) {
+// releaseProcess gives the process back after a call.
+func (w *worker) releaseProcess(p *process, by who, v processLiveness, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p.calls--
 	p.used = w.spec.clock.Now()
 	switch v {
 	case died:
-		w.blame(p, by, err)
+		w.blamePlugin(p, by, err)
 		w.removeOperations(p)
-		w.drain(p)
+		w.drainProcess(p)
 	case silent:
 		if p.silences++; p.silences >= w.spec.limits.Deaths {
-			w.blame(p, by, err)
-			w.drain(p)
+			w.blamePlugin(p, by, err)
+			w.drainProcess(p)
 		}
 	case answered:
 		p.silences = 0
-		w.backoffs.clear(w.backoffKey(by))
+		w.backoffs.clearDeaths(w.backoffKey(by))
 		if !p.draining {
-			w.backoffs.clear(w.backoffKey(who{}))
+			w.backoffs.clearDeaths(w.backoffKey(who{}))
 		}
 	case unknown:
 	}
-	w.retire(p)
+	w.retireProcess(p)
 }
 
-// blame counts the death of a process against a plugin, once. The caller holds the lock.
-func (w *worker) blame(p *process, by who, why error) {
+// blamePlugin counts the death of a process against a plugin, once. The caller holds the lock.
+func (w *worker) blamePlugin(p *process, by who, why error) {
 	if _, counted := p.blamed[by]; counted {
 		return
 	}
 	p.blamed[by] = struct{}{}
-	w.backoffs.count(w.backoffKey(by), why, w.spec)
+	w.backoffs.countDeath(w.backoffKey(by), why, w.spec)
 }
 
 func (w *worker) backoffKey(by who) backoffKey { return backoffKey{w.key, by} }
 
-// drain takes a process out of use. Calls it is still answering may end; then retire ends it. The
+// drainProcess takes a process out of use. Calls it is still answering may end; then retire ends it. The
 // caller holds the lock.
-func (w *worker) drain(p *process) {
+func (w *worker) drainProcess(p *process) {
 	p.draining = true
 	if w.current == p {
 		w.current = nil
 	}
-	w.retire(p)
+	w.retireProcess(p)
 }
 
-// retire ends a draining process that has neither a call nor an operation. The
+// retireProcess ends a draining process that has neither a call nor an operation. The
 // caller holds the lock.
-func (w *worker) retire(p *process) {
+func (w *worker) retireProcess(p *process) {
 	if _, live := w.live[p]; !live || !p.draining || p.calls > 0 || p.operations > 0 {
 		return
 	}
 	delete(w.live, p)
 	w.ending.Add(1)
-	go w.finish(p)
+	go w.finishProcess(p)
 }
 
-func (w *worker) finish(p *process) {
+func (w *worker) finishProcess(p *process) {
 	defer w.ending.Done()
-	p.end()
+	p.endProcess()
 }
 
 // close ends the processes and waits until they are gone. Calls that are under way fail with
@@ -317,7 +317,7 @@ func (w *worker) close() {
 		w.cancel()
 		for p := range w.live {
 			w.ending.Add(1)
-			go w.finish(p)
+			go w.finishProcess(p)
 		}
 		clear(w.live)
 		clear(w.homes)

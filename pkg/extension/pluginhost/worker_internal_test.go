@@ -16,25 +16,25 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/plugin/wire/velero"
 )
 
-// crew is a worker of the test binary as a plugin.
-func crew(t *testing.T) *worker {
+// newTestWorker is a worker of the test binary as a plugin.
+func newTestWorker(t *testing.T) *worker {
 	t.Helper()
 	path := filepath.Join(selfplugin.Directory(t, "vendor"), "vendor")
 	calls, err := newCallTimes(nil)
 	require.NoError(t, err)
-	w := newWorker(t.Context(), &spec{path: path, env: os.Environ(), log: slog.New(slog.DiscardHandler), clock: clock.RealClock{}, limits: Limits{}.withDefaults(), calls: calls})
+	w := newWorker(t.Context(), &processSpec{path: path, env: os.Environ(), log: slog.New(slog.DiscardHandler), clock: clock.RealClock{}, limits: Limits{}.withDefaults(), calls: calls})
 	t.Cleanup(w.close)
 	return w
 }
 
 func TestACallThatTheDeadProcessNeverSawIsMadeOnceMore(t *testing.T) {
 	t.Parallel()
-	w := crew(t)
+	w := newTestWorker(t)
 	var seen []*process
-	err := w.do(t.Context(), call{who: who{KindDeleteItemAction, "test.io/echo"}, within: w.spec.limits.Execute}, func(ctx context.Context, p *process) error {
+	err := w.callProcess(t.Context(), pluginCall{who: who{KindDeleteItemAction, "test.io/echo"}, within: w.spec.limits.Execute}, func(ctx context.Context, p *process) error {
 		seen = append(seen, p)
 		if len(seen) == 1 { // it dies between the choice of the process and the call
-			p.cmd.kill()
+			p.cmd.killProcess()
 			<-p.cmd.exited
 			return status.Error(codes.Unavailable, "connection refused")
 		}
@@ -48,13 +48,13 @@ func TestACallThatTheDeadProcessNeverSawIsMadeOnceMore(t *testing.T) {
 
 func TestACallThatTheDeadProcessMayHaveSeenIsNotMadeAgain(t *testing.T) {
 	t.Parallel()
-	w := crew(t)
+	w := newTestWorker(t)
 	calls := 0
-	err := w.do(t.Context(), call{who: who{KindDeleteItemAction, "test.io/echo"}, within: w.spec.limits.Execute}, func(ctx context.Context, p *process) error {
+	err := w.callProcess(t.Context(), pluginCall{who: who{KindDeleteItemAction, "test.io/echo"}, within: w.spec.limits.Execute}, func(ctx context.Context, p *process) error {
 		calls++
 		_, err := velero.NewPluginListerClient(p.conn).ListPlugins(ctx, &velero.Empty{})
 		require.NoError(t, err)
-		p.cmd.kill()
+		p.cmd.killProcess()
 		<-p.cmd.exited
 		return status.Error(codes.Unavailable, "connection lost")
 	})
@@ -69,21 +69,21 @@ func TestACallThatTheDeadProcessMayHaveSeenIsNotMadeAgain(t *testing.T) {
 // of all others: a second call that ended that one failed it.
 func TestARepeatedCallIsNotEndedByOthers(t *testing.T) {
 	t.Parallel()
-	w := crew(t)
+	w := newTestWorker(t)
 	by := who{KindDeleteItemAction, "test.io/echo"}
 	lost := func(p *process) error {
-		p.cmd.kill()
+		p.cmd.killProcess()
 		<-p.cmd.exited
 		return status.Error(codes.Unavailable, "connection lost")
 	}
 	var seen []*process
-	err := w.do(t.Context(), call{who: by, within: w.spec.limits.Execute, reads: true}, func(ctx context.Context, p *process) error {
+	err := w.callProcess(t.Context(), pluginCall{who: by, within: w.spec.limits.Execute, reads: true}, func(ctx context.Context, p *process) error {
 		seen = append(seen, p)
 		if len(seen) == 1 {
 			return lost(p)
 		}
-		other := call{who: who{KindDeleteItemAction, "test.io/exit"}, within: w.spec.limits.Execute}
-		err := w.do(ctx, other, func(ctx context.Context, p *process) error {
+		other := pluginCall{who: who{KindDeleteItemAction, "test.io/exit"}, within: w.spec.limits.Execute}
+		err := w.callProcess(ctx, other, func(ctx context.Context, p *process) error {
 			_, err := velero.NewPluginListerClient(p.conn).ListPlugins(ctx, &velero.Empty{})
 			require.NoError(t, err)
 			return lost(p)

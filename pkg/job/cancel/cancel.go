@@ -45,7 +45,7 @@ func (r Request) Reason() string {
 }
 
 // ReasonBut is Reason with what did not work while the job was ended.
-func (r Request) ReasonBut(what string) string { return r.Reason() + but + plain(what) }
+func (r Request) ReasonBut(what string) string { return r.Reason() + but + plainName(what) }
 
 const (
 	reason = "cancelled"
@@ -68,17 +68,17 @@ func (e *Error) Error() string { return e.Request.Reason() }
 // job began to commit. Any text is valid: "true" is a request without a name, "false" is none,
 // others are the requester's name.
 func Requested(obj metav1.Object) (Request, bool) {
-	r, ok := own(obj)
-	return r, ok && !Committing(obj)
+	r, ok := ownRequest(obj)
+	return r, ok && !IsCommitting(obj)
 }
 
-// own is the request on the object, unless it was copied from another.
-func own(obj metav1.Object) (Request, bool) {
-	r, ok := parse(obj.GetAnnotations()[holdfast.AnnotationCancel])
+// ownRequest is the request on the object, unless it was copied from another.
+func ownRequest(obj metav1.Object) (Request, bool) {
+	r, ok := parseRequest(obj.GetAnnotations()[holdfast.AnnotationCancel])
 	return r, ok && (r.UID == "" || r.UID == obj.GetUID())
 }
 
-func parse(text string) (Request, bool) {
+func parseRequest(text string) (Request, bool) {
 	var r Request
 	switch strings.ToLower(strings.TrimSpace(text)) {
 	case "", "false":
@@ -89,12 +89,12 @@ func parse(text string) (Request, bool) {
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
 		r = Request{By: text}
 	}
-	r.By = plain(r.By)
+	r.By = plainName(r.By)
 	return r, true
 }
 
-// plain makes a name fit for one line of a status.
-func plain(name string) string {
+// plainName makes a name fit for one line of a status.
+func plainName(name string) string {
 	name = strings.TrimSpace(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || r == unicode.ReplacementChar {
 			return ' '
@@ -107,35 +107,35 @@ func plain(name string) string {
 	return name
 }
 
-// Ask writes the request into the object's annotations, unless there is one.
-func Ask(obj metav1.Object, r Request) error {
-	if _, asked := own(obj); asked {
+// WriteRequest writes the request into the object's annotations, unless there is one.
+func WriteRequest(obj metav1.Object, r Request) error {
+	if _, asked := ownRequest(obj); asked {
 		return nil
 	}
-	r.By, r.UID = plain(r.By), obj.GetUID()
+	r.By, r.UID = plainName(r.By), obj.GetUID()
 	text, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("annotation %s: %w", holdfast.AnnotationCancel, err)
 	}
-	annotate(obj, holdfast.AnnotationCancel, string(text))
+	setAnnotation(obj, holdfast.AnnotationCancel, string(text))
 	return nil
 }
 
-// Committing reports whether the job began to commit what it did. The mark of another object does
+// IsCommitting reports whether the job began to commit what it did. The mark of another object does
 // not count.
-func Committing(obj metav1.Object) bool {
+func IsCommitting(obj metav1.Object) bool {
 	_, uid, ok := strings.Cut(obj.GetAnnotations()[holdfast.AnnotationCommitting], " ")
 	return ok && uid == string(obj.GetUID())
 }
 
-// Mark notes that the holder of epoch commits the job. An *Error when the job was asked to stop
+// MarkCommitting notes that the holder of epoch commits the job. An *Error when the job was asked to stop
 // before. The mark of an earlier epoch stays: what it began is gone on with.
-func Mark(obj metav1.Object, epoch int64) error {
+func MarkCommitting(obj metav1.Object, epoch int64) error {
 	if r, ok := Requested(obj); ok {
 		return &Error{r}
 	}
-	if !Committing(obj) {
-		annotate(obj, holdfast.AnnotationCommitting, strconv.FormatInt(epoch, 10)+" "+string(obj.GetUID()))
+	if !IsCommitting(obj) {
+		setAnnotation(obj, holdfast.AnnotationCommitting, strconv.FormatInt(epoch, 10)+" "+string(obj.GetUID()))
 	}
 	return nil
 }
@@ -147,7 +147,7 @@ func Unmark(obj metav1.Object) {
 	obj.SetAnnotations(annotations)
 }
 
-func annotate(obj metav1.Object, key, value string) {
+func setAnnotation(obj metav1.Object, key, value string) {
 	annotations := obj.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}

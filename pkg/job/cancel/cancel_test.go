@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 )
 
-func annotated(text string) *velerov1.Backup {
+func annotatedBackup(text string) *velerov1.Backup {
 	return &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{holdfast.AnnotationCancel: text}}}
 }
 
@@ -24,13 +24,13 @@ func TestWhatAPersonMightSet(t *testing.T) {
 		`{}`: "cancelled", "true": "cancelled", "True\t": "cancelled", "bob": "cancelled by bob",
 		"{broken": "cancelled by {broken", "two\nlines\x00": "cancelled by two lines", `{"by":"a\nb"}`: "cancelled by a b",
 	} {
-		r, ok := cancel.Requested(annotated(text))
+		r, ok := cancel.Requested(annotatedBackup(text))
 		require.True(t, ok, text)
 		require.Equal(t, want, r.Reason())
 		require.True(t, cancel.IsReason(r.Reason()))
 	}
 	for _, text := range []string{"", "false", "FALSE\t"} {
-		_, ok := cancel.Requested(annotated(text))
+		_, ok := cancel.Requested(annotatedBackup(text))
 		require.False(t, ok, text)
 	}
 	_, ok := cancel.Requested(&velerov1.Backup{})
@@ -46,7 +46,7 @@ func FuzzRequested(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		r, ok := cancel.Requested(annotated(text))
+		r, ok := cancel.Requested(annotatedBackup(text))
 		if !ok {
 			return
 		}
@@ -59,34 +59,34 @@ func FuzzRequested(f *testing.F) {
 func TestTheFirstRequestStays(t *testing.T) {
 	b := &velerov1.Backup{}
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	require.NoError(t, cancel.Ask(b, cancel.Request{By: "alice", Time: at}))
-	require.NoError(t, cancel.Ask(b, cancel.Request{By: "bob"}))
+	require.NoError(t, cancel.WriteRequest(b, cancel.Request{By: "alice", Time: at}))
+	require.NoError(t, cancel.WriteRequest(b, cancel.Request{By: "bob"}))
 	r, ok := cancel.Requested(b)
 	require.True(t, ok)
 	require.Equal(t, cancel.Request{By: "alice", Time: at}, r)
 
-	b = annotated("false")
-	require.NoError(t, cancel.Ask(b, cancel.Request{By: "bob"}))
+	b = annotatedBackup("false")
+	require.NoError(t, cancel.WriteRequest(b, cancel.Request{By: "bob"}))
 	r, _ = cancel.Requested(b)
 	require.Equal(t, "bob", r.By)
 }
 
 func TestRequestAndCommitExcludeEachOther(t *testing.T) {
-	b := annotated("alice")
+	b := annotatedBackup("alice")
 	var asked *cancel.Error
-	require.ErrorAs(t, cancel.Mark(b, 3), &asked)
+	require.ErrorAs(t, cancel.MarkCommitting(b, 3), &asked)
 	require.Equal(t, "cancelled by alice", asked.Error())
-	require.False(t, cancel.Committing(b))
+	require.False(t, cancel.IsCommitting(b))
 
 	b = &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{UID: "one"}}
-	require.NoError(t, cancel.Mark(b, 3))
-	require.NoError(t, cancel.Ask(b, cancel.Request{By: "late"}))
+	require.NoError(t, cancel.MarkCommitting(b, 3))
+	require.NoError(t, cancel.WriteRequest(b, cancel.Request{By: "late"}))
 	_, ok := cancel.Requested(b)
 	require.False(t, ok, "it came after the commit began")
-	require.NoError(t, cancel.Mark(b, 4), "a later holder goes on")
+	require.NoError(t, cancel.MarkCommitting(b, 4), "a later holder goes on")
 	require.Equal(t, "3 one", b.Annotations[holdfast.AnnotationCommitting])
 	cancel.Unmark(b)
-	require.False(t, cancel.Committing(b))
+	require.False(t, cancel.IsCommitting(b))
 	cancel.Unmark(&velerov1.Backup{})
 }
 
@@ -111,35 +111,35 @@ func TestStages(t *testing.T) {
 	}
 	b, r := &velerov1.Backup{}, &velerov1.Restore{}
 	b.Status.Phase, r.Status.Phase = velerov1.BackupPhaseInProgress, velerov1.RestorePhaseInProgress
-	require.NoError(t, cancel.Mark(b, 1))
-	require.NoError(t, cancel.Mark(r, 1))
+	require.NoError(t, cancel.MarkCommitting(b, 1))
+	require.NoError(t, cancel.MarkCommitting(r, 1))
 	require.Equal(t, cancel.Closing, cancel.BackupStage(b))
 	require.Equal(t, cancel.Closing, cancel.RestoreStage(r))
 }
 
 func TestCopiedAnnotationsDoNotCount(t *testing.T) {
 	asked := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{UID: "one"}}
-	require.NoError(t, cancel.Ask(asked, cancel.Request{By: "alice"}))
+	require.NoError(t, cancel.WriteRequest(asked, cancel.Request{By: "alice"}))
 	_, ok := cancel.Requested(asked)
 	require.True(t, ok)
 	asked.UID = "two"
 	_, ok = cancel.Requested(asked)
 	require.False(t, ok, "another object was asked to stop")
-	require.NoError(t, cancel.Mark(asked.DeepCopy(), 1))
-	require.NoError(t, cancel.Ask(asked, cancel.Request{By: "bob"}))
+	require.NoError(t, cancel.MarkCommitting(asked.DeepCopy(), 1))
+	require.NoError(t, cancel.WriteRequest(asked, cancel.Request{By: "bob"}))
 	r, ok := cancel.Requested(asked)
 	require.True(t, ok)
 	require.Equal(t, cancel.Request{By: "bob", UID: "two"}, r)
 
 	marked := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{UID: "one"}}
-	require.NoError(t, cancel.Mark(marked, 3))
-	require.True(t, cancel.Committing(marked))
+	require.NoError(t, cancel.MarkCommitting(marked, 3))
+	require.True(t, cancel.IsCommitting(marked))
 	marked.UID = "two"
-	require.False(t, cancel.Committing(marked))
-	require.NoError(t, cancel.Mark(marked, 1))
+	require.False(t, cancel.IsCommitting(marked))
+	require.NoError(t, cancel.MarkCommitting(marked, 1))
 	require.Equal(t, "1 two", marked.Annotations[holdfast.AnnotationCommitting])
 	for _, text := range []string{"", "3", "two", "3 one"} {
 		marked.Annotations[holdfast.AnnotationCommitting] = text
-		require.False(t, cancel.Committing(marked), text)
+		require.False(t, cancel.IsCommitting(marked), text)
 	}
 }

@@ -26,7 +26,7 @@ func BackupStage(b *velerov1.Backup) Stage {
 		return Ended
 	case phase.IsNew(), phase == velerov1.BackupPhaseQueued, phase == velerov1.BackupPhaseReadyToStart:
 		return Waiting
-	case !Committing(b):
+	case !IsCommitting(b):
 		return Running
 	}
 	return Closing
@@ -39,7 +39,7 @@ func RestoreStage(r *velerov1.Restore) Stage {
 		return Ended
 	case phase.IsNew():
 		return Waiting
-	case !Committing(r):
+	case !IsCommitting(r):
 		return Running
 	}
 	return Closing

@@ -28,7 +28,7 @@ var ErrLost = errors.New("claim lost")
 // Claim is the value of the claim annotation (JSON). Holder is empty after a hand-over, or when the
 // claim was taken from its holder: anyone may take the job at once.
 type Claim struct {
-	Holder  string `json:"holder"`
+	Owner   string `json:"holder"`
 	Address string `json:"address,omitempty"`
 	Epoch   int64  `json:"epoch"`
 	// Panics is how many attempts at the job panicked one after another without progress.
@@ -36,10 +36,10 @@ type Claim struct {
 }
 
 // HeldError means that a live instance holds the claim.
-type HeldError struct{ Holder, Address string }
+type HeldError struct{ Owner, Address string }
 
 // Error implements error.
-func (e *HeldError) Error() string { return "claimed by the live instance " + e.Holder }
+func (e *HeldError) Error() string { return "claimed by the live instance " + e.Owner }
 
 // Parse reads the claim of an object; false when there is none. A claim that cannot be read, or
 // whose epoch is not positive, is an error.
@@ -81,8 +81,8 @@ func Check(obj metav1.Object, mine Claim) error {
 		return fmt.Errorf("%w: %w", ErrLost, err)
 	case !ok:
 		return fmt.Errorf("%w: the claim was removed", ErrLost)
-	case c.Epoch != mine.Epoch || c.Holder != mine.Holder:
-		return fmt.Errorf("%w: to %q at epoch %d, was %q at epoch %d", ErrLost, c.Holder, c.Epoch, mine.Holder, mine.Epoch)
+	case c.Epoch != mine.Epoch || c.Owner != mine.Owner:
+		return fmt.Errorf("%w: to %q at epoch %d, was %q at epoch %d", ErrLost, c.Owner, c.Epoch, mine.Owner, mine.Epoch)
 	}
 	return nil
 }

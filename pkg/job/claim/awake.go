@@ -20,48 +20,48 @@ const (
 // idleDuration is what an idle instance declares.
 func (c *Config) idleDuration() time.Duration { return idleTimeouts * c.Timeout }
 
-// awake reports that the Lease is to be renewed, and those of others to be read, at every beat: this
+// isAwake reports that the Lease is to be renewed, and those of others to be read, at every beat: this
 // instance holds a claim, asks about those of others, is about to take one, or its end matters
 // otherwise.
 // i.mu must be held.
-func (i *Instance) awake(now time.Time) bool {
-	return i.engaged(now) || i.cfg.Busy != nil && i.cfg.Busy()
+func (i *Instance) isAwake(now time.Time) bool {
+	return i.isEngaged(now) || i.cfg.Busy != nil && i.cfg.Busy()
 }
 
-// engaged is awake as far as claims decide. i.mu must be held.
-func (i *Instance) engaged(now time.Time) bool {
+// isEngaged is awake as far as claims decide. i.mu must be held.
+func (i *Instance) isEngaged(now time.Time) bool {
 	return i.holding > 0 || !i.asked.IsZero() && now.Sub(i.asked) < gracePeriod
 }
 
-// declare is the duration to declare now. i.mu must be held.
-func (i *Instance) declare(now time.Time) time.Duration {
-	if i.awake(now) {
+// declaredDuration is the duration to declare now. i.mu must be held.
+func (i *Instance) declaredDuration(now time.Time) time.Duration {
+	if i.isAwake(now) {
 		return i.cfg.Timeout
 	}
 	return i.cfg.idleDuration()
 }
 
-// due reports that it is time for a beat: also as long as the Lease may declare less than an idle
+// isBeatDue reports that it is time for a beat: also as long as the Lease may declare less than an idle
 // instance keeps.
-func (i *Instance) due() bool {
+func (i *Instance) isBeatDue() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	now := i.cfg.Clock.Now()
-	return i.lookDue(now) || !i.certainty.declares(i.cfg.idleDuration())
+	return i.lookDue(now) || !i.certainty.hasDeclared(i.cfg.idleDuration())
 }
 
 // lookDue reports that the Leases of others are to be read in the next beat. i.mu must be held.
 func (i *Instance) lookDue(now time.Time) bool {
-	return i.awake(now) || now.Sub(i.beaten) >= i.cfg.idleDuration()/idleLooks
+	return i.isAwake(now) || now.Sub(i.beaten) >= i.cfg.idleDuration()/idleLooks
 }
 
-// attend notes a question about a claim, or that one is about to be taken. The first one begins a
+// noteInterest notes a question about a claim, or that one is about to be taken. The first one begins a
 // beat at once.
-func (i *Instance) attend() {
+func (i *Instance) noteInterest() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	now := i.cfg.Clock.Now()
-	if !i.engaged(now) {
+	if !i.isEngaged(now) {
 		select {
 		case i.woken <- struct{}{}:
 		default:
@@ -70,17 +70,17 @@ func (i *Instance) attend() {
 	i.asked = now
 }
 
-// hold counts the guards that run.
-func (i *Instance) hold(change int) {
-	i.attend()
+// adjustGuards counts the guards that run.
+func (i *Instance) adjustGuards(change int) {
+	i.noteInterest()
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.holding += change
 }
 
-// wake returns nil once the Lease declares the timeout and no more, which it does at once unless the
+// wakeLease returns nil once the Lease declares the timeout and no more, which it does at once unless the
 // instance was idle.
-func (i *Instance) wake(ctx context.Context) error {
+func (i *Instance) wakeLease(ctx context.Context) error {
 	if !i.declaresMore() {
 		return nil
 	}
@@ -93,7 +93,7 @@ func (i *Instance) wake(ctx context.Context) error {
 	if !i.declaresMore() {
 		return nil
 	}
-	return i.renew(ctx, func(time.Time) time.Duration { return i.cfg.Timeout })
+	return i.renewLease(ctx, func(time.Time) time.Duration { return i.cfg.Timeout })
 }
 
 func (i *Instance) declaresMore() bool {

@@ -9,19 +9,19 @@ import (
 // rememberedClaims bounds the claims that are kept; one that was dropped costs a read.
 const rememberedClaims = 1024
 
-// certainty decides without a call whether a claim of this instance still holds: as long as each
+// leaseCertainty decides without a call whether a claim of this instance still holds: as long as each
 // write of its Lease is followed by the next within the duration that it declares, no other process
 // can have found the Lease expired.
 //
 // After a gap no claim from before it is certain, however often the Lease is renewed now: another
 // process may have found it expired and be about to write. Nor is a claim that is acquired in the
 // first timeout after a gap: such a process may decide by an answer from before the renewal.
-type certainty struct {
+type leaseCertainty struct {
 	timeout        time.Duration
-	confirmed      declaration // the last write that is known to have succeeded; zero before it and after the end
-	attempted      declaration // the first shorter one since then, which may have succeeded
-	interval       int         // counts the gaps
-	uncertainUntil time.Time   // claims acquired before this moment are never certain
+	confirmed      leaseDeclaration // the last write that is known to have succeeded; zero before it and after the end
+	attempted      leaseDeclaration // the first shorter one since then, which may have succeeded
+	interval       int              // counts the gaps
+	uncertainUntil time.Time        // claims acquired before this moment are never certain
 	acquired       map[types.UID]acquisition
 }
 
@@ -31,62 +31,62 @@ type acquisition struct {
 	interval int // -1: never certain
 }
 
-// declaration is a write of the Lease: for how long others wait that see it and no later one.
-type declaration struct {
+// leaseDeclaration is a write of the Lease: for how long others wait that see it and no later one.
+type leaseDeclaration struct {
 	begin    time.Time
 	duration time.Duration
 }
 
-// fresh reports whether the write began less than its duration minus a margin ago: the margin is
+// isFresh reports whether the write began less than its duration minus a margin ago: the margin is
 // left to the caller. The wall clock is compared as well, because the monotonic one may stop while a
 // machine is suspended.
-func (d declaration) fresh(now time.Time) bool {
+func (d leaseDeclaration) isFresh(now time.Time) bool {
 	limit := d.duration - d.duration/marginsPerTimeout
 	return !d.begin.IsZero() && now.Sub(d.begin) < limit && now.Round(0).Sub(d.begin.Round(0)) < limit
 }
 
-func newCertainty(timeout time.Duration) certainty {
-	return certainty{timeout: timeout, acquired: map[types.UID]acquisition{}}
+func newCertainty(timeout time.Duration) leaseCertainty {
+	return leaseCertainty{timeout: timeout, acquired: map[types.UID]acquisition{}}
 }
 
-// renewing notes a write that is about to be sent: others may see it although no answer comes. One
+// noteRenewing notes a write that is about to be sent: others may see it although no answer comes. One
 // that declares no less than the one before leaves them more time, and the first shorter one less
 // than any that follows it.
-func (t *certainty) renewing(d declaration) {
+func (t *leaseCertainty) noteRenewing(d leaseDeclaration) {
 	if t.attempted.begin.IsZero() && d.duration < t.confirmed.duration {
 		t.attempted = d
 	}
 }
 
-// renewed notes that a write succeeded, with the time of the answer. No earlier one can succeed
+// noteRenewed notes that a write succeeded, with the time of the answer. No earlier one can succeed
 // after it.
-func (t *certainty) renewed(d declaration, end time.Time) {
-	if !t.confirmed.begin.IsZero() && !t.fresh(end) {
+func (t *leaseCertainty) noteRenewed(d leaseDeclaration, end time.Time) {
+	if !t.confirmed.begin.IsZero() && !t.isFresh(end) {
 		t.interval++
 		t.uncertainUntil = end.Add(t.timeout)
 	}
-	t.confirmed, t.attempted = d, declaration{}
+	t.confirmed, t.attempted = d, leaseDeclaration{}
 }
 
-// declares reports whether the Lease certainly declares a duration.
-func (t *certainty) declares(duration time.Duration) bool {
+// hasDeclared reports whether the Lease certainly declares a duration.
+func (t *leaseCertainty) hasDeclared(duration time.Duration) bool {
 	return t.confirmed.duration == duration && t.attempted.begin.IsZero()
 }
 
-// fresh reports whether no other process can have found the Lease expired since the last write.
-func (t *certainty) fresh(now time.Time) bool {
-	return t.confirmed.fresh(now) && (t.attempted.begin.IsZero() || t.attempted.fresh(now))
+// isFresh reports whether no other process can have found the Lease expired since the last write.
+func (t *leaseCertainty) isFresh(now time.Time) bool {
+	return t.confirmed.isFresh(now) && (t.attempted.begin.IsZero() || t.attempted.isFresh(now))
 }
 
-// end notes that other instances may take over from now on.
-func (t *certainty) end() {
-	t.confirmed, t.attempted = declaration{}, declaration{}
+// endCertainty notes that other instances may take over from now on.
+func (t *leaseCertainty) endCertainty() {
+	t.confirmed, t.attempted = leaseDeclaration{}, leaseDeclaration{}
 	t.interval++
 }
 
-// acquiring notes that a claim is about to be written. An epoch noted before keeps its note: that
+// noteAcquiring notes that a claim is about to be written. An epoch noted before keeps its note: that
 // may be the one that was written.
-func (t *certainty) acquiring(uid types.UID, epoch int64, now time.Time) {
+func (t *leaseCertainty) noteAcquiring(uid types.UID, epoch int64, now time.Time) {
 	if t.acquired[uid].epoch >= epoch {
 		return
 	}
@@ -94,13 +94,13 @@ func (t *certainty) acquiring(uid types.UID, epoch int64, now time.Time) {
 		clear(t.acquired)
 	}
 	interval := t.interval
-	if !t.fresh(now) || now.Before(t.uncertainUntil) {
+	if !t.isFresh(now) || now.Before(t.uncertainUntil) {
 		interval = -1
 	}
 	t.acquired[uid] = acquisition{epoch: epoch, interval: interval}
 }
 
-// certain reports that a claim this instance wrote is still its own.
-func (t *certainty) certain(uid types.UID, epoch int64, now time.Time) bool {
-	return t.fresh(now) && t.acquired[uid] == acquisition{epoch: epoch, interval: t.interval}
+// isCertain reports that a claim this instance wrote is still its own.
+func (t *leaseCertainty) isCertain(uid types.UID, epoch int64, now time.Time) bool {
+	return t.isFresh(now) && t.acquired[uid] == acquisition{epoch: epoch, interval: t.interval}
 }

@@ -78,25 +78,25 @@ func newBed() *bed {
 	return b
 }
 
-func (b *bed) instance(name string, predecessors ...string) *Instance {
+func (b *bed) newInstance(name string, predecessors ...string) *Instance {
 	return NewInstance(Config{
 		Reader: b.client, Client: b.client, Namespace: namespace, Name: name, Address: name + ":7442", Timeout: timeout,
 		Busy: func() bool { return true }, Predecessors: predecessors, Clock: b.clock, Log: slog.New(slog.NewTextHandler(&b.log, nil)),
 	})
 }
 
-// pass lets time go by while the given instances live.
-func (b *bed) pass(t *testing.T, d time.Duration, alive ...*Instance) {
+// advanceAlive lets time go by while the given instances live.
+func (b *bed) advanceAlive(t *testing.T, d time.Duration, alive ...*Instance) {
 	t.Helper()
 	for range d / beat {
 		b.clock.Step(beat)
 		for _, i := range alive {
-			i.beat(t.Context())
+			i.runBeat(t.Context())
 		}
 	}
 }
 
-func take(t *testing.T, i *Instance, obj metav1.Object) Claim {
+func acquireClaim(t *testing.T, i *Instance, obj metav1.Object) Claim {
 	t.Helper()
 	c, err := i.Acquire(t.Context(), obj)
 	require.NoError(t, err)
@@ -109,54 +109,54 @@ func requireHeld(t *testing.T, i *Instance, obj metav1.Object, holder string) {
 	_, err := i.Acquire(t.Context(), obj)
 	held := new(HeldError)
 	require.ErrorAs(t, err, &held)
-	require.Equal(t, HeldError{Holder: holder, Address: holder + ":7442"}, *held)
+	require.Equal(t, HeldError{Owner: holder, Address: holder + ":7442"}, *held)
 }
 
-func job() *corev1.ConfigMap {
+func newJob() *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "job", UID: "uid-1"}}
 }
 
 func TestAClaimHoldsWhileItsHolderLives(t *testing.T) {
 	b := newBed()
-	one, two := b.instance("one"), b.instance("two")
-	_, err := one.Acquire(t.Context(), job())
+	one, two := b.newInstance("one"), b.newInstance("two")
+	_, err := one.Acquire(t.Context(), newJob())
 	require.ErrorContains(t, err, "no lease yet", "a claim without a Lease could not be seen dying")
-	b.pass(t, beat, one, two)
-	obj := job()
-	require.Equal(t, Claim{Holder: "one", Address: "one:7442", Epoch: 1}, take(t, one, obj))
-	b.pass(t, 10*timeout, one, two)
+	b.advanceAlive(t, beat, one, two)
+	obj := newJob()
+	require.Equal(t, Claim{Owner: "one", Address: "one:7442", Epoch: 1}, acquireClaim(t, one, obj))
+	b.advanceAlive(t, 10*timeout, one, two)
 	requireHeld(t, two, obj, "one")
 	require.Empty(t, two.Expired())
-	require.Equal(t, int64(2), take(t, one, obj).Epoch, "the holder itself goes on with a new epoch")
+	require.Equal(t, int64(2), acquireClaim(t, one, obj).Epoch, "the holder itself goes on with a new epoch")
 }
 
 func TestAClaimIsFreeAfterItsHolderWasWatchedDying(t *testing.T) {
 	b := newBed()
-	one, two := b.instance("one"), b.instance("two")
-	b.pass(t, beat, one, two)
-	obj := job()
-	take(t, one, obj)
-	b.pass(t, timeout-beat, two)
+	one, two := b.newInstance("one"), b.newInstance("two")
+	b.advanceAlive(t, beat, one, two)
+	obj := newJob()
+	acquireClaim(t, one, obj)
+	b.advanceAlive(t, timeout-beat, two)
 	requireHeld(t, two, obj, "one")
-	b.pass(t, beat, two)
+	b.advanceAlive(t, beat, two)
 	require.Equal(t, "one", <-two.Expired())
-	require.Equal(t, Claim{Holder: "two", Address: "two:7442", Epoch: 2}, take(t, two, obj))
-	b.pass(t, timeout, two)
+	require.Equal(t, Claim{Owner: "two", Address: "two:7442", Epoch: 2}, acquireClaim(t, two, obj))
+	b.advanceAlive(t, timeout, two)
 	require.Empty(t, two.Expired(), "a death is told once")
 }
 
 func TestAReleasedLeaseFreesAtOnce(t *testing.T) {
 	b := newBed()
-	one, two := b.instance("one"), b.instance("two")
-	b.pass(t, beat, one, two)
-	obj := job()
-	take(t, one, obj)
-	one.leave(t.Context())
-	b.pass(t, beat, two)
+	one, two := b.newInstance("one"), b.newInstance("two")
+	b.advanceAlive(t, beat, one, two)
+	obj := newJob()
+	acquireClaim(t, one, obj)
+	one.releaseLease(t.Context())
+	b.advanceAlive(t, beat, two)
 	require.Equal(t, "one", <-two.Expired())
-	take(t, two, obj)
+	acquireClaim(t, two, obj)
 	require.NoError(t, Set(obj, Claim{Epoch: 2}))
-	require.Equal(t, int64(3), take(t, two, obj).Epoch, "a hand-over keeps the epoch rising")
+	require.Equal(t, int64(3), acquireClaim(t, two, obj).Epoch, "a hand-over keeps the epoch rising")
 }
 
 func TestTimeInWhichNobodyLookedDoesNotCount(t *testing.T) {
@@ -165,65 +165,65 @@ func TestTimeInWhichNobodyLookedDoesNotCount(t *testing.T) {
 		"the API server was away": func(t *testing.T, b *bed, two *Instance) {
 			t.Helper()
 			b.away.Store(true)
-			b.pass(t, 10*timeout, two)
+			b.advanceAlive(t, 10*timeout, two)
 			b.away.Store(false)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBed()
-			one, two := b.instance("one"), b.instance("two")
-			b.pass(t, beat, one, two)
-			obj := job()
-			take(t, one, obj)
+			one, two := b.newInstance("one"), b.newInstance("two")
+			b.advanceAlive(t, beat, one, two)
+			obj := newJob()
+			acquireClaim(t, one, obj)
 			blind(t, b, two)
-			b.pass(t, beat, two)
+			b.advanceAlive(t, beat, two)
 			requireHeld(t, two, obj, "one")
-			b.pass(t, timeout, two)
-			take(t, two, obj)
+			b.advanceAlive(t, timeout, two)
+			acquireClaim(t, two, obj)
 		})
 	}
 }
 
 func TestAnUnknownHolderIsWatchedFromTheFirstQuestionOn(t *testing.T) {
 	b := newBed()
-	two := b.instance("two")
-	b.pass(t, beat, two)
-	obj := job()
-	require.NoError(t, Set(obj, Claim{Holder: "lost", Address: "lost:7442", Epoch: 7}))
+	two := b.newInstance("two")
+	b.advanceAlive(t, beat, two)
+	obj := newJob()
+	require.NoError(t, Set(obj, Claim{Owner: "lost", Address: "lost:7442", Epoch: 7}))
 	requireHeld(t, two, obj, "lost")
-	b.pass(t, timeout, two)
+	b.advanceAlive(t, timeout, two)
 	requireHeld(t, two, obj, "lost")
-	b.pass(t, beat, two)
-	require.Equal(t, int64(8), take(t, two, obj).Epoch)
+	b.advanceAlive(t, beat, two)
+	require.Equal(t, int64(8), acquireClaim(t, two, obj).Epoch)
 }
 
 func TestAPredecessorIsGone(t *testing.T) {
 	b := newBed()
-	before := b.instance("before")
-	b.pass(t, beat, before)
-	obj := job()
-	take(t, before, obj)
-	after := b.instance("after", "before")
-	b.pass(t, beat, after)
+	before := b.newInstance("before")
+	b.advanceAlive(t, beat, before)
+	obj := newJob()
+	acquireClaim(t, before, obj)
+	after := b.newInstance("after", "before")
+	b.advanceAlive(t, beat, after)
 	require.Equal(t, "before", <-after.Expired())
-	require.Equal(t, int64(2), take(t, after, obj).Epoch)
+	require.Equal(t, int64(2), acquireClaim(t, after, obj).Epoch)
 }
 
 func TestAHolderThatWakesUpIsAliveAgain(t *testing.T) {
 	b := newBed()
-	one, two := b.instance("one"), b.instance("two")
-	b.pass(t, beat, one, two)
-	obj := job()
-	take(t, one, obj)
-	b.pass(t, timeout, two)
-	b.pass(t, beat, one, two)
+	one, two := b.newInstance("one"), b.newInstance("two")
+	b.advanceAlive(t, beat, one, two)
+	obj := newJob()
+	acquireClaim(t, one, obj)
+	b.advanceAlive(t, timeout, two)
+	b.advanceAlive(t, beat, one, two)
 	requireHeld(t, two, obj, "one")
 }
 
 func TestLeasesOfTheLongDeadAreRemoved(t *testing.T) {
 	b := newBed()
-	one, two := b.instance("one"), b.instance("two")
-	b.pass(t, beat, one, two)
+	one, two := b.newInstance("one"), b.newInstance("two")
+	b.advanceAlive(t, beat, one, two)
 	leases := func() (names []string) {
 		list := &coordinationv1.LeaseList{}
 		require.NoError(t, b.client.List(t.Context(), list, client.InNamespace(namespace)))
@@ -232,15 +232,15 @@ func TestLeasesOfTheLongDeadAreRemoved(t *testing.T) {
 		}
 		return names
 	}
-	b.pass(t, sweepTimeouts*timeout-beat, two)
+	b.advanceAlive(t, sweepTimeouts*timeout-beat, two)
 	require.Equal(t, []string{"one", "two"}, leases())
-	b.pass(t, 2*beat, two)
+	b.advanceAlive(t, 2*beat, two)
 	require.Equal(t, []string{"two"}, leases())
 }
 
 func TestRunHoldsTheLeaseUntilItEnds(t *testing.T) {
 	b := newBed()
-	one := b.instance("one")
+	one := b.newInstance("one")
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- one.Run(ctx) }()
@@ -261,13 +261,13 @@ func TestRunHoldsTheLeaseUntilItEnds(t *testing.T) {
 	require.Empty(t, *read().Spec.HolderIdentity, "released for whoever watches")
 }
 
-// guarded creates a claimed job and guards it.
-func guarded(t *testing.T, b *bed) (context.Context, context.CancelFunc, *corev1.ConfigMap) {
+// newGuardedJob creates a claimed job and guards it.
+func newGuardedJob(t *testing.T, b *bed) (context.Context, context.CancelFunc, *corev1.ConfigMap) {
 	t.Helper()
-	one := b.instance("one")
-	b.pass(t, beat, one)
-	obj := job()
-	take(t, one, obj)
+	one := b.newInstance("one")
+	b.advanceAlive(t, beat, one)
+	obj := newJob()
+	acquireClaim(t, one, obj)
 	require.NoError(t, b.client.Create(t.Context(), obj))
 	ctx, cancel := one.Guard(t.Context(), obj)
 	t.Cleanup(cancel)
@@ -278,12 +278,12 @@ func TestGuardEndsWithTheClaim(t *testing.T) {
 	for name, lose := range map[string]func(*testing.T, *bed, *corev1.ConfigMap){
 		"another epoch": func(t *testing.T, b *bed, obj *corev1.ConfigMap) {
 			t.Helper()
-			require.NoError(t, Set(obj, Claim{Holder: "one", Epoch: 2}))
+			require.NoError(t, Set(obj, Claim{Owner: "one", Epoch: 2}))
 			require.NoError(t, b.client.Update(t.Context(), obj))
 		},
 		"another holder": func(t *testing.T, b *bed, obj *corev1.ConfigMap) {
 			t.Helper()
-			require.NoError(t, Set(obj, Claim{Holder: "two", Epoch: 1}))
+			require.NoError(t, Set(obj, Claim{Owner: "two", Epoch: 1}))
 			require.NoError(t, b.client.Update(t.Context(), obj))
 		},
 		"no claim": func(t *testing.T, b *bed, obj *corev1.ConfigMap) {
@@ -298,14 +298,14 @@ func TestGuardEndsWithTheClaim(t *testing.T) {
 		"replaced": func(t *testing.T, b *bed, obj *corev1.ConfigMap) {
 			t.Helper()
 			require.NoError(t, b.client.Delete(t.Context(), obj))
-			again := job()
+			again := newJob()
 			again.UID, again.Annotations = "uid-2", obj.Annotations
 			require.NoError(t, b.client.Create(t.Context(), again))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBed()
-			ctx, _, obj := guarded(t, b)
+			ctx, _, obj := newGuardedJob(t, b)
 			lose(t, b, obj)
 			require.Eventually(t, func() bool { b.clock.Step(guardPeriod); return ctx.Err() != nil }, time.Minute, time.Millisecond)
 			require.ErrorIs(t, context.Cause(ctx), ErrLost)
@@ -315,7 +315,7 @@ func TestGuardEndsWithTheClaim(t *testing.T) {
 
 func TestGuardOutlivesEditsAndOutages(t *testing.T) {
 	b := newBed()
-	ctx, cancel, obj := guarded(t, b)
+	ctx, cancel, obj := newGuardedJob(t, b)
 	obj.Data = map[string]string{"progress": "1"}
 	require.NoError(t, b.client.Update(t.Context(), obj))
 	looked := func() {
@@ -333,10 +333,10 @@ func TestGuardOutlivesEditsAndOutages(t *testing.T) {
 // What others write on the object reaches the holder within a period.
 func TestGuardShowsWhatItSees(t *testing.T) {
 	b := newBed()
-	one := b.instance("one")
-	b.pass(t, beat, one)
-	obj := job()
-	take(t, one, obj)
+	one := b.newInstance("one")
+	b.advanceAlive(t, beat, one)
+	obj := newJob()
+	acquireClaim(t, one, obj)
 	require.NoError(t, b.client.Create(t.Context(), obj))
 	var asked atomic.Bool
 	ctx, cancel := one.GuardSeeing(t.Context(), obj, func(o client.Object) {
@@ -354,17 +354,17 @@ func TestGuardShowsWhatItSees(t *testing.T) {
 }
 
 func TestGuardOfAnUnclaimedObjectHasEnded(t *testing.T) {
-	ctx, cancel := newBed().instance("one").Guard(t.Context(), job())
+	ctx, cancel := newBed().newInstance("one").Guard(t.Context(), newJob())
 	defer cancel()
 	require.ErrorIs(t, context.Cause(ctx), ErrLost)
 }
 
 func TestBadClaimsAreErrors(t *testing.T) {
 	for _, text := range []string{"", "one", `{"holder":"one"}`, `{"holder":"one","epoch":-1}`, `{"epoch":"1"}`} {
-		obj := job()
+		obj := newJob()
 		obj.Annotations = map[string]string{holdfast.AnnotationClaim: text}
 		_, _, err := Parse(obj)
 		require.ErrorContains(t, err, holdfast.AnnotationClaim, text)
-		require.ErrorIs(t, Check(obj, Claim{Holder: "one", Epoch: 1}), ErrLost)
+		require.ErrorIs(t, Check(obj, Claim{Owner: "one", Epoch: 1}), ErrLost)
 	}
 }

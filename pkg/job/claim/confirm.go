@@ -28,33 +28,33 @@ func (i *Instance) Confirm(ctx context.Context, obj client.Object) error {
 	if err != nil {
 		return err
 	}
-	if g.mine.Holder == i.cfg.Name && i.certain(g) {
+	if g.mine.Owner == i.cfg.Name && i.isCertainOf(g) {
 		return nil
 	}
 	for reported := false; ; reported = true {
-		err := g.look(ctx)
+		err := g.readClaim(ctx)
 		if err == nil || errors.Is(err, ErrLost) {
 			return err
 		}
 		if !reported {
-			i.report(ctx, "claim not confirmed yet", err)
+			i.reportError(ctx, "claim not confirmed yet", err)
 		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-i.cfg.Clock.After(min(confirmPause, i.cfg.beat())):
+		case <-i.cfg.Clock.After(min(confirmPause, i.cfg.beatInterval())):
 		}
 	}
 }
 
-func (i *Instance) certain(g *guard) bool {
+func (i *Instance) isCertainOf(g *claimGuard) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.certainty.certain(g.uid, g.mine.Epoch, i.cfg.Clock.Now())
+	return i.certainty.isCertain(g.uid, g.mine.Epoch, i.cfg.Clock.Now())
 }
 
 // guardOf returns the guard of the claim that obj carries.
-func (i *Instance) guardOf(obj client.Object) (*guard, error) {
+func (i *Instance) guardOf(obj client.Object) (*claimGuard, error) {
 	mine, found, err := Parse(obj)
 	if err == nil && !found {
 		err = errors.New("the object carries none")

@@ -12,23 +12,23 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// claimed is a job that one holds, beside another instance.
-func claimed(t *testing.T) (b *bed, one, two *Instance, obj *corev1.ConfigMap) {
+// newClaimedJob is a job that one holds, beside another instance.
+func newClaimedJob(t *testing.T) (b *bed, one, two *Instance, obj *corev1.ConfigMap) {
 	t.Helper()
 	b = newBed()
-	one, two = b.instance("one"), b.instance("two")
-	b.pass(t, beat, one, two)
-	obj = job()
-	take(t, one, obj)
+	one, two = b.newInstance("one"), b.newInstance("two")
+	b.advanceAlive(t, beat, one, two)
+	obj = newJob()
+	acquireClaim(t, one, obj)
 	require.NoError(t, b.client.Create(t.Context(), obj))
 	return b, one, two, obj
 }
 
-// steal lets another instance write its claim into the stored object.
-func steal(t *testing.T, b *bed, successor *Instance, obj *corev1.ConfigMap) {
+// stealClaim lets another instance write its claim into the stored object.
+func stealClaim(t *testing.T, b *bed, successor *Instance, obj *corev1.ConfigMap) {
 	t.Helper()
 	stored := obj.DeepCopy()
-	take(t, successor, stored)
+	acquireClaim(t, successor, stored)
 	require.NoError(t, b.client.Update(t.Context(), stored))
 }
 
@@ -41,8 +41,8 @@ func requireReads(t *testing.T, b *bed, want int64, confirm func()) {
 }
 
 func TestConfirmIsFreeWhileTheLeaseIsRenewed(t *testing.T) {
-	b, one, two, obj := claimed(t)
-	b.pass(t, 3*timeout, one, two)
+	b, one, two, obj := newClaimedJob(t)
+	b.advanceAlive(t, 3*timeout, one, two)
 	b.away.Store(true)
 	b.clock.Step(timeout - timeout/marginsPerTimeout - 1)
 	requireReads(t, b, 0, func() { require.NoError(t, one.Confirm(t.Context(), obj)) })
@@ -53,18 +53,18 @@ func TestConfirmIsFreeWhileTheLeaseIsRenewed(t *testing.T) {
 func TestConfirmNoticesAPauseAtOnce(t *testing.T) {
 	for name, wake := range map[string]func(*testing.T, *Instance){
 		"the job moves first":        func(*testing.T, *Instance) {},
-		"the lease is renewed first": func(t *testing.T, one *Instance) { t.Helper(); one.beat(t.Context()) },
+		"the lease is renewed first": func(t *testing.T, one *Instance) { t.Helper(); one.runBeat(t.Context()) },
 		"the lease is renewed for long": func(t *testing.T, one *Instance) {
 			t.Helper()
 			for range 3 {
-				one.beat(t.Context())
+				one.runBeat(t.Context())
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, one, two, obj := claimed(t)
-			b.pass(t, timeout, two)
-			steal(t, b, two, obj)
+			b, one, two, obj := newClaimedJob(t)
+			b.advanceAlive(t, timeout, two)
+			stealClaim(t, b, two, obj)
 			wake(t, one)
 			require.ErrorIs(t, one.Confirm(t.Context(), obj), ErrLost)
 		})
@@ -74,11 +74,11 @@ func TestConfirmNoticesAPauseAtOnce(t *testing.T) {
 // A claim that was kept over a gap is read at every Confirm from then on: a successor that found
 // the holder dead may have been paused just before its write, for an unknown time.
 func TestAfterAGapEveryConfirmReads(t *testing.T) {
-	b, one, two, obj := claimed(t)
-	b.pass(t, timeout, two)
+	b, one, two, obj := newClaimedJob(t)
+	b.advanceAlive(t, timeout, two)
 	late := obj.DeepCopy()
-	take(t, two, late) // and stands still
-	b.pass(t, 5*timeout, one)
+	acquireClaim(t, two, late) // and stands still
+	b.advanceAlive(t, 5*timeout, one)
 	for range 2 {
 		requireReads(t, b, 1, func() { require.NoError(t, one.Confirm(t.Context(), obj)) })
 	}
@@ -88,23 +88,23 @@ func TestAfterAGapEveryConfirmReads(t *testing.T) {
 
 // What is taken after a gap is free again once every answer from before is old.
 func TestNewClaimsAreFreeAgainAfterAGap(t *testing.T) {
-	b, one, _, _ := claimed(t)
-	b.pass(t, 2*timeout)
-	b.pass(t, beat, one)
-	soon, later := job(), job()
+	b, one, _, _ := newClaimedJob(t)
+	b.advanceAlive(t, 2*timeout)
+	b.advanceAlive(t, beat, one)
+	soon, later := newJob(), newJob()
 	soon.Name, soon.UID, later.Name, later.UID = "soon", "uid-soon", "later", "uid-later"
-	take(t, one, soon)
+	acquireClaim(t, one, soon)
 	require.NoError(t, b.client.Create(t.Context(), soon))
 	requireReads(t, b, 1, func() { require.NoError(t, one.Confirm(t.Context(), soon)) })
-	b.pass(t, timeout, one)
-	take(t, one, later)
+	b.advanceAlive(t, timeout, one)
+	acquireClaim(t, one, later)
 	require.NoError(t, b.client.Create(t.Context(), later))
 	requireReads(t, b, 0, func() { require.NoError(t, one.Confirm(t.Context(), later)) })
 	requireReads(t, b, 1, func() { require.NoError(t, one.Confirm(t.Context(), soon)) })
 }
 
 func TestConfirmWaitsForTheServer(t *testing.T) {
-	b, one, _, obj := claimed(t)
+	b, one, _, obj := newClaimedJob(t)
 	b.clock.Step(timeout)
 	b.away.Store(true)
 	done := make(chan error, 1)
@@ -118,7 +118,7 @@ func TestConfirmWaitsForTheServer(t *testing.T) {
 }
 
 func TestConfirmEndsWithItsContext(t *testing.T) {
-	b, one, _, obj := claimed(t)
+	b, one, _, obj := newClaimedJob(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("gone")
 	cancel(gone)
@@ -134,29 +134,29 @@ func TestConfirmEndsWithItsContext(t *testing.T) {
 }
 
 func TestConfirmKnowsOnlyItsOwnClaims(t *testing.T) {
-	b, one, two, obj := claimed(t)
+	b, one, two, obj := newClaimedJob(t)
 	require.NoError(t, two.Confirm(t.Context(), obj), "whoever asks, the object decides")
-	unclaimed := job()
+	unclaimed := newJob()
 	require.ErrorIs(t, one.Confirm(t.Context(), unclaimed), ErrLost)
 	older := obj.DeepCopy()
-	take(t, one, obj)
+	acquireClaim(t, one, obj)
 	require.NoError(t, b.client.Update(t.Context(), obj))
 	require.NoError(t, one.Confirm(t.Context(), obj))
 	require.ErrorIs(t, one.Confirm(t.Context(), older), ErrLost, "an older epoch of its own")
-	one.leave(t.Context())
+	one.releaseLease(t.Context())
 	requireReads(t, b, 1, func() { require.NoError(t, one.Confirm(t.Context(), obj)) })
 }
 
 // One process holds a job twice. Questions about what a cache still shows come in between.
 func TestTwoHoldingsOfAJobAreTwoClaims(t *testing.T) {
-	b, one, two, first := claimed(t)
-	unclaimed := job()
+	b, one, two, first := newClaimedJob(t)
+	unclaimed := newJob()
 	ask := func(obj *corev1.ConfigMap) { _, err := one.Acquire(t.Context(), obj); require.NoError(t, err) }
 	ask(unclaimed)
 	requireReads(t, b, 0, func() { require.NoError(t, one.Confirm(t.Context(), first)) })
 	second := first.DeepCopy()
 	require.NoError(t, Set(second, Claim{Epoch: 1}))
-	take(t, one, second)
+	acquireClaim(t, one, second)
 	require.NoError(t, b.client.Update(t.Context(), second))
 	guarded, stop := one.Guard(t.Context(), second)
 	defer stop()
@@ -168,33 +168,33 @@ func TestTwoHoldingsOfAJobAreTwoClaims(t *testing.T) {
 		requireReads(t, b, 0, func() { require.NoError(t, one.Confirm(t.Context(), second)) })
 	}
 	require.Eventually(t, func() bool { b.clock.Step(guardPeriod); return former.Err() != nil }, time.Minute, time.Millisecond)
-	b.pass(t, timeout, one, two)
+	b.advanceAlive(t, timeout, one, two)
 	require.NoError(t, guarded.Err())
-	require.ErrorIs(t, Check(second, Claim{Holder: "one", Epoch: 1}), ErrLost)
+	require.ErrorIs(t, Check(second, Claim{Owner: "one", Epoch: 1}), ErrLost)
 }
 
 // Many jobs over a long life: memory stays bounded, and the newest is still free.
 func TestRememberedClaimsAreBounded(t *testing.T) {
-	b, one, _, obj := claimed(t)
+	b, one, _, obj := newClaimedJob(t)
 	for n := range 3 * rememberedClaims {
-		o := job()
+		o := newJob()
 		o.UID = types.UID(strconv.Itoa(n))
-		take(t, one, o)
+		acquireClaim(t, one, o)
 	}
 	require.LessOrEqual(t, len(one.certainty.acquired), rememberedClaims)
 	requireReads(t, b, 1, func() { require.NoError(t, one.Confirm(t.Context(), obj)) })
 	last := obj.DeepCopy()
-	take(t, one, last)
+	acquireClaim(t, one, last)
 	requireReads(t, b, 0, func() { require.NoError(t, one.Confirm(t.Context(), last)) })
 }
 
 // A stopped and continued process: its first tick is late, and reads the object.
 func TestGuardLooksAtOnceAfterAPause(t *testing.T) {
-	b, one, _, obj := claimed(t)
+	b, one, _, obj := newClaimedJob(t)
 	ctx, cancel := one.Guard(t.Context(), obj)
 	defer cancel()
 	require.Eventually(t, b.clock.HasWaiters, time.Minute, time.Millisecond)
-	require.NoError(t, Set(obj, Claim{Holder: "two", Epoch: 2}))
+	require.NoError(t, Set(obj, Claim{Owner: "two", Epoch: 2}))
 	require.NoError(t, b.client.Update(t.Context(), obj))
 	b.clock.Step(10 * timeout) // one tick, late
 	<-ctx.Done()

@@ -35,17 +35,17 @@ func (i *Instance) GuardSeeing(ctx context.Context, obj client.Object, seen func
 		return ctx, func() { cancel(context.Canceled) }
 	}
 	g.seen = seen
-	i.hold(1)
+	i.adjustGuards(1)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		defer i.hold(-1)
-		g.run(ctx, cancel)
+		defer i.adjustGuards(-1)
+		g.runGuard(ctx, cancel)
 	}()
 	return ctx, func() { cancel(context.Canceled); <-ended }
 }
 
-type guard struct {
+type claimGuard struct {
 	*Instance
 	key  client.ObjectKey
 	uid  types.UID
@@ -54,12 +54,12 @@ type guard struct {
 	seen func(client.Object) // may be nil
 }
 
-func newGuard(i *Instance, obj client.Object, mine Claim) *guard {
-	return &guard{Instance: i, key: client.ObjectKeyFromObject(obj), uid: obj.GetUID(), mine: mine, kind: reflect.TypeOf(obj).Elem()}
+func newGuard(i *Instance, obj client.Object, mine Claim) *claimGuard {
+	return &claimGuard{Instance: i, key: client.ObjectKeyFromObject(obj), uid: obj.GetUID(), mine: mine, kind: reflect.TypeOf(obj).Elem()}
 }
 
-func (g *guard) run(ctx context.Context, cancel context.CancelCauseFunc) {
-	period := min(guardPeriod, g.cfg.beat())
+func (g *claimGuard) runGuard(ctx context.Context, cancel context.CancelCauseFunc) {
+	period := min(guardPeriod, g.cfg.beatInterval())
 	waiting := g.cfg.Clock.Now()
 	ticker := g.cfg.Clock.NewTicker(period)
 	defer ticker.Stop()
@@ -74,16 +74,16 @@ func (g *guard) run(ctx context.Context, cancel context.CancelCauseFunc) {
 		if late := g.cfg.Clock.Since(waiting) - period; late > period {
 			g.cfg.Log.Warn("process was paused; checking its claim", "object", g.key.String(), "late", late)
 		}
-		if err := g.look(ctx); errors.Is(err, ErrLost) {
+		if err := g.readClaim(ctx); errors.Is(err, ErrLost) {
 			cancel(err)
 			return
 		}
 	}
 }
 
-// look reads the object: an error wrapping ErrLost when the claim is lost, any other when the
+// readClaim reads the object: an error wrapping ErrLost when the claim is lost, any other when the
 // server did not answer within the time of a beat or two.
-func (g *guard) look(ctx context.Context) error {
+func (g *claimGuard) readClaim(ctx context.Context) error {
 	obj, ok := reflect.New(g.kind).Interface().(client.Object)
 	if !ok {
 		return nil // cannot be: kind is that of a client.Object

@@ -18,15 +18,15 @@ const (
 	idleBeat = idle / idleLooks
 )
 
-// idler is an instance that nothing keeps awake.
-func (b *bed) idler(name string) *Instance {
-	i := b.instance(name)
+// newIdleInstance is an instance that nothing keeps awake.
+func (b *bed) newIdleInstance(name string) *Instance {
+	i := b.newInstance(name)
 	i.cfg.Busy = nil
 	return i
 }
 
-// live lets time go by as Run does: each instance beats when that is due.
-func (b *bed) live(t *testing.T, d time.Duration, alive ...*Instance) {
+// runInstances lets time go by as Run does: each instance beats when that is due.
+func (b *bed) runInstances(t *testing.T, d time.Duration, alive ...*Instance) {
 	t.Helper()
 	for range d / beat {
 		b.clock.Step(beat)
@@ -37,13 +37,13 @@ func (b *bed) live(t *testing.T, d time.Duration, alive ...*Instance) {
 func (b *bed) beatDue(t *testing.T, alive ...*Instance) {
 	t.Helper()
 	for _, i := range alive {
-		if i.due() {
-			i.beat(t.Context())
+		if i.isBeatDue() {
+			i.runBeat(t.Context())
 		}
 	}
 }
 
-func (b *bed) lease(t *testing.T, name string) *coordinationv1.Lease {
+func (b *bed) readLease(t *testing.T, name string) *coordinationv1.Lease {
 	t.Helper()
 	lease := &coordinationv1.Lease{}
 	require.NoError(t, b.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, lease))
@@ -52,19 +52,19 @@ func (b *bed) lease(t *testing.T, name string) *coordinationv1.Lease {
 
 func (b *bed) requireDeclared(t *testing.T, name string, want time.Duration) {
 	t.Helper()
-	require.EqualValues(t, want/time.Second, *b.lease(t, name).Spec.LeaseDurationSeconds)
+	require.EqualValues(t, want/time.Second, *b.readLease(t, name).Spec.LeaseDurationSeconds)
 }
 
-// store writes a claimed job, as the runner does.
-func (b *bed) store(t *testing.T, i *Instance) *corev1.ConfigMap {
+// createClaimedJob writes a claimed job, as the runner does.
+func (b *bed) createClaimedJob(t *testing.T, i *Instance) *corev1.ConfigMap {
 	t.Helper()
-	obj := job()
-	take(t, i, obj)
+	obj := newJob()
+	acquireClaim(t, i, obj)
 	require.NoError(t, b.client.Create(t.Context(), obj))
 	return obj
 }
 
-func count(b *bed) (requests *int) {
+func countRequests(b *bed) (requests *int) {
 	requests = new(int)
 	b.client = interceptor.NewClient(b.client.(client.WithWatch), interceptor.Funcs{ //nolint:forcetypeassert // the bed's own
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
@@ -81,30 +81,30 @@ func count(b *bed) (requests *int) {
 
 func TestAnIdleInstanceMakesFewRequests(t *testing.T) {
 	b := newBed()
-	requests := count(b)
-	one := b.idler("one")
-	b.live(t, beat, one)
+	requests := countRequests(b)
+	one := b.newIdleInstance("one")
+	b.runInstances(t, beat, one)
 	require.True(t, one.Ready())
 	b.requireDeclared(t, "one", idle)
 	before := *requests
-	b.live(t, 10*time.Minute, one)
+	b.runInstances(t, 10*time.Minute, one)
 	require.LessOrEqual(t, *requests-before, 2*10, "a write and a read a minute")
-	require.True(t, one.certainty.fresh(b.clock.Now()))
+	require.True(t, one.certainty.isFresh(b.clock.Now()))
 }
 
 // The Lease declares the timeout before the claim is there to be seen.
 func TestTheLeaseIsRewrittenBeforeAClaim(t *testing.T) {
 	b := newBed()
-	one := b.idler("one")
-	b.live(t, timeout, one)
+	one := b.newIdleInstance("one")
+	b.runInstances(t, timeout, one)
 	b.requireDeclared(t, "one", idle)
-	obj := job()
+	obj := newJob()
 	_, err := one.Acquire(t.Context(), obj)
 	require.NoError(t, err)
 	b.requireDeclared(t, "one", timeout)
-	b.live(t, gracePeriod-beat, one)
+	b.runInstances(t, gracePeriod-beat, one)
 	b.requireDeclared(t, "one", timeout)
-	b.live(t, 2*beat, one)
+	b.runInstances(t, 2*beat, one)
 	b.requireDeclared(t, "one", idle)
 	require.ErrorContains(t, one.refusedWake(t), "injected", "no claim without the write")
 }
@@ -114,12 +114,12 @@ func (i *Instance) refusedWake(t *testing.T) error {
 	t.Helper()
 	up := i.cfg.Client
 	defer func() { i.cfg.Client = up }()
-	i.cfg.Client = refusing(up)
-	_, err := i.Acquire(t.Context(), job())
+	i.cfg.Client = refusingClient(up)
+	_, err := i.Acquire(t.Context(), newJob())
 	return err
 }
 
-func refusing(c client.Client) client.Client {
+func refusingClient(c client.Client) client.Client {
 	return interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{ //nolint:forcetypeassert // the bed's own
 		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
 			return errors.New("injected")
@@ -130,17 +130,17 @@ func refusing(c client.Client) client.Client {
 // An instance stays awake while it holds a claim, however long, and for a while after it.
 func TestAHolderStaysAwake(t *testing.T) {
 	b := newBed()
-	one := b.idler("one")
-	b.live(t, beat, one)
-	obj := b.store(t, one)
+	one := b.newIdleInstance("one")
+	b.runInstances(t, beat, one)
+	obj := b.createClaimedJob(t, one)
 	_, release := one.Guard(t.Context(), obj)
-	b.live(t, 5*gracePeriod, one)
+	b.runInstances(t, 5*gracePeriod, one)
 	b.requireDeclared(t, "one", timeout)
 	requireReads(t, b, 0, func() { require.NoError(t, one.Confirm(t.Context(), obj)) })
 	release()
-	b.live(t, gracePeriod-beat, one)
+	b.runInstances(t, gracePeriod-beat, one)
 	b.requireDeclared(t, "one", timeout)
-	b.live(t, 2*beat, one)
+	b.runInstances(t, 2*beat, one)
 	b.requireDeclared(t, "one", idle)
 }
 
@@ -148,19 +148,19 @@ func TestAHolderStaysAwake(t *testing.T) {
 // was idle as well until it saw the claim.
 func TestATakeoverFromAnIdleStartTakesTheTimeout(t *testing.T) {
 	b := newBed()
-	one, two := b.idler("one"), b.idler("two")
-	b.live(t, 10*time.Minute, one, two)
-	obj := b.store(t, one)
+	one, two := b.newIdleInstance("one"), b.newIdleInstance("two")
+	b.runInstances(t, 10*time.Minute, one, two)
+	obj := b.createClaimedJob(t, one)
 	requireHeld(t, two, obj, "one")
 	require.Len(t, two.woken, 1, "the question begins a beat at once")
-	two.beat(t.Context())
+	two.runBeat(t.Context())
 	asks := func() { require.Error(t, two.Held(obj)) }
 	for range timeout / beat {
 		asks()
-		b.live(t, beat, two)
+		b.runInstances(t, beat, two)
 	}
 	require.Equal(t, "one", <-two.Expired())
-	steal(t, b, two, obj)
+	stealClaim(t, b, two, obj)
 	require.ErrorIs(t, one.Confirm(t.Context(), obj), ErrLost)
 }
 
@@ -168,14 +168,14 @@ func TestATakeoverFromAnIdleStartTakesTheTimeout(t *testing.T) {
 // dead, whatever the successor's own timeout.
 func TestTheDeclaredDurationCounts(t *testing.T) {
 	b := newBed()
-	one, two := b.idler("one"), b.instance("two")
-	b.live(t, beat, one, two)
-	obj := job()
-	require.NoError(t, Set(obj, Claim{Holder: "one", Address: "one:7442", Epoch: 1}))
-	b.live(t, idle-beat, two)
+	one, two := b.newIdleInstance("one"), b.newInstance("two")
+	b.runInstances(t, beat, one, two)
+	obj := newJob()
+	require.NoError(t, Set(obj, Claim{Owner: "one", Address: "one:7442", Epoch: 1}))
+	b.runInstances(t, idle-beat, two)
 	requireHeld(t, two, obj, "one")
 	require.Empty(t, two.Expired())
-	b.live(t, 2*beat, two)
+	b.runInstances(t, 2*beat, two)
 	require.Equal(t, "one", <-two.Expired())
 }
 
@@ -183,12 +183,12 @@ func TestTheDeclaredDurationCounts(t *testing.T) {
 // that it is absent does not end it earlier.
 func TestADeletedLeaseOfAnIdleInstance(t *testing.T) {
 	b := newBed()
-	one, two := b.idler("one"), b.instance("two")
-	b.live(t, 2*beat, one, two)
-	require.NoError(t, b.client.Delete(t.Context(), b.lease(t, "one")))
-	b.live(t, 2*timeout-2*beat, two)
+	one, two := b.newIdleInstance("one"), b.newInstance("two")
+	b.runInstances(t, 2*beat, one, two)
+	require.NoError(t, b.client.Delete(t.Context(), b.readLease(t, "one")))
+	b.runInstances(t, 2*timeout-2*beat, two)
 	require.Empty(t, two.Expired())
-	obj := b.store(t, one)
+	obj := b.createClaimedJob(t, one)
 	requireHeld(t, two, obj, "one")
 	requireReads(t, b, 0, func() { require.NoError(t, one.Confirm(t.Context(), obj)) })
 	b.requireDeclared(t, "one", timeout)
@@ -198,22 +198,22 @@ func TestADeletedLeaseOfAnIdleInstance(t *testing.T) {
 // dead since. What it claims then is not certain.
 func TestALostAnswerToAShortDeclarationCounts(t *testing.T) {
 	b := newBed()
-	one, two := b.idler("one"), b.instance("two")
-	b.live(t, beat, one, two)
+	one, two := b.newIdleInstance("one"), b.newInstance("two")
+	b.runInstances(t, beat, one, two)
 	up := one.cfg.Client
 	one.cfg.Client = interceptor.NewClient(up.(client.WithWatch), interceptor.Funcs{ //nolint:forcetypeassert // the bed's own
 		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
 			return errors.Join(c.Patch(ctx, obj, p, opts...), errors.New("lost"))
 		},
 	})
-	_, err := one.Acquire(t.Context(), job())
+	_, err := one.Acquire(t.Context(), newJob())
 	require.ErrorContains(t, err, "lost")
 	one.cfg.Client = up
-	b.live(t, timeout+beat, two)
+	b.runInstances(t, timeout+beat, two)
 	require.Equal(t, "one", <-two.Expired(), "it saw the short one")
-	obj := b.store(t, one)
+	obj := b.createClaimedJob(t, one)
 	late := obj.DeepCopy()
-	take(t, two, late) // by an answer from before the renewal
+	acquireClaim(t, two, late) // by an answer from before the renewal
 	requireReads(t, b, 1, func() { require.NoError(t, one.Confirm(t.Context(), obj)) })
 	require.NoError(t, b.client.Update(t.Context(), late))
 	require.ErrorIs(t, one.Confirm(t.Context(), obj), ErrLost)
@@ -222,8 +222,8 @@ func TestALostAnswerToAShortDeclarationCounts(t *testing.T) {
 // A write whose answer was lost cannot replace a later one.
 func TestALateWriteOfTheLeaseFails(t *testing.T) {
 	b := newBed()
-	one := b.idler("one")
-	b.live(t, beat, one)
+	one := b.newIdleInstance("one")
+	b.runInstances(t, beat, one)
 	up := one.cfg.Client
 	var late func() error
 	one.cfg.Client = interceptor.NewClient(up.(client.WithWatch), interceptor.Funcs{ //nolint:forcetypeassert // the bed's own
@@ -233,11 +233,11 @@ func TestALateWriteOfTheLeaseFails(t *testing.T) {
 			return errors.New("lost")
 		},
 	})
-	_, err := one.Acquire(t.Context(), job())
+	_, err := one.Acquire(t.Context(), newJob())
 	require.ErrorContains(t, err, "lost")
 	one.cfg.Client = up
 	b.clock.Step(gracePeriod)
-	one.beat(t.Context())
+	one.runBeat(t.Context())
 	b.requireDeclared(t, "one", idle)
 	require.Error(t, late())
 	b.requireDeclared(t, "one", idle)
@@ -251,11 +251,11 @@ func TestAnIdleInstanceHasGapsToo(t *testing.T) {
 	}{"within what it declares": {idle / 2, 0}, "longer": {idle, 1}} {
 		t.Run(name, func(t *testing.T) {
 			b := newBed()
-			one := b.idler("one")
-			b.live(t, beat, one)
+			one := b.newIdleInstance("one")
+			b.runInstances(t, beat, one)
 			b.clock.Step(tt.away)
 			b.beatDue(t, one)
-			obj := b.store(t, one)
+			obj := b.createClaimedJob(t, one)
 			requireReads(t, b, tt.reads, func() { require.NoError(t, one.Confirm(t.Context(), obj)) })
 		})
 	}
@@ -265,44 +265,44 @@ func TestAnIdleInstanceHasGapsToo(t *testing.T) {
 // seen of a short declaration is replaced at once.
 func TestAnIdleInstanceTriesAgainSoon(t *testing.T) {
 	b := newBed()
-	one := b.idler("one")
-	b.live(t, beat, one)
+	one := b.newIdleInstance("one")
+	b.runInstances(t, beat, one)
 	up := one.cfg.Client
-	one.cfg.Client = refusing(up)
-	b.live(t, idleBeat, one)
+	one.cfg.Client = refusingClient(up)
+	b.runInstances(t, idleBeat, one)
 	one.cfg.Client = up
-	b.live(t, beat, one)
+	b.runInstances(t, beat, one)
 	require.Equal(t, b.clock.Now(), one.certainty.confirmed.begin)
 
 	require.Error(t, one.refusedWake(t))
 	b.clock.Step(gracePeriod)
-	require.True(t, one.due())
+	require.True(t, one.isBeatDue())
 }
 
 // What keeps an instance awake beside claims.
 func TestABusyInstanceIsAwake(t *testing.T) {
 	b := newBed()
-	one := b.idler("one")
+	one := b.newIdleInstance("one")
 	busy := false
 	one.cfg.Busy = func() bool { return busy }
-	b.live(t, beat, one)
+	b.runInstances(t, beat, one)
 	b.requireDeclared(t, "one", idle)
 	busy = true
-	b.live(t, beat, one)
+	b.runInstances(t, beat, one)
 	b.requireDeclared(t, "one", timeout)
 	busy = false
-	b.live(t, beat, one)
+	b.runInstances(t, beat, one)
 	b.requireDeclared(t, "one", idle)
 }
 
 // Who died idle leaves a Lease, which others remove although they look seldom.
 func TestIdleInstancesRemoveOldLeases(t *testing.T) {
 	b := newBed()
-	one, two := b.idler("one"), b.idler("two")
-	b.live(t, beat, one, two)
-	b.live(t, 2*idle-beat, two)
-	b.lease(t, "one")
-	b.live(t, 2*idleBeat, two)
+	one, two := b.newIdleInstance("one"), b.newIdleInstance("two")
+	b.runInstances(t, beat, one, two)
+	b.runInstances(t, 2*idle-beat, two)
+	b.readLease(t, "one")
+	b.runInstances(t, 2*idleBeat, two)
 	require.Error(t, b.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "one"}, &coordinationv1.Lease{}))
-	b.lease(t, "two")
+	b.readLease(t, "two")
 }

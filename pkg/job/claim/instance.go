@@ -48,9 +48,9 @@ type Config struct {
 	Log          *slog.Logger
 }
 
-// beat is the time between two renewals of an instance that is awake. Short timeouts have half as
+// beatInterval is the time between two renewals of an instance that is awake. Short timeouts have half as
 // many beats, so that they do not become a load.
-func (c *Config) beat() time.Duration {
+func (c *Config) beatInterval() time.Duration {
 	return max(c.Timeout/beatsPerTimeout, min(2*c.Timeout/beatsPerTimeout, shortBeat))
 }
 
@@ -69,8 +69,8 @@ type Instance struct {
 	asked     time.Time // the last question about a claim that has a holder
 	holding   int       // guards that run
 	beaten    time.Time // the begin of the last beat that was answered
-	certainty certainty
-	watch     watch
+	certainty leaseCertainty
+	watch     leaseWatch
 }
 
 // NewInstance prepares an instance; Run brings it to life.
@@ -91,18 +91,18 @@ func (i *Instance) Name() string { return i.cfg.Name }
 // returns nil. Failing calls are logged and repeated. While the instance is idle it does both less
 // often.
 func (i *Instance) Run(ctx context.Context) error {
-	ticker := i.cfg.Clock.NewTicker(i.cfg.beat())
+	ticker := i.cfg.Clock.NewTicker(i.cfg.beatInterval())
 	defer ticker.Stop()
 	looked := false // for a death, just now
 	for {
-		if i.due() {
-			i.beat(ctx)
+		if i.isBeatDue() {
+			i.runBeat(ctx)
 		}
 		death, stop := i.nextDeath(looked)
 		select {
 		case <-ctx.Done():
 			stop()
-			i.leave(context.WithoutCancel(ctx))
+			i.releaseLease(context.WithoutCancel(ctx))
 			return nil
 		case <-ticker.C():
 			looked = false
@@ -121,21 +121,21 @@ func (i *Instance) Run(ctx context.Context) error {
 func (i *Instance) nextDeath(looked bool) (due <-chan time.Time, stop func()) {
 	now := i.cfg.Clock.Now()
 	i.mu.Lock()
-	awake, next := i.awake(now), i.watch.nextDeath()
+	awake, next := i.isAwake(now), i.watch.nextDeath()
 	i.mu.Unlock()
 	left := next.Sub(now)
-	if !awake || next.IsZero() || left <= 0 && looked || left >= i.cfg.beat() {
+	if !awake || next.IsZero() || left <= 0 && looked || left >= i.cfg.beatInterval() {
 		return nil, func() {}
 	}
 	timer := i.cfg.Clock.NewTimer(left)
 	return timer.C(), func() { timer.Stop() }
 }
 
-// beat renews the Lease and, when that is due, reads the others once. An answer counts only if this
+// runBeat renews the Lease and, when that is due, reads the others once. An answer counts only if this
 // instance could renew just before and finds that very renewal in it: with a server that takes no
 // writes no instance can renew, and one that answers from an old cache omits renewals that took
 // place.
-func (i *Instance) beat(ctx context.Context) {
+func (i *Instance) runBeat(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, i.cfg.Timeout/gapsPerTimeout)
 	defer cancel()
 	if i.takeTurn(limited) != nil {
@@ -143,8 +143,8 @@ func (i *Instance) beat(ctx context.Context) {
 	}
 	defer i.endTurn() // after the read: another renewal would hide this one
 	begin := i.cfg.Clock.Now()
-	if err := i.renew(limited, i.declare); err != nil {
-		i.report(ctx, "instance lease not renewed", err)
+	if err := i.renewLease(limited, i.declaredDuration); err != nil {
+		i.reportError(ctx, "instance lease not renewed", err)
 		return
 	}
 	i.mu.Lock()
@@ -154,32 +154,32 @@ func (i *Instance) beat(ctx context.Context) {
 		return
 	}
 	asked := i.cfg.Clock.Now()
-	leases, err := i.leases(limited)
-	if err == nil && !shows(leases, i.cfg.Name, i.version) {
+	leases, err := i.listLeases(limited)
+	if err == nil && !containsLease(leases, i.cfg.Name, i.version) {
 		err = errStale
 	}
 	if err != nil {
-		i.report(ctx, "instance leases not read", err)
+		i.reportError(ctx, "instance leases not read", err)
 		return
 	}
 	i.mu.Lock()
 	i.beaten = begin
-	dead := i.watch.observe(leases, asked, i.cfg.Clock.Now())
-	stale := i.watch.sweepable(asked)
+	dead := i.watch.observeLeases(leases, asked, i.cfg.Clock.Now())
+	stale := i.watch.sweepableLeases(asked)
 	i.mu.Unlock()
-	i.announce(dead)
-	i.sweep(limited, stale)
+	i.announceDead(dead)
+	i.sweepLeases(limited, stale)
 }
 
-func (i *Instance) report(ctx context.Context, msg string, err error) {
+func (i *Instance) reportError(ctx context.Context, msg string, err error) {
 	if ctx.Err() == nil {
 		i.cfg.Log.Warn(msg, //nolint:sloglint // callers pass constants
 			"error", err)
 	}
 }
 
-// announce delivers each death once; one for which the channel is full is tried at the next beat.
-func (i *Instance) announce(dead []string) {
+// announceDead delivers each death once; one for which the channel is full is tried at the next beat.
+func (i *Instance) announceDead(dead []string) {
 	for _, name := range dead {
 		select {
 		case i.expired <- name:
@@ -206,31 +206,31 @@ func (i *Instance) Expired() <-chan string { return i.expired }
 // has not been watched dying; an unknown holder is watched from the call on. While such calls come
 // the instance stays awake: the death of the holder is detected in time.
 func (i *Instance) Held(obj metav1.Object) error {
-	_, err := i.held(obj)
+	_, err := i.claimHeldOn(obj)
 	return err
 }
 
-// held is Held, and returns the claim that the object carries.
-func (i *Instance) held(obj metav1.Object) (Claim, error) {
+// claimHeldOn is Held, and returns the claim that the object carries.
+func (i *Instance) claimHeldOn(obj metav1.Object) (Claim, error) {
 	held, found, err := Parse(obj)
 	if err != nil {
 		return Claim{}, err
 	}
-	if found && held.Holder != "" {
-		i.attend()
+	if found && held.Owner != "" {
+		i.noteInterest()
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return held, i.free(held, i.cfg.Clock.Now())
+	return held, i.checkFree(held, i.cfg.Clock.Now())
 }
 
-// free returns nil if the holder of a claim is this instance, none, or dead. i.mu must be held.
-func (i *Instance) free(held Claim, now time.Time) error {
+// checkFree returns nil if the holder of a claim is this instance, none, or dead. i.mu must be held.
+func (i *Instance) checkFree(held Claim, now time.Time) error {
 	if !i.ready {
 		return fmt.Errorf("instance %s has no lease yet", i.cfg.Name)
 	}
-	if held.Holder != "" && held.Holder != i.cfg.Name && !i.watch.dead(held.Holder, now) {
-		return &HeldError{Holder: held.Holder, Address: held.Address}
+	if held.Owner != "" && held.Owner != i.cfg.Name && !i.watch.isDead(held.Owner, now) {
+		return &HeldError{Owner: held.Owner, Address: held.Address}
 	}
 	return nil
 }
@@ -239,20 +239,20 @@ func (i *Instance) free(held Claim, now time.Time) error {
 // raised by one. Its errors are those of Held, and those of the call that wakes this instance: the
 // Lease declares the timeout before a claim is written.
 func (i *Instance) Acquire(ctx context.Context, obj metav1.Object) (Claim, error) {
-	held, err := i.held(obj)
+	held, err := i.claimHeldOn(obj)
 	if err != nil {
 		return Claim{}, err
 	}
-	i.attend()
-	if err := i.wake(ctx); err != nil {
+	i.noteInterest()
+	if err := i.wakeLease(ctx); err != nil {
 		return Claim{}, err
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	now := i.cfg.Clock.Now()
-	if err := i.free(held, now); err != nil {
+	if err := i.checkFree(held, now); err != nil {
 		return Claim{}, err // what was known of the holder became too old meanwhile
 	}
-	i.certainty.acquiring(obj.GetUID(), held.Epoch+1, now)
-	return Claim{Holder: i.cfg.Name, Address: i.cfg.Address, Epoch: held.Epoch + 1}, nil
+	i.certainty.noteAcquiring(obj.GetUID(), held.Epoch+1, now)
+	return Claim{Owner: i.cfg.Name, Address: i.cfg.Address, Epoch: held.Epoch + 1}, nil
 }

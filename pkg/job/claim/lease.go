@@ -28,16 +28,16 @@ const (
 // errStale refuses an answer that is older than what this instance wrote before it.
 var errStale = errors.New("the answer lacks the renewal written just before")
 
-// renew writes the Lease with what declare returns, creating it when a user removed it. The caller
+// renewLease writes the Lease with what declare returns, creating it when a user removed it. The caller
 // has the turn to write.
-func (i *Instance) renew(ctx context.Context, declare func(now time.Time) time.Duration) error {
+func (i *Instance) renewLease(ctx context.Context, declare func(now time.Time) time.Duration) error {
 	begin := i.cfg.Clock.Now()
 	i.mu.Lock()
-	d := declaration{begin: begin, duration: declare(begin)}
+	d := leaseDeclaration{begin: begin, duration: declare(begin)}
 	if d.duration > i.cfg.Timeout {
 		i.slow = true // others may see that from now on
 	}
-	i.certainty.renewing(d)
+	i.certainty.noteRenewing(d)
 	i.mu.Unlock()
 	if err := i.writeLease(ctx, i.cfg.Name, d.duration); err != nil {
 		return err
@@ -45,7 +45,7 @@ func (i *Instance) renew(ctx context.Context, declare func(now time.Time) time.D
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.ready, i.slow = true, d.duration > i.cfg.Timeout
-	i.certainty.renewed(d, i.cfg.Clock.Now())
+	i.certainty.noteRenewed(d, i.cfg.Clock.Now())
 	return nil
 }
 
@@ -66,34 +66,34 @@ func (i *Instance) writeLease(ctx context.Context, holder string, duration time.
 // tryWrite is one attempt of writeLease. Without a version it creates the Lease, or reads it where
 // there is one. After an error no version is known.
 func (i *Instance) tryWrite(ctx context.Context, holder string, duration time.Duration) error {
-	lease, before := i.lease(holder, duration), i.version
+	lease, before := i.newLease(holder, duration), i.version
 	i.version = ""
 	if before == "" {
 		if holder != "" {
 			err := i.cfg.Client.Create(ctx, lease)
 			if !apierrors.IsAlreadyExists(err) {
-				return i.wrote(lease, err)
+				return i.noteWritten(lease, err)
 			}
 		}
 		there := &coordinationv1.Lease{}
 		if err := i.cfg.Reader.Get(ctx, client.ObjectKeyFromObject(lease), there); err != nil {
 			return err
 		}
-		lease, before = i.lease(holder, duration), there.ResourceVersion
+		lease, before = i.newLease(holder, duration), there.ResourceVersion
 	}
 	base := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: i.cfg.Namespace, Name: i.cfg.Name, ResourceVersion: before}}
-	return i.wrote(lease, i.cfg.Client.Patch(ctx, lease, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})))
+	return i.noteWritten(lease, i.cfg.Client.Patch(ctx, lease, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})))
 }
 
-// wrote notes the version of the Lease if it was written.
-func (i *Instance) wrote(lease *coordinationv1.Lease, err error) error {
+// noteWritten notes the version of the Lease if it was written.
+func (i *Instance) noteWritten(lease *coordinationv1.Lease, err error) error {
 	if err == nil {
 		i.version = lease.ResourceVersion
 	}
 	return err
 }
 
-func (i *Instance) lease(holder string, duration time.Duration) *coordinationv1.Lease {
+func (i *Instance) newLease(holder string, duration time.Duration) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: i.cfg.Namespace, Name: i.cfg.Name, Labels: map[string]string{leaseLabel: leaseLabelValue},
@@ -107,12 +107,12 @@ func (i *Instance) lease(holder string, duration time.Duration) *coordinationv1.
 	}
 }
 
-// leave releases the Lease: an instance that watches takes over at once.
-func (i *Instance) leave(ctx context.Context) {
+// releaseLease releases the Lease: an instance that watches takes over at once.
+func (i *Instance) releaseLease(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, releaseLimit)
 	defer cancel()
 	i.mu.Lock()
-	i.certainty.end()
+	i.certainty.endCertainty()
 	i.mu.Unlock()
 	err := i.takeTurn(ctx)
 	if err == nil {
@@ -127,24 +127,24 @@ func (i *Instance) leave(ctx context.Context) {
 // IsInstance reports whether a Lease is of an instance of a service.
 func IsInstance(lease *coordinationv1.Lease) bool { return lease.Labels[leaseLabel] == leaseLabelValue }
 
-func (i *Instance) leases(ctx context.Context) ([]coordinationv1.Lease, error) {
+func (i *Instance) listLeases(ctx context.Context) ([]coordinationv1.Lease, error) {
 	list := &coordinationv1.LeaseList{}
 	err := i.cfg.Reader.List(ctx, list, client.InNamespace(i.cfg.Namespace), client.MatchingLabels{leaseLabel: leaseLabelValue})
 	return list.Items, err
 }
 
-// shows reports whether a list holds the Lease of that name at that version.
-func shows(leases []coordinationv1.Lease, name, version string) bool {
+// containsLease reports whether a list holds the Lease of that name at that version.
+func containsLease(leases []coordinationv1.Lease, name, version string) bool {
 	return slices.ContainsFunc(leases, func(l coordinationv1.Lease) bool { return l.Name == name && l.ResourceVersion == version })
 }
 
-// sweep deletes Leases of the long dead, exactly as they were seen.
-func (i *Instance) sweep(ctx context.Context, stale map[string]string) {
+// sweepLeases deletes Leases of the long dead, exactly as they were seen.
+func (i *Instance) sweepLeases(ctx context.Context, stale map[string]string) {
 	for name, version := range stale {
 		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: i.cfg.Namespace, Name: name}}
 		err := i.cfg.Client.Delete(ctx, lease, client.Preconditions{ResourceVersion: &version})
 		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
-			i.report(ctx, "lease of a dead instance not deleted", err)
+			i.reportError(ctx, "lease of a dead instance not deleted", err)
 		}
 	}
 }

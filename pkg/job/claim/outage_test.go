@@ -43,20 +43,20 @@ func TestAnOutageExpiresNobody(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, one, two, obj := claimed(t)
+			b, one, two, obj := newClaimedJob(t)
 			up := two.cfg
 			broken := interceptor.NewClient(b.client.(client.WithWatch), outage(t, b)) //nolint:forcetypeassert // the bed's own
 			two.cfg.Reader, two.cfg.Client = broken, broken
-			b.pass(t, 2*timeout, two)
+			b.advanceAlive(t, 2*timeout, two)
 			requireHeld(t, two, obj, "one")
 			two.cfg.Reader, two.cfg.Client = up.Reader, up.Client
-			b.pass(t, timeout-beat, two)
+			b.advanceAlive(t, timeout-beat, two)
 			requireHeld(t, two, obj, "one")
-			b.pass(t, beat, one, two)
-			b.pass(t, timeout-beat, two)
+			b.advanceAlive(t, beat, one, two)
+			b.advanceAlive(t, timeout-beat, two)
 			requireHeld(t, two, obj, "one")
 			require.Empty(t, two.Expired())
-			b.pass(t, 2*beat, two)
+			b.advanceAlive(t, 2*beat, two)
 			require.Equal(t, "one", <-two.Expired(), "real silence still counts")
 		})
 	}
@@ -65,9 +65,9 @@ func TestAnOutageExpiresNobody(t *testing.T) {
 // A successor that is cut off alone expires no holder; the others take over from a dead holder
 // nevertheless, and a holder without writes loses its claim to them.
 func TestOnePartitionedSuccessor(t *testing.T) {
-	b, one, two, obj := claimed(t)
-	three := b.instance("three")
-	b.pass(t, beat, one, two, three)
+	b, one, two, obj := newClaimedJob(t)
+	three := b.newInstance("three")
+	b.advanceAlive(t, beat, one, two, three)
 	refuse := errors.New("no route to host")
 	cut := interceptor.NewClient(b.client.(client.WithWatch), interceptor.Funcs{ //nolint:forcetypeassert // the bed's own
 		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
@@ -75,33 +75,33 @@ func TestOnePartitionedSuccessor(t *testing.T) {
 		},
 	})
 	two.cfg.Client, one.cfg.Client = cut, cut // reads work, renewals do not
-	b.pass(t, timeout, one, two, three)
+	b.advanceAlive(t, timeout, one, two, three)
 	requireHeld(t, two, obj, "one")
-	steal(t, b, three, obj)
+	stealClaim(t, b, three, obj)
 	require.ErrorIs(t, one.Confirm(t.Context(), obj), ErrLost)
 }
 
 // The holder's clock and what it writes into its Lease mean nothing to others.
 func TestAHolderWithAnotherClock(t *testing.T) {
-	b, one, two, obj := claimed(t)
+	b, one, two, obj := newClaimedJob(t)
 	for i := range 20 {
 		own := newBed().clock
 		own.SetTime(time.Unix(int64(i%2)*2_000_000_000, 0))
 		one.cfg.Clock = own
-		b.pass(t, beat, one, two)
+		b.advanceAlive(t, beat, one, two)
 		requireHeld(t, two, obj, "one")
 	}
 }
 
 // The Lease is deleted repeatedly: the holder writes it anew.
 func TestADeletedLeaseIsWrittenAgain(t *testing.T) {
-	b, one, two, obj := claimed(t)
+	b, one, two, obj := newClaimedJob(t)
 	for range 20 {
 		lease := &coordinationv1.Lease{}
 		lease.Namespace, lease.Name = namespace, "one"
 		require.NoError(t, b.client.Delete(t.Context(), lease))
-		b.pass(t, beat, two)
-		b.pass(t, beat, one, two)
+		b.advanceAlive(t, beat, two)
+		b.advanceAlive(t, beat, one, two)
 		requireHeld(t, two, obj, "one")
 	}
 	require.NoError(t, one.Confirm(t.Context(), obj))
@@ -109,14 +109,14 @@ func TestADeletedLeaseIsWrittenAgain(t *testing.T) {
 
 // A successor that slept goes by no old answer: the holder may have come back.
 func TestASuccessorThatSleptLooksFirst(t *testing.T) {
-	b, one, two, obj := claimed(t)
-	b.pass(t, timeout, two)
+	b, one, two, obj := newClaimedJob(t)
+	b.advanceAlive(t, timeout, two)
 	require.Equal(t, "one", <-two.Expired())
 	b.clock.Step(timeout)
-	one.beat(t.Context())
+	one.runBeat(t.Context())
 	requireHeld(t, two, obj, "one")
-	b.pass(t, beat, one, two)
+	b.advanceAlive(t, beat, one, two)
 	requireHeld(t, two, obj, "one")
-	b.pass(t, timeout, two)
+	b.advanceAlive(t, timeout, two)
 	require.Equal(t, "one", <-two.Expired(), "a death after a return is told again")
 }

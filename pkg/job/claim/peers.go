@@ -62,8 +62,8 @@ func (p *Peers) Run(ctx context.Context) error {
 	ticker := p.clock.NewTicker(peersTick)
 	defer ticker.Stop()
 	for {
-		for _, instance := range p.due() {
-			_, _, _ = p.see(ctx, instance) // the next Find returns the error
+		for _, instance := range p.dueInstances() {
+			_, _, _ = p.readPeer(ctx, instance) // the next Find returns the error
 		}
 		select {
 		case <-ctx.Done():
@@ -73,8 +73,8 @@ func (p *Peers) Run(ctx context.Context) error {
 	}
 }
 
-// due lists the instances to read, and removes those without recent calls of Find.
-func (p *Peers) due() (names []string) {
+// dueInstances lists the instances to read, and removes those without recent calls of Find.
+func (p *Peers) dueInstances() (names []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.clock.Now()
@@ -96,16 +96,16 @@ func (p *Peers) due() (names []string) {
 // Find returns the gRPC address of the instance, empty if its Lease has none, or that it has ended.
 // An error is one of the API server and does not mean that the instance has ended.
 func (p *Peers) Find(ctx context.Context, instance string) (address string, gone bool, err error) {
-	one := p.get(instance)
+	one := p.getPeer(instance)
 	one.looking.Lock()
 	one.wanted = p.clock.Now()
 	one.looking.Unlock()
-	return p.see(ctx, instance)
+	return p.readPeer(ctx, instance)
 }
 
-// see reads the Lease of an instance, unless that was done just before.
-func (p *Peers) see(ctx context.Context, instance string) (address string, gone bool, err error) {
-	one := p.get(instance)
+// readPeer reads the Lease of an instance, unless that was done just before.
+func (p *Peers) readPeer(ctx context.Context, instance string) (address string, gone bool, err error) {
+	one := p.getPeer(instance)
 	one.looking.Lock()
 	defer one.looking.Unlock()
 	now := p.clock.Now()
@@ -117,12 +117,12 @@ func (p *Peers) see(ctx context.Context, instance string) (address string, gone 
 	if err != nil && !apierrors.IsNotFound(err) {
 		return "", false, err
 	}
-	one.look(lease, now, p.clock.Now())
+	one.updateFrom(lease, now, p.clock.Now())
 	return one.address, one.gone, nil
 }
 
-// get returns what was seen of an instance.
-func (p *Peers) get(instance string) *peer {
+// getPeer returns what was seen of an instance.
+func (p *Peers) getPeer(instance string) *peer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	one := p.seen[instance]
@@ -133,9 +133,9 @@ func (p *Peers) get(instance string) *peer {
 	return one
 }
 
-// look updates the peer by a read that was sent and answered at these times; the Lease is empty
+// updateFrom updates the peer by a read that was sent and answered at these times; the Lease is empty
 // where there is none.
-func (o *peer) look(lease *coordinationv1.Lease, asked, got time.Time) {
+func (o *peer) updateFrom(lease *coordinationv1.Lease, asked, got time.Time) {
 	gap := o.looked.IsZero() || asked.Sub(o.looked) > o.timeout
 	if gap || lease.ResourceVersion != o.version {
 		o.version, o.since, o.gone = lease.ResourceVersion, got, false
@@ -145,7 +145,7 @@ func (o *peer) look(lease *coordinationv1.Lease, asked, got time.Time) {
 		o.address = lease.Annotations[holdfast.AnnotationAddress]
 		o.timeout = max(time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0))*time.Second, time.Second)
 	}
-	if lease.ResourceVersion != "" && released(lease) || asked.Sub(o.since) >= o.timeout {
+	if lease.ResourceVersion != "" && isReleased(lease) || asked.Sub(o.since) >= o.timeout {
 		o.gone = true
 	}
 }

@@ -41,7 +41,7 @@ func TestADeathIsSeenWhenTheTimeoutIsOver(t *testing.T) {
 			var renewed time.Time
 			for range 2 * timeout / beat {
 				renewed = time.Now()
-				one.beat(t.Context())
+				one.runBeat(t.Context())
 				require.Empty(t, two.Expired())
 				<-time.After(beat - time.Since(renewed))
 			}

@@ -8,18 +8,18 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// watch is what one instance has seen of the others, on its own clock. A holder is dead when its
+// leaseWatch is what one instance has seen of the others, on its own clock. A holder is dead when its
 // Lease was released, or was seen unchanged (or absent) for the duration that it declares while the
 // API server answered.
-type watch struct {
+type leaseWatch struct {
 	timeout time.Duration
 	self    string
 	answer  time.Time // when the API server was last asked with success
 	got     time.Time // when that answer was here
-	seen    map[string]*holder
+	seen    map[string]*watchedOwner
 }
 
-type holder struct {
+type watchedOwner struct {
 	version   string        // resourceVersion of the Lease; empty while there is none
 	duration  time.Duration // for how long the Lease may stay unchanged, as it declared last
 	first     time.Time     // when this version was seen first
@@ -30,32 +30,32 @@ type holder struct {
 	final     bool // a predecessor: regardless of its Lease
 }
 
-func newWatch(cfg Config) watch {
-	w := watch{timeout: cfg.Timeout, self: cfg.Name, seen: map[string]*holder{}}
+func newWatch(cfg Config) leaseWatch {
+	w := leaseWatch{timeout: cfg.Timeout, self: cfg.Name, seen: map[string]*watchedOwner{}}
 	for _, name := range cfg.Predecessors {
 		if name != cfg.Name {
-			w.seen[name] = &holder{dead: true, final: true}
+			w.seen[name] = &watchedOwner{dead: true, final: true}
 		}
 	}
 	return w
 }
 
-// observe notes a list of Leases, requested at asked and received at got, and returns the holders
+// observeLeases notes a list of Leases, requested at asked and received at got, and returns the holders
 // whose death is not announced yet. A Lease that changed counts as renewed at got, one that did not
 // as unchanged until asked: the time between is never counted against a holder.
-func (w *watch) observe(leases []coordinationv1.Lease, asked, got time.Time) []string {
-	if w.outdated(asked) {
-		w.restart(got)
+func (w *leaseWatch) observeLeases(leases []coordinationv1.Lease, asked, got time.Time) []string {
+	if w.isOutdated(asked) {
+		w.restartWatches(got)
 	}
 	w.answer, w.got = asked, got
 	present := make(map[string]bool, len(leases))
 	for _, lease := range leases {
 		present[lease.Name] = true
-		w.look(lease.Name, lease.ResourceVersion, w.declared(&lease), released(&lease))
+		w.updateHolder(lease.Name, lease.ResourceVersion, w.declaredDuration(&lease), isReleased(&lease))
 	}
 	for name := range w.seen {
 		if !present[name] {
-			w.look(name, "", 0, false)
+			w.updateHolder(name, "", 0, false)
 		}
 	}
 	var news []string
@@ -68,23 +68,23 @@ func (w *watch) observe(leases []coordinationv1.Lease, asked, got time.Time) []s
 	return news
 }
 
-// outdated reports that the last answer is too old to go by.
-func (w *watch) outdated(now time.Time) bool {
+// isOutdated reports that the last answer is too old to go by.
+func (w *leaseWatch) isOutdated(now time.Time) bool {
 	return now.Sub(w.answer) > w.timeout/gapsPerTimeout
 }
 
-// restart resets how long each holder was watched: there was a gap in which the API server did not
+// restartWatches resets how long each holder was watched: there was a gap in which the API server did not
 // answer, or this process did not run.
-func (w *watch) restart(now time.Time) {
+func (w *leaseWatch) restartWatches(now time.Time) {
 	for _, h := range w.seen {
 		h.since = now
 	}
 }
 
-// look updates one holder. A death is final: names are never used again, except that a Lease
+// updateHolder updates one holder. A death is final: names are never used again, except that a Lease
 // renewed after all (a process that was paused) counts as alive. One whose Lease was deleted may
 // write it again as late as it would have renewed it.
-func (w *watch) look(name, version string, duration time.Duration, released bool) {
+func (w *leaseWatch) updateHolder(name, version string, duration time.Duration, released bool) {
 	if name == w.self {
 		return
 	}
@@ -93,10 +93,10 @@ func (w *watch) look(name, version string, duration time.Duration, released bool
 	case known && h.final:
 		h.version = version
 	case !known:
-		h = &holder{version: version, duration: duration, first: w.got, since: w.got}
+		h = &watchedOwner{version: version, duration: duration, first: w.got, since: w.got}
 		w.seen[name] = h
 	case version != h.version && version != "":
-		*h = holder{version: version, duration: duration, first: w.got, since: w.got}
+		*h = watchedOwner{version: version, duration: duration, first: w.got, since: w.got}
 	case version != h.version || h.since.IsZero():
 		h.version, h.first, h.looks, h.since = version, w.got, 0, w.got
 	}
@@ -106,16 +106,16 @@ func (w *watch) look(name, version string, duration time.Duration, released bool
 	}
 }
 
-// dead reports whether a holder is known to be dead; an unknown one is watched from the next answer
+// isDead reports whether a holder is known to be dead; an unknown one is watched from the next answer
 // on. After an outdated answer none is: the holder may have renewed since, and if it has not, its
 // death is announced once more.
-func (w *watch) dead(name string, now time.Time) bool {
+func (w *leaseWatch) isDead(name string, now time.Time) bool {
 	h, known := w.seen[name]
 	switch {
 	case !known:
-		w.seen[name] = &holder{duration: w.timeout}
+		w.seen[name] = &watchedOwner{duration: w.timeout}
 		return false
-	case h.dead && !h.final && w.outdated(now):
+	case h.dead && !h.final && w.isOutdated(now):
 		h.announced = false
 		return false
 	}
@@ -124,7 +124,7 @@ func (w *watch) dead(name string, now time.Time) bool {
 
 // nextDeath is when the first live holder will be dead unless its Lease is renewed; zero without
 // one.
-func (w *watch) nextDeath() time.Time {
+func (w *leaseWatch) nextDeath() time.Time {
 	var next time.Time
 	for name, h := range w.seen {
 		if name == w.self || h.dead || h.since.IsZero() {
@@ -137,16 +137,16 @@ func (w *watch) nextDeath() time.Time {
 	return next
 }
 
-func (w *watch) markAnnounced(name string) {
+func (w *leaseWatch) markAnnounced(name string) {
 	if h := w.seen[name]; h != nil {
 		h.announced = true
 	}
 }
 
-// sweepable returns the Leases (name to resourceVersion) that were not renewed for so long that
+// sweepableLeases returns the Leases (name to resourceVersion) that were not renewed for so long that
 // they may be deleted. The holder is forgotten with its Lease. That an answer is missing between
 // others does not matter here: an instance that lives writes its Lease again.
-func (w *watch) sweepable(now time.Time) map[string]string {
+func (w *leaseWatch) sweepableLeases(now time.Time) map[string]string {
 	stale := map[string]string{}
 	for name, h := range w.seen {
 		if h.dead && !h.announced || h.looks < sweepLooks || now.Sub(h.first) < max(sweepTimeouts*w.timeout, 2*h.duration) {
@@ -161,9 +161,9 @@ func (w *watch) sweepable(now time.Time) map[string]string {
 	return stale
 }
 
-// declared is the duration that a Lease declares. In Leases it is rounded up to seconds; what this
+// declaredDuration is the duration that a Lease declares. In Leases it is rounded up to seconds; what this
 // instance would declare itself is taken exactly.
-func (w *watch) declared(lease *coordinationv1.Lease) time.Duration {
+func (w *leaseWatch) declaredDuration(lease *coordinationv1.Lease) time.Duration {
 	seconds := ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)
 	if seconds <= leaseSeconds(w.timeout) {
 		return w.timeout
@@ -174,7 +174,7 @@ func (w *watch) declared(lease *coordinationv1.Lease) time.Duration {
 // leaseSeconds is a duration as a Lease declares it.
 func leaseSeconds(d time.Duration) int32 { return int32((d + time.Second - 1) / time.Second) }
 
-// released reports that an instance gave its Lease up when it stopped.
-func released(lease *coordinationv1.Lease) bool {
+// isReleased reports that an instance gave its Lease up when it stopped.
+func isReleased(lease *coordinationv1.Lease) bool {
 	return lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == ""
 }

@@ -15,12 +15,12 @@ var durationBuckets = []float64{60, 300, 600, 900, 1800, 3600, 7200, 10800, 1440
 type Backups struct {
 	attempts, warnings *Counter
 	phases             map[velerov1.BackupPhase]*Counter
-	duration           *histogram
-	native, csi        snapshots
+	duration           *scheduleHistogram
+	native, csi        snapshotCounters
 }
 
-// snapshots count snapshots of volumes when their backup has ended.
-type snapshots struct{ attempts, successes, failures *Counter }
+// snapshotCounters count snapshots of volumes when their backup has ended.
+type snapshotCounters struct{ attempts, successes, failures *Counter }
 
 // NewBackups registers the counters.
 func NewBackups(s *Schedules) (*Backups, error) {
@@ -33,13 +33,13 @@ func NewBackups(s *Schedules) (*Backups, error) {
 			velerov1.BackupPhaseFailed:           s.Counter("velero_backup_failure_total", "Backups that ended Failed."),
 			velerov1.BackupPhaseFailedValidation: s.Counter("velero_backup_validation_failure_total", "Backups that failed validation."),
 		},
-		duration: s.durations("velero_backup_duration_seconds", "Time from start to end of backups."),
-		native: snapshots{
+		duration: s.newDurations("velero_backup_duration_seconds", "Time from start to end of backups."),
+		native: snapshotCounters{
 			attempts:  s.Counter("velero_volume_snapshot_attempt_total", "Native snapshots begun."),
 			successes: s.Counter("velero_volume_snapshot_success_total", "Native snapshots taken."),
 			failures:  s.Counter("velero_volume_snapshot_failure_total", "Native snapshots that failed, or whose result is not known."),
 		},
-		csi: snapshots{
+		csi: snapshotCounters{
 			attempts:  s.perBackup("velero_csi_snapshot_attempt_total", "CSI snapshots begun."),
 			successes: s.perBackup("velero_csi_snapshot_success_total", "CSI snapshots taken."),
 			failures:  s.perBackup("velero_csi_snapshot_failure_total", "CSI snapshots that failed, or whose result is not known."),
@@ -48,24 +48,24 @@ func NewBackups(s *Schedules) (*Backups, error) {
 	return b, s.Err()
 }
 
-// histogram is a histogram with the label schedule.
-type histogram struct {
+// scheduleHistogram is a histogram with the label schedule.
+type scheduleHistogram struct {
 	schedules *Schedules
 	vec       *prometheus.HistogramVec
 }
 
-func (h *histogram) observe(schedule string, took time.Duration) {
-	h.schedules.series(schedule, func(value string) { h.vec.WithLabelValues(value).Observe(took.Seconds()) })
+func (h *scheduleHistogram) observeDuration(schedule string, took time.Duration) {
+	h.schedules.withSeries(schedule, func(value string) { h.vec.WithLabelValues(value).Observe(took.Seconds()) })
 }
 
-// durations registers a histogram of the durations of jobs.
-func (s *Schedules) durations(name, help string) *histogram {
+// newDurations registers a histogram of the durations of jobs.
+func (s *Schedules) newDurations(name, help string) *scheduleHistogram {
 	vec := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: durationBuckets}, []string{labelSchedule})
-	s.add(vec, set{
+	s.addMetric(vec, metricSet{
 		begin:  func(schedule string) { vec.WithLabelValues(schedule) },
 		remove: func(schedule string) { vec.DeleteLabelValues(schedule) },
 	})
-	return &histogram{s, vec}
+	return &scheduleHistogram{s, vec}
 }
 
 // perBackup registers a counter that also has Velero's label backupName, which is empty here: a
@@ -73,7 +73,7 @@ func (s *Schedules) durations(name, help string) *histogram {
 func (s *Schedules) perBackup(name, help string) *Counter {
 	const labelBackup = "backupName"
 	vec := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{labelSchedule, labelBackup})
-	s.add(vec, set{
+	s.addMetric(vec, metricSet{
 		begin:  func(schedule string) { vec.WithLabelValues(schedule, "") },
 		remove: func(schedule string) { vec.DeleteLabelValues(schedule, "") },
 	})
@@ -95,14 +95,14 @@ func (c *Backups) Ended(b *velerov1.Backup) {
 	}
 	phase.Inc(schedule)
 	c.warnings.Add(schedule, float64(max(status.Warnings, 0)))
-	c.native.ended(schedule, status.VolumeSnapshotsAttempted, status.VolumeSnapshotsCompleted)
-	c.csi.ended(schedule, status.CSIVolumeSnapshotsAttempted, status.CSIVolumeSnapshotsCompleted)
+	c.native.countSnapshots(schedule, status.VolumeSnapshotsAttempted, status.VolumeSnapshotsCompleted)
+	c.csi.countSnapshots(schedule, status.CSIVolumeSnapshotsAttempted, status.CSIVolumeSnapshotsCompleted)
 	if start, end := status.StartTimestamp, status.CompletionTimestamp; start != nil && end != nil {
-		c.duration.observe(schedule, end.Sub(start.Time))
+		c.duration.observeDuration(schedule, end.Sub(start.Time))
 	}
 }
 
-func (c *snapshots) ended(schedule string, begun, taken int) {
+func (c *snapshotCounters) countSnapshots(schedule string, begun, taken int) {
 	begun, taken = max(begun, 0), max(taken, 0)
 	c.attempts.Add(schedule, float64(begun))
 	c.successes.Add(schedule, float64(taken))

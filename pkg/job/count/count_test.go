@@ -20,8 +20,8 @@ import (
 
 const namespace = "velero"
 
-// cached has the Schedules of the namespace, and one of another.
-func cached(names ...string) client.Client {
+// newCachedClient has the Schedules of the namespace, and one of another.
+func newCachedClient(names ...string) client.Client {
 	objects := []client.Object{&velerov1.Schedule{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "elsewhere"}}}
 	for _, name := range names {
 		objects = append(objects, &velerov1.Schedule{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
@@ -29,12 +29,12 @@ func cached(names ...string) client.Client {
 	return fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(objects...).Build()
 }
 
-func schedules(r *prometheus.Registry, names ...string) *count.Schedules {
-	return count.NewSchedules(r, cached(names...), namespace)
+func newSchedules(r *prometheus.Registry, names ...string) *count.Schedules {
+	return count.NewSchedules(r, newCachedClient(names...), namespace)
 }
 
-// series are the series of metrics in the text format of Prometheus, without the comments.
-func series(t *testing.T, r *prometheus.Registry, names ...string) string {
+// textSeries are the series of metrics in the text format of Prometheus, without the comments.
+func textSeries(t *testing.T, r *prometheus.Registry, names ...string) string {
 	t.Helper()
 	text, err := testutil.CollectAndFormat(r, expfmt.TypeTextPlain, names...)
 	require.NoError(t, err)
@@ -58,7 +58,7 @@ func TestEachPhaseIsCountedOnce(t *testing.T) {
 		velerov1.BackupPhaseInProgress: "", velerov1.BackupPhaseDeleting: "",
 	} {
 		r := prometheus.NewRegistry()
-		backups, err := count.NewBackups(schedules(r))
+		backups, err := count.NewBackups(newSchedules(r))
 		require.NoError(t, err)
 		backups.Ended(&velerov1.Backup{Status: velerov1.BackupStatus{Phase: phase}})
 		for _, other := range outcomes {
@@ -66,14 +66,14 @@ func TestEachPhaseIsCountedOnce(t *testing.T) {
 			if other == name {
 				want = other + `{schedule=""} 1`
 			}
-			require.Equal(t, want, series(t, r, other), phase)
+			require.Equal(t, want, textSeries(t, r, other), phase)
 		}
 	}
 }
 
 func TestABackupIsCountedWithItsNumbers(t *testing.T) {
 	r := prometheus.NewRegistry()
-	backups, err := count.NewBackups(schedules(r, "daily"))
+	backups, err := count.NewBackups(newSchedules(r, "daily"))
 	require.NoError(t, err)
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	at := func(after time.Duration) *metav1.Time { return &metav1.Time{Time: begin.Add(after)} }
@@ -90,12 +90,12 @@ func TestABackupIsCountedWithItsNumbers(t *testing.T) {
 		"velero_backup_attempt_total": "1", "velero_backup_warning_total": "3",
 		"velero_volume_snapshot_attempt_total": "4", "velero_volume_snapshot_success_total": "3", "velero_volume_snapshot_failure_total": "1",
 	} {
-		require.Contains(t, series(t, r, name), name+`{schedule="daily"} `+want)
+		require.Contains(t, textSeries(t, r, name), name+`{schedule="daily"} `+want)
 	}
-	require.Contains(t, series(t, r, "velero_csi_snapshot_attempt_total"), `velero_csi_snapshot_attempt_total{backupName="",schedule="daily"} 2`)
-	require.Contains(t, series(t, r, "velero_csi_snapshot_success_total"), `velero_csi_snapshot_success_total{backupName="",schedule="daily"} 2`)
-	require.Contains(t, series(t, r, "velero_csi_snapshot_failure_total"), `velero_csi_snapshot_failure_total{backupName="",schedule="daily"} 0`)
-	durations := series(t, r, "velero_backup_duration_seconds")
+	require.Contains(t, textSeries(t, r, "velero_csi_snapshot_attempt_total"), `velero_csi_snapshot_attempt_total{backupName="",schedule="daily"} 2`)
+	require.Contains(t, textSeries(t, r, "velero_csi_snapshot_success_total"), `velero_csi_snapshot_success_total{backupName="",schedule="daily"} 2`)
+	require.Contains(t, textSeries(t, r, "velero_csi_snapshot_failure_total"), `velero_csi_snapshot_failure_total{backupName="",schedule="daily"} 0`)
+	durations := textSeries(t, r, "velero_backup_duration_seconds")
 	require.Contains(t, durations, `velero_backup_duration_seconds_sum{schedule="daily"} 120`)
 	require.Contains(t, durations, `velero_backup_duration_seconds_bucket{schedule="daily",le="60"} 0`)
 	require.Contains(t, durations, `velero_backup_duration_seconds_bucket{schedule="daily",le="300"} 1`)
@@ -104,7 +104,7 @@ func TestABackupIsCountedWithItsNumbers(t *testing.T) {
 // The object alone says which schedule a restore is of when its backup is not at hand.
 func TestRestores(t *testing.T) {
 	r := prometheus.NewRegistry()
-	restores, err := count.NewRestores(schedules(r, "daily"))
+	restores, err := count.NewRestores(newSchedules(r, "daily"))
 	require.NoError(t, err)
 	restores.Begun("daily")
 	restores.Ended("daily", velerov1.RestorePhasePartiallyFailed)
@@ -120,7 +120,7 @@ func TestRestores(t *testing.T) {
 		"velero_restore_failed_total": `{schedule="daily"} 1`, "velero_restore_validation_failed_total": `{schedule="daily"} 1`,
 		"velero_restore_success_total": `{schedule=""} 1`,
 	} {
-		require.Contains(t, series(t, r, name), name+want)
+		require.Contains(t, textSeries(t, r, name), name+want)
 	}
 }
 
@@ -128,7 +128,7 @@ func TestRestores(t *testing.T) {
 // stayed; and increase() did not see the failure that one began with.
 func TestLabelsOfUsersAddNoSeries(t *testing.T) {
 	r := prometheus.NewRegistry()
-	backups, err := count.NewBackups(schedules(r, "daily"))
+	backups, err := count.NewBackups(newSchedules(r, "daily"))
 	require.NoError(t, err)
 	for _, name := range []string{"", "daily", "elsewhere", "deleted", "a", "b", "c"} {
 		b := &velerov1.Backup{
@@ -145,13 +145,13 @@ func TestLabelsOfUsersAddNoSeries(t *testing.T) {
 		"velero_backup_attempt_total": "", "velero_backup_failure_total": "",
 		"velero_volume_snapshot_failure_total": "", "velero_csi_snapshot_failure_total": `backupName="",`,
 	} {
-		require.Equal(t, name+"{"+labels+`schedule=""} 6`+"\n"+name+"{"+labels+`schedule="daily"} 1`, series(t, r, name))
+		require.Equal(t, name+"{"+labels+`schedule=""} 6`+"\n"+name+"{"+labels+`schedule="daily"} 1`, textSeries(t, r, name))
 	}
-	require.Equal(t, 2, strings.Count(series(t, r, "velero_backup_duration_seconds"), "velero_backup_duration_seconds_count"))
+	require.Equal(t, 2, strings.Count(textSeries(t, r, "velero_backup_duration_seconds"), "velero_backup_duration_seconds_count"))
 }
 
 func TestMetricsOfTheSameNameAreAnError(t *testing.T) {
-	s := schedules(prometheus.NewRegistry())
+	s := newSchedules(prometheus.NewRegistry())
 	_, err := count.NewBackups(s)
 	require.NoError(t, err)
 	_, err = count.NewBackups(s)

@@ -43,11 +43,11 @@ type Schedules struct {
 	mu    sync.Mutex
 	err   error
 	known map[string]bool
-	sets  []set
+	sets  []metricSet
 }
 
-// set is one metric, by what makes the series of a Schedule and what removes them.
-type set struct{ begin, remove func(schedule string) }
+// metricSet is one metric, by what makes the series of a Schedule and what removes them.
+type metricSet struct{ begin, remove func(schedule string) }
 
 // Counter is a counter with the label schedule. Safe for concurrent use.
 type Counter struct {
@@ -57,7 +57,7 @@ type Counter struct {
 
 // Add adds n, which is not negative, to the series of a schedule.
 func (c *Counter) Add(schedule string, n float64) {
-	c.schedules.series(schedule, func(value string) { c.vec.WithLabelValues(value).Add(n) })
+	c.schedules.withSeries(schedule, func(value string) { c.vec.WithLabelValues(value).Add(n) })
 }
 
 // Inc adds 1 to the series of a schedule.
@@ -72,7 +72,7 @@ func NewSchedules(r prometheus.Registerer, cached client.Reader, namespace strin
 // Counter registers a counter with the label schedule. A failure is that of Err.
 func (s *Schedules) Counter(name, help string) *Counter {
 	vec := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{labelSchedule})
-	s.add(vec, set{
+	s.addMetric(vec, metricSet{
 		begin:  func(schedule string) { vec.WithLabelValues(schedule) },
 		remove: func(schedule string) { vec.DeleteLabelValues(schedule) },
 	})
@@ -93,9 +93,9 @@ func (s *Schedules) Watch(mgr ctrl.Manager, name string) error {
 		err := s.cached.Get(ctx, r.NamespacedName, &velerov1.Schedule{})
 		switch {
 		case err == nil:
-			s.exists(r.Name)
+			s.noteSchedule(r.Name)
 		case apierrors.IsNotFound(err):
-			s.gone(r.Name)
+			s.removeSchedule(r.Name)
 			err = nil
 		}
 		return reconcile.Result{}, err
@@ -106,7 +106,7 @@ func (s *Schedules) Watch(mgr ctrl.Manager, name string) error {
 	return nil
 }
 
-func (s *Schedules) add(c prometheus.Collector, metric set) {
+func (s *Schedules) addMetric(c prometheus.Collector, metric metricSet) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.registry.Register(c); err != nil {
@@ -118,46 +118,46 @@ func (s *Schedules) add(c prometheus.Collector, metric set) {
 	}
 }
 
-// series calls do with the value of the label for a schedule. The lock is held until do has
+// withSeries calls do with the value of the label for a schedule. The lock is held until do has
 // returned: a series that was removed does not come back.
-func (s *Schedules) series(schedule string, do func(value string)) {
+func (s *Schedules) withSeries(schedule string, do func(value string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.known[schedule] && !s.read(schedule) {
+	if !s.known[schedule] && !s.readSchedule(schedule) {
 		schedule = ""
 	}
 	do(schedule)
 }
 
-// read reports whether the cache has a Schedule that Watch has not seen yet, as in the first moments
+// readSchedule reports whether the cache has a Schedule that Watch has not seen yet, as in the first moments
 // of a process, and begins its series. One that cannot be read is as one that does not exist.
 //
 // The caller holds the lock: a deletion that the cache has after this read is seen by Watch, which
 // waits for the lock to remove the series.
-func (s *Schedules) read(schedule string) bool {
+func (s *Schedules) readSchedule(schedule string) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), readLimit) //nolint:forbidigo // counters have no context, and this reads a cache
 	defer cancel()
 	if err := s.cached.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: schedule}, &velerov1.Schedule{}); err != nil {
 		return false
 	}
-	s.begin(schedule)
+	s.beginSeries(schedule)
 	return true
 }
 
-func (s *Schedules) begin(schedule string) {
+func (s *Schedules) beginSeries(schedule string) {
 	s.known[schedule] = true
 	for _, metric := range s.sets {
 		metric.begin(schedule)
 	}
 }
 
-func (s *Schedules) exists(schedule string) {
+func (s *Schedules) noteSchedule(schedule string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.begin(schedule)
+	s.beginSeries(schedule)
 }
 
-func (s *Schedules) gone(schedule string) {
+func (s *Schedules) removeSchedule(schedule string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.known, schedule)

@@ -17,33 +17,33 @@ import (
 
 const namespace = "velero"
 
-func schedule(name string) *velerov1.Schedule {
+func newSchedule(name string) *velerov1.Schedule {
 	return &velerov1.Schedule{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 }
 
-func cached(objects ...client.Object) client.Client {
+func newCachedClient(objects ...client.Object) client.Client {
 	return fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(objects...).Build()
 }
 
 // A series exists at zero for each Schedule, also of a metric that comes later, and goes with it.
 func TestSeriesComeAndGoWithTheirSchedule(t *testing.T) {
-	s := NewSchedules(prometheus.NewRegistry(), cached(), namespace)
+	s := NewSchedules(prometheus.NewRegistry(), newCachedClient(), namespace)
 	early := s.Counter("early_total", "Early.")
 	require.Equal(t, 1, testutil.CollectAndCount(early.vec), "of jobs without a schedule")
-	s.exists("daily")
-	s.exists("weekly")
+	s.noteSchedule("daily")
+	s.noteSchedule("weekly")
 	late := s.Counter("late_total", "Late.")
-	durations := s.durations("late_seconds", "Late.")
+	durations := s.newDurations("late_seconds", "Late.")
 	csi := s.perBackup("late_snapshots_total", "Late.")
 	all := []prometheus.Collector{early.vec, late.vec, durations.vec, csi.vec}
 	for _, c := range all {
 		require.Equal(t, 3, testutil.CollectAndCount(c))
 	}
 	early.Inc("daily")
-	s.exists("daily")
+	s.noteSchedule("daily")
 	require.InDelta(t, 1, testutil.ToFloat64(early.vec.WithLabelValues("daily")), 0, "an event about a schedule changes no number")
-	s.gone("daily")
-	s.gone("never was")
+	s.removeSchedule("daily")
+	s.removeSchedule("never was")
 	for _, c := range all {
 		require.Equal(t, 2, testutil.CollectAndCount(c))
 	}
@@ -53,7 +53,7 @@ func TestSeriesComeAndGoWithTheirSchedule(t *testing.T) {
 // A job that ends in the first moments of a process counts for its Schedule, whose other series
 // begin with it.
 func TestAScheduleThatWasNotSeenYetIsRead(t *testing.T) {
-	s := NewSchedules(prometheus.NewRegistry(), cached(schedule("daily")), namespace)
+	s := NewSchedules(prometheus.NewRegistry(), newCachedClient(newSchedule("daily")), namespace)
 	one, other := s.Counter("one_total", "One."), s.Counter("other_total", "Other.")
 	one.Inc("daily")
 	require.InDelta(t, 1, testutil.ToFloat64(one.vec.WithLabelValues("daily")), 0)
@@ -63,7 +63,7 @@ func TestAScheduleThatWasNotSeenYetIsRead(t *testing.T) {
 // Jobs that end while their Schedule is deleted do not bring its series back: all of them are
 // counted, at last for none.
 func TestASeriesThatWasRemovedStaysSo(t *testing.T) {
-	c := cached(schedule("daily"))
+	c := newCachedClient(newSchedule("daily"))
 	s := NewSchedules(prometheus.NewRegistry(), c, namespace)
 	counter := s.Counter("jobs_total", "Jobs.")
 	begun := make(chan struct{}, 1)
@@ -80,8 +80,8 @@ func TestASeriesThatWasRemovedStaysSo(t *testing.T) {
 		})
 	}
 	<-begun
-	require.NoError(t, c.Delete(t.Context(), schedule("daily")))
-	s.gone("daily")
+	require.NoError(t, c.Delete(t.Context(), newSchedule("daily")))
+	s.removeSchedule("daily")
 	group.Wait()
 	counter.Inc("daily")
 	require.Equal(t, 1, testutil.CollectAndCount(counter.vec))

@@ -16,14 +16,14 @@ type note struct{ Text string }
 
 var notes = document.Kind[note]{Name: "note", MaxBytes: 100, MaxDecoded: 1 << 10}
 
-func accept(*note) error { return nil }
+func acceptNote(*note) error { return nil }
 
 func TestTheFirstDocumentStands(t *testing.T) {
 	store := memstore.New()
-	_, err := notes.Read(t.Context(), store, "k", accept)
+	_, err := notes.Read(t.Context(), store, "k", acceptNote)
 	require.ErrorIs(t, err, objectstore.ErrNotFound)
 	for _, text := range []string{"first", "second"} {
-		got, err := notes.Create(t.Context(), store, "k", note{text}, accept)
+		got, err := notes.Create(t.Context(), store, "k", note{text}, acceptNote)
 		require.NoError(t, err)
 		require.Equal(t, "first", got.Text)
 	}
@@ -34,7 +34,7 @@ func TestTheFirstDocumentStands(t *testing.T) {
 // What no reader takes is not written: the place would be taken for good.
 func TestADocumentThatIsTooLargeIsNotWritten(t *testing.T) {
 	store := memstore.New()
-	_, err := notes.Create(t.Context(), store, "k", note{strings.Repeat("x", 100)}, accept)
+	_, err := notes.Create(t.Context(), store, "k", note{strings.Repeat("x", 100)}, acceptNote)
 	require.ErrorIs(t, err, document.ErrTooLarge)
 	require.ErrorIs(t, notes.CreateNew(t.Context(), store, "k", note{strings.Repeat("x", 100)}), document.ErrTooLarge)
 	require.Empty(t, store.Keys())
@@ -46,8 +46,8 @@ func TestADocumentThatIsNotUnderstoodIsDamaged(t *testing.T) {
 		text  string
 		check func(*note) error
 	}{
-		"no JSON": {"{", accept}, "too large": {`{"Text":"` + strings.Repeat("x", 100) + `"}`, accept},
-		"too large decoded": {"[" + strings.Repeat("{},", 30) + "{}]", accept}, "refused": {"{}", func(*note) error { return foreign }},
+		"no JSON": {"{", acceptNote}, "too large": {`{"Text":"` + strings.Repeat("x", 100) + `"}`, acceptNote},
+		"too large decoded": {"[" + strings.Repeat("{},", 30) + "{}]", acceptNote}, "refused": {"{}", func(*note) error { return foreign }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := memstore.New()

@@ -26,7 +26,7 @@ func Record(events Events, obj client.Object) {
 	if events == nil {
 		return
 	}
-	phase, note := of(obj)
+	phase, note := terminalPhase(obj)
 	if phase == "" {
 		return
 	}
@@ -38,8 +38,8 @@ func Record(events Events, obj client.Object) {
 	events.Eventf(obj, nil, kind, phase, "End", "%.250s", note)
 }
 
-// of returns the phase, empty unless it is terminal, and what there is to know of it.
-func of(obj client.Object) (phase, note string) {
+// terminalPhase returns the phase, empty unless it is terminal, and what there is to know of it.
+func terminalPhase(obj client.Object) (phase, note string) {
 	switch o := obj.(type) {
 	case *velerov1.Backup:
 		if s := &o.Status; s.Phase.Terminal() {
@@ -47,7 +47,7 @@ func of(obj client.Object) (phase, note string) {
 			if s.Progress != nil {
 				items = s.Progress.ItemsBackedUp
 			}
-			return string(s.Phase), text(items, s.Warnings, s.Errors, s.FailureReason, s.ValidationErrors)
+			return string(s.Phase), summaryText(items, s.Warnings, s.Errors, s.FailureReason, s.ValidationErrors)
 		}
 	case *velerov1.Restore:
 		if s := &o.Status; s.Phase.Terminal() {
@@ -55,13 +55,13 @@ func of(obj client.Object) (phase, note string) {
 			if s.Progress != nil {
 				items = s.Progress.ItemsRestored
 			}
-			return string(s.Phase), text(items, s.Warnings, s.Errors, s.FailureReason, s.ValidationErrors)
+			return string(s.Phase), summaryText(items, s.Warnings, s.Errors, s.FailureReason, s.ValidationErrors)
 		}
 	}
 	return "", ""
 }
 
-func text(items, warnings, errors int, reason string, validation []string) string {
+func summaryText(items, warnings, errors int, reason string, validation []string) string {
 	if len(validation) > 0 {
 		return strings.Join(validation, "; ")
 	}

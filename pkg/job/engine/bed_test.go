@@ -48,7 +48,7 @@ const (
 
 type job = corev1.ConfigMap
 
-func phase(o *job) string { return o.Data["phase"] }
+func jobPhase(o *job) string { return o.Data["phase"] }
 
 func setPhase(p string) func(*job) error {
 	return func(o *job) error {
@@ -101,59 +101,59 @@ func inBubble(t *testing.T, do func(b *bed)) {
 	})
 }
 
-// add creates a job in a phase.
-func (b *bed) add(name, phase string) {
+// createJob creates a job in a phase.
+func (b *bed) createJob(name, phase string) {
 	b.Helper()
 	o := &job{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name + "-uid")}, Data: map[string]string{"phase": phase}}
 	require.NoError(b, b.api.Create(b.Context(), o))
 }
 
-func (b *bed) get(name string) *job {
+func (b *bed) getJob(name string) *job {
 	b.Helper()
 	o := &job{}
 	require.NoError(b, b.api.Get(b.Context(), client.ObjectKey{Namespace: namespace, Name: name}, o))
 	return o
 }
 
-// edit changes an object as another client.
-func (b *bed) edit(name string, change func(*job)) {
+// editJob changes an object as another client.
+func (b *bed) editJob(name string, change func(*job)) {
 	b.Helper()
-	o := b.get(name)
+	o := b.getJob(name)
 	change(o)
 	require.NoError(b, b.api.Update(b.Context(), o))
 }
 
-func (b *bed) claim(name string) claim.Claim {
+func (b *bed) readClaim(name string) claim.Claim {
 	b.Helper()
-	c, _, err := claim.Parse(b.get(name))
+	c, _, err := claim.Parse(b.getJob(name))
 	require.NoError(b, err)
 	return c
 }
 
-func (b *bed) note(run string) {
+func (b *bed) noteRun(run string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.runs = append(b.runs, run)
 }
 
-func (b *bed) noted() []string {
+func (b *bed) notedRuns() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return append([]string(nil), b.runs...)
 }
 
-// pass lets time pass.
-func (b *bed) pass(d time.Duration) {
+// advanceClock lets time pass.
+func (b *bed) advanceClock(d time.Duration) {
 	b.Helper()
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// after lets time pass, then compares.
-func (b *bed) after(d time.Duration, runs ...string) {
+// requireRunsAfter lets time pass, then compares.
+func (b *bed) requireRunsAfter(d time.Duration, runs ...string) {
 	b.Helper()
-	b.pass(d)
-	require.Equal(b, append([]string(nil), runs...), b.noted())
+	b.advanceClock(d)
+	require.Equal(b, append([]string(nil), runs...), b.notedRuns())
 }
 
 // replica is one process.
@@ -169,8 +169,8 @@ type replica struct {
 // errDead is the error of every call of a dead process.
 var errDead = errors.New("dead")
 
-// start brings a replica to life. configure may be nil.
-func (b *bed) start(name string, k *kind, configure func(*engine.Config[*job])) *replica {
+// startReplica brings a replica to life. configure may be nil.
+func (b *bed) startReplica(name string, k *kind, configure func(*engine.Config[*job])) *replica {
 	b.Helper()
 	k.bed, k.replica = b, name
 	var dead sync.Map
@@ -207,19 +207,19 @@ func (b *bed) start(name string, k *kind, configure func(*engine.Config[*job])) 
 		configure(&config)
 	}
 	r := &replica{bed: b, kind: k, instance: instance, engine: engine.New(config)}
-	r.live(func() { dead.Store("dead", true) })
+	r.runReplica(func() { dead.Store("dead", true) })
 	return r
 }
 
-// live runs a replica until it is stopped or killed, or the test ends.
-func (r *replica) live(die func()) {
+// runReplica runs a replica until it is stopped or killed, or the test ends.
+func (r *replica) runReplica(die func()) {
 	running, stop := context.WithCancel(r.Context())
 	leasing, leave := context.WithCancel(context.WithoutCancel(r.Context()))
 	looking, look := context.WithCancel(r.Context())
 	var engines, rest sync.WaitGroup
 	engines.Go(func() { _ = r.engine.Serve(running) })
 	rest.Go(func() { _ = r.instance.Run(leasing) })
-	rest.Go(func() { r.watch(looking) })
+	rest.Go(func() { r.watchJobs(looking) })
 	r.stop = sync.OnceFunc(func() {
 		look()
 		stop()
@@ -232,11 +232,11 @@ func (r *replica) live(die func()) {
 		look()
 	}
 	r.Cleanup(r.stop)
-	r.pass(time.Second) // until the Lease is written
+	r.advanceClock(time.Second) // until the Lease is written
 }
 
-// watch is the controller: it shows each version of each object, and what is due.
-func (r *replica) watch(ctx context.Context) {
+// watchJobs is the controller: it shows each version of each object, and what is due.
+func (r *replica) watchJobs(ctx context.Context) {
 	ticker := time.NewTicker(cmp.Or(r.tick, 100*time.Millisecond))
 	defer ticker.Stop()
 	shown, due := map[string]string{}, map[string]time.Time{}
@@ -282,7 +282,7 @@ type kind struct {
 
 // Pending implements engine.Kind.
 func (k *kind) Pending(_ context.Context, o *job) (engine.Interest, error) {
-	switch phase(o) {
+	switch jobPhase(o) {
 	case phaseNew:
 		return engine.Begin, nil
 	case phaseQueued:
@@ -294,7 +294,7 @@ func (k *kind) Pending(_ context.Context, o *job) (engine.Interest, error) {
 }
 
 // Terminal implements engine.Kind.
-func (k *kind) Terminal(o *job) bool { return phase(o) == phaseDone || phase(o) == phaseFailed }
+func (k *kind) Terminal(o *job) bool { return jobPhase(o) == phaseDone || jobPhase(o) == phaseFailed }
 
 // Admit implements engine.Kind.
 func (k *kind) Admit(_ context.Context, o *job) (engine.Decision[*job], error) {
@@ -322,11 +322,11 @@ func (k *kind) Claimed(o *job, _ claim.Claim) error {
 
 // Run implements engine.Job.
 func (k *kind) Run(ctx context.Context, h *engine.Held[*job]) error {
-	k.note(fmt.Sprintf("%s/%s@%d", k.replica, h.Object.Name, h.Claim.Epoch))
+	k.noteRun(fmt.Sprintf("%s/%s@%d", k.replica, h.Object.Name, h.Claim.Epoch))
 	if k.run != nil {
 		return k.run(ctx, h)
 	}
-	return finish(ctx, h)
+	return finishJob(ctx, h)
 }
 
 // GiveUp implements engine.Kind.
@@ -334,7 +334,7 @@ func (k *kind) GiveUp(o *job, reason error, claimable bool) engine.Decision[*job
 	if claimable {
 		return engine.Claim[*job](&ending{k})
 	}
-	return engine.End(setPhase(phaseFailed), func(context.Context, *job) { k.note(fmt.Sprintf("%s ended: %v", o.Name, reason)) })
+	return engine.End(setPhase(phaseFailed), func(context.Context, *job) { k.noteRun(fmt.Sprintf("%s ended: %v", o.Name, reason)) })
 }
 
 // ending ends a job that is given up.
@@ -342,7 +342,7 @@ type ending struct{ *kind }
 
 // Run implements engine.Job.
 func (k *ending) Run(ctx context.Context, h *engine.Held[*job]) error {
-	k.note(fmt.Sprintf("%s/%s@%d given up", k.replica, h.Object.Name, h.Claim.Epoch))
+	k.noteRun(fmt.Sprintf("%s/%s@%d given up", k.replica, h.Object.Name, h.Claim.Epoch))
 	if k.givenUp != nil {
 		return k.givenUp(ctx, h)
 	}
@@ -350,7 +350,7 @@ func (k *ending) Run(ctx context.Context, h *engine.Held[*job]) error {
 	return err
 }
 
-func finish(ctx context.Context, h *engine.Held[*job]) error {
+func finishJob(ctx context.Context, h *engine.Held[*job]) error {
 	_, err := h.Finish(ctx, setPhase(phaseDone))
 	return err
 }
@@ -363,6 +363,6 @@ func untilStopped(ctx context.Context, _ *engine.Held[*job]) error {
 
 func notFound(name string) error { return apierrors.NewNotFound(schema.GroupResource{}, name) }
 
-func cause(what error) func(*job) (engine.Decision[*job], error) {
+func failDecision(what error) func(*job) (engine.Decision[*job], error) {
 	return func(*job) (engine.Decision[*job], error) { return engine.Decision[*job]{}, what }
 }

@@ -17,9 +17,9 @@ import (
 // errNotNow ends an attempt before its write.
 var errNotNow = errors.New("nothing to do")
 
-// claim makes this process the holder of a job, or ends it, as its kind decides. Without a job
+// claimJob makes this process the holder of a job, or ends it, as its kind decides. Without a job
 // there is nothing to do here now.
-func (e *Engine[T]) claim(ctx context.Context, next item) (*Held[T], Job[T], error) {
+func (e *Engine[T]) claimJob(ctx context.Context, next item) (*Held[T], Job[T], error) {
 	var decision Decision[T]
 	var mine, former claim.Claim
 	var attempt attemptSpan
@@ -31,7 +31,7 @@ func (e *Engine[T]) claim(ctx context.Context, next item) (*Held[T], Job[T], err
 			return errNotNow
 		}
 		acquired, acquireErr := e.cfg.Instance.Acquire(ctx, o)
-		if acquireErr != nil && !unreadable(o) {
+		if acquireErr != nil && !hasUnreadableClaim(o) {
 			return acquireErr // a live instance holds it, or may
 		}
 		if decision, err = e.decide(ctx, o); err != nil {
@@ -44,7 +44,7 @@ func (e *Engine[T]) claim(ctx context.Context, next item) (*Held[T], Job[T], err
 		mine = acquired
 		former, _, _ = claim.Parse(o)
 		mine.Panics = former.Panics
-		return e.write(ctx, o, decision, mine, &attempt)
+		return e.writeDecision(ctx, o, decision, mine, &attempt)
 	}
 	err := kube.Update(ctx, e.cfg.Reader, e.cfg.Client, obj, func(o T) error { return panics.Catch(func() error { return take(o) }) })
 	panicked, err := e.checkPanic(ctx, next, err)
@@ -67,10 +67,10 @@ func (e *Engine[T]) claim(ctx context.Context, next item) (*Held[T], Job[T], err
 		}
 		return nil, nil, nil
 	}
-	if former.Holder != "" && former.Holder != mine.Holder {
+	if former.Owner != "" && former.Owner != mine.Owner {
 		e.metrics.takeovers.Inc()
 	}
-	attempt.claimed(obj, mine)
+	attempt.noteClaimed(obj, mine)
 	held := newHeld(e, obj, mine, attempt.span)
 	held.Log.InfoContext(ctx, "job claimed")
 	failpoint.HitIn(e.cfg.Service, "claimed")
@@ -86,15 +86,15 @@ func (e *Engine[T]) newObject(job item) T {
 	return obj
 }
 
-// unreadable reports that the claim of an object cannot be read: it has no holder, and can have none
+// hasUnreadableClaim reports that the claim of an object cannot be read: it has no holder, and can have none
 // again.
-func unreadable(o client.Object) bool {
+func hasUnreadableClaim(o client.Object) bool {
 	_, _, err := claim.Parse(o)
 	return err != nil
 }
 
-// write carries a decision out on the object it was made about.
-func (e *Engine[T]) write(ctx context.Context, o T, d Decision[T], mine claim.Claim, attempt *attemptSpan) error {
+// writeDecision carries a decision out on the object it was made about.
+func (e *Engine[T]) writeDecision(ctx context.Context, o T, d Decision[T], mine claim.Claim, attempt *attemptSpan) error {
 	switch {
 	case d.end != nil:
 		return d.end(o)
@@ -104,7 +104,7 @@ func (e *Engine[T]) write(ctx context.Context, o T, d Decision[T], mine claim.Cl
 	if err := d.job.Claimed(o, mine); err != nil {
 		return err
 	}
-	e.begin(ctx, attempt, o)
+	e.beginSpan(ctx, attempt, o)
 	attempt.noteTrace(ctx, o)
 	failpoint.HitIn(e.cfg.Service, "before-claim")
 	return claim.Set(o, mine)

@@ -19,11 +19,11 @@ func Join(ctx, other context.Context) (context.Context, context.CancelFunc) {
 	}
 }
 
-// Outlive returns a context with the values of ctx that ends a grace period after ctx does, with
+// WithGrace returns a context with the values of ctx that ends a grace period after ctx does, with
 // that cause; nil means the cause of ctx. The function releases it and must be called; it waits
 // until nothing runs for it any more.
-func Outlive(ctx context.Context, clk clock.WithTicker, grace time.Duration, cause error) (context.Context, context.CancelFunc) {
-	return until(context.WithoutCancel(ctx), clk, ctx.Done(), grace, func() error {
+func WithGrace(ctx context.Context, clk clock.WithTicker, grace time.Duration, cause error) (context.Context, context.CancelFunc) {
+	return graceContext(context.WithoutCancel(ctx), clk, ctx.Done(), grace, func() error {
 		if cause == nil {
 			return context.Cause(ctx)
 		}
@@ -31,14 +31,14 @@ func Outlive(ctx context.Context, clk clock.WithTicker, grace time.Duration, cau
 	})
 }
 
-// Until returns a context that ends with ctx, or with that cause a grace period after stop was
+// WithStopGrace returns a context that ends with ctx, or with that cause a grace period after stop was
 // closed; a nil stop never is. The function releases it and must be called; it waits until nothing
 // runs for it any more.
-func Until(ctx context.Context, clk clock.WithTicker, stop <-chan struct{}, grace time.Duration, cause error) (context.Context, context.CancelFunc) {
-	return until(ctx, clk, stop, grace, func() error { return cause })
+func WithStopGrace(ctx context.Context, clk clock.WithTicker, stop <-chan struct{}, grace time.Duration, cause error) (context.Context, context.CancelFunc) {
+	return graceContext(ctx, clk, stop, grace, func() error { return cause })
 }
 
-func until(
+func graceContext(
 	ctx context.Context, clk clock.WithTicker, stop <-chan struct{}, grace time.Duration, cause func() error,
 ) (context.Context, context.CancelFunc) {
 	lasting, cancel := context.WithCancelCause(ctx)

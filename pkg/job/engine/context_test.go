@@ -17,7 +17,7 @@ var errLate = errors.New("too late")
 func TestUntilEndsAfterTheGracePeriod(t *testing.T) {
 	clk := clocktesting.NewFakeClock(time.Unix(0, 0))
 	stop := make(chan struct{})
-	ctx, done := engine.Until(t.Context(), clk, stop, time.Second, errLate)
+	ctx, done := engine.WithStopGrace(t.Context(), clk, stop, time.Second, errLate)
 	defer done()
 	require.False(t, clk.HasWaiters(), "nothing is timed before the stop")
 	close(stop)
@@ -30,7 +30,7 @@ func TestUntilEndsAfterTheGracePeriod(t *testing.T) {
 
 func TestUntilEndsWithItsParent(t *testing.T) {
 	parent, cancel := context.WithCancelCause(t.Context())
-	ctx, done := engine.Until(parent, clocktesting.NewFakeClock(time.Unix(0, 0)), nil, time.Second, errLate)
+	ctx, done := engine.WithStopGrace(parent, clocktesting.NewFakeClock(time.Unix(0, 0)), nil, time.Second, errLate)
 	defer done()
 	lost := errors.New("claim lost")
 	cancel(lost)
@@ -41,7 +41,7 @@ func TestUntilEndsWithItsParent(t *testing.T) {
 func TestUntilIsReleased(t *testing.T) {
 	stop := make(chan struct{})
 	close(stop)
-	ctx, done := engine.Until(t.Context(), clocktesting.NewFakeClock(time.Unix(0, 0)), stop, time.Hour, errLate)
+	ctx, done := engine.WithStopGrace(t.Context(), clocktesting.NewFakeClock(time.Unix(0, 0)), stop, time.Hour, errLate)
 	done()
 	require.ErrorIs(t, context.Cause(ctx), context.Canceled)
 }
@@ -51,7 +51,7 @@ func TestOutliveEndsAfterItsParent(t *testing.T) {
 	for want, cause := range map[error]error{errLate: errLate, gone: nil} {
 		clk := clocktesting.NewFakeClock(time.Unix(0, 0))
 		parent, stop := context.WithCancelCause(t.Context())
-		ctx, done := engine.Outlive(parent, clk, time.Second, cause)
+		ctx, done := engine.WithGrace(parent, clk, time.Second, cause)
 		stop(gone)
 		require.Eventually(t, clk.HasWaiters, time.Minute, time.Millisecond)
 		require.NoError(t, ctx.Err(), "it goes on when told to stop")

@@ -109,8 +109,8 @@ type Engine[T client.Object] struct {
 	cfg     Config[T]
 	pool    *workerpool.Pool
 	queue   *workqueue
-	tracker *tracker
-	metrics *metrics
+	tracker *jobTracker
+	metrics *engineMetrics
 	group   sync.WaitGroup // jobs that outlive the handler of their hint
 }
 
@@ -125,7 +125,7 @@ func New[T client.Object](cfg Config[T]) *Engine[T] {
 		pool.Total = idleJobs * max(cfg.Concurrency, 1)
 	}
 	e := &Engine[T]{cfg: cfg, pool: workerpool.New(pool), queue: newWorkqueue(cfg.Clock), tracker: newTracker(cfg.Clock)}
-	e.metrics = newMetrics(cfg.Metrics, cfg.ObjectKind, e.tracker.count)
+	e.metrics = newMetrics(cfg.Metrics, cfg.ObjectKind, e.tracker.countActive)
 	return e
 }
 
@@ -169,7 +169,7 @@ func awaitReady(ctx context.Context, instance Instance, c clock.WithTicker) bool
 }
 
 // Active reports whether this process works on the job now.
-func (e *Engine[T]) Active(obj metav1.Object) bool { return e.tracker.active(obj.GetUID()) }
+func (e *Engine[T]) Active(obj metav1.Object) bool { return e.tracker.isActive(obj.GetUID()) }
 
-// retries is how calls to the API server are repeated.
-func (e *Engine[T]) retries() retry.Loop { return retry.Loop{Clock: e.cfg.Clock, Log: e.cfg.Log} }
+// retryLoop is how calls to the API server are repeated.
+func (e *Engine[T]) retryLoop() retry.Loop { return retry.Loop{Clock: e.cfg.Clock, Log: e.cfg.Log} }

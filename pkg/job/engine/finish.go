@@ -47,7 +47,7 @@ func (s Finish[T]) Write(ctx context.Context, end func(T) error) (final T, err e
 	failpoint.HitIn(s.Service, "before-terminal")
 	sent := map[string]bool{} // what attempts wrote whose answers may have been lost
 	err = s.Retry.Do(ctx, "write the end of the job", func() error {
-		final, err = update(ctx, s.Reader, s.Client, s.Object, under(s.Claim, func(o T) error {
+		final, err = updateCopy(ctx, s.Reader, s.Client, s.Object, mutateUnderClaim(s.Claim, func(o T) error {
 			if s.Terminal(o) {
 				return endedBy(o, sent)
 			}
@@ -55,7 +55,7 @@ func (s Finish[T]) Write(ctx context.Context, end func(T) error) (final T, err e
 				return err
 			}
 			cancel.Unmark(o)
-			text, err := content(o)
+			text, err := contentJSON(o)
 			sent[text] = true
 			return err
 		}))
@@ -70,7 +70,7 @@ func (s Finish[T]) Write(ctx context.Context, end func(T) error) (final T, err e
 // endedBy is kube.ErrSkip if one of the contents that were sent is how the object ended, else
 // ErrEnded.
 func endedBy(o client.Object, sent map[string]bool) error {
-	text, err := content(o)
+	text, err := contentJSON(o)
 	switch {
 	case err != nil:
 		return err
@@ -80,9 +80,9 @@ func endedBy(o client.Object, sent map[string]bool) error {
 	return ErrEnded
 }
 
-// content is an object without its metadata, which others may have changed since, in the precision
+// contentJSON is an object without its metadata, which others may have changed since, in the precision
 // that JSON keeps.
-func content(o client.Object) (string, error) {
+func contentJSON(o client.Object) (string, error) {
 	text, err := json.Marshal(o)
 	if err != nil {
 		return "", fmt.Errorf("encode %T: %w", o, err)

@@ -66,25 +66,25 @@ func (h *Held[T]) Cancelled() *cancel.Error {
 	return nil
 }
 
-// seen is what is shown each state of the object.
-func (h *Held[T]) seen() func(client.Object) {
+// stateObserver is what is shown each state of the object.
+func (h *Held[T]) stateObserver() func(client.Object) {
 	if !h.engine.cfg.Cancellable {
 		return nil
 	}
-	return h.observe
+	return h.observeCancel
 }
 
-// observe cancels the work once the object carries a request to cancel.
-func (h *Held[T]) observe(obj client.Object) {
+// observeCancel cancels the work once the object carries a request to cancel.
+func (h *Held[T]) observeCancel(obj client.Object) {
 	if r, asked := cancel.Requested(obj); h.engine.cfg.Cancellable && asked && h.cancelled.Err() == nil {
 		h.Log.InfoContext(h.cancelled, "job is cancelled, stopping it", "by", r.By)
 		h.cancel(&cancel.Error{Request: r})
 	}
 }
 
-// Lose ends the job's context with that cause: what the job was about is not this process's any
+// LoseClaim ends the job's context with that cause: what the job was about is not this process's any
 // more.
-func (h *Held[T]) Lose(cause error) { h.lose(cause) }
+func (h *Held[T]) LoseClaim(cause error) { h.lose(cause) }
 
 // Step notes that the job moves on. It waits for a place where the job's was given to others.
 func (h *Held[T]) Step(ctx context.Context) error { return h.place.Step(ctx) }
@@ -116,21 +116,21 @@ func (h *Held[T]) Confirm(ctx context.Context) error {
 // is gone. See kube.Update for mutate.
 func (h *Held[T]) Update(ctx context.Context, mutate func(T) error) (T, error) {
 	e := h.engine
-	return update(ctx, e.cfg.Reader, e.cfg.Client, h.Object, under(h.Claim, mutate))
+	return updateCopy(ctx, e.cfg.Reader, e.cfg.Client, h.Object, mutateUnderClaim(h.Claim, mutate))
 }
 
 // BeginCommit marks that the job commits: from now on a request to cancel it comes too late. One
 // that came before is the error, a *cancel.Error. check is asked in the same write, and may be nil.
 // Calls that fail are repeated while the API server is away.
 func (h *Held[T]) BeginCommit(ctx context.Context, check func(T) error) error {
-	err := h.engine.retries().Do(ctx, "mark the commit", func() error {
+	err := h.engine.retryLoop().Do(ctx, "mark the commit", func() error {
 		_, err := h.Update(ctx, func(o T) error {
 			if check != nil {
 				if err := check(o); err != nil {
 					return err
 				}
 			}
-			return cancel.Mark(o, h.Claim.Epoch)
+			return cancel.MarkCommitting(o, h.Claim.Epoch)
 		})
 		return err
 	})
@@ -146,12 +146,12 @@ func (h *Held[T]) Finish(ctx context.Context, end func(T) error) (T, error) {
 	e := h.engine
 	return Finish[T]{
 		Service: e.cfg.Service, Reader: e.cfg.Reader, Client: e.cfg.Client, Object: h.Object, Claim: h.Claim,
-		Terminal: e.cfg.Kind.Terminal, Retry: e.retries(),
+		Terminal: e.cfg.Kind.Terminal, Retry: e.retryLoop(),
 	}.Write(ctx, end)
 }
 
-// under returns mutate, for as long as the claim holds.
-func under[T client.Object](mine claim.Claim, mutate func(T) error) func(T) error {
+// mutateUnderClaim returns mutate, for as long as the claim holds.
+func mutateUnderClaim[T client.Object](mine claim.Claim, mutate func(T) error) func(T) error {
 	return func(o T) error {
 		if err := claim.Check(o, mine); err != nil {
 			return err
@@ -160,8 +160,8 @@ func under[T client.Object](mine claim.Claim, mutate func(T) error) func(T) erro
 	}
 }
 
-// update is kube.Update of a copy. An object that is gone takes the claim with it.
-func update[T client.Object](ctx context.Context, r client.Reader, w client.Client, of T, mutate func(T) error) (T, error) {
+// updateCopy is kube.Update of a copy. An object that is gone takes the claim with it.
+func updateCopy[T client.Object](ctx context.Context, r client.Reader, w client.Client, of T, mutate func(T) error) (T, error) {
 	obj, ok := of.DeepCopyObject().(T)
 	if !ok {
 		return of, fmt.Errorf("%T: its copy is a %T", of, of.DeepCopyObject()) // against the contract of runtime.Object

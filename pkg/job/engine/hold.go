@@ -12,22 +12,22 @@ import (
 // is over.
 var ErrStopped = errors.New("the process stops")
 
-// hold runs a claimed job as long as the claim holds.
-func (e *Engine[T]) hold(ctx context.Context, h *Held[T], job Job[T], work *activity) (err error) {
-	lasting, end := Outlive(ctx, e.cfg.Clock, e.cfg.Grace, ErrStopped)
+// holdClaim runs a claimed job as long as the claim holds.
+func (e *Engine[T]) holdClaim(ctx context.Context, h *Held[T], job Job[T], work *activity) (err error) {
+	lasting, end := WithGrace(ctx, e.cfg.Clock, e.cfg.Grace, ErrStopped)
 	defer end()
-	lasting, endSpan := h.traced(lasting)
+	lasting, endSpan := h.traceAttempt(lasting)
 	defer func() { endSpan(err) }()
 	h.stopping = ctx
 	h.cancelled, h.cancel = context.WithCancelCause(lasting)
 	defer h.cancel(context.Canceled)
-	guarded, release := e.cfg.Instance.GuardSeeing(lasting, h.Object, h.seen())
+	guarded, release := e.cfg.Instance.GuardSeeing(lasting, h.Object, h.stateObserver())
 	defer release()
 	owned, lose := context.WithCancelCause(guarded)
 	defer lose(context.Canceled)
 	h.lose = lose
 	e.tracker.noteClaim(work, h.Claim.Epoch, func(cause error) { h.over.Store(true); lose(cause) })
-	h.observe(h.Object) // an earlier holder may have been asked
+	h.observeCancel(h.Object) // an earlier holder may have been asked
 	err = panics.Catch(func() error { return job.Run(owned, h) })
 	panicked, err := e.checkPanic(ctx, item{name: h.Object.GetName(), uid: h.Object.GetUID()}, err)
 	h.over.Store(true)
@@ -38,7 +38,7 @@ func (e *Engine[T]) hold(ctx context.Context, h *Held[T], job Job[T], work *acti
 		h.Log.WarnContext(ctx, "claim lost, job stopped", "error", err, "cause", context.Cause(owned))
 		return nil // its new holder continues
 	}
-	e.release(ctx, h, panicked)
+	e.releaseClaim(ctx, h, panicked)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

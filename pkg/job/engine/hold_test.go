@@ -22,7 +22,7 @@ func TestAStoppedProcessGivesItsJobTimeAndThenAway(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		var told, ended time.Time
 		var why error
-		one := b.start("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
+		one := b.startReplica("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
 			<-h.Stopping().Done()
 			told = time.Now()
 			<-ctx.Done()
@@ -30,38 +30,38 @@ func TestAStoppedProcessGivesItsJobTimeAndThenAway(t *testing.T) {
 			return why
 		}}, nil)
 		b.bus.Down(true)
-		b.add("j", phaseRunning)
-		b.after(time.Second, "one/j@1")
-		b.start("two", &kind{}, nil)
+		b.createJob("j", phaseRunning)
+		b.requireRunsAfter(time.Second, "one/j@1")
+		b.startReplica("two", &kind{}, nil)
 		one.stop()
 		require.Equal(b, grace, ended.Sub(told))
 		require.ErrorIs(b, why, engine.ErrStopped)
-		b.after(time.Second, "one/j@1", "two/j@2")
+		b.requireRunsAfter(time.Second, "one/j@1", "two/j@2")
 	})
 }
 
 func TestAJobThatEndsInItsGracePeriodIsNotReleased(t *testing.T) {
 	inBubble(t, func(b *bed) {
-		one := b.start("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
+		one := b.startReplica("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
 			<-h.Stopping().Done()
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
 			case <-time.After(grace / 2):
 			}
-			return finish(ctx, h)
+			return finishJob(ctx, h)
 		}}, nil)
-		b.add("j", phaseNew)
-		b.after(time.Second, "one/j@1")
+		b.createJob("j", phaseNew)
+		b.requireRunsAfter(time.Second, "one/j@1")
 		one.stop()
-		require.Equal(b, phaseDone, phase(b.get("j")))
-		require.Equal(b, "one", b.claim("j").Holder)
+		require.Equal(b, phaseDone, jobPhase(b.getJob("j")))
+		require.Equal(b, "one", b.readClaim("j").Owner)
 	})
 }
 
 func TestARequestToCancelReachesTheHolder(t *testing.T) {
 	inBubble(t, func(b *bed) {
-		b.start("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
+		b.startReplica("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
 			working, release := engine.Join(ctx, h.Cancelling())
 			defer release()
 			<-working.Done()
@@ -73,34 +73,34 @@ func TestARequestToCancelReachesTheHolder(t *testing.T) {
 			_, err := h.Finish(ctx, setPhase(phaseFailed))
 			return err
 		}}, nil)
-		b.add("j", phaseNew)
-		b.after(time.Second, "one/j@1")
-		ask := func(o *job) { require.NoError(b, cancel.Ask(o, cancel.Request{By: "somebody"})) }
-		b.edit("j", ask)
-		b.after(3*time.Second, "one/j@1")
-		require.Equal(b, phaseFailed, phase(b.get("j")))
-		b.add("asked before", phaseRunning)
-		b.edit("asked before", ask)
-		b.after(time.Second, "one/j@1", "one/asked before@1")
-		require.Equal(b, phaseFailed, phase(b.get("asked before")))
+		b.createJob("j", phaseNew)
+		b.requireRunsAfter(time.Second, "one/j@1")
+		ask := func(o *job) { require.NoError(b, cancel.WriteRequest(o, cancel.Request{By: "somebody"})) }
+		b.editJob("j", ask)
+		b.requireRunsAfter(3*time.Second, "one/j@1")
+		require.Equal(b, phaseFailed, jobPhase(b.getJob("j")))
+		b.createJob("asked before", phaseRunning)
+		b.editJob("asked before", ask)
+		b.requireRunsAfter(time.Second, "one/j@1", "one/asked before@1")
+		require.Equal(b, phaseFailed, jobPhase(b.getJob("asked before")))
 	})
 }
 
 func TestAfterTheMarkOfTheCommitNobodyCancels(t *testing.T) {
 	inBubble(t, func(b *bed) {
-		b.start("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
+		b.startReplica("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
 			refusal := errors.New("is being deleted")
 			assert.ErrorIs(b, h.BeginCommit(ctx, func(*job) error { return refusal }), refusal)
 			assert.NoError(b, h.BeginCommit(ctx, nil))
-			b.edit("j", func(o *job) { o.Annotations[holdfast.AnnotationCancel] = "true" })
+			b.editJob("j", func(o *job) { o.Annotations[holdfast.AnnotationCancel] = "true" })
 			time.Sleep(5 * time.Second)
 			assert.Nil(b, h.Cancelled())
-			return finish(ctx, h)
+			return finishJob(ctx, h)
 		}}, nil)
-		b.add("j", phaseNew)
-		b.after(6*time.Second, "one/j@1")
-		require.Equal(b, phaseDone, phase(b.get("j")))
-		require.False(b, cancel.Committing(b.get("j")), "the phase says the rest")
+		b.createJob("j", phaseNew)
+		b.requireRunsAfter(6*time.Second, "one/j@1")
+		require.Equal(b, phaseDone, jobPhase(b.getJob("j")))
+		require.False(b, cancel.IsCommitting(b.getJob("j")), "the phase says the rest")
 	})
 }
 
@@ -108,39 +108,39 @@ func TestAfterTheMarkOfTheCommitNobodyCancels(t *testing.T) {
 func TestAJobThatFailsRestsBeforeItIsBegunAgain(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.bus.Down(true)
-		b.start("one", &kind{run: func(context.Context, *engine.Held[*job]) error { return errors.New("the API is away") }}, nil)
-		b.add("j", phaseNew)
-		b.after(9*time.Second, "one/j@1")
-		b.after(11*time.Second, "one/j@1", "one/j@2")
-		require.Empty(b, b.claim("j").Holder)
+		b.startReplica("one", &kind{run: func(context.Context, *engine.Held[*job]) error { return errors.New("the API is away") }}, nil)
+		b.createJob("j", phaseNew)
+		b.requireRunsAfter(9*time.Second, "one/j@1")
+		b.requireRunsAfter(11*time.Second, "one/j@1", "one/j@2")
+		require.Empty(b, b.readClaim("j").Owner)
 	})
 }
 
 func TestAReleasedJobSaysWhy(t *testing.T) {
 	inBubble(t, func(b *bed) {
-		b.start("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
+		b.startReplica("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
 			return h.Release(ctx, setPhase(phaseQueued))
 		}}, nil)
-		b.add("j", phaseNew)
-		b.after(engine.Overdue, "one/j@1")
-		require.Equal(b, phaseQueued, phase(b.get("j")))
-		require.Equal(b, claim.Claim{Epoch: 1}, b.claim("j"))
+		b.createJob("j", phaseNew)
+		b.requireRunsAfter(engine.Overdue, "one/j@1")
+		require.Equal(b, phaseQueued, jobPhase(b.getJob("j")))
+		require.Equal(b, claim.Claim{Epoch: 1}, b.readClaim("j"))
 	})
 }
 
 func TestNothingIsWrittenOverAnEnd(t *testing.T) {
 	inBubble(t, func(b *bed) {
-		b.start("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
-			b.edit("j", func(o *job) { _ = setPhase(phaseFailed)(o) })
+		b.startReplica("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
+			b.editJob("j", func(o *job) { _ = setPhase(phaseFailed)(o) })
 			_, err := h.Finish(ctx, setPhase(phaseDone))
 			assert.ErrorIs(b, err, engine.ErrEnded)
 			assert.NoError(b, h.Release(ctx, setPhase(phaseQueued)))
 			return err
 		}}, nil)
-		b.add("j", phaseNew)
-		b.after(time.Second, "one/j@1")
-		require.Equal(b, phaseFailed, phase(b.get("j")))
-		require.Equal(b, "one", b.claim("j").Holder, "a job that ended keeps its claim")
+		b.createJob("j", phaseNew)
+		b.requireRunsAfter(time.Second, "one/j@1")
+		require.Equal(b, phaseFailed, jobPhase(b.getJob("j")))
+		require.Equal(b, "one", b.readClaim("j").Owner, "a job that ended keeps its claim")
 	})
 }
 
@@ -150,21 +150,21 @@ func TestAnEndWhoseAnswerWasLostIsOurs(t *testing.T) {
 		lost := 0
 		b.faults.Patch = func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 			err := c.Patch(ctx, o, p, opts...)
-			if j, ok := o.(*job); ok && phase(j) == phaseDone {
+			if j, ok := o.(*job); ok && jobPhase(j) == phaseDone {
 				lost++
 				return apierrors.NewTimeoutError("the answer", 1)
 			}
 			return err
 		}
-		b.start("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
+		b.startReplica("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
 			final, err := h.Finish(ctx, setPhase(phaseDone))
 			assert.NoError(b, err)
-			assert.Equal(b, phaseDone, phase(final))
-			b.note("settled")
+			assert.Equal(b, phaseDone, jobPhase(final))
+			b.noteRun("settled")
 			return nil
 		}}, nil)
-		b.add("j", phaseNew)
-		b.after(3*time.Second, "one/j@1", "settled")
+		b.createJob("j", phaseNew)
+		b.requireRunsAfter(3*time.Second, "one/j@1", "settled")
 		require.Equal(b, 1, lost)
 	})
 }
@@ -174,14 +174,14 @@ func TestAnEndWhoseAnswerWasLostIsOurs(t *testing.T) {
 func TestAnEndThatDidNotArriveIsNotOurs(t *testing.T) {
 	for name, refuse := range map[string]func(b *bed, sent int) error{
 		"it is lost on its way": func(b *bed, _ int) error {
-			b.edit("j", func(o *job) { _ = setPhase(phaseFailed)(o) })
+			b.editJob("j", func(o *job) { _ = setPhase(phaseFailed)(o) })
 			return apierrors.NewTimeoutError("the request", 1)
 		},
 		"it is lost after a conflict": func(b *bed, sent int) error {
 			if sent == 1 {
 				return apierrors.NewConflict(schema.GroupResource{}, "j", errors.New("met another write"))
 			}
-			b.edit("j", func(o *job) { _ = setPhase(phaseFailed)(o) })
+			b.editJob("j", func(o *job) { _ = setPhase(phaseFailed)(o) })
 			return apierrors.NewServiceUnavailable("away")
 		},
 	} {
@@ -189,21 +189,21 @@ func TestAnEndThatDidNotArriveIsNotOurs(t *testing.T) {
 			inBubble(t, func(b *bed) {
 				sent := 0
 				b.faults.Patch = func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-					if j, ok := o.(*job); ok && phase(j) == phaseDone {
+					if j, ok := o.(*job); ok && jobPhase(j) == phaseDone {
 						sent++
 						return refuse(b, sent)
 					}
 					return c.Patch(ctx, o, p, opts...)
 				}
-				b.start("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
+				b.startReplica("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
 					final, err := h.Finish(ctx, setPhase(phaseDone))
 					assert.ErrorIs(b, err, engine.ErrEnded)
-					assert.Equal(b, phaseFailed, phase(final))
-					b.note("told")
+					assert.Equal(b, phaseFailed, jobPhase(final))
+					b.noteRun("told")
 					return nil
 				}}, nil)
-				b.add("j", phaseNew)
-				b.after(3*time.Second, "one/j@1", "told")
+				b.createJob("j", phaseNew)
+				b.requireRunsAfter(3*time.Second, "one/j@1", "told")
 			})
 		})
 	}
@@ -217,27 +217,27 @@ func TestAnEndThatArrivesLateIsOurs(t *testing.T) {
 		b.faults.Patch = func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 			j, ok := o.(*job)
 			switch {
-			case !ok || phase(j) != phaseDone:
+			case !ok || jobPhase(j) != phaseDone:
 			case late == nil:
 				late = j.DeepCopy()
 				return apierrors.NewTimeoutError("the answer", 1)
 			default:
-				b.edit("j", func(o *job) { o.Data = late.Data })
+				b.editJob("j", func(o *job) { o.Data = late.Data })
 			}
 			return c.Patch(ctx, o, p, opts...)
 		}
-		b.start("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
+		b.startReplica("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
 			_, err := h.Finish(ctx, func(o *job) error {
 				o.Data = map[string]string{"phase": phaseDone, "ended": time.Now().String()}
 				return nil
 			})
 			assert.NoError(b, err)
-			b.note("settled")
+			b.noteRun("settled")
 			return nil
 		}}, nil)
-		b.add("j", phaseNew)
-		b.after(5*time.Second, "one/j@1", "settled")
-		require.Equal(b, late.Data, b.get("j").Data)
+		b.createJob("j", phaseNew)
+		b.requireRunsAfter(5*time.Second, "one/j@1", "settled")
+		require.Equal(b, late.Data, b.getJob("j").Data)
 	})
 }
 
@@ -245,27 +245,27 @@ func TestAnEndThatArrivesLateIsOurs(t *testing.T) {
 // version.
 func TestADecisionIsAboutTheVersionThatIsReplaced(t *testing.T) {
 	inBubble(t, func(b *bed) {
-		b.add("j", phaseNew)
+		b.createJob("j", phaseNew)
 		met := false
 		b.faults.Patch = func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 			if _, ok := o.(*job); ok && !met {
 				met = true
-				b.edit("j", func(o *job) { _ = setPhase(phaseQueued)(o) })
+				b.editJob("j", func(o *job) { _ = setPhase(phaseQueued)(o) })
 				return apierrors.NewConflict(schema.GroupResource{}, "j", errors.New("met another write"))
 			}
 			return c.Patch(ctx, o, p, opts...)
 		}
 		k := &kind{}
 		k.admit = func(o *job) (engine.Decision[*job], error) {
-			b.note("asked in phase " + phase(o))
-			if phase(o) == phaseQueued {
+			b.noteRun("asked in phase " + jobPhase(o))
+			if jobPhase(o) == phaseQueued {
 				return engine.NotNow[*job]("queued"), nil
 			}
 			return engine.Claim[*job](k), nil
 		}
-		b.start("one", k, nil)
-		b.after(time.Second, "asked in phase ", "asked in phase Queued")
-		require.Empty(b, b.get("j").Annotations)
+		b.startReplica("one", k, nil)
+		b.requireRunsAfter(time.Second, "asked in phase ", "asked in phase Queued")
+		require.Empty(b, b.getJob("j").Annotations)
 	})
 }
 
@@ -277,7 +277,7 @@ func (b *bed) failReleases(times int, lose bool) {
 		if !ok {
 			return c.Patch(ctx, o, p, opts...)
 		}
-		if held, _, err := claim.Parse(j); err != nil || held.Holder != "" || times == 0 {
+		if held, _, err := claim.Parse(j); err != nil || held.Owner != "" || times == 0 {
 			return c.Patch(ctx, o, p, opts...)
 		}
 		times--
@@ -294,11 +294,11 @@ func TestAReleaseIsTriedAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(b *bed) {
 				b.failReleases(2, lose)
-				one := b.start("one", &kind{run: untilStopped}, nil)
-				b.add("j", phaseNew)
-				b.after(time.Second, "one/j@1")
+				one := b.startReplica("one", &kind{run: untilStopped}, nil)
+				b.createJob("j", phaseNew)
+				b.requireRunsAfter(time.Second, "one/j@1")
 				one.stop()
-				require.Equal(b, claim.Claim{Epoch: 1}, b.claim("j"))
+				require.Equal(b, claim.Claim{Epoch: 1}, b.readClaim("j"))
 				require.Contains(b, b.log.String(), "job released")
 				require.NotContains(b, b.log.String(), "claim not released")
 			})
@@ -309,13 +309,13 @@ func TestAReleaseIsTriedAgain(t *testing.T) {
 func TestAReleaseThatWasNotWrittenIsNotLoggedAsOne(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.failReleases(-1, false)
-		one := b.start("one", &kind{run: untilStopped}, nil)
-		b.add("j", phaseNew)
-		b.after(time.Second, "one/j@1")
+		one := b.startReplica("one", &kind{run: untilStopped}, nil)
+		b.createJob("j", phaseNew)
+		b.requireRunsAfter(time.Second, "one/j@1")
 		stopping := time.Now()
 		one.stop()
 		require.LessOrEqual(b, time.Since(stopping), grace+6*time.Second, "bounded")
-		require.Equal(b, "one", b.claim("j").Holder)
+		require.Equal(b, "one", b.readClaim("j").Owner)
 		require.Contains(b, b.log.String(), `level=WARN msg="claim not released: other instances wait`)
 		require.NotContains(b, b.log.String(), "job released")
 	})
@@ -324,12 +324,12 @@ func TestAReleaseThatWasNotWrittenIsNotLoggedAsOne(t *testing.T) {
 // A job that ended and reports an error nevertheless keeps its claim.
 func TestTheClaimOfAJobThatEndedIsNotLoggedAsReleased(t *testing.T) {
 	inBubble(t, func(b *bed) {
-		b.start("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
-			return errors.Join(finish(ctx, h), errors.New("after the end"))
+		b.startReplica("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
+			return errors.Join(finishJob(ctx, h), errors.New("after the end"))
 		}}, nil)
-		b.add("j", phaseNew)
-		b.after(time.Second, "one/j@1")
-		require.Equal(b, "one", b.claim("j").Holder)
+		b.createJob("j", phaseNew)
+		b.requireRunsAfter(time.Second, "one/j@1")
+		require.Equal(b, "one", b.readClaim("j").Owner)
 		require.NotContains(b, b.log.String(), "job released")
 	})
 }
@@ -338,7 +338,7 @@ func TestTheClaimOfAJobThatEndedIsNotLoggedAsReleased(t *testing.T) {
 func TestAHoldingThatEndedIsNotTheNextOne(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		var first, second *engine.Held[*job]
-		b.start("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
+		b.startReplica("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
 			if first != nil {
 				second = h
 				return untilStopped(ctx, h)
@@ -349,17 +349,17 @@ func TestAHoldingThatEndedIsNotTheNextOne(t *testing.T) {
 			assert.ErrorIs(b, h.Confirm(ctx), claim.ErrLost, "any instance may have the claim now")
 			return nil
 		}}, nil)
-		b.add("j", phaseNew)
-		b.after(time.Second, "one/j@1", "one/j@2")
+		b.createJob("j", phaseNew)
+		b.requireRunsAfter(time.Second, "one/j@1", "one/j@2")
 		require.ErrorIs(b, first.Confirm(b.Context()), claim.ErrLost)
 		require.ErrorIs(b, first.Release(b.Context(), nil), claim.ErrLost)
 		_, err := first.Finish(b.Context(), setPhase(phaseFailed))
 		require.ErrorIs(b, err, claim.ErrLost)
-		first.Lose(errors.New("the former"))
+		first.LoseClaim(errors.New("the former"))
 		require.NoError(b, second.Cancelling().Err())
 		require.NoError(b, second.Confirm(b.Context()))
-		require.Equal(b, claim.Claim{Holder: "one", Address: "one:1", Epoch: 2}, b.claim("j"))
-		require.Equal(b, phaseRunning, phase(b.get("j")))
+		require.Equal(b, claim.Claim{Owner: "one", Address: "one:1", Epoch: 2}, b.readClaim("j"))
+		require.Equal(b, phaseRunning, jobPhase(b.getJob("j")))
 	})
 }
 
@@ -367,12 +367,12 @@ func TestAHoldingThatEndedIsNotTheNextOne(t *testing.T) {
 func TestAfterTheWorkNothingIsConfirmed(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		var ended *engine.Held[*job]
-		b.start("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
+		b.startReplica("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
 			ended = h
-			return finish(ctx, h)
+			return finishJob(ctx, h)
 		}}, nil)
-		b.add("j", phaseNew)
-		b.after(time.Second, "one/j@1")
+		b.createJob("j", phaseNew)
+		b.requireRunsAfter(time.Second, "one/j@1")
 		require.ErrorIs(b, ended.Confirm(b.Context()), claim.ErrLost)
 	})
 }

@@ -2,12 +2,12 @@ package engine
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// metrics are those of the jobs of one kind that this process works on.
-type metrics struct{ takeovers prometheus.Counter }
+// engineMetrics are those of the jobs of one kind that this process works on.
+type engineMetrics struct{ takeovers prometheus.Counter }
 
-func newMetrics(r prometheus.Registerer, kind string, running func() int) *metrics {
+func newMetrics(r prometheus.Registerer, kind string, running func() int) *engineMetrics {
 	labels := prometheus.Labels{"kind": kind}
-	m := &metrics{takeovers: prometheus.NewCounter(prometheus.CounterOpts{
+	m := &engineMetrics{takeovers: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "holdfast_job_takeovers_total", Help: "Jobs that this process took over from another one that died.", ConstLabels: labels,
 	})}
 	if r == nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 )
 
-// counted is the value of the one series of a metric, whose label has to be the kind of the jobs.
-func counted(b *bed, registry *prometheus.Registry, name string) float64 {
+// counterValue is the value of the one series of a metric, whose label has to be the kind of the jobs.
+func counterValue(b *bed, registry *prometheus.Registry, name string) float64 {
 	b.Helper()
 	families, err := registry.Gather()
 	require.NoError(b, err)
@@ -35,25 +35,25 @@ func TestTakeoversAreCounted(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		registries := map[string]*prometheus.Registry{"one": prometheus.NewRegistry(), "two": prometheus.NewRegistry(), "three": prometheus.NewRegistry()}
 		start := func(name string) *replica {
-			return b.start(name, &kind{run: func(ctx context.Context, _ *engine.Held[*job]) error {
+			return b.startReplica(name, &kind{run: func(ctx context.Context, _ *engine.Held[*job]) error {
 				<-ctx.Done()
 				return context.Cause(ctx)
 			}}, func(c *engine.Config[*job]) { c.Metrics = registries[name] })
 		}
 		one := start("one")
-		b.add("j", phaseNew)
-		b.after(time.Second, "one/j@1")
-		require.Zero(b, counted(b, registries["one"], takeovers), "it was begun")
-		require.InDelta(b, 1, counted(b, registries["one"], running), 0)
+		b.createJob("j", phaseNew)
+		b.requireRunsAfter(time.Second, "one/j@1")
+		require.Zero(b, counterValue(b, registries["one"], takeovers), "it was begun")
+		require.InDelta(b, 1, counterValue(b, registries["one"], running), 0)
 		two := start("two")
 		one.kill()
-		b.after(2*timeout, "one/j@1", "two/j@2")
-		require.InDelta(b, 1, counted(b, registries["two"], takeovers), 0)
+		b.requireRunsAfter(2*timeout, "one/j@1", "two/j@2")
+		require.InDelta(b, 1, counterValue(b, registries["two"], takeovers), 0)
 		start("three")
 		two.stop()
-		b.after(engine.Period, "one/j@1", "two/j@2", "three/j@3")
-		require.InDelta(b, 1, counted(b, registries["two"], takeovers), 0)
-		require.Zero(b, counted(b, registries["two"], running))
-		require.Zero(b, counted(b, registries["three"], takeovers), "it was released")
+		b.requireRunsAfter(engine.Period, "one/j@1", "two/j@2", "three/j@3")
+		require.InDelta(b, 1, counterValue(b, registries["two"], takeovers), 0)
+		require.Zero(b, counterValue(b, registries["two"], running))
+		require.Zero(b, counterValue(b, registries["three"], takeovers), "it was released")
 	})
 }

@@ -23,7 +23,7 @@ func (e *Engine[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	e.abandonSuperseded(ctx, obj)
-	interest, err := e.interest(ctx, obj)
+	interest, err := e.interestIn(ctx, obj)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -31,7 +31,7 @@ func (e *Engine[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 		if !e.cfg.Instance.Ready() {
 			return ctrl.Result{RequeueAfter: starting}, nil
 		}
-		if e.held(obj) || e.tracker.inBackoff(obj.GetUID()) {
+		if e.hasLiveOwner(obj) || e.tracker.inBackoff(obj.GetUID()) {
 			interest = Wait // other instances observe the release themselves
 		}
 	}
@@ -40,18 +40,18 @@ func (e *Engine[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 	}
 	switch interest {
 	case None:
-		return e.finalize(ctx, obj)
+		return e.finalizeObject(ctx, obj)
 	case Begin, Resume:
-		announced := e.announce(ctx, obj)
+		announced := e.publishHint(ctx, obj)
 		if e.queue.noteWaiting(req.NamespacedName, true) >= Overdue || interest == Resume || !announced {
-			e.find(ctx, obj)
+			e.queueFound(ctx, obj)
 		}
 	case Wait:
 	}
 	return ctrl.Result{RequeueAfter: Period}, nil
 }
 
-func (e *Engine[T]) interest(ctx context.Context, obj T) (Interest, error) {
+func (e *Engine[T]) interestIn(ctx context.Context, obj T) (Interest, error) {
 	switch {
 	case obj.GetDeletionTimestamp() != nil:
 		return None, nil
@@ -73,43 +73,43 @@ func (e *Engine[T]) abandonSuperseded(ctx context.Context, obj T) {
 		return
 	}
 	e.cfg.Log.WarnContext(ctx, "Job has a later claim; its place is given to others", "kind", e.cfg.ObjectKind, "name", obj.GetName(), "epoch", c.Epoch)
-	work.lose(fmt.Errorf("%w: to %q at epoch %d", claim.ErrLost, c.Holder, c.Epoch))
+	work.lose(fmt.Errorf("%w: to %q at epoch %d", claim.ErrLost, c.Owner, c.Epoch))
 	work.place.Leave()
 	close(work.abandoned)
 }
 
-// held reports that a live instance holds the object. The call also begins to watch that holder.
-func (e *Engine[T]) held(obj T) bool {
+// hasLiveOwner reports that a live instance holds the object. The call also begins to watch that holder.
+func (e *Engine[T]) hasLiveOwner(obj T) bool {
 	var held *claim.HeldError
 	return errors.As(e.cfg.Instance.Held(obj), &held)
 }
 
-// free reports that certainly no process works on an object: a claim that cannot be read has no
+// isUnowned reports that certainly no process works on an object: a claim that cannot be read has no
 // holder either.
-func (e *Engine[T]) free(obj T) bool {
+func (e *Engine[T]) isUnowned(obj T) bool {
 	if e.Active(obj) {
 		return false
 	}
-	if unreadable(obj) {
+	if hasUnreadableClaim(obj) {
 		return true
 	}
 	return e.cfg.Instance.Held(obj) == nil
 }
 
-func (e *Engine[T]) finalize(ctx context.Context, obj T) (ctrl.Result, error) {
+func (e *Engine[T]) finalizeObject(ctx context.Context, obj T) (ctrl.Result, error) {
 	f, ok := e.cfg.Kind.(Finalizer[T])
 	if !ok {
 		return ctrl.Result{}, nil
 	}
-	again, err := f.Finalize(ctx, obj, func() bool { return e.free(obj) })
+	again, err := f.Finalize(ctx, obj, func() bool { return e.isUnowned(obj) })
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: again}, nil
 }
 
-// announce publishes the hint of a job, and returns false if it could not.
-func (e *Engine[T]) announce(ctx context.Context, obj T) bool {
+// publishHint publishes the hint of a job, and returns false if it could not.
+func (e *Engine[T]) publishHint(ctx context.Context, obj T) bool {
 	hint := &workv1.Hint{Kind: e.cfg.ObjectKind, Namespace: obj.GetNamespace(), Name: obj.GetName(), Uid: string(obj.GetUID())}
 	err := e.cfg.Bus.Publish(messaging.WithTrace(ctx, obj), e.cfg.Work, hint)
 	if err != nil && ctx.Err() == nil {
@@ -118,13 +118,13 @@ func (e *Engine[T]) announce(ctx context.Context, obj T) bool {
 	return err == nil
 }
 
-// find queues a job without a hint, unless it failed here just now: the next reconcile finds it
+// queueFound queues a job without a hint, unless it failed here just now: the next reconcile finds it
 // again.
-func (e *Engine[T]) find(ctx context.Context, obj client.Object) {
+func (e *Engine[T]) queueFound(ctx context.Context, obj client.Object) {
 	if e.tracker.inBackoff(obj.GetUID()) {
 		return
 	}
-	if i := (item{name: obj.GetName(), uid: obj.GetUID()}); e.queue.add(i) {
+	if i := (item{name: obj.GetName(), uid: obj.GetUID()}); e.queue.addJob(i) {
 		e.reportWait(ctx, i)
 	}
 }

@@ -19,16 +19,16 @@ func panicking(context.Context, *engine.Held[*job]) error { panic("a defect") }
 // The claim has the count: instances that follow one another share it.
 func TestAJobIsGivenUpAfterThreePanics(t *testing.T) {
 	inBubble(t, func(b *bed) {
-		one := b.start("one", &kind{run: panicking}, nil)
-		b.add("j", phaseQueued)
+		one := b.startReplica("one", &kind{run: panicking}, nil)
+		b.createJob("j", phaseQueued)
 		for epoch := range int64(2) {
 			require.ErrorIs(b, one.engine.Run(b.Context(), "j", "j-uid"), engine.ErrInternal)
-			require.Equal(b, claim.Claim{Epoch: epoch + 1, Panics: int(epoch) + 1}, b.claim("j"))
+			require.Equal(b, claim.Claim{Epoch: epoch + 1, Panics: int(epoch) + 1}, b.readClaim("j"))
 		}
 		one.stop()
-		b.start("two", &kind{run: panicking}, nil)
-		b.after(time.Minute, "one/j@1", "one/j@2", "two/j@3", "two/j@4 given up")
-		require.Equal(b, phaseFailed, phase(b.get("j")))
+		b.startReplica("two", &kind{run: panicking}, nil)
+		b.requireRunsAfter(time.Minute, "one/j@1", "one/j@2", "two/j@3", "two/j@4 given up")
+		require.Equal(b, phaseFailed, jobPhase(b.getJob("j")))
 	})
 }
 
@@ -36,10 +36,10 @@ func TestAJobThatPanicsWhileItIsGivenUpEndsOnTheObject(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.tick = time.Second
 		b.bus.Down(true)
-		b.start("one", &kind{run: panicking, givenUp: panicking}, nil)
-		b.add("j", phaseNew)
-		b.after(5*time.Minute, "one/j@1", "one/j@2", "one/j@3", "one/j@4 given up", "j ended: internal error")
-		require.Equal(b, phaseFailed, phase(b.get("j")))
+		b.startReplica("one", &kind{run: panicking, givenUp: panicking}, nil)
+		b.createJob("j", phaseNew)
+		b.requireRunsAfter(5*time.Minute, "one/j@1", "one/j@2", "one/j@3", "one/j@4 given up", "j ended: internal error")
+		require.Equal(b, phaseFailed, jobPhase(b.getJob("j")))
 	})
 }
 
@@ -52,27 +52,27 @@ func TestProgressBetweenPanicsKeepsAJob(t *testing.T) {
 			group.Go(func() error { panic("a defect") })
 			return group.Wait()
 		}}
-		one := b.start("one", k, nil)
-		b.add("j", phaseQueued)
+		one := b.startReplica("one", k, nil)
+		b.createJob("j", phaseQueued)
 		for range 5 {
 			require.ErrorIs(b, one.engine.Run(b.Context(), "j", "j-uid"), engine.ErrInternal)
-			require.Equal(b, 1, b.claim("j").Panics)
+			require.Equal(b, 1, b.readClaim("j").Panics)
 		}
 		k.run = nil
 		require.NoError(b, one.engine.Run(b.Context(), "j", "j-uid"))
-		require.Equal(b, phaseDone, phase(b.get("j")))
+		require.Equal(b, phaseDone, jobPhase(b.getJob("j")))
 	})
 }
 
 func TestOtherFailuresKeepTheCountOfPanics(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		k := &kind{run: panicking}
-		one := b.start("one", k, nil)
-		b.add("j", phaseQueued)
+		one := b.startReplica("one", k, nil)
+		b.createJob("j", phaseQueued)
 		require.Error(b, one.engine.Run(b.Context(), "j", "j-uid"))
 		k.run = func(context.Context, *engine.Held[*job]) error { return errors.New("the API is away") }
 		require.Error(b, one.engine.Run(b.Context(), "j", "j-uid"))
-		require.Equal(b, claim.Claim{Epoch: 2, Panics: 1}, b.claim("j"))
+		require.Equal(b, claim.Claim{Epoch: 2, Panics: 1}, b.readClaim("j"))
 	})
 }
 
@@ -91,15 +91,15 @@ func TestPanicsBeforeTheClaimAreCounted(t *testing.T) {
 					b.tick = time.Second
 					k := &kind{}
 					defect(k)
-					one := b.start("one", k, nil)
+					one := b.startReplica("one", k, nil)
 					b.bus.Down(down)
-					b.add("j", phaseQueued)
+					b.createJob("j", phaseQueued)
 					require.ErrorIs(b, one.engine.Run(b.Context(), "j", "j-uid"), engine.ErrInternal)
-					require.False(b, one.engine.Active(b.get("j")))
-					require.Equal(b, claim.Claim{Epoch: 1, Panics: 1}, b.claim("j"))
-					b.edit("j", func(o *job) { require.NoError(b, setPhase(phaseNew)(o)) })
-					b.pass(5 * time.Minute)
-					require.Equal(b, phaseFailed, phase(b.get("j")))
+					require.False(b, one.engine.Active(b.getJob("j")))
+					require.Equal(b, claim.Claim{Epoch: 1, Panics: 1}, b.readClaim("j"))
+					b.editJob("j", func(o *job) { require.NoError(b, setPhase(phaseNew)(o)) })
+					b.advanceClock(5 * time.Minute)
+					require.Equal(b, phaseFailed, jobPhase(b.getJob("j")))
 					require.LessOrEqual(b, strings.Count(b.log.String(), "Job panicked"), 4)
 				})
 			})
@@ -109,8 +109,8 @@ func TestPanicsBeforeTheClaimAreCounted(t *testing.T) {
 
 func TestAPanicIsLoggedWithItsStack(t *testing.T) {
 	inBubble(t, func(b *bed) {
-		one := b.start("one", &kind{run: panicking}, nil)
-		b.add("j", phaseQueued)
+		one := b.startReplica("one", &kind{run: panicking}, nil)
+		b.createJob("j", phaseQueued)
 		require.Error(b, one.engine.Run(b.Context(), "j", "j-uid"))
 		require.Contains(b, b.log.String(), `msg="Job panicked"`)
 		require.Contains(b, b.log.String(), "engine_test.panicking")

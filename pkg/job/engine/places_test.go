@@ -21,25 +21,25 @@ import (
 func TestJobsAtOnceAreBounded(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		finishing := make(chan struct{})
-		one := b.start("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
+		one := b.startReplica("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
 			<-finishing
-			return finish(ctx, h)
+			return finishJob(ctx, h)
 		}}, nil)
-		b.add("a", phaseNew)
-		b.add("b", phaseRunning)
-		b.pass(time.Second)
-		require.Len(b, b.noted(), 2)
-		b.add("c", phaseNew)
-		b.add("d", phaseRunning)
-		b.pass(engine.Overdue)
-		require.Len(b, b.noted(), 2)
+		b.createJob("a", phaseNew)
+		b.createJob("b", phaseRunning)
+		b.advanceClock(time.Second)
+		require.Len(b, b.notedRuns(), 2)
+		b.createJob("c", phaseNew)
+		b.createJob("d", phaseRunning)
+		b.advanceClock(engine.Overdue)
+		require.Len(b, b.notedRuns(), 2)
 		o := one.engine.Handle(b.Context(), &workv1.Hint{Kind: "ConfigMap", Namespace: namespace, Name: "c", Uid: "c-uid"})
 		require.True(b, o.Retries(), "other replicas may have a place")
 		close(finishing)
-		b.pass(engine.Overdue)
-		require.Len(b, b.noted(), 4)
+		b.advanceClock(engine.Overdue)
+		require.Len(b, b.notedRuns(), 4)
 		for _, name := range []string{"a", "b", "c", "d"} {
-			require.Equal(b, phaseDone, phase(b.get(name)))
+			require.Equal(b, phaseDone, jobPhase(b.getJob(name)))
 		}
 	})
 }
@@ -48,27 +48,27 @@ func TestJobsAtOnceAreBounded(t *testing.T) {
 func TestAnIdleJobGivesItsPlaceToOthers(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		answer := make(chan struct{})
-		one := b.start("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
+		one := b.startReplica("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
 			if h.Object.Name == "hung" {
 				<-answer
 				assert.NoError(b, h.Step(ctx))
 			}
-			return finish(ctx, h)
+			return finishJob(ctx, h)
 		}}, func(c *engine.Config[*job]) { c.Concurrency, c.Idle = 1, 10*time.Second })
-		b.add("hung", phaseQueued)
+		b.createJob("hung", phaseQueued)
 		settled := make(chan messaging.Outcome, 1)
 		go func() {
 			settled <- one.engine.Handle(b.Context(), &workv1.Hint{Kind: "ConfigMap", Namespace: namespace, Name: "hung", Uid: "hung-uid"})
 		}()
-		b.after(time.Second, "one/hung@1")
-		b.add("other", phaseNew)
-		b.after(5*time.Second, "one/hung@1")
-		b.after(10*time.Second, "one/hung@1", "one/other@1")
+		b.requireRunsAfter(time.Second, "one/hung@1")
+		b.createJob("other", phaseNew)
+		b.requireRunsAfter(5*time.Second, "one/hung@1")
+		b.requireRunsAfter(10*time.Second, "one/hung@1", "one/other@1")
 		require.Equal(b, messaging.Done(), <-settled)
-		require.Equal(b, phaseRunning, phase(b.get("hung")))
+		require.Equal(b, phaseRunning, jobPhase(b.getJob("hung")))
 		close(answer)
-		b.after(time.Second, "one/hung@1", "one/other@1")
-		require.Equal(b, phaseDone, phase(b.get("hung")))
+		b.requireRunsAfter(time.Second, "one/hung@1", "one/other@1")
+		require.Equal(b, phaseDone, jobPhase(b.getJob("hung")))
 	})
 }
 
@@ -80,9 +80,9 @@ func TestAHungJobWithoutItsClaimIsBegunAgainHere(t *testing.T) {
 			inBubble(t, func(b *bed) {
 				answer, fenced := make(chan struct{}), make(chan error, 2)
 				b.bus.Down(down)
-				b.start("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
+				b.startReplica("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
 					if h.Claim.Epoch > 1 || h.Object.Name == "other" {
-						return finish(ctx, h)
+						return finishJob(ctx, h)
 					}
 					<-answer
 					_, err := h.Finish(context.WithoutCancel(ctx), setPhase(phaseFailed))
@@ -90,13 +90,13 @@ func TestAHungJobWithoutItsClaimIsBegunAgainHere(t *testing.T) {
 					fenced <- h.Confirm(context.WithoutCancel(ctx))
 					return err
 				}}, func(c *engine.Config[*job]) { c.Concurrency = 1 })
-				b.add("j", phaseNew)
-				b.pass(engine.Overdue + engine.Period)
-				b.edit("j", func(o *job) { require.NoError(b, claim.Set(o, claim.Claim{Epoch: 2})) })
-				b.after(time.Second, "one/j@1", "one/j@3")
-				require.Equal(b, phaseDone, phase(b.get("j")))
-				b.add("other", phaseNew)
-				b.after(engine.Overdue+engine.Period, "one/j@1", "one/j@3", "one/other@1")
+				b.createJob("j", phaseNew)
+				b.advanceClock(engine.Overdue + engine.Period)
+				b.editJob("j", func(o *job) { require.NoError(b, claim.Set(o, claim.Claim{Epoch: 2})) })
+				b.requireRunsAfter(time.Second, "one/j@1", "one/j@3")
+				require.Equal(b, phaseDone, jobPhase(b.getJob("j")))
+				b.createJob("other", phaseNew)
+				b.requireRunsAfter(engine.Overdue+engine.Period, "one/j@1", "one/j@3", "one/other@1")
 				close(answer)
 				require.ErrorIs(b, <-fenced, claim.ErrLost)
 				require.ErrorIs(b, <-fenced, claim.ErrLost)
@@ -107,14 +107,14 @@ func TestAHungJobWithoutItsClaimIsBegunAgainHere(t *testing.T) {
 
 func TestAHintOfAHeldJobIsDone(t *testing.T) {
 	inBubble(t, func(b *bed) {
-		b.start("one", &kind{run: untilStopped}, nil)
-		b.add("j", phaseNew)
-		b.after(time.Second, "one/j@1")
-		two := b.start("two", &kind{}, nil)
+		b.startReplica("one", &kind{run: untilStopped}, nil)
+		b.createJob("j", phaseNew)
+		b.requireRunsAfter(time.Second, "one/j@1")
+		two := b.startReplica("two", &kind{}, nil)
 		require.Equal(b, messaging.Done(), two.engine.Handle(b.Context(), &workv1.Hint{Kind: "ConfigMap", Namespace: namespace, Name: "j", Uid: "j-uid"}))
 		var held *claim.HeldError
 		require.ErrorAs(b, two.engine.Run(b.Context(), "j", "j-uid"), &held)
-		require.Equal(b, "one", held.Holder)
+		require.Equal(b, "one", held.Owner)
 	})
 }
 
@@ -125,45 +125,45 @@ type events struct{ *bed }
 func (e events) Eventf(about, _ runtime.Object, _, reason, _, note string, args ...any) {
 	o, ok := about.(*job)
 	require.True(e, ok)
-	e.note(fmt.Sprintf("%s %s/%s %s: %s", reason, o.Namespace, o.Name, o.UID, fmt.Sprintf(note, args...)))
+	e.noteRun(fmt.Sprintf("%s %s/%s %s: %s", reason, o.Namespace, o.Name, o.UID, fmt.Sprintf(note, args...)))
 }
 
 // A job whose holder died has none until a place is free: without an event it would seem to hang.
 func TestATakeoverThatWaitsForAPlaceIsReported(t *testing.T) {
 	inBubble(t, func(b *bed) {
-		dying := b.start("one", &kind{run: untilStopped}, func(c *engine.Config[*job]) { c.Concurrency = 3 })
+		dying := b.startReplica("one", &kind{run: untilStopped}, func(c *engine.Config[*job]) { c.Concurrency = 3 })
 		for _, name := range []string{"a", "b", "c"} {
-			b.add(name, phaseNew)
+			b.createJob(name, phaseNew)
 		}
-		b.pass(time.Second)
+		b.advanceClock(time.Second)
 		finishing := make(chan struct{})
-		b.start("two", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
+		b.startReplica("two", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
 			select {
 			case <-finishing:
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
-			return finish(ctx, h)
+			return finishJob(ctx, h)
 		}}, func(c *engine.Config[*job]) { c.Concurrency, c.Events = 1, events{b} })
-		b.add("x", phaseNew)
-		b.pass(time.Second)
-		require.Len(b, b.noted(), 4, "%v", b.noted())
+		b.createJob("x", phaseNew)
+		b.advanceClock(time.Second)
+		require.Len(b, b.notedRuns(), 4, "%v", b.notedRuns())
 		dying.kill()
-		b.pass(timeout + 4*engine.Period)
+		b.advanceClock(timeout + 4*engine.Period)
 		said := func(name string) string {
 			return "Waiting velero/" + name + " " + name + "-uid: waits for a place in tester: it works on 1 jobs, which is as many as it may"
 		}
-		require.ElementsMatch(b, []string{said("a"), said("b"), said("c")}, b.noted()[4:], "each once")
+		require.ElementsMatch(b, []string{said("a"), said("b"), said("c")}, b.notedRuns()[4:], "each once")
 		for _, name := range []string{"a", "b", "c"} {
 			require.Equal(b, 1, strings.Count(b.log.String(), `msg="job waits" replica=two kind=ConfigMap name=`+name+" "))
 		}
 		close(finishing)
-		b.pass(engine.Overdue)
+		b.advanceClock(engine.Overdue)
 		for _, name := range []string{"a", "b", "c", "x"} {
-			require.Equal(b, phaseDone, phase(b.get(name)))
+			require.Equal(b, phaseDone, jobPhase(b.getJob(name)))
 		}
-		b.add("y", phaseRunning)
-		b.pass(time.Second)
-		require.Len(b, b.noted(), 4+3+4, "what gets a place at once is not reported")
+		b.createJob("y", phaseRunning)
+		b.advanceClock(time.Second)
+		require.Len(b, b.notedRuns(), 4+3+4, "what gets a place at once is not reported")
 	})
 }

@@ -36,10 +36,10 @@ func (h *Held[T]) giveUp(ctx context.Context, mutate func(T) error, panicked boo
 	}
 	h.over.Store(true)
 	e := h.engine
-	loop := e.retries()
+	loop := e.retryLoop()
 	loop.Budget = releaseLimit
 	sent := mutate == nil // nothing is to be written beside the release
-	write := under(h.Claim, func(o T) error {
+	write := mutateUnderClaim(h.Claim, func(o T) error {
 		if e.cfg.Kind.Terminal(o) {
 			return kube.ErrSkip
 		}
@@ -52,7 +52,7 @@ func (h *Held[T]) giveUp(ctx context.Context, mutate func(T) error, panicked boo
 		return claim.Set(o, free)
 	})
 	err = loop.Do(ctx, "release the claim", func() error {
-		_, err := update(ctx, e.cfg.Reader, e.cfg.Client, h.Object, func(o T) error {
+		_, err := updateCopy(ctx, e.cfg.Reader, e.cfg.Client, h.Object, func(o T) error {
 			if released = sent && isReleased(o, free); released {
 				return kube.ErrSkip
 			}
@@ -70,9 +70,9 @@ func isReleased(o client.Object, free claim.Claim) bool {
 	return err == nil && found && c == free
 }
 
-// release empties the claim, so that any instance may resume at once. It is the last thing done
+// releaseClaim empties the claim, so that any instance may resume at once. It is the last thing done
 // with the job here.
-func (e *Engine[T]) release(ctx context.Context, h *Held[T], panicked bool) {
+func (e *Engine[T]) releaseClaim(ctx context.Context, h *Held[T], panicked bool) {
 	failpoint.HitIn(e.cfg.Service, "before-hand-over")
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
 	defer stop()

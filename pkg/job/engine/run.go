@@ -35,20 +35,20 @@ func (e *Engine[T]) Handle(ctx context.Context, hint *workv1.Hint) messaging.Out
 		return messaging.Retry(fullRetry, nil)
 	}
 	ended := make(chan error, 1)
-	e.group.Go(func() { ended <- e.work(ctx, work, next) })
+	e.group.Go(func() { ended <- e.workInPlace(ctx, work, next) })
 	select {
 	case <-work.place.Lost():
 		return messaging.Done() // a live holder needs no hint
 	case <-work.abandoned:
 		return messaging.Done()
 	case err := <-ended:
-		return e.outcome(ctx, err)
+		return e.hintOutcome(ctx, err)
 	}
 }
 
-// outcome is what becomes of a hint. One whose job has a live holder is done: the expiry of that
+// hintOutcome is what becomes of a hint. One whose job has a live holder is done: the expiry of that
 // holder is observed without it.
-func (e *Engine[T]) outcome(ctx context.Context, err error) messaging.Outcome {
+func (e *Engine[T]) hintOutcome(ctx context.Context, err error) messaging.Outcome {
 	var held *claim.HeldError
 	switch {
 	case err == nil, errors.As(err, &held):
@@ -66,21 +66,21 @@ func (e *Engine[T]) workOff(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case next := <-e.queue.items:
-			work, err := e.enter(ctx, next)
-			e.queue.remove(next)
+			work, err := e.enterPlace(ctx, next)
+			e.queue.removeJob(next)
 			if err != nil {
 				return
 			}
 			if work != nil {
-				e.group.Go(func() { e.unannounced(ctx, work, next) })
+				e.group.Go(func() { e.runUnannounced(ctx, work, next) })
 			}
 		}
 	}
 }
 
-func (e *Engine[T]) unannounced(ctx context.Context, work *activity, next item) {
+func (e *Engine[T]) runUnannounced(ctx context.Context, work *activity, next item) {
 	var held *claim.HeldError
-	if err := e.work(ctx, work, next); err != nil && !errors.As(err, &held) && ctx.Err() == nil {
+	if err := e.workInPlace(ctx, work, next); err != nil && !errors.As(err, &held) && ctx.Err() == nil {
 		e.cfg.Log.WarnContext(ctx, "job failed, the next reconcile retries it", "kind", e.cfg.ObjectKind, "name", next.name, "error", err)
 	}
 }
@@ -90,21 +90,21 @@ func (e *Engine[T]) unannounced(ctx context.Context, work *activity, next item) 
 // error it has to be tried again.
 func (e *Engine[T]) Run(ctx context.Context, name string, uid types.UID) error {
 	next := item{name: name, uid: uid}
-	work, err := e.acquire(ctx, next)
+	work, err := e.acquirePlace(ctx, next)
 	if err != nil || work == nil {
 		return err
 	}
-	return e.work(ctx, work, next)
+	return e.workInPlace(ctx, work, next)
 }
 
-// work is Run for a job that was entered; it leaves its place.
-func (e *Engine[T]) work(ctx context.Context, work *activity, next item) (err error) {
+// workInPlace is Run for a job that was entered; it leaves its place.
+func (e *Engine[T]) workInPlace(ctx context.Context, work *activity, next item) (err error) {
 	defer work.place.Leave()
-	defer func() { e.tracker.finish(next.uid, work, err) }()
-	held, job, err := e.claim(ctx, next)
+	defer func() { e.tracker.finishJob(next.uid, work, err) }()
+	held, job, err := e.claimJob(ctx, next)
 	if err != nil || job == nil {
 		return err
 	}
 	held.place = work.place
-	return e.hold(ctx, held, job, work)
+	return e.holdClaim(ctx, held, job, work)
 }

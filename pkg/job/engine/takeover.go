@@ -42,9 +42,9 @@ func (e *Engine[T]) findJobsOf(ctx context.Context, holder string) {
 
 func (e *Engine[T]) findJobOf(ctx context.Context, obj T, holder string) {
 	held, ok, err := claim.Parse(obj)
-	if err != nil || !ok || held.Holder != holder || e.cfg.Kind.Terminal(obj) || obj.GetDeletionTimestamp() != nil {
+	if err != nil || !ok || held.Owner != holder || e.cfg.Kind.Terminal(obj) || obj.GetDeletionTimestamp() != nil {
 		return
 	}
 	e.cfg.Log.InfoContext(ctx, "taking over", "kind", e.cfg.ObjectKind, "name", obj.GetName(), "holder", holder)
-	e.find(ctx, obj)
+	e.queueFound(ctx, obj)
 }

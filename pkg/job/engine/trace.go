@@ -21,10 +21,10 @@ type attemptSpan struct {
 	links []trace.Link
 }
 
-// begin begins the span, once however often the write is tried: in the trace of the hint, else, as
+// beginSpan begins the span, once however often the write is tried: in the trace of the hint, else, as
 // after a takeover, in the one noted on the object. It notes the span on the object, and is linked to
 // the one that is noted there, of the attempt before.
-func (e *Engine[T]) begin(ctx context.Context, a *attemptSpan, o metav1.Object) {
+func (e *Engine[T]) beginSpan(ctx context.Context, a *attemptSpan, o metav1.Object) {
 	if a.span == nil {
 		name, _, _ := strings.Cut(string(e.cfg.Work), ".")
 		_, a.span = e.cfg.Tracer.Start(messaging.WithTrace(ctx, o), name)
@@ -40,8 +40,8 @@ func (e *Engine[T]) begin(ctx context.Context, a *attemptSpan, o metav1.Object) 
 	messaging.SetAttempt(ctx, o)
 }
 
-// claimed completes the span of an attempt whose claim was written.
-func (a *attemptSpan) claimed(o metav1.Object, mine claim.Claim) {
+// noteClaimed completes the span of an attempt whose claim was written.
+func (a *attemptSpan) noteClaimed(o metav1.Object, mine claim.Claim) {
 	for _, link := range a.links {
 		a.span.AddLink(link)
 	}
@@ -66,8 +66,8 @@ func (a *attemptSpan) noteTrace(ctx context.Context, o metav1.Object) {
 	}
 }
 
-// traced returns the context of an attempt, and what ends its span with the error of the attempt.
-func (h *Held[T]) traced(ctx context.Context) (context.Context, func(error)) {
+// traceAttempt returns the context of an attempt, and what ends its span with the error of the attempt.
+func (h *Held[T]) traceAttempt(ctx context.Context) (context.Context, func(error)) {
 	ctx, end := span.Group(trace.ContextWithSpan(ctx, h.span))
 	return ctx, func(err error) {
 		end()

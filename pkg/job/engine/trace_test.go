@@ -18,7 +18,7 @@ import (
 	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
 )
 
-func recorded() (*tracetest.SpanRecorder, trace.Tracer) {
+func newRecordedTracer() (*tracetest.SpanRecorder, trace.Tracer) {
 	recorder := tracetest.NewSpanRecorder()
 	return recorder, sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)).Tracer("test")
 }
@@ -26,14 +26,14 @@ func recorded() (*tracetest.SpanRecorder, trace.Tracer) {
 func TestAnAttemptContinuesTheTraceNotedOnTheJob(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		const id = "0af7651916cd43dd8448eb211c80319c"
-		recorder, tracer := recorded()
-		b.add("j", phaseNew)
-		b.edit("j", func(o *job) {
+		recorder, tracer := newRecordedTracer()
+		b.createJob("j", phaseNew)
+		b.editJob("j", func(o *job) {
 			o.Annotations = map[string]string{messaging.AnnotationTrace: "00-" + id + "-b7ad6b7169203331-01"}
 		})
 		broken := &kind{run: func(context.Context, *engine.Held[*job]) error { return errors.New("the API server is away") }}
-		one := b.start("one", broken, func(c *engine.Config[*job]) { c.Tracer = tracer })
-		b.pass(time.Second)
+		one := b.startReplica("one", broken, func(c *engine.Config[*job]) { c.Tracer = tracer })
+		b.advanceClock(time.Second)
 		one.stop()
 		spans := recorder.Ended()
 		require.NotEmpty(b, spans)
@@ -51,33 +51,33 @@ func TestAnAttemptContinuesTheTraceNotedOnTheJob(t *testing.T) {
 // Every attempt at a deletion was a trace of its own: no queue admits one and notes a trace.
 func TestTheFirstClaimOfAJobNotesItsTrace(t *testing.T) {
 	inBubble(t, func(b *bed) {
-		_, tracer := recorded()
-		one := b.start("one", &kind{}, func(c *engine.Config[*job]) { c.Tracer = tracer })
+		_, tracer := newRecordedTracer()
+		one := b.startReplica("one", &kind{}, func(c *engine.Config[*job]) { c.Tracer = tracer })
 		b.bus.Down(true)
-		b.add("j", phaseNew)
+		b.createJob("j", phaseNew)
 		ctx, s := tracer.Start(b.Context(), "process")
 		one.engine.Handle(ctx, &workv1.Hint{Kind: "ConfigMap", Namespace: namespace, Name: "j", Uid: "j-uid"})
-		require.Contains(b, b.get("j").Annotations[messaging.AnnotationTrace], s.SpanContext().TraceID().String())
+		require.Contains(b, b.getJob("j").Annotations[messaging.AnnotationTrace], s.SpanContext().TraceID().String())
 	})
 }
 
 // What a dead holder's attempt has in a trace was connected with nothing that came after it.
 func TestAnAttemptThatTakesOverIsLinkedToTheOneBefore(t *testing.T) {
 	inBubble(t, func(b *bed) {
-		recorder, tracer := recorded()
+		recorder, tracer := newRecordedTracer()
 		traced := func(c *engine.Config[*job]) { c.Tracer = tracer }
-		one := b.start("one", &kind{run: func(ctx context.Context, _ *engine.Held[*job]) error {
+		one := b.startReplica("one", &kind{run: func(ctx context.Context, _ *engine.Held[*job]) error {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		}}, traced)
 		b.bus.Down(true) // no hint has the trace
-		b.add("j", phaseNew)
-		b.after(engine.Period, "one/j@1")
-		noted := b.get("j").Annotations
-		b.start("two", &kind{}, traced)
+		b.createJob("j", phaseNew)
+		b.requireRunsAfter(engine.Period, "one/j@1")
+		noted := b.getJob("j").Annotations
+		b.startReplica("two", &kind{}, traced)
 		one.kill()
-		b.after(2*timeout, "one/j@1", "two/j@2")
-		require.Equal(b, phaseDone, phase(b.get("j")))
+		b.requireRunsAfter(2*timeout, "one/j@1", "two/j@2")
+		require.Equal(b, phaseDone, jobPhase(b.getJob("j")))
 
 		spans := recorder.Ended()
 		require.Len(b, spans, 1, "the dead end no span")
@@ -88,20 +88,20 @@ func TestAnAttemptThatTakesOverIsLinkedToTheOneBefore(t *testing.T) {
 		require.Equal(b, s.SpanContext().TraceID(), before.TraceID(), "one trace, also without a hint")
 		require.NotEqual(b, s.SpanContext().SpanID(), before.SpanID())
 		require.Contains(b, noted[messaging.AnnotationAttempt], before.SpanID().String())
-		require.Contains(b, b.get("j").Annotations[messaging.AnnotationAttempt], s.SpanContext().SpanID().String(), "for the next")
+		require.Contains(b, b.getJob("j").Annotations[messaging.AnnotationAttempt], s.SpanContext().SpanID().String(), "for the next")
 	})
 }
 
 // A copy of a job, such as one that a user made of its YAML, is no later attempt at it.
 func TestAnAttemptIsNotLinkedToAnotherTrace(t *testing.T) {
 	inBubble(t, func(b *bed) {
-		recorder, tracer := recorded()
-		b.add("j", phaseNew)
-		b.edit("j", func(o *job) {
+		recorder, tracer := newRecordedTracer()
+		b.createJob("j", phaseNew)
+		b.editJob("j", func(o *job) {
 			o.Annotations = map[string]string{messaging.AnnotationAttempt: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
 		})
-		one := b.start("one", &kind{}, func(c *engine.Config[*job]) { c.Tracer = tracer })
-		b.pass(engine.Period)
+		one := b.startReplica("one", &kind{}, func(c *engine.Config[*job]) { c.Tracer = tracer })
+		b.advanceClock(engine.Period)
 		one.stop()
 		require.Len(b, recorder.Ended(), 1)
 		require.Empty(b, recorder.Ended()[0].Links())
@@ -110,12 +110,12 @@ func TestAnAttemptIsNotLinkedToAnotherTrace(t *testing.T) {
 
 func TestWithoutTracesNothingIsNoted(t *testing.T) {
 	inBubble(t, func(b *bed) {
-		b.add("j", phaseNew)
-		one := b.start("one", &kind{}, nil)
-		b.pass(engine.Period)
+		b.createJob("j", phaseNew)
+		one := b.startReplica("one", &kind{}, nil)
+		b.advanceClock(engine.Period)
 		one.stop()
-		require.Equal(b, phaseDone, phase(b.get("j")))
-		require.NotContains(b, b.get("j").Annotations, messaging.AnnotationAttempt)
-		require.NotContains(b, b.get("j").Annotations, messaging.AnnotationTrace)
+		require.Equal(b, phaseDone, jobPhase(b.getJob("j")))
+		require.NotContains(b, b.getJob("j").Annotations, messaging.AnnotationAttempt)
+		require.NotContains(b, b.getJob("j").Annotations, messaging.AnnotationTrace)
 	})
 }

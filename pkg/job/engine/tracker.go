@@ -31,9 +31,9 @@ func newActivity(place *workerpool.Place) *activity {
 	return &activity{place: place, abandoned: make(chan struct{})}
 }
 
-// tracker holds the jobs that this process works on, and those in backoff because they failed here.
+// jobTracker holds the jobs that this process works on, and those in backoff because they failed here.
 // Safe for concurrent use.
-type tracker struct {
+type jobTracker struct {
 	clock clock.PassiveClock
 
 	mu      sync.Mutex
@@ -41,14 +41,14 @@ type tracker struct {
 	failed  map[types.UID]time.Time
 }
 
-func newTracker(c clock.PassiveClock) *tracker {
-	return &tracker{clock: c, running: map[types.UID]*activity{}, failed: map[types.UID]time.Time{}}
+func newTracker(c clock.PassiveClock) *jobTracker {
+	return &jobTracker{clock: c, running: map[types.UID]*activity{}, failed: map[types.UID]time.Time{}}
 }
 
 // startIf begins the work on a job if ready returns an activity, in one step, and returns whether
 // the process works on it already: a second attempt would acquire the claim of the first. ready is
 // not called then.
-func (w *tracker) startIf(uid types.UID, ready func() *activity) (started *activity, active bool) {
+func (w *jobTracker) startIf(uid types.UID, ready func() *activity) (started *activity, active bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if _, active = w.running[uid]; active {
@@ -61,7 +61,7 @@ func (w *tracker) startIf(uid types.UID, ready func() *activity) (started *activ
 }
 
 // noteClaim notes the claim under which a job runs, and what ends its context.
-func (w *tracker) noteClaim(a *activity, epoch int64, lose func(error)) {
+func (w *jobTracker) noteClaim(a *activity, epoch int64, lose func(error)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	a.epoch, a.lose = epoch, lose
@@ -69,7 +69,7 @@ func (w *tracker) noteClaim(a *activity, epoch int64, lose func(error)) {
 
 // abandon ends the work on a job whose claim has a later epoch, and returns it; nil when there is
 // none.
-func (w *tracker) abandon(uid types.UID, epoch int64) *activity {
+func (w *jobTracker) abandon(uid types.UID, epoch int64) *activity {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	a := w.running[uid]
@@ -80,16 +80,16 @@ func (w *tracker) abandon(uid types.UID, epoch int64) *activity {
 	return a
 }
 
-// count returns how many jobs this process works on.
-func (w *tracker) count() int {
+// countActive returns how many jobs this process works on.
+func (w *jobTracker) countActive() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.running)
 }
 
-// finish ends the work and notes whether it failed, in one step: a reader that finds it ended finds
+// finishJob ends the work and notes whether it failed, in one step: a reader that finds it ended finds
 // its failure too. Work that was abandoned leaves no trace.
-func (w *tracker) finish(uid types.UID, a *activity, err error) {
+func (w *jobTracker) finishJob(uid types.UID, a *activity, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.running[uid] != a {
@@ -104,7 +104,7 @@ func (w *tracker) finish(uid types.UID, a *activity, err error) {
 	w.failed[uid] = w.clock.Now()
 }
 
-func (w *tracker) active(uid types.UID) bool {
+func (w *jobTracker) isActive(uid types.UID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	_, ok := w.running[uid]
@@ -112,7 +112,7 @@ func (w *tracker) active(uid types.UID) bool {
 }
 
 // inBackoff reports that the job is not to be begun again yet because it failed here.
-func (w *tracker) inBackoff(uid types.UID) bool {
+func (w *jobTracker) inBackoff(uid types.UID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	maps.DeleteFunc(w.failed, func(_ types.UID, at time.Time) bool { return w.clock.Since(at) >= failureBackoff })

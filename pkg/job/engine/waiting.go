@@ -18,19 +18,19 @@ func (e *Engine[T]) tryEnter(next item) (work *activity, active bool) {
 	})
 }
 
-// enter is tryEnter, but waits for a place, and reports which jobs have to wait.
-func (e *Engine[T]) enter(ctx context.Context, next item) (*activity, error) {
+// enterPlace is tryEnter, but waits for a place, and reports which jobs have to wait.
+func (e *Engine[T]) enterPlace(ctx context.Context, next item) (*activity, error) {
 	if work, active := e.tryEnter(next); active || work != nil {
 		return work, nil
 	}
 	for _, i := range e.queue.markFull() {
 		e.reportWait(ctx, i)
 	}
-	return e.acquire(ctx, next)
+	return e.acquirePlace(ctx, next)
 }
 
-// acquire is enter without the reports.
-func (e *Engine[T]) acquire(ctx context.Context, next item) (*activity, error) {
+// acquirePlace is enter without the reports.
+func (e *Engine[T]) acquirePlace(ctx context.Context, next item) (*activity, error) {
 	place, err := e.pool.Acquire(ctx)
 	if err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func (e *Engine[T]) acquire(ctx context.Context, next item) (*activity, error) {
 // reportWait writes an event and a log line about a job that waits for a place: one that is taken
 // over has no holder until then.
 func (e *Engine[T]) reportWait(ctx context.Context, i item) {
-	if e.tracker.active(i.uid) {
+	if e.tracker.isActive(i.uid) {
 		return // it has a place since it was found
 	}
 	e.cfg.Log.InfoContext(ctx, "job waits", "kind", e.cfg.ObjectKind, "name", i.name, "uid", i.uid,

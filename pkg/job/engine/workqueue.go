@@ -18,8 +18,8 @@ type item struct {
 	uid  types.UID
 }
 
-// queued is a job of the queue.
-type queued struct {
+// queuedJob is a job of the queue.
+type queuedJob struct {
 	item
 	reported bool // that it waits
 }
@@ -30,13 +30,13 @@ type workqueue struct {
 	items chan item
 
 	mu      sync.Mutex
-	queued  map[types.UID]*queued
+	queued  map[types.UID]*queuedJob
 	full    bool                               // the first of the queue waits for a place
 	waiting map[types.NamespacedName]time.Time // since when each object is seen waiting
 }
 
 func newWorkqueue(c clock.PassiveClock) *workqueue {
-	return &workqueue{clock: c, items: make(chan item, queueSize), queued: map[types.UID]*queued{}, waiting: map[types.NamespacedName]time.Time{}}
+	return &workqueue{clock: c, items: make(chan item, queueSize), queued: map[types.UID]*queuedJob{}, waiting: map[types.NamespacedName]time.Time{}}
 }
 
 // noteWaiting notes whether an object waits for a process to work on it, and returns for how long
@@ -56,9 +56,9 @@ func (f *workqueue) noteWaiting(key types.NamespacedName, waits bool) time.Durat
 	return f.clock.Since(first)
 }
 
-// add queues a job, unless it is queued already, and returns whether it is to be reported that it
+// addJob queues a job, unless it is queued already, and returns whether it is to be reported that it
 // waits for a place. A job for which the queue is full is found again.
-func (f *workqueue) add(i item) (waits bool) {
+func (f *workqueue) addJob(i item) (waits bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.queued[i.uid] != nil {
@@ -66,7 +66,7 @@ func (f *workqueue) add(i item) (waits bool) {
 	}
 	select {
 	case f.items <- i:
-		f.queued[i.uid] = &queued{item: i, reported: f.full}
+		f.queued[i.uid] = &queuedJob{item: i, reported: f.full}
 		return f.full
 	default:
 		return false
@@ -88,8 +88,8 @@ func (f *workqueue) markFull() (unreported []item) {
 	return unreported
 }
 
-// remove notes that a job left the queue.
-func (f *workqueue) remove(i item) {
+// removeJob notes that a job left the queue.
+func (f *workqueue) removeJob(i item) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.queued, i.uid)

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func numbers(t *testing.T) (all []int) {
+func randomNumbers(t *testing.T) (all []int) {
 	t.Helper()
 	s := Random(t)
 	for range 20 {
@@ -18,10 +18,10 @@ func numbers(t *testing.T) (all []int) {
 
 func TestASeedReplaysARun(t *testing.T) {
 	t.Setenv(Variable, "")
-	first, second := numbers(t), numbers(t)
+	first, second := randomNumbers(t), randomNumbers(t)
 	require.NotEqual(t, first, second)
 	t.Setenv(Variable, "12345678901234567890")
-	first, second = numbers(t), numbers(t)
+	first, second = randomNumbers(t), randomNumbers(t)
 	require.Equal(t, first, second)
 }
 

@@ -8,7 +8,7 @@ import (
 
 func TestAShareUnlessEveryWriteIsAskedFor(t *testing.T) {
 	t.Setenv(EveryWrite, "")
-	require.Greater(t, Share(), 1)
+	require.Greater(t, WriteStride(), 1)
 	t.Setenv(EveryWrite, "1")
-	require.Equal(t, 1, Share())
+	require.Equal(t, 1, WriteStride())
 }

@@ -46,7 +46,7 @@ type Journal struct {
 	seq int64
 	// unsure are the failed calls for the next number, any of which may have written it; stored are
 	// those found to have written theirs.
-	unsure, stored []attempt
+	unsure, stored []appendAttempt
 }
 
 // Key is the key of a record: the prefix, then epoch and sequence so that the order of keys is the
@@ -60,7 +60,7 @@ func Key(prefix string, epoch, seq int64) string {
 // ErrFenced when a later epoch was there first.
 func Open(ctx context.Context, store objectstore.Store, prefix string, epoch int64) (*Journal, error) {
 	j := &Journal{store: store, prefix: prefix, epoch: epoch}
-	last, err := j.list(ctx)
+	last, err := j.lastSequences(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("open journal: %w", err)
 	}
@@ -70,7 +70,7 @@ func Open(ctx context.Context, store objectstore.Store, prefix string, epoch int
 	}
 	// In ascending order, so that a closed epoch has only closed ones before it.
 	for e := first + 1; e < epoch; e++ {
-		if last[e], err = j.close(ctx, e, last[e]+1); err != nil {
+		if last[e], err = j.closeEpoch(ctx, e, last[e]+1); err != nil {
 			return nil, fmt.Errorf("close epoch %d: %w", e, err)
 		}
 	}
@@ -82,11 +82,11 @@ func Open(ctx context.Context, store objectstore.Store, prefix string, epoch int
 	return j, nil
 }
 
-// list returns the last sequence number of each epoch.
-func (j *Journal) list(ctx context.Context) (map[int64]int64, error) {
+// lastSequences returns the last sequence number of each epoch.
+func (j *Journal) lastSequences(ctx context.Context) (map[int64]int64, error) {
 	last := map[int64]int64{}
 	err := j.store.List(ctx, j.prefix, func(info objectstore.Info) error {
-		e, seq, ok := parse(strings.TrimPrefix(info.Key, j.prefix))
+		e, seq, ok := parseKey(strings.TrimPrefix(info.Key, j.prefix))
 		switch {
 		case !ok:
 			return fmt.Errorf("%w: %s is no record", ErrCorrupt, info.Key)
@@ -101,8 +101,8 @@ func (j *Journal) list(ctx context.Context) (map[int64]int64, error) {
 	return last, err
 }
 
-// parse reads what follows the prefix in a key.
-func parse(name string) (epoch, seq int64, ok bool) {
+// parseKey reads what follows the prefix in a key.
+func parseKey(name string) (epoch, seq int64, ok bool) {
 	front, back, ok := strings.Cut(name, "-")
 	epoch, err := strconv.ParseInt(front, 10, 64)
 	if err != nil || !ok || epoch < 1 {
@@ -118,7 +118,7 @@ func (j *Journal) closedUpTo(ctx context.Context, last map[int64]int64) (int64, 
 		if last[e] == 0 {
 			continue
 		}
-		closed, err := j.closes(ctx, Key(j.prefix, e, last[e]))
+		closed, err := j.isClosingRecord(ctx, Key(j.prefix, e, last[e]))
 		if err != nil {
 			return 0, err
 		}
@@ -129,9 +129,9 @@ func (j *Journal) closedUpTo(ctx context.Context, last map[int64]int64) (int64, 
 	return 0, nil
 }
 
-// close creates the closing record of an epoch, at seq or behind what its holder writes meanwhile,
+// closeEpoch creates the closing record of an epoch, at seq or behind what its holder writes meanwhile,
 // and returns its number.
-func (j *Journal) close(ctx context.Context, epoch, seq int64) (int64, error) {
+func (j *Journal) closeEpoch(ctx context.Context, epoch, seq int64) (int64, error) {
 	text := []byte(closing + strconv.FormatInt(j.epoch, 10) + "\n")
 	for ; ; seq++ {
 		key := Key(j.prefix, epoch, seq)
@@ -139,16 +139,16 @@ func (j *Journal) close(ctx context.Context, epoch, seq int64) (int64, error) {
 		if !errors.Is(err, objectstore.ErrExists) {
 			return seq, err
 		}
-		closed, err := j.closes(ctx, key)
+		closed, err := j.isClosingRecord(ctx, key)
 		if err != nil || closed {
 			return seq, err
 		}
 	}
 }
 
-// closes reports whether a record closes its epoch; ErrFenced when it does so for a later epoch
+// isClosingRecord reports whether a record closes its epoch; ErrFenced when it does so for a later epoch
 // than this journal's.
-func (j *Journal) closes(ctx context.Context, key string) (bool, error) {
+func (j *Journal) isClosingRecord(ctx context.Context, key string) (bool, error) {
 	data, err := Read(ctx, j.store, key)
 	if err != nil {
 		return false, err
@@ -199,15 +199,15 @@ func (j *Journal) AppendNumbered(ctx context.Context, encode func(seq int64) ([]
 		if err != nil {
 			return "", err
 		}
-		key, err := j.append(ctx, data)
+		key, err := j.appendRecord(ctx, data)
 		if !errors.Is(err, errTaken) {
 			return key, err
 		}
 	}
 }
 
-// attempt is a record that a call tried to write, by number and content.
-type attempt struct {
+// appendAttempt is a record that a call tried to write, by number and content.
+type appendAttempt struct {
 	seq int64
 	sum [sha256.Size]byte
 }
@@ -215,7 +215,7 @@ type attempt struct {
 // errTaken means that a number has a record of an earlier call of this process.
 var errTaken = errors.New("the number is taken by an earlier call")
 
-func (j *Journal) append(ctx context.Context, data []byte) (string, error) {
+func (j *Journal) appendRecord(ctx context.Context, data []byte) (string, error) {
 	seq := j.seq + 1
 	key := Key(j.prefix, j.epoch, seq)
 	if len(data) > MaxRecordBytes {
@@ -223,13 +223,13 @@ func (j *Journal) append(ctx context.Context, data []byte) (string, error) {
 	}
 	err := objectstore.CreateBytes(ctx, j.store, key, data)
 	if errors.Is(err, objectstore.ErrExists) {
-		err = j.mine(ctx, key, seq, data)
+		err = j.acceptOwnRecord(ctx, key, seq, data)
 	}
 	switch {
 	case err == nil, errors.Is(err, errTaken):
 		j.seq, j.unsure = seq, nil
 	case !errors.Is(err, ErrFenced):
-		j.unsure = append(j.unsure, attempt{seq, sha256.Sum256(data)})
+		j.unsure = append(j.unsure, appendAttempt{seq, sha256.Sum256(data)})
 	}
 	if err != nil {
 		return "", fmt.Errorf("record %d of epoch %d: %w", seq, j.epoch, err)
@@ -237,14 +237,14 @@ func (j *Journal) append(ctx context.Context, data []byte) (string, error) {
 	return key, nil
 }
 
-// mine accepts a record that an earlier call, whose answer was lost, has written. If that was a
+// acceptOwnRecord accepts a record that an earlier call, whose answer was lost, has written. If that was a
 // concurrent call, which may be repeated, the error is errTaken.
-func (j *Journal) mine(ctx context.Context, key string, seq int64, data []byte) error {
+func (j *Journal) acceptOwnRecord(ctx context.Context, key string, seq int64, data []byte) error {
 	stored, err := Read(ctx, j.store, key)
 	if err != nil || bytes.Equal(stored, data) {
 		return err
 	}
-	if found := (attempt{seq, sha256.Sum256(stored)}); slices.Contains(j.unsure, found) {
+	if found := (appendAttempt{seq, sha256.Sum256(stored)}); slices.Contains(j.unsure, found) {
 		j.stored = append(j.stored, found)
 		return errTaken
 	}

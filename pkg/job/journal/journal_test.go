@@ -16,14 +16,14 @@ import (
 
 const prefix = "backups/b/parts/uid/checkpoint-"
 
-func open(t *testing.T, s objectstore.Store, epoch int64) *journal.Journal {
+func openJournal(t *testing.T, s objectstore.Store, epoch int64) *journal.Journal {
 	t.Helper()
 	j, err := journal.Open(t.Context(), s, prefix, epoch)
 	require.NoError(t, err)
 	return j
 }
 
-func add(t *testing.T, j *journal.Journal, text string) string {
+func appendText(t *testing.T, j *journal.Journal, text string) string {
 	t.Helper()
 	key, err := j.Append(t.Context(), []byte(text))
 	require.NoError(t, err)
@@ -32,40 +32,40 @@ func add(t *testing.T, j *journal.Journal, text string) string {
 
 func TestSuccessorReadsWhatWasWrittenAndFencesTheWriter(t *testing.T) {
 	s := memstore.New()
-	first := open(t, s, 1)
-	want := []string{add(t, first, "a"), add(t, first, "b")}
-	second := open(t, s, 2)
+	first := openJournal(t, s, 1)
+	want := []string{appendText(t, first, "a"), appendText(t, first, "b")}
+	second := openJournal(t, s, 2)
 	require.Equal(t, want, second.Earlier())
 	_, err := first.Append(t.Context(), []byte("late"))
 	require.ErrorIs(t, err, journal.ErrFenced)
 	_, err = first.Append(t.Context(), []byte("later"))
 	require.ErrorIs(t, err, journal.ErrFenced)
-	want = append(want, add(t, second, "c"))
-	require.Equal(t, want, open(t, s, 3).Earlier())
+	want = append(want, appendText(t, second, "c"))
+	require.Equal(t, want, openJournal(t, s, 3).Earlier())
 }
 
 func TestEpochsWithoutRecordsAreClosedToo(t *testing.T) {
 	s := memstore.New()
-	silent := open(t, s, 3)
-	require.Empty(t, open(t, s, 5).Earlier())
+	silent := openJournal(t, s, 3)
+	require.Empty(t, openJournal(t, s, 5).Earlier())
 	_, err := silent.Append(t.Context(), []byte("late"))
 	require.ErrorIs(t, err, journal.ErrFenced)
 }
 
 func TestAnEarlierEpochCannotOpenAfterALaterOne(t *testing.T) {
 	s := memstore.New()
-	add(t, open(t, s, 1), "a")
-	open(t, s, 3)
+	appendText(t, openJournal(t, s, 1), "a")
+	openJournal(t, s, 3)
 	_, err := journal.Open(t.Context(), s, prefix, 2)
 	require.ErrorIs(t, err, journal.ErrFenced)
-	add(t, open(t, s, 4), "d")
+	appendText(t, openJournal(t, s, 4), "d")
 	_, err = journal.Open(t.Context(), s, prefix, 4)
 	require.ErrorIs(t, err, journal.ErrFenced)
 }
 
 func TestALostAnswerIsNoFence(t *testing.T) {
 	s := memstore.New()
-	j := open(t, s, 1)
+	j := openJournal(t, s, 1)
 	s.Inject(func(_ memstore.Op, key string) error {
 		s.Inject(nil)
 		s.Set(key, []byte("a"))
@@ -73,12 +73,12 @@ func TestALostAnswerIsNoFence(t *testing.T) {
 	})
 	_, err := j.Append(t.Context(), []byte("a"))
 	require.ErrorContains(t, err, "lost")
-	add(t, j, "a")
-	require.Len(t, open(t, s, 2).Earlier(), 1)
+	appendText(t, j, "a")
+	require.Len(t, openJournal(t, s, 2).Earlier(), 1)
 }
 
-// losing loses the answer to the next call.
-func losing(s *memstore.Store, text string) {
+// loseNextAnswer loses the answer to the next call.
+func loseNextAnswer(s *memstore.Store, text string) {
 	s.Inject(func(_ memstore.Op, key string) error {
 		s.Inject(nil)
 		s.Set(key, []byte(text))
@@ -90,25 +90,25 @@ func losing(s *memstore.Store, text string) {
 // the lost one is stored once when its caller tries again.
 func TestALostAnswerIsNoFenceForAnother(t *testing.T) {
 	s := memstore.New()
-	j := open(t, s, 1)
-	losing(s, "a")
+	j := openJournal(t, s, 1)
+	loseNextAnswer(s, "a")
 	_, err := j.Append(t.Context(), []byte("a"))
 	require.ErrorContains(t, err, "lost")
-	require.Equal(t, journal.Key(prefix, 1, 2), add(t, j, "b"))
-	require.Equal(t, journal.Key(prefix, 1, 1), add(t, j, "a"))
-	require.Equal(t, journal.Key(prefix, 1, 3), add(t, j, "a"), "that is another record")
-	require.Len(t, open(t, s, 2).Earlier(), 3)
+	require.Equal(t, journal.Key(prefix, 1, 2), appendText(t, j, "b"))
+	require.Equal(t, journal.Key(prefix, 1, 1), appendText(t, j, "a"))
+	require.Equal(t, journal.Key(prefix, 1, 3), appendText(t, j, "a"), "that is another record")
+	require.Len(t, openJournal(t, s, 2).Earlier(), 3)
 	_, err = j.Append(t.Context(), []byte("c"))
 	require.ErrorIs(t, err, journal.ErrFenced)
 }
 
 func TestALostNumberedRecordIsFoundAgain(t *testing.T) {
 	s := memstore.New()
-	j := open(t, s, 1)
+	j := openJournal(t, s, 1)
 	numbered := func(text string) func(int64) ([]byte, error) {
 		return func(seq int64) ([]byte, error) { return fmt.Appendf(nil, "%s %d", text, seq), nil }
 	}
-	losing(s, "a 1")
+	loseNextAnswer(s, "a 1")
 	_, err := j.AppendNumbered(t.Context(), numbered("a"))
 	require.ErrorContains(t, err, "lost")
 	for i, text := range []string{"b", "a"} {
@@ -119,14 +119,14 @@ func TestALostNumberedRecordIsFoundAgain(t *testing.T) {
 	data, err := journal.Read(t.Context(), s, journal.Key(prefix, 1, 2))
 	require.NoError(t, err)
 	require.Equal(t, "b 2", string(data))
-	require.Len(t, open(t, s, 2).Earlier(), 2)
+	require.Len(t, openJournal(t, s, 2).Earlier(), 2)
 }
 
 // What no call of this process has tried to write was written by another.
 func TestARecordOfSomebodyElseIsAFence(t *testing.T) {
 	s := memstore.New()
-	j := open(t, s, 1)
-	losing(s, "not a")
+	j := openJournal(t, s, 1)
+	loseNextAnswer(s, "not a")
 	_, err := j.Append(t.Context(), []byte("a"))
 	require.ErrorContains(t, err, "lost")
 	_, err = j.Append(t.Context(), []byte("b"))
@@ -135,9 +135,9 @@ func TestARecordOfSomebodyElseIsAFence(t *testing.T) {
 
 func TestAGapIsCorruption(t *testing.T) {
 	s := memstore.New()
-	j := open(t, s, 1)
-	key := add(t, j, "a")
-	add(t, j, "b")
+	j := openJournal(t, s, 1)
+	key := appendText(t, j, "a")
+	appendText(t, j, "b")
 	require.NoError(t, s.Delete(t.Context(), key))
 	_, err := journal.Open(t.Context(), s, prefix, 2)
 	require.ErrorIs(t, err, journal.ErrCorrupt)
@@ -165,7 +165,7 @@ func TestNoConfirmedRecordIsLostInARace(t *testing.T) {
 	}
 	group.Wait()
 	seen := map[string]bool{}
-	for _, key := range open(t, s, 100).Earlier() {
+	for _, key := range openJournal(t, s, 100).Earlier() {
 		seen[key] = true
 	}
 	require.Equal(t, confirmed, seen)

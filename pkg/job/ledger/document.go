@@ -19,17 +19,17 @@ const (
 // maxBytes bounds the list: an API server takes 1 MiB of data of a ConfigMap.
 const maxBytes = 900 << 10
 
-// document is the ConfigMap read as a ledger. An entry that cannot be read is an error, never
+// ledgerDocument is the ConfigMap read as a ledger. An entry that cannot be read is an error, never
 // skipped: what it protects is unknown.
-type document struct{ cm *corev1.ConfigMap }
+type ledgerDocument struct{ cm *corev1.ConfigMap }
 
-func (b *document) entries() ([]Entry, error) {
+func (b *ledgerDocument) decodeEntries() ([]Entry, error) {
 	var out []Entry
 	for key, text := range b.cm.Data {
 		if !strings.HasPrefix(key, entryPrefix) {
 			continue
 		}
-		e, err := decode(key, text)
+		e, err := decodeEntry(key, text)
 		if err != nil {
 			return nil, err
 		}
@@ -38,22 +38,22 @@ func (b *document) entries() ([]Entry, error) {
 	return out, nil
 }
 
-func (b *document) get(uid types.UID) (Entry, bool, error) {
+func (b *ledgerDocument) getEntry(uid types.UID) (Entry, bool, error) {
 	key := entryPrefix + string(uid)
 	text, ok := b.cm.Data[key]
 	if !ok {
 		return Entry{}, false, nil
 	}
-	e, err := decode(key, text)
+	e, err := decodeEntry(key, text)
 	return e, err == nil, err
 }
 
-func decode(key, text string) (Entry, error) {
+func decodeEntry(key, text string) (Entry, error) {
 	var e Entry
 	if err := json.Unmarshal([]byte(text), &e); err != nil {
 		return Entry{}, fmt.Errorf("data[%s]: %w", key, err)
 	}
-	if err := e.normalize(); err != nil {
+	if err := e.normalizeFields(); err != nil {
 		return Entry{}, fmt.Errorf("data[%s]: %w", key, err)
 	}
 	if key != entryPrefix+string(e.UID) {
@@ -62,17 +62,17 @@ func decode(key, text string) (Entry, error) {
 	return e, nil
 }
 
-func (b *document) put(e Entry) error {
+func (b *ledgerDocument) putEntry(e Entry) error {
 	text, err := json.Marshal(e)
 	if err != nil {
 		return err
 	}
-	b.set(entryPrefix+string(e.UID), string(text))
+	b.setText(entryPrefix+string(e.UID), string(text))
 	return nil
 }
 
-// size is what the list takes of maxBytes.
-func (b *document) size() int {
+// sizeBytes is what the list takes of maxBytes.
+func (b *ledgerDocument) sizeBytes() int {
 	size := 0
 	for key, text := range b.cm.Data {
 		size += len(key) + len(text)
@@ -80,15 +80,15 @@ func (b *document) size() int {
 	return size
 }
 
-func (b *document) remove(uid types.UID) bool {
+func (b *ledgerDocument) removeEntry(uid types.UID) bool {
 	key := entryPrefix + string(uid)
 	_, ok := b.cm.Data[key]
 	delete(b.cm.Data, key)
-	b.unlock(uid)
+	b.unlockVolumes(uid)
 	return ok
 }
 
-func (b *document) nextSequences(n int, above int64) (first int64, err error) {
+func (b *ledgerDocument) nextSequences(n int, above int64) (first int64, err error) {
 	last := int64(0)
 	if text, ok := b.cm.Data[sequenceKey]; ok {
 		if last, err = strconv.ParseInt(text, 10, 64); err != nil {
@@ -96,11 +96,11 @@ func (b *document) nextSequences(n int, above int64) (first int64, err error) {
 		}
 	}
 	last = max(last, above)
-	b.set(sequenceKey, strconv.FormatInt(last+int64(n), 10))
+	b.setText(sequenceKey, strconv.FormatInt(last+int64(n), 10))
 	return last + 1, nil
 }
 
-func (b *document) set(key, text string) {
+func (b *ledgerDocument) setText(key, text string) {
 	if b.cm.Data == nil {
 		b.cm.Data = map[string]string{}
 	}

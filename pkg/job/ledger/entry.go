@@ -45,8 +45,8 @@ func (e *Entry) Blocks(o *Entry) []string {
 	return Overlap(e.Namespaces, o.Namespaces)
 }
 
-// normalize sorts the namespaces and checks the fields.
-func (e *Entry) normalize() error {
+// normalizeFields sorts the namespaces and checks the fields.
+func (e *Entry) normalizeFields() error {
 	switch {
 	case e.UID == "":
 		return fmt.Errorf("%w: uid is empty", ErrInvalidEntry)
@@ -57,7 +57,7 @@ func (e *Entry) normalize() error {
 	case e.IgnoreBackups && e.Kind != KindRestore:
 		return fmt.Errorf("%w: ignoreBackups is set on a %s", ErrInvalidEntry, e.Kind)
 	}
-	e.Namespaces = spaces(e.Namespaces)
+	e.Namespaces = sortSpaces(e.Namespaces)
 	if size := Size(e.Namespaces); size > MaxNamespaces {
 		return fmt.Errorf("%w: namespaces: %d names take %d bytes, at most %d do fit", ErrInvalidEntry, len(e.Namespaces), size, MaxNamespaces)
 	}

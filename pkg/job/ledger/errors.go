@@ -27,7 +27,7 @@ func (e *FullError) Error() string {
 	if e.Space {
 		return fmt.Sprintf("the ledger has no room for as many namespaces beside those of %d running %ss", len(e.Running), strings.ToLower(e.Kind))
 	}
-	return fmt.Sprintf("all %d places for %ss are taken, by %s", e.Limit, strings.ToLower(e.Kind), some(names))
+	return fmt.Sprintf("all %d places for %ss are taken, by %s", e.Limit, strings.ToLower(e.Kind), joinLimited(names))
 }
 
 // OverlapError is the admitted job that overlaps, and the namespaces.
@@ -38,10 +38,10 @@ type OverlapError struct {
 
 // Error implements error.
 func (e *OverlapError) Error() string {
-	return fmt.Sprintf("%s %s is running on namespaces %s", strings.ToLower(e.With.Kind), e.With.Name, some(e.Namespaces))
+	return fmt.Sprintf("%s %s is running on namespaces %s", strings.ToLower(e.With.Kind), e.With.Name, joinLimited(e.Namespaces))
 }
 
-func some(names []string) string {
+func joinLimited(names []string) string {
 	if len(names) <= shown {
 		return strings.Join(names, ", ")
 	}

@@ -42,7 +42,7 @@ var retry = wait.Backoff{Duration: 3 * time.Millisecond, Factor: 1, Jitter: 2, S
 // Limits bound how many jobs of a kind are admitted at once; 0 means no limit.
 type Limits struct{ Backups, Restores int }
 
-func (l Limits) of(kind string) int {
+func (l Limits) limitOf(kind string) int {
 	if kind == KindRestore {
 		return l.Restores
 	}
@@ -68,16 +68,16 @@ func New(reader client.Reader, c client.Client, namespace string) *Ledger {
 // While names entries that made jobs further ahead wait: if one of them has left the list, ErrMoved
 // is returned, for such a job may now go first.
 func (l *Ledger) Admit(ctx context.Context, e Entry, limits Limits, while ...types.UID) error {
-	if err := e.normalize(); err != nil {
+	if err := e.normalizeFields(); err != nil {
 		return err
 	}
-	return l.enter(ctx, e, func(entries []Entry) error {
+	return l.addEntry(ctx, e, func(entries []Entry) error {
 		for _, uid := range while {
 			if !slices.ContainsFunc(entries, func(o Entry) bool { return o.UID == uid }) {
 				return ErrMoved
 			}
 		}
-		return admissible(entries, e, limits)
+		return checkAdmissible(entries, e, limits)
 	})
 }
 
@@ -85,16 +85,16 @@ func (l *Ledger) Admit(ctx context.Context, e Entry, limits Limits, while ...typ
 // overlaps with and however many run, for without an entry overlapping jobs would be admitted. An
 // existing entry is kept.
 func (l *Ledger) Readmit(ctx context.Context, e Entry) error {
-	if err := e.normalize(); err != nil {
+	if err := e.normalizeFields(); err != nil {
 		return err
 	}
-	return l.enter(ctx, e, func([]Entry) error { return nil })
+	return l.addEntry(ctx, e, func([]Entry) error { return nil })
 }
 
-// enter adds an entry that is not there yet, unless check refuses.
-func (l *Ledger) enter(ctx context.Context, e Entry, check func(entries []Entry) error) error {
-	return l.swap(ctx, func(b *document) error {
-		entries, err := b.entries()
+// addEntry adds an entry that is not there yet, unless check refuses.
+func (l *Ledger) addEntry(ctx context.Context, e Entry, check func(entries []Entry) error) error {
+	return l.swapDocument(ctx, func(b *ledgerDocument) error {
+		entries, err := b.decodeEntries()
 		if err != nil {
 			return err
 		}
@@ -104,8 +104,8 @@ func (l *Ledger) enter(ctx context.Context, e Entry, check func(entries []Entry)
 		if err := check(entries); err != nil {
 			return err
 		}
-		e.Beside = beside(entries, &e)
-		if err := b.put(e); err != nil || b.size() <= maxBytes {
+		e.Beside = backupsBeside(entries, &e)
+		if err := b.putEntry(e); err != nil || b.sizeBytes() <= maxBytes {
 			return err
 		}
 		return fullError(entries, e.Kind)
@@ -118,9 +118,9 @@ func fullError(entries []Entry, kind string) error {
 	return &FullError{Kind: kind, Limit: len(running), Running: running, Space: true}
 }
 
-// admissible returns what of the admitted entries is in the way of e, if anything. An overlap is
+// checkAdmissible returns what of the admitted entries is in the way of e, if anything. An overlap is
 // returned before a full house: it lasts longer.
-func admissible(entries []Entry, e Entry, limits Limits) error {
+func checkAdmissible(entries []Entry, e Entry, limits Limits) error {
 	var same []Entry
 	for _, o := range entries {
 		if shared := o.Blocks(&e); len(shared) > 0 {
@@ -130,14 +130,14 @@ func admissible(entries []Entry, e Entry, limits Limits) error {
 			same = append(same, o)
 		}
 	}
-	if limit := limits.of(e.Kind); limit > 0 && len(same) >= limit {
+	if limit := limits.limitOf(e.Kind); limit > 0 && len(same) >= limit {
 		return &FullError{Kind: e.Kind, Limit: limit, Running: same}
 	}
 	return nil
 }
 
-// beside names the backups a restore that ignores them is admitted beside.
-func beside(entries []Entry, e *Entry) []string {
+// backupsBeside names the backups a restore that ignores them is admitted beside.
+func backupsBeside(entries []Entry, e *Entry) []string {
 	var names []string
 	for i := range entries {
 		if o := &entries[i]; o.Kind == KindBackup && len(Overlap(o.Namespaces, e.Namespaces)) > 0 {
@@ -150,17 +150,17 @@ func beside(entries []Entry, e *Entry) []string {
 
 // Get returns the entry of a job; false when it is not admitted.
 func (l *Ledger) Get(ctx context.Context, uid types.UID) (Entry, bool, error) {
-	b, err := l.read(ctx)
+	b, err := l.readDocument(ctx)
 	if err != nil {
 		return Entry{}, false, err
 	}
-	return b.get(uid)
+	return b.getEntry(uid)
 }
 
 // Release removes an entry; an absent one is fine.
 func (l *Ledger) Release(ctx context.Context, uid types.UID) error {
-	return l.swap(ctx, func(b *document) error {
-		if !b.remove(uid) {
+	return l.swapDocument(ctx, func(b *ledgerDocument) error {
+		if !b.removeEntry(uid) {
 			return errUnchanged
 		}
 		return nil
@@ -169,26 +169,26 @@ func (l *Ledger) Release(ctx context.Context, uid types.UID) error {
 
 // Withdraw removes an entry as it was read: a job that was admitted again since keeps its new one.
 func (l *Ledger) Withdraw(ctx context.Context, e Entry) error {
-	return l.swap(ctx, func(b *document) error {
-		stored, found, err := b.get(e.UID)
+	return l.swapDocument(ctx, func(b *ledgerDocument) error {
+		stored, found, err := b.getEntry(e.UID)
 		if err != nil {
 			return err
 		}
 		if !found || !stored.Since.Equal(e.Since) {
 			return errUnchanged
 		}
-		b.remove(e.UID)
+		b.removeEntry(e.UID)
 		return nil
 	})
 }
 
 // List returns all entries, oldest first.
 func (l *Ledger) List(ctx context.Context) ([]Entry, error) {
-	b, err := l.read(ctx)
+	b, err := l.readDocument(ctx)
 	if err != nil {
 		return nil, err
 	}
-	entries, err := b.entries()
+	entries, err := b.decodeEntries()
 	slices.SortStableFunc(entries, func(a, b Entry) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.UID, b.UID))
 	})
@@ -199,7 +199,7 @@ func (l *Ledger) List(ctx context.Context) ([]Entry, error) {
 // higher than any returned before, and than above, which is the highest one in use: a list that was
 // deleted does not begin at 1 again.
 func (l *Ledger) NextSequences(ctx context.Context, n int, above int64) (first int64, err error) {
-	err = l.swap(ctx, func(b *document) error {
+	err = l.swapDocument(ctx, func(b *ledgerDocument) error {
 		var err error
 		first, err = b.nextSequences(n, above)
 		return err
@@ -210,17 +210,17 @@ func (l *Ledger) NextSequences(ctx context.Context, n int, above int64) (first i
 // errUnchanged ends a swap with success and without a write.
 var errUnchanged = errors.New("unchanged")
 
-// swap applies change to the newest list until no other process wrote in between.
-func (l *Ledger) swap(ctx context.Context, change func(*document) error) error {
+// swapDocument applies change to the newest list until no other process wrote in between.
+func (l *Ledger) swapDocument(ctx context.Context, change func(*ledgerDocument) error) error {
 	err := wait.ExponentialBackoffWithContext(ctx, retry, func(ctx context.Context) (bool, error) {
-		b, err := l.read(ctx)
+		b, err := l.readDocument(ctx)
 		if err != nil {
 			return false, err
 		}
 		if err := change(b); err != nil {
 			return false, err
 		}
-		err = l.write(ctx, b)
+		err = l.writeDocument(ctx, b)
 		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
 			return false, nil
 		}
@@ -237,17 +237,17 @@ func (l *Ledger) swap(ctx context.Context, change func(*document) error) error {
 	return fmt.Errorf("ledger %s: %w", l.key, err)
 }
 
-func (l *Ledger) read(ctx context.Context) (*document, error) {
+func (l *Ledger) readDocument(ctx context.Context) (*ledgerDocument, error) {
 	cm := &corev1.ConfigMap{}
 	if err := l.reader.Get(ctx, l.key, cm); err != nil && !apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("read ledger: %w", err)
 	}
 	cm.Namespace, cm.Name = l.key.Namespace, l.key.Name
-	return &document{cm}, nil
+	return &ledgerDocument{cm}, nil
 }
 
-// write creates or replaces the list; resourceVersion makes it a swap.
-func (l *Ledger) write(ctx context.Context, b *document) error {
+// writeDocument creates or replaces the list; resourceVersion makes it a swap.
+func (l *Ledger) writeDocument(ctx context.Context, b *ledgerDocument) error {
 	if b.cm.ResourceVersion == "" {
 		return l.client.Create(ctx, b.cm)
 	}

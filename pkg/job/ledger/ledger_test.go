@@ -26,18 +26,18 @@ import (
 
 var since = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-func backup(uid string, namespaces ...string) ledger.Entry {
+func backupEntry(uid string, namespaces ...string) ledger.Entry {
 	return ledger.Entry{UID: types.UID(uid), Kind: ledger.KindBackup, Namespace: "velero", Name: "b-" + uid, Namespaces: namespaces, Since: since}
 }
 
-func restore(uid string, namespaces ...string) ledger.Entry {
-	e := backup(uid, namespaces...)
+func restoreEntry(uid string, namespaces ...string) ledger.Entry {
+	e := backupEntry(uid, namespaces...)
 	e.Kind, e.Name = ledger.KindRestore, "r-"+uid
 	return e
 }
 
-// shaky fails every write with probability p, half of the time after it took effect.
-func shaky(t *testing.T, p float64) client.Client {
+// newShakyClient fails every write with probability p, half of the time after it took effect.
+func newShakyClient(t *testing.T, p float64) client.Client {
 	t.Helper()
 	random := jobtest.Random(t)
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, ledger.Name, errors.New("injected"))
@@ -64,20 +64,20 @@ func TestAdmitGetListRelease(t *testing.T) {
 	require.False(t, found, "an absent ConfigMap is an empty ledger")
 	require.NoError(t, l.Release(t.Context(), "1"))
 
-	require.NoError(t, l.Admit(t.Context(), backup("1", "b", "a", "b"), ledger.Limits{Backups: 2}))
-	later := restore("0", "c")
+	require.NoError(t, l.Admit(t.Context(), backupEntry("1", "b", "a", "b"), ledger.Limits{Backups: 2}))
+	later := restoreEntry("0", "c")
 	later.Since = since.Add(time.Second)
 	require.NoError(t, l.Admit(t.Context(), later, ledger.Limits{}))
 	e, found, err := l.Get(t.Context(), "1")
 	require.NoError(t, err)
 	require.True(t, found)
-	require.Equal(t, backup("1", "a", "b"), e)
+	require.Equal(t, backupEntry("1", "a", "b"), e)
 
-	again := backup("1", "c", "z")
+	again := backupEntry("1", "c", "z")
 	require.NoError(t, l.Admit(t.Context(), again, ledger.Limits{Backups: 1}), "the same UID is admitted already")
 	entries, err := l.List(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, []ledger.Entry{backup("1", "a", "b"), later}, entries, "oldest first, unchanged")
+	require.Equal(t, []ledger.Entry{backupEntry("1", "a", "b"), later}, entries, "oldest first, unchanged")
 
 	require.NoError(t, l.Release(t.Context(), "1"))
 	entries, err = l.List(t.Context())
@@ -99,8 +99,8 @@ func TestOverlapNamesWhatIsInTheWay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := fake.NewClientBuilder().Build()
 			l := ledger.New(c, c, "velero")
-			require.NoError(t, l.Admit(t.Context(), restore("1", tc.running...), ledger.Limits{}))
-			err := l.Admit(t.Context(), backup("2", tc.wanted...), ledger.Limits{Backups: 1})
+			require.NoError(t, l.Admit(t.Context(), restoreEntry("1", tc.running...), ledger.Limits{}))
+			err := l.Admit(t.Context(), backupEntry("2", tc.wanted...), ledger.Limits{Backups: 1})
 			if tc.shared == nil {
 				require.NoError(t, err)
 				return
@@ -118,12 +118,12 @@ func TestOverlapNamesWhatIsInTheWay(t *testing.T) {
 func TestARestoreThatIgnoresBackups(t *testing.T) {
 	c := fake.NewClientBuilder().Build()
 	l := ledger.New(c, c, "velero")
-	require.NoError(t, l.Admit(t.Context(), backup("2", "b"), ledger.Limits{}))
-	require.NoError(t, l.Admit(t.Context(), backup("1", "a"), ledger.Limits{}))
-	require.NoError(t, l.Admit(t.Context(), backup("3", "c"), ledger.Limits{}))
+	require.NoError(t, l.Admit(t.Context(), backupEntry("2", "b"), ledger.Limits{}))
+	require.NoError(t, l.Admit(t.Context(), backupEntry("1", "a"), ledger.Limits{}))
+	require.NoError(t, l.Admit(t.Context(), backupEntry("3", "c"), ledger.Limits{}))
 
 	var overlap *ledger.OverlapError
-	plain := restore("4", "a", "b")
+	plain := restoreEntry("4", "a", "b")
 	require.ErrorAs(t, l.Admit(t.Context(), plain, ledger.Limits{}), &overlap)
 	ignoring := plain
 	ignoring.IgnoreBackups, ignoring.Beside = true, []string{"made up"}
@@ -134,12 +134,12 @@ func TestARestoreThatIgnoresBackups(t *testing.T) {
 	require.True(t, e.IgnoreBackups)
 	require.Equal(t, []string{"b-1", "b-2"}, e.Beside, "it says beside whom")
 
-	again := restore("5", "b")
+	again := restoreEntry("5", "b")
 	again.IgnoreBackups = true
 	require.ErrorAs(t, l.Admit(t.Context(), again, ledger.Limits{}), &overlap)
 	require.Equal(t, "r-4", overlap.With.Name, "a running restore is never ignored")
 	require.NoError(t, l.Release(t.Context(), "1"))
-	require.ErrorAs(t, l.Admit(t.Context(), backup("6", "a"), ledger.Limits{}), &overlap)
+	require.ErrorAs(t, l.Admit(t.Context(), backupEntry("6", "a"), ledger.Limits{}), &overlap)
 	require.Equal(t, "r-4", overlap.With.Name, "no backup starts beside it")
 }
 
@@ -147,10 +147,10 @@ func TestLimitCountsItsOwnKind(t *testing.T) {
 	c := fake.NewClientBuilder().Build()
 	l := ledger.New(c, c, "velero")
 	limits := ledger.Limits{Backups: 1, Restores: 2}
-	require.NoError(t, l.Admit(t.Context(), restore("1", "a"), limits))
-	require.NoError(t, l.Admit(t.Context(), backup("2", "b"), limits))
-	require.NoError(t, l.Admit(t.Context(), restore("3", "c"), limits))
-	for _, e := range []ledger.Entry{backup("4", "d"), restore("5", "e")} {
+	require.NoError(t, l.Admit(t.Context(), restoreEntry("1", "a"), limits))
+	require.NoError(t, l.Admit(t.Context(), backupEntry("2", "b"), limits))
+	require.NoError(t, l.Admit(t.Context(), restoreEntry("3", "c"), limits))
+	for _, e := range []ledger.Entry{backupEntry("4", "d"), restoreEntry("5", "e")} {
 		var full *ledger.FullError
 		require.ErrorAs(t, l.Admit(t.Context(), e, limits), &full)
 		require.Equal(t, e.Kind, full.Kind)
@@ -178,7 +178,7 @@ func TestUnreadableEntryStopsAdmission(t *testing.T) {
 	} {
 		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: ledger.Name}, Data: data}
 		c := fake.NewClientBuilder().WithObjects(cm).Build()
-		require.ErrorContains(t, ledger.New(c, c, "velero").Admit(t.Context(), backup("9", "a"), ledger.Limits{}), "job.1")
+		require.ErrorContains(t, ledger.New(c, c, "velero").Admit(t.Context(), backupEntry("9", "a"), ledger.Limits{}), "job.1")
 	}
 }
 
@@ -190,7 +190,7 @@ func TestServerErrorsAreReturned(t *testing.T) {
 		},
 	}).Build()
 	l := ledger.New(c, c, "velero")
-	require.ErrorIs(t, l.Admit(t.Context(), backup("1", "a"), ledger.Limits{}), boom)
+	require.ErrorIs(t, l.Admit(t.Context(), backupEntry("1", "a"), ledger.Limits{}), boom)
 	_, _, err := l.Get(t.Context(), "1")
 	require.ErrorIs(t, err, boom)
 	_, err = l.List(t.Context())
@@ -205,11 +205,11 @@ func TestCancelledContextEndsTheSwap(t *testing.T) {
 			return apierrors.NewAlreadyExists(schema.GroupResource{}, ledger.Name)
 		},
 	}).Build()
-	require.ErrorIs(t, ledger.New(c, c, "velero").Admit(ctx, backup("1", "a"), ledger.Limits{}), context.Canceled)
+	require.ErrorIs(t, ledger.New(c, c, "velero").Admit(ctx, backupEntry("1", "a"), ledger.Limits{}), context.Canceled)
 }
 
 func TestSequenceIsUniqueAndRising(t *testing.T) {
-	c := shaky(t, 0.3)
+	c := newShakyClient(t, 0.3)
 	var seen sync.Map
 	var wg sync.WaitGroup
 	for range 8 {
@@ -241,7 +241,7 @@ type occupancy struct {
 	running map[string]int
 }
 
-func (o *occupancy) enter(e ledger.Entry, limit int) error {
+func (o *occupancy) enterEntry(e ledger.Entry, limit int) error {
 	o.Lock()
 	defer o.Unlock()
 	for _, ns := range e.Namespaces {
@@ -264,7 +264,7 @@ func (o *occupancy) enter(e ledger.Entry, limit int) error {
 	return nil
 }
 
-func (o *occupancy) leave(e ledger.Entry) {
+func (o *occupancy) leaveEntry(e ledger.Entry) {
 	o.Lock()
 	defer o.Unlock()
 	for _, ns := range e.Namespaces {
@@ -276,7 +276,7 @@ func (o *occupancy) leave(e ledger.Entry) {
 // The promise itself: many schedulers, conflicts and lost answers injected, and never two
 // overlapping jobs or one too many.
 func TestConcurrentAdmitsNeverOverlap(t *testing.T) {
-	c := shaky(t, 0.2)
+	c := newShakyClient(t, 0.2)
 	witness := &occupancy{holder: map[string]string{}, running: map[string]int{}}
 	var admitted, refused sync.Map
 	var wg sync.WaitGroup
@@ -293,14 +293,14 @@ func TestConcurrentAdmitsNeverOverlap(t *testing.T) {
 					continue
 				}
 				if err == nil {
-					err = witness.enter(e, map[string]int{ledger.KindBackup: 3, ledger.KindRestore: 2}[e.Kind])
+					err = witness.enterEntry(e, map[string]int{ledger.KindBackup: 3, ledger.KindRestore: 2}[e.Kind])
 				}
 				if err != nil {
 					t.Error(err)
 					return
 				}
 				admitted.Store(e.UID, true)
-				witness.leave(e)
+				witness.leaveEntry(e)
 				if err := l.Release(t.Context(), e.UID); err != nil {
 					t.Error(err)
 					return
@@ -309,8 +309,8 @@ func TestConcurrentAdmitsNeverOverlap(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	require.NotZero(t, size(&admitted), "nothing was admitted")
-	require.NotZero(t, size(&refused), "nothing was ever in the way: the test shows nothing")
+	require.NotZero(t, mapSize(&admitted), "nothing was admitted")
+	require.NotZero(t, mapSize(&refused), "nothing was ever in the way: the test shows nothing")
 	left, err := ledger.New(c, c, "velero").List(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, left)
@@ -318,19 +318,19 @@ func TestConcurrentAdmitsNeverOverlap(t *testing.T) {
 
 func randomEntry(random *rand.Rand, uid string) ledger.Entry {
 	if random.IntN(12) == 0 {
-		return backup(uid, ledger.All)
+		return backupEntry(uid, ledger.All)
 	}
 	namespaces := make([]string, 1+random.IntN(3))
 	for i := range namespaces {
 		namespaces[i] = fmt.Sprintf("ns%d", random.IntN(9))
 	}
 	if random.IntN(3) == 0 {
-		return restore(uid, namespaces...)
+		return restoreEntry(uid, namespaces...)
 	}
-	return backup(uid, namespaces...)
+	return backupEntry(uid, namespaces...)
 }
 
-func size(m *sync.Map) int {
+func mapSize(m *sync.Map) int {
 	n := 0
 	m.Range(func(any, any) bool { n++; return true })
 	return n
@@ -341,11 +341,11 @@ func size(m *sync.Map) int {
 func TestAdmitWhileOthersStand(t *testing.T) {
 	c := fake.NewClientBuilder().Build()
 	l := ledger.New(c, c, "velero")
-	require.NoError(t, l.Admit(t.Context(), backup("1", "a"), ledger.Limits{}))
-	require.NoError(t, l.Admit(t.Context(), backup("2", "b"), ledger.Limits{}, "1"))
+	require.NoError(t, l.Admit(t.Context(), backupEntry("1", "a"), ledger.Limits{}))
+	require.NoError(t, l.Admit(t.Context(), backupEntry("2", "b"), ledger.Limits{}, "1"))
 	require.NoError(t, l.Release(t.Context(), "1"))
-	require.ErrorIs(t, l.Admit(t.Context(), backup("3", "c"), ledger.Limits{}, "2", "1"), ledger.ErrMoved)
-	require.NoError(t, l.Admit(t.Context(), backup("2", "b"), ledger.Limits{}, "1"), "admitted already")
+	require.ErrorIs(t, l.Admit(t.Context(), backupEntry("3", "c"), ledger.Limits{}, "2", "1"), ledger.ErrMoved)
+	require.NoError(t, l.Admit(t.Context(), backupEntry("2", "b"), ledger.Limits{}, "1"), "admitted already")
 	_, found, err := l.Get(t.Context(), "3")
 	require.NoError(t, err)
 	require.False(t, found)
@@ -357,7 +357,7 @@ func TestAllButSome(t *testing.T) {
 	but := ledger.AllBut([]string{"y", "x"})
 	require.Equal(t, []string{"!x", "!y", "*"}, but)
 	require.True(t, ledger.IsAll(but))
-	require.Equal(t, []string{"x", "y"}, ledger.Excepted(but))
+	require.Equal(t, []string{"x", "y"}, ledger.ExceptedNamespaces(but))
 	for _, tt := range []struct{ a, b, want []string }{
 		{but, []string{"x"}, nil},
 		{but, []string{"x", "y"}, nil},
@@ -408,7 +408,7 @@ func TestWithdrawLeavesALaterAdmission(t *testing.T) {
 	c := fake.NewClientBuilder().Build()
 	l := ledger.New(c, c, "velero")
 	ctx := t.Context()
-	first, second := backup("1", "a"), backup("1", "a")
+	first, second := backupEntry("1", "a"), backupEntry("1", "a")
 	second.Since = first.Since.Add(time.Second)
 	require.NoError(t, l.Admit(ctx, first, ledger.Limits{}))
 	require.NoError(t, l.Withdraw(ctx, first))

@@ -18,7 +18,7 @@ func AllBut(names []string) []string {
 	for _, name := range names {
 		out = append(out, but+name)
 	}
-	return spaces(append(out, All))
+	return sortSpaces(append(out, All))
 }
 
 // IsAll reports whether a sorted list takes every namespace, but perhaps for some.
@@ -26,8 +26,8 @@ func IsAll(namespaces []string) bool {
 	return len(namespaces) > 0 && namespaces[len(namespaces)-1] == All
 }
 
-// Excepted returns the names that a sorted list with All leaves out.
-func Excepted(namespaces []string) []string {
+// ExceptedNamespaces returns the names that a sorted list with All leaves out.
+func ExceptedNamespaces(namespaces []string) []string {
 	var out []string
 	for _, ns := range namespaces {
 		if name, ok := strings.CutPrefix(ns, but); ok {
@@ -37,9 +37,9 @@ func Excepted(namespaces []string) []string {
 	return out
 }
 
-// spaces sorts a list of namespaces. With All only the exceptions stay, and All comes last: "!" and
+// sortSpaces sorts a list of namespaces. With All only the exceptions stay, and All comes last: "!" and
 // "*" sort before every name.
-func spaces(namespaces []string) []string {
+func sortSpaces(namespaces []string) []string {
 	sorted := slices.Compact(slices.Sorted(slices.Values(namespaces)))
 	if at, all := slices.BinarySearch(sorted, All); all {
 		return sorted[:at+1]
@@ -58,11 +58,11 @@ func Overlap(a, b []string) []string {
 		if len(b) == 1 {
 			return a
 		}
-		return spaces(slices.Concat(a, b))
+		return sortSpaces(slices.Concat(a, b))
 	case IsAll(a):
-		return within(a, b)
+		return namesWithin(a, b)
 	case IsAll(b):
-		return within(b, a)
+		return namesWithin(b, a)
 	}
 	var shared []string
 	for len(a) > 0 && len(b) > 0 {
@@ -79,8 +79,8 @@ func Overlap(a, b []string) []string {
 	return shared
 }
 
-// within returns the names that a list with All does not leave out.
-func within(all, names []string) []string {
+// namesWithin returns the names that a list with All does not leave out.
+func namesWithin(all, names []string) []string {
 	if len(names) == 0 {
 		return all
 	}

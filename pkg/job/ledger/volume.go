@@ -27,25 +27,25 @@ var (
 // lasts until UnlockVolume, and goes with the entry of the job; a job that has it gets it again. A
 // job should hold few at once.
 func (l *Ledger) LockVolume(ctx context.Context, uid types.UID, volume string) error {
-	return l.swap(ctx, func(b *document) error {
+	return l.swapDocument(ctx, func(b *ledgerDocument) error {
 		key := volumeKey(volume)
 		holder := types.UID(b.cm.Data[key])
 		switch {
-		case !b.has(uid):
+		case !b.hasEntry(uid):
 			return ErrNotListed
 		case holder == uid:
 			return errUnchanged
-		case holder != "" && b.has(holder):
+		case holder != "" && b.hasEntry(holder):
 			return fmt.Errorf("%w: %s", ErrVolumeBusy, volume)
 		}
-		b.set(key, string(uid))
+		b.setText(key, string(uid))
 		return nil
 	})
 }
 
 // UnlockVolume ends the lock of a job; another's stays.
 func (l *Ledger) UnlockVolume(ctx context.Context, uid types.UID, volume string) error {
-	return l.swap(ctx, func(b *document) error {
+	return l.swapDocument(ctx, func(b *ledgerDocument) error {
 		key := volumeKey(volume)
 		if types.UID(b.cm.Data[key]) != uid {
 			return errUnchanged
@@ -61,13 +61,13 @@ func volumeKey(volume string) string {
 	return volumePrefix + hex.EncodeToString(sum[:bytes])
 }
 
-func (b *document) has(uid types.UID) bool {
+func (b *ledgerDocument) hasEntry(uid types.UID) bool {
 	_, ok := b.cm.Data[entryPrefix+string(uid)]
 	return ok
 }
 
-// unlock drops the locks of a job that leaves the list.
-func (b *document) unlock(uid types.UID) {
+// unlockVolumes drops the locks of a job that leaves the list.
+func (b *ledgerDocument) unlockVolumes(uid types.UID) {
 	for key, holder := range b.cm.Data {
 		if strings.HasPrefix(key, volumePrefix) && holder == string(uid) {
 			delete(b.cm.Data, key)

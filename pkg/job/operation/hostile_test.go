@@ -14,8 +14,8 @@ import (
 
 const dir = "backups/b/parts/u1/operations/"
 
-// alive is how many bytes more are alive after do than before, while its result is.
-func alive[T any](do func() T) (kept T, bytes uint64) {
+// measureAlive is how many bytes more are alive after do than before, while its result is.
+func measureAlive[T any](do func() T) (kept T, bytes uint64) {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
@@ -36,7 +36,7 @@ func TestAForgedListCostsBoundedMemory(t *testing.T) {
 		"deep":  `{"postOperation":[` + strings.Repeat("{},", 150<<10) + `{}]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			store, _ := sealed(t, "1")
+			store, _ := sealedLog(t, "1")
 			store.Set(dir+"list", limittest.Text(t, limittest.List(head, element, "]}", 60<<20)))
 			var err error
 			allocated := limittest.Allocated(func() { _, err = operation.Open(t.Context(), store, job) })
@@ -48,7 +48,7 @@ func TestAForgedListCostsBoundedMemory(t *testing.T) {
 
 // Records may not say more than is kept of them.
 func TestForgedRecordsCostBoundedMemory(t *testing.T) {
-	store, _ := sealed(t, strings.Split(strings.Repeat("x", 1000), "")...)
+	store, _ := sealedLog(t, strings.Split(strings.Repeat("x", 1000), "")...)
 	const forged = 60
 	text := strings.Repeat("y", 100<<10)
 	for i := range forged {
@@ -56,7 +56,7 @@ func TestForgedRecordsCostBoundedMemory(t *testing.T) {
 			`{"operation":%[2]d,"request":{"reason":"%[3]s"}},{"operation":%[2]d,"cancel":{"reason":"%[3]s"}},{"operation":%[2]d,"answer":{"error":"%[3]s"}},`+
 			`{"operation":%[2]d,"end":{"error":"%[3]s","units":"%[3]s","description":"%[3]s"}}]}`, i+1, i, text))
 	}
-	log, kept := alive(func() *operation.Log { return open(t, store) })
+	log, kept := measureAlive(func() *operation.Log { return openLog(t, store) })
 	require.Less(t, kept, uint64(2<<20))
 	completed, failed := log.Count()
 	require.Equal(t, []int{0, forged}, []int{completed, failed})

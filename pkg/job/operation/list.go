@@ -33,8 +33,8 @@ const (
 // String returns "Backup name (uid ...)".
 func (j Job) String() string { return j.Kind + " " + j.Name + " (uid " + j.UID + ")" }
 
-// prefix is where the job's records lie.
-func (j Job) prefix() string {
+// recordPrefix is where the job's records lie.
+func (j Job) recordPrefix() string {
 	if j.Kind == KindRestore {
 		return layout.RestoreOperations(j.Name, j.UID)
 	}
@@ -54,7 +54,7 @@ type List struct {
 	Operations []Operation `json:"operations"`
 }
 
-func sealKey(j Job) string { return j.prefix() + "list" }
+func sealKey(j Job) string { return j.recordPrefix() + "list" }
 
 // maxReason bounds the reason of a list, in bytes.
 const maxReason = 64 << 10
@@ -86,7 +86,7 @@ func Sealed(ctx context.Context, store objectstore.Reader, job Job) (List, error
 	}
 	from := &objectstore.ErrorReader{Reader: body}
 	var l List
-	l.Operations, err = Decode(from, l.member)
+	l.Operations, err = Decode(from, l.decodeMember)
 	if from.Err != nil {
 		err = fmt.Errorf("read list of operations of %s: %w", job, from.Err) // no damage
 	} else {

@@ -28,15 +28,15 @@ type Log struct {
 	seq    int64 // of the last record that was read
 }
 
-// record holds events.
-type record struct {
+// journalEntry holds events.
+type journalEntry struct {
 	FormatVersion int     `json:"formatVersion"`
 	UID           string  `json:"uid"`
 	Seq           int64   `json:"seq"`
 	Events        []Event `json:"events"`
 }
 
-func recordsPrefix(j Job) string        { return j.prefix() + "record-" }
+func recordsPrefix(j Job) string        { return j.recordPrefix() + "record-" }
 func recordKey(j Job, seq int64) string { return fmt.Sprintf("%s%010d", recordsPrefix(j), seq) }
 
 // Open reads the sealed list of a job and all its records. The error wraps objectstore.ErrNotFound
@@ -50,7 +50,7 @@ func Open(ctx context.Context, store objectstore.Store, job Job) (*Log, error) {
 	for i := range l.states {
 		l.states[i].Phase = New
 		if op := &list.Operations[i]; op.End != nil {
-			l.states[i].end(op.End, op.Created)
+			l.states[i].endState(op.End, op.Created)
 		}
 	}
 	return l, l.Refresh(ctx)
@@ -93,16 +93,16 @@ const reads = 4
 
 // Refresh reads the records that were written since.
 func (l *Log) Refresh(ctx context.Context) error {
-	last, err := l.last(ctx)
+	last, err := l.lastSequence(ctx)
 	if err != nil {
 		return fmt.Errorf("records of operations of %s: %w", l.list.Job, err)
 	}
 	for l.seq < last {
-		batch := make([]record, min(reads, last-l.seq))
+		batch := make([]journalEntry, min(reads, last-l.seq))
 		group, groupCtx := errgroup.WithContext(ctx)
 		for i := range batch {
 			group.Go(func() (err error) {
-				batch[i], err = l.read(groupCtx, l.seq+1+int64(i))
+				batch[i], err = l.readRecord(groupCtx, l.seq+1+int64(i))
 				return err
 			})
 		}
@@ -110,7 +110,7 @@ func (l *Log) Refresh(ctx context.Context) error {
 			return fmt.Errorf("records of operations of %s: %w", l.list.Job, err)
 		}
 		for i := range batch {
-			if err := l.take(&batch[i]); err != nil {
+			if err := l.applyRecord(&batch[i]); err != nil {
 				return fmt.Errorf("records of operations of %s: %w", l.list.Job, err)
 			}
 		}
@@ -118,8 +118,8 @@ func (l *Log) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// last returns the number of the last record there is.
-func (l *Log) last(ctx context.Context) (int64, error) {
+// lastSequence returns the number of the last record there is.
+func (l *Log) lastSequence(ctx context.Context) (int64, error) {
 	last, prefix := int64(0), recordsPrefix(l.list.Job)
 	err := l.store.List(ctx, prefix, func(i objectstore.Info) error {
 		seq, err := strconv.ParseInt(strings.TrimPrefix(i.Key, prefix), 10, 64)
@@ -133,10 +133,10 @@ func (l *Log) last(ctx context.Context) (int64, error) {
 }
 
 // records are the records of all jobs.
-var records = document.Kind[record]{Name: "record of operations", MaxBytes: maxReadBytes, MaxDecoded: maxDecoded}
+var records = document.Kind[journalEntry]{Name: "record of operations", MaxBytes: maxReadBytes, MaxDecoded: maxDecoded}
 
-func (l *Log) read(ctx context.Context, seq int64) (record, error) {
-	return records.Read(ctx, l.store, recordKey(l.list.Job, seq), func(r *record) error {
+func (l *Log) readRecord(ctx context.Context, seq int64) (journalEntry, error) {
+	return records.Read(ctx, l.store, recordKey(l.list.Job, seq), func(r *journalEntry) error {
 		if r.FormatVersion != formatVersion || r.UID != l.list.Job.UID || r.Seq != seq {
 			return fmt.Errorf("record %d has format %d, uid %q and number %d", seq, r.FormatVersion, r.UID, r.Seq)
 		}
@@ -144,7 +144,7 @@ func (l *Log) read(ctx context.Context, seq int64) (record, error) {
 	})
 }
 
-func (l *Log) take(r *record) error {
+func (l *Log) applyRecord(r *journalEntry) error {
 	for i := range r.Events {
 		r.Events[i].cutTexts()
 		if err := applyEvent(l.states, &r.Events[i]); err != nil {
@@ -163,8 +163,8 @@ const (
 	maxDecoded     = 6 << 20
 )
 
-// Fit returns how many of the events, from the first one on, go into one record: at least one.
-func Fit(events []Event) int {
+// CountFitting returns how many of the events, from the first one on, go into one record: at least one.
+func CountFitting(events []Event) int {
 	size := 0
 	for i := range events {
 		data, err := json.Marshal(&events[i])
@@ -180,7 +180,7 @@ func Fit(events []Event) int {
 // that number, its record is read instead and the error is ErrConflict. After another error the
 // record may be there or not: the next call finds out.
 func (l *Log) Append(ctx context.Context, events ...Event) error {
-	r := record{FormatVersion: formatVersion, UID: l.list.Job.UID, Seq: l.seq + 1, Events: events}
+	r := journalEntry{FormatVersion: formatVersion, UID: l.list.Job.UID, Seq: l.seq + 1, Events: events}
 	err := records.CreateNew(ctx, l.store, recordKey(l.list.Job, r.Seq), r)
 	if errors.Is(err, objectstore.ErrExists) {
 		if err := l.Refresh(ctx); err != nil {
@@ -191,5 +191,5 @@ func (l *Log) Append(ctx context.Context, events ...Event) error {
 	if err != nil {
 		return fmt.Errorf("operations of %s: %w", l.list.Job, err)
 	}
-	return l.take(&r)
+	return l.applyRecord(&r)
 }

@@ -19,7 +19,7 @@ var (
 	now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 )
 
-func list(ids ...string) operation.List {
+func operationList(ids ...string) operation.List {
 	l := operation.List{Job: job, Epoch: 1}
 	for _, id := range ids {
 		l.Operations = append(l.Operations, operation.Operation{Action: "a/b", ID: id, Created: now, Item: operation.Resource{Resource: "pods", Namespace: "n", Name: id}})
@@ -27,15 +27,15 @@ func list(ids ...string) operation.List {
 	return l
 }
 
-func sealed(t *testing.T, ids ...string) (*memstore.Store, *operation.Log) {
+func sealedLog(t *testing.T, ids ...string) (*memstore.Store, *operation.Log) {
 	t.Helper()
 	store := memstore.New()
-	_, err := operation.Seal(t.Context(), store, list(ids...))
+	_, err := operation.Seal(t.Context(), store, operationList(ids...))
 	require.NoError(t, err)
-	return store, open(t, store)
+	return store, openLog(t, store)
 }
 
-func open(t *testing.T, store objectstore.Store) *operation.Log {
+func openLog(t *testing.T, store objectstore.Store) *operation.Log {
 	t.Helper()
 	l, err := operation.Open(t.Context(), store, job)
 	require.NoError(t, err)
@@ -43,8 +43,8 @@ func open(t *testing.T, store objectstore.Store) *operation.Log {
 }
 
 func TestTheFirstListIsTheList(t *testing.T) {
-	store, _ := sealed(t, "1", "2")
-	got, err := operation.Seal(t.Context(), store, list("3"))
+	store, _ := sealedLog(t, "1", "2")
+	got, err := operation.Seal(t.Context(), store, operationList("3"))
 	require.NoError(t, err)
 	require.Len(t, got.Operations, 2)
 	require.Equal(t, "1", got.Operations[0].ID)
@@ -54,14 +54,14 @@ func TestTheFirstListIsTheList(t *testing.T) {
 func TestAMissingListIsNoEmptyOne(t *testing.T) {
 	_, err := operation.Open(t.Context(), memstore.New(), job)
 	require.ErrorIs(t, err, objectstore.ErrNotFound)
-	store, l := sealed(t)
+	store, l := sealedLog(t)
 	require.True(t, l.Ended())
 	_, err = operation.Open(t.Context(), store, operation.Job{Kind: operation.KindRestore, Name: "b", UID: "u1"})
 	require.ErrorIs(t, err, objectstore.ErrNotFound, "a restore of that name has its own")
 }
 
 func TestEventsSurviveTheirProcess(t *testing.T) {
-	store, l := sealed(t, "1", "2", "3")
+	store, l := sealedLog(t, "1", "2", "3")
 	started := now.Add(time.Second)
 	require.NoError(t, l.Append(t.Context(),
 		operation.Event{Operation: 0, Time: now, End: &operation.End{Progress: operation.Progress{Completed: 5, Total: 5, Units: "Bytes", Started: &started}}},
@@ -71,7 +71,7 @@ func TestEventsSurviveTheirProcess(t *testing.T) {
 	require.NoError(t, l.Append(t.Context(), operation.Event{Operation: 1, Time: now, End: &operation.End{Error: "gone"}}))
 	require.NoError(t, l.Append(t.Context(), operation.Event{Operation: 1, Time: now, End: &operation.End{}}), "after its end nothing happens to it")
 
-	again := open(t, store)
+	again := openLog(t, store)
 	require.Equal(t, l.States(), again.States())
 	s := again.States()
 	require.Equal(t, operation.Completed, s[0].Phase)
@@ -89,14 +89,14 @@ func TestEventsSurviveTheirProcess(t *testing.T) {
 
 // What had ended before the list was sealed is not followed, and nothing happens to it.
 func TestOperationsThatHadEndedBeforeTheyWereSealed(t *testing.T) {
-	store, l := memstore.New(), list("1", "2", "3")
+	store, l := memstore.New(), operationList("1", "2", "3")
 	l.Operations[0].End = &operation.End{Progress: operation.Progress{Completed: 3}}
 	l.Operations[1].End = &operation.End{Error: "no space"}
 	_, err := operation.Seal(t.Context(), store, l)
 	require.NoError(t, err)
-	log := open(t, store)
+	log := openLog(t, store)
 	require.NoError(t, log.Append(t.Context(), operation.Event{Operation: 0, Time: now, End: &operation.End{Error: "later"}}))
-	states := open(t, store).States()
+	states := openLog(t, store).States()
 	require.Equal(t, []operation.Phase{operation.Completed, operation.Failed, operation.New}, []operation.Phase{states[0].Phase, states[1].Phase, states[2].Phase})
 	require.Equal(t, int64(3), states[0].Completed)
 	require.Equal(t, "no space", states[1].Error)
@@ -105,8 +105,8 @@ func TestOperationsThatHadEndedBeforeTheyWereSealed(t *testing.T) {
 
 // Of two processes that write the next record one does, and the other has read it afterwards.
 func TestOfTwoWritersOneReads(t *testing.T) {
-	store, one := sealed(t, "1", "2")
-	two := open(t, store)
+	store, one := sealedLog(t, "1", "2")
+	two := openLog(t, store)
 	require.NoError(t, one.Append(t.Context(), operation.Event{Operation: 0, Time: now, End: &operation.End{Error: "first"}}))
 	event := operation.Event{Operation: 1, Time: now, End: &operation.End{}}
 	require.ErrorIs(t, two.Append(t.Context(), event), operation.ErrConflict)
@@ -119,7 +119,7 @@ func TestOfTwoWritersOneReads(t *testing.T) {
 
 // A new intent to cancel has no answer yet.
 func TestAnAnswerIsThatOfItsIntent(t *testing.T) {
-	_, l := sealed(t, "1")
+	_, l := sealedLog(t, "1")
 	cancel := func() operation.Event {
 		return operation.Event{Time: now, Cancel: &operation.Cancel{Reason: "r"}}
 	}
@@ -147,7 +147,7 @@ func TestDamagedRecords(t *testing.T) {
 		"an event of a negative one": {dir + "record-0000000001", `{"formatVersion":1,"uid":"u1","seq":1,"events":[{"operation":-1,"end":{}}]}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			store, _ := sealed(t, "1")
+			store, _ := sealedLog(t, "1")
 			store.Set(c.key, []byte(c.text))
 			_, err := operation.Open(t.Context(), store, job)
 			require.ErrorIs(t, err, operation.ErrDamaged)
@@ -159,7 +159,7 @@ func TestDamagedRecords(t *testing.T) {
 func TestARecordThatIsTooLargeIsDamaged(t *testing.T) {
 	const dir = "backups/b/parts/u1/operations/"
 	for _, name := range []string{"list", "record-0000000001"} {
-		store, l := sealed(t, "1")
+		store, l := sealedLog(t, "1")
 		store.Set(dir+name, bytes.Repeat([]byte(" "), 64<<20+1))
 		_, err := operation.Open(t.Context(), store, job)
 		require.ErrorIs(t, err, operation.ErrDamaged)
@@ -170,11 +170,11 @@ func TestARecordThatIsTooLargeIsDamaged(t *testing.T) {
 }
 
 func TestARecordThatNoReaderTakesIsNotWritten(t *testing.T) {
-	store, l := sealed(t, "1")
+	store, l := sealedLog(t, "1")
 	event := operation.Event{Time: now, End: &operation.End{Error: strings.Repeat("x", 64<<20)}}
 	require.ErrorIs(t, l.Append(t.Context(), event), document.ErrTooLarge)
 	require.Equal(t, operation.New, l.States()[0].Phase)
-	require.False(t, open(t, store).Ended())
+	require.False(t, openLog(t, store).Ended())
 }
 
 func TestEventsFitIntoARecordByTheirBytes(t *testing.T) {
@@ -182,11 +182,11 @@ func TestEventsFitIntoARecordByTheirBytes(t *testing.T) {
 	for i := range events {
 		events[i] = operation.Event{Time: now, End: &operation.End{Error: strings.Repeat("\x00", 1<<10)}}
 	}
-	n := operation.Fit(events)
+	n := operation.CountFitting(events)
 	require.Greater(t, n, 125)
 	require.Less(t, n, 250)
-	require.Equal(t, 100, operation.Fit(events[:100]))
-	require.Equal(t, 1, operation.Fit([]operation.Event{{End: &operation.End{Error: strings.Repeat("x", 8<<20)}}, {}}))
+	require.Equal(t, 100, operation.CountFitting(events[:100]))
+	require.Equal(t, 1, operation.CountFitting([]operation.Event{{End: &operation.End{Error: strings.Repeat("x", 8<<20)}}, {}}))
 }
 
 func TestKeysTellCallsApart(t *testing.T) {

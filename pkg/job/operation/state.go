@@ -85,7 +85,7 @@ type State struct {
 	EndTime time.Time
 }
 
-func (s *State) end(e *End, at time.Time) {
+func (s *State) endState(e *End, at time.Time) {
 	s.Phase, s.Error, s.Progress, s.EndTime = Completed, e.Error, e.Progress, at
 	if e.Error != "" {
 		s.Phase = Failed
@@ -113,7 +113,7 @@ func applyEvent(states []State, e *Event) error {
 	case e.Answer != nil:
 		s.Answer = e.Answer
 	case e.End != nil:
-		s.end(e.End, e.Time)
+		s.endState(e.End, e.Time)
 	default:
 		return fmt.Errorf("%w: an event without content", ErrDamaged)
 	}

@@ -75,8 +75,10 @@ func DecodeMember(key string, value json.RawMessage, into any) error {
 	return jsonlimit.Unmarshal(fmt.Appendf(nil, "{%s:%s}", name, value), into, maxMemberDecoded)
 }
 
-// member decodes what a list has besides its operations.
-func (l *List) member(key string, value json.RawMessage) error { return DecodeMember(key, value, l) }
+// decodeMember decodes what a list has besides its operations.
+func (l *List) decodeMember(key string, value json.RawMessage) error {
+	return DecodeMember(key, value, l)
+}
 
 // encodeList returns the text of a list that Decode takes; the error wraps document.ErrTooLarge where it
 // takes none.
@@ -85,7 +87,7 @@ func encodeList(l *List) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := Decodable(bytes.NewReader(text), new(List).member); err != nil {
+	if err := Decodable(bytes.NewReader(text), new(List).decodeMember); err != nil {
 		return nil, fmt.Errorf("%w: %w", document.ErrTooLarge, err)
 	}
 	return text, nil

@@ -60,15 +60,15 @@ func (l *Log) Summary() Summary {
 			break
 		}
 		sum.Running = append(sum.Running, Running{
-			Action: clip(op.Action), ID: clip(op.ID), Item: clip(op.Item.String()), Phase: s.Phase, Completed: s.Completed, Total: s.Total,
-			Units: clip(s.Units), Description: clip(s.Description), Created: &op.Created, Started: s.Started, Updated: s.Updated,
+			Action: clipText(op.Action), ID: clipText(op.ID), Item: clipText(op.Item.String()), Phase: s.Phase, Completed: s.Completed, Total: s.Total,
+			Units: clipText(s.Units), Description: clipText(s.Description), Created: &op.Created, Started: s.Started, Updated: s.Updated,
 		})
 	}
 	return sum
 }
 
-// clip cuts a text of an action.
-func clip(text string) string { return clipTo(text, maxText) }
+// clipText cuts a text of an action.
+func clipText(text string) string { return clipTo(text, maxText) }
 
 // clipTo cuts a text at a rune.
 func clipTo(text string, limit int) string {
@@ -82,9 +82,9 @@ func clipTo(text string, limit int) string {
 	return strings.Clone(text[:cut]) + "..."
 }
 
-// Note writes the summary into the annotations of a job. Where it is too long it names fewer
+// WriteSummary writes the summary into the annotations of a job. Where it is too long it names fewer
 // operations.
-func (s Summary) Note(obj metav1.Object) error {
+func (s Summary) WriteSummary(obj metav1.Object) error {
 	for {
 		text, err := json.Marshal(s)
 		if err != nil {
@@ -103,9 +103,9 @@ func (s Summary) Note(obj metav1.Object) error {
 	}
 }
 
-// Noted reads the summary of a job; false when there is none. A text that is too long, or not
+// ReadSummary reads the summary of a job; false when there is none. A text that is too long, or not
 // understood, is an error.
-func Noted(obj metav1.Object) (Summary, bool, error) {
+func ReadSummary(obj metav1.Object) (Summary, bool, error) {
 	var s Summary
 	text, ok := obj.GetAnnotations()[holdfast.AnnotationOperations]
 	if !ok {

@@ -18,16 +18,16 @@ func TestASummaryNamesTheFirstTenThatRun(t *testing.T) {
 	for i := range 14 {
 		ids = append(ids, fmt.Sprint(i))
 	}
-	_, l := sealed(t, ids...)
+	_, l := sealedLog(t, ids...)
 	require.NoError(t, l.Append(t.Context(),
 		operation.Event{Operation: 0, Time: now, End: &operation.End{}}, operation.Event{Operation: 2, Time: now, End: &operation.End{Error: "no"}}))
 	l.States()[1].Phase, l.States()[1].Progress = operation.InProgress, operation.Progress{Completed: 3, Total: 9, Units: "Bytes", Started: &now}
 	obj := &metav1.ObjectMeta{}
-	require.NoError(t, l.Summary().Note(obj))
+	require.NoError(t, l.Summary().WriteSummary(obj))
 	require.True(t, strings.HasPrefix(obj.Annotations[holdfast.AnnotationOperations],
 		`{"total":14,"completed":1,"failed":1,"running":[{"action":"a/b","id":"1","item":"pods n/1","phase":"InProgress","completed":3,"total":9,"units":"Bytes","created":"2026-01-02T03:04:05Z","started":"2026-01-02T03:04:05Z"},`+
 			`{"action":"a/b","id":"3","item":"pods n/3","phase":"New","created":"2026-01-02T03:04:05Z"}`), obj.Annotations)
-	s, ok, err := operation.Noted(obj)
+	s, ok, err := operation.ReadSummary(obj)
 	require.NoError(t, err)
 	require.True(t, ok)
 	require.Equal(t, l.Summary(), s)
@@ -41,14 +41,14 @@ func TestASummaryIsBounded(t *testing.T) {
 	for i := range 10 {
 		ids = append(ids, fmt.Sprint(i, strings.Repeat("\x01", 1000)))
 	}
-	_, l := sealed(t, ids...)
+	_, l := sealedLog(t, ids...)
 	for i := range l.States() {
 		l.States()[i].Description = strings.Repeat("ä", 5000)
 	}
 	obj := &metav1.ObjectMeta{}
-	require.NoError(t, l.Summary().Note(obj))
+	require.NoError(t, l.Summary().WriteSummary(obj))
 	require.LessOrEqual(t, len(obj.Annotations[holdfast.AnnotationOperations]), 16<<10)
-	s, _, err := operation.Noted(obj)
+	s, _, err := operation.ReadSummary(obj)
 	require.NoError(t, err)
 	require.Equal(t, 10, s.Total)
 	require.NotEmpty(t, s.Running)
@@ -57,11 +57,11 @@ func TestASummaryIsBounded(t *testing.T) {
 }
 
 func TestASummaryThatIsNone(t *testing.T) {
-	_, ok, err := operation.Noted(&metav1.ObjectMeta{})
+	_, ok, err := operation.ReadSummary(&metav1.ObjectMeta{})
 	require.NoError(t, err)
 	require.False(t, ok)
 	for _, text := range []string{"", "[", strings.Repeat(" ", 16<<10) + "{}"} {
-		_, ok, err := operation.Noted(&metav1.ObjectMeta{Annotations: map[string]string{holdfast.AnnotationOperations: text}})
+		_, ok, err := operation.ReadSummary(&metav1.ObjectMeta{Annotations: map[string]string{holdfast.AnnotationOperations: text}})
 		require.Error(t, err)
 		require.False(t, ok)
 	}

@@ -25,9 +25,9 @@ type mark struct {
 	Location string    `json:"location"`
 }
 
-// Of returns the location that the mark of an object names; "" without a mark that is its own and
+// LocationOf returns the location that the mark of an object names; "" without a mark that is its own and
 // readable.
-func Of(obj metav1.Object) (location string) {
+func LocationOf(obj metav1.Object) (location string) {
 	var m mark
 	text, ok := obj.GetAnnotations()[holdfast.AnnotationPaused]
 	if !ok || json.Unmarshal([]byte(text), &m) != nil || m.UID != obj.GetUID() {

@@ -24,8 +24,8 @@ type Mark struct {
 	Owed bool `json:"owed,omitempty"`
 }
 
-// Of returns the mark of an object; the zero Mark without one that is its own and readable.
-func Of(obj metav1.Object) Mark {
+// MarkOf returns the mark of an object; the zero Mark without one that is its own and readable.
+func MarkOf(obj metav1.Object) Mark {
 	var m Mark
 	text, ok := obj.GetAnnotations()[holdfast.AnnotationPostHooks]
 	if !ok || json.Unmarshal([]byte(text), &m) != nil || m.UID != obj.GetUID() {

@@ -41,7 +41,7 @@ type Source[T client.Object, P proto.Message] struct {
 // Get returns the progress of a job. Its errors wrap errgrpc.ErrNotFound, or those of the API
 // server.
 func (s *Source[T, P]) Get(ctx context.Context, name string) (P, error) {
-	obj, err := s.read(ctx, name)
+	obj, err := s.readObject(ctx, name)
 	if err != nil {
 		var none P
 		return none, err
@@ -58,7 +58,7 @@ func (s *Source[T, P]) Watch(ctx context.Context, name string, send func(P) erro
 	var last P
 	var uid types.UID
 	for {
-		obj, err := s.read(ctx, name)
+		obj, err := s.readObject(ctx, name)
 		if err != nil {
 			return err
 		}
@@ -83,7 +83,7 @@ func (s *Source[T, P]) Watch(ctx context.Context, name string, send func(P) erro
 	}
 }
 
-func (s *Source[T, P]) read(ctx context.Context, name string) (T, error) {
+func (s *Source[T, P]) readObject(ctx context.Context, name string) (T, error) {
 	obj := s.New()
 	err := s.Reader.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: name}, obj)
 	if apierrors.IsNotFound(err) {
@@ -95,14 +95,14 @@ func (s *Source[T, P]) read(ctx context.Context, name string) (T, error) {
 	return obj, nil
 }
 
-// Holder is the instance that holds the claim of a job that has not ended. A claim that cannot be
+// ClaimOwner is the instance that holds the claim of a job that has not ended. A claim that cannot be
 // read names none.
-func Holder(obj metav1.Object, terminal bool) string {
+func ClaimOwner(obj metav1.Object, terminal bool) string {
 	c, ok, err := claim.Parse(obj)
 	if terminal || err != nil || !ok {
 		return ""
 	}
-	return c.Holder
+	return c.Owner
 }
 
 // Time is t as messages have it, nil for none.

@@ -25,23 +25,23 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func source(c client.Reader) (*progress.Source[*velerov1.Backup, *backupv1.Progress], *clocktesting.FakeClock) {
+func newSource(c client.Reader) (*progress.Source[*velerov1.Backup, *backupv1.Progress], *clocktesting.FakeClock) {
 	clk := clocktesting.NewFakeClock(time.Unix(0, 0))
 	return &progress.Source[*velerov1.Backup, *backupv1.Progress]{
 		Reader: c, Namespace: "velero", Clock: clk, Kind: "backup", New: func() *velerov1.Backup { return &velerov1.Backup{} },
 		Describe: func(b *velerov1.Backup) *backupv1.Progress {
-			return &backupv1.Progress{Phase: string(b.Status.Phase), Holder: progress.Holder(b, b.Status.Phase.Terminal())}
+			return &backupv1.Progress{Phase: string(b.Status.Phase), Holder: progress.ClaimOwner(b, b.Status.Phase.Terminal())}
 		},
 		Terminal: func(b *velerov1.Backup) bool { return b.Status.Phase.Terminal() },
 	}, clk
 }
 
-func running(t *testing.T) (client.Client, *velerov1.Backup) {
+func newRunningBackup(t *testing.T) (client.Client, *velerov1.Backup) {
 	t.Helper()
 	c := fake.NewClientBuilder().WithScheme(kube.Scheme()).Build()
 	b := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "b", UID: "u"}}
 	b.Status.Phase = velerov1.BackupPhaseInProgress
-	require.NoError(t, claim.Set(b, claim.Claim{Holder: "runner-1", Epoch: 1}))
+	require.NoError(t, claim.Set(b, claim.Claim{Owner: "runner-1", Epoch: 1}))
 	require.NoError(t, c.Create(t.Context(), b))
 	return c, b
 }
@@ -53,9 +53,9 @@ type watched struct {
 	done  chan error
 }
 
-func watch(t *testing.T, c client.Reader) *watched {
+func watchBackup(t *testing.T, c client.Reader) *watched {
 	t.Helper()
-	s, clk := source(c)
+	s, clk := newSource(c)
 	w := &watched{clock: clk, sent: make(chan *backupv1.Progress), done: make(chan error, 1)}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
@@ -71,21 +71,21 @@ func watch(t *testing.T, c client.Reader) *watched {
 	return w
 }
 
-// step lets the watch read once more.
-func (w *watched) step(t *testing.T) {
+// stepWatch lets the watch read once more.
+func (w *watched) stepWatch(t *testing.T) {
 	t.Helper()
 	require.Eventually(t, w.clock.HasWaiters, time.Minute, time.Millisecond)
 	w.clock.Step(progress.Period)
 }
 
 func TestAWatchEndsWithTheTerminalPhase(t *testing.T) {
-	c, b := running(t)
-	w := watch(t, c)
+	c, b := newRunningBackup(t)
+	w := watchBackup(t, c)
 	require.Equal(t, "runner-1", (<-w.sent).GetHolder())
-	w.step(t)
+	w.stepWatch(t)
 	b.Status.Phase = velerov1.BackupPhaseCompleted
 	require.NoError(t, c.Update(t.Context(), b))
-	w.step(t)
+	w.stepWatch(t)
 	last := <-w.sent
 	require.Equal(t, "Completed", last.GetPhase(), "what did not change is not sent again")
 	require.Empty(t, last.GetHolder())
@@ -93,27 +93,27 @@ func TestAWatchEndsWithTheTerminalPhase(t *testing.T) {
 }
 
 func TestAWatchOfAReplacedObjectEnds(t *testing.T) {
-	c, b := running(t)
-	w := watch(t, c)
+	c, b := newRunningBackup(t)
+	w := watchBackup(t, c)
 	<-w.sent
 	require.NoError(t, c.Delete(t.Context(), b))
 	require.NoError(t, c.Create(t.Context(), &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "b", UID: "other"}}))
-	w.step(t)
+	w.stepWatch(t)
 	require.ErrorIs(t, <-w.done, errgrpc.ErrConflict)
 }
 
 func TestAWatchOfADeletedObjectEnds(t *testing.T) {
-	c, b := running(t)
-	w := watch(t, c)
+	c, b := newRunningBackup(t)
+	w := watchBackup(t, c)
 	<-w.sent
 	require.NoError(t, c.Delete(t.Context(), b))
-	w.step(t)
+	w.stepWatch(t)
 	require.ErrorIs(t, <-w.done, errgrpc.ErrNotFound)
 }
 
 func TestAWatchEndsWithItsCaller(t *testing.T) {
-	c, _ := running(t)
-	s, _ := source(c)
+	c, _ := newRunningBackup(t)
+	s, _ := newSource(c)
 	gone := errors.New("gone")
 	ctx, end := context.WithCancelCause(t.Context())
 	require.ErrorIs(t, s.Watch(ctx, "b", func(*backupv1.Progress) error { end(gone); return nil }), gone)
@@ -123,7 +123,7 @@ func TestAWatchEndsWithItsCaller(t *testing.T) {
 // What the API server answered decides the status: callers repeat a call that is UNAVAILABLE.
 func TestAFailedReadKeepsItsReason(t *testing.T) {
 	away := apierrors.NewServiceUnavailable("starting")
-	s, _ := source(fake.NewClientBuilder().WithScheme(kube.Scheme()).WithInterceptorFuncs(interceptor.Funcs{
+	s, _ := newSource(fake.NewClientBuilder().WithScheme(kube.Scheme()).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 			return away
 		},

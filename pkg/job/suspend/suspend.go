@@ -28,8 +28,8 @@ type Mark struct {
 // maxReason bounds what is kept of a reason, in bytes.
 const maxReason = 1 << 10
 
-// Of returns the mark of an object; false without one that is its own and readable.
-func Of(obj metav1.Object) (Mark, bool) {
+// MarkOf returns the mark of an object; false without one that is its own and readable.
+func MarkOf(obj metav1.Object) (Mark, bool) {
 	var m Mark
 	text, ok := obj.GetAnnotations()[holdfast.AnnotationSuspended]
 	if !ok || json.Unmarshal([]byte(text), &m) != nil {

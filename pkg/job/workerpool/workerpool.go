@@ -79,7 +79,7 @@ func (p *Pool) Try() (*Place, bool) {
 		p.slots <- struct{}{}
 		return nil, false
 	}
-	return p.place(), true
+	return p.newPlace(), true
 }
 
 // Acquire waits for a place. The error is the cause of the end of ctx.
@@ -95,10 +95,10 @@ func (p *Pool) Acquire(ctx context.Context) (*Place, error) {
 		p.slots <- struct{}{}
 		return nil, context.Cause(ctx)
 	}
-	return p.place(), nil
+	return p.newPlace(), nil
 }
 
-func (p *Pool) place() *Place {
+func (p *Pool) newPlace() *Place {
 	s := &Place{pool: p, turn: make(chan struct{}, 1), lost: make(chan struct{}), left: make(chan struct{}), held: true, step: p.clock.Now()}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,7 +122,7 @@ func (s *Place) Step(ctx context.Context) error {
 	if s == nil {
 		return nil
 	}
-	if held, err := s.proceed(); held || err != nil {
+	if held, err := s.noteProgress(); held || err != nil {
 		return err
 	}
 	select {
@@ -133,12 +133,12 @@ func (s *Place) Step(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	if held, err := s.proceed(); held || err != nil {
+	if held, err := s.noteProgress(); held || err != nil {
 		return err
 	}
 	select {
 	case <-s.pool.free:
-		return s.regain()
+		return s.regainPlace()
 	case <-s.left:
 		return ErrLeft
 	case <-ctx.Done():
@@ -146,22 +146,22 @@ func (s *Place) Step(ctx context.Context) error {
 	}
 }
 
-// proceed notes a step, and reports whether the place is held.
-func (s *Place) proceed() (held bool, err error) {
+// noteProgress notes a step, and reports whether the place is held.
+func (s *Place) noteProgress() (held bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.gone() {
+	if s.isGone() {
 		return false, ErrLeft
 	}
 	s.step = s.pool.clock.Now()
 	return s.held, nil
 }
 
-// regain makes a place that was taken from the pool the job's, unless the job left meanwhile.
-func (s *Place) regain() error {
+// regainPlace makes a place that was taken from the pool the job's, unless the job left meanwhile.
+func (s *Place) regainPlace() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.gone() {
+	if s.isGone() {
 		s.pool.free <- struct{}{} // never waits: its element was just taken
 		return ErrLeft
 	}
@@ -169,8 +169,8 @@ func (s *Place) regain() error {
 	return nil
 }
 
-// gone reports whether the job left its place. s.mu must be held.
-func (s *Place) gone() bool {
+// isGone reports whether the job left its place. s.mu must be held.
+func (s *Place) isGone() bool {
 	select {
 	case <-s.left:
 		return true
@@ -194,13 +194,13 @@ func (s *Place) Leave() {
 	s.mu.Lock()
 	close(s.left)
 	s.mu.Unlock()
-	s.release(func() bool { return true }, false)
+	s.releaseIf(func() bool { return true }, false)
 	s.pool.slots <- struct{}{}
 }
 
-// release frees the place if it is held and may returns true. idle: for other jobs, while this one
+// releaseIf frees the place if it is held and may returns true. idle: for other jobs, while this one
 // continues.
-func (s *Place) release(may func() bool, idle bool) {
+func (s *Place) releaseIf(may func() bool, idle bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.held || !may() {
@@ -227,12 +227,12 @@ func (p *Pool) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C():
-			p.collect()
+			p.freeIdlePlaces()
 		}
 	}
 }
 
-func (p *Pool) collect() {
+func (p *Pool) freeIdlePlaces() {
 	p.mu.Lock()
 	all := make([]*Place, 0, len(p.all))
 	for s := range p.all {
@@ -240,6 +240,6 @@ func (p *Pool) collect() {
 	}
 	p.mu.Unlock()
 	for _, s := range all {
-		s.release(func() bool { return p.clock.Since(s.step) >= p.idle }, true)
+		s.releaseIf(func() bool { return p.clock.Since(s.step) >= p.idle }, true)
 	}
 }

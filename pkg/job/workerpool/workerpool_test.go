@@ -23,10 +23,10 @@ func newPool(n int, c *clocktesting.FakeClock) *Pool {
 	return New(Config{Size: n, Idle: idle, Total: n * perSize, Clock: c})
 }
 
-// full reports whether Try would fail now.
-func full(p *Pool) bool { return len(p.free) == 0 || len(p.slots) == 0 }
+// isFull reports whether Try would fail now.
+func isFull(p *Pool) bool { return len(p.free) == 0 || len(p.slots) == 0 }
 
-func running(t *testing.T, n int) (*Pool, *clocktesting.FakeClock) {
+func newFullPool(t *testing.T, n int) (*Pool, *clocktesting.FakeClock) {
 	t.Helper()
 	clock := clocktesting.NewFakeClock(time.Unix(0, 0))
 	p := newPool(n, clock)
@@ -38,7 +38,7 @@ func running(t *testing.T, n int) (*Pool, *clocktesting.FakeClock) {
 	return p, clock
 }
 
-func try(t *testing.T, p *Pool) *Place {
+func tryPlace(t *testing.T, p *Pool) *Place {
 	t.Helper()
 	s, ok := p.Try()
 	require.True(t, ok)
@@ -47,19 +47,19 @@ func try(t *testing.T, p *Pool) *Place {
 
 // Jobs whose plugin hangs hold every slot for as long as its calls may take.
 func TestWhoeverWaitsLosesItsPlaceAndGetsOneAgain(t *testing.T) {
-	p, clock := running(t, 1)
-	hung := try(t, p)
-	require.True(t, full(p))
+	p, clock := newFullPool(t, 1)
+	hung := tryPlace(t, p)
+	require.True(t, isFull(p))
 	_, ok := p.Try()
 	require.False(t, ok)
 	clock.Step(idle / 2)
 	require.NoError(t, hung.Step(t.Context()), "one that works")
 	clock.Step(idle * 3 / 4)
-	require.Never(t, func() bool { return !full(p) }, 20*time.Millisecond, time.Millisecond)
+	require.Never(t, func() bool { return !isFull(p) }, 20*time.Millisecond, time.Millisecond)
 	clock.Step(idle / 4)
-	require.Eventually(t, func() bool { return !full(p) }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return !isFull(p) }, time.Minute, time.Millisecond)
 
-	other := try(t, p)
+	other := tryPlace(t, p)
 	back := make(chan error, 1)
 	go func() { back <- hung.Step(t.Context()) }()
 	ended, cancel := context.WithCancel(t.Context())
@@ -71,7 +71,7 @@ func TestWhoeverWaitsLosesItsPlaceAndGetsOneAgain(t *testing.T) {
 	}
 	other.Leave()
 	require.NoError(t, <-back)
-	require.True(t, full(p))
+	require.True(t, isFull(p))
 	hung.Leave()
 	hung.Leave()
 	require.Len(t, p.free, 1)
@@ -84,9 +84,9 @@ func TestStepsAtOnceTakeOnePlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, steps = 2, 16
 		p := newPool(n, clocktesting.NewFakeClock(time.Unix(0, 0)))
-		slow := try(t, p)
-		slow.release(func() bool { return true }, true)
-		others := []*Place{try(t, p), try(t, p)}
+		slow := tryPlace(t, p)
+		slow.releaseIf(func() bool { return true }, true)
+		others := []*Place{tryPlace(t, p), tryPlace(t, p)}
 		var done atomic.Int32
 		stopped, stop := context.WithCancel(t.Context())
 		stop()
@@ -116,14 +116,14 @@ func TestStepsAtOnceTakeOnePlace(t *testing.T) {
 func TestAStepAfterLeaveTakesNoPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPool(1, clocktesting.NewFakeClock(time.Unix(0, 0)))
-		kept := try(t, p)
+		kept := tryPlace(t, p)
 		kept.Leave()
 		require.ErrorIs(t, kept.Step(t.Context()), ErrLeft)
 		require.Len(t, p.free, 1)
 
-		lost := try(t, p)
-		lost.release(func() bool { return true }, true)
-		other := try(t, p)
+		lost := tryPlace(t, p)
+		lost.releaseIf(func() bool { return true }, true)
+		other := tryPlace(t, p)
 		waiting := make(chan error, 2)
 		for range cap(waiting) { // one waits for the place, the other for its turn
 			go func() { waiting <- lost.Step(t.Context()) }()
@@ -143,20 +143,20 @@ func TestAStepAfterLeaveTakesNoPlace(t *testing.T) {
 // Leave comes between the moment a step gets a place and the moment it notes that.
 func TestAPlaceThatComesTooLateIsGivenBack(t *testing.T) {
 	p := newPool(1, clocktesting.NewFakeClock(time.Unix(0, 0)))
-	lost := try(t, p)
-	lost.release(func() bool { return true }, true)
+	lost := tryPlace(t, p)
+	lost.releaseIf(func() bool { return true }, true)
 	<-p.free // as Step does
 	lost.Leave()
-	require.ErrorIs(t, lost.regain(), ErrLeft)
+	require.ErrorIs(t, lost.regainPlace(), ErrLeft)
 	require.Len(t, p.free, 1)
 }
 
 func TestAStepEndsWithItsContext(t *testing.T) {
-	p, clock := running(t, 1)
-	hung := try(t, p)
+	p, clock := newFullPool(t, 1)
+	hung := tryPlace(t, p)
 	clock.Step(idle)
-	require.Eventually(t, func() bool { return !full(p) }, time.Minute, time.Millisecond)
-	try(t, p)
+	require.Eventually(t, func() bool { return !isFull(p) }, time.Minute, time.Millisecond)
+	tryPlace(t, p)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.ErrorIs(t, hung.Step(ctx), context.Canceled)
@@ -166,21 +166,21 @@ func TestAStepEndsWithItsContext(t *testing.T) {
 
 // Each job under way may have processes of plugins.
 func TestHowManyAreUnderWayIsBounded(t *testing.T) {
-	p, clock := running(t, 1)
+	p, clock := newFullPool(t, 1)
 	for range perSize {
-		try(t, p)
+		tryPlace(t, p)
 		clock.Step(idle)
 		require.Eventually(t, func() bool { return len(p.free) == 1 }, time.Minute, time.Millisecond)
 	}
 	_, ok := p.Try()
 	require.False(t, ok)
-	require.True(t, full(p))
+	require.True(t, isFull(p))
 }
 
 // The hint of a job that waits must not keep others from their messages.
 func TestAPlaceThatWasGivenAwayIsLostOnce(t *testing.T) {
-	p, clock := running(t, 1)
-	hung := try(t, p)
+	p, clock := newFullPool(t, 1)
+	hung := tryPlace(t, p)
 	require.Never(t, func() bool { return isClosed(hung.Lost()) }, 20*time.Millisecond, time.Millisecond)
 	for range 2 {
 		clock.Step(idle)
@@ -189,7 +189,7 @@ func TestAPlaceThatWasGivenAwayIsLostOnce(t *testing.T) {
 		require.NoError(t, hung.Step(t.Context()))
 	}
 	hung.Leave()
-	ended := try(t, p)
+	ended := tryPlace(t, p)
 	ended.Leave()
 	require.False(t, isClosed(ended.Lost()), "one that ends loses nothing")
 }
@@ -205,7 +205,7 @@ func isClosed(c <-chan struct{}) bool {
 
 func TestWhoeverAcquiresWaitsForAPlace(t *testing.T) {
 	p := New(Config{Size: 1, Clock: clocktesting.NewFakeClock(time.Unix(0, 0))})
-	first := try(t, p)
+	first := tryPlace(t, p)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := p.Acquire(ended)
@@ -229,7 +229,7 @@ func TestWithoutALimitOnIdlenessPlacesAreKept(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
-	try(t, p)
+	tryPlace(t, p)
 	require.False(t, clock.HasWaiters())
 	stop()
 	require.NoError(t, <-done)

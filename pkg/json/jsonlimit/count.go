@@ -2,8 +2,8 @@ package jsonlimit
 
 import "github.com/holdfast-io/holdfast/pkg/json/rawjson"
 
-// counts is what a text consists of.
-type counts struct {
+// partCounts is what a text consists of.
+type partCounts struct {
 	objects  int
 	filled   int // of the objects, those with members
 	members  int
@@ -17,9 +17,9 @@ const maxDepth = 10_000
 // inArray marks an array among the open brackets.
 const inArray = -1
 
-// count counts the parts of a text in one pass, without building anything. Text that is not JSON is
+// countParts counts the parts of a text in one pass, without building anything. Text that is not JSON is
 // counted up to where it is not; no decoder gets further.
-func count(text []byte) (n counts) {
+func countParts(text []byte) (n partCounts) {
 	var open []int32 // for each open bracket the members so far, or inArray
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
@@ -33,7 +33,7 @@ func count(text []byte) (n counts) {
 			if len(open) > maxDepth {
 				return n
 			}
-			open = append(open, n.begin(text, i))
+			open = append(open, n.beginBracket(text, i))
 		case '}', ']':
 			if len(open) == 0 {
 				return n
@@ -43,7 +43,7 @@ func count(text []byte) (n counts) {
 			if len(open) == 0 || open[len(open)-1] == inArray {
 				return n
 			}
-			n.member(&open[len(open)-1])
+			n.countMember(&open[len(open)-1])
 		case ',':
 			if len(open) > 0 && open[len(open)-1] == inArray {
 				n.elements++
@@ -53,8 +53,8 @@ func count(text []byte) (n counts) {
 	return n
 }
 
-// begin counts what begins with the bracket at text[i].
-func (n *counts) begin(text []byte, i int) int32 {
+// beginBracket counts what begins with the bracket at text[i].
+func (n *partCounts) beginBracket(text []byte, i int) int32 {
 	next := rawjson.SkipSpace(text, i+1)
 	empty := next < len(text) && (text[next] == '}' || text[next] == ']')
 	if text[i] == '[' {
@@ -67,8 +67,8 @@ func (n *counts) begin(text []byte, i int) int32 {
 	return 0
 }
 
-// member counts one more member of an object.
-func (n *counts) member(of *int32) {
+// countMember counts one more member of an object.
+func (n *partCounts) countMember(of *int32) {
 	n.members++
 	switch *of++; {
 	case *of == 1:

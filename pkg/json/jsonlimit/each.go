@@ -30,9 +30,9 @@ type Limits struct {
 // kept of them; null is an empty array. What breaks a limit is ErrLimit. It stops at the first
 // error of do, and returns it as it is.
 func Each[T any](r io.Reader, limits Limits, do func(*T) error) error {
-	in := &meter{r: r, text: limits.Text, element: limits.Element}
+	in := &byteMeter{r: r, text: limits.Text, element: limits.Element}
 	decoder := json.NewDecoder(in)
-	if err := elements(decoder, in, limits, do); err != nil {
+	if err := decodeElements(decoder, in, limits, do); err != nil {
 		return err
 	}
 	return atEnd(decoder)
@@ -41,30 +41,30 @@ func Each[T any](r io.Reader, limits Limits, do func(*T) error) error {
 // EachIn decodes an object: the elements of the array under name as Each does, every other member
 // with member.
 func EachIn[T any](r io.Reader, name string, limits Limits, member func(key string, value json.RawMessage) error, do func(*T) error) error {
-	in := &meter{r: r, text: limits.Text, element: cmp.Or(limits.Member, limits.Element)}
+	in := &byteMeter{r: r, text: limits.Text, element: cmp.Or(limits.Member, limits.Element)}
 	decoder := json.NewDecoder(in)
-	in.allow()
+	in.allowElement()
 	if first, err := decoder.Token(); err != nil {
-		return unexpected(err)
+		return unexpectedTokenError(err)
 	} else if first != json.Delim('{') {
 		return fmt.Errorf("object expected, not %v", first)
 	}
 	for decoder.More() {
-		in.allow()
+		in.allowElement()
 		key, err := decoder.Token()
 		if err != nil {
-			return unexpected(err)
+			return unexpectedTokenError(err)
 		}
 		text, _ := key.(string)
 		if strings.EqualFold(text, name) {
 			of := in.element
 			in.element = limits.Element
-			err = elements(decoder, in, limits, do)
+			err = decodeElements(decoder, in, limits, do)
 			in.element = of
 		} else {
 			var value json.RawMessage
-			if err = unexpected(decoder.Decode(&value)); err == nil {
-				err = in.fits(value)
+			if err = unexpectedTokenError(decoder.Decode(&value)); err == nil {
+				err = in.checkFits(value)
 			}
 			if err == nil {
 				err = member(text, value)
@@ -74,19 +74,19 @@ func EachIn[T any](r io.Reader, name string, limits Limits, member func(key stri
 			return err
 		}
 	}
-	in.allow()
+	in.allowElement()
 	if _, err := decoder.Token(); err != nil { // the brace
-		return unexpected(err)
+		return unexpectedTokenError(err)
 	}
 	return atEnd(decoder)
 }
 
-// elements decodes the elements of the array that follows.
-func elements[T any](decoder *json.Decoder, in *meter, limits Limits, do func(*T) error) error {
-	in.allow()
+// decodeElements decodes the elements of the array that follows.
+func decodeElements[T any](decoder *json.Decoder, in *byteMeter, limits Limits, do func(*T) error) error {
+	in.allowElement()
 	switch first, err := decoder.Token(); {
 	case err != nil:
-		return unexpected(err)
+		return unexpectedTokenError(err)
 	case first == nil:
 		return nil
 	case first != json.Delim('['):
@@ -95,11 +95,11 @@ func elements[T any](decoder *json.Decoder, in *meter, limits Limits, do func(*T
 	kept := 0
 	for i := 0; decoder.More(); i++ {
 		var raw json.RawMessage
-		in.allow()
+		in.allowElement()
 		if err := decoder.Decode(&raw); err != nil {
-			return fmt.Errorf("element %d: %w", i, unexpected(err))
+			return fmt.Errorf("element %d: %w", i, unexpectedTokenError(err))
 		}
-		if err := in.fits(raw); err != nil {
+		if err := in.checkFits(raw); err != nil {
 			return fmt.Errorf("element %d: %w", i, err)
 		}
 		var element T
@@ -107,8 +107,8 @@ func elements[T any](decoder *json.Decoder, in *meter, limits Limits, do func(*T
 			return fmt.Errorf("element %d: %w", i, err)
 		}
 		if limits.Kept > 0 {
-			e := exact{limit: limits.Kept}
-			e.value(reflect.TypeFor[T](), raw)
+			e := exactSize{limit: limits.Kept}
+			e.addValue(reflect.TypeFor[T](), raw)
 			if kept += e.total + growth*int(reflect.TypeFor[T]().Size()); kept > limits.Kept {
 				return fmt.Errorf("%w: %d elements could take %d bytes of memory, %d are allowed", ErrLimit, i+1, kept, limits.Kept)
 			}
@@ -117,9 +117,9 @@ func elements[T any](decoder *json.Decoder, in *meter, limits Limits, do func(*T
 			return err
 		}
 	}
-	in.allow()
+	in.allowElement()
 	_, err := decoder.Token() // the bracket
-	return unexpected(err)
+	return unexpectedTokenError(err)
 }
 
 // atEnd makes sure that nothing follows, and so that a checksum behind the text is looked at.
@@ -133,15 +133,15 @@ func atEnd(decoder *json.Decoder) error {
 	return nil
 }
 
-func unexpected(err error) error {
+func unexpectedTokenError(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}
 	return err
 }
 
-// meter ends a text, or an element of it, that is too long.
-type meter struct {
+// byteMeter ends a text, or an element of it, that is too long.
+type byteMeter struct {
 	r       io.Reader
 	text    int64 // left
 	element int
@@ -151,24 +151,24 @@ type meter struct {
 // separators is what may stand before an element in a text without white space, with room to spare.
 const separators = 16
 
-// allow begins an element.
-func (m *meter) allow() { m.left = m.element + separators }
+// allowElement begins an element.
+func (m *byteMeter) allowElement() { m.left = m.element + separators }
 
-// fits refuses a value that is too long. How much of a value was read before allow depends on the
+// checkFits refuses a value that is too long. How much of a value was read before allow depends on the
 // reader, and whether it is taken must not.
-func (m *meter) fits(value json.RawMessage) error {
+func (m *byteMeter) checkFits(value json.RawMessage) error {
 	if len(value) > m.element {
 		return m.tooLong()
 	}
 	return nil
 }
 
-func (m *meter) tooLong() error {
+func (m *byteMeter) tooLong() error {
 	return fmt.Errorf("%w: one value takes more than %d bytes", ErrLimit, m.element)
 }
 
 // Read implements io.Reader.
-func (m *meter) Read(p []byte) (int, error) {
+func (m *byteMeter) Read(p []byte) (int, error) {
 	if m.left <= 0 {
 		return 0, m.tooLong()
 	}
@@ -182,7 +182,7 @@ func (m *meter) Read(p []byte) (int, error) {
 }
 
 // atLimit distinguishes a text that just fits from one that is longer.
-func (m *meter) atLimit() error {
+func (m *byteMeter) atLimit() error {
 	if _, err := io.ReadFull(m.r, make([]byte, 1)); err != nil {
 		return err
 	}

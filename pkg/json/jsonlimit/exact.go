@@ -9,13 +9,13 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/json/rawjson"
 )
 
-// exact reckons what a text takes in a type, field by field: for texts that would take too much
+// exactSize reckons what a text takes in a type, field by field: for texts that would take too much
 // were each of their values the largest there can be. It stops once it is over limit. Text that is
 // not JSON takes nothing, since decoders look at the whole of it first.
-type exact struct{ total, limit int }
+type exactSize struct{ total, limit int }
 
-// value adds what one value takes besides its place in what holds it.
-func (e *exact) value(t reflect.Type, text []byte) {
+// addValue adds what one value takes besides its place in what holds it.
+func (e *exactSize) addValue(t reflect.Type, text []byte) {
 	if e.total > e.limit {
 		return
 	}
@@ -27,50 +27,50 @@ func (e *exact) value(t reflect.Type, text []byte) {
 	case reflect.Pointer:
 		if !rawjson.IsNull(text) {
 			e.total += int(t.Elem().Size())
-			e.value(t.Elem(), text)
+			e.addValue(t.Elem(), text)
 		}
 	case reflect.Struct:
-		e.fields(t, text)
+		e.addFields(t, text)
 	case reflect.Slice, reflect.Array:
-		e.elements(t.Elem(), text)
+		e.addElements(t.Elem(), text)
 	case reflect.Map:
-		e.members(t, text)
+		e.addMembers(t, text)
 	case reflect.Interface:
-		n := count(text)
-		e.total += generic.reckon(&n, len(text))
+		n := countParts(text)
+		e.total += generic.memoryBound(&n, len(text))
 	case reflect.String:
 		e.total += 2 * len(text)
 	default:
 	}
 }
 
-func (e *exact) fields(t reflect.Type, text []byte) {
-	if !begins(text, '{') {
+func (e *exactSize) addFields(t reflect.Type, text []byte) {
+	if !beginsWith(text, '{') {
 		return
 	}
 	known := fieldsOf(t)
 	f := rawjson.ObjectFields(text)
 	for e.total <= e.limit && f.Next() {
 		if field, ok := known[string(bytes.ToLower(f.Key))]; ok {
-			e.value(field, f.Value)
+			e.addValue(field, f.Value)
 		}
 	}
 }
 
-func (e *exact) elements(t reflect.Type, text []byte) {
-	if !begins(text, '[') {
+func (e *exactSize) addElements(t reflect.Type, text []byte) {
+	if !beginsWith(text, '[') {
 		e.total += 2 * len(text) // the base64 of bytes
 		return
 	}
 	all := rawjson.ArrayElements(text)
 	for e.total <= e.limit && all.Next() {
 		e.total += growth * int(t.Size())
-		e.value(t, all.Value)
+		e.addValue(t, all.Value)
 	}
 }
 
-func (e *exact) members(t reflect.Type, text []byte) {
-	if !begins(text, '{') {
+func (e *exactSize) addMembers(t reflect.Type, text []byte) {
+	if !beginsWith(text, '{') {
 		return
 	}
 	entry := int(t.Key().Size() + t.Elem().Size())
@@ -78,11 +78,11 @@ func (e *exact) members(t reflect.Type, text []byte) {
 	f := rawjson.ObjectFields(text)
 	for e.total <= e.limit && f.Next() {
 		e.total += growth*entry + 2*len(f.Key)
-		e.value(t.Elem(), f.Value)
+		e.addValue(t.Elem(), f.Value)
 	}
 }
 
-func begins(text []byte, bracket byte) bool {
+func beginsWith(text []byte, bracket byte) bool {
 	i := rawjson.SkipSpace(text, 0)
 	return i < len(text) && text[i] == bracket
 }

@@ -26,7 +26,7 @@ const Object = 64 << 20
 // ErrLimit.
 func Unmarshal(text []byte, into any, limit int) error {
 	if need := reckonIn(reflect.TypeOf(into), text, limit); need > limit {
-		return exceeded(text, need, limit)
+		return limitError(text, need, limit)
 	}
 	return json.Unmarshal(text, into)
 }
@@ -34,9 +34,9 @@ func Unmarshal(text []byte, into any, limit int) error {
 // UnmarshalObject decodes a Kubernetes object as the API server does: names of fields are matched
 // exactly, and integers stay integers. One that would take more than Object bytes is ErrLimit.
 func UnmarshalObject(text []byte) (map[string]any, error) {
-	if len(text) > Object/generic.most() {
-		if need := Reckon(text); need > Object {
-			return nil, exceeded(text, need, Object)
+	if len(text) > Object/generic.memoryPerByte() {
+		if need := DecodedSize(text); need > Object {
+			return nil, limitError(text, need, Object)
 		}
 	}
 	var object map[string]any
@@ -44,28 +44,28 @@ func UnmarshalObject(text []byte) (map[string]any, error) {
 	return object, err
 }
 
-// Reckon returns the most that a text takes as UnmarshalObject decodes it, in bytes.
-func Reckon(text []byte) int {
-	n := count(text)
-	return generic.reckon(&n, len(text))
+// DecodedSize returns the most that a text takes as UnmarshalObject decodes it, in bytes.
+func DecodedSize(text []byte) int {
+	n := countParts(text)
+	return generic.memoryBound(&n, len(text))
 }
 
 // reckonIn returns the most that a text takes in a type, or some lower number over limit. Short
 // texts are not looked at: that they pass is enough.
 func reckonIn(t reflect.Type, text []byte, limit int) int {
 	p := profileOf(t)
-	if len(text) <= limit/p.most() {
-		return len(text) * p.most()
+	if len(text) <= limit/p.memoryPerByte() {
+		return len(text) * p.memoryPerByte()
 	}
-	n := count(text)
-	if need := p.reckon(&n, len(text)); need <= limit {
+	n := countParts(text)
+	if need := p.memoryBound(&n, len(text)); need <= limit {
 		return need
 	}
-	e := exact{limit: limit}
-	e.value(t, text)
+	e := exactSize{limit: limit}
+	e.addValue(t, text)
 	return e.total
 }
 
-func exceeded(text []byte, need, limit int) error {
+func limitError(text []byte, need, limit int) error {
 	return fmt.Errorf("%w: %d bytes of JSON could take %d bytes of memory, %d are allowed", ErrLimit, len(text), need, limit)
 }

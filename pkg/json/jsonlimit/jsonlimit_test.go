@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
 )
 
-// hostile are texts that take many times their length once they are decoded.
-func hostile(length int) map[string][]byte {
+// hostileTexts are texts that take many times their length once they are decoded.
+func hostileTexts(length int) map[string][]byte {
 	list := func(element string) []byte {
 		return []byte("[" + strings.Repeat(element+",", length/(len(element)+1)) + element + "]")
 	}
@@ -37,8 +37,8 @@ func hostile(length int) map[string][]byte {
 	}
 }
 
-// live returns what do keeps alive, and how much it allocated, in bytes.
-func live(do func() any) (kept, allocated uint64) {
+// measureLive returns what do keeps alive, and how much it allocated, in bytes.
+func measureLive(do func() any) (kept, allocated uint64) {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
@@ -54,14 +54,14 @@ func live(do func() any) (kept, allocated uint64) {
 // Eight MiB of "{}," in a plugin's answer are 180 MiB of maps: the text was short enough for every
 // limit on its length.
 func TestAnObjectOfManyValuesIsNotDecoded(t *testing.T) {
-	for name, text := range hostile(12 << 20) {
+	for name, text := range hostileTexts(12 << 20) {
 		if name == "nulls" {
 			continue // 16 bytes for each 5
 		}
 		var err error
-		_, allocated := live(func() any { _, err = jsonlimit.UnmarshalObject(text); return nil })
+		_, allocated := measureLive(func() any { _, err = jsonlimit.UnmarshalObject(text); return nil })
 		if err == nil {
-			require.Less(t, jsonlimit.Reckon(text), jsonlimit.Object, name)
+			require.Less(t, jsonlimit.DecodedSize(text), jsonlimit.Object, name)
 			continue
 		}
 		require.ErrorIs(t, err, jsonlimit.ErrLimit, name)
@@ -71,14 +71,14 @@ func TestAnObjectOfManyValuesIsNotDecoded(t *testing.T) {
 
 // A reckoning below the truth would let through what it is there to keep out.
 func TestNoTextTakesMoreThanReckoned(t *testing.T) {
-	for name, text := range hostile(800 << 10) {
-		kept, _ := live(func() any {
+	for name, text := range hostileTexts(800 << 10) {
+		kept, _ := measureLive(func() any {
 			object, err := jsonlimit.UnmarshalObject(text)
 			require.NoError(t, err, name)
 			return object
 		})
-		t.Logf("%s: %d bytes of text, %d live, %d reckoned", name, len(text), kept, jsonlimit.Reckon(text))
-		require.LessOrEqual(t, kept, uint64(jsonlimit.Reckon(text)), name)
+		t.Logf("%s: %d bytes of text, %d live, %d reckoned", name, len(text), kept, jsonlimit.DecodedSize(text))
+		require.LessOrEqual(t, kept, uint64(jsonlimit.DecodedSize(text)), name)
 	}
 }
 
@@ -108,7 +108,7 @@ func TestListsOfStructsAreReckonedBySize(t *testing.T) {
 		var into []entry
 		var err error
 		raw := []byte(text)
-		_, allocated := live(func() any { err = jsonlimit.Unmarshal(raw, &into, 32<<20); return nil })
+		_, allocated := measureLive(func() any { err = jsonlimit.Unmarshal(raw, &into, 32<<20); return nil })
 		require.ErrorIs(t, err, jsonlimit.ErrLimit, name)
 		require.Less(t, allocated, uint64(1<<20), name)
 	}
@@ -150,7 +150,7 @@ func TestEach(t *testing.T) {
 // FuzzUnmarshalObject holds what is decoded against encoding/json, and what it allocates against
 // the text's length.
 func FuzzUnmarshalObject(f *testing.F) {
-	for _, text := range hostile(100) {
+	for _, text := range hostileTexts(100) {
 		f.Add(text)
 	}
 	f.Add([]byte(`{"a":"}{[,:\"","b":[[],{}],"c":{"d":1}}`))
@@ -158,8 +158,8 @@ func FuzzUnmarshalObject(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var object map[string]any
 		var err error
-		kept, _ := live(func() any { object, err = jsonlimit.UnmarshalObject(text); return object })
-		require.LessOrEqual(t, kept, uint64(jsonlimit.Reckon(text)+64<<10))
+		kept, _ := measureLive(func() any { object, err = jsonlimit.UnmarshalObject(text); return object })
+		require.LessOrEqual(t, kept, uint64(jsonlimit.DecodedSize(text)+64<<10))
 		var want map[string]json.RawMessage
 		if wrong := json.Unmarshal(text, &want); wrong != nil {
 			return

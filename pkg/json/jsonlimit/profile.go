@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// profile is what the parts of a text may take in a type, in bytes.
-type profile struct {
+// typeProfile is what the parts of a text may take in a type, in bytes.
+type typeProfile struct {
 	element int // the largest element of a slice
 	entry   int // the largest key and value of a map
 	target  int // the largest target of a pointer, or content of an interface
@@ -27,11 +27,11 @@ const (
 )
 
 // generic is the profile of map[string]any.
-var generic = describe(reflect.TypeFor[map[string]any]())
+var generic = describeType(reflect.TypeFor[map[string]any]())
 
-// reckon returns the most memory that a text of length bytes with these parts takes. Strings are
+// memoryBound returns the most memory that a text of length bytes with these parts takes. Strings are
 // rounded up to what the allocator gives.
-func (p *profile) reckon(n *counts, length int) int {
+func (p *typeProfile) memoryBound(n *partCounts, length int) int {
 	total := 2*length + n.elements*(growth*p.element+p.target) + n.members*p.target
 	if p.entry > 0 {
 		total += n.objects*mapHeader + n.filled*(mapGroup+mapSlots*p.entry) + n.spilled*growth*p.entry
@@ -39,27 +39,27 @@ func (p *profile) reckon(n *counts, length int) int {
 	return total
 }
 
-// most returns the most memory that one byte of text takes: with what separates them an element
+// memoryPerByte returns the most memory that one byte of text takes: with what separates them an element
 // takes two bytes at least, an object three, a member five, an object with a member six.
-func (p *profile) most() int {
+func (p *typeProfile) memoryPerByte() int {
 	return 3 + (growth*p.element+p.target)/2 + mapHeader/3 + (p.target+growth*p.entry)/5 + (mapGroup+mapSlots*p.entry)/6 + 5
 }
 
 var profiles sync.Map // reflect.Type -> *profile
 
 // profileOf returns the profile of a type.
-func profileOf(t reflect.Type) *profile {
+func profileOf(t reflect.Type) *typeProfile {
 	if p, ok := profiles.Load(t); ok {
-		return p.(*profile) //nolint:forcetypeassert // nothing else is stored
+		return p.(*typeProfile) //nolint:forcetypeassert // nothing else is stored
 	}
-	p := describe(t)
+	p := describeType(t)
 	profiles.Store(t, p)
 	return p
 }
 
-func describe(t reflect.Type) *profile {
-	p := &profile{}
-	p.visit(t, map[reflect.Type]bool{})
+func describeType(t reflect.Type) *typeProfile {
+	p := &typeProfile{}
+	p.visitType(t, map[reflect.Type]bool{})
 	return p
 }
 
@@ -68,8 +68,8 @@ var (
 	decodesText   = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
 
-// visit takes in everything that a value of a type may hold.
-func (p *profile) visit(t reflect.Type, seen map[reflect.Type]bool) {
+// visitType takes in everything that a value of a type may hold.
+func (p *typeProfile) visitType(t reflect.Type, seen map[reflect.Type]bool) {
 	if seen[t] {
 		return
 	}
@@ -80,20 +80,20 @@ func (p *profile) visit(t reflect.Type, seen map[reflect.Type]bool) {
 	switch t.Kind() {
 	case reflect.Pointer:
 		p.target = max(p.target, int(t.Elem().Size()))
-		p.visit(t.Elem(), seen)
+		p.visitType(t.Elem(), seen)
 	case reflect.Slice, reflect.Array:
 		p.element = max(p.element, int(t.Elem().Size()))
-		p.visit(t.Elem(), seen)
+		p.visitType(t.Elem(), seen)
 	case reflect.Map:
 		p.entry = max(p.entry, int(t.Key().Size()+t.Elem().Size()))
-		p.visit(t.Elem(), seen)
+		p.visitType(t.Elem(), seen)
 	case reflect.Interface:
 		p.target = max(p.target, boxed)
-		p.visit(reflect.TypeFor[[]any](), seen)
-		p.visit(reflect.TypeFor[map[string]any](), seen)
+		p.visitType(reflect.TypeFor[[]any](), seen)
+		p.visitType(reflect.TypeFor[map[string]any](), seen)
 	case reflect.Struct:
 		for i := range t.NumField() {
-			p.visit(t.Field(i).Type, seen)
+			p.visitType(t.Field(i).Type, seen)
 		}
 	default:
 	}

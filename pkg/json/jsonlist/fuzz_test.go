@@ -25,7 +25,7 @@ func FuzzReader(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		r := jsonlist.NewReader(bytes.NewReader(body), jsonlist.Options{})
-		require.Less(t, allocated(func() { skipAll(r) }), uint64(512<<10+64*len(body)), "memory")
+		require.Less(t, allocatedBytes(func() { skipAll(r) }), uint64(512<<10+64*len(body)), "memory")
 		r.Reset(bytes.NewReader(body))
 		items, err := readAll(r)
 		slow, slowErr := readAll(jsonlist.NewReader(iotest.OneByteReader(bytes.NewReader(body)), jsonlist.Options{}))
@@ -49,8 +49,8 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// allocated is how many bytes fn takes.
-func allocated(fn func()) uint64 {
+// allocatedBytes is how many bytes fn takes.
+func allocatedBytes(fn func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	fn()

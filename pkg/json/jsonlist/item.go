@@ -7,25 +7,25 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/json/rawjson"
 )
 
-// span is a range of bytes relative to the scanner's keep.
-type span struct{ from, to int }
+// byteSpan is a range of bytes relative to the scanner's keep.
+type byteSpan struct{ from, to int }
 
 // itemFields is what an item's own fields contain.
 type itemFields struct {
-	metadata   span
+	metadata   byteSpan
 	apiVersion bool
 	kind       bool
 	cut        bool // one of the two is empty or no string
 }
 
-// item scans the object at pos.
-func (s *scanner) item() (Item, error) {
+// scanItem scans the object at pos.
+func (s *scanner) scanItem() (Item, error) {
 	s.keep, s.spaced = s.pos, false
-	if err := s.push(false); err != nil {
+	if err := s.pushLevel(false); err != nil {
 		return Item{}, err
 	}
 	s.pos++
-	c, err := s.peek()
+	c, err := s.peekByte()
 	if err != nil {
 		return Item{}, err
 	}
@@ -34,7 +34,7 @@ func (s *scanner) item() (Item, error) {
 		if err := s.itemField(&f); err != nil {
 			return Item{}, err
 		}
-		if c, err = s.peek(); err != nil {
+		if c, err = s.peekByte(); err != nil {
 			return Item{}, err
 		}
 		switch c {
@@ -42,16 +42,16 @@ func (s *scanner) item() (Item, error) {
 			s.pos++
 		case '}':
 		default:
-			return Item{}, s.unexpected(c, "a comma or closing brace")
+			return Item{}, s.unexpectedError(c, "a comma or closing brace")
 		}
 	}
 	s.pos++
 	s.depth--
-	return s.found(f)
+	return s.foundItem(f)
 }
 
 func (s *scanner) itemField(f *itemFields) error {
-	key, err := s.key()
+	key, err := s.scanKey()
 	if err != nil {
 		return err
 	}
@@ -65,23 +65,23 @@ func (s *scanner) itemField(f *itemFields) error {
 	case "kind":
 		what, f.kind = typeMeta, true
 	}
-	if _, err := s.peek(); err != nil {
+	if _, err := s.peekByte(); err != nil {
 		return err
 	}
 	from := s.pos - s.keep
-	if err := s.value(); err != nil {
+	if err := s.scanValue(); err != nil {
 		return err
 	}
 	switch to := s.pos - s.keep; what {
 	case metadata:
-		f.metadata = span{from, to}
+		f.metadata = byteSpan{from, to}
 	case typeMeta:
 		f.cut = f.cut || to-from < 3 || s.buf[s.keep+from] != '"'
 	}
 	return nil
 }
 
-func (s *scanner) found(f itemFields) (Item, error) {
+func (s *scanner) foundItem(f itemFields) (Item, error) {
 	raw := s.buf[s.keep:s.pos:s.pos]
 	it := Item{Raw: raw, HasTypeMeta: f.apiVersion && f.kind && !f.cut, Spaced: s.spaced}
 	if f.metadata.to > 0 {
@@ -123,25 +123,25 @@ func cutTypeMeta(it Item) (Item, error) {
 // metadata. The item's slices lie in raw.
 func ParseObject(raw []byte) (Item, error) {
 	s := scanner{buf: raw, maxBytes: len(raw), maxDepth: DefaultMaxDepth}
-	c, err := s.peek()
+	c, err := s.peekByte()
 	if err != nil {
 		return Item{}, fmt.Errorf("object: %w", err)
 	}
 	if c != '{' {
-		return Item{}, fmt.Errorf("object: %w", s.unexpected(c, "an object"))
+		return Item{}, fmt.Errorf("object: %w", s.unexpectedError(c, "an object"))
 	}
-	item, err := s.item()
+	item, err := s.scanItem()
 	if err != nil {
 		return Item{}, fmt.Errorf("object: %w", err)
 	}
 	if end := rawjson.SkipSpace(raw, s.pos); end < len(raw) {
-		return Item{}, fmt.Errorf("object: %w", s.unexpected(raw[end], "the end"))
+		return Item{}, fmt.Errorf("object: %w", s.unexpectedError(raw[end], "the end"))
 	}
 	return item, nil
 }
 
-// decode reads the list's own metadata; there is one for each page, so that it need not be fast.
-func (l *ListMeta) decode(raw []byte) error {
+// decodeMeta reads the list's own metadata; there is one for each page, so that it need not be fast.
+func (l *ListMeta) decodeMeta(raw []byte) error {
 	var m struct {
 		ResourceVersion string `json:"resourceVersion"`
 		Continue        string `json:"continue"`

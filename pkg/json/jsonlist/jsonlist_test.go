@@ -42,7 +42,7 @@ func readAll(r *jsonlist.Reader) ([]got, error) {
 	}
 }
 
-func read(body string) ([]got, jsonlist.ListMeta, error) {
+func readList(body string) ([]got, jsonlist.ListMeta, error) {
 	r := jsonlist.NewReader(strings.NewReader(body), jsonlist.Options{})
 	all, err := readAll(r)
 	return all, r.List(), err
@@ -50,7 +50,7 @@ func read(body string) ([]got, jsonlist.ListMeta, error) {
 
 func TestCoreListKeepsMetadataAheadOfItems(t *testing.T) {
 	t.Parallel()
-	items, meta, err := read(coreList)
+	items, meta, err := readList(coreList)
 	require.NoError(t, err)
 	require.Equal(t, jsonlist.ListMeta{APIVersion: "v1", Kind: "PodList", ResourceVersion: "42", Continue: "abc", Remaining: 7}, meta)
 	require.Equal(t, []got{
@@ -61,7 +61,7 @@ func TestCoreListKeepsMetadataAheadOfItems(t *testing.T) {
 
 func TestCustomResourceListKeepsMetadataBehindItems(t *testing.T) {
 	t.Parallel()
-	items, meta, err := read(customList)
+	items, meta, err := readList(customList)
 	require.NoError(t, err)
 	require.Equal(t, jsonlist.ListMeta{APIVersion: "g/v1", Kind: "WList", ResourceVersion: "43", Remaining: -1}, meta)
 	require.Equal(t, []got{{raw: `{"apiVersion":"g/v1","kind":"W","metadata":{"name":"a"}}`, meta: `{"name":"a"}`, typeMeta: true}}, items)
@@ -72,7 +72,7 @@ func TestEmptyLists(t *testing.T) {
 	for _, body := range []string{
 		`{"kind":"L","items":[]}`, `{"kind":"L","items":null}`, ` {"kind":"PodList"} `, `{"items" : [ ] , "metadata":null}`,
 	} {
-		items, _, err := read(body)
+		items, _, err := readList(body)
 		require.NoError(t, err, body)
 		require.Empty(t, items)
 	}
@@ -80,7 +80,7 @@ func TestEmptyLists(t *testing.T) {
 
 func TestOddTypeMetaIsCutOut(t *testing.T) {
 	t.Parallel()
-	items, _, err := read(`{"items":[{"kind":"","metadata":{"name":"a"},"apiVersion":"v1","x":1},{"kind":"K"},{"apiVersion":null,"kind":"K","a":2},{"kind":"K","apiVersion":"v1"}]}`)
+	items, _, err := readList(`{"items":[{"kind":"","metadata":{"name":"a"},"apiVersion":"v1","x":1},{"kind":"K"},{"apiVersion":null,"kind":"K","a":2},{"kind":"K","apiVersion":"v1"}]}`)
 	require.NoError(t, err)
 	require.Equal(t, []got{
 		{raw: `{"metadata":{"name":"a"},"x":1}`, meta: `{"name":"a"}`}, {raw: `{}`}, {raw: `{"a":2}`},
@@ -90,7 +90,7 @@ func TestOddTypeMetaIsCutOut(t *testing.T) {
 
 func TestSpacedItemsAreMarked(t *testing.T) {
 	t.Parallel()
-	items, _, err := read("{ \"items\": [ {\"a\":\"x y\"}, {\"a\": 1}\n] }")
+	items, _, err := readList("{ \"items\": [ {\"a\":\"x y\"}, {\"a\": 1}\n] }")
 	require.NoError(t, err)
 	require.Equal(t, []got{{raw: `{"a":"x y"}`}, {raw: `{"a": 1}`, spaced: true}}, items)
 }
@@ -99,7 +99,7 @@ func TestEveryTruncationIsAnError(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{strings.TrimSpace(coreList), customList} {
 		for n := range len(body) {
-			_, _, err := read(body[:n])
+			_, _, err := readList(body[:n])
 			require.ErrorIs(t, err, io.ErrUnexpectedEOF, body[:n])
 		}
 	}
@@ -108,7 +108,7 @@ func TestEveryTruncationIsAnError(t *testing.T) {
 func TestReadingByteByByteChangesNothing(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{coreList, customList} {
-		want, wantMeta, err := read(body)
+		want, wantMeta, err := readList(body)
 		require.NoError(t, err)
 		r := jsonlist.NewReader(iotest.OneByteReader(strings.NewReader(body)), jsonlist.Options{})
 		items, err := readAll(r)
@@ -128,7 +128,7 @@ func TestBodiesThatAreNoList(t *testing.T) {
 		`{"items":[{"a":"\x"}]}`: jsonlist.ErrSyntax, "{\"items\":[{\"a\":\"\n\"}]}": jsonlist.ErrSyntax, `{"items":[{"a":[}]}]}`: jsonlist.ErrSyntax,
 		`{"items":[{"a" 1}]}`: jsonlist.ErrSyntax, `{"items":[{"a":tru}]}`: jsonlist.ErrSyntax, `{"items":[{},]}`: jsonlist.ErrNotList, `{"items":[{"a":1,}]}`: jsonlist.ErrSyntax,
 	} {
-		_, _, err := read(body)
+		_, _, err := readList(body)
 		require.ErrorIs(t, err, want, body)
 	}
 }

@@ -20,18 +20,18 @@ type Reader struct {
 	s     scanner
 	opts  Options
 	list  ListMeta
-	state state
+	state readerState
 	err   error // ends the body: io.EOF or a failure
 	items bool  // the field "items" was seen
 }
 
-type state uint8
+type readerState uint8
 
 const (
-	atStart   state = iota // before the list's opening brace
-	atField                // where a field of the list or its closing brace is due
-	atItem                 // inside items, where the first item is due
-	afterItem              // inside items, behind an item
+	atStart   readerState = iota // before the list's opening brace
+	atField                      // where a field of the list or its closing brace is due
+	atItem                       // inside items, where the first item is due
+	afterItem                    // inside items, behind an item
 )
 
 // NewReader returns a Reader of the list body r.
@@ -70,7 +70,7 @@ func (r *Reader) Next() (Item, error) {
 	if r.err != nil {
 		return Item{}, r.err
 	}
-	item, err := r.advance()
+	item, err := r.advanceItem()
 	if err != nil {
 		if err != io.EOF { //nolint:errorlint // io.EOF itself is the contract
 			err = fmt.Errorf("list body: %w", err)
@@ -81,22 +81,22 @@ func (r *Reader) Next() (Item, error) {
 	return item, nil
 }
 
-func (r *Reader) advance() (Item, error) {
+func (r *Reader) advanceItem() (Item, error) {
 	for {
 		r.s.keep = r.s.pos
-		c, err := r.s.peek()
+		c, err := r.s.peekByte()
 		if err != nil {
 			return Item{}, err
 		}
 		switch r.state {
 		case atStart:
-			err = r.begin(c)
+			err = r.beginList(c)
 		case atField:
-			err = r.field(c)
+			err = r.scanField(c)
 		case atItem, afterItem:
 			var item Item
 			var found bool
-			if item, found, err = r.element(c); found {
+			if item, found, err = r.scanElement(c); found {
 				return item, nil
 			}
 		}
@@ -106,39 +106,39 @@ func (r *Reader) advance() (Item, error) {
 	}
 }
 
-func (r *Reader) begin(c byte) error {
+func (r *Reader) beginList(c byte) error {
 	if c != '{' {
 		return fmt.Errorf("%w: the body begins with %q", ErrNotList, c)
 	}
 	r.s.pos++
-	if err := r.s.push(false); err != nil {
+	if err := r.s.pushLevel(false); err != nil {
 		return err
 	}
-	c, err := r.s.peek()
+	c, err := r.s.peekByte()
 	if err != nil {
 		return err
 	}
 	if c == '}' {
-		return r.finish()
+		return r.finishList()
 	}
 	r.state = atField
 	return r.listField()
 }
 
-// field is called behind a value of the list.
-func (r *Reader) field(c byte) error {
+// scanField is called behind a value of the list.
+func (r *Reader) scanField(c byte) error {
 	switch c {
 	case '}':
-		return r.finish()
+		return r.finishList()
 	case ',':
 		r.s.pos++
 		return r.listField()
 	}
-	return r.s.unexpected(c, "a comma or closing brace")
+	return r.s.unexpectedError(c, "a comma or closing brace")
 }
 
 func (r *Reader) listField() error {
-	key, err := r.s.key()
+	key, err := r.s.scanKey()
 	if err != nil {
 		return err
 	}
@@ -148,17 +148,17 @@ func (r *Reader) listField() error {
 	case "items":
 		return r.openItems()
 	case "metadata":
-		take = r.list.decode
+		take = r.list.decodeMeta
 	case "kind":
 		take = func(v []byte) error { return stringField("kind", v, &r.list.Kind) }
 	case "apiVersion":
 		take = func(v []byte) error { return stringField("apiVersion", v, &r.list.APIVersion) }
 	}
-	if _, err := r.s.peek(); err != nil {
+	if _, err := r.s.peekByte(); err != nil {
 		return err
 	}
 	r.s.keep = r.s.pos
-	if err := r.s.value(); err != nil {
+	if err := r.s.scanValue(); err != nil {
 		return err
 	}
 	if take == nil {
@@ -175,7 +175,7 @@ func (r *Reader) openItems() error {
 		return fmt.Errorf("%w: two fields named items", ErrNotList)
 	}
 	r.items = true
-	c, err := r.s.peek()
+	c, err := r.s.peekByte()
 	if err != nil {
 		return err
 	}
@@ -183,14 +183,14 @@ func (r *Reader) openItems() error {
 	case '[':
 		r.s.pos++
 		r.state = atItem
-		return r.s.push(true)
+		return r.s.pushLevel(true)
 	case 'n': // null: how Go writes an empty list
-		return r.s.value()
+		return r.s.scanValue()
 	}
 	return fmt.Errorf("%w: items is no array", ErrNotList)
 }
 
-func (r *Reader) element(c byte) (Item, bool, error) {
+func (r *Reader) scanElement(c byte) (Item, bool, error) {
 	if c == ']' {
 		r.s.pos++
 		r.s.depth--
@@ -199,11 +199,11 @@ func (r *Reader) element(c byte) (Item, bool, error) {
 	}
 	if r.state == afterItem {
 		if c != ',' {
-			return Item{}, false, r.s.unexpected(c, "a comma or closing bracket")
+			return Item{}, false, r.s.unexpectedError(c, "a comma or closing bracket")
 		}
 		r.s.pos++
 		var err error
-		if c, err = r.s.peek(); err != nil {
+		if c, err = r.s.peekByte(); err != nil {
 			return Item{}, false, err
 		}
 	}
@@ -211,18 +211,18 @@ func (r *Reader) element(c byte) (Item, bool, error) {
 		return Item{}, false, fmt.Errorf("%w: an item begins with %q", ErrNotList, c)
 	}
 	r.state = afterItem
-	item, err := r.s.item()
+	item, err := r.s.scanItem()
 	return item, err == nil, err
 }
 
-// finish reads what follows the last field: the closing brace and nothing else.
-func (r *Reader) finish() error {
+// finishList reads what follows the last field: the closing brace and nothing else.
+func (r *Reader) finishList() error {
 	r.s.pos++
 	r.s.depth--
 	r.s.keep = r.s.pos
-	c, err := r.s.peek()
+	c, err := r.s.peekByte()
 	if err == nil {
-		return r.s.unexpected(c, "the end of the body")
+		return r.s.unexpectedError(c, "the end of the body")
 	}
 	if !errors.Is(err, io.ErrUnexpectedEOF) {
 		return err

@@ -26,8 +26,8 @@ type scanner struct {
 	spaced     bool
 }
 
-// fill reads more of the body behind the window, first dropping what lies before keep.
-func (s *scanner) fill() error {
+// fillWindow reads more of the body behind the window, first dropping what lies before keep.
+func (s *scanner) fillWindow() error {
 	if s.src == nil {
 		return io.ErrUnexpectedEOF
 	}
@@ -65,8 +65,8 @@ func (s *scanner) fill() error {
 	return io.ErrNoProgress
 }
 
-// peek returns the next byte that is not white space without stepping over it.
-func (s *scanner) peek() (byte, error) {
+// peekByte returns the next byte that is not white space without stepping over it.
+func (s *scanner) peekByte() (byte, error) {
 	for {
 		for s.pos < len(s.buf) {
 			c := s.buf[s.pos]
@@ -76,39 +76,39 @@ func (s *scanner) peek() (byte, error) {
 			s.spaced = true
 			s.pos++
 		}
-		if err := s.fill(); err != nil {
+		if err := s.fillWindow(); err != nil {
 			return 0, err
 		}
 	}
 }
 
-func (s *scanner) expect(want byte) error {
-	c, err := s.peek()
+func (s *scanner) expectByte(want byte) error {
+	c, err := s.peekByte()
 	if err != nil {
 		return err
 	}
 	if c != want {
-		return s.unexpected(c, string(want))
+		return s.unexpectedError(c, string(want))
 	}
 	s.pos++
 	return nil
 }
 
-// key scans a field name and its colon. The name is returned without quotes, valid until the next
+// scanKey scans a field name and its colon. The name is returned without quotes, valid until the next
 // read.
-func (s *scanner) key() ([]byte, error) {
-	if c, err := s.peek(); err != nil {
+func (s *scanner) scanKey() ([]byte, error) {
+	if c, err := s.peekByte(); err != nil {
 		return nil, err
 	} else if c != '"' {
-		return nil, s.unexpected(c, "a field name")
+		return nil, s.unexpectedError(c, "a field name")
 	}
 	start := s.pos - s.keep
-	escaped, err := s.str()
+	escaped, err := s.scanString()
 	if err != nil {
 		return nil, err
 	}
 	end := s.pos - s.keep
-	if err := s.expect(':'); err != nil {
+	if err := s.expectByte(':'); err != nil {
 		return nil, err
 	}
 	quoted := s.buf[s.keep+start : s.keep+end]
@@ -118,24 +118,24 @@ func (s *scanner) key() ([]byte, error) {
 	return quoted[1 : len(quoted)-1], nil
 }
 
-// value scans one value of any kind.
-func (s *scanner) value() error {
+// scanValue scans one value of any kind.
+func (s *scanner) scanValue() error {
 	outer := s.depth
 	for {
-		c, err := s.peek()
+		c, err := s.peekByte()
 		if err != nil {
 			return err
 		}
 		switch c {
 		case '"':
-			_, err = s.str()
+			_, err = s.scanString()
 		case '{', '[':
 			var empty bool
-			if empty, err = s.open(c); err == nil && !empty {
+			if empty, err = s.openBracket(c); err == nil && !empty {
 				continue
 			}
 		default:
-			err = s.scalar(c)
+			err = s.scanScalar(c)
 		}
 		if err != nil {
 			return err
@@ -146,13 +146,13 @@ func (s *scanner) value() error {
 	}
 }
 
-// open steps into an object or array. A first field name is scanned, an empty one is closed again.
-func (s *scanner) open(bracket byte) (empty bool, err error) {
-	if err := s.push(bracket == '['); err != nil {
+// openBracket steps into an object or array. A first field name is scanned, an empty one is closed again.
+func (s *scanner) openBracket(bracket byte) (empty bool, err error) {
+	if err := s.pushLevel(bracket == '['); err != nil {
 		return false, err
 	}
 	s.pos++
-	c, err := s.peek()
+	c, err := s.peekByte()
 	if err != nil {
 		return false, err
 	}
@@ -171,7 +171,7 @@ func (s *scanner) open(bracket byte) (empty bool, err error) {
 // false) or depth outer is reached.
 func (s *scanner) closeUpTo(outer int) (done bool, err error) {
 	for s.depth > outer {
-		c, err := s.peek()
+		c, err := s.peekByte()
 		if err != nil {
 			return false, err
 		}
@@ -186,31 +186,31 @@ func (s *scanner) closeUpTo(outer int) (done bool, err error) {
 			s.depth--
 		default:
 			s.pos--
-			return false, s.unexpected(c, "a comma or closing bracket")
+			return false, s.unexpectedError(c, "a comma or closing bracket")
 		}
 	}
 	return true, nil
 }
 
 func (s *scanner) skipKey() error {
-	c, err := s.peek()
+	c, err := s.peekByte()
 	if err != nil {
 		return err
 	}
 	if c != '"' {
-		return s.unexpected(c, "a field name")
+		return s.unexpectedError(c, "a field name")
 	}
-	if _, err := s.str(); err != nil {
+	if _, err := s.scanString(); err != nil {
 		return err
 	}
 	if s.pos < len(s.buf) && s.buf[s.pos] == ':' {
 		s.pos++
 		return nil
 	}
-	return s.expect(':')
+	return s.expectByte(':')
 }
 
-func (s *scanner) push(array bool) error {
+func (s *scanner) pushLevel(array bool) error {
 	if s.depth >= s.maxDepth {
 		return fmt.Errorf("%w: more than %d levels at byte %d", ErrTooDeep, s.maxDepth, s.offset())
 	}
@@ -234,6 +234,6 @@ func (s *scanner) inArray() bool {
 
 func (s *scanner) offset() int64 { return s.base + int64(s.pos) }
 
-func (s *scanner) unexpected(c byte, want string) error {
+func (s *scanner) unexpectedError(c byte, want string) error {
 	return fmt.Errorf("%w: %q at byte %d, want %s", ErrSyntax, c, s.offset(), want)
 }

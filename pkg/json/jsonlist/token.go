@@ -6,12 +6,12 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/json/rawjson"
 )
 
-// str scans the string at pos and reports whether it holds escapes.
-func (s *scanner) str() (escaped bool, err error) {
+// scanString scans the string at pos and reports whether it holds escapes.
+func (s *scanner) scanString() (escaped bool, err error) {
 	for s.pos++; ; {
 		s.pos = rawjson.StringSpecial(s.buf, s.pos)
 		if s.pos == len(s.buf) {
-			if err := s.fill(); err != nil {
+			if err := s.fillWindow(); err != nil {
 				return escaped, err
 			}
 			continue
@@ -22,7 +22,7 @@ func (s *scanner) str() (escaped bool, err error) {
 			return escaped, nil
 		case '\\':
 			escaped = true
-			if err := s.escape(); err != nil {
+			if err := s.scanEscape(); err != nil {
 				return escaped, err
 			}
 		default:
@@ -31,10 +31,10 @@ func (s *scanner) str() (escaped bool, err error) {
 	}
 }
 
-// escape steps over the escape sequence at pos.
-func (s *scanner) escape() error {
+// scanEscape steps over the escape sequence at pos.
+func (s *scanner) scanEscape() error {
 	s.pos++
-	c, err := s.next()
+	c, err := s.nextByte()
 	if err != nil {
 		return err
 	}
@@ -43,26 +43,26 @@ func (s *scanner) escape() error {
 		return nil
 	case 'u':
 		for range 4 {
-			if c, err = s.next(); err != nil {
+			if c, err = s.nextByte(); err != nil {
 				return err
 			}
 			if !isHex(c) {
 				s.pos--
-				return s.unexpected(c, "a hexadecimal digit")
+				return s.unexpectedError(c, "a hexadecimal digit")
 			}
 		}
 		return nil
 	}
 	s.pos--
-	return s.unexpected(c, "an escape")
+	return s.unexpectedError(c, "an escape")
 }
 
 func isHex(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f' }
 
-// next steps over one byte.
-func (s *scanner) next() (byte, error) {
+// nextByte steps over one byte.
+func (s *scanner) nextByte() (byte, error) {
 	if s.pos == len(s.buf) {
-		if err := s.fill(); err != nil {
+		if err := s.fillWindow(); err != nil {
 			return 0, err
 		}
 	}
@@ -71,8 +71,8 @@ func (s *scanner) next() (byte, error) {
 	return c, nil
 }
 
-// scalar scans a literal or number that begins with c.
-func (s *scanner) scalar(c byte) error {
+// scanScalar scans a literal or number that begins with c.
+func (s *scanner) scanScalar(c byte) error {
 	start, offset := s.pos-s.keep, s.offset()
 	for {
 		for s.pos < len(s.buf) && isScalar(s.buf[s.pos]) {
@@ -81,7 +81,7 @@ func (s *scanner) scalar(c byte) error {
 		if s.pos < len(s.buf) {
 			break
 		}
-		if err := s.fill(); err != nil {
+		if err := s.fillWindow(); err != nil {
 			return err
 		}
 	}
@@ -111,12 +111,12 @@ func validNumber(b []byte) bool {
 	if len(b) > 0 && b[0] == '-' {
 		b = b[1:]
 	}
-	n := digits(b)
+	n := countDigits(b)
 	if n == 0 || (n > 1 && b[0] == '0') {
 		return false
 	}
 	if b = b[n:]; len(b) > 0 && b[0] == '.' {
-		if n = digits(b[1:]); n == 0 {
+		if n = countDigits(b[1:]); n == 0 {
 			return false
 		}
 		b = b[1+n:]
@@ -125,13 +125,13 @@ func validNumber(b []byte) bool {
 		if b = b[1:]; len(b) > 0 && (b[0] == '+' || b[0] == '-') {
 			b = b[1:]
 		}
-		n = digits(b)
+		n = countDigits(b)
 		return n > 0 && n == len(b)
 	}
 	return len(b) == 0
 }
 
-func digits(b []byte) int {
+func countDigits(b []byte) int {
 	n := 0
 	for n < len(b) && '0' <= b[n] && b[n] <= '9' {
 		n++

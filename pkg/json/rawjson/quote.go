@@ -10,7 +10,7 @@ import (
 // turns invalid UTF-8 and lone surrogates into U+FFFD.
 func AppendUnquoted(dst, quoted []byte) ([]byte, error) {
 	if len(quoted) < 2 || quoted[0] != '"' || quoted[len(quoted)-1] != '"' {
-		return dst, syntax("string expected", 0)
+		return dst, syntaxError("string expected", 0)
 	}
 	s := quoted[1 : len(quoted)-1]
 	from := len(dst)
@@ -22,7 +22,7 @@ func AppendUnquoted(dst, quoted []byte) ([]byte, error) {
 		dst = append(dst, s[:n]...)
 		var used int
 		if dst, used = appendEscape(dst, s[n:]); used == 0 {
-			return dst, syntax("invalid escape", len(quoted)-len(s)+n)
+			return dst, syntaxError("invalid escape", len(quoted)-len(s)+n)
 		}
 		s = s[n+used:]
 	}

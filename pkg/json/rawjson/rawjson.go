@@ -53,20 +53,20 @@ func SkipSpace(b []byte, i int) int {
 // holds escapes.
 func SkipString(b []byte, i int) (end int, escaped bool, err error) {
 	if i >= len(b) || b[i] != '"' {
-		return i, false, syntax("string expected", i)
+		return i, false, syntaxError("string expected", i)
 	}
 	for i++; ; {
 		i = StringSpecial(b, i)
 		switch {
 		case i >= len(b):
-			return i, escaped, syntax("string not closed", i)
+			return i, escaped, syntaxError("string not closed", i)
 		case b[i] == '"':
 			return i + 1, escaped, nil
 		case b[i] == '\\':
 			escaped = true
 			i += 2
 		default:
-			return i, escaped, syntax("control character in string", i)
+			return i, escaped, syntaxError("control character in string", i)
 		}
 	}
 }
@@ -98,12 +98,12 @@ func SkipValue(b []byte, i int) (int, error) {
 		}
 		if depth <= 0 {
 			if depth < 0 {
-				return i, syntax("value expected", i)
+				return i, syntaxError("value expected", i)
 			}
 			return i, nil
 		}
 	}
-	return i, syntax("value not closed", i)
+	return i, syntaxError("value not closed", i)
 }
 
 func skipScalar(b []byte, i int) int {
@@ -119,4 +119,6 @@ func skipScalar(b []byte, i int) int {
 // IsNull reports whether the value is null.
 func IsNull(value []byte) bool { return string(value) == "null" }
 
-func syntax(what string, at int) error { return fmt.Errorf("%w: %s at byte %d", ErrSyntax, what, at) }
+func syntaxError(what string, at int) error {
+	return fmt.Errorf("%w: %s at byte %d", ErrSyntax, what, at)
+}

@@ -28,12 +28,12 @@ type walk struct {
 }
 
 // ObjectFields walks the object b. null has no fields; any other value is an error.
-func ObjectFields(b []byte) Fields { return Fields{walk: begin(b, '{')} }
+func ObjectFields(b []byte) Fields { return Fields{walk: beginWalk(b, '{')} }
 
 // ArrayElements walks the array b. null has no elements; any other value is an error.
-func ArrayElements(b []byte) Elements { return Elements{walk: begin(b, '[')} }
+func ArrayElements(b []byte) Elements { return Elements{walk: beginWalk(b, '[')} }
 
-func begin(b []byte, bracket byte) walk {
+func beginWalk(b []byte, bracket byte) walk {
 	w := walk{b: b, i: SkipSpace(b, 0)}
 	switch {
 	case w.i < len(b) && b[w.i] == bracket:
@@ -41,7 +41,7 @@ func begin(b []byte, bracket byte) walk {
 	case IsNull(b[w.i:]):
 		w.done = true
 	default:
-		w.fail("object or array expected")
+		w.failSyntax("object or array expected")
 	}
 	return w
 }
@@ -52,22 +52,22 @@ func (w *walk) Err() error { return w.err }
 // Offset returns where in the text the walk stands: behind the last value returned.
 func (w *walk) Offset() int { return w.i }
 
-func (w *walk) fail(what string) bool {
+func (w *walk) failSyntax(what string) bool {
 	w.done = true
 	if w.err == nil {
-		w.err = syntax(what, w.i)
+		w.err = syntaxError(what, w.i)
 	}
 	return false
 }
 
-// more steps over a separator and reports whether another member follows.
-func (w *walk) more(bracket byte) bool {
+// hasMore steps over a separator and reports whether another member follows.
+func (w *walk) hasMore(bracket byte) bool {
 	if w.done {
 		return false
 	}
 	w.i = SkipSpace(w.b, w.i)
 	if w.i >= len(w.b) {
-		return w.fail("not closed")
+		return w.failSyntax("not closed")
 	}
 	switch c := w.b[w.i]; {
 	case c == bracket:
@@ -79,12 +79,12 @@ func (w *walk) more(bracket byte) bool {
 	case c == ',':
 		w.i = SkipSpace(w.b, w.i+1)
 	default:
-		return w.fail("comma expected")
+		return w.failSyntax("comma expected")
 	}
 	return true
 }
 
-func (w *walk) value() ([]byte, bool) {
+func (w *walk) nextValue() ([]byte, bool) {
 	start := w.i
 	end, err := SkipValue(w.b, start)
 	if err != nil {
@@ -97,7 +97,7 @@ func (w *walk) value() ([]byte, bool) {
 
 // Next goes to the next field.
 func (f *Fields) Next() bool {
-	if !f.more('}') {
+	if !f.hasMore('}') {
 		return false
 	}
 	start := f.i
@@ -114,21 +114,21 @@ func (f *Fields) Next() bool {
 	}
 	f.i = SkipSpace(f.b, end)
 	if f.i >= len(f.b) || f.b[f.i] != ':' {
-		return f.fail("colon expected")
+		return f.failSyntax("colon expected")
 	}
 	f.i = SkipSpace(f.b, f.i+1)
 	var ok bool
-	f.Value, ok = f.value()
+	f.Value, ok = f.nextValue()
 	return ok
 }
 
 // Next goes to the next element.
 func (e *Elements) Next() bool {
-	if !e.more(']') {
+	if !e.hasMore(']') {
 		return false
 	}
 	var ok bool
-	e.Value, ok = e.value()
+	e.Value, ok = e.nextValue()
 	return ok
 }
 

@@ -6,27 +6,27 @@ package kubetest
 func (s *Server) Collect() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.storage.collect() {
+	for s.storage.collectGarbage() {
 	}
 }
 
-// collect deletes what is garbage now, and reports whether there was any.
-func (s *storage) collect() bool {
+// collectGarbage deletes what is garbage now, and reports whether there was any.
+func (s *objectStorage) collectGarbage() bool {
 	live := map[any]bool{}
-	s.each(func(_ *record, object map[string]any) { live[Meta(object)["uid"]] = true })
+	s.eachObject(func(_ *objectHistory, object map[string]any) { live[Meta(object)["uid"]] = true })
 	var garbage []target
-	s.each(func(r *record, object map[string]any) {
-		if orphaned(object, live) {
+	s.eachObject(func(r *objectHistory, object map[string]any) {
+		if isOrphaned(object, live) {
 			garbage = append(garbage, r.target)
 		}
 	})
 	for _, t := range garbage {
-		s.remove(t)
+		s.removeObject(t)
 	}
 	return len(garbage) > 0
 }
 
-func orphaned(object map[string]any, live map[any]bool) bool {
+func isOrphaned(object map[string]any, live map[any]bool) bool {
 	owners, _ := Meta(object)["ownerReferences"].([]any)
 	for _, o := range owners {
 		if owner, ok := o.(map[string]any); ok && live[owner["uid"]] {

@@ -25,8 +25,8 @@ func (s *Server) Fail(f Fault) {
 	s.fault = f
 }
 
-// Say sets the message of the failures with a status.
-func (s *Server) Say(status int, message string) {
+// SetFailureText sets the message of the failures with a status.
+func (s *Server) SetFailureText(status int, message string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.words == nil {
@@ -35,35 +35,37 @@ func (s *Server) Say(status int, message string) {
 	s.words[status] = message
 }
 
-func (s *Server) said(status int) string {
+func (s *Server) faultText(status int) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return cmp.Or(s.words[status], "asked to fail")
 }
 
-// own is the fault that Fail installed.
-func (s *Server) own() Fault {
+// installedFault is the fault that Fail installed.
+func (s *Server) installedFault() Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.fault
 }
 
-// Door returns another way to the same server with a fault of its own, or with f nil the server's.
+// OpenFaultyDoor returns another way to the same server with a fault of its own, or with f nil the server's.
 // Once closed, nothing that was sent through it takes effect any more, as a request of a client
 // that is gone might.
-func (s *Server) Door(f Fault) (config *rest.Config, closeIt func()) {
+func (s *Server) OpenFaultyDoor(f Fault) (config *rest.Config, closeIt func()) {
 	door := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fault := f
 		if fault == nil {
-			fault = s.own()
+			fault = s.installedFault()
 		}
-		s.answer(w, r, fault)
+		s.answerRequest(w, r, fault)
 	}))
 	return &rest.Config{Host: door.URL}, door.Close
 }
 
 // ServeHTTP implements http.Handler.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.answer(w, r, s.own()) }
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.answerRequest(w, r, s.installedFault())
+}
 
 // reasons are those of the statuses that faults answer.
 var reasons = map[int]metav1.StatusReason{
@@ -72,41 +74,41 @@ var reasons = map[int]metav1.StatusReason{
 	http.StatusInternalServerError: metav1.StatusReasonInternalError,
 }
 
-func (s *Server) answer(w http.ResponseWriter, r *http.Request, fault Fault) {
-	if r.Method == http.MethodGet && s.discovery(w, r.URL.Path) {
+func (s *Server) answerRequest(w http.ResponseWriter, r *http.Request, fault Fault) {
+	if r.Method == http.MethodGet && s.answerDiscovery(w, r.URL.Path) {
 		return
 	}
 	if s.Exec != nil && strings.HasSuffix(r.URL.Path, "/exec") {
-		s.note(r)
+		s.noteRequest(r)
 		s.Exec.ServeHTTP(w, r)
 		return
 	}
-	body, err := read(r)
+	body, err := readBody(r)
 	if err != nil {
-		fail(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
+		writeFailure(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
 		return
 	}
 	drop := false
 	if fault != nil {
 		var status int
 		if status, drop = fault(r, body); status != 0 {
-			s.note(r)
-			fail(w, status, reasons[status], s.said(status))
+			s.noteRequest(r)
+			writeFailure(w, status, reasons[status], s.faultText(status))
 			return
 		}
 	}
 	if !drop {
-		s.handle(w, r, body)
+		s.handleRequest(w, r, body)
 		return
 	}
-	s.handle(httptest.NewRecorder(), r, body)
+	s.handleRequest(httptest.NewRecorder(), r, body)
 	if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
 		_ = conn.Close()
 	}
 }
 
-// read decodes the body of a request; a JSON patch, which is a list, becomes the field "patch".
-func read(r *http.Request) (body map[string]any, err error) {
+// readBody decodes the body of a request; a JSON patch, which is a list, becomes the field "patch".
+func readBody(r *http.Request) (body map[string]any, err error) {
 	raw, err := io.ReadAll(r.Body)
 	if err != nil || len(raw) == 0 {
 		return nil, err
@@ -118,39 +120,39 @@ func read(r *http.Request) (body map[string]any, err error) {
 	return body, err
 }
 
-func (s *Server) note(r *http.Request) {
+func (s *Server) noteRequest(r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seen.requests = append(s.seen.requests, r.Method+" "+r.URL.Path)
 }
 
-func (s *Server) handle(w http.ResponseWriter, r *http.Request, body map[string]any) {
-	s.note(r)
-	t, ok := parse(r.URL.Path)
-	listing := ok && r.Method == http.MethodGet && t.name == "" && s.hear(r)
+func (s *Server) handleRequest(w http.ResponseWriter, r *http.Request, body map[string]any) {
+	s.noteRequest(r)
+	t, ok := parseTarget(r.URL.Path)
+	listing := ok && r.Method == http.MethodGet && t.name == "" && s.callBefore(r)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := call{w: w, r: r, storage: &s.storage, kinds: &s.kinds, kind: s.kinds.kind(t), target: t, body: body}
+	c := apiCall{w: w, r: r, storage: &s.storage, kinds: &s.kinds, kind: s.kinds.kindOf(t), target: t, body: body}
 	switch {
 	case !ok || c.kind == nil:
-		fail(w, http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
+		writeFailure(w, http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
 	case listing:
 		s.seen.lists++
-		if expired := c.list(); expired {
+		if expired := c.answerList(); expired {
 			s.seen.gone++
 		}
 	case r.Method == http.MethodPost && t.name == "":
-		manage(body, r)
-		c.create()
-	case s.storage.record(t).now() == nil:
-		fail(w, http.StatusNotFound, metav1.StatusReasonNotFound, r.URL.Path+" not found")
+		noteFieldManager(body, r)
+		c.createObject()
+	case s.storage.recordOf(t).currentObject() == nil:
+		writeFailure(w, http.StatusNotFound, metav1.StatusReasonNotFound, r.URL.Path+" not found")
 	default:
-		c.single()
+		c.answerSingle()
 	}
 }
 
-// hear lets Before see a list request.
-func (s *Server) hear(r *http.Request) bool {
+// callBefore lets Before see a list request.
+func (s *Server) callBefore(r *http.Request) bool {
 	if s.Before != nil {
 		s.before.Lock()
 		defer s.before.Unlock()
@@ -159,24 +161,24 @@ func (s *Server) hear(r *http.Request) bool {
 	return true
 }
 
-func reply(w http.ResponseWriter, status int, v any) {
+func writeReply(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(v) // a client that is gone is its own affair
 }
 
-func fail(w http.ResponseWriter, code int, reason metav1.StatusReason, message string) {
-	reply(w, code, failure(code, reason, message))
+func writeFailure(w http.ResponseWriter, code int, reason metav1.StatusReason, message string) {
+	writeReply(w, code, failureStatus(code, reason, message))
 }
 
-func failure(code int, reason metav1.StatusReason, message string) metav1.Status {
+func failureStatus(code int, reason metav1.StatusReason, message string) metav1.Status {
 	return metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
 		Code: int32(code), Reason: reason, Message: message,
 	}
 }
 
-func encode(v any) string {
+func encodeToken(v any) string {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return err.Error() // not JSON, so that a test that gets here fails
@@ -184,7 +186,7 @@ func encode(v any) string {
 	return string(data)
 }
 
-func text(v any) string {
+func stringOf(v any) string {
 	s, _ := v.(string)
 	return s
 }

@@ -10,17 +10,17 @@ import (
 // kinds are what a server serves, in the order in which it began to.
 type kinds []Kind
 
-// serve adds a kind, or replaces the one of the same name and version.
-func (all *kinds) serve(k Kind) {
-	if known := all.kind(target{group: k.Group, version: k.Version, resource: k.Resource}); known != nil {
+// serveKind adds a kind, or replaces the one of the same name and version.
+func (all *kinds) serveKind(k Kind) {
+	if known := all.kindOf(target{group: k.Group, version: k.Version, resource: k.Resource}); known != nil {
 		*known = k
 		return
 	}
 	*all = append(*all, k)
 }
 
-// kind is the one that a path speaks of; nil when it is not served.
-func (all kinds) kind(t target) *Kind {
+// kindOf is the one that a path speaks of; nil when it is not served.
+func (all kinds) kindOf(t target) *Kind {
 	for i := range all {
 		if k := &all[i]; k.Group == t.group && k.Version == t.version && k.Resource == t.resource {
 			return k
@@ -29,8 +29,8 @@ func (all kinds) kind(t target) *Kind {
 	return nil
 }
 
-// groups are those of the kinds, and the dead ones.
-func (all kinds) groups(dead []string) metav1.APIGroupList {
+// apiGroups are those of the kinds, and the dead ones.
+func (all kinds) apiGroups(dead []string) metav1.APIGroupList {
 	out := metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}}
 	add := func(group, version string) {
 		if group == "" {
@@ -54,8 +54,8 @@ func (all kinds) groups(dead []string) metav1.APIGroupList {
 	return out
 }
 
-// managed marks the group versions of custom resources as a server does.
-func (all kinds) managed() map[string]any {
+// managedGroups marks the group versions of custom resources as a server does.
+func (all kinds) managedGroups() map[string]any {
 	items := []any{}
 	for i := range all {
 		if k := &all[i]; k.Custom {
@@ -68,7 +68,7 @@ func (all kinds) managed() map[string]any {
 	return map[string]any{"items": items}
 }
 
-func (all kinds) resources(groupVersion string) metav1.APIResourceList {
+func (all kinds) resourcesOf(groupVersion string) metav1.APIResourceList {
 	out := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: groupVersion}
 	for _, k := range all {
 		if k.groupVersion() == groupVersion {
@@ -79,15 +79,15 @@ func (all kinds) resources(groupVersion string) metav1.APIResourceList {
 	return out
 }
 
-// define serves the kinds of a definition at once.
-func (all *kinds) define(definition map[string]any) {
+// serveDefinition serves the kinds of a definition at once.
+func (all *kinds) serveDefinition(definition map[string]any) {
 	spec, _ := definition["spec"].(map[string]any)
 	names, _ := spec["names"].(map[string]any)
 	versions, _ := spec["versions"].([]any)
 	for _, v := range versions {
 		version, _ := v.(map[string]any)
-		all.serve(Kind{
-			Group: text(spec["group"]), Version: text(version["name"]), Resource: text(names["plural"]), Kind: text(names["kind"]),
+		all.serveKind(Kind{
+			Group: stringOf(spec["group"]), Version: stringOf(version["name"]), Resource: stringOf(names["plural"]), Kind: stringOf(names["kind"]),
 			Namespaced: spec["scope"] == "Namespaced", Custom: true,
 		})
 	}

@@ -80,14 +80,14 @@ type Server struct {
 
 	mu      sync.Mutex
 	kinds   kinds
-	storage storage
-	seen    seen
+	storage objectStorage
+	seen    seenRequest
 	fault   Fault
 	words   map[int]string
 }
 
-// seen is what was asked of a server.
-type seen struct {
+// seenRequest is what was asked of a server.
+type seenRequest struct {
 	requests []string // "POST /api/v1/namespaces"
 	lists    int
 	gone     int // answers with status 410
@@ -95,7 +95,7 @@ type seen struct {
 
 // New returns a server at revision 1000 with the given kinds.
 func New(kinds ...Kind) *Server {
-	return &Server{kinds: kinds, storage: storage{stored: map[string]*collection{}, revision: firstRevision}}
+	return &Server{kinds: kinds, storage: objectStorage{stored: map[string]*collection{}, revision: firstRevision}}
 }
 
 // Start returns a server of the usual kinds that listens until the test has ended.
@@ -117,7 +117,7 @@ func (s *Server) Serve(groupVersion, resource, kind string, namespaced bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.kinds.serve(Kind{Group: group, Version: version, Resource: resource, Kind: kind, Namespaced: namespaced, Custom: !builtIn(group)})
+	s.kinds.serveKind(Kind{Group: group, Version: version, Resource: resource, Kind: kind, Namespaced: namespaced, Custom: !builtIn(group)})
 }
 
 // Requests returns the requests so far that start with prefix, such as "POST ". Those of discovery
@@ -134,8 +134,8 @@ func (s *Server) Requests(prefix string) []string {
 	return out
 }
 
-// Gone returns how many answers were 410 Gone.
-func (s *Server) Gone() int {
+// CountExpired returns how many answers were 410 Gone.
+func (s *Server) CountExpired() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.seen.gone
@@ -152,26 +152,26 @@ func (s *Server) Lists() int {
 func (s *Server) Compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.storage.compacted = s.storage.next()
+	s.storage.compacted = s.storage.nextRevision()
 }
 
 // Advance moves on to the next revision, as a write to another kind would.
 func (s *Server) Advance() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.storage.next()
+	s.storage.nextRevision()
 }
 
 // target is what a path speaks of.
 type target struct{ group, version, namespace, resource, name string }
 
-func (t target) key() string { return strings.TrimPrefix(t.namespace+"/"+t.name, "/") }
+func (t target) storageKey() string { return strings.TrimPrefix(t.namespace+"/"+t.name, "/") }
 
 func (t target) groupResource() string { return strings.TrimSuffix(t.resource+"."+t.group, ".") }
 
-// parse reads the path of a collection, an object, or the status of an object, which is the object
+// parseTarget reads the path of a collection, an object, or the status of an object, which is the object
 // as well; false for every other.
-func parse(path string) (t target, ok bool) {
+func parseTarget(path string) (t target, ok bool) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	switch {
 	case len(parts) > 2 && parts[0] == "api":
@@ -191,8 +191,8 @@ func parse(path string) (t target, ok bool) {
 	return t, len(parts) < 3 || len(parts) == 3 && parts[2] == "status"
 }
 
-// path is where an object is found.
-func (t target) path() string {
+// objectPath is where an object is found.
+func (t target) objectPath() string {
 	prefix := "/apis/" + t.group + "/" + t.version
 	if t.group == "" {
 		prefix = "/api/" + t.version

@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-// version is an object from a revision on; nil means that it was deleted then.
-type version struct {
+// objectVersion is an object from a revision on; nil means that it was deleted then.
+type objectVersion struct {
 	revision int64
 	object   map[string]any
 }
 
-// record is the history of what was stored under one name.
-type record struct {
+// objectHistory is the history of what was stored under one name.
+type objectHistory struct {
 	target
-	versions []version // in order of revisions
+	versions []objectVersion // in order of revisions
 }
 
-// at returns the object at a revision; nil when there was none.
-func (r *record) at(revision int64) map[string]any {
+// objectAt returns the object at a revision; nil when there was none.
+func (r *objectHistory) objectAt(revision int64) map[string]any {
 	for _, v := range slices.Backward(r.versions) {
 		if v.revision <= revision {
 			return v.object
@@ -28,8 +28,8 @@ func (r *record) at(revision int64) map[string]any {
 	return nil
 }
 
-// now returns the object as it is.
-func (r *record) now() map[string]any {
+// currentObject returns the object as it is.
+func (r *objectHistory) currentObject() map[string]any {
 	if r == nil {
 		return nil
 	}
@@ -37,64 +37,64 @@ func (r *record) now() map[string]any {
 }
 
 // collection is all objects of a kind, in order of their keys as etcd has it.
-type collection struct{ records []*record }
+type collection struct{ records []*objectHistory }
 
-func (c *collection) find(key string) (int, bool) {
-	return slices.BinarySearchFunc(c.records, key, func(r *record, key string) int { return strings.Compare(r.key(), key) })
+func (c *collection) findKey(key string) (int, bool) {
+	return slices.BinarySearchFunc(c.records, key, func(r *objectHistory, key string) int { return strings.Compare(r.storageKey(), key) })
 }
 
-// storage is the objects of a server and their history. The Server's lock guards it.
-type storage struct {
+// objectStorage is the objects of a server and their history. The Server's lock guards it.
+type objectStorage struct {
 	stored    map[string]*collection // by resource and group
 	revision  int64
 	compacted int64
 }
 
-// next is the revision of a write.
-func (s *storage) next() int64 {
+// nextRevision is the revision of a write.
+func (s *objectStorage) nextRevision() int64 {
 	s.revision++
 	return s.revision
 }
 
-// record returns the history of an object; nil when it never was.
-func (s *storage) record(t target) *record {
+// recordOf returns the history of an object; nil when it never was.
+func (s *objectStorage) recordOf(t target) *objectHistory {
 	c := s.stored[t.groupResource()]
 	if c == nil {
 		return nil
 	}
-	if i, found := c.find(t.key()); found {
+	if i, found := c.findKey(t.storageKey()); found {
 		return c.records[i]
 	}
 	return nil
 }
 
-// add adds a version of an object.
-func (s *storage) add(t target, revision int64, object map[string]any) {
+// addVersion adds a version of an object.
+func (s *objectStorage) addVersion(t target, revision int64, object map[string]any) {
 	c := s.stored[t.groupResource()]
 	if c == nil {
 		c = &collection{}
 		s.stored[t.groupResource()] = c
 	}
-	i, found := c.find(t.key())
+	i, found := c.findKey(t.storageKey())
 	if !found {
-		c.records = slices.Insert(c.records, i, &record{target: t})
+		c.records = slices.Insert(c.records, i, &objectHistory{target: t})
 	}
-	c.records[i].versions = append(c.records[i].versions, version{revision, object})
+	c.records[i].versions = append(c.records[i].versions, objectVersion{revision, object})
 }
 
-// each calls fn for every object that is there.
-func (s *storage) each(fn func(r *record, object map[string]any)) {
+// eachObject calls fn for every object that is there.
+func (s *objectStorage) eachObject(fn func(r *objectHistory, object map[string]any)) {
 	for _, c := range s.stored {
 		for _, r := range c.records {
-			if object := r.now(); object != nil {
+			if object := r.currentObject(); object != nil {
 				fn(r, object)
 			}
 		}
 	}
 }
 
-// identify gives an object that is new its identity, unless it has one.
-func identify(object map[string]any, revision int64) {
+// setIdentity gives an object that is new its identity, unless it has one.
+func setIdentity(object map[string]any, revision int64) {
 	if meta := Meta(object); meta["uid"] == nil {
 		meta["uid"] = fmt.Sprintf("new-%d", revision)
 		meta["resourceVersion"] = fmt.Sprint(revision)
@@ -102,18 +102,18 @@ func identify(object map[string]any, revision int64) {
 	}
 }
 
-// change stores a new version of an object that is there, which replaces the one before.
-func (s *storage) change(t target, object map[string]any) {
-	revision := s.next()
+// changeObject stores a new version of an object that is there, which replaces the one before.
+func (s *objectStorage) changeObject(t target, object map[string]any) {
+	revision := s.nextRevision()
 	Meta(object)["resourceVersion"] = fmt.Sprint(revision)
-	s.add(t, revision, object)
+	s.addVersion(t, revision, object)
 }
 
-// remove deletes an object that is there.
-func (s *storage) remove(t target) { s.add(t, s.next(), nil) }
+// removeObject deletes an object that is there.
+func (s *objectStorage) removeObject(t target) { s.addVersion(t, s.nextRevision(), nil) }
 
-// records are the histories of a kind's objects.
-func (s *storage) records(k *Kind) []*record {
+// recordsOf are the histories of a kind's objects.
+func (s *objectStorage) recordsOf(k *Kind) []*objectHistory {
 	if c := s.stored[k.groupResource()]; c != nil {
 		return c.records
 	}

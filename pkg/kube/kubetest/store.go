@@ -30,12 +30,12 @@ func (s *Server) Add(resource string, objects ...Object) {
 	}
 	for _, o := range objects {
 		t := target{group: kind.Group, version: kind.Version, namespace: o.Namespace, resource: kind.Resource, name: o.Name}
-		s.storage.add(t, kind.Own, o.complete(&kind, t.key()))
+		s.storage.addVersion(t, kind.Own, o.completeObject(&kind, t.storageKey()))
 	}
 }
 
-// complete returns the object as a server stores it.
-func (o *Object) complete(k *Kind, key string) map[string]any {
+// completeObject returns the object as a server stores it.
+func (o *Object) completeObject(k *Kind, key string) map[string]any {
 	meta := map[string]any{"name": o.Name, "uid": "uid-" + strings.ToLower(k.Kind) + "-" + strings.ReplaceAll(key, "/", "-"), "resourceVersion": "7"}
 	if o.Namespace != "" {
 		meta["namespace"] = o.Namespace
@@ -53,13 +53,13 @@ func (o *Object) complete(k *Kind, key string) map[string]any {
 	for key, value := range o.Body {
 		object[key] = value
 	}
-	return plain(object)
+	return plainObject(object)
 }
 
-// plain returns an object as JSON has it.
-func plain(object map[string]any) map[string]any {
+// plainObject returns an object as JSON has it.
+func plainObject(object map[string]any) map[string]any {
 	var out map[string]any
-	if err := json.Unmarshal([]byte(encode(object)), &out); err != nil {
+	if err := json.Unmarshal([]byte(encodeToken(object)), &out); err != nil {
 		return map[string]any{"unreadable": err.Error()}
 	}
 	return out
@@ -69,10 +69,10 @@ func plain(object map[string]any) map[string]any {
 func (s *Server) Put(path string, object map[string]any) map[string]any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t, _ := parse(path)
-	revision := s.storage.next()
-	identify(object, revision)
-	s.storage.add(t, revision, object)
+	t, _ := parseTarget(path)
+	revision := s.storage.nextRevision()
+	setIdentity(object, revision)
+	s.storage.addVersion(t, revision, object)
 	return object
 }
 
@@ -80,8 +80,8 @@ func (s *Server) Put(path string, object map[string]any) map[string]any {
 func (s *Server) Delete(path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t, _ := parse(path); s.storage.record(t).now() != nil {
-		s.storage.remove(t)
+	if t, _ := parseTarget(path); s.storage.recordOf(t).currentObject() != nil {
+		s.storage.removeObject(t)
 	}
 }
 
@@ -89,11 +89,11 @@ func (s *Server) Delete(path string) {
 func (s *Server) Change(path string, change func(object map[string]any)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t, _ := parse(path)
-	if object := s.storage.record(t).now(); object != nil {
+	t, _ := parseTarget(path)
+	if object := s.storage.recordOf(t).currentObject(); object != nil {
 		object = runtime.DeepCopyJSON(object)
 		change(object)
-		s.storage.change(t, object)
+		s.storage.changeObject(t, object)
 	}
 }
 
@@ -101,8 +101,8 @@ func (s *Server) Change(path string, change func(object map[string]any)) {
 func (s *Server) Object(path string) map[string]any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t, _ := parse(path)
-	return s.storage.record(t).now()
+	t, _ := parseTarget(path)
+	return s.storage.recordOf(t).currentObject()
 }
 
 // UID returns the identity of the object at a path.
@@ -131,15 +131,15 @@ func (s *Server) Content() map[string]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var names []string
-	s.storage.each(func(r *record, object map[string]any) {
-		names = append(names, fmt.Sprintf("%q", Meta(object)["uid"]), fmt.Sprintf("%q", "UID of "+r.path()))
+	s.storage.eachObject(func(r *objectHistory, object map[string]any) {
+		names = append(names, fmt.Sprintf("%q", Meta(object)["uid"]), fmt.Sprintf("%q", "UID of "+r.objectPath()))
 	})
 	known := strings.NewReplacer(names...)
 	out := map[string]string{}
-	s.storage.each(func(r *record, object map[string]any) {
-		shown := plain(object)
+	s.storage.eachObject(func(r *objectHistory, object map[string]any) {
+		shown := plainObject(object)
 		delete(Meta(shown), "resourceVersion")
-		out[r.path()] = known.Replace(encode(shown))
+		out[r.objectPath()] = known.Replace(encodeToken(shown))
 	})
 	return out
 }
@@ -148,10 +148,10 @@ func (s *Server) Content() map[string]string {
 func (s *Server) Managers(path string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t, _ := parse(path)
-	object := s.storage.record(t).now()
+	t, _ := parseTarget(path)
+	object := s.storage.recordOf(t).currentObject()
 	if object == nil {
 		return nil
 	}
-	return managers(object)
+	return fieldManagers(object)
 }

@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func config(c client.Client, instance string) leaderelection.Config {
+func testConfig(c client.Client, instance string) leaderelection.Config {
 	return leaderelection.Config{
 		Reader: c, Client: c, Namespace: "velero", Name: "sync", Instance: instance,
 		Timeout: time.Second, Log: slog.New(slog.DiscardHandler),
@@ -51,7 +51,7 @@ func TestOneReplicaAtATime(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		stops[name] = cancel
 		group.Go(func() {
-			if err := leaderelection.Run(ctx, config(c, name), work(name)); err != nil {
+			if err := leaderelection.Run(ctx, testConfig(c, name), work(name)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -80,7 +80,7 @@ func TestALostLeaseEndsTheTerm(t *testing.T) {
 	terms, ends := make(chan struct{}, 9), make(chan struct{}, 9)
 	done := make(chan error, 1)
 	go func() {
-		done <- leaderelection.Run(ctx, config(c, "a"), func(ctx context.Context) error {
+		done <- leaderelection.Run(ctx, testConfig(c, "a"), func(ctx context.Context) error {
 			terms <- struct{}{}
 			<-ctx.Done()
 			ends <- struct{}{}
@@ -108,7 +108,7 @@ func TestTheDutysOwnEndIsReturned(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := fake.NewClientBuilder().Build()
-			err := leaderelection.Run(t.Context(), config(c, "a"), tc.fn)
+			err := leaderelection.Run(t.Context(), testConfig(c, "a"), tc.fn)
 			if tc.want == "" {
 				require.NoError(t, err)
 			} else {
@@ -130,7 +130,7 @@ func TestCompetingEndsWithTheContext(t *testing.T) {
 	}).Build()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	require.NoError(t, leaderelection.Run(ctx, config(c, "a"), func(context.Context) error { return errors.New("ran") }))
+	require.NoError(t, leaderelection.Run(ctx, testConfig(c, "a"), func(context.Context) error { return errors.New("ran") }))
 }
 
 // A holder renews its Lease three times within the timeout, and a standby follows the timeout after
@@ -152,7 +152,7 @@ func TestAHolderWritesSeldomAndIsReplacedInTime(t *testing.T) {
 				return c.Update(ctx, obj, opts...)
 			},
 		})
-		first, second := config(dying, "a"), config(c, "b")
+		first, second := testConfig(dying, "a"), testConfig(c, "b")
 		first.Timeout, second.Timeout = timeout, timeout
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -208,7 +208,7 @@ func TestASilentHolderIsReplacedAfterTheTimeout(t *testing.T) {
 					HolderIdentity: &tt.holder, LeaseDurationSeconds: ptr.To(int32(tt.timeout / time.Second)), AcquireTime: &now, RenewTime: &now,
 				},
 			}).Build()
-			cfg := config(c, "next")
+			cfg := testConfig(c, "next")
 			cfg.Timeout = tt.timeout
 			begin := time.Now()
 			require.NoError(t, leaderelection.Run(t.Context(), cfg, func(context.Context) error { return nil }))

@@ -54,32 +54,32 @@ func Run(ctx context.Context, cfg Config, fn func(ctx context.Context) error) er
 	cfg.Timeout = max(cfg.Timeout, time.Second)
 	ctx = klog.NewContext(ctx, logr.FromSlogHandler(cfg.Log.Handler()).V(1))
 	for ctx.Err() == nil {
-		if ended, err := term(ctx, cfg, fn); ended || err != nil {
+		if ended, err := runTerm(ctx, cfg, fn); ended || err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-type result struct {
+type termResult struct {
 	ended bool // fn returned although its context had not ended
 	err   error
 }
 
-// term is one time in office, from competing to losing or giving back the Lease. Competing ends
+// runTerm is one time in office, from competing to losing or giving back the Lease. Competing ends
 // with ctx, the office only after fn.
-func term(ctx context.Context, cfg Config, fn func(ctx context.Context) error) (ended bool, err error) {
+func runTerm(ctx context.Context, cfg Config, fn func(ctx context.Context) error) (ended bool, err error) {
 	electing, resign := context.WithCancel(context.WithoutCancel(ctx))
 	defer resign()
-	lock := &lease{cfg: cfg}
-	done := make(chan result, 1)
+	lock := &leaseLock{cfg: cfg}
+	done := make(chan termResult, 1)
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: lock, Name: cfg.Name, ReleaseOnCancel: true,
 		LeaseDuration: cfg.Timeout, RenewDeadline: cfg.Timeout / 2, RetryPeriod: cfg.Timeout / looksPerTimeout,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(leading context.Context) {
 				defer resign()
-				done <- serve(ctx, leading, fn)
+				done <- serveLeading(ctx, leading, fn)
 			},
 			OnStoppedLeading: func() {},
 		},
@@ -110,17 +110,17 @@ func errIf(ended bool, err error) error {
 	return nil
 }
 
-// serve runs fn until it returns; its context ends when the Lease is lost or the caller's context
+// serveLeading runs fn until it returns; its context ends when the Lease is lost or the caller's context
 // ends. A panic is an error.
-func serve(ctx, leading context.Context, fn func(ctx context.Context) error) (r result) {
+func serveLeading(ctx, leading context.Context, fn func(ctx context.Context) error) (r termResult) {
 	office, stop := context.WithCancel(leading)
 	defer stop()
 	defer context.AfterFunc(ctx, stop)()
 	defer func() {
 		if p := recover(); p != nil {
-			r = result{ended: true, err: fmt.Errorf("panic: %v\n%s", p, debug.Stack())}
+			r = termResult{ended: true, err: fmt.Errorf("panic: %v\n%s", p, debug.Stack())}
 		}
 	}()
 	err := fn(office)
-	return result{ended: office.Err() == nil, err: err}
+	return termResult{ended: office.Err() == nil, err: err}
 }

@@ -20,25 +20,25 @@ const leasePrefix = "holdfast-duty-"
 // IsDuty reports whether a Lease is of a duty.
 func IsDuty(lease *coordinationv1.Lease) bool { return strings.HasPrefix(lease.Name, leasePrefix) }
 
-// lease lets client-go's leader election run on the services' own client. It implements
+// leaseLock lets client-go's leader election run on the services' own client. It implements
 // resourcelock.Interface; one elector uses it, from one goroutine.
-type lease struct {
+type leaseLock struct {
 	cfg      Config
 	object   *coordinationv1.Lease
 	written  time.Time // when the last write began that succeeded
 	acquired atomic.Bool
 }
 
-var _ resourcelock.Interface = (*lease)(nil)
+var _ resourcelock.Interface = (*leaseLock)(nil)
 
-func (l *lease) key() types.NamespacedName {
+func (l *leaseLock) leaseKey() types.NamespacedName {
 	return types.NamespacedName{Namespace: l.cfg.Namespace, Name: leasePrefix + l.cfg.Name}
 }
 
 // Get implements resourcelock.Interface.
-func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+func (l *leaseLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	object := &coordinationv1.Lease{}
-	if err := l.cfg.Reader.Get(ctx, l.key(), object); err != nil {
+	if err := l.cfg.Reader.Get(ctx, l.leaseKey(), object); err != nil {
 		return nil, nil, err
 	}
 	l.object = object
@@ -48,9 +48,9 @@ func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 }
 
 // Create implements resourcelock.Interface.
-func (l *lease) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+func (l *leaseLock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	object := &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: l.cfg.Namespace, Name: l.key().Name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: l.cfg.Namespace, Name: l.leaseKey().Name},
 		Spec:       resourcelock.LeaderElectionRecordToLeaseSpec(&record),
 	}
 	begin := time.Now() //nolint:forbidigo // the clock of client-go's elector
@@ -63,9 +63,9 @@ func (l *lease) Create(ctx context.Context, record resourcelock.LeaderElectionRe
 
 // Update implements resourcelock.Interface: a swap on the version last read. A renewal that comes
 // early is not sent.
-func (l *lease) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+func (l *leaseLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	begin := time.Now() //nolint:forbidigo // the clock of client-go's elector
-	if l.renews(&record) && begin.Sub(l.written) < l.cfg.Timeout/writesPerTimeout {
+	if l.isRenewal(&record) && begin.Sub(l.written) < l.cfg.Timeout/writesPerTimeout {
 		return nil
 	}
 	if l.object == nil {
@@ -83,22 +83,22 @@ func (l *lease) Update(ctx context.Context, record resourcelock.LeaderElectionRe
 	return nil
 }
 
-// renews reports that a record only renews what this process wrote.
-func (l *lease) renews(record *resourcelock.LeaderElectionRecord) bool {
+// isRenewal reports that a record only renews what this process wrote.
+func (l *leaseLock) isRenewal(record *resourcelock.LeaderElectionRecord) bool {
 	return l.object != nil && record.HolderIdentity == l.Identity() && ptr.Deref(l.object.Spec.HolderIdentity, "") == l.Identity() &&
 		ptr.Deref(l.object.Spec.LeaseTransitions, 0) == int32(record.LeaderTransitions)
 }
 
 // RecordEvent implements resourcelock.Interface. The elector calls it before it starts the duty,
 // by which term detects that there is one to wait for.
-func (l *lease) RecordEvent(event string) {
+func (l *leaseLock) RecordEvent(event string) {
 	if event == "became leader" {
 		l.acquired.Store(true)
 	}
 }
 
 // Identity implements resourcelock.Interface.
-func (l *lease) Identity() string { return l.cfg.Instance }
+func (l *leaseLock) Identity() string { return l.cfg.Instance }
 
 // Describe implements resourcelock.Interface.
-func (l *lease) Describe() string { return l.key().String() }
+func (l *leaseLock) Describe() string { return l.leaseKey().String() }

@@ -16,11 +16,11 @@ func Decode(raw []byte, m *Meta) error {
 	if len(raw) == 0 {
 		return nil
 	}
-	var found values
+	var found fieldValues
 	size := 0
 	f := rawjson.ObjectFields(raw)
 	for f.Next() {
-		if at := index(f.Key); at >= 0 {
+		if at := fieldIndex(f.Key); at >= 0 {
 			size += len(f.Value) - len(found[at])
 			found[at] = f.Value
 		}
@@ -29,7 +29,7 @@ func Decode(raw []byte, m *Meta) error {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	d := decoder{text: make([]byte, 0, size)} // what is decoded is never longer than its JSON, bar invalid UTF-8
-	return d.all(&found, m)
+	return d.decodeAll(&found, m)
 }
 
 func (m *Meta) reset() {
@@ -55,9 +55,9 @@ var fieldNames = [fieldCount]string{
 	"name", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "labels", "annotations", "ownerReferences", "finalizers",
 }
 
-type values [fieldCount][]byte
+type fieldValues [fieldCount][]byte
 
-func index(key []byte) int {
+func fieldIndex(key []byte) int {
 	switch string(key) {
 	case "name":
 		return fieldName
@@ -86,57 +86,57 @@ func index(key []byte) int {
 // decoder collects all strings of one object in one piece of memory.
 type decoder struct{ text []byte }
 
-func (d *decoder) all(v *values, m *Meta) error {
+func (d *decoder) decodeAll(v *fieldValues, m *Meta) error {
 	for at, into := range [...]*string{&m.Name, &m.Namespace, &m.UID, &m.ResourceVersion, &m.CreationTimestamp, &m.DeletionTimestamp} {
-		if err := d.optional(v[at], into); err != nil {
-			return invalid(fieldNames[at], err)
+		if err := d.decodeOptional(v[at], into); err != nil {
+			return invalidFieldError(fieldNames[at], err)
 		}
 	}
-	if err := d.pairs(v[fieldLabels], &m.Labels); err != nil {
-		return invalid("labels", err)
+	if err := d.decodePairs(v[fieldLabels], &m.Labels); err != nil {
+		return invalidFieldError("labels", err)
 	}
-	if err := d.pairs(v[fieldAnnotations], &m.Annotations); err != nil {
-		return invalid("annotations", err)
+	if err := d.decodePairs(v[fieldAnnotations], &m.Annotations); err != nil {
+		return invalidFieldError("annotations", err)
 	}
-	if err := d.owners(v[fieldOwnerReferences], &m.Owners); err != nil {
-		return invalid("ownerReferences", err)
+	if err := d.decodeOwners(v[fieldOwnerReferences], &m.Owners); err != nil {
+		return invalidFieldError("ownerReferences", err)
 	}
-	if err := d.strings(v[fieldFinalizers], &m.Finalizers); err != nil {
-		return invalid("finalizers", err)
+	if err := d.decodeStrings(v[fieldFinalizers], &m.Finalizers); err != nil {
+		return invalidFieldError("finalizers", err)
 	}
 	return nil
 }
 
-func invalid(field string, err error) error {
+func invalidFieldError(field string, err error) error {
 	return fmt.Errorf("%w: metadata.%s: %w", ErrInvalid, field, err)
 }
 
-// str decodes a JSON string into the shared text.
-func (d *decoder) str(quoted []byte) (string, error) {
+// decodeString decodes a JSON string into the shared text.
+func (d *decoder) decodeString(quoted []byte) (string, error) {
 	from := len(d.text)
 	text, err := rawjson.AppendUnquoted(d.text, quoted)
 	if err != nil {
 		return "", err
 	}
-	return d.take(text, from), nil
+	return d.takeText(text, from), nil
 }
 
-// take makes a string of what text has behind from. As in strings.Builder, the bytes are never
+// takeText makes a string of what text has behind from. As in strings.Builder, the bytes are never
 // written again: the text only grows, and what outgrows it lies in memory of its own.
-func (d *decoder) take(text []byte, from int) string {
+func (d *decoder) takeText(text []byte, from int) string {
 	if cap(text) == cap(d.text) {
 		d.text = text
 	}
 	return unsafe.String(unsafe.SliceData(text[from:]), len(text)-from)
 }
 
-func (d *decoder) optional(v []byte, into *string) error {
+func (d *decoder) decodeOptional(v []byte, into *string) error {
 	*into = "" // also of an equal field before
 	if v == nil || rawjson.IsNull(v) {
 		return nil
 	}
 	var err error
-	*into, err = d.str(v)
+	*into, err = d.decodeString(v)
 	return err
 }
 
@@ -146,7 +146,7 @@ const maxEntries = 50_000
 
 var errTooMany = fmt.Errorf("more than %d entries", maxEntries)
 
-func (d *decoder) pairs(v []byte, into *Pairs) error {
+func (d *decoder) decodePairs(v []byte, into *Pairs) error {
 	if v == nil {
 		return nil
 	}
@@ -155,9 +155,9 @@ func (d *decoder) pairs(v []byte, into *Pairs) error {
 		if !utf8.Valid(f.Key) {
 			f.Key = []byte(string([]rune(string(f.Key)))) // U+FFFD for each invalid byte, as in values
 		}
-		key := d.take(append(d.text, f.Key...), len(d.text))
+		key := d.takeText(append(d.text, f.Key...), len(d.text))
 		var value string
-		if err := d.optional(f.Value, &value); err != nil {
+		if err := d.decodeOptional(f.Value, &value); err != nil {
 			return fmt.Errorf("%q: %w", key, err)
 		}
 		if len(*into) == maxEntries {
@@ -168,13 +168,13 @@ func (d *decoder) pairs(v []byte, into *Pairs) error {
 	return f.Err()
 }
 
-func (d *decoder) strings(v []byte, into *[]string) error {
+func (d *decoder) decodeStrings(v []byte, into *[]string) error {
 	if v == nil {
 		return nil
 	}
 	e := rawjson.ArrayElements(v)
 	for e.Next() {
-		s, err := d.str(e.Value)
+		s, err := d.decodeString(e.Value)
 		if err != nil {
 			return err
 		}
@@ -186,14 +186,14 @@ func (d *decoder) strings(v []byte, into *[]string) error {
 	return e.Err()
 }
 
-func (d *decoder) owners(v []byte, into *[]Owner) error {
+func (d *decoder) decodeOwners(v []byte, into *[]Owner) error {
 	if v == nil {
 		return nil
 	}
 	e := rawjson.ArrayElements(v)
 	for e.Next() {
 		var o Owner
-		if err := d.owner(e.Value, &o); err != nil {
+		if err := d.decodeOwner(e.Value, &o); err != nil {
 			return err
 		}
 		if len(*into) == maxEntries {
@@ -204,19 +204,19 @@ func (d *decoder) owners(v []byte, into *[]Owner) error {
 	return e.Err()
 }
 
-func (d *decoder) owner(v []byte, o *Owner) error {
+func (d *decoder) decodeOwner(v []byte, o *Owner) error {
 	f := rawjson.ObjectFields(v)
 	for f.Next() {
 		var err error
 		switch string(f.Key) {
 		case "apiVersion":
-			err = d.optional(f.Value, &o.APIVersion)
+			err = d.decodeOptional(f.Value, &o.APIVersion)
 		case "kind":
-			err = d.optional(f.Value, &o.Kind)
+			err = d.decodeOptional(f.Value, &o.Kind)
 		case "name":
-			err = d.optional(f.Value, &o.Name)
+			err = d.decodeOptional(f.Value, &o.Name)
 		case "uid":
-			err = d.optional(f.Value, &o.UID)
+			err = d.decodeOptional(f.Value, &o.UID)
 		case "controller":
 			o.Controller = string(f.Value) == "true"
 		case "blockOwnerDeletion":

@@ -102,7 +102,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		var m objmeta.Meta
 		var err error
-		require.Less(t, allocated(func() { err = objmeta.Decode(raw, &m) }), uint64(256<<10+120*len(raw)), "memory")
+		require.Less(t, allocatedBytes(func() { err = objmeta.Decode(raw, &m) }), uint64(256<<10+120*len(raw)), "memory")
 		if !json.Valid(raw) {
 			return // checked by jsonlist before; here it only must not panic
 		}
@@ -117,17 +117,17 @@ func FuzzDecode(f *testing.F) {
 			"name": m.Name, "namespace": m.Namespace, "uid": m.UID, "resourceVersion": m.ResourceVersion,
 			"creationTimestamp": m.CreationTimestamp, "deletionTimestamp": m.DeletionTimestamp,
 		} {
-			require.Equal(t, as[string](t, want[name]), got, name)
+			require.Equal(t, decodeAs[string](t, want[name]), got, name)
 		}
-		requireMap(t, as[map[string]string](t, want["labels"]), m.Labels)
-		requireMap(t, as[map[string]string](t, want["annotations"]), m.Annotations)
-		require.ElementsMatch(t, as[[]string](t, want["finalizers"]), m.Finalizers)
-		requireOwners(t, as[[]map[string]json.RawMessage](t, want["ownerReferences"]), m.Owners)
+		requireMap(t, decodeAs[map[string]string](t, want["labels"]), m.Labels)
+		requireMap(t, decodeAs[map[string]string](t, want["annotations"]), m.Annotations)
+		require.ElementsMatch(t, decodeAs[[]string](t, want["finalizers"]), m.Finalizers)
+		requireOwners(t, decodeAs[[]map[string]json.RawMessage](t, want["ownerReferences"]), m.Owners)
 	})
 }
 
-// as decodes what Decode has accepted; nil and null are the zero value.
-func as[T any](t *testing.T, raw []byte) (v T) {
+// decodeAs decodes what Decode has accepted; nil and null are the zero value.
+func decodeAs[T any](t *testing.T, raw []byte) (v T) {
 	t.Helper()
 	if raw != nil {
 		require.NoError(t, json.Unmarshal(raw, &v), "accepted what is no %T: %s", v, raw)
@@ -140,7 +140,7 @@ func requireOwners(t *testing.T, want []map[string]json.RawMessage, got []objmet
 	require.Len(t, got, len(want))
 	for i, w := range want {
 		for name, text := range map[string]string{"apiVersion": got[i].APIVersion, "kind": got[i].Kind, "name": got[i].Name, "uid": got[i].UID} {
-			require.Equal(t, as[string](t, w[name]), text, name)
+			require.Equal(t, decodeAs[string](t, w[name]), text, name)
 		}
 		require.Equal(t, string(w["controller"]) == "true", got[i].Controller)
 		require.Equal(t, string(w["blockOwnerDeletion"]) == "true", got[i].BlockOwnerDeletion)
@@ -188,8 +188,8 @@ func TestEntriesAreBounded(t *testing.T) {
 	}
 }
 
-// allocated is how many bytes fn takes.
-func allocated(fn func()) uint64 {
+// allocatedBytes is how many bytes fn takes.
+func allocatedBytes(fn func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	fn()

@@ -51,16 +51,16 @@ func New(cfg *rest.Config) (*Client, error) {
 // or why it did not run. When ctx ends the connection is closed, which may leave the command
 // running; the error is the cause then.
 func (c *Client) Run(ctx context.Context, cmd *Command) (Output, error) {
-	executor, err := c.executor(cmd)
+	executor, err := c.newExecutor(cmd)
 	if err != nil {
 		return Output{}, fmt.Errorf("run a command: %w", err)
 	}
-	stdout, stderr := &head{}, &head{}
+	stdout, stderr := &outputHead{}, &outputHead{}
 	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: stdout, Stderr: stderr})
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	return Output{Stdout: stdout.text(), Stderr: stderr.text()}, err
+	return Output{Stdout: stdout.headText(), Stderr: stderr.headText()}, err
 }
 
 // Exited reports whether an error of Run is that the command ran to its end and returned a failure:
@@ -70,7 +70,7 @@ func Exited(err error) bool {
 	return errors.As(err, &exit)
 }
 
-func (c *Client) executor(cmd *Command) (remotecommand.Executor, error) {
+func (c *Client) newExecutor(cmd *Command) (remotecommand.Executor, error) {
 	url := c.rest.Get().Resource("pods").Namespace(cmd.Namespace).Name(cmd.Pod).SubResource("exec").
 		VersionedParams(&corev1.PodExecOptions{Container: cmd.Container, Command: cmd.Args, Stdout: true, Stderr: true}, scheme.ParameterCodec).URL()
 	first, err := remotecommand.NewWebSocketExecutor(c.config, "GET", url.String())
@@ -86,16 +86,16 @@ func (c *Client) executor(cmd *Command) (remotecommand.Executor, error) {
 	})
 }
 
-// head keeps the beginning of what is written. Safe for concurrent use: a connection that was closed
+// outputHead keeps the beginning of what is written. Safe for concurrent use: a connection that was closed
 // may write a little longer.
-type head struct {
+type outputHead struct {
 	mu      sync.Mutex
 	kept    []byte
 	dropped int
 }
 
 // Write implements io.Writer. It never fails.
-func (h *head) Write(data []byte) (int, error) {
+func (h *outputHead) Write(data []byte) (int, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	n := min(len(data), maxOutput-len(h.kept))
@@ -104,7 +104,7 @@ func (h *head) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-func (h *head) text() string {
+func (h *outputHead) headText() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	text := strings.TrimRight(strings.ToValidUTF8(string(h.kept), "\uFFFD"), "\n")

@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// failure is an attempt that may be repeated.
-type failure struct {
+// retryableError is an attempt that may be repeated.
+type retryableError struct {
 	err     error
 	broken  bool          // the server answers, but wrongly: few tries
 	smaller bool          // a smaller page may help
@@ -20,11 +20,11 @@ type failure struct {
 	after   time.Duration // the server asked to wait this long
 }
 
-func (f *failure) Error() string { return f.err.Error() }
-func (f *failure) Unwrap() error { return f.err }
+func (f *retryableError) Error() string { return f.err.Error() }
+func (f *retryableError) Unwrap() error { return f.err }
 
-// answer turns a response other than 200 into an error.
-func answer(resp *http.Response) error {
+// responseError turns a response other than 200 into an error.
+func responseError(resp *http.Response) error {
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // what can be read of the message is enough
 	var status metav1.Status
 	if json.Unmarshal(body, &status) != nil || status.Kind != "Status" {
@@ -35,15 +35,15 @@ func answer(resp *http.Response) error {
 	case code == http.StatusGone || status.Reason == metav1.StatusReasonExpired:
 		return &ExpiredError{Continue: status.Continue, Message: status.Message}
 	case tooLargeRevision(&status):
-		return &failure{err: err, behind: true, after: retryAfter(resp)}
+		return &retryableError{err: err, behind: true, after: retryAfter(resp)}
 	case code == http.StatusTooManyRequests:
-		return &failure{err: err, after: retryAfter(resp)}
+		return &retryableError{err: err, after: retryAfter(resp)}
 	case code == http.StatusGatewayTimeout || code == http.StatusRequestTimeout:
-		return &failure{err: err, smaller: true, after: retryAfter(resp)}
+		return &retryableError{err: err, smaller: true, after: retryAfter(resp)}
 	case code == http.StatusBadGateway || code == http.StatusServiceUnavailable:
-		return &failure{err: err, after: retryAfter(resp)}
+		return &retryableError{err: err, after: retryAfter(resp)}
 	case code >= http.StatusInternalServerError:
-		return &failure{err: err, broken: true, smaller: true, after: retryAfter(resp)}
+		return &retryableError{err: err, broken: true, smaller: true, after: retryAfter(resp)}
 	}
 	return err
 }

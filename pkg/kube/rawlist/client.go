@@ -118,8 +118,8 @@ type Request struct {
 	Aggregated bool
 }
 
-// bounded returns limit, or what the request allows.
-func (r *Request) bounded(limit int64) int64 {
+// boundedLimit returns limit, or what the request allows.
+func (r *Request) boundedLimit(limit int64) int64 {
 	if r.MaxItems > 0 {
 		return min(limit, r.MaxItems)
 	}
@@ -157,11 +157,11 @@ type Sink interface {
 // *SinkError, the error of ctx, or the last network error; in every case the pages committed before
 // stand.
 func (c *Client) List(ctx context.Context, req Request, sink Sink) error {
-	p := pager{client: c, req: req, sink: sink, revision: req.Revision, token: req.Continue, large: turn{of: c.large}}
-	p.limit = req.bounded(c.limit(req.Resource))
-	defer p.forget()
+	p := pager{client: c, req: req, sink: sink, revision: req.Revision, token: req.Continue, large: memoryTurn{of: c.large}}
+	p.limit = req.boundedLimit(c.pageLimit(req.Resource))
+	defer p.dropPrefetch()
 	for {
-		page, err := p.next(ctx)
+		page, err := p.nextPage(ctx)
 		if err != nil {
 			return errors.Join(err, sink.Rollback())
 		}
@@ -188,8 +188,8 @@ func (c *Client) Revision(ctx context.Context) (string, error) {
 // not read in all of them; else it is empty.
 func (c *Client) RevisionOf(ctx context.Context, r schema.GroupVersionResource, namespace string) (string, error) {
 	var last lastPage
-	p := pager{client: c, req: Request{Resource: r, Namespace: namespace, MaxItems: 1}, sink: &last, limit: 1, large: turn{of: c.large}}
-	page, err := p.next(ctx)
+	p := pager{client: c, req: Request{Resource: r, Namespace: namespace, MaxItems: 1}, sink: &last, limit: 1, large: memoryTurn{of: c.large}}
+	page, err := p.nextPage(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -206,7 +206,7 @@ func (lastPage) Item(jsonlist.Item) error { return nil }
 func (lastPage) Commit(Page) error        { return nil }
 func (lastPage) Rollback() error          { return nil }
 
-func (c *Client) limit(r schema.GroupVersionResource) int64 {
+func (c *Client) pageLimit(r schema.GroupVersionResource) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if n, ok := c.limits[r]; ok {
@@ -224,25 +224,25 @@ const (
 	firstLimit = 16
 )
 
-// learn sets the page size from the items seen, growing at most fourfold.
-func (c *Client) learn(r schema.GroupVersionResource, limit, bytes int64, items int) int64 {
+// learnLimit sets the page size from the items seen, growing at most fourfold.
+func (c *Client) learnLimit(r schema.GroupVersionResource, limit, bytes int64, items int) int64 {
 	if items == 0 {
 		return limit
 	}
 	want := c.opts.PageBytes / max(bytes/int64(items), 1)
 	want = max(min(want, limit*4, maxLimit), minLimit)
-	c.remember(r, want)
+	c.rememberLimit(r, want)
 	return want
 }
 
-func (c *Client) remember(r schema.GroupVersionResource, limit int64) {
+func (c *Client) rememberLimit(r schema.GroupVersionResource, limit int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.limits[r] = limit
 }
 
-// url builds the address of one page.
-func (c *Client) url(req *Request, revision, token string, limit int64) string {
+// pageURL builds the address of one page.
+func (c *Client) pageURL(req *Request, revision, token string, limit int64) string {
 	u := *c.base
 	elements := []string{"apis", req.Resource.Group, req.Resource.Version}
 	if req.Resource.Group == "" {

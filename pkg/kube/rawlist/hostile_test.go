@@ -52,8 +52,8 @@ func (e *endless) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	_, _ = out.WriteString(`}`)
 }
 
-// live is the memory in use after a collection.
-func live() uint64 {
+// liveMemory is the memory in use after a collection.
+func liveMemory() uint64 {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
@@ -69,13 +69,13 @@ type weigher struct {
 
 func (w *weigher) Item(jsonlist.Item) error {
 	if w.n++; w.n%w.every == 0 {
-		w.peak = max(w.peak, live())
+		w.peak = max(w.peak, liveMemory())
 	}
 	return nil
 }
 
-// grown is how much more was in use at the peak than before.
-func (w *weigher) grown() uint64 { return max(w.peak, w.base) - w.base }
+// grownBytes is how much more was in use at the peak than before.
+func (w *weigher) grownBytes() uint64 { return max(w.peak, w.base) - w.base }
 
 func startServer(t *testing.T, h http.Handler, opts Options) *Client {
 	t.Helper()
@@ -94,10 +94,10 @@ func TestAPageThatIgnoresItsLimitIsNotHeld(t *testing.T) {
 	for _, lastFirst := range []bool{false, true} {
 		server := &endless{items: 16 << 10, size: 2 << 10, lastFirst: lastFirst} // 32 MiB
 		c := startServer(t, server, Options{})
-		w := &weigher{every: 4 << 10, base: live()}
+		w := &weigher{every: 4 << 10, base: liveMemory()}
 		require.NoError(t, c.List(t.Context(), Request{Resource: configMaps, Aggregated: true}, w))
 		require.Equal(t, server.items, w.n)
-		require.Less(t, w.grown(), uint64(8<<20), "metadata last: %v", lastFirst)
+		require.Less(t, w.grownBytes(), uint64(8<<20), "metadata last: %v", lastFirst)
 	}
 }
 

@@ -20,8 +20,8 @@ import (
 
 func TestListPagesAtOneRevision(t *testing.T) {
 	for _, lastFirst := range []bool{false, true} {
-		s := &apiServer{objects: names(1000), revision: 70, lastFirst: lastFirst}
-		c := start(t, s, Options{FirstLimit: 10})
+		s := &apiServer{objects: podNames(1000), revision: 70, lastFirst: lastFirst}
+		c := startClient(t, s, Options{FirstLimit: 10})
 		var got collector
 		require.NoError(t, c.List(t.Context(), Request{Resource: configMaps, Namespace: "n", Revision: "42", Selector: "a=b"}, &got))
 		require.Equal(t, s.objects, got.committed)
@@ -41,13 +41,13 @@ func TestListPagesAtOneRevision(t *testing.T) {
 }
 
 func TestPageSizeFollowsItemSize(t *testing.T) {
-	small := &apiServer{objects: names(5000), revision: 1}
-	c := start(t, small, Options{FirstLimit: 10})
+	small := &apiServer{objects: podNames(5000), revision: 1}
+	c := startClient(t, small, Options{FirstLimit: 10})
 	require.NoError(t, c.List(t.Context(), Request{Resource: configMaps, Revision: "1"}, &collector{}))
 	require.LessOrEqual(t, len(small.requests), 8, "pages of small items grow")
 
-	big := &apiServer{objects: names(60), revision: 1, size: 100_000}
-	c = start(t, big, Options{FirstLimit: 20, PageBytes: 500_000})
+	big := &apiServer{objects: podNames(60), revision: 1, size: 100_000}
+	c = startClient(t, big, Options{FirstLimit: 20, PageBytes: 500_000})
 	var got collector
 	require.NoError(t, c.List(t.Context(), Request{Resource: configMaps, Revision: "1"}, &got))
 	require.Equal(t, 20, got.pages[0].Items)
@@ -55,12 +55,12 @@ func TestPageSizeFollowsItemSize(t *testing.T) {
 }
 
 func TestNewestRevisionIsKept(t *testing.T) {
-	s := &apiServer{objects: names(30), revision: 5}
+	s := &apiServer{objects: podNames(30), revision: 5}
 	s.fault = func(n int, _ http.ResponseWriter, _ *http.Request) bool {
 		s.revision++ // the cluster moves on between pages
 		return false
 	}
-	c := start(t, s, Options{FirstLimit: 4})
+	c := startClient(t, s, Options{FirstLimit: 4})
 	var got collector
 	require.NoError(t, c.List(t.Context(), Request{Resource: configMaps}, &got))
 	require.Equal(t, s.objects, got.committed)
@@ -73,8 +73,8 @@ func TestNewestRevisionIsKept(t *testing.T) {
 }
 
 func TestExpired(t *testing.T) {
-	s := &apiServer{objects: names(100), revision: 50}
-	c := start(t, s, Options{FirstLimit: 10})
+	s := &apiServer{objects: podNames(100), revision: 50}
+	c := startClient(t, s, Options{FirstLimit: 10})
 	s.fault = func(n int, _ http.ResponseWriter, _ *http.Request) bool {
 		if n == 2 {
 			s.compacted = 50
@@ -101,14 +101,14 @@ func TestRetries(t *testing.T) {
 	tooLarge := metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status"}, Code: 504, Reason: metav1.StatusReasonTimeout,
 		Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}}}
 	faults := map[string]func(w http.ResponseWriter){
-		"too large resource version": func(w http.ResponseWriter) { reply(w, 504, tooLarge) },
-		"timeout":                    func(w http.ResponseWriter) { reply(w, 504, metav1.Status{}) },
+		"too large resource version": func(w http.ResponseWriter) { writeReply(w, 504, tooLarge) },
+		"timeout":                    func(w http.ResponseWriter) { writeReply(w, 504, metav1.Status{}) },
 		"too many requests": func(w http.ResponseWriter) {
 			w.Header().Set("Retry-After", "1")
-			reply(w, 429, metav1.Status{})
+			writeReply(w, 429, metav1.Status{})
 		},
 		"unavailable":    func(w http.ResponseWriter) { w.WriteHeader(503) },
-		"internal error": func(w http.ResponseWriter) { reply(w, 500, metav1.Status{}) },
+		"internal error": func(w http.ResponseWriter) { writeReply(w, 500, metav1.Status{}) },
 		"truncated body": func(w http.ResponseWriter) {
 			_, _ = w.Write([]byte(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"42"},"items":[{"metadata":{"name":"ghost"}},`))
 		},
@@ -122,7 +122,7 @@ func TestRetries(t *testing.T) {
 	}
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
-			s := &apiServer{objects: names(50), revision: 42}
+			s := &apiServer{objects: podNames(50), revision: 42}
 			s.fault = func(n int, w http.ResponseWriter, _ *http.Request) bool {
 				if n == 1 || n == 3 || n == 4 {
 					fault(w)
@@ -130,7 +130,7 @@ func TestRetries(t *testing.T) {
 				}
 				return false
 			}
-			c := start(t, s, Options{FirstLimit: 20})
+			c := startClient(t, s, Options{FirstLimit: 20})
 			var got collector
 			require.NoError(t, c.List(t.Context(), Request{Resource: configMaps, Revision: "42"}, &got))
 			require.Equal(t, s.objects, got.committed)
@@ -142,7 +142,7 @@ func TestRetries(t *testing.T) {
 func TestGivesUp(t *testing.T) {
 	always := func(code int) func(int, http.ResponseWriter, *http.Request) bool {
 		return func(_ int, w http.ResponseWriter, _ *http.Request) bool {
-			reply(w, code, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status"}, Message: "conversion webhook failed"})
+			writeReply(w, code, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status"}, Message: "conversion webhook failed"})
 			return true
 		}
 	}
@@ -158,7 +158,7 @@ func TestGivesUp(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := &apiServer{fault: always(tt.code)}
-			c := start(t, s, Options{})
+			c := startClient(t, s, Options{})
 			err := c.List(t.Context(), Request{Resource: configMaps, Aggregated: tt.aggregated}, &collector{})
 			var status *StatusError
 			require.ErrorAs(t, err, &status)
@@ -176,40 +176,40 @@ func TestRetriesEndAtTheTimeout(t *testing.T) {
 		w.WriteHeader(503)
 		return true
 	}}
-	c := start(t, s, Options{RetryTimeout: 20 * time.Second, Clock: clk})
+	c := startClient(t, s, Options{RetryTimeout: 20 * time.Second, Clock: clk})
 	var status *StatusError
 	require.ErrorAs(t, c.List(t.Context(), Request{Resource: configMaps}, &collector{}), &status)
 	require.Len(t, s.requests, 7, "the seventh fails after 21 s")
 }
 
 func TestUnreachableServerComesBack(t *testing.T) {
-	s := &apiServer{objects: names(3), revision: 1}
+	s := &apiServer{objects: podNames(3), revision: 1}
 	s.fault = func(n int, w http.ResponseWriter, _ *http.Request) bool {
 		if n <= 5 {
 			panic(http.ErrAbortHandler)
 		}
 		return false
 	}
-	c := start(t, s, Options{})
+	c := startClient(t, s, Options{})
 	var got collector
 	require.NoError(t, c.List(t.Context(), Request{Resource: configMaps}, &got))
 	require.Equal(t, s.objects, got.committed)
 }
 
 func TestOtherRevisionIsRefused(t *testing.T) {
-	s := &apiServer{objects: names(3), revision: 9}
+	s := &apiServer{objects: podNames(3), revision: 9}
 	s.fault = func(_ int, w http.ResponseWriter, r *http.Request) bool {
-		s.page(w, r, token{Revision: 9})
+		s.replyPage(w, r, token{Revision: 9})
 		return true
 	}
-	c := start(t, s, Options{})
+	c := startClient(t, s, Options{})
 	require.ErrorIs(t, c.List(t.Context(), Request{Resource: configMaps, Revision: "8"}, &collector{}), ErrRevision)
 }
 
 func TestSinkErrorEndsTheList(t *testing.T) {
 	full := errors.New("disk full")
-	s := &apiServer{objects: names(3), revision: 9}
-	c := start(t, s, Options{})
+	s := &apiServer{objects: podNames(3), revision: 9}
+	c := startClient(t, s, Options{})
 	err := c.List(t.Context(), Request{Resource: configMaps}, &collector{fail: full})
 	var sink *SinkError
 	require.ErrorAs(t, err, &sink)
@@ -218,14 +218,14 @@ func TestSinkErrorEndsTheList(t *testing.T) {
 }
 
 func TestItemTooLargeIsNotRetried(t *testing.T) {
-	s := &apiServer{objects: names(3), revision: 9, size: 5000}
-	c := start(t, s, Options{MaxItemBytes: 1000})
+	s := &apiServer{objects: podNames(3), revision: 9, size: 5000}
+	c := startClient(t, s, Options{MaxItemBytes: 1000})
 	require.ErrorIs(t, c.List(t.Context(), Request{Resource: configMaps}, &collector{}), jsonlist.ErrItemTooLarge)
 	require.Len(t, s.requests, 1)
 }
 
 func TestStalledAnswerIsAskedForAgain(t *testing.T) {
-	s := &apiServer{objects: names(3), revision: 9}
+	s := &apiServer{objects: podNames(3), revision: 9}
 	s.fault = func(n int, w http.ResponseWriter, r *http.Request) bool {
 		if n > 1 {
 			return false
@@ -235,7 +235,7 @@ func TestStalledAnswerIsAskedForAgain(t *testing.T) {
 		<-r.Context().Done() // the client ends the request, not the server
 		return true
 	}
-	c := start(t, s, Options{Stall: 40 * time.Millisecond})
+	c := startClient(t, s, Options{Stall: 40 * time.Millisecond})
 	var got collector
 	require.NoError(t, c.List(t.Context(), Request{Resource: configMaps}, &got))
 	require.Equal(t, s.objects, got.committed)
@@ -249,7 +249,7 @@ func TestCancel(t *testing.T) {
 		w.WriteHeader(503)
 		return true
 	}}
-	c := start(t, s, Options{Clock: clock.RealClock{}})
+	c := startClient(t, s, Options{Clock: clock.RealClock{}})
 	require.ErrorIs(t, c.List(ctx, Request{Resource: configMaps}, &collector{}), reason)
 }
 
@@ -265,20 +265,20 @@ func TestURL(t *testing.T) {
 	require.NoError(t, err)
 	req := Request{Resource: configMaps}
 	req.Resource.Group = "apps"
-	got := c.url(&req, "7", "", 5)
+	got := c.pageURL(&req, "7", "", 5)
 	require.True(t, strings.HasPrefix(got, "https://h:1/prefix/apis/apps/v1/configmaps?"), got)
 	require.Contains(t, got, "resourceVersion=7&resourceVersionMatch=Exact")
 }
 
 func TestNextPageIsAskedForAhead(t *testing.T) {
 	for _, lastFirst := range []bool{false, true} {
-		s := &apiServer{objects: names(100), revision: 9, lastFirst: lastFirst}
+		s := &apiServer{objects: podNames(100), revision: 9, lastFirst: lastFirst}
 		asked := make(chan string, 100)
 		s.fault = func(_ int, _ http.ResponseWriter, r *http.Request) bool {
 			asked <- r.URL.Query().Get("continue")
 			return false
 		}
-		c := start(t, s, Options{FirstLimit: 10, PageBytes: 800})
+		c := startClient(t, s, Options{FirstLimit: 10, PageBytes: 800})
 		got := &early{asked: asked, wait: !lastFirst}
 		require.NoError(t, c.List(t.Context(), Request{Resource: configMaps, Revision: "9"}, got))
 		require.Equal(t, s.objects, got.committed, "metadata last: %v", lastFirst)
@@ -309,20 +309,20 @@ func (e *early) Item(item jsonlist.Item) error {
 func TestBrokenKindBehindALateCache(t *testing.T) {
 	late := metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status"}, Code: 504, Reason: metav1.StatusReasonTimeout,
 		Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}}}
-	s := &apiServer{objects: names(5), revision: 42}
+	s := &apiServer{objects: podNames(5), revision: 42}
 	broken := true
 	s.fault = func(n int, w http.ResponseWriter, r *http.Request) bool {
 		switch {
 		case r.URL.Query().Get("resourceVersion") != "" && (broken || n < 5):
-			reply(w, 504, late)
+			writeReply(w, 504, late)
 		case broken:
-			reply(w, 500, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status"}, Message: "conversion webhook failed"})
+			writeReply(w, 500, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status"}, Message: "conversion webhook failed"})
 		default:
 			return false
 		}
 		return true
 	}
-	c := start(t, s, Options{})
+	c := startClient(t, s, Options{})
 	var got collector
 	err := c.List(t.Context(), Request{Resource: configMaps, Revision: "42"}, &got)
 	require.ErrorContains(t, err, "conversion webhook failed")

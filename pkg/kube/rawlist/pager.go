@@ -24,30 +24,30 @@ type pager struct {
 	limit    int64
 	learnt   bool             // limit fits the size of the items
 	splitter *jsonlist.Reader // kept for its buffer
-	ahead    *request         // of the next page, nil if not asked for yet
+	ahead    *pageRequest     // of the next page, nil if not asked for yet
 	ctx      context.Context  //nolint:containedctx // of the page that is read
-	large    turn             // at holding a large item
+	large    memoryTurn       // at holding a large item
 }
 
-func (p *pager) reader(body io.Reader) *jsonlist.Reader {
+func (p *pager) newReader(body io.Reader) *jsonlist.Reader {
 	if p.splitter == nil {
 		p.splitter = jsonlist.NewReader(body, jsonlist.Options{MaxItemBytes: p.client.opts.MaxItemBytes,
-			LargeBytes: largeBytes, Large: func() error { return p.large.enter(p.ctx) }})
+			LargeBytes: largeBytes, Large: func() error { return p.large.enterTurn(p.ctx) }})
 		return p.splitter
 	}
 	p.splitter.Reset(body)
 	return p.splitter
 }
 
-// next fetches one page and retries it as often as its failures deserve.
-func (p *pager) next(ctx context.Context) (Page, error) {
+// nextPage fetches one page and retries it as often as its failures deserve.
+func (p *pager) nextPage(ctx context.Context) (Page, error) {
 	opts := &p.client.opts
 	backoff := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 16, Cap: 10 * time.Second}
 	started, tries, behind := opts.Clock.Now(), 0, 0
 	for {
-		page, err := p.attempt(ctx)
+		page, err := p.attemptPage(ctx)
 		if err == nil {
-			p.advance(page)
+			p.advanceTo(page)
 			return page, nil
 		}
 		if err := p.giveUp(ctx, err, &tries, started); err != nil {
@@ -57,7 +57,7 @@ func (p *pager) next(ctx context.Context) (Page, error) {
 			return Page{}, &SinkError{Err: err}
 		}
 		delay := backoff.Step()
-		if f := (*failure)(nil); errors.As(err, &f) {
+		if f := (*retryableError)(nil); errors.As(err, &f) {
 			delay = max(delay, f.after)
 			if f.behind {
 				behind++
@@ -84,24 +84,24 @@ const doubtAfter = 2
 // converted never gets into the server's cache, and is answered for a minute as if the cache were
 // only late (Kubernetes 1.36).
 func (p *pager) brokenAnyhow(ctx context.Context) error {
-	rq := p.client.start(ctx, p.client.url(&p.req, "", "", 1))
-	defer rq.end()
+	rq := p.client.startRequest(ctx, p.client.pageURL(&p.req, "", "", 1))
+	defer rq.endRequest()
 	watch := newWatchdog(p.client.opts.Clock, p.client.opts.Stall, rq.cancel)
 	defer watch.stop()
-	watch.busy()
+	watch.markBusy()
 	<-rq.done
-	watch.idle()
+	watch.markIdle()
 	if rq.err != nil || rq.resp.StatusCode == http.StatusOK {
 		return nil // is no fact about the kind
 	}
-	var f *failure
-	if err := answer(rq.resp); errors.As(err, &f) && f.broken {
+	var f *retryableError
+	if err := responseError(rq.resp); errors.As(err, &f) && f.broken {
 		return f.err
 	}
 	return nil
 }
 
-func (p *pager) advance(page Page) {
+func (p *pager) advanceTo(page Page) {
 	p.revision, p.token = page.Revision, page.Continue
 }
 
@@ -110,7 +110,7 @@ func (p *pager) giveUp(ctx context.Context, err error, tries *int, started time.
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	var f *failure
+	var f *retryableError
 	if !errors.As(err, &f) {
 		return err
 	}
@@ -127,56 +127,56 @@ func (p *pager) giveUp(ctx context.Context, err error, tries *int, started time.
 	return nil
 }
 
-// attempt requests the page once. A *failure may be tried again, other errors not.
-func (p *pager) attempt(ctx context.Context) (Page, error) {
+// attemptPage requests the page once. A *failure may be tried again, other errors not.
+func (p *pager) attemptPage(ctx context.Context) (Page, error) {
 	rq := p.ahead
 	p.ahead = nil
 	if rq == nil {
-		rq = p.launch(ctx, p.token, p.revision)
+		rq = p.launchRequest(ctx, p.token, p.revision)
 	}
-	defer rq.end()
+	defer rq.endRequest()
 	watch := newWatchdog(p.client.opts.Clock, p.client.opts.Stall, rq.cancel)
 	defer watch.stop()
-	watch.busy()
+	watch.markBusy()
 	<-rq.done
-	watch.idle()
+	watch.markIdle()
 	if rq.err != nil {
-		return Page{}, &failure{err: causeOr(rq.ctx, rq.err)}
+		return Page{}, &retryableError{err: causeOr(rq.ctx, rq.err)}
 	}
 	if rq.resp.StatusCode != http.StatusOK {
-		return Page{}, answer(rq.resp)
+		return Page{}, responseError(rq.resp)
 	}
-	page, err := p.split(ctx, &watchedReader{r: rq.resp.Body, watch: watch})
-	if f := (*failure)(nil); errors.As(err, &f) {
+	page, err := p.splitBody(ctx, &watchedReader{r: rq.resp.Body, watch: watch})
+	if f := (*retryableError)(nil); errors.As(err, &f) {
 		f.err = causeOr(rq.ctx, f.err)
 	}
 	if err != nil {
-		p.forget()
+		p.dropPrefetch()
 	}
 	return page, err
 }
 
-// launch starts the request for a page.
-func (p *pager) launch(ctx context.Context, token, revision string) *request {
+// launchRequest starts the request for a page.
+func (p *pager) launchRequest(ctx context.Context, token, revision string) *pageRequest {
 	limit := p.limit
 	if revision == "" {
 		limit = min(limit, firstLimit)
 	}
-	return p.client.start(ctx, p.client.url(&p.req, revision, token, limit))
+	return p.client.startRequest(ctx, p.client.pageURL(&p.req, revision, token, limit))
 }
 
 // lookAhead requests the next page while this one is read: lists of built-in kinds name it before
 // their items. The first page decides how many items to request.
 func (p *pager) lookAhead(ctx context.Context, meta jsonlist.ListMeta) {
 	if p.ahead == nil && p.learnt && meta.Continue != "" && meta.ResourceVersion != "" {
-		p.ahead = p.launch(ctx, meta.Continue, meta.ResourceVersion)
+		p.ahead = p.launchRequest(ctx, meta.Continue, meta.ResourceVersion)
 	}
 }
 
-// forget drops a page asked for ahead.
-func (p *pager) forget() {
+// dropPrefetch drops a page asked for ahead.
+func (p *pager) dropPrefetch() {
 	if p.ahead != nil {
-		p.ahead.end()
+		p.ahead.endRequest()
 		p.ahead = nil
 	}
 }
@@ -189,10 +189,10 @@ func causeOr(ctx context.Context, err error) error {
 	return err
 }
 
-// split hands the items of one body to the sink and verifies its end.
-func (p *pager) split(ctx context.Context, body io.Reader) (Page, error) {
+// splitBody hands the items of one body to the sink and verifies its end.
+func (p *pager) splitBody(ctx context.Context, body io.Reader) (Page, error) {
 	p.ctx = ctx
-	defer p.small()
+	defer p.shrinkBuffers()
 	counted := &countingReader{r: body, max: p.client.opts.MaxPageBytes}
 	body = counted
 	revision := p.revision
@@ -200,15 +200,15 @@ func (p *pager) split(ctx context.Context, body io.Reader) (Page, error) {
 		kept := newSpool(p.client.opts.Dir)
 		defer kept.close()
 		var err error
-		if body, revision, err = p.foresee(counted, kept); err != nil {
+		if body, revision, err = p.readRevision(counted, kept); err != nil {
 			return Page{}, err
 		}
 	}
 	if err := p.sink.Begin(revision); err != nil {
 		return Page{}, &SinkError{Err: err}
 	}
-	reader := p.reader(body)
-	items, err := p.items(reader, func(item jsonlist.Item) error {
+	reader := p.newReader(body)
+	items, err := p.readItems(reader, func(item jsonlist.Item) error {
 		p.lookAhead(ctx, reader.List())
 		return p.sink.Item(item)
 	})
@@ -220,13 +220,13 @@ func (p *pager) split(ctx context.Context, body io.Reader) (Page, error) {
 		return Page{}, fmt.Errorf("%w: asked for %s, got %q", ErrRevision, revision, meta.ResourceVersion)
 	}
 	p.learnt = true
-	p.limit = p.req.bounded(p.client.learn(p.req.Resource, p.limit, counted.n, items))
+	p.limit = p.req.boundedLimit(p.client.learnLimit(p.req.Resource, p.limit, counted.n, items))
 	return Page{Revision: meta.ResourceVersion, Continue: meta.Continue, APIVersion: meta.APIVersion,
 		Kind: meta.Kind, Items: items, Remaining: meta.Remaining}, nil
 }
 
-// items reads a body to its end.
-func (p *pager) items(reader *jsonlist.Reader, each func(jsonlist.Item) error) (int, error) {
+// readItems reads a body to its end.
+func (p *pager) readItems(reader *jsonlist.Reader, each func(jsonlist.Item) error) (int, error) {
 	for n := 0; ; n++ {
 		item, err := reader.Next()
 		if err == io.EOF { //nolint:errorlint // io.EOF itself is the verified end; a wrapped one is not
@@ -239,7 +239,7 @@ func (p *pager) items(reader *jsonlist.Reader, each func(jsonlist.Item) error) (
 			return n, err
 		}
 		if err != nil {
-			return n, &failure{err: fmt.Errorf("read the page: %w", err), broken: true, smaller: true}
+			return n, &retryableError{err: fmt.Errorf("read the page: %w", err), broken: true, smaller: true}
 		}
 		if err := each(item); err != nil {
 			return n, &SinkError{Err: err}
@@ -247,20 +247,20 @@ func (p *pager) items(reader *jsonlist.Reader, each func(jsonlist.Item) error) (
 	}
 }
 
-// small drops what a large item needed.
-func (p *pager) small() {
+// shrinkBuffers drops what a large item needed.
+func (p *pager) shrinkBuffers() {
 	if p.large.held {
 		p.splitter = nil
-		p.large.leave()
+		p.large.leaveTurn()
 	}
 }
 
-// foresee reads a body up to its revision, which built-in kinds send ahead of the items
+// readRevision reads a body up to its revision, which built-in kinds send ahead of the items
 // and custom resources behind them, and returns the body from its start.
-func (p *pager) foresee(body io.Reader, kept *spool) (io.Reader, string, error) {
-	reader := p.reader(io.TeeReader(body, kept))
+func (p *pager) readRevision(body io.Reader, kept *pageSpool) (io.Reader, string, error) {
+	reader := p.newReader(io.TeeReader(body, kept))
 	known := errors.New("the revision is known")
-	_, err := p.items(reader, func(jsonlist.Item) error {
+	_, err := p.readItems(reader, func(jsonlist.Item) error {
 		if reader.List().ResourceVersion != "" {
 			return known
 		}
@@ -269,7 +269,7 @@ func (p *pager) foresee(body io.Reader, kept *spool) (io.Reader, string, error) 
 	if err != nil && !errors.Is(err, known) {
 		return nil, "", err
 	}
-	start, err := kept.reader()
+	start, err := kept.newReader()
 	if err != nil {
 		return nil, "", err
 	}

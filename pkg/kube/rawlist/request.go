@@ -6,8 +6,8 @@ import (
 	"net/http"
 )
 
-// request is a page on its way.
-type request struct {
+// pageRequest is a page on its way.
+type pageRequest struct {
 	ctx    context.Context //nolint:containedctx // the request's own, see cancel
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when resp or err is set
@@ -15,10 +15,10 @@ type request struct {
 	err    error
 }
 
-// start sends a request; the caller waits for done and calls end.
-func (c *Client) start(ctx context.Context, address string) *request {
+// startRequest sends a request; the caller waits for done and calls end.
+func (c *Client) startRequest(ctx context.Context, address string) *pageRequest {
 	ctx, cancel := context.WithCancelCause(ctx)
-	rq := &request{ctx: ctx, cancel: cancel, done: make(chan struct{})}
+	rq := &pageRequest{ctx: ctx, cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(rq.done)
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
@@ -34,9 +34,9 @@ func (c *Client) start(ctx context.Context, address string) *request {
 	return rq
 }
 
-// end releases the request, in whatever state it is. What is left of a short answer is read, so
+// endRequest releases the request, in whatever state it is. What is left of a short answer is read, so
 // that the connection can be used again.
-func (rq *request) end() {
+func (rq *pageRequest) endRequest() {
 	select {
 	case <-rq.done:
 	default:

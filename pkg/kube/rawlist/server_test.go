@@ -70,23 +70,23 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		at.Revision, _ = strconv.ParseInt(q.Get("resourceVersion"), 10, 64)
 	}
 	if at.Revision < s.compacted {
-		s.gone(w, at)
+		s.replyGone(w, at)
 		return
 	}
-	s.page(w, r, at)
+	s.replyPage(w, r, at)
 }
 
-func (s *apiServer) gone(w http.ResponseWriter, at token) {
+func (s *apiServer) replyGone(w http.ResponseWriter, at token) {
 	status := metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Code: http.StatusGone,
 		Reason: metav1.StatusReasonExpired, Message: "too old"}
 	if at.After != "" {
 		b, _ := json.Marshal(token{Revision: -1, After: at.After})
 		status.Continue = string(b)
 	}
-	reply(w, http.StatusGone, status)
+	writeReply(w, http.StatusGone, status)
 }
 
-func (s *apiServer) page(w http.ResponseWriter, r *http.Request, at token) {
+func (s *apiServer) replyPage(w http.ResponseWriter, r *http.Request, at token) {
 	limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))
 	var items []string
 	next := ""
@@ -95,7 +95,7 @@ func (s *apiServer) page(w http.ResponseWriter, r *http.Request, at token) {
 			continue
 		}
 		if len(items) == limit {
-			b, _ := json.Marshal(token{Revision: at.Revision, After: last(items)})
+			b, _ := json.Marshal(token{Revision: at.Revision, After: lastOf(items)})
 			next = string(b)
 			break
 		}
@@ -114,15 +114,15 @@ func (s *apiServer) page(w http.ResponseWriter, r *http.Request, at token) {
 	_, _ = fmt.Fprintf(w, `{"kind":"ConfigMapList","apiVersion":"v1",%s,%s}`, meta, list)
 }
 
-func last(s []string) string { return s[len(s)-1] }
+func lastOf(s []string) string { return s[len(s)-1] }
 
-func reply(w http.ResponseWriter, code int, status metav1.Status) {
+func writeReply(w http.ResponseWriter, code int, status metav1.Status) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(status)
 }
 
-func names(n int) []string {
+func podNames(n int) []string {
 	out := make([]string, n)
 	for i := range out {
 		out[i] = fmt.Sprintf("o-%05d", i)
@@ -174,7 +174,7 @@ func (c *collector) Rollback() error {
 	return nil
 }
 
-func start(t *testing.T, s *apiServer, opts Options) *Client {
+func startClient(t *testing.T, s *apiServer, opts Options) *Client {
 	t.Helper()
 	srv := httptest.NewServer(s)
 	t.Cleanup(srv.Close)

@@ -14,17 +14,17 @@ const spoolBytes = 1 << 20
 // errSpool means that a page cannot be kept.
 var errSpool = errors.New("keep a page")
 
-// spool keeps the beginning of a page to be read again.
-type spool struct {
+// pageSpool keeps the beginning of a page to be read again.
+type pageSpool struct {
 	dir  string
 	mem  bytes.Buffer
 	file *os.File // nil until the memory is full
 }
 
-func newSpool(dir string) *spool { return &spool{dir: dir} }
+func newSpool(dir string) *pageSpool { return &pageSpool{dir: dir} }
 
 // Write implements io.Writer.
-func (s *spool) Write(p []byte) (int, error) {
+func (s *pageSpool) Write(p []byte) (int, error) {
 	if s.file == nil && s.mem.Len()+len(p) <= spoolBytes {
 		return s.mem.Write(p)
 	}
@@ -45,8 +45,8 @@ func (s *spool) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// reader returns what was written.
-func (s *spool) reader() (io.Reader, error) {
+// newReader returns what was written.
+func (s *pageSpool) newReader() (io.Reader, error) {
 	if s.file == nil {
 		return &s.mem, nil
 	}
@@ -57,7 +57,7 @@ func (s *spool) reader() (io.Reader, error) {
 }
 
 // close drops what was written.
-func (s *spool) close() {
+func (s *pageSpool) close() {
 	if s.file != nil {
 		_ = s.file.Close() // it has no name any more
 	}

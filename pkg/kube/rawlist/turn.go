@@ -7,14 +7,14 @@ import "context"
 // memory of one.
 const largeBytes = 2 << 20
 
-// turn is the part of one list in that. Used by one goroutine.
-type turn struct {
+// memoryTurn is the part of one list in that. Used by one goroutine.
+type memoryTurn struct {
 	of   chan struct{}
 	held bool
 }
 
-// enter waits for the turn, unless the list has it.
-func (t *turn) enter(ctx context.Context) error {
+// enterTurn waits for the turn, unless the list has it.
+func (t *memoryTurn) enterTurn(ctx context.Context) error {
 	if t.held {
 		return nil
 	}
@@ -27,8 +27,8 @@ func (t *turn) enter(ctx context.Context) error {
 	}
 }
 
-// leave ends the turn, if the list has it.
-func (t *turn) leave() {
+// leaveTurn ends the turn, if the list has it.
+func (t *memoryTurn) leaveTurn() {
 	if t.held {
 		t.held = false
 		<-t.of

@@ -21,11 +21,11 @@ type watchdog struct {
 
 func newWatchdog(clk clock.WithTicker, limit time.Duration, cancel context.CancelCauseFunc) *watchdog {
 	w := &watchdog{clock: clk, limit: limit, quit: make(chan struct{}), done: make(chan struct{})}
-	go w.watch(cancel)
+	go w.watchWaits(cancel)
 	return w
 }
 
-func (w *watchdog) watch(cancel context.CancelCauseFunc) {
+func (w *watchdog) watchWaits(cancel context.CancelCauseFunc) {
 	defer close(w.done)
 	ticker := w.clock.NewTicker(w.limit / 4)
 	defer ticker.Stop()
@@ -42,13 +42,13 @@ func (w *watchdog) watch(cancel context.CancelCauseFunc) {
 	}
 }
 
-// busy marks the begin of a wait for the server, idle its end.
-func (w *watchdog) busy() {
+// markBusy marks the begin of a wait for the server, idle its end.
+func (w *watchdog) markBusy() {
 	now := w.clock.Now()
 	w.since.Store(&now)
 }
 
-func (w *watchdog) idle() { w.since.Store(nil) }
+func (w *watchdog) markIdle() { w.since.Store(nil) }
 
 func (w *watchdog) stop() {
 	close(w.quit)
@@ -62,7 +62,7 @@ type watchedReader struct {
 }
 
 func (r *watchedReader) Read(p []byte) (int, error) {
-	r.watch.busy()
-	defer r.watch.idle()
+	r.watch.markBusy()
+	defer r.watch.markIdle()
 	return r.r.Read(p)
 }

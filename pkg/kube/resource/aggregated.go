@@ -59,20 +59,20 @@ const (
 	continuously   = "true"
 )
 
-// origin is who answers for a group version.
-type origin int
+// serverOrigin is who answers for a group version.
+type serverOrigin int
 
 const (
-	itself origin = iota
+	itself serverOrigin = iota
 	another
 	definitions // the server itself, out of CustomResourceDefinitions
 )
 
-// origins returns the origin of each group version that the server does not serve by its own code.
+// apiServiceOrigins returns the origin of each group version that the server does not serve by its own code.
 // A server without the aggregation layer, or one that hides it, yields none: callers must cope with
 // a revision that does not fit anyway, and custom resources are then not distinguished from others.
-func origins(ctx context.Context, client rest.Interface) map[string]origin {
-	out := map[string]origin{}
+func apiServiceOrigins(ctx context.Context, client rest.Interface) map[string]serverOrigin {
+	out := map[string]serverOrigin{}
 	body, err := client.Get().AbsPath(apiServices).
 		SetHeader("Accept", "application/json").DoRaw(ctx)
 	if err != nil {

@@ -97,7 +97,7 @@ func (c *Catalog) Backupable(wanted func(gr schema.GroupResource, namespaced boo
 		if !r.Backupable() || (wanted != nil && !wanted(r.GroupResource(), r.Namespaced)) {
 			continue
 		}
-		if set := cohabiting(r.GroupResource()); set != "" {
+		if set := cohabitingSet(r.GroupResource()); set != "" {
 			if _, dup := seen[set]; dup {
 				continue
 			}
@@ -139,7 +139,7 @@ func (c *Catalog) Resolve(name string) (gr schema.GroupResource, namespaced, ok 
 		if len(candidates) == 0 {
 			return schema.GroupResource{}, false, false
 		}
-		return c.found(c.best(plain, candidates))
+		return c.foundResource(c.bestMatch(plain, candidates))
 	}
 	for _, match := range []func(Resource) bool{
 		func(r Resource) bool { return r.Kind.Group == group },
@@ -148,15 +148,15 @@ func (c *Catalog) Resolve(name string) (gr schema.GroupResource, namespaced, ok 
 	} {
 		for _, i := range candidates {
 			if match(c.resources[i]) {
-				return c.found(i)
+				return c.foundResource(i)
 			}
 		}
 	}
 	return schema.GroupResource{}, false, false
 }
 
-// best prefers a resource whose full name it is over a mere short name.
-func (c *Catalog) best(name string, candidates []int) int {
+// bestMatch prefers a resource whose full name it is over a mere short name.
+func (c *Catalog) bestMatch(name string, candidates []int) int {
 	for _, i := range candidates {
 		if r := c.resources[i]; r.Name == name || r.Singular == name {
 			return i
@@ -165,7 +165,7 @@ func (c *Catalog) best(name string, candidates []int) int {
 	return candidates[0]
 }
 
-func (c *Catalog) found(i int) (schema.GroupResource, bool, bool) {
+func (c *Catalog) foundResource(i int) (schema.GroupResource, bool, bool) {
 	r := c.resources[i]
 	return r.GroupResource(), r.Namespaced, true
 }

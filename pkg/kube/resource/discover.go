@@ -42,8 +42,8 @@ func Discover(ctx context.Context, cfg *rest.Config) (*Catalog, error) {
 	if len(groups) == 0 {
 		return nil, ErrNothingDiscovered
 	}
-	by := origins(ctx, client.RESTClient())
-	return newCatalog(preferred(groups, lists, by), failures(failed)), nil
+	by := apiServiceOrigins(ctx, client.RESTClient())
+	return newCatalog(preferredResources(groups, lists, by), groupFailures(failed)), nil
 }
 
 // boundTransport ends every request of a client that takes no context with ctx.
@@ -79,7 +79,7 @@ func bodyBytes(path string) int64 {
 	return 1 << 20
 }
 
-func failures(failed map[schema.GroupVersion]error) []GroupFailure {
+func groupFailures(failed map[schema.GroupVersion]error) []GroupFailure {
 	out := make([]GroupFailure, 0, len(failed))
 	for gv, err := range failed {
 		out = append(out, GroupFailure{GroupVersion: gv, Err: err})
@@ -90,9 +90,9 @@ func failures(failed map[schema.GroupVersion]error) []GroupFailure {
 	return out
 }
 
-// preferred picks each resource once: at its group's preferred version, else at the first of the
+// preferredResources picks each resource once: at its group's preferred version, else at the first of the
 // group's versions that serves it.
-func preferred(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, by map[string]origin) []Resource {
+func preferredResources(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, by map[string]serverOrigin) []Resource {
 	byVersion := make(map[string]*metav1.APIResourceList, len(lists))
 	for _, l := range lists {
 		byVersion[l.GroupVersion] = l
@@ -106,7 +106,7 @@ func preferred(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, by ma
 				continue
 			}
 			for i := range list.APIResources {
-				r, ok := convert(list.GroupVersion, &list.APIResources[i])
+				r, ok := convertResource(list.GroupVersion, &list.APIResources[i])
 				if !ok || seen[r.Name] {
 					continue
 				}
@@ -117,7 +117,7 @@ func preferred(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, by ma
 			}
 		}
 	}
-	order(out)
+	orderResources(out)
 	return out
 }
 
@@ -132,8 +132,8 @@ func versionOrder(group *metav1.APIGroup) []string {
 	return out
 }
 
-// convert drops subresources and entries without a usable version.
-func convert(groupVersion string, api *metav1.APIResource) (Resource, bool) {
+// convertResource drops subresources and entries without a usable version.
+func convertResource(groupVersion string, api *metav1.APIResource) (Resource, bool) {
 	gv, err := schema.ParseGroupVersion(groupVersion)
 	if err != nil || strings.Contains(api.Name, "/") || api.Kind == "" {
 		return Resource{}, false

@@ -6,9 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// cohabiting names the set of resources that show the same stored objects, "" for a resource that
+// cohabitingSet names the set of resources that show the same stored objects, "" for a resource that
 // stands alone.
-func cohabiting(gr schema.GroupResource) string {
+func cohabitingSet(gr schema.GroupResource) string {
 	var groups []string
 	switch gr.Resource {
 	case "deployments", "daemonsets", "replicasets":
@@ -27,8 +27,8 @@ func cohabiting(gr schema.GroupResource) string {
 // coreFirst ranks the core kinds that come before the rest of their group.
 var coreFirst = map[string]int{"pods": 0, "persistentvolumeclaims": 1, "persistentvolumes": 2}
 
-// rank orders the resources of one group; equal ranks keep discovery order.
-func rank(r Resource) int {
+// resourceRank orders the resources of one group; equal ranks keep discovery order.
+func resourceRank(r Resource) int {
 	if r.Kind.Group == "" {
 		if n, ok := coreFirst[r.Name]; ok {
 			return n
@@ -37,9 +37,9 @@ func rank(r Resource) int {
 	return len(coreFirst)
 }
 
-// order puts resources, given in discovery order, into collection order: groups as discovered with
+// orderResources puts resources, given in discovery order, into collection order: groups as discovered with
 // extensions last, and inside the core group pods, claims and volumes first.
-func order(in []Resource) {
+func orderResources(in []Resource) {
 	groups := map[string]int{}
 	for _, r := range in {
 		if _, ok := groups[r.Kind.Group]; !ok {
@@ -56,6 +56,6 @@ func order(in []Resource) {
 		if d := position(a) - position(b); d != 0 {
 			return d
 		}
-		return rank(a) - rank(b)
+		return resourceRank(a) - resourceRank(b)
 	})
 }

@@ -18,13 +18,13 @@ import (
 
 var verbs = metav1.Verbs{"create", "delete", "get", "list", "watch"}
 
-func api(name, kind string, namespaced bool, short ...string) metav1.APIResource {
+func newAPIResource(name, kind string, namespaced bool, short ...string) metav1.APIResource {
 	return metav1.APIResource{Name: name, SingularName: strings.ToLower(kind), Kind: kind, Namespaced: namespaced, Verbs: verbs, ShortNames: short}
 }
 
-// server answers discovery in the form every Kubernetes version understands. Groups of versions are
+// newDiscoveryServer answers discovery in the form every Kubernetes version understands. Groups of versions are
 // served in the order given; a nil list answers 503.
-func server(t *testing.T, versions []string, lists map[string][]metav1.APIResource) *rest.Config {
+func newDiscoveryServer(t *testing.T, versions []string, lists map[string][]metav1.APIResource) *rest.Config {
 	t.Helper()
 	mux := http.NewServeMux()
 	reply := func(v any) http.HandlerFunc {
@@ -78,20 +78,20 @@ func addVersion(groups []metav1.APIGroup, group, gv string) []metav1.APIGroup {
 	return append(groups, metav1.APIGroup{Name: group, Versions: []metav1.GroupVersionForDiscovery{v}, PreferredVersion: v})
 }
 
-func cluster(t *testing.T) *rest.Config {
-	return server(t, []string{"v1", "extensions/v1beta1", "apps/v1", "apps/v1beta1", "metrics.k8s.io/v1", "example.com/v1"},
+func newTestCluster(t *testing.T) *rest.Config {
+	return newDiscoveryServer(t, []string{"v1", "extensions/v1beta1", "apps/v1", "apps/v1beta1", "metrics.k8s.io/v1", "example.com/v1"},
 		map[string][]metav1.APIResource{
-			"v1": {api("configmaps", "ConfigMap", true, "cm"), api("persistentvolumes", "PersistentVolume", false, "pv"),
-				api("persistentvolumeclaims", "PersistentVolumeClaim", true, "pvc"), api("pods", "Pod", true, "po"),
+			"v1": {newAPIResource("configmaps", "ConfigMap", true, "cm"), newAPIResource("persistentvolumes", "PersistentVolume", false, "pv"),
+				newAPIResource("persistentvolumeclaims", "PersistentVolumeClaim", true, "pvc"), newAPIResource("pods", "Pod", true, "po"),
 				{Name: "pods/log", Kind: "Pod", Namespaced: true, Verbs: verbs}, {Name: "bindings", Kind: "Binding", Verbs: metav1.Verbs{"create"}}},
-			"extensions/v1beta1": {api("deployments", "Deployment", true), api("ingresses", "Ingress", true)},
-			"apps/v1":            {api("deployments", "Deployment", true, "deploy"), api("statefulsets", "StatefulSet", true, "sts")},
-			"apps/v1beta1":       {api("deployments", "Deployment", true), api("oldthings", "OldThing", true)},
-			"example.com/v1":     {api("pods", "FakePod", true), api("widgets", "Widget", false)},
+			"extensions/v1beta1": {newAPIResource("deployments", "Deployment", true), newAPIResource("ingresses", "Ingress", true)},
+			"apps/v1":            {newAPIResource("deployments", "Deployment", true, "deploy"), newAPIResource("statefulsets", "StatefulSet", true, "sts")},
+			"apps/v1beta1":       {newAPIResource("deployments", "Deployment", true), newAPIResource("oldthings", "OldThing", true)},
+			"example.com/v1":     {newAPIResource("pods", "FakePod", true), newAPIResource("widgets", "Widget", false)},
 		})
 }
 
-func names(rs []Resource) []string {
+func resourceNames(rs []Resource) []string {
 	var out []string
 	for _, r := range rs {
 		out = append(out, r.GVR().GroupVersion().String()+" "+r.Name)
@@ -100,23 +100,23 @@ func names(rs []Resource) []string {
 }
 
 func TestDiscoverOrderAndPreference(t *testing.T) {
-	c, err := Discover(t.Context(), cluster(t))
+	c, err := Discover(t.Context(), newTestCluster(t))
 	require.NoError(t, err)
 	require.Equal(t, []string{
 		"v1 pods", "v1 persistentvolumeclaims", "v1 persistentvolumes", "v1 configmaps",
 		"apps/v1 deployments", "apps/v1 statefulsets", "apps/v1beta1 oldthings",
 		"example.com/v1 pods", "example.com/v1 widgets",
 		"extensions/v1beta1 ingresses",
-	}, names(c.Backupable(nil)))
+	}, resourceNames(c.Backupable(nil)))
 }
 
 // Deployments of extensions show the objects of apps: a filter that leaves the latter out selects
 // the former, which are not dropped as seen already.
 func TestCohabitingKindsAreComparedAfterTheFilter(t *testing.T) {
-	c, err := Discover(t.Context(), cluster(t))
+	c, err := Discover(t.Context(), newTestCluster(t))
 	require.NoError(t, err)
 	only := func(groups ...string) []string {
-		return names(c.Backupable(func(gr schema.GroupResource, _ bool) bool {
+		return resourceNames(c.Backupable(func(gr schema.GroupResource, _ bool) bool {
 			return gr.Resource == "deployments" && slices.Contains(groups, gr.Group)
 		}))
 	}
@@ -125,7 +125,7 @@ func TestCohabitingKindsAreComparedAfterTheFilter(t *testing.T) {
 }
 
 func TestDeadGroupIsReported(t *testing.T) {
-	c, err := Discover(t.Context(), cluster(t))
+	c, err := Discover(t.Context(), newTestCluster(t))
 	require.NoError(t, err)
 	require.Len(t, c.Failures(), 1)
 	require.Equal(t, schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1"}, c.Failures()[0].GroupVersion)
@@ -138,18 +138,18 @@ func TestADocumentIsBounded(t *testing.T) {
 	for n, failures := range map[int]int{100: 0, 20_000: 1} {
 		many := make([]metav1.APIResource, n)
 		for i := range many {
-			many[i] = api(fmt.Sprintf("things%06d", i), "Thing", true)
+			many[i] = newAPIResource(fmt.Sprintf("things%06d", i), "Thing", true)
 		}
-		c, err := Discover(t.Context(), server(t, []string{"v1", "hostile.example.com/v1"},
-			map[string][]metav1.APIResource{"v1": {api("pods", "Pod", true)}, "hostile.example.com/v1": many}))
+		c, err := Discover(t.Context(), newDiscoveryServer(t, []string{"v1", "hostile.example.com/v1"},
+			map[string][]metav1.APIResource{"v1": {newAPIResource("pods", "Pod", true)}, "hostile.example.com/v1": many}))
 		require.NoError(t, err)
 		require.Len(t, c.Failures(), failures)
-		require.Contains(t, names(c.All()), "v1 pods")
+		require.Contains(t, resourceNames(c.All()), "v1 pods")
 	}
 }
 
 func TestCustomResourcesAreMarked(t *testing.T) {
-	c, err := Discover(t.Context(), cluster(t))
+	c, err := Discover(t.Context(), newTestCluster(t))
 	require.NoError(t, err)
 	for _, r := range c.All() {
 		require.Equal(t, r.Kind.Group == "example.com", r.Custom, r)
@@ -157,8 +157,8 @@ func TestCustomResourcesAreMarked(t *testing.T) {
 }
 
 func TestAggregatedGroupsAreMarked(t *testing.T) {
-	cfg := server(t, []string{"v1", "metrics.k8s.io/v1"}, map[string][]metav1.APIResource{
-		"v1": {api("pods", "Pod", true)}, "metrics.k8s.io/v1": {api("things", "Thing", true)}})
+	cfg := newDiscoveryServer(t, []string{"v1", "metrics.k8s.io/v1"}, map[string][]metav1.APIResource{
+		"v1": {newAPIResource("pods", "Pod", true)}, "metrics.k8s.io/v1": {newAPIResource("things", "Thing", true)}})
 	c, err := Discover(t.Context(), cfg)
 	require.NoError(t, err)
 	thing, ok := c.Lookup(schema.GroupResource{Group: "metrics.k8s.io", Resource: "things"})
@@ -169,7 +169,7 @@ func TestAggregatedGroupsAreMarked(t *testing.T) {
 }
 
 func TestResolve(t *testing.T) {
-	c, err := Discover(t.Context(), cluster(t))
+	c, err := Discover(t.Context(), newTestCluster(t))
 	require.NoError(t, err)
 	tests := map[string]struct {
 		want       schema.GroupResource
@@ -204,7 +204,7 @@ func TestResolve(t *testing.T) {
 func TestDiscoverFailures(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := Discover(ctx, cluster(t))
+	_, err := Discover(ctx, newTestCluster(t))
 	require.ErrorIs(t, err, context.Canceled)
 
 	down := httptest.NewServer(http.NotFoundHandler())

@@ -58,11 +58,11 @@ type Loop struct {
 // Do calls do until it succeeds, its error lasts, the budget is spent or ctx ends. It returns the
 // last error of do, or that of Between. what names the call in the log.
 func (l Loop) Do(ctx context.Context, what string, do func() error) error {
-	backoff := wait.Backoff{Duration: pause(l.First, firstPause), Cap: pause(l.Longest, longPause), Factor: factor, Jitter: jitter, Steps: steps}
+	backoff := wait.Backoff{Duration: pauseOr(l.First, firstPause), Cap: pauseOr(l.Longest, longPause), Factor: factor, Jitter: jitter, Steps: steps}
 	var since time.Time // the first failure
 	for {
 		err := do()
-		if err == nil || ctx.Err() != nil || !l.transient(err) {
+		if err == nil || ctx.Err() != nil || !l.isTransient(err) {
 			return err
 		}
 		now := l.Clock.Now()
@@ -84,7 +84,7 @@ func (l Loop) Do(ctx context.Context, what string, do func() error) error {
 	}
 }
 
-func (l Loop) transient(err error) bool {
+func (l Loop) isTransient(err error) bool {
 	if l.Transient != nil {
 		return l.Transient(err)
 	}
@@ -103,7 +103,7 @@ func Pause(ctx context.Context, c clock.WithTicker, d time.Duration) error {
 	}
 }
 
-func pause(set, otherwise time.Duration) time.Duration {
+func pauseOr(set, otherwise time.Duration) time.Duration {
 	if set > 0 {
 		return set
 	}

@@ -18,8 +18,8 @@ import (
 
 var errAway = apierrors.NewServiceUnavailable("away")
 
-// failing returns a call that fails n times, and the moments it was called at.
-func failing(n int, err error) (do func() error, calls *[]time.Time) {
+// failingCall returns a call that fails n times, and the moments it was called at.
+func failingCall(n int, err error) (do func() error, calls *[]time.Time) {
 	calls = &[]time.Time{}
 	return func() error {
 		*calls = append(*calls, clock.RealClock{}.Now())
@@ -30,14 +30,14 @@ func failing(n int, err error) (do func() error, calls *[]time.Time) {
 	}, calls
 }
 
-func loop() retry.Loop {
+func newLoop() retry.Loop {
 	return retry.Loop{Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler)}
 }
 
 func TestACallIsRepeatedWhileItsErrorIsTransient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		do, calls := failing(12, errAway)
-		require.NoError(t, loop().Do(t.Context(), "call", do))
+		do, calls := failingCall(12, errAway)
+		require.NoError(t, newLoop().Do(t.Context(), "call", do))
 		require.Len(t, *calls, 13)
 		for i := 1; i < len(*calls); i++ {
 			pause := (*calls)[i].Sub((*calls)[i-1])
@@ -50,13 +50,13 @@ func TestACallIsRepeatedWhileItsErrorIsTransient(t *testing.T) {
 
 func TestAnErrorThatLastsIsReturnedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		do, calls := failing(1, apierrors.NewForbidden(schema.GroupResource{}, "x", nil))
-		require.ErrorContains(t, loop().Do(t.Context(), "call", do), "forbidden")
+		do, calls := failingCall(1, apierrors.NewForbidden(schema.GroupResource{}, "x", nil))
+		require.ErrorContains(t, newLoop().Do(t.Context(), "call", do), "forbidden")
 		require.Len(t, *calls, 1)
-		l := loop()
+		l := newLoop()
 		other := errors.New("another")
 		l.Transient = func(err error) bool { return errors.Is(err, other) }
-		do, calls = failing(1, other)
+		do, calls = failingCall(1, other)
 		require.NoError(t, l.Do(t.Context(), "call", do))
 		require.Len(t, *calls, 2)
 	})
@@ -64,9 +64,9 @@ func TestAnErrorThatLastsIsReturnedAtOnce(t *testing.T) {
 
 func TestTheBudgetBeginsWithTheFirstFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := loop()
+		l := newLoop()
 		l.Budget, l.First, l.Longest = 10*time.Second, time.Second, time.Second
-		do, calls := failing(1000, errAway)
+		do, calls := failingCall(1000, errAway)
 		slow := func() error {
 			if len(*calls) == 0 {
 				<-time.After(time.Minute)
@@ -88,18 +88,18 @@ func TestTheEndOfTheContextEndsThePause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		do, calls := failing(1000, errAway)
-		require.ErrorIs(t, loop().Do(ctx, "call", do), errAway)
+		do, calls := failingCall(1000, errAway)
+		require.ErrorIs(t, newLoop().Do(ctx, "call", do), errAway)
 		require.Len(t, *calls, 3)
 	})
 }
 
 func TestWhatLiesBetweenTwoCallsMayEndTheLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := loop()
+		l := newLoop()
 		gone := errors.New("the object is gone")
 		l.Between = func(context.Context) error { return gone }
-		do, calls := failing(1, errAway)
+		do, calls := failingCall(1, errAway)
 		require.ErrorIs(t, l.Do(t.Context(), "call", do), gone)
 		require.Len(t, *calls, 1)
 	})

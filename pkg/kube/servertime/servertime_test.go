@@ -28,7 +28,7 @@ func TestTheTimeIsBoundedByTheServers(t *testing.T) {
 			own := clocktesting.NewFakePassiveClock(actual.Add(tt.ahead))
 			c := servertime.New(own)
 			require.Equal(t, own.Now(), c.Now(), "nothing is known of the server yet")
-			ask(t, c, server.URL)
+			askServer(t, c, server.URL)
 			require.Equal(t, actual.Add(tt.want), c.Now())
 			own.SetTime(own.Now().Add(time.Minute))
 			require.Equal(t, actual.Add(tt.want+time.Minute), c.Now(), "time goes on between answers")
@@ -42,11 +42,11 @@ func TestAnAnswerWithoutADate(t *testing.T) {
 	defer server.Close()
 	own := clocktesting.NewFakePassiveClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
 	c := servertime.New(own)
-	ask(t, c, server.URL)
+	askServer(t, c, server.URL)
 	require.Equal(t, own.Now(), c.Now())
 }
 
-func ask(t *testing.T, c *servertime.Clock, url string) {
+func askServer(t *testing.T, c *servertime.Clock, url string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
 	require.NoError(t, err)

@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func connect(t *testing.T, s *embednats.Server) jetstream.JetStream {
+func connectServer(t *testing.T, s *embednats.Server) jetstream.JetStream {
 	t.Helper()
 	conn, err := nats.Connect(s.URL())
 	require.NoError(t, err)
@@ -29,7 +29,7 @@ func TestDataSurvivesARestartOnTheSamePort(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "made", "on", "start")
 	s, err := embednats.Start(embednats.Config{Dir: dir})
 	require.NoError(t, err)
-	js := connect(t, s)
+	js := connectServer(t, s)
 	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}})
 	require.NoError(t, err)
 	_, err = js.Publish(t.Context(), "s.1", []byte("kept"))
@@ -42,7 +42,7 @@ func TestDataSurvivesARestartOnTheSamePort(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(s.Stop)
 	require.Equal(t, port, s.Port())
-	stream, err := connect(t, s).Stream(t.Context(), "S")
+	stream, err := connectServer(t, s).Stream(t.Context(), "S")
 	require.NoError(t, err)
 	msg, err := stream.GetMsg(t.Context(), 1)
 	require.NoError(t, err)

@@ -64,7 +64,7 @@ func (s *Signer) URL(location, key string, ttl time.Duration) (string, error) {
 	u := base.JoinPath(PathPrefix, url.PathEscape(location), escapeKey(key))
 	u.RawQuery = url.Values{
 		"expires":   {strconv.FormatInt(expires, 10)},
-		"signature": {hex.EncodeToString(s.sign(location, key, expires))},
+		"signature": {hex.EncodeToString(s.signFields(location, key, expires))},
 	}.Encode()
 	return u.String(), nil
 }
@@ -80,7 +80,7 @@ func (s *Signer) Verify(u *url.URL) (location, key string, err error) {
 	if !ok || !found || perr != nil || herr != nil || len(s.Key) < KeyBytes {
 		return "", "", ErrSignature
 	}
-	if !hmac.Equal(signature, s.sign(location, key, expires)) {
+	if !hmac.Equal(signature, s.signFields(location, key, expires)) {
 		return "", "", ErrSignature
 	}
 	switch now := s.Clock.Now(); {
@@ -95,9 +95,9 @@ func (s *Signer) Verify(u *url.URL) (location, key string, err error) {
 // clockSkew is how much later the clock of the replica may be that made a URL.
 const clockSkew = time.Minute
 
-// sign authenticates all fields; the separator cannot be part of a location's name, nor of a
+// signFields authenticates all fields; the separator cannot be part of a location's name, nor of a
 // number.
-func (s *Signer) sign(location, key string, expires int64) []byte {
+func (s *Signer) signFields(location, key string, expires int64) []byte {
 	mac := hmac.New(sha256.New, s.Key)
 	_, _ = fmt.Fprintf(mac, "holdfast artifact 1\n%d\n%s\n%s", expires, location, key)
 	return mac.Sum(nil)

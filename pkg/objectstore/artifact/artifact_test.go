@@ -45,7 +45,7 @@ func (r *record) Write(p []byte) (int, error) {
 	return r.text.Write(p)
 }
 
-func (r *record) has(text string) bool {
+func (r *record) hasText(text string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return strings.Contains(r.text.String(), text)
@@ -68,14 +68,14 @@ func newBed(t *testing.T) *bed {
 	return b
 }
 
-func (b *bed) url(location, key string) string {
+func (b *bed) signedURL(location, key string) string {
 	b.t.Helper()
 	u, err := b.signer.URL(location, key, 10*time.Minute)
 	require.NoError(b.t, err)
 	return u
 }
 
-func (b *bed) fetch(method, url string) (int, string, http.Header) {
+func (b *bed) fetchURL(method, url string) (int, string, http.Header) {
 	b.t.Helper()
 	req, err := http.NewRequestWithContext(b.t.Context(), method, url, nil)
 	require.NoError(b.t, err)
@@ -91,12 +91,12 @@ func TestServesSignedLinks(t *testing.T) {
 	b := newBed(t)
 	const key = "backups/b 1/b+1%2F-logs.gz"
 	b.store.Set(key, []byte("\x1f\x8bgzip bytes"))
-	code, body, header := b.fetch(http.MethodGet, b.url("default", key))
+	code, body, header := b.fetchURL(http.MethodGet, b.signedURL("default", key))
 	require.Equal(t, http.StatusOK, code)
 	require.Equal(t, "\x1f\x8bgzip bytes", body)
 	require.Empty(t, header.Get("Content-Encoding"))
 	require.Equal(t, "12", header.Get("Content-Length"))
-	code, body, header = b.fetch(http.MethodHead, b.url("default", key))
+	code, body, header = b.fetchURL(http.MethodHead, b.signedURL("default", key))
 	require.Equal(t, http.StatusOK, code)
 	require.Empty(t, body)
 	require.Equal(t, "12", header.Get("Content-Length"))
@@ -106,7 +106,7 @@ func TestRefusals(t *testing.T) {
 	b := newBed(t)
 	b.store.Set("a", []byte("x"))
 	b.store.Set("b", []byte("secret"))
-	good := b.url("default", "a")
+	good := b.signedURL("default", "a")
 	for name, url := range map[string]string{
 		"other key":      strings.Replace(good, "/a?", "/b?", 1),
 		"other location": strings.Replace(good, "/default/", "/other/", 1),
@@ -115,26 +115,26 @@ func TestRefusals(t *testing.T) {
 		"bad signature":  good + "00",
 		"walking up":     strings.Replace(good, "/a?", "/x/..%2fb?", 1),
 	} {
-		code, body, _ := b.fetch(http.MethodGet, url)
+		code, body, _ := b.fetchURL(http.MethodGet, url)
 		require.Equal(t, http.StatusForbidden, code, name)
 		require.NotContains(t, body, "secret", name)
 	}
-	code, _, _ := b.fetch(http.MethodPost, good)
+	code, _, _ := b.fetchURL(http.MethodPost, good)
 	require.Equal(t, http.StatusMethodNotAllowed, code)
-	code, _, _ = b.fetch(http.MethodGet, b.url("default", "absent"))
+	code, _, _ = b.fetchURL(http.MethodGet, b.signedURL("default", "absent"))
 	require.Equal(t, http.StatusNotFound, code)
-	code, _, _ = b.fetch(http.MethodGet, b.url("elsewhere", "a"))
+	code, _, _ = b.fetchURL(http.MethodGet, b.signedURL("elsewhere", "a"))
 	require.Equal(t, http.StatusNotFound, code)
 	b.store.Inject(func(memstore.Op, string) error { return errors.New("internal details") })
-	code, body, _ := b.fetch(http.MethodGet, good)
+	code, body, _ := b.fetchURL(http.MethodGet, good)
 	require.Equal(t, http.StatusBadGateway, code)
 	require.NotContains(t, body, "internal details")
 	b.store.Inject(nil)
 	b.clock.Step(10*time.Minute - time.Second)
-	code, _, _ = b.fetch(http.MethodGet, good)
+	code, _, _ = b.fetchURL(http.MethodGet, good)
 	require.Equal(t, http.StatusOK, code)
 	b.clock.Step(time.Second)
-	code, body, _ = b.fetch(http.MethodGet, good)
+	code, body, _ = b.fetchURL(http.MethodGet, good)
 	require.Equal(t, http.StatusForbidden, code)
 	require.Contains(t, body, "expired")
 }
@@ -143,13 +143,13 @@ func TestRefusals(t *testing.T) {
 func TestWhatIsServedIsLogged(t *testing.T) {
 	b := newBed(t)
 	b.store.Set("backups/b/b-logs.gz", []byte("x"))
-	url := b.url("default", "backups/b/b-logs.gz")
-	_, _, _ = b.fetch(http.MethodGet, url+"0")
-	require.False(t, b.log.has("artifact served"))
-	_, _, _ = b.fetch(http.MethodGet, url)
+	url := b.signedURL("default", "backups/b/b-logs.gz")
+	_, _, _ = b.fetchURL(http.MethodGet, url+"0")
+	require.False(t, b.log.hasText("artifact served"))
+	_, _, _ = b.fetchURL(http.MethodGet, url)
 	const line = `msg="artifact served" location=default key=backups/b/b-logs.gz peer=127.0.0.1:`
-	require.Eventually(t, func() bool { return b.log.has(line) }, time.Minute, time.Millisecond)
-	require.False(t, b.log.has("signature"))
+	require.Eventually(t, func() bool { return b.log.hasText(line) }, time.Minute, time.Millisecond)
+	require.False(t, b.log.hasText("signature"))
 }
 
 // TestALinkIsNotValidForever: a signature was taken whatever end it had.
@@ -160,10 +160,10 @@ func TestALinkIsNotValidForever(t *testing.T) {
 	require.ErrorContains(t, err, "at most 1h")
 	url, err := b.signer.URL("default", "a", artifact.MaxAge)
 	require.NoError(t, err)
-	code, _, _ := b.fetch(http.MethodGet, url)
+	code, _, _ := b.fetchURL(http.MethodGet, url)
 	require.Equal(t, http.StatusOK, code)
 	b.clock.SetTime(b.clock.Now().Add(-time.Hour)) // signed by a replica whose clock is ahead
-	code, _, _ = b.fetch(http.MethodGet, url)
+	code, _, _ = b.fetchURL(http.MethodGet, url)
 	require.Equal(t, http.StatusForbidden, code)
 }
 
@@ -176,7 +176,7 @@ func TestAShortBodyIsSeen(t *testing.T) {
 		}
 		return nil
 	})
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.url("default", "a"), nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.signedURL("default", "a"), nil)
 	require.NoError(t, err)
 	resp, err := http.DefaultClient.Do(req)
 	if err == nil {

@@ -44,11 +44,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	store, err := h.open(r.Context(), location)
 	if err != nil {
-		h.fail(w, r, location, key, err)
+		h.writeError(w, r, location, key, err)
 		return
 	}
 	defer func() { _ = store.Close() }()
-	sent, err := serve(w, r, store, key)
+	sent, err := serveObject(w, r, store, key)
 	switch {
 	case err == nil:
 		h.log.Info("artifact served", "location", location, "key", key, "peer", r.RemoteAddr)
@@ -56,12 +56,12 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// The client finds by the announced length that the body is short.
 		h.log.Warn("artifact cut short", "location", location, "key", key, "error", err)
 	default:
-		h.fail(w, r, location, key, err)
+		h.writeError(w, r, location, key, err)
 	}
 }
 
-// serve streams the object; sent reports whether an error came too late for another answer.
-func serve(w http.ResponseWriter, r *http.Request, store objectstore.Store, key string) (sent bool, err error) {
+// serveObject streams the object; sent reports whether an error came too late for another answer.
+func serveObject(w http.ResponseWriter, r *http.Request, store objectstore.Store, key string) (sent bool, err error) {
 	info, err := store.Stat(r.Context(), key)
 	if err != nil {
 		return false, err
@@ -83,7 +83,7 @@ func serve(w http.ResponseWriter, r *http.Request, store objectstore.Store, key 
 	return true, err
 }
 
-func (h *handler) fail(w http.ResponseWriter, r *http.Request, location, key string, err error) {
+func (h *handler) writeError(w http.ResponseWriter, r *http.Request, location, key string, err error) {
 	switch {
 	case errors.Is(err, objectstore.ErrNotFound), errors.Is(err, objectstore.ErrInvalidKey), apierrors.IsNotFound(err):
 		http.Error(w, "no such artifact", http.StatusNotFound)

@@ -37,10 +37,10 @@ func (s *Store) appendSource(ctx context.Context, f *os.File, src objectstore.So
 		_, err := f.Write(src.Data)
 		return err
 	}
-	if err := s.check(ctx, src.Key); err != nil {
+	if err := s.checkKey(ctx, src.Key); err != nil {
 		return err
 	}
-	in, fi, err := s.open(src.Key)
+	in, fi, err := s.openObject(src.Key)
 	if err != nil {
 		return err
 	}

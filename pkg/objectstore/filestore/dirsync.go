@@ -25,10 +25,10 @@ type syncRound struct {
 	err  error
 }
 
-// do returns the outcome of a sync of dir that began after the call.
-func (s *dirSyncs) do(dir string) error {
-	d, round, mine := s.join(dir)
-	defer s.leave(dir, d)
+// syncDir returns the outcome of a sync of dir that began after the call.
+func (s *dirSyncs) syncDir(dir string) error {
+	d, round, mine := s.joinRound(dir)
+	defer s.leaveDir(dir, d)
 	if !mine {
 		<-round.done
 		return round.err
@@ -43,8 +43,8 @@ func (s *dirSyncs) do(dir string) error {
 	return round.err
 }
 
-// join returns the next round of a directory, and whether the caller has to run it.
-func (s *dirSyncs) join(dir string) (d *dirSync, round *syncRound, mine bool) {
+// joinRound returns the next round of a directory, and whether the caller has to run it.
+func (s *dirSyncs) joinRound(dir string) (d *dirSync, round *syncRound, mine bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d = s.dirs[dir]
@@ -59,8 +59,8 @@ func (s *dirSyncs) join(dir string) (d *dirSync, round *syncRound, mine bool) {
 	return d, d.next, mine
 }
 
-// leave removes a directory without users.
-func (s *dirSyncs) leave(dir string, d *dirSync) {
+// leaveDir removes a directory without users.
+func (s *dirSyncs) leaveDir(dir string, d *dirSync) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if d.users--; d.users == 0 {

@@ -28,12 +28,12 @@ func TestCallersShareTheNextSyncOfADirectory(t *testing.T) {
 		return nil
 	}}
 	var group sync.WaitGroup
-	group.Go(func() { require.NoError(t, s.do("a")) })
+	group.Go(func() { require.NoError(t, s.syncDir("a")) })
 	<-began
 	for range callers {
-		group.Go(func() { require.NoError(t, s.do("a")) })
+		group.Go(func() { require.NoError(t, s.syncDir("a")) })
 	}
-	require.NoError(t, s.do("b"), "another directory does not wait")
+	require.NoError(t, s.syncDir("b"), "another directory does not wait")
 	require.Eventually(t, func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -51,7 +51,7 @@ func TestEveryCallerHearsOfAFailedSync(t *testing.T) {
 	s := dirSyncs{dirs: map[string]*dirSync{}, sync: func(string) error { return broken }}
 	var group sync.WaitGroup
 	for range 10 {
-		group.Go(func() { require.ErrorIs(t, s.do("a"), broken) })
+		group.Go(func() { require.ErrorIs(t, s.syncDir("a"), broken) })
 	}
 	group.Wait()
 	require.Empty(t, s.dirs)

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// failed names the operation and key, and finds out whether a "not found" is the whole bucket's.
-func (s *Store) failed(op, key string, err error) error {
+// opError names the operation and key, and finds out whether a "not found" is the whole bucket's.
+func (s *Store) opError(op, key string, err error) error {
 	if errors.Is(err, objectstore.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
 		if _, serr := os.Stat(s.dir); errors.Is(serr, fs.ErrNotExist) {
 			err = fmt.Errorf("%w: directory %s", objectstore.ErrNoBucket, s.dir)
@@ -50,4 +50,4 @@ func writeError(err error) error {
 	return err
 }
 
-func cut(key string) (first, rest string, found bool) { return strings.Cut(key, "/") }
+func cutFirst(key string) (first, rest string, found bool) { return strings.Cut(key, "/") }

@@ -24,7 +24,7 @@ import (
 type Store struct {
 	root *os.Root
 	dir  string
-	tree tree
+	tree dirTree
 	temp tempFiles
 }
 
@@ -44,7 +44,7 @@ func Open(dir string) (*Store, error) {
 	s := &Store{root: root, dir: dir, temp: tempFiles{root: root}}
 	s.tree.root = root
 	s.tree.syncs = dirSyncs{sync: s.tree.syncNow, dirs: map[string]*dirSync{}}
-	s.temp.sweep()
+	s.temp.sweepStale()
 	return s, nil
 }
 
@@ -58,13 +58,13 @@ func (s *Store) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 
 // GetRange implements objectstore.Reader.
 func (s *Store) GetRange(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
-	if err := s.check(ctx, key); err != nil {
+	if err := s.checkKey(ctx, key); err != nil {
 		return nil, err
 	}
 	if err := objectstore.CheckRange(key, off); err != nil {
 		return nil, err
 	}
-	f, info, err := s.open(key)
+	f, info, err := s.openObject(key)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func (s *Store) GetRange(ctx context.Context, key string, off, n int64) (io.Read
 
 // Stat implements objectstore.Reader.
 func (s *Store) Stat(ctx context.Context, key string) (objectstore.Info, error) {
-	if err := s.check(ctx, key); err != nil {
+	if err := s.checkKey(ctx, key); err != nil {
 		return objectstore.Info{}, err
 	}
 	fi, err := s.root.Stat(key)
@@ -84,16 +84,16 @@ func (s *Store) Stat(ctx context.Context, key string) (objectstore.Info, error) 
 		err = fs.ErrNotExist
 	}
 	if err != nil {
-		return objectstore.Info{}, s.failed("stat", key, readError(err))
+		return objectstore.Info{}, s.opError("stat", key, readError(err))
 	}
-	return info(key, fi), nil
+	return objectInfo(key, fi), nil
 }
 
-// open returns a regular file and its size at this moment; objects are never changed in place.
-func (s *Store) open(key string) (*os.File, fs.FileInfo, error) {
+// openObject returns a regular file and its size at this moment; objects are never changed in place.
+func (s *Store) openObject(key string) (*os.File, fs.FileInfo, error) {
 	f, err := s.root.OpenFile(key, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, nil, s.failed("get", key, readError(err))
+		return nil, nil, s.opError("get", key, readError(err))
 	}
 	fi, err := f.Stat()
 	if err == nil && !fi.Mode().IsRegular() {
@@ -101,16 +101,16 @@ func (s *Store) open(key string) (*os.File, fs.FileInfo, error) {
 	}
 	if err != nil {
 		_ = f.Close()
-		return nil, nil, s.failed("get", key, readError(err))
+		return nil, nil, s.opError("get", key, readError(err))
 	}
 	return f, fi, nil
 }
 
-func (s *Store) check(ctx context.Context, key string) error {
+func (s *Store) checkKey(ctx context.Context, key string) error {
 	if err := objectstore.CheckKey(key); err != nil {
 		return err
 	}
-	if first, _, _ := cut(key); first == tempDir {
+	if first, _, _ := cutFirst(key); first == tempDir {
 		return fmt.Errorf("%w: %q is reserved", objectstore.ErrInvalidKey, key)
 	}
 	return ctx.Err()
@@ -132,7 +132,7 @@ func (r *reader) Read(p []byte) (int, error) {
 
 func (r *reader) Close() error { return r.file.Close() }
 
-func info(key string, fi fs.FileInfo) objectstore.Info {
+func objectInfo(key string, fi fs.FileInfo) objectstore.Info {
 	i := objectstore.Info{Key: key, Size: fi.Size(), ModTime: fi.ModTime()}
 	var inode uint64
 	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
@@ -142,4 +142,4 @@ func info(key string, fi fs.FileInfo) objectstore.Info {
 	return i
 }
 
-func parent(key string) string { return path.Dir(key) }
+func parentDir(key string) string { return path.Dir(key) }

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore/storetest"
 )
 
-func open(t testing.TB) (*filestore.Store, string) {
+func openStore(t testing.TB) (*filestore.Store, string) {
 	t.Helper()
 	dir := t.TempDir()
 	s, err := filestore.Open(dir)
@@ -25,7 +25,7 @@ func open(t testing.TB) (*filestore.Store, string) {
 
 func TestConformance(t *testing.T) {
 	storetest.Run(t, func(t testing.TB) objectstore.Store {
-		s, _ := open(t)
+		s, _ := openStore(t)
 		return s
 	})
 }
@@ -40,7 +40,7 @@ func TestOpenNeedsDirectory(t *testing.T) {
 }
 
 func TestRemovedBucketIsNamed(t *testing.T) {
-	s, dir := open(t)
+	s, dir := openStore(t)
 	require.NoError(t, os.RemoveAll(dir))
 	err := s.List(t.Context(), "", func(objectstore.Info) error { return nil })
 	require.ErrorIs(t, err, objectstore.ErrNoBucket)
@@ -50,7 +50,7 @@ func TestRemovedBucketIsNamed(t *testing.T) {
 }
 
 func TestNothingIsLeftBehind(t *testing.T) {
-	s, dir := open(t)
+	s, dir := openStore(t)
 	require.NoError(t, objectstore.PutBytes(t.Context(), s, "a/b/c", []byte("x")))
 	require.ErrorIs(t, objectstore.CreateBytes(t.Context(), s, "a/b/c", nil), objectstore.ErrExists)
 	require.ErrorIs(t, s.Put(t.Context(), "a/d", strings.NewReader("four"), 9), objectstore.ErrSize)
@@ -61,7 +61,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 }
 
 func TestSymbolicLinksDoNotLeave(t *testing.T) {
-	s, dir := open(t)
+	s, dir := openStore(t)
 	outside := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(outside, "secret"), []byte("secret"), 0o600))
 	require.NoError(t, os.Symlink(outside, filepath.Join(dir, "way-out")))
@@ -76,7 +76,7 @@ func TestSymbolicLinksDoNotLeave(t *testing.T) {
 }
 
 func TestConflictsAndLongNamesAreInvalidKeys(t *testing.T) {
-	s, _ := open(t)
+	s, _ := openStore(t)
 	require.NoError(t, objectstore.PutBytes(t.Context(), s, "a", nil))
 	require.NoError(t, objectstore.PutBytes(t.Context(), s, "d/x", nil))
 	for _, key := range []string{"a/b", "d", strings.Repeat("n", 256), "x/" + strings.Repeat("n", 256) + "/y", ".holdfast-tmp/x"} {
@@ -110,7 +110,7 @@ func TestTemporaryFilesAreHiddenAndSwept(t *testing.T) {
 
 // Backups hold the Secrets of a cluster.
 func TestOthersCannotRead(t *testing.T) {
-	s, dir := open(t)
+	s, dir := openStore(t)
 	require.NoError(t, objectstore.PutBytes(t.Context(), s, "a/put", []byte("x")))
 	require.NoError(t, objectstore.CreateBytes(t.Context(), s, "a/created", []byte("x")))
 	_, err := s.Compose(t.Context(), "a/composed", []objectstore.Source{{Key: "a/put", Length: -1}})

@@ -21,7 +21,7 @@ func (s *Store) List(ctx context.Context, prefix string, fn func(objectstore.Inf
 	if i := strings.LastIndexByte(prefix, '/'); i >= 0 {
 		dir = prefix[:i+1]
 	}
-	err := s.walk(ctx, dir, prefix, fn)
+	err := s.walkDir(ctx, dir, prefix, fn)
 	if errors.Is(err, fs.SkipAll) {
 		return nil
 	}
@@ -43,7 +43,7 @@ func (s *Store) ListPrefixes(ctx context.Context, prefix string) ([]string, erro
 			continue
 		}
 		found := false
-		err := s.walk(ctx, prefix+e.Name()+"/", "", func(objectstore.Info) error {
+		err := s.walkDir(ctx, prefix+e.Name()+"/", "", func(objectstore.Info) error {
 			found = true
 			return fs.SkipAll
 		})
@@ -57,9 +57,9 @@ func (s *Store) ListPrefixes(ctx context.Context, prefix string) ([]string, erro
 	return dirs, nil
 }
 
-// walk visits the objects under dir ("" or ending in "/") whose key starts with prefix, in key
+// walkDir visits the objects under dir ("" or ending in "/") whose key starts with prefix, in key
 // order.
-func (s *Store) walk(ctx context.Context, dir, prefix string, fn func(objectstore.Info) error) error {
+func (s *Store) walkDir(ctx context.Context, dir, prefix string, fn func(objectstore.Info) error) error {
 	entries, err := s.readDir(ctx, dir)
 	if err != nil {
 		return err
@@ -70,9 +70,9 @@ func (s *Store) walk(ctx context.Context, dir, prefix string, fn func(objectstor
 			continue
 		}
 		if e.IsDir() {
-			err = s.walk(ctx, key, prefix, fn)
+			err = s.walkDir(ctx, key, prefix, fn)
 		} else {
-			err = s.visit(ctx, key, e, fn)
+			err = s.visitEntry(ctx, key, e, fn)
 		}
 		if err != nil {
 			return err
@@ -81,7 +81,7 @@ func (s *Store) walk(ctx context.Context, dir, prefix string, fn func(objectstor
 	return nil
 }
 
-func (s *Store) visit(ctx context.Context, key string, e fs.DirEntry, fn func(objectstore.Info) error) error {
+func (s *Store) visitEntry(ctx context.Context, key string, e fs.DirEntry, fn func(objectstore.Info) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -90,9 +90,9 @@ func (s *Store) visit(ctx context.Context, key string, e fs.DirEntry, fn func(ob
 		return nil // deleted since the directory was read
 	}
 	if err != nil {
-		return s.failed("list", key, readError(err))
+		return s.opError("list", key, readError(err))
 	}
-	return fn(info(key, fi))
+	return fn(objectInfo(key, fi))
 }
 
 // readDir returns files and directories in key order: a directory sorts as its name with a slash,
@@ -107,17 +107,17 @@ func (s *Store) readDir(ctx context.Context, dir string) ([]fs.DirEntry, error) 
 		defer func() { _ = d.Close() }()
 		var entries []fs.DirEntry
 		if entries, err = d.ReadDir(-1); err == nil {
-			return order(dir, entries), nil
+			return orderEntries(dir, entries), nil
 		}
 	}
-	err = s.failed("list", name, readError(err))
+	err = s.opError("list", name, readError(err))
 	if errors.Is(err, objectstore.ErrNotFound) {
 		return nil, nil
 	}
 	return nil, err
 }
 
-func order(dir string, entries []fs.DirEntry) []fs.DirEntry {
+func orderEntries(dir string, entries []fs.DirEntry) []fs.DirEntry {
 	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool {
 		return (dir == "" && e.Name() == tempDir) || !(e.IsDir() || e.Type().IsRegular())
 	})

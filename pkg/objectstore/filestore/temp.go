@@ -44,8 +44,8 @@ func tempKey(name string) (string, bool) {
 // concurrent use.
 type tempFiles struct{ root *os.Root }
 
-// create opens a new file for what will become key.
-func (t tempFiles) create(key string) (*os.File, string, error) {
+// createTemp opens a new file for what will become key.
+func (t tempFiles) createTemp(key string) (*os.File, string, error) {
 	tmp := path.Join(tempDir, tempName(key))
 	for range publishTries {
 		if err := t.root.Mkdir(tempDir, dirMode); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -59,8 +59,8 @@ func (t tempFiles) create(key string) (*os.File, string, error) {
 	return nil, "", fs.ErrNotExist
 }
 
-// list returns the files in no order, none where there is no directory.
-func (t tempFiles) list() ([]fs.DirEntry, error) {
+// listTemp returns the files in no order, none where there is no directory.
+func (t tempFiles) listTemp() ([]fs.DirEntry, error) {
 	dir, err := t.root.Open(tempDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -72,32 +72,32 @@ func (t tempFiles) list() ([]fs.DirEntry, error) {
 	return dir.ReadDir(-1)
 }
 
-func (t tempFiles) remove(name string) error { return t.root.Remove(path.Join(tempDir, name)) }
+func (t tempFiles) removeTemp(name string) error { return t.root.Remove(path.Join(tempDir, name)) }
 
 // removeDir removes the directory if it is empty; a writer makes it again.
 func (t tempFiles) removeDir() { _ = t.root.Remove(tempDir) }
 
-// sweep removes what crashed writers left, judged by the file system's own clock. It is
+// sweepStale removes what crashed writers left, judged by the file system's own clock. It is
 // housekeeping: what cannot be removed now is left to the next start.
-func (t tempFiles) sweep() {
-	entries, err := t.list()
+func (t tempFiles) sweepStale() {
+	entries, err := t.listTemp()
 	if err != nil || len(entries) == 0 {
 		return
 	}
-	now, ok := t.now()
+	now, ok := t.fileSystemTime()
 	if !ok {
 		return
 	}
 	for _, e := range entries {
 		if fi, err := e.Info(); err == nil && now.Sub(fi.ModTime()) > tempAge {
-			_ = t.remove(e.Name())
+			_ = t.removeTemp(e.Name())
 		}
 	}
 }
 
-// now reads the file system's clock off a fresh file.
-func (t tempFiles) now() (time.Time, bool) {
-	f, name, err := t.create("clock")
+// fileSystemTime reads the file system's clock off a fresh file.
+func (t tempFiles) fileSystemTime() (time.Time, bool) {
+	f, name, err := t.createTemp("clock")
 	if err != nil {
 		return time.Time{}, false
 	}

@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// tree is the directories that objects lie in. Safe for concurrent use.
-type tree struct {
+// dirTree is the directories that objects lie in. Safe for concurrent use.
+type dirTree struct {
 	root  *os.Root
 	syncs dirSyncs
 }
 
 // makeAll creates dir and its parents; each new entry is made durable, or the object could vanish
 // with its directory.
-func (t *tree) makeAll(dir string) error {
+func (t *dirTree) makeAll(dir string) error {
 	if dir == "." {
 		return nil
 	}
@@ -34,17 +34,17 @@ func (t *tree) makeAll(dir string) error {
 		if err != nil {
 			return err
 		}
-		if err := t.sync(path.Join(".", up)); err != nil {
+		if err := t.syncEntries(path.Join(".", up)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// sync makes the entries of a directory durable.
-func (t *tree) sync(dir string) error { return t.syncs.do(dir) }
+// syncEntries makes the entries of a directory durable.
+func (t *dirTree) syncEntries(dir string) error { return t.syncs.syncDir(dir) }
 
-func (t *tree) syncNow(dir string) error {
+func (t *dirTree) syncNow(dir string) error {
 	d, err := t.root.Open(dir)
 	if err != nil {
 		return err

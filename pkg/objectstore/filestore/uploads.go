@@ -21,9 +21,9 @@ func (s *Store) SweepUploads(ctx context.Context, prefix string, abandoned func(
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	entries, err := s.temp.list()
+	entries, err := s.temp.listTemp()
 	if err != nil {
-		return 0, s.failed("sweep", tempDir, readError(err))
+		return 0, s.opError("sweep", tempDir, readError(err))
 	}
 	swept := 0
 	for _, e := range entries {
@@ -36,15 +36,15 @@ func (s *Store) SweepUploads(ctx context.Context, prefix string, abandoned func(
 			continue // published since
 		}
 		if err != nil {
-			return swept, s.failed("sweep", key, readError(err))
+			return swept, s.opError("sweep", key, readError(err))
 		}
 		if ok, err := abandoned(objectstore.Upload{Key: key, Begun: fi.ModTime()}); err != nil {
 			return swept, err
 		} else if !ok {
 			continue
 		}
-		if err := s.temp.remove(e.Name()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return swept, s.failed("sweep", key, writeError(err))
+		if err := s.temp.removeTemp(e.Name()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return swept, s.opError("sweep", key, writeError(err))
 		}
 		swept++
 	}

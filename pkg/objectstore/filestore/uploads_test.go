@@ -65,14 +65,14 @@ func TestWriterToBeKilled(t *testing.T) {
 
 func TestUploads(t *testing.T) {
 	storetest.RunUploads(t, func(t testing.TB) (objectstore.Store, func(string)) {
-		s, dir := open(t)
+		s, dir := openStore(t)
 		return s, func(key string) { killedWriter(t, dir, key, "put") }
 	})
 }
 
 // A key that does not fit into the name of the temporary file must not be taken for a shorter one.
 func TestLongKeysAreNotMistaken(t *testing.T) {
-	s, dir := open(t)
+	s, dir := openStore(t)
 	key := "backups/" + strings.Repeat("n", 250) + "/x"
 	killedWriter(t, dir, key, "create")
 	n, err := s.SweepUploads(t.Context(), "", func(u objectstore.Upload) (bool, error) {
@@ -89,7 +89,7 @@ func TestLongKeysAreNotMistaken(t *testing.T) {
 
 // A writer whose temporary file was swept fails, and no object appears.
 func TestASweptWriterFails(t *testing.T) {
-	s, dir := open(t)
+	s, dir := openStore(t)
 	r := &sweeping{Reader: bytes.NewReader(make([]byte, 100)), sweep: func() {
 		n, err := s.SweepUploads(t.Context(), "", func(objectstore.Upload) (bool, error) { return true, nil })
 		require.NoError(t, err)

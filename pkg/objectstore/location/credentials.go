@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// keys are what signs requests. They must never be formatted into errors or logs.
-type keys struct{ id, secret, token string }
+// accessKeys are what signs requests. They must never be formatted into errors or logs.
+type accessKeys struct{ id, secret, token string }
 
 // errNoProfile means that a credentials file does not have the profile.
 var errNoProfile = errors.New("there is no profile")
 
 // parseCredentials reads one profile of an AWS shared credentials file: sections in brackets, "name
 // = value" lines, comments that begin with # or ;. Errors name line and setting but never a value.
-func parseCredentials(data []byte, profile string) (keys, error) {
-	var found keys
+func parseCredentials(data []byte, profile string) (accessKeys, error) {
+	var found accessKeys
 	var seen bool
 	section := ""
 	lines := bufio.NewScanner(bytes.NewReader(data))
@@ -28,29 +28,29 @@ func parseCredentials(data []byte, profile string) (keys, error) {
 		case line[0] == '[':
 			name, _, ok := strings.Cut(line[1:], "]")
 			if !ok {
-				return keys{}, fmt.Errorf("line %d: section has no closing bracket", n)
+				return accessKeys{}, fmt.Errorf("line %d: section has no closing bracket", n)
 			}
 			section = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(name), "profile "))
 			seen = seen || section == profile
 		case section != profile:
 		default:
-			if err := found.set(line); err != nil {
-				return keys{}, fmt.Errorf("line %d: %w", n, err)
+			if err := found.setLine(line); err != nil {
+				return accessKeys{}, fmt.Errorf("line %d: %w", n, err)
 			}
 		}
 	}
 	switch {
 	case lines.Err() != nil:
-		return keys{}, errors.New("a line is too long")
+		return accessKeys{}, errors.New("a line is too long")
 	case !seen:
-		return keys{}, fmt.Errorf("%w [%s]", errNoProfile, profile)
+		return accessKeys{}, fmt.Errorf("%w [%s]", errNoProfile, profile)
 	case found.id == "" || found.secret == "":
-		return keys{}, fmt.Errorf("profile [%s] needs aws_access_key_id and aws_secret_access_key", profile)
+		return accessKeys{}, fmt.Errorf("profile [%s] needs aws_access_key_id and aws_secret_access_key", profile)
 	}
 	return found, nil
 }
 
-func (k *keys) set(line string) error {
+func (k *accessKeys) setLine(line string) error {
 	name, value, ok := strings.Cut(line, "=")
 	if !ok {
 		return errors.New("not of the form name = value")

@@ -12,10 +12,10 @@ func TestParseCredentials(t *testing.T) {
 		"region = somewhere\naws_access_key_id=O\naws_secret_access_key=P\naws_session_token=T\n[broken]\nrole_arn=x\n"
 	got, err := parseCredentials([]byte(file), "default")
 	require.NoError(t, err)
-	require.Equal(t, keys{id: "A", secret: "b=c/d+"}, got)
+	require.Equal(t, accessKeys{id: "A", secret: "b=c/d+"}, got)
 	got, err = parseCredentials([]byte(file), "other")
 	require.NoError(t, err)
-	require.Equal(t, keys{id: "O", secret: "P", token: "T"}, got)
+	require.Equal(t, accessKeys{id: "O", secret: "P", token: "T"}, got)
 	for profile, says := range map[string]string{"absent": "[absent]", "broken": "role_arn"} {
 		_, err = parseCredentials([]byte(file), profile)
 		require.ErrorContains(t, err, says)

@@ -16,7 +16,7 @@ import (
 const configPath = "path"
 
 // openFile opens the directory spec.objectStorage.bucket in the directory spec.config.path.
-func openFile(loc *velerov1.BackupStorageLocation, p place) (objectstore.Store, error) {
+func openFile(loc *velerov1.BackupStorageLocation, p bucketPlace) (objectstore.Store, error) {
 	for _, key := range slices.Sorted(maps.Keys(loc.Spec.Config)) {
 		if key != configPath {
 			return nil, errgrpc.Field("spec.config["+key+"]", "unknown key; file locations have only %q", configPath)

@@ -28,7 +28,7 @@ func TestKeysOfTheInstallationSignRequests(t *testing.T) {
 			})
 		}
 		o := New(fake.NewClientBuilder().WithObjects(objects...).Build(), "velero")
-		provider, err := o.credentials(t.Context(), nil, "")
+		provider, err := o.credentialsProvider(t.Context(), nil, "")
 		require.NoError(t, err)
 		if want == "" {
 			require.Nil(t, provider, "the SDK's own chain")
@@ -41,7 +41,7 @@ func TestKeysOfTheInstallationSignRequests(t *testing.T) {
 	o := New(fake.NewClientBuilder().WithObjects(&corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "cloud-credentials"}, Data: map[string][]byte{"cloud": []byte("[default]\nrole_arn=TOPSECRET\n")},
 	}).Build(), "velero")
-	_, err := o.credentials(t.Context(), nil, "")
+	_, err := o.credentialsProvider(t.Context(), nil, "")
 	require.ErrorContains(t, err, `spec.credential: Secret "cloud-credentials", key "cloud": line 2`)
 	require.NotContains(t, err.Error(), "TOPSECRET")
 }
@@ -60,7 +60,7 @@ func TestOnlyALocationsOwnCredentialIsInItsConfiguration(t *testing.T) {
 	} {
 		loc := &velerov1.BackupStorageLocation{}
 		loc.Spec.Credential, loc.Spec.ObjectStorage = ref, &velerov1.ObjectStorageLocation{Bucket: "b"}
-		config, forget, err := o.pluginConfig(t.Context(), loc, place{bucket: "b"})
+		config, forget, err := o.pluginConfig(t.Context(), loc, bucketPlace{bucket: "b"})
 		require.NoError(t, err)
 		require.NotEmpty(t, config[want])
 		delete(config, want)

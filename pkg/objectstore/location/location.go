@@ -45,12 +45,12 @@ type Opener struct {
 	clock     clock.PassiveClock   // of what see gets
 
 	mu         sync.Mutex
-	conditions map[revision]*s3store.Condition
+	conditions map[locationRevision]*s3store.Condition
 }
 
-// revision is one state of one location's spec. The generation would not do: without a status
+// locationRevision is one state of one location's spec. The generation would not do: without a status
 // subresource every write of the status raises it.
-type revision struct {
+type locationRevision struct {
 	uid  types.UID
 	spec [sha256.Size]byte
 }
@@ -60,7 +60,7 @@ type Option func(*Opener)
 
 // New returns an Opener that reads locations and Secrets through r.
 func New(r client.Reader, namespace string, options ...Option) *Opener {
-	o := &Opener{reader: r, namespace: namespace, conditions: map[revision]*s3store.Condition{}}
+	o := &Opener{reader: r, namespace: namespace, conditions: map[locationRevision]*s3store.Condition{}}
 	for _, option := range options {
 		option(o)
 	}
@@ -110,7 +110,7 @@ func NewestDefault(locs []velerov1.BackupStorageLocation) *velerov1.BackupStorag
 // ErrReadOnly where its access mode is ReadOnly. The caller closes it. It asks the server nothing
 // unless it must: a missing bucket shows on first use. Errors name the field of the location.
 func (o *Opener) Open(ctx context.Context, loc *velerov1.BackupStorageLocation) (objectstore.Store, error) {
-	store, err := o.open(ctx, loc)
+	store, err := o.openStore(ctx, loc)
 	if err != nil {
 		return nil, fmt.Errorf("backup storage location %q: %w", loc.Name, err)
 	}
@@ -126,12 +126,12 @@ func (o *Opener) OpenName(ctx context.Context, name string) (objectstore.Store, 
 	return o.Open(ctx, loc)
 }
 
-func (o *Opener) open(ctx context.Context, loc *velerov1.BackupStorageLocation) (objectstore.Store, error) {
+func (o *Opener) openStore(ctx context.Context, loc *velerov1.BackupStorageLocation) (objectstore.Store, error) {
 	place, err := placeOf(loc)
 	if err != nil {
 		return nil, err
 	}
-	bucket, err := o.bucket(ctx, loc, place)
+	bucket, err := o.openBucket(ctx, loc, place)
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +148,7 @@ func (o *Opener) open(ctx context.Context, loc *velerov1.BackupStorageLocation) 
 	return objectstore.Traced(store, loc.Name), nil
 }
 
-func (o *Opener) bucket(ctx context.Context, loc *velerov1.BackupStorageLocation, p place) (objectstore.Store, error) {
+func (o *Opener) openBucket(ctx context.Context, loc *velerov1.BackupStorageLocation, p bucketPlace) (objectstore.Store, error) {
 	switch v := loc.Annotations[holdfast.AnnotationObjectStore]; v {
 	case "":
 	case byPlugin:
@@ -176,24 +176,24 @@ func Provider(loc *velerov1.BackupStorageLocation) string {
 	return providerPrefix + loc.Spec.Provider
 }
 
-// place is the prefix of a location in a bucket.
-type place struct{ bucket, prefix string }
+// bucketPlace is the prefix of a location in a bucket.
+type bucketPlace struct{ bucket, prefix string }
 
 // placeOf applies Velero's rules: slashes around bucket and prefix do not matter, the bucket holds
 // none.
-func placeOf(loc *velerov1.BackupStorageLocation) (place, error) {
+func placeOf(loc *velerov1.BackupStorageLocation) (bucketPlace, error) {
 	spec := loc.Spec.ObjectStorage
 	if spec == nil {
-		return place{}, errgrpc.Field("spec.objectStorage", "is required")
+		return bucketPlace{}, errgrpc.Field("spec.objectStorage", "is required")
 	}
-	p := place{bucket: strings.Trim(spec.Bucket, "/"), prefix: strings.Trim(spec.Prefix, "/")}
+	p := bucketPlace{bucket: strings.Trim(spec.Bucket, "/"), prefix: strings.Trim(spec.Prefix, "/")}
 	if p.bucket == "" || p.bucket == "." || p.bucket == ".." || strings.Contains(p.bucket, "/") {
-		return place{}, errgrpc.Field("spec.objectStorage.bucket", "%q is not a bucket name; a path belongs into prefix", spec.Bucket)
+		return bucketPlace{}, errgrpc.Field("spec.objectStorage.bucket", "%q is not a bucket name; a path belongs into prefix", spec.Bucket)
 	}
 	switch mode := loc.Spec.AccessMode; mode {
 	case "", velerov1.LocationModeReadOnly, velerov1.LocationModeReadWrite:
 	default:
-		return place{}, errgrpc.Field("spec.accessMode", "%q is neither ReadWrite nor ReadOnly", mode)
+		return bucketPlace{}, errgrpc.Field("spec.accessMode", "%q is neither ReadWrite nor ReadOnly", mode)
 	}
 	if p.prefix != "" {
 		p.prefix += "/"

@@ -24,7 +24,7 @@ import (
 
 const namespace = "velero"
 
-func opener(objects ...client.Object) *location.Opener {
+func newOpener(objects ...client.Object) *location.Opener {
 	return location.New(fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(objects...).Build(), namespace)
 }
 
@@ -45,14 +45,14 @@ func fileLocation(t *testing.T) (*velerov1.BackupStorageLocation, string) {
 func TestOpenAppliesPrefixAndMode(t *testing.T) {
 	loc, dir := fileLocation(t)
 	loc.Spec.ObjectStorage.Prefix = "/team/one/"
-	store, err := opener().Open(t.Context(), loc)
+	store, err := newOpener().Open(t.Context(), loc)
 	require.NoError(t, err)
 	require.NoError(t, objectstore.PutBytes(t.Context(), store, "backups/b/x", []byte("x")))
 	require.NoError(t, store.Close())
 	require.FileExists(t, filepath.Join(dir, "team/one/backups/b/x"))
 
 	loc.Spec.AccessMode = velerov1.LocationModeReadOnly
-	store, err = opener().Open(t.Context(), loc)
+	store, err = newOpener().Open(t.Context(), loc)
 	require.NoError(t, err)
 	require.ErrorIs(t, store.Delete(t.Context(), "backups/b/x"), objectstore.ErrReadOnly)
 	data, err := objectstore.ReadAll(t.Context(), store, "backups/b/x", 10)
@@ -96,15 +96,15 @@ func TestBadSpecsNameTheField(t *testing.T) {
 			s3(l, nil)
 			l.Spec.ObjectStorage.CACert, l.Spec.ObjectStorage.CACertRef = []byte("x"), &corev1.SecretKeySelector{}
 		}, "spec.objectStorage.caCertRef", "together"},
-		"no secret":     {func(l *velerov1.BackupStorageLocation) { s3(l, nil); l.Spec.Credential = key("absent", "cloud") }, "spec.credential", `"absent"`},
-		"no secret key": {func(l *velerov1.BackupStorageLocation) { s3(l, nil); l.Spec.Credential = key("cloud", "none") }, "spec.credential", `"none"`},
-		"half a key":    {func(l *velerov1.BackupStorageLocation) { s3(l, nil); l.Spec.Credential = key("cloud", "bad") }, "spec.credential", "aws_secret_access_key"},
-		"role":          {func(l *velerov1.BackupStorageLocation) { s3(l, nil); l.Spec.Credential = key("cloud", "role") }, "spec.credential", "role_arn"},
+		"no secret":     {func(l *velerov1.BackupStorageLocation) { s3(l, nil); l.Spec.Credential = secretKey("absent", "cloud") }, "spec.credential", `"absent"`},
+		"no secret key": {func(l *velerov1.BackupStorageLocation) { s3(l, nil); l.Spec.Credential = secretKey("cloud", "none") }, "spec.credential", `"none"`},
+		"half a key":    {func(l *velerov1.BackupStorageLocation) { s3(l, nil); l.Spec.Credential = secretKey("cloud", "bad") }, "spec.credential", "aws_secret_access_key"},
+		"role":          {func(l *velerov1.BackupStorageLocation) { s3(l, nil); l.Spec.Credential = secretKey("cloud", "role") }, "spec.credential", "role_arn"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			loc, _ := fileLocation(t)
 			tc.change(loc)
-			_, err := opener(secret).Open(t.Context(), loc)
+			_, err := newOpener(secret).Open(t.Context(), loc)
 			field := new(errgrpc.FieldError)
 			require.ErrorAs(t, err, &field)
 			require.Equal(t, tc.field, field.Field)
@@ -116,7 +116,7 @@ func TestBadSpecsNameTheField(t *testing.T) {
 	}
 }
 
-func key(name, key string) *corev1.SecretKeySelector {
+func secretKey(name, key string) *corev1.SecretKeySelector {
 	return &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: name}, Key: key}
 }
 
@@ -129,8 +129,8 @@ func TestOpenS3WithSecret(t *testing.T) {
 	loc.Spec.Provider = "velero.io/aws"
 	loc.Spec.Config = map[string]string{"region": "us-east-1", "s3Url": "http://127.0.0.1:1", "publicUrl": "https://public.example", "s3ForcePathStyle": "true"}
 	loc.Spec.ObjectStorage.Prefix = "p"
-	loc.Spec.Credential = key("cloud", "cloud")
-	store, err := opener(secret).Open(t.Context(), loc)
+	loc.Spec.Credential = secretKey("cloud", "cloud")
+	store, err := newOpener(secret).Open(t.Context(), loc)
 	require.NoError(t, err)
 	signer, ok := store.(objectstore.Signer)
 	require.True(t, ok)
@@ -142,14 +142,14 @@ func TestOpenS3WithSecret(t *testing.T) {
 	require.NotContains(t, url, "SECRET")
 	require.NoError(t, store.Close())
 	loc.Spec.Credential = &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "x"}, Optional: ptr.To(true)}
-	store, err = opener(secret).Open(t.Context(), loc)
+	store, err = newOpener(secret).Open(t.Context(), loc)
 	require.NoError(t, err, "an optional Secret may be missing")
 	require.NoError(t, store.Close())
 }
 
 func TestValidate(t *testing.T) {
 	loc, dir := fileLocation(t)
-	o := opener()
+	o := newOpener()
 	note, err := o.Validate(t.Context(), loc)
 	require.NoError(t, err)
 	require.Empty(t, note)
@@ -177,7 +177,7 @@ func TestValidate(t *testing.T) {
 }
 
 func TestGetAndDefault(t *testing.T) {
-	_, err := opener().Default(t.Context())
+	_, err := newOpener().Default(t.Context())
 	require.ErrorIs(t, err, location.ErrNoDefault)
 	at := func(name string, age time.Duration, isDefault bool) *velerov1.BackupStorageLocation {
 		l, _ := fileLocation(t)
@@ -185,7 +185,7 @@ func TestGetAndDefault(t *testing.T) {
 		l.CreationTimestamp = metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(-age))
 		return l
 	}
-	o := opener(at("old", 2*time.Hour, true), at("new", time.Hour, true), at("newest", 0, false))
+	o := newOpener(at("old", 2*time.Hour, true), at("new", time.Hour, true), at("newest", 0, false))
 	loc, err := o.Default(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, "new", loc.Name)

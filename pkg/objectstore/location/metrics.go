@@ -23,12 +23,12 @@ func WithMetrics(r prometheus.Registerer, c clock.PassiveClock) Option {
 	return func(o *Opener) {
 		o.clock = c
 		o.see = func(call string, took time.Duration, err error) {
-			calls.WithLabelValues(call, result(err)).Observe(took.Seconds())
+			calls.WithLabelValues(call, resultLabel(err)).Observe(took.Seconds())
 		}
 	}
 }
 
-func result(err error) string {
+func resultLabel(err error) string {
 	switch {
 	case err == nil, errors.Is(err, objectstore.ErrNotFound), errors.Is(err, objectstore.ErrExists):
 		return "done"

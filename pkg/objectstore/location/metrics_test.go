@@ -15,19 +15,19 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
 )
 
-// steps is a clock on which two seconds pass before each reading.
-type steps struct {
+// validationSteps is a clock on which two seconds pass before each reading.
+type validationSteps struct {
 	clocktesting.SimpleIntervalClock
 }
 
 // Since implements clock.PassiveClock.
-func (s *steps) Since(earlier time.Time) time.Duration { return s.Now().Sub(earlier) }
+func (s *validationSteps) Since(earlier time.Time) time.Duration { return s.Now().Sub(earlier) }
 
 // Every call is in the metric once, with the time that it took; what is absent or exists is an
 // answer.
 func TestCallsOfStoresAreTimed(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	tick := &steps{clocktesting.SimpleIntervalClock{Time: time.Unix(0, 0), Duration: 2 * time.Second}}
+	tick := &validationSteps{clocktesting.SimpleIntervalClock{Time: time.Unix(0, 0), Duration: 2 * time.Second}}
 	loc, _ := fileLocation(t)
 	store, err := location.New(fake.NewClientBuilder().WithScheme(kube.Scheme()).Build(), namespace, location.WithMetrics(registry, tick)).Open(t.Context(), loc)
 	require.NoError(t, err)

@@ -39,7 +39,7 @@ func WithPlugins(host *pluginhost.Host, log *slog.Logger, workDir string) Option
 
 // openPlugin opens the bucket through the plugin that has the provider's name. The plugin is asked
 // nothing yet.
-func (o *Opener) openPlugin(ctx context.Context, loc *velerov1.BackupStorageLocation, p place) (*pluginstore.Store, error) {
+func (o *Opener) openPlugin(ctx context.Context, loc *velerov1.BackupStorageLocation, p bucketPlace) (*pluginstore.Store, error) {
 	name := Provider(loc)
 	if o.plugins == nil || len(o.plugins.host.Plugins()) == 0 {
 		return nil, errgrpc.Field("spec.provider", "%q needs an object store plugin of that name, and there are no plugins: "+
@@ -71,7 +71,7 @@ func (o *Opener) openPlugin(ctx context.Context, loc *velerov1.BackupStorageLoca
 // pluginConfig returns what a plugin is initialised with: the location's own config and what Velero
 // adds, nothing else, because plugins refuse keys they do not know. forget removes what it put on
 // the disk.
-func (o *Opener) pluginConfig(ctx context.Context, loc *velerov1.BackupStorageLocation, p place) (config map[string]string, forget func() error, err error) {
+func (o *Opener) pluginConfig(ctx context.Context, loc *velerov1.BackupStorageLocation, p bucketPlace) (config map[string]string, forget func() error, err error) {
 	config = maps.Clone(loc.Spec.Config)
 	if config == nil {
 		config = map[string]string{}
@@ -85,7 +85,7 @@ func (o *Opener) pluginConfig(ctx context.Context, loc *velerov1.BackupStorageLo
 		config["caCert"] = string(bundle)
 	}
 	forget = func() error { return nil }
-	secret, err := o.credential(ctx, loc.Spec.Credential)
+	secret, err := o.credentialText(ctx, loc.Spec.Credential)
 	if secret == nil || err != nil {
 		return config, forget, err
 	}

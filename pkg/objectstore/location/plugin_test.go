@@ -99,7 +99,7 @@ func TestTheAnnotationHasAPluginServeAProviderOfOurs(t *testing.T) {
 
 func TestAMissingPluginIsNamedWithWhatToDo(t *testing.T) {
 	with, _ := pluginOpener(t, pluginhost.Limits{})
-	for name, o := range map[string]*location.Opener{"others": with, "none": opener()} {
+	for name, o := range map[string]*location.Opener{"others": with, "none": newOpener()} {
 		loc, _ := fileLocation(t)
 		loc.Spec.Provider = "gcp"
 		_, err := o.Validate(t.Context(), loc)
@@ -117,7 +117,7 @@ func TestCredentialsOfTheInstallationServeEveryLocation(t *testing.T) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "cloud-credentials"}, Data: map[string][]byte{"cloud": []byte("TOPSECRET")}}
 	own := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "own"}, Data: map[string][]byte{"keys": []byte("OWN")}}
 	o, work := pluginOpener(t, pluginhost.Limits{}, secret, own)
-	for want, ref := range map[string]*corev1.SecretKeySelector{"TOPSECRET": nil, "OWN": key("own", "keys")} {
+	for want, ref := range map[string]*corev1.SecretKeySelector{"TOPSECRET": nil, "OWN": secretKey("own", "keys")} {
 		loc, _ := pluginLocation(t)
 		loc.Spec.Credential = ref
 		store, err := o.Open(t.Context(), loc)
@@ -144,7 +144,7 @@ func TestCredentialsAreOnTheDiskWhileTheStoreIsOpen(t *testing.T) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "cloud"}, Data: map[string][]byte{"keys": []byte("TOPSECRET")}}
 	o, work := pluginOpener(t, pluginhost.Limits{}, secret)
 	loc, _ := pluginLocation(t)
-	loc.Spec.Credential = key("cloud", "keys")
+	loc.Spec.Credential = secretKey("cloud", "keys")
 	store, err := o.Open(t.Context(), loc)
 	require.NoError(t, err)
 	files, err := filepath.Glob(filepath.Join(work, "credentials-*", "*"))
@@ -162,10 +162,10 @@ func TestCredentialsAreOnTheDiskWhileTheStoreIsOpen(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, left)
 
-	loc.Spec.Credential = key("absent", "keys")
+	loc.Spec.Credential = secretKey("absent", "keys")
 	_, err = o.Open(t.Context(), loc)
 	require.ErrorContains(t, err, "spec.credential")
-	loc.Spec.Provider, loc.Spec.Credential = "gcp", key("cloud", "keys")
+	loc.Spec.Provider, loc.Spec.Credential = "gcp", secretKey("cloud", "keys")
 	_, err = o.Open(t.Context(), loc)
 	require.ErrorContains(t, err, "velero.io/gcp")
 	left, err = os.ReadDir(work)

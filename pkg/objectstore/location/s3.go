@@ -23,7 +23,7 @@ import (
 // defaultProfile is the profile used when config names none.
 const defaultProfile = "default"
 
-func (o *Opener) openS3(ctx context.Context, loc *velerov1.BackupStorageLocation, p place) (*s3store.Store, error) {
+func (o *Opener) openS3(ctx context.Context, loc *velerov1.BackupStorageLocation, p bucketPlace) (*s3store.Store, error) {
 	config, err := s3store.ParseConfig(loc.Spec.Config)
 	if err != nil {
 		return nil, errgrpc.Field("spec.config", "%v", err)
@@ -32,17 +32,17 @@ func (o *Opener) openS3(ctx context.Context, loc *velerov1.BackupStorageLocation
 	if config.CABundle, err = o.caBundle(ctx, loc.Spec.ObjectStorage); err != nil {
 		return nil, err
 	}
-	if config.Credentials, err = o.credentials(ctx, loc.Spec.Credential, config.Profile); err != nil {
+	if config.Credentials, err = o.credentialsProvider(ctx, loc.Spec.Credential, config.Profile); err != nil {
 		return nil, err
 	}
-	if config.Condition, err = o.condition(loc, p); err != nil {
+	if config.Condition, err = o.s3Condition(loc, p); err != nil {
 		return nil, err
 	}
 	return s3store.Open(ctx, config)
 }
 
-// condition is shared by all stores of one state of a location, so that the server is probed once.
-func (o *Opener) condition(loc *velerov1.BackupStorageLocation, p place) (*s3store.Condition, error) {
+// s3Condition is shared by all stores of one state of a location, so that the server is probed once.
+func (o *Opener) s3Condition(loc *velerov1.BackupStorageLocation, p bucketPlace) (*s3store.Condition, error) {
 	if loc.Spec.AccessMode == velerov1.LocationModeReadOnly {
 		return nil, nil //nolint:nilnil // nothing is created, so there is nothing to find out
 	}
@@ -50,11 +50,11 @@ func (o *Opener) condition(loc *velerov1.BackupStorageLocation, p place) (*s3sto
 	if err != nil {
 		return nil, err
 	}
-	key := revision{loc.UID, sha256.Sum256(spec)}
+	key := locationRevision{loc.UID, sha256.Sum256(spec)}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.conditions[key] == nil {
-		maps.DeleteFunc(o.conditions, func(old revision, _ *s3store.Condition) bool { return old.uid == key.uid })
+		maps.DeleteFunc(o.conditions, func(old locationRevision, _ *s3store.Condition) bool { return old.uid == key.uid })
 		o.conditions[key] = s3store.NewCondition(p.prefix + probePrefix)
 	}
 	return o.conditions[key], nil
@@ -69,14 +69,14 @@ func (o *Opener) caBundle(ctx context.Context, spec *velerov1.ObjectStorageLocat
 	if len(spec.CACert) > 0 {
 		return nil, errgrpc.Field("spec.objectStorage.caCertRef", "cannot be set together with caCert")
 	}
-	return o.secret(ctx, "spec.objectStorage.caCertRef", spec.CACertRef)
+	return o.readSecret(ctx, "spec.objectStorage.caCertRef", spec.CACertRef)
 }
 
-// credentials returns the keys of the Secret, nil for those of the environment. Of the
+// credentialsProvider returns the keys of the Secret, nil for those of the environment. Of the
 // installation's own Secret, which may be for another provider, a profile that is not there is no
 // error.
-func (o *Opener) credentials(ctx context.Context, ref *corev1.SecretKeySelector, profile string) (aws.CredentialsProvider, error) {
-	data, err := o.credential(ctx, ref)
+func (o *Opener) credentialsProvider(ctx context.Context, ref *corev1.SecretKeySelector, profile string) (aws.CredentialsProvider, error) {
+	data, err := o.credentialText(ctx, ref)
 	if data == nil || err != nil {
 		return nil, err
 	}
@@ -96,17 +96,17 @@ func (o *Opener) credentials(ctx context.Context, ref *corev1.SecretKeySelector,
 	return credentials.NewStaticCredentialsProvider(keys.id, keys.secret, keys.token), nil
 }
 
-// credential is what the location's Secret holds, or else the installation's; nil when there is
+// credentialText is what the location's Secret holds, or else the installation's; nil when there is
 // neither.
-func (o *Opener) credential(ctx context.Context, ref *corev1.SecretKeySelector) ([]byte, error) {
+func (o *Opener) credentialText(ctx context.Context, ref *corev1.SecretKeySelector) ([]byte, error) {
 	if ref == nil {
 		ref = velerov1.InstalledCredential()
 	}
-	return o.secret(ctx, "spec.credential", ref)
+	return o.readSecret(ctx, "spec.credential", ref)
 }
 
-// secret reads one key of a Secret; nil without an error when it is optional and not there.
-func (o *Opener) secret(ctx context.Context, field string, ref *corev1.SecretKeySelector) ([]byte, error) {
+// readSecret reads one key of a Secret; nil without an error when it is optional and not there.
+func (o *Opener) readSecret(ctx context.Context, field string, ref *corev1.SecretKeySelector) ([]byte, error) {
 	var secret corev1.Secret
 	err := o.reader.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: ref.Name}, &secret)
 	if err != nil && !apierrors.IsNotFound(err) {

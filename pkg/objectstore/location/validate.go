@@ -28,7 +28,7 @@ const pluginBucketNote = "the protocol of object store plugins has no conditiona
 // directories, and can be written to unless it is read-only. note is worth showing on a location
 // that is fine.
 func (o *Opener) Validate(ctx context.Context, loc *velerov1.BackupStorageLocation) (note string, err error) {
-	store, err := o.open(ctx, loc)
+	store, err := o.openStore(ctx, loc)
 	if err != nil {
 		return "", err
 	}
@@ -39,7 +39,7 @@ func (o *Opener) Validate(ctx context.Context, loc *velerov1.BackupStorageLocati
 	if loc.Spec.AccessMode == velerov1.LocationModeReadOnly {
 		return "", nil
 	}
-	return probe(ctx, store)
+	return probeStore(ctx, store)
 }
 
 func checkTopLevel(ctx context.Context, store objectstore.Store) error {
@@ -60,8 +60,8 @@ type prober interface {
 	Honoured(ctx context.Context) (bool, error)
 }
 
-// probe writes and removes an object.
-func probe(ctx context.Context, store objectstore.Store) (note string, err error) {
+// probeStore writes and removes an object.
+func probeStore(ctx context.Context, store objectstore.Store) (note string, err error) {
 	if p, ok := objectstore.As[prober](store); ok {
 		honoured, err := p.Honoured(ctx)
 		if err == nil && !honoured {

@@ -65,13 +65,13 @@ func (s *Store) Set(key string, data []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.writes++
-	s.objects[key] = object{
+	s.objects[key] = storedObject{
 		info: objectstore.Info{Key: key, Size: int64(len(data)), ETag: fmt.Sprint(s.writes), ModTime: s.Clock.Now()},
 		data: append([]byte{}, data...),
 	}
 }
 
-func (s *Store) enter(ctx context.Context, op Op, key string) error {
+func (s *Store) enterCall(ctx context.Context, op Op, key string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ type reader struct {
 }
 
 func (r *reader) Read(p []byte) (int, error) {
-	if err := r.store.enter(r.ctx, OpRead, r.key); err != nil {
+	if err := r.store.enterCall(r.ctx, OpRead, r.key); err != nil {
 		return 0, err
 	}
 	return r.r.Read(p)

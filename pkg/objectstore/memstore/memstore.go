@@ -25,14 +25,14 @@ type Store struct {
 	Clock clock.PassiveClock
 
 	mu      sync.Mutex
-	objects map[string]object
+	objects map[string]storedObject
 	writes  int64
 	fault   Fault
 	calls   map[Op]int
 	uploads []objectstore.Upload
 }
 
-type object struct {
+type storedObject struct {
 	info objectstore.Info
 	data []byte // never changed in place
 }
@@ -44,7 +44,7 @@ var (
 
 // New returns an empty store.
 func New() *Store {
-	return &Store{Clock: clock.RealClock{}, objects: map[string]object{}, calls: map[Op]int{}}
+	return &Store{Clock: clock.RealClock{}, objects: map[string]storedObject{}, calls: map[Op]int{}}
 }
 
 // Close implements objectstore.Store; the content stays.
@@ -60,7 +60,7 @@ func (s *Store) GetRange(ctx context.Context, key string, off, n int64) (io.Read
 	if err := objectstore.CheckRange(key, off); err != nil {
 		return nil, err
 	}
-	o, err := s.read(ctx, OpGet, key)
+	o, err := s.readObject(ctx, OpGet, key)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (s *Store) GetRange(ctx context.Context, key string, off, n int64) (io.Read
 
 // Stat implements objectstore.Reader.
 func (s *Store) Stat(ctx context.Context, key string) (objectstore.Info, error) {
-	o, err := s.read(ctx, OpStat, key)
+	o, err := s.readObject(ctx, OpStat, key)
 	return o.info, err
 }
 
@@ -82,10 +82,10 @@ func (s *Store) List(ctx context.Context, prefix string, fn func(objectstore.Inf
 	if err := objectstore.CheckPrefix(prefix); err != nil {
 		return err
 	}
-	if err := s.enter(ctx, OpList, prefix); err != nil {
+	if err := s.enterCall(ctx, OpList, prefix); err != nil {
 		return err
 	}
-	for _, i := range s.snapshot(prefix) {
+	for _, i := range s.listInfos(prefix) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -104,11 +104,11 @@ func (s *Store) ListPrefixes(ctx context.Context, prefix string) ([]string, erro
 	if err := objectstore.CheckDir(prefix); err != nil {
 		return nil, err
 	}
-	if err := s.enter(ctx, OpList, prefix); err != nil {
+	if err := s.enterCall(ctx, OpList, prefix); err != nil {
 		return nil, err
 	}
 	var dirs []string
-	for _, i := range s.snapshot(prefix) {
+	for _, i := range s.listInfos(prefix) {
 		name, _, ok := strings.Cut(strings.TrimPrefix(i.Key, prefix), "/")
 		if ok && (len(dirs) == 0 || dirs[len(dirs)-1] != name+"/") {
 			dirs = append(dirs, name+"/")
@@ -119,19 +119,19 @@ func (s *Store) ListPrefixes(ctx context.Context, prefix string) ([]string, erro
 
 // Put implements objectstore.Writer.
 func (s *Store) Put(ctx context.Context, key string, r io.ReadSeeker, size int64) error {
-	_, err := s.write(ctx, OpPut, key, true, func() ([]byte, error) { return readExact(r, size) })
+	_, err := s.writeObject(ctx, OpPut, key, true, func() ([]byte, error) { return readExact(r, size) })
 	return err
 }
 
 // Create implements objectstore.Writer.
 func (s *Store) Create(ctx context.Context, key string, r io.ReadSeeker, size int64) error {
-	_, err := s.write(ctx, OpCreate, key, false, func() ([]byte, error) { return readExact(r, size) })
+	_, err := s.writeObject(ctx, OpCreate, key, false, func() ([]byte, error) { return readExact(r, size) })
 	return err
 }
 
 // Compose implements objectstore.Writer.
 func (s *Store) Compose(ctx context.Context, key string, src []objectstore.Source) (objectstore.Info, error) {
-	return s.write(ctx, OpCompose, key, false, func() ([]byte, error) { return s.concat(src) })
+	return s.writeObject(ctx, OpCompose, key, false, func() ([]byte, error) { return s.concatSources(src) })
 }
 
 // Delete implements objectstore.Writer.
@@ -139,7 +139,7 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	if err := objectstore.CheckKey(key); err != nil {
 		return err
 	}
-	if err := s.enter(ctx, OpDelete, key); err != nil {
+	if err := s.enterCall(ctx, OpDelete, key); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -148,27 +148,27 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	return nil
 }
 
-func (s *Store) read(ctx context.Context, op Op, key string) (object, error) {
+func (s *Store) readObject(ctx context.Context, op Op, key string) (storedObject, error) {
 	if err := objectstore.CheckKey(key); err != nil {
-		return object{}, err
+		return storedObject{}, err
 	}
-	if err := s.enter(ctx, op, key); err != nil {
-		return object{}, err
+	if err := s.enterCall(ctx, op, key); err != nil {
+		return storedObject{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o, ok := s.objects[key]
 	if !ok {
-		return object{}, fmt.Errorf("%s %s: %w", op, key, objectstore.ErrNotFound)
+		return storedObject{}, fmt.Errorf("%s %s: %w", op, key, objectstore.ErrNotFound)
 	}
 	return o, nil
 }
 
-func (s *Store) write(ctx context.Context, op Op, key string, replace bool, content func() ([]byte, error)) (objectstore.Info, error) {
+func (s *Store) writeObject(ctx context.Context, op Op, key string, replace bool, content func() ([]byte, error)) (objectstore.Info, error) {
 	if err := objectstore.CheckKey(key); err != nil {
 		return objectstore.Info{}, err
 	}
-	if err := s.enter(ctx, op, key); err != nil {
+	if err := s.enterCall(ctx, op, key); err != nil {
 		return objectstore.Info{}, err
 	}
 	data, err := content()
@@ -178,10 +178,10 @@ func (s *Store) write(ctx context.Context, op Op, key string, replace bool, cont
 	if err := ctx.Err(); err != nil {
 		return objectstore.Info{}, err
 	}
-	return s.store(op, key, data, replace)
+	return s.storeObject(op, key, data, replace)
 }
 
-func (s *Store) store(op Op, key string, data []byte, replace bool) (objectstore.Info, error) {
+func (s *Store) storeObject(op Op, key string, data []byte, replace bool) (objectstore.Info, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, ok := s.objects[key]; ok && !replace {
@@ -189,11 +189,11 @@ func (s *Store) store(op Op, key string, data []byte, replace bool) (objectstore
 	}
 	s.writes++
 	info := objectstore.Info{Key: key, Size: int64(len(data)), ETag: fmt.Sprint(s.writes), ModTime: s.Clock.Now()}
-	s.objects[key] = object{info: info, data: data}
+	s.objects[key] = storedObject{info: info, data: data}
 	return info, nil
 }
 
-func (s *Store) concat(src []objectstore.Source) ([]byte, error) {
+func (s *Store) concatSources(src []objectstore.Source) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	data := []byte{}
@@ -221,7 +221,7 @@ func (s *Store) concat(src []objectstore.Source) ([]byte, error) {
 	return data, nil
 }
 
-func (s *Store) snapshot(prefix string) []objectstore.Info {
+func (s *Store) listInfos(prefix string) []objectstore.Info {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var infos []objectstore.Info

@@ -32,7 +32,7 @@ func (s *Store) SweepUploads(ctx context.Context, prefix string, abandoned func(
 	if err := objectstore.CheckPrefix(prefix); err != nil {
 		return 0, err
 	}
-	if err := s.enter(ctx, OpSweep, prefix); err != nil {
+	if err := s.enterCall(ctx, OpSweep, prefix); err != nil {
 		return 0, err
 	}
 	s.mu.Lock()

@@ -13,7 +13,7 @@ import (
 // Compose implements objectstore.Writer: the sources are read one after the other and sent on, and
 // then read back.
 func (s *Store) Compose(ctx context.Context, key string, src []objectstore.Source) (objectstore.Info, error) {
-	if err := ready(ctx, key); err != nil {
+	if err := checkCall(ctx, key); err != nil {
 		return objectstore.Info{}, err
 	}
 	for i, p := range src {
@@ -26,7 +26,7 @@ func (s *Store) Compose(ctx context.Context, key string, src []objectstore.Sourc
 	}
 	c := &concat{ctx: ctx, store: s, src: src}
 	defer c.close()
-	return s.create(ctx, "compose", key, c)
+	return s.createObject(ctx, "compose", key, c)
 }
 
 // concat reads sources one after the other.
@@ -48,8 +48,8 @@ func (c *concat) Read(p []byte) (int, error) {
 				return 0, io.EOF
 			}
 			c.next++
-			if err := c.begin(&c.src[c.next-1]); err != nil {
-				return 0, c.failed(err)
+			if err := c.beginSource(&c.src[c.next-1]); err != nil {
+				return 0, c.readError(err)
 			}
 		}
 		n, err := c.read(p)
@@ -58,24 +58,24 @@ func (c *concat) Read(p []byte) (int, error) {
 			err = nil
 		}
 		if n > 0 || err != nil {
-			return n, c.failed(err)
+			return n, c.readError(err)
 		}
 	}
 }
 
-func (c *concat) failed(err error) error {
+func (c *concat) readError(err error) error {
 	if err == nil {
 		return nil
 	}
 	return fmt.Errorf("source %d: %w", c.next-1, err)
 }
 
-func (c *concat) begin(p *objectstore.Source) error {
+func (c *concat) beginSource(p *objectstore.Source) error {
 	if p.Data != nil {
 		c.current, c.left = bytes.NewReader(p.Data), -1
 		return nil
 	}
-	rc, err := c.store.open(c.ctx, p.Key)
+	rc, err := c.store.openObject(c.ctx, p.Key)
 	if err != nil {
 		return err
 	}

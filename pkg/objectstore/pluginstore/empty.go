@@ -11,8 +11,8 @@ import (
 // else is read as empty.
 const emptyText = "This object of Holdfast is empty; the protocol of plugins cannot store it otherwise.\n"
 
-// encode returns what is stored for r, whose first byte it reads.
-func encode(r io.Reader) (io.Reader, error) {
+// encodeEmpty returns what is stored for r, whose first byte it reads.
+func encodeEmpty(r io.Reader) (io.Reader, error) {
 	first := make([]byte, 1)
 	switch _, err := io.ReadFull(r, first); {
 	case errors.Is(err, io.EOF):
@@ -23,8 +23,8 @@ func encode(r io.Reader) (io.Reader, error) {
 	return io.MultiReader(bytes.NewReader(first), r), nil
 }
 
-// decode undoes encode. It reads the first few bytes; after an error rc is closed.
-func decode(rc io.ReadCloser) (io.ReadCloser, error) {
+// decodeEmpty undoes encode. It reads the first few bytes; after an error rc is closed.
+func decodeEmpty(rc io.ReadCloser) (io.ReadCloser, error) {
 	start := make([]byte, len(emptyText)+1)
 	n, err := io.ReadFull(rc, start)
 	switch {

@@ -90,7 +90,7 @@ func (*provider) SignedURL(context.Context, string, string, time.Duration) (stri
 
 var _ action.ObjectStore = (*provider)(nil)
 
-func over(t *testing.T, p *provider, locks *pluginstore.Locks) *pluginstore.Store {
+func newStoreOver(t *testing.T, p *provider, locks *pluginstore.Locks) *pluginstore.Store {
 	t.Helper()
 	if p.objects == nil {
 		p.objects = map[string]string{}
@@ -106,7 +106,7 @@ func TestOneOfManyStoresOfAProcessCreates(t *testing.T) {
 	var group sync.WaitGroup
 	var won atomic.Int64
 	for i := range 16 {
-		s := over(t, p, locks)
+		s := newStoreOver(t, p, locks)
 		group.Go(func() {
 			err := objectstore.CreateBytes(t.Context(), s, "k", []byte{byte(i)})
 			if err == nil {
@@ -126,7 +126,7 @@ func TestOneOfManyStoresOfAProcessCreates(t *testing.T) {
 // it.
 func TestAnotherWritersObjectIsNoSuccess(t *testing.T) {
 	p := &provider{}
-	s := over(t, p, &pluginstore.Locks{})
+	s := newStoreOver(t, p, &pluginstore.Locks{})
 	p.put = func(key string, body io.Reader) error {
 		_, err := io.Copy(io.Discard, body)
 		p.mu.Lock()
@@ -147,7 +147,7 @@ func TestAnotherWritersObjectIsNoSuccess(t *testing.T) {
 
 func TestAWriterThatWaitsCanGo(t *testing.T) {
 	p, locks := &provider{}, &pluginstore.Locks{}
-	s := over(t, p, locks)
+	s := newStoreOver(t, p, locks)
 	entered, leave := make(chan struct{}), make(chan struct{})
 	p.put = func(string, io.Reader) error { close(entered); <-leave; return errors.New("no") }
 	done := make(chan error)
@@ -155,7 +155,7 @@ func TestAWriterThatWaitsCanGo(t *testing.T) {
 	<-entered
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.ErrorIs(t, objectstore.CreateBytes(ctx, over(t, p, locks), "k", []byte("x")), context.Canceled)
+	require.ErrorIs(t, objectstore.CreateBytes(ctx, newStoreOver(t, p, locks), "k", []byte("x")), context.Canceled)
 	close(leave)
 	require.ErrorContains(t, <-done, "no")
 	p.put = nil
@@ -183,7 +183,7 @@ func (e *endless) Read(p []byte) (int, error) {
 func TestComposeHoldsNothing(t *testing.T) {
 	const each, sources, chunk = 8 << 20, 8, 256 << 10
 	p := &provider{}
-	s := over(t, p, &pluginstore.Locks{})
+	s := newStoreOver(t, p, &pluginstore.Locks{})
 	var read atomic.Int64
 	p.get = func(string) (io.ReadCloser, error) { return io.NopCloser(&endless{each, &read}), nil }
 	var taken, ahead int64
@@ -214,22 +214,22 @@ func TestComposeHoldsNothing(t *testing.T) {
 func TestStrangeListsAreErrors(t *testing.T) {
 	none := func(objectstore.Info) error { return nil }
 	for _, answer := range []string{"elsewhere/x", "", "/", "p"} {
-		s := over(t, &provider{lists: []string{"p/a/", answer}}, nil)
+		s := newStoreOver(t, &provider{lists: []string{"p/a/", answer}}, nil)
 		err := s.List(t.Context(), "p/", none)
 		require.ErrorIs(t, err, pluginhost.ErrMalformed, "%q", answer)
 		require.ErrorContains(t, err, "test.io/fake: ListObjects")
 		_, err = s.ListPrefixes(t.Context(), "p/")
 		require.ErrorIs(t, err, pluginhost.ErrMalformed, "%q", answer)
 	}
-	s := over(t, &provider{lists: []string{"p/b", "p/a", "p/folder/", "p/a"}}, nil)
+	s := newStoreOver(t, &provider{lists: []string{"p/b", "p/a", "p/folder/", "p/a"}}, nil)
 	var keys []string
 	require.NoError(t, s.List(t.Context(), "p/", func(i objectstore.Info) error { keys = append(keys, i.Key); return nil }))
 	require.Equal(t, []string{"p/a", "p/b"}, keys)
-	s = over(t, &provider{lists: []string{"p/b", "p/a/", "p/b/"}}, nil)
+	s = newStoreOver(t, &provider{lists: []string{"p/b", "p/a/", "p/b/"}}, nil)
 	dirs, err := s.ListPrefixes(t.Context(), "p/")
 	require.NoError(t, err)
 	require.Equal(t, []string{"a/", "b/"}, dirs, "with the delimiter or without")
-	_, err = over(t, &provider{lists: []string{"p/a/b/"}}, nil).ListPrefixes(t.Context(), "p/")
+	_, err = newStoreOver(t, &provider{lists: []string{"p/a/b/"}}, nil).ListPrefixes(t.Context(), "p/")
 	require.ErrorIs(t, err, pluginhost.ErrMalformed)
 }
 
@@ -237,7 +237,7 @@ func TestStrangeListsAreErrors(t *testing.T) {
 func TestExistsIsOneCall(t *testing.T) {
 	p := &provider{objects: map[string]string{"k": strings.Repeat("x", 1<<20)}}
 	p.get = func(string) (io.ReadCloser, error) { return nil, errors.New("read") }
-	there, err := objectstore.Exists(t.Context(), over(t, p, nil), "k")
+	there, err := objectstore.Exists(t.Context(), newStoreOver(t, p, nil), "k")
 	require.NoError(t, err)
 	require.True(t, there)
 	require.EqualValues(t, 1, p.calls.Load())
@@ -246,7 +246,7 @@ func TestExistsIsOneCall(t *testing.T) {
 // TestARangeIsFetchedOnce: of many ranges of one object the first pays.
 func TestARangeIsFetchedOnce(t *testing.T) {
 	p := &provider{objects: map[string]string{"k": strings.Repeat("0123456789", 1000)}}
-	s := over(t, p, nil)
+	s := newStoreOver(t, p, nil)
 	var group sync.WaitGroup
 	for i := range 32 {
 		group.Go(func() {

@@ -32,7 +32,7 @@ func (s *Store) List(ctx context.Context, prefix string, fn func(objectstore.Inf
 	slices.Sort(keys)
 	for _, key := range slices.Compact(keys) {
 		if !strings.HasPrefix(key, prefix) {
-			return s.strange("ListObjects", prefix, key)
+			return s.unexpectedAnswerError("ListObjects", prefix, key)
 		}
 		if key == "" || strings.HasSuffix(key, delimiter) {
 			continue // a console's "folder", no object of ours
@@ -68,7 +68,7 @@ func (s *Store) ListPrefixes(ctx context.Context, prefix string) ([]string, erro
 		name, ok := strings.CutPrefix(p, prefix)
 		name = strings.TrimSuffix(name, delimiter)
 		if !ok || name == "" || strings.Contains(name, delimiter) {
-			return nil, s.strange("ListCommonPrefixes", prefix, p)
+			return nil, s.unexpectedAnswerError("ListCommonPrefixes", prefix, p)
 		}
 		dirs = append(dirs, name+delimiter)
 	}
@@ -76,8 +76,8 @@ func (s *Store) ListPrefixes(ctx context.Context, prefix string) ([]string, erro
 	return slices.Compact(dirs), nil
 }
 
-// strange is an answer that would be misunderstood further on: it does not fit the prefix.
-func (s *Store) strange(method, prefix, answer string) error {
+// unexpectedAnswerError is an answer that would be misunderstood further on: it does not fit the prefix.
+func (s *Store) unexpectedAnswerError(method, prefix, answer string) error {
 	return &pluginhost.Error{Plugin: s.config.Plugin.Name(), Method: method, Err: fmt.Errorf(
 		"%w: %.200q does not fit the prefix %q", pluginhost.ErrMalformed, answer, prefix)}
 }
@@ -85,7 +85,7 @@ func (s *Store) strange(method, prefix, answer string) error {
 // SignGet implements objectstore.Signer. A plugin that answers with an error or something that is
 // no URL makes none.
 func (s *Store) SignGet(ctx context.Context, key string, ttl time.Duration) (string, error) {
-	if err := ready(ctx, key); err != nil {
+	if err := checkCall(ctx, key); err != nil {
 		return "", err
 	}
 	signed, err := s.config.Plugin.SignedURL(ctx, s.config.Bucket, key, ttl)

@@ -9,24 +9,24 @@ import (
 // stores of a process. Safe for concurrent use.
 type Locks struct {
 	mu   sync.Mutex
-	held map[string]*lock
+	held map[string]*nameLock
 }
 
-// lock is free when it can be received from.
-type lock struct {
+// nameLock is free when it can be received from.
+type nameLock struct {
 	free chan struct{}
 	uses int // holder and those that wait
 }
 
-// acquire waits for the name until ctx ends; release gives it back.
-func (l *Locks) acquire(ctx context.Context, name string) (release func(), err error) {
+// acquireName waits for the name until ctx ends; release gives it back.
+func (l *Locks) acquireName(ctx context.Context, name string) (release func(), err error) {
 	l.mu.Lock()
 	k, ok := l.held[name]
 	if !ok {
 		if l.held == nil {
-			l.held = map[string]*lock{}
+			l.held = map[string]*nameLock{}
 		}
-		k = &lock{free: make(chan struct{}, 1)}
+		k = &nameLock{free: make(chan struct{}, 1)}
 		k.free <- struct{}{}
 		l.held[name] = k
 	}
@@ -36,15 +36,15 @@ func (l *Locks) acquire(ctx context.Context, name string) (release func(), err e
 	case <-k.free:
 		return func() {
 			k.free <- struct{}{}
-			l.drop(name, k)
+			l.dropLock(name, k)
 		}, nil
 	case <-ctx.Done():
-		l.drop(name, k)
+		l.dropLock(name, k)
 		return nil, context.Cause(ctx)
 	}
 }
 
-func (l *Locks) drop(name string, k *lock) {
+func (l *Locks) dropLock(name string, k *nameLock) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if k.uses--; k.uses == 0 {

@@ -52,7 +52,7 @@ type Config struct {
 // repeated; their errors wrap a *pluginhost.Error. Safe for concurrent use.
 type Store struct {
 	config Config
-	spool  *spool
+	spool  *objectSpool
 }
 
 var (
@@ -67,7 +67,7 @@ func New(c Config) *Store {
 		c.SpoolBytes = defaultSpoolBytes
 	}
 	s := &Store{config: c}
-	s.spool = &spool{open: s.open, dir: c.Dir, limit: c.SpoolBytes, flights: map[string]*flight{}}
+	s.spool = &objectSpool{open: s.openObject, dir: c.Dir, limit: c.SpoolBytes, flights: map[string]*flight{}}
 	return s
 }
 
@@ -82,44 +82,44 @@ func (s *Store) Close() error {
 
 // Get implements objectstore.Reader.
 func (s *Store) Get(ctx context.Context, key string) (io.ReadCloser, error) {
-	if err := ready(ctx, key); err != nil {
+	if err := checkCall(ctx, key); err != nil {
 		return nil, err
 	}
-	return s.open(ctx, key)
+	return s.openObject(ctx, key)
 }
 
 // GetRange implements objectstore.Reader. Ranges of one object that are read through one Store are
 // of one version of it.
 func (s *Store) GetRange(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
-	if err := ready(ctx, key); err != nil {
+	if err := checkCall(ctx, key); err != nil {
 		return nil, err
 	}
 	if err := objectstore.CheckRange(key, off); err != nil {
 		return nil, err
 	}
-	held, ok := s.spool.lookup(key)
+	held, ok := s.spool.lookupCopy(key)
 	switch {
 	case ok:
 	case n == 0:
-		return s.nothing(ctx, key)
+		return s.emptyRange(ctx, key)
 	case off == 0: // the start of a stream, and for a whole object all of it
-		return s.tail(ctx, key, 0, n)
+		return s.readTail(ctx, key, 0, n)
 	default:
 		var err error
-		if held, err = s.spool.fetch(ctx, key); err != nil {
+		if held, err = s.spool.fetchCopy(ctx, key); err != nil {
 			return nil, err
 		}
 	}
 	if held.file == nil { // larger than the spool
-		held.release()
-		return s.tail(ctx, key, off, n)
+		held.releaseUser()
+		return s.readTail(ctx, key, off, n)
 	}
-	return held.section(off, n), nil
+	return held.sectionReader(off, n), nil
 }
 
-// nothing is an empty range of an object that exists.
-func (s *Store) nothing(ctx context.Context, key string) (io.ReadCloser, error) {
-	there, err := s.exists(ctx, "get", key)
+// emptyRange is an empty range of an object that exists.
+func (s *Store) emptyRange(ctx context.Context, key string) (io.ReadCloser, error) {
+	there, err := s.objectExists(ctx, "get", key)
 	if err == nil && !there {
 		err = fmt.Errorf("get %s: %w", key, objectstore.ErrNotFound)
 	}
@@ -129,9 +129,9 @@ func (s *Store) nothing(ctx context.Context, key string) (io.ReadCloser, error) 
 	return io.NopCloser(strings.NewReader("")), nil
 }
 
-// tail reads a range by reading what comes before it too.
-func (s *Store) tail(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
-	rc, err := s.open(ctx, key)
+// readTail reads a range by reading what comes before it too.
+func (s *Store) readTail(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
+	rc, err := s.openObject(ctx, key)
 	if err != nil {
 		return nil, err
 	}
@@ -150,11 +150,11 @@ type body struct {
 	io.Closer
 }
 
-// open reads an object as it is now.
-func (s *Store) open(ctx context.Context, key string) (io.ReadCloser, error) {
+// openObject reads an object as it is now.
+func (s *Store) openObject(ctx context.Context, key string) (io.ReadCloser, error) {
 	rc, err := s.config.Plugin.Get(ctx, s.config.Bucket, key)
 	if err == nil {
-		rc, err = decode(rc)
+		rc, err = decodeEmpty(rc)
 	}
 	if err != nil {
 		return nil, s.unlessAbsent(ctx, "get", key, err)
@@ -170,7 +170,7 @@ func (s *Store) unlessAbsent(ctx context.Context, op, key string, err error) err
 	if !errors.As(err, &remote) {
 		return failed
 	}
-	there, asked := s.exists(ctx, op, key)
+	there, asked := s.objectExists(ctx, op, key)
 	if asked == nil && !there {
 		return fmt.Errorf("%s %s: %w: %w", op, key, objectstore.ErrNotFound, err)
 	}
@@ -179,13 +179,13 @@ func (s *Store) unlessAbsent(ctx context.Context, op, key string, err error) err
 
 // Exists implements objectstore.Exister, with one call.
 func (s *Store) Exists(ctx context.Context, key string) (bool, error) {
-	if err := ready(ctx, key); err != nil {
+	if err := checkCall(ctx, key); err != nil {
 		return false, err
 	}
-	return s.exists(ctx, "stat", key)
+	return s.objectExists(ctx, "stat", key)
 }
 
-func (s *Store) exists(ctx context.Context, op, key string) (bool, error) {
+func (s *Store) objectExists(ctx context.Context, op, key string) (bool, error) {
 	there, err := s.config.Plugin.Exists(ctx, s.config.Bucket, key)
 	if err != nil {
 		return false, fmt.Errorf("%s %s: %w", op, key, err)
@@ -196,20 +196,20 @@ func (s *Store) exists(ctx context.Context, op, key string) (bool, error) {
 // Stat implements objectstore.Reader by reading the object. ETag is made of the content, ModTime is
 // unknown.
 func (s *Store) Stat(ctx context.Context, key string) (objectstore.Info, error) {
-	if err := ready(ctx, key); err != nil {
+	if err := checkCall(ctx, key); err != nil {
 		return objectstore.Info{}, err
 	}
-	s.spool.forget(key) // the object may have changed since the last range
-	held, err := s.spool.fetch(ctx, key)
+	s.spool.forgetObject(key) // the object may have changed since the last range
+	held, err := s.spool.fetchCopy(ctx, key)
 	if err != nil {
 		return objectstore.Info{}, err
 	}
-	defer held.release()
-	return held.sum.info(key), nil
+	defer held.releaseUser()
+	return held.sum.objectInfo(key), nil
 }
 
-// ready refuses what is not worth asking the plugin.
-func ready(ctx context.Context, key string) error {
+// checkCall refuses what is not worth asking the plugin.
+func checkCall(ctx context.Context, key string) error {
 	if err := objectstore.CheckKey(key); err != nil {
 		return err
 	}

@@ -66,7 +66,7 @@ func newBucket(t testing.TB, h *pluginhost.Host, config map[string]string, chang
 	return b
 }
 
-func put(t testing.TB, s objectstore.Store, key, content string) {
+func putObject(t testing.TB, s objectstore.Store, key, content string) {
 	t.Helper()
 	require.NoError(t, objectstore.PutBytes(t.Context(), s, key, []byte(content)))
 }
@@ -79,7 +79,7 @@ func TestConformance(t *testing.T) {
 // TestRangesWithoutRoomForCopies reads every range from the start of its object.
 func TestRangesWithoutRoomForCopies(t *testing.T) {
 	b := newBucket(t, directoryplugin.Host(t, pluginhost.Limits{}), nil, func(c *pluginstore.Config) { c.SpoolBytes = 9 })
-	put(t, b, "k", "0123456789")
+	putObject(t, b, "k", "0123456789")
 	for range 2 {
 		for _, c := range []struct {
 			off, n int64
@@ -100,7 +100,7 @@ func TestRangesWithoutRoomForCopies(t *testing.T) {
 
 func TestAnEmptyObjectIsStoredAsAText(t *testing.T) {
 	b := newBucket(t, directoryplugin.Host(t, pluginhost.Limits{}), nil, nil)
-	put(t, b, "empty", "")
+	putObject(t, b, "empty", "")
 	text, err := os.ReadFile(filepath.Join(b.dir, "empty"))
 	require.NoError(t, err)
 	require.Contains(t, string(text), "is empty")
@@ -109,7 +109,7 @@ func TestAnEmptyObjectIsStoredAsAText(t *testing.T) {
 	require.Zero(t, info.Size)
 
 	for _, content := range []string{string(text) + ".", string(text[:len(text)-1]), "x"} { // near, but not the text
-		put(t, b, "near", content)
+		putObject(t, b, "near", content)
 		data, err := objectstore.ReadAll(t.Context(), b, "near", 1000)
 		require.NoError(t, err)
 		require.Equal(t, content, string(data))
@@ -188,14 +188,14 @@ func TestAMisbehavingPluginCostsItsCalls(t *testing.T) {
 					require.ErrorIs(t, err, want)
 				}
 				require.NotErrorIs(t, err, objectstore.ErrNotFound)
-				require.NoError(t, others(t, b, method))
+				require.NoError(t, callOtherMethod(t, b, method))
 			})
 		}
 	}
 }
 
-// others makes a call that does not need the method.
-func others(t *testing.T, s objectstore.Store, method string) error {
+// callOtherMethod makes a call that does not need the method.
+func callOtherMethod(t *testing.T, s objectstore.Store, method string) error {
 	t.Helper()
 	if method == "ObjectExists" {
 		return objectstore.PutBytes(t.Context(), s, "other", []byte("x"))
@@ -233,9 +233,9 @@ func TestRangesAreOfOneVersion(t *testing.T) {
 		require.NoError(t, err)
 		return string(data)
 	}
-	put(t, direct, "k", "0123456789")
+	putObject(t, direct, "k", "0123456789")
 	require.Equal(t, "56", part(5, 2))
-	put(t, direct, "k", "abcdefghij")
+	putObject(t, direct, "k", "abcdefghij")
 	require.Equal(t, "78", part(7, 2))
 	require.Equal(t, "01", part(0, 2))
 	open, err := b.GetRange(t.Context(), "k", 8, -1)
@@ -244,7 +244,7 @@ func TestRangesAreOfOneVersion(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 10, info.Size)
 	require.Equal(t, "hi", part(7, 2), "Stat looks anew")
-	put(t, b, "k", "ABCDEFGHIJKLM")
+	putObject(t, b, "k", "ABCDEFGHIJKLM")
 	require.Equal(t, "KLM", part(10, 5), "so does what follows a write")
 	data, err := io.ReadAll(open)
 	require.NoError(t, err)
@@ -258,7 +258,7 @@ func TestRangesAreOfOneVersion(t *testing.T) {
 func TestFarMoreObjectsThanCopies(t *testing.T) {
 	b := newBucket(t, directoryplugin.Host(t, pluginhost.Limits{}), nil, func(c *pluginstore.Config) { c.SpoolBytes = 100 })
 	for i := range 50 {
-		put(t, b, fmt.Sprint("k", i), strings.Repeat("x", i)+"end")
+		putObject(t, b, fmt.Sprint("k", i), strings.Repeat("x", i)+"end")
 	}
 	for range 2 {
 		for i := range 50 {

@@ -18,19 +18,19 @@ var errVanished = errors.New("the object was written and is not there")
 
 // Put implements objectstore.Writer.
 func (s *Store) Put(ctx context.Context, key string, r io.ReadSeeker, size int64) error {
-	return sized(ctx, "put", key, r, size, s.put)
+	return writeSized(ctx, "put", key, r, size, s.putObject)
 }
 
 // Create implements objectstore.Writer.
 func (s *Store) Create(ctx context.Context, key string, r io.ReadSeeker, size int64) error {
-	return sized(ctx, "create", key, r, size, s.create)
+	return writeSized(ctx, "create", key, r, size, s.createObject)
 }
 
-// sized writes what has the size that it is said to have.
-func sized[T any](ctx context.Context, op, key string, r io.ReadSeeker, size int64,
+// writeSized writes what has the size that it is said to have.
+func writeSized[T any](ctx context.Context, op, key string, r io.ReadSeeker, size int64,
 	write func(ctx context.Context, op, key string, r io.Reader) (T, error),
 ) error {
-	if err := ready(ctx, key); err != nil {
+	if err := checkCall(ctx, key); err != nil {
 		return err
 	}
 	if _, err := objectstore.CheckSize(r, size); err != nil {
@@ -40,21 +40,21 @@ func sized[T any](ctx context.Context, op, key string, r io.ReadSeeker, size int
 	return err
 }
 
-// create writes where nothing is, and makes sure that it is what others read then.
-func (s *Store) create(ctx context.Context, op, key string, r io.Reader) (objectstore.Info, error) {
-	release, err := s.config.Locks.acquire(ctx, s.config.Plugin.Name()+"\x00"+s.config.Bucket+"\x00"+key)
+// createObject writes where nothing is, and makes sure that it is what others read then.
+func (s *Store) createObject(ctx context.Context, op, key string, r io.Reader) (objectstore.Info, error) {
+	release, err := s.config.Locks.acquireName(ctx, s.config.Plugin.Name()+"\x00"+s.config.Bucket+"\x00"+key)
 	if err != nil {
 		return objectstore.Info{}, err
 	}
 	defer release()
-	there, err := s.exists(ctx, op, key)
+	there, err := s.objectExists(ctx, op, key)
 	if err == nil && there {
 		err = fmt.Errorf("%s %s: %w", op, key, objectstore.ErrExists)
 	}
 	if err != nil {
 		return objectstore.Info{}, err
 	}
-	written, err := s.put(ctx, op, key, r)
+	written, err := s.putObject(ctx, op, key, r)
 	if err != nil {
 		return objectstore.Info{}, err
 	}
@@ -62,48 +62,48 @@ func (s *Store) create(ctx context.Context, op, key string, r io.Reader) (object
 	if err == nil && read != written {
 		err = fmt.Errorf("%s %s: %w: another writer was there at the same time", op, key, objectstore.ErrExists)
 	}
-	return written.info(key), err
+	return written.objectInfo(key), err
 }
 
-func (s *Store) readBack(ctx context.Context, op, key string) (sum, error) {
-	rc, err := s.open(ctx, key)
+func (s *Store) readBack(ctx context.Context, op, key string) (contentDigest, error) {
+	rc, err := s.openObject(ctx, key)
 	if errors.Is(err, objectstore.ErrNotFound) {
-		return sum{}, fmt.Errorf("%s %s: %w", op, key, errVanished)
+		return contentDigest{}, fmt.Errorf("%s %s: %w", op, key, errVanished)
 	}
 	if err != nil {
-		return sum{}, fmt.Errorf("%s %s: read back: %w", op, key, err)
+		return contentDigest{}, fmt.Errorf("%s %s: read back: %w", op, key, err)
 	}
 	defer func() { _ = rc.Close() }()
 	m := newMeasure(rc)
 	if _, err := io.Copy(io.Discard, m); err != nil {
-		return sum{}, fmt.Errorf("%s %s: read back: %w", op, key, err)
+		return contentDigest{}, fmt.Errorf("%s %s: read back: %w", op, key, err)
 	}
-	return m.sum(), nil
+	return m.contentSum(), nil
 }
 
-// put sends r, and returns its size and hash.
-func (s *Store) put(ctx context.Context, op, key string, r io.Reader) (sum, error) {
+// putObject sends r, and returns its size and hash.
+func (s *Store) putObject(ctx context.Context, op, key string, r io.Reader) (contentDigest, error) {
 	m := newMeasure(r)
-	body, err := encode(m)
+	body, err := encodeEmpty(m)
 	if err == nil {
-		s.spool.forget(key)
+		s.spool.forgetObject(key)
 		err = s.config.Plugin.Put(ctx, s.config.Bucket, key, body)
-		s.spool.forget(key)
+		s.spool.forgetObject(key)
 	}
 	if err != nil {
-		return sum{}, fmt.Errorf("%s %s: %w", op, key, err)
+		return contentDigest{}, fmt.Errorf("%s %s: %w", op, key, err)
 	}
-	return m.sum(), nil
+	return m.contentSum(), nil
 }
 
 // Delete implements objectstore.Writer.
 func (s *Store) Delete(ctx context.Context, key string) error {
-	if err := ready(ctx, key); err != nil {
+	if err := checkCall(ctx, key); err != nil {
 		return err
 	}
-	s.spool.forget(key)
+	s.spool.forgetObject(key)
 	err := s.config.Plugin.Delete(ctx, s.config.Bucket, key)
-	s.spool.forget(key)
+	s.spool.forgetObject(key)
 	if err == nil {
 		return nil
 	}
@@ -135,34 +135,34 @@ func (e *exact) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// sum identifies content.
-type sum struct {
+// contentDigest identifies content.
+type contentDigest struct {
 	size   int64
 	sha256 [sha256.Size]byte
 }
 
-func (s sum) info(key string) objectstore.Info {
+func (s contentDigest) objectInfo(key string) objectstore.Info {
 	return objectstore.Info{Key: key, Size: s.size, ETag: hex.EncodeToString(s.sha256[:])}
 }
 
-// measure sums up what is read through it.
-type measure struct {
+// measuringReader sums up what is read through it.
+type measuringReader struct {
 	r    io.Reader
 	size int64
 	hash hash.Hash
 }
 
-func newMeasure(r io.Reader) *measure { return &measure{r: r, hash: sha256.New()} }
+func newMeasure(r io.Reader) *measuringReader { return &measuringReader{r: r, hash: sha256.New()} }
 
-func (m *measure) Read(p []byte) (int, error) {
+func (m *measuringReader) Read(p []byte) (int, error) {
 	n, err := m.r.Read(p)
 	m.size += int64(n)
 	_, _ = m.hash.Write(p[:n]) // documented never to fail
 	return n, err
 }
 
-func (m *measure) sum() sum {
-	s := sum{size: m.size}
+func (m *measuringReader) contentSum() contentDigest {
+	s := contentDigest{size: m.size}
 	m.hash.Sum(s.sha256[:0])
 	return s
 }

@@ -7,9 +7,9 @@ import (
 	"net/http"
 )
 
-// body is what a Get returned. When reading breaks off it continues behind the last byte: one lost
+// resumingBody is what a Get returned. When reading breaks off it continues behind the last byte: one lost
 // connection must not cost a backup. Objects that are read here never change.
-type body struct {
+type resumingBody struct {
 	ctx   context.Context //nolint:containedctx // the call's own, as of every body of a store
 	store *Store
 	key   string
@@ -19,10 +19,10 @@ type body struct {
 }
 
 // Read implements io.Reader.
-func (b *body) Read(p []byte) (int, error) {
+func (b *resumingBody) Read(p []byte) (int, error) {
 	n, err := b.open.Read(p)
-	if broken(n, err) && b.ctx.Err() == nil && classify(err) == transient {
-		n, err = b.resume(p)
+	if isBrokenRead(n, err) && b.ctx.Err() == nil && classifyError(err) == transient {
+		n, err = b.resumeRead(p)
 	}
 	b.off += int64(n)
 	if b.left > 0 {
@@ -34,11 +34,11 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// broken reports a read that brought nothing and is not the end.
-func broken(n int, err error) bool { return n == 0 && err != nil && !errors.Is(err, io.EOF) }
+// isBrokenRead reports a read that brought nothing and is not the end.
+func isBrokenRead(n int, err error) bool { return n == 0 && err != nil && !errors.Is(err, io.EOF) }
 
-func (b *body) resume(p []byte) (n int, end error) {
-	err := b.store.retry(b.ctx, "go on reading", b.key, func(int) error {
+func (b *resumingBody) resumeRead(p []byte) (n int, end error) {
+	err := b.store.retryCall(b.ctx, "go on reading", b.key, func(int) error {
 		_ = b.open.Close() // it failed already
 		b.open = http.NoBody
 		again, err := b.store.Store.GetRange(b.ctx, b.key, b.off, b.left)
@@ -46,7 +46,7 @@ func (b *body) resume(p []byte) (n int, end error) {
 			return err
 		}
 		b.open = again
-		if n, end = again.Read(p); broken(n, end) {
+		if n, end = again.Read(p); isBrokenRead(n, end) {
 			return end
 		}
 		return nil
@@ -58,4 +58,4 @@ func (b *body) resume(p []byte) (n int, end error) {
 }
 
 // Close implements io.Closer.
-func (b *body) Close() error { return b.open.Close() }
+func (b *resumingBody) Close() error { return b.open.Close() }

@@ -7,12 +7,12 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// class is what an error of a store means for another attempt.
-type class int
+// errorClass is what an error of a store means for another attempt.
+type errorClass int
 
 const (
 	// transient errors may be gone at the next attempt.
-	transient class = iota
+	transient errorClass = iota
 	// answered calls have their result: the object is there, or is not.
 	answered
 	// refused calls fail until a user changes bucket, credentials or request.
@@ -25,8 +25,8 @@ var refusals = []error{
 	objectstore.ErrNoBucket, objectstore.ErrAccess,
 }
 
-// classify is the only place that decides which errors of a store are retried.
-func classify(err error) class {
+// classifyError is the only place that decides which errors of a store are retried.
+func classifyError(err error) errorClass {
 	switch {
 	case errors.Is(err, objectstore.ErrNotFound), errors.Is(err, objectstore.ErrExists):
 		return answered
@@ -38,4 +38,4 @@ func classify(err error) class {
 
 // Refused reports whether an error of a store means that it refuses the call: neither waiting nor
 // another process changes that.
-func Refused(err error) bool { return classify(err) == refused }
+func Refused(err error) bool { return classifyError(err) == refused }

@@ -38,31 +38,31 @@ type Store struct {
 
 // Get implements objectstore.Reader; reading the body is retried too.
 func (s *Store) Get(ctx context.Context, key string) (open io.ReadCloser, err error) {
-	err = s.retry(ctx, "get", key, func(int) error {
+	err = s.retryCall(ctx, "get", key, func(int) error {
 		open, err = s.Store.Get(ctx, key)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &body{ctx: ctx, store: s, key: key, left: -1, open: open}, nil
+	return &resumingBody{ctx: ctx, store: s, key: key, left: -1, open: open}, nil
 }
 
 // GetRange implements objectstore.Reader; reading the body is retried too.
 func (s *Store) GetRange(ctx context.Context, key string, off, n int64) (open io.ReadCloser, err error) {
-	err = s.retry(ctx, "get range", key, func(int) error {
+	err = s.retryCall(ctx, "get range", key, func(int) error {
 		open, err = s.Store.GetRange(ctx, key, off, n)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &body{ctx: ctx, store: s, key: key, off: off, left: n, open: open}, nil
+	return &resumingBody{ctx: ctx, store: s, key: key, off: off, left: n, open: open}, nil
 }
 
 // Stat implements objectstore.Reader.
 func (s *Store) Stat(ctx context.Context, key string) (info objectstore.Info, err error) {
-	err = s.retry(ctx, "stat", key, func(int) error {
+	err = s.retryCall(ctx, "stat", key, func(int) error {
 		info, err = s.Store.Stat(ctx, key)
 		return err
 	})
@@ -72,7 +72,7 @@ func (s *Store) Stat(ctx context.Context, key string) (info objectstore.Info, er
 // List implements objectstore.Reader. It is retried only until fn has seen an object.
 func (s *Store) List(ctx context.Context, prefix string, fn func(objectstore.Info) error) error {
 	var begun error
-	err := s.retry(ctx, "list", prefix, func(int) error {
+	err := s.retryCall(ctx, "list", prefix, func(int) error {
 		seen := false
 		err := s.Store.List(ctx, prefix, func(info objectstore.Info) error {
 			seen = true
@@ -89,7 +89,7 @@ func (s *Store) List(ctx context.Context, prefix string, fn func(objectstore.Inf
 
 // ListPrefixes implements objectstore.Reader.
 func (s *Store) ListPrefixes(ctx context.Context, prefix string) (found []string, err error) {
-	err = s.retry(ctx, "list prefixes", prefix, func(int) error {
+	err = s.retryCall(ctx, "list prefixes", prefix, func(int) error {
 		found, err = s.Store.ListPrefixes(ctx, prefix)
 		return err
 	})
@@ -115,7 +115,7 @@ func (s *Store) Create(ctx context.Context, key string, r io.ReadSeeker, size in
 		if _, err := r.Seek(start, io.SeekStart); err != nil {
 			return err
 		}
-		same, readErr := s.holds(ctx, key, r, size)
+		same, readErr := s.holdsContent(ctx, key, r, size)
 		if readErr != nil {
 			return readErr
 		}
@@ -128,13 +128,13 @@ func (s *Store) Create(ctx context.Context, key string, r io.ReadSeeker, size in
 
 // Delete implements objectstore.Writer.
 func (s *Store) Delete(ctx context.Context, key string) error {
-	return s.write(ctx, "delete", key, func(int) error { return s.Store.Delete(ctx, key) })
+	return s.retryWrite(ctx, "delete", key, func(int) error { return s.Store.Delete(ctx, key) })
 }
 
 // Compose implements objectstore.Writer. After a lost answer it may return ErrExists for its own
 // object: callers compare what is there.
 func (s *Store) Compose(ctx context.Context, key string, src []objectstore.Source) (info objectstore.Info, err error) {
-	err = s.write(ctx, "compose", key, func(int) error {
+	err = s.retryWrite(ctx, "compose", key, func(int) error {
 		info, err = s.Store.Compose(ctx, key, src)
 		return err
 	})
@@ -147,7 +147,7 @@ func (s *Store) fromStart(ctx context.Context, what, key string, r io.ReadSeeker
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", what, key, err)
 	}
-	return s.write(ctx, what, key, func(attempt int) error {
+	return s.retryWrite(ctx, what, key, func(attempt int) error {
 		if _, err := r.Seek(start, io.SeekStart); err != nil {
 			return err
 		}
@@ -155,10 +155,10 @@ func (s *Store) fromStart(ctx context.Context, what, key string, r io.ReadSeeker
 	})
 }
 
-// write retries a call that changes the bucket.
-func (s *Store) write(ctx context.Context, what, key string, fn func(attempt int) error) error {
+// retryWrite retries a call that changes the bucket.
+func (s *Store) retryWrite(ctx context.Context, what, key string, fn func(attempt int) error) error {
 	var refused error
-	err := s.retry(ctx, what, key, func(attempt int) error {
+	err := s.retryCall(ctx, what, key, func(attempt int) error {
 		if attempt > 0 && s.Confirm != nil {
 			if refused = s.Confirm(ctx); refused != nil {
 				return nil
@@ -169,19 +169,19 @@ func (s *Store) write(ctx context.Context, what, key string, fn func(attempt int
 	return errors.Join(refused, err)
 }
 
-// retry makes a call until it succeeds or is not to be retried. fn gets the number of the attempt,
+// retryCall makes a call until it succeeds or is not to be retried. fn gets the number of the attempt,
 // from 0.
-func (s *Store) retry(ctx context.Context, what, key string, fn func(attempt int) error) error {
+func (s *Store) retryCall(ctx context.Context, what, key string, fn func(attempt int) error) error {
 	loop := retry.Loop{
 		Clock: s.Clock, Log: s.Log, Budget: max(s.Budget, 1), Longest: longPause, Args: []any{"key", key},
-		Transient: func(err error) bool { return classify(err) == transient },
+		Transient: func(err error) bool { return classifyError(err) == transient },
 	}
 	attempt := 0
 	var first time.Time // failure
 	err := loop.Do(ctx, what, func() error {
 		attempt++
 		err := fn(attempt - 1)
-		if s.Failing != nil && err != nil && ctx.Err() == nil && classify(err) == transient {
+		if s.Failing != nil && err != nil && ctx.Err() == nil && classifyError(err) == transient {
 			now := s.Clock.Now()
 			if first.IsZero() {
 				first = now
@@ -196,8 +196,8 @@ func (s *Store) retry(ctx context.Context, what, key string, fn func(attempt int
 	return err
 }
 
-// holds reports whether the object's content is that of r.
-func (s *Store) holds(ctx context.Context, key string, r io.Reader, size int64) (bool, error) {
+// holdsContent reports whether the object's content is that of r.
+func (s *Store) holdsContent(ctx context.Context, key string, r io.Reader, size int64) (bool, error) {
 	info, err := s.Store.Stat(ctx, key)
 	if err != nil || info.Size != size {
 		return false, err
@@ -207,10 +207,10 @@ func (s *Store) holds(ctx context.Context, key string, r io.Reader, size int64) 
 		return false, err
 	}
 	defer func() { _ = body.Close() }()
-	return equal(body, io.LimitReader(r, size))
+	return equalContent(body, io.LimitReader(r, size))
 }
 
-func equal(a, b io.Reader) (bool, error) {
+func equalContent(a, b io.Reader) (bool, error) {
 	bufA, bufB := make([]byte, 64<<10), make([]byte, 64<<10)
 	for {
 		n, errA := io.ReadFull(a, bufA)

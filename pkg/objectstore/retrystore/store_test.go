@@ -37,8 +37,8 @@ func newStore(budget time.Duration) (*Store, *memstore.Store) {
 	return &Store{Store: mem, Clock: leaping{clocktesting.NewFakeClock(time.Unix(1700000000, 0))}, Log: slog.New(slog.DiscardHandler), Budget: budget}, mem
 }
 
-// failing fails the first n calls of an operation.
-func failing(op memstore.Op, n int) memstore.Fault {
+// failFirst fails the first n calls of an operation.
+func failFirst(op memstore.Op, n int) memstore.Fault {
 	return func(o memstore.Op, _ string) error {
 		if o == op && n > 0 {
 			n--
@@ -86,13 +86,13 @@ func firstAttempts() memstore.Fault {
 }
 
 func TestClassification(t *testing.T) {
-	for err, want := range map[error]class{
+	for err, want := range map[error]errorClass{
 		errAway: transient, context.DeadlineExceeded: transient,
 		objectstore.ErrNotFound: answered, objectstore.ErrExists: answered,
 		objectstore.ErrReadOnly: refused, objectstore.ErrInvalidKey: refused, objectstore.ErrInvalidRange: refused,
 		objectstore.ErrSize: refused, objectstore.ErrNoBucket: refused, objectstore.ErrAccess: refused,
 	} {
-		require.Equal(t, want, classify(fmt.Errorf("get k: %w", err)), err)
+		require.Equal(t, want, classifyError(fmt.Errorf("get k: %w", err)), err)
 		require.Equal(t, want == refused, Refused(err), err)
 	}
 }
@@ -130,7 +130,7 @@ func TestEveryCallIsRetried(t *testing.T) {
 		},
 	}
 	for op, call := range calls {
-		mem.Inject(failing(op, 3))
+		mem.Inject(failFirst(op, 3))
 		require.NoError(t, call(), op)
 	}
 	data, _ := mem.Bytes("c")
@@ -159,7 +159,7 @@ func TestCreateRecognizesItsOwnObject(t *testing.T) {
 	require.ErrorIs(t, s.Create(t.Context(), "k", strings.NewReader("mine"), 4), objectstore.ErrExists, "a first attempt is not forgiven")
 
 	mem.Set("other", []byte("them"))
-	mem.Inject(failing(memstore.OpCreate, 1))
+	mem.Inject(failFirst(memstore.OpCreate, 1))
 	require.ErrorIs(t, s.Create(t.Context(), "other", strings.NewReader("mine"), 4), objectstore.ErrExists)
 }
 
@@ -210,7 +210,7 @@ func TestABodyThatBreaksOffGoesOn(t *testing.T) {
 	s.Store = &tearing{Store: mem, tears: 1}
 	open, err := s.Get(t.Context(), "k")
 	require.NoError(t, err)
-	mem.Inject(failing(memstore.OpGet, 1<<30))
+	mem.Inject(failFirst(memstore.OpGet, 1<<30))
 	_, err = io.ReadAll(open)
 	require.ErrorIs(t, err, errAway)
 	require.ErrorContains(t, err, "gave up")
@@ -219,7 +219,7 @@ func TestABodyThatBreaksOffGoesOn(t *testing.T) {
 
 func TestGivesUp(t *testing.T) {
 	s, mem := newStore(10 * time.Millisecond)
-	mem.Inject(failing(memstore.OpStat, 1<<30))
+	mem.Inject(failFirst(memstore.OpStat, 1<<30))
 	_, err := s.Stat(t.Context(), "k")
 	require.ErrorIs(t, err, errAway)
 	require.ErrorContains(t, err, "gave up")
@@ -238,7 +238,7 @@ func TestFailuresAreTold(t *testing.T) {
 	var since []time.Duration
 	s.Failing = func(d time.Duration) { since = append(since, d) }
 	mem.Set("k", []byte("abc"))
-	mem.Inject(failing(memstore.OpStat, 3))
+	mem.Inject(failFirst(memstore.OpStat, 3))
 	_, err := s.Stat(t.Context(), "k")
 	require.NoError(t, err)
 	require.Len(t, since, 3)
@@ -256,7 +256,7 @@ func TestEqual(t *testing.T) {
 		a, b string
 		want bool
 	}{{"", "", true}, {"a", "a", true}, {"a", "b", false}, {long, long, true}, {long, long + "y", false}, {long, long[1:], false}} {
-		got, err := equal(strings.NewReader(tt.a), strings.NewReader(tt.b))
+		got, err := equalContent(strings.NewReader(tt.a), strings.NewReader(tt.b))
 		require.NoError(t, err)
 		require.Equal(t, tt.want, got)
 	}

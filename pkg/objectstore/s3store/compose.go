@@ -15,11 +15,11 @@ func (s *Store) Compose(ctx context.Context, key string, src []objectstore.Sourc
 	if err := objectstore.CheckKey(key); err != nil {
 		return objectstore.Info{}, err
 	}
-	src, total, err := resolve(ctx, s, src)
+	src, total, err := resolveSources(ctx, s, src)
 	if err != nil {
 		return objectstore.Info{}, fmt.Errorf("compose %s: %w", key, err)
 	}
-	w, err := s.creation(ctx, "compose", key)
+	w, err := s.beginCreate(ctx, "compose", key)
 	if err != nil {
 		return objectstore.Info{}, err
 	}
@@ -27,20 +27,20 @@ func (s *Store) Compose(ctx context.Context, key string, src []objectstore.Sourc
 		err = s.composeSmall(ctx, w, src)
 	} else {
 		var parts []partSource
-		if parts, err = plan(src); err == nil {
-			err = s.multipart(ctx, w, parts)
+		if parts, err = planParts(src); err == nil {
+			err = s.uploadMultipart(ctx, w, parts)
 		}
 	}
-	if err := s.resolve(ctx, w, err); err != nil {
+	if err := s.resolveConflict(ctx, w, err); err != nil {
 		return objectstore.Info{}, err
 	}
 	return s.Stat(ctx, key)
 }
 
-func (s *Store) composeSmall(ctx context.Context, w write, src []objectstore.Source) error {
-	data, err := merge(ctx, s, src)
+func (s *Store) composeSmall(ctx context.Context, w objectWrite, src []objectstore.Source) error {
+	data, err := mergePieces(ctx, s, src)
 	if err != nil {
 		return err
 	}
-	return s.put(ctx, w, &window{r: bytes.NewReader(data), size: int64(len(data))})
+	return s.putObject(ctx, w, &uploadWindow{r: bytes.NewReader(data), size: int64(len(data))})
 }

@@ -27,10 +27,10 @@ func NewCondition(prefix string) *Condition { return &Condition{prefix: prefix} 
 
 // Honoured probes unless it has, and returns the outcome; after an error it is unknown.
 func (s *Store) Honoured(ctx context.Context) (bool, error) {
-	return s.config.Condition.honoured(ctx, s)
+	return s.config.Condition.isHonoured(ctx, s)
 }
 
-func (c *Condition) honoured(ctx context.Context, s *Store) (bool, error) {
+func (c *Condition) isHonoured(ctx context.Context, s *Store) (bool, error) {
 	if c == nil {
 		return true, nil
 	}
@@ -39,15 +39,15 @@ func (c *Condition) honoured(ctx context.Context, s *Store) (bool, error) {
 	if c.known {
 		return c.answer, nil
 	}
-	ok, err := s.probe(ctx, c.prefix+rand.Text())
+	ok, err := s.probeCondition(ctx, c.prefix+rand.Text())
 	if err == nil {
 		c.known, c.answer = true, ok
 	}
 	return ok, err
 }
 
-// probe creates key twice. A server that honours the condition refuses the second time.
-func (s *Store) probe(ctx context.Context, key string) (honoured bool, err error) {
+// probeCondition creates key twice. A server that honours the condition refuses the second time.
+func (s *Store) probeCondition(ctx context.Context, key string) (honoured bool, err error) {
 	if err := objectstore.CheckKey(key); err != nil {
 		return false, err
 	}
@@ -55,16 +55,16 @@ func (s *Store) probe(ctx context.Context, key string) (honoured bool, err error
 	for range 2 {
 		_, err = s.client.PutObject(ctx, &s3.PutObjectInput{
 			Bucket: &s.config.Bucket, Key: &key, IfNoneMatch: aws.String("*"), ChecksumAlgorithm: s.config.Checksum,
-			ServerSideEncryption: s.config.ServerSideEncryption, SSEKMSKeyId: optional(s.config.KMSKeyID),
+			ServerSideEncryption: s.config.ServerSideEncryption, SSEKMSKeyId: optionalString(s.config.KMSKeyID),
 		})
-		if errors.Is(sentinel(err), objectstore.ErrExists) {
+		if errors.Is(sentinelFor(err), objectstore.ErrExists) {
 			return true, nil
 		}
-		if code(err) == "NotImplemented" {
+		if errorCode(err) == "NotImplemented" {
 			return false, nil
 		}
 		if err != nil {
-			return false, failed("probe", key, err)
+			return false, opError("probe", key, err)
 		}
 	}
 	return false, nil

@@ -88,11 +88,11 @@ var settings = map[string]func(*Config, string) error{
 		}
 		return nil
 	},
-	"customerKeyEncryptionFile":   unsupported,
-	"customerKeyEncryptionSecret": unsupported,
+	"customerKeyEncryptionFile":   unsupportedOption,
+	"customerKeyEncryptionSecret": unsupportedOption,
 }
 
-func unsupported(*Config, string) error { return errors.New("not supported yet") }
+func unsupportedOption(*Config, string) error { return errors.New("not supported yet") }
 
 func setBool(to *bool, v string) error {
 	b, err := strconv.ParseBool(v)

@@ -11,20 +11,20 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// failed translates what the server said and names the operation and key. The SDK's errors hold no
+// opError translates what the server said and names the operation and key. The SDK's errors hold no
 // credentials.
-func failed(op, key string, err error) error {
+func opError(op, key string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if kind := sentinel(err); kind != nil {
+	if kind := sentinelFor(err); kind != nil {
 		return fmt.Errorf("%s %s: %w: %w", op, key, kind, err)
 	}
 	return fmt.Errorf("%s %s: %w", op, key, err)
 }
 
-func sentinel(err error) error {
-	c := code(err)
+func sentinelFor(err error) error {
+	c := errorCode(err)
 	switch c {
 	case "NoSuchKey", "NotFound":
 		return objectstore.ErrNotFound
@@ -40,10 +40,10 @@ func sentinel(err error) error {
 		"XAdminUserNotFound": // versitygw
 		return objectstore.ErrAccess
 	}
-	if c != "" && status(err) == http.StatusNotFound {
+	if c != "" && httpStatus(err) == http.StatusNotFound {
 		return nil // something else is missing; taking it for the object would make a delete look done
 	}
-	switch status(err) {
+	switch httpStatus(err) {
 	case http.StatusNotFound:
 		return objectstore.ErrNotFound
 	case http.StatusPreconditionFailed:
@@ -54,8 +54,8 @@ func sentinel(err error) error {
 	return nil
 }
 
-// code is the S3 error code, "" when the answer had none.
-func code(err error) string {
+// errorCode is the S3 error code, "" when the answer had none.
+func errorCode(err error) string {
 	var api smithy.APIError
 	if errors.As(err, &api) {
 		return api.ErrorCode()
@@ -63,8 +63,8 @@ func code(err error) string {
 	return ""
 }
 
-// status is the HTTP status of the answer, 0 when there was none.
-func status(err error) int {
+// httpStatus is the HTTP status of the answer, 0 when there was none.
+func httpStatus(err error) int {
 	var resp *smithyhttp.ResponseError
 	if errors.As(err, &resp) {
 		return resp.HTTPStatusCode()

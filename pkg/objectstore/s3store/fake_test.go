@@ -63,15 +63,15 @@ func (f *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.requests = append(f.requests, r.Method+" "+kind(r))
+	f.requests = append(f.requests, r.Method+" "+requestKind(r))
 	if f.refuse != nil {
 		if status, code := f.refuse(r); status != 0 {
-			fail(w, status, code)
+			writeError(w, status, code)
 			return
 		}
 	}
 	answer := httptest.NewRecorder()
-	f.handle(answer, r, body)
+	f.handleRequest(answer, r, body)
 	if f.lose != nil && f.lose(r) {
 		if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
 			_ = conn.Close()
@@ -85,7 +85,7 @@ func (f *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(answer.Body.Bytes())
 }
 
-func kind(r *http.Request) string {
+func requestKind(r *http.Request) string {
 	q := r.URL.Query()
 	switch {
 	case q.Has("uploads"):
@@ -100,16 +100,16 @@ func kind(r *http.Request) string {
 	return "object"
 }
 
-func (f *server) handle(w http.ResponseWriter, r *http.Request, body []byte) {
+func (f *server) handleRequest(w http.ResponseWriter, r *http.Request, body []byte) {
 	key, q := strings.TrimPrefix(r.URL.Path, "/b/"), r.URL.Query()
 	up := f.uploads[q.Get("uploadId")]
-	switch r.Method + " " + kind(r) {
+	switch r.Method + " " + requestKind(r) {
 	case "GET object", "HEAD object":
-		f.get(w, r, key)
+		f.serveObject(w, r, key)
 	case "PUT object":
-		if f.admits(w, r, key) {
+		if f.admitsWrite(w, r, key) {
 			f.objects[key] = stored{body, r.Header.Get("X-Amz-Meta-Holdfast-Write")}
-			w.Header().Set("ETag", etag(body))
+			w.Header().Set("ETag", etagOf(body))
 		}
 	case "DELETE object":
 		delete(f.objects, key)
@@ -119,9 +119,9 @@ func (f *server) handle(w http.ResponseWriter, r *http.Request, body []byte) {
 		f.uploads[id] = &upload{key: key, mark: r.Header.Get("X-Amz-Meta-Holdfast-Write"), parts: map[int][]byte{}}
 		_, _ = fmt.Fprintf(w, "<InitiateMultipartUploadResult><UploadId>%s</UploadId></InitiateMultipartUploadResult>", id)
 	case "PUT part", "PUT copy":
-		f.part(w, r, up, body)
+		f.servePart(w, r, up, body)
 	case "POST upload":
-		f.complete(w, r, up, body)
+		f.completeUpload(w, r, up, body)
 	case "GET begin":
 		f.listUploads(w, q.Get("prefix"))
 	case "DELETE upload":
@@ -140,17 +140,17 @@ func (f *server) listUploads(w http.ResponseWriter, prefix string) {
 	_, _ = io.WriteString(w, "</ListMultipartUploadsResult>")
 }
 
-func (f *server) get(w http.ResponseWriter, r *http.Request, key string) {
+func (f *server) serveObject(w http.ResponseWriter, r *http.Request, key string) {
 	o, ok := f.objects[key]
 	if !ok {
-		fail(w, http.StatusNotFound, "NoSuchKey")
+		writeError(w, http.StatusNotFound, "NoSuchKey")
 		return
 	}
 	data, code := o.data, http.StatusOK
-	if from, to, ok := span(r.Header.Get("Range"), len(data)); ok {
+	if from, to, ok := parseRange(r.Header.Get("Range"), len(data)); ok {
 		data, code = data[from:to], http.StatusPartialContent
 	}
-	w.Header().Set("ETag", etag(o.data))
+	w.Header().Set("ETag", etagOf(o.data))
 	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
 	w.Header().Set("X-Amz-Meta-Holdfast-Write", o.mark)
 	w.WriteHeader(code)
@@ -159,89 +159,89 @@ func (f *server) get(w http.ResponseWriter, r *http.Request, key string) {
 	}
 }
 
-func (f *server) admits(w http.ResponseWriter, r *http.Request, key string) bool {
+func (f *server) admitsWrite(w http.ResponseWriter, r *http.Request, key string) bool {
 	if r.Header.Get("If-None-Match") == "" || f.ignoreConditions {
 		return true
 	}
 	if f.refuseConditions {
-		fail(w, http.StatusNotImplemented, "NotImplemented")
+		writeError(w, http.StatusNotImplemented, "NotImplemented")
 		return false
 	}
 	if _, ok := f.objects[key]; ok {
-		fail(w, http.StatusPreconditionFailed, "PreconditionFailed")
+		writeError(w, http.StatusPreconditionFailed, "PreconditionFailed")
 		return false
 	}
 	return true
 }
 
-func (f *server) part(w http.ResponseWriter, r *http.Request, up *upload, body []byte) {
+func (f *server) servePart(w http.ResponseWriter, r *http.Request, up *upload, body []byte) {
 	n, err := strconv.Atoi(r.URL.Query().Get("partNumber"))
 	if err != nil || up == nil {
-		fail(w, http.StatusNotFound, "NoSuchUpload")
+		writeError(w, http.StatusNotFound, "NoSuchUpload")
 		return
 	}
 	if source := r.Header.Get("X-Amz-Copy-Source"); source != "" {
 		if f.noCopy {
-			fail(w, http.StatusNotImplemented, "NotImplemented")
+			writeError(w, http.StatusNotImplemented, "NotImplemented")
 			return
 		}
 		o, ok := f.objects[strings.TrimPrefix(source, "b/")]
-		from, to, inside := span(r.Header.Get("X-Amz-Copy-Source-Range"), len(o.data))
+		from, to, inside := parseRange(r.Header.Get("X-Amz-Copy-Source-Range"), len(o.data))
 		if !ok || !inside {
-			fail(w, http.StatusNotFound, "NoSuchKey")
+			writeError(w, http.StatusNotFound, "NoSuchKey")
 			return
 		}
 		body = o.data[from:to]
-		_, _ = fmt.Fprintf(w, "<CopyPartResult><ETag>%s</ETag></CopyPartResult>", etag(body))
+		_, _ = fmt.Fprintf(w, "<CopyPartResult><ETag>%s</ETag></CopyPartResult>", etagOf(body))
 	}
 	up.parts[n] = body
-	w.Header().Set("ETag", etag(body))
+	w.Header().Set("ETag", etagOf(body))
 }
 
-func (f *server) complete(w http.ResponseWriter, r *http.Request, up *upload, body []byte) {
+func (f *server) completeUpload(w http.ResponseWriter, r *http.Request, up *upload, body []byte) {
 	var list struct {
 		Part []struct{ PartNumber int }
 	}
 	if err := xml.Unmarshal(body, &list); err != nil || up == nil {
-		fail(w, http.StatusNotFound, "NoSuchUpload")
+		writeError(w, http.StatusNotFound, "NoSuchUpload")
 		return
 	}
-	if !f.admits(w, r, up.key) {
+	if !f.admitsWrite(w, r, up.key) {
 		return
 	}
 	var data []byte
 	for i, p := range list.Part {
 		if i < len(list.Part)-1 && len(up.parts[p.PartNumber]) < minPart {
-			fail(w, http.StatusBadRequest, "EntityTooSmall")
+			writeError(w, http.StatusBadRequest, "EntityTooSmall")
 			return
 		}
 		data = append(data, up.parts[p.PartNumber]...)
 	}
 	f.objects[up.key] = stored{data, up.mark}
 	delete(f.uploads, r.URL.Query().Get("uploadId"))
-	_, _ = fmt.Fprintf(w, "<CompleteMultipartUploadResult><ETag>%s</ETag></CompleteMultipartUploadResult>", etag(data))
+	_, _ = fmt.Fprintf(w, "<CompleteMultipartUploadResult><ETag>%s</ETag></CompleteMultipartUploadResult>", etagOf(data))
 }
 
-// span reads "bytes=from-to" of n bytes; false without one or outside.
-func span(header string, n int) (from, to int, ok bool) {
+// parseRange reads "bytes=from-to" of n bytes; false without one or outside.
+func parseRange(header string, n int) (from, to int, ok bool) {
 	if _, err := fmt.Sscanf(header, "bytes=%d-%d", &from, &to); err != nil || from >= n {
 		return 0, 0, false
 	}
 	return from, min(to+1, n), true
 }
 
-func etag(data []byte) string {
+func etagOf(data []byte) string {
 	sum := md5.Sum(data) //nolint:gosec // what S3 makes ETags of
 	return `"` + hex.EncodeToString(sum[:]) + `"`
 }
 
-func fail(w http.ResponseWriter, status int, code string) {
+func writeError(w http.ResponseWriter, status int, code string) {
 	w.WriteHeader(status)
 	_, _ = fmt.Fprintf(w, "<Error><Code>%s</Code><Message>on purpose</Message></Error>", code)
 }
 
-// count returns how many requests of a kind came.
-func (f *server) count(what string) int {
+// countRequests returns how many requests of a kind came.
+func (f *server) countRequests(what string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := 0
@@ -253,7 +253,7 @@ func (f *server) count(what string) int {
 	return n
 }
 
-func (f *server) content(key string) (string, bool) {
+func (f *server) objectContent(key string) (string, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	o, ok := f.objects[key]

@@ -14,8 +14,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// large is a source for parts of their own, with small ones around it.
-func large(t *testing.T, s *Store) (src []objectstore.Source, want string) {
+// largeSources is a source for parts of their own, with small ones around it.
+func largeSources(t *testing.T, s *Store) (src []objectstore.Source, want string) {
 	t.Helper()
 	data := bytes.Repeat([]byte("0123456789abcdef"), 12*mib/16)
 	require.NoError(t, objectstore.PutBytes(t.Context(), s, "source", data))
@@ -30,10 +30,10 @@ func TestConditionIsProbedOnce(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, ok)
 	}
-	require.Equal(t, 2, f.count("PUT object"))
+	require.Equal(t, 2, f.countRequests("PUT object"))
 	require.Empty(t, f.objects)
 	require.NoError(t, objectstore.CreateBytes(t.Context(), s, "k", []byte("v")))
-	require.Zero(t, f.count("HEAD object"), "a create is one request")
+	require.Zero(t, f.countRequests("HEAD object"), "a create is one request")
 }
 
 func TestAFailedProbeIsRepeated(t *testing.T) {
@@ -83,7 +83,7 @@ func TestACreateRefusedForAnObjectThatIsGoneIsRetried(t *testing.T) {
 	}
 	require.NoError(t, objectstore.CreateBytes(t.Context(), s, "d/k", []byte("v")))
 	require.Equal(t, 2, refused)
-	got, _ := f.content("d/k")
+	got, _ := f.objectContent("d/k")
 	require.Equal(t, "v", got)
 	refusals = -1
 	require.ErrorIs(t, objectstore.CreateBytes(t.Context(), s, "d/other", []byte("v")), objectstore.ErrExists)
@@ -104,12 +104,12 @@ func TestServersWithoutConditions(t *testing.T) {
 			require.False(t, ok)
 			require.NoError(t, objectstore.CreateBytes(t.Context(), s, "k", []byte("first")))
 			require.ErrorIs(t, objectstore.CreateBytes(t.Context(), s, "k", []byte("second")), objectstore.ErrExists)
-			got, _ := f.content("k")
+			got, _ := f.objectContent("k")
 			require.Equal(t, "first", got)
-			src, want := large(t, s)
+			src, want := largeSources(t, s)
 			_, err = s.Compose(t.Context(), "whole", src)
 			require.NoError(t, err)
-			got, _ = f.content("whole")
+			got, _ = f.objectContent("whole")
 			require.True(t, want == got)
 			_, err = s.Compose(t.Context(), "whole", src)
 			require.ErrorIs(t, err, objectstore.ErrExists)
@@ -124,7 +124,7 @@ func TestLostAnswers(t *testing.T) {
 	require.NoError(t, err)
 	lost := map[string]bool{}
 	f.lose = func(r *http.Request) bool {
-		id := r.Method + " " + kind(r)
+		id := r.Method + " " + requestKind(r)
 		first := r.Method != http.MethodHead && r.Method != http.MethodGet && !lost[id]
 		lost[id] = true
 		return first
@@ -132,45 +132,45 @@ func TestLostAnswers(t *testing.T) {
 	require.NoError(t, objectstore.CreateBytes(t.Context(), s, "k", []byte("mine")))
 	require.True(t, lost["PUT object"])
 	require.ErrorIs(t, objectstore.CreateBytes(t.Context(), s, "k", []byte("other")), objectstore.ErrExists)
-	got, _ := f.content("k")
+	got, _ := f.objectContent("k")
 	require.Equal(t, "mine", got)
 
-	src, want := large(t, s)
+	src, want := largeSources(t, s)
 	_, err = s.Compose(t.Context(), "whole", src)
 	require.NoError(t, err)
 	require.True(t, lost["POST upload"])
-	got, _ = f.content("whole")
+	got, _ = f.objectContent("whole")
 	require.True(t, want == got)
 }
 
 func TestServersWithoutCopyAreStreamedThrough(t *testing.T) {
 	f, s := newServer(t)
 	f.noCopy = true
-	src, want := large(t, s)
+	src, want := largeSources(t, s)
 	_, err := s.Compose(t.Context(), "whole", src)
 	require.NoError(t, err)
-	got, _ := f.content("whole")
+	got, _ := f.objectContent("whole")
 	require.True(t, want == got)
-	tried := f.count("PUT copy")
+	tried := f.countRequests("PUT copy")
 	require.Positive(t, tried)
 	_, err = s.Compose(t.Context(), "again", src)
 	require.NoError(t, err)
-	require.Equal(t, tried, f.count("PUT copy"), "asked once")
+	require.Equal(t, tried, f.countRequests("PUT copy"), "asked once")
 }
 
 // TestAFailedComposeLeavesNothing also on the server.
 func TestAFailedComposeLeavesNothing(t *testing.T) {
 	f, s := newServer(t)
-	src, _ := large(t, s)
+	src, _ := largeSources(t, s)
 	f.refuse = func(r *http.Request) (int, string) {
-		if kind(r) == "copy" {
+		if requestKind(r) == "copy" {
 			return http.StatusForbidden, "AccessDenied"
 		}
 		return 0, ""
 	}
 	_, err := s.Compose(t.Context(), "whole", src)
 	require.ErrorIs(t, err, objectstore.ErrAccess)
-	_, there := f.content("whole")
+	_, there := f.objectContent("whole")
 	require.False(t, there)
 	require.Empty(t, f.uploads)
 	f.refuse = nil
@@ -203,7 +203,7 @@ func TestServerErrorsAreRetried(t *testing.T) {
 		return 0, ""
 	}
 	require.NoError(t, objectstore.PutBytes(t.Context(), s, "k", []byte("v")))
-	got, _ := f.content("k")
+	got, _ := f.objectContent("k")
 	require.Equal(t, "v", got)
 }
 

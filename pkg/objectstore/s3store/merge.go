@@ -10,11 +10,11 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// merge reads pieces into one buffer; plan bounds their sum.
-func merge(ctx context.Context, from objectstore.Reader, pieces []objectstore.Source) ([]byte, error) {
+// mergePieces reads pieces into one buffer; plan bounds their sum.
+func mergePieces(ctx context.Context, from objectstore.Reader, pieces []objectstore.Source) ([]byte, error) {
 	var size int64
 	for _, p := range pieces {
-		size += length(p)
+		size += sourceLength(p)
 	}
 	data := make([]byte, 0, size)
 	for _, p := range pieces {
@@ -47,8 +47,8 @@ func readFull(ctx context.Context, from objectstore.Reader, p objectstore.Source
 	return err
 }
 
-// remote reads a range of an object and can go back, by opening it again.
-type remote struct {
+// remoteSource reads a range of an object and can go back, by opening it again.
+type remoteSource struct {
 	ctx  context.Context
 	from objectstore.Reader
 	src  objectstore.Source
@@ -56,7 +56,7 @@ type remote struct {
 	rc   io.ReadCloser
 }
 
-func (r *remote) Read(p []byte) (int, error) {
+func (r *remoteSource) Read(p []byte) (int, error) {
 	if r.rc == nil {
 		rc, err := r.from.GetRange(r.ctx, r.src.Key, r.src.Offset+r.pos, r.src.Length-r.pos)
 		if err != nil {
@@ -69,15 +69,15 @@ func (r *remote) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (r *remote) Seek(offset int64, _ int) (int64, error) { // window only seeks from the start
+func (r *remoteSource) Seek(offset int64, _ int) (int64, error) { // window only seeks from the start
 	if offset != r.pos {
-		r.close()
+		r.closeBody()
 		r.pos = offset
 	}
 	return offset, nil
 }
 
-func (r *remote) close() {
+func (r *remoteSource) closeBody() {
 	if r.rc != nil {
 		_ = r.rc.Close()
 		r.rc = nil
@@ -87,11 +87,11 @@ func (r *remote) close() {
 // sourceError distinguishes a missing source from a missing target: the server's answer is the
 // same.
 func sourceError(p objectstore.Source, err error) error {
-	c := code(err)
+	c := errorCode(err)
 	switch {
-	case c == "NoSuchKey" || (c == "" && status(err) == http.StatusNotFound):
+	case c == "NoSuchKey" || (c == "" && httpStatus(err) == http.StatusNotFound):
 		return fmt.Errorf("%w: %s: %w", objectstore.ErrNotFound, p.Key, err)
-	case c == "InvalidRange" || c == "InvalidArgument" || status(err) == http.StatusRequestedRangeNotSatisfiable:
+	case c == "InvalidRange" || c == "InvalidArgument" || httpStatus(err) == http.StatusRequestedRangeNotSatisfiable:
 		return fmt.Errorf("%w: %s: %d bytes from %d: %w", objectstore.ErrInvalidRange, p.Key, p.Length, p.Offset, err)
 	}
 	return err

@@ -24,11 +24,11 @@ const (
 	abortTimeout = 30 * time.Second
 )
 
-// multipart uploads parts and completes them as one object; on failure nothing stays on the server.
-func (s *Store) multipart(ctx context.Context, w write, parts []partSource) (err error) {
+// uploadMultipart uploads parts and completes them as one object; on failure nothing stays on the server.
+func (s *Store) uploadMultipart(ctx context.Context, w objectWrite, parts []partSource) (err error) {
 	up, err := s.client.CreateMultipartUpload(ctx, &s3.CreateMultipartUploadInput{
-		Bucket: &s.config.Bucket, Key: &w.key, Metadata: w.metadata(), ChecksumAlgorithm: s.config.Checksum,
-		ServerSideEncryption: s.config.ServerSideEncryption, SSEKMSKeyId: optional(s.config.KMSKeyID), Tagging: optional(s.config.Tagging),
+		Bucket: &s.config.Bucket, Key: &w.key, Metadata: w.writeMetadata(), ChecksumAlgorithm: s.config.Checksum,
+		ServerSideEncryption: s.config.ServerSideEncryption, SSEKMSKeyId: optionalString(s.config.KMSKeyID), Tagging: optionalString(s.config.Tagging),
 	})
 	if err != nil {
 		return err
@@ -36,7 +36,7 @@ func (s *Store) multipart(ctx context.Context, w write, parts []partSource) (err
 	u := multipartUpload{store: s, key: w.key, id: up.UploadId}
 	defer func() {
 		if err != nil {
-			u.abort(ctx)
+			u.abortUpload(ctx)
 		}
 	}()
 	done := make([]types.CompletedPart, len(parts))
@@ -47,7 +47,7 @@ func (s *Store) multipart(ctx context.Context, w write, parts []partSource) (err
 	}
 	for i := range parts {
 		group.Go(func() (err error) {
-			done[i], err = u.part(gctx, int32(i+1), &parts[i])
+			done[i], err = u.uploadPart(gctx, int32(i+1), &parts[i])
 			return err
 		})
 	}
@@ -69,7 +69,7 @@ type multipartUpload struct {
 	id    *string
 }
 
-func (u *multipartUpload) abort(ctx context.Context) {
+func (u *multipartUpload) abortUpload(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
 	defer cancel()
 	// A failure leaves parts that a bucket rule for unfinished uploads removes; the caller's error
@@ -77,13 +77,13 @@ func (u *multipartUpload) abort(ctx context.Context) {
 	_, _ = u.store.client.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{Bucket: &u.store.config.Bucket, Key: &u.key, UploadId: u.id})
 }
 
-func (u *multipartUpload) part(ctx context.Context, n int32, p *partSource) (types.CompletedPart, error) {
+func (u *multipartUpload) uploadPart(ctx context.Context, n int32, p *partSource) (types.CompletedPart, error) {
 	if p.body != nil {
 		return u.sendPart(ctx, n, p.body)
 	}
 	if len(p.pieces) == 1 && p.pieces[0].Data == nil && p.size >= minPart && !u.store.noCopy.Load() {
 		done, err := u.copyPart(ctx, n, p.pieces[0])
-		if code(err) != "NotImplemented" {
+		if errorCode(err) != "NotImplemented" {
 			return done, err
 		}
 		u.store.noCopy.Store(true)
@@ -91,11 +91,11 @@ func (u *multipartUpload) part(ctx context.Context, n int32, p *partSource) (typ
 	if p.size > maxMerged {
 		return u.streamPart(ctx, n, p.pieces[0])
 	}
-	data, err := merge(ctx, u.store, p.pieces)
+	data, err := mergePieces(ctx, u.store, p.pieces)
 	if err != nil {
 		return types.CompletedPart{}, err
 	}
-	return u.sendPart(ctx, n, &window{r: bytes.NewReader(data), size: p.size})
+	return u.sendPart(ctx, n, &uploadWindow{r: bytes.NewReader(data), size: p.size})
 }
 
 func (u *multipartUpload) copyPart(ctx context.Context, n int32, p objectstore.Source) (types.CompletedPart, error) {
@@ -110,10 +110,10 @@ func (u *multipartUpload) copyPart(ctx context.Context, n int32, p objectstore.S
 	if out.CopyPartResult == nil {
 		return types.CompletedPart{}, fmt.Errorf("copy %s: the server's answer has no result", p.Key)
 	}
-	return completed(n, out.CopyPartResult.ETag, *out.CopyPartResult), nil
+	return completedPart(n, out.CopyPartResult.ETag, *out.CopyPartResult), nil
 }
 
-func (u *multipartUpload) sendPart(ctx context.Context, n int32, body *window) (types.CompletedPart, error) {
+func (u *multipartUpload) sendPart(ctx context.Context, n int32, body *uploadWindow) (types.CompletedPart, error) {
 	if _, err := body.Seek(0, io.SeekStart); err != nil {
 		return types.CompletedPart{}, err
 	}
@@ -124,7 +124,7 @@ func (u *multipartUpload) sendPart(ctx context.Context, n int32, body *window) (
 	if err != nil {
 		return types.CompletedPart{}, err
 	}
-	return completed(n, out.ETag, types.CopyPartResult{
+	return completedPart(n, out.ETag, types.CopyPartResult{
 		ChecksumCRC32: out.ChecksumCRC32, ChecksumCRC32C: out.ChecksumCRC32C, ChecksumCRC64NVME: out.ChecksumCRC64NVME,
 		ChecksumSHA1: out.ChecksumSHA1, ChecksumSHA256: out.ChecksumSHA256,
 	}), nil
@@ -133,7 +133,7 @@ func (u *multipartUpload) sendPart(ctx context.Context, n int32, body *window) (
 // streamPart copies a large piece through this process without holding it, for servers that cannot
 // copy.
 func (u *multipartUpload) streamPart(ctx context.Context, n int32, p objectstore.Source) (types.CompletedPart, error) {
-	r := &remote{ctx: ctx, from: u.store, src: p}
-	defer r.close()
-	return u.sendPart(ctx, n, &window{r: r, size: p.Length})
+	r := &remoteSource{ctx: ctx, from: u.store, src: p}
+	defer r.closeBody()
+	return u.sendPart(ctx, n, &uploadWindow{r: r, size: p.Length})
 }

@@ -29,7 +29,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		return nil, fmt.Errorf("%w: no bucket", ErrConfig)
 	}
 	s := &Store{config: c}
-	base, err := load(ctx, &c)
+	base, err := loadAWSConfig(ctx, &c)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		return nil, err
 	}
 	base.HTTPClient = &http.Client{Transport: s.transport}
-	if err := s.connect(ctx, base); err != nil {
+	if err := s.connectClient(ctx, base); err != nil {
 		s.transport.CloseIdleConnections()
 		return nil, err
 	}
@@ -49,8 +49,8 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 // next attempt succeeds.
 const emptiedDirectory = "ExistingObjectIsDirectory"
 
-// load reads credentials and settings as the SDK does.
-func load(ctx context.Context, c *Config) (aws.Config, error) {
+// loadAWSConfig reads credentials and settings as the SDK does.
+func loadAWSConfig(ctx context.Context, c *Config) (aws.Config, error) {
 	options := []func(*awsconfig.LoadOptions) error{
 		awsconfig.WithRetryer(func() aws.Retryer {
 			standard := retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts = attempts })
@@ -69,7 +69,7 @@ func load(ctx context.Context, c *Config) (aws.Config, error) {
 	return base, nil
 }
 
-func (s *Store) connect(ctx context.Context, base aws.Config) error {
+func (s *Store) connectClient(ctx context.Context, base aws.Config) error {
 	region := s.config.Region
 	if region == "" && s.config.Endpoint == "" {
 		var err error
@@ -121,7 +121,7 @@ func bucketRegion(ctx context.Context, base aws.Config, bucket string) (string, 
 			return region, nil
 		}
 	}
-	return "", fmt.Errorf("find the region of bucket %s (config key region is not set): %w", bucket, failed("head", bucket, err))
+	return "", fmt.Errorf("find the region of bucket %s (config key region is not set): %w", bucket, opError("head", bucket, err))
 }
 
 // newTransport starts from the SDK's client, which reads AWS_CA_BUNDLE, and adds the settings of

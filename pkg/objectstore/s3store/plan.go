@@ -18,40 +18,40 @@ const (
 // partSource is one part of a multipart upload: a body to send, or pieces of objects. One piece
 // alone is copied by the server; several are merged through this process.
 type partSource struct {
-	body   *window
+	body   *uploadWindow
 	pieces []objectstore.Source
 	size   int64
 }
 
-// plan turns sources into parts: pieces of at least smallest bytes are copied by the server, what
+// planParts turns sources into parts: pieces of at least smallest bytes are copied by the server, what
 // lies between them is merged into parts of exactly smallest bytes. smallest grows until the number
 // of parts fits.
-func plan(src []objectstore.Source) ([]partSource, error) {
+func planParts(src []objectstore.Source) ([]partSource, error) {
 	for smallest := int64(minPart); smallest <= maxMerged; smallest *= 2 {
-		if parts := cut(src, smallest); len(parts) <= maxParts {
+		if parts := cutSources(src, smallest); len(parts) <= maxParts {
 			return parts, nil
 		}
 	}
 	return nil, fmt.Errorf("%w: too many small sources for %d parts", objectstore.ErrSize, maxParts)
 }
 
-func cut(src []objectstore.Source, smallest int64) []partSource {
+func cutSources(src []objectstore.Source, smallest int64) []partSource {
 	var parts []partSource
 	var open partSource // merged part that is not full yet
 	for _, s := range src {
-		for size := length(s); size > 0; size = length(s) {
+		for size := sourceLength(s); size > 0; size = sourceLength(s) {
 			if open.size == 0 && s.Data == nil && size >= smallest {
 				n := min(size, maxCopy)
 				if rest := size - n; rest > 0 && rest < smallest {
 					n -= smallest // leaves a rest that is a part of its own
 				}
 				var head objectstore.Source
-				head, s = split(s, n)
+				head, s = splitSource(s, n)
 				parts = append(parts, partSource{pieces: []objectstore.Source{head}, size: n})
 				continue
 			}
-			head, rest := split(s, min(size, smallest-open.size))
-			open.pieces, open.size = append(open.pieces, head), open.size+length(head)
+			head, rest := splitSource(s, min(size, smallest-open.size))
+			open.pieces, open.size = append(open.pieces, head), open.size+sourceLength(head)
 			s = rest
 			if open.size == smallest {
 				parts, open = append(parts, open), partSource{}
@@ -64,15 +64,15 @@ func cut(src []objectstore.Source, smallest int64) []partSource {
 	return parts
 }
 
-func length(s objectstore.Source) int64 {
+func sourceLength(s objectstore.Source) int64 {
 	if s.Data != nil {
 		return int64(len(s.Data))
 	}
 	return s.Length
 }
 
-// split cuts s after n bytes.
-func split(s objectstore.Source, n int64) (head, rest objectstore.Source) {
+// splitSource cuts s after n bytes.
+func splitSource(s objectstore.Source, n int64) (head, rest objectstore.Source) {
 	if s.Data != nil {
 		return objectstore.Source{Data: s.Data[:n]}, objectstore.Source{Data: s.Data[n:]}
 	}
@@ -82,9 +82,9 @@ func split(s objectstore.Source, n int64) (head, rest objectstore.Source) {
 	return head, rest
 }
 
-// resolve checks sources and fills in lengths. Objects are asked for their size only where the
+// resolveSources checks sources and fills in lengths. Objects are asked for their size only where the
 // caller did not give one; a given one is checked by the copy itself.
-func resolve(ctx context.Context, from objectstore.Reader, src []objectstore.Source) ([]objectstore.Source, int64, error) {
+func resolveSources(ctx context.Context, from objectstore.Reader, src []objectstore.Source) ([]objectstore.Source, int64, error) {
 	resolved := make([]objectstore.Source, 0, len(src))
 	var total int64
 	for i, piece := range src {
@@ -105,7 +105,7 @@ func resolve(ctx context.Context, from objectstore.Reader, src []objectstore.Sou
 				return nil, 0, fmt.Errorf("source %d: %w: %s: offset %d", i, objectstore.ErrInvalidRange, piece.Key, piece.Offset)
 			}
 		}
-		total += length(piece)
+		total += sourceLength(piece)
 		resolved = append(resolved, piece)
 	}
 	return resolved, total, nil

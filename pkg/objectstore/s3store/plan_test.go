@@ -12,7 +12,7 @@ import (
 
 const mib = 1 << 20
 
-func object(key string, size int64) objectstore.Source {
+func objectSource(key string, size int64) objectstore.Source {
 	return objectstore.Source{Key: key, Length: size}
 }
 
@@ -23,7 +23,7 @@ func checkPlan(t *testing.T, src []objectstore.Source, parts []partSource) {
 	for i, p := range parts {
 		var size int64
 		for _, piece := range p.pieces {
-			size += length(piece)
+			size += sourceLength(piece)
 		}
 		require.Equal(t, p.size, size)
 		require.LessOrEqual(t, size, int64(maxCopy))
@@ -31,14 +31,14 @@ func checkPlan(t *testing.T, src []objectstore.Source, parts []partSource) {
 		require.True(t, len(p.pieces) == 1 || size <= maxMerged, "part %d would be held in memory: %d bytes", i, size)
 		flat = append(flat, p.pieces...)
 	}
-	require.Equal(t, join(src), join(flat))
+	require.Equal(t, joinNeighbours(src), joinNeighbours(flat))
 }
 
-// join merges neighbouring pieces, so that lists cut in different places compare equal.
-func join(src []objectstore.Source) []objectstore.Source {
+// joinNeighbours merges neighbouring pieces, so that lists cut in different places compare equal.
+func joinNeighbours(src []objectstore.Source) []objectstore.Source {
 	var out []objectstore.Source
 	for _, s := range src {
-		if length(s) == 0 {
+		if sourceLength(s) == 0 {
 			continue
 		}
 		if n := len(out); n > 0 {
@@ -63,16 +63,16 @@ func TestPlan(t *testing.T) {
 		src   []objectstore.Source
 		parts int
 	}{
-		"one":                {[]objectstore.Source{object("a", 6*mib)}, 1},
-		"copies stay copies": {[]objectstore.Source{object("a", 6*mib), object("b", 7*mib)}, 2},
-		"preamble":           {[]objectstore.Source{literal, object("a", 100*mib), literal}, 3},
-		"preamble and small": {[]objectstore.Source{literal, object("a", 6*mib), literal}, 2},
-		"tiny only":          {[]objectstore.Source{literal, object("a", 10), literal}, 1},
-		"over the limit":     {[]objectstore.Source{object("a", 2*maxCopy+1)}, 3},
-		"nothing":            {[]objectstore.Source{{Data: []byte{}}, object("a", 0)}, 0},
+		"one":                {[]objectstore.Source{objectSource("a", 6*mib)}, 1},
+		"copies stay copies": {[]objectstore.Source{objectSource("a", 6*mib), objectSource("b", 7*mib)}, 2},
+		"preamble":           {[]objectstore.Source{literal, objectSource("a", 100*mib), literal}, 3},
+		"preamble and small": {[]objectstore.Source{literal, objectSource("a", 6*mib), literal}, 2},
+		"tiny only":          {[]objectstore.Source{literal, objectSource("a", 10), literal}, 1},
+		"over the limit":     {[]objectstore.Source{objectSource("a", 2*maxCopy+1)}, 3},
+		"nothing":            {[]objectstore.Source{{Data: []byte{}}, objectSource("a", 0)}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			parts, err := plan(tc.src)
+			parts, err := planParts(tc.src)
 			require.NoError(t, err)
 			require.Len(t, parts, tc.parts)
 			checkPlan(t, tc.src, parts)
@@ -83,16 +83,16 @@ func TestPlan(t *testing.T) {
 func TestPlanGrowsParts(t *testing.T) {
 	var src []objectstore.Source
 	for range 12_000 { // too many for parts of 5 MiB, one each
-		src = append(src, object("a", 5*mib))
+		src = append(src, objectSource("a", 5*mib))
 	}
-	parts, err := plan(src)
+	parts, err := planParts(src)
 	require.NoError(t, err)
 	require.LessOrEqual(t, len(parts), maxParts)
 	src = nil
 	for range 200_000 {
-		src = append(src, object("a", 60*mib))
+		src = append(src, objectSource("a", 60*mib))
 	}
-	_, err = plan(src)
+	_, err = planParts(src)
 	require.ErrorIs(t, err, objectstore.ErrSize)
 }
 
@@ -108,7 +108,7 @@ func FuzzPlan(f *testing.F) {
 			}
 			src = append(src, objectstore.Source{Key: string(rune('a' + i%26)), Offset: int64(i), Length: int64(n) * int64(n) * 1000})
 		}
-		parts, err := plan(src)
+		parts, err := planParts(src)
 		require.NoError(t, err)
 		checkPlan(t, src, parts)
 	})
@@ -117,7 +117,7 @@ func FuzzPlan(f *testing.F) {
 func TestWindows(t *testing.T) {
 	data := bytes.Repeat([]byte("0123456789"), 20)
 	r := bytes.NewReader(data)
-	w := &window{r: r, base: 15, size: 12}
+	w := &uploadWindow{r: r, base: 15, size: 12}
 	for range 2 { // as a retry does
 		at, err := w.Seek(0, io.SeekStart)
 		require.NoError(t, err)
@@ -131,11 +131,11 @@ func TestWindows(t *testing.T) {
 	require.EqualValues(t, 12, end)
 	_, err = w.Seek(-1, io.SeekStart)
 	require.Error(t, err)
-	short := &window{r: bytes.NewReader(data[:5]), size: 12}
+	short := &uploadWindow{r: bytes.NewReader(data[:5]), size: 12}
 	_, err = io.ReadAll(short)
 	require.ErrorIs(t, err, objectstore.ErrSize)
 
-	parts := windows(r, 7, 2*singlePut+5)
+	parts := cutWindows(r, 7, 2*singlePut+5)
 	require.Len(t, parts, 3)
 	require.EqualValues(t, 7+2*singlePut, parts[2].body.base)
 	require.EqualValues(t, 5, parts[2].size)

@@ -69,15 +69,15 @@ func (s *Store) GetRange(ctx context.Context, key string, off, n int64) (io.Read
 	if err == nil {
 		return out.Body, nil
 	}
-	if code(err) == "InvalidRange" || status(err) == http.StatusRequestedRangeNotSatisfiable {
+	if errorCode(err) == "InvalidRange" || httpStatus(err) == http.StatusRequestedRangeNotSatisfiable {
 		return io.NopCloser(strings.NewReader("")), nil
 	}
-	return nil, failed("get", key, err)
+	return nil, opError("get", key, err)
 }
 
 // Stat implements objectstore.Reader.
 func (s *Store) Stat(ctx context.Context, key string) (objectstore.Info, error) {
-	out, err := s.head(ctx, key)
+	out, err := s.headObject(ctx, key)
 	if err != nil {
 		return objectstore.Info{}, err
 	}
@@ -86,13 +86,13 @@ func (s *Store) Stat(ctx context.Context, key string) (objectstore.Info, error) 
 	}, nil
 }
 
-func (s *Store) head(ctx context.Context, key string) (*s3.HeadObjectOutput, error) {
+func (s *Store) headObject(ctx context.Context, key string) (*s3.HeadObjectOutput, error) {
 	if err := objectstore.CheckKey(key); err != nil {
 		return nil, err
 	}
 	out, err := s.client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &s.config.Bucket, Key: &key})
 	if err != nil {
-		return nil, failed("stat", key, err)
+		return nil, opError("stat", key, err)
 	}
 	return out, nil
 }
@@ -106,7 +106,7 @@ func (s *Store) List(ctx context.Context, prefix string, fn func(objectstore.Inf
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return failed("list", prefix, err)
+			return opError("list", prefix, err)
 		}
 		for i := range page.Contents {
 			o := &page.Contents[i]
@@ -138,7 +138,7 @@ func (s *Store) ListPrefixes(ctx context.Context, prefix string) ([]string, erro
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return nil, failed("list", prefix, err)
+			return nil, opError("list", prefix, err)
 		}
 		for _, p := range page.CommonPrefixes {
 			dirs = append(dirs, strings.TrimPrefix(aws.ToString(p.Prefix), prefix))
@@ -153,7 +153,7 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 		return err
 	}
 	_, err := s.client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &s.config.Bucket, Key: &key})
-	if err = failed("delete", key, err); errors.Is(err, objectstore.ErrNotFound) {
+	if err = opError("delete", key, err); errors.Is(err, objectstore.ErrNotFound) {
 		return nil
 	}
 	return err
@@ -166,7 +166,7 @@ func (s *Store) SignGet(ctx context.Context, key string, ttl time.Duration) (str
 	}
 	req, err := s.presign.PresignGetObject(ctx, &s3.GetObjectInput{Bucket: &s.config.Bucket, Key: &key}, s3.WithPresignExpires(ttl))
 	if err != nil {
-		return "", failed("sign", key, err)
+		return "", opError("sign", key, err)
 	}
 	return req.URL, nil
 }

@@ -23,11 +23,11 @@ func (s *Store) SweepUploads(ctx context.Context, prefix string, abandoned func(
 	pages := s3.NewListMultipartUploadsPaginator(s.client, &s3.ListMultipartUploadsInput{Bucket: &s.config.Bucket, Prefix: &prefix})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
-		if code(err) == "NotImplemented" { // a server without such a list has nothing to find
+		if errorCode(err) == "NotImplemented" { // a server without such a list has nothing to find
 			return swept, nil
 		}
 		if err != nil {
-			return swept, failed("list uploads", prefix, err)
+			return swept, opError("list uploads", prefix, err)
 		}
 		for i := range page.Uploads {
 			key := aws.ToString(page.Uploads[i].Key)
@@ -41,8 +41,8 @@ func (s *Store) SweepUploads(ctx context.Context, prefix string, abandoned func(
 			_, err = s.client.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{
 				Bucket: &s.config.Bucket, Key: &key, UploadId: page.Uploads[i].UploadId,
 			})
-			if err != nil && code(err) != "NoSuchUpload" { // which ended meanwhile
-				return swept, failed("abort upload", key, err)
+			if err != nil && errorCode(err) != "NoSuchUpload" { // which ended meanwhile
+				return swept, opError("abort upload", key, err)
 			}
 			swept++
 		}

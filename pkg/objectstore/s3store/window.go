@@ -8,15 +8,15 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// window is size bytes of r from base, seekable so that the SDK can hash, send and send again.
+// uploadWindow is size bytes of r from base, seekable so that the SDK can hash, send and send again.
 // Windows of one reader are used one after the other.
-type window struct {
+type uploadWindow struct {
 	r          io.ReadSeeker
 	base, size int64
 	pos        int64
 }
 
-func (w *window) Read(p []byte) (int, error) {
+func (w *uploadWindow) Read(p []byte) (int, error) {
 	if w.pos >= w.size {
 		return 0, io.EOF
 	}
@@ -28,7 +28,7 @@ func (w *window) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (w *window) Seek(offset int64, whence int) (int64, error) {
+func (w *uploadWindow) Seek(offset int64, whence int) (int64, error) {
 	switch whence {
 	case io.SeekCurrent:
 		offset += w.pos
@@ -45,12 +45,12 @@ func (w *window) Seek(offset int64, whence int) (int64, error) {
 	return offset, nil
 }
 
-// windows cuts a large reader into parts of a multipart upload.
-func windows(r io.ReadSeeker, base, size int64) []partSource {
+// cutWindows cuts a large reader into parts of a multipart upload.
+func cutWindows(r io.ReadSeeker, base, size int64) []partSource {
 	step := max(singlePut, (size+maxParts-1)/maxParts)
 	var parts []partSource
 	for off := int64(0); off < size; off += step {
-		w := &window{r: r, base: base + off, size: min(step, size-off)}
+		w := &uploadWindow{r: r, base: base + off, size: min(step, size-off)}
 		parts = append(parts, partSource{body: w, size: w.size})
 	}
 	return parts

@@ -26,15 +26,15 @@ const (
 
 // Put implements objectstore.Writer.
 func (s *Store) Put(ctx context.Context, key string, r io.ReadSeeker, size int64) error {
-	return s.upload(ctx, "put", key, r, size, false)
+	return s.uploadObject(ctx, "put", key, r, size, false)
 }
 
 // Create implements objectstore.Writer.
 func (s *Store) Create(ctx context.Context, key string, r io.ReadSeeker, size int64) error {
-	return s.upload(ctx, "create", key, r, size, true)
+	return s.uploadObject(ctx, "create", key, r, size, true)
 }
 
-func (s *Store) upload(ctx context.Context, op, key string, r io.ReadSeeker, size int64, create bool) error {
+func (s *Store) uploadObject(ctx context.Context, op, key string, r io.ReadSeeker, size int64, create bool) error {
 	if err := objectstore.CheckKey(key); err != nil {
 		return err
 	}
@@ -43,18 +43,18 @@ func (s *Store) upload(ctx context.Context, op, key string, r io.ReadSeeker, siz
 		return fmt.Errorf("%s %s: %w", op, key, err)
 	}
 	if size > singlePut {
-		w, err := s.begin(ctx, op, key, create)
+		w, err := s.beginWrite(ctx, op, key, create)
 		if err != nil {
 			return err
 		}
-		return s.resolve(ctx, w, s.multipart(ctx, w, windows(r, base, size)))
+		return s.resolveConflict(ctx, w, s.uploadMultipart(ctx, w, cutWindows(r, base, size)))
 	}
 	for tried := 1; ; tried++ {
-		w, err := s.begin(ctx, op, key, create)
+		w, err := s.beginWrite(ctx, op, key, create)
 		if err != nil {
 			return err
 		}
-		err = s.resolve(ctx, w, s.put(ctx, w, &window{r: r, base: base, size: size}))
+		err = s.resolveConflict(ctx, w, s.putObject(ctx, w, &uploadWindow{r: r, base: base, size: size}))
 		if tried == attempts || !errors.As(err, new(*vanishedError)) {
 			return err
 		}
@@ -74,30 +74,30 @@ type vanishedError struct{ error }
 // Unwrap returns what the server answered.
 func (e *vanishedError) Unwrap() error { return e.error }
 
-// begin begins a write, which with create must not replace anything.
-func (s *Store) begin(ctx context.Context, op, key string, create bool) (write, error) {
+// beginWrite begins a write, which with create must not replace anything.
+func (s *Store) beginWrite(ctx context.Context, op, key string, create bool) (objectWrite, error) {
 	if create {
-		return s.creation(ctx, op, key)
+		return s.beginCreate(ctx, op, key)
 	}
-	return write{op: op, key: key, mark: rand.Text()}, nil
+	return objectWrite{op: op, key: key, mark: rand.Text()}, nil
 }
 
-// write is one object being written.
-type write struct {
+// objectWrite is one object being written.
+type objectWrite struct {
 	op, key, mark string
 	create        bool // must not replace anything
 	conditional   bool // and the server enforces it
 }
 
-// creation begins a create-if-absent. Where the server does not honour conditions, the check is
+// beginCreate begins a create-if-absent. Where the server does not honour conditions, the check is
 // here.
-func (s *Store) creation(ctx context.Context, op, key string) (write, error) {
-	w := write{op: op, key: key, mark: rand.Text(), create: true}
+func (s *Store) beginCreate(ctx context.Context, op, key string) (objectWrite, error) {
+	w := objectWrite{op: op, key: key, mark: rand.Text(), create: true}
 	var err error
-	if w.conditional, err = s.config.Condition.honoured(ctx, s); err != nil || w.conditional {
+	if w.conditional, err = s.config.Condition.isHonoured(ctx, s); err != nil || w.conditional {
 		return w, err
 	}
-	_, err = s.head(ctx, key)
+	_, err = s.headObject(ctx, key)
 	if errors.Is(err, objectstore.ErrNotFound) {
 		return w, nil
 	}
@@ -107,56 +107,56 @@ func (s *Store) creation(ctx context.Context, op, key string) (write, error) {
 	return w, err
 }
 
-func (w *write) ifNoneMatch() *string {
+func (w *objectWrite) ifNoneMatch() *string {
 	if w.conditional {
 		return aws.String("*")
 	}
 	return nil
 }
 
-func (w *write) metadata() map[string]string { return map[string]string{writeMark: w.mark} }
+func (w *objectWrite) writeMetadata() map[string]string { return map[string]string{writeMark: w.mark} }
 
-func (s *Store) put(ctx context.Context, w write, body *window) error {
+func (s *Store) putObject(ctx context.Context, w objectWrite, body *uploadWindow) error {
 	_, err := s.client.PutObject(ctx, &s3.PutObjectInput{
-		Bucket: &s.config.Bucket, Key: &w.key, Body: body, ContentLength: &body.size, Metadata: w.metadata(), IfNoneMatch: w.ifNoneMatch(),
+		Bucket: &s.config.Bucket, Key: &w.key, Body: body, ContentLength: &body.size, Metadata: w.writeMetadata(), IfNoneMatch: w.ifNoneMatch(),
 		ServerSideEncryption: s.config.ServerSideEncryption, ChecksumAlgorithm: s.config.Checksum,
-		SSEKMSKeyId: optional(s.config.KMSKeyID), Tagging: optional(s.config.Tagging),
+		SSEKMSKeyId: optionalString(s.config.KMSKeyID), Tagging: optionalString(s.config.Tagging),
 	})
 	return err
 }
 
-// resolve finds out which write won when the server answers that the object exists, that another
+// resolveConflict finds out which write won when the server answers that the object exists, that another
 // write is under way or that the upload is unknown (it may have been completed by a request whose
 // answer was lost), and always where the server does not decide it.
-func (s *Store) resolve(ctx context.Context, w write, err error) error {
-	exists := errors.Is(sentinel(err), objectstore.ErrExists) || code(err) == "ConditionalRequestConflict" || code(err) == "NoSuchUpload"
+func (s *Store) resolveConflict(ctx context.Context, w objectWrite, err error) error {
+	exists := errors.Is(sentinelFor(err), objectstore.ErrExists) || errorCode(err) == "ConditionalRequestConflict" || errorCode(err) == "NoSuchUpload"
 	if !w.create || err != nil && !exists || err == nil && w.conditional {
-		return failed(w.op, w.key, err)
+		return opError(w.op, w.key, err)
 	}
-	out, herr := s.head(ctx, w.key)
+	out, herr := s.headObject(ctx, w.key)
 	switch {
 	case herr == nil && out.Metadata[writeMark] == w.mark:
 		return nil
 	case herr == nil:
 		return fmt.Errorf("%s %s: %w", w.op, w.key, objectstore.ErrExists)
 	case err != nil && errors.Is(herr, objectstore.ErrNotFound):
-		return &vanishedError{failed(w.op, w.key, err)}
+		return &vanishedError{opError(w.op, w.key, err)}
 	case err != nil:
-		return failed(w.op, w.key, err)
+		return opError(w.op, w.key, err)
 	}
 	return herr
 }
 
-func optional(v string) *string {
+func optionalString(v string) *string {
 	if v == "" {
 		return nil
 	}
 	return &v
 }
 
-// completed names a part of a finished upload; it copies what the server computed for a part, so
+// completedPart names a part of a finished upload; it copies what the server computed for a part, so
 // that the completed upload can be verified as a whole.
-func completed(n int32, etag *string, sum types.CopyPartResult) types.CompletedPart {
+func completedPart(n int32, etag *string, sum types.CopyPartResult) types.CompletedPart {
 	return types.CompletedPart{
 		PartNumber: &n, ETag: etag, ChecksumCRC32: sum.ChecksumCRC32, ChecksumCRC32C: sum.ChecksumCRC32C,
 		ChecksumCRC64NVME: sum.ChecksumCRC64NVME, ChecksumSHA1: sum.ChecksumSHA1, ChecksumSHA256: sum.ChecksumSHA256,

@@ -12,26 +12,26 @@ import (
 )
 
 func checkCompose(t *testing.T, s objectstore.Store) {
-	put(t, s, "p/1", "one")
-	put(t, s, "p/2", "0123456789")
-	put(t, s, "p/empty", "")
+	putObject(t, s, "p/1", "one")
+	putObject(t, s, "p/2", "0123456789")
+	putObject(t, s, "p/empty", "")
 	info, err := s.Compose(t.Context(), "whole", []objectstore.Source{
 		{Data: []byte("<")}, {Key: "p/1", Length: -1}, {Key: "p/empty", Length: -1}, {Key: "p/2", Offset: 2, Length: 3},
 		{Key: "p/2", Offset: 8, Length: -1}, {Data: []byte{}}, {Key: "p/2", Offset: 10, Length: -1}, {Key: "p/2", Offset: 4, Length: 0},
 		{Key: "p/1", Length: 3}, {Data: []byte(">")},
 	})
 	require.NoError(t, err)
-	require.Equal(t, "<one23489one>", get(t, s, "whole"))
+	require.Equal(t, "<one23489one>", getObject(t, s, "whole"))
 	require.Equal(t, "whole", info.Key)
 	require.EqualValues(t, 13, info.Size)
 	stat, err := s.Stat(t.Context(), "whole")
 	require.NoError(t, err)
 	require.Equal(t, stat.ETag, info.ETag)
-	require.Equal(t, "one", get(t, s, "p/1"), "sources stay")
+	require.Equal(t, "one", getObject(t, s, "p/1"), "sources stay")
 
 	_, err = s.Compose(t.Context(), "nothing", nil)
 	require.NoError(t, err)
-	require.Empty(t, get(t, s, "nothing"))
+	require.Empty(t, getObject(t, s, "nothing"))
 }
 
 // checkComposeLarge mixes sizes around the 5 MiB that S3 requires of each part, with many tiny
@@ -41,7 +41,7 @@ func checkComposeLarge(t *testing.T, s objectstore.Store) {
 	var want bytes.Buffer
 	var src []objectstore.Source
 	for i, n := range []int{100, 6 * mib, 3 * mib, 4 * mib, 5 * mib, 5*mib - 1, 11 * mib, 1, 12 * mib, 2 * mib} {
-		data := pattern(n, byte(i*7))
+		data := patternBytes(n, byte(i*7))
 		key := fmt.Sprintf("parts/%02d", i)
 		require.NoError(t, objectstore.PutBytes(t.Context(), s, key, data))
 		src = append(src, objectstore.Source{Key: key, Length: int64(n)}, objectstore.Source{Data: []byte("|literal|")})
@@ -54,16 +54,16 @@ func checkComposeLarge(t *testing.T, s objectstore.Store) {
 		want.Write(tiny)
 	}
 	src = append(src, objectstore.Source{Key: "parts/06", Offset: mib, Length: 9 * mib})
-	want.Write(pattern(11*mib, 42)[mib : 10*mib])
+	want.Write(patternBytes(11*mib, 42)[mib : 10*mib])
 	info, err := s.Compose(t.Context(), "large", src)
 	require.NoError(t, err)
 	require.EqualValues(t, want.Len(), info.Size)
-	require.True(t, want.String() == get(t, s, "large"), "composed content differs")
+	require.True(t, want.String() == getObject(t, s, "large"), "composed content differs")
 }
 
 func checkComposeErrors(t *testing.T, s objectstore.Store) {
-	put(t, s, "p", "0123456789")
-	put(t, s, "taken", "before")
+	putObject(t, s, "p", "0123456789")
+	putObject(t, s, "taken", "before")
 	compose := func(key string, src ...objectstore.Source) error {
 		_, err := s.Compose(t.Context(), key, src)
 		return err
@@ -78,21 +78,21 @@ func checkComposeErrors(t *testing.T, s objectstore.Store) {
 	}
 	requireAbsent(t, s, "new")
 	require.ErrorIs(t, compose("taken", objectstore.Source{Key: "p", Length: -1}), objectstore.ErrExists)
-	require.Equal(t, "before", get(t, s, "taken"))
+	require.Equal(t, "before", getObject(t, s, "taken"))
 }
 
 func checkComposeRace(t *testing.T, s objectstore.Store) {
-	put(t, s, "of", " of ")
-	checkOneWinner(t, s, "race", race(t.Context(), 8, func(ctx context.Context, i int) error {
+	putObject(t, s, "of", " of ")
+	checkOneWinner(t, s, "race", raceCalls(t.Context(), 8, func(ctx context.Context, i int) error {
 		_, err := s.Compose(ctx, "race", []objectstore.Source{
 			{Data: []byte("content")}, {Key: "of", Length: -1}, {Data: fmt.Append(nil, i)},
 		})
 		return err
 	}))
 	// Large enough to be a multipart upload where there is such a thing.
-	require.NoError(t, objectstore.PutBytes(t.Context(), s, "six", pattern(6<<20, 3)))
+	require.NoError(t, objectstore.PutBytes(t.Context(), s, "six", patternBytes(6<<20, 3)))
 	winners := 0
-	for _, err := range race(t.Context(), 4, func(ctx context.Context, i int) error {
+	for _, err := range raceCalls(t.Context(), 4, func(ctx context.Context, i int) error {
 		_, err := s.Compose(ctx, "big race", []objectstore.Source{{Key: "six", Length: 6 << 20}, {Data: fmt.Append(nil, i)}})
 		return err
 	}) {

@@ -14,7 +14,7 @@ import (
 )
 
 func checkRanges(t *testing.T, s objectstore.Store) {
-	put(t, s, "r", "0123456789")
+	putObject(t, s, "r", "0123456789")
 	for _, c := range []struct {
 		off, n int64
 		want   string
@@ -26,7 +26,7 @@ func checkRanges(t *testing.T, s objectstore.Store) {
 	}
 	_, err := s.GetRange(t.Context(), "r", -1, 5)
 	require.ErrorIs(t, err, objectstore.ErrInvalidRange)
-	put(t, s, "empty", "")
+	putObject(t, s, "empty", "")
 	require.Empty(t, getRange(t, s, "empty", 0, 5))
 	require.Empty(t, getRange(t, s, "empty", 3, -1))
 }
@@ -58,7 +58,7 @@ func checkKeys(t *testing.T, s objectstore.Store) {
 	}
 	_, err := s.ListPrefixes(ctx, "no-slash")
 	require.ErrorIs(t, err, objectstore.ErrInvalidKey)
-	require.Empty(t, list(t, s, ""))
+	require.Empty(t, listKeys(t, s, ""))
 }
 
 func checkLegalKeys(t *testing.T, s objectstore.Store) {
@@ -67,17 +67,17 @@ func checkLegalKeys(t *testing.T, s objectstore.Store) {
 		"backups/" + strings.Repeat("n", 220) + "/" + strings.Repeat("n", 220) + "-logs.gz",
 	}
 	for _, key := range keys {
-		put(t, s, key, "content of "+key)
+		putObject(t, s, key, "content of "+key)
 	}
 	for _, key := range keys {
-		require.Equal(t, "content of "+key, get(t, s, key))
+		require.Equal(t, "content of "+key, getObject(t, s, key))
 	}
 	slices.Sort(keys)
-	require.Equal(t, keys, list(t, s, ""))
+	require.Equal(t, keys, listKeys(t, s, ""))
 	for _, key := range keys {
 		require.NoError(t, s.Delete(t.Context(), key))
 	}
-	require.Empty(t, list(t, s, ""))
+	require.Empty(t, listKeys(t, s, ""))
 }
 
 // checkListOrder uses names around "/" (0x2f), where sorting directories by bare name gets it
@@ -87,20 +87,20 @@ func checkListOrder(t *testing.T, s objectstore.Store) {
 		"a!x", "a-b/1", "a-b/2", "a.txt", "a/1", "a/10", "a/2", "a/b/c", "a0", "ab", "b/c/d/e", "b/c/d0", "c",
 	}
 	for i := range keys {
-		put(t, s, keys[len(keys)-1-i], "x")
+		putObject(t, s, keys[len(keys)-1-i], "x")
 	}
-	require.Equal(t, keys, list(t, s, ""))
-	require.Equal(t, []string{"a-b/1", "a-b/2"}, list(t, s, "a-"))
-	require.Equal(t, []string{"a/1", "a/10", "a/2", "a/b/c"}, list(t, s, "a/"))
-	require.Equal(t, []string{"a/1", "a/10"}, list(t, s, "a/1"))
-	require.Equal(t, []string{"b/c/d/e", "b/c/d0"}, list(t, s, "b/c/d"))
-	require.Equal(t, []string{"c"}, list(t, s, "c"))
-	require.Empty(t, list(t, s, "a/1/"))
-	require.Empty(t, list(t, s, "zzz"))
+	require.Equal(t, keys, listKeys(t, s, ""))
+	require.Equal(t, []string{"a-b/1", "a-b/2"}, listKeys(t, s, "a-"))
+	require.Equal(t, []string{"a/1", "a/10", "a/2", "a/b/c"}, listKeys(t, s, "a/"))
+	require.Equal(t, []string{"a/1", "a/10"}, listKeys(t, s, "a/1"))
+	require.Equal(t, []string{"b/c/d/e", "b/c/d0"}, listKeys(t, s, "b/c/d"))
+	require.Equal(t, []string{"c"}, listKeys(t, s, "c"))
+	require.Empty(t, listKeys(t, s, "a/1/"))
+	require.Empty(t, listKeys(t, s, "zzz"))
 }
 
 func checkListedInfo(t *testing.T, s objectstore.Store) {
-	put(t, s, "a/1", "x")
+	putObject(t, s, "a/1", "x")
 	require.NoError(t, s.List(t.Context(), "a/", func(i objectstore.Info) error {
 		require.EqualValues(t, 1, i.Size)
 		require.NotEmpty(t, i.ETag)
@@ -110,7 +110,7 @@ func checkListedInfo(t *testing.T, s objectstore.Store) {
 }
 
 func checkTimes(t *testing.T, s objectstore.Store) {
-	put(t, s, "a", "x")
+	putObject(t, s, "a", "x")
 	info, err := s.Stat(t.Context(), "a")
 	require.NoError(t, err)
 	require.False(t, info.ModTime.IsZero())
@@ -118,7 +118,7 @@ func checkTimes(t *testing.T, s objectstore.Store) {
 
 // checkExists asks the store and its views, some of which have a way of their own.
 func checkExists(t *testing.T, s objectstore.Store) {
-	put(t, s, "team/a", "x")
+	putObject(t, s, "team/a", "x")
 	view, err := objectstore.WithPrefix(s, "team/")
 	require.NoError(t, err)
 	for _, c := range []struct {
@@ -145,11 +145,11 @@ func checkListMany(t *testing.T, s objectstore.Store) {
 	want := make([]string, n)
 	for i := range want {
 		want[i] = fmt.Sprintf("many/%04d/object", i)
-		put(t, s, want[i], "")
+		putObject(t, s, want[i], "")
 	}
-	require.Equal(t, want, list(t, s, ""))
-	require.Equal(t, want[1000:1100], list(t, s, "many/10"))
-	dirs := prefixes(t, s, "many/")
+	require.Equal(t, want, listKeys(t, s, ""))
+	require.Equal(t, want[1000:1100], listKeys(t, s, "many/10"))
+	dirs := listPrefixes(t, s, "many/")
 	require.Len(t, dirs, n)
 	require.True(t, slices.IsSorted(dirs))
 	require.Equal(t, "1202/", dirs[n-1])
@@ -157,7 +157,7 @@ func checkListMany(t *testing.T, s objectstore.Store) {
 
 func checkListStop(t *testing.T, s objectstore.Store) {
 	for _, key := range []string{"a", "b/c", "d"} {
-		put(t, s, key, "")
+		putObject(t, s, key, "")
 	}
 	for _, stop := range []error{fs.SkipAll, errors.New("enough")} {
 		var seen []string
@@ -178,24 +178,24 @@ func checkListStop(t *testing.T, s objectstore.Store) {
 
 func checkListPrefixes(t *testing.T, s objectstore.Store) {
 	for _, key := range []string{"backups/b1/x", "backups/b1/parts/p", "backups/b2/x", "backups/file", "root-file", "restores/r/x"} {
-		put(t, s, key, "")
+		putObject(t, s, key, "")
 	}
-	require.Equal(t, []string{"backups/", "restores/"}, prefixes(t, s, ""))
-	require.Equal(t, []string{"b1/", "b2/"}, prefixes(t, s, "backups/"))
-	require.Equal(t, []string{"parts/"}, prefixes(t, s, "backups/b1/"))
-	require.Empty(t, prefixes(t, s, "backups/b2/"))
-	require.Empty(t, prefixes(t, s, "root-file/"))
+	require.Equal(t, []string{"backups/", "restores/"}, listPrefixes(t, s, ""))
+	require.Equal(t, []string{"b1/", "b2/"}, listPrefixes(t, s, "backups/"))
+	require.Equal(t, []string{"parts/"}, listPrefixes(t, s, "backups/b1/"))
+	require.Empty(t, listPrefixes(t, s, "backups/b2/"))
+	require.Empty(t, listPrefixes(t, s, "root-file/"))
 }
 
 func checkPrefixView(t *testing.T, s objectstore.Store) {
 	view, err := objectstore.WithPrefix(s, "team/one/")
 	require.NoError(t, err)
-	put(t, s, "outside", "secret")
-	put(t, s, "team/one-not", "secret")
-	put(t, view, "a/b", "inside")
-	require.Equal(t, "inside", get(t, s, "team/one/a/b"))
-	require.Equal(t, []string{"a/b"}, list(t, view, ""))
-	require.Equal(t, []string{"a/"}, prefixes(t, view, ""))
+	putObject(t, s, "outside", "secret")
+	putObject(t, s, "team/one-not", "secret")
+	putObject(t, view, "a/b", "inside")
+	require.Equal(t, "inside", getObject(t, s, "team/one/a/b"))
+	require.Equal(t, []string{"a/b"}, listKeys(t, view, ""))
+	require.Equal(t, []string{"a/"}, listPrefixes(t, view, ""))
 	require.Equal(t, "sid", getRange(t, view, "a/b", 2, 3))
 	info, err := view.Stat(t.Context(), "a/b")
 	require.NoError(t, err)
@@ -203,7 +203,7 @@ func checkPrefixView(t *testing.T, s objectstore.Store) {
 	info, err = view.Compose(t.Context(), "joined", []objectstore.Source{{Key: "a/b", Length: -1}, {Data: []byte("!")}})
 	require.NoError(t, err)
 	require.Equal(t, "joined", info.Key)
-	require.Equal(t, "inside!", get(t, view, "joined"))
+	require.Equal(t, "inside!", getObject(t, view, "joined"))
 	for _, key := range []string{"../one-not", "../../outside", "/outside"} {
 		_, err = view.Get(t.Context(), key)
 		require.ErrorIs(t, err, objectstore.ErrInvalidKey)
@@ -214,19 +214,19 @@ func checkPrefixView(t *testing.T, s objectstore.Store) {
 	n, err := objectstore.DeletePrefix(t.Context(), view, "")
 	require.NoError(t, err)
 	require.Equal(t, 2, n)
-	require.Equal(t, []string{"outside", "team/one-not"}, list(t, s, ""))
+	require.Equal(t, []string{"outside", "team/one-not"}, listKeys(t, s, ""))
 	_, err = objectstore.WithPrefix(s, "no-slash")
 	require.ErrorIs(t, err, objectstore.ErrInvalidKey)
 }
 
 func checkReadOnlyView(t *testing.T, s objectstore.Store) {
-	put(t, s, "k", "v")
+	putObject(t, s, "k", "v")
 	view := objectstore.ReadOnly(s)
-	require.Equal(t, "v", get(t, view, "k"))
+	require.Equal(t, "v", getObject(t, view, "k"))
 	require.ErrorIs(t, objectstore.PutBytes(t.Context(), view, "k", nil), objectstore.ErrReadOnly)
 	require.ErrorIs(t, objectstore.CreateBytes(t.Context(), view, "n", nil), objectstore.ErrReadOnly)
 	require.ErrorIs(t, view.Delete(t.Context(), "k"), objectstore.ErrReadOnly)
 	_, err := view.Compose(t.Context(), "n", nil)
 	require.ErrorIs(t, err, objectstore.ErrReadOnly)
-	require.Equal(t, []string{"k"}, list(t, s, ""))
+	require.Equal(t, []string{"k"}, listKeys(t, s, ""))
 }

@@ -71,26 +71,26 @@ func Run(t *testing.T, open func(t testing.TB) objectstore.Store, lacks ...Lack)
 	}
 }
 
-func put(t testing.TB, s objectstore.Store, key, content string) {
+func putObject(t testing.TB, s objectstore.Store, key, content string) {
 	t.Helper()
 	require.NoError(t, objectstore.PutBytes(t.Context(), s, key, []byte(content)))
 }
 
-func get(t testing.TB, s objectstore.Store, key string) string {
+func getObject(t testing.TB, s objectstore.Store, key string) string {
 	t.Helper()
 	rc, err := s.Get(t.Context(), key)
 	require.NoError(t, err)
-	return read(t, rc)
+	return readAll(t, rc)
 }
 
 func getRange(t testing.TB, s objectstore.Store, key string, off, n int64) string {
 	t.Helper()
 	rc, err := s.GetRange(t.Context(), key, off, n)
 	require.NoError(t, err)
-	return read(t, rc)
+	return readAll(t, rc)
 }
 
-func read(t testing.TB, rc io.ReadCloser) string {
+func readAll(t testing.TB, rc io.ReadCloser) string {
 	t.Helper()
 	data, err := io.ReadAll(rc)
 	require.NoError(t, err)
@@ -102,10 +102,10 @@ func requireAbsent(t testing.TB, s objectstore.Store, key string) {
 	t.Helper()
 	_, err := s.Stat(t.Context(), key)
 	require.ErrorIs(t, err, objectstore.ErrNotFound)
-	require.NotContains(t, list(t, s, ""), key)
+	require.NotContains(t, listKeys(t, s, ""), key)
 }
 
-func list(t testing.TB, s objectstore.Store, prefix string) []string {
+func listKeys(t testing.TB, s objectstore.Store, prefix string) []string {
 	t.Helper()
 	keys := []string{}
 	require.NoError(t, s.List(t.Context(), prefix, func(i objectstore.Info) error {
@@ -115,15 +115,15 @@ func list(t testing.TB, s objectstore.Store, prefix string) []string {
 	return keys
 }
 
-func prefixes(t testing.TB, s objectstore.Store, prefix string) []string {
+func listPrefixes(t testing.TB, s objectstore.Store, prefix string) []string {
 	t.Helper()
 	dirs, err := s.ListPrefixes(t.Context(), prefix)
 	require.NoError(t, err)
 	return dirs
 }
 
-// pattern returns n bytes that differ from place to place, so that a misplaced range shows.
-func pattern(n int, seed byte) []byte {
+// patternBytes returns n bytes that differ from place to place, so that a misplaced range shows.
+func patternBytes(n int, seed byte) []byte {
 	data := make([]byte, n)
 	for i := range data {
 		data[i] = seed + byte(i) + byte(i>>8)*31 + byte(i>>16)*17
@@ -154,8 +154,8 @@ func (*broken) Seek(_ int64, whence int) (int64, error) {
 	return 0, nil
 }
 
-// race runs n calls at once and returns their errors.
-func race(ctx context.Context, n int, call func(ctx context.Context, i int) error) []error {
+// raceCalls runs n calls at once and returns their errors.
+func raceCalls(ctx context.Context, n int, call func(ctx context.Context, i int) error) []error {
 	errs := make([]error, n)
 	done := make(chan struct{})
 	start := make(chan struct{})

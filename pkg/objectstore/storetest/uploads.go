@@ -27,8 +27,8 @@ func RunUploads(t *testing.T, open func(t testing.TB) (s objectstore.Store, leav
 	}
 }
 
-// unfinished lists the keys of unfinished writes in order, and touches none.
-func unfinished(t testing.TB, s objectstore.Store, prefix string) []string {
+// unfinishedKeys lists the keys of unfinished writes in order, and touches none.
+func unfinishedKeys(t testing.TB, s objectstore.Store, prefix string) []string {
 	t.Helper()
 	keys := []string{}
 	n, err := objectstore.SweepUploads(t.Context(), s, prefix, func(u objectstore.Upload) (bool, error) {
@@ -43,26 +43,26 @@ func unfinished(t testing.TB, s objectstore.Store, prefix string) []string {
 }
 
 func checkUploads(t *testing.T, s objectstore.Store, leave func(string)) {
-	require.Empty(t, unfinished(t, s, ""))
-	put(t, s, "a/done", "x")
+	require.Empty(t, unfinishedKeys(t, s, ""))
+	putObject(t, s, "a/done", "x")
 	_, err := s.Compose(t.Context(), "a/composed", []objectstore.Source{{Key: "a/done", Length: -1}})
 	require.NoError(t, err)
-	require.Empty(t, unfinished(t, s, ""), "a finished write leaves nothing")
+	require.Empty(t, unfinishedKeys(t, s, ""), "a finished write leaves nothing")
 
 	for _, key := range []string{"a/one", "a/b c/%2F+two", "ab/three", "a/done"} {
 		leave(key)
 	}
-	require.Equal(t, []string{"a/composed", "a/done"}, list(t, s, ""), "not listed as objects")
-	require.Equal(t, []string{"a/b c/%2F+two", "a/done", "a/one", "ab/three"}, unfinished(t, s, ""))
-	require.Equal(t, []string{"a/b c/%2F+two", "a/done", "a/one"}, unfinished(t, s, "a/"))
+	require.Equal(t, []string{"a/composed", "a/done"}, listKeys(t, s, ""), "not listed as objects")
+	require.Equal(t, []string{"a/b c/%2F+two", "a/done", "a/one", "ab/three"}, unfinishedKeys(t, s, ""))
+	require.Equal(t, []string{"a/b c/%2F+two", "a/done", "a/one"}, unfinishedKeys(t, s, "a/"))
 
 	n, err := objectstore.SweepUploads(t.Context(), s, "a/", func(u objectstore.Upload) (bool, error) { return u.Key != "a/one", nil })
 	require.NoError(t, err)
 	require.Equal(t, 2, n)
-	require.Equal(t, []string{"a/one", "ab/three"}, unfinished(t, s, ""))
-	require.Equal(t, "x", get(t, s, "a/done"), "the object of that name stays")
+	require.Equal(t, []string{"a/one", "ab/three"}, unfinishedKeys(t, s, ""))
+	require.Equal(t, "x", getObject(t, s, "a/done"), "the object of that name stays")
 	require.NoError(t, objectstore.CreateBytes(t.Context(), s, "a/one", []byte("after")))
-	require.Equal(t, "after", get(t, s, "a/one"), "an unfinished write is in nobody's way")
+	require.Equal(t, "after", getObject(t, s, "a/one"), "an unfinished write is in nobody's way")
 }
 
 func checkUploadViews(t *testing.T, s objectstore.Store, leave func(string)) {
@@ -70,9 +70,9 @@ func checkUploadViews(t *testing.T, s objectstore.Store, leave func(string)) {
 	leave("team/one-not/a/x")
 	view, err := objectstore.WithPrefix(s, "team/one/")
 	require.NoError(t, err)
-	require.Equal(t, []string{"a/x"}, unfinished(t, view, ""))
-	require.Equal(t, []string{"a/x"}, unfinished(t, view, "a/"))
-	require.Empty(t, unfinished(t, view, "b/"))
+	require.Equal(t, []string{"a/x"}, unfinishedKeys(t, view, ""))
+	require.Equal(t, []string{"a/x"}, unfinishedKeys(t, view, "a/"))
+	require.Empty(t, unfinishedKeys(t, view, "b/"))
 	all := func(objectstore.Upload) (bool, error) { return true, nil }
 	_, err = objectstore.SweepUploads(t.Context(), objectstore.ReadOnly(view), "", all)
 	require.ErrorIs(t, err, objectstore.ErrReadOnly)
@@ -81,7 +81,7 @@ func checkUploadViews(t *testing.T, s objectstore.Store, leave func(string)) {
 	n, err := objectstore.SweepUploads(t.Context(), view, "", all)
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
-	require.Equal(t, []string{"team/one-not/a/x"}, unfinished(t, s, ""))
+	require.Equal(t, []string{"team/one-not/a/x"}, unfinishedKeys(t, s, ""))
 }
 
 func checkUploadFailures(t *testing.T, s objectstore.Store, leave func(string)) {
@@ -98,5 +98,5 @@ func checkUploadFailures(t *testing.T, s objectstore.Store, leave func(string)) 
 	})
 	require.ErrorIs(t, err, enough)
 	require.Equal(t, 1, n)
-	require.Len(t, unfinished(t, s, ""), 2)
+	require.Len(t, unfinishedKeys(t, s, ""), 2)
 }

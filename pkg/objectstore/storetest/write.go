@@ -19,11 +19,11 @@ func checkAbsent(t *testing.T, s objectstore.Store) {
 	require.ErrorIs(t, err, objectstore.ErrNotFound)
 	_, err = s.Stat(t.Context(), "no/such")
 	require.ErrorIs(t, err, objectstore.ErrNotFound)
-	require.Empty(t, list(t, s, ""))
-	require.Empty(t, list(t, s, "no/"))
-	require.Empty(t, prefixes(t, s, ""))
-	require.Empty(t, prefixes(t, s, "no/such/"))
-	put(t, s, "a/b", "content")
+	require.Empty(t, listKeys(t, s, ""))
+	require.Empty(t, listKeys(t, s, "no/"))
+	require.Empty(t, listPrefixes(t, s, ""))
+	require.Empty(t, listPrefixes(t, s, "no/such/"))
+	putObject(t, s, "a/b", "content")
 	_, err = s.Get(t.Context(), "a")
 	require.ErrorIs(t, err, objectstore.ErrNotFound, "a directory is not an object")
 	_, err = s.Stat(t.Context(), "a")
@@ -33,46 +33,46 @@ func checkAbsent(t *testing.T, s objectstore.Store) {
 }
 
 func checkPut(t *testing.T, s objectstore.Store) {
-	put(t, s, "a/b/c.txt", "first")
+	putObject(t, s, "a/b/c.txt", "first")
 	before, err := s.Stat(t.Context(), "a/b/c.txt")
 	require.NoError(t, err)
 	require.Equal(t, "a/b/c.txt", before.Key)
 	require.EqualValues(t, 5, before.Size)
 	require.NotEmpty(t, before.ETag)
 
-	put(t, s, "a/b/c.txt", "second one")
-	require.Equal(t, "second one", get(t, s, "a/b/c.txt"))
+	putObject(t, s, "a/b/c.txt", "second one")
+	require.Equal(t, "second one", getObject(t, s, "a/b/c.txt"))
 	after, err := s.Stat(t.Context(), "a/b/c.txt")
 	require.NoError(t, err)
 	require.EqualValues(t, 10, after.Size)
 	require.NotEqual(t, before.ETag, after.ETag)
 
-	put(t, s, "empty", "")
-	require.Empty(t, get(t, s, "empty"))
-	big := pattern(3<<20+7, 1)
+	putObject(t, s, "empty", "")
+	require.Empty(t, getObject(t, s, "empty"))
+	big := patternBytes(3<<20+7, 1)
 	require.NoError(t, objectstore.PutBytes(t.Context(), s, "big", big))
-	require.True(t, string(big) == get(t, s, "big"))
+	require.True(t, string(big) == getObject(t, s, "big"))
 }
 
 func checkCreate(t *testing.T, s objectstore.Store) {
 	require.NoError(t, objectstore.CreateBytes(t.Context(), s, "once", []byte("first")))
 	require.ErrorIs(t, objectstore.CreateBytes(t.Context(), s, "once", []byte("second")), objectstore.ErrExists)
-	require.Equal(t, "first", get(t, s, "once"))
+	require.Equal(t, "first", getObject(t, s, "once"))
 	require.NoError(t, s.Delete(t.Context(), "once"))
 	require.NoError(t, objectstore.CreateBytes(t.Context(), s, "once", []byte("third")))
-	require.Equal(t, "third", get(t, s, "once"))
+	require.Equal(t, "third", getObject(t, s, "once"))
 }
 
 func checkCreateAfterPut(t *testing.T, s objectstore.Store) {
-	put(t, s, "k", "put")
+	putObject(t, s, "k", "put")
 	require.ErrorIs(t, objectstore.CreateBytes(t.Context(), s, "k", nil), objectstore.ErrExists)
-	require.Equal(t, "put", get(t, s, "k"))
+	require.Equal(t, "put", getObject(t, s, "k"))
 }
 
 func checkCreateRace(t *testing.T, s objectstore.Store) {
 	for round := range 5 {
 		key := fmt.Sprintf("race/%d/deep/key", round)
-		checkOneWinner(t, s, key, race(t.Context(), 16, func(ctx context.Context, i int) error {
+		checkOneWinner(t, s, key, raceCalls(t.Context(), 16, func(ctx context.Context, i int) error {
 			return objectstore.CreateBytes(ctx, s, key, fmt.Appendf(nil, "content of %d", i))
 		}))
 	}
@@ -92,7 +92,7 @@ func checkOneWinner(t *testing.T, s objectstore.Store, key string, errs []error)
 		require.ErrorIs(t, err, objectstore.ErrExists)
 	}
 	require.NotEqual(t, -1, winner, "no call created %s", key)
-	require.Equal(t, fmt.Sprintf("content of %d", winner), get(t, s, key))
+	require.Equal(t, fmt.Sprintf("content of %d", winner), getObject(t, s, key))
 }
 
 func checkSize(t *testing.T, s objectstore.Store) {
@@ -109,9 +109,9 @@ func checkFailedReader(t *testing.T, s objectstore.Store) {
 	require.ErrorIs(t, s.Put(t.Context(), "broken", &broken{left: 1000}, 1<<20), errBroken)
 	require.ErrorIs(t, s.Create(t.Context(), "broken", &broken{left: 1000}, 1<<20), errBroken)
 	requireAbsent(t, s, "broken")
-	put(t, s, "kept", "content")
+	putObject(t, s, "kept", "content")
 	require.ErrorIs(t, s.Put(t.Context(), "kept", &broken{left: 1000}, 1<<20), errBroken)
-	require.Equal(t, "content", get(t, s, "kept"), "a failed put changed the object")
+	require.Equal(t, "content", getObject(t, s, "kept"), "a failed put changed the object")
 }
 
 func checkReaderPosition(t *testing.T, s objectstore.Store) {
@@ -119,32 +119,32 @@ func checkReaderPosition(t *testing.T, s objectstore.Store) {
 	_, err := r.Seek(7, io.SeekStart)
 	require.NoError(t, err)
 	require.NoError(t, s.Put(t.Context(), "tail", r, 7))
-	require.Equal(t, "content", get(t, s, "tail"), "written from the reader's current position")
+	require.Equal(t, "content", getObject(t, s, "tail"), "written from the reader's current position")
 }
 
 func checkDelete(t *testing.T, s objectstore.Store) {
 	require.NoError(t, s.Delete(t.Context(), "never/was"))
-	put(t, s, "d/one", "1")
-	put(t, s, "d/two", "2")
+	putObject(t, s, "d/one", "1")
+	putObject(t, s, "d/two", "2")
 	require.NoError(t, s.Delete(t.Context(), "d"), "a directory is not an object")
 	require.NoError(t, s.Delete(t.Context(), "d/one"))
 	require.NoError(t, s.Delete(t.Context(), "d/one"))
-	require.Equal(t, []string{"d/two"}, list(t, s, ""))
+	require.Equal(t, []string{"d/two"}, listKeys(t, s, ""))
 	require.NoError(t, s.Delete(t.Context(), "d/two"))
-	require.Empty(t, prefixes(t, s, ""), "an emptied directory is no prefix")
-	put(t, s, "p/x/1", "")
-	put(t, s, "p/y", "")
-	put(t, s, "q", "")
+	require.Empty(t, listPrefixes(t, s, ""), "an emptied directory is no prefix")
+	putObject(t, s, "p/x/1", "")
+	putObject(t, s, "p/y", "")
+	putObject(t, s, "q", "")
 	n, err := objectstore.DeletePrefix(t.Context(), s, "p/")
 	require.NoError(t, err)
 	require.Equal(t, 2, n)
-	require.Equal(t, []string{"q"}, list(t, s, ""))
+	require.Equal(t, []string{"q"}, listKeys(t, s, ""))
 }
 
 // checkDeleteRace writes and deletes neighbours at once: emptied directories must not take new
 // objects with them.
 func checkDeleteRace(t *testing.T, s objectstore.Store) {
-	for _, err := range race(t.Context(), 8, func(ctx context.Context, i int) error {
+	for _, err := range raceCalls(t.Context(), 8, func(ctx context.Context, i int) error {
 		for n := range 20 {
 			key := fmt.Sprintf("busy/%d/%d-%d", n%2, i, n)
 			if err := objectstore.CreateBytes(ctx, s, key, []byte("x")); err != nil {
@@ -161,11 +161,11 @@ func checkDeleteRace(t *testing.T, s objectstore.Store) {
 	}) {
 		require.NoError(t, err)
 	}
-	require.Empty(t, list(t, s, ""))
+	require.Empty(t, listKeys(t, s, ""))
 }
 
 func checkCancelled(t *testing.T, s objectstore.Store) {
-	put(t, s, "k", "v")
+	putObject(t, s, "k", "v")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := s.Get(ctx, "k")
@@ -179,11 +179,11 @@ func checkCancelled(t *testing.T, s objectstore.Store) {
 // checkOpenReaderSurvives asserts that a reader gets one version of the object, whatever happens to
 // the name.
 func checkOpenReaderSurvives(t *testing.T, s objectstore.Store) {
-	content := string(pattern(256<<10, 9))
-	put(t, s, "k", content)
+	content := string(patternBytes(256<<10, 9))
+	putObject(t, s, "k", content)
 	rc, err := s.Get(t.Context(), "k")
 	require.NoError(t, err)
-	put(t, s, "k", "other")
-	require.True(t, content == read(t, rc), "the reader mixed versions")
-	require.Equal(t, "other", get(t, s, "k"))
+	putObject(t, s, "k", "other")
+	require.True(t, content == readAll(t, rc), "the reader mixed versions")
+	require.Equal(t, "other", getObject(t, s, "k"))
 }

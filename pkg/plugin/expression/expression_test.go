@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/plugin/expression"
 )
 
-func object(t *testing.T, text string) map[string]any {
+func parseObject(t *testing.T, text string) map[string]any {
 	t.Helper()
 	var content map[string]any
 	require.NoError(t, json.Unmarshal([]byte(text), &content))
@@ -18,7 +18,7 @@ func object(t *testing.T, text string) map[string]any {
 }
 
 func TestExpressionsSelectObjects(t *testing.T) {
-	claim := object(t, `{"kind":"PersistentVolumeClaim","metadata":{"name":"a","labels":{"tier":"db"}},"spec":{"volumeName":"pv-1","replicas":3,"modes":["RWO"]}}`)
+	claim := parseObject(t, `{"kind":"PersistentVolumeClaim","metadata":{"name":"a","labels":{"tier":"db"}},"spec":{"volumeName":"pv-1","replicas":3,"modes":["RWO"]}}`)
 	for text, want := range map[string]bool{
 		`has(item.spec.volumeName)`:                               true,
 		`has(item.spec.storageClassName)`:                         false,
@@ -54,7 +54,7 @@ func TestMatchesFailsWhereTheExpressionDoes(t *testing.T) {
 	} {
 		e, err := expression.Compile(text)
 		require.NoError(t, err, text)
-		_, err = e.Matches(t.Context(), object(t, `{"kind":"Pod","all":[`+strings.Repeat("1,", 199)+`1]}`))
+		_, err = e.Matches(t.Context(), parseObject(t, `{"kind":"Pod","all":[`+strings.Repeat("1,", 199)+`1]}`))
 		require.ErrorContains(t, err, message, text)
 	}
 }

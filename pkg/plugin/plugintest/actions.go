@@ -26,7 +26,7 @@ func (a backupAction) Execute(ctx context.Context, in *plugin.BackupInput) (*plu
 	if err != nil {
 		return nil, err
 	}
-	object, err := decode(resp.GetItem())
+	object, err := decodeObject(resp.GetItem())
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func (a restoreAction) Execute(ctx context.Context, in *plugin.RestoreInput) (*p
 	if err != nil {
 		return nil, err
 	}
-	object, err := decode(resp.GetItem())
+	object, err := decodeObject(resp.GetItem())
 	return &plugin.RestoreOutput{
 		Item: object, AdditionalItems: fromWire(resp.GetAdditionalItems()), SkipRestore: resp.GetSkipRestore(),
 		WaitForAdditionalItems: resp.GetWaitForAdditionalItems(), AdditionalItemsReadyTimeout: resp.GetAdditionalItemsReadyTimeout().AsDuration(),

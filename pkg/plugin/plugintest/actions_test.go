@@ -21,8 +21,8 @@ import (
 
 const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":"ns"},"spec":{"big":9007199254740993,"nodeName":"n"}}`
 
-// made returns a constructor of p.
-func made[T any](p T) func(plugin.Env) (T, error) {
+// constructorOf returns a constructor of p.
+func constructorOf[T any](p T) func(plugin.Env) (T, error) {
 	return func(plugin.Env) (T, error) { return p, nil }
 }
 
@@ -30,7 +30,7 @@ func made[T any](p T) func(plugin.Env) (T, error) {
 func backupWith(t *testing.T, selector plugin.Selector, run func(context.Context, *plugin.BackupInput) (*plugin.BackupOutput, error)) *plugintest.Process {
 	t.Helper()
 	action := backupFunc{funcs: funcs{selector: selector}, run: run}
-	return plugintest.Start(t, (&plugin.Registry{}).BackupItemAction("a.io/x", []string{"pods", "services"}, made[plugin.BackupItemAction](action)))
+	return plugintest.Start(t, (&plugin.Registry{}).BackupItemAction("a.io/x", []string{"pods", "services"}, constructorOf[plugin.BackupItemAction](action)))
 }
 
 func TestBackupItemActionChangesTheObject(t *testing.T) {
@@ -119,7 +119,7 @@ func TestAppliesToNamesWhatIsWrong(t *testing.T) {
 		"yields string, want bool":     {Expression: `"x"`},
 	} {
 		var asked atomic.Int32
-		process := plugintest.Start(t, (&plugin.Registry{}).DeleteItemAction("a.io/x", []string{"pods"}, made[plugin.DeleteItemAction](changing{&asked, selector})))
+		process := plugintest.Start(t, (&plugin.Registry{}).DeleteItemAction("a.io/x", []string{"pods"}, constructorOf[plugin.DeleteItemAction](changing{&asked, selector})))
 		_, err := process.DeleteItemAction("a.io/x").AppliesTo(t.Context())
 		require.Equal(t, codes.FailedPrecondition, status.Code(err))
 		require.ErrorContains(t, err, want)
@@ -242,7 +242,7 @@ func TestRestoreItemActionWaitsAndSkips(t *testing.T) {
 			return len(asked) > 1, nil
 		},
 	}
-	process := plugintest.Start(t, (&plugin.Registry{}).RestoreItemAction("a.io/x", []string{"*"}, made[plugin.RestoreItemAction](action)))
+	process := plugintest.Start(t, (&plugin.Registry{}).RestoreItemAction("a.io/x", []string{"*"}, constructorOf[plugin.RestoreItemAction](action)))
 	client := process.RestoreItemAction("a.io/x")
 	execute := func(name string) (*plugin.RestoreOutput, error) {
 		return client.Execute(t.Context(), &plugin.RestoreInput{
@@ -275,7 +275,7 @@ func TestRestoreItemActionWaitsAndSkips(t *testing.T) {
 
 func TestEmbeddedDefaults(t *testing.T) {
 	action := restoreFunc{run: func(*plugin.RestoreInput) (*plugin.RestoreOutput, error) { return nil, nil }}
-	process := plugintest.Start(t, (&plugin.Registry{}).RestoreItemAction("a.io/x", []string{"pods"}, made[plugin.RestoreItemAction](action)))
+	process := plugintest.Start(t, (&plugin.Registry{}).RestoreItemAction("a.io/x", []string{"pods"}, constructorOf[plugin.RestoreItemAction](action)))
 	ready, err := process.RestoreItemAction("a.io/x").AreAdditionalItemsReady(t.Context(), plugintest.Job(t, "r"), nil)
 	require.NoError(t, err)
 	require.True(t, ready)
@@ -288,7 +288,7 @@ func TestDeleteAndBlockActions(t *testing.T) {
 	claim := plugin.ResourceIdentifier{Resource: "persistentvolumeclaims", Namespace: "ns", Name: "data"}
 	var deleted []string
 	process := plugintest.Start(t, (&plugin.Registry{}).
-		DeleteItemAction("a.io/x", []string{"pods"}, made[plugin.DeleteItemAction](deleteFunc{
+		DeleteItemAction("a.io/x", []string{"pods"}, constructorOf[plugin.DeleteItemAction](deleteFunc{
 			funcs: funcs{selector: plugin.Selector{Expression: `item.metadata.name != "other"`}},
 			run: func(in *plugin.BackupInput) error {
 				deleted = append(deleted, in.Backup.Name()+" "+in.Item.GetName())
@@ -298,7 +298,7 @@ func TestDeleteAndBlockActions(t *testing.T) {
 				return nil
 			},
 		})).
-		ItemBlockAction("a.io/x", []string{"pods"}, made[plugin.ItemBlockAction](blockFunc{run: func(*plugin.BackupInput) ([]plugin.ResourceIdentifier, error) {
+		ItemBlockAction("a.io/x", []string{"pods"}, constructorOf[plugin.ItemBlockAction](blockFunc{run: func(*plugin.BackupInput) ([]plugin.ResourceIdentifier, error) {
 			return []plugin.ResourceIdentifier{claim}, nil
 		}})))
 	input := func(name string) *plugin.BackupInput {

@@ -27,7 +27,7 @@ func (a asyncBackup) Start(ctx context.Context, in *plugin.AsyncBackupInput) (*p
 	if err != nil {
 		return nil, err
 	}
-	resp, err := a.service().StartBackup(ctx, &pluginv1.StartBackupRequest{Plugin: a.name, Item: item, Backup: backup, IdempotencyKey: in.IdempotencyKey})
+	resp, err := a.asyncClient().StartBackup(ctx, &pluginv1.StartBackupRequest{Plugin: a.name, Item: item, Backup: backup, IdempotencyKey: in.IdempotencyKey})
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func (a asyncBackup) Start(ctx context.Context, in *plugin.AsyncBackupInput) (*p
 		AdditionalItems: fromWire(resp.GetAdditionalItems()), PostOperationItems: fromWire(resp.GetPostOperationItems()),
 	}
 	if len(resp.GetItem()) > 0 {
-		out.Item, err = decode(resp.GetItem())
+		out.Item, err = decodeObject(resp.GetItem())
 	}
 	return out, err
 }
@@ -54,7 +54,7 @@ func (a asyncRestore) Start(ctx context.Context, in *plugin.AsyncRestoreInput) (
 	if err != nil {
 		return nil, err
 	}
-	resp, err := a.service().StartRestore(ctx, &pluginv1.StartRestoreRequest{
+	resp, err := a.asyncClient().StartRestore(ctx, &pluginv1.StartRestoreRequest{
 		Plugin: a.name, Item: item, ItemFromBackup: stored, Restore: restore, IdempotencyKey: in.IdempotencyKey,
 	})
 	if err != nil {
@@ -65,7 +65,7 @@ func (a asyncRestore) Start(ctx context.Context, in *plugin.AsyncRestoreInput) (
 		AdditionalItems: fromWire(resp.GetAdditionalItems()), SkipRestore: resp.GetSkipRestore(),
 	}
 	if len(resp.GetItem()) > 0 {
-		out.Item, err = decode(resp.GetItem())
+		out.Item, err = decodeObject(resp.GetItem())
 	}
 	return out, err
 }
@@ -73,24 +73,24 @@ func (a asyncRestore) Start(ctx context.Context, in *plugin.AsyncRestoreInput) (
 // operations is what the clients of both asynchronous kinds share.
 type operations struct{ client }
 
-func (o operations) service() pluginv1.AsyncActionServiceClient {
+func (o operations) asyncClient() pluginv1.AsyncActionServiceClient {
 	return pluginv1.NewAsyncActionServiceClient(o.conn)
 }
 
 func (o operations) Progress(ctx context.Context, op plugin.Operation) (plugin.Progress, error) {
-	resp, err := o.service().Progress(ctx, &pluginv1.ProgressRequest{Kind: wireKinds[o.kind], Plugin: o.name, OperationId: op.ID, Job: op.Job.JSON()})
+	resp, err := o.asyncClient().Progress(ctx, &pluginv1.ProgressRequest{Kind: wireKinds[o.kind], Plugin: o.name, OperationId: op.ID, Job: op.Job.JSON()})
 	if err != nil {
 		return plugin.Progress{}, err
 	}
 	p := resp.GetProgress()
 	return plugin.Progress{
 		State: plugin.State(p.GetState()), Error: p.GetError(), Done: p.GetDone(), Total: p.GetTotal(), Unit: p.GetUnit(),
-		Description: p.GetDescription(), Started: instant(p.GetStarted()), Updated: instant(p.GetUpdated()),
+		Description: p.GetDescription(), Started: timeOrZero(p.GetStarted()), Updated: timeOrZero(p.GetUpdated()),
 	}, nil
 }
 
 func (o operations) Cancel(ctx context.Context, op plugin.Operation, grace time.Duration) (bool, error) {
-	resp, err := o.service().Cancel(ctx, &pluginv1.CancelRequest{
+	resp, err := o.asyncClient().Cancel(ctx, &pluginv1.CancelRequest{
 		Kind: wireKinds[o.kind], Plugin: o.name, OperationId: op.ID, Job: op.Job.JSON(), Grace: durationpb.New(grace),
 	})
 	return resp.GetAccepted(), err
@@ -104,7 +104,7 @@ func (o operations) Logs(ctx context.Context, op plugin.Operation, options plugi
 		if !options.Since.IsZero() {
 			req.Since = timestamppb.New(options.Since)
 		}
-		stream, err := o.service().Logs(ctx, req)
+		stream, err := o.asyncClient().Logs(ctx, req)
 		if err != nil {
 			yield(plugin.LogLine{}, err)
 			return
@@ -118,14 +118,14 @@ func (o operations) Logs(ctx context.Context, op plugin.Operation, options plugi
 				yield(plugin.LogLine{}, err)
 				return
 			}
-			if !yield(plugin.LogLine{Time: instant(line.GetTime()), Level: line.GetLevel(), Message: line.GetMessage(), Fields: line.GetFields()}, nil) {
+			if !yield(plugin.LogLine{Time: timeOrZero(line.GetTime()), Level: line.GetLevel(), Message: line.GetMessage(), Fields: line.GetFields()}, nil) {
 				return
 			}
 		}
 	}
 }
 
-func instant(t *timestamppb.Timestamp) time.Time {
+func timeOrZero(t *timestamppb.Timestamp) time.Time {
 	if t == nil {
 		return time.Time{}
 	}

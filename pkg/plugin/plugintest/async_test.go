@@ -17,21 +17,21 @@ import (
 
 var begun = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 
-func movers(t *testing.T) *plugintest.Process {
+func startMovers(t *testing.T) *plugintest.Process {
 	t.Helper()
 	m := newMover(begun)
 	for i, level := range []string{"info", "error"} {
 		m.lines = append(m.lines, plugin.LogLine{Time: begun.Add(time.Duration(i) * time.Second), Level: level, Message: "line", Fields: map[string]string{"volume": "v"}})
 	}
 	return plugintest.Start(t, (&plugin.Registry{}).
-		AsyncBackupItemAction("a.io/move", []string{"persistentvolumeclaims"}, made[plugin.AsyncBackupItemAction](backupMover{m})).
-		AsyncRestoreItemAction("a.io/move", []string{"persistentvolumeclaims"}, made[plugin.AsyncRestoreItemAction](restoreMover{m})))
+		AsyncBackupItemAction("a.io/move", []string{"persistentvolumeclaims"}, constructorOf[plugin.AsyncBackupItemAction](backupMover{m})).
+		AsyncRestoreItemAction("a.io/move", []string{"persistentvolumeclaims"}, constructorOf[plugin.AsyncRestoreItemAction](restoreMover{m})))
 }
 
 const claim = `{"kind":"PersistentVolumeClaim","metadata":{"name":"data","namespace":"ns"}}`
 
 func TestAsyncBackupRunsItsCourse(t *testing.T) {
-	action := movers(t).AsyncBackupItemAction("a.io/move")
+	action := startMovers(t).AsyncBackupItemAction("a.io/move")
 	input := &plugin.AsyncBackupInput{BackupInput: plugin.BackupInput{Item: plugintest.Object(t, claim), Backup: plugintest.Job(t, "b")}, IdempotencyKey: "k1"}
 	out, err := action.Start(t.Context(), input)
 	require.NoError(t, err)
@@ -69,7 +69,7 @@ func TestAsyncBackupRunsItsCourse(t *testing.T) {
 }
 
 func TestAsyncStartMayBeginNothing(t *testing.T) {
-	out, err := movers(t).AsyncBackupItemAction("a.io/move").Start(t.Context(), &plugin.AsyncBackupInput{
+	out, err := startMovers(t).AsyncBackupItemAction("a.io/move").Start(t.Context(), &plugin.AsyncBackupInput{
 		BackupInput: plugin.BackupInput{Item: plugintest.Object(t, `{"kind":"PersistentVolumeClaim","metadata":{"name":"skip"}}`), Backup: plugintest.Job(t, "b")}, IdempotencyKey: "k",
 	})
 	require.NoError(t, err)
@@ -77,7 +77,7 @@ func TestAsyncStartMayBeginNothing(t *testing.T) {
 }
 
 func TestAsyncRestore(t *testing.T) {
-	out, err := movers(t).AsyncRestoreItemAction("a.io/move").Start(t.Context(), &plugin.AsyncRestoreInput{
+	out, err := startMovers(t).AsyncRestoreItemAction("a.io/move").Start(t.Context(), &plugin.AsyncRestoreInput{
 		RestoreInput: plugin.RestoreInput{
 			Item: plugintest.Object(t, claim), Restore: plugintest.Job(t, "r"),
 			ItemFromBackup: plugintest.Object(t, `{"kind":"PersistentVolumeClaim","metadata":{"labels":{"skip":"yes"}}}`),
@@ -88,7 +88,7 @@ func TestAsyncRestore(t *testing.T) {
 }
 
 func TestLogsOfAnOperation(t *testing.T) {
-	action, op := movers(t).AsyncBackupItemAction("a.io/move"), plugin.Operation{ID: "op-1", Job: plugintest.Job(t, "b")}
+	action, op := startMovers(t).AsyncBackupItemAction("a.io/move"), plugin.Operation{ID: "op-1", Job: plugintest.Job(t, "b")}
 	read := func(ctx context.Context, options plugin.LogOptions, limit int) (levels []string, last error) {
 		for line, err := range action.Logs(ctx, op, options) {
 			if err != nil {
@@ -118,7 +118,7 @@ func TestLogsOfAnOperation(t *testing.T) {
 }
 
 func TestBadAsyncRequestsNameTheField(t *testing.T) {
-	service := pluginv1.NewAsyncActionServiceClient(movers(t).Conn())
+	service := pluginv1.NewAsyncActionServiceClient(startMovers(t).Conn())
 	kind := pluginv1.Kind_KIND_ASYNC_BACKUP_ITEM_ACTION
 	_, err := service.StartBackup(t.Context(), &pluginv1.StartBackupRequest{Plugin: "a.io/move", Item: []byte(claim), Backup: []byte(`{}`)})
 	require.ErrorContains(t, err, "idempotency_key: missing")
@@ -151,7 +151,7 @@ func (undecided) Progress(context.Context, plugin.Operation) (plugin.Progress, e
 }
 
 func TestProgressHasToSayTheState(t *testing.T) {
-	process := plugintest.Start(t, (&plugin.Registry{}).AsyncBackupItemAction("a.io/x", []string{"*"}, made[plugin.AsyncBackupItemAction](undecided{})))
+	process := plugintest.Start(t, (&plugin.Registry{}).AsyncBackupItemAction("a.io/x", []string{"*"}, constructorOf[plugin.AsyncBackupItemAction](undecided{})))
 	op := plugin.Operation{ID: "o", Job: plugintest.Job(t, "b")}
 	_, err := process.AsyncBackupItemAction("a.io/x").Progress(t.Context(), op)
 	require.Equal(t, codes.Internal, status.Code(err))

@@ -18,7 +18,7 @@ func BenchmarkExecute(b *testing.B) {
 	action := backupFunc{funcs: funcs{selector: plugin.Selector{Expression: `has(item.data)`}}, run: func(_ context.Context, in *plugin.BackupInput) (*plugin.BackupOutput, error) {
 		return plugin.NewBackupOutput(in.Item), nil
 	}}
-	process := plugintest.Start(b, (&plugin.Registry{}).BackupItemAction("a.io/x", []string{"*"}, made[plugin.BackupItemAction](action)))
+	process := plugintest.Start(b, (&plugin.Registry{}).BackupItemAction("a.io/x", []string{"*"}, constructorOf[plugin.BackupItemAction](action)))
 	service := velero.NewBackupItemActionClient(process.Conn())
 	req := &velero.ExecuteRequest{
 		Plugin: "a.io/x", Backup: []byte(`{"metadata":{"name":"b"}}`),

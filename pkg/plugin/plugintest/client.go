@@ -44,7 +44,7 @@ func (c client) AppliesTo(ctx context.Context) (plugin.Selector, error) {
 	}, nil
 }
 
-func decode(raw []byte) (*unstructured.Unstructured, error) {
+func decodeObject(raw []byte) (*unstructured.Unstructured, error) {
 	var content map[string]any
 	if err := utiljson.Unmarshal(raw, &content); err != nil {
 		return nil, err
@@ -52,23 +52,25 @@ func decode(raw []byte) (*unstructured.Unstructured, error) {
 	return &unstructured.Unstructured{Object: content}, nil
 }
 
-func encode(object *unstructured.Unstructured) ([]byte, error) { return json.Marshal(object.Object) }
+func encodeObject(object *unstructured.Unstructured) ([]byte, error) {
+	return json.Marshal(object.Object)
+}
 
 // backupBytes encodes what actions of a backup get.
 func backupBytes(in *plugin.BackupInput) (item, backup []byte, err error) {
-	item, err = encode(in.Item)
+	item, err = encodeObject(in.Item)
 	return item, in.Backup.JSON(), err
 }
 
 // restoreBytes encodes what actions of a restore get. The object as stored is the object itself if
 // the test says nothing.
 func restoreBytes(in *plugin.RestoreInput) (item, stored, restore []byte, err error) {
-	if item, err = encode(in.Item); err != nil {
+	if item, err = encodeObject(in.Item); err != nil {
 		return nil, nil, nil, err
 	}
 	stored = item
 	if in.ItemFromBackup != nil {
-		stored, err = encode(in.ItemFromBackup)
+		stored, err = encodeObject(in.ItemFromBackup)
 	}
 	return item, stored, in.Restore.JSON(), err
 }

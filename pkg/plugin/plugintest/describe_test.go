@@ -17,7 +17,7 @@ import (
 
 // Velero refuses a binary whose listing names a kind it does not know.
 func TestListingNamesOnlyVelerosKinds(t *testing.T) {
-	process := movers(t)
+	process := startMovers(t)
 	resp, err := velero.NewPluginListerClient(process.Conn()).ListPlugins(t.Context(), &velero.Empty{})
 	require.NoError(t, err)
 	require.Empty(t, resp.GetPlugins())
@@ -32,13 +32,13 @@ func TestListingNamesOnlyVelerosKinds(t *testing.T) {
 	again, err := process.Describe(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, described.GetProcessId(), again.GetProcessId())
-	other, err := movers(t).Describe(t.Context())
+	other, err := startMovers(t).Describe(t.Context())
 	require.NoError(t, err)
 	require.NotEqual(t, described.GetProcessId(), other.GetProcessId())
 }
 
 func TestAppliesToIsForActions(t *testing.T) {
-	process, _ := stores(t)
+	process, _ := startStores(t)
 	service := pluginv1.NewPluginServiceClient(process.Conn())
 	for want, req := range map[string]*pluginv1.AppliesToRequest{
 		"kind: ObjectStore is no action":  {Kind: pluginv1.Kind_KIND_OBJECT_STORE, Plugin: "a.io/store"},

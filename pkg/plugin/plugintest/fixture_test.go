@@ -83,7 +83,7 @@ func newMover(begun time.Time) *mover {
 	return &mover{starts: map[string]string{}, ended: map[string]plugin.Progress{}, begun: begun}
 }
 
-func (m *mover) begin(key string) string {
+func (m *mover) beginMove(key string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if id, ok := m.starts[key]; ok {
@@ -136,7 +136,7 @@ func (m backupMover) Start(_ context.Context, in *plugin.AsyncBackupInput) (*plu
 	in.Item.SetLabels(map[string]string{"moved": in.Backup.Name()})
 	claim := plugin.ResourceIdentifier{Resource: "persistentvolumeclaims", Namespace: in.Item.GetNamespace(), Name: in.Item.GetName()}
 	return &plugin.AsyncBackupOutput{
-		Item: in.Item, OperationID: m.begin(in.IdempotencyKey), InProcess: true,
+		Item: in.Item, OperationID: m.beginMove(in.IdempotencyKey), InProcess: true,
 		AdditionalItems:    []plugin.ResourceIdentifier{{Group: "snapshot.storage.k8s.io", Resource: "volumesnapshots", Namespace: "ns", Name: "s"}},
 		PostOperationItems: []plugin.ResourceIdentifier{claim},
 	}, nil
@@ -145,7 +145,7 @@ func (m backupMover) Start(_ context.Context, in *plugin.AsyncBackupInput) (*plu
 type restoreMover struct{ *mover }
 
 func (m restoreMover) Start(_ context.Context, in *plugin.AsyncRestoreInput) (*plugin.AsyncRestoreOutput, error) {
-	return &plugin.AsyncRestoreOutput{OperationID: m.begin(in.IdempotencyKey), SkipRestore: in.ItemFromBackup.GetLabels()["skip"] != ""}, nil
+	return &plugin.AsyncRestoreOutput{OperationID: m.beginMove(in.IdempotencyKey), SkipRestore: in.ItemFromBackup.GetLabels()["skip"] != ""}, nil
 }
 
 // memory is an object store in memory.

@@ -62,8 +62,8 @@ func Start(t testing.TB, registry *plugin.Registry) *Process {
 	case <-closed:
 		t.Fatal("the plugins could not be served; is the directory for temporary files writable?")
 	}
-	p := connect(t, &goplugin.ClientConfig{Reattach: address})
-	p.check(t, registrations)
+	p := connectProcess(t, &goplugin.ClientConfig{Reattach: address})
+	p.checkSelectors(t, registrations)
 	return p
 }
 
@@ -79,10 +79,10 @@ func Exec(t testing.TB, path string, flags ...string) *Process {
 func ExecTo(t testing.TB, stderr io.Writer, path string, flags ...string) *Process {
 	t.Helper()
 	command := exec.CommandContext(context.WithoutCancel(t.Context()), path, flags...)
-	return connect(t, &goplugin.ClientConfig{Cmd: command, Stderr: stderr})
+	return connectProcess(t, &goplugin.ClientConfig{Cmd: command, Stderr: stderr})
 }
 
-func connect(t testing.TB, config *goplugin.ClientConfig) *Process {
+func connectProcess(t testing.TB, config *goplugin.ClientConfig) *Process {
 	t.Helper()
 	config.HandshakeConfig = transport.Handshake
 	config.Plugins = transport.Calling()
@@ -98,8 +98,8 @@ func connect(t testing.TB, config *goplugin.ClientConfig) *Process {
 	return &Process{conn: conn}
 }
 
-// check asks every action what it applies to.
-func (p *Process) check(t testing.TB, registrations []plugin.Registration) {
+// checkSelectors asks every action what it applies to.
+func (p *Process) checkSelectors(t testing.TB, registrations []plugin.Registration) {
 	t.Helper()
 	for _, r := range registrations {
 		if len(r.Touches) == 0 {
@@ -122,7 +122,7 @@ func (p *Process) Describe(ctx context.Context) (*pluginv1.DescribeResponse, err
 // Object decodes an object from JSON.
 func Object(t testing.TB, text string) *unstructured.Unstructured {
 	t.Helper()
-	object, err := decode([]byte(text))
+	object, err := decodeObject([]byte(text))
 	if err != nil {
 		t.Fatalf("object: %v", err)
 	}

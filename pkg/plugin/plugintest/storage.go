@@ -157,7 +157,7 @@ func (s snapshotter) DeleteSnapshot(ctx context.Context, snapshotID string) erro
 }
 
 func (s snapshotter) GetVolumeID(ctx context.Context, volume *unstructured.Unstructured) (string, error) {
-	raw, err := encode(volume)
+	raw, err := encodeObject(volume)
 	if err != nil {
 		return "", err
 	}
@@ -166,7 +166,7 @@ func (s snapshotter) GetVolumeID(ctx context.Context, volume *unstructured.Unstr
 }
 
 func (s snapshotter) SetVolumeID(ctx context.Context, volume *unstructured.Unstructured, volumeID string) (*unstructured.Unstructured, error) {
-	raw, err := encode(volume)
+	raw, err := encodeObject(volume)
 	if err != nil {
 		return nil, err
 	}
@@ -174,5 +174,5 @@ func (s snapshotter) SetVolumeID(ctx context.Context, volume *unstructured.Unstr
 	if err != nil {
 		return nil, err
 	}
-	return decode(resp.GetPersistentVolume())
+	return decodeObject(resp.GetPersistentVolume())
 }

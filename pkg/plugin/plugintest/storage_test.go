@@ -17,14 +17,14 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/plugin/plugintest"
 )
 
-func stores(t *testing.T) (*plugintest.Process, *memory) {
+func startStores(t *testing.T) (*plugintest.Process, *memory) {
 	t.Helper()
 	m := &memory{objects: map[string][]byte{}}
-	return plugintest.Start(t, (&plugin.Registry{}).ObjectStore("a.io/store", made[plugin.ObjectStore](m))), m
+	return plugintest.Start(t, (&plugin.Registry{}).ObjectStore("a.io/store", constructorOf[plugin.ObjectStore](m))), m
 }
 
 func TestObjectStoreKeepsObjects(t *testing.T) {
-	process, m := stores(t)
+	process, m := startStores(t)
 	store := process.ObjectStore("a.io/store")
 	require.ErrorContains(t, store.Init(t.Context(), nil), "region is missing")
 	require.NoError(t, store.Init(t.Context(), map[string]string{"region": "r", "bucket": "b"}))
@@ -57,7 +57,7 @@ func TestObjectStoreKeepsObjects(t *testing.T) {
 }
 
 func TestObjectStoreErrors(t *testing.T) {
-	process, m := stores(t)
+	process, m := startStores(t)
 	store := process.ObjectStore("a.io/store")
 	body, err := store.GetObject(t.Context(), "b", "none")
 	require.NoError(t, err)
@@ -79,7 +79,7 @@ func TestObjectStoreErrors(t *testing.T) {
 
 func TestVolumeSnapshotter(t *testing.T) {
 	d := &disks{}
-	process := plugintest.Start(t, (&plugin.Registry{}).VolumeSnapshotter("a.io/disks", made[plugin.VolumeSnapshotter](d)))
+	process := plugintest.Start(t, (&plugin.Registry{}).VolumeSnapshotter("a.io/disks", constructorOf[plugin.VolumeSnapshotter](d)))
 	s := process.VolumeSnapshotter("a.io/disks")
 	require.NoError(t, s.Init(t.Context(), map[string]string{"zone": "z"}))
 	volume := plugintest.Object(t, `{"kind":"PersistentVolume","metadata":{"name":"pv"},"spec":{"disk":"v1"}}`)

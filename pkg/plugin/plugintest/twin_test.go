@@ -30,9 +30,9 @@ func (m outsideMover) Start(ctx context.Context, in *plugin.AsyncBackupInput) (*
 func TestVelerosProtocolServesOperationsOutsideTheProcess(t *testing.T) {
 	m, own := newMover(begun), newMover(begun)
 	process := plugintest.Start(t, (&plugin.Registry{}).
-		AsyncBackupItemAction("a.io/move", []string{"persistentvolumeclaims"}, made[plugin.AsyncBackupItemAction](outsideMover{m}), plugin.OutOfProcess()).
-		AsyncRestoreItemAction("a.io/move", []string{"persistentvolumeclaims"}, made[plugin.AsyncRestoreItemAction](restoreMover{m}), plugin.OutOfProcess()).
-		AsyncBackupItemAction("a.io/own", []string{"persistentvolumeclaims"}, made[plugin.AsyncBackupItemAction](backupMover{own})))
+		AsyncBackupItemAction("a.io/move", []string{"persistentvolumeclaims"}, constructorOf[plugin.AsyncBackupItemAction](outsideMover{m}), plugin.OutOfProcess()).
+		AsyncRestoreItemAction("a.io/move", []string{"persistentvolumeclaims"}, constructorOf[plugin.AsyncRestoreItemAction](restoreMover{m}), plugin.OutOfProcess()).
+		AsyncBackupItemAction("a.io/own", []string{"persistentvolumeclaims"}, constructorOf[plugin.AsyncBackupItemAction](backupMover{own})))
 	list, err := velero.NewPluginListerClient(process.Conn()).ListPlugins(t.Context(), &velero.Empty{})
 	require.NoError(t, err)
 	var listed []string

@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// flags are those of a server's flags that mean something to a plugin.
-type flags struct {
+// serverFlags are those of a server's flags that mean something to a plugin.
+type serverFlags struct {
 	level    slog.Level
 	features []string
 }
 
-// parse finds them among flags it does not know, as "--name value" or "--name=value". A server
+// parseFlags finds them among flags it does not know, as "--name value" or "--name=value". A server
 // passes its whole command line, so nothing there is an error.
-func parse(args []string) flags {
-	f := flags{level: slog.LevelInfo}
+func parseFlags(args []string) serverFlags {
+	f := serverFlags{level: slog.LevelInfo}
 	for i, arg := range args {
 		name, value, inline := strings.Cut(arg, "=")
 		if !inline && i+1 < len(args) {
@@ -22,16 +22,16 @@ func parse(args []string) flags {
 		}
 		switch name {
 		case "--log-level", "-log-level":
-			f.level = level(value)
+			f.level = parseLevel(value)
 		case "--features", "-features":
-			f.features = split(value)
+			f.features = splitList(value)
 		}
 	}
 	return f
 }
 
-// level reads the names that Velero and Holdfast give to levels.
-func level(name string) slog.Level {
+// parseLevel reads the names that Velero and Holdfast give to levels.
+func parseLevel(name string) slog.Level {
 	switch strings.ToLower(name) {
 	case "trace", "debug":
 		return slog.LevelDebug
@@ -44,7 +44,7 @@ func level(name string) slog.Level {
 	}
 }
 
-func split(list string) []string {
+func splitList(list string) []string {
 	var out []string
 	for entry := range strings.SplitSeq(list, ",") {
 		if entry = strings.TrimSpace(entry); entry != "" {

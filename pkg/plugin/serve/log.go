@@ -11,11 +11,11 @@ import (
 // with the keys @message and @level; the server adds the time. logSource, a file and line, is kept
 // by Velero when @logSourceSetBy is set.
 func newLogger(w io.Writer, level slog.Level) *slog.Logger {
-	handler := slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level, AddSource: true, ReplaceAttr: rename})
+	handler := slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level, AddSource: true, ReplaceAttr: renameAttr})
 	return slog.New(handler.WithAttrs([]slog.Attr{slog.String("@logSourceSetBy", "plugin")}))
 }
 
-func rename(groups []string, attr slog.Attr) slog.Attr {
+func renameAttr(groups []string, attr slog.Attr) slog.Attr {
 	if len(groups) > 0 {
 		return attr
 	}

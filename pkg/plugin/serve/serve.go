@@ -34,7 +34,7 @@ func Run(registry *plugin.Registry) error {
 	if err != nil {
 		return fmt.Errorf("plugins: %w", err)
 	}
-	flags := parse(os.Args[1:])
+	flags := parseFlags(os.Args[1:])
 	// The file, not the variable: the transport replaces the latter, and the server reads log lines
 	// from the former.
 	stderr := os.Stderr

@@ -21,16 +21,16 @@ import (
 func TestMain(m *testing.M) {
 	switch {
 	case os.Getenv("TEST_MISTAKE") != "":
-		exit(serve.Run(&plugin.Registry{}))
+		exitWith(serve.Run(&plugin.Registry{}))
 	case os.Getenv("TEST_BY_HAND") != "" || os.Getenv("VELERO_PLUGIN") != "":
-		exit(serve.Run((&plugin.Registry{}).BackupItemAction("a.io/x", []string{"*"}, func(env plugin.Env) (plugin.BackupItemAction, error) {
+		exitWith(serve.Run((&plugin.Registry{}).BackupItemAction("a.io/x", []string{"*"}, func(env plugin.Env) (plugin.BackupItemAction, error) {
 			return logging{Env: env}, nil
 		})))
 	}
 	os.Exit(m.Run())
 }
 
-func exit(err error) {
+func exitWith(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(3)
@@ -51,7 +51,7 @@ func (l logging) Execute(_ context.Context, in *plugin.BackupInput) (*plugin.Bac
 	return plugin.NewBackupOutput(in.Item), nil
 }
 
-func execute(t *testing.T, process *plugintest.Process) *plugin.BackupOutput {
+func executeAction(t *testing.T, process *plugintest.Process) *plugin.BackupOutput {
 	t.Helper()
 	out, err := process.BackupItemAction("a.io/x").Execute(t.Context(), &plugin.BackupInput{
 		Item: plugintest.Object(t, `{"kind":"Pod","metadata":{"name":"p"}}`), Backup: plugintest.Job(t, "b"),
@@ -63,7 +63,7 @@ func execute(t *testing.T, process *plugintest.Process) *plugin.BackupOutput {
 func TestProcessServesWhatAServerAsks(t *testing.T) {
 	// A Velero server passes its whole command line, with flags of every type.
 	process := plugintest.Exec(t, os.Args[0], "--log-level", "debug", "--features=EnableCSI, Other,", "--unknown", "--client-qps=100")
-	require.Equal(t, "[EnableCSI Other]", execute(t, process).Item.GetAnnotations()["features"])
+	require.Equal(t, "[EnableCSI Other]", executeAction(t, process).Item.GetAnnotations()["features"])
 	listed, err := velero.NewPluginListerClient(process.Conn()).ListPlugins(t.Context(), &velero.Empty{})
 	require.NoError(t, err)
 	require.Len(t, listed.GetPlugins(), 1)
@@ -75,7 +75,7 @@ func TestProcessServesWhatAServerAsks(t *testing.T) {
 func TestLogLinesAreAsServersReadThem(t *testing.T) {
 	for level, want := range map[string][]string{"debug": {"seen", "odd"}, "warning": {"odd"}, "error": nil} {
 		var messages []string
-		for _, line := range logged(t, level) {
+		for _, line := range runAndReadLog(t, level) {
 			messages = append(messages, line["@message"].(string))
 			require.Equal(t, "plugin", line["@logSourceSetBy"])
 			require.Regexp(t, `^serve_test\.go:\d+$`, line["logSource"])
@@ -94,11 +94,11 @@ func TestLogLinesAreAsServersReadThem(t *testing.T) {
 	}
 }
 
-// logged runs the action in a process and returns what the process wrote to its standard error.
-func logged(t *testing.T, level string) []map[string]any {
+// runAndReadLog runs the action in a process and returns what the process wrote to its standard error.
+func runAndReadLog(t *testing.T, level string) []map[string]any {
 	t.Helper()
 	var stderr bytes.Buffer
-	t.Run(level, func(t *testing.T) { execute(t, plugintest.ExecTo(t, &stderr, os.Args[0], "--log-level", level)) })
+	t.Run(level, func(t *testing.T) { executeAction(t, plugintest.ExecTo(t, &stderr, os.Args[0], "--log-level", level)) })
 	var lines []map[string]any
 	for text := range bytes.Lines(stderr.Bytes()) {
 		line := map[string]any{}

@@ -40,7 +40,7 @@ func New(t *testing.T, name string) *Authority {
 	t.Helper()
 	a := &Authority{dir: t.TempDir()}
 	a.CAFile = filepath.Join(a.dir, "ca.crt")
-	template := a.template(t, name, clock.RealClock{}.Now().Add(time.Hour))
+	template := a.certificateTemplate(t, name, clock.RealClock{}.Now().Add(time.Hour))
 	template.IsCA, template.BasicConstraintsValid, template.KeyUsage = true, true, x509.KeyUsageCertSign
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
@@ -49,7 +49,7 @@ func New(t *testing.T, name string) *Authority {
 	a.key = key
 	a.cert, err = x509.ParseCertificate(der)
 	require.NoError(t, err)
-	write(t, a.CAFile, "CERTIFICATE", der)
+	writePEM(t, a.CAFile, "CERTIFICATE", der)
 	return a
 }
 
@@ -63,18 +63,18 @@ func (a *Authority) Issue(t *testing.T, file string, names ...string) Pair {
 // IssueForServers is Issue of a certificate that no client may use.
 func (a *Authority) IssueForServers(t *testing.T, file string, names ...string) Pair {
 	t.Helper()
-	template := a.template(t, file, clock.RealClock{}.Now().Add(time.Hour))
+	template := a.certificateTemplate(t, file, clock.RealClock{}.Now().Add(time.Hour))
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	return a.sign(t, file, template, names)
+	return a.signPair(t, file, template, names)
 }
 
 // IssueUntil is Issue with the time when the certificate expires.
 func (a *Authority) IssueUntil(t *testing.T, file string, end time.Time, names ...string) Pair {
 	t.Helper()
-	return a.sign(t, file, a.template(t, file, end), names)
+	return a.signPair(t, file, a.certificateTemplate(t, file, end), names)
 }
 
-func (a *Authority) sign(t *testing.T, file string, template *x509.Certificate, names []string) Pair {
+func (a *Authority) signPair(t *testing.T, file string, template *x509.Certificate, names []string) Pair {
 	t.Helper()
 	for _, name := range names {
 		if ip := net.ParseIP(name); ip != nil {
@@ -90,8 +90,8 @@ func (a *Authority) sign(t *testing.T, file string, template *x509.Certificate, 
 	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
 	require.NoError(t, err)
 	pair := Pair{CertFile: filepath.Join(a.dir, file+".crt"), KeyFile: filepath.Join(a.dir, file+".key")}
-	write(t, pair.CertFile, "CERTIFICATE", der)
-	write(t, pair.KeyFile, "PRIVATE KEY", keyDER)
+	writePEM(t, pair.CertFile, "CERTIFICATE", der)
+	writePEM(t, pair.KeyFile, "PRIVATE KEY", keyDER)
 	return pair
 }
 
@@ -110,7 +110,7 @@ func (a *Authority) Client(t *testing.T, own ...Pair) *tls.Config {
 	return config
 }
 
-func (a *Authority) template(t *testing.T, name string, end time.Time) *x509.Certificate {
+func (a *Authority) certificateTemplate(t *testing.T, name string, end time.Time) *x509.Certificate {
 	t.Helper()
 	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
 	require.NoError(t, err)
@@ -120,7 +120,7 @@ func (a *Authority) template(t *testing.T, name string, end time.Time) *x509.Cer
 	}
 }
 
-func write(t *testing.T, path, kind string, der []byte) {
+func writePEM(t *testing.T, path, kind string, der []byte) {
 	t.Helper()
 	require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 }

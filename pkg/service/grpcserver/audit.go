@@ -11,16 +11,16 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// call is what the audit log has of one call.
-type call struct {
+// auditedCall is what the audit log has of one call.
+type auditedCall struct {
 	method  string
 	user    string
 	allowed bool          // by the review
 	request proto.Message // the first one of a stream; nil before it came
 }
 
-// received notes the first message of a call.
-func (c *call) received(m any) {
+// noteRequest notes the first message of a call.
+func (c *auditedCall) noteRequest(m any) {
 	if request, ok := m.(proto.Message); ok && c.request == nil {
 		c.request = request
 	}
@@ -29,12 +29,12 @@ func (c *call) received(m any) {
 // auditedText is how many bytes of a field of a request are logged.
 const auditedText = 253
 
-// audit logs a call that changed or revealed something, or was to, when it has ended with err. Calls
+// auditCall logs a call that changed or revealed something, or was to, when it has ended with err. Calls
 // that were refused without knowing the user are left out: anyone can make any number of them.
-func (c chain) audit(ctx context.Context, call *call, err error) {
+func (c interceptorChain) auditCall(ctx context.Context, call *auditedCall, err error) {
 	code := status.Code(err)
 	known := call.allowed || call.user != ""
-	if open(call.method) || code == codes.Unauthenticated || !known || c.audited == nil || !c.audited(call.method) {
+	if isOpenMethod(call.method) || code == codes.Unauthenticated || !known || c.audited == nil || !c.audited(call.method) {
 		return
 	}
 	from := ""
@@ -42,12 +42,12 @@ func (c chain) audit(ctx context.Context, call *call, err error) {
 		from = p.Addr.String()
 	}
 	c.log.LogAttrs(ctx, slog.LevelInfo, "call audited", slog.String("method", call.method), slog.String("user", call.user),
-		slog.String("peer", from), slog.String("code", code.String()), slog.GroupAttrs("request", texts(call.request)...))
+		slog.String("peer", from), slog.String("code", code.String()), slog.GroupAttrs("request", requestTexts(call.request)...))
 }
 
-// texts are the fields of a request that hold one text each: names and identifiers. Others, above
+// requestTexts are the fields of a request that hold one text each: names and identifiers. Others, above
 // all bytes, maps and messages, may be large or hold what must not be logged.
-func texts(m proto.Message) []slog.Attr {
+func requestTexts(m proto.Message) []slog.Attr {
 	if m == nil {
 		return nil
 	}

@@ -36,15 +36,15 @@ func UserFrom(ctx context.Context) string {
 	return name
 }
 
-// open reports which services answer without a token: probes and tools have none.
-func open(method string) bool {
+// isOpenMethod reports which services answer without a token: probes and tools have none.
+func isOpenMethod(method string) bool {
 	return strings.HasPrefix(method, "/grpc.health.") || strings.HasPrefix(method, "/grpc.reflection.")
 }
 
-// review asks the Authorizer, within a limit. A panic there is no answer: streams are reviewed on a
+// reviewCaller asks the Authorizer, within a limit. A panic there is no answer: streams are reviewed on a
 // goroutine of their own, where it would end the process.
-func (c chain) review(ctx context.Context, method string) (user string, err error) {
-	if c.authorize == nil || open(method) {
+func (c interceptorChain) reviewCaller(ctx context.Context, method string) (user string, err error) {
+	if c.authorize == nil || isOpenMethod(method) {
 		return "", nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, ReviewLimit)
@@ -58,9 +58,9 @@ func (c chain) review(ctx context.Context, method string) (user string, err erro
 	return c.authorize(ctx, method)
 }
 
-// admit reviews a call before anything is done for it, and notes the outcome for the audit log.
-func (c chain) admit(ctx context.Context, call *call) (err error) {
-	call.user, err = c.review(ctx, call.method)
+// admitCall reviews a call before anything is done for it, and notes the outcome for the audit log.
+func (c interceptorChain) admitCall(ctx context.Context, call *auditedCall) (err error) {
+	call.user, err = c.reviewCaller(ctx, call.method)
 	call.allowed = err == nil
 	return err
 }
@@ -74,12 +74,12 @@ var (
 	errHandled = errors.New("handled")
 )
 
-// follow runs a stream until it ends, the server stops, or its caller may no longer follow it: it is
+// followStream runs a stream until it ends, the server stops, or its caller may no longer follow it: it is
 // unknown how long a stream would last.
-func (c chain) follow(ctx context.Context, srv any, ss grpc.ServerStream, call *call, handler grpc.StreamHandler) error {
+func (c interceptorChain) followStream(ctx context.Context, srv any, ss grpc.ServerStream, call *auditedCall, handler grpc.StreamHandler) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(errHandled)
-	go func() { end(c.watch(ctx, call.method)) }()
+	go func() { end(c.watchAccess(ctx, call.method)) }()
 	err := handler(srv, &checkedStream{ServerStream: ss, ctx: ctx, validator: c.validator, call: call})
 	if cause := context.Cause(ctx); errors.Is(cause, errStopping) && err != nil || errors.As(cause, new(*deniedError)) {
 		return cause
@@ -87,8 +87,8 @@ func (c chain) follow(ctx context.Context, srv any, ss grpc.ServerStream, call *
 	return err
 }
 
-// watch returns why a stream has to end, once it has.
-func (c chain) watch(ctx context.Context, method string) error {
+// watchAccess returns why a stream has to end, once it has.
+func (c interceptorChain) watchAccess(ctx context.Context, method string) error {
 	reviews := c.clock.NewTicker(StreamReviewInterval)
 	defer reviews.Stop()
 	unanswered := 0
@@ -100,7 +100,7 @@ func (c chain) watch(ctx context.Context, method string) error {
 			return ctx.Err()
 		case <-reviews.C():
 		}
-		_, err := c.review(ctx, method)
+		_, err := c.reviewCaller(ctx, method)
 		denied := errors.Is(err, errgrpc.ErrForbidden) || errors.Is(err, errgrpc.ErrUnauthenticated)
 		switch {
 		case err == nil:

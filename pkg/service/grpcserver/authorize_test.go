@@ -26,7 +26,7 @@ type gatekeeper struct {
 	asked  chan struct{}
 }
 
-func (g *gatekeeper) authorize(context.Context, string) (string, error) {
+func (g *gatekeeper) authorizeCall(context.Context, string) (string, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.asked <- struct{}{}
@@ -36,7 +36,7 @@ func (g *gatekeeper) authorize(context.Context, string) (string, error) {
 	return "ann", g.answer
 }
 
-func (g *gatekeeper) set(answer error) {
+func (g *gatekeeper) setAnswer(answer error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.answer = answer
@@ -55,7 +55,7 @@ func TestALongStreamIsAuthorizedAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			clk, gate := clocktesting.NewFakeClock(time.Unix(0, 0)), &gatekeeper{asked: make(chan struct{}, 10)}
-			b := start(t, func(cfg *grpcserver.Config) { cfg.Clock, cfg.Authorize = clk, gate.authorize })
+			b := startBed(t, func(cfg *grpcserver.Config) { cfg.Clock, cfg.Authorize = clk, gate.authorizeCall })
 			stream, err := b.client.WatchProgress(t.Context(), &backupv1.WatchProgressRequest{Name: "waits"})
 			require.NoError(t, err)
 			<-b.impl.started
@@ -68,7 +68,7 @@ func TestALongStreamIsAuthorizedAgain(t *testing.T) {
 			review()
 			review()
 			require.NoError(t, stream.Context().Err(), "who still may goes on")
-			gate.set(c.answer)
+			gate.setAnswer(c.answer)
 			for range c.reviews {
 				review()
 			}
@@ -82,7 +82,7 @@ func TestALongStreamIsAuthorizedAgain(t *testing.T) {
 // TestAPanicOfAReviewIsNoAnswer: on the goroutine that reviews a stream it ended the process.
 func TestAPanicOfAReviewIsNoAnswer(t *testing.T) {
 	clk, gate := clocktesting.NewFakeClock(time.Unix(0, 0)), &gatekeeper{asked: make(chan struct{}, 10)}
-	b := start(t, func(cfg *grpcserver.Config) { cfg.Clock, cfg.Authorize = clk, gate.authorize })
+	b := startBed(t, func(cfg *grpcserver.Config) { cfg.Clock, cfg.Authorize = clk, gate.authorizeCall })
 	stream, err := b.client.WatchProgress(t.Context(), &backupv1.WatchProgressRequest{Name: "waits"})
 	require.NoError(t, err)
 	<-b.impl.started
@@ -97,13 +97,13 @@ func TestAPanicOfAReviewIsNoAnswer(t *testing.T) {
 	}
 	_, err = stream.Recv()
 	require.Equal(t, codes.Unavailable, status.Code(err))
-	require.Equal(t, codes.Unavailable, status.Code(b.progress(t, "fine")))
+	require.Equal(t, codes.Unavailable, status.Code(b.callProgress(t, "fine")))
 	require.Contains(t, b.log.String(), "review panicked")
 }
 
 // TestAReviewHasADeadline: a call without one waited for the API server for as long as it took.
 func TestAReviewHasADeadline(t *testing.T) {
-	b := start(t, func(cfg *grpcserver.Config) {
+	b := startBed(t, func(cfg *grpcserver.Config) {
 		cfg.Authorize = func(ctx context.Context, _ string) (string, error) {
 			end, set := ctx.Deadline()
 			if !set || time.Until(end) > grpcserver.ReviewLimit {
@@ -112,7 +112,7 @@ func TestAReviewHasADeadline(t *testing.T) {
 			return "", nil
 		}
 	})
-	require.NoError(t, b.progress(t, "fine"))
+	require.NoError(t, b.callProgress(t, "fine"))
 	stream, err := b.client.WatchProgress(t.Context(), &backupv1.WatchProgressRequest{Name: "fine"})
 	require.NoError(t, err)
 	_, err = stream.Recv()
@@ -122,40 +122,40 @@ func TestAReviewHasADeadline(t *testing.T) {
 // TestCallersThatAreNotKnownDoNotFloodTheAuditLog: a caller with made-up tokens had a line for each
 // call once the limit of reviews was reached.
 func TestCallersThatAreNotKnownDoNotFloodTheAuditLog(t *testing.T) {
-	b := start(t, func(cfg *grpcserver.Config) {
+	b := startBed(t, func(cfg *grpcserver.Config) {
 		cfg.Authorize = func(context.Context, string) (string, error) { return "", errgrpc.ErrUnavailable }
 		cfg.Audited = func(string) bool { return true }
 	})
-	require.Equal(t, codes.Unavailable, status.Code(b.progress(t, "fine")))
+	require.Equal(t, codes.Unavailable, status.Code(b.callProgress(t, "fine")))
 	stream, err := b.client.WatchProgress(t.Context(), &backupv1.WatchProgressRequest{Name: "fine"})
 	require.NoError(t, err)
 	_, err = stream.Recv()
 	require.Equal(t, codes.Unavailable, status.Code(err))
 	require.NotContains(t, b.log.String(), "call audited")
 
-	open := start(t, func(cfg *grpcserver.Config) { cfg.Audited = func(string) bool { return true } })
-	require.NoError(t, open.progress(t, "fine"))
+	open := startBed(t, func(cfg *grpcserver.Config) { cfg.Audited = func(string) bool { return true } })
+	require.NoError(t, open.callProgress(t, "fine"))
 	require.Contains(t, open.log.String(), "call audited", "without an Authorizer every caller is allowed")
 }
 
 func TestCallsThatChangeOrRevealAreLogged(t *testing.T) {
 	gate := &gatekeeper{asked: make(chan struct{}, 10)}
-	b := start(t, func(cfg *grpcserver.Config) {
-		cfg.Authorize = gate.authorize
+	b := startBed(t, func(cfg *grpcserver.Config) {
+		cfg.Authorize = gate.authorizeCall
 		cfg.Audited = func(method string) bool { return strings.HasSuffix(method, "/GetProgress") }
 	})
-	require.NoError(t, b.progress(t, "fine"))
+	require.NoError(t, b.callProgress(t, "fine"))
 	require.Contains(t, b.log.String(), "msg=\"call audited\" method=/holdfast.backup.v1.BackupService/GetProgress user=ann peer=bufconn code=OK request.name=fine\n")
-	require.Error(t, b.progress(t, "missing"))
+	require.Error(t, b.callProgress(t, "missing"))
 	require.Contains(t, b.log.String(), "code=NotFound request.name=missing\n")
-	gate.set(errgrpc.ErrForbidden)
-	require.Error(t, b.progress(t, "fine"))
+	gate.setAnswer(errgrpc.ErrForbidden)
+	require.Error(t, b.callProgress(t, "fine"))
 	require.Contains(t, b.log.String(), "user=ann peer=bufconn code=PermissionDenied\n", "it is known who tried")
 	lines := strings.Count(b.log.String(), "call audited")
 
-	gate.set(errgrpc.ErrUnauthenticated)
-	require.Error(t, b.progress(t, "fine"))
-	gate.set(nil)
+	gate.setAnswer(errgrpc.ErrUnauthenticated)
+	require.Error(t, b.callProgress(t, "fine"))
+	gate.setAnswer(nil)
 	stream, err := b.client.WatchProgress(t.Context(), &backupv1.WatchProgressRequest{Name: "fine"})
 	require.NoError(t, err)
 	_, err = stream.Recv()

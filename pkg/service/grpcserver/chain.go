@@ -16,11 +16,11 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 )
 
-// chain makes the interceptors. Outermost first: calls are counted with the status that is
+// interceptorChain makes the interceptors. Outermost first: calls are counted with the status that is
 // returned, errors become statuses, then come authorization, the deadline and validation; panics
 // are caught innermost, so that they too are counted and converted.
-type chain struct {
-	reports   reports
+type interceptorChain struct {
+	reports   reportInterceptors
 	log       *slog.Logger
 	authorize Authorizer
 	audited   func(fullMethod string) bool
@@ -30,52 +30,52 @@ type chain struct {
 	stopping  <-chan struct{} // closed when streams are to end
 }
 
-func (c chain) unary() []grpc.UnaryServerInterceptor {
-	return append(c.reports.unary(),
+func (c interceptorChain) unaryInterceptors() []grpc.UnaryServerInterceptor {
+	return append(c.reports.unaryInterceptors(),
 		func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-			call := &call{method: info.FullMethod}
-			resp, err := c.call(ctx, req, call, handler)
+			call := &auditedCall{method: info.FullMethod}
+			resp, err := c.callUnary(ctx, req, call, handler)
 			err = c.toStatus(ctx, info.FullMethod, err)
-			c.audit(ctx, call, err)
+			c.auditCall(ctx, call, err)
 			return resp, err
 		},
-		recovery.UnaryServerInterceptor(recovery.WithRecoveryHandlerContext(c.recovered)),
+		recovery.UnaryServerInterceptor(recovery.WithRecoveryHandlerContext(c.recoveredError)),
 	)
 }
 
-// call answers a call within its deadline, which holds for its review too.
-func (c chain) call(ctx context.Context, req any, call *call, handler grpc.UnaryHandler) (any, error) {
+// callUnary answers a call within its deadline, which holds for its review too.
+func (c interceptorChain) callUnary(ctx context.Context, req any, call *auditedCall, handler grpc.UnaryHandler) (any, error) {
 	if _, set := ctx.Deadline(); !set {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, c.timeout)
 		defer cancel()
 	}
-	if err := c.admit(ctx, call); err != nil {
+	if err := c.admitCall(ctx, call); err != nil {
 		return nil, err
 	}
-	if err := validate(c.validator, req); err != nil {
+	if err := validateMessage(c.validator, req); err != nil {
 		return nil, err
 	}
-	call.received(req)
+	call.noteRequest(req)
 	return handler(context.WithValue(ctx, userKey{}, call.user), req)
 }
 
-func (c chain) stream() []grpc.StreamServerInterceptor {
-	return append(c.reports.stream(),
+func (c interceptorChain) streamInterceptors() []grpc.StreamServerInterceptor {
+	return append(c.reports.streamInterceptors(),
 		func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
-			ctx, call := ss.Context(), &call{method: info.FullMethod}
-			if err = c.admit(ctx, call); err == nil {
-				err = c.follow(context.WithValue(ctx, userKey{}, call.user), srv, ss, call, handler)
+			ctx, call := ss.Context(), &auditedCall{method: info.FullMethod}
+			if err = c.admitCall(ctx, call); err == nil {
+				err = c.followStream(context.WithValue(ctx, userKey{}, call.user), srv, ss, call, handler)
 			}
 			err = c.toStatus(ctx, info.FullMethod, err)
-			c.audit(ctx, call, err)
+			c.auditCall(ctx, call, err)
 			return err
 		},
-		recovery.StreamServerInterceptor(recovery.WithRecoveryHandlerContext(c.recovered)),
+		recovery.StreamServerInterceptor(recovery.WithRecoveryHandlerContext(c.recoveredError)),
 	)
 }
 
-func (c chain) toStatus(ctx context.Context, method string, err error) error {
+func (c interceptorChain) toStatus(ctx context.Context, method string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -88,8 +88,8 @@ func (c chain) toStatus(ctx context.Context, method string, err error) error {
 
 var errPanicked = errors.New("handler panicked")
 
-// recovered makes a panic an error that toStatus reports as INTERNAL.
-func (c chain) recovered(ctx context.Context, value any) error {
+// recoveredError makes a panic an error that toStatus reports as INTERNAL.
+func (c interceptorChain) recoveredError(ctx context.Context, value any) error {
 	c.log.ErrorContext(ctx, "handler panicked", "panic", value, "stack", string(debug.Stack()))
 	return errPanicked
 }
@@ -99,7 +99,7 @@ type checkedStream struct {
 	grpc.ServerStream
 	ctx       context.Context //nolint:containedctx // grpc.ServerStream carries its context by design
 	validator protovalidate.Validator
-	call      *call
+	call      *auditedCall
 }
 
 // Context is the stream's context as the authorizer returned it.
@@ -110,15 +110,15 @@ func (s *checkedStream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	if err := validate(s.validator, m); err != nil {
+	if err := validateMessage(s.validator, m); err != nil {
 		return err
 	}
-	s.call.received(m)
+	s.call.noteRequest(m)
 	return nil
 }
 
-// validate gives one FieldError per violated rule of the contract.
-func validate(validator protovalidate.Validator, msg any) error {
+// validateMessage gives one FieldError per violated rule of the contract.
+func validateMessage(validator protovalidate.Validator, msg any) error {
 	m, ok := msg.(proto.Message)
 	if !ok {
 		return nil

@@ -27,28 +27,28 @@ func newMetrics() *prometheus.ServerMetrics {
 	)
 }
 
-// reports are the interceptors that count calls and log them; probes and tools are left out.
-type reports struct {
+// reportInterceptors are the interceptors that count calls and log them; probes and tools are left out.
+type reportInterceptors struct {
 	metrics *prometheus.ServerMetrics
 	log     callLog
 }
 
-func (r reports) unary() []grpc.UnaryServerInterceptor {
+func (r reportInterceptors) unaryInterceptors() []grpc.UnaryServerInterceptor {
 	return []grpc.UnaryServerInterceptor{
-		selector.UnaryServerInterceptor(r.metrics.UnaryServerInterceptor(), reported()),
-		selector.UnaryServerInterceptor(interceptors.UnaryServerInterceptor(r.log), reported()),
+		selector.UnaryServerInterceptor(r.metrics.UnaryServerInterceptor(), reportedMethods()),
+		selector.UnaryServerInterceptor(interceptors.UnaryServerInterceptor(r.log), reportedMethods()),
 	}
 }
 
-func (r reports) stream() []grpc.StreamServerInterceptor {
+func (r reportInterceptors) streamInterceptors() []grpc.StreamServerInterceptor {
 	return []grpc.StreamServerInterceptor{
-		selector.StreamServerInterceptor(r.metrics.StreamServerInterceptor(), reported()),
-		selector.StreamServerInterceptor(interceptors.StreamServerInterceptor(r.log), reported()),
+		selector.StreamServerInterceptor(r.metrics.StreamServerInterceptor(), reportedMethods()),
+		selector.StreamServerInterceptor(interceptors.StreamServerInterceptor(r.log), reportedMethods()),
 	}
 }
 
-func reported() selector.Matcher {
-	return selector.MatchFunc(func(_ context.Context, call interceptors.CallMeta) bool { return !open(call.FullMethod()) })
+func reportedMethods() selector.Matcher {
+	return selector.MatchFunc(func(_ context.Context, call interceptors.CallMeta) bool { return !isOpenMethod(call.FullMethod()) })
 }
 
 // callLog logs each call that ended, at debug level.

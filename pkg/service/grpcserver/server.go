@@ -98,8 +98,8 @@ func New(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("gRPC metrics: %w", err)
 	}
 	s := &Server{health: health.NewServer(), stopping: make(chan struct{})}
-	s.grpc = grpc.NewServer(options(cfg, chain{
-		reports: reports{metrics, callLog{cfg.Log}}, log: cfg.Log, authorize: cfg.Authorize, audited: cfg.Audited, clock: cfg.Clock, validator: validator,
+	s.grpc = grpc.NewServer(serverOptions(cfg, interceptorChain{
+		reports: reportInterceptors{metrics, callLog{cfg.Log}}, log: cfg.Log, authorize: cfg.Authorize, audited: cfg.Audited, clock: cfg.Clock, validator: validator,
 		timeout: cmp.Or(cfg.UnaryTimeout, DefaultUnaryTimeout), stopping: s.stopping,
 	})...)
 	healthpb.RegisterHealthServer(s.grpc, s.health)
@@ -107,7 +107,7 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-func options(cfg Config, c chain) []grpc.ServerOption {
+func serverOptions(cfg Config, c interceptorChain) []grpc.ServerOption {
 	opts := []grpc.ServerOption{
 		grpc.StatsHandler(otelgrpc.NewServerHandler(
 			otelgrpc.WithTracerProvider(cfg.Tracer),
@@ -118,8 +118,8 @@ func options(cfg Config, c chain) []grpc.ServerOption {
 		grpc.MaxRecvMsgSize(MaxMessage),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: cmp.Or(cfg.MaxConnectionAge, DefaultMaxConnectionAge)}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: MinClientPing, PermitWithoutStream: true}),
-		grpc.ChainUnaryInterceptor(c.unary()...),
-		grpc.ChainStreamInterceptor(c.stream()...),
+		grpc.ChainUnaryInterceptor(c.unaryInterceptors()...),
+		grpc.ChainStreamInterceptor(c.streamInterceptors()...),
 	}
 	if cfg.TLS != nil {
 		opts = append(opts, grpc.Creds(credentials.NewTLS(cfg.TLS)))
@@ -133,7 +133,7 @@ func (s *Server) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.services = append(s.services, desc.ServiceName)
-	s.health.SetServingStatus(desc.ServiceName, s.status())
+	s.health.SetServingStatus(desc.ServiceName, s.servingStatus())
 }
 
 // SetServing sets the health status of all registered services. The status of the empty name says
@@ -143,11 +143,11 @@ func (s *Server) SetServing(serving bool) {
 	defer s.mu.Unlock()
 	s.serving = serving
 	for _, name := range s.services {
-		s.health.SetServingStatus(name, s.status())
+		s.health.SetServingStatus(name, s.servingStatus())
 	}
 }
 
-func (s *Server) status() healthpb.HealthCheckResponse_ServingStatus {
+func (s *Server) servingStatus() healthpb.HealthCheckResponse_ServingStatus {
 	if s.serving {
 		return healthpb.HealthCheckResponse_SERVING
 	}

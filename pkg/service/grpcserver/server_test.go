@@ -87,7 +87,7 @@ type bed struct {
 	served chan error
 }
 
-func start(t *testing.T, adjust func(*grpcserver.Config)) *bed {
+func startBed(t *testing.T, adjust func(*grpcserver.Config)) *bed {
 	t.Helper()
 	b := &bed{
 		log: &bytes.Buffer{}, reg: prometheus.NewRegistry(), spans: tracetest.NewInMemoryExporter(), served: make(chan error, 1),
@@ -118,27 +118,27 @@ func start(t *testing.T, adjust func(*grpcserver.Config)) *bed {
 	return b
 }
 
-func (b *bed) progress(t *testing.T, name string) error {
+func (b *bed) callProgress(t *testing.T, name string) error {
 	t.Helper()
 	_, err := b.client.GetProgress(t.Context(), &backupv1.GetProgressRequest{Name: name})
 	return err
 }
 
 func TestErrorsBecomeStatuses(t *testing.T) {
-	b := start(t, nil)
-	require.NoError(t, b.progress(t, "fine"))
-	require.NoError(t, b.progress(t, "deadline"), "a call without a deadline gets one")
-	require.ErrorIs(t, errgrpc.FromStatus(b.progress(t, "missing")), errgrpc.ErrNotFound)
+	b := startBed(t, nil)
+	require.NoError(t, b.callProgress(t, "fine"))
+	require.NoError(t, b.callProgress(t, "deadline"), "a call without a deadline gets one")
+	require.ErrorIs(t, errgrpc.FromStatus(b.callProgress(t, "missing")), errgrpc.ErrNotFound)
 
-	err := b.progress(t, "fails")
+	err := b.callProgress(t, "fails")
 	require.Equal(t, codes.Internal, status.Code(err))
 	require.NotContains(t, err.Error(), "swordfish")
 	require.Contains(t, b.log.String(), "swordfish", "what callers do not see is logged")
 }
 
 func TestPanicsAreErrors(t *testing.T) {
-	b := start(t, nil)
-	require.Equal(t, codes.Internal, status.Code(b.progress(t, "panics")))
+	b := startBed(t, nil)
+	require.Equal(t, codes.Internal, status.Code(b.callProgress(t, "panics")))
 	require.Contains(t, b.log.String(), "on purpose")
 	require.Contains(t, b.log.String(), "server_test.go", "the stack is logged")
 
@@ -146,15 +146,15 @@ func TestPanicsAreErrors(t *testing.T) {
 	require.NoError(t, err)
 	_, err = stream.Recv()
 	require.Equal(t, codes.Internal, status.Code(err))
-	require.NoError(t, b.progress(t, "fine"), "the server lives on")
+	require.NoError(t, b.callProgress(t, "fine"), "the server lives on")
 	require.Equal(t, 2, testutil.CollectAndCount(b.reg, "holdfast_grpc_server_handling_seconds"), "failed calls are counted")
 }
 
 // The names are those of go-grpc-middleware behind our prefix; dashboards know them.
 func TestCallsAreCountedAndProbesAreNot(t *testing.T) {
-	b := start(t, nil)
-	require.NoError(t, b.progress(t, "fine"))
-	require.Error(t, b.progress(t, "missing"))
+	b := startBed(t, nil)
+	require.NoError(t, b.callProgress(t, "fine"))
+	require.Error(t, b.callProgress(t, "missing"))
 	_, err := healthpb.NewHealthClient(b.conn).Check(t.Context(), &healthpb.HealthCheckRequest{})
 	require.NoError(t, err)
 	require.NoError(t, testutil.GatherAndCompare(b.reg, strings.NewReader(`
@@ -166,15 +166,15 @@ holdfast_grpc_server_handled_total{grpc_code="OK",grpc_method="GetProgress",grpc
 }
 
 func TestInvalidRequestsNameTheField(t *testing.T) {
-	b := start(t, nil)
+	b := startBed(t, nil)
 	check := func(err error) {
 		require.Equal(t, codes.InvalidArgument, status.Code(err))
 		field := new(errgrpc.FieldError)
 		require.ErrorAs(t, errgrpc.FromStatus(err), &field)
 		require.Equal(t, "name", field.Field)
 	}
-	check(b.progress(t, ""))
-	check(b.progress(t, "../secrets"))
+	check(b.callProgress(t, ""))
+	check(b.callProgress(t, "../secrets"))
 	stream, err := b.client.WatchProgress(t.Context(), &backupv1.WatchProgressRequest{Name: "UPPER"})
 	require.NoError(t, err)
 	_, err = stream.Recv()
@@ -191,7 +191,7 @@ func TestMessagesAreBounded(t *testing.T) {
 		"too large":   {grpcserver.MaxMessage + 1, codes.ResourceExhausted},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := start(t, nil)
+			b := startBed(t, nil)
 			message := &backupv1.GetProgressRequest{Name: "fine"}
 			message.ProtoReflect().SetUnknown(protowire.AppendBytes(protowire.AppendTag(nil, 1000, protowire.BytesType), make([]byte, tt.size)))
 			_, err := b.client.GetProgress(t.Context(), message)
@@ -201,7 +201,7 @@ func TestMessagesAreBounded(t *testing.T) {
 }
 
 func TestAuthorizerDecides(t *testing.T) {
-	b := start(t, func(cfg *grpcserver.Config) {
+	b := startBed(t, func(cfg *grpcserver.Config) {
 		cfg.Authorize = func(_ context.Context, method string) (string, error) {
 			if method == backupv1.BackupService_WatchProgress_FullMethodName {
 				return "", nil
@@ -209,7 +209,7 @@ func TestAuthorizerDecides(t *testing.T) {
 			return "", errgrpc.ErrUnauthenticated
 		}
 	})
-	require.Equal(t, codes.Unauthenticated, status.Code(b.progress(t, "fine")))
+	require.Equal(t, codes.Unauthenticated, status.Code(b.callProgress(t, "fine")))
 	stream, err := b.client.WatchProgress(t.Context(), &backupv1.WatchProgressRequest{Name: "fine"})
 	require.NoError(t, err)
 	_, err = stream.Recv()
@@ -218,7 +218,7 @@ func TestAuthorizerDecides(t *testing.T) {
 	require.NoError(t, err, "probes have no token")
 }
 
-func (b *bed) health(t *testing.T, service string) healthpb.HealthCheckResponse_ServingStatus {
+func (b *bed) checkHealth(t *testing.T, service string) healthpb.HealthCheckResponse_ServingStatus {
 	t.Helper()
 	resp, err := healthpb.NewHealthClient(b.conn).Check(t.Context(), &healthpb.HealthCheckRequest{Service: service})
 	require.NoError(t, err)
@@ -226,21 +226,21 @@ func (b *bed) health(t *testing.T, service string) healthpb.HealthCheckResponse_
 }
 
 func TestHealth(t *testing.T) {
-	b := start(t, nil)
+	b := startBed(t, nil)
 	name := backupv1.BackupService_ServiceDesc.ServiceName
-	require.Equal(t, healthpb.HealthCheckResponse_SERVING, b.health(t, ""), "the process answers")
-	require.Equal(t, healthpb.HealthCheckResponse_NOT_SERVING, b.health(t, name))
+	require.Equal(t, healthpb.HealthCheckResponse_SERVING, b.checkHealth(t, ""), "the process answers")
+	require.Equal(t, healthpb.HealthCheckResponse_NOT_SERVING, b.checkHealth(t, name))
 	b.server.SetServing(true)
-	require.Equal(t, healthpb.HealthCheckResponse_SERVING, b.health(t, name))
+	require.Equal(t, healthpb.HealthCheckResponse_SERVING, b.checkHealth(t, name))
 	b.server.Drain()
 	b.server.SetServing(true)
-	require.Equal(t, healthpb.HealthCheckResponse_NOT_SERVING, b.health(t, name), "draining is for good")
-	require.Equal(t, healthpb.HealthCheckResponse_NOT_SERVING, b.health(t, ""))
-	require.NoError(t, b.progress(t, "fine"), "calls are still answered while draining")
+	require.Equal(t, healthpb.HealthCheckResponse_NOT_SERVING, b.checkHealth(t, name), "draining is for good")
+	require.Equal(t, healthpb.HealthCheckResponse_NOT_SERVING, b.checkHealth(t, ""))
+	require.NoError(t, b.callProgress(t, "fine"), "calls are still answered while draining")
 }
 
 func TestReflectionListsServices(t *testing.T) {
-	b := start(t, nil)
+	b := startBed(t, nil)
 	stream, err := reflectionpb.NewServerReflectionClient(b.conn).ServerReflectionInfo(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, stream.Send(&reflectionpb.ServerReflectionRequest{
@@ -258,30 +258,30 @@ func TestReflectionListsServices(t *testing.T) {
 }
 
 func TestSpansPerCall(t *testing.T) {
-	b := start(t, nil)
-	require.NoError(t, b.progress(t, "fine"))
-	b.health(t, "")
+	b := startBed(t, nil)
+	require.NoError(t, b.callProgress(t, "fine"))
+	b.checkHealth(t, "")
 	require.Eventually(t, func() bool { return len(b.spans.GetSpans()) == 1 }, time.Minute, time.Millisecond, "health checks make none")
 	require.Equal(t, "holdfast.backup.v1.BackupService/GetProgress", b.spans.GetSpans()[0].Name)
 }
 
 func TestStopLetsOpenCallsFinish(t *testing.T) {
-	b := start(t, nil)
+	b := startBed(t, nil)
 	result := make(chan error)
-	go func() { result <- b.progress(t, "waits") }()
+	go func() { result <- b.callProgress(t, "waits") }()
 	<-b.impl.started
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); b.server.Stop(t.Context()) }()
-	require.Eventually(t, func() bool { return status.Code(b.progress(t, "fine")) == codes.Unavailable }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return status.Code(b.callProgress(t, "fine")) == codes.Unavailable }, time.Minute, time.Millisecond)
 	close(b.impl.release)
 	require.NoError(t, <-result)
 	<-stopped
 }
 
 func TestStopCutsCallsOffAtTheLimit(t *testing.T) {
-	b := start(t, nil)
+	b := startBed(t, nil)
 	result := make(chan error)
-	go func() { result <- b.progress(t, "waits") }()
+	go func() { result <- b.callProgress(t, "waits") }()
 	<-b.impl.started
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -290,7 +290,7 @@ func TestStopCutsCallsOffAtTheLimit(t *testing.T) {
 }
 
 func TestStopEndsStreams(t *testing.T) {
-	b := start(t, nil)
+	b := startBed(t, nil)
 	stream, err := b.client.WatchProgress(t.Context(), &backupv1.WatchProgressRequest{Name: "waits"})
 	require.NoError(t, err)
 	<-b.impl.started

@@ -64,7 +64,7 @@ type Reviewer struct {
 	audiences []string
 	answers   *cache.LRUExpireCache
 	asking    *singleflight.Group
-	limits    limits
+	limits    hostLimits
 }
 
 // New returns a Reviewer.
@@ -79,13 +79,13 @@ func New(cfg Config) *Reviewer {
 	return r
 }
 
-// question identifies an answer without keeping the token.
-type question struct {
+// reviewKey identifies an answer without keeping the token.
+type reviewKey struct {
 	token  [sha256.Size]byte
 	method string
 }
 
-type answer struct {
+type reviewAnswer struct {
 	user authnv1.UserInfo
 	err  error // wraps errgrpc.ErrUnauthenticated or ErrForbidden, or nil
 }
@@ -99,8 +99,8 @@ func (r *Reviewer) Authorize(ctx context.Context, fullMethod string) (user strin
 	if err != nil {
 		return "", err
 	}
-	key := question{token: sha256.Sum256([]byte(token)), method: fullMethod}
-	if a, ok := r.known(key); ok {
+	key := reviewKey{token: sha256.Sum256([]byte(token)), method: fullMethod}
+	if a, ok := r.knownAnswer(key); ok {
 		return a.user.Username, a.err
 	}
 	shared := r.asking.DoChan(string(key.token[:])+fullMethod, func() (_ any, err error) {
@@ -109,7 +109,7 @@ func (r *Reviewer) Authorize(ctx context.Context, fullMethod string) (user strin
 				err = fmt.Errorf("review panicked: %v\n%s", value, debug.Stack())
 			}
 		}()
-		return r.review(context.WithoutCancel(ctx), token, key)
+		return r.reviewShared(context.WithoutCancel(ctx), token, key)
 	})
 	select {
 	case <-ctx.Done():
@@ -120,23 +120,23 @@ func (r *Reviewer) Authorize(ctx context.Context, fullMethod string) (user strin
 	}
 }
 
-func (r *Reviewer) known(key question) (answer, bool) {
+func (r *Reviewer) knownAnswer(key reviewKey) (reviewAnswer, bool) {
 	known, _ := r.answers.Get(key)
-	a, ok := known.(answer)
+	a, ok := known.(reviewAnswer)
 	return a, ok
 }
 
-// review gets the answer for all calls that wait for it, within a limit of its own.
-func (r *Reviewer) review(ctx context.Context, token string, key question) (user string, err error) {
-	if a, ok := r.known(key); ok { // of a review that has ended since Authorize had none
+// reviewShared gets the answer for all calls that wait for it, within a limit of its own.
+func (r *Reviewer) reviewShared(ctx context.Context, token string, key reviewKey) (user string, err error) {
+	if a, ok := r.knownAnswer(key); ok { // of a review that has ended since Authorize had none
 		return a.user.Username, a.err
 	}
-	if err := r.limits.take(ctx); err != nil {
+	if err := r.limits.takeReview(ctx); err != nil {
 		return "", err
 	}
 	ctx, cancel := context.WithTimeout(ctx, grpcserver.ReviewLimit)
 	defer cancel()
-	a, err := r.ask(ctx, token, key.method)
+	a, err := r.askServer(ctx, token, key.method)
 	if err != nil {
 		return "", err
 	}
@@ -148,35 +148,35 @@ func (r *Reviewer) review(ctx context.Context, token string, key question) (user
 	return a.user.Username, a.err
 }
 
-// ask returns an error only when there is no answer.
-func (r *Reviewer) ask(ctx context.Context, token, method string) (answer, error) {
+// askServer returns an error only when there is no answer.
+func (r *Reviewer) askServer(ctx context.Context, token, method string) (reviewAnswer, error) {
 	who, err := r.client.AuthenticationV1().TokenReviews().Create(ctx,
 		&authnv1.TokenReview{Spec: authnv1.TokenReviewSpec{Token: token, Audiences: r.audiences}}, metav1.CreateOptions{})
 	if err != nil {
-		return answer{}, fmt.Errorf("review token: %w: %w", errgrpc.ErrUnavailable, err)
+		return reviewAnswer{}, fmt.Errorf("review token: %w: %w", errgrpc.ErrUnavailable, err)
 	}
 	if !who.Status.Authenticated {
-		return answer{err: fmt.Errorf("token is not valid: %w", errgrpc.ErrUnauthenticated)}, nil
+		return reviewAnswer{err: fmt.Errorf("token is not valid: %w", errgrpc.ErrUnauthenticated)}, nil
 	}
 	if r.audiences != nil && !slices.Contains(who.Status.Audiences, r.audiences[0]) { // an authenticator without audiences returns none
-		return answer{err: fmt.Errorf("token is not for audience %q: %w", r.audiences[0], errgrpc.ErrUnauthenticated)}, nil
+		return reviewAnswer{err: fmt.Errorf("token is not for audience %q: %w", r.audiences[0], errgrpc.ErrUnauthenticated)}, nil
 	}
 	user := who.Status.User
 	review := &authzv1.SubjectAccessReview{Spec: authzv1.SubjectAccessReviewSpec{
-		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra(user.Extra),
+		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extraValues(user.Extra),
 		NonResourceAttributes: &authzv1.NonResourceAttributes{Path: method, Verb: Verb},
 	}}
 	may, err := r.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 	if err != nil {
-		return answer{}, fmt.Errorf("review access: %w: %w", errgrpc.ErrUnavailable, err)
+		return reviewAnswer{}, fmt.Errorf("review access: %w: %w", errgrpc.ErrUnavailable, err)
 	}
 	if !may.Status.Allowed {
-		return answer{user: user, err: fmt.Errorf("%q may not %s to %s: %w", user.Username, Verb, method, errgrpc.ErrForbidden)}, nil
+		return reviewAnswer{user: user, err: fmt.Errorf("%q may not %s to %s: %w", user.Username, Verb, method, errgrpc.ErrForbidden)}, nil
 	}
-	return answer{user: user}, nil
+	return reviewAnswer{user: user}, nil
 }
 
-func extra(from map[string]authnv1.ExtraValue) map[string]authzv1.ExtraValue {
+func extraValues(from map[string]authnv1.ExtraValue) map[string]authzv1.ExtraValue {
 	to := make(map[string]authzv1.ExtraValue, len(from))
 	for name, value := range from {
 		to[name] = authzv1.ExtraValue(value)

@@ -64,7 +64,7 @@ func newAPIServer() *apiserver {
 	return api
 }
 
-func as(t *testing.T, authorization ...string) context.Context {
+func withAuthorization(t *testing.T, authorization ...string) context.Context {
 	t.Helper()
 	return metadata.NewIncomingContext(t.Context(), metadata.MD{"authorization": authorization})
 }
@@ -72,7 +72,7 @@ func as(t *testing.T, authorization ...string) context.Context {
 func TestRightsDecide(t *testing.T) {
 	api := newAPIServer()
 	r := kubeauth.New(kubeauth.Config{Client: api.Clientset, Clock: clocktesting.NewFakeClock(time.Unix(0, 0))})
-	user, err := r.Authorize(as(t, "Bearer token-of-ann"), submit)
+	user, err := r.Authorize(withAuthorization(t, "Bearer token-of-ann"), submit)
 	require.NoError(t, err)
 	require.Equal(t, "ann", user)
 	require.Equal(t, authzv1.SubjectAccessReviewSpec{
@@ -80,7 +80,7 @@ func TestRightsDecide(t *testing.T) {
 		NonResourceAttributes: &authzv1.NonResourceAttributes{Path: submit, Verb: "post"},
 	}, api.access, "the whole identity is passed on")
 
-	user, err = r.Authorize(as(t, "Bearer token-of-bob"), submit)
+	user, err = r.Authorize(withAuthorization(t, "Bearer token-of-bob"), submit)
 	require.Equal(t, "bob", user, "it is known who was refused")
 	require.ErrorIs(t, err, errgrpc.ErrForbidden)
 	require.ErrorContains(t, err, `"bob" may not post to `+submit)
@@ -90,13 +90,13 @@ func TestNoTokenNoEntry(t *testing.T) {
 	api := newAPIServer()
 	r := kubeauth.New(kubeauth.Config{Client: api.Clientset, Clock: clocktesting.NewFakeClock(time.Unix(0, 0))})
 	for _, ctx := range []context.Context{
-		t.Context(), as(t), as(t, "token-of-ann"), as(t, "Basic token-of-ann"), as(t, "Bearer "), as(t, "Bearer x", "Bearer token-of-ann"),
+		t.Context(), withAuthorization(t), withAuthorization(t, "token-of-ann"), withAuthorization(t, "Basic token-of-ann"), withAuthorization(t, "Bearer "), withAuthorization(t, "Bearer x", "Bearer token-of-ann"),
 	} {
 		_, err := r.Authorize(ctx, submit)
 		require.ErrorIs(t, err, errgrpc.ErrUnauthenticated)
 	}
 	require.Empty(t, api.Clientset.Actions(), "nobody was asked")
-	_, err := r.Authorize(as(t, "Bearer stolen"), submit)
+	_, err := r.Authorize(withAuthorization(t, "Bearer stolen"), submit)
 	require.ErrorIs(t, err, errgrpc.ErrUnauthenticated)
 	require.NotContains(t, err.Error(), "stolen")
 }
@@ -106,7 +106,7 @@ func TestAnswersAreUsedAgainForAWhile(t *testing.T) {
 	clk := clocktesting.NewFakeClock(time.Unix(0, 0))
 	r := kubeauth.New(kubeauth.Config{Client: api.Clientset, Clock: clk})
 	may := func(user, method string) error {
-		_, err := r.Authorize(as(t, "Bearer token-of-"+user), method)
+		_, err := r.Authorize(withAuthorization(t, "Bearer token-of-"+user), method)
 		return err
 	}
 	require.NoError(t, may("ann", submit))
@@ -129,10 +129,10 @@ func TestOutagesAreNoAnswer(t *testing.T) {
 	api := newAPIServer()
 	api.away = true
 	r := kubeauth.New(kubeauth.Config{Client: api.Clientset, Clock: clocktesting.NewFakeClock(time.Unix(0, 0))})
-	_, err := r.Authorize(as(t, "Bearer token-of-ann"), submit)
+	_, err := r.Authorize(withAuthorization(t, "Bearer token-of-ann"), submit)
 	require.ErrorIs(t, err, errgrpc.ErrUnavailable)
 	api.away = false
-	_, err = r.Authorize(as(t, "Bearer token-of-ann"), submit)
+	_, err = r.Authorize(withAuthorization(t, "Bearer token-of-ann"), submit)
 	require.NoError(t, err, "an outage is not remembered")
 }
 
@@ -143,17 +143,17 @@ func TestATokenForAnotherAudienceIsNoToken(t *testing.T) {
 	r := kubeauth.New(kubeauth.Config{Client: api.Clientset, Clock: clk, Audience: "holdfast"})
 	for _, audiences := range [][]string{nil, {"https://kubernetes.default.svc"}} {
 		api.audiences = audiences
-		_, err := r.Authorize(as(t, "Bearer token-of-ann"), submit)
+		_, err := r.Authorize(withAuthorization(t, "Bearer token-of-ann"), submit)
 		require.ErrorIs(t, err, errgrpc.ErrUnauthenticated)
 		clk.Step(kubeauth.DeniedFor + time.Second)
 	}
 	require.Equal(t, []string{"holdfast"}, api.asked)
 	api.audiences = []string{"other", "holdfast"}
-	_, err := r.Authorize(as(t, "Bearer token-of-ann"), submit)
+	_, err := r.Authorize(withAuthorization(t, "Bearer token-of-ann"), submit)
 	require.NoError(t, err)
 }
 
-func from(ctx context.Context, address string) context.Context {
+func withPeerAddress(ctx context.Context, address string) context.Context {
 	return peer.NewContext(ctx, &peer.Peer{Addr: &net.TCPAddr{IP: net.ParseIP(address), Port: 1}})
 }
 
@@ -166,19 +166,19 @@ func TestMadeUpTokensDoNotFloodTheAPIServer(t *testing.T) {
 	flood := func(address string, n int) {
 		for range n {
 			asked++
-			_, err := r.Authorize(from(as(t, fmt.Sprintf("Bearer made-up-%d", asked)), address), submit)
+			_, err := r.Authorize(withPeerAddress(withAuthorization(t, fmt.Sprintf("Bearer made-up-%d", asked)), address), submit)
 			require.Error(t, err)
 		}
 	}
-	_, err := r.Authorize(from(as(t, "Bearer token-of-ann"), "10.0.0.1"), submit)
+	_, err := r.Authorize(withPeerAddress(withAuthorization(t, "Bearer token-of-ann"), "10.0.0.1"), submit)
 	require.NoError(t, err)
 	flood("10.0.0.1", 1000)
 	require.LessOrEqual(t, len(api.Clientset.Actions()), kubeauth.ReviewsAtOnceOfAddress+1)
-	_, err = r.Authorize(from(as(t, "Bearer token-of-bob"), "10.0.0.1"), submit)
+	_, err = r.Authorize(withPeerAddress(withAuthorization(t, "Bearer token-of-bob"), "10.0.0.1"), submit)
 	require.ErrorIs(t, err, errgrpc.ErrUnavailable)
-	_, err = r.Authorize(from(as(t, "Bearer token-of-ann"), "10.0.0.1"), submit)
+	_, err = r.Authorize(withPeerAddress(withAuthorization(t, "Bearer token-of-ann"), "10.0.0.1"), submit)
 	require.NoError(t, err, "a known answer asks for no review")
-	_, err = r.Authorize(from(as(t, "Bearer token-of-bob"), "10.0.0.2"), submit)
+	_, err = r.Authorize(withPeerAddress(withAuthorization(t, "Bearer token-of-bob"), "10.0.0.2"), submit)
 	require.ErrorIs(t, err, errgrpc.ErrForbidden, "other addresses are answered")
 
 	for i := range 100 {
@@ -186,7 +186,7 @@ func TestMadeUpTokensDoNotFloodTheAPIServer(t *testing.T) {
 	}
 	require.LessOrEqual(t, len(api.Clientset.Actions()), kubeauth.ReviewsAtOnce+2, "all addresses together")
 	clk.Step(time.Second)
-	_, err = r.Authorize(from(as(t, "Bearer token-of-bob"), "10.0.0.3"), submit)
+	_, err = r.Authorize(withPeerAddress(withAuthorization(t, "Bearer token-of-bob"), "10.0.0.3"), submit)
 	require.ErrorIs(t, err, errgrpc.ErrForbidden)
 }
 
@@ -197,15 +197,15 @@ func TestCallersWithoutATokenUseUpNoReviews(t *testing.T) {
 	r := kubeauth.New(kubeauth.Config{Client: api.Clientset, Clock: clocktesting.NewFakeClock(time.Unix(0, 0))})
 	for range kubeauth.ReviewsAtOnce + 1 {
 		for _, ctx := range []context.Context{
-			t.Context(), as(t), as(t, ""), as(t, "Bearer"), as(t, "Bearer "), as(t, "Bearer  "), as(t, "Bearer a b"), as(t, "Basic YTpi"), as(t, "Bearer a", "Bearer b"),
+			t.Context(), withAuthorization(t), withAuthorization(t, ""), withAuthorization(t, "Bearer"), withAuthorization(t, "Bearer "), withAuthorization(t, "Bearer  "), withAuthorization(t, "Bearer a b"), withAuthorization(t, "Basic YTpi"), withAuthorization(t, "Bearer a", "Bearer b"),
 		} {
-			_, err := r.Authorize(from(ctx, "10.0.0.1"), submit)
+			_, err := r.Authorize(withPeerAddress(ctx, "10.0.0.1"), submit)
 			require.ErrorIs(t, err, errgrpc.ErrUnauthenticated)
 		}
 	}
 	require.Empty(t, api.Clientset.Actions())
 	for i := range kubeauth.ReviewsAtOnceOfAddress {
-		_, err := r.Authorize(from(as(t, fmt.Sprintf("Bearer made-up-%d", i)), "10.0.0.1"), submit)
+		_, err := r.Authorize(withPeerAddress(withAuthorization(t, fmt.Sprintf("Bearer made-up-%d", i)), "10.0.0.1"), submit)
 		require.ErrorIs(t, err, errgrpc.ErrUnauthenticated)
 	}
 	require.Len(t, api.Clientset.Actions(), kubeauth.ReviewsAtOnceOfAddress)
@@ -231,18 +231,18 @@ func TestOneTokenIsReviewedOnce(t *testing.T) {
 	r := kubeauth.New(kubeauth.Config{Client: api.Clientset, Clock: clocktesting.NewFakeClock(time.Unix(0, 0))})
 	count, results := &atomic.Int32{}, make(chan error, calls)
 	wait := func(ctx context.Context) {
-		_, err := r.Authorize(observed{Context: from(ctx, "10.0.0.1"), once: &sync.Once{}, count: count}, submit)
+		_, err := r.Authorize(observed{Context: withPeerAddress(ctx, "10.0.0.1"), once: &sync.Once{}, count: count}, submit)
 		results <- err
 	}
 	waiting := func(n int) {
 		t.Helper()
 		require.Eventually(t, func() bool { return int(count.Load()) == n }, time.Minute, time.Millisecond)
 	}
-	first, leave := context.WithCancel(as(t, "Bearer token-of-ann"))
+	first, leave := context.WithCancel(withAuthorization(t, "Bearer token-of-ann"))
 	go wait(first)
 	waiting(1)
 	for range calls - 1 {
-		go wait(as(t, "Bearer token-of-ann"))
+		go wait(withAuthorization(t, "Bearer token-of-ann"))
 	}
 	waiting(calls)
 	leave()
@@ -260,7 +260,7 @@ func TestAPanicOfASharedReviewIsAnError(t *testing.T) {
 	api.Clientset.PrependReactor("create", "tokenreviews", func(clienttesting.Action) (bool, runtime.Object, error) { panic("on purpose") })
 	r := kubeauth.New(kubeauth.Config{Client: api.Clientset, Clock: clocktesting.NewFakeClock(time.Unix(0, 0))})
 	for range 2 {
-		_, err := r.Authorize(as(t, "Bearer token-of-ann"), submit)
+		_, err := r.Authorize(withAuthorization(t, "Bearer token-of-ann"), submit)
 		require.ErrorContains(t, err, "on purpose")
 	}
 }

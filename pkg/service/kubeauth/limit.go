@@ -29,28 +29,28 @@ const (
 	addressesRemembered = 1024
 )
 
-// limits are the rates of reviews. It is safe for concurrent use.
-type limits struct {
+// hostLimits are the rates of reviews. It is safe for concurrent use.
+type hostLimits struct {
 	clock     clock.PassiveClock
 	all       *rate.Limiter
 	mu        *sync.Mutex
 	addresses *lru.Cache // *rate.Limiter by host
 }
 
-func newLimits(clk clock.PassiveClock) limits {
-	return limits{clock: clk, all: rate.NewLimiter(ReviewsPerSecond, ReviewsAtOnce), mu: &sync.Mutex{}, addresses: lru.New(addressesRemembered)}
+func newLimits(clk clock.PassiveClock) hostLimits {
+	return hostLimits{clock: clk, all: rate.NewLimiter(ReviewsPerSecond, ReviewsAtOnce), mu: &sync.Mutex{}, addresses: lru.New(addressesRemembered)}
 }
 
-// take allows one review, or refuses it with an error that wraps errgrpc.ErrUnavailable.
-func (l limits) take(ctx context.Context) error {
+// takeReview allows one review, or refuses it with an error that wraps errgrpc.ErrUnavailable.
+func (l hostLimits) takeReview(ctx context.Context) error {
 	now := l.clock.Now()
-	if !l.of(host(ctx)).AllowN(now, 1) || !l.all.AllowN(now, 1) {
+	if !l.limiterOf(peerHost(ctx)).AllowN(now, 1) || !l.all.AllowN(now, 1) {
 		return fmt.Errorf("too many callers to review: %w", errgrpc.ErrUnavailable)
 	}
 	return nil
 }
 
-func (l limits) of(host string) *rate.Limiter {
+func (l hostLimits) limiterOf(host string) *rate.Limiter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if known, ok := l.addresses.Get(host); ok {
@@ -63,8 +63,8 @@ func (l limits) of(host string) *rate.Limiter {
 	return limiter
 }
 
-// host is the address of a caller without its port.
-func host(ctx context.Context) string {
+// peerHost is the address of a caller without its port.
+func peerHost(ctx context.Context) string {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
 		return ""

@@ -33,11 +33,11 @@ func MakeDir(path string) error {
 	if err := os.MkdirAll(absolute, 0o700); err != nil {
 		return err
 	}
-	return check(absolute, os.Geteuid())
+	return checkPath(absolute, os.Geteuid())
 }
 
-// check examines the path as it was given and as links resolve it.
-func check(path string, uid int) error {
+// checkPath examines the path as it was given and as links resolve it.
+func checkPath(path string, uid int) error {
 	if err := checkChain(path, uid); err != nil {
 		return err
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// own is a directory below one that everyone may write to, as the system's for temporary files is.
-func own(t *testing.T) (shared, dir string) {
+// newPrivateDir is a directory below one that everyone may write to, as the system's for temporary files is.
+func newPrivateDir(t *testing.T) (shared, dir string) {
 	t.Helper()
 	shared = filepath.Join(t.TempDir(), "tmp")
 	require.NoError(t, os.Mkdir(shared, 0o700))
@@ -22,7 +22,7 @@ func own(t *testing.T) (shared, dir string) {
 // TestADirectoryOfSomebodyElseIsRefused: a user who makes /tmp/holdfast first owns what services
 // put below it, and can read and replace it.
 func TestADirectoryOfSomebodyElseIsRefused(t *testing.T) {
-	_, dir := own(t)
+	_, dir := newPrivateDir(t)
 	require.NoError(t, MakeDir(dir))
 	info, err := os.Stat(dir)
 	require.NoError(t, err)
@@ -39,13 +39,13 @@ func TestADirectoryOfSomebodyElseIsRefused(t *testing.T) {
 		require.ErrorContains(t, err, filepath.Dir(dir)+":")
 		return
 	}
-	require.ErrorIs(t, check(dir, stranger), ErrNotOurs)
+	require.ErrorIs(t, checkPath(dir, stranger), ErrNotOurs)
 }
 
 // TestALinkOfSomebodyElseIsRefused: a link in /tmp leads the service into a directory of the
 // service's own user.
 func TestALinkOfSomebodyElseIsRefused(t *testing.T) {
-	shared, _ := own(t)
+	shared, _ := newPrivateDir(t)
 	target := filepath.Join(t.TempDir(), "mine")
 	require.NoError(t, os.Mkdir(target, 0o700))
 	link := filepath.Join(shared, "holdfast")
@@ -55,7 +55,7 @@ func TestALinkOfSomebodyElseIsRefused(t *testing.T) {
 		require.NoError(t, os.Lchown(link, 1, -1))
 		require.ErrorIs(t, MakeDir(link), ErrNotOurs)
 	} else {
-		require.ErrorIs(t, check(link, os.Geteuid()+1), ErrNotOurs)
+		require.ErrorIs(t, checkPath(link, os.Geteuid()+1), ErrNotOurs)
 	}
 }
 
@@ -71,7 +71,7 @@ func TestADirectoryThatEveryoneMayWriteToIsRefused(t *testing.T) {
 	}
 	require.NoError(t, MakeDir(dir))
 	require.NoError(t, os.Chown(dir, 1, -1))
-	require.ErrorIs(t, check(dir, 1), ErrNotOurs)
+	require.ErrorIs(t, checkPath(dir, 1), ErrNotOurs)
 }
 
 func TestFilesAreForTheirOwnerAlone(t *testing.T) {

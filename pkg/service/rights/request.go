@@ -25,15 +25,15 @@ func (r Rules) Requests(namespace string) []Request {
 		}
 	}
 	for i := range r.Namespaced {
-		expand(&r.Namespaced[i], namespace, add)
+		expandRule(&r.Namespaced[i], namespace, add)
 	}
 	for i := range r.Cluster {
-		expand(&r.Cluster[i], "", add)
+		expandRule(&r.Cluster[i], "", add)
 	}
 	return out
 }
 
-func expand(rule *rbacv1.PolicyRule, namespace string, add func(Request)) {
+func expandRule(rule *rbacv1.PolicyRule, namespace string, add func(Request)) {
 	names := rule.ResourceNames
 	if len(names) == 0 {
 		names = []string{""}

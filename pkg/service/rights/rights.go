@@ -30,62 +30,62 @@ func Services() []string {
 	return []string{"queue-scheduler", "backup-runner", "restore-runner", "async-operation-monitor", "manifest-indexer", "deletion"}
 }
 
-// Of returns the rules of a service; an unknown one has none.
-func Of(service string, o Options) Rules {
+// RulesOf returns the rules of a service; an unknown one has none.
+func RulesOf(service string, o Options) Rules {
 	var r Rules
 	switch service {
 	case "queue-scheduler":
-		r = scheduler()
+		r = schedulerRules()
 	case "backup-runner":
 		r = backupRunner(o)
 	case "restore-runner":
 		r = restoreRunner(o)
 	case "async-operation-monitor":
-		r = monitor(o)
+		r = monitorRules(o)
 	case "manifest-indexer":
-		r = indexer()
+		r = indexerRules()
 	case "deletion":
-		r = deletion()
+		r = deletionRules()
 	default:
 		return Rules{}
 	}
 	r.Namespaced = append(slices.Clone(common), r.Namespaced...)
 	if o.Reviews {
-		r.Cluster = append(r.Cluster, rule("authentication.k8s.io", "tokenreviews", "create"), rule("authorization.k8s.io", "subjectaccessreviews", "create"))
+		r.Cluster = append(r.Cluster, policyRule("authentication.k8s.io", "tokenreviews", "create"), policyRule("authorization.k8s.io", "subjectaccessreviews", "create"))
 	}
 	return r
 }
 
-func scheduler() Rules {
+func schedulerRules() Rules {
 	return Rules{
 		Namespaced: slices.Concat(duty, events, []rbacv1.PolicyRule{
-			velero([]string{"backups", "restores"}, "get", "list", "watch", "create", "patch"),
-			velero([]string{"schedules"}, "list", "watch", "patch"),
-			velero([]string{"backupstoragelocations", "volumesnapshotlocations"}, "list"),
-			rule("", "configmaps", "get", "list", "watch", "create"), only("holdfast-queue", rule("", "configmaps", "update")),
-			rule("apps", "deployments", "list"),
+			veleroRule([]string{"backups", "restores"}, "get", "list", "watch", "create", "patch"),
+			veleroRule([]string{"schedules"}, "list", "watch", "patch"),
+			veleroRule([]string{"backupstoragelocations", "volumesnapshotlocations"}, "list"),
+			policyRule("", "configmaps", "get", "list", "watch", "create"), ruleForName("holdfast-queue", policyRule("", "configmaps", "update")),
+			policyRule("apps", "deployments", "list"),
 		}),
-		Cluster: []rbacv1.PolicyRule{rule("", "namespaces", "get", "list")},
+		Cluster: []rbacv1.PolicyRule{policyRule("", "namespaces", "get", "list")},
 	}
 }
 
 func backupRunner(o Options) Rules {
 	r := Rules{
 		Namespaced: slices.Concat(duty, instance, events, []rbacv1.PolicyRule{
-			velero([]string{"backups"}, "get", "list", "watch", "patch"), velero([]string{"schedules"}, "list", "watch"),
-			velero([]string{"volumesnapshotlocations"}, "get"),
-			only("holdfast-queue", rule("", "configmaps", "get", "update")),
+			veleroRule([]string{"backups"}, "get", "list", "watch", "patch"), veleroRule([]string{"schedules"}, "list", "watch"),
+			veleroRule([]string{"volumesnapshotlocations"}, "get"),
+			ruleForName("holdfast-queue", policyRule("", "configmaps", "get", "update")),
 		}),
-		Cluster: []rbacv1.PolicyRule{cluster, rule("*", "*", "list")},
+		Cluster: []rbacv1.PolicyRule{cluster, policyRule("*", "*", "list")},
 	}
 	if o.Hooks {
-		r.Cluster = append(r.Cluster, rule("", "pods/exec", "create", "get"))
+		r.Cluster = append(r.Cluster, policyRule("", "pods/exec", "create", "get"))
 	}
 	if o.CSI {
 		r.Cluster = append(r.Cluster,
-			rules("", []string{"persistentvolumes", "persistentvolumeclaims"}, "get"),
-			snapshot([]string{"volumesnapshots"}, "get", "create", "patch", "delete"),
-			snapshot([]string{"volumesnapshotcontents"}, "get", "patch", "delete"))
+			policyRuleFor("", []string{"persistentvolumes", "persistentvolumeclaims"}, "get"),
+			snapshotRule([]string{"volumesnapshots"}, "get", "create", "patch", "delete"),
+			snapshotRule([]string{"volumesnapshotcontents"}, "get", "patch", "delete"))
 	}
 	return r
 }
@@ -93,31 +93,31 @@ func backupRunner(o Options) Rules {
 func restoreRunner(o Options) Rules {
 	r := Rules{
 		Namespaced: slices.Concat(duty, instance, events, []rbacv1.PolicyRule{
-			velero([]string{"restores"}, "get", "list", "watch", "patch"), velero([]string{"schedules"}, "list", "watch"),
-			velero([]string{"backups", "volumesnapshotlocations"}, "get"),
-			rule("", "configmaps", "get", "list"), rule("apps", "deployments", "list"),
+			veleroRule([]string{"restores"}, "get", "list", "watch", "patch"), veleroRule([]string{"schedules"}, "list", "watch"),
+			veleroRule([]string{"backups", "volumesnapshotlocations"}, "get"),
+			policyRule("", "configmaps", "get", "list"), policyRule("apps", "deployments", "list"),
 		}),
 		Cluster: []rbacv1.PolicyRule{
-			rule("*", "*", "get", "create", "patch", "delete"), rule("*", "*/finalizers", "update"), apiServices,
-			rules(rbacv1.GroupName, []string{"roles", "clusterroles"}, "escalate", "bind"),
+			policyRule("*", "*", "get", "create", "patch", "delete"), policyRule("*", "*/finalizers", "update"), apiServices,
+			policyRuleFor(rbacv1.GroupName, []string{"roles", "clusterroles"}, "escalate", "bind"),
 		},
 	}
 	if o.CSI {
-		r.Cluster = append(r.Cluster, rule("", "persistentvolumeclaims", "list"),
-			snapshot([]string{"volumesnapshots", "volumesnapshotcontents", "volumesnapshotclasses"}, "list"))
+		r.Cluster = append(r.Cluster, policyRule("", "persistentvolumeclaims", "list"),
+			snapshotRule([]string{"volumesnapshots", "volumesnapshotcontents", "volumesnapshotclasses"}, "list"))
 	}
 	return r
 }
 
-func monitor(o Options) Rules {
+func monitorRules(o Options) Rules {
 	r := Rules{
 		Namespaced: slices.Concat(events, []rbacv1.PolicyRule{
-			velero([]string{"backups", "restores"}, "get", "list", "watch", "patch"), rule("coordination.k8s.io", "leases", "get"),
+			veleroRule([]string{"backups", "restores"}, "get", "list", "watch", "patch"), policyRule("coordination.k8s.io", "leases", "get"),
 		}),
 		Cluster: []rbacv1.PolicyRule{cluster},
 	}
 	if o.CSI {
-		r.Cluster = append(r.Cluster, snapshot([]string{"volumesnapshots"}, "get", "delete"), snapshot([]string{"volumesnapshotcontents"}, "get", "patch", "delete"))
+		r.Cluster = append(r.Cluster, snapshotRule([]string{"volumesnapshots"}, "get", "delete"), snapshotRule([]string{"volumesnapshotcontents"}, "get", "patch", "delete"))
 	}
 	if o.Reviews {
 		r.Cluster = append(r.Cluster, rbacv1.PolicyRule{NonResourceURLs: []string{"/holdfast.operation.v1.OperationService/*"}, Verbs: []string{"post"}})
@@ -125,63 +125,63 @@ func monitor(o Options) Rules {
 	return r
 }
 
-func indexer() Rules {
+func indexerRules() Rules {
 	return Rules{
 		Namespaced: slices.Concat(duty, events, []rbacv1.PolicyRule{
-			velero([]string{"backupstoragelocations"}, "list", "watch", "patch"),
-			velero([]string{"downloadrequests", "serverstatusrequests"}, "get", "list", "watch", "patch", "delete"),
-			velero([]string{"backups"}, "get", "list", "create", "delete"), velero([]string{"podvolumebackups"}, "create"),
-			velero([]string{"restores", "schedules"}, "get"), rule("", "secrets", "create"),
+			veleroRule([]string{"backupstoragelocations"}, "list", "watch", "patch"),
+			veleroRule([]string{"downloadrequests", "serverstatusrequests"}, "get", "list", "watch", "patch", "delete"),
+			veleroRule([]string{"backups"}, "get", "list", "create", "delete"), veleroRule([]string{"podvolumebackups"}, "create"),
+			veleroRule([]string{"restores", "schedules"}, "get"), policyRule("", "secrets", "create"),
 		}),
 	}
 }
 
-func deletion() Rules {
+func deletionRules() Rules {
 	return Rules{
 		Namespaced: slices.Concat(duty, instance, []rbacv1.PolicyRule{
-			velero([]string{"deletebackuprequests"}, "get", "list", "watch", "create", "patch", "delete"),
-			velero([]string{"backups"}, "get", "list", "patch", "delete"), velero([]string{"restores"}, "list", "delete"),
-			velero([]string{"backupstoragelocations", "podvolumebackups", "datauploads"}, "list"), velero([]string{"schedules"}, "list", "watch"),
-			velero([]string{"volumesnapshotlocations"}, "get"),
+			veleroRule([]string{"deletebackuprequests"}, "get", "list", "watch", "create", "patch", "delete"),
+			veleroRule([]string{"backups"}, "get", "list", "patch", "delete"), veleroRule([]string{"restores"}, "list", "delete"),
+			veleroRule([]string{"backupstoragelocations", "podvolumebackups", "datauploads"}, "list"), veleroRule([]string{"schedules"}, "list", "watch"),
+			veleroRule([]string{"volumesnapshotlocations"}, "get"),
 		}),
 		Cluster: []rbacv1.PolicyRule{
-			cluster, velero([]string{"backups", "restores"}, "list"), apiServices,
-			snapshot([]string{"volumesnapshots"}, "get", "list", "delete"), snapshot([]string{"volumesnapshotcontents"}, "get", "list", "create", "patch", "delete"),
-			snapshot([]string{"volumesnapshotcontents/status"}, "patch"),
+			cluster, veleroRule([]string{"backups", "restores"}, "list"), apiServices,
+			snapshotRule([]string{"volumesnapshots"}, "get", "list", "delete"), snapshotRule([]string{"volumesnapshotcontents"}, "get", "list", "create", "patch", "delete"),
+			snapshotRule([]string{"volumesnapshotcontents/status"}, "patch"),
 		},
 	}
 }
 
 // What several services share, under the names of the chart's templates.
 var (
-	common = []rbacv1.PolicyRule{velero([]string{"backupstoragelocations"}, "get"), rule("", "secrets", "get")}
+	common = []rbacv1.PolicyRule{veleroRule([]string{"backupstoragelocations"}, "get"), policyRule("", "secrets", "get")}
 
-	duty     = []rbacv1.PolicyRule{rule("coordination.k8s.io", "leases", "get", "create", "update")}
-	instance = []rbacv1.PolicyRule{rule("coordination.k8s.io", "leases", "get", "list", "create", "patch", "delete")}
-	events   = []rbacv1.PolicyRule{rule("events.k8s.io", "events", "create", "patch")}
+	duty     = []rbacv1.PolicyRule{policyRule("coordination.k8s.io", "leases", "get", "create", "update")}
+	instance = []rbacv1.PolicyRule{policyRule("coordination.k8s.io", "leases", "get", "list", "create", "patch", "delete")}
+	events   = []rbacv1.PolicyRule{policyRule("events.k8s.io", "events", "create", "patch")}
 
-	cluster     = only("kube-system", rule("", "namespaces", "get"))
-	apiServices = rule("apiregistration.k8s.io", "apiservices", "list")
+	cluster     = ruleForName("kube-system", policyRule("", "namespaces", "get"))
+	apiServices = policyRule("apiregistration.k8s.io", "apiservices", "list")
 )
 
-func rules(group string, resources []string, verbs ...string) rbacv1.PolicyRule {
+func policyRuleFor(group string, resources []string, verbs ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: verbs}
 }
 
-func rule(group, resource string, verbs ...string) rbacv1.PolicyRule {
-	return rules(group, []string{resource}, verbs...)
+func policyRule(group, resource string, verbs ...string) rbacv1.PolicyRule {
+	return policyRuleFor(group, []string{resource}, verbs...)
 }
 
-func velero(resources []string, verbs ...string) rbacv1.PolicyRule {
-	return rules("velero.io", resources, verbs...)
+func veleroRule(resources []string, verbs ...string) rbacv1.PolicyRule {
+	return policyRuleFor("velero.io", resources, verbs...)
 }
 
-func snapshot(resources []string, verbs ...string) rbacv1.PolicyRule {
-	return rules("snapshot.storage.k8s.io", resources, verbs...)
+func snapshotRule(resources []string, verbs ...string) rbacv1.PolicyRule {
+	return policyRuleFor("snapshot.storage.k8s.io", resources, verbs...)
 }
 
-// only narrows a rule to objects of one name.
-func only(name string, r rbacv1.PolicyRule) rbacv1.PolicyRule {
+// ruleForName narrows a rule to objects of one name.
+func ruleForName(name string, r rbacv1.PolicyRule) rbacv1.PolicyRule {
 	r.ResourceNames = []string{name}
 	return r
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/service/rights"
 )
 
-func texts(service string, o rights.Options) []string {
+func ruleTexts(service string, o rights.Options) []string {
 	var out []string
-	for _, q := range rights.Of(service, o).Requests("server") {
+	for _, q := range rights.RulesOf(service, o).Requests("server") {
 		out = append(out, q.String())
 	}
 	return out
@@ -25,15 +25,15 @@ func TestRequestsAreWhatTheRulesAllow(t *testing.T) {
 		"get leases.coordination.k8s.io in server",
 		`get namespaces "kube-system"`, "post /holdfast.operation.v1.OperationService/*",
 		"create tokenreviews.authentication.k8s.io", "create subjectaccessreviews.authorization.k8s.io",
-	}, texts("async-operation-monitor", rights.Options{Reviews: true}))
-	require.Empty(t, texts("unknown", rights.Options{Reviews: true}))
+	}, ruleTexts("async-operation-monitor", rights.Options{Reviews: true}))
+	require.Empty(t, ruleTexts("unknown", rights.Options{Reviews: true}))
 }
 
 // A right that two rules grant, as create of Leases of a runner, is one request.
 func TestEveryRequestIsThereOnce(t *testing.T) {
 	for _, service := range rights.Services() {
 		seen := map[string]bool{}
-		for _, text := range texts(service, rights.Options{CSI: true, Hooks: true, Reviews: true}) {
+		for _, text := range ruleTexts(service, rights.Options{CSI: true, Hooks: true, Reviews: true}) {
 			require.False(t, seen[text], "%s: %s", service, text)
 			seen[text] = true
 		}
@@ -41,11 +41,11 @@ func TestEveryRequestIsThereOnce(t *testing.T) {
 }
 
 func TestOptionsDecideWhichRulesThereAre(t *testing.T) {
-	plain, all := texts("backup-runner", rights.Options{}), texts("backup-runner", rights.Options{CSI: true, Hooks: true, Reviews: true})
+	plain, all := ruleTexts("backup-runner", rights.Options{}), ruleTexts("backup-runner", rights.Options{CSI: true, Hooks: true, Reviews: true})
 	for _, text := range []string{"create pods/exec", "get volumesnapshots.snapshot.storage.k8s.io", "create tokenreviews.authentication.k8s.io"} {
 		require.NotContains(t, plain, text)
 		require.Contains(t, all, text)
 	}
 	require.Subset(t, all, plain)
-	require.Contains(t, texts("restore-runner", rights.Options{}), "update */finalizers.*")
+	require.Contains(t, ruleTexts("restore-runner", rights.Options{}), "update */finalizers.*")
 }

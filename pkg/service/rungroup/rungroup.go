@@ -50,7 +50,7 @@ type Group struct {
 	cfg Config
 
 	mu      sync.Mutex
-	parts   []part          // added before Run
+	parts   []groupPart     // added before Run
 	ctx     context.Context // of running parts; nil before Run
 	cancel  context.CancelCauseFunc
 	running map[int]string
@@ -60,7 +60,7 @@ type Group struct {
 	closed  bool          // idle is closed: later parts are not started
 }
 
-type part struct {
+type groupPart struct {
 	name string
 	run  func(context.Context) error
 }
@@ -77,11 +77,11 @@ func (g *Group) Go(name string, run func(ctx context.Context) error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.ctx == nil {
-		g.parts = append(g.parts, part{name, run})
+		g.parts = append(g.parts, groupPart{name, run})
 		return
 	}
 	if !g.closed {
-		g.start(part{name, run})
+		g.startPart(groupPart{name, run})
 	}
 }
 
@@ -94,7 +94,7 @@ func (g *Group) Run(ctx context.Context) error {
 	g.mu.Lock()
 	g.ctx, g.cancel = runCtx, cancel
 	for _, p := range g.parts {
-		g.start(p)
+		g.startPart(p)
 	}
 	g.parts = nil
 	g.closeIfIdle()
@@ -111,17 +111,17 @@ func (g *Group) Run(ctx context.Context) error {
 	return errors.Join(g.errs...)
 }
 
-// start runs p. The caller holds the lock.
-func (g *Group) start(p part) {
+// startPart runs p. The caller holds the lock.
+func (g *Group) startPart(p groupPart) {
 	id := g.next
 	g.next++
 	g.running[id] = p.name
 	ctx := g.ctx
-	go func() { g.ended(id, p.name, g.protect(ctx, p)) }()
+	go func() { g.partEnded(id, p.name, g.runProtected(ctx, p)) }()
 }
 
-// protect turns a panic of the part into an error.
-func (g *Group) protect(ctx context.Context, p part) (err error) {
+// runProtected turns a panic of the part into an error.
+func (g *Group) runProtected(ctx context.Context, p groupPart) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			stack := debug.Stack()
@@ -134,7 +134,7 @@ func (g *Group) protect(ctx context.Context, p part) (err error) {
 	return p.run(ctx)
 }
 
-func (g *Group) ended(id int, name string, err error) {
+func (g *Group) partEnded(id int, name string, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.running, id)

@@ -15,7 +15,7 @@ import (
 func CheckBackup(hooks *velerov1.BackupHooks) (out []Problem) {
 	for i := range hooks.Resources {
 		set, path := &hooks.Resources[i], fmt.Sprintf("spec.hooks.resources[%d]", i)
-		out = append(out, scopeOf(set).check(path)...)
+		out = append(out, scopeOf(set).checkScope(path)...)
 		for phase, list := range map[string][]velerov1.BackupResourceHook{".pre": set.PreHooks, ".post": set.PostHooks} {
 			for n := range list {
 				out = append(out, checkBackupExec(fmt.Sprintf("%s%s[%d].exec", path, phase, n), list[n].Exec)...)
@@ -32,8 +32,8 @@ func checkBackupExec(path string, e *velerov1.ExecHook) []Problem {
 	return append(checkExec(path, e.Container, e.Command, e.OnError), checkTimeout(path+".timeout", e.Timeout.Duration)...)
 }
 
-func scopeOf(set *velerov1.BackupResourceHookSpec) *scope {
-	return &scope{
+func scopeOf(set *velerov1.BackupResourceHookSpec) *hookScope {
+	return &hookScope{
 		includedNamespaces: set.IncludedNamespaces, excludedNamespaces: set.ExcludedNamespaces,
 		includedResources: set.IncludedResources, excludedResources: set.ExcludedResources, labelSelector: set.LabelSelector,
 	}
@@ -55,16 +55,16 @@ func NewBackup(hooks *velerov1.BackupHooks, r selection.Resolver) (*Backup, erro
 	b := &Backup{}
 	for i := range hooks.Resources {
 		spec, path := &hooks.Resources[i], fmt.Sprintf("spec.hooks.resources[%d]", i)
-		m, err := scopeOf(spec).matcher(r)
+		m, err := scopeOf(spec).newMatcher(r)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
-		b.sets = append(b.sets, backupSet{m, execs(path+".pre", spec.PreHooks), execs(path+".post", spec.PostHooks)})
+		b.sets = append(b.sets, backupSet{m, backupExecs(path+".pre", spec.PreHooks), backupExecs(path+".post", spec.PostHooks)})
 	}
 	return b, nil
 }
 
-func execs(path string, list []velerov1.BackupResourceHook) (out []Exec) {
+func backupExecs(path string, list []velerov1.BackupResourceHook) (out []Exec) {
 	for i := range list {
 		e := list[i].Exec
 		out = append(out, Exec{
@@ -81,14 +81,14 @@ type Pod struct {
 	Labels, Annotations labels.Labels
 }
 
-func (p *Pod) annotation(key string) string {
+func (p *Pod) annotationAt(key string) string {
 	if p.Annotations == nil {
 		return ""
 	}
 	return p.Annotations.Get(key)
 }
 
-func (p *Pod) labels() labels.Labels {
+func (p *Pod) labelSet() labels.Labels {
 	if p.Labels == nil {
 		return labels.Set{}
 	}
@@ -107,15 +107,15 @@ func (a *Around) Any() bool { return len(a.Pre)+len(a.Post) > 0 }
 func (b *Backup) Of(pod *Pod) (Around, error) {
 	var a Around
 	for i := range b.sets {
-		if set := &b.sets[i]; set.matches(pod.Namespace, pod.labels()) {
+		if set := &b.sets[i]; set.matchesPod(pod.Namespace, pod.labelSet()) {
 			a.Pre, a.Post = append(a.Pre, set.pre...), append(a.Post, set.post...)
 		}
 	}
-	pre, err := annotated(pod, velerov1.AnnotationPreBackupHookPrefix)
+	pre, err := annotatedExec(pod, velerov1.AnnotationPreBackupHookPrefix)
 	if pre == nil && err == nil {
-		pre, err = annotated(pod, velerov1.AnnotationBackupHookPrefix)
+		pre, err = annotatedExec(pod, velerov1.AnnotationBackupHookPrefix)
 	}
-	post, postErr := annotated(pod, velerov1.AnnotationPostBackupHookPrefix)
+	post, postErr := annotatedExec(pod, velerov1.AnnotationPostBackupHookPrefix)
 	if pre != nil {
 		a.Pre = []Exec{*pre}
 	}
@@ -125,11 +125,11 @@ func (b *Backup) Of(pod *Pod) (Around, error) {
 	return a, errors.Join(err, postErr)
 }
 
-// annotated returns the hook that annotations with a prefix ask for; nil if none does.
-func annotated(pod *Pod, prefix string) (*Exec, error) {
-	a := annotations{pod.annotation, prefix}
+// annotatedExec returns the hook that annotations with a prefix ask for; nil if none does.
+func annotatedExec(pod *Pod, prefix string) (*Exec, error) {
+	a := hookAnnotations{pod.annotationAt, prefix}
 	if a.get(prefix+"command") == "" {
-		return nil, a.orphan("container", "on-error", "timeout")
+		return nil, a.orphanError("container", "on-error", "timeout")
 	}
-	return a.exec("timeout")
+	return a.parseExec("timeout")
 }

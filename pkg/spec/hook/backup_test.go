@@ -13,20 +13,20 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/spec/hook"
 )
 
-type names map[string]schema.GroupResource
+type nameLists map[string]schema.GroupResource
 
-func (n names) Resolve(name string) (schema.GroupResource, bool, bool) {
+func (n nameLists) Resolve(name string) (schema.GroupResource, bool, bool) {
 	gr, ok := n[name]
 	return gr, true, ok
 }
 
-var known = names{"pods": {Resource: "pods"}, "po": {Resource: "pods"}, "deployments": {Group: "apps", Resource: "deployments"}}
+var known = nameLists{"pods": {Resource: "pods"}, "po": {Resource: "pods"}, "deployments": {Group: "apps", Resource: "deployments"}}
 
-func exec(command string) velerov1.BackupResourceHook {
+func newExecHook(command string) velerov1.BackupResourceHook {
 	return velerov1.BackupResourceHook{Exec: &velerov1.ExecHook{Command: []string{command}}}
 }
 
-func commands(list []hook.Exec) (out []string) {
+func execCommands(list []hook.Exec) (out []string) {
 	for _, e := range list {
 		out = append(out, e.Command[0])
 	}
@@ -35,7 +35,7 @@ func commands(list []hook.Exec) (out []string) {
 
 func TestHooksOfTheSpecAreChosenByNamespaceResourceAndLabel(t *testing.T) {
 	set := func(name string, change func(*velerov1.BackupResourceHookSpec)) velerov1.BackupResourceHookSpec {
-		s := velerov1.BackupResourceHookSpec{Name: name, PreHooks: []velerov1.BackupResourceHook{exec(name)}, PostHooks: []velerov1.BackupResourceHook{exec(name)}}
+		s := velerov1.BackupResourceHookSpec{Name: name, PreHooks: []velerov1.BackupResourceHook{newExecHook(name)}, PostHooks: []velerov1.BackupResourceHook{newExecHook(name)}}
 		change(&s)
 		return s
 	}
@@ -61,8 +61,8 @@ func TestHooksOfTheSpecAreChosenByNamespaceResourceAndLabel(t *testing.T) {
 	} {
 		got, err := b.Of(&c.pod)
 		require.NoError(t, err)
-		require.Equal(t, c.want, commands(got.Pre))
-		require.Equal(t, c.want, commands(got.Post))
+		require.Equal(t, c.want, execCommands(got.Pre))
+		require.Equal(t, c.want, execCommands(got.Post))
 		require.True(t, got.Any())
 		require.Equal(t, hook.DefaultTimeout, got.Pre[0].Timeout)
 		require.Equal(t, "spec.hooks.resources[0].pre[0].exec", got.Pre[0].Field)
@@ -72,7 +72,7 @@ func TestHooksOfTheSpecAreChosenByNamespaceResourceAndLabel(t *testing.T) {
 // Annotations of one phase take the place of the spec's hooks of that phase, and of no other.
 func TestAnnotationsTakeThePlaceOfTheSpec(t *testing.T) {
 	b, err := hook.NewBackup(&velerov1.BackupHooks{Resources: []velerov1.BackupResourceHookSpec{{
-		Name: "s", PreHooks: []velerov1.BackupResourceHook{exec("spec")}, PostHooks: []velerov1.BackupResourceHook{exec("spec")}}}}, known)
+		Name: "s", PreHooks: []velerov1.BackupResourceHook{newExecHook("spec")}, PostHooks: []velerov1.BackupResourceHook{newExecHook("spec")}}}}, known)
 	require.NoError(t, err)
 	of := func(set labels.Set) hook.Around {
 		got, err := b.Of(&hook.Pod{Namespace: "a", Annotations: set})
@@ -83,10 +83,10 @@ func TestAnnotationsTakeThePlaceOfTheSpec(t *testing.T) {
 		"pre.hook.backup.velero.io/on-error": "Fail", "pre.hook.backup.velero.io/timeout": "1m30s", "hook.backup.velero.io/command": "not this"})
 	require.Equal(t, []hook.Exec{{Field: "annotation pre.hook.backup.velero.io/command", Container: "db",
 		Command: []string{"/bin/sh", "-c", "sync; sync"}, Fail: true, Timeout: 90 * time.Second}}, got.Pre)
-	require.Equal(t, []string{"spec"}, commands(got.Post))
+	require.Equal(t, []string{"spec"}, execCommands(got.Post))
 	got = of(labels.Set{"hook.backup.velero.io/command": "/usr/bin/old name", "post.hook.backup.velero.io/command": "thaw"})
-	require.Equal(t, []string{"/usr/bin/old name"}, commands(got.Pre), "one word is the program, there is no shell")
-	require.Equal(t, []string{"thaw"}, commands(got.Post))
+	require.Equal(t, []string{"/usr/bin/old name"}, execCommands(got.Pre), "one word is the program, there is no shell")
+	require.Equal(t, []string{"thaw"}, execCommands(got.Post))
 	require.Equal(t, hook.DefaultTimeout, got.Post[0].Timeout)
 }
 

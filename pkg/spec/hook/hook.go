@@ -59,46 +59,46 @@ func checkTimeout(field string, d time.Duration) []Problem {
 	return nil
 }
 
-// annotations reads the fields of one hook out of the annotations of a Pod.
-type annotations struct {
+// hookAnnotations reads the fields of one hook out of the annotations of a Pod.
+type hookAnnotations struct {
 	get    func(key string) string
 	prefix string
 }
 
-func (a *annotations) errorf(key, format string, args ...any) error {
+func (a *hookAnnotations) errorAt(key, format string, args ...any) error {
 	return fmt.Errorf("annotation %s%s: %w", a.prefix, key, fmt.Errorf(format, args...))
 }
 
-// command reads the command: a JSON list where the value begins like one, else the name of a
+// parseCommand reads the command: a JSON list where the value begins like one, else the name of a
 // program.
-func (a *annotations) command() ([]string, error) {
+func (a *hookAnnotations) parseCommand() ([]string, error) {
 	text := a.get(a.prefix + "command")
 	if !strings.HasPrefix(strings.TrimSpace(text), "[") {
 		return []string{text}, nil
 	}
 	var list []string
 	if err := json.Unmarshal([]byte(text), &list); err != nil {
-		return nil, a.errorf("command", "%.100q is not a JSON list of texts: %w", text, err)
+		return nil, a.errorAt("command", "%.100q is not a JSON list of texts: %w", text, err)
 	}
 	if len(list) == 0 || list[0] == "" {
-		return nil, a.errorf("command", "%w", errNoCommand)
+		return nil, a.errorAt("command", "%w", errNoCommand)
 	}
 	return list, nil
 }
 
-func (a *annotations) fail() (bool, error) {
+func (a *hookAnnotations) failsOnError() (bool, error) {
 	switch mode := velerov1.HookErrorMode(a.get(a.prefix + "on-error")); mode {
 	case velerov1.HookErrorModeFail:
 		return true, nil
 	case velerov1.HookErrorModeContinue, "":
 		return false, nil
 	default:
-		return false, a.errorf("on-error", "%.100q %w", mode, errOnError)
+		return false, a.errorAt("on-error", "%.100q %w", mode, errOnError)
 	}
 }
 
-// duration reads a duration that is 0 or more; without the annotation it is otherwise.
-func (a *annotations) duration(key string, otherwise time.Duration) (time.Duration, error) {
+// parseDuration reads a duration that is 0 or more; without the annotation it is otherwise.
+func (a *hookAnnotations) parseDuration(key string, otherwise time.Duration) (time.Duration, error) {
 	text := a.get(a.prefix + key)
 	if text == "" {
 		return otherwise, nil
@@ -108,7 +108,7 @@ func (a *annotations) duration(key string, otherwise time.Duration) (time.Durati
 		err = errors.New("must not be negative")
 	}
 	if err != nil {
-		return 0, a.errorf(key, "%.100q is not a duration such as 90s: %w", text, err)
+		return 0, a.errorAt(key, "%.100q is not a duration such as 90s: %w", text, err)
 	}
 	if d == 0 {
 		return otherwise, nil
@@ -116,22 +116,22 @@ func (a *annotations) duration(key string, otherwise time.Duration) (time.Durati
 	return d, nil
 }
 
-// exec reads the command with the fields that all kinds of hooks have. What is wrong with one field
+// parseExec reads the command with the fields that all kinds of hooks have. What is wrong with one field
 // is in the error; the others are read all the same.
-func (a *annotations) exec(timeoutKey string) (*Exec, error) {
+func (a *hookAnnotations) parseExec(timeoutKey string) (*Exec, error) {
 	e := &Exec{Field: "annotation " + a.prefix + "command", Container: a.get(a.prefix + "container")}
 	var errs [3]error
-	e.Command, errs[0] = a.command()
-	e.Fail, errs[1] = a.fail()
-	e.Timeout, errs[2] = a.duration(timeoutKey, DefaultTimeout)
+	e.Command, errs[0] = a.parseCommand()
+	e.Fail, errs[1] = a.failsOnError()
+	e.Timeout, errs[2] = a.parseDuration(timeoutKey, DefaultTimeout)
 	return e, errors.Join(errs[:]...)
 }
 
-// orphan returns an error where annotations speak of a hook that has no command.
-func (a *annotations) orphan(keys ...string) error {
+// orphanError returns an error where annotations speak of a hook that has no command.
+func (a *hookAnnotations) orphanError(keys ...string) error {
 	for _, key := range keys {
 		if a.get(a.prefix+key) != "" {
-			return a.errorf(key, "there is no annotation %scommand beside it", a.prefix)
+			return a.errorAt(key, "there is no annotation %scommand beside it", a.prefix)
 		}
 	}
 	return nil

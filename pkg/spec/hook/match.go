@@ -14,30 +14,30 @@ import (
 
 var pods = schema.GroupResource{Resource: "pods"}
 
-// scope selects the Pods of a set of hooks. Lists of resources select Pods or they do not: hooks
+// hookScope selects the Pods of a set of hooks. Lists of resources select Pods or they do not: hooks
 // of other objects do not exist (Velero 1.18).
-type scope struct {
+type hookScope struct {
 	includedNamespaces, excludedNamespaces []string
 	includedResources, excludedResources   []string
 	labelSelector                          *metav1.LabelSelector
 }
 
-// check finds what is wrong with a scope, with fields below a path.
-func (s *scope) check(path string) (out []Problem) {
+// checkScope finds what is wrong with a scope, with fields below a path.
+func (s *hookScope) checkScope(path string) (out []Problem) {
 	for _, err := range selection.ValidateNamespaces(s.includedNamespaces, s.excludedNamespaces) {
 		out = append(out, Problem{path + ".includedNamespaces, excludedNamespaces", err.Error()})
 	}
 	for _, err := range selection.ValidateIncludesExcludes(s.includedResources, s.excludedResources) {
 		out = append(out, Problem{path + ".includedResources, excludedResources", err.Error()})
 	}
-	if _, err := s.selector(); err != nil {
+	if _, err := s.parseSelector(); err != nil {
 		out = append(out, Problem{path + ".labelSelector", err.Error()})
 	}
 	return out
 }
 
-// selector returns the selector; no selector selects every Pod.
-func (s *scope) selector() (labels.Selector, error) {
+// parseSelector returns the selector; no selector selects every Pod.
+func (s *hookScope) parseSelector() (labels.Selector, error) {
 	if s.labelSelector == nil {
 		return labels.Everything(), nil
 	}
@@ -55,8 +55,8 @@ type matcher struct {
 	none               bool // Pods are not among its resources
 }
 
-func (s *scope) matcher(r selection.Resolver) (matcher, error) {
-	selector, err := s.selector()
+func (s *hookScope) newMatcher(r selection.Resolver) (matcher, error) {
+	selector, err := s.parseSelector()
 	if err != nil {
 		return matcher{}, err
 	}
@@ -70,7 +70,7 @@ func (s *scope) matcher(r selection.Resolver) (matcher, error) {
 	}, nil
 }
 
-func (m *matcher) matches(namespace string, set labels.Labels) bool {
+func (m *matcher) matchesPod(namespace string, set labels.Labels) bool {
 	return !m.none && !selection.MatchesAny(m.excluded, namespace) &&
 		(len(m.included) == 0 || selection.MatchesAny(m.included, namespace)) && m.labels.Matches(set)
 }

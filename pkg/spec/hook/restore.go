@@ -13,7 +13,7 @@ import (
 func CheckRestore(hooks *velerov1.RestoreHooks) (out []Problem) {
 	for i := range hooks.Resources {
 		set, path := &hooks.Resources[i], fmt.Sprintf("spec.hooks.resources[%d]", i)
-		out = append(out, restoreScope(set).check(path)...)
+		out = append(out, restoreScope(set).checkScope(path)...)
 		for n := range set.PostHooks {
 			out = append(out, checkRestoreHook(fmt.Sprintf("%s.postHooks[%d]", path, n), &set.PostHooks[n])...)
 		}
@@ -38,15 +38,15 @@ func checkRestoreHook(path string, h *velerov1.RestoreResourceHook) (out []Probl
 		out = append(out, Problem{path + ".init.initContainers", "is required"})
 	}
 	for i := range h.Init.InitContainers {
-		if _, err := container(h.Init.InitContainers[i].Raw); err != nil {
+		if _, err := decodeContainer(h.Init.InitContainers[i].Raw); err != nil {
 			out = append(out, Problem{fmt.Sprintf("%s.init.initContainers[%d]", path, i), err.Error()})
 		}
 	}
 	return out
 }
 
-func restoreScope(set *velerov1.RestoreResourceHookSpec) *scope {
-	return &scope{
+func restoreScope(set *velerov1.RestoreResourceHookSpec) *hookScope {
+	return &hookScope{
 		includedNamespaces: set.IncludedNamespaces, excludedNamespaces: set.ExcludedNamespaces,
 		includedResources: set.IncludedResources, excludedResources: set.ExcludedResources, labelSelector: set.LabelSelector,
 	}
@@ -54,8 +54,8 @@ func restoreScope(set *velerov1.RestoreResourceHookSpec) *scope {
 
 var errContainer = errors.New("a container needs name, image and command")
 
-// container decodes an init container, all fields of which are kept.
-func container(raw []byte) (map[string]any, error) {
+// decodeContainer decodes an init container, all fields of which are kept.
+func decodeContainer(raw []byte) (map[string]any, error) {
 	var c map[string]any
 	if err := json.Unmarshal(raw, &c); err != nil {
 		return nil, fmt.Errorf("is not a container: %w", err)
@@ -69,18 +69,18 @@ func container(raw []byte) (map[string]any, error) {
 	return c, nil
 }
 
-// each calls do with the hooks of a spec for a Pod, which is in its target namespace, in their order,
+// eachHook calls do with the hooks of a spec for a Pod, which is in its target namespace, in their order,
 // and with the field of each. Lists of resources are not looked at: hooks of other objects do not
 // exist (Velero 1.18).
-func each(hooks *velerov1.RestoreHooks, pod *Pod, do func(path string, h *velerov1.RestoreResourceHook) error) error {
+func eachHook(hooks *velerov1.RestoreHooks, pod *Pod, do func(path string, h *velerov1.RestoreResourceHook) error) error {
 	for i := range hooks.Resources {
 		set := &hooks.Resources[i]
-		selector, err := (&scope{labelSelector: set.LabelSelector}).selector()
+		selector, err := (&hookScope{labelSelector: set.LabelSelector}).parseSelector()
 		if err != nil {
 			return fmt.Errorf("spec.hooks.resources[%d]: %w", i, err)
 		}
 		m := matcher{included: set.IncludedNamespaces, excluded: set.ExcludedNamespaces, labels: selector}
-		if !m.matches(pod.Namespace, pod.labels()) {
+		if !m.matchesPod(pod.Namespace, pod.labelSet()) {
 			continue
 		}
 		for n := range set.PostHooks {
@@ -100,12 +100,12 @@ func InitContainers(hooks *velerov1.RestoreHooks, pod *Pod, name string) ([]map[
 	if c != nil || err != nil {
 		return c, err
 	}
-	err = each(hooks, pod, func(path string, h *velerov1.RestoreResourceHook) error {
+	err = eachHook(hooks, pod, func(path string, h *velerov1.RestoreResourceHook) error {
 		if h.Init == nil {
 			return nil
 		}
 		for _, raw := range h.Init.InitContainers {
-			added, err := container(raw.Raw)
+			added, err := decodeContainer(raw.Raw)
 			if err != nil {
 				return fmt.Errorf("%s.init.initContainers: %w", path, err)
 			}
@@ -122,24 +122,24 @@ func InitContainers(hooks *velerov1.RestoreHooks, pod *Pod, name string) ([]map[
 // annotatedInit returns the init container that the annotations of a Pod define. One without a name
 // gets the same name at every call.
 func annotatedInit(pod *Pod, name string) ([]map[string]any, error) {
-	a := annotations{pod.annotation, velerov1.AnnotationInitRestoreHookPrefix}
+	a := hookAnnotations{pod.annotationAt, velerov1.AnnotationInitRestoreHookPrefix}
 	image := a.get(a.prefix + "container-image")
 	if image == "" {
 		for _, key := range []string{"command", "container-name", "timeout"} {
 			if a.get(a.prefix+key) != "" {
-				return nil, a.errorf(key, "there is no annotation %scontainer-image beside it", a.prefix)
+				return nil, a.errorAt(key, "there is no annotation %scontainer-image beside it", a.prefix)
 			}
 		}
 		return nil, nil
 	}
 	if a.get(a.prefix+"command") == "" {
-		return nil, a.errorf("command", "%w", errNoCommand)
+		return nil, a.errorAt("command", "%w", errNoCommand)
 	}
-	command, err := a.command()
+	command, err := a.parseCommand()
 	if err != nil {
 		return nil, err
 	}
-	if _, err := a.duration("timeout", 0); err != nil {
+	if _, err := a.parseDuration("timeout", 0); err != nil {
 		return nil, err
 	}
 	list := make([]any, len(command))

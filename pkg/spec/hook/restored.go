@@ -28,7 +28,7 @@ func OfRestored(hooks *velerov1.RestoreHooks, pod *Pod) ([]Restored, error) {
 		return annotated, err
 	}
 	var out []Restored
-	err = each(hooks, pod, func(path string, h *velerov1.RestoreResourceHook) error {
+	err = eachHook(hooks, pod, func(path string, h *velerov1.RestoreResourceHook) error {
 		if e := h.Exec; e != nil {
 			out = append(out, Restored{
 				Exec: Exec{
@@ -46,12 +46,12 @@ func OfRestored(hooks *velerov1.RestoreHooks, pod *Pod) ([]Restored, error) {
 // annotatedRestored returns the command that the annotations of a Pod ask for, nil if they ask for
 // none. Any value of wait-for-ready but "true" is false (Velero 1.18).
 func annotatedRestored(pod *Pod) ([]Restored, error) {
-	a := annotations{pod.annotation, velerov1.AnnotationPostRestoreHookPrefix}
+	a := hookAnnotations{pod.annotationAt, velerov1.AnnotationPostRestoreHookPrefix}
 	if a.get(a.prefix+"command") == "" {
-		return nil, a.orphan("container", "on-error", "exec-timeout", "wait-timeout", "wait-for-ready")
+		return nil, a.orphanError("container", "on-error", "exec-timeout", "wait-timeout", "wait-for-ready")
 	}
-	e, err := a.exec("exec-timeout")
-	wait, waitErr := a.duration("wait-timeout", 0)
+	e, err := a.parseExec("exec-timeout")
+	wait, waitErr := a.parseDuration("wait-timeout", 0)
 	if err := errors.Join(err, waitErr); err != nil {
 		return nil, err
 	}

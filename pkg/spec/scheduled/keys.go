@@ -21,18 +21,18 @@ const (
 	labelManagedBy = "app.kubernetes.io/managed-by"
 )
 
-// tracking reports keys that only deployment tools use.
-func tracking(key, _ string) bool {
+// isTrackingKey reports keys that only deployment tools use.
+func isTrackingKey(key, _ string) bool {
 	domain, _, found := strings.Cut(key, "/")
 	return key == lastApplied || found && slices.ContainsFunc(toolDomains, func(tool string) bool {
 		return domain == tool || strings.HasSuffix(domain, "."+tool)
 	})
 }
 
-// shared reports labels that track the Schedule; in a template they are meant for the Backups.
-func shared(key, _ string) bool { return key == labelInstance || key == labelManagedBy }
+// isSharedKey reports labels that track the Schedule; in a template they are meant for the Backups.
+func isSharedKey(key, _ string) bool { return key == labelInstance || key == labelManagedBy }
 
-// own reports Holdfast's annotations. All but the priority are about one object.
-func own(key, _ string) bool {
+// isOwnKey reports Holdfast's annotations. All but the priority are about one object.
+func isOwnKey(key, _ string) bool {
 	return strings.HasPrefix(key, holdfast.Prefix) && key != holdfast.AnnotationPriority
 }

@@ -35,13 +35,13 @@ func Backup(s *velerov1.Schedule, name string) *velerov1.Backup {
 	b.Labels = maps.Clone(template.Metadata.Labels)
 	if len(b.Labels) == 0 {
 		b.Labels = maps.Clone(s.Labels)
-		maps.DeleteFunc(b.Labels, shared)
+		maps.DeleteFunc(b.Labels, isSharedKey)
 	}
-	maps.DeleteFunc(b.Labels, tracking)
+	maps.DeleteFunc(b.Labels, isTrackingKey)
 	metav1.SetMetaDataLabel(&b.ObjectMeta, velerov1.LabelScheduleName, s.Name)
 	b.Annotations = maps.Clone(s.Annotations)
-	maps.DeleteFunc(b.Annotations, tracking)
-	maps.DeleteFunc(b.Annotations, own)
+	maps.DeleteFunc(b.Annotations, isTrackingKey)
+	maps.DeleteFunc(b.Annotations, isOwnKey)
 	if ptr.Deref(s.Spec.UseOwnerReferencesInBackup, false) {
 		b.OwnerReferences = []metav1.OwnerReference{{
 			APIVersion: velerov1.GroupVersion.String(), Kind: "Schedule", Name: s.Name, UID: s.UID, Controller: ptr.To(true),

@@ -18,7 +18,7 @@ func TestNameIsTheSlotInUTC(t *testing.T) {
 	require.Equal(t, "daily-20260706003000", scheduled.Name("daily", time.Date(2026, 7, 6, 2, 30, 0, 0, berlin)))
 }
 
-func schedule() *velerov1.Schedule {
+func newSchedule() *velerov1.Schedule {
 	return &velerov1.Schedule{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "daily", UID: "u", Labels: map[string]string{"team": "a"}, Annotations: map[string]string{"note": "x"}},
 		Spec:       velerov1.ScheduleSpec{Template: velerov1.BackupSpec{IncludedNamespaces: []string{"shop"}}},
@@ -26,7 +26,7 @@ func schedule() *velerov1.Schedule {
 }
 
 func TestBackup(t *testing.T) {
-	s := schedule()
+	s := newSchedule()
 	b := scheduled.Backup(s, "n")
 	require.Equal(t, "velero/n", b.Namespace+"/"+b.Name)
 	require.Equal(t, []string{"shop"}, b.Spec.IncludedNamespaces)
@@ -35,17 +35,17 @@ func TestBackup(t *testing.T) {
 	require.Empty(t, b.OwnerReferences)
 
 	b.Labels["k"], b.Annotations["k"], b.Spec.IncludedNamespaces[0] = "v", "v", "other"
-	require.Equal(t, schedule(), s, "the Schedule shares nothing with its Backup")
+	require.Equal(t, newSchedule(), s, "the Schedule shares nothing with its Backup")
 }
 
 func TestLabelsOfTheTemplateReplaceThoseOfTheSchedule(t *testing.T) {
-	s := schedule()
+	s := newSchedule()
 	s.Spec.Template.Metadata.Labels = map[string]string{"tier": "gold", "app.kubernetes.io/instance": "meant", "velero.io/schedule-name": "other"}
 	require.Equal(t, map[string]string{"tier": "gold", "app.kubernetes.io/instance": "meant", "velero.io/schedule-name": "daily"}, scheduled.Backup(s, "n").Labels)
 }
 
 func TestTheScheduleOwnsItsBackupsOnlyWhenAsked(t *testing.T) {
-	s := schedule()
+	s := newSchedule()
 	s.Spec.UseOwnerReferencesInBackup = ptr.To(false)
 	require.Empty(t, scheduled.Backup(s, "n").OwnerReferences)
 	s.Spec.UseOwnerReferencesInBackup = ptr.To(true)
@@ -55,7 +55,7 @@ func TestTheScheduleOwnsItsBackupsOnlyWhenAsked(t *testing.T) {
 }
 
 func TestKeysOfDeploymentToolsAreNotCopied(t *testing.T) {
-	s := schedule()
+	s := newSchedule()
 	s.Labels = map[string]string{
 		"argocd.argoproj.io/instance": "x", "app.kubernetes.io/instance": "x", "app.kubernetes.io/managed-by": "Helm", "helm.sh/chart": "x",
 		"kustomize.toolkit.fluxcd.io/name": "x", "helm.toolkit.fluxcd.io/namespace": "x", "applyset.kubernetes.io/part-of": "x",

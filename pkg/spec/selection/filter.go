@@ -37,10 +37,10 @@ type Object struct {
 // Filter answers what the filters of one job select. Immutable.
 type Filter struct {
 	old           bool
-	resources     list // older style
+	resources     resourceList // older style
 	clusterOption *bool
-	cluster       list // newer style
-	namespaced    list
+	cluster       resourceList // newer style
+	namespaced    resourceList
 	allNamespaces bool
 	names         []string
 	namespaceSet  map[string]struct{}
@@ -124,8 +124,8 @@ func (f *Filter) Namespace(name string) bool {
 // not matter.
 func (f *Filter) Selectors() []labels.Selector { return f.selectors }
 
-// excluded reports whether the object's own label keeps it out.
-func (o *Object) excluded() bool { return o.Labels != nil && o.Labels.Get(LabelExclude) == "true" }
+// isExcluded reports whether the object's own label keeps it out.
+func (o *Object) isExcluded() bool { return o.Labels != nil && o.Labels.Get(LabelExclude) == "true" }
 
 // MatchesLabels reports whether an object with these labels passes the selectors.
 func (f *Filter) MatchesLabels(set labels.Labels) bool {
@@ -162,20 +162,20 @@ func (f *Filter) oldResource(gr schema.GroupResource, namespaced bool) bool {
 			return false
 		}
 	}
-	return f.resources.includes(gr)
+	return f.resources.includesResource(gr)
 }
 
 func (f *Filter) newResource(gr schema.GroupResource, namespaced bool) bool {
 	if namespaced {
-		return f.namespaced.includes(gr)
+		return f.namespaced.includesResource(gr)
 	}
-	if f.cluster.excludes(gr) {
+	if f.cluster.excludesResource(gr) {
 		return false
 	}
 	if gr == namespacesResource || f.cluster.includesByName(gr) {
 		return true
 	}
-	return f.cluster.empty() && f.allNamespaces && f.namespaced.everything()
+	return f.cluster.isEmpty() && f.allNamespaces && f.namespaced.selectsEverything()
 }
 
 // ExcludesResource reports whether the filters rule the resource out by name or, for cluster-scoped
@@ -184,12 +184,12 @@ func (f *Filter) newResource(gr schema.GroupResource, namespaced bool) bool {
 func (f *Filter) ExcludesResource(gr schema.GroupResource, namespaced bool) bool {
 	if f.old {
 		off := f.clusterOption != nil && !*f.clusterOption
-		return f.resources.excludes(gr) || (off && !namespaced)
+		return f.resources.excludesResource(gr) || (off && !namespaced)
 	}
 	if namespaced {
-		return f.namespaced.excludes(gr)
+		return f.namespaced.excludesResource(gr)
 	}
-	return f.cluster.excludes(gr)
+	return f.cluster.excludesResource(gr)
 }
 
 // MayTakeFrom reports whether objects of a group version could be collected that the cluster
@@ -198,7 +198,7 @@ func (f *Filter) MayTakeFrom(gv schema.GroupVersion) bool {
 	if f.old {
 		return f.resources.mayInclude(gv)
 	}
-	everything := f.cluster.empty() && f.allNamespaces && f.namespaced.everything()
+	everything := f.cluster.isEmpty() && f.allNamespaces && f.namespaced.selectsEverything()
 	return everything || f.namespaced.mayInclude(gv) || f.cluster.mayName(gv)
 }
 
@@ -211,7 +211,7 @@ func (f *Filter) DefinitionsOnDemand() bool {
 // Item reports whether one listed object is taken. Its resource is known to pass Resource; labels
 // are not compared with the selectors, which the server applied (see MatchesLabels).
 func (f *Filter) Item(o Object) bool {
-	if o.Deleting || o.excluded() {
+	if o.Deleting || o.isExcluded() {
 		return false
 	}
 	return o.Namespace == "" || f.Namespace(o.Namespace)
@@ -221,7 +221,7 @@ func (f *Filter) Item(o Object) bool {
 // labels match a selector, or that the filter names, or that holds a collected object. When
 // everything is selected and only labels narrow it, being named is not enough.
 func (f *Filter) NamespaceObject(o Object, active, holdsItems bool) bool {
-	if !active || o.Deleting || o.excluded() {
+	if !active || o.Deleting || o.isExcluded() {
 		return false
 	}
 	if holdsItems {

@@ -20,14 +20,14 @@ func (k kinds) Resolve(name string) (schema.GroupResource, bool, bool) {
 	return v.gr, v.namespaced, ok
 }
 
-func gr(group, resource string) schema.GroupResource {
+func groupResource(group, resource string) schema.GroupResource {
 	return schema.GroupResource{Group: group, Resource: resource}
 }
 
 var (
-	pods, deployments = gr("", "pods"), gr("apps", "deployments")
-	nodes, crds       = gr("", "nodes"), gr("apiextensions.k8s.io", "customresourcedefinitions")
-	spaces            = gr("", "namespaces")
+	pods, deployments = groupResource("", "pods"), groupResource("apps", "deployments")
+	nodes, crds       = groupResource("", "nodes"), groupResource("apiextensions.k8s.io", "customresourcedefinitions")
+	spaces            = groupResource("", "namespaces")
 	known             = kinds{
 		"pods": {pods, true}, "po": {pods, true}, "deploy.apps": {deployments, true}, "deployments": {deployments, true},
 		"nodes": {nodes, false}, "crd": {crds, false}, "namespaces": {spaces, false},
@@ -87,7 +87,7 @@ func TestResourceDecision(t *testing.T) {
 func TestUnknownNamesStayLiteral(t *testing.T) {
 	f, err := NewFilter(Spec{IncludedResources: []string{"Widgets.example.com"}}, []string{"*"}, known)
 	require.NoError(t, err)
-	require.True(t, f.Resource(gr("example.com", "widgets"), true))
+	require.True(t, f.Resource(groupResource("example.com", "widgets"), true))
 }
 
 func TestItem(t *testing.T) {

@@ -62,7 +62,7 @@ func ValidateIncludesExcludes(includes, excludes []string) []error {
 	if slices.Contains(excludes, All) {
 		errs = append(errs, &ListError{Err: ErrExcludeAll})
 	}
-	return append(errs, overlap(includes, excludes)...)
+	return append(errs, overlapErrors(includes, excludes)...)
 }
 
 // ValidateScopedIncludesExcludes checks a pair of resource lists of the newer style: as
@@ -89,7 +89,7 @@ func ValidateNamespaces(includes, excludes []string) []error {
 	return errs
 }
 
-func overlap(includes, excludes []string) []error {
+func overlapErrors(includes, excludes []string) []error {
 	var errs []error
 	for _, entry := range excludes {
 		if entry != All && slices.Contains(includes, entry) {
@@ -139,13 +139,13 @@ func (s *Spec) Selectors() ([]labels.Selector, error) {
 		return nil, ErrBothSelectors
 	}
 	if s.LabelSelector != nil {
-		return selectors([]*metav1.LabelSelector{s.LabelSelector}, func(int) string { return "labelSelector" })
+		return parseSelectors([]*metav1.LabelSelector{s.LabelSelector}, func(int) string { return "labelSelector" })
 	}
-	return selectors(s.OrLabelSelectors, func(i int) string { return fmt.Sprintf("orLabelSelectors[%d]", i) })
+	return parseSelectors(s.OrLabelSelectors, func(i int) string { return fmt.Sprintf("orLabelSelectors[%d]", i) })
 }
 
-// selectors drops to no selector at all when one of them matches everything.
-func selectors(in []*metav1.LabelSelector, field func(i int) string) ([]labels.Selector, error) {
+// parseSelectors drops to no selector at all when one of them matches everything.
+func parseSelectors(in []*metav1.LabelSelector, field func(i int) string) ([]labels.Selector, error) {
 	var out []labels.Selector
 	everything := false
 	for i, ls := range in {

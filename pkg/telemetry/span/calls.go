@@ -33,15 +33,15 @@ type Kind interface {
 // groupKey is where a context has its group.
 type groupKey struct{}
 
-// group makes spans of the calls within one span. All calls of one kind are one child, from the
+// callGroup makes spans of the calls within one span. All calls of one kind are one child, from the
 // begin of the first to the end of the last: the number of items of a job does not change how
 // many spans there are.
-type group struct {
+type callGroup struct {
 	parent context.Context //nolint:containedctx // of the children, as long as the span
 	clock  clock.PassiveClock
 
 	mu    sync.Mutex
-	kinds map[any]*calls
+	kinds map[any]*kindCalls
 	ended bool
 }
 
@@ -52,23 +52,23 @@ func Group(ctx context.Context) (context.Context, func()) {
 		return ctx, func() {}
 	}
 	// The SDK's clock, which its spans have their times from, is the machine's.
-	g := &group{parent: ctx, clock: clock.RealClock{}, kinds: map[any]*calls{}}
-	return context.WithValue(ctx, groupKey{}, g), g.end
+	g := &callGroup{parent: ctx, clock: clock.RealClock{}, kinds: map[any]*kindCalls{}}
+	return context.WithValue(ctx, groupKey{}, g), g.endSpans
 }
 
-// end ends the spans of all kinds. Calls that go on change them no more.
-func (g *group) end() {
+// endSpans ends the spans of all kinds. Calls that go on change them no more.
+func (g *callGroup) endSpans() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.ended = true
 	for _, c := range g.kinds {
-		c.end()
+		c.endCalls()
 	}
 }
 
-// calls are those of one kind in a group, which has the lock.
-type calls struct {
-	group      *group
+// kindCalls are those of one kind in a group, which has the lock.
+type kindCalls struct {
+	group      *callGroup
 	name       string
 	attributes []attribute.KeyValue
 	ctx        context.Context //nolint:containedctx // has span
@@ -80,11 +80,11 @@ type calls struct {
 	slowSpans      int
 	failedSpans    int
 	firstError     error
-	alone          *ended // the only call so far
+	alone          *endedCall // the only call so far
 }
 
-// ended is a call that ended.
-type ended struct {
+// endedCall is a call that ended.
+type endedCall struct {
 	began, at time.Time
 	err       error
 	failure   []attribute.KeyValue
@@ -92,14 +92,14 @@ type ended struct {
 
 // Call is a call that was begun. The zero value is one that no span shows.
 type Call struct {
-	calls *calls
+	calls *kindCalls
 	began time.Time
 }
 
 // Begin begins a call of a kind, for the innermost group of ctx. Without one it does nothing and
 // allocates nothing. Safe for concurrent use.
 func Begin[K Kind](ctx context.Context, kind K) Call {
-	g, ok := ctx.Value(groupKey{}).(*group)
+	g, ok := ctx.Value(groupKey{}).(*callGroup)
 	if !ok {
 		return Call{}
 	}
@@ -111,12 +111,12 @@ func Begin[K Kind](ctx context.Context, kind K) Call {
 	}
 	c := g.kinds[kind]
 	if c == nil {
-		c = &calls{group: g, name: kind.SpanName(), attributes: kind.SpanAttributes(), last: now}
-		c.ctx, c.span = tracer(g.parent).Start(g.parent, c.name, trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(now), trace.WithAttributes(c.attributes...))
+		c = &kindCalls{group: g, name: kind.SpanName(), attributes: kind.SpanAttributes(), last: now}
+		c.ctx, c.span = tracerOf(g.parent).Start(g.parent, c.name, trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(now), trace.WithAttributes(c.attributes...))
 		g.kinds[kind] = c
 	}
 	if c.begun++; c.alone != nil {
-		c.show(c.alone)
+		c.showCall(c.alone)
 		c.alone = nil
 	}
 	return Call{c, now}
@@ -139,12 +139,12 @@ func (c Call) End(err error, failure ...attribute.KeyValue) {
 	c.calls.group.mu.Lock()
 	defer c.calls.group.mu.Unlock()
 	if !c.calls.group.ended {
-		c.calls.note(&ended{began: c.began, at: now, err: err, failure: failure})
+		c.calls.noteCall(&endedCall{began: c.began, at: now, err: err, failure: failure})
 	}
 }
 
-// note counts a call that ended. One that is alone may stay so: then the span of the kind is its own.
-func (c *calls) note(one *ended) {
+// noteCall counts a call that ended. One that is alone may stay so: then the span of the kind is its own.
+func (c *kindCalls) noteCall(one *endedCall) {
 	took := one.at.Sub(one.began)
 	c.total += took
 	c.longest = max(c.longest, took)
@@ -161,11 +161,11 @@ func (c *calls) note(one *ended) {
 		c.alone = one
 		return
 	}
-	c.show(one)
+	c.showCall(one)
 }
 
-// show makes a span of a call that failed or was slow, unless enough of them have one.
-func (c *calls) show(one *ended) {
+// showCall makes a span of a call that failed or was slow, unless enough of them have one.
+func (c *kindCalls) showCall(one *endedCall) {
 	spans := &c.slowSpans
 	if one.err != nil {
 		spans = &c.failedSpans
@@ -176,21 +176,21 @@ func (c *calls) show(one *ended) {
 		return
 	}
 	*spans++
-	_, own := tracer(c.ctx).Start(c.ctx, c.name, trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(one.began), trace.WithAttributes(c.attributes...))
+	_, own := tracerOf(c.ctx).Start(c.ctx, c.name, trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(one.began), trace.WithAttributes(c.attributes...))
 	own.SetAttributes(one.failure...)
-	fail(own, one.err)
+	failSpan(own, one.err)
 	own.End(trace.WithTimestamp(one.at))
 }
 
-// end ends the span of the kind. It failed where a call did, also if that was repeated with success.
-func (c *calls) end() {
+// endCalls ends the span of the kind. It failed where a call did, also if that was repeated with success.
+func (c *kindCalls) endCalls() {
 	c.span.SetAttributes(
 		attribute.Int64("holdfast.calls.count", c.begun),
 		attribute.Int64("holdfast.calls.failed", c.failed),
 		attribute.Float64("holdfast.calls.seconds", c.total.Seconds()),
 		attribute.Float64("holdfast.calls.longest_seconds", c.longest.Seconds()),
 	)
-	fail(c.span, c.firstError)
+	failSpan(c.span, c.firstError)
 	if c.failed > 0 && c.begun > 1 {
 		c.span.SetStatus(codes.Error, fmt.Sprintf("%d of %d calls failed, the first: %s", c.failed, c.begun, c.firstError))
 	}

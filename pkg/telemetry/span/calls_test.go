@@ -28,8 +28,8 @@ func (m method) SpanAttributes() []attribute.KeyValue {
 	return []attribute.KeyValue{attribute.String("rpc.method", m.name)}
 }
 
-// recording returns spans by their names, and a context with the span "job".
-func recording(t *testing.T) (ctx context.Context, ended func() map[string][]sdktrace.ReadOnlySpan) {
+// newRecording returns spans by their names, and a context with the span "job".
+func newRecording(t *testing.T) (ctx context.Context, ended func() map[string][]sdktrace.ReadOnlySpan) {
 	t.Helper()
 	recorder := tracetest.NewSpanRecorder()
 	ctx, job := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)).Tracer("test").Start(t.Context(), "job")
@@ -43,7 +43,7 @@ func recording(t *testing.T) (ctx context.Context, ended func() map[string][]sdk
 	}
 }
 
-func attributes(s sdktrace.ReadOnlySpan) map[string]any {
+func attributeMap(s sdktrace.ReadOnlySpan) map[string]any {
 	found := map[string]any{}
 	for _, kv := range s.Attributes() {
 		found[string(kv.Key)] = kv.Value.AsInterface()
@@ -53,7 +53,7 @@ func attributes(s sdktrace.ReadOnlySpan) map[string]any {
 
 // A hundred thousand items would be as many spans, and nobody finds anything among them.
 func TestCallsOfOneKindAreOneSpan(t *testing.T) {
-	ctx, ended := recording(t)
+	ctx, ended := newRecording(t)
 	const calls = 1000
 	require.NoError(t, span.Do(ctx, "stage", func(ctx context.Context) error {
 		var group sync.WaitGroup
@@ -74,15 +74,15 @@ func TestCallsOfOneKindAreOneSpan(t *testing.T) {
 	execute, stage := spans["Execute"][0], spans["stage"][0]
 	require.Equal(t, stage.SpanContext().SpanID(), execute.Parent().SpanID())
 	require.Equal(t, trace.SpanKindClient, execute.SpanKind())
-	require.EqualValues(t, calls, attributes(execute)["holdfast.calls.count"])
-	require.EqualValues(t, 0, attributes(execute)["holdfast.calls.failed"])
-	require.Equal(t, "Execute", attributes(execute)["rpc.method"])
+	require.EqualValues(t, calls, attributeMap(execute)["holdfast.calls.count"])
+	require.EqualValues(t, 0, attributeMap(execute)["holdfast.calls.failed"])
+	require.Equal(t, "Execute", attributeMap(execute)["rpc.method"])
 	require.Equal(t, codes.Unset, execute.Status().Code)
 	require.False(t, execute.EndTime().After(stage.EndTime()))
 }
 
 func TestCallsThatFailedHaveSpansOfTheirOwn(t *testing.T) {
-	ctx, ended := recording(t)
+	ctx, ended := newRecording(t)
 	require.NoError(t, span.Do(ctx, "stage", func(ctx context.Context) error {
 		for i := range 50 {
 			span.Begin(ctx, method{"Execute"}).End(nil)
@@ -97,12 +97,12 @@ func TestCallsThatFailedHaveSpansOfTheirOwn(t *testing.T) {
 	of := all[len(all)-1]
 	require.Equal(t, spans["stage"][0].SpanContext().SpanID(), of.Parent().SpanID())
 	require.Equal(t, sdktrace.Status{Code: codes.Error, Description: "50 of 100 calls failed, the first: no 0"}, of.Status())
-	require.EqualValues(t, 50, attributes(of)["holdfast.calls.failed"])
+	require.EqualValues(t, 50, attributeMap(of)["holdfast.calls.failed"])
 	for i, own := range all[:span.MaxOwn] {
 		require.Equal(t, of.SpanContext().SpanID(), own.Parent().SpanID())
 		require.Equal(t, sdktrace.Status{Code: codes.Error, Description: fmt.Sprintf("no %d", i)}, own.Status())
-		require.Equal(t, "UNAVAILABLE", attributes(own)["rpc.response.status_code"])
-		require.Equal(t, "*errors.errorString", attributes(own)["error.type"])
+		require.Equal(t, "UNAVAILABLE", attributeMap(own)["rpc.response.status_code"])
+		require.Equal(t, "*errors.errorString", attributeMap(own)["error.type"])
 	}
 	require.Len(t, spans["Init"], 1, "one call needs no second span")
 	require.Equal(t, sdktrace.Status{Code: codes.Error, Description: "bad configuration"}, spans["Init"][0].Status())
@@ -110,7 +110,7 @@ func TestCallsThatFailedHaveSpansOfTheirOwn(t *testing.T) {
 
 func TestSlowCallsHaveSpansOfTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, ended := recording(t)
+		ctx, ended := newRecording(t)
 		require.NoError(t, span.Do(ctx, "stage", func(ctx context.Context) error {
 			for i := range 30 {
 				call := span.Begin(ctx, method{"Execute"})
@@ -133,8 +133,8 @@ func TestSlowCallsHaveSpansOfTheirOwn(t *testing.T) {
 		}
 		of := all[len(all)-1]
 		require.Equal(t, 15*span.Slow, of.EndTime().Sub(of.StartTime()), "to the end of the last call, not of the stage")
-		require.InDelta(t, 15.0, attributes(of)["holdfast.calls.seconds"], 0.1)
-		require.InDelta(t, 1.0, attributes(of)["holdfast.calls.longest_seconds"], 0.1)
+		require.InDelta(t, 15.0, attributeMap(of)["holdfast.calls.seconds"], 0.1)
+		require.InDelta(t, 1.0, attributeMap(of)["holdfast.calls.longest_seconds"], 0.1)
 		require.Len(t, spans["Compose"], 1, "one call needs no second span")
 		require.Equal(t, time.Minute, spans["Compose"][0].EndTime().Sub(spans["Compose"][0].StartTime()))
 	})
@@ -142,7 +142,7 @@ func TestSlowCallsHaveSpansOfTheirOwn(t *testing.T) {
 
 // What a stage opened may be used after it.
 func TestACallOutlivesItsGroup(t *testing.T) {
-	ctx, ended := recording(t)
+	ctx, ended := newRecording(t)
 	var open span.Call
 	var stage context.Context
 	require.NoError(t, span.Do(ctx, "stage", func(ctx context.Context) error {
@@ -155,7 +155,7 @@ func TestACallOutlivesItsGroup(t *testing.T) {
 	late.End(nil)
 	spans := ended()
 	require.Len(t, spans["Get"], 1)
-	require.EqualValues(t, 1, attributes(spans["Get"][0])["holdfast.calls.count"])
+	require.EqualValues(t, 1, attributeMap(spans["Get"][0])["holdfast.calls.count"])
 	require.Empty(t, spans["Late"])
 }
 

@@ -14,11 +14,11 @@ import (
 // End ends a span. Unless err is nil, it records err with its type, and its text is the span's
 // status.
 func End(s trace.Span, err error) {
-	fail(s, err)
+	failSpan(s, err)
 	s.End()
 }
 
-func fail(s trace.Span, err error) {
+func failSpan(s trace.Span, err error) {
 	if err == nil || !s.IsRecording() {
 		return
 	}
@@ -29,8 +29,8 @@ func fail(s trace.Span, err error) {
 
 const tracerName = "github.com/holdfast-io/holdfast/pkg/telemetry/span"
 
-// tracer makes children of the span that ctx has; without one they are not recorded.
-func tracer(ctx context.Context) trace.Tracer {
+// tracerOf makes children of the span that ctx has; without one they are not recorded.
+func tracerOf(ctx context.Context) trace.Tracer {
 	return trace.SpanFromContext(ctx).TracerProvider().Tracer(tracerName)
 }
 
@@ -38,7 +38,7 @@ func tracer(ctx context.Context) trace.Tracer {
 // none. Calls that do begins are children of the child, see [Begin]. A panic of do ends the span, and
 // is not recovered.
 func Do(ctx context.Context, name string, do func(context.Context) error, attributes ...attribute.KeyValue) (err error) {
-	ctx, s := tracer(ctx).Start(ctx, name, trace.WithAttributes(attributes...))
+	ctx, s := tracerOf(ctx).Start(ctx, name, trace.WithAttributes(attributes...))
 	ctx, end := Group(ctx)
 	done := false
 	defer func() {

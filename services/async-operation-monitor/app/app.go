@@ -32,14 +32,14 @@ func New(ctx context.Context, c Config) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := wire(ctx, rt, host, &c); err != nil {
+	if err := wireParts(ctx, rt, host, &c); err != nil {
 		rt.Close()
 		return nil, fmt.Errorf("service %s: %w", c.Name, err)
 	}
 	return &App{runtime: rt}, nil
 }
 
-func wire(ctx context.Context, rt *service.Runtime, host *pluginhost.Host, c *Config) error {
+func wireParts(ctx context.Context, rt *service.Runtime, host *pluginhost.Host, c *Config) error {
 	mgr, namespace := rt.Manager(), c.Options.Namespace
 	plugins := host.Operations(context.WithoutCancel(ctx), c.Log) // ended by Close
 	actions := &csisnapshot.Operations{

@@ -54,8 +54,8 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 // validate checks the settings of this service and reads the overrides; errors name the flag.
 func (c *Config) validate() error {
 	var frequencies, timeouts error
-	c.frequencies, frequencies = overrides("--item-operation-sync-frequency-override", c.Frequencies, leastFrequency)
-	c.timeouts, timeouts = overrides("--item-operation-timeout-override", c.Timeouts, time.Second)
+	c.frequencies, frequencies = parseOverrides("--item-operation-sync-frequency-override", c.Frequencies, leastFrequency)
+	c.timeouts, timeouts = parseOverrides("--item-operation-timeout-override", c.Timeouts, time.Second)
 	return errors.Join(
 		service.CheckDurations(
 			service.Duration{Flag: "item-operation-sync-frequency", Value: c.Frequency, Least: leastFrequency},
@@ -66,8 +66,8 @@ func (c *Config) validate() error {
 	)
 }
 
-// overrides reads a list of action=duration.
-func overrides(flag string, list []string, least time.Duration) (map[string]time.Duration, error) {
+// parseOverrides reads a list of action=duration.
+func parseOverrides(flag string, list []string, least time.Duration) (map[string]time.Duration, error) {
 	found := map[string]time.Duration{}
 	for _, text := range list {
 		action, value, _ := strings.Cut(text, "=")

@@ -21,13 +21,13 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/job"
 )
 
-// actions opens the actions of one backup: those of plugins, in processes of its own, and the
+// actionSource opens the actions of one backup: those of plugins, in processes of its own, and the
 // built-in ones.
-type actions struct {
+type actionSource struct {
 	host  *pluginhost.Host
 	base  service.Base
 	lists builtin.Lists
-	csi   *csi
+	csi   *csiSupport
 }
 
 // builtinAsks are the resources of which built-in actions name objects.
@@ -41,11 +41,11 @@ var builtinAsks = []schema.GroupResource{
 var snapshotAsks = []schema.GroupResource{csisnapshot.Snapshots, csisnapshot.Contents, csisnapshot.Classes}
 
 // Open implements job.Actions.
-func (a *actions) Open(ctx context.Context, backup *velerov1.Backup, catalog *resource.Catalog, note func(joblog.Entry), lock job.Lock) collect.Actions {
+func (a *actionSource) Open(ctx context.Context, backup *velerov1.Backup, catalog *resource.Catalog, note func(joblog.Entry), lock job.Lock) collect.Actions {
 	session := a.host.Open(ctx, forservice.Log(a.base, note))
 	ownItems, ownBlocks := builtin.ForBackup(builtin.Live{Lists: a.lists, Catalog: catalog})
-	snapshotter := a.csi.open(backup, catalog, lock)
-	if !selective(backup) && snapshotter == nil {
+	snapshotter := a.csi.openSnapshotter(backup, catalog, lock)
+	if !isSelective(backup) && snapshotter == nil {
 		ownBlocks = nil
 	}
 	for i := range ownItems {
@@ -60,7 +60,7 @@ func (a *actions) Open(ctx context.Context, backup *velerov1.Backup, catalog *re
 		closeAll = func() { session.Close(); snapshotter.Wait() }
 	}
 	items, blocks := session.BackupItems(), session.ItemBlocks()
-	set := collect.Actions{Close: closeAll, Unsent: unsent, Collateral: func(err error) bool { return errors.Is(err, pluginhost.ErrCrashed) }}
+	set := collect.Actions{Close: closeAll, IsNotSent: isNotSent, IsProcessCrash: func(err error) bool { return errors.Is(err, pluginhost.ErrCrashed) }}
 	if len(items)+len(blocks) == 0 {
 		set.Asks = asks
 	}
@@ -68,18 +68,18 @@ func (a *actions) Open(ctx context.Context, backup *velerov1.Backup, catalog *re
 	var hiddenBlocks []action.ItemBlock
 	set.Items, hiddenItems = action.Merge(ownItems, items)
 	set.Blocks, hiddenBlocks = action.Merge(ownBlocks, blocks)
-	set.Warnings = append(hidden(hiddenItems), hidden(hiddenBlocks)...)
+	set.Warnings = append(hiddenWarnings(hiddenItems), hiddenWarnings(hiddenBlocks)...)
 	for _, missing := range session.MissingFromBackups() {
 		set.Errors = append(set.Errors, fmt.Sprintf("objects may lack what a plugin changes: %v", missing))
 	}
 	return set
 }
 
-// selective reports whether labels select. Only then, and where CSI snapshots of a block are cut
+// isSelective reports whether labels select. Only then, and where CSI snapshots of a block are cut
 // together, the built-in block actions add anything: what they name is in the selection itself or
 // an additional item of the item actions, and they read the Pods of every namespace that has
 // claims.
-func selective(b *velerov1.Backup) bool {
+func isSelective(b *velerov1.Backup) bool {
 	return b.Spec.LabelSelector != nil || len(b.Spec.OrLabelSelectors) > 0
 }
 
@@ -97,7 +97,7 @@ func (w withoutVolume) Execute(ctx context.Context, o *action.Object, b *action.
 	return r, err //nolint:wrapcheck // it names action and method
 }
 
-func unsent(err error) bool {
+func isNotSent(err error) bool {
 	if errors.Is(err, collect.ErrStopped) { // while a built-in action waited for a volume
 		return true
 	}
@@ -105,7 +105,7 @@ func unsent(err error) bool {
 	return errors.As(err, &failed) && !failed.Sent
 }
 
-func hidden[A action.Action](all []A) (warnings []string) {
+func hiddenWarnings[A action.Action](all []A) (warnings []string) {
 	for _, a := range all {
 		warnings = append(warnings, fmt.Sprintf("action %s of a plugin is not used: one of that name is built in", a.Name()))
 	}

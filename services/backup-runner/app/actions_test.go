@@ -31,13 +31,13 @@ func openActions(t *testing.T, spec velerov1.BackupSpec) collect.Actions {
 	base := service.Base{Options: service.Defaults(Name, Ports), Log: slog.New(slog.DiscardHandler), Clock: clock.RealClock{}}
 	host, err := forservice.New(t.Context(), base, service.NewConfig[pluginhost.Flags](), nil)
 	require.NoError(t, err)
-	a := &actions{host: host, base: base, lists: noLists{}}
+	a := &actionSource{host: host, base: base, lists: noLists{}}
 	set := a.Open(t.Context(), &velerov1.Backup{Spec: spec}, &resource.Catalog{}, func(joblog.Entry) {}, nil)
 	t.Cleanup(set.Close)
 	return set
 }
 
-func named[A action.Action](all []A) (names []string) {
+func actionNames[A action.Action](all []A) (names []string) {
 	for _, a := range all {
 		names = append(names, a.Name())
 	}
@@ -46,13 +46,13 @@ func named[A action.Action](all []A) (names []string) {
 
 func TestBuiltInActionsAreOpened(t *testing.T) {
 	set := openActions(t, velerov1.BackupSpec{})
-	require.Equal(t, []string{"velero.io/pod", "velero.io/pv", "velero.io/service-account"}, named(set.Items))
+	require.Equal(t, []string{"velero.io/pod", "velero.io/pv", "velero.io/service-account"}, actionNames(set.Items))
 	require.Empty(t, set.Blocks, "everything that belongs together is selected anyway")
 	require.Empty(t, set.Warnings)
-	require.True(t, set.Collateral(&pluginhost.Error{Err: pluginhost.ErrCrashed}))
-	require.True(t, set.Unsent(fmt.Errorf("x: %w", &pluginhost.Error{Err: pluginhost.ErrStart})))
-	require.False(t, set.Unsent(&pluginhost.Error{Err: pluginhost.ErrCrashed, Sent: true}))
-	require.False(t, set.Unsent(pluginhost.ErrStart), "an action without a process may have begun something")
+	require.True(t, set.IsProcessCrash(&pluginhost.Error{Err: pluginhost.ErrCrashed}))
+	require.True(t, set.IsNotSent(fmt.Errorf("x: %w", &pluginhost.Error{Err: pluginhost.ErrStart})))
+	require.False(t, set.IsNotSent(&pluginhost.Error{Err: pluginhost.ErrCrashed, Sent: true}))
+	require.False(t, set.IsNotSent(pluginhost.ErrStart), "an action without a process may have begun something")
 
 	labels := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}}
 	for _, spec := range []velerov1.BackupSpec{{LabelSelector: labels}, {OrLabelSelectors: []*metav1.LabelSelector{labels}}} {

@@ -51,11 +51,11 @@ func New(ctx context.Context, c Config) (*App, error) {
 		return nil, err
 	}
 	a := &App{config: c, runtime: rt}
-	if err := a.build(ctx); err != nil {
+	if err := a.buildParts(ctx); err != nil {
 		rt.Close()
 		return nil, fmt.Errorf("service %s: %w", c.Name, err)
 	}
-	a.parts()
+	a.addParts()
 	return a, nil
 }
 
@@ -65,7 +65,7 @@ func (a *App) Run(ctx context.Context) error { return a.runtime.Run(ctx) }
 // Runtime gives access to the addresses the service listens on.
 func (a *App) Runtime() *service.Runtime { return a.runtime }
 
-func (a *App) build(ctx context.Context) error {
+func (a *App) buildParts(ctx context.Context) error {
 	c, rt := &a.config, a.runtime
 	mgr, namespace := rt.Manager(), c.Options.Namespace
 	schedules := count.NewSchedules(rt.Registry(), mgr.GetClient(), namespace)
@@ -108,9 +108,9 @@ func (a *App) build(ctx context.Context) error {
 		Reader:    mgr.GetAPIReader(),
 		Ledger:    ledger.New(mgr.GetAPIReader(), mgr.GetClient(), namespace),
 		Locations: locations, Cluster: source, Events: rt.Fabric(), Recorder: mgr.GetEventRecorder(Name),
-		Actions:   &actions{host: plugins, base: c.Base, lists: source, csi: csi},
-		Snapshots: (&snapshots{host: plugins, base: c.Base, reader: mgr.GetAPIReader(), csi: csi, workDir: rt.WorkDir()}).open,
-		CSI:       csi.ends(),
+		Actions:   &actionSource{host: plugins, base: c.Base, lists: source, csi: csi},
+		Snapshots: (&snapshotSource{host: plugins, base: c.Base, reader: mgr.GetAPIReader(), csi: csi, workDir: rt.WorkDir()}).openTaker,
+		CSI:       csi.snapshotRemover(),
 		Exec:      exec,
 		Counts:    counts, Clock: c.Clock, Log: c.Log, WorkDir: rt.WorkDir(),
 		Workers: c.Workers, PartBytes: c.PartBytes, PartItems: c.PartItems, BlockWorkers: c.BlockWorkers, ConsistentCut: c.ConsistentCut == CutAuto, StorePatience: c.StorePatience,
@@ -128,8 +128,8 @@ func (a *App) build(ctx context.Context) error {
 	return a.backups.Setup(mgr)
 }
 
-// parts adds what runs beside the servers.
-func (a *App) parts() {
+// addParts adds what runs beside the servers.
+func (a *App) addParts() {
 	rt := a.runtime
 	rt.Go("backups", a.backups.Serve)
 	rt.ReadyWhen("lease", a.instance.Ready)

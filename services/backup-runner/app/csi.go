@@ -14,19 +14,19 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/job"
 )
 
-// csi takes CSI snapshots where the feature is on; nil is off.
-type csi struct{ api csisnapshot.API }
+// csiSupport takes CSI snapshots where the feature is on; nil is off.
+type csiSupport struct{ api csisnapshot.API }
 
-func newCSI(base service.Base, api csisnapshot.API) *csi {
+func newCSI(base service.Base, api csisnapshot.API) *csiSupport {
 	if !slices.Contains(base.Options.Features, service.FeatureCSI) {
 		return nil
 	}
-	return &csi{api}
+	return &csiSupport{api}
 }
 
-// open returns what takes the snapshots of a backup; nil where none are taken: the cluster does not
+// openSnapshotter returns what takes the snapshots of a backup; nil where none are taken: the cluster does not
 // serve the snapshot API, or the backup is not to have data of volumes.
-func (c *csi) open(backup *velerov1.Backup, catalog *resource.Catalog, lock job.Lock) *csisnapshot.Snapshotter {
+func (c *csiSupport) openSnapshotter(backup *velerov1.Backup, catalog *resource.Catalog, lock job.Lock) *csisnapshot.Snapshotter {
 	if c == nil || backup.Spec.SnapshotVolumes != nil && !*backup.Spec.SnapshotVolumes {
 		return nil
 	}
@@ -38,16 +38,16 @@ func (c *csi) open(backup *velerov1.Backup, catalog *resource.Catalog, lock job.
 	return &csisnapshot.Snapshotter{API: c.api, Backup: backup, Lock: lock}
 }
 
-// why is snapshot.Taker's CSI.
-func (c *csi) why(backup *velerov1.Backup) func(context.Context, *corev1.PersistentVolume) error {
+// whyNotCSI is snapshot.Taker's CSI.
+func (c *csiSupport) whyNotCSI(backup *velerov1.Backup) func(context.Context, *corev1.PersistentVolume) error {
 	if c == nil {
 		return nil
 	}
-	return (&csisnapshot.Snapshotter{API: c.api, Backup: backup}).Why
+	return (&csisnapshot.Snapshotter{API: c.api, Backup: backup}).WhyNotTaken
 }
 
-// ends is what removes the objects of snapshots.
-func (c *csi) ends() finalize.Snapshots {
+// snapshotRemover is what removes the objects of snapshots.
+func (c *csiSupport) snapshotRemover() finalize.Snapshots {
 	if c == nil {
 		return nil
 	}

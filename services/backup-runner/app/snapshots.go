@@ -15,20 +15,20 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/snapshot"
 )
 
-// snapshots opens the volume snapshotters of plugins, in processes of one backup.
-type snapshots struct {
+// snapshotSource opens the volume snapshotters of plugins, in processes of one backup.
+type snapshotSource struct {
 	host    *pluginhost.Host
 	base    service.Base
 	reader  client.Reader
-	csi     *csi
+	csi     *csiSupport
 	workDir string
 }
 
-func (s *snapshots) open(ctx context.Context, backup *velerov1.Backup, note func(joblog.Entry)) *snapshot.Taker {
+func (s *snapshotSource) openTaker(ctx context.Context, backup *velerov1.Backup, note func(joblog.Entry)) *snapshot.Taker {
 	session := s.host.Open(ctx, forservice.Log(s.base, note))
 	locations := &nativesnapshot.Opener{Reader: nativesnapshot.RetryingReader(s.reader, s.base.Clock, s.base.Log), Namespace: s.base.Options.Namespace, Session: session, WorkDir: s.workDir}
 	return &snapshot.Taker{
-		Backup: backup, Locations: locations, CSI: s.csi.why(backup),
+		Backup: backup, Locations: locations, CSI: s.csi.whyNotCSI(backup),
 		Close: sync.OnceFunc(func() {
 			session.Close()
 			if err := locations.Close(); err != nil {

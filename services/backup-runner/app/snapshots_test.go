@@ -22,7 +22,7 @@ func TestEnableCSIReachesSnapshots(t *testing.T) {
 		base.Options.Features = features
 		host, err := forservice.New(t.Context(), base, service.NewConfig[pluginhost.Flags](), nil)
 		require.NoError(t, err)
-		taker := (&snapshots{host: host, base: base, csi: newCSI(base, csisnapshot.API{}), workDir: t.TempDir()}).open(t.Context(), &velerov1.Backup{}, func(joblog.Entry) {})
+		taker := (&snapshotSource{host: host, base: base, csi: newCSI(base, csisnapshot.API{}), workDir: t.TempDir()}).openTaker(t.Context(), &velerov1.Backup{}, func(joblog.Entry) {})
 		defer taker.Close()
 		enabled := len(features) > 0
 		require.Equal(t, enabled, taker.CSI != nil)

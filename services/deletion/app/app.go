@@ -52,8 +52,8 @@ func New(ctx context.Context, c Config) (*App, error) {
 		return nil, err
 	}
 	a := &App{config: c, runtime: rt, schedules: count.NewSchedules(rt.Registry(), rt.Manager().GetClient(), c.Options.Namespace)}
-	a.build(host)
-	for _, step := range []func() error{a.schedules.Err, a.controllers} {
+	a.buildParts(host)
+	for _, step := range []func() error{a.schedules.Err, a.addControllers} {
 		if err := step(); err != nil {
 			rt.Close()
 			return nil, fmt.Errorf("service %s: %w", c.Name, err)
@@ -68,49 +68,49 @@ func (a *App) Run(ctx context.Context) error { return a.runtime.Run(ctx) }
 // Runtime gives access to the addresses the service listens on.
 func (a *App) Runtime() *service.Runtime { return a.runtime }
 
-// controllers adds what watches objects to the manager.
-func (a *App) controllers() error {
+// addControllers adds what watches objects to the manager.
+func (a *App) addControllers() error {
 	if err := a.schedules.Watch(a.runtime.Manager(), Name+"-schedules"); err != nil {
 		return err
 	}
 	return a.engine.Setup(a.runtime.Manager())
 }
 
-func (a *App) reader() client.Reader { return a.runtime.Manager().GetAPIReader() }
-func (a *App) client() client.Client { return a.runtime.Manager().GetClient() }
+func (a *App) clusterReader() client.Reader { return a.runtime.Manager().GetAPIReader() }
+func (a *App) clusterClient() client.Client { return a.runtime.Manager().GetClient() }
 
-func (a *App) build(host *pluginhost.Host) {
+func (a *App) buildParts(host *pluginhost.Host) {
 	c, namespace := a.config, a.config.Options.Namespace
-	opener := location.New(a.reader(), namespace, location.WithPlugins(host, c.Log, a.runtime.WorkDir()), location.WithMetrics(a.runtime.Registry(), c.Clock))
+	opener := location.New(a.clusterReader(), namespace, location.WithPlugins(host, c.Log, a.runtime.WorkDir()), location.WithMetrics(a.runtime.Registry(), c.Clock))
 	a.instance = claim.NewInstance(claim.Config{
-		Reader: a.reader(), Client: a.client(), Namespace: namespace, Name: c.Instance, Address: a.runtime.AdvertisedAddr(),
+		Reader: a.clusterReader(), Client: a.clusterClient(), Namespace: namespace, Name: c.Instance, Address: a.runtime.AdvertisedAddr(),
 		Timeout: c.ClaimTimeout, Predecessors: c.Predecessors, Clock: c.Clock, Log: c.Log,
 	})
 	a.remover = &remove.Remover{
-		Reader: a.reader(), Client: a.client(), Namespace: namespace, Locations: opener, Clock: c.Clock, Log: c.Log,
-		Actions: a.actions(host), Snapshots: a.snapshots(host), Metrics: remove.NewMetrics(a.schedules),
+		Reader: a.clusterReader(), Client: a.clusterClient(), Namespace: namespace, Locations: opener, Clock: c.Clock, Log: c.Log,
+		Actions: a.itemActions(host), Snapshots: a.snapshotRemover(host), Metrics: remove.NewMetrics(a.schedules),
 	}
-	csi, csiActions := a.csi()
+	csi, csiActions := a.csiRemoval()
 	a.remover.CSI, a.remover.CSIActions = csi, csiActions
 	a.engine = engine.New(engine.Config[*velerov1.DeleteBackupRequest]{
 		Service: Name, ObjectKind: "DeleteBackupRequest", Kind: a.remover,
 		New:     func() *velerov1.DeleteBackupRequest { return &velerov1.DeleteBackupRequest{} },
 		NewList: func() client.ObjectList { return &velerov1.DeleteBackupRequestList{} },
-		Reader:  a.reader(), Cached: a.client(), Client: a.client(), Namespace: namespace, Instance: a.instance,
+		Reader:  a.clusterReader(), Cached: a.clusterClient(), Client: a.clusterClient(), Namespace: namespace, Instance: a.instance,
 		Bus: a.runtime.Fabric(), Work: messaging.WorkDeletionRun, Concurrency: c.Concurrency, Idle: idle, Metrics: a.runtime.Registry(), Tracer: c.Tracer.Tracer(Name), Clock: c.Clock, Log: c.Log,
 	})
 	collector := &expiry.Collector{
-		Reader: a.reader(), Client: a.client(), Namespace: namespace, Locations: opener, Clock: c.Clock, Log: c.Log,
+		Reader: a.clusterReader(), Client: a.clusterClient(), Namespace: namespace, Locations: opener, Clock: c.Clock, Log: c.Log,
 		Period: c.CollectionFrequency, Running: remove.Running, PermanentlyRefused: remove.PermanentlyRefused,
 	}
 	deletionv1.RegisterDeletionServiceServer(a.runtime.GRPC(), &server.Server{
-		Reader: a.reader(), Client: a.client(), Namespace: namespace, Running: remove.Running, Restoring: a.remover.Restoring,
+		Reader: a.clusterReader(), Client: a.clusterClient(), Namespace: namespace, Running: remove.Running, Restoring: a.remover.Restoring,
 	})
 	a.runtime.GoLast("instance", a.instance.Run)
 	a.runtime.ReadyWhen("instance lease", a.instance.Ready)
 	a.runtime.Go("deletions", a.engine.Serve)
 	sweeper := sweep.New(sweep.Config{
-		Reader: a.reader(), Namespace: namespace, Opener: opener, Clock: c.Clock, Log: c.Log, Tracer: c.Tracer.Tracer(Name),
+		Reader: a.clusterReader(), Namespace: namespace, Opener: opener, Clock: c.Clock, Log: c.Log, Tracer: c.Tracer.Tracer(Name),
 		Metrics: sweep.NewMetrics(a.runtime.Registry()), Interval: c.SweepInterval, Grace: c.ClaimTimeout, CSI: csi,
 		KeepFailed: func() bool { return host.MayServe(pluginhost.KindDeleteItemAction) },
 	})

@@ -15,15 +15,15 @@ import (
 	"github.com/holdfast-io/holdfast/services/deletion/internal/snapshots"
 )
 
-// actions returns what runs the delete item actions of plugins; nil when none is registered, so
+// itemActions returns what runs the delete item actions of plugins; nil when none is registered, so
 // that nothing is read.
-func (a *App) actions(host *pluginhost.Host) remove.Actions {
+func (a *App) itemActions(host *pluginhost.Host) remove.Actions {
 	if !host.MayServe(pluginhost.KindDeleteItemAction) {
 		return nil
 	}
 	return &itemaction.Runner{
 		Open:    func(ctx context.Context, log *slog.Logger) itemaction.Session { return host.Open(ctx, log) },
-		Unknown: func() []error { return unknown(host) },
+		Unknown: func() []error { return unknownBinaries(host) },
 		Discover: func(ctx context.Context) (selection.Resolver, error) {
 			return resource.Discover(ctx, a.runtime.RestConfig())
 		},
@@ -41,9 +41,9 @@ func (n noPlugins) DeleteItems() []action.DeleteItem { return n.actions }
 // Close implements itemaction.Session.
 func (noPlugins) Close() {}
 
-// csi returns what removes CSI snapshots.
-func (a *App) csi() (csisnapshot.API, remove.Actions) {
-	api := csisnapshot.API{Reader: a.reader(), Client: a.client(), Clock: a.config.Clock, Log: a.config.Log}
+// csiRemoval returns what removes CSI snapshots.
+func (a *App) csiRemoval() (csisnapshot.API, remove.Actions) {
+	api := csisnapshot.API{Reader: a.clusterReader(), Client: a.clusterClient(), Clock: a.config.Clock, Log: a.config.Log}
 	return api, &itemaction.Runner{
 		Open: func(context.Context, *slog.Logger) itemaction.Session { return noPlugins{api.DeleteActions()} },
 		Discover: func(ctx context.Context) (selection.Resolver, error) {
@@ -53,20 +53,20 @@ func (a *App) csi() (csisnapshot.API, remove.Actions) {
 	}
 }
 
-// snapshots returns what deletes native snapshots.
-func (a *App) snapshots(host *pluginhost.Host) remove.Snapshots {
+// snapshotRemover returns what deletes native snapshots.
+func (a *App) snapshotRemover(host *pluginhost.Host) remove.Snapshots {
 	return &snapshots.Remover{Log: a.config.Log, Open: func(ctx context.Context, log *slog.Logger) (snapshots.Locations, func()) {
 		session := host.Open(ctx, log)
 		return &nativesnapshot.Opener{
-			Reader: a.reader(), Namespace: a.config.Options.Namespace, Session: session, WorkDir: a.runtime.WorkDir(),
+			Reader: a.clusterReader(), Namespace: a.config.Options.Namespace, Session: session, WorkDir: a.runtime.WorkDir(),
 		}, session.Close
 	}}
 }
 
-// unknown returns why it is not known what some binaries register.
-func unknown(host *pluginhost.Host) []error {
+// unknownBinaries returns why it is not known what some binaries register.
+func unknownBinaries(host *pluginhost.Host) []error {
 	var all []error
-	for _, f := range host.Unknown() {
+	for _, f := range host.UnlistedBinaries() {
 		all = append(all, f)
 	}
 	return all

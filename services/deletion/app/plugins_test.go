@@ -21,11 +21,11 @@ func TestABinaryThatDoesNotStartIsNotOverlooked(t *testing.T) {
 		require.NoError(t, err)
 		return host
 	}
-	require.Empty(t, unknown(open()))
-	require.Nil(t, new(App).actions(open()), "without plugins nothing is done about them")
+	require.Empty(t, unknownBinaries(open()))
+	require.Nil(t, new(App).itemActions(open()), "without plugins nothing is done about them")
 	path := filepath.Join(dir, "broken")
 	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\nexit 3\n"), 0o700))
-	found := unknown(open())
+	found := unknownBinaries(open())
 	require.Len(t, found, 1)
 	require.ErrorContains(t, found[0], "plugin binary "+path+": ")
 }

@@ -54,11 +54,11 @@ func New(ctx context.Context, c Config) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &App{config: c, runtime: rt, plugins: func() []velerov1.PluginInfo { return plugins(host.Plugins()) }, opener: location.New(rt.Manager().GetAPIReader(), c.Options.Namespace, location.WithPlugins(host, c.Log, rt.WorkDir()), location.WithMetrics(rt.Registry(), c.Clock))}
-	a.build()
-	err = a.artifacts(ctx)
+	a := &App{config: c, runtime: rt, plugins: func() []velerov1.PluginInfo { return pluginInfos(host.Plugins()) }, opener: location.New(rt.Manager().GetAPIReader(), c.Options.Namespace, location.WithPlugins(host, c.Log, rt.WorkDir()), location.WithMetrics(rt.Registry(), c.Clock))}
+	a.buildParts()
+	err = a.openArtifacts(ctx)
 	if err == nil {
-		err = a.controllers()
+		err = a.addControllers()
 	}
 	if err != nil {
 		rt.Close()
@@ -74,24 +74,24 @@ func (a *App) Run(ctx context.Context) error { return a.runtime.Run(ctx) }
 // Runtime gives access to the addresses the service listens on.
 func (a *App) Runtime() *service.Runtime { return a.runtime }
 
-func (a *App) reader() client.Reader { return a.runtime.Manager().GetAPIReader() }
-func (a *App) client() client.Client { return a.runtime.Manager().GetClient() }
+func (a *App) clusterReader() client.Reader { return a.runtime.Manager().GetAPIReader() }
+func (a *App) clusterClient() client.Client { return a.runtime.Manager().GetClient() }
 
-func (a *App) build() {
+func (a *App) buildParts() {
 	c, namespace := a.config, a.config.Options.Namespace
 	a.validator = locations.New(locations.Config{
-		Reader: a.reader(), Cached: a.client(), Client: a.client(), Namespace: namespace, Checker: a.opener, Clock: c.Clock, Log: c.Log,
+		Reader: a.clusterReader(), Cached: a.clusterClient(), Client: a.clusterClient(), Namespace: namespace, Checker: a.opener, Clock: c.Clock, Log: c.Log,
 		Frequency: max(c.ValidationFrequency, 0), Default: c.DefaultLocation, Events: a.runtime.Manager().GetEventRecorder(Name), Metrics: a.runtime.Registry(),
 	})
 	a.syncer = backupsync.New(backupsync.Config{
-		Reader: a.reader(), Cached: a.client(), Client: a.client(), Namespace: namespace, Opener: a.opener, Clock: c.Clock, Log: c.Log, Period: max(c.BackupSyncPeriod, 0),
+		Reader: a.clusterReader(), Cached: a.clusterClient(), Client: a.clusterClient(), Namespace: namespace, Opener: a.opener, Clock: c.Clock, Log: c.Log, Period: max(c.BackupSyncPeriod, 0),
 	})
-	manifestv1.RegisterManifestServiceServer(a.runtime.GRPC(), &server.Server{Reader: a.reader(), Namespace: namespace, Opener: a.opener})
+	manifestv1.RegisterManifestServiceServer(a.runtime.GRPC(), &server.Server{Reader: a.clusterReader(), Namespace: namespace, Opener: a.opener})
 }
 
-// artifacts opens the endpoint of artifacts, which is not that of metrics: other machines may need
+// openArtifacts opens the endpoint of artifacts, which is not that of metrics: other machines may need
 // the one and not the other.
-func (a *App) artifacts(ctx context.Context) error {
+func (a *App) openArtifacts(ctx context.Context) error {
 	c, mux := a.config, http.NewServeMux()
 	base, err := a.runtime.Listen(ctx, "--artifact-address", c.ArtifactAddress, mux)
 	if err != nil {
@@ -103,7 +103,7 @@ func (a *App) artifacts(ctx context.Context) error {
 		c.Log.Warn("clients cannot reach artifacts: set --artifact-url", "url", base)
 	}
 	a.endpoint = artifacts.New(artifacts.Config{
-		Reader: a.reader(), Client: a.client(), Namespace: c.Options.Namespace, Base: base, Open: a.opener.OpenName, Clock: c.Clock, Log: c.Log,
+		Reader: a.clusterReader(), Client: a.clusterClient(), Namespace: c.Options.Namespace, Base: base, Open: a.opener.OpenName, Clock: c.Clock, Log: c.Log,
 	})
 	mux.Handle(artifact.PathPrefix, a.endpoint)
 	a.runtime.Go("artifact key", a.endpoint.Run)
@@ -111,16 +111,16 @@ func (a *App) artifacts(ctx context.Context) error {
 	return nil
 }
 
-func (a *App) controllers() error {
+func (a *App) addControllers() error {
 	var passive clock.PassiveClock = a.config.Clock
 	for name, c := range map[string]struct {
 		kind client.Object
 		do   reconcile.Reconciler
 	}{
 		"download-request": {&velerov1.DownloadRequest{}, &download.Reconciler{
-			Reader: a.reader(), Client: a.client(), Locations: a.opener, Linker: a.endpoint, Clock: passive, Log: a.config.Log,
+			Reader: a.clusterReader(), Client: a.clusterClient(), Locations: a.opener, Linker: a.endpoint, Clock: passive, Log: a.config.Log,
 		}},
-		"server-status-request": {&velerov1.ServerStatusRequest{}, &status.Reconciler{Reader: a.reader(), Client: a.client(), Clock: passive, Plugins: a.plugins}},
+		"server-status-request": {&velerov1.ServerStatusRequest{}, &status.Reconciler{Reader: a.clusterReader(), Client: a.clusterClient(), Clock: passive, Plugins: a.plugins}},
 		"location": {&velerov1.BackupStorageLocation{}, reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
 			a.validator.Wake()
 			a.syncer.Wake()

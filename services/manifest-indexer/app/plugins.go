@@ -9,10 +9,10 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 )
 
-// plugins lists what the actions of backups, restores and deletions are, for ServerStatusRequests:
+// pluginInfos lists what the actions of backups, restores and deletions are, for ServerStatusRequests:
 // the built-in ones and those of this service's plugin directory, which all services are given
 // alike. They are in the order of their kinds and names.
-func plugins(found []pluginhost.Registration) []velerov1.PluginInfo {
+func pluginInfos(found []pluginhost.Registration) []velerov1.PluginInfo {
 	var list []velerov1.PluginInfo
 	add := func(kind pluginhost.Kind, name string) {
 		list = append(list, velerov1.PluginInfo{Kind: string(kind), Name: name})

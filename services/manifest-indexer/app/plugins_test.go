@@ -11,7 +11,7 @@ import (
 
 func TestPluginsAreListedWithTheBuiltInOnes(t *testing.T) {
 	t.Parallel()
-	list := plugins([]pluginhost.Registration{
+	list := pluginInfos([]pluginhost.Registration{
 		{Kind: pluginhost.KindRestoreItemAction, Name: "a.io/x"}, {Kind: pluginhost.KindRestoreItemActionV2, Name: "a.io/x"},
 		{Kind: pluginhost.KindObjectStore, Name: "velero.io/aws"}, {Kind: pluginhost.KindBackupItemAction, Name: "velero.io/pod"},
 	})

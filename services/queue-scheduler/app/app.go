@@ -44,7 +44,7 @@ func New(ctx context.Context, c Config) (*App, error) {
 		return nil, err
 	}
 	a := &App{config: c, runtime: rt, locations: location.New(rt.Manager().GetAPIReader(), c.Options.Namespace, location.WithPlugins(host, c.Log, rt.WorkDir()), location.WithMetrics(rt.Registry(), c.Clock))}
-	if err := a.build(); err != nil {
+	if err := a.buildParts(); err != nil {
 		rt.Close()
 		return nil, fmt.Errorf("service %s: %w", c.Name, err)
 	}
@@ -57,7 +57,7 @@ func (a *App) Run(ctx context.Context) error { return a.runtime.Run(ctx) }
 // Runtime gives access to the addresses the service listens on.
 func (a *App) Runtime() *service.Runtime { return a.runtime }
 
-func (a *App) build() error {
+func (a *App) buildParts() error {
 	c, rt := a.config, a.runtime
 	reader, writer, namespace := rt.Manager().GetAPIReader(), rt.Manager().GetClient(), c.Options.Namespace
 	versions, err := discovery.NewDiscoveryClientForConfig(rt.RestConfig())
@@ -92,7 +92,7 @@ func (a *App) build() error {
 		Events:  rt.Manager().GetEventRecorder(Name),
 		Metrics: counters, Tracer: c.Tracer, Clock: c.Clock, Log: c.Log,
 	})
-	canceller, err := a.canceller(counters)
+	canceller, err := a.newCanceller(counters)
 	if err != nil {
 		return err
 	}
@@ -105,10 +105,10 @@ func (a *App) build() error {
 	if err := rt.Registry().Register(objectGauges); err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
-	makesBackups, err := a.schedules(schedules, jobs)
+	makesBackups, err := a.newScheduler(schedules, jobs)
 	if err != nil {
 		return err
 	}
-	rt.GoLeading(c.DutyTimeout, service.Duties{"queue": objectGauges.While(a.scheduler.Run), "schedules": makesBackups.Run})
-	return a.watch()
+	rt.GoLeading(c.DutyTimeout, service.Duties{"queue": objectGauges.ShowWhile(a.scheduler.Run), "schedules": makesBackups.Run})
+	return a.watchObjects()
 }

@@ -22,8 +22,8 @@ func (c *CancelConfig) bindFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.ClaimTimeout, "claim-timeout", 30*time.Second, "the runners' --claim-timeout, at least 1s")
 }
 
-// canceller builds what stops cancelled jobs.
-func (a *App) canceller(counts cancellation.Counter) (*cancellation.Canceller, error) {
+// newCanceller builds what stops cancelled jobs.
+func (a *App) newCanceller(counts cancellation.Counter) (*cancellation.Canceller, error) {
 	c, rt := a.config, a.runtime
 	reader := rt.Manager().GetAPIReader()
 	counters, err := cancellation.NewMetrics(rt.Registry())

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/schedule"
 )
 
-// schedules returns the duty that makes Backups from Schedules, and has counts keep up with these.
-func (a *App) schedules(counts *count.Schedules, jobs client.Reader) (*schedule.Scheduler, error) {
+// newScheduler returns the duty that makes Backups from Schedules, and has counts keep up with these.
+func (a *App) newScheduler(counts *count.Schedules, jobs client.Reader) (*schedule.Scheduler, error) {
 	c, rt := a.config, a.runtime
 	reader, writer, namespace := rt.Manager().GetAPIReader(), rt.Manager().GetClient(), c.Options.Namespace
 	counters, err := schedule.NewMetrics(counts)

@@ -18,9 +18,9 @@ import (
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/settings"
 )
 
-// watch wakes the scheduler, and notifies the watchers of the queue, on every change that may
+// watchObjects wakes the scheduler, and notifies the watchers of the queue, on every change that may
 // matter to it.
-func (a *App) watch() error {
+func (a *App) watchObjects() error {
 	wake := reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
 		a.scheduler.Wake()
 		a.feed.Changed()
@@ -28,8 +28,8 @@ func (a *App) watch() error {
 	})
 	ofSettings := predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetName() == settings.Name })
 	for name, c := range map[string]*builder.Builder{
-		"backup":   ctrl.NewControllerManagedBy(a.runtime.Manager()).For(&velerov1.Backup{}, builder.WithPredicates(moves())),
-		"restore":  ctrl.NewControllerManagedBy(a.runtime.Manager()).For(&velerov1.Restore{}, builder.WithPredicates(moves())),
+		"backup":   ctrl.NewControllerManagedBy(a.runtime.Manager()).For(&velerov1.Backup{}, builder.WithPredicates(relevantUpdates())),
+		"restore":  ctrl.NewControllerManagedBy(a.runtime.Manager()).For(&velerov1.Restore{}, builder.WithPredicates(relevantUpdates())),
 		"settings": ctrl.NewControllerManagedBy(a.runtime.Manager()).For(&corev1.ConfigMap{}, builder.OnlyMetadata, builder.WithPredicates(ofSettings)),
 	} {
 		if err := c.Named(Name + "-" + name).Complete(wake); err != nil {
@@ -39,22 +39,22 @@ func (a *App) watch() error {
 	return nil
 }
 
-// moves leaves out updates that change only the progress of a job or its position: both come
+// relevantUpdates leaves out updates that change only the progress of a job or its position: both come
 // several times a second, the latter from the scheduler itself.
-func moves() predicate.Predicate {
+func relevantUpdates() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld, e.ObjectNew
 		if before.GetUID() != after.GetUID() || (before.GetDeletionTimestamp() == nil) != (after.GetDeletionTimestamp() == nil) {
 			return true
 		}
-		phase, spec := request(before)
-		newPhase, newSpec := request(after)
+		phase, spec := phaseAndCancel(before)
+		newPhase, newSpec := phaseAndCancel(after)
 		return phase != newPhase || !maps.Equal(before.GetAnnotations(), after.GetAnnotations()) || !equality.Semantic.DeepEqual(spec, newSpec)
 	}}
 }
 
-// request is the phase of a job and its request to cancel.
-func request(o client.Object) (phase string, spec any) {
+// phaseAndCancel is the phase of a job and its request to cancel.
+func phaseAndCancel(o client.Object) (phase string, spec any) {
 	switch o := o.(type) {
 	case *velerov1.Backup:
 		return string(o.Status.Phase), o.Spec

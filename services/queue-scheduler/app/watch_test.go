@@ -14,7 +14,7 @@ import (
 // Progress and positions are written several times a second: they do not wake the scheduler.
 func TestWhatWakesTheScheduler(t *testing.T) {
 	wakes := func(before, after client.Object) bool {
-		return moves().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after})
+		return relevantUpdates().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after})
 	}
 	for name, tc := range map[string]struct {
 		change func(*velerov1.Backup)
@@ -38,6 +38,6 @@ func TestWhatWakesTheScheduler(t *testing.T) {
 	require.False(t, wakes(running, further))
 	further.Status.Phase = velerov1.RestorePhaseCompleted
 	require.True(t, wakes(running, further))
-	require.True(t, moves().Create(event.CreateEvent{Object: running}))
-	require.True(t, moves().Delete(event.DeleteEvent{Object: running}))
+	require.True(t, relevantUpdates().Create(event.CreateEvent{Object: running}))
+	require.True(t, relevantUpdates().Delete(event.DeleteEvent{Object: running}))
 }

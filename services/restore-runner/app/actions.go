@@ -14,14 +14,14 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/job"
 )
 
-// actions opens for each restore the built-in actions and those of plugins, in processes of its
+// actionSets opens for each restore the built-in actions and those of plugins, in processes of its
 // own.
-func (a *App) actions(base service.Base) func(context.Context, func(joblog.Entry)) job.ActionSet {
+func (a *App) actionSets(base service.Base) func(context.Context, func(joblog.Entry)) job.ActionSet {
 	target := builtin.Reader{Client: a.runtime.Manager().GetAPIReader(), Namespace: base.Options.Namespace}
 	return func(ctx context.Context, note func(joblog.Entry)) job.ActionSet {
 		session := a.plugins.Open(ctx, forservice.Log(base, note))
 		items, hidden := action.Merge(builtin.ForRestore(target), session.RestoreItems())
-		set := job.ActionSet{Items: items, Close: session.Close, Collateral: func(err error) bool { return errors.Is(err, pluginhost.ErrCrashed) }, Unsent: unsent}
+		set := job.ActionSet{Items: items, Close: session.Close, IsProcessCrash: func(err error) bool { return errors.Is(err, pluginhost.ErrCrashed) }, IsNotSent: isNotSent}
 		for _, h := range hidden {
 			set.Warnings = append(set.Warnings, fmt.Sprintf("action %s of a plugin is not used: one of that name is built in", h.Name()))
 		}
@@ -32,7 +32,7 @@ func (a *App) actions(base service.Base) func(context.Context, func(joblog.Entry
 	}
 }
 
-func unsent(err error) bool {
+func isNotSent(err error) bool {
 	var failed *pluginhost.Error
 	return errors.As(err, &failed) && !failed.Sent
 }

@@ -60,7 +60,7 @@ func New(ctx context.Context, config Config) (*App, error) {
 	app := &App{runtime: runtime, plugins: plugins, stay: &operationhome.Stay{Processes: operations, Limit: config.Operations.DrainTimeout, Log: config.Log}}
 	runtime.GoLast("operations of plugins", app.stay.Run)
 	operationv1.RegisterOperationServiceServer(runtime.GRPC(), &operationhome.Server{Instance: config.Instance, Processes: operations})
-	if err := app.wire(&config); err != nil {
+	if err := app.wireParts(&config); err != nil {
 		runtime.Close()
 		return nil, fmt.Errorf("set up %s: %w", Name, err)
 	}
@@ -73,7 +73,7 @@ func (a *App) Run(ctx context.Context) error { return a.runtime.Run(ctx) }
 // GRPCAddr is where the service answers.
 func (a *App) GRPCAddr() string { return a.runtime.GRPCAddr() }
 
-func (a *App) wire(config *Config) error {
+func (a *App) wireParts(config *Config) error {
 	mgr, namespace := a.runtime.Manager(), config.Options.Namespace
 	schedules := count.NewSchedules(a.runtime.Registry(), mgr.GetClient(), namespace)
 	counts, err := metrics.New(a.runtime.Registry(), schedules)
@@ -99,11 +99,11 @@ func (a *App) wire(config *Config) error {
 		Cleaner: &cleanup.Cleaner{Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Locations: locations, Log: config.Log},
 		REST:    a.runtime.RestConfig(), Clock: config.Clock, Log: config.Log, Metrics: counts, WorkDir: a.runtime.WorkDir(),
 		TerminatingTimeout: config.TerminatingTimeout, ResourceTimeout: config.ResourceTimeout,
-		StorePatience: config.StorePatience, Exec: exec, Actions: a.actions(config.Base), Snapshotters: a.snapshotters(config.Base), ReadyTimeout: config.ReadyTimeout,
-		CSI:   csi(config.Base),
-		Ended: a.announce(config),
+		StorePatience: config.StorePatience, Exec: exec, Actions: a.actionSets(config.Base), Snapshotters: a.snapshotterSets(config.Base), ReadyTimeout: config.ReadyTimeout,
+		CSI:   isCSIEnabled(config.Base),
+		Ended: a.phaseAnnouncer(config),
 	})
-	jobs := a.jobs(config, kind, instance)
+	jobs := a.newEngine(config, kind, instance)
 	if err := jobs.Setup(mgr); err != nil {
 		return err
 	}
@@ -112,16 +112,16 @@ func (a *App) wire(config *Config) error {
 	a.runtime.GoLast("instance", a.stay.Before(instance.Run))
 	a.runtime.Go("plugin binaries", a.plugins.Run)
 	a.runtime.Go("restores", jobs.Serve)
-	duties := service.Duties{"resumption": a.resumption(config, locations, jobs, instance).Run}
-	if csi(config.Base) {
-		duties["restored-snapshots"] = a.sweeper(config).Run
+	duties := service.Duties{"resumption": a.newResumptionTask(config, locations, jobs, instance).Run}
+	if isCSIEnabled(config.Base) {
+		duties["restored-snapshots"] = a.newSweeper(config).Run
 	}
 	a.runtime.GoLeading(dutyTimeouts*config.ClaimTimeout, duties)
 	return nil
 }
 
-// jobs returns the engine that restores live in.
-func (a *App) jobs(config *Config, kind *job.Kind, instance *claim.Instance) *engine.Engine[*velerov1.Restore] {
+// newEngine returns the engine that restores live in.
+func (a *App) newEngine(config *Config, kind *job.Kind, instance *claim.Instance) *engine.Engine[*velerov1.Restore] {
 	mgr := a.runtime.Manager()
 	return engine.New(engine.Config[*velerov1.Restore]{
 		Service: Name, ObjectKind: "Restore", Kind: kind,
@@ -133,8 +133,8 @@ func (a *App) jobs(config *Config, kind *job.Kind, instance *claim.Instance) *en
 	})
 }
 
-// resumption returns the task that resumes what restores left paused.
-func (a *App) resumption(config *Config, locations resumption.Locations, jobs *engine.Engine[*velerov1.Restore], instance *claim.Instance) *resumption.Task {
+// newResumptionTask returns the task that resumes what restores left paused.
+func (a *App) newResumptionTask(config *Config, locations resumption.Locations, jobs *engine.Engine[*velerov1.Restore], instance *claim.Instance) *resumption.Task {
 	mgr := a.runtime.Manager()
 	return &resumption.Task{
 		Resumer: resumption.Resumer{Locations: locations, REST: a.runtime.RestConfig(), Clock: config.Clock},
@@ -151,9 +151,9 @@ func (a *App) resumption(config *Config, locations resumption.Locations, jobs *e
 	}
 }
 
-// announce records a terminal phase on the object and publishes its event. Who misses it reads the
+// phaseAnnouncer records a terminal phase on the object and publishes its event. Who misses it reads the
 // object.
-func (a *App) announce(config *Config) func(context.Context, *velerov1.Restore) {
+func (a *App) phaseAnnouncer(config *Config) func(context.Context, *velerov1.Restore) {
 	recorder := a.runtime.Manager().GetEventRecorder(Name)
 	return func(ctx context.Context, o *velerov1.Restore) {
 		ended.Record(recorder, o)

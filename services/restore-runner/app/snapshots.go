@@ -10,9 +10,9 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
 )
 
-// snapshotters opens for each restore the volume snapshotters of plugins, in processes of its own
+// snapshotterSets opens for each restore the volume snapshotters of plugins, in processes of its own
 // that start when they are needed.
-func (a *App) snapshotters(base service.Base) func(context.Context, func(joblog.Entry)) (restore.Snapshotters, func()) {
+func (a *App) snapshotterSets(base service.Base) func(context.Context, func(joblog.Entry)) (restore.Snapshotters, func()) {
 	return func(ctx context.Context, note func(joblog.Entry)) (restore.Snapshotters, func()) {
 		session := a.plugins.Open(ctx, forservice.Log(base, note))
 		locations := &nativesnapshot.Opener{

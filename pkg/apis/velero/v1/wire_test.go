@@ -16,9 +16,9 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/apis/velero/v2alpha1"
 )
 
-// kinds maps each document, written by hand from Velero 1.18's wire with every field set, to its
+// objectsByWireDocument maps each document, written by hand from Velero 1.18's wire with every field set, to its
 // type.
-func kinds() map[string]runtime.Object {
+func objectsByWireDocument() map[string]runtime.Object {
 	return map[string]runtime.Object{
 		"testdata/backup.json":                   &velerov1.Backup{},
 		"testdata/restore.json":                  &velerov1.Restore{},
@@ -37,7 +37,7 @@ func kinds() map[string]runtime.Object {
 }
 
 func TestEveryKindRoundTrips(t *testing.T) {
-	for file, obj := range kinds() {
+	for file, obj := range objectsByWireDocument() {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			data, err := os.ReadFile(file)
 			require.NoError(t, err)
@@ -54,7 +54,7 @@ func TestEveryKindRoundTrips(t *testing.T) {
 // TestTypesHaveNoOtherNames is the other half: what the types know and the documents do not would
 // be a field that Velero has never heard of.
 func TestTypesHaveNoOtherNames(t *testing.T) {
-	for file, obj := range kinds() {
+	for file, obj := range objectsByWireDocument() {
 		data, err := os.ReadFile(file)
 		require.NoError(t, err)
 		var doc map[string]any
@@ -76,7 +76,7 @@ func TestSchemeHasEveryKindAndItsList(t *testing.T) {
 	s := runtime.NewScheme()
 	require.NoError(t, velerov1.AddToScheme(s))
 	require.NoError(t, v2alpha1.AddToScheme(s))
-	for _, obj := range kinds() {
+	for _, obj := range objectsByWireDocument() {
 		gvks, _, err := s.ObjectKinds(obj)
 		require.NoError(t, err)
 		require.True(t, s.Recognizes(gvks[0].GroupVersion().WithKind(gvks[0].Kind+"List")), gvks[0].Kind)

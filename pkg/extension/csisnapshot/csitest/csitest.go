@@ -92,7 +92,7 @@ func (d *Driver) Run(ctx context.Context, period time.Duration, failed func(erro
 	ticker := clock.RealClock{}.NewTicker(period)
 	defer ticker.Stop()
 	for {
-		if err := d.Look(ctx); err != nil && ctx.Err() == nil {
+		if err := d.ReconcileOnce(ctx); err != nil && ctx.Err() == nil {
 			failed(err)
 		}
 		select {
@@ -103,14 +103,14 @@ func (d *Driver) Run(ctx context.Context, period time.Duration, failed func(erro
 	}
 }
 
-// Look reconciles all objects once.
-func (d *Driver) Look(ctx context.Context) error {
+// ReconcileOnce reconciles all objects once.
+func (d *Driver) ReconcileOnce(ctx context.Context) error {
 	var snapshots snapshotv1.VolumeSnapshotList
 	if err := d.Client.List(ctx, &snapshots); err != nil {
 		return err
 	}
 	for i := range snapshots.Items {
-		if err := d.snapshot(ctx, &snapshots.Items[i]); err != nil && !passing(err) {
+		if err := d.reconcileSnapshot(ctx, &snapshots.Items[i]); err != nil && !isConflict(err) {
 			return err
 		}
 	}
@@ -119,21 +119,21 @@ func (d *Driver) Look(ctx context.Context) error {
 		return err
 	}
 	for i := range contents.Items {
-		if err := d.content(ctx, &contents.Items[i]); err != nil && !passing(err) {
+		if err := d.reconcileContent(ctx, &contents.Items[i]); err != nil && !isConflict(err) {
 			return err
 		}
 	}
 	if !d.Provision {
 		return nil
 	}
-	return d.provision(ctx)
+	return d.provisionClaims(ctx)
 }
 
-// passing errors come of others that write the same object.
-func passing(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
+// isConflict errors come of others that write the same object.
+func isConflict(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
 
-// snapshot does the work of the snapshot controller for a VolumeSnapshot.
-func (d *Driver) snapshot(ctx context.Context, vs *snapshotv1.VolumeSnapshot) error {
+// reconcileSnapshot does the work of the snapshot controller for a VolumeSnapshot.
+func (d *Driver) reconcileSnapshot(ctx context.Context, vs *snapshotv1.VolumeSnapshot) error {
 	name := "snapcontent-" + string(vs.UID)
 	if own := vs.Spec.Source.VolumeSnapshotContentName; own != nil {
 		name = *own
@@ -145,9 +145,9 @@ func (d *Driver) snapshot(ctx context.Context, vs *snapshotv1.VolumeSnapshot) er
 	case err != nil && !missing:
 		return err
 	case vs.DeletionTimestamp != nil && !missing && vsc.Spec.VolumeSnapshotRef.UID == vs.UID:
-		return d.unbind(ctx, vs, vsc)
+		return d.reconcileDeletion(ctx, vs, vsc)
 	case vs.DeletionTimestamp != nil:
-		return d.finalizer(ctx, vs, FinalizerSnapshot, false)
+		return d.setFinalizer(ctx, vs, FinalizerSnapshot, false)
 	case vs.Spec.Source.PersistentVolumeClaimName == nil && missing:
 		return nil // its content has to come
 	case missing && vs.Status != nil && ptr.Deref(vs.Status.ReadyToUse, false):
@@ -155,7 +155,7 @@ func (d *Driver) snapshot(ctx context.Context, vs *snapshotv1.VolumeSnapshot) er
 		vs.Status.ReadyToUse = ptr.To(false)
 		return d.Client.Patch(ctx, vs, client.MergeFrom(old))
 	case missing: // also if there was one
-		if vsc, err = d.make(ctx, vs, name); err != nil || vsc == nil {
+		if vsc, err = d.makeContent(ctx, vs, name); err != nil || vsc == nil {
 			return err
 		}
 	case vsc.Spec.VolumeSnapshotRef.UID == "":
@@ -165,15 +165,15 @@ func (d *Driver) snapshot(ctx context.Context, vs *snapshotv1.VolumeSnapshot) er
 			return err
 		}
 	}
-	if err := d.finalizer(ctx, vs, FinalizerSnapshot, true); err != nil {
+	if err := d.setFinalizer(ctx, vs, FinalizerSnapshot, true); err != nil {
 		return err
 	}
-	return d.mirror(ctx, vs, vsc)
+	return d.mirrorStatus(ctx, vs, vsc)
 }
 
-// unbind does the work of the snapshot controller for a VolumeSnapshot that is being deleted. It
+// reconcileDeletion does the work of the snapshot controller for a VolumeSnapshot that is being deleted. It
 // stays while a content that is deleted with it does.
-func (d *Driver) unbind(ctx context.Context, vs *snapshotv1.VolumeSnapshot, vsc *snapshotv1.VolumeSnapshotContent) error {
+func (d *Driver) reconcileDeletion(ctx context.Context, vs *snapshotv1.VolumeSnapshot, vsc *snapshotv1.VolumeSnapshotContent) error {
 	marked := vsc.DeepCopy()
 	metav1.SetMetaDataAnnotation(&marked.ObjectMeta, AnnotationDeleted, "yes")
 	if err := d.Client.Patch(ctx, marked, client.MergeFrom(vsc)); err != nil {
@@ -182,11 +182,11 @@ func (d *Driver) unbind(ctx context.Context, vs *snapshotv1.VolumeSnapshot, vsc 
 	if vsc.Spec.DeletionPolicy == snapshotv1.VolumeSnapshotContentDelete {
 		return d.Client.Delete(ctx, vsc)
 	}
-	return d.finalizer(ctx, vs, FinalizerSnapshot, false)
+	return d.setFinalizer(ctx, vs, FinalizerSnapshot, false)
 }
 
-// mirror copies the status of a content to its VolumeSnapshot.
-func (d *Driver) mirror(ctx context.Context, vs *snapshotv1.VolumeSnapshot, vsc *snapshotv1.VolumeSnapshotContent) error {
+// mirrorStatus copies the status of a content to its VolumeSnapshot.
+func (d *Driver) mirrorStatus(ctx context.Context, vs *snapshotv1.VolumeSnapshot, vsc *snapshotv1.VolumeSnapshotContent) error {
 	old := vs.DeepCopy()
 	vs.Status = &snapshotv1.VolumeSnapshotStatus{BoundVolumeSnapshotContentName: &vsc.Name, ReadyToUse: ptr.To(false)}
 	if s := vsc.Status; s != nil {
@@ -201,8 +201,8 @@ func (d *Driver) mirror(ctx context.Context, vs *snapshotv1.VolumeSnapshot, vsc 
 	return d.Client.Patch(ctx, vs, client.MergeFrom(old))
 }
 
-// make makes the content of a VolumeSnapshot; nil where its claim or class is of no use.
-func (d *Driver) make(ctx context.Context, vs *snapshotv1.VolumeSnapshot, name string) (*snapshotv1.VolumeSnapshotContent, error) {
+// makeContent makes the content of a VolumeSnapshot; nil where its claim or class is of no use.
+func (d *Driver) makeContent(ctx context.Context, vs *snapshotv1.VolumeSnapshot, name string) (*snapshotv1.VolumeSnapshotContent, error) {
 	claim, pv, class := &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}, &snapshotv1.VolumeSnapshotClass{}
 	if err := d.Client.Get(ctx, client.ObjectKey{Namespace: vs.Namespace, Name: *vs.Spec.Source.PersistentVolumeClaimName}, claim); err != nil {
 		return nil, err
@@ -228,27 +228,27 @@ func (d *Driver) make(ctx context.Context, vs *snapshotv1.VolumeSnapshot, name s
 	return vsc, d.Client.Create(ctx, vsc)
 }
 
-// content does the work of the driver's sidecar for a VolumeSnapshotContent.
-func (d *Driver) content(ctx context.Context, vsc *snapshotv1.VolumeSnapshotContent) error {
+// reconcileContent does the work of the driver's sidecar for a VolumeSnapshotContent.
+func (d *Driver) reconcileContent(ctx context.Context, vsc *snapshotv1.VolumeSnapshotContent) error {
 	if vsc.Spec.Driver != d.Name {
 		return nil
 	}
 	if vsc.DeletionTimestamp != nil {
-		return d.remove(ctx, vsc)
+		return d.removeContent(ctx, vsc)
 	}
-	if err := d.finalizer(ctx, vsc, FinalizerContent, true); err != nil {
+	if err := d.setFinalizer(ctx, vsc, FinalizerContent, true); err != nil {
 		return err
 	}
 	if s := vsc.Status; s != nil && ptr.Deref(s.ReadyToUse, false) {
 		return nil
 	}
 	old := vsc.DeepCopy()
-	vsc.Status = d.progress(ctx, vsc)
+	vsc.Status = d.contentProgress(ctx, vsc)
 	return d.Client.Patch(ctx, vsc, client.MergeFrom(old))
 }
 
-// progress takes the snapshot of a content as far as it has come.
-func (d *Driver) progress(ctx context.Context, vsc *snapshotv1.VolumeSnapshotContent) *snapshotv1.VolumeSnapshotContentStatus {
+// contentProgress takes the snapshot of a content as far as it has come.
+func (d *Driver) contentProgress(ctx context.Context, vsc *snapshotv1.VolumeSnapshotContent) *snapshotv1.VolumeSnapshotContentStatus {
 	s := &snapshotv1.VolumeSnapshotContentStatus{ReadyToUse: ptr.To(false)}
 	claim := ""
 	vs := &snapshotv1.VolumeSnapshot{}
@@ -291,9 +291,9 @@ func (d *Driver) progress(ctx context.Context, vsc *snapshotv1.VolumeSnapshotCon
 	return s
 }
 
-// remove ends a content that is being deleted, which needs its annotation unless no VolumeSnapshot
+// removeContent ends a content that is being deleted, which needs its annotation unless no VolumeSnapshot
 // was ever bound to it. Only a snapshot whose handle is in the status is removed.
-func (d *Driver) remove(ctx context.Context, vsc *snapshotv1.VolumeSnapshotContent) error {
+func (d *Driver) removeContent(ctx context.Context, vsc *snapshotv1.VolumeSnapshotContent) error {
 	unbound := vsc.Spec.Source.SnapshotHandle != nil && vsc.Spec.VolumeSnapshotRef.UID == ""
 	if !unbound && vsc.Annotations[AnnotationDeleted] == "" {
 		return nil
@@ -301,11 +301,11 @@ func (d *Driver) remove(ctx context.Context, vsc *snapshotv1.VolumeSnapshotConte
 	if vsc.Spec.DeletionPolicy == snapshotv1.VolumeSnapshotContentDelete && vsc.Status != nil && vsc.Status.SnapshotHandle != nil {
 		d.Forget(*vsc.Status.SnapshotHandle)
 	}
-	return d.finalizer(ctx, vsc, FinalizerContent, false)
+	return d.setFinalizer(ctx, vsc, FinalizerContent, false)
 }
 
-// finalizer adds a finalizer to an object, or removes it.
-func (d *Driver) finalizer(ctx context.Context, o client.Object, name string, wanted bool) error {
+// setFinalizer adds a finalizer to an object, or removes it.
+func (d *Driver) setFinalizer(ctx context.Context, o client.Object, name string, wanted bool) error {
 	if slices.Contains(o.GetFinalizers(), name) == wanted {
 		return nil
 	}

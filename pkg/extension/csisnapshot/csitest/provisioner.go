@@ -49,9 +49,9 @@ func (d *Driver) Made() int {
 	return d.made
 }
 
-// provision does the work of the driver's provisioner for the claims that are to be filled from a
+// provisionClaims does the work of the driver's provisioner for the claims that are to be filled from a
 // snapshot.
-func (d *Driver) provision(ctx context.Context) error {
+func (d *Driver) provisionClaims(ctx context.Context) error {
 	var claims corev1.PersistentVolumeClaimList
 	if err := d.Client.List(ctx, &claims); err != nil {
 		return err
@@ -62,15 +62,15 @@ func (d *Driver) provision(ctx context.Context) error {
 		if c.Status.Phase == corev1.ClaimBound || c.DeletionTimestamp != nil || from == nil || from.Kind != "VolumeSnapshot" {
 			continue
 		}
-		if err := d.fill(ctx, c, from.Name); err != nil && !passing(err) {
+		if err := d.fillClaim(ctx, c, from.Name); err != nil && !isConflict(err) {
 			return err
 		}
 	}
 	return nil
 }
 
-// fill makes the volume of a claim, once its snapshot is ready.
-func (d *Driver) fill(ctx context.Context, claim *corev1.PersistentVolumeClaim, snapshot string) error {
+// fillClaim makes the volume of a claim, once its snapshot is ready.
+func (d *Driver) fillClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim, snapshot string) error {
 	var class storagev1.StorageClass
 	if err := d.Client.Get(ctx, client.ObjectKey{Name: ptr.Deref(claim.Spec.StorageClassName, "")}, &class); err != nil || class.Provisioner != d.Name {
 		return err
@@ -94,7 +94,7 @@ func (d *Driver) fill(ctx context.Context, claim *corev1.PersistentVolumeClaim, 
 	if vsc.Status == nil || vsc.Status.SnapshotHandle == nil || size.Value() < Size {
 		return nil
 	}
-	pv := d.copy(claim, &class, *vsc.Status.SnapshotHandle)
+	pv := d.copySnapshot(claim, &class, *vsc.Status.SnapshotHandle)
 	if pv == nil {
 		return nil
 	}
@@ -109,8 +109,8 @@ func (d *Driver) fill(ctx context.Context, claim *corev1.PersistentVolumeClaim, 
 	return d.Client.Patch(ctx, bound, client.MergeFrom(claim))
 }
 
-// copy makes the volume of a snapshot for a claim, once; nil where the driver has no such snapshot.
-func (d *Driver) copy(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, snapshot string) *corev1.PersistentVolume {
+// copySnapshot makes the volume of a snapshot for a claim, once; nil where the driver has no such snapshot.
+func (d *Driver) copySnapshot(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, snapshot string) *corev1.PersistentVolume {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if _, known := d.stored[snapshot]; !known {

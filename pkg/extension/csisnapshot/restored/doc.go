@@ -16,14 +16,16 @@ const AnnotationServer = "holdfast.io/restored-by"
 
 // Name is what the VolumeSnapshot of a backup and its content are called after a restore (Velero
 // 1.18): the same for every attempt of the same restore.
-func Name(restore types.UID, snapshot string) string { return digest(string(restore) + "/" + snapshot) }
+func Name(restore types.UID, snapshot string) string {
+	return digestText(string(restore) + "/" + snapshot)
+}
 
 // NameOf is the name where the backup has several of that name, which would share one content.
 func NameOf(restore types.UID, of types.NamespacedName) string {
-	return digest(string(restore) + "/" + of.String())
+	return digestText(string(restore) + "/" + of.String())
 }
 
-func digest(text string) string {
+func digestText(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
 }

@@ -93,7 +93,7 @@ var stale = []string{
 func (s *Stored) Content(r Restore, in types.NamespacedName, class string) *snapshotv1.VolumeSnapshotContent {
 	vsc := &snapshotv1.VolumeSnapshotContent{
 		TypeMeta:   metav1.TypeMeta{APIVersion: snapshotv1.SchemeGroupVersion.String(), Kind: "VolumeSnapshotContent"},
-		ObjectMeta: r.meta(&s.content.ObjectMeta, types.NamespacedName{Name: in.Name}),
+		ObjectMeta: r.restoredMeta(&s.content.ObjectMeta, types.NamespacedName{Name: in.Name}),
 		Spec: snapshotv1.VolumeSnapshotContentSpec{
 			VolumeSnapshotRef: corev1.ObjectReference{
 				APIVersion: snapshotv1.SchemeGroupVersion.String(), Kind: "VolumeSnapshot", Namespace: in.Namespace, Name: in.Name,
@@ -112,15 +112,15 @@ func (s *Stored) Content(r Restore, in types.NamespacedName, class string) *snap
 func (s *Stored) Snapshot(r Restore, in types.NamespacedName) *snapshotv1.VolumeSnapshot {
 	vs := &snapshotv1.VolumeSnapshot{
 		TypeMeta:   metav1.TypeMeta{APIVersion: snapshotv1.SchemeGroupVersion.String(), Kind: "VolumeSnapshot"},
-		ObjectMeta: r.meta(&s.snapshot.ObjectMeta, in),
+		ObjectMeta: r.restoredMeta(&s.snapshot.ObjectMeta, in),
 		Spec:       snapshotv1.VolumeSnapshotSpec{Source: snapshotv1.VolumeSnapshotSource{VolumeSnapshotContentName: &in.Name}},
 	}
 	vs.Annotations[velerov1.AnnotationCSIDeletionPolicy] = string(snapshotv1.VolumeSnapshotContentRetain)
 	return vs
 }
 
-// meta keeps labels and annotations. Finalizers are the snapshot controller's, which adds them.
-func (r Restore) meta(stored *metav1.ObjectMeta, in types.NamespacedName) metav1.ObjectMeta {
+// restoredMeta keeps labels and annotations. Finalizers are the snapshot controller's, which adds them.
+func (r Restore) restoredMeta(stored *metav1.ObjectMeta, in types.NamespacedName) metav1.ObjectMeta {
 	m := metav1.ObjectMeta{Namespace: in.Namespace, Name: in.Name, Labels: maps.Clone(stored.Labels), Annotations: maps.Clone(stored.Annotations)}
 	if m.Labels == nil {
 		m.Labels = map[string]string{}

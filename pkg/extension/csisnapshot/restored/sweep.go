@@ -60,46 +60,46 @@ func (s *Sweeper) Pass(ctx context.Context) error {
 		return nil
 	}
 	// Read after them: the restore of an object that is listed is listed too, or gone.
-	p := &pass{s, map[types.UID]bool{}, map[string]map[string]bool{}}
+	p := &sweepPass{s, map[types.UID]bool{}, map[string]map[string]bool{}}
 	if err := p.lookAtRestores(ctx); err != nil {
 		return err
 	}
-	return p.remove(ctx, snapshots.Items, contents.Items)
+	return p.removeUnneeded(ctx, snapshots.Items, contents.Items)
 }
 
-// pass is the state of one Pass.
-type pass struct {
+// sweepPass is the state of one Pass.
+type sweepPass struct {
 	*Sweeper
 	under  map[types.UID]bool         // restores that are under way
 	wanted map[string]map[string]bool // namespace → VolumeSnapshots that claims are to be filled from
 }
 
-func (p *pass) lookAtRestores(ctx context.Context) error {
+func (p *sweepPass) lookAtRestores(ctx context.Context) error {
 	var restores velerov1.RestoreList
 	if err := p.Reader.List(ctx, &restores, client.InNamespace(p.Namespace)); err != nil {
 		return fmt.Errorf("list restores: %w", err)
 	}
 	for i := range restores.Items {
-		p.under[restores.Items[i].UID] = !ended(&restores.Items[i], p.Clock)
+		p.under[restores.Items[i].UID] = !isRestoreEnded(&restores.Items[i], p.Clock)
 	}
 	return nil
 }
 
-func ended(r *velerov1.Restore, clk clock.PassiveClock) bool {
+func isRestoreEnded(r *velerov1.Restore, clk clock.PassiveClock) bool {
 	at := r.Status.CompletionTimestamp
 	return r.Status.Phase.Terminal() && (at == nil || clk.Since(at.Time) >= settled)
 }
 
-// mine reports that an object is of a restore of this server that has ended.
-func (p *pass) mine(o client.Object) bool {
+// isOwnEnded reports that an object is of a restore of this server that has ended.
+func (p *sweepPass) isOwnEnded(o client.Object) bool {
 	return o.GetAnnotations()[AnnotationServer] == p.Namespace && !p.under[types.UID(o.GetLabels()[velerov1.LabelRestoreUID])]
 }
 
-// remove removes what nothing needs, each pair together.
-func (p *pass) remove(ctx context.Context, snapshots []snapshotv1.VolumeSnapshot, contents []snapshotv1.VolumeSnapshotContent) error {
+// removeUnneeded removes what nothing needs, each pair together.
+func (p *sweepPass) removeUnneeded(ctx context.Context, snapshots []snapshotv1.VolumeSnapshot, contents []snapshotv1.VolumeSnapshotContent) error {
 	byName := map[string]*snapshotv1.VolumeSnapshotContent{}
 	for i := range contents {
-		if vsc := &contents[i]; p.mine(vsc) {
+		if vsc := &contents[i]; p.isOwnEnded(vsc) {
 			byName[vsc.Name] = vsc
 		}
 	}
@@ -108,22 +108,22 @@ func (p *pass) remove(ctx context.Context, snapshots []snapshotv1.VolumeSnapshot
 		vs := &snapshots[i]
 		vsc := byName[vs.Name]
 		delete(byName, vs.Name) // it goes with its snapshot, or stays with it
-		if !p.mine(vs) || vsc != nil && vsc.Spec.VolumeSnapshotRef.Namespace != vs.Namespace {
+		if !p.isOwnEnded(vs) || vsc != nil && vsc.Spec.VolumeSnapshotRef.Namespace != vs.Namespace {
 			continue
 		}
-		needed, err := p.needed(ctx, vs)
+		needed, err := p.isNeeded(ctx, vs)
 		if err == nil && !needed {
-			err = p.release(ctx, vs, vsc)
+			err = p.releaseSnapshot(ctx, vs, vsc)
 		}
 		failed = append(failed, err)
 	}
 	for _, vsc := range byName {
-		failed = append(failed, p.release(ctx, nil, vsc))
+		failed = append(failed, p.releaseSnapshot(ctx, nil, vsc))
 	}
 	return errors.Join(failed...)
 }
 
-func (p *pass) release(ctx context.Context, vs *snapshotv1.VolumeSnapshot, vsc *snapshotv1.VolumeSnapshotContent) error {
+func (p *sweepPass) releaseSnapshot(ctx context.Context, vs *snapshotv1.VolumeSnapshot, vsc *snapshotv1.VolumeSnapshotContent) error {
 	if vs != nil && vs.DeletionTimestamp != nil {
 		vs = nil
 	}
@@ -136,12 +136,12 @@ func (p *pass) release(ctx context.Context, vs *snapshotv1.VolumeSnapshot, vsc *
 	if err := p.Release(ctx, vs, vsc); err != nil {
 		return err
 	}
-	p.Log.InfoContext(ctx, "restored snapshot objects removed: no claim needs them", "name", cmp.Or(name(vs), name(vsc)))
+	p.Log.InfoContext(ctx, "restored snapshot objects removed: no claim needs them", "name", cmp.Or(nameOrEmpty(vs), nameOrEmpty(vsc)))
 	return nil
 }
 
-// name is that of an object which may be nil.
-func name[T any, P interface {
+// nameOrEmpty is that of an object which may be nil.
+func nameOrEmpty[T any, P interface {
 	*T
 	client.Object
 }](o P) string {
@@ -151,8 +151,8 @@ func name[T any, P interface {
 	return o.GetName()
 }
 
-// needed reports that a claim is to be filled from a VolumeSnapshot.
-func (p *pass) needed(ctx context.Context, vs *snapshotv1.VolumeSnapshot) (bool, error) {
+// isNeeded reports that a claim is to be filled from a VolumeSnapshot.
+func (p *sweepPass) isNeeded(ctx context.Context, vs *snapshotv1.VolumeSnapshot) (bool, error) {
 	wanted, known := p.wanted[vs.Namespace]
 	if !known {
 		var claims corev1.PersistentVolumeClaimList
@@ -161,7 +161,7 @@ func (p *pass) needed(ctx context.Context, vs *snapshotv1.VolumeSnapshot) (bool,
 		}
 		wanted = map[string]bool{}
 		for i := range claims.Items {
-			if from := source(&claims.Items[i]); from != "" && claims.Items[i].Status.Phase != corev1.ClaimBound {
+			if from := sourceSnapshot(&claims.Items[i]); from != "" && claims.Items[i].Status.Phase != corev1.ClaimBound {
 				wanted[from] = true
 			}
 		}
@@ -170,8 +170,8 @@ func (p *pass) needed(ctx context.Context, vs *snapshotv1.VolumeSnapshot) (bool,
 	return wanted[vs.Name], nil
 }
 
-// source is the VolumeSnapshot that a claim is filled from; empty for none.
-func source(c *corev1.PersistentVolumeClaim) string {
+// sourceSnapshot is the VolumeSnapshot that a claim is filled from; empty for none.
+func sourceSnapshot(c *corev1.PersistentVolumeClaim) string {
 	if d := c.Spec.DataSource; d != nil && d.Kind == "VolumeSnapshot" {
 		return d.Name
 	}

@@ -44,12 +44,12 @@ func newWorld(t *testing.T) *world {
 	w.driver = &csitest.Driver{Client: w.client, Name: "disk.example.com"}
 	w.driver.Keep("physical", "data")
 	w.sweeper = &restored.Sweeper{API: csisnapshot.API{Reader: w.client, Client: w.client, Clock: w.clock, Log: slog.New(slog.DiscardHandler)}, Namespace: "velero"}
-	w.pair(t, "velero")
+	w.makePair(t, "velero")
 	return w
 }
 
-// pair makes the objects as a restore does.
-func (w *world) pair(t *testing.T, server string) (name string) {
+// makePair makes the objects as a restore does.
+func (w *world) makePair(t *testing.T, server string) (name string) {
 	t.Helper()
 	stored, err := restored.Read([]byte(snapshotJSON), []byte(contentJSON))
 	require.NoError(t, err)
@@ -57,18 +57,18 @@ func (w *world) pair(t *testing.T, server string) (name string) {
 	in := types.NamespacedName{Namespace: "app", Name: restored.Name(of.UID, "velero-data-x7k2p")}
 	require.NoError(t, w.client.Create(t.Context(), stored.Content(of, in, "")))
 	require.NoError(t, w.client.Create(t.Context(), stored.Snapshot(of, in)))
-	w.look(t)
+	w.reconcileDriver(t)
 	return in.Name
 }
 
-func (w *world) look(t *testing.T) {
+func (w *world) reconcileDriver(t *testing.T) {
 	t.Helper()
 	for range 4 {
-		require.NoError(t, w.driver.Look(t.Context()))
+		require.NoError(t, w.driver.ReconcileOnce(t.Context()))
 	}
 }
 
-func (w *world) restore(t *testing.T, phase velerov1.RestorePhase) {
+func (w *world) createRestore(t *testing.T, phase velerov1.RestorePhase) {
 	t.Helper()
 	now := metav1.NewTime(w.clock.Now())
 	r := &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "r", UID: "uid-velero"}}
@@ -79,7 +79,7 @@ func (w *world) restore(t *testing.T, phase velerov1.RestorePhase) {
 	require.NoError(t, w.client.Create(t.Context(), r))
 }
 
-func (w *world) claim(t *testing.T, phase corev1.PersistentVolumeClaimPhase) *corev1.PersistentVolumeClaim {
+func (w *world) createClaim(t *testing.T, phase corev1.PersistentVolumeClaimPhase) *corev1.PersistentVolumeClaim {
 	t.Helper()
 	c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "app", Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{
 		DataSource: &corev1.TypedLocalObjectReference{APIGroup: ptr.To(snapshotv1.GroupName), Kind: "VolumeSnapshot", Name: restored.Name("uid-velero", "velero-data-x7k2p")},
@@ -89,11 +89,11 @@ func (w *world) claim(t *testing.T, phase corev1.PersistentVolumeClaimPhase) *co
 	return c
 }
 
-// left returns how many snapshot objects there are after a pass.
-func (w *world) left(t *testing.T) int {
+// leftAfterPass returns how many snapshot objects there are after a pass.
+func (w *world) leftAfterPass(t *testing.T) int {
 	t.Helper()
 	require.NoError(t, w.sweeper.Pass(t.Context()))
-	w.look(t)
+	w.reconcileDriver(t)
 	var vs snapshotv1.VolumeSnapshotList
 	var vsc snapshotv1.VolumeSnapshotContentList
 	require.NoError(t, w.client.List(t.Context(), &vs))
@@ -104,39 +104,39 @@ func (w *world) left(t *testing.T) int {
 
 func TestAPairStaysAsLongAsItIsNeeded(t *testing.T) {
 	w := newWorld(t)
-	w.restore(t, velerov1.RestorePhaseCompleted)
-	c := w.claim(t, corev1.ClaimPending)
-	require.Equal(t, 2, w.left(t), "a request of a runner that lost its claim may be under way")
+	w.createRestore(t, velerov1.RestorePhaseCompleted)
+	c := w.createClaim(t, corev1.ClaimPending)
+	require.Equal(t, 2, w.leftAfterPass(t), "a request of a runner that lost its claim may be under way")
 	w.clock.Step(time.Minute)
-	require.Equal(t, 2, w.left(t), "the claim is not bound")
+	require.Equal(t, 2, w.leftAfterPass(t), "the claim is not bound")
 	c.Status.Phase = corev1.ClaimBound
 	require.NoError(t, w.client.Status().Update(t.Context(), c))
-	require.Zero(t, w.left(t))
+	require.Zero(t, w.leftAfterPass(t))
 }
 
 func TestAPairOfARestoreThatIsUnderWayStays(t *testing.T) {
 	for _, phase := range []velerov1.RestorePhase{velerov1.RestorePhaseInProgress, velerov1.RestorePhaseWaitingForPluginOperations, velerov1.RestorePhaseFinalizing} {
 		w := newWorld(t)
-		w.restore(t, phase)
+		w.createRestore(t, phase)
 		w.clock.Step(time.Hour)
-		require.Equal(t, 2, w.left(t), phase)
+		require.Equal(t, 2, w.leftAfterPass(t), phase)
 	}
 }
 
 // A restore that fails or is cancelled before it has created the claim leaves the pair.
 func TestAPairWithoutAClaimGoes(t *testing.T) {
 	w := newWorld(t)
-	w.restore(t, velerov1.RestorePhaseFailed)
+	w.createRestore(t, velerov1.RestorePhaseFailed)
 	w.clock.Step(time.Minute)
-	require.Zero(t, w.left(t))
+	require.Zero(t, w.leftAfterPass(t))
 	w = newWorld(t)
-	require.Zero(t, w.left(t), "nor does the Restore exist any more")
+	require.Zero(t, w.leftAfterPass(t), "nor does the Restore exist any more")
 }
 
 func TestAPairOfAnotherServerStays(t *testing.T) {
 	w := newWorld(t)
-	other := w.pair(t, "other")
-	require.Equal(t, 2, w.left(t))
+	other := w.makePair(t, "other")
+	require.Equal(t, 2, w.leftAfterPass(t))
 	require.NoError(t, w.client.Get(t.Context(), client.ObjectKey{Name: other}, &snapshotv1.VolumeSnapshotContent{}))
 }
 
@@ -145,8 +145,8 @@ func TestAContentWhoseSnapshotIsGoneGoes(t *testing.T) {
 	w := newWorld(t)
 	vs := &snapshotv1.VolumeSnapshot{ObjectMeta: metav1.ObjectMeta{Namespace: "app", Name: restored.Name("uid-velero", "velero-data-x7k2p")}}
 	require.NoError(t, w.client.Delete(t.Context(), vs))
-	w.look(t)
-	require.Zero(t, w.left(t))
+	w.reconcileDriver(t)
+	require.Zero(t, w.leftAfterPass(t))
 }
 
 // A deletion policy that was changed must not remove the snapshot of the backup.
@@ -156,13 +156,13 @@ func TestAPolicyThatWasChangedRemovesNoData(t *testing.T) {
 	require.NoError(t, w.client.Get(t.Context(), client.ObjectKey{Name: restored.Name("uid-velero", "velero-data-x7k2p")}, vsc))
 	vsc.Spec.DeletionPolicy = snapshotv1.VolumeSnapshotContentDelete
 	require.NoError(t, w.client.Update(t.Context(), vsc))
-	require.Zero(t, w.left(t))
+	require.Zero(t, w.leftAfterPass(t))
 }
 
 func TestSnapshotsOfBackupsAreNotSwept(t *testing.T) {
 	w := newWorld(t)
 	require.NoError(t, w.client.Create(t.Context(), &snapshotv1.VolumeSnapshot{ObjectMeta: metav1.ObjectMeta{Namespace: "app", Name: "own"}}))
-	require.Equal(t, 1, w.left(t))
+	require.Equal(t, 1, w.leftAfterPass(t))
 }
 
 func TestStaleAnnotationsStayBehind(t *testing.T) {

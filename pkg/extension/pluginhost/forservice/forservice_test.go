@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/service"
 )
 
-func base(dir string, out *bytes.Buffer) service.Base {
+func newBase(dir string, out *bytes.Buffer) service.Base {
 	o := service.Defaults("deletion", service.Ports{})
 	o.PluginDir = dir
 	return service.Base{Options: o, Clock: clock.RealClock{}, Log: slog.New(slog.NewTextHandler(out, nil))}
@@ -25,9 +25,9 @@ func base(dir string, out *bytes.Buffer) service.Base {
 func TestWithoutADirectoryThereIsNothing(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	h, err := forservice.New(t.Context(), base("", &out), service.NewConfig[pluginhost.Flags](), nil)
+	h, err := forservice.New(t.Context(), newBase("", &out), service.NewConfig[pluginhost.Flags](), nil)
 	require.NoError(t, err)
-	s := h.Open(t.Context(), forservice.Log(base("", &out), func(joblog.Entry) {}))
+	s := h.Open(t.Context(), forservice.Log(newBase("", &out), func(joblog.Entry) {}))
 	defer s.Close()
 	require.Empty(t, s.BackupItems())
 	require.Empty(t, s.DeleteItems())
@@ -39,17 +39,17 @@ func TestWhatCannotBeUsedIsAWarningOfTheService(t *testing.T) {
 	var out bytes.Buffer
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "broken"), []byte("\x7fELF nonsense"), 0o700))
-	h, err := forservice.New(t.Context(), base(dir, &out), service.NewConfig[pluginhost.Flags](), nil)
+	h, err := forservice.New(t.Context(), newBase(dir, &out), service.NewConfig[pluginhost.Flags](), nil)
 	require.NoError(t, err)
 	require.Empty(t, h.Plugins())
 	require.Contains(t, out.String(), `level=WARN msg="plugin is not used" path=`+dir+"/broken")
-	_, err = forservice.New(t.Context(), base(dir, &out), pluginhost.Flags{CallTimeout: 1}, nil)
+	_, err = forservice.New(t.Context(), newBase(dir, &out), pluginhost.Flags{CallTimeout: 1}, nil)
 	require.ErrorContains(t, err, "--plugin-call-timeout")
 }
 
 func TestTheLevelOfTheServiceIsThatOfItsPlugins(t *testing.T) {
 	t.Parallel()
-	b := base("", &bytes.Buffer{})
+	b := newBase("", &bytes.Buffer{})
 	b.Options.LogLevel = "error"
 	var got []joblog.Entry
 	log := forservice.Log(b, func(e joblog.Entry) { got = append(got, e) })

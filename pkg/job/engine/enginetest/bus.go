@@ -78,7 +78,7 @@ func (b *Bus) Consume(ctx context.Context, _ messaging.What, cfg messaging.Consu
 				case <-ctx.Done():
 					return
 				case hint := <-b.queue:
-					b.apply(hint, handle(ctx, hint))
+					b.applyOutcome(hint, handle(ctx, hint))
 				}
 			}
 		})
@@ -86,7 +86,7 @@ func (b *Bus) Consume(ctx context.Context, _ messaging.What, cfg messaging.Consu
 	return nil
 }
 
-func (b *Bus) apply(hint *workv1.Hint, o messaging.Outcome) {
+func (b *Bus) applyOutcome(hint *workv1.Hint, o messaging.Outcome) {
 	if o.Retries() {
 		time.AfterFunc(time.Second, func() { b.queue <- hint }) //nolint:forbidigo // tests run it in a bubble
 		return

@@ -43,9 +43,9 @@ type Handler struct {
 	NoWebSocket bool
 }
 
-// parse reads /api/v1/namespaces/{namespace}/pods/{pod}/exec of an API server, and
+// parseRequest reads /api/v1/namespaces/{namespace}/pods/{pod}/exec of an API server, and
 // /exec/{namespace}/{pod}/{container} of a kubelet.
-func parse(r *http.Request) (*Request, bool) {
+func parseRequest(r *http.Request) (*Request, bool) {
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	query := r.URL.Query()
 	switch {
@@ -59,22 +59,22 @@ func parse(r *http.Request) (*Request, bool) {
 
 // Match reports whether the request is one to run a command.
 func Match(r *http.Request) bool {
-	_, ok := parse(r)
+	_, ok := parseRequest(r)
 	return ok
 }
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	request, ok := parse(r)
+	request, ok := parseRequest(r)
 	switch {
 	case !ok:
 		http.NotFound(w, r)
 	case !websocket.IsWebSocketUpgrade(r):
-		h.spdy(w, r, request)
+		h.serveSPDY(w, r, request)
 	case h.NoWebSocket:
 		http.Error(w, "no WebSockets here", http.StatusForbidden)
 	default:
-		h.websocket(w, r, request)
+		h.serveWebSocket(w, r, request)
 	}
 }
 
@@ -98,7 +98,7 @@ func (c *channel) close() error {
 	return c.conn.WriteMessage(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""))
 }
 
-func (h *Handler) websocket(w http.ResponseWriter, r *http.Request, request *Request) {
+func (h *Handler) serveWebSocket(w http.ResponseWriter, r *http.Request, request *Request) {
 	upgrader := websocket.Upgrader{Subprotocols: []string{remotecommand.StreamProtocolV5Name}}
 	conn, err := upgrader.Upgrade(w, r, nil)
 	if err != nil {
@@ -118,7 +118,7 @@ func (h *Handler) websocket(w http.ResponseWriter, r *http.Request, request *Req
 	mu := &sync.Mutex{}
 	of := func(number byte) *channel { return &channel{mu, conn, number} }
 	err = h.Run(ctx, request, of(remotecommand.StreamStdOut), of(remotecommand.StreamStdErr))
-	_, _ = of(remotecommand.StreamErr).Write(status(err)) // a client that is gone is its own affair
+	_, _ = of(remotecommand.StreamErr).Write(exitStatus(err)) // a client that is gone is its own affair
 	_ = of(0).close()
 	_ = conn.Close()
 	<-gone
@@ -130,7 +130,7 @@ type accepted struct {
 	replied <-chan struct{}
 }
 
-func (h *Handler) spdy(w http.ResponseWriter, r *http.Request, request *Request) {
+func (h *Handler) serveSPDY(w http.ResponseWriter, r *http.Request, request *Request) {
 	if _, err := httpstream.Handshake(r, w, []string{remotecommand.StreamProtocolV4Name}); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -146,7 +146,7 @@ func (h *Handler) spdy(w http.ResponseWriter, r *http.Request, request *Request)
 	defer func() { _ = conn.Close() }()
 	streams := map[string]io.WriteCloser{}
 	for _, name := range []string{corev1.StreamTypeError, corev1.StreamTypeStdout, corev1.StreamTypeStderr} {
-		if name != corev1.StreamTypeError && !asks(r, name) {
+		if name != corev1.StreamTypeError && !requestsStream(r, name) {
 			streams[name] = nowhere{}
 		}
 	}
@@ -169,14 +169,14 @@ func (h *Handler) spdy(w http.ResponseWriter, r *http.Request, request *Request)
 		}
 	}()
 	err := h.Run(ctx, request, streams[corev1.StreamTypeStdout], streams[corev1.StreamTypeStderr])
-	_, _ = streams[corev1.StreamTypeError].Write(status(err)) // as above
+	_, _ = streams[corev1.StreamTypeError].Write(exitStatus(err)) // as above
 	for _, s := range streams {
 		_ = s.Close()
 	}
 }
 
-// asks reports whether a client requests a stream; API server and kubelet name them differently.
-func asks(r *http.Request, stream string) bool {
+// requestsStream reports whether a client requests a stream; API server and kubelet name them differently.
+func requestsStream(r *http.Request, stream string) bool {
 	query := r.URL.Query()
 	for _, name := range []string{stream, map[string]string{"stdout": "output", "stderr": "error"}[stream]} {
 		if wanted, err := strconv.ParseBool(query.Get(name)); err == nil && wanted {
@@ -191,8 +191,8 @@ type nowhere struct{}
 func (nowhere) Write(data []byte) (int, error) { return len(data), nil }
 func (nowhere) Close() error                   { return nil }
 
-// status is how a command ended, as protocols 4 and 5 encode it.
-func status(err error) []byte {
+// exitStatus is how a command ended, as protocols 4 and 5 encode it.
+func exitStatus(err error) []byte {
 	s := metav1.Status{Status: metav1.StatusSuccess}
 	exit := new(ExitError)
 	switch {

@@ -76,8 +76,8 @@ func (d *directory) Init(_ context.Context, config map[string]string) error {
 	return nil
 }
 
-// bucket returns the bucket's directory for one call of a method.
-func (d *directory) bucket(ctx context.Context, method, name string) (string, error) {
+// bucketDir returns the bucket's directory for one call of a method.
+func (d *directory) bucketDir(ctx context.Context, method, name string) (string, error) {
 	fault, of, _ := strings.Cut(d.config[ConfigFault], " ")
 	if of == method {
 		switch fault {
@@ -101,7 +101,7 @@ func (d *directory) bucket(ctx context.Context, method, name string) (string, er
 
 // PutObject gives the file its name when the body has come whole.
 func (d *directory) PutObject(ctx context.Context, bucket, key string, body io.Reader) error {
-	dir, err := d.bucket(ctx, "PutObject", bucket)
+	dir, err := d.bucketDir(ctx, "PutObject", bucket)
 	if err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (d *directory) PutObject(ctx context.Context, bucket, key string, body io.R
 
 // ObjectExists looks for the file.
 func (d *directory) ObjectExists(ctx context.Context, bucket, key string) (bool, error) {
-	dir, err := d.bucket(ctx, "ObjectExists", bucket)
+	dir, err := d.bucketDir(ctx, "ObjectExists", bucket)
 	if err != nil {
 		return false, err
 	}
@@ -136,15 +136,15 @@ func (d *directory) ObjectExists(ctx context.Context, bucket, key string) (bool,
 
 // GetObject opens the file.
 func (d *directory) GetObject(ctx context.Context, bucket, key string) (io.ReadCloser, error) {
-	dir, err := d.bucket(ctx, "GetObject", bucket)
+	dir, err := d.bucketDir(ctx, "GetObject", bucket)
 	if err != nil {
 		return nil, err
 	}
 	return os.Open(filepath.Join(dir, filepath.FromSlash(key)))
 }
 
-// keys lists a bucket backwards, because no order is promised.
-func keys(dir, prefix string) ([]string, error) {
+// listKeys lists a bucket backwards, because no order is promised.
+func listKeys(dir, prefix string) ([]string, error) {
 	var found []string
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {
@@ -162,11 +162,11 @@ func keys(dir, prefix string) ([]string, error) {
 
 // ListCommonPrefixes lists what has the delimiter.
 func (d *directory) ListCommonPrefixes(ctx context.Context, bucket, delimiter, prefix string) ([]string, error) {
-	dir, err := d.bucket(ctx, "ListCommonPrefixes", bucket)
+	dir, err := d.bucketDir(ctx, "ListCommonPrefixes", bucket)
 	if err != nil {
 		return nil, err
 	}
-	all, err := keys(dir, prefix)
+	all, err := listKeys(dir, prefix)
 	var prefixes []string
 	for _, key := range all {
 		name, _, ok := strings.Cut(strings.TrimPrefix(key, prefix), delimiter)
@@ -179,16 +179,16 @@ func (d *directory) ListCommonPrefixes(ctx context.Context, bucket, delimiter, p
 
 // ListObjects lists everything.
 func (d *directory) ListObjects(ctx context.Context, bucket, prefix string) ([]string, error) {
-	dir, err := d.bucket(ctx, "ListObjects", bucket)
+	dir, err := d.bucketDir(ctx, "ListObjects", bucket)
 	if err != nil {
 		return nil, err
 	}
-	return keys(dir, prefix)
+	return listKeys(dir, prefix)
 }
 
 // DeleteObject fails for an object that is not there, as some plugins do.
 func (d *directory) DeleteObject(ctx context.Context, bucket, key string) error {
-	dir, err := d.bucket(ctx, "DeleteObject", bucket)
+	dir, err := d.bucketDir(ctx, "DeleteObject", bucket)
 	if err != nil {
 		return err
 	}
@@ -201,7 +201,7 @@ func (d *directory) DeleteObject(ctx context.Context, bucket, key string) error 
 
 // CreateSignedURL names the object and the time.
 func (d *directory) CreateSignedURL(ctx context.Context, bucket, key string, ttl time.Duration) (string, error) {
-	if _, err := d.bucket(ctx, "CreateSignedURL", bucket); err != nil {
+	if _, err := d.bucketDir(ctx, "CreateSignedURL", bucket); err != nil {
 		return "", err
 	}
 	base := d.config[ConfigPublicURL]

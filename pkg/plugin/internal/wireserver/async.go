@@ -20,7 +20,7 @@ type asyncActions struct {
 }
 
 func (a asyncActions) StartBackup(ctx context.Context, req *pluginv1.StartBackupRequest) (*pluginv1.StartBackupResponse, error) {
-	action, h, err := find[plugin.AsyncBackupItemAction](a.Server, plugin.KindAsyncBackupItemAction, req.GetPlugin())
+	action, h, err := findPlugin[plugin.AsyncBackupItemAction](a.Server, plugin.KindAsyncBackupItemAction, req.GetPlugin())
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func (a asyncActions) StartBackup(ctx context.Context, req *pluginv1.StartBackup
 }
 
 func (a asyncActions) StartRestore(ctx context.Context, req *pluginv1.StartRestoreRequest) (*pluginv1.StartRestoreResponse, error) {
-	action, h, err := find[plugin.AsyncRestoreItemAction](a.Server, plugin.KindAsyncRestoreItemAction, req.GetPlugin())
+	action, h, err := findPlugin[plugin.AsyncRestoreItemAction](a.Server, plugin.KindAsyncRestoreItemAction, req.GetPlugin())
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func (a asyncActions) StartRestore(ctx context.Context, req *pluginv1.StartResto
 }
 
 // startBackup calls the action, and refuses an answer that is not what it was registered as.
-func startBackup(ctx context.Context, h *handle, action plugin.AsyncBackupItemAction, in plugin.BackupInput, key string) (*plugin.AsyncBackupOutput, error) {
+func startBackup(ctx context.Context, h *pluginHandle, action plugin.AsyncBackupItemAction, in plugin.BackupInput, key string) (*plugin.AsyncBackupOutput, error) {
 	out, err := action.Start(ctx, &plugin.AsyncBackupInput{BackupInput: in, IdempotencyKey: key})
 	if err == nil && out != nil && out.InProcess && h.OutOfProcess {
 		return nil, inProcess(h)
@@ -75,7 +75,7 @@ func startBackup(ctx context.Context, h *handle, action plugin.AsyncBackupItemAc
 }
 
 // startRestore is startBackup for a restore.
-func startRestore(ctx context.Context, h *handle, action plugin.AsyncRestoreItemAction, in plugin.RestoreInput, key string) (*plugin.AsyncRestoreOutput, error) {
+func startRestore(ctx context.Context, h *pluginHandle, action plugin.AsyncRestoreItemAction, in plugin.RestoreInput, key string) (*plugin.AsyncRestoreOutput, error) {
 	out, err := action.Start(ctx, &plugin.AsyncRestoreInput{RestoreInput: in, IdempotencyKey: key})
 	if err == nil && out != nil && out.InProcess && h.OutOfProcess {
 		return nil, inProcess(h)
@@ -83,12 +83,12 @@ func startRestore(ctx context.Context, h *handle, action plugin.AsyncRestoreItem
 	return out, err
 }
 
-func inProcess(h *handle) error {
+func inProcess(h *pluginHandle) error {
 	return status.Errorf(codes.FailedPrecondition, "Start of %s: InProcess: it was registered as OutOfProcess", h.Name)
 }
 
-// operation finds the action of an operation and what it gets to know.
-func (a asyncActions) operation(wire pluginv1.Kind, name, id string, job []byte) (plugin.Operations, plugin.Operation, error) {
+// findOperation finds the action of an operation and what it gets to know.
+func (a asyncActions) findOperation(wire pluginv1.Kind, name, id string, job []byte) (plugin.Operations, plugin.Operation, error) {
 	kind, err := kindOf(wire)
 	if err != nil {
 		return nil, plugin.Operation{}, err
@@ -96,19 +96,19 @@ func (a asyncActions) operation(wire pluginv1.Kind, name, id string, job []byte)
 	if kind != plugin.KindAsyncBackupItemAction && kind != plugin.KindAsyncRestoreItemAction {
 		return nil, plugin.Operation{}, status.Errorf(codes.InvalidArgument, "kind: %s has no operations", kind)
 	}
-	operations, _, err := find[plugin.Operations](a.Server, kind, name)
+	operations, _, err := findPlugin[plugin.Operations](a.Server, kind, name)
 	if err != nil {
 		return nil, plugin.Operation{}, err
 	}
 	if id == "" {
 		return nil, plugin.Operation{}, status.Error(codes.InvalidArgument, "operation_id: missing")
 	}
-	decoded, err := a.jobs.decode("job", job)
+	decoded, err := a.jobs.decodeJob("job", job)
 	return operations, plugin.Operation{ID: id, Job: decoded}, err
 }
 
 func (a asyncActions) Progress(ctx context.Context, req *pluginv1.ProgressRequest) (*pluginv1.ProgressResponse, error) {
-	operations, op, err := a.operation(req.GetKind(), req.GetPlugin(), req.GetOperationId(), req.GetJob())
+	operations, op, err := a.findOperation(req.GetKind(), req.GetPlugin(), req.GetOperationId(), req.GetJob())
 	if err != nil {
 		return nil, err
 	}
@@ -121,12 +121,12 @@ func (a asyncActions) Progress(ctx context.Context, req *pluginv1.ProgressReques
 	}
 	return &pluginv1.ProgressResponse{Progress: &pluginv1.OperationProgress{
 		State: pluginv1.OperationState(p.State), Error: p.Error, Done: p.Done, Total: p.Total, Unit: p.Unit,
-		Description: p.Description, Started: timestamp(p.Started), Updated: timestamp(p.Updated),
+		Description: p.Description, Started: timestampOrNil(p.Started), Updated: timestampOrNil(p.Updated),
 	}}, nil
 }
 
 func (a asyncActions) Cancel(ctx context.Context, req *pluginv1.CancelRequest) (*pluginv1.CancelResponse, error) {
-	operations, op, err := a.operation(req.GetKind(), req.GetPlugin(), req.GetOperationId(), req.GetJob())
+	operations, op, err := a.findOperation(req.GetKind(), req.GetPlugin(), req.GetOperationId(), req.GetJob())
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +139,7 @@ func (a asyncActions) Cancel(ctx context.Context, req *pluginv1.CancelRequest) (
 }
 
 func (a asyncActions) Logs(req *pluginv1.LogsRequest, stream grpc.ServerStreamingServer[pluginv1.LogsResponse]) error {
-	operations, op, err := a.operation(req.GetKind(), req.GetPlugin(), req.GetOperationId(), req.GetJob())
+	operations, op, err := a.findOperation(req.GetKind(), req.GetPlugin(), req.GetOperationId(), req.GetJob())
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (a asyncActions) Logs(req *pluginv1.LogsRequest, stream grpc.ServerStreamin
 		if err != nil {
 			return err
 		}
-		if err := stream.Send(&pluginv1.LogsResponse{Time: timestamp(line.Time), Level: line.Level, Message: line.Message, Fields: line.Fields}); err != nil {
+		if err := stream.Send(&pluginv1.LogsResponse{Time: timestampOrNil(line.Time), Level: line.Level, Message: line.Message, Fields: line.Fields}); err != nil {
 			return err
 		}
 	}
@@ -174,7 +174,7 @@ func ownIdentifiers(items []plugin.ResourceIdentifier) []*pluginv1.ResourceIdent
 	return out
 }
 
-func timestamp(t time.Time) *timestamppb.Timestamp {
+func timestampOrNil(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {
 		return nil
 	}

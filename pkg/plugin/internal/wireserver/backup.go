@@ -12,16 +12,16 @@ import (
 
 // backupInput decodes what actions of a backup get, and reports whether the action's expression
 // selects the object.
-func (s *Server) backupInput(ctx context.Context, h *handle, action plugin.Action, item, backup []byte) (plugin.BackupInput, bool, error) {
+func (s *Server) backupInput(ctx context.Context, h *pluginHandle, action plugin.Action, item, backup []byte) (plugin.BackupInput, bool, error) {
 	object, err := decodeItem("item", item)
 	if err != nil {
 		return plugin.BackupInput{}, false, err
 	}
-	matched, err := h.matches(ctx, action, object)
+	matched, err := h.matchesItem(ctx, action, object)
 	if err != nil || !matched {
 		return plugin.BackupInput{}, false, err
 	}
-	job, err := s.jobs.decode("backup", backup)
+	job, err := s.jobs.decodeJob("backup", backup)
 	return plugin.BackupInput{Item: object, Backup: job}, err == nil, err
 }
 
@@ -39,7 +39,7 @@ func (a backupActions) AppliesTo(ctx context.Context, req *velero.BackupItemActi
 }
 
 func (a backupActions) Execute(ctx context.Context, req *velero.ExecuteRequest) (*velero.ExecuteResponse, error) {
-	action, h, err := find[plugin.BackupItemAction](a.Server, plugin.KindBackupItemAction, req.GetPlugin())
+	action, h, err := findPlugin[plugin.BackupItemAction](a.Server, plugin.KindBackupItemAction, req.GetPlugin())
 	if err != nil {
 		return nil, err
 	}
@@ -60,11 +60,11 @@ func (a backupActions) Execute(ctx context.Context, req *velero.ExecuteRequest) 
 	if out == nil {
 		return unchanged, nil
 	}
-	raw, err := encodeItem(noted(out, in.Item))
+	raw, err := encodeItem(annotatedItem(out, in.Item))
 	if err != nil {
 		return nil, err
 	}
-	return &velero.ExecuteResponse{Item: raw, AdditionalItems: identifiers(out.AdditionalItems)}, nil
+	return &velero.ExecuteResponse{Item: raw, AdditionalItems: wireIdentifiers(out.AdditionalItems)}, nil
 }
 
 // Velero's annotations on the object that a backup item action returns, which stand for what its
@@ -74,23 +74,23 @@ const (
 	skipAnnotation        = "velero.io/skip-from-backup"
 )
 
-// noted returns the object as a server gets it: the output's or else the given one, with the
+// annotatedItem returns the object as a server gets it: the output's or else the given one, with the
 // annotations it asks for.
-func noted(out *plugin.BackupOutput, given *unstructured.Unstructured) *unstructured.Unstructured {
+func annotatedItem(out *plugin.BackupOutput, given *unstructured.Unstructured) *unstructured.Unstructured {
 	item := out.Item
 	if item == nil {
 		item = given
 	}
 	if out.MustInclude {
-		annotate(item, mustIncludeAnnotation)
+		setAnnotation(item, mustIncludeAnnotation)
 	}
 	if out.SkipBackup {
-		annotate(item, skipAnnotation)
+		setAnnotation(item, skipAnnotation)
 	}
 	return item
 }
 
-func annotate(item *unstructured.Unstructured, key string) {
+func setAnnotation(item *unstructured.Unstructured, key string) {
 	all := item.GetAnnotations()
 	if all == nil {
 		all = map[string]string{}
@@ -113,7 +113,7 @@ func (a deleteActions) AppliesTo(ctx context.Context, req *velero.DeleteItemActi
 }
 
 func (a deleteActions) Execute(ctx context.Context, req *velero.DeleteItemActionExecuteRequest) (*velero.Empty, error) {
-	action, h, err := find[plugin.DeleteItemAction](a.Server, plugin.KindDeleteItemAction, req.GetPlugin())
+	action, h, err := findPlugin[plugin.DeleteItemAction](a.Server, plugin.KindDeleteItemAction, req.GetPlugin())
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +141,7 @@ func (a blockActions) AppliesTo(ctx context.Context, req *velerov1.ItemBlockActi
 }
 
 func (a blockActions) GetRelatedItems(ctx context.Context, req *velerov1.ItemBlockActionGetRelatedItemsRequest) (*velerov1.ItemBlockActionGetRelatedItemsResponse, error) {
-	action, h, err := find[plugin.ItemBlockAction](a.Server, plugin.KindItemBlockAction, req.GetPlugin())
+	action, h, err := findPlugin[plugin.ItemBlockAction](a.Server, plugin.KindItemBlockAction, req.GetPlugin())
 	if err != nil {
 		return nil, err
 	}
@@ -153,5 +153,5 @@ func (a blockActions) GetRelatedItems(ctx context.Context, req *velerov1.ItemBlo
 	if err != nil {
 		return nil, err
 	}
-	return &velerov1.ItemBlockActionGetRelatedItemsResponse{RelatedItems: identifiers(related)}, nil
+	return &velerov1.ItemBlockActionGetRelatedItemsResponse{RelatedItems: wireIdentifiers(related)}, nil
 }

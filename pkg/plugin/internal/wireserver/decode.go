@@ -42,7 +42,7 @@ type jobCache struct {
 	last atomic.Pointer[plugin.Job]
 }
 
-func (c *jobCache) decode(field string, raw []byte) (*plugin.Job, error) {
+func (c *jobCache) decodeJob(field string, raw []byte) (*plugin.Job, error) {
 	if last := c.last.Load(); last != nil && bytes.Equal(last.JSON(), raw) {
 		return last, nil
 	}

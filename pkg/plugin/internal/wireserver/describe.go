@@ -88,11 +88,11 @@ func (d describer) AppliesTo(ctx context.Context, req *pluginv1.AppliesToRequest
 	if kind == plugin.KindObjectStore || kind == plugin.KindVolumeSnapshotter {
 		return nil, status.Errorf(codes.InvalidArgument, "kind: %s is no action", kind)
 	}
-	action, h, err := find[plugin.Action](d.Server, kind, req.GetPlugin())
+	action, h, err := findPlugin[plugin.Action](d.Server, kind, req.GetPlugin())
 	if err != nil {
 		return nil, err
 	}
-	chosen, err := h.ask(ctx, action)
+	chosen, err := h.readSelector(ctx, action)
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ const maxFrames = 64
 func guardUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
 	defer func() {
 		if what := recover(); what != nil {
-			resp, err = nil, panicked(what)
+			resp, err = nil, panicError(what)
 		}
 	}()
 	resp, err = next(ctx, req)
@@ -31,7 +31,7 @@ func guardUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc
 func guardStream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
 	defer func() {
 		if what := recover(); what != nil {
-			err = panicked(what)
+			err = panicError(what)
 		}
 	}()
 	return statusOf(next(srv, stream))
@@ -55,8 +55,8 @@ func statusOf(err error) error {
 	return st.Err()
 }
 
-// panicked is called by a deferred function while the stack of the panic is still there.
-func panicked(what any) error {
+// panicError is called by a deferred function while the stack of the panic is still there.
+func panicError(what any) error {
 	pcs := make([]uintptr, maxFrames)
 	const above = 4 // runtime.Callers, this function, the deferred one, runtime.gopanic
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(above, pcs)])

@@ -12,12 +12,12 @@ import (
 )
 
 // restoreInput is backupInput of a restore.
-func (s *Server) restoreInput(ctx context.Context, h *handle, action plugin.Action, item, stored, restore []byte) (plugin.RestoreInput, bool, error) {
+func (s *Server) restoreInput(ctx context.Context, h *pluginHandle, action plugin.Action, item, stored, restore []byte) (plugin.RestoreInput, bool, error) {
 	object, err := decodeItem("item", item)
 	if err != nil {
 		return plugin.RestoreInput{}, false, err
 	}
-	matched, err := h.matches(ctx, action, object)
+	matched, err := h.matchesItem(ctx, action, object)
 	if err != nil || !matched {
 		return plugin.RestoreInput{}, false, err
 	}
@@ -25,7 +25,7 @@ func (s *Server) restoreInput(ctx context.Context, h *handle, action plugin.Acti
 	if err != nil {
 		return plugin.RestoreInput{}, false, err
 	}
-	job, err := s.jobs.decode("restore", restore)
+	job, err := s.jobs.decodeJob("restore", restore)
 	return plugin.RestoreInput{Item: object, ItemFromBackup: original, Restore: job}, err == nil, err
 }
 
@@ -56,9 +56,9 @@ func (a restoreActions) isMoved(name string) bool {
 
 func (a restoreActions) Execute(ctx context.Context, req *velerov2.RestoreItemActionExecuteRequest) (*velerov2.RestoreItemActionExecuteResponse, error) {
 	if a.isMoved(req.GetPlugin()) {
-		return a.moved(ctx, req)
+		return a.executeAsync(ctx, req)
 	}
-	action, h, err := find[plugin.RestoreItemAction](a.Server, plugin.KindRestoreItemAction, req.GetPlugin())
+	action, h, err := findPlugin[plugin.RestoreItemAction](a.Server, plugin.KindRestoreItemAction, req.GetPlugin())
 	if err != nil {
 		return nil, err
 	}
@@ -75,15 +75,15 @@ func (a restoreActions) Execute(ctx context.Context, req *velerov2.RestoreItemAc
 	if out == nil {
 		return &velerov2.RestoreItemActionExecuteResponse{Item: req.GetItem()}, nil
 	}
-	return restored(out, req.GetItem(), in)
+	return restoreResponse(out, req.GetItem(), in)
 }
 
-func restored(out *plugin.RestoreOutput, given []byte, in plugin.RestoreInput) (*velerov2.RestoreItemActionExecuteResponse, error) {
+func restoreResponse(out *plugin.RestoreOutput, given []byte, in plugin.RestoreInput) (*velerov2.RestoreItemActionExecuteResponse, error) {
 	if out.AdditionalItemsReadyTimeout < 0 {
 		return nil, status.Errorf(codes.Internal, "AdditionalItemsReadyTimeout: %s is negative", out.AdditionalItemsReadyTimeout)
 	}
 	resp := &velerov2.RestoreItemActionExecuteResponse{
-		Item: given, AdditionalItems: identifiers(out.AdditionalItems), SkipRestore: out.SkipRestore, WaitForAdditionalItems: out.WaitForAdditionalItems,
+		Item: given, AdditionalItems: wireIdentifiers(out.AdditionalItems), SkipRestore: out.SkipRestore, WaitForAdditionalItems: out.WaitForAdditionalItems,
 	}
 	if out.AdditionalItemsReadyTimeout > 0 {
 		resp.AdditionalItemsReadyTimeout = durationpb.New(out.AdditionalItemsReadyTimeout)
@@ -101,11 +101,11 @@ func (a restoreActions) AreAdditionalItemsReady(ctx context.Context, req *velero
 	if a.isMoved(req.GetPlugin()) { // it waits for none
 		return &velerov2.RestoreItemActionItemsReadyResponse{Ready: true}, nil
 	}
-	action, _, err := find[plugin.RestoreItemAction](a.Server, plugin.KindRestoreItemAction, req.GetPlugin())
+	action, _, err := findPlugin[plugin.RestoreItemAction](a.Server, plugin.KindRestoreItemAction, req.GetPlugin())
 	if err != nil {
 		return nil, err
 	}
-	job, err := a.jobs.decode("restore", req.GetRestore())
+	job, err := a.jobs.decodeJob("restore", req.GetRestore())
 	if err != nil {
 		return nil, err
 	}

@@ -15,20 +15,20 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/plugin/wire/velero"
 )
 
-// selected is an action's checked answer to AppliesTo.
-type selected struct {
+// checkedSelector is an action's checked answer to AppliesTo.
+type checkedSelector struct {
 	plugin.Selector
 	expression *expression.Expression
 }
 
-// ask calls AppliesTo of an action, checks the answer, and keeps it for matches.
-func (h *handle) ask(ctx context.Context, action plugin.Action) (*selected, error) {
+// readSelector calls AppliesTo of an action, checks the answer, and keeps it for matches.
+func (h *pluginHandle) readSelector(ctx context.Context, action plugin.Action) (*checkedSelector, error) {
 	answer, err := action.AppliesTo(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s := &selected{Selector: answer}
-	if err := h.check(s); err != nil {
+	s := &checkedSelector{Selector: answer}
+	if err := h.checkSelector(s); err != nil {
 		return nil, status.Errorf(codes.FailedPrecondition, "AppliesTo of %s: %v", h.Name, err)
 	}
 	h.mu.Lock()
@@ -37,15 +37,15 @@ func (h *handle) ask(ctx context.Context, action plugin.Action) (*selected, erro
 	return s, nil
 }
 
-// matches evaluates the action's expression, which a Velero server does not know. What else is
+// matchesItem evaluates the action's expression, which a Velero server does not know. What else is
 // selected both know.
-func (h *handle) matches(ctx context.Context, action plugin.Action, item *unstructured.Unstructured) (bool, error) {
+func (h *pluginHandle) matchesItem(ctx context.Context, action plugin.Action, item *unstructured.Unstructured) (bool, error) {
 	h.mu.Lock()
 	s := h.selected
 	h.mu.Unlock()
 	if s == nil { // this process was started between the question and the objects
 		var err error
-		if s, err = h.ask(ctx, action); err != nil {
+		if s, err = h.readSelector(ctx, action); err != nil {
 			return false, err
 		}
 	}
@@ -59,8 +59,8 @@ func (h *handle) matches(ctx context.Context, action plugin.Action, item *unstru
 	return matched, nil
 }
 
-// check narrows the selector to what the action may touch, and refuses what cannot be meant.
-func (h *handle) check(s *selected) error {
+// checkSelector narrows the selector to what the action may touch, and refuses what cannot be meant.
+func (h *pluginHandle) checkSelector(s *checkedSelector) error {
 	if _, err := labels.Parse(s.LabelSelector); err != nil {
 		return status.Errorf(codes.InvalidArgument, "LabelSelector: %v", err)
 	}
@@ -86,8 +86,8 @@ func (h *handle) check(s *selected) error {
 	return nil
 }
 
-// velero returns what Velero's protocol can say of it.
-func (s *selected) velero() *velero.ResourceSelector {
+// veleroSelector returns what Velero's protocol can say of it.
+func (s *checkedSelector) veleroSelector() *velero.ResourceSelector {
 	return &velero.ResourceSelector{
 		IncludedNamespaces: s.IncludedNamespaces, ExcludedNamespaces: s.ExcludedNamespaces,
 		IncludedResources: s.IncludedResources, ExcludedResources: s.ExcludedResources, Selector: s.LabelSelector,
@@ -96,19 +96,19 @@ func (s *selected) velero() *velero.ResourceSelector {
 
 // appliesTo answers AppliesTo of Velero's protocol for any kind of action.
 func appliesTo(ctx context.Context, s *Server, kind plugin.Kind, name string) (*velero.ResourceSelector, error) {
-	action, h, err := find[plugin.Action](s, kind, name)
+	action, h, err := findPlugin[plugin.Action](s, kind, name)
 	if err != nil {
 		return nil, err
 	}
-	chosen, err := h.ask(ctx, action)
+	chosen, err := h.readSelector(ctx, action)
 	if err != nil {
 		return nil, err
 	}
-	return chosen.velero(), nil
+	return chosen.veleroSelector(), nil
 }
 
-// identifiers are the objects an action named, in Velero's protocol.
-func identifiers(items []plugin.ResourceIdentifier) []*velero.ResourceIdentifier {
+// wireIdentifiers are the objects an action named, in Velero's protocol.
+func wireIdentifiers(items []plugin.ResourceIdentifier) []*velero.ResourceIdentifier {
 	out := make([]*velero.ResourceIdentifier, 0, len(items))
 	for _, i := range items {
 		out = append(out, &velero.ResourceIdentifier{Group: i.Group, Resource: i.Resource, Namespace: i.Namespace, Name: i.Name})

@@ -37,8 +37,8 @@ type Options struct {
 type Server struct {
 	options   Options
 	processID string
-	sorted    []*handle
-	byName    map[kindAndName]*handle
+	sorted    []*pluginHandle
+	byName    map[kindAndName]*pluginHandle
 	jobs      jobCache
 }
 
@@ -49,9 +49,9 @@ type kindAndName struct {
 
 // New makes a server of registrations, as Registry.Plugins returns them.
 func New(registrations []plugin.Registration, options Options) *Server {
-	s := &Server{options: options, processID: rand.Text(), byName: make(map[kindAndName]*handle, len(registrations))}
+	s := &Server{options: options, processID: rand.Text(), byName: make(map[kindAndName]*pluginHandle, len(registrations))}
 	for _, r := range registrations {
-		h := &handle{Registration: r, env: plugin.Env{Name: r.Name, Log: options.Log.With("plugin", r.Name), Features: options.Features}}
+		h := &pluginHandle{Registration: r, env: plugin.Env{Name: r.Name, Log: options.Log.With("plugin", r.Name), Features: options.Features}}
 		s.sorted = append(s.sorted, h)
 		s.byName[kindAndName{r.Kind, r.Name}] = h
 	}
@@ -77,18 +77,18 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 	pluginv1.RegisterAsyncActionServiceServer(r, asyncActions{Server: s})
 }
 
-// handle is one plugin, made when it is first called.
-type handle struct {
+// pluginHandle is one plugin, made when it is first called.
+type pluginHandle struct {
 	plugin.Registration
 	env plugin.Env
 
 	mu       sync.Mutex
 	made     any
-	selected *selected
+	selected *checkedSelector
 }
 
-// instance returns the plugin, making it if that has not succeeded yet.
-func (h *handle) instance() (any, error) {
+// pluginInstance returns the plugin, making it if that has not succeeded yet.
+func (h *pluginHandle) pluginInstance() (any, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.made != nil {
@@ -105,23 +105,23 @@ func (h *handle) instance() (any, error) {
 	return made, nil
 }
 
-// outside returns an asynchronous action that Velero's protocol serves too.
-func outside[T any](s *Server, kind plugin.Kind, name string) (T, *handle, error) {
+// findExternal returns an asynchronous action that Velero's protocol serves too.
+func findExternal[T any](s *Server, kind plugin.Kind, name string) (T, *pluginHandle, error) {
 	if h, ok := s.byName[kindAndName{kind, name}]; !ok || !h.OutOfProcess {
 		var none T
 		return none, nil, status.Errorf(codes.NotFound, "plugin: no %s whose operations live outside the process is called %q", kind, name)
 	}
-	return find[T](s, kind, name)
+	return findPlugin[T](s, kind, name)
 }
 
-// find returns a plugin as the interface of its kind.
-func find[T any](s *Server, kind plugin.Kind, name string) (T, *handle, error) {
+// findPlugin returns a plugin as the interface of its kind.
+func findPlugin[T any](s *Server, kind plugin.Kind, name string) (T, *pluginHandle, error) {
 	var none T
 	h, ok := s.byName[kindAndName{kind, name}]
 	if !ok {
 		return none, nil, status.Errorf(codes.NotFound, "plugin: no %s is called %q", kind, name)
 	}
-	made, err := h.instance()
+	made, err := h.pluginInstance()
 	if err != nil {
 		return none, nil, err
 	}

@@ -12,13 +12,13 @@ type snapshotters struct {
 	*Server
 }
 
-func (s snapshotters) snapshotter(name string) (plugin.VolumeSnapshotter, error) {
-	p, _, err := find[plugin.VolumeSnapshotter](s.Server, plugin.KindVolumeSnapshotter, name)
+func (s snapshotters) findSnapshotter(name string) (plugin.VolumeSnapshotter, error) {
+	p, _, err := findPlugin[plugin.VolumeSnapshotter](s.Server, plugin.KindVolumeSnapshotter, name)
 	return p, err
 }
 
 func (s snapshotters) Init(ctx context.Context, req *velero.VolumeSnapshotterInitRequest) (*velero.Empty, error) {
-	p, err := s.snapshotter(req.GetPlugin())
+	p, err := s.findSnapshotter(req.GetPlugin())
 	if err != nil {
 		return nil, err
 	}
@@ -26,7 +26,7 @@ func (s snapshotters) Init(ctx context.Context, req *velero.VolumeSnapshotterIni
 }
 
 func (s snapshotters) CreateVolumeFromSnapshot(ctx context.Context, req *velero.CreateVolumeRequest) (*velero.CreateVolumeResponse, error) {
-	p, err := s.snapshotter(req.GetPlugin())
+	p, err := s.findSnapshotter(req.GetPlugin())
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +35,7 @@ func (s snapshotters) CreateVolumeFromSnapshot(ctx context.Context, req *velero.
 }
 
 func (s snapshotters) GetVolumeInfo(ctx context.Context, req *velero.GetVolumeInfoRequest) (*velero.GetVolumeInfoResponse, error) {
-	p, err := s.snapshotter(req.GetPlugin())
+	p, err := s.findSnapshotter(req.GetPlugin())
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func (s snapshotters) GetVolumeInfo(ctx context.Context, req *velero.GetVolumeIn
 }
 
 func (s snapshotters) CreateSnapshot(ctx context.Context, req *velero.CreateSnapshotRequest) (*velero.CreateSnapshotResponse, error) {
-	p, err := s.snapshotter(req.GetPlugin())
+	p, err := s.findSnapshotter(req.GetPlugin())
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func (s snapshotters) CreateSnapshot(ctx context.Context, req *velero.CreateSnap
 }
 
 func (s snapshotters) DeleteSnapshot(ctx context.Context, req *velero.DeleteSnapshotRequest) (*velero.Empty, error) {
-	p, err := s.snapshotter(req.GetPlugin())
+	p, err := s.findSnapshotter(req.GetPlugin())
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (s snapshotters) DeleteSnapshot(ctx context.Context, req *velero.DeleteSnap
 }
 
 func (s snapshotters) GetVolumeID(ctx context.Context, req *velero.GetVolumeIDRequest) (*velero.GetVolumeIDResponse, error) {
-	p, err := s.snapshotter(req.GetPlugin())
+	p, err := s.findSnapshotter(req.GetPlugin())
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (s snapshotters) GetVolumeID(ctx context.Context, req *velero.GetVolumeIDRe
 }
 
 func (s snapshotters) SetVolumeID(ctx context.Context, req *velero.SetVolumeIDRequest) (*velero.SetVolumeIDResponse, error) {
-	p, err := s.snapshotter(req.GetPlugin())
+	p, err := s.findSnapshotter(req.GetPlugin())
 	if err != nil {
 		return nil, err
 	}

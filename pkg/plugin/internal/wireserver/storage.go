@@ -22,13 +22,13 @@ type objectStores struct {
 	*Server
 }
 
-func (s objectStores) store(name string) (plugin.ObjectStore, error) {
-	store, _, err := find[plugin.ObjectStore](s.Server, plugin.KindObjectStore, name)
+func (s objectStores) findStore(name string) (plugin.ObjectStore, error) {
+	store, _, err := findPlugin[plugin.ObjectStore](s.Server, plugin.KindObjectStore, name)
 	return store, err
 }
 
 func (s objectStores) Init(ctx context.Context, req *velero.ObjectStoreInitRequest) (*velero.Empty, error) {
-	store, err := s.store(req.GetPlugin())
+	store, err := s.findStore(req.GetPlugin())
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func (s objectStores) PutObject(stream grpc.ClientStreamingServer[velero.PutObje
 	if err != nil {
 		return err
 	}
-	store, err := s.store(first.GetPlugin())
+	store, err := s.findStore(first.GetPlugin())
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (b *body) Read(p []byte) (int, error) {
 }
 
 func (s objectStores) ObjectExists(ctx context.Context, req *velero.ObjectExistsRequest) (*velero.ObjectExistsResponse, error) {
-	store, err := s.store(req.GetPlugin())
+	store, err := s.findStore(req.GetPlugin())
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (s objectStores) ObjectExists(ctx context.Context, req *velero.ObjectExists
 }
 
 func (s objectStores) GetObject(req *velero.GetObjectRequest, stream grpc.ServerStreamingServer[velero.Bytes]) (err error) {
-	store, err := s.store(req.GetPlugin())
+	store, err := s.findStore(req.GetPlugin())
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (s objectStores) GetObject(req *velero.GetObjectRequest, stream grpc.Server
 }
 
 func (s objectStores) ListCommonPrefixes(ctx context.Context, req *velero.ListCommonPrefixesRequest) (*velero.ListCommonPrefixesResponse, error) {
-	store, err := s.store(req.GetPlugin())
+	store, err := s.findStore(req.GetPlugin())
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func (s objectStores) ListCommonPrefixes(ctx context.Context, req *velero.ListCo
 }
 
 func (s objectStores) ListObjects(ctx context.Context, req *velero.ListObjectsRequest) (*velero.ListObjectsResponse, error) {
-	store, err := s.store(req.GetPlugin())
+	store, err := s.findStore(req.GetPlugin())
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func (s objectStores) ListObjects(ctx context.Context, req *velero.ListObjectsRe
 }
 
 func (s objectStores) DeleteObject(ctx context.Context, req *velero.DeleteObjectRequest) (*velero.Empty, error) {
-	store, err := s.store(req.GetPlugin())
+	store, err := s.findStore(req.GetPlugin())
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +138,7 @@ func (s objectStores) DeleteObject(ctx context.Context, req *velero.DeleteObject
 }
 
 func (s objectStores) CreateSignedURL(ctx context.Context, req *velero.CreateSignedURLRequest) (*velero.CreateSignedURLResponse, error) {
-	store, err := s.store(req.GetPlugin())
+	store, err := s.findStore(req.GetPlugin())
 	if err != nil {
 		return nil, err
 	}

@@ -21,8 +21,8 @@ import (
 // actions of version 2. Velero has no key for a call: it gets one that is the same for the same
 // action, job and object.
 
-// key is the idempotency key of a call that brings none.
-func key(name string, job *plugin.Job, item *unstructured.Unstructured) string {
+// idempotencyKey is the idempotency key of a call that brings none.
+func idempotencyKey(name string, job *plugin.Job, item *unstructured.Unstructured) string {
 	h := sha256.Sum256([]byte(strings.Join([]string{
 		job.UID(), job.Name(), name, item.GroupVersionKind().GroupKind().String(), item.GetNamespace(), item.GetName(),
 	}, "\x00")))
@@ -36,7 +36,7 @@ type movedBackups struct {
 }
 
 func (a movedBackups) AppliesTo(ctx context.Context, req *velerov2.BackupItemActionAppliesToRequest) (*velerov2.BackupItemActionAppliesToResponse, error) {
-	if _, _, err := outside[plugin.Action](a.Server, plugin.KindAsyncBackupItemAction, req.GetPlugin()); err != nil {
+	if _, _, err := findExternal[plugin.Action](a.Server, plugin.KindAsyncBackupItemAction, req.GetPlugin()); err != nil {
 		return nil, err
 	}
 	selector, err := appliesTo(ctx, a.Server, plugin.KindAsyncBackupItemAction, req.GetPlugin())
@@ -47,7 +47,7 @@ func (a movedBackups) AppliesTo(ctx context.Context, req *velerov2.BackupItemAct
 }
 
 func (a movedBackups) Execute(ctx context.Context, req *velerov2.ExecuteRequest) (*velerov2.ExecuteResponse, error) {
-	action, h, err := outside[plugin.AsyncBackupItemAction](a.Server, plugin.KindAsyncBackupItemAction, req.GetPlugin())
+	action, h, err := findExternal[plugin.AsyncBackupItemAction](a.Server, plugin.KindAsyncBackupItemAction, req.GetPlugin())
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (a movedBackups) Execute(ctx context.Context, req *velerov2.ExecuteRequest)
 	if !matched {
 		return resp, nil
 	}
-	out, err := startBackup(ctx, h, action, in, key(h.Name, in.Backup, in.Item))
+	out, err := startBackup(ctx, h, action, in, idempotencyKey(h.Name, in.Backup, in.Item))
 	if err != nil || out == nil {
 		return resp, err
 	}
@@ -68,7 +68,7 @@ func (a movedBackups) Execute(ctx context.Context, req *velerov2.ExecuteRequest)
 			return nil, err
 		}
 	}
-	resp.AdditionalItems, resp.PostOperationItems = identifiers(out.AdditionalItems), identifiers(out.PostOperationItems)
+	resp.AdditionalItems, resp.PostOperationItems = wireIdentifiers(out.AdditionalItems), wireIdentifiers(out.PostOperationItems)
 	resp.OperationId = out.OperationID
 	return resp, nil
 }
@@ -79,12 +79,12 @@ func (a movedBackups) Progress(ctx context.Context, req *velerov2.BackupItemActi
 }
 
 func (a movedBackups) Cancel(ctx context.Context, req *velerov2.BackupItemActionCancelRequest) (*emptypb.Empty, error) {
-	return a.cancel(ctx, plugin.KindAsyncBackupItemAction, req.GetPlugin(), req.GetOperationId(), req.GetBackup())
+	return a.cancelOperation(ctx, plugin.KindAsyncBackupItemAction, req.GetPlugin(), req.GetOperationId(), req.GetBackup())
 }
 
-// moved executes an asynchronous action of a restore.
-func (a restoreActions) moved(ctx context.Context, req *velerov2.RestoreItemActionExecuteRequest) (*velerov2.RestoreItemActionExecuteResponse, error) {
-	action, h, err := outside[plugin.AsyncRestoreItemAction](a.Server, plugin.KindAsyncRestoreItemAction, req.GetPlugin())
+// executeAsync executes an asynchronous action of a restore.
+func (a restoreActions) executeAsync(ctx context.Context, req *velerov2.RestoreItemActionExecuteRequest) (*velerov2.RestoreItemActionExecuteResponse, error) {
+	action, h, err := findExternal[plugin.AsyncRestoreItemAction](a.Server, plugin.KindAsyncRestoreItemAction, req.GetPlugin())
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (a restoreActions) moved(ctx context.Context, req *velerov2.RestoreItemActi
 	if !matched {
 		return resp, nil
 	}
-	out, err := startRestore(ctx, h, action, in, key(h.Name, in.Restore, in.Item))
+	out, err := startRestore(ctx, h, action, in, idempotencyKey(h.Name, in.Restore, in.Item))
 	if err != nil || out == nil {
 		return resp, err
 	}
@@ -105,7 +105,7 @@ func (a restoreActions) moved(ctx context.Context, req *velerov2.RestoreItemActi
 			return nil, err
 		}
 	}
-	resp.AdditionalItems, resp.SkipRestore, resp.OperationId = identifiers(out.AdditionalItems), out.SkipRestore, out.OperationID
+	resp.AdditionalItems, resp.SkipRestore, resp.OperationId = wireIdentifiers(out.AdditionalItems), out.SkipRestore, out.OperationID
 	return resp, nil
 }
 
@@ -117,19 +117,19 @@ func (a restoreActions) Progress(ctx context.Context, req *velerov2.RestoreItemA
 
 // Cancel is about operations of asynchronous actions, as Progress.
 func (a restoreActions) Cancel(ctx context.Context, req *velerov2.RestoreItemActionCancelRequest) (*emptypb.Empty, error) {
-	return a.cancel(ctx, plugin.KindAsyncRestoreItemAction, req.GetPlugin(), req.GetOperationId(), req.GetRestore())
+	return a.cancelOperation(ctx, plugin.KindAsyncRestoreItemAction, req.GetPlugin(), req.GetOperationId(), req.GetRestore())
 }
 
 // operationOf finds the action of an operation and what it gets to know.
 func (s *Server) operationOf(kind plugin.Kind, name, id string, job []byte) (plugin.Operations, plugin.Operation, error) {
-	operations, _, err := outside[plugin.Operations](s, kind, name)
+	operations, _, err := findExternal[plugin.Operations](s, kind, name)
 	if err != nil {
 		return nil, plugin.Operation{}, err
 	}
 	if id == "" {
 		return nil, plugin.Operation{}, status.Error(codes.InvalidArgument, "operation_id: missing")
 	}
-	decoded, err := s.jobs.decode("job", job)
+	decoded, err := s.jobs.decodeJob("job", job)
 	return operations, plugin.Operation{ID: id, Job: decoded}, err
 }
 
@@ -145,7 +145,7 @@ func (s *Server) progressOf(ctx context.Context, kind plugin.Kind, name, id stri
 		return nil, err
 	}
 	told := &velero.OperationProgress{
-		NCompleted: p.Done, NTotal: p.Total, OperationUnits: p.Unit, Description: p.Description, Started: timestamp(p.Started), Updated: timestamp(p.Updated),
+		NCompleted: p.Done, NTotal: p.Total, OperationUnits: p.Unit, Description: p.Description, Started: timestampOrNil(p.Started), Updated: timestampOrNil(p.Updated),
 	}
 	switch p.State {
 	case plugin.Pending, plugin.Running:
@@ -161,8 +161,8 @@ func (s *Server) progressOf(ctx context.Context, kind plugin.Kind, name, id stri
 	return told, nil
 }
 
-// cancel asks an operation to end. Velero's answer has no place for a refusal: it is an error.
-func (s *Server) cancel(ctx context.Context, kind plugin.Kind, name, id string, job []byte) (*emptypb.Empty, error) {
+// cancelOperation asks an operation to end. Velero's answer has no place for a refusal: it is an error.
+func (s *Server) cancelOperation(ctx context.Context, kind plugin.Kind, name, id string, job []byte) (*emptypb.Empty, error) {
 	operations, op, err := s.operationOf(kind, name, id, job)
 	if err != nil {
 		return nil, err

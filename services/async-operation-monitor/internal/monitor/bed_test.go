@@ -59,21 +59,21 @@ func inBubble(t *testing.T, do func(b *bed)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := &bed{T: t, store: memstore.New(), bus: newBus(), plugins: &plugins{progress: map[string]action.Progress{}}, events: &events{}}
-		b.api = interceptor.NewClient(fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(system()).Build(), interceptor.Funcs{
+		b.api = interceptor.NewClient(fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(systemNamespace()).Build(), interceptor.Funcs{
 			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-				defer b.changed()
+				defer b.wakeControllers()
 				return c.Create(ctx, o, opts...)
 			},
 			Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
-				defer b.changed()
+				defer b.wakeControllers()
 				return c.Update(ctx, o, opts...)
 			},
 			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-				defer b.changed()
+				defer b.wakeControllers()
 				return c.Patch(ctx, o, p, opts...)
 			},
 			Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-				defer b.changed()
+				defer b.wakeControllers()
 				return c.Delete(ctx, o, opts...)
 			},
 		})
@@ -81,13 +81,13 @@ func inBubble(t *testing.T, do func(b *bed)) {
 	})
 }
 
-// system identifies the cluster.
-func system() client.Object {
+// systemNamespace identifies the cluster.
+func systemNamespace() client.Object {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: "cluster-1"}}
 }
 
-// changed wakes the controllers.
-func (b *bed) changed() {
+// wakeControllers wakes the controllers.
+func (b *bed) wakeControllers() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, wake := range b.wakes {
@@ -98,17 +98,17 @@ func (b *bed) changed() {
 	}
 }
 
-// job creates a job of ours that waits, with operations of those IDs.
-func (b *bed) job(kind, name string, ids ...string) client.Object {
+// createJob creates a job of ours that waits, with operations of those IDs.
+func (b *bed) createJob(kind, name string, ids ...string) client.Object {
 	b.Helper()
-	o := b.object(kind, name)
-	b.sealed(kind, o, ids...)
+	o := b.readObject(kind, name)
+	b.sealOperations(kind, o, ids...)
 	require.NoError(b, b.api.Create(b.Context(), o))
 	return o
 }
 
-// sealed seals operations of those IDs of a job.
-func (b *bed) sealed(kind string, o client.Object, ids ...string) {
+// sealOperations seals operations of those IDs of a job.
+func (b *bed) sealOperations(kind string, o client.Object, ids ...string) {
 	b.Helper()
 	list := operation.List{Job: operation.Job{Kind: kind, Name: o.GetName(), UID: string(o.GetUID())}, Epoch: 1}
 	for _, id := range ids {
@@ -120,7 +120,7 @@ func (b *bed) sealed(kind string, o client.Object, ids ...string) {
 	require.NoError(b, err)
 }
 
-func (b *bed) object(kind, name string) client.Object {
+func (b *bed) readObject(kind, name string) client.Object {
 	meta := metav1.ObjectMeta{
 		Namespace: namespace, Name: name, UID: types.UID(name + "-uid"), Annotations: map[string]string{holdfast.AnnotationClaim: `{"holder":"","epoch":1}`},
 	}
@@ -134,31 +134,31 @@ func (b *bed) object(kind, name string) client.Object {
 	return o
 }
 
-func (b *bed) backup(name string) *velerov1.Backup {
+func (b *bed) readBackup(name string) *velerov1.Backup {
 	b.Helper()
 	o := &velerov1.Backup{}
 	require.NoError(b, b.api.Get(b.Context(), client.ObjectKey{Namespace: namespace, Name: name}, o))
 	return o
 }
 
-// edit is a change of a backup by another process.
-func (b *bed) edit(name string, change func(*velerov1.Backup)) {
+// editBackup is a change of a backup by another process.
+func (b *bed) editBackup(name string, change func(*velerov1.Backup)) {
 	b.Helper()
-	o := b.backup(name)
+	o := b.readBackup(name)
 	change(o)
 	require.NoError(b, b.api.Update(b.Context(), o))
 }
 
-// recorded are the operations of a job as the bucket has them.
-func (b *bed) recorded(kind, name string) []operation.State {
+// recordedStates are the operations of a job as the bucket has them.
+func (b *bed) recordedStates(kind, name string) []operation.State {
 	b.Helper()
 	l, err := operation.Open(b.Context(), b.store, operation.Job{Kind: kind, Name: name, UID: name + "-uid"})
 	require.NoError(b, err)
 	return l.States()
 }
 
-// pass lets time pass.
-func (b *bed) pass(d time.Duration) {
+// advanceClock lets time pass.
+func (b *bed) advanceClock(d time.Duration) {
 	b.Helper()
 	time.Sleep(d)
 	synctest.Wait()
@@ -182,8 +182,8 @@ type replica struct {
 	stop func()
 }
 
-// start brings a replica to life until it is stopped, or the test ends.
-func (b *bed) start(change ...func(*monitor.Config, *poll.Config)) *replica {
+// startReplica brings a replica to life until it is stopped, or the test ends.
+func (b *bed) startReplica(change ...func(*monitor.Config, *poll.Config)) *replica {
 	b.Helper()
 	log := slog.New(slog.NewTextHandler(b.Output(), nil))
 	polling := poll.Config{Actions: b.plugins, Metrics: silence{}, Clock: clock.RealClock{}, Frequency: frequency, Grace: grace}
@@ -200,7 +200,7 @@ func (b *bed) start(change ...func(*monitor.Config, *poll.Config)) *replica {
 	ctx, stop := context.WithCancel(b.Context())
 	var group sync.WaitGroup
 	group.Go(func() { _ = r.Serve(ctx) })
-	group.Go(func() { r.watch(ctx) })
+	group.Go(func() { r.watchObjects(ctx) })
 	r.stop = sync.OnceFunc(func() {
 		stop()
 		group.Wait()
@@ -210,8 +210,8 @@ func (b *bed) start(change ...func(*monitor.Config, *poll.Config)) *replica {
 	return r
 }
 
-// watch is the controllers: they show each version of each object, and what is due.
-func (r *replica) watch(ctx context.Context) {
+// watchObjects is the controllers: they show each version of each object, and what is due.
+func (r *replica) watchObjects(ctx context.Context) {
 	wake := make(chan struct{}, 1)
 	r.mu.Lock()
 	r.wakes = append(r.wakes, wake)
@@ -220,7 +220,7 @@ func (r *replica) watch(ctx context.Context) {
 	all := map[string]func(version string){} // the objects there are or were
 	show := func(o client.Object, do func(context.Context, ctrl.Request) (ctrl.Result, error)) string {
 		key := fmt.Sprintf("%T %s", o, o.GetName())
-		all[key] = func(version string) { show(ctx, key, version, client.ObjectKeyFromObject(o), do, shown, due) }
+		all[key] = func(version string) { showObject(ctx, key, version, client.ObjectKeyFromObject(o), do, shown, due) }
 		return key
 	}
 	for {
@@ -252,7 +252,7 @@ func (r *replica) watch(ctx context.Context) {
 	}
 }
 
-func show(ctx context.Context, key, version string, name types.NamespacedName, do func(context.Context, ctrl.Request) (ctrl.Result, error),
+func showObject(ctx context.Context, key, version string, name types.NamespacedName, do func(context.Context, ctrl.Request) (ctrl.Result, error),
 	shown map[string]string, due map[string]time.Time,
 ) {
 	if again, waits := due[key]; shown[key] == version && (!waits || time.Now().Before(again)) {
@@ -278,19 +278,19 @@ type plugins struct {
 	told     []string
 }
 
-func (p *plugins) set(id string, progress action.Progress) {
+func (p *plugins) setProgress(id string, progress action.Progress) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.progress[id] = progress
 }
 
-func (p *plugins) calls(id string) int {
+func (p *plugins) countCalls(id string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.asked[id]
 }
 
-func (p *plugins) cancelled() []string {
+func (p *plugins) cancelledIDs() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]string(nil), p.told...)
@@ -352,7 +352,7 @@ func (e *events) Eventf(regarding, _ runtime.Object, _, reason, _, note string, 
 	e.list = append(e.list, name+" "+reason+": "+fmt.Sprintf(note, args...))
 }
 
-func (e *events) told() []string {
+func (e *events) recordedEvents() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return append([]string(nil), e.list...)
@@ -371,8 +371,8 @@ type bus struct {
 
 func newBus() *bus { return &bus{kept: map[string]bool{}, queue: make(chan *workv1.Hint, 64)} }
 
-// set makes the bus refuse hints, or take hints that it never delivers.
-func (b *bus) set(down, swallows bool) {
+// setFaults makes the bus refuse hints, or take hints that it never delivers.
+func (b *bus) setFaults(down, swallows bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.down, b.swallows = down, swallows
@@ -381,7 +381,7 @@ func (b *bus) set(down, swallows bool) {
 	}
 }
 
-func (b *bus) delivered() int {
+func (b *bus) countDelivered() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.delivers
@@ -416,7 +416,7 @@ func (b *bus) Consume(ctx context.Context, _ messaging.What, cfg messaging.Consu
 					b.mu.Lock()
 					b.delivers++
 					b.mu.Unlock()
-					b.settle(hint, handle(ctx, hint))
+					b.settleHint(hint, handle(ctx, hint))
 				}
 			}
 		})
@@ -424,7 +424,7 @@ func (b *bus) Consume(ctx context.Context, _ messaging.What, cfg messaging.Consu
 	return nil
 }
 
-func (b *bus) settle(hint *workv1.Hint, o messaging.Outcome) {
+func (b *bus) settleHint(hint *workv1.Hint, o messaging.Outcome) {
 	if o.Retries() {
 		time.AfterFunc(o.Delay(), func() {
 			b.mu.Lock()

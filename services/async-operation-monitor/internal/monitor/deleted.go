@@ -19,21 +19,21 @@ import (
 // its bucket does not answer.
 const deletedLimit = time.Hour
 
-// gone finds out whether the job of that name that this process follows is no more: uid is that of
+// noteGone finds out whether the job of that name that this process follows is no more: uid is that of
 // the one there is now, empty for none. Its operations, if any are open, are to be cancelled.
-func (j *jobs) gone(key string, uid types.UID) {
+func (j *jobTable) noteGone(key string, uid types.UID) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	e := j.by[key]
 	if e == nil || e.uid == uid {
 		return
 	}
-	j.drop(key, e)
+	j.untrackJob(key, e)
 }
 
-// waitsNoMore drops a job that waits no more. Where it does not finalize, it was ended over
+// untrackFinished drops a job that waits no more. Where it does not finalize, it was ended over
 // operations that are open, which are to be cancelled.
-func (j *jobs) waitsNoMore(key string, finalizes bool) {
+func (j *jobTable) untrackFinished(key string, finalizes bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	switch e := j.by[key]; {
@@ -41,12 +41,12 @@ func (j *jobs) waitsNoMore(key string, finalizes bool) {
 	case finalizes:
 		delete(j.by, key)
 	default:
-		j.drop(key, e)
+		j.untrackJob(key, e)
 	}
 }
 
-// drop moves a job to those whose operations are to be cancelled, if any are open. The lock is held.
-func (j *jobs) drop(key string, e *entry) {
+// untrackJob moves a job to those whose operations are to be cancelled, if any are open. The lock is held.
+func (j *jobTable) untrackJob(key string, e *jobEntry) {
 	delete(j.by, key)
 	if e.job != nil && e.object != nil && e.job.Open() > 0 {
 		e.gone = j.clock.Now()
@@ -56,7 +56,7 @@ func (j *jobs) drop(key string, e *entry) {
 
 // enterDeleted begins polls of the jobs of that name that are gone, but for those under way. leave
 // ends each.
-func (j *jobs) enterDeleted(key string) (list []*entry, more bool) {
+func (j *jobTable) enterDeleted(key string) (list []*jobEntry, more bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, e := range j.deleted[key] {
@@ -70,10 +70,10 @@ func (j *jobs) enterDeleted(key string) (list []*entry, more bool) {
 	return list, more
 }
 
-func (j *jobs) forgetDeleted(key string, e *entry) {
+func (j *jobTable) forgetDeleted(key string, e *jobEntry) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.deleted[key] = slices.DeleteFunc(j.deleted[key], func(other *entry) bool { return other == e })
+	j.deleted[key] = slices.DeleteFunc(j.deleted[key], func(other *jobEntry) bool { return other == e })
 	if len(j.deleted[key]) == 0 {
 		delete(j.deleted, key)
 	}
@@ -81,13 +81,13 @@ func (j *jobs) forgetDeleted(key string, e *entry) {
 
 // endDeleted polls the jobs of that name that are gone, whose operations are cancelled. It returns
 // after how long that has to be done again, 0 for never.
-func endDeleted[T client.Object](ctx context.Context, m *Monitor, k *kind[T], key string) (again time.Duration) {
+func endDeleted[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T], key string) (again time.Duration) {
 	list, more := m.jobs.enterDeleted(key)
 	if more {
 		again = busy
 	}
 	for _, e := range list {
-		next, err := m.guarded(ctx, func() (time.Duration, error) { return cancelDeleted(ctx, m, k, e) })
+		next, err := m.runGuarded(ctx, func() (time.Duration, error) { return cancelDeleted(ctx, m, k, e) })
 		switch {
 		case err != nil && m.Clock.Since(e.gone) < deletedLimit:
 			m.Log.WarnContext(ctx, "operations of a job that is gone or was ended not polled, it is tried again", "kind", k.name, "name", e.object.GetName(), "error", err)
@@ -96,11 +96,11 @@ func endDeleted[T client.Object](ctx context.Context, m *Monitor, k *kind[T], ke
 			m.Log.ErrorContext(ctx, "operations of a job that is gone or was ended not cancelled; they may continue", "kind", k.name, "name", e.object.GetName(), "error", err)
 			next = 0
 		}
-		m.jobs.leave(e, next)
+		m.jobs.endPoll(e, next)
 		if next == 0 {
 			m.jobs.forgetDeleted(key, e)
 		}
-		again = sooner(again, next)
+		again = shorterPause(again, next)
 	}
 	return again
 }
@@ -108,13 +108,13 @@ func endDeleted[T client.Object](ctx context.Context, m *Monitor, k *kind[T], ke
 // cancelDeleted polls the operations of a job that is gone or was ended, to cancel them: their records are still
 // in the bucket, so that of several replicas one calls the actions. It returns after how long that
 // has to be done again; 0 when all have ended, or the job is there after all.
-func cancelDeleted[T client.Object](ctx context.Context, m *Monitor, k *kind[T], e *entry) (again time.Duration, err error) {
+func cancelDeleted[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T], e *jobEntry) (again time.Duration, err error) {
 	now := k.new()
 	err = m.Reader.Get(ctx, client.ObjectKeyFromObject(e.object), now)
 	switch {
 	case client.IgnoreNotFound(err) != nil:
 		return 0, fmt.Errorf("read %s %q: %w", k.name, e.object.GetName(), err)
-	case now.GetUID() == e.uid && (k.waits(now) || k.finalizes(now)):
+	case now.GetUID() == e.uid && (k.isWaiting(now) || k.isFinalizing(now)):
 		return 0, nil // it is found and followed anew, or moved on
 	}
 	reason := k.deleted
@@ -130,7 +130,7 @@ func cancelDeleted[T client.Object](ctx context.Context, m *Monitor, k *kind[T],
 	if err != nil {
 		return 0, err
 	}
-	report, err := e.job.Poll(ctx, store, poll.Turn{JSON: raw, Timeout: defaultTimeout, Cancel: reason})
+	report, err := e.job.Poll(ctx, store, poll.Input{JSON: raw, Timeout: defaultTimeout, Cancel: reason})
 	if errors.Is(err, operation.ErrDamaged) {
 		m.Log.WarnContext(ctx, "operations of a job that is gone or was ended are not known any more", "kind", k.name, "name", e.object.GetName(), "error", err)
 		return 0, nil
@@ -142,8 +142,8 @@ func cancelDeleted[T client.Object](ctx context.Context, m *Monitor, k *kind[T],
 	return 0, nil
 }
 
-// sooner is the shorter of two pauses, of which 0 is none.
-func sooner(a, b time.Duration) time.Duration {
+// shorterPause is the shorter of two pauses, of which 0 is none.
+func shorterPause(a, b time.Duration) time.Duration {
 	if a == 0 || b > 0 && b < a {
 		return b
 	}

@@ -34,18 +34,18 @@ func TestOtherJobsAreLeftAlone(t *testing.T) {
 		for _, phase := range tc.phases {
 			t.Run(name+"/"+string(phase), func(t *testing.T) {
 				inBubble(t, func(b *bed) {
-					o, r := b.object(operation.KindBackup, "b").(*velerov1.Backup), b.object(operation.KindRestore, "r").(*velerov1.Restore)
+					o, r := b.readObject(operation.KindBackup, "b").(*velerov1.Backup), b.readObject(operation.KindRestore, "r").(*velerov1.Restore)
 					o.Status.Phase, r.Status.Phase = phase, velerov1.RestorePhase(phase)
 					for kind, job := range map[string]client.Object{operation.KindBackup: o, operation.KindRestore: r} {
 						if tc.foreign {
 							job.SetAnnotations(nil)
 						}
-						b.sealed(kind, job, "one")
+						b.sealOperations(kind, job, "one")
 						require.NoError(b, b.api.Create(b.Context(), job))
 					}
-					b.start()
-					b.pass(time.Minute)
-					require.Zero(b, b.plugins.calls("one"))
+					b.startReplica()
+					b.advanceClock(time.Minute)
+					require.Zero(b, b.plugins.countCalls("one"))
 					for _, job := range []client.Object{o, r} {
 						before := job.GetResourceVersion()
 						require.NoError(b, b.api.Get(b.Context(), client.ObjectKeyFromObject(job), job))

@@ -16,18 +16,18 @@ import (
 // job.
 const maxFollowed = 50_000
 
-// jobs are the jobs that wait, as far as this process has seen them. Safe for concurrent use.
-type jobs struct {
+// jobTable are the jobs that wait, as far as this process has seen them. Safe for concurrent use.
+type jobTable struct {
 	clock clock.PassiveClock
 	limit int // of the operations in memory
 	mu    sync.Mutex
-	by    map[string]*entry // by kind and name
+	by    map[string]*jobEntry // by kind and name
 	// deleted are jobs that are gone, or were ended, while they have operations, by kind and name.
-	deleted map[string][]*entry
+	deleted map[string][]*jobEntry
 }
 
-// entry is one job. Its fields are changed with the lock of jobs, but for those of the object.
-type entry struct {
+// jobEntry is one job. Its fields are changed with the lock of jobs, but for those of the object.
+type jobEntry struct {
 	uid types.UID
 	// looked is when a poll of the job ended, or when it was first seen, and again after how long the
 	// next one is due.
@@ -45,15 +45,15 @@ type entry struct {
 	notedTime time.Time
 }
 
-func newJobs(c clock.PassiveClock, limit int) *jobs {
-	return &jobs{clock: c, limit: limit, by: map[string]*entry{}, deleted: map[string][]*entry{}}
+func newJobs(c clock.PassiveClock, limit int) *jobTable {
+	return &jobTable{clock: c, limit: limit, by: map[string]*jobEntry{}, deleted: map[string][]*jobEntry{}}
 }
 
-// get returns the entry of an object, and whether it is a new one.
-func (j *jobs) get(key string, uid types.UID) (e *entry, first bool) {
+// getEntry returns the entry of an object, and whether it is a new one.
+func (j *jobTable) getEntry(key string, uid types.UID) (e *jobEntry, first bool) {
 	e = j.by[key]
 	if e == nil || e.uid != uid {
-		e, first = &entry{uid: uid, looked: j.clock.Now()}, true
+		e, first = &jobEntry{uid: uid, looked: j.clock.Now()}, true
 		j.by[key] = e
 	}
 	return e, first
@@ -69,21 +69,21 @@ type lastPoll struct {
 
 // lastPoll returns the last poll of a job. The pause of one that was not polled yet is that of the
 // caller.
-func (j *jobs) lastPoll(key string, uid types.UID, pause time.Duration) lastPoll {
+func (j *jobTable) lastPoll(key string, uid types.UID, pause time.Duration) lastPoll {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	e, first := j.get(key, uid)
+	e, first := j.getEntry(key, uid)
 	if e.again > 0 {
 		pause = e.again
 	}
 	return lastPoll{quiet: j.clock.Since(e.looked), pause: pause, first: first, stopping: e.stopping}
 }
 
-// enter begins a poll of a job; nil while another one is under way in this process. leave ends it.
-func (j *jobs) enter(key string, uid types.UID) *entry {
+// beginPoll begins a poll of a job; nil while another one is under way in this process. leave ends it.
+func (j *jobTable) beginPoll(key string, uid types.UID) *jobEntry {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	e, _ := j.get(key, uid)
+	e, _ := j.getEntry(key, uid)
 	if e.busy {
 		return nil
 	}
@@ -91,35 +91,35 @@ func (j *jobs) enter(key string, uid types.UID) *entry {
 	return e
 }
 
-func (j *jobs) leave(e *entry, again time.Duration) {
+func (j *jobTable) endPoll(e *jobEntry, again time.Duration) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	e.busy, e.looked, e.again = false, j.clock.Now(), again
 }
 
-// polled notes the object of a job that is polled.
-func (j *jobs) polled(e *entry, obj client.Object) {
+// notePolled notes the object of a job that is polled.
+func (j *jobTable) notePolled(e *jobEntry, obj client.Object) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	e.object = obj
 }
 
-// stop notes that a job is being cancelled.
-func (j *jobs) stop(e *entry) {
+// noteCancelled notes that a job is being cancelled.
+func (j *jobTable) noteCancelled(e *jobEntry) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	e.stopping = true
 }
 
-// keep keeps the operations of a job in memory.
-func (j *jobs) keep(e *entry, job *poll.Job) {
+// keepOperations keeps the operations of a job in memory.
+func (j *jobTable) keepOperations(e *jobEntry, job *poll.Job) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	e.job = job
 }
 
 // full reports whether so many operations are in memory that no further job is followed.
-func (j *jobs) full() bool {
+func (j *jobTable) full() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	n := 0
@@ -131,8 +131,8 @@ func (j *jobs) full() bool {
 	return n >= j.limit
 }
 
-// open returns how many operations in memory have not ended.
-func (j *jobs) open() (n int) {
+// countOpen returns how many operations in memory have not ended.
+func (j *jobTable) countOpen() (n int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, e := range j.by {
@@ -143,15 +143,15 @@ func (j *jobs) open() (n int) {
 	return n
 }
 
-// forget drops a job that waits no more.
-func (j *jobs) forget(key string) {
+// forgetJob drops a job that waits no more.
+func (j *jobTable) forgetJob(key string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	delete(j.by, key)
 }
 
-// states returns what is in memory of the operations of a job; nil for nothing.
-func (j *jobs) states(key string, uid types.UID) []operation.State {
+// operationStates returns what is in memory of the operations of a job; nil for nothing.
+func (j *jobTable) operationStates(key string, uid types.UID) []operation.State {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	e := j.by[key]

@@ -24,19 +24,19 @@ var after = map[velerov1.BackupPhase][2]velerov1.BackupPhase{
 	},
 }
 
-// status is what the monitor reads and writes of a job.
-type status struct {
+// jobStatus is what the monitor reads and writes of a job.
+type jobStatus struct {
 	phase             *velerov1.BackupPhase
 	started           *metav1.Time
 	timeout           time.Duration
 	completed, failed *int
 }
 
-// kind is what differs between backups and restores.
-type kind[T client.Object] struct {
+// jobKind is what differs between backups and restores.
+type jobKind[T client.Object] struct {
 	name   string // operation.KindBackup or KindRestore
 	new    func() T
-	status func(T) status
+	status func(T) jobStatus
 	// cancelled is the reason why the operations of a job have to end that is to stop.
 	cancelled string
 	// deleted is the reason for a job whose object is gone.
@@ -47,36 +47,36 @@ type kind[T client.Object] struct {
 	moved func()
 }
 
-var backups = &kind[*velerov1.Backup]{
+var backups = &jobKind[*velerov1.Backup]{
 	name: operation.KindBackup, new: func() *velerov1.Backup { return &velerov1.Backup{} },
-	status: func(b *velerov1.Backup) status {
+	status: func(b *velerov1.Backup) jobStatus {
 		s := &b.Status
-		return status{&s.Phase, s.StartTimestamp, b.Spec.ItemOperationTimeout.Duration, &s.BackupItemOperationsCompleted, &s.BackupItemOperationsFailed}
+		return jobStatus{&s.Phase, s.StartTimestamp, b.Spec.ItemOperationTimeout.Duration, &s.BackupItemOperationsCompleted, &s.BackupItemOperationsFailed}
 	},
 	cancelled: "the backup is cancelled", deleted: "the backup was deleted", ended: "the backup has ended",
 	moved: func() { failpoint.Hit("async-operation-monitor/backup-moved-on") },
 }
 
-var restores = &kind[*velerov1.Restore]{
+var restores = &jobKind[*velerov1.Restore]{
 	name: operation.KindRestore, new: func() *velerov1.Restore { return &velerov1.Restore{} },
-	status: func(r *velerov1.Restore) status {
+	status: func(r *velerov1.Restore) jobStatus {
 		s := &r.Status
 		phase := (*velerov1.BackupPhase)(&s.Phase)
-		return status{phase, s.StartTimestamp, r.Spec.ItemOperationTimeout.Duration, &s.RestoreItemOperationsCompleted, &s.RestoreItemOperationsFailed}
+		return jobStatus{phase, s.StartTimestamp, r.Spec.ItemOperationTimeout.Duration, &s.RestoreItemOperationsCompleted, &s.RestoreItemOperationsFailed}
 	},
 	cancelled: "the restore is cancelled", deleted: "the restore was deleted", ended: "the restore has ended",
 	moved: func() { failpoint.Hit("async-operation-monitor/restore-moved-on") },
 }
 
-// finalizes reports whether a job is in the phase that follows once no operation is left.
-func (k *kind[T]) finalizes(obj T) bool {
+// isFinalizing reports whether a job is in the phase that follows once no operation is left.
+func (k *jobKind[T]) isFinalizing(obj T) bool {
 	phase := *k.status(obj).phase
 	return phase == velerov1.BackupPhaseFinalizing || phase == velerov1.BackupPhaseFinalizingPartiallyFailed
 }
 
-// waits reports whether a job waits for operations. One that another server left waiting is ended by
+// isWaiting reports whether a job waits for operations. One that another server left waiting is ended by
 // a runner.
-func (k *kind[T]) waits(obj T) bool {
+func (k *jobKind[T]) isWaiting(obj T) bool {
 	_, waits := after[*k.status(obj).phase]
 	return waits && !foreign.IsForeign(obj)
 }
@@ -85,16 +85,16 @@ func (k *kind[T]) waits(obj T) bool {
 // that it admits.
 const defaultTimeout = 4 * time.Hour
 
-// timeout is how long the operations of a job may take.
-func timeout(s status) time.Duration { return cmp.Or(s.timeout, defaultTimeout) }
+// operationTimeout is how long the operations of a job may take.
+func operationTimeout(s jobStatus) time.Duration { return cmp.Or(s.timeout, defaultTimeout) }
 
 // isOver reports whether the time that a job gives its operations, and grace, have passed since it
 // began.
-func (m *Monitor) isOver(obj client.Object, s status, grace time.Duration) bool {
+func (m *Monitor) isOver(obj client.Object, s jobStatus, grace time.Duration) bool {
 	since := s.started
 	if since == nil {
 		created := obj.GetCreationTimestamp()
 		since = &created
 	}
-	return !m.Clock.Now().Before(since.Add(timeout(s) + grace))
+	return !m.Clock.Now().Before(since.Add(operationTimeout(s) + grace))
 }

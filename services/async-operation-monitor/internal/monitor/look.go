@@ -30,46 +30,46 @@ const (
 	overdue = 3
 )
 
-// observe handles a job in the cache, and announces it if this process has not polled it for a
+// observeJob handles a job in the cache, and announces it if this process has not polled it for a
 // while: its hint may be lost, or go to other replicas. It is polled here if it cannot be
 // announced, if that has no effect, and at once if it has a request to cancel.
-func observe[T client.Object](ctx context.Context, m *Monitor, k *kind[T], req reconcile.Request) (reconcile.Result, error) {
+func observeJob[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T], req reconcile.Request) (reconcile.Result, error) {
 	obj := k.new()
 	err := m.Client.Get(ctx, req.NamespacedName, obj)
 	if client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, err
 	}
 	key := k.name + "/" + req.Name
-	m.jobs.gone(key, obj.GetUID()) // which is empty for none
+	m.jobs.noteGone(key, obj.GetUID()) // which is empty for none
 	again := endDeleted(ctx, m, k, key)
 	if err != nil {
 		return reconcile.Result{RequeueAfter: again}, nil
 	}
-	result := see(ctx, m, k, req, obj)
-	result.RequeueAfter = sooner(result.RequeueAfter, again)
+	result := observeCached(ctx, m, k, req, obj)
+	result.RequeueAfter = shorterPause(result.RequeueAfter, again)
 	return result, nil
 }
 
-// see handles a job that is in the cache.
-func see[T client.Object](ctx context.Context, m *Monitor, k *kind[T], req reconcile.Request, obj T) reconcile.Result {
+// observeCached handles a job that is in the cache.
+func observeCached[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T], req reconcile.Request, obj T) reconcile.Result {
 	key := k.name + "/" + req.Name
 	switch {
 	case req.Namespace != m.Namespace:
 		return reconcile.Result{}
-	case !k.waits(obj):
-		m.jobs.waitsNoMore(key, k.finalizes(obj))
+	case !k.isWaiting(obj):
+		m.jobs.untrackFinished(key, k.isFinalizing(obj))
 		return reconcile.Result{RequeueAfter: endDeleted(ctx, m, k, key)}
 	}
 	s := m.jobs.lastPoll(key, obj.GetUID(), m.Frequency)
-	due := stop(obj) && !s.stopping
+	due := mustStop(obj) && !s.stopping
 	if s.first || s.quiet >= s.pause {
-		announced := announce(ctx, m, k, obj)
+		announced := announceJob(ctx, m, k, obj)
 		due = due || !announced || s.quiet >= overdue*m.Frequency
 	}
 	if !due {
 		return reconcile.Result{RequeueAfter: m.Frequency}
 	}
-	again, err := m.guarded(ctx, func() (time.Duration, error) { return look(ctx, m, k, obj.GetName(), string(obj.GetUID())) })
+	again, err := m.runGuarded(ctx, func() (time.Duration, error) { return pollJob(ctx, m, k, obj.GetName(), string(obj.GetUID())) })
 	if err != nil {
 		m.Log.WarnContext(ctx, "job not polled, it is tried again", "kind", k.name, "name", obj.GetName(), "error", err)
 		again = m.Frequency
@@ -77,8 +77,8 @@ func see[T client.Object](ctx context.Context, m *Monitor, k *kind[T], req recon
 	return reconcile.Result{RequeueAfter: again}
 }
 
-// announce publishes the hint of a job, and returns false if it could not.
-func announce[T client.Object](ctx context.Context, m *Monitor, k *kind[T], obj T) bool {
+// announceJob publishes the hint of a job, and returns false if it could not.
+func announceJob[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T], obj T) bool {
 	hint := &workv1.Hint{Kind: k.name, Namespace: obj.GetNamespace(), Name: obj.GetName(), Uid: string(obj.GetUID())}
 	err := m.Bus.Publish(messaging.WithTrace(ctx, obj), messaging.WorkOperationPoll, hint)
 	if err != nil && ctx.Err() == nil {
@@ -87,8 +87,8 @@ func announce[T client.Object](ctx context.Context, m *Monitor, k *kind[T], obj 
 	return err == nil
 }
 
-// guarded turns a panic into an error: one job must not keep the others from being polled.
-func (m *Monitor) guarded(ctx context.Context, do func() (time.Duration, error)) (again time.Duration, err error) {
+// runGuarded turns a panic into an error: one job must not keep the others from being polled.
+func (m *Monitor) runGuarded(ctx context.Context, do func() (time.Duration, error)) (again time.Duration, err error) {
 	defer func() {
 		if value := recover(); value != nil {
 			m.Log.ErrorContext(ctx, "poll panicked", "panic", value, "stack", string(debug.Stack()))
@@ -98,43 +98,43 @@ func (m *Monitor) guarded(ctx context.Context, do func() (time.Duration, error))
 	return do()
 }
 
-// stop reports whether the operations of a job have to end.
-func stop(obj client.Object) bool {
+// mustStop reports whether the operations of a job have to end.
+func mustStop(obj client.Object) bool {
 	_, asked := cancel.Requested(obj)
 	return asked || obj.GetDeletionTimestamp() != nil
 }
 
-// look polls the job of that name and UID once, and moves it on if no operation is left. It returns
+// pollJob polls the job of that name and UID once, and moves it on if no operation is left. It returns
 // after how long that has to be done again; 0 for a job that waits no more.
-func look[T client.Object](ctx context.Context, m *Monitor, k *kind[T], name, uid string) (again time.Duration, err error) {
+func pollJob[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T], name, uid string) (again time.Duration, err error) {
 	key := k.name + "/" + name
-	e := m.jobs.enter(key, types.UID(uid))
+	e := m.jobs.beginPoll(key, types.UID(uid))
 	if e == nil {
 		return busy, nil
 	}
-	defer func() { m.jobs.leave(e, again) }()
+	defer func() { m.jobs.endPoll(e, again) }()
 	obj := k.new()
 	err = m.Reader.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: name}, obj)
 	if client.IgnoreNotFound(err) == nil && string(obj.GetUID()) != uid {
-		m.jobs.gone(key, obj.GetUID())
+		m.jobs.noteGone(key, obj.GetUID())
 		return 0, nil
 	}
-	if err == nil && !k.waits(obj) {
-		m.jobs.waitsNoMore(key, k.finalizes(obj)) // the controller ends what is open
+	if err == nil && !k.isWaiting(obj) {
+		m.jobs.untrackFinished(key, k.isFinalizing(obj)) // the controller ends what is open
 		return 0, nil
 	}
 	if err != nil {
 		return 0, fmt.Errorf("read %s %q: %w", k.name, name, err)
 	}
-	again, err = follow(ctx, m, k, e, obj)
+	again, err = followJob(ctx, m, k, e, obj)
 	if err == nil && again == 0 {
-		m.jobs.forget(key)
+		m.jobs.forgetJob(key)
 	}
 	return again, err
 }
 
-// follow polls the operations of a job, or moves it on where they are not known.
-func follow[T client.Object](ctx context.Context, m *Monitor, k *kind[T], e *entry, obj T) (again time.Duration, err error) {
+// followJob polls the operations of a job, or moves it on where they are not known.
+func followJob[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T], e *jobEntry, obj T) (again time.Duration, err error) {
 	store, err := m.Files.Store(ctx, obj)
 	if err == nil {
 		defer func() {
@@ -142,16 +142,16 @@ func follow[T client.Object](ctx context.Context, m *Monitor, k *kind[T], e *ent
 				m.Log.WarnContext(ctx, "bucket not closed", "kind", k.name, "name", obj.GetName(), "error", err)
 			}
 		}()
-		err = open(ctx, m, k, e, store, obj)
+		err = openOperations(ctx, m, k, e, store, obj)
 	}
 	switch {
 	case err == nil:
-		return turn(ctx, m, k, e, store, obj)
+		return pollOperations(ctx, m, k, e, store, obj)
 	case errors.Is(err, errFull):
 		m.Log.DebugContext(ctx, "Too many operations are followed; job waits", "kind", k.name, "name", obj.GetName())
 		return m.Frequency, nil
 	case errors.Is(err, operation.ErrDamaged), errors.Is(err, objectstore.ErrNotFound), errors.Is(err, errgrpc.ErrNotFound), noLocation(err):
-		return 0, abandon(ctx, m, k, obj, err)
+		return 0, abandonJob(ctx, m, k, obj, err)
 	}
 	return 0, fmt.Errorf("read the operations of %s %q: %w", k.name, obj.GetName(), err)
 }
@@ -170,38 +170,38 @@ func noLocation(err error) bool {
 // errFull means that this process follows as many operations as it may.
 var errFull = errors.New("too many operations are followed")
 
-// open reads the operations of a job, unless they are in memory. A job that is to stop is followed
+// openOperations reads the operations of a job, unless they are in memory. A job that is to stop is followed
 // beyond the limit.
-func open[T client.Object](ctx context.Context, m *Monitor, k *kind[T], e *entry, store objectstore.Store, obj T) error {
+func openOperations[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T], e *jobEntry, store objectstore.Store, obj T) error {
 	switch {
 	case e.job != nil:
 		return nil
-	case m.jobs.full() && !stop(obj):
+	case m.jobs.full() && !mustStop(obj):
 		return errFull
 	}
 	job, err := m.Poller.Open(ctx, store, operation.Job{Kind: k.name, Name: obj.GetName(), UID: string(obj.GetUID())})
 	if err != nil {
 		return err
 	}
-	m.jobs.keep(e, job)
+	m.jobs.keepOperations(e, job)
 	return nil
 }
 
-// turn polls the operations of a job.
-func turn[T client.Object](ctx context.Context, m *Monitor, k *kind[T], e *entry, store objectstore.Store, obj T) (time.Duration, error) {
+// pollOperations polls the operations of a job.
+func pollOperations[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T], e *jobEntry, store objectstore.Store, obj T) (time.Duration, error) {
 	raw, err := operations.JSON(obj, k.name)
 	if err != nil {
 		return 0, fmt.Errorf("encode %s %q: %w", k.name, obj.GetName(), err)
 	}
-	t := poll.Turn{JSON: raw, Timeout: timeout(k.status(obj))}
-	m.jobs.polled(e, obj)
-	if stop(obj) {
+	t := poll.Input{JSON: raw, Timeout: operationTimeout(k.status(obj))}
+	m.jobs.notePolled(e, obj)
+	if mustStop(obj) {
 		t.Cancel = k.cancelled
-		m.jobs.stop(e)
+		m.jobs.noteCancelled(e)
 	}
 	report, err := e.job.Poll(ctx, store, t)
 	if errors.Is(err, operation.ErrDamaged) {
-		return 0, abandon(ctx, m, k, obj, err)
+		return 0, abandonJob(ctx, m, k, obj, err)
 	}
 	for _, s := range report.Stalled {
 		m.Log.WarnContext(ctx, "operation stands still", "kind", k.name, "name", obj.GetName(),
@@ -210,13 +210,13 @@ func turn[T client.Object](ctx context.Context, m *Monitor, k *kind[T], e *entry
 	m.reportStalled(obj, report.Stalled)
 	switch {
 	case errors.Is(err, objectstore.ErrReadOnly) && m.isOver(obj, k.status(obj), m.Poller.Grace): // nothing can be recorded
-		return 0, abandon(ctx, m, k, obj, err)
+		return 0, abandonJob(ctx, m, k, obj, err)
 	case err != nil:
 		return 0, fmt.Errorf("poll the operations of %s %q: %w", k.name, obj.GetName(), err)
 	case report.Ended:
 		return 0, moveOn(ctx, m, k, obj, e.job.Summary())
 	}
-	note(ctx, m, k, e, obj)
+	noteProgress(ctx, m, k, e, obj)
 	return report.Next, nil
 }
 

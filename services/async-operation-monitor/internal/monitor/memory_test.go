@@ -17,23 +17,23 @@ import (
 // A job waits while other jobs have as many operations as are followed. One that is to stop does not.
 func TestAJobWaitsWhileTooManyOperationsAreFollowed(t *testing.T) {
 	inBubble(t, func(b *bed) {
-		b.start(func(c *monitor.Config, _ *poll.Config) { c.MaxFollowed = 2 })
+		b.startReplica(func(c *monitor.Config, _ *poll.Config) { c.MaxFollowed = 2 })
 		for _, name := range []string{"a", "b", "c"} {
-			b.job(operation.KindBackup, name, name+"1", name+"2")
-			b.pass(3 * time.Second) // they are polled one after the other
+			b.createJob(operation.KindBackup, name, name+"1", name+"2")
+			b.advanceClock(3 * time.Second) // they are polled one after the other
 		}
-		b.pass(time.Minute)
-		require.NotZero(b, b.plugins.calls("a1"))
-		require.Zero(b, b.plugins.calls("b1"))
-		b.edit("c", func(o *velerov1.Backup) { o.Annotations[holdfast.AnnotationCancel] = "alice" })
-		b.pass(2 * time.Minute)
-		require.Equal(b, velerov1.BackupPhaseFinalizingPartiallyFailed, b.backup("c").Status.Phase)
-		require.Zero(b, b.plugins.calls("b1"))
-		b.plugins.set("a1", action.Progress{Done: true})
-		b.plugins.set("a2", action.Progress{Done: true})
-		b.pass(time.Minute)
-		require.Equal(b, velerov1.BackupPhaseFinalizing, b.backup("a").Status.Phase)
-		require.NotZero(b, b.plugins.calls("b1"))
+		b.advanceClock(time.Minute)
+		require.NotZero(b, b.plugins.countCalls("a1"))
+		require.Zero(b, b.plugins.countCalls("b1"))
+		b.editBackup("c", func(o *velerov1.Backup) { o.Annotations[holdfast.AnnotationCancel] = "alice" })
+		b.advanceClock(2 * time.Minute)
+		require.Equal(b, velerov1.BackupPhaseFinalizingPartiallyFailed, b.readBackup("c").Status.Phase)
+		require.Zero(b, b.plugins.countCalls("b1"))
+		b.plugins.setProgress("a1", action.Progress{Done: true})
+		b.plugins.setProgress("a2", action.Progress{Done: true})
+		b.advanceClock(time.Minute)
+		require.Equal(b, velerov1.BackupPhaseFinalizing, b.readBackup("a").Status.Phase)
+		require.NotZero(b, b.plugins.countCalls("b1"))
 	})
 }
 
@@ -43,27 +43,27 @@ func TestTheOperationsOfADeletedBackupAreCancelled(t *testing.T) {
 	for name, recreated := range map[string]bool{"gone": false, "another of that name": true} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(b *bed) {
-				b.plugins.set("done", action.Progress{Done: true})
-				o := b.job(operation.KindBackup, "a", "one", "two", "done")
-				b.job(operation.KindBackup, "other", "three")
-				b.start()
-				b.start()
-				b.pass(time.Minute)
+				b.plugins.setProgress("done", action.Progress{Done: true})
+				o := b.createJob(operation.KindBackup, "a", "one", "two", "done")
+				b.createJob(operation.KindBackup, "other", "three")
+				b.startReplica()
+				b.startReplica()
+				b.advanceClock(time.Minute)
 				require.NoError(b, b.api.Delete(b.Context(), o))
 				if recreated {
-					o := b.object(operation.KindBackup, "a")
+					o := b.readObject(operation.KindBackup, "a")
 					o.SetUID("new")
-					b.sealed(operation.KindBackup, o, "four")
+					b.sealOperations(operation.KindBackup, o, "four")
 					require.NoError(b, b.api.Create(b.Context(), o))
 				}
-				b.pass(2 * time.Minute)
-				require.ElementsMatch(b, []string{"one", "two"}, b.plugins.cancelled())
-				s := b.recorded(operation.KindBackup, "a")
+				b.advanceClock(2 * time.Minute)
+				require.ElementsMatch(b, []string{"one", "two"}, b.plugins.cancelledIDs())
+				s := b.recordedStates(operation.KindBackup, "a")
 				require.Regexp(b, "^the backup was deleted, (the cancel was acknowledged|the answer to the cancel is not known): stopped$", s[0].Error)
 				require.Equal(b, operation.Completed, s[2].Phase)
-				asked := b.plugins.calls("one")
-				b.pass(10 * time.Minute)
-				require.Equal(b, asked, b.plugins.calls("one"), "nothing is asked any more")
+				asked := b.plugins.countCalls("one")
+				b.advanceClock(10 * time.Minute)
+				require.Equal(b, asked, b.plugins.countCalls("one"), "nothing is asked any more")
 			})
 		})
 	}
@@ -80,20 +80,20 @@ func TestTheOperationsOfAJobThatIsEndedOverThemAreCancelled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(b *bed) {
-				b.job(operation.KindBackup, "a", "one")
-				b.start()
-				b.start()
-				b.pass(time.Minute)
-				b.edit("a", func(o *velerov1.Backup) { o.Status.Phase = tc.phase })
-				b.pass(2 * time.Minute)
-				require.Equal(b, tc.told, b.plugins.cancelled())
+				b.createJob(operation.KindBackup, "a", "one")
+				b.startReplica()
+				b.startReplica()
+				b.advanceClock(time.Minute)
+				b.editBackup("a", func(o *velerov1.Backup) { o.Status.Phase = tc.phase })
+				b.advanceClock(2 * time.Minute)
+				require.Equal(b, tc.told, b.plugins.cancelledIDs())
 				if tc.told != nil {
-					require.Regexp(b, "^the backup has ended, (the cancel was acknowledged|the answer to the cancel is not known): stopped$", b.recorded(operation.KindBackup, "a")[0].Error)
+					require.Regexp(b, "^the backup has ended, (the cancel was acknowledged|the answer to the cancel is not known): stopped$", b.recordedStates(operation.KindBackup, "a")[0].Error)
 				}
-				asked := b.plugins.calls("one")
-				b.pass(10 * time.Minute)
-				require.Equal(b, asked, b.plugins.calls("one"), "nothing is asked any more")
-				require.Equal(b, tc.phase, b.backup("a").Status.Phase)
+				asked := b.plugins.countCalls("one")
+				b.advanceClock(10 * time.Minute)
+				require.Equal(b, asked, b.plugins.countCalls("one"), "nothing is asked any more")
+				require.Equal(b, tc.phase, b.readBackup("a").Status.Phase)
 			})
 		})
 	}

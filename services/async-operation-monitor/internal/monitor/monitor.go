@@ -73,7 +73,7 @@ type Config struct {
 // Monitor polls the jobs that wait. Safe for concurrent use.
 type Monitor struct {
 	Config
-	jobs *jobs
+	jobs *jobTable
 }
 
 // New returns a Monitor. Setup and Serve bring it to life.
@@ -105,22 +105,22 @@ func (m *Monitor) Serve(ctx context.Context) error {
 }
 
 // Open returns how many operations this process follows that have not ended.
-func (m *Monitor) Open() int { return m.jobs.open() }
+func (m *Monitor) Open() int { return m.jobs.countOpen() }
 
 // States returns the states of the operations of a job in the order of its list, nil where this
 // process does not follow it.
 func (m *Monitor) States(kind, name string, uid types.UID) []operation.State {
-	return m.jobs.states(kind+"/"+name, uid)
+	return m.jobs.operationStates(kind+"/"+name, uid)
 }
 
 // Wake polls a job now, unless a poll of it is under way in this process. A failure is logged: the
 // job is polled again in any case.
 func (m *Monitor) Wake(ctx context.Context, kind, name string, uid types.UID) {
-	_, err := m.guarded(ctx, func() (time.Duration, error) {
+	_, err := m.runGuarded(ctx, func() (time.Duration, error) {
 		if kind == restores.name {
-			return look(ctx, m, restores, name, string(uid))
+			return pollJob(ctx, m, restores, name, string(uid))
 		}
-		return look(ctx, m, backups, name, string(uid))
+		return pollJob(ctx, m, backups, name, string(uid))
 	})
 	if err != nil {
 		m.Log.WarnContext(ctx, "job not polled, it is tried again", "kind", kind, "name", name, "error", err)
@@ -129,12 +129,12 @@ func (m *Monitor) Wake(ctx context.Context, kind, name string, uid types.UID) {
 
 // Backup reconciles one Backup.
 func (m *Monitor) Backup(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	return observe(ctx, m, backups, req)
+	return observeJob(ctx, m, backups, req)
 }
 
 // Restore reconciles one Restore.
 func (m *Monitor) Restore(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	return observe(ctx, m, restores, req)
+	return observeJob(ctx, m, restores, req)
 }
 
 // Handle polls the job of a hint once. The hint comes again until the job waits no more.
@@ -144,20 +144,20 @@ func (m *Monitor) Handle(ctx context.Context, hint *workv1.Hint) messaging.Outco
 	}
 	switch hint.GetKind() {
 	case backups.name:
-		return handle(ctx, m, backups, hint)
+		return handleHint(ctx, m, backups, hint)
 	case restores.name:
-		return handle(ctx, m, restores, hint)
+		return handleHint(ctx, m, restores, hint)
 	}
 	return messaging.DeadLetter(fmt.Errorf("%s is no kind with operations", hint.GetKind()))
 }
 
-func handle[T client.Object](ctx context.Context, m *Monitor, k *kind[T], hint *workv1.Hint) messaging.Outcome {
-	again, err := m.guarded(ctx, func() (time.Duration, error) { return look(ctx, m, k, hint.GetName(), hint.GetUid()) })
+func handleHint[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T], hint *workv1.Hint) messaging.Outcome {
+	again, err := m.runGuarded(ctx, func() (time.Duration, error) { return pollJob(ctx, m, k, hint.GetName(), hint.GetUid()) })
 	switch {
 	case err != nil:
 		return messaging.Retry(m.Frequency, err)
 	case again > 0:
-		return messaging.Later(again)
+		return messaging.RetryAfter(again)
 	}
 	return messaging.Done()
 }

@@ -31,22 +31,22 @@ import (
 
 func TestJobsMoveOnWhenNoOperationIsLeft(t *testing.T) {
 	inBubble(t, func(b *bed) {
-		b.job(operation.KindBackup, "fine", "f1", "f2")
-		b.job(operation.KindBackup, "none")
-		r := b.job(operation.KindRestore, "bad", "b1", "b2")
-		b.start()
-		b.pass(time.Second)
-		require.Equal(b, velerov1.BackupPhaseFinalizing, b.backup("none").Status.Phase)
-		b.pass(time.Minute)
-		require.Equal(b, waiting, b.backup("fine").Status.Phase)
-		require.Equal(b, 7, b.plugins.calls("f1"), "at once, and every ten seconds")
-		b.plugins.set("f1", action.Progress{Done: true})
-		b.plugins.set("b1", action.Progress{Done: true, Err: "no"})
-		b.pass(frequency)
-		fine := b.backup("fine")
+		b.createJob(operation.KindBackup, "fine", "f1", "f2")
+		b.createJob(operation.KindBackup, "none")
+		r := b.createJob(operation.KindRestore, "bad", "b1", "b2")
+		b.startReplica()
+		b.advanceClock(time.Second)
+		require.Equal(b, velerov1.BackupPhaseFinalizing, b.readBackup("none").Status.Phase)
+		b.advanceClock(time.Minute)
+		require.Equal(b, waiting, b.readBackup("fine").Status.Phase)
+		require.Equal(b, 7, b.plugins.countCalls("f1"), "at once, and every ten seconds")
+		b.plugins.setProgress("f1", action.Progress{Done: true})
+		b.plugins.setProgress("b1", action.Progress{Done: true, Err: "no"})
+		b.advanceClock(frequency)
+		fine := b.readBackup("fine")
 		require.Equal(b, waiting, fine.Status.Phase)
 		require.Equal(b, 1, fine.Status.BackupItemOperationsCompleted)
-		sum, ok, err := operation.Noted(fine)
+		sum, ok, err := operation.ReadSummary(fine)
 		require.NoError(b, err)
 		require.True(b, ok)
 		require.Equal(b, []int{2, 1, 0, 1}, []int{sum.Total, sum.Completed, sum.Failed, len(sum.Running)})
@@ -54,20 +54,20 @@ func TestJobsMoveOnWhenNoOperationIsLeft(t *testing.T) {
 		require.NoError(b, b.api.Get(b.Context(), client.ObjectKeyFromObject(r), restore))
 		require.Equal(b, velerov1.RestorePhase(waitingPF), restore.Status.Phase)
 
-		b.plugins.set("f2", action.Progress{Done: true})
-		b.plugins.set("b2", action.Progress{Done: true})
-		b.pass(frequency)
-		fine = b.backup("fine")
+		b.plugins.setProgress("f2", action.Progress{Done: true})
+		b.plugins.setProgress("b2", action.Progress{Done: true})
+		b.advanceClock(frequency)
+		fine = b.readBackup("fine")
 		require.Equal(b, velerov1.BackupPhaseFinalizing, fine.Status.Phase)
 		require.Equal(b, 2, fine.Status.BackupItemOperationsCompleted)
 		require.JSONEq(b, `{"total":2,"completed":2,"failed":0}`, fine.Annotations[holdfast.AnnotationOperations])
 		require.NoError(b, b.api.Get(b.Context(), client.ObjectKeyFromObject(r), restore))
 		require.Equal(b, velerov1.RestorePhase(finalPF), restore.Status.Phase)
 		require.Equal(b, []int{1, 1}, []int{restore.Status.RestoreItemOperationsCompleted, restore.Status.RestoreItemOperationsFailed})
-		before := b.bus.delivered()
-		b.pass(time.Minute)
-		require.Equal(b, before, b.bus.delivered(), "the hint is done with")
-		require.Empty(b, b.events.told())
+		before := b.bus.countDelivered()
+		b.advanceClock(time.Minute)
+		require.Equal(b, before, b.bus.countDelivered(), "the hint is done with")
+		require.Empty(b, b.events.recordedEvents())
 	})
 }
 
@@ -82,20 +82,20 @@ func TestJobsArePolledWithoutMessages(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(b *bed) {
-				b.bus.set(tc.down, tc.swallows)
-				b.job(operation.KindBackup, "j", "a")
-				b.start()
-				b.pass(time.Minute)
-				require.InDelta(b, time.Minute/tc.pause, b.plugins.calls("a"), 1)
-				b.bus.set(false, false)
-				b.pass(time.Minute)
-				before := b.plugins.calls("a")
-				b.pass(time.Minute)
-				require.InDelta(b, 6, b.plugins.calls("a")-before, 1, "by its hint again, and not twice")
-				b.bus.set(tc.down, tc.swallows)
-				b.plugins.set("a", action.Progress{Done: true})
-				b.pass(tc.pause + frequency + time.Second)
-				require.Equal(b, velerov1.BackupPhaseFinalizing, b.backup("j").Status.Phase)
+				b.bus.setFaults(tc.down, tc.swallows)
+				b.createJob(operation.KindBackup, "j", "a")
+				b.startReplica()
+				b.advanceClock(time.Minute)
+				require.InDelta(b, time.Minute/tc.pause, b.plugins.countCalls("a"), 1)
+				b.bus.setFaults(false, false)
+				b.advanceClock(time.Minute)
+				before := b.plugins.countCalls("a")
+				b.advanceClock(time.Minute)
+				require.InDelta(b, 6, b.plugins.countCalls("a")-before, 1, "by its hint again, and not twice")
+				b.bus.setFaults(tc.down, tc.swallows)
+				b.plugins.setProgress("a", action.Progress{Done: true})
+				b.advanceClock(tc.pause + frequency + time.Second)
+				require.Equal(b, velerov1.BackupPhaseFinalizing, b.readBackup("j").Status.Phase)
 			})
 		})
 	}
@@ -103,20 +103,20 @@ func TestJobsArePolledWithoutMessages(t *testing.T) {
 
 func TestTwoReplicasShareTheWork(t *testing.T) {
 	inBubble(t, func(b *bed) {
-		b.job(operation.KindBackup, "j", "a", "c")
-		one := b.start()
-		b.start()
-		b.pass(10 * time.Minute)
-		require.InDelta(b, 60, b.plugins.calls("a"), 30, "by one hint, whatever the number of replicas")
+		b.createJob(operation.KindBackup, "j", "a", "c")
+		one := b.startReplica()
+		b.startReplica()
+		b.advanceClock(10 * time.Minute)
+		require.InDelta(b, 60, b.plugins.countCalls("a"), 30, "by one hint, whatever the number of replicas")
 		one.stop()
-		b.plugins.set("a", action.Progress{Done: true})
-		b.pass(time.Minute)
-		require.Equal(b, operation.Completed, b.recorded(operation.KindBackup, "j")[0].Phase)
-		b.edit("j", func(o *velerov1.Backup) { o.Annotations[holdfast.AnnotationCancel] = "alice" })
-		b.start()
-		b.pass(grace)
-		require.Equal(b, []string{"c"}, b.plugins.cancelled())
-		require.Equal(b, finalPF, b.backup("j").Status.Phase)
+		b.plugins.setProgress("a", action.Progress{Done: true})
+		b.advanceClock(time.Minute)
+		require.Equal(b, operation.Completed, b.recordedStates(operation.KindBackup, "j")[0].Phase)
+		b.editBackup("j", func(o *velerov1.Backup) { o.Annotations[holdfast.AnnotationCancel] = "alice" })
+		b.startReplica()
+		b.advanceClock(grace)
+		require.Equal(b, []string{"c"}, b.plugins.cancelledIDs())
+		require.Equal(b, finalPF, b.readBackup("j").Status.Phase)
 	})
 }
 
@@ -127,23 +127,23 @@ func TestACancelledJobMovesOn(t *testing.T) {
 		kind string
 	}{
 		"asked": {func(b *bed) {
-			b.edit("j", func(o *velerov1.Backup) { o.Annotations[holdfast.AnnotationCancel] = "alice" })
+			b.editBackup("j", func(o *velerov1.Backup) { o.Annotations[holdfast.AnnotationCancel] = "alice" })
 		}, ""},
-		"deleted": {func(b *bed) { require.NoError(b, b.api.Delete(b.Context(), b.backup("j"))) }, ""},
+		"deleted": {func(b *bed) { require.NoError(b, b.api.Delete(b.Context(), b.readBackup("j"))) }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(b *bed) {
-				b.job(operation.KindBackup, "j", "a", "c")
-				b.edit("j", func(o *velerov1.Backup) { o.Finalizers = []string{"test/keep"} })
-				b.plugins.set("a", action.Progress{Done: true})
-				b.start()
-				b.pass(time.Second)
+				b.createJob(operation.KindBackup, "j", "a", "c")
+				b.editBackup("j", func(o *velerov1.Backup) { o.Finalizers = []string{"test/keep"} })
+				b.plugins.setProgress("a", action.Progress{Done: true})
+				b.startReplica()
+				b.advanceClock(time.Second)
 				tc.stop(b)
-				b.pass(time.Second)
-				require.Equal(b, []string{"c"}, b.plugins.cancelled())
-				b.pass(frequency)
-				require.Equal(b, finalPF, b.backup("j").Status.Phase)
-				states := b.recorded(operation.KindBackup, "j")
+				b.advanceClock(time.Second)
+				require.Equal(b, []string{"c"}, b.plugins.cancelledIDs())
+				b.advanceClock(frequency)
+				require.Equal(b, finalPF, b.readBackup("j").Status.Phase)
+				states := b.recordedStates(operation.KindBackup, "j")
 				require.Equal(b, operation.Completed, states[0].Phase)
 				require.Equal(b, "the backup is cancelled, the cancel was acknowledged: stopped", states[1].Error)
 			})
@@ -153,36 +153,36 @@ func TestACancelledJobMovesOn(t *testing.T) {
 
 func TestTheTimeoutIsThatOfTheJob(t *testing.T) {
 	inBubble(t, func(b *bed) {
-		b.job(operation.KindBackup, "given", "a")
-		b.edit("given", func(o *velerov1.Backup) { o.Spec.ItemOperationTimeout.Duration = 10 * time.Minute })
-		b.job(operation.KindRestore, "default", "c")
-		b.start()
-		b.pass(11 * time.Minute)
-		require.Equal(b, "timed out after 10m0s, the cancel was acknowledged: stopped", b.recorded(operation.KindBackup, "given")[0].Error)
-		require.Equal(b, operation.New, b.recorded(operation.KindRestore, "default")[0].Phase)
-		b.pass(4 * time.Hour)
-		require.Equal(b, "timed out after 4h0m0s, the cancel was acknowledged: stopped", b.recorded(operation.KindRestore, "default")[0].Error)
+		b.createJob(operation.KindBackup, "given", "a")
+		b.editBackup("given", func(o *velerov1.Backup) { o.Spec.ItemOperationTimeout.Duration = 10 * time.Minute })
+		b.createJob(operation.KindRestore, "default", "c")
+		b.startReplica()
+		b.advanceClock(11 * time.Minute)
+		require.Equal(b, "timed out after 10m0s, the cancel was acknowledged: stopped", b.recordedStates(operation.KindBackup, "given")[0].Error)
+		require.Equal(b, operation.New, b.recordedStates(operation.KindRestore, "default")[0].Phase)
+		b.advanceClock(4 * time.Hour)
+		require.Equal(b, "timed out after 4h0m0s, the cancel was acknowledged: stopped", b.recordedStates(operation.KindRestore, "default")[0].Error)
 	})
 }
 
 // The annotation is written every ten seconds at most, although an operation is polled each second.
 func TestProgressIsNotedNowAndThen(t *testing.T) {
 	inBubble(t, func(b *bed) {
-		b.job(operation.KindBackup, "j", "a")
-		b.start(func(_ *monitor.Config, c *poll.Config) {
+		b.createJob(operation.KindBackup, "j", "a")
+		b.startReplica(func(_ *monitor.Config, c *poll.Config) {
 			c.Frequencies = map[string]time.Duration{"vendor.io/a": time.Second}
 		})
-		b.pass(time.Second)
-		before := b.backup("j").ResourceVersion
+		b.advanceClock(time.Second)
+		before := b.readBackup("j").ResourceVersion
 		versions := map[string]bool{before: true}
 		for i := range 60 {
-			b.plugins.set("a", action.Progress{Completed: int64(i)})
-			b.pass(time.Second)
-			versions[b.backup("j").ResourceVersion] = true
+			b.plugins.setProgress("a", action.Progress{Completed: int64(i)})
+			b.advanceClock(time.Second)
+			versions[b.readBackup("j").ResourceVersion] = true
 		}
 		require.InDelta(b, 7, len(versions), 1)
-		require.InDelta(b, 60, b.plugins.calls("a"), 2)
-		sum, _, err := operation.Noted(b.backup("j"))
+		require.InDelta(b, 60, b.plugins.countCalls("a"), 2)
+		sum, _, err := operation.ReadSummary(b.readBackup("j"))
 		require.NoError(b, err)
 		require.InDelta(b, 55, sum.Running[0].Completed, 6)
 	})
@@ -190,23 +190,23 @@ func TestProgressIsNotedNowAndThen(t *testing.T) {
 
 func TestAStallIsToldOnce(t *testing.T) {
 	inBubble(t, func(b *bed) {
-		b.job(operation.KindBackup, "j", "a", "c")
-		b.start(func(_ *monitor.Config, c *poll.Config) { c.Stall = 30 * time.Minute })
+		b.createJob(operation.KindBackup, "j", "a", "c")
+		b.startReplica(func(_ *monitor.Config, c *poll.Config) { c.Stall = 30 * time.Minute })
 		for i := range 62 {
-			b.plugins.set("c", action.Progress{Completed: int64(i)})
-			b.pass(time.Minute)
+			b.plugins.setProgress("c", action.Progress{Completed: int64(i)})
+			b.advanceClock(time.Minute)
 		}
-		require.Equal(b, []string{`j OperationStalled: operation "a" of action "vendor.io/a" for pods n/a: no progress for 30m0s`}, b.events.told())
+		require.Equal(b, []string{`j OperationStalled: operation "a" of action "vendor.io/a" for pods n/a: no progress for 30m0s`}, b.events.recordedEvents())
 	})
 }
 
 func TestEventsAboutStallsAreBounded(t *testing.T) {
 	inBubble(t, func(b *bed) {
-		b.job(operation.KindBackup, "j", strings.Split("abcdefghijk", "")...)
-		b.start(func(_ *monitor.Config, c *poll.Config) { c.Stall = 30 * time.Minute })
-		b.pass(time.Hour)
-		require.Len(b, b.events.told(), 6)
-		require.Equal(b, "j OperationStalled: 6 more operations stand still", b.events.told()[5])
+		b.createJob(operation.KindBackup, "j", strings.Split("abcdefghijk", "")...)
+		b.startReplica(func(_ *monitor.Config, c *poll.Config) { c.Stall = 30 * time.Minute })
+		b.advanceClock(time.Hour)
+		require.Len(b, b.events.recordedEvents(), 6)
+		require.Equal(b, "j OperationStalled: 6 more operations stand still", b.events.recordedEvents()[5])
 	})
 }
 
@@ -226,14 +226,14 @@ func TestAJobWhoseOperationsAreUnknownMovesOnAsFailed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(b *bed) {
-				b.job(operation.KindBackup, "j", "a")
+				b.createJob(operation.KindBackup, "j", "a")
 				f := files{store: b.store}
 				spoil(b, &f)
-				b.start(func(c *monitor.Config, _ *poll.Config) { c.Files = f })
-				b.pass(time.Second)
-				require.Equal(b, finalPF, b.backup("j").Status.Phase)
-				require.Len(b, b.events.told(), 1)
-				require.Contains(b, b.events.told()[0], "j OperationsUnknown: the operations cannot be followed: ")
+				b.startReplica(func(c *monitor.Config, _ *poll.Config) { c.Files = f })
+				b.advanceClock(time.Second)
+				require.Equal(b, finalPF, b.readBackup("j").Status.Phase)
+				require.Len(b, b.events.recordedEvents(), 1)
+				require.Contains(b, b.events.recordedEvents()[0], "j OperationsUnknown: the operations cannot be followed: ")
 			})
 		})
 	}
@@ -248,15 +248,15 @@ func TestAJobWaitsForItsBucket(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(b *bed) {
-				b.job(operation.KindBackup, "j", "a")
-				b.plugins.set("a", action.Progress{Done: true})
+				b.createJob(operation.KindBackup, "j", "a")
+				b.plugins.setProgress("a", action.Progress{Done: true})
 				b.store.Inject(func(memstore.Op, string) error { return err })
-				b.start()
-				b.pass(time.Hour)
-				require.Equal(b, waiting, b.backup("j").Status.Phase)
+				b.startReplica()
+				b.advanceClock(time.Hour)
+				require.Equal(b, waiting, b.readBackup("j").Status.Phase)
 				b.store.Inject(nil)
-				b.pass(frequency + time.Second)
-				require.Equal(b, velerov1.BackupPhaseFinalizing, b.backup("j").Status.Phase)
+				b.advanceClock(frequency + time.Second)
+				require.Equal(b, velerov1.BackupPhaseFinalizing, b.readBackup("j").Status.Phase)
 			})
 		})
 	}
@@ -266,34 +266,34 @@ func TestAJobWaitsForItsBucket(t *testing.T) {
 // waits, for as long as its operations may take.
 func TestAJobWaitsForItsLocationToBeWritableForABoundedTime(t *testing.T) {
 	inBubble(t, func(b *bed) {
-		b.job(operation.KindBackup, "j", "a")
-		b.edit("j", func(o *velerov1.Backup) {
+		b.createJob(operation.KindBackup, "j", "a")
+		b.editBackup("j", func(o *velerov1.Backup) {
 			began := metav1.Now()
 			o.Status.StartTimestamp = &began
 			o.Spec.ItemOperationTimeout.Duration = time.Hour
 		})
-		b.plugins.set("a", action.Progress{Done: true})
+		b.plugins.setProgress("a", action.Progress{Done: true})
 		b.store.Inject(func(op memstore.Op, _ string) error {
 			if op == memstore.OpPut || op == memstore.OpCreate {
 				return objectstore.ErrReadOnly
 			}
 			return nil
 		})
-		b.start()
-		b.pass(time.Hour)
-		require.Equal(b, waiting, b.backup("j").Status.Phase)
-		b.pass(grace + 2*frequency)
-		require.Equal(b, finalPF, b.backup("j").Status.Phase)
-		require.Contains(b, b.events.told()[0], "read-only")
+		b.startReplica()
+		b.advanceClock(time.Hour)
+		require.Equal(b, waiting, b.readBackup("j").Status.Phase)
+		b.advanceClock(grace + 2*frequency)
+		require.Equal(b, finalPF, b.readBackup("j").Status.Phase)
+		require.Contains(b, b.events.recordedEvents()[0], "read-only")
 	})
 }
 
 // Another object has the name: its operations are not those of the hint.
 func TestAHintOfAnotherObjectIsDone(t *testing.T) {
 	inBubble(t, func(b *bed) {
-		b.job(operation.KindBackup, "j", "a")
-		r := b.start()
-		b.pass(time.Second)
+		b.createJob(operation.KindBackup, "j", "a")
+		r := b.startReplica()
+		b.advanceClock(time.Second)
 		hint := func(kind, namespace, uid string) messaging.Outcome {
 			return r.Handle(b.Context(), &workv1.Hint{Kind: kind, Namespace: namespace, Name: "j", Uid: uid})
 		}
@@ -308,19 +308,19 @@ func TestAHintOfAnotherObjectIsDone(t *testing.T) {
 // A poll that panics costs its own job a while.
 func TestAPollThatPanicsIsTriedAgain(t *testing.T) {
 	inBubble(t, func(b *bed) {
-		b.job(operation.KindBackup, "j", "a")
-		b.job(operation.KindBackup, "k", "c")
-		b.plugins.set("a", action.Progress{Done: true})
-		b.plugins.set("c", action.Progress{Done: true})
+		b.createJob(operation.KindBackup, "j", "a")
+		b.createJob(operation.KindBackup, "k", "c")
+		b.plugins.setProgress("a", action.Progress{Done: true})
+		b.plugins.setProgress("c", action.Progress{Done: true})
 		var panics atomic.Bool
 		panics.Store(true)
-		b.start(func(c *monitor.Config, _ *poll.Config) { c.Files = panicking{files{store: b.store}, &panics} })
-		b.pass(time.Minute)
-		require.Equal(b, velerov1.BackupPhaseFinalizing, b.backup("k").Status.Phase)
-		require.Equal(b, waiting, b.backup("j").Status.Phase)
+		b.startReplica(func(c *monitor.Config, _ *poll.Config) { c.Files = panicking{files{store: b.store}, &panics} })
+		b.advanceClock(time.Minute)
+		require.Equal(b, velerov1.BackupPhaseFinalizing, b.readBackup("k").Status.Phase)
+		require.Equal(b, waiting, b.readBackup("j").Status.Phase)
 		panics.Store(false)
-		b.pass(frequency + time.Second)
-		require.Equal(b, velerov1.BackupPhaseFinalizing, b.backup("j").Status.Phase)
+		b.advanceClock(frequency + time.Second)
+		require.Equal(b, velerov1.BackupPhaseFinalizing, b.readBackup("j").Status.Phase)
 	})
 }
 

@@ -20,26 +20,26 @@ import (
 const notePeriod = 10 * time.Second
 
 // moveOn writes the phase that follows, for no operation is left.
-func moveOn[T client.Object](ctx context.Context, m *Monitor, k *kind[T], obj T, sum operation.Summary) error {
-	return move(ctx, m, k, obj, sum.Failed > 0, func(obj T, now status) error {
+func moveOn[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T], obj T, sum operation.Summary) error {
+	return movePhase(ctx, m, k, obj, sum.Failed > 0, func(obj T, now jobStatus) error {
 		*now.completed, *now.failed = sum.Completed, sum.Failed
-		return sum.Note(obj)
+		return sum.WriteSummary(obj)
 	})
 }
 
-// abandon moves a job on whose operations are not known: they count as failed, and the runner
+// abandonJob moves a job on whose operations are not known: they count as failed, and the runner
 // reports that.
-func abandon[T client.Object](ctx context.Context, m *Monitor, k *kind[T], obj T, reason error) error {
+func abandonJob[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T], obj T, reason error) error {
 	m.Log.ErrorContext(ctx, "the operations of a job are not known, it moves on as failed", "kind", k.name, "name", obj.GetName(), "error", reason)
 	m.Events.Eventf(obj, nil, corev1.EventTypeWarning, "OperationsUnknown", "Poll", "the operations cannot be followed: %.512s", reason.Error())
-	return move(ctx, m, k, obj, true, func(T, status) error { return nil })
+	return movePhase(ctx, m, k, obj, true, func(T, jobStatus) error { return nil })
 }
 
-// move writes the phase that follows together with a further change, unless the job waits no more.
-func move[T client.Object](ctx context.Context, m *Monitor, k *kind[T], obj T, failed bool, change func(T, status) error) error {
+// movePhase writes the phase that follows together with a further change, unless the job waits no more.
+func movePhase[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T], obj T, failed bool, change func(T, jobStatus) error) error {
 	err := kube.Update(ctx, m.Reader, m.Client, obj, func(obj T) error {
 		now := k.status(obj)
-		if !k.waits(obj) {
+		if !k.isWaiting(obj) {
 			return kube.ErrSkip
 		}
 		next := after[*now.phase]
@@ -49,7 +49,7 @@ func move[T client.Object](ctx context.Context, m *Monitor, k *kind[T], obj T, f
 		}
 		return change(obj, now)
 	})
-	if gone(err) {
+	if isGone(err) {
 		return nil
 	}
 	if err != nil {
@@ -60,19 +60,19 @@ func move[T client.Object](ctx context.Context, m *Monitor, k *kind[T], obj T, f
 	return nil
 }
 
-// gone reports whether an object was deleted, or another one has its name.
-func gone(err error) bool { return apierrors.IsNotFound(err) || errors.Is(err, kube.ErrReplaced) }
+// isGone reports whether an object was deleted, or another one has its name.
+func isGone(err error) bool { return apierrors.IsNotFound(err) || errors.Is(err, kube.ErrReplaced) }
 
-// note writes how far the operations are, when one has ended and else once a period. A failure is
+// noteProgress writes how far the operations are, when one has ended and else once a period. A failure is
 // left to the next poll.
-func note[T client.Object](ctx context.Context, m *Monitor, k *kind[T], e *entry, obj T) {
+func noteProgress[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T], e *jobEntry, obj T) {
 	sum, now := e.job.Summary(), m.Clock.Now()
 	ended := sum.Completed+sum.Failed != e.noted.Completed+e.noted.Failed
 	if reflect.DeepEqual(sum, e.noted) || !ended && now.Sub(e.notedTime) < notePeriod {
 		return
 	}
 	err := kube.Update(ctx, m.Reader, m.Client, obj, func(obj T) error {
-		if !k.waits(obj) {
+		if !k.isWaiting(obj) {
 			return kube.ErrSkip
 		}
 		s := k.status(obj)
@@ -80,9 +80,9 @@ func note[T client.Object](ctx context.Context, m *Monitor, k *kind[T], e *entry
 		if sum.Failed > 0 {
 			*s.phase = velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed
 		}
-		return sum.Note(obj)
+		return sum.WriteSummary(obj)
 	})
-	if err != nil && !gone(err) {
+	if err != nil && !isGone(err) {
 		m.Log.WarnContext(ctx, "progress of operations not written", "kind", k.name, "name", obj.GetName(), "error", err)
 		return
 	}

@@ -35,12 +35,12 @@ type Target struct {
 	Action string
 }
 
-func (t Target) is(id, action string) bool {
+func (t Target) matchesOperation(id, action string) bool {
 	return t.ID == "" || t.ID == id && (t.Action == "" || t.Action == action)
 }
 
-// check refuses a target that means no operation, or operations of several actions.
-func (t Target) check(owner Owner, actions []string) error {
+// checkTarget refuses a target that means no operation, or operations of several actions.
+func (t Target) checkTarget(owner Owner, actions []string) error {
 	slices.Sort(actions)
 	actions = slices.Compact(actions)
 	switch {
@@ -69,14 +69,14 @@ type Cancelled struct {
 // ReasonNotCollected, while the job may still begin operations, and ReasonNotRecorded where one that
 // has not ended is known by the file of another server alone.
 func (s *Source) Cancel(ctx context.Context, owner Owner, target Target, reason string) (Cancelled, error) {
-	job, err := s.job(ctx, owner)
+	job, err := s.readJob(ctx, owner)
 	if err != nil {
 		return Cancelled{}, err
 	}
-	f := &found{job: job, kind: owner.Kind}
+	f := &foundOperations{job: job, kind: owner.Kind}
 	requested := 0
-	if begun(job) {
-		if requested, err = s.request(ctx, f, owner, target, reason); err != nil {
+	if mayHaveBegun(job) {
+		if requested, err = s.requestCancel(ctx, f, owner, target, reason); err != nil {
 			return Cancelled{}, err
 		}
 	}
@@ -89,7 +89,7 @@ func (s *Source) Cancel(ctx context.Context, owner Owner, target Target, reason 
 		own := metadata.NewIncomingContext(ctx, nil) // the caller's token is none for calls of this service
 		s.Memory.Wake(own, owner.Kind, owner.Name, job.GetUID())
 	}
-	meant, err := s.meant(f, owner, target, requested)
+	meant, err := s.cancelledBy(f, owner, target, requested)
 	running := slices.ContainsFunc(meant.Operations, func(o itemoperation.Operation) bool { return !o.Done() })
 	if err == nil && f.ops == nil && running {
 		return Cancelled{}, errgrpc.WithReason(
@@ -98,43 +98,43 @@ func (s *Source) Cancel(ctx context.Context, owner Owner, target Target, reason 
 	return meant, err
 }
 
-// request records what is asked in the records of a job that has some.
-func (s *Source) request(ctx context.Context, f *found, owner Owner, target Target, reason string) (n int, err error) {
+// requestCancel records what is asked in the records of a job that has some.
+func (s *Source) requestCancel(ctx context.Context, f *foundOperations, owner Owner, target Target, reason string) (n int, err error) {
 	store, err := s.Store(ctx, f.job)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	log, err := recorded(ctx, store, f.kind, f.job)
+	log, err := readRecords(ctx, store, f.kind, f.job)
 	if err != nil {
 		return 0, err
 	}
 	if log == nil {
-		f.file, err = filed(ctx, store, f.kind, f.job.GetName())
+		f.file, err = readJobFile(ctx, store, f.kind, f.job.GetName())
 		return 0, err
 	}
-	n, err = s.append(ctx, log, owner, target, reason)
+	n, err = s.appendRequests(ctx, log, owner, target, reason)
 	f.ops, f.states = log.Operations(), log.States()
 	return n, err
 }
 
-// append records requests. Of several writers one is first, and the others read its records.
-func (s *Source) append(ctx context.Context, log *operation.Log, owner Owner, target Target, reason string) (n int, err error) {
+// appendRequests records requests. Of several writers one is first, and the others read its records.
+func (s *Source) appendRequests(ctx context.Context, log *operation.Log, owner Owner, target Target, reason string) (n int, err error) {
 	var actions []string
 	for i := range log.Operations() {
-		if op := &log.Operations()[i]; target.is(op.ID, op.Action) {
+		if op := &log.Operations()[i]; target.matchesOperation(op.ID, op.Action) {
 			actions = append(actions, op.Action)
 		}
 	}
-	if err := target.check(owner, actions); err != nil {
+	if err := target.checkTarget(owner, actions); err != nil {
 		return 0, err
 	}
 	for conflicts := 0; conflicts < maxRequests; {
-		events := s.requests(log, target, reason)
+		events := s.cancelRequests(log, target, reason)
 		if len(events) == 0 {
 			return n, nil
 		}
-		events = events[:operation.Fit(events)]
+		events = events[:operation.CountFitting(events)]
 		switch err = log.Append(ctx, events...); {
 		case err == nil:
 			n += len(events)
@@ -150,26 +150,26 @@ func (s *Source) append(ctx context.Context, log *operation.Log, owner Owner, ta
 	return n, fmt.Errorf("record the request for %s: %w: %w", owner, errgrpc.ErrConflict, err)
 }
 
-func (s *Source) requests(log *operation.Log, target Target, reason string) (events []operation.Event) {
+func (s *Source) cancelRequests(log *operation.Log, target Target, reason string) (events []operation.Event) {
 	states := log.States()
 	for i := range log.Operations() {
 		op, state := &log.Operations()[i], &states[i]
-		if len(events) < maxEvents && target.is(op.ID, op.Action) && !state.Phase.Ended() && state.Request == nil && state.Cancel == nil {
+		if len(events) < maxEvents && target.matchesOperation(op.ID, op.Action) && !state.Phase.Ended() && state.Request == nil && state.Cancel == nil {
 			events = append(events, operation.Event{Operation: i, Time: s.Clock.Now().UTC().Round(0), Request: &operation.Request{Reason: reason}})
 		}
 	}
 	return events
 }
 
-// meant lists the operations that a request means.
-func (s *Source) meant(f *found, owner Owner, target Target, requested int) (Cancelled, error) {
+// cancelledBy lists the operations that a request means.
+func (s *Source) cancelledBy(f *foundOperations, owner Owner, target Target, requested int) (Cancelled, error) {
 	c := Cancelled{Requested: requested}
 	var actions []string
-	for _, o := range s.list(f) {
-		if target.is(o.Spec.ID, o.Spec.Action()) && (target.ID != "" || !o.Done()) {
+	for _, o := range s.listOperations(f) {
+		if target.matchesOperation(o.Spec.ID, o.Spec.Action()) && (target.ID != "" || !o.Done()) {
 			c.Operations = append(c.Operations, o)
 			actions = append(actions, o.Spec.Action())
 		}
 	}
-	return c, target.check(owner, actions)
+	return c, target.checkTarget(owner, actions)
 }

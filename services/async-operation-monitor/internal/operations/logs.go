@@ -31,11 +31,11 @@ func JSON(job client.Object, kind string) ([]byte, error) {
 // ended. Errors are those of Target, of OfBackup and of send, and one that wraps
 // errgrpc.ErrUnsupported where the protocol of its action has no logs.
 func (s *Source) Logs(ctx context.Context, owner Owner, target Target, since time.Time, follow bool, send func(action.LogLine) error) error {
-	f, err := s.read(ctx, owner)
+	f, err := s.readOperations(ctx, owner)
 	if err != nil {
 		return err
 	}
-	ops, err := f.one(owner, target)
+	ops, err := f.findOperation(owner, target)
 	if err != nil {
 		return err
 	}
@@ -44,25 +44,25 @@ func (s *Source) Logs(ctx context.Context, owner Owner, target Target, since tim
 		return fmt.Errorf("encode %s: %w", owner, err)
 	}
 	for _, op := range ops {
-		err = s.stream(ctx, &op, job, since, follow, send)
+		err = s.streamLogs(ctx, &op, job, since, follow, send)
 		if !errors.Is(err, action.ErrUnknownAction) {
 			break
 		}
 	}
-	return refused(err, owner, target)
+	return refusedError(err, owner, target)
 }
 
-// one finds an operation. Of one that is in a file alone the kind of its action is not known: it is
+// findOperation finds an operation. Of one that is in a file alone the kind of its action is not known: it is
 // returned with each that it may have.
-func (f *found) one(owner Owner, target Target) (ops []operation.Operation, err error) {
+func (f *foundOperations) findOperation(owner Owner, target Target) (ops []operation.Operation, err error) {
 	var actions []string
 	for _, op := range f.ops {
-		if target.is(op.ID, op.Action) {
+		if target.matchesOperation(op.ID, op.Action) {
 			ops, actions = append(ops, op), append(actions, op.Action)
 		}
 	}
 	for _, o := range f.file {
-		if !target.is(o.Spec.ID, o.Spec.Action()) {
+		if !target.matchesOperation(o.Spec.ID, o.Spec.Action()) {
 			continue
 		}
 		actions = append(actions, o.Spec.Action())
@@ -70,13 +70,13 @@ func (f *found) one(owner Owner, target Target) (ops []operation.Operation, err 
 			ops = append(ops, operation.Operation{Kind: string(kind), Action: o.Spec.Action(), ID: o.Spec.ID})
 		}
 	}
-	if err := target.check(owner, slices.Clone(actions)); err != nil {
+	if err := target.checkTarget(owner, slices.Clone(actions)); err != nil {
 		return nil, err
 	}
 	return ops, nil
 }
 
-func (s *Source) stream(ctx context.Context, op *operation.Operation, job []byte, since time.Time, follow bool, send func(action.LogLine) error) error {
+func (s *Source) streamLogs(ctx context.Context, op *operation.Operation, job []byte, since time.Time, follow bool, send func(action.LogLine) error) error {
 	named := action.Operation{Kind: op.Kind, Action: op.Action, ID: op.ID}
 	actions := s.Actions
 	if op.Home != nil {
@@ -93,8 +93,8 @@ func (s *Source) stream(ctx context.Context, op *operation.Operation, job []byte
 	return nil
 }
 
-// refused makes what an action answers the error of a call.
-func refused(err error, owner Owner, target Target) error {
+// refusedError makes what an action answers the error of a call.
+func refusedError(err error, owner Owner, target Target) error {
 	switch {
 	case errors.Is(err, action.ErrNoLogs):
 		return errgrpc.WithReason(fmt.Errorf("operation %q of %s: %w: %w", target.ID, owner, errgrpc.ErrUnsupported, err), ReasonNoLogs, nil)

@@ -32,7 +32,7 @@ const file = `[
   "operationID":"two"},"status":{"phase":"InProgress","nCompleted":3,"nTotal":9,"operationUnits":"Bytes","created":"2026-01-02T00:00:00Z"}},
  {"spec":{"operationID":"one"},"status":{"phase":"Failed","error":"no","created":"2026-01-01T00:00:00Z"}}]`
 
-func packed(t testing.TB, text string) []byte {
+func gzipText(t testing.TB, text string) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
@@ -52,7 +52,7 @@ func (s stores) OpenName(_ context.Context, name string) (objectstore.Store, err
 	return s.Store, nil
 }
 
-func source(t *testing.T, objects ...client.Object) (*operations.Source, objectstore.Store) {
+func newSource(t *testing.T, objects ...client.Object) (*operations.Source, objectstore.Store) {
 	t.Helper()
 	store := memstore.New()
 	return &operations.Source{
@@ -60,18 +60,18 @@ func source(t *testing.T, objects ...client.Object) (*operations.Source, objects
 	}, store
 }
 
-func meta(name string) metav1.ObjectMeta {
+func objectMeta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: "velero", Name: name, UID: types.UID(name + "-uid")}
 }
 
 func TestOperationsOfAJob(t *testing.T) {
-	b := &velerov1.Backup{ObjectMeta: meta("b"), Spec: velerov1.BackupSpec{StorageLocation: "main"}}
-	fresh := &velerov1.Backup{ObjectMeta: meta("fresh")}
-	r := &velerov1.Restore{ObjectMeta: meta("r"), Spec: velerov1.RestoreSpec{BackupName: "b"}}
+	b := &velerov1.Backup{ObjectMeta: objectMeta("b"), Spec: velerov1.BackupSpec{StorageLocation: "main"}}
+	fresh := &velerov1.Backup{ObjectMeta: objectMeta("fresh")}
+	r := &velerov1.Restore{ObjectMeta: objectMeta("r"), Spec: velerov1.RestoreSpec{BackupName: "b"}}
 	r.Status.Phase = velerov1.RestorePhaseWaitingForPluginOperations
 	orphan := r.DeepCopy()
 	orphan.Name, orphan.Spec.BackupName = "orphan", "gone"
-	s, store := source(t, b, fresh, r, orphan)
+	s, store := newSource(t, b, fresh, r, orphan)
 
 	list, err := s.OfBackup(t.Context(), "b")
 	require.NoError(t, err)
@@ -80,7 +80,7 @@ func TestOperationsOfAJob(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, list)
 	for _, key := range []string{layout.BackupItemOperations("b"), layout.RestoreItemOperations("r")} {
-		data := packed(t, file)
+		data := gzipText(t, file)
 		require.NoError(t, store.Put(t.Context(), key, bytes.NewReader(data), int64(len(data))))
 	}
 	list, err = s.OfBackup(t.Context(), "b")
@@ -121,9 +121,9 @@ func (s breaking) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 
 // A file counted as damaged while its bucket broke off, and its operations were given up at once.
 func TestAFileThatBreaksOffIsNotDamaged(t *testing.T) {
-	b := &velerov1.Backup{ObjectMeta: meta("b"), Spec: velerov1.BackupSpec{StorageLocation: "main"}}
-	s, store := source(t, b)
-	data := packed(t, file)
+	b := &velerov1.Backup{ObjectMeta: objectMeta("b"), Spec: velerov1.BackupSpec{StorageLocation: "main"}}
+	s, store := newSource(t, b)
+	data := gzipText(t, file)
 	require.NoError(t, store.Put(t.Context(), layout.BackupItemOperations("b"), bytes.NewReader(data), int64(len(data))))
 	s.Stores = stores{breaking{store}}
 	_, err := s.OfBackup(t.Context(), "b")
@@ -145,7 +145,7 @@ func (m memory) Wake(_ context.Context, kind, name string, _ types.UID) {
 // A job that has not ended has its operations in records, with what is known of their progress; its
 // file is written at the end.
 func TestOperationsOfAJobThatWaitsAreRecords(t *testing.T) {
-	b := &velerov1.Backup{ObjectMeta: meta("b"), Spec: velerov1.BackupSpec{StorageLocation: "main"}}
+	b := &velerov1.Backup{ObjectMeta: objectMeta("b"), Spec: velerov1.BackupSpec{StorageLocation: "main"}}
 	b.Status.Phase = velerov1.BackupPhaseWaitingForPluginOperations
 	job := operation.Job{Kind: operation.KindBackup, Name: "b", UID: "b-uid"}
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -155,14 +155,14 @@ func TestOperationsOfAJobThatWaitsAreRecords(t *testing.T) {
 		{Action: "a/b", ID: "done", Created: now.Add(time.Minute)},
 	}
 	sum := operation.Summary{Running: []operation.Running{{Action: "a/b", ID: "late", Phase: operation.InProgress, Completed: 3}}}
-	require.NoError(t, sum.Note(b))
-	s, store := source(t, b)
+	require.NoError(t, sum.WriteSummary(b))
+	s, store := newSource(t, b)
 	_, err := operation.Seal(t.Context(), store, operation.List{Job: job, Epoch: 1, Operations: ops})
 	require.NoError(t, err)
 	log, err := operation.Open(t.Context(), store, job)
 	require.NoError(t, err)
 	require.NoError(t, log.Append(t.Context(), operation.Event{Operation: 2, Time: now, End: &operation.End{Error: "no"}}))
-	data := packed(t, file)
+	data := gzipText(t, file)
 	require.NoError(t, store.Put(t.Context(), layout.BackupItemOperations("b"), bytes.NewReader(data), int64(len(data))))
 
 	list, err := s.OfBackup(t.Context(), "b")
@@ -187,7 +187,7 @@ func TestOperationsOfAJobThatWaitsAreRecords(t *testing.T) {
 
 	ended := b.DeepCopy()
 	ended.Status.Phase = velerov1.BackupPhasePartiallyFailed
-	s, other := source(t, ended)
+	s, other := newSource(t, ended)
 	require.NoError(t, other.Put(t.Context(), layout.BackupItemOperations("b"), bytes.NewReader(data), int64(len(data))))
 	_, err = operation.Seal(t.Context(), other, operation.List{Job: job, Epoch: 1, Operations: ops})
 	require.NoError(t, err)
@@ -197,9 +197,9 @@ func TestOperationsOfAJobThatWaitsAreRecords(t *testing.T) {
 }
 
 func TestDamagedRecordsAreDamagedData(t *testing.T) {
-	b := &velerov1.Backup{ObjectMeta: meta("b"), Spec: velerov1.BackupSpec{StorageLocation: "main"}}
+	b := &velerov1.Backup{ObjectMeta: objectMeta("b"), Spec: velerov1.BackupSpec{StorageLocation: "main"}}
 	b.Status.Phase = velerov1.BackupPhaseFinalizing
-	s, store := source(t, b)
+	s, store := newSource(t, b)
 	require.NoError(t, store.Put(t.Context(), layout.BackupOperations("b", "b-uid")+"list", bytes.NewReader([]byte("[")), 1))
 	_, err := s.OfBackup(t.Context(), "b")
 	require.ErrorIs(t, err, errgrpc.ErrCorrupt)

@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// open reports whether a job may have operations that are in records alone.
-func open(job client.Object) bool {
+// mayHaveRecords reports whether a job may have operations that are in records alone.
+func mayHaveRecords(job client.Object) bool {
 	switch job := job.(type) {
 	case *velerov1.Backup:
 		return !job.Status.Phase.Terminal() && job.Status.Phase != velerov1.BackupPhaseDeleting
@@ -28,8 +28,8 @@ func open(job client.Object) bool {
 	return false
 }
 
-// found are the operations of a job as they were read: its records, or those of its file.
-type found struct {
+// foundOperations are the operations of a job as they were read: its records, or those of its file.
+type foundOperations struct {
 	job    client.Object
 	kind   string
 	ops    []operation.Operation
@@ -37,9 +37,9 @@ type found struct {
 	file   []itemoperation.Operation
 }
 
-// recorded reads the records of a job; nil where none are sealed.
-func recorded(ctx context.Context, store objectstore.Store, kind string, job client.Object) (*operation.Log, error) {
-	if !open(job) {
+// readRecords reads the records of a job; nil where none are sealed.
+func readRecords(ctx context.Context, store objectstore.Store, kind string, job client.Object) (*operation.Log, error) {
+	if !mayHaveRecords(job) {
 		return nil, nil //nolint:nilnil // a job without records is a normal answer
 	}
 	log, err := operation.Open(ctx, store, operation.Job{Kind: kind, Name: job.GetName(), UID: string(job.GetUID())})
@@ -52,25 +52,25 @@ func recorded(ctx context.Context, store objectstore.Store, kind string, job cli
 	return log, err
 }
 
-// list returns the operations, oldest first, with the progress that this process or the job's
+// listOperations returns the operations, oldest first, with the progress that this process or the job's
 // annotation has.
-func (s *Source) list(f *found) []itemoperation.Operation {
+func (s *Source) listOperations(f *foundOperations) []itemoperation.Operation {
 	if f.ops == nil {
 		return f.file
 	}
 	states := slices.Clone(f.states)
-	s.follow(f.kind, f.job, f.ops, states)
+	s.fillProgress(f.kind, f.job, f.ops, states)
 	list := make([]itemoperation.Operation, len(states))
 	for i := range list {
-		list[i] = entry(f.kind, &f.ops[i], &states[i])
+		list[i] = fileEntry(f.kind, &f.ops[i], &states[i])
 	}
 	slices.SortStableFunc(list, func(a, b itemoperation.Operation) int { return a.Status.Created.Compare(b.Status.Created.Time) })
 	return list
 }
 
-// follow fills in how far operations are that have not ended: from the memory of this process, else
+// fillProgress fills in how far operations are that have not ended: from the memory of this process, else
 // from the annotation, which has the first ten.
-func (s *Source) follow(kind string, job client.Object, ops []operation.Operation, states []operation.State) {
+func (s *Source) fillProgress(kind string, job client.Object, ops []operation.Operation, states []operation.State) {
 	if s.Memory != nil {
 		if seen := s.Memory.States(kind, job.GetName(), job.GetUID()); len(seen) == len(states) {
 			for i := range states {
@@ -84,7 +84,7 @@ func (s *Source) follow(kind string, job client.Object, ops []operation.Operatio
 			return
 		}
 	}
-	sum, _, err := operation.Noted(job)
+	sum, _, err := operation.ReadSummary(job)
 	if err != nil {
 		return // its content is not needed
 	}
@@ -100,17 +100,17 @@ func (s *Source) follow(kind string, job client.Object, ops []operation.Operatio
 	}
 }
 
-// entry is an operation as the file of operations would have it.
-func entry(kind string, op *operation.Operation, s *operation.State) itemoperation.Operation {
+// fileEntry is an operation as the file of operations would have it.
+func fileEntry(kind string, op *operation.Operation, s *operation.State) itemoperation.Operation {
 	o := itemoperation.Operation{
 		Spec: itemoperation.Spec{ID: op.ID, Resource: itemoperation.Resource(op.Item)},
 		Status: itemoperation.Status{
 			Phase: string(s.Phase), Error: s.Error, Completed: s.Completed, Total: s.Total, Units: s.Units, Description: s.Description,
-			Created: stamp(&op.Created), Started: stamp(s.Started), Updated: stamp(s.Updated),
+			Created: timeOrNil(&op.Created), Started: timeOrNil(s.Started), Updated: timeOrNil(s.Updated),
 		},
 	}
 	if s.Updated == nil && s.Phase.Ended() {
-		o.Status.Updated = stamp(&s.EndTime)
+		o.Status.Updated = timeOrNil(&s.EndTime)
 	}
 	if kind == operation.KindRestore {
 		o.Spec.RestoreAction = op.Action
@@ -123,7 +123,7 @@ func entry(kind string, op *operation.Operation, s *operation.State) itemoperati
 	return o
 }
 
-func stamp(t *time.Time) *metav1.Time {
+func timeOrNil(t *time.Time) *metav1.Time {
 	if t == nil {
 		return nil
 	}

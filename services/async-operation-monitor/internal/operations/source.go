@@ -64,33 +64,33 @@ type Memory interface {
 // OfBackup returns the operations of a backup, oldest first; none recorded is an empty list. A
 // backup that does not exist wraps errgrpc.ErrNotFound.
 func (s *Source) OfBackup(ctx context.Context, name string) ([]itemoperation.Operation, error) {
-	f, err := s.read(ctx, Owner{operation.KindBackup, name})
+	f, err := s.readOperations(ctx, Owner{operation.KindBackup, name})
 	if err != nil {
 		return nil, err
 	}
-	return s.list(f), nil
+	return s.listOperations(f), nil
 }
 
 // OfRestore is OfBackup for a restore, whose files lie beside its backup.
 func (s *Source) OfRestore(ctx context.Context, name string) ([]itemoperation.Operation, error) {
-	f, err := s.read(ctx, Owner{operation.KindRestore, name})
+	f, err := s.readOperations(ctx, Owner{operation.KindRestore, name})
 	if err != nil {
 		return nil, err
 	}
-	return s.list(f), nil
+	return s.listOperations(f), nil
 }
 
-// job reads the object of a job. An error wraps errgrpc.ErrNotFound where it does not exist.
-func (s *Source) job(ctx context.Context, owner Owner) (client.Object, error) {
+// readJob reads the object of a job. An error wraps errgrpc.ErrNotFound where it does not exist.
+func (s *Source) readJob(ctx context.Context, owner Owner) (client.Object, error) {
 	var job client.Object = &velerov1.Backup{}
 	if owner.Kind == operation.KindRestore {
 		job = &velerov1.Restore{}
 	}
-	return job, s.get(ctx, strings.ToLower(owner.Kind), owner.Name, job)
+	return job, s.getObject(ctx, strings.ToLower(owner.Kind), owner.Name, job)
 }
 
-// begun reports whether a job may have begun operations.
-func begun(job client.Object) bool {
+// mayHaveBegun reports whether a job may have begun operations.
+func mayHaveBegun(job client.Object) bool {
 	switch job := job.(type) {
 	case *velerov1.Backup:
 		return job.Spec.StorageLocation != ""
@@ -100,17 +100,17 @@ func begun(job client.Object) bool {
 	return false
 }
 
-// read reads the operations of a job.
-func (s *Source) read(ctx context.Context, owner Owner) (*found, error) {
-	job, err := s.job(ctx, owner)
+// readOperations reads the operations of a job.
+func (s *Source) readOperations(ctx context.Context, owner Owner) (*foundOperations, error) {
+	job, err := s.readJob(ctx, owner)
 	if err != nil {
 		return nil, err
 	}
-	f := &found{job: job, kind: owner.Kind}
-	if !begun(job) {
+	f := &foundOperations{job: job, kind: owner.Kind}
+	if !mayHaveBegun(job) {
 		return f, nil
 	}
-	return f, s.load(ctx, f)
+	return f, s.loadOperations(ctx, f)
 }
 
 // Store opens the location of a Backup or Restore. The caller closes it. A restore whose backup does
@@ -121,7 +121,7 @@ func (s *Source) Store(ctx context.Context, job client.Object) (objectstore.Stor
 		return s.Stores.OpenName(ctx, job.Spec.StorageLocation)
 	case *velerov1.Restore:
 		b := &velerov1.Backup{}
-		if err := s.get(ctx, "backup", job.Spec.BackupName, b); err != nil {
+		if err := s.getObject(ctx, "backup", job.Spec.BackupName, b); err != nil {
 			return nil, fmt.Errorf("restore %q: %w", job.Name, err)
 		}
 		return s.Stores.OpenName(ctx, b.Spec.StorageLocation)
@@ -129,7 +129,7 @@ func (s *Source) Store(ctx context.Context, job client.Object) (objectstore.Stor
 	return nil, fmt.Errorf("%T has no location", job)
 }
 
-func (s *Source) get(ctx context.Context, kind, name string, into client.Object) error {
+func (s *Source) getObject(ctx context.Context, kind, name string, into client.Object) error {
 	err := s.Reader.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: name}, into)
 	if apierrors.IsNotFound(err) {
 		return fmt.Errorf("%s %q: %w", kind, name, errgrpc.ErrNotFound)
@@ -140,27 +140,27 @@ func (s *Source) get(ctx context.Context, kind, name string, into client.Object)
 	return nil
 }
 
-// load reads the records of a job that has not ended, else its file.
-func (s *Source) load(ctx context.Context, f *found) (err error) {
+// loadOperations reads the records of a job that has not ended, else its file.
+func (s *Source) loadOperations(ctx context.Context, f *foundOperations) (err error) {
 	store, err := s.Store(ctx, f.job)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	log, err := recorded(ctx, store, f.kind, f.job)
+	log, err := readRecords(ctx, store, f.kind, f.job)
 	if log != nil {
 		f.ops, f.states = log.Operations(), log.States()
 	}
 	if log != nil || err != nil {
 		return err
 	}
-	f.file, err = filed(ctx, store, f.kind, f.job.GetName())
+	f.file, err = readJobFile(ctx, store, f.kind, f.job.GetName())
 	return err
 }
 
-// filed reads the file of a job's operations; none is an empty list. A file that breaks off since the
+// readJobFile reads the file of a job's operations; none is an empty list. A file that breaks off since the
 // bucket does is not damaged.
-func filed(ctx context.Context, store objectstore.Store, kind, name string) (list []itemoperation.Operation, err error) {
+func readJobFile(ctx context.Context, store objectstore.Store, kind, name string) (list []itemoperation.Operation, err error) {
 	key := layout.BackupItemOperations(name)
 	if kind == operation.KindRestore {
 		key = layout.RestoreItemOperations(name)

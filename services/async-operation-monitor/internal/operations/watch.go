@@ -31,23 +31,23 @@ type State struct {
 func (s *Source) Watch(ctx context.Context, owner Owner, send func(State) error) error {
 	ticker := s.Clock.NewTicker(WatchPeriod)
 	defer ticker.Stop()
-	var last *found
+	var last *foundOperations
 	var uid types.UID
 	for {
-		job, err := s.job(ctx, owner)
+		job, err := s.readJob(ctx, owner)
 		switch {
 		case err != nil:
 			return err
 		case uid != "" && job.GetUID() != uid:
 			return fmt.Errorf("%s was replaced by another of its name: %w", owner, errgrpc.ErrConflict)
 		case last == nil || job.GetResourceVersion() != last.job.GetResourceVersion():
-			if last, err = s.read(ctx, owner); err != nil {
+			if last, err = s.readOperations(ctx, owner); err != nil {
 				return err
 			}
 		}
 		uid = job.GetUID()
 		phase, terminal := phaseOf(last.job)
-		if err := send(State{Phase: phase, Operations: s.list(last)}); err != nil || terminal {
+		if err := send(State{Phase: phase, Operations: s.listOperations(last)}); err != nil || terminal {
 			return err
 		}
 		select {

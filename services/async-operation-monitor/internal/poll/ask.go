@@ -10,17 +10,17 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 )
 
-// ask calls Progress of the operations that are due, longest overdue first, and waits for the
+// askDue calls Progress of the operations that are due, longest overdue first, and waits for the
 // answers as long as the window is open.
-func (j *Job) ask(ctx context.Context, turn Turn) {
-	list := j.due(turn)
+func (j *Job) askDue(ctx context.Context, turn Input) {
+	list := j.dueOperations(turn)
 	if len(list) == 0 {
 		return
 	}
 	p, ops := j.poller, j.log.Operations()
 	closed := make(chan struct{})
 	defer close(closed)
-	answered := j.each(p.progress, list, closed, func(i int) { j.askOne(ctx, i, &ops[i], turn.JSON) })
+	answered := j.eachWithSlot(p.progress, list, closed, func(i int) { j.askOne(ctx, i, &ops[i], turn.JSON) })
 	timer := p.Clock.NewTimer(window)
 	defer timer.Stop()
 	select {
@@ -30,8 +30,8 @@ func (j *Job) ask(ctx context.Context, turn Turn) {
 	}
 }
 
-// due lists the operations to ask about.
-func (j *Job) due(turn Turn) []int {
+// dueOperations lists the operations to ask about.
+func (j *Job) dueOperations(turn Input) []int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	now := j.poller.Clock.Now()
@@ -39,7 +39,7 @@ func (j *Job) due(turn Turn) []int {
 	var list []int
 	for i := range j.memos {
 		m := &j.memos[i]
-		last := m.asked.Before(j.deadline(&ops[i], turn)) && !now.Before(j.deadline(&ops[i], turn)) // before its timeout counts
+		last := m.asked.Before(j.operationDeadline(&ops[i], turn)) && !now.Before(j.operationDeadline(&ops[i], turn)) // before its timeout counts
 		waits := m.calling || m.answer != nil || m.ended != nil || now.Before(m.due) && !last
 		if !waits && !states[i].Phase.Ended() {
 			list = append(list, i)
@@ -56,9 +56,11 @@ func (j *Job) askOne(ctx context.Context, i int, op *operation.Operation, job []
 	m.calling = true
 	j.mu.Unlock()
 	began := j.poller.Clock.Now()
-	a := answer{began: began}
-	j.poller.bounded(ctx, callLimit, func(ctx context.Context) { a.progress, a.err = j.poller.actions(op).Progress(ctx, named(op), job) })
-	j.poller.Metrics.Polled(result(&a), j.poller.Clock.Since(began))
+	a := progressAnswer{began: began}
+	j.poller.callBounded(ctx, callLimit, func(ctx context.Context) {
+		a.progress, a.err = j.poller.actionsFor(op).Progress(ctx, actionOperation(op), job)
+	})
+	j.poller.Metrics.Polled(resultLabel(&a), j.poller.Clock.Since(began))
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	m.calling = false
@@ -67,7 +69,7 @@ func (j *Job) askOne(ctx context.Context, i int, op *operation.Operation, job []
 	}
 }
 
-func result(a *answer) string {
+func resultLabel(a *progressAnswer) string {
 	switch {
 	case errors.Is(a.err, operationhome.ErrGone), errors.Is(a.err, action.ErrUnknownOperation), errors.Is(a.err, action.ErrUnknownAction):
 		return "unknown"

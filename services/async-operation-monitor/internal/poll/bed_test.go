@@ -48,21 +48,21 @@ func newPlugins() *plugins {
 	}
 }
 
-func (p *plugins) enter(name string) {
+func (p *plugins) enterCall(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.now[name]++
 	p.top[name] = max(p.top[name], p.now[name])
 }
 
-// most returns how many calls of an action were under way at once.
-func (p *plugins) most(name string) int {
+// maxConcurrent returns how many calls of an action were under way at once.
+func (p *plugins) maxConcurrent(name string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.top[name]
 }
 
-func (p *plugins) leave(name string) {
+func (p *plugins) leaveCall(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.now[name]--
@@ -70,8 +70,8 @@ func (p *plugins) leave(name string) {
 
 // Progress implements action.Operations.
 func (p *plugins) Progress(ctx context.Context, op action.Operation, _ []byte) (action.Progress, error) {
-	p.enter(op.Action)
-	defer p.leave(op.Action)
+	p.enterCall(op.Action)
+	defer p.leaveCall(op.Action)
 	p.mu.Lock()
 	p.asked = append(p.asked, call{op.ID, time.Now()})
 	do := p.progress[op.ID]
@@ -84,8 +84,8 @@ func (p *plugins) Progress(ctx context.Context, op action.Operation, _ []byte) (
 
 // Cancel implements action.Operations.
 func (p *plugins) Cancel(ctx context.Context, op action.Operation, _ []byte, grace time.Duration) (bool, error) {
-	p.enter("cancel " + op.Action)
-	defer p.leave("cancel " + op.Action)
+	p.enterCall("cancel " + op.Action)
+	defer p.leaveCall("cancel " + op.Action)
 	p.mu.Lock()
 	p.told = append(p.told, call{op.ID, time.Now()})
 	do := p.cancel[op.ID]
@@ -101,7 +101,7 @@ func (*plugins) Logs(context.Context, action.Operation, []byte, time.Time, bool)
 	return func(func(action.LogLine, error) bool) {}
 }
 
-func (p *plugins) on(id string, do func(ctx context.Context) (action.Progress, error)) {
+func (p *plugins) setBehaviour(id string, do func(ctx context.Context) (action.Progress, error)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.progress[id] = do
@@ -113,15 +113,15 @@ func (p *plugins) onCancel(id string, do func(ctx context.Context, grace time.Du
 	p.cancel[id] = do
 }
 
-// calls returns how often an operation was asked about, and cancelled.
-func (p *plugins) calls(id string) (asked, told int) {
+// countCalls returns how often an operation was asked about, and cancelled.
+func (p *plugins) countCalls(id string) (asked, told int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	is := func(c call) bool { return c.id == id }
-	return len(p.at(is, p.asked)), len(p.at(is, p.told))
+	return len(p.callTimes(is, p.asked)), len(p.callTimes(is, p.told))
 }
 
-func (*plugins) at(is func(call) bool, from []call) (times []time.Time) {
+func (*plugins) callTimes(is func(call) bool, from []call) (times []time.Time) {
 	for _, c := range from {
 		if is(c) {
 			times = append(times, c.at)
@@ -133,18 +133,18 @@ func (*plugins) at(is func(call) bool, from []call) (times []time.Time) {
 func (p *plugins) askedAt(id string) []time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.at(func(c call) bool { return c.id == id }, p.asked)
+	return p.callTimes(func(c call) bool { return c.id == id }, p.asked)
 }
 
-func ends(text string) func(context.Context) (action.Progress, error) {
+func endingWith(text string) func(context.Context) (action.Progress, error) {
 	return func(context.Context) (action.Progress, error) { return action.Progress{Done: true, Err: text}, nil }
 }
 
-func fails(err error) func(context.Context) (action.Progress, error) {
+func failingWith(err error) func(context.Context) (action.Progress, error) {
 	return func(context.Context) (action.Progress, error) { return action.Progress{}, err }
 }
 
-func hangs(ctx context.Context) (action.Progress, error) {
+func hangUntilDone(ctx context.Context) (action.Progress, error) {
 	<-ctx.Done()
 	return action.Progress{}, ctx.Err()
 }
@@ -184,7 +184,7 @@ type bed struct {
 	store   *memstore.Store
 	plugins *plugins
 	counts  *counts
-	turn    poll.Turn
+	turn    poll.Input
 }
 
 // inBubble runs a test about a job with operations of those IDs.
@@ -193,7 +193,7 @@ func inBubble(t *testing.T, ids []string, do func(b *bed)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bed{
 			T: t, store: memstore.New(), plugins: newPlugins(), counts: &counts{polled: map[string]int{}, ended: map[string]int{}},
-			turn: poll.Turn{JSON: []byte("{}"), Timeout: limit},
+			turn: poll.Input{JSON: []byte("{}"), Timeout: limit},
 		}
 		list := operation.List{Job: theJob, Epoch: 1}
 		for _, id := range ids {
@@ -201,12 +201,12 @@ func inBubble(t *testing.T, ids []string, do func(b *bed)) {
 				Action: "vendor.io/" + id[:1], Kind: "BackupItemActionV2", ID: id, Created: time.Now(), Item: operation.Resource{Resource: "pods", Namespace: "n", Name: id},
 			})
 		}
-		b.seal(list)
+		b.sealOperations(list)
 		do(b)
 	})
 }
 
-func (b *bed) seal(list operation.List) {
+func (b *bed) sealOperations(list operation.List) {
 	b.Helper()
 	_, err := operation.Seal(b.Context(), b.store, list)
 	require.NoError(b, err)
@@ -220,8 +220,8 @@ type process struct {
 	stalls []poll.Stall
 }
 
-// start starts a process. It ends with the test, or when it is closed.
-func (b *bed) start(change ...func(*poll.Config)) *process {
+// startProcess starts a process. It ends with the test, or when it is closed.
+func (b *bed) startProcess(change ...func(*poll.Config)) *process {
 	b.Helper()
 	cfg := poll.Config{Actions: b.plugins, Metrics: b.counts, Clock: clock.RealClock{}, Frequency: frequency, Grace: grace}
 	for _, c := range change {
@@ -235,7 +235,7 @@ func (b *bed) start(change ...func(*poll.Config)) *process {
 	return p
 }
 
-func (p *process) poll() poll.Report {
+func (p *process) pollOnce() poll.Report {
 	p.Helper()
 	r, err := p.job.Poll(p.Context(), p.store, p.turn)
 	require.NoError(p, err)
@@ -243,11 +243,11 @@ func (p *process) poll() poll.Report {
 	return r
 }
 
-// run polls for a time, or until all operations have ended, and returns whether they have.
-func (p *process) run(d time.Duration) bool {
+// pollFor polls for a time, or until all operations have ended, and returns whether they have.
+func (p *process) pollFor(d time.Duration) bool {
 	p.Helper()
 	for end := time.Now().Add(d); ; {
-		r := p.poll()
+		r := p.pollOnce()
 		if r.Ended {
 			return true
 		}
@@ -259,8 +259,8 @@ func (p *process) run(d time.Duration) bool {
 	}
 }
 
-// recorded are the operations as another process reads them.
-func (b *bed) recorded() []operation.State {
+// recordedStates are the operations as another process reads them.
+func (b *bed) recordedStates() []operation.State {
 	b.Helper()
 	l, err := operation.Open(b.Context(), b.store, theJob)
 	require.NoError(b, err)
@@ -270,11 +270,11 @@ func (b *bed) recorded() []operation.State {
 // errorOf is how an operation has failed.
 func (b *bed) errorOf(i int) string {
 	b.Helper()
-	s := b.recorded()[i]
+	s := b.recordedStates()[i]
 	require.Equal(b, operation.Failed, s.Phase)
 	return s.Error
 }
 
-func (b *bed) records() int {
+func (b *bed) countRecords() int {
 	return len(slices.DeleteFunc(b.store.Keys(), func(key string) bool { return len(key) < 10 || key[len(key)-4:] == "list" }))
 }

@@ -8,15 +8,15 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube/retry"
 )
 
-// settle records what is due, and calls the actions whose intents to cancel it recorded. An intent
+// settleRecords records what is due, and calls the actions whose intents to cancel it recorded. An intent
 // is recorded once its call has a slot. Where operations wait for one, it continues while the
 // window is open and calls return.
-func (j *Job) settle(ctx context.Context, turn Turn) error {
+func (j *Job) settleRecords(ctx context.Context, turn Input) error {
 	timer := j.poller.Clock.NewTimer(window)
 	defer timer.Stop()
 	for {
-		err := j.record(ctx, turn)
-		j.cancel(ctx, turn)
+		err := j.recordDue(ctx, turn)
+		j.callCancels(ctx, turn)
 		if err != nil || !j.crowded {
 			return err
 		}
@@ -36,10 +36,10 @@ func (j *Job) settle(ctx context.Context, turn Turn) error {
 // gathering is how long further calls may return after a first one, to share a record.
 const gathering = 100 * time.Millisecond
 
-// granted reports whether a call to cancel has a slot, which it takes if it has none yet.
-func (j *Job) granted(m *memo, op *operation.Operation) bool {
+// hasCancelSlot reports whether a call to cancel has a slot, which it takes if it has none yet.
+func (j *Job) hasCancelSlot(m *opState, op *operation.Operation) bool {
 	if m.slot == nil {
-		m.slot = j.poller.cancels.take(queue(op), j)
+		m.slot = j.poller.cancels.takeSlot(queueName(op), j)
 	}
 	if m.slot == nil {
 		j.crowded = true
@@ -47,16 +47,16 @@ func (j *Job) granted(m *memo, op *operation.Operation) bool {
 	return m.slot != nil
 }
 
-// cancel calls the actions whose intents this process recorded. The slots of the others are free
+// callCancels calls the actions whose intents this process recorded. The slots of the others are free
 // again.
-func (j *Job) cancel(ctx context.Context, turn Turn) {
+func (j *Job) callCancels(ctx context.Context, turn Input) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	states, ops, now := j.log.States(), j.log.Operations(), j.poller.Clock.Now()
 	for i := range j.memos {
 		m, s := &j.memos[i], &states[i]
-		due := m.mine(s) && m.sent.IsZero() && !s.Phase.Ended()
-		if due && j.granted(m, &ops[i]) {
+		due := m.isOwnIntent(s) && m.sent.IsZero() && !s.Phase.Ended()
+		if due && j.hasCancelSlot(m, &ops[i]) {
 			m.sent = now
 			release := m.slot
 			m.slot = nil
@@ -82,43 +82,43 @@ func (j *Job) cancelOne(ctx context.Context, i int, op *operation.Operation, job
 		default:
 		}
 	}()
-	p.bounded(ctx, p.Grace, func(ctx context.Context) {
+	p.callBounded(ctx, p.Grace, func(ctx context.Context) {
 		defer context.AfterFunc(ctx, release)()
-		accepted, err = p.actions(op).Cancel(ctx, named(op), job, p.Grace)
+		accepted, err = p.actionsFor(op).Cancel(ctx, actionOperation(op), job, p.Grace)
 	})
 	if p.life.Err() != nil && err != nil {
 		return
 	}
 	reply := &operation.Answer{Accepted: accepted && err == nil}
 	if err != nil {
-		reply.Error = clip(err.Error())
+		reply.Error = clipText(err.Error())
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.memos[i].reply = reply
 }
 
-// observe notes when this process first read the intents that others recorded.
-func (j *Job) observe(now time.Time) {
+// noteForeignIntents notes when this process first read the intents that others recorded.
+func (j *Job) noteForeignIntents(now time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	states := j.log.States()
 	for i := range j.memos {
 		m, s := &j.memos[i], &states[i]
-		if s.Cancel != nil && !s.Phase.Ended() && !m.mine(s) && !m.seenIntent.Equal(s.CancelTime) {
+		if s.Cancel != nil && !s.Phase.Ended() && !m.isOwnIntent(s) && !m.seenIntent.Equal(s.CancelTime) {
 			m.seenIntent, m.seen = s.CancelTime, now
 		}
 	}
 }
 
-// waited is how much of its grace period an operation has had. Only the clock of this process
+// graceUsed is how much of its grace period an operation has had. Only the clock of this process
 // counts: it begins with the call that this process made, or where another one was to make it, when
 // this process saw the intent.
-func (m *memo) waited(s *operation.State, now time.Time) time.Duration {
+func (m *opState) graceUsed(s *operation.State, now time.Time) time.Duration {
 	switch {
-	case m.mine(s) && !m.sent.IsZero():
+	case m.isOwnIntent(s) && !m.sent.IsZero():
 		return now.Sub(m.sent)
-	case !m.mine(s) && m.seenIntent.Equal(s.CancelTime):
+	case !m.isOwnIntent(s) && m.seenIntent.Equal(s.CancelTime):
 		return now.Sub(m.seen)
 	}
 	return 0

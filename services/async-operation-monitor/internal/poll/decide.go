@@ -12,7 +12,7 @@ const maxIntents = 2
 
 // decisionInput is what a decision about one operation goes by.
 type decisionInput struct {
-	memo  *memo            // what this process found out about the operation
+	memo  *opState         // what this process found out about the operation
 	state *operation.State // what is recorded of it
 	// created is when the operation began, opened when this process began to follow its job.
 	created, opened time.Time
@@ -43,8 +43,8 @@ func decideCancelled(in *decisionInput, now time.Time) (events []operation.Event
 		answer = m.reply
 		events = append(events, operation.Event{Answer: answer})
 	}
-	waited := m.waited(s, now)
-	repeats := answer == nil && !m.mine(s) && s.Cancels < maxIntents && waited >= in.grace/2 //nolint:mnd // half of the time is left to the call
+	waited := m.graceUsed(s, now)
+	repeats := answer == nil && !m.isOwnIntent(s) && s.Cancels < maxIntents && waited >= in.grace/2 //nolint:mnd // half of the time is left to the call
 	switch {
 	case m.ended != nil:
 		end := *m.ended
@@ -82,7 +82,7 @@ func cancelReason(in *decisionInput, now time.Time) string {
 
 // dueEvents returns what is to be recorded now. It changes nothing but the slots that intents to
 // cancel take, so that it can be called again.
-func (j *Job) dueEvents(now time.Time, turn Turn) []operation.Event {
+func (j *Job) dueEvents(now time.Time, turn Input) []operation.Event {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.crowded = false
@@ -97,10 +97,10 @@ func (j *Job) dueEvents(now time.Time, turn Turn) []operation.Event {
 		}
 		in := decisionInput{
 			memo: &j.memos[i], state: &states[i], created: ops[i].Created, opened: j.opened,
-			cancel: turn.Cancel, timeout: j.timeout(&ops[i], turn), grace: j.poller.Grace,
+			cancel: turn.Cancel, timeout: j.operationTimeout(&ops[i], turn), grace: j.poller.Grace,
 		}
 		for _, e := range decideEvents(&in, now) {
-			if e.Cancel != nil && !j.granted(&j.memos[i], &ops[i]) {
+			if e.Cancel != nil && !j.hasCancelSlot(&j.memos[i], &ops[i]) {
 				continue
 			}
 			e.Operation, e.Time = i, now.UTC().Round(0)
@@ -110,21 +110,21 @@ func (j *Job) dueEvents(now time.Time, turn Turn) []operation.Event {
 	return events
 }
 
-// deadline is when an operation has taken too long.
-func (j *Job) deadline(op *operation.Operation, turn Turn) time.Time {
-	return op.Created.Add(j.timeout(op, turn))
+// operationDeadline is when an operation has taken too long.
+func (j *Job) operationDeadline(op *operation.Operation, turn Input) time.Time {
+	return op.Created.Add(j.operationTimeout(op, turn))
 }
 
-// timeout is how long an operation may take.
-func (j *Job) timeout(op *operation.Operation, turn Turn) time.Duration {
+// operationTimeout is how long an operation may take.
+func (j *Job) operationTimeout(op *operation.Operation, turn Input) time.Duration {
 	if d, ok := j.poller.Timeouts[op.Action]; ok {
 		return d
 	}
 	return turn.Timeout
 }
 
-// intend notes the intents that are about to be written by this process.
-func (j *Job) intend(events []operation.Event) {
+// noteIntents notes the intents that are about to be written by this process.
+func (j *Job) noteIntents(events []operation.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for i := range events {
@@ -136,8 +136,8 @@ func (j *Job) intend(events []operation.Event) {
 	}
 }
 
-// withdraw takes back the intents that another process came before.
-func (j *Job) withdraw(events []operation.Event) {
+// withdrawIntents takes back the intents that another process came before.
+func (j *Job) withdrawIntents(events []operation.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for i := range events {

@@ -64,17 +64,17 @@ func inHomes(t *testing.T, do func(b *bed, h *homes, p *process), processes ...s
 			list.Operations = append(list.Operations, operation.Operation{Action: "vendor.io/a", ID: name, Created: time.Now(), Home: &home})
 			h.plugins[name] = newPlugins()
 		}
-		b.seal(list)
-		do(b, h, b.start(func(c *poll.Config) { c.Homes = h }))
+		b.sealOperations(list)
+		do(b, h, b.startProcess(func(c *poll.Config) { c.Homes = h }))
 	})
 }
 
 func TestAnOperationInAProcessIsAskedAboutThere(t *testing.T) {
 	inHomes(t, func(b *bed, h *homes, p *process) {
-		require.False(b, p.run(time.Minute))
-		h.plugins["i/p"].on("i/p", ends(""))
-		require.True(b, p.run(time.Minute))
-		require.Equal(b, operation.Completed, b.recorded()[0].Phase)
+		require.False(b, p.pollFor(time.Minute))
+		h.plugins["i/p"].setBehaviour("i/p", endingWith(""))
+		require.True(b, p.pollFor(time.Minute))
+		require.Equal(b, operation.Completed, b.recordedStates()[0].Phase)
 		require.Empty(b, b.plugins.askedAt("i/p"), "no other process is")
 	}, "i/p")
 }
@@ -83,17 +83,17 @@ func TestAnOperationInAProcessIsAskedAboutThere(t *testing.T) {
 func TestAnOperationFailsWithItsProcess(t *testing.T) {
 	inHomes(t, func(b *bed, h *homes, p *process) {
 		gone := fmt.Errorf("%w: instance i has ended", operationhome.ErrGone)
-		h.plugins["i/p"].on("i/p", fails(errBroken))
-		require.False(b, p.run(30*time.Minute), "a call that fails says nothing")
+		h.plugins["i/p"].setBehaviour("i/p", failingWith(errBroken))
+		require.False(b, p.pollFor(30*time.Minute), "a call that fails says nothing")
 		asked := len(h.plugins["i/p"].askedAt("i/p"))
 		require.Greater(b, asked, 150, "nor does it make the polls rare: the end of the process is seen soon")
-		h.plugins["i/p"].on("i/p", fails(gone))
+		h.plugins["i/p"].setBehaviour("i/p", failingWith(gone))
 		began := time.Now()
-		require.False(b, p.run(time.Minute))
+		require.False(b, p.pollFor(time.Minute))
 		require.Equal(b, "the operation is lost: the process that the operation lived in is gone: instance i has ended", b.errorOf(0))
 		require.Len(b, h.plugins["i/p"].askedAt("i/p"), asked+1)
 		require.LessOrEqual(b, time.Since(began), 2*time.Minute)
-		require.False(b, b.recorded()[1].Phase.Ended(), "the other process lives")
+		require.False(b, b.recordedStates()[1].Phase.Ended(), "the other process lives")
 	}, "i/p", "i/q")
 }
 
@@ -106,11 +106,11 @@ func TestAnInstanceThatHangsHoldsUpNoOther(t *testing.T) {
 	names = append(names, "j/p") // asked about last, were they all in one queue
 	inHomes(t, func(b *bed, h *homes, p *process) {
 		for _, name := range names[:16] {
-			h.plugins[name].on(name, hangs)
+			h.plugins[name].setBehaviour(name, hangUntilDone)
 		}
-		h.plugins["j/p"].on("j/p", ends(""))
-		p.poll()
-		require.Equal(b, operation.Completed, b.recorded()[16].Phase)
+		h.plugins["j/p"].setBehaviour("j/p", endingWith(""))
+		p.pollOnce()
+		require.Equal(b, operation.Completed, b.recordedStates()[16].Phase)
 	}, names...)
 }
 
@@ -122,9 +122,9 @@ func TestAnOperationLostWhileItIsCancelledHasAcknowledgedNothing(t *testing.T) {
 			return false, ctx.Err()
 		})
 		p.turn.Cancel = "the backup is cancelled"
-		require.False(b, p.run(10*time.Second))
-		h.plugins["i/p"].on("i/p", fails(fmt.Errorf("%w: instance i has ended", operationhome.ErrGone)))
-		require.True(b, p.run(30*time.Second))
+		require.False(b, p.pollFor(10*time.Second))
+		h.plugins["i/p"].setBehaviour("i/p", failingWith(fmt.Errorf("%w: instance i has ended", operationhome.ErrGone)))
+		require.True(b, p.pollFor(30*time.Second))
 		require.Contains(b, b.errorOf(0), "the backup is cancelled, the cancel was not acknowledged: the operation is lost")
 	}, "i/p")
 }
@@ -134,7 +134,7 @@ func TestAnOperationThatIsGivenUpIsForgotten(t *testing.T) {
 	inHomes(t, func(b *bed, h *homes, p *process) {
 		h.plugins["i/p"].onCancel("i/p", func(context.Context, time.Duration) (bool, error) { return false, nil })
 		p.turn.Cancel = "the backup is cancelled"
-		require.True(b, p.run(5*time.Minute))
+		require.True(b, p.pollFor(5*time.Minute))
 		require.Equal(b, "the backup is cancelled, the cancel was refused; the operation may go on", b.errorOf(0))
 		synctest.Wait()
 		p.poller.Close()
@@ -154,13 +154,13 @@ func TestForgettingIsBounded(t *testing.T) {
 			h.plugins[name].onCancel(name, func(context.Context, time.Duration) (bool, error) { return false, nil })
 			switch i {
 			case 0:
-				h.plugins[name].on(name, ends(""))
+				h.plugins[name].setBehaviour(name, endingWith(""))
 			case 1:
-				h.plugins[name].on(name, fails(fmt.Errorf("%w: ended", operationhome.ErrGone)))
+				h.plugins[name].setBehaviour(name, failingWith(fmt.Errorf("%w: ended", operationhome.ErrGone)))
 			}
 		}
 		p.turn.Cancel = "the backup is cancelled"
-		require.True(b, p.run(5*time.Minute))
+		require.True(b, p.pollFor(5*time.Minute))
 		time.Sleep(time.Minute)
 		h.mu.Lock()
 		defer h.mu.Unlock()

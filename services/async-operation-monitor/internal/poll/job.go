@@ -30,12 +30,12 @@ type Job struct {
 	returned chan struct{} // has a value once calls to cancel have returned
 
 	mu    sync.Mutex
-	memos []memo
+	memos []opState
 	seen  []operation.State // as of the end of the last poll
 }
 
-// Turn is what a poll goes by.
-type Turn struct {
+// Input is what a poll goes by.
+type Input struct {
 	// JSON is the Backup or Restore.
 	JSON []byte
 	// Timeout is the timeout in the job's spec.
@@ -67,7 +67,7 @@ func (p *Poller) Open(ctx context.Context, store objectstore.Store, job operatio
 	if err != nil {
 		return nil, err
 	}
-	j := &Job{poller: p, log: log, memos: make([]memo, len(log.Operations())), seen: slices.Clone(log.States()), returned: make(chan struct{}, 1)}
+	j := &Job{poller: p, log: log, memos: make([]opState, len(log.Operations())), seen: slices.Clone(log.States()), returned: make(chan struct{}, 1)}
 	now := p.Clock.Now()
 	j.opened = now
 	for i := range j.memos {
@@ -105,8 +105,8 @@ func (j *Job) Summary() operation.Summary { return j.log.Summary() }
 // Poll calls Progress of the operations that are due, and records what follows in store. It does
 // not wait for calls that hang: their answers count in a later poll. An error means that the store
 // failed, in which case the next poll continues, or is ErrClosed.
-func (j *Job) Poll(ctx context.Context, store objectstore.Store, turn Turn) (Report, error) {
-	ctx, done, err := j.poller.begin(ctx)
+func (j *Job) Poll(ctx context.Context, store objectstore.Store, turn Input) (Report, error) {
+	ctx, done, err := j.poller.beginPoll(ctx)
 	if err != nil {
 		return Report{}, err
 	}
@@ -115,57 +115,57 @@ func (j *Job) Poll(ctx context.Context, store objectstore.Store, turn Turn) (Rep
 	if err := j.log.Refresh(ctx); err != nil {
 		return Report{}, err
 	}
-	turn.Cancel = cut(cmp.Or(turn.Cancel, j.log.Reason()), maxReason)
-	j.ask(ctx, turn)
+	turn.Cancel = cutText(cmp.Or(turn.Cancel, j.log.Reason()), maxReason)
+	j.askDue(ctx, turn)
 	now := j.poller.Clock.Now()
-	j.absorb(now)
-	err = j.settle(ctx, turn)
-	report := j.report(now, turn)
+	j.absorbAnswers(now)
+	err = j.settleRecords(ctx, turn)
+	report := j.makeReport(now, turn)
 	return report, err
 }
 
-// record writes what is due to be recorded. Of several replicas one is first, and the others decide
+// recordDue writes what is due to be recorded. Of several replicas one is first, and the others decide
 // again by what it wrote.
-func (j *Job) record(ctx context.Context, turn Turn) error {
+func (j *Job) recordDue(ctx context.Context, turn Input) error {
 	var err error
 	for range maxRecords {
 		now := j.poller.Clock.Now()
-		j.observe(now)
+		j.noteForeignIntents(now)
 		events := j.dueEvents(now, turn)
 		if len(events) == 0 {
 			return nil
 		}
-		events = events[:operation.Fit(events)]
-		j.intend(events)
+		events = events[:operation.CountFitting(events)]
+		j.noteIntents(events)
 		err = j.log.Append(ctx, events...)
 		switch {
 		case errors.Is(err, operation.ErrConflict):
-			j.withdraw(events)
+			j.withdrawIntents(events)
 		case err != nil:
 			return err
 		default:
-			j.count(events)
+			j.countEvents(events)
 		}
 	}
 	return err
 }
 
-// report is taken at the end of a poll.
-func (j *Job) report(now time.Time, turn Turn) Report {
+// makeReport is taken at the end of a poll.
+func (j *Job) makeReport(now time.Time, turn Input) Report {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.seen = slices.Clone(j.log.States())
 	r := Report{Ended: j.log.Ended()}
 	if !r.Ended {
-		r.Next = j.next(j.poller.Clock.Now(), turn)
-		r.Stalled = j.stalled(now)
+		r.Next = j.nextPoll(j.poller.Clock.Now(), turn)
+		r.Stalled = j.stalledOperations(now)
 	}
 	return r
 }
 
-// count counts the operations that ended, and drops those that were given up from their processes,
+// countEvents counts the operations that ended, and drops those that were given up from their processes,
 // which have reported all other ends themselves.
-func (j *Job) count(events []operation.Event) {
+func (j *Job) countEvents(events []operation.Event) {
 	ops, states := j.log.Operations(), j.log.States()
 	var givenUp []int
 	j.mu.Lock()
@@ -180,6 +180,6 @@ func (j *Job) count(events []operation.Event) {
 	}
 	j.mu.Unlock()
 	if len(givenUp) > 0 {
-		j.each(j.poller.progress, givenUp, j.poller.life.Done(), func(i int) { j.poller.forget(&ops[i]) })
+		j.eachWithSlot(j.poller.progress, givenUp, j.poller.life.Done(), func(i int) { j.poller.forgetOperation(&ops[i]) })
 	}
 }

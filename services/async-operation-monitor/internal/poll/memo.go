@@ -17,13 +17,13 @@ const (
 	longestPause = 5 * time.Minute
 )
 
-// memo is what this process found out about an operation.
-type memo struct {
+// opState is what this process found out about an operation.
+type opState struct {
 	due     time.Time // when it is asked about again
 	calling bool
-	asked   time.Time      // when the last call began that was answered
-	answer  *answer        // not looked at yet
-	ended   *operation.End // the end that the action reported, or that it cannot be called
+	asked   time.Time       // when the last call began that was answered
+	answer  *progressAnswer // not looked at yet
+	ended   *operation.End  // the end that the action reported, or that it cannot be called
 	// failures and unknown count calls in a row, problem is the last error; empty after a call that
 	// did not fail.
 	failures, unknown int
@@ -41,20 +41,20 @@ type memo struct {
 	seen, seenIntent time.Time
 }
 
-// answer is what a call about progress returned.
-type answer struct {
+// progressAnswer is what a call about progress returned.
+type progressAnswer struct {
 	began    time.Time
 	progress action.Progress
 	err      error
 }
 
-// mine reports that this process wrote the last intent to cancel.
-func (m *memo) mine(s *operation.State) bool {
+// isOwnIntent reports that this process wrote the last intent to cancel.
+func (m *opState) isOwnIntent(s *operation.State) bool {
 	return s.Cancel != nil && !m.intent.IsZero() && m.intent.Equal(s.CancelTime)
 }
 
-// absorb evaluates the answers since the last poll.
-func (j *Job) absorb(now time.Time) {
+// absorbAnswers evaluates the answers since the last poll.
+func (j *Job) absorbAnswers(now time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	states, ops := j.log.States(), j.log.Operations()
@@ -65,25 +65,25 @@ func (j *Job) absorb(now time.Time) {
 		}
 		if a := m.answer; a != nil {
 			m.answer = nil
-			j.take(m, s, op, a, now)
+			j.takeAnswer(m, s, op, a, now)
 		}
 	}
 }
 
-func (j *Job) take(m *memo, s *operation.State, op *operation.Operation, a *answer, now time.Time) {
-	pause := j.poller.frequency(op)
+func (j *Job) takeAnswer(m *opState, s *operation.State, op *operation.Operation, a *progressAnswer, now time.Time) {
+	pause := j.poller.pollInterval(op)
 	m.asked = a.began
 	switch {
 	case a.err == nil:
 		m.failures, m.unknown, m.problem = 0, 0, ""
-		m.progress(s, &a.progress, now)
+		m.noteProgress(s, &a.progress, now)
 	case errors.Is(a.err, operationhome.ErrGone): // which is certain
 		m.problem = a.err.Error()
-		m.ended = &operation.End{Error: lost(a.err), Progress: s.Progress}
+		m.ended = &operation.End{Error: lostReason(a.err), Progress: s.Progress}
 	case errors.Is(a.err, action.ErrUnknownOperation):
 		m.problem = a.err.Error()
 		if m.unknown++; m.unknown >= denials {
-			m.ended = &operation.End{Error: lost(a.err), Progress: s.Progress}
+			m.ended = &operation.End{Error: lostReason(a.err), Progress: s.Progress}
 		}
 	default:
 		m.unknown, m.problem = 0, a.err.Error()
@@ -94,29 +94,29 @@ func (j *Job) take(m *memo, s *operation.State, op *operation.Operation, a *answ
 		for range min(m.failures-1, 10) {
 			pause *= 2
 		}
-		pause = min(pause, max(longestPause, j.poller.frequency(op)))
+		pause = min(pause, max(longestPause, j.poller.pollInterval(op)))
 	}
 	if s.Cancel != nil {
-		pause = j.poller.hurry(op)
+		pause = j.poller.cancelPollInterval(op)
 	}
 	m.due = now.Add(pause)
 }
 
-func (m *memo) progress(s *operation.State, p *action.Progress, now time.Time) {
+func (m *opState) noteProgress(s *operation.State, p *action.Progress, now time.Time) {
 	next := operation.Progress{
-		Completed: p.Completed, Total: p.Total, Units: clip(p.Units), Description: clip(p.Description), Started: given(p.Started), Updated: given(p.Updated),
+		Completed: p.Completed, Total: p.Total, Units: clipText(p.Units), Description: clipText(p.Description), Started: jsonTime(p.Started), Updated: jsonTime(p.Updated),
 	}
-	if !same(&next, &s.Progress) || s.Phase == operation.New {
+	if !isSameProgress(&next, &s.Progress) || s.Phase == operation.New {
 		m.changed, m.stalled = now, false
 	}
 	s.Phase, s.Progress = operation.InProgress, next
 	if p.Done {
-		m.ended = &operation.End{Error: clip(p.Err), Progress: next}
+		m.ended = &operation.End{Error: clipText(p.Err), Progress: next}
 	}
 }
 
-// given is a time in the precision of JSON; nil for none.
-func given(t time.Time) *time.Time {
+// jsonTime is a time in the precision of JSON; nil for none.
+func jsonTime(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}
@@ -124,7 +124,7 @@ func given(t time.Time) *time.Time {
 	return &t
 }
 
-func same(a, b *operation.Progress) bool {
+func isSameProgress(a, b *operation.Progress) bool {
 	return a.Completed == b.Completed && a.Total == b.Total && a.Units == b.Units && a.Description == b.Description &&
 		sameTime(a.Started, b.Started) && sameTime(a.Updated, b.Updated)
 }

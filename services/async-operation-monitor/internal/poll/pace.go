@@ -7,10 +7,10 @@ import (
 // soonest is the shortest pause between two polls of a job.
 const soonest = 200 * time.Millisecond
 
-// next is after how long the job has to be polled again: when the first of its operations is due,
+// nextPoll is after how long the job has to be polled again: when the first of its operations is due,
 // or has to be cancelled, or has had its grace period. It is never longer than the frequency, as
 // another process may have recorded something.
-func (j *Job) next(now time.Time, turn Turn) time.Duration {
+func (j *Job) nextPoll(now time.Time, turn Input) time.Duration {
 	wait := j.poller.Frequency
 	if j.crowded {
 		wait = soonest
@@ -22,9 +22,9 @@ func (j *Job) next(now time.Time, turn Turn) time.Duration {
 			continue
 		}
 		if s.Cancel == nil {
-			wait = min(wait, op.Created.Add(j.timeout(op, turn)).Sub(now))
+			wait = min(wait, op.Created.Add(j.operationTimeout(op, turn)).Sub(now))
 		} else {
-			wait = min(wait, j.poller.Grace-m.waited(s, now), j.poller.hurry(op))
+			wait = min(wait, j.poller.Grace-m.graceUsed(s, now), j.poller.cancelPollInterval(op))
 		}
 		if !m.calling {
 			wait = min(wait, m.due.Sub(now))
@@ -33,8 +33,8 @@ func (j *Job) next(now time.Time, turn Turn) time.Duration {
 	return max(wait, soonest)
 }
 
-// stalled returns the operations that are found to stand still now.
-func (j *Job) stalled(now time.Time) (list []Stall) {
+// stalledOperations returns the operations that are found to stand still now.
+func (j *Job) stalledOperations(now time.Time) (list []Stall) {
 	if j.poller.Stall <= 0 {
 		return nil
 	}

@@ -72,7 +72,7 @@ type Config struct {
 // Poller makes the calls about the operations of all jobs of this process. Safe for concurrent use.
 type Poller struct {
 	Config
-	progress, cancels *slots
+	progress, cancels *callSlots
 	life              context.Context //nolint:containedctx // that of all calls, which outlive the polls that began them
 	end               context.CancelFunc
 	calls             sync.WaitGroup
@@ -102,8 +102,8 @@ func (p *Poller) Close() {
 	p.calls.Wait()
 }
 
-// begin returns the context of a poll, and what ends it; an error once the Poller is closed.
-func (p *Poller) begin(ctx context.Context) (context.Context, func(), error) {
+// beginPoll returns the context of a poll, and what ends it; an error once the Poller is closed.
+func (p *Poller) beginPoll(ctx context.Context) (context.Context, func(), error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -119,52 +119,52 @@ func (p *Poller) begin(ctx context.Context) (context.Context, func(), error) {
 	}, nil
 }
 
-// frequency is the pause between two calls about an operation.
-func (p *Poller) frequency(op *operation.Operation) time.Duration {
+// pollInterval is the pause between two calls about an operation.
+func (p *Poller) pollInterval(op *operation.Operation) time.Duration {
 	if d, ok := p.Frequencies[op.Action]; ok {
 		return d
 	}
 	return p.Frequency
 }
 
-// hurry is the pause between two calls about an operation that is being cancelled.
-func (p *Poller) hurry(op *operation.Operation) time.Duration {
-	return min(p.frequency(op), max(p.Grace/10, time.Second)) //nolint:mnd // ten polls per grace
+// cancelPollInterval is the pause between two calls about an operation that is being cancelled.
+func (p *Poller) cancelPollInterval(op *operation.Operation) time.Duration {
+	return min(p.pollInterval(op), max(p.Grace/10, time.Second)) //nolint:mnd // ten polls per grace
 }
 
-// bounded makes a call that ends with the process or after a limit.
-func (p *Poller) bounded(ctx context.Context, limit time.Duration, call func(context.Context)) {
+// callBounded makes a call that ends with the process or after a limit.
+func (p *Poller) callBounded(ctx context.Context, limit time.Duration, call func(context.Context)) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 	defer context.AfterFunc(p.life, cancel)()
 	call(ctx)
 }
 
-// actions returns who can be asked about an operation.
-func (p *Poller) actions(op *operation.Operation) action.Operations {
+// actionsFor returns who can be asked about an operation.
+func (p *Poller) actionsFor(op *operation.Operation) action.Operations {
 	if op.Home != nil {
 		return p.Homes.At(op.Home.Instance, op.Home.Process)
 	}
 	return p.Actions
 }
 
-// forget lets the process of an operation go that was given up: it may not have ended.
-func (p *Poller) forget(op *operation.Operation) {
-	p.bounded(p.life, callLimit, func(ctx context.Context) {
-		_ = p.Homes.Forget(ctx, op.Home.Instance, op.Home.Process, named(op)) // it is gone, or kept for longer
+// forgetOperation lets the process of an operation go that was given up: it may not have ended.
+func (p *Poller) forgetOperation(op *operation.Operation) {
+	p.callBounded(p.life, callLimit, func(ctx context.Context) {
+		_ = p.Homes.Forget(ctx, op.Home.Instance, op.Home.Process, actionOperation(op)) // it is gone, or kept for longer
 	})
 }
 
-// queue names whose calls are bounded together: an instance that does not answer holds up its own
+// queueName names whose calls are bounded together: an instance that does not answer holds up its own
 // operations only.
-func queue(op *operation.Operation) string {
+func queueName(op *operation.Operation) string {
 	if op.Home != nil {
 		return op.Action + " in " + op.Home.Instance
 	}
 	return op.Action
 }
 
-// named names an operation for its action.
-func named(op *operation.Operation) action.Operation {
+// actionOperation names an operation for its action.
+func actionOperation(op *operation.Operation) action.Operation {
 	return action.Operation{Kind: op.Kind, Action: op.Action, ID: op.ID}
 }

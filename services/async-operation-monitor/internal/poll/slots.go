@@ -5,47 +5,47 @@ import (
 	"sync/atomic"
 )
 
-// slots bounds the calls of each action: to a number for all jobs, and one more for each job, so
+// callSlots bounds the calls of each action: to a number for all jobs, and one more for each job, so
 // that no job waits for the calls of others to end. Safe for concurrent use.
-type slots struct {
+type callSlots struct {
 	size  int
 	mu    sync.Mutex
-	of    map[string]*slot // of the actions that calls are made to
-	freed chan struct{}    // closed when a slot is free again
+	of    map[string]*actionSlots // of the actions that calls are made to
+	freed chan struct{}           // closed when a slot is free again
 }
 
-type slot struct {
+type actionSlots struct {
 	shared int
 	own    map[*Job]struct{}
 }
 
-func newSlots(size int) *slots {
-	return &slots{size: size, of: map[string]*slot{}, freed: make(chan struct{})}
+func newSlots(size int) *callSlots {
+	return &callSlots{size: size, of: map[string]*actionSlots{}, freed: make(chan struct{})}
 }
 
-// take takes a slot of an action for a job: its own one, or one of those for all jobs. Release may
+// takeSlot takes a slot of an action for a job: its own one, or one of those for all jobs. Release may
 // be called more than once; it is nil where none is free.
-func (s *slots) take(action string, job *Job) (release func()) {
+func (s *callSlots) takeSlot(action string, job *Job) (release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one := s.of[action]
 	if one == nil {
-		one = &slot{own: map[*Job]struct{}{}}
+		one = &actionSlots{own: map[*Job]struct{}{}}
 		s.of[action] = one
 	}
 	if _, taken := one.own[job]; !taken {
 		one.own[job] = struct{}{}
-		return s.releasing(action, func() { delete(one.own, job) })
+		return s.releaseOnce(action, func() { delete(one.own, job) })
 	}
 	if one.shared == s.size {
 		return nil
 	}
 	one.shared++
-	return s.releasing(action, func() { one.shared-- })
+	return s.releaseOnce(action, func() { one.shared-- })
 }
 
-// releasing removes an action that has no calls: names come from buckets and must not accumulate.
-func (s *slots) releasing(action string, free func()) func() {
+// releaseOnce removes an action that has no calls: names come from buckets and must not accumulate.
+func (s *callSlots) releaseOnce(action string, free func()) func() {
 	return sync.OnceFunc(func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -58,13 +58,13 @@ func (s *slots) releasing(action string, free func()) func() {
 	})
 }
 
-// acquire waits for a slot; nil when closed was closed first.
-func (s *slots) acquire(action string, job *Job, closed <-chan struct{}) (release func()) {
+// acquireSlot waits for a slot; nil when closed was closed first.
+func (s *callSlots) acquireSlot(action string, job *Job, closed <-chan struct{}) (release func()) {
 	for {
 		s.mu.Lock()
 		freed := s.freed
 		s.mu.Unlock()
-		if release = s.take(action, job); release != nil {
+		if release = s.takeSlot(action, job); release != nil {
 			return release
 		}
 		select {
@@ -75,13 +75,13 @@ func (s *slots) acquire(action string, job *Job, closed <-chan struct{}) (releas
 	}
 }
 
-// each calls do for the operations of a list, those of one action in their order and as many at
+// eachWithSlot calls do for the operations of a list, those of one action in their order and as many at
 // once as have slots. None is begun once closed was closed. The channel is closed when all calls
 // have returned.
-func (j *Job) each(s *slots, list []int, closed <-chan struct{}, do func(i int)) <-chan struct{} {
+func (j *Job) eachWithSlot(s *callSlots, list []int, closed <-chan struct{}, do func(i int)) <-chan struct{} {
 	lists, ops, p := map[string][]int{}, j.log.Operations(), j.poller
 	for _, i := range list {
-		lists[queue(&ops[i])] = append(lists[queue(&ops[i])], i)
+		lists[queueName(&ops[i])] = append(lists[queueName(&ops[i])], i)
 	}
 	var workers sync.WaitGroup
 	for action, list := range lists {
@@ -91,12 +91,12 @@ func (j *Job) each(s *slots, list []int, closed <-chan struct{}, do func(i int))
 			p.calls.Go(func() {
 				defer workers.Done()
 				for {
-					release := s.acquire(action, j, closed)
+					release := s.acquireSlot(action, j, closed)
 					if release == nil {
 						return
 					}
 					n := int(begun.Add(1)) - 1
-					if n < len(list) && !over(closed) {
+					if n < len(list) && !isClosed(closed) {
 						do(list[n])
 					}
 					release()
@@ -115,7 +115,7 @@ func (j *Job) each(s *slots, list []int, closed <-chan struct{}, do func(i int))
 	return all
 }
 
-func over(closed <-chan struct{}) bool {
+func isClosed(closed <-chan struct{}) bool {
 	select {
 	case <-closed:
 		return true

@@ -18,8 +18,8 @@ func timedOut(limit time.Duration) string { return fmt.Sprintf("timed out after 
 // lostPrefix begins the text of an operation that is not known any more.
 const lostPrefix = "the operation is lost: "
 
-// lost is why an operation failed that its action does not know.
-func lost(err error) string { return clip(lostPrefix + err.Error()) }
+// lostReason is why an operation failed that its action does not know.
+func lostReason(err error) string { return clipText(lostPrefix + err.Error()) }
 
 // endedBy is why an operation failed that ended while it was being cancelled, with that error or
 // without one. What a cancelled operation did is not relied on.
@@ -29,15 +29,15 @@ func endedBy(intent *operation.Cancel, answer *operation.Answer, ended string) s
 	}
 	switch {
 	case answer == nil && strings.HasPrefix(ended, lostPrefix):
-		return clip(fmt.Sprintf("%s, the cancel was not acknowledged: %s", intent.Reason, ended))
+		return clipText(fmt.Sprintf("%s, the cancel was not acknowledged: %s", intent.Reason, ended))
 	case answer == nil: // it did not return yet, or another process has it
-		return clip(fmt.Sprintf("%s, the answer to the cancel is not known: %s", intent.Reason, ended))
+		return clipText(fmt.Sprintf("%s, the answer to the cancel is not known: %s", intent.Reason, ended))
 	case answer.Accepted:
-		return clip(fmt.Sprintf("%s, the cancel was acknowledged: %s", intent.Reason, ended))
+		return clipText(fmt.Sprintf("%s, the cancel was acknowledged: %s", intent.Reason, ended))
 	case answer.Error != "":
-		return clip(fmt.Sprintf("%s, the cancel failed: %s; then the operation ended: %s", intent.Reason, answer.Error, ended))
+		return clipText(fmt.Sprintf("%s, the cancel failed: %s; then the operation ended: %s", intent.Reason, answer.Error, ended))
 	}
-	return clip(fmt.Sprintf("%s, the cancel was refused; then the operation ended: %s", intent.Reason, ended))
+	return clipText(fmt.Sprintf("%s, the cancel was refused; then the operation ended: %s", intent.Reason, ended))
 }
 
 // abandonedBy is why an operation failed that did not end while it was being cancelled. problem is
@@ -56,7 +56,7 @@ func abandonedBy(intent *operation.Cancel, answer *operation.Answer, problem str
 	if problem != "" {
 		text += "; the last poll failed: " + problem
 	}
-	return clip(text)
+	return clipText(text)
 }
 
 const (
@@ -66,10 +66,10 @@ const (
 	maxReason = 512
 )
 
-// clip cuts a text at a rune.
-func clip(text string) string { return cut(text, maxText) }
+// clipText cuts a text at a rune.
+func clipText(text string) string { return cutText(text, maxText) }
 
-func cut(text string, limit int) string {
+func cutText(text string, limit int) string {
 	if len(text) <= limit {
 		return text
 	}

@@ -59,7 +59,7 @@ func (s *Server) ListOperations(ctx context.Context, req *operationv1.ListOperat
 	}
 	first = min(first, len(list))
 	last := min(first+cmp.Or(int(req.GetPageSize()), defaultPage), len(list))
-	resp := &operationv1.ListOperationsResponse{Operations: listed(list[first:last])}
+	resp := &operationv1.ListOperationsResponse{Operations: wireOperations(list[first:last])}
 	if last < len(list) {
 		resp.NextPageToken = strconv.Itoa(last)
 	}
@@ -89,11 +89,11 @@ func toProto(o *itemoperation.Operation) *operationv1.Operation {
 		Id: o.Spec.ID, Action: o.Spec.Action(), GroupResource: o.Spec.Resource.GroupResource(),
 		Namespace: o.Spec.Resource.Namespace, Name: o.Spec.Resource.Name, Phase: phases[o.Status.Phase], Error: o.Status.Error,
 		Completed: o.Status.Completed, Total: o.Status.Total, Units: o.Status.Units, Description: o.Status.Description,
-		CreateTime: stamp(o.Status.Created), StartTime: stamp(o.Status.Started), UpdateTime: stamp(o.Status.Updated),
+		CreateTime: timestampOrNil(o.Status.Created), StartTime: timestampOrNil(o.Status.Started), UpdateTime: timestampOrNil(o.Status.Updated),
 	}
 }
 
-func stamp(t *metav1.Time) *timestamppb.Timestamp {
+func timestampOrNil(t *metav1.Time) *timestamppb.Timestamp {
 	if t == nil {
 		return nil
 	}

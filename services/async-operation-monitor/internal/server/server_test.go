@@ -20,7 +20,7 @@ type jobs struct {
 	of map[string][]itemoperation.Operation
 }
 
-func (j jobs) find(name string) ([]itemoperation.Operation, error) {
+func (j jobs) findJob(name string) ([]itemoperation.Operation, error) {
 	if list, ok := j.of[name]; ok {
 		return list, nil
 	}
@@ -28,11 +28,11 @@ func (j jobs) find(name string) ([]itemoperation.Operation, error) {
 }
 
 func (j jobs) OfBackup(_ context.Context, name string) ([]itemoperation.Operation, error) {
-	return j.find("backup " + name)
+	return j.findJob("backup " + name)
 }
 
 func (j jobs) OfRestore(_ context.Context, name string) ([]itemoperation.Operation, error) {
-	return j.find("restore " + name)
+	return j.findJob("restore " + name)
 }
 
 func ofBackup(name, token string) *operationv1.ListOperationsRequest {

@@ -33,28 +33,28 @@ func (s *Server) WatchOperations(req *operationv1.WatchOperationsRequest, stream
 	if err != nil {
 		return err
 	}
-	w := &watch{server: s, send: stream.Send, sent: map[key]*operationv1.Operation{}}
-	return s.Operations.Watch(stream.Context(), owner, w.state)
+	w := &streamState{server: s, send: stream.Send, sent: map[operationKey]*operationv1.Operation{}}
+	return s.Operations.Watch(stream.Context(), owner, w.sendChanges)
 }
 
-// key names an operation of a job.
-type key struct{ action, id, resource, namespace, name string }
+// operationKey names an operation of a job.
+type operationKey struct{ action, id, resource, namespace, name string }
 
-func keyOf(o *operationv1.Operation) key {
-	return key{o.GetAction(), o.GetId(), o.GetGroupResource(), o.GetNamespace(), o.GetName()}
+func keyOf(o *operationv1.Operation) operationKey {
+	return operationKey{o.GetAction(), o.GetId(), o.GetGroupResource(), o.GetNamespace(), o.GetName()}
 }
 
-// watch keeps what one stream has sent.
-type watch struct {
+// streamState keeps what one stream has sent.
+type streamState struct {
 	server *Server
 	send   func(*operationv1.WatchOperationsResponse) error
-	sent   map[key]*operationv1.Operation
+	sent   map[operationKey]*operationv1.Operation
 	phase  string
 	begun  bool
 }
 
-// state sends what differs from the state before; nothing where nothing does.
-func (w *watch) state(now operations.State) error {
+// sendChanges sends what differs from the state before; nothing where nothing does.
+func (w *streamState) sendChanges(now operations.State) error {
 	var changed []*operationv1.Operation
 	for i := range now.Operations {
 		o := toProto(&now.Operations[i])
@@ -104,7 +104,7 @@ func (s *Server) CancelOperation(ctx context.Context, req *operationv1.CancelOpe
 		return nil, err
 	}
 	return &operationv1.CancelOperationResponse{
-		Operations: listed(done.Operations[:min(len(done.Operations), maxMeant)]), Requested: int32(done.Requested), //nolint:gosec // there are not that many
+		Operations: wireOperations(done.Operations[:min(len(done.Operations), maxMeant)]), Requested: int32(done.Requested), //nolint:gosec // there are not that many
 	}, nil
 }
 
@@ -131,7 +131,7 @@ func (s *Server) StreamOperationLogs(req *operationv1.StreamOperationLogsRequest
 	})
 }
 
-func listed(list []itemoperation.Operation) []*operationv1.Operation {
+func wireOperations(list []itemoperation.Operation) []*operationv1.Operation {
 	out := make([]*operationv1.Operation, len(list))
 	for i := range list {
 		out[i] = toProto(&list[i])

@@ -90,7 +90,7 @@ func (logging) Logs(_ context.Context, op action.Operation, job []byte, since ti
 
 var created = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-func op(kind, name, id string) operation.Operation {
+func newOperation(kind, name, id string) operation.Operation {
 	return operation.Operation{Action: name, Kind: kind, ID: id, Created: created, Item: operation.Resource{Resource: "pods", Namespace: "n", Name: id}}
 }
 
@@ -106,13 +106,13 @@ func newBed(t *testing.T, ops ...operation.Operation) *bed {
 	require.NoError(t, err)
 	b.log, err = operation.Open(t.Context(), b.store, job)
 	require.NoError(t, err)
-	b.serve(&server.Server{Clock: clock.RealClock{}, Operations: &operations.Source{
+	b.startServer(&server.Server{Clock: clock.RealClock{}, Operations: &operations.Source{
 		Reader: b.api, Namespace: "velero", Stores: stores{b.store}, Memory: b.memory, Clock: clock.RealClock{}, Actions: logging{},
 	}})
 	return b
 }
 
-func (b *bed) serve(s *server.Server) {
+func (b *bed) startServer(s *server.Server) {
 	b.Helper()
 	g, err := grpcserver.New(grpcserver.Config{
 		Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(), Tracer: noop.NewTracerProvider(), Propagator: propagation.TraceContext{},
@@ -133,8 +133,8 @@ func (b *bed) serve(s *server.Server) {
 	b.calls = operationv1.NewOperationMonitorServiceClient(conn)
 }
 
-// edit changes the backup as a service would.
-func (b *bed) edit(change func(*velerov1.Backup)) {
+// editBackup changes the backup as a service would.
+func (b *bed) editBackup(change func(*velerov1.Backup)) {
 	b.Helper()
 	backup := &velerov1.Backup{}
 	require.NoError(b, b.api.Get(b.Context(), client.ObjectKey{Namespace: "velero", Name: "b"}, backup))
@@ -142,7 +142,7 @@ func (b *bed) edit(change func(*velerov1.Backup)) {
 	require.NoError(b, b.api.Update(b.Context(), backup))
 }
 
-func (b *bed) requests() (reasons []string) {
+func (b *bed) cancelReasons() (reasons []string) {
 	b.Helper()
 	require.NoError(b, b.log.Refresh(b.Context()))
 	for _, s := range b.log.States() {
@@ -173,14 +173,14 @@ func cancelAll(backup string) *operationv1.CancelOperationRequest {
 }
 
 func TestARequestToCancelIsRecordedOnce(t *testing.T) {
-	b := newBed(t, op("AsyncBackupItemAction", "x.io/a", "1"), op("AsyncBackupItemAction", "x.io/a", "2"), op("AsyncBackupItemAction", "x.io/a", "3"))
+	b := newBed(t, newOperation("AsyncBackupItemAction", "x.io/a", "1"), newOperation("AsyncBackupItemAction", "x.io/a", "2"), newOperation("AsyncBackupItemAction", "x.io/a", "3"))
 	require.NoError(t, b.log.Append(t.Context(), operation.Event{Operation: 2, Time: created, End: &operation.End{}}))
 	for want := range 2 {
 		answer, err := b.calls.CancelOperation(metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer x"), cancelOne("1", ""))
 		require.NoError(t, err)
 		require.EqualValues(t, 1-want, answer.GetRequested())
 		require.Len(t, answer.GetOperations(), 1)
-		require.Equal(t, []string{"cancelled by ann"}, b.requests())
+		require.Equal(t, []string{"cancelled by ann"}, b.cancelReasons())
 	}
 	require.Equal(t, []string{"Backup b u"}, b.memory.woken, "it is polled at once")
 	require.Empty(t, b.memory.tokens, "by the service, whatever the caller may ask of others")
@@ -189,7 +189,7 @@ func TestARequestToCancelIsRecordedOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 1, answer.GetRequested())
 	require.Len(t, answer.GetOperations(), 2, "what has ended is not meant")
-	require.Equal(t, []string{"cancelled by ann", "cancelled"}, b.requests())
+	require.Equal(t, []string{"cancelled by ann", "cancelled"}, b.cancelReasons())
 
 	answer, err = b.calls.CancelOperation(t.Context(), cancelOne("3", "x.io/a"))
 	require.NoError(t, err)
@@ -198,7 +198,7 @@ func TestARequestToCancelIsRecordedOnce(t *testing.T) {
 }
 
 func TestWhatCannotBeCancelled(t *testing.T) {
-	b := newBed(t, op("AsyncBackupItemAction", "x.io/a", "1"), op("AsyncBackupItemAction", "x.io/b", "1"))
+	b := newBed(t, newOperation("AsyncBackupItemAction", "x.io/a", "1"), newOperation("AsyncBackupItemAction", "x.io/b", "1"))
 	for name, tc := range map[string]struct {
 		req    *operationv1.CancelOperationRequest
 		code   codes.Code
@@ -224,7 +224,7 @@ func TestWhatCannotBeCancelled(t *testing.T) {
 			requireRefused(t, err, tc.code, tc.reason, tc.text)
 		})
 	}
-	require.Empty(t, b.requests())
+	require.Empty(t, b.cancelReasons())
 	require.Empty(t, b.memory.woken)
 }
 
@@ -235,7 +235,7 @@ func TestOperationsOfAnotherServerAreNotCancelled(t *testing.T) {
 		require.NoError(t, b.store.Delete(t.Context(), key))
 	}
 	var file bytes.Buffer
-	ops := []operation.Operation{op("AsyncBackupItemAction", "x.io/a", "1"), op("AsyncBackupItemAction", "x.io/a", "2")}
+	ops := []operation.Operation{newOperation("AsyncBackupItemAction", "x.io/a", "1"), newOperation("AsyncBackupItemAction", "x.io/a", "2")}
 	states := []operation.State{{Phase: operation.InProgress}, {Phase: operation.Completed}}
 	require.NoError(t, operation.EncodeFile(&file, operation.Job{Kind: operation.KindBackup, Name: "b", UID: "u"}, ops, states))
 	var zipped bytes.Buffer
@@ -256,7 +256,7 @@ func TestOperationsOfAnotherServerAreNotCancelled(t *testing.T) {
 
 // Where others always record first, the caller is to try again.
 func TestARequestThatFindsNoTurnIsAConflict(t *testing.T) {
-	b := newBed(t, op("AsyncBackupItemAction", "x.io/a", "1"))
+	b := newBed(t, newOperation("AsyncBackupItemAction", "x.io/a", "1"))
 	b.store.Inject(func(op memstore.Op, key string) error {
 		if op == memstore.OpCreate {
 			return objectstore.ErrExists
@@ -271,7 +271,7 @@ func TestARequestThatFindsNoTurnIsAConflict(t *testing.T) {
 func TestRequestsBesideOtherRecords(t *testing.T) {
 	var ops []operation.Operation
 	for i := range 8 {
-		ops = append(ops, op("AsyncBackupItemAction", "x.io/a", fmt.Sprint(i)))
+		ops = append(ops, newOperation("AsyncBackupItemAction", "x.io/a", fmt.Sprint(i)))
 	}
 	b := newBed(t, ops...)
 	var all sync.WaitGroup
@@ -283,11 +283,11 @@ func TestRequestsBesideOtherRecords(t *testing.T) {
 		})
 	}
 	all.Wait()
-	require.Len(t, b.requests(), len(ops))
+	require.Len(t, b.cancelReasons(), len(ops))
 }
 
 func TestAWatchSendsTheStateThenChangesThenEnds(t *testing.T) {
-	b := newBed(t, op("AsyncBackupItemAction", "x.io/a", "1"), op("AsyncBackupItemAction", "x.io/a", "2"))
+	b := newBed(t, newOperation("AsyncBackupItemAction", "x.io/a", "1"), newOperation("AsyncBackupItemAction", "x.io/a", "2"))
 	stream, err := b.calls.WatchOperations(t.Context(), &operationv1.WatchOperationsRequest{Owner: &operationv1.WatchOperationsRequest_Backup{Backup: "b"}})
 	require.NoError(t, err)
 	first, err := stream.Recv()
@@ -297,7 +297,7 @@ func TestAWatchSendsTheStateThenChangesThenEnds(t *testing.T) {
 	require.Equal(t, "WaitingForPluginOperations", first.GetJobPhase())
 
 	require.NoError(t, b.log.Append(t.Context(), operation.Event{Operation: 1, Time: created, End: &operation.End{Error: "no"}}))
-	b.edit(func(o *velerov1.Backup) {
+	b.editBackup(func(o *velerov1.Backup) {
 		o.Status.Phase = velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed
 	})
 	next, err := stream.Recv()
@@ -305,7 +305,7 @@ func TestAWatchSendsTheStateThenChangesThenEnds(t *testing.T) {
 	require.Len(t, next.GetChanged(), 1, "what did not change is not sent again")
 	require.Equal(t, "no", next.GetChanged()[0].GetError())
 
-	b.edit(func(o *velerov1.Backup) { o.Status.Phase = velerov1.BackupPhasePartiallyFailed })
+	b.editBackup(func(o *velerov1.Backup) { o.Status.Phase = velerov1.BackupPhasePartiallyFailed })
 	last, err := stream.Recv()
 	require.NoError(t, err)
 	require.Equal(t, "PartiallyFailed", last.GetJobPhase())
@@ -322,7 +322,7 @@ func TestAWatchSendsTheStateThenChangesThenEnds(t *testing.T) {
 func TestALargeStateComesInSeveralMessages(t *testing.T) {
 	var ops []operation.Operation
 	for i := range 1200 {
-		ops = append(ops, op("AsyncBackupItemAction", "x.io/a", fmt.Sprint(i)))
+		ops = append(ops, newOperation("AsyncBackupItemAction", "x.io/a", fmt.Sprint(i)))
 	}
 	b := newBed(t, ops...)
 	stream, err := b.calls.WatchOperations(t.Context(), &operationv1.WatchOperationsRequest{Owner: &operationv1.WatchOperationsRequest_Backup{Backup: "b"}})
@@ -338,7 +338,7 @@ func TestALargeStateComesInSeveralMessages(t *testing.T) {
 }
 
 func TestLogsOfAnOperation(t *testing.T) {
-	b := newBed(t, op("AsyncBackupItemAction", "x.io/a", "1"), op("BackupItemActionV2", "x.io/v", "2"), op("AsyncBackupItemAction", "x.io/a", "lost"))
+	b := newBed(t, newOperation("AsyncBackupItemAction", "x.io/a", "1"), newOperation("BackupItemActionV2", "x.io/v", "2"), newOperation("AsyncBackupItemAction", "x.io/a", "lost"))
 	ask := func(id string) (lines []*operationv1.StreamOperationLogsResponse, err error) {
 		stream, err := b.calls.StreamOperationLogs(t.Context(), &operationv1.StreamOperationLogsRequest{
 			Owner: &operationv1.StreamOperationLogsRequest_Backup{Backup: "b"}, Operation: &operationv1.OperationName{Id: id}, Follow: true,

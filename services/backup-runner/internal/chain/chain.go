@@ -71,28 +71,28 @@ func (c *Chain) Run(ctx context.Context, o Object, host Host) (Result, error) {
 		if !Matches(b, out.Object.Meta, out.Object.Raw) {
 			continue
 		}
-		wants, err := b.Accepts(ctx, out.Object.decoded())
+		wants, err := b.Accepts(ctx, out.Object.decodedObject())
 		if err != nil {
 			return out, fmt.Errorf("action %s: AppliesTo: %w", b.Action.Name(), err)
 		}
 		if !wants {
 			continue
 		}
-		if err := c.step(ctx, b.Action, &out, host); err != nil || out.LeftOut != "" {
+		if err := c.runAction(ctx, b.Action, &out, host); err != nil || out.LeftOut != "" {
 			return out, err
 		}
 	}
 	return out, nil
 }
 
-// step runs one action.
-func (c *Chain) step(ctx context.Context, a action.BackupItem, out *Result, host Host) error {
+// runAction runs one action.
+func (c *Chain) runAction(ctx context.Context, a action.BackupItem, out *Result, host Host) error {
 	name := a.Name()
-	given := out.Object.decoded()
+	given := out.Object.decodedObject()
 	answer, err := host.Execute(ctx, a, given, c.Backup)
 	if answer.OperationID != "" { // whatever becomes of the object
 		out.Problems = append(out.Problems, fmt.Errorf(
-			"action %s: Execute: it began operation %q, which nothing waits for: an item that is stored again begins none", name, clip(answer.OperationID)))
+			"action %s: Execute: it began operation %q, which nothing waits for: an item that is stored again begins none", name, clipText(answer.OperationID)))
 	}
 	if err != nil {
 		return err
@@ -102,7 +102,7 @@ func (c *Chain) step(ctx context.Context, a action.BackupItem, out *Result, host
 		return fmt.Errorf("action %s: Execute: no object came back", name)
 	}
 	if answer.Object != given {
-		if err := out.take(answer.Object); err != nil {
+		if err := out.takeAnswer(answer.Object); err != nil {
 			return fmt.Errorf("action %s: Execute: %w", name, err)
 		}
 	}
@@ -130,5 +130,5 @@ func Execute(ctx context.Context, a action.BackupItem, o *action.Object, b *acti
 	return a.Execute(ctx, o, b)
 }
 
-// clip bounds a plugin's text in messages.
-func clip(text string) string { return text[:min(len(text), 256)] }
+// clipText bounds a plugin's text in messages.
+func clipText(text string) string { return text[:min(len(text), 256)] }

@@ -34,8 +34,8 @@ type screening struct{ fake }
 
 func (*screening) Concerns([]byte) bool { return false }
 
-// set returns an action that sets an annotation.
-func set(name, key, value string) *fake {
+// annotatingAction returns an action that sets an annotation.
+func annotatingAction(name, key, value string) *fake {
 	return &fake{name: name, do: func(o *action.Object) (action.BackupResult, error) {
 		u, err := o.Copy()
 		if err != nil {
@@ -51,7 +51,7 @@ func set(name, key, value string) *fake {
 	}}
 }
 
-func answering(name string, r action.BackupResult, err error) *fake {
+func answeringAction(name string, r action.BackupResult, err error) *fake {
 	return &fake{name: name, do: func(o *action.Object) (action.BackupResult, error) {
 		if r.Object == nil && err == nil {
 			r.Object = o
@@ -70,7 +70,7 @@ var podKind = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
 
 const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"a","labels":{"app":"x"}},"spec":{"big":9007199254740993}}`
 
-func object(t *testing.T, raw string) chain.Object {
+func parseObject(t *testing.T, raw string) chain.Object {
 	t.Helper()
 	o, err := chain.Parse(podKind, []byte(raw))
 	require.NoError(t, err)
@@ -84,7 +84,7 @@ type wanted struct {
 	must  bool
 }
 
-func run(t *testing.T, raw string, actions ...action.BackupItem) (chain.Result, []wanted, error) {
+func runChain(t *testing.T, raw string, actions ...action.BackupItem) (chain.Result, []wanted, error) {
 	t.Helper()
 	bound, errs := action.Bind(t.Context(), actions, literal{})
 	require.Empty(t, errs)
@@ -92,7 +92,7 @@ func run(t *testing.T, raw string, actions ...action.BackupItem) (chain.Result, 
 	require.NoError(t, err)
 	c := &chain.Chain{Resource: schema.GroupResource{Resource: "pods"}, Actions: bound, Backup: backup}
 	var h host
-	r, err := c.Run(t.Context(), object(t, raw), &h)
+	r, err := c.Run(t.Context(), parseObject(t, raw), &h)
 	return r, h.asked, err
 }
 
@@ -112,15 +112,15 @@ func (h *host) Additional(_ context.Context, by string, items []action.Item, mus
 }
 
 func TestEachActionSeesWhatTheOneBeforeLeft(t *testing.T) {
-	third := set("c", "k", "3")
+	third := annotatingAction("c", "k", "3")
 	third.selector.Labels = "app=x"
-	other := set("d", "k", "4")
+	other := annotatingAction("d", "k", "4")
 	other.selector.IncludedNamespaces = []string{"b"}
-	expression := set("e", "k", "5")
+	expression := annotatingAction("e", "k", "5")
 	expression.selector.Expression = `item.metadata.annotations.k == "123"`
-	never := set("f", "k", "6")
+	never := annotatingAction("f", "k", "6")
 	never.selector.Expression = `has(item.spec.nosuch)`
-	r, asked, err := run(t, pod, set("a", "k", "1"), set("b", "k", "2"), third, other, &screening{*set("g", "k", "7")}, expression, never)
+	r, asked, err := runChain(t, pod, annotatingAction("a", "k", "1"), annotatingAction("b", "k", "2"), third, other, &screening{*annotatingAction("g", "k", "7")}, expression, never)
 	require.NoError(t, err)
 	require.Empty(t, asked)
 	require.True(t, r.Changed)
@@ -130,7 +130,7 @@ func TestEachActionSeesWhatTheOneBeforeLeft(t *testing.T) {
 }
 
 func TestAnObjectLeftAloneIsStoredAsItWas(t *testing.T) {
-	r, _, err := run(t, pod, answering("a", action.BackupResult{}, nil))
+	r, _, err := runChain(t, pod, answeringAction("a", action.BackupResult{}, nil))
 	require.NoError(t, err)
 	require.False(t, r.Changed)
 	require.Equal(t, pod, string(r.Object.Raw))
@@ -139,15 +139,15 @@ func TestAnObjectLeftAloneIsStoredAsItWas(t *testing.T) {
 
 func TestSkippingEndsTheChain(t *testing.T) {
 	items := []action.Item{{GroupResource: schema.GroupResource{Resource: "secrets"}, Namespace: "a", Name: "s"}}
-	skip := set("b", velerov1.AnnotationSkipFromBackup, "")
+	skip := annotatingAction("b", velerov1.AnnotationSkipFromBackup, "")
 	inner := skip.do
 	skip.do = func(o *action.Object) (action.BackupResult, error) {
 		r, err := inner(o)
 		r.Additional = items
 		return r, err
 	}
-	last := set("c", "k", "1")
-	r, asked, err := run(t, pod, answering("a", action.BackupResult{Additional: items}, nil), skip, last)
+	last := annotatingAction("c", "k", "1")
+	r, asked, err := runChain(t, pod, answeringAction("a", action.BackupResult{Additional: items}, nil), skip, last)
 	require.NoError(t, err)
 	require.Equal(t, "b", r.LeftOut)
 	require.Zero(t, last.calls)
@@ -156,14 +156,14 @@ func TestSkippingEndsTheChain(t *testing.T) {
 
 func TestMustIncludeIsAMessageAndNotStored(t *testing.T) {
 	items := []action.Item{{GroupResource: schema.GroupResource{Resource: "secrets"}, Namespace: "a", Name: "s"}}
-	must := set("a", velerov1.AnnotationMustIncludeAdditional, "true")
+	must := annotatingAction("a", velerov1.AnnotationMustIncludeAdditional, "true")
 	inner := must.do
 	must.do = func(o *action.Object) (action.BackupResult, error) {
 		r, err := inner(o)
 		r.Additional = items
 		return r, err
 	}
-	r, asked, err := run(t, pod, must, answering("b", action.BackupResult{Additional: items}, nil))
+	r, asked, err := runChain(t, pod, must, answeringAction("b", action.BackupResult{Additional: items}, nil))
 	require.NoError(t, err)
 	require.Equal(t, []wanted{{"a", items, true}, {"b", items, false}}, asked, "it counts for the action that says it")
 	require.NotContains(t, string(r.Object.Raw), "annotations")
@@ -171,7 +171,7 @@ func TestMustIncludeIsAMessageAndNotStored(t *testing.T) {
 
 // An operation that the host does not take is a problem, and the object is stored.
 func TestAnOperationThatNothingWaitsForIsAProblem(t *testing.T) {
-	r, _, err := run(t, pod, answering("a.io/x", action.BackupResult{OperationID: "op-1"}, nil))
+	r, _, err := runChain(t, pod, answeringAction("a.io/x", action.BackupResult{OperationID: "op-1"}, nil))
 	require.NoError(t, err)
 	require.Len(t, r.Problems, 1)
 	require.ErrorContains(t, r.Problems[0], `action a.io/x: Execute: it began operation "op-1", which nothing waits for`)
@@ -180,37 +180,37 @@ func TestAnOperationThatNothingWaitsForIsAProblem(t *testing.T) {
 func TestWhatFailsAnObject(t *testing.T) {
 	broken := errors.New("no such volume")
 	other := func(raw string) action.BackupResult { return action.BackupResult{Object: action.FromJSON([]byte(raw))} }
-	odd := set("a", "k", "1")
+	odd := annotatingAction("a", "k", "1")
 	odd.selector.Expression = "item.spec.nosuch == 1"
 	for name, tc := range map[string]struct {
 		first *fake
 		want  string
 	}{
-		"its error": {answering("a", action.BackupResult{}, broken), "no such volume"},
+		"its error": {answeringAction("a", action.BackupResult{}, broken), "no such volume"},
 		"a panic": {&fake{name: "a", do: func(*action.Object) (action.BackupResult, error) {
 			panic("broken")
 		}}, "action a: Execute: panic: broken"},
 		"nothing":      {&fake{name: "a", do: func(*action.Object) (action.BackupResult, error) { return action.BackupResult{}, nil }}, "action a: Execute: no object came back"},
-		"another name": {answering("a", other(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"q","namespace":"a"}}`), nil), "another object came back: Pod a/q"},
-		"another kind": {answering("a", other(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"p","namespace":"a"}}`), nil), "another object came back: Secret a/p"},
+		"another name": {answeringAction("a", other(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"q","namespace":"a"}}`), nil), "another object came back: Pod a/q"},
+		"another kind": {answeringAction("a", other(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"p","namespace":"a"}}`), nil), "another object came back: Secret a/p"},
 		// The identity of what comes back is all of it: an object of the same kind and name
 		// elsewhere would be stored in its place.
-		"another namespace": {answering("a", other(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"b"}}`), nil), "another object came back: Pod b/p"},
-		"no namespace":      {answering("a", other(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"}}`), nil), "another object came back"},
-		"another group":     {answering("a", other(`{"apiVersion":"x.io/v1","kind":"Pod","metadata":{"name":"p","namespace":"a"}}`), nil), "another object came back"},
-		"no version":        {answering("a", other(`{"kind":"Pod","metadata":{"name":"p","namespace":"a"}}`), nil), "another object came back"},
-		"no object":         {answering("a", other(`[]`), nil), "not a Kubernetes object"},
-		"metadata":          {answering("a", other(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"a","labels":{"x":1}}}`), nil), "metadata.labels"},
+		"another namespace": {answeringAction("a", other(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"b"}}`), nil), "another object came back: Pod b/p"},
+		"no namespace":      {answeringAction("a", other(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"}}`), nil), "another object came back"},
+		"another group":     {answeringAction("a", other(`{"apiVersion":"x.io/v1","kind":"Pod","metadata":{"name":"p","namespace":"a"}}`), nil), "another object came back"},
+		"no version":        {answeringAction("a", other(`{"kind":"Pod","metadata":{"name":"p","namespace":"a"}}`), nil), "another object came back"},
+		"no object":         {answeringAction("a", other(`[]`), nil), "not a Kubernetes object"},
+		"metadata":          {answeringAction("a", other(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"a","labels":{"x":1}}}`), nil), "metadata.labels"},
 		"its expression":    {odd, "action a: AppliesTo: "},
-		"additional item":   {answering("a", action.BackupResult{Additional: []action.Item{{Name: "x"}}}, nil), ""},
+		"additional item":   {answeringAction("a", action.BackupResult{Additional: []action.Item{{Name: "x"}}}, nil), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			second := set("b", "k", "2")
+			second := annotatingAction("b", "k", "2")
 			bound, errs := action.Bind(t.Context(), []action.BackupItem{tc.first, second}, literal{})
 			require.Empty(t, errs)
 			c := &chain.Chain{Actions: bound}
 			refused := errors.New("refused")
-			_, err := c.Run(t.Context(), object(t, pod), &host{refusal: refused})
+			_, err := c.Run(t.Context(), parseObject(t, pod), &host{refusal: refused})
 			if tc.want == "" {
 				require.ErrorIs(t, err, refused)
 			} else {
@@ -222,12 +222,12 @@ func TestWhatFailsAnObject(t *testing.T) {
 }
 
 func TestDecidingAllocatesNothing(t *testing.T) {
-	a := set("a", "k", "1")
+	a := annotatingAction("a", "k", "1")
 	a.selector = action.Selector{IncludedNamespaces: []string{"b"}}
-	b := &screening{*set("b", "k", "1")}
+	b := &screening{*annotatingAction("b", "k", "1")}
 	bound, errs := action.Bind(t.Context(), []action.BackupItem{a, b}, literal{})
 	require.Empty(t, errs)
-	o := object(t, pod)
+	o := parseObject(t, pod)
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		for i := range bound {
 			if chain.Matches(&bound[i], o.Meta, o.Raw) {

@@ -38,23 +38,23 @@ func Parse(kind schema.GroupVersionKind, raw []byte) (Object, error) {
 	return o, objmeta.Decode(item.Metadata, o.Meta)
 }
 
-// decoded returns the object as actions take it, the same for all that get it unchanged.
-func (o *Object) decoded() *action.Object {
+// decodedObject returns the object as actions take it, the same for all that get it unchanged.
+func (o *Object) decodedObject() *action.Object {
 	if o.object == nil {
 		o.object = action.FromJSON(o.Raw)
 	}
 	return o.object
 }
 
-// take makes what an action returned the object.
-func (r *Result) take(answer *action.Object) error {
+// takeAnswer makes what an action returned the object.
+func (r *Result) takeAnswer(answer *action.Object) error {
 	was := &r.Object
 	id, err := answer.Identity()
 	if err != nil {
 		return err
 	}
 	if id.Kind.GroupKind() != was.Kind.GroupKind() || id.Kind.Version == "" || id.Namespace != was.Meta.Namespace || id.Name != was.Meta.Name {
-		return fmt.Errorf("another object came back: %s", clip(id.String()))
+		return fmt.Errorf("another object came back: %s", clipText(id.String()))
 	}
 	raw, err := answer.JSON()
 	if err != nil {
@@ -76,7 +76,7 @@ func (r *Result) mustInclude() (bool, error) {
 	if !says {
 		return false, nil
 	}
-	u, err := r.Object.decoded().Copy()
+	u, err := r.Object.decodedObject().Copy()
 	if err != nil {
 		return false, err
 	}
@@ -86,5 +86,5 @@ func (r *Result) mustInclude() (bool, error) {
 		annotations = nil // a plugin made the map
 	}
 	u.SetAnnotations(annotations)
-	return value == "true", r.take(action.FromContent(u.Object))
+	return value == "true", r.takeAnswer(action.FromContent(u.Object))
 }

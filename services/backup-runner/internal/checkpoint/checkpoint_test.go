@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 )
 
-func open(t *testing.T, store objectstore.Store, epoch int64) *Log {
+func openLog(t *testing.T, store objectstore.Store, epoch int64) *Log {
 	t.Helper()
 	log, err := Open(t.Context(), store, "b", "u", epoch)
 	require.NoError(t, err)
@@ -32,7 +32,7 @@ func TestTheNextHolderReadsEveryRecordInOrder(t *testing.T) {
 	store := memstore.New()
 	var want []string
 	for epoch := int64(1); epoch <= 3; epoch++ {
-		log := open(t, store, epoch)
+		log := openLog(t, store, epoch)
 		require.Equal(t, want, log.Earlier())
 		for i := range 2*readAhead + 3 {
 			key, err := log.Append(t.Context(), Record{Part: Part{Items: i}})
@@ -56,7 +56,7 @@ func TestTheNextHolderReadsEveryRecordInOrder(t *testing.T) {
 // backup that has none.
 func TestRecordsNameTheFormatTheyNeed(t *testing.T) {
 	store := memstore.New()
-	log := open(t, store, 1)
+	log := openLog(t, store, 1)
 	call := Call{Action: "a.io/x", Object: Object{Kind: "Pod", Namespace: "a", Name: "p"}}
 	for _, c := range []struct {
 		rec    Record
@@ -94,7 +94,7 @@ func TestOtherFormatsAreRefused(t *testing.T) {
 
 func TestEachEndsWithTheFirstError(t *testing.T) {
 	store := memstore.New()
-	log := open(t, store, 1)
+	log := openLog(t, store, 1)
 	var keys []string
 	for range readAhead + 1 {
 		key, err := log.Append(t.Context(), Record{})
@@ -110,10 +110,10 @@ func TestEachEndsWithTheFirstError(t *testing.T) {
 
 func TestAClosedEpochTakesNoRecord(t *testing.T) {
 	store := memstore.New()
-	old := open(t, store, 1)
+	old := openLog(t, store, 1)
 	_, err := old.Append(t.Context(), Record{})
 	require.NoError(t, err)
-	next := open(t, store, 2)
+	next := openLog(t, store, 2)
 	_, err = old.Append(t.Context(), Record{})
 	require.ErrorIs(t, err, journal.ErrFenced)
 	_, err = next.Append(t.Context(), Record{})
@@ -184,7 +184,7 @@ func TestDamagedRecords(t *testing.T) {
 func TestAForgedRecordCostsBoundedMemory(t *testing.T) {
 	for _, field := range []string{"leftOut", "intents", "intendedSnapshots", "ranges"} {
 		store := memstore.New()
-		key, err := open(t, store, 1).Append(t.Context(), Record{})
+		key, err := openLog(t, store, 1).Append(t.Context(), Record{})
 		require.NoError(t, err)
 		text := limittest.Text(t, limittest.List(`{"formatVersion":2,"backup":"b","uid":"u","`+field+`":[`, "{}", "]}", 8<<20))
 		require.NoError(t, objectstore.PutBytes(t.Context(), store, key, text))

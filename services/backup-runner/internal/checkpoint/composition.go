@@ -59,7 +59,7 @@ func createComposition(ctx context.Context, store objectstore.Writer, c *Composi
 	if err != nil {
 		return fmt.Errorf("encode composition of backup %s: %w", c.Backup, err)
 	}
-	if err := operation.Decodable(bytes.NewReader(text), new(Composition).member); err != nil {
+	if err := operation.Decodable(bytes.NewReader(text), new(Composition).decodeMember); err != nil {
 		return fmt.Errorf("write composition of backup %s: %w: %w", c.Backup, ErrTooLarge, err)
 	}
 	if err := objectstore.CreateBytes(ctx, store, layout.Composition(c.Backup, c.UID), text); err != nil {
@@ -76,12 +76,12 @@ func ReadComposition(ctx context.Context, store objectstore.Reader, backup, uid 
 		return Composition{}, fmt.Errorf("read composition of backup %s: %w", backup, err)
 	}
 	from, c := &objectstore.ErrorReader{Reader: body}, Composition{}
-	c.Operations, err = operation.Decode(from, c.member)
+	c.Operations, err = operation.Decode(from, c.decodeMember)
 	switch {
 	case from.Err != nil:
 		err = fmt.Errorf("read composition of backup %s: %w", backup, from.Err) // no damage
 	case err == nil:
-		err = c.check(backup, uid)
+		err = c.checkBackup(backup, uid)
 	}
 	if err != nil && from.Err == nil {
 		err = fmt.Errorf("composition of backup %s: %w: %w", backup, ErrDamaged, err)
@@ -92,14 +92,14 @@ func ReadComposition(ctx context.Context, store objectstore.Reader, backup, uid 
 	return c, nil
 }
 
-// member decodes what there is besides the operations.
-func (c *Composition) member(key string, value json.RawMessage) error {
+// decodeMember decodes what there is besides the operations.
+func (c *Composition) decodeMember(key string, value json.RawMessage) error {
 	return operation.DecodeMember(key, value, c)
 }
 
-func (c *Composition) check(backup, uid string) error {
+func (c *Composition) checkBackup(backup, uid string) error {
 	if c.FormatVersion != compositionVersion {
-		return unsupported(c.FormatVersion)
+		return unsupportedFormatError(c.FormatVersion)
 	}
-	return belongs(backup, uid, c.Backup, c.UID)
+	return checkBelongs(backup, uid, c.Backup, c.UID)
 }

@@ -14,12 +14,12 @@ var (
 	ErrTooLarge = document.ErrTooLarge
 )
 
-func unsupported(format int) error {
+func unsupportedFormatError(format int) error {
 	return fmt.Errorf("formatVersion: %d is not supported", format)
 }
 
-// belongs refuses a document of another backup.
-func belongs(backup, uid, ofBackup, ofUID string) error {
+// checkBelongs refuses a document of another backup.
+func checkBelongs(backup, uid, ofBackup, ofUID string) error {
 	if ofBackup != backup || ofUID != uid {
 		return fmt.Errorf("it belongs to backup %s (uid %s)", ofBackup, ofUID)
 	}

@@ -52,8 +52,8 @@ func failureOf(backup, uid string) (document.Kind[failureRecord], func(*failureR
 	kind := document.Kind[failureRecord]{Name: "failure of backup " + backup, MaxBytes: maxFailureBytes, MaxDecoded: 4 * maxFailureBytes}
 	return kind, func(r *failureRecord) error {
 		if r.FormatVersion != failureVersion {
-			return unsupported(r.FormatVersion)
+			return unsupportedFormatError(r.FormatVersion)
 		}
-		return belongs(backup, uid, r.Backup, r.UID)
+		return checkBelongs(backup, uid, r.Backup, r.UID)
 	}
 }

@@ -66,7 +66,7 @@ func Each(ctx context.Context, store objectstore.Reader, backup, uid string, key
 		group, groupCtx := panics.NewGroup(ctx)
 		for i, key := range keys[:n] {
 			group.Go(func() (err error) {
-				batch[i], err = read(groupCtx, store, backup, uid, key)
+				batch[i], err = readRecord(groupCtx, store, backup, uid, key)
 				return err
 			})
 		}
@@ -83,7 +83,7 @@ func Each(ctx context.Context, store objectstore.Reader, backup, uid string, key
 	return nil
 }
 
-func read(ctx context.Context, store objectstore.Reader, backup, uid, key string) (Record, error) {
+func readRecord(ctx context.Context, store objectstore.Reader, backup, uid, key string) (Record, error) {
 	var rec Record
 	data, err := journal.Read(ctx, store, key)
 	if err != nil {

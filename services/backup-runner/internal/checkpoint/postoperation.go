@@ -43,8 +43,8 @@ func postOperationOf(backup, uid string) (document.Kind[PostOperationParts], fun
 	kind := document.Kind[PostOperationParts]{Name: "list of what was stored again of backup " + backup, MaxBytes: maxPostOperationBytes, MaxDecoded: 4 * maxPostOperationBytes}
 	return kind, func(p *PostOperationParts) error {
 		if p.FormatVersion != postOperationVersion {
-			return unsupported(p.FormatVersion)
+			return unsupportedFormatError(p.FormatVersion)
 		}
-		return belongs(backup, uid, p.Backup, p.UID)
+		return checkBelongs(backup, uid, p.Backup, p.UID)
 	}
 }

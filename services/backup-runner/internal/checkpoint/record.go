@@ -154,16 +154,16 @@ type Outcome struct {
 	Additional []Item `json:"additional,omitempty"`
 	Operation  string `json:"operation,omitempty"`
 	// Begun is more about Operation; nil without one.
-	Begun *Begun `json:"begun,omitempty"`
+	Begun *BegunOperation `json:"begun,omitempty"`
 	// Error is set instead when the call failed, beside Operation where that was answered all the
 	// same.
 	Error string `json:"error,omitempty"`
 	// Unsent is set instead when the call was not made after all: it still may be.
-	Unsent bool `json:"unsent,omitempty"`
+	NotSent bool `json:"unsent,omitempty"`
 }
 
-// Begun is an operation that a call began.
-type Begun struct {
+// BegunOperation is an operation that a call began.
+type BegunOperation struct {
 	// Kind is what the action is registered as.
 	Kind string `json:"kind"`
 	// Resource is the plural name of the call's object.

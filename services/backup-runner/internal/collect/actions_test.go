@@ -19,34 +19,34 @@ import (
 )
 
 func TestActionsChangeWhatTheyMatch(t *testing.T) {
-	first := annotate("a.io/first", action.Selector{IncludedResources: []string{"cm"}, IncludedNamespaces: []string{"a"}, Labels: "app in (x,y)"})
+	first := tracingAction("a.io/first", action.Selector{IncludedResources: []string{"cm"}, IncludedNamespaces: []string{"a"}, Labels: "app in (x,y)"})
 	first.selector.IncludedResources = []string{"configmaps"}
-	second := annotate("b.io/second", action.Selector{Labels: "app=x", ExcludedNamespaces: []string{"b"}})
-	idle := annotate("c.io/idle", resources("nosuch.example.com"))
-	plain := newSetup(t, estate(), velerov1.BackupSpec{})
+	second := tracingAction("b.io/second", action.Selector{Labels: "app=x", ExcludedNamespaces: []string{"b"}})
+	idle := tracingAction("c.io/idle", selectResources("nosuch.example.com"))
+	plain := newSetup(t, newEstateServer(), velerov1.BackupSpec{})
 	want, err := Run(t.Context(), plain.cfg, plain.job)
 	require.NoError(t, err)
 
-	s := newSetup(t, estate(), velerov1.BackupSpec{}).with(first, second, idle)
+	s := newSetup(t, newEstateServer(), velerov1.BackupSpec{}).addActions(first, second, idle)
 	res, err := Run(t.Context(), s.cfg, s.job)
 	require.NoError(t, err)
-	require.Zero(t, res.Errors, s.read(t, res).at(joblog.Error))
+	require.Zero(t, res.Errors, s.readStored(t, res).notesAt(joblog.Error))
 	require.Equal(t, want.Items, res.Items)
-	require.Equal(t, plain.read(t, want).items, s.read(t, res).items)
+	require.Equal(t, plain.readStored(t, want).items, s.readStored(t, res).items)
 	require.Equal(t, Counts{Items: res.Items, Total: res.Items}, s.job.Progress.Read())
-	require.Equal(t, 100, first.called(t), "two thirds of those in a")
-	require.Equal(t, 50, second.called(t))
-	require.Zero(t, idle.called(t))
+	require.Equal(t, 100, first.calledOnceEach(t), "two thirds of those in a")
+	require.Equal(t, 50, second.calledOnceEach(t))
+	require.Zero(t, idle.calledOnceEach(t))
 
-	bodies, before := s.bodies(t, res), plain.bodies(t, want)
+	bodies, before := s.storedBodies(t, res), plain.storedBodies(t, want)
 	entries, _ := s.entriesOf(t, res)
-	require.Equal(t, "a.io/first b.io/second", trace(bodies[configMap("cm-000")]))
+	require.Equal(t, "a.io/first b.io/second", traceOf(bodies[configMap("cm-000")]))
 	require.Equal(t, []string{"a.io/first", "b.io/second"}, entries[configMap("cm-000")].Actions)
-	require.Equal(t, "a.io/first", trace(bodies[configMap("cm-004")]))
-	require.Nil(t, trace(bodies[configMap("cm-002")]))
+	require.Equal(t, "a.io/first", traceOf(bodies[configMap("cm-004")]))
+	require.Nil(t, traceOf(bodies[configMap("cm-002")]))
 	require.Empty(t, entries[configMap("cm-002")].Actions)
 	for path, body := range bodies {
-		if trace(body) == nil {
+		if traceOf(body) == nil {
 			require.Equal(t, before[path], body)
 		}
 	}
@@ -56,16 +56,16 @@ func TestActionsChangeWhatTheyMatch(t *testing.T) {
 }
 
 func TestAnObjectThatAnActionLeavesAloneIsStoredAsListed(t *testing.T) {
-	plain := newSetup(t, estate(), velerov1.BackupSpec{})
+	plain := newSetup(t, newEstateServer(), velerov1.BackupSpec{})
 	want, err := Run(t.Context(), plain.cfg, plain.job)
 	require.NoError(t, err)
 	looks := &fakeAction{name: "a.io/looks", do: func(context.Context, action.Identity, *action.Object) (action.BackupResult, error) {
 		return action.BackupResult{}, nil
 	}}
-	s := newSetup(t, estate(), velerov1.BackupSpec{}).with(looks)
+	s := newSetup(t, newEstateServer(), velerov1.BackupSpec{}).addActions(looks)
 	res, err := Run(t.Context(), s.cfg, s.job)
 	require.NoError(t, err)
-	require.Equal(t, want.Items, looks.called(t), "an empty selector is everything")
+	require.Equal(t, want.Items, looks.calledOnceEach(t), "an empty selector is everything")
 	before, _ := plain.entriesOf(t, want)
 	after, _ := s.entriesOf(t, res)
 	require.Len(t, after, len(before))
@@ -76,25 +76,25 @@ func TestAnObjectThatAnActionLeavesAloneIsStoredAsListed(t *testing.T) {
 }
 
 func TestAnActionThatFailsCostsItsObject(t *testing.T) {
-	fails := &fakeAction{name: "a.io/x", selector: resources("configmaps"), do: func(_ context.Context, id action.Identity, o *action.Object) (action.BackupResult, error) {
+	fails := &fakeAction{name: "a.io/x", selector: selectResources("configmaps"), do: func(_ context.Context, id action.Identity, o *action.Object) (action.BackupResult, error) {
 		switch id.Name {
 		case "cm-000":
 			return action.BackupResult{}, fmt.Errorf("plugin a.io/x: Execute of %s: no such volume", id)
 		case "cm-002":
 			panic("broken")
 		case "cm-004":
-			return annotated(o, velerov1.AnnotationSkipFromBackup, "")
+			return annotatedResult(o, velerov1.AnnotationSkipFromBackup, "")
 		case "cm-006":
 			return action.BackupResult{OperationID: "op-1"}, nil
 		}
 		return action.BackupResult{}, nil
 	}}
-	s := newSetup(t, estate(), velerov1.BackupSpec{}).with(fails)
+	s := newSetup(t, newEstateServer(), velerov1.BackupSpec{}).addActions(fails)
 	res, err := Run(t.Context(), s.cfg, s.job)
 	require.NoError(t, err)
-	require.Equal(t, 300, fails.called(t))
-	got := s.read(t, res)
-	require.Equal(t, 297, got.of("configmaps"))
+	require.Equal(t, 300, fails.calledOnceEach(t))
+	got := s.readStored(t, res)
+	require.Equal(t, 297, got.countOf("configmaps"))
 	_, failed := s.entriesOf(t, res)
 	require.Equal(t, []string{"v1/ConfigMap a/cm-000", "v1/ConfigMap a/cm-002"}, failed, "the resource list names what failed, and not what was left out")
 	var errs []string
@@ -110,30 +110,30 @@ func TestAnActionThatFailsCostsItsObject(t *testing.T) {
 		"configmaps a/cm-002: an action failed: the object is not backed up: action a.io/x: Execute: panic: broken",
 		"configmaps a/cm-006: the object is backed up, but an action did not come to its end: action a.io/x: Execute: it began operation \"op-1\", which nothing waits for: an item that is stored again begins none",
 	}, errs)
-	require.Contains(t, got.at(joblog.Info), "configmaps a/cm-004: left out by action a.io/x")
+	require.Contains(t, got.notesAt(joblog.Info), "configmaps a/cm-004: left out by action a.io/x")
 	require.Equal(t, res.Items, s.job.Progress.Read().Items)
 	require.Equal(t, 3, s.job.Progress.Read().Errors)
 }
 
 func TestAnActionThatDoesNotSayWhatItAppliesToIsAnError(t *testing.T) {
-	silent := annotate("a.io/silent", action.Selector{})
+	silent := tracingAction("a.io/silent", action.Selector{})
 	silent.unbound = errors.New("plugin a.io/silent: AppliesTo: no answer in time")
-	wrong := annotate("b.io/wrong", action.Selector{Labels: "=="})
-	fine := annotate("c.io/fine", resources("nodes"))
-	base := newSetup(t, estate(), velerov1.BackupSpec{}).with(silent, wrong, fine)
+	wrong := tracingAction("b.io/wrong", action.Selector{Labels: "=="})
+	fine := tracingAction("c.io/fine", selectResources("nodes"))
+	base := newSetup(t, newEstateServer(), velerov1.BackupSpec{}).addActions(silent, wrong, fine)
 	res, err := Run(t.Context(), base.cfg, base.job)
 	require.NoError(t, err)
 	require.Equal(t, 2, res.Errors, "once each")
-	require.Equal(t, 1, fine.called(t))
-	require.Zero(t, silent.called(t))
+	require.Equal(t, 1, fine.calledOnceEach(t))
+	require.Zero(t, silent.calledOnceEach(t))
 
-	s := base.first(t) // and once, if two holders ask
+	s := base.firstOwner(t) // and once, if two holders ask
 	died := dieAt(s.store, 4)
 	_, err = Run(t.Context(), s.cfg, s.job)
 	require.ErrorIs(t, err, errDead)
 	require.True(t, died())
 	s.store.Inject(nil)
-	next := s.holder(t, 2)
+	next := s.nextOwner(t, 2)
 	res, err = Run(t.Context(), next.cfg, next.job)
 	require.NoError(t, err)
 	require.Equal(t, 2, res.Errors)
@@ -142,7 +142,7 @@ func TestAnActionThatDoesNotSayWhatItAppliesToIsAnError(t *testing.T) {
 func TestWhatPluginsLogIsInTheLogAndCounts(t *testing.T) {
 	lines := &Lines{}
 	closed := false
-	talks := &fakeAction{name: "a.io/talks", selector: resources("nodes"), do: func(context.Context, action.Identity, *action.Object) (action.BackupResult, error) {
+	talks := &fakeAction{name: "a.io/talks", selector: selectResources("nodes"), do: func(context.Context, action.Identity, *action.Object) (action.BackupResult, error) {
 		lines.Add(joblog.Entry{Level: joblog.Warning, Message: "careful", Source: "talks"})
 		lines.Add(joblog.Entry{Level: joblog.Error, Message: "broken", Source: "talks"})
 		for range 100 {
@@ -150,7 +150,7 @@ func TestWhatPluginsLogIsInTheLogAndCounts(t *testing.T) {
 		}
 		return action.BackupResult{}, nil
 	}}
-	s := newSetup(t, estate(), velerov1.BackupSpec{}).with(talks)
+	s := newSetup(t, newEstateServer(), velerov1.BackupSpec{}).addActions(talks)
 	s.job.Actions.Lines = lines
 	s.job.Actions.Close = func() { closed = true }
 	res, err := Run(t.Context(), s.cfg, s.job)
@@ -158,25 +158,25 @@ func TestWhatPluginsLogIsInTheLogAndCounts(t *testing.T) {
 	require.True(t, closed)
 	require.Equal(t, 1, res.Warnings)
 	require.Equal(t, 1, res.Errors)
-	got := s.read(t, res)
-	require.Contains(t, strings.Join(got.at(joblog.Info), "\n"), "plugins log too much: ")
+	got := s.readStored(t, res)
+	require.Contains(t, strings.Join(got.notesAt(joblog.Info), "\n"), "plugins log too much: ")
 	require.Equal(t, 1, s.job.Progress.Read().Errors)
 }
 
 // Claims and pods that an action looked at are accounted for as others are.
 func TestClaimsThatActionsMatchAreListedAsSkipped(t *testing.T) {
-	api := estate()
+	api := newEstateServer()
 	api.Add("persistentvolumes", kubetest.Object{Name: "pv-1"})
 	api.Add("persistentvolumeclaims", kubetest.Object{Namespace: "a", Name: "c", Body: map[string]any{"spec": map[string]string{"volumeName": "pv-1"}}})
 	api.Add("pods", kubetest.Object{Namespace: "a", Name: "p", Annotations: map[string]string{"backup.velero.io/backup-volumes": "v"}})
-	for _, actions := range [][]action.BackupItem{nil, {annotate("a.io/x", resources("pods", "persistentvolumeclaims"))}} {
-		s := newSetup(t, api, velerov1.BackupSpec{}, "a").with(actions...)
+	for _, actions := range [][]action.BackupItem{nil, {tracingAction("a.io/x", selectResources("pods", "persistentvolumeclaims"))}} {
+		s := newSetup(t, api, velerov1.BackupSpec{}, "a").addActions(actions...)
 		res, err := Run(t.Context(), s.cfg, s.job)
 		require.NoError(t, err)
-		got := s.read(t, res)
+		got := s.readStored(t, res)
 		require.Equal(t, 1, res.Warnings)
 		require.Equal(t, 1, res.Errors)
-		require.Equal(t, 1, got.of("persistentvolumes"), "the volume comes with its claim")
+		require.Equal(t, 1, got.countOf("persistentvolumes"), "the volume comes with its claim")
 		var volumes []string
 		for _, rec := range got.records {
 			for _, v := range rec.Volumes {
@@ -189,23 +189,23 @@ func TestClaimsThatActionsMatchAreListedAsSkipped(t *testing.T) {
 
 // busyScenario has actions on most kinds: some change, some fail, some leave out.
 func busyScenario() scenario {
-	return withBusyActions(scenarios()["dead kinds"])
+	return withBusyActions(allScenarios()["dead kinds"])
 }
 
 func withBusyActions(sc scenario) scenario {
 	sc.actions = func() []action.BackupItem {
 		return []action.BackupItem{
-			annotate("a.io/trace", resources("configmaps", "pods", "widgets.example.com", "namespaces")),
-			asks("b.io/asks", resources("pods"), true, func(id action.Identity) []string {
+			tracingAction("a.io/trace", selectResources("configmaps", "pods", "widgets.example.com", "namespaces")),
+			additionalAction("b.io/asks", selectResources("pods"), true, func(id action.Identity) []string {
 				n := id.Name[len(id.Name)-2:]
 				return []string{"persistentvolumes pv-" + n, "configmaps a/cm-0" + n, "configmaps a/nosuch", "unseens.example.com c/u-" + n[1:]}
 			}),
-			&fakeAction{name: "b.io/odd", selector: resources("configmaps", "pods"), do: func(_ context.Context, id action.Identity, o *action.Object) (action.BackupResult, error) {
+			&fakeAction{name: "b.io/odd", selector: selectResources("configmaps", "pods"), do: func(_ context.Context, id action.Identity, o *action.Object) (action.BackupResult, error) {
 				switch id.Name[len(id.Name)-1] {
 				case '3':
 					return action.BackupResult{}, errors.New("odd")
 				case '7':
-					return annotated(o, velerov1.AnnotationSkipFromBackup, "yes")
+					return annotatedResult(o, velerov1.AnnotationSkipFromBackup, "yes")
 				}
 				return action.BackupResult{}, nil
 			}},
@@ -217,17 +217,17 @@ func withBusyActions(sc scenario) scenario {
 // A call that fails while the run stops is no error of the backup: the next holder repeats it.
 func TestAnActionThatAStopInterruptsIsAskedAgain(t *testing.T) {
 	stop := make(chan struct{})
-	starts := &interrupted{fakeAction: annotate("a.io/starts", resources("nodes")), stop: stop}
-	s := newSetup(t, estate(), velerov1.BackupSpec{}).with(starts)
+	starts := &interrupted{fakeAction: tracingAction("a.io/starts", selectResources("nodes")), stop: stop}
+	s := newSetup(t, newEstateServer(), velerov1.BackupSpec{}).addActions(starts)
 	s.job.Stop = stop
 	_, err := Run(t.Context(), s.cfg, s.job)
 	require.ErrorIs(t, err, ErrStopped)
 	require.Zero(t, s.job.Progress.Read().Errors)
-	trace := annotate("a.io/starts", resources("nodes"))
-	next := s.holder(t, 2).with(trace)
-	res, got := next.run(t)
-	require.Zero(t, res.Errors, got.at(joblog.Error))
-	require.Equal(t, 1, trace.called(t))
+	trace := tracingAction("a.io/starts", selectResources("nodes"))
+	next := s.nextOwner(t, 2).addActions(trace)
+	res, got := next.runJob(t)
+	require.Zero(t, res.Errors, got.notesAt(joblog.Error))
+	require.Equal(t, 1, trace.calledOnceEach(t))
 }
 
 // interrupted is an action whose process is starting when the run is stopped.
@@ -244,9 +244,9 @@ func (i *interrupted) AppliesTo(context.Context) (action.Selector, error) {
 // Nor is a call that failed then.
 func TestACallThatAStopInterruptsIsMadeAgain(t *testing.T) {
 	stop := make(chan struct{})
-	s := newSetup(t, estate(), fifty(), "a")
+	s := newSetup(t, newEstateServer(), fiftyConfigMaps(), "a")
 	s.job.Stop = stop
-	s.with(&fakeAction{name: "a.io/x", do: func(_ context.Context, id action.Identity, _ *action.Object) (action.BackupResult, error) {
+	s.addActions(&fakeAction{name: "a.io/x", do: func(_ context.Context, id action.Identity, _ *action.Object) (action.BackupResult, error) {
 		if id.Name != "cm-060" {
 			return action.BackupResult{}, nil
 		}
@@ -255,11 +255,11 @@ func TestACallThatAStopInterruptsIsMadeAgain(t *testing.T) {
 	}})
 	_, err := Run(t.Context(), s.cfg, s.job)
 	require.ErrorIs(t, err, ErrStopped)
-	trace := annotate("a.io/x", action.Selector{})
-	next := s.holder(t, 2).with(trace)
-	res, got := next.run(t)
-	require.Zero(t, res.Errors, got.at(joblog.Error))
-	require.Equal(t, 50, got.of("configmaps"))
+	trace := tracingAction("a.io/x", action.Selector{})
+	next := s.nextOwner(t, 2).addActions(trace)
+	res, got := next.runJob(t)
+	require.Zero(t, res.Errors, got.notesAt(joblog.Error))
+	require.Equal(t, 50, got.countOf("configmaps"))
 	require.Contains(t, trace.calls, "ConfigMap a/cm-060")
 }
 
@@ -267,9 +267,9 @@ func TestACallThatAStopInterruptsIsMadeAgain(t *testing.T) {
 // record would be stored as the cluster's.
 func TestHeldObjectsWithAnotherHashEndTheJob(t *testing.T) {
 	stop := make(chan struct{})
-	s := newSetup(t, estate(), fifty(), "a")
+	s := newSetup(t, newEstateServer(), fiftyConfigMaps(), "a")
 	s.job.Stop = stop
-	s.with(&fakeAction{name: "a.io/x", do: func(_ context.Context, id action.Identity, _ *action.Object) (action.BackupResult, error) {
+	s.addActions(&fakeAction{name: "a.io/x", do: func(_ context.Context, id action.Identity, _ *action.Object) (action.BackupResult, error) {
 		if id.Name == "cm-060" {
 			close(stop)
 			return action.BackupResult{}, errors.New("plugin process died")
@@ -278,7 +278,7 @@ func TestHeldObjectsWithAnotherHashEndTheJob(t *testing.T) {
 	}})
 	_, err := Run(t.Context(), s.cfg, s.job)
 	require.ErrorIs(t, err, ErrStopped)
-	next := s.holder(t, 2).with(annotate("a.io/x", action.Selector{}))
+	next := s.nextOwner(t, 2).addActions(tracingAction("a.io/x", action.Selector{}))
 	var damaged []string
 	for _, key := range s.store.Keys() {
 		if strings.Contains(key, "-h") {
@@ -299,17 +299,17 @@ func TestHeldObjectsWithAnotherHashEndTheJob(t *testing.T) {
 func TestWhatIsNotStoredIsRecordedAsOftenAsWhatIs(t *testing.T) {
 	for name, do := range map[string]func(o *action.Object) (action.BackupResult, error){
 		"left out": func(o *action.Object) (action.BackupResult, error) {
-			return annotated(o, velerov1.AnnotationSkipFromBackup, "")
+			return annotatedResult(o, velerov1.AnnotationSkipFromBackup, "")
 		},
 		"failed": func(*action.Object) (action.BackupResult, error) { return action.BackupResult{}, errors.New("broken") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSetup(t, estate(), velerov1.BackupSpec{IncludedResources: []string{"configmaps"}}, "a")
+			s := newSetup(t, newEstateServer(), velerov1.BackupSpec{IncludedResources: []string{"configmaps"}}, "a")
 			s.cfg.PartItems = 10
-			s.with(&fakeAction{name: "a.io/x", do: func(_ context.Context, _ action.Identity, o *action.Object) (action.BackupResult, error) {
+			s.addActions(&fakeAction{name: "a.io/x", do: func(_ context.Context, _ action.Identity, o *action.Object) (action.BackupResult, error) {
 				return do(o)
 			}})
-			_, got := s.run(t)
+			_, got := s.runJob(t)
 			require.Empty(t, got.items)
 			records := 0
 			for i := range got.records {
@@ -329,9 +329,9 @@ func TestACallThatAStopInterruptsEndsNoOther(t *testing.T) {
 	t.Parallel()
 	stop, begun := make(chan struct{}), make(chan struct{})
 	var cause error
-	s := newSetup(t, estate(), fifty(), "a")
+	s := newSetup(t, newEstateServer(), fiftyConfigMaps(), "a")
 	s.job.Stop, s.cfg.BlockWorkers = stop, 2
-	s.with(&fakeAction{name: "a.io/x", do: func(ctx context.Context, id action.Identity, _ *action.Object) (action.BackupResult, error) {
+	s.addActions(&fakeAction{name: "a.io/x", do: func(ctx context.Context, id action.Identity, _ *action.Object) (action.BackupResult, error) {
 		switch id.Name {
 		case "cm-000":
 			<-begun

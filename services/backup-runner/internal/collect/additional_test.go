@@ -21,14 +21,14 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 )
 
-// asks returns an action that names additional items.
-func asks(name string, s action.Selector, must bool, items func(id action.Identity) []string) *fakeAction {
+// additionalAction returns an action that names additional items.
+func additionalAction(name string, s action.Selector, must bool, items func(id action.Identity) []string) *fakeAction {
 	return &fakeAction{name: name, selector: s, do: func(_ context.Context, id action.Identity, o *action.Object) (r action.BackupResult, err error) {
 		for _, text := range items(id) {
 			r.Additional = append(r.Additional, itemOf(text))
 		}
 		if must && len(r.Additional) > 0 {
-			changed, err := annotated(o, velerov1.AnnotationMustIncludeAdditional, "true")
+			changed, err := annotatedResult(o, velerov1.AnnotationMustIncludeAdditional, "true")
 			r.Object = changed.Object
 			return r, err
 		}
@@ -46,8 +46,8 @@ func itemOf(text string) action.Item {
 	return item
 }
 
-// only returns items for one object.
-func only(name string, items ...string) func(action.Identity) []string {
+// itemsForObject returns items for one object.
+func itemsForObject(name string, items ...string) func(action.Identity) []string {
 	return func(id action.Identity) []string {
 		if id.Name == name {
 			return items
@@ -62,7 +62,7 @@ type named struct {
 	seen []string
 }
 
-func (n *named) watch(api *kubetest.Server) *named {
+func (n *named) watchServer(api *kubetest.Server) *named {
 	api.Before = func(_ *kubetest.Server, r *http.Request) {
 		if f := r.URL.Query().Get("fieldSelector"); f != "" {
 			n.mu.Lock()
@@ -73,11 +73,11 @@ func (n *named) watch(api *kubetest.Server) *named {
 	return n
 }
 
-func (s *setup) run(t *testing.T) (Result, stored) {
+func (s *setup) runJob(t *testing.T) (Result, stored) {
 	t.Helper()
 	res, err := Run(t.Context(), s.cfg, s.job)
 	require.NoError(t, err)
-	got := s.read(t, res)
+	got := s.readStored(t, res)
 	require.Equal(t, got.items, slices.Compact(slices.Clone(got.items)), "nothing twice")
 	counts := s.job.Progress.Read()
 	require.Equal(t, counts.Items, counts.Total, "nothing waits")
@@ -88,34 +88,34 @@ func (s *setup) run(t *testing.T) (Result, stored) {
 }
 
 func TestAdditionalItemsOfTheSelectionAreNotReadAgain(t *testing.T) {
-	api := estate()
-	requests := (&named{}).watch(api)
-	trace := annotate("b.io/trace", resources("widgets.example.com"))
-	s := newSetup(t, api, velerov1.BackupSpec{}).with(
-		asks("a.io/x", resources("nodes"), false, only("n1", "configmaps a/cm-000", "configmaps b/cm-001", "widgets.example.com a/w2", "widget a/w1", "nodes n1")), trace)
-	res, got := s.run(t)
-	require.Zero(t, res.Errors, got.at(joblog.Error))
+	api := newEstateServer()
+	requests := (&named{}).watchServer(api)
+	trace := tracingAction("b.io/trace", selectResources("widgets.example.com"))
+	s := newSetup(t, api, velerov1.BackupSpec{}).addActions(
+		additionalAction("a.io/x", selectResources("nodes"), false, itemsForObject("n1", "configmaps a/cm-000", "configmaps b/cm-001", "widgets.example.com a/w2", "widget a/w1", "nodes n1")), trace)
+	res, got := s.runJob(t)
+	require.Zero(t, res.Errors, got.notesAt(joblog.Error))
 	require.Zero(t, res.Warnings)
 	require.Empty(t, requests.seen)
-	require.Equal(t, 2, trace.called(t), "once, whoever comes first")
-	require.Equal(t, 300, got.of("configmaps"))
+	require.Equal(t, 2, trace.calledOnceEach(t), "once, whoever comes first")
+	require.Equal(t, 300, got.countOf("configmaps"))
 }
 
 func TestAdditionalItemsOutsideTheSelectionComeFromTheCut(t *testing.T) {
-	api := estate()
+	api := newEstateServer()
 	api.Add("persistentvolumes", kubetest.Object{Name: "pv-1"})
-	requests := (&named{}).watch(api)
-	trace := annotate("b.io/trace", resources("persistentvolumes", "configmaps"))
+	requests := (&named{}).watchServer(api)
+	trace := tracingAction("b.io/trace", selectResources("persistentvolumes", "configmaps"))
 	// Pods are selected by label; what belongs to them is not labelled, or cluster-scoped.
 	api.Add("pods", kubetest.Object{Namespace: "a", Name: "p", Labels: map[string]string{"app": "only"}},
 		kubetest.Object{Namespace: "a", Name: "q", Labels: map[string]string{"app": "only"}})
-	s := newSetup(t, api, velerov1.BackupSpec{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "only"}}}, "a").with(
-		asks("a.io/x", resources("pods"), false, func(action.Identity) []string {
+	s := newSetup(t, api, velerov1.BackupSpec{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "only"}}}, "a").addActions(
+		additionalAction("a.io/x", selectResources("pods"), false, func(action.Identity) []string {
 			return []string{"configmaps a/cm-000", "persistentvolumes ignored/pv-1", "widgets.example.com a/w1"}
 		}), trace)
 	s.cfg.BlockWorkers = 4
-	res, got := s.run(t)
-	require.Zero(t, res.Errors, got.at(joblog.Error))
+	res, got := s.runJob(t)
+	require.Zero(t, res.Errors, got.notesAt(joblog.Error))
 	slices.Sort(requests.seen)
 	require.Equal(t, []string{
 		"/api/v1/namespaces/a/configmaps cm-000 @1000",
@@ -134,22 +134,22 @@ func TestAdditionalItemsOutsideTheSelectionComeFromTheCut(t *testing.T) {
 	entries, _ := s.entriesOf(t, res)
 	require.False(t, entries["resources/persistentvolumes/cluster/pv-1.json"].Live)
 	require.Equal(t, []string{"b.io/trace"}, entries["resources/persistentvolumes/cluster/pv-1.json"].Actions)
-	require.Equal(t, 2, trace.called(t), "additional items have their own actions")
+	require.Equal(t, 2, trace.calledOnceEach(t), "additional items have their own actions")
 }
 
 func TestAnAdditionalItemThatTheCutHasLostIsMarked(t *testing.T) {
-	api := estate()
+	api := newEstateServer()
 	var once sync.Once
-	s := newSetup(t, api, velerov1.BackupSpec{IncludedResources: []string{"configmaps"}}, "a").with(
-		&fakeAction{name: "a.io/x", selector: resources("configmaps"), do: func(_ context.Context, id action.Identity, _ *action.Object) (r action.BackupResult, err error) {
+	s := newSetup(t, api, velerov1.BackupSpec{IncludedResources: []string{"configmaps"}}, "a").addActions(
+		&fakeAction{name: "a.io/x", selector: selectResources("configmaps"), do: func(_ context.Context, id action.Identity, _ *action.Object) (r action.BackupResult, err error) {
 			once.Do(api.Compact)
 			if id.Name == "cm-000" {
 				r.Additional = []action.Item{itemOf("nodes n1")}
 			}
 			return r, nil
 		}})
-	res, got := s.run(t)
-	require.Zero(t, res.Errors, got.at(joblog.Error))
+	res, got := s.runJob(t)
+	require.Zero(t, res.Errors, got.notesAt(joblog.Error))
 	entries, _ := s.entriesOf(t, res)
 	node := entries["resources/nodes/cluster/n1.json"]
 	require.True(t, node.Live)
@@ -168,17 +168,17 @@ func TestFiltersHoldForAdditionalItems(t *testing.T) {
 			"resources/persistentvolumes/cluster/excluded.json", "resources/persistentvolumes/cluster/pv-1.json", "resources/widgets.example.com/namespaces/a/w1.json"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			api := estate()
+			api := newEstateServer()
 			api.Add("persistentvolumes", kubetest.Object{Name: "pv-1"}, kubetest.Object{Name: "excluded", Labels: map[string]string{selection.LabelExclude: "true"}},
 				kubetest.Object{Name: "going", Deleting: true})
 			spec := velerov1.BackupSpec{IncludedClusterScopedResources: []string{"nodes"}, ExcludedClusterScopedResources: []string{"namespaces"},
 				IncludedNamespaceScopedResources: []string{"configmaps"}, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "none"}}}
 			api.Add("nodes", kubetest.Object{Name: "n2", Labels: map[string]string{"app": "none"}})
-			s := newSetup(t, api, spec, "a").with(asks("a.io/x", resources("nodes"), tt.must, func(action.Identity) []string {
+			s := newSetup(t, api, spec, "a").addActions(additionalAction("a.io/x", selectResources("nodes"), tt.must, func(action.Identity) []string {
 				return []string{"configmaps b/cm-001", "persistentvolumes pv-1", "persistentvolumes excluded", "persistentvolumes going", "widgets.example.com a/w1"}
 			}))
-			res, got := s.run(t)
-			require.Zero(t, res.Errors, got.at(joblog.Error))
+			res, got := s.runJob(t)
+			require.Zero(t, res.Errors, got.notesAt(joblog.Error))
 			require.Zero(t, res.Warnings)
 			require.Equal(t, slices.Sorted(slices.Values(append(tt.want, "resources/nodes/cluster/n2.json"))), got.items)
 		})
@@ -186,13 +186,13 @@ func TestFiltersHoldForAdditionalItems(t *testing.T) {
 }
 
 func TestWhatBecomesOfAnObjectWhoseAdditionalItemIsNotStored(t *testing.T) {
-	fails := &fakeAction{name: "z.io/fails", selector: resources("widgets.example.com"), do: func(_ context.Context, id action.Identity, o *action.Object) (action.BackupResult, error) {
+	fails := &fakeAction{name: "z.io/fails", selector: selectResources("widgets.example.com"), do: func(_ context.Context, id action.Identity, o *action.Object) (action.BackupResult, error) {
 		if id.Name == "w1" {
 			return action.BackupResult{}, errors.New("broken")
 		}
-		return annotated(o, velerov1.AnnotationSkipFromBackup, "")
+		return annotatedResult(o, velerov1.AnnotationSkipFromBackup, "")
 	}}
-	s := newSetup(t, estate(), velerov1.BackupSpec{}).with(fails, asks("a.io/x", resources("configmaps"), false, func(id action.Identity) []string {
+	s := newSetup(t, newEstateServer(), velerov1.BackupSpec{}).addActions(fails, additionalAction("a.io/x", selectResources("configmaps"), false, func(id action.Identity) []string {
 		return map[string][]string{
 			"cm-000": {"configmaps a/nosuch"},
 			"cm-002": {"unicorns.example.com a/x"},
@@ -203,7 +203,7 @@ func TestWhatBecomesOfAnObjectWhoseAdditionalItemIsNotStored(t *testing.T) {
 			"cm-012": {"nodes/status n1"},
 		}[id.Name]
 	}))
-	res, got := s.run(t)
+	res, got := s.runJob(t)
 	var errs []string
 	for _, e := range got.notes {
 		if e.Level == joblog.Error {
@@ -220,7 +220,7 @@ func TestWhatBecomesOfAnObjectWhoseAdditionalItemIsNotStored(t *testing.T) {
 		"w1: broken",
 	}, errs)
 	require.Equal(t, 6, res.Errors)
-	require.Equal(t, []string{"configmaps a/cm-000: action a.io/x asks for configmaps a/nosuch, which does not exist"}, got.at(joblog.Warning))
+	require.Equal(t, []string{"configmaps a/cm-000: action a.io/x asks for configmaps a/nosuch, which does not exist"}, got.notesAt(joblog.Warning))
 	require.Contains(t, got.items, configMap("cm-000"), "what does not exist costs nothing")
 	require.Contains(t, got.items, configMap("cm-006"), "nor does what an action leaves out")
 	require.NotContains(t, got.items, configMap("cm-004"))
@@ -229,7 +229,7 @@ func TestWhatBecomesOfAnObjectWhoseAdditionalItemIsNotStored(t *testing.T) {
 func TestObjectsThatAskForOneAnotherAreStored(t *testing.T) {
 	for _, workers := range []int{1, 4} {
 		// cm-000 → cm-002 → cm-004 → … → cm-000, and each object is an additional item of itself.
-		ring := asks("a.io/ring", resources("configmaps"), false, func(id action.Identity) []string {
+		ring := additionalAction("a.io/ring", selectResources("configmaps"), false, func(id action.Identity) []string {
 			var n int
 			if _, err := fmt.Sscanf(id.Name, "cm-%d", &n); err != nil || n >= 60 {
 				return nil
@@ -237,12 +237,12 @@ func TestObjectsThatAskForOneAnotherAreStored(t *testing.T) {
 			next := (n + 2) % 60
 			return []string{fmt.Sprintf("configmaps %s/cm-%03d", []string{"a", "b"}[next%2], next), "configmaps " + id.Namespace + "/" + id.Name}
 		})
-		s := newSetup(t, estate(), velerov1.BackupSpec{}).with(ring)
+		s := newSetup(t, newEstateServer(), velerov1.BackupSpec{}).addActions(ring)
 		s.cfg.BlockWorkers = workers
-		res, got := s.run(t)
-		require.Zero(t, res.Errors, got.at(joblog.Error))
-		require.Equal(t, 300, ring.called(t))
-		require.Equal(t, 300, got.of("configmaps"))
+		res, got := s.runJob(t)
+		require.Zero(t, res.Errors, got.notesAt(joblog.Error))
+		require.Equal(t, 300, ring.calledOnceEach(t))
+		require.Equal(t, 300, got.countOf("configmaps"))
 	}
 }
 
@@ -260,9 +260,9 @@ func TestALongChainOfAdditionalItemsIsStored(t *testing.T) {
 	} {
 		for _, workers := range []int{1, 4} {
 			t.Run(fmt.Sprintf("%s, %d workers", name, workers), func(t *testing.T) {
-				api := estate()
+				api := newEstateServer()
 				api.Add("pods", kubetest.Object{Namespace: "a", Name: "p", Labels: map[string]string{"app": "only"}})
-				long := asks("a.io/long", resources("pods", "configmaps"), tt.must, func(id action.Identity) []string {
+				long := additionalAction("a.io/long", selectResources("pods", "configmaps"), tt.must, func(id action.Identity) []string {
 					var n int
 					if _, err := fmt.Sscanf(id.Name, "cm-%d", &n); err != nil {
 						return []string{"configmaps a/cm-000"}
@@ -272,14 +272,14 @@ func TestALongChainOfAdditionalItemsIsStored(t *testing.T) {
 					}
 					return []string{fmt.Sprintf("configmaps a/cm-%03d", n+2), "configmaps a/cm-298"}
 				})
-				s := newSetup(t, api, tt.spec, "a").with(long)
+				s := newSetup(t, api, tt.spec, "a").addActions(long)
 				s.cfg.BlockWorkers = workers
-				res, got := s.run(t)
-				require.Zero(t, res.Errors, got.at(joblog.Error))
-				require.Equal(t, 151, long.called(t))
-				require.Equal(t, 150, got.of("configmaps"))
-				require.Equal(t, 1, got.of("pods"))
-				require.Equal(t, []string{"configmaps a/cm-298: action a.io/long asks for configmaps a/nosuch, which does not exist"}, got.at(joblog.Warning))
+				res, got := s.runJob(t)
+				require.Zero(t, res.Errors, got.notesAt(joblog.Error))
+				require.Equal(t, 151, long.calledOnceEach(t))
+				require.Equal(t, 150, got.countOf("configmaps"))
+				require.Equal(t, 1, got.countOf("pods"))
+				require.Equal(t, []string{"configmaps a/cm-298: action a.io/long asks for configmaps a/nosuch, which does not exist"}, got.notesAt(joblog.Warning))
 			})
 		}
 	}
@@ -296,29 +296,29 @@ func errorsOf(s stored) (out []string) {
 
 // What actions of the second pass ask for may need definitions, namespaces and volumes of its own.
 func TestWhatComesLateBringsWhatItNeeds(t *testing.T) {
-	api := estate()
+	api := newEstateServer()
 	api.Add("persistentvolumes", kubetest.Object{Name: "pv-1"})
 	api.Add("persistentvolumeclaims", kubetest.Object{Namespace: "empty", Name: "c", Body: map[string]any{"spec": map[string]string{"volumeName": "pv-1"}}})
 	api.Add("widgets.example.com", kubetest.Object{Namespace: "empty", Name: "late"})
 	spec := velerov1.BackupSpec{IncludedResources: []string{"configmaps", "namespaces"}}
-	s := newSetup(t, api, spec, "a").with(asks("a.io/x", resources("namespaces"), true, only("a", "widgets.example.com empty/late", "persistentvolumeclaims empty/c")))
-	res, got := s.run(t)
-	require.Zero(t, res.Errors, got.at(joblog.Error))
-	require.Equal(t, 150, got.of("configmaps"))
+	s := newSetup(t, api, spec, "a").addActions(additionalAction("a.io/x", selectResources("namespaces"), true, itemsForObject("a", "widgets.example.com empty/late", "persistentvolumeclaims empty/c")))
+	res, got := s.runJob(t)
+	require.Zero(t, res.Errors, got.notesAt(joblog.Error))
+	require.Equal(t, 150, got.countOf("configmaps"))
 	for resource, n := range map[string]int{"widgets.example.com": 1, "persistentvolumeclaims": 1, "namespaces": 2} {
-		require.Equal(t, n, got.of(resource), resource)
+		require.Equal(t, n, got.countOf(resource), resource)
 	}
 }
 
 // Of what no action is expected to ask for, nothing is remembered.
 func TestOnlyWhatActionsAskForIsRemembered(t *testing.T) {
-	s := newSetup(t, estate(), velerov1.BackupSpec{}).with(asks("a.io/x", resources("nodes"), false, only("n1", "widgets.example.com a/w1", "configmaps a/cm-000")))
+	s := newSetup(t, newEstateServer(), velerov1.BackupSpec{}).addActions(additionalAction("a.io/x", selectResources("nodes"), false, itemsForObject("n1", "widgets.example.com a/w1", "configmaps a/cm-000")))
 	s.job.Actions.Asks = []schema.GroupResource{{Group: "example.com", Resource: "widgets"}}
-	res, got := s.run(t)
+	res, got := s.runJob(t)
 	require.Equal(t, 1, res.Errors)
 	require.Equal(t, []string{"action a.io/x: Execute: additional item configmaps a/cm-000: the action was not expected to ask for this resource"}, errorsOf(got))
-	require.Equal(t, 2, got.of("widgets.example.com"))
-	require.Equal(t, 300, got.of("configmaps"))
+	require.Equal(t, 2, got.countOf("widgets.example.com"))
+	require.Equal(t, 300, got.countOf("configmaps"))
 }
 
 // Deferred items are in the part of the object that named them: a holder that dies, or is stopped,
@@ -326,12 +326,12 @@ func TestOnlyWhatActionsAskForIsRemembered(t *testing.T) {
 func TestAStopInTheMiddleOfALongChain(t *testing.T) {
 	t.Parallel()
 	only := velerov1.BackupSpec{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "only"}}}
-	api := estate()
+	api := newEstateServer()
 	api.Add("pods", kubetest.Object{Namespace: "a", Name: "p", Labels: map[string]string{"app": "only"}})
 	s := newSetup(t, api, only, "a")
 	stop := make(chan struct{})
 	chain := func(stops string) *fakeAction {
-		return &fakeAction{name: "a.io/long", selector: resources("pods", "configmaps"), do: func(ctx context.Context, id action.Identity, _ *action.Object) (r action.BackupResult, err error) {
+		return &fakeAction{name: "a.io/long", selector: selectResources("pods", "configmaps"), do: func(ctx context.Context, id action.Identity, _ *action.Object) (r action.BackupResult, err error) {
 			if id.Name == stops {
 				close(stop)
 				<-ctx.Done()
@@ -346,25 +346,25 @@ func TestAStopInTheMiddleOfALongChain(t *testing.T) {
 		}}
 	}
 	s.job.Stop = stop
-	s.with(chain("cm-200"))
+	s.addActions(chain("cm-200"))
 	_, err := Run(t.Context(), s.cfg, s.job)
 	require.ErrorIs(t, err, ErrStopped)
-	res, got := s.holder(t, 2).with(chain("")).run(t)
-	require.Zero(t, res.Errors, got.at(joblog.Error))
-	require.Equal(t, 150, got.of("configmaps"))
+	res, got := s.nextOwner(t, 2).addActions(chain("")).runJob(t)
+	require.Zero(t, res.Errors, got.notesAt(joblog.Error))
+	require.Equal(t, 150, got.countOf("configmaps"))
 }
 
 // An additional item that an action creates did not exist at the revision of the lists, and was
 // left out with a warning.
 func TestAnAdditionalItemThatAnActionMadeIsStored(t *testing.T) {
-	api := estate()
+	api := newEstateServer()
 	s := newSetup(t, api, velerov1.BackupSpec{IncludedResources: []string{"nodes", "widgets.example.com"}})
-	s.with(&fakeAction{name: "a.io/makes", selector: resources("nodes"), do: func(context.Context, action.Identity, *action.Object) (action.BackupResult, error) {
+	s.addActions(&fakeAction{name: "a.io/makes", selector: selectResources("nodes"), do: func(context.Context, action.Identity, *action.Object) (action.BackupResult, error) {
 		api.Add("widgets.example.com", kubetest.Object{Namespace: "b", Name: "made"})
 		return action.BackupResult{Additional: []action.Item{itemOf("widgets.example.com b/made")}}, nil
 	}})
 	res, err := Run(t.Context(), s.cfg, s.job)
 	require.NoError(t, err)
 	require.Zero(t, res.Warnings+res.Errors)
-	require.Contains(t, s.read(t, res).items, "resources/widgets.example.com/namespaces/b/made.json")
+	require.Contains(t, s.readStored(t, res).items, "resources/widgets.example.com/namespaces/b/made.json")
 }

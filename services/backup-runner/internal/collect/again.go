@@ -18,31 +18,31 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
 )
 
-// Again stores items as they are now, regardless of the filters of the backup, and returns all the
+// StoreAgain stores items as they are now, regardless of the filters of the backup, and returns all the
 // parts that hold them, those of earlier holders among them. All items are read before the actions
 // of the backup see the first one, at one revision where job.Cut has one; a later holder continues
 // with what was read. No action begins another operation. The items have to be the same for every
 // holder. Errors and the epoch are as for Run.
-func Again(ctx context.Context, cfg Config, job Job, items []operation.Resource) (Result, error) {
+func StoreAgain(ctx context.Context, cfg Config, job Job, items []operation.Resource) (Result, error) {
 	uploads, cancel := context.WithCancel(ctx)
 	r := newRun(uploads, cfg, job)
 	defer func() {
 		cancel()
-		r.workers.discard()
+		r.workers.discardUnfinished()
 		r.spools.Remove()
 	}()
-	if err := r.again(ctx, itemsOf(items)); err != nil {
+	if err := r.storeAgain(ctx, itemsOf(items)); err != nil {
 		return Result{}, err
 	}
 	return r.results.sum, nil
 }
 
-func (r *run) again(ctx context.Context, items []action.Item) error {
+func (r *collectRun) storeAgain(ctx context.Context, items []action.Item) error {
 	r.afterwards = &checkpoint.PostOperation{}
 	if err := r.resumeAgain(ctx); err != nil {
 		return err
 	}
-	r.open()
+	r.openWriters()
 	bound, err := r.bindAgain(ctx)
 	if err != nil {
 		return err
@@ -53,11 +53,11 @@ func (r *run) again(ctx context.Context, items []action.Item) error {
 		return err
 	}
 	finder := &lookup.Finder{Lister: r.cfg.Lister, Cut: r.job.Cut, Catalog: r.job.Catalog, Filter: r.job.Filter, Later: true}
-	read := &reading{finder: finder, items: set, out: out, progress: r.job.Progress}
+	read := &itemReading{finder: finder, items: set, out: out, progress: r.job.Progress}
 	if err := r.readAgain(ctx, read, items); err != nil {
 		return err
 	}
-	if err := r.storer(bound, finder, set).Store(ctx, items, out); err != nil {
+	if err := r.newStorer(bound, finder, set).Store(ctx, items, out); err != nil {
 		return err
 	}
 	if r.job.Actions.Close != nil {
@@ -66,12 +66,12 @@ func (r *run) again(ctx context.Context, items []action.Item) error {
 	if err := out.Drain(); err != nil {
 		return err
 	}
-	return r.workers.flush(ctx)
+	return r.workers.flushWriters(ctx)
 }
 
 // resumeAgain reads what earlier holders recorded: of the collection its calls, and what they read
 // and stored again.
-func (r *run) resumeAgain(ctx context.Context) error {
+func (r *collectRun) resumeAgain(ctx context.Context) error {
 	name, uid := r.job.Backup.Name, string(r.job.Backup.UID)
 	records, err := checkpoint.Open(ctx, r.job.Store, name, uid, r.job.Epoch)
 	if err != nil {
@@ -92,7 +92,7 @@ func (r *run) resumeAgain(ctx context.Context) error {
 			r.afterwards.Unbound = state.Unbound
 		}
 		if rec.Covers() {
-			r.results.sealed(key, &rec.Part)
+			r.results.addSealed(key, &rec.Part)
 		}
 		return nil
 	})
@@ -107,20 +107,20 @@ func (r *run) resumeAgain(ctx context.Context) error {
 
 // bindAgain calls AppliesTo of the actions. One that is missing now, and was not when the
 // backup was collected, is an error of the backup, noted once.
-func (r *run) bindAgain(ctx context.Context) (*actionset.Bound, error) {
+func (r *collectRun) bindAgain(ctx context.Context) (*actionset.Bound, error) {
 	var before checkpoint.Start
 	if r.past.Start != nil {
 		before = *r.past.Start
 	}
 	noted := slices.Concat(before.Unbound, r.afterwards.Unbound)
-	bound, unbound, err := r.bind(ctx, noted)
+	bound, unbound, err := r.bindActions(ctx, noted)
 	if err != nil {
 		return nil, err
 	}
 	if bound == nil {
 		bound = &actionset.Bound{}
 	}
-	missing, err := r.missed(before.Actions, bound, slices.Concat(noted, unbound))
+	missing, err := r.noteMissedActions(before.Actions, bound, slices.Concat(noted, unbound))
 	if err != nil {
 		return nil, err
 	}
@@ -132,11 +132,11 @@ func (r *run) bindAgain(ctx context.Context) (*actionset.Bound, error) {
 	return bound, nil
 }
 
-// storer stores objects again.
-func (r *run) storer(bound *actionset.Bound, finder *lookup.Finder, items *itemset.Set) *acting.Pool {
+// newStorer stores objects again.
+func (r *collectRun) newStorer(bound *actionset.Bound, finder *lookup.Finder, items *itemset.Set) *acting.Pool {
 	return acting.New(acting.Config{
-		Actions: bound, Items: items, Spools: &r.spools, Past: &r.past.Calls, ReadRecord: r.record, Intents: r.intents, Again: true,
-		Finder: finder, Confirm: r.job.Confirm, Collateral: r.job.Actions.Collateral, Unsent: r.job.Actions.Unsent,
+		Actions: bound, Items: items, Spools: &r.spools, Past: &r.past.Calls, ReadRecord: r.readRecord, Intents: r.intents, Again: true,
+		Finder: finder, Confirm: r.job.Confirm, IsProcessCrash: r.job.Actions.IsProcessCrash, IsNotSent: r.job.Actions.IsNotSent,
 		Facts: r.facts, Remarks: r.remarks, Progress: r.job.Progress, Stop: r.workers.stop, Clock: r.cfg.Clock, Log: r.cfg.Log,
 	})
 }

@@ -33,12 +33,12 @@ func postOperation(n int) (items []operation.Resource, names []string) {
 func TestItemsAreReadBeforeAnActionSeesOneAgain(t *testing.T) {
 	for name, consistent := range map[string]bool{"at one revision": true, "each at the newest": false} {
 		t.Run(name, func(t *testing.T) {
-			api := estate()
-			s := newSetup(t, api, fifty(), "a")
+			api := newEstateServer()
+			s := newSetup(t, api, fiftyConfigMaps(), "a")
 			if !consistent {
 				s.job.Cut.Restore(nil)
 			}
-			s.with(&fakeAction{name: "a.io/removes", do: func(_ context.Context, id action.Identity, o *action.Object) (action.BackupResult, error) {
+			s.addActions(&fakeAction{name: "a.io/removes", do: func(_ context.Context, id action.Identity, o *action.Object) (action.BackupResult, error) {
 				if id.Name == "cm-000" {
 					api.Delete(pathOf("cm-002"))
 					api.Change(pathOf("cm-004"), func(o map[string]any) { o["data"] = map[string]any{"k": "later"} })
@@ -46,10 +46,10 @@ func TestItemsAreReadBeforeAnActionSeesOneAgain(t *testing.T) {
 				return action.BackupResult{Object: o}, nil
 			}})
 			items, _ := postOperation(3)
-			res, err := Again(t.Context(), s.cfg, s.job, items)
+			res, err := StoreAgain(t.Context(), s.cfg, s.job, items)
 			require.NoError(t, err)
-			require.Zero(t, res.Warnings+res.Errors, s.read(t, res).notes)
-			bodies := s.bodies(t, res)
+			require.Zero(t, res.Warnings+res.Errors, s.readStored(t, res).notes)
+			bodies := s.storedBodies(t, res)
 			require.Contains(t, bodies, configMap("cm-002"))
 			require.Equal(t, map[string]any{"k": "v"}, bodies[configMap("cm-004")]["data"])
 			entries, _ := s.entriesOf(t, res)
@@ -68,11 +68,11 @@ func TestItemsAreReadBeforeAnActionSeesOneAgain(t *testing.T) {
 func TestASuccessorGoesOnWithTheItemsThatWereReadAgain(t *testing.T) {
 	items, names := postOperation(12)
 	for n := 2; ; n++ {
-		api := estate()
-		s := newSetup(t, api, fifty(), "a").with(annotate("a.io/x", action.Selector{}))
+		api := newEstateServer()
+		s := newSetup(t, api, fiftyConfigMaps(), "a").addActions(tracingAction("a.io/x", action.Selector{}))
 		s.cfg.PartItems = 3
 		died := dieAt(s.store, n)
-		_, err := Again(t.Context(), s.cfg, s.job, items)
+		_, err := StoreAgain(t.Context(), s.cfg, s.job, items)
 		if !died() {
 			require.NoError(t, err)
 			require.Greater(t, n, 12)
@@ -94,11 +94,11 @@ func TestASuccessorGoesOnWithTheItemsThatWereReadAgain(t *testing.T) {
 		for _, name := range names {
 			api.Delete(pathOf(name))
 		}
-		next := s.holder(t, 2)
+		next := s.nextOwner(t, 2)
 		next.cfg.PartItems = 3
-		res, err := Again(t.Context(), next.cfg, next.job, items)
+		res, err := StoreAgain(t.Context(), next.cfg, next.job, items)
 		require.NoError(t, err)
-		bodies := next.bodies(t, res)
+		bodies := next.storedBodies(t, res)
 		want := len(names)
 		if read == 0 { // the revision is the second holder's
 			want = 0
@@ -107,7 +107,7 @@ func TestASuccessorGoesOnWithTheItemsThatWereReadAgain(t *testing.T) {
 		require.Equal(t, len(names)-want, res.Warnings)
 		require.Len(t, bodies, res.Items)
 		for path, body := range bodies {
-			require.Equal(t, "a.io/x", trace(body), path)
+			require.Equal(t, "a.io/x", traceOf(body), path)
 		}
 	}
 }
@@ -115,7 +115,7 @@ func TestASuccessorGoesOnWithTheItemsThatWereReadAgain(t *testing.T) {
 // What the call that began an operation changed about its item is in the copy that is stored again,
 // beside what the operation changed, and not what the object was before.
 func TestWhatAStartChangedIsInTheItemThatIsStoredAgain(t *testing.T) {
-	api := estate()
+	api := newEstateServer()
 	starts := &keyedAction{starter: starter{&fakeAction{name: "a.io/starts", do: func(_ context.Context, id action.Identity, o *action.Object) (action.BackupResult, error) {
 		u, err := o.Copy()
 		if err != nil {
@@ -126,7 +126,7 @@ func TestWhatAStartChangedIsInTheItemThatIsStoredAgain(t *testing.T) {
 		u.Object["big"] = int64(1<<62 + 1)
 		return action.BackupResult{Object: action.FromContent(u.Object)}, nil
 	}}}, keys: map[string][]string{}}
-	s := newSetup(t, api, fifty(), "a").with(starts)
+	s := newSetup(t, api, fiftyConfigMaps(), "a").addActions(starts)
 	_, err := Run(t.Context(), s.cfg, s.job)
 	require.NoError(t, err)
 	calls := len(starts.keys)
@@ -136,12 +136,12 @@ func TestWhatAStartChangedIsInTheItemThatIsStoredAgain(t *testing.T) {
 		meta, _ := o["metadata"].(map[string]any)
 		meta["annotations"] = map[string]any{"vendor.io/ready": "true"}
 	})
-	next := s.holder(t, 2)
-	res, err := Again(t.Context(), next.cfg, next.job, []operation.Resource{{Resource: "configmaps", Namespace: "a", Name: "cm-000"}})
+	next := s.nextOwner(t, 2)
+	res, err := StoreAgain(t.Context(), next.cfg, next.job, []operation.Resource{{Resource: "configmaps", Namespace: "a", Name: "cm-000"}})
 	require.NoError(t, err)
 	require.Zero(t, res.Errors)
 	require.Len(t, starts.keys, calls, "nothing is started")
-	body := next.bodies(t, res)[configMap("cm-000")]
+	body := next.storedBodies(t, res)[configMap("cm-000")]
 	require.Equal(t, map[string]any{"state": "done"}, body["data"])
 	meta, _ := body["metadata"].(map[string]any)
 	require.Equal(t, map[string]any{"vendor.io/upload": "of cm-000", "vendor.io/ready": "true"}, meta["annotations"])
@@ -153,7 +153,7 @@ func TestWhatAStartChangedIsInTheItemThatIsStoredAgain(t *testing.T) {
 // error, once, however often its holder changes; what the collection noted already is not noted
 // again.
 func TestAnActionThatIsMissingOnlyAfterTheOperationsIsAnError(t *testing.T) {
-	s := newSetup(t, estate(), fifty(), "a").with(annotate("a.io/x", action.Selector{}), annotate("a.io/y", action.Selector{}),
+	s := newSetup(t, newEstateServer(), fiftyConfigMaps(), "a").addActions(tracingAction("a.io/x", action.Selector{}), tracingAction("a.io/y", action.Selector{}),
 		&fakeAction{name: "a.io/silent", unbound: errors.New("no answer")})
 	s.job.Actions.Errors = []string{"plugin p cannot be asked"}
 	_, err := Run(t.Context(), s.cfg, s.job)
@@ -161,17 +161,17 @@ func TestAnActionThatIsMissingOnlyAfterTheOperationsIsAnError(t *testing.T) {
 	items, _ := postOperation(5)
 	want := []string{" /: plugin q cannot be asked", " /: action a.io/y is missing: items that operations named are stored again without what it changes"}
 	for n := 2; ; n++ {
-		next := s.holder(t, 2)
+		next := s.nextOwner(t, 2)
 		next.store = memstore.New()
 		for _, key := range s.store.Keys() {
 			data, _ := s.store.Bytes(key)
 			next.store.Set(key, data)
 		}
 		next.job.Store = next.store
-		next.with(annotate("a.io/x", action.Selector{}), &fakeAction{name: "a.io/silent", unbound: errors.New("no answer")})
+		next.addActions(tracingAction("a.io/x", action.Selector{}), &fakeAction{name: "a.io/silent", unbound: errors.New("no answer")})
 		next.job.Actions.Errors, next.cfg.PartItems = []string{"plugin p cannot be asked", "plugin q cannot be asked"}, 2
 		died := dieAt(next.store, n)
-		_, err := Again(t.Context(), next.cfg, next.job, items)
+		_, err := StoreAgain(t.Context(), next.cfg, next.job, items)
 		if !died() {
 			require.NoError(t, err)
 			require.Greater(t, n, 5)
@@ -179,10 +179,10 @@ func TestAnActionThatIsMissingOnlyAfterTheOperationsIsAnError(t *testing.T) {
 		}
 		require.ErrorIs(t, err, errDead)
 		next.store.Inject(nil)
-		third := next.holder(t, 3)
-		res, err := Again(t.Context(), third.cfg, third.job, items)
+		third := next.nextOwner(t, 3)
+		res, err := StoreAgain(t.Context(), third.cfg, third.job, items)
 		require.NoError(t, err)
-		got := third.read(t, res).at(joblog.Error)
+		got := third.readStored(t, res).notesAt(joblog.Error)
 		slices.Sort(got)
 		slices.Sort(want)
 		require.Equal(t, want, got, "dead at write %d", n)
@@ -193,7 +193,7 @@ func TestAnActionThatIsMissingOnlyAfterTheOperationsIsAnError(t *testing.T) {
 // A call that was answered as its context ended has begun its operation all the same: the holder
 // that comes next waits for it.
 func TestAnOperationThatWasBegunAsTheContextEndedIsRecorded(t *testing.T) {
-	s := newSetup(t, estate(), fifty(), "a")
+	s := newSetup(t, newEstateServer(), fiftyConfigMaps(), "a")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	ended := errors.New("the grace period is over")
 	calls := 0
@@ -202,14 +202,14 @@ func TestAnOperationThatWasBegunAsTheContextEndedIsRecorded(t *testing.T) {
 		cancel(ended)
 		return action.BackupResult{OperationID: "op"}, ctx.Err()
 	}}}
-	s.with(begins)
+	s.addActions(begins)
 	_, err := Run(ctx, s.cfg, s.job)
 	require.ErrorIs(t, err, ended)
 	require.Equal(t, 1, calls)
-	next := s.holder(t, 2).with(starter{&fakeAction{name: "a.io/begins", do: func(context.Context, action.Identity, *action.Object) (action.BackupResult, error) {
+	next := s.nextOwner(t, 2).addActions(starter{&fakeAction{name: "a.io/begins", do: func(context.Context, action.Identity, *action.Object) (action.BackupResult, error) {
 		return action.BackupResult{}, nil
 	}}})
-	res, _ := next.run(t)
+	res, _ := next.runJob(t)
 	require.Len(t, res.Operations, 1)
 	require.Equal(t, "op", res.Operations[0].ID)
 }

@@ -49,9 +49,9 @@ func TestAKindInAStorageOfItsOwn(t *testing.T) {
 			s := newSetup(t, apartEstate(own), velerov1.BackupSpec{})
 			res, err := Run(t.Context(), s.cfg, s.job)
 			require.NoError(t, err)
-			got := s.read(t, res)
-			require.Equal(t, 3, got.of("secrets"))
-			require.Zero(t, res.Errors, got.at(joblog.Error))
+			got := s.readStored(t, res)
+			require.Equal(t, 3, got.countOf("secrets"))
+			require.Zero(t, res.Errors, got.notesAt(joblog.Error))
 			ranges := rangesOf(got.records, "secrets")
 			require.Len(t, ranges, 1)
 			require.Equal(t, cut.ReasonApart, ranges[0].Reason)
@@ -73,9 +73,9 @@ func TestAKindThatMayBeListedInItsNamespaceOnly(t *testing.T) {
 			s := newSetup(t, api, velerov1.BackupSpec{}, "a")
 			res, err := Run(t.Context(), s.cfg, s.job)
 			require.NoError(t, err)
-			got := s.read(t, res)
-			require.Zero(t, res.Errors, got.at(joblog.Error))
-			require.Equal(t, 1, got.of("secrets"))
+			got := s.readStored(t, res)
+			require.Zero(t, res.Errors, got.notesAt(joblog.Error))
+			require.Equal(t, 1, got.countOf("secrets"))
 			require.Equal(t, own != 0, rangesOf(got.records, "secrets/a")[0].Reason == cut.ReasonApart)
 		})
 	}
@@ -85,21 +85,21 @@ func TestAKindThatMayBeListedInItsNamespaceOnly(t *testing.T) {
 func TestAnAdditionalItemInAStorageOfItsOwn(t *testing.T) {
 	for _, own := range []int64{50, 5000} {
 		s := newSetup(t, apartEstate(own), velerov1.BackupSpec{IncludedResources: []string{"pods"}}, "a")
-		s = s.with(asks("a.io/asks", resources("pods"), true, func(action.Identity) []string { return []string{"secrets a/s2"} }))
-		res, got := s.run(t)
-		require.Zero(t, res.Errors, got.at(joblog.Error))
+		s = s.addActions(additionalAction("a.io/asks", selectResources("pods"), true, func(action.Identity) []string { return []string{"secrets a/s2"} }))
+		res, got := s.runJob(t)
+		require.Zero(t, res.Errors, got.notesAt(joblog.Error))
 		require.Contains(t, got.items, "resources/secrets/namespaces/a/s2.json")
 	}
 }
 
 // A cluster that is written to meanwhile is newer at each read, and no kind of it apart.
 func TestABusyClusterIsOneStorage(t *testing.T) {
-	api := estate()
+	api := newEstateServer()
 	api.Before = func(s *kubetest.Server, _ *http.Request) { s.Advance() }
 	s := newSetup(t, api, velerov1.BackupSpec{})
 	res, err := Run(t.Context(), s.cfg, s.job)
 	require.NoError(t, err)
-	got := s.read(t, res)
+	got := s.readStored(t, res)
 	for i := range got.records {
 		for _, r := range got.records[i].Ranges {
 			require.Empty(t, r.Reason, r.Unit)

@@ -13,24 +13,24 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/plan"
 )
 
-// begin decides what holds for the whole backup, or follows what its first holder decided, and
+// beginBackup decides what holds for the whole backup, or follows what its first holder decided, and
 // returns the actions; nil while none may ask for an object.
-func (r *run) begin(ctx context.Context) (*actionset.Bound, error) {
+func (r *collectRun) beginBackup(ctx context.Context) (*actionset.Bound, error) {
 	if r.past.Start == nil {
-		return r.first(ctx)
+		return r.recordStart(ctx)
 	}
-	if err := r.rediscover(ctx); err != nil {
+	if err := r.awaitMissingGroups(ctx); err != nil {
 		return nil, err
 	}
-	bound, _, err := r.bind(ctx, r.past.Start.Unbound)
+	bound, _, err := r.bindActions(ctx, r.past.Start.Unbound)
 	return bound, err
 }
 
-// first records what is decided for the whole backup: its revision, its units, and how the log
+// recordStart records what is decided for the whole backup: its revision, its units, and how the log
 // begins, with the API groups that do not answer. It is durable before anything is collected, so
 // that no later holder decides anew.
-func (r *run) first(ctx context.Context) (*actionset.Bound, error) {
-	bound, unbound, err := r.bind(ctx, nil) // first: plugins may be slow to answer, and a cut grows old
+func (r *collectRun) recordStart(ctx context.Context) (*actionset.Bound, error) {
+	bound, unbound, err := r.bindActions(ctx, nil) // first: plugins may be slow to answer, and a cut grows old
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func (r *run) first(ctx context.Context) (*actionset.Bound, error) {
 		return nil, err
 	}
 	failpoint.Hit("backup-runner/cut-taken")
-	if err := r.greet(revision); err != nil {
+	if err := r.noteLogStart(revision); err != nil {
 		return nil, err
 	}
 	start := &checkpoint.Start{LiveNamespaces: live, Unbound: unbound}
@@ -58,8 +58,8 @@ func (r *run) first(ctx context.Context) (*actionset.Bound, error) {
 	return bound, out.Flush()
 }
 
-// greet notes how the log begins.
-func (r *run) greet(revision string) error {
+// noteLogStart notes how the log begins.
+func (r *collectRun) noteLogStart(revision string) error {
 	out := r.workers.writers[0]
 	message := "Backup started, each kind is listed at its newest revision"
 	if revision != "" {
@@ -74,16 +74,16 @@ func (r *run) greet(revision string) error {
 		}
 	}
 	for _, f := range r.job.Catalog.Failures() {
-		if err := r.unanswered(&f); err != nil {
+		if err := r.noteUnanswered(&f); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// unanswered notes that a group version could not be discovered: an error if the filters may select
+// noteUnanswered notes that a group version could not be discovered: an error if the filters may select
 // objects of it.
-func (r *run) unanswered(f *resource.GroupFailure) error {
+func (r *collectRun) noteUnanswered(f *resource.GroupFailure) error {
 	if r.job.Filter.MayTakeFrom(f.GroupVersion) {
 		return r.workers.writers[0].Fail(joblog.Entry{
 			Message: fmt.Sprintf("API group %s does not answer: its objects are not backed up", f.GroupVersion), Err: f.Err.Error()})
@@ -92,9 +92,9 @@ func (r *run) unanswered(f *resource.GroupFailure) error {
 		Message: fmt.Sprintf("API group %s does not answer; the filters select nothing of it", f.GroupVersion), Err: f.Err.Error()})
 }
 
-// bind calls AppliesTo of the actions. One that fails is an error of the backup,
+// bindActions calls AppliesTo of the actions. One that fails is an error of the backup,
 // noted unless an earlier holder did; all of these are returned.
-func (r *run) bind(ctx context.Context, noted []string) (bound *actionset.Bound, unbound []string, err error) {
+func (r *collectRun) bindActions(ctx context.Context, noted []string) (bound *actionset.Bound, unbound []string, err error) {
 	out, actions := r.workers.writers[0], &r.job.Actions
 	for _, missing := range actions.Errors {
 		unbound = append(unbound, missing)
@@ -113,7 +113,7 @@ func (r *run) bind(ctx context.Context, noted []string) (bound *actionset.Bound,
 		return nil, nil, err
 	}
 	if r.hooks != nil {
-		bound.Hooked = r.hooks.Touch
+		bound.Hooked = r.hooks.MayHaveHooks
 	}
 	for _, f := range failures {
 		unbound = append(unbound, f.Action)
@@ -127,8 +127,8 @@ func (r *run) bind(ctx context.Context, noted []string) (bound *actionset.Bound,
 	return bound, unbound, out.Drain()
 }
 
-// end notes that everything was listed, once everything is durable.
-func (r *run) end() error {
+// noteListed notes that everything was listed, once everything is durable.
+func (r *collectRun) noteListed() error {
 	out := r.workers.writers[0]
 	if err := out.Drain(); err != nil {
 		return err

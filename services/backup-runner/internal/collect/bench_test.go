@@ -20,13 +20,13 @@ import (
 // benchPage is how many objects of a benchmark make a page.
 const benchPage = 500
 
-// unmatched are actions that match none of the benchmarks' objects: by their resource, their
+// unmatchedActions are actions that match none of the benchmarks' objects: by their resource, their
 // namespace, their labels, and because nothing is of concern.
-func unmatched(names ...schema.GroupResource) Actions {
-	concerned := screening{annotate("d.io/x", action.Selector{})}
+func unmatchedActions(names ...schema.GroupResource) Actions {
+	concerned := screening{tracingAction("d.io/x", action.Selector{})}
 	return Actions{Asks: names, Items: []action.BackupItem{
-		annotate("a.io/x", resources("pods")), annotate("b.io/x", action.Selector{IncludedNamespaces: []string{"b"}}),
-		annotate("c.io/x", action.Selector{Labels: "app=y"}), concerned,
+		tracingAction("a.io/x", selectResources("pods")), tracingAction("b.io/x", action.Selector{IncludedNamespaces: []string{"b"}}),
+		tracingAction("c.io/x", action.Selector{Labels: "app=y"}), concerned,
 	}}
 }
 
@@ -38,11 +38,11 @@ func (screening) Concerns([]byte) bool { return false }
 // BenchmarkItem is what the runner does with one listed object of 2 KiB.
 func BenchmarkItem(b *testing.B) {
 	for name, actions := range map[string]Actions{
-		"no actions": {}, "none for the resource": {Items: []action.BackupItem{annotate("a.io/x", resources("pods"))}, Asks: []schema.GroupResource{wellknown.Pods}},
-		"none that matches": unmatched(), "held for one": {Items: []action.BackupItem{annotate("a.io/x", action.Selector{})}},
+		"no actions": {}, "none for the resource": {Items: []action.BackupItem{tracingAction("a.io/x", selectResources("pods"))}, Asks: []schema.GroupResource{wellknown.Pods}},
+		"none that matches": unmatchedActions(), "held for one": {Items: []action.BackupItem{tracingAction("a.io/x", action.Selector{})}},
 	} {
 		b.Run(name, func(b *testing.B) {
-			listed(b, actions, func(step func() error, size int64) error {
+			measureListing(b, actions, func(step func() error, size int64) error {
 				b.ReportAllocs()
 				b.SetBytes(size)
 				for b.Loop() {
@@ -60,14 +60,14 @@ func BenchmarkItem(b *testing.B) {
 // there were actions.
 func TestActionsThatDoNotMatchCostNoAllocation(t *testing.T) {
 	allocations := func(actions Actions) (n float64) {
-		listed(t, actions, func(step func() error, _ int64) (err error) {
+		measureListing(t, actions, func(step func() error, _ int64) (err error) {
 			n = testing.AllocsPerRun(2000, func() { err = errors.Join(err, step()) })
 			return err
 		})
 		return n
 	}
 	want := allocations(Actions{})
-	for name, actions := range map[string]Actions{"declared": unmatched(wellknown.Pods), "any": unmatched()} {
+	for name, actions := range map[string]Actions{"declared": unmatchedActions(wellknown.Pods), "any": unmatchedActions()} {
 		require.InDelta(t, want, allocations(actions), 0.5, name)
 	}
 }
@@ -75,10 +75,10 @@ func TestActionsThatDoNotMatchCostNoAllocation(t *testing.T) {
 // errListed ends a run after its list was measured.
 var errListed = errors.New("the list was measured")
 
-// listed runs a job whose list of config maps calls measure; step lists one more object.
-func listed(t testing.TB, actions Actions, measure func(step func() error, size int64) error) {
+// measureListing runs a job whose list of config maps calls measure; step lists one more object.
+func measureListing(t testing.TB, actions Actions, measure func(step func() error, size int64) error) {
 	t.Helper()
-	st := newSetup(t, estate(), velerov1.BackupSpec{IncludedResources: []string{"configmaps"}})
+	st := newSetup(t, newEstateServer(), velerov1.BackupSpec{IncludedResources: []string{"configmaps"}})
 	st.cfg.PartItems, st.cfg.PartBytes, st.cfg.Workers = 1<<30, 1<<40, 1
 	st.job.Actions, st.job.Cut = actions, cut.New(nil, false)
 	item, err := jsonlist.ParseObject([]byte(`{"metadata":{"name":"cm-1","namespace":"a","uid":"00000000-0000-4000-8000-000000000000",` +

@@ -56,8 +56,8 @@ type order struct {
 	names []string
 }
 
-func (o *order) action(resource ...string) *fakeAction {
-	return &fakeAction{name: "z.io/order", selector: resources(resource...), do: func(_ context.Context, id action.Identity, _ *action.Object) (action.BackupResult, error) {
+func (o *order) orderedAction(resource ...string) *fakeAction {
+	return &fakeAction{name: "z.io/order", selector: selectResources(resource...), do: func(_ context.Context, id action.Identity, _ *action.Object) (action.BackupResult, error) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		o.names = append(o.names, id.Kind.Kind+" "+id.Name)
@@ -66,12 +66,12 @@ func (o *order) action(resource ...string) *fakeAction {
 }
 
 func TestWhatBelongsTogetherIsProcessedTogether(t *testing.T) {
-	api := estate()
+	api := newEstateServer()
 	for i := range 6 {
 		api.Add("pods", kubetest.Object{Namespace: "a", Name: fmt.Sprintf("p-%d", i)})
 	}
 	// Pods 0, 2 and 4 share a widget, which relates back to all of them; 1 is alone.
-	blocks := &fakeBlock{name: "a.io/block", selector: resources("pods", "widgets.example.com"), related: func(id action.Identity) ([]string, error) {
+	blocks := &fakeBlock{name: "a.io/block", selector: selectResources("pods", "widgets.example.com"), related: func(id action.Identity) ([]string, error) {
 		switch {
 		case id.Name == "w1":
 			return []string{"pods a/p-0", "pods a/p-2", "pods a/p-4"}, nil
@@ -81,24 +81,24 @@ func TestWhatBelongsTogetherIsProcessedTogether(t *testing.T) {
 		return nil, nil
 	}}
 	var seen order
-	looks := seen.action("pods", "widgets.example.com")
-	s := newSetup(t, api, velerov1.BackupSpec{}).with(looks)
+	looks := seen.orderedAction("pods", "widgets.example.com")
+	s := newSetup(t, api, velerov1.BackupSpec{}).addActions(looks)
 	s.job.Actions.Blocks = []action.ItemBlock{blocks}
 	s.cfg.Workers = 1
-	res, got := s.run(t)
-	require.Zero(t, res.Errors, got.at(joblog.Error))
-	require.Equal(t, 8, looks.called(t))
+	res, got := s.runJob(t)
+	require.Zero(t, res.Errors, got.notesAt(joblog.Error))
+	require.Equal(t, 8, looks.calledOnceEach(t))
 	at := slices.Index(seen.names, "Pod p-0")
 	require.Equal(t, []string{"Pod p-0", "Widget w1", "Pod p-2", "Pod p-4"}, seen.names[at:at+4])
 	require.Len(t, blocks.asked, 8)
 	for id, n := range blocks.asked {
 		require.Equal(t, 1, n, id)
 	}
-	require.Equal(t, 6, got.of("pods"))
+	require.Equal(t, 6, got.countOf("pods"))
 }
 
 func TestRelatedObjectsOutsideTheSelection(t *testing.T) {
-	api := estate()
+	api := newEstateServer()
 	api.Add("persistentvolumes", kubetest.Object{Name: "pv-1"})
 	api.Add("pods", kubetest.Object{Namespace: "a", Name: "p", Labels: map[string]string{"app": "only"}},
 		kubetest.Object{Namespace: "a", Name: "q", Labels: map[string]string{"app": "only"}})
@@ -114,50 +114,50 @@ func TestRelatedObjectsOutsideTheSelection(t *testing.T) {
 		}
 		return nil, nil
 	}}
-	trace := annotate("b.io/trace", resources("configmaps"))
-	s := newSetup(t, api, velerov1.BackupSpec{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "only"}}}, "a").with(trace)
+	trace := tracingAction("b.io/trace", selectResources("configmaps"))
+	s := newSetup(t, api, velerov1.BackupSpec{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "only"}}}, "a").addActions(trace)
 	s.job.Actions.Blocks = []action.ItemBlock{blocks}
 	s.cfg.BlockWorkers = 4
-	res, got := s.run(t)
+	res, got := s.runJob(t)
 	require.Equal(t, []string{
 		"resources/configmaps/namespaces/a/cm-000.json", "resources/namespaces/cluster/a.json",
 		"resources/persistentvolumes/cluster/pv-1.json", "resources/pods/namespaces/a/p.json", "resources/pods/namespaces/a/q.json",
 	}, got.items, "what is related to something related comes too, and filters hold")
-	require.Equal(t, 1, trace.called(t))
+	require.Equal(t, 1, trace.calledOnceEach(t))
 	require.Equal(t, 2, res.Errors)
 	errs := strings.Join(errorsOf(got), "\n")
 	require.Contains(t, errs, broken.Error())
 	require.Contains(t, errs, "related item unicorns.example.com a/x: the cluster does not serve this resource")
-	require.Equal(t, []string{"configmaps a/nosuch: an action puts this object into an item block, and it does not exist"}, got.at(joblog.Warning))
+	require.Equal(t, []string{"configmaps a/nosuch: an action puts this object into an item block, and it does not exist"}, got.notesAt(joblog.Warning))
 }
 
 // A block that is not finished when the run is stopped is begun anew: what is related to an
 // object may be known through it alone.
 func TestAStopInTheMiddleOfABlock(t *testing.T) {
 	t.Parallel()
-	api := estate()
+	api := newEstateServer()
 	api.Add("persistentvolumes", kubetest.Object{Name: "pv-1"})
 	api.Add("pods", kubetest.Object{Namespace: "a", Name: "p", Labels: map[string]string{"app": "only"}})
 	stop := make(chan struct{})
-	waits := &fakeAction{name: "z.io/waits", selector: resources("persistentvolumes"), do: func(ctx context.Context, _ action.Identity, _ *action.Object) (action.BackupResult, error) {
+	waits := &fakeAction{name: "z.io/waits", selector: selectResources("persistentvolumes"), do: func(ctx context.Context, _ action.Identity, _ *action.Object) (action.BackupResult, error) {
 		close(stop)
 		<-ctx.Done()
 		return action.BackupResult{}, ctx.Err()
 	}}
 	s := newSetup(t, api, velerov1.BackupSpec{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "only"}}}, "a")
-	s.job.Actions.Blocks = []action.ItemBlock{&fakeBlock{name: "a.io/block", selector: resources("pods"), related: func(action.Identity) ([]string, error) {
+	s.job.Actions.Blocks = []action.ItemBlock{&fakeBlock{name: "a.io/block", selector: selectResources("pods"), related: func(action.Identity) ([]string, error) {
 		return []string{"persistentvolumes pv-1"}, nil
 	}}}
 	s.job.Stop = stop
-	begins := starter{annotate("a.io/begins", resources("pods"))}
-	s.with(begins, waits)
+	begins := starter{tracingAction("a.io/begins", selectResources("pods"))}
+	s.addActions(begins, waits)
 	_, err := Run(t.Context(), s.cfg, s.job)
 	require.ErrorIs(t, err, ErrStopped)
-	next := s.holder(t, 2).with(begins, annotate("z.io/waits", resources("persistentvolumes")))
-	res, got := next.run(t)
-	require.Zero(t, res.Errors, got.at(joblog.Error))
-	require.Equal(t, 1, begins.called(t), "its answer is recorded")
-	require.Equal(t, "a.io/begins", trace(next.bodies(t, res)["resources/pods/namespaces/a/p.json"]))
+	next := s.nextOwner(t, 2).addActions(begins, tracingAction("z.io/waits", selectResources("persistentvolumes")))
+	res, got := next.runJob(t)
+	require.Zero(t, res.Errors, got.notesAt(joblog.Error))
+	require.Equal(t, 1, begins.calledOnceEach(t), "its answer is recorded")
+	require.Equal(t, "a.io/begins", traceOf(next.storedBodies(t, res)["resources/pods/namespaces/a/p.json"]))
 	require.Equal(t, []string{
 		"resources/namespaces/cluster/a.json", "resources/persistentvolumes/cluster/pv-1.json", "resources/pods/namespaces/a/p.json",
 	}, got.items)
@@ -165,9 +165,9 @@ func TestAStopInTheMiddleOfABlock(t *testing.T) {
 
 func init() {
 	moreScenarios = append(moreScenarios, func(all map[string]scenario) {
-		blocks := withBusyActions(scenarios()["or-selectors and a missing namespace"])
+		blocks := withBusyActions(allScenarios()["or-selectors and a missing namespace"])
 		blocks.blocks = func() []action.ItemBlock {
-			return []action.ItemBlock{&fakeBlock{name: "a.io/block", selector: resources("pods"), related: func(id action.Identity) ([]string, error) {
+			return []action.ItemBlock{&fakeBlock{name: "a.io/block", selector: selectResources("pods"), related: func(id action.Identity) ([]string, error) {
 				n := id.Name[len(id.Name)-2:]
 				return []string{"configmaps b/cm-0" + n, "configmaps a/cm-0" + n, "pods a/pod-09", "persistentvolumes pv-1" + n[1:]}, nil
 			}}}

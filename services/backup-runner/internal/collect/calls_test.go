@@ -25,8 +25,8 @@ var _ action.BackupOperations = starter{}
 
 func (starter) OperationKind() string { return "BackupItemActionV2" }
 
-// intended returns the objects with an intent in the records of the bucket.
-func (s *setup) intended(t *testing.T) map[string]bool {
+// intendedObjects returns the objects with an intent in the records of the bucket.
+func (s *setup) intendedObjects(t *testing.T) map[string]bool {
 	t.Helper()
 	out := map[string]bool{}
 	for _, key := range s.store.Keys() {
@@ -45,40 +45,40 @@ func (s *setup) intended(t *testing.T) map[string]bool {
 	return out
 }
 
-// fifty selects 50 configmaps.
-func fifty() velerov1.BackupSpec {
+// fiftyConfigMaps selects 50 configmaps.
+func fiftyConfigMaps() velerov1.BackupSpec {
 	return velerov1.BackupSpec{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}}, IncludedResources: []string{"configmaps"}}
 }
 
 func TestACallThatMayBeginAnOperationIsRecordedBefore(t *testing.T) {
 	for _, workers := range []int{1, 4} {
-		s := newSetup(t, estate(), fifty(), "a")
+		s := newSetup(t, newEstateServer(), fiftyConfigMaps(), "a")
 		begins := &fakeAction{name: "a.io/begins"}
 		begins.do = func(_ context.Context, id action.Identity, _ *action.Object) (action.BackupResult, error) {
-			if !s.intended(t)["a.io/begins "+id.String()] {
+			if !s.intendedObjects(t)["a.io/begins "+id.String()] {
 				return action.BackupResult{}, errors.New("no record says that this call is made")
 			}
 			return action.BackupResult{}, nil
 		}
-		s.with(starter{begins}, annotate("b.io/trace", action.Selector{}))
+		s.addActions(starter{begins}, tracingAction("b.io/trace", action.Selector{}))
 		s.cfg.BlockWorkers = workers
-		res, _ := s.run(t)
+		res, _ := s.runJob(t)
 		require.Zero(t, res.Errors)
-		require.Equal(t, 50, begins.called(t))
-		require.Len(t, s.intended(t), 50, "of the other action nothing is recorded")
+		require.Equal(t, 50, begins.calledOnceEach(t))
+		require.Len(t, s.intendedObjects(t), 50, "of the other action nothing is recorded")
 	}
 }
 
-// begins changes objects, begins operations, fails, and returns additional items.
-func begins() *fakeAction {
-	return &fakeAction{name: "a.io/begins", selector: resources("configmaps"), do: func(_ context.Context, id action.Identity, o *action.Object) (action.BackupResult, error) {
+// mixedOutcomeAction changes objects, begins operations, fails, and returns additional items.
+func mixedOutcomeAction() *fakeAction {
+	return &fakeAction{name: "a.io/begins", selector: selectResources("configmaps"), do: func(_ context.Context, id action.Identity, o *action.Object) (action.BackupResult, error) {
 		switch id.Name {
 		case "cm-006":
 			return action.BackupResult{}, errors.New("no such volume")
 		case "cm-012":
 			return action.BackupResult{}, nil
 		}
-		r, err := annotated(o, "trace", "begun <"+id.Name+">")
+		r, err := annotatedResult(o, "trace", "begun <"+id.Name+">")
 		if id.Name == "cm-018" {
 			r.OperationID = "op-1"
 		}
@@ -93,19 +93,19 @@ func begins() *fakeAction {
 // holder died costs its object an error, any other is as in an undisturbed run.
 func TestNoCallThatMayBeginAnOperationIsMadeTwice(t *testing.T) {
 	t.Parallel()
-	undisturbed := newSetup(t, estate(), fifty(), "a").with(starter{begins()})
+	undisturbed := newSetup(t, newEstateServer(), fiftyConfigMaps(), "a").addActions(starter{mixedOutcomeAction()})
 	want, err := Run(t.Context(), undisturbed.cfg, undisturbed.job)
 	require.NoError(t, err)
-	bodies := undisturbed.bodies(t, want)
+	bodies := undisturbed.storedBodies(t, want)
 	for _, workers := range []int{1, 4} {
 		t.Run(fmt.Sprint(workers), func(t *testing.T) {
 			t.Parallel()
-			base := newSetup(t, estate(), fifty(), "a")
+			base := newSetup(t, newEstateServer(), fiftyConfigMaps(), "a")
 			base.cfg.PartItems, base.cfg.BlockWorkers = 8, workers
 			total := 0
-			for n := 1; ; n += jobtest.Share() {
-				calls := begins()
-				s := base.first(t).with(starter{calls})
+			for n := 1; ; n += jobtest.WriteStride() {
+				calls := mixedOutcomeAction()
+				s := base.firstOwner(t).addActions(starter{calls})
 				died := dieAt(s.store, n)
 				_, err := Run(t.Context(), s.cfg, s.job)
 				if !died() {
@@ -115,9 +115,9 @@ func TestNoCallThatMayBeginAnOperationIsMadeTwice(t *testing.T) {
 				}
 				require.ErrorIs(t, err, errDead)
 				s.store.Inject(nil)
-				next := s.holder(t, 2)
-				res, got := next.run(t)
-				calls.called(t) // each once
+				next := s.nextOwner(t, 2)
+				res, got := next.runJob(t)
+				calls.calledOnceEach(t) // each once
 				var unclear []string
 				for _, e := range got.notes {
 					if strings.Contains(e.Err, acting.ErrUnclear.Error()) {
@@ -127,9 +127,9 @@ func TestNoCallThatMayBeginAnOperationIsMadeTwice(t *testing.T) {
 				}
 				require.LessOrEqual(t, len(unclear), workers, "only what was under way")
 				total += len(unclear)
-				requireSame(t, bodies, next.bodies(t, res), unclear)
+				requireSame(t, bodies, next.storedBodies(t, res), unclear)
 			}
-			if jobtest.Share() == 1 {
+			if jobtest.WriteStride() == 1 {
 				require.Positive(t, total, "some were under way")
 			}
 		})
@@ -169,19 +169,19 @@ func (p preparing) Prepare(ctx context.Context) error { return p.prepare(ctx) }
 
 // A call is announced when its process is there, and not before.
 func TestACallIsAnnouncedWhenItCanBeMade(t *testing.T) {
-	s := newSetup(t, estate(), fifty(), "a")
+	s := newSetup(t, newEstateServer(), fiftyConfigMaps(), "a")
 	prepared := 0
-	looks := annotate("a.io/begins", action.Selector{})
-	s.with(preparing{starter{looks}, func(context.Context) error {
-		if n := len(s.intended(t)); n != prepared {
+	looks := tracingAction("a.io/begins", action.Selector{})
+	s.addActions(preparing{starter{looks}, func(context.Context) error {
+		if n := len(s.intendedObjects(t)); n != prepared {
 			return fmt.Errorf("%d calls are announced, %d were made", n, prepared)
 		}
 		prepared++
 		return nil
 	}})
-	res, got := s.run(t)
-	require.Zero(t, res.Errors, got.at(joblog.Error))
-	require.Equal(t, 50, looks.called(t))
+	res, got := s.runJob(t)
+	require.Zero(t, res.Errors, got.notesAt(joblog.Error))
+	require.Equal(t, 50, looks.calledOnceEach(t))
 }
 
 // A call that a stop prevented is made by the next holder, whether it was announced or not.
@@ -191,10 +191,10 @@ func TestACallThatWasNotSentIsMadeByTheNextHolder(t *testing.T) {
 	for name, announced := range map[string]bool{"before it is announced": false, "after it was": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSetup(t, estate(), fifty(), "a")
+			s := newSetup(t, newEstateServer(), fiftyConfigMaps(), "a")
 			stop := make(chan struct{})
 			s.job.Stop = stop
-			s.job.Actions.Unsent = func(err error) bool { return errors.Is(err, unsent) }
+			s.job.Actions.IsNotSent = func(err error) bool { return errors.Is(err, unsent) }
 			calls := &fakeAction{name: "a.io/begins", do: func(ctx context.Context, id action.Identity, _ *action.Object) (action.BackupResult, error) {
 				if !announced || id.Name != "cm-060" {
 					return action.BackupResult{}, nil
@@ -204,7 +204,7 @@ func TestACallThatWasNotSentIsMadeByTheNextHolder(t *testing.T) {
 				return action.BackupResult{}, unsent
 			}}
 			n := 0
-			s.with(preparing{starter{calls}, func(ctx context.Context) error {
+			s.addActions(preparing{starter{calls}, func(ctx context.Context) error {
 				if n++; announced || n < 10 {
 					return nil
 				}
@@ -218,12 +218,12 @@ func TestACallThatWasNotSentIsMadeByTheNextHolder(t *testing.T) {
 				return action.BackupResult{}, nil
 			}}
 			delete(calls.calls, "ConfigMap a/cm-060")
-			next := s.holder(t, 2)
-			next.with(starter{calls})
-			res, got := next.run(t)
-			require.Zero(t, res.Errors, got.at(joblog.Error))
-			require.Equal(t, 50, calls.called(t), "each once")
-			require.Equal(t, 50, got.of("configmaps"))
+			next := s.nextOwner(t, 2)
+			next.addActions(starter{calls})
+			res, got := next.runJob(t)
+			require.Zero(t, res.Errors, got.notesAt(joblog.Error))
+			require.Equal(t, 50, calls.calledOnceEach(t), "each once")
+			require.Equal(t, 50, got.countOf("configmaps"))
 		})
 	}
 }

@@ -74,8 +74,8 @@ func (c *cloud) CreateSnapshot(_ context.Context, id, _ string, tags map[string]
 	return "snap-" + id, nil
 }
 
-// snapshots gives the setup locations of the cloud.
-func (s *setup) snapshots(c *cloud, locations ...string) *setup {
+// withSnapshots gives the setup locations of the cloud.
+func (s *setup) withSnapshots(c *cloud, locations ...string) *setup {
 	s.job.Backup.Spec.VolumeSnapshotLocations = locations
 	s.job.Backup.Labels = map[string]string{"team": "a"}
 	s.job.Snapshots = &snapshot.Taker{Backup: s.job.Backup, Locations: c, Close: func() {}}
@@ -86,13 +86,13 @@ func volumeClaim(namespace, name, pv string) kubetest.Object {
 	return kubetest.Object{Namespace: namespace, Name: name, Body: map[string]any{"spec": map[string]string{"volumeName": pv}}}
 }
 
-func disk(name string) kubetest.Object {
+func newDisk(name string) kubetest.Object {
 	return kubetest.Object{Name: name, Labels: map[string]string{"topology.kubernetes.io/zone": "z1"},
 		Body: map[string]any{"spec": map[string]any{"persistentVolumeReclaimPolicy": "Delete"}}}
 }
 
-// decided returns the volumes and snapshots of the records, by volume.
-func decided(t *testing.T, got stored) (infos map[string]volume.Info, snapshots map[string]nativesnapshot.Snapshot) {
+// decidedVolumes returns the volumes and snapshots of the records, by volume.
+func decidedVolumes(t *testing.T, got stored) (infos map[string]volume.Info, snapshots map[string]nativesnapshot.Snapshot) {
 	t.Helper()
 	infos, snapshots = map[string]volume.Info{}, map[string]nativesnapshot.Snapshot{}
 	for i := range got.records {
@@ -110,15 +110,15 @@ func decided(t *testing.T, got stored) (infos map[string]volume.Info, snapshots 
 	return infos, snapshots
 }
 
-func disks() *kubetest.Server {
-	api := estate()
+func newDiskServer() *kubetest.Server {
+	api := newEstateServer()
 	for _, name := range []string{"good", "full", "odd", "foreign"} {
-		api.Add("persistentvolumes", disk("pv-"+name))
+		api.Add("persistentvolumes", newDisk("pv-"+name))
 		api.Add("persistentvolumeclaims", volumeClaim("a", name, "pv-"+name))
 	}
-	api.Add("persistentvolumes", disk("pv-alone"))
+	api.Add("persistentvolumes", newDisk("pv-alone"))
 	api.Add("persistentvolumeclaims", volumeClaim("b", "dangling", "pv-nosuch"), kubetest.Object{Namespace: "b", Name: "unbound"})
 	return api
 }
 
-func native(pv string) bool { return pv != "pv-foreign" }
+func hasNativeSnapshot(pv string) bool { return pv != "pv-foreign" }

@@ -112,7 +112,7 @@ const lastLimit = 5 * time.Second
 
 // lastOutcomes records how calls ended that no record has, for any end of the run: the operations
 // that they began continue. It is best effort; the holder of a later epoch fences it.
-func (r *run) lastOutcomes(ctx context.Context) {
+func (r *collectRun) lastOutcomes(ctx context.Context) {
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), lastLimit)
 	defer done()
 	if err := r.recordOutcomes(ctx); err != nil {
@@ -121,7 +121,7 @@ func (r *run) lastOutcomes(ctx context.Context) {
 }
 
 // recordOutcomes records all outcomes that no record has.
-func (r *run) recordOutcomes(ctx context.Context) error {
+func (r *collectRun) recordOutcomes(ctx context.Context) error {
 	if r.intents == nil || !r.intents.Pending() {
 		return nil
 	}
@@ -138,15 +138,15 @@ func Run(ctx context.Context, cfg Config, job Job) (Result, error) {
 	r := newRun(uploads, cfg, job)
 	defer func() {
 		cancel() // after a failure nothing more is worth uploading
-		r.workers.discard()
+		r.workers.discardUnfinished()
 		r.spools.Remove()
 		r.lastOutcomes(ctx)
 	}()
-	lists, done := engine.Until(ctx, cfg.Clock, job.Stop, pageGrace, ErrStopped)
+	lists, done := engine.WithStopGrace(ctx, cfg.Clock, job.Stop, pageGrace, ErrStopped)
 	defer done()
-	if err := r.collect(lists); err != nil {
+	if err := r.collectStages(lists); err != nil {
 		return Result{}, err
 	}
-	r.results.sum.Operations = r.operations()
+	r.results.sum.Operations = r.recordedOperations()
 	return r.results.sum, nil
 }

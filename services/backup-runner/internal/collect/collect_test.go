@@ -46,16 +46,16 @@ func TestEverythingSelectedIsStoredOnce(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := newSetup(t, estate(), tt.spec, tt.namespaces...)
+			s := newSetup(t, newEstateServer(), tt.spec, tt.namespaces...)
 			res, err := Run(t.Context(), s.cfg, s.job)
 			require.NoError(t, err)
-			got := s.read(t, res)
+			got := s.readStored(t, res)
 			for r, n := range tt.want {
-				require.Equal(t, n, got.of(r), r)
+				require.Equal(t, n, got.countOf(r), r)
 			}
 			require.Len(t, got.items, res.Items)
 			require.Equal(t, got.items, slices.Compact(slices.Clone(got.items)), "nothing twice")
-			require.Zero(t, res.Errors, got.at(joblog.Error))
+			require.Zero(t, res.Errors, got.notesAt(joblog.Error))
 			require.Equal(t, Counts{Items: res.Items, Total: res.Items}, s.job.Progress.Read())
 			left, err := os.ReadDir(s.job.Dir)
 			require.NoError(t, err)
@@ -65,7 +65,7 @@ func TestEverythingSelectedIsStoredOnce(t *testing.T) {
 }
 
 func TestObjectsThatAreNotTaken(t *testing.T) {
-	api := estate()
+	api := newEstateServer()
 	api.Add("configmaps",
 		kubetest.Object{Namespace: "a", Name: "excluded", Labels: map[string]string{selection.LabelExclude: "true"}},
 		kubetest.Object{Namespace: "a", Name: "going", Deleting: true})
@@ -73,13 +73,13 @@ func TestObjectsThatAreNotTaken(t *testing.T) {
 	s := newSetup(t, api, velerov1.BackupSpec{})
 	res, err := Run(t.Context(), s.cfg, s.job)
 	require.NoError(t, err)
-	got := s.read(t, res)
-	require.Equal(t, 300, got.of("configmaps"))
-	require.Equal(t, 3, got.of("namespaces"))
+	got := s.readStored(t, res)
+	require.Equal(t, 300, got.countOf("configmaps"))
+	require.Equal(t, 3, got.countOf("namespaces"))
 }
 
 func TestErrorsCostOneKindOrObject(t *testing.T) {
-	api := estate()
+	api := newEstateServer()
 	api.DeadGroups = []string{"dead.example.com"}
 	s := kubetest.New(append(slices.Clone(kinds), kubetest.Kind{Group: "broken.example.com", Version: "v1", Kind: "Broken",
 		Resource: "brokens", Namespaced: true, Custom: true, Dead: true})...)
@@ -91,10 +91,10 @@ func TestErrorsCostOneKindOrObject(t *testing.T) {
 	st := newSetup(t, s, velerov1.BackupSpec{IncludedNamespaces: []string{"a", "gone"}}, "a", "gone")
 	res, err := Run(t.Context(), st.cfg, st.job)
 	require.NoError(t, err)
-	got := st.read(t, res)
-	require.Equal(t, 1, got.of("configmaps"))
-	require.Equal(t, 1, got.of("pods"), "a pod whose volumes are not taken is stored")
-	errs := strings.Join(got.at(joblog.Error), "\n")
+	got := st.readStored(t, res)
+	require.Equal(t, 1, got.countOf("configmaps"))
+	require.Equal(t, 1, got.countOf("pods"), "a pod whose volumes are not taken is stored")
+	errs := strings.Join(got.notesAt(joblog.Error), "\n")
 	for _, want := range []string{
 		"API group dead.example.com/v1 does not answer",
 		"brokens.broken.example.com", "namespaces gone/gone",
@@ -119,7 +119,7 @@ func TestEventsByTheirOtherGroup(t *testing.T) {
 		s := newSetup(t, api, velerov1.BackupSpec{IncludedResources: []string{name}})
 		res, err := Run(t.Context(), s.cfg, s.job)
 		require.NoError(t, err)
-		got := s.read(t, res)
+		got := s.readStored(t, res)
 		require.Equal(t, []string{"resources/" + want + "/namespaces/a/e1.json"}, got.items, name)
 	}
 }
@@ -127,20 +127,20 @@ func TestEventsByTheirOtherGroup(t *testing.T) {
 // A group that does not answer costs a backup nothing that cannot select from it.
 func TestADeadGroupThatTheFilterLeavesOut(t *testing.T) {
 	for name, errors := range map[string]int{"configmaps": 0, "gizmos": 1} {
-		api := estate()
+		api := newEstateServer()
 		api.DeadGroups = []string{"dead.example.com"}
 		s := newSetup(t, api, velerov1.BackupSpec{IncludedResources: []string{name, "configmaps"}})
 		res, err := Run(t.Context(), s.cfg, s.job)
 		require.NoError(t, err)
 		require.Equal(t, errors, res.Errors, name)
-		got := s.read(t, res)
-		require.Equal(t, 300, got.of("configmaps"))
-		require.Len(t, slices.DeleteFunc(got.at(joblog.Info), func(m string) bool { return !strings.Contains(m, "dead.example.com") }), 1-errors)
+		got := s.readStored(t, res)
+		require.Equal(t, 300, got.countOf("configmaps"))
+		require.Len(t, slices.DeleteFunc(got.notesAt(joblog.Info), func(m string) bool { return !strings.Contains(m, "dead.example.com") }), 1-errors)
 	}
 }
 
 func TestReferencesReachTheManifest(t *testing.T) {
-	api := estate()
+	api := newEstateServer()
 	api.Add("pods", kubetest.Object{Namespace: "a", Name: "p", Body: map[string]any{"spec": map[string]any{
 		"serviceAccountName": "sa", "volumes": []any{map[string]any{"name": "v", "configMap": map[string]string{"name": "cm-000"}}}}}})
 	many := make([]any, reference.Max+1)
@@ -154,11 +154,11 @@ func TestReferencesReachTheManifest(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, res.Errors)
 	require.Zero(t, res.Warnings)
-	got := s.read(t, res)
+	got := s.readStored(t, res)
 	definition := []manifest.Reference{{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition", Name: "widgets.example.com", Relation: reference.DefinedBy}}
 	const cut = "resources/pods/namespaces/b/many.json"
 	require.Len(t, got.references[cut], reference.Max)
-	require.Contains(t, got.at(joblog.Info), "pods b/many: the manifest names the first 1000 of the objects this one refers to")
+	require.Contains(t, got.notesAt(joblog.Info), "pods b/many: the manifest names the first 1000 of the objects this one refers to")
 	delete(got.references, cut)
 	require.Equal(t, map[string][]manifest.Reference{
 		"resources/pods/namespaces/a/p.json": {
@@ -171,7 +171,7 @@ func TestReferencesReachTheManifest(t *testing.T) {
 }
 
 func TestCompactedRevision(t *testing.T) {
-	api := estate()
+	api := newEstateServer()
 	pages := 0
 	api.Before = func(s *kubetest.Server, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/configmaps") {
@@ -183,11 +183,11 @@ func TestCompactedRevision(t *testing.T) {
 	s := newSetup(t, api, velerov1.BackupSpec{})
 	res, err := Run(t.Context(), s.cfg, s.job)
 	require.NoError(t, err)
-	require.GreaterOrEqual(t, api.Gone(), 2)
-	got := s.read(t, res)
-	require.Equal(t, 300, got.of("configmaps"))
-	require.Equal(t, 2, got.of("widgets.example.com"))
-	require.Zero(t, res.Errors, got.at(joblog.Error))
+	require.GreaterOrEqual(t, api.CountExpired(), 2)
+	got := s.readStored(t, res)
+	require.Equal(t, 300, got.countOf("configmaps"))
+	require.Equal(t, 2, got.countOf("widgets.example.com"))
+	require.Zero(t, res.Errors, got.notesAt(joblog.Error))
 	requireContiguous(t, got.records, "configmaps")
 	require.GreaterOrEqual(t, len(s.job.Cut.Revisions()), 2)
 }
@@ -215,15 +215,15 @@ func requireContiguous(t *testing.T, records []checkpoint.Record, unit string) {
 }
 
 func TestCutOff(t *testing.T) {
-	s := newSetup(t, estate(), velerov1.BackupSpec{})
+	s := newSetup(t, newEstateServer(), velerov1.BackupSpec{})
 	s.job.Cut = cut.New(nil, false)
 	res, err := Run(t.Context(), s.cfg, s.job)
 	require.NoError(t, err)
-	require.Equal(t, 300, s.read(t, res).of("configmaps"))
+	require.Equal(t, 300, s.readStored(t, res).countOf("configmaps"))
 }
 
 func TestFencedRunStops(t *testing.T) {
-	s := newSetup(t, estate(), velerov1.BackupSpec{})
+	s := newSetup(t, newEstateServer(), velerov1.BackupSpec{})
 	_, err := checkpoint.Open(t.Context(), s.store, "b1", "uid-1", 2)
 	require.NoError(t, err)
 	_, err = Run(t.Context(), s.cfg, s.job)
@@ -231,7 +231,7 @@ func TestFencedRunStops(t *testing.T) {
 }
 
 func TestBrokenBucketEndsTheJob(t *testing.T) {
-	s := newSetup(t, estate(), velerov1.BackupSpec{})
+	s := newSetup(t, newEstateServer(), velerov1.BackupSpec{})
 	broken := errors.New("bucket is broken")
 	s.store.Inject(func(op memstore.Op, key string) error {
 		if op == memstore.OpCreate && strings.Contains(key, "-w") {
@@ -249,7 +249,7 @@ func TestBrokenBucketEndsTheJob(t *testing.T) {
 func TestCancelledRunStops(t *testing.T) {
 	lost := errors.New("claim lost")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	api := estate()
+	api := newEstateServer()
 	api.Before = func(_ *kubetest.Server, r *http.Request) {
 		if strings.Contains(r.URL.RawQuery, "continue") {
 			cancel(lost)

@@ -35,7 +35,7 @@ func TestAPausedRunnerCallsNoAction(t *testing.T) {
 				lost = true
 				return action.BackupResult{}, nil
 			}}
-			s := newSetup(t, estate(), fifty(), "a").with(of(pauses))
+			s := newSetup(t, newEstateServer(), fiftyConfigMaps(), "a").addActions(of(pauses))
 			s.cfg.Clock = clk
 			s.job.Confirm = func(context.Context) error {
 				if asked++; lost {
@@ -45,24 +45,24 @@ func TestAPausedRunnerCallsNoAction(t *testing.T) {
 			}
 			_, err := Run(t.Context(), s.cfg, s.job)
 			require.ErrorIs(t, err, claim.ErrLost)
-			require.Equal(t, 1, pauses.called(t))
+			require.Equal(t, 1, pauses.calledOnceEach(t))
 			require.Equal(t, 2, asked)
-			require.LessOrEqual(t, len(s.intended(t)), 1)
+			require.LessOrEqual(t, len(s.intendedObjects(t)), 1)
 		})
 	}
 }
 
 func TestAClaimIsNotConfirmedForEachObject(t *testing.T) {
 	asked := 0
-	looks := annotate("a.io/looks", action.Selector{})
-	s := newSetup(t, estate(), fifty(), "a").with(looks)
+	looks := tracingAction("a.io/looks", action.Selector{})
+	s := newSetup(t, newEstateServer(), fiftyConfigMaps(), "a").addActions(looks)
 	s.cfg.Clock = &leaping{}
 	s.job.Confirm = func(context.Context) error {
 		asked++
 		return nil
 	}
-	res, _ := s.run(t)
+	res, _ := s.runJob(t)
 	require.Zero(t, res.Errors)
-	require.Equal(t, 50, looks.called(t))
+	require.Equal(t, 50, looks.calledOnceEach(t))
 	require.Equal(t, 1, asked)
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 )
 
-// labelled selects by label in namespace a, where six pods have it.
-func labelled(t *testing.T) *setup {
+// newLabelledSetup selects by label in namespace a, where six pods have it.
+func newLabelledSetup(t *testing.T) *setup {
 	t.Helper()
-	api := estate()
+	api := newEstateServer()
 	for i := range 6 {
 		api.Add("pods", kubetest.Object{Namespace: "a", Name: fmt.Sprintf("p-%d", i), Labels: map[string]string{"app": "only"}})
 		api.Add("persistentvolumes", kubetest.Object{Name: fmt.Sprintf("pv-%d", i)})
@@ -26,23 +26,23 @@ func labelled(t *testing.T) *setup {
 	return s
 }
 
-// relates returns an item block action that relates these items to the objects of those names.
-func relates(items map[string][]string) *fakeBlock {
+// relatingAction returns an item block action that relates these items to the objects of those names.
+func relatingAction(items map[string][]string) *fakeBlock {
 	return &fakeBlock{name: "a.io/block", selector: action.Selector{}, related: func(id action.Identity) ([]string, error) { return items[id.Name], nil }}
 }
 
 // While p-0 is processed the block of p-1 waits for the only worker: that of p-5 is formed when p-5
 // is stored already.
 func TestAnAdditionalItemIsAskedWhatBelongsToItsBlock(t *testing.T) {
-	s := labelled(t).with(asks("a.io/asks", resources("pods"), false, only("p-0", "pods a/p-5")))
-	blocks := relates(map[string][]string{"p-5": {"persistentvolumes pv-1", "configmaps a/cm-000", "configmaps a/nosuch"}, "cm-000": {"persistentvolumes pv-2"}})
+	s := newLabelledSetup(t).addActions(additionalAction("a.io/asks", selectResources("pods"), false, itemsForObject("p-0", "pods a/p-5")))
+	blocks := relatingAction(map[string][]string{"p-5": {"persistentvolumes pv-1", "configmaps a/cm-000", "configmaps a/nosuch"}, "cm-000": {"persistentvolumes pv-2"}})
 	s.job.Actions.Blocks = []action.ItemBlock{blocks}
-	res, got := s.run(t)
-	require.Zero(t, res.Errors, got.at(joblog.Error))
-	require.Equal(t, 6, got.of("pods"))
-	require.Equal(t, 2, got.of("persistentvolumes"))
+	res, got := s.runJob(t)
+	require.Zero(t, res.Errors, got.notesAt(joblog.Error))
+	require.Equal(t, 6, got.countOf("pods"))
+	require.Equal(t, 2, got.countOf("persistentvolumes"))
 	require.Contains(t, got.items, configMap("cm-000"))
-	require.Len(t, got.at(joblog.Warning), 1)
+	require.Len(t, got.notesAt(joblog.Warning), 1)
 	require.Equal(t, 1, blocks.asked["Pod a/p-5"])
 }
 
@@ -51,13 +51,13 @@ func TestAnAdditionalItemIsAskedWhatBelongsToItsBlock(t *testing.T) {
 func TestAnAdditionalItemIsAskedWhereABlockNamesIt(t *testing.T) {
 	for name, asker := range map[string]string{"before": "p-0", "after": "p-5"} {
 		t.Run(name, func(t *testing.T) {
-			s := labelled(t).with(asks("a.io/asks", resources("pods"), false, only(asker, "configmaps a/cm-000", "configmaps a/cm-002")))
-			blocks := relates(map[string][]string{"p-4": {"configmaps a/cm-000"}, "cm-000": {"persistentvolumes pv-1"}, "cm-002": {"persistentvolumes pv-2"}})
+			s := newLabelledSetup(t).addActions(additionalAction("a.io/asks", selectResources("pods"), false, itemsForObject(asker, "configmaps a/cm-000", "configmaps a/cm-002")))
+			blocks := relatingAction(map[string][]string{"p-4": {"configmaps a/cm-000"}, "cm-000": {"persistentvolumes pv-1"}, "cm-002": {"persistentvolumes pv-2"}})
 			s.job.Actions.Blocks = []action.ItemBlock{blocks}
-			res, got := s.run(t)
-			require.Zero(t, res.Errors, got.at(joblog.Error))
-			require.Equal(t, 2, got.of("configmaps"))
-			require.Equal(t, 1, got.of("persistentvolumes"))
+			res, got := s.runJob(t)
+			require.Zero(t, res.Errors, got.notesAt(joblog.Error))
+			require.Equal(t, 2, got.countOf("configmaps"))
+			require.Equal(t, 1, got.countOf("persistentvolumes"))
 			require.Equal(t, 1, blocks.asked["ConfigMap a/cm-000"])
 			require.Contains(t, got.items, "resources/persistentvolumes/cluster/pv-1.json")
 		})
@@ -66,16 +66,16 @@ func TestAnAdditionalItemIsAskedWhereABlockNamesIt(t *testing.T) {
 
 func init() {
 	moreScenarios = append(moreScenarios, func(all map[string]scenario) {
-		sc := withBusyActions(scenarios()["or-selectors and a missing namespace"])
+		sc := withBusyActions(allScenarios()["or-selectors and a missing namespace"])
 		busy := sc.actions
 		sc.actions = func() []action.BackupItem {
-			return append(busy(), asks("c.io/ring", resources("pods", "configmaps"), false, func(id action.Identity) []string {
+			return append(busy(), additionalAction("c.io/ring", selectResources("pods", "configmaps"), false, func(id action.Identity) []string {
 				n := int(id.Name[len(id.Name)-1] - '0')
 				return []string{fmt.Sprintf("pods a/pod-%02d", (n+3)%10), fmt.Sprintf("widgets.example.com a/w-1%d", n)}
 			}))
 		}
 		sc.blocks = func() []action.ItemBlock {
-			return []action.ItemBlock{&fakeBlock{name: "a.io/block", selector: resources("pods", "configmaps", "widgets.example.com"), related: func(id action.Identity) ([]string, error) {
+			return []action.ItemBlock{&fakeBlock{name: "a.io/block", selector: selectResources("pods", "configmaps", "widgets.example.com"), related: func(id action.Identity) ([]string, error) {
 				n := id.Name[len(id.Name)-1:]
 				if id.Kind.Kind == "Widget" {
 					return []string{"persistentvolumes pv-0" + n, "persistentvolumes pv-1" + n, "configmaps a/none-" + id.Name}, nil
@@ -91,6 +91,6 @@ func init() {
 // was done about it.
 func TestTwoDeathsBesideItemBlocks(t *testing.T) {
 	t.Parallel()
-	sc := withActions(scenarios())["additional items with item blocks"]
+	sc := withActions(allScenarios())["additional items with item blocks"]
 	sc.twoDeaths(t, []int{22, 30, 38, 46, 54}, []int{2, 7, 12, 17, 22})
 }

@@ -59,9 +59,9 @@ func (f *fakeAction) Execute(ctx context.Context, o *action.Object, b *action.Ba
 	return r, err
 }
 
-// called returns how often the action was called for objects, and requires that it was once for
+// calledOnceEach returns how often the action was called for objects, and requires that it was once for
 // each.
-func (f *fakeAction) called(t *testing.T) int {
+func (f *fakeAction) calledOnceEach(t *testing.T) int {
 	t.Helper()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -71,14 +71,14 @@ func (f *fakeAction) called(t *testing.T) int {
 	return len(f.calls)
 }
 
-// annotate returns an action that notes that it was there.
-func annotate(name string, s action.Selector) *fakeAction {
+// tracingAction returns an action that notes that it was there.
+func tracingAction(name string, s action.Selector) *fakeAction {
 	return &fakeAction{name: name, selector: s, do: func(_ context.Context, _ action.Identity, o *action.Object) (action.BackupResult, error) {
-		return annotated(o, "trace", name)
+		return annotatedResult(o, "trace", name)
 	}}
 }
 
-func annotated(o *action.Object, key, value string) (action.BackupResult, error) {
+func annotatedResult(o *action.Object, key, value string) (action.BackupResult, error) {
 	u, err := o.Copy()
 	if err != nil {
 		return action.BackupResult{}, err
@@ -92,16 +92,18 @@ func annotated(o *action.Object, key, value string) (action.BackupResult, error)
 	return action.BackupResult{Object: action.FromContent(u.Object)}, nil
 }
 
-func resources(names ...string) action.Selector { return action.Selector{IncludedResources: names} }
+func selectResources(names ...string) action.Selector {
+	return action.Selector{IncludedResources: names}
+}
 
-// with gives the setup actions.
-func (s *setup) with(items ...action.BackupItem) *setup {
+// addActions gives the setup actions.
+func (s *setup) addActions(items ...action.BackupItem) *setup {
 	s.job.Actions.Items = items
 	return s
 }
 
-// bodies returns the stored objects by their un-versioned path.
-func (s *setup) bodies(t *testing.T, res Result) map[string]map[string]any {
+// storedBodies returns the stored objects by their un-versioned path.
+func (s *setup) storedBodies(t *testing.T, res Result) map[string]map[string]any {
 	t.Helper()
 	out := map[string]map[string]any{}
 	err := checkpoint.Each(t.Context(), s.store, "b1", "uid-1", res.Checkpoints, func(_ string, rec *checkpoint.Record) error {
@@ -163,7 +165,7 @@ func (s *setup) entriesOf(t *testing.T, res Result) (stored map[string]manifest.
 	return stored, failed
 }
 
-func trace(body map[string]any) any {
+func traceOf(body map[string]any) any {
 	meta, _ := body["metadata"].(map[string]any)
 	annotations, _ := meta["annotations"].(map[string]any)
 	return annotations["trace"]

@@ -60,7 +60,7 @@ func (a *applications) Run(ctx context.Context, cmd *podexec.Command) (podexec.O
 	return podexec.Output{Stdout: cmd.Args[0] + " done"}, nil
 }
 
-func (a *applications) commands() []string {
+func (a *applications) ranCommands() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Sorted(slices.Values(a.ran))
@@ -78,8 +78,8 @@ func (a *applications) isFrozen(pod string) bool {
 	return a.frozen[pod]
 }
 
-// pod is a running Pod that mounts claims.
-func pod(name string, annotations map[string]string, claims ...string) kubetest.Object {
+// newPod is a running Pod that mounts claims.
+func newPod(name string, annotations map[string]string, claims ...string) kubetest.Object {
 	volumes := []any{}
 	for _, claim := range claims {
 		volumes = append(volumes, map[string]any{"name": claim, "persistentVolumeClaim": map[string]any{"claimName": claim}})
@@ -90,8 +90,8 @@ func pod(name string, annotations map[string]string, claims ...string) kubetest.
 	}}
 }
 
-// around are the annotations that freeze and thaw.
-func around(more ...string) map[string]string {
+// hookAnnotations are the annotations that freeze and thaw.
+func hookAnnotations(more ...string) map[string]string {
 	out := map[string]string{"pre.hook.backup.velero.io/command": "freeze", "post.hook.backup.velero.io/command": "thaw"}
 	for i := 0; i < len(more); i += 2 {
 		out[more[i]] = more[i+1]
@@ -99,8 +99,8 @@ func around(more ...string) map[string]string {
 	return out
 }
 
-// hooks gives the setup hooks.
-func (s *setup) hooks(t *testing.T, apps *applications) *setup {
+// withHooks gives the setup hooks.
+func (s *setup) withHooks(t *testing.T, apps *applications) *setup {
 	t.Helper()
 	set, err := hook.NewBackup(&s.job.Backup.Spec.Hooks, s.job.Catalog)
 	require.NoError(t, err)
@@ -108,8 +108,8 @@ func (s *setup) hooks(t *testing.T, apps *applications) *setup {
 	return s
 }
 
-// ended sums up the hooks that have ended by the records.
-func (s stored) ended() (pods, attempted, failed int) {
+// endedHooks sums up the hooks that have ended by the records.
+func (s stored) endedHooks() (pods, attempted, failed int) {
 	for i := range s.records {
 		for _, e := range s.records[i].HooksEnded {
 			pods, attempted, failed = pods+1, attempted+e.Attempted, failed+e.Failed
@@ -118,9 +118,9 @@ func (s stored) ended() (pods, attempted, failed int) {
 	return pods, attempted, failed
 }
 
-// watching returns an action that requires that the Pods which a Pod or claim belongs to are frozen.
-func watching(apps *applications, users func(id action.Identity) []string) *fakeAction {
-	return &fakeAction{name: "a.io/watch", selector: resources("pods", "persistentvolumeclaims"), do: func(_ context.Context, id action.Identity, _ *action.Object) (action.BackupResult, error) {
+// watchingAction returns an action that requires that the Pods which a Pod or claim belongs to are frozen.
+func watchingAction(apps *applications, users func(id action.Identity) []string) *fakeAction {
+	return &fakeAction{name: "a.io/watch", selector: selectResources("pods", "persistentvolumeclaims"), do: func(_ context.Context, id action.Identity, _ *action.Object) (action.BackupResult, error) {
 		for _, name := range users(id) {
 			if !apps.isFrozen(name) {
 				return action.BackupResult{}, fmt.Errorf("%s is not frozen", name)
@@ -134,28 +134,28 @@ func watching(apps *applications, users func(id action.Identity) []string) *fake
 // both are frozen, whichever object comes first, and whichever action names the claim.
 func TestActionsRunBetweenHooks(t *testing.T) {
 	for _, workers := range []int{1, 4} {
-		api := estate()
-		api.Add("pods", pod("db-0", around(), "own", "shared"), pod("db-1", around(), "shared"), pod("plain", nil, "shared"))
+		api := newEstateServer()
+		api.Add("pods", newPod("db-0", hookAnnotations(), "own", "shared"), newPod("db-1", hookAnnotations(), "shared"), newPod("plain", nil, "shared"))
 		api.Add("persistentvolumeclaims", kubetest.Object{Namespace: "a", Name: "own"}, kubetest.Object{Namespace: "a", Name: "shared"}, kubetest.Object{Namespace: "a", Name: "free"})
 		apps := &applications{}
-		watch := watching(apps, func(id action.Identity) []string {
+		watch := watchingAction(apps, func(id action.Identity) []string {
 			return map[string][]string{"db-0": {"db-0"}, "db-1": {"db-1"}, "own": {"db-0"}, "shared": {"db-0", "db-1"}}[id.Name]
 		})
-		ask := asks("b.io/ask", resources("configmaps"), false, func(action.Identity) []string {
+		ask := additionalAction("b.io/ask", selectResources("configmaps"), false, func(action.Identity) []string {
 			return []string{"persistentvolumeclaims a/shared"}
 		})
-		s := newSetup(t, api, velerov1.BackupSpec{}).with(ask, watch).hooks(t, apps)
+		s := newSetup(t, api, velerov1.BackupSpec{}).addActions(ask, watch).withHooks(t, apps)
 		s.cfg.BlockWorkers = workers
-		res, got := s.run(t)
-		require.Zero(t, res.Errors, got.at(joblog.Error))
-		require.Equal(t, 6, watch.called(t))
-		require.Equal(t, 3, got.of("pods"))
-		require.Equal(t, 3, got.of("persistentvolumeclaims"))
-		require.Equal(t, []string{"db-0 main freeze", "db-0 main thaw", "db-1 main freeze", "db-1 main thaw"}, apps.commands())
+		res, got := s.runJob(t)
+		require.Zero(t, res.Errors, got.notesAt(joblog.Error))
+		require.Equal(t, 6, watch.calledOnceEach(t))
+		require.Equal(t, 3, got.countOf("pods"))
+		require.Equal(t, 3, got.countOf("persistentvolumeclaims"))
+		require.Equal(t, []string{"db-0 main freeze", "db-0 main thaw", "db-1 main freeze", "db-1 main thaw"}, apps.ranCommands())
 		require.Empty(t, apps.frozen)
-		pods, attempted, failed := got.ended()
+		pods, attempted, failed := got.endedHooks()
 		require.Equal(t, []int{2, 4, 0}, []int{pods, attempted, failed})
-		require.Contains(t, strings.Join(got.at(joblog.Info), "\n"), `pods a/db-0: pre hook ["freeze"] ran in container main (annotation pre.hook.backup.velero.io/command), stdout: freeze done`)
+		require.Contains(t, strings.Join(got.notesAt(joblog.Info), "\n"), `pods a/db-0: pre hook ["freeze"] ran in container main (annotation pre.hook.backup.velero.io/command), stdout: freeze done`)
 	}
 }
 
@@ -164,12 +164,12 @@ func TestActionsRunBetweenHooks(t *testing.T) {
 // stored.
 func TestAnUnselectedClaimIsBackedUpBetweenHooks(t *testing.T) {
 	for name, annotations := range map[string]map[string]string{
-		"stored":     around(),
-		"not stored": around("pre.hook.backup.velero.io/command", "fail", "pre.hook.backup.velero.io/on-error", "Fail"),
+		"stored":     hookAnnotations(),
+		"not stored": hookAnnotations("pre.hook.backup.velero.io/command", "fail", "pre.hook.backup.velero.io/on-error", "Fail"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			api := estate()
-			api.Add("pods", pod("db", annotations, "shared"), pod("plain", nil, "shared"), pod("zero", nil))
+			api := newEstateServer()
+			api.Add("pods", newPod("db", annotations, "shared"), newPod("plain", nil, "shared"), newPod("zero", nil))
 			api.Add("persistentvolumeclaims", kubetest.Object{Namespace: "a", Name: "shared"})
 			others := make(chan struct{}) // closed once all Pods that wait for no hook were processed
 			apps := &applications{before: func(ctx context.Context, _, command string) error {
@@ -183,13 +183,13 @@ func TestAnUnselectedClaimIsBackedUpBetweenHooks(t *testing.T) {
 				return nil
 			}}
 			var thawed atomic.Int32
-			watch := &fakeAction{name: "a.io/watch", selector: resources("persistentvolumeclaims"), do: func(context.Context, action.Identity, *action.Object) (action.BackupResult, error) {
-				if len(apps.commands()) != 1 { // the pre hook
+			watch := &fakeAction{name: "a.io/watch", selector: selectResources("persistentvolumeclaims"), do: func(context.Context, action.Identity, *action.Object) (action.BackupResult, error) {
+				if len(apps.ranCommands()) != 1 { // the pre hook
 					thawed.Add(1)
 				}
 				return action.BackupResult{}, nil
 			}}
-			claims := asks("velero.io/pod", resources("pods"), false, func(id action.Identity) []string {
+			claims := additionalAction("velero.io/pod", selectResources("pods"), false, func(id action.Identity) []string {
 				if id.Name == "zero" {
 					close(others)
 					return nil
@@ -197,11 +197,11 @@ func TestAnUnselectedClaimIsBackedUpBetweenHooks(t *testing.T) {
 				return []string{"persistentvolumeclaims a/shared"}
 			})
 			spec := velerov1.BackupSpec{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}}}
-			_, got := newSetup(t, api, spec).with(claims, watch).hooks(t, apps).run(t)
-			require.Equal(t, 1, watch.called(t))
+			_, got := newSetup(t, api, spec).addActions(claims, watch).withHooks(t, apps).runJob(t)
+			require.Equal(t, 1, watch.calledOnceEach(t))
 			require.Zero(t, thawed.Load(), "it was not between the hooks")
-			require.Equal(t, 1, got.of("persistentvolumeclaims"))
-			require.Len(t, apps.commands(), 2)
+			require.Equal(t, 1, got.countOf("persistentvolumeclaims"))
+			require.Len(t, apps.ranCommands(), 2)
 		})
 	}
 }
@@ -214,19 +214,19 @@ func TestHooksThatFail(t *testing.T) {
 		ran               []string
 		attempted, failed int
 	}{
-		"continue": {around("pre.hook.backup.velero.io/command", "fail"), true, "pre hook failed", []string{"p main fail", "p main thaw"}, 2, 1},
-		"fail": {around("pre.hook.backup.velero.io/command", "fail", "pre.hook.backup.velero.io/on-error", "Fail"), false,
+		"continue": {hookAnnotations("pre.hook.backup.velero.io/command", "fail"), true, "pre hook failed", []string{"p main fail", "p main thaw"}, 2, 1},
+		"fail": {hookAnnotations("pre.hook.backup.velero.io/command", "fail", "pre.hook.backup.velero.io/on-error", "Fail"), false,
 			"a pre hook failed: the object is not backed up", []string{"p main fail", "p main thaw"}, 2, 1},
-		"post":      {around("post.hook.backup.velero.io/command", "fail"), true, "post hook failed", []string{"p main fail", "p main freeze"}, 2, 1},
-		"container": {around("pre.hook.backup.velero.io/container", "none"), true, "pre hook failed", []string{"p main thaw"}, 2, 1},
-		"timeout":   {around("pre.hook.backup.velero.io/timeout", "soon", "pre.hook.backup.velero.io/container", "side"), true, "no hook was run: an annotation cannot be used", nil, 2, 2},
-		"late":      {around("pre.hook.backup.velero.io/command", "sleep", "pre.hook.backup.velero.io/timeout", "20ms"), true, "pre hook failed", []string{"p main thaw"}, 2, 1},
-		"unusable and fail": {around("pre.hook.backup.velero.io/timeout", "soon", "pre.hook.backup.velero.io/on-error", "Fail"), false,
+		"post":      {hookAnnotations("post.hook.backup.velero.io/command", "fail"), true, "post hook failed", []string{"p main fail", "p main freeze"}, 2, 1},
+		"container": {hookAnnotations("pre.hook.backup.velero.io/container", "none"), true, "pre hook failed", []string{"p main thaw"}, 2, 1},
+		"timeout":   {hookAnnotations("pre.hook.backup.velero.io/timeout", "soon", "pre.hook.backup.velero.io/container", "side"), true, "no hook was run: an annotation cannot be used", nil, 2, 2},
+		"late":      {hookAnnotations("pre.hook.backup.velero.io/command", "sleep", "pre.hook.backup.velero.io/timeout", "20ms"), true, "pre hook failed", []string{"p main thaw"}, 2, 1},
+		"unusable and fail": {hookAnnotations("pre.hook.backup.velero.io/timeout", "soon", "pre.hook.backup.velero.io/on-error", "Fail"), false,
 			"a pre hook failed: the object is not backed up", nil, 2, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			api := estate()
-			api.Add("pods", pod("p", c.annotations), pod("q", nil))
+			api := newEstateServer()
+			api.Add("pods", newPod("p", c.annotations), newPod("q", nil))
 			apps := &applications{before: func(ctx context.Context, _, command string) error {
 				if command != "sleep" {
 					return nil
@@ -234,13 +234,13 @@ func TestHooksThatFail(t *testing.T) {
 				<-ctx.Done()
 				return context.Cause(ctx)
 			}}
-			s := newSetup(t, api, velerov1.BackupSpec{}).hooks(t, apps)
-			res, got := s.run(t)
+			s := newSetup(t, api, velerov1.BackupSpec{}).withHooks(t, apps)
+			res, got := s.runJob(t)
 			require.Equal(t, 1, res.Errors)
-			require.Equal(t, []string{"pods a/p: " + c.errors}, truncated(got.at(joblog.Error), "pods a/p: "+c.errors))
-			require.Equal(t, c.ran, apps.commands())
-			require.Equal(t, map[bool]int{true: 2, false: 1}[c.stored], got.of("pods"))
-			pods, attempted, failed := got.ended()
+			require.Equal(t, []string{"pods a/p: " + c.errors}, truncateLike(got.notesAt(joblog.Error), "pods a/p: "+c.errors))
+			require.Equal(t, c.ran, apps.ranCommands())
+			require.Equal(t, map[bool]int{true: 2, false: 1}[c.stored], got.countOf("pods"))
+			pods, attempted, failed := got.endedHooks()
 			require.Equal(t, []int{1, c.attempted, c.failed}, []int{pods, attempted, failed})
 		})
 	}
@@ -251,10 +251,10 @@ func TestHooksThatFail(t *testing.T) {
 func TestAsManyPodsAreFrozenAsThereAreWorkers(t *testing.T) {
 	for workers, pods := range map[int]int{1: 3, 2: 5} {
 		t.Run(fmt.Sprint(workers), func(t *testing.T) {
-			api := estate()
+			api := newEstateServer()
 			for i := range pods {
 				name := fmt.Sprintf("db-%d", i)
-				api.Add("pods", pod(name, around(), name))
+				api.Add("pods", newPod(name, hookAnnotations(), name))
 				api.Add("persistentvolumeclaims", kubetest.Object{Namespace: "a", Name: name})
 			}
 			apps := &applications{}
@@ -265,18 +265,18 @@ func TestAsManyPodsAreFrozenAsThereAreWorkers(t *testing.T) {
 				}
 				return nil
 			}
-			cut := &fakeAction{name: "a.io/cut", selector: resources("persistentvolumeclaims"), do: func(_ context.Context, id action.Identity, _ *action.Object) (action.BackupResult, error) {
+			cut := &fakeAction{name: "a.io/cut", selector: selectResources("persistentvolumeclaims"), do: func(_ context.Context, id action.Identity, _ *action.Object) (action.BackupResult, error) {
 				if !apps.isFrozen(id.Name) {
 					return action.BackupResult{}, fmt.Errorf("%s is not frozen", id.Name)
 				}
 				return action.BackupResult{}, nil
 			}}
-			s := newSetup(t, api, velerov1.BackupSpec{}).with(cut).hooks(t, apps)
+			s := newSetup(t, api, velerov1.BackupSpec{}).addActions(cut).withHooks(t, apps)
 			s.cfg.BlockWorkers = workers
-			res, got := s.run(t)
-			require.Zero(t, res.Errors, got.at(joblog.Error))
-			require.Equal(t, pods, cut.called(t), "one cut for each claim")
-			require.Len(t, apps.commands(), 2*pods)
+			res, got := s.runJob(t)
+			require.Zero(t, res.Errors, got.notesAt(joblog.Error))
+			require.Equal(t, pods, cut.calledOnceEach(t), "one cut for each claim")
+			require.Len(t, apps.ranCommands(), 2*pods)
 			require.Empty(t, apps.frozen)
 			require.LessOrEqual(t, int(most.Load()), workers)
 		})
@@ -286,10 +286,10 @@ func TestAsManyPodsAreFrozenAsThereAreWorkers(t *testing.T) {
 // The record of a post hook names the container in its definition, also one that the Pod does not
 // have: a later holder does not run it in another.
 func TestTheRecordKeepsTheContainerOfAPostHook(t *testing.T) {
-	api := estate()
-	api.Add("pods", pod("p", around("post.hook.backup.velero.io/container", "none")), pod("q", around()))
-	s := newSetup(t, api, velerov1.BackupSpec{}).hooks(t, &applications{})
-	s.run(t)
+	api := newEstateServer()
+	api.Add("pods", newPod("p", hookAnnotations("post.hook.backup.velero.io/container", "none")), newPod("q", hookAnnotations()))
+	s := newSetup(t, api, velerov1.BackupSpec{}).withHooks(t, &applications{})
+	s.runJob(t)
 	var keys []string
 	for _, key := range s.store.Keys() {
 		if strings.HasPrefix(key, layout.CheckpointPrefix("b1", "uid-1")) {
@@ -306,8 +306,8 @@ func TestTheRecordKeepsTheContainerOfAPostHook(t *testing.T) {
 	require.Equal(t, map[string]string{"p": "none", "q": "main"}, containers)
 }
 
-// truncated cuts texts at the length of another.
-func truncated(texts []string, like string) (out []string) {
+// truncateLike cuts texts at the length of another.
+func truncateLike(texts []string, like string) (out []string) {
 	for _, text := range texts {
 		out = append(out, text[:min(len(text), len(like))])
 	}
@@ -324,12 +324,12 @@ func TestASlowHookDelaysItsOwnBlock(t *testing.T) {
 // slowHook runs a hook that ends once so many other objects were processed.
 func slowHook(t *testing.T, workers, processed int) {
 	t.Helper()
-	api := estate()
+	api := newEstateServer()
 	for i := range 20 {
-		api.Add("pods", pod(fmt.Sprintf("p-%02d", i), around()))
+		api.Add("pods", newPod(fmt.Sprintf("p-%02d", i), hookAnnotations()))
 	}
 	others := make(chan struct{})
-	trace := annotate("b.io/trace", resources("pods", "configmaps"))
+	trace := tracingAction("b.io/trace", selectResources("pods", "configmaps"))
 	do := trace.do
 	var mu sync.Mutex
 	seen := 0
@@ -352,28 +352,28 @@ func slowHook(t *testing.T, workers, processed int) {
 			return context.Cause(ctx)
 		}
 	}}
-	s := newSetup(t, api, velerov1.BackupSpec{}).with(trace).hooks(t, apps)
+	s := newSetup(t, api, velerov1.BackupSpec{}).addActions(trace).withHooks(t, apps)
 	s.cfg.BlockWorkers = workers
-	res, got := s.run(t)
-	require.Zero(t, res.Errors, got.at(joblog.Error))
-	require.Equal(t, 20, got.of("pods"))
-	require.Len(t, apps.commands(), 40)
+	res, got := s.runJob(t)
+	require.Zero(t, res.Errors, got.notesAt(joblog.Error))
+	require.Equal(t, 20, got.countOf("pods"))
+	require.Len(t, apps.ranCommands(), 40)
 }
 
 func TestHooksOfTheSpec(t *testing.T) {
-	api := estate()
-	done := pod("done", nil)
+	api := newEstateServer()
+	done := newPod("done", nil)
 	done.Body["status"] = map[string]any{"phase": "Succeeded"}
-	api.Add("pods", pod("p", nil), pod("q", around()), done)
+	api.Add("pods", newPod("p", nil), newPod("q", hookAnnotations()), done)
 	spec := velerov1.BackupSpec{Hooks: velerov1.BackupHooks{Resources: []velerov1.BackupResourceHookSpec{{
 		Name: "s", LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}},
 		PreHooks:  []velerov1.BackupResourceHook{{Exec: &velerov1.ExecHook{Container: "side", Command: []string{"sync", "-f"}}}, {Exec: &velerov1.ExecHook{Command: []string{"freeze"}}}},
 		PostHooks: []velerov1.BackupResourceHook{{Exec: &velerov1.ExecHook{Command: []string{"thaw"}}}},
 	}}}}
 	apps := &applications{}
-	_, got := newSetup(t, api, spec).hooks(t, apps).run(t)
-	require.Equal(t, []string{"p main freeze", "p main thaw", "p side sync -f", "q main freeze", "q main thaw"}, apps.commands())
-	require.Equal(t, 3, got.of("pods"))
+	_, got := newSetup(t, api, spec).withHooks(t, apps).runJob(t)
+	require.Equal(t, []string{"p main freeze", "p main thaw", "p side sync -f", "q main freeze", "q main thaw"}, apps.ranCommands())
+	require.Equal(t, 3, got.countOf("pods"))
 }
 
 // Whichever write a holder dies at, the next one ends every hook: no pre hook runs twice, each post
@@ -383,13 +383,13 @@ func TestHooksOfAHolderThatDies(t *testing.T) {
 	server := func() *kubetest.Server {
 		api := kubetest.New(kinds...)
 		api.Add("namespaces", kubetest.Object{Name: "a"})
-		api.Add("pods", pod("p", around()), pod("q", around("pre.hook.backup.velero.io/on-error", "Fail")), pod("r", nil))
+		api.Add("pods", newPod("p", hookAnnotations()), newPod("q", hookAnnotations("pre.hook.backup.velero.io/on-error", "Fail")), newPod("r", nil))
 		return api
 	}
 	taken := 0
 	for n, died := 1, true; died; n++ {
 		apps := &applications{}
-		s := newSetup(t, server(), velerov1.BackupSpec{}).hooks(t, apps)
+		s := newSetup(t, server(), velerov1.BackupSpec{}).withHooks(t, apps)
 		s.cfg.PartItems, s.cfg.Workers = 2, 1
 		dead := dieAt(s.store, n)
 		_, err := Run(t.Context(), s.cfg, s.job)
@@ -398,16 +398,16 @@ func TestHooksOfAHolderThatDies(t *testing.T) {
 			break
 		}
 		require.Error(t, err)
-		before := apps.commands()
+		before := apps.ranCommands()
 		frozen := maps.Clone(apps.frozen)
 		s.store.Inject(nil)
-		next := s.holder(t, 2)
-		res, got := next.run(t)
+		next := s.nextOwner(t, 2)
+		res, got := next.runJob(t)
 		count := map[string]int{}
-		for _, command := range apps.commands() {
+		for _, command := range apps.ranCommands() {
 			count[command]++
 		}
-		unclear := strings.Join(got.at(joblog.Error), "\n")
+		unclear := strings.Join(got.notesAt(joblog.Error), "\n")
 		for _, name := range []string{"p", "q"} {
 			require.LessOrEqual(t, count[name+" main freeze"], 1, "write %d, before %v", n, before)
 			require.GreaterOrEqual(t, count[name+" main thaw"], 1, "write %d, before %v", n, before)
@@ -419,10 +419,10 @@ func TestHooksOfAHolderThatDies(t *testing.T) {
 			taken++
 		}
 		require.Empty(t, apps.frozen, "write %d: frozen before: %v", n, frozen)
-		pods, attempted, _ := got.ended()
+		pods, attempted, _ := got.endedHooks()
 		require.Equal(t, []int{2, 4}, []int{pods, attempted}, "write %d", n)
 		if res.Errors == 0 {
-			require.Equal(t, 3, got.of("pods"))
+			require.Equal(t, 3, got.countOf("pods"))
 		}
 	}
 	require.Positive(t, taken, "some died between the hooks")
@@ -430,8 +430,8 @@ func TestHooksOfAHolderThatDies(t *testing.T) {
 
 // Hooks run through the API server like everything else.
 func TestHooksRunThroughTheServer(t *testing.T) {
-	api := estate()
-	api.Add("pods", pod("p", around("post.hook.backup.velero.io/container", "side")))
+	api := newEstateServer()
+	api.Add("pods", newPod("p", hookAnnotations("post.hook.backup.velero.io/container", "side")))
 	var mu sync.Mutex
 	var ran []string
 	api.Exec = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -440,12 +440,12 @@ func TestHooksRunThroughTheServer(t *testing.T) {
 		mu.Unlock()
 		http.Error(w, "no", http.StatusForbidden)
 	})
-	s := newSetup(t, api, velerov1.BackupSpec{}).hooks(t, nil)
+	s := newSetup(t, api, velerov1.BackupSpec{}).withHooks(t, nil)
 	client, err := podexec.New(s.server)
 	require.NoError(t, err)
 	s.job.Exec = client
-	res, got := s.run(t)
-	require.Equal(t, 2, res.Errors, got.at(joblog.Error))
+	res, got := s.runJob(t)
+	require.Equal(t, 2, res.Errors, got.notesAt(joblog.Error))
 	require.Equal(t, []string{"main freeze", "main freeze", "side thaw", "side thaw"}, ran, "over WebSocket and SPDY")
 }
 
@@ -453,10 +453,10 @@ func TestHooksRunThroughTheServer(t *testing.T) {
 // volume itself is not listed yet.
 func TestSnapshotsAreTakenBetweenHooks(t *testing.T) {
 	for _, labels := range []bool{false, true} {
-		api := disks()
-		api.Add("pods", pod("db-0", around(), "good"), pod("db-1", around(), "good"))
+		api := newDiskServer()
+		api.Add("pods", newPod("db-0", hookAnnotations(), "good"), newPod("db-1", hookAnnotations(), "good"))
 		apps := &applications{}
-		c := &cloud{knows: native}
+		c := &cloud{knows: hasNativeSnapshot}
 		var mu sync.Mutex
 		frozen := map[string]bool{}
 		c.before = func(id string) {
@@ -469,12 +469,12 @@ func TestSnapshotsAreTakenBetweenHooks(t *testing.T) {
 		if labels {
 			spec.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}}
 		}
-		claims := asks("velero.io/pod", resources("pods"), false, func(action.Identity) []string { return []string{"persistentvolumeclaims a/good"} })
-		s := newSetup(t, api, spec).with(claims).snapshots(c, "main").hooks(t, apps)
-		_, got := s.run(t)
+		claims := additionalAction("velero.io/pod", selectResources("pods"), false, func(action.Identity) []string { return []string{"persistentvolumeclaims a/good"} })
+		s := newSetup(t, api, spec).addActions(claims).withSnapshots(c, "main").withHooks(t, apps)
+		_, got := s.runJob(t)
 		require.True(t, frozen["disk-pv-good"])
 		require.Empty(t, apps.frozen)
-		infos, snapshots := decided(t, got)
+		infos, snapshots := decidedVolumes(t, got)
 		require.Equal(t, "snap-disk-pv-good", snapshots["pv-good"].Status.ProviderSnapshotID)
 		require.Equal(t, "succeeded", infos["pv-good"].Result)
 		require.Equal(t, 1, c.taken["disk-pv-good"])

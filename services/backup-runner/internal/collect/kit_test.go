@@ -50,7 +50,7 @@ var kinds = []kubetest.Kind{
 	{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition", Resource: "customresourcedefinitions"},
 }
 
-func estate() *kubetest.Server {
+func newEstateServer() *kubetest.Server {
 	s := kubetest.New(kinds...)
 	for _, ns := range []string{"a", "b", "empty"} {
 		s.Add("namespaces", kubetest.Object{Name: ns})
@@ -121,7 +121,7 @@ type stored struct {
 	references map[string][]manifest.Reference
 }
 
-func (s *setup) read(t *testing.T, res Result) stored {
+func (s *setup) readStored(t *testing.T, res Result) stored {
 	t.Helper()
 	out := stored{references: map[string][]manifest.Reference{}}
 	err := checkpoint.Each(t.Context(), s.store, "b1", "uid-1", res.Checkpoints, func(_ string, rec *checkpoint.Record) error {
@@ -129,12 +129,12 @@ func (s *setup) read(t *testing.T, res Result) stored {
 		if rec.Part.Key != "" {
 			data, ok := s.store.Bytes(rec.Part.Key)
 			require.True(t, ok, "the part was durable before its record")
-			out.items = append(out.items, entries(t, data)...)
+			out.items = append(out.items, tarEntries(t, data)...)
 		}
 		if rec.Part.SidecarKey != "" {
 			sidecar, ok := s.store.Bytes(rec.Part.SidecarKey)
 			require.True(t, ok)
-			out.notes = append(out.notes, out.sidecar(t, sidecar)...)
+			out.notes = append(out.notes, out.readSidecar(t, sidecar)...)
 		}
 		return nil
 	})
@@ -143,7 +143,7 @@ func (s *setup) read(t *testing.T, res Result) stored {
 	return out
 }
 
-func entries(t *testing.T, data []byte) []string {
+func tarEntries(t *testing.T, data []byte) []string {
 	t.Helper()
 	zr, err := gzip.NewReader(bytes.NewReader(data))
 	require.NoError(t, err)
@@ -161,8 +161,8 @@ func entries(t *testing.T, data []byte) []string {
 	}
 }
 
-// sidecar takes the references of its items and returns its notes.
-func (s stored) sidecar(t *testing.T, data []byte) []joblog.Entry {
+// readSidecar takes the references of its items and returns its notes.
+func (s stored) readSidecar(t *testing.T, data []byte) []joblog.Entry {
 	t.Helper()
 	r, err := part.OpenSidecar(bytes.NewReader(data))
 	require.NoError(t, err)
@@ -191,7 +191,7 @@ func (s stored) sidecar(t *testing.T, data []byte) []joblog.Entry {
 	}
 }
 
-func (s stored) of(resource string) int {
+func (s stored) countOf(resource string) int {
 	n := 0
 	for _, path := range s.items {
 		if strings.HasPrefix(path, "resources/"+resource+"/") {
@@ -201,7 +201,7 @@ func (s stored) of(resource string) int {
 	return n
 }
 
-func (s stored) at(level joblog.Level) []string {
+func (s stored) notesAt(level joblog.Level) []string {
 	var out []string
 	for _, e := range s.notes {
 		if e.Level == level {

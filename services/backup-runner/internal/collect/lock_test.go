@@ -29,7 +29,7 @@ func TestTwoBackupsNeverSnapshotAVolumeAtOnce(t *testing.T) {
 	inside := map[string]int{}
 	together := make(chan struct{})
 	meet := sync.OnceFunc(func() { close(together) })
-	c := &cloud{knows: native, before: func(volume string) {
+	c := &cloud{knows: hasNativeSnapshot, before: func(volume string) {
 		mu.Lock()
 		inside[volume]++
 		if inside[volume] > 1 {
@@ -49,7 +49,7 @@ func TestTwoBackupsNeverSnapshotAVolumeAtOnce(t *testing.T) {
 		require.NoError(t, book.Admit(t.Context(), ledger.Entry{
 			UID: uid, Kind: ledger.KindBackup, Namespace: "velero", Name: string(uid), Namespaces: []string{string(uid)},
 		}, ledger.Limits{}))
-		s := newSetup(t, disks(), velerov1.BackupSpec{}).snapshots(c, "main")
+		s := newSetup(t, newDiskServer(), velerov1.BackupSpec{}).withSnapshots(c, "main")
 		s.job.LockVolume = func(ctx context.Context, volume string) (func(), error) {
 			for {
 				err := book.LockVolume(ctx, uid, volume)
@@ -68,7 +68,7 @@ func TestTwoBackupsNeverSnapshotAVolumeAtOnce(t *testing.T) {
 				}
 			}
 		}
-		group.Go(func() { s.run(t) })
+		group.Go(func() { s.runJob(t) })
 	}
 	group.Wait()
 	select {
@@ -84,12 +84,12 @@ func TestTwoBackupsNeverSnapshotAVolumeAtOnce(t *testing.T) {
 func TestAVolumeIsUnlockedAfterItsSnapshotIsRecorded(t *testing.T) {
 	for name, away := range map[string]bool{"recorded": false, "the bucket is away": true} {
 		t.Run(name, func(t *testing.T) {
-			s := newSetup(t, disks(), velerov1.BackupSpec{})
+			s := newSetup(t, newDiskServer(), velerov1.BackupSpec{})
 			c := &cloud{knows: func(pv string) bool { return pv == "pv-good" }}
 			if away {
 				c.before = func(string) { s.store.Inject(func(memstore.Op, string) error { return errDead }) }
 			}
-			s.snapshots(c, "main")
+			s.withSnapshots(c, "main")
 			var unlocked, unrecorded []string
 			s.job.LockVolume = func(_ context.Context, volume string) (func(), error) {
 				return func() {

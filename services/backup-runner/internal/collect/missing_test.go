@@ -13,16 +13,16 @@ import (
 // A plugin that cannot be asked what it registers is a warning, and the backup is Completed without
 // what it would have changed.
 func TestWhatABackupDoesWithoutIsAnErrorOnceWhoeverHoldsIt(t *testing.T) {
-	for _, actions := range [][]action.BackupItem{nil, {annotate("a.io/x", action.Selector{})}} {
-		base := newSetup(t, estate(), fifty(), "a").with(actions...)
+	for _, actions := range [][]action.BackupItem{nil, {tracingAction("a.io/x", action.Selector{})}} {
+		base := newSetup(t, newEstateServer(), fiftyConfigMaps(), "a").addActions(actions...)
 		base.job.Actions.Errors = []string{"plugin x cannot be asked"}
-		whole := base.first(t)
-		res, got := whole.run(t)
+		whole := base.firstOwner(t)
+		res, got := whole.runJob(t)
 		require.Equal(t, 1, res.Errors)
-		require.Equal(t, []string{" /: plugin x cannot be asked"}, got.at(joblog.Error))
+		require.Equal(t, []string{" /: plugin x cannot be asked"}, got.notesAt(joblog.Error))
 
 		for n := 2; ; n++ { // also after a takeover, with what is missing there alone
-			s := base.first(t)
+			s := base.firstOwner(t)
 			died := dieAt(s.store, n)
 			_, err := Run(t.Context(), s.cfg, s.job)
 			if !died() {
@@ -31,20 +31,20 @@ func TestWhatABackupDoesWithoutIsAnErrorOnceWhoeverHoldsIt(t *testing.T) {
 				break
 			}
 			s.store.Inject(nil)
-			next := s.holder(t, 2)
+			next := s.nextOwner(t, 2)
 			next.job.Actions.Errors = []string{"plugin x cannot be asked", "plugin y cannot be asked"}
-			res, got := next.run(t)
+			res, got := next.runJob(t)
 			require.Equal(t, 2, res.Errors, "death at write %d", n)
-			require.ElementsMatch(t, []string{" /: plugin x cannot be asked", " /: plugin y cannot be asked"}, got.at(joblog.Error), "death at write %d", n)
+			require.ElementsMatch(t, []string{" /: plugin x cannot be asked", " /: plugin y cannot be asked"}, got.notesAt(joblog.Error), "death at write %d", n)
 			n += 5
 		}
 	}
 }
 
 func TestWhatIsNotAmongTheActionsIsAWarning(t *testing.T) {
-	s := newSetup(t, estate(), fifty(), "a")
+	s := newSetup(t, newEstateServer(), fiftyConfigMaps(), "a")
 	s.job.Actions.Warnings = []string{"plugin x is not used"}
-	res, got := s.run(t)
+	res, got := s.runJob(t)
 	require.Equal(t, 1, res.Warnings)
-	require.Contains(t, strings.Join(got.at(joblog.Warning), "\n"), "plugin x is not used")
+	require.Contains(t, strings.Join(got.notesAt(joblog.Warning), "\n"), "plugin x is not used")
 }

@@ -21,12 +21,12 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cut"
 )
 
-// beginning begins an operation for some objects, of which different things become.
-func beginning() starter {
+// newBeginningAction begins an operation for some objects, of which different things become.
+func newBeginningAction() starter {
 	return starter{&fakeAction{name: "a.io/begins", do: func(_ context.Context, id action.Identity, o *action.Object) (r action.BackupResult, err error) {
 		switch id.Name {
 		case "cm-000":
-			r, err = annotated(o, velerov1.AnnotationSkipFromBackup, "")
+			r, err = annotatedResult(o, velerov1.AnnotationSkipFromBackup, "")
 		case "cm-006":
 			err = errors.New("malformed answer")
 		case "cm-012":
@@ -50,17 +50,17 @@ func TestAnOperationIsWaitedForWhateverBecomesOfItsObject(t *testing.T) {
 			case "cm-018":
 				return action.BackupResult{}, errors.New("broken")
 			case "cm-024":
-				return annotated(o, velerov1.AnnotationSkipFromBackup, "")
+				return annotatedResult(o, velerov1.AnnotationSkipFromBackup, "")
 			}
 			return action.BackupResult{}, nil
 		}}
 	}
-	begins := beginning()
-	base := newSetup(t, estate(), fifty(), "a")
+	begins := newBeginningAction()
+	base := newSetup(t, newEstateServer(), fiftyConfigMaps(), "a")
 	objects := []string{"cm-000", "cm-006", "cm-012", "cm-018", "cm-024"}
 	begun := func(t *testing.T, s *setup) (names []string, errs int) {
 		t.Helper()
-		res, got := s.run(t)
+		res, got := s.runJob(t)
 		for _, o := range res.Operations {
 			require.Equal(t, "op of "+o.Item.Name, o.ID)
 			require.Equal(t, "a.io/begins BackupItemActionV2 configmaps a", o.Action+" "+o.Kind+" "+o.Item.Resource+" "+o.Item.Namespace)
@@ -80,17 +80,17 @@ func TestAnOperationIsWaitedForWhateverBecomesOfItsObject(t *testing.T) {
 		slices.Sort(names)
 		return names, res.Errors
 	}
-	names, count := begun(t, base.with(begins, later()))
+	names, count := begun(t, base.addActions(begins, later()))
 	require.Equal(t, objects, names)
 	require.Equal(t, 3, count, "the objects that could not be stored")
 	for n := 6; n < 14; n += 2 {
-		s := base.first(t).with(begins, later())
+		s := base.firstOwner(t).addActions(begins, later())
 		died := dieAt(s.store, n)
 		_, err := Run(t.Context(), s.cfg, s.job)
 		require.ErrorIs(t, err, errDead)
 		require.True(t, died())
 		s.store.Inject(nil)
-		names, _ := begun(t, s.holder(t, 2))
+		names, _ := begun(t, s.nextOwner(t, 2))
 		require.Equal(t, objects, names, "dead at write %d", n)
 	}
 }
@@ -104,7 +104,7 @@ type keyedAction struct {
 	keys map[string][]string // by object
 }
 
-func (k *keyedAction) begin(ctx context.Context, o *action.Object, b *action.Backup) (action.BackupResult, error) {
+func (k *keyedAction) beginOperation(ctx context.Context, o *action.Object, b *action.Backup) (action.BackupResult, error) {
 	if k.do == nil {
 		return action.BackupResult{Object: o}, nil
 	}
@@ -124,7 +124,7 @@ func (k *keyedAction) Start(ctx context.Context, o *action.Object, b *action.Bac
 			return action.BackupResult{}, err
 		}
 	}
-	r, err := k.begin(ctx, o, b)
+	r, err := k.beginOperation(ctx, o, b)
 	if k.do == nil || !k.own {
 		r.OperationID = "op of " + id.Name
 	}
@@ -137,21 +137,21 @@ func (k *keyedAction) Start(ctx context.Context, o *action.Object, b *action.Bac
 // A call that carries an idempotency key is repeated by a later holder, with the same key, where its
 // outcome is not known; its object costs no error, and no operation is lost.
 func TestACallWithAKeyIsRepeatedWithTheSame(t *testing.T) {
-	base := newSetup(t, estate(), fifty(), "a")
+	base := newSetup(t, newEstateServer(), fiftyConfigMaps(), "a")
 	repeated := 0
 	for n := 3; n < 16; n++ {
 		fake := &fakeAction{name: "a.io/begins", do: func(context.Context, action.Identity, *action.Object) (action.BackupResult, error) {
 			return action.BackupResult{}, nil
 		}}
 		begins := &keyedAction{starter: starter{fake}, keys: map[string][]string{}}
-		s := base.first(t).with(begins)
+		s := base.firstOwner(t).addActions(begins)
 		died := dieAt(s.store, n)
 		_, err := Run(t.Context(), s.cfg, s.job)
 		require.ErrorIs(t, err, errDead)
 		require.True(t, died())
 		s.store.Inject(nil)
-		res, got := s.holder(t, 2).run(t)
-		require.Empty(t, got.at(joblog.Error))
+		res, got := s.nextOwner(t, 2).runJob(t)
+		require.Empty(t, got.notesAt(joblog.Error))
 		require.Len(t, res.Operations, 50, "dead at write %d", n)
 		seen := map[string]bool{}
 		for _, o := range res.Operations {
@@ -172,18 +172,18 @@ func TestACallWithAKeyIsRepeatedWithTheSame(t *testing.T) {
 // Items are stored again as they are now, past the filters, and the actions see them; none begins
 // an operation.
 func TestItemsAreStoredAgain(t *testing.T) {
-	api := estate()
-	s := newSetup(t, api, fifty(), "a")
-	begins := beginning()
+	api := newEstateServer()
+	s := newSetup(t, api, fiftyConfigMaps(), "a")
+	begins := newBeginningAction()
 	begins.do = func(_ context.Context, id action.Identity, o *action.Object) (action.BackupResult, error) {
-		r, err := annotated(o, "trace", "again")
+		r, err := annotatedResult(o, "trace", "again")
 		if id.Name == "cm-002" {
 			r.OperationID = "another"
 		}
 		return r, err
 	}
 	starts := &keyedAction{starter: starter{&fakeAction{name: "b.io/starts"}}, keys: map[string][]string{}}
-	s.with(begins, starts)
+	s.addActions(begins, starts)
 	s.job.Cut = cut.New(revisions{s.lists, cut.NewKinds(s.lists, clock.RealClock{})}, false)
 	api.Add("widgets.example.com", kubetest.Object{Namespace: "b", Name: "made", Body: map[string]any{"state": "done"}})
 	var items []operation.Resource
@@ -192,16 +192,16 @@ func TestItemsAreStoredAgain(t *testing.T) {
 		i := itemOf(text)
 		items = append(items, operation.Resource{Group: i.Group, Resource: i.Resource, Namespace: i.Namespace, Name: i.Name})
 	}
-	res, err := Again(t.Context(), s.cfg, s.job, items)
+	res, err := StoreAgain(t.Context(), s.cfg, s.job, items)
 	require.NoError(t, err)
-	got := s.read(t, res)
+	got := s.readStored(t, res)
 	require.Equal(t, []string{configMap("cm-000"), configMap("cm-002"), "resources/persistentvolumeclaims/namespaces/a/data.json", "resources/widgets.example.com/namespaces/b/made.json"}, got.items)
 	require.Empty(t, starts.keys, "nothing is started")
-	require.Empty(t, s.intended(t))
+	require.Empty(t, s.intendedObjects(t))
 	require.Empty(t, res.Operations)
-	require.Equal(t, 1, res.Warnings, fmt.Sprint(got.at(joblog.Warning)))
-	require.Equal(t, 2, res.Errors, fmt.Sprint(got.at(joblog.Error)))
-	bodies := s.bodies(t, res)
+	require.Equal(t, 1, res.Warnings, fmt.Sprint(got.notesAt(joblog.Warning)))
+	require.Equal(t, 2, res.Errors, fmt.Sprint(got.notesAt(joblog.Error)))
+	bodies := s.storedBodies(t, res)
 	require.Equal(t, "done", bodies["resources/widgets.example.com/namespaces/b/made.json"]["state"])
 	require.Contains(t, fmt.Sprint(bodies[configMap("cm-000")]["metadata"]), "again")
 	for _, rec := range got.records {
@@ -220,12 +220,12 @@ func TestACallWithAKeyIsRepeatedWhenItsProcessDies(t *testing.T) {
 		}
 		return nil
 	}
-	s := newSetup(t, estate(), fifty(), "a").with(begins)
-	s.job.Actions.Collateral = func(err error) bool { return errors.Is(err, crashed) }
-	res, got := s.run(t)
+	s := newSetup(t, newEstateServer(), fiftyConfigMaps(), "a").addActions(begins)
+	s.job.Actions.IsProcessCrash = func(err error) bool { return errors.Is(err, crashed) }
+	res, got := s.runJob(t)
 	require.Len(t, res.Operations, 49)
 	require.Len(t, begins.keys["cm-000"], 2)
 	require.Equal(t, begins.keys["cm-000"][0], begins.keys["cm-000"][1])
 	require.Len(t, begins.keys["cm-006"], 3, "not without end")
-	require.Len(t, got.at(joblog.Error), 1)
+	require.Len(t, got.notesAt(joblog.Error), 1)
 }

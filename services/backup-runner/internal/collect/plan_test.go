@@ -20,9 +20,9 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/partwriter"
 )
 
-// wide is a backup of that many namespaces and kinds, all of them empty, in a cluster where a list
+// newWideSetup is a backup of that many namespaces and kinds, all of them empty, in a cluster where a list
 // for each of them is cheaper than one of all.
-func wide(t testing.TB, namespaces, others int) *setup {
+func newWideSetup(t testing.TB, namespaces, others int) *setup {
 	t.Helper()
 	served := make([]kubetest.Kind, others)
 	for i := range served {
@@ -60,14 +60,14 @@ type nothing struct {
 func (n *nothing) List(_ context.Context, _ rawlist.Request, sink rawlist.Sink) error {
 	n.mu.Lock()
 	if n.lists++; n.every > 0 && n.lists%n.every == 0 {
-		n.peak = max(n.peak, live())
+		n.peak = max(n.peak, liveMemory())
 	}
 	n.mu.Unlock()
 	return errors.Join(sink.Begin("1000"), sink.Commit(rawlist.Page{Revision: "1000"}))
 }
 
-// live is the memory in use after a collection.
-func live() uint64 {
+// liveMemory is the memory in use after a collection.
+func liveMemory() uint64 {
 	runtime.GC()
 	runtime.GC() // what pools keep over one
 	var m runtime.MemStats
@@ -78,10 +78,10 @@ func live() uint64 {
 // All lists of a backup were made at once and named in one record each: 160 MiB for 1,000
 // namespaces and 200 kinds, before a single object.
 func TestListsTakeNoMemoryBeforeTheyBegin(t *testing.T) {
-	s := wide(t, 1000, 200)
+	s := newWideSetup(t, 1000, 200)
 	lists := &nothing{every: 25_000}
 	s.cfg.Lister = lists
-	base := live()
+	base := liveMemory()
 	_, err := Run(t.Context(), s.cfg, s.job)
 	require.NoError(t, err)
 	require.Greater(t, lists.lists, 200_000)
@@ -90,12 +90,12 @@ func TestListsTakeNoMemoryBeforeTheyBegin(t *testing.T) {
 
 // A record has a bounded number of lists, also where they are empty.
 func TestARecordTellsOfABoundedNumberOfLists(t *testing.T) {
-	s := wide(t, 100, 50)
+	s := newWideSetup(t, 100, 50)
 	s.job.Store = s.store
 	s.cfg.Lister = &nothing{}
 	res, err := Run(t.Context(), s.cfg, s.job)
 	require.NoError(t, err)
-	got, units := s.read(t, res), 0
+	got, units := s.readStored(t, res), 0
 	for i := range got.records {
 		units += len(got.records[i].Ranges)
 		require.LessOrEqual(t, len(got.records[i].Ranges), partwriter.MaxRanges)
@@ -105,7 +105,7 @@ func TestARecordTellsOfABoundedNumberOfLists(t *testing.T) {
 
 // A holder that takes over lists what is not done, in the same units.
 func TestASpreadPlanIsTakenOver(t *testing.T) {
-	s := wide(t, 20, 10)
+	s := newWideSetup(t, 20, 10)
 	s.job.Store = s.store
 	s.cfg.Workers = 1
 	stop, first := make(chan struct{}), &nothing{}
@@ -138,7 +138,7 @@ func BenchmarkUnits(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		b.StopTimer()
-		s := wide(b, 400, 50)
+		s := newWideSetup(b, 400, 50)
 		s.cfg.Lister = &nothing{}
 		b.StartTimer()
 		if _, err := Run(b.Context(), s.cfg, s.job); err != nil {

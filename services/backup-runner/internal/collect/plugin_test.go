@@ -91,21 +91,21 @@ func (hostileBlock) GetRelatedItems(_ context.Context, in *plugin.BackupInput) (
 	return []plugin.ResourceIdentifier{{Resource: "configmaps", Namespace: "a", Name: "cm-000"}}, nil
 }
 
-// plugins gives the setup a session with the hostile plugin.
-func (s *setup) plugins(t *testing.T, host *pluginhost.Host) *setup {
+// withPlugins gives the setup a session with the hostile plugin.
+func (s *setup) withPlugins(t *testing.T, host *pluginhost.Host) *setup {
 	t.Helper()
 	lines := &Lines{}
 	session := host.Open(t.Context(), pluginhost.JobLog(0, lines.Add))
 	t.Cleanup(session.Close)
 	s.job.Actions = Actions{Items: session.BackupItems(), Blocks: session.ItemBlocks(), Lines: lines, Close: session.Close,
-		Collateral: func(err error) bool { return errors.Is(err, pluginhost.ErrCrashed) }}
+		IsProcessCrash: func(err error) bool { return errors.Is(err, pluginhost.ErrCrashed) }}
 	return s
 }
 
 func hostileHost(t *testing.T) *pluginhost.Host {
 	t.Helper()
 	dir := selfplugin.Directory(t, "hostile")
-	s := newSetup(t, estate(), velerov1.BackupSpec{})
+	s := newSetup(t, newEstateServer(), velerov1.BackupSpec{})
 	host, err := pluginhost.New(t.Context(), pluginhost.Config{Dir: dir, Namespace: "velero", Environ: os.Environ(), Log: s.cfg.Log,
 		Clock: clock.RealClock{}, Limits: pluginhost.Limits{Execute: 15 * time.Second}})
 	require.NoError(t, err)
@@ -118,7 +118,7 @@ func TestAHostilePluginCostsItsObjects(t *testing.T) {
 	for _, workers := range []int{1, 4} {
 		t.Run(fmt.Sprint(workers), func(t *testing.T) {
 			t.Parallel()
-			s := newSetup(t, estate(), velerov1.BackupSpec{}, "a").plugins(t, hostileHost(t))
+			s := newSetup(t, newEstateServer(), velerov1.BackupSpec{}, "a").withPlugins(t, hostileHost(t))
 			s.cfg.BlockWorkers = workers
 			requireCosts(t, s)
 		})
@@ -128,7 +128,7 @@ func TestAHostilePluginCostsItsObjects(t *testing.T) {
 // requireCosts checks that each misdeed costs the object that it was about.
 func requireCosts(t *testing.T, s *setup) {
 	t.Helper()
-	res, got := s.run(t)
+	res, got := s.runJob(t)
 	costs := map[string]string{
 		"cm-010": "plugin hostile.io/x: Execute of ConfigMap a/cm-010: plugin process died",
 		"cm-020": "plugin hostile.io/x: Execute of ConfigMap a/cm-020: ", // it hangs, unless the death of another ends it
@@ -137,7 +137,7 @@ func requireCosts(t *testing.T, s *setup) {
 		"cm-070": "plugin hostile.io/x: Execute of ConfigMap a/cm-070: ",
 		"cm-080": "plugin hostile.io/x: Execute of ConfigMap a/cm-080: message too large",
 	}
-	bodies := s.bodies(t, res)
+	bodies := s.storedBodies(t, res)
 	var notes []string
 	for _, e := range got.notes {
 		if e.Level == joblog.Error {
@@ -152,34 +152,34 @@ func requireCosts(t *testing.T, s *setup) {
 	require.Contains(t, text, "plugin hostile.io/block: GetRelatedItems of ConfigMap a/cm-100: plugin process died")
 	require.Contains(t, text, "something is wrong", "what a plugin logs counts")
 	require.Len(t, notes, res.Errors)
-	require.Equal(t, 150-len(costs), got.of("configmaps"), "everything else is complete")
+	require.Equal(t, 150-len(costs), got.countOf("configmaps"), "everything else is complete")
 	for path, body := range bodies {
 		name := strings.TrimSuffix(filepath.Base(path), ".json")
 		if strings.HasPrefix(name, "cm-") && name != "cm-040" {
-			require.Equal(t, name, trace(body), path)
+			require.Equal(t, name, traceOf(body), path)
 		}
 	}
-	require.Nil(t, trace(bodies[configMap("cm-040")]), "no output changes nothing")
+	require.Nil(t, traceOf(bodies[configMap("cm-040")]), "no output changes nothing")
 }
 
 // A takeover in the middle of the actions stores what an undisturbed run does.
 func TestTakeoverWhilePluginsWork(t *testing.T) {
 	host := hostileHost(t)
-	base := newSetup(t, estate(), fifty(), "a")
+	base := newSetup(t, newEstateServer(), fiftyConfigMaps(), "a")
 	base.cfg.PartItems = 4
-	first := base.first(t).plugins(t, host)
-	res, got := first.run(t)
+	first := base.firstOwner(t).withPlugins(t, host)
+	res, got := first.runJob(t)
 	want := slices.Clone(got.items)
 	for _, n := range []int{30, 40, 50} {
-		s := base.first(t).plugins(t, host)
+		s := base.firstOwner(t).withPlugins(t, host)
 		died := dieAt(s.store, n)
 		_, err := Run(t.Context(), s.cfg, s.job)
 		require.ErrorIs(t, err, errDead)
 		require.True(t, died())
 		s.job.Actions.Close()
 		s.store.Inject(nil)
-		next := s.holder(t, 2).plugins(t, host)
-		again, got := next.run(t)
+		next := s.nextOwner(t, 2).withPlugins(t, host)
+		again, got := next.runJob(t)
 		require.Equal(t, want, got.items, "dead at write %d", n)
 		require.Equal(t, res.Items, again.Items)
 	}

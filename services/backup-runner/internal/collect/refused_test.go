@@ -39,27 +39,27 @@ func (c *cancellable) CancelBegun(_ context.Context, id string, job []byte) erro
 	return nil
 }
 
-func items(n int, text string) []action.Item {
+func numberedItems(n int, text string) []action.Item {
 	return slices.Repeat([]action.Item{itemOf("configmaps a/" + text)}, n)
 }
 
-// excessive answers for some objects with more than records take.
-func excessive() *fakeAction {
+// excessiveAction answers for some objects with more than records take.
+func excessiveAction() *fakeAction {
 	return &fakeAction{name: "a.io/begins", do: func(_ context.Context, id action.Identity, _ *action.Object) (r action.BackupResult, err error) {
 		r.OperationID = "op of " + id.Name
 		switch id.Name {
 		case "cm-000", "cm-012":
-			r.PostOperation = items(10_000, "many")
+			r.PostOperation = numberedItems(10_000, "many")
 		case "cm-006":
-			r.Additional = items(110_000, "many")
+			r.Additional = numberedItems(110_000, "many")
 		case "cm-018":
-			r.Additional = items(110_000, "many")
+			r.Additional = numberedItems(110_000, "many")
 			r.OperationID = ""
 		case "cm-024":
-			r.PostOperation = items(10_000, "many")
+			r.PostOperation = numberedItems(10_000, "many")
 			err = errors.New("malformed answer")
 		case "cm-030":
-			r.PostOperation = items(operation.MaxPostItems, "many")
+			r.PostOperation = numberedItems(operation.MaxPostItems, "many")
 		default:
 			r.OperationID = ""
 		}
@@ -67,8 +67,8 @@ func excessive() *fakeAction {
 	}}
 }
 
-// failures are the errors of a backup about config maps, by their name.
-func failures(s stored) map[string]string {
+// failuresByName are the errors of a backup about config maps, by their name.
+func failuresByName(s stored) map[string]string {
 	out := map[string]string{}
 	for _, e := range s.notes {
 		if e.Level == joblog.Error {
@@ -83,11 +83,11 @@ func failures(s stored) map[string]string {
 func TestAnAnswerThatNoRecordTakesCostsItsObject(t *testing.T) {
 	const operations, additional = "the operation has 10000 post-operation items, at most 1000 are possible",
 		"the answer has 110000 additional items, at most 10000 are possible"
-	s := newSetup(t, estate(), fifty(), "a")
-	begins := &cancellable{keyedAction: keyedAction{starter: starter{excessive()}, own: true, keys: map[string][]string{}}}
-	s.with(begins)
-	res, got := s.run(t)
-	errs := failures(got)
+	s := newSetup(t, newEstateServer(), fiftyConfigMaps(), "a")
+	begins := &cancellable{keyedAction: keyedAction{starter: starter{excessiveAction()}, own: true, keys: map[string][]string{}}}
+	s.addActions(begins)
+	res, got := s.runJob(t)
+	errs := failuresByName(got)
 	require.Len(t, errs, 5)
 	for name, parts := range map[string][]string{
 		"cm-000": {operations, `; operation "op of cm-000", which it began, is cancelled`},
@@ -112,16 +112,16 @@ func TestAnAnswerThatNoRecordTakesCostsItsObject(t *testing.T) {
 	_, err := operation.Seal(t.Context(), s.store, operation.List{Job: operation.Job{Kind: operation.KindBackup, Name: "b1", UID: "uid-1"}, Operations: res.Operations})
 	require.NoError(t, err)
 
-	plain := newSetup(t, estate(), fifty(), "a").with(starter{excessive()})
-	_, got = plain.run(t)
-	require.Contains(t, failures(got)["cm-000"], "which it began, could not be cancelled: the action cannot be asked to")
+	plain := newSetup(t, newEstateServer(), fiftyConfigMaps(), "a").addActions(starter{excessiveAction()})
+	_, got = plain.runJob(t)
+	require.Contains(t, failuresByName(got)["cm-000"], "which it began, could not be cancelled: the action cannot be asked to")
 }
 
-// full is a setup with as many operations as a backup may have, after an earlier holder that announced a
+// newFullSetup is a setup with as many operations as a backup may have, after an earlier holder that announced a
 // call.
-func full(t *testing.T) *setup {
+func newFullSetup(t *testing.T) *setup {
 	t.Helper()
-	s := newSetup(t, estate(), fifty(), "a")
+	s := newSetup(t, newEstateServer(), fiftyConfigMaps(), "a")
 	log, err := checkpoint.Open(t.Context(), s.store, "b1", "uid-1", 1)
 	require.NoError(t, err)
 	call := func(name string) checkpoint.Call {
@@ -131,28 +131,28 @@ func full(t *testing.T) *setup {
 	for i := range operation.MaxOperations {
 		gone := call(fmt.Sprint("gone-", i))
 		intents = append(intents, gone)
-		outcomes = append(outcomes, checkpoint.Outcome{Call: gone, Operation: fmt.Sprint(i), Begun: &checkpoint.Begun{Kind: "BackupItemActionV2", Resource: "configmaps", Time: time.Unix(1, 0).UTC()}})
+		outcomes = append(outcomes, checkpoint.Outcome{Call: gone, Operation: fmt.Sprint(i), Begun: &checkpoint.BegunOperation{Kind: "BackupItemActionV2", Resource: "configmaps", Time: time.Unix(1, 0).UTC()}})
 	}
 	for _, rec := range []checkpoint.Record{{Intents: intents}, {Outcomes: outcomes}} {
 		_, err := log.Append(t.Context(), rec)
 		require.NoError(t, err)
 	}
-	return s.holder(t, 2)
+	return s.nextOwner(t, 2)
 }
 
 // A backup with as many operations as it may have makes no call that may begin one. A call that an
 // earlier holder announced is repeated with its key: its operation counts already.
 func TestNoMoreOperationsAreBegunThanAllowed(t *testing.T) {
-	s := full(t)
+	s := newFullSetup(t)
 	begins := &cancellable{keyedAction: keyedAction{starter: starter{&fakeAction{name: "a.io/begins"}}, keys: map[string][]string{}}}
-	s.with(begins)
-	res, got := s.run(t)
+	s.addActions(begins)
+	res, got := s.runJob(t)
 	require.Len(t, begins.keys, 1)
 	require.Len(t, begins.keys["cm-006"], 1)
 	require.Empty(t, begins.cancelled)
 	require.Len(t, res.Operations, operation.MaxOperations+1)
-	require.Len(t, s.intended(t), operation.MaxOperations+1, "of the earlier holder")
-	errs := failures(got)
+	require.Len(t, s.intendedObjects(t), operation.MaxOperations+1, "of the earlier holder")
+	errs := failuresByName(got)
 	require.Len(t, errs, 49)
 	require.Equal(t, "action a.io/begins: Execute of ConfigMap a/cm-000: the call is not made, since it may begin an operation: "+
 		"too large: the job has 10000 operations, and no more are begun", errs["cm-000"])
@@ -160,7 +160,7 @@ func TestNoMoreOperationsAreBegunThanAllowed(t *testing.T) {
 
 // The items that answers have in one record are read by the next holder, which took it for damaged.
 func TestARecordOfManyItemsIsRead(t *testing.T) {
-	s := newSetup(t, estate(), fifty(), "a")
+	s := newSetup(t, newEstateServer(), fiftyConfigMaps(), "a")
 	records, err := checkpoint.Open(t.Context(), s.store, "b1", "uid-1", 1)
 	require.NoError(t, err)
 	log := intent.New(records)
@@ -188,13 +188,13 @@ func TestARecordOfManyItemsIsRead(t *testing.T) {
 // A run that ended recorded what one record takes of the operations that were begun: those of the
 // rest went on, and no record had them.
 func TestAllOutcomesAreRecordedAtTheEndOfARun(t *testing.T) {
-	s := newSetup(t, estate(), fifty(), "a")
+	s := newSetup(t, newEstateServer(), fiftyConfigMaps(), "a")
 	records, err := checkpoint.Open(t.Context(), s.store, "b1", "uid-1", 1)
 	require.NoError(t, err)
 	r := newRun(t.Context(), s.cfg, s.job)
 	r.intents = intent.New(records)
 	for i := range 2 {
-		r.intents.End(&checkpoint.Outcome{Call: checkpoint.Call{Action: "a.io/begins"}, Body: make([]byte, 9<<20), Operation: fmt.Sprint(i), Begun: &checkpoint.Begun{Kind: "k"}})
+		r.intents.End(&checkpoint.Outcome{Call: checkpoint.Call{Action: "a.io/begins"}, Body: make([]byte, 9<<20), Operation: fmt.Sprint(i), Begun: &checkpoint.BegunOperation{Kind: "k"}})
 	}
 	require.NoError(t, r.recordOutcomes(t.Context())) // with no limit of time
 	read := 0

@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
 )
 
-// reading reads items into the item spool of a writer.
-type reading struct {
+// itemReading reads items into the item spool of a writer.
+type itemReading struct {
 	finder   *lookup.Finder
 	items    *itemset.Set
 	out      *partwriter.Writer
@@ -26,9 +26,9 @@ type reading struct {
 }
 
 // readAgain reads the items that no earlier holder read, and makes all of them durable.
-func (r *run) readAgain(ctx context.Context, read *reading, items []action.Item) error {
+func (r *collectRun) readAgain(ctx context.Context, read *itemReading, items []action.Item) error {
 	for r.afterwards.Read < len(items) && !r.workers.stop.Requested() {
-		if err := read.item(ctx, items[r.afterwards.Read]); err != nil {
+		if err := read.readItem(ctx, items[r.afterwards.Read]); err != nil {
 			return err
 		}
 		r.afterwards.Read++
@@ -38,12 +38,12 @@ func (r *run) readAgain(ctx context.Context, read *reading, items []action.Item)
 			}
 		}
 	}
-	return r.workers.flush(ctx)
+	return r.workers.flushWriters(ctx)
 }
 
-// item reads one item, which waits then. One that does not exist is a warning, one that cannot be
+// readItem reads one item, which waits then. One that does not exist is a warning, one that cannot be
 // read an error of the backup: what was stored of it before stays. An error ends the job.
-func (r *reading) item(ctx context.Context, item action.Item) error {
+func (r *itemReading) readItem(ctx context.Context, item action.Item) error {
 	res, item, err := r.finder.Locate(item)
 	if err != nil {
 		return r.out.Fail(remark.About(item.GroupResource, item.Namespace, item.Name, acting.NotStoredAgain, err))
@@ -60,9 +60,9 @@ func (r *reading) item(ctx context.Context, item action.Item) error {
 		r.items.SetResult(itemset.Failed, key)
 		return r.out.Fail(remark.About(item.GroupResource, item.Namespace, item.Name, acting.NotStoredAgain, err))
 	}
-	switch result := r.finder.Judge(found, true); result {
+	switch result := r.finder.FilterResult(found, true); result {
 	case itemset.Unknown:
-		return r.keep(key, found)
+		return r.spoolObject(key, found)
 	case itemset.Absent:
 		r.items.SetResult(result, key)
 		return r.out.Warn(remark.About(item.GroupResource, item.Namespace, item.Name,
@@ -73,8 +73,8 @@ func (r *reading) item(ctx context.Context, item action.Item) error {
 	}
 }
 
-// keep puts an object into the item spool.
-func (r *reading) keep(key itemset.Key, found *lookup.Object) error {
+// spoolObject puts an object into the item spool.
+func (r *itemReading) spoolObject(key itemset.Key, found *lookup.Object) error {
 	spool, number, err := r.out.Spool()
 	if err != nil {
 		return err
@@ -88,9 +88,9 @@ func (r *reading) keep(key itemset.Key, found *lookup.Object) error {
 	return nil
 }
 
-// missed notes the actions that were bound when the backup was collected and are not now, unless
+// noteMissedActions notes the actions that were bound when the backup was collected and are not now, unless
 // that is noted, and returns the notes.
-func (r *run) missed(before []string, bound *actionset.Bound, noted []string) (missing []string, err error) {
+func (r *collectRun) noteMissedActions(before []string, bound *actionset.Bound, noted []string) (missing []string, err error) {
 	now := bound.Names()
 	for _, name := range before {
 		text := fmt.Sprintf("action %s is missing: items that operations named are stored again without what it changes", name)
@@ -110,7 +110,7 @@ func (r *run) missed(before []string, bound *actionset.Bound, noted []string) (m
 
 // postOperation returns the progress with the items of operations for the records; nil while a
 // backup is collected.
-func (r *run) postOperation() *checkpoint.PostOperation {
+func (r *collectRun) postOperation() *checkpoint.PostOperation {
 	if r.afterwards == nil {
 		return nil
 	}

@@ -16,14 +16,14 @@ type Result struct {
 	Operations []operation.Operation
 }
 
-// results sums up sealed parts. Safe for concurrent use.
-type results struct {
+// sealedResults sums up sealed parts. Safe for concurrent use.
+type sealedResults struct {
 	mu  sync.Mutex
 	sum Result
 }
 
-// sealed adds the part that the record under key is about.
-func (r *results) sealed(key string, p *checkpoint.Part) {
+// addSealed adds the part that the record under key is about.
+func (r *sealedResults) addSealed(key string, p *checkpoint.Part) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sum.Checkpoints = append(r.sum.Checkpoints, key)
@@ -33,20 +33,20 @@ func (r *results) sealed(key string, p *checkpoint.Part) {
 }
 
 // sealed notes a part that is recorded.
-func (r *run) sealed(key string, p *checkpoint.Part) {
-	r.results.sealed(key, p)
+func (r *collectRun) sealed(key string, p *checkpoint.Part) {
+	r.results.addSealed(key, p)
 	if r.job.Progressed != nil {
 		r.job.Progressed()
 	}
 }
 
-// operations returns the operations of the calls of all holders.
-func (r *run) operations() []operation.Operation {
+// recordedOperations returns the operations of the calls of all holders.
+func (r *collectRun) recordedOperations() []operation.Operation {
 	return checkpoint.Operations(slices.Concat(r.past.Calls.Operations(), r.intents.Begun()))
 }
 
 // countOperations counts the operations that earlier holders began.
-func (r *run) countOperations() *operation.Counter {
+func (r *collectRun) countOperations() *operation.Counter {
 	c := &operation.Counter{}
 	for _, op := range checkpoint.Operations(r.past.Calls.Operations()) {
 		c.AddOperation(len(op.PostOperation))

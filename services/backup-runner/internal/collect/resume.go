@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/plan"
 )
 
-// resume reads what earlier holders recorded, one after the other, and hands it on.
-func (r *run) resume(ctx context.Context) error {
+// readRecords reads what earlier holders recorded, one after the other, and hands it on.
+func (r *collectRun) readRecords(ctx context.Context) error {
 	name, uid := r.job.Backup.Name, string(r.job.Backup.UID)
 	records, err := checkpoint.Open(ctx, r.job.Store, name, uid, r.job.Epoch)
 	if err != nil {
@@ -26,7 +26,7 @@ func (r *run) resume(ctx context.Context) error {
 		r.past.Add(key, rec)
 		r.facts.Replay(rec)
 		if rec.Covers() {
-			r.results.sealed(key, &rec.Part)
+			r.results.addSealed(key, &rec.Part)
 		}
 		r.job.Progress.Restore(rec.Part.Items, rec.Part.Warnings, rec.Part.Errors)
 		return nil
@@ -46,11 +46,11 @@ func (r *run) resume(ctx context.Context) error {
 // answer of which something is left to be collected.
 const discoveries = 5
 
-// rediscover waits a while for groups of which something is left to be collected and that do not
+// awaitMissingGroups waits a while for groups of which something is left to be collected and that do not
 // answer: an aggregated server that restarts has not gone.
-func (r *run) rediscover(ctx context.Context) error {
+func (r *collectRun) awaitMissingGroups(ctx context.Context) error {
 	pause := time.Second
-	for n := 1; n < discoveries && r.job.Discover != nil && r.missing(); n++ {
+	for n := 1; n < discoveries && r.job.Discover != nil && r.hasMissingGroups(); n++ {
 		if err := retry.Pause(ctx, r.cfg.Clock, pause); err != nil {
 			return err
 		}
@@ -64,15 +64,15 @@ func (r *run) rediscover(ctx context.Context) error {
 	return nil
 }
 
-// missing reports whether kinds are left whose group does not answer.
-func (r *run) missing() bool {
+// hasMissingGroups reports whether kinds are left whose group does not answer.
+func (r *collectRun) hasMissingGroups() bool {
 	return slices.ContainsFunc(r.past.Start.Kinds, func(kind checkpoint.Kind) bool {
 		return plan.Missing(kind, r.job.Catalog, r.job.Filter, r.past.Units.Done)
 	})
 }
 
-// record reads one record of an earlier holder.
-func (r *run) record(ctx context.Context, key string) (found checkpoint.Record, err error) {
+// readRecord reads one record of an earlier holder.
+func (r *collectRun) readRecord(ctx context.Context, key string) (found checkpoint.Record, err error) {
 	err = checkpoint.Each(ctx, r.job.Store, r.job.Backup.Name, string(r.job.Backup.UID), []string{key}, func(_ string, rec *checkpoint.Record) error {
 		found = *rec
 		return nil

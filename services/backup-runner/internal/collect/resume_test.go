@@ -21,19 +21,19 @@ import (
 // undisturbed run.
 func TestDeathAtEachWrite(t *testing.T) {
 	t.Parallel()
-	for name, sc := range withActions(scenarios()) {
-		want, total := sc.undisturbed(t)
+	for name, sc := range withActions(allScenarios()) {
+		want, total := sc.runUndisturbed(t)
 		for _, workers := range []int{1, 4} {
 			t.Run(fmt.Sprintf("%s, %d workers", name, workers), func(t *testing.T) {
 				t.Parallel()
-				base, api := sc.setup(t, workers)
-				for n := 1; ; n += jobtest.Share() {
-					s := base.first(t)
+				base, api := sc.setupFor(t, workers)
+				for n := 1; ; n += jobtest.WriteStride() {
+					s := base.firstOwner(t)
 					died := dieAt(s.store, n)
 					res, err := Run(t.Context(), s.cfg, s.job)
 					if !died() {
 						require.NoError(t, err)
-						require.Len(t, s.outcome(t, res).Items, len(want.Items))
+						require.Len(t, s.readOutcome(t, res).Items, len(want.Items))
 						require.Greater(t, n, 20, "the run was cut at many points")
 						return
 					}
@@ -42,8 +42,8 @@ func TestDeathAtEachWrite(t *testing.T) {
 					if sc.between != nil {
 						sc.between(api)
 					}
-					durable := s.recorded(t)
-					next := s.holder(t, 2)
+					durable := s.countRecorded(t)
+					next := s.nextOwner(t, 2)
 					if n > 2 {
 						next.job.LiveNamespaces = func(context.Context) (int, error) { return 0, errors.New("decided before") }
 					}
@@ -51,7 +51,7 @@ func TestDeathAtEachWrite(t *testing.T) {
 					next.cfg.Lister = lists
 					res, err = Run(t.Context(), next.cfg, next.job)
 					require.NoError(t, err, "killed at write %d", n)
-					got := next.outcome(t, res)
+					got := next.readOutcome(t, res)
 					if sc.between != nil { // the revision in the log is another one
 						require.Len(t, got.Notes, len(want.Notes))
 						got.Notes = want.Notes
@@ -73,8 +73,8 @@ func TestASuccessorKeepsTheRecordedCut(t *testing.T) {
 	for name, consistent := range map[string]bool{"a revision": true, "no revision": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			sc := scenarios()["everything"]
-			s, api := sc.setup(t, 1)
+			sc := allScenarios()["everything"]
+			s, api := sc.setupFor(t, 1)
 			source := revisions{s.lists, cut.NewKinds(s.lists, clock.RealClock{})}
 			s.job.Cut = cut.New(source, consistent)
 			died := dieAt(s.store, 6)
@@ -89,7 +89,7 @@ func TestASuccessorKeepsTheRecordedCut(t *testing.T) {
 			newest, err := source.Revision(t.Context())
 			require.NoError(t, err)
 			require.NotContains(t, want, newest)
-			next := s.holder(t, 2)
+			next := s.nextOwner(t, 2)
 			_, err = Run(t.Context(), next.cfg, next.job)
 			require.NoError(t, err)
 			require.Equal(t, want, next.job.Cut.Revisions())
@@ -99,7 +99,7 @@ func TestASuccessorKeepsTheRecordedCut(t *testing.T) {
 
 func TestTwoDeathsInARow(t *testing.T) {
 	t.Parallel()
-	sc := scenarios()["dead kinds"]
+	sc := allScenarios()["dead kinds"]
 	sc.twoDeaths(t, []int{3, 7, 11, 15, 19, 23, 27, 31, 35, 39}, []int{1, 6, 11, 16, 21, 26})
 }
 
@@ -107,28 +107,28 @@ func TestTwoDeathsInARow(t *testing.T) {
 // third one's outcome is that of the undisturbed run.
 func (sc *scenario) twoDeaths(t *testing.T, first, second []int) {
 	t.Helper()
-	want, _ := sc.undisturbed(t)
-	base, _ := sc.setup(t, 4)
+	want, _ := sc.runUndisturbed(t)
+	base, _ := sc.setupFor(t, 4)
 	for i, n := range first {
 		for k, m := range second {
-			if (i+k)%jobtest.Share() != 0 {
+			if (i+k)%jobtest.WriteStride() != 0 {
 				continue
 			}
-			s := base.first(t)
+			s := base.firstOwner(t)
 			dieAt(s.store, n)
 			_, err := Run(t.Context(), s.cfg, s.job)
 			require.ErrorIs(t, err, errDead)
-			next := s.holder(t, 2)
+			next := s.nextOwner(t, 2)
 			died := dieAt(s.store, m)
 			res, err := Run(t.Context(), next.cfg, next.job)
 			if died() {
 				require.ErrorIs(t, err, errDead)
 				s.store.Inject(nil)
-				next = next.holder(t, 3)
+				next = next.nextOwner(t, 3)
 				res, err = Run(t.Context(), next.cfg, next.job)
 			}
 			require.NoError(t, err)
-			require.Equal(t, want, next.outcome(t, res), "killed at writes %d and %d", n, m)
+			require.Equal(t, want, next.readOutcome(t, res), "killed at writes %d and %d", n, m)
 		}
 	}
 }
@@ -137,12 +137,12 @@ func (sc *scenario) twoDeaths(t *testing.T, first, second []int) {
 // or behind it.
 func TestZombie(t *testing.T) {
 	t.Parallel()
-	sc := scenarios()["everything"]
-	want, _ := sc.undisturbed(t)
+	sc := allScenarios()["everything"]
+	want, _ := sc.runUndisturbed(t)
 	for _, workers := range []int{1, 4} {
-		base, _ := sc.setup(t, workers)
-		for n := 1; n < 40; n += 2 + jobtest.Share() {
-			s := base.first(t)
+		base, _ := sc.setupFor(t, workers)
+		for n := 1; n < 40; n += 2 + jobtest.WriteStride() {
+			s := base.firstOwner(t)
 			asleep, wake := make(chan struct{}), make(chan struct{})
 			var mu sync.Mutex
 			writes := 0
@@ -165,7 +165,7 @@ func TestZombie(t *testing.T) {
 				woken <- err
 			}()
 			<-asleep
-			next := s.holder(t, 2)
+			next := s.nextOwner(t, 2)
 			if n%2 == 1 {
 				next.store.Inject(nil) // both go on at once
 				close(wake)
@@ -178,7 +178,7 @@ func TestZombie(t *testing.T) {
 			if err := <-woken; n%2 == 0 {
 				require.ErrorIs(t, err, journal.ErrFenced, "asleep at write %d", n)
 			}
-			require.Equal(t, want, next.outcome(t, res), "asleep at write %d", n)
+			require.Equal(t, want, next.readOutcome(t, res), "asleep at write %d", n)
 		}
 	}
 }
@@ -186,13 +186,13 @@ func TestZombie(t *testing.T) {
 // A holder that is fenced when it records a part removes the part: the successor's sweep may be
 // over.
 func TestAFencedHolderLeavesNoPart(t *testing.T) {
-	sc := scenarios()["everything"]
-	s, _ := sc.setup(t, 1)
+	sc := allScenarios()["everything"]
+	s, _ := sc.setupFor(t, 1)
 	taken := false
 	s.store.Inject(func(op memstore.Op, key string) error {
 		if !taken && op == memstore.OpCreate && strings.Contains(key, "/1-w0-") {
 			taken = true
-			next := s.holder(t, 2)
+			next := s.nextOwner(t, 2)
 			_, err := Run(t.Context(), next.cfg, next.job)
 			require.NoError(t, err)
 			for _, k := range s.store.Keys() {

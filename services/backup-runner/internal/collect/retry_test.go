@@ -39,11 +39,11 @@ func TestThePoolOfBlockWorkersIsBounded(t *testing.T) {
 		}
 		return action.BackupResult{}, ctx.Err()
 	}}
-	s := newSetup(t, estate(), fifty(), "a").with(gauge)
+	s := newSetup(t, newEstateServer(), fiftyConfigMaps(), "a").addActions(gauge)
 	s.cfg.Workers, s.cfg.BlockWorkers = 5, workers
-	res, _ := s.run(t)
+	res, _ := s.runJob(t)
 	require.Zero(t, res.Errors)
-	require.Equal(t, 50, gauge.called(t))
+	require.Equal(t, 50, gauge.calledOnceEach(t))
 	require.Equal(t, workers, most)
 }
 
@@ -90,10 +90,10 @@ func TestACallThatAnotherOneBroughtDownIsRepeated(t *testing.T) {
 		}
 		return action.BackupResult{}, nil
 	}
-	s := newSetup(t, estate(), fifty(), "a").with(dies)
-	s.job.Actions.Collateral = func(err error) bool { return errors.Is(err, crash) }
+	s := newSetup(t, newEstateServer(), fiftyConfigMaps(), "a").addActions(dies)
+	s.job.Actions.IsProcessCrash = func(err error) bool { return errors.Is(err, crash) }
 	s.cfg.Workers, s.cfg.BlockWorkers = 1, 2
-	res, got := s.run(t)
+	res, got := s.runJob(t)
 	require.Equal(t, 1, res.Errors)
 	require.Equal(t, []string{"plugin process died"}, errorsOf(got))
 	require.NotContains(t, got.items, configMap("cm-000"))
@@ -132,9 +132,9 @@ func TestARepeatedCallDoesNotStopTheOtherWorkers(t *testing.T) {
 			return action.BackupResult{}, errors.New("the others wait")
 		}
 	}
-	s := newSetup(t, estate(), fifty(), "a").with(slow)
-	s.job.Actions.Collateral = func(err error) bool { return errors.Is(err, crash) }
+	s := newSetup(t, newEstateServer(), fiftyConfigMaps(), "a").addActions(slow)
+	s.job.Actions.IsProcessCrash = func(err error) bool { return errors.Is(err, crash) }
 	s.cfg.Workers, s.cfg.BlockWorkers = 1, 2
-	res, _ := s.run(t)
+	res, _ := s.runJob(t)
 	require.Zero(t, res.Errors)
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemspool"
 )
 
-// run is the state of one job that several stages share.
-type run struct {
+// collectRun is the state of one job that several stages share.
+type collectRun struct {
 	cfg Config
 	job Job
 
@@ -30,26 +30,26 @@ type run struct {
 	facts   *facts.Facts
 	intents *intent.Log
 	spools  itemspool.Files
-	results results
+	results sealedResults
 	remarks remark.Rules
-	workers workers
+	workers partWriters
 	hooks   *podhook.Runner // nil where none runs
 	// afterwards is how far the items of operations are; nil while the backup is collected.
 	afterwards *checkpoint.PostOperation
 }
 
-func newRun(uploads context.Context, cfg Config, job Job) *run {
-	return &run{cfg: cfg, job: job, uploads: uploads, past: history.New(), facts: facts.New(job.Backup),
-		workers: workers{stop: job.Stop}}
+func newRun(uploads context.Context, cfg Config, job Job) *collectRun {
+	return &collectRun{cfg: cfg, job: job, uploads: uploads, past: history.New(), facts: facts.New(job.Backup),
+		workers: partWriters{stop: job.Stop}}
 }
 
-// collect takes the stages one after another.
-func (r *run) collect(ctx context.Context) error {
-	if err := r.resume(ctx); err != nil {
+// collectStages takes the stages one after another.
+func (r *collectRun) collectStages(ctx context.Context) error {
+	if err := r.readRecords(ctx); err != nil {
 		return err
 	}
-	r.open()
-	compared := r.compare(ctx)
+	r.openWriters()
+	compared := r.compareRevisions(ctx)
 	defer compared()
 	r.chooseSnapshots()
 	if r.job.Exec != nil {
@@ -57,16 +57,16 @@ func (r *run) collect(ctx context.Context) error {
 			Confirm: r.job.Confirm, Opened: r.job.Opened, RanEarly: r.job.RanEarly, Log: r.cfg.Log})
 		r.hooks.Resume()
 	}
-	bound, err := r.begin(ctx)
+	bound, err := r.beginBackup(ctx)
 	if err != nil {
 		return err
 	}
-	s := r.stages(bound)
+	s := r.newStages(bound)
 	if err := s.firstPass(ctx); err != nil {
 		return err
 	}
 	compared()
-	if err := s.act(ctx); err != nil {
+	if err := s.processSpooled(ctx); err != nil {
 		return err
 	}
 	// What these take depends on what was collected before them, which must not be lost when they
@@ -82,11 +82,11 @@ func (r *run) collect(ctx context.Context) error {
 	if r.job.Actions.Close != nil {
 		r.job.Actions.Close()
 	}
-	return r.end()
+	return r.noteListed()
 }
 
-// open makes the writers.
-func (r *run) open() {
+// openWriters makes the writers.
+func (r *collectRun) openWriters() {
 	backup := r.job.Backup
 	cfg := &partwriter.Config{
 		Backup: backup.Name, UID: string(backup.UID), Epoch: r.job.Epoch, Started: backup.Status.StartTimestamp.Time,
@@ -99,10 +99,10 @@ func (r *run) open() {
 	}
 }
 
-// compare finds out, while the lists are prepared and begin, which kinds share the cut's revisions:
+// compareRevisions finds out, while the lists are prepared and begin, which kinds share the cut's revisions:
 // each list of a kind needs the answer first. What it cannot find out is asked again, and noted, by
 // the list itself. The returned function ends it.
-func (r *run) compare(ctx context.Context) (done func()) {
+func (r *collectRun) compareRevisions(ctx context.Context) (done func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	kinds, ended := r.job.Catalog.Backupable(r.job.Filter.Resource), make(chan struct{})
 	var failure error
@@ -119,7 +119,7 @@ func (r *run) compare(ctx context.Context) (done func()) {
 
 // chooseSnapshots decides whether snapshots are taken. What earlier holders left to be decided on
 // is, whatever the spec is by now.
-func (r *run) chooseSnapshots() {
+func (r *collectRun) chooseSnapshots() {
 	choice := r.job.Backup.Spec.SnapshotVolumes
 	b := r.job.Backup
 	r.remarks = remark.Rules{ByChoice: choice != nil && !*choice, Backup: b.Name, UID: string(b.UID)}
@@ -132,12 +132,12 @@ func (r *run) chooseSnapshots() {
 	}
 }
 
-// snapshot returns what takes native snapshots between hooks; nil if none are wanted.
-func (r *run) snapshot(finder *lookup.Finder) func(context.Context, map[string]facts.Volume, *partwriter.Writer) error {
+// snapshotTaker returns what takes native snapshots between hooks; nil if none are wanted.
+func (r *collectRun) snapshotTaker(finder *lookup.Finder) func(context.Context, map[string]facts.Volume, *partwriter.Writer) error {
 	if !r.remarks.Snapshots || r.hooks == nil {
 		return nil
 	}
-	cfg := r.volumes(finder)
+	cfg := r.volumeConfig(finder)
 	return func(ctx context.Context, found map[string]facts.Volume, out *partwriter.Writer) error {
 		names := slices.Collect(maps.Keys(found))
 		if err := volumes.Decide(ctx, cfg, found, []*partwriter.Writer{out}); err != nil {
@@ -148,8 +148,8 @@ func (r *run) snapshot(finder *lookup.Finder) func(context.Context, map[string]f
 	}
 }
 
-// volumes is what decides on volumes.
-func (r *run) volumes(finder *lookup.Finder) *volumes.Config {
+// volumeConfig is what decides on volumes.
+func (r *collectRun) volumeConfig(finder *lookup.Finder) *volumes.Config {
 	choice := r.job.Backup.Spec.SnapshotVolumes
 	return &volumes.Config{
 		Taker: r.job.Snapshots, Finder: finder, Past: &r.past.Snapshots, Intents: r.intents, Lock: r.job.LockVolume,
@@ -158,13 +158,13 @@ func (r *run) volumes(finder *lookup.Finder) *volumes.Config {
 }
 
 // decideVolumes takes snapshots, if any are wanted.
-func (r *run) decideVolumes(ctx context.Context, finder *lookup.Finder) error {
+func (r *collectRun) decideVolumes(ctx context.Context, finder *lookup.Finder) error {
 	if !r.remarks.Snapshots {
 		return nil
 	}
 	defer r.job.Snapshots.Close()
-	if err := volumes.Decide(ctx, r.volumes(finder), r.facts.Undecided(), r.workers.writers[:r.cfg.BlockWorkers]); err != nil {
+	if err := volumes.Decide(ctx, r.volumeConfig(finder), r.facts.Undecided(), r.workers.writers[:r.cfg.BlockWorkers]); err != nil {
 		return err
 	}
-	return r.workers.flush(ctx)
+	return r.workers.flushWriters(ctx)
 }

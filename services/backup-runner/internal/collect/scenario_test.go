@@ -39,7 +39,7 @@ type scenario struct {
 	blocks  func() []action.ItemBlock
 }
 
-func scenarios() map[string]scenario {
+func allScenarios() map[string]scenario {
 	return map[string]scenario{
 		"everything": {live: 3},
 		"dead kinds": {live: 3, dead: true},
@@ -58,14 +58,14 @@ var moreScenarios []func(all map[string]scenario)
 // withActions adds the scenarios with actions.
 func withActions(all map[string]scenario) map[string]scenario {
 	all["actions"] = busyScenario()
-	all["actions that go beyond the selection"] = withBusyActions(scenarios()["or-selectors and a missing namespace"])
+	all["actions that go beyond the selection"] = withBusyActions(allScenarios()["or-selectors and a missing namespace"])
 	for _, add := range moreScenarios {
 		add(all)
 	}
 	return all
 }
 
-func (sc *scenario) server() *kubetest.Server {
+func (sc *scenario) newServer() *kubetest.Server {
 	all := slices.Clone(kinds)
 	if sc.actions != nil || sc.blocks != nil {
 		all = append(all, kubetest.Kind{Group: "example.com", Version: "v1", Kind: "Unseen", Resource: "unseens", Namespaced: true})
@@ -105,9 +105,9 @@ func (sc *scenario) server() *kubetest.Server {
 	return s
 }
 
-func (sc *scenario) setup(t *testing.T, workers int) (*setup, *kubetest.Server) {
+func (sc *scenario) setupFor(t *testing.T, workers int) (*setup, *kubetest.Server) {
 	t.Helper()
-	api := sc.server()
+	api := sc.newServer()
 	s := newSetup(t, api, sc.spec, sc.namespaces...)
 	s.cfg.Workers, s.cfg.BlockWorkers, s.cfg.PartItems = workers, workers, 8
 	s.job.LiveNamespaces = func(context.Context) (int, error) { return sc.live, nil }
@@ -120,8 +120,8 @@ func (sc *scenario) setup(t *testing.T, workers int) (*setup, *kubetest.Server) 
 	return s, api
 }
 
-// holder turns the setup into that of another holder, which has nothing but the bucket.
-func (s *setup) holder(t *testing.T, epoch int64) *setup {
+// nextOwner turns the setup into that of another holder, which has nothing but the bucket.
+func (s *setup) nextOwner(t *testing.T, epoch int64) *setup {
 	t.Helper()
 	next := *s
 	next.job.Epoch, next.job.Progress, next.job.Dir = epoch, &Progress{}, t.TempDir()
@@ -129,10 +129,10 @@ func (s *setup) holder(t *testing.T, epoch int64) *setup {
 	return &next
 }
 
-// first is the first holder of a new backup.
-func (s *setup) first(t *testing.T) *setup {
+// firstOwner is the first holder of a new backup.
+func (s *setup) firstOwner(t *testing.T) *setup {
 	t.Helper()
-	out := s.holder(t, 1)
+	out := s.nextOwner(t, 1)
 	out.store = memstore.New()
 	out.job.Store = out.store
 	return out
@@ -189,9 +189,9 @@ type outcome struct {
 	Counts                Counts
 }
 
-func (s *setup) outcome(t *testing.T, res Result) outcome {
+func (s *setup) readOutcome(t *testing.T, res Result) outcome {
 	t.Helper()
-	got := s.read(t, res)
+	got := s.readStored(t, res)
 	requireCovered(t, got.records)
 	out := outcome{Items: got.items, Result: res, Counts: s.job.Progress.Read()}
 	out.Result.Checkpoints = nil
@@ -227,19 +227,19 @@ func requireCovered(t *testing.T, records []checkpoint.Record) {
 	}
 }
 
-func (sc *scenario) undisturbed(t *testing.T) (outcome, int) {
+func (sc *scenario) runUndisturbed(t *testing.T) (outcome, int) {
 	t.Helper()
-	s, _ := sc.setup(t, 1)
+	s, _ := sc.setupFor(t, 1)
 	lists := &counting{Lister: s.cfg.Lister}
 	s.cfg.Lister = lists
 	res, err := Run(t.Context(), s.cfg, s.job)
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, len(res.Checkpoints), 8, "there are many parts")
-	return s.outcome(t, res), int(lists.objects.Load())
+	return s.readOutcome(t, res), int(lists.objects.Load())
 }
 
-// recorded sums up what the records hold.
-func (s *setup) recorded(t *testing.T) (items int) {
+// countRecorded sums up what the records hold.
+func (s *setup) countRecorded(t *testing.T) (items int) {
 	t.Helper()
 	for _, key := range s.store.Keys() {
 		data, _ := s.store.Bytes(key)

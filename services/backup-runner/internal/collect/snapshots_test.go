@@ -27,10 +27,10 @@ import (
 )
 
 func TestSnapshotsAreTakenOfVolumesThatALocationKnows(t *testing.T) {
-	c := &cloud{knows: native}
-	s := newSetup(t, disks(), velerov1.BackupSpec{}).snapshots(c, "broken", "unserved", "empty", "main")
-	res, got := s.run(t)
-	infos, snapshots := decided(t, got)
+	c := &cloud{knows: hasNativeSnapshot}
+	s := newSetup(t, newDiskServer(), velerov1.BackupSpec{}).withSnapshots(c, "broken", "unserved", "empty", "main")
+	res, got := s.runJob(t)
+	infos, snapshots := decidedVolumes(t, got)
 	iops := int64(100)
 	spec := func(pv string) nativesnapshot.Spec {
 		return nativesnapshot.Spec{BackupName: "b1", BackupUID: "uid-1", Location: "main", PersistentVolumeName: pv,
@@ -60,7 +60,7 @@ func TestSnapshotsAreTakenOfVolumesThatALocationKnows(t *testing.T) {
 	require.Equal(t, volume.ReasonUnbound, infos[""].SkippedReason)
 	require.Len(t, infos, 7)
 
-	errs := got.at(joblog.Error)
+	errs := got.notesAt(joblog.Error)
 	slices.Sort(errs)
 	require.Equal(t, []string{
 		"persistentvolumeclaims a/foreign: volume data was not backed up: " + volume.ReasonNoSnapshotter, // the location is broken that may know it
@@ -68,7 +68,7 @@ func TestSnapshotsAreTakenOfVolumesThatALocationKnows(t *testing.T) {
 		"persistentvolumes /pv-odd: no snapshot of this volume: its data is not backed up",
 	}, errs)
 	require.Equal(t, 3, res.Errors)
-	require.Equal(t, 2, res.Warnings, got.at(joblog.Warning))
+	require.Equal(t, 2, res.Warnings, got.notesAt(joblog.Warning))
 	counts := s.job.Progress.Read()
 	require.Equal(t, []int{2, 3}, []int{counts.Warnings, counts.Errors})
 }
@@ -82,9 +82,9 @@ func TestAVolumeThatNobodyKnows(t *testing.T) {
 			spec.SnapshotVolumes = ptr.To(true)
 		}
 		c := &cloud{knows: func(string) bool { return false }}
-		s := newSetup(t, disks(), spec).snapshots(c, "unserved", "main")
-		res, got := s.run(t)
-		infos, snapshots := decided(t, got)
+		s := newSetup(t, newDiskServer(), spec).withSnapshots(c, "unserved", "main")
+		res, got := s.runJob(t)
+		infos, snapshots := decidedVolumes(t, got)
 		require.Empty(t, snapshots)
 		written := 0
 		for i := range got.records {
@@ -98,12 +98,12 @@ func TestAVolumeThatNobodyKnows(t *testing.T) {
 		}))
 		require.True(t, infos["pv-good"].Skipped)
 		if insists {
-			require.Equal(t, 6, res.Errors, "five claims' volumes and one without a claim: %v", got.at(joblog.Error))
-			require.Contains(t, got.at(joblog.Error), "persistentvolumes /pv-alone: volume data was not backed up: "+volume.ReasonNoSnapshotter)
+			require.Equal(t, 6, res.Errors, "five claims' volumes and one without a claim: %v", got.notesAt(joblog.Error))
+			require.Contains(t, got.notesAt(joblog.Error), "persistentvolumes /pv-alone: volume data was not backed up: "+volume.ReasonNoSnapshotter)
 			continue
 		}
 		require.Zero(t, res.Errors)
-		require.Equal(t, 6, res.Warnings, got.at(joblog.Warning))
+		require.Equal(t, 6, res.Warnings, got.notesAt(joblog.Warning))
 	}
 }
 
@@ -129,18 +129,18 @@ func TestTheVolumeOfACSIDriverSaysWhyItHasNoSnapshot(t *testing.T) {
 		"by choice":        {[]string{"main"}, ptr.To(false), csisnapshot.ErrNotServed, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			api := estate()
+			api := newEstateServer()
 			api.Add("persistentvolumes", csi("pv-csi"), csi("pv-csi-alone"))
 			api.Add("persistentvolumeclaims", volumeClaim("a", "csi", "pv-csi"))
 			c := &cloud{knows: func(string) bool { return true }}
-			s := newSetup(t, api, velerov1.BackupSpec{SnapshotVolumes: tc.wanted}).snapshots(c, tc.locations...)
+			s := newSetup(t, api, velerov1.BackupSpec{SnapshotVolumes: tc.wanted}).withSnapshots(c, tc.locations...)
 			s.job.Snapshots.CSI = func(context.Context, *corev1.PersistentVolume) error { return tc.why }
-			res, got := s.run(t)
-			require.Equal(t, tc.errors, got.at(joblog.Error))
+			res, got := s.runJob(t)
+			require.Equal(t, tc.errors, got.notesAt(joblog.Error))
 			require.Equal(t, len(tc.errors), res.Errors)
 			require.Empty(t, c.taken)
-			require.Subset(t, got.at(joblog.Warning), tc.warnings)
-			infos, _ := decided(t, got)
+			require.Subset(t, got.notesAt(joblog.Warning), tc.warnings)
+			infos, _ := decidedVolumes(t, got)
 			require.True(t, infos["pv-csi"].Skipped)
 		})
 	}
@@ -148,10 +148,10 @@ func TestTheVolumeOfACSIDriverSaysWhyItHasNoSnapshot(t *testing.T) {
 
 // With volumes excluded nothing is known that a provider could be asked about.
 func TestNoSnapshotsOfVolumesThatAreNotInTheBackup(t *testing.T) {
-	c := &cloud{knows: native}
-	s := newSetup(t, disks(), velerov1.BackupSpec{ExcludedClusterScopedResources: []string{"persistentvolumes"}}, "a").snapshots(c, "main")
-	res, got := s.run(t)
-	infos, snapshots := decided(t, got)
+	c := &cloud{knows: hasNativeSnapshot}
+	s := newSetup(t, newDiskServer(), velerov1.BackupSpec{ExcludedClusterScopedResources: []string{"persistentvolumes"}}, "a").withSnapshots(c, "main")
+	res, got := s.runJob(t)
+	infos, snapshots := decidedVolumes(t, got)
 	require.Empty(t, snapshots)
 	require.Empty(t, c.taken)
 	require.Len(t, infos, 4)
@@ -159,10 +159,10 @@ func TestNoSnapshotsOfVolumesThatAreNotInTheBackup(t *testing.T) {
 }
 
 func TestASnapshotIsRecordedBefore(t *testing.T) {
-	s := newSetup(t, disks(), velerov1.BackupSpec{}, "a")
+	s := newSetup(t, newDiskServer(), velerov1.BackupSpec{}, "a")
 	var mu sync.Mutex
 	var unrecorded []string
-	c := &cloud{knows: native, before: func(id string) {
+	c := &cloud{knows: hasNativeSnapshot, before: func(id string) {
 		found := false
 		for _, key := range s.store.Keys() {
 			data, _ := s.store.Bytes(key)
@@ -174,8 +174,8 @@ func TestASnapshotIsRecordedBefore(t *testing.T) {
 			unrecorded = append(unrecorded, id)
 		}
 	}}
-	s.snapshots(c, "main")
-	s.run(t)
+	s.withSnapshots(c, "main")
+	s.runJob(t)
 	require.NotEmpty(t, c.taken)
 	require.Empty(t, unrecorded)
 }
@@ -184,10 +184,10 @@ func TestASnapshotIsRecordedBefore(t *testing.T) {
 // error that names the volume; any other is as in an undisturbed run.
 func TestNoSnapshotIsTakenTwice(t *testing.T) {
 	t.Parallel()
-	api := estate()
+	api := newEstateServer()
 	for i := range 12 {
 		name := fmt.Sprintf("pv-%02d", i)
-		api.Add("persistentvolumes", disk(name))
+		api.Add("persistentvolumes", newDisk(name))
 		api.Add("persistentvolumeclaims", volumeClaim("a", "c-"+name, name))
 	}
 	for _, workers := range []int{1, 3} {
@@ -198,7 +198,7 @@ func TestNoSnapshotIsTakenTwice(t *testing.T) {
 			total := 0
 			for n := 1; ; n++ {
 				c := &cloud{knows: func(string) bool { return true }}
-				s := base.first(t).snapshots(c, "main")
+				s := base.firstOwner(t).withSnapshots(c, "main")
 				died := dieAt(s.store, n)
 				_, err := Run(t.Context(), s.cfg, s.job)
 				if !died() {
@@ -208,8 +208,8 @@ func TestNoSnapshotIsTakenTwice(t *testing.T) {
 				}
 				require.ErrorIs(t, err, errDead)
 				s.store.Inject(nil)
-				res, got := s.holder(t, 2).run(t)
-				infos, snapshots := decided(t, got)
+				res, got := s.nextOwner(t, 2).runJob(t)
+				infos, snapshots := decidedVolumes(t, got)
 				require.Len(t, infos, 12)
 				require.Len(t, snapshots, 12)
 				unclear := 0
@@ -253,39 +253,39 @@ func (c stopped) Open(context.Context, string) (action.VolumeSnapshotter, error)
 // What fails because the runner has to stop is no fact about the volume: the next holder takes its
 // snapshot.
 func TestAStopWhileASnapshotterStartsCostsNoSnapshot(t *testing.T) {
-	api := estate()
-	api.Add("persistentvolumes", disk("pv-1"))
+	api := newEstateServer()
+	api.Add("persistentvolumes", newDisk("pv-1"))
 	api.Add("persistentvolumeclaims", volumeClaim("a", "c-1", "pv-1"))
-	c := &cloud{knows: native}
-	s := newSetup(t, api, velerov1.BackupSpec{}, "a").snapshots(c, "main")
+	c := &cloud{knows: hasNativeSnapshot}
+	s := newSetup(t, api, velerov1.BackupSpec{}, "a").withSnapshots(c, "main")
 	starting := stopped{c, make(chan struct{})}
 	s.job.Snapshots.Locations, s.job.Stop = starting, starting.stop
 	_, err := Run(t.Context(), s.cfg, s.job)
 	require.ErrorIs(t, err, ErrStopped)
 	require.Empty(t, c.taken)
 
-	res, got := s.holder(t, 2).snapshots(c, "main").run(t)
-	require.Zero(t, res.Errors, got.at(joblog.Error))
+	res, got := s.nextOwner(t, 2).withSnapshots(c, "main").runJob(t)
+	require.Zero(t, res.Errors, got.notesAt(joblog.Error))
 	require.Equal(t, map[string]int{"disk-pv-1": 1}, c.taken)
 }
 
 // The same of a volume that cannot be read any more.
 func TestAStopWhileAVolumeIsReadCostsNoSnapshot(t *testing.T) {
-	api := estate()
-	api.Add("persistentvolumes", disk("pv-1"))
+	api := newEstateServer()
+	api.Add("persistentvolumes", newDisk("pv-1"))
 	api.Add("persistentvolumeclaims", volumeClaim("a", "c-1", "pv-1"))
-	c := &cloud{knows: native}
-	s := newSetup(t, api, velerov1.BackupSpec{}, "a").snapshots(c, "main")
+	c := &cloud{knows: hasNativeSnapshot}
+	s := newSetup(t, api, velerov1.BackupSpec{}, "a").withSnapshots(c, "main")
 	stop := make(chan struct{})
 	s.job.Stop = stop
 	s.cfg.Lister = &unreadable{Lister: s.cfg.Lister, fields: "metadata.name=pv-1", left: 1, do: func() { close(stop) }}
 	_, err := Run(t.Context(), s.cfg, s.job)
 	require.ErrorIs(t, err, ErrStopped)
 
-	next := s.holder(t, 2)
+	next := s.nextOwner(t, 2)
 	next.cfg.Lister = s.lists
-	res, got := next.run(t)
-	require.Zero(t, res.Errors, got.at(joblog.Error))
+	res, got := next.runJob(t)
+	require.Zero(t, res.Errors, got.notesAt(joblog.Error))
 	require.Equal(t, map[string]int{"disk-pv-1": 1}, c.taken)
 }
 
@@ -309,11 +309,11 @@ func (l *unreadable) List(ctx context.Context, req rawlist.Request, sink rawlist
 
 // A snapshot whose record cannot be written is known to the log of the runner.
 func TestASnapshotThatTheBucketNeverLearnsOfIsLogged(t *testing.T) {
-	api := estate()
-	api.Add("persistentvolumes", disk("pv-1"))
+	api := newEstateServer()
+	api.Add("persistentvolumes", newDisk("pv-1"))
 	api.Add("persistentvolumeclaims", volumeClaim("a", "c-1", "pv-1"))
 	s := newSetup(t, api, velerov1.BackupSpec{}, "a")
-	s.snapshots(&cloud{knows: native, before: func(string) { dieAt(s.store, 1) }}, "main")
+	s.withSnapshots(&cloud{knows: hasNativeSnapshot, before: func(string) { dieAt(s.store, 1) }}, "main")
 	var log bytes.Buffer
 	s.cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
 	_, err := Run(t.Context(), s.cfg, s.job)

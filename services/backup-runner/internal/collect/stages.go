@@ -21,9 +21,9 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
 )
 
-// stages collect what was planned, with the catalog and the filter that are final now.
-type stages struct {
-	workers *workers
+// collectionStages collect what was planned, with the catalog and the filter that are final now.
+type collectionStages struct {
+	workers *partWriters
 	past    *history.History
 	facts   *facts.Facts
 	finder  *lookup.Finder
@@ -40,9 +40,9 @@ type stages struct {
 	pool     *acting.Pool
 }
 
-// stages returns what collects with these actions, which may be nil.
-func (r *run) stages(bound *actionset.Bound) *stages {
-	s := &stages{workers: &r.workers, past: r.past, facts: r.facts, blockWorkers: r.cfg.BlockWorkers,
+// newStages returns what collects with these actions, which may be nil.
+func (r *collectRun) newStages(bound *actionset.Bound) *collectionStages {
+	s := &collectionStages{workers: &r.workers, past: r.past, facts: r.facts, blockWorkers: r.cfg.BlockWorkers,
 		second: plan.Second{Filter: r.job.Filter, Catalog: r.job.Catalog}}
 	s.finder = &lookup.Finder{Lister: r.cfg.Lister, Cut: r.job.Cut, Catalog: r.job.Catalog, Filter: r.job.Filter}
 	if bound != nil {
@@ -54,9 +54,9 @@ func (r *run) stages(bound *actionset.Bound) *stages {
 			s.arranger.Owed = r.past.Hooks.Open()
 		}
 		s.pool = acting.New(acting.Config{
-			Actions: bound, Finder: s.finder, Items: s.items, Spools: &r.spools, Past: &r.past.Calls, ReadRecord: r.record, Intents: r.intents,
-			Instance: r.job.Instance, Operations: r.countOperations(), Confirm: r.job.Confirm, Collateral: r.job.Actions.Collateral, Unsent: r.job.Actions.Unsent,
-			Concurrent: r.cfg.BlockWorkers > 1 || bound.FormBlocks(), Hooks: r.hooks, Reserved: s.arranger.Reserved, Snapshot: r.snapshot(s.finder),
+			Actions: bound, Finder: s.finder, Items: s.items, Spools: &r.spools, Past: &r.past.Calls, ReadRecord: r.readRecord, Intents: r.intents,
+			Instance: r.job.Instance, Operations: r.countOperations(), Confirm: r.job.Confirm, IsProcessCrash: r.job.Actions.IsProcessCrash, IsNotSent: r.job.Actions.IsNotSent,
+			Concurrent: r.cfg.BlockWorkers > 1 || bound.FormBlocks(), Hooks: r.hooks, Reserved: s.arranger.Reserved, Snapshot: r.snapshotTaker(s.finder),
 			Facts: r.facts, Remarks: r.remarks, Progress: r.job.Progress, Stop: r.workers.stop, Clock: r.cfg.Clock, Log: r.cfg.Log,
 		})
 	}
@@ -71,24 +71,24 @@ func (r *run) stages(bound *actionset.Bound) *stages {
 }
 
 // firstPass lists what the first holder planned.
-func (s *stages) firstPass(ctx context.Context) error {
+func (s *collectionStages) firstPass(ctx context.Context) error {
 	start := s.past.Start
 	kinds := plan.First(s.second.Filter, s.second.Catalog, start.LiveNamespaces)
 	if err := s.lists[0].Vanished(start.Kinds, kinds, s.second.Catalog); err != nil {
 		return err
 	}
 	kinds = slices.DeleteFunc(kinds, func(k plan.Kind) bool { return !slices.Contains(start.Kinds, k.Name()) })
-	return s.pass(ctx, plan.Units(kinds, s.second.Filter))
+	return s.collectDurably(ctx, plan.Units(kinds, s.second.Filter))
 }
 
 // laterPasses list what depends on what was collected before, until nothing new does.
-func (s *stages) laterPasses(ctx context.Context) error {
+func (s *collectionStages) laterPasses(ctx context.Context) error {
 	visited := map[string]bool{}
-	for units := s.second.Units(s.facts); len(units) > 0; units = s.late(visited) {
-		if err := s.pass(ctx, slices.Values(units)); err != nil {
+	for units := s.second.Units(s.facts); len(units) > 0; units = s.lateUnits(visited) {
+		if err := s.collectDurably(ctx, slices.Values(units)); err != nil {
 			return err
 		}
-		if err := s.act(ctx); err != nil {
+		if err := s.processSpooled(ctx); err != nil {
 			return err
 		}
 		for i := range units {
@@ -98,8 +98,8 @@ func (s *stages) laterPasses(ctx context.Context) error {
 	return nil
 }
 
-// late returns the units that objects call for which no list selected.
-func (s *stages) late(visited map[string]bool) []plan.Unit {
+// lateUnits returns the units that objects call for which no list selected.
+func (s *collectionStages) lateUnits(visited map[string]bool) []plan.Unit {
 	if !s.facts.Extras() {
 		return nil
 	}
@@ -109,17 +109,17 @@ func (s *stages) late(visited map[string]bool) []plan.Unit {
 	return slices.DeleteFunc(units, func(u plan.Unit) bool { return visited[u.ID()] })
 }
 
-// pass collects the units and makes everything durable.
-func (s *stages) pass(ctx context.Context, units iter.Seq[plan.Unit]) error {
-	if err := s.each(ctx, units); err != nil {
+// collectDurably collects the units and makes everything durable.
+func (s *collectionStages) collectDurably(ctx context.Context, units iter.Seq[plan.Unit]) error {
+	if err := s.collectUnits(ctx, units); err != nil {
 		return err
 	}
-	return s.workers.flush(ctx)
+	return s.workers.flushWriters(ctx)
 }
 
-// each lets the workers collect the units and returns when all are done, or when the run is
+// collectUnits lets the workers collect the units and returns when all are done, or when the run is
 // stopped. A unit is made when a worker is free for it.
-func (s *stages) each(ctx context.Context, units iter.Seq[plan.Unit]) error {
+func (s *collectionStages) collectUnits(ctx context.Context, units iter.Seq[plan.Unit]) error {
 	next, end := iter.Pull(units)
 	defer end()
 	var turn sync.Mutex
@@ -146,8 +146,8 @@ func (s *stages) each(ctx context.Context, units iter.Seq[plan.Unit]) error {
 	})
 }
 
-// act processes what waits for actions and makes everything durable.
-func (s *stages) act(ctx context.Context) error {
+// processSpooled processes what waits for actions and makes everything durable.
+func (s *collectionStages) processSpooled(ctx context.Context) error {
 	if s.items == nil || s.items.Open()+len(s.past.Acted.Spools)+len(s.arranger.Owed) == 0 {
 		return nil
 	}
@@ -160,5 +160,5 @@ func (s *stages) act(ctx context.Context) error {
 	if err := s.pool.Process(ctx, s.arranger.Arrange, s.workers.writers[:s.blockWorkers]); err != nil {
 		return err
 	}
-	return s.workers.flush(ctx)
+	return s.workers.flushWriters(ctx)
 }

@@ -20,10 +20,10 @@ import (
 // next holder lists only the rest.
 func TestStoppedAtEachPage(t *testing.T) {
 	t.Parallel()
-	sc := scenarios()["dead kinds"]
-	want, total := sc.undisturbed(t)
+	sc := allScenarios()["dead kinds"]
+	want, total := sc.runUndisturbed(t)
 	for _, workers := range []int{1, 4} {
-		base, api := sc.setup(t, workers)
+		base, api := sc.setupFor(t, workers)
 		var mu sync.Mutex
 		var left int // requests before the stop
 		var stop chan struct{}
@@ -35,7 +35,7 @@ func TestStoppedAtEachPage(t *testing.T) {
 			}
 		}
 		for n := 1; n < 30; n += 3 {
-			s := base.first(t)
+			s := base.firstOwner(t)
 			mu.Lock()
 			stop, left = make(chan struct{}), n
 			mu.Unlock()
@@ -43,12 +43,12 @@ func TestStoppedAtEachPage(t *testing.T) {
 			s.job.Stop, s.cfg.Lister = stop, lists
 			_, err := Run(t.Context(), s.cfg, s.job)
 			require.ErrorIs(t, err, ErrStopped, "stopped at request %d", n)
-			require.Equal(t, s.job.Progress.Read().Items, s.recorded(t), "all that was counted is recorded")
-			next := s.holder(t, 2)
+			require.Equal(t, s.job.Progress.Read().Items, s.countRecorded(t), "all that was counted is recorded")
+			next := s.nextOwner(t, 2)
 			next.cfg.Lister = lists
 			res, err := Run(t.Context(), next.cfg, next.job)
 			require.NoError(t, err)
-			require.Equal(t, want, next.outcome(t, res), "stopped at request %d", n)
+			require.Equal(t, want, next.readOutcome(t, res), "stopped at request %d", n)
 			require.LessOrEqual(t, int(lists.objects.Load()), total, "nothing is listed twice")
 		}
 	}
@@ -71,9 +71,9 @@ func (l *stuck) List(ctx context.Context, req rawlist.Request, sink rawlist.Sink
 }
 
 func TestAStopDoesNotWaitForAPageThatDoesNotEnd(t *testing.T) {
-	sc := scenarios()["everything"]
-	want, _ := sc.undisturbed(t)
-	s, _ := sc.setup(t, 2)
+	sc := allScenarios()["everything"]
+	want, _ := sc.runUndisturbed(t)
+	s, _ := sc.setupFor(t, 2)
 	lists := &stuck{Lister: s.cfg.Lister, resource: "pods", begun: make(chan struct{})}
 	stop := make(chan struct{})
 	s.cfg.Lister, s.job.Stop, s.cfg.Clock = lists, stop, fastClock{}
@@ -83,19 +83,19 @@ func TestAStopDoesNotWaitForAPageThatDoesNotEnd(t *testing.T) {
 	}()
 	_, err := Run(t.Context(), s.cfg, s.job)
 	require.ErrorIs(t, err, ErrStopped)
-	require.Equal(t, s.job.Progress.Read().Items, s.recorded(t))
-	next := s.holder(t, 2)
+	require.Equal(t, s.job.Progress.Read().Items, s.countRecorded(t))
+	next := s.nextOwner(t, 2)
 	next.cfg.Lister = lists.Lister
 	res, err := Run(t.Context(), next.cfg, next.job)
 	require.NoError(t, err)
-	require.Equal(t, want, next.outcome(t, res))
+	require.Equal(t, want, next.readOutcome(t, res))
 }
 
 // A kind that went while no process held the backup is an error, as it would have been for the
 // holder that planned to list it; one that came is not in the backup.
 func TestKindsThatCameAndWentBetweenHolders(t *testing.T) {
-	sc := scenarios()["everything"]
-	s, _ := sc.setup(t, 1)
+	sc := allScenarios()["everything"]
+	s, _ := sc.setupFor(t, 1)
 	dieAt(s.store, 3) // nothing but the plan is recorded
 	_, err := Run(t.Context(), s.cfg, s.job)
 	require.ErrorIs(t, err, errDead)
@@ -108,15 +108,15 @@ func TestKindsThatCameAndWentBetweenHolders(t *testing.T) {
 	next.store, next.job.Store, next.job.Epoch = s.store, s.store, 2
 	res, err := Run(t.Context(), next.cfg, next.job)
 	require.NoError(t, err)
-	got := next.outcome(t, res)
+	got := next.readOutcome(t, res)
 	require.Equal(t, 1, got.Result.Errors)
 	require.Contains(t, strings.Join(got.Notes, "\n"), "error widgets.example.com /: objects of this kind could not be listed, it is no longer served")
 	require.NotContains(t, strings.Join(got.Items, "\n"), "late")
 
-	again := next.holder(t, 3)
+	again := next.nextOwner(t, 3)
 	res, err = Run(t.Context(), again.cfg, again.job)
 	require.NoError(t, err)
-	require.Equal(t, got, again.outcome(t, res), "a third holder finds nothing left to do")
+	require.Equal(t, got, again.readOutcome(t, res), "a third holder finds nothing left to do")
 }
 
 // An aggregated server that restarts at the takeover is waited for; one that stays away has not
@@ -124,10 +124,10 @@ func TestKindsThatCameAndWentBetweenHolders(t *testing.T) {
 func TestAGroupThatDoesNotAnswerAtTheTakeover(t *testing.T) {
 	for name, back := range map[string]bool{"comes back": true, "stays away": false} {
 		t.Run(name, func(t *testing.T) {
-			sc := scenarios()["everything"]
+			sc := allScenarios()["everything"]
 			sc.spec.IncludedResources = []string{"configmaps", "widgets"} // a name that only the catalog explains
-			want, _ := sc.undisturbed(t)
-			s, _ := sc.setup(t, 1)
+			want, _ := sc.runUndisturbed(t)
+			s, _ := sc.setupFor(t, 1)
 			whole := s.job
 			dieAt(s.store, 3) // nothing but the plan is recorded
 			_, err := Run(t.Context(), s.cfg, s.job)
@@ -138,7 +138,7 @@ func TestAGroupThatDoesNotAnswerAtTheTakeover(t *testing.T) {
 			silenced.DeadGroups = []string{"example.com"}
 			away := newSetup(t, silenced, sc.spec).job
 			require.Len(t, away.Catalog.Failures(), 1)
-			next := s.holder(t, 2)
+			next := s.nextOwner(t, 2)
 			next.cfg.Clock, next.job.Catalog, next.job.Filter = fastClock{}, away.Catalog, away.Filter
 			asked := 0
 			next.job.Discover = func(context.Context) (*resource.Catalog, *selection.Filter, error) {
@@ -149,7 +149,7 @@ func TestAGroupThatDoesNotAnswerAtTheTakeover(t *testing.T) {
 			}
 			res, err := Run(t.Context(), next.cfg, next.job)
 			require.NoError(t, err)
-			got := next.outcome(t, res)
+			got := next.readOutcome(t, res)
 			if back {
 				require.Equal(t, 2, asked)
 				require.Equal(t, want, got)

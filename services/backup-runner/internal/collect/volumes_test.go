@@ -30,7 +30,7 @@ func TestAVolumeWithoutTheLabelComesWithItsClaim(t *testing.T) {
 		"new filters":          {4, velerov1.BackupSpec{LabelSelector: &metav1.LabelSelector{MatchLabels: label}, IncludedClusterScopedResources: []string{"*"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			api := estate()
+			api := newEstateServer()
 			claim := func(name, volume string, labels map[string]string) {
 				api.Add("persistentvolumeclaims", kubetest.Object{Namespace: "a", Name: name, Labels: labels, Body: map[string]any{"spec": map[string]string{"volumeName": volume}}})
 			}
@@ -46,14 +46,14 @@ func TestAVolumeWithoutTheLabelComesWithItsClaim(t *testing.T) {
 			claim("d", "asked-for", nil)
 			api.Add("pods", kubetest.Object{Namespace: "a", Name: "p", Labels: label})
 			s := newSetup(t, api, tt.spec, "a")
-			res, got := s.run(t)
-			require.Zero(t, res.Errors, got.at(joblog.Error))
-			require.Equal(t, tt.claims, got.of("persistentvolumes"))
+			res, got := s.runJob(t)
+			require.Zero(t, res.Errors, got.notesAt(joblog.Error))
+			require.Equal(t, tt.claims, got.countOf("persistentvolumes"))
 
-			s = s.first(t).with(asks("a.io/asks", resources("pods"), false, func(action.Identity) []string { return []string{"persistentvolumeclaims a/d"} }))
-			res, got = s.run(t)
-			require.Zero(t, res.Errors, got.at(joblog.Error))
-			require.Equal(t, tt.claims+1, got.of("persistentvolumes"))
+			s = s.firstOwner(t).addActions(additionalAction("a.io/asks", selectResources("pods"), false, func(action.Identity) []string { return []string{"persistentvolumeclaims a/d"} }))
+			res, got = s.runJob(t)
+			require.Zero(t, res.Errors, got.notesAt(joblog.Error))
+			require.Equal(t, tt.claims+1, got.countOf("persistentvolumes"))
 			require.Contains(t, got.items, "resources/persistentvolumes/cluster/asked-for.json")
 		})
 	}
@@ -62,14 +62,14 @@ func TestAVolumeWithoutTheLabelComesWithItsClaim(t *testing.T) {
 func TestClaimsAreListedAsSkipped(t *testing.T) {
 	no := false
 	for _, choice := range []*bool{nil, &no} {
-		api := estate()
+		api := newEstateServer()
 		api.Add("persistentvolumeclaims",
 			kubetest.Object{Namespace: "a", Name: "bound", Body: map[string]any{"spec": map[string]string{"volumeName": "pv1"}}},
 			kubetest.Object{Namespace: "b", Name: "unbound"})
 		s := newSetup(t, api, velerov1.BackupSpec{SnapshotVolumes: choice})
 		res, err := Run(t.Context(), s.cfg, s.job)
 		require.NoError(t, err)
-		got := s.read(t, res)
+		got := s.readStored(t, res)
 		volumes := 0
 		for _, rec := range got.records {
 			for _, v := range rec.Volumes {
@@ -82,7 +82,7 @@ func TestClaimsAreListedAsSkipped(t *testing.T) {
 		require.Equal(t, 2, volumes)
 		if choice == nil {
 			require.Equal(t, 2, res.Warnings)
-			require.Len(t, got.at(joblog.Warning), 2)
+			require.Len(t, got.notesAt(joblog.Warning), 2)
 		} else {
 			require.Zero(t, res.Warnings, "who chose not to take volumes is not warned")
 		}
@@ -104,7 +104,7 @@ func TestVolumesComeWithTheirClaims(t *testing.T) {
 		"not among resources": {spec: velerov1.BackupSpec{IncludedResources: []string{"persistentvolumeclaims"}}, claims: 2, want: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			api := estate()
+			api := newEstateServer()
 			for i := range tt.claims {
 				pv := fmt.Sprintf("pv-%02d", i)
 				api.Add("persistentvolumes", kubetest.Object{Name: pv}, kubetest.Object{Name: "other-" + pv})
@@ -117,9 +117,9 @@ func TestVolumesComeWithTheirClaims(t *testing.T) {
 			s := newSetup(t, api, tt.spec, "a")
 			res, err := Run(t.Context(), s.cfg, s.job)
 			require.NoError(t, err)
-			got := s.read(t, res)
-			require.Equal(t, tt.claims, got.of("persistentvolumeclaims"))
-			require.Equal(t, tt.want, got.of("persistentvolumes"), got.items)
+			got := s.readStored(t, res)
+			require.Equal(t, tt.claims, got.countOf("persistentvolumeclaims"))
+			require.Equal(t, tt.want, got.countOf("persistentvolumes"), got.items)
 			require.NotContains(t, strings.Join(got.items, "\n"), "other-pv")
 		})
 	}

@@ -47,7 +47,7 @@ func (c *Cut) Current(ctx context.Context) (string, error) {
 	if c.current != "" {
 		return c.current, nil
 	}
-	return c.take(ctx)
+	return c.takeRevision(ctx)
 }
 
 // For returns the revision to list a kind at, "" for the newest one, in a namespace or, where that
@@ -70,7 +70,7 @@ func (c *Cut) Begin(revision string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.off && c.current == "" {
-		c.set(revision)
+		c.setRevision(revision)
 	}
 }
 
@@ -103,7 +103,7 @@ func (c *Cut) Renew(ctx context.Context, expired string) (string, error) {
 	if c.current != expired {
 		return c.current, nil
 	}
-	return c.take(ctx)
+	return c.takeRevision(ctx)
 }
 
 // Adopt makes revision the common one in place of expired, unless another list was first. It is for
@@ -112,7 +112,7 @@ func (c *Cut) Adopt(expired, revision string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.off && revision != "" && c.current == expired {
-		c.set(revision)
+		c.setRevision(revision)
 	}
 }
 
@@ -123,7 +123,7 @@ func (c *Cut) Restore(revisions []string) {
 	defer c.mu.Unlock()
 	c.off, c.current, c.previous = len(revisions) == 0, "", nil
 	for _, revision := range revisions {
-		c.set(revision)
+		c.setRevision(revision)
 	}
 }
 
@@ -138,16 +138,16 @@ func (c *Cut) Revisions() []string {
 	return out
 }
 
-func (c *Cut) take(ctx context.Context) (string, error) {
+func (c *Cut) takeRevision(ctx context.Context) (string, error) {
 	revision, err := c.source.Revision(ctx)
 	if err != nil {
 		return "", fmt.Errorf("take a cut: %w", err)
 	}
-	c.set(revision)
+	c.setRevision(revision)
 	return revision, nil
 }
 
-func (c *Cut) set(revision string) {
+func (c *Cut) setRevision(revision string) {
 	if c.current != "" {
 		c.previous = append(c.previous, c.current)
 	}

@@ -36,14 +36,14 @@ type Kinds struct {
 	clock  clock.PassiveClock
 
 	mu    sync.Mutex
-	kinds map[schema.GroupVersionResource]*kind
+	kinds map[schema.GroupVersionResource]*kindRevisions
 
 	main   sync.Mutex // held while the cluster's revision is read
 	newest uint64     // of the cluster, as far as it was read
 }
 
-// kind is what is known of one kind. The channel is held while it is found out.
-type kind struct {
+// kindRevisions is what is known of one kind. The channel is held while it is found out.
+type kindRevisions struct {
 	turn   chan struct{}
 	known  bool
 	at     time.Time
@@ -52,7 +52,7 @@ type kind struct {
 
 // NewKinds returns an empty Kinds.
 func NewKinds(source Source, clk clock.PassiveClock) *Kinds {
-	return &Kinds{source: source, clock: clk, kinds: map[schema.GroupVersionResource]*kind{}}
+	return &Kinds{source: source, clock: clk, kinds: map[schema.GroupVersionResource]*kindRevisions{}}
 }
 
 // Shares reports whether the kind shares the cluster's revisions, of which since was the newest at
@@ -60,7 +60,7 @@ func NewKinds(source Source, clk clock.PassiveClock) *Kinds {
 // the cluster's: one that shares them lies between the two. It is read in the namespace, unless
 // that is empty, where the process may not read it in all of them.
 func (k *Kinds) Shares(ctx context.Context, gvr schema.GroupVersionResource, namespace, since string) (bool, error) {
-	of := k.kind(gvr)
+	of := k.kindOf(gvr)
 	select {
 	case of.turn <- struct{}{}:
 		defer func() { <-of.turn }()
@@ -71,13 +71,13 @@ func (k *Kinds) Shares(ctx context.Context, gvr schema.GroupVersionResource, nam
 		return of.shares, nil
 	}
 	revision, err := k.source.RevisionOf(ctx, gvr, "")
-	if namespace != "" && forbidden(err) {
+	if namespace != "" && isForbidden(err) {
 		revision, err = k.source.RevisionOf(ctx, gvr, namespace)
 	}
 	if err != nil {
 		return false, err
 	}
-	shares, err := k.between(ctx, since, revision)
+	shares, err := k.isClusterRevision(ctx, since, revision)
 	if err != nil {
 		return false, fmt.Errorf("compare the revision of %s: %w", gvr.GroupResource(), err)
 	}
@@ -85,25 +85,25 @@ func (k *Kinds) Shares(ctx context.Context, gvr schema.GroupVersionResource, nam
 	return shares, nil
 }
 
-func forbidden(err error) bool {
+func isForbidden(err error) bool {
 	var answer *rawlist.StatusError
 	return errors.As(err, &answer) && answer.Code == http.StatusForbidden
 }
 
-func (k *Kinds) kind(gvr schema.GroupVersionResource) *kind {
+func (k *Kinds) kindOf(gvr schema.GroupVersionResource) *kindRevisions {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	of := k.kinds[gvr]
 	if of == nil {
-		of = &kind{turn: make(chan struct{}, 1)}
+		of = &kindRevisions{turn: make(chan struct{}, 1)}
 		k.kinds[gvr] = of
 	}
 	return of
 }
 
-// between reports whether a revision that was just read may be one of the cluster's, read after
+// isClusterRevision reports whether a revision that was just read may be one of the cluster's, read after
 // since. Revisions that are no numbers are believed to be.
-func (k *Kinds) between(ctx context.Context, since, revision string) (bool, error) {
+func (k *Kinds) isClusterRevision(ctx context.Context, since, revision string) (bool, error) {
 	low, err := strconv.ParseUint(since, 10, 64)
 	n, err2 := strconv.ParseUint(revision, 10, 64)
 	if err != nil || err2 != nil {

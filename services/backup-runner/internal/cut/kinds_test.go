@@ -41,7 +41,7 @@ func (s *storages) RevisionOf(_ context.Context, kind schema.GroupVersionResourc
 	return strconv.Itoa(s.revision), s.err
 }
 
-func shares(t *testing.T, k *Kinds, kind schema.GroupVersionResource, since string) bool {
+func sharesRevisions(t *testing.T, k *Kinds, kind schema.GroupVersionResource, since string) bool {
 	t.Helper()
 	ok, err := k.Shares(t.Context(), kind, "", since)
 	require.NoError(t, err)
@@ -59,7 +59,7 @@ func TestKindsAreBracketed(t *testing.T) {
 				want = true // a revision that the cluster has come to
 			}
 			k := NewKinds(s, clocktesting.NewFakeClock(time.Unix(0, 0)))
-			require.Equal(t, want, shares(t, k, pods, "100"), "%s, step %d", own, step)
+			require.Equal(t, want, sharesRevisions(t, k, pods, "100"), "%s, step %d", own, step)
 		}
 	}
 }
@@ -71,15 +71,15 @@ func TestKindsAreReadOnce(t *testing.T) {
 	clk := clocktesting.NewFakeClock(time.Unix(0, 0))
 	k := NewKinds(s, clk)
 	for range 3 {
-		require.True(t, shares(t, k, pods, "100"))
-		require.False(t, shares(t, k, leases, "100"))
+		require.True(t, sharesRevisions(t, k, pods, "100"))
+		require.False(t, sharesRevisions(t, k, leases, "100"))
 	}
 	require.Equal(t, 2, s.probes)
 	require.Zero(t, s.reads)
 	clk.Step(remembered)
 	s.own = map[schema.GroupVersionResource]string{pods: "7"}
-	require.False(t, shares(t, k, pods, "100"), "a kind that was moved")
-	require.True(t, shares(t, k, leases, "100"))
+	require.False(t, sharesRevisions(t, k, pods, "100"), "a kind that was moved")
+	require.True(t, sharesRevisions(t, k, leases, "100"))
 }
 
 func TestErrorsOfKindsAreNotRemembered(t *testing.T) {
@@ -88,13 +88,13 @@ func TestErrorsOfKindsAreNotRemembered(t *testing.T) {
 	_, err := k.Shares(t.Context(), pods, "", "100")
 	require.ErrorIs(t, err, s.err)
 	s.err = nil
-	require.True(t, shares(t, k, pods, "100"))
+	require.True(t, sharesRevisions(t, k, pods, "100"))
 }
 
 // Who waits for the answer of another can be cancelled.
 func TestWaitingForAKindEndsWithItsContext(t *testing.T) {
 	k := NewKinds(&storages{}, clocktesting.NewFakeClock(time.Unix(0, 0)))
-	k.kind(pods).turn <- struct{}{}
+	k.kindOf(pods).turn <- struct{}{}
 	reason := errors.New("claim lost")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(reason)

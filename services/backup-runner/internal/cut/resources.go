@@ -17,9 +17,9 @@ const (
 // MaxExpiries bounds how often in a row a list may expire before its first page.
 const MaxExpiries = 5
 
-// foreign returns why objects of a kind are never listed at the common revision, "" if they may be:
+// foreignReason returns why objects of a kind are never listed at the common revision, "" if they may be:
 // aggregated servers count revisions of their own, and events may live in a store of their own.
-func foreign(res *resource.Resource) string {
+func foreignReason(res *resource.Resource) string {
 	switch {
 	case res.Aggregated:
 		return "aggregated"
@@ -32,7 +32,7 @@ func foreign(res *resource.Resource) string {
 // Of returns the revision to list a resource at, "" for the newest one, in a namespace or, where
 // that is empty, in all, and why it is not the common one.
 func (c *Cut) Of(ctx context.Context, res *resource.Resource, namespace string) (revision, reason string, err error) {
-	if reason = foreign(res); reason != "" {
+	if reason = foreignReason(res); reason != "" {
 		return "", reason, nil
 	}
 	if res.Custom { // all of them are kept with the rest
@@ -63,7 +63,7 @@ func (c *Cut) CompareAll(ctx context.Context, kinds []resource.Resource) error {
 			break
 		}
 		res := &kinds[i]
-		if res.Custom || foreign(res) != "" {
+		if res.Custom || foreignReason(res) != "" {
 			continue
 		}
 		group.Go(func() error { return c.Compare(ctx, res.GVR(), since) })

@@ -31,13 +31,13 @@ func readRecords(ctx context.Context, s *State) error {
 		}
 		s.plan.Cuts = appendCuts(s.plan.Cuts, rec.Ranges, s.plan.Header.Revision)
 		s.countHooks(rec.HooksEnded)
-		return s.volumes.add(rec)
+		return s.volumes.addRecord(rec)
 	})
 	if err != nil {
 		return err
 	}
 	s.Contents.Snapshots, s.Contents.Completed = s.volumes.begun, s.volumes.completed
-	return s.volumes.complete()
+	return s.volumes.checkComplete()
 }
 
 // assembleTarball composes the tarball from its parts.

@@ -25,7 +25,7 @@ func BenchmarkFinalize(b *testing.B) {
 	dir := b.TempDir()
 	parts := make([]sealedPart, benchParts)
 	for p := range parts {
-		parts[p] = seal(b, dir, p, benchItems, benchBytes)
+		parts[p] = sealPart(b, dir, p, benchItems, benchBytes)
 	}
 	took, rounds := map[string]time.Duration{}, 0
 	var cpu time.Duration
@@ -33,8 +33,8 @@ func BenchmarkFinalize(b *testing.B) {
 		b.StopTimer()
 		store, err := filestore.Open(b.TempDir())
 		require.NoError(b, err)
-		c := collected(b, store, parts)
-		s := state(b, store, &bytes.Buffer{})
+		c := storeCollected(b, store, parts)
+		s := newState(b, store, &bytes.Buffer{})
 		s.Collect = func(context.Context) (checkpoint.Composition, error) { return c, nil }
 		before := cpuTime(b)
 		b.StartTimer()

@@ -38,9 +38,9 @@ func markCommit(ctx context.Context, s *State) error {
 	return s.Holder.BeginCommit(ctx)
 }
 
-// present is the check before a metadata file is created without a mark: a backup deleted under a
+// checkPresent is the check before a metadata file is created without a mark: a backup deleted under a
 // live claim must not get a directory in the bucket any more.
-func (s *State) present(ctx context.Context) error {
+func (s *State) checkPresent(ctx context.Context) error {
 	if err := s.Holder.Confirm(ctx); err != nil {
 		return err
 	}

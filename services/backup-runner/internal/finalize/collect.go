@@ -13,9 +13,9 @@ type recordedError struct{ failure checkpoint.Failure }
 
 func (e *recordedError) Error() string { return e.failure.Reason }
 
-// collect follows the composition that is fixed, or collects and fixes one. A failure that an
+// collectItems follows the composition that is fixed, or collects and fixes one. A failure that an
 // earlier holder recorded is a *recordedError.
-func collect(ctx context.Context, s *State) error {
+func collectItems(ctx context.Context, s *State) error {
 	if s.GivenUp != nil {
 		return s.GivenUp
 	}

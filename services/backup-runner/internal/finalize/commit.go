@@ -22,7 +22,7 @@ func commitBackup(ctx context.Context, s *State) error {
 	s.countOperations(&final.Status)
 	final.Status.HookStatus = &c.Hooks
 	final.Status.Progress = &velerov1.BackupProgress{TotalItems: c.Items, ItemsBackedUp: c.Items}
-	return s.commit(ctx, final)
+	return s.commitMetadata(ctx, final)
 }
 
 // countOperations counts the operations of the backup, and the CSI snapshots among them.
@@ -34,8 +34,8 @@ func (s *State) countOperations(status *velerov1.BackupStatus) {
 	status.CSIVolumeSnapshotsAttempted, status.CSIVolumeSnapshotsCompleted = s.countSnapshots()
 }
 
-// commit creates the metadata file, which decides the end of the backup.
-func (s *State) commit(ctx context.Context, final *velerov1.Backup) error {
+// commitMetadata creates the metadata file, which decides the end of the backup.
+func (s *State) commitMetadata(ctx context.Context, final *velerov1.Backup) error {
 	committed, created, err := commit.Commit(ctx, s.Store, final)
 	if err != nil {
 		return err

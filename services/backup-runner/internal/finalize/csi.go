@@ -68,9 +68,9 @@ func endSnapshots(ctx context.Context, s *State) error {
 	return err
 }
 
-// listed returns the operations of a backup that did not fail; nil where it has none. The error is
+// listedOperations returns the operations of a backup that did not fail; nil where it has none. The error is
 // errUnlisted where there is neither a list nor a composition without operations.
-func (s *State) listed(ctx context.Context) (*operation.Log, error) {
+func (s *State) listedOperations(ctx context.Context) (*operation.Log, error) {
 	if s.Operations != nil || s.Composition != nil && len(s.Composition.Operations) == 0 {
 		return s.Operations, nil
 	}
@@ -95,7 +95,7 @@ func (s *State) storedSnapshots(ctx context.Context) (map[types.NamespacedName]b
 	if s.Final.Status.Phase == velerov1.BackupPhaseFailed {
 		return nil, nil
 	}
-	log, err := s.listed(ctx)
+	log, err := s.listedOperations(ctx)
 	if log == nil || err != nil {
 		return nil, err
 	}

@@ -40,11 +40,11 @@ func TestATakerEndsTheSnapshotsOfABackupWithoutOperations(t *testing.T) {
 		ended    int
 	}{"none": {nil, 1}, "one, and its list is gone": {[]operation.Operation{named}, 0}} {
 		t.Run(name, func(t *testing.T) {
-			store := bucket(t)
+			store := newBackupBucket(t)
 			_, err := checkpoint.RecordComposition(t.Context(), store, checkpoint.Composition{
 				Backup: "b", UID: "u", Epoch: 1, Phase: velerov1.BackupPhaseCompleted, Operations: tc.composed})
 			require.NoError(t, err)
-			s, cluster := state(t, store, &bytes.Buffer{}), &snapshots{}
+			s, cluster := newState(t, store, &bytes.Buffer{}), &snapshots{}
 			s.Snapshots = cluster
 			s.Decide(&velerov1.Backup{Status: velerov1.BackupStatus{Phase: velerov1.BackupPhaseCompleted}})
 			require.NoError(t, s.Run(t.Context(), finalize.End()))
@@ -56,7 +56,7 @@ func TestATakerEndsTheSnapshotsOfABackupWithoutOperations(t *testing.T) {
 // A backup that fails, also at a taker, counts the operations that it began, and CSI snapshots among
 // them.
 func TestAFailureCountsItsOperations(t *testing.T) {
-	store := bucket(t)
+	store := newBackupBucket(t)
 	of := operation.Job{Kind: operation.KindBackup, Name: "b", UID: "u"}
 	_, err := operation.Seal(t.Context(), store, operation.List{Job: of, Epoch: 1, Operations: []operation.Operation{
 		{Action: csisnapshot.NameSnapshot, ID: "a/kept/t"}, {Action: csisnapshot.NameSnapshot, ID: "a/other/t"}, {Action: "a.io/mover", ID: "m"}}})
@@ -66,7 +66,7 @@ func TestAFailureCountsItsOperations(t *testing.T) {
 	now := time.Unix(1700000000, 0)
 	require.NoError(t, log.Append(t.Context(), operation.Event{Operation: 0, Time: now, End: &operation.End{}},
 		operation.Event{Operation: 1, Time: now, End: &operation.End{Error: "no space"}}, operation.Event{Operation: 2, Time: now, End: &operation.End{}}))
-	got := fail(t, state(t, store, &bytes.Buffer{})).Status
+	got := failBackup(t, newState(t, store, &bytes.Buffer{})).Status
 	require.Equal(t, []int{3, 2, 1}, []int{got.BackupItemOperationsAttempted, got.BackupItemOperationsCompleted, got.BackupItemOperationsFailed})
 	require.Equal(t, []int{2, 1}, []int{got.CSIVolumeSnapshotsAttempted, got.CSIVolumeSnapshotsCompleted})
 }
@@ -95,8 +95,8 @@ func TestSnapshotsOfAnUnknownBackupStay(t *testing.T) {
 		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			store := bucket(t)
-			s := state(t, store, &bytes.Buffer{})
+			store := newBackupBucket(t)
+			s := newState(t, store, &bytes.Buffer{})
 			cluster := &snapshots{}
 			s.Snapshots = cluster
 			if tc.sealed {

@@ -19,7 +19,7 @@ func appendCuts(cuts []manifest.Cut, ranges []checkpoint.Range, main string) []m
 		if c.From == "" && r.Namespace != "" {
 			c.From = r.Namespace + "/"
 		}
-		if n := len(cuts); n > 0 && extends(&cuts[n-1], &c) {
+		if n := len(cuts); n > 0 && isContinuedBy(&cuts[n-1], &c) {
 			cuts[n-1].To = c.To
 			continue
 		}
@@ -28,7 +28,7 @@ func appendCuts(cuts []manifest.Cut, ranges []checkpoint.Range, main string) []m
 	return cuts
 }
 
-// extends reports whether b begins where a ends.
-func extends(a, b *manifest.Cut) bool {
+// isContinuedBy reports whether b begins where a ends.
+func isContinuedBy(a, b *manifest.Cut) bool {
 	return a.Kind == b.Kind && a.Revision == b.Revision && a.Reason == b.Reason && a.To == b.From && a.To != ""
 }

@@ -37,12 +37,12 @@ func lookForCommit(ctx context.Context, s *State) error {
 // record takes the name of the composition's; if that exists and cannot be assembled, it gets one
 // of its own.
 func recordFailure(ctx context.Context, s *State) error {
-	if err := s.present(ctx); err != nil {
+	if err := s.checkPresent(ctx); err != nil {
 		return err
 	}
-	failure, err := s.failure(ctx)
+	failure, err := s.readFailure(ctx)
 	if err == nil {
-		err = s.present(ctx)
+		err = s.checkPresent(ctx)
 	}
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func recordFailure(ctx context.Context, s *State) error {
 	return nil
 }
 
-func (s *State) failure(ctx context.Context) (checkpoint.Failure, error) {
+func (s *State) readFailure(ctx context.Context) (checkpoint.Failure, error) {
 	var known *recordedError
 	if errors.As(s.Cause, &known) {
 		return known.failure, nil
@@ -69,20 +69,20 @@ func (s *State) failure(ctx context.Context) (checkpoint.Failure, error) {
 		case err == nil && s.GivenUp == nil:
 			return failure, ErrComposed
 		case err != nil && !errors.Is(err, checkpoint.ErrDamaged):
-			return s.unrecorded(ctx, failure, err)
+			return s.unrecordedFailure(ctx, failure, err)
 		}
 		// The composition stands, and is not followed any more or cannot be read.
 	}
 	recorded, err := checkpoint.RecordFailure(ctx, s.Store, name, uid, failure)
 	if err != nil {
-		return s.unrecorded(ctx, failure, err)
+		return s.unrecordedFailure(ctx, failure, err)
 	}
 	return recorded, nil
 }
 
-// unrecorded lets a failure stand without a record where none can be had: the bucket refuses it,
+// unrecordedFailure lets a failure stand without a record where none can be had: the bucket refuses it,
 // and so the work of any other holder, or the record is damaged or would be too large.
-func (s *State) unrecorded(ctx context.Context, failure checkpoint.Failure, err error) (checkpoint.Failure, error) {
+func (s *State) unrecordedFailure(ctx context.Context, failure checkpoint.Failure, err error) (checkpoint.Failure, error) {
 	if !retrystore.Refused(err) && !errors.Is(err, checkpoint.ErrDamaged) && !errors.Is(err, checkpoint.ErrTooLarge) {
 		return failure, err
 	}
@@ -107,7 +107,7 @@ func commitFailure(ctx context.Context, s *State) error {
 	s.countOperations(&final.Status)
 	final.Status.HookStatus = &s.Contents.Hooks
 	final.Status.VolumeSnapshotsAttempted, final.Status.VolumeSnapshotsCompleted = s.Contents.Snapshots, s.Contents.Completed
-	return s.commit(ctx, final)
+	return s.commitMetadata(ctx, final)
 }
 
 // listSnapshots lists the native snapshots of a backup that fails, since the list is what a
@@ -127,13 +127,13 @@ func listSnapshots(ctx context.Context, s *State) error {
 		for i := range rec.Snapshots {
 			delete(intended, rec.Snapshots[i].Spec.PersistentVolumeName)
 		}
-		return about.add(&checkpoint.Record{Snapshots: rec.Snapshots})
+		return about.addRecord(&checkpoint.Record{Snapshots: rec.Snapshots})
 	})
 	if err != nil {
 		return err
 	}
 	for _, snapshot := range intended {
-		if err := about.add(&checkpoint.Record{Snapshots: []nativesnapshot.Snapshot{snapshot}}); err != nil {
+		if err := about.addRecord(&checkpoint.Record{Snapshots: []nativesnapshot.Snapshot{snapshot}}); err != nil {
 			return err
 		}
 	}
@@ -141,11 +141,11 @@ func listSnapshots(ctx context.Context, s *State) error {
 	if about.begun == 0 {
 		return nil
 	}
-	file, err := about.snapshots.file()
+	file, err := about.snapshots.createFile()
 	if err != nil {
 		return err
 	}
-	defer remove(file)
+	defer removeFiles(file)
 	return s.createOnce(ctx, layout.BackupVolumeSnapshots(s.Backup.Name), file.Path)
 }
 

@@ -18,15 +18,15 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/volume"
 )
 
-// fail ends the backup as Failed and returns what was committed.
-func fail(t *testing.T, s *finalize.State) *velerov1.Backup {
+// failBackup ends the backup as Failed and returns what was committed.
+func failBackup(t *testing.T, s *finalize.State) *velerov1.Backup {
 	t.Helper()
 	s.Cause = errors.New("no disk")
 	require.NoError(t, s.Run(t.Context(), finalize.Failure()))
 	return s.Final
 }
 
-func taken(pv, id, phase string) nativesnapshot.Snapshot {
+func takenSnapshot(pv, id, phase string) nativesnapshot.Snapshot {
 	return nativesnapshot.Snapshot{Spec: nativesnapshot.Spec{BackupName: "b", BackupUID: "u", Location: "disks", PersistentVolumeName: pv},
 		Status: nativesnapshot.Status{ProviderSnapshotID: id, Phase: phase}}
 }
@@ -34,17 +34,17 @@ func taken(pv, id, phase string) nativesnapshot.Snapshot {
 // A backup that fails because a record cannot be understood ends nevertheless, with the snapshots
 // of the others.
 func TestAFailureListsTheSnapshotsOfReadableRecords(t *testing.T) {
-	begun, done := taken("pv-1", "", nativesnapshot.PhaseNew), taken("pv-1", "snap-1", nativesnapshot.PhaseCompleted)
-	unanswered := taken("pv-2", "", nativesnapshot.PhaseNew)
-	store := bucket(t,
+	begun, done := takenSnapshot("pv-1", "", nativesnapshot.PhaseNew), takenSnapshot("pv-1", "snap-1", nativesnapshot.PhaseCompleted)
+	unanswered := takenSnapshot("pv-2", "", nativesnapshot.PhaseNew)
+	store := newBackupBucket(t,
 		[]checkpoint.Record{{Intended: []nativesnapshot.Snapshot{begun}}, {Intended: []nativesnapshot.Snapshot{unanswered}}},
 		[]checkpoint.Record{{Snapshots: []nativesnapshot.Snapshot{done}}})
 	later, broken := layout.Checkpoint("b", "u", 2, 2), layout.Checkpoint("b", "u", 2, 3)
 	store.Set(later, []byte(`{"formatVersion":9,"backup":"b","uid":"u"}`))
 	store.Set(broken, []byte(`{`))
 	var log bytes.Buffer
-	s := state(t, store, &log)
-	committed := fail(t, s)
+	s := newState(t, store, &log)
+	committed := failBackup(t, s)
 	require.Equal(t, velerov1.BackupPhaseFailed, committed.Status.Phase)
 	require.Equal(t, []int{2, 1}, []int{committed.Status.VolumeSnapshotsAttempted, committed.Status.VolumeSnapshotsCompleted})
 	list, err := nativesnapshot.Read(t.Context(), store, "b")
@@ -57,11 +57,11 @@ func TestAFailureListsTheSnapshotsOfReadableRecords(t *testing.T) {
 
 // The spec as it is by now does not change what was taken.
 func TestAFailureListsSnapshotsThatNobodyWantsAnyMore(t *testing.T) {
-	done := taken("pv-1", "snap-1", nativesnapshot.PhaseCompleted)
-	store := bucket(t, []checkpoint.Record{{Snapshots: []nativesnapshot.Snapshot{done}}})
-	s := state(t, store, &bytes.Buffer{})
+	done := takenSnapshot("pv-1", "snap-1", nativesnapshot.PhaseCompleted)
+	store := newBackupBucket(t, []checkpoint.Record{{Snapshots: []nativesnapshot.Snapshot{done}}})
+	s := newState(t, store, &bytes.Buffer{})
 	s.Backup.Spec.SnapshotVolumes = ptr.To(false)
-	committed := fail(t, s)
+	committed := failBackup(t, s)
 	require.Equal(t, 1, committed.Status.VolumeSnapshotsCompleted)
 	list, err := nativesnapshot.Read(t.Context(), store, "b")
 	require.NoError(t, err)
@@ -70,7 +70,7 @@ func TestAFailureListsSnapshotsThatNobodyWantsAnyMore(t *testing.T) {
 
 // A backup never passes over a volume in silence (P10).
 func TestAVolumeThatWasNeverDecidedOnIsNotPublished(t *testing.T) {
-	store := bucket(t, []checkpoint.Record{
+	store := newBackupBucket(t, []checkpoint.Record{
 		{Volumes: []volume.Info{{PVCNamespace: "a", PVCName: "one", PVName: "pv-1", Pending: true}, {PVCNamespace: "a", PVCName: "two", PVName: "pv-2", Pending: true}}},
 		{Volumes: []volume.Info{{PVName: "pv-alone", Pending: true}}},
 		{Volumes: []volume.Info{{PVCNamespace: "a", PVCName: "one", PVName: "pv-1", Skipped: true}}},
@@ -79,7 +79,7 @@ func TestAVolumeThatWasNeverDecidedOnIsNotPublished(t *testing.T) {
 	for seq := range int64(3) {
 		c.Checkpoints = append(c.Checkpoints, layout.Checkpoint("b", "u", 1, seq+1))
 	}
-	s := state(t, store, &bytes.Buffer{})
+	s := newState(t, store, &bytes.Buffer{})
 	s.Collect = func(context.Context) (checkpoint.Composition, error) { return c, nil }
 	require.ErrorContains(t, s.Run(t.Context(), finalize.Backup()), `1 of them, such as "pv-2"`)
 	for _, key := range store.Keys() {

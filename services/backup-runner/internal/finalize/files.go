@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/layout"
 )
 
-// named is a work file and the key of the object it becomes.
-type named struct {
+// keyedFile is a work file and the key of the object it becomes.
+type keyedFile struct {
 	key  string
 	file part.File
 }
@@ -22,10 +22,10 @@ type named struct {
 // storeFiles stores the merged files and the small ones. Without operations and file system backups
 // those hold what Velero writes then: null and [].
 func storeFiles(ctx context.Context, s *State) error {
-	files, err := s.files()
+	files, err := s.createFiles()
 	defer func() {
 		for _, f := range files {
-			remove(f.file)
+			removeFiles(f.file)
 		}
 	}()
 	if err != nil {
@@ -41,11 +41,11 @@ func storeFiles(ctx context.Context, s *State) error {
 	})
 }
 
-// files are the files of the backup beside tarball and metadata; with an error, those that were
+// createFiles are the files of the backup beside tarball and metadata; with an error, those that were
 // made before it.
-func (s *State) files() ([]named, error) {
+func (s *State) createFiles() ([]keyedFile, error) {
 	name, merged := s.Backup.Name, s.Merged
-	files := []named{
+	files := []keyedFile{
 		{layout.BackupManifest(name), merged.Manifest},
 		{layout.BackupResourceList(name), merged.ResourceList},
 		{layout.BackupResults(name), merged.Results},
@@ -55,8 +55,8 @@ func (s *State) files() ([]named, error) {
 		key  string
 		make func() (part.File, error)
 	}{
-		{layout.BackupVolumeInfo(name), s.volumes.info.file},
-		{layout.BackupVolumeSnapshots(name), s.volumes.snapshots.file},
+		{layout.BackupVolumeInfo(name), s.volumes.info.createFile},
+		{layout.BackupVolumeSnapshots(name), s.volumes.snapshots.createFile},
 		{layout.BackupItemOperations(name), s.operationsFile},
 		{layout.BackupPodVolumeBackups(name), func() (part.File, error) {
 			return jsonFile(filepath.Join(s.Dir, "null.json.gz"), []byte("null\n"))
@@ -66,12 +66,12 @@ func (s *State) files() ([]named, error) {
 		if err != nil {
 			return files, err
 		}
-		files = append(files, named{f.key, file})
+		files = append(files, keyedFile{f.key, file})
 	}
 	return files, nil
 }
 
-func remove(files ...part.File) {
+func removeFiles(files ...part.File) {
 	for _, f := range files {
 		_ = os.Remove(f.Path) // best effort: the job's directory is removed at its end
 	}

@@ -37,7 +37,7 @@ func endForeign(ctx context.Context, s *State) error {
 	if err != nil {
 		return fmt.Errorf("encode the backup: %w", err)
 	}
-	if err := s.present(ctx); err != nil { // else synchronisation brings a deleted backup back
+	if err := s.checkPresent(ctx); err != nil { // else synchronisation brings a deleted backup back
 		return err
 	}
 	if err := objectstore.PutBytes(ctx, s.Store, layout.BackupMetadata(final.Name), data); err != nil {

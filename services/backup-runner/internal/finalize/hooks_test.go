@@ -45,7 +45,7 @@ func TestAFailureRunsThePostHooksItOwes(t *testing.T) {
 	ran := func(name, phase string) checkpoint.HookOutcome {
 		return checkpoint.HookOutcome{Hook: checkpoint.Hook{Pod: of(name), Phase: phase}}
 	}
-	store := bucket(t, []checkpoint.Record{
+	store := newBackupBucket(t, []checkpoint.Record{
 		{Hooked: []checkpoint.HookedPod{hook("frozen"), hook("thawed"), hook("done")}},
 		{HookOutcomes: []checkpoint.HookOutcome{ran("thawed", checkpoint.HookPost)}, Hooks: []checkpoint.HookIntent{
 			{Hook: ran("thawed", checkpoint.HookPost).Hook}}},
@@ -53,18 +53,18 @@ func TestAFailureRunsThePostHooksItOwes(t *testing.T) {
 	})
 	exec := &thaw{}
 	var log bytes.Buffer
-	s := state(t, store, &log)
+	s := newState(t, store, &log)
 	s.Exec = exec
-	committed := fail(t, s)
+	committed := failBackup(t, s)
 	require.Equal(t, []string{"frozen main thaw"}, exec.ran)
 	require.Equal(t, &velerov1.HookStatus{HooksAttempted: 6, HooksFailed: 1}, committed.Status.HookStatus)
 	_, recorded := store.Bytes(layout.PostHooks("b", "u", 1))
 	require.True(t, recorded)
 
-	again := state(t, store, &log)
+	again := newState(t, store, &log)
 	again.Exec, again.Cause = exec, s.Cause
 	require.NoError(t, store.Delete(t.Context(), layout.BackupMetadata("b")))
-	require.Equal(t, committed.Status.HookStatus, fail(t, again).Status.HookStatus, "also after a takeover")
+	require.Equal(t, committed.Status.HookStatus, failBackup(t, again).Status.HookStatus, "also after a takeover")
 	require.Equal(t, []string{"frozen main thaw"}, exec.ran, "once")
 }
 
@@ -77,9 +77,9 @@ func TestPostHooksRunThoughTheBucketRefuses(t *testing.T) {
 		"to say that they ended": func(_ memstore.Op, key string) bool { return key == layout.PostHooksEnded("b", "u") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			store := bucket(t, []checkpoint.Record{{Hooked: []checkpoint.HookedPod{pod}}})
+			store := newBackupBucket(t, []checkpoint.Record{{Hooked: []checkpoint.HookedPod{pod}}})
 			var log bytes.Buffer
-			exec, s := &thaw{}, state(t, store, &log)
+			exec, s := &thaw{}, newState(t, store, &log)
 			s.Exec, s.Cause = exec, errors.New("refused")
 			store.Inject(func(op memstore.Op, key string) error {
 				if refused(op, key) {

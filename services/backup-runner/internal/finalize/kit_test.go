@@ -33,7 +33,7 @@ func (h *holder) Confirm(ctx context.Context) error { return context.Cause(ctx) 
 
 func (h *holder) Present(ctx context.Context) error { return context.Cause(ctx) }
 
-func (h *holder) BeginCommit(context.Context) error { return cancel.Mark(h.object, 1) }
+func (h *holder) BeginCommit(context.Context) error { return cancel.MarkCommitting(h.object, 1) }
 
 func (h *holder) Finish(_ context.Context, final *velerov1.Backup, _ finalize.Contents) error {
 	h.settled = final
@@ -44,8 +44,8 @@ func (h *holder) Cancelling() context.Context { return context.Background() }
 
 func (h *holder) Cancelled() *cancel.Error { return h.asked }
 
-// bucket is one of a backup of several holders: each has a log of records, given here.
-func bucket(t *testing.T, holders ...[]checkpoint.Record) *memstore.Store {
+// newBackupBucket is one of a backup of several holders: each has a log of records, given here.
+func newBackupBucket(t *testing.T, holders ...[]checkpoint.Record) *memstore.Store {
 	t.Helper()
 	store := memstore.New()
 	for i, records := range holders {
@@ -59,7 +59,7 @@ func bucket(t *testing.T, holders ...[]checkpoint.Record) *memstore.Store {
 	return store
 }
 
-func state(t testing.TB, store objectstore.Store, log *bytes.Buffer) *finalize.State {
+func newState(t testing.TB, store objectstore.Store, log *bytes.Buffer) *finalize.State {
 	t.Helper()
 	start := metav1.NewTime(time.Unix(1700000000, 0))
 	b := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "b", UID: "u"}}

@@ -29,8 +29,8 @@ func (e *WaitingError) Error() string {
 	return fmt.Sprintf("%d of %d operations have not ended", e.Attempted-e.Completed-e.Failed, e.Attempted)
 }
 
-// waiting is nil once all operations have ended.
-func (s *State) waiting(c *checkpoint.Composition) error {
+// waitingError is nil once all operations have ended.
+func (s *State) waitingError(c *checkpoint.Composition) error {
 	if s.Operations.Ended() {
 		return nil
 	}
@@ -56,7 +56,7 @@ func awaitOperations(ctx context.Context, s *State) error {
 		return err
 	}
 	s.Operations = log
-	return s.waiting(s.Composition)
+	return s.waitingError(s.Composition)
 }
 
 // sealOperations stores the list of the operations of the backup, and opens their records.
@@ -91,7 +91,7 @@ func endOperations(ctx context.Context, s *State) error {
 		return err
 	}
 	s.Operations = log
-	return s.waiting(nil)
+	return s.waitingError(nil)
 }
 
 // keepBegun keeps what calls began, as a record has it.
@@ -178,7 +178,7 @@ func (s *State) operationsFile() (part.File, error) {
 	err = operation.EncodeFile(g.zip, s.operationsOf(), s.Operations.Operations(), s.Operations.States())
 	f, closeErr := g.close()
 	if err := errors.Join(err, closeErr); err != nil {
-		remove(part.File{Path: path})
+		removeFiles(part.File{Path: path})
 		return part.File{}, fmt.Errorf("write the file of operations: %w", err)
 	}
 	return f, nil
@@ -194,6 +194,6 @@ func listOperations(ctx context.Context, s *State) error {
 	if err != nil {
 		return err
 	}
-	defer remove(file)
+	defer removeFiles(file)
 	return s.createOnce(ctx, layout.BackupItemOperations(s.Backup.Name), file.Path)
 }

@@ -23,16 +23,16 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finalize"
 )
 
-// collectible is the state of a backup whose collection stores three parts of five objects each.
-func collectible(t *testing.T, store objectstore.Store) *finalize.State {
+// newCollectibleState is the state of a backup whose collection stores three parts of five objects each.
+func newCollectibleState(t *testing.T, store objectstore.Store) *finalize.State {
 	t.Helper()
-	s := state(t, store, &bytes.Buffer{})
+	s := newState(t, store, &bytes.Buffer{})
 	s.Collect = func(context.Context) (checkpoint.Composition, error) {
 		var parts []sealedPart
 		for p := range 3 {
-			parts = append(parts, seal(t, t.TempDir(), p, 5, 100))
+			parts = append(parts, sealPart(t, t.TempDir(), p, 5, 100))
 		}
-		return collected(t, store, parts), nil
+		return storeCollected(t, store, parts), nil
 	}
 	return s
 }
@@ -40,7 +40,7 @@ func collectible(t *testing.T, store objectstore.Store) *finalize.State {
 // nothingCollected stores no part.
 func nothingCollected(t *testing.T, store objectstore.Store) func(context.Context) (checkpoint.Composition, error) {
 	t.Helper()
-	return func(context.Context) (checkpoint.Composition, error) { return collected(t, store, nil), nil }
+	return func(context.Context) (checkpoint.Composition, error) { return storeCollected(t, store, nil), nil }
 }
 
 // sealedPart is a part on its way to the bucket.
@@ -49,8 +49,8 @@ type sealedPart struct {
 	items         int
 }
 
-// seal makes the p-th of some parts. Their objects follow one another, as those of lists do.
-func seal(tb testing.TB, dir string, p, items, size int) sealedPart {
+// sealPart makes the p-th of some parts. Their objects follow one another, as those of lists do.
+func sealPart(tb testing.TB, dir string, p, items, size int) sealedPart {
 	tb.Helper()
 	rng := rand.New(rand.NewPCG(1, uint64(p)))
 	w, err := part.NewWriter(part.Config{Dir: dir, ModTime: time.Unix(1700000000, 0)})
@@ -72,16 +72,16 @@ func seal(tb testing.TB, dir string, p, items, size int) sealedPart {
 	return sealedPart{data: s.Data, sidecar: s.Sidecar, items: s.Items}
 }
 
-// collected stores the parts and their records, as collecting does.
-func collected(tb testing.TB, store objectstore.Store, parts []sealedPart) checkpoint.Composition {
+// storeCollected stores the parts and their records, as collecting does.
+func storeCollected(tb testing.TB, store objectstore.Store, parts []sealedPart) checkpoint.Composition {
 	tb.Helper()
 	log, err := checkpoint.Open(tb.Context(), store, "b", "u", 1)
 	require.NoError(tb, err)
 	c := checkpoint.Composition{Backup: "b", UID: "u", Epoch: 1, Phase: velerov1.BackupPhaseCompleted, Revisions: []string{"7"}}
 	for i, p := range parts {
 		key := layout.Part("b", "u", 1, fmt.Sprintf("w%d", i%4), 1, i)
-		put(tb, store, key, p.data)
-		put(tb, store, layout.Sidecar(key), p.sidecar)
+		putFile(tb, store, key, p.data)
+		putFile(tb, store, layout.Sidecar(key), p.sidecar)
 		record, err := log.Append(tb.Context(), checkpoint.Record{Part: checkpoint.Part{
 			Key: key, Size: p.data.Size, SHA256: p.data.SHA256, Items: p.items,
 			SidecarKey: layout.Sidecar(key), SidecarSize: p.sidecar.Size, SidecarSHA256: p.sidecar.SHA256,
@@ -94,7 +94,7 @@ func collected(tb testing.TB, store objectstore.Store, parts []sealedPart) check
 	return c
 }
 
-func put(tb testing.TB, store objectstore.Store, key string, f part.File) {
+func putFile(tb testing.TB, store objectstore.Store, key string, f part.File) {
 	tb.Helper()
 	in, err := os.Open(f.Path)
 	require.NoError(tb, err)

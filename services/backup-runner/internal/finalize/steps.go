@@ -52,7 +52,7 @@ func Backup() []Step {
 	return []Step{
 		{
 			Name: "collect", Gives: []step.Value{Composition}, Successor: step.Follows, Cancellable: true,
-			Run: collect, Failpoint: "backup-runner/composition-fixed",
+			Run: collectItems, Failpoint: "backup-runner/composition-fixed",
 		},
 		{
 			Name: "wait for the operations", Needs: []step.Value{Composition}, Gives: []step.Value{Ended}, Successor: step.Follows, Cancellable: true,

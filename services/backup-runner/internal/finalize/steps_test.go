@@ -50,7 +50,7 @@ func TestAStepThatFailsEndsTheOneBesideIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := memstore.New()
-			s := collectible(t, store)
+			s := newCollectibleState(t, store)
 			store.Inject(func(op memstore.Op, key string) error {
 				if broken(op, key) {
 					return objectstore.ErrAccess
@@ -64,7 +64,7 @@ func TestAStepThatFailsEndsTheOneBesideIt(t *testing.T) {
 				require.NotContains(t, file.Name(), "merge-", "of the merge nothing is left")
 			}
 			store.Inject(nil)
-			successor := collectible(t, store)
+			successor := newCollectibleState(t, store)
 			require.NoError(t, successor.Run(t.Context(), finalize.Backup()), "another holder comes to the end")
 			require.Equal(t, velerov1.BackupPhaseCompleted, successor.Final.Status.Phase)
 		})
@@ -74,7 +74,7 @@ func TestAStepThatFailsEndsTheOneBesideIt(t *testing.T) {
 // A panic of a step that runs beside another one is one of the job's goroutine, which survives it.
 func TestAPanicBesideAnotherStepIsTheCallers(t *testing.T) {
 	store := memstore.New()
-	s := collectible(t, store)
+	s := newCollectibleState(t, store)
 	store.Inject(func(op memstore.Op, _ string) error {
 		if op == memstore.OpCompose {
 			panic("no compose")

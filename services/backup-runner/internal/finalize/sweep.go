@@ -40,7 +40,7 @@ const removals = 16
 // its error ends the removal. may is called right before the deletion, from several goroutines.
 func RemoveAll(ctx context.Context, store objectstore.Store, prefix string, may func(key string) (bool, error)) error {
 	for {
-		keys, err := batch(ctx, store, prefix)
+		keys, err := firstKeys(ctx, store, prefix)
 		if err != nil {
 			return err
 		}
@@ -61,8 +61,8 @@ func RemoveAll(ctx context.Context, store objectstore.Store, prefix string, may 
 
 const sweepBatch = 1000
 
-// batch returns the first keys under a prefix: a store may not like to be changed while it lists.
-func batch(ctx context.Context, store objectstore.Reader, prefix string) ([]string, error) {
+// firstKeys returns the first keys under a prefix: a store may not like to be changed while it lists.
+func firstKeys(ctx context.Context, store objectstore.Reader, prefix string) ([]string, error) {
 	var keys []string
 	err := store.List(ctx, prefix, func(info objectstore.Info) error {
 		if keys = append(keys, info.Key); len(keys) == sweepBatch {

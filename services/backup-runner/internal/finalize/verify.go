@@ -23,13 +23,13 @@ const (
 // has it, with its hash. So a part that is missing, or in another place, is found before the
 // commit. The parts themselves were hashed when they were stored.
 func verifyTarball(ctx context.Context, s *State) error {
-	if err := s.verify(ctx); err != nil {
+	if err := s.verifyParts(ctx); err != nil {
 		return fmt.Errorf("verify the tarball: %w", err)
 	}
 	return nil
 }
 
-func (s *State) verify(ctx context.Context) error {
+func (s *State) verifyParts(ctx context.Context) error {
 	listed, err := tarball.OpenManifest(ctx, s.Store, s.Backup.Name)
 	if err != nil {
 		return err

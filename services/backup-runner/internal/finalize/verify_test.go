@@ -27,7 +27,7 @@ func TestATarballThatDiffersFromTheManifestIsNotCommitted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := memstore.New()
-			s := collectible(t, store)
+			s := newCollectibleState(t, store)
 			store.Inject(func(op memstore.Op, key string) error {
 				if op == memstore.OpCreate && key == layout.BackupManifest("b") {
 					data, ok := store.Bytes(layout.BackupTarball("b"))
@@ -43,7 +43,7 @@ func TestATarballThatDiffersFromTheManifestIsNotCommitted(t *testing.T) {
 			require.NoError(t, s.Run(t.Context(), finalize.Failure()))
 			require.Equal(t, s.Cause.Error(), s.Final.Status.FailureReason)
 
-			successor := collectible(t, store)
+			successor := newCollectibleState(t, store)
 			successor.Epoch++
 			require.EqualError(t, successor.Run(t.Context(), finalize.Backup()), s.Cause.Error(), "the failure is recorded")
 		})
@@ -53,7 +53,7 @@ func TestATarballThatDiffersFromTheManifestIsNotCommitted(t *testing.T) {
 // A bucket that does not answer does not fail the tarball.
 func TestATarballThatCannotBeReadIsAnErrorOfTheBucket(t *testing.T) {
 	store := memstore.New()
-	s := collectible(t, store)
+	s := newCollectibleState(t, store)
 	store.Inject(func(op memstore.Op, key string) error {
 		if op == memstore.OpStat && key == layout.BackupTarball("b") {
 			return objectstore.ErrAccess
@@ -66,7 +66,7 @@ func TestATarballThatCannotBeReadIsAnErrorOfTheBucket(t *testing.T) {
 // Nothing to read back is nothing to find fault with.
 func TestAnEmptyTarballIsVerified(t *testing.T) {
 	store := memstore.New()
-	s := collectible(t, store)
+	s := newCollectibleState(t, store)
 	s.Collect = nothingCollected(t, store)
 	require.NoError(t, s.Run(t.Context(), finalize.Backup()))
 	require.Zero(t, s.Contents.Items)

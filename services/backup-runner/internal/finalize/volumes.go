@@ -19,25 +19,25 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/volume"
 )
 
-// volumes writes an array of entries about volumes, in an order of its own: they come as parallel
+// volumeEntries writes an array of entries about volumes, in an order of its own: they come as parallel
 // work came to them.
-type volumes struct {
+type volumeEntries struct {
 	path   string
 	empty  string // the file without entries
 	sorter *extsort.Sorter
 }
 
-func newVolumes(path, empty string) *volumes {
-	return &volumes{path: path, empty: empty, sorter: extsort.New(extsort.Config{Dir: filepath.Dir(path)})}
+func newVolumes(path, empty string) *volumeEntries {
+	return &volumeEntries{path: path, empty: empty, sorter: extsort.New(extsort.Config{Dir: filepath.Dir(path)})}
 }
 
-// add adds what became of volumes, in the order of claims and volumes.
-func (v *volumes) add(infos []volume.Info) error {
+// addInfos adds what became of volumes, in the order of claims and volumes.
+func (v *volumeEntries) addInfos(infos []volume.Info) error {
 	for i := range infos {
 		if infos[i].Pending { // another entry has what became of it
 			continue
 		}
-		if err := v.entry(infos[i].PVCNamespace+"\x00"+infos[i].PVCName+"\x00"+infos[i].PVName, &infos[i]); err != nil {
+		if err := v.addEntry(infos[i].PVCNamespace+"\x00"+infos[i].PVCName+"\x00"+infos[i].PVName, &infos[i]); err != nil {
 			return err
 		}
 	}
@@ -46,9 +46,9 @@ func (v *volumes) add(infos []volume.Info) error {
 
 // addSnapshots adds snapshots, in the order of their volumes, and returns how many of them there
 // are.
-func (v *volumes) addSnapshots(snapshots []nativesnapshot.Snapshot) (completed int, err error) {
+func (v *volumeEntries) addSnapshots(snapshots []nativesnapshot.Snapshot) (completed int, err error) {
 	for i := range snapshots {
-		if err := v.entry(snapshots[i].Spec.PersistentVolumeName, &snapshots[i]); err != nil {
+		if err := v.addEntry(snapshots[i].Spec.PersistentVolumeName, &snapshots[i]); err != nil {
 			return completed, err
 		}
 		if snapshots[i].Status.Phase == nativesnapshot.PhaseCompleted {
@@ -58,7 +58,7 @@ func (v *volumes) addSnapshots(snapshots []nativesnapshot.Snapshot) (completed i
 	return completed, nil
 }
 
-func (v *volumes) entry(key string, entry any) error {
+func (v *volumeEntries) addEntry(key string, entry any) error {
 	data, err := json.Marshal(entry)
 	if err != nil {
 		return fmt.Errorf("encode volume info: %w", err)
@@ -69,22 +69,22 @@ func (v *volumes) entry(key string, entry any) error {
 	return nil
 }
 
-// file writes the entries.
-func (v *volumes) file() (part.File, error) {
+// createFile writes the entries.
+func (v *volumeEntries) createFile() (part.File, error) {
 	g, err := createGzip(v.path)
 	if err != nil {
 		return part.File{}, err
 	}
-	err = v.write(g.zip)
+	err = v.writeEntries(g.zip)
 	f, closeErr := g.close()
 	if err := errors.Join(err, closeErr); err != nil {
-		remove(part.File{Path: v.path})
+		removeFiles(part.File{Path: v.path})
 		return part.File{}, fmt.Errorf("write volume info: %w", err)
 	}
 	return f, nil
 }
 
-func (v *volumes) write(w io.Writer) (err error) {
+func (v *volumeEntries) writeEntries(w io.Writer) (err error) {
 	sorted, err := v.sorter.Sort()
 	if err != nil {
 		return err
@@ -109,11 +109,11 @@ func (v *volumes) write(w io.Writer) (err error) {
 }
 
 // close releases what the entries took; what was not written is lost.
-func (v *volumes) close() { _ = v.sorter.Close() }
+func (v *volumeEntries) close() { _ = v.sorter.Close() }
 
 // aboutVolumes is the volumes of the records.
 type aboutVolumes struct {
-	info, snapshots  *volumes
+	info, snapshots  *volumeEntries
 	begun, completed int
 	// ends are the ends of the operations of CSI snapshots, by their identifiers.
 	ends map[string]operation.State
@@ -129,11 +129,11 @@ func newAboutVolumes(dir string) *aboutVolumes {
 	}
 }
 
-func (a *aboutVolumes) add(rec *checkpoint.Record) error {
+func (a *aboutVolumes) addRecord(rec *checkpoint.Record) error {
 	for i := range rec.Volumes {
-		a.conclude(&rec.Volumes[i])
+		a.concludeSnapshot(&rec.Volumes[i])
 	}
-	if err := a.info.add(rec.Volumes); err != nil {
+	if err := a.info.addInfos(rec.Volumes); err != nil {
 		return err
 	}
 	for i := range rec.Volumes {
@@ -149,8 +149,8 @@ func (a *aboutVolumes) add(rec *checkpoint.Record) error {
 	return err
 }
 
-// conclude writes how the CSI snapshot of a volume ended.
-func (a *aboutVolumes) conclude(v *volume.Info) {
+// concludeSnapshot writes how the CSI snapshot of a volume ended.
+func (a *aboutVolumes) concludeSnapshot(v *volume.Info) {
 	if v.CSI == nil {
 		return
 	}
@@ -169,8 +169,8 @@ func (a *aboutVolumes) conclude(v *volume.Info) {
 // errUndecided means that a backup would not report missing volume data.
 var errUndecided = errors.New("no record tells what became of the data of volumes of the backup")
 
-// complete returns an error naming volumes of which nothing would be stored.
-func (a *aboutVolumes) complete() error {
+// checkComplete returns an error naming volumes of which nothing would be stored.
+func (a *aboutVolumes) checkComplete() error {
 	if len(a.undecided) == 0 {
 		return nil
 	}

@@ -18,9 +18,9 @@ func volumesFile(t *testing.T, infos ...volume.Info) string {
 	v := newVolumes(filepath.Join(t.TempDir(), "volumeinfo.json.gz"), "[]\n")
 	defer v.close()
 	for i := range infos {
-		require.NoError(t, v.add(infos[i:i+1]))
+		require.NoError(t, v.addInfos(infos[i:i+1]))
 	}
-	f, err := v.file()
+	f, err := v.createFile()
 	require.NoError(t, err)
 	file, err := os.Open(f.Path)
 	require.NoError(t, err)

@@ -27,14 +27,14 @@ func createGzip(path string) (*gzipFile, error) {
 		return nil, fmt.Errorf("create a work file: %w", err)
 	}
 	g := &gzipFile{file: file, sum: sha256.New()}
-	g.zip = gzip.NewWriter(io.MultiWriter(file, g.sum, (*counter)(&g.size)))
+	g.zip = gzip.NewWriter(io.MultiWriter(file, g.sum, (*byteCounter)(&g.size)))
 	return g, nil
 }
 
-type counter int64
+type byteCounter int64
 
-func (c *counter) Write(p []byte) (int, error) {
-	*c += counter(len(p))
+func (c *byteCounter) Write(p []byte) (int, error) {
+	*c += byteCounter(len(p))
 	return len(p), nil
 }
 
@@ -54,7 +54,7 @@ func jsonFile(path string, document []byte) (part.File, error) {
 	_, err = g.zip.Write(document)
 	f, closeErr := g.close()
 	if err := errors.Join(err, closeErr); err != nil {
-		remove(part.File{Path: path})
+		removeFiles(part.File{Path: path})
 		return part.File{}, err
 	}
 	return f, nil

@@ -11,31 +11,31 @@ type Place struct{ File, Offset uint32 }
 // Set is safe for concurrent use. It takes at most 28 bytes for each object, spooled or not.
 type Set struct {
 	mu    sync.Mutex
-	slots table
+	slots slotTable
 	open  int // objects that wait
 	owed  int // spooled objects that are detached
-	busy  map[Key]*work
+	busy  map[Key]*itemWork
 	asks  map[int]Key // by worker: the object it waits for
 }
 
 // New returns an empty set.
 func New() *Set {
-	return &Set{busy: map[Key]*work{}, asks: map[int]Key{}}
+	return &Set{busy: map[Key]*itemWork{}, asks: map[int]Key{}}
 }
 
-// change changes the slot of an object. The slot is valid during fn alone.
-func (r *Set) change(k Key, fn func(s *slot)) {
-	s := r.slots.at(k)
-	r.count(s, -1)
+// changeSlot changes the slot of an object. The slot is valid during fn alone.
+func (r *Set) changeSlot(k Key, fn func(s *itemSlot)) {
+	s := r.slots.ensureSlot(k)
+	r.countChange(s, -1)
 	fn(s)
-	r.count(s, 1)
+	r.countChange(s, 1)
 }
 
-func (r *Set) count(s *slot, n int) {
-	if s.result() == Waiting {
+func (r *Set) countChange(s *itemSlot, n int) {
+	if s.itemResult() == Waiting {
 		r.open += n
 	}
-	if s.has(detached | placed) {
+	if s.hasState(detached | placed) {
 		r.owed += n
 	}
 }
@@ -45,7 +45,7 @@ func (r *Set) SetResult(result Result, keys ...Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, k := range keys {
-		r.change(k, func(s *slot) { s.set(result) })
+		r.changeSlot(k, func(s *itemSlot) { s.setResult(result) })
 	}
 }
 
@@ -54,15 +54,15 @@ func (r *Set) SetResult(result Result, keys ...Key) {
 func (r *Set) Hold(k Key, at Place) (added bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.change(k, func(s *slot) {
+	r.changeSlot(k, func(s *itemSlot) {
 		switch {
-		case s.result() == Unknown:
+		case s.itemResult() == Unknown:
 			s.state &^= detached // it has its block before it
-			s.set(Waiting)
-			s.lies(at)
+			s.setResult(Waiting)
+			s.setPlace(at)
 			added = true
-		case s.has(detached) && !s.has(placed):
-			s.lies(at)
+		case s.hasState(detached) && !s.hasState(placed):
+			s.setPlace(at)
 		}
 	})
 	return added
@@ -72,8 +72,8 @@ func (r *Set) Hold(k Key, at Place) (added bool) {
 func (r *Set) Result(k Key) Result {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := r.slots.get(k)
-	return s.result()
+	s := r.slots.getSlot(k)
+	return s.itemResult()
 }
 
 // Open returns how many objects wait.
@@ -100,26 +100,26 @@ func (r *Set) PendingAt(k Key, at Place) bool {
 func (r *Set) Place(k Key) (Place, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := r.slots.get(k)
-	if s.result() == Waiting || s.has(detached|placed) {
-		return s.place(), true
+	s := r.slots.getSlot(k)
+	if s.itemResult() == Waiting || s.hasState(detached|placed) {
+		return s.itemPlace(), true
 	}
 	return Place{}, false
 }
 
-// Round begins anew to put objects into blocks.
-func (r *Set) Round() {
+// StartRound begins anew to put objects into blocks.
+func (r *Set) StartRound() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.slots.forget(entered)
+	r.slots.clearMark(entered)
 }
 
 // Enter notes that an object is in a block, once in each round.
 func (r *Set) Enter(k Key) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := r.slots.at(k)
-	first := !s.has(entered)
+	s := r.slots.ensureSlot(k)
+	first := !s.hasState(entered)
 	s.state |= entered
 	return first
 }
@@ -128,8 +128,8 @@ func (r *Set) Enter(k Key) bool {
 func (r *Set) SetAside(k Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.change(k, func(s *slot) {
-		if !s.has(detached) {
+	r.changeSlot(k, func(s *itemSlot) {
+		if !s.hasState(detached) {
 			s.state = s.state&^placed | detached
 		}
 	})
@@ -139,15 +139,15 @@ func (r *Set) SetAside(k Key) {
 func (r *Set) Detached(k Key) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := r.slots.get(k)
-	return s.has(detached)
+	s := r.slots.getSlot(k)
+	return s.hasState(detached)
 }
 
 // Join notes that the block of an object that may be detached is done.
 func (r *Set) Join(k Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s := r.slots.get(k); s.has(detached) {
-		r.change(k, func(s *slot) { s.state &^= detached })
+	if s := r.slots.getSlot(k); s.hasState(detached) {
+		r.changeSlot(k, func(s *itemSlot) { s.state &^= detached })
 	}
 }

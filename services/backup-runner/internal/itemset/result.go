@@ -28,7 +28,7 @@ func (f Result) Waits(again bool) bool {
 	return f == Waiting || f == Unknown || (again && f == Unwanted)
 }
 
-// Met reports whether the object is the backup's business already: it was processed, or will be.
-func (f Result) Met() bool {
+// IsKnown reports whether the object is the backup's business already: it was processed, or will be.
+func (f Result) IsKnown() bool {
 	return f == Stored || f == Failed || f == LeftOut || f == Waiting
 }

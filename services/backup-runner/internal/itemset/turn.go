@@ -2,8 +2,8 @@ package itemset
 
 import "context"
 
-// work is the processing of one object.
-type work struct {
+// itemWork is the processing of one object.
+type itemWork struct {
 	worker int
 	done   chan struct{}
 }
@@ -14,7 +14,7 @@ type work struct {
 func (r *Set) Begin(k Key, worker int, again bool) (was Result, at Place) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.begin(k, worker, again, 0)
+	return r.beginWork(k, worker, again, 0)
 }
 
 // BeginDetached is Begin of an object that is not processed with its block. If it is given away it
@@ -22,21 +22,21 @@ func (r *Set) Begin(k Key, worker int, again bool) (was Result, at Place) {
 func (r *Set) BeginDetached(k Key, worker int, again bool) (was Result, at Place) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.begin(k, worker, again, detached)
+	return r.beginWork(k, worker, again, detached)
 }
 
-func (r *Set) begin(k Key, worker int, again bool, mark state) (was Result, at Place) {
-	s := r.slots.get(k)
-	was = s.result()
+func (r *Set) beginWork(k Key, worker int, again bool, mark slotState) (was Result, at Place) {
+	s := r.slots.getSlot(k)
+	was = s.itemResult()
 	if !was.Waits(again) {
 		return was, Place{}
 	}
 	if was == Waiting {
-		at = s.place()
+		at = s.itemPlace()
 	}
-	r.busy[k] = &work{worker: worker, done: make(chan struct{})}
-	r.change(k, func(s *slot) {
-		s.set(Busy)
+	r.busy[k] = &itemWork{worker: worker, done: make(chan struct{})}
+	r.changeSlot(k, func(s *itemSlot) {
+		s.setResult(Busy)
 		if s.state |= mark; mark != 0 && was != Waiting {
 			s.state &^= placed
 		}
@@ -52,8 +52,8 @@ func (r *Set) End(k Key, result Result) {
 		delete(r.busy, k)
 		close(w.done)
 	}
-	r.change(k, func(s *slot) {
-		if s.set(result); result == Absent || result == Unwanted {
+	r.changeSlot(k, func(s *itemSlot) {
+		if s.setResult(result); result == Absent || result == Unwanted {
 			s.state &^= detached // it has no block
 		}
 	})
@@ -62,7 +62,7 @@ func (r *Set) End(k Key, result Result) {
 // Wait waits until no worker processes the object. It returns false at once if that would be a
 // deadlock: the object, or one that its worker waits for, is the asking worker's own.
 func (r *Set) Wait(ctx context.Context, k Key, worker int) (bool, error) {
-	w, ok := r.ask(k, worker)
+	w, ok := r.awaitedWork(k, worker)
 	if w == nil {
 		return ok, nil
 	}
@@ -79,8 +79,8 @@ func (r *Set) Wait(ctx context.Context, k Key, worker int) (bool, error) {
 	}
 }
 
-// ask returns the work to wait for, nil if there is none or it is a cycle.
-func (r *Set) ask(k Key, worker int) (_ *work, ok bool) {
+// awaitedWork returns the work to wait for, nil if there is none or it is a cycle.
+func (r *Set) awaitedWork(k Key, worker int) (_ *itemWork, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	first := r.busy[k]

@@ -38,8 +38,8 @@ const (
 	maxBody  = 16 << 20
 )
 
-// texts are the fields that name the object, in their order on disk.
-func (it *Item) texts() [7]*string {
+// namingTexts are the fields that name the object, in their order on disk.
+func (it *Item) namingTexts() [7]*string {
 	return [...]*string{&it.Group, &it.Version, &it.Kind, &it.Resource, &it.Namespace, &it.Name, &it.Cut}
 }
 
@@ -48,7 +48,7 @@ func appendRecord(dst []byte, it *Item, scratch []byte) (record, grown []byte) {
 	body := s2.Encode(scratch[:cap(scratch)], it.Raw)
 	from := len(dst)
 	dst = append(dst, make([]byte, prefixBytes)...)
-	for _, text := range it.texts() {
+	for _, text := range it.namingTexts() {
 		dst = binary.AppendUvarint(dst, uint64(len(*text)))
 		dst = append(dst, *text...)
 	}
@@ -57,8 +57,8 @@ func appendRecord(dst []byte, it *Item, scratch []byte) (record, grown []byte) {
 	return append(dst, body...), body
 }
 
-// lengths returns how long the two halves of a record are.
-func lengths(prefix []byte) (texts, body int, err error) {
+// recordLengths returns how long the two halves of a record are.
+func recordLengths(prefix []byte) (texts, body int, err error) {
 	texts = int(binary.LittleEndian.Uint32(prefix))
 	body = int(binary.LittleEndian.Uint32(prefix[4:]))
 	if texts > maxTexts || body > maxBody {
@@ -69,7 +69,7 @@ func lengths(prefix []byte) (texts, body int, err error) {
 
 // decodeTexts reads the names of a record.
 func (it *Item) decodeTexts(b []byte) error {
-	for _, text := range it.texts() {
+	for _, text := range it.namingTexts() {
 		n, used := binary.Uvarint(b)
 		if used <= 0 || n > uint64(len(b)-used) {
 			return fmt.Errorf("%w: a name is cut off", ErrCorrupt)

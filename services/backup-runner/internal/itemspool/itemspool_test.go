@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemspool"
 )
 
-func object(i int) *itemspool.Item {
+func newObject(i int) *itemspool.Item {
 	return &itemspool.Item{Group: "apps", Version: "v1", Kind: "Deployment", Resource: "deployments", Namespace: "a", Name: fmt.Sprintf("d-%d", i),
 		Cut: []string{"", "7"}[i%2], Raw: []byte(`{"kind":"Deployment","i":` + strings.Repeat("1", i+1) + `}`)}
 }
@@ -27,11 +27,11 @@ func TestObjectsAreReadFromAnyPlace(t *testing.T) {
 	for i := range 50 {
 		if i == 20 { // a page that is rolled back
 			m := w.Mark()
-			_, err := w.Add(object(99))
+			_, err := w.Add(newObject(99))
 			require.NoError(t, err)
 			require.NoError(t, w.Rewind(m))
 		}
-		offset, err := w.Add(object(i))
+		offset, err := w.Add(newObject(i))
 		require.NoError(t, err)
 		at[offset] = i
 	}
@@ -45,12 +45,12 @@ func TestObjectsAreReadFromAnyPlace(t *testing.T) {
 	for offset, i := range at {
 		it, err := itemspool.Read(f.Path, offset)
 		require.NoError(t, err)
-		require.Equal(t, *object(i), it)
+		require.Equal(t, *newObject(i), it)
 	}
 	next := 0
 	require.NoError(t, itemspool.Each(f.Path, func(offset int64, it *itemspool.Item) error {
 		require.Equal(t, next, at[offset])
-		require.Equal(t, object(next).Name, it.Name)
+		require.Equal(t, newObject(next).Name, it.Name)
 		next++
 		return nil
 	}))
@@ -61,7 +61,7 @@ func TestDiscardedFilesAreGone(t *testing.T) {
 	dir := t.TempDir()
 	w, err := itemspool.Create(dir)
 	require.NoError(t, err)
-	_, err = w.Add(object(1))
+	_, err = w.Add(newObject(1))
 	require.NoError(t, err)
 	w.Discard()
 	left, err := os.ReadDir(dir)
@@ -92,7 +92,7 @@ func FuzzFile(f *testing.F) {
 	w, err := itemspool.Create(f.TempDir())
 	require.NoError(f, err)
 	for i := range 3 {
-		_, err := w.Add(object(i))
+		_, err := w.Add(newObject(i))
 		require.NoError(f, err)
 	}
 	file, err := w.Finish()

@@ -26,15 +26,15 @@ func Read(path string, offset int64) (Item, error) {
 func (it *Item) readAt(f io.ReaderAt, offset int64) error {
 	var prefix [prefixBytes]byte
 	if _, err := f.ReadAt(prefix[:], offset); err != nil {
-		return short(err)
+		return shortRecordError(err)
 	}
-	texts, body, err := lengths(prefix[:])
+	texts, body, err := recordLengths(prefix[:])
 	if err != nil {
 		return err
 	}
 	record := make([]byte, texts+body)
 	if _, err := f.ReadAt(record, offset+prefixBytes); err != nil {
-		return short(err)
+		return shortRecordError(err)
 	}
 	if err := it.decodeTexts(record[:texts]); err != nil {
 		return err
@@ -42,7 +42,7 @@ func (it *Item) readAt(f io.ReaderAt, offset int64) error {
 	return it.decodeBody(record[texts:])
 }
 
-func short(err error) error {
+func shortRecordError(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("%w: it ends in a record", ErrCorrupt)
 	}
@@ -60,7 +60,7 @@ func Each(path string, fn func(offset int64, it *Item) error) error {
 	in := bufio.NewReaderSize(f, 64<<10)
 	var offset int64
 	for {
-		it, size, err := next(in)
+		it, size, err := nextRecord(in)
 		if err == io.EOF { //nolint:errorlint // the end of a file, not inside a record
 			return nil
 		}
@@ -74,28 +74,28 @@ func Each(path string, fn func(offset int64, it *Item) error) error {
 	}
 }
 
-// next reads the names of a record and steps over its body.
-func next(in *bufio.Reader) (it Item, size int64, err error) {
+// nextRecord reads the names of a record and steps over its body.
+func nextRecord(in *bufio.Reader) (it Item, size int64, err error) {
 	var prefix [prefixBytes]byte
 	if _, err := io.ReadFull(in, prefix[:]); err != nil {
 		if err == io.EOF {
 			return it, 0, err
 		}
-		return it, 0, short(err)
+		return it, 0, shortRecordError(err)
 	}
-	texts, body, err := lengths(prefix[:])
+	texts, body, err := recordLengths(prefix[:])
 	if err != nil {
 		return it, 0, err
 	}
 	names := make([]byte, texts)
 	if _, err := io.ReadFull(in, names); err != nil {
-		return it, 0, short(err)
+		return it, 0, shortRecordError(err)
 	}
 	if err := it.decodeTexts(names); err != nil {
 		return it, 0, err
 	}
 	if _, err := in.Discard(body); err != nil {
-		return it, 0, short(err)
+		return it, 0, shortRecordError(err)
 	}
 	return it, int64(prefixBytes + texts + body), nil
 }

@@ -61,7 +61,7 @@ func (o *opened) Execute(_ context.Context, object *action.Object, _ *action.Bac
 // next holder, which calls the plugin again.
 func TestAStopWhileAPluginStartsIsAHandOver(t *testing.T) {
 	w := newWorld(t)
-	b := w.admit(t, "b1")
+	b := w.admitBackup(t, "b1")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	starts := &plugins{start: func(opened context.Context) error {
 		cancel(errors.New("told to stop"))
@@ -70,7 +70,7 @@ func TestAStopWhileAPluginStartsIsAHandOver(t *testing.T) {
 	}}
 	w.Actions = starts
 	require.Error(t, w.Run(ctx, "b1", b.UID))
-	got := w.read(t, b)
+	got := w.readBackup(t, b)
 	require.Equal(t, velerov1.BackupPhaseInProgress, got.Status.Phase)
 	require.Zero(t, got.Status.Errors)
 
@@ -95,7 +95,7 @@ func (c *leaping) Now() time.Time { return c.fastClock.Now().Add(time.Duration(c
 // an action again, and leaves the backup to its new holder.
 func TestAPausedRunnerCallsNoActionOfAnothersBackup(t *testing.T) {
 	w := newWorld(t)
-	b := w.admit(t, "b1")
+	b := w.admitBackup(t, "b1")
 	clk := &leaping{}
 	var lost atomic.Bool
 	pauses := &plugins{start: func(context.Context) error { return nil }, execute: func(o *action.Object) (action.BackupResult, error) {
@@ -112,5 +112,5 @@ func TestAPausedRunnerCallsNoActionOfAnothersBackup(t *testing.T) {
 	}
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 	require.Equal(t, 1, pauses.called)
-	require.Equal(t, velerov1.BackupPhaseInProgress, w.read(t, b).Status.Phase)
+	require.Equal(t, velerov1.BackupPhaseInProgress, w.readBackup(t, b).Status.Phase)
 }

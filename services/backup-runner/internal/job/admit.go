@@ -19,10 +19,10 @@ import (
 // Pending implements engine.Kind. A suspended backup waits for queue-scheduler, unless it is
 // cancelled.
 func (k *Kind) Pending(_ context.Context, b *velerov1.Backup) (engine.Interest, error) {
-	if _, suspended := suspend.Of(b); suspended && !stopping(b) {
+	if _, suspended := suspend.MarkOf(b); suspended && !stopping(b) {
 		return engine.None, nil
 	}
-	switch runs, _ := runnable(b.Status.Phase); {
+	switch runs, _ := isRunnable(b.Status.Phase); {
 	case leftUnfinished(b):
 		return engine.Resume, nil
 	case !runs:
@@ -43,13 +43,13 @@ func (k *Kind) Admit(ctx context.Context, b *velerov1.Backup) (engine.Decision[*
 	if leftUnfinished(b) {
 		return k.admitForeign(ctx, b)
 	}
-	runs, needsLedger := runnable(b.Status.Phase)
+	runs, needsLedger := isRunnable(b.Status.Phase)
 	if !runs {
 		return engine.NotNow[*velerov1.Backup](fmt.Sprintf("its phase is %q", b.Status.Phase)), nil
 	}
 	job := &attempt{Kind: k}
 	if needsLedger && !stopping(b) {
-		if _, suspended := suspend.Of(b); suspended {
+		if _, suspended := suspend.MarkOf(b); suspended {
 			return engine.NotNow[*velerov1.Backup]("it is suspended"), nil
 		}
 		entry, admitted, err := k.Ledger.Get(ctx, b.UID)
@@ -70,8 +70,8 @@ func (k *Kind) Admit(ctx context.Context, b *velerov1.Backup) (engine.Decision[*
 // GiveUp implements engine.Kind. A backup that was begun is claimed to end by its records, since the
 // bucket may know of it; any other ends on the object alone.
 func (k *Kind) GiveUp(b *velerov1.Backup, reason error, claimable bool) engine.Decision[*velerov1.Backup] {
-	runs, _ := runnable(b.Status.Phase)
-	_, suspended := suspend.Of(b)
+	runs, _ := isRunnable(b.Status.Phase)
+	_, suspended := suspend.MarkOf(b)
 	switch {
 	case !runs, suspended:
 		return engine.NotNow[*velerov1.Backup](fmt.Sprintf("its phase is %q, suspended: %t", b.Status.Phase, suspended))
@@ -83,7 +83,7 @@ func (k *Kind) GiveUp(b *velerov1.Backup, reason error, claimable bool) engine.D
 
 // endUnclaimed ends a backup without a claim.
 func (k *Kind) endUnclaimed(reason error) engine.Decision[*velerov1.Backup] {
-	return engine.End(func(b *velerov1.Backup) error { return failUnclaimed(b, reason.Error(), k.now()) }, k.endedUnclaimed)
+	return engine.End(func(b *velerov1.Backup) error { return failUnclaimed(b, reason.Error(), k.currentTime()) }, k.endedUnclaimed)
 }
 
 // stopping reports whether a backup that was begun is cancelled.
@@ -92,9 +92,9 @@ func stopping(b *velerov1.Backup) bool {
 	return asked && cancel.BackupStage(b) == cancel.Running
 }
 
-// runnable reports whether a runner works on backups of that phase, and whether they must be in the
+// isRunnable reports whether a runner works on backups of that phase, and whether they must be in the
 // ledger for it.
-func runnable(p velerov1.BackupPhase) (ok, needsLedger bool) {
+func isRunnable(p velerov1.BackupPhase) (ok, needsLedger bool) {
 	switch p {
 	case velerov1.BackupPhaseReadyToStart, velerov1.BackupPhaseInProgress:
 		return true, true
@@ -104,8 +104,8 @@ func runnable(p velerov1.BackupPhase) (ok, needsLedger bool) {
 	return false, false
 }
 
-// start makes a backup one that has begun.
-func start(b *velerov1.Backup, at metav1.Time) {
+// startBackup makes a backup one that has begun.
+func startBackup(b *velerov1.Backup, at metav1.Time) {
 	b.Status.Phase = velerov1.BackupPhaseInProgress
 	b.Status.StartTimestamp = &at
 	b.Status.Version = 1
@@ -114,25 +114,25 @@ func start(b *velerov1.Backup, at metav1.Time) {
 	b.Status.Progress = &velerov1.BackupProgress{}
 }
 
-// fail makes a backup one that failed, for a reason that the bucket does not hold.
-func fail(b *velerov1.Backup, reason string, at metav1.Time) {
+// failBackup makes a backup one that failed, for a reason that the bucket does not hold.
+func failBackup(b *velerov1.Backup, reason string, at metav1.Time) {
 	b.Status.Phase, b.Status.FailureReason, b.Status.CompletionTimestamp = velerov1.BackupPhaseFailed, reason, &at
 }
 
 // failUnclaimed is fail of a backup that no process works on. What its last holder left is not known.
 func failUnclaimed(b *velerov1.Backup, reason string, at metav1.Time) error {
 	begun := b.Status.Phase == velerov1.BackupPhaseInProgress
-	fail(b, reason, at)
+	failBackup(b, reason, at)
 	if !begun {
 		return nil
 	}
 	return posthooks.Set(b, posthooks.Mark{Owed: true})
 }
 
-// now is the time in the precision that JSON keeps.
-func (k *Kind) now() metav1.Time { return metav1.NewTime(k.Clock.Now().Truncate(time.Second)) }
+// currentTime is the time in the precision that JSON keeps.
+func (k *Kind) currentTime() metav1.Time { return metav1.NewTime(k.Clock.Now().Truncate(time.Second)) }
 
 // endedUnclaimed announces the end of a backup that was not claimed.
 func (k *Kind) endedUnclaimed(ctx context.Context, b *velerov1.Backup) {
-	k.ended(ctx, k.Log.With("name", b.Name, "uid", b.UID), b, finalize.Contents{})
+	k.announceEnded(ctx, k.Log.With("name", b.Name, "uid", b.UID), b, finalize.Contents{})
 }

@@ -39,12 +39,12 @@ func TestWhichBackupsARunnerLooksAt(t *testing.T) {
 // What waits for plugin operations is not a runner's, although its claim names one that died.
 func TestABackupThatWaitsForOperationsIsNotTaken(t *testing.T) {
 	w := newWorld(t)
-	b := w.admit(t, "b1", func(b *velerov1.Backup) {
+	b := w.admitBackup(t, "b1", func(b *velerov1.Backup) {
 		b.Status.Phase = velerov1.BackupPhaseWaitingForPluginOperations
-		require.NoError(t, claim.Set(b, claim.Claim{Holder: "dead", Epoch: 1}))
+		require.NoError(t, claim.Set(b, claim.Claim{Owner: "dead", Epoch: 1}))
 	})
-	want := w.read(t, b)
+	want := w.readBackup(t, b)
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	require.Equal(t, want, w.read(t, b))
+	require.Equal(t, want, w.readBackup(t, b))
 	require.Empty(t, w.store.Keys())
 }

@@ -12,23 +12,23 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finalize"
 )
 
-// begun counts and announces a backup whose first holder this process is.
-func (k *Kind) begun(ctx context.Context, log *slog.Logger, b *velerov1.Backup) {
+// announceBegun counts and announces a backup whose first holder this process is.
+func (k *Kind) announceBegun(ctx context.Context, log *slog.Logger, b *velerov1.Backup) {
 	k.Counts.Begun(b)
-	k.announce(ctx, log, b)
+	k.publishPhase(ctx, log, b)
 }
 
-// ended counts, announces and records the terminal phase that was written.
-func (k *Kind) ended(ctx context.Context, log *slog.Logger, b *velerov1.Backup, contents finalize.Contents) {
+// announceEnded counts, announces and records the terminal phase that was written.
+func (k *Kind) announceEnded(ctx context.Context, log *slog.Logger, b *velerov1.Backup, contents finalize.Contents) {
 	k.Counts.Ended(b)
-	k.announce(ctx, log, b)
+	k.publishPhase(ctx, log, b)
 	ended.Record(k.Recorder, b)
 	log.InfoContext(ctx, "backup finished", "phase", b.Status.Phase, "items", contents.Items,
 		"warnings", b.Status.Warnings, "errors", b.Status.Errors, "reason", b.Status.FailureReason)
 }
 
-// announce publishes the phase; those who miss it reconcile.
-func (k *Kind) announce(ctx context.Context, log *slog.Logger, b *velerov1.Backup) {
+// publishPhase publishes the phase; those who miss it reconcile.
+func (k *Kind) publishPhase(ctx context.Context, log *slog.Logger, b *velerov1.Backup) {
 	err := k.Events.PublishEvent(ctx, &eventv1.Event{
 		Kind: "Backup", Namespace: b.Namespace, Name: b.Name, Uid: string(b.UID),
 		Phase: string(b.Status.Phase), Time: timestamppb.New(k.Clock.Now()),

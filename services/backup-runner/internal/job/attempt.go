@@ -60,7 +60,7 @@ func (a *attempt) Claimed(b *velerov1.Backup, _ claim.Claim) error {
 		b.Status.Phase = velerov1.BackupPhaseFinalizingPartiallyFailed
 	}
 	if a.first {
-		start(b, a.now())
+		startBackup(b, a.currentTime())
 	}
 	return nil
 }
@@ -69,21 +69,21 @@ func (a *attempt) Claimed(b *velerov1.Backup, _ claim.Claim) error {
 func (a *attempt) Run(ctx context.Context, held *Held) error {
 	a.held, a.owned, a.away = held, ctx, make(chan struct{}, 1)
 	if a.first {
-		a.begun(ctx, held.Log, held.Object)
+		a.announceBegun(ctx, held.Log, held.Object)
 	}
-	return a.conclude(a.run(ctx))
+	return a.concludeAttempt(a.runBackup(ctx))
 }
 
-// conclude returns the error of an attempt for the engine. The ledger entry of a backup that is
+// concludeAttempt returns the error of an attempt for the engine. The ledger entry of a backup that is
 // gone is removed. A backup whose bucket is away ends on the object alone if it is cancelled: without
 // the mark of a commit the bucket holds no other end than Failed. Any other one is suspended, after the
 // post hooks of its Pods.
-func (a *attempt) conclude(err error) error {
+func (a *attempt) concludeAttempt(err error) error {
 	if err == nil {
 		return nil
 	}
 	if errors.Is(context.Cause(a.owned), claim.ErrLost) || errors.Is(err, claim.ErrLost) || errors.Is(err, journal.ErrFenced) {
-		a.lost()
+		a.handleLostClaim()
 		a.releaseEntry(a.owned)
 		return fmt.Errorf("%w: %w", claim.ErrLost, err)
 	}
@@ -92,19 +92,19 @@ func (a *attempt) conclude(err error) error {
 		return err
 	}
 	if a.held.Cancelled() != nil && !a.committing && a.held.Stopping().Err() == nil {
-		return a.end(a.owned, away.Error())
+		return a.endAsFailed(a.owned, away.Error())
 	}
 	a.runEarly(a.owned)
-	if a.held.Stopping().Err() == nil && a.suspend(a.owned, away) {
+	if a.held.Stopping().Err() == nil && a.suspendBackup(a.owned, away) {
 		return nil
 	}
 	return err
 }
 
-// run carries the claimed backup to its end. An error means that the end was not reached: the claim
+// runBackup carries the claimed backup to its end. An error means that the end was not reached: the claim
 // was lost, the process stops, or the API is away. When the process stops, a backup that is
 // collected comes to the end of its pages; everything else ends at once.
-func (a *attempt) run(ctx context.Context) error {
+func (a *attempt) runBackup(ctx context.Context) error {
 	ctx, release := engine.Join(ctx, a.held.Stopping())
 	defer release()
 	dir, err := makeWorkDir(a.WorkDir, a.held)
@@ -116,10 +116,10 @@ func (a *attempt) run(ctx context.Context) error {
 			a.held.Log.WarnContext(ctx, "work files left behind", "dir", dir, "error", err)
 		}
 	}()
-	store, err := a.open(ctx)
+	store, err := a.openStore(ctx)
 	var bad *failedError
 	if errors.As(err, &bad) {
-		return a.end(ctx, bad.reason)
+		return a.endAsFailed(ctx, bad.reason)
 	}
 	if err != nil {
 		return err

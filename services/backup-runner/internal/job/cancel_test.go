@@ -25,11 +25,11 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 )
 
-// ask writes a request to cancel on the backup; with told set, the guard gets it at once.
-func (w *world) ask(t *testing.T, b *velerov1.Backup, told bool) {
+// requestCancel writes a request to cancel on the backup; with told set, the guard gets it at once.
+func (w *world) requestCancel(t *testing.T, b *velerov1.Backup, told bool) {
 	t.Helper()
-	asked := w.read(t, b)
-	require.NoError(t, cancel.Ask(asked, cancel.Request{By: "alice"}))
+	asked := w.readBackup(t, b)
+	require.NoError(t, cancel.WriteRequest(asked, cancel.Request{By: "alice"}))
 	require.NoError(t, w.client.Update(t.Context(), asked))
 	w.instance.mu.Lock()
 	seen := w.instance.seen
@@ -43,27 +43,27 @@ func (w *world) ask(t *testing.T, b *velerov1.Backup, told bool) {
 // results explain it unless they were published before.
 func (w *world) requireCancelled(t *testing.T, b *velerov1.Backup, explained bool) {
 	t.Helper()
-	got := w.read(t, b)
+	got := w.readBackup(t, b)
 	require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
 	require.Equal(t, "cancelled by alice", got.Status.FailureReason)
 	require.NotNil(t, got.Status.CompletionTimestamp)
-	require.False(t, cancel.Committing(got))
+	require.False(t, cancel.IsCommitting(got))
 	data, ok := w.store.Bytes(layout.BackupMetadata(b.Name))
 	require.True(t, ok, "the bucket decides")
 	var committed velerov1.Backup
 	require.NoError(t, json.Unmarshal(data, &committed))
 	require.Equal(t, got.Status, committed.Status)
 	if explained {
-		require.Contains(t, w.document(t, layout.BackupLog(b.Name)), "cancelled by alice")
-		require.Contains(t, w.document(t, layout.BackupResults(b.Name)), "cancelled by alice")
+		require.Contains(t, w.readDocument(t, layout.BackupLog(b.Name)), "cancelled by alice")
+		require.Contains(t, w.readDocument(t, layout.BackupResults(b.Name)), "cancelled by alice")
 	}
 	for _, key := range w.store.Keys() {
 		require.NotContains(t, key, "/parts/", "swept")
 	}
 }
 
-// at calls do once, before the object whose key ends so is created.
-func (w *world) at(suffix string, do func()) {
+// beforeObject calls do once, before the object whose key ends so is created.
+func (w *world) beforeObject(suffix string, do func()) {
 	var once sync.Once
 	w.store.Inject(func(op memstore.Op, key string) error {
 		if op == memstore.OpCreate && strings.HasSuffix(key, suffix) {
@@ -82,11 +82,11 @@ func TestACancelledBackupStops(t *testing.T) {
 		for _, told := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, seen by the guard: %v", name, told), func(t *testing.T) {
 				w := newWorld(t)
-				b := w.admit(t, "b1")
-				w.at(suffix, func() { w.ask(t, b, told) })
+				b := w.admitBackup(t, "b1")
+				w.beforeObject(suffix, func() { w.requestCancel(t, b, told) })
 				require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 				w.requireCancelled(t, b, told && !published)
-				require.Contains(t, w.metrics(t), `velero_backup_failure_total{schedule=""} 1`)
+				require.Contains(t, w.readMetrics(t), `velero_backup_failure_total{schedule=""} 1`)
 			})
 		}
 	}
@@ -98,10 +98,10 @@ func TestPartsOfAFailedBackupStayForDeleteItemActions(t *testing.T) {
 	for _, keep := range []bool{true, false} {
 		w := newWorld(t)
 		w.KeepFailed = func() bool { return keep }
-		b := w.admit(t, "b1")
-		w.at("/composition", func() { w.ask(t, b, true) })
+		b := w.admitBackup(t, "b1")
+		w.beforeObject("/composition", func() { w.requestCancel(t, b, true) })
 		require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-		require.Equal(t, velerov1.BackupPhaseFailed, w.read(t, b).Status.Phase)
+		require.Equal(t, velerov1.BackupPhaseFailed, w.readBackup(t, b).Status.Phase)
 		parts := 0
 		for _, key := range w.store.Keys() {
 			if _, ok := layout.PartEpoch("b1", string(b.UID), key); ok {
@@ -112,7 +112,7 @@ func TestPartsOfAFailedBackupStayForDeleteItemActions(t *testing.T) {
 	}
 	w := newWorld(t)
 	w.KeepFailed = func() bool { return true }
-	b := w.admit(t, "b1")
+	b := w.admitBackup(t, "b1")
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 	w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
 	for _, key := range w.store.Keys() {
@@ -123,18 +123,18 @@ func TestPartsOfAFailedBackupStayForDeleteItemActions(t *testing.T) {
 // The commit has begun: the request has no effect, neither in this holder nor in a successor.
 func TestARequestAfterTheCommitBeganIsTooLate(t *testing.T) {
 	w := newWorld(t)
-	b := w.admit(t, "b1")
-	w.at("velero-backup.json", func() {
-		require.True(t, cancel.Committing(w.read(t, b)))
-		w.ask(t, b, true)
+	b := w.admitBackup(t, "b1")
+	w.beforeObject("velero-backup.json", func() {
+		require.True(t, cancel.IsCommitting(w.readBackup(t, b)))
+		w.requestCancel(t, b, true)
 	})
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 	got := w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
-	require.False(t, cancel.Committing(got), "nothing is left of the mark")
+	require.False(t, cancel.IsCommitting(got), "nothing is left of the mark")
 
 	w = newWorld(t)
-	b = w.admit(t, "b1", abandoned, func(b *velerov1.Backup) {
-		require.NoError(t, cancel.Mark(b, 1))
+	b = w.admitBackup(t, "b1", abandonBackup, func(b *velerov1.Backup) {
+		require.NoError(t, cancel.MarkCommitting(b, 1))
 		b.Annotations[holdfast.AnnotationCancel] = "alice"
 	})
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
@@ -144,16 +144,16 @@ func TestARequestAfterTheCommitBeganIsTooLate(t *testing.T) {
 // A holder that takes over from one that died, or handed over, stops the backup.
 func TestASuccessorHeedsTheRequest(t *testing.T) {
 	w := newWorld(t)
-	b := w.admit(t, "b1", abandoned, func(b *velerov1.Backup) { b.Annotations[holdfast.AnnotationCancel] = "alice" })
+	b := w.admitBackup(t, "b1", abandonBackup, func(b *velerov1.Backup) { b.Annotations[holdfast.AnnotationCancel] = "alice" })
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 	w.requireCancelled(t, b, true)
 }
 
 func TestABackupCancelledBeforeItStartedIsNotBegun(t *testing.T) {
 	w := newWorld(t)
-	b := w.admit(t, "b1", func(b *velerov1.Backup) { b.Annotations = map[string]string{holdfast.AnnotationCancel: "alice"} })
+	b := w.admitBackup(t, "b1", func(b *velerov1.Backup) { b.Annotations = map[string]string{holdfast.AnnotationCancel: "alice"} })
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	got := w.read(t, b)
+	got := w.readBackup(t, b)
 	require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
 	require.Equal(t, "cancelled by alice", got.Status.FailureReason)
 	require.Nil(t, got.Status.StartTimestamp)
@@ -178,11 +178,11 @@ func (a askedAt) Open(context.Context, *velerov1.BackupStorageLocation) (objects
 func TestACancelledBackupDoesNotWaitForItsLocation(t *testing.T) {
 	w := newWorld(t)
 	w.StorePatience = time.Hour
-	b := w.admit(t, "b1")
+	b := w.admitBackup(t, "b1")
 	var once sync.Once
-	w.Locations = askedAt{locations{w.store}, func() { once.Do(func() { w.ask(t, b, true) }) }}
+	w.Locations = askedAt{locations{w.store}, func() { once.Do(func() { w.requestCancel(t, b, true) }) }}
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	got := w.read(t, b)
+	got := w.readBackup(t, b)
 	require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
 	require.Equal(t, "cancelled by alice", got.Status.FailureReason)
 }
@@ -202,13 +202,13 @@ func TestACancelledBackupEndsWithoutItsBucket(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.StorePatience = 0
-			b := w.admit(t, "b1", abandoned, func(b *velerov1.Backup) { b.Annotations[holdfast.AnnotationCancel] = "alice" })
+			b := w.admitBackup(t, "b1", abandonBackup, func(b *velerov1.Backup) { b.Annotations[holdfast.AnnotationCancel] = "alice" })
 			refuse(w)
 			require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-			got := w.read(t, b)
+			got := w.readBackup(t, b)
 			require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
 			require.Contains(t, got.Status.FailureReason, "cancelled by alice; the bucket could not be written: ")
-			require.True(t, posthooks.Of(got).Owed)
+			require.True(t, posthooks.MarkOf(got).Owed)
 		})
 	}
 }
@@ -216,17 +216,17 @@ func TestACancelledBackupEndsWithoutItsBucket(t *testing.T) {
 // A suspended backup has no place in the ledger, and needs none to end.
 func TestACancelledBackupThatIsSuspendedEnds(t *testing.T) {
 	w := newWorld(t)
-	b := w.admit(t, "b1", abandoned, func(b *velerov1.Backup) {
+	b := w.admitBackup(t, "b1", abandonBackup, func(b *velerov1.Backup) {
 		b.Annotations[holdfast.AnnotationCancel] = "alice"
 		require.NoError(t, suspend.Set(b, suspend.Mark{}))
 	})
 	require.NoError(t, w.Ledger.Release(t.Context(), b.UID))
-	interest, err := New(w.Config).Pending(t.Context(), w.read(t, b))
+	interest, err := New(w.Config).Pending(t.Context(), w.readBackup(t, b))
 	require.NoError(t, err)
 	require.Equal(t, engine.Resume, interest)
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 	w.requireCancelled(t, b, true)
-	_, suspended := suspend.Of(w.read(t, b))
+	_, suspended := suspend.MarkOf(w.readBackup(t, b))
 	require.False(t, suspended)
 }
 
@@ -235,15 +235,15 @@ func TestACancelledBackupThatIsSuspendedEnds(t *testing.T) {
 // all the same.
 func TestAHolderWhoseClaimWasTakenCommitsNothing(t *testing.T) {
 	w := newWorld(t)
-	b := w.admit(t, "b1")
+	b := w.admitBackup(t, "b1")
 	w.instance.confirm = func(client.Object) error { return nil }
-	w.at("-logs.gz", func() {
-		taken := w.read(t, b)
-		require.NoError(t, cancel.Ask(taken, cancel.Request{By: "alice"}))
+	w.beforeObject("-logs.gz", func() {
+		taken := w.readBackup(t, b)
+		require.NoError(t, cancel.WriteRequest(taken, cancel.Request{By: "alice"}))
 		require.NoError(t, claim.Set(taken, claim.Claim{Epoch: 2}))
 		require.NoError(t, w.client.Update(t.Context(), taken))
 	})
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 	require.NotContains(t, w.store.Keys(), layout.BackupMetadata("b1"))
-	require.Equal(t, velerov1.BackupPhaseInProgress, w.read(t, b).Status.Phase)
+	require.Equal(t, velerov1.BackupPhaseInProgress, w.readBackup(t, b).Status.Phase)
 }

@@ -27,8 +27,8 @@ import (
 // was admitted for is no longer known.
 var errNotAdmitted = errors.New("the backup is finalizing and nothing was collected for it")
 
-// collection is the part of an attempt that lists and stores the objects of the backup.
-type collection struct {
+// backupCollection is the part of an attempt that lists and stores the objects of the backup.
+type backupCollection struct {
 	*attempt
 	// namespaces are those the backup was admitted for.
 	namespaces []string
@@ -36,65 +36,65 @@ type collection struct {
 	dir        string // for work files
 }
 
-// collect lists and stores everything and fixes the composition.
-func (c *collection) collect(ctx context.Context) (checkpoint.Composition, error) {
+// collectBackup lists and stores everything and fixes the composition.
+func (c *backupCollection) collectBackup(ctx context.Context) (checkpoint.Composition, error) {
 	var none checkpoint.Composition
 	if c.held.Object.Status.Phase != velerov1.BackupPhaseInProgress {
 		return none, errNotAdmitted
 	}
-	catalog, filter, err := c.discover(ctx)
+	catalog, filter, err := c.discoverResources(ctx)
 	if err != nil {
 		return none, err
 	}
 	failpoint.Hit("backup-runner/discovered")
-	lasting, release := c.graceful(ctx)
+	lasting, release := c.gracefulContext(ctx)
 	defer release()
-	work := c.work(catalog, filter)
+	work := c.collectJob(catalog, filter)
 	if work.Hooks, err = hook.NewBackup(&work.Backup.Spec.Hooks, catalog); err != nil {
 		return none, err
 	}
-	work.Exec, work.Opened, work.RanEarly = c.Exec, &c.opened, posthooks.Of(c.held.Object).Early
-	work.Actions = c.actions(lasting, catalog) // for as long as they are called
+	work.Exec, work.Opened, work.RanEarly = c.Exec, &c.opened, posthooks.MarkOf(c.held.Object).Early
+	work.Actions = c.openActions(lasting, catalog) // for as long as they are called
 	defer work.Actions.Close()
-	work.LockVolume = c.locks().lock
+	work.LockVolume = c.volumeLocks().lockVolume
 	if c.Snapshots != nil {
 		work.Snapshots = c.Snapshots(lasting, c.held.Object.DeepCopy(), work.Actions.Lines.Add)
 		defer work.Snapshots.Close()
 	}
-	stop := (&reporter{held: c.held, clock: c.Clock}).report(ctx, work.Progress)
+	stop := (&progressReporter{held: c.held, clock: c.Clock}).startReporting(ctx, work.Progress)
 	defer stop() // also when collecting panics
-	result, err := collect.Run(lasting, c.config(), work)
+	result, err := collect.Run(lasting, c.collectConfig(), work)
 	stop()
 	if err != nil {
 		return none, err
 	}
 	c.held.Log.InfoContext(ctx, "objects collected", "items", result.Items, "parts", len(result.Checkpoints), "errors", result.Errors)
-	return c.fix(ctx, work.Cut, result)
+	return c.fixComposition(ctx, work.Cut, result)
 }
 
-// locks are those of the volumes of the backup.
-func (c *collection) locks() *volumes {
-	return &volumes{ledger: c.Ledger, uid: c.held.Object.UID, stop: c.held.Stopping().Done(), clock: c.Clock, log: c.held.Log}
+// volumeLocks are those of the volumes of the backup.
+func (c *backupCollection) volumeLocks() *volumeLocks {
+	return &volumeLocks{ledger: c.Ledger, uid: c.held.Object.UID, stop: c.held.Stopping().Done(), clock: c.Clock, log: c.held.Log}
 }
 
-func (c *collection) config() collect.Config {
+func (c *backupCollection) collectConfig() collect.Config {
 	return collect.Config{Lister: c.Cluster, Clock: c.Clock, Log: c.held.Log,
 		Workers: c.Workers, PartBytes: c.PartBytes, PartItems: c.PartItems, BlockWorkers: c.BlockWorkers}
 }
 
-// again stores what operations named once more, as it is now, and returns the keys of the records.
-func (c *collection) again(ctx context.Context, namespaces []string, items []operation.Resource) ([]string, error) {
+// storeAgain stores what operations named once more, as it is now, and returns the keys of the records.
+func (c *backupCollection) storeAgain(ctx context.Context, namespaces []string, items []operation.Resource) ([]string, error) {
 	c.namespaces = namespaces
-	catalog, filter, err := c.discover(ctx)
+	catalog, filter, err := c.discoverResources(ctx)
 	if err != nil {
 		return nil, err
 	}
-	lasting, release := c.graceful(ctx)
+	lasting, release := c.gracefulContext(ctx)
 	defer release()
-	work := c.work(catalog, filter)
-	work.Actions = c.actions(lasting, catalog)
+	work := c.collectJob(catalog, filter)
+	work.Actions = c.openActions(lasting, catalog)
 	defer work.Actions.Close()
-	result, err := collect.Again(lasting, c.config(), work, items)
+	result, err := collect.StoreAgain(lasting, c.collectConfig(), work, items)
 	if err != nil {
 		return nil, err
 	}
@@ -102,23 +102,23 @@ func (c *collection) again(ctx context.Context, namespaces []string, items []ope
 	return result.Checkpoints, nil
 }
 
-// work is what is to be collected.
-func (c *collection) work(catalog *resource.Catalog, filter *selection.Filter) collect.Job {
+// collectJob is what is to be collected.
+func (c *backupCollection) collectJob(catalog *resource.Catalog, filter *selection.Filter) collect.Job {
 	backup := c.held.Object.DeepCopy()
 	at := cut.New(c.Cluster, c.ConsistentCut)
 	at.Begin(backup.ResourceVersion) // of the write that claimed it
 	return collect.Job{
-		Backup: backup, Epoch: c.held.Claim.Epoch, Instance: c.held.Claim.Holder, Filter: filter, Catalog: catalog,
-		Discover: c.discover,
+		Backup: backup, Epoch: c.held.Claim.Epoch, Instance: c.held.Claim.Owner, Filter: filter, Catalog: catalog,
+		Discover: c.discoverResources,
 		Cut:      at, Store: c.store, Dir: c.dir,
 		LiveNamespaces: func(ctx context.Context) (int, error) { return c.liveNamespaces(ctx, filter) },
 		Progress:       &collect.Progress{}, Stop: c.held.Stopping().Done(), Confirm: c.held.Confirm, Progressed: c.held.NoteProgress,
 	}
 }
 
-// graceful returns ctx without its end: it ends with the claim, once the grace period is over after
+// gracefulContext returns ctx without its end: it ends with the claim, once the grace period is over after
 // the process was stopped, or with a request to cancel the backup.
-func (c *collection) graceful(ctx context.Context) (context.Context, context.CancelFunc) {
+func (c *backupCollection) gracefulContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	lasting, release := engine.Join(context.WithoutCancel(ctx), c.owned)
 	working, stop := engine.Join(lasting, c.held.Cancelling())
 	return working, func() {
@@ -127,20 +127,20 @@ func (c *collection) graceful(ctx context.Context) (context.Context, context.Can
 	}
 }
 
-// actions opens the backup's actions. Their Close may be called more than once.
-func (c *collection) actions(ctx context.Context, catalog *resource.Catalog) collect.Actions {
+// openActions opens the backup's actions. Their Close may be called more than once.
+func (c *backupCollection) openActions(ctx context.Context, catalog *resource.Catalog) collect.Actions {
 	lines := &collect.Lines{}
 	if c.Actions == nil {
 		return collect.Actions{Lines: lines, Close: func() {}}
 	}
-	a := c.Actions.Open(ctx, c.held.Object.DeepCopy(), catalog, lines.Add, c.locks().lock)
+	a := c.Actions.Open(ctx, c.held.Object.DeepCopy(), catalog, lines.Add, c.volumeLocks().lockVolume)
 	a.Lines, a.Close = lines, sync.OnceFunc(a.Close)
 	return a
 }
 
-// discover reads the resources that the cluster serves and builds the filter with their names.
-func (c *collection) discover(ctx context.Context) (catalog *resource.Catalog, filter *selection.Filter, err error) {
-	err = c.calls(c.held.Log).Do(ctx, "discover resources", func() error {
+// discoverResources reads the resources that the cluster serves and builds the filter with their names.
+func (c *backupCollection) discoverResources(ctx context.Context) (catalog *resource.Catalog, filter *selection.Filter, err error) {
+	err = c.callLoop(c.held.Log).Do(ctx, "discover resources", func() error {
 		catalog, err = c.Cluster.Discover(ctx)
 		return err
 	})
@@ -151,8 +151,8 @@ func (c *collection) discover(ctx context.Context) (catalog *resource.Catalog, f
 	return catalog, filter, err
 }
 
-// fix makes what was collected the composition of the backup, unless there is one.
-func (c *collection) fix(ctx context.Context, at *cut.Cut, result collect.Result) (checkpoint.Composition, error) {
+// fixComposition makes what was collected the composition of the backup, unless there is one.
+func (c *backupCollection) fixComposition(ctx context.Context, at *cut.Cut, result collect.Result) (checkpoint.Composition, error) {
 	b := c.held.Object
 	phase := velerov1.BackupPhaseCompleted
 	if result.Errors > 0 {
@@ -178,14 +178,14 @@ func (c *collection) fix(ctx context.Context, at *cut.Cut, result collect.Result
 }
 
 // liveNamespaces counts namespaces, where the number matters.
-func (c *collection) liveNamespaces(ctx context.Context, f *selection.Filter) (int, error) {
+func (c *backupCollection) liveNamespaces(ctx context.Context, f *selection.Filter) (int, error) {
 	if f.AllNamespaces() || f.AllButSome() || len(f.Namespaces()) <= 1 {
 		return 0, nil
 	}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("NamespaceList"))
 	list.APIVersion = "v1"
-	err := c.calls(c.held.Log).Do(ctx, "count namespaces", func() error { return c.Reader.List(ctx, list, client.Limit(1)) })
+	err := c.callLoop(c.held.Log).Do(ctx, "count namespaces", func() error { return c.Reader.List(ctx, list, client.Limit(1)) })
 	if err != nil {
 		return 0, fmt.Errorf("count namespaces: %w", err)
 	}

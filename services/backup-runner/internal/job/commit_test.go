@@ -19,7 +19,7 @@ import (
 // ends the backup, and it is deleted. The commit is not repeated.
 func TestACommitIsNotRepeatedWithoutTheClaim(t *testing.T) {
 	w, b := richWorld(t, 1)
-	next := w.another(t, "next")
+	next := w.anotherRunner(t, "next")
 	begun, lost := false, false
 	w.instance.confirm = func(client.Object) error {
 		if lost {
@@ -34,7 +34,7 @@ func TestACommitIsNotRepeatedWithoutTheClaim(t *testing.T) {
 		begun = true
 		require.NoError(t, next.Run(t.Context(), "b1", b.UID))
 		lost = true
-		require.NoError(t, w.client.Delete(t.Context(), w.read(t, b)))
+		require.NoError(t, w.client.Delete(t.Context(), w.readBackup(t, b)))
 		for _, k := range w.store.Keys() {
 			require.NoError(t, w.store.Delete(t.Context(), k))
 		}
@@ -50,16 +50,16 @@ func TestACommitIsNotRepeatedWithoutTheClaim(t *testing.T) {
 // the new holder has to follow, and the commit would come behind its back.
 func TestTheCommitIsNotMarkedOverAnothersClaim(t *testing.T) {
 	w := newWorld(t)
-	b := w.admit(t, "b1")
+	b := w.admitBackup(t, "b1")
 	w.instance.confirm = func(client.Object) error { return nil }
-	w.at("-logs.gz", func() {
-		taken := w.read(t, b)
-		require.NoError(t, claim.Set(taken, claim.Claim{Holder: "next", Epoch: 2}))
+	w.beforeObject("-logs.gz", func() {
+		taken := w.readBackup(t, b)
+		require.NoError(t, claim.Set(taken, claim.Claim{Owner: "next", Epoch: 2}))
 		require.NoError(t, w.client.Update(t.Context(), taken))
 	})
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	got := w.read(t, b)
-	require.False(t, cancel.Committing(got))
+	got := w.readBackup(t, b)
+	require.False(t, cancel.IsCommitting(got))
 	require.Equal(t, velerov1.BackupPhaseInProgress, got.Status.Phase)
 	require.NotContains(t, w.store.Keys(), layout.BackupMetadata("b1"))
 }
@@ -79,7 +79,7 @@ func TestABackupThatIsGoneIsNotCommitted(t *testing.T) {
 			var gone atomic.Bool
 			w.store.Inject(func(op memstore.Op, key string) error {
 				if op == memstore.OpCreate && key == tt.at && gone.CompareAndSwap(false, true) {
-					require.NoError(t, w.client.Delete(t.Context(), w.read(t, b)))
+					require.NoError(t, w.client.Delete(t.Context(), w.readBackup(t, b)))
 				}
 				return nil
 			})
@@ -94,7 +94,7 @@ func TestABackupThatIsGoneIsNotCommitted(t *testing.T) {
 // not count and announce that end again.
 func TestAnEndIsToldOnceByWhoeverWroteIt(t *testing.T) {
 	w, b := richWorld(t, 1)
-	next := w.another(t, "next")
+	next := w.anotherRunner(t, "next")
 	begun := false
 	w.store.Inject(func(op memstore.Op, key string) error {
 		if !begun && op == memstore.OpCreate && key == layout.BackupMetadata("b1") {

@@ -22,8 +22,8 @@ func (s *snapshotEnds) End(_ context.Context, of csisnapshot.Owner, _ func(types
 	return nil
 }
 
-// refuse lets the bucket refuse every call.
-func (w *world) refuse() {
+// refuseCalls lets the bucket refuse every call.
+func (w *world) refuseCalls() {
 	w.store.Inject(func(memstore.Op, string) error { return objectstore.ErrAccess })
 }
 
@@ -34,14 +34,14 @@ func TestSnapshotsOfABackupThatMayBeCommittedStay(t *testing.T) {
 			w := newWorld(t)
 			ends := &snapshotEnds{}
 			w.CSI = ends
-			b := w.admit(t, "b1", abandoned, func(b *velerov1.Backup) {
+			b := w.admitBackup(t, "b1", abandonBackup, func(b *velerov1.Backup) {
 				if committing {
-					require.NoError(t, cancel.Mark(b, 1))
+					require.NoError(t, cancel.MarkCommitting(b, 1))
 				}
 			})
-			w.refuse()
+			w.refuseCalls()
 			require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-			require.Equal(t, velerov1.BackupPhaseFailed, w.read(t, b).Status.Phase)
+			require.Equal(t, velerov1.BackupPhaseFailed, w.readBackup(t, b).Status.Phase)
 			require.Equal(t, committing, len(ends.of) == 0)
 		})
 	}
@@ -54,14 +54,14 @@ func TestAFirstHolderThatFailsAfterCollectingEndsItsSnapshots(t *testing.T) {
 			w := newWorld(t)
 			ends := &snapshotEnds{}
 			w.CSI = ends
-			b := w.admit(t, "b1")
+			b := w.admitBackup(t, "b1")
 			if collected {
-				w.at("/composition", w.refuse)
+				w.beforeObject("/composition", w.refuseCalls)
 			} else {
-				w.refuse()
+				w.refuseCalls()
 			}
 			require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-			require.Equal(t, velerov1.BackupPhaseFailed, w.read(t, b).Status.Phase)
+			require.Equal(t, velerov1.BackupPhaseFailed, w.readBackup(t, b).Status.Phase)
 			require.Equal(t, collected, len(ends.of) == 1)
 		})
 	}
@@ -78,9 +78,9 @@ func TestADeletedBackupEndsItsSnapshots(t *testing.T) {
 			w := newWorld(t)
 			ends := &snapshotEnds{}
 			w.CSI = ends
-			b := w.admit(t, "b1")
-			w.at(tc.at, func() {
-				require.NoError(t, w.client.Delete(t.Context(), w.read(t, b)))
+			b := w.admitBackup(t, "b1")
+			w.beforeObject(tc.at, func() {
+				require.NoError(t, w.client.Delete(t.Context(), w.readBackup(t, b)))
 				w.instance.loseClaim()
 			})
 			require.NoError(t, w.Run(t.Context(), "b1", b.UID))

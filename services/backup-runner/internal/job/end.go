@@ -27,22 +27,22 @@ func (a *attempt) withStore(ctx context.Context, store objectstore.Store, dir st
 	if err != nil {
 		return err
 	}
-	s := finalize.New(a.finalization(store, dir, cluster))
+	s := finalize.New(a.finalizeJob(store, dir, cluster))
 	defer s.Close()
-	c := &collection{attempt: a, namespaces: a.admitted.Namespaces, store: store, dir: dir}
-	s.Again = c.again
+	c := &backupCollection{attempt: a, namespaces: a.admitted.Namespaces, store: store, dir: dir}
+	s.Again = c.storeAgain
 	s.Collect = func(ctx context.Context) (checkpoint.Composition, error) {
 		a.collecting = true
-		return c.collect(ctx)
+		return c.collectBackup(ctx)
 	}
-	err = a.decide(ctx, s)
+	err = a.reachCommit(ctx, s)
 	var bad *failedError
 	if errors.As(err, &bad) {
-		return a.end(ctx, bad.reason)
+		return a.endAsFailed(ctx, bad.reason)
 	}
 	var waiting *finalize.WaitingError
 	if errors.As(err, &waiting) {
-		return a.wait(ctx, waiting)
+		return a.awaitOperations(ctx, waiting)
 	}
 	if err != nil {
 		return err
@@ -53,7 +53,7 @@ func (a *attempt) withStore(ctx context.Context, store objectstore.Store, dir st
 // clusterUID returns the UID of namespace kube-system, which identifies the cluster.
 func (a *attempt) clusterUID(ctx context.Context) (string, error) {
 	ns := &corev1.Namespace{}
-	err := a.calls(a.held.Log).Do(ctx, "read namespace kube-system", func() error {
+	err := a.callLoop(a.held.Log).Do(ctx, "read namespace kube-system", func() error {
 		return a.Reader.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, ns)
 	})
 	if err != nil {
@@ -62,18 +62,18 @@ func (a *attempt) clusterUID(ctx context.Context) (string, error) {
 	return string(ns.UID), nil
 }
 
-func (a *attempt) finalization(store objectstore.Store, dir, cluster string) finalize.Job {
+func (a *attempt) finalizeJob(store objectstore.Store, dir, cluster string) finalize.Job {
 	return finalize.Job{
-		Backup: a.held.Object.DeepCopy(), Claimed: a.held.Object.Status.Phase, Epoch: a.held.Claim.Epoch, Cluster: cluster, Holder: holder{a},
+		Backup: a.held.Object.DeepCopy(), Claimed: a.held.Object.Status.Phase, Epoch: a.held.Claim.Epoch, Cluster: cluster, Holder: attemptClaim{a},
 		Store: store, Dir: dir, Clock: a.Clock, Log: a.held.Log, KeepFailed: a.KeepFailed, Exec: a.Exec, Opened: &a.opened,
 		Snapshots: a.CSI, GivenUp: a.givenUp,
 	}
 }
 
-// end writes the end of a backup as Failed on the object alone, for the request to cancel it if there
+// endAsFailed writes the end of a backup as Failed on the object alone, for the request to cancel it if there
 // is one. What pre hooks of this process changed
 // is undone before; what an earlier holder left, once the records can be read.
-func (a *attempt) end(ctx context.Context, reason string) error {
+func (a *attempt) endAsFailed(ctx context.Context, reason string) error {
 	if err := a.runOpened(ctx, a.held.Confirm); err != nil {
 		return err
 	}
@@ -83,8 +83,8 @@ func (a *attempt) end(ctx context.Context, reason string) error {
 	b := a.held.Object.DeepCopy()
 	a.endSnapshots(ctx, b)
 	a.owes = !a.first && b.Status.Phase == velerov1.BackupPhaseInProgress
-	fail(b, reason, a.now())
-	return holder{a}.Finish(ctx, b, finalize.Contents{})
+	failBackup(b, reason, a.currentTime())
+	return attemptClaim{a}.Finish(ctx, b, finalize.Contents{})
 }
 
 // errCommitting means that the bucket may hold the backup as committed, which cannot be read.
@@ -97,7 +97,7 @@ func (a *attempt) endSnapshots(ctx context.Context, b *velerov1.Backup) {
 		return
 	}
 	live, err := a.held.Update(ctx, func(*velerov1.Backup) error { return kube.ErrSkip })
-	if err == nil && cancel.Committing(live) {
+	if err == nil && cancel.IsCommitting(live) {
 		err = errCommitting
 	}
 	if err == nil {
@@ -125,15 +125,15 @@ func (e *unopenedError) Error() string {
 	return fmt.Sprintf("BackupStorageLocation %q: %v", e.name, e.err)
 }
 
-// finalizing reports the phases of a backup whose items are stored, and whose operations have ended
+// isFinalizing reports the phases of a backup whose items are stored, and whose operations have ended
 // if it had any. A runner of this version writes the end of one without operations right after
 // InProgress; so without a composition it is another server's.
-func finalizing(p velerov1.BackupPhase) bool {
+func isFinalizing(p velerov1.BackupPhase) bool {
 	return p == velerov1.BackupPhaseFinalizing || p == velerov1.BackupPhaseFinalizingPartiallyFailed
 }
 
-// decide reaches the commit, by the steps for what the bucket holds of the backup.
-func (a *attempt) decide(ctx context.Context, s *finalize.State) error {
+// reachCommit reaches the commit, by the steps for what the bucket holds of the backup.
+func (a *attempt) reachCommit(ctx context.Context, s *finalize.State) error {
 	stored, found, err := commit.Committed(ctx, s.Store, a.held.Object)
 	switch {
 	case err != nil:
@@ -143,13 +143,13 @@ func (a *attempt) decide(ctx context.Context, s *finalize.State) error {
 		return nil
 	case found:
 		return a.endForeign(ctx, s, stored)
-	case finalizing(a.held.Object.Status.Phase):
+	case isFinalizing(a.held.Object.Status.Phase):
 		if err := a.checkCollected(ctx, s.Store); err != nil {
 			return err
 		}
 	}
-	dir := &directory{Kind: a.Kind, held: a.held, store: s.Store, cluster: s.Cluster}
-	if err := dir.reserve(ctx); err != nil {
+	dir := &backupDirectory{Kind: a.Kind, held: a.held, store: s.Store, cluster: s.Cluster}
+	if err := dir.reserveDirectory(ctx); err != nil {
 		return a.storeError(ctx, err)
 	}
 	a.reserved = true
@@ -167,7 +167,7 @@ func (a *attempt) backupFailed(ctx context.Context, s *finalize.State) error {
 	var waiting *finalize.WaitingError
 	switch {
 	case errors.Is(err, finalize.ErrComposed):
-		return a.decide(ctx, s)
+		return a.reachCommit(ctx, s)
 	case errors.As(err, &waiting):
 		return err
 	}

@@ -54,7 +54,7 @@ func TestABackupThatAnotherServerLeftEnds(t *testing.T) {
 			b := w.leaveBackup(t, phase)
 			keys := w.store.Keys()
 			require.NoError(t, w.Run(t.Context(), "b1", b.UID), "it needs no place in the ledger")
-			got := w.read(t, b)
+			got := w.readBackup(t, b)
 			require.Equal(t, want, got.Status.Phase)
 			require.Equal(t, foreign.Reason, got.Status.FailureReason)
 			require.NotNil(t, got.Status.CompletionTimestamp)
@@ -84,7 +84,7 @@ func TestABackupOfAnotherServerWithoutItsDataFails(t *testing.T) {
 			require.NoError(t, w.store.Delete(t.Context(), key))
 			keys := w.store.Keys()
 			require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-			got := w.read(t, b)
+			got := w.readBackup(t, b)
 			require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
 			require.Equal(t, foreign.Reason, got.Status.FailureReason)
 			require.Equal(t, keys, w.store.Keys())
@@ -99,12 +99,12 @@ func TestABackupOfALiveServerIsLeftToIt(t *testing.T) {
 	server := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "velero", Labels: map[string]string{"component": "velero"}}}
 	server.Status.Replicas = 1
 	require.NoError(t, w.client.Create(t.Context(), server))
-	want := w.read(t, b)
+	want := w.readBackup(t, b)
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	require.Equal(t, want, w.read(t, b))
+	require.Equal(t, want, w.readBackup(t, b))
 	require.NoError(t, w.client.Delete(t.Context(), server))
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	require.Equal(t, velerov1.BackupPhasePartiallyFailed, w.read(t, b).Status.Phase)
+	require.Equal(t, velerov1.BackupPhasePartiallyFailed, w.readBackup(t, b).Status.Phase)
 }
 
 // A bucket that is away does not fail a backup that lies in it.
@@ -114,12 +114,12 @@ func TestABackupOfAnotherServerWaitsForItsBucket(t *testing.T) {
 	b := w.leaveBackup(t, velerov1.BackupPhaseWaitingForPluginOperations)
 	w.store.Inject(func(memstore.Op, string) error { return errGone })
 	require.ErrorIs(t, w.Run(t.Context(), "b1", b.UID), errGone)
-	c, _, err := claim.Parse(w.read(t, b))
+	c, _, err := claim.Parse(w.readBackup(t, b))
 	require.NoError(t, err)
-	require.Empty(t, c.Holder, "any runner may take it")
+	require.Empty(t, c.Owner, "any runner may take it")
 	w.store.Inject(nil)
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	require.Equal(t, velerov1.BackupPhasePartiallyFailed, w.read(t, b).Status.Phase)
+	require.Equal(t, velerov1.BackupPhasePartiallyFailed, w.readBackup(t, b).Status.Phase)
 }
 
 // A runner may die at every call to the bucket; another comes to the same end.
@@ -147,7 +147,7 @@ func TestASuccessorEndsABackupOfAnotherServer(t *testing.T) {
 				break
 			}
 			require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-			got := w.read(t, b)
+			got := w.readBackup(t, b)
 			require.True(t, got.Status.Phase.Terminal())
 			require.Equal(t, phase == velerov1.BackupPhaseInProgress, got.Status.Phase == velerov1.BackupPhaseFailed)
 			require.Equal(t, foreign.Reason, got.Status.FailureReason)

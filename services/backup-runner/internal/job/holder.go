@@ -17,31 +17,31 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finalize"
 )
 
-// holder is the claim of an attempt, as the steps to the end of its backup see it.
-type holder struct{ a *attempt }
+// attemptClaim is the claim of an attempt, as the steps to the end of its backup see it.
+type attemptClaim struct{ a *attempt }
 
-var _ finalize.Holder = holder{}
+var _ finalize.Holder = attemptClaim{}
 
 // Confirm implements finalize.Holder.
-func (h holder) Confirm(ctx context.Context) error { return h.a.held.Confirm(ctx) }
+func (h attemptClaim) Confirm(ctx context.Context) error { return h.a.held.Confirm(ctx) }
 
 // Cancelling implements finalize.Holder.
-func (h holder) Cancelling() context.Context { return h.a.held.Cancelling() }
+func (h attemptClaim) Cancelling() context.Context { return h.a.held.Cancelling() }
 
 // Cancelled implements finalize.Holder.
-func (h holder) Cancelled() *cancel.Error { return h.a.held.Cancelled() }
+func (h attemptClaim) Cancelled() *cancel.Error { return h.a.held.Cancelled() }
 
 // Present implements finalize.Holder.
-func (h holder) Present(ctx context.Context) error {
+func (h attemptClaim) Present(ctx context.Context) error {
 	held := h.a.held
-	return h.a.calls(held.Log).Do(ctx, "look at the backup before its commit", func() error {
+	return h.a.callLoop(held.Log).Do(ctx, "look at the backup before its commit", func() error {
 		_, err := held.Update(ctx, func(*velerov1.Backup) error { return kube.ErrSkip })
 		return err
 	})
 }
 
 // BeginCommit implements finalize.Holder.
-func (h holder) BeginCommit(ctx context.Context) error {
+func (h attemptClaim) BeginCommit(ctx context.Context) error {
 	err := h.a.held.BeginCommit(ctx, nil)
 	var asked *cancel.Error
 	h.a.committing = h.a.committing || !errors.As(err, &asked) // the answer may have been lost
@@ -50,7 +50,7 @@ func (h holder) BeginCommit(ctx context.Context) error {
 
 // Finish implements finalize.Holder. A backup that has ended already was counted and announced, by
 // the process that ended it.
-func (h holder) Finish(ctx context.Context, final *velerov1.Backup, contents finalize.Contents) error {
+func (h attemptClaim) Finish(ctx context.Context, final *velerov1.Backup, contents finalize.Contents) error {
 	held := h.a.held
 	written, err := held.Finish(ctx, func(b *velerov1.Backup) error {
 		posthooks.Clear(b)
@@ -76,7 +76,7 @@ func (h holder) Finish(ctx context.Context, final *velerov1.Backup, contents fin
 	if err != nil {
 		return err
 	}
-	h.a.ended(ctx, held.Log, written, contents)
+	h.a.announceEnded(ctx, held.Log, written, contents)
 	failpoint.Hit("backup-runner/event-published")
 	return nil
 }

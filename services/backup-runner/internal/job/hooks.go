@@ -19,8 +19,8 @@ const (
 	patienceOf   = 4
 )
 
-// failing is called with the time since which a call of the bucket has been failing.
-func (a *attempt) failing(since time.Duration) {
+// noteBucketFailing is called with the time since which a call of the bucket has been failing.
+func (a *attempt) noteBucketFailing(since time.Duration) {
 	if a.held.Cancelled() != nil && since >= cancelledPatience {
 		a.leaveBucket(errBucketAway)
 	}
@@ -61,7 +61,7 @@ func (a *attempt) watchBucket(ctx context.Context) (done func()) {
 // take them for Pods between their hooks.
 func (a *attempt) runEarly(ctx context.Context) {
 	if a.Exec != nil {
-		podhook.RunEarly(ctx, a.hooks(a.held.Confirm), a.announceEarly)
+		podhook.RunEarly(ctx, a.hookConfig(a.held.Confirm), a.announceEarly)
 	}
 }
 
@@ -70,7 +70,7 @@ func (a *attempt) runEarly(ctx context.Context) {
 func (a *attempt) announceEarly(ctx context.Context) {
 	ctx, stop := context.WithTimeout(ctx, lastWriteLimit)
 	defer stop()
-	err := a.calls(a.held.Log).Do(ctx, "announce early post hooks", func() error {
+	err := a.callLoop(a.held.Log).Do(ctx, "announce early post hooks", func() error {
 		_, err := a.held.Update(ctx, func(b *velerov1.Backup) error { return posthooks.Set(b, posthooks.Mark{Early: true}) })
 		return err
 	})
@@ -79,8 +79,8 @@ func (a *attempt) announceEarly(ctx context.Context) {
 	}
 }
 
-// hooks is what post hooks of the opened Pods run with, without records.
-func (a *attempt) hooks(confirm func(context.Context) error) podhook.Config {
+// hookConfig is what post hooks of the opened Pods run with, without records.
+func (a *attempt) hookConfig(confirm func(context.Context) error) podhook.Config {
 	return podhook.Config{Exec: a.Exec, Past: &history.Hooks{}, Confirm: confirm, Opened: &a.opened, Log: a.held.Log}
 }
 
@@ -92,7 +92,7 @@ func (a *attempt) runOpened(ctx context.Context, confirm func(context.Context) e
 	if a.Exec == nil || len(pods) == 0 {
 		return nil
 	}
-	if _, err := podhook.RunOwed(ctx, a.hooks(confirm), pods); err != nil {
+	if _, err := podhook.RunOwed(ctx, a.hookConfig(confirm), pods); err != nil {
 		return fmt.Errorf("run post hooks: %w", err)
 	}
 	return nil

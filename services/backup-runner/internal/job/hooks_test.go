@@ -29,13 +29,13 @@ type database struct {
 }
 
 func (d *database) Run(ctx context.Context, cmd *podexec.Command) (podexec.Output, error) {
-	if freeze := d.count(cmd); freeze && d.after != nil {
+	if freeze := d.countCommand(cmd); freeze && d.after != nil {
 		d.after(ctx)
 	}
 	return podexec.Output{}, nil
 }
 
-func (d *database) count(cmd *podexec.Command) (freeze bool) {
+func (d *database) countCommand(cmd *podexec.Command) (freeze bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if cmd.Args[0] == "freeze" {
@@ -46,7 +46,7 @@ func (d *database) count(cmd *podexec.Command) (freeze bool) {
 	return false
 }
 
-func (d *database) frozen() bool {
+func (d *database) isFrozen() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.freezes > d.thaws
@@ -77,16 +77,16 @@ func TestABucketThatRefusesLeavesNoPodFrozen(t *testing.T) {
 				refused[op] = true
 			}
 			w.store.Inject(func(op memstore.Op, _ string) error {
-				if refused[op] && db.frozen() {
+				if refused[op] && db.isFrozen() {
 					return objectstore.ErrAccess
 				}
 				return nil
 			})
-			b := w.admit(t, "b1")
+			b := w.admitBackup(t, "b1")
 			require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-			require.Equal(t, velerov1.BackupPhaseFailed, w.read(t, b).Status.Phase)
+			require.Equal(t, velerov1.BackupPhaseFailed, w.readBackup(t, b).Status.Phase)
 			require.Equal(t, 1, db.freezes)
-			require.False(t, db.frozen())
+			require.False(t, db.isFrozen())
 		})
 	}
 }
@@ -97,19 +97,19 @@ func TestABucketThatIsAwayLeavesNoPodFrozen(t *testing.T) {
 	w, db := newDatabase(t)
 	w.StorePatience = 2 * time.Second
 	w.store.Inject(func(memstore.Op, string) error {
-		if db.frozen() {
+		if db.isFrozen() {
 			return errGone
 		}
 		return nil
 	})
-	b := w.admit(t, "b1")
+	b := w.admitBackup(t, "b1")
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	got := w.read(t, b)
+	got := w.readBackup(t, b)
 	require.Equal(t, velerov1.BackupPhasePartiallyFailed, got.Status.Phase)
 	require.Equal(t, []int{1, 1}, []int{db.freezes, db.thaws})
 	require.Equal(t, 1, got.Status.Errors)
 	require.Equal(t, &velerov1.HookStatus{HooksAttempted: 2}, got.Status.HookStatus)
-	require.Contains(t, w.document(t, layout.BackupResults("b1")), "its post hooks ran before it was backed up")
+	require.Contains(t, w.readDocument(t, layout.BackupResults("b1")), "its post hooks ran before it was backed up")
 }
 
 // The runner that resumes a suspended backup does not treat its Pods as frozen.
@@ -123,21 +123,21 @@ func TestASuspendedBackupLeavesNoPodFrozen(t *testing.T) {
 		}
 		return nil
 	})
-	b := w.admit(t, "b1")
+	b := w.admitBackup(t, "b1")
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	_, suspended := suspend.Of(w.read(t, b))
+	_, suspended := suspend.MarkOf(w.readBackup(t, b))
 	require.True(t, suspended)
 	require.Equal(t, []int{1, 1}, []int{db.freezes, db.thaws})
 
 	away = false
-	resumed := w.read(t, b)
+	resumed := w.readBackup(t, b)
 	suspend.Clear(resumed)
 	require.NoError(t, w.client.Update(t.Context(), resumed))
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	got := w.read(t, b)
+	got := w.readBackup(t, b)
 	require.Equal(t, velerov1.BackupPhasePartiallyFailed, got.Status.Phase)
 	require.Equal(t, 1, db.freezes)
-	require.Contains(t, w.document(t, layout.BackupResults("b1")), "its post hooks ran before it was backed up")
+	require.Contains(t, w.readDocument(t, layout.BackupResults("b1")), "its post hooks ran before it was backed up")
 	require.NotContains(t, got.Annotations, holdfast.AnnotationPostHooks)
 }
 
@@ -149,46 +149,46 @@ func TestALostBackupLeavesNoPodFrozen(t *testing.T) {
 		frozen bool
 	}{
 		"deleted": {func(t *testing.T, w *world, b *velerov1.Backup) {
-			require.NoError(t, w.client.Delete(t.Context(), w.read(t, b)))
+			require.NoError(t, w.client.Delete(t.Context(), w.readBackup(t, b)))
 		}, false},
 		"deleted and made anew": {func(t *testing.T, w *world, b *velerov1.Backup) {
-			require.NoError(t, w.client.Delete(t.Context(), w.read(t, b)))
+			require.NoError(t, w.client.Delete(t.Context(), w.readBackup(t, b)))
 			other := &velerov1.Backup{}
 			other.Namespace, other.Name, other.UID = b.Namespace, b.Name, "uid-2"
 			require.NoError(t, w.client.Create(t.Context(), other))
 		}, false},
 		"ended without its runner": {func(t *testing.T, w *world, b *velerov1.Backup) {
-			ended := w.read(t, b)
+			ended := w.readBackup(t, b)
 			ended.Status.Phase = velerov1.BackupPhaseFailed
 			require.NoError(t, posthooks.Set(ended, posthooks.Mark{Owed: true}))
 			require.NoError(t, w.client.Update(t.Context(), ended))
 		}, false},
 		"completed by a successor": {func(t *testing.T, w *world, b *velerov1.Backup) {
-			ended := w.read(t, b)
+			ended := w.readBackup(t, b)
 			ended.Status.Phase = velerov1.BackupPhaseCompleted
 			require.NoError(t, w.client.Update(t.Context(), ended))
 		}, true},
 		"cancelled, and ended by a successor": {func(t *testing.T, w *world, b *velerov1.Backup) {
-			w.ask(t, b, false)
-			ended := w.read(t, b)
+			w.requestCancel(t, b, false)
+			ended := w.readBackup(t, b)
 			ended.Status.Phase = velerov1.BackupPhaseFailed
 			require.NoError(t, w.client.Update(t.Context(), ended))
 		}, true},
 		"cancelled, and taken": {func(t *testing.T, w *world, b *velerov1.Backup) {
-			w.ask(t, b, false)
-			taken := w.read(t, b)
+			w.requestCancel(t, b, false)
+			taken := w.readBackup(t, b)
 			require.NoError(t, claim.Set(taken, claim.Claim{Epoch: 2}))
 			require.NoError(t, w.client.Update(t.Context(), taken))
 		}, true},
 		"taken": {func(t *testing.T, w *world, b *velerov1.Backup) {
-			taken := w.read(t, b)
-			require.NoError(t, claim.Set(taken, claim.Claim{Holder: "other", Epoch: 2}))
+			taken := w.readBackup(t, b)
+			require.NoError(t, claim.Set(taken, claim.Claim{Owner: "other", Epoch: 2}))
 			require.NoError(t, w.client.Update(t.Context(), taken))
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, db := newDatabase(t)
-			b := w.admit(t, "b1")
+			b := w.admitBackup(t, "b1")
 			db.after = func(ctx context.Context) {
 				tc.lose(t, w, b)
 				w.instance.loseClaim()
@@ -196,7 +196,7 @@ func TestALostBackupLeavesNoPodFrozen(t *testing.T) {
 			}
 			require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 			require.Equal(t, 1, db.freezes)
-			require.Equal(t, tc.frozen, db.frozen())
+			require.Equal(t, tc.frozen, db.isFrozen())
 		})
 	}
 }

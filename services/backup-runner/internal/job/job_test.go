@@ -71,10 +71,10 @@ func (i *instance) Acquire(_ context.Context, obj metav1.Object) (claim.Claim, e
 	if err != nil {
 		return c, err
 	}
-	if i.alive[c.Holder] {
-		return c, &claim.HeldError{Holder: c.Holder}
+	if i.alive[c.Owner] {
+		return c, &claim.HeldError{Owner: c.Owner}
 	}
-	return claim.Claim{Holder: i.name, Epoch: c.Epoch + 1}, nil
+	return claim.Claim{Owner: i.name, Epoch: c.Epoch + 1}, nil
 }
 
 // Held implements engine.Instance.
@@ -182,8 +182,8 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// another is a second runner of the same cluster and bucket, under another name.
-func (w *world) another(t *testing.T, name string) *world {
+// anotherRunner is a second runner of the same cluster and bucket, under another name.
+func (w *world) anotherRunner(t *testing.T, name string) *world {
 	t.Helper()
 	next := *w
 	next.instance, next.WorkDir = &instance{name: name, alive: map[string]bool{}}, t.TempDir()
@@ -191,8 +191,8 @@ func (w *world) another(t *testing.T, name string) *world {
 	return &next
 }
 
-// engine is that of the runner as it is now.
-func (w *world) engine() *engine.Engine[*velerov1.Backup] {
+// newEngine is that of the runner as it is now.
+func (w *world) newEngine() *engine.Engine[*velerov1.Backup] {
 	return engine.New(engine.Config[*velerov1.Backup]{
 		Service: Service, ObjectKind: "Backup", Kind: New(w.Config), New: func() *velerov1.Backup { return &velerov1.Backup{} },
 		NewList: func() client.ObjectList { return &velerov1.BackupList{} }, Reader: w.Reader, Cached: w.client, Client: w.Client,
@@ -202,20 +202,20 @@ func (w *world) engine() *engine.Engine[*velerov1.Backup] {
 
 // Run works on a backup as a runner that found it.
 func (w *world) Run(ctx context.Context, name string, uid types.UID) error {
-	return w.engine().Run(ctx, name, uid)
+	return w.newEngine().Run(ctx, name, uid)
 }
 
 // Handle works on a backup as a runner that got this hint.
 func (w *world) Handle(ctx context.Context, hint *workv1.Hint) messaging.Outcome {
-	return w.engine().Handle(ctx, hint)
+	return w.newEngine().Handle(ctx, hint)
 }
 
 type fastClock struct{ clock.RealClock }
 
 func (fastClock) NewTimer(d time.Duration) clock.Timer { return clock.RealClock{}.NewTimer(d / 1000) }
 
-// admit adds a Backup that the scheduler made ready.
-func (w *world) admit(t *testing.T, name string, adjust ...func(*velerov1.Backup)) *velerov1.Backup {
+// admitBackup adds a Backup that the scheduler made ready.
+func (w *world) admitBackup(t *testing.T, name string, adjust ...func(*velerov1.Backup)) *velerov1.Backup {
 	t.Helper()
 	b := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: "uid-" + "1"}}
 	b.Spec.StorageLocation = "default"
@@ -229,7 +229,7 @@ func (w *world) admit(t *testing.T, name string, adjust ...func(*velerov1.Backup
 	return b
 }
 
-func (w *world) read(t *testing.T, b *velerov1.Backup) *velerov1.Backup {
+func (w *world) readBackup(t *testing.T, b *velerov1.Backup) *velerov1.Backup {
 	t.Helper()
 	out := &velerov1.Backup{}
 	require.NoError(t, w.client.Get(t.Context(), client.ObjectKeyFromObject(b), out))
@@ -239,7 +239,7 @@ func (w *world) read(t *testing.T, b *velerov1.Backup) *velerov1.Backup {
 // requireComplete checks a finished backup in the bucket and in the cluster.
 func (w *world) requireComplete(t *testing.T, b *velerov1.Backup, phase velerov1.BackupPhase) *velerov1.Backup {
 	t.Helper()
-	got := w.read(t, b)
+	got := w.readBackup(t, b)
 	require.Equal(t, phase, got.Status.Phase, got.Status.FailureReason)
 	require.NotNil(t, got.Status.CompletionTimestamp)
 	require.Equal(t, []string{
@@ -255,7 +255,7 @@ func (w *world) requireComplete(t *testing.T, b *velerov1.Backup, phase velerov1
 	return got
 }
 
-func (w *world) document(t *testing.T, key string) string {
+func (w *world) readDocument(t *testing.T, key string) string {
 	t.Helper()
 	data, ok := w.store.Bytes(key)
 	require.True(t, ok, key)
@@ -269,7 +269,7 @@ func (w *world) document(t *testing.T, key string) string {
 // What gauges of sizes are derived from.
 func TestTheSizeOfTheTarballIsNoted(t *testing.T) {
 	w := newWorld(t)
-	b := w.admit(t, "b1")
+	b := w.admitBackup(t, "b1")
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 	got := w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
 	tarball, ok := w.store.Bytes(layout.BackupTarball("b1"))
@@ -277,38 +277,38 @@ func TestTheSizeOfTheTarballIsNoted(t *testing.T) {
 	require.Equal(t, strconv.Itoa(len(tarball)), got.Annotations[holdfast.AnnotationTarballBytes])
 
 	w = newWorld(t)
-	b = w.admit(t, "b1")
-	w.at("/composition", func() { w.ask(t, b, true) })
+	b = w.admitBackup(t, "b1")
+	w.beforeObject("/composition", func() { w.requestCancel(t, b, true) })
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	require.Equal(t, velerov1.BackupPhaseFailed, w.read(t, b).Status.Phase)
-	require.NotContains(t, w.read(t, b).Annotations, holdfast.AnnotationTarballBytes, "it has none")
+	require.Equal(t, velerov1.BackupPhaseFailed, w.readBackup(t, b).Status.Phase)
+	require.NotContains(t, w.readBackup(t, b).Annotations, holdfast.AnnotationTarballBytes, "it has none")
 }
 
 func TestBackupCompletes(t *testing.T) {
 	w := newWorld(t)
 	w.api.Add("persistentvolumeclaims", kubetest.Object{Namespace: "a", Name: "data", Body: map[string]any{"spec": map[string]string{"volumeName": "pv1"}}})
-	b := w.admit(t, "b1", func(b *velerov1.Backup) { b.Labels = map[string]string{velerov1.LabelScheduleName: "daily"} })
+	b := w.admitBackup(t, "b1", func(b *velerov1.Backup) { b.Labels = map[string]string{velerov1.LabelScheduleName: "daily"} })
 	out := w.Handle(t.Context(), &workv1.Hint{Kind: "Backup", Namespace: namespace, Name: "b1", Uid: string(b.UID)})
 	require.Zero(t, out)
 	got := w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
 	require.Equal(t, &velerov1.BackupProgress{TotalItems: 52, ItemsBackedUp: 52}, got.Status.Progress)
 	require.Equal(t, 1, got.Status.Version)
 	require.Equal(t, 1, got.Status.Warnings, "one claim without data")
-	require.Equal(t, "null\n", w.document(t, layout.BackupVolumeSnapshots("b1")))
-	require.Equal(t, "null\n", w.document(t, layout.BackupPodVolumeBackups("b1")))
-	require.Equal(t, "[]\n", w.document(t, layout.BackupItemOperations("b1")))
+	require.Equal(t, "null\n", w.readDocument(t, layout.BackupVolumeSnapshots("b1")))
+	require.Equal(t, "null\n", w.readDocument(t, layout.BackupPodVolumeBackups("b1")))
+	require.Equal(t, "[]\n", w.readDocument(t, layout.BackupItemOperations("b1")))
 	require.JSONEq(t, `[{"pvcName":"data","pvcNamespace":"a","pvName":"pv1","snapshotDataMoved":false,"preserveLocalSnapshot":false,"skipped":true,
-		"skippedReason":"no way to take the data of this volume is available: only the objects were backed up"}]`, w.document(t, layout.BackupVolumeInfo("b1")))
+		"skippedReason":"no way to take the data of this volume is available: only the objects were backed up"}]`, w.readDocument(t, layout.BackupVolumeInfo("b1")))
 	var list map[string][]string
-	require.NoError(t, json.Unmarshal([]byte(w.document(t, layout.BackupResourceList("b1"))), &list))
+	require.NoError(t, json.Unmarshal([]byte(w.readDocument(t, layout.BackupResourceList("b1"))), &list))
 	require.Len(t, list["v1/ConfigMap"], 50)
 	require.Equal(t, []string{"a"}, list["v1/Namespace"])
 	require.Equal(t, []string{"InProgress", "Completed"}, w.events.phases)
-	require.Contains(t, w.metrics(t), `velero_backup_success_total{schedule="daily"} 1`)
+	require.Contains(t, w.readMetrics(t), `velero_backup_success_total{schedule="daily"} 1`)
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID), "a hint that comes again finds nothing to do")
 }
 
-func (w *world) metrics(t *testing.T) string {
+func (w *world) readMetrics(t *testing.T) string {
 	t.Helper()
 	families, err := w.registry.Gather()
 	require.NoError(t, err)
@@ -325,22 +325,22 @@ func (w *world) metrics(t *testing.T) string {
 
 func TestPartiallyFailed(t *testing.T) {
 	w := newWorld(t)
-	b := w.admit(t, "b1", func(b *velerov1.Backup) { b.Spec.IncludedNamespaces = []string{"a", "gone"} })
+	b := w.admitBackup(t, "b1", func(b *velerov1.Backup) { b.Spec.IncludedNamespaces = []string{"a", "gone"} })
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 	got := w.requireComplete(t, b, velerov1.BackupPhasePartiallyFailed)
 	require.Equal(t, 1, got.Status.Errors)
-	require.Contains(t, w.document(t, layout.BackupResults("b1")), "gone")
-	require.Contains(t, w.document(t, layout.BackupLog("b1")), "level=error")
+	require.Contains(t, w.readDocument(t, layout.BackupResults("b1")), "gone")
+	require.Contains(t, w.readDocument(t, layout.BackupLog("b1")), "level=error")
 }
 
 func TestNothingToDo(t *testing.T) {
 	w := newWorld(t)
 	require.NoError(t, w.Run(t.Context(), "absent", "uid-9"))
-	b := w.admit(t, "b1")
+	b := w.admitBackup(t, "b1")
 	require.NoError(t, w.Run(t.Context(), "b1", "uid-of-an-older-object"))
 	require.NoError(t, ledger.New(w.client, w.client, namespace).Release(t.Context(), b.UID))
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID), "not admitted")
-	require.Equal(t, velerov1.BackupPhaseReadyToStart, w.read(t, b).Status.Phase)
+	require.Equal(t, velerov1.BackupPhaseReadyToStart, w.readBackup(t, b).Status.Phase)
 	require.Empty(t, w.store.Keys())
 }
 
@@ -357,9 +357,9 @@ func TestNameTaken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.store.Set(taken[0], []byte(taken[1]))
-			b := w.admit(t, "b1")
+			b := w.admitBackup(t, "b1")
 			require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-			got := w.read(t, b)
+			got := w.readBackup(t, b)
 			require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
 			require.Equal(t, "backup already exists in object storage", got.Status.FailureReason)
 			require.NotNil(t, got.Status.CompletionTimestamp)
@@ -374,7 +374,7 @@ func TestLeftoversOfADeadBackupAreSwept(t *testing.T) {
 	require.NoError(t, err)
 	w.store.Set(layout.OwnerFile("b1"), data)
 	w.store.Set(layout.Part("b1", "uid-0", 1, "w0", 1, 1), []byte("x"))
-	b := w.admit(t, "b1")
+	b := w.admitBackup(t, "b1")
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 	w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
 }
@@ -391,9 +391,9 @@ func TestDirectoryOfALivingBackupElsewhereStays(t *testing.T) {
 	w.store.Set(layout.OwnerFile("b1"), data)
 	w.store.Set(layout.Part("b1", "uid-0", 1, "w0", 1, 1), []byte("x"))
 	before := w.store.Keys()
-	b := w.admit(t, "b1")
+	b := w.admitBackup(t, "b1")
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	got := w.read(t, b)
+	got := w.readBackup(t, b)
 	require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
 	require.Equal(t, "backup already exists in object storage", got.Status.FailureReason)
 	require.Equal(t, before, w.store.Keys())
@@ -410,18 +410,18 @@ func TestALocationThatStaysUnreachableFailsTheBackup(t *testing.T) {
 	w := newWorld(t)
 	w.Locations = unreachable{locations{w.store}}
 	w.StorePatience = time.Second
-	b := w.admit(t, "b1")
+	b := w.admitBackup(t, "b1")
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	got := w.read(t, b)
+	got := w.readBackup(t, b)
 	require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
 	require.Contains(t, got.Status.FailureReason, "no such host")
 }
 
 func TestUnknownOrBrokenLocation(t *testing.T) {
 	w := newWorld(t)
-	b := w.admit(t, "b1", func(b *velerov1.Backup) { b.Spec.StorageLocation = "broken" })
+	b := w.admitBackup(t, "b1", func(b *velerov1.Backup) { b.Spec.StorageLocation = "broken" })
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	got := w.read(t, b)
+	got := w.readBackup(t, b)
 	require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
 	require.Contains(t, got.Status.FailureReason, "config.path")
 }
@@ -429,25 +429,25 @@ func TestUnknownOrBrokenLocation(t *testing.T) {
 func TestHeldByALiveInstance(t *testing.T) {
 	w := newWorld(t)
 	w.instance.alive["other"] = true
-	b := w.admit(t, "b1", func(b *velerov1.Backup) {
+	b := w.admitBackup(t, "b1", func(b *velerov1.Backup) {
 		b.Status.Phase = velerov1.BackupPhaseInProgress
-		require.NoError(t, claim.Set(b, claim.Claim{Holder: "other", Epoch: 3}))
+		require.NoError(t, claim.Set(b, claim.Claim{Owner: "other", Epoch: 3}))
 	})
 	var held *claim.HeldError
 	require.ErrorAs(t, w.Run(t.Context(), "b1", b.UID), &held)
 	require.Zero(t, w.Handle(t.Context(), &workv1.Hint{Kind: "Backup", Namespace: namespace, Name: "b1", Uid: string(b.UID)}), "acknowledged")
 }
 
-// abandoned makes a backup whose holder died.
-func abandoned(b *velerov1.Backup) {
+// abandonBackup makes a backup whose holder died.
+func abandonBackup(b *velerov1.Backup) {
 	start := metav1.NewTime(time.Unix(1700000000, 0))
 	b.Status.Phase, b.Status.StartTimestamp = velerov1.BackupPhaseInProgress, &start
-	_ = claim.Set(b, claim.Claim{Holder: "dead", Epoch: 1})
+	_ = claim.Set(b, claim.Claim{Owner: "dead", Epoch: 1})
 }
 
 func TestBucketAwayForAMoment(t *testing.T) {
 	w := newWorld(t)
-	b := w.admit(t, "b1")
+	b := w.admitBackup(t, "b1")
 	var mu sync.Mutex
 	failed := map[string]bool{}
 	w.store.Inject(func(op memstore.Op, key string) error {
@@ -466,7 +466,7 @@ func TestBucketAwayForAMoment(t *testing.T) {
 
 func TestBucketThatRefusesPartsFailsTheBackup(t *testing.T) {
 	w := newWorld(t)
-	b := w.admit(t, "b1")
+	b := w.admitBackup(t, "b1")
 	w.store.Inject(func(op memstore.Op, key string) error {
 		if op == memstore.OpCreate && strings.Contains(key, "/parts/") {
 			return objectstore.ErrAccess
@@ -474,18 +474,18 @@ func TestBucketThatRefusesPartsFailsTheBackup(t *testing.T) {
 		return nil
 	})
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	got := w.read(t, b)
+	got := w.readBackup(t, b)
 	require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
 	require.Contains(t, got.Status.FailureReason, objectstore.ErrAccess.Error())
 	data, ok := w.store.Bytes(layout.BackupMetadata("b1"))
 	require.True(t, ok, "the bucket decides")
 	require.Contains(t, string(data), `"Failed"`)
-	require.Contains(t, w.document(t, layout.BackupLog("b1")), "Backup failed")
+	require.Contains(t, w.readDocument(t, layout.BackupLog("b1")), "Backup failed")
 }
 
 func TestReadOnlyBucketFailsTheBackup(t *testing.T) {
 	w := newWorld(t)
-	b := w.admit(t, "b1")
+	b := w.admitBackup(t, "b1")
 	w.store.Inject(func(op memstore.Op, _ string) error {
 		if op == memstore.OpCreate || op == memstore.OpPut {
 			return objectstore.ErrReadOnly
@@ -493,12 +493,12 @@ func TestReadOnlyBucketFailsTheBackup(t *testing.T) {
 		return nil
 	})
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	require.Equal(t, velerov1.BackupPhaseFailed, w.read(t, b).Status.Phase)
+	require.Equal(t, velerov1.BackupPhaseFailed, w.readBackup(t, b).Status.Phase)
 }
 
 func TestShutdownHandsOver(t *testing.T) {
 	w := newWorld(t)
-	b := w.admit(t, "b1")
+	b := w.admitBackup(t, "b1")
 	ctx, cancel := context.WithCancel(t.Context())
 	w.store.Inject(func(op memstore.Op, _ string) error {
 		if op == memstore.OpCompose {
@@ -508,7 +508,7 @@ func TestShutdownHandsOver(t *testing.T) {
 	})
 	out := w.Handle(ctx, &workv1.Hint{Kind: "Backup", Namespace: namespace, Name: "b1", Uid: string(b.UID)})
 	require.NotZero(t, out, "the hint is delivered again")
-	c, _, err := claim.Parse(w.read(t, b))
+	c, _, err := claim.Parse(w.readBackup(t, b))
 	require.NoError(t, err)
 	require.Equal(t, claim.Claim{Epoch: 1}, c, "the claim is free")
 	w.store.Inject(nil)
@@ -518,7 +518,7 @@ func TestShutdownHandsOver(t *testing.T) {
 
 func TestServerAwayWhileTheEndIsWritten(t *testing.T) {
 	w := newWorld(t)
-	b := w.admit(t, "b1")
+	b := w.admitBackup(t, "b1")
 	failures := 0
 	w.Client = interceptor.NewClient(w.client, interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
@@ -559,11 +559,11 @@ func TestADirectoryThatCannotBeSweptKeepsItsOwnerFile(t *testing.T) {
 				}
 				return nil
 			})
-			b := w.admit(t, "b1")
+			b := w.admitBackup(t, "b1")
 			require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 			require.Contains(t, w.store.Keys(), layout.OwnerFile("b1"))
 			require.Contains(t, w.store.Keys(), part)
-			require.Equal(t, velerov1.BackupPhaseFailed, w.read(t, b).Status.Phase)
+			require.Equal(t, velerov1.BackupPhaseFailed, w.readBackup(t, b).Status.Phase)
 		})
 	}
 }

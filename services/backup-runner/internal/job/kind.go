@@ -114,5 +114,5 @@ var _ engine.Kind[*velerov1.Backup] = (*Kind)(nil)
 // New returns the kind.
 func New(cfg Config) *Kind { return &Kind{cfg} }
 
-// calls repeats calls of the API server while it is away.
-func (k *Kind) calls(log *slog.Logger) retry.Loop { return retry.Loop{Clock: k.Clock, Log: log} }
+// callLoop repeats calls of the API server while it is away.
+func (k *Kind) callLoop(log *slog.Logger) retry.Loop { return retry.Loop{Clock: k.Clock, Log: log} }

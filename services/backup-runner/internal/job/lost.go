@@ -18,20 +18,20 @@ import (
 // lostLimit bounds what is done for a backup whose claim was lost.
 const lostLimit = 10 * time.Minute
 
-// loss is why the claim of a backup was lost.
-type loss int
+// claimLoss is why the claim of a backup was lost.
+type claimLoss int
 
 const (
-	lossTaken loss = iota // another holder continues it, may, or has ended it and owes nothing
-	lossEnded             // it has ended without its runner: it is not completed
-	lossGone              // its object was deleted
+	lossTaken claimLoss = iota // another holder continues it, may, or has ended it and owes nothing
+	lossEnded                  // it has ended without its runner: it is not completed
+	lossGone                   // its object was deleted
 )
 
-// lost does what no other holder does for a backup whose claim was lost: it runs the post hooks that
+// handleLostClaim does what no other holder does for a backup whose claim was lost: it runs the post hooks that
 // are owed of one that ended without its runner or was deleted, and removes the CSI snapshots of a deleted
 // one. Nothing is recorded. What is not done for a deleted one here is left to the sweep.
-func (a *attempt) lost() {
-	ctx, done := engine.Until(context.WithoutCancel(a.owned), a.Clock, a.held.Stopping().Done(), GracePeriod, engine.ErrStopped)
+func (a *attempt) handleLostClaim() {
+	ctx, done := engine.WithStopGrace(context.WithoutCancel(a.owned), a.Clock, a.held.Stopping().Done(), GracePeriod, engine.ErrStopped)
 	defer done()
 	ctx, stop := context.WithTimeout(ctx, lostLimit)
 	defer stop()
@@ -50,19 +50,19 @@ func (a *attempt) lost() {
 	}
 	// Another holder may have committed it before its object was deleted, unless this one held it until then.
 	if why == lossGone && a.mayHaveSnapshots() && a.held.Confirm(ctx) == nil {
-		a.discard(ctx)
+		a.discardSnapshots(ctx)
 	}
 }
 
 // mayHaveSnapshots reports whether CSI snapshots may be in the cluster that only this backup has.
 func (a *attempt) mayHaveSnapshots() bool {
-	return a.CSI != nil && (a.collecting || !a.first) && !a.committing && !cancel.Committing(a.held.Object)
+	return a.CSI != nil && (a.collecting || !a.first) && !a.committing && !cancel.IsCommitting(a.held.Object)
 }
 
 // lossOf reads why the claim was lost.
-func (a *attempt) lossOf(ctx context.Context) (loss, error) {
+func (a *attempt) lossOf(ctx context.Context) (claimLoss, error) {
 	b := &velerov1.Backup{}
-	loop := a.calls(a.held.Log)
+	loop := a.callLoop(a.held.Log)
 	loop.Budget = a.StorePatience
 	err := loop.Do(ctx, "read the lost backup", func() error {
 		return a.Reader.Get(ctx, client.ObjectKeyFromObject(a.held.Object), b)
@@ -73,14 +73,14 @@ func (a *attempt) lossOf(ctx context.Context) (loss, error) {
 	if err != nil {
 		return lossTaken, err
 	}
-	if b.Status.Phase.Terminal() && posthooks.Of(b).Owed { // else its holder ran them, and a later backup may have the Pods
+	if b.Status.Phase.Terminal() && posthooks.MarkOf(b).Owed { // else its holder ran them, and a later backup may have the Pods
 		return lossEnded, nil
 	}
 	return lossTaken, nil
 }
 
-// discard removes the CSI snapshots that the backup's own actions made, with what the drivers stored.
-func (a *attempt) discard(ctx context.Context) {
+// discardSnapshots removes the CSI snapshots that the backup's own actions made, with what the drivers stored.
+func (a *attempt) discardSnapshots(ctx context.Context) {
 	owner := csisnapshot.Owner{Name: a.held.Object.Name, UID: a.held.Object.UID}
 	if err := a.CSI.End(ctx, owner, func(types.NamespacedName) bool { return false }); err != nil {
 		a.held.Log.ErrorContext(ctx, "CSI snapshots of a deleted backup stay in the cluster", "label", velerov1.LabelBackupUID, "uid", owner.UID, "error", err)

@@ -13,9 +13,9 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finalize"
 )
 
-// open returns the store of the backup's location. A request to cancel cuts it short as long as
+// openStore returns the store of the backup's location. A request to cancel cuts it short as long as
 // nothing in the bucket can be this backup's.
-func (a *attempt) open(ctx context.Context) (objectstore.Store, error) {
+func (a *attempt) openStore(ctx context.Context) (objectstore.Store, error) {
 	if a.reserved {
 		return a.openLocation(ctx)
 	}
@@ -33,7 +33,7 @@ func (a *attempt) openLocation(ctx context.Context) (objectstore.Store, error) {
 	name := a.held.Object.Spec.StorageLocation
 	var store objectstore.Store
 	started := a.Clock.Now()
-	err := a.calls(a.held.Log).Do(ctx, "open the location", func() error {
+	err := a.callLoop(a.held.Log).Do(ctx, "open the location", func() error {
 		bsl, err := a.Locations.Get(ctx, name)
 		if apierrors.IsNotFound(err) {
 			return &failedError{reason: fmt.Sprintf("spec.storageLocation: BackupStorageLocation %q not found", name)}
@@ -59,5 +59,5 @@ func (a *attempt) openLocation(ctx context.Context) (objectstore.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &retrystore.Store{Store: store, Clock: a.Clock, Log: a.held.Log, Budget: a.StorePatience, Confirm: a.held.Confirm, Failing: a.failing}, nil
+	return &retrystore.Store{Store: store, Clock: a.Clock, Log: a.held.Log, Budget: a.StorePatience, Confirm: a.held.Confirm, Failing: a.noteBucketFailing}, nil
 }

@@ -15,15 +15,15 @@ import (
 // progressPeriod is the shortest time between two progress patches.
 const progressPeriod = time.Second
 
-// reporter writes the progress of a backup into its object.
-type reporter struct {
+// progressReporter writes the progress of a backup into its object.
+type progressReporter struct {
 	held  *Held
 	clock clock.WithTicker
 }
 
-// report patches the progress into the backup while it changes; the returned function ends that and
+// startReporting patches the progress into the backup while it changes; the returned function ends that and
 // waits for the last patch.
-func (r *reporter) report(ctx context.Context, p *collect.Progress) (stop func()) {
+func (r *progressReporter) startReporting(ctx context.Context, p *collect.Progress) (stop func()) {
 	ctx, end := context.WithCancel(ctx)
 	var group panics.Group
 	group.Go(func() error {
@@ -36,7 +36,7 @@ func (r *reporter) report(ctx context.Context, p *collect.Progress) (stop func()
 				return nil
 			case <-ticker.C():
 			}
-			if now := p.Read(); now != last && r.patch(ctx, now) {
+			if now := p.Read(); now != last && r.patchProgress(ctx, now) {
 				last = now
 			}
 		}
@@ -47,8 +47,8 @@ func (r *reporter) report(ctx context.Context, p *collect.Progress) (stop func()
 	}
 }
 
-// patch is best effort: the next one will be newer.
-func (r *reporter) patch(ctx context.Context, c collect.Counts) bool {
+// patchProgress is best effort: the next one will be newer.
+func (r *progressReporter) patchProgress(ctx context.Context, c collect.Counts) bool {
 	_, err := r.held.Update(ctx, func(b *velerov1.Backup) error {
 		if b.Status.Phase != velerov1.BackupPhaseInProgress {
 			return kube.ErrSkip

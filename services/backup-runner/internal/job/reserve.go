@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finalize"
 )
 
-// directory is a backup's directory in the bucket.
-type directory struct {
+// backupDirectory is a backup's directory in the bucket.
+type backupDirectory struct {
 	*Kind
 	held  *Held
 	store objectstore.Store
@@ -25,9 +25,9 @@ type directory struct {
 	cluster string
 }
 
-// reserve makes the directory this object's, by creating the owner file. The error wraps
+// reserveDirectory makes the directory this object's, by creating the owner file. The error wraps
 // commit.ErrForeign when it is another's.
-func (d *directory) reserve(ctx context.Context) error {
+func (d *backupDirectory) reserveDirectory(ctx context.Context) error {
 	name := d.held.Object.Name
 	mine := layout.Owner{BackupUID: string(d.held.Object.UID), ClusterUID: d.cluster}
 	data, err := mine.Encode()
@@ -46,7 +46,7 @@ func (d *directory) reserve(ctx context.Context) error {
 		if !errors.Is(err, objectstore.ErrExists) {
 			return err
 		}
-		owner, err := d.owner(ctx)
+		owner, err := d.readOwner(ctx)
 		if errors.Is(err, objectstore.ErrNotFound) {
 			continue // another holder is removing what a dead backup left
 		}
@@ -61,7 +61,7 @@ func (d *directory) reserve(ctx context.Context) error {
 		}
 		// It left no metadata file (decide looked), so nothing was committed, and only a living
 		// owner could still do that.
-		alive, err := d.lives(ctx, owner.BackupUID)
+		alive, err := d.backupExists(ctx, owner.BackupUID)
 		if err != nil {
 			return err
 		}
@@ -76,11 +76,11 @@ func (d *directory) reserve(ctx context.Context) error {
 	return commit.ErrForeign // another holder came first
 }
 
-// lives reports whether a Backup with that UID exists in any namespace: two installations in one
+// backupExists reports whether a Backup with that UID exists in any namespace: two installations in one
 // cluster may share a bucket.
-func (d *directory) lives(ctx context.Context, uid string) (bool, error) {
+func (d *backupDirectory) backupExists(ctx context.Context, uid string) (bool, error) {
 	list := &velerov1.BackupList{}
-	err := d.calls(d.held.Log).Do(ctx, "look for the owner of the backup's directory", func() error { return d.Reader.List(ctx, list) })
+	err := d.callLoop(d.held.Log).Do(ctx, "look for the owner of the backup's directory", func() error { return d.Reader.List(ctx, list) })
 	if err != nil {
 		return false, fmt.Errorf("look for the owner of the backup's directory: %w", err)
 	}
@@ -90,7 +90,7 @@ func (d *directory) lives(ctx context.Context, uid string) (bool, error) {
 // sweepOwner removes a dead backup's directory, the owner file last. Should this process sleep
 // meanwhile, another holder of the backup may have done so and have gone on: what is its is not
 // touched.
-func (d *directory) sweepOwner(ctx context.Context, dead layout.Owner) error {
+func (d *backupDirectory) sweepOwner(ctx context.Context, dead layout.Owner) error {
 	name := d.held.Object.Name
 	ours := layout.PartsPrefix(name, string(d.held.Object.UID))
 	err := finalize.RemoveAll(ctx, d.store, layout.BackupDir(name), func(key string) (bool, error) {
@@ -107,7 +107,7 @@ func (d *directory) sweepOwner(ctx context.Context, dead layout.Owner) error {
 	if err != nil {
 		return err
 	}
-	owner, err := d.owner(ctx)
+	owner, err := d.readOwner(ctx)
 	if errors.Is(err, objectstore.ErrNotFound) || (err == nil && owner != dead) {
 		return nil // another was first
 	}
@@ -120,8 +120,8 @@ func (d *directory) sweepOwner(ctx context.Context, dead layout.Owner) error {
 	return d.store.Delete(ctx, layout.OwnerFile(name))
 }
 
-// owner reads whose the backup's directory is.
-func (d *directory) owner(ctx context.Context) (layout.Owner, error) {
+// readOwner reads whose the backup's directory is.
+func (d *backupDirectory) readOwner(ctx context.Context) (layout.Owner, error) {
 	key := layout.OwnerFile(d.held.Object.Name)
 	data, err := objectstore.ReadAll(ctx, d.store, key, layout.MaxOwnerBytes)
 	if err != nil && !errors.Is(err, objectstore.ErrSize) {

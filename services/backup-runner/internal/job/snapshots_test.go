@@ -83,9 +83,9 @@ func (a *array) SetVolumeID(context.Context, *unstructured.Unstructured, string)
 	return nil, errUnused
 }
 
-// snapshotting adds a location behind a plugin process, volumes and claims; it returns the
+// addSnapshotLocation adds a location behind a plugin process, volumes and claims; it returns the
 // directory of the plugin.
-func (w *world) snapshotting(t *testing.T) string {
+func (w *world) addSnapshotLocation(t *testing.T) string {
 	t.Helper()
 	disks, plugins := t.TempDir(), selfplugin.Directory(t, arrayBinary)
 	host, err := pluginhost.New(t.Context(), pluginhost.Config{Dir: plugins, Namespace: namespace, Environ: os.Environ(),
@@ -117,8 +117,8 @@ func inDisks(b *velerov1.Backup) { b.Spec.VolumeSnapshotLocations = []string{"di
 // TestSnapshotsOfAPluginAreTaken goes through a real process.
 func TestSnapshotsOfAPluginAreTaken(t *testing.T) {
 	w := newWorld(t)
-	disks := w.snapshotting(t)
-	b := w.admit(t, "b", inDisks)
+	disks := w.addSnapshotLocation(t)
+	b := w.admitBackup(t, "b", inDisks)
 	require.NoError(t, w.Run(t.Context(), b.Name, b.UID))
 	got := w.requireComplete(t, b, velerov1.BackupPhasePartiallyFailed)
 	require.Equal(t, 2, got.Status.VolumeSnapshotsAttempted)
@@ -139,7 +139,7 @@ func TestSnapshotsOfAPluginAreTaken(t *testing.T) {
 	require.JSONEq(t, `{"velero.io/backup":"b","velero.io/pv":"pv-here"}`, string(tags))
 
 	var infos []map[string]any
-	require.NoError(t, json.Unmarshal([]byte(w.document(t, layout.BackupVolumeInfo("b"))), &infos))
+	require.NoError(t, json.Unmarshal([]byte(w.readDocument(t, layout.BackupVolumeInfo("b"))), &infos))
 	require.Len(t, infos, 3)
 	require.Equal(t, "foreign", infos[0]["pvcName"])
 	require.Contains(t, infos[0]["skippedReason"], "no way")
@@ -152,28 +152,28 @@ func TestSnapshotsOfAPluginAreTaken(t *testing.T) {
 // A backup without volume data calls no plugin.
 func TestNoSnapshotsByChoice(t *testing.T) {
 	w := newWorld(t)
-	disks := w.snapshotting(t)
+	disks := w.addSnapshotLocation(t)
 	no := false
-	b := w.admit(t, "b", inDisks, func(b *velerov1.Backup) { b.Spec.SnapshotVolumes = &no })
+	b := w.admitBackup(t, "b", inDisks, func(b *velerov1.Backup) { b.Spec.SnapshotVolumes = &no })
 	require.NoError(t, w.Run(t.Context(), b.Name, b.UID))
 	w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
-	require.Equal(t, "null\n", w.document(t, layout.BackupVolumeSnapshots("b")))
+	require.Equal(t, "null\n", w.readDocument(t, layout.BackupVolumeSnapshots("b")))
 	require.NoFileExists(t, filepath.Join(disks, "snap-disk-here"))
 }
 
 // The list of what a backup took before it failed is there for its deletion.
 func TestAFailedBackupListsItsSnapshots(t *testing.T) {
 	w := newWorld(t)
-	w.snapshotting(t)
-	b := w.admit(t, "b", inDisks)
-	w.at("/composition", func() { w.ask(t, b, true) })
+	w.addSnapshotLocation(t)
+	b := w.admitBackup(t, "b", inDisks)
+	w.beforeObject("/composition", func() { w.requestCancel(t, b, true) })
 	require.NoError(t, w.Run(t.Context(), b.Name, b.UID))
 	w.requireCancelled(t, b, true)
 	list, err := nativesnapshot.Read(t.Context(), w.store, "b")
 	require.NoError(t, err)
 	require.Len(t, list, 2)
 	require.Equal(t, "snap-disk-here", list[0].Status.ProviderSnapshotID)
-	got := w.read(t, b)
+	got := w.readBackup(t, b)
 	require.Equal(t, []int{2, 1}, []int{got.Status.VolumeSnapshotsAttempted, got.Status.VolumeSnapshotsCompleted})
 }
 
@@ -192,8 +192,8 @@ func (l startingLocations) Open(ctx context.Context, location string) (action.Vo
 // the volume to the next one.
 func TestAStopWhileASnapshotterStartsIsAHandOver(t *testing.T) {
 	w := newWorld(t)
-	disks := w.snapshotting(t)
-	b := w.admit(t, "b", inDisks)
+	disks := w.addSnapshotLocation(t)
+	b := w.admitBackup(t, "b", inDisks)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	open := w.Snapshots
@@ -222,8 +222,8 @@ func TestAStopWhileASnapshotterStartsIsAHandOver(t *testing.T) {
 // then: each claim is reported (P10).
 func TestASpecThatChangesOnTheWayLosesNoVolume(t *testing.T) {
 	w := newWorld(t)
-	disks := w.snapshotting(t)
-	b := w.admit(t, "b", inDisks)
+	disks := w.addSnapshotLocation(t)
+	b := w.admitBackup(t, "b", inDisks)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	open := w.Snapshots
@@ -237,7 +237,7 @@ func TestASpecThatChangesOnTheWayLosesNoVolume(t *testing.T) {
 	}
 	require.Error(t, w.Run(ctx, b.Name, b.UID))
 	w.requireHandedOver(t, b)
-	changed, no := w.read(t, b), false
+	changed, no := w.readBackup(t, b), false
 	changed.Spec.SnapshotVolumes = &no
 	require.NoError(t, w.client.Update(t.Context(), changed))
 
@@ -247,6 +247,6 @@ func TestASpecThatChangesOnTheWayLosesNoVolume(t *testing.T) {
 	require.Equal(t, []int{2, 1}, []int{got.Status.VolumeSnapshotsAttempted, got.Status.VolumeSnapshotsCompleted})
 	require.FileExists(t, filepath.Join(disks, "snap-disk-here"))
 	var infos []map[string]any
-	require.NoError(t, json.Unmarshal([]byte(w.document(t, layout.BackupVolumeInfo("b"))), &infos))
+	require.NoError(t, json.Unmarshal([]byte(w.readDocument(t, layout.BackupVolumeInfo("b"))), &infos))
 	require.Len(t, infos, 3)
 }

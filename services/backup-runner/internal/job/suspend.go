@@ -37,10 +37,10 @@ func (a *attempt) patience() time.Duration {
 	return a.StorePatience
 }
 
-// suspend releases the claim of a backup whose bucket is away, so that its place goes to others: it
+// suspendBackup releases the claim of a backup whose bucket is away, so that its place goes to others: it
 // is not taken up before it is admitted again. It reports whether that was written. A backup that
 // finalizes holds no place, and is released as it is.
-func (a *attempt) suspend(ctx context.Context, cause error) bool {
+func (a *attempt) suspendBackup(ctx context.Context, cause error) bool {
 	if a.held.Object.Status.Phase != velerov1.BackupPhaseInProgress {
 		return false
 	}

@@ -23,7 +23,7 @@ import (
 func TestABackupWhoseBucketIsAwayIsSuspended(t *testing.T) {
 	w := newWorld(t)
 	w.StorePatience = time.Second
-	b := w.admit(t, "b1")
+	b := w.admitBackup(t, "b1")
 	var away atomic.Bool
 	w.store.Inject(func(op memstore.Op, _ string) error {
 		if op == memstore.OpCompose {
@@ -35,9 +35,9 @@ func TestABackupWhoseBucketIsAwayIsSuspended(t *testing.T) {
 		return nil
 	})
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	got := w.read(t, b)
+	got := w.readBackup(t, b)
 	require.Equal(t, velerov1.BackupPhaseInProgress, got.Status.Phase)
-	mark, suspended := suspend.Of(got)
+	mark, suspended := suspend.MarkOf(got)
 	require.True(t, suspended)
 	require.True(t, mark.Admission.Equal(time.Unix(1, 0)))
 	require.Contains(t, mark.Reason, "connection refused")
@@ -58,8 +58,8 @@ func TestABackupWhoseBucketIsAwayIsSuspended(t *testing.T) {
 func (w *world) requireSuspended(t *testing.T, b *velerov1.Backup, reason string) {
 	t.Helper()
 	w.requireHandedOver(t, b)
-	got := w.read(t, b)
-	mark, suspended := suspend.Of(got)
+	got := w.readBackup(t, b)
+	mark, suspended := suspend.MarkOf(got)
 	require.True(t, suspended)
 	require.Contains(t, mark.Reason, reason)
 	require.NoError(t, kube.Update(t.Context(), w.client, w.client, got, func(b *velerov1.Backup) error { suspend.Clear(b); return nil }))
@@ -71,11 +71,11 @@ func TestADeletedBackupLeavesTheLedgerWithItsRunner(t *testing.T) {
 	for name, certain := range map[string]bool{"certain": true, "perhaps taken over": false} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			b := w.admit(t, "b1")
+			b := w.admitBackup(t, "b1")
 			var gone atomic.Bool
 			w.store.Inject(func(op memstore.Op, _ string) error {
 				if op == memstore.OpCompose && gone.CompareAndSwap(false, true) {
-					require.NoError(t, w.client.Delete(t.Context(), w.read(t, b)))
+					require.NoError(t, w.client.Delete(t.Context(), w.readBackup(t, b)))
 					if !certain {
 						w.instance.confirm = func(client.Object) error { return claim.ErrLost }
 					}
@@ -95,11 +95,11 @@ func TestADeletedBackupLeavesTheLedgerWithItsRunner(t *testing.T) {
 // which is gone, and goes with it.
 func TestABackupReplacedByAnotherLeavesTheLedger(t *testing.T) {
 	w := newWorld(t)
-	b := w.admit(t, "b1")
+	b := w.admitBackup(t, "b1")
 	var gone atomic.Bool
 	w.store.Inject(func(op memstore.Op, _ string) error {
 		if op == memstore.OpCompose && gone.CompareAndSwap(false, true) {
-			require.NoError(t, w.client.Delete(t.Context(), w.read(t, b)))
+			require.NoError(t, w.client.Delete(t.Context(), w.readBackup(t, b)))
 			other := &velerov1.Backup{}
 			other.Namespace, other.Name, other.UID = namespace, "b1", "uid-2"
 			require.NoError(t, w.client.Create(t.Context(), other))
@@ -111,5 +111,5 @@ func TestABackupReplacedByAnotherLeavesTheLedger(t *testing.T) {
 	_, found, err := ledger.New(w.client, w.client, namespace).Get(t.Context(), b.UID)
 	require.NoError(t, err)
 	require.False(t, found)
-	require.Empty(t, w.read(t, b).Status.Phase, "the other one is left alone")
+	require.Empty(t, w.readBackup(t, b).Status.Phase, "the other one is left alone")
 }

@@ -45,20 +45,20 @@ type outcome struct {
 // varying matches what differs between two runs of the same backup.
 var varying = regexp.MustCompile(`^time="[^"]*" | at revision [0-9]+`)
 
-func (w *world) outcome(t *testing.T, b *velerov1.Backup) outcome {
+func (w *world) readOutcome(t *testing.T, b *velerov1.Backup) outcome {
 	t.Helper()
 	got := w.requireComplete(t, b, velerov1.BackupPhasePartiallyFailed)
 	var log []string
-	for line := range strings.Lines(w.document(t, layout.BackupLog(b.Name))) {
+	for line := range strings.Lines(w.readDocument(t, layout.BackupLog(b.Name))) {
 		log = append(log, varying.ReplaceAllString(line, ""))
 	}
 	slices.Sort(log)
-	volumes := strings.Split(strings.Trim(w.document(t, layout.BackupVolumeInfo(b.Name)), "[]\n"), "},{")
+	volumes := strings.Split(strings.Trim(w.readDocument(t, layout.BackupVolumeInfo(b.Name)), "[]\n"), "},{")
 	slices.Sort(volumes)
 	return outcome{
 		Phase: got.Status.Phase, Items: got.Status.Progress.ItemsBackedUp, Warnings: got.Status.Warnings, Errors: got.Status.Errors,
 		Keys: w.store.Keys(), Log: log, Volumes: volumes,
-		Resources: w.document(t, layout.BackupResourceList(b.Name)), Results: w.document(t, layout.BackupResults(b.Name)),
+		Resources: w.readDocument(t, layout.BackupResourceList(b.Name)), Results: w.readDocument(t, layout.BackupResults(b.Name)),
 	}
 }
 
@@ -72,7 +72,7 @@ func richWorld(t *testing.T, workers int) (*world, *velerov1.Backup) {
 			Body: map[string]any{"spec": map[string]string{"volumeName": fmt.Sprintf("pv-%d", i)}}})
 	}
 	w.Workers = workers
-	return w, w.admit(t, "b1", func(b *velerov1.Backup) { b.Spec.IncludedNamespaces = []string{"a", "gone"} })
+	return w, w.admitBackup(t, "b1", func(b *velerov1.Backup) { b.Spec.IncludedNamespaces = []string{"a", "gone"} })
 }
 
 // process is one that can die: from then on nothing it does has an effect.
@@ -84,8 +84,8 @@ type process struct {
 
 var errDead = errors.New("the process is dead")
 
-// dead counts a write and reports whether the process dies before it.
-func (p *process) dead(w *world, write bool) error {
+// countWrite counts a write and reports whether the process dies before it.
+func (p *process) countWrite(w *world, write bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if write {
@@ -98,17 +98,17 @@ func (p *process) dead(w *world, write bool) error {
 	return errDead
 }
 
-func (p *process) died() bool {
+func (p *process) hasDied() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.limit > 0 && p.writes >= p.limit
 }
 
-// mortal makes the world's runner die before its n-th write to bucket or API.
-func (w *world) mortal(n int) *process {
+// mortalRunner makes the world's runner die before its n-th write to bucket or API.
+func (w *world) mortalRunner(n int) *process {
 	p := &process{limit: n}
 	w.store.Inject(func(op memstore.Op, _ string) error {
-		return p.dead(w, op == memstore.OpCreate || op == memstore.OpCompose || op == memstore.OpDelete)
+		return p.countWrite(w, op == memstore.OpCreate || op == memstore.OpCompose || op == memstore.OpDelete)
 	})
 	w.Client = interceptor.NewClient(w.client, interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
@@ -116,7 +116,7 @@ func (w *world) mortal(n int) *process {
 			if err != nil {
 				return err
 			}
-			if err := p.dead(w, !bytes.Contains(data, []byte("itemsBackedUp")) || bytes.Contains(data, []byte("completionTimestamp"))); err != nil {
+			if err := p.countWrite(w, !bytes.Contains(data, []byte("itemsBackedUp")) || bytes.Contains(data, []byte("completionTimestamp"))); err != nil {
 				return err
 			}
 			return c.Patch(ctx, obj, patch, opts...)
@@ -125,8 +125,8 @@ func (w *world) mortal(n int) *process {
 	return p
 }
 
-// reborn replaces the world's runner by another holder, which runs.
-func (w *world) reborn(name string) {
+// replaceRunner replaces the world's runner by another holder, which runs.
+func (w *world) replaceRunner(name string) {
 	w.store.Inject(nil)
 	w.Client, w.instance.name = w.client, name
 }
@@ -136,7 +136,7 @@ func (w *world) reborn(name string) {
 // read. A backup that has not ended is left alone.
 func (w *world) sweepLeftovers(t *testing.T, b *velerov1.Backup) (swept int) {
 	t.Helper()
-	if !w.read(t, b).Status.Phase.Terminal() {
+	if !w.readBackup(t, b).Status.Phase.Terminal() {
 		return 0
 	}
 	data, ok := w.store.Bytes(layout.OwnerFile(b.Name))
@@ -159,7 +159,7 @@ func (w *world) sweepLeftovers(t *testing.T, b *velerov1.Backup) (swept int) {
 func TestDeathAtEachWrite(t *testing.T) {
 	w, b := richWorld(t, 1)
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	want := w.outcome(t, b)
+	want := w.readOutcome(t, b)
 	require.Equal(t, 54, want.Items)
 	require.Equal(t, 3, want.Warnings)
 	require.Equal(t, 1, want.Errors)
@@ -168,22 +168,22 @@ func TestDeathAtEachWrite(t *testing.T) {
 			leftovers := 0
 			for n := 1; ; n += run.step {
 				w, b := richWorld(t, run.workers)
-				p := w.mortal(n)
+				p := w.mortalRunner(n)
 				err := w.Run(t.Context(), "b1", b.UID)
-				if !p.died() {
+				if !p.hasDied() {
 					require.NoError(t, err)
-					require.Equal(t, want, w.outcome(t, b))
+					require.Equal(t, want, w.readOutcome(t, b))
 					require.Greater(t, n, 40, "the run was cut at many points")
 					require.Greater(t, leftovers, 2, "the sweep was cut")
 					return
 				}
-				require.NotEqual(t, velerov1.BackupPhaseFailed, w.read(t, b).Status.Phase, "death is no failure")
-				w.reborn("next")
+				require.NotEqual(t, velerov1.BackupPhaseFailed, w.readBackup(t, b).Status.Phase, "death is no failure")
+				w.replaceRunner("next")
 				if w.sweepLeftovers(t, b) > 0 {
 					leftovers++
 				}
 				require.NoError(t, w.Run(t.Context(), "b1", b.UID), "dead before write %d", n)
-				require.Equal(t, want, w.outcome(t, b), "dead before write %d", n)
+				require.Equal(t, want, w.readOutcome(t, b), "dead before write %d", n)
 			}
 		})
 	}
@@ -215,17 +215,17 @@ func (u *uncomposed) Compose(ctx context.Context, key string, src []objectstore.
 	return u.Store.Compose(ctx, key, src)
 }
 
-// condemned is how a failed backup ended, but for times.
-func (w *world) condemned(t *testing.T, b *velerov1.Backup) []string {
+// failedOutcome is how a failed backup ended, but for times.
+func (w *world) failedOutcome(t *testing.T, b *velerov1.Backup) []string {
 	t.Helper()
-	got := w.read(t, b)
+	got := w.readBackup(t, b)
 	require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
 	require.Equal(t, []string{layout.BackupLog("b1"), layout.BackupResults("b1"), layout.OwnerFile("b1"), layout.BackupMetadata("b1")}, w.store.Keys())
 	data, _ := w.store.Bytes(layout.BackupMetadata("b1"))
 	var committed velerov1.Backup
 	require.NoError(t, json.Unmarshal(data, &committed))
 	require.Equal(t, got.Status, committed.Status, "bucket and object agree")
-	return []string{got.Status.FailureReason, varying.ReplaceAllString(w.document(t, layout.BackupLog("b1")), ""), w.document(t, layout.BackupResults("b1"))}
+	return []string{got.Status.FailureReason, varying.ReplaceAllString(w.readDocument(t, layout.BackupLog("b1")), ""), w.readDocument(t, layout.BackupResults("b1"))}
 }
 
 // A runner that dies while it ends a backup as Failed, before or after collecting it, is followed
@@ -247,21 +247,21 @@ func TestDeathAtEachWriteOfAFailure(t *testing.T) {
 				}
 				w, b, _ := begin()
 				require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-				want := w.condemned(t, b)
+				want := w.failedOutcome(t, b)
 				require.Contains(t, want[0], errors.Join(cause.discover, cause.compose).Error())
 				require.Contains(t, want[1], want[0])
 				decided := false
 				for n := 1; ; n++ {
 					w, b, heal := begin()
-					p := w.mortal(n)
+					p := w.mortalRunner(n)
 					err := w.Run(t.Context(), "b1", b.UID)
-					if !p.died() {
+					if !p.hasDied() {
 						require.NoError(t, err)
 						require.True(t, decided, "the run was cut after the failure")
 						return
 					}
-					decided = w.decided()
-					w.reborn("next")
+					decided = w.hasFailureRecord()
+					w.replaceRunner("next")
 					w.sweepLeftovers(t, b)
 					if !lasting {
 						heal()
@@ -271,15 +271,15 @@ func TestDeathAtEachWriteOfAFailure(t *testing.T) {
 						w.requireComplete(t, b, velerov1.BackupPhasePartiallyFailed)
 						continue
 					}
-					require.Equal(t, want, w.condemned(t, b), "dead before write %d", n)
+					require.Equal(t, want, w.failedOutcome(t, b), "dead before write %d", n)
 				}
 			})
 		}
 	}
 }
 
-// decided reports whether the bucket holds a failure that the backup failed.
-func (w *world) decided() bool {
+// hasFailureRecord reports whether the bucket holds a failure that the backup failed.
+func (w *world) hasFailureRecord() bool {
 	composition, _ := w.store.Bytes(layout.Composition("b1", "uid-1"))
 	_, condemned := w.store.Bytes(layout.Failure("b1", "uid-1"))
 	_, committed := w.store.Bytes(layout.BackupMetadata("b1"))
@@ -290,7 +290,7 @@ func (w *world) decided() bool {
 func TestACompositionExcludesAFailure(t *testing.T) {
 	w, b := richWorld(t, 1)
 	var once sync.Once
-	next := w.another(t, "next")
+	next := w.anotherRunner(t, "next")
 	other := next.instance
 	w.Cluster = &interrupted{Cluster: w.Cluster, fn: func() {
 		once.Do(func() {
@@ -302,15 +302,15 @@ func TestACompositionExcludesAFailure(t *testing.T) {
 				}
 				return nil
 			})
-			mine := w.read(t, b)
+			mine := w.readBackup(t, b)
 			require.NoError(t, next.Run(t.Context(), "b1", b.UID))
 			w.store.Inject(nil)
-			mine.ResourceVersion = w.read(t, b).ResourceVersion
+			mine.ResourceVersion = w.readBackup(t, b).ResourceVersion
 			require.NoError(t, w.client.Update(t.Context(), mine))
 		})
 	}}
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	require.Equal(t, 54, w.outcome(t, b).Items)
+	require.Equal(t, 54, w.readOutcome(t, b).Items)
 }
 
 // interrupted does something, then cannot be discovered.
@@ -329,13 +329,13 @@ func (i *interrupted) Discover(context.Context) (*resource.Catalog, error) {
 func TestAWokenHolderStops(t *testing.T) {
 	for n := 1; ; n++ {
 		w, b := richWorld(t, 1)
-		next := w.another(t, "next")
+		next := w.anotherRunner(t, "next")
 		calls, slept := 0, false
 		var after []string
 		w.instance.confirm = func(obj client.Object) error {
 			c, _, err := claim.Parse(obj)
 			require.NoError(t, err)
-			require.Equal(t, "me", c.Holder, "what is confirmed is this process's claim")
+			require.Equal(t, "me", c.Owner, "what is confirmed is this process's claim")
 			if calls++; calls != n {
 				return nil
 			}
@@ -369,10 +369,10 @@ func TestToldToStopAJobRecordsWhatItListed(t *testing.T) {
 	}
 	require.ErrorIs(t, w.Run(ctx, "b1", b.UID), context.Canceled)
 	w.requireHandedOver(t, b)
-	require.Zero(t, w.read(t, b).Status.Errors)
+	require.Zero(t, w.readBackup(t, b).Status.Errors)
 	before := w.api.Lists()
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	require.Equal(t, 54, w.outcome(t, b).Items)
+	require.Equal(t, 54, w.readOutcome(t, b).Items)
 	again := w.api.Lists() - before
 
 	whole, b2 := richWorld(t, 1)
@@ -387,7 +387,7 @@ func TestALabelDoesNotDisturbTheJob(t *testing.T) {
 	w.store.Inject(func(op memstore.Op, key string) error {
 		if op == memstore.OpCreate && strings.Contains(key, "checkpoint-") {
 			once.Do(func() {
-				now := w.read(t, b)
+				now := w.readBackup(t, b)
 				now.Labels = map[string]string{"team": "blue"}
 				require.NoError(t, w.client.Update(t.Context(), now))
 			})
@@ -395,8 +395,8 @@ func TestALabelDoesNotDisturbTheJob(t *testing.T) {
 		return nil
 	})
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	w.outcome(t, b)
-	require.Equal(t, "blue", w.read(t, b).Labels["team"])
+	w.readOutcome(t, b)
+	require.Equal(t, "blue", w.readBackup(t, b).Labels["team"])
 }
 
 func TestConflictsDoNotDisturbTheJob(t *testing.T) {
@@ -411,7 +411,7 @@ func TestConflictsDoNotDisturbTheJob(t *testing.T) {
 		},
 	})
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	w.outcome(t, b)
+	w.readOutcome(t, b)
 	require.GreaterOrEqual(t, patches, 8)
 }
 
@@ -431,7 +431,7 @@ func TestADeletedBackupStopsItsJob(t *testing.T) {
 	w.store.Inject(func(op memstore.Op, key string) error {
 		if op == memstore.OpCreate && strings.Contains(key, "/parts/") {
 			once.Do(func() {
-				require.NoError(t, w.client.Delete(t.Context(), w.read(t, b)))
+				require.NoError(t, w.client.Delete(t.Context(), w.readBackup(t, b)))
 				close(deleted)
 			})
 			return errors.New("the bucket is slow")

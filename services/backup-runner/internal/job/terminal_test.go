@@ -23,10 +23,10 @@ func TestAnEndedBackupIsNotRunAgain(t *testing.T) {
 	for _, phase := range terminalPhases {
 		t.Run(string(phase), func(t *testing.T) {
 			w := newWorld(t)
-			b := w.admit(t, "b1", func(b *velerov1.Backup) { b.Status.Phase, b.Status.FailureReason = phase, "an earlier end" })
-			want := w.read(t, b)
+			b := w.admitBackup(t, "b1", func(b *velerov1.Backup) { b.Status.Phase, b.Status.FailureReason = phase, "an earlier end" })
+			want := w.readBackup(t, b)
 			require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-			require.Equal(t, want, w.read(t, b))
+			require.Equal(t, want, w.readBackup(t, b))
 			require.Empty(t, w.store.Keys())
 		})
 	}
@@ -38,17 +38,17 @@ func TestATerminalPhaseIsNeverOverwritten(t *testing.T) {
 	for _, phase := range terminalPhases {
 		t.Run(string(phase), func(t *testing.T) {
 			w := newWorld(t)
-			b := w.admit(t, "b1")
+			b := w.admitBackup(t, "b1")
 			var want velerov1.BackupStatus
-			w.at(layout.BackupMetadata("b1"), func() {
-				ended := w.read(t, b)
+			w.beforeObject(layout.BackupMetadata("b1"), func() {
+				ended := w.readBackup(t, b)
 				ended.Status.Phase, ended.Status.FailureReason = phase, "ended meanwhile"
 				require.NoError(t, w.client.Update(t.Context(), ended))
-				want = w.read(t, b).Status
+				want = w.readBackup(t, b).Status
 			})
 			require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 			require.Equal(t, want.Phase, phase, "it ended while it ran")
-			require.Equal(t, want, w.read(t, b).Status)
+			require.Equal(t, want, w.readBackup(t, b).Status)
 		})
 	}
 }
@@ -63,14 +63,14 @@ func TestTheExpirationOutlivesTheEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			b := w.admit(t, "b1", abandoned, func(b *velerov1.Backup) { b.Status.Expiration = &own })
+			b := w.admitBackup(t, "b1", abandonBackup, func(b *velerov1.Backup) { b.Status.Expiration = &own })
 			committed := b.DeepCopy()
 			committed.Status.Phase, committed.Status.Expiration = velerov1.BackupPhaseCompleted, tt.stored
 			data, err := json.Marshal(committed)
 			require.NoError(t, err)
 			w.store.Set(layout.BackupMetadata("b1"), data)
 			require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-			got := w.read(t, b)
+			got := w.readBackup(t, b)
 			require.Equal(t, velerov1.BackupPhaseCompleted, got.Status.Phase)
 			require.NotNil(t, got.Status.Expiration)
 			require.True(t, got.Status.Expiration.Equal(tt.want), got.Status.Expiration)

@@ -55,18 +55,18 @@ func (v *vanishing) Get(ctx context.Context, key string) (io.ReadCloser, error) 
 
 func (w *world) requireHandedOver(t *testing.T, b *velerov1.Backup) {
 	t.Helper()
-	got := w.read(t, b)
+	got := w.readBackup(t, b)
 	require.Equal(t, velerov1.BackupPhaseInProgress, got.Status.Phase, got.Status.FailureReason)
 	c, _, err := claim.Parse(got)
 	require.NoError(t, err)
-	require.Empty(t, c.Holder)
+	require.Empty(t, c.Owner)
 }
 
 func TestALostAnswerToTheCommitIsReadLater(t *testing.T) {
 	w := newWorld(t)
 	bucket := &vanishing{Store: w.store}
 	w.Locations, w.StorePatience = locations{bucket}, 0
-	b := w.admit(t, "b1")
+	b := w.admitBackup(t, "b1")
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 	w.requireSuspended(t, b, errGone.Error())
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID), "the next holder cannot read it yet")
@@ -95,17 +95,17 @@ func (w *world) panickingRuns(t *testing.T, b *velerov1.Backup) {
 	t.Helper()
 	for n := range 3 {
 		require.ErrorIs(t, w.Run(t.Context(), b.Name, b.UID), engine.ErrInternal)
-		c, _, err := claim.Parse(w.read(t, b))
+		c, _, err := claim.Parse(w.readBackup(t, b))
 		require.NoError(t, err)
 		require.Equal(t, n+1, c.Panics)
-		require.Empty(t, c.Holder)
+		require.Empty(t, c.Owner)
 	}
 }
 
 // requireGivenUp checks a backup that failed after panics, in the bucket first if that is to say so.
 func (w *world) requireGivenUp(t *testing.T, b *velerov1.Backup, inBucket bool) {
 	t.Helper()
-	got := w.read(t, b)
+	got := w.readBackup(t, b)
 	require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
 	require.Equal(t, "internal error", got.Status.FailureReason)
 	require.Equal(t, []string{"Failed"}, w.events.phases[len(w.events.phases)-1:])
@@ -120,7 +120,7 @@ func TestPanicsEndTheBackup(t *testing.T) {
 	t.Run("in the work", func(t *testing.T) {
 		w := newWorld(t)
 		w.Cluster = defectiveCluster{w.Cluster}
-		b := w.admit(t, "b1")
+		b := w.admitBackup(t, "b1")
 		w.panickingRuns(t, b)
 		require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 		w.requireGivenUp(t, b, true)
@@ -128,7 +128,7 @@ func TestPanicsEndTheBackup(t *testing.T) {
 	t.Run("where nobody knows what the bucket says", func(t *testing.T) {
 		w := newWorld(t)
 		w.Locations = defectiveLocations{w.Locations}
-		b := w.admit(t, "b1")
+		b := w.admitBackup(t, "b1")
 		w.panickingRuns(t, b)
 		require.ErrorIs(t, w.Run(t.Context(), "b1", b.UID), engine.ErrInternal, "as it is given up")
 		require.NoError(t, w.Run(t.Context(), "b1", b.UID))
@@ -143,7 +143,7 @@ func TestPanicsEndTheBackup(t *testing.T) {
 			}
 			return nil
 		})
-		b := w.admit(t, "b1")
+		b := w.admitBackup(t, "b1")
 		require.ErrorIs(t, w.Run(t.Context(), "b1", b.UID), engine.ErrInternal)
 		require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 		w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
@@ -156,9 +156,9 @@ func TestPanicsEndTheBackup(t *testing.T) {
 			}
 			return nil
 		})
-		b := w.admit(t, "b1")
+		b := w.admitBackup(t, "b1")
 		require.ErrorIs(t, w.Run(t.Context(), "b1", b.UID), engine.ErrInternal)
-		require.Equal(t, velerov1.BackupPhaseCompleted, w.read(t, b).Status.Phase)
+		require.Equal(t, velerov1.BackupPhaseCompleted, w.readBackup(t, b).Status.Phase)
 	})
 }
 
@@ -175,9 +175,9 @@ func TestPanicsInTheAdmissionEndTheBackup(t *testing.T) {
 			w := newWorld(t)
 			var adjust []func(*velerov1.Backup)
 			if begun {
-				adjust = append(adjust, abandoned)
+				adjust = append(adjust, abandonBackup)
 			}
-			b := w.admit(t, "b1", adjust...)
+			b := w.admitBackup(t, "b1", adjust...)
 			w.Ledger = defectiveLedger{w.Ledger}
 			w.panickingRuns(t, b)
 			require.NoError(t, w.Run(t.Context(), "b1", b.UID))
@@ -188,14 +188,14 @@ func TestPanicsInTheAdmissionEndTheBackup(t *testing.T) {
 
 func TestASuspendedBackupIsNotGivenUp(t *testing.T) {
 	w := newWorld(t)
-	b := w.admit(t, "b1", abandoned, func(b *velerov1.Backup) { require.NoError(t, suspend.Set(b, suspend.Mark{})) })
-	decision := New(w.Config).GiveUp(w.read(t, b), engine.ErrInternal, true)
+	b := w.admitBackup(t, "b1", abandonBackup, func(b *velerov1.Backup) { require.NoError(t, suspend.Set(b, suspend.Mark{})) })
+	decision := New(w.Config).GiveUp(w.readBackup(t, b), engine.ErrInternal, true)
 	require.Equal(t, engine.NotNow[*velerov1.Backup](`its phase is "InProgress", suspended: true`), decision)
 }
 
-func damaged(text string) func(b *velerov1.Backup) {
+func damagedAnnotation(text string) func(b *velerov1.Backup) {
 	return func(b *velerov1.Backup) {
-		abandoned(b)
+		abandonBackup(b)
 		b.Annotations[holdfast.AnnotationClaim] = text
 	}
 }
@@ -204,9 +204,9 @@ func TestADamagedClaimEndsTheBackup(t *testing.T) {
 	for _, text := range []string{"", `{"holder":`, `{"holder":"dead","epoch":0}`} {
 		t.Run(text, func(t *testing.T) {
 			w := newWorld(t)
-			b := w.admit(t, "b1", damaged(text))
+			b := w.admitBackup(t, "b1", damagedAnnotation(text))
 			require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-			got := w.read(t, b)
+			got := w.readBackup(t, b)
 			require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
 			require.Contains(t, got.Status.FailureReason, "annotation holdfast.io/claim")
 			require.NotNil(t, got.Status.CompletionTimestamp)
@@ -218,13 +218,13 @@ func TestADamagedClaimEndsTheBackup(t *testing.T) {
 
 func TestAClaimRepairedMeanwhileIsTaken(t *testing.T) {
 	w := newWorld(t)
-	b := w.admit(t, "b1", damaged("x"))
+	b := w.admitBackup(t, "b1", damagedAnnotation("x"))
 	var once sync.Once
 	w.Client = interceptor.NewClient(w.client, interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
 			once.Do(func() {
-				now := w.read(t, b)
-				require.NoError(t, claim.Set(now, claim.Claim{Holder: "dead", Epoch: 7}))
+				now := w.readBackup(t, b)
+				require.NoError(t, claim.Set(now, claim.Claim{Owner: "dead", Epoch: 7}))
 				require.NoError(t, c.Update(ctx, now))
 			})
 			return c.Patch(ctx, obj, p, opts...)

@@ -17,8 +17,8 @@ import (
 // volumePause is the time between two attempts to lock a volume that another backup has.
 const volumePause = time.Second
 
-// volumes are the volumes of a backup, of which one backup at a time takes a snapshot.
-type volumes struct {
+// volumeLocks are the volumes of a backup, of which one backup at a time takes a snapshot.
+type volumeLocks struct {
 	ledger Ledger
 	uid    types.UID       // of the backup
 	stop   <-chan struct{} // closed when the process stops
@@ -26,13 +26,13 @@ type volumes struct {
 	log    *slog.Logger
 }
 
-// lock waits until no other backup takes a snapshot of the volume, and keeps others from it until
+// lockVolume waits until no other backup takes a snapshot of the volume, and keeps others from it until
 // unlock is called.
-func (v *volumes) lock(ctx context.Context, volume string) (unlock func(), err error) {
+func (v *volumeLocks) lockVolume(ctx context.Context, volume string) (unlock func(), err error) {
 	for reported := false; ; reported = true {
 		err := v.ledger.LockVolume(ctx, v.uid, volume)
 		if err == nil {
-			return func() { v.unlock(ctx, volume) }, nil
+			return func() { v.unlockVolume(ctx, volume) }, nil
 		}
 		waits := errors.Is(err, ledger.ErrVolumeBusy) || errors.Is(err, ledger.ErrNotListed) || kube.IsTransient(err)
 		if !waits || ctx.Err() != nil {
@@ -54,9 +54,9 @@ func (v *volumes) lock(ctx context.Context, volume string) (unlock func(), err e
 	}
 }
 
-// unlock lets others take snapshots of the volume. Where it fails they may once this backup has
+// unlockVolume lets others take snapshots of the volume. Where it fails they may once this backup has
 // left the ledger.
-func (v *volumes) unlock(ctx context.Context, volume string) {
+func (v *volumeLocks) unlockVolume(ctx context.Context, volume string) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), lastWriteLimit)
 	defer stop()
 	if err := v.ledger.UnlockVolume(ctx, v.uid, volume); err != nil {

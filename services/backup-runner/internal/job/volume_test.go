@@ -15,18 +15,18 @@ import (
 // with its process.
 func TestAVolumeOfAnotherBackupIsWaitedFor(t *testing.T) {
 	w := newWorld(t)
-	b := w.admit(t, "b1")
+	b := w.admitBackup(t, "b1")
 	l := ledger.New(w.client, w.client, namespace)
 	other := ledger.Entry{UID: "uid-2", Kind: ledger.KindBackup, Namespace: namespace, Name: "b2", Since: time.Unix(2, 0)}
 	require.NoError(t, l.Readmit(t.Context(), other))
 	require.NoError(t, l.LockVolume(t.Context(), other.UID, "disk"))
 	stop := make(chan struct{})
-	v := &volumes{ledger: w.Ledger, uid: b.UID, stop: stop, clock: w.Clock, log: w.Log}
+	v := &volumeLocks{ledger: w.Ledger, uid: b.UID, stop: stop, clock: w.Clock, log: w.Log}
 	got := make(chan error, 1)
 	var unlock func()
 	go func() {
 		var err error
-		unlock, err = v.lock(t.Context(), "disk")
+		unlock, err = v.lockVolume(t.Context(), "disk")
 		got <- err
 	}()
 	require.NoError(t, l.Withdraw(t.Context(), other))
@@ -38,9 +38,9 @@ func TestAVolumeOfAnotherBackupIsWaitedFor(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	close(stop)
-	_, err := v.lock(ctx, "disk")
+	_, err := v.lockVolume(ctx, "disk")
 	require.ErrorIs(t, err, collect.ErrStopped)
 	cancel()
-	_, err = v.lock(ctx, "disk")
+	_, err = v.lockVolume(ctx, "disk")
 	require.ErrorIs(t, err, context.Canceled)
 }

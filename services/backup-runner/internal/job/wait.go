@@ -8,17 +8,17 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finalize"
 )
 
-// wait gives the claim and the place in the queue of a backup up whose operations continue, in one
+// awaitOperations gives the claim and the place in the queue of a backup up whose operations continue, in one
 // write with the phase: async-operation-monitor writes the next one. The operations of one that was
 // cancelled or failed are cancelled there.
-func (a *attempt) wait(ctx context.Context, w *finalize.WaitingError) error {
+func (a *attempt) awaitOperations(ctx context.Context, w *finalize.WaitingError) error {
 	phase := velerov1.BackupPhaseWaitingForPluginOperations
 	c := w.Composition
 	if c == nil || c.Errors > 0 || failingPhase(a.held.Object.Status.Phase) {
 		phase = velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed
 	}
 	failpoint.Hit("backup-runner/before-waiting")
-	err := a.calls(a.held.Log).Do(ctx, "write that the backup waits for operations", func() error {
+	err := a.callLoop(a.held.Log).Do(ctx, "write that the backup waits for operations", func() error {
 		return a.held.Release(ctx, func(b *velerov1.Backup) error {
 			s := &b.Status
 			s.Phase = phase

@@ -63,15 +63,15 @@ func (s *beginning) Execute(_ context.Context, o *action.Object, b *action.Backu
 	return r, err
 }
 
-// waiting runs a backup until it waits for two operations.
-func waiting(t *testing.T) (*world, *velerov1.Backup, *operation.Log) {
+// newWaitingBackup runs a backup until it waits for two operations.
+func newWaitingBackup(t *testing.T) (*world, *velerov1.Backup, *operation.Log) {
 	t.Helper()
 	w := newWorld(t)
 	w.Actions = &beginning{count: 2}
 	w.api.Add("configmaps", kubetest.Object{Namespace: "a", Name: "made", Body: map[string]any{"data": map[string]any{"state": "begun"}}})
-	b := w.admit(t, "b1")
+	b := w.admitBackup(t, "b1")
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	got := w.read(t, b)
+	got := w.readBackup(t, b)
 	require.Equal(t, velerov1.BackupPhaseWaitingForPluginOperations, got.Status.Phase, got.Status.FailureReason)
 	require.Equal(t, 2, got.Status.BackupItemOperationsAttempted)
 	require.Equal(t, 52, got.Status.Progress.ItemsBackedUp)
@@ -79,7 +79,7 @@ func waiting(t *testing.T) (*world, *velerov1.Backup, *operation.Log) {
 	c, claimed, err := claim.Parse(got)
 	require.NoError(t, err)
 	require.True(t, claimed)
-	require.Empty(t, c.Holder, "another may take it at once")
+	require.Empty(t, c.Owner, "another may take it at once")
 	_, committed := w.store.Bytes(layout.BackupMetadata("b1"))
 	require.False(t, committed)
 	log, err := operation.Open(t.Context(), w.store, operation.Job{Kind: operation.KindBackup, Name: "b1", UID: string(b.UID)})
@@ -95,7 +95,7 @@ func (w *world) moveOn(t *testing.T, b *velerov1.Backup, log *operation.Log, fai
 	require.NoError(t, log.Append(t.Context(),
 		operation.Event{Operation: 0, Time: at, End: &operation.End{Progress: operation.Progress{Completed: 3, Total: 3, Units: "Bytes"}}},
 		operation.Event{Operation: 1, Time: at, End: &operation.End{Error: failure}}))
-	got := w.read(t, b)
+	got := w.readBackup(t, b)
 	got.Status.Phase = velerov1.BackupPhaseFinalizing
 	if failure != "" {
 		got.Status.Phase = velerov1.BackupPhaseFinalizingPartiallyFailed
@@ -109,10 +109,10 @@ func (w *world) moveOn(t *testing.T, b *velerov1.Backup, log *operation.Log, fai
 func TestABackupWaitsForItsOperations(t *testing.T) {
 	for name, failure := range map[string]string{"all complete": "", "one fails": "no space left"} {
 		t.Run(name, func(t *testing.T) {
-			w, b, log := waiting(t)
+			w, b, log := newWaitingBackup(t)
 			w.api.Add("configmaps", kubetest.Object{Namespace: "a", Name: "made", Body: map[string]any{"data": map[string]any{"state": "done"}}})
 			w.moveOn(t, b, log, failure)
-			require.NoError(t, w.another(t, "other").Run(t.Context(), "b1", b.UID))
+			require.NoError(t, w.anotherRunner(t, "other").Run(t.Context(), "b1", b.UID))
 
 			phase, failed := velerov1.BackupPhaseCompleted, 0
 			if failure != "" {
@@ -123,18 +123,18 @@ func TestABackupWaitsForItsOperations(t *testing.T) {
 			require.Equal(t, []int{2, 2 - failed, failed, failed}, []int{s.BackupItemOperationsAttempted, s.BackupItemOperationsCompleted, s.BackupItemOperationsFailed, s.Errors})
 			require.Equal(t, 52, s.Progress.ItemsBackedUp, "what is stored again counts once")
 			var list []struct{ Spec, Status map[string]any }
-			require.NoError(t, json.Unmarshal([]byte(w.document(t, layout.BackupItemOperations("b1"))), &list))
+			require.NoError(t, json.Unmarshal([]byte(w.readDocument(t, layout.BackupItemOperations("b1"))), &list))
 			require.Equal(t, "op of cm-00", list[0].Spec["operationID"])
 			require.Equal(t, "Completed", list[0].Status["phase"])
 			require.InDelta(t, 3, list[0].Status["nTotal"], 0)
-			require.Contains(t, w.document(t, layout.BackupTarball("b1")), `"state":"done"`)
+			require.Contains(t, w.readDocument(t, layout.BackupTarball("b1")), `"state":"done"`)
 			if failure == "" {
 				return
 			}
 			require.Equal(t, "Failed", list[1].Status["phase"])
 			for _, key := range []string{layout.BackupResults("b1"), layout.BackupLog("b1")} {
 				for _, what := range []string{"op of cm-01", "a.io/begins", "configmaps", "no space left"} {
-					require.Contains(t, w.document(t, key), what)
+					require.Contains(t, w.readDocument(t, key), what)
 				}
 			}
 		})
@@ -145,59 +145,59 @@ func TestABackupWaitsForItsOperations(t *testing.T) {
 // by one that comes to the same end.
 func TestASuccessorEndsABackupWithOperations(t *testing.T) {
 	for n := 1; ; n++ {
-		w, b, log := waiting(t)
+		w, b, log := newWaitingBackup(t)
 		w.moveOn(t, b, log, "")
-		dying := w.another(t, "dying")
-		p := dying.mortal(n)
+		dying := w.anotherRunner(t, "dying")
+		p := dying.mortalRunner(n)
 		err := dying.Run(t.Context(), "b1", b.UID)
-		if !p.died() {
+		if !p.hasDied() {
 			require.NoError(t, err)
 			require.Greater(t, n, 15, "the end was cut at many points")
 			return
 		}
 		w.store.Inject(nil)
-		require.NoError(t, w.another(t, "next").Run(t.Context(), "b1", b.UID), "cut at write %d", n)
+		require.NoError(t, w.anotherRunner(t, "next").Run(t.Context(), "b1", b.UID), "cut at write %d", n)
 		w.sweepLeftovers(t, b)
 		got := w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
 		require.Equal(t, 52, got.Status.Progress.ItemsBackedUp)
-		require.Contains(t, w.document(t, layout.BackupTarball("b1")), `"state":"begun"`)
+		require.Contains(t, w.readDocument(t, layout.BackupTarball("b1")), `"state":"begun"`)
 	}
 }
 
 // A backup waits again whose operations have ended by its phase, and not by the records.
 func TestABackupWaitsAgainForWhatHasNotEnded(t *testing.T) {
-	w, b, _ := waiting(t)
-	got := w.read(t, b)
+	w, b, _ := newWaitingBackup(t)
+	got := w.readBackup(t, b)
 	got.Status.Phase = velerov1.BackupPhaseFinalizingPartiallyFailed
 	require.NoError(t, w.client.Update(t.Context(), got))
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	require.Equal(t, velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed, w.read(t, b).Status.Phase, "an error before stays one")
+	require.Equal(t, velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed, w.readBackup(t, b).Status.Phase, "an error before stays one")
 }
 
 // Once its operations have ended, a backup that was asked to cancel ends as Failed, and the bucket
 // lists its operations for delete item actions.
 func TestACancelledBackupListsItsOperations(t *testing.T) {
-	w, b, log := waiting(t)
+	w, b, log := newWaitingBackup(t)
 	w.moveOn(t, b, log, "cancelled")
-	got := w.read(t, b)
-	require.NoError(t, cancel.Ask(got, cancel.Request{By: "alice"}))
+	got := w.readBackup(t, b)
+	require.NoError(t, cancel.WriteRequest(got, cancel.Request{By: "alice"}))
 	require.NoError(t, w.client.Update(t.Context(), got))
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	got = w.read(t, b)
+	got = w.readBackup(t, b)
 	require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
 	require.Equal(t, "cancelled by alice", got.Status.FailureReason)
-	require.Contains(t, w.document(t, layout.BackupItemOperations("b1")), "op of cm-01")
+	require.Contains(t, w.readDocument(t, layout.BackupItemOperations("b1")), "op of cm-01")
 }
 
 // A backup in Finalizing whose list of operations was damaged fails with that reason.
 func TestADamagedListOfOperationsFailsTheBackup(t *testing.T) {
-	w, b, _ := waiting(t)
+	w, b, _ := newWaitingBackup(t)
 	w.store.Set(layout.BackupOperations("b1", string(b.UID))+"list", []byte("{"))
-	got := w.read(t, b)
+	got := w.readBackup(t, b)
 	got.Status.Phase = velerov1.BackupPhaseFinalizing
 	require.NoError(t, w.client.Update(t.Context(), got))
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	got = w.read(t, b)
+	got = w.readBackup(t, b)
 	require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
 	require.Contains(t, got.Status.FailureReason, "operations of Backup b1")
 }
@@ -210,7 +210,7 @@ func TestAFailedCollectionEndsItsOperationsFirst(t *testing.T) {
 		at    string
 		fails func(w *world, b *velerov1.Backup) error
 	}{
-		"cancelled":        {".sidecar", func(w *world, b *velerov1.Backup) error { w.ask(t, b, true); return objectstore.ErrAccess }},
+		"cancelled":        {".sidecar", func(w *world, b *velerov1.Backup) error { w.requestCancel(t, b, true); return objectstore.ErrAccess }},
 		"part lost":        {".sidecar", refused},
 		"composition lost": {"/composition", refused},
 		"list lost":        {"/operations/list", refused},
@@ -219,7 +219,7 @@ func TestAFailedCollectionEndsItsOperationsFirst(t *testing.T) {
 			w := newWorld(t)
 			begins := &beginning{count: 2}
 			w.Actions = begins
-			b := w.admit(t, "b1")
+			b := w.admitBackup(t, "b1")
 			var once sync.Once
 			w.store.Inject(func(op memstore.Op, key string) (err error) {
 				if begins.begun.Load() == 2 && op == memstore.OpCreate && strings.HasSuffix(key, tc.at) {
@@ -229,18 +229,18 @@ func TestAFailedCollectionEndsItsOperationsFirst(t *testing.T) {
 			})
 			require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 			w.store.Inject(nil)
-			got := w.read(t, b)
+			got := w.readBackup(t, b)
 			require.Equal(t, velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed, got.Status.Phase, got.Status.FailureReason)
 			log, err := operation.Open(t.Context(), w.store, operation.Job{Kind: operation.KindBackup, Name: "b1", UID: string(b.UID)})
 			require.NoError(t, err)
 			require.Len(t, log.Operations(), 2)
 			require.Contains(t, log.Reason(), "the backup failed: ")
 			w.moveOn(t, b, log, "cancelled")
-			require.NoError(t, w.another(t, "next").Run(t.Context(), "b1", b.UID))
-			got = w.read(t, b)
+			require.NoError(t, w.anotherRunner(t, "next").Run(t.Context(), "b1", b.UID))
+			got = w.readBackup(t, b)
 			require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
 			require.Contains(t, log.Reason(), got.Status.FailureReason)
-			require.Contains(t, w.document(t, layout.BackupItemOperations("b1")), "op of cm-01")
+			require.Contains(t, w.readDocument(t, layout.BackupItemOperations("b1")), "op of cm-01")
 		})
 	}
 }
@@ -248,12 +248,12 @@ func TestAFailedCollectionEndsItsOperationsFirst(t *testing.T) {
 // The namespaces that the backup was admitted for count when items are stored again: no additional
 // item was in them, and all were left out without a message.
 func TestWhatActionsAskForIsStoredAgainWithTheItem(t *testing.T) {
-	w, b, log := waiting(t)
+	w, b, log := newWaitingBackup(t)
 	w.api.Add("configmaps", kubetest.Object{Namespace: "a", Name: "late"})
 	w.moveOn(t, b, log, "")
-	next := w.another(t, "other")
+	next := w.anotherRunner(t, "other")
 	next.Actions = &beginning{asks: "late"}
 	require.NoError(t, next.Run(t.Context(), "b1", b.UID))
 	w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
-	require.Contains(t, w.document(t, layout.BackupManifest("b1")), `"late"`)
+	require.Contains(t, w.readDocument(t, layout.BackupManifest("b1")), `"late"`)
 }

@@ -68,7 +68,7 @@ func (t *Task) Pass(ctx context.Context) {
 	}
 	for i := range list.Items {
 		b := &list.Items[i]
-		if !posthooks.Of(b).Owed || !b.Status.Phase.Terminal() || ctx.Err() != nil {
+		if !posthooks.MarkOf(b).Owed || !b.Status.Phase.Terminal() || ctx.Err() != nil {
 			continue
 		}
 		age := given
@@ -78,26 +78,26 @@ func (t *Task) Pass(ctx context.Context) {
 		if age < settled {
 			continue
 		}
-		if err := t.settle(ctx, b); err != nil && ctx.Err() == nil {
-			t.report(ctx, b, age, err)
+		if err := t.runOwedHooks(ctx, b); err != nil && ctx.Err() == nil {
+			t.reportFailure(ctx, b, age, err)
 		}
 	}
 }
 
-// report logs that post hooks did not run, and gives them up after a day.
-func (t *Task) report(ctx context.Context, b *velerov1.Backup, age time.Duration, err error) {
+// reportFailure logs that post hooks did not run, and gives them up after a day.
+func (t *Task) reportFailure(ctx context.Context, b *velerov1.Backup, age time.Duration, err error) {
 	if age < given {
 		t.Log.WarnContext(ctx, "post hooks of an ended backup did not run; retrying", "backup", b.Name, "error", err)
 		return
 	}
 	t.Log.ErrorContext(ctx, "post hooks of an ended backup never ran", "backup", b.Name, "error", err)
-	if err := t.clear(ctx, b); err != nil {
+	if err := t.clearMark(ctx, b); err != nil {
 		t.Log.WarnContext(ctx, "mark of owed post hooks not removed; retrying", "backup", b.Name, "error", err)
 	}
 }
 
-// settle runs the post hooks that a backup owes.
-func (t *Task) settle(ctx context.Context, b *velerov1.Backup) (err error) {
+// runOwedHooks runs the post hooks that a backup owes.
+func (t *Task) runOwedHooks(ctx context.Context, b *velerov1.Backup) (err error) {
 	ctx, stop := context.WithTimeout(ctx, limit)
 	defer stop()
 	loc, err := t.Locations.Get(ctx, b.Spec.StorageLocation)
@@ -114,7 +114,7 @@ func (t *Task) settle(ctx context.Context, b *velerov1.Backup) (err error) {
 		held.Epoch = 0 // no holder has an epoch any more
 	}
 	err = finalize.RunPostHooks(ctx, finalize.Job{
-		Backup: b, Epoch: held.Epoch, Holder: ended{}, Store: store, Clock: t.Clock, Log: t.Log.With("backup", b.Name), Exec: t.Exec})
+		Backup: b, Epoch: held.Epoch, Holder: endedOwner{}, Store: store, Clock: t.Clock, Log: t.Log.With("backup", b.Name), Exec: t.Exec})
 	if errors.Is(err, finalize.ErrUnrecorded) {
 		t.Log.WarnContext(ctx, "post hooks of an ended backup are not recorded", "backup", b.Name, "error", err)
 		err = nil // else they would run again with each pass
@@ -122,17 +122,17 @@ func (t *Task) settle(ctx context.Context, b *velerov1.Backup) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := t.clear(ctx, b); err != nil {
+	if err := t.clearMark(ctx, b); err != nil {
 		return err
 	}
 	t.Log.InfoContext(ctx, "post hooks that an ended backup owed have run", "backup", b.Name)
 	return nil
 }
 
-// clear removes the mark.
-func (t *Task) clear(ctx context.Context, b *velerov1.Backup) error {
+// clearMark removes the mark.
+func (t *Task) clearMark(ctx context.Context, b *velerov1.Backup) error {
 	err := kube.Update(ctx, t.Reader, t.Client, b.DeepCopy(), func(b *velerov1.Backup) error {
-		if !posthooks.Of(b).Owed {
+		if !posthooks.MarkOf(b).Owed {
 			return kube.ErrSkip
 		}
 		posthooks.Clear(b)
@@ -144,8 +144,8 @@ func (t *Task) clear(ctx context.Context, b *velerov1.Backup) error {
 	return client.IgnoreNotFound(err)
 }
 
-// ended replaces the claim of a backup that has ended: it changes no more.
-type ended struct{ finalize.Holder }
+// endedOwner replaces the claim of a backup that has ended: it changes no more.
+type endedOwner struct{ finalize.Holder }
 
 // Confirm implements finalize.Holder.
-func (ended) Confirm(ctx context.Context) error { return context.Cause(ctx) }
+func (endedOwner) Confirm(ctx context.Context) error { return context.Cause(ctx) }

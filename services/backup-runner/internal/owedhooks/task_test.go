@@ -67,7 +67,7 @@ func newBed(t *testing.T, change func(*velerov1.Backup)) *bed {
 	o.Spec.StorageLocation = "default"
 	at := metav1.NewTime(b.clock.Now().Add(-time.Minute))
 	o.Status.Phase, o.Status.CompletionTimestamp = velerov1.BackupPhaseFailed, &at
-	require.NoError(t, claim.Set(o, claim.Claim{Holder: "queue-scheduler", Epoch: 2}))
+	require.NoError(t, claim.Set(o, claim.Claim{Owner: "queue-scheduler", Epoch: 2}))
 	require.NoError(t, posthooks.Set(o, posthooks.Mark{Owed: true}))
 	change(o)
 	b.client = fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(o).Build()
@@ -76,11 +76,11 @@ func newBed(t *testing.T, change func(*velerov1.Backup)) *bed {
 	return b
 }
 
-func (b *bed) owes(t *testing.T) bool {
+func (b *bed) owesHooks(t *testing.T) bool {
 	t.Helper()
 	o := &velerov1.Backup{}
 	require.NoError(t, b.client.Get(t.Context(), client.ObjectKey{Namespace: "velero", Name: "b"}, o))
-	return posthooks.Of(o).Owed
+	return posthooks.MarkOf(o).Owed
 }
 
 // The post hooks of a backup that ended without its runner run all the same, each once.
@@ -88,7 +88,7 @@ func TestTheOwedPostHooksRun(t *testing.T) {
 	b := newBed(t, func(*velerov1.Backup) {})
 	b.task.Pass(t.Context())
 	require.Equal(t, []string{"a/frozen main thaw"}, b.ran)
-	require.False(t, b.owes(t))
+	require.False(t, b.owesHooks(t))
 	b.task.Pass(t.Context())
 	require.Len(t, b.ran, 1)
 }
@@ -124,7 +124,7 @@ func TestABucketThatRefusesRecordsHasPostHooksRunOnce(t *testing.T) {
 	for range 2 {
 		b.task.Pass(t.Context())
 		require.Equal(t, []string{"a/frozen main thaw"}, b.ran)
-		require.False(t, b.owes(t))
+		require.False(t, b.owesHooks(t))
 	}
 }
 
@@ -133,20 +133,20 @@ func TestABucketThatIsAwayIsTriedAgain(t *testing.T) {
 	b := newBed(t, func(*velerov1.Backup) {})
 	b.away = objectstore.ErrAccess
 	b.task.Pass(t.Context())
-	require.True(t, b.owes(t))
+	require.True(t, b.owesHooks(t))
 	b.away = nil
 	b.store.Inject(func(memstore.Op, string) error { return objectstore.ErrAccess })
 	b.task.Pass(t.Context())
-	require.True(t, b.owes(t))
+	require.True(t, b.owesHooks(t))
 	b.store.Inject(nil)
 	b.task.Pass(t.Context())
-	require.False(t, b.owes(t))
+	require.False(t, b.owesHooks(t))
 	require.Equal(t, []string{"a/frozen main thaw"}, b.ran)
 
 	b = newBed(t, func(*velerov1.Backup) {})
 	b.away = objectstore.ErrNoBucket
 	b.clock.Step(24 * time.Hour)
 	b.task.Pass(t.Context())
-	require.False(t, b.owes(t))
+	require.False(t, b.owesHooks(t))
 	require.Empty(t, b.ran)
 }

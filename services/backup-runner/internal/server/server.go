@@ -25,7 +25,7 @@ func New(reader client.Reader, namespace string, clk clock.WithTicker) *Server {
 	return &Server{source: progress.Source[*velerov1.Backup, *backupv1.Progress]{
 		Reader: reader, Namespace: namespace, Clock: clk, Kind: "backup",
 		New:      func() *velerov1.Backup { return &velerov1.Backup{} },
-		Describe: describe,
+		Describe: progressOf,
 		Terminal: func(b *velerov1.Backup) bool { return b.Status.Phase.Terminal() },
 	}}
 }
@@ -46,11 +46,11 @@ func (s *Server) WatchProgress(req *backupv1.WatchProgressRequest, stream grpc.S
 	})
 }
 
-// describe is what the object has.
-func describe(b *velerov1.Backup) *backupv1.Progress {
+// progressOf is what the object has.
+func progressOf(b *velerov1.Backup) *backupv1.Progress {
 	st := &b.Status
 	p := &backupv1.Progress{
-		Name: b.Name, Uid: string(b.UID), Phase: string(st.Phase), Holder: progress.Holder(b, st.Phase.Terminal()),
+		Name: b.Name, Uid: string(b.UID), Phase: string(st.Phase), Holder: progress.ClaimOwner(b, st.Phase.Terminal()),
 		Warnings: int64(st.Warnings), Errors: int64(st.Errors), FailureReason: st.FailureReason,
 		StartTime: progress.Time(st.StartTimestamp), CompletionTime: progress.Time(st.CompletionTimestamp),
 	}

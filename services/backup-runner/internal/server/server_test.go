@@ -27,8 +27,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// dial serves the API in-process and returns a client of it.
-func dial(t *testing.T, c client.Client) backupv1.BackupServiceClient {
+// dialServer serves the API in-process and returns a client of it.
+func dialServer(t *testing.T, c client.Client) backupv1.BackupServiceClient {
 	t.Helper()
 	listener := bufconn.Listen(1 << 16)
 	srv := grpc.NewServer(
@@ -61,13 +61,13 @@ func newBackup(t *testing.T) (*velerov1.Backup, client.Client) {
 	b := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "b", UID: "u"}}
 	b.Status.Phase = velerov1.BackupPhaseInProgress
 	b.Status.Progress = &velerov1.BackupProgress{TotalItems: 10, ItemsBackedUp: 3}
-	require.NoError(t, claim.Set(b, claim.Claim{Holder: "runner-1", Epoch: 1}))
+	require.NoError(t, claim.Set(b, claim.Claim{Owner: "runner-1", Epoch: 1}))
 	return b, fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(b).Build()
 }
 
 func TestGetProgress(t *testing.T) {
 	_, c := newBackup(t)
-	api := dial(t, c)
+	api := dialServer(t, c)
 	got, err := api.GetProgress(t.Context(), &backupv1.GetProgressRequest{Name: "b"})
 	require.NoError(t, err)
 	p := got.GetProgress()
@@ -81,7 +81,7 @@ func TestGetProgress(t *testing.T) {
 
 func TestWatchProgressEndsWithTheTerminalPhase(t *testing.T) {
 	b, c := newBackup(t)
-	stream, err := dial(t, c).WatchProgress(t.Context(), &backupv1.WatchProgressRequest{Name: "b"})
+	stream, err := dialServer(t, c).WatchProgress(t.Context(), &backupv1.WatchProgressRequest{Name: "b"})
 	require.NoError(t, err)
 	first, err := stream.Recv()
 	require.NoError(t, err)

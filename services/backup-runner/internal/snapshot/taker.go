@@ -89,7 +89,7 @@ func (t *Taker) Find(ctx context.Context, raw []byte) (Volume, error) {
 	}
 	var failed, unserved []error
 	for _, location := range t.Backup.Spec.VolumeSnapshotLocations {
-		by, id, err := t.ask(ctx, location, raw)
+		by, id, err := t.findVolumeID(ctx, location, raw)
 		if missing := new(nativesnapshot.NoPluginError); errors.As(err, &missing) {
 			unserved = append(unserved, err)
 			continue
@@ -106,7 +106,7 @@ func (t *Taker) Find(ctx context.Context, raw []byte) (Volume, error) {
 			BackupName: t.Backup.Name, BackupUID: string(t.Backup.UID), Location: location,
 			PersistentVolumeName: v.PV.Name, ProviderVolumeID: id, VolumeAZ: Zone(v.PV),
 		}, Status: nativesnapshot.Status{Phase: nativesnapshot.PhaseNew}}
-		return v, v.describe(ctx)
+		return v, v.describeVolume(ctx)
 	}
 	if len(failed) > 0 {
 		return v, errors.Join(failed...)
@@ -114,7 +114,7 @@ func (t *Taker) Find(ctx context.Context, raw []byte) (Volume, error) {
 	return v, errors.Join(unserved...)
 }
 
-func (t *Taker) ask(ctx context.Context, location string, raw []byte) (action.VolumeSnapshotter, string, error) {
+func (t *Taker) findVolumeID(ctx context.Context, location string, raw []byte) (action.VolumeSnapshotter, string, error) {
 	by, err := t.Locations.Open(ctx, location)
 	if err != nil {
 		return nil, "", err
@@ -123,7 +123,7 @@ func (t *Taker) ask(ctx context.Context, location string, raw []byte) (action.Vo
 	return by, id, err
 }
 
-func (v *Volume) describe(ctx context.Context) error {
+func (v *Volume) describeVolume(ctx context.Context) error {
 	spec := &v.Snapshot.Spec
 	what, err := v.by.Volume(ctx, spec.ProviderVolumeID, spec.VolumeAZ)
 	if err != nil {

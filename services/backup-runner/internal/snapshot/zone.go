@@ -29,7 +29,7 @@ func Zone(pv *corev1.PersistentVolume) string {
 		}
 	}
 	for _, key := range zoneKeys {
-		zones := affine(pv, key)
+		zones := affinityValues(pv, key)
 		switch {
 		case len(zones) == 0:
 		case key == gkeZone:
@@ -41,8 +41,8 @@ func Zone(pv *corev1.PersistentVolume) string {
 	return ""
 }
 
-// affine returns the values of a node label that the volume requires.
-func affine(pv *corev1.PersistentVolume, key string) (values []string) {
+// affinityValues returns the values of a node label that the volume requires.
+func affinityValues(pv *corev1.PersistentVolume, key string) (values []string) {
 	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
 		return nil
 	}

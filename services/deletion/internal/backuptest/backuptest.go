@@ -78,7 +78,7 @@ func WritePart(t testing.TB, store objectstore.Store, backup string, epoch int64
 	t.Helper()
 	uid := "uid-" + backup
 	key = layout.Part(backup, uid, epoch, "u", 0, n)
-	upload(t, store, key, seal(t, t.TempDir(), items))
+	uploadPart(t, store, key, sealItems(t, t.TempDir(), items))
 	err := objectstore.CreateBytes(t.Context(), store, layout.Checkpoint(backup, uid, epoch, int64(n+1)), []byte("{}"))
 	require.NoError(t, err)
 	return key
@@ -88,11 +88,11 @@ func WritePart(t testing.TB, store objectstore.Store, backup string, epoch int64
 func Write(t testing.TB, store objectstore.Store, backup string, items ...Item) {
 	t.Helper()
 	dir := t.TempDir()
-	sealed := seal(t, dir, items)
+	sealed := sealItems(t, dir, items)
 	ref := assembly.PartRef{Key: "backups/" + backup + "/parts/0", Size: sealed.Data.Size, SHA256: sealed.Data.SHA256}
 	ref.SidecarKey = layout.Sidecar(ref.Key)
 	plan := assembly.Plan{Backup: backup, UID: "uid-" + backup, ModTime: time.Unix(1, 0), Parts: []assembly.PartRef{ref}}
-	upload(t, store, ref.Key, sealed)
+	uploadPart(t, store, ref.Key, sealed)
 	_, err := assembly.Compose(t.Context(), store, plan)
 	require.NoError(t, err)
 	merged, err := assembly.Merge(t.Context(), store, plan, dir)
@@ -103,8 +103,8 @@ func Write(t testing.TB, store objectstore.Store, backup string, items ...Item) 
 	require.NoError(t, store.Delete(t.Context(), ref.SidecarKey))
 }
 
-// seal writes a part into dir.
-func seal(t testing.TB, dir string, items []Item) *part.Sealed {
+// sealItems writes a part into dir.
+func sealItems(t testing.TB, dir string, items []Item) *part.Sealed {
 	t.Helper()
 	w, err := part.NewWriter(part.Config{Dir: dir, MemberBytes: 16 << 10})
 	require.NoError(t, err)
@@ -119,7 +119,7 @@ func seal(t testing.TB, dir string, items []Item) *part.Sealed {
 	return sealed
 }
 
-func upload(t testing.TB, store objectstore.Store, key string, sealed *part.Sealed) {
+func uploadPart(t testing.TB, store objectstore.Store, key string, sealed *part.Sealed) {
 	t.Helper()
 	for key, f := range map[string]part.File{key: sealed.Data, layout.Sidecar(key): sealed.Sidecar} {
 		_, err := assembly.Create(t.Context(), store, key, f)

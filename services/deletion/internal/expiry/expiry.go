@@ -70,7 +70,7 @@ func (c *Collector) Pass(ctx context.Context) error {
 		}
 		if needed == nil {
 			var err error
-			if needed, err = c.needed(ctx); err != nil {
+			if needed, err = c.neededBackups(ctx); err != nil {
 				return err
 			}
 		}
@@ -78,16 +78,16 @@ func (c *Collector) Pass(ctx context.Context) error {
 			c.Log.Info("expired backup is kept until its restores have ended", "backup", b.Name)
 			continue
 		}
-		if err := c.collect(ctx, b); err != nil {
+		if err := c.collectBackup(ctx, b); err != nil {
 			errs = append(errs, fmt.Errorf("backup %q: %w", b.Name, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// needed returns the backups with restores that run or wait to: the deletion of an
+// neededBackups returns the backups with restores that run or wait to: the deletion of an
 // expired backup can wait.
-func (c *Collector) needed(ctx context.Context) (map[string]bool, error) {
+func (c *Collector) neededBackups(ctx context.Context) (map[string]bool, error) {
 	var list velerov1.RestoreList
 	if err := c.Reader.List(ctx, &list, client.InNamespace(c.Namespace)); err != nil {
 		return nil, fmt.Errorf("list restores: %w", err)
@@ -101,8 +101,8 @@ func (c *Collector) needed(ctx context.Context) (map[string]bool, error) {
 	return needed, nil
 }
 
-// collect notes on the backup why it cannot be deleted, or requests the deletion (Velero 1.18).
-func (c *Collector) collect(ctx context.Context, b *velerov1.Backup) error {
+// collectBackup notes on the backup why it cannot be deleted, or requests the deletion (Velero 1.18).
+func (c *Collector) collectBackup(ctx context.Context, b *velerov1.Backup) error {
 	obstacle, retry := "", false
 	loc, err := c.Locations.Get(ctx, b.Spec.StorageLocation)
 	switch {
@@ -110,7 +110,7 @@ func (c *Collector) collect(ctx context.Context, b *velerov1.Backup) error {
 	case apierrors.IsNotFound(err):
 		obstacle = velerov1.GCFailureLocationNotFound
 	case err != nil:
-		return errors.Join(err, c.label(ctx, b, velerov1.GCFailureLocationCannotGet))
+		return errors.Join(err, c.setReasonLabel(ctx, b, velerov1.GCFailureLocationCannotGet))
 	case loc.Status.Phase == velerov1.LocationPhaseUnavailable:
 		retry = true
 	case loc.Spec.AccessMode == velerov1.LocationModeReadOnly:
@@ -119,18 +119,18 @@ func (c *Collector) collect(ctx context.Context, b *velerov1.Backup) error {
 	if retry {
 		return nil // the next pass
 	}
-	if err := c.label(ctx, b, obstacle); err != nil || obstacle != "" {
+	if err := c.setReasonLabel(ctx, b, obstacle); err != nil || obstacle != "" {
 		return err
 	}
-	pending, before, err := c.pending(ctx, b)
+	pending, before, err := c.hasPendingRequest(ctx, b)
 	if err != nil || pending {
 		return err
 	}
-	return c.ask(ctx, b, before)
+	return c.requestDeletion(ctx, b, before)
 }
 
-// label sets or, if empty, removes the label with the reason why an expired backup stays.
-func (c *Collector) label(ctx context.Context, b *velerov1.Backup, value string) error {
+// setReasonLabel sets or, if empty, removes the label with the reason why an expired backup stays.
+func (c *Collector) setReasonLabel(ctx context.Context, b *velerov1.Backup, value string) error {
 	if b.Labels[velerov1.LabelGCFailure] == value {
 		return nil
 	}
@@ -147,9 +147,9 @@ func (c *Collector) label(ctx context.Context, b *velerov1.Backup, value string)
 	}))
 }
 
-// pending reports whether a request is under way, or failed so recently that another one would only
+// hasPendingRequest reports whether a request is under way, or failed so recently that another one would only
 // do the same; else what became of earlier ones.
-func (c *Collector) pending(ctx context.Context, b *velerov1.Backup) (_ bool, before tries.Tries, err error) {
+func (c *Collector) hasPendingRequest(ctx context.Context, b *velerov1.Backup) (_ bool, before tries.Tries, err error) {
 	var list velerov1.DeleteBackupRequestList
 	if err := c.Reader.List(ctx, &list, client.InNamespace(c.Namespace)); err != nil {
 		return false, before, fmt.Errorf("list deletion requests: %w", err)
@@ -165,7 +165,7 @@ func (c *Collector) pending(ctx context.Context, b *velerov1.Backup) (_ bool, be
 		if d.Name != requestName(b) {
 			continue
 		}
-		before = tries.Of(d)
+		before = tries.ReadTries(d)
 		if now := c.Clock.Now(); now.Sub(d.CreationTimestamp.Time) < c.Period || before.After.After(now) || c.PermanentlyRefused(d, b) {
 			return true, before, nil
 		}
@@ -176,7 +176,7 @@ func (c *Collector) pending(ctx context.Context, b *velerov1.Backup) (_ bool, be
 	return false, before, nil
 }
 
-func (c *Collector) ask(ctx context.Context, b *velerov1.Backup, before tries.Tries) error {
+func (c *Collector) requestDeletion(ctx context.Context, b *velerov1.Backup, before tries.Tries) error {
 	d := &velerov1.DeleteBackupRequest{ObjectMeta: metav1.ObjectMeta{
 		Namespace: b.Namespace, Name: requestName(b), Labels: map[string]string{
 			velerov1.LabelBackupName: velerov1.LabelValue(b.Name), velerov1.LabelBackupUID: string(b.UID),

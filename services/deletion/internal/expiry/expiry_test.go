@@ -61,14 +61,14 @@ func newBed(t *testing.T, objects ...client.Object) *bed {
 	return b
 }
 
-func backup(name string, phase velerov1.BackupPhase, left time.Duration) *velerov1.Backup {
+func newBackup(name string, phase velerov1.BackupPhase, left time.Duration) *velerov1.Backup {
 	b := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: name, UID: types.UID("uid-" + name)}}
 	b.Spec.StorageLocation, b.Status.Phase = "default", phase
 	b.Status.Expiration = &metav1.Time{Time: start.Add(left)}
 	return b
 }
 
-func (b *bed) pass() []velerov1.DeleteBackupRequest {
+func (b *bed) runPass() []velerov1.DeleteBackupRequest {
 	b.t.Helper()
 	require.NoError(b.t, b.c.Pass(b.t.Context()))
 	var list velerov1.DeleteBackupRequestList
@@ -76,7 +76,7 @@ func (b *bed) pass() []velerov1.DeleteBackupRequest {
 	return list.Items
 }
 
-func (b *bed) failure(name string) string {
+func (b *bed) readFailure(name string) string {
 	b.t.Helper()
 	var got velerov1.Backup
 	require.NoError(b.t, b.client.Get(b.t.Context(), client.ObjectKey{Namespace: "velero", Name: name}, &got))
@@ -85,39 +85,39 @@ func (b *bed) failure(name string) string {
 
 func TestAsksOnceForExpiredBackups(t *testing.T) {
 	long := "a-backup-with-a-name-so-long-that-it-does-not-fit-into-a-label-value-at-all"
-	never := backup("never", velerov1.BackupPhaseCompleted, 0)
+	never := newBackup("never", velerov1.BackupPhaseCompleted, 0)
 	never.Status.Expiration = nil
-	b := newBed(t, backup(long, velerov1.BackupPhaseCompleted, 0), backup("later", velerov1.BackupPhaseCompleted, time.Minute),
-		backup("running", velerov1.BackupPhaseInProgress, -time.Hour), never)
-	got := b.pass()
+	b := newBed(t, newBackup(long, velerov1.BackupPhaseCompleted, 0), newBackup("later", velerov1.BackupPhaseCompleted, time.Minute),
+		newBackup("running", velerov1.BackupPhaseInProgress, -time.Hour), never)
+	got := b.runPass()
 	require.Len(t, got, 1)
 	require.Equal(t, "expired-uid-"+long, got[0].Name)
 	require.Equal(t, long, got[0].Spec.BackupName)
 	require.Equal(t, map[string]string{
 		velerov1.LabelBackupName: velerov1.LabelValue(long), velerov1.LabelBackupUID: "uid-" + long,
 	}, got[0].Labels)
-	require.Len(t, b.pass(), 1, "pending")
+	require.Len(t, b.runPass(), 1, "pending")
 	b.clock.Step(time.Minute)
-	require.Len(t, b.pass(), 2, "the other one has expired too")
+	require.Len(t, b.runPass(), 2, "the other one has expired too")
 }
 
 func TestAnotherPendingRequestIsEnough(t *testing.T) {
 	d := &velerov1.DeleteBackupRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "by-hand"}}
 	d.Spec.BackupName = "b"
-	b := newBed(t, backup("b", velerov1.BackupPhaseCompleted, 0), d)
-	require.Len(t, b.pass(), 1)
+	b := newBed(t, newBackup("b", velerov1.BackupPhaseCompleted, 0), d)
+	require.Len(t, b.runPass(), 1)
 }
 
 func TestAFailedRequestIsRepeatedAfterAPeriod(t *testing.T) {
-	k := backup("b", velerov1.BackupPhaseDeleting, 0)
+	k := newBackup("b", velerov1.BackupPhaseDeleting, 0)
 	d := &velerov1.DeleteBackupRequest{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "velero", Name: requestName(k), UID: "first", CreationTimestamp: metav1.NewTime(start),
 	}}
 	d.Spec.BackupName, d.Status.Phase, d.Status.Errors = "b", velerov1.DeleteBackupRequestPhaseProcessed, []string{"x"}
 	b := newBed(t, k, d)
-	require.Equal(t, types.UID("first"), b.pass()[0].UID)
+	require.Equal(t, types.UID("first"), b.runPass()[0].UID)
 	b.clock.Step(time.Minute)
-	got := b.pass()
+	got := b.runPass()
 	require.Len(t, got, 1)
 	require.Empty(t, got[0].Status.Phase)
 }
@@ -126,20 +126,20 @@ func TestAFailedRequestIsRepeatedAfterAPeriod(t *testing.T) {
 func TestExpiryWaitsForRestores(t *testing.T) {
 	r := &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "r"}}
 	r.Spec.BackupName = "b"
-	b := newBed(t, backup("b", velerov1.BackupPhaseCompleted, 0), r)
+	b := newBed(t, newBackup("b", velerov1.BackupPhaseCompleted, 0), r)
 	for _, phase := range []velerov1.RestorePhase{"", velerov1.RestorePhaseInProgress, velerov1.RestorePhaseFinalizing} {
 		r.Status.Phase = phase
 		require.NoError(t, b.client.Update(t.Context(), r))
-		require.Empty(t, b.pass(), phase)
+		require.Empty(t, b.runPass(), phase)
 	}
 	r.Status.Phase = velerov1.RestorePhaseCompleted
 	require.NoError(t, b.client.Update(t.Context(), r))
-	require.Len(t, b.pass(), 1)
+	require.Len(t, b.runPass(), 1)
 }
 
 // A backup whose delete item actions fail is tried every minute, indefinitely.
 func TestPausesGrowFromRequestToRequest(t *testing.T) {
-	k := backup("b", velerov1.BackupPhaseDeleting, 0)
+	k := newBackup("b", velerov1.BackupPhaseDeleting, 0)
 	d := &velerov1.DeleteBackupRequest{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "velero", Name: requestName(k), UID: "first", CreationTimestamp: metav1.NewTime(start),
 	}}
@@ -148,66 +148,66 @@ func TestPausesGrowFromRequestToRequest(t *testing.T) {
 	require.NoError(t, before.Set(d))
 	b := newBed(t, k, d)
 	b.clock.Step(29 * time.Minute)
-	require.Equal(t, types.UID("first"), b.pass()[0].UID)
+	require.Equal(t, types.UID("first"), b.runPass()[0].UID)
 	b.clock.Step(time.Minute)
-	got := b.pass()
+	got := b.runPass()
 	require.Len(t, got, 1)
 	require.Empty(t, got[0].Status.Phase)
-	require.Equal(t, 7, tries.Of(&got[0]).Failed)
+	require.Equal(t, 7, tries.ReadTries(&got[0]).Failed)
 }
 
 // An expired backup with volume data that cannot be removed gets no new request every minute: the
 // refused one is kept for a day, or until the backup is annotated.
 func TestARefusalThatStandsIsNotAskedForAgain(t *testing.T) {
-	k := backup("b", velerov1.BackupPhaseCompleted, 0)
+	k := newBackup("b", velerov1.BackupPhaseCompleted, 0)
 	d := &velerov1.DeleteBackupRequest{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "velero", Name: requestName(k), UID: "first", CreationTimestamp: metav1.NewTime(start), Labels: map[string]string{"settled": "yes"},
 	}}
 	d.Spec.BackupName, d.Status.Phase = "b", velerov1.DeleteBackupRequestPhaseProcessed
 	b := newBed(t, k, d)
 	b.clock.Step(time.Hour)
-	require.Equal(t, types.UID("first"), b.pass()[0].UID)
+	require.Equal(t, types.UID("first"), b.runPass()[0].UID)
 
 	require.NoError(t, b.client.Get(t.Context(), client.ObjectKeyFromObject(k), k))
 	k.Labels = map[string]string{"leave": "yes"}
 	require.NoError(t, b.client.Update(t.Context(), k))
-	got := b.pass()
+	got := b.runPass()
 	require.Len(t, got, 1)
 	require.NotEqual(t, types.UID("first"), got[0].UID)
 }
 
 func TestObstaclesAreLabels(t *testing.T) {
-	b := newBed(t, backup("b", velerov1.BackupPhaseCompleted, 0))
+	b := newBed(t, newBackup("b", velerov1.BackupPhaseCompleted, 0))
 	loc := b.locations["default"]
 	delete(b.locations, "default")
-	require.Empty(t, b.pass())
-	require.Equal(t, "BSLNotFound", b.failure("b"))
+	require.Empty(t, b.runPass())
+	require.Equal(t, "BSLNotFound", b.readFailure("b"))
 
 	b.locations["default"] = loc
 	loc.Spec.AccessMode = velerov1.LocationModeReadOnly
-	require.Empty(t, b.pass())
-	require.Equal(t, "BSLReadOnly", b.failure("b"))
+	require.Empty(t, b.runPass())
+	require.Equal(t, "BSLReadOnly", b.readFailure("b"))
 
 	b.fault = errors.New("the API server is away")
 	require.ErrorContains(t, b.c.Pass(t.Context()), "away")
-	require.Equal(t, "BSLCannotGet", b.failure("b"))
+	require.Equal(t, "BSLCannotGet", b.readFailure("b"))
 
 	b.fault, loc.Spec.AccessMode, loc.Status.Phase = nil, "", velerov1.LocationPhaseUnavailable
-	require.Empty(t, b.pass())
+	require.Empty(t, b.runPass())
 
 	loc.Status.Phase = velerov1.LocationPhaseAvailable
-	require.Len(t, b.pass(), 1)
-	require.Empty(t, b.failure("b"))
+	require.Len(t, b.runPass(), 1)
+	require.Empty(t, b.readFailure("b"))
 }
 
 func TestInvalidBackupsExpireWithoutALocation(t *testing.T) {
-	k := backup("b", velerov1.BackupPhaseFailedValidation, 0)
+	k := newBackup("b", velerov1.BackupPhaseFailedValidation, 0)
 	k.Spec.StorageLocation = "no-such"
-	require.Len(t, newBed(t, k).pass(), 1)
+	require.Len(t, newBed(t, k).runPass(), 1)
 }
 
 func TestRunStops(t *testing.T) {
-	b := newBed(t, backup("b", velerov1.BackupPhaseCompleted, time.Second))
+	b := newBed(t, newBackup("b", velerov1.BackupPhaseCompleted, time.Second))
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- b.c.Run(ctx) }()

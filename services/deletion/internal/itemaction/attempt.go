@@ -31,22 +31,22 @@ type attempt struct {
 	parts    []string         // of a backup without one
 	manifest *manifest.Reader // nil when the backup has none that can be used
 	backup   *action.Backup
-	bound    []*asked
-	record   *record
+	bound    []*attemptAction
+	record   *doneRecord
 	failed   *FailedError
-	pending  []*asked // reused from item to item
+	pending  []*attemptAction // reused from item to item
 }
 
-// asked is an action in this attempt.
-type asked struct {
+// attemptAction is an action in this attempt.
+type attemptAction struct {
 	action.Bound[action.DeleteItem]
 	unanswered int  // calls in a row
 	givenUp    bool // it is not called any more
 	left       int  // items it was not shown since
 }
 
-// item is one object of the backup.
-type item struct {
+// backupItem is one object of the backup.
+type backupItem struct {
 	path      string
 	resource  schema.GroupResource
 	namespace string
@@ -55,9 +55,9 @@ type item struct {
 	body      func(ctx context.Context) ([]byte, error)
 }
 
-// all shows every item to the actions that apply to it. An error ends the attempt; failures of
+// showAllItems shows every item to the actions that apply to it. An error ends the attempt; failures of
 // items are in failed.
-func (w *attempt) all(ctx context.Context) error {
+func (w *attempt) showAllItems(ctx context.Context) error {
 	if !w.tarball {
 		return w.byParts(ctx)
 	}
@@ -67,33 +67,33 @@ func (w *attempt) all(ctx context.Context) error {
 			return err
 		}
 		w.log.Warn("manifest is damaged, the tarball is read instead", "error", err)
-		if err := w.anew(ctx); err != nil {
+		if err := w.resetItems(ctx); err != nil {
 			return err
 		}
 	}
 	return w.byTarball(ctx)
 }
 
-// anew makes that items come again: those that are done are known, those that failed are tried and
+// resetItems makes that items come again: those that are done are known, those that failed are tried and
 // counted once more.
-func (w *attempt) anew(ctx context.Context) error {
-	if err := w.record.flush(ctx); err != nil {
+func (w *attempt) resetItems(ctx context.Context) error {
+	if err := w.record.flushPending(ctx); err != nil {
 		return fmt.Errorf("record what delete item actions have done: %w", err)
 	}
 	w.failed = &FailedError{}
 	for _, a := range w.bound {
 		a.left = 0
 	}
-	return w.record.load(ctx)
+	return w.record.loadDone(ctx)
 }
 
-// todo returns the actions that want the item, as far as that is known, and have not done their
+// pendingActions returns the actions that want the item, as far as that is known, and have not done their
 // work for it. It ends at an action that was given up, because the ones behind it may count on its
 // work. Valid until the next call.
-func (w *attempt) todo(it *item) []*asked {
+func (w *attempt) pendingActions(it *backupItem) []*attemptAction {
 	w.pending = w.pending[:0]
 	for _, a := range w.bound {
-		if !a.wants(it) || w.record.has(a.Action.Name(), it.path) {
+		if !a.wantsItem(it) || w.record.hasDone(a.Action.Name(), it.path) {
 			continue
 		}
 		w.pending = append(w.pending, a)
@@ -104,20 +104,20 @@ func (w *attempt) todo(it *item) []*asked {
 	return w.pending
 }
 
-func (a *asked) wants(it *item) bool {
+func (a *attemptAction) wantsItem(it *backupItem) bool {
 	return a.Resource(it.resource) && a.Namespace(it.namespace) && (it.unread || a.Labels(it.labels))
 }
 
-// show gives one item to its actions in order, and stops at the first that fails: the later ones
+// showItem gives one item to its actions in order, and stops at the first that fails: the later ones
 // may depend on its work, in this attempt and in the next. An error ends the attempt.
-func (w *attempt) show(ctx context.Context, it *item) error {
-	if todo := w.todo(it); len(todo) == 0 || todo[0].givenUp && !it.unread {
-		w.skip(todo)
+func (w *attempt) showItem(ctx context.Context, it *backupItem) error {
+	if todo := w.pendingActions(it); len(todo) == 0 || todo[0].givenUp && !it.unread {
+		w.countSkipped(todo)
 		return nil
 	}
 	body, err := it.body(ctx)
-	if damaged(err) {
-		w.failed.add(err)
+	if isDamaged(err) {
+		w.failed.addError(err)
 		return nil
 	}
 	if err != nil {
@@ -126,41 +126,41 @@ func (w *attempt) show(ctx context.Context, it *item) error {
 	if it.unread {
 		var meta objmeta.Meta
 		if err := objmeta.Decode(rawjson.Lookup(body, "metadata"), &meta); err != nil {
-			w.failed.add(fmt.Errorf("%s: %w", it.path, err))
+			w.failed.addError(fmt.Errorf("%s: %w", it.path, err))
 			return nil
 		}
 		it.labels, it.unread = meta.Labels, false
 	}
 	object := action.FromJSON(body)
-	for i, a := range w.todo(it) {
+	for i, a := range w.pendingActions(it) {
 		if a.givenUp {
-			w.skip(w.pending[i:])
+			w.countSkipped(w.pending[i:])
 			return nil
 		}
-		if done, err := w.ask(ctx, a, it, object); !done || err != nil {
+		if done, err := w.callAction(ctx, a, it, object); !done || err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// skip counts an item for the action that it was not shown to.
-func (w *attempt) skip(todo []*asked) {
+// countSkipped counts an item for the action that it was not shown to.
+func (w *attempt) countSkipped(todo []*attemptAction) {
 	if len(todo) > 0 {
 		todo[0].left++
 	}
 }
 
-// ask has one action do its work for one item. done reports that nothing is left of it; an error
+// callAction has one action do its work for one item. done reports that nothing is left of it; an error
 // ends the attempt.
-func (w *attempt) ask(ctx context.Context, a *asked, it *item, object *action.Object) (done bool, err error) {
+func (w *attempt) callAction(ctx context.Context, a *attemptAction, it *backupItem, object *action.Object) (done bool, err error) {
 	name := a.Action.Name()
 	wants, err := a.Accepts(ctx, object)
 	if ctx.Err() != nil {
 		return false, context.Cause(ctx)
 	}
 	if err != nil {
-		w.failed.add(fmt.Errorf("plugin %s: AppliesTo for %s: %w", name, it.path, err))
+		w.failed.addError(fmt.Errorf("plugin %s: AppliesTo for %s: %w", name, it.path, err))
 		return false, nil
 	}
 	if !wants {
@@ -169,26 +169,26 @@ func (w *attempt) ask(ctx context.Context, a *asked, it *item, object *action.Ob
 	if err := w.job.Confirm(ctx); err != nil {
 		return false, err
 	}
-	if err := w.calls.begin(name); err != nil {
+	if err := w.calls.beginCall(name); err != nil {
 		return false, err
 	}
-	defer w.calls.end(name)
+	defer w.calls.endCall(name)
 	err = a.Action.Execute(ctx, object, w.backup)
 	if err != nil && ctx.Err() != nil {
 		return false, context.Cause(ctx)
 	}
-	a.answered(err)
-	w.metrics.called(name, err)
+	a.noteAnswer(err)
+	w.metrics.countCall(name, err)
 	if err != nil {
-		w.failed.add(err)
+		w.failed.addError(err)
 		return false, nil
 	}
-	w.record.add(ctx, name, it.path)
+	w.record.addDone(ctx, name, it.path)
 	return true, nil
 }
 
-// answered gives an action up that does not answer.
-func (a *asked) answered(err error) {
+// noteAnswer gives an action up that does not answer.
+func (a *attemptAction) noteAnswer(err error) {
 	switch {
 	case errors.Is(err, pluginhost.ErrStopped):
 		a.givenUp = true
@@ -200,7 +200,7 @@ func (a *asked) answered(err error) {
 	}
 }
 
-// damaged reports errors of the content, which come again whenever the item is read.
-func damaged(err error) bool {
+// isDamaged reports errors of the content, which come again whenever the item is read.
+func isDamaged(err error) bool {
 	return errors.Is(err, tarball.ErrCorrupt) || errors.Is(err, tarball.ErrMismatch) || errors.Is(err, tarball.ErrTooLarge)
 }

@@ -92,7 +92,7 @@ func (f *fake) Execute(ctx context.Context, object *action.Object, backup *actio
 	if err != nil {
 		return err
 	}
-	f.bed.note(f.name + " " + id.String())
+	f.bed.noteLine(f.name + " " + id.String())
 	if backup.Backup().Name != "b" || !strings.Contains(string(backup.JSON()), `"kind":"Backup","apiVersion":"velero.io/v1"`) {
 		return errors.New("not the backup: " + string(backup.JSON()))
 	}
@@ -102,21 +102,21 @@ func (f *fake) Execute(ctx context.Context, object *action.Object, backup *actio
 	return f.do(ctx, id.String())
 }
 
-// register adds an action.
-func (b *bed) register(name string, selector action.Selector, do func(ctx context.Context, object string) error) *fake {
+// registerAction adds an action.
+func (b *bed) registerAction(name string, selector action.Selector, do func(ctx context.Context, object string) error) *fake {
 	f := &fake{bed: b, name: name, selector: selector, do: do}
 	b.actions = append(b.actions, f)
 	return f
 }
 
-func (b *bed) note(line string) {
+func (b *bed) noteLine(line string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.diary = append(b.diary, line)
 }
 
-// said returns what was noted since its last call.
-func (b *bed) said() []string {
+// takeNotes returns what was noted since its last call.
+func (b *bed) takeNotes() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	said := b.diary
@@ -128,8 +128,8 @@ func backupNamed(name string) *velerov1.Backup {
 	return &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: name}}
 }
 
-// run makes one attempt.
-func (b *bed) run(ctx context.Context) error {
+// runAttempt makes one attempt.
+func (b *bed) runAttempt(ctx context.Context) error {
 	confirm := func(ctx context.Context) error {
 		if b.confirm != nil {
 			return b.confirm()
@@ -142,17 +142,17 @@ func (b *bed) run(ctx context.Context) error {
 	})
 }
 
-// next makes the next attempt, which is another process's.
-func (b *bed) next() error {
+// runNextAttempt makes the next attempt, which is another process's.
+func (b *bed) runNextAttempt() error {
 	b.attempt += "+"
-	return b.run(b.t.Context())
+	return b.runAttempt(b.t.Context())
 }
 
-// records returns the done pairs in the bucket, sorted.
-func (b *bed) records() []string {
+// donePairs returns the done pairs in the bucket, sorted.
+func (b *bed) donePairs() []string {
 	b.t.Helper()
 	r := newRecord(Job{Backup: backupNamed("b"), UID: "uid-b", Store: b.store}, slog.New(slog.DiscardHandler))
-	require.NoError(b.t, r.load(b.t.Context()))
+	require.NoError(b.t, r.loadDone(b.t.Context()))
 	var all []string
 	for _, key := range b.store.Keys() {
 		if strings.HasPrefix(key, layout.DeletionDir("b")) {
@@ -179,8 +179,8 @@ func inBothWays(t *testing.T, items []backuptest.Item, test func(*bed)) {
 	})
 }
 
-// items returns pods of namespace a.
-func items(names ...string) []backuptest.Item {
+// podItems returns pods of namespace a.
+func podItems(names ...string) []backuptest.Item {
 	all := make([]backuptest.Item, 0, len(names))
 	for _, name := range names {
 		all = append(all, backuptest.Object("pods", "Pod", "a", name))
@@ -188,8 +188,8 @@ func items(names ...string) []backuptest.Item {
 	return all
 }
 
-// failing fails for one object.
-func failing(object string, err error) func(context.Context, string) error {
+// failForObject fails for one object.
+func failForObject(object string, err error) func(context.Context, string) error {
 	return func(_ context.Context, o string) error {
 		if o == object {
 			return err
@@ -198,18 +198,18 @@ func failing(object string, err error) func(context.Context, string) error {
 	}
 }
 
-func messages(t *testing.T, err error) []string {
+func errorMessages(t *testing.T, err error) []string {
 	t.Helper()
 	failed := new(FailedError)
 	require.ErrorAs(t, err, &failed)
 	return failed.Messages()
 }
 
-func matching(all []string, part string) []string {
+func linesContaining(all []string, part string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return !strings.Contains(s, part) })
 }
 
-func (b *bed) inject(op memstore.Op, part string, err error) {
+func (b *bed) injectFault(op memstore.Op, part string, err error) {
 	b.store.Inject(func(o memstore.Op, key string) error {
 		if o == op && strings.Contains(key, part) {
 			return err

@@ -20,8 +20,8 @@ type Calls struct {
 	open map[string]int
 }
 
-// begin notes a call; the error wraps ErrBusy.
-func (c *Calls) begin(action string) error {
+// beginCall notes a call; the error wraps ErrBusy.
+func (c *Calls) beginCall(action string) error {
 	if c == nil {
 		return nil
 	}
@@ -37,7 +37,7 @@ func (c *Calls) begin(action string) error {
 	return nil
 }
 
-func (c *Calls) end(action string) {
+func (c *Calls) endCall(action string) {
 	if c == nil {
 		return
 	}

@@ -13,11 +13,11 @@ import (
 // and those of other plugins wait.
 func TestOnlySoManyDeletionsWaitForOneAction(t *testing.T) {
 	b := newBed(t)
-	backuptest.Write(t, b.store, "b", items("o", "p")...)
+	backuptest.Write(t, b.store, "b", podItems("o", "p")...)
 	b.r.Calls = &Calls{Limit: 1}
 	hung, release := make(chan struct{}), make(chan struct{})
 	first := true
-	b.register("a.io/x", everything, func(context.Context, string) error {
+	b.registerAction("a.io/x", everything, func(context.Context, string) error {
 		if first {
 			first = false
 			close(hung)
@@ -26,7 +26,7 @@ func TestOnlySoManyDeletionsWaitForOneAction(t *testing.T) {
 		return nil
 	})
 	done := make(chan error, 1)
-	go func() { done <- b.run(t.Context()) }()
+	go func() { done <- b.runAttempt(t.Context()) }()
 	<-hung
 	other := *b.r
 	err := other.Run(t.Context(), Job{Backup: backupNamed("b"), UID: "uid-b", Attempt: "2", Store: b.store, Confirm: func(context.Context) error { return nil }})
@@ -34,7 +34,7 @@ func TestOnlySoManyDeletionsWaitForOneAction(t *testing.T) {
 	require.ErrorContains(t, err, "a.io/x")
 	close(release)
 	require.NoError(t, <-done)
-	b.said()
-	require.NoError(t, b.next())
-	require.Empty(t, b.said(), "all is done")
+	b.takeNotes()
+	require.NoError(t, b.runNextAttempt())
+	require.Empty(t, b.takeNotes(), "all is done")
 }

@@ -29,10 +29,10 @@ func TestWithADamagedManifestTheTarballIsRead(t *testing.T) {
 			backuptest.Write(t, b.store, "b", all...)
 			m, _ := b.store.Bytes(layout.BackupManifest("b"))
 			b.store.Set(layout.BackupManifest("b"), damage(m))
-			b.register("a.io/b", everything, failing("Pod a/o-000000", errBoom))
-			require.Equal(t, []string{errBoom.Error()}, messages(t, b.run(t.Context())), "counted once")
+			b.registerAction("a.io/b", everything, failForObject("Pod a/o-000000", errBoom))
+			require.Equal(t, []string{errBoom.Error()}, errorMessages(t, b.runAttempt(t.Context())), "counted once")
 			seen := map[string]int{}
-			for _, line := range b.said() {
+			for _, line := range b.takeNotes() {
 				seen[line]++
 			}
 			require.Len(t, seen, len(all))
@@ -47,11 +47,11 @@ func TestWithADamagedManifestTheTarballIsRead(t *testing.T) {
 // The tarball was written anew by another program.
 func TestAManifestOfAnotherTarballIsNotUsed(t *testing.T) {
 	b := newBed(t)
-	backuptest.Write(t, b.store, "b", items("p")...)
-	backuptest.WriteVelero(t, b.store, "b", items("q"))
-	b.register("a.io/b", everything, nil)
-	require.NoError(t, b.run(t.Context()))
-	require.Equal(t, []string{"a.io/b Pod a/q"}, b.said())
+	backuptest.Write(t, b.store, "b", podItems("p")...)
+	backuptest.WriteVelero(t, b.store, "b", podItems("q"))
+	b.registerAction("a.io/b", everything, nil)
+	require.NoError(t, b.runAttempt(t.Context()))
+	require.Equal(t, []string{"a.io/b Pod a/q"}, b.takeNotes())
 }
 
 func TestADamagedItemCostsThatItemAnError(t *testing.T) {
@@ -64,15 +64,15 @@ func TestADamagedItemCostsThatItemAnError(t *testing.T) {
 	packed, _ := b.store.Bytes(layout.BackupTarball("b"))
 	packed[len(packed)/2] ^= 0xff
 	b.store.Set(layout.BackupTarball("b"), packed)
-	b.register("a.io/b", everything, nil)
-	err := b.run(t.Context())
+	b.registerAction("a.io/b", everything, nil)
+	err := b.runAttempt(t.Context())
 	require.True(t, errors.Is(err, tarball.ErrCorrupt) || errors.Is(err, tarball.ErrMismatch), err)
 	require.ErrorContains(t, err, "resources/pods/namespaces/a/o-")
-	first := len(b.said())
+	first := len(b.takeNotes())
 	require.Greater(t, first, 150, "its neighbours in the same gzip member are lost, the others are not")
 	require.Less(t, first, 300)
-	require.Error(t, b.next())
-	require.Empty(t, b.said())
+	require.Error(t, b.runNextAttempt())
+	require.Empty(t, b.takeNotes())
 }
 
 func TestADamagedTarballIsAnError(t *testing.T) {
@@ -80,29 +80,29 @@ func TestADamagedTarballIsAnError(t *testing.T) {
 	backuptest.WriteVelero(t, b.store, "b", backuptest.Objects("pods", "Pod", "a", 500))
 	packed, _ := b.store.Bytes(layout.BackupTarball("b"))
 	b.store.Set(layout.BackupTarball("b"), packed[:len(packed)/2])
-	b.register("a.io/b", everything, nil)
-	require.ErrorIs(t, b.run(t.Context()), tarball.ErrCorrupt)
-	require.NotEmpty(t, b.said())
-	require.ErrorIs(t, b.next(), tarball.ErrCorrupt)
-	require.Empty(t, b.said())
+	b.registerAction("a.io/b", everything, nil)
+	require.ErrorIs(t, b.runAttempt(t.Context()), tarball.ErrCorrupt)
+	require.NotEmpty(t, b.takeNotes())
+	require.ErrorIs(t, b.runNextAttempt(), tarball.ErrCorrupt)
+	require.Empty(t, b.takeNotes())
 }
 
 func TestForeignEntries(t *testing.T) {
 	b := newBed(t)
-	backuptest.WriteVelero(t, b.store, "b", items("p"),
+	backuptest.WriteVelero(t, b.store, "b", podItems("p"),
 		[2]string{"../../etc/passwd", "x"}, [2]string{"resources/pods/namespaces/a/text.txt", "x"}, [2]string{"resources/pods/namespaces/../x.json", "{}"})
-	b.register("a.io/b", everything, nil)
-	require.NoError(t, b.run(t.Context()), "what is no object is nobody's")
-	require.Equal(t, []string{"a.io/b Pod a/p"}, b.said())
+	b.registerAction("a.io/b", everything, nil)
+	require.NoError(t, b.runAttempt(t.Context()), "what is no object is nobody's")
+	require.Equal(t, []string{"a.io/b Pod a/p"}, b.takeNotes())
 
 	b = newBed(t)
-	backuptest.WriteVelero(t, b.store, "b", items("p"),
+	backuptest.WriteVelero(t, b.store, "b", podItems("p"),
 		[2]string{"resources/pods/namespaces/a/huge.json", strings.Repeat("0", 33<<20)}, [2]string{"resources/pods/namespaces/a/odd.json", `{"metadata":{"labels":7}}`})
-	b.register("a.io/b", everything, nil)
-	err := b.run(t.Context())
+	b.registerAction("a.io/b", everything, nil)
+	err := b.runAttempt(t.Context())
 	require.ErrorIs(t, err, tarball.ErrTooLarge)
 	require.ErrorContains(t, err, "resources/pods/namespaces/a/odd.json")
-	require.Equal(t, []string{"a.io/b Pod a/p"}, b.said())
+	require.Equal(t, []string{"a.io/b Pod a/p"}, b.takeNotes())
 }
 
 // TestABrokenConnectionIsOpenedAgain: actions may work for hours while the other end of a
@@ -111,13 +111,13 @@ func TestABrokenConnectionIsOpenedAgain(t *testing.T) {
 	b := newBed(t)
 	all := backuptest.Objects("pods", "Pod", "a", 200)
 	for i := range all {
-		all[i].Spec = map[string]any{"pad": noise(i, 20<<10)}
+		all[i].Spec = map[string]any{"pad": randomText(i, 20<<10)}
 	}
 	backuptest.WriteVelero(t, b.store, "b", all)
 	info, err := b.store.Stat(t.Context(), layout.BackupTarball("b"))
 	require.NoError(t, err)
 	require.Greater(t, info.Size, int64(1<<20), "more than is read ahead")
-	b.register("a.io/b", everything, nil)
+	b.registerAction("a.io/b", everything, nil)
 	reads := 0
 	b.store.Inject(func(op memstore.Op, _ string) error {
 		if op == memstore.OpRead {
@@ -127,30 +127,30 @@ func TestABrokenConnectionIsOpenedAgain(t *testing.T) {
 		}
 		return nil
 	})
-	require.NoError(t, b.run(t.Context()))
-	require.Len(t, b.said(), 200)
+	require.NoError(t, b.runAttempt(t.Context()))
+	require.Len(t, b.takeNotes(), 200)
 	require.Equal(t, 3, b.store.Calls(memstore.OpGet))
 }
 
 func TestAStoreThatFailsEndsTheAttempt(t *testing.T) {
 	inBothWays(t, backuptest.Objects("pods", "Pod", "a", 20), func(b *bed) {
-		b.register("a.io/b", everything, nil)
-		b.inject(memstore.OpRead, layout.BackupTarball("b"), errStore)
-		require.ErrorIs(b.t, b.run(b.t.Context()), errStore)
-		require.Empty(b.t, b.said())
+		b.registerAction("a.io/b", everything, nil)
+		b.injectFault(memstore.OpRead, layout.BackupTarball("b"), errStore)
+		require.ErrorIs(b.t, b.runAttempt(b.t.Context()), errStore)
+		require.Empty(b.t, b.takeNotes())
 		b.store.Inject(nil)
-		require.NoError(b.t, b.next())
-		require.Len(b.t, b.said(), 20)
+		require.NoError(b.t, b.runNextAttempt())
+		require.Len(b.t, b.takeNotes(), 20)
 	})
 	b := newBed(t)
-	backuptest.Write(t, b.store, "b", items("p")...)
-	b.register("a.io/b", everything, nil)
-	b.inject(memstore.OpGet, layout.BackupManifest("b"), errStore)
-	require.ErrorIs(t, b.run(t.Context()), errStore, "a manifest that cannot be reached is there all the same")
+	backuptest.Write(t, b.store, "b", podItems("p")...)
+	b.registerAction("a.io/b", everything, nil)
+	b.injectFault(memstore.OpGet, layout.BackupManifest("b"), errStore)
+	require.ErrorIs(t, b.runAttempt(t.Context()), errStore, "a manifest that cannot be reached is there all the same")
 }
 
-// noise is text that does not compress.
-func noise(seed, size int) string {
+// randomText is text that does not compress.
+func randomText(seed, size int) string {
 	var out bytes.Buffer
 	for x := uint64(seed)*2654435761 + 1; out.Len() < size; {
 		x ^= x << 13
@@ -163,9 +163,9 @@ func noise(seed, size int) string {
 
 func TestADiscoveryThatFailsEndsTheAttempt(t *testing.T) {
 	b := newBed(t)
-	backuptest.Write(t, b.store, "b", items("p")...)
-	b.register("a.io/b", everything, nil)
+	backuptest.Write(t, b.store, "b", podItems("p")...)
+	b.registerAction("a.io/b", everything, nil)
 	b.r.Discover = func(context.Context) (selection.Resolver, error) { return nil, errStore }
-	require.ErrorIs(t, b.run(t.Context()), errStore)
-	require.Empty(t, b.said())
+	require.ErrorIs(t, b.runAttempt(t.Context()), errStore)
+	require.Empty(t, b.takeNotes())
 }

@@ -35,7 +35,7 @@ func (f *FailedError) Messages() []string {
 	return texts
 }
 
-func (f *FailedError) add(err error) {
+func (f *FailedError) addError(err error) {
 	if len(f.Errs) >= shown {
 		f.More++
 		return
@@ -47,7 +47,7 @@ func (f *FailedError) add(err error) {
 func FailedWith(errs []error) *FailedError {
 	f := &FailedError{}
 	for _, err := range errs {
-		f.add(err)
+		f.addError(err)
 	}
 	return f
 }

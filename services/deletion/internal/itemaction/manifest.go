@@ -16,8 +16,8 @@ import (
 // actions work, which may take hours.
 const batchItems = 1000
 
-// open opens the manifest. Without one, and with a damaged one, the tarball is read from its start.
-func (w *attempt) open(ctx context.Context) error {
+// openManifest opens the manifest. Without one, and with a damaged one, the tarball is read from its start.
+func (w *attempt) openManifest(ctx context.Context) error {
 	if !w.tarball {
 		return nil
 	}
@@ -36,7 +36,7 @@ func (w *attempt) open(ctx context.Context) error {
 // byManifest shows the items of the resources that an action applies to, each read from the tarball
 // by range.
 func (w *attempt) byManifest(ctx context.Context) error {
-	kinds := w.kinds()
+	kinds := w.wantedKinds()
 	if len(kinds) == 0 {
 		return nil
 	}
@@ -50,14 +50,14 @@ func (w *attempt) byManifest(ctx context.Context) error {
 	}
 	defer func() { _ = src.Close() }() // it holds nothing but memory
 	for filter := (manifest.Filter{Kinds: kinds}); ; {
-		batch, err := w.batch(ctx, filter)
+		batch, err := w.nextBatch(ctx, filter)
 		if err != nil {
 			return err
 		}
 		for i := range batch {
 			it := itemOf(&batch[i])
 			it.body = func(ctx context.Context) ([]byte, error) { return src.Read(ctx, batch[i]) }
-			if err := w.show(ctx, &it); err != nil {
+			if err := w.showItem(ctx, &it); err != nil {
 				return err
 			}
 		}
@@ -69,8 +69,8 @@ func (w *attempt) byManifest(ctx context.Context) error {
 	}
 }
 
-// kinds returns the kinds that an action may want, each resource once: in its preferred version.
-func (w *attempt) kinds() []string {
+// wantedKinds returns the kinds that an action may want, each resource once: in its preferred version.
+func (w *attempt) wantedKinds() []string {
 	var kinds []string
 	for _, k := range w.manifest.Kinds() {
 		gr := schema.ParseGroupResource(k.Resource)
@@ -84,15 +84,15 @@ func (w *attempt) kinds() []string {
 	return kinds
 }
 
-// batch returns the next items that are left for an action.
-func (w *attempt) batch(ctx context.Context, f manifest.Filter) ([]manifest.Item, error) {
+// nextBatch returns the next items that are left for an action.
+func (w *attempt) nextBatch(ctx context.Context, f manifest.Filter) ([]manifest.Item, error) {
 	var batch []manifest.Item
 	for m, err := range w.manifest.Items(ctx, f) {
 		if err != nil {
 			return nil, err
 		}
 		it := itemOf(&m)
-		if len(w.todo(&it)) == 0 {
+		if len(w.pendingActions(&it)) == 0 {
 			continue
 		}
 		if batch = append(batch, m); len(batch) == batchItems {
@@ -102,8 +102,8 @@ func (w *attempt) batch(ctx context.Context, f manifest.Filter) ([]manifest.Item
 	return batch, nil
 }
 
-func itemOf(m *manifest.Item) item {
-	return item{
+func itemOf(m *manifest.Item) backupItem {
+	return backupItem{
 		path: m.Path, resource: schema.GroupResource{Group: m.Group, Resource: m.Resource}, namespace: m.Namespace, labels: labels.Set(m.Labels),
 	}
 }

@@ -14,7 +14,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-func (m *Metrics) called(action string, err error) {
+func (m *Metrics) countCall(action string, err error) {
 	if m == nil {
 		return
 	}

@@ -18,46 +18,46 @@ import (
 var everything action.Selector
 
 func TestActionsRunPerItemInTheOrderOfTheirNames(t *testing.T) {
-	inBothWays(t, items("p", "q"), func(b *bed) {
+	inBothWays(t, podItems("p", "q"), func(b *bed) {
 		for _, name := range []string{"a.io/x", "b.io/a", "a.io/b"} {
-			b.register(name, everything, nil)
+			b.registerAction(name, everything, nil)
 		}
-		require.NoError(b.t, b.run(b.t.Context()))
+		require.NoError(b.t, b.runAttempt(b.t.Context()))
 		require.Equal(b.t, []string{
 			"a.io/b Pod a/p", "a.io/x Pod a/p", "b.io/a Pod a/p",
 			"a.io/b Pod a/q", "a.io/x Pod a/q", "b.io/a Pod a/q",
-		}, b.said())
+		}, b.takeNotes())
 		require.Equal(b.t, 1, b.closed)
 	})
 }
 
 func TestNothingIsReadWithoutActions(t *testing.T) {
 	b := newBed(t)
-	backuptest.Write(t, b.store, "b", items("p")...)
+	backuptest.Write(t, b.store, "b", podItems("p")...)
 	b.store.Inject(func(op memstore.Op, key string) error { return fmt.Errorf("%s of %s", op, key) })
 	b.r.Discover = nil
-	require.NoError(t, b.run(t.Context()))
+	require.NoError(t, b.runAttempt(t.Context()))
 	require.Equal(t, 1, b.closed)
 }
 
 func TestTheTarballIsNotReadForWhatNobodyWants(t *testing.T) {
 	b := newBed(t)
-	backuptest.Write(t, b.store, "b", items("p")...)
-	b.register("a.io/b", action.Selector{IncludedResources: []string{"secrets"}}, nil)
-	b.inject(memstore.OpGet, layout.BackupTarball("b"), errStore)
-	require.NoError(t, b.run(t.Context()))
-	b.register("a.io/c", action.Selector{IncludedResources: []string{"pods"}, Labels: "tier=db"}, nil)
-	require.NoError(t, b.run(t.Context()), "labels are in the manifest")
-	require.Empty(t, b.said())
+	backuptest.Write(t, b.store, "b", podItems("p")...)
+	b.registerAction("a.io/b", action.Selector{IncludedResources: []string{"secrets"}}, nil)
+	b.injectFault(memstore.OpGet, layout.BackupTarball("b"), errStore)
+	require.NoError(t, b.runAttempt(t.Context()))
+	b.registerAction("a.io/c", action.Selector{IncludedResources: []string{"pods"}, Labels: "tier=db"}, nil)
+	require.NoError(t, b.runAttempt(t.Context()), "labels are in the manifest")
+	require.Empty(t, b.takeNotes())
 }
 
 func TestAMissingTarballIsNoError(t *testing.T) {
 	b := newBed(t)
-	b.register("a.io/b", everything, nil).unable = errors.New("not asked")
+	b.registerAction("a.io/b", everything, nil).unable = errors.New("not asked")
 	b.r.Unknown = func() []error { return []error{errors.New("plugin binary /x: cannot start")} }
-	require.NoError(t, b.run(t.Context()))
-	b.inject(memstore.OpStat, layout.BackupTarball("b"), errStore)
-	require.ErrorIs(t, b.run(t.Context()), errStore, "but it must be known that it is missing")
+	require.NoError(t, b.runAttempt(t.Context()))
+	b.injectFault(memstore.OpStat, layout.BackupTarball("b"), errStore)
+	require.ErrorIs(t, b.runAttempt(t.Context()), errStore, "but it must be known that it is missing")
 }
 
 func TestActionsSeeWhatTheyAskFor(t *testing.T) {
@@ -84,8 +84,8 @@ func TestActionsSeeWhatTheyAskFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBothWays(t, all, func(b *bed) {
 				var seen []string
-				b.register("a.io/b", tc.selector, func(_ context.Context, object string) error { seen = append(seen, object); return nil })
-				require.NoError(b.t, b.run(b.t.Context()))
+				b.registerAction("a.io/b", tc.selector, func(_ context.Context, object string) error { seen = append(seen, object); return nil })
+				require.NoError(b.t, b.runAttempt(b.t.Context()))
 				require.ElementsMatch(b.t, tc.want, seen)
 			})
 		})
@@ -98,9 +98,9 @@ func TestNamesOfRemovedDefinitionsAreResolved(t *testing.T) {
 	for _, name := range []string{"widgets", "Widget", "widgets.example.com"} {
 		b := newBed(t)
 		backuptest.Write(t, b.store, "b", widget)
-		b.register("a.io/b", action.Selector{IncludedResources: []string{name}}, nil)
-		require.NoError(t, b.run(t.Context()))
-		require.Equal(t, []string{"a.io/b Widget.example.com w"}, b.said(), name)
+		b.registerAction("a.io/b", action.Selector{IncludedResources: []string{name}}, nil)
+		require.NoError(t, b.runAttempt(t.Context()))
+		require.Equal(t, []string{"a.io/b Widget.example.com w"}, b.takeNotes(), name)
 	}
 }
 
@@ -109,7 +109,7 @@ func TestActionsGetTheItemAsItIsStored(t *testing.T) {
 	stored.Spec = map[string]any{"big": int64(9007199254740993)}
 	inBothWays(t, []backuptest.Item{stored}, func(b *bed) {
 		b.actions = []action.DeleteItem{&looking{want: string(stored.Body())}, &looking{name: "second", want: string(stored.Body())}}
-		require.NoError(b.t, b.run(b.t.Context()))
+		require.NoError(b.t, b.runAttempt(b.t.Context()))
 	})
 }
 
@@ -136,18 +136,18 @@ func (l *looking) Execute(_ context.Context, object *action.Object, _ *action.Ba
 // with its feature for that.
 func TestAnItemIsShownOnce(t *testing.T) {
 	b := newBed(t)
-	p := items("p")
+	p := podItems("p")
 	backuptest.WriteVelero(t, b.store, "b", p, [2]string{"resources/pods/v1beta1/namespaces/a/p.json", string(p[0].Body())})
-	b.register("a.io/b", everything, nil)
-	require.NoError(t, b.run(t.Context()))
-	require.Equal(t, []string{"a.io/b Pod a/p"}, b.said())
+	b.registerAction("a.io/b", everything, nil)
+	require.NoError(t, b.runAttempt(t.Context()))
+	require.Equal(t, []string{"a.io/b Pod a/p"}, b.takeNotes())
 }
 
 func TestManyItemsAreShownOnceEach(t *testing.T) {
 	inBothWays(t, backuptest.Objects("pods", "Pod", "a", 2*batchItems+1), func(b *bed) {
-		b.register("a.io/b", everything, nil)
-		require.NoError(b.t, b.run(b.t.Context()))
-		said := b.said()
+		b.registerAction("a.io/b", everything, nil)
+		require.NoError(b.t, b.runAttempt(b.t.Context()))
+		said := b.takeNotes()
 		require.Len(b.t, said, 2*batchItems+1)
 		for i, line := range said {
 			require.Equal(b.t, fmt.Sprintf("a.io/b Pod a/o-%06d", i), line)
@@ -166,13 +166,13 @@ func TestNothingIsShownWhileAnActionDoesNotSayWhatItWants(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t)
-			backuptest.Write(t, b.store, "b", items("p")...)
-			change(b, b.register("a.io/x", everything, nil))
-			b.register("b.io/a", everything, nil)
-			texts := messages(t, b.run(t.Context()))
+			backuptest.Write(t, b.store, "b", podItems("p")...)
+			change(b, b.registerAction("a.io/x", everything, nil))
+			b.registerAction("b.io/a", everything, nil)
+			texts := errorMessages(t, b.runAttempt(t.Context()))
 			require.Len(t, texts, 1)
 			require.Contains(t, texts[0], "a.io/x")
-			require.Empty(t, b.said())
+			require.Empty(t, b.takeNotes())
 		})
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// stored finds where the objects of the backup are: in its tarball, or in the parts of a backup
+// locateObjects finds where the objects of the backup are: in its tarball, or in the parts of a backup
 // that ended before it had one.
-func (w *attempt) stored(ctx context.Context) (found bool, err error) {
+func (w *attempt) locateObjects(ctx context.Context) (found bool, err error) {
 	w.tarball, err = objectstore.Exists(ctx, w.job.Store, layout.BackupTarball(w.job.Backup.Name))
 	if err != nil || w.tarball || !w.job.Parts {
 		return w.tarball, err
@@ -43,9 +43,9 @@ func (w *attempt) stored(ctx context.Context) (found bool, err error) {
 func (w *attempt) byParts(ctx context.Context) error {
 	w.record.remembers = true
 	for _, key := range w.parts {
-		err := w.through(ctx, key, tarball.ListPart)
-		if damaged(err) {
-			w.failed.add(err)
+		err := w.readThrough(ctx, key, tarball.ListPart)
+		if isDamaged(err) {
+			w.failed.addError(err)
 			continue
 		}
 		if err != nil {

@@ -27,31 +27,31 @@ const (
 	maxBatch   = 16 << 20
 )
 
-// record holds which actions have done their work for which items, as objects of the bucket beside
+// doneRecord holds which actions have done their work for which items, as objects of the bucket beside
 // the backup, each written once. Methods are for one goroutine, but for flush.
-type record struct {
+type doneRecord struct {
 	job    Job
 	log    *slog.Logger
 	prefix string
-	known  map[id]struct{} // of earlier attempts, and of this one if remembers
+	known  map[pairID]struct{} // of earlier attempts, and of this one if remembers
 	// remembers adds what this attempt did to known.
 	remembers bool
 
 	mu      sync.Mutex
-	pending []pair
+	pending []donePair
 
 	writing sync.Mutex // held for the fields below
 	batch   []byte     // a part of what was pending, which is being written
 	written int
 }
 
-// pair is an action and the path of an item it has done its work for.
-type pair struct{ action, path string }
+// donePair is an action and the path of an item it has done its work for.
+type donePair struct{ action, path string }
 
-// id is the hash of a pair: a million take 30 MiB or so.
-type id [16]byte
+// pairID is the hash of a pair: a million take 30 MiB or so.
+type pairID [16]byte
 
-func (p pair) id() (short id) {
+func (p donePair) hashID() (short pairID) {
 	sum := sha256.Sum256([]byte(p.action + "\x00" + p.path))
 	copy(short[:], sum[:])
 	return short
@@ -66,18 +66,18 @@ type recordFile struct {
 
 const recordVersion = 1
 
-func newRecord(job Job, log *slog.Logger) *record {
-	return &record{job: job, log: log, prefix: layout.DeletionRecords(job.Backup.Name, job.UID)}
+func newRecord(job Job, log *slog.Logger) *doneRecord {
+	return &doneRecord{job: job, log: log, prefix: layout.DeletionRecords(job.Backup.Name, job.UID)}
 }
 
-// load reads what was recorded so far. A damaged object is reported and left out: its items come
+// loadDone reads what was recorded so far. A damaged object is reported and left out: its items come
 // again.
-func (r *record) load(ctx context.Context) error {
-	r.known = map[id]struct{}{}
+func (r *doneRecord) loadDone(ctx context.Context) error {
+	r.known = map[pairID]struct{}{}
 	return r.job.Store.List(ctx, r.prefix, func(i objectstore.Info) error {
 		data, err := objectstore.ReadAll(ctx, r.job.Store, i.Key, maxBatch)
 		if err == nil {
-			err = r.learn(data)
+			err = r.learnPairs(data)
 		}
 		if errors.Is(err, errRecord) || errors.Is(err, objectstore.ErrSize) {
 			r.log.Warn("record of delete item actions cannot be read, what it holds is done again", "key", i.Key, "error", err)
@@ -89,7 +89,7 @@ func (r *record) load(ctx context.Context) error {
 
 var errRecord = errors.New("damaged record")
 
-func (r *record) learn(data []byte) error {
+func (r *doneRecord) learnPairs(data []byte) error {
 	var f recordFile
 	if err := jsonlimit.Unmarshal(data, &f, jsonlimit.Object); err != nil {
 		return fmt.Errorf("%w: %w", errRecord, err)
@@ -99,29 +99,29 @@ func (r *record) learn(data []byte) error {
 	}
 	for action, paths := range f.Done {
 		for _, path := range paths {
-			r.known[pair{action, path}.id()] = struct{}{}
+			r.known[donePair{action, path}.hashID()] = struct{}{}
 		}
 	}
 	return nil
 }
 
-// has reports whether the action had done its work for the item when the record was loaded, or
+// hasDone reports whether the action had done its work for the item when the record was loaded, or
 // since if remembers is set.
-func (r *record) has(action, path string) bool {
+func (r *doneRecord) hasDone(action, path string) bool {
 	if len(r.known) == 0 {
 		return false
 	}
-	_, ok := r.known[pair{action, path}.id()]
+	_, ok := r.known[donePair{action, path}.hashID()]
 	return ok
 }
 
-// add notes that the action has done its work for the item. It is written soon.
-func (r *record) add(ctx context.Context, action, path string) {
+// addDone notes that the action has done its work for the item. It is written soon.
+func (r *doneRecord) addDone(ctx context.Context, action, path string) {
 	if r.remembers {
-		r.known[pair{action, path}.id()] = struct{}{}
+		r.known[donePair{action, path}.hashID()] = struct{}{}
 	}
 	r.mu.Lock()
-	r.pending = append(r.pending, pair{action, path})
+	r.pending = append(r.pending, donePair{action, path})
 	full := len(r.pending)%batchPairs == 0
 	r.mu.Unlock()
 	if full {
@@ -129,9 +129,9 @@ func (r *record) add(ctx context.Context, action, path string) {
 	}
 }
 
-// keep writes what is pending from time to time, until stop is called: an action that takes long
+// keepWriting writes what is pending from time to time, until stop is called: an action that takes long
 // must not hold up the record of others.
-func (r *record) keep(ctx context.Context, c clock.WithTicker) (stop func()) {
+func (r *doneRecord) keepWriting(ctx context.Context, c clock.WithTicker) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ticker := c.NewTicker(flushEvery)
 	var group sync.WaitGroup
@@ -152,21 +152,21 @@ func (r *record) keep(ctx context.Context, c clock.WithTicker) (stop func()) {
 	}
 }
 
-func (r *record) tryFlush(ctx context.Context) {
-	if err := r.flush(ctx); err != nil && ctx.Err() == nil {
+func (r *doneRecord) tryFlush(ctx context.Context) {
+	if err := r.flushPending(ctx); err != nil && ctx.Err() == nil {
 		r.log.Warn("what delete item actions have done is not recorded yet", "error", err)
 	}
 }
 
-// flush writes everything that is pending. What it cannot write stays pending. It is safe for
+// flushPending writes everything that is pending. What it cannot write stays pending. It is safe for
 // concurrent use.
-func (r *record) flush(ctx context.Context) error {
+func (r *doneRecord) flushPending(ctx context.Context) error {
 	r.writing.Lock()
 	defer r.writing.Unlock()
 	for {
 		if r.batch == nil {
 			var err error
-			if r.batch, err = r.take(); r.batch == nil || err != nil {
+			if r.batch, err = r.encodeNext(); r.batch == nil || err != nil {
 				return err
 			}
 		}
@@ -185,8 +185,8 @@ func (r *record) flush(ctx context.Context) error {
 	}
 }
 
-// take encodes the next of the pending pairs; nil when there are none.
-func (r *record) take() ([]byte, error) {
+// encodeNext encodes the next of the pending pairs; nil when there are none.
+func (r *doneRecord) encodeNext() ([]byte, error) {
 	r.mu.Lock()
 	n := min(len(r.pending), batchPairs)
 	pairs := r.pending[:n:n]

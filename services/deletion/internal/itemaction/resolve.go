@@ -9,23 +9,23 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 )
 
-// resolver resolves the resource names in selectors by what the cluster serves, and for resources
+// newResolver resolves the resource names in selectors by what the cluster serves, and for resources
 // that it no longer serves, such as of a removed definition, by the backup itself.
-func (w *attempt) resolver(cluster selection.Resolver) selection.Resolver {
+func (w *attempt) newResolver(cluster selection.Resolver) selection.Resolver {
 	if w.manifest == nil {
 		return cluster
 	}
-	return &resolver{Resolver: cluster, kinds: w.manifest.Kinds()}
+	return &kindResolver{Resolver: cluster, kinds: w.manifest.Kinds()}
 }
 
-type resolver struct {
+type kindResolver struct {
 	selection.Resolver
 	kinds []manifest.KindInfo
 }
 
 // Resolve implements selection.Resolver. A resource that is only in the backup is of unknown scope,
 // which selectors of actions do not ask for.
-func (r *resolver) Resolve(name string) (gr schema.GroupResource, namespaced, ok bool) {
+func (r *kindResolver) Resolve(name string) (gr schema.GroupResource, namespaced, ok bool) {
 	if gr, namespaced, ok = r.Resolver.Resolve(name); ok {
 		return gr, namespaced, true
 	}

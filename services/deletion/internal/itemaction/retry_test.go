@@ -22,61 +22,61 @@ var errBoom = errors.New("plugin a.io/x: Execute of Pod a/p: boom")
 // TestTheNextAttemptDoesOnlyWhatIsLeft: a failure costs its item the later actions, which may count
 // on the one that failed, and no other item anything.
 func TestTheNextAttemptDoesOnlyWhatIsLeft(t *testing.T) {
-	inBothWays(t, items("o", "p", "q"), func(b *bed) {
-		b.register("a.io/b", everything, nil)
-		x := b.register("a.io/x", everything, failing("Pod a/p", errBoom))
-		b.register("b.io/a", everything, nil)
-		require.Equal(b.t, []string{errBoom.Error()}, messages(b.t, b.run(b.t.Context())))
+	inBothWays(t, podItems("o", "p", "q"), func(b *bed) {
+		b.registerAction("a.io/b", everything, nil)
+		x := b.registerAction("a.io/x", everything, failForObject("Pod a/p", errBoom))
+		b.registerAction("b.io/a", everything, nil)
+		require.Equal(b.t, []string{errBoom.Error()}, errorMessages(b.t, b.runAttempt(b.t.Context())))
 		require.Equal(b.t, []string{
 			"a.io/b Pod a/o", "a.io/x Pod a/o", "b.io/a Pod a/o",
 			"a.io/b Pod a/p", "a.io/x Pod a/p",
 			"a.io/b Pod a/q", "a.io/x Pod a/q", "b.io/a Pod a/q",
-		}, b.said())
-		require.Len(b.t, b.records(), 1)
+		}, b.takeNotes())
+		require.Len(b.t, b.donePairs(), 1)
 
-		require.ErrorIs(b.t, b.next(), errBoom)
-		require.Equal(b.t, []string{"a.io/x Pod a/p"}, b.said())
+		require.ErrorIs(b.t, b.runNextAttempt(), errBoom)
+		require.Equal(b.t, []string{"a.io/x Pod a/p"}, b.takeNotes())
 
 		x.do = nil
-		require.NoError(b.t, b.next())
-		require.Equal(b.t, []string{"a.io/x Pod a/p", "b.io/a Pod a/p"}, b.said())
-		require.NoError(b.t, b.next())
-		require.Empty(b.t, b.said(), "all is done")
+		require.NoError(b.t, b.runNextAttempt())
+		require.Equal(b.t, []string{"a.io/x Pod a/p", "b.io/a Pod a/p"}, b.takeNotes())
+		require.NoError(b.t, b.runNextAttempt())
+		require.Empty(b.t, b.takeNotes(), "all is done")
 	})
 }
 
 // A plugin that was installed after a failed attempt is called for all items, those of the earlier
 // attempt included.
 func TestANewActionSeesEverything(t *testing.T) {
-	inBothWays(t, items("o", "p"), func(b *bed) {
-		b.register("a.io/b", everything, failing("Pod a/p", errBoom))
-		require.Error(b.t, b.run(b.t.Context()))
-		b.register("a.io/a", everything, nil)
-		b.said()
-		require.Error(b.t, b.next())
-		require.Equal(b.t, []string{"a.io/a Pod a/o", "a.io/a Pod a/p", "a.io/b Pod a/p"}, b.said())
+	inBothWays(t, podItems("o", "p"), func(b *bed) {
+		b.registerAction("a.io/b", everything, failForObject("Pod a/p", errBoom))
+		require.Error(b.t, b.runAttempt(b.t.Context()))
+		b.registerAction("a.io/a", everything, nil)
+		b.takeNotes()
+		require.Error(b.t, b.runNextAttempt())
+		require.Equal(b.t, []string{"a.io/a Pod a/o", "a.io/a Pod a/p", "a.io/b Pod a/p"}, b.takeNotes())
 	})
 }
 
 func TestManyErrorsAreSummedUp(t *testing.T) {
 	inBothWays(t, backuptest.Objects("pods", "Pod", "a", 50), func(b *bed) {
-		b.register("a.io/b", everything, func(_ context.Context, object string) error { return fmt.Errorf("no %s", object) })
-		texts := messages(b.t, b.run(b.t.Context()))
+		b.registerAction("a.io/b", everything, func(_ context.Context, object string) error { return fmt.Errorf("no %s", object) })
+		texts := errorMessages(b.t, b.runAttempt(b.t.Context()))
 		require.Len(b.t, texts, shown+1)
 		require.Equal(b.t, "no Pod a/o-000000", texts[0])
 		require.Equal(b.t, "and 30 more errors", texts[shown])
-		require.Len(b.t, b.said(), 50)
-		require.Empty(b.t, b.records())
+		require.Len(b.t, b.takeNotes(), 50)
+		require.Empty(b.t, b.donePairs())
 	})
 }
 
 // TestAnInterruptedAttemptIsRecorded: the process is stopped while an action works; what is done is
 // not repeated.
 func TestAnInterruptedAttemptIsRecorded(t *testing.T) {
-	inBothWays(t, items("o", "p", "q"), func(b *bed) {
+	inBothWays(t, podItems("o", "p", "q"), func(b *bed) {
 		ctx, stop := context.WithCancel(b.t.Context())
-		b.register("a.io/b", everything, nil)
-		x := b.register("a.io/x", everything, func(ctx context.Context, object string) error {
+		b.registerAction("a.io/b", everything, nil)
+		x := b.registerAction("a.io/x", everything, func(ctx context.Context, object string) error {
 			if object == "Pod a/p" {
 				stop()
 				<-ctx.Done()
@@ -85,22 +85,22 @@ func TestAnInterruptedAttemptIsRecorded(t *testing.T) {
 			return nil
 		})
 		b.confirm = func() error { return nil } // the claim is still held
-		require.ErrorIs(b.t, b.run(ctx), context.Canceled)
-		b.said()
+		require.ErrorIs(b.t, b.runAttempt(ctx), context.Canceled)
+		b.takeNotes()
 		x.do = nil
-		require.NoError(b.t, b.next())
-		require.Equal(b.t, []string{"a.io/x Pod a/p", "a.io/b Pod a/q", "a.io/x Pod a/q"}, b.said())
+		require.NoError(b.t, b.runNextAttempt())
+		require.Equal(b.t, []string{"a.io/x Pod a/p", "a.io/b Pod a/q", "a.io/x Pod a/q"}, b.takeNotes())
 	})
 }
 
 // TestWhatWasDoneIsRecordedWhileAnActionTakesLong: a process dies while an action hangs, and its
 // successor does not repeat what was done a second before.
 func TestWhatWasDoneIsRecordedWhileAnActionTakesLong(t *testing.T) {
-	inBothWays(t, items("o", "p", "q"), func(b *bed) {
+	inBothWays(t, podItems("o", "p", "q"), func(b *bed) {
 		ctx, die := context.WithCancel(b.t.Context())
 		slow := make(chan struct{})
-		b.register("a.io/b", everything, nil)
-		x := b.register("a.io/x", everything, func(ctx context.Context, object string) error {
+		b.registerAction("a.io/b", everything, nil)
+		x := b.registerAction("a.io/x", everything, func(ctx context.Context, object string) error {
 			if object != "Pod a/p" {
 				return nil
 			}
@@ -109,19 +109,19 @@ func TestWhatWasDoneIsRecordedWhileAnActionTakesLong(t *testing.T) {
 			return context.Cause(ctx)
 		})
 		done := make(chan error, 1)
-		go func() { done <- b.run(ctx) }()
+		go func() { done <- b.runAttempt(ctx) }()
 		<-slow
-		require.Empty(b.t, b.records())
+		require.Empty(b.t, b.donePairs())
 		b.clock.Step(flushEvery)
-		require.Eventually(b.t, func() bool { return len(b.store.Keys()) > 0 && len(matching(b.store.Keys(), "/deletion/")) == 1 }, timeout, time.Millisecond)
+		require.Eventually(b.t, func() bool { return len(b.store.Keys()) > 0 && len(linesContaining(b.store.Keys(), "/deletion/")) == 1 }, timeout, time.Millisecond)
 		b.store.Inject(func(memstore.Op, string) error { return errors.New("the process is dead") })
 		die()
 		require.Error(b.t, <-done)
 		b.store.Inject(nil)
-		b.said()
+		b.takeNotes()
 		x.do = nil
-		require.NoError(b.t, b.next())
-		require.Equal(b.t, []string{"a.io/x Pod a/p", "a.io/b Pod a/q", "a.io/x Pod a/q"}, b.said())
+		require.NoError(b.t, b.runNextAttempt())
+		require.Equal(b.t, []string{"a.io/x Pod a/p", "a.io/b Pod a/q", "a.io/x Pod a/q"}, b.takeNotes())
 	})
 }
 
@@ -129,14 +129,14 @@ var errLost = errors.New("claim lost")
 
 // A process whose work is another's calls nothing and records nothing.
 func TestALostClaimEndsTheAttempt(t *testing.T) {
-	inBothWays(t, items("o", "p", "q"), func(b *bed) {
-		b.register("a.io/b", everything, func(_ context.Context, object string) error {
+	inBothWays(t, podItems("o", "p", "q"), func(b *bed) {
+		b.registerAction("a.io/b", everything, func(_ context.Context, object string) error {
 			b.confirm = func() error { return errLost }
 			return nil
 		})
-		require.ErrorIs(b.t, b.run(b.t.Context()), errLost)
-		require.Equal(b.t, []string{"a.io/b Pod a/o"}, b.said())
-		require.Empty(b.t, b.records())
+		require.ErrorIs(b.t, b.runAttempt(b.t.Context()), errLost)
+		require.Equal(b.t, []string{"a.io/b Pod a/o"}, b.takeNotes())
+		require.Empty(b.t, b.donePairs())
 	})
 }
 
@@ -145,22 +145,22 @@ func TestALostClaimEndsTheAttempt(t *testing.T) {
 func TestAnActionThatDoesNotAnswerIsGivenUp(t *testing.T) {
 	names := []string{"k", "l", "m", "n", "o", "p"}
 	for why, calls := range map[error]int{pluginhost.ErrTimeout: maxUnanswered, pluginhost.ErrStopped: 1} {
-		inBothWays(t, items(names...), func(b *bed) {
-			b.register("a.io/b", everything, nil)
-			x := b.register("a.io/x", everything, func(context.Context, string) error {
+		inBothWays(t, podItems(names...), func(b *bed) {
+			b.registerAction("a.io/b", everything, nil)
+			x := b.registerAction("a.io/x", everything, func(context.Context, string) error {
 				return &pluginhost.Error{Plugin: "a.io/x", Method: "Execute", Err: why}
 			})
-			b.register("b.io/a", everything, nil)
-			texts := messages(b.t, b.run(b.t.Context()))
+			b.registerAction("b.io/a", everything, nil)
+			texts := errorMessages(b.t, b.runAttempt(b.t.Context()))
 			require.Len(b.t, texts, calls+1)
 			require.Equal(b.t, fmt.Sprintf("plugin a.io/x: does not answer: %d more items were not shown to it", len(names)-calls), texts[calls])
-			said := b.said()
-			require.Len(b.t, matching(said, "a.io/x"), calls)
-			require.Len(b.t, matching(said, "a.io/b"), len(names), "whoever comes before is not delayed")
-			require.Empty(b.t, matching(said, "b.io/a"), "whoever comes behind waits")
+			said := b.takeNotes()
+			require.Len(b.t, linesContaining(said, "a.io/x"), calls)
+			require.Len(b.t, linesContaining(said, "a.io/b"), len(names), "whoever comes before is not delayed")
+			require.Empty(b.t, linesContaining(said, "b.io/a"), "whoever comes behind waits")
 			x.do = nil
-			require.NoError(b.t, b.next())
-			require.Len(b.t, b.said(), 2*len(names))
+			require.NoError(b.t, b.runNextAttempt())
+			require.Len(b.t, b.takeNotes(), 2*len(names))
 		})
 	}
 }
@@ -170,52 +170,52 @@ func TestAnAnswerInBetweenCounts(t *testing.T) {
 	b := newBed(t)
 	backuptest.Write(t, b.store, "b", backuptest.Objects("pods", "Pod", "a", 20)...)
 	calls := 0
-	b.register("a.io/b", everything, func(context.Context, string) error {
+	b.registerAction("a.io/b", everything, func(context.Context, string) error {
 		if calls++; calls%maxUnanswered != 0 {
 			return pluginhost.ErrTimeout
 		}
 		return nil
 	})
-	require.ErrorIs(t, b.run(t.Context()), pluginhost.ErrTimeout)
+	require.ErrorIs(t, b.runAttempt(t.Context()), pluginhost.ErrTimeout)
 	require.Equal(t, 20, calls)
 }
 
 func TestADamagedRecordIsDoneAgain(t *testing.T) {
 	for name, data := range map[string]string{"garbage": "{", "another version": `{"version":7}`, "nothing": "", "another shape": `{"version":1,"done":{"a.io/b":"x"}}`} {
 		b := newBed(t)
-		backuptest.Write(t, b.store, "b", items("o", "p")...)
-		b.register("a.io/b", everything, failing("Pod a/p", errBoom))
-		require.Error(t, b.run(t.Context()))
-		b.said()
-		records := b.records()
+		backuptest.Write(t, b.store, "b", podItems("o", "p")...)
+		b.registerAction("a.io/b", everything, failForObject("Pod a/p", errBoom))
+		require.Error(t, b.runAttempt(t.Context()))
+		b.takeNotes()
+		records := b.donePairs()
 		require.Len(t, records, 1)
 		b.store.Set(records[0], []byte(data))
-		require.Error(t, b.next())
-		require.Equal(t, []string{"a.io/b Pod a/o", "a.io/b Pod a/p"}, b.said(), name)
+		require.Error(t, b.runNextAttempt())
+		require.Equal(t, []string{"a.io/b Pod a/o", "a.io/b Pod a/p"}, b.takeNotes(), name)
 	}
 }
 
 func TestARecordThatCannotBeReadEndsTheAttempt(t *testing.T) {
 	b := newBed(t)
-	backuptest.Write(t, b.store, "b", items("o", "p")...)
-	b.register("a.io/b", everything, failing("Pod a/p", errBoom))
-	require.Error(t, b.run(t.Context()))
-	b.said()
+	backuptest.Write(t, b.store, "b", podItems("o", "p")...)
+	b.registerAction("a.io/b", everything, failForObject("Pod a/p", errBoom))
+	require.Error(t, b.runAttempt(t.Context()))
+	b.takeNotes()
 	for _, op := range []memstore.Op{memstore.OpGet, memstore.OpList} {
-		b.inject(op, "/deletion/", errStore)
-		require.ErrorIs(t, b.next(), errStore)
-		require.Empty(t, b.said())
+		b.injectFault(op, "/deletion/", errStore)
+		require.ErrorIs(t, b.runNextAttempt(), errStore)
+		require.Empty(t, b.takeNotes())
 	}
 }
 
 func TestARecordThatCannotBeWritten(t *testing.T) {
 	b := newBed(t)
-	backuptest.Write(t, b.store, "b", items("o", "p")...)
-	b.inject(memstore.OpCreate, "/deletion/", errStore)
-	f := b.register("a.io/b", everything, nil)
-	require.NoError(t, b.run(t.Context()), "with everything done it is of no use")
-	f.do = failing("Pod a/p", errBoom)
-	texts := messages(t, b.next())
+	backuptest.Write(t, b.store, "b", podItems("o", "p")...)
+	b.injectFault(memstore.OpCreate, "/deletion/", errStore)
+	f := b.registerAction("a.io/b", everything, nil)
+	require.NoError(t, b.runAttempt(t.Context()), "with everything done it is of no use")
+	f.do = failForObject("Pod a/p", errBoom)
+	texts := errorMessages(t, b.runNextAttempt())
 	require.Len(t, texts, 2)
 	require.Equal(t, errBoom.Error(), texts[0])
 	require.Contains(t, texts[1], "record what delete item actions have done: ")
@@ -226,15 +226,15 @@ func TestARecordThatCannotBeWritten(t *testing.T) {
 func TestARecordThatWasWrittenAfterAll(t *testing.T) {
 	b := newBed(t)
 	r := newRecord(Job{Backup: backupNamed("b"), UID: "uid-b", Attempt: "1", Store: lossy{b.store}, Confirm: func(context.Context) error { return nil }}, b.r.Log)
-	r.add(t.Context(), "a.io/b", "o")
-	require.Error(t, r.flush(t.Context()))
-	r.add(t.Context(), "a.io/b", "p")
+	r.addDone(t.Context(), "a.io/b", "o")
+	require.Error(t, r.flushPending(t.Context()))
+	r.addDone(t.Context(), "a.io/b", "p")
 	r.job.Store = b.store
-	require.NoError(t, r.flush(t.Context()))
-	require.NoError(t, r.load(t.Context()))
-	require.True(t, r.has("a.io/b", "o"))
-	require.True(t, r.has("a.io/b", "p"))
-	require.False(t, r.has("a.io/x", "p"))
+	require.NoError(t, r.flushPending(t.Context()))
+	require.NoError(t, r.loadDone(t.Context()))
+	require.True(t, r.hasDone("a.io/b", "o"))
+	require.True(t, r.hasDone("a.io/b", "p"))
+	require.False(t, r.hasDone("a.io/x", "p"))
 	require.Len(t, b.store.Keys(), 2)
 }
 
@@ -249,13 +249,13 @@ func TestLongRecordsAreWrittenInParts(t *testing.T) {
 	b := newBed(t)
 	r := newRecord(Job{Backup: backupNamed("b"), UID: "uid-b", Attempt: "1", Store: b.store, Confirm: func(context.Context) error { return nil }}, b.r.Log)
 	for i := range 2*batchPairs + 1 {
-		r.add(t.Context(), "a.io/b", fmt.Sprint(i))
+		r.addDone(t.Context(), "a.io/b", fmt.Sprint(i))
 	}
 	require.Len(t, b.store.Keys(), 2, "full ones at once")
-	require.NoError(t, r.flush(t.Context()))
-	require.NoError(t, r.load(t.Context()))
+	require.NoError(t, r.flushPending(t.Context()))
+	require.NoError(t, r.loadDone(t.Context()))
 	require.Len(t, r.known, 2*batchPairs+1)
-	require.Len(t, b.records(), 3)
+	require.Len(t, b.donePairs(), 3)
 }
 
 // A process of another attempt cannot overwrite or take for its own what this one has recorded.
@@ -263,11 +263,11 @@ func TestAttemptsRecordBesideEachOther(t *testing.T) {
 	b := newBed(t)
 	for _, attempt := range []string{"1", "2"} {
 		r := newRecord(Job{Backup: backupNamed("b"), UID: "uid-b", Attempt: attempt, Store: b.store, Confirm: func(context.Context) error { return nil }}, b.r.Log)
-		r.add(t.Context(), "a.io/b", attempt)
-		require.NoError(t, r.flush(t.Context()))
+		r.addDone(t.Context(), "a.io/b", attempt)
+		require.NoError(t, r.flushPending(t.Context()))
 	}
-	require.True(t, slices.IsSorted(b.records()))
-	require.Len(t, b.records(), 2)
+	require.True(t, slices.IsSorted(b.donePairs()))
+	require.Len(t, b.donePairs(), 2)
 }
 
 func FuzzRecord(f *testing.F) {
@@ -275,8 +275,8 @@ func FuzzRecord(f *testing.F) {
 	f.Add([]byte(`{"version":1,"done":null}`))
 	f.Add([]byte(`[]`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		r := &record{known: map[id]struct{}{}}
-		if err := r.learn(data); err != nil {
+		r := &doneRecord{known: map[pairID]struct{}{}}
+		if err := r.learnPairs(data); err != nil {
 			require.ErrorIs(t, err, errRecord)
 		}
 	})

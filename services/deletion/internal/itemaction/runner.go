@@ -84,34 +84,34 @@ func (r *Runner) Run(ctx context.Context, job Job) error {
 		return nil
 	}
 	w := &attempt{job: job, log: log, metrics: r.Metrics, calls: r.Calls, failed: &FailedError{}, record: newRecord(job, log)}
-	found, err := w.stored(ctx)
+	found, err := w.locateObjects(ctx)
 	if err != nil || !found {
 		return err
 	}
 	if len(unknown) > 0 {
 		return FailedWith(unknown)
 	}
-	if err := r.begin(ctx, w, actions); err != nil {
+	if err := r.beginAttempt(ctx, w, actions); err != nil {
 		return err
 	}
-	stop := w.record.keep(ctx, r.Clock)
-	err = w.all(ctx)
+	stop := w.record.keepWriting(ctx, r.Clock)
+	err = w.showAllItems(ctx)
 	stop()
-	return w.end(ctx, err)
+	return w.endAttempt(ctx, err)
 }
 
-// begin calls AppliesTo of the actions, and reads what was done before.
-func (r *Runner) begin(ctx context.Context, w *attempt, actions []action.DeleteItem) error {
+// beginAttempt calls AppliesTo of the actions, and reads what was done before.
+func (r *Runner) beginAttempt(ctx context.Context, w *attempt, actions []action.DeleteItem) error {
 	cluster, err := r.Discover(ctx)
 	if err != nil {
 		return err
 	}
-	if err := w.open(ctx); err != nil {
+	if err := w.openManifest(ctx); err != nil {
 		return err
 	}
 	// An action whose AppliesTo fails may apply to every item, and before those whose names come
 	// later.
-	bound, errs := action.Bind(ctx, actions, w.resolver(cluster))
+	bound, errs := action.Bind(ctx, actions, w.newResolver(cluster))
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -119,22 +119,22 @@ func (r *Runner) begin(ctx context.Context, w *attempt, actions []action.DeleteI
 		return FailedWith(errs)
 	}
 	for _, b := range bound {
-		w.bound = append(w.bound, &asked{Bound: b})
+		w.bound = append(w.bound, &attemptAction{Bound: b})
 	}
 	backup := w.job.Backup.DeepCopy()
 	backup.SetGroupVersionKind(velerov1.GroupVersion.WithKind("Backup"))
 	if w.backup, err = action.NewBackup(backup); err != nil {
 		return err
 	}
-	return w.record.load(ctx)
+	return w.record.loadDone(ctx)
 }
 
-// end writes the last record, also when the process is being stopped, and returns what was not
+// endAttempt writes the last record, also when the process is being stopped, and returns what was not
 // done. cause is why the attempt ended early, if it did.
-func (w *attempt) end(ctx context.Context, cause error) error {
+func (w *attempt) endAttempt(ctx context.Context, cause error) error {
 	for _, a := range w.bound {
 		if a.left > 0 {
-			w.failed.add(fmt.Errorf("plugin %s: does not answer: %d more items were not shown to it", a.Action.Name(), a.left))
+			w.failed.addError(fmt.Errorf("plugin %s: does not answer: %d more items were not shown to it", a.Action.Name(), a.left))
 		}
 	}
 	if cause != nil {
@@ -142,7 +142,7 @@ func (w *attempt) end(ctx context.Context, cause error) error {
 	}
 	recording, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
 	defer cancel()
-	err := w.record.flush(recording)
+	err := w.record.flushPending(recording)
 	if len(w.failed.Errs) == 0 {
 		if err != nil { // nothing is asked of the record once the data is gone, and a full disk must not keep it from going
 			w.log.Warn("what delete item actions have done is not recorded", "error", err)

@@ -13,41 +13,41 @@ import (
 
 // byTarball shows the items of a tarball that has no manifest in one pass over it.
 func (w *attempt) byTarball(ctx context.Context) error {
-	return w.through(ctx, layout.BackupTarball(w.job.Backup.Name), tarball.List)
+	return w.readThrough(ctx, layout.BackupTarball(w.job.Backup.Name), tarball.List)
 }
 
-// lister reads an archive from its start.
-type lister func(ctx context.Context, r io.Reader, l tarball.Limits, v tarball.Visitor) error
+// archiveLister reads an archive from its start.
+type archiveLister func(ctx context.Context, r io.Reader, l tarball.Limits, v tarball.Visitor) error
 
-// through shows the items of one object of the bucket. A connection that breaks, as one does whose
+// readThrough shows the items of one object of the bucket. A connection that breaks, as one does whose
 // other end waits for hours while actions work, is opened again for as long as there is progress.
-func (w *attempt) through(ctx context.Context, key string, list lister) error {
-	for p := (pass{attempt: w, key: key, list: list}); ; {
+func (w *attempt) readThrough(ctx context.Context, key string, list archiveLister) error {
+	for p := (archivePass{attempt: w, key: key, list: list}); ; {
 		before := p.passed
-		err := p.run(ctx)
+		err := p.readArchive(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case p.stop != nil:
 			return p.stop
-		case err == nil || damaged(err) || p.passed == before:
+		case err == nil || isDamaged(err) || p.passed == before:
 			return err
 		}
 		w.log.Info("reading the tarball was interrupted; resuming", "key", key, "entries", p.passed, "error", err)
 	}
 }
 
-// pass is one reading of an archive.
-type pass struct {
+// archivePass is one reading of an archive.
+type archivePass struct {
 	*attempt
 	key    string
-	list   lister
+	list   archiveLister
 	passed int   // entries that earlier passes and this one are done with
 	seen   int   // entries of this one
 	stop   error // ends the attempt
 }
 
-func (p *pass) run(ctx context.Context) error {
+func (p *archivePass) readArchive(ctx context.Context) error {
 	in, err := p.job.Store.Get(ctx, p.key)
 	if err != nil {
 		return err
@@ -55,41 +55,41 @@ func (p *pass) run(ctx context.Context) error {
 	defer func() { _ = in.Close() }()
 	p.seen = 0
 	return p.list(ctx, in, tarball.Limits{}, tarball.Visitor{
-		Entry:   func(e tarball.Entry) error { return p.entry(ctx, e) },
-		Problem: p.problem,
+		Entry:   func(e tarball.Entry) error { return p.handleEntry(ctx, e) },
+		Problem: p.noteProblem,
 	})
 }
 
-// problem is an entry that is passed over. What is no object needs no action; an object that is too
+// noteProblem is an entry that is passed over. What is no object needs no action; an object that is too
 // large may have needed one.
-func (p *pass) problem(x tarball.Problem) {
+func (p *archivePass) noteProblem(x tarball.Problem) {
 	p.seen++
 	if p.seen <= p.passed {
 		return
 	}
 	p.passed = p.seen
 	if errors.Is(x.Err, tarball.ErrTooLarge) {
-		p.failed.add(x.Err)
+		p.failed.addError(x.Err)
 		return
 	}
 	p.log.Debug("entry of the tarball is no object", "path", x.Path, "error", x.Err)
 }
 
-func (p *pass) entry(ctx context.Context, e tarball.Entry) error {
+func (p *archivePass) handleEntry(ctx context.Context, e tarball.Entry) error {
 	p.seen++
 	if p.seen <= p.passed {
 		return nil
 	}
-	it := item{
+	it := backupItem{
 		path: e.TarName, resource: schema.GroupResource{Group: e.Group, Resource: e.Resource}, namespace: e.Namespace, unread: true,
 	}
-	if e.Version == "" && len(p.todo(&it)) > 0 { // the others are further copies
+	if e.Version == "" && len(p.pendingActions(&it)) > 0 { // the others are further copies
 		body, err := io.ReadAll(e.Body)
 		if err != nil {
 			return err
 		}
 		it.body = func(context.Context) ([]byte, error) { return body, nil }
-		if p.stop = p.show(ctx, &it); p.stop != nil {
+		if p.stop = p.showItem(ctx, &it); p.stop != nil {
 			return p.stop
 		}
 	}

@@ -33,8 +33,8 @@ type keptError struct {
 // Unwrap returns the reason.
 func (e *keptError) Unwrap() error { return e.error }
 
-// messages returns the errors for the request's status.
-func (e *keptError) messages() []string {
+// statusMessages returns the errors for the request's status.
+func (e *keptError) statusMessages() []string {
 	texts := []string{e.Error()}
 	failed := new(itemaction.FailedError)
 	if errors.As(e.error, &failed) {
@@ -48,7 +48,7 @@ func (e *keptError) messages() []string {
 
 // runActions has the delete item actions of plugins do their work; stored is velero-backup.json,
 // nil if there is none.
-func (j *job) runActions(ctx context.Context, store objectstore.Store, stored *velerov1.Backup) error {
+func (j *deletionJob) runActions(ctx context.Context, store objectstore.Store, stored *velerov1.Backup) error {
 	if j.remover.Actions == nil {
 		return nil
 	}
@@ -74,7 +74,7 @@ func (j *job) runActions(ctx context.Context, store objectstore.Store, stored *v
 
 // skipsActions reports whether the request or the backup gives leave to delete without delete item
 // actions.
-func (j *job) skipsActions() bool { return skipsActions(j.request) || skipsActions(j.backup) }
+func (j *deletionJob) skipsActions() bool { return skipsActions(j.request) || skipsActions(j.backup) }
 
 // What is done before anything of a backup is removed.
 const (
@@ -84,7 +84,7 @@ const (
 )
 
 // removeSnapshots has plugins delete the snapshots that the backup's directory lists.
-func (j *job) removeSnapshots(ctx context.Context, store objectstore.Store, stored *velerov1.Backup) error {
+func (j *deletionJob) removeSnapshots(ctx context.Context, store objectstore.Store, stored *velerov1.Backup) error {
 	if j.remover.Snapshots == nil {
 		return nil
 	}
@@ -98,9 +98,9 @@ func (j *job) removeSnapshots(ctx context.Context, store objectstore.Store, stor
 	return nil
 }
 
-// unshown makes an error that came before the actions one that keeps the backup and its restores,
+// unshownError makes an error that came before the actions one that keeps the backup and its restores,
 // if there are any actions.
-func (j *job) unshown(err error) error {
+func (j *deletionJob) unshownError(err error) error {
 	if j.remover.Actions == nil || j.skipsActions() {
 		return err
 	}
@@ -109,7 +109,7 @@ func (j *job) unshown(err error) error {
 
 // storedUID returns the UID that names the backup in the bucket: another cluster's object of it,
 // and one that was made anew from the bucket, have UIDs of their own.
-func storedUID(j *job, stored *velerov1.Backup) string {
+func storedUID(j *deletionJob, stored *velerov1.Backup) string {
 	if stored == nil || layout.CheckName(string(stored.UID)) != nil {
 		return string(j.backup.UID)
 	}

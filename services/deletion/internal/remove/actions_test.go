@@ -31,14 +31,14 @@ type actionsFunc func(ctx context.Context, job itemaction.Job) error
 
 func (f actionsFunc) Run(ctx context.Context, job itemaction.Job) error { return f(ctx, job) }
 
-// remember leaves a record as actions do.
-func remember(ctx context.Context, job itemaction.Job) error {
+// leaveRecord leaves a record as actions do.
+func leaveRecord(ctx context.Context, job itemaction.Job) error {
 	return objectstore.CreateBytes(ctx, job.Store, layout.DeletionRecords(job.Backup.Name, job.UID)+job.Attempt, []byte("{}"))
 }
 
 func TestAnActionThatFailsKeepsEverything(t *testing.T) {
-	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"), restoreOf("r", "b"))
-	b.fill(backup(velerov1.BackupPhaseCompleted))
+	b := newBed(t, newBackup(velerov1.BackupPhaseCompleted), newRequest("d"), restoreOf("r", "b"))
+	b.fillBucket(newBackup(velerov1.BackupPhaseCompleted))
 	keys := b.store.Keys()
 	b.r.Actions = actionsFunc(func(_ context.Context, job itemaction.Job) error {
 		require.Equal(t, velerov1.BackupPhaseDeleting, job.Backup.Status.Phase)
@@ -46,11 +46,11 @@ func TestAnActionThatFailsKeepsEverything(t *testing.T) {
 		require.Equal(t, "uid-d-1", job.Attempt)
 		return &itemaction.FailedError{Errs: []error{errors.New("plugin a.io/b: Execute of Pod a/p: boom"), errors.New("plugin a.io/x: gone")}, More: 3}
 	})
-	require.Equal(t, Done, b.process("d"))
+	require.Equal(t, Done, b.processRequest("d"))
 	require.Equal(t, keys, b.store.Keys())
-	require.Equal(t, velerov1.BackupPhaseDeleting, b.backup().Status.Phase)
-	require.NotNil(t, found(b, &velerov1.Restore{}, "r"))
-	d := b.request("d")
+	require.Equal(t, velerov1.BackupPhaseDeleting, b.readBackup().Status.Phase)
+	require.NotNil(t, findObject(b, &velerov1.Restore{}, "r"))
+	d := b.readRequest("d")
 	require.Equal(t, velerov1.DeleteBackupRequestPhaseProcessed, d.Status.Phase)
 	require.Equal(t, []string{
 		"delete item actions: plugin a.io/b: Execute of Pod a/p: boom", "delete item actions: plugin a.io/x: gone",
@@ -58,62 +58,62 @@ func TestAnActionThatFailsKeepsEverything(t *testing.T) {
 	}, d.Status.Errors)
 
 	b.r.Actions = actionsFunc(func(context.Context, itemaction.Job) error { return errors.New("no discovery") })
-	require.NoError(t, b.client.Create(t.Context(), request("e")))
-	require.Equal(t, Done, b.process("e"))
-	require.Equal(t, []string{"delete item actions: no discovery"}, b.request("e").Status.Errors)
+	require.NoError(t, b.client.Create(t.Context(), newRequest("e")))
+	require.Equal(t, Done, b.processRequest("e"))
+	require.Equal(t, []string{"delete item actions: no discovery"}, b.readRequest("e").Status.Errors)
 	require.Equal(t, keys, b.store.Keys())
 
 	b.r.Actions = actionsFunc(func(context.Context, itemaction.Job) error { return nil })
-	require.NoError(t, b.client.Create(t.Context(), request("f")))
-	require.Equal(t, Done, b.process("f"))
+	require.NoError(t, b.client.Create(t.Context(), newRequest("f")))
+	require.Equal(t, Done, b.processRequest("f"))
 	require.Equal(t, neighbours, b.store.Keys())
-	require.Nil(t, b.backup())
-	require.Nil(t, found(b, &velerov1.Restore{}, "r"))
+	require.Nil(t, b.readBackup())
+	require.Nil(t, findObject(b, &velerov1.Restore{}, "r"))
 	for _, name := range []string{"d", "e", "f"} {
-		require.Nil(t, b.request(name), name)
+		require.Nil(t, b.readRequest(name), name)
 	}
 }
 
 // A bucket that cannot be read for a while keeps the restores too: actions come before these go.
 func TestNothingGoesBeforeActionsCouldBeAsked(t *testing.T) {
 	for _, acts := range []bool{true, false} {
-		b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"), restoreOf("r", "b"))
-		b.fill(backup(velerov1.BackupPhaseCompleted))
+		b := newBed(t, newBackup(velerov1.BackupPhaseCompleted), newRequest("d"), restoreOf("r", "b"))
+		b.fillBucket(newBackup(velerov1.BackupPhaseCompleted))
 		if acts {
 			b.r.Actions = actionsFunc(func(context.Context, itemaction.Job) error { return errors.New("asked") })
 		}
-		b.inject(memstore.OpGet, layout.BackupMetadata("b"), errors.New("bucket is away"))
-		require.Equal(t, Done, b.process("d"))
-		errs := b.request("d").Status.Errors
+		b.injectFault(memstore.OpGet, layout.BackupMetadata("b"), errors.New("bucket is away"))
+		require.Equal(t, Done, b.processRequest("d"))
+		errs := b.readRequest("d").Status.Errors
 		require.Len(t, errs, 1)
 		require.Contains(t, errs[0], "bucket is away")
 		require.Equal(t, acts, strings.HasPrefix(errs[0], "delete item actions: not run: "), errs[0])
-		require.Equal(t, acts, found(b, &velerov1.Restore{}, "r") != nil, "without actions restores go even when the data stays")
-		require.NotNil(t, b.backup())
+		require.Equal(t, acts, findObject(b, &velerov1.Restore{}, "r") != nil, "without actions restores go even when the data stays")
+		require.NotNil(t, b.readBackup())
 	}
 }
 
 func TestActionsComeBeforeAnythingIsRemoved(t *testing.T) {
-	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"), restoreOf("r", "b"))
-	b.fill(backup(velerov1.BackupPhaseCompleted))
+	b := newBed(t, newBackup(velerov1.BackupPhaseCompleted), newRequest("d"), restoreOf("r", "b"))
+	b.fillBucket(newBackup(velerov1.BackupPhaseCompleted))
 	keys := b.store.Keys()
 	b.r.Actions = actionsFunc(func(ctx context.Context, job itemaction.Job) error {
 		require.Zero(t, b.store.Calls(memstore.OpDelete))
 		require.Equal(t, keys, b.store.Keys())
-		require.NotNil(t, found(b, &velerov1.Restore{}, "r"))
+		require.NotNil(t, findObject(b, &velerov1.Restore{}, "r"))
 		return job.Confirm(ctx)
 	})
-	require.Equal(t, Done, b.process("d"))
+	require.Equal(t, Done, b.processRequest("d"))
 	require.Equal(t, neighbours, b.store.Keys())
 }
 
 // TestRecordsGoAfterTheTarball: whatever of the data stays, it must be known what was done for it.
 func TestRecordsGoAfterTheTarball(t *testing.T) {
-	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))
-	b.fill(backup(velerov1.BackupPhaseCompleted))
-	b.r.Actions = actionsFunc(remember)
-	b.inject(memstore.OpDelete, layout.BackupTarball("b"), errors.New("object is locked"))
-	require.Equal(t, Done, b.process("d"))
+	b := newBed(t, newBackup(velerov1.BackupPhaseCompleted), newRequest("d"))
+	b.fillBucket(newBackup(velerov1.BackupPhaseCompleted))
+	b.r.Actions = actionsFunc(leaveRecord)
+	b.injectFault(memstore.OpDelete, layout.BackupTarball("b"), errors.New("object is locked"))
+	require.Equal(t, Done, b.processRequest("d"))
 	require.Equal(t, []string{
 		"backups/b.tar.gz", layout.BackupTarball("b"), layout.DeletionRecords("b", "b-uid") + "uid-d-1", layout.OwnerFile("b"), layout.BackupMetadata("b"),
 		"backups/b2/velero-backup.json",
@@ -129,8 +129,8 @@ func TestRecordsGoAfterTheTarball(t *testing.T) {
 		}
 		return nil
 	})
-	require.NoError(t, b.client.Create(t.Context(), request("e")))
-	require.Equal(t, Done, b.process("e"))
+	require.NoError(t, b.client.Create(t.Context(), newRequest("e")))
+	require.Equal(t, Done, b.processRequest("e"))
 	require.Equal(t, []string{
 		layout.BackupTarball("b"), layout.DeletionRecords("b", "b-uid") + "uid-d-1", layout.DeletionRecords("b", "b-uid") + "uid-e-1",
 		layout.OwnerFile("b"), layout.BackupMetadata("b"),
@@ -139,37 +139,37 @@ func TestRecordsGoAfterTheTarball(t *testing.T) {
 }
 
 func TestActionsDoNotSeeAnotherBackup(t *testing.T) {
-	theirs := backup(velerov1.BackupPhaseCompleted)
+	theirs := newBackup(velerov1.BackupPhaseCompleted)
 	theirs.UID, theirs.Status.StartTimestamp = "their-uid", &metav1.Time{Time: start.Add(-24 * time.Hour)}
 	never := actionsFunc(func(context.Context, itemaction.Job) error { return errors.New("shown") })
-	b := newBed(t, backup(velerov1.BackupPhaseFailed), request("d"))
-	b.fill(theirs)
+	b := newBed(t, newBackup(velerov1.BackupPhaseFailed), newRequest("d"))
+	b.fillBucket(theirs)
 	b.r.Actions = never
-	require.Equal(t, Done, b.process("d"))
-	require.Nil(t, b.backup())
+	require.Equal(t, Done, b.processRequest("d"))
+	require.Nil(t, b.readBackup())
 
-	k := backup(velerov1.BackupPhaseNew)
+	k := newBackup(velerov1.BackupPhaseNew)
 	k.Status.StartTimestamp = nil
-	b = newBed(t, k, request("d"))
-	b.fill(theirs)
+	b = newBed(t, k, newRequest("d"))
+	b.fillBucket(theirs)
 	b.r.Actions = never
-	require.Equal(t, Done, b.process("d"))
-	require.Nil(t, b.backup())
+	require.Equal(t, Done, b.processRequest("d"))
+	require.Nil(t, b.readBackup())
 }
 
 // While actions worked the directory became another backup's.
 func TestADirectoryThatWasReplacedWhileActionsWorkedStays(t *testing.T) {
-	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))
-	b.fill(backup(velerov1.BackupPhaseCompleted))
+	b := newBed(t, newBackup(velerov1.BackupPhaseCompleted), newRequest("d"))
+	b.fillBucket(newBackup(velerov1.BackupPhaseCompleted))
 	var keys []string
 	b.r.Actions = actionsFunc(func(context.Context, itemaction.Job) error {
-		anew := backup(velerov1.BackupPhaseCompleted)
+		anew := newBackup(velerov1.BackupPhaseCompleted)
 		anew.UID, anew.Status.StartTimestamp = "new-uid", &metav1.Time{Time: start}
-		b.fill(anew)
+		b.fillBucket(anew)
 		keys = b.store.Keys()
 		return nil
 	})
-	require.Equal(t, Done, b.process("d"))
+	require.Equal(t, Done, b.processRequest("d"))
 	require.Equal(t, keys, b.store.Keys())
 }
 
@@ -177,17 +177,17 @@ func TestADirectoryThatWasReplacedWhileActionsWorkedStays(t *testing.T) {
 // failed deletion has another.
 func TestTheRecordIsNamedAfterTheStoredBackup(t *testing.T) {
 	for stored, want := range map[string]string{"uid-in-the-other-cluster": "uid-in-the-other-cluster", "../../up": "b-uid", "": "b-uid"} {
-		of := backup(velerov1.BackupPhaseCompleted)
+		of := newBackup(velerov1.BackupPhaseCompleted)
 		of.UID = types.UID(stored)
-		b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))
-		b.fill(of)
+		b := newBed(t, newBackup(velerov1.BackupPhaseCompleted), newRequest("d"))
+		b.fillBucket(of)
 		asked := 0
 		b.r.Actions = actionsFunc(func(_ context.Context, job itemaction.Job) error {
 			asked++
 			require.Equal(t, want, job.UID)
 			return nil
 		})
-		require.Equal(t, Done, b.process("d"))
+		require.Equal(t, Done, b.processRequest("d"))
 		require.Equal(t, 1, asked)
 	}
 }
@@ -195,14 +195,14 @@ func TestTheRecordIsNamedAfterTheStoredBackup(t *testing.T) {
 // A user deleted the Backup after a process died in the middle: actions get it from its file in the
 // bucket.
 func TestActionsOfADeletionWhoseObjectIsGone(t *testing.T) {
-	d := request("d")
+	d := newRequest("d")
 	d.Labels = map[string]string{velerov1.LabelBackupUID: "b-uid"}
 	d.Annotations = map[string]string{annotationLocation: "default"}
 	d.Status.Phase = velerov1.DeleteBackupRequestPhaseInProgress
 	b := newBed(t, d)
-	stored := backup(velerov1.BackupPhaseCompleted)
+	stored := newBackup(velerov1.BackupPhaseCompleted)
 	stored.Namespace, stored.Spec.SnapshotMoveData = "elsewhere", new(bool)
-	b.fill(stored)
+	b.fillBucket(stored)
 	asked := 0
 	b.r.Actions = actionsFunc(func(_ context.Context, job itemaction.Job) error {
 		asked++
@@ -210,10 +210,10 @@ func TestActionsOfADeletionWhoseObjectIsGone(t *testing.T) {
 		require.Equal(t, "velero", job.Backup.Namespace)
 		return nil
 	})
-	require.Equal(t, Done, b.process("d"))
+	require.Equal(t, Done, b.processRequest("d"))
 	require.Equal(t, 1, asked)
 	require.Equal(t, neighbours, b.store.Keys())
-	require.Nil(t, b.request("d"))
+	require.Nil(t, b.readRequest("d"))
 }
 
 // The objects of a backup that did not complete may be in its parts, those of one that did are in
@@ -222,8 +222,8 @@ func TestPartsAreForBackupsThatDidNotComplete(t *testing.T) {
 	for phase, want := range map[velerov1.BackupPhase]bool{
 		velerov1.BackupPhaseCompleted: false, velerov1.BackupPhasePartiallyFailed: false, velerov1.BackupPhaseFailed: true, "": true,
 	} {
-		b := newBed(t, backup(velerov1.BackupPhaseFailed), request("d"))
-		b.fill(backup(phase))
+		b := newBed(t, newBackup(velerov1.BackupPhaseFailed), newRequest("d"))
+		b.fillBucket(newBackup(phase))
 		if phase == "" {
 			require.NoError(t, b.store.Delete(t.Context(), layout.BackupMetadata("b")))
 		}
@@ -233,33 +233,33 @@ func TestPartsAreForBackupsThatDidNotComplete(t *testing.T) {
 			require.Equal(t, want, job.Parts, phase)
 			return nil
 		})
-		require.Equal(t, Done, b.process("d"))
+		require.Equal(t, Done, b.processRequest("d"))
 		require.Equal(t, 1, asked, phase)
 	}
 }
 
 func TestALostClaimInterruptsActions(t *testing.T) {
-	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))
-	b.fill(backup(velerov1.BackupPhaseCompleted))
+	b := newBed(t, newBackup(velerov1.BackupPhaseCompleted), newRequest("d"))
+	b.fillBucket(newBackup(velerov1.BackupPhaseCompleted))
 	keys := b.store.Keys()
 	b.r.Actions = actionsFunc(func(ctx context.Context, _ itemaction.Job) error {
 		b.lose(claim.ErrLost)
 		<-ctx.Done()
 		return context.Cause(ctx)
 	})
-	require.Equal(t, Later, b.process("d"))
+	require.Equal(t, Later, b.processRequest("d"))
 	require.Equal(t, keys, b.store.Keys())
-	require.Empty(t, b.request("d").Status.Errors, "the outcome is another's to record")
+	require.Empty(t, b.readRequest("d").Status.Errors, "the outcome is another's to record")
 }
 
 // TestAHungActionDelaysOnlyItsOwnDeletion: two deletions in one process, of which one hangs in a
 // plugin.
 func TestAHungActionDelaysOnlyItsOwnDeletion(t *testing.T) {
-	other, d2 := backup(velerov1.BackupPhaseCompleted), request("d2")
+	other, d2 := newBackup(velerov1.BackupPhaseCompleted), newRequest("d2")
 	other.Name, other.UID = "b2", "b2-uid"
 	d2.Spec.BackupName = "b2"
-	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"), other, d2)
-	b.fill(backup(velerov1.BackupPhaseCompleted))
+	b := newBed(t, newBackup(velerov1.BackupPhaseCompleted), newRequest("d"), other, d2)
+	b.fillBucket(newBackup(velerov1.BackupPhaseCompleted))
 	b.store.Set(layout.BackupMetadata("b2"), []byte(`{"metadata":{"uid":"b2-uid"}}`))
 	hung, release := make(chan struct{}), make(chan struct{})
 	b.r.Actions = actionsFunc(func(_ context.Context, job itemaction.Job) error {
@@ -275,17 +275,17 @@ func TestAHungActionDelaysOnlyItsOwnDeletion(t *testing.T) {
 		done <- err
 	}()
 	<-hung
-	require.Equal(t, Done, b.process("d2"))
-	require.Nil(t, b.request("d2"))
+	require.Equal(t, Done, b.processRequest("d2"))
+	require.Nil(t, b.readRequest("d2"))
 	require.NotContains(t, b.store.Keys(), layout.BackupMetadata("b2"))
-	require.NotNil(t, b.backup())
+	require.NotNil(t, b.readBackup())
 	close(release)
 	require.NoError(t, <-done)
-	require.Nil(t, b.backup())
+	require.Nil(t, b.readBackup())
 }
 
-// inject makes an operation on some keys fail.
-func (b *bed) inject(op memstore.Op, part string, err error) {
+// injectFault makes an operation on some keys fail.
+func (b *bed) injectFault(op memstore.Op, part string, err error) {
 	b.store.Inject(func(o memstore.Op, key string) error {
 		if o == op && strings.Contains(key, part) {
 			return err
@@ -334,8 +334,8 @@ func TestDeathAtEveryWriteWithActions(t *testing.T) {
 	items := backuptest.Objects("pods", "Pod", "a", 5)
 	for _, before := range []bool{true, false} {
 		for k := 1; ; k++ {
-			b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"), restoreOf("r", "b"))
-			b.fill(backup(velerov1.BackupPhaseCompleted))
+			b := newBed(t, newBackup(velerov1.BackupPhaseCompleted), newRequest("d"), restoreOf("r", "b"))
+			b.fillBucket(newBackup(velerov1.BackupPhaseCompleted))
 			for _, key := range []string{layout.BackupTarball("b"), layout.BackupManifest("b")} {
 				require.NoError(t, b.store.Delete(t.Context(), key))
 			}
@@ -352,23 +352,23 @@ func TestDeathAtEveryWriteWithActions(t *testing.T) {
 			m := &mortal{dieAt: k, before: before, die: die}
 			b.store.Inject(func(op memstore.Op, _ string) error {
 				if op == memstore.OpDelete || op == memstore.OpCreate {
-					return m.write()
+					return m.takeWrite()
 				}
-				return m.read()
+				return m.takeRead()
 			})
-			first := b.remover(m.client(b.client), b)
+			first := b.newRemover(m.mortalClient(b.client), b)
 			first.Actions = runner
 			_, err := first.Process(ctx, "d")
 			die()
 			name := fmt.Sprintf("write %d, before: %v", k, before)
-			lived := m.read() == nil
+			lived := m.takeRead() == nil
 			if !lived {
 				if len(seen) < 2*len(items) {
 					require.Contains(t, b.store.Keys(), layout.BackupTarball("b"), name)
-					require.NotNil(t, b.backup(), name)
+					require.NotNil(t, b.readBackup(), name)
 				}
 				b.store.Inject(nil)
-				second := b.remover(b.client, b)
+				second := b.newRemover(b.client, b)
 				second.Actions = runner
 				_, err = second.Process(t.Context(), "d")
 			}
@@ -381,8 +381,8 @@ func TestDeathAtEveryWriteWithActions(t *testing.T) {
 				}
 			}
 			require.Equal(t, neighbours, b.store.Keys(), name)
-			require.Nil(t, b.backup(), name)
-			require.Nil(t, b.request("d"), name)
+			require.Nil(t, b.readBackup(), name)
+			require.Nil(t, b.readRequest("d"), name)
 			if lived {
 				require.Greater(t, k, 10, "every step was reached")
 				break

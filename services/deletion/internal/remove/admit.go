@@ -18,8 +18,8 @@ import (
 // refusalNotFound is the error of a request for an absent backup (Velero 1.18).
 const refusalNotFound = "backup not found"
 
-// job is one attempt to carry out a request.
-type job struct {
+// deletionJob is one attempt to carry out a request.
+type deletionJob struct {
 	remover  *Remover
 	held     *engine.Held[*velerov1.DeleteBackupRequest] // once it is claimed
 	request  *velerov1.DeleteBackupRequest
@@ -36,9 +36,9 @@ type job struct {
 	permanent bool
 }
 
-// admit checks whether the backup may be deleted now. refusal is the request's error if not (texts
+// admitRequest checks whether the backup may be deleted now. refusal is the request's error if not (texts
 // as Velero 1.18's where it has one).
-func (r *Remover) admit(ctx context.Context, req *velerov1.DeleteBackupRequest) (_ *job, refusal string, err error) {
+func (r *Remover) admitRequest(ctx context.Context, req *velerov1.DeleteBackupRequest) (_ *deletionJob, refusal string, err error) {
 	name := req.Spec.BackupName
 	if name == "" {
 		return nil, "spec.backupName is required", nil
@@ -54,16 +54,16 @@ func (r *Remover) admit(ctx context.Context, req *velerov1.DeleteBackupRequest) 
 	case client.IgnoreNotFound(err) != nil:
 		return nil, "", err
 	case (err != nil || replaced) && req.Status.Phase == velerov1.DeleteBackupRequestPhaseInProgress:
-		return r.resume(ctx, req)
+		return r.resumeDeletion(ctx, req)
 	case err != nil:
 		return nil, refusalNotFound, nil
 	case replaced:
 		return nil, "backup not found: another one has its name now", nil
 	}
-	if refusal, err = r.unfit(ctx, req, backup); refusal != "" || err != nil {
+	if refusal, err = r.unfitReason(ctx, req, backup); refusal != "" || err != nil {
 		return nil, refusal, err
 	}
-	j := &job{remover: r, request: req, backup: backup}
+	j := &deletionJob{remover: r, request: req, backup: backup}
 	if neverWritten(backup) {
 		return j, "", nil
 	}
@@ -77,9 +77,9 @@ func (r *Remover) admit(ctx context.Context, req *velerov1.DeleteBackupRequest) 
 	return j, "", nil
 }
 
-// unfit returns why the backup cannot be deleted now, "" if it can. One that is Deleting already
+// unfitReason returns why the backup cannot be deleted now, "" if it can. One that is Deleting already
 // cannot be refused any more; what stands in the way of it is waited for.
-func (r *Remover) unfit(ctx context.Context, req *velerov1.DeleteBackupRequest, b *velerov1.Backup) (refusal string, err error) {
+func (r *Remover) unfitReason(ctx context.Context, req *velerov1.DeleteBackupRequest, b *velerov1.Backup) (refusal string, err error) {
 	if Running(b) {
 		return errRunning.Error(), nil
 	}
@@ -92,10 +92,10 @@ func (r *Remover) unfit(ctx context.Context, req *velerov1.DeleteBackupRequest, 
 	return r.Restoring(ctx, b)
 }
 
-// resume continues a deletion whose Backup is gone: as its last step, or because a client
+// resumeDeletion continues a deletion whose Backup is gone: as its last step, or because a client
 // deleted the object meanwhile. What is left of its data is recognised by the UID alone.
-func (r *Remover) resume(ctx context.Context, req *velerov1.DeleteBackupRequest) (_ *job, refusal string, err error) {
-	j := &job{remover: r, request: req, backup: &velerov1.Backup{}, resumed: true}
+func (r *Remover) resumeDeletion(ctx context.Context, req *velerov1.DeleteBackupRequest) (_ *deletionJob, refusal string, err error) {
+	j := &deletionJob{remover: r, request: req, backup: &velerov1.Backup{}, resumed: true}
 	j.backup.Name, j.backup.Namespace, j.backup.UID = req.Spec.BackupName, req.Namespace, types.UID(req.Labels[velerov1.LabelBackupUID])
 	name := req.Annotations[annotationLocation]
 	if name == "" || j.backup.UID == "" {
@@ -109,7 +109,7 @@ func (r *Remover) resume(ctx context.Context, req *velerov1.DeleteBackupRequest)
 	return j, "", client.IgnoreNotFound(err)
 }
 
-func (j *job) admitLocation(ctx context.Context) (refusal string, err error) {
+func (j *deletionJob) admitLocation(ctx context.Context) (refusal string, err error) {
 	name := j.backup.Spec.StorageLocation
 	loc, err := j.remover.Locations.Get(ctx, name)
 	switch {
@@ -148,7 +148,7 @@ func neverWritten(b *velerov1.Backup) bool {
 var errRunning = errors.New("backup is still in progress")
 
 // markDeleting is the swap against a runner that would start the backup: the first write wins.
-func (j *job) markDeleting(ctx context.Context) error {
+func (j *deletionJob) markDeleting(ctx context.Context) error {
 	return kube.Update(ctx, j.remover.Reader, j.remover.Client, j.backup, func(b *velerov1.Backup) error {
 		if Running(b) {
 			return errRunning

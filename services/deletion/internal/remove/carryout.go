@@ -17,82 +17,82 @@ import (
 )
 
 // Run implements engine.Job: it does the work of a claimed request.
-func (j *job) Run(ctx context.Context, held *engine.Held[*velerov1.DeleteBackupRequest]) error {
+func (j *deletionJob) Run(ctx context.Context, held *engine.Held[*velerov1.DeleteBackupRequest]) error {
 	j.held, j.request = held, held.Object
 	switch err := j.markDeleting(ctx); {
 	case errors.Is(err, errRunning):
-		return j.refuse(ctx, err.Error())
+		return j.refuseRequest(ctx, err.Error())
 	case apierrors.IsNotFound(err), errors.Is(err, kube.ErrReplaced):
 		j.resumed = true
 	case err != nil:
 		return fmt.Errorf("mark backup %q: %w", j.backup.Name, err)
 	}
 	failpoint.Hit("deletion/marked-deleting")
-	if reason, err := j.remover.restores().running(ctx, j.backup.Name); err != nil {
+	if reason, err := j.remover.restoreSet().runningRestores(ctx, j.backup.Name); err != nil {
 		return err
 	} else if reason != "" {
-		return j.postpone(ctx, tries.Of(j.request).Wait(j.remover.Clock.Now().Add(restorePause)), []string{reason})
+		return j.postponeRequest(ctx, tries.ReadTries(j.request).Wait(j.remover.Clock.Now().Add(restorePause)), []string{reason})
 	}
 	if j.location == nil && !j.resumed && !neverWritten(j.backup) {
 		return errors.New("the backup was run meanwhile") // admitted anew, with its location
 	}
-	if err := j.remover.requests().removeProcessed(ctx, j.request); err != nil {
+	if err := j.remover.deletionRequests().removeProcessed(ctx, j.request); err != nil {
 		return err
 	}
-	j.remover.Metrics.attempt(j.backup)
+	j.remover.Metrics.countAttempt(j.backup)
 	j.remover.Log.InfoContext(ctx, "deleting backup", "backup", j.backup.Name, "request", j.request.Name, "location", j.backup.Spec.StorageLocation)
-	failures, again := j.steps(ctx)
+	failures, again := j.runSteps(ctx)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return j.conclude(ctx, failures, again)
+	return j.concludeAttempt(ctx, failures, again)
 }
 
-// refuse ends a request that cannot be carried out any more.
-func (j *job) refuse(ctx context.Context, reason string) error {
-	req, err := j.held.Finish(ctx, refusal(reason, false))
+// refuseRequest ends a request that cannot be carried out any more.
+func (j *deletionJob) refuseRequest(ctx context.Context, reason string) error {
+	req, err := j.held.Finish(ctx, endAsRefused(reason, false))
 	if err != nil {
 		return err
 	}
-	j.remover.refused(ctx, req)
+	j.remover.logRefusal(ctx, req)
 	return nil
 }
 
-// conclude ends an attempt that was not interrupted.
-func (j *job) conclude(ctx context.Context, failures []string, again repeat) error {
-	j.remover.Metrics.result(j.backup, len(failures) == 0)
+// concludeAttempt ends an attempt that was not interrupted.
+func (j *deletionJob) concludeAttempt(ctx context.Context, failures []string, again retryKind) error {
+	j.remover.Metrics.countResult(j.backup, len(failures) == 0)
 	switch {
 	case len(failures) == 0:
 		j.remover.Log.InfoContext(ctx, "backup deleted", "backup", j.backup.Name, "request", j.request.Name)
-		return j.remover.requests().removeAll(ctx, j.request)
+		return j.remover.deletionRequests().removeAll(ctx, j.request)
 	case again == whenFree:
-		return j.postpone(ctx, tries.Of(j.request).Wait(j.remover.Clock.Now().Add(busyPause)), failures)
+		return j.postponeRequest(ctx, tries.ReadTries(j.request).Wait(j.remover.Clock.Now().Add(busyPause)), failures)
 	}
-	return j.unsuccessful(ctx, failures, again == later)
+	return j.concludeUnsuccessful(ctx, failures, again == later)
 }
 
-// repeat reports whether the same request tries again what failed.
-type repeat int
+// retryKind reports whether the same request tries again what failed.
+type retryKind int
 
 const (
-	never repeat = iota
+	never retryKind = iota
 	// later means a bounded number of times, with growing pauses.
 	later
 	// whenFree means that nothing was tried, because others wait for the same plugin.
 	whenFree
 )
 
-// steps removes data, restores and the Backup, in this order, and returns what went wrong. Restores
+// runSteps removes data, restores and the Backup, in this order, and returns what went wrong. Restores
 // go even when the data stays (Velero 1.18); the Backup does not. Nothing goes while a plugin has
 // not done what it has to do before, which it may be able to later.
-func (j *job) steps(ctx context.Context) (failures []string, again repeat) {
+func (j *deletionJob) runSteps(ctx context.Context) (failures []string, again retryKind) {
 	err := j.removeData(ctx)
 	kept := new(keptError)
 	if errors.As(err, &kept) {
 		if errors.Is(err, itemaction.ErrBusy) {
-			return kept.messages(), whenFree
+			return kept.statusMessages(), whenFree
 		}
-		return kept.messages(), later
+		return kept.statusMessages(), later
 	}
 	if err != nil {
 		failures = append(failures, fmt.Sprintf("delete the data of the backup: %v", err))
@@ -101,7 +101,7 @@ func (j *job) steps(ctx context.Context) (failures []string, again repeat) {
 		return failures, never
 	}
 	failpoint.Hit("deletion/data-removed")
-	if err := j.remover.restores().remove(ctx, j.backup.Name, j.held.Confirm); err != nil {
+	if err := j.remover.restoreSet().removeRestores(ctx, j.backup.Name, j.held.Confirm); err != nil {
 		failures = append(failures, fmt.Sprintf("delete the restores of the backup: %v", err))
 	}
 	if len(failures) > 0 {

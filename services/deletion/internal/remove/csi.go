@@ -26,8 +26,8 @@ type CSI interface {
 // byCSI is what is done before anything of a backup is removed.
 const byCSI = "CSI snapshots"
 
-// counts reports whether the data cannot be removed. That CSI snapshots can is noted.
-func (j *job) counts(d *volumedata.Data, served bool) bool {
+// countsAsLeft reports whether the data cannot be removed. That CSI snapshots can is noted.
+func (j *deletionJob) countsAsLeft(d *volumedata.Data, served bool) bool {
 	if d.Method != volumedata.CSISnapshot || !served {
 		return true
 	}
@@ -36,7 +36,7 @@ func (j *job) counts(d *volumedata.Data, served bool) bool {
 }
 
 // removesCSI reports whether CSI snapshots can be removed.
-func (j *job) removesCSI(ctx context.Context) (bool, error) {
+func (j *deletionJob) removesCSI(ctx context.Context) (bool, error) {
 	if j.remover.CSI == nil {
 		return false, nil
 	}
@@ -49,8 +49,8 @@ func (j *job) removesCSI(ctx context.Context) (bool, error) {
 
 // removeCSI has the drivers remove the snapshots that the backup lists, and those in the cluster
 // that are labelled as its. It returns once they are gone; its errors keep the backup.
-func (j *job) removeCSI(ctx context.Context, store objectstore.Store, stored *velerov1.Backup) error {
-	if j.remover.CSI == nil || leaves(j.backup, j.request) {
+func (j *deletionJob) removeCSI(ctx context.Context, store objectstore.Store, stored *velerov1.Backup) error {
+	if j.remover.CSI == nil || allowsLeftData(j.backup, j.request) {
 		return nil
 	}
 	owner := csisnapshot.Owner{Name: j.backup.Name, UID: types.UID(storedUID(j, stored))}
@@ -71,7 +71,7 @@ func (j *job) removeCSI(ctx context.Context, store objectstore.Store, stored *ve
 }
 
 // removeStored shows the items of a backup with CSI snapshots to the action that removes them.
-func (j *job) removeStored(ctx context.Context, store objectstore.Store, stored *velerov1.Backup) error {
+func (j *deletionJob) removeStored(ctx context.Context, store objectstore.Store, stored *velerov1.Backup) error {
 	if !j.snapshots || j.remover.CSIActions == nil {
 		return nil
 	}

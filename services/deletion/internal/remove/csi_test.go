@@ -51,19 +51,19 @@ func TestCSISnapshotsGoBeforeTheirBackup(t *testing.T) {
 		"other data beside": {info: `[{"pvcName":"c","pvcNamespace":"n","backupMethod":"PodVolumeBackup","pvbInfo":{"snapshotHandle":"k"}},` + snapshots[1:], refused: "1 PodVolumeBackup"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))
+			b := newBed(t, newBackup(velerov1.BackupPhaseCompleted), newRequest("d"))
 			b.r.CSI, b.r.CSIActions = &tc.drivers, &tc.drivers
-			b.fill(backup(velerov1.BackupPhaseCompleted))
-			b.store.Set(layout.BackupVolumeInfo("b"), zipped(t, tc.info))
-			require.Equal(t, Done, b.process("d"))
+			b.fillBucket(newBackup(velerov1.BackupPhaseCompleted))
+			b.store.Set(layout.BackupVolumeInfo("b"), gzipText(t, tc.info))
+			require.Equal(t, Done, b.processRequest("d"))
 			require.Equal(t, tc.shown, tc.drivers.shown)
 			if tc.refused == "" {
-				require.Nil(t, b.backup())
+				require.Nil(t, b.readBackup())
 				require.Equal(t, []csisnapshot.Owner{{Name: "b", UID: "b-uid"}}, tc.drivers.of)
 				return
 			}
-			require.NotNil(t, b.backup())
-			d := b.request("d")
+			require.NotNil(t, b.readBackup())
+			d := b.readRequest("d")
 			require.Len(t, d.Status.Errors, 1)
 			require.Contains(t, d.Status.Errors[0], tc.refused)
 			_, kept := b.store.Bytes(layout.BackupTarball("b"))

@@ -32,18 +32,18 @@ const (
 // removeData empties the backup's directory if it is this backup's. The tarball goes first:
 // velero-backup.json without one means that the backup is being removed. velero-backup.json, by
 // which a backup is known to exist, goes last, and right before it the owner file.
-func (j *job) removeData(ctx context.Context) (err error) {
+func (j *deletionJob) removeData(ctx context.Context) (err error) {
 	if j.location == nil {
 		return nil
 	}
 	store, err := j.remover.Locations.Open(ctx, j.location)
 	if err != nil {
-		return j.unshown(err)
+		return j.unshownError(err)
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	own, stored, err := owns(ctx, store, j)
+	own, stored, err := ownsDirectory(ctx, store, j)
 	if err != nil {
-		return j.unshown(err)
+		return j.unshownError(err)
 	}
 	if !own {
 		j.remover.Log.Info("keeping the data under the backup's name: it is another backup's", "backup", j.backup.Name, "location", j.location.Name)
@@ -55,8 +55,8 @@ func (j *job) removeData(ctx context.Context) (err error) {
 	if err := j.runBefore(ctx, store, stored); err != nil {
 		return err
 	}
-	e := &emptying{j: j, store: store}
-	err = span.Do(ctx, "remove the files", e.all)
+	e := &dirRemoval{j: j, store: store}
+	err = span.Do(ctx, "remove the files", e.removeDirectory)
 	if !errors.Is(err, errReplaced) {
 		return err
 	}
@@ -65,7 +65,7 @@ func (j *job) removeData(ctx context.Context) (err error) {
 }
 
 // runBefore does what is done before the files of a backup go.
-func (j *job) runBefore(ctx context.Context, store objectstore.Store, stored *velerov1.Backup) error {
+func (j *deletionJob) runBefore(ctx context.Context, store objectstore.Store, stored *velerov1.Backup) error {
 	for _, step := range [...]struct {
 		name string
 		do   func(context.Context, objectstore.Store, *velerov1.Backup) error
@@ -85,42 +85,42 @@ func (j *job) runBefore(ctx context.Context, store objectstore.Store, stored *ve
 // reserved the directory.
 var errReplaced = errors.New("the directory has become another backup's")
 
-// emptying is the removal of one directory.
-type emptying struct {
-	j     *job
+// dirRemoval is the removal of one directory.
+type dirRemoval struct {
+	j     *deletionJob
 	store objectstore.Store
 	asked time.Time // when owns was last sure
 	// remembers: there are records of what plugins did.
 	remembers bool
 }
 
-func (e *emptying) all(ctx context.Context) error {
+func (e *dirRemoval) removeDirectory(ctx context.Context) error {
 	if e.j.remover.Actions != nil || e.j.remover.Snapshots != nil { // plugins may have worked for hours
-		if err := e.still(ctx); err != nil {
+		if err := e.checkOwner(ctx); err != nil {
 			return err
 		}
 	}
 	// A failure shows again with the rest, which is deleted all the same.
-	if err := e.one(ctx, layout.BackupTarball(e.j.backup.Name)); err != nil && ctx.Err() != nil {
+	if err := e.removeObject(ctx, layout.BackupTarball(e.j.backup.Name)); err != nil && ctx.Err() != nil {
 		return err
 	}
 	for range rounds {
-		left, err := e.rest(ctx)
+		left, err := e.removeContent(ctx)
 		if err != nil {
 			return err
 		}
 		if !left {
-			return e.end(ctx)
+			return e.removeMarkers(ctx)
 		}
 	}
 	return errors.New("objects keep being written to the backup's directory")
 }
 
-// rest deletes everything in the directory except for the two files that identify it and, as long
+// removeContent deletes everything in the directory except for the two files that identify it and, as long
 // as there may be a tarball, the records of the deletion, and reports whether there was anything.
-func (e *emptying) rest(ctx context.Context) (found bool, err error) {
+func (e *dirRemoval) removeContent(ctx context.Context) (found bool, err error) {
 	name := e.j.backup.Name
-	var failed failures
+	var failed removalFailures
 	group, gctx := panics.NewGroup(ctx)
 	group.SetLimit(deletes)
 	n := 0
@@ -134,33 +134,33 @@ func (e *emptying) rest(ctx context.Context) (found bool, err error) {
 		}
 		found = true
 		if n++; n%step == 1 || e.j.remover.Clock.Since(e.asked) >= fresh {
-			if err := e.still(ctx); err != nil {
+			if err := e.checkOwner(ctx); err != nil {
 				return err
 			}
 		}
 		group.Go(func() error {
-			if err := e.one(gctx, i.Key); err != nil {
-				failed.add(err)
+			if err := e.removeObject(gctx, i.Key); err != nil {
+				failed.addError(err)
 			}
 			return nil
 		})
 		return gctx.Err()
 	})
-	return found, errors.Join(err, group.Wait(), failed.err())
+	return found, errors.Join(err, group.Wait(), failed.joinedError())
 }
 
-// still fails with errReplaced when the directory is another backup's by now.
-func (e *emptying) still(ctx context.Context) error {
+// checkOwner fails with errReplaced when the directory is another backup's by now.
+func (e *dirRemoval) checkOwner(ctx context.Context) error {
 	e.asked = e.j.remover.Clock.Now()
-	own, _, err := owns(ctx, e.store, e.j)
+	own, _, err := ownsDirectory(ctx, e.store, e.j)
 	if err == nil && !own {
 		err = errReplaced
 	}
 	return err
 }
 
-// one deletes one object, if the work is this process's.
-func (e *emptying) one(ctx context.Context, key string) error {
+// removeObject deletes one object, if the work is this process's.
+func (e *dirRemoval) removeObject(ctx context.Context, key string) error {
 	if err := e.j.held.Confirm(ctx); err != nil {
 		return err
 	}
@@ -171,11 +171,11 @@ func (e *emptying) one(ctx context.Context, key string) error {
 	return nil
 }
 
-// end deletes the files that identify the directory, and unfinished uploads, which lists do not
+// removeMarkers deletes the files that identify the directory, and unfinished uploads, which lists do not
 // show.
-func (e *emptying) end(ctx context.Context) error {
+func (e *dirRemoval) removeMarkers(ctx context.Context) error {
 	name := e.j.backup.Name
-	if err := e.still(ctx); err != nil {
+	if err := e.checkOwner(ctx); err != nil {
 		return err
 	}
 	_, err := objectstore.SweepUploads(ctx, e.store, layout.BackupDir(name), func(objectstore.Upload) (bool, error) {
@@ -185,7 +185,7 @@ func (e *emptying) end(ctx context.Context) error {
 		e.j.remover.Log.Warn("unfinished uploads of a deleted backup stay", "backup", name, "error", err)
 	}
 	if e.remembers {
-		err := e.store.List(ctx, layout.DeletionDir(name), func(i objectstore.Info) error { return e.one(ctx, i.Key) })
+		err := e.store.List(ctx, layout.DeletionDir(name), func(i objectstore.Info) error { return e.removeObject(ctx, i.Key) })
 		if err != nil {
 			return err
 		}
@@ -193,24 +193,24 @@ func (e *emptying) end(ctx context.Context) error {
 	failpoint.Hit("deletion/before-marker")
 	for _, key := range []string{layout.OwnerFile(name), layout.BackupMetadata(name)} {
 		// Another backup that reserved the directory meanwhile has files of the same names.
-		if err := e.still(ctx); err != nil {
+		if err := e.checkOwner(ctx); err != nil {
 			return err
 		}
-		if err := e.one(ctx, key); err != nil {
+		if err := e.removeObject(ctx, key); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// failures collects errors of objects; the rest is deleted all the same.
-type failures struct {
+// removalFailures collects errors of objects; the rest is deleted all the same.
+type removalFailures struct {
 	mu    sync.Mutex
 	first []error
 	count int
 }
 
-func (f *failures) add(err error) {
+func (f *removalFailures) addError(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.count++; len(f.first) < shown {
@@ -218,7 +218,7 @@ func (f *failures) add(err error) {
 	}
 }
 
-func (f *failures) err() error {
+func (f *removalFailures) joinedError() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if more := f.count - len(f.first); more > 0 {

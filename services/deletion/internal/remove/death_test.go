@@ -37,8 +37,8 @@ type mortal struct {
 	die    context.CancelFunc
 }
 
-// write takes one write; an error means that it does not happen.
-func (m *mortal) write() error {
+// takeWrite takes one write; an error means that it does not happen.
+func (m *mortal) takeWrite() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.dead {
@@ -55,7 +55,7 @@ func (m *mortal) write() error {
 	return nil
 }
 
-func (m *mortal) read() error {
+func (m *mortal) takeRead() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.dead {
@@ -64,23 +64,23 @@ func (m *mortal) read() error {
 	return nil
 }
 
-// client is c as the mortal process uses it.
-func (m *mortal) client(c client.WithWatch) client.WithWatch {
+// mortalClient is c as the mortal process uses it.
+func (m *mortal) mortalClient(c client.WithWatch) client.WithWatch {
 	return interceptor.NewClient(c, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-			return errors.Join(m.read(), c.Get(ctx, key, obj, opts...))
+			return errors.Join(m.takeRead(), c.Get(ctx, key, obj, opts...))
 		},
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			return errors.Join(m.read(), c.List(ctx, list, opts...))
+			return errors.Join(m.takeRead(), c.List(ctx, list, opts...))
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-			if err := m.write(); err != nil {
+			if err := m.takeWrite(); err != nil {
 				return err
 			}
 			return c.Patch(ctx, obj, patch, opts...)
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
-			if err := m.write(); err != nil {
+			if err := m.takeWrite(); err != nil {
 				return err
 			}
 			return c.Delete(ctx, obj, opts...)
@@ -88,13 +88,13 @@ func (m *mortal) client(c client.WithWatch) client.WithWatch {
 	})
 }
 
-// store makes b's store fail with the process.
-func (m *mortal) store(b *bed) {
+// failStore makes b's store fail with the process.
+func (m *mortal) failStore(b *bed) {
 	b.store.Inject(func(op memstore.Op, _ string) error {
 		if op == memstore.OpDelete {
-			return m.write()
+			return m.takeWrite()
 		}
-		return m.read()
+		return m.takeRead()
 	})
 }
 
@@ -114,16 +114,16 @@ func (b *bed) dataLeft() []string {
 func TestDeathAtEveryWrite(t *testing.T) {
 	for _, before := range []bool{true, false} {
 		for k := 1; ; k++ {
-			failed := request("failed-before")
+			failed := newRequest("failed-before")
 			failed.Status.Phase = velerov1.DeleteBackupRequestPhaseProcessed
-			b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"), failed, restoreOf("r", "b"), restoreOf("other", "b2"))
-			b.fill(backup(velerov1.BackupPhaseCompleted))
+			b := newBed(t, newBackup(velerov1.BackupPhaseCompleted), newRequest("d"), failed, restoreOf("r", "b"), restoreOf("other", "b2"))
+			b.fillBucket(newBackup(velerov1.BackupPhaseCompleted))
 			ctx, die := context.WithCancel(t.Context())
 			m := &mortal{dieAt: k, before: before, die: die}
-			m.store(b)
-			_, err := b.remover(m.client(b.client), b).Process(ctx, "d")
+			m.failStore(b)
+			_, err := b.newRemover(m.mortalClient(b.client), b).Process(ctx, "d")
 			die()
-			if m.read() == nil {
+			if m.takeRead() == nil {
 				require.NoError(t, err)
 				require.Greater(t, k, 10, "every step was reached")
 				break
@@ -131,19 +131,19 @@ func TestDeathAtEveryWrite(t *testing.T) {
 			name := fmt.Sprintf("write %d, before: %v", k, before)
 			left := b.dataLeft()
 			if len(left) > 0 {
-				require.NotNil(t, b.backup(), name)
+				require.NotNil(t, b.readBackup(), name)
 				require.Contains(t, left, layout.BackupMetadata("b"), name)
 			}
 			b.store.Inject(nil)
-			outcome, err := b.remover(b.client, b).Process(t.Context(), "d")
+			outcome, err := b.newRemover(b.client, b).Process(t.Context(), "d")
 			require.NoError(t, err, name)
 			require.Equal(t, Done, outcome, name)
 			require.Equal(t, neighbours, b.store.Keys(), name)
-			require.Nil(t, b.backup(), name)
-			require.Nil(t, b.request("d"), name)
-			require.Nil(t, b.request("failed-before"), name)
-			require.Nil(t, found(b, &velerov1.Restore{}, "r"), name)
-			require.NotNil(t, found(b, &velerov1.Restore{}, "other"), name)
+			require.Nil(t, b.readBackup(), name)
+			require.Nil(t, b.readRequest("d"), name)
+			require.Nil(t, b.readRequest("failed-before"), name)
+			require.Nil(t, findObject(b, &velerov1.Restore{}, "r"), name)
+			require.NotNil(t, findObject(b, &velerov1.Restore{}, "other"), name)
 		}
 	}
 }
@@ -154,29 +154,29 @@ func TestDeathAtEveryWrite(t *testing.T) {
 func TestTheObjectIsDeletedByHandMeanwhile(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		for k := 3; k <= 7; k++ {
-			b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"), restoreOf("r", "b"))
-			b.fill(backup(velerov1.BackupPhaseCompleted))
+			b := newBed(t, newBackup(velerov1.BackupPhaseCompleted), newRequest("d"), restoreOf("r", "b"))
+			b.fillBucket(newBackup(velerov1.BackupPhaseCompleted))
 			ctx, die := context.WithCancel(t.Context())
 			m := &mortal{dieAt: k, die: die}
-			m.store(b)
-			_, err := b.remover(m.client(b.client), b).Process(ctx, "d")
+			m.failStore(b)
+			_, err := b.newRemover(m.mortalClient(b.client), b).Process(ctx, "d")
 			die()
 			require.Error(t, err)
 			require.NotEmpty(t, b.dataLeft())
-			require.NoError(t, b.client.Delete(t.Context(), backup("")))
+			require.NoError(t, b.client.Delete(t.Context(), newBackup("")))
 			b.store.Inject(nil)
 			if again {
-				anew := backup("ReadyToStart")
+				anew := newBackup("ReadyToStart")
 				anew.UID = "new-uid"
 				require.NoError(t, b.client.Create(t.Context(), anew))
 			}
-			outcome, err := b.remover(b.client, b).Process(t.Context(), "d")
+			outcome, err := b.newRemover(b.client, b).Process(t.Context(), "d")
 			require.NoError(t, err)
 			require.Equal(t, Done, outcome)
 			require.Equal(t, neighbours, b.store.Keys())
-			require.Nil(t, b.request("d"))
-			require.NotNil(t, found(b, &velerov1.Restore{}, "r"), "it may be the new backup's")
-			require.Equal(t, again, b.backup() != nil)
+			require.Nil(t, b.readRequest("d"))
+			require.NotNil(t, findObject(b, &velerov1.Restore{}, "r"), "it may be the new backup's")
+			require.Equal(t, again, b.readBackup() != nil)
 		}
 	}
 }
@@ -184,8 +184,8 @@ func TestTheObjectIsDeletedByHandMeanwhile(t *testing.T) {
 // TestANewBackupReservesTheDirectoryMeanwhile: the Backup is deleted by hand in the middle of its
 // deletion and another of that name begins; what that one wrote stays.
 func TestANewBackupReservesTheDirectoryMeanwhile(t *testing.T) {
-	b := newBed(t, backup(velerov1.BackupPhaseFailed), request("d"))
-	b.reserve("b-uid")
+	b := newBed(t, newBackup(velerov1.BackupPhaseFailed), newRequest("d"))
+	b.reserveDirectory("b-uid")
 	for i := range 400 {
 		b.store.Set(layout.Part("b", "b-uid", 1, "u", 0, i), nil)
 	}
@@ -193,13 +193,13 @@ func TestANewBackupReservesTheDirectoryMeanwhile(t *testing.T) {
 	b.store.Inject(func(op memstore.Op, key string) error {
 		if op == memstore.OpDelete && strings.Contains(key, "parts/b-uid/") {
 			once.Do(func() {
-				b.reserve("new-uid")
+				b.reserveDirectory("new-uid")
 				b.store.Set(layout.Part("b", "new-uid", 1, "u", 0, 0), nil)
 			})
 		}
 		return nil
 	})
-	require.Equal(t, Done, b.process("d"))
+	require.Equal(t, Done, b.processRequest("d"))
 	require.Contains(t, b.store.Keys(), layout.OwnerFile("b"))
 	require.Contains(t, b.store.Keys(), layout.Part("b", "new-uid", 1, "u", 0, 0))
 	require.Greater(t, len(b.store.Keys()), 200, "and the rest is for a sweep")
@@ -208,19 +208,19 @@ func TestANewBackupReservesTheDirectoryMeanwhile(t *testing.T) {
 // TestANewBackupIsCommittedWhileUploadsAreSwept: the same, while the last removal before the files
 // that identify the directory takes long. The new backup's files have the same names.
 func TestANewBackupIsCommittedWhileUploadsAreSwept(t *testing.T) {
-	b := newBed(t, backup(velerov1.BackupPhaseFailed), request("d"))
-	b.reserve("b-uid")
+	b := newBed(t, newBackup(velerov1.BackupPhaseFailed), newRequest("d"))
+	b.reserveDirectory("b-uid")
 	b.store.Set(layout.Part("b", "b-uid", 1, "u", 0, 0), nil)
 	data, err := json.Marshal(&velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Name: "b", UID: "new-uid"}})
 	require.NoError(t, err)
 	b.store.Inject(func(op memstore.Op, _ string) error {
 		if op == memstore.OpSweep {
-			b.reserve("new-uid")
+			b.reserveDirectory("new-uid")
 			b.store.Set(layout.BackupMetadata("b"), data)
 		}
 		return nil
 	})
-	require.Equal(t, Done, b.process("d"))
+	require.Equal(t, Done, b.processRequest("d"))
 	require.Contains(t, b.store.Keys(), layout.OwnerFile("b"))
 	require.Contains(t, b.store.Keys(), layout.BackupMetadata("b"))
 }
@@ -229,8 +229,8 @@ func TestANewBackupIsCommittedWhileUploadsAreSwept(t *testing.T) {
 // deletion and a new backup of that name exists. What the woken one still has in hand is not
 // deleted.
 func TestAWokenProcessDeletesNothing(t *testing.T) {
-	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))
-	b.fill(backup(velerov1.BackupPhaseCompleted))
+	b := newBed(t, newBackup(velerov1.BackupPhaseCompleted), newRequest("d"))
+	b.fillBucket(newBackup(velerov1.BackupPhaseCompleted))
 	confirms := 0
 	var mu sync.Mutex
 	var after []string
@@ -241,15 +241,15 @@ func TestAWokenProcessDeletesNothing(t *testing.T) {
 			return nil
 		}
 		if after == nil { // it wakes: everything is another's
-			b.fill(func() *velerov1.Backup { k := backup("Completed"); k.UID = "new-uid"; return k }())
+			b.fillBucket(func() *velerov1.Backup { k := newBackup("Completed"); k.UID = "new-uid"; return k }())
 			after = b.store.Keys()
 		}
 		return fmt.Errorf("%w: to another", claim.ErrLost)
 	}
-	require.Equal(t, Later, b.process("d"))
+	require.Equal(t, Later, b.processRequest("d"))
 	require.Equal(t, after, b.store.Keys())
-	require.NotNil(t, b.backup())
-	require.NotNil(t, b.request("d"), "the outcome is another's to record")
+	require.NotNil(t, b.readBackup())
+	require.NotNil(t, b.readRequest("d"), "the outcome is another's to record")
 }
 
 // contest is what two replicas see of each other's claims: the first swap wins.
@@ -260,10 +260,10 @@ type contest struct {
 
 func (c *contest) Acquire(_ context.Context, obj metav1.Object) (claim.Claim, error) {
 	held, found, err := claim.Parse(obj)
-	if err == nil && found && held.Holder != c.name {
-		err = &claim.HeldError{Holder: held.Holder}
+	if err == nil && found && held.Owner != c.name {
+		err = &claim.HeldError{Owner: held.Owner}
 	}
-	return claim.Claim{Holder: c.name, Epoch: held.Epoch + 1}, err
+	return claim.Claim{Owner: c.name, Epoch: held.Epoch + 1}, err
 }
 
 // Held implements engine.Instance.
@@ -279,13 +279,13 @@ func (c *contest) GuardSeeing(ctx context.Context, _ client.Object, _ func(clien
 // TestTwoReplicasAndTwoRequestsAtOnce end as one deletion.
 func TestTwoReplicasAndTwoRequestsAtOnce(t *testing.T) {
 	for range 8 {
-		younger := request("y")
+		younger := newRequest("y")
 		younger.CreationTimestamp = metav1.NewTime(start.Add(time.Second))
-		b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"), younger)
-		b.fill(backup(velerov1.BackupPhaseCompleted))
+		b := newBed(t, newBackup(velerov1.BackupPhaseCompleted), newRequest("d"), younger)
+		b.fillBucket(newBackup(velerov1.BackupPhaseCompleted))
 		var group sync.WaitGroup
 		for _, replica := range []string{"one", "two"} {
-			r := b.remover(b.client, &contest{b, replica})
+			r := b.newRemover(b.client, &contest{b, replica})
 			for _, name := range []string{"d", "y"} {
 				group.Go(func() {
 					for {
@@ -299,9 +299,9 @@ func TestTwoReplicasAndTwoRequestsAtOnce(t *testing.T) {
 		}
 		group.Wait()
 		require.Equal(t, neighbours, b.store.Keys())
-		require.Nil(t, b.backup())
-		require.Nil(t, b.request("d"))
-		if y := b.request("y"); y != nil {
+		require.Nil(t, b.readBackup())
+		require.Nil(t, b.readRequest("d"))
+		if y := b.readRequest("y"); y != nil {
 			require.Equal(t, []string{refusalNotFound}, y.Status.Errors)
 		}
 	}
@@ -311,34 +311,34 @@ func TestTwoReplicasAndTwoRequestsAtOnce(t *testing.T) {
 // by both.
 func TestARunnerThatComesFirstWins(t *testing.T) {
 	for _, phase := range []velerov1.BackupPhase{velerov1.BackupPhaseInProgress, velerov1.BackupPhaseFinalizing} {
-		k := backup(velerov1.BackupPhaseReadyToStart)
+		k := newBackup(velerov1.BackupPhaseReadyToStart)
 		k.Status.StartTimestamp = nil
-		b := newBed(t, k, request("d"))
+		b := newBed(t, k, newRequest("d"))
 		c := interceptor.NewClient(b.client, interceptor.Funcs{
 			Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-				if _, ok := obj.(*velerov1.DeleteBackupRequest); ok && b.backup().Status.Phase == velerov1.BackupPhaseReadyToStart {
-					run := b.backup()
+				if _, ok := obj.(*velerov1.DeleteBackupRequest); ok && b.readBackup().Status.Phase == velerov1.BackupPhaseReadyToStart {
+					run := b.readBackup()
 					run.Status.Phase = phase
-					require.NoError(t, claim.Set(run, claim.Claim{Holder: "runner", Epoch: 1}))
+					require.NoError(t, claim.Set(run, claim.Claim{Owner: "runner", Epoch: 1}))
 					require.NoError(t, c.Update(ctx, run))
-					b.reserve("b-uid")
+					b.reserveDirectory("b-uid")
 				}
 				return c.Patch(ctx, obj, patch, opts...)
 			},
 		})
-		outcome, err := b.remover(c, b).Process(t.Context(), "d")
+		outcome, err := b.newRemover(c, b).Process(t.Context(), "d")
 		require.NoError(t, err)
 		require.Equal(t, Done, outcome)
-		require.Equal(t, phase, b.backup().Status.Phase)
-		require.Equal(t, []string{"backup is still in progress"}, b.request("d").Status.Errors)
+		require.Equal(t, phase, b.readBackup().Status.Phase)
+		require.Equal(t, []string{"backup is still in progress"}, b.readRequest("d").Status.Errors)
 		require.Equal(t, []string{layout.OwnerFile("b")}, b.store.Keys())
 	}
 }
 
 // One process gets the same hint twice, or finds by itself the object of a hint.
 func TestOneProcessWorksOnARequestOnce(t *testing.T) {
-	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))
-	b.fill(backup(velerov1.BackupPhaseCompleted))
+	b := newBed(t, newBackup(velerov1.BackupPhaseCompleted), newRequest("d"))
+	b.fillBucket(newBackup(velerov1.BackupPhaseCompleted))
 	var once sync.Once
 	b.store.Inject(func(op memstore.Op, _ string) error {
 		if op == memstore.OpDelete {
@@ -351,14 +351,14 @@ func TestOneProcessWorksOnARequestOnce(t *testing.T) {
 		}
 		return nil
 	})
-	require.Equal(t, Done, b.process("d"))
+	require.Equal(t, Done, b.processRequest("d"))
 	require.Equal(t, neighbours, b.store.Keys())
 }
 
 func TestUnfinishedUploadsGoWithTheBackup(t *testing.T) {
 	for _, refused := range []bool{false, true} {
-		b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))
-		b.fill(backup(velerov1.BackupPhaseCompleted))
+		b := newBed(t, newBackup(velerov1.BackupPhaseCompleted), newRequest("d"))
+		b.fillBucket(newBackup(velerov1.BackupPhaseCompleted))
 		b.store.LeaveUpload(layout.BackupTarball("b"))
 		b.store.LeaveUpload(layout.BackupTarball("b2"))
 		want := []string{layout.BackupTarball("b2")}
@@ -371,16 +371,16 @@ func TestUnfinishedUploadsGoWithTheBackup(t *testing.T) {
 				return nil
 			})
 		}
-		require.Equal(t, Done, b.process("d"))
+		require.Equal(t, Done, b.processRequest("d"))
 		require.Equal(t, want, b.store.Uploads())
-		require.Nil(t, b.backup())
+		require.Nil(t, b.readBackup())
 	}
 }
 
 // velero-backup.json without a tarball means that the backup is being deleted.
 func TestTheTarballGoesFirst(t *testing.T) {
-	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))
-	b.fill(backup(velerov1.BackupPhaseCompleted))
+	b := newBed(t, newBackup(velerov1.BackupPhaseCompleted), newRequest("d"))
+	b.fillBucket(newBackup(velerov1.BackupPhaseCompleted))
 	var mu sync.Mutex
 	var order []string
 	b.store.Inject(func(op memstore.Op, key string) error {
@@ -391,7 +391,7 @@ func TestTheTarballGoesFirst(t *testing.T) {
 		}
 		return nil
 	})
-	require.Equal(t, Done, b.process("d"))
+	require.Equal(t, Done, b.processRequest("d"))
 	require.Equal(t, layout.BackupTarball("b"), order[0])
 	require.Equal(t, []string{layout.OwnerFile("b"), layout.BackupMetadata("b")}, order[len(order)-2:])
 }

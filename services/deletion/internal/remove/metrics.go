@@ -17,13 +17,13 @@ func NewMetrics(s *count.Schedules) *Metrics {
 	}
 }
 
-func (m *Metrics) attempt(b *velerov1.Backup) {
+func (m *Metrics) countAttempt(b *velerov1.Backup) {
 	if m != nil {
 		m.attempts.Inc(b.Labels[velerov1.LabelScheduleName])
 	}
 }
 
-func (m *Metrics) result(b *velerov1.Backup, ok bool) {
+func (m *Metrics) countResult(b *velerov1.Backup, ok bool) {
 	switch {
 	case m == nil:
 	case ok:

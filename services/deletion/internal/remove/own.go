@@ -14,15 +14,15 @@ import (
 // maxMetadata bounds velero-backup.json: an API server takes no object over about 3 MiB.
 const maxMetadata = 8 << 20
 
-// owns reports whether the directory holds this Backup's data. A backup that failed because its
+// ownsDirectory reports whether the directory holds this Backup's data. A backup that failed because its
 // name was taken in the bucket must not take the other one's data with it, and a synced object has
 // another UID than the file it came from. stored is velero-backup.json, nil where there is none
 // that can be read.
-func owns(ctx context.Context, store objectstore.Store, j *job) (own bool, stored *velerov1.Backup, err error) {
+func ownsDirectory(ctx context.Context, store objectstore.Store, j *deletionJob) (own bool, stored *velerov1.Backup, err error) {
 	b := j.backup
 	data, err := objectstore.ReadAll(ctx, store, layout.BackupMetadata(b.Name), maxMetadata)
 	if errors.Is(err, objectstore.ErrNotFound) {
-		own, err = reserved(ctx, store, j)
+		own, err = isReserved(ctx, store, j)
 		return own, nil, err
 	}
 	if err != nil {
@@ -30,7 +30,7 @@ func owns(ctx context.Context, store objectstore.Store, j *job) (own bool, store
 	}
 	stored = &velerov1.Backup{}
 	if err := jsonlimit.Unmarshal(data, stored, jsonlimit.Object); err != nil {
-		if own, rerr := reserved(ctx, store, j); own || rerr != nil {
+		if own, rerr := isReserved(ctx, store, j); own || rerr != nil {
 			return own, nil, rerr
 		}
 		return false, nil, fmt.Errorf("velero-backup.json is damaged and the directory was reserved by another Backup: %w", err)
@@ -45,9 +45,9 @@ func sameRun(a, b *velerov1.BackupStatus) bool {
 	return a.StartTimestamp.Equal(b.StartTimestamp) && a.CompletionTimestamp.Equal(b.CompletionTimestamp) && a.FailureReason == b.FailureReason
 }
 
-// reserved reports whether no other backup reserved the directory. Without an owner file it is what
+// isReserved reports whether no other backup reserved the directory. Without an owner file it is what
 // Velero left of this backup, as long as its object is there.
-func reserved(ctx context.Context, store objectstore.Store, j *job) (bool, error) {
+func isReserved(ctx context.Context, store objectstore.Store, j *deletionJob) (bool, error) {
 	data, err := objectstore.ReadAll(ctx, store, layout.OwnerFile(j.backup.Name), layout.MaxOwnerBytes)
 	if errors.Is(err, objectstore.ErrNotFound) {
 		return !j.resumed, nil

@@ -22,15 +22,15 @@ const restorePause = 15 * time.Second
 // of other deletions.
 const busyPause = 15 * time.Second
 
-// pauses reports whether the next try of a request under way is due only later. The permission to
+// isPaused reports whether the next try of a request under way is due only later. The permission to
 // skip actions ends the pause.
-func (r *Remover) pauses(req *velerov1.DeleteBackupRequest) bool {
-	return req.Status.Phase == velerov1.DeleteBackupRequestPhaseInProgress && !skipsActions(req) && tries.Of(req).After.After(r.Clock.Now())
+func (r *Remover) isPaused(req *velerov1.DeleteBackupRequest) bool {
+	return req.Status.Phase == velerov1.DeleteBackupRequestPhaseInProgress && !skipsActions(req) && tries.ReadTries(req).After.After(r.Clock.Now())
 }
 
-// postpone releases the request until its next try is due. Until then it has the reason for the
+// postponeRequest releases the request until its next try is due. Until then it has the reason for the
 // wait.
-func (j *job) postpone(ctx context.Context, next tries.Tries, reasons []string) error {
+func (j *deletionJob) postponeRequest(ctx context.Context, next tries.Tries, reasons []string) error {
 	j.remover.Log.InfoContext(ctx, "deletion waits", "backup", j.backup.Name, "request", j.request.Name, "until", next.After, "failed", next.Failed, "reasons", reasons)
 	failpoint.Hit("deletion/before-postpone")
 	err := j.held.Release(ctx, func(d *velerov1.DeleteBackupRequest) error {
@@ -41,17 +41,17 @@ func (j *job) postpone(ctx context.Context, next tries.Tries, reasons []string) 
 	return err
 }
 
-// unsuccessful ends a try that removed nothing or not everything. What may succeed later is
+// concludeUnsuccessful ends a try that removed nothing or not everything. What may succeed later is
 // retried, with growing pauses and a bounded number of times; then the request ends with the
 // errors.
-func (j *job) unsuccessful(ctx context.Context, failures []string, again bool) error {
-	next := tries.Of(j.request).Fail(j.remover.Clock.Now())
+func (j *deletionJob) concludeUnsuccessful(ctx context.Context, failures []string, again bool) error {
+	next := tries.ReadTries(j.request).Fail(j.remover.Clock.Now())
 	limit := j.remover.Tries
 	if limit == 0 {
 		limit = tries.PerRequest
 	}
 	if again && next.Failed < limit {
-		return j.postpone(ctx, next, failures)
+		return j.postponeRequest(ctx, next, failures)
 	}
 	j.remover.Log.WarnContext(ctx, "backup not deleted", "backup", j.backup.Name, "request", j.request.Name, "errors", failures)
 	_, err := j.held.Finish(ctx, func(d *velerov1.DeleteBackupRequest) error {

@@ -23,29 +23,29 @@ import (
 // A plugin that cannot reach its service for a minute ends the request, and the backup stays
 // Deleting until it is requested again.
 func TestAFailedActionIsTriedAgainWithGrowingPauses(t *testing.T) {
-	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))
-	b.fill(backup(velerov1.BackupPhaseCompleted))
+	b := newBed(t, newBackup(velerov1.BackupPhaseCompleted), newRequest("d"))
+	b.fillBucket(newBackup(velerov1.BackupPhaseCompleted))
 	b.r.Tries = 0
 	asked := 0
 	b.r.Actions = actionsFunc(func(context.Context, itemaction.Job) error { asked++; return errors.New("the service is away") })
 	for _, pause := range []time.Duration{15 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute} {
 		before := asked
-		require.Equal(t, Later, b.process("d"))
+		require.Equal(t, Later, b.processRequest("d"))
 		require.Equal(t, before+1, asked)
-		d := b.request("d")
+		d := b.readRequest("d")
 		require.Equal(t, velerov1.DeleteBackupRequestPhaseInProgress, d.Status.Phase)
 		require.Equal(t, []string{"delete item actions: the service is away"}, d.Status.Errors, "what it waits for is told")
 		b.clock.Step(pause - time.Second)
-		require.Equal(t, Later, b.process("d"))
+		require.Equal(t, Later, b.processRequest("d"))
 		require.Equal(t, before+1, asked, "not before the pause is over")
 		b.clock.Step(time.Second)
 	}
-	require.Equal(t, Done, b.process("d"))
+	require.Equal(t, Done, b.processRequest("d"))
 	require.Equal(t, tries.PerRequest, asked)
-	d := b.request("d")
+	d := b.readRequest("d")
 	require.Equal(t, velerov1.DeleteBackupRequestPhaseProcessed, d.Status.Phase)
 	require.Equal(t, []string{"delete item actions: the service is away"}, d.Status.Errors)
-	require.Equal(t, b.clock.Now().Add(4*time.Minute), tries.Of(d).After, "when the next request for an expired backup is due")
+	require.Equal(t, b.clock.Now().Add(4*time.Minute), tries.ReadTries(d).After, "when the next request for an expired backup is due")
 }
 
 // An action that will never succeed again keeps its backups, and their data, until the plugin is
@@ -55,7 +55,7 @@ func TestALeaveToSkipActionsLetsTheDeletionGoOn(t *testing.T) {
 		obj.SetAnnotations(map[string]string{holdfast.AnnotationSkipDeleteActions: "true"})
 	}
 	for _, on := range []string{"request", "request that waits", "backup"} {
-		k, d := backup(velerov1.BackupPhaseCompleted), request("d")
+		k, d := newBackup(velerov1.BackupPhaseCompleted), newRequest("d")
 		b := newBed(t)
 		b.r.Tries = 0
 		b.r.Actions = actionsFunc(func(context.Context, itemaction.Job) error { return errors.New("never again") })
@@ -67,50 +67,50 @@ func TestALeaveToSkipActionsLetsTheDeletionGoOn(t *testing.T) {
 		}
 		require.NoError(t, b.client.Create(t.Context(), k))
 		require.NoError(t, b.client.Create(t.Context(), d))
-		b.fill(k)
+		b.fillBucket(k)
 		if on == "request that waits" {
-			require.Equal(t, Later, b.process("d"))
-			d = b.request("d")
+			require.Equal(t, Later, b.processRequest("d"))
+			d = b.readRequest("d")
 			all := d.GetAnnotations()
 			all[holdfast.AnnotationSkipDeleteActions] = "true"
 			d.SetAnnotations(all)
 			require.NoError(t, b.client.Update(t.Context(), d))
 		}
-		require.Equal(t, Done, b.process("d"), on)
+		require.Equal(t, Done, b.processRequest("d"), on)
 		require.Equal(t, neighbours, b.store.Keys(), on)
-		require.Nil(t, b.backup(), on)
+		require.Nil(t, b.readBackup(), on)
 	}
 }
 
 func TestALeaveThatIsNeitherYesNorNoIsRefused(t *testing.T) {
 	bad := map[string]string{holdfast.AnnotationSkipDeleteActions: "yes"}
 	for _, onBackup := range []bool{true, false} {
-		k, d := backup(velerov1.BackupPhaseCompleted), request("d")
+		k, d := newBackup(velerov1.BackupPhaseCompleted), newRequest("d")
 		if onBackup {
 			k.Annotations = bad
 		} else {
 			d.Annotations = bad
 		}
 		b := newBed(t, k, d)
-		b.fill(k)
-		require.Equal(t, Done, b.process("d"))
-		errs := b.request("d").Status.Errors
+		b.fillBucket(k)
+		require.Equal(t, Done, b.processRequest("d"))
+		errs := b.readRequest("d").Status.Errors
 		require.Len(t, errs, 1)
 		require.Contains(t, errs[0], `metadata.annotations[holdfast.io/skip-delete-actions]: "yes" is neither true nor false`)
-		require.Equal(t, velerov1.BackupPhaseCompleted, b.backup().Status.Phase)
+		require.Equal(t, velerov1.BackupPhaseCompleted, b.readBackup().Status.Phase)
 	}
 }
 
 // Deletions whose action hangs hold every place, and those that need no action wait for as long as
 // its calls may take.
 func TestAHungActionGivesItsPlaceToOthers(t *testing.T) {
-	other, d2 := backup(velerov1.BackupPhaseCompleted), request("d2")
+	other, d2 := newBackup(velerov1.BackupPhaseCompleted), newRequest("d2")
 	other.Name, other.UID = "b2", "b2-uid"
 	d2.Spec.BackupName = "b2"
-	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"), other, d2)
-	b.fill(backup(velerov1.BackupPhaseCompleted))
+	b := newBed(t, newBackup(velerov1.BackupPhaseCompleted), newRequest("d"), other, d2)
+	b.fillBucket(newBackup(velerov1.BackupPhaseCompleted))
 	b.store.Set(layout.BackupMetadata("b2"), []byte(`{"metadata":{"uid":"b2-uid"}}`))
-	b.r = b.crowded(b.client, b, 1)
+	b.r = b.newCrowdedRemover(b.client, b, 1)
 	ctx, stop := context.WithCancel(t.Context())
 	var group sync.WaitGroup
 	group.Go(func() { assert.NoError(t, b.r.engine.Serve(ctx)) })
@@ -142,16 +142,16 @@ func TestAHungActionGivesItsPlaceToOthers(t *testing.T) {
 	}, time.Minute, time.Millisecond)
 	require.Equal(t, Done, <-second)
 	require.NotContains(t, b.store.Keys(), layout.BackupMetadata("b2"))
-	require.NotNil(t, b.backup())
+	require.NotNil(t, b.readBackup())
 	close(release)
 	group.Wait()
-	require.Nil(t, b.backup())
+	require.Nil(t, b.readBackup())
 }
 
 // A deletion that cannot be worked on because others wait for its action has not failed.
 func TestADeletionOfABusyActionComesAgain(t *testing.T) {
-	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))
-	b.fill(backup(velerov1.BackupPhaseCompleted))
+	b := newBed(t, newBackup(velerov1.BackupPhaseCompleted), newRequest("d"))
+	b.fillBucket(newBackup(velerov1.BackupPhaseCompleted))
 	busy := true
 	b.r.Actions = actionsFunc(func(context.Context, itemaction.Job) error {
 		if busy {
@@ -160,29 +160,29 @@ func TestADeletionOfABusyActionComesAgain(t *testing.T) {
 		return nil
 	})
 	for range 3 * tries.PerRequest {
-		require.Equal(t, Later, b.process("d"))
-		d := b.request("d")
+		require.Equal(t, Later, b.processRequest("d"))
+		d := b.readRequest("d")
 		require.Equal(t, []string{"delete item actions: works for other deletions"}, d.Status.Errors)
-		require.Zero(t, tries.Of(d).Failed)
+		require.Zero(t, tries.ReadTries(d).Failed)
 		b.clock.Step(busyPause)
 	}
 	busy = false
-	require.Equal(t, Done, b.process("d"))
-	require.Nil(t, b.backup())
+	require.Equal(t, Done, b.processRequest("d"))
+	require.Nil(t, b.readBackup())
 }
 
 func TestADeletionThatPanicsIsGivenUp(t *testing.T) {
-	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))
-	b.fill(backup(velerov1.BackupPhaseCompleted))
+	b := newBed(t, newBackup(velerov1.BackupPhaseCompleted), newRequest("d"))
+	b.fillBucket(newBackup(velerov1.BackupPhaseCompleted))
 	b.r.Actions = actionsFunc(func(context.Context, itemaction.Job) error { panic("a defect") })
 	for range 3 {
 		_, err := b.r.Process(t.Context(), "d")
 		require.ErrorIs(t, err, engine.ErrInternal)
-		held, _, err := claim.Parse(b.request("d"))
+		held, _, err := claim.Parse(b.readRequest("d"))
 		require.NoError(t, err)
-		require.Empty(t, held.Holder)
+		require.Empty(t, held.Owner)
 	}
-	require.Equal(t, Done, b.process("d"))
-	require.Equal(t, []string{"internal error"}, b.request("d").Status.Errors)
-	require.NotNil(t, b.backup())
+	require.Equal(t, Done, b.processRequest("d"))
+	require.Equal(t, []string{"internal error"}, b.readRequest("d").Status.Errors)
+	require.NotNil(t, b.readBackup())
 }

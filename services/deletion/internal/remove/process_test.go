@@ -45,7 +45,7 @@ type site struct {
 func newSite(t *testing.T, limits pluginhost.Limits, names ...string) *site {
 	s := &site{bed: newBed(t), dir: t.TempDir(), orders: t.TempDir()}
 	for _, name := range names {
-		s.add(name)
+		s.addBackup(name)
 	}
 	plugins := selfplugin.Directory(t, slices.Collect(maps.Keys(vendors))...)
 	limits.Stop = 100 * time.Millisecond
@@ -65,10 +65,10 @@ func newSite(t *testing.T, limits pluginhost.Limits, names ...string) *site {
 	return s
 }
 
-// add makes a backup of pods o, p and q, and a request for its deletion of the same name.
-func (s *site) add(name string) {
+// addBackup makes a backup of pods o, p and q, and a request for its deletion of the same name.
+func (s *site) addBackup(name string) {
 	s.t.Helper()
-	k, d := backup(velerov1.BackupPhaseCompleted), request(name)
+	k, d := newBackup(velerov1.BackupPhaseCompleted), newRequest(name)
 	k.Name, k.UID, d.Spec.BackupName = name, types.UID(name+"-uid"), name
 	require.NoError(s.t, s.client.Create(s.t.Context(), k))
 	require.NoError(s.t, s.client.Create(s.t.Context(), d))
@@ -105,14 +105,14 @@ func (f *faulty) Delete(ctx context.Context, key string) error {
 	return f.Store.Delete(ctx, key)
 }
 
-func (s *site) inject(fault func(op, key string) error) {
+func (s *site) injectFault(fault func(op, key string) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fault = fault
 }
 
-// tell makes an action misbehave at an object; an empty order ends that.
-func (s *site) tell(action, object, what string) {
+// orderAction makes an action misbehave at an object; an empty order ends that.
+func (s *site) orderAction(action, object, what string) {
 	s.t.Helper()
 	path := orderPath(s.orders, action, object)
 	if what == "" {
@@ -127,16 +127,16 @@ func (s *site) tell(action, object, what string) {
 	}
 }
 
-// release lets an action that hangs go on.
-func (s *site) release(action, object string) {
+// releaseAction lets an action that hangs go on.
+func (s *site) releaseAction(action, object string) {
 	s.t.Helper()
 	pipe, err := os.OpenFile(orderPath(s.orders, action, object)+".pipe", os.O_WRONLY, 0)
 	require.NoError(s.t, err)
 	require.NoError(s.t, pipe.Close())
 }
 
-// diary returns the calls of all processes so far, in order.
-func (s *site) diary() []string {
+// readDiary returns the calls of all processes so far, in order.
+func (s *site) readDiary() []string {
 	s.t.Helper()
 	text, err := os.ReadFile(filepath.Join(s.orders, diaryFile))
 	if !errors.Is(err, os.ErrNotExist) {
@@ -145,10 +145,10 @@ func (s *site) diary() []string {
 	return strings.FieldsFunc(string(text), func(r rune) bool { return r == '\n' })
 }
 
-// since returns the calls after the first n.
-func (s *site) since(n int) []string { return s.diary()[n:] }
+// diarySince returns the calls after the first n.
+func (s *site) diarySince(n int) []string { return s.readDiary()[n:] }
 
-func (s *site) files() []string {
+func (s *site) listFiles() []string {
 	s.t.Helper()
 	store, err := filestore.Open(s.dir)
 	require.NoError(s.t, err)
@@ -172,13 +172,13 @@ func (s *site) noProcessIsLeft() {
 	}
 }
 
-// again makes a new request for the deletion of a backup.
-func (s *site) again(name, of string) {
+// requestAgain makes a new request for the deletion of a backup.
+func (s *site) requestAgain(name, of string) {
 	s.t.Helper()
-	d := request(name)
+	d := newRequest(name)
 	d.Spec.BackupName = of
 	require.NoError(s.t, s.client.Create(s.t.Context(), d))
-	require.Equal(s.t, Done, s.process(name))
+	require.Equal(s.t, Done, s.processRequest(name))
 }
 
 var dataOfOne = []string{layout.BackupManifest("one"), layout.BackupTarball("one"), layout.BackupMetadata("one")}
@@ -187,105 +187,105 @@ var dataOfOne = []string{layout.BackupManifest("one"), layout.BackupTarball("one
 // bucket that refuses: each request does only what is left.
 func TestPluginProcessesRunPerItemInOrderBeforeAnyFileIsRemoved(t *testing.T) {
 	s := newSite(t, pluginhost.Limits{}, "one")
-	s.inject(func(_, key string) error {
-		if len(s.diary()) < 10 {
+	s.injectFault(func(_, key string) error {
+		if len(s.readDiary()) < 10 {
 			return errors.New(key + " is removed too early")
 		}
 		return nil
 	})
-	s.tell("a.io/x", "p", "error")
-	require.Equal(t, Done, s.process("one"))
-	require.Equal(t, []string{"delete item actions: plugin a.io/x: Execute of Pod a/p: the array is rebooting"}, s.request("one").Status.Errors)
+	s.orderAction("a.io/x", "p", "error")
+	require.Equal(t, Done, s.processRequest("one"))
+	require.Equal(t, []string{"delete item actions: plugin a.io/x: Execute of Pod a/p: the array is rebooting"}, s.readRequest("one").Status.Errors)
 	require.Equal(t, []string{
 		"a.io/b one o", "a.io/x one o", "b.io/a one o",
 		"a.io/b one p", "a.io/x one p",
 		"a.io/b one q", "a.io/x one q", "b.io/a one q",
-	}, s.diary())
-	left := s.files()
+	}, s.readDiary())
+	left := s.listFiles()
 	require.Subset(t, left, dataOfOne)
 	require.Len(t, left, len(dataOfOne)+1, "and the record")
-	require.Equal(t, velerov1.BackupPhaseDeleting, found(s.bed, &velerov1.Backup{}, "one").Status.Phase)
+	require.Equal(t, velerov1.BackupPhaseDeleting, findObject(s.bed, &velerov1.Backup{}, "one").Status.Phase)
 
-	s.tell("a.io/x", "p", "")
-	s.inject(func(_, key string) error {
+	s.orderAction("a.io/x", "p", "")
+	s.injectFault(func(_, key string) error {
 		if key == layout.BackupTarball("one") {
 			return errors.New("object is locked")
 		}
 		return nil
 	})
-	s.again("next", "one")
-	require.Equal(t, []string{"a.io/x one p", "b.io/a one p"}, s.since(8))
-	require.Contains(t, s.request("next").Status.Errors[0], "object is locked")
-	require.NotNil(t, found(s.bed, &velerov1.Backup{}, "one"))
+	s.requestAgain("next", "one")
+	require.Equal(t, []string{"a.io/x one p", "b.io/a one p"}, s.diarySince(8))
+	require.Contains(t, s.readRequest("next").Status.Errors[0], "object is locked")
+	require.NotNil(t, findObject(s.bed, &velerov1.Backup{}, "one"))
 
-	s.inject(nil)
-	s.again("last", "one")
-	require.Empty(t, s.since(10), "nothing is left to do but to remove the files")
-	require.Empty(t, s.files())
-	require.Nil(t, found(s.bed, &velerov1.Backup{}, "one"))
-	require.Nil(t, s.request("last"))
+	s.injectFault(nil)
+	s.requestAgain("last", "one")
+	require.Empty(t, s.diarySince(10), "nothing is left to do but to remove the files")
+	require.Empty(t, s.listFiles())
+	require.Nil(t, findObject(s.bed, &velerov1.Backup{}, "one"))
+	require.Nil(t, s.readRequest("last"))
 }
 
 // TestAnotherProcessTakesOverInTheMiddle of the actions: the first dies while one hangs, with its
 // plugins.
 func TestAnotherProcessTakesOverInTheMiddle(t *testing.T) {
 	s := newSite(t, pluginhost.Limits{}, "one")
-	s.tell("a.io/x", "p", "hang")
+	s.orderAction("a.io/x", "p", "hang")
 	ctx, die := context.WithCancel(t.Context())
 	m := &mortal{die: die}
-	first := s.remover(m.client(s.client), s.bed)
+	first := s.newRemover(m.mortalClient(s.client), s.bed)
 	first.Actions, first.Locations = s.runner, s
 	ended := make(chan error, 1)
 	go func() {
 		_, err := first.Process(ctx, "one")
 		ended <- err
 	}()
-	require.Eventually(t, func() bool { return len(s.diary()) == 5 && len(s.files()) == len(dataOfOne)+1 }, longEnough, 20*time.Millisecond,
+	require.Eventually(t, func() bool { return len(s.readDiary()) == 5 && len(s.listFiles()) == len(dataOfOne)+1 }, longEnough, 20*time.Millisecond,
 		"what was done is recorded while the next is under way")
 	m.mu.Lock()
 	m.dead = true
 	m.mu.Unlock()
 	die()
 	require.Error(t, <-ended)
-	require.Subset(t, s.files(), dataOfOne)
+	require.Subset(t, s.listFiles(), dataOfOne)
 
-	s.tell("a.io/x", "p", "")
-	require.Equal(t, Done, s.process("one"))
-	require.Equal(t, []string{"a.io/x one p", "b.io/a one p", "a.io/b one q", "a.io/x one q", "b.io/a one q"}, s.since(5))
-	require.Empty(t, s.files())
-	require.Nil(t, found(s.bed, &velerov1.Backup{}, "one"))
+	s.orderAction("a.io/x", "p", "")
+	require.Equal(t, Done, s.processRequest("one"))
+	require.Equal(t, []string{"a.io/x one p", "b.io/a one p", "a.io/b one q", "a.io/x one q", "b.io/a one q"}, s.diarySince(5))
+	require.Empty(t, s.listFiles())
+	require.Nil(t, findObject(s.bed, &velerov1.Backup{}, "one"))
 }
 
 // TestAHungPluginDelaysOnlyItsOwnDeletion of two at once.
 func TestAHungPluginDelaysOnlyItsOwnDeletion(t *testing.T) {
 	s := newSite(t, pluginhost.Limits{}, "one", "two")
-	s.tell("a.io/b", "o", "hang")
+	s.orderAction("a.io/b", "o", "hang")
 	ended := make(chan error, 1)
 	go func() {
 		_, err := s.r.Process(t.Context(), "one")
 		ended <- err
 	}()
-	require.Eventually(t, func() bool { return len(s.diary()) == 1 }, longEnough, 20*time.Millisecond)
-	s.tell("a.io/b", "o", "")
-	require.Equal(t, Done, s.process("two"))
-	require.Nil(t, found(s.bed, &velerov1.Backup{}, "two"))
-	require.ElementsMatch(t, dataOfOne, s.files())
-	require.Len(t, s.since(1), 9)
+	require.Eventually(t, func() bool { return len(s.readDiary()) == 1 }, longEnough, 20*time.Millisecond)
+	s.orderAction("a.io/b", "o", "")
+	require.Equal(t, Done, s.processRequest("two"))
+	require.Nil(t, findObject(s.bed, &velerov1.Backup{}, "two"))
+	require.ElementsMatch(t, dataOfOne, s.listFiles())
+	require.Len(t, s.diarySince(1), 9)
 	require.Empty(t, ended)
-	s.release("a.io/b", "o")
+	s.releaseAction("a.io/b", "o")
 	require.NoError(t, <-ended)
-	require.Empty(t, s.files())
-	require.Len(t, s.diary(), 18)
+	require.Empty(t, s.listFiles())
+	require.Len(t, s.readDiary(), 18)
 }
 
 func TestAMissingTarballIsShownToNoPlugin(t *testing.T) {
 	s := newSite(t, pluginhost.Limits{}, "one")
-	s.tell("a.io/b", atAppliesTo, "error")
+	s.orderAction("a.io/b", atAppliesTo, "error")
 	require.NoError(t, os.Remove(filepath.Join(s.dir, layout.BackupTarball("one"))))
-	require.Equal(t, Done, s.process("one"))
-	require.Empty(t, s.diary())
-	require.Empty(t, s.files())
-	require.Nil(t, found(s.bed, &velerov1.Backup{}, "one"))
+	require.Equal(t, Done, s.processRequest("one"))
+	require.Empty(t, s.readDiary())
+	require.Empty(t, s.listFiles())
+	require.Nil(t, findObject(s.bed, &velerov1.Backup{}, "one"))
 }
 
 // TestHostilePluginsCostTheirItemsAnError, and nothing else: the other items are complete, the
@@ -296,29 +296,29 @@ func TestHostilePluginsCostTheirItemsAnError(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			s := newSite(t, pluginhost.Limits{Execute: 10 * time.Second}, "one")
-			s.tell("a.io/x", "p", what)
-			require.Equal(t, Done, s.process("one"))
+			s.orderAction("a.io/x", "p", what)
+			require.Equal(t, Done, s.processRequest("one"))
 			want := []string{
 				"a.io/b one o", "a.io/x one o", "b.io/a one o", "a.io/b one p", "a.io/x one p", "b.io/a one p",
 				"a.io/b one q", "a.io/x one q", "b.io/a one q",
 			}
 			if says == "" {
-				if r := s.request("one"); r != nil {
+				if r := s.readRequest("one"); r != nil {
 					require.Empty(t, r.Status.Errors)
 				}
-				require.Equal(t, want, s.diary())
-				require.Empty(t, s.files())
+				require.Equal(t, want, s.readDiary())
+				require.Empty(t, s.listFiles())
 				return
 			}
-			require.Equal(t, slices.Delete(want, 5, 6), s.diary())
-			texts := s.request("one").Status.Errors
+			require.Equal(t, slices.Delete(want, 5, 6), s.readDiary())
+			texts := s.readRequest("one").Status.Errors
 			require.Len(t, texts, 1)
 			require.Contains(t, texts[0], "delete item actions: plugin a.io/x: Execute of Pod a/p: "+says)
-			require.Subset(t, s.files(), dataOfOne)
-			s.tell("a.io/x", "p", "")
-			s.again("next", "one")
-			require.Equal(t, []string{"a.io/x one p", "b.io/a one p"}, s.since(8))
-			require.Empty(t, s.files())
+			require.Subset(t, s.listFiles(), dataOfOne)
+			s.orderAction("a.io/x", "p", "")
+			s.requestAgain("next", "one")
+			require.Equal(t, []string{"a.io/x one p", "b.io/a one p"}, s.diarySince(8))
+			require.Empty(t, s.listFiles())
 		})
 	}
 }
@@ -330,16 +330,16 @@ func TestAPluginThatCannotSayWhatItWantsKeepsTheBackup(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			s := newSite(t, pluginhost.Limits{}, "one")
-			s.tell(tc.action, tc.at, tc.order)
-			require.Equal(t, Done, s.process("one"))
-			require.Contains(t, s.request("one").Status.Errors[0], tc.says)
-			require.ElementsMatch(t, dataOfOne, s.files())
-			require.Empty(t, s.diary())
+			s.orderAction(tc.action, tc.at, tc.order)
+			require.Equal(t, Done, s.processRequest("one"))
+			require.Contains(t, s.readRequest("one").Status.Errors[0], tc.says)
+			require.ElementsMatch(t, dataOfOne, s.listFiles())
+			require.Empty(t, s.readDiary())
 		})
 	}
 	s := newSite(t, pluginhost.Limits{}, "one")
-	s.tell("a.io/x", atAppliesTo, "unknown")
-	require.Equal(t, Done, s.process("one"))
-	require.Empty(t, s.files())
-	require.Len(t, s.diary(), 6, "a resource that nobody knows matches nothing")
+	s.orderAction("a.io/x", atAppliesTo, "unknown")
+	require.Equal(t, Done, s.processRequest("one"))
+	require.Empty(t, s.listFiles())
+	require.Len(t, s.readDiary(), 6, "a resource that nobody knows matches nothing")
 }

@@ -61,7 +61,7 @@ func (r *Remover) Pending(_ context.Context, req *velerov1.DeleteBackupRequest) 
 	switch {
 	case r.Terminal(req):
 		return engine.None, nil
-	case r.pauses(req):
+	case r.isPaused(req):
 		return engine.Wait, nil
 	case req.Status.Phase == velerov1.DeleteBackupRequestPhaseInProgress:
 		return engine.Resume, nil
@@ -77,34 +77,34 @@ func (r *Remover) Terminal(req *velerov1.DeleteBackupRequest) bool {
 // Admit implements engine.Kind.
 func (r *Remover) Admit(ctx context.Context, req *velerov1.DeleteBackupRequest) (engine.Decision[*velerov1.DeleteBackupRequest], error) {
 	var none engine.Decision[*velerov1.DeleteBackupRequest]
-	if r.pauses(req) {
+	if r.isPaused(req) {
 		return engine.NotNow[*velerov1.DeleteBackupRequest]("its next try is due later"), nil
 	}
-	front, err := r.requests().inFront(ctx, req)
+	front, err := r.deletionRequests().inFront(ctx, req)
 	if err != nil {
 		return none, err
 	}
 	if front {
 		return engine.NotNow[*velerov1.DeleteBackupRequest]("an older request for the same backup goes first"), nil
 	}
-	j, reason, err := r.admit(ctx, req)
+	j, reason, err := r.admitRequest(ctx, req)
 	if err != nil {
 		return none, err
 	}
 	if reason != "" {
 		failpoint.Hit("deletion/before-refusal")
-		return engine.End(refusal(reason, j != nil && j.permanent), r.refused), nil
+		return engine.End(endAsRefused(reason, j != nil && j.permanent), r.logRefusal), nil
 	}
 	return engine.Claim[*velerov1.DeleteBackupRequest](j), nil
 }
 
 // GiveUp implements engine.Kind: the request ends with the reason as its error.
 func (r *Remover) GiveUp(_ *velerov1.DeleteBackupRequest, reason error, _ bool) engine.Decision[*velerov1.DeleteBackupRequest] {
-	return engine.End(refusal(reason.Error(), false), r.refused)
+	return engine.End(endAsRefused(reason.Error(), false), r.logRefusal)
 }
 
 // Claimed implements engine.Job: phase InProgress and the labels go into the write of the claim.
-func (j *job) Claimed(d *velerov1.DeleteBackupRequest, _ claim.Claim) error {
+func (j *deletionJob) Claimed(d *velerov1.DeleteBackupRequest, _ claim.Claim) error {
 	if d.Labels == nil {
 		d.Labels = map[string]string{}
 	}
@@ -123,12 +123,12 @@ func (r *Remover) Restoring(ctx context.Context, b *velerov1.Backup) (string, er
 	if b.Status.Phase == velerov1.BackupPhaseDeleting {
 		return "", nil
 	}
-	return r.restores().running(ctx, b.Name)
+	return r.restoreSet().runningRestores(ctx, b.Name)
 }
 
-// refusal ends a request that cannot be carried out; permanent marks it as one that would be
+// endAsRefused ends a request that cannot be carried out; permanent marks it as one that would be
 // refused again.
-func refusal(reason string, permanent bool) func(*velerov1.DeleteBackupRequest) error {
+func endAsRefused(reason string, permanent bool) func(*velerov1.DeleteBackupRequest) error {
 	return func(d *velerov1.DeleteBackupRequest) error {
 		if permanent {
 			metav1.SetMetaDataAnnotation(&d.ObjectMeta, annotationRefused, refusedVolumeData)
@@ -138,8 +138,8 @@ func refusal(reason string, permanent bool) func(*velerov1.DeleteBackupRequest) 
 	}
 }
 
-// refused logs the end of a request that was not carried out.
-func (r *Remover) refused(ctx context.Context, req *velerov1.DeleteBackupRequest) {
+// logRefusal logs the end of a request that was not carried out.
+func (r *Remover) logRefusal(ctx context.Context, req *velerov1.DeleteBackupRequest) {
 	failpoint.Hit("deletion/refused")
 	r.Log.InfoContext(ctx, "deletion refused", "request", req.Name, "backup", req.Spec.BackupName, "reasons", req.Status.Errors)
 }
@@ -153,5 +153,5 @@ func (r *Remover) Finalize(ctx context.Context, req *velerov1.DeleteBackupReques
 	if r.Clock.Now().Sub(req.CreationTimestamp.Time) < keep {
 		return forget, nil
 	}
-	return forget, r.requests().remove(ctx, req)
+	return forget, r.deletionRequests().removeRequest(ctx, req)
 }

@@ -36,13 +36,13 @@ type replica struct {
 // places is how many deletions a replica works on at once.
 const places = 64
 
-// remover is another replica.
-func (b *bed) remover(c client.WithWatch, claims engine.Instance) *replica {
-	return b.crowded(c, claims, places)
+// newRemover is another replica.
+func (b *bed) newRemover(c client.WithWatch, claims engine.Instance) *replica {
+	return b.newCrowdedRemover(c, claims, places)
 }
 
-// crowded is a replica with so many places.
-func (b *bed) crowded(c client.WithWatch, claims engine.Instance, places int) *replica {
+// newCrowdedRemover is a replica with so many places.
+func (b *bed) newCrowdedRemover(c client.WithWatch, claims engine.Instance, places int) *replica {
 	r := &Remover{Reader: c, Client: c, Namespace: "velero", Locations: b, Clock: b.clock, Log: slog.New(slog.DiscardHandler)}
 	return &replica{Remover: r, bed: b, engine: engine.New(engine.Config[*velerov1.DeleteBackupRequest]{
 		Service: "deletion", ObjectKind: "DeleteBackupRequest", Kind: r,
@@ -55,7 +55,7 @@ func (b *bed) crowded(c client.WithWatch, claims engine.Instance, places int) *r
 
 // Process handles a request once in this replica.
 func (r *replica) Process(ctx context.Context, name string) (Outcome, error) {
-	req, err := r.request(ctx, name)
+	req, err := r.readRequest(ctx, name)
 	if req == nil || err != nil {
 		return Done, err
 	}
@@ -67,14 +67,14 @@ func (r *replica) Process(ctx context.Context, name string) (Outcome, error) {
 	if err := r.engine.Run(ctx, name, req.UID); err != nil && !errors.As(err, &held) {
 		return Later, err
 	}
-	if req, err = r.request(context.WithoutCancel(ctx), name); err != nil || req == nil || r.Terminal(req) {
+	if req, err = r.readRequest(context.WithoutCancel(ctx), name); err != nil || req == nil || r.Terminal(req) {
 		return Done, err
 	}
 	return Later, nil
 }
 
-// request reads a request as it is; nil when it is gone.
-func (r *replica) request(ctx context.Context, name string) (*velerov1.DeleteBackupRequest, error) {
+// readRequest reads a request as it is; nil when it is gone.
+func (r *replica) readRequest(ctx context.Context, name string) (*velerov1.DeleteBackupRequest, error) {
 	req := &velerov1.DeleteBackupRequest{}
 	err := r.bed.client.Get(ctx, client.ObjectKey{Namespace: "velero", Name: name}, req)
 	if apierrors.IsNotFound(err) {

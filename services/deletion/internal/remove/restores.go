@@ -20,8 +20,8 @@ const (
 	restorePoll        = 500 * time.Millisecond
 )
 
-// restores are the Restores of a namespace.
-type restores struct {
+// namespaceRestores are the Restores of a namespace.
+type namespaceRestores struct {
 	reader    client.Reader // uncached
 	client    client.Client
 	namespace string
@@ -30,16 +30,16 @@ type restores struct {
 	log       *slog.Logger
 }
 
-func (r *Remover) restores() restores {
+func (r *Remover) restoreSet() namespaceRestores {
 	wait := r.RestoreWait
 	if wait == 0 {
 		wait = defaultRestoreWait
 	}
-	return restores{reader: r.Reader, client: r.Client, namespace: r.Namespace, wait: wait, clock: r.Clock, log: r.Log}
+	return namespaceRestores{reader: r.Reader, client: r.Client, namespace: r.Namespace, wait: wait, clock: r.Clock, log: r.Log}
 }
 
-// of returns the Restores of a backup.
-func (r restores) of(ctx context.Context, backup string) ([]velerov1.Restore, error) {
+// restoresOf returns the Restores of a backup.
+func (r namespaceRestores) restoresOf(ctx context.Context, backup string) ([]velerov1.Restore, error) {
 	var list velerov1.RestoreList
 	if err := r.reader.List(ctx, &list, client.InNamespace(r.namespace)); err != nil {
 		return nil, fmt.Errorf("list restores: %w", err)
@@ -53,19 +53,19 @@ func (r restores) of(ctx context.Context, backup string) ([]velerov1.Restore, er
 	return of, nil
 }
 
-// running returns which restores of the backup run, "" if none does.
+// runningRestores returns which restores of the backup run, "" if none does.
 //
 // A deletion checks before its claim, to refuse, and again once the Backup is Deleting: no restore
 // that is claimed later begins, because its runner reads the Backup after it has written its claim.
 // One that was claimed in between is waited for.
-func (r restores) running(ctx context.Context, backup string) (string, error) {
-	restores, err := r.of(ctx, backup)
+func (r namespaceRestores) runningRestores(ctx context.Context, backup string) (string, error) {
+	restores, err := r.restoresOf(ctx, backup)
 	if err != nil {
 		return "", err
 	}
 	var names []string
 	for i := range restores {
-		if runs(restores[i].Status.Phase) {
+		if isRunning(restores[i].Status.Phase) {
 			names = append(names, fmt.Sprintf("%q", restores[i].Name))
 		}
 	}
@@ -81,15 +81,15 @@ func (r restores) running(ctx context.Context, backup string) (string, error) {
 	return "the backup is being restored by " + strings.Join(names, ", ") + more, nil
 }
 
-// runs reports whether a runner works on the restore, or one will have to: it reads the data of its
+// isRunning reports whether a runner works on the restore, or one will have to: it reads the data of its
 // backup.
-func runs(phase velerov1.RestorePhase) bool { return !phase.IsNew() && !phase.Terminal() }
+func isRunning(phase velerov1.RestorePhase) bool { return !phase.IsNew() && !phase.Terminal() }
 
-// remove deletes the Restores of the backup and waits a while until they are gone: their files lie
+// removeRestores deletes the Restores of the backup and waits a while until they are gone: their files lie
 // in the backup's location, which is found through the Backup. Ones that take longer are no
 // failure. The claim is confirmed before each.
-func (r restores) remove(ctx context.Context, backup string, confirm func(context.Context) error) error {
-	restores, err := r.of(ctx, backup)
+func (r namespaceRestores) removeRestores(ctx context.Context, backup string, confirm func(context.Context) error) error {
+	restores, err := r.restoresOf(ctx, backup)
 	if err != nil {
 		return err
 	}
@@ -107,15 +107,15 @@ func (r restores) remove(ctx context.Context, backup string, confirm func(contex
 	if len(errs) > 0 || len(restores) == 0 {
 		return errors.Join(errs...)
 	}
-	return r.await(ctx, backup)
+	return r.awaitRemoved(ctx, backup)
 }
 
-// await waits until the Restores of the backup are gone, or for as long as r.wait.
-func (r restores) await(ctx context.Context, backup string) error {
+// awaitRemoved waits until the Restores of the backup are gone, or for as long as r.wait.
+func (r namespaceRestores) awaitRemoved(ctx context.Context, backup string) error {
 	ticker := r.clock.NewTicker(restorePoll)
 	defer ticker.Stop()
 	for start := r.clock.Now(); ; {
-		left, err := r.of(ctx, backup)
+		left, err := r.restoresOf(ctx, backup)
 		if err != nil || len(left) == 0 {
 			return err
 		}

@@ -22,7 +22,7 @@ func restoreIn(phase velerov1.RestorePhase) *velerov1.Restore {
 
 func (b *bed) setRestore(phase velerov1.RestorePhase) {
 	b.t.Helper()
-	r := found(b, &velerov1.Restore{}, "r")
+	r := findObject(b, &velerov1.Restore{}, "r")
 	r.Status.Phase = phase
 	require.NoError(b.t, b.client.Update(b.t.Context(), r))
 }
@@ -36,18 +36,18 @@ func TestABackupThatIsBeingRestoredIsNotDeleted(t *testing.T) {
 	} {
 		other := restoreOf("other", "b2")
 		other.Status.Phase = velerov1.RestorePhaseInProgress
-		b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"), restoreIn(phase), other)
-		b.fill(backup(velerov1.BackupPhaseCompleted))
+		b := newBed(t, newBackup(velerov1.BackupPhaseCompleted), newRequest("d"), restoreIn(phase), other)
+		b.fillBucket(newBackup(velerov1.BackupPhaseCompleted))
 		keys := b.store.Keys()
-		require.Equal(t, Done, b.process("d"))
+		require.Equal(t, Done, b.processRequest("d"))
 		if !refused {
-			require.Nil(t, b.backup(), phase)
+			require.Nil(t, b.readBackup(), phase)
 			continue
 		}
-		d := b.request("d")
+		d := b.readRequest("d")
 		require.Equal(t, velerov1.DeleteBackupRequestPhaseProcessed, d.Status.Phase, phase)
 		require.Equal(t, []string{`the backup is being restored by "r"`}, d.Status.Errors, phase)
-		require.Equal(t, velerov1.BackupPhaseCompleted, b.backup().Status.Phase, phase)
+		require.Equal(t, velerov1.BackupPhaseCompleted, b.readBackup().Status.Phase, phase)
 		require.Equal(t, keys, b.store.Keys(), phase)
 	}
 }
@@ -56,8 +56,8 @@ func TestABackupThatIsBeingRestoredIsNotDeleted(t *testing.T) {
 // runner did not read the deletion and works on. The deletion waits, without a claim, and continues
 // when the restore has ended.
 func TestADeletionWaitsForARestoreThatWasClaimedMeanwhile(t *testing.T) {
-	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"), restoreIn(velerov1.RestorePhaseNew))
-	b.fill(backup(velerov1.BackupPhaseCompleted))
+	b := newBed(t, newBackup(velerov1.BackupPhaseCompleted), newRequest("d"), restoreIn(velerov1.RestorePhaseNew))
+	b.fillBucket(newBackup(velerov1.BackupPhaseCompleted))
 	keys := b.store.Keys()
 	b.r.Actions = actionsFunc(func(context.Context, itemaction.Job) error { t.Error("asked"); return nil })
 	late := interceptor.NewClient(b.client, interceptor.Funcs{
@@ -69,25 +69,25 @@ func TestADeletionWaitsForARestoreThatWasClaimedMeanwhile(t *testing.T) {
 		},
 	})
 	b.r.Client = late
-	require.Equal(t, Later, b.process("d"))
-	require.Equal(t, velerov1.BackupPhaseDeleting, b.backup().Status.Phase)
+	require.Equal(t, Later, b.processRequest("d"))
+	require.Equal(t, velerov1.BackupPhaseDeleting, b.readBackup().Status.Phase)
 	for range 2 { // at once, and when the pause is over
 		require.Equal(t, keys, b.store.Keys())
-		d := b.request("d")
+		d := b.readRequest("d")
 		require.Equal(t, velerov1.DeleteBackupRequestPhaseInProgress, d.Status.Phase)
 		require.Equal(t, []string{`the backup is being restored by "r"`}, d.Status.Errors)
 		held, _, err := claim.Parse(d)
 		require.NoError(t, err)
-		require.Empty(t, held.Holder, "whoever is free may go on")
-		require.Equal(t, Later, b.process("d"))
+		require.Empty(t, held.Owner, "whoever is free may go on")
+		require.Equal(t, Later, b.processRequest("d"))
 		b.clock.Step(restorePause)
-		require.Equal(t, Later, b.process("d"))
+		require.Equal(t, Later, b.processRequest("d"))
 	}
 	b.r.Actions = nil
 	b.setRestore(velerov1.RestorePhaseCompleted)
 	b.clock.Step(restorePause + time.Second)
-	require.Equal(t, Done, b.process("d"))
+	require.Equal(t, Done, b.processRequest("d"))
 	require.Equal(t, neighbours, b.store.Keys())
-	require.Nil(t, b.backup())
-	require.Nil(t, found(b, &velerov1.Restore{}, "r"))
+	require.Nil(t, b.readBackup())
+	require.Nil(t, findObject(b, &velerov1.Restore{}, "r"))
 }

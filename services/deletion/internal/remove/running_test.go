@@ -16,12 +16,12 @@ func TestABackupWhoseOperationsGoOnIsNotDeleted(t *testing.T) {
 		velerov1.BackupPhaseWaitingForPluginOperations, velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed,
 		velerov1.BackupPhaseFinalizing, velerov1.BackupPhaseFinalizingPartiallyFailed, // between monitor and runner
 	} {
-		k := backup(phase)
+		k := newBackup(phase)
 		require.NoError(t, claim.Set(k, claim.Claim{Epoch: 1}))
-		b := newBed(t, k, request("d"))
-		b.fill(k)
-		require.Equal(t, Done, b.process("d"))
-		require.Equal(t, []string{errRunning.Error()}, b.request("d").Status.Errors)
-		require.Equal(t, phase, b.backup().Status.Phase)
+		b := newBed(t, k, newRequest("d"))
+		b.fillBucket(k)
+		require.Equal(t, Done, b.processRequest("d"))
+		require.Equal(t, []string{errRunning.Error()}, b.readRequest("d").Status.Errors)
+		require.Equal(t, phase, b.readBackup().Status.Phase)
 	}
 }

@@ -21,8 +21,8 @@ type snapshotsFunc func(ctx context.Context, job snapshots.Job) error
 func (f snapshotsFunc) Run(ctx context.Context, job snapshots.Job) error { return f(ctx, job) }
 
 func TestSnapshotsThatStayKeepEverything(t *testing.T) {
-	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"), restoreOf("r", "b"))
-	b.fill(backup(velerov1.BackupPhaseCompleted))
+	b := newBed(t, newBackup(velerov1.BackupPhaseCompleted), newRequest("d"), restoreOf("r", "b"))
+	b.fillBucket(newBackup(velerov1.BackupPhaseCompleted))
 	keys := b.store.Keys()
 	var order []string
 	refusal := errors.New("an action failed")
@@ -34,7 +34,7 @@ func TestSnapshotsThatStayKeepEverything(t *testing.T) {
 	b.r.Snapshots = snapshotsFunc(func(ctx context.Context, job snapshots.Job) error {
 		order = append(order, "snapshots of "+job.Backup+" "+job.UID+" "+job.Attempt)
 		require.Zero(t, b.store.Calls(memstore.OpDelete))
-		require.NotNil(t, found(b, &velerov1.Restore{}, "r"))
+		require.NotNil(t, findObject(b, &velerov1.Restore{}, "r"))
 		require.NoError(t, job.Confirm(ctx))
 		if job.Attempt == "uid-e-1" {
 			require.NoError(t, objectstore.CreateBytes(ctx, job.Store, record, []byte("{}")))
@@ -42,21 +42,21 @@ func TestSnapshotsThatStayKeepEverything(t *testing.T) {
 		}
 		return nil
 	})
-	require.Equal(t, Done, b.process("d"))
+	require.Equal(t, Done, b.processRequest("d"))
 	require.Equal(t, []string{"actions"}, order, "snapshots go after the actions, which may need them")
 
 	refusal = nil
-	require.NoError(t, b.client.Create(t.Context(), request("e")))
-	require.Equal(t, Done, b.process("e"))
+	require.NoError(t, b.client.Create(t.Context(), newRequest("e")))
+	require.Equal(t, Done, b.processRequest("e"))
 	require.Equal(t, []string{"actions", "actions", "snapshots of b b-uid uid-e-1"}, order)
-	require.Equal(t, []string{`native snapshots: snapshot "s": array is away`, "native snapshots: and 2 more errors"}, b.request("e").Status.Errors)
+	require.Equal(t, []string{`native snapshots: snapshot "s": array is away`, "native snapshots: and 2 more errors"}, b.readRequest("e").Status.Errors)
 	require.ElementsMatch(t, append(keys, record), b.store.Keys())
-	require.Equal(t, velerov1.BackupPhaseDeleting, b.backup().Status.Phase)
-	require.NotNil(t, found(b, &velerov1.Restore{}, "r"))
+	require.Equal(t, velerov1.BackupPhaseDeleting, b.readBackup().Status.Phase)
+	require.NotNil(t, findObject(b, &velerov1.Restore{}, "r"))
 
-	require.NoError(t, b.client.Create(t.Context(), request("f")))
-	require.Equal(t, Done, b.process("f"))
+	require.NoError(t, b.client.Create(t.Context(), newRequest("f")))
+	require.Equal(t, Done, b.processRequest("f"))
 	require.Equal(t, neighbours, b.store.Keys(), "the record goes with the rest")
-	require.Nil(t, b.backup())
-	require.Nil(t, found(b, &velerov1.Restore{}, "r"))
+	require.Nil(t, b.readBackup())
+	require.Nil(t, findObject(b, &velerov1.Restore{}, "r"))
 }

@@ -30,8 +30,8 @@ const (
 // collected closes its descriptor.
 var rawStderr = os.NewFile(2, "stderr")
 
-// order returns what the action has to do for the object; empty is its work.
-func order(action, object string) string {
+// orderFor returns what the action has to do for the object; empty is its work.
+func orderFor(action, object string) string {
 	text, err := os.ReadFile(orderPath(os.Getenv(envOrders), action, object))
 	if err != nil {
 		return ""
@@ -46,7 +46,7 @@ func orderPath(dir, action, object string) string {
 // beAVendor is the test binary as a plugin made with the SDK.
 func beAVendor() {
 	binary := filepath.Base(os.Args[0])
-	if order(binary, atStart) != "" {
+	if orderFor(binary, atStart) != "" {
 		fmt.Fprintln(os.Stderr, "no licence")
 		os.Exit(3)
 	}
@@ -65,7 +65,7 @@ func beAVendor() {
 type vendor string
 
 func (v vendor) AppliesTo(context.Context) (plugin.Selector, error) {
-	switch order(string(v), atAppliesTo) {
+	switch orderFor(string(v), atAppliesTo) {
 	case "error":
 		return plugin.Selector{}, errors.New("no answer for you")
 	case "unknown":
@@ -78,8 +78,8 @@ func (v vendor) Execute(_ context.Context, in *plugin.BackupInput) error {
 	if in.Backup.Name() == "" || in.Backup.Namespace() != "velero" {
 		return errors.New("no backup")
 	}
-	v.note(in.Backup.Name() + " " + in.Item.GetName())
-	switch order(string(v), in.Item.GetName()) {
+	v.noteLine(in.Backup.Name() + " " + in.Item.GetName())
+	switch orderFor(string(v), in.Item.GetName()) {
 	case "error":
 		return errors.New("the array is rebooting")
 	case "panic":
@@ -97,8 +97,8 @@ func (v vendor) Execute(_ context.Context, in *plugin.BackupInput) error {
 	return nil
 }
 
-// note adds a line to the diary, and this process to the list.
-func (v vendor) note(line string) {
+// noteLine adds a line to the diary, and this process to the list.
+func (v vendor) noteLine(line string) {
 	dir := os.Getenv(envOrders)
 	for name, text := range map[string]string{diaryFile: string(v) + " " + line + "\n", "pid-" + strconv.Itoa(os.Getpid()): ""} {
 		f, err := os.OpenFile(filepath.Join(dir, name), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)

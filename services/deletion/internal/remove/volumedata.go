@@ -32,8 +32,8 @@ type volumeDataError struct{ text string }
 // Error implements error.
 func (e *volumeDataError) Error() string { return e.text }
 
-// leaves reports whether an annotation allows that data of volumes is left behind.
-func leaves(objects ...metav1.Object) bool {
+// allowsLeftData reports whether an annotation allows that data of volumes is left behind.
+func allowsLeftData(objects ...metav1.Object) bool {
 	for _, o := range objects {
 		if o.GetAnnotations()[holdfast.AnnotationLeaveVolumeData] == "true" {
 			return true
@@ -45,13 +45,13 @@ func leaves(objects ...metav1.Object) bool {
 // PermanentlyRefused reports of a processed request that another one for the backup would be
 // refused for the same reason.
 func PermanentlyRefused(req *velerov1.DeleteBackupRequest, backup *velerov1.Backup) bool {
-	return req.Annotations[annotationRefused] == refusedVolumeData && !leaves(backup)
+	return req.Annotations[annotationRefused] == refusedVolumeData && !allowsLeftData(backup)
 }
 
 // admitVolumeData returns a *volumeDataError when the backup has volume data that cannot be
 // removed. Where that cannot be read now, the removal of the data checks it again before it removes
 // anything.
-func (j *job) admitVolumeData(ctx context.Context) error {
+func (j *deletionJob) admitVolumeData(ctx context.Context) error {
 	store, err := j.remover.Locations.Open(ctx, j.location)
 	if err != nil {
 		return nil //nolint:nilerr // the removal checks again
@@ -61,7 +61,7 @@ func (j *job) admitVolumeData(ctx context.Context) error {
 			j.remover.Log.WarnContext(ctx, "bucket not closed", "error", err)
 		}
 	}()
-	own, _, err := owns(ctx, store, j)
+	own, _, err := ownsDirectory(ctx, store, j)
 	if err != nil || !own {
 		return nil //nolint:nilerr // as above
 	}
@@ -75,8 +75,8 @@ func (j *job) admitVolumeData(ctx context.Context) error {
 // keepsVolumeData returns a *volumeDataError when the backup, whose directory this is, has volume
 // data that nothing here can remove, and another error when that is unknown. It reads once for
 // each attempt, and not where an earlier attempt has begun to remove.
-func (j *job) keepsVolumeData(ctx context.Context, store objectstore.Reader) error {
-	if j.checked || leaves(j.backup, j.request) {
+func (j *deletionJob) keepsVolumeData(ctx context.Context, store objectstore.Reader) error {
+	if j.checked || allowsLeftData(j.backup, j.request) {
 		return nil
 	}
 	if j.resumed { // the annotations of the Backup are not known any more
@@ -89,10 +89,10 @@ func (j *job) keepsVolumeData(ctx context.Context, store objectstore.Reader) err
 	if err != nil {
 		return err
 	}
-	found := tally{seen: map[string]bool{}}
+	found := volumeTally{seen: map[string]bool{}}
 	err = volumedata.Each(ctx, store, j.backup.Name, func(d volumedata.Data) error {
-		if j.counts(&d, served) {
-			found.add(d)
+		if j.countsAsLeft(&d, served) {
+			found.addVolume(d)
 		}
 		return nil
 	})
@@ -110,9 +110,9 @@ func (j *job) keepsVolumeData(ctx context.Context, store objectstore.Reader) err
 	return nil
 }
 
-// belongs reports whether an object is labelled as this backup's, and not another one's of the same
+// belongsToBackup reports whether an object is labelled as this backup's, and not another one's of the same
 // name.
-func belongs(o metav1.Object, b *velerov1.Backup) bool {
+func belongsToBackup(o metav1.Object, b *velerov1.Backup) bool {
 	uid := o.GetLabels()[velerov1.LabelBackupUID]
 	return uid == "" || uid == string(b.UID)
 }
@@ -125,15 +125,15 @@ func notServed(err error) error {
 	return err
 }
 
-// tally counts volumes with data, each once.
-type tally struct {
+// volumeTally counts volumes with data, each once.
+type volumeTally struct {
 	seen    map[string]bool
 	counts  map[volumedata.Method]int
 	unnamed int // CSI snapshots whose claim is not known: other files may count them
 	first   []string
 }
 
-func (t *tally) add(d volumedata.Data) {
+func (t *volumeTally) addVolume(d volumedata.Data) {
 	if !d.Stored {
 		return
 	}
@@ -157,15 +157,15 @@ func (t *tally) add(d volumedata.Data) {
 
 // addLive adds the volumes of objects of Velero's data movers: a backup that failed early has no
 // files.
-func (t *tally) addLive(ctx context.Context, reader client.Reader, namespace string, b *velerov1.Backup) error {
+func (t *volumeTally) addLive(ctx context.Context, reader client.Reader, namespace string, b *velerov1.Backup) error {
 	of := []client.ListOption{client.InNamespace(namespace), client.MatchingLabels{velerov1.LabelBackupName: velerov1.LabelValue(b.Name)}}
 	var pods velerov1.PodVolumeBackupList
 	if err := reader.List(ctx, &pods, of...); notServed(err) != nil {
 		return fmt.Errorf("list PodVolumeBackups: %w", err)
 	}
 	for i := range pods.Items {
-		if p := &pods.Items[i]; belongs(p, b) {
-			t.add(volumedata.OfPodVolumeBackup(p))
+		if p := &pods.Items[i]; belongsToBackup(p, b) {
+			t.addVolume(volumedata.OfPodVolumeBackup(p))
 		}
 	}
 	var uploads v2alpha1.DataUploadList
@@ -173,8 +173,8 @@ func (t *tally) addLive(ctx context.Context, reader client.Reader, namespace str
 		return fmt.Errorf("list DataUploads: %w", err)
 	}
 	for i := range uploads.Items {
-		if u := &uploads.Items[i]; belongs(u, b) {
-			t.add(volumedata.Data{
+		if u := &uploads.Items[i]; belongsToBackup(u, b) {
+			t.addVolume(volumedata.Data{
 				Method: volumedata.DataUpload, Namespace: u.Spec.SourceNamespace, Claim: u.Spec.SourcePVC, Stored: u.Status.SnapshotID != "",
 			})
 		}
@@ -193,7 +193,7 @@ var methods = []struct {
 }
 
 // String returns the counts and some names; empty when there is no data.
-func (t *tally) String() string {
+func (t *volumeTally) String() string {
 	var counts []string
 	for _, m := range methods {
 		n := t.counts[m.method]

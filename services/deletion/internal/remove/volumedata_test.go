@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 )
 
-func zipped(t testing.TB, text string) []byte {
+func gzipText(t testing.TB, text string) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	zip := gzip.NewWriter(&out)
@@ -53,33 +53,33 @@ func TestABackupWithVolumeDataThatCannotBeRemovedStays(t *testing.T) {
 		"DataUpload of a failed one":      {object: du, want: "1 DataUpload"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			objects := []client.Object{backup(velerov1.BackupPhaseCompleted), request("d"), restoreOf("r", "b")}
+			objects := []client.Object{newBackup(velerov1.BackupPhaseCompleted), newRequest("d"), restoreOf("r", "b")}
 			if tc.object != nil {
 				objects = append(objects, tc.object)
 			}
 			b := newBed(t, objects...)
-			b.fill(backup(velerov1.BackupPhaseCompleted))
+			b.fillBucket(newBackup(velerov1.BackupPhaseCompleted))
 			if tc.file != "" {
-				b.store.Set(tc.file, zipped(t, tc.text))
+				b.store.Set(tc.file, gzipText(t, tc.text))
 			}
 			keys := b.store.Keys()
-			require.Equal(t, Done, b.process("d"))
-			d := b.request("d")
+			require.Equal(t, Done, b.processRequest("d"))
+			d := b.readRequest("d")
 			require.Len(t, d.Status.Errors, 1)
 			require.Contains(t, d.Status.Errors[0], tc.want)
 			require.Contains(t, d.Status.Errors[0], holdfast.AnnotationLeaveVolumeData)
-			require.Equal(t, velerov1.BackupPhaseCompleted, b.backup().Status.Phase, "it can still be restored from")
+			require.Equal(t, velerov1.BackupPhaseCompleted, b.readBackup().Status.Phase, "it can still be restored from")
 			require.Equal(t, keys, b.store.Keys())
-			require.NotNil(t, found(b, &velerov1.Restore{}, "r"))
-			require.True(t, PermanentlyRefused(d, b.backup()))
+			require.NotNil(t, findObject(b, &velerov1.Restore{}, "r"))
+			require.True(t, PermanentlyRefused(d, b.readBackup()))
 
-			left := b.backup()
+			left := b.readBackup()
 			metav1.SetMetaDataAnnotation(&left.ObjectMeta, holdfast.AnnotationLeaveVolumeData, "true")
 			require.NoError(t, b.client.Update(t.Context(), left))
 			require.False(t, PermanentlyRefused(d, left))
-			require.NoError(t, b.client.Create(t.Context(), request("e")))
-			require.Equal(t, Done, b.process("e"))
-			require.Nil(t, b.backup())
+			require.NoError(t, b.client.Create(t.Context(), newRequest("e")))
+			require.Equal(t, Done, b.processRequest("e"))
+			require.Nil(t, b.readBackup())
 			require.Equal(t, neighbours, b.store.Keys())
 		})
 	}
@@ -92,13 +92,13 @@ func TestABackupWithoutVolumeDataIsDeleted(t *testing.T) {
 		velerov1.LabelBackupName: "b", velerov1.LabelBackupUID: "another",
 	}}}
 	other.Status.SnapshotID = "k"
-	b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"), other)
-	b.fill(backup(velerov1.BackupPhaseCompleted))
-	b.store.Set(layout.BackupVolumeInfo("b"), zipped(t, `[{"pvName":"a","backupMethod":"PodVolumeBackup","result":"failed"},{"pvName":"b","backupMethod":"NativeSnapshot"},{"pvName":"c","skipped":true}]`))
-	b.store.Set(layout.BackupPodVolumeBackups("b"), zipped(t, "null\n"))
-	b.store.Set(layout.BackupItemOperations("b"), zipped(t, "[]\n"))
-	require.Equal(t, Done, b.process("d"))
-	require.Nil(t, b.backup())
+	b := newBed(t, newBackup(velerov1.BackupPhaseCompleted), newRequest("d"), other)
+	b.fillBucket(newBackup(velerov1.BackupPhaseCompleted))
+	b.store.Set(layout.BackupVolumeInfo("b"), gzipText(t, `[{"pvName":"a","backupMethod":"PodVolumeBackup","result":"failed"},{"pvName":"b","backupMethod":"NativeSnapshot"},{"pvName":"c","skipped":true}]`))
+	b.store.Set(layout.BackupPodVolumeBackups("b"), gzipText(t, "null\n"))
+	b.store.Set(layout.BackupItemOperations("b"), gzipText(t, "[]\n"))
+	require.Equal(t, Done, b.processRequest("d"))
+	require.Nil(t, b.readBackup())
 }
 
 // A file that cannot be read may list volume data: nothing is removed, and the request names the
@@ -117,23 +117,23 @@ func TestVolumeDataThatCannotBeToldKeepsTheBackup(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"), restoreOf("r", "b"))
-			b.fill(backup(velerov1.BackupPhaseCompleted))
+			b := newBed(t, newBackup(velerov1.BackupPhaseCompleted), newRequest("d"), restoreOf("r", "b"))
+			b.fillBucket(newBackup(velerov1.BackupPhaseCompleted))
 			damage(b)
 			keys := b.store.Keys()
-			require.Equal(t, Done, b.process("d"))
-			d := b.request("d")
+			require.Equal(t, Done, b.processRequest("d"))
+			d := b.readRequest("d")
 			require.Len(t, d.Status.Errors, 1)
 			require.Contains(t, d.Status.Errors[0], "volume data: cannot tell whether")
 			require.Equal(t, keys, b.store.Keys())
-			require.NotNil(t, found(b, &velerov1.Restore{}, "r"))
-			require.False(t, PermanentlyRefused(d, b.backup()), "it is asked for again")
+			require.NotNil(t, findObject(b, &velerov1.Restore{}, "r"))
+			require.False(t, PermanentlyRefused(d, b.readBackup()), "it is asked for again")
 
-			d = request("e")
+			d = newRequest("e")
 			d.Annotations = map[string]string{holdfast.AnnotationLeaveVolumeData: "true"}
 			require.NoError(t, b.client.Create(t.Context(), d))
-			require.Equal(t, Done, b.process("e"))
-			require.Nil(t, b.backup())
+			require.Equal(t, Done, b.processRequest("e"))
+			require.Nil(t, b.readBackup())
 		})
 	}
 }
@@ -142,18 +142,18 @@ func TestVolumeDataThatCannotBeToldKeepsTheBackup(t *testing.T) {
 // object. A deletion that continues with the bucket alone loses the only record of that data.
 func TestVolumeDataIsAskedForAfterTheBackupObjectIsGone(t *testing.T) {
 	for _, begun := range []bool{false, true} {
-		b := newBed(t, backup(velerov1.BackupPhaseCompleted), request("d"))
-		b.fill(backup(velerov1.BackupPhaseCompleted))
+		b := newBed(t, newBackup(velerov1.BackupPhaseCompleted), newRequest("d"))
+		b.fillBucket(newBackup(velerov1.BackupPhaseCompleted))
 		b.r.Tries = 0
-		b.store.Set(layout.BackupVolumeInfo("b"), zipped(t, `[{"pvcName":"data","pvcNamespace":"n","backupMethod":"CSISnapshot","csiSnapshotInfo":{"snapshotHandle":"h"}}]`))
+		b.store.Set(layout.BackupVolumeInfo("b"), gzipText(t, `[{"pvcName":"data","pvcNamespace":"n","backupMethod":"CSISnapshot","csiSnapshotInfo":{"snapshotHandle":"h"}}]`))
 		b.store.Inject(func(op memstore.Op, key string) error {
 			if key == layout.BackupVolumeInfo("b") {
 				return errors.New("bucket is away")
 			}
 			return nil
 		})
-		require.Equal(t, Later, b.process("d"))
-		require.NoError(t, b.client.Delete(t.Context(), b.backup()))
+		require.Equal(t, Later, b.processRequest("d"))
+		require.NoError(t, b.client.Delete(t.Context(), b.readBackup()))
 		b.store.Inject(nil)
 		if begun { // that was decided before, perhaps with leave to do so
 			require.NoError(t, b.store.Delete(t.Context(), layout.BackupTarball("b")))
@@ -161,12 +161,12 @@ func TestVolumeDataIsAskedForAfterTheBackupObjectIsGone(t *testing.T) {
 		keys := b.store.Keys()
 		b.clock.Step(time.Minute)
 		if begun {
-			require.Equal(t, Done, b.process("d"))
+			require.Equal(t, Done, b.processRequest("d"))
 			require.Equal(t, neighbours, b.store.Keys())
 			continue
 		}
-		require.Equal(t, Later, b.process("d"))
-		require.Contains(t, b.request("d").Status.Errors[0], "1 CSI snapshot")
+		require.Equal(t, Later, b.processRequest("d"))
+		require.Contains(t, b.readRequest("d").Status.Errors[0], "1 CSI snapshot")
 		require.Equal(t, keys, b.store.Keys())
 	}
 }

@@ -59,7 +59,7 @@ func (s *Server) DeleteBackup(ctx context.Context, req *deletionv1.DeleteBackupR
 		return nil, err
 	}
 	if request == nil {
-		if request, err = s.create(ctx, &backup); err != nil {
+		if request, err = s.createRequest(ctx, &backup); err != nil {
 			return nil, err
 		}
 	}
@@ -91,7 +91,7 @@ func (s *Server) underWay(ctx context.Context, b *velerov1.Backup) (*velerov1.De
 	return nil, nil //nolint:nilnil // there need not be one
 }
 
-func (s *Server) create(ctx context.Context, b *velerov1.Backup) (*velerov1.DeleteBackupRequest, error) {
+func (s *Server) createRequest(ctx context.Context, b *velerov1.Backup) (*velerov1.DeleteBackupRequest, error) {
 	d := &velerov1.DeleteBackupRequest{ObjectMeta: metav1.ObjectMeta{
 		Namespace: s.Namespace, GenerateName: b.Name[:min(len(b.Name), maxBase)] + "-", Labels: map[string]string{
 			velerov1.LabelBackupName: velerov1.LabelValue(b.Name), velerov1.LabelBackupUID: string(b.UID),

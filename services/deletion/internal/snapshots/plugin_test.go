@@ -98,7 +98,7 @@ func TestAPluginDeletesSnapshots(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, host.Failures())
 
-	b := newBed(t, snapshot("disks", "one"), snapshot("disks", "two"), snapshot("disks", "deadly"), snapshot("tapes", "three"), snapshot("gone", "four"))
+	b := newBed(t, newSnapshot("disks", "one"), newSnapshot("disks", "two"), newSnapshot("disks", "deadly"), newSnapshot("tapes", "three"), newSnapshot("gone", "four"))
 	scheme := runtime.NewScheme()
 	require.NoError(t, errors.Join(velerov1.AddToScheme(scheme), corev1.AddToScheme(scheme)))
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "velero", Name: name} }
@@ -117,7 +117,7 @@ func TestAPluginDeletesSnapshots(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(disks, name), nil, 0o600))
 	}
 
-	err = b.run(t.Context())
+	err = b.runAttempt(t.Context())
 	require.ErrorContains(t, err, `snapshot "deadly" of volume "pv-deadly": plugin array.io/disks: DeleteSnapshot: `+pluginhost.ErrCrashed.Error())
 	require.ErrorContains(t, err, `snapshot "three" of volume "pv-three": VolumeSnapshotLocation "tapes": spec.provider: "array.io/tapes" needs a volume snapshotter plugin`)
 	require.ErrorContains(t, err, `snapshot "four" of volume "pv-four": VolumeSnapshotLocation "gone": `)
@@ -137,10 +137,10 @@ func TestAPluginDeletesSnapshots(t *testing.T) {
 	// next attempt.
 	secret.Data["key"] = []byte("guess")
 	require.NoError(t, cluster.Update(t.Context(), secret))
-	require.ErrorContains(t, b.run(t.Context()), "access denied")
+	require.ErrorContains(t, b.runAttempt(t.Context()), "access denied")
 	delete(secret.Data, "key")
 	require.NoError(t, cluster.Update(t.Context(), secret))
-	require.ErrorContains(t, b.run(t.Context()), `spec.credential.key: Secret "s" has no key "key"`)
+	require.ErrorContains(t, b.runAttempt(t.Context()), `spec.credential.key: Secret "s" has no key "key"`)
 	require.NoError(t, client.IgnoreNotFound(cluster.Delete(t.Context(), secret)))
-	require.ErrorContains(t, b.run(t.Context()), "spec.credential: ")
+	require.ErrorContains(t, b.runAttempt(t.Context()), "spec.credential: ")
 }

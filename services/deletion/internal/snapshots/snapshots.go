@@ -70,7 +70,7 @@ func (r *Remover) Run(ctx context.Context, job Job) error {
 	if err != nil || len(all) == 0 {
 		return err
 	}
-	done, err := r.load(ctx, job)
+	done, err := r.loadDeleted(ctx, job)
 	if err != nil {
 		return err
 	}
@@ -85,16 +85,16 @@ func (r *Remover) Run(ctx context.Context, job Job) error {
 	}
 	locations, end := r.Open(ctx, r.Log.With("backup", job.Backup))
 	defer end()
-	p := &pass{job: job, locations: locations, log: r.Log}
-	err = p.all(ctx, left)
+	p := &snapshotPass{job: job, locations: locations, log: r.Log}
+	err = p.deleteAll(ctx, left)
 	if closed := locations.Close(); closed != nil { // nothing of the backup depends on it
 		r.Log.WarnContext(ctx, "credentials of volume snapshot locations stay on the disk", "error", closed)
 	}
 	return err
 }
 
-// pass is one attempt at some snapshots.
-type pass struct {
+// snapshotPass is one attempt at some snapshots.
+type snapshotPass struct {
 	job       Job
 	locations Locations
 	log       *slog.Logger
@@ -105,10 +105,10 @@ type pass struct {
 	errs    []error
 }
 
-func (p *pass) all(ctx context.Context, left []nativesnapshot.Snapshot) error {
+func (p *snapshotPass) deleteAll(ctx context.Context, left []nativesnapshot.Snapshot) error {
 	for some := range slices.Chunk(left, batch) {
-		p.some(ctx, some)
-		p.remember(ctx)
+		p.deleteBatch(ctx, some)
+		p.recordDeleted(ctx)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -119,8 +119,8 @@ func (p *pass) all(ctx context.Context, left []nativesnapshot.Snapshot) error {
 	return nil
 }
 
-// some tries a batch.
-func (p *pass) some(ctx context.Context, left []nativesnapshot.Snapshot) {
+// deleteBatch tries a batch.
+func (p *snapshotPass) deleteBatch(ctx context.Context, left []nativesnapshot.Snapshot) {
 	group := errgroup.Group{}
 	group.SetLimit(atOnce)
 	for i := range left {
@@ -128,7 +128,7 @@ func (p *pass) some(ctx context.Context, left []nativesnapshot.Snapshot) {
 			break
 		}
 		group.Go(func() error {
-			err := p.one(ctx, &left[i])
+			err := p.deleteSnapshot(ctx, &left[i])
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			if err != nil {
@@ -142,7 +142,7 @@ func (p *pass) some(ctx context.Context, left []nativesnapshot.Snapshot) {
 	_ = group.Wait() // errors are in errs
 }
 
-func (p *pass) one(ctx context.Context, s *nativesnapshot.Snapshot) error {
+func (p *snapshotPass) deleteSnapshot(ctx context.Context, s *nativesnapshot.Snapshot) error {
 	what := fmt.Sprintf("snapshot %q of volume %q", s.Status.ProviderSnapshotID, s.Spec.PersistentVolumeName)
 	snapshotter, err := p.locations.Open(ctx, s.Spec.Location)
 	if err != nil {
@@ -162,26 +162,26 @@ func idOf(s *nativesnapshot.Snapshot) string {
 	return s.Spec.Location + "/" + s.Status.ProviderSnapshotID
 }
 
-// record is one object of the bucket that lists what an attempt deleted.
-type record struct {
+// deletedRecord is one object of the bucket that lists what an attempt deleted.
+type deletedRecord struct {
 	Version int      `json:"version"`
 	Deleted []string `json:"deletedSnapshots"`
 }
 
 const recordVersion = 1
 
-func prefix(job *Job) string { return layout.DeletionSnapshots(job.Backup, job.UID) }
+func recordPrefix(job *Job) string { return layout.DeletionSnapshots(job.Backup, job.UID) }
 
-// load reads what earlier attempts deleted. A damaged record is reported and left out: its
+// loadDeleted reads what earlier attempts deleted. A damaged record is reported and left out: its
 // snapshots are deleted again.
-func (r *Remover) load(ctx context.Context, job Job) (map[string]bool, error) {
+func (r *Remover) loadDeleted(ctx context.Context, job Job) (map[string]bool, error) {
 	done := map[string]bool{}
-	err := job.Store.List(ctx, prefix(&job), func(i objectstore.Info) error {
+	err := job.Store.List(ctx, recordPrefix(&job), func(i objectstore.Info) error {
 		data, err := objectstore.ReadAll(ctx, job.Store, i.Key, maxRecord)
 		if err != nil && !errors.Is(err, objectstore.ErrSize) {
 			return err
 		}
-		var rec record
+		var rec deletedRecord
 		if err == nil {
 			err = jsonlimit.Unmarshal(data, &rec, jsonlimit.Object)
 		}
@@ -200,19 +200,19 @@ func (r *Remover) load(ctx context.Context, job Job) (map[string]bool, error) {
 	return done, err
 }
 
-// remember keeps what was deleted from being deleted again, also when the process is being stopped.
+// recordDeleted keeps what was deleted from being deleted again, also when the process is being stopped.
 // What cannot be recorded comes into the next record.
-func (p *pass) remember(ctx context.Context) {
+func (p *snapshotPass) recordDeleted(ctx context.Context) {
 	if len(p.deleted) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
 	defer cancel()
-	data, err := json.Marshal(record{Version: recordVersion, Deleted: p.deleted})
+	data, err := json.Marshal(deletedRecord{Version: recordVersion, Deleted: p.deleted})
 	if err == nil {
 		err = p.job.Confirm(ctx)
 	}
-	key := fmt.Sprintf("%s%s-%06d.json", prefix(&p.job), p.job.Attempt, p.records)
+	key := fmt.Sprintf("%s%s-%06d.json", recordPrefix(&p.job), p.job.Attempt, p.records)
 	p.records++ // also after a failure: the object may be there nevertheless
 	if err == nil {
 		err = objectstore.CreateBytes(ctx, p.job.Store, key, data)

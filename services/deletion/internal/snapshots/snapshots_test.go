@@ -92,7 +92,7 @@ func newBed(t *testing.T, list ...nativesnapshot.Snapshot) *bed {
 	return b
 }
 
-func (b *bed) run(ctx context.Context) error {
+func (b *bed) runAttempt(ctx context.Context) error {
 	b.tries++
 	return b.r.Run(ctx, snapshots.Job{
 		Backup: "b", UID: "uid", Attempt: fmt.Sprintf("try-%d", b.tries), Store: b.store,
@@ -105,14 +105,14 @@ func (b *bed) run(ctx context.Context) error {
 	})
 }
 
-func (b *bed) asked() []string {
+func (b *bed) askedIDs() []string {
 	calls := b.cloud.calls
 	b.cloud.calls = nil
 	slices.Sort(calls)
 	return calls
 }
 
-func snapshot(location, id string) nativesnapshot.Snapshot {
+func newSnapshot(location, id string) nativesnapshot.Snapshot {
 	return nativesnapshot.Snapshot{
 		Spec:   nativesnapshot.Spec{Location: location, PersistentVolumeName: "pv-" + id},
 		Status: nativesnapshot.Status{ProviderSnapshotID: id, Phase: nativesnapshot.PhaseCompleted},
@@ -121,47 +121,47 @@ func snapshot(location, id string) nativesnapshot.Snapshot {
 
 func TestEverySnapshotIsDeleted(t *testing.T) {
 	t.Parallel()
-	failed := snapshot("here", "")
-	b := newBed(t, snapshot("here", "one"), snapshot("here", "two"), failed)
-	require.NoError(t, b.run(t.Context()))
-	require.Equal(t, []string{"one", "two"}, b.asked())
+	failed := newSnapshot("here", "")
+	b := newBed(t, newSnapshot("here", "one"), newSnapshot("here", "two"), failed)
+	require.NoError(t, b.runAttempt(t.Context()))
+	require.Equal(t, []string{"one", "two"}, b.askedIDs())
 	require.Equal(t, []int{1, 1}, []int{b.cloud.opened, b.cloud.ended})
 	// The data of the backup may stay for another reason.
-	require.NoError(t, b.run(t.Context()))
-	require.Empty(t, b.asked())
+	require.NoError(t, b.runAttempt(t.Context()))
+	require.Empty(t, b.askedIDs())
 	require.Equal(t, 1, b.cloud.opened)
 }
 
 func TestAnotherAttemptDoesOnlyWhatIsLeft(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, snapshot("here", "one"), snapshot("here", "two"), snapshot("there", "three"))
+	b := newBed(t, newSnapshot("here", "one"), newSnapshot("here", "two"), newSnapshot("there", "three"))
 	b.cloud.refuse["two"] = errors.New("the array is rebooting")
-	err := b.run(t.Context())
+	err := b.runAttempt(t.Context())
 	require.ErrorContains(t, err, `snapshot "two" of volume "pv-two": the array is rebooting`)
 	require.ErrorContains(t, err, `snapshot "three" of volume "pv-three": VolumeSnapshotLocation "there": not found`)
-	require.Equal(t, []string{"one", "two"}, b.asked())
+	require.Equal(t, []string{"one", "two"}, b.askedIDs())
 
 	delete(b.cloud.refuse, "two")
-	require.ErrorContains(t, b.run(t.Context()), "not found")
-	require.Equal(t, []string{"two"}, b.asked())
-	require.Error(t, b.run(t.Context()))
-	require.Empty(t, b.asked())
+	require.ErrorContains(t, b.runAttempt(t.Context()), "not found")
+	require.Equal(t, []string{"two"}, b.askedIDs())
+	require.Error(t, b.runAttempt(t.Context()))
+	require.Empty(t, b.askedIDs())
 }
 
 func TestNothingIsDeletedWithoutTheClaim(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, snapshot("here", "one"))
+	b := newBed(t, newSnapshot("here", "one"))
 	b.lost.Store(true)
-	require.ErrorIs(t, b.run(t.Context()), errLost)
-	require.Empty(t, b.asked())
+	require.ErrorIs(t, b.runAttempt(t.Context()), errLost)
+	require.Empty(t, b.askedIDs())
 }
 
 func TestBackupsWithoutSnapshotsStartNothing(t *testing.T) {
 	t.Parallel()
 	b := newBed(t) // the list is null, as Velero writes it
-	require.NoError(t, b.run(t.Context()))
+	require.NoError(t, b.runAttempt(t.Context()))
 	require.NoError(t, b.store.Delete(t.Context(), layout.BackupVolumeSnapshots("b")))
-	require.NoError(t, b.run(t.Context()))
+	require.NoError(t, b.runAttempt(t.Context()))
 	require.Zero(t, b.cloud.opened)
 }
 
@@ -170,15 +170,15 @@ func TestADamagedListKeepsTheBackup(t *testing.T) {
 	b := newBed(t)
 	require.NoError(t, b.store.Delete(t.Context(), layout.BackupVolumeSnapshots("b")))
 	require.NoError(t, objectstore.CreateBytes(t.Context(), b.store, layout.BackupVolumeSnapshots("b"), []byte("no gzip")))
-	require.ErrorIs(t, b.run(t.Context()), nativesnapshot.ErrMalformed)
+	require.ErrorIs(t, b.runAttempt(t.Context()), nativesnapshot.ErrMalformed)
 }
 
 func TestADamagedRecordIsLeftOut(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, snapshot("here", "one"))
+	b := newBed(t, newSnapshot("here", "one"))
 	require.NoError(t, objectstore.CreateBytes(t.Context(), b.store, layout.DeletionSnapshots("b", "uid")+"old", []byte("{")))
-	require.NoError(t, b.run(t.Context()))
-	require.Equal(t, []string{"one"}, b.asked())
+	require.NoError(t, b.runAttempt(t.Context()))
+	require.Equal(t, []string{"one"}, b.askedIDs())
 }
 
 // A process that dies leaves recorded what it deleted in the batches before.
@@ -186,13 +186,13 @@ func TestWhatWasDeletedIsRecordedOnTheWay(t *testing.T) {
 	t.Parallel()
 	var list []nativesnapshot.Snapshot
 	for i := range 70 {
-		list = append(list, snapshot("here", fmt.Sprintf("s%02d", i)))
+		list = append(list, newSnapshot("here", fmt.Sprintf("s%02d", i)))
 	}
 	b := newBed(t, list...)
 	b.cloud.after = 64
 	b.cloud.then = func() { b.lost.Store(true) } // nothing more is written
-	require.ErrorIs(t, b.run(t.Context()), errLost)
-	first := b.asked()
+	require.ErrorIs(t, b.runAttempt(t.Context()), errLost)
+	first := b.askedIDs()
 	require.GreaterOrEqual(t, len(first), 65)
 	require.Less(t, len(first), 70)
 
@@ -201,18 +201,18 @@ func TestWhatWasDeletedIsRecordedOnTheWay(t *testing.T) {
 		b.cloud.has[list[i].Status.ProviderSnapshotID] = true
 	}
 	b.cloud.then = nil
-	require.NoError(t, b.run(t.Context()))
-	require.Equal(t, []string{"s64", "s65", "s66", "s67", "s68", "s69"}, b.asked())
+	require.NoError(t, b.runAttempt(t.Context()))
+	require.Equal(t, []string{"s64", "s65", "s66", "s67", "s68", "s69"}, b.askedIDs())
 }
 
 func TestErrorsAreBounded(t *testing.T) {
 	t.Parallel()
 	var list []nativesnapshot.Snapshot
 	for i := range 70 {
-		list = append(list, snapshot("there", fmt.Sprintf("s%02d", i)))
+		list = append(list, newSnapshot("there", fmt.Sprintf("s%02d", i)))
 	}
 	failed := new(itemaction.FailedError)
-	require.ErrorAs(t, newBed(t, list...).run(t.Context()), &failed)
+	require.ErrorAs(t, newBed(t, list...).runAttempt(t.Context()), &failed)
 	require.Len(t, failed.Errs, 20)
 	require.Equal(t, 50, failed.More)
 }

@@ -17,37 +17,37 @@ import (
 // maxUIDs bounds how many objects of one name are looked at in one pass.
 const maxUIDs = 100
 
-// directory is what one list showed of a backup's directory.
-type directory struct {
+// backupDirectory is what one list showed of a backup's directory.
+type backupDirectory struct {
 	name            string
 	owned, metadata bool
 	uids            []string // with parts
 }
 
-// backups checks every directory of backups/ in one list, as a stream.
-func (p *pass) backups(ctx context.Context) error {
-	var dir directory
+// sweepBackups checks every directory of backups/ in one list, as a stream.
+func (p *sweepPass) sweepBackups(ctx context.Context) error {
+	var dir backupDirectory
 	err := p.store.List(ctx, layout.BackupsDir, func(i objectstore.Info) error {
 		name, ok := layout.BackupName(i.Key)
 		if !ok {
 			return nil
 		}
 		if name != dir.name {
-			if err := p.note(ctx, dir.name, p.backup(ctx, &dir)); err != nil {
+			if err := p.noteOutcome(ctx, dir.name, p.sweepBackup(ctx, &dir)); err != nil {
 				return err
 			}
-			dir = directory{name: name}
+			dir = backupDirectory{name: name}
 		}
-		dir.add(i.Key)
+		dir.addKey(i.Key)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	return p.note(ctx, dir.name, p.backup(ctx, &dir))
+	return p.noteOutcome(ctx, dir.name, p.sweepBackup(ctx, &dir))
 }
 
-func (d *directory) add(key string) {
+func (d *backupDirectory) addKey(key string) {
 	switch key {
 	case layout.OwnerFile(d.name):
 		d.owned = true
@@ -66,21 +66,21 @@ func (d *directory) add(key string) {
 	}
 }
 
-// backup removes what is left in one directory.
-func (p *pass) backup(ctx context.Context, d *directory) error {
+// sweepBackup removes what is left in one directory.
+func (p *sweepPass) sweepBackup(ctx context.Context, d *backupDirectory) error {
 	if d.name == "" || d.metadata && len(d.uids) == 0 || layout.CheckName(d.name) != nil {
 		return nil // nothing there, a finished backup, or of an unknown owner
 	}
 	if d.owned {
-		own, err := p.inspector.owner(ctx, d.name)
-		if err != nil || !p.ours(own, d.name) {
+		own, err := p.inspector.readDirOwner(ctx, d.name)
+		if err != nil || !p.isOwnDirectory(own, d.name) {
 			return err
 		}
 	} else {
 		p.count.unowned++
 	}
 	for _, uid := range d.uids {
-		if err := p.parts(ctx, d.name, uid); err != nil {
+		if err := p.sweepParts(ctx, d.name, uid); err != nil {
 			return err
 		}
 	}
@@ -90,10 +90,10 @@ func (p *pass) backup(ctx context.Context, d *directory) error {
 	return p.wholeDirectory(ctx, d.name)
 }
 
-// parts removes the parts of one object, if it needs them no more. The directory's owner is looked
+// sweepParts removes the parts of one object, if it needs them no more. The directory's owner is looked
 // at when the rest is.
-func (p *pass) parts(ctx context.Context, name, uid string) error {
-	usage, err := p.inspector.parts(ctx, name, uid)
+func (p *sweepPass) sweepParts(ctx context.Context, name, uid string) error {
+	usage, err := p.inspector.inspectParts(ctx, name, uid)
 	if err != nil || usage == inUse || usage == abandoned {
 		return err
 	}
@@ -104,12 +104,12 @@ func (p *pass) parts(ctx context.Context, name, uid string) error {
 	case usage == leftoverOfGone && !p.goneLongEnough(as):
 		return nil
 	}
-	if ok, err := p.over(ctx, operation.Job{Kind: operation.KindBackup, Name: name, UID: uid}, as); !ok || err != nil {
+	if ok, err := p.areRecordsOver(ctx, operation.Job{Kind: operation.KindBackup, Name: name, UID: uid}, as); !ok || err != nil {
 		return err
 	}
 	p.log.Info("removing the parts of a backup that needs them no more", "backup", name, "uid", uid)
-	_, err = p.remover.empty(ctx, layout.PartsPrefix(name, uid), "", func(ctx context.Context) (bool, error) {
-		now, err := p.inspector.parts(ctx, name, uid)
+	_, err = p.remover.emptyPrefix(ctx, layout.PartsPrefix(name, uid), "", func(ctx context.Context) (bool, error) {
+		now, err := p.inspector.inspectParts(ctx, name, uid)
 		return now == usage, err
 	})
 	return err
@@ -117,13 +117,13 @@ func (p *pass) parts(ctx context.Context, name, uid string) error {
 
 // wholeDirectory removes a directory that was reserved for a Backup which is gone and never
 // committed anything.
-func (p *pass) wholeDirectory(ctx context.Context, name string) error {
-	own, err := p.inspector.owner(ctx, name)
+func (p *sweepPass) wholeDirectory(ctx context.Context, name string) error {
+	own, err := p.inspector.readDirOwner(ctx, name)
 	if err != nil || own.kind != oursKind {
 		return err
 	}
 	leftover := func(ctx context.Context) (bool, error) {
-		now, err := p.inspector.directory(ctx, name, own.uid)
+		now, err := p.inspector.inspectDirectory(ctx, name, own.uid)
 		return now == abandoned, err
 	}
 	ok, err := leftover(ctx)
@@ -131,7 +131,7 @@ func (p *pass) wholeDirectory(ctx context.Context, name string) error {
 	if !ok || err != nil || !p.goneLongEnough(as) {
 		return err
 	}
-	ok, err = p.over(ctx, operation.Job{Kind: operation.KindBackup, Name: name, UID: own.uid}, as)
+	ok, err = p.areRecordsOver(ctx, operation.Job{Kind: operation.KindBackup, Name: name, UID: own.uid}, as)
 	if !ok || err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func (p *pass) wholeDirectory(ctx context.Context, name string) error {
 		return fmt.Errorf("remove the CSI snapshots of backup %q: %w", name, err)
 	}
 	key := layout.OwnerFile(name)
-	if ok, err = p.remover.empty(ctx, layout.BackupDir(name), key, leftover); !ok || err != nil {
+	if ok, err = p.remover.emptyPrefix(ctx, layout.BackupDir(name), key, leftover); !ok || err != nil {
 		return err
 	}
 	if err := p.remover.abortUploads(ctx, layout.BackupDir(name), func(objectstore.Upload) (bool, error) { return leftover(ctx) }); err != nil {

@@ -16,21 +16,21 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// usage is what uncached reads show of parts, records or a directory.
-type usage int
+// directoryUsage is what uncached reads show of parts, records or a directory.
+type directoryUsage int
 
 const (
-	inUse          usage = iota // or not ours, or unknown
-	leftoverOfDone              // its object has ended
-	leftoverOfGone              // its object is gone
-	abandoned                   // the whole directory: its object is gone and left no velero-backup.json
+	inUse          directoryUsage = iota // or not ours, or unknown
+	leftoverOfDone                       // its object has ended
+	leftoverOfGone                       // its object is gone
+	abandoned                            // the whole directory: its object is gone and left no velero-backup.json
 )
 
-// stage is how far the object of a UID is.
-type stage int
+// objectStage is how far the object of a UID is.
+type objectStage int
 
 const (
-	gone stage = iota
+	gone objectStage = iota
 	live
 	done // a terminal phase, which never changes
 )
@@ -39,9 +39,9 @@ const (
 // a bucket.
 func byName(name string) client.ListOption { return client.MatchingFields{"metadata.name": name} }
 
-// inspector decides from uncached reads: whose a directory of a location is and whether it is a
+// usageInspector decides from uncached reads: whose a directory of a location is and whether it is a
 // leftover.
-type inspector struct {
+type usageInspector struct {
 	reader     client.Reader // uncached
 	store      objectstore.Store
 	cluster    string // UID of this cluster
@@ -49,28 +49,28 @@ type inspector struct {
 }
 
 // backupStages reads the Backups of that name.
-func (j *inspector) backupStages(ctx context.Context, name string) (map[types.UID]stage, error) {
+func (j *usageInspector) backupStages(ctx context.Context, name string) (map[types.UID]objectStage, error) {
 	var list velerov1.BackupList
 	if err := j.reader.List(ctx, &list, byName(name)); err != nil {
 		return nil, fmt.Errorf("look for backup %q: %w", name, err)
 	}
-	stages := make(map[types.UID]stage, len(list.Items))
+	stages := make(map[types.UID]objectStage, len(list.Items))
 	for i := range list.Items {
 		b := &list.Items[i]
 		stages[b.UID] = live
 		kept := b.Status.Phase == velerov1.BackupPhaseDeleting || b.Status.Phase == velerov1.BackupPhaseFailed && j.keepsFailed()
 		// What is kept is a deletion's, and the records of post hooks that are owed are a runner's.
-		if b.Status.Phase.Terminal() && !kept && !posthooks.Of(b).Owed {
+		if b.Status.Phase.Terminal() && !kept && !posthooks.MarkOf(b).Owed {
 			stages[b.UID] = done
 		}
 	}
 	return stages, nil
 }
 
-// parts decides about the parts of one object. It reads the owner before the cluster: the object
+// inspectParts decides about the parts of one object. It reads the owner before the cluster: the object
 // that reserved the directory existed before that.
-func (j *inspector) parts(ctx context.Context, name, uid string) (usage, error) {
-	own, err := j.owner(ctx, name)
+func (j *usageInspector) inspectParts(ctx context.Context, name, uid string) (directoryUsage, error) {
+	own, err := j.readDirOwner(ctx, name)
 	if err != nil || own.kind != oursKind {
 		return inUse, err
 	}
@@ -87,7 +87,7 @@ func (j *inspector) parts(ctx context.Context, name, uid string) (usage, error) 
 	if uid != own.uid {
 		return leftoverOfGone, nil
 	}
-	committed, err := j.committed(ctx, name)
+	committed, err := j.committedPhase(ctx, name)
 	switch {
 	case errors.Is(err, objectstore.ErrNotFound):
 		return abandoned, nil
@@ -99,14 +99,14 @@ func (j *inspector) parts(ctx context.Context, name, uid string) (usage, error) 
 	return leftoverOfGone, nil
 }
 
-func (j *inspector) keepsFailed() bool { return j.keepFailed != nil && j.keepFailed() }
+func (j *usageInspector) keepsFailed() bool { return j.keepFailed != nil && j.keepFailed() }
 
 // maxMetadata bounds velero-backup.json: an API server takes no object over about 3 MiB.
 const maxMetadata = 8 << 20
 
-// committed returns the phase that the backup was committed with, "" if the file has none;
+// committedPhase returns the phase that the backup was committed with, "" if the file has none;
 // objectstore.ErrNotFound if there is none.
-func (j *inspector) committed(ctx context.Context, name string) (velerov1.BackupPhase, error) {
+func (j *usageInspector) committedPhase(ctx context.Context, name string) (velerov1.BackupPhase, error) {
 	data, err := objectstore.ReadAll(ctx, j.store, layout.BackupMetadata(name), maxMetadata)
 	if errors.Is(err, objectstore.ErrSize) {
 		return "", nil
@@ -121,10 +121,10 @@ func (j *inspector) committed(ctx context.Context, name string) (velerov1.Backup
 	return b.Status.Phase, nil
 }
 
-// directory decides whether everything in the directory was left by the Backup with that UID.
+// inspectDirectory decides whether everything in the directory was left by the Backup with that UID.
 // While another of that name is on its way the directory is left to its runner.
-func (j *inspector) directory(ctx context.Context, name, uid string) (usage, error) {
-	own, err := j.owner(ctx, name)
+func (j *usageInspector) inspectDirectory(ctx context.Context, name, uid string) (directoryUsage, error) {
+	own, err := j.readDirOwner(ctx, name)
 	if err != nil || own.kind != oursKind || own.uid != uid {
 		return inUse, err
 	}
@@ -147,11 +147,11 @@ func (j *inspector) directory(ctx context.Context, name, uid string) (usage, err
 	return abandoned, nil
 }
 
-// records decides about the recorded outcomes of a Restore. They are leftovers only with an owner
+// inspectRecords decides about the recorded outcomes of a Restore. They are leftovers only with an owner
 // file of this cluster, or a Restore of this cluster with that UID that has ended: a runner that was
 // paused may write a record after the owner file was swept. A restore that left objects paused needs
 // its records to resume them.
-func (j *inspector) records(ctx context.Context, r records) (usage, error) {
+func (j *usageInspector) inspectRecords(ctx context.Context, r restoreRecords) (directoryUsage, error) {
 	own, err := j.restoreOwner(ctx, r.name, r.uid)
 	if err != nil || own.kind != oursKind && own.kind != noneKind {
 		return inUse, err
@@ -162,7 +162,7 @@ func (j *inspector) records(ctx context.Context, r records) (usage, error) {
 	}
 	for i := range list.Items {
 		if o := &list.Items[i]; o.UID == types.UID(r.uid) {
-			if o.Status.Phase.Terminal() && paused.Of(o) == "" {
+			if o.Status.Phase.Terminal() && paused.LocationOf(o) == "" {
 				return leftoverOfDone, nil
 			}
 			return inUse, nil

@@ -29,7 +29,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-func (m *Metrics) pass(location string, c *counts, err error) {
+func (m *Metrics) countPass(location string, c *passCounts, err error) {
 	if m == nil {
 		return
 	}

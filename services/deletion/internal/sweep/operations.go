@@ -16,10 +16,10 @@ const operationsGrace = 2 * time.Hour
 // ended is behind the name of a directory in the times since when its job has ended, and not been gone.
 const ended = " (ended)"
 
-// over reports whether a job that has ended, or is gone, needs the records of its operations no more:
+// areRecordsOver reports whether a job that has ended, or is gone, needs the records of its operations no more:
 // none of them is left to be cancelled, or that has been so for operationsGrace, counted for what is
 // named as.
-func (p *pass) over(ctx context.Context, job operation.Job, as string) (bool, error) {
+func (p *sweepPass) areRecordsOver(ctx context.Context, job operation.Job, as string) (bool, error) {
 	long := p.goneFor(as, max(operationsGrace, p.sweeper.Grace)) // noted whatever the bucket answers
 	log, err := operation.Open(ctx, p.store, job)
 	switch {

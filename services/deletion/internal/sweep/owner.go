@@ -18,14 +18,14 @@ const (
 	unreadableKind
 )
 
-// owner is the content of an owner file.
-type owner struct {
+// ownerFile is the content of an owner file.
+type ownerFile struct {
 	kind ownerKind
 	uid  string
 }
 
-// owner reads whose a backup's directory is. The error is a fault of the store, not of the file.
-func (j *inspector) owner(ctx context.Context, name string) (owner, error) {
+// readDirOwner reads whose a backup's directory is. The error is a fault of the store, not of the file.
+func (j *usageInspector) readDirOwner(ctx context.Context, name string) (ownerFile, error) {
 	return j.readOwner(ctx, layout.OwnerFile(name), func(data []byte) (string, string, error) {
 		o, err := layout.DecodeOwner(data)
 		return o.BackupUID, o.ClusterUID, err
@@ -33,7 +33,7 @@ func (j *inspector) owner(ctx context.Context, name string) (owner, error) {
 }
 
 // restoreOwner reads whose the records of a restore are.
-func (j *inspector) restoreOwner(ctx context.Context, name, uid string) (owner, error) {
+func (j *usageInspector) restoreOwner(ctx context.Context, name, uid string) (ownerFile, error) {
 	return j.readOwner(ctx, layout.RestoreOwnerFile(name, uid), func(data []byte) (string, string, error) {
 		o, err := layout.DecodeRestoreOwner(data)
 		if err == nil && o.RestoreUID != uid {
@@ -43,22 +43,22 @@ func (j *inspector) restoreOwner(ctx context.Context, name, uid string) (owner, 
 	})
 }
 
-func (j *inspector) readOwner(ctx context.Context, key string, decode func([]byte) (uid, cluster string, err error)) (owner, error) {
+func (j *usageInspector) readOwner(ctx context.Context, key string, decode func([]byte) (uid, cluster string, err error)) (ownerFile, error) {
 	data, err := objectstore.ReadAll(ctx, j.store, key, layout.MaxOwnerBytes)
 	switch {
 	case errors.Is(err, objectstore.ErrNotFound):
-		return owner{}, nil
+		return ownerFile{}, nil
 	case errors.Is(err, objectstore.ErrSize):
-		return owner{kind: unreadableKind}, nil
+		return ownerFile{kind: unreadableKind}, nil
 	case err != nil:
-		return owner{}, err
+		return ownerFile{}, err
 	}
 	uid, cluster, err := decode(data)
 	switch {
 	case err != nil:
-		return owner{kind: unreadableKind}, nil //nolint:nilerr // left alone as of an unknown owner
+		return ownerFile{kind: unreadableKind}, nil //nolint:nilerr // left alone as of an unknown owner
 	case cluster != j.cluster:
-		return owner{kind: foreignKind}, nil
+		return ownerFile{kind: foreignKind}, nil
 	}
-	return owner{kind: oursKind, uid: uid}, nil
+	return ownerFile{kind: oursKind, uid: uid}, nil
 }

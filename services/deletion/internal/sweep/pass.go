@@ -21,33 +21,33 @@ const maxFailures = 20
 
 var errTooMany = fmt.Errorf("%d directories failed, the rest is left to the next pass", maxFailures)
 
-// pass is one sweep of one location.
-type pass struct {
+// sweepPass is one sweep of one location.
+type sweepPass struct {
 	sweeper   *Sweeper
-	place     *place
+	place     *locationState
 	store     objectstore.Store
-	inspector inspector
-	remover   remover
+	inspector usageInspector
+	remover   leftoverRemover
 	log       *slog.Logger
 	seen      map[string]time.Time // place.gone of the next pass
 	soon      bool                 // something only waits for the grace to end
-	owners    map[string]owner     // of directories with unfinished uploads
-	count     counts
+	owners    map[string]ownerFile // of directories with unfinished uploads
+	count     passCounts
 }
 
-// counts is what a pass did and saw.
-type counts struct {
+// passCounts is what a pass did and saw.
+type passCounts struct {
 	objects, bytes, uploads      int64
 	unowned, foreign, unreadable int
 	failed                       int
 }
 
-func (p *pass) run(ctx context.Context, loc *velerov1.BackupStorageLocation) (err error) {
+func (p *sweepPass) sweepLocation(ctx context.Context, loc *velerov1.BackupStorageLocation) (err error) {
 	ctx, swept := p.sweeper.Tracer.Start(ctx, "sweep", trace.WithAttributes(attribute.String("holdfast.location", loc.Name)))
 	ctx, end := span.Group(ctx)
 	defer func() {
 		end()
-		p.sweeper.Metrics.pass(loc.Name, &p.count, err)
+		p.sweeper.Metrics.countPass(loc.Name, &p.count, err)
 		swept.SetAttributes(attribute.Int64("holdfast.sweep.objects", p.count.objects), attribute.Int64("holdfast.sweep.uploads", p.count.uploads))
 		span.End(swept, err)
 	}()
@@ -59,18 +59,18 @@ func (p *pass) run(ctx context.Context, loc *velerov1.BackupStorageLocation) (er
 		return err
 	}
 	defer func() { err = errors.Join(err, p.store.Close()) }()
-	p.inspector = inspector{reader: p.sweeper.Reader, store: p.store, cluster: cluster, keepFailed: p.sweeper.KeepFailed}
-	p.remover = remover{store: p.store, clock: p.sweeper.Clock, log: p.log, count: &p.count}
-	for _, step := range []func(context.Context) error{p.backups, p.restores, p.uploads} {
+	p.inspector = usageInspector{reader: p.sweeper.Reader, store: p.store, cluster: cluster, keepFailed: p.sweeper.KeepFailed}
+	p.remover = leftoverRemover{store: p.store, clock: p.sweeper.Clock, log: p.log, count: &p.count}
+	for _, step := range []func(context.Context) error{p.sweepBackups, p.sweepRestores, p.sweepUploads} {
 		if err := step(ctx); err != nil {
 			return err
 		}
 	}
-	p.report(ctx)
+	p.logCounts(ctx)
 	return nil
 }
 
-func (p *pass) report(ctx context.Context) {
+func (p *sweepPass) logCounts(ctx context.Context) {
 	level := slog.LevelDebug
 	if p.count.objects > 0 || p.count.uploads > 0 {
 		level = slog.LevelInfo
@@ -79,9 +79,9 @@ func (p *pass) report(ctx context.Context) {
 		"unowned", p.count.unowned, "foreign", p.count.foreign, "unreadable", p.count.unreadable, "failed", p.count.failed)
 }
 
-// note takes the outcome of one directory: what failed is logged and left to the next pass,
+// noteOutcome takes the outcome of one directory: what failed is logged and left to the next pass,
 // unless that is nearly everything.
-func (p *pass) note(ctx context.Context, dir string, err error) error {
+func (p *sweepPass) noteOutcome(ctx context.Context, dir string, err error) error {
 	if err == nil || ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -94,14 +94,14 @@ func (p *pass) note(ctx context.Context, dir string, err error) error {
 
 // goneLongEnough notes that the object a directory was made for is gone, and reports whether it was
 // so a grace ago already.
-func (p *pass) goneLongEnough(dir string) bool {
+func (p *sweepPass) goneLongEnough(dir string) bool {
 	ok := p.goneFor(dir, p.sweeper.Grace)
 	p.soon = p.soon || !ok
 	return ok
 }
 
 // goneFor is goneLongEnough with another grace, which does not bring the next pass forward.
-func (p *pass) goneFor(dir string, grace time.Duration) bool {
+func (p *sweepPass) goneFor(dir string, grace time.Duration) bool {
 	first, ok := p.place.gone[dir]
 	if !ok {
 		first = p.sweeper.Clock.Now()
@@ -113,8 +113,8 @@ func (p *pass) goneFor(dir string, grace time.Duration) bool {
 	return false
 }
 
-// ours reports whether a directory may be looked at further, and counts it otherwise.
-func (p *pass) ours(o owner, dir string) bool {
+// isOwnDirectory reports whether a directory may be looked at further, and counts it otherwise.
+func (p *sweepPass) isOwnDirectory(o ownerFile, dir string) bool {
 	switch o.kind {
 	case oursKind:
 		return true

@@ -26,20 +26,20 @@ const (
 	parallel = 16
 )
 
-// still reports, from uncached reads, whether something is a leftover now.
-type still func(context.Context) (bool, error)
+// leftoverCheck reports, from uncached reads, whether something is a leftover now.
+type leftoverCheck func(context.Context) (bool, error)
 
-// remover removes leftovers from the bucket of a location.
-type remover struct {
+// leftoverRemover removes leftovers from the bucket of a location.
+type leftoverRemover struct {
 	store objectstore.Store
 	clock clock.PassiveClock
 	log   *slog.Logger
-	count *counts
+	count *passCounts
 }
 
-// empty removes everything under prefix but the object keep; false means that it is, or may be, in
+// emptyPrefix removes everything under prefix but the object keep; false means that it is, or may be, in
 // use.
-func (r *remover) empty(ctx context.Context, prefix, keep string, leftover still) (bool, error) {
+func (r *leftoverRemover) emptyPrefix(ctx context.Context, prefix, keep string, leftover leftoverCheck) (bool, error) {
 	for {
 		var infos []objectstore.Info
 		err := r.store.List(ctx, prefix, func(i objectstore.Info) error {
@@ -54,15 +54,15 @@ func (r *remover) empty(ctx context.Context, prefix, keep string, leftover still
 		if err != nil || len(infos) == 0 {
 			return err == nil, err
 		}
-		if ok, err := r.remove(ctx, infos, leftover); !ok || err != nil {
+		if ok, err := r.removeObjects(ctx, infos, leftover); !ok || err != nil {
 			return false, err
 		}
 	}
 }
 
-// remove deletes objects and checks in between whether they are leftovers still: a process that was
+// removeObjects deletes objects and checks in between whether they are leftovers still: a process that was
 // paused must not go on with what it knew before.
-func (r *remover) remove(ctx context.Context, infos []objectstore.Info, leftover still) (bool, error) {
+func (r *leftoverRemover) removeObjects(ctx context.Context, infos []objectstore.Info, leftover leftoverCheck) (bool, error) {
 	for len(infos) > 0 {
 		asked := r.clock.Now()
 		if ok, err := leftover(ctx); !ok || err != nil {
@@ -97,7 +97,7 @@ func (r *remover) remove(ctx context.Context, infos []objectstore.Info, leftover
 }
 
 // removeOwner deletes the owner file of a directory that has no other objects.
-func (r *remover) removeOwner(ctx context.Context, key string, leftover still) error {
+func (r *leftoverRemover) removeOwner(ctx context.Context, key string, leftover leftoverCheck) error {
 	failpoint.Hit("deletion/sweep-before-owner")
 	info, err := r.store.Stat(ctx, key)
 	if errors.Is(err, objectstore.ErrNotFound) {
@@ -106,12 +106,12 @@ func (r *remover) removeOwner(ctx context.Context, key string, leftover still) e
 	if err != nil {
 		return err
 	}
-	_, err = r.remove(ctx, []objectstore.Info{info}, leftover)
+	_, err = r.removeObjects(ctx, []objectstore.Info{info}, leftover)
 	return err
 }
 
 // abortUploads ends the unfinished uploads under prefix that are abandoned.
-func (r *remover) abortUploads(ctx context.Context, prefix string, abandoned func(objectstore.Upload) (bool, error)) error {
+func (r *leftoverRemover) abortUploads(ctx context.Context, prefix string, abandoned func(objectstore.Upload) (bool, error)) error {
 	n, err := objectstore.SweepUploads(ctx, r.store, prefix, abandoned)
 	r.count.uploads += int64(n)
 	if errors.Is(err, objectstore.ErrAccess) {

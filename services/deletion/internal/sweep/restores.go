@@ -9,49 +9,49 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// records names the recorded outcomes of one Restore object.
-type records struct{ name, uid string }
+// restoreRecords names the recorded outcomes of one Restore object.
+type restoreRecords struct{ name, uid string }
 
 // recordsOf returns whose record a key under restores/ is.
-func recordsOf(key string) (records, bool) {
+func recordsOf(key string) (restoreRecords, bool) {
 	name, ok := layout.RestoreName(key)
 	if !ok {
-		return records{}, false
+		return restoreRecords{}, false
 	}
 	rest, ok := strings.CutPrefix(key, layout.RestoreRecordsPrefix(name))
 	if !ok {
-		return records{}, false
+		return restoreRecords{}, false
 	}
 	uid, _, ok := strings.Cut(rest, "/")
-	return records{name, uid}, ok && uid != "" && layout.CheckName(name) == nil
+	return restoreRecords{name, uid}, ok && uid != "" && layout.CheckName(name) == nil
 }
 
-// restores checks every restore with records in one list, as a stream.
-func (p *pass) restores(ctx context.Context) error {
-	var last records
+// sweepRestores checks every restore with records in one list, as a stream.
+func (p *sweepPass) sweepRestores(ctx context.Context) error {
+	var last restoreRecords
 	return p.store.List(ctx, layout.RestoresDir, func(i objectstore.Info) error {
 		r, ok := recordsOf(i.Key)
 		if !ok || r == last {
 			return nil
 		}
 		last = r
-		return p.note(ctx, layout.RestoreRecords(r.name, r.uid), p.restore(ctx, r))
+		return p.noteOutcome(ctx, layout.RestoreRecords(r.name, r.uid), p.sweepRestore(ctx, r))
 	})
 }
 
-// restore removes the records of one Restore, if it needs them no more.
-func (p *pass) restore(ctx context.Context, r records) error {
+// sweepRestore removes the records of one Restore, if it needs them no more.
+func (p *sweepPass) sweepRestore(ctx context.Context, r restoreRecords) error {
 	dir, key := layout.RestoreRecords(r.name, r.uid), layout.RestoreOwnerFile(r.name, r.uid)
 	own, err := p.inspector.restoreOwner(ctx, r.name, r.uid)
 	if err != nil {
 		return err
 	}
-	usage, err := p.inspector.records(ctx, r)
+	usage, err := p.inspector.inspectRecords(ctx, r)
 	if err != nil {
 		return err
 	}
 	if own.kind != noneKind || usage != leftoverOfDone {
-		if !p.ours(own, dir) {
+		if !p.isOwnDirectory(own, dir) {
 			return nil
 		}
 	}
@@ -60,10 +60,10 @@ func (p *pass) restore(ctx context.Context, r records) error {
 	}
 	p.log.Info("removing the records of a restore that needs them no more", "restore", r.name, "uid", r.uid)
 	leftover := func(ctx context.Context) (bool, error) {
-		now, err := p.inspector.records(ctx, r)
+		now, err := p.inspector.inspectRecords(ctx, r)
 		return now != inUse, err
 	}
-	if ok, err := p.remover.empty(ctx, dir, key, leftover); !ok || err != nil {
+	if ok, err := p.remover.emptyPrefix(ctx, dir, key, leftover); !ok || err != nil {
 		return err
 	}
 	if err := p.remover.abortUploads(ctx, dir, func(objectstore.Upload) (bool, error) { return leftover(ctx) }); err != nil {
@@ -74,15 +74,15 @@ func (p *pass) restore(ctx context.Context, r records) error {
 
 // restoreOver notes that a restore does not need its records, and reports whether that is so for long
 // enough.
-func (p *pass) restoreOver(ctx context.Context, r records, usage usage) (bool, error) {
+func (p *sweepPass) restoreOver(ctx context.Context, r restoreRecords, usage directoryUsage) (bool, error) {
 	dir, job := layout.RestoreRecords(r.name, r.uid), operation.Job{Kind: operation.KindRestore, Name: r.name, UID: r.uid}
 	switch {
 	case usage == leftoverOfDone:
-		return p.over(ctx, job, dir+ended)
+		return p.areRecordsOver(ctx, job, dir+ended)
 	case usage != leftoverOfGone:
 		return false, nil
 	case !p.goneLongEnough(dir):
 		return false, nil
 	}
-	return p.over(ctx, job, dir)
+	return p.areRecordsOver(ctx, job, dir)
 }

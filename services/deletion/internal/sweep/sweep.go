@@ -71,17 +71,17 @@ type Config struct {
 type Sweeper struct {
 	Config
 	cluster string // UID of namespace kube-system
-	places  map[string]*place
+	places  map[string]*locationState
 }
 
-// place is the state that a Sweeper keeps of a location.
-type place struct {
+// locationState is the state that a Sweeper keeps of a location.
+type locationState struct {
 	next time.Time
 	gone map[string]time.Time // directory to when its object was first seen to be gone
 }
 
 // New returns a Sweeper.
-func New(c Config) *Sweeper { return &Sweeper{Config: c, places: map[string]*place{}} }
+func New(c Config) *Sweeper { return &Sweeper{Config: c, places: map[string]*locationState{}} }
 
 // Run sweeps until ctx ends. Failures are logged and tried again. One call at a time.
 func (s *Sweeper) Run(ctx context.Context) error {
@@ -98,32 +98,32 @@ func (s *Sweeper) Pass(ctx context.Context) error {
 	if err := s.Reader.List(ctx, &list, client.InNamespace(s.Namespace)); err != nil {
 		return fmt.Errorf("list backup storage locations: %w", err)
 	}
-	s.forget(list.Items)
+	s.forgetLocations(list.Items)
 	var errs []error
 	for i := range list.Items {
 		loc := &list.Items[i]
-		if !sweepable(loc) || !s.due(loc) {
+		if !isSweepable(loc) || !s.isDue(loc) {
 			continue
 		}
-		if err := s.location(ctx, loc); err != nil {
+		if err := s.sweepLocation(ctx, loc); err != nil {
 			errs = append(errs, fmt.Errorf("location %q: %w", loc.Name, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func sweepable(loc *velerov1.BackupStorageLocation) bool {
+func isSweepable(loc *velerov1.BackupStorageLocation) bool {
 	return loc.DeletionTimestamp == nil && loc.Status.Phase == velerov1.LocationPhaseAvailable &&
 		loc.Spec.AccessMode != velerov1.LocationModeReadOnly
 }
 
-func (s *Sweeper) due(loc *velerov1.BackupStorageLocation) bool {
+func (s *Sweeper) isDue(loc *velerov1.BackupStorageLocation) bool {
 	p := s.places[string(loc.UID)]
 	return p == nil || !s.Clock.Now().Before(p.next)
 }
 
-// forget drops what is known of locations that are gone.
-func (s *Sweeper) forget(locs []velerov1.BackupStorageLocation) {
+// forgetLocations drops what is known of locations that are gone.
+func (s *Sweeper) forgetLocations(locs []velerov1.BackupStorageLocation) {
 	alive := make(map[string]bool, len(locs))
 	for i := range locs {
 		alive[string(locs[i].UID)] = true
@@ -135,16 +135,16 @@ func (s *Sweeper) forget(locs []velerov1.BackupStorageLocation) {
 	}
 }
 
-// location sweeps one location and sets when it is due again: soon, if something only waits for its
+// sweepLocation sweeps one location and sets when it is due again: soon, if something only waits for its
 // grace to end.
-func (s *Sweeper) location(ctx context.Context, loc *velerov1.BackupStorageLocation) error {
+func (s *Sweeper) sweepLocation(ctx context.Context, loc *velerov1.BackupStorageLocation) error {
 	known := s.places[string(loc.UID)]
 	if known == nil {
-		known = &place{gone: map[string]time.Time{}}
+		known = &locationState{gone: map[string]time.Time{}}
 		s.places[string(loc.UID)] = known
 	}
-	p := &pass{sweeper: s, place: known, seen: map[string]time.Time{}, owners: map[string]owner{}, log: s.Log.With("location", loc.Name)}
-	err := p.run(ctx, loc)
+	p := &sweepPass{sweeper: s, place: known, seen: map[string]time.Time{}, owners: map[string]ownerFile{}, log: s.Log.With("location", loc.Name)}
+	err := p.sweepLocation(ctx, loc)
 	pause := s.Interval
 	if p.soon {
 		pause = min(pause, s.Grace)

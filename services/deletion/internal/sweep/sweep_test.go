@@ -82,43 +82,43 @@ func newBed(t *testing.T, objects ...client.Object) *bed {
 			WithObjects(append(objects, loc, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "here"}})...).Build(),
 	}
 	b.store.Clock = b.clock
-	b.s = b.sweeper(NewMetrics(b.registry))
+	b.s = b.newSweeper(NewMetrics(b.registry))
 	return b
 }
 
-func (b *bed) sweeper(m *Metrics) *Sweeper {
+func (b *bed) newSweeper(m *Metrics) *Sweeper {
 	return New(Config{
 		Reader: b.client, Namespace: "velero", Opener: b, Clock: b.clock, Log: slog.New(slog.DiscardHandler),
 		Tracer: noop.NewTracerProvider().Tracer(""), Metrics: m, Interval: time.Hour, Grace: grace, CSI: &b.csi,
 	})
 }
 
-// sweep makes a pass, and another one when what is gone has been gone for the grace.
-func (b *bed) sweep() {
+// sweepTwice makes a pass, and another one when what is gone has been gone for the grace.
+func (b *bed) sweepTwice() {
 	b.t.Helper()
-	b.pass()
+	b.runPass()
 	b.clock.Step(grace)
-	b.pass()
+	b.runPass()
 }
 
-func (b *bed) pass() {
+func (b *bed) runPass() {
 	b.t.Helper()
 	require.NoError(b.t, b.s.Pass(b.t.Context()))
 }
 
-func backup(name, namespace, uid string, phase velerov1.BackupPhase) *velerov1.Backup {
+func newBackup(name, namespace, uid string, phase velerov1.BackupPhase) *velerov1.Backup {
 	k := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(uid)}}
 	k.Status.Phase = phase
 	return k
 }
 
-func restore(name, uid string, phase velerov1.RestorePhase) *velerov1.Restore {
+func newRestore(name, uid string, phase velerov1.RestorePhase) *velerov1.Restore {
 	r := &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: name, UID: types.UID(uid)}}
 	r.Status.Phase = phase
 	return r
 }
 
-func (b *bed) own(name, uid, cluster string) {
+func (b *bed) putOwner(name, uid, cluster string) {
 	b.t.Helper()
 	data, err := layout.Owner{BackupUID: uid, ClusterUID: cluster}.Encode()
 	require.NoError(b.t, err)
@@ -130,27 +130,27 @@ func (b *bed) ownRestore(name, uid, cluster string) {
 	data, err := layout.RestoreOwner{RestoreUID: uid, ClusterUID: cluster}.Encode()
 	require.NoError(b.t, err)
 	b.store.Set(layout.RestoreOwnerFile(name, uid), data)
-	b.set("restores/"+name+"/records/"+uid+"/0000000001-0000000001", "restores/"+name+"/restore-"+name+"-logs.gz")
+	b.putKeys("restores/"+name+"/records/"+uid+"/0000000001-0000000001", "restores/"+name+"/restore-"+name+"-logs.gz")
 }
 
-func (b *bed) set(keys ...string) {
+func (b *bed) putKeys(keys ...string) {
 	for _, key := range keys {
 		b.store.Set(key, []byte("x"))
 	}
 }
 
-// parts leaves what a runner has written before it composes.
-func (b *bed) parts(name, uid string) {
+// putParts leaves what a runner has written before it composes.
+func (b *bed) putParts(name, uid string) {
 	part := layout.Part(name, uid, 1, "u", 0, 0)
-	b.set(part, layout.Sidecar(part), layout.Checkpoint(name, uid, 1, 1), layout.Composition(name, uid))
+	b.putKeys(part, layout.Sidecar(part), layout.Checkpoint(name, uid, 1, 1), layout.Composition(name, uid))
 }
 
-func (b *bed) committed(name string) {
-	b.set(layout.BackupMetadata(name), layout.BackupTarball(name), layout.BackupLog(name), layout.BackupManifest(name))
+func (b *bed) putCommitted(name string) {
+	b.putKeys(layout.BackupMetadata(name), layout.BackupTarball(name), layout.BackupLog(name), layout.BackupManifest(name))
 }
 
-// under returns the keys with a prefix.
-func (b *bed) under(prefix string) []string {
+// keysUnder returns the keys with a prefix.
+func (b *bed) keysUnder(prefix string) []string {
 	return slices.DeleteFunc(b.store.Keys(), func(k string) bool { return !strings.HasPrefix(k, prefix) })
 }
 
@@ -159,18 +159,18 @@ func TestPartsOfEndedBackupsAreRemoved(t *testing.T) {
 	b := newBed(t)
 	for _, phase := range phases {
 		name := "b-" + strings.ToLower(string(phase))
-		require.NoError(t, b.client.Create(t.Context(), backup(name, "velero", "u", phase)))
-		b.own(name, "u", "here")
-		b.committed(name)
-		b.parts(name, "u")
+		require.NoError(t, b.client.Create(t.Context(), newBackup(name, "velero", "u", phase)))
+		b.putOwner(name, "u", "here")
+		b.putCommitted(name)
+		b.putParts(name, "u")
 		b.store.LeaveUpload(layout.BackupTarball(name))
 	}
-	b.pass()
+	b.runPass()
 	for _, phase := range phases {
 		name := "b-" + strings.ToLower(string(phase))
 		require.Equal(t, []string{
 			layout.BackupLog(name), layout.BackupTarball(name), layout.OwnerFile(name), layout.BackupManifest(name), layout.BackupMetadata(name),
-		}, b.under(layout.BackupDir(name)))
+		}, b.keysUnder(layout.BackupDir(name)))
 	}
 	require.Empty(t, b.store.Uploads())
 	require.InDelta(t, 12, testutil.ToFloat64(b.s.Metrics.objects.WithLabelValues("default")), 0)
@@ -182,27 +182,27 @@ func TestPartsOfEndedBackupsAreRemoved(t *testing.T) {
 // The parts of a failed backup hold the only copy of the objects that delete item actions have to
 // see when it is deleted.
 func TestPartsOfFailedBackupsStayForDeleteItemActions(t *testing.T) {
-	b := newBed(t, backup("failed", "velero", "u", velerov1.BackupPhaseFailed), backup("done", "velero", "u", velerov1.BackupPhaseCompleted))
+	b := newBed(t, newBackup("failed", "velero", "u", velerov1.BackupPhaseFailed), newBackup("done", "velero", "u", velerov1.BackupPhaseCompleted))
 	keep := true
 	b.s.KeepFailed = func() bool { return keep }
 	for _, name := range []string{"failed", "done", "synced", "old"} {
-		b.own(name, "u", "here")
-		b.committed(name)
-		b.parts(name, "u")
+		b.putOwner(name, "u", "here")
+		b.putCommitted(name)
+		b.putParts(name, "u")
 	}
 	b.store.Set(layout.BackupMetadata("synced"), []byte(`{"status":{"phase":"Failed"}}`))
-	require.NoError(t, b.client.Create(t.Context(), backup("synced", "velero", "made-anew", velerov1.BackupPhaseFailed)))
-	b.sweep()
+	require.NoError(t, b.client.Create(t.Context(), newBackup("synced", "velero", "made-anew", velerov1.BackupPhaseFailed)))
+	b.sweepTwice()
 	for name, parts := range map[string]int{"failed": 4, "done": 0, "synced": 4, "old": 0} {
-		require.Len(t, b.under(layout.PartsDir(name)), parts, name)
+		require.Len(t, b.keysUnder(layout.PartsDir(name)), parts, name)
 	}
 	keep = false
 	b.clock.Step(time.Hour)
-	b.sweep()
+	b.sweepTwice()
 	b.clock.Step(time.Hour)
-	b.sweep()
-	require.Empty(t, b.under(layout.PartsDir("failed")), "without such an action they are of no use")
-	require.Empty(t, b.under(layout.PartsDir("synced")))
+	b.sweepTwice()
+	require.Empty(t, b.keysUnder(layout.PartsDir("failed")), "without such an action they are of no use")
+	require.Empty(t, b.keysUnder(layout.PartsDir("synced")))
 }
 
 // A Backup that exists and has not ended needs everything, however long ago it wrote, and in
@@ -213,15 +213,15 @@ func TestLiveBackupsAreNotTouched(t *testing.T) {
 		"Finalizing", "FinalizingPartiallyFailed", "Deleting",
 	} {
 		for _, namespace := range []string{"velero", "another-installation"} {
-			b := newBed(t, backup("b", namespace, "u", phase), backup("reserved", namespace, "r", phase))
-			b.own("b", "u", "here")
-			b.parts("b", "u")
-			b.own("reserved", "r", "here")
+			b := newBed(t, newBackup("b", namespace, "u", phase), newBackup("reserved", namespace, "r", phase))
+			b.putOwner("b", "u", "here")
+			b.putParts("b", "u")
+			b.putOwner("reserved", "r", "here")
 			b.store.LeaveUpload(layout.BackupTarball("b"))
 			before := b.store.Keys()
-			b.sweep()
+			b.sweepTwice()
 			b.clock.Step(2 * time.Hour)
-			b.sweep()
+			b.sweepTwice()
 			require.Equal(t, before, b.store.Keys(), phase)
 			require.Len(t, b.store.Uploads(), 1)
 		}
@@ -230,13 +230,13 @@ func TestLiveBackupsAreNotTouched(t *testing.T) {
 
 func TestTheDirectoryOfABackupThatIsGoneIsRemovedOwnerLast(t *testing.T) {
 	b := newBed(t)
-	b.own("b", "u", "here")
-	b.parts("b", "u")
-	b.parts("b", "older")
-	b.set(layout.BackupTarball("b"), layout.BackupLog("b"))
+	b.putOwner("b", "u", "here")
+	b.putParts("b", "u")
+	b.putParts("b", "older")
+	b.putKeys(layout.BackupTarball("b"), layout.BackupLog("b"))
 	b.store.LeaveUpload(layout.BackupTarball("b"))
 	b.store.LeaveUpload(layout.BackupTarball("b2"))
-	b.set("backups/b.tar.gz", "backups/b2/velero-backup.json")
+	b.putKeys("backups/b.tar.gz", "backups/b2/velero-backup.json")
 	before := b.store.Keys()
 	var mu sync.Mutex
 	var order []string
@@ -248,10 +248,10 @@ func TestTheDirectoryOfABackupThatIsGoneIsRemovedOwnerLast(t *testing.T) {
 		}
 		return nil
 	})
-	b.pass()
+	b.runPass()
 	require.Equal(t, before, b.store.Keys(), "a runner may not have noticed yet")
 	b.clock.Step(grace)
-	b.pass()
+	b.runPass()
 	require.Equal(t, []string{"backups/b.tar.gz", "backups/b2/velero-backup.json"}, b.store.Keys())
 	require.Equal(t, layout.OwnerFile("b"), order[len(order)-1])
 	require.Equal(t, []string{layout.BackupTarball("b2")}, b.store.Uploads(), "whose backup is unknown")
@@ -261,59 +261,59 @@ func TestTheDirectoryOfABackupThatIsGoneIsRemovedOwnerLast(t *testing.T) {
 // directory with the record of them.
 func TestTheSnapshotsOfABackupThatIsGoneAreRemoved(t *testing.T) {
 	b := newBed(t)
-	b.own("b", "u", "here")
-	b.parts("b", "u")
-	b.own("committed", "c", "here")
-	b.committed("committed")
+	b.putOwner("b", "u", "here")
+	b.putParts("b", "u")
+	b.putOwner("committed", "c", "here")
+	b.putCommitted("committed")
 	b.csi.refused = errors.New("forbidden")
-	b.sweep()
+	b.sweepTwice()
 	require.Contains(t, b.store.Keys(), layout.OwnerFile("b"))
 	b.csi.refused = nil
 	b.clock.Step(time.Hour)
-	b.sweep()
+	b.sweepTwice()
 	require.NotContains(t, b.store.Keys(), layout.OwnerFile("b"))
 	require.Equal(t, []csisnapshot.Owner{{Name: "b", UID: "u"}}, slices.Compact(b.csi.ended))
 }
 
 // A backup that was synced has another UID than its data, and stays.
 func TestACommittedBackupKeepsEverythingButParts(t *testing.T) {
-	b := newBed(t, backup("b", "velero", "synced", "Completed"))
-	b.own("b", "u", "here")
-	b.parts("b", "u")
-	b.committed("b")
-	b.own("gone", "g", "here")
-	b.parts("gone", "g")
-	b.committed("gone")
-	b.sweep()
+	b := newBed(t, newBackup("b", "velero", "synced", "Completed"))
+	b.putOwner("b", "u", "here")
+	b.putParts("b", "u")
+	b.putCommitted("b")
+	b.putOwner("gone", "g", "here")
+	b.putParts("gone", "g")
+	b.putCommitted("gone")
+	b.sweepTwice()
 	for _, name := range []string{"b", "gone"} {
-		require.Len(t, b.under(layout.BackupDir(name)), 5)
-		require.Empty(t, b.under(layout.PartsDir(name)))
+		require.Len(t, b.keysUnder(layout.BackupDir(name)), 5)
+		require.Empty(t, b.keysUnder(layout.PartsDir(name)))
 	}
 }
 
 func TestPartsOfAnEarlierObjectOfThatNameAreRemoved(t *testing.T) {
-	b := newBed(t, backup("b", "velero", "now", "InProgress"))
-	b.own("b", "now", "here")
-	b.parts("b", "now")
-	b.parts("b", "before")
-	b.sweep()
-	require.Empty(t, b.under(layout.PartsPrefix("b", "before")))
-	require.Len(t, b.under(layout.PartsPrefix("b", "now")), 4)
+	b := newBed(t, newBackup("b", "velero", "now", "InProgress"))
+	b.putOwner("b", "now", "here")
+	b.putParts("b", "now")
+	b.putParts("b", "before")
+	b.sweepTwice()
+	require.Empty(t, b.keysUnder(layout.PartsPrefix("b", "before")))
+	require.Len(t, b.keysUnder(layout.PartsPrefix("b", "now")), 4)
 	require.Contains(t, b.store.Keys(), layout.OwnerFile("b"))
 }
 
 // Its runner clears the directory and reserves it anew; the sweep would be in its way.
 func TestADirectoryIsLeftToANewBackupOfThatName(t *testing.T) {
-	b := newBed(t, backup("b", "velero", "now", "ReadyToStart"))
-	b.own("b", "before", "here")
-	b.parts("b", "before")
+	b := newBed(t, newBackup("b", "velero", "now", "ReadyToStart"))
+	b.putOwner("b", "before", "here")
+	b.putParts("b", "before")
 	before := b.store.Keys()
-	b.sweep()
+	b.sweepTwice()
 	require.Equal(t, before, b.store.Keys())
-	require.NoError(t, b.client.Delete(t.Context(), backup("b", "velero", "now", "")))
-	require.NoError(t, b.client.Create(t.Context(), backup("b", "velero", "now", "Failed")))
+	require.NoError(t, b.client.Delete(t.Context(), newBackup("b", "velero", "now", "")))
+	require.NoError(t, b.client.Create(t.Context(), newBackup("b", "velero", "now", "Failed")))
 	b.clock.Step(time.Hour)
-	b.sweep()
+	b.sweepTwice()
 	require.Empty(t, b.store.Keys(), "it ended without a word in the bucket")
 }
 
@@ -325,23 +325,23 @@ func TestWhatIsNotOursIsNeverTouched(t *testing.T) {
 		"huge": `{"backupUID":"u","clusterUID":"here"}` + strings.Repeat(" ", layout.MaxOwnerBytes),
 	} {
 		b.store.Set(layout.OwnerFile(name), []byte(owner))
-		b.parts(name, "f")
-		b.set(layout.BackupTarball(name))
+		b.putParts(name, "f")
+		b.putKeys(layout.BackupTarball(name))
 		b.store.LeaveUpload(layout.BackupTarball(name))
 	}
-	b.own("foreign-done", "f", "there")
-	b.committed("foreign-done")
-	b.parts("foreign-done", "f")
-	b.set("backups/velero/velero.tar.gz", "backups/velero/velero-logs.gz", "backups/parts-only/parts/u/1", "backups/Strange Name/holdfast-owner.json")
-	b.set("backups/file", "metadata/x", "kopia/ns/repo", "restores/r/restore-r-logs.gz", "restores/r/records/no-owner/1")
+	b.putOwner("foreign-done", "f", "there")
+	b.putCommitted("foreign-done")
+	b.putParts("foreign-done", "f")
+	b.putKeys("backups/velero/velero.tar.gz", "backups/velero/velero-logs.gz", "backups/parts-only/parts/u/1", "backups/Strange Name/holdfast-owner.json")
+	b.putKeys("backups/file", "metadata/x", "kopia/ns/repo", "restores/r/restore-r-logs.gz", "restores/r/records/no-owner/1")
 	b.ownRestore("foreign", "r", "there")
 	b.ownRestore("mistaken", "r", "here")
 	b.store.Set(layout.RestoreOwnerFile("mistaken", "r"), []byte(`{"restoreUID":"other","clusterUID":"here"}`))
 	b.store.LeaveUpload("kopia/ns/repo/p1")
 	before, uploads := b.store.Keys(), b.store.Uploads()
-	b.sweep()
+	b.sweepTwice()
 	b.clock.Step(48 * time.Hour)
-	b.sweep()
+	b.sweepTwice()
 	require.Equal(t, before, b.store.Keys())
 	require.Equal(t, uploads, b.store.Uploads())
 	require.Zero(t, b.store.Calls(memstore.OpDelete))
@@ -352,112 +352,112 @@ func TestWhatIsNotOursIsNeverTouched(t *testing.T) {
 
 // They are the only record of the post hooks that a backup owes which ended without its runner.
 func TestRecordsOfABackupThatOwesPostHooksStay(t *testing.T) {
-	o := backup("b", "velero", "u", velerov1.BackupPhaseFailed)
+	o := newBackup("b", "velero", "u", velerov1.BackupPhaseFailed)
 	require.NoError(t, posthooks.Set(o, posthooks.Mark{Owed: true}))
 	b := newBed(t, o)
-	b.own("b", "u", "here")
-	b.committed("b")
-	b.parts("b", "u")
-	b.sweep()
-	require.Len(t, b.under(layout.PartsDir("b")), 4)
+	b.putOwner("b", "u", "here")
+	b.putCommitted("b")
+	b.putParts("b", "u")
+	b.sweepTwice()
+	require.Len(t, b.keysUnder(layout.PartsDir("b")), 4)
 	posthooks.Clear(o)
 	require.NoError(t, b.client.Update(t.Context(), o))
 	b.clock.Step(time.Hour)
-	b.sweep()
-	require.Empty(t, b.under(layout.PartsDir("b")))
+	b.sweepTwice()
+	require.Empty(t, b.keysUnder(layout.PartsDir("b")))
 }
 
 // They are the only record of how the objects are resumed.
 func TestRecordsOfARestoreThatLeftObjectsPausedStay(t *testing.T) {
-	o := restore("done", "d", "Failed")
+	o := newRestore("done", "d", "Failed")
 	require.NoError(t, paused.Set(o, "default"))
 	b := newBed(t, o)
 	b.ownRestore("done", "d", "here")
-	b.pass()
-	require.Len(t, b.under("restores/done/records/"), 2)
+	b.runPass()
+	require.Len(t, b.keysUnder("restores/done/records/"), 2)
 	paused.Clear(o)
 	require.NoError(t, b.client.Update(t.Context(), o))
 	b.clock.Step(time.Hour)
-	b.pass()
-	require.Empty(t, b.under("restores/done/records/"))
+	b.runPass()
+	require.Empty(t, b.keysUnder("restores/done/records/"))
 }
 
 func TestRecordsOfRestores(t *testing.T) {
-	b := newBed(t, restore("done", "d", "Completed"), restore("failed", "f", "PartiallyFailed"), restore("running", "r", "InProgress"),
-		restore("new", "n", ""), restore("again", "second", "InProgress"))
+	b := newBed(t, newRestore("done", "d", "Completed"), newRestore("failed", "f", "PartiallyFailed"), newRestore("running", "r", "InProgress"),
+		newRestore("new", "n", ""), newRestore("again", "second", "InProgress"))
 	for name, uid := range map[string]string{"done": "d", "failed": "f", "running": "r", "new": "n", "gone": "g"} {
 		b.ownRestore(name, uid, "here")
 	}
 	b.ownRestore("again", "first", "here")
 	b.ownRestore("again", "second", "here")
-	b.pass()
-	require.Empty(t, b.under("restores/done/records/"))
-	require.Len(t, b.under("restores/gone/records/"), 2, "its runner may not have noticed yet")
+	b.runPass()
+	require.Empty(t, b.keysUnder("restores/done/records/"))
+	require.Len(t, b.keysUnder("restores/gone/records/"), 2, "its runner may not have noticed yet")
 	b.clock.Step(grace)
-	b.pass()
+	b.runPass()
 	for _, prefix := range []string{"restores/done/records/", "restores/failed/records/", "restores/gone/records/", "restores/again/records/first/"} {
-		require.Empty(t, b.under(prefix), prefix)
+		require.Empty(t, b.keysUnder(prefix), prefix)
 	}
 	for _, prefix := range []string{"restores/running/records/", "restores/new/records/", "restores/again/records/second/"} {
-		require.Len(t, b.under(prefix), 2, prefix)
+		require.Len(t, b.keysUnder(prefix), 2, prefix)
 	}
-	require.Len(t, b.under("restores/done/"), 1, "the published files stay")
+	require.Len(t, b.keysUnder("restores/done/"), 1, "the published files stay")
 }
 
 func TestARecordWrittenAfterTheSweepIsRemoved(t *testing.T) {
-	b := newBed(t, restore("done", "d", "Completed"), restore("running", "r", "InProgress"))
+	b := newBed(t, newRestore("done", "d", "Completed"), newRestore("running", "r", "InProgress"))
 	for name, uid := range map[string]string{"done": "d", "running": "r", "gone": "g"} {
 		b.store.Set(layout.RestoreRecords(name, uid)+"record-0000000001-0000000001", []byte("late"))
 	}
-	b.pass()
+	b.runPass()
 	b.clock.Step(grace)
-	b.pass()
-	require.Empty(t, b.under("restores/done/"))
-	require.Len(t, b.under("restores/running/"), 1)
-	require.Len(t, b.under("restores/gone/"), 1, "without an owner file nobody knows whose it is")
+	b.runPass()
+	require.Empty(t, b.keysUnder("restores/done/"))
+	require.Len(t, b.keysUnder("restores/running/"), 1)
+	require.Len(t, b.keysUnder("restores/gone/"), 1, "without an owner file nobody knows whose it is")
 }
 
 func TestUploads(t *testing.T) {
-	b := newBed(t, backup("live", "velero", "l", "InProgress"), backup("done", "velero", "d", "Completed"))
-	b.own("live", "l", "here")
-	b.own("done", "d", "here")
-	b.committed("done")
-	b.own("foreign", "f", "there")
+	b := newBed(t, newBackup("live", "velero", "l", "InProgress"), newBackup("done", "velero", "d", "Completed"))
+	b.putOwner("live", "l", "here")
+	b.putOwner("done", "d", "here")
+	b.putCommitted("done")
+	b.putOwner("foreign", "f", "there")
 	b.store.LeaveUpload(layout.BackupTarball("live"))
 	b.store.LeaveUpload(layout.BackupTarball("foreign"))
 	b.clock.Step(uploadAge)
 	b.store.LeaveUpload(layout.Part("live", "l", 2, "u", 0, 0))
 	b.store.LeaveUpload(layout.BackupManifest("done"))
 	b.store.LeaveUpload(layout.BackupManifest("unknown"))
-	b.pass()
+	b.runPass()
 	require.Equal(t, []string{layout.BackupTarball("foreign"), layout.Part("live", "l", 2, "u", 0, 0), layout.BackupManifest("unknown")}, b.store.Uploads())
 }
 
 // Policies with the permissions that Velero documents do not allow to list uploads.
 func TestWithoutPermissionForUploadsTheRestIsSwept(t *testing.T) {
 	b := newBed(t)
-	b.own("b", "u", "here")
-	b.parts("b", "u")
+	b.putOwner("b", "u", "here")
+	b.putParts("b", "u")
 	b.store.Inject(func(op memstore.Op, _ string) error {
 		if op == memstore.OpSweep {
 			return objectstore.ErrAccess
 		}
 		return nil
 	})
-	b.sweep()
+	b.sweepTwice()
 	require.Empty(t, b.store.Keys())
 }
 
 // TestInterruptedAnywhere kills a sweep before each of its deletes; the next one finds the rest.
 func TestInterruptedAnywhere(t *testing.T) {
 	for k := 0; ; k++ {
-		b := newBed(t, backup("done", "velero", "d", "Completed"))
-		b.own("b", "u", "here")
-		b.parts("b", "u")
-		b.set(layout.BackupTarball("b"))
-		b.own("done", "d", "here")
-		b.committed("done")
-		b.parts("done", "d")
+		b := newBed(t, newBackup("done", "velero", "d", "Completed"))
+		b.putOwner("b", "u", "here")
+		b.putParts("b", "u")
+		b.putKeys(layout.BackupTarball("b"))
+		b.putOwner("done", "d", "here")
+		b.putCommitted("done")
+		b.putParts("done", "d")
 		b.ownRestore("gone", "g", "here")
 		var mu sync.Mutex
 		deletes, died := 0, false
@@ -480,13 +480,13 @@ func TestInterruptedAnywhere(t *testing.T) {
 		_ = b.s.Pass(ctx)
 		die()
 		for _, dir := range []string{layout.BackupDir("b"), layout.RestoreRecords("gone", "g")} {
-			if left := b.under(dir); len(left) > 0 {
+			if left := b.keysUnder(dir); len(left) > 0 {
 				require.True(t, slices.ContainsFunc(left, func(k string) bool { return strings.HasSuffix(k, "owner.json") }), "the next sweep must find %v", left)
 			}
 		}
 		b.store.Inject(nil)
-		b.s = b.sweeper(nil) // another replica
-		b.sweep()
+		b.s = b.newSweeper(nil) // another replica
+		b.sweepTwice()
 		require.Equal(t, []string{
 			layout.BackupLog("done"), layout.BackupTarball("done"), layout.OwnerFile("done"), layout.BackupManifest("done"),
 			layout.BackupMetadata("done"), "restores/gone/restore-gone-logs.gz",
@@ -502,20 +502,20 @@ func TestInterruptedAnywhere(t *testing.T) {
 func TestASweepStopsWhenTheDirectoryIsNeeded(t *testing.T) {
 	for name, change := range map[string]func(*bed){
 		"a Backup of that name": func(b *bed) {
-			require.NoError(b.t, b.client.Create(b.t.Context(), backup("b", "velero", "new", "New")))
+			require.NoError(b.t, b.client.Create(b.t.Context(), newBackup("b", "velero", "new", "New")))
 		},
-		"another owner": func(b *bed) { b.own("b", "new", "here") },
-		"a foreign one": func(b *bed) { b.own("b", "new", "there") },
-		"a commit":      func(b *bed) { b.committed("b") },
+		"another owner": func(b *bed) { b.putOwner("b", "new", "here") },
+		"a foreign one": func(b *bed) { b.putOwner("b", "new", "there") },
+		"a commit":      func(b *bed) { b.putCommitted("b") },
 		"no owner":      func(b *bed) { require.NoError(b.t, b.store.Delete(b.t.Context(), layout.OwnerFile("b"))) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t)
-			b.own("b", "u", "here")
+			b.putOwner("b", "u", "here")
 			for i := range 500 {
-				b.set(layout.Part("b", "u", 1, "u", 0, i))
+				b.putKeys(layout.Part("b", "u", 1, "u", 0, i))
 			}
-			b.pass()
+			b.runPass()
 			b.clock.Step(grace)
 			var once sync.Once
 			b.store.Inject(func(op memstore.Op, key string) error {
@@ -527,8 +527,8 @@ func TestASweepStopsWhenTheDirectoryIsNeeded(t *testing.T) {
 				}
 				return nil
 			})
-			b.pass()
-			require.Greater(t, len(b.under(layout.PartsPrefix("b", "u"))), 500-2*parallel, "only what was under way")
+			b.runPass()
+			require.Greater(t, len(b.keysUnder(layout.PartsPrefix("b", "u"))), 500-2*parallel, "only what was under way")
 			if name != "no owner" {
 				require.Contains(t, b.store.Keys(), layout.OwnerFile("b"))
 			}
@@ -537,21 +537,21 @@ func TestASweepStopsWhenTheDirectoryIsNeeded(t *testing.T) {
 }
 
 func TestManyObjectsInPages(t *testing.T) {
-	b := newBed(t, backup("b", "velero", "u", "Completed"))
-	b.own("b", "u", "here")
-	b.committed("b")
+	b := newBed(t, newBackup("b", "velero", "u", "Completed"))
+	b.putOwner("b", "u", "here")
+	b.putCommitted("b")
 	for i := range 2*page + 7 {
-		b.set(layout.Part("b", "u", 1, "u", 0, i))
+		b.putKeys(layout.Part("b", "u", 1, "u", 0, i))
 	}
-	b.pass()
-	require.Empty(t, b.under(layout.PartsDir("b")))
+	b.runPass()
+	require.Empty(t, b.keysUnder(layout.PartsDir("b")))
 }
 
 // TestNothingIsRemovedOnAGuess: an API server or a bucket that does not answer proves nothing.
 func TestNothingIsRemovedOnAGuess(t *testing.T) {
 	fill := func(b *bed) []string {
-		b.own("b", "u", "here")
-		b.parts("b", "u")
+		b.putOwner("b", "u", "here")
+		b.putParts("b", "u")
 		b.ownRestore("r", "g", "here")
 		return b.store.Keys()
 	}
@@ -569,7 +569,7 @@ func TestNothingIsRemovedOnAGuess(t *testing.T) {
 					return c.List(ctx, list, opts...)
 				},
 			})
-			b.sweep()
+			b.sweepTwice()
 			prefix := "restores/"
 			if _, ok := failing.(*velerov1.BackupList); ok {
 				prefix = "backups/"
@@ -606,7 +606,7 @@ func TestNothingIsRemovedOnAGuess(t *testing.T) {
 func TestAnUnreachableBucketEndsThePass(t *testing.T) {
 	b := newBed(t)
 	for _, r := range "abcdefghijklmnopqrstuvwxyz" {
-		b.own(string(r), "u", "here")
+		b.putOwner(string(r), "u", "here")
 	}
 	b.store.Inject(func(op memstore.Op, _ string) error {
 		if op == memstore.OpGet {
@@ -619,14 +619,14 @@ func TestAnUnreachableBucketEndsThePass(t *testing.T) {
 }
 
 func TestTwoSweepersAtOnce(t *testing.T) {
-	b := newBed(t, backup("done", "velero", "d", "Completed"))
-	b.own("b", "u", "here")
-	b.own("done", "d", "here")
-	b.committed("done")
+	b := newBed(t, newBackup("done", "velero", "d", "Completed"))
+	b.putOwner("b", "u", "here")
+	b.putOwner("done", "d", "here")
+	b.putCommitted("done")
 	for i := range 300 {
-		b.set(layout.Part("b", "u", 1, "u", 0, i), layout.Part("done", "d", 1, "u", 0, i))
+		b.putKeys(layout.Part("b", "u", 1, "u", 0, i), layout.Part("done", "d", 1, "u", 0, i))
 	}
-	others := []*Sweeper{b.sweeper(nil), b.sweeper(nil)}
+	others := []*Sweeper{b.newSweeper(nil), b.newSweeper(nil)}
 	for range 2 {
 		var group sync.WaitGroup
 		for _, s := range others {
@@ -640,7 +640,7 @@ func TestTwoSweepersAtOnce(t *testing.T) {
 		b.clock.Step(grace)
 	}
 	require.Len(t, b.store.Keys(), 5)
-	require.Empty(t, b.under(layout.PartsDir("done")))
+	require.Empty(t, b.keysUnder(layout.PartsDir("done")))
 }
 
 func TestWhichLocationsAndWhen(t *testing.T) {
@@ -651,11 +651,11 @@ func TestWhichLocationsAndWhen(t *testing.T) {
 	lists := func() int { return b.store.Calls(memstore.OpList) }
 	require.ErrorContains(t, b.s.Pass(t.Context()), "no such bucket")
 	require.Equal(t, 2, lists(), "the other one was swept")
-	b.pass()
+	b.runPass()
 	require.Equal(t, 2, lists(), "not due")
 	require.NoError(t, b.client.Delete(t.Context(), away))
 	b.clock.Step(time.Hour)
-	b.pass()
+	b.runPass()
 	require.Equal(t, 4, lists())
 
 	var loc velerov1.BackupStorageLocation
@@ -670,17 +670,17 @@ func TestWhichLocationsAndWhen(t *testing.T) {
 		change()
 		require.NoError(t, b.client.Update(t.Context(), &loc))
 		b.clock.Step(time.Hour)
-		b.pass()
+		b.runPass()
 		require.Equal(t, 4, lists())
 	}
 }
 
 // TestRun sweeps as soon as a location is available, not an interval later.
 func TestRun(t *testing.T) {
-	b := newBed(t, backup("done", "velero", "d", "Completed"))
-	b.own("done", "d", "here")
-	b.committed("done")
-	b.parts("done", "d")
+	b := newBed(t, newBackup("done", "velero", "d", "Completed"))
+	b.putOwner("done", "d", "here")
+	b.putCommitted("done")
+	b.putParts("done", "d")
 	var loc velerov1.BackupStorageLocation
 	require.NoError(t, b.client.Get(t.Context(), client.ObjectKey{Namespace: "velero", Name: "default"}, &loc))
 	loc.Status.Phase = ""
@@ -689,10 +689,10 @@ func TestRun(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- b.s.Run(ctx) }()
 	require.Eventually(t, b.clock.HasWaiters, time.Minute, time.Millisecond)
-	require.Len(t, b.under(layout.PartsDir("done")), 4)
+	require.Len(t, b.keysUnder(layout.PartsDir("done")), 4)
 	loc.Status.Phase = velerov1.LocationPhaseAvailable
 	require.NoError(t, b.client.Update(t.Context(), &loc))
-	require.Eventually(t, func() bool { b.clock.Step(time.Second); return len(b.under(layout.PartsDir("done"))) == 0 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { b.clock.Step(time.Second); return len(b.keysUnder(layout.PartsDir("done"))) == 0 }, time.Minute, time.Millisecond)
 	cancel()
 	require.NoError(t, <-done)
 }

@@ -14,9 +14,9 @@ import (
 // its backup does.
 const uploadAge = 24 * time.Hour
 
-// uploads ends the unfinished uploads of backups that ended, and all of this cluster's that are a
+// sweepUploads ends the unfinished uploads of backups that ended, and all of this cluster's that are a
 // day old. Where the permission for it is missing they are left to a rule of the bucket.
-func (p *pass) uploads(ctx context.Context) error {
+func (p *sweepPass) sweepUploads(ctx context.Context) error {
 	return p.remover.abortUploads(ctx, layout.BackupsDir, func(u objectstore.Upload) (bool, error) {
 		name, ok := layout.BackupName(u.Key)
 		if !ok || layout.CheckName(name) != nil {
@@ -25,7 +25,7 @@ func (p *pass) uploads(ctx context.Context) error {
 		own, ok := p.owners[name]
 		if !ok {
 			var err error
-			if own, err = p.inspector.owner(ctx, name); err != nil {
+			if own, err = p.inspector.readDirOwner(ctx, name); err != nil {
 				return false, err
 			}
 			p.owners[name] = own

@@ -29,8 +29,8 @@ type Tries struct {
 	After time.Time `json:"after"`
 }
 
-// Of reads the annotation. What cannot be read counts as nothing: a try too early does no harm.
-func Of(obj metav1.Object) (t Tries) {
+// ReadTries reads the annotation. What cannot be read counts as nothing: a try too early does no harm.
+func ReadTries(obj metav1.Object) (t Tries) {
 	if err := json.Unmarshal([]byte(obj.GetAnnotations()[Annotation]), &t); err != nil || t.Failed < 0 {
 		return Tries{}
 	}

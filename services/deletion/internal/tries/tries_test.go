@@ -25,14 +25,14 @@ func TestPausesDoubleUpToAnHour(t *testing.T) {
 
 func TestTheAnnotationIsReadAsItWasWritten(t *testing.T) {
 	d := &velerov1.DeleteBackupRequest{}
-	require.Zero(t, Of(d))
+	require.Zero(t, ReadTries(d))
 	d.Annotations = map[string]string{"other": "x"}
 	want := Tries{}.Fail(start).Wait(start.Add(time.Second))
 	require.NoError(t, want.Set(d))
-	require.Equal(t, want, Of(d))
+	require.Equal(t, want, ReadTries(d))
 	require.Equal(t, "x", d.Annotations["other"])
 	for _, bad := range []string{"", "{", `"x"`, `{"failed":-1}`, `{"failed":"1"}`} {
 		d.Annotations[Annotation] = bad
-		require.Zero(t, Of(d), bad)
+		require.Zero(t, ReadTries(d), bad)
 	}
 }

@@ -44,8 +44,8 @@ func (e *RunningError) Error() string { return "still running: " + strings.Join(
 // what the services made, and returns the names of it as kind/name. When ctx ends before that, or a
 // service begins to run meanwhile, the error wraps *RunningError.
 func Run(ctx context.Context, cfg Config) (removed []string, err error) {
-	w := &watcher{Config: cfg, leases: map[string]sight{}}
-	objects, err := w.wait(ctx)
+	w := &serviceWatcher{Config: cfg, leases: map[string]leaseSighting{}}
+	objects, err := w.awaitStopped(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("nothing is removed: %w", err)
 	}
@@ -55,7 +55,7 @@ func Run(ctx context.Context, cfg Config) (removed []string, err error) {
 	loop := retry.Loop{Clock: cfg.Clock, Log: cfg.Log, Transient: func(err error) bool { return kube.IsTransient(err) && !apierrors.IsConflict(err) }}
 	for _, object := range objects {
 		name := nameOf(object)
-		err := loop.Do(ctx, "remove "+name, func() error { return w.remove(ctx, object) })
+		err := loop.Do(ctx, "remove "+name, func() error { return w.removeObject(ctx, object) })
 		switch {
 		case err == nil:
 			removed = append(removed, name)
@@ -66,14 +66,14 @@ func Run(ctx context.Context, cfg Config) (removed []string, err error) {
 	return removed, nil
 }
 
-// remove deletes an object. A Lease is deleted as it was read only: a service that has written it
+// removeObject deletes an object. A Lease is deleted as it was read only: a service that has written it
 // since runs. Before another object is deleted, which services are there is read again, since the
 // deletion may be repeated for minutes.
-func (w *watcher) remove(ctx context.Context, object client.Object) error {
+func (w *serviceWatcher) removeObject(ctx context.Context, object client.Object) error {
 	if version := object.GetResourceVersion(); version != "" {
 		return w.Client.Delete(ctx, object, client.Preconditions{ResourceVersion: &version})
 	}
-	if _, err := w.look(ctx); err != nil {
+	if _, err := w.readLeases(ctx); err != nil {
 		return err
 	}
 	return w.Client.Delete(ctx, object)

@@ -39,7 +39,7 @@ const (
 // made is what services make, in the order in which it is removed.
 var made = []string{"Lease/holdfast-duty-deletion", "Lease/runner-1", "ConfigMap/holdfast-queue", "Secret/holdfast-artifact-key"}
 
-func start(t *testing.T) *bed {
+func startBed(t *testing.T) *bed {
 	t.Helper()
 	b := &bed{Server: kubetest.Start(t)}
 	b.Serve("coordination.k8s.io/v1", "leases", "Lease", true)
@@ -50,19 +50,19 @@ func start(t *testing.T) *bed {
 	require.NoError(t, c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "velero"}}))
 	b.Config = cleanup.Config{Client: c, Namespace: "velero", Services: []string{"backup-runner"}, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler)}
 	for _, object := range []client.Object{
-		&coordinationv1.Lease{ObjectMeta: meta("runner-1", "holdfast.io/lease", "instance"), Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("")}},
-		&coordinationv1.Lease{ObjectMeta: meta("holdfast-duty-deletion"), Spec: heldFor(time.Hour, time.Now().Add(-2*time.Hour))},
-		&coordinationv1.Lease{ObjectMeta: meta("of-another"), Spec: heldFor(time.Hour, time.Now())},
-		&corev1.ConfigMap{ObjectMeta: meta("holdfast-queue")}, &corev1.ConfigMap{ObjectMeta: meta("holdfast-settings")},
-		&corev1.Secret{ObjectMeta: meta("holdfast-artifact-key")}, &corev1.Secret{ObjectMeta: meta("cloud-credentials")},
-		pod("nats", corev1.PodRunning), pod("cleanup", corev1.PodRunning), pod("backup-runner", corev1.PodFailed),
+		&coordinationv1.Lease{ObjectMeta: objectMeta("runner-1", "holdfast.io/lease", "instance"), Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("")}},
+		&coordinationv1.Lease{ObjectMeta: objectMeta("holdfast-duty-deletion"), Spec: heldFor(time.Hour, time.Now().Add(-2*time.Hour))},
+		&coordinationv1.Lease{ObjectMeta: objectMeta("of-another"), Spec: heldFor(time.Hour, time.Now())},
+		&corev1.ConfigMap{ObjectMeta: objectMeta("holdfast-queue")}, &corev1.ConfigMap{ObjectMeta: objectMeta("holdfast-settings")},
+		&corev1.Secret{ObjectMeta: objectMeta("holdfast-artifact-key")}, &corev1.Secret{ObjectMeta: objectMeta("cloud-credentials")},
+		newPod("nats", corev1.PodRunning), newPod("cleanup", corev1.PodRunning), newPod("backup-runner", corev1.PodFailed),
 	} {
 		require.NoError(t, c.Create(t.Context(), object))
 	}
 	return b
 }
 
-func meta(name string, label ...string) metav1.ObjectMeta {
+func objectMeta(name string, label ...string) metav1.ObjectMeta {
 	m := metav1.ObjectMeta{Namespace: "velero", Name: name}
 	if len(label) > 0 {
 		m.Labels = map[string]string{label[0]: label[1]}
@@ -70,8 +70,8 @@ func meta(name string, label ...string) metav1.ObjectMeta {
 	return m
 }
 
-func pod(component string, phase corev1.PodPhase) *corev1.Pod {
-	p := &corev1.Pod{ObjectMeta: meta(component+"-"+strings.ToLower(string(phase)), "app.kubernetes.io/component", component), Status: corev1.PodStatus{Phase: phase}}
+func newPod(component string, phase corev1.PodPhase) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: objectMeta(component+"-"+strings.ToLower(string(phase)), "app.kubernetes.io/component", component), Status: corev1.PodStatus{Phase: phase}}
 	p.Labels["app.kubernetes.io/part-of"] = "holdfast"
 	return p
 }
@@ -93,14 +93,14 @@ func (b *bed) onLook(do func(looks int64)) {
 	})
 }
 
-func (b *bed) deletes() []string { return b.Requests("DELETE ") }
+func (b *bed) deletedNames() []string { return b.Requests("DELETE ") }
 
 func TestWhatServicesMadeIsRemovedAndNothingElse(t *testing.T) {
-	b := start(t)
+	b := startBed(t)
 	removed, err := cleanup.Run(t.Context(), b.Config)
 	require.NoError(t, err)
 	require.Equal(t, made, removed)
-	require.Len(t, b.deletes(), len(made))
+	require.Len(t, b.deletedNames(), len(made))
 	for _, stays := range []string{path + "configmaps/holdfast-settings", path + "secrets/cloud-credentials", lease + "of-another", path + "pods/nats-running"} {
 		require.NotNil(t, b.Object(stays), stays)
 	}
@@ -111,13 +111,13 @@ func TestWhatServicesMadeIsRemovedAndNothingElse(t *testing.T) {
 
 func TestNothingIsRemovedWhileAServiceRuns(t *testing.T) {
 	for name, object := range map[string]client.Object{
-		"Pod/backup-runner-running":    pod("backup-runner", corev1.PodRunning),
-		"Pod/backup-runner-pending":    pod("backup-runner", corev1.PodPending),
-		"Lease/runner-2":               &coordinationv1.Lease{ObjectMeta: meta("runner-2", "holdfast.io/lease", "instance"), Spec: heldFor(time.Hour, time.Now())},
-		"Lease/holdfast-duty-schedule": &coordinationv1.Lease{ObjectMeta: meta("holdfast-duty-schedule"), Spec: heldFor(time.Hour, time.Now())},
+		"Pod/backup-runner-running":    newPod("backup-runner", corev1.PodRunning),
+		"Pod/backup-runner-pending":    newPod("backup-runner", corev1.PodPending),
+		"Lease/runner-2":               &coordinationv1.Lease{ObjectMeta: objectMeta("runner-2", "holdfast.io/lease", "instance"), Spec: heldFor(time.Hour, time.Now())},
+		"Lease/holdfast-duty-schedule": &coordinationv1.Lease{ObjectMeta: objectMeta("holdfast-duty-schedule"), Spec: heldFor(time.Hour, time.Now())},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := start(t)
+			b := startBed(t)
 			require.NoError(t, b.Client.Create(t.Context(), object))
 			ctx, cancel := context.WithCancel(t.Context())
 			b.onLook(func(looks int64) {
@@ -130,14 +130,14 @@ func TestNothingIsRemovedWhileAServiceRuns(t *testing.T) {
 			require.ErrorAs(t, err, &running)
 			require.Equal(t, []string{name}, running.Running)
 			require.Empty(t, removed)
-			require.Empty(t, b.deletes())
+			require.Empty(t, b.deletedNames())
 		})
 	}
 }
 
 func TestPodsThatEndAndLeasesThatAreReleasedAreWaitedFor(t *testing.T) {
-	b := start(t)
-	require.NoError(t, b.Client.Create(t.Context(), pod("backup-runner", corev1.PodRunning)))
+	b := startBed(t)
+	require.NoError(t, b.Client.Create(t.Context(), newPod("backup-runner", corev1.PodRunning)))
 	b.Change(lease+"runner-1", func(object map[string]any) {
 		object["spec"] = map[string]any{"holderIdentity": "runner-1", "leaseDurationSeconds": int64(3600), "renewTime": time.Now().UTC().Format(metav1.RFC3339Micro)}
 	})
@@ -155,7 +155,7 @@ func TestPodsThatEndAndLeasesThatAreReleasedAreWaitedFor(t *testing.T) {
 }
 
 func TestALeaseThatIsWrittenMeanwhileStays(t *testing.T) {
-	b := start(t)
+	b := startBed(t)
 	var once atomic.Bool
 	b.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
 		if r.Method == http.MethodDelete && once.CompareAndSwap(false, true) {
@@ -172,7 +172,7 @@ func TestALeaseThatIsWrittenMeanwhileStays(t *testing.T) {
 
 // An installation that begins while removals fail keeps its ledger.
 func TestWhatIsRemovedLaterIsNotThatOfANewInstallation(t *testing.T) {
-	b := start(t)
+	b := startBed(t)
 	var refused atomic.Bool
 	b.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
 		if r.Method == http.MethodDelete && strings.HasSuffix(r.URL.Path, "/holdfast-queue") && refused.CompareAndSwap(false, true) {
@@ -192,8 +192,8 @@ func TestWhatIsRemovedLaterIsNotThatOfANewInstallation(t *testing.T) {
 
 // The clock of a node may be ahead of, or behind, that of a service elsewhere.
 func TestALeaseIsNotTakenForExpiredByAnotherClock(t *testing.T) {
-	b := start(t)
-	b.renew("runner-1", time.Now().Add(-5*time.Minute-30*time.Second)) // it declares five minutes
+	b := startBed(t)
+	b.renewLease("runner-1", time.Now().Add(-5*time.Minute-30*time.Second)) // it declares five minutes
 	ctx, cancel := context.WithCancel(t.Context())
 	b.onLook(func(looks int64) {
 		if looks == 2 {
@@ -205,7 +205,7 @@ func TestALeaseIsNotTakenForExpiredByAnotherClock(t *testing.T) {
 }
 
 func TestAnAPIServerThatIsAwayForAMomentIsNoReasonToStop(t *testing.T) {
-	b := start(t)
+	b := startBed(t)
 	var failed sync.Map // once for each request
 	b.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
 		if _, again := failed.LoadOrStore(r.Method+r.URL.Path, true); !again {
@@ -220,13 +220,13 @@ func TestAnAPIServerThatIsAwayForAMomentIsNoReasonToStop(t *testing.T) {
 
 // Services whose rights went with them could not release their Leases, which declare five minutes.
 func TestLeasesThatNobodyRenewsAreNotWaitedForUntilTheyExpire(t *testing.T) {
-	b := start(t)
+	b := startBed(t)
 	clk := clocktesting.NewFakeClock(time.Now())
 	b.Clock = clk
 	first := clk.Now()
 	for _, name := range []string{"runner-1", "runner-2"} {
-		require.NoError(t, client.IgnoreAlreadyExists(b.Client.Create(t.Context(), &coordinationv1.Lease{ObjectMeta: meta(name, "holdfast.io/lease", "instance")})))
-		b.renew(name, first)
+		require.NoError(t, client.IgnoreAlreadyExists(b.Client.Create(t.Context(), &coordinationv1.Lease{ObjectMeta: objectMeta(name, "holdfast.io/lease", "instance")})))
+		b.renewLease(name, first)
 	}
 	done := make(chan error, 1)
 	go func() {
@@ -250,12 +250,12 @@ func TestLeasesThatNobodyRenewsAreNotWaitedForUntilTheyExpire(t *testing.T) {
 		clk.Step(time.Second)
 		if at := first.Add(time.Duration(5-renewals) * 15 * time.Second); renewals > 0 && !clk.Now().Before(at) {
 			renewals--
-			b.renew("runner-2", clk.Now())
+			b.renewLease("runner-2", clk.Now())
 		}
 	}
 }
 
-func (b *bed) renew(name string, now time.Time) {
+func (b *bed) renewLease(name string, now time.Time) {
 	b.Change(lease+name, func(object map[string]any) {
 		object["spec"] = map[string]any{"holderIdentity": name, "leaseDurationSeconds": int64(300), "renewTime": now.UTC().Format(metav1.RFC3339Micro)}
 	})

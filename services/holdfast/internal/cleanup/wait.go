@@ -31,26 +31,26 @@ const (
 	maxSkew       = 5 * time.Minute
 )
 
-// watcher looks at what runs. It is used by one goroutine.
-type watcher struct {
+// serviceWatcher looks at what runs. It is used by one goroutine.
+type serviceWatcher struct {
 	Config
-	leases map[string]sight // by name
+	leases map[string]leaseSighting // by name
 }
 
-// sight is since when a Lease was seen at a version.
-type sight struct {
+// leaseSighting is since when a Lease was seen at a version.
+type leaseSighting struct {
 	version string
 	since   time.Time
 }
 
-// wait returns the Leases of the services once none of these runs.
-func (w *watcher) wait(ctx context.Context) (leases []client.Object, err error) {
+// awaitStopped returns the Leases of the services once none of these runs.
+func (w *serviceWatcher) awaitStopped(ctx context.Context) (leases []client.Object, err error) {
 	var running *RunningError
 	loop := retry.Loop{Clock: w.Clock, Log: w.Log, Longest: longestPause, Transient: func(err error) bool {
 		return errors.As(err, &running) || kube.IsTransient(err)
 	}}
 	err = loop.Do(ctx, "wait until no service runs", func() error {
-		leases, err = w.look(ctx)
+		leases, err = w.readLeases(ctx)
 		return err
 	})
 	if err != nil && ctx.Err() != nil && running != nil {
@@ -59,8 +59,8 @@ func (w *watcher) wait(ctx context.Context) (leases []client.Object, err error) 
 	return leases, err
 }
 
-// look returns the Leases of the services, or a *RunningError.
-func (w *watcher) look(ctx context.Context) ([]client.Object, error) {
+// readLeases returns the Leases of the services, or a *RunningError.
+func (w *serviceWatcher) readLeases(ctx context.Context) ([]client.Object, error) {
 	pods, leases := &corev1.PodList{}, &coordinationv1.LeaseList{}
 	here := client.InNamespace(w.Namespace)
 	if err := w.Client.List(ctx, pods, here, client.MatchingLabels{"app.kubernetes.io/part-of": "holdfast"}); err != nil {
@@ -85,7 +85,7 @@ func (w *watcher) look(ctx context.Context) ([]client.Object, error) {
 			continue
 		}
 		ours = append(ours, lease)
-		if w.held(lease, w.Clock.Now()) {
+		if w.isHeld(lease, w.Clock.Now()) {
 			running = append(running, nameOf(lease))
 		}
 	}
@@ -95,12 +95,12 @@ func (w *watcher) look(ctx context.Context) ([]client.Object, error) {
 	return ours, nil
 }
 
-// held reports whether a Lease was neither released, nor expired long ago, nor was seen unchanged for
+// isHeld reports whether a Lease was neither released, nor expired long ago, nor was seen unchanged for
 // too long.
-func (w *watcher) held(lease *coordinationv1.Lease, now time.Time) bool {
+func (w *serviceWatcher) isHeld(lease *coordinationv1.Lease, now time.Time) bool {
 	seen, known := w.leases[lease.Name]
 	if !known || seen.version != lease.ResourceVersion {
-		seen = sight{version: lease.ResourceVersion, since: now}
+		seen = leaseSighting{version: lease.ResourceVersion, since: now}
 		w.leases[lease.Name] = seen
 	}
 	spec := &lease.Spec

@@ -28,9 +28,9 @@ func TestEveryByteStays(t *testing.T) {
 	for _, kind := range []string{"backup", "restore"} {
 		t.Run(kind, func(t *testing.T) {
 			var got strings.Builder
-			for _, line := range append(helpLines(kind), lines(kind)...) {
+			for _, line := range append(helpLines(kind), commandLines(kind)...) {
 				in, command, _ := strings.Cut(line, "|")
-				result := cluster(t, kind).Run(t.Context(), in, append([]string{kind}, strings.Fields(command)...)...)
+				result := newTestCluster(t, kind).Run(t.Context(), in, append([]string{kind}, strings.Fields(command)...)...)
 				fmt.Fprintf(&got, "$ %s %s\n%s--- stderr\n%s--- exit %d\n\n", kind, line, result.Out, result.Err, result.Code)
 			}
 			path := filepath.Join("testdata", kind+".golden")
@@ -56,8 +56,8 @@ func helpLines(kind string) []string {
 	return out
 }
 
-// lines are command lines, after what a person types and a bar.
-func lines(kind string) []string {
+// commandLines are command lines, after what a person types and a bar.
+func commandLines(kind string) []string {
 	out := []string{
 		"|get", "|get done", "|get done partly", "|get absent", "|get -l team=a", "|get -l team=none", "|get -l !!", "|get -l team=a -o json", "|get done -o yaml", "|get done partly -o yaml",
 		"|get -o wide", "|get -o name", "|get done -o name", "|get absent -o name", "|get -l team=none -o json", "|get -o xml", "|get partly -o jsonpath={.metadata.name}/{.status.phase}",
@@ -84,10 +84,10 @@ func lines(kind string) []string {
 	return append(out, "|create n", "|download", "|download absent -o .absent")
 }
 
-// cluster holds a job of each sort.
-func cluster(t *testing.T, kind string) *clitest.Cluster {
+// newTestCluster holds a job of each sort.
+func newTestCluster(t *testing.T, kind string) *clitest.Cluster {
 	t.Helper()
-	c := clitest.New(t, objects(t, kind)...)
+	c := clitest.New(t, testObjects(t, kind)...)
 	c.Clock = clocktesting.NewFakeClock(now)
 	title := strings.ToUpper(kind[:1]) + kind[1:]
 	volumes := map[string]string{"backup": "BackupVolumeInfos", "restore": "RestoreVolumeInfo"}[kind]
@@ -100,12 +100,12 @@ func cluster(t *testing.T, kind string) *clitest.Cluster {
 	return c
 }
 
-func at(minutes int) *metav1.Time {
+func minutesAfter(minutes int) *metav1.Time {
 	return ptr.To(metav1.NewTime(now.Add(time.Duration(minutes) * time.Minute)))
 }
 
-// sort is one sort of job, in what backups and restores have alike.
-type sort struct {
+// jobSort is one sort of job, in what backups and restores have alike.
+type jobSort struct {
 	name, phase, failure string
 	validation           []string
 	errors, warnings     int
@@ -114,12 +114,12 @@ type sort struct {
 	detailed             bool
 }
 
-func objects(t *testing.T, kind string) []client.Object {
+func testObjects(t *testing.T, kind string) []client.Object {
 	t.Helper()
 	out := []client.Object{
 		&velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "first"}, Spec: velerov1.BackupSpec{StorageLocation: "eu"}},
 		&velerov1.DeleteBackupRequest{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "partly-1", CreationTimestamp: *at(1), Labels: map[string]string{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "partly-1", CreationTimestamp: *minutesAfter(1), Labels: map[string]string{
 				velerov1.LabelBackupName: "partly", velerov1.LabelBackupUID: "uid-partly"}},
 			Status: velerov1.DeleteBackupRequestStatus{Phase: "Processed", Errors: []string{"location is read-only"}},
 		},
@@ -127,7 +127,7 @@ func objects(t *testing.T, kind string) []client.Object {
 	if kind == "restore" {
 		out[0].(*velerov1.Backup).Labels = map[string]string{velerov1.LabelScheduleName: "daily"}
 	}
-	for _, s := range []sort{
+	for _, s := range []jobSort{
 		{name: "done", phase: "Completed", done: 7, total: 7, ended: true},
 		{name: "partly", phase: "PartiallyFailed", errors: 3, warnings: 2, done: 8, total: 9, ended: true, detailed: true},
 		{name: "failed", phase: "Failed", failure: "the bucket burned", ended: true},
@@ -141,37 +141,37 @@ func objects(t *testing.T, kind string) []client.Object {
 		{name: "daily-20260102030405", phase: "Completed", ended: true},
 		{name: "daily-20260103030405", phase: "Completed", ended: true},
 	} {
-		obj := s.backup()
+		obj := s.newBackup()
 		if kind == "restore" {
-			obj = s.restore()
+			obj = s.newRestore()
 		}
 		if s.name == "closing" {
-			require.NoError(t, cancel.Mark(obj, 1))
+			require.NoError(t, cancel.MarkCommitting(obj, 1))
 		}
 		out = append(out, obj)
 	}
 	return out
 }
 
-func (s *sort) meta() metav1.ObjectMeta {
-	meta := metav1.ObjectMeta{Namespace: "velero", Name: s.name, UID: types.UID("uid-" + s.name), CreationTimestamp: *at(-60)}
+func (s *jobSort) objectMeta() metav1.ObjectMeta {
+	meta := metav1.ObjectMeta{Namespace: "velero", Name: s.name, UID: types.UID("uid-" + s.name), CreationTimestamp: *minutesAfter(-60)}
 	if s.detailed {
 		meta.Labels, meta.Annotations = map[string]string{"team": "a"}, map[string]string{"note": "hello"}
 	}
 	if s.name == "leaving" {
-		meta.DeletionTimestamp, meta.Finalizers = at(-1), []string{"holdfast.io/test"}
+		meta.DeletionTimestamp, meta.Finalizers = minutesAfter(-1), []string{"holdfast.io/test"}
 	}
 	return meta
 }
 
-func (s *sort) backup() client.Object {
-	b := &velerov1.Backup{ObjectMeta: s.meta(), Spec: velerov1.BackupSpec{StorageLocation: "eu", TTL: metav1.Duration{Duration: 48 * time.Hour}}}
+func (s *jobSort) newBackup() client.Object {
+	b := &velerov1.Backup{ObjectMeta: s.objectMeta(), Spec: velerov1.BackupSpec{StorageLocation: "eu", TTL: metav1.Duration{Duration: 48 * time.Hour}}}
 	b.Status = velerov1.BackupStatus{Phase: velerov1.BackupPhase(s.phase), FailureReason: s.failure, ValidationErrors: s.validation, Errors: s.errors, Warnings: s.warnings}
 	if s.total > 0 {
 		b.Status.Progress = &velerov1.BackupProgress{TotalItems: s.total, ItemsBackedUp: s.done}
 	}
 	if s.ended {
-		b.Status.StartTimestamp, b.Status.CompletionTimestamp, b.Status.Expiration = at(-50), at(-40), at(60*30)
+		b.Status.StartTimestamp, b.Status.CompletionTimestamp, b.Status.Expiration = minutesAfter(-50), minutesAfter(-40), minutesAfter(60*30)
 	}
 	if s.phase == "Queued" {
 		b.Status.QueuePosition = 2
@@ -187,14 +187,14 @@ func (s *sort) backup() client.Object {
 	return b
 }
 
-func (s *sort) restore() client.Object {
-	r := &velerov1.Restore{ObjectMeta: s.meta(), Spec: velerov1.RestoreSpec{BackupName: "first"}}
+func (s *jobSort) newRestore() client.Object {
+	r := &velerov1.Restore{ObjectMeta: s.objectMeta(), Spec: velerov1.RestoreSpec{BackupName: "first"}}
 	r.Status = velerov1.RestoreStatus{Phase: velerov1.RestorePhase(s.phase), FailureReason: s.failure, ValidationErrors: s.validation, Errors: s.errors, Warnings: s.warnings}
 	if s.total > 0 {
 		r.Status.Progress = &velerov1.RestoreProgress{TotalItems: s.total, ItemsRestored: s.done}
 	}
 	if s.ended {
-		r.Status.StartTimestamp, r.Status.CompletionTimestamp = at(-50), at(-40)
+		r.Status.StartTimestamp, r.Status.CompletionTimestamp = minutesAfter(-50), minutesAfter(-40)
 	}
 	if s.detailed {
 		r.Spec.BackupName, r.Spec.ScheduleName = "vanished", "daily"

@@ -102,7 +102,7 @@ func (o *pluginGetOptions) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return o.print(listPlugins(host))
+	return o.printList(listPlugins(host))
 }
 
 func listPlugins(host *pluginhost.Host) PluginList {
@@ -132,7 +132,7 @@ func versionOfBinary(path string) string {
 	return info.Main.Version
 }
 
-func (o *pluginGetOptions) print(l PluginList) error {
+func (o *pluginGetOptions) printList(l PluginList) error {
 	if !o.Output.IsText() {
 		return o.Output.Print(o.Out, l)
 	}

@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// directory holds one plugin, and a file that is none.
-func directory(t *testing.T) string {
+// newPluginDir holds one plugin, and a file that is none.
+func newPluginDir(t *testing.T) string {
 	t.Helper()
 	dir := selfplugin.Directory(t, "example")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "broken"), []byte("\x7fELF nonsense"), 0o700))
@@ -44,7 +44,7 @@ func directory(t *testing.T) string {
 }
 
 func TestGetListsWhatBinariesServe(t *testing.T) {
-	dir := directory(t)
+	dir := newPluginDir(t)
 	result := clitest.New(t).Run(t.Context(), "", "plugin", "get", "--plugin-dir", dir)
 	require.Equal(t, 0, result.Code, result.Err)
 	var got [][]string
@@ -61,7 +61,7 @@ func TestGetListsWhatBinariesServe(t *testing.T) {
 }
 
 func TestGetPrintsJSONAndYAML(t *testing.T) {
-	dir := directory(t)
+	dir := newPluginDir(t)
 	c := clitest.New(t)
 	for format, decode := range map[string]func([]byte, any) error{"json": json.Unmarshal, "yaml": func(b []byte, v any) error { return yaml.Unmarshal(b, v) }} {
 		result := c.Run(t.Context(), "", "plugin", "get", "--plugin-dir", dir, "-o", format)

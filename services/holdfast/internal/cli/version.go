@@ -41,7 +41,7 @@ func (o *versionOptions) Run(ctx context.Context) error {
 	if o.ClientOnly {
 		return nil
 	}
-	version, err := o.server(ctx)
+	version, err := o.serverVersion(ctx)
 	if err != nil {
 		return err
 	}
@@ -49,8 +49,8 @@ func (o *versionOptions) Run(ctx context.Context) error {
 	return nil
 }
 
-// server creates a ServerStatusRequest and waits for the answer; the server deletes it later.
-func (o *versionOptions) server(ctx context.Context) (string, error) {
+// serverVersion creates a ServerStatusRequest and waits for the answer; the server deletes it later.
+func (o *versionOptions) serverVersion(ctx context.Context) (string, error) {
 	c, namespace, err := o.Client()
 	if err != nil {
 		return "", err

@@ -23,9 +23,9 @@ const (
 // errFull means that the bundle has its size.
 var errFull = errors.New("the bundle is full")
 
-// archive is a bundle that is being written. An error of the output is kept, and nothing is written
+// bundleArchive is a bundle that is being written. An error of the output is kept, and nothing is written
 // after it.
-type archive struct {
+type bundleArchive struct {
 	zip   *gzip.Writer
 	tar   *tar.Writer
 	clock clock.PassiveClock
@@ -36,29 +36,29 @@ type archive struct {
 	err      error
 }
 
-func newArchive(w io.Writer, clk clock.PassiveClock) *archive {
+func newArchive(w io.Writer, clk clock.PassiveClock) *bundleArchive {
 	zip := gzip.NewWriter(w)
-	return &archive{zip: zip, tar: tar.NewWriter(zip), clock: clk, left: totalBytes}
+	return &bundleArchive{zip: zip, tar: tar.NewWriter(zip), clock: clk, left: totalBytes}
 }
 
-// add writes a file, of which the end is kept if it is too large. The caller has scrubbed it.
-func (a *archive) add(name string, data []byte) {
+// addFile writes a file, of which the end is kept if it is too large. The caller has scrubbed it.
+func (a *bundleArchive) addFile(name string, data []byte) {
 	if a.err != nil {
 		return
 	}
 	if cut := len(data) - fileBytes; cut > 0 {
-		a.problem(name, fmt.Errorf("the first %d bytes are left out", cut))
+		a.noteProblem(name, fmt.Errorf("the first %d bytes are left out", cut))
 		data = data[cut:]
 	}
 	if int64(len(data)) > a.left {
-		a.problem(name, errFull)
+		a.noteProblem(name, errFull)
 		return
 	}
 	a.left -= int64(len(data))
-	a.write(name, data)
+	a.writeFile(name, data)
 }
 
-func (a *archive) write(name string, data []byte) {
+func (a *bundleArchive) writeFile(name string, data []byte) {
 	const readable = 0o600
 	header := &tar.Header{Name: "holdfast-debug/" + name, Mode: readable, Size: int64(len(data)), ModTime: a.clock.Now().Truncate(time.Second)}
 	if a.err = a.tar.WriteHeader(header); a.err != nil {
@@ -69,25 +69,25 @@ func (a *archive) write(name string, data []byte) {
 	}
 }
 
-// problem notes what is missing.
-func (a *archive) problem(what string, err error) {
+// noteProblem notes what is missing.
+func (a *bundleArchive) noteProblem(what string, err error) {
 	a.problems = append(a.problems, what+": "+scrub.Text(err.Error()))
 }
 
-// part runs what adds some of the bundle, within a limit; its error is a problem.
-func (a *archive) part(ctx context.Context, what string, limit time.Duration, run func(context.Context) error) {
+// runPart runs what adds some of the bundle, within a limit; its error is a problem.
+func (a *bundleArchive) runPart(ctx context.Context, what string, limit time.Duration, run func(context.Context) error) {
 	if a.err != nil || ctx.Err() != nil {
 		return
 	}
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if err := run(limited); err != nil {
-		a.problem(what, err)
+		a.noteProblem(what, err)
 	}
 }
 
 // close ends the bundle.
-func (a *archive) close() error {
+func (a *bundleArchive) close() error {
 	if a.err != nil {
 		return a.err
 	}

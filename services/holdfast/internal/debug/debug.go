@@ -49,25 +49,25 @@ type Summary struct {
 func Write(ctx context.Context, w io.Writer, cfg Config) (Summary, error) {
 	a := newArchive(w, cfg.Clock)
 	for _, name := range slices.Sorted(maps.Keys(cfg.Values)) {
-		a.part(ctx, name, cfg.Timeout, func(ctx context.Context) error { return value(ctx, a, name, cfg.Values[name]) })
+		a.runPart(ctx, name, cfg.Timeout, func(ctx context.Context) error { return writeValue(ctx, a, name, cfg.Values[name]) })
 	}
-	objects(ctx, a, cfg)
-	logs(ctx, a, cfg)
+	writeObjects(ctx, a, cfg)
+	writeLogs(ctx, a, cfg)
 	for _, service := range slices.Sorted(maps.Keys(cfg.Metrics)) {
 		name := "metrics/" + service + ".txt"
-		a.part(ctx, name, cfg.Timeout, func(ctx context.Context) error { return metrics(ctx, a, name, cfg.Metrics[service]) })
+		a.runPart(ctx, name, cfg.Timeout, func(ctx context.Context) error { return writeMetrics(ctx, a, name, cfg.Metrics[service]) })
 	}
 	if err := ctx.Err(); err != nil {
 		return Summary{}, err
 	}
 	if a.err == nil {
-		a.write("problems.txt", []byte(strings.Join(append(slices.Clone(a.problems), ""), "\n")))
+		a.writeFile("problems.txt", []byte(strings.Join(append(slices.Clone(a.problems), ""), "\n")))
 	}
 	return Summary{Files: a.files, Problems: a.problems}, a.close()
 }
 
-// value writes what get returns as JSON.
-func value(ctx context.Context, a *archive, name string, get func(context.Context) (any, error)) error {
+// writeValue writes what get returns as JSON.
+func writeValue(ctx context.Context, a *bundleArchive, name string, get func(context.Context) (any, error)) error {
 	v, err := get(ctx)
 	if err != nil {
 		return err
@@ -82,7 +82,7 @@ func value(ctx context.Context, a *archive, name string, get func(context.Contex
 	}
 	scrub.Object(tree)
 	if data, err = json.MarshalIndent(tree, "", "  "); err == nil {
-		a.add(name, append(data, '\n'))
+		a.addFile(name, append(data, '\n'))
 	}
 	return err
 }
@@ -90,7 +90,7 @@ func value(ctx context.Context, a *archive, name string, get func(context.Contex
 // errStatus is an answer over HTTP other than 200.
 var errStatus = errors.New("unexpected HTTP status")
 
-func metrics(ctx context.Context, a *archive, name, address string) error {
+func writeMetrics(ctx context.Context, a *bundleArchive, name, address string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
 	if err != nil {
 		return err
@@ -114,7 +114,7 @@ func metrics(ctx context.Context, a *archive, name, address string) error {
 		err = errors.Join(err, fmt.Errorf("only the first %d bytes are in it", len(data)))
 	}
 	if len(data) > 0 {
-		a.add(name, []byte(scrub.Text(string(data))))
+		a.addFile(name, []byte(scrub.Text(string(data))))
 	}
 	return err
 }

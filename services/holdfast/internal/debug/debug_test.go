@@ -33,39 +33,39 @@ import (
 // planted is in everything that must not be in a bundle.
 const planted = "Planted-S3cret"
 
-func meta(name string) metav1.ObjectMeta {
+func objectMeta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Namespace: "velero", Name: name, Labels: map[string]string{"app.kubernetes.io/part-of": "holdfast"},
 		Annotations: map[string]string{"kubectl.kubernetes.io/last-applied-configuration": `{"spec":{"config":{"key":"` + planted + `"}}}`},
 	}
 }
 
-// estate is an installation with secrets wherever users put them.
-func estate() []client.Object {
+// sampleInstallation is an installation with secrets wherever users put them.
+func sampleInstallation() []client.Object {
 	pod := corev1.PodSpec{Containers: []corev1.Container{{
 		Name: "backup-runner", Image: "holdfast:v1", Args: []string{"--nats-url=nats://user:" + planted + "@nats", "--log-level=info"},
 		Env: []corev1.EnvVar{{Name: "ANYTHING", Value: planted}},
 	}}}
 	return []client.Object{
-		&corev1.Secret{ObjectMeta: meta("cloud-credentials"), Data: map[string][]byte{"cloud": []byte(planted)}},
-		&corev1.ConfigMap{ObjectMeta: meta("other"), Data: map[string]string{"plain": planted}},
-		&corev1.ConfigMap{ObjectMeta: meta("holdfast-settings"), Data: map[string]string{"concurrent-backups": "2"}},
-		&velerov1.BackupStorageLocation{ObjectMeta: meta("default"), Spec: velerov1.BackupStorageLocationSpec{
+		&corev1.Secret{ObjectMeta: objectMeta("cloud-credentials"), Data: map[string][]byte{"cloud": []byte(planted)}},
+		&corev1.ConfigMap{ObjectMeta: objectMeta("other"), Data: map[string]string{"plain": planted}},
+		&corev1.ConfigMap{ObjectMeta: objectMeta("holdfast-settings"), Data: map[string]string{"concurrent-backups": "2"}},
+		&velerov1.BackupStorageLocation{ObjectMeta: objectMeta("default"), Spec: velerov1.BackupStorageLocationSpec{
 			Provider: "aws", Config: map[string]string{"region": "eu-1", "s3Url": "https://root:" + planted + "@store", "customToken": planted},
 			StorageType: velerov1.StorageType{ObjectStorage: &velerov1.ObjectStorageLocation{Bucket: "backups"}},
 		}, Status: velerov1.BackupStorageLocationStatus{Message: "dial https://root:" + planted + "@store: no route to host"}},
-		&velerov1.DownloadRequest{ObjectMeta: meta("link"), Status: velerov1.DownloadRequestStatus{DownloadURL: "https://store/x?X-Amz-Signature=" + planted}},
-		&velerov1.Backup{ObjectMeta: meta("daily"), Spec: velerov1.BackupSpec{Hooks: velerov1.BackupHooks{Resources: []velerov1.BackupResourceHookSpec{{
+		&velerov1.DownloadRequest{ObjectMeta: objectMeta("link"), Status: velerov1.DownloadRequestStatus{DownloadURL: "https://store/x?X-Amz-Signature=" + planted}},
+		&velerov1.Backup{ObjectMeta: objectMeta("daily"), Spec: velerov1.BackupSpec{Hooks: velerov1.BackupHooks{Resources: []velerov1.BackupResourceHookSpec{{
 			Name: "dump", PreHooks: []velerov1.BackupResourceHook{{Exec: &velerov1.ExecHook{Command: []string{"mysqldump", "-p" + planted}}}},
 		}}}}},
-		&appsv1.Deployment{ObjectMeta: meta("backup-runner"), Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: pod}}},
-		&corev1.Pod{ObjectMeta: meta("backup-runner-1"), Spec: pod, Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "backup-runner", RestartCount: 1}}}},
-		&corev1.Event{ObjectMeta: meta("event"), Message: "password=" + planted + " refused"},
-		&coordinationv1.Lease{ObjectMeta: meta("instance")},
+		&appsv1.Deployment{ObjectMeta: objectMeta("backup-runner"), Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: pod}}},
+		&corev1.Pod{ObjectMeta: objectMeta("backup-runner-1"), Spec: pod, Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "backup-runner", RestartCount: 1}}}},
+		&corev1.Event{ObjectMeta: objectMeta("event"), Message: "password=" + planted + " refused"},
+		&coordinationv1.Lease{ObjectMeta: objectMeta("instance")},
 	}
 }
 
-func config(t *testing.T, reader client.Reader) debug.Config {
+func testConfig(t *testing.T, reader client.Reader) debug.Config {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "holdfast_build_info 1") }))
 	t.Cleanup(server.Close)
@@ -83,12 +83,12 @@ func config(t *testing.T, reader client.Reader) debug.Config {
 	}
 }
 
-func cluster(objects ...client.Object) client.WithWatch {
+func newCluster(objects ...client.Object) client.WithWatch {
 	return fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(objects...).Build()
 }
 
-// write writes a bundle and returns its files.
-func write(t *testing.T, cfg debug.Config) (map[string]string, debug.Summary) {
+// writeBundle writes a bundle and returns its files.
+func writeBundle(t *testing.T, cfg debug.Config) (map[string]string, debug.Summary) {
 	t.Helper()
 	var out bytes.Buffer
 	summary, err := debug.Write(t.Context(), &out, cfg)
@@ -110,7 +110,7 @@ func write(t *testing.T, cfg debug.Config) (map[string]string, debug.Summary) {
 }
 
 func TestNoSecretIsInABundle(t *testing.T) {
-	files, summary := write(t, config(t, cluster(estate()...)))
+	files, summary := writeBundle(t, testConfig(t, newCluster(sampleInstallation()...)))
 	require.Empty(t, summary.Problems)
 	for name, text := range files {
 		require.NotContains(t, text, planted, name)
@@ -134,7 +134,7 @@ func TestDeploymentsOfOthersAreNotInABundle(t *testing.T) {
 	deployment := func(name string, labels map[string]string) client.Object {
 		return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: name, Labels: labels}}
 	}
-	files, summary := write(t, config(t, cluster(append(estate(),
+	files, summary := writeBundle(t, testConfig(t, newCluster(append(sampleInstallation(),
 		deployment("shop", map[string]string{"app.kubernetes.io/part-of": "shop", "app.kubernetes.io/name": "holdfast"}), deployment("plain", nil),
 		deployment("installed", map[string]string{"component": "velero"}), deployment("charted", map[string]string{"app.kubernetes.io/name": "velero"}),
 	)...)))
@@ -147,17 +147,17 @@ func TestDeploymentsOfOthersAreNotInABundle(t *testing.T) {
 
 // The tail of a log may begin within a key.
 func TestTheRestOfAPrivateKeyIsNotInABundle(t *testing.T) {
-	cfg := config(t, cluster(estate()...))
+	cfg := testConfig(t, newCluster(sampleInstallation()...))
 	cfg.Logs = func(context.Context, string, string, bool) (io.ReadCloser, error) {
 		return io.NopCloser(strings.NewReader(planted + "\n" + planted + "\n-----END PRIVATE KEY-----\nlast line\n")), nil
 	}
-	files, _ := write(t, cfg)
+	files, _ := writeBundle(t, cfg)
 	require.Equal(t, "xxxxx\nlast line\n", files["logs/backup-runner-1/backup-runner.log"])
 }
 
 // Secrets are never asked for, whatever else fails.
 func TestSecretsAreNeverRead(t *testing.T) {
-	reader := interceptor.NewClient(cluster(estate()...), interceptor.Funcs{
+	reader := interceptor.NewClient(newCluster(sampleInstallation()...), interceptor.Funcs{
 		List: func(ctx context.Context, w client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			gvk := list.GetObjectKind().GroupVersionKind()
 			require.NotContains(t, gvk.Kind, "Secret")
@@ -168,12 +168,12 @@ func TestSecretsAreNeverRead(t *testing.T) {
 			return nil
 		},
 	})
-	write(t, config(t, reader))
+	writeBundle(t, testConfig(t, reader))
 }
 
 func TestABundleOfWhatAnswers(t *testing.T) {
 	errAway := errors.New("away: https://u:" + planted + "@host")
-	reader := interceptor.NewClient(cluster(estate()...), interceptor.Funcs{
+	reader := interceptor.NewClient(newCluster(sampleInstallation()...), interceptor.Funcs{
 		List: func(ctx context.Context, w client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			if list.GetObjectKind().GroupVersionKind().Kind == "BackupList" {
 				return errAway
@@ -181,7 +181,7 @@ func TestABundleOfWhatAnswers(t *testing.T) {
 			return w.List(ctx, list, opts...)
 		},
 	})
-	cfg := config(t, reader)
+	cfg := testConfig(t, reader)
 	cfg.Timeout = 500 * time.Millisecond
 	cfg.Metrics["queue-scheduler"] = "127.0.0.1:1"
 	cfg.Values["queue.json"] = func(ctx context.Context) (any, error) {
@@ -189,7 +189,7 @@ func TestABundleOfWhatAnswers(t *testing.T) {
 		return nil, ctx.Err()
 	}
 	cfg.Logs = func(context.Context, string, string, bool) (io.ReadCloser, error) { return nil, errAway }
-	files, summary := write(t, cfg)
+	files, summary := writeBundle(t, cfg)
 	require.Contains(t, files["objects/restores.velero.io.v1.yaml"]+files["objects/deployments.yaml"], "backup-runner", "what follows is there")
 	require.NotContains(t, files, "objects/backups.velero.io.v1.yaml")
 	for _, what := range []string{
@@ -205,11 +205,11 @@ func TestABundleOfWhatAnswers(t *testing.T) {
 func TestABundleIsBounded(t *testing.T) {
 	var objects []client.Object
 	for i := range 510 {
-		b := &velerov1.Backup{ObjectMeta: meta(fmt.Sprintf("b-%03d", i))}
+		b := &velerov1.Backup{ObjectMeta: objectMeta(fmt.Sprintf("b-%03d", i))}
 		b.CreationTimestamp = metav1.NewTime(time.Unix(int64(1000+i), 0))
 		objects = append(objects, b)
 	}
-	cfg := config(t, cluster(append(objects, estate()...)...))
+	cfg := testConfig(t, newCluster(append(objects, sampleInstallation()...)...))
 	cfg.Logs = func(_ context.Context, _, _ string, previous bool) (io.ReadCloser, error) {
 		if previous {
 			return io.NopCloser(strings.NewReader("short\n")), nil
@@ -219,7 +219,7 @@ func TestABundleIsBounded(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.CopyN(w, endless{}, 5<<20) }))
 	t.Cleanup(server.Close)
 	cfg.Metrics["deletion"] = strings.TrimPrefix(server.URL, "http://")
-	files, _ := write(t, cfg)
+	files, _ := writeBundle(t, cfg)
 	require.LessOrEqual(t, len(files["logs/backup-runner-1/backup-runner.log"]), 4<<20)
 	require.Greater(t, len(files["logs/backup-runner-1/backup-runner.log"]), 4<<20-100)
 	require.True(t, strings.HasSuffix(files["logs/backup-runner-1/backup-runner.log"], "\nlast line\n"), "the end is kept")
@@ -240,14 +240,14 @@ func TestOnlyWholeLinesOfALogAreKept(t *testing.T) {
 		"middle": strings.NewReader("password=\"" + strings.Repeat("x", 9<<20) + planted + "\"\nwhole\n"),
 		"broken": io.MultiReader(strings.NewReader("whole\nS"+planted), iotest.ErrReader(io.ErrUnexpectedEOF)),
 	} {
-		cfg := config(t, cluster(estate()...))
+		cfg := testConfig(t, newCluster(sampleInstallation()...))
 		cfg.Logs = func(_ context.Context, _, _ string, previous bool) (io.ReadCloser, error) {
 			if previous {
 				return io.NopCloser(strings.NewReader("short")), nil
 			}
 			return io.NopCloser(body), nil
 		}
-		files, _ := write(t, cfg)
+		files, _ := writeBundle(t, cfg)
 		require.Equal(t, "whole\n", files["logs/backup-runner-1/backup-runner.log"], name)
 		require.Equal(t, "short", files["logs/backup-runner-1/backup-runner.previous.log"], "all of it")
 		require.Contains(t, files["problems.txt"], "backup-runner.log: ", name)
@@ -266,7 +266,7 @@ func (endless) Read(p []byte) (int, error) {
 }
 
 func TestAnOutputThatFailsIsAnError(t *testing.T) {
-	_, err := debug.Write(t.Context(), broken{}, config(t, cluster(estate()...)))
+	_, err := debug.Write(t.Context(), broken{}, testConfig(t, newCluster(sampleInstallation()...)))
 	require.ErrorIs(t, err, io.ErrClosedPipe)
 }
 

@@ -13,22 +13,22 @@ import (
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/debug/scrub"
 )
 
-// logs adds the log of each container of the installation, and that of the container before it
+// writeLogs adds the log of each container of the installation, and that of the container before it
 // where it was started again.
-func logs(ctx context.Context, a *archive, cfg Config) {
+func writeLogs(ctx context.Context, a *bundleArchive, cfg Config) {
 	pods := &corev1.PodList{}
-	a.part(ctx, "logs", cfg.Timeout, func(ctx context.Context) error {
+	a.runPart(ctx, "logs", cfg.Timeout, func(ctx context.Context) error {
 		return cfg.Reader.List(ctx, pods, client.InNamespace(cfg.Namespace), client.MatchingLabels{"app.kubernetes.io/part-of": "holdfast"})
 	})
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		for _, status := range append(append([]corev1.ContainerStatus{}, pod.Status.InitContainerStatuses...), pod.Status.ContainerStatuses...) {
 			name := fmt.Sprintf("logs/%s/%s", pod.Name, status.Name)
-			a.part(ctx, name+".log", cfg.Timeout, func(ctx context.Context) error {
+			a.runPart(ctx, name+".log", cfg.Timeout, func(ctx context.Context) error {
 				return oneLog(ctx, a, cfg, name+".log", pod.Name, status.Name, false)
 			})
 			if status.RestartCount > 0 {
-				a.part(ctx, name+".previous.log", cfg.Timeout, func(ctx context.Context) error {
+				a.runPart(ctx, name+".previous.log", cfg.Timeout, func(ctx context.Context) error {
 					return oneLog(ctx, a, cfg, name+".previous.log", pod.Name, status.Name, true)
 				})
 			}
@@ -36,7 +36,7 @@ func logs(ctx context.Context, a *archive, cfg Config) {
 	}
 }
 
-func oneLog(ctx context.Context, a *archive, cfg Config, name, pod, container string, previous bool) error {
+func oneLog(ctx context.Context, a *bundleArchive, cfg Config, name, pod, container string, previous bool) error {
 	body, err := cfg.Logs(ctx, pod, container, previous)
 	if err != nil {
 		return err
@@ -47,7 +47,7 @@ func oneLog(ctx context.Context, a *archive, cfg Config, name, pod, container st
 		err = errors.Join(err, fmt.Errorf("only the last %d bytes of the lines asked for are in it", len(data)))
 	}
 	if len(data) > 0 {
-		a.add(name, []byte(scrub.Text(string(data))))
+		a.addFile(name, []byte(scrub.Text(string(data))))
 	}
 	return err
 }

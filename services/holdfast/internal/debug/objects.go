@@ -25,8 +25,8 @@ const (
 	keptAtMost = 500
 )
 
-// kind is a kind of objects that the bundle has.
-type kind struct {
+// bundleKind is a kind of objects that the bundle has.
+type bundleKind struct {
 	file string
 	gvk  schema.GroupVersionKind
 	// options choose its objects; only are names, all if there are none; keep chooses by labels, nil
@@ -38,13 +38,13 @@ type kind struct {
 	drop func(map[string]any)
 }
 
-// kinds are those of velero.io in the namespace and those of the installation itself. Secrets are
+// bundleKinds are those of velero.io in the namespace and those of the installation itself. Secrets are
 // not among them.
-func kinds(namespace string) ([]kind, error) {
+func bundleKinds(namespace string) ([]bundleKind, error) {
 	here := client.InNamespace(namespace)
 	ours := client.MatchingLabels{"app.kubernetes.io/part-of": "holdfast"}
-	all := []kind{
-		{file: "deployments", gvk: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, options: []client.ListOption{here}, keep: concerned},
+	all := []bundleKind{
+		{file: "deployments", gvk: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, options: []client.ListOption{here}, keep: isConcerned},
 		{file: "statefulsets", gvk: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "StatefulSet"}, options: []client.ListOption{here, ours}},
 		{file: "pods", gvk: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, options: []client.ListOption{here, ours}},
 		{file: "events", gvk: schema.GroupVersionKind{Version: "v1", Kind: "Event"}, options: []client.ListOption{here}},
@@ -63,7 +63,7 @@ func kinds(namespace string) ([]kind, error) {
 	for _, crd := range definitions {
 		definitionsKind.only = append(definitionsKind.only, crd.Name)
 		for _, v := range crd.Spec.Versions {
-			all = append(all, kind{
+			all = append(all, bundleKind{
 				file: crd.Name + "." + v.Name, gvk: schema.GroupVersionKind{Group: crd.Spec.Group, Version: v.Name, Kind: crd.Spec.Names.Kind}, options: []client.ListOption{here},
 			})
 		}
@@ -71,28 +71,28 @@ func kinds(namespace string) ([]kind, error) {
 	return all, nil
 }
 
-// concerned reports whether the labels of a Deployment are those of Holdfast's chart, or those of
+// isConcerned reports whether the labels of a Deployment are those of Holdfast's chart, or those of
 // Velero's server, which works on the same objects: as `velero install` or Velero's chart has them.
-func concerned(labels map[string]string) bool {
+func isConcerned(labels map[string]string) bool {
 	return labels["app.kubernetes.io/part-of"] == "holdfast" || labels[velerov1.LabelComponent] == "velero" || labels["app.kubernetes.io/name"] == "velero"
 }
 
-// objects adds a file of YAML documents for each kind.
-func objects(ctx context.Context, a *archive, cfg Config) {
-	all, err := kinds(cfg.Namespace)
+// writeObjects adds a file of YAML documents for each kind.
+func writeObjects(ctx context.Context, a *bundleArchive, cfg Config) {
+	all, err := bundleKinds(cfg.Namespace)
 	if err != nil {
-		a.problem("objects", err)
+		a.noteProblem("objects", err)
 		return
 	}
 	for i := range all {
 		k := &all[i]
 		name := "objects/" + k.file + ".yaml"
-		a.part(ctx, name, cfg.Timeout, func(ctx context.Context) error { return objectsOf(ctx, a, cfg.Reader, k, name) })
+		a.runPart(ctx, name, cfg.Timeout, func(ctx context.Context) error { return objectsOf(ctx, a, cfg.Reader, k, name) })
 	}
 }
 
-func objectsOf(ctx context.Context, a *archive, r client.Reader, k *kind, name string) error {
-	found, more, err := list(ctx, r, k)
+func objectsOf(ctx context.Context, a *bundleArchive, r client.Reader, k *bundleKind, name string) error {
+	found, more, err := listKind(ctx, r, k)
 	if err != nil && len(found) == 0 {
 		return err
 	}
@@ -119,16 +119,16 @@ func objectsOf(ctx context.Context, a *archive, r client.Reader, k *kind, name s
 		out.Write(document)
 		written++
 	}
-	a.add(name, out.Bytes())
+	a.addFile(name, out.Bytes())
 	if more || written < total {
-		a.problem(name, fmt.Errorf("it has %d of the newest objects, and there are at least %d", written, total))
+		a.noteProblem(name, fmt.Errorf("it has %d of the newest objects, and there are at least %d", written, total))
 	}
 	return err
 }
 
-// list reads the objects of a kind; more reports that there are others. Those that were read before
+// listKind reads the objects of a kind; more reports that there are others. Those that were read before
 // an error are returned with it.
-func list(ctx context.Context, r client.Reader, k *kind) (found []unstructured.Unstructured, more bool, err error) {
+func listKind(ctx context.Context, r client.Reader, k *bundleKind) (found []unstructured.Unstructured, more bool, err error) {
 	for next := ""; ; {
 		answer := &unstructured.UnstructuredList{}
 		answer.SetGroupVersionKind(k.gvk.GroupVersion().WithKind(k.gvk.Kind + "List"))

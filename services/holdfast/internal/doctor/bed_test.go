@@ -49,13 +49,13 @@ func newBed(t *testing.T) *bed {
 	return &bed{t: t, server: "v1.34.1", denied: func(string, string) bool { return false }, err: func(string, any) error { return nil }, adapt: func(*doctor.Config) {}}
 }
 
-// run runs one check.
-func (b *bed) run(check string) []doctor.Finding {
+// runCheck runs one check.
+func (b *bed) runCheck(check string) []doctor.Finding {
 	b.t.Helper()
 	base := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(b.objects...).Build()
 	c := interceptor.NewClient(base, interceptor.Funcs{
 		Create: func(_ context.Context, _ client.WithWatch, obj client.Object, _ ...client.CreateOption) error {
-			return b.review(obj)
+			return b.reviewAccess(obj)
 		},
 		Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			if err := b.err("get", obj); err != nil {
@@ -97,7 +97,7 @@ func (b *bed) run(check string) []doctor.Finding {
 	return report.Findings
 }
 
-func (b *bed) review(obj client.Object) error {
+func (b *bed) reviewAccess(obj client.Object) error {
 	if err := b.err("create", obj); err != nil {
 		return err
 	}
@@ -126,8 +126,8 @@ func (d *discovering) ServerGroupsAndResources() ([]*metav1.APIGroup, []*metav1.
 
 var _ discovery.DiscoveryInterface = (*discovering)(nil)
 
-// of returns the findings with a status, as "subject: message".
-func of(status doctor.Status, findings []doctor.Finding) []string {
+// findingsWith returns the findings with a status, as "subject: message".
+func findingsWith(status doctor.Status, findings []doctor.Finding) []string {
 	var out []string
 	for _, f := range findings {
 		if f.Status == status {
@@ -137,27 +137,27 @@ func of(status doctor.Status, findings []doctor.Finding) []string {
 	return out
 }
 
-// one requires that exactly one finding has the status and that its text has the words.
-func one(t *testing.T, status doctor.Status, findings []doctor.Finding, words ...string) {
+// requireFinding requires that exactly one finding has the status and that its text has the words.
+func requireFinding(t *testing.T, status doctor.Status, findings []doctor.Finding, words ...string) {
 	t.Helper()
-	texts := of(status, findings)
+	texts := findingsWith(status, findings)
 	require.Len(t, texts, 1, "%+v", findings)
 	for _, word := range words {
 		require.Contains(t, texts[0], word)
 	}
 }
 
-// fine requires that nothing failed, nothing is worth a warning and something was checked.
-func fine(t *testing.T, findings []doctor.Finding) {
+// requireFine requires that nothing failed, nothing is worth a warning and something was checked.
+func requireFine(t *testing.T, findings []doctor.Finding) {
 	t.Helper()
-	require.NotEmpty(t, of(doctor.OK, findings))
+	require.NotEmpty(t, findingsWith(doctor.OK, findings))
 	for _, f := range findings {
 		require.Equal(t, doctor.OK, f.Status, "%+v", f)
 	}
 }
 
-// definitions are those of the cluster, served.
-func definitions(t *testing.T) []*apiextensionsv1.CustomResourceDefinition {
+// servedDefinitions are those of the cluster, served.
+func servedDefinitions(t *testing.T) []*apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	list, err := crds.All()
 	require.NoError(t, err)
@@ -175,8 +175,8 @@ func asObjects[T client.Object](list []T) []client.Object {
 	return out
 }
 
-// deployments are those of the chart, with further arguments.
-func deployments(args ...string) []*appsv1.Deployment {
+// chartDeployments are those of the chart, with further arguments.
+func chartDeployments(args ...string) []*appsv1.Deployment {
 	var out []*appsv1.Deployment
 	for _, name := range rights.Services() {
 		out = append(out, &appsv1.Deployment{
@@ -192,7 +192,7 @@ func deployments(args ...string) []*appsv1.Deployment {
 	return out
 }
 
-func location(name, bucket string) *velerov1.BackupStorageLocation {
+func newLocation(name, bucket string) *velerov1.BackupStorageLocation {
 	return &velerov1.BackupStorageLocation{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: name},
 		Spec: velerov1.BackupStorageLocationSpec{
@@ -206,6 +206,6 @@ const (
 	tick     = 10 * time.Millisecond
 )
 
-func contains(texts []string, word string) bool {
+func containsWord(texts []string, word string) bool {
 	return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, word) })
 }

@@ -29,44 +29,44 @@ const (
 	cleanLimit = 30 * time.Second
 )
 
-// problem is something that a bucket does not do.
-type problem struct {
+// bucketProblem is something that a bucket does not do.
+type bucketProblem struct {
 	status          Status
 	message, remedy string
 }
 
-// bucket is the check of one store, under a prefix of its own.
-type bucket struct {
+// bucketCheck is the check of one store, under a prefix of its own.
+type bucketCheck struct {
 	store    objectstore.Store
 	clock    clock.PassiveClock
 	prefix   string
-	problems []problem
+	problems []bucketProblem
 	// contended has several create one object at once; a store without conditional creation lets
 	// more than one of them succeed.
 	contended bool
 }
 
-func newBucket(store objectstore.Store, clk clock.PassiveClock) *bucket {
-	return &bucket{store: store, clock: clk, prefix: bucketPrefix + rand.Text() + "/"}
+func newBucket(store objectstore.Store, clk clock.PassiveClock) *bucketCheck {
+	return &bucketCheck{store: store, clock: clk, prefix: bucketPrefix + rand.Text() + "/"}
 }
 
-// examine does what services do with a bucket, and removes what it wrote. It returns what failed.
-func (b *bucket) examine(ctx context.Context) []problem {
-	if b.step("write an object and read it", b.write(ctx)) {
-		b.step("read a range of an object", b.ranges(ctx))
+// examineBucket does what services do with a bucket, and removes what it wrote. It returns what failed.
+func (b *bucketCheck) examineBucket(ctx context.Context) []bucketProblem {
+	if b.noteStep("write an object and read it", b.writeObject(ctx)) {
+		b.noteStep("read a range of an object", b.checkRanges(ctx))
 		if b.contended {
-			b.step("create an object only if there is none", b.create(ctx))
+			b.noteStep("create an object only if there is none", b.checkCreate(ctx))
 		}
-		b.step("compose an object of others", b.compose(ctx))
+		b.noteStep("compose an object of others", b.checkCompose(ctx))
 	}
-	b.clean(context.WithoutCancel(ctx))
+	b.cleanPrefix(context.WithoutCancel(ctx))
 	return b.problems
 }
 
-// step notes an error, and reports whether there was none.
-func (b *bucket) step(what string, err error) bool {
+// noteStep notes an error, and reports whether there was none.
+func (b *bucketCheck) noteStep(what string, err error) bool {
 	if err != nil {
-		b.problems = append(b.problems, problem{Failed, "cannot " + what + ": " + err.Error(), stepRemedy(err)})
+		b.problems = append(b.problems, bucketProblem{Failed, "cannot " + what + ": " + err.Error(), stepRemedy(err)})
 	}
 	return err == nil
 }
@@ -78,11 +78,11 @@ func stepRemedy(err error) string {
 	if errors.Is(err, errBehaviour) {
 		return "use another object store, or another version of it: backups are not safe in one that does this"
 	}
-	return remedy(err)
+	return remedyFor(err)
 }
 
-// write writes an object, and compares the store's clock with this machine's.
-func (b *bucket) write(ctx context.Context) error {
+// writeObject writes an object, and compares the store's clock with this machine's.
+func (b *bucketCheck) writeObject(ctx context.Context) error {
 	key, text := b.prefix+"written", []byte("0123456789abcdef")
 	before := b.clock.Now()
 	if err := objectstore.PutBytes(ctx, b.store, key, text); err != nil {
@@ -100,12 +100,12 @@ func (b *bucket) write(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.skew(info.ModTime, before, after)
+	b.noteSkew(info.ModTime, before, after)
 	return nil
 }
 
-// skew notes how far the store's clock is off. Stores state whole seconds, some no time at all.
-func (b *bucket) skew(stored, before, after time.Time) {
+// noteSkew notes how far the store's clock is off. Stores state whole seconds, some no time at all.
+func (b *bucketCheck) noteSkew(stored, before, after time.Time) {
 	if stored.IsZero() {
 		return
 	}
@@ -119,13 +119,13 @@ func (b *bucket) skew(stored, before, after time.Time) {
 	text := fmt.Sprintf("the clocks of the store and of this machine are %s apart", off.Round(time.Second))
 	switch {
 	case off >= skewRefused:
-		b.problems = append(b.problems, problem{Failed, text, fix + ": S3 refuses requests that are 15 minutes off"})
+		b.problems = append(b.problems, bucketProblem{Failed, text, fix + ": S3 refuses requests that are 15 minutes off"})
 	case off >= skewNoted:
-		b.problems = append(b.problems, problem{Warning, text, fix})
+		b.problems = append(b.problems, bucketProblem{Warning, text, fix})
 	}
 }
 
-func (b *bucket) ranges(ctx context.Context) error {
+func (b *bucketCheck) checkRanges(ctx context.Context) error {
 	const from, length, want = 10, 4, "abcd"
 	body, err := b.store.GetRange(ctx, b.prefix+"written", from, length)
 	if err != nil {
@@ -141,8 +141,8 @@ func (b *bucket) ranges(ctx context.Context) error {
 	return nil
 }
 
-// create has several create one object at the same time: exactly one may.
-func (b *bucket) create(ctx context.Context) error {
+// checkCreate has several create one object at the same time: exactly one may.
+func (b *bucketCheck) checkCreate(ctx context.Context) error {
 	created := make([]bool, creators)
 	group, groupCtx := errgroup.WithContext(ctx)
 	for i := range creators {
@@ -174,8 +174,8 @@ func (b *bucket) create(ctx context.Context) error {
 	return err
 }
 
-// compose makes an object of a part that the store copies and of bytes from here.
-func (b *bucket) compose(ctx context.Context) error {
+// checkCompose makes an object of a part that the store copies and of bytes from here.
+func (b *bucketCheck) checkCompose(ctx context.Context) error {
 	const tail = "the end"
 	key, piece := b.prefix+"composed", make([]byte, composed)
 	_, _ = rand.Read(piece) // never fails
@@ -204,17 +204,17 @@ func (b *bucket) compose(ctx context.Context) error {
 	return nil
 }
 
-// clean removes everything below the prefix, unfinished writes too: first the objects by their
+// cleanPrefix removes everything below the prefix, unfinished writes too: first the objects by their
 // names, since a store that does not list can still delete, then what a listing shows. What stays
 // is a problem.
-func (b *bucket) clean(ctx context.Context) {
+func (b *bucketCheck) cleanPrefix(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, cleanLimit)
 	defer cancel()
 	var err error
 	for _, name := range []string{"written", "created", "piece", "composed"} {
 		err = errors.Join(err, b.store.Delete(ctx, b.prefix+name))
 	}
-	keys, listed := b.keys(ctx)
+	keys, listed := b.listKeys(ctx)
 	err = errors.Join(err, listed)
 	if err == nil {
 		for _, key := range keys {
@@ -224,18 +224,18 @@ func (b *bucket) clean(ctx context.Context) {
 	_, swept := objectstore.SweepUploads(ctx, b.store, b.prefix, func(objectstore.Upload) (bool, error) { return true, nil })
 	err = errors.Join(err, swept)
 	if err == nil {
-		if keys, err = b.keys(ctx); err == nil && len(keys) > 0 {
+		if keys, err = b.listKeys(ctx); err == nil && len(keys) > 0 {
 			err = fmt.Errorf("%w: deleted objects are still listed", errBehaviour)
 		}
 	}
 	if err != nil {
-		b.step("delete what was written", err)
+		b.noteStep("delete what was written", err)
 		at := &b.problems[len(b.problems)-1]
 		at.remedy += "; then delete what is left below " + b.prefix
 	}
 }
 
-func (b *bucket) keys(ctx context.Context) (keys []string, err error) {
+func (b *bucketCheck) listKeys(ctx context.Context) (keys []string, err error) {
 	err = b.store.List(ctx, b.prefix, func(i objectstore.Info) error {
 		keys = append(keys, i.Key)
 		return nil

@@ -47,12 +47,12 @@ func inBucket(t *testing.T) (*bed, *memstore.Store, *buckets) {
 	store.Set("backups/b/velero-backup.json", []byte("{}"))
 	open := &buckets{store: store}
 	b := newBed(t)
-	b.objects = asObjects([]*velerov1.BackupStorageLocation{location("default", "backups")})
+	b.objects = asObjects([]*velerov1.BackupStorageLocation{newLocation("default", "backups")})
 	b.adapt = func(c *doctor.Config) { c.Locations = open }
 	return b, store, open
 }
 
-func untouched(t *testing.T, store *memstore.Store) {
+func requireUntouched(t *testing.T, store *memstore.Store) {
 	t.Helper()
 	require.Equal(t, []string{"backups/b/velero-backup.json"}, store.Keys())
 	data, _ := store.Bytes("backups/b/velero-backup.json")
@@ -61,8 +61,8 @@ func untouched(t *testing.T, store *memstore.Store) {
 
 func TestABucketThatDoesEverything(t *testing.T) {
 	b, store, _ := inBucket(t)
-	fine(t, b.run("locations"))
-	untouched(t, store)
+	requireFine(t, b.runCheck("locations"))
+	requireUntouched(t, store)
 	for _, op := range []memstore.Op{memstore.OpPut, memstore.OpGet, memstore.OpCreate, memstore.OpCompose, memstore.OpDelete, memstore.OpList} {
 		require.NotZero(t, store.Calls(op), op)
 	}
@@ -77,8 +77,8 @@ func TestNothingElseIsTouched(t *testing.T) {
 		}
 		return nil
 	})
-	fine(t, b.run("locations"))
-	untouched(t, store)
+	requireFine(t, b.runCheck("locations"))
+	requireUntouched(t, store)
 }
 
 func TestEachCallThatFailsIsFound(t *testing.T) {
@@ -94,8 +94,8 @@ func TestEachCallThatFailsIsFound(t *testing.T) {
 			}
 			return nil
 		})
-		require.True(t, contains(of(doctor.Failed, b.run("locations")), words), op)
-		untouched(t, store)
+		require.True(t, containsWord(findingsWith(doctor.Failed, b.runCheck("locations")), words), op)
+		requireUntouched(t, store)
 	}
 	for _, op := range []memstore.Op{memstore.OpDelete, memstore.OpSweep} {
 		b, store, _ := inBucket(t)
@@ -105,8 +105,8 @@ func TestEachCallThatFailsIsFound(t *testing.T) {
 			}
 			return nil
 		})
-		found := b.run("locations")
-		one(t, doctor.Failed, found, "delete what was written")
+		found := b.runCheck("locations")
+		requireFinding(t, doctor.Failed, found, "delete what was written")
 		for _, f := range found {
 			require.Contains(t, f.Remedy, "metadata/holdfast/doctor/", "it says what is left")
 		}
@@ -158,7 +158,7 @@ func TestAStoreThatDoesSomethingElseIsFound(t *testing.T) {
 		b, _, open := inBucket(t)
 		store.Store = memstore.New()
 		open.store = store
-		one(t, doctor.Failed, b.run("locations"), words, "does not do what S3 does")
+		requireFinding(t, doctor.Failed, b.runCheck("locations"), words, "does not do what S3 does")
 	}
 }
 
@@ -167,10 +167,10 @@ func TestAStoreThatDoesSomethingElseIsFound(t *testing.T) {
 func TestAStoreWithoutConditionalCreationIsAWarning(t *testing.T) {
 	b, _, open := inBucket(t)
 	open.store, open.note = &odd{Store: memstore.New(), twice: true}, "conditions are ignored"
-	found := b.run("locations")
-	require.Empty(t, of(doctor.Failed, found))
-	one(t, doctor.Warning, found, "conditions are ignored")
-	require.NotContains(t, of(doctor.OK, found)[0], "created once")
+	found := b.runCheck("locations")
+	require.Empty(t, findingsWith(doctor.Failed, found))
+	requireFinding(t, doctor.Warning, found, "conditions are ignored")
+	require.NotContains(t, findingsWith(doctor.OK, found)[0], "created once")
 }
 
 // What was written has known names, and is removed from a store that does not list.
@@ -182,8 +182,8 @@ func TestWhatWasWrittenIsRemovedWithoutAList(t *testing.T) {
 		}
 		return nil
 	})
-	one(t, doctor.Failed, b.run("locations"), "delete what was written")
-	untouched(t, store)
+	requireFinding(t, doctor.Failed, b.runCheck("locations"), "delete what was written")
+	requireUntouched(t, store)
 }
 
 // hanging does not answer for one location.
@@ -202,11 +202,11 @@ func (h *hanging) Validate(ctx context.Context, loc *velerov1.BackupStorageLocat
 
 func TestALocationThatHangsLeavesTheTimeOfOthers(t *testing.T) {
 	b, _, open := inBucket(t)
-	b.objects = append(b.objects, location("away", "backups"))
+	b.objects = append(b.objects, newLocation("away", "backups"))
 	b.adapt = func(c *doctor.Config) { c.Locations, c.Timeout = &hanging{buckets: open, name: "away"}, 5*time.Second }
-	found := b.run("locations")
-	one(t, doctor.Failed, found, "away", context.DeadlineExceeded.Error())
-	one(t, doctor.OK, found, "default: ")
+	found := b.runCheck("locations")
+	requireFinding(t, doctor.Failed, found, "away", context.DeadlineExceeded.Error())
+	requireFinding(t, doctor.OK, found, "default: ")
 }
 
 func TestClocks(t *testing.T) {
@@ -217,12 +217,12 @@ func TestClocks(t *testing.T) {
 		now := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 		store.Clock = clocktesting.NewFakePassiveClock(now.Add(off))
 		b.adapt = func(c *doctor.Config) { c.Locations, c.Clock = open, clocktesting.NewFakePassiveClock(now) }
-		found := b.run("locations")
+		found := b.runCheck("locations")
 		if status == doctor.OK {
-			fine(t, found)
+			requireFine(t, found)
 			continue
 		}
-		one(t, status, found, "clocks")
+		requireFinding(t, status, found, "clocks")
 	}
 }
 
@@ -237,60 +237,60 @@ func TestLocationsThatCannotBeUsed(t *testing.T) {
 	} {
 		b, store, open := inBucket(t)
 		open.err = c.err
-		found := b.run("locations")
-		one(t, doctor.Failed, found, "default", c.words)
+		found := b.runCheck("locations")
+		requireFinding(t, doctor.Failed, found, "default", c.words)
 		require.Contains(t, found[0].Remedy, c.remedy)
-		untouched(t, store)
+		requireUntouched(t, store)
 	}
 	b, _, open := inBucket(t)
 	open.err = errForbidden
-	one(t, doctor.Skipped, b.run("locations"), "cannot be read by you")
+	requireFinding(t, doctor.Skipped, b.runCheck("locations"), "cannot be read by you")
 }
 
 func TestLocations(t *testing.T) {
 	b, _, _ := inBucket(t)
 	b.objects = nil
-	one(t, doctor.Warning, b.run("locations"), "no BackupStorageLocation")
+	requireFinding(t, doctor.Warning, b.runCheck("locations"), "no BackupStorageLocation")
 
 	b, _, open := inBucket(t)
 	open.note = "conditions are ignored"
-	one(t, doctor.Warning, b.run("locations"), "conditions are ignored")
+	requireFinding(t, doctor.Warning, b.runCheck("locations"), "conditions are ignored")
 
-	none := location("plain", "backups")
+	none := newLocation("plain", "backups")
 	none.Spec.Default = false
 	b, _, _ = inBucket(t)
 	b.objects = asObjects([]*velerov1.BackupStorageLocation{none})
-	one(t, doctor.Warning, b.run("locations"), "default")
+	requireFinding(t, doctor.Warning, b.runCheck("locations"), "default")
 
-	away := location("default", "backups")
+	away := newLocation("default", "backups")
 	away.Status.Phase, away.Status.Message = velerov1.LocationPhaseUnavailable, "no route"
 	b, _, _ = inBucket(t)
 	b.objects = asObjects([]*velerov1.BackupStorageLocation{away})
-	one(t, doctor.Warning, b.run("locations"), "no route")
+	requireFinding(t, doctor.Warning, b.runCheck("locations"), "no route")
 
 	b.err = func(verb string, _ any) error { return errForbidden }
-	one(t, doctor.Failed, b.run("locations"), "cannot be listed")
+	requireFinding(t, doctor.Failed, b.runCheck("locations"), "cannot be listed")
 }
 
 func TestAReadOnlyLocationIsNotWrittenTo(t *testing.T) {
 	b, store, _ := inBucket(t)
-	loc := location("default", "backups")
+	loc := newLocation("default", "backups")
 	loc.Spec.AccessMode = velerov1.LocationModeReadOnly
 	b.objects = asObjects([]*velerov1.BackupStorageLocation{loc})
-	fine(t, b.run("locations"))
+	requireFine(t, b.runCheck("locations"))
 	require.Zero(t, store.Calls(memstore.OpPut)+store.Calls(memstore.OpCreate)+store.Calls(memstore.OpCompose)+store.Calls(memstore.OpDelete))
 }
 
 // The directory of a file location is in the Pods; one of the same name here is another.
 func TestADirectoryOfPodsIsNotLookedForHere(t *testing.T) {
 	b, store, _ := inBucket(t)
-	loc := location("default", "backups")
+	loc := newLocation("default", "backups")
 	loc.Spec.Provider = holdfast.ProviderFile
-	b.objects = append(asObjects(deployments()), loc)
-	one(t, doctor.Skipped, b.run("locations"), "in the Pods")
+	b.objects = append(asObjects(chartDeployments()), loc)
+	requireFinding(t, doctor.Skipped, b.runCheck("locations"), "in the Pods")
 	require.Zero(t, store.Calls(memstore.OpPut))
 	b.objects = asObjects([]*velerov1.BackupStorageLocation{loc})
-	fine(t, b.run("locations"))
+	requireFine(t, b.runCheck("locations"))
 }
 
 // A check whose time is over still removes what it wrote.
@@ -298,8 +298,8 @@ func TestWhatWasWrittenIsRemovedWhenTimeIsOver(t *testing.T) {
 	b, store, open := inBucket(t)
 	b.adapt = func(c *doctor.Config) { c.Locations, c.Timeout = open, 300*time.Millisecond }
 	open.store = &stuck{Store: store}
-	require.NotEmpty(t, of(doctor.Failed, b.run("locations")))
-	untouched(t, store)
+	require.NotEmpty(t, findingsWith(doctor.Failed, b.runCheck("locations")))
+	requireUntouched(t, store)
 }
 
 // stuck hangs in each composition.

@@ -22,56 +22,56 @@ import (
 
 var errForbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "any", nil)
 
-func snapshots() []*metav1.APIResourceList {
+func servedSnapshotAPI() []*metav1.APIResourceList {
 	return []*metav1.APIResourceList{{GroupVersion: "snapshot.storage.k8s.io/v1", APIResources: []metav1.APIResource{{Name: "volumesnapshots"}}}}
 }
 
 func TestKubernetes(t *testing.T) {
 	b := newBed(t)
-	fine(t, b.run("kubernetes"))
+	requireFine(t, b.runCheck("kubernetes"))
 	b.server = "v0.0.0-master+$Format:%H$"
-	fine(t, b.run("kubernetes"))
+	requireFine(t, b.runCheck("kubernetes"))
 	b.server = "v1.29.9"
-	one(t, doctor.Failed, b.run("kubernetes"), "version", "v1.29.9")
+	requireFinding(t, doctor.Failed, b.runCheck("kubernetes"), "version", "v1.29.9")
 	b.server = "v1.30.0"
-	fine(t, b.run("kubernetes"))
+	requireFine(t, b.runCheck("kubernetes"))
 	b.server = "unknown"
-	one(t, doctor.Warning, b.run("kubernetes"), "unknown")
+	requireFinding(t, doctor.Warning, b.runCheck("kubernetes"), "unknown")
 }
 
 func TestAGroupThatDoesNotAnswer(t *testing.T) {
 	b := newBed(t)
 	b.broken = &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Group: "metrics.k8s.io", Version: "v1beta1"}: errors.New("away")}}
-	one(t, doctor.Warning, b.run("kubernetes"), "metrics.k8s.io/v1beta1")
+	requireFinding(t, doctor.Warning, b.runCheck("kubernetes"), "metrics.k8s.io/v1beta1")
 	b.broken = errors.New("away")
-	one(t, doctor.Failed, b.run("kubernetes"), "discovery")
+	requireFinding(t, doctor.Failed, b.runCheck("kubernetes"), "discovery")
 }
 
 func TestTheSnapshotAPIIsNeededWhereCSIIsOn(t *testing.T) {
 	b := newBed(t)
-	b.objects = asObjects(deployments("--features=Other,EnableCSI"))
-	one(t, doctor.Failed, b.run("kubernetes"), "snapshot.storage.k8s.io/v1", "EnableCSI")
-	b.apis = snapshots()
-	fine(t, b.run("kubernetes"))
+	b.objects = asObjects(chartDeployments("--features=Other,EnableCSI"))
+	requireFinding(t, doctor.Failed, b.runCheck("kubernetes"), "snapshot.storage.k8s.io/v1", "EnableCSI")
+	b.apis = servedSnapshotAPI()
+	requireFine(t, b.runCheck("kubernetes"))
 	b = newBed(t)
 	b.adapt = func(c *doctor.Config) { c.Features = []string{"EnableCSI"} }
-	one(t, doctor.Failed, b.run("kubernetes"), "snapshot.storage.k8s.io/v1")
+	requireFinding(t, doctor.Failed, b.runCheck("kubernetes"), "snapshot.storage.k8s.io/v1")
 }
 
 func TestDefinitions(t *testing.T) {
-	list := definitions(t)
+	list := servedDefinitions(t)
 	b := newBed(t)
 	b.objects = asObjects(list)
-	fine(t, b.run("definitions"))
+	requireFine(t, b.runCheck("definitions"))
 
 	b.objects = asObjects(list[1:])
-	one(t, doctor.Failed, b.run("definitions"), list[0].Name, "missing")
+	requireFinding(t, doctor.Failed, b.runCheck("definitions"), list[0].Name, "missing")
 
 	older := list[1].DeepCopy()
 	delete(older.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties, "uploaderConfig")
 	b.objects = append(asObjects(list[2:]), list[0], older)
 	require.Equal(t, "backups.velero.io", older.Name)
-	one(t, doctor.Failed, b.run("definitions"), "backups.velero.io", "v1.spec.uploaderConfig")
+	requireFinding(t, doctor.Failed, b.runCheck("definitions"), "backups.velero.io", "v1.spec.uploaderConfig")
 
 	for word, change := range map[string]func(*apiextensionsv1.CustomResourceDefinition){
 		"Established": func(c *apiextensionsv1.CustomResourceDefinition) { c.Status.Conditions = nil },
@@ -83,7 +83,7 @@ func TestDefinitions(t *testing.T) {
 		changed := list[1].DeepCopy()
 		change(changed)
 		b.objects = append(asObjects(list[2:]), list[0], changed)
-		one(t, doctor.Failed, b.run("definitions"), "backups.velero.io", word)
+		requireFinding(t, doctor.Failed, b.runCheck("definitions"), "backups.velero.io", word)
 	}
 }
 
@@ -96,14 +96,14 @@ func TestDefinitionsByDiscovery(t *testing.T) {
 		}
 		return nil
 	}
-	one(t, doctor.Warning, b.run("definitions"), "every kind is served")
+	requireFinding(t, doctor.Warning, b.runCheck("definitions"), "every kind is served")
 	b.adapt = func(c *doctor.Config) {
 		c.Missing = func(context.Context) ([]string, error) { return []string{"backups.velero.io/v1"}, nil }
 	}
-	one(t, doctor.Failed, b.run("definitions"), "backups.velero.io/v1")
+	requireFinding(t, doctor.Failed, b.runCheck("definitions"), "backups.velero.io/v1")
 }
 
-func velero(namespace string, ready int32, container corev1.Container) *appsv1.Deployment {
+func veleroDeployment(namespace string, ready int32, container corev1.Container) *appsv1.Deployment {
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "server"},
 		Spec:       appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{container}}}},
@@ -113,32 +113,32 @@ func velero(namespace string, ready int32, container corev1.Container) *appsv1.D
 
 func TestVeleroBesideIt(t *testing.T) {
 	b := newBed(t)
-	b.objects = append(asObjects(deployments()), velero("velero", 1, corev1.Container{Image: "example.com/app:v1", Args: []string{"server"}}))
-	fine(t, b.run("velero"))
+	b.objects = append(asObjects(chartDeployments()), veleroDeployment("velero", 1, corev1.Container{Image: "example.com/app:v1", Args: []string{"server"}}))
+	requireFine(t, b.runCheck("velero"))
 
 	here := corev1.Container{Image: "docker.io/velero/velero:v1.18.0", Args: []string{"server"}, Env: []corev1.EnvVar{
 		{Name: "VELERO_NAMESPACE", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}}},
 	}}
-	b.objects = asObjects([]*appsv1.Deployment{velero("velero", 1, here)})
-	one(t, doctor.Failed, b.run("velero"), "velero/server", "same objects")
-	b.objects = asObjects([]*appsv1.Deployment{velero("velero", 0, here)})
-	one(t, doctor.Warning, b.run("velero"), "not ready")
-	down := velero("velero", 0, here)
+	b.objects = asObjects([]*appsv1.Deployment{veleroDeployment("velero", 1, here)})
+	requireFinding(t, doctor.Failed, b.runCheck("velero"), "velero/server", "same objects")
+	b.objects = asObjects([]*appsv1.Deployment{veleroDeployment("velero", 0, here)})
+	requireFinding(t, doctor.Warning, b.runCheck("velero"), "not ready")
+	down := veleroDeployment("velero", 0, here)
 	down.Spec.Replicas = ptr.To[int32](0)
 	b.objects = asObjects([]*appsv1.Deployment{down})
-	fine(t, b.run("velero"))
+	requireFine(t, b.runCheck("velero"))
 
 	elsewhere := corev1.Container{Image: "velero/velero@sha256:00", Command: []string{"/velero"}, Args: []string{"server", "--namespace", "velero"}}
-	b.objects = asObjects([]*appsv1.Deployment{velero("other", 1, elsewhere)})
-	one(t, doctor.Failed, b.run("velero"), "other/server", "same objects")
+	b.objects = asObjects([]*appsv1.Deployment{veleroDeployment("other", 1, elsewhere)})
+	requireFinding(t, doctor.Failed, b.runCheck("velero"), "other/server", "same objects")
 	elsewhere.Args = []string{"server"}
 	elsewhere.Env = []corev1.EnvVar{{Name: "VELERO_NAMESPACE", Value: "velero"}}
-	b.objects = asObjects([]*appsv1.Deployment{velero("other", 1, elsewhere)})
-	one(t, doctor.Failed, b.run("velero"), "other/server", "same objects")
-	labelled := velero("velero", 1, corev1.Container{Image: "registry/vendored:1"})
+	b.objects = asObjects([]*appsv1.Deployment{veleroDeployment("other", 1, elsewhere)})
+	requireFinding(t, doctor.Failed, b.runCheck("velero"), "other/server", "same objects")
+	labelled := veleroDeployment("velero", 1, corev1.Container{Image: "registry/vendored:1"})
 	labelled.Labels = map[string]string{"component": "velero"}
 	b.objects = asObjects([]*appsv1.Deployment{labelled})
-	one(t, doctor.Failed, b.run("velero"), "velero/server")
+	requireFinding(t, doctor.Failed, b.runCheck("velero"), "velero/server")
 }
 
 // paged lists Deployments one by one.
@@ -161,35 +161,35 @@ func (p *paged) List(ctx context.Context, list client.ObjectList, opts ...client
 
 func TestVeleroOnTheLastPage(t *testing.T) {
 	b := newBed(t)
-	last := velero("velero", 1, corev1.Container{Image: "velero/velero:v1.18.0", Args: []string{"server"}, Env: []corev1.EnvVar{{Name: "VELERO_NAMESPACE", Value: "velero"}}})
-	b.objects = append(asObjects(deployments()), last)
+	last := veleroDeployment("velero", 1, corev1.Container{Image: "velero/velero:v1.18.0", Args: []string{"server"}, Env: []corev1.EnvVar{{Name: "VELERO_NAMESPACE", Value: "velero"}}})
+	b.objects = append(asObjects(chartDeployments()), last)
 	b.adapt = func(c *doctor.Config) { c.Client = &paged{c.Client} }
-	one(t, doctor.Failed, b.run("velero"), "velero/server", "same objects")
+	requireFinding(t, doctor.Failed, b.runCheck("velero"), "velero/server", "same objects")
 }
 
 func TestVeleroOfAnotherNamespaceWithTheSameBucket(t *testing.T) {
-	server := velero("other", 1, corev1.Container{Image: "velero/velero:v1.18.0", Args: []string{"server"}, Env: []corev1.EnvVar{{Name: "VELERO_NAMESPACE", Value: "other"}}})
-	theirs := location("theirs", "/backups/")
+	server := veleroDeployment("other", 1, corev1.Container{Image: "velero/velero:v1.18.0", Args: []string{"server"}, Env: []corev1.EnvVar{{Name: "VELERO_NAMESPACE", Value: "other"}}})
+	theirs := newLocation("theirs", "/backups/")
 	theirs.Namespace = "other"
 	b := newBed(t)
-	b.objects = append(asObjects([]*appsv1.Deployment{server}), theirs, location("ours", "backups"))
-	one(t, doctor.Warning, b.run("velero"), "ours", "namespace other")
-	b.objects = append(asObjects([]*appsv1.Deployment{server}), theirs, location("ours", "mine"))
-	fine(t, b.run("velero"))
+	b.objects = append(asObjects([]*appsv1.Deployment{server}), theirs, newLocation("ours", "backups"))
+	requireFinding(t, doctor.Warning, b.runCheck("velero"), "ours", "namespace other")
+	b.objects = append(asObjects([]*appsv1.Deployment{server}), theirs, newLocation("ours", "mine"))
+	requireFine(t, b.runCheck("velero"))
 }
 
 func TestWhoMayNotListDeploymentsElsewhere(t *testing.T) {
 	b := newBed(t)
-	b.objects = asObjects([]*appsv1.Deployment{velero("velero", 1, corev1.Container{Image: "velero/velero:v1.18.0", Args: []string{"server"}})})
+	b.objects = asObjects([]*appsv1.Deployment{veleroDeployment("velero", 1, corev1.Container{Image: "velero/velero:v1.18.0", Args: []string{"server"}})})
 	b.err = func(verb string, _ any) error {
 		if verb == "list all" {
 			return errForbidden
 		}
 		return nil
 	}
-	found := b.run("velero")
-	one(t, doctor.Skipped, found, "only velero")
-	one(t, doctor.Failed, found, "same objects")
+	found := b.runCheck("velero")
+	requireFinding(t, doctor.Skipped, found, "only velero")
+	requireFinding(t, doctor.Failed, found, "same objects")
 	b.err = func(string, any) error { return errForbidden }
-	one(t, doctor.Failed, b.run("velero"), "cannot be listed")
+	requireFinding(t, doctor.Failed, b.runCheck("velero"), "cannot be listed")
 }

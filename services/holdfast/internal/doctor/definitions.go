@@ -14,11 +14,11 @@ import (
 
 const installDefinitions = "run `holdfast crd install`, which only adds; helm upgrade does the same unless upgradeCRDs is false"
 
-// definitions compares the definitions with those of this program.
-func (e *examination) definitions(ctx context.Context, n *notes) {
+// checkDefinitions compares the definitions with those of this program.
+func (e *examination) checkDefinitions(ctx context.Context, n *checkNotes) {
 	wanted, err := crds.All()
 	if err != nil {
-		n.fail("", err.Error(), "use a release of this program: its own definitions cannot be read")
+		n.addFailure("", err.Error(), "use a release of this program: its own definitions cannot be read")
 		return
 	}
 	good := 0
@@ -27,56 +27,56 @@ func (e *examination) definitions(ctx context.Context, n *notes) {
 		err := e.Client.Get(ctx, types.NamespacedName{Name: want.Name}, have)
 		switch {
 		case apierrors.IsForbidden(err):
-			e.served(ctx, n)
+			e.checkServed(ctx, n)
 			return
 		case apierrors.IsNotFound(err):
-			n.fail(want.Name, "the definition is missing", installDefinitions)
+			n.addFailure(want.Name, "the definition is missing", installDefinitions)
 		case err != nil:
-			n.fail(want.Name, err.Error(), "make the API server answer")
+			n.addFailure(want.Name, err.Error(), "make the API server answer")
 		default:
-			if definition(n, have, want) {
+			if checkDefinition(n, have, want) {
 				good++
 			}
 		}
 	}
 	if good == len(wanted) {
-		n.ok("", fmt.Sprintf("all %d definitions are there, with every version and field", good))
+		n.addOK("", fmt.Sprintf("all %d definitions are there, with every version and field", good))
 	}
 }
 
-// definition reports whether one definition is as this program needs it.
-func definition(n *notes, have, want *apiextensionsv1.CustomResourceDefinition) bool {
+// checkDefinition reports whether one definition is as this program needs it.
+func checkDefinition(n *checkNotes, have, want *apiextensionsv1.CustomResourceDefinition) bool {
 	if have.Spec.Scope != want.Spec.Scope {
-		n.fail(have.Name, fmt.Sprintf("its scope is %s and not %s", have.Spec.Scope, want.Spec.Scope), "delete this definition, which is not Velero's, and install it anew; its objects go with it")
+		n.addFailure(have.Name, fmt.Sprintf("its scope is %s and not %s", have.Spec.Scope, want.Spec.Scope), "delete this definition, which is not Velero's, and install it anew; its objects go with it")
 		return false
 	}
 	for _, c := range have.Status.Conditions {
 		if c.Type == apiextensionsv1.NamesAccepted && c.Status == apiextensionsv1.ConditionFalse {
-			n.fail(have.Name, "its names are taken: "+c.Message, "remove or rename the definition that has these names")
+			n.addFailure(have.Name, "its names are taken: "+c.Message, "remove or rename the definition that has these names")
 			return false
 		}
 	}
 	if !crds.Established(have) {
-		n.fail(have.Name, "the API server does not serve it (condition Established)", "see why with `kubectl describe crd "+have.Name+"`")
+		n.addFailure(have.Name, "the API server does not serve it (condition Established)", "see why with `kubectl describe crd "+have.Name+"`")
 		return false
 	}
-	if absent := crds.Lacks(have, want); len(absent) > 0 {
-		n.fail(have.Name, "it is older than this program and lacks "+strings.Join(absent, ", "), installDefinitions+"; until then the API server drops these fields")
+	if absent := crds.MissingPaths(have, want); len(absent) > 0 {
+		n.addFailure(have.Name, "it is older than this program and lacks "+strings.Join(absent, ", "), installDefinitions+"; until then the API server drops these fields")
 		return false
 	}
 	return true
 }
 
-// served reads discovery instead, which everyone may read and which has no fields.
-func (e *examination) served(ctx context.Context, n *notes) {
+// checkServed reads discovery instead, which everyone may read and which has no fields.
+func (e *examination) checkServed(ctx context.Context, n *checkNotes) {
 	missing, err := e.Missing(ctx)
 	switch {
 	case err != nil:
-		n.fail("", err.Error(), "make discovery work: kubectl api-resources shows the same error")
+		n.addFailure("", err.Error(), "make discovery work: kubectl api-resources shows the same error")
 	case len(missing) > 0:
-		n.fail("", "the cluster does not serve "+strings.Join(missing, ", "), installDefinitions)
+		n.addFailure("", "the cluster does not serve "+strings.Join(missing, ", "), installDefinitions)
 	default:
-		n.warn("", "every kind is served; whether every field is known was not compared, since you may not read customresourcedefinitions",
+		n.addWarning("", "every kind is served; whether every field is known was not compared, since you may not read customresourcedefinitions",
 			"run this as someone who may `get` them")
 	}
 }

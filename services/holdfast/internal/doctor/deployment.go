@@ -30,8 +30,8 @@ func splitFlag(d *appsv1.Deployment, flag string) []string {
 	return strings.Split(value, ",")
 }
 
-// account is the service account of a Deployment's Pods.
-func account(d *appsv1.Deployment) string {
+// serviceAccount is the service account of a Deployment's Pods.
+func serviceAccount(d *appsv1.Deployment) string {
 	if name := d.Spec.Template.Spec.ServiceAccountName; name != "" {
 		return name
 	}

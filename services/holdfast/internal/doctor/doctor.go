@@ -64,7 +64,7 @@ type Config struct {
 }
 
 // checkOf runs one check.
-type checkOf func(c *examination, ctx context.Context, n *notes)
+type checkOf func(c *examination, ctx context.Context, n *checkNotes)
 
 // all are the checks, in their order.
 var all = []struct {
@@ -73,14 +73,14 @@ var all = []struct {
 	// each means that the check bounds each of its subjects and not their sum.
 	each bool
 }{
-	{"kubernetes", (*examination).kubernetes, false},
-	{"definitions", (*examination).definitions, false},
-	{"velero", (*examination).velero, false},
-	{"rights", (*examination).rights, false},
-	{"nats", (*examination).nats, false},
-	{"services", (*examination).services, true},
-	{"plugins", (*examination).plugins, false},
-	{"locations", (*examination).locations, true},
+	{"kubernetes", (*examination).checkKubernetes, false},
+	{"definitions", (*examination).checkDefinitions, false},
+	{"velero", (*examination).checkVelero, false},
+	{"rights", (*examination).checkRights, false},
+	{"nats", (*examination).checkNATS, false},
+	{"services", (*examination).checkServices, true},
+	{"plugins", (*examination).checkPlugins, false},
+	{"locations", (*examination).checkLocations, true},
 }
 
 // Names returns the names of the checks, in the order in which they run.
@@ -110,7 +110,7 @@ func Run(ctx context.Context, cfg Config, names []string) Report {
 		if !slices.Contains(names, check.name) || ctx.Err() != nil {
 			continue
 		}
-		n := &notes{check: check.name}
+		n := &checkNotes{check: check.name}
 		func() {
 			limited, cancel := context.WithTimeout(ctx, cfg.Timeout)
 			defer cancel()
@@ -138,25 +138,25 @@ const (
 func (e *examination) findDeployments(ctx context.Context) {
 	e.deployments = map[string]*appsv1.Deployment{}
 	list := &appsv1.DeploymentList{}
-	e.unread = e.list(ctx, list, client.InNamespace(e.Namespace), client.MatchingLabels{partOf: "holdfast"})
+	e.unread = e.listObjects(ctx, list, client.InNamespace(e.Namespace), client.MatchingLabels{partOf: "holdfast"})
 	for i := range list.Items {
 		d := &list.Items[i]
 		e.deployments[d.Labels[component]] = d
 	}
 }
 
-// list lists objects within Timeout.
-func (e *examination) list(ctx context.Context, into client.ObjectList, opts ...client.ListOption) error {
+// listObjects lists objects within Timeout.
+func (e *examination) listObjects(ctx context.Context, into client.ObjectList, opts ...client.ListOption) error {
 	ctx, cancel := context.WithTimeout(ctx, e.Timeout)
 	defer cancel()
 	return e.Client.List(ctx, into, opts...)
 }
 
-// elsewhere reports whether the services run, or may run, in Pods and not on this machine.
-func (e *examination) elsewhere() bool { return len(e.deployments) > 0 || e.unread != nil }
+// runsElsewhere reports whether the services run, or may run, in Pods and not on this machine.
+func (e *examination) runsElsewhere() bool { return len(e.deployments) > 0 || e.unread != nil }
 
-// csi reports whether a service takes or restores CSI snapshots.
-func (e *examination) csi() bool {
+// usesCSI reports whether a service takes or restores CSI snapshots.
+func (e *examination) usesCSI() bool {
 	if slices.Contains(e.Features, service.FeatureCSI) {
 		return true
 	}
@@ -168,8 +168,8 @@ func (e *examination) csi() bool {
 	return false
 }
 
-// count is a number with its noun in the plural where it is not one.
-func count(n int, noun string) string {
+// countNoun is a number with its noun in the plural where it is not one.
+func countNoun(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}

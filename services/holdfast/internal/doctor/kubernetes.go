@@ -20,57 +20,57 @@ const (
 	snapshotAPI = "snapshot.storage.k8s.io/v1"
 )
 
-// kubernetes checks the API server, its version and optional APIs.
-func (e *examination) kubernetes(_ context.Context, n *notes) {
+// checkKubernetes checks the API server, its version and optional APIs.
+func (e *examination) checkKubernetes(_ context.Context, n *checkNotes) {
 	info, err := e.Discovery.ServerVersion()
 	if err != nil {
-		n.fail("", fmt.Sprintf("the API server does not answer: %v", err), "check --kubeconfig, --kubecontext and the way to the API server")
+		n.addFailure("", fmt.Sprintf("the API server does not answer: %v", err), "check --kubeconfig, --kubecontext and the way to the API server")
 		return
 	}
 	serverVersion(n, info.GitVersion)
-	e.groups(n)
-	e.snapshots(n)
+	e.checkGroups(n)
+	e.checkSnapshots(n)
 }
 
-func serverVersion(n *notes, text string) {
+func serverVersion(n *checkNotes, text string) {
 	v, err := utilversion.ParseGeneric(text)
 	switch {
 	case err != nil:
-		n.warn("version", fmt.Sprintf("the API server's version cannot be read: %q", text), "make sure that it is Kubernetes "+oldest+" or later")
+		n.addWarning("version", fmt.Sprintf("the API server's version cannot be read: %q", text), "make sure that it is Kubernetes "+oldest+" or later")
 	case v.LessThan(utilversion.MustParseGeneric(oldest)) && v.String() != unstated:
-		n.fail("version", "Kubernetes "+text+" is older than "+oldest, "upgrade the cluster: the chart needs "+oldest+", and nothing is tested with older versions")
+		n.addFailure("version", "Kubernetes "+text+" is older than "+oldest, "upgrade the cluster: the chart needs "+oldest+", and nothing is tested with older versions")
 	default:
-		n.ok("version", "Kubernetes "+text)
+		n.addOK("version", "Kubernetes "+text)
 	}
 }
 
-// groups finds APIs whose servers are away: a backup has an error for each.
-func (e *examination) groups(n *notes) {
+// checkGroups finds APIs whose servers are away: a backup has an error for each.
+func (e *examination) checkGroups(n *checkNotes) {
 	_, _, err := e.Discovery.ServerGroupsAndResources()
 	switch {
 	case err == nil:
-		n.ok("discovery", "every API group answers")
+		n.addOK("discovery", "every API group answers")
 	case discovery.IsGroupDiscoveryFailedError(err):
-		n.warn("discovery", err.Error(), "start what serves these groups, or delete their APIServices (kubectl get apiservices): until then backups that include them end as PartiallyFailed")
+		n.addWarning("discovery", err.Error(), "start what serves these groups, or delete their APIServices (kubectl get apiservices): until then backups that include them end as PartiallyFailed")
 	default:
-		n.fail("discovery", err.Error(), "make discovery work: kubectl api-resources shows the same error")
+		n.addFailure("discovery", err.Error(), "make discovery work: kubectl api-resources shows the same error")
 	}
 }
 
-func (e *examination) snapshots(n *notes) {
+func (e *examination) checkSnapshots(n *checkNotes) {
 	_, err := e.Discovery.ServerResourcesForGroupVersion(snapshotAPI)
-	on := e.csi()
+	on := e.usesCSI()
 	switch {
 	case err == nil && on:
-		n.ok(snapshotAPI, "served, and "+service.FeatureCSI+" is on")
+		n.addOK(snapshotAPI, "served, and "+service.FeatureCSI+" is on")
 	case err == nil:
-		n.ok(snapshotAPI, "served; volumes are not snapshotted, since "+service.FeatureCSI+" is off")
+		n.addOK(snapshotAPI, "served; volumes are not snapshotted, since "+service.FeatureCSI+" is off")
 	case !apierrors.IsNotFound(err):
-		n.warn(snapshotAPI, err.Error(), "make the snapshot API answer, or backups of claims have errors")
+		n.addWarning(snapshotAPI, err.Error(), "make the snapshot API answer, or backups of claims have errors")
 	case on:
-		n.fail(snapshotAPI, service.FeatureCSI+" is on, and the cluster does not serve the snapshot API",
+		n.addFailure(snapshotAPI, service.FeatureCSI+" is on, and the cluster does not serve the snapshot API",
 			"install the definitions and the controller of kubernetes-csi/external-snapshotter, or turn "+service.FeatureCSI+" off")
 	default:
-		n.ok(snapshotAPI, "not served, and not needed: "+service.FeatureCSI+" is off")
+		n.addOK(snapshotAPI, "not served, and not needed: "+service.FeatureCSI+" is off")
 	}
 }

@@ -16,86 +16,86 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
 )
 
-// locations checks every backup storage location.
-func (e *examination) locations(ctx context.Context, n *notes) {
+// checkLocations checks every backup storage location.
+func (e *examination) checkLocations(ctx context.Context, n *checkNotes) {
 	list := &velerov1.BackupStorageLocationList{}
-	if err := e.list(ctx, list, client.InNamespace(e.Namespace)); err != nil {
-		n.fail("", fmt.Sprintf("locations cannot be listed: %v", err), "install the definitions, and get the right to `list` backupstoragelocations")
+	if err := e.listObjects(ctx, list, client.InNamespace(e.Namespace)); err != nil {
+		n.addFailure("", fmt.Sprintf("locations cannot be listed: %v", err), "install the definitions, and get the right to `list` backupstoragelocations")
 		return
 	}
 	if len(list.Items) == 0 {
-		n.warn("", "there is no BackupStorageLocation in namespace "+e.Namespace, "create one: backups have nowhere to go")
+		n.addWarning("", "there is no BackupStorageLocation in namespace "+e.Namespace, "create one: backups have nowhere to go")
 		return
 	}
 	if location.NewestDefault(list.Items) == nil {
-		n.warn("", "no location is the default", "set spec.default on one, or name a location with every backup")
+		n.addWarning("", "no location is the default", "set spec.default on one, or name a location with every backup")
 	}
 	for i := range list.Items {
-		e.location(ctx, n, &list.Items[i])
+		e.checkLocation(ctx, n, &list.Items[i])
 	}
 }
 
-// location checks one of them, as far as it can be reached from here, within a time of its own.
-func (e *examination) location(ctx context.Context, n *notes, loc *velerov1.BackupStorageLocation) {
+// checkLocation checks one of them, as far as it can be reached from here, within a time of its own.
+func (e *examination) checkLocation(ctx context.Context, n *checkNotes, loc *velerov1.BackupStorageLocation) {
 	ctx, cancel := context.WithTimeout(ctx, e.Timeout)
 	defer cancel()
-	if location.Provider(loc) == holdfast.ProviderFile && e.elsewhere() {
-		n.skip(loc.Name, "its directory is in the Pods of the services", "run this in one of them; `kubectl get backupstoragelocations` shows what the services find")
+	if location.Provider(loc) == holdfast.ProviderFile && e.runsElsewhere() {
+		n.addSkipped(loc.Name, "its directory is in the Pods of the services", "run this in one of them; `kubectl get backupstoragelocations` shows what the services find")
 	} else if !e.bucketOf(ctx, n, loc) {
 		return
 	}
 	if loc.Status.Phase == velerov1.LocationPhaseUnavailable {
-		n.warn(loc.Name, "the services find it Unavailable: "+loc.Status.Message, "the message says why; if it is reachable from here alone, look at the network of the Pods")
+		n.addWarning(loc.Name, "the services find it Unavailable: "+loc.Status.Message, "the message says why; if it is reachable from here alone, look at the network of the Pods")
 	}
 }
 
 // bucketOf opens and checks a location's bucket, and reports whether it could be used.
-func (e *examination) bucketOf(ctx context.Context, n *notes, loc *velerov1.BackupStorageLocation) bool {
+func (e *examination) bucketOf(ctx context.Context, n *checkNotes, loc *velerov1.BackupStorageLocation) bool {
 	note, err := e.Locations.Validate(ctx, loc)
 	if err != nil {
-		unusable(n, loc, err)
+		noteUnusable(n, loc, err)
 		return false
 	}
 	store, err := e.Locations.Open(ctx, loc)
 	if err != nil {
-		unusable(n, loc, err)
+		noteUnusable(n, loc, err)
 		return false
 	}
 	defer func() { _ = store.Close() }() // nothing is written any more
 	if note != "" {
-		n.warn(loc.Name, note, "use a store with conditional creation, or make sure that one cluster alone uses the bucket")
+		n.addWarning(loc.Name, note, "use a store with conditional creation, or make sure that one cluster alone uses the bucket")
 	}
 	if loc.Spec.AccessMode == velerov1.LocationModeReadOnly {
-		n.ok(loc.Name, "it can be listed; nothing was written, since it is ReadOnly")
+		n.addOK(loc.Name, "it can be listed; nothing was written, since it is ReadOnly")
 		return true
 	}
 	b := newBucket(store, e.Clock)
 	b.contended = note == ""
-	problems := b.examine(ctx)
+	problems := b.examineBucket(ctx)
 	for _, p := range problems {
-		n.add(p.status, loc.Name, p.message, p.remedy)
+		n.addFinding(p.status, loc.Name, p.message, p.remedy)
 	}
 	if len(problems) == 0 {
 		once := ""
 		if b.contended {
 			once = "created once, "
 		}
-		n.ok(loc.Name, fmt.Sprintf("objects can be written, read in ranges, %scomposed and deleted; its clock is within %s", once, skewNoted))
+		n.addOK(loc.Name, fmt.Sprintf("objects can be written, read in ranges, %scomposed and deleted; its clock is within %s", once, skewNoted))
 	}
 	return true
 }
 
-// unusable notes a location that cannot be opened, listed or written to.
-func unusable(n *notes, loc *velerov1.BackupStorageLocation, err error) {
+// noteUnusable notes a location that cannot be opened, listed or written to.
+func noteUnusable(n *checkNotes, loc *velerov1.BackupStorageLocation, err error) {
 	if apierrors.IsForbidden(err) {
-		n.skip(loc.Name, fmt.Sprintf("its credentials cannot be read by you: %v", err), "run this as someone who may `get` the Secret")
+		n.addSkipped(loc.Name, fmt.Sprintf("its credentials cannot be read by you: %v", err), "run this as someone who may `get` the Secret")
 		return
 	}
-	n.fail(loc.Name, err.Error(), remedy(err))
+	n.addFailure(loc.Name, err.Error(), remedyFor(err))
 }
 
-// remedy is what to do about an error of a location.
-func remedy(err error) string {
+// remedyFor is what to do about an error of a location.
+func remedyFor(err error) string {
 	var field *errgrpc.FieldError
 	switch {
 	case errors.As(err, &field):

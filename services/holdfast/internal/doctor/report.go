@@ -44,20 +44,26 @@ func (r Report) Count(s Status) int {
 	return n
 }
 
-// notes collects what one check finds.
-type notes struct {
+// checkNotes collects what one check finds.
+type checkNotes struct {
 	check    string
 	findings []Finding
 }
 
-func (n *notes) add(s Status, subject, message, remedy string) {
+func (n *checkNotes) addFinding(s Status, subject, message, remedy string) {
 	n.findings = append(n.findings, Finding{Check: n.check, Subject: subject, Status: s, Message: message, Remedy: remedy})
 }
 
-func (n *notes) ok(subject, message string) { n.add(OK, subject, message, "") }
+func (n *checkNotes) addOK(subject, message string) { n.addFinding(OK, subject, message, "") }
 
-func (n *notes) warn(subject, message, remedy string) { n.add(Warning, subject, message, remedy) }
+func (n *checkNotes) addWarning(subject, message, remedy string) {
+	n.addFinding(Warning, subject, message, remedy)
+}
 
-func (n *notes) fail(subject, message, remedy string) { n.add(Failed, subject, message, remedy) }
+func (n *checkNotes) addFailure(subject, message, remedy string) {
+	n.addFinding(Failed, subject, message, remedy)
+}
 
-func (n *notes) skip(subject, message, remedy string) { n.add(Skipped, subject, message, remedy) }
+func (n *checkNotes) addSkipped(subject, message, remedy string) {
+	n.addFinding(Skipped, subject, message, remedy)
+}

@@ -25,20 +25,20 @@ const (
 	hooksOf = "backup-runner"
 )
 
-// rights reviews what the services' accounts may do and what the caller may. Where the chart is not
+// checkRights reviews what the services' accounts may do and what the caller may. Where the chart is not
 // installed the caller is reviewed as a service: `holdfast up` has its user's rights.
-func (e *examination) rights(ctx context.Context, n *notes) {
+func (e *examination) checkRights(ctx context.Context, n *checkNotes) {
 	if e.unread != nil {
-		n.skip("services", fmt.Sprintf("their accounts are not known: %v", e.unread), "run this as someone who may list deployments in namespace "+e.Namespace)
+		n.addSkipped("services", fmt.Sprintf("their accounts are not known: %v", e.unread), "run this as someone who may list deployments in namespace "+e.Namespace)
 	}
 	for _, name := range rights.Services() {
 		d := e.deployments[name]
 		switch {
 		case d != nil:
 			e.accountRights(ctx, n, name, d)
-		case !e.elsewhere():
-			options := rights.Options{CSI: e.csi(), Hooks: true}
-			e.review(ctx, n, name+" as you", rights.Of(name, options).Requests(e.Namespace), nil,
+		case !e.runsElsewhere():
+			options := rights.Options{CSI: e.usesCSI(), Hooks: true}
+			e.reviewRights(ctx, n, name+" as you", rights.RulesOf(name, options).Requests(e.Namespace), nil,
 				"run `holdfast up` with an account that has these rights; docs/rights.md says what "+name+" needs them for")
 		}
 	}
@@ -46,15 +46,15 @@ func (e *examination) rights(ctx context.Context, n *notes) {
 }
 
 // accountRights reviews the account of a Deployment.
-func (e *examination) accountRights(ctx context.Context, n *notes, name string, d *appsv1.Deployment) {
+func (e *examination) accountRights(ctx context.Context, n *checkNotes, name string, d *appsv1.Deployment) {
 	options := rights.Options{
 		CSI: slices.Contains(splitFlag(d, "features"), service.FeatureCSI), Reviews: slices.Contains(splitFlag(d, "auth"), service.AuthKubernetes),
 	}
-	user := "system:serviceaccount:" + e.Namespace + ":" + account(d)
+	user := "system:serviceaccount:" + e.Namespace + ":" + serviceAccount(d)
 	spec := &authorizationv1.SubjectAccessReviewSpec{
 		User: user, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + e.Namespace, "system:authenticated"},
 	}
-	e.review(ctx, n, name, rights.Of(name, options).Requests(e.Namespace), spec,
+	e.reviewRights(ctx, n, name, rights.RulesOf(name, options).Requests(e.Namespace), spec,
 		fmt.Sprintf("bind these rights to %s: helm upgrade with rbac.create: true does; docs/rights.md says what %s needs them for", user, name))
 	if name == hooksOf {
 		e.hookRights(ctx, n, spec)
@@ -62,18 +62,18 @@ func (e *examination) accountRights(ctx context.Context, n *notes, name string, 
 }
 
 // hookRights reviews what hooks need, which an installation may have turned off.
-func (e *examination) hookRights(ctx context.Context, n *notes, spec *authorizationv1.SubjectAccessReviewSpec) {
-	refused, err := e.refused(ctx, []rights.Request{
+func (e *examination) hookRights(ctx context.Context, n *checkNotes, spec *authorizationv1.SubjectAccessReviewSpec) {
+	refused, err := e.refusedRequests(ctx, []rights.Request{
 		{Resource: &authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Subresource: "exec"}},
 		{Resource: &authorizationv1.ResourceAttributes{Verb: "get", Resource: "pods", Subresource: "exec"}},
 	}, spec)
 	if err == nil && len(refused) > 0 {
-		n.warn(hooksOf, "may not "+some(refused)+": backups with hooks have errors", "set hooks.enabled: true in the chart's values, if backups are to run hooks")
+		n.addWarning(hooksOf, "may not "+joinLimited(refused)+": backups with hooks have errors", "set hooks.enabled: true in the chart's values, if backups are to run hooks")
 	}
 }
 
 // callerRights reviews the rights that the commands of this program need.
-func (e *examination) callerRights(ctx context.Context, n *notes) {
+func (e *examination) callerRights(ctx context.Context, n *checkNotes) {
 	var needed []rights.Request
 	for _, each := range []struct{ resource, verbs string }{
 		{"backups", "get list watch create patch"}, {"restores", "get list watch create patch delete"}, {"backupstoragelocations", "get list"},
@@ -85,40 +85,40 @@ func (e *examination) callerRights(ctx context.Context, n *notes) {
 			}})
 		}
 	}
-	refused, err := e.refused(ctx, needed, nil)
+	refused, err := e.refusedRequests(ctx, needed, nil)
 	switch {
 	case err != nil:
-		n.skip("you", err.Error(), "make the API server answer")
+		n.addSkipped("you", err.Error(), "make the API server answer")
 	case len(refused) > 0:
-		n.warn("you", "you may not "+some(refused)+": some commands are refused", "have ClusterRole holdfast-admin, or -operator, bound to you in namespace "+e.Namespace)
+		n.addWarning("you", "you may not "+joinLimited(refused)+": some commands are refused", "have ClusterRole holdfast-admin, or -operator, bound to you in namespace "+e.Namespace)
 	default:
-		n.ok("you", "you may use every command")
+		n.addOK("you", "you may use every command")
 	}
 }
 
-// review notes what of the requests is refused; a nil spec is about the caller.
-func (e *examination) review(ctx context.Context, n *notes, subject string, requests []rights.Request, spec *authorizationv1.SubjectAccessReviewSpec, remedy string) {
-	refused, err := e.refused(ctx, requests, spec)
+// reviewRights notes what of the requests is refused; a nil spec is about the caller.
+func (e *examination) reviewRights(ctx context.Context, n *checkNotes, subject string, requests []rights.Request, spec *authorizationv1.SubjectAccessReviewSpec, remedy string) {
+	refused, err := e.refusedRequests(ctx, requests, spec)
 	switch {
 	case apierrors.IsForbidden(err):
-		n.skip(subject, "you may not create subjectaccessreviews", "run this as someone who may; `kubectl auth can-i --list --as` needs more rights")
+		n.addSkipped(subject, "you may not create subjectaccessreviews", "run this as someone who may; `kubectl auth can-i --list --as` needs more rights")
 	case err != nil:
-		n.fail(subject, err.Error(), "make the API server answer")
+		n.addFailure(subject, err.Error(), "make the API server answer")
 	case len(refused) > 0:
-		n.fail(subject, "may not "+some(refused), remedy)
+		n.addFailure(subject, "may not "+joinLimited(refused), remedy)
 	default:
-		n.ok(subject, "has all "+count(len(requests), "right"))
+		n.addOK(subject, "has all "+countNoun(len(requests), "right"))
 	}
 }
 
-// refused returns the requests that are not allowed, in their order.
-func (e *examination) refused(ctx context.Context, requests []rights.Request, spec *authorizationv1.SubjectAccessReviewSpec) ([]string, error) {
+// refusedRequests returns the requests that are not allowed, in their order.
+func (e *examination) refusedRequests(ctx context.Context, requests []rights.Request, spec *authorizationv1.SubjectAccessReviewSpec) ([]string, error) {
 	allowed := make([]bool, len(requests))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(reviewsAtOnce)
 	for i, q := range requests {
 		group.Go(func() (err error) {
-			allowed[i], err = e.allowed(ctx, q, spec)
+			allowed[i], err = e.isAllowed(ctx, q, spec)
 			return err
 		})
 	}
@@ -134,7 +134,7 @@ func (e *examination) refused(ctx context.Context, requests []rights.Request, sp
 	return out, nil
 }
 
-func (e *examination) allowed(ctx context.Context, q rights.Request, spec *authorizationv1.SubjectAccessReviewSpec) (bool, error) {
+func (e *examination) isAllowed(ctx context.Context, q rights.Request, spec *authorizationv1.SubjectAccessReviewSpec) (bool, error) {
 	if spec == nil {
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: q.Resource, NonResourceAttributes: q.Path}}
 		err := e.Client.Create(ctx, review)
@@ -146,7 +146,7 @@ func (e *examination) allowed(ctx context.Context, q rights.Request, spec *autho
 	return review.Status.Allowed, err
 }
 
-func some(texts []string) string {
+func joinLimited(texts []string) string {
 	if len(texts) <= namedAtMost {
 		return strings.Join(texts, ", ")
 	}

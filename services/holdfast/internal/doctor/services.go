@@ -37,8 +37,8 @@ var healthNames = map[string]string{
 	"deletion":                deletionv1.DeletionService_ServiceDesc.ServiceName,
 }
 
-// services checks that each service runs, is ready, and is of one version with the others.
-func (e *examination) services(ctx context.Context, n *notes) {
+// checkServices checks that each service runs, is ready, and is of one version with the others.
+func (e *examination) checkServices(ctx context.Context, n *checkNotes) {
 	versions := map[string][]string{}
 	for _, name := range rights.Services() {
 		if v := e.oneService(ctx, n, name); v != "" {
@@ -53,38 +53,38 @@ func (e *examination) services(ctx context.Context, n *notes) {
 		each = append(each, strings.Join(names, ", ")+" "+v)
 	}
 	slices.Sort(each)
-	n.warn("versions", "services differ in version: "+strings.Join(each, "; "), "finish the upgrade: services of one release work together")
+	n.addWarning("versions", "services differ in version: "+strings.Join(each, "; "), "finish the upgrade: services of one release work together")
 }
 
 // oneService returns the service's version, empty where nothing states it.
-func (e *examination) oneService(ctx context.Context, n *notes, name string) string {
+func (e *examination) oneService(ctx context.Context, n *checkNotes, name string) string {
 	d, address := e.deployments[name], e.Services[name]
 	stated := ""
 	if d != nil {
 		stated = d.Labels[version]
-		replicas(n, name, d)
+		checkReplicas(n, name, d)
 	} else if len(e.deployments) > 0 {
-		n.fail(name, "its Deployment is missing in namespace "+e.Namespace, "helm upgrade makes it again")
+		n.addFailure(name, "its Deployment is missing in namespace "+e.Namespace, "helm upgrade makes it again")
 	}
 	if address == "" {
 		return stated
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.Timeout)
 	defer cancel()
-	err := e.health(ctx, name, address)
+	err := e.checkHealth(ctx, name, address)
 	unready := &notReadyError{}
 	switch {
 	case err == nil:
 		if v := e.versionOf(ctx, e.Metrics[name]); v != "" {
 			stated = v
 		}
-		n.ok(name, strings.TrimSpace("ready at "+address+" "+stated))
+		n.addOK(name, strings.TrimSpace("ready at "+address+" "+stated))
 	case errors.As(err, &unready):
-		n.fail(name, fmt.Sprintf("it answers at %s and is not ready (%s)", address, unready.status), "its /readyz says what is missing: the API server, or NATS; see its log")
-	case e.elsewhere() && !e.Named(name) && refusedConnection(err):
-		n.skip(name, fmt.Sprintf("its port is not forwarded to %s: %v", address, err), "forward it (kubectl -n "+e.Namespace+" port-forward), or say where it is: --services-address "+name+"=HOST:PORT")
+		n.addFailure(name, fmt.Sprintf("it answers at %s and is not ready (%s)", address, unready.status), "its /readyz says what is missing: the API server, or NATS; see its log")
+	case e.runsElsewhere() && !e.Named(name) && refusedConnection(err):
+		n.addSkipped(name, fmt.Sprintf("its port is not forwarded to %s: %v", address, err), "forward it (kubectl -n "+e.Namespace+" port-forward), or say where it is: --services-address "+name+"=HOST:PORT")
 	default:
-		n.fail(name, fmt.Sprintf("no answer at %s: %v", address, err), "start it (`holdfast up` runs all services), or say where it is: --services-address "+name+"=HOST:PORT, with --services-ca-file for TLS")
+		n.addFailure(name, fmt.Sprintf("no answer at %s: %v", address, err), "start it (`holdfast up` runs all services), or say where it is: --services-address "+name+"=HOST:PORT, with --services-ca-file for TLS")
 	}
 	return stated
 }
@@ -95,19 +95,19 @@ func refusedConnection(err error) bool {
 	return status.Code(err) == codes.Unavailable && strings.Contains(err.Error(), syscall.ECONNREFUSED.Error())
 }
 
-// replicas compares the ready replicas of a Deployment with those of its spec.
-func replicas(n *notes, name string, d *appsv1.Deployment) {
+// checkReplicas compares the ready replicas of a Deployment with those of its spec.
+func checkReplicas(n *checkNotes, name string, d *appsv1.Deployment) {
 	want := ptr.Deref(d.Spec.Replicas, 1)
 	subject := name + " Deployment"
 	switch {
 	case want == 0:
-		n.fail(subject, "it has no replicas", "give it one: what it does is not done")
+		n.addFailure(subject, "it has no replicas", "give it one: what it does is not done")
 	case d.Status.ReadyReplicas == 0:
-		n.fail(subject, fmt.Sprintf("none of %s is ready", count(int(want), "Pod")), fmt.Sprintf("kubectl -n %s describe deploy/%s, and the logs of its Pods, say why", d.Namespace, d.Name))
+		n.addFailure(subject, fmt.Sprintf("none of %s is ready", countNoun(int(want), "Pod")), fmt.Sprintf("kubectl -n %s describe deploy/%s, and the logs of its Pods, say why", d.Namespace, d.Name))
 	case d.Status.ReadyReplicas < want:
-		n.warn(subject, fmt.Sprintf("%d of %s ready", d.Status.ReadyReplicas, count(int(want), "Pod")), fmt.Sprintf("kubectl -n %s describe deploy/%s, and the logs of its Pods, say why", d.Namespace, d.Name))
+		n.addWarning(subject, fmt.Sprintf("%d of %s ready", d.Status.ReadyReplicas, countNoun(int(want), "Pod")), fmt.Sprintf("kubectl -n %s describe deploy/%s, and the logs of its Pods, say why", d.Namespace, d.Name))
 	default:
-		n.ok(subject, count(int(want), "Pod")+" ready")
+		n.addOK(subject, countNoun(int(want), "Pod")+" ready")
 	}
 }
 
@@ -117,8 +117,8 @@ type notReadyError struct{ status string }
 // Error implements error.
 func (e *notReadyError) Error() string { return e.status }
 
-// health calls grpc.health.v1, which needs no token.
-func (e *examination) health(ctx context.Context, name, address string) (err error) {
+// checkHealth calls grpc.health.v1, which needs no token.
+func (e *examination) checkHealth(ctx context.Context, name, address string) (err error) {
 	conn, err := e.Dial(name, address)
 	if err != nil {
 		return err

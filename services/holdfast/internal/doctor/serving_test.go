@@ -60,17 +60,17 @@ func TestNATS(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(server.Stop)
 	b := newBed(t)
-	one(t, doctor.Skipped, b.run("nats"), "no address")
+	requireFinding(t, doctor.Skipped, b.runCheck("nats"), "no address")
 	withNATS(b, server.URL(), 0)
-	require.Len(t, of(doctor.Failed, b.run("nats")), 3, "three streams are missing")
+	require.Len(t, findingsWith(doctor.Failed, b.runCheck("nats")), 3, "three streams are missing")
 
 	client, err := messaging.Connect(t.Context(), messaging.Config{URL: server.URL(), Name: "service", Log: slog.New(slog.DiscardHandler), Clock: clock.RealClock{}})
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
 	require.Eventually(t, func() bool { return client.EnsureStreams(t.Context()) == nil }, patience, tick)
-	fine(t, b.run("nats"))
+	requireFine(t, b.runCheck("nats"))
 	withNATS(b, server.URL(), 3)
-	require.Len(t, of(doctor.Failed, b.run("nats")), 3, "one copy of each, and three are to be")
+	require.Len(t, findingsWith(doctor.Failed, b.runCheck("nats")), 3, "one copy of each, and three are to be")
 
 	conn, err := nats.Connect(server.URL())
 	require.NoError(t, err)
@@ -84,14 +84,14 @@ func TestNATS(t *testing.T) {
 	_, err = js.UpdateStream(t.Context(), cfg)
 	require.NoError(t, err)
 	withNATS(b, server.URL(), 1)
-	one(t, doctor.Warning, b.run("nats"), messaging.StreamDead, "max bytes is 1048576")
+	requireFinding(t, doctor.Warning, b.runCheck("nats"), messaging.StreamDead, "max bytes is 1048576")
 }
 
 func TestNATSThatCannotBeReached(t *testing.T) {
 	b := newBed(t)
-	withNATS(b, "nats://user:hidden@"+closed(t), 0)
-	found := b.run("nats")
-	require.Len(t, of(doctor.Failed, found), 1)
+	withNATS(b, "nats://user:hidden@"+closedAddress(t), 0)
+	found := b.runCheck("nats")
+	require.Len(t, findingsWith(doctor.Failed, found), 1)
 	require.NotContains(t, fmt.Sprint(found), "hidden")
 }
 
@@ -103,14 +103,14 @@ func TestNATSWithoutJetStream(t *testing.T) {
 	require.True(t, plain.ReadyForConnections(patience))
 	b := newBed(t)
 	withNATS(b, plain.ClientURL(), 0)
-	found := b.run("nats")
-	one(t, doctor.Failed, found, "JetStream is not enabled")
+	found := b.runCheck("nats")
+	requireFinding(t, doctor.Failed, found, "JetStream is not enabled")
 	require.Len(t, found, 1)
 	require.Contains(t, found[0].Remedy, "turn JetStream on")
 }
 
-// closed is an address that nothing listens on.
-func closed(t *testing.T) string {
+// closedAddress is an address that nothing listens on.
+func closedAddress(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -118,8 +118,8 @@ func closed(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// serving is a gRPC server with the health of a service, ready or not.
-func serving(t *testing.T, ready bool) string {
+// startHealthServer is a gRPC server with the health of a service, ready or not.
+func startHealthServer(t *testing.T, ready bool) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -140,8 +140,8 @@ func serving(t *testing.T, ready bool) string {
 	return listener.Addr().String()
 }
 
-// metrics is an HTTP server with the metrics of a service of a version.
-func metrics(t *testing.T, version string) string {
+// startMetricsServer is an HTTP server with the metrics of a service of a version.
+func startMetricsServer(t *testing.T, version string) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/metrics" {
@@ -154,8 +154,8 @@ func metrics(t *testing.T, version string) string {
 	return strings.TrimPrefix(server.URL, "http://")
 }
 
-// at has every service at one address, but for the exceptions.
-func at(b *bed, address, metrics string, except map[string]string) {
+// setAddresses has every service at one address, but for the exceptions.
+func setAddresses(b *bed, address, metrics string, except map[string]string) {
 	b.adapt = func(c *doctor.Config) {
 		c.Services, c.Metrics = map[string]string{}, map[string]string{}
 		for _, name := range rights.Services() {
@@ -172,46 +172,46 @@ func at(b *bed, address, metrics string, except map[string]string) {
 
 func TestServices(t *testing.T) {
 	b := newBed(t)
-	good, current := serving(t, true), metrics(t, "v1")
-	at(b, good, current, nil)
-	found := b.run("services")
-	fine(t, found)
+	good, current := startHealthServer(t, true), startMetricsServer(t, "v1")
+	setAddresses(b, good, current, nil)
+	found := b.runCheck("services")
+	requireFine(t, found)
 	require.Len(t, found, 6)
-	require.True(t, contains(of(doctor.OK, found), "v1"))
+	require.True(t, containsWord(findingsWith(doctor.OK, found), "v1"))
 
-	at(b, good, current, map[string]string{"deletion": serving(t, false)})
-	one(t, doctor.Failed, b.run("services"), "deletion", "not ready")
-	at(b, good, current, map[string]string{"deletion": closed(t)})
-	one(t, doctor.Failed, b.run("services"), "deletion", "no answer")
+	setAddresses(b, good, current, map[string]string{"deletion": startHealthServer(t, false)})
+	requireFinding(t, doctor.Failed, b.runCheck("services"), "deletion", "not ready")
+	setAddresses(b, good, current, map[string]string{"deletion": closedAddress(t)})
+	requireFinding(t, doctor.Failed, b.runCheck("services"), "deletion", "no answer")
 }
 
 func TestServicesOfTheChart(t *testing.T) {
-	list := deployments()
+	list := chartDeployments()
 	b := newBed(t)
 	b.objects = asObjects(list)
-	at(b, serving(t, true), metrics(t, "v1"), map[string]string{"deletion": closed(t)})
-	found := b.run("services")
-	require.Empty(t, of(doctor.Failed, found))
-	one(t, doctor.Skipped, found, "deletion", "not forwarded", "connection refused")
+	setAddresses(b, startHealthServer(t, true), startMetricsServer(t, "v1"), map[string]string{"deletion": closedAddress(t)})
+	found := b.runCheck("services")
+	require.Empty(t, findingsWith(doctor.Failed, found))
+	requireFinding(t, doctor.Skipped, found, "deletion", "not forwarded", "connection refused")
 	adapt := b.adapt
 	b.adapt = func(c *doctor.Config) {
 		adapt(c)
 		c.Named = func(name string) bool { return name == "deletion" }
 	}
-	one(t, doctor.Failed, b.run("services"), "deletion", "no answer")
+	requireFinding(t, doctor.Failed, b.runCheck("services"), "deletion", "no answer")
 
-	at(b, serving(t, true), metrics(t, "v1"), nil)
+	setAddresses(b, startHealthServer(t, true), startMetricsServer(t, "v1"), nil)
 	list[0].Status.ReadyReplicas = 0
 	b.objects = asObjects(list)
-	one(t, doctor.Failed, b.run("services"), "queue-scheduler Deployment", "none of 2 Pods is ready")
+	requireFinding(t, doctor.Failed, b.runCheck("services"), "queue-scheduler Deployment", "none of 2 Pods is ready")
 	list[0].Status.ReadyReplicas = 1
 	b.objects = asObjects(list)
-	one(t, doctor.Warning, b.run("services"), "1 of 2 Pods ready")
+	requireFinding(t, doctor.Warning, b.runCheck("services"), "1 of 2 Pods ready")
 	list[0].Spec.Replicas = ptr.To[int32](0)
 	b.objects = asObjects(list)
-	one(t, doctor.Failed, b.run("services"), "no replicas")
+	requireFinding(t, doctor.Failed, b.runCheck("services"), "no replicas")
 	b.objects = asObjects(list[1:])
-	one(t, doctor.Failed, b.run("services"), "queue-scheduler", "Deployment is missing")
+	requireFinding(t, doctor.Failed, b.runCheck("services"), "queue-scheduler", "Deployment is missing")
 }
 
 // Only a refused connection means that nothing forwards a port.
@@ -219,29 +219,29 @@ func TestAServiceThatHangsFailsAloneAndIsNotSkipped(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = silent.Close() })
-	for _, objects := range [][]client.Object{nil, asObjects(deployments())} {
+	for _, objects := range [][]client.Object{nil, asObjects(chartDeployments())} {
 		b := newBed(t)
 		b.objects = objects
-		at(b, serving(t, true), metrics(t, "v1"), map[string]string{"queue-scheduler": silent.Addr().String()})
+		setAddresses(b, startHealthServer(t, true), startMetricsServer(t, "v1"), map[string]string{"queue-scheduler": silent.Addr().String()})
 		adapt := b.adapt
 		b.adapt = func(c *doctor.Config) {
 			adapt(c)
 			c.Timeout = time.Second
 		}
-		found := b.run("services")
-		one(t, doctor.Failed, found, "queue-scheduler", "no answer", "DeadlineExceeded")
-		require.Empty(t, of(doctor.Skipped, found))
-		require.True(t, contains(of(doctor.OK, found), "deletion: ready"))
+		found := b.runCheck("services")
+		requireFinding(t, doctor.Failed, found, "queue-scheduler", "no answer", "DeadlineExceeded")
+		require.Empty(t, findingsWith(doctor.Skipped, found))
+		require.True(t, containsWord(findingsWith(doctor.OK, found), "deletion: ready"))
 	}
 }
 
 func TestServicesOfTwoVersions(t *testing.T) {
-	list := deployments()
+	list := chartDeployments()
 	list[2].Labels["app.kubernetes.io/version"] = "v2"
 	b := newBed(t)
 	b.objects = asObjects(list)
-	at(b, "", "", nil)
-	one(t, doctor.Warning, b.run("services"), "versions", "restore-runner v2")
+	setAddresses(b, "", "", nil)
+	requireFinding(t, doctor.Warning, b.runCheck("services"), "versions", "restore-runner v2")
 }
 
 func withPlugins(t *testing.T, b *bed, dir string) {
@@ -253,17 +253,17 @@ func withPlugins(t *testing.T, b *bed, dir string) {
 
 func TestPlugins(t *testing.T) {
 	b := newBed(t)
-	one(t, doctor.Skipped, b.run("plugins"), "no directory")
+	requireFinding(t, doctor.Skipped, b.runCheck("plugins"), "no directory")
 	dir := selfplugin.Directory(t, "example")
 	withPlugins(t, b, dir)
-	found := b.run("plugins")
-	fine(t, found)
-	one(t, doctor.OK, found, "example", "2 plugins")
+	found := b.runCheck("plugins")
+	requireFine(t, found)
+	requireFinding(t, doctor.OK, found, "example", "2 plugins")
 
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "broken"), []byte("\x7fELF nonsense"), 0o700))
-	one(t, doctor.Failed, b.run("plugins"), "broken")
+	requireFinding(t, doctor.Failed, b.runCheck("plugins"), "broken")
 	withPlugins(t, b, filepath.Join(dir, "absent"))
-	one(t, doctor.Failed, b.run("plugins"), "absent")
+	requireFinding(t, doctor.Failed, b.runCheck("plugins"), "absent")
 	withPlugins(t, b, t.TempDir())
-	fine(t, b.run("plugins"))
+	requireFine(t, b.runCheck("plugins"))
 }

@@ -15,30 +15,30 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
 
-// velero looks for Velero servers that would work on the same objects or the same buckets.
-func (e *examination) velero(ctx context.Context, n *notes) {
-	found, err := e.veleros(ctx)
+// checkVelero looks for Velero servers that would work on the same objects or the same buckets.
+func (e *examination) checkVelero(ctx context.Context, n *checkNotes) {
+	found, err := e.veleroDeployments(ctx)
 	if apierrors.IsForbidden(err) {
-		n.skip("", "you may not list Deployments in all namespaces: only "+e.Namespace+" was looked at", "run this as someone who may")
-		found, err = e.veleros(ctx, client.InNamespace(e.Namespace))
+		n.addSkipped("", "you may not list Deployments in all namespaces: only "+e.Namespace+" was looked at", "run this as someone who may")
+		found, err = e.veleroDeployments(ctx, client.InNamespace(e.Namespace))
 	}
 	if err != nil {
-		n.fail("", fmt.Sprintf("Deployments cannot be listed: %v", err), "get the right to `list` deployments, and make the API server answer")
+		n.addFailure("", fmt.Sprintf("Deployments cannot be listed: %v", err), "get the right to `list` deployments, and make the API server answer")
 		return
 	}
 	for i := range found {
 		e.oneVelero(ctx, n, &found[i])
 	}
 	if len(found) == 0 {
-		n.ok("", "no Velero server was found")
+		n.addOK("", "no Velero server was found")
 	}
 }
 
 // deploymentsAtOnce is the size of a page of Deployments: a cluster may have thousands.
 const deploymentsAtOnce = 500
 
-// veleros returns the Deployments that run Velero's server.
-func (e *examination) veleros(ctx context.Context, opts ...client.ListOption) ([]appsv1.Deployment, error) {
+// veleroDeployments returns the Deployments that run Velero's server.
+func (e *examination) veleroDeployments(ctx context.Context, opts ...client.ListOption) ([]appsv1.Deployment, error) {
 	var found []appsv1.Deployment
 	for next := ""; ; {
 		page := &appsv1.DeploymentList{}
@@ -57,30 +57,30 @@ func (e *examination) veleros(ctx context.Context, opts ...client.ListOption) ([
 }
 
 // oneVelero notes what a Velero server means for this installation.
-func (e *examination) oneVelero(ctx context.Context, n *notes, d *appsv1.Deployment) {
-	subject, serves := "Deployment "+d.Namespace+"/"+d.Name, served(d)
+func (e *examination) oneVelero(ctx context.Context, n *checkNotes, d *appsv1.Deployment) {
+	subject, serves := "Deployment "+d.Namespace+"/"+d.Name, servedNamespace(d)
 	stopIt := fmt.Sprintf("scale it down (kubectl -n %s scale deployment %s --replicas=0), or use Holdfast in another namespace", d.Namespace, d.Name)
 	switch {
 	case d.Status.ReadyReplicas == 0 && (d.Spec.Replicas == nil || *d.Spec.Replicas > 0) && serves == e.Namespace:
-		n.warn(subject, "a Velero server for namespace "+serves+" is not ready, and would work on the same objects once it is", stopIt)
+		n.addWarning(subject, "a Velero server for namespace "+serves+" is not ready, and would work on the same objects once it is", stopIt)
 	case d.Status.ReadyReplicas == 0:
-		n.ok(subject, "a Velero server that does not run")
+		n.addOK(subject, "a Velero server that does not run")
 	case serves == e.Namespace:
-		n.fail(subject, "a Velero server works on the same objects of namespace "+serves, stopIt)
+		n.addFailure(subject, "a Velero server works on the same objects of namespace "+serves, stopIt)
 	default:
 		e.sharedBuckets(ctx, n, subject, serves)
 	}
 }
 
 // sharedBuckets compares the locations of another namespace's server with those here.
-func (e *examination) sharedBuckets(ctx context.Context, n *notes, subject, namespace string) {
+func (e *examination) sharedBuckets(ctx context.Context, n *checkNotes, subject, namespace string) {
 	theirs, ours := &velerov1.BackupStorageLocationList{}, &velerov1.BackupStorageLocationList{}
 	for _, list := range []struct {
 		into      *velerov1.BackupStorageLocationList
 		namespace string
 	}{{theirs, namespace}, {ours, e.Namespace}} {
 		if err := e.Client.List(ctx, list.into, client.InNamespace(list.namespace)); err != nil {
-			n.skip(subject, fmt.Sprintf("a Velero server for namespace %s; whether it has the same buckets is not known: %v", namespace, err), "run this as someone who may list backupstoragelocations there")
+			n.addSkipped(subject, fmt.Sprintf("a Velero server for namespace %s; whether it has the same buckets is not known: %v", namespace, err), "run this as someone who may list backupstoragelocations there")
 			return
 		}
 	}
@@ -92,11 +92,11 @@ func (e *examination) sharedBuckets(ctx context.Context, n *notes, subject, name
 		}
 	}
 	if len(shared) > 0 {
-		n.warn(subject, fmt.Sprintf("a Velero server for namespace %s has the buckets of locations %s too: each lists, and expires, the backups of the other", namespace, strings.Join(shared, ", ")),
+		n.addWarning(subject, fmt.Sprintf("a Velero server for namespace %s has the buckets of locations %s too: each lists, and expires, the backups of the other", namespace, strings.Join(shared, ", ")),
 			"give one of them another bucket or prefix, or make its location ReadOnly")
 		return
 	}
-	n.ok(subject, "a Velero server for namespace "+namespace+", with other buckets")
+	n.addOK(subject, "a Velero server for namespace "+namespace+", with other buckets")
 }
 
 // bucketOf is where a location's objects are, as text that is equal for equal places.
@@ -123,9 +123,9 @@ func isVelero(d *appsv1.Deployment) bool {
 	})
 }
 
-// served is the namespace that a Velero server works on: --namespace, else $VELERO_NAMESPACE, else
+// servedNamespace is the namespace that a Velero server works on: --namespace, else $VELERO_NAMESPACE, else
 // velero (Velero 1.18).
-func served(d *appsv1.Deployment) string {
+func servedNamespace(d *appsv1.Deployment) string {
 	for i := range d.Spec.Template.Spec.Containers {
 		c := &d.Spec.Template.Spec.Containers[i]
 		if namespace, ok := flagOf(c, "namespace"); ok {

@@ -24,8 +24,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/remote"
 )
 
-// kubeconfig leads to an empty API server.
-func kubeconfig(t *testing.T) string {
+// newKubeconfig leads to an empty API server.
+func newKubeconfig(t *testing.T) string {
 	t.Helper()
 	api := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(api.Close)
@@ -42,8 +42,8 @@ current-context: x
 }
 
 // realKind is a service with every part that all services share, and no method.
-func realKind() kind {
-	return kind{name: "queue-scheduler", ports: service.Ports{GRPC: 7441, HTTP: 8441}, build: func(ctx context.Context, base service.Base, _ []string) (service.Runner, error) {
+func realKind() serviceKind {
+	return serviceKind{name: "queue-scheduler", ports: service.Ports{GRPC: 7441, HTTP: 8441}, build: func(ctx context.Context, base service.Base, _ []string) (service.Runner, error) {
 		r, err := service.New(ctx, base)
 		if err != nil {
 			return nil, err
@@ -56,19 +56,19 @@ func realKind() kind {
 // TestUpServesItsOwnerOnly: every local user may call 127.0.0.1, and could read a Secret with
 // GetItem or have a backup deleted.
 func TestUpServesItsOwnerOnly(t *testing.T) {
-	cfg := config(t, &screen{})
-	cfg.Kubeconfig, cfg.Home = kubeconfig(t), t.TempDir()
+	cfg := testConfig(t, &screen{})
+	cfg.Kubeconfig, cfg.Home = newKubeconfig(t), t.TempDir()
 	dir, err := openDataDir(cfg.DataDir)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, dir.close()) }()
 	token, err := runtoken.Create(dir.path)
 	require.NoError(t, err)
-	bus, err := embednats.Start(embednats.Config{Dir: dir.nats(), Token: "for-nats"})
+	bus, err := embednats.Start(embednats.Config{Dir: dir.natsDir(), Token: "for-nats"})
 	require.NoError(t, err)
 	defer bus.Stop()
-	members, err := plan(cfg, shared{dir: dir, natsURL: bus.URL(), token: token}, []kind{realKind()})
+	members, err := planMembers(cfg, sharedParts{dir: dir, natsURL: bus.URL(), token: token}, []serviceKind{realKind()})
 	require.NoError(t, err)
-	forget := note(cfg, dir, members)
+	forget := noteMembers(cfg, dir, members)
 	ctx, cancel := context.WithCancel(t.Context())
 	result := make(chan error, 1)
 	go func() { result <- members[0].run(ctx) }()

@@ -12,9 +12,9 @@ import (
 	restorerunner "github.com/holdfast-io/holdfast/services/restore-runner/app"
 )
 
-// kinds are the services. Each is built by the same code as its own binary. bind leads the flags of
+// serviceKinds are the services. Each is built by the same code as its own binary. bind leads the flags of
 // its binary to its configuration.
-func kinds() []kind {
+func serviceKinds() []serviceKind {
 	var (
 		queue    queuescheduler.Config
 		poll     monitor.Config
@@ -23,7 +23,7 @@ func kinds() []kind {
 		manifest manifestindexer.Config
 		remove   deletion.Config
 	)
-	return []kind{
+	return []serviceKind{
 		{name: queuescheduler.Name, ports: queuescheduler.Ports(), bind: queue.BindFlags, build: func(ctx context.Context, base service.Base, _ []string) (service.Runner, error) {
 			c := queue
 			c.Base = base
@@ -61,7 +61,7 @@ func kinds() []kind {
 // --free-ports is given, and where a forwarded port usually is.
 func Ports() map[string]service.Ports {
 	ports := map[string]service.Ports{}
-	for _, k := range kinds() {
+	for _, k := range serviceKinds() {
 		ports[k.name] = k.ports
 	}
 	return ports

@@ -25,7 +25,7 @@ type Options struct {
 
 // NewCommand returns `up`.
 func NewCommand(g *command.Global) *cobra.Command {
-	services := kinds()
+	services := serviceKinds()
 	o := &Options{Global: g}
 	cmd := &cobra.Command{
 		Use:   "up",
@@ -51,7 +51,7 @@ started again with the same data directory it resumes where it was.`,
 				return err
 			}
 			o.Config.Log.Info("starting", "version", buildinfo.Version(), "commit", buildinfo.Commit(), "namespace", o.Config.Namespace)
-			if err := run(cmd.Context(), o.Config, services); err != nil {
+			if err := runServices(cmd.Context(), o.Config, services); err != nil {
 				return err
 			}
 			o.Config.Log.Info("stopped")

@@ -34,7 +34,7 @@ func openDataDir(path string) (*dataDir, error) {
 	if err := private.MakeDir(absolute); err != nil {
 		return nil, fmt.Errorf("--data-dir: %w", err)
 	}
-	for _, sub := range []string{filepath.Join(d.objects(), bucket), d.nats()} {
+	for _, sub := range []string{filepath.Join(d.objectsDir(), bucket), d.natsDir()} {
 		if err := os.MkdirAll(sub, 0o700); err != nil {
 			return nil, fmt.Errorf("--data-dir: %w", err)
 		}
@@ -53,12 +53,12 @@ func openDataDir(path string) (*dataDir, error) {
 	return d, nil
 }
 
-func (d *dataDir) objects() string { return filepath.Join(d.path, "objects") }
+func (d *dataDir) objectsDir() string { return filepath.Join(d.path, "objects") }
 
-func (d *dataDir) nats() string { return filepath.Join(d.path, "nats") }
+func (d *dataDir) natsDir() string { return filepath.Join(d.path, "nats") }
 
-// work is the work directory of one service; it is the service's to create.
-func (d *dataDir) work(label string) string { return filepath.Join(d.path, "work", label) }
+// workDir is the work directory of one service; it is the service's to create.
+func (d *dataDir) workDir(label string) string { return filepath.Join(d.path, "work", label) }
 
 // close unlocks the directory.
 func (d *dataDir) close() error { return d.lock.Close() }

@@ -10,15 +10,15 @@ import (
 
 // bindServices gives fs the flags that the services' own binaries have beyond those that all share.
 // One that several services have, such as --claim-timeout, sets it in all of them.
-func bindServices(fs *pflag.FlagSet, kinds []kind) {
-	fans := map[string]*fan{}
+func bindServices(fs *pflag.FlagSet, kinds []serviceKind) {
+	fans := map[string]*sharedFlag{}
 	for _, k := range kinds {
 		own := pflag.NewFlagSet(k.name, pflag.ContinueOnError)
 		k.bind(own)
 		own.VisitAll(func(f *pflag.Flag) {
 			shared := fans[f.Name]
 			if shared == nil {
-				shared = &fan{values: []pflag.Value{f.Value}, usage: f.Usage}
+				shared = &sharedFlag{values: []pflag.Value{f.Value}, usage: f.Usage}
 				fans[f.Name] = shared
 				fs.VarPF(shared, f.Name, f.Shorthand, "").NoOptDefVal = f.NoOptDefVal
 			} else {
@@ -30,15 +30,15 @@ func bindServices(fs *pflag.FlagSet, kinds []kind) {
 	}
 }
 
-// fan is a flag that sets the flags of that name of several services.
-type fan struct {
+// sharedFlag is a flag that sets the flags of that name of several services.
+type sharedFlag struct {
 	values   []pflag.Value
 	services []string
 	usage    string // of the first of them
 }
 
 // Set sets all of them.
-func (f *fan) Set(text string) error {
+func (f *sharedFlag) Set(text string) error {
 	var errs []error
 	for _, v := range f.values {
 		errs = append(errs, v.Set(text))
@@ -47,7 +47,7 @@ func (f *fan) Set(text string) error {
 }
 
 // String is the value in the service that has the flag first.
-func (f *fan) String() string {
+func (f *sharedFlag) String() string {
 	if len(f.values) == 0 {
 		return "" // pflag calls it on a zero value, to find out which defaults to print
 	}
@@ -58,4 +58,4 @@ func (f *fan) String() string {
 }
 
 // Type is the type of the value, for the help.
-func (f *fan) Type() string { return f.values[0].Type() }
+func (f *sharedFlag) Type() string { return f.values[0].Type() }

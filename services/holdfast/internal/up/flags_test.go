@@ -25,7 +25,7 @@ func TestUpTakesTheFlagsOfEveryService(t *testing.T) {
 	g := &command.Global{}
 	cmd := NewCommand(g)
 	g.BindFlags(cmd.Flags())
-	for _, k := range kinds() {
+	for _, k := range serviceKinds() {
 		own := pflag.NewFlagSet(k.name, pflag.ContinueOnError)
 		k.bind(own)
 		own.VisitAll(func(f *pflag.Flag) { require.NotNil(t, cmd.Flags().Lookup(f.Name), "--%s of %s", f.Name, k.name) })
@@ -44,7 +44,7 @@ func TestAFlagOfSeveralServicesSetsAll(t *testing.T) {
 		on      bool
 	}
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
-	bindServices(fs, []kind{
+	bindServices(fs, []serviceKind{
 		{name: "one", bind: func(fs *pflag.FlagSet) {
 			fs.DurationVar(&one.timeout, "timeout", time.Second, "wait")
 			fs.StringSliceVar(&one.list, "list", nil, "items")

@@ -13,10 +13,10 @@ import (
 // expired by the time they fall off the list.
 const maxInstances = 256
 
-// succeed records the new instances of a service and returns the earlier ones. While the data
+// recordInstances records the new instances of a service and returns the earlier ones. While the data
 // directory's lock is held those have ended, so that their claims can be taken over at once instead
 // of after the claim timeout.
-func (d *dataDir) succeed(service string, instances []string) (predecessors []string, err error) {
+func (d *dataDir) recordInstances(service string, instances []string) (predecessors []string, err error) {
 	path := filepath.Join(d.path, "instances", service)
 	data, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -25,15 +25,15 @@ func (d *dataDir) succeed(service string, instances []string) (predecessors []st
 	predecessors = strings.Fields(string(data))
 	all := append(append([]string{}, predecessors...), instances...)
 	all = all[max(0, len(all)-maxInstances):]
-	if err := replace(path, strings.Join(all, "\n")+"\n"); err != nil {
+	if err := replaceFile(path, strings.Join(all, "\n")+"\n"); err != nil {
 		return nil, fmt.Errorf("--data-dir: %w", err)
 	}
 	return predecessors, nil
 }
 
-// replace writes a file so that it is whole or unchanged, and durable before the instances in it
+// replaceFile writes a file so that it is whole or unchanged, and durable before the instances in it
 // claim anything.
-func replace(path, content string) error {
+func replaceFile(path, content string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}

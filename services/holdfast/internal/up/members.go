@@ -16,8 +16,8 @@ import (
 // flushLimit is how long the last spans of a service may take to be delivered.
 const flushLimit = 2 * time.Second
 
-// kind is one of the six services.
-type kind struct {
+// serviceKind is one of the six services.
+type serviceKind struct {
 	name  string
 	ports service.Ports
 	// runner: --runners applies.
@@ -28,8 +28,8 @@ type kind struct {
 	build func(ctx context.Context, base service.Base, gone []string) (service.Runner, error)
 }
 
-// member is one service of this process.
-type member struct {
+// serviceMember is one service of this process.
+type serviceMember struct {
 	// label names the member: the service's name, numbered from the second on.
 	label       string
 	httpAddress string
@@ -38,7 +38,7 @@ type member struct {
 }
 
 // close gives back the ports of a member; where its service ran, it did so already.
-func (m member) close() {
+func (m serviceMember) close() {
 	for _, listener := range []net.Listener{m.base.GRPCListener, m.base.HTTPListener} {
 		if listener != nil {
 			_ = listener.Close()
@@ -46,22 +46,22 @@ func (m member) close() {
 	}
 }
 
-func closeAll(members []member) {
+func closeAll(members []serviceMember) {
 	for _, m := range members {
 		m.close()
 	}
 }
 
-// shared is what all members of one run have in common.
-type shared struct {
+// sharedParts is what all members of one run have in common.
+type sharedParts struct {
 	dir     *dataDir
 	natsURL string // secret
 	token   string // of the run; what callers present
 }
 
-// plan decides who runs where: the first of each kind on its own ports unless free ones are asked
+// planMembers decides who runs where: the first of each kind on its own ports unless free ones are asked
 // for, further ones on free ports. Free ports are taken at once; closeAll gives them back.
-func plan(cfg Config, s shared, kinds []kind) (members []member, err error) {
+func planMembers(cfg Config, s sharedParts, kinds []serviceKind) (members []serviceMember, err error) {
 	defer func() {
 		if err != nil {
 			closeAll(members)
@@ -72,7 +72,7 @@ func plan(cfg Config, s shared, kinds []kind) (members []member, err error) {
 		for k.runner && len(instances) < cfg.Runners {
 			instances = append(instances, service.NewInstance(k.name))
 		}
-		gone, err := s.dir.succeed(k.name, instances)
+		gone, err := s.dir.recordInstances(k.name, instances)
 		if err != nil {
 			return members, err
 		}
@@ -88,20 +88,20 @@ func plan(cfg Config, s shared, kinds []kind) (members []member, err error) {
 }
 
 // newMember is the n-th instance of a kind.
-func newMember(cfg Config, k kind, n int, base service.Base, s shared, gone []string) (m member, err error) {
-	m = member{label: k.name, base: base}
+func newMember(cfg Config, k serviceKind, n int, base service.Base, s sharedParts, gone []string) (m serviceMember, err error) {
+	m = serviceMember{label: k.name, base: base}
 	if n > 0 {
 		m.label += "-" + strconv.Itoa(n+1)
 	}
 	o := service.Defaults(k.name, k.ports)
 	o.Kubeconfig, o.Namespace, o.PluginDir = cfg.Kubeconfig, cfg.Namespace, cfg.PluginDir
-	o.NATSURL, o.WorkDir = s.natsURL, s.dir.work(m.label)
+	o.NATSURL, o.WorkDir = s.natsURL, s.dir.workDir(m.label)
 	o.LogLevel, o.LogFormat, o.Features = cfg.LogLevel, cfg.LogFormat, cfg.Features
 	if n > 0 || cfg.FreePorts {
-		if m.base.GRPCListener, o.GRPCAddress, err = listen(); err != nil {
+		if m.base.GRPCListener, o.GRPCAddress, err = listenFree(); err != nil {
 			return m, err
 		}
-		if m.base.HTTPListener, o.HTTPAddress, err = listen(); err != nil {
+		if m.base.HTTPListener, o.HTTPAddress, err = listenFree(); err != nil {
 			return m, err
 		}
 	}
@@ -110,8 +110,8 @@ func newMember(cfg Config, k kind, n int, base service.Base, s shared, gone []st
 	return m, o.Validate()
 }
 
-// listen takes a free port.
-func listen() (net.Listener, string, error) {
+// listenFree takes a free port.
+func listenFree() (net.Listener, string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // loopback
 	if err != nil {
 		return nil, "", fmt.Errorf("find a free port: %w", err)
@@ -120,7 +120,7 @@ func listen() (net.Listener, string, error) {
 }
 
 // runMember builds and runs one service with its own logger and spans.
-func runMember(ctx context.Context, cfg Config, k kind, m member, gone []string) error {
+func runMember(ctx context.Context, cfg Config, k serviceKind, m serviceMember, gone []string) error {
 	defer m.close()
 	base := m.base
 	base.Clock, base.Log = cfg.Clock, cfg.Log.With("service", k.name, "instance", base.Instance)

@@ -25,9 +25,9 @@ const (
 // ReadyLine is printed once everything serves.
 const ReadyLine = "holdfast is ready"
 
-// announce prints ReadyLine once every service answers /readyz and the default location is
+// announceReady prints ReadyLine once every service answers /readyz and the default location is
 // Available; until then it prints what is missing now and then.
-func announce(ctx context.Context, cfg Config, members []member, c client.Reader) error {
+func announceReady(ctx context.Context, cfg Config, members []serviceMember, c client.Reader) error {
 	ticker := cfg.Clock.NewTicker(lookEvery)
 	defer ticker.Stop()
 	said := cfg.Clock.Now()
@@ -50,12 +50,12 @@ func announce(ctx context.Context, cfg Config, members []member, c client.Reader
 }
 
 // waitingFor names what is not ready.
-func waitingFor(ctx context.Context, cfg Config, members []member, c client.Reader) []string {
+func waitingFor(ctx context.Context, cfg Config, members []serviceMember, c client.Reader) []string {
 	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()
 	var missing []string
 	for _, m := range members {
-		if !ready(ctx, m.httpAddress) {
+		if !isReady(ctx, m.httpAddress) {
 			missing = append(missing, m.label)
 		}
 	}
@@ -65,8 +65,8 @@ func waitingFor(ctx context.Context, cfg Config, members []member, c client.Read
 	return locationsWaitedFor(ctx, cfg.Namespace, c)
 }
 
-// ready reads the readiness of a service, which may not listen yet.
-func ready(ctx context.Context, address string) bool {
+// isReady reads the readiness of a service, which may not listen yet.
+func isReady(ctx context.Context, address string) bool {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
 	if err != nil {
 		return false

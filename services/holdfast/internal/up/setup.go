@@ -66,7 +66,7 @@ func ensureLocation(ctx context.Context, c client.Client, cfg Config, dir *dataD
 		ObjectMeta: metav1.ObjectMeta{Namespace: cfg.Namespace, Name: defaultLocation},
 		Spec: velerov1.BackupStorageLocationSpec{
 			Provider:    holdfast.ProviderFile,
-			Config:      map[string]string{"path": dir.objects()},
+			Config:      map[string]string{"path": dir.objectsDir()},
 			StorageType: velerov1.StorageType{ObjectStorage: &velerov1.ObjectStorageLocation{Bucket: bucket}},
 			Default:     true,
 		},
@@ -74,6 +74,6 @@ func ensureLocation(ctx context.Context, c client.Client, cfg Config, dir *dataD
 	if err := c.Create(ctx, location); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create storage location %q: %w", defaultLocation, err)
 	}
-	cfg.Log.Info("storage location created", "name", defaultLocation, "path", dir.objects())
+	cfg.Log.Info("storage location created", "name", defaultLocation, "path", dir.objectsDir())
 	return nil
 }

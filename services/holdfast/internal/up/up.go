@@ -54,15 +54,15 @@ type Config struct {
 	Home   string              // the user's directory, where commands look for a server; empty when there is none
 }
 
-// run serves until ctx ends and returns nil after an orderly stop: first the services hand over and
+// runServices serves until ctx ends and returns nil after an orderly stop: first the services hand over and
 // stop, then NATS, then the data directory is unlocked.
-func run(ctx context.Context, cfg Config, kinds []kind) (err error) {
+func runServices(ctx context.Context, cfg Config, kinds []serviceKind) (err error) {
 	dir, err := openDataDir(cfg.DataDir)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, dir.close()) }()
-	rest, c, err := connect(cfg)
+	rest, c, err := connectCluster(cfg)
 	if err != nil {
 		return err
 	}
@@ -77,22 +77,22 @@ func run(ctx context.Context, cfg Config, kinds []kind) (err error) {
 		return fmt.Errorf("--data-dir: %w", err)
 	}
 	defer func() { err = errors.Join(err, runtoken.Remove(dir.path)) }()
-	nats, err := embednats.Start(embednats.Config{Dir: dir.nats(), Token: rand.Text()})
+	nats, err := embednats.Start(embednats.Config{Dir: dir.natsDir(), Token: rand.Text()})
 	if err != nil {
 		return err
 	}
 	defer nats.Stop()
-	members, err := plan(cfg, shared{dir: dir, natsURL: nats.URL(), token: token}, kinds)
+	members, err := planMembers(cfg, sharedParts{dir: dir, natsURL: nats.URL(), token: token}, kinds)
 	if err != nil {
 		return err
 	}
-	defer note(cfg, dir, members)()
-	return serve(ctx, cfg, members, c)
+	defer noteMembers(cfg, dir, members)()
+	return serveMembers(ctx, cfg, members, c)
 }
 
 // announceTo notes for the user's commands where the members listen, and returns what takes that
 // back. Without notes the commands need --data-dir.
-func note(cfg Config, dir *dataDir, members []member) (forget func()) {
+func noteMembers(cfg Config, dir *dataDir, members []serviceMember) (forget func()) {
 	addresses := make([]string, len(members))
 	for i, m := range members {
 		addresses[i] = m.base.Options.GRPCAddress
@@ -108,7 +108,7 @@ func note(cfg Config, dir *dataDir, members []member) (forget func()) {
 	}
 }
 
-func connect(cfg Config) (*rest.Config, client.Client, error) {
+func connectCluster(cfg Config) (*rest.Config, client.Client, error) {
 	rest, err := kube.Config(cfg.Kubeconfig)
 	if err != nil {
 		return nil, nil, err
@@ -138,13 +138,13 @@ func setUp(ctx context.Context, cfg Config, dir *dataDir, rest *rest.Config, c c
 	return ensureLocation(ctx, c, cfg, dir)
 }
 
-// serve runs the services and prints when all of them are ready.
-func serve(ctx context.Context, cfg Config, members []member, c client.Reader) error {
+// serveMembers runs the services and prints when all of them are ready.
+func serveMembers(ctx context.Context, cfg Config, members []serviceMember, c client.Reader) error {
 	group := rungroup.New(rungroup.Config{Grace: stopLimit, Clock: cfg.Clock, Log: cfg.Log})
 	for _, m := range members {
 		group.Go(m.label, m.run)
 	}
-	group.Go("readiness", func(ctx context.Context) error { return announce(ctx, cfg, members, c) })
+	group.Go("readiness", func(ctx context.Context) error { return announceReady(ctx, cfg, members, c) })
 	if err := group.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}

@@ -47,13 +47,13 @@ func (s *screen) Write(p []byte) (int, error) {
 	return s.buf.Write(p)
 }
 
-func (s *screen) text() string {
+func (s *screen) screenText() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.buf.String()
 }
 
-func config(t *testing.T, out *screen) Config {
+func testConfig(t *testing.T, out *screen) Config {
 	t.Helper()
 	return Config{
 		Namespace: "velero", DataDir: t.TempDir(), Runners: 2, FreePorts: true, LogLevel: "info", LogFormat: "text",
@@ -61,7 +61,7 @@ func config(t *testing.T, out *screen) Config {
 	}
 }
 
-func cluster(objects ...client.Object) client.WithWatch {
+func newCluster(objects ...client.Object) client.WithWatch {
 	return fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(objects...).Build()
 }
 
@@ -83,7 +83,7 @@ func TestOneServerPerDataDirectory(t *testing.T) {
 	require.ErrorContains(t, err, "--data-dir")
 }
 
-func deployment(ready int32) *appsv1.Deployment {
+func newDeployment(ready int32) *appsv1.Deployment {
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "velero", Labels: map[string]string{"component": "velero"}},
 		Status:     appsv1.DeploymentStatus{ReadyReplicas: ready},
@@ -91,19 +91,19 @@ func deployment(ready int32) *appsv1.Deployment {
 }
 
 func TestRefusesALiveVelero(t *testing.T) {
-	require.ErrorIs(t, refuseVelero(t.Context(), cluster(deployment(1)), "velero"), ErrVelero)
-	require.NoError(t, refuseVelero(t.Context(), cluster(deployment(0)), "velero"))
-	require.NoError(t, refuseVelero(t.Context(), cluster(deployment(1)), "other"))
-	require.NoError(t, refuseVelero(t.Context(), cluster(), "velero"))
+	require.ErrorIs(t, refuseVelero(t.Context(), newCluster(newDeployment(1)), "velero"), ErrVelero)
+	require.NoError(t, refuseVelero(t.Context(), newCluster(newDeployment(0)), "velero"))
+	require.NoError(t, refuseVelero(t.Context(), newCluster(newDeployment(1)), "other"))
+	require.NoError(t, refuseVelero(t.Context(), newCluster(), "velero"))
 }
 
 func TestSetUpCreatesWhatIsMissing(t *testing.T) {
-	c := cluster()
+	c := newCluster()
 	require.NoError(t, ensureNamespace(t.Context(), c, "velero"))
 	require.NoError(t, ensureNamespace(t.Context(), c, "velero"))
 	require.NoError(t, c.Get(t.Context(), types.NamespacedName{Name: "velero"}, &corev1.Namespace{}))
 
-	cfg := config(t, &screen{})
+	cfg := testConfig(t, &screen{})
 	dir, err := openDataDir(cfg.DataDir)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, dir.close()) }()
@@ -116,7 +116,7 @@ func TestSetUpCreatesWhatIsMissing(t *testing.T) {
 	require.Equal(t, "backups", location.Spec.ObjectStorage.Bucket)
 	require.DirExists(t, filepath.Join(cfg.DataDir, "objects", "backups"))
 
-	other := cluster(&velerov1.BackupStorageLocation{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "theirs"}})
+	other := newCluster(&velerov1.BackupStorageLocation{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "theirs"}})
 	require.NoError(t, ensureLocation(t.Context(), other, cfg, dir))
 	require.Error(t, other.Get(t.Context(), key, location), "their location stays the only one")
 }
@@ -162,34 +162,34 @@ type stage struct {
 	end     chan error
 }
 
-func (s *stage) kinds() []kind {
+func (s *stage) stageKinds() []serviceKind {
 	build := func(_ context.Context, base service.Base, _ []string) (service.Runner, error) {
 		return &standIn{listener: base.HTTPListener, ready: &s.ready, end: s.end, stopped: &s.stopped}, nil
 	}
-	return []kind{
+	return []serviceKind{
 		{name: "queue-scheduler", ports: service.Ports{GRPC: 7441, HTTP: 8441}, build: build},
 		{name: "backup-runner", ports: service.Ports{GRPC: 7442, HTTP: 8442}, runner: true, build: build},
 	}
 }
 
-func start(t *testing.T, cfg Config, s *stage, c client.Client) (stop func(), result <-chan error) {
+func startUp(t *testing.T, cfg Config, s *stage, c client.Client) (stop func(), result <-chan error) {
 	t.Helper()
-	return startKinds(t, cfg, s.kinds(), c)
+	return startKinds(t, cfg, s.stageKinds(), c)
 }
 
-func startKinds(t *testing.T, cfg Config, kinds []kind, c client.Client) (stop func(), result <-chan error) {
+func startKinds(t *testing.T, cfg Config, kinds []serviceKind, c client.Client) (stop func(), result <-chan error) {
 	t.Helper()
 	dir, err := openDataDir(cfg.DataDir)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, dir.close()) })
-	members, err := plan(cfg, shared{dir: dir, natsURL: "nats://127.0.0.1:1", token: "t"}, kinds)
+	members, err := planMembers(cfg, sharedParts{dir: dir, natsURL: "nats://127.0.0.1:1", token: "t"}, kinds)
 	require.NoError(t, err)
 	require.Len(t, members, 3)
 	require.Equal(t, "backup-runner-2", members[2].label)
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	done := make(chan error, 1)
-	go func() { done <- serve(ctx, cfg, members, c) }()
+	go func() { done <- serveMembers(ctx, cfg, members, c) }()
 	return cancel, done
 }
 
@@ -200,16 +200,16 @@ func TestReadyOnceAllServicesAndTheLocationAre(t *testing.T) {
 		Spec:       velerov1.BackupStorageLocationSpec{Default: true},
 		Status:     velerov1.BackupStorageLocationStatus{Phase: velerov1.LocationPhaseUnavailable, Message: "no bucket"},
 	}
-	c := cluster(location)
+	c := newCluster(location)
 	s := &stage{end: make(chan error)}
-	cfg := config(t, out)
-	stop, result := start(t, cfg, s, c)
-	require.Empty(t, out.text())
+	cfg := testConfig(t, out)
+	stop, result := startUp(t, cfg, s, c)
+	require.Empty(t, out.screenText())
 	s.ready.Store(true)
 	require.Equal(t, []string{"storage location default no bucket"}, locationsWaitedFor(t.Context(), "velero", c))
 	location.Status.Phase = velerov1.LocationPhaseAvailable
 	require.NoError(t, c.Update(t.Context(), location))
-	require.Eventually(t, func() bool { return out.text() == ReadyLine+"\n" }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return out.screenText() == ReadyLine+"\n" }, time.Minute, 10*time.Millisecond)
 	stop()
 	require.NoError(t, <-result)
 	require.EqualValues(t, 3, s.stopped.Load(), "every service stopped in order")
@@ -219,11 +219,11 @@ func TestReadyOnceAllServicesAndTheLocationAre(t *testing.T) {
 // services at once.
 func TestSpansOfUpGoToItsOutput(t *testing.T) {
 	out := &screen{}
-	cfg := config(t, out)
+	cfg := testConfig(t, out)
 	cfg.Getenv = func(name string) string { return map[string]string{"OTEL_TRACES_EXPORTER": "console"}[name] }
 	s := &stage{end: make(chan error)}
 	s.ready.Store(true)
-	kinds := s.kinds()
+	kinds := s.stageKinds()
 	for i, k := range kinds {
 		kinds[i].build = func(ctx context.Context, base service.Base, gone []string) (service.Runner, error) {
 			_, span := base.Tracer.Tracer("test").Start(ctx, "built")
@@ -231,12 +231,12 @@ func TestSpansOfUpGoToItsOutput(t *testing.T) {
 			return k.build(ctx, base, gone)
 		}
 	}
-	stop, result := startKinds(t, cfg, kinds, cluster())
-	require.Eventually(t, func() bool { return strings.Contains(out.text(), ReadyLine+"\n") }, time.Minute, 10*time.Millisecond)
+	stop, result := startKinds(t, cfg, kinds, newCluster())
+	require.Eventually(t, func() bool { return strings.Contains(out.screenText(), ReadyLine+"\n") }, time.Minute, 10*time.Millisecond)
 	stop()
 	require.NoError(t, <-result)
 	var spans, ready int
-	for line := range strings.Lines(out.text()) {
+	for line := range strings.Lines(out.screenText()) {
 		if line == ReadyLine+"\n" {
 			ready++
 			continue
@@ -256,8 +256,8 @@ func TestOneFailureStopsAll(t *testing.T) {
 			s := &stage{end: make(chan error)}
 			s.ready.Store(true)
 			out := &screen{}
-			_, result := start(t, config(t, out), s, cluster())
-			require.Eventually(t, func() bool { return out.text() != "" }, time.Minute, 10*time.Millisecond)
+			_, result := startUp(t, testConfig(t, out), s, newCluster())
+			require.Eventually(t, func() bool { return out.screenText() != "" }, time.Minute, 10*time.Millisecond)
 			s.end <- failure
 			err := <-result
 			require.Error(t, err)
@@ -270,12 +270,12 @@ func TestOneFailureStopsAll(t *testing.T) {
 }
 
 func TestOwnPortsUnlessFreeOnesAreAskedFor(t *testing.T) {
-	cfg := config(t, &screen{})
+	cfg := testConfig(t, &screen{})
 	cfg.FreePorts = false
 	dir, err := openDataDir(cfg.DataDir)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, dir.close()) }()
-	members, err := plan(cfg, shared{dir: dir, natsURL: "nats://127.0.0.1:1", token: "t"}, (&stage{}).kinds())
+	members, err := planMembers(cfg, sharedParts{dir: dir, natsURL: "nats://127.0.0.1:1", token: "t"}, (&stage{}).stageKinds())
 	require.NoError(t, err)
 	require.Equal(t, "127.0.0.1:8441", members[0].httpAddress)
 	require.Equal(t, "127.0.0.1:8442", members[1].httpAddress)
@@ -287,17 +287,17 @@ func TestOwnPortsUnlessFreeOnesAreAskedFor(t *testing.T) {
 
 func TestInstancesKnowTheirPredecessors(t *testing.T) {
 	d := &dataDir{path: t.TempDir()}
-	gone, err := d.succeed("backup-runner", []string{"a", "b"})
+	gone, err := d.recordInstances("backup-runner", []string{"a", "b"})
 	require.NoError(t, err)
 	require.Empty(t, gone)
-	gone, err = d.succeed("backup-runner", []string{"c"})
+	gone, err = d.recordInstances("backup-runner", []string{"c"})
 	require.NoError(t, err)
 	require.Equal(t, []string{"a", "b"}, gone)
-	gone, err = d.succeed("restore-runner", []string{"x"})
+	gone, err = d.recordInstances("restore-runner", []string{"x"})
 	require.NoError(t, err)
 	require.Empty(t, gone)
 	for range maxInstances + 5 {
-		gone, err = d.succeed("backup-runner", []string{"d"})
+		gone, err = d.recordInstances("backup-runner", []string{"d"})
 		require.NoError(t, err)
 	}
 	require.Len(t, gone, maxInstances)

@@ -18,15 +18,15 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 )
 
-// replica is another process that syncs the same cluster and bucket through c.
-func (b *bed) replica(c client.Client) *Syncer {
+// newReplica is another process that syncs the same cluster and bucket through c.
+func (b *bed) newReplica(c client.Client) *Syncer {
 	return New(Config{
 		Reader: c, Client: c, Namespace: "velero", Opener: b, Clock: b.clock, Log: slog.New(slog.DiscardHandler), Period: time.Minute,
 	})
 }
 
-// phases returns the phase of each Backup by name.
-func (b *bed) phases() map[string]velerov1.BackupPhase {
+// backupPhases returns the phase of each Backup by name.
+func (b *bed) backupPhases() map[string]velerov1.BackupPhase {
 	b.t.Helper()
 	var list velerov1.BackupList
 	require.NoError(b.t, b.client.List(b.t.Context(), &list))
@@ -37,11 +37,11 @@ func (b *bed) phases() map[string]velerov1.BackupPhase {
 	return phases
 }
 
-func filled(t *testing.T) *bed {
-	b := newBed(t, existing("gone", longName, velerov1.BackupPhaseCompleted), existing("running", longName, velerov1.BackupPhaseInProgress))
-	b.put(stored("a", velerov1.BackupPhaseCompleted))
-	b.put(stored("b", velerov1.BackupPhasePartiallyFailed))
-	b.put(stored("c", velerov1.BackupPhaseFailed))
+func newFilledBed(t *testing.T) *bed {
+	b := newBed(t, existingBackup("gone", longName, velerov1.BackupPhaseCompleted), existingBackup("running", longName, velerov1.BackupPhaseInProgress))
+	b.putBackup(storedBackup("a", velerov1.BackupPhaseCompleted))
+	b.putBackup(storedBackup("b", velerov1.BackupPhasePartiallyFailed))
+	b.putBackup(storedBackup("c", velerov1.BackupPhaseFailed))
 	b.store.Set(layout.OwnerFile("running"), []byte("{}"))
 	return b
 }
@@ -52,7 +52,7 @@ var synced = map[string]velerov1.BackupPhase{"a": "Completed", "b": "PartiallyFa
 func TestDeathAtEveryWriteOfASync(t *testing.T) {
 	for _, before := range []bool{true, false} {
 		for k := 1; ; k++ {
-			b := filled(t)
+			b := newFilledBed(t)
 			ctx, die := context.WithCancel(t.Context())
 			writes, dead := 0, false
 			write := func(do func() error) error {
@@ -82,25 +82,25 @@ func TestDeathAtEveryWriteOfASync(t *testing.T) {
 					return write(func() error { return c.Delete(ctx, obj, opts...) })
 				},
 			})
-			_ = b.replica(c).Pass(ctx)
+			_ = b.newReplica(c).Pass(ctx)
 			die()
 			if !dead {
 				require.Greater(t, k, 5, "every write was reached")
 				break
 			}
 			b.clock.Step(time.Minute)
-			require.NoError(t, b.replica(b.client).Pass(t.Context()))
-			require.Equal(t, synced, b.phases(), "write %d, before: %v", k, before)
+			require.NoError(t, b.newReplica(b.client).Pass(t.Context()))
+			require.Equal(t, synced, b.backupPhases(), "write %d, before: %v", k, before)
 		}
 	}
 }
 
 func TestTwoReplicasSyncAtOnce(t *testing.T) {
 	for range 10 {
-		b := filled(t)
+		b := newFilledBed(t)
 		var group sync.WaitGroup
 		for range 3 {
-			s := b.replica(b.client)
+			s := b.newReplica(b.client)
 			group.Go(func() {
 				if err := s.Pass(t.Context()); err != nil {
 					t.Errorf("sync: %v", err)
@@ -108,7 +108,7 @@ func TestTwoReplicasSyncAtOnce(t *testing.T) {
 			})
 		}
 		group.Wait()
-		require.Equal(t, synced, b.phases())
+		require.Equal(t, synced, b.backupPhases())
 	}
 }
 
@@ -116,30 +116,30 @@ func TestTwoReplicasSyncAtOnce(t *testing.T) {
 // being written has no velero-backup.json yet.
 func TestABackupOnItsWayOutIsNotImported(t *testing.T) {
 	b := newBed(t)
-	b.put(stored("leaving", velerov1.BackupPhaseCompleted))
+	b.putBackup(storedBackup("leaving", velerov1.BackupPhaseCompleted))
 	b.store.Set(layout.BackupLog("leaving"), nil)
 	require.NoError(t, b.store.Delete(t.Context(), layout.BackupTarball("leaving")))
 	b.store.Set(layout.OwnerFile("begun"), []byte("{}"))
 	b.store.Set(layout.BackupTarball("begun"), nil)
 	b.store.Set(layout.BackupManifest("begun"), nil)
-	failed := stored("failed", velerov1.BackupPhaseFailed)
-	b.put(failed)
+	failed := storedBackup("failed", velerov1.BackupPhaseFailed)
+	b.putBackup(failed)
 	require.NoError(t, b.store.Delete(t.Context(), layout.BackupTarball("failed")))
-	b.pass()
-	require.Equal(t, map[string]velerov1.BackupPhase{"failed": "Failed"}, b.phases())
+	b.runPass()
+	require.Equal(t, map[string]velerov1.BackupPhase{"failed": "Failed"}, b.backupPhases())
 }
 
 // TestADeletionThatOvertakesASyncIsNotUndone: the backup is deleted, in full or in part, at each
 // instant of its import.
 func TestADeletionThatOvertakesASyncIsNotUndone(t *testing.T) {
 	for name, remove := range map[string]func(*bed){
-		"all of it":    func(b *bed) { b.empty() },
+		"all of it":    func(b *bed) { b.emptyBackup() },
 		"its tarball":  func(b *bed) { require.NoError(b.t, b.store.Delete(b.t.Context(), layout.BackupTarball("b"))) },
-		"all but mark": func(b *bed) { b.empty(); b.store.Set(layout.BackupMetadata("b"), b.mark()) },
+		"all but mark": func(b *bed) { b.emptyBackup(); b.store.Set(layout.BackupMetadata("b"), b.readMark()) },
 	} {
 		for k := 1; ; k++ {
 			b := newBed(t)
-			b.put(stored("b", velerov1.BackupPhaseCompleted))
+			b.putBackup(storedBackup("b", velerov1.BackupPhaseCompleted))
 			calls, done := 0, false
 			b.store.Inject(func(memstore.Op, string) error {
 				if calls++; calls == k {
@@ -149,19 +149,19 @@ func TestADeletionThatOvertakesASyncIsNotUndone(t *testing.T) {
 				}
 				return nil
 			})
-			b.pass()
+			b.runPass()
 			if !done {
 				require.Greater(t, k, 8, "every call was reached")
 				break
 			}
 			if k < 8 { // up to the second read
-				require.Empty(t, b.phases(), "%s at call %d", name, k)
+				require.Empty(t, b.backupPhases(), "%s at call %d", name, k)
 				continue
 			}
-			b.empty() // the deletion ends
+			b.emptyBackup() // the deletion ends
 			b.clock.Step(time.Minute)
-			b.pass()
-			require.Empty(t, b.phases(), "%s at call %d", name, k)
+			b.runPass()
+			require.Empty(t, b.backupPhases(), "%s at call %d", name, k)
 		}
 	}
 }
@@ -170,46 +170,46 @@ func TestADeletionThatOvertakesASyncIsNotUndone(t *testing.T) {
 // exists leaves an object that the next sync removes.
 func TestDeathBeforeTheSecondLook(t *testing.T) {
 	b := newBed(t)
-	b.put(stored("b", velerov1.BackupPhaseCompleted))
+	b.putBackup(storedBackup("b", velerov1.BackupPhaseCompleted))
 	b.store.Inject(func(op memstore.Op, key string) error {
-		if op == memstore.OpStat && b.get("b") != nil {
+		if op == memstore.OpStat && b.getBackup("b") != nil {
 			return errors.New("the process is dead")
 		}
 		return nil
 	})
 	require.Error(t, b.s.Pass(t.Context()))
-	require.NotNil(t, b.get("b"))
+	require.NotNil(t, b.getBackup("b"))
 	b.store.Inject(nil)
-	b.empty()
+	b.emptyBackup()
 	b.clock.Step(time.Minute)
-	b.pass()
-	require.Nil(t, b.get("b"))
+	b.runPass()
+	require.Nil(t, b.getBackup("b"))
 }
 
 // TestTheObjectOfADeletionIsNotReplaced: while a deletion is under way its Backup exists, and stays
 // as it is.
 func TestTheObjectOfADeletionIsNotReplaced(t *testing.T) {
-	b := newBed(t, existing("b", longName, velerov1.BackupPhaseDeleting))
-	b.put(stored("b", velerov1.BackupPhaseCompleted))
-	b.pass()
-	b.empty()
+	b := newBed(t, existingBackup("b", longName, velerov1.BackupPhaseDeleting))
+	b.putBackup(storedBackup("b", velerov1.BackupPhaseCompleted))
+	b.runPass()
+	b.emptyBackup()
 	b.clock.Step(time.Minute)
-	b.pass()
-	require.Equal(t, map[string]velerov1.BackupPhase{"b": "Deleting"}, b.phases())
+	b.runPass()
+	require.Equal(t, map[string]velerov1.BackupPhase{"b": "Deleting"}, b.backupPhases())
 }
 
-// empty deletes the backup b from the bucket.
-func (b *bed) empty() {
+// emptyBackup deletes the backup b from the bucket.
+func (b *bed) emptyBackup() {
 	b.t.Helper()
 	_, err := objectstore.DeletePrefix(b.t.Context(), b.store, layout.BackupDir("b"))
 	require.NoError(b.t, err)
 }
 
-// mark is the velero-backup.json of backup b.
-func (b *bed) mark() []byte {
+// readMark is the velero-backup.json of backup b.
+func (b *bed) readMark() []byte {
 	b.t.Helper()
 	other := newBed(b.t)
-	other.put(stored("b", velerov1.BackupPhaseCompleted))
+	other.putBackup(storedBackup("b", velerov1.BackupPhaseCompleted))
 	data, ok := other.store.Bytes(layout.BackupMetadata("b"))
 	require.True(b.t, ok)
 	return data

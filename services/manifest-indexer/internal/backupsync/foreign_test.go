@@ -20,16 +20,16 @@ import (
 // deleted without its volume data.
 func TestABucketGivesNoOrdersOfOurs(t *testing.T) {
 	b := newBed(t)
-	backup := stored("b", velerov1.BackupPhaseCompleted)
+	backup := storedBackup("b", velerov1.BackupPhaseCompleted)
 	backup.Finalizers = []string{"example.com/never"}
 	backup.Labels = map[string]string{"team": "a", "velero.io/schedule-name": "daily", "holdfast.io/own": "x"}
 	backup.Annotations = map[string]string{
 		"note": "kept", "velero.io/source-cluster-k8s-major-version": "1", holdfast.AnnotationClaim: "{}", holdfast.AnnotationCancel: "now",
 		holdfast.AnnotationSkipDeleteActions: "true", holdfast.AnnotationLeaveVolumeData: "true", "holdfast.io/unknown": "x",
 	}
-	b.put(backup)
-	b.pass()
-	got := b.get("b")
+	b.putBackup(backup)
+	b.runPass()
+	got := b.getBackup("b")
 	require.Empty(t, got.Finalizers)
 	require.Equal(t, map[string]string{"note": "kept", "velero.io/source-cluster-k8s-major-version": "1"}, got.Annotations)
 	require.Equal(t, map[string]string{"team": "a", "velero.io/schedule-name": "daily", velerov1.LabelStorageLocation: velerov1.LabelValue(longName)}, got.Labels)
@@ -58,12 +58,12 @@ func TestUnfinishedBackupsAreNoWork(t *testing.T) {
 			if expired {
 				want, expiration = tc.after, start.Add(-time.Hour)
 			}
-			backup := stored(name, tc.phase)
+			backup := storedBackup(name, tc.phase)
 			backup.Status.Expiration = &metav1.Time{Time: expiration}
-			b.put(backup)
+			b.putBackup(backup)
 			b.clock.Step(time.Minute)
-			b.pass()
-			got := b.get(name)
+			b.runPass()
+			got := b.getBackup(name)
 			require.Equal(t, want == "", got == nil, "%s, expired: %t", tc.phase, expired)
 			if got != nil {
 				require.Equal(t, want, got.Status.Phase)
@@ -75,16 +75,16 @@ func TestUnfinishedBackupsAreNoWork(t *testing.T) {
 // TestABucketCannotFillTheAPIServer: every directory of a bucket became an object, however many
 // there were.
 func TestABucketCannotFillTheAPIServer(t *testing.T) {
-	b := newBed(t, existing("here", "other", velerov1.BackupPhaseCompleted))
+	b := newBed(t, existingBackup("here", "other", velerov1.BackupPhaseCompleted))
 	b.s.limit = 4
 	for i := range 9 {
-		b.put(stored(fmt.Sprintf("b%d", i), velerov1.BackupPhaseCompleted))
+		b.putBackup(storedBackup(fmt.Sprintf("b%d", i), velerov1.BackupPhaseCompleted))
 	}
 	for range 2 {
-		b.pass()
+		b.runPass()
 		b.clock.Step(time.Minute)
 		for i := range 9 {
-			require.Equal(t, i < 3, b.get(fmt.Sprintf("b%d", i)) != nil, i)
+			require.Equal(t, i < 3, b.getBackup(fmt.Sprintf("b%d", i)) != nil, i)
 		}
 	}
 }
@@ -100,7 +100,7 @@ func podVolume(name, backup string, phase velerov1.PodVolumePhase) velerov1.PodV
 // with that one's volumes.
 func TestPodVolumeBackupsOfABucketStartNothing(t *testing.T) {
 	b := newBed(t)
-	b.put(stored("b", velerov1.BackupPhaseCompleted))
+	b.putBackup(storedBackup("b", velerov1.BackupPhaseCompleted))
 	good := podVolume("good", "b", velerov1.PodVolumePhaseCompleted)
 	good.Finalizers = []string{"example.com/never"}
 	good.Annotations = map[string]string{"velero.io/pvc-name": "data", holdfast.AnnotationCancel: "x"}
@@ -120,8 +120,8 @@ func TestPodVolumeBackupsOfABucketStartNothing(t *testing.T) {
 	}
 	data, err := json.Marshal(list)
 	require.NoError(t, err)
-	b.store.Set(layout.BackupPodVolumeBackups("b"), zip(t, data))
-	b.pass()
+	b.store.Set(layout.BackupPodVolumeBackups("b"), gzipData(t, data))
+	b.runPass()
 	var got velerov1.PodVolumeBackupList
 	require.NoError(t, b.client.List(t.Context(), &got, client.InNamespace("velero")))
 	names := map[string]*velerov1.PodVolumeBackup{}
@@ -133,5 +133,5 @@ func TestPodVolumeBackupsOfABucketStartNothing(t *testing.T) {
 	require.Contains(t, names, "canceled")
 	require.Empty(t, names["good"].Finalizers)
 	require.Equal(t, map[string]string{"velero.io/pvc-name": "data"}, names["good"].Annotations)
-	require.Equal(t, []metav1.OwnerReference{{APIVersion: "velero.io/v1", Kind: "Backup", Name: "b", UID: b.get("b").UID}}, names["good"].OwnerReferences)
+	require.Equal(t, []metav1.OwnerReference{{APIVersion: "velero.io/v1", Kind: "Backup", Name: "b", UID: b.getBackup("b").UID}}, names["good"].OwnerReferences)
 }

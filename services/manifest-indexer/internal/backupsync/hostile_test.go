@@ -18,14 +18,14 @@ func TestForgedFilesOfABackupCostBoundedMemory(t *testing.T) {
 	b := newBed(t)
 	for i, element := range []string{"{}", "null", `{"metadata":{"ownerReferences":[{},{},{},{},{},{},{},{},{},{}]}}`} {
 		name := "b" + strings.Repeat("b", i)
-		b.put(stored(name, velerov1.BackupPhaseCompleted))
+		b.putBackup(storedBackup(name, velerov1.BackupPhaseCompleted))
 		b.store.Set(layout.BackupPodVolumeBackups(name), limittest.Packed(t, limittest.List("[", element, "]", 32<<20)))
 	}
 	hooks := limittest.Text(t, limittest.List(`{"apiVersion":"velero.io/v1","kind":"Backup","metadata":{"name":"h"},"spec":{"hooks":{"resources":[`, "{}", `]}},"status":{"phase":"Completed"}}`, 6<<20))
 	b.store.Set(layout.BackupMetadata("h"), hooks)
 	b.store.Set(layout.BackupTarball("h"), []byte("x"))
-	b.put(stored("good", velerov1.BackupPhaseCompleted))
-	require.Less(t, limittest.Allocated(b.pass), uint64(1<<30))
-	require.NotNil(t, b.get("good"))
-	require.NotNil(t, b.get("b"))
+	b.putBackup(storedBackup("good", velerov1.BackupPhaseCompleted))
+	require.Less(t, limittest.Allocated(b.runPass), uint64(1<<30))
+	require.NotNil(t, b.getBackup("good"))
+	require.NotNil(t, b.getBackup("b"))
 }

@@ -41,17 +41,17 @@ func (s *Syncer) importBackup(ctx context.Context, loc *velerov1.BackupStorageLo
 	case err != nil:
 		return err
 	}
-	backup, err := decode(data, name)
+	backup, err := decodeBackup(data, name)
 	if err != nil {
 		return &backupError{err}
 	}
-	if !s.importable(backup) {
+	if !s.isImportable(backup) {
 		return nil
 	}
-	if away, err := s.leaving(ctx, store, backup); away || err != nil {
+	if away, err := s.isBeingDeleted(ctx, store, backup); away || err != nil {
 		return err
 	}
-	if err := s.adopt(ctx, backup, loc); err != nil {
+	if err := s.adoptBackup(ctx, backup, loc); err != nil {
 		return err
 	}
 	failpoint.Hit("manifest-indexer/sync-before-create")
@@ -73,9 +73,9 @@ func (s *Syncer) importBackup(ctx context.Context, loc *velerov1.BackupStorageLo
 	return s.importPodVolumeBackups(ctx, loc, store, backup)
 }
 
-// leaving reports that the backup is being deleted, by another cluster or by a process that died
+// isBeingDeleted reports that the backup is being deleted, by another cluster or by a process that died
 // over it: its tarball, which goes first, is gone. One that failed need not have had any.
-func (s *Syncer) leaving(ctx context.Context, store objectstore.Reader, b *velerov1.Backup) (bool, error) {
+func (s *Syncer) isBeingDeleted(ctx context.Context, store objectstore.Reader, b *velerov1.Backup) (bool, error) {
 	if b.Status.Phase == velerov1.BackupPhaseFailed {
 		return false, nil
 	}
@@ -87,7 +87,7 @@ func (s *Syncer) leaving(ctx context.Context, store objectstore.Reader, b *veler
 	return true, nil
 }
 
-func decode(data []byte, name string) (*velerov1.Backup, error) {
+func decodeBackup(data []byte, name string) (*velerov1.Backup, error) {
 	backup := &velerov1.Backup{}
 	if err := jsonlimit.Unmarshal(data, backup, jsonlimit.Object); err != nil {
 		return nil, fmt.Errorf("velero-backup.json: %w", err)
@@ -101,9 +101,9 @@ func decode(data []byte, name string) (*velerov1.Backup, error) {
 	return backup, nil
 }
 
-// importable takes ended backups, and those that were left unfinished so long ago that they
+// isImportable takes ended backups, and those that were left unfinished so long ago that they
 // expired; those count as partially failed (Velero 1.18).
-func (s *Syncer) importable(b *velerov1.Backup) bool {
+func (s *Syncer) isImportable(b *velerov1.Backup) bool {
 	switch b.Status.Phase {
 	case velerov1.BackupPhaseWaitingForPluginOperations, velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed,
 		velerov1.BackupPhaseFinalizing, velerov1.BackupPhaseFinalizingPartiallyFailed:
@@ -119,14 +119,14 @@ func (s *Syncer) importable(b *velerov1.Backup) bool {
 	}
 }
 
-// adopt makes the object this cluster's: what the other API server and other processes knew does
+// adoptBackup makes the object this cluster's: what the other API server and other processes knew does
 // not hold here.
-func (s *Syncer) adopt(ctx context.Context, b *velerov1.Backup, loc *velerov1.BackupStorageLocation) error {
-	owners, err := s.owners(ctx, b.OwnerReferences)
+func (s *Syncer) adoptBackup(ctx context.Context, b *velerov1.Backup, loc *velerov1.BackupStorageLocation) error {
+	owners, err := s.keptOwners(ctx, b.OwnerReferences)
 	if err != nil {
 		return err
 	}
-	b.ObjectMeta = s.metadata(b.ObjectMeta)
+	b.ObjectMeta = s.importedMeta(b.ObjectMeta)
 	b.OwnerReferences = owners
 	b.Labels[velerov1.LabelStorageLocation] = velerov1.LabelValue(loc.Name)
 	b.Spec.StorageLocation = loc.Name
@@ -134,11 +134,11 @@ func (s *Syncer) adopt(ctx context.Context, b *velerov1.Backup, loc *velerov1.Ba
 	return nil
 }
 
-// metadata keeps the name, labels and annotations of what a bucket holds. Holdfast's own are
+// importedMeta keeps the name, labels and annotations of what a bucket holds. Holdfast's own are
 // dropped, such as claims, requests to cancel and the permission to delete without volume data:
 // they are about an object in another cluster, or forged by a writer of the bucket. Finalizers are
 // dropped because no controller here would remove them.
-func (s *Syncer) metadata(from metav1.ObjectMeta) metav1.ObjectMeta {
+func (s *Syncer) importedMeta(from metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: from.Name, Namespace: s.Namespace, Labels: notOurs(from.Labels), Annotations: notOurs(from.Annotations)}
 }
 
@@ -153,9 +153,9 @@ func notOurs(from map[string]string) map[string]string {
 	return kept
 }
 
-// owners keeps a Schedule only where that very Schedule exists; with another UID the garbage
+// keptOwners keeps a Schedule only where that very Schedule exists; with another UID the garbage
 // collector would delete the backup.
-func (s *Syncer) owners(ctx context.Context, refs []metav1.OwnerReference) ([]metav1.OwnerReference, error) {
+func (s *Syncer) keptOwners(ctx context.Context, refs []metav1.OwnerReference) ([]metav1.OwnerReference, error) {
 	var kept []metav1.OwnerReference
 	for _, ref := range refs {
 		if ref.Kind != "Schedule" {
@@ -182,9 +182,9 @@ func (s *Syncer) undoIfDeleted(ctx context.Context, store objectstore.Store, b *
 		return false, err
 	}
 	if there {
-		if gone, err = s.leaving(ctx, store, b); !gone || err != nil {
+		if gone, err = s.isBeingDeleted(ctx, store, b); !gone || err != nil {
 			return false, err
 		}
 	}
-	return true, s.remove(ctx, b)
+	return true, s.removeBackup(ctx, b)
 }

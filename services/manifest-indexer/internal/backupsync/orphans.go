@@ -33,7 +33,7 @@ func (s *Syncer) removeOrphans(ctx context.Context, loc *velerov1.BackupStorageL
 			continue
 		}
 		failpoint.Hit("manifest-indexer/sync-before-orphan")
-		if err := s.remove(ctx, b); err != nil {
+		if err := s.removeBackup(ctx, b); err != nil {
 			return err
 		}
 		s.Log.Info("backup is no longer in the bucket", "location", loc.Name, "backup", b.Name)
@@ -41,8 +41,8 @@ func (s *Syncer) removeOrphans(ctx context.Context, loc *velerov1.BackupStorageL
 	return nil
 }
 
-// remove deletes this very object, not one of the same name made since.
-func (s *Syncer) remove(ctx context.Context, b *velerov1.Backup) error {
+// removeBackup deletes this very object, not one of the same name made since.
+func (s *Syncer) removeBackup(ctx context.Context, b *velerov1.Backup) error {
 	err := s.Client.Delete(ctx, b, client.Preconditions{UID: &b.UID, ResourceVersion: ptr.To(b.ResourceVersion)})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete backup %q: %w", b.Name, err)

@@ -30,7 +30,7 @@ func (s *Syncer) importPodVolumeBackups(ctx context.Context, loc *velerov1.Backu
 	}
 	for i := range list {
 		pvb := &list[i]
-		if why := unfit(pvb, backup); why != "" {
+		if why := unfitReason(pvb, backup); why != "" {
 			s.Log.Warn("PodVolumeBackup in the bucket is not imported", "location", loc.Name, "backup", backup.Name, "podVolumeBackup", pvb.Name, "reason", why)
 			continue
 		}
@@ -47,10 +47,10 @@ func (s *Syncer) importPodVolumeBackups(ctx context.Context, loc *velerov1.Backu
 	return nil
 }
 
-// unfit returns why an entry is not imported; empty when it is. A node agent of Velero runs
+// unfitReason returns why an entry is not imported; empty when it is. A node agent of Velero runs
 // whatever is not in a terminal phase, with the Pod and node that it names, and a restore takes the
 // entries that are labelled with its backup's name.
-func unfit(pvb *velerov1.PodVolumeBackup, backup *velerov1.Backup) string {
+func unfitReason(pvb *velerov1.PodVolumeBackup, backup *velerov1.Backup) string {
 	switch pvb.Status.Phase {
 	case velerov1.PodVolumePhaseCompleted, velerov1.PodVolumePhaseFailed, velerov1.PodVolumePhaseCanceled:
 	default:
@@ -65,7 +65,7 @@ func unfit(pvb *velerov1.PodVolumeBackup, backup *velerov1.Backup) string {
 // adoptPodVolume makes the object this cluster's, owned by the backup alone.
 func (s *Syncer) adoptPodVolume(pvb *velerov1.PodVolumeBackup, loc *velerov1.BackupStorageLocation, backup *velerov1.Backup) {
 	owners := pvb.OwnerReferences
-	pvb.ObjectMeta = s.metadata(pvb.ObjectMeta)
+	pvb.ObjectMeta = s.importedMeta(pvb.ObjectMeta)
 	for _, ref := range owners {
 		if ref.Kind == "Backup" && ref.Name == backup.Name {
 			ref.UID = backup.UID

@@ -90,19 +90,19 @@ func (s *Syncer) Pass(ctx context.Context) error {
 	var errs []error
 	for i := range list.Items {
 		loc := &list.Items[i]
-		if !s.due(loc) {
+		if !s.isDue(loc) {
 			continue
 		}
-		if err := s.sync(ctx, loc); err != nil {
+		if err := s.syncLocation(ctx, loc); err != nil {
 			errs = append(errs, fmt.Errorf("location %q: %w", loc.Name, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// due follows Velero 1.18: available, and not synced for the period of the location or else of the
+// isDue follows Velero 1.18: available, and not synced for the period of the location or else of the
 // server.
-func (s *Syncer) due(loc *velerov1.BackupStorageLocation) bool {
+func (s *Syncer) isDue(loc *velerov1.BackupStorageLocation) bool {
 	if loc.Status.Phase != velerov1.LocationPhaseAvailable {
 		return false
 	}
@@ -114,7 +114,7 @@ func (s *Syncer) due(loc *velerov1.BackupStorageLocation) bool {
 	return period > 0 && (last == nil || s.Clock.Now().Sub(last.Time) >= period)
 }
 
-func (s *Syncer) sync(ctx context.Context, loc *velerov1.BackupStorageLocation) (err error) {
+func (s *Syncer) syncLocation(ctx context.Context, loc *velerov1.BackupStorageLocation) (err error) {
 	store, err := s.Opener.Open(ctx, loc)
 	if err != nil {
 		return err

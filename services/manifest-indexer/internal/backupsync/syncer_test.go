@@ -61,13 +61,13 @@ func newBed(t *testing.T, objects ...client.Object) *bed {
 	return b
 }
 
-func (b *bed) pass() {
+func (b *bed) runPass() {
 	b.t.Helper()
 	require.NoError(b.t, b.s.Pass(b.t.Context()))
 }
 
-// get returns nil when the object does not exist.
-func (b *bed) get(name string) *velerov1.Backup {
+// getBackup returns nil when the object does not exist.
+func (b *bed) getBackup(name string) *velerov1.Backup {
 	b.t.Helper()
 	var got velerov1.Backup
 	err := b.client.Get(b.t.Context(), client.ObjectKey{Namespace: "velero", Name: name}, &got)
@@ -78,7 +78,7 @@ func (b *bed) get(name string) *velerov1.Backup {
 	return &got
 }
 
-func stored(name string, phase velerov1.BackupPhase) *velerov1.Backup {
+func storedBackup(name string, phase velerov1.BackupPhase) *velerov1.Backup {
 	b := &velerov1.Backup{
 		TypeMeta: metav1.TypeMeta{APIVersion: "velero.io/v1", Kind: "Backup"},
 		ObjectMeta: metav1.ObjectMeta{
@@ -94,7 +94,7 @@ func stored(name string, phase velerov1.BackupPhase) *velerov1.Backup {
 	return b
 }
 
-func (b *bed) put(backup *velerov1.Backup) {
+func (b *bed) putBackup(backup *velerov1.Backup) {
 	b.t.Helper()
 	data, err := json.Marshal(backup)
 	require.NoError(b.t, err)
@@ -105,15 +105,15 @@ func (b *bed) put(backup *velerov1.Backup) {
 func TestImportsEndedBackups(t *testing.T) {
 	b := newBed(t)
 	for _, phase := range []velerov1.BackupPhase{"Completed", "PartiallyFailed", "Failed", "Finalizing", "WaitingForPluginOperations", "InProgress", ""} {
-		b.put(stored("b-"+strings.ToLower(string(phase))+"x", phase))
+		b.putBackup(storedBackup("b-"+strings.ToLower(string(phase))+"x", phase))
 	}
-	expired := stored("expired", velerov1.BackupPhaseFinalizing)
+	expired := storedBackup("expired", velerov1.BackupPhaseFinalizing)
 	expired.Status.Expiration = &metav1.Time{Time: start.Add(-time.Hour)}
-	b.put(expired)
+	b.putBackup(expired)
 	b.store.Set("backups/being-written/parts/u/1", []byte("x"))
-	b.pass()
+	b.runPass()
 
-	got := b.get("b-completedx")
+	got := b.getBackup("b-completedx")
 	require.NotNil(t, got)
 	require.Equal(t, velerov1.BackupPhaseCompleted, got.Status.Phase)
 	require.Equal(t, 3, got.Status.Errors)
@@ -123,18 +123,18 @@ func TestImportsEndedBackups(t *testing.T) {
 	require.Equal(t, map[string]string{"note": "kept"}, got.Annotations)
 	require.NotEqual(t, types.UID("their-uid"), got.UID)
 	require.Empty(t, got.ManagedFields)
-	require.NotNil(t, b.get("b-partiallyfailedx"))
-	require.NotNil(t, b.get("b-failedx"))
+	require.NotNil(t, b.getBackup("b-partiallyfailedx"))
+	require.NotNil(t, b.getBackup("b-failedx"))
 	for _, name := range []string{"b-finalizingx", "b-waitingforpluginoperationsx", "b-inprogressx", "b-x", "being-written"} {
-		require.Nil(t, b.get(name), name)
+		require.Nil(t, b.getBackup(name), name)
 	}
-	require.Equal(t, velerov1.BackupPhasePartiallyFailed, b.get("expired").Status.Phase)
+	require.Equal(t, velerov1.BackupPhasePartiallyFailed, b.getBackup("expired").Status.Phase)
 
 	reads := b.store.Calls(memstore.OpList)
-	b.pass()
+	b.runPass()
 	require.Equal(t, reads, b.store.Calls(memstore.OpList), "not due")
 	b.clock.Step(time.Minute)
-	b.pass()
+	b.runPass()
 	require.Greater(t, b.store.Calls(memstore.OpList), reads)
 }
 
@@ -145,11 +145,11 @@ func TestDamagedBackupsDoNotHoldUpOthers(t *testing.T) {
 	b.store.Set(layout.BackupMetadata("other-kind"), []byte(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"other-kind"}}`))
 	b.store.Set("backups/copied/velero-backup.json", []byte(`{"apiVersion":"velero.io/v1","kind":"Backup","metadata":{"name":"original"}}`))
 	b.store.Set("backups/Has Space/velero-backup.json", []byte(`{}`))
-	b.put(stored("good", velerov1.BackupPhaseCompleted))
-	b.pass()
-	require.NotNil(t, b.get("good"))
+	b.putBackup(storedBackup("good", velerov1.BackupPhaseCompleted))
+	b.runPass()
+	require.NotNil(t, b.getBackup("good"))
 	for _, name := range []string{"broken", "huge", "other-kind", "copied", "original"} {
-		require.Nil(t, b.get(name), name)
+		require.Nil(t, b.getBackup(name), name)
 	}
 }
 
@@ -157,7 +157,7 @@ func TestDamagedBackupsDoNotHoldUpOthers(t *testing.T) {
 func TestAnUnreadableBackupDoesNotHoldUpOthers(t *testing.T) {
 	b := newBed(t)
 	for i := range 20 {
-		b.put(stored(fmt.Sprintf("b%02d", i), velerov1.BackupPhaseCompleted))
+		b.putBackup(storedBackup(fmt.Sprintf("b%02d", i), velerov1.BackupPhaseCompleted))
 	}
 	b.store.Inject(func(_ memstore.Op, key string) error {
 		if strings.HasPrefix(key, "backups/b07/") {
@@ -167,27 +167,27 @@ func TestAnUnreadableBackupDoesNotHoldUpOthers(t *testing.T) {
 	})
 	require.ErrorIs(t, b.s.Pass(t.Context()), objectstore.ErrAccess)
 	for i := range 20 {
-		require.Equal(t, i == 7, b.get(fmt.Sprintf("b%02d", i)) == nil, i)
+		require.Equal(t, i == 7, b.getBackup(fmt.Sprintf("b%02d", i)) == nil, i)
 	}
 }
 
 func TestScheduleOwnersMustBeTheSame(t *testing.T) {
 	b := newBed(t, &velerov1.Schedule{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "here", UID: "same"}})
-	backup := stored("b", velerov1.BackupPhaseCompleted)
+	backup := storedBackup("b", velerov1.BackupPhaseCompleted)
 	ref := func(kind, name string, uid types.UID) metav1.OwnerReference {
 		return metav1.OwnerReference{APIVersion: "velero.io/v1", Kind: kind, Name: name, UID: uid}
 	}
 	backup.OwnerReferences = []metav1.OwnerReference{
 		ref("Schedule", "here", "same"), ref("Schedule", "here", "other"), ref("Schedule", "gone", "x"), ref("Team", "t", "y"),
 	}
-	b.put(backup)
-	b.pass()
-	require.Equal(t, []metav1.OwnerReference{ref("Schedule", "here", "same"), ref("Team", "t", "y")}, b.get("b").OwnerReferences)
+	b.putBackup(backup)
+	b.runPass()
+	require.Equal(t, []metav1.OwnerReference{ref("Schedule", "here", "same"), ref("Team", "t", "y")}, b.getBackup("b").OwnerReferences)
 }
 
 func TestImportsPodVolumeBackups(t *testing.T) {
 	b := newBed(t)
-	b.put(stored("b", velerov1.BackupPhaseCompleted))
+	b.putBackup(storedBackup("b", velerov1.BackupPhaseCompleted))
 	pvb := velerov1.PodVolumeBackup{ObjectMeta: metav1.ObjectMeta{
 		Name: "b-1", Namespace: "elsewhere", UID: "x", Labels: map[string]string{velerov1.LabelBackupName: "b", velerov1.LabelBackupUID: "their-uid"},
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "velero.io/v1", Kind: "Backup", Name: "b", UID: "their-uid"}},
@@ -196,24 +196,24 @@ func TestImportsPodVolumeBackups(t *testing.T) {
 	pvb.Status.SnapshotID, pvb.Status.Phase = "snap", velerov1.PodVolumePhaseCompleted
 	data, err := json.Marshal([]velerov1.PodVolumeBackup{pvb})
 	require.NoError(t, err)
-	b.store.Set(layout.BackupPodVolumeBackups("b"), zip(t, data))
-	b.put(stored("none", velerov1.BackupPhaseCompleted))
-	b.store.Set(layout.BackupPodVolumeBackups("none"), zip(t, []byte("null\n")))
-	b.put(stored("damaged", velerov1.BackupPhaseCompleted))
-	b.store.Set(layout.BackupPodVolumeBackups("damaged"), zip(t, data)[:20])
-	b.pass()
+	b.store.Set(layout.BackupPodVolumeBackups("b"), gzipData(t, data))
+	b.putBackup(storedBackup("none", velerov1.BackupPhaseCompleted))
+	b.store.Set(layout.BackupPodVolumeBackups("none"), gzipData(t, []byte("null\n")))
+	b.putBackup(storedBackup("damaged", velerov1.BackupPhaseCompleted))
+	b.store.Set(layout.BackupPodVolumeBackups("damaged"), gzipData(t, data)[:20])
+	b.runPass()
 	var got velerov1.PodVolumeBackup
 	require.NoError(t, b.client.Get(t.Context(), client.ObjectKey{Namespace: "velero", Name: "b-1"}, &got))
-	uid := b.get("b").UID
+	uid := b.getBackup("b").UID
 	require.Equal(t, uid, got.OwnerReferences[0].UID)
 	require.Equal(t, string(uid), got.Labels[velerov1.LabelBackupUID])
 	require.Equal(t, longName, got.Spec.BackupStorageLocation)
 	require.Equal(t, "snap", got.Status.SnapshotID)
-	require.NotNil(t, b.get("none"))
-	require.NotNil(t, b.get("damaged"))
+	require.NotNil(t, b.getBackup("none"))
+	require.NotNil(t, b.getBackup("damaged"))
 }
 
-func zip(t *testing.T, data []byte) []byte {
+func gzipData(t *testing.T, data []byte) []byte {
 	t.Helper()
 	var buf bytes.Buffer
 	w := gzip.NewWriter(&buf)
@@ -223,7 +223,7 @@ func zip(t *testing.T, data []byte) []byte {
 	return buf.Bytes()
 }
 
-func existing(name, location string, phase velerov1.BackupPhase) *velerov1.Backup {
+func existingBackup(name, location string, phase velerov1.BackupPhase) *velerov1.Backup {
 	b := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "velero", Name: name, UID: types.UID("uid-" + name),
 		Labels: map[string]string{velerov1.LabelStorageLocation: velerov1.LabelValue(location)},
@@ -234,25 +234,25 @@ func existing(name, location string, phase velerov1.BackupPhase) *velerov1.Backu
 
 func TestRemovesOrphans(t *testing.T) {
 	b := newBed(t,
-		existing("gone", longName, velerov1.BackupPhaseCompleted), existing("gone-pf", longName, velerov1.BackupPhasePartiallyFailed),
-		existing("failed", longName, velerov1.BackupPhaseFailed), existing("running", longName, velerov1.BackupPhaseInProgress),
-		existing("deleting", longName, velerov1.BackupPhaseDeleting), existing("elsewhere", "other", velerov1.BackupPhaseCompleted),
-		existing("there", longName, velerov1.BackupPhaseCompleted), existing("log-left", longName, velerov1.BackupPhaseCompleted),
+		existingBackup("gone", longName, velerov1.BackupPhaseCompleted), existingBackup("gone-pf", longName, velerov1.BackupPhasePartiallyFailed),
+		existingBackup("failed", longName, velerov1.BackupPhaseFailed), existingBackup("running", longName, velerov1.BackupPhaseInProgress),
+		existingBackup("deleting", longName, velerov1.BackupPhaseDeleting), existingBackup("elsewhere", "other", velerov1.BackupPhaseCompleted),
+		existingBackup("there", longName, velerov1.BackupPhaseCompleted), existingBackup("log-left", longName, velerov1.BackupPhaseCompleted),
 	)
-	b.put(stored("there", velerov1.BackupPhaseCompleted))
+	b.putBackup(storedBackup("there", velerov1.BackupPhaseCompleted))
 	b.store.Set(layout.BackupLog("log-left"), []byte("x"))
-	b.pass()
+	b.runPass()
 	for _, name := range []string{"gone", "gone-pf"} {
-		require.Nil(t, b.get(name), name)
+		require.Nil(t, b.getBackup(name), name)
 	}
 	for _, name := range []string{"failed", "running", "deleting", "elsewhere", "there", "log-left"} {
-		require.NotNil(t, b.get(name), name)
+		require.NotNil(t, b.getBackup(name), name)
 	}
 }
 
 // TestUnreadableBucketRemovesNothing is the accident that would be worst.
 func TestUnreadableBucketRemovesNothing(t *testing.T) {
-	b := newBed(t, existing("b", longName, velerov1.BackupPhaseCompleted))
+	b := newBed(t, existingBackup("b", longName, velerov1.BackupPhaseCompleted))
 	b.store.Inject(func(op memstore.Op, _ string) error {
 		if op == memstore.OpList {
 			return errors.New("timeout")
@@ -260,7 +260,7 @@ func TestUnreadableBucketRemovesNothing(t *testing.T) {
 		return nil
 	})
 	require.ErrorContains(t, b.s.Pass(t.Context()), longName)
-	require.NotNil(t, b.get("b"))
+	require.NotNil(t, b.getBackup("b"))
 	var loc velerov1.BackupStorageLocation
 	require.NoError(t, b.client.Get(t.Context(), client.ObjectKey{Namespace: "velero", Name: longName}, &loc))
 	require.Nil(t, loc.Status.LastSyncedTime)
@@ -268,15 +268,15 @@ func TestUnreadableBucketRemovesNothing(t *testing.T) {
 
 func TestABackupDeletedMeanwhileDoesNotComeBack(t *testing.T) {
 	b := newBed(t)
-	b.put(stored("b", velerov1.BackupPhaseCompleted))
+	b.putBackup(storedBackup("b", velerov1.BackupPhaseCompleted))
 	b.store.Inject(func(op memstore.Op, key string) error {
 		if op == memstore.OpStat && key == layout.BackupMetadata("b") {
 			return objectstore.ErrNotFound
 		}
 		return nil
 	})
-	b.pass()
-	require.Nil(t, b.get("b"))
+	b.runPass()
+	require.Nil(t, b.getBackup("b"))
 }
 
 func TestOnlyAvailableLocationsWithAPeriodAreSynced(t *testing.T) {
@@ -293,7 +293,7 @@ func TestOnlyAvailableLocationsWithAPeriodAreSynced(t *testing.T) {
 		require.NoError(t, b.client.Get(t.Context(), key, &loc))
 		change()
 		require.NoError(t, b.client.Update(t.Context(), &loc))
-		b.pass()
+		b.runPass()
 		require.Zero(t, b.store.Calls(memstore.OpList))
 	}
 }

@@ -69,15 +69,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if dr.Status.Phase == velerov1.DownloadRequestPhaseProcessed {
 		return r.untilExpiry(&dr), nil
 	}
-	url, err := r.link(ctx, &dr)
-	if err != nil && !unanswerable(err) {
+	url, err := r.signURL(ctx, &dr)
+	if err != nil && !isUnanswerable(err) {
 		return reconcile.Result{}, err
 	}
 	if err != nil {
 		r.Log.Info("download request cannot be answered now", "request", dr.Name, "kind", string(dr.Spec.Target.Kind), "target", dr.Spec.Target.Name, "reason", err)
 	}
 	failpoint.Hit("manifest-indexer/download-before-status")
-	if err := r.record(ctx, &dr, url, now); err != nil {
+	if err := r.recordAnswer(ctx, &dr, url, now); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	failpoint.Hit("manifest-indexer/download-answered")
@@ -94,8 +94,8 @@ func (r *Reconciler) untilExpiry(dr *velerov1.DownloadRequest) reconcile.Result 
 	return reconcile.Result{RequeueAfter: max(dr.Status.Expiration.Sub(r.Clock.Now()), time.Second)}
 }
 
-// record writes the answer, or without one only when the request ends.
-func (r *Reconciler) record(ctx context.Context, dr *velerov1.DownloadRequest, url string, now time.Time) error {
+// recordAnswer writes the answer, or without one only when the request ends.
+func (r *Reconciler) recordAnswer(ctx context.Context, dr *velerov1.DownloadRequest, url string, now time.Time) error {
 	return kube.Update(ctx, r.Reader, r.Client, dr, func(d *velerov1.DownloadRequest) error {
 		if d.Status.Phase == velerov1.DownloadRequestPhaseProcessed || url == "" && d.Status.Expiration != nil {
 			return kube.ErrSkip
@@ -109,8 +109,8 @@ func (r *Reconciler) record(ctx context.Context, dr *velerov1.DownloadRequest, u
 	})
 }
 
-// link returns the URL. Whether the object exists is not checked: clients understand a 404.
-func (r *Reconciler) link(ctx context.Context, dr *velerov1.DownloadRequest) (url string, err error) {
+// signURL returns the URL. Whether the object exists is not checked: clients understand a 404.
+func (r *Reconciler) signURL(ctx context.Context, dr *velerov1.DownloadRequest) (url string, err error) {
 	target := dr.Spec.Target
 	key, err := layout.ForDownload(string(target.Kind), target.Name)
 	if err != nil {
@@ -159,9 +159,9 @@ func (r *Reconciler) locationOf(ctx context.Context, namespace string, target ve
 
 var errNoBackup = errors.New("its backup is not known yet")
 
-// unanswerable errors lie in the request or in what it names; they are no fault of this service or
+// isUnanswerable errors lie in the request or in what it names; they are no fault of this service or
 // the API server.
-func unanswerable(err error) bool {
+func isUnanswerable(err error) bool {
 	return apierrors.IsNotFound(err) || errors.Is(err, errNoBackup) || errors.Is(err, location.ErrNoDefault) ||
 		errors.Is(err, layout.ErrInvalidName) || errors.Is(err, layout.ErrUnknownKind)
 }

@@ -53,8 +53,8 @@ func newBed(t *testing.T, objects ...client.Object) *bed {
 	objects = append(objects, file, s3, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "cloud"},
 		Data:       map[string][]byte{"k": []byte("[default]\naws_access_key_id=A\naws_secret_access_key=B\n")},
-	}, backup("on-file", "file"), backup("on-s3", "s3"), backup("new", ""), backup("lost", "no-such-location"),
-		restore("r-file", "on-file"), restore("r-orphan", "gone"), restore("r-new", ""))
+	}, newBackup("on-file", "file"), newBackup("on-s3", "s3"), newBackup("new", ""), newBackup("lost", "no-such-location"),
+		newRestore("r-file", "on-file"), newRestore("r-orphan", "gone"), newRestore("r-new", ""))
 	b := &bed{t: t, client: fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(objects...).Build(),
 		clock: clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))}
 	b.r = &Reconciler{
@@ -64,13 +64,13 @@ func newBed(t *testing.T, objects ...client.Object) *bed {
 	return b
 }
 
-func backup(name, location string) *velerov1.Backup {
+func newBackup(name, location string) *velerov1.Backup {
 	b := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: name}}
 	b.Spec.StorageLocation = location
 	return b
 }
 
-func restore(name, of string) *velerov1.Restore {
+func newRestore(name, of string) *velerov1.Restore {
 	r := &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: name}}
 	r.Spec.BackupName = of
 	return r
@@ -78,17 +78,17 @@ func restore(name, of string) *velerov1.Restore {
 
 var key = client.ObjectKey{Namespace: "velero", Name: "dr"}
 
-// ask makes a request and reconciles it once.
-func (b *bed) ask(kind velerov1.DownloadTargetKind, name string) (*velerov1.DownloadRequest, reconcile.Result) {
+// requestDownload makes a request and reconciles it once.
+func (b *bed) requestDownload(kind velerov1.DownloadTargetKind, name string) (*velerov1.DownloadRequest, reconcile.Result) {
 	b.t.Helper()
 	dr := &velerov1.DownloadRequest{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	require.NoError(b.t, client.IgnoreNotFound(b.client.Delete(b.t.Context(), dr.DeepCopy())))
 	dr.Spec.Target = velerov1.DownloadTarget{Kind: kind, Name: name}
 	require.NoError(b.t, b.client.Create(b.t.Context(), dr))
-	return b.again()
+	return b.reconcileAgain()
 }
 
-func (b *bed) again() (*velerov1.DownloadRequest, reconcile.Result) {
+func (b *bed) reconcileAgain() (*velerov1.DownloadRequest, reconcile.Result) {
 	b.t.Helper()
 	result, err := b.r.Reconcile(b.t.Context(), reconcile.Request{NamespacedName: key})
 	require.NoError(b.t, err)
@@ -121,7 +121,7 @@ func TestAnswersEveryKind(t *testing.T) {
 		if strings.HasPrefix(string(kind), "Restore") {
 			name = "r-file"
 		}
-		dr, result := b.ask(kind, name)
+		dr, result := b.requestDownload(kind, name)
 		require.Equal(t, velerov1.DownloadRequestPhaseProcessed, dr.Status.Phase)
 		require.Contains(t, dr.Status.DownloadURL, "http://127.0.0.1:8445/artifacts/file"+want+"?")
 		require.True(t, b.clock.Now().Add(ttl).Equal(dr.Status.Expiration.Time))
@@ -131,29 +131,29 @@ func TestAnswersEveryKind(t *testing.T) {
 
 func TestS3IsSignedByTheStore(t *testing.T) {
 	b := newBed(t)
-	dr, _ := b.ask(velerov1.DownloadTargetKindBackupLog, "on-s3")
+	dr, _ := b.requestDownload(velerov1.DownloadTargetKindBackupLog, "on-s3")
 	require.Contains(t, dr.Status.DownloadURL, "http://127.0.0.1:1/bucket/p/backups/on-s3/on-s3-logs.gz?")
 	require.Contains(t, dr.Status.DownloadURL, "X-Amz-Expires=600")
 }
 
 func TestABackupWithoutALocationIsInTheDefault(t *testing.T) {
 	b := newBed(t)
-	dr, _ := b.ask(velerov1.DownloadTargetKindBackupVolumeInfos, "new")
+	dr, _ := b.requestDownload(velerov1.DownloadTargetKindBackupVolumeInfos, "new")
 	require.Contains(t, dr.Status.DownloadURL, "/artifacts/file/backups/new/")
 }
 
 func TestAnExpiredRequestIsDeleted(t *testing.T) {
 	b := newBed(t)
-	dr, _ := b.ask(velerov1.DownloadTargetKindBackupLog, "on-file")
+	dr, _ := b.requestDownload(velerov1.DownloadTargetKindBackupLog, "on-file")
 	url := dr.Status.DownloadURL
 	b.clock.Step(ttl - time.Second)
-	dr, result := b.again()
+	dr, result := b.reconcileAgain()
 	require.Equal(t, url, dr.Status.DownloadURL, "answered once")
 	require.Equal(t, time.Second, result.RequeueAfter)
 	b.clock.Step(time.Second)
-	dr, _ = b.again()
+	dr, _ = b.reconcileAgain()
 	require.Nil(t, dr)
-	_, result = b.again()
+	_, result = b.reconcileAgain()
 	require.Zero(t, result)
 }
 
@@ -170,16 +170,16 @@ func TestUnanswerableRequestsWaitAndEnd(t *testing.T) {
 		"empty":            {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dr, result := b.ask(target.Kind, target.Name)
+			dr, result := b.requestDownload(target.Kind, target.Name)
 			require.Empty(t, dr.Status.Phase)
 			require.Empty(t, dr.Status.DownloadURL)
 			require.Equal(t, retry, result.RequeueAfter)
 			first := dr.Status.Expiration.Time
 			b.clock.Step(time.Minute)
-			dr, _ = b.again()
+			dr, _ = b.reconcileAgain()
 			require.True(t, first.Equal(dr.Status.Expiration.Time), "its end does not move")
 			b.clock.Step(ttl)
-			dr, _ = b.again()
+			dr, _ = b.reconcileAgain()
 			require.Nil(t, dr)
 		})
 	}
@@ -187,15 +187,15 @@ func TestUnanswerableRequestsWaitAndEnd(t *testing.T) {
 
 func TestAnswersOnceTheBackupAppears(t *testing.T) {
 	b := newBed(t)
-	b.ask(velerov1.DownloadTargetKindBackupLog, "late")
-	require.NoError(t, b.client.Create(t.Context(), backup("late", "file")))
-	dr, _ := b.again()
+	b.requestDownload(velerov1.DownloadTargetKindBackupLog, "late")
+	require.NoError(t, b.client.Create(t.Context(), newBackup("late", "file")))
+	dr, _ := b.reconcileAgain()
 	require.Equal(t, velerov1.DownloadRequestPhaseProcessed, dr.Status.Phase)
 }
 
 func TestFaultsOfTheAPIAreRetried(t *testing.T) {
 	b := newBed(t)
-	b.ask(velerov1.DownloadTargetKindBackupLog, "absent")
+	b.requestDownload(velerov1.DownloadTargetKindBackupLog, "absent")
 	b.r.Reader = interceptor.NewClient(b.client.(client.WithWatch), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, k client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			if _, ok := obj.(*velerov1.Backup); ok {

@@ -36,11 +36,11 @@ func TestWhatThePluginDoesNotSignIsServedByUs(t *testing.T) {
 	b := newBed(t)
 	answer, failure := "https://files.example/x", error(nil)
 	b.r.Locations = signing{b.r.Locations, func() (string, error) { return answer, failure }}
-	dr, _ := b.ask(velerov1.DownloadTargetKindBackupLog, "on-file")
+	dr, _ := b.requestDownload(velerov1.DownloadTargetKindBackupLog, "on-file")
 	require.Equal(t, answer, dr.Status.DownloadURL)
 
 	answer, failure = "", fmt.Errorf("sign: %w", objectstore.ErrUnsigned)
-	dr, _ = b.ask(velerov1.DownloadTargetKindBackupLog, "on-file")
+	dr, _ = b.requestDownload(velerov1.DownloadTargetKindBackupLog, "on-file")
 	require.Contains(t, dr.Status.DownloadURL, "http://127.0.0.1:8445/artifacts/file/backups/on-file/on-file-logs.gz?")
 
 	failure = errors.New("no answer in time")

@@ -10,14 +10,14 @@ import (
 
 var available = prometheus.NewDesc("velero_backup_location_status_gauge", "Whether a backup location is available (1) or not (0).", []string{"backup_location_name"}, nil)
 
-// availability is the collector of the locations' phases, as they were written last. A location
+// availabilityGauge is the collector of the locations' phases, as they were written last. A location
 // without a phase, and one that is gone, has no series. Safe for concurrent use.
-type availability struct {
+type availabilityGauge struct {
 	mu sync.Mutex
 	up map[string]bool // by the location's name
 }
 
-func (a *availability) set(locs []velerov1.BackupStorageLocation) {
+func (a *availabilityGauge) setLocations(locs []velerov1.BackupStorageLocation) {
 	up := make(map[string]bool, len(locs))
 	for i := range locs {
 		if phase := locs[i].Status.Phase; phase != "" {
@@ -30,10 +30,10 @@ func (a *availability) set(locs []velerov1.BackupStorageLocation) {
 }
 
 // Describe implements prometheus.Collector.
-func (*availability) Describe(to chan<- *prometheus.Desc) { to <- available }
+func (*availabilityGauge) Describe(to chan<- *prometheus.Desc) { to <- available }
 
 // Collect implements prometheus.Collector.
-func (a *availability) Collect(to chan<- prometheus.Metric) {
+func (a *availabilityGauge) Collect(to chan<- prometheus.Metric) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for name, up := range a.up {

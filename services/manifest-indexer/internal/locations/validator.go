@@ -68,23 +68,23 @@ type Config struct {
 // Validator validates locations when they are new, changed, or due.
 type Validator struct {
 	Config
-	shown availability
+	shown availabilityGauge
 	wake  periodic.Signal
 
 	mu          sync.Mutex
-	seen        map[types.UID]seen
+	seen        map[types.UID]validatedSpec
 	defaultDone bool
 }
 
-// seen is a location as it was validated last.
-type seen struct{ spec [sha256.Size]byte }
+// validatedSpec is a location as it was validated last.
+type validatedSpec struct{ spec [sha256.Size]byte }
 
 // New returns a Validator; it registers its metrics.
 func New(c Config) *Validator {
 	if c.Cached == nil {
 		c.Cached = c.Reader
 	}
-	v := &Validator{Config: c, wake: periodic.NewSignal(), seen: map[types.UID]seen{}}
+	v := &Validator{Config: c, wake: periodic.NewSignal(), seen: map[types.UID]validatedSpec{}}
 	c.Metrics.MustRegister(&v.shown)
 	return v
 }
@@ -95,7 +95,7 @@ func (v *Validator) Wake() { v.wake.Wake() }
 // Run makes passes until ctx ends. Failures are logged and tried again. The metric is shown
 // meanwhile, and not afterwards: another replica shows it then.
 func (v *Validator) Run(ctx context.Context) error {
-	defer v.shown.set(nil)
+	defer v.shown.setLocations(nil)
 	return periodic.Run(ctx, v.Clock, scanPeriod, v.wake, func(ctx context.Context) {
 		if err := v.Pass(ctx); err != nil && ctx.Err() == nil {
 			v.Log.Error("locations not validated", "error", err)
@@ -112,23 +112,23 @@ func (v *Validator) Pass(ctx context.Context) error {
 	if err := v.ensureDefault(ctx, list.Items); err != nil {
 		return err
 	}
-	v.forget(list.Items)
-	v.shown.set(list.Items)
+	v.forgetLocations(list.Items)
+	v.shown.setLocations(list.Items)
 	var group errgroup.Group // without a context: one that fails does not end the others
 	group.SetLimit(parallel)
 	for i := range list.Items {
-		if loc := &list.Items[i]; v.due(loc) {
-			group.Go(func() error { return v.validate(ctx, loc) })
+		if loc := &list.Items[i]; v.isDue(loc) {
+			group.Go(func() error { return v.validateLocation(ctx, loc) })
 		}
 	}
 	err := group.Wait()
-	v.shown.set(list.Items)
+	v.shown.setLocations(list.Items)
 	return err
 }
 
-// due follows Velero 1.18: never validated, changed, or not for the frequency of the location or
+// isDue follows Velero 1.18: never validated, changed, or not for the frequency of the location or
 // else of the server.
-func (v *Validator) due(loc *velerov1.BackupStorageLocation) bool {
+func (v *Validator) isDue(loc *velerov1.BackupStorageLocation) bool {
 	last := loc.Status.LastValidationTime
 	if last == nil || loc.Status.Phase == "" {
 		return true
@@ -136,7 +136,7 @@ func (v *Validator) due(loc *velerov1.BackupStorageLocation) bool {
 	v.mu.Lock()
 	before, known := v.seen[loc.UID]
 	v.mu.Unlock()
-	if known && before.spec != fingerprint(loc) {
+	if known && before.spec != specFingerprint(loc) {
 		return true
 	}
 	frequency := v.Frequency
@@ -146,14 +146,14 @@ func (v *Validator) due(loc *velerov1.BackupStorageLocation) bool {
 	return frequency > 0 && v.Clock.Now().Sub(last.Time) >= frequency
 }
 
-func (v *Validator) validate(ctx context.Context, loc *velerov1.BackupStorageLocation) error {
+func (v *Validator) validateLocation(ctx context.Context, loc *velerov1.BackupStorageLocation) error {
 	checking, cancel := context.WithTimeout(ctx, checkTimeout)
 	note, failure := v.Checker.Validate(checking, loc)
 	cancel()
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	spec := fingerprint(loc)
+	spec := specFingerprint(loc)
 	status := velerov1.BackupStorageLocationStatus{Phase: velerov1.LocationPhaseAvailable, Message: note}
 	if failure != nil {
 		status.Phase = velerov1.LocationPhaseUnavailable
@@ -162,7 +162,7 @@ func (v *Validator) validate(ctx context.Context, loc *velerov1.BackupStorageLoc
 	was := loc.Status.Phase
 	failpoint.Hit("manifest-indexer/location-before-status")
 	err := kube.Update(ctx, v.Reader, v.Client, loc, func(l *velerov1.BackupStorageLocation) error {
-		if fingerprint(l) != spec {
+		if specFingerprint(l) != spec {
 			return kube.ErrSkip // changed meanwhile: the next pass handles it
 		}
 		now := metav1.NewTime(v.Clock.Now())
@@ -173,24 +173,24 @@ func (v *Validator) validate(ctx context.Context, loc *velerov1.BackupStorageLoc
 		return err
 	}
 	failpoint.Hit("manifest-indexer/location-status-written")
-	v.record(loc, spec, status, was)
+	v.recordStatus(loc, spec, status, was)
 	if err == nil && loc.Status.Phase != was {
-		v.report(loc)
+		v.reportPhase(loc)
 	}
 	return nil
 }
 
-func (v *Validator) record(loc *velerov1.BackupStorageLocation, spec [sha256.Size]byte, status velerov1.BackupStorageLocationStatus, was velerov1.BackupStorageLocationPhase) {
+func (v *Validator) recordStatus(loc *velerov1.BackupStorageLocation, spec [sha256.Size]byte, status velerov1.BackupStorageLocationStatus, was velerov1.BackupStorageLocationPhase) {
 	v.mu.Lock()
-	v.seen[loc.UID] = seen{spec}
+	v.seen[loc.UID] = validatedSpec{spec}
 	v.mu.Unlock()
 	if was != status.Phase {
 		v.Log.Info("location changed", "location", loc.Name, "phase", string(status.Phase), "message", status.Message)
 	}
 }
 
-// report records the phase of a location as an Event.
-func (v *Validator) report(loc *velerov1.BackupStorageLocation) {
+// reportPhase records the phase of a location as an Event.
+func (v *Validator) reportPhase(loc *velerov1.BackupStorageLocation) {
 	if v.Events == nil {
 		return
 	}
@@ -205,8 +205,8 @@ func (v *Validator) report(loc *velerov1.BackupStorageLocation) {
 	v.Events.Eventf(loc, nil, kind, string(loc.Status.Phase), "Validate", "%.250s", note)
 }
 
-// forget drops what is known of locations that are gone.
-func (v *Validator) forget(locs []velerov1.BackupStorageLocation) {
+// forgetLocations drops what is known of locations that are gone.
+func (v *Validator) forgetLocations(locs []velerov1.BackupStorageLocation) {
 	alive := make(map[types.UID]bool, len(locs))
 	for i := range locs {
 		alive[locs[i].UID] = true
@@ -220,8 +220,8 @@ func (v *Validator) forget(locs []velerov1.BackupStorageLocation) {
 	}
 }
 
-// fingerprint identifies a spec; spec.default does not matter for validity.
-func fingerprint(loc *velerov1.BackupStorageLocation) [sha256.Size]byte {
+// specFingerprint identifies a spec; spec.default does not matter for validity.
+func specFingerprint(loc *velerov1.BackupStorageLocation) [sha256.Size]byte {
 	spec := loc.Spec
 	spec.Default = false
 	data, err := json.Marshal(struct {

@@ -78,20 +78,20 @@ func newBed(t *testing.T, locs ...client.Object) *bed {
 	return b
 }
 
-func loc(name string, age time.Duration) *velerov1.BackupStorageLocation {
+func newLocation(name string, age time.Duration) *velerov1.BackupStorageLocation {
 	return &velerov1.BackupStorageLocation{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "velero", Name: name, UID: types.UID("uid-" + name),
 		CreationTimestamp: metav1.NewTime(time.Date(2025, 12, 31, 0, 0, 0, 0, time.UTC).Add(-age)),
 	}}
 }
 
-func (b *bed) pass() {
+func (b *bed) runPass() {
 	b.t.Helper()
 	require.NoError(b.t, b.v.Pass(b.t.Context()))
 }
 
-// shows compares the metric, by location.
-func (b *bed) shows(want ...string) {
+// requireMetric compares the metric, by location.
+func (b *bed) requireMetric(want ...string) {
 	b.t.Helper()
 	families, err := b.metrics.Gather()
 	require.NoError(b.t, err)
@@ -104,7 +104,7 @@ func (b *bed) shows(want ...string) {
 	require.Equal(b.t, want, got)
 }
 
-func (b *bed) get(name string) *velerov1.BackupStorageLocation {
+func (b *bed) getLocation(name string) *velerov1.BackupStorageLocation {
 	b.t.Helper()
 	var l velerov1.BackupStorageLocation
 	require.NoError(b.t, b.client.Get(b.t.Context(), client.ObjectKey{Namespace: "velero", Name: name}, &l))
@@ -112,73 +112,73 @@ func (b *bed) get(name string) *velerov1.BackupStorageLocation {
 }
 
 func TestValidatesNewChangedAndDueLocations(t *testing.T) {
-	b := newBed(t, loc("a", 0))
-	b.pass()
-	got := b.get("a")
+	b := newBed(t, newLocation("a", 0))
+	b.runPass()
+	got := b.getLocation("a")
 	require.Equal(t, velerov1.LocationPhaseAvailable, got.Status.Phase)
 	require.Empty(t, got.Status.Message)
 	require.True(t, b.clock.Now().Equal(got.Status.LastValidationTime.Time))
-	b.shows("a 1")
+	b.requireMetric("a 1")
 
-	b.pass()
+	b.runPass()
 	require.Equal(t, 1, b.checker.calls["a"], "not due")
 	b.clock.Step(time.Minute)
-	b.pass()
+	b.runPass()
 	require.Equal(t, 2, b.checker.calls["a"], "due")
 
-	got = b.get("a")
+	got = b.getLocation("a")
 	got.Spec.Config = map[string]string{"path": "/new"}
 	require.NoError(t, b.client.Update(t.Context(), got))
 	b.checker.fail["a"] = errors.New("no such bucket")
-	b.pass()
+	b.runPass()
 	require.Equal(t, 3, b.checker.calls["a"], "changed")
-	got = b.get("a")
+	got = b.getLocation("a")
 	require.Equal(t, velerov1.LocationPhaseUnavailable, got.Status.Phase)
 	require.Equal(t, `BackupStorageLocation "a" is unavailable: no such bucket`, got.Status.Message)
-	b.shows("a 0")
+	b.requireMetric("a 0")
 
 	delete(b.checker.fail, "a")
 	b.checker.note = "worth knowing"
 	b.clock.Step(time.Minute)
-	b.pass()
-	require.Equal(t, velerov1.LocationPhaseAvailable, b.get("a").Status.Phase)
-	require.Equal(t, "worth knowing", b.get("a").Status.Message)
+	b.runPass()
+	require.Equal(t, velerov1.LocationPhaseAvailable, b.getLocation("a").Status.Phase)
+	require.Equal(t, "worth knowing", b.getLocation("a").Status.Message)
 }
 
 // The result belongs to the spec that was validated.
 func TestALocationThatChangesDuringItsValidationIsValidatedAgain(t *testing.T) {
-	b := newBed(t, loc("a", 0))
-	b.pass()
+	b := newBed(t, newLocation("a", 0))
+	b.runPass()
 	b.clock.Step(time.Minute)
-	validated := b.get("a").Status
+	validated := b.getLocation("a").Status
 	b.checker.fail["a"] = errors.New("no such bucket")
 	b.checker.during = func(*velerov1.BackupStorageLocation) {
-		changed := b.get("a")
+		changed := b.getLocation("a")
 		changed.Spec.Config = map[string]string{"path": "/new"}
 		require.NoError(t, b.client.Update(t.Context(), changed))
 		b.checker.during = nil
 	}
-	b.pass()
-	require.Equal(t, validated, b.get("a").Status)
+	b.runPass()
+	require.Equal(t, validated, b.getLocation("a").Status)
 	delete(b.checker.fail, "a")
-	b.pass()
+	b.runPass()
 	require.Equal(t, 3, b.checker.calls["a"])
-	require.Equal(t, velerov1.LocationPhaseAvailable, b.get("a").Status.Phase)
-	require.True(t, b.clock.Now().Equal(b.get("a").Status.LastValidationTime.Time))
+	require.Equal(t, velerov1.LocationPhaseAvailable, b.getLocation("a").Status.Phase)
+	require.True(t, b.clock.Now().Equal(b.getLocation("a").Status.LastValidationTime.Time))
 }
 
 // Each change is told once, not at every look.
 func TestEventsTellWhenALocationBecomesUnavailable(t *testing.T) {
-	b := newBed(t, loc("a", 0))
-	b.pass()
+	b := newBed(t, newLocation("a", 0))
+	b.runPass()
 	b.checker.fail["a"] = errors.New("no such bucket")
 	for range 3 {
 		b.clock.Step(time.Minute)
-		b.pass()
+		b.runPass()
 	}
 	delete(b.checker.fail, "a")
 	b.clock.Step(time.Minute)
-	b.pass()
+	b.runPass()
 	require.Equal(t, []string{
 		"a Normal Available: can be used", `a Warning Unavailable: BackupStorageLocation "a" is unavailable: no such bucket`, "a Normal Available: can be used",
 	}, b.events)
@@ -201,7 +201,7 @@ func (p *patient) Validate(ctx context.Context, loc *velerov1.BackupStorageLocat
 }
 
 func TestALocationThatCannotBeWrittenDoesNotEndOthers(t *testing.T) {
-	b := newBed(t, loc("refused", 0), loc("slow", 0))
+	b := newBed(t, newLocation("refused", 0), newLocation("slow", 0))
 	p := &patient{failed: make(chan struct{})}
 	var once sync.Once
 	b.v.Checker = p
@@ -215,43 +215,43 @@ func TestALocationThatCannotBeWrittenDoesNotEndOthers(t *testing.T) {
 		},
 	})
 	require.ErrorContains(t, b.v.Pass(t.Context()), "denied by a webhook")
-	require.Equal(t, velerov1.LocationPhaseAvailable, b.get("slow").Status.Phase)
+	require.Equal(t, velerov1.LocationPhaseAvailable, b.getLocation("slow").Status.Phase)
 }
 
 func TestFrequencyOfTheLocationCounts(t *testing.T) {
-	once, seldom, negative := loc("once", 0), loc("seldom", 0), loc("negative", 0)
+	once, seldom, negative := newLocation("once", 0), newLocation("seldom", 0), newLocation("negative", 0)
 	once.Spec.ValidationFrequency = &metav1.Duration{}
 	seldom.Spec.ValidationFrequency = &metav1.Duration{Duration: time.Hour}
 	negative.Spec.ValidationFrequency = &metav1.Duration{Duration: -1}
 	b := newBed(t, once, seldom, negative)
-	b.pass()
+	b.runPass()
 	b.clock.Step(2 * time.Minute)
-	b.pass()
+	b.runPass()
 	require.Equal(t, map[string]int{"once": 1, "seldom": 1, "negative": 2}, b.checker.calls)
 	b.clock.Step(time.Hour)
-	b.pass()
+	b.runPass()
 	require.Equal(t, map[string]int{"once": 1, "seldom": 2, "negative": 3}, b.checker.calls)
 }
 
 func TestDefaultIsTheNewest(t *testing.T) {
-	older, newer := loc("older", time.Hour), loc("newer", 0)
+	older, newer := newLocation("older", time.Hour), newLocation("newer", 0)
 	older.Spec.Default, newer.Spec.Default = true, true
 	b := newBed(t, older, newer)
-	b.pass()
-	require.False(t, b.get("older").Spec.Default)
-	require.True(t, b.get("newer").Spec.Default)
+	b.runPass()
+	require.False(t, b.getLocation("older").Spec.Default)
+	require.True(t, b.getLocation("newer").Spec.Default)
 	require.Equal(t, 1, b.checker.calls["older"])
 }
 
 func TestNamedDefaultIsSetOncePerStart(t *testing.T) {
-	b := newBed(t, loc("default", 0))
-	b.pass()
-	require.True(t, b.get("default").Spec.Default)
-	l := b.get("default")
+	b := newBed(t, newLocation("default", 0))
+	b.runPass()
+	require.True(t, b.getLocation("default").Spec.Default)
+	l := b.getLocation("default")
 	l.Spec.Default = false
 	require.NoError(t, b.client.Update(t.Context(), l))
-	b.pass()
-	require.False(t, b.get("default").Spec.Default, "someone's choice after the start stays")
+	b.runPass()
+	require.False(t, b.getLocation("default").Spec.Default, "someone's choice after the start stays")
 }
 
 func TestRunWakesAndStops(t *testing.T) {
@@ -260,15 +260,15 @@ func TestRunWakesAndStops(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- b.v.Run(ctx) }()
 	require.Eventually(t, b.clock.HasWaiters, time.Minute, time.Millisecond)
-	require.NoError(t, b.client.Create(t.Context(), loc("late", 0)))
+	require.NoError(t, b.client.Create(t.Context(), newLocation("late", 0)))
 	b.v.Wake()
-	require.Eventually(t, func() bool { return b.get("late").Status.Phase != "" }, time.Minute, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return b.getLocation("late").Status.Phase != "" }, time.Minute, 5*time.Millisecond)
 	cancel()
 	require.NoError(t, <-done)
 }
 
 func TestOneBadListIsAnError(t *testing.T) {
-	b := newBed(t, loc("a", 0))
+	b := newBed(t, newLocation("a", 0))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.Error(t, b.v.Pass(ctx))
@@ -277,21 +277,21 @@ func TestOneBadListIsAnError(t *testing.T) {
 // A replica that takes over shows what the objects say before anything is due, one whose duty has
 // ended shows nothing, and a location that is gone leaves nothing.
 func TestOneReplicaShowsTheLocations(t *testing.T) {
-	b := newBed(t, loc("a", 0), loc("b", 0))
+	b := newBed(t, newLocation("a", 0), newLocation("b", 0))
 	b.checker.fail["b"] = errors.New("no such bucket")
-	b.pass()
-	b.shows("a 1", "b 0")
-	require.NoError(t, b.client.Delete(t.Context(), b.get("a")))
+	b.runPass()
+	b.requireMetric("a 1", "b 0")
+	require.NoError(t, b.client.Delete(t.Context(), b.getLocation("a")))
 
 	config := b.v.Config
 	config.Metrics = prometheus.NewRegistry()
 	next := &bed{t: t, client: b.client, checker: b.checker, clock: b.clock, v: New(config), metrics: config.Metrics.(*prometheus.Registry)}
-	next.pass()
-	next.shows("b 0")
+	next.runPass()
+	next.requireMetric("b 0")
 	require.Equal(t, 1, b.checker.calls["b"], "not due")
 
 	ctx, end := context.WithCancel(t.Context())
 	end()
 	require.NoError(t, b.v.Run(ctx))
-	b.shows()
+	b.requireMetric()
 }

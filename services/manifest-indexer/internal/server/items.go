@@ -27,7 +27,7 @@ func (s *Server) ListItems(ctx context.Context, req *manifestv1.ListItemsRequest
 	if err != nil {
 		return nil, err
 	}
-	m, err := s.open(ctx, req.GetBackup())
+	m, err := s.openBackup(ctx, req.GetBackup())
 	if err != nil {
 		return nil, err
 	}
@@ -41,10 +41,10 @@ func (s *Server) ListItems(ctx context.Context, req *manifestv1.ListItemsRequest
 	if ns := req.GetNamespace(); ns != "" {
 		filter.Namespaces = []string{ns}
 	}
-	return m.page(ctx, req, filter)
+	return m.listPage(ctx, req, filter)
 }
 
-func (m *opened) page(ctx context.Context, req *manifestv1.ListItemsRequest, filter manifest.Filter) (*manifestv1.ListItemsResponse, error) {
+func (m *openManifestFile) listPage(ctx context.Context, req *manifestv1.ListItemsRequest, filter manifest.Filter) (*manifestv1.ListItemsResponse, error) {
 	size := int(req.GetPageSize())
 	if size == 0 {
 		size = defaultPage
@@ -54,7 +54,7 @@ func (m *opened) page(ctx context.Context, req *manifestv1.ListItemsRequest, fil
 	scanned := 0
 	for item, err := range m.Items(ctx, filter) {
 		if err != nil {
-			return nil, damaged(err)
+			return nil, damagedError(err)
 		}
 		if len(resp.Items) == size || scanned == maxScan {
 			token, err := encodeToken(req, last)
@@ -70,7 +70,7 @@ func (m *opened) page(ctx context.Context, req *manifestv1.ListItemsRequest, fil
 	return resp, nil
 }
 
-func (m *opened) kindsOf(groupResource string) []string {
+func (m *openManifestFile) kindsOf(groupResource string) []string {
 	var kinds []string
 	for _, k := range m.Kinds() {
 		if k.Resource == groupResource {
@@ -80,8 +80,8 @@ func (m *opened) kindsOf(groupResource string) []string {
 	return kinds
 }
 
-// find looks up the item of a GetItemRequest.
-func (m *opened) find(ctx context.Context, req *manifestv1.GetItemRequest) (manifest.Item, error) {
+// findItem looks up the item of a GetItemRequest.
+func (m *openManifestFile) findItem(ctx context.Context, req *manifestv1.GetItemRequest) (manifest.Item, error) {
 	if uid := req.GetUid(); uid != "" {
 		return m.LookupUID(ctx, uid)
 	}
@@ -94,7 +94,7 @@ func (m *opened) find(ctx context.Context, req *manifestv1.GetItemRequest) (mani
 }
 
 // kindNamed fills in the version where the backup holds only one.
-func (m *opened) kindNamed(key *manifestv1.ItemKey) (string, error) {
+func (m *openManifestFile) kindNamed(key *manifestv1.ItemKey) (string, error) {
 	if v := key.GetVersion(); v != "" {
 		return manifest.KindName(key.GetGroup(), v, key.GetKind()), nil
 	}
@@ -115,18 +115,18 @@ func (m *opened) kindNamed(key *manifestv1.ItemKey) (string, error) {
 	return found, nil
 }
 
-// token is a page token: the last item of the page before, and what was asked for.
-type token struct {
+// pageToken is a page token: the last item of the page before, and what was asked for.
+type pageToken struct {
 	Query string       `json:"q"`
 	After manifest.Key `json:"a"`
 }
 
-func query(req *manifestv1.ListItemsRequest) string {
+func queryHash(req *manifestv1.ListItemsRequest) string {
 	return strings.Join([]string{req.GetBackup(), req.GetGroupResource(), req.GetNamespace(), req.GetName()}, "\n")
 }
 
 func encodeToken(req *manifestv1.ListItemsRequest, after manifest.Key) (string, error) {
-	data, err := json.Marshal(token{Query: query(req), After: after})
+	data, err := json.Marshal(pageToken{Query: queryHash(req), After: after})
 	if err != nil {
 		return "", err
 	}
@@ -138,12 +138,12 @@ func decodeToken(req *manifestv1.ListItemsRequest) (*manifest.Key, error) {
 	if text == "" {
 		return nil, nil //nolint:nilnil // no token means the first page
 	}
-	var t token
+	var t pageToken
 	data, err := base64.RawURLEncoding.DecodeString(text)
 	if err == nil {
 		err = json.Unmarshal(data, &t)
 	}
-	if err == nil && t.Query != query(req) {
+	if err == nil && t.Query != queryHash(req) {
 		err = errors.New("made for another backup or other filters")
 	}
 	if err != nil {
@@ -155,7 +155,7 @@ func decodeToken(req *manifestv1.ListItemsRequest) (*manifest.Key, error) {
 func toProto(item *manifest.Item) *manifestv1.Item {
 	p := &manifestv1.Item{
 		Group: item.Group, Version: item.Version, Kind: item.Kind, Resource: item.Resource, Namespace: item.Namespace, Name: item.Name,
-		Uid: item.UID, Path: item.Path, Size: item.Size, Labels: item.Labels, Annotations: annotations(item), Actions: item.Actions,
+		Uid: item.UID, Path: item.Path, Size: item.Size, Labels: item.Labels, Annotations: itemAnnotations(item), Actions: item.Actions,
 		ResourceVersion: item.ResourceVersion, Live: item.Live,
 	}
 	if sum, err := hex.DecodeString(item.SHA256); err == nil {
@@ -167,8 +167,8 @@ func toProto(item *manifest.Item) *manifestv1.Item {
 	return p
 }
 
-// annotations adds those whose values the manifest does not publish.
-func annotations(item *manifest.Item) map[string]string {
+// itemAnnotations adds those whose values the manifest does not publish.
+func itemAnnotations(item *manifest.Item) map[string]string {
 	if len(item.HiddenAnnotations) == 0 {
 		return item.Annotations
 	}
@@ -182,8 +182,8 @@ func annotations(item *manifest.Item) map[string]string {
 	return all
 }
 
-// plural cuts the group off "deployments.apps".
-func plural(groupResource string) string {
+// pluralName cuts the group off "deployments.apps".
+func pluralName(groupResource string) string {
 	name, _, _ := strings.Cut(groupResource, ".")
 	return name
 }

@@ -37,7 +37,7 @@ type Server struct {
 
 // GetManifest implements ManifestService.
 func (s *Server) GetManifest(ctx context.Context, req *manifestv1.GetManifestRequest) (_ *manifestv1.GetManifestResponse, err error) {
-	m, err := s.open(ctx, req.GetBackup())
+	m, err := s.openBackup(ctx, req.GetBackup())
 	if err != nil {
 		return nil, err
 	}
@@ -49,12 +49,12 @@ func (s *Server) GetManifest(ctx context.Context, req *manifestv1.GetManifestReq
 		group, version, kind, _ := manifest.SplitKindName(k.Kind)
 		resources[k.Kind] = k.Resource
 		resp.Items += k.Items
-		resp.Kinds = append(resp.Kinds, &manifestv1.KindCount{Group: group, Version: version, Kind: kind, Resource: plural(k.Resource), Items: k.Items})
+		resp.Kinds = append(resp.Kinds, &manifestv1.KindCount{Group: group, Version: version, Kind: kind, Resource: pluralName(k.Resource), Items: k.Items})
 	}
 	for _, c := range m.Trailer().Cuts {
 		group, _, _, _ := manifest.SplitKindName(c.Kind)
 		resp.Cuts = append(resp.Cuts, &manifestv1.Cut{
-			Group: group, Resource: plural(resources[c.Kind]), FirstKey: c.From, LastKey: c.To, Revision: c.Revision,
+			Group: group, Resource: pluralName(resources[c.Kind]), FirstKey: c.From, LastKey: c.To, Revision: c.Revision,
 		})
 	}
 	return resp, nil
@@ -62,12 +62,12 @@ func (s *Server) GetManifest(ctx context.Context, req *manifestv1.GetManifestReq
 
 // GetItem implements ManifestService.
 func (s *Server) GetItem(ctx context.Context, req *manifestv1.GetItemRequest) (_ *manifestv1.GetItemResponse, err error) {
-	m, err := s.open(ctx, req.GetBackup())
+	m, err := s.openBackup(ctx, req.GetBackup())
 	if err != nil {
 		return nil, err
 	}
 	defer m.close(&err)
-	item, err := m.find(ctx, req)
+	item, err := m.findItem(ctx, req)
 	if errors.Is(err, manifest.ErrNotFound) {
 		return nil, fmt.Errorf("backup %q: %w: %w", req.GetBackup(), errgrpc.ErrNotFound, err)
 	}
@@ -76,20 +76,20 @@ func (s *Server) GetItem(ctx context.Context, req *manifestv1.GetItemRequest) (_
 	}
 	resp := &manifestv1.GetItemResponse{Item: toProto(&item)}
 	if req.GetWithBody() {
-		resp.Body, err = m.body(ctx, item)
+		resp.Body, err = m.readBody(ctx, item)
 	}
 	return resp, err
 }
 
-// opened is one manifest and the store it is read from.
-type opened struct {
+// openManifestFile is one manifest and the store it is read from.
+type openManifestFile struct {
 	*manifest.Reader
 	backup string
 	store  objectstore.Store
 }
 
-// open finds the backup's location and opens its manifest.
-func (s *Server) open(ctx context.Context, name string) (*opened, error) {
+// openBackup finds the backup's location and opens its manifest.
+func (s *Server) openBackup(ctx context.Context, name string) (*openManifestFile, error) {
 	var backup velerov1.Backup
 	if err := s.Reader.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: name}, &backup); err != nil {
 		return nil, fmt.Errorf("backup %q: %w", name, err)
@@ -105,7 +105,7 @@ func (s *Server) open(ctx context.Context, name string) (*opened, error) {
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	return &opened{Reader: reader, backup: name, store: store}, nil
+	return &openManifestFile{Reader: reader, backup: name, store: store}, nil
 }
 
 func openManifest(ctx context.Context, store objectstore.Store, backup string) (*manifest.Reader, error) {
@@ -117,7 +117,7 @@ func openManifest(ctx context.Context, store objectstore.Store, backup string) (
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errgrpc.ErrUnavailable, err)
 	}
-	reader, err := manifest.Open(ctx, ranges{store, key}, info.Size)
+	reader, err := manifest.Open(ctx, rangeReader{store, key}, info.Size)
 	if errors.Is(err, manifest.ErrCorrupt) {
 		return nil, fmt.Errorf("backup %q: %w: %w", backup, errgrpc.ErrCorrupt, err)
 	}
@@ -130,33 +130,33 @@ func noManifest(backup string) error {
 }
 
 // close releases the store; its error counts only if nothing else went wrong.
-func (m *opened) close(err *error) { *err = errors.Join(*err, m.store.Close()) }
+func (m *openManifestFile) close(err *error) { *err = errors.Join(*err, m.store.Close()) }
 
-// body reads the object out of the tarball, checked against the manifest's hash.
-func (m *opened) body(ctx context.Context, item manifest.Item) (_ []byte, err error) {
+// readBody reads the object out of the tarball, checked against the manifest's hash.
+func (m *openManifestFile) readBody(ctx context.Context, item manifest.Item) (_ []byte, err error) {
 	source, err := tarball.FromManifest(ctx, m.store, m.backup, tarball.Limits{})
 	if err != nil {
-		return nil, damaged(err)
+		return nil, damagedError(err)
 	}
 	defer func() { err = errors.Join(err, source.Close()) }()
 	body, err := source.Read(ctx, item)
-	return body, damaged(err)
+	return body, damagedError(err)
 }
 
-func damaged(err error) error {
+func damagedError(err error) error {
 	if errors.Is(err, tarball.ErrCorrupt) || errors.Is(err, tarball.ErrMismatch) || errors.Is(err, manifest.ErrCorrupt) {
 		return fmt.Errorf("%w: %w", errgrpc.ErrCorrupt, err)
 	}
 	return err
 }
 
-// ranges reads one object by ranges.
-type ranges struct {
+// rangeReader reads one object by ranges.
+type rangeReader struct {
 	store objectstore.Reader
 	key   string
 }
 
 // ReadRange implements manifest.RangeReader.
-func (r ranges) ReadRange(ctx context.Context, off, n int64) (io.ReadCloser, error) {
+func (r rangeReader) ReadRange(ctx context.Context, off, n int64) (io.ReadCloser, error) {
 	return r.store.GetRange(ctx, r.key, off, n)
 }

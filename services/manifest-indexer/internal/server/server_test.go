@@ -38,7 +38,7 @@ type bed struct {
 // OpenName implements Opener.
 func (b *bed) OpenName(context.Context, string) (objectstore.Store, error) { return b.store, nil }
 
-func backup(name string) *velerov1.Backup {
+func newBackup(name string) *velerov1.Backup {
 	b := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: name}}
 	b.Spec.StorageLocation = "default"
 	return b
@@ -46,24 +46,24 @@ func backup(name string) *velerov1.Backup {
 
 // newBed publishes backup "b" as the backup-runner does.
 func newBed(t *testing.T) *bed {
-	c := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(backup("b"), backup("velero-made")).Build()
+	c := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(newBackup("b"), newBackup("velero-made")).Build()
 	b := &bed{t: t, store: memstore.New()}
 	b.s = &Server{Reader: c, Namespace: "velero", Opener: b}
 	start, dir := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), t.TempDir()
 	w, err := part.NewWriter(part.Config{Dir: dir, MemberBytes: 4096, ModTime: start})
 	require.NoError(t, err)
 	for i := range 30 {
-		require.NoError(t, w.Add(object("", "v1", "ConfigMap", "configmaps", fmt.Sprintf("ns-%d", i%3), fmt.Sprintf("cm-%02d", i))))
+		require.NoError(t, w.Add(newObject("", "v1", "ConfigMap", "configmaps", fmt.Sprintf("ns-%d", i%3), fmt.Sprintf("cm-%02d", i))))
 	}
-	require.NoError(t, w.Add(object("", "v1", "Namespace", "namespaces", "", "ns-0")))
+	require.NoError(t, w.Add(newObject("", "v1", "Namespace", "namespaces", "", "ns-0")))
 	for _, version := range []string{"v1", "v2"} {
-		require.NoError(t, w.Add(object("example.com", version, "Widget", "widgets", "ns-0", "w-"+version)))
+		require.NoError(t, w.Add(newObject("example.com", version, "Widget", "widgets", "ns-0", "w-"+version)))
 	}
 	sealed, err := w.Seal()
 	require.NoError(t, err)
 	key := layout.Part("b", "uid", 1, "all", 0, 0)
-	b.upload(key, sealed.Data)
-	b.upload(layout.Sidecar(key), sealed.Sidecar)
+	b.uploadFile(key, sealed.Data)
+	b.uploadFile(layout.Sidecar(key), sealed.Sidecar)
 	plan := assembly.Plan{
 		Backup: "b", UID: "uid", ModTime: start, LogValue: "velero/b", Header: manifest.Header{Revision: "77"},
 		Parts: []assembly.PartRef{{Key: key, Size: sealed.Data.Size, SHA256: sealed.Data.SHA256, SidecarKey: layout.Sidecar(key)}},
@@ -73,22 +73,22 @@ func newBed(t *testing.T) *bed {
 	require.NoError(t, err)
 	merged, err := assembly.Merge(t.Context(), b.store, plan, dir)
 	require.NoError(t, err)
-	b.upload(layout.BackupManifest("b"), merged.Manifest)
+	b.uploadFile(layout.BackupManifest("b"), merged.Manifest)
 	return b
 }
 
-func object(group, version, kind, resource, ns, name string) part.Item {
+func newObject(group, version, kind, resource, ns, name string) part.Item {
 	return part.Item{
-		GVK: schema.GroupVersionKind{Group: group, Version: version, Kind: kind}, Resource: resource, Preferred: true, Raw: []byte(body(ns, name)),
+		GVK: schema.GroupVersionKind{Group: group, Version: version, Kind: kind}, Resource: resource, Preferred: true, Raw: []byte(objectBody(ns, name)),
 		Meta: &objmeta.Meta{Name: name, Namespace: ns, UID: "uid-" + name, ResourceVersion: "5"},
 	}
 }
 
-func body(ns, name string) string {
+func objectBody(ns, name string) string {
 	return fmt.Sprintf(`{"metadata":{"name":%q,"namespace":%q},"data":%q}`, name, ns, strings.Repeat("x", 500))
 }
 
-func (b *bed) upload(key string, f part.File) {
+func (b *bed) uploadFile(key string, f part.File) {
 	b.t.Helper()
 	data, err := os.ReadFile(f.Path)
 	require.NoError(b.t, err)
@@ -112,8 +112,8 @@ func TestGetManifest(t *testing.T) {
 	require.Equal(t, "80", got.GetCuts()[1].GetRevision())
 }
 
-// list reads all pages and checks that no page is larger than asked for.
-func (b *bed) list(req *manifestv1.ListItemsRequest) []string {
+// listAll reads all pages and checks that no page is larger than asked for.
+func (b *bed) listAll(req *manifestv1.ListItemsRequest) []string {
 	b.t.Helper()
 	var names []string
 	for {
@@ -133,17 +133,17 @@ func (b *bed) list(req *manifestv1.ListItemsRequest) []string {
 
 func TestListItems(t *testing.T) {
 	b := newBed(t)
-	all := b.list(&manifestv1.ListItemsRequest{Backup: "b"})
+	all := b.listAll(&manifestv1.ListItemsRequest{Backup: "b"})
 	require.Len(t, all, 33)
 	require.Equal(t, "ns-0/w-v1", all[0])
 	for _, size := range []int32{1, 7, 33, 1000} {
-		require.Equal(t, all, b.list(&manifestv1.ListItemsRequest{Backup: "b", PageSize: size}), "pages of %d", size)
+		require.Equal(t, all, b.listAll(&manifestv1.ListItemsRequest{Backup: "b", PageSize: size}), "pages of %d", size)
 	}
-	require.Len(t, b.list(&manifestv1.ListItemsRequest{Backup: "b", GroupResource: "configmaps", Namespace: "ns-1", PageSize: 3}), 10)
-	require.Len(t, b.list(&manifestv1.ListItemsRequest{Backup: "b", GroupResource: "widgets.example.com"}), 2)
-	require.Equal(t, []string{"ns-2/cm-05"}, b.list(&manifestv1.ListItemsRequest{Backup: "b", Name: "cm-05"}))
-	require.Empty(t, b.list(&manifestv1.ListItemsRequest{Backup: "b", GroupResource: "pods"}))
-	require.Empty(t, b.list(&manifestv1.ListItemsRequest{Backup: "b", Namespace: "absent"}))
+	require.Len(t, b.listAll(&manifestv1.ListItemsRequest{Backup: "b", GroupResource: "configmaps", Namespace: "ns-1", PageSize: 3}), 10)
+	require.Len(t, b.listAll(&manifestv1.ListItemsRequest{Backup: "b", GroupResource: "widgets.example.com"}), 2)
+	require.Equal(t, []string{"ns-2/cm-05"}, b.listAll(&manifestv1.ListItemsRequest{Backup: "b", Name: "cm-05"}))
+	require.Empty(t, b.listAll(&manifestv1.ListItemsRequest{Backup: "b", GroupResource: "pods"}))
+	require.Empty(t, b.listAll(&manifestv1.ListItemsRequest{Backup: "b", Namespace: "absent"}))
 }
 
 func TestPageTokensAreChecked(t *testing.T) {

@@ -55,14 +55,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if left := lifetime - now.Sub(processed(ssr)); left > 0 {
+	if left := lifetime - now.Sub(processedAt(ssr)); left > 0 {
 		return reconcile.Result{RequeueAfter: left}, nil
 	}
 	return reconcile.Result{}, client.IgnoreNotFound(r.Client.Delete(ctx, ssr, client.Preconditions{UID: &ssr.UID}))
 }
 
-// processed is when the request was answered; one without a timestamp counts from its creation.
-func processed(ssr *velerov1.ServerStatusRequest) time.Time {
+// processedAt is when the request was answered; one without a timestamp counts from its creation.
+func processedAt(ssr *velerov1.ServerStatusRequest) time.Time {
 	if t := ssr.Status.ProcessedTimestamp; t != nil {
 		return t.Time
 	}

@@ -71,12 +71,12 @@ type Canceller struct {
 	Config
 
 	mu       sync.Mutex
-	observed map[string]observation
+	observed map[string]jobObservation
 }
 
 // New returns a Canceller.
 func New(cfg Config) *Canceller {
-	return &Canceller{Config: cfg, observed: map[string]observation{}}
+	return &Canceller{Config: cfg, observed: map[string]jobObservation{}}
 }
 
 // AskBackup requests that a backup stop, in the name of by, and returns its newest state. One that
@@ -84,16 +84,16 @@ func New(cfg Config) *Canceller {
 // errgrpc.ErrPrecondition when it is too late.
 func (c *Canceller) AskBackup(ctx context.Context, name, by string) (*velerov1.Backup, error) {
 	b := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: name}}
-	return b, ask(ctx, c, backups, b, by)
+	return b, requestCancel(ctx, c, backups, b, by)
 }
 
 // AskRestore is AskBackup for a restore.
 func (c *Canceller) AskRestore(ctx context.Context, name, by string) (*velerov1.Restore, error) {
 	r := &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: name}}
-	return r, ask(ctx, c, restores, r, by)
+	return r, requestCancel(ctx, c, restores, r, by)
 }
 
-func ask[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T, by string) error {
+func requestCancel[T client.Object](ctx context.Context, c *Canceller, k *jobKind[T], obj T, by string) error {
 	ended := false
 	err := kube.Update(ctx, c.Reader, c.Client, obj, func(o T) error {
 		ended = false
@@ -102,17 +102,17 @@ func ask[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T, 
 			if k.cancelled(o) {
 				return kube.ErrSkip
 			}
-			return refuse(ReasonEnded, "%s %q has ended: %s", k.name, o.GetName(), k.phase(o))
+			return refusalError(ReasonEnded, "%s %q has ended: %s", k.name, o.GetName(), k.phase(o))
 		case cancel.Closing:
-			return refuse(ReasonCommitting, "%s %q is about to end", k.name, o.GetName())
+			return refusalError(ReasonCommitting, "%s %q is about to end", k.name, o.GetName())
 		case cancel.Running:
-			return cancel.Ask(o, cancel.Request{By: by, Time: c.now().Time})
+			return cancel.WriteRequest(o, cancel.Request{By: by, Time: c.currentTime().Time})
 		case cancel.Waiting:
 		}
-		if err := cancel.Ask(o, cancel.Request{By: by, Time: c.now().Time}); err != nil {
+		if err := cancel.WriteRequest(o, cancel.Request{By: by, Time: c.currentTime().Time}); err != nil {
 			return err
 		}
-		ended = k.end(o, c.now())
+		ended = k.endRequested(o, c.currentTime())
 		return nil
 	})
 	if err != nil {
@@ -125,15 +125,15 @@ func ask[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T, 
 	return nil
 }
 
-func refuse(reason, format string, args ...any) error {
+func refusalError(reason, format string, args ...any) error {
 	return errgrpc.WithReason(fmt.Errorf("%w: %s", errgrpc.ErrPrecondition, fmt.Sprintf(format, args...)), reason, nil)
 }
 
-// end ends a job that waits and was asked to stop. One that is claimed meanwhile is its holder's.
-func end[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T) error {
+// endWaiting ends a job that waits and was asked to stop. One that is claimed meanwhile is its holder's.
+func endWaiting[T client.Object](ctx context.Context, c *Canceller, k *jobKind[T], obj T) error {
 	ended := false
 	err := kube.Update(ctx, c.Reader, c.Client, obj, func(o T) error {
-		ended = o.GetDeletionTimestamp() == nil && k.stage(o) == cancel.Waiting && k.end(o, c.now())
+		ended = o.GetDeletionTimestamp() == nil && k.stage(o) == cancel.Waiting && k.endRequested(o, c.currentTime())
 		if !ended {
 			return kube.ErrSkip
 		}
@@ -150,7 +150,7 @@ func end[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T) 
 }
 
 // reportEnded counts, logs, records and publishes a job that this service ended.
-func reportEnded[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T) {
+func reportEnded[T client.Object](ctx context.Context, c *Canceller, k *jobKind[T], obj T) {
 	c.Metrics.count(k.name, "waiting")
 	c.Counts.Ended(obj)
 	ended.Record(c.Recorder, obj)
@@ -164,7 +164,7 @@ func reportEnded[T client.Object](ctx context.Context, c *Canceller, k *kind[T],
 	}
 }
 
-// now has the precision JSON keeps.
-func (c *Canceller) now() metav1.Time {
+// currentTime has the precision JSON keeps.
+func (c *Canceller) currentTime() metav1.Time {
 	return metav1.NewTime(c.Clock.Now().UTC().Truncate(time.Second))
 }

@@ -29,9 +29,9 @@ const operationGrace = 5 * time.Minute
 // commit, or is not cancelled any more.
 var errNotOverdue = errors.New("the job is not overdue any more")
 
-// observation is since when this process has seen a cancelled job under one claim, by its own clock:
+// jobObservation is since when this process has seen a cancelled job under one claim, by its own clock:
 // clocks differ.
-type observation struct {
+type jobObservation struct {
 	uid   types.UID
 	held  claim.Claim
 	since time.Time
@@ -47,7 +47,7 @@ func (c *Canceller) timeLeft(key string, uid types.UID, held claim.Claim, waits 
 	now := c.Clock.Now()
 	s, ok := c.observed[key]
 	if !ok || s.uid != uid {
-		s = observation{uid: uid, held: held, since: now, deadline: c.Deadline}
+		s = jobObservation{uid: uid, held: held, since: now, deadline: c.Deadline}
 	}
 	if s.held != held {
 		s.held, s.since = held, now
@@ -57,7 +57,7 @@ func (c *Canceller) timeLeft(key string, uid types.UID, held claim.Claim, waits 
 	switch {
 	case waits:
 		limit = operationGrace
-	case held.Holder == "":
+	case held.Owner == "":
 		limit = c.Deadline
 	}
 	return limit - now.Sub(s.since)
@@ -74,14 +74,14 @@ func (c *Canceller) doubleDeadline(key string) {
 	}
 }
 
-func (c *Canceller) forget(key string) {
+func (c *Canceller) forgetJob(key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.observed, key)
 }
 
 // awaitEnd leaves a cancelled job to its holder until the deadline, and takes the claim away then.
-func awaitEnd[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T) (reconcile.Result, error) {
+func awaitEnd[T client.Object](ctx context.Context, c *Canceller, k *jobKind[T], obj T) (reconcile.Result, error) {
 	held, found, err := claim.Parse(obj)
 	if err != nil || !found {
 		return reconcile.Result{}, nil //nolint:nilerr // no process can take it; its runners end such a job
@@ -90,7 +90,7 @@ func awaitEnd[T client.Object](ctx context.Context, c *Canceller, k *kind[T], ob
 	if left := c.timeLeft(key, obj.GetUID(), held, k.waits(obj)); left > 0 {
 		return reconcile.Result{RequeueAfter: left}, nil
 	}
-	if held.Holder == "" && !k.waits(obj) {
+	if held.Owner == "" && !k.waits(obj) {
 		reportUnclaimed(ctx, c, k, obj)
 		return reconcile.Result{RequeueAfter: c.Deadline}, nil
 	}
@@ -106,7 +106,7 @@ func awaitEnd[T client.Object](ctx context.Context, c *Canceller, k *kind[T], ob
 
 // takeClaim gives the claim of a job an epoch without a holder: the former holder is fenced, and any
 // runner, also the same one, ends the job. One that waits for operations waits no more.
-func takeClaim[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T, from claim.Claim) error {
+func takeClaim[T client.Object](ctx context.Context, c *Canceller, k *jobKind[T], obj T, from claim.Claim) error {
 	err := kube.Update(ctx, c.Reader, c.Client, obj, func(o T) error {
 		held, _, err := claim.Parse(o)
 		_, asked := cancel.Requested(o)
@@ -122,12 +122,12 @@ func takeClaim[T client.Object](ctx context.Context, c *Canceller, k *kind[T], o
 	failpoint.Hit("queue-scheduler/cancel-taken")
 	c.Metrics.count(k.name, "overdue")
 	c.Log.WarnContext(ctx, "Cancelled job is overdue; its claim was taken for another runner",
-		"kind", k.name, "name", obj.GetName(), "holder", from.Holder, "epoch", from.Epoch+1)
+		"kind", k.name, "name", obj.GetName(), "holder", from.Owner, "epoch", from.Epoch+1)
 	return nil
 }
 
 // reportUnclaimed says on the job that it waits for a runner.
-func reportUnclaimed[T client.Object](ctx context.Context, c *Canceller, k *kind[T], obj T) {
+func reportUnclaimed[T client.Object](ctx context.Context, c *Canceller, k *jobKind[T], obj T) {
 	c.Log.WarnContext(ctx, "Cancelled job waits for a runner to end it", "kind", k.name, "name", obj.GetName(), "service", k.runner)
 	if c.Recorder != nil {
 		c.Recorder.Eventf(obj, nil, corev1.EventTypeWarning, "WaitingForRunner", "Cancel",

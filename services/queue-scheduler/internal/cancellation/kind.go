@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 )
 
-// kind is how Backups differ from Restores.
-type kind[T client.Object] struct {
+// jobKind is how Backups differ from Restores.
+type jobKind[T client.Object] struct {
 	name  string
 	stage func(T) cancel.Stage
 	phase func(T) string
@@ -24,8 +24,8 @@ type kind[T client.Object] struct {
 	runner string
 }
 
-// end makes a job that was asked to stop Failed; false when no caller asked.
-func (k *kind[T]) end(o T, now metav1.Time) bool {
+// endRequested makes a job that was asked to stop Failed; false when no caller asked.
+func (k *jobKind[T]) endRequested(o T, now metav1.Time) bool {
 	r, asked := cancel.Requested(o)
 	if asked {
 		k.fail(o, r.Reason(), now)
@@ -33,7 +33,7 @@ func (k *kind[T]) end(o T, now metav1.Time) bool {
 	return asked
 }
 
-var backups = &kind[*velerov1.Backup]{
+var backups = &jobKind[*velerov1.Backup]{
 	name: "Backup", stage: cancel.BackupStage, runner: "backup-runner",
 	waits: func(b *velerov1.Backup) bool {
 		p := b.Status.Phase
@@ -57,7 +57,7 @@ var backups = &kind[*velerov1.Backup]{
 	},
 }
 
-var restores = &kind[*velerov1.Restore]{
+var restores = &jobKind[*velerov1.Restore]{
 	name: "Restore", stage: cancel.RestoreStage, runner: "restore-runner",
 	waits: func(r *velerov1.Restore) bool {
 		p := r.Status.Phase

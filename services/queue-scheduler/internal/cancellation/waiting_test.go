@@ -14,21 +14,21 @@ import (
 // A job whose operations continue is left to async-operation-monitor, which cancels them; the deadline
 // for its runner begins when they have ended.
 func TestOperationsAreCancelledBeforeTheDeadlineOfTheirJob(t *testing.T) {
-	o := running("b", holdfast.AnnotationCancel, "bob")
+	o := runningBackup("b", holdfast.AnnotationCancel, "bob")
 	o.Status.Phase = velerov1.BackupPhaseWaitingForPluginOperations
 	require.NoError(t, claim.Set(o, claim.Claim{Epoch: 3}))
 	b := newBed(o)
-	c := b.replica(t)
-	result, err := c.ReconcileBackup(t.Context(), request("b"))
+	c := b.newReplica(t)
+	result, err := c.ReconcileBackup(t.Context(), requestFor("b"))
 	require.NoError(t, err)
 	require.Greater(t, result.RequeueAfter, deadline)
 	b.clock.Step(result.RequeueAfter - time.Second)
-	ended := read(t, b, o)
+	ended := readObject(t, b, o)
 	ended.Status.Phase = velerov1.BackupPhaseFinalizing
-	require.NoError(t, claim.Set(ended, claim.Claim{Holder: "runner", Epoch: 4}))
+	require.NoError(t, claim.Set(ended, claim.Claim{Owner: "runner", Epoch: 4}))
 	require.NoError(t, b.client.Update(t.Context(), ended))
-	overdue(t, b, c, "b")
-	require.Equal(t, claim.Claim{Epoch: 5}, claimOf(t, read(t, b, o)), "a runner has the whole deadline")
+	passDeadline(t, b, c, "b")
+	require.Equal(t, claim.Claim{Epoch: 5}, claimOf(t, readObject(t, b, o)), "a runner has the whole deadline")
 }
 
 // A job whose operations are never cancelled is left to a runner all the same.
@@ -37,21 +37,21 @@ func TestAJobThatWaitsIsFinalizedAtLast(t *testing.T) {
 		velerov1.BackupPhaseWaitingForPluginOperations:                velerov1.BackupPhaseFinalizing,
 		velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed: velerov1.BackupPhaseFinalizingPartiallyFailed,
 	} {
-		o, r := running("b", holdfast.AnnotationCancel, "bob"), restore("r", velerov1.RestorePhase(from))
+		o, r := runningBackup("b", holdfast.AnnotationCancel, "bob"), newRestore("r", velerov1.RestorePhase(from))
 		o.Status.Phase, r.Annotations = from, map[string]string{holdfast.AnnotationCancel: "bob"}
 		require.NoError(t, claim.Set(o, claim.Claim{Epoch: 3}))
 		require.NoError(t, claim.Set(r, claim.Claim{Epoch: 3}))
 		b := newBed(o, r)
-		c := b.replica(t)
+		c := b.newReplica(t)
 		for range 2 {
-			result, err := c.ReconcileBackup(t.Context(), request("b"))
+			result, err := c.ReconcileBackup(t.Context(), requestFor("b"))
 			require.NoError(t, err)
-			_, err = c.ReconcileRestore(t.Context(), request("r"))
+			_, err = c.ReconcileRestore(t.Context(), requestFor("r"))
 			require.NoError(t, err)
 			b.clock.Step(result.RequeueAfter)
 		}
-		require.Equal(t, to, read(t, b, o).Status.Phase)
-		require.Equal(t, velerov1.RestorePhase(to), read(t, b, r).Status.Phase)
-		require.Equal(t, claim.Claim{Epoch: 4}, claimOf(t, read(t, b, o)))
+		require.Equal(t, to, readObject(t, b, o).Status.Phase)
+		require.Equal(t, velerov1.RestorePhase(to), readObject(t, b, r).Status.Phase)
+		require.Equal(t, claim.Claim{Epoch: 4}, claimOf(t, readObject(t, b, o)))
 	}
 }

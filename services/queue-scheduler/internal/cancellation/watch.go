@@ -32,7 +32,7 @@ func (c *Canceller) Setup(mgr ctrl.Manager, name string) error {
 		"backup":  {&velerov1.Backup{}, c.ReconcileBackup},
 		"restore": {&velerov1.Restore{}, c.ReconcileRestore},
 	} {
-		err := ctrl.NewControllerManagedBy(mgr).Named(name+"-"+kind).For(o.object, builder.WithPredicates(c.asked())).
+		err := ctrl.NewControllerManagedBy(mgr).Named(name+"-"+kind).For(o.object, builder.WithPredicates(c.isRequested())).
 			WithOptions(controller.Options{MaxConcurrentReconciles: atOnce}).Complete(o.do)
 		if err != nil {
 			return fmt.Errorf("controller %s: %w", name+"-"+kind, err)
@@ -41,8 +41,8 @@ func (c *Canceller) Setup(mgr ctrl.Manager, name string) error {
 	return nil
 }
 
-// asked lets through objects that carry a request.
-func (c *Canceller) asked() predicate.Predicate {
+// isRequested lets through objects that carry a request.
+func (c *Canceller) isRequested() predicate.Predicate {
 	return predicate.NewPredicateFuncs(func(o client.Object) bool {
 		_, asked := cancel.Requested(o)
 		return asked && o.GetNamespace() == c.Namespace
@@ -51,34 +51,34 @@ func (c *Canceller) asked() predicate.Predicate {
 
 // ReconcileBackup checks one backup and does what is due.
 func (c *Canceller) ReconcileBackup(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	return look(ctx, c, backups, req, &velerov1.Backup{})
+	return reconcileJob(ctx, c, backups, req, &velerov1.Backup{})
 }
 
 // ReconcileRestore checks one restore and does what is due.
 func (c *Canceller) ReconcileRestore(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	return look(ctx, c, restores, req, &velerov1.Restore{})
+	return reconcileJob(ctx, c, restores, req, &velerov1.Restore{})
 }
 
-func look[T client.Object](ctx context.Context, c *Canceller, k *kind[T], req reconcile.Request, obj T) (reconcile.Result, error) {
+func reconcileJob[T client.Object](ctx context.Context, c *Canceller, k *jobKind[T], req reconcile.Request, obj T) (reconcile.Result, error) {
 	ctx, done := context.WithTimeout(ctx, lookLimit)
 	defer done()
 	if err := c.Reader.Get(ctx, req.NamespacedName, obj); err != nil {
 		if client.IgnoreNotFound(err) == nil {
-			c.forget(k.name + "/" + req.Name)
+			c.forgetJob(k.name + "/" + req.Name)
 			return reconcile.Result{}, nil
 		}
 		return reconcile.Result{}, fmt.Errorf("read %s %q: %w", k.name, req.Name, err)
 	}
 	if _, asked := cancel.Requested(obj); !asked || obj.GetDeletionTimestamp() != nil {
-		c.forget(k.name + "/" + req.Name)
+		c.forgetJob(k.name + "/" + req.Name)
 		return reconcile.Result{}, nil
 	}
 	switch k.stage(obj) {
 	case cancel.Waiting:
-		return reconcile.Result{}, end(ctx, c, k, obj)
+		return reconcile.Result{}, endWaiting(ctx, c, k, obj)
 	case cancel.Running:
 		return awaitEnd(ctx, c, k, obj)
 	}
-	c.forget(k.name + "/" + req.Name)
+	c.forgetJob(k.name + "/" + req.Name)
 	return reconcile.Result{}, nil
 }

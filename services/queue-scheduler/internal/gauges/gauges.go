@@ -34,14 +34,14 @@ type Config struct {
 type Gauges struct {
 	Config
 	leading   atomic.Pointer[context.Context] // of the run of While, nil outside of it
-	intervals intervals
+	intervals intervalCache
 }
 
 // New returns Gauges, which shows nothing outside of While.
 func New(c Config) *Gauges { return &Gauges{Config: c} }
 
-// While returns run, during which the gauges are shown.
-func (c *Gauges) While(run func(ctx context.Context) error) func(ctx context.Context) error {
+// ShowWhile returns run, during which the gauges are shown.
+func (c *Gauges) ShowWhile(run func(ctx context.Context) error) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		c.leading.Store(&ctx)
 		defer c.leading.Store(nil)
@@ -65,7 +65,7 @@ func (c *Gauges) Collect(to chan<- prometheus.Metric) {
 	}
 	ctx, cancel := context.WithTimeout(*leading, listTimeout)
 	defer cancel()
-	f := &found{now: c.Clock.Now()}
+	f := &foundJobs{now: c.Clock.Now()}
 	for _, list := range []client.ObjectList{&f.backups, &f.restores, &f.schedules} {
 		// The objects of the cache are read and not changed.
 		if err := c.Reader.List(ctx, list, client.InNamespace(c.Namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -73,43 +73,43 @@ func (c *Gauges) Collect(to chan<- prometheus.Metric) {
 			return
 		}
 	}
-	f.show(to, c.intervals.of(f.schedules.Items, f.now))
+	f.sendMetrics(to, c.intervals.scheduleIntervals(f.schedules.Items, f.now))
 }
 
-// found is what there is at one time.
-type found struct {
+// foundJobs is what there is at one time.
+type foundJobs struct {
 	now       time.Time
 	backups   velerov1.BackupList
 	restores  velerov1.RestoreList
 	schedules velerov1.ScheduleList
 }
 
-func (f *found) show(to chan<- prometheus.Metric, intervals map[string]time.Duration) {
-	gauge(to, backupsExist, float64(len(f.backups.Items)))
-	gauge(to, restoresExist, float64(len(f.restores.Items)))
+func (f *foundJobs) sendMetrics(to chan<- prometheus.Metric, intervals map[string]time.Duration) {
+	sendGauge(to, backupsExist, float64(len(f.backups.Items)))
+	sendGauge(to, restoresExist, float64(len(f.restores.Items)))
 	f.showLast(to)
 	f.showJobs(to)
 	f.showSchedules(to, intervals)
 }
 
-func (f *found) showSchedules(to chan<- prometheus.Metric, intervals map[string]time.Duration) {
+func (f *foundJobs) showSchedules(to chan<- prometheus.Metric, intervals map[string]time.Duration) {
 	for i := range f.schedules.Items {
 		s := &f.schedules.Items[i]
 		paused := 0.0
 		if s.Spec.Paused {
 			paused = 1
 		}
-		gauge(to, schedulePaused, paused, s.Name)
-		gauge(to, scheduleCreated, float64(s.CreationTimestamp.Unix()), s.Name)
+		sendGauge(to, schedulePaused, paused, s.Name)
+		sendGauge(to, scheduleCreated, float64(s.CreationTimestamp.Unix()), s.Name)
 		if skipped := s.Status.LastSkipped; skipped != nil {
-			gauge(to, scheduleSkipped, float64(skipped.Unix()), s.Name)
+			sendGauge(to, scheduleSkipped, float64(skipped.Unix()), s.Name)
 		}
 		if interval, ok := intervals[s.Name]; ok {
-			gauge(to, scheduleInterval, interval.Seconds(), s.Name)
+			sendGauge(to, scheduleInterval, interval.Seconds(), s.Name)
 		}
 	}
 }
 
-func gauge(to chan<- prometheus.Metric, desc *prometheus.Desc, value float64, labels ...string) {
+func sendGauge(to chan<- prometheus.Metric, desc *prometheus.Desc, value float64, labels ...string) {
 	to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 }

@@ -46,24 +46,24 @@ func newBed(t *testing.T, c client.Client) *bed {
 	return b
 }
 
-func cluster(objects ...client.Object) client.Client {
+func newCluster(objects ...client.Object) client.Client {
 	return fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(objects...).Build()
 }
 
-// reading is what the replica shows of some metrics while it leads.
-func (b *bed) reading(t *testing.T, names ...string) string {
+// readWhileLeading is what the replica shows of some metrics while it leads.
+func (b *bed) readWhileLeading(t *testing.T, names ...string) string {
 	t.Helper()
 	var out string
-	require.NoError(t, b.gauges.While(func(context.Context) error {
-		out = b.shown(t, names...)
+	require.NoError(t, b.gauges.ShowWhile(func(context.Context) error {
+		out = b.shownSeries(t, names...)
 		return nil
 	})(t.Context()))
 	return out
 }
 
-// shown are the series, of all metrics where none is named, in the text format of Prometheus,
+// shownSeries are the series, of all metrics where none is named, in the text format of Prometheus,
 // without the comments.
-func (b *bed) shown(t *testing.T, names ...string) string {
+func (b *bed) shownSeries(t *testing.T, names ...string) string {
 	t.Helper()
 	if len(names) == 0 {
 		families, err := b.registry.Gather()
@@ -83,7 +83,7 @@ func (b *bed) shown(t *testing.T, names ...string) string {
 	return strings.Join(lines, "\n")
 }
 
-func backup(name, schedule string, phase velerov1.BackupPhase, hour int, change ...func(*velerov1.Backup)) *velerov1.Backup {
+func newBackup(name, schedule string, phase velerov1.BackupPhase, hour int, change ...func(*velerov1.Backup)) *velerov1.Backup {
 	at := metav1.NewTime(noon.Truncate(24 * time.Hour).Add(time.Duration(hour) * time.Hour))
 	b := &velerov1.Backup{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, CreationTimestamp: at},
@@ -101,7 +101,7 @@ func backup(name, schedule string, phase velerov1.BackupPhase, hour int, change 
 	return b
 }
 
-func schedule(name string, change ...func(*velerov1.Schedule)) *velerov1.Schedule {
+func newSchedule(name string, change ...func(*velerov1.Schedule)) *velerov1.Schedule {
 	s := &velerov1.Schedule{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, CreationTimestamp: metav1.NewTime(noon.Add(-48 * time.Hour))},
 		Spec:       velerov1.ScheduleSpec{Schedule: "0 3 * * *"}, Status: velerov1.ScheduleStatus{Phase: velerov1.SchedulePhaseEnabled},
@@ -112,7 +112,7 @@ func schedule(name string, change ...func(*velerov1.Schedule)) *velerov1.Schedul
 	return s
 }
 
-func sized(bytes string, items, errors int) func(*velerov1.Backup) {
+func withSize(bytes string, items, errors int) func(*velerov1.Backup) {
 	return func(b *velerov1.Backup) {
 		b.Annotations = map[string]string{holdfast.AnnotationTarballBytes: bytes}
 		b.Status.Progress, b.Status.Errors = &velerov1.BackupProgress{TotalItems: items}, errors
@@ -122,14 +122,14 @@ func sized(bytes string, items, errors int) func(*velerov1.Backup) {
 // Of the backups of a schedule the newest counts, whatever the order of the list; one that failed
 // does not take the time of the last good one away.
 func TestTheLastBackupsOfASchedule(t *testing.T) {
-	b := newBed(t, cluster(
-		schedule("daily"),
-		backup("a-new", "daily", velerov1.BackupPhaseFailed, 9, sized("", 0, 4)),
-		backup("b-old", "daily", velerov1.BackupPhaseCompleted, 3, sized("100", 10, 0)),
-		backup("c-mid", "daily", velerov1.BackupPhaseCompleted, 6, sized("200", 20, 0)),
-		backup("d-runs", "daily", velerov1.BackupPhaseInProgress, 11),
-		backup("by-hand", "", velerov1.BackupPhaseCompleted, 2, sized("7", 1, 0)),
-		backup("elsewhere", "", velerov1.BackupPhaseFailed, 10, func(b *velerov1.Backup) { b.Namespace = "other" }),
+	b := newBed(t, newCluster(
+		newSchedule("daily"),
+		newBackup("a-new", "daily", velerov1.BackupPhaseFailed, 9, withSize("", 0, 4)),
+		newBackup("b-old", "daily", velerov1.BackupPhaseCompleted, 3, withSize("100", 10, 0)),
+		newBackup("c-mid", "daily", velerov1.BackupPhaseCompleted, 6, withSize("200", 20, 0)),
+		newBackup("d-runs", "daily", velerov1.BackupPhaseInProgress, 11),
+		newBackup("by-hand", "", velerov1.BackupPhaseCompleted, 2, withSize("7", 1, 0)),
+		newBackup("elsewhere", "", velerov1.BackupPhaseFailed, 10, func(b *velerov1.Backup) { b.Namespace = "other" }),
 	))
 	require.Equal(t, `velero_backup_items_errors{schedule=""} 0
 velero_backup_items_errors{schedule="daily"} 4
@@ -141,36 +141,36 @@ velero_backup_last_successful_timestamp{schedule=""} 1.7677512e+09
 velero_backup_last_successful_timestamp{schedule="daily"} 1.7677656e+09
 velero_backup_tarball_size_bytes{schedule=""} 7
 velero_backup_tarball_size_bytes{schedule="daily"} 200
-velero_backup_total 5`, b.reading(t, "velero_backup_items_errors", "velero_backup_items_total", "velero_backup_last_status",
+velero_backup_total 5`, b.readWhileLeading(t, "velero_backup_items_errors", "velero_backup_items_total", "velero_backup_last_status",
 		"velero_backup_last_successful_timestamp", "velero_backup_tarball_size_bytes", "velero_backup_total"))
 }
 
 // A backup that failed validation is a last one too, though it has no time of its end.
 func TestARefusedBackupIsTheLastOne(t *testing.T) {
-	b := newBed(t, cluster(schedule("daily"), backup("good", "daily", velerov1.BackupPhaseCompleted, 3),
-		backup("refused", "daily", velerov1.BackupPhaseFailedValidation, 4, func(b *velerov1.Backup) { b.Status.CompletionTimestamp = nil })))
-	require.Equal(t, `velero_backup_last_status{schedule="daily"} 0`, b.reading(t, "velero_backup_last_status"))
+	b := newBed(t, newCluster(newSchedule("daily"), newBackup("good", "daily", velerov1.BackupPhaseCompleted, 3),
+		newBackup("refused", "daily", velerov1.BackupPhaseFailedValidation, 4, func(b *velerov1.Backup) { b.Status.CompletionTimestamp = nil })))
+	require.Equal(t, `velero_backup_last_status{schedule="daily"} 0`, b.readWhileLeading(t, "velero_backup_last_status"))
 }
 
 // A restart loses nothing, a replica that does not lead shows nothing, and neither does one that led.
 func TestOneReplicaShowsWhatThereIs(t *testing.T) {
-	c := cluster(schedule("daily"), backup("b", "daily", velerov1.BackupPhaseCompleted, 3))
+	c := newCluster(newSchedule("daily"), newBackup("b", "daily", velerov1.BackupPhaseCompleted, 3))
 	one, two := newBed(t, c), newBed(t, c)
-	before := one.reading(t)
+	before := one.readWhileLeading(t)
 	require.Contains(t, before, "velero_backup_total 1")
-	require.Empty(t, one.shown(t), "its duty has ended")
-	require.Empty(t, two.shown(t), "it never had one")
-	require.Equal(t, before, two.reading(t))
+	require.Empty(t, one.shownSeries(t), "its duty has ended")
+	require.Empty(t, two.shownSeries(t), "it never had one")
+	require.Equal(t, before, two.readWhileLeading(t))
 }
 
 // What is deleted takes its series with it; backups of a schedule that is gone are counted as
 // backups and have no series of their own.
 func TestADeletedScheduleLeavesNothing(t *testing.T) {
-	daily := schedule("daily")
-	b := newBed(t, cluster(daily, backup("b", "daily", velerov1.BackupPhaseCompleted, 3)))
-	require.Contains(t, b.reading(t), `schedule="daily"`)
+	daily := newSchedule("daily")
+	b := newBed(t, newCluster(daily, newBackup("b", "daily", velerov1.BackupPhaseCompleted, 3)))
+	require.Contains(t, b.readWhileLeading(t), `schedule="daily"`)
 	require.NoError(t, b.client.Delete(t.Context(), daily))
-	after := b.reading(t)
+	after := b.readWhileLeading(t)
 	require.NotContains(t, after, "daily")
 	require.Contains(t, after, "velero_backup_total 1")
 }
@@ -182,17 +182,17 @@ func TestWhatWaitsAndRuns(t *testing.T) {
 			Status:     velerov1.RestoreStatus{Phase: phase},
 		}
 	}
-	b := newBed(t, cluster(
-		backup("empty", "", "", 11), backup("new", "", velerov1.BackupPhaseNew, 10), backup("queued", "", velerov1.BackupPhaseQueued, 9),
-		backup("ready", "", velerov1.BackupPhaseReadyToStart, 8), backup("runs", "", velerov1.BackupPhaseInProgress, 1), backup("done", "", velerov1.BackupPhaseCompleted, 0),
+	b := newBed(t, newCluster(
+		newBackup("empty", "", "", 11), newBackup("new", "", velerov1.BackupPhaseNew, 10), newBackup("queued", "", velerov1.BackupPhaseQueued, 9),
+		newBackup("ready", "", velerov1.BackupPhaseReadyToStart, 8), newBackup("runs", "", velerov1.BackupPhaseInProgress, 1), newBackup("done", "", velerov1.BackupPhaseCompleted, 0),
 		restore("r", "", time.Minute), restore("runs", velerov1.RestorePhaseInProgress, time.Hour),
 	))
 	require.Equal(t, `holdfast_queue_depth{kind="Backup"} 4
 holdfast_queue_depth{kind="Restore"} 1
 holdfast_queue_oldest_seconds{kind="Backup"} 14400
 holdfast_queue_oldest_seconds{kind="Restore"} 60
-velero_restore_total 2`, b.reading(t, "holdfast_queue_depth", "holdfast_queue_oldest_seconds", "velero_restore_total"))
-	jobs := b.reading(t, "holdfast_jobs")
+velero_restore_total 2`, b.readWhileLeading(t, "holdfast_queue_depth", "holdfast_queue_oldest_seconds", "velero_restore_total"))
+	jobs := b.readWhileLeading(t, "holdfast_jobs")
 	require.Contains(t, jobs, `holdfast_jobs{kind="Backup",phase="New"} 2`)
 	require.Contains(t, jobs, `holdfast_jobs{kind="Backup",phase="InProgress"} 1`)
 	require.Contains(t, jobs, `holdfast_jobs{kind="Backup",phase="Finalizing"} 0`)
@@ -203,8 +203,8 @@ velero_restore_total 2`, b.reading(t, "holdfast_queue_depth", "holdfast_queue_ol
 // The cache of the service holds less of jobs that have ended: the gauges are the same.
 func TestGaugesReadStrippedJobs(t *testing.T) {
 	full := []client.Object{
-		schedule("daily"), backup("good", "daily", velerov1.BackupPhaseCompleted, 3, sized("100", 10, 1)),
-		backup("bad", "daily", velerov1.BackupPhaseFailed, 4, sized("", 7, 2)), backup("runs", "daily", velerov1.BackupPhaseInProgress, 5),
+		newSchedule("daily"), newBackup("good", "daily", velerov1.BackupPhaseCompleted, 3, withSize("100", 10, 1)),
+		newBackup("bad", "daily", velerov1.BackupPhaseFailed, 4, withSize("", 7, 2)), newBackup("runs", "daily", velerov1.BackupPhaseInProgress, 5),
 	}
 	full[1].(*velerov1.Backup).Spec.IncludedNamespaces = []string{"ns1"} //nolint:forcetypeassert // it is one
 	var stripped []client.Object
@@ -216,34 +216,34 @@ func TestGaugesReadStrippedJobs(t *testing.T) {
 	}
 	names := []string{"velero_backup_items_errors", "velero_backup_items_total", "velero_backup_last_status",
 		"velero_backup_last_successful_timestamp", "velero_backup_tarball_size_bytes", "holdfast_jobs"}
-	require.Equal(t, newBed(t, cluster(full...)).reading(t, names...), newBed(t, cluster(stripped...)).reading(t, names...))
+	require.Equal(t, newBed(t, newCluster(full...)).readWhileLeading(t, names...), newBed(t, newCluster(stripped...)).readWhileLeading(t, names...))
 	require.Empty(t, stripped[1].(*velerov1.Backup).Spec.IncludedNamespaces) //nolint:forcetypeassert // it is one
 }
 
 // A Schedule that makes no backups has no interval, so that no alert expects one.
 func TestIntervalsOfSchedules(t *testing.T) {
-	b := newBed(t, cluster(
-		schedule("daily"), schedule("hourly", func(s *velerov1.Schedule) { s.Spec.Schedule = "@hourly" }),
-		schedule("paused", func(s *velerov1.Schedule) { s.Spec.Paused = true }),
-		schedule("new", func(s *velerov1.Schedule) { s.Status.Phase = velerov1.SchedulePhaseNew }),
-		schedule("wrong", func(s *velerov1.Schedule) { s.Spec.Schedule = "never" }),
+	b := newBed(t, newCluster(
+		newSchedule("daily"), newSchedule("hourly", func(s *velerov1.Schedule) { s.Spec.Schedule = "@hourly" }),
+		newSchedule("paused", func(s *velerov1.Schedule) { s.Spec.Paused = true }),
+		newSchedule("new", func(s *velerov1.Schedule) { s.Status.Phase = velerov1.SchedulePhaseNew }),
+		newSchedule("wrong", func(s *velerov1.Schedule) { s.Spec.Schedule = "never" }),
 	))
 	want := `holdfast_schedule_interval_seconds{schedule="daily"} 86400
 holdfast_schedule_interval_seconds{schedule="hourly"} 3600`
-	require.Equal(t, want, b.reading(t, "holdfast_schedule_interval_seconds"))
-	require.Equal(t, want, b.reading(t, "holdfast_schedule_interval_seconds"), "as remembered")
-	require.Contains(t, b.reading(t), `holdfast_schedule_created_timestamp_seconds{schedule="paused"} 1.7676144e+09`)
+	require.Equal(t, want, b.readWhileLeading(t, "holdfast_schedule_interval_seconds"))
+	require.Equal(t, want, b.readWhileLeading(t, "holdfast_schedule_interval_seconds"), "as remembered")
+	require.Contains(t, b.readWhileLeading(t), `holdfast_schedule_created_timestamp_seconds{schedule="paused"} 1.7676144e+09`)
 }
 
 // What keeps the alert about good backups silent for a Schedule that was resumed.
 func TestPausedAndSkippedSchedules(t *testing.T) {
 	skipped := metav1.NewTime(noon.Add(-time.Hour))
-	b := newBed(t, cluster(
-		schedule("daily"), schedule("paused", func(s *velerov1.Schedule) { s.Spec.Paused = true }),
-		schedule("resumed", func(s *velerov1.Schedule) { s.Status.LastSkipped = &skipped }),
+	b := newBed(t, newCluster(
+		newSchedule("daily"), newSchedule("paused", func(s *velerov1.Schedule) { s.Spec.Paused = true }),
+		newSchedule("resumed", func(s *velerov1.Schedule) { s.Status.LastSkipped = &skipped }),
 	))
 	require.Equal(t, `holdfast_schedule_paused{schedule="daily"} 0
 holdfast_schedule_paused{schedule="paused"} 1
 holdfast_schedule_paused{schedule="resumed"} 0
-holdfast_schedule_skipped_timestamp_seconds{schedule="resumed"} 1.7677836e+09`, b.reading(t, "holdfast_schedule_paused", "holdfast_schedule_skipped_timestamp_seconds"))
+holdfast_schedule_skipped_timestamp_seconds{schedule="resumed"} 1.7677836e+09`, b.readWhileLeading(t, "holdfast_schedule_paused", "holdfast_schedule_skipped_timestamp_seconds"))
 }

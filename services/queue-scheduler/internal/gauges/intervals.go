@@ -11,16 +11,16 @@ import (
 // lifetime is how long an interval is kept: it depends on the time of the year.
 const lifetime = 24 * time.Hour
 
-// intervals remembers the intervals of Schedules by their cron expressions, as far as Schedules
+// intervalCache remembers the intervals of Schedules by their cron expressions, as far as Schedules
 // have these.
-type intervals struct {
+type intervalCache struct {
 	mu    sync.Mutex
 	at    time.Time
 	known map[string]time.Duration // 0 for an expression without one
 }
 
-// of returns the intervals of the Schedules that make backups, by name.
-func (n *intervals) of(schedules []velerov1.Schedule, now time.Time) map[string]time.Duration {
+// scheduleIntervals returns the intervals of the Schedules that make backups, by name.
+func (n *intervalCache) scheduleIntervals(schedules []velerov1.Schedule, now time.Time) map[string]time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if now.Sub(n.at) > lifetime || now.Before(n.at) {

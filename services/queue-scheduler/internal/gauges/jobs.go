@@ -23,25 +23,25 @@ var (
 	}
 )
 
-// queue is how many jobs wait, and for how long.
-type queue struct {
+// queueGauge is how many jobs wait, and for how long.
+type queueGauge struct {
 	depth  int
 	oldest time.Duration
 }
 
-func (q *queue) add(age time.Duration) {
+func (q *queueGauge) addJob(age time.Duration) {
 	q.depth++
 	q.oldest = max(q.oldest, age)
 }
 
-func (q *queue) show(to chan<- prometheus.Metric, kind string) {
-	gauge(to, waiting, float64(q.depth), kind)
-	gauge(to, oldest, q.oldest.Seconds(), kind)
+func (q *queueGauge) sendMetrics(to chan<- prometheus.Metric, kind string) {
+	sendGauge(to, waiting, float64(q.depth), kind)
+	sendGauge(to, oldest, q.oldest.Seconds(), kind)
 }
 
 // showJobs shows what waits and what runs.
-func (f *found) showJobs(to chan<- prometheus.Metric) {
-	var queued queue
+func (f *foundJobs) showJobs(to chan<- prometheus.Metric) {
+	var queued queueGauge
 	backups := map[velerov1.BackupPhase]int{}
 	for i := range f.backups.Items {
 		b := &f.backups.Items[i]
@@ -51,27 +51,27 @@ func (f *found) showJobs(to chan<- prometheus.Metric) {
 		}
 		backups[phase]++
 		if phase == velerov1.BackupPhaseNew || phase == velerov1.BackupPhaseQueued || phase == velerov1.BackupPhaseReadyToStart {
-			queued.add(f.now.Sub(b.CreationTimestamp.Time))
+			queued.addJob(f.now.Sub(b.CreationTimestamp.Time))
 		}
 	}
 	for _, phase := range backupPhases {
-		gauge(to, jobs, float64(backups[phase]), "Backup", string(phase))
+		sendGauge(to, jobs, float64(backups[phase]), "Backup", string(phase))
 	}
-	queued.show(to, "Backup")
+	queued.sendMetrics(to, "Backup")
 
-	queued = queue{}
+	queued = queueGauge{}
 	restores := map[velerov1.RestorePhase]int{}
 	for i := range f.restores.Items {
 		r := &f.restores.Items[i]
 		phase := r.Status.Phase
 		if phase.IsNew() {
 			phase = velerov1.RestorePhaseNew
-			queued.add(f.now.Sub(r.CreationTimestamp.Time))
+			queued.addJob(f.now.Sub(r.CreationTimestamp.Time))
 		}
 		restores[phase]++
 	}
 	for _, phase := range restorePhases {
-		gauge(to, jobs, float64(restores[phase]), "Restore", string(phase))
+		sendGauge(to, jobs, float64(restores[phase]), "Restore", string(phase))
 	}
-	queued.show(to, "Restore")
+	queued.sendMetrics(to, "Restore")
 }

@@ -31,9 +31,9 @@ func (c Class) String() string {
 	return fmt.Sprintf("Class(%d)", int(c))
 }
 
-// Of reads the class from annotation holdfast.io/priority. Without it the class is Normal; with
+// ClassOf reads the class from annotation holdfast.io/priority. Without it the class is Normal; with
 // another value than high, normal and low it is Normal and an error.
-func Of(annotations map[string]string) (Class, error) {
+func ClassOf(annotations map[string]string) (Class, error) {
 	switch text, set := annotations[holdfast.AnnotationPriority]; {
 	case !set, text == "normal":
 		return Normal, nil
@@ -46,9 +46,9 @@ func Of(annotations map[string]string) (Class, error) {
 	}
 }
 
-// After is the class a job has come to by waiting: one higher for every full period of ageing, up
+// AgedClass is the class a job has come to by waiting: one higher for every full period of ageing, up
 // to High. With a period of 0 no job ages.
-func (c Class) After(waited, ageing time.Duration) Class {
+func (c Class) AgedClass(waited, ageing time.Duration) Class {
 	if ageing <= 0 || waited < ageing {
 		return c
 	}

@@ -11,16 +11,16 @@ import (
 )
 
 func TestOf(t *testing.T) {
-	class, err := priority.Of(nil)
+	class, err := priority.ClassOf(nil)
 	require.NoError(t, err)
 	require.Equal(t, priority.Normal, class)
 	for _, want := range []priority.Class{priority.Low, priority.Normal, priority.High} {
-		class, err = priority.Of(map[string]string{"holdfast.io/priority": want.String()})
+		class, err = priority.ClassOf(map[string]string{"holdfast.io/priority": want.String()})
 		require.NoError(t, err)
 		require.Equal(t, want, class)
 	}
 	for _, bad := range []string{"", "High", "7", "high "} {
-		_, err = priority.Of(map[string]string{"holdfast.io/priority": bad})
+		_, err = priority.ClassOf(map[string]string{"holdfast.io/priority": bad})
 		require.ErrorContains(t, err, "none of high, normal and low")
 	}
 }
@@ -43,6 +43,6 @@ func TestWaitingRaisesTheClass(t *testing.T) {
 		{priority.Low, math.MaxInt64, 1, priority.High},
 		{priority.Low, -time.Hour, ageing, priority.Low}, // a clock that was set back
 	} {
-		require.Equal(t, c.want, c.class.After(c.waited, c.ageing), "%+v", c)
+		require.Equal(t, c.want, c.class.AgedClass(c.waited, c.ageing), "%+v", c)
 	}
 }

@@ -6,16 +6,16 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 )
 
-// admission decides about queued backups, one after the other, front first. It holds what runs, and
+// backupAdmission decides about queued backups, one after the other, front first. It holds what runs, and
 // the growing set of namespaces that are reserved for backups further ahead. It makes no call: a
 // pass and ExplainBackup decide by the same code.
-type admission struct {
+type backupAdmission struct {
 	limits   ledger.Limits
 	running  []ledger.Entry
 	backups  []ledger.Entry // the running ones that count against the limit
 	on       map[string]int // which of running holds a namespace
 	whole    []int          // which of running holds every namespace, but perhaps for some
-	reserved *reservations
+	reserved *namespaceReservations
 	// blockers are entries that made a job wait: while they are there, no job passed over could
 	// start.
 	blockers map[types.UID]bool
@@ -25,22 +25,22 @@ type admission struct {
 
 // newAdmission begins with what is admitted, and with the restores that wait: they go before every
 // backup.
-func newAdmission(v *view) *admission {
-	w := &admission{limits: v.limits, on: map[string]int{}, reserved: newReservations(2 * len(v.queued)), blockers: map[types.UID]bool{}}
+func newAdmission(v *passView) *backupAdmission {
+	w := &backupAdmission{limits: v.limits, on: map[string]int{}, reserved: newReservations(2 * len(v.queued)), blockers: map[types.UID]bool{}}
 	for _, e := range v.entries {
-		w.admit(e)
+		w.noteAdmitted(e)
 	}
 	for _, e := range v.unlisted {
-		w.reserved.add(e.Name, e.Namespaces)
+		w.reserved.addReservation(e.Name, e.Namespaces)
 	}
 	for _, r := range v.pending {
-		w.reserved.add("restore "+r.Name, targets(r))
+		w.reserved.addReservation("restore "+r.Name, targetNamespaces(r))
 	}
 	return w
 }
 
-// admit notes a job that runs from now on.
-func (w *admission) admit(e ledger.Entry) {
+// noteAdmitted notes a job that runs from now on.
+func (w *backupAdmission) noteAdmitted(e ledger.Entry) {
 	if ledger.IsAll(e.Namespaces) {
 		w.whole = append(w.whole, len(w.running))
 	}
@@ -55,8 +55,8 @@ func (w *admission) admit(e ledger.Entry) {
 	}
 }
 
-// holder is the job that runs on one of the namespaces; nil if there is none.
-func (w *admission) holder(namespaces []string) *ledger.Entry {
+// conflictingEntry is the job that runs on one of the namespaces; nil if there is none.
+func (w *backupAdmission) conflictingEntry(namespaces []string) *ledger.Entry {
 	for _, i := range w.whole {
 		if len(ledger.Overlap(w.running[i].Namespaces, namespaces)) > 0 {
 			return &w.running[i]
@@ -78,14 +78,14 @@ func (w *admission) holder(namespaces []string) *ledger.Entry {
 	return nil
 }
 
-// obstacle is why a backup with these namespaces has to wait, or nil: an *ledger.OverlapError,
+// obstacleFor is why a backup with these namespaces has to wait, or nil: an *ledger.OverlapError,
 // *behindError or *ledger.FullError, the longest lasting first. Once one waits for a place, all
 // behind it do.
-func (w *admission) obstacle(namespaces []string) error {
-	if e := w.holder(namespaces); e != nil {
+func (w *backupAdmission) obstacleFor(namespaces []string) error {
+	if e := w.conflictingEntry(namespaces); e != nil {
 		return &ledger.OverlapError{With: *e, Namespaces: ledger.Overlap(e.Namespaces, namespaces)}
 	}
-	if err := w.reserved.overlap(namespaces); err != nil {
+	if err := w.reserved.overlapError(namespaces); err != nil {
 		return err
 	}
 	if w.full == nil && w.limits.Backups > 0 && len(w.backups) >= w.limits.Backups {
@@ -97,8 +97,8 @@ func (w *admission) obstacle(namespaces []string) error {
 	return nil
 }
 
-// wait lets a backup reserve its namespaces, so that no job behind it starves it.
-func (w *admission) wait(name string, namespaces []string, reason error) {
+// reserveFor lets a backup reserve its namespaces, so that no job behind it starves it.
+func (w *backupAdmission) reserveFor(name string, namespaces []string, reason error) {
 	why := causeOf(reason)
 	switch {
 	case why.overlap != nil:
@@ -106,11 +106,11 @@ func (w *admission) wait(name string, namespaces []string, reason error) {
 	case why.full != nil:
 		w.full = why.full
 	}
-	w.reserved.add(name, namespaces)
+	w.reserved.addReservation(name, namespaces)
 }
 
-// blocking lists the entries on which those passed over wait.
-func (w *admission) blocking() []types.UID {
+// blockingEntries lists the entries on which those passed over wait.
+func (w *backupAdmission) blockingEntries() []types.UID {
 	out := make([]types.UID, 0, len(w.blockers))
 	for uid := range w.blockers {
 		out = append(out, uid)

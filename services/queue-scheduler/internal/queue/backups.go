@@ -22,9 +22,9 @@ import (
 // validation of thousands that come after them.
 const enqueueLimit = 250
 
-// enqueue validates new backups and puts them behind the last one. Their numbers come from the
+// enqueueNew validates new backups and puts them behind the last one. Their numbers come from the
 // ledger in one block.
-func (s *Scheduler) enqueue(ctx context.Context, v *view) error {
+func (s *Scheduler) enqueueNew(ctx context.Context, v *passView) error {
 	all := slices.DeleteFunc(slices.Clone(v.fresh), func(b *velerov1.Backup) bool { return s.inadmissible.isRefused(b) })
 	fresh := all[:min(len(all), enqueueLimit)]
 	if len(fresh) == 0 {
@@ -51,30 +51,30 @@ func (s *Scheduler) enqueue(ctx context.Context, v *view) error {
 }
 
 // enqueueOne begins the trace of a backup: its span is the root.
-func (s *Scheduler) enqueueOne(ctx context.Context, v *view, b *velerov1.Backup, number int64) error {
-	ctx, end := s.traces.begin(ctx, "queue backup", b)
-	err := s.writer.update(ctx, b, velerov1.BackupPhaseNew, func(b *velerov1.Backup) error {
-		return s.queue(ctx, b, number, len(v.queued)+1)
+func (s *Scheduler) enqueueOne(ctx context.Context, v *passView, b *velerov1.Backup, number int64) error {
+	ctx, end := s.traces.beginTrace(ctx, "queue backup", b)
+	err := s.writer.updateBackup(ctx, b, velerov1.BackupPhaseNew, func(b *velerov1.Backup) error {
+		return s.queueBackup(ctx, b, number, len(v.queued)+1)
 	})
 	if err == nil && b.Status.Phase == velerov1.BackupPhaseQueued {
 		failpoint.Hit("queue-scheduler/queued")
 		v.queued = append(v.queued, b)
-		s.hints.announce(ctx, "Backup", b, string(b.Status.Phase))
+		s.hints.announcePhase(ctx, "Backup", b, string(b.Status.Phase))
 	}
 	end(err)
 	return err
 }
 
-// queue is the write New to Queued, or to FailedValidation with all that validation computed. What
+// queueBackup is the write New to Queued, or to FailedValidation with all that validation computed. What
 // a queued backup will be is computed at admission.
-func (s *Scheduler) queue(ctx context.Context, b *velerov1.Backup, number int64, position int) error {
+func (s *Scheduler) queueBackup(ctx context.Context, b *velerov1.Backup, number int64, position int) error {
 	completed := b.DeepCopy()
 	problems, err := s.Validator.Backup(ctx, completed)
 	if err != nil {
 		return err
 	}
-	if len(problems.Lasting()) > 0 {
-		refuse(completed, problems.Strings())
+	if len(problems.LastingProblems()) > 0 {
+		failValidation(completed, problems.Strings())
 		*b = *completed
 		return nil
 	}
@@ -86,22 +86,22 @@ func (s *Scheduler) queue(ctx context.Context, b *velerov1.Backup, number int64,
 	return nil
 }
 
-func refuse(b *velerov1.Backup, problems []string) {
+func failValidation(b *velerov1.Backup, problems []string) {
 	b.Status.Phase = velerov1.BackupPhaseFailedValidation
 	b.Status.ValidationErrors = problems
 	b.Status.QueuePosition = 0
 }
 
-// admit walks the queue once, and decides from what the pass read: only a backup that may start is
+// admitBackups walks the queue once, and decides from what the pass read: only a backup that may start is
 // validated and asked for in the ledger. One that has to wait reserves its namespaces for those
 // behind it, so that no job starves.
-func (s *Scheduler) admit(ctx context.Context, v *view) error {
+func (s *Scheduler) admitBackups(ctx context.Context, v *passView) error {
 	if len(v.queued) == 0 {
 		return nil
 	}
-	s.resolver.namespaces(ctx, v) // read before the walk is timed
+	s.resolver.liveNamespacesOf(ctx, v) // read before the walk is timed
 	began := s.Clock.Now()
-	line := s.ordering.order(ctx, v)
+	line := s.ordering.orderView(ctx, v)
 	w := newAdmission(v)
 	var errs []error
 	waiting := make([]*velerov1.Backup, 0, len(v.queued))
@@ -114,15 +114,15 @@ func (s *Scheduler) admit(ctx context.Context, v *view) error {
 			}
 			continue
 		}
-		if !v.admitted(b.UID) {
-			reason, err := s.obstacle(v, &line[i], w)
+		if !v.isAdmitted(b.UID) {
+			reason, err := s.backupObstacle(v, &line[i], w)
 			if err != nil || reason != nil {
 				errs = append(errs, err)
 				waiting = append(waiting, b)
 				continue
 			}
 		}
-		started, err := s.start(ctx, v, b, w)
+		started, err := s.startBackup(ctx, v, b, w)
 		if errors.Is(err, ledger.ErrMoved) {
 			waiting = append(waiting, v.queued[i:]...)
 			s.Wake() // a job ahead may start now: begin at the front again
@@ -133,11 +133,11 @@ func (s *Scheduler) admit(ctx context.Context, v *view) error {
 			waiting = append(waiting, b) // it reserves nothing
 		case err != nil:
 			errs = append(errs, fmt.Errorf("admit backup %s: %w", b.Name, err))
-			w.wait(b.Name, line[i].Namespaces, err)
+			w.reserveFor(b.Name, line[i].Namespaces, err)
 			waiting = append(waiting, b)
 		case started:
 			v.ready = append(v.ready, b)
-		case b.Status.Phase == velerov1.BackupPhaseQueued, suspended(b):
+		case b.Status.Phase == velerov1.BackupPhaseQueued, isSuspended(b):
 			waiting = append(waiting, b)
 		}
 	}
@@ -146,9 +146,9 @@ func (s *Scheduler) admit(ctx context.Context, v *view) error {
 	return errors.Join(errs...)
 }
 
-// obstacle is why a backup that is not admitted has to wait; nil if it may start. While namespaces
+// backupObstacle is why a backup that is not admitted has to wait; nil if it may start. While namespaces
 // cannot be read no backup may, which is reported on the first one.
-func (s *Scheduler) obstacle(v *view, b *Waiting, w *admission) (reason, err error) {
+func (s *Scheduler) backupObstacle(v *passView, b *Waiting, w *backupAdmission) (reason, err error) {
 	if err := v.live.err; err != nil {
 		if w.blind {
 			return err, nil
@@ -156,99 +156,99 @@ func (s *Scheduler) obstacle(v *view, b *Waiting, w *admission) (reason, err err
 		w.blind = true
 		return nil, fmt.Errorf("admit backup %s: %w", b.Backup.Name, err)
 	}
-	if reason = w.obstacle(b.Namespaces); reason != nil {
-		w.wait(b.Backup.Name, b.Namespaces, reason)
-		s.reasons.report(b.Backup, reason)
+	if reason = w.obstacleFor(b.Namespaces); reason != nil {
+		w.reserveFor(b.Backup.Name, b.Namespaces, reason)
+		s.reasons.reportReason(b.Backup, reason)
 	}
 	return reason, nil
 }
 
-// start admits one backup that nothing seems to be in the way of; false with b still Queued means
+// startBackup admits one backup that nothing seems to be in the way of; false with b still Queued means
 // that it waits all the same.
-func (s *Scheduler) start(ctx context.Context, v *view, b *velerov1.Backup, w *admission) (bool, error) {
-	if v.admitted(b.UID) {
-		return s.complete(ctx, b) // an admission that was cut off is completed
+func (s *Scheduler) startBackup(ctx context.Context, v *passView, b *velerov1.Backup, w *backupAdmission) (bool, error) {
+	if v.isAdmitted(b.UID) {
+		return s.completeAdmission(ctx, b) // an admission that was cut off is completed
 	}
-	namespaces, err := s.resolver.resolve(ctx, v, b)
+	namespaces, err := s.resolver.resolveBackup(ctx, v, b)
 	if err != nil {
 		return false, err
 	}
-	problems, err := s.check(ctx, b)
+	problems, err := s.checkBackup(ctx, b)
 	if err != nil {
 		return false, err
 	}
-	if len(problems.Lasting()) > 0 || ledger.Size(namespaces) > ledger.MaxNamespaces {
-		return false, s.decline(ctx, b, problems, namespaces)
+	if len(problems.LastingProblems()) > 0 || ledger.Size(namespaces) > ledger.MaxNamespaces {
+		return false, s.declineBackup(ctx, b, problems, namespaces)
 	}
 	if len(problems) > 0 {
 		return false, &awayError{problems[0].Message} // since the line was made
 	}
 	failpoint.Hit("queue-scheduler/before-swap")
 	e := ledger.Entry{UID: b.UID, Kind: ledger.KindBackup, Namespace: b.Namespace, Name: b.Name, Namespaces: namespaces, Since: admissionTime(b, s.Clock.Now())}
-	if err := s.Ledger.Admit(ctx, e, v.limits, w.blocking()...); err != nil {
+	if err := s.Ledger.Admit(ctx, e, v.limits, w.blockingEntries()...); err != nil {
 		if reason := s.reasons.reportOrFail(b, err); reason != nil {
 			return false, reason
 		}
-		w.wait(b.Name, namespaces, err) // another replica was faster
+		w.reserveFor(b.Name, namespaces, err) // another replica was faster
 		return false, nil
 	}
-	w.admit(e)
+	w.noteAdmitted(e)
 	failpoint.Hit("queue-scheduler/admitted")
-	return s.complete(ctx, b)
+	return s.completeAdmission(ctx, b)
 }
 
-// check validates a queued backup. One that was begun is what it was validated as.
-func (s *Scheduler) check(ctx context.Context, b *velerov1.Backup) (validate.Problems, error) {
-	if suspended(b) {
+// checkBackup validates a queued backup. One that was begun is what it was validated as.
+func (s *Scheduler) checkBackup(ctx context.Context, b *velerov1.Backup) (validate.Problems, error) {
+	if isSuspended(b) {
 		return nil, nil
 	}
 	return s.Validator.Backup(ctx, b.DeepCopy())
 }
 
-// complete lets an admitted backup begin, or go on.
-func (s *Scheduler) complete(ctx context.Context, b *velerov1.Backup) (bool, error) {
-	if suspended(b) {
-		return s.goOn(ctx, b)
+// completeAdmission lets an admitted backup begin, or go on.
+func (s *Scheduler) completeAdmission(ctx context.Context, b *velerov1.Backup) (bool, error) {
+	if isSuspended(b) {
+		return s.resumeSuspended(ctx, b)
 	}
-	return s.ready(ctx, b)
+	return s.makeReady(ctx, b)
 }
 
-// decline is the write Queued to FailedValidation.
-func (s *Scheduler) decline(ctx context.Context, b *velerov1.Backup, problems validate.Problems, namespaces []string) error {
+// declineBackup is the write Queued to FailedValidation.
+func (s *Scheduler) declineBackup(ctx context.Context, b *velerov1.Backup, problems validate.Problems, namespaces []string) error {
 	if size := ledger.Size(namespaces); size > ledger.MaxNamespaces {
 		problems = append(problems, validate.Problem{
 			Field:   "spec.includedNamespaces",
 			Message: fmt.Sprintf("selects %d namespaces, which take %d bytes: at most %d can be admitted", len(namespaces), size, ledger.MaxNamespaces),
 		})
 	}
-	return s.writer.update(ctx, b, velerov1.BackupPhaseQueued, func(b *velerov1.Backup) error {
+	return s.writer.updateBackup(ctx, b, velerov1.BackupPhaseQueued, func(b *velerov1.Backup) error {
 		if _, err := s.Validator.Backup(ctx, b); err != nil {
 			return err
 		}
-		refuse(b, problems.Strings())
+		failValidation(b, problems.Strings())
 		return nil
 	})
 }
 
-// ready is the write Queued to ReadyToStart, with everything computed, or to FailedValidation.
+// makeReady is the write Queued to ReadyToStart, with everything computed, or to FailedValidation.
 // Without an entry in the ledger (its problems vanished while we looked) the backup stays for the
 // next pass. The namespaces of the entry, which an earlier pass may have made, are noted. The hint
 // follows in the trace.
-func (s *Scheduler) ready(ctx context.Context, b *velerov1.Backup) (_ bool, err error) {
-	ctx, end := s.traces.resume(ctx, "admit backup", b)
+func (s *Scheduler) makeReady(ctx context.Context, b *velerov1.Backup) (_ bool, err error) {
+	ctx, end := s.traces.resumeTrace(ctx, "admit backup", b)
 	defer func() { end(err) }()
 	created := b.CreationTimestamp.Time
 	entry, admitted, err := s.Ledger.Get(ctx, b.UID)
 	if err != nil {
 		return false, err
 	}
-	err = s.writer.update(ctx, b, velerov1.BackupPhaseQueued, func(b *velerov1.Backup) error {
+	err = s.writer.updateBackup(ctx, b, velerov1.BackupPhaseQueued, func(b *velerov1.Backup) error {
 		problems, err := s.Validator.Backup(ctx, b)
 		if err != nil {
 			return err
 		}
-		if lasting := problems.Lasting(); len(lasting) > 0 {
-			refuse(b, problems.Strings())
+		if lasting := problems.LastingProblems(); len(lasting) > 0 {
+			failValidation(b, problems.Strings())
 			return nil
 		}
 		if !admitted {
@@ -264,23 +264,23 @@ func (s *Scheduler) ready(ctx context.Context, b *velerov1.Backup) (_ bool, err 
 		return nil
 	})
 	if admitted && kube.IsRefused(err) {
-		err = s.abandon(ctx, b, err)
+		err = s.abandonAdmission(ctx, b, err)
 	}
 	if err != nil || b.Status.Phase != velerov1.BackupPhaseReadyToStart {
 		return false, err
 	}
 	failpoint.Hit("queue-scheduler/ready-written")
 	s.reasons.reportAdmission(ctx, b, s.Clock.Since(created))
-	s.hints.announce(ctx, "Backup", b, string(b.Status.Phase))
+	s.hints.announcePhase(ctx, "Backup", b, string(b.Status.Phase))
 	s.hints.hintBackup(ctx, b)
 	return true, nil
 }
 
-// abandon ends an admitted backup that the API server refuses to make ReadyToStart: its place is
+// abandonAdmission ends an admitted backup that the API server refuses to make ReadyToStart: its place is
 // not kept for it. That write is smaller, and of another phase.
-func (s *Scheduler) abandon(ctx context.Context, b *velerov1.Backup, refused error) error {
-	err := s.writer.update(ctx, b, velerov1.BackupPhaseQueued, func(b *velerov1.Backup) error {
-		refuse(b, validate.Problems{{Message: fmt.Sprintf("%v: %v", errWriteRefused, refused)}}.Strings())
+func (s *Scheduler) abandonAdmission(ctx context.Context, b *velerov1.Backup, refused error) error {
+	err := s.writer.updateBackup(ctx, b, velerov1.BackupPhaseQueued, func(b *velerov1.Backup) error {
+		failValidation(b, validate.Problems{{Message: fmt.Sprintf("%v: %v", errWriteRefused, refused)}}.Strings())
 		return nil
 	})
 	if err == nil {

@@ -18,9 +18,9 @@ import (
 
 var crowdLimits = ledger.Limits{Backups: 50, Restores: 1}
 
-// crowd is a full queue: some run, the others wait for them, for each other and for a place, in all
+// newCrowd is a full queue: some run, the others wait for them, for each other and for a place, in all
 // classes.
-func crowd(queued int) (entries []ledger.Entry, backups []*velerov1.Backup) {
+func newCrowd(queued int) (entries []ledger.Entry, backups []*velerov1.Backup) {
 	const running = 50
 	for i := range running {
 		entries = append(entries, ledger.Entry{
@@ -58,7 +58,7 @@ func crowdScheduler(rules queue.Validator) *queue.Scheduler {
 func BenchmarkPass(b *testing.B) {
 	for _, queued := range []int{100, 1_000, 10_000} {
 		b.Run(fmt.Sprint(queued), func(b *testing.B) {
-			entries, backups := crowd(queued)
+			entries, backups := newCrowd(queued)
 			s := crowdScheduler(&rules{})
 			b.ReportAllocs()
 			for b.Loop() {
@@ -74,7 +74,7 @@ func BenchmarkPass(b *testing.B) {
 // A change that gives every backup in a long queue a new reason is reported at a bounded rate, not
 // all at once.
 func TestALongQueueIsToldLittleByLittle(t *testing.T) {
-	entries, backups := crowd(1_000)
+	entries, backups := newCrowd(1_000)
 	s := crowdScheduler(&rules{})
 	require.NoError(t, s.Admit(t.Context(), queue.ViewOf(crowdLimits, entries, backups)))
 	require.Positive(t, s.Told())

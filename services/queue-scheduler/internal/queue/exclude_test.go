@@ -21,9 +21,9 @@ import (
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
 )
 
-// labelled is a bed whose validator is the real one, and these namespaces; the API server keeps
+// newLabelledBed is a bed whose validator is the real one, and these namespaces; the API server keeps
 // their labels.
-func labelled(t *testing.T, namespaces ...string) *bed {
+func newLabelledBed(t *testing.T, namespaces ...string) *bed {
 	t.Helper()
 	b := newBed(t, ledger.Limits{Backups: 1, Restores: 1}, interceptor.Funcs{})
 	for _, name := range namespaces {
@@ -40,8 +40,8 @@ func labelled(t *testing.T, namespaces ...string) *bed {
 	return b
 }
 
-// exclude labels a namespace so that no backup takes it.
-func (b *bed) exclude(name string) {
+// excludeNamespace labels a namespace so that no backup takes it.
+func (b *bed) excludeNamespace(name string) {
 	b.t.Helper()
 	ns := &corev1.Namespace{}
 	require.NoError(b.t, b.c.Get(b.t.Context(), client.ObjectKey{Name: name}, ns))
@@ -51,10 +51,10 @@ func (b *bed) exclude(name string) {
 	}))
 }
 
-// entry returns the namespaces a backup was admitted for.
-func (b *bed) entry(name string) []string {
+// entryNamespaces returns the namespaces a backup was admitted for.
+func (b *bed) entryNamespaces(name string) []string {
 	b.t.Helper()
-	e, found, err := b.ledger.Get(b.t.Context(), b.get(name).UID)
+	e, found, err := b.ledger.Get(b.t.Context(), b.getBackup(name).UID)
 	require.NoError(b.t, err)
 	require.True(b.t, found)
 	return e.Namespaces
@@ -69,33 +69,33 @@ func TestANamespaceThatIsExcludedIsNotAdmitted(t *testing.T) {
 		"a pattern":  {[]string{"team-*"}, []string{"team-a", "team-c"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := labelled(t, "team-a", "team-b", "team-c")
-			b.exclude("team-b")
-			b.backup("one", 1, tt.included...)
-			b.reaches(velerov1.BackupPhaseReadyToStart, "one")
-			require.Equal(t, tt.admitted, b.entry("one"))
+			b := newLabelledBed(t, "team-a", "team-b", "team-c")
+			b.excludeNamespace("team-b")
+			b.createBackup("one", 1, tt.included...)
+			b.requirePhase(velerov1.BackupPhaseReadyToStart, "one")
+			require.Equal(t, tt.admitted, b.entryNamespaces("one"))
 			noted, err := json.Marshal(tt.admitted)
 			require.NoError(t, err)
-			require.Equal(t, string(noted), b.get("one").Annotations["holdfast.io/namespaces"])
-			require.Equal(t, []string{"team-b"}, b.get("one").Spec.ExcludedNamespaces, "as Velero writes it")
+			require.Equal(t, string(noted), b.getBackup("one").Annotations["holdfast.io/namespaces"])
+			require.Equal(t, []string{"team-b"}, b.getBackup("one").Spec.ExcludedNamespaces, "as Velero writes it")
 		})
 	}
 }
 
 // The label that comes while a backup waits counts, and one that goes.
 func TestTheLabelIsReadAtAdmission(t *testing.T) {
-	b := labelled(t, "team-a", "team-b", "team-c")
-	b.backup("first", 1, "team-a")
-	b.reaches(velerov1.BackupPhaseReadyToStart, "first")
-	b.set("first", velerov1.BackupPhaseInProgress)
-	b.backup("pattern", 2, "team-*")
-	b.backup("named", 3, "team-c")
-	b.reaches(velerov1.BackupPhaseQueued, "pattern", "named")
-	b.exclude("team-c")
-	b.set("first", velerov1.BackupPhaseCompleted)
-	b.reaches(velerov1.BackupPhaseReadyToStart, "pattern")
-	require.Equal(t, []string{"team-a", "team-b"}, b.entry("pattern"))
-	b.set("pattern", velerov1.BackupPhaseCompleted)
-	b.reaches(velerov1.BackupPhaseFailedValidation, "named")
-	require.Contains(t, b.get("named").Status.ValidationErrors[0], `"team-c" is included and labelled velero.io/exclude-from-backup`)
+	b := newLabelledBed(t, "team-a", "team-b", "team-c")
+	b.createBackup("first", 1, "team-a")
+	b.requirePhase(velerov1.BackupPhaseReadyToStart, "first")
+	b.setPhase("first", velerov1.BackupPhaseInProgress)
+	b.createBackup("pattern", 2, "team-*")
+	b.createBackup("named", 3, "team-c")
+	b.requirePhase(velerov1.BackupPhaseQueued, "pattern", "named")
+	b.excludeNamespace("team-c")
+	b.setPhase("first", velerov1.BackupPhaseCompleted)
+	b.requirePhase(velerov1.BackupPhaseReadyToStart, "pattern")
+	require.Equal(t, []string{"team-a", "team-b"}, b.entryNamespaces("pattern"))
+	b.setPhase("pattern", velerov1.BackupPhaseCompleted)
+	b.requirePhase(velerov1.BackupPhaseFailedValidation, "named")
+	require.Contains(t, b.getBackup("named").Status.ValidationErrors[0], `"team-c" is included and labelled velero.io/exclude-from-backup`)
 }

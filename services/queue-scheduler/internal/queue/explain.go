@@ -79,7 +79,7 @@ func (s *Scheduler) Explain(ctx context.Context, name string) (*Explanation, err
 			return nil, fmt.Errorf("read backup %q: %w", name, err)
 		}
 		if b.Status.Phase.Terminal() {
-			return &Explanation{Job: newJob(job{backup: b})}, nil
+			return &Explanation{Job: newJob(runningJob{backup: b})}, nil
 		}
 		found, err := s.explainOne(ctx, b.UID)
 		if found != nil || err != nil {
@@ -91,25 +91,25 @@ func (s *Scheduler) Explain(ctx context.Context, name string) (*Explanation, err
 
 // explainOne returns nil when the backup is not in the queue (any more).
 func (s *Scheduler) explainOne(ctx context.Context, uid types.UID) (*Explanation, error) {
-	v, err := s.views.look(ctx, s.Reader)
+	v, err := s.views.readView(ctx, s.Reader)
 	if err != nil {
 		return nil, err
 	}
-	line := s.ordering.foresee(ctx, v)
-	jobs := v.jobs(line)
+	line := s.ordering.foreseeLine(ctx, v)
+	jobs := v.queueJobs(line)
 	i := slices.IndexFunc(jobs, func(j Job) bool { return j.Kind == ledger.KindBackup && j.Object.GetUID() == uid })
 	if i < 0 {
 		return nil, nil //nolint:nilnil // the caller reads again
 	}
 	out := &Explanation{Job: jobs[i]}
 	if jobs[i].Waits {
-		out.Obstacles, err = s.obstacles(ctx, v, line, uid)
+		out.Obstacles, err = s.obstaclesOf(ctx, v, line, uid)
 	}
 	return out, err
 }
 
-// obstacles goes through the queue as a pass does, up to the backup in question.
-func (s *Scheduler) obstacles(ctx context.Context, v *view, line []Waiting, uid types.UID) ([]Obstacle, error) {
+// obstaclesOf goes through the queue as a pass does, up to the backup in question.
+func (s *Scheduler) obstaclesOf(ctx context.Context, v *passView, line []Waiting, uid types.UID) ([]Obstacle, error) {
 	// A pass first takes out of the ledger what is over.
 	v.entries = slices.DeleteFunc(v.entries, func(e ledger.Entry) bool { return !v.holds[e.UID] })
 	w := newAdmission(v)
@@ -117,29 +117,29 @@ func (s *Scheduler) obstacles(ctx context.Context, v *view, line []Waiting, uid 
 		b := line[i].Backup
 		if line[i].Inadmissible != nil {
 			if b.UID == uid {
-				return []Obstacle{besides(&line[i])}, nil
+				return []Obstacle{inadmissibleObstacle(&line[i])}, nil
 			}
 			continue
 		}
-		namespaces, err := s.resolver.resolve(ctx, v, b)
+		namespaces, err := s.resolver.resolveBackup(ctx, v, b)
 		if err != nil {
 			return nil, err
 		}
-		reason := w.obstacle(namespaces)
+		reason := w.obstacleFor(namespaces)
 		switch {
 		case b.UID == uid:
 			return w.inTheWay(v, line[:i], b, namespaces), nil
 		case reason == nil:
-			w.admit(ledger.Entry{UID: b.UID, Kind: ledger.KindBackup, Namespace: b.Namespace, Name: b.Name, Namespaces: namespaces, Since: s.Clock.Now()})
+			w.noteAdmitted(ledger.Entry{UID: b.UID, Kind: ledger.KindBackup, Namespace: b.Namespace, Name: b.Name, Namespaces: namespaces, Since: s.Clock.Now()})
 		default:
-			w.wait(b.Name, namespaces, reason)
+			w.reserveFor(b.Name, namespaces, reason)
 		}
 	}
 	return nil, nil
 }
 
-// besides is what an inadmissible backup waits for.
-func besides(b *Waiting) Obstacle {
+// inadmissibleObstacle is what an inadmissible backup waits for.
+func inadmissibleObstacle(b *Waiting) Obstacle {
 	out := Obstacle{Reason: WriteRefused, Message: b.Inadmissible.Error(), Since: b.Backup.CreationTimestamp.Time}
 	if causeOf(b.Inadmissible).away != nil {
 		out.Reason = LocationUnavailable
@@ -149,13 +149,13 @@ func besides(b *Waiting) Obstacle {
 
 // inTheWay lists everything that holds b up, where obstacle returns the first thing it
 // finds. The backups ahead of b are decided.
-func (w *admission) inTheWay(v *view, ahead []Waiting, b *velerov1.Backup, namespaces []string) []Obstacle {
+func (w *backupAdmission) inTheWay(v *passView, ahead []Waiting, b *velerov1.Backup, namespaces []string) []Obstacle {
 	var out []Obstacle
 	add := func(reason Reason, kind string, o metav1.Object, theirs []string) {
 		if shared := ledger.Overlap(theirs, namespaces); len(shared) > 0 {
 			out = append(out, Obstacle{
 				Reason: reason, Jobs: []Ref{{kind, o.GetName(), o.GetUID()}}, Namespaces: shared,
-				Since: later(o.GetCreationTimestamp().Time, b.CreationTimestamp.Time),
+				Since: laterTime(o.GetCreationTimestamp().Time, b.CreationTimestamp.Time),
 			})
 		}
 	}
@@ -163,12 +163,12 @@ func (w *admission) inTheWay(v *view, ahead []Waiting, b *velerov1.Backup, names
 		if shared := ledger.Overlap(e.Namespaces, namespaces); len(shared) > 0 {
 			out = append(out, Obstacle{
 				Reason: OverlapRunning, Jobs: []Ref{{e.Kind, e.Name, e.UID}}, Namespaces: shared,
-				Since: later(e.Since, b.CreationTimestamp.Time),
+				Since: laterTime(e.Since, b.CreationTimestamp.Time),
 			})
 		}
 	}
 	for _, r := range v.pending {
-		add(RestoreAhead, ledger.KindRestore, r, slices.Sorted(slices.Values(targets(r))))
+		add(RestoreAhead, ledger.KindRestore, r, slices.Sorted(slices.Values(targetNamespaces(r))))
 	}
 	for _, other := range ahead {
 		add(OverlapAhead, ledger.KindBackup, other.Backup, other.Namespaces)
@@ -177,14 +177,14 @@ func (w *admission) inTheWay(v *view, ahead []Waiting, b *velerov1.Backup, names
 		full := Obstacle{Reason: NoPlace, Limit: limit, Since: b.CreationTimestamp.Time}
 		for _, e := range w.backups {
 			full.Jobs = append(full.Jobs, Ref{e.Kind, e.Name, e.UID})
-			full.Since = later(full.Since, e.Since)
+			full.Since = laterTime(full.Since, e.Since)
 		}
 		out = append(out, full)
 	}
 	return out
 }
 
-func later(a, b time.Time) time.Time {
+func laterTime(a, b time.Time) time.Time {
 	if a.Before(b) {
 		return b
 	}

@@ -26,8 +26,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
 )
 
-// still returns a scheduler that makes a pass only when the test calls it.
-func (b *bed) still() *queue.Scheduler { return b.stillBy(b.rules) }
+// newIdleScheduler returns a scheduler that makes a pass only when the test calls it.
+func (b *bed) newIdleScheduler() *queue.Scheduler { return b.stillBy(b.rules) }
 
 func (b *bed) stillBy(validator queue.Validator) *queue.Scheduler {
 	return queue.New(queue.Config{
@@ -43,16 +43,16 @@ func (blind) Namespaces(context.Context) (live, excluded []string, err error) {
 	return nil, nil, errDown
 }
 
-func (b *bed) mark(name, key, value string) {
+func (b *bed) setAnnotation(name, key, value string) {
 	b.t.Helper()
-	require.NoError(b.t, kube.Update(b.t.Context(), b.c, b.c, b.get(name), func(o *velerov1.Backup) error {
+	require.NoError(b.t, kube.Update(b.t.Context(), b.c, b.c, b.getBackup(name), func(o *velerov1.Backup) error {
 		metav1.SetMetaDataAnnotation(&o.ObjectMeta, key, value)
 		return nil
 	}))
 }
 
-// why explains in one line: reason, jobs and namespaces of every obstacle.
-func why(t *testing.T, s *queue.Scheduler, name string) string {
+// explainInLine explains in one line: reason, jobs and namespaces of every obstacle.
+func explainInLine(t *testing.T, s *queue.Scheduler, name string) string {
 	t.Helper()
 	x, err := s.Explain(t.Context(), name)
 	require.NoError(t, err)
@@ -73,7 +73,7 @@ func why(t *testing.T, s *queue.Scheduler, name string) string {
 	return strings.Join(out, "; ")
 }
 
-func positions(t *testing.T, s *queue.Scheduler) map[string]int {
+func queuePositions(t *testing.T, s *queue.Scheduler) map[string]int {
 	t.Helper()
 	jobs, err := s.Snapshot(t.Context())
 	require.NoError(t, err)
@@ -87,70 +87,70 @@ func positions(t *testing.T, s *queue.Scheduler) map[string]int {
 // The example of the design, before a pass, after it, and when b1 has ended.
 func TestExplainTheExample(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 2}, interceptor.Funcs{})
-	s := b.still()
-	b.backup("b1", 1, "ns1", "ns2")
+	s := b.newIdleScheduler()
+	b.createBackup("b1", 1, "ns1", "ns2")
 	require.NoError(t, s.Pass(t.Context()))
-	b.set("b1", velerov1.BackupPhaseInProgress)
-	b.backup("b2", 2, "ns2", "ns3", "ns5")
-	b.backup("b3", 3, "ns4", "ns3")
-	b.backup("b4", 4, "ns5", "ns6")
-	b.backup("b5", 5, "ns8", "ns9")
-	require.Equal(t, map[string]int{"b1": 0, "b2": 1, "b3": 2, "b4": 3, "b5": 4}, positions(t, s))
-	require.Equal(t, "next pass", why(t, s, "b5"))
+	b.setPhase("b1", velerov1.BackupPhaseInProgress)
+	b.createBackup("b2", 2, "ns2", "ns3", "ns5")
+	b.createBackup("b3", 3, "ns4", "ns3")
+	b.createBackup("b4", 4, "ns5", "ns6")
+	b.createBackup("b5", 5, "ns8", "ns9")
+	require.Equal(t, map[string]int{"b1": 0, "b2": 1, "b3": 2, "b4": 3, "b5": 4}, queuePositions(t, s))
+	require.Equal(t, "next pass", explainInLine(t, s, "b5"))
 
 	require.NoError(t, s.Pass(t.Context()))
-	require.Equal(t, map[string]int{"b1": 0, "b2": 1, "b3": 2, "b4": 3, "b5": 0}, positions(t, s))
-	require.Equal(t, "running b1 ns2; full b1+b5", why(t, s, "b2"))
-	require.Equal(t, "ahead b2 ns3; full b1+b5", why(t, s, "b3"))
-	require.Equal(t, "ahead b2 ns5; full b1+b5", why(t, s, "b4"))
-	require.Empty(t, why(t, s, "b5"), "it does not wait")
-	require.Empty(t, why(t, s, "b1"))
+	require.Equal(t, map[string]int{"b1": 0, "b2": 1, "b3": 2, "b4": 3, "b5": 0}, queuePositions(t, s))
+	require.Equal(t, "running b1 ns2; full b1+b5", explainInLine(t, s, "b2"))
+	require.Equal(t, "ahead b2 ns3; full b1+b5", explainInLine(t, s, "b3"))
+	require.Equal(t, "ahead b2 ns5; full b1+b5", explainInLine(t, s, "b4"))
+	require.Empty(t, explainInLine(t, s, "b5"), "it does not wait")
+	require.Empty(t, explainInLine(t, s, "b1"))
 
-	b.set("b1", velerov1.BackupPhaseFinalizing)
-	require.Equal(t, "next pass", why(t, s, "b2"), "which takes b1 out of the ledger")
-	require.Equal(t, "ahead b2 ns3; full b5+b2", why(t, s, "b3"))
+	b.setPhase("b1", velerov1.BackupPhaseFinalizing)
+	require.Equal(t, "next pass", explainInLine(t, s, "b2"), "which takes b1 out of the ledger")
+	require.Equal(t, "ahead b2 ns3; full b5+b2", explainInLine(t, s, "b3"))
 	require.NoError(t, s.Pass(t.Context()))
-	require.Equal(t, "running b2 ns3; full b2+b5", why(t, s, "b3"))
-	require.Equal(t, map[string]int{"b1": 0, "b2": 0, "b3": 1, "b4": 2, "b5": 0}, positions(t, s))
+	require.Equal(t, "running b2 ns3; full b2+b5", explainInLine(t, s, "b3"))
+	require.Equal(t, map[string]int{"b1": 0, "b2": 0, "b3": 1, "b4": 2, "b5": 0}, queuePositions(t, s))
 }
 
 func TestExplainWhoGoesFirst(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 2, Restores: 1}, interceptor.Funcs{})
-	s := b.still()
-	b.backup("all", 1)
+	s := b.newIdleScheduler()
+	b.createBackup("all", 1)
 	require.NoError(t, s.Pass(t.Context()))
-	b.restore("r", 2, "ns2", "ns1")
-	b.backup("first", 3, "ns1", "ns7")
-	b.backup("second", 4, "ns7", "ns8")
-	b.backup("urgent", 5, "ns9")
-	b.mark("urgent", holdfast.AnnotationPriority, "high")
+	b.createRestore("r", 2, "ns2", "ns1")
+	b.createBackup("first", 3, "ns1", "ns7")
+	b.createBackup("second", 4, "ns7", "ns8")
+	b.createBackup("urgent", 5, "ns9")
+	b.setAnnotation("urgent", holdfast.AnnotationPriority, "high")
 	require.NoError(t, s.Pass(t.Context()))
-	require.Equal(t, map[string]int{"all": 0, "r": 1, "urgent": 2, "first": 3, "second": 4}, positions(t, s))
-	require.Equal(t, "running all ns1,ns7; restore r ns1", why(t, s, "first"))
-	require.Equal(t, "running all ns7,ns8; ahead first ns7", why(t, s, "second"))
+	require.Equal(t, map[string]int{"all": 0, "r": 1, "urgent": 2, "first": 3, "second": 4}, queuePositions(t, s))
+	require.Equal(t, "running all ns1,ns7; restore r ns1", explainInLine(t, s, "first"))
+	require.Equal(t, "running all ns7,ns8; ahead first ns7", explainInLine(t, s, "second"))
 
-	b.set("all", velerov1.BackupPhaseCompleted)
-	require.Equal(t, "next pass", why(t, s, "urgent"))
-	require.Equal(t, "restore r ns1", why(t, s, "first"))
-	b.backup("last", 6, "ns9", "team-a")
-	b.backup("more", 7, "team-b")
-	require.Equal(t, "ahead urgent ns9", why(t, s, "last"), "which starts before it")
-	require.Equal(t, "next pass", why(t, s, "more"))
-	b.backup("none", 8, "ns1234")
-	require.Equal(t, "full urgent+more", why(t, s, "none"), "which take the places first")
+	b.setPhase("all", velerov1.BackupPhaseCompleted)
+	require.Equal(t, "next pass", explainInLine(t, s, "urgent"))
+	require.Equal(t, "restore r ns1", explainInLine(t, s, "first"))
+	b.createBackup("last", 6, "ns9", "team-a")
+	b.createBackup("more", 7, "team-b")
+	require.Equal(t, "ahead urgent ns9", explainInLine(t, s, "last"), "which starts before it")
+	require.Equal(t, "next pass", explainInLine(t, s, "more"))
+	b.createBackup("none", 8, "ns1234")
+	require.Equal(t, "full urgent+more", explainInLine(t, s, "none"), "which take the places first")
 }
 
 func TestExplainPriorities(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 1}, interceptor.Funcs{})
-	s := b.still()
-	b.backup("all", 0)
+	s := b.newIdleScheduler()
+	b.createBackup("all", 0)
 	require.NoError(t, s.Pass(t.Context()))
-	b.backup("low", 1, "ns1")
-	b.mark("low", holdfast.AnnotationPriority, "low")
-	b.backup("other", 2, "ns2")
-	b.backup("high", 3, "ns1")
-	b.mark("high", holdfast.AnnotationPriority, "high")
-	b.backup("old", -3600, "ns3")
+	b.createBackup("low", 1, "ns1")
+	b.setAnnotation("low", holdfast.AnnotationPriority, "low")
+	b.createBackup("other", 2, "ns2")
+	b.createBackup("high", 3, "ns1")
+	b.setAnnotation("high", holdfast.AnnotationPriority, "high")
+	b.createBackup("old", -3600, "ns3")
 	for range 2 { // new ones, then queued ones
 		x, err := s.Explain(t.Context(), "low")
 		require.NoError(t, err)
@@ -162,28 +162,28 @@ func TestExplainPriorities(t *testing.T) {
 		require.Equal(t, priority.High, x.Job.Effective, "earned by waiting")
 		require.NoError(t, s.Pass(t.Context()))
 	}
-	require.Equal(t, map[string]int{"all": 0, "old": 1, "low": 2, "high": 3, "other": 4}, positions(t, s))
-	require.Equal(t, "running all ns1; ahead low ns1; full all", why(t, s, "high"))
+	require.Equal(t, map[string]int{"all": 0, "old": 1, "low": 2, "high": 3, "other": 4}, queuePositions(t, s))
+	require.Equal(t, "running all ns1; ahead low ns1; full all", explainInLine(t, s, "high"))
 }
 
 func TestExplainWhatDoesNotWait(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 1}, interceptor.Funcs{})
-	s := b.still()
+	s := b.newIdleScheduler()
 	_, err := s.Explain(t.Context(), "absent")
 	require.ErrorIs(t, err, errgrpc.ErrNotFound)
 
-	b.backup("done", 1, "ns1")
-	b.set("done", velerov1.BackupPhaseCompleted)
-	b.backup("going", 2, "ns1")
-	require.NoError(t, kube.Update(t.Context(), b.c, b.c, b.get("going"), func(o *velerov1.Backup) error {
+	b.createBackup("done", 1, "ns1")
+	b.setPhase("done", velerov1.BackupPhaseCompleted)
+	b.createBackup("going", 2, "ns1")
+	require.NoError(t, kube.Update(t.Context(), b.c, b.c, b.getBackup("going"), func(o *velerov1.Backup) error {
 		o.Finalizers = []string{"test/stay"}
 		o.Status.Phase = velerov1.BackupPhaseQueued
 		return nil
 	}))
-	require.NoError(t, b.c.Delete(t.Context(), b.get("going")))
+	require.NoError(t, b.c.Delete(t.Context(), b.getBackup("going")))
 	// Admitted, and the phase not written yet.
-	b.backup("cut", 3, "ns1")
-	b.set("cut", velerov1.BackupPhaseQueued)
+	b.createBackup("cut", 3, "ns1")
+	b.setPhase("cut", velerov1.BackupPhaseQueued)
 	require.NoError(t, b.ledger.Admit(t.Context(), ledger.Entry{
 		UID: "uid-cut", Kind: ledger.KindBackup, Namespace: "velero", Name: "cut", Namespaces: []string{"ns1"}, Since: start,
 	}, ledger.Limits{}))
@@ -201,7 +201,7 @@ func TestExplainWhatDoesNotWait(t *testing.T) {
 	require.Equal(t, start, jobs[1].Admitted.UTC())
 	require.Equal(t, []string{"ns1"}, jobs[1].Namespaces)
 	// The namespaces of the cluster cannot be read: nothing is made up.
-	b.backup("b", 4, "ns*")
+	b.createBackup("b", 4, "ns*")
 	s = b.stillBy(blind{b.rules})
 	_, err = s.Explain(t.Context(), "b")
 	require.ErrorIs(t, err, errDown)
@@ -214,16 +214,16 @@ func TestExplainWhatDoesNotWait(t *testing.T) {
 // the pass will put it there.
 func TestACopiedNumberIsNoPlace(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 1}, interceptor.Funcs{})
-	s := b.still()
-	b.backup("all", 0)
+	s := b.newIdleScheduler()
+	b.createBackup("all", 0)
 	require.NoError(t, s.Pass(t.Context()))
-	b.backup("first", 1, "ns1")
+	b.createBackup("first", 1, "ns1")
 	require.NoError(t, s.Pass(t.Context()))
-	b.backup("copy", 2, "ns1")
-	b.mark("copy", holdfast.AnnotationQueueSequence, "1")
+	b.createBackup("copy", 2, "ns1")
+	b.setAnnotation("copy", holdfast.AnnotationQueueSequence, "1")
 	for range 2 {
-		require.Equal(t, map[string]int{"all": 0, "first": 1, "copy": 2}, positions(t, s))
-		require.Equal(t, "running all ns1; ahead first ns1; full all", why(t, s, "copy"))
+		require.Equal(t, map[string]int{"all": 0, "first": 1, "copy": 2}, queuePositions(t, s))
+		require.Equal(t, "running all ns1; ahead first ns1; full all", explainInLine(t, s, "copy"))
 		require.NoError(t, s.Pass(t.Context()))
 	}
 }
@@ -235,17 +235,17 @@ func TestExplainIsWhatThePassDoes(t *testing.T) {
 	for seed := range uint64(15) {
 		random := rand.New(rand.NewPCG(seed, 11))
 		b := newBed(t, ledger.Limits{Backups: random.IntN(6), Restores: 2}, interceptor.Funcs{})
-		s := b.still()
-		names := submit(b, s, random)
+		s := b.newIdleScheduler()
+		names := submitRandom(b, s, random)
 		before, err := s.Snapshot(t.Context())
 		require.NoError(t, err)
 		told := map[string]string{}
 		for _, name := range names {
-			told[name] = why(t, s, name)
+			told[name] = explainInLine(t, s, name)
 		}
 		require.NoError(t, s.Pass(t.Context()))
 		for _, name := range names {
-			o := b.get(name)
+			o := b.getBackup(name)
 			if told[name] == "next pass" {
 				started++
 				require.Equal(t, velerov1.BackupPhaseReadyToStart, o.Status.Phase, "seed %d: %s", seed, name)
@@ -260,8 +260,8 @@ func TestExplainIsWhatThePassDoes(t *testing.T) {
 	require.Greater(t, waited, 50)
 }
 
-// submit makes passes over some random backups, and leaves others for the test.
-func submit(b *bed, s *queue.Scheduler, random *rand.Rand) []string {
+// submitRandom makes passes over some random backups, and leaves others for the test.
+func submitRandom(b *bed, s *queue.Scheduler, random *rand.Rand) []string {
 	some := func() []string {
 		if random.IntN(30) == 0 {
 			return nil // all
@@ -275,11 +275,11 @@ func submit(b *bed, s *queue.Scheduler, random *rand.Rand) []string {
 	var names []string
 	for i := range 14 {
 		name := fmt.Sprintf("b%d", i)
-		b.backup(name, random.IntN(20), some()...)
-		b.mark(name, holdfast.AnnotationPriority, []string{"low", "normal", "high"}[random.IntN(3)])
+		b.createBackup(name, random.IntN(20), some()...)
+		b.setAnnotation(name, holdfast.AnnotationPriority, []string{"low", "normal", "high"}[random.IntN(3)])
 		names = append(names, name)
 		if random.IntN(6) == 0 {
-			b.restore(fmt.Sprintf("r%d", i), random.IntN(20), some()...)
+			b.createRestore(fmt.Sprintf("r%d", i), random.IntN(20), some()...)
 		}
 		if random.IntN(4) == 0 {
 			require.NoError(b.t, s.Pass(b.t.Context()))
@@ -287,12 +287,12 @@ func submit(b *bed, s *queue.Scheduler, random *rand.Rand) []string {
 	}
 	// What runs ends, so that the next pass has something to start.
 	for _, name := range names {
-		if o := b.get(name); o.Status.Phase == velerov1.BackupPhaseReadyToStart && random.IntN(6) > 0 {
-			b.set(name, velerov1.BackupPhaseCompleted)
+		if o := b.getBackup(name); o.Status.Phase == velerov1.BackupPhaseReadyToStart && random.IntN(6) > 0 {
+			b.setPhase(name, velerov1.BackupPhaseCompleted)
 		}
 	}
 	return slices.DeleteFunc(names, func(name string) bool {
-		phase := b.get(name).Status.Phase
+		phase := b.getBackup(name).Status.Phase
 		return !phase.IsNew() && phase != velerov1.BackupPhaseQueued
 	})
 }
@@ -315,7 +315,7 @@ func inOrder(t *testing.T, b *bed, before []queue.Job) {
 		}
 		return names
 	}
-	after, err := b.still().Snapshot(t.Context())
+	after, err := b.newIdleScheduler().Snapshot(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, keep(before), keep(after))
 }

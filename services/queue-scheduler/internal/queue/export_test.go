@@ -15,9 +15,9 @@ import (
 func (s *Scheduler) Pass(ctx context.Context) error {
 	s.validations.SetLimit(0) // they are validated here, one after another
 	invalid := s.validateRestores(ctx)
-	err := errors.Join(invalid, s.pass(ctx, true))
+	err := errors.Join(invalid, s.runPass(ctx, true))
 	for len(s.positions.misplaced) > 0 {
-		s.positions.place(ctx)
+		s.positions.placeNext(ctx)
 	}
 	return err
 }
@@ -31,7 +31,7 @@ func (s *Scheduler) validateRestores(ctx context.Context) error {
 	var errs []error
 	for i := range list.Items {
 		r := &list.Items[i]
-		if r.Status.Phase.IsNew() && !validated(r) && ledger.IsAll(targets(r)) && !s.inadmissible.isRefused(r) {
+		if r.Status.Phase.IsNew() && !isValidated(r) && ledger.IsAll(targetNamespaces(r)) && !s.inadmissible.isRefused(r) {
 			if err := s.validateRestore(ctx, r); !s.inadmissible.noteRefused(r, err) {
 				errs = append(errs, err)
 			}
@@ -42,9 +42,9 @@ func (s *Scheduler) validateRestores(ctx context.Context) error {
 
 // PassAndPlaceOne makes a pass and writes one position, as Run does while a long queue moves.
 func (s *Scheduler) PassAndPlaceOne(ctx context.Context) error {
-	err := s.pass(ctx, true)
+	err := s.runPass(ctx, true)
 	if len(s.positions.misplaced) > 0 {
-		s.positions.place(ctx)
+		s.positions.placeNext(ctx)
 	}
 	return err
 }
@@ -53,20 +53,20 @@ func (s *Scheduler) PassAndPlaceOne(ctx context.Context) error {
 const EnqueueLimit = enqueueLimit
 
 // View is what an admission decides by.
-type View = view
+type View = passView
 
 // ViewOf is a view as look reads it: queued backups, and the ledger.
 func ViewOf(limits ledger.Limits, entries []ledger.Entry, backups []*velerov1.Backup) *View {
 	v := newView(entries)
 	v.limits = limits
 	for _, b := range backups {
-		v.classify(b)
+		v.classifyBackup(b)
 	}
 	return v
 }
 
 // Admit lets a test walk the queue alone.
-func (s *Scheduler) Admit(ctx context.Context, v *View) error { return s.admit(ctx, v) }
+func (s *Scheduler) Admit(ctx context.Context, v *View) error { return s.admitBackups(ctx, v) }
 
 // Told is how many jobs have a reported reason why they wait.
 func (s *Scheduler) Told() int { return len(s.reasons.reported) }

@@ -26,23 +26,23 @@ func TestJobsThatAnotherServerLeftAreNotAdmitted(t *testing.T) {
 			server := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "velero", Labels: map[string]string{"component": "velero"}}}
 			server.Status.Replicas = 1
 			require.NoError(t, b.c.Create(t.Context(), server))
-			b.backup("b", 1, "ns1")
-			b.set("b", phase)
-			b.restore("r", 1, "ns2")
+			b.createBackup("b", 1, "ns1")
+			b.setPhase("b", phase)
+			b.createRestore("r", 1, "ns2")
 			b.setRestore("r", velerov1.RestorePhaseInProgress)
-			s := b.passes(b.ledger)
+			s := b.newManualScheduler(b.ledger)
 			require.NoError(t, s.Pass(t.Context()))
-			require.Equal(t, phase, b.phase("b"), "the server may begin it")
+			require.Equal(t, phase, b.backupPhase("b"), "the server may begin it")
 			require.NoError(t, b.c.Delete(t.Context(), server))
 			require.NoError(t, s.Pass(t.Context()))
-			require.Equal(t, phase, b.phase("b"))
+			require.Equal(t, phase, b.backupPhase("b"))
 			require.Equal(t, velerov1.RestorePhaseInProgress, b.getRestore("r").Status.Phase)
 			if phase != velerov1.BackupPhaseReadyToStart {
-				require.Empty(t, b.admitted())
+				require.Empty(t, b.admittedNames())
 				return
 			}
-			require.Equal(t, []string{"b"}, b.admitted())
-			require.Equal(t, "computed", b.get("b").Spec.StorageLocation, "it was validated")
+			require.Equal(t, []string{"b"}, b.admittedNames())
+			require.Equal(t, "computed", b.getBackup("b").Spec.StorageLocation, "it was validated")
 		})
 	}
 }
@@ -52,16 +52,16 @@ func TestJobsThatAnotherServerLeftAreNotAdmitted(t *testing.T) {
 func TestOwnJobsAreNotValidatedAgain(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 1}, interceptor.Funcs{})
 	b.rules.refused["b"], b.rules.refused["r"] = "no", "no"
-	b.backup("b", 1, "ns1")
-	b.set("b", velerov1.BackupPhaseInProgress)
-	b.restore("r", 1, "ns2")
+	b.createBackup("b", 1, "ns1")
+	b.setPhase("b", velerov1.BackupPhaseInProgress)
+	b.createRestore("r", 1, "ns2")
 	b.setRestore("r", velerov1.RestorePhaseInProgress)
-	for _, o := range []client.Object{b.get("b"), b.getRestore("r")} {
-		require.NoError(t, claim.Set(o, claim.Claim{Holder: "runner", Epoch: 1}))
+	for _, o := range []client.Object{b.getBackup("b"), b.getRestore("r")} {
+		require.NoError(t, claim.Set(o, claim.Claim{Owner: "runner", Epoch: 1}))
 		require.NoError(t, b.c.Update(t.Context(), o))
 	}
-	require.NoError(t, b.passes(b.ledger).Pass(t.Context()))
-	require.Equal(t, velerov1.BackupPhaseInProgress, b.phase("b"))
+	require.NoError(t, b.newManualScheduler(b.ledger).Pass(t.Context()))
+	require.Equal(t, velerov1.BackupPhaseInProgress, b.backupPhase("b"))
 	require.Equal(t, velerov1.RestorePhaseInProgress, b.getRestore("r").Status.Phase)
-	require.Equal(t, []string{"b", "r"}, b.admitted())
+	require.Equal(t, []string{"b", "r"}, b.admittedNames())
 }

@@ -31,7 +31,7 @@ func TestTheHeapStaysWhileALongQueueDrains(t *testing.T) {
 	const jobs = 600
 	server := &store{}
 	for i := range 2 * jobs {
-		b := &velerov1.Backup{ObjectMeta: meta(fmt.Sprintf("b%04d", i), i)}
+		b := &velerov1.Backup{ObjectMeta: objectMeta(fmt.Sprintf("b%04d", i), i)}
 		b.Spec.IncludedNamespaces = []string{fmt.Sprintf("n%d", i)}
 		b.Annotations = map[string]string{"note": strings.Repeat("x", 1000), "holdfast.io/queue-sequence": fmt.Sprint(i + 1)}
 		b.Status.Phase = velerov1.BackupPhaseCompleted

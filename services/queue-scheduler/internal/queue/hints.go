@@ -19,20 +19,20 @@ import (
 	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
 )
 
-// hints sends hints to runners and events to caches, and records the end of jobs for people.
-type hints struct {
+// hintSender sends hints to runners and events to caches, and records the end of jobs for people.
+type hintSender struct {
 	publisher Publisher
 	events    Events
 	clock     clock.PassiveClock
 	log       *slog.Logger
 }
 
-// republish sends the hints of what waits for a runner: messages may be lost, and one that is
+// republishHints sends the hints of what waits for a runner: messages may be lost, and one that is
 // pending already costs nothing.
-func (h *hints) republish(ctx context.Context, v *view) error {
+func (h *hintSender) republishHints(ctx context.Context, v *passView) error {
 	var errs []error
 	for _, b := range v.ready {
-		errs = append(errs, h.hint(messaging.WithTrace(ctx, b), messaging.WorkBackupRun, ledger.KindBackup, b))
+		errs = append(errs, h.publishHint(messaging.WithTrace(ctx, b), messaging.WorkBackupRun, ledger.KindBackup, b))
 	}
 	for _, e := range v.entries {
 		if e.Kind != ledger.KindRestore {
@@ -42,35 +42,35 @@ func (h *hints) republish(ctx context.Context, v *view) error {
 		if !ok {
 			r = &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name, UID: e.UID}}
 		}
-		errs = append(errs, h.hint(messaging.WithTrace(ctx, r), messaging.WorkRestoreRun, ledger.KindRestore, r))
+		errs = append(errs, h.publishHint(messaging.WithTrace(ctx, r), messaging.WorkRestoreRun, ledger.KindRestore, r))
 	}
 	return errors.Join(slices.DeleteFunc(errs, func(err error) bool { return err == nil })...)
 }
 
-func (h *hints) hintBackup(ctx context.Context, b *velerov1.Backup) {
-	h.logged(ctx, h.hint(ctx, messaging.WorkBackupRun, ledger.KindBackup, b))
+func (h *hintSender) hintBackup(ctx context.Context, b *velerov1.Backup) {
+	h.logFailure(ctx, h.publishHint(ctx, messaging.WorkBackupRun, ledger.KindBackup, b))
 }
 
-func (h *hints) hintRestore(ctx context.Context, r *velerov1.Restore) {
-	h.logged(ctx, h.hint(ctx, messaging.WorkRestoreRun, ledger.KindRestore, r))
+func (h *hintSender) hintRestore(ctx context.Context, r *velerov1.Restore) {
+	h.logFailure(ctx, h.publishHint(ctx, messaging.WorkRestoreRun, ledger.KindRestore, r))
 }
 
-// logged is for hints whose loss the next pass makes good.
-func (h *hints) logged(ctx context.Context, err error) {
+// logFailure is for hints whose loss the next pass makes good.
+func (h *hintSender) logFailure(ctx context.Context, err error) {
 	if err != nil {
 		h.log.WarnContext(ctx, "hint not published, it will be again", "error", err)
 	}
 }
 
-func (h *hints) hint(ctx context.Context, what messaging.What, kind string, obj metav1.Object) error {
+func (h *hintSender) publishHint(ctx context.Context, what messaging.What, kind string, obj metav1.Object) error {
 	return h.publisher.Publish(ctx, what, &workv1.Hint{
 		Kind: kind, Namespace: obj.GetNamespace(), Name: obj.GetName(), Uid: string(obj.GetUID()),
 	})
 }
 
-// announce publishes a phase for caches, and records a terminal one on the object. A cache that
+// announcePhase publishes a phase for caches, and records a terminal one on the object. A cache that
 // misses it reads the object.
-func (h *hints) announce(ctx context.Context, kind string, obj client.Object, phase string) {
+func (h *hintSender) announcePhase(ctx context.Context, kind string, obj client.Object, phase string) {
 	ended.Record(h.events, obj)
 	err := h.publisher.PublishEvent(ctx, &eventv1.Event{
 		Kind: kind, Namespace: obj.GetNamespace(), Name: obj.GetName(), Uid: string(obj.GetUID()), Phase: phase,

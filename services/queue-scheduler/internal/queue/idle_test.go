@@ -29,7 +29,7 @@ func TestAnEmptyQueueMakesNoPassesOnTime(t *testing.T) {
 				return c.List(ctx, list, opts...)
 			},
 		})
-		s := b.scheduler()
+		s := b.newScheduler()
 		ctx, cancel := context.WithCancel(t.Context())
 		var group sync.WaitGroup
 		group.Go(func() { _ = s.Run(ctx) })
@@ -43,12 +43,12 @@ func TestAnEmptyQueueMakesNoPassesOnTime(t *testing.T) {
 		}
 		synctest.Wait()
 		require.Zero(t, passes(10*time.Minute))
-		b.backup("new", 0)
+		b.createBackup("new", 0)
 		before := lists.Load()
 		s.Wake()
 		synctest.Wait()
 		require.EqualValues(t, 1, lists.Load()-before)
-		require.NotEmpty(t, b.get("new").Status.Phase)
+		require.NotEmpty(t, b.getBackup("new").Status.Phase)
 		require.EqualValues(t, 40, passes(10*time.Minute))
 	})
 }

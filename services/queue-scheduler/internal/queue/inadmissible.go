@@ -24,25 +24,25 @@ const (
 	maxRefusedPause = time.Minute
 )
 
-// inadmissible are the jobs that wait for something else than their turn in the queue: they hold no
+// inadmissibleBackups are the jobs that wait for something else than their turn in the queue: they hold no
 // place and reserve no namespace, so that they delay only themselves.
-type inadmissible struct {
+type inadmissibleBackups struct {
 	validator Validator
 	clock     clock.PassiveClock
-	reasons   *reasons
+	reasons   *waitReasons
 	refused   *flowcontrol.Backoff    // of versions of jobs
 	away      map[types.UID]time.Time // since when the location of a queued backup is unavailable
 
-	mu       sync.Mutex            // of backoffs, which readers of the queue read too
-	backoffs map[types.UID]backoff // suspended backups
+	mu       sync.Mutex                   // of backoffs, which readers of the queue read too
+	backoffs map[types.UID]suspendedSince // suspended backups
 }
 
-func newInadmissible(cfg *Config, r *reasons) *inadmissible {
+func newInadmissible(cfg *Config, r *waitReasons) *inadmissibleBackups {
 	refused := flowcontrol.NewBackOff(refusedPause, maxRefusedPause)
 	refused.Clock = cfg.Clock
-	return &inadmissible{
+	return &inadmissibleBackups{
 		validator: cfg.Validator, clock: cfg.Clock, reasons: r, refused: refused,
-		away: map[types.UID]time.Time{}, backoffs: map[types.UID]backoff{},
+		away: map[types.UID]time.Time{}, backoffs: map[types.UID]suspendedSince{},
 	}
 }
 
@@ -50,8 +50,8 @@ func newInadmissible(cfg *Config, r *reasons) *inadmissible {
 // where its location seems to be available.
 const suspendBackoff = 30 * time.Second
 
-// backoff is since when a backup is seen suspended under an admission.
-type backoff struct{ admission, since time.Time }
+// suspendedSince is since when a backup is seen suspended under an admission.
+type suspendedSince struct{ admission, since time.Time }
 
 // awayError means that the location of a backup is unavailable.
 type awayError struct{ message string }
@@ -62,15 +62,15 @@ func (e *awayError) Error() string { return e.message }
 // errWriteRefused means that the API server refuses to write a job.
 var errWriteRefused = errors.New("the API server refuses to write it")
 
-// reason is why a queued backup is inadmissible; nil if it is in the queue.
-func (i *inadmissible) reason(ctx context.Context, v *view, b *velerov1.Backup) error {
-	if v.admitted(b.UID) {
+// refusalReason is why a queued backup is inadmissible; nil if it is in the queue.
+func (i *inadmissibleBackups) refusalReason(ctx context.Context, v *passView, b *velerov1.Backup) error {
+	if v.isAdmitted(b.UID) {
 		return nil
 	}
 	if i.isRefused(b) {
 		return errWriteRefused
 	}
-	if m, _ := suspend.Of(b); suspended(b) && i.backsOff(b, m) {
+	if m, _ := suspend.MarkOf(b); isSuspended(b) && i.backsOff(b, m) {
 		return &awayError{"its bucket did not answer: " + m.Reason}
 	}
 	name := b.Spec.StorageLocation
@@ -87,12 +87,12 @@ func (i *inadmissible) reason(ctx context.Context, v *view, b *velerov1.Backup) 
 	return found
 }
 
-func (i *inadmissible) backsOff(b *velerov1.Backup, m suspend.Mark) bool {
+func (i *inadmissibleBackups) backsOff(b *velerov1.Backup, m suspend.Mark) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	r, known := i.backoffs[b.UID]
 	if !known || !r.admission.Equal(m.Admission) {
-		r = backoff{m.Admission, i.clock.Now()}
+		r = suspendedSince{m.Admission, i.clock.Now()}
 		i.backoffs[b.UID] = r
 	}
 	return i.clock.Since(r.since) < suspendBackoff
@@ -100,7 +100,7 @@ func (i *inadmissible) backsOff(b *velerov1.Backup, m suspend.Mark) bool {
 
 // isRefused reports that the API server refused to write this version of a job, and that the pause
 // before the next try is not over.
-func (i *inadmissible) isRefused(o client.Object) bool {
+func (i *inadmissibleBackups) isRefused(o client.Object) bool {
 	return i.refused.IsInBackOffSinceUpdate(versionOf(o), i.clock.Now())
 }
 
@@ -108,19 +108,19 @@ func (i *inadmissible) isRefused(o client.Object) bool {
 func versionOf(o client.Object) string { return string(o.GetUID()) + "/" + o.GetResourceVersion() }
 
 // noteRefused notes and reports a write that was refused for good; false for any other error.
-func (i *inadmissible) noteRefused(o client.Object, err error) bool {
+func (i *inadmissibleBackups) noteRefused(o client.Object, err error) bool {
 	if !kube.IsRefused(err) {
 		return false
 	}
 	i.refused.Next(versionOf(o), i.clock.Now())
-	i.reasons.report(o, fmt.Errorf("%w: %w", errWriteRefused, err))
+	i.reasons.reportReason(o, fmt.Errorf("%w: %w", errWriteRefused, err))
 	return true
 }
 
 // maxNote is the maximal length of an Event's note, in bytes.
 const maxNote = 1000
 
-func clipped(text string) string {
+func clipText(text string) string {
 	if len(text) > maxNote {
 		return text[:maxNote] + "…"
 	}
@@ -128,13 +128,13 @@ func clipped(text string) string {
 }
 
 // keepInadmissible handles an inadmissible backup, and reports whether it still waits.
-func (s *Scheduler) keepInadmissible(ctx context.Context, v *view, b *Waiting) (bool, error) {
+func (s *Scheduler) keepInadmissible(ctx context.Context, v *passView, b *Waiting) (bool, error) {
 	if causeOf(b.Inadmissible).away == nil {
 		return true, nil
 	}
 	v.unavailable[b.Backup.UID] = true
-	if suspended(b.Backup) { // it was begun: it waits until it is cancelled
-		s.reasons.report(b.Backup, b.Inadmissible)
+	if isSuspended(b.Backup) { // it was begun: it waits until it is cancelled
+		s.reasons.reportReason(b.Backup, b.Inadmissible)
 		return true, nil
 	}
 	return s.awaitLocation(ctx, b.Backup, b.Inadmissible)
@@ -143,17 +143,17 @@ func (s *Scheduler) keepInadmissible(ctx context.Context, v *view, b *Waiting) (
 // awaitLocation lets a backup wait for its location, and refuses it after a limit. It reports
 // whether the backup still waits.
 func (s *Scheduler) awaitLocation(ctx context.Context, b *velerov1.Backup, reason error) (bool, error) {
-	s.reasons.report(b, reason)
-	since, limit := s.inadmissible.since(b.UID, s.Clock.Now()), s.LocationTimeout
+	s.reasons.reportReason(b, reason)
+	since, limit := s.inadmissible.noticedSince(b.UID, s.Clock.Now()), s.LocationTimeout
 	if limit <= 0 || s.Clock.Since(since) < limit {
 		return true, nil
 	}
-	err := s.writer.update(ctx, b, velerov1.BackupPhaseQueued, func(b *velerov1.Backup) error {
+	err := s.writer.updateBackup(ctx, b, velerov1.BackupPhaseQueued, func(b *velerov1.Backup) error {
 		problems, err := s.Validator.Backup(ctx, b)
 		if err != nil {
 			return err
 		}
-		refuse(b, append(problems.Strings(), fmt.Sprintf("spec.storageLocation: unavailable for more than %s", limit)))
+		failValidation(b, append(problems.Strings(), fmt.Sprintf("spec.storageLocation: unavailable for more than %s", limit)))
 		return nil
 	})
 	if s.inadmissible.noteRefused(b, err) {
@@ -162,7 +162,7 @@ func (s *Scheduler) awaitLocation(ctx context.Context, b *velerov1.Backup, reaso
 	return b.Status.Phase == velerov1.BackupPhaseQueued, err
 }
 
-func (i *inadmissible) since(uid types.UID, now time.Time) time.Time {
+func (i *inadmissibleBackups) noticedSince(uid types.UID, now time.Time) time.Time {
 	since, known := i.away[uid]
 	if !known {
 		since = now
@@ -171,12 +171,12 @@ func (i *inadmissible) since(uid types.UID, now time.Time) time.Time {
 	return since
 }
 
-// forget drops what is noted about jobs that are admissible again.
-func (i *inadmissible) forget(v *view) {
+// forgetAdmissible drops what is noted about jobs that are admissible again.
+func (i *inadmissibleBackups) forgetAdmissible(v *passView) {
 	i.refused.GC()
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	away, backoffs := make(map[types.UID]time.Time, len(i.away)), make(map[types.UID]backoff, len(i.backoffs))
+	away, backoffs := make(map[types.UID]time.Time, len(i.away)), make(map[types.UID]suspendedSince, len(i.backoffs))
 	for _, b := range v.queued {
 		if since, ok := i.away[b.UID]; ok && v.unavailable[b.UID] {
 			away[b.UID] = since

@@ -21,8 +21,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
 )
 
-// patient is a scheduler whose backups wait an hour for their location.
-func (b *bed) patient() (*queue.Scheduler, *clocktesting.FakeClock) {
+// newPatientScheduler is a scheduler whose backups wait an hour for their location.
+func (b *bed) newPatientScheduler() (*queue.Scheduler, *clocktesting.FakeClock) {
 	now := clocktesting.NewFakeClock(start)
 	return queue.New(queue.Config{
 		Reader: b.c, Client: b.c, Namespace: "velero", Ledger: b.ledger, Publisher: b.wire, Validator: b.rules, Limits: b.limits,
@@ -30,10 +30,10 @@ func (b *bed) patient() (*queue.Scheduler, *clocktesting.FakeClock) {
 	}), now
 }
 
-func (b *bed) stored(name string, order int, location string, namespaces ...string) {
+func (b *bed) createStored(name string, order int, location string, namespaces ...string) {
 	b.t.Helper()
-	b.backup(name, order, namespaces...)
-	require.NoError(b.t, kube.Update(b.t.Context(), b.c, b.c, b.get(name), func(o *velerov1.Backup) error {
+	b.createBackup(name, order, namespaces...)
+	require.NoError(b.t, kube.Update(b.t.Context(), b.c, b.c, b.getBackup(name), func(o *velerov1.Backup) error {
 		o.Spec.StorageLocation = location
 		return nil
 	}))
@@ -43,63 +43,63 @@ func (b *bed) stored(name string, order int, location string, namespaces ...stri
 // 200.
 func TestBackupsWaitForAnUnavailableLocation(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 1}, interceptor.Funcs{})
-	s, now := b.patient()
-	b.stored("first", 1, "good", "ns3")
+	s, now := b.newPatientScheduler()
+	b.createStored("first", 1, "good", "ns3")
 	require.NoError(t, s.Pass(t.Context()))
 	const many = 20
 	for i := range many {
-		b.stored(fmt.Sprintf("waits%d", i), 2+i, "bad", "ns1")
+		b.createStored(fmt.Sprintf("waits%d", i), 2+i, "bad", "ns1")
 	}
-	b.stored("other", 50, "good", "ns1")
+	b.createStored("other", 50, "good", "ns1")
 	require.NoError(t, s.Pass(t.Context()))
 	b.rules.setAway("bad", `backup storage location "bad" is unavailable: no route`)
-	b.stored("new", 51, "bad", "ns1")
-	b.set("first", velerov1.BackupPhaseCompleted)
+	b.createStored("new", 51, "bad", "ns1")
+	b.setPhase("first", velerov1.BackupPhaseCompleted)
 	require.NoError(t, s.Pass(t.Context()))
 	require.NoError(t, s.Pass(t.Context()))
-	require.Equal(t, velerov1.BackupPhaseReadyToStart, b.phase("other"), "those that wait for their location are not ahead of it")
+	require.Equal(t, velerov1.BackupPhaseReadyToStart, b.backupPhase("other"), "those that wait for their location are not ahead of it")
 	for i := range many {
-		require.Equal(t, velerov1.BackupPhaseQueued, b.phase(fmt.Sprintf("waits%d", i)))
+		require.Equal(t, velerov1.BackupPhaseQueued, b.backupPhase(fmt.Sprintf("waits%d", i)))
 	}
-	require.Equal(t, velerov1.BackupPhaseQueued, b.phase("new"), "a new one waits too")
+	require.Equal(t, velerov1.BackupPhaseQueued, b.backupPhase("new"), "a new one waits too")
 	x, err := s.Explain(t.Context(), "waits0")
 	require.NoError(t, err)
 	require.Len(t, x.Obstacles, 1)
 	require.Equal(t, queue.LocationUnavailable, x.Obstacles[0].Reason)
 	require.Contains(t, x.Obstacles[0].Message, "no route")
-	require.Contains(t, b.voice.all(), `waits0 LocationUnavailable: backup storage location "bad" is unavailable: no route`)
+	require.Contains(t, b.voice.allEvents(), `waits0 LocationUnavailable: backup storage location "bad" is unavailable: no route`)
 
-	b.set("other", velerov1.BackupPhaseCompleted)
+	b.setPhase("other", velerov1.BackupPhaseCompleted)
 	b.rules.setAway("bad", "")
 	require.NoError(t, s.Pass(t.Context()))
-	require.Equal(t, velerov1.BackupPhaseReadyToStart, b.phase("waits0"), "it has kept its place among them")
+	require.Equal(t, velerov1.BackupPhaseReadyToStart, b.backupPhase("waits0"), "it has kept its place among them")
 
 	b.rules.setAway("bad", "gone again")
 	require.NoError(t, s.Pass(t.Context()))
 	now.Step(59 * time.Minute)
 	require.NoError(t, s.Pass(t.Context()))
-	require.Equal(t, velerov1.BackupPhaseQueued, b.phase("waits1"))
+	require.Equal(t, velerov1.BackupPhaseQueued, b.backupPhase("waits1"))
 	now.Step(time.Minute)
 	require.NoError(t, s.Pass(t.Context()))
-	require.Equal(t, velerov1.BackupPhaseFailedValidation, b.phase("waits1"))
-	require.Equal(t, []string{"spec.storageLocation: gone again", "spec.storageLocation: unavailable for more than 1h0m0s"}, b.get("waits1").Status.ValidationErrors)
+	require.Equal(t, velerov1.BackupPhaseFailedValidation, b.backupPhase("waits1"))
+	require.Equal(t, []string{"spec.storageLocation: gone again", "spec.storageLocation: unavailable for more than 1h0m0s"}, b.getBackup("waits1").Status.ValidationErrors)
 }
 
 // An admission that was cut off keeps a place: its location does not matter to the queue any more.
 func TestAnAdmittedBackupDoesNotWaitForItsLocation(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 1}, interceptor.Funcs{})
-	s, _ := b.patient()
-	b.stored("one", 1, "bad", "ns1")
-	b.set("one", velerov1.BackupPhaseQueued)
+	s, _ := b.newPatientScheduler()
+	b.createStored("one", 1, "bad", "ns1")
+	b.setPhase("one", velerov1.BackupPhaseQueued)
 	require.NoError(t, b.ledger.Admit(t.Context(), ledger.Entry{UID: "uid-one", Kind: ledger.KindBackup, Namespace: "velero", Name: "one", Since: start}, ledger.Limits{}))
 	b.rules.setAway("bad", "no route")
 	require.NoError(t, s.Pass(t.Context()))
-	require.Equal(t, velerov1.BackupPhaseReadyToStart, b.phase("one"))
+	require.Equal(t, velerov1.BackupPhaseReadyToStart, b.backupPhase("one"))
 }
 
-// refusing is an API server whose admission policy denies writes of objects with such a name, in a
+// refusingFuncs is an API server whose admission policy denies writes of objects with such a name, in a
 // phase if one is given.
-func refusing(prefix string, phase velerov1.BackupPhase) interceptor.Funcs {
+func refusingFuncs(prefix string, phase velerov1.BackupPhase) interceptor.Funcs {
 	return interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 		backup, ok := o.(*velerov1.Backup)
 		if strings.HasPrefix(o.GetName(), prefix) && (phase == "" || ok && backup.Status.Phase == phase) {
@@ -112,29 +112,29 @@ func refusing(prefix string, phase velerov1.BackupPhase) interceptor.Funcs {
 // New backups that the API server refuses to write are tried first in every pass: once there are as
 // many as a pass queues, no other backup is ever queued.
 func TestRefusedNewBackupsHoldUpNobody(t *testing.T) {
-	b := newBed(t, ledger.Limits{Backups: 1}, refusing("bad", velerov1.BackupPhaseQueued))
+	b := newBed(t, ledger.Limits{Backups: 1}, refusingFuncs("bad", velerov1.BackupPhaseQueued))
 	for i := range queue.EnqueueLimit {
-		b.backup(fmt.Sprintf("bad%d", i), i, "ns1")
+		b.createBackup(fmt.Sprintf("bad%d", i), i, "ns1")
 	}
-	b.backup("good", queue.EnqueueLimit+1, "ns1")
-	s, now := b.patient()
+	b.createBackup("good", queue.EnqueueLimit+1, "ns1")
+	s, now := b.newPatientScheduler()
 	require.NoError(t, s.Pass(t.Context()))
 	require.NoError(t, s.Pass(t.Context()))
-	require.Equal(t, velerov1.BackupPhaseReadyToStart, b.phase("good"))
-	require.True(t, b.phase("bad0").IsNew())
-	told := strings.Join(b.voice.all(), "\n")
+	require.Equal(t, velerov1.BackupPhaseReadyToStart, b.backupPhase("good"))
+	require.True(t, b.backupPhase("bad0").IsNew())
+	told := strings.Join(b.voice.allEvents(), "\n")
 	require.Equal(t, 1, strings.Count(told, "bad0 WriteRefused"), "told once")
 
-	written := b.book()
+	written := b.ledgerVersion()
 	require.NoError(t, s.Pass(t.Context()))
-	require.Equal(t, written, b.book(), "nor are numbers taken for what is refused")
+	require.Equal(t, written, b.ledgerVersion(), "nor are numbers taken for what is refused")
 	now.Step(time.Minute)
 	require.NoError(t, s.Pass(t.Context()))
-	require.Equal(t, 1, strings.Count(strings.Join(b.voice.all(), "\n"), "bad0 WriteRefused"), "nor told again")
+	require.Equal(t, 1, strings.Count(strings.Join(b.voice.allEvents(), "\n"), "bad0 WriteRefused"), "nor told again")
 }
 
-// book is the version of the ledger.
-func (b *bed) book() string {
+// ledgerVersion is the version of the ledger.
+func (b *bed) ledgerVersion() string {
 	cm := &corev1.ConfigMap{}
 	require.NoError(b.t, b.c.Get(b.t.Context(), client.ObjectKey{Namespace: "velero", Name: ledger.Name}, cm))
 	return cm.ResourceVersion
@@ -147,22 +147,22 @@ func TestARefusedWriteClaimsNothing(t *testing.T) {
 		"ReadyToStart": velerov1.BackupPhaseReadyToStart, "FailedValidation": velerov1.BackupPhaseFailedValidation,
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBed(t, ledger.Limits{Backups: 1}, refusing("bad", phase))
-			b.backup("bad", 1, "ns1")
-			b.backup("good", 2, "ns1")
+			b := newBed(t, ledger.Limits{Backups: 1}, refusingFuncs("bad", phase))
+			b.createBackup("bad", 1, "ns1")
+			b.createBackup("good", 2, "ns1")
 			if phase == velerov1.BackupPhaseFailedValidation {
-				b.set("bad", velerov1.BackupPhaseQueued)
+				b.setPhase("bad", velerov1.BackupPhaseQueued)
 				b.rules.refused["bad"] = "wrong"
 			}
-			s, _ := b.patient()
+			s, _ := b.newPatientScheduler()
 			for range 3 {
 				require.NoError(t, s.Pass(t.Context()))
 			}
-			require.Equal(t, velerov1.BackupPhaseReadyToStart, b.phase("good"))
-			require.Equal(t, []string{"good"}, b.admitted(), "no place is held")
+			require.Equal(t, velerov1.BackupPhaseReadyToStart, b.backupPhase("good"))
+			require.Equal(t, []string{"good"}, b.admittedNames(), "no place is held")
 			if phase == velerov1.BackupPhaseReadyToStart {
-				require.Equal(t, velerov1.BackupPhaseFailedValidation, b.phase("bad"))
-				require.Contains(t, b.get("bad").Status.ValidationErrors[0], "the API server refuses to write it")
+				require.Equal(t, velerov1.BackupPhaseFailedValidation, b.backupPhase("bad"))
+				require.Contains(t, b.getBackup("bad").Status.ValidationErrors[0], "the API server refuses to write it")
 			}
 		})
 	}
@@ -171,15 +171,15 @@ func TestARefusedWriteClaimsNothing(t *testing.T) {
 // A new restore that cannot be written claims what it would restore to, every namespace where that
 // is not known.
 func TestARefusedRestoreClaimsNothing(t *testing.T) {
-	b := newBed(t, ledger.Limits{Backups: 1, Restores: 1}, refusing("bad", ""))
-	b.restore("bad", 1)
-	b.restore("other", 2, "ns2")
-	b.backup("good", 3, "ns1")
-	s, _ := b.patient()
+	b := newBed(t, ledger.Limits{Backups: 1, Restores: 1}, refusingFuncs("bad", ""))
+	b.createRestore("bad", 1)
+	b.createRestore("other", 2, "ns2")
+	b.createBackup("good", 3, "ns1")
+	s, _ := b.newPatientScheduler()
 	require.NoError(t, s.Pass(t.Context()))
 	require.NoError(t, s.Pass(t.Context()))
-	require.Equal(t, velerov1.BackupPhaseReadyToStart, b.phase("good"))
-	require.Equal(t, []string{"good", "other"}, b.admitted())
+	require.Equal(t, velerov1.BackupPhaseReadyToStart, b.backupPhase("good"))
+	require.Equal(t, []string{"good", "other"}, b.admittedNames())
 }
 
 // A namespace with the exclude label makes a list of the backup of all namespaces: a restore into a
@@ -187,15 +187,15 @@ func TestARefusedRestoreClaimsNothing(t *testing.T) {
 func TestTheExcludeLabelChangesNoOtherOverlap(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 2, Restores: 2}, interceptor.Funcs{})
 	b.rules.labelled = []string{"ns2"}
-	b.backup("all", 1)
-	s, _ := b.patient()
+	b.createBackup("all", 1)
+	s, _ := b.newPatientScheduler()
 	require.NoError(t, s.Pass(t.Context()))
-	require.Equal(t, []string{"all"}, b.admitted())
-	b.restore("new", 2, "not-there-yet")
-	b.restore("labelled", 3, "ns2")
+	require.Equal(t, []string{"all"}, b.admittedNames())
+	b.createRestore("new", 2, "not-there-yet")
+	b.createRestore("labelled", 3, "ns2")
 	require.NoError(t, s.Pass(t.Context()))
-	require.Equal(t, []string{"all", "labelled"}, b.admitted())
-	require.Equal(t, `["!ns2","*"]`, b.get("all").Annotations["holdfast.io/namespaces"])
+	require.Equal(t, []string{"all", "labelled"}, b.admittedNames())
+	require.Equal(t, `["!ns2","*"]`, b.getBackup("all").Annotations["holdfast.io/namespaces"])
 }
 
 // What a filter with patterns selects may be more than the ledger holds.
@@ -204,17 +204,17 @@ func TestNamespacesThatDoNotFitFailValidation(t *testing.T) {
 	for i := range 6000 {
 		b.rules.addNamespaces(fmt.Sprintf("team-%s-%04d", strings.Repeat("x", 40), i))
 	}
-	b.backup("many", 1, "team-*")
-	b.backup("rest", 2)
-	require.NoError(t, kube.Update(t.Context(), b.c, b.c, b.get("rest"), func(o *velerov1.Backup) error {
+	b.createBackup("many", 1, "team-*")
+	b.createBackup("rest", 2)
+	require.NoError(t, kube.Update(t.Context(), b.c, b.c, b.getBackup("rest"), func(o *velerov1.Backup) error {
 		o.Spec.ExcludedNamespaces = []string{"ns1"}
 		return nil
 	}))
-	s, _ := b.patient()
+	s, _ := b.newPatientScheduler()
 	require.NoError(t, s.Pass(t.Context()))
-	require.Equal(t, velerov1.BackupPhaseFailedValidation, b.phase("many"))
-	require.Contains(t, b.get("many").Status.ValidationErrors[0], "spec.includedNamespaces: selects 6002 namespaces")
+	require.Equal(t, velerov1.BackupPhaseFailedValidation, b.backupPhase("many"))
+	require.Contains(t, b.getBackup("many").Status.ValidationErrors[0], "spec.includedNamespaces: selects 6002 namespaces")
 	require.NoError(t, s.Pass(t.Context()))
-	require.Equal(t, velerov1.BackupPhaseReadyToStart, b.phase("rest"), "all but one fits")
-	require.Equal(t, `["!ns1","*"]`, b.get("rest").Annotations["holdfast.io/namespaces"])
+	require.Equal(t, velerov1.BackupPhaseReadyToStart, b.backupPhase("rest"), "all but one fits")
+	require.Equal(t, `["!ns1","*"]`, b.getBackup("rest").Annotations["holdfast.io/namespaces"])
 }

@@ -60,8 +60,8 @@ func newTheatre(t *testing.T, seed uint64, replicas int) *theatre {
 	return th
 }
 
-// await is where a replica waits for its turn.
-func (th *theatre) await(ctx context.Context, r *replica) error {
+// awaitTurn is where a replica waits for its turn.
+func (th *theatre) awaitTurn(ctx context.Context, r *replica) error {
 	select {
 	case th.arrived <- r:
 	case <-ctx.Done():
@@ -75,10 +75,10 @@ func (th *theatre) await(ctx context.Context, r *replica) error {
 	}
 }
 
-// write carries out a write, refuses it, or carries it out and loses the answer. Only the replica
+// writeInTurn carries out a write, refuses it, or carries it out and loses the answer. Only the replica
 // whose turn it is runs, so nothing here needs a lock.
-func (th *theatre) write(ctx context.Context, r *replica, do func() error) error {
-	if err := th.await(ctx, r); err != nil {
+func (th *theatre) writeInTurn(ctx context.Context, r *replica, do func() error) error {
+	if err := th.awaitTurn(ctx, r); err != nil {
 		return err
 	}
 	th.wrote = true
@@ -91,10 +91,10 @@ func (th *theatre) write(ctx context.Context, r *replica, do func() error) error
 	return do()
 }
 
-func (th *theatre) client(r *replica) client.Client {
+func (th *theatre) clientFor(r *replica) client.Client {
 	return interceptor.NewClient(th.c, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-			if err := th.await(ctx, r); err != nil {
+			if err := th.awaitTurn(ctx, r); err != nil {
 				return err
 			}
 			book, isBook := obj.(*corev1.ConfigMap)
@@ -109,25 +109,25 @@ func (th *theatre) client(r *replica) client.Client {
 			return err
 		},
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			if err := th.await(ctx, r); err != nil {
+			if err := th.awaitTurn(ctx, r); err != nil {
 				return err
 			}
-			return th.list(ctx, c, list, opts...)
+			return th.listFromCache(ctx, c, list, opts...)
 		},
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-			return th.write(ctx, r, func() error { return c.Create(ctx, obj, opts...) })
+			return th.writeInTurn(ctx, r, func() error { return c.Create(ctx, obj, opts...) })
 		},
 		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
-			return th.write(ctx, r, func() error { return c.Update(ctx, obj, opts...) })
+			return th.writeInTurn(ctx, r, func() error { return c.Update(ctx, obj, opts...) })
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
-			return th.write(ctx, r, func() error { return c.Patch(ctx, obj, p, opts...) })
+			return th.writeInTurn(ctx, r, func() error { return c.Patch(ctx, obj, p, opts...) })
 		},
 	})
 }
 
-// list answers from an old cache now and then.
-func (th *theatre) list(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+// listFromCache answers from an old cache now and then.
+func (th *theatre) listFromCache(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 	kind := fmt.Sprintf("%T", list)
 	if old := th.old[kind]; old != nil && th.random.IntN(8) == 0 {
 		switch into := list.(type) {
@@ -145,8 +145,8 @@ func (th *theatre) list(ctx context.Context, c client.WithWatch, list client.Obj
 	return err
 }
 
-// play makes passes with every replica until all jobs are over.
-func (th *theatre) play(limits ledger.Limits, jobs int) {
+// playPasses makes passes with every replica until all jobs are over.
+func (th *theatre) playPasses(limits ledger.Limits, jobs int) {
 	th.t.Helper()
 	ctx, cancel := context.WithCancel(th.t.Context())
 	ended := make(chan struct{}, len(th.replicas))
@@ -157,7 +157,7 @@ func (th *theatre) play(limits ledger.Limits, jobs int) {
 		}
 	}()
 	for _, r := range th.replicas {
-		c := th.client(r)
+		c := th.clientFor(r)
 		s := queue.New(queue.Config{
 			Reader: c, Client: c, Namespace: "velero", Ledger: ledger.New(c, c, "velero"), Publisher: &wire{}, Limits: limits,
 			Validator: &rules{}, Metrics: counter{}, Tracer: noop.NewTracerProvider(), Clock: clocktesting.NewFakeClock(start),
@@ -172,20 +172,20 @@ func (th *theatre) play(limits ledger.Limits, jobs int) {
 	}
 	const steps = 30_000
 	for range steps {
-		th.step()
+		th.stepOnce()
 		if th.wrote {
 			th.wrote = false
-			th.witness(limits)
+			th.checkInvariants(limits)
 		}
-		if th.random.IntN(15) == 0 && th.run() == jobs {
+		if th.random.IntN(15) == 0 && th.runRunners() == jobs {
 			return
 		}
 	}
 	require.Fail(th.t, "jobs are stuck", "after %d steps", steps)
 }
 
-// step lets everyone arrive at a call, then one go on to its next.
-func (th *theatre) step() {
+// stepOnce lets everyone arrive at a call, then one go on to its next.
+func (th *theatre) stepOnce() {
 	for _, r := range th.replicas {
 		for !r.waiting {
 			(<-th.arrived).waiting = true

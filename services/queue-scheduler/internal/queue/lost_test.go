@@ -31,8 +31,8 @@ func (f *frail) Readmit(ctx context.Context, e ledger.Entry) error {
 	return f.Ledger.Readmit(ctx, e)
 }
 
-// passes is a scheduler whose passes the test makes.
-func (b *bed) passes(book queue.Ledger, changes ...func(*queue.Config)) *queue.Scheduler {
+// newManualScheduler is a scheduler whose passes the test makes.
+func (b *bed) newManualScheduler(book queue.Ledger, changes ...func(*queue.Config)) *queue.Scheduler {
 	config := queue.Config{
 		Reader: b.c, Client: b.c, Namespace: "velero", Ledger: book, Publisher: b.wire, Validator: b.rules, Limits: b.limits,
 		Metrics: counter{}, Events: b.voice, Tracer: b.tracer, Clock: clocktesting.NewFakeClock(start), Log: slog.New(slog.DiscardHandler),
@@ -43,7 +43,7 @@ func (b *bed) passes(book queue.Ledger, changes ...func(*queue.Config)) *queue.S
 	return queue.New(config)
 }
 
-func (b *bed) phase(name string) velerov1.BackupPhase { return b.get(name).Status.Phase }
+func (b *bed) backupPhase(name string) velerov1.BackupPhase { return b.getBackup(name).Status.Phase }
 
 func (b *bed) dropLedger() {
 	b.t.Helper()
@@ -54,83 +54,83 @@ func (b *bed) dropLedger() {
 func TestNothingIsAdmittedWhileALostLedgerIsIncomplete(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 5}, interceptor.Funcs{})
 	book := &frail{Ledger: b.ledger}
-	s := b.passes(book)
-	b.backup("run", 1, "ns1")
+	s := b.newManualScheduler(book)
+	b.createBackup("run", 1, "ns1")
 	require.NoError(t, s.Pass(t.Context()))
-	b.set("run", velerov1.BackupPhaseInProgress)
-	b.backup("old", 2, "ns1", "ns2")
+	b.setPhase("run", velerov1.BackupPhaseInProgress)
+	b.createBackup("old", 2, "ns1", "ns2")
 	require.NoError(t, s.Pass(t.Context()))
-	require.Equal(t, velerov1.BackupPhaseQueued, b.phase("old"))
+	require.Equal(t, velerov1.BackupPhaseQueued, b.backupPhase("old"))
 
 	b.dropLedger()
 	book.failures = 2
 	for range 2 {
 		require.ErrorIs(t, s.Pass(t.Context()), errDown)
-		require.Equal(t, velerov1.BackupPhaseQueued, b.phase("old"))
-		require.Empty(t, b.admitted())
+		require.Equal(t, velerov1.BackupPhaseQueued, b.backupPhase("old"))
+		require.Empty(t, b.admittedNames())
 	}
 	require.NoError(t, s.Pass(t.Context()))
-	require.Equal(t, []string{"run"}, b.admitted())
-	require.Equal(t, velerov1.BackupPhaseQueued, b.phase("old"))
+	require.Equal(t, []string{"run"}, b.admittedNames())
+	require.Equal(t, velerov1.BackupPhaseQueued, b.backupPhase("old"))
 }
 
 // A job that runs is entered again whatever else has been admitted; one that was only admitted
 // waits its turn, and keeps others behind it.
 func TestALostEntryIsMadeAgain(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 2}, interceptor.Funcs{})
-	s := b.passes(b.ledger)
+	s := b.newManualScheduler(b.ledger)
 	for _, name := range []string{"run", "ready"} {
-		b.backup(name, 1, "ns1")
-		o := b.get(name)
+		b.createBackup(name, 1, "ns1")
+		o := b.getBackup(name)
 		o.Annotations = map[string]string{holdfast.AnnotationQueueSequence: "1"}
 		require.NoError(t, b.c.Update(t.Context(), o))
 	}
-	b.set("run", velerov1.BackupPhaseInProgress)
-	b.set("ready", velerov1.BackupPhaseReadyToStart)
-	b.backup("later", 2, "ns1")
+	b.setPhase("run", velerov1.BackupPhaseInProgress)
+	b.setPhase("ready", velerov1.BackupPhaseReadyToStart)
+	b.createBackup("later", 2, "ns1")
 	require.NoError(t, b.ledger.Admit(t.Context(), ledger.Entry{UID: "uid-else", Kind: ledger.KindRestore, Namespace: "velero", Name: "else",
 		Namespaces: []string{"ns1"}, Since: start}, ledger.Limits{}))
-	b.restore("else", 0, "ns1")
+	b.createRestore("else", 0, "ns1")
 	require.NoError(t, s.Pass(t.Context()))
-	require.Equal(t, []string{"else", "run"}, b.admitted())
+	require.Equal(t, []string{"else", "run"}, b.admittedNames())
 	b.setRestore("else", velerov1.RestorePhaseCompleted)
-	b.set("run", velerov1.BackupPhaseCompleted)
+	b.setPhase("run", velerov1.BackupPhaseCompleted)
 	require.NoError(t, s.Pass(t.Context()))
-	require.Equal(t, []string{"ready"}, b.admitted())
-	require.Equal(t, velerov1.BackupPhaseQueued, b.phase("later"))
+	require.Equal(t, []string{"ready"}, b.admittedNames())
+	require.Equal(t, velerov1.BackupPhaseQueued, b.backupPhase("later"))
 }
 
 // Backups that wait keep their places before those that come later, though the counter went with
 // the ledger.
 func TestALostCounterDoesNotBeginAgain(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 5}, interceptor.Funcs{})
-	s := b.passes(b.ledger)
-	b.backup("run", 1, "ns1")
+	s := b.newManualScheduler(b.ledger)
+	b.createBackup("run", 1, "ns1")
 	require.NoError(t, s.Pass(t.Context()))
-	b.set("run", velerov1.BackupPhaseInProgress)
-	b.backup("old", 2, "ns1", "ns2")
+	b.setPhase("run", velerov1.BackupPhaseInProgress)
+	b.createBackup("old", 2, "ns1", "ns2")
 	require.NoError(t, s.Pass(t.Context()))
 
 	b.dropLedger()
-	b.backup("newer", 3, "ns2")
+	b.createBackup("newer", 3, "ns2")
 	require.NoError(t, s.Pass(t.Context()))
-	require.Equal(t, velerov1.BackupPhaseQueued, b.phase("newer"), "it may not pass old, which it overlaps")
-	require.Greater(t, number(b.get("newer")), number(b.get("old")))
+	require.Equal(t, velerov1.BackupPhaseQueued, b.backupPhase("newer"), "it may not pass old, which it overlaps")
+	require.Greater(t, sequenceOf(b.getBackup("newer")), sequenceOf(b.getBackup("old")))
 }
 
 // The object of an entry is gone, and another one has its name: the entry would stay as long as
 // that one runs, and keep others from the namespaces of a job that is over.
 func TestAnEntryWhoseNameBelongsToAnotherObjectIsReleased(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 5, Restores: 5}, interceptor.Funcs{})
-	s := b.passes(b.ledger)
+	s := b.newManualScheduler(b.ledger)
 	enter := func(kind, name string) {
 		require.NoError(t, b.ledger.Admit(t.Context(), ledger.Entry{UID: types.UID("uid-of-the-last-" + name), Kind: kind, Namespace: "velero", Name: name,
 			Namespaces: []string{name}, Since: start}, ledger.Limits{}))
 	}
 	enter(ledger.KindBackup, "ns1")
 	enter(ledger.KindRestore, "ns2")
-	b.backup("ns1", 1, "ns1")
-	b.restore("ns2", 1, "ns2")
+	b.createBackup("ns1", 1, "ns1")
+	b.createRestore("ns2", 1, "ns2")
 	require.NoError(t, s.Pass(t.Context()))
 	entries, err := b.ledger.List(t.Context())
 	require.NoError(t, err)
@@ -156,13 +156,13 @@ func (f *fading) List(ctx context.Context) ([]ledger.Entry, error) {
 // What became ReadyToStart without an entry would start beside a job that overlaps it.
 func TestABackupWithoutAnEntryDoesNotBecomeReady(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 5}, interceptor.Funcs{})
-	b.backup("one", 1, "ns1")
-	b.set("one", velerov1.BackupPhaseQueued)
+	b.createBackup("one", 1, "ns1")
+	b.setPhase("one", velerov1.BackupPhaseQueued)
 	require.NoError(t, b.ledger.Admit(t.Context(), ledger.Entry{UID: "uid-one", Kind: ledger.KindBackup, Namespace: "velero", Name: "one",
 		Namespaces: []string{"ns1"}, Since: start}, ledger.Limits{}))
-	_ = b.passes(&fading{b.ledger, b}).Pass(t.Context())
-	require.Equal(t, velerov1.BackupPhaseQueued, b.phase("one"))
-	require.NoError(t, b.passes(b.ledger).Pass(t.Context()))
-	require.Equal(t, velerov1.BackupPhaseReadyToStart, b.phase("one"))
-	require.Equal(t, []string{"one"}, b.admitted())
+	_ = b.newManualScheduler(&fading{b.ledger, b}).Pass(t.Context())
+	require.Equal(t, velerov1.BackupPhaseQueued, b.backupPhase("one"))
+	require.NoError(t, b.newManualScheduler(b.ledger).Pass(t.Context()))
+	require.Equal(t, velerov1.BackupPhaseReadyToStart, b.backupPhase("one"))
+	require.Equal(t, []string{"one"}, b.admittedNames())
 }

@@ -47,7 +47,7 @@ type rules struct {
 
 func (r *rules) Forget() {}
 
-func (r *rules) judge(name string) (validate.Problems, error) {
+func (r *rules) judgeBackup(name string) (validate.Problems, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.down != nil {
@@ -60,7 +60,7 @@ func (r *rules) judge(name string) (validate.Problems, error) {
 }
 
 func (r *rules) Backup(_ context.Context, b *velerov1.Backup) (validate.Problems, error) {
-	problems, err := r.judge(b.Name)
+	problems, err := r.judgeBackup(b.Name)
 	if message, _ := r.Away(context.Background(), b); message != "" && err == nil {
 		problems = append(problems, validate.Problem{Field: "spec.storageLocation", Message: message, Passing: true})
 	}
@@ -91,11 +91,11 @@ func (r *rules) Restore(_ context.Context, o *velerov1.Restore) (validate.Proble
 		return validate.Problems{{Message: "exactly one of them must be set"}}, nil
 	}
 	o.Spec.ScheduleName = "computed"
-	return r.judge(o.Name)
+	return r.judgeBackup(o.Name)
 }
 
 func (r *rules) Source(_ context.Context, o *velerov1.Restore) (validate.Problems, error) {
-	return r.judge(o.Spec.BackupName)
+	return r.judgeBackup(o.Spec.BackupName)
 }
 
 // Targets takes the namespaces of the backup from its name: "of-a,b".
@@ -140,7 +140,7 @@ func (w *wire) Publish(_ context.Context, what messaging.What, hint *workv1.Hint
 
 func (w *wire) PublishEvent(context.Context, *eventv1.Event) error { return nil }
 
-func (w *wire) sent(hint string) bool {
+func (w *wire) hasSent(hint string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Contains(w.hints, hint)
@@ -168,7 +168,7 @@ func (v *voice) Eventf(regarding, _ runtime.Object, _, reason, _, note string, a
 	v.heard = append(v.heard, name+" "+reason+": "+fmt.Sprintf(note, args...))
 }
 
-func (v *voice) all() []string {
+func (v *voice) allEvents() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return slices.Clone(v.heard)
@@ -194,8 +194,8 @@ func newBed(t *testing.T, limits ledger.Limits, funcs interceptor.Funcs) *bed {
 	return &bed{t: t, c: c, ledger: ledger.New(c, c, "velero"), rules: &rules{refused: map[string]string{}}, wire: &wire{}, voice: &voice{}, limits: limits, tracer: noop.NewTracerProvider()}
 }
 
-// scheduler returns one that does not run yet.
-func (b *bed) scheduler() *queue.Scheduler { return b.schedulerWith(b.rules) }
+// newScheduler returns one that does not run yet.
+func (b *bed) newScheduler() *queue.Scheduler { return b.schedulerWith(b.rules) }
 
 func (b *bed) schedulerWith(rules queue.Validator) *queue.Scheduler {
 	return queue.New(queue.Config{
@@ -204,8 +204,8 @@ func (b *bed) schedulerWith(rules queue.Validator) *queue.Scheduler {
 	})
 }
 
-// run starts a scheduler; every check of the test wakes it.
-func (b *bed) run() *queue.Scheduler { return b.runWith(b.rules) }
+// runScheduler starts a scheduler; every check of the test wakes it.
+func (b *bed) runScheduler() *queue.Scheduler { return b.runWith(b.rules) }
 
 func (b *bed) runWith(rules queue.Validator) *queue.Scheduler {
 	s := b.schedulerWith(rules)
@@ -235,28 +235,28 @@ func (b *bed) runWith(rules queue.Validator) *queue.Scheduler {
 
 var start = time.Date(2026, 5, 6, 7, 0, 0, 0, time.UTC)
 
-func meta(name string, order int) metav1.ObjectMeta {
+func objectMeta(name string, order int) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Namespace: "velero", Name: name, UID: types.UID("uid-" + name),
 		CreationTimestamp: metav1.NewTime(start.Add(time.Duration(order) * time.Second)),
 	}
 }
 
-func (b *bed) backup(name string, order int, namespaces ...string) {
+func (b *bed) createBackup(name string, order int, namespaces ...string) {
 	b.t.Helper()
 	require.NoError(b.t, b.c.Create(b.t.Context(), &velerov1.Backup{
-		ObjectMeta: meta(name, order), Spec: velerov1.BackupSpec{IncludedNamespaces: namespaces},
+		ObjectMeta: objectMeta(name, order), Spec: velerov1.BackupSpec{IncludedNamespaces: namespaces},
 	}))
 }
 
-func (b *bed) restore(name string, order int, namespaces ...string) {
+func (b *bed) createRestore(name string, order int, namespaces ...string) {
 	b.t.Helper()
 	require.NoError(b.t, b.c.Create(b.t.Context(), &velerov1.Restore{
-		ObjectMeta: meta(name, order), Spec: velerov1.RestoreSpec{BackupName: "x", IncludedNamespaces: namespaces},
+		ObjectMeta: objectMeta(name, order), Spec: velerov1.RestoreSpec{BackupName: "x", IncludedNamespaces: namespaces},
 	}))
 }
 
-func (b *bed) get(name string) *velerov1.Backup {
+func (b *bed) getBackup(name string) *velerov1.Backup {
 	o := &velerov1.Backup{}
 	require.NoError(b.t, b.c.Get(b.t.Context(), client.ObjectKey{Namespace: "velero", Name: name}, o))
 	return o
@@ -268,9 +268,9 @@ func (b *bed) getRestore(name string) *velerov1.Restore {
 	return o
 }
 
-func (b *bed) set(name string, phase velerov1.BackupPhase) {
+func (b *bed) setPhase(name string, phase velerov1.BackupPhase) {
 	b.t.Helper()
-	o := b.get(name)
+	o := b.getBackup(name)
 	require.NoError(b.t, kube.Update(b.t.Context(), b.c, b.c, o, func(o *velerov1.Backup) error { o.Status.Phase = phase; return nil }))
 }
 
@@ -280,19 +280,19 @@ func (b *bed) setRestore(name string, phase velerov1.RestorePhase) {
 	require.NoError(b.t, kube.Update(b.t.Context(), b.c, b.c, o, func(o *velerov1.Restore) error { o.Status.Phase = phase; return nil }))
 }
 
-func (b *bed) eventually(msg string, condition func() bool) {
+func (b *bed) requireEventually(msg string, condition func() bool) {
 	b.t.Helper()
 	require.Eventually(b.t, condition, time.Minute, 10*time.Millisecond, msg)
 }
 
-func (b *bed) reaches(phase velerov1.BackupPhase, names ...string) {
+func (b *bed) requirePhase(phase velerov1.BackupPhase, names ...string) {
 	b.t.Helper()
 	for _, name := range names {
-		b.eventually(name+" reaches "+string(phase), func() bool { return b.get(name).Status.Phase == phase })
+		b.requireEventually(name+" reaches "+string(phase), func() bool { return b.getBackup(name).Status.Phase == phase })
 	}
 }
 
-func (b *bed) admitted() []string {
+func (b *bed) admittedNames() []string {
 	entries, err := b.ledger.List(b.t.Context())
 	require.NoError(b.t, err)
 	var names []string

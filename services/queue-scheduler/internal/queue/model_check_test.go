@@ -14,19 +14,19 @@ import (
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
 )
 
-// scope is what a job works on, worked out apart from the scheduler.
-func scope(included []string) []string {
+// jobScope is what a job works on, worked out apart from the scheduler.
+func jobScope(included []string) []string {
 	if len(included) == 0 {
 		return []string{ledger.All}
 	}
 	return slices.Compact(slices.Sorted(slices.Values(included)))
 }
 
-func meet(a, b []string) bool {
+func scopesMeet(a, b []string) bool {
 	return len(ledger.Overlap(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))) > 0
 }
 
-func number(b *velerov1.Backup) int {
+func sequenceOf(b *velerov1.Backup) int {
 	n, _ := strconv.Atoi(b.Annotations["holdfast.io/queue-sequence"])
 	return n
 }
@@ -35,20 +35,20 @@ func number(b *velerov1.Backup) int {
 func queueOf(backups []velerov1.Backup) []*velerov1.Backup {
 	var out []*velerov1.Backup
 	for i := range backups {
-		if waits(&backups[i]) {
+		if isQueued(&backups[i]) {
 			out = append(out, &backups[i])
 		}
 	}
-	slices.SortFunc(out, func(a, b *velerov1.Backup) int { return cmp.Compare(number(a), number(b)) })
+	slices.SortFunc(out, func(a, b *velerov1.Backup) int { return cmp.Compare(sequenceOf(a), sequenceOf(b)) })
 	return out
 }
 
-// arranged is the order of the queue by its definition: the class of a backup is the highest of
+// arrangedQueue is the order of the queue by its definition: the class of a backup is the highest of
 // those behind it that wait for it, directly or through others.
-func arranged(queued []*velerov1.Backup, at time.Time) []*velerov1.Backup {
+func arrangedQueue(queued []*velerov1.Backup, at time.Time) []*velerov1.Backup {
 	scopes, own := make([][]string, len(queued)), make([]int, len(queued))
 	for i, b := range queued {
-		scopes[i] = scope(b.Spec.IncludedNamespaces)
+		scopes[i] = jobScope(b.Spec.IncludedNamespaces)
 		own[i] = map[string]int{"low": 0, "": 1, "normal": 1, "high": 2}[b.Annotations["holdfast.io/priority"]]
 		own[i] = min(2, own[i]+int(at.Sub(b.CreationTimestamp.Time)/ageing))
 	}
@@ -57,7 +57,7 @@ func arranged(queued []*velerov1.Backup, at time.Time) []*velerov1.Backup {
 		reached := map[int]bool{i: true}
 		for j := i; j < len(queued); j++ {
 			for k := range reached {
-				if k < j && meet(scopes[k], scopes[j]) {
+				if k < j && scopesMeet(scopes[k], scopes[j]) {
 					reached[j] = true
 					break
 				}
@@ -72,8 +72,8 @@ func arranged(queued []*velerov1.Backup, at time.Time) []*velerov1.Backup {
 	return out
 }
 
-// all returns all objects, as shallow copies: it is called after every write.
-func (h *history) all() (backups []velerov1.Backup, restores []velerov1.Restore) {
+// allObjects returns all objects, as shallow copies: it is called after every write.
+func (h *history) allObjects() (backups []velerov1.Backup, restores []velerov1.Restore) {
 	for _, o := range h.store.objects {
 		switch o := o.(type) {
 		case *velerov1.Backup:
@@ -93,22 +93,22 @@ type work struct {
 }
 
 func backupWork(b *velerov1.Backup) work {
-	return work{name: b.Name, namespaces: scope(b.Spec.IncludedNamespaces), backup: true}
+	return work{name: b.Name, namespaces: jobScope(b.Spec.IncludedNamespaces), backup: true}
 }
 
 func restoreWork(r *velerov1.Restore) work {
-	return work{name: r.Name, namespaces: scope(r.Spec.IncludedNamespaces), ignores: r.Annotations["holdfast.io/ignore-running"] == "true"}
+	return work{name: r.Name, namespaces: jobScope(r.Spec.IncludedNamespaces), ignores: r.Annotations["holdfast.io/ignore-running"] == "true"}
 }
 
 // holds up o: the two overlap, and o does not ignore it.
 func (w work) holdsUp(o work) bool {
-	return meet(w.namespaces, o.namespaces) && !(w.backup && o.ignores)
+	return scopesMeet(w.namespaces, o.namespaces) && !(w.backup && o.ignores)
 }
 
-// runs returns the jobs a runner has or may take, by the phases alone.
-func runs(backups []velerov1.Backup, restores []velerov1.Restore) (b, r []work) {
+// runningWork returns the jobs a runner has or may take, by the phases alone.
+func runningWork(backups []velerov1.Backup, restores []velerov1.Restore) (b, r []work) {
 	for i := range backups {
-		if p := backups[i].Status.Phase; (p == velerov1.BackupPhaseReadyToStart || p == velerov1.BackupPhaseInProgress) && !suspended(&backups[i]) {
+		if p := backups[i].Status.Phase; (p == velerov1.BackupPhaseReadyToStart || p == velerov1.BackupPhaseInProgress) && !isSuspended(&backups[i]) {
 			b = append(b, backupWork(&backups[i]))
 		}
 	}
@@ -120,11 +120,11 @@ func runs(backups []velerov1.Backup, restores []velerov1.Restore) (b, r []work) 
 	return b, r
 }
 
-// beside checks after every write that nothing runs beside what it overlaps with, and rule (a).
-func (h *history) beside(who string) {
-	b, r := runs(h.all())
+// checkOverlaps checks after every write that nothing runs beside what it overlaps with, and rule (a).
+func (h *history) checkOverlaps(who string) {
+	b, r := runningWork(h.allObjects())
 	if len(b) > h.most.Backups || len(r) > h.most.Restores {
-		h.violation("%s: %d backups and %d restores run, limits were never above %+v", who, len(b), len(r), h.most)
+		h.addViolation("%s: %d backups and %d restores run, limits were never above %+v", who, len(b), len(r), h.most)
 	}
 	running := slices.Concat(b, r)
 	for _, g := range h.ghosts {
@@ -135,23 +135,23 @@ func (h *history) beside(who string) {
 	for i, j := range running {
 		for _, o := range running[:i] {
 			if j.holdsUp(o) && o.holdsUp(j) {
-				h.violation("%s: %s runs beside %s", who, j.name, o.name)
+				h.addViolation("%s: %s runs beside %s", who, j.name, o.name)
 			}
 		}
 	}
 }
 
-// wrote checks what a scheduler did.
-func (h *history) wrote(a *actor) {
-	h.beside("a scheduler")
+// checkWrite checks what a scheduler did.
+func (h *history) checkWrite(a *actor) {
+	h.checkOverlaps("a scheduler")
 	before := h.listed
-	h.listed = h.book()
+	h.listed = h.ledgerEntries()
 	for _, e := range h.listed {
 		switch {
-		case contains(before, e.UID):
+		case containsEntry(before, e.UID):
 		case e.Kind == ledger.KindBackup:
 			h.started++
-			h.alone(e, before)
+			h.checkAdmittedAlone(e, before)
 			h.inPlace(a, e, before)
 			h.inOrder(a, e, before)
 		default:
@@ -160,12 +160,12 @@ func (h *history) wrote(a *actor) {
 	}
 }
 
-// alone checks that a backup is admitted beside nothing it overlaps with, be it a restore that
+// checkAdmittedAlone checks that a backup is admitted beside nothing it overlaps with, be it a restore that
 // ignores backups.
-func (h *history) alone(e ledger.Entry, before []ledger.Entry) {
+func (h *history) checkAdmittedAlone(e ledger.Entry, before []ledger.Entry) {
 	for _, o := range before {
-		if meet(o.Namespaces, e.Namespaces) {
-			h.violation("%s is admitted beside %s", e.Name, o.Name)
+		if scopesMeet(o.Namespaces, e.Namespaces) {
+			h.addViolation("%s is admitted beside %s", e.Name, o.Name)
 		}
 	}
 }
@@ -173,16 +173,16 @@ func (h *history) alone(e ledger.Entry, before []ledger.Entry) {
 // restoreInOrder checks that no restore is admitted past an older one it overlaps with, if its
 // scheduler knew that one.
 func (h *history) restoreInOrder(a *actor, e ledger.Entry, before []ledger.Entry) {
-	_, restores := h.all()
+	_, restores := h.allObjects()
 	i := slices.IndexFunc(restores, func(r velerov1.Restore) bool { return r.UID == e.UID })
 	if i < 0 || !restores[i].Status.Phase.IsNew() {
 		return // over or gone: entered once more by one who slept, and taken out again
 	}
 	for j := range restores {
 		r := &restores[j]
-		waits := a.restores[r.UID] && r.Status.Phase.IsNew() && !contains(before, r.UID)
-		if waits && r.CreationTimestamp.Before(&restores[i].CreationTimestamp) && meet(scope(r.Spec.IncludedNamespaces), e.Namespaces) {
-			h.violation("%s started past the older restore %s", e.Name, r.Name)
+		waits := a.restores[r.UID] && r.Status.Phase.IsNew() && !containsEntry(before, r.UID)
+		if waits && r.CreationTimestamp.Before(&restores[i].CreationTimestamp) && scopesMeet(jobScope(r.Spec.IncludedNamespaces), e.Namespaces) {
+			h.addViolation("%s started past the older restore %s", e.Name, r.Name)
 		}
 	}
 }
@@ -196,7 +196,7 @@ func (h *history) inPlace(a *actor, e ledger.Entry, before []ledger.Entry) {
 		}
 	}
 	if taken >= a.limits.Backups {
-		h.violation("%s started beside %d backups, the limit is %d", e.Name, taken, a.limits.Backups)
+		h.addViolation("%s started beside %d backups, the limit is %d", e.Name, taken, a.limits.Backups)
 	}
 }
 
@@ -204,18 +204,18 @@ func (h *history) inPlace(a *actor, e ledger.Entry, before []ledger.Entry) {
 // it swapped: no backup starts past a queued one it overlaps with, or while one that could run is
 // ahead.
 func (h *history) inOrder(a *actor, e ledger.Entry, before []ledger.Entry) {
-	backups, restores := h.all()
+	backups, restores := h.allObjects()
 	i := slices.IndexFunc(backups, func(b velerov1.Backup) bool { return b.UID == e.UID })
-	if i < 0 || !waits(&backups[i]) {
+	if i < 0 || !isQueued(&backups[i]) {
 		return // over or gone: entered once more by one who slept, and taken out again
 	}
-	namespaces := scope(backups[i].Spec.IncludedNamespaces)
+	namespaces := jobScope(backups[i].Spec.IncludedNamespaces)
 	var held [][]string // what those further ahead of q hold
 	for j := range restores {
 		r := &restores[j]
-		if a.restores[r.UID] && r.Status.Phase.IsNew() && !contains(before, r.UID) {
-			if meet(validate.Targets(&r.Spec), namespaces) {
-				h.violation("%s started past waiting restore %s", e.Name, r.Name)
+		if a.restores[r.UID] && r.Status.Phase.IsNew() && !containsEntry(before, r.UID) {
+			if scopesMeet(validate.Targets(&r.Spec), namespaces) {
+				h.addViolation("%s started past waiting restore %s", e.Name, r.Name)
 			}
 		}
 	}
@@ -224,25 +224,25 @@ func (h *history) inOrder(a *actor, e ledger.Entry, before []ledger.Entry) {
 		held = append(held, o.Namespaces)
 	}
 	for _, q := range queueOf(a.known) { // in the queue again or not yet: it may reserve its namespaces
-		if suspended(q) {
-			held = append(held, scope(q.Spec.IncludedNamespaces))
+		if isSuspended(q) {
+			held = append(held, jobScope(q.Spec.IncludedNamespaces))
 		}
 	}
 	ahead := a.aheadWithSuspended(e.UID, before)
-	for _, q := range arranged(a.present(queueOf(a.known), before, e.UID), a.clock.Now()) {
+	for _, q := range arrangedQueue(a.availableBackups(queueOf(a.known), before, e.UID), a.clock.Now()) {
 		if q.UID == e.UID {
-			h.overtaken(a, &backups[i], before)
+			h.noteOvertaken(a, &backups[i], before)
 			break
 		}
-		ns := scope(q.Spec.IncludedNamespaces)
+		ns := jobScope(q.Spec.IncludedNamespaces)
 		waits := slices.ContainsFunc(backups, func(b velerov1.Backup) bool {
-			return b.UID == q.UID && waits(&b)
-		}) && !contains(before, q.UID)
+			return b.UID == q.UID && isQueued(&b)
+		}) && !containsEntry(before, q.UID)
 		switch {
-		case waits && meet(ns, namespaces):
-			h.violation("%s started past %s, which waits for the same", e.Name, q.Name)
-		case waits && ahead[q.UID] && !slices.ContainsFunc(held, func(o []string) bool { return meet(o, ns) }):
-			h.violation("%s started while %s ahead of it could run", e.Name, q.Name)
+		case waits && scopesMeet(ns, namespaces):
+			h.addViolation("%s started past %s, which waits for the same", e.Name, q.Name)
+		case waits && ahead[q.UID] && !slices.ContainsFunc(held, func(o []string) bool { return scopesMeet(o, ns) }):
+			h.addViolation("%s started while %s ahead of it could run", e.Name, q.Name)
 		}
 		held = append(held, ns)
 	}
@@ -252,10 +252,10 @@ func (h *history) inOrder(a *actor, e ledger.Entry, before []ledger.Entry) {
 // again: what waits for the same as they do has the class of those behind them.
 func (a *actor) aheadWithSuspended(started types.UID, admitted []ledger.Entry) map[types.UID]bool {
 	queued := slices.DeleteFunc(queueOf(a.known), func(b *velerov1.Backup) bool {
-		return a.away[b.Spec.StorageLocation] && b.UID != started && !contains(admitted, b.UID)
+		return a.away[b.Spec.StorageLocation] && b.UID != started && !containsEntry(admitted, b.UID)
 	})
 	ahead := map[types.UID]bool{}
-	for _, q := range arranged(queued, a.clock.Now()) {
+	for _, q := range arrangedQueue(queued, a.clock.Now()) {
 		if q.UID == started {
 			break
 		}
@@ -264,129 +264,129 @@ func (a *actor) aheadWithSuspended(started types.UID, admitted []ledger.Entry) m
 	return ahead
 }
 
-// overtaken notes who went ahead of a lower number, and checks that it overlaps with none of those.
-func (h *history) overtaken(a *actor, b *velerov1.Backup, before []ledger.Entry) {
-	for _, q := range a.present(queueOf(a.known), before, b.UID) {
-		if number(q) >= number(b) || contains(before, q.UID) || !waits(q) {
+// noteOvertaken notes who went ahead of a lower number, and checks that it overlaps with none of those.
+func (h *history) noteOvertaken(a *actor, b *velerov1.Backup, before []ledger.Entry) {
+	for _, q := range a.availableBackups(queueOf(a.known), before, b.UID) {
+		if sequenceOf(q) >= sequenceOf(b) || containsEntry(before, q.UID) || !isQueued(q) {
 			continue
 		}
 		h.overtakings++
 		i := slices.IndexFunc(h.store.objects, func(o client.Object) bool { return o.GetUID() == q.UID })
 		now, there := h.store.objects[max(i, 0)].(*velerov1.Backup)
-		if there && i >= 0 && waits(now) && meet(scope(q.Spec.IncludedNamespaces), scope(b.Spec.IncludedNamespaces)) {
-			h.violation("%s overtook %s, which it overlaps with", b.Name, q.Name)
+		if there && i >= 0 && isQueued(now) && scopesMeet(jobScope(q.Spec.IncludedNamespaces), jobScope(b.Spec.IncludedNamespaces)) {
+			h.addViolation("%s overtook %s, which it overlaps with", b.Name, q.Name)
 		}
 	}
 }
 
-// present are those of a queue whose location is available to its scheduler: the others are
+// availableBackups are those of a queue whose location is available to its scheduler: the others are
 // inadmissible and hold up no backup, and so are suspended ones at first.
-func (a *actor) present(queued []*velerov1.Backup, admitted []ledger.Entry, started types.UID) []*velerov1.Backup {
+func (a *actor) availableBackups(queued []*velerov1.Backup, admitted []ledger.Entry, started types.UID) []*velerov1.Backup {
 	return slices.DeleteFunc(queued, func(b *velerov1.Backup) bool {
-		return (a.away[b.Spec.StorageLocation] || suspended(b)) && b.UID != started && !contains(admitted, b.UID)
+		return (a.away[b.Spec.StorageLocation] || isSuspended(b)) && b.UID != started && !containsEntry(admitted, b.UID)
 	})
 }
 
-func contains(entries []ledger.Entry, uid types.UID) bool {
+func containsEntry(entries []ledger.Entry, uid types.UID) bool {
 	return slices.ContainsFunc(entries, func(e ledger.Entry) bool { return e.UID == uid })
 }
 
-// quiet runs the schedulers until nothing changes and compares the result with plain rules.
-func (h *history) quiet() {
+// settleAndCompare runs the schedulers until nothing changes and compares the result with plain rules.
+func (h *history) settleAndCompare() {
 	h.calm = true
 	defer func() { h.calm = false }()
 	for _, a := range h.actors {
-		a.finish()
+		a.finishPass()
 	}
 	rested := false // nothing happened for once
 	for range 20 {
 		before := h.store.version
 		h.now = h.now.Add(claimTimeout) // what is gone has stopped
-		h.actors[0].advance()
-		h.actors[0].finish()
-		still := h.store.version == before && len(h.lost()) == 0
+		h.actors[0].advanceCall()
+		h.actors[0].finishPass()
+		still := h.store.version == before && len(h.lostEntries()) == 0
 		if still && rested {
-			h.settled()
+			h.checkSettled()
 			return
 		}
 		rested = still
 	}
-	h.violation("the scheduler never comes to rest")
+	h.addViolation("the scheduler never comes to rest")
 }
 
-// lost are the entries of jobs that are gone.
-func (h *history) lost() []ledger.Entry {
-	return slices.DeleteFunc(slices.Clone(h.book()), func(e ledger.Entry) bool {
+// lostEntries are the entries of jobs that are gone.
+func (h *history) lostEntries() []ledger.Entry {
+	return slices.DeleteFunc(slices.Clone(h.ledgerEntries()), func(e ledger.Entry) bool {
 		return slices.ContainsFunc(h.store.objects, func(o client.Object) bool { return o.GetUID() == e.UID })
 	})
 }
 
-// settled is the reference: who must be running when nothing moves.
-func (h *history) settled() {
-	backups, restores := h.all()
-	running, begun := runs(backups, restores)
-	entries := h.book()
+// checkSettled is the reference: who must be running when nothing moves.
+func (h *history) checkSettled() {
+	backups, restores := h.allObjects()
+	running, begun := runningWork(backups, restores)
+	entries := h.ledgerEntries()
 	slices.SortFunc(restores, func(a, b velerov1.Restore) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 	restoring := len(begun)
 	held := slices.Concat(running, begun)
 	for i := range restores {
-		if r := &restores[i]; r.Status.Phase.IsNew() && contains(entries, r.UID) {
+		if r := &restores[i]; r.Status.Phase.IsNew() && containsEntry(entries, r.UID) {
 			held = append(held, restoreWork(r))
 			restoring++
 		}
 	}
 	if len(entries) != len(held) {
-		h.violation("%d jobs run, %d are in the ledger", len(held), len(entries))
+		h.addViolation("%d jobs run, %d are in the ledger", len(held), len(entries))
 	}
 	free := func(w work) bool { return !slices.ContainsFunc(held, func(o work) bool { return o.holdsUp(w) }) }
 	for i := range restores {
-		if r := &restores[i]; r.Status.Phase.IsNew() && !contains(entries, r.UID) {
+		if r := &restores[i]; r.Status.Phase.IsNew() && !containsEntry(entries, r.UID) {
 			w := restoreWork(r)
 			if restoring < h.limits.Restores && free(w) {
-				h.violation("restore %s could run and waits", r.Name)
+				h.addViolation("restore %s could run and waits", r.Name)
 			}
 			held = append(held, w) // those behind it that overlap wait for it
 		}
 	}
 	queued := queueOf(backups)
-	there := slices.DeleteFunc(slices.Clone(queued), h.away)
-	aside := slices.DeleteFunc(queued, func(b *velerov1.Backup) bool { return !h.away(b) })
-	for i, q := range slices.Concat(arranged(there, h.now), arranged(aside, h.now)) {
+	there := slices.DeleteFunc(slices.Clone(queued), h.isAway)
+	aside := slices.DeleteFunc(queued, func(b *velerov1.Backup) bool { return !h.isAway(b) })
+	for i, q := range slices.Concat(arrangedQueue(there, h.now), arrangedQueue(aside, h.now)) {
 		w := backupWork(q)
 		if i < len(there) && len(running) < h.limits.Backups && free(w) {
-			h.violation("%s could run and waits", q.Name)
+			h.addViolation("%s could run and waits", q.Name)
 		}
-		if !suspended(q) && q.Status.QueuePosition != i+1 {
-			h.violation("%s is at %d and says %d", q.Name, i+1, q.Status.QueuePosition)
+		if !isSuspended(q) && q.Status.QueuePosition != i+1 {
+			h.addViolation("%s is at %d and says %d", q.Name, i+1, q.Status.QueuePosition)
 		}
 		held = append(held, w)
 	}
 	for i := range backups {
 		if backups[i].Status.Phase.IsNew() {
-			h.violation("%s was never queued", backups[i].Name)
+			h.addViolation("%s was never queued", backups[i].Name)
 		}
 	}
 }
 
-// drain submits no more and lets everything end: no job may be left over.
-func (h *history) drain() {
+// drainAll submits no more and lets everything end: no job may be left over.
+func (h *history) drainAll() {
 	for _, l := range locations {
 		h.rules.setAway(l, "")
 	}
 	for range h.names + 2 {
-		h.quiet()
+		h.settleAndCompare()
 		if len(h.problems) > 0 {
 			return
 		}
-		backups, restores := h.all()
+		backups, restores := h.allObjects()
 		left := 0
 		for i := range backups {
 			b := &backups[i]
-			if (b.Status.Phase == velerov1.BackupPhaseReadyToStart || b.Status.Phase == velerov1.BackupPhaseInProgress) && !suspended(b) {
+			if (b.Status.Phase == velerov1.BackupPhaseReadyToStart || b.Status.Phase == velerov1.BackupPhaseInProgress) && !isSuspended(b) {
 				b.Status.Phase = velerov1.BackupPhaseCompleted
 				_ = h.store.Update(h.ctx, b)
 			}
-			if waits(b) {
+			if isQueued(b) {
 				left++
 			}
 		}
@@ -403,5 +403,5 @@ func (h *history) drain() {
 			return
 		}
 	}
-	h.violation("jobs starve though others end")
+	h.addViolation("jobs starve though others end")
 }

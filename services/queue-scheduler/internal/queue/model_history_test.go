@@ -65,76 +65,76 @@ func (h *history) setLimits() {
 	_ = h.store.Update(h.ctx, cm)
 }
 
-// cancel ends a queued backup, as a cancellation does.
-func (h *history) cancel() {
+// cancelQueued ends a queued backup, as a cancellation does.
+func (h *history) cancelQueued() {
 	if o, ok := h.store.objects[h.random.IntN(len(h.store.objects))].DeepCopyObject().(*velerov1.Backup); ok && o.Status.Phase == velerov1.BackupPhaseQueued {
 		o.Status.Phase, o.Status.QueuePosition = velerov1.BackupPhaseFailed, 0
 		_ = h.store.Update(h.ctx, o)
 	}
 }
 
-// live plays the history and returns what was wrong with it.
-func (h *history) live() []string {
+// playHistory plays the history and returns what was wrong with it.
+func (h *history) playHistory() []string {
 	defer func() {
 		for _, a := range h.actors {
-			a.kill()
+			a.killActor()
 		}
 	}()
 	for range 10 + h.random.IntN(30) {
-		h.event()
+		h.nextEvent()
 		if h.random.IntN(15) == 0 {
-			h.quiet()
+			h.settleAndCompare()
 		}
 		if len(h.problems) > 0 {
 			return h.problems
 		}
 	}
-	h.drain()
+	h.drainAll()
 	return h.problems
 }
 
-func (h *history) violation(format string, args ...any) {
+func (h *history) addViolation(format string, args ...any) {
 	h.problems = append(h.problems, fmt.Sprintf(format, args...))
 }
 
-func (h *history) event() {
+func (h *history) nextEvent() {
 	i := h.random.IntN(len(h.actors))
 	switch n := h.random.IntN(25); {
 	case n >= 23:
-		h.probe()
+		h.probeLocation()
 	case n < 4:
-		h.submit()
+		h.submitJob()
 	case n < 5 && h.random.IntN(2) == 0:
 		h.submitRestore()
 	case n < 9:
-		h.work()
+		h.workOnce()
 	case n < 10 && h.random.IntN(2) == 0:
 		if len(h.store.objects) > 0 {
 			if o := h.store.objects[h.random.IntN(len(h.store.objects))]; o.GetName() != ledger.Name && o.GetName() != settings.Name {
-				h.haunt(o)
-				h.store.remove(o)
+				h.noteGhost(o)
+				h.store.removeObject(o)
 			}
 		}
 	case n < 11:
-		h.actors[i].kill()
+		h.actors[i].killActor()
 		h.actors[i] = h.newActor()
 	case n < 12 && h.random.IntN(2) == 0:
 		h.setLimits()
 	case n < 13:
-		h.cancel()
+		h.cancelQueued()
 	case n < 14:
 		h.now = h.now.Add(time.Duration(h.random.IntN(20)) * time.Minute)
 	case n < 18: // it goes some way and sleeps
 		for range 1 + h.random.IntN(25) {
-			h.actors[i].advance()
+			h.actors[i].advanceCall()
 		}
 	default:
-		h.actors[i].advance()
-		h.actors[i].finish()
+		h.actors[i].advanceCall()
+		h.actors[i].finishPass()
 	}
 }
 
-func (h *history) namespaces() []string {
+func (h *history) randomNamespaces() []string {
 	if h.random.IntN(10) == 0 {
 		return nil
 	}
@@ -145,14 +145,14 @@ func (h *history) namespaces() []string {
 	return out
 }
 
-func (h *history) submit() {
+func (h *history) submitJob() {
 	h.names++
-	b := &velerov1.Backup{ObjectMeta: meta(fmt.Sprintf("b%d", h.names), h.names)}
+	b := &velerov1.Backup{ObjectMeta: objectMeta(fmt.Sprintf("b%d", h.names), h.names)}
 	b.CreationTimestamp = metav1.NewTime(h.now)
 	if class := []string{"low", "", "normal", "high"}[h.random.IntN(4)]; class != "" {
 		b.Annotations = map[string]string{"holdfast.io/priority": class}
 	}
-	b.Spec.IncludedNamespaces = h.namespaces()
+	b.Spec.IncludedNamespaces = h.randomNamespaces()
 	b.Spec.StorageLocation = locations[h.random.IntN(len(locations))]
 	_ = h.store.Create(h.ctx, b)
 }
@@ -166,9 +166,9 @@ type ghost struct {
 	until time.Time
 }
 
-// haunt notes a running job whose object goes now. Time stands still for a scheduler in the middle
+// noteGhost notes a running job whose object goes now. Time stands still for a scheduler in the middle
 // of a pass: it may count from the beginning of that.
-func (h *history) haunt(o client.Object) {
+func (h *history) noteGhost(o client.Object) {
 	from := h.now
 	for _, a := range h.actors {
 		if a.busy && a.clock.Now().Before(from) {
@@ -179,7 +179,7 @@ func (h *history) haunt(o client.Object) {
 	switch o := o.(type) {
 	case *velerov1.Backup:
 		w = backupWork(o)
-		if o.Status.Phase != velerov1.BackupPhaseInProgress || suspended(o) {
+		if o.Status.Phase != velerov1.BackupPhaseInProgress || isSuspended(o) {
 			return
 		}
 	case *velerov1.Restore:
@@ -193,8 +193,8 @@ func (h *history) haunt(o client.Object) {
 
 var locations = []string{"l0", "l1", "l2"}
 
-// probe finds a location available or not.
-func (h *history) probe() {
+// probeLocation finds a location available or not.
+func (h *history) probeLocation() {
 	message := ""
 	if h.random.IntN(2) == 0 {
 		message = "unavailable"
@@ -202,32 +202,32 @@ func (h *history) probe() {
 	h.rules.setAway(locations[h.random.IntN(2)], message)
 }
 
-// away reports whether a queued backup waits for its location now.
-func (h *history) away(b *velerov1.Backup) bool {
+// isAway reports whether a queued backup waits for its location now.
+func (h *history) isAway(b *velerov1.Backup) bool {
 	message, _ := h.rules.Away(h.ctx, b)
 	return message != ""
 }
 
 func (h *history) submitRestore() {
 	h.names++
-	r := &velerov1.Restore{ObjectMeta: meta(fmt.Sprintf("r%d", h.names), h.names)}
-	r.Spec.IncludedNamespaces = h.namespaces()
+	r := &velerov1.Restore{ObjectMeta: objectMeta(fmt.Sprintf("r%d", h.names), h.names)}
+	r.Spec.IncludedNamespaces = h.randomNamespaces()
 	if h.random.IntN(3) == 0 {
 		r.Annotations = map[string]string{"holdfast.io/ignore-running": "true"}
 	}
 	_ = h.store.Create(h.ctx, r)
 }
 
-// work is what runners do, one move of one job: it begins if the ledger lists it.
-func (h *history) work() {
+// workOnce is what runners do, one move of one job: it begins if the ledger lists it.
+func (h *history) workOnce() {
 	if len(h.store.objects) == 0 {
 		return
 	}
 	switch o := h.store.objects[h.random.IntN(len(h.store.objects))].DeepCopyObject().(type) {
 	case *velerov1.Backup:
-		if h.suspends(o) {
+		if h.maySuspend(o) {
 			_ = h.store.Update(h.ctx, o)
-		} else if next := h.after(o); next != "" {
+		} else if next := h.nextPhase(o); next != "" {
 			o.Status.Phase = next
 			_ = h.store.Update(h.ctx, o)
 		}
@@ -240,37 +240,37 @@ func (h *history) work() {
 		}
 		_ = h.store.Update(h.ctx, o)
 	}
-	h.beside("a runner")
+	h.checkOverlaps("a runner")
 }
 
-// suspends lets a runner let go of a backup whose bucket is away.
-func (h *history) suspends(b *velerov1.Backup) bool {
-	i := slices.IndexFunc(h.book(), func(e ledger.Entry) bool { return e.UID == b.UID })
-	if b.Status.Phase != velerov1.BackupPhaseInProgress || suspended(b) || i < 0 || h.random.IntN(3) > 0 {
+// maySuspend lets a runner let go of a backup whose bucket is away.
+func (h *history) maySuspend(b *velerov1.Backup) bool {
+	i := slices.IndexFunc(h.ledgerEntries(), func(e ledger.Entry) bool { return e.UID == b.UID })
+	if b.Status.Phase != velerov1.BackupPhaseInProgress || isSuspended(b) || i < 0 || h.random.IntN(3) > 0 {
 		return false
 	}
-	return suspend.Set(b, suspend.Mark{Admission: h.book()[i].Since}) == nil
+	return suspend.Set(b, suspend.Mark{Admission: h.ledgerEntries()[i].Since}) == nil
 }
 
-func suspended(b *velerov1.Backup) bool {
-	_, marked := suspend.Of(b)
+func isSuspended(b *velerov1.Backup) bool {
+	_, marked := suspend.MarkOf(b)
 	return marked && b.Status.Phase == velerov1.BackupPhaseInProgress
 }
 
-// waits reports that a backup is in the queue: for the first time, or once more.
-func waits(b *velerov1.Backup) bool {
-	return b.Status.Phase == velerov1.BackupPhaseQueued || suspended(b)
+// isQueued reports that a backup is in the queue: for the first time, or once more.
+func isQueued(b *velerov1.Backup) bool {
+	return b.Status.Phase == velerov1.BackupPhaseQueued || isSuspended(b)
 }
 
-// after is the next phase a runner would give a backup; empty if none.
-func (h *history) after(b *velerov1.Backup) velerov1.BackupPhase {
+// nextPhase is the next phase a runner would give a backup; empty if none.
+func (h *history) nextPhase(b *velerov1.Backup) velerov1.BackupPhase {
 	switch b.Status.Phase {
 	case velerov1.BackupPhaseReadyToStart:
 		if h.inLedger(b) {
 			return velerov1.BackupPhaseInProgress
 		}
 	case velerov1.BackupPhaseInProgress:
-		if suspended(b) {
+		if isSuspended(b) {
 			return ""
 		}
 		return []velerov1.BackupPhase{
@@ -284,7 +284,7 @@ func (h *history) after(b *velerov1.Backup) velerov1.BackupPhase {
 	return ""
 }
 
-func (h *history) book() []ledger.Entry {
+func (h *history) ledgerEntries() []ledger.Entry {
 	i := slices.IndexFunc(h.store.objects, func(o client.Object) bool { return o.GetName() == ledger.Name })
 	if i < 0 {
 		return nil
@@ -295,18 +295,18 @@ func (h *history) book() []ledger.Entry {
 	h.bookVersion = h.store.objects[i].GetResourceVersion()
 	entries, err := ledger.New(h.store, h.store, "velero").List(h.ctx)
 	if err != nil {
-		h.violation("the ledger cannot be read: %v", err)
+		h.addViolation("the ledger cannot be read: %v", err)
 	}
 	h.bookEntries = entries
 	return entries
 }
 
 func (h *history) inLedger(o client.Object) bool {
-	return slices.ContainsFunc(h.book(), func(e ledger.Entry) bool { return e.UID == o.GetUID() })
+	return slices.ContainsFunc(h.ledgerEntries(), func(e ledger.Entry) bool { return e.UID == o.GetUID() })
 }
 
-// list answers from some time ago now and then.
-func (h *history) list(ctx context.Context, list client.ObjectList) error {
+// listFromPast answers from some time ago now and then.
+func (h *history) listFromPast(ctx context.Context, list client.ObjectList) error {
 	if err := h.store.List(ctx, list); err != nil {
 		return err
 	}

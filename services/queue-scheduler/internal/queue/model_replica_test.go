@@ -69,8 +69,8 @@ func (h *history) newActor() *actor {
 	return a
 }
 
-// advance lets the actor make its next call, or begin a pass.
-func (a *actor) advance() {
+// advanceCall lets the actor make its next call, or begin a pass.
+func (a *actor) advanceCall() {
 	if !a.busy {
 		a.busy = true
 		a.clock.SetTime(a.h.now)
@@ -86,21 +86,21 @@ func (a *actor) advance() {
 	}
 }
 
-// finish lets the pass that was begun come to its end.
-func (a *actor) finish() {
+// finishPass lets the pass that was begun come to its end.
+func (a *actor) finishPass() {
 	for a.busy {
-		a.advance()
+		a.advanceCall()
 	}
 }
 
-// kill ends the actor between two calls.
-func (a *actor) kill() {
+// killActor ends the actor between two calls.
+func (a *actor) killActor() {
 	if a.busy {
 		a.stop()
 	}
 }
 
-func (a *actor) turn() error {
+func (a *actor) awaitTurn() error {
 	if !a.dead && !a.yield(struct{}{}) {
 		a.dead = true
 	}
@@ -111,7 +111,7 @@ func (a *actor) turn() error {
 }
 
 func (a *actor) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	if err := a.turn(); err != nil {
+	if err := a.awaitTurn(); err != nil {
 		return err
 	}
 	err := a.Client.Get(ctx, key, obj, opts...)
@@ -121,12 +121,12 @@ func (a *actor) Get(ctx context.Context, key client.ObjectKey, obj client.Object
 	if key.Name == settings.Name {
 		a.limits = a.h.limits
 	}
-	a.learn(obj)
+	a.learnObject(obj)
 	return nil
 }
 
-// learn notes that a backup it listed as new is in the queue by now.
-func (a *actor) learn(obj client.Object) {
+// learnObject notes that a backup it listed as new is in the queue by now.
+func (a *actor) learnObject(obj client.Object) {
 	b, ok := obj.(*velerov1.Backup)
 	if !ok || b.Status.Phase != velerov1.BackupPhaseQueued {
 		return
@@ -139,10 +139,10 @@ func (a *actor) learn(obj client.Object) {
 }
 
 func (a *actor) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	if err := a.turn(); err != nil {
+	if err := a.awaitTurn(); err != nil {
 		return err
 	}
-	if err := a.h.list(ctx, list); err != nil {
+	if err := a.h.listFromPast(ctx, list); err != nil {
 		return err
 	}
 	if backups, ok := list.(*velerov1.BackupList); ok {
@@ -162,36 +162,36 @@ func (a *actor) List(ctx context.Context, list client.ObjectList, opts ...client
 }
 
 func (a *actor) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
-	return a.write(func() error { return a.Client.Create(ctx, obj, opts...) })
+	return a.writeInTurn(func() error { return a.Client.Create(ctx, obj, opts...) })
 }
 
 func (a *actor) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
-	return a.write(func() error { return a.Client.Update(ctx, obj, opts...) })
+	return a.writeInTurn(func() error { return a.Client.Update(ctx, obj, opts...) })
 }
 
 func (a *actor) Patch(ctx context.Context, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
-	err := a.write(func() error { return a.Client.Patch(ctx, obj, p, opts...) })
+	err := a.writeInTurn(func() error { return a.Client.Patch(ctx, obj, p, opts...) })
 	if err == nil {
-		a.learn(obj)
+		a.learnObject(obj)
 	}
 	return err
 }
 
-// write carries out a write, refuses it, or carries it out and loses the answer.
-func (a *actor) write(do func() error) error {
-	if err := a.turn(); err != nil {
+// writeInTurn carries out a write, refuses it, or carries it out and loses the answer.
+func (a *actor) writeInTurn(do func() error) error {
+	if err := a.awaitTurn(); err != nil {
 		return err
 	}
 	fault := a.h.random.IntN(40)
 	if a.h.calm || fault > 1 {
 		err := do()
-		a.h.wrote(a)
+		a.h.checkWrite(a)
 		return err
 	}
 	if fault == 0 {
 		return apierrors.NewConflict(resource, "any", errDown)
 	}
 	err := errors.Join(do(), errDown)
-	a.h.wrote(a)
+	a.h.checkWrite(a)
 	return err
 }

@@ -25,7 +25,7 @@ type store struct {
 
 var resource = schema.GroupResource{Resource: "any"}
 
-func (s *store) find(obj client.Object) int {
+func (s *store) findIndex(obj client.Object) int {
 	return slices.IndexFunc(s.objects, func(o client.Object) bool {
 		return o.GetName() == obj.GetName() && sameKind(o, obj)
 	})
@@ -47,7 +47,7 @@ func sameKind(a, b client.Object) bool {
 
 func (s *store) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
 	obj.SetName(key.Name)
-	i := s.find(obj)
+	i := s.findIndex(obj)
 	if i < 0 {
 		return apierrors.NewNotFound(resource, key.Name)
 	}
@@ -79,15 +79,15 @@ func (s *store) List(_ context.Context, list client.ObjectList, _ ...client.List
 }
 
 func (s *store) Create(_ context.Context, obj client.Object, _ ...client.CreateOption) error {
-	if s.find(obj) >= 0 {
+	if s.findIndex(obj) >= 0 {
 		return apierrors.NewAlreadyExists(resource, obj.GetName())
 	}
 	s.objects = append(s.objects, nil)
-	s.put(len(s.objects)-1, obj)
+	s.putObject(len(s.objects)-1, obj)
 	return nil
 }
 
-func (s *store) put(i int, obj client.Object) {
+func (s *store) putObject(i int, obj client.Object) {
 	s.version++
 	obj.SetResourceVersion(strconv.Itoa(s.version))
 	if o, ok := obj.DeepCopyObject().(client.Object); ok {
@@ -96,14 +96,14 @@ func (s *store) put(i int, obj client.Object) {
 }
 
 func (s *store) Update(_ context.Context, obj client.Object, _ ...client.UpdateOption) error {
-	i := s.find(obj)
+	i := s.findIndex(obj)
 	if i < 0 {
 		return apierrors.NewNotFound(resource, obj.GetName())
 	}
 	if s.objects[i].GetResourceVersion() != obj.GetResourceVersion() {
 		return apierrors.NewConflict(resource, obj.GetName(), errors.New("changed"))
 	}
-	s.put(i, obj)
+	s.putObject(i, obj)
 	return nil
 }
 
@@ -111,8 +111,8 @@ func (s *store) Patch(ctx context.Context, obj client.Object, _ client.Patch, _ 
 	return s.Update(ctx, obj)
 }
 
-func (s *store) remove(obj client.Object) {
-	if i := s.find(obj); i >= 0 {
+func (s *store) removeObject(obj client.Object) {
+	if i := s.findIndex(obj); i >= 0 {
 		s.objects = slices.Delete(s.objects, i, i+1)
 	}
 }

@@ -15,21 +15,21 @@ import (
 // process ends.
 var histories = flag.Uint64("histories", 2_000, "random histories TestModel plays")
 
-// replayed is the history to play alone, or 0.
-func replayed(t *testing.T) uint64 {
+// replayedSeed is the history to play alone, or 0.
+func replayedSeed(t *testing.T) uint64 {
 	t.Helper()
 	n, _, err := jobtest.Seed()
 	require.NoError(t, err)
 	return n
 }
 
-// lives runs histories, or the one that is replayed, until one fails, and returns how many
+// runHistories runs histories, or the one that is replayed, until one fails, and returns how many
 // backups were admitted in them, past how many with lower numbers, and the first that did.
-func lives(t *testing.T, histories uint64) (admitted, overtaken, seed uint64, problems []string) {
+func runHistories(t *testing.T, histories uint64) (admitted, overtaken, seed uint64, problems []string) {
 	t.Helper()
 	const workers = 16 // conflicts sleep, so more than there are processors
 	var next atomic.Uint64
-	if n := replayed(t); n > 0 {
+	if n := replayedSeed(t); n > 0 {
 		next.Store(n - 1)
 		histories = n
 	}
@@ -41,7 +41,7 @@ func lives(t *testing.T, histories uint64) (admitted, overtaken, seed uint64, pr
 		group.Go(func() {
 			for n := next.Add(1); n <= histories && !wrong.Load(); n = next.Add(1) {
 				h := newHistory(t.Context(), n)
-				if p := h.live(); len(p) > 0 {
+				if p := h.playHistory(); len(p) > 0 {
 					wrong.Store(true)
 					found.Do(func() { seed, problems = n, p })
 				}
@@ -58,9 +58,9 @@ func lives(t *testing.T, histories uint64) (admitted, overtaken, seed uint64, pr
 // cancelled, limits changed and locations unavailable on the way: never two overlapping jobs, never
 // out of order, no job stuck or starved, positions dense once nothing changes.
 func TestModel(t *testing.T) {
-	admitted, overtaken, seed, problems := lives(t, *histories)
+	admitted, overtaken, seed, problems := runHistories(t, *histories)
 	require.Empty(t, problems, "%s=%d replays it", jobtest.Variable, seed)
-	if replayed(t) > 0 {
+	if replayedSeed(t) > 0 {
 		return
 	}
 	require.Greater(t, admitted, *histories, "hardly anything ran: the test shows nothing")

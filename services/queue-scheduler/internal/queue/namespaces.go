@@ -31,14 +31,14 @@ func setNamespaces(obj metav1.Object, namespaces []string) error {
 		annotations = map[string]string{}
 	}
 	delete(annotations, holdfast.AnnotationNamespaces)
-	if len(text) <= maxNamespacesBytes && len(text)+taken(annotations) <= maxAnnotationsBytes {
+	if len(text) <= maxNamespacesBytes && len(text)+annotationBytes(annotations) <= maxAnnotationsBytes {
 		annotations[holdfast.AnnotationNamespaces] = string(text)
 	}
 	obj.SetAnnotations(annotations)
 	return nil
 }
 
-func taken(annotations map[string]string) int {
+func annotationBytes(annotations map[string]string) int {
 	size := 0
 	for key, value := range annotations {
 		size += len(key) + len(value)

@@ -17,9 +17,9 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube"
 )
 
-func (b *bed) annotate(name, value string) {
+func (b *bed) annotateNamespace(name, value string) {
 	b.t.Helper()
-	require.NoError(b.t, kube.Update(b.t.Context(), b.c, b.c, b.get(name), func(o *velerov1.Backup) error {
+	require.NoError(b.t, kube.Update(b.t.Context(), b.c, b.c, b.getBackup(name), func(o *velerov1.Backup) error {
 		metav1.SetMetaDataAnnotation(&o.ObjectMeta, holdfast.AnnotationNamespaces, value)
 		return nil
 	}))
@@ -30,7 +30,7 @@ func (b *bed) loseLedger(name string) []string {
 	b.t.Helper()
 	require.NoError(b.t, b.c.Delete(b.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: ledger.Name}}))
 	var entry ledger.Entry
-	b.eventually("readmitted", func() bool {
+	b.requireEventually("readmitted", func() bool {
 		e, found, err := b.ledger.Get(b.t.Context(), types.UID("uid-"+name))
 		entry = e
 		return err == nil && found
@@ -52,14 +52,14 @@ func TestARebuiltLedgerHoldsTheNamespacesOfTheAdmission(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t, ledger.Limits{Backups: 1}, interceptor.Funcs{})
-			b.backup("one", 1, c.selected)
-			b.annotate("one", `["set-by-somebody"]`)
-			b.run()
-			b.reaches(velerov1.BackupPhaseReadyToStart, "one")
-			require.Equal(t, c.noted, b.get("one").Annotations[holdfast.AnnotationNamespaces])
-			b.set("one", velerov1.BackupPhaseInProgress)
+			b.createBackup("one", 1, c.selected)
+			b.annotateNamespace("one", `["set-by-somebody"]`)
+			b.runScheduler()
+			b.requirePhase(velerov1.BackupPhaseReadyToStart, "one")
+			require.Equal(t, c.noted, b.getBackup("one").Annotations[holdfast.AnnotationNamespaces])
+			b.setPhase("one", velerov1.BackupPhaseInProgress)
 			if c.damage != "" {
-				b.annotate("one", c.damage)
+				b.annotateNamespace("one", c.damage)
 			}
 			b.rules.addNamespaces("team-c")
 			require.Equal(t, c.want, b.loseLedger("one"))
@@ -70,14 +70,14 @@ func TestARebuiltLedgerHoldsTheNamespacesOfTheAdmission(t *testing.T) {
 // An admission that was cut off is completed with the namespaces of its entry.
 func TestTheNotedNamespacesAreThoseOfTheEntry(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 1}, interceptor.Funcs{})
-	b.backup("one", 1, "team-*")
-	b.set("one", velerov1.BackupPhaseQueued)
+	b.createBackup("one", 1, "team-*")
+	b.setPhase("one", velerov1.BackupPhaseQueued)
 	require.NoError(t, b.ledger.Admit(t.Context(), ledger.Entry{
 		UID: "uid-one", Kind: ledger.KindBackup, Namespace: "velero", Name: "one", Namespaces: []string{"team-a"}, Since: start,
 	}, ledger.Limits{}))
-	b.run()
-	b.reaches(velerov1.BackupPhaseReadyToStart, "one")
-	require.Equal(t, `["team-a"]`, b.get("one").Annotations[holdfast.AnnotationNamespaces])
+	b.runScheduler()
+	b.requirePhase(velerov1.BackupPhaseReadyToStart, "one")
+	require.Equal(t, `["team-a"]`, b.getBackup("one").Annotations[holdfast.AnnotationNamespaces])
 }
 
 func TestTooManyNamespacesAreNotNoted(t *testing.T) {
@@ -85,11 +85,11 @@ func TestTooManyNamespacesAreNotNoted(t *testing.T) {
 	for i := range 3000 {
 		b.rules.addNamespaces(fmt.Sprintf("team-%s-%04d", strings.Repeat("x", 40), i))
 	}
-	b.backup("one", 1, "team-*")
-	b.annotate("one", `["set-by-somebody"]`)
-	b.run()
-	b.reaches(velerov1.BackupPhaseReadyToStart, "one")
-	require.NotContains(t, b.get("one").Annotations, holdfast.AnnotationNamespaces)
-	b.set("one", velerov1.BackupPhaseInProgress)
+	b.createBackup("one", 1, "team-*")
+	b.annotateNamespace("one", `["set-by-somebody"]`)
+	b.runScheduler()
+	b.requirePhase(velerov1.BackupPhaseReadyToStart, "one")
+	require.NotContains(t, b.getBackup("one").Annotations, holdfast.AnnotationNamespaces)
+	b.setPhase("one", velerov1.BackupPhaseInProgress)
 	require.Len(t, b.loseLedger("one"), 3002)
 }

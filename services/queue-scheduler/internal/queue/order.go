@@ -35,39 +35,39 @@ type Waiting struct {
 // The order is total, so every reader of the same backups finds the same.
 func Order(waiting []Waiting, ageing time.Duration, now time.Time) {
 	for i := range waiting {
-		waiting[i].sequence = sequence(waiting[i].Backup)
+		waiting[i].sequence = sequenceNumber(waiting[i].Backup)
 	}
 	slices.SortFunc(waiting, func(a, b Waiting) int {
 		if a.sequence != b.sequence {
 			return cmp.Compare(a.sequence, b.sequence)
 		}
-		return older(a.Backup, b.Backup)
+		return compareAge(a.Backup, b.Backup)
 	})
 	inOrder := true
 	for i := range waiting {
 		w := &waiting[i]
-		class, _ := priority.Of(w.Backup.Annotations) // validation reports a bad one
-		w.Class = class.After(now.Sub(w.Backup.CreationTimestamp.Time), ageing)
+		class, _ := priority.ClassOf(w.Backup.Annotations) // validation reports a bad one
+		w.Class = class.AgedClass(now.Sub(w.Backup.CreationTimestamp.Time), ageing)
 		inOrder = inOrder && (i == 0 || waiting[i-1].Class >= w.Class)
 	}
 	if inOrder {
 		return // no job behind is more urgent, so there is nothing to inherit
 	}
-	l := inheritance{on: make(map[string]priority.Class, 2*len(waiting)), everything: priority.Low, any: priority.Low}
+	l := classInheritance{on: make(map[string]priority.Class, 2*len(waiting)), everything: priority.Low, any: priority.Low}
 	for i := range slices.Backward(waiting) {
-		l.inherit(&waiting[i])
+		l.inheritClass(&waiting[i])
 	}
 	slices.SortStableFunc(waiting, func(a, b Waiting) int { return cmp.Compare(b.Class, a.Class) })
 }
 
-// inheritance is the highest class among the backups seen so far, on each namespace.
-type inheritance struct {
+// classInheritance is the highest class among the backups seen so far, on each namespace.
+type classInheritance struct {
 	on         map[string]priority.Class
 	everything priority.Class // of those that take every namespace
 	any        priority.Class // of all
 }
 
-func (l *inheritance) inherit(w *Waiting) {
+func (l *classInheritance) inheritClass(w *Waiting) {
 	all := ledger.IsAll(w.Namespaces)
 	w.Class = max(w.Class, l.everything)
 	if all {
@@ -86,38 +86,38 @@ func (l *inheritance) inherit(w *Waiting) {
 	l.any = max(l.any, w.Class)
 }
 
-// ordering makes the order of the queue.
-type ordering struct {
-	resolver     *resolver
-	inadmissible *inadmissible
+// queueOrdering makes the order of the queue.
+type queueOrdering struct {
+	resolver     *namespaceResolver
+	inadmissible *inadmissibleBackups
 	ageing       time.Duration
 	clock        clock.PassiveClock
 }
 
-// order brings the queued backups of a view into the order of the queue, and returns it.
-func (l *ordering) order(ctx context.Context, v *view) []Waiting {
-	line := l.line(ctx, v)
+// orderView brings the queued backups of a view into the order of the queue, and returns it.
+func (l *queueOrdering) orderView(ctx context.Context, v *passView) []Waiting {
+	line := l.queueLine(ctx, v)
 	for i := range line {
 		v.queued[i] = line[i].Backup
 	}
 	return line
 }
 
-// line is the order of the queue for the queued backups of a view. While their namespaces cannot be
+// queueLine is the order of the queue for the queued backups of a view. While their namespaces cannot be
 // read they count as overlapping, and keep their order. Inadmissible ones come last, in an
 // order of their own.
-func (l *ordering) line(ctx context.Context, v *view) []Waiting {
+func (l *queueOrdering) queueLine(ctx context.Context, v *passView) []Waiting {
 	if len(v.spaces) == 0 {
 		v.spaces = make(map[types.UID][]string, len(v.queued))
 	}
 	waiting := make([]Waiting, 0, len(v.queued))
 	var inadmissible []Waiting
 	for _, b := range v.queued {
-		namespaces, err := l.resolver.resolve(ctx, v, b)
+		namespaces, err := l.resolver.resolveBackup(ctx, v, b)
 		if err != nil {
 			namespaces = []string{ledger.All}
 		}
-		w := Waiting{Backup: b, Namespaces: namespaces, Inadmissible: l.inadmissible.reason(ctx, v, b)}
+		w := Waiting{Backup: b, Namespaces: namespaces, Inadmissible: l.inadmissible.refusalReason(ctx, v, b)}
 		if w.Inadmissible != nil {
 			inadmissible = append(inadmissible, w)
 		} else {

@@ -22,13 +22,13 @@ const ageing = 30 * time.Minute
 
 // waitingFor is a queued backup that has waited for age.
 func waitingFor(sequence int, class string, age time.Duration, namespaces ...string) queue.Waiting {
-	b := &velerov1.Backup{ObjectMeta: meta(strconv.Itoa(sequence), 0)}
+	b := &velerov1.Backup{ObjectMeta: objectMeta(strconv.Itoa(sequence), 0)}
 	b.CreationTimestamp = metav1.NewTime(start.Add(-age))
 	b.Annotations = map[string]string{"holdfast.io/queue-sequence": strconv.Itoa(sequence), "holdfast.io/priority": class}
 	return queue.Waiting{Backup: b, Namespaces: namespaces}
 }
 
-func names(waiting []queue.Waiting) (out []string) {
+func waitingNames(waiting []queue.Waiting) (out []string) {
 	for _, w := range waiting {
 		out = append(out, w.Backup.Name)
 	}
@@ -64,7 +64,7 @@ func TestOrder(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			queue.Order(tc.waiting, ageing, start)
-			require.Equal(t, tc.want, names(tc.waiting))
+			require.Equal(t, tc.want, waitingNames(tc.waiting))
 		})
 	}
 }
@@ -90,9 +90,9 @@ func TestOrderFollowsItsDefinition(t *testing.T) {
 		}
 		own := make([]priority.Class, len(waiting))
 		for i, w := range waiting {
-			class, err := priority.Of(w.Backup.Annotations)
+			class, err := priority.ClassOf(w.Backup.Annotations)
 			require.NoError(t, err)
-			own[i] = class.After(start.Sub(w.Backup.CreationTimestamp.Time), ageing)
+			own[i] = class.AgedClass(start.Sub(w.Backup.CreationTimestamp.Time), ageing)
 		}
 		type ranked struct {
 			name  string

@@ -29,7 +29,7 @@ func (a *asked) Namespaces(context.Context) (live, excluded []string, err error)
 // While namespaces cannot be listed a pass tries once for all jobs that wait, reports that once and
 // starts no job.
 func TestAnOutageIsAskedAboutOnceAPass(t *testing.T) {
-	entries, backups := crowd(500)
+	entries, backups := newCrowd(500)
 	a := &asked{rules: &rules{}}
 	s := crowdScheduler(a)
 	err := s.Admit(t.Context(), queue.ViewOf(crowdLimits, entries, backups))
@@ -58,7 +58,7 @@ func TestNumbersComeInBlocks(t *testing.T) {
 	const total = 600
 	c := &store{}
 	for i := range total {
-		b := &velerov1.Backup{ObjectMeta: meta(fmt.Sprintf("b%03d", i), i)}
+		b := &velerov1.Backup{ObjectMeta: objectMeta(fmt.Sprintf("b%03d", i), i)}
 		b.Spec.IncludedNamespaces = []string{"n1"}
 		require.NoError(t, c.Create(t.Context(), b))
 	}
@@ -80,6 +80,6 @@ func TestNumbersComeInBlocks(t *testing.T) {
 	list := &velerov1.BackupList{}
 	require.NoError(t, c.List(t.Context(), list))
 	for i := range list.Items {
-		require.Equal(t, i+1, number(&list.Items[i]), "the order is that of creation")
+		require.Equal(t, i+1, sequenceOf(&list.Items[i]), "the order is that of creation")
 	}
 }

@@ -47,22 +47,22 @@ func TestAPassIsAtLeastAsNewAsItsOwnWrites(t *testing.T) {
 		},
 	})
 	cache := &lagging{Reader: b.c}
-	s := b.passes(b.ledger, func(c *queue.Config) { c.Jobs = cache })
-	b.backup("one", 1, "ns1")
-	b.backup("two", 2, "ns1")
+	s := b.newManualScheduler(b.ledger, func(c *queue.Config) { c.Jobs = cache })
+	b.createBackup("one", 1, "ns1")
+	b.createBackup("two", 2, "ns1")
 	cache.catchUp(t)
 	require.NoError(t, s.Pass(t.Context()))
-	require.Equal(t, velerov1.BackupPhaseReadyToStart, b.phase("one"))
-	require.Equal(t, velerov1.BackupPhaseQueued, b.phase("two"))
+	require.Equal(t, velerov1.BackupPhaseReadyToStart, b.backupPhase("one"))
+	require.Equal(t, velerov1.BackupPhaseQueued, b.backupPhase("two"))
 
 	before := reads
 	require.NoError(t, s.Pass(t.Context()))
 	require.Equal(t, before, reads, "the cache shows both as new, and nothing is left to do")
 
-	b.set("one", velerov1.BackupPhaseInProgress)
-	b.set("one", velerov1.BackupPhaseCompleted)
+	b.setPhase("one", velerov1.BackupPhaseInProgress)
+	b.setPhase("one", velerov1.BackupPhaseCompleted)
 	cache.catchUp(t)
 	require.NoError(t, s.Pass(t.Context()))
-	require.Equal(t, velerov1.BackupPhaseReadyToStart, b.phase("two"))
-	require.Equal(t, []string{"two"}, b.admitted())
+	require.Equal(t, velerov1.BackupPhaseReadyToStart, b.backupPhase("two"))
+	require.Equal(t, []string{"two"}, b.admittedNames())
 }

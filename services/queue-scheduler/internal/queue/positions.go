@@ -18,37 +18,37 @@ import (
 // number of passes.
 const positionEvery = 200 * time.Millisecond
 
-// placement is a position that an object does not show yet. It names the object: a pointer would keep
+// queuePlacement is a position that an object does not show yet. It names the object: a pointer would keep
 // the list that the pass read until the position is written.
-type placement struct {
+type queuePlacement struct {
 	backup   types.NamespacedName
 	uid      types.UID
 	position int
 }
 
-// positions writes the place in the queue onto backups, one at a time. Only Run uses it.
-type positions struct {
-	writer    *writer
+// positionWriter writes the place in the queue onto backups, one at a time. Only Run uses it.
+type positionWriter struct {
+	writer    *backupWriter
 	clock     clock.WithTicker
 	log       *slog.Logger
-	misplaced []placement // positions to be written, front first
-	placed    time.Time   // when the last one was
+	misplaced []queuePlacement // positions to be written, front first
+	placed    time.Time        // when the last one was
 }
 
-// renumber notes the positions that changed, front first. They are display: the order is that of
+// renumberView notes the positions that changed, front first. They are display: the order is that of
 // Order.
-func (p *positions) renumber(v *view) {
+func (p *positionWriter) renumberView(v *passView) {
 	p.misplaced = nil
 	for i, b := range v.queued {
 		if b.Status.Phase == velerov1.BackupPhaseQueued && b.Status.QueuePosition != i+1 {
-			p.misplaced = append(p.misplaced, placement{client.ObjectKeyFromObject(b), b.UID, i + 1})
+			p.misplaced = append(p.misplaced, queuePlacement{client.ObjectKeyFromObject(b), b.UID, i + 1})
 		}
 	}
 }
 
 // nextPlacement returns a channel that delivers when the next position may be written, nil when
 // there is none to write, and what ends the waiting.
-func (p *positions) nextPlacement() (due <-chan time.Time, stop func()) {
+func (p *positionWriter) nextPlacement() (due <-chan time.Time, stop func()) {
 	if len(p.misplaced) == 0 {
 		return nil, func() {}
 	}
@@ -62,14 +62,14 @@ func (p *positions) nextPlacement() (due <-chan time.Time, stop func()) {
 	return timer.C(), func() { timer.Stop() }
 }
 
-// place writes one position. One that fails is left to the next pass.
-func (p *positions) place(ctx context.Context) {
+// placeNext writes one position. One that fails is left to the next pass.
+func (p *positionWriter) placeNext(ctx context.Context) {
 	next := p.misplaced[0]
 	p.misplaced = p.misplaced[1:]
 	p.placed = p.clock.Now()
 	b := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: next.backup.Namespace, Name: next.backup.Name, UID: next.uid}}
 	b.Status.Phase = velerov1.BackupPhaseQueued
-	err := p.writer.update(ctx, b, velerov1.BackupPhaseQueued, func(b *velerov1.Backup) error {
+	err := p.writer.updateBackup(ctx, b, velerov1.BackupPhaseQueued, func(b *velerov1.Backup) error {
 		b.Status.QueuePosition = next.position
 		return nil
 	})

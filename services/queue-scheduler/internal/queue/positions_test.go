@@ -27,10 +27,10 @@ func TestPositionsAreWrittenAtABoundedRate(t *testing.T) {
 	require.NoError(t, b.ledger.Admit(t.Context(), ledger.Entry{
 		UID: "uid-running", Kind: ledger.KindBackup, Namespace: "velero", Name: "running", Namespaces: []string{"*"}, Since: start,
 	}, ledger.Limits{}))
-	b.backup("running", 0)
-	b.set("running", velerov1.BackupPhaseInProgress)
+	b.createBackup("running", 0)
+	b.setPhase("running", velerov1.BackupPhaseInProgress)
 	for i := range queued {
-		o := &velerov1.Backup{ObjectMeta: meta(fmt.Sprintf("b%03d", i), i)}
+		o := &velerov1.Backup{ObjectMeta: objectMeta(fmt.Sprintf("b%03d", i), i)}
 		o.Annotations = map[string]string{"holdfast.io/queue-sequence": fmt.Sprint(i + 1)}
 		o.Status.Phase, o.Status.QueuePosition = velerov1.BackupPhaseQueued, i+2
 		require.NoError(t, b.c.Create(t.Context(), o))
@@ -55,14 +55,14 @@ func TestPositionsAreWrittenAtABoundedRate(t *testing.T) {
 	group.Go(func() { _ = s.Run(ctx) })
 	defer group.Wait()
 	defer cancel()
-	b.eventually("the first position", func() bool { return right() == 1 })
+	b.requireEventually("the first position", func() bool { return right() == 1 })
 	for n := 1; n < queued; n++ {
 		s.Wake() // passes in between write none
 		clock.Step(199 * time.Millisecond)
 		require.Equal(t, n, right())
 		clock.Step(time.Millisecond)
-		b.eventually("the next position", func() bool { return right() == n+1 })
-		require.Equal(t, n+1, b.get(fmt.Sprintf("b%03d", n)).Status.QueuePosition, "front first")
+		b.requireEventually("the next position", func() bool { return right() == n+1 })
+		require.Equal(t, n+1, b.getBackup(fmt.Sprintf("b%03d", n)).Status.QueuePosition, "front first")
 	}
 	require.Less(t, clock.Since(start), 30*time.Second)
 }

@@ -17,29 +17,29 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube"
 )
 
-// job is a running backup or restore: one of the two is set.
-type job struct {
+// runningJob is a running backup or restore: one of the two is set.
+type runningJob struct {
 	backup  *velerov1.Backup
 	restore *velerov1.Restore
 }
 
-func (j job) object() client.Object {
+func (j runningJob) clientObject() client.Object {
 	if j.restore != nil {
 		return j.restore
 	}
 	return j.backup
 }
 
-func (j job) kind() string {
+func (j runningJob) kindName() string {
 	if j.restore != nil {
 		return ledger.KindRestore
 	}
 	return ledger.KindBackup
 }
 
-// expect notes a running job that the ledger, as it was read, does not list.
-func (v *view) expect(j job) {
-	if !v.admitted(j.object().GetUID()) {
+// expectJob notes a running job that the ledger, as it was read, does not list.
+func (v *passView) expectJob(j runningJob) {
+	if !v.isAdmitted(j.clientObject().GetUID()) {
 		v.orphans = append(v.orphans, j)
 	}
 }
@@ -53,25 +53,25 @@ type readmitter struct {
 	clock  clock.PassiveClock
 	log    *slog.Logger
 
-	resolver *resolver
-	releaser *releaser
-	reasons  *reasons
+	resolver *namespaceResolver
+	releaser *entryReleaser
+	reasons  *waitReasons
 }
 
 // readmit enters running jobs into the ledger again after a user deleted it: without an entry no
 // runner takes them. Neither limits nor overlaps count for those that run already. While it fails
 // nothing may be admitted. Jobs that another server began are ended by runners, without an entry.
-func (a *readmitter) readmit(ctx context.Context, v *view) error {
+func (a *readmitter) readmit(ctx context.Context, v *passView) error {
 	var errs []error
 	for _, j := range v.orphans {
-		if foreign.IsForeign(j.object()) {
+		if foreign.IsForeign(j.clientObject()) {
 			if err := a.requeue(ctx, v, j.backup); err != nil { // no process works on it, so no job waits for it
 				a.log.WarnContext(ctx, "Failed to queue backup of another server; will retry", "namespace", j.backup.Namespace, "name", j.backup.Name, "error", err)
 			}
 			continue
 		}
 		if err := a.readmitOne(ctx, v, j); err != nil {
-			errs = append(errs, fmt.Errorf("readmit %s %s: %w", j.kind(), j.object().GetName(), err))
+			errs = append(errs, fmt.Errorf("readmit %s %s: %w", j.kindName(), j.clientObject().GetName(), err))
 		}
 	}
 	return errors.Join(errs...)
@@ -79,7 +79,7 @@ func (a *readmitter) readmit(ctx context.Context, v *view) error {
 
 // requeue makes a backup New that another server left in ReadyToStart, unless that server lives. It
 // is validated and queued like any other.
-func (a *readmitter) requeue(ctx context.Context, v *view, b *velerov1.Backup) error {
+func (a *readmitter) requeue(ctx context.Context, v *passView, b *velerov1.Backup) error {
 	if b == nil || b.Status.Phase != velerov1.BackupPhaseReadyToStart {
 		return nil
 	}
@@ -105,9 +105,9 @@ func (a *readmitter) requeue(ctx context.Context, v *view, b *velerov1.Backup) e
 	return nil
 }
 
-func (a *readmitter) readmitOne(ctx context.Context, v *view, j job) error {
-	o := j.object()
-	e := ledger.Entry{UID: o.GetUID(), Kind: j.kind(), Namespace: o.GetNamespace(), Name: o.GetName(), Since: a.clock.Now()}
+func (a *readmitter) readmitOne(ctx context.Context, v *passView, j runningJob) error {
+	o := j.clientObject()
+	e := ledger.Entry{UID: o.GetUID(), Kind: j.kindName(), Namespace: o.GetNamespace(), Name: o.GetName(), Since: a.clock.Now()}
 	if j.restore != nil {
 		e = restoreEntry(j.restore, a.clock.Now())
 	} else {
@@ -119,14 +119,14 @@ func (a *readmitter) readmitOne(ctx context.Context, v *view, j job) error {
 	}
 	unlisted := e
 	unlisted.Since = time.Time{}
-	if over, gone, err := a.releaser.over(ctx, unlisted); over || gone || err != nil {
+	if over, gone, err := a.releaser.isOver(ctx, unlisted); over || gone || err != nil {
 		return err
 	}
 	a.log.Warn("running job was not in the ledger", "kind", e.Kind, "name", e.Name)
-	if j.runs() {
+	if j.isRunning() {
 		err := a.ledger.Readmit(ctx, e)
 		if err == nil {
-			v.enter(e)
+			v.noteEntered(e)
 		}
 		return err
 	}
@@ -134,19 +134,19 @@ func (a *readmitter) readmitOne(ctx context.Context, v *view, j job) error {
 		v.unlisted = append(v.unlisted, e)
 		return a.reasons.reportOrFail(o, err)
 	}
-	v.enter(e)
+	v.noteEntered(e)
 	return nil
 }
 
-// runs reports that a process works on the job: one that was only admitted can wait for others once
+// isRunning reports that a process works on the job: one that was only admitted can wait for others once
 // more, since no runner takes it without its entry.
-func (j job) runs() bool {
+func (j runningJob) isRunning() bool {
 	return j.restore != nil || j.backup.Status.Phase == velerov1.BackupPhaseInProgress
 }
 
 // admittedFor returns the namespaces a backup was admitted for: a takeover must not collect others,
 // though patterns may match more by now.
-func (a *readmitter) admittedFor(ctx context.Context, v *view, b *velerov1.Backup) ([]string, error) {
+func (a *readmitter) admittedFor(ctx context.Context, v *passView, b *velerov1.Backup) ([]string, error) {
 	namespaces, noted, err := notedNamespaces(b)
 	if noted {
 		return namespaces, nil
@@ -154,5 +154,5 @@ func (a *readmitter) admittedFor(ctx context.Context, v *view, b *velerov1.Backu
 	if err != nil {
 		a.log.WarnContext(ctx, "admitted namespaces not readable, resolving them anew", "backup", b.Name, "error", err)
 	}
-	return a.resolver.resolve(ctx, v, b)
+	return a.resolver.resolveBackup(ctx, v, b)
 }

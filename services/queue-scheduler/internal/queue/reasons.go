@@ -38,8 +38,8 @@ const (
 	writeRefused
 )
 
-// cause is why a job waits: one of them, or none for any other error.
-type cause struct {
+// waitCause is why a job waits: one of them, or none for any other error.
+type waitCause struct {
 	full    *ledger.FullError
 	overlap *ledger.OverlapError
 	behind  *behindError
@@ -47,21 +47,21 @@ type cause struct {
 }
 
 // causeOf sorts a reason. An admission returns it unwrapped, which is the fast path; others wrap it.
-func causeOf(reason error) cause {
+func causeOf(reason error) waitCause {
 	switch bare := reason.(type) { //nolint:errorlint // wrapped ones come next
 	case *ledger.FullError:
-		return cause{full: bare}
+		return waitCause{full: bare}
 	case *ledger.OverlapError:
-		return cause{overlap: bare}
+		return waitCause{overlap: bare}
 	case *behindError:
-		return cause{behind: bare}
+		return waitCause{behind: bare}
 	case *awayError:
-		return cause{away: bare}
+		return waitCause{away: bare}
 	}
-	return wrapped(reason)
+	return waitCauseOf(reason)
 }
 
-func wrapped(reason error) (b cause) {
+func waitCauseOf(reason error) (b waitCause) {
 	_ = errors.As(reason, &b.overlap) || errors.As(reason, &b.behind) || errors.As(reason, &b.full) || errors.As(reason, &b.away)
 	return b
 }
@@ -83,9 +83,9 @@ func kindOfReason(reason error) reasonKind {
 	return noReason
 }
 
-// reasons are why jobs wait. Each job is logged and gets an Event when it begins to wait and when the
+// waitReasons are why jobs wait. Each job is logged and gets an Event when it begins to wait and when the
 // kind of its reason changes. Safe for concurrent use.
-type reasons struct {
+type waitReasons struct {
 	limiter *rate.Limiter // of what is reported about jobs that wait
 	clock   clock.PassiveClock
 	events  Events
@@ -96,16 +96,16 @@ type reasons struct {
 }
 
 // reportOrFail reports why a job waits; any other error is returned.
-func (r *reasons) reportOrFail(obj client.Object, reason error) error {
+func (r *waitReasons) reportOrFail(obj client.Object, reason error) error {
 	if kindOfReason(reason) == noReason {
 		return reason
 	}
-	r.report(obj, reason)
+	r.reportReason(obj, reason)
 	return nil
 }
 
-// report logs why a job waits and records it as an Event, unless the last report was of that kind.
-func (r *reasons) report(obj client.Object, reason error) {
+// reportReason logs why a job waits and records it as an Event, unless the last report was of that kind.
+func (r *waitReasons) reportReason(obj client.Object, reason error) {
 	kind := kindOfReason(reason)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,7 +121,7 @@ func (r *reasons) report(obj client.Object, reason error) {
 	case writeRefused:
 		eventType, event = corev1.EventTypeWarning, "WriteRefused"
 	}
-	r.events.Eventf(obj, nil, eventType, event, "Queue", "%s", clipped(reason.Error()))
+	r.events.Eventf(obj, nil, eventType, event, "Queue", "%s", clipText(reason.Error()))
 }
 
 type noEvents struct{}
@@ -137,27 +137,27 @@ func kindOf(obj client.Object) string {
 }
 
 // reportAdmission reports that a backup left the queue, and after how long.
-func (r *reasons) reportAdmission(ctx context.Context, b *velerov1.Backup, waited time.Duration) {
+func (r *waitReasons) reportAdmission(ctx context.Context, b *velerov1.Backup, waited time.Duration) {
 	r.forgetJob(b.UID)
 	r.log.InfoContext(ctx, "backup admitted", "backup", b.Name, "waited", waited)
 	r.events.Eventf(b, nil, corev1.EventTypeNormal, "Admitted", "Start", "ready to start after waiting %s", waited.Round(time.Second))
 }
 
 // forgetJob drops the note about a job that waits no more: it may wait again.
-func (r *reasons) forgetJob(uid types.UID) {
+func (r *waitReasons) forgetJob(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.reported, uid)
 }
 
-// forget drops notes about jobs that have ended.
-func (r *reasons) forget(v *view) {
+// forgetReasons drops notes about jobs that have ended.
+func (r *waitReasons) forgetReasons(v *passView) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	kept := make(map[types.UID]reasonKind, len(r.reported))
 	for _, j := range v.unfinished {
-		if kind, ok := r.reported[j.object().GetUID()]; ok {
-			kept[j.object().GetUID()] = kind
+		if kind, ok := r.reported[j.clientObject().GetUID()]; ok {
+			kept[j.clientObject().GetUID()] = kind
 		}
 	}
 	r.reported = kept

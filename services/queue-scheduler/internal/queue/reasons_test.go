@@ -15,8 +15,8 @@ import (
 // Each kind of reason is one Event, however many passes find it; so is the admission.
 func TestWaitingAndAdmissionAreEvents(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 3}, interceptor.Funcs{})
-	b.backup("one", 1, "ns1", "ns2")
-	s := b.scheduler()
+	b.createBackup("one", 1, "ns1", "ns2")
+	s := b.newScheduler()
 	pass := func() {
 		t.Helper()
 		for range 3 {
@@ -24,12 +24,12 @@ func TestWaitingAndAdmissionAreEvents(t *testing.T) {
 		}
 	}
 	pass()
-	b.backup("two", 2, "ns2", "ns3")
-	b.backup("three", 3, "ns3")
+	b.createBackup("two", 2, "ns2", "ns3")
+	b.createBackup("three", 3, "ns3")
 	pass()
-	b.set("one", velerov1.BackupPhaseCompleted)
+	b.setPhase("one", velerov1.BackupPhaseCompleted)
 	pass()
-	heard := b.voice.all()
+	heard := b.voice.allEvents()
 	for i, text := range heard { // how long they waited depends on the clock
 		if admitted, waited, ok := strings.Cut(text, "after waiting "); ok {
 			require.NotEmpty(t, waited)

@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 )
 
-// releaser takes entries out of the ledger. Only passes use it.
-type releaser struct {
+// entryReleaser takes entries out of the ledger. Only passes use it.
+type entryReleaser struct {
 	reader       client.Reader
 	ledger       Ledger
 	claimTimeout time.Duration
@@ -27,11 +27,11 @@ type releaser struct {
 	gone         map[types.UID]time.Time // since when the object of an entry is not found
 }
 
-// release takes out of the ledger what has run. What was listed as waiting or running keeps its
+// releaseEnded takes out of the ledger what has run. What was listed as waiting or running keeps its
 // entry; each other object is read for itself, now and uncached, before its entry goes. One that is
 // gone may be run by a process that has not noticed yet: its entry stays for a claim timeout,
 // unless its runner takes it out before.
-func (l *releaser) release(ctx context.Context, v *view) error {
+func (l *entryReleaser) releaseEnded(ctx context.Context, v *passView) error {
 	var errs []error
 	kept := v.entries[:0:0]
 	gone := make(map[types.UID]time.Time, len(l.gone))
@@ -40,7 +40,7 @@ func (l *releaser) release(ctx context.Context, v *view) error {
 			kept = append(kept, e)
 			continue
 		}
-		over, lost, err := l.over(ctx, e)
+		over, lost, err := l.isOver(ctx, e)
 		if err == nil && lost {
 			gone[e.UID] = l.goneSince(e)
 			over = l.clock.Since(gone[e.UID]) >= l.claimTimeout
@@ -66,7 +66,7 @@ func (l *releaser) release(ctx context.Context, v *view) error {
 
 // goneSince is when this process first did not find the object of an entry: it counts itself, for
 // clocks differ.
-func (l *releaser) goneSince(e ledger.Entry) time.Time {
+func (l *entryReleaser) goneSince(e ledger.Entry) time.Time {
 	since, known := l.gone[e.UID]
 	if !known {
 		since = l.clock.Now()
@@ -75,8 +75,8 @@ func (l *releaser) goneSince(e ledger.Entry) time.Time {
 	return since
 }
 
-// over reports that the job of an entry is past InProgress or suspended, or gone.
-func (l *releaser) over(ctx context.Context, e ledger.Entry) (over, gone bool, err error) {
+// isOver reports that the job of an entry is past InProgress or suspended, or gone.
+func (l *entryReleaser) isOver(ctx context.Context, e ledger.Entry) (over, gone bool, err error) {
 	key := client.ObjectKey{Namespace: e.Namespace, Name: e.Name}
 	if e.Kind == ledger.KindRestore {
 		r := &velerov1.Restore{}

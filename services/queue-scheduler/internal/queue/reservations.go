@@ -7,17 +7,17 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 )
 
-// reservations is the growing set of namespaces that belong to jobs waiting further ahead, with the
+// namespaceReservations is the growing set of namespaces that belong to jobs waiting further ahead, with the
 // job each belongs to.
-type reservations struct {
+type namespaceReservations struct {
 	owner map[string]string
 	list  []behindError // every reservation, in order
 	whole []behindError // of every namespace, but perhaps for some; each set once
 }
 
 // newReservations has the capacity for about so many namespaces.
-func newReservations(size int) *reservations {
-	return &reservations{owner: make(map[string]string, size), list: make([]behindError, 0, size/2)}
+func newReservations(size int) *namespaceReservations {
+	return &namespaceReservations{owner: make(map[string]string, size), list: make([]behindError, 0, size/2)}
 }
 
 // behindError means that a job waits further ahead for the same namespaces.
@@ -31,8 +31,8 @@ func (e *behindError) Error() string {
 	return fmt.Sprintf("%s is ahead in the queue and waits for namespaces %v too", e.name, e.namespaces)
 }
 
-// add reserves every namespace of a job that waits.
-func (r *reservations) add(name string, namespaces []string) {
+// addReservation reserves every namespace of a job that waits.
+func (r *namespaceReservations) addReservation(name string, namespaces []string) {
 	if len(namespaces) > 0 {
 		r.list = append(r.list, behindError{name, namespaces})
 	}
@@ -50,8 +50,8 @@ func (r *reservations) add(name string, namespaces []string) {
 	}
 }
 
-// overlap returns a *behindError when one of the namespaces is reserved.
-func (r *reservations) overlap(namespaces []string) error {
+// overlapError returns a *behindError when one of the namespaces is reserved.
+func (r *namespaceReservations) overlapError(namespaces []string) error {
 	for i := range r.whole {
 		if shared := ledger.Overlap(r.whole[i].namespaces, namespaces); len(shared) > 0 {
 			return &behindError{r.whole[i].name, shared}
@@ -67,14 +67,14 @@ func (r *reservations) overlap(namespaces []string) error {
 	}
 	for i, ns := range namespaces {
 		if name, taken := r.owner[ns]; taken {
-			return &behindError{name, r.shared(name, namespaces[i:])}
+			return &behindError{name, r.sharedWith(name, namespaces[i:])}
 		}
 	}
 	return nil
 }
 
-// shared returns those of the namespaces that belong to name.
-func (r *reservations) shared(name string, namespaces []string) []string {
+// sharedWith returns those of the namespaces that belong to name.
+func (r *namespaceReservations) sharedWith(name string, namespaces []string) []string {
 	var out []string
 	for _, ns := range namespaces {
 		if r.owner[ns] == name {

@@ -19,10 +19,10 @@ type liveNamespaces struct {
 	expanded map[string][]string // what filters with patterns came to
 }
 
-// resolver finds the namespaces of backups.
-type resolver struct{ validator Validator }
+// namespaceResolver finds the namespaces of backups.
+type namespaceResolver struct{ validator Validator }
 
-func (r *resolver) namespaces(ctx context.Context, v *view) *liveNamespaces {
+func (r *namespaceResolver) liveNamespacesOf(ctx context.Context, v *passView) *liveNamespaces {
 	if v.live == nil {
 		v.live = &liveNamespaces{expanded: map[string][]string{}}
 		v.live.names, v.live.excluded, v.live.err = r.validator.Namespaces(ctx)
@@ -30,56 +30,56 @@ func (r *resolver) namespaces(ctx context.Context, v *view) *liveNamespaces {
 	return v.live
 }
 
-// resolve expands the namespaces a backup selects, sorted; no filter at all is [ledger.All],
+// resolveBackup expands the namespaces a backup selects, sorted; no filter at all is [ledger.All],
 // without what carries the exclude label. Its results are kept for the whole pass.
-func (r *resolver) resolve(ctx context.Context, v *view, b *velerov1.Backup) ([]string, error) {
+func (r *namespaceResolver) resolveBackup(ctx context.Context, v *passView, b *velerov1.Backup) ([]string, error) {
 	if found, ok := v.spaces[b.UID]; ok {
 		return found, nil
 	}
-	if suspended(b) { // it continues with what it was admitted for
+	if isSuspended(b) { // it continues with what it was admitted for
 		if noted, ok, err := notedNamespaces(b); ok && err == nil {
 			v.spaces[b.UID] = noted
 			return noted, nil
 		}
 	}
-	live := r.namespaces(ctx, v)
+	live := r.liveNamespacesOf(ctx, v)
 	if live.err != nil {
 		return nil, live.err
 	}
-	found := live.expand(&b.Spec)
+	found := live.expandSpec(&b.Spec)
 	v.spaces[b.UID] = found
 	return found, nil
 }
 
-// whole are all namespaces but those that carry the label: of a backup without a filter of its own.
+// allIncluded are all namespaces but those that carry the label: of a backup without a filter of its own.
 // One that is made later belongs to it.
-func (l *liveNamespaces) whole() []string {
+func (l *liveNamespaces) allIncluded() []string {
 	if len(l.excluded) == 0 {
 		return []string{ledger.All}
 	}
 	return ledger.AllBut(l.excluded)
 }
 
-// everything reports that nothing but the label narrows the choice. Validation adds the labelled
+// selectsEverything reports that nothing but the label narrows the choice. Validation adds the labelled
 // namespaces to the spec.
-func (l *liveNamespaces) everything(spec *velerov1.BackupSpec) bool {
+func (l *liveNamespaces) selectsEverything(spec *velerov1.BackupSpec) bool {
 	named := func(ns string) bool { return ns != "" && !slices.Contains(l.excluded, ns) }
 	return (len(spec.IncludedNamespaces) == 0 || slices.Contains(spec.IncludedNamespaces, selection.All)) &&
 		!slices.ContainsFunc(spec.ExcludedNamespaces, named)
 }
 
-// expand lists the namespaces only for patterns, and once for the same ones: the backups of
+// expandSpec lists the namespaces only for patterns, and once for the same ones: the backups of
 // a schedule share them.
-func (l *liveNamespaces) expand(spec *velerov1.BackupSpec) []string {
-	if l.everything(spec) {
-		return l.whole()
+func (l *liveNamespaces) expandSpec(spec *velerov1.BackupSpec) []string {
+	if l.selectsEverything(spec) {
+		return l.allIncluded()
 	}
 	excludes := spec.ExcludedNamespaces
 	if len(l.excluded) > 0 {
 		excludes = slices.Concat(excludes, l.excluded)
 	}
-	if len(spec.IncludedNamespaces) > 0 && !slices.ContainsFunc(spec.IncludedNamespaces, open) {
-		if len(excludes) == 0 && rising(spec.IncludedNamespaces) {
+	if len(spec.IncludedNamespaces) > 0 && !slices.ContainsFunc(spec.IncludedNamespaces, isOpenEntry) {
+		if len(excludes) == 0 && isRising(spec.IncludedNamespaces) {
 			return spec.IncludedNamespaces
 		}
 		return selection.ExpandNamespaces(spec.IncludedNamespaces, excludes, nil)
@@ -87,17 +87,17 @@ func (l *liveNamespaces) expand(spec *velerov1.BackupSpec) []string {
 	key := strings.Join(spec.IncludedNamespaces, "\x00") + "\x01" + strings.Join(spec.ExcludedNamespaces, "\x00")
 	found, ok := l.expanded[key]
 	if !ok {
-		found = l.compact(spec, selection.ExpandNamespaces(spec.IncludedNamespaces, excludes, l.names), excludes)
+		found = l.compactSet(spec, selection.ExpandNamespaces(spec.IncludedNamespaces, excludes, l.names), excludes)
 		l.expanded[key] = found
 	}
 	return found
 }
 
-// compact stores a set that does not fit into the ledger as its complement, if the filter only
+// compactSet stores a set that does not fit into the ledger as its complement, if the filter only
 // excludes and the complement is smaller: it overlaps with at least as much.
-func (l *liveNamespaces) compact(spec *velerov1.BackupSpec, found, excludes []string) []string {
+func (l *liveNamespaces) compactSet(spec *velerov1.BackupSpec, found, excludes []string) []string {
 	all := len(spec.IncludedNamespaces) == 0 || slices.Contains(spec.IncludedNamespaces, selection.All)
-	if ledger.Size(found) <= ledger.MaxNamespaces || !all || slices.ContainsFunc(excludes, open) {
+	if ledger.Size(found) <= ledger.MaxNamespaces || !all || slices.ContainsFunc(excludes, isOpenEntry) {
 		return found
 	}
 	if rest := ledger.AllBut(excludes); ledger.Size(rest) < ledger.Size(found) {
@@ -106,8 +106,8 @@ func (l *liveNamespaces) compact(spec *velerov1.BackupSpec, found, excludes []st
 	return found
 }
 
-// rising reports that names are sorted and each is there once.
-func rising(names []string) bool {
+// isRising reports that names are sorted and each is there once.
+func isRising(names []string) bool {
 	for i := 1; i < len(names); i++ {
 		if names[i-1] >= names[i] {
 			return false
@@ -116,5 +116,5 @@ func rising(names []string) bool {
 	return true
 }
 
-// open reports that what an entry of a filter selects depends on what exists.
-func open(name string) bool { return name == "" || selection.IsPattern(name) }
+// isOpenEntry reports that what an entry of a filter selects depends on what exists.
+func isOpenEntry(name string) bool { return name == "" || selection.IsPattern(name) }

@@ -20,35 +20,35 @@ type restoreAdmission struct {
 	limit    int
 	running  []ledger.Entry
 	restores []ledger.Entry // the running ones that count against the limit
-	reserved *reservations
+	reserved *namespaceReservations
 	blockers map[types.UID]bool // entries that made a job wait
 }
 
 func newRestoreAdmission(limits ledger.Limits, entries []ledger.Entry) *restoreAdmission {
 	l := &restoreAdmission{limit: limits.Restores, reserved: newReservations(0), blockers: map[types.UID]bool{}}
 	for _, e := range entries {
-		l.admit(e)
+		l.noteAdmitted(e)
 	}
 	return l
 }
 
-// admit notes a job that runs from now on.
-func (l *restoreAdmission) admit(e ledger.Entry) {
+// noteAdmitted notes a job that runs from now on.
+func (l *restoreAdmission) noteAdmitted(e ledger.Entry) {
 	l.running = append(l.running, e)
 	if e.Kind == ledger.KindRestore {
 		l.restores = append(l.restores, e)
 	}
 }
 
-// obstacle is why a restore has to wait, or nil: an *ledger.OverlapError, *behindError or
+// obstacleFor is why a restore has to wait, or nil: an *ledger.OverlapError, *behindError or
 // *ledger.FullError, the longest lasting first.
-func (l *restoreAdmission) obstacle(e ledger.Entry) error {
+func (l *restoreAdmission) obstacleFor(e ledger.Entry) error {
 	for i := range l.running {
 		if shared := l.running[i].Blocks(&e); len(shared) > 0 {
 			return &ledger.OverlapError{With: l.running[i], Namespaces: shared}
 		}
 	}
-	if err := l.reserved.overlap(e.Namespaces); err != nil {
+	if err := l.reserved.overlapError(e.Namespaces); err != nil {
 		return err
 	}
 	if l.limit > 0 && len(l.restores) >= l.limit {
@@ -57,35 +57,37 @@ func (l *restoreAdmission) obstacle(e ledger.Entry) error {
 	return nil
 }
 
-// wait lets a restore reserve its namespaces, so that no job behind it starves it.
-func (l *restoreAdmission) wait(r *velerov1.Restore, reason error) {
+// reserveFor lets a restore reserve its namespaces, so that no job behind it starves it.
+func (l *restoreAdmission) reserveFor(r *velerov1.Restore, reason error) {
 	var overlap *ledger.OverlapError
 	if errors.As(reason, &overlap) {
 		l.blockers[overlap.With.UID] = true
 	}
-	l.reserved.add("restore "+r.Name, targets(r))
+	l.reserved.addReservation("restore "+r.Name, targetNamespaces(r))
 }
 
-// blocking lists the entries on which those passed over wait.
-func (l *restoreAdmission) blocking() []types.UID { return slices.Collect(maps.Keys(l.blockers)) }
+// blockingEntries lists the entries on which those passed over wait.
+func (l *restoreAdmission) blockingEntries() []types.UID {
+	return slices.Collect(maps.Keys(l.blockers))
+}
 
 // restoreEntry is the entry of a restore in the ledger.
 func restoreEntry(r *velerov1.Restore, now time.Time) ledger.Entry {
 	return ledger.Entry{
-		UID: r.UID, Kind: ledger.KindRestore, Namespace: r.Namespace, Name: r.Name, Namespaces: targets(r), Since: now,
+		UID: r.UID, Kind: ledger.KindRestore, Namespace: r.Namespace, Name: r.Name, Namespaces: targetNamespaces(r), Since: now,
 		IgnoreBackups: r.Annotations[holdfast.AnnotationIgnoreRunning] == "true",
 	}
 }
 
-// validated reports that this very restore, not one it is a copy of, was validated.
-func validated(r *velerov1.Restore) bool {
+// isValidated reports that this very restore, not one it is a copy of, was validated.
+func isValidated(r *velerov1.Restore) bool {
 	return r.Annotations[validate.AnnotationValidated] == string(r.UID)
 }
 
-// targets are the namespaces a restore writes to, sorted: those noted when it was validated, which
+// targetNamespaces are the namespaces a restore writes to, sorted: those noted when it was validated, which
 // is done once, else those of its spec alone.
-func targets(r *velerov1.Restore) []string {
-	if validated(r) {
+func targetNamespaces(r *velerov1.Restore) []string {
+	if isValidated(r) {
 		if noted, ok, err := notedNamespaces(r); ok && err == nil {
 			return noted
 		}

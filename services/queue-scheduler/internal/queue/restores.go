@@ -17,16 +17,16 @@ import (
 // of those that wait before them. Their phase stays New until a runner claims them. Afterwards
 // v.pending holds those that wait. A restore whose targets are in its backup is validated beside the
 // pass and reserves nothing until then, since it would reserve everything.
-func (s *Scheduler) dispatchRestores(ctx context.Context, v *view) error {
+func (s *Scheduler) dispatchRestores(ctx context.Context, v *passView) error {
 	var errs []error
 	line := newRestoreAdmission(v.limits, v.entries)
 	waiting := v.pending[:0:0]
 	for i, r := range v.pending {
-		admitted := v.admitted(r.UID)
+		admitted := v.isAdmitted(r.UID)
 		if !admitted && s.inadmissible.isRefused(r) {
 			continue // it reserves nothing
 		}
-		if !admitted && !validated(r) && ledger.IsAll(targets(r)) {
+		if !admitted && !isValidated(r) && ledger.IsAll(targetNamespaces(r)) {
 			s.startValidation(ctx, r)
 			continue
 		}
@@ -40,7 +40,7 @@ func (s *Scheduler) dispatchRestores(ctx context.Context, v *view) error {
 			continue // it reserves nothing
 		}
 		if !started && r.Status.Phase.IsNew() && r.UID != "" {
-			line.wait(r, err)
+			line.reserveFor(r, err)
 			waiting = append(waiting, r)
 		}
 		if err := s.reasons.reportOrFail(r, err); err != nil {
@@ -53,18 +53,18 @@ func (s *Scheduler) dispatchRestores(ctx context.Context, v *view) error {
 
 // dispatchRestore reports true when the restore is (or was) admitted; the error is why it waits, or
 // what went wrong.
-func (s *Scheduler) dispatchRestore(ctx context.Context, v *view, r *velerov1.Restore, line *restoreAdmission) (bool, error) {
-	if v.admitted(r.UID) {
+func (s *Scheduler) dispatchRestore(ctx context.Context, v *passView, r *velerov1.Restore, line *restoreAdmission) (bool, error) {
+	if v.isAdmitted(r.UID) {
 		return true, nil // republish reminds the runners
 	}
-	validatedBefore := validated(r)
+	validatedBefore := isValidated(r)
 	if !validatedBefore {
 		if err := s.validateRestore(ctx, r); err != nil || !isValid(r) {
 			return false, err
 		}
 	}
 	e := restoreEntry(r, s.Clock.Now())
-	if reason := line.obstacle(e); reason != nil {
+	if reason := line.obstacleFor(e); reason != nil {
 		return false, reason // nothing needs to be read to know
 	}
 	if validatedBefore {
@@ -72,18 +72,18 @@ func (s *Scheduler) dispatchRestore(ctx context.Context, v *view, r *velerov1.Re
 			return false, err
 		}
 	}
-	if err := s.Ledger.Admit(ctx, e, v.limits, line.blocking()...); err != nil {
+	if err := s.Ledger.Admit(ctx, e, v.limits, line.blockingEntries()...); err != nil {
 		return false, err
 	}
 	failpoint.Hit("queue-scheduler/restore-admitted")
-	line.admit(e)
-	v.enter(e)
+	line.noteAdmitted(e)
+	v.noteEntered(e)
 	return true, s.announceRestore(ctx, r, e)
 }
 
 // announceRestore logs an admitted restore, and the jobs beside which it runs.
 func (s *Scheduler) announceRestore(ctx context.Context, r *velerov1.Restore, e ledger.Entry) error {
-	ctx, end := s.traces.resume(ctx, "admit restore", r)
+	ctx, end := s.traces.resumeTrace(ctx, "admit restore", r)
 	defer end(nil)
 	waited := s.Clock.Since(r.CreationTimestamp.Time)
 	s.Log.InfoContext(ctx, "restore admitted", "restore", r.Name, "waited", waited)

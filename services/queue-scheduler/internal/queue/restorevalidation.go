@@ -51,7 +51,7 @@ func (s *Scheduler) startValidation(ctx context.Context, r *velerov1.Restore) {
 // only those of a restore without a filter are read from a bucket.
 // Its span is the root of the restore's trace.
 func (s *Scheduler) validateRestore(ctx context.Context, r *velerov1.Restore) (err error) {
-	ctx, end := s.traces.begin(ctx, "validate restore", r)
+	ctx, end := s.traces.beginTrace(ctx, "validate restore", r)
 	defer func() { end(err) }()
 	completed := r.DeepCopy()
 	problems, err := s.Validator.Restore(ctx, completed)
@@ -85,7 +85,7 @@ func (s *Scheduler) checkSource(ctx context.Context, r *velerov1.Restore) error 
 
 // isValid reports that a restore, as it was just written or read, may be admitted.
 func isValid(r *velerov1.Restore) bool {
-	return r.UID != "" && r.Status.Phase.IsNew() && r.DeletionTimestamp == nil && validated(r)
+	return r.UID != "" && r.Status.Phase.IsNew() && r.DeletionTimestamp == nil && isValidated(r)
 }
 
 // updateRestore judges a restore that is still new: its source alone where it was validated before,
@@ -98,7 +98,7 @@ func (s *Scheduler) updateRestore(ctx context.Context, r *velerov1.Restore, comp
 		if !r.Status.Phase.IsNew() || r.DeletionTimestamp != nil {
 			return kube.ErrSkip
 		}
-		again := validated(r)
+		again := isValidated(r)
 		judge := s.Validator.Restore
 		if again {
 			judge = s.Validator.Source
@@ -122,7 +122,7 @@ func (s *Scheduler) updateRestore(ctx context.Context, r *velerov1.Restore, comp
 	if err == nil && before != r.Status.Phase && r.Status.Phase == velerov1.RestorePhaseFailedValidation {
 		s.Metrics.Ended(r)
 		s.Log.InfoContext(ctx, "Restore failed validation", "restore", r.Name, "problems", r.Status.ValidationErrors)
-		s.hints.announce(ctx, "Restore", r, string(r.Status.Phase))
+		s.hints.announcePhase(ctx, "Restore", r, string(r.Status.Phase))
 	}
 	return err
 }

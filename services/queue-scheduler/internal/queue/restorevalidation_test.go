@@ -35,20 +35,20 @@ func TestAHungBucketHoldsUpNobodyElse(t *testing.T) {
 	bucket := &hungBucket{rules: b.rules, failing: make(chan struct{})}
 	const total = 10
 	for i := range total {
-		b.restore(fmt.Sprintf("r%02d", i), i)
+		b.createRestore(fmt.Sprintf("r%02d", i), i)
 	}
-	b.backup("beside", 100, "ns1")
+	b.createBackup("beside", 100, "ns1")
 	b.runWith(bucket)
-	b.reaches(velerov1.BackupPhaseReadyToStart, "beside")
-	require.Equal(t, []string{"beside"}, b.admitted())
+	b.requirePhase(velerov1.BackupPhaseReadyToStart, "beside")
+	require.Equal(t, []string{"beside"}, b.admittedNames())
 
 	close(bucket.failing)
 	for i := range total {
 		name := fmt.Sprintf("r%02d", i)
-		b.eventually(name+" is validated", func() bool { return b.getRestore(name).Annotations[holdfast.AnnotationNamespaces] == `["*"]` })
+		b.requireEventually(name+" is validated", func() bool { return b.getRestore(name).Annotations[holdfast.AnnotationNamespaces] == `["*"]` })
 	}
-	require.Equal(t, []string{"beside"}, b.admitted())
-	b.set("beside", velerov1.BackupPhaseCompleted)
-	b.eventually("the oldest starts", func() bool { return b.wire.sent("restore.run r00") })
-	require.Equal(t, []string{"r00"}, b.admitted())
+	require.Equal(t, []string{"beside"}, b.admittedNames())
+	b.setPhase("beside", velerov1.BackupPhaseCompleted)
+	b.requireEventually("the oldest starts", func() bool { return b.wire.hasSent("restore.run r00") })
+	require.Equal(t, []string{"r00"}, b.admittedNames())
 }

@@ -127,17 +127,17 @@ type Scheduler struct {
 	validations errgroup.Group // of restores
 	validating  sync.Map       // their UIDs
 
-	traces       *traces
-	hints        *hints
-	reasons      *reasons
-	writer       *writer
-	positions    *positions
-	inadmissible *inadmissible
+	traces       *jobTraces
+	hints        *hintSender
+	reasons      *waitReasons
+	writer       *backupWriter
+	positions    *positionWriter
+	inadmissible *inadmissibleBackups
 	targetReads  *targetReads
-	releaser     *releaser
-	resolver     *resolver
-	ordering     *ordering
-	views        *views
+	releaser     *entryReleaser
+	resolver     *namespaceResolver
+	ordering     *queueOrdering
+	views        *viewReader
 	readmitter   *readmitter
 }
 
@@ -153,25 +153,25 @@ func New(cfg Config) *Scheduler {
 	cfg.Jobs, cfg.Client = jobs, jobs
 	s := &Scheduler{
 		Config: cfg, wake: make(chan struct{}, 1),
-		traces: &traces{cfg.Tracer.Tracer("github.com/holdfast-io/holdfast/services/queue-scheduler")},
-		hints:  &hints{publisher: cfg.Publisher, events: cfg.Events, clock: cfg.Clock, log: cfg.Log},
-		reasons: &reasons{
+		traces: &jobTraces{cfg.Tracer.Tracer("github.com/holdfast-io/holdfast/services/queue-scheduler")},
+		hints:  &hintSender{publisher: cfg.Publisher, events: cfg.Events, clock: cfg.Clock, log: cfg.Log},
+		reasons: &waitReasons{
 			reported: map[types.UID]reasonKind{}, limiter: rate.NewLimiter(eventRate, eventBurst),
 			clock: cfg.Clock, events: cfg.Events, log: cfg.Log,
 		},
 		targetReads: &targetReads{validator: cfg.Validator, log: cfg.Log},
-		releaser: &releaser{
+		releaser: &entryReleaser{
 			reader: cfg.Reader, ledger: cfg.Ledger, claimTimeout: cfg.ClaimTimeout, clock: cfg.Clock, log: cfg.Log,
 			gone: map[types.UID]time.Time{},
 		},
-		resolver: &resolver{cfg.Validator},
-		views:    &views{namespace: cfg.Namespace, ledger: cfg.Ledger, settings: cfg.Settings, fixed: cfg.Limits},
+		resolver: &namespaceResolver{cfg.Validator},
+		views:    &viewReader{namespace: cfg.Namespace, ledger: cfg.Ledger, settings: cfg.Settings, fixed: cfg.Limits},
 	}
 	s.validations.SetLimit(validationsAtOnce)
 	s.inadmissible = newInadmissible(&cfg, s.reasons)
-	s.writer = &writer{reader: cfg.Reader, client: cfg.Client, metrics: cfg.Metrics, hints: s.hints, log: cfg.Log}
-	s.positions = &positions{writer: s.writer, clock: cfg.Clock, log: cfg.Log}
-	s.ordering = &ordering{resolver: s.resolver, inadmissible: s.inadmissible, ageing: cfg.Ageing, clock: cfg.Clock}
+	s.writer = &backupWriter{reader: cfg.Reader, client: cfg.Client, metrics: cfg.Metrics, hints: s.hints, log: cfg.Log}
+	s.positions = &positionWriter{writer: s.writer, clock: cfg.Clock, log: cfg.Log}
+	s.ordering = &queueOrdering{resolver: s.resolver, inadmissible: s.inadmissible, ageing: cfg.Ageing, clock: cfg.Clock}
 	s.readmitter = &readmitter{
 		reader: cfg.Reader, client: cfg.Client, ledger: cfg.Ledger, clock: cfg.Clock, log: cfg.Log,
 		resolver: s.resolver, releaser: s.releaser, reasons: s.reasons,
@@ -194,7 +194,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	defer ticker.Stop()
 	defer func() { _ = s.validations.Wait() }() // they end with ctx and return no error
 	pass := func(due bool) {
-		if err := s.pass(ctx, due); err != nil && ctx.Err() == nil {
+		if err := s.runPass(ctx, due); err != nil && ctx.Err() == nil {
 			s.Log.Warn("queue pass incomplete", "error", err)
 		}
 	}
@@ -205,7 +205,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 			stop()
 			return nil
 		case <-placing:
-			s.positions.place(ctx)
+			s.positions.placeNext(ctx)
 		case <-s.wake:
 			pass(false)
 		case <-ticker.C():
@@ -217,30 +217,30 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 }
 
-// pass reads everything once; due publishes hints again. Errors are collected: the failure of one
+// runPass reads everything once; due publishes hints again. Errors are collected: the failure of one
 // object does not hold up the others, except those behind it.
-func (s *Scheduler) pass(ctx context.Context, due bool) error {
+func (s *Scheduler) runPass(ctx context.Context, due bool) error {
 	s.idle = false
-	view, err := s.views.look(ctx, s.Jobs)
+	view, err := s.views.readView(ctx, s.Jobs)
 	if err != nil {
 		return err
 	}
 	s.Validator.Forget()
 	var errs []error
-	errs = append(errs, s.releaser.release(ctx, view))
+	errs = append(errs, s.releaser.releaseEnded(ctx, view))
 	lost := s.readmitter.readmit(ctx, view)
 	errs = append(errs, lost)
-	errs = append(errs, s.enqueue(ctx, view))
+	errs = append(errs, s.enqueueNew(ctx, view))
 	if lost == nil { // else jobs run that nothing would keep others away from
 		errs = append(errs, s.dispatchRestores(ctx, view))
-		errs = append(errs, s.admit(ctx, view))
+		errs = append(errs, s.admitBackups(ctx, view))
 	}
 	if due {
-		errs = append(errs, s.hints.republish(ctx, view))
+		errs = append(errs, s.hints.republishHints(ctx, view))
 	}
-	s.positions.renumber(view)
-	s.inadmissible.forget(view)
-	s.reasons.forget(view)
+	s.positions.renumberView(view)
+	s.inadmissible.forgetAdmissible(view)
+	s.reasons.forgetReasons(view)
 	err = errors.Join(errs...)
 	s.idle = err == nil && len(view.unfinished) == 0 && len(view.entries) == 0
 	return err

@@ -41,42 +41,42 @@ type Job struct {
 // are placed where that pass will put them. It may be called at any time, on every replica; errors
 // are the API server's.
 func (s *Scheduler) Snapshot(ctx context.Context) ([]Job, error) {
-	v, err := s.views.look(ctx, s.Reader)
+	v, err := s.views.readView(ctx, s.Reader)
 	if err != nil {
 		return nil, err
 	}
-	return v.jobs(s.ordering.foresee(ctx, v)), nil
+	return v.queueJobs(s.ordering.foreseeLine(ctx, v)), nil
 }
 
-// foresee makes v what the next pass finds once it has queued what is new, and returns the line of
+// foreseeLine makes v what the next pass finds once it has queued what is new, and returns the line of
 // backups in its order. What is admitted waits no more, even if its phase was not written yet.
-func (l *ordering) foresee(ctx context.Context, v *view) []Waiting {
-	admitted := func(b *velerov1.Backup) bool { return v.admitted(b.UID) }
-	v.pending = slices.DeleteFunc(v.pending, func(r *velerov1.Restore) bool { return v.admitted(r.UID) })
+func (l *queueOrdering) foreseeLine(ctx context.Context, v *passView) []Waiting {
+	admitted := func(b *velerov1.Backup) bool { return v.isAdmitted(b.UID) }
+	v.pending = slices.DeleteFunc(v.pending, func(r *velerov1.Restore) bool { return v.isAdmitted(r.UID) })
 	v.queued = slices.DeleteFunc(v.queued, admitted)
 	for _, b := range slices.DeleteFunc(v.fresh, admitted) {
-		if sequence(b) != math.MaxInt64 { // a copy of another object, with that one's number
+		if sequenceNumber(b) != math.MaxInt64 { // a copy of another object, with that one's number
 			b = b.DeepCopy()
 			delete(b.Annotations, holdfast.AnnotationQueueSequence)
 		}
 		v.queued = append(v.queued, b)
 	}
 	v.fresh = nil
-	return l.line(ctx, v)
+	return l.queueLine(ctx, v)
 }
 
-// jobs is the queue for people: line are the backups that wait.
-func (v *view) jobs(line []Waiting) []Job {
-	out := v.begun()
+// queueJobs is the queue for people: line are the backups that wait.
+func (v *passView) queueJobs(line []Waiting) []Job {
+	out := v.begunJobs()
 	for _, r := range v.pending {
-		j := newJob(job{restore: r})
-		j.Waits, j.Namespaces = true, slices.Sorted(slices.Values(targets(r)))
+		j := newJob(runningJob{restore: r})
+		j.Waits, j.Namespaces = true, slices.Sorted(slices.Values(targetNamespaces(r)))
 		out = append(out, j)
 	}
 	for _, w := range line {
-		j := newJob(job{backup: w.Backup})
+		j := newJob(runningJob{backup: w.Backup})
 		j.Waits, j.Namespaces, j.Effective = true, v.spaces[w.Backup.UID], w.Class
-		j.Class, _ = priority.Of(w.Backup.Annotations) // validation reports a bad one
+		j.Class, _ = priority.ClassOf(w.Backup.Annotations) // validation reports a bad one
 		out = append(out, j)
 	}
 	position := 0
@@ -89,8 +89,8 @@ func (v *view) jobs(line []Waiting) []Job {
 	return out
 }
 
-// begun are the unfinished jobs that do not wait: admitted, running, finishing or being deleted.
-func (v *view) begun() []Job {
+// begunJobs are the unfinished jobs that do not wait: admitted, running, finishing or being deleted.
+func (v *passView) begunJobs() []Job {
 	entries := make(map[types.UID]ledger.Entry, len(v.entries))
 	for _, e := range v.entries {
 		entries[e.UID] = e
@@ -104,7 +104,7 @@ func (v *view) begun() []Job {
 	}
 	var out []Job
 	for _, j := range v.unfinished {
-		if uid := j.object().GetUID(); !waits[uid] {
+		if uid := j.clientObject().GetUID(); !waits[uid] {
 			e := entries[uid]
 			shown := newJob(j)
 			shown.Admitted, shown.Namespaces = e.Since, e.Namespaces
@@ -112,13 +112,13 @@ func (v *view) begun() []Job {
 		}
 	}
 	slices.SortFunc(out, func(a, b Job) int {
-		return cmp.Or(cmp.Compare(sequence(a.Object), sequence(b.Object)), older(a.Object, b.Object))
+		return cmp.Or(cmp.Compare(sequenceNumber(a.Object), sequenceNumber(b.Object)), compareAge(a.Object, b.Object))
 	})
 	return out
 }
 
-func newJob(j job) Job {
-	shown := Job{Kind: j.kind(), Object: j.object(), Sequence: sequence(j.object())}
+func newJob(j runningJob) Job {
+	shown := Job{Kind: j.kindName(), Object: j.clientObject(), Sequence: sequenceNumber(j.clientObject())}
 	if shown.Sequence == math.MaxInt64 {
 		shown.Sequence = 0
 	}

@@ -14,32 +14,32 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube"
 )
 
-// suspended reports that a backup was begun and waits to be admitted again: its runner let go of it
+// isSuspended reports that a backup was begun and waits to be admitted again: its runner let go of it
 // because its bucket is away.
-func suspended(b *velerov1.Backup) bool {
-	_, marked := suspend.Of(b)
+func isSuspended(b *velerov1.Backup) bool {
+	_, marked := suspend.MarkOf(b)
 	return marked && b.Status.Phase == velerov1.BackupPhaseInProgress
 }
 
 // suspendedUnder reports that the admission of that time is the one the backup was suspended under.
 // Any other is a new one, to be completed; zero means none.
 func suspendedUnder(b *velerov1.Backup, admission time.Time) bool {
-	m, _ := suspend.Of(b)
-	return suspended(b) && (admission.IsZero() || m.Admission.Equal(admission))
+	m, _ := suspend.MarkOf(b)
+	return isSuspended(b) && (admission.IsZero() || m.Admission.Equal(admission))
 }
 
 // admissionTime is when a backup is admitted: for one that was suspended another time than before,
 // regardless of the clocks of replicas.
 func admissionTime(b *velerov1.Backup, now time.Time) time.Time {
-	if m, _ := suspend.Of(b); suspended(b) && !now.After(m.Admission) {
+	if m, _ := suspend.MarkOf(b); isSuspended(b) && !now.After(m.Admission) {
 		return m.Admission.Add(1)
 	}
 	return now
 }
 
-// goOn ends the suspension of a backup that is in the ledger again.
-func (s *Scheduler) goOn(ctx context.Context, b *velerov1.Backup) (_ bool, err error) {
-	ctx, end := s.traces.resume(ctx, "admit backup again", b)
+// resumeSuspended ends the suspension of a backup that is in the ledger again.
+func (s *Scheduler) resumeSuspended(ctx context.Context, b *velerov1.Backup) (_ bool, err error) {
+	ctx, end := s.traces.resumeTrace(ctx, "admit backup again", b)
 	defer func() { end(err) }()
 	entry, admitted, err := s.Ledger.Get(ctx, b.UID)
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *Scheduler) goOn(ctx context.Context, b *velerov1.Backup) (_ bool, err e
 	resumed := false
 	failpoint.Hit("queue-scheduler/before-resume")
 	err = kube.Update(ctx, s.Reader, s.Client, b, func(b *velerov1.Backup) error {
-		resumed = admitted && suspended(b) && !suspendedUnder(b, entry.Since) && b.DeletionTimestamp == nil
+		resumed = admitted && isSuspended(b) && !suspendedUnder(b, entry.Since) && b.DeletionTimestamp == nil
 		if !resumed {
 			return kube.ErrSkip
 		}

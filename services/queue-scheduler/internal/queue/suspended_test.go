@@ -20,36 +20,36 @@ func TestADeletedBackupKeepsItsEntryUntilItsRunnerHasStopped(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t, ledger.Limits{Backups: 2}, interceptor.Funcs{})
 			b.claimTimeout = 30 * time.Second
-			s, now := b.patient()
-			b.backup("first", 1, "ns1")
-			b.backup("second", 2, "ns1")
+			s, now := b.newPatientScheduler()
+			b.createBackup("first", 1, "ns1")
+			b.createBackup("second", 2, "ns1")
 			require.NoError(t, s.Pass(t.Context()))
-			b.set("first", velerov1.BackupPhaseInProgress)
-			require.NoError(t, b.c.Delete(t.Context(), b.get("first")))
+			b.setPhase("first", velerov1.BackupPhaseInProgress)
+			require.NoError(t, b.c.Delete(t.Context(), b.getBackup("first")))
 			now.Step(time.Hour)
 			require.NoError(t, s.Pass(t.Context()))
-			require.Equal(t, []string{"first"}, b.admitted())
+			require.Equal(t, []string{"first"}, b.admittedNames())
 			if released {
 				require.NoError(t, b.ledger.Release(t.Context(), "uid-first"))
 			} else {
 				now.Step(29 * time.Second)
 				require.NoError(t, s.Pass(t.Context()))
-				require.Equal(t, velerov1.BackupPhaseQueued, b.phase("second"))
+				require.Equal(t, velerov1.BackupPhaseQueued, b.backupPhase("second"))
 				now.Step(time.Second)
 			}
 			require.NoError(t, s.Pass(t.Context()))
-			require.Equal(t, velerov1.BackupPhaseReadyToStart, b.phase("second"))
+			require.Equal(t, velerov1.BackupPhaseReadyToStart, b.backupPhase("second"))
 		})
 	}
 }
 
-// suspend does what a runner does whose bucket is away.
-func (b *bed) suspend(name string) {
+// suspendBackup does what a runner does whose bucket is away.
+func (b *bed) suspendBackup(name string) {
 	b.t.Helper()
-	e, found, err := b.ledger.Get(b.t.Context(), b.get(name).UID)
+	e, found, err := b.ledger.Get(b.t.Context(), b.getBackup(name).UID)
 	require.NoError(b.t, err)
 	require.True(b.t, found)
-	require.NoError(b.t, kube.Update(b.t.Context(), b.c, b.c, b.get(name), func(o *velerov1.Backup) error {
+	require.NoError(b.t, kube.Update(b.t.Context(), b.c, b.c, b.getBackup(name), func(o *velerov1.Backup) error {
 		return suspend.Set(o, suspend.Mark{Admission: e.Since})
 	}))
 }
@@ -58,52 +58,52 @@ func (b *bed) suspend(name string) {
 // lasts, and everything behind it waits.
 func TestASuspendedBackupGivesItsPlaceAway(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 1}, interceptor.Funcs{})
-	s, now := b.patient()
-	b.stored("first", 1, "bad", "ns1")
-	b.stored("second", 2, "good", "ns1")
-	b.stored("third", 3, "good", "ns2")
+	s, now := b.newPatientScheduler()
+	b.createStored("first", 1, "bad", "ns1")
+	b.createStored("second", 2, "good", "ns1")
+	b.createStored("third", 3, "good", "ns2")
 	require.NoError(t, s.Pass(t.Context()))
-	b.set("first", velerov1.BackupPhaseInProgress)
-	b.suspend("first")
+	b.setPhase("first", velerov1.BackupPhaseInProgress)
+	b.suspendBackup("first")
 	require.NoError(t, s.Pass(t.Context()))
-	require.Equal(t, []string{"second"}, b.admitted(), "also before a probe finds its location unavailable")
+	require.Equal(t, []string{"second"}, b.admittedNames(), "also before a probe finds its location unavailable")
 	b.rules.setAway("bad", "no route")
 	now.Step(time.Hour)
 	require.NoError(t, s.Pass(t.Context()))
-	require.Equal(t, velerov1.BackupPhaseInProgress, b.phase("first"), "one that was begun waits for as long as it takes")
-	require.Equal(t, velerov1.BackupPhaseReadyToStart, b.phase("second"))
+	require.Equal(t, velerov1.BackupPhaseInProgress, b.backupPhase("first"), "one that was begun waits for as long as it takes")
+	require.Equal(t, velerov1.BackupPhaseReadyToStart, b.backupPhase("second"))
 
 	b.rules.setAway("bad", "")
 	require.NoError(t, s.Pass(t.Context()))
-	_, marked := suspend.Of(b.get("first"))
+	_, marked := suspend.MarkOf(b.getBackup("first"))
 	require.True(t, marked, "it waits for the one that runs on its namespaces")
 	x, err := s.Explain(t.Context(), "first")
 	require.NoError(t, err)
 	require.Equal(t, "second", x.Obstacles[0].Jobs[0].Name)
 
-	b.set("second", velerov1.BackupPhaseCompleted)
+	b.setPhase("second", velerov1.BackupPhaseCompleted)
 	b.wire.hints = nil
 	require.NoError(t, s.Pass(t.Context()))
-	require.Equal(t, []string{"first"}, b.admitted(), "its number is the lowest")
-	_, marked = suspend.Of(b.get("first"))
+	require.Equal(t, []string{"first"}, b.admittedNames(), "its number is the lowest")
+	_, marked = suspend.MarkOf(b.getBackup("first"))
 	require.False(t, marked)
-	require.Equal(t, velerov1.BackupPhaseInProgress, b.phase("first"))
-	require.True(t, b.wire.sent("backup.run first"))
+	require.Equal(t, velerov1.BackupPhaseInProgress, b.backupPhase("first"))
+	require.True(t, b.wire.hasSent("backup.run first"))
 	require.NoError(t, s.Pass(t.Context()))
-	require.Equal(t, []string{"first"}, b.admitted())
+	require.Equal(t, []string{"first"}, b.admittedNames())
 }
 
 // Its clock may be behind that of the replica that admitted it before: the new admission is another
 // one all the same.
 func TestASuspendedBackupIsAdmittedUnderAnotherTime(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 1}, interceptor.Funcs{})
-	s, now := b.patient()
-	b.backup("one", 1, "ns1")
+	s, now := b.newPatientScheduler()
+	b.createBackup("one", 1, "ns1")
 	require.NoError(t, s.Pass(t.Context()))
-	b.set("one", velerov1.BackupPhaseInProgress)
+	b.setPhase("one", velerov1.BackupPhaseInProgress)
 	old, _, err := b.ledger.Get(t.Context(), "uid-one")
 	require.NoError(t, err)
-	b.suspend("one")
+	b.suspendBackup("one")
 	now.SetTime(start.Add(-time.Hour))
 	require.NoError(t, s.Pass(t.Context()))
 	now.Step(30 * time.Second)
@@ -113,5 +113,5 @@ func TestASuspendedBackupIsAdmittedUnderAnotherTime(t *testing.T) {
 	require.True(t, found)
 	require.True(t, e.Since.After(old.Since))
 	require.NoError(t, b.ledger.Withdraw(t.Context(), old), "a replica that stood still releases the old admission")
-	require.Equal(t, []string{"one"}, b.admitted())
+	require.Equal(t, []string{"one"}, b.admittedNames())
 }

@@ -11,26 +11,26 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/telemetry/span"
 )
 
-// traces makes the spans of jobs.
-type traces struct{ tracer trace.Tracer }
+// jobTraces makes the spans of jobs.
+type jobTraces struct{ tracer trace.Tracer }
 
-// begin starts the trace of an object: a root of its own. A trace noted on it already (a copy of
+// beginTrace starts the trace of an object: a root of its own. A trace noted on it already (a copy of
 // another object carries the other's) is only linked.
-func (t *traces) begin(ctx context.Context, what string, obj metav1.Object) (context.Context, func(error)) {
+func (t *jobTraces) beginTrace(ctx context.Context, what string, obj metav1.Object) (context.Context, func(error)) {
 	options := []trace.SpanStartOption{trace.WithNewRoot()}
 	if noted := trace.SpanContextFromContext(messaging.WithTrace(ctx, obj)); noted.IsValid() {
 		options = append(options, trace.WithLinks(trace.Link{SpanContext: noted}))
 	}
-	return t.span(ctx, what, obj, options...)
+	return t.startSpan(ctx, what, obj, options...)
 }
 
-// resume continues the trace noted on an object.
-func (t *traces) resume(ctx context.Context, what string, obj metav1.Object) (context.Context, func(error)) {
-	return t.span(messaging.WithTrace(ctx, obj), what, obj)
+// resumeTrace continues the trace noted on an object.
+func (t *jobTraces) resumeTrace(ctx context.Context, what string, obj metav1.Object) (context.Context, func(error)) {
+	return t.startSpan(messaging.WithTrace(ctx, obj), what, obj)
 }
 
-// span returns what ends it, with the error that ended the work.
-func (t *traces) span(ctx context.Context, what string, obj metav1.Object, options ...trace.SpanStartOption) (context.Context, func(error)) {
+// startSpan returns what ends it, with the error that ended the work.
+func (t *jobTraces) startSpan(ctx context.Context, what string, obj metav1.Object, options ...trace.SpanStartOption) (context.Context, func(error)) {
 	options = append(options, trace.WithAttributes(
 		attribute.String("holdfast.object.name", obj.GetName()), attribute.String("holdfast.object.uid", string(obj.GetUID())),
 	))

@@ -20,21 +20,21 @@ func TestOneTraceForEachObject(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	b := newBed(t, ledger.Limits{Backups: 1, Restores: 1}, interceptor.Funcs{})
 	b.tracer = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
-	b.backup("first", 1, "ns1")
-	b.run()
-	b.reaches(velerov1.BackupPhaseReadyToStart, "first")
-	copied := b.get("first")
-	waiting := &velerov1.Backup{ObjectMeta: meta("second", 2), Spec: copied.Spec}
+	b.createBackup("first", 1, "ns1")
+	b.runScheduler()
+	b.requirePhase(velerov1.BackupPhaseReadyToStart, "first")
+	copied := b.getBackup("first")
+	waiting := &velerov1.Backup{ObjectMeta: objectMeta("second", 2), Spec: copied.Spec}
 	waiting.Annotations = copied.Annotations
 	require.NotEmpty(t, waiting.Annotations[messaging.AnnotationTrace])
 	require.NoError(t, b.c.Create(t.Context(), waiting))
-	b.reaches(velerov1.BackupPhaseQueued, "second")
+	b.requirePhase(velerov1.BackupPhaseQueued, "second")
 	b.stop()
-	b.set("first", velerov1.BackupPhaseCompleted)
-	b.restore("back", 3, "ns9")
-	b.run()
-	b.reaches(velerov1.BackupPhaseReadyToStart, "second")
-	b.eventually("hint", func() bool { return b.wire.sent("restore.run back") })
+	b.setPhase("first", velerov1.BackupPhaseCompleted)
+	b.createRestore("back", 3, "ns9")
+	b.runScheduler()
+	b.requirePhase(velerov1.BackupPhaseReadyToStart, "second")
+	b.requireEventually("hint", func() bool { return b.wire.hasSent("restore.run back") })
 	b.stop()
 
 	first, second, restore := traceOf(t, spans, "queue backup", "first"), traceOf(t, spans, "queue backup", "second"), traceOf(t, spans, "validate restore", "back")
@@ -42,7 +42,7 @@ func TestOneTraceForEachObject(t *testing.T) {
 	require.Equal(t, first, traceOf(t, spans, "admit backup", "first"))
 	require.Equal(t, second, traceOf(t, spans, "admit backup", "second"))
 	require.Equal(t, restore, traceOf(t, spans, "admit restore", "back"))
-	require.Equal(t, second, trace.SpanContextFromContext(messaging.WithTrace(t.Context(), b.get("second"))).TraceID())
+	require.Equal(t, second, trace.SpanContextFromContext(messaging.WithTrace(t.Context(), b.getBackup("second"))).TraceID())
 	require.Equal(t, restore, trace.SpanContextFromContext(messaging.WithTrace(t.Context(), b.getRestore("back"))).TraceID())
 }
 

@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 )
 
-// view is what one pass goes by.
-type view struct {
+// passView is what one pass goes by.
+type passView struct {
 	limits      ledger.Limits
 	entries     []ledger.Entry
 	entered     map[types.UID]time.Time         // the entries by UID, and since when they are there
@@ -27,8 +27,8 @@ type view struct {
 	queued      []*velerov1.Backup              // in queue order from admit on
 	ready       []*velerov1.Backup              // admitted, no runner yet
 	pending     []*velerov1.Restore             // new ones, oldest first
-	unfinished  []job                           // every one of them, for those who read the queue
-	orphans     []job                           // running ones, to be found in the ledger
+	unfinished  []runningJob                    // every one of them, for those who read the queue
+	orphans     []runningJob                    // running ones, to be found in the ledger
 	unlisted    []ledger.Entry                  // of those, the ones that have to wait once more
 	traced      map[types.UID]*velerov1.Restore // unfinished ones, which know their trace
 	live        *liveNamespaces                 // read when first needed
@@ -37,24 +37,24 @@ type view struct {
 	unavailable map[types.UID]bool              // queued backups whose location is unavailable
 }
 
-// views reads what a pass goes by.
-type views struct {
+// viewReader reads what a pass goes by.
+type viewReader struct {
 	namespace string
 	ledger    Ledger
 	settings  Settings      // nil for the fixed limits
 	fixed     ledger.Limits // without settings
 }
 
-// look reads the ledger from the API server, and the unfinished jobs from a reader that may be a
+// readView reads the ledger from the API server, and the unfinished jobs from a reader that may be a
 // cache. An entry made after the ledger was read belongs to an object that is listed as waiting, and
 // admitting that again changes nothing.
-func (s *views) look(ctx context.Context, jobs client.Reader) (*view, error) {
+func (s *viewReader) readView(ctx context.Context, jobs client.Reader) (*passView, error) {
 	entries, err := s.ledger.List(ctx)
 	if err != nil {
 		return nil, err
 	}
 	v := newView(entries)
-	if v.limits, err = s.limits(ctx); err != nil {
+	if v.limits, err = s.readLimits(ctx); err != nil {
 		return nil, err
 	}
 	backups, restores := &velerov1.BackupList{}, &velerov1.RestoreList{}
@@ -64,26 +64,26 @@ func (s *views) look(ctx context.Context, jobs client.Reader) (*view, error) {
 		}
 	}
 	for i := range backups.Items {
-		v.classify(&backups.Items[i])
-		v.hold(&backups.Items[i])
+		v.classifyBackup(&backups.Items[i])
+		v.noteAdmitted(&backups.Items[i])
 	}
 	for i := range restores.Items {
 		v.classifyRestore(&restores.Items[i])
 	}
-	slices.SortFunc(v.fresh, func(a, b *velerov1.Backup) int { return older(a, b) })
-	slices.SortFunc(v.pending, func(a, b *velerov1.Restore) int { return older(a, b) })
+	slices.SortFunc(v.fresh, func(a, b *velerov1.Backup) int { return compareAge(a, b) })
+	slices.SortFunc(v.pending, func(a, b *velerov1.Restore) int { return compareAge(a, b) })
 	return v, nil
 }
 
-func (s *views) limits(ctx context.Context) (ledger.Limits, error) {
+func (s *viewReader) readLimits(ctx context.Context) (ledger.Limits, error) {
 	if s.settings == nil {
 		return s.fixed, nil
 	}
 	return s.settings.Limits(ctx)
 }
 
-func newView(entries []ledger.Entry) *view {
-	v := &view{
+func newView(entries []ledger.Entry) *passView {
+	v := &passView{
 		entries: entries, entered: make(map[types.UID]time.Time, len(entries)), holds: make(map[types.UID]bool, len(entries)),
 		traced: map[types.UID]*velerov1.Restore{}, spaces: map[types.UID][]string{},
 		away: map[string]*awayError{}, unavailable: map[types.UID]bool{},
@@ -94,60 +94,60 @@ func newView(entries []ledger.Entry) *view {
 	return v
 }
 
-// enter notes what was admitted.
-func (v *view) enter(e ledger.Entry) {
+// noteEntered notes what was admitted.
+func (v *passView) noteEntered(e ledger.Entry) {
 	v.entries = append(v.entries, e)
 	v.entered[e.UID] = e.Since
 }
 
-// hold notes an admitted backup that has not run yet.
-func (v *view) hold(b *velerov1.Backup) {
+// noteAdmitted notes an admitted backup that has not run yet.
+func (v *passView) noteAdmitted(b *velerov1.Backup) {
 	since, admitted := v.entered[b.UID]
 	if admitted && keepsEntry(b.Status.Phase) && !suspendedUnder(b, since) {
 		v.holds[b.UID] = true
 	}
 }
 
-func (v *view) classify(b *velerov1.Backup) {
+func (v *passView) classifyBackup(b *velerov1.Backup) {
 	if !b.Status.Phase.Terminal() {
-		v.unfinished = append(v.unfinished, job{backup: b})
+		v.unfinished = append(v.unfinished, runningJob{backup: b})
 	}
 	switch phase := b.Status.Phase; {
 	case b.DeletionTimestamp != nil:
 	case phase.IsNew():
 		v.fresh = append(v.fresh, b)
-	case phase == velerov1.BackupPhaseQueued, suspended(b):
+	case phase == velerov1.BackupPhaseQueued, isSuspended(b):
 		v.queued = append(v.queued, b)
 	case phase == velerov1.BackupPhaseReadyToStart:
 		v.ready = append(v.ready, b)
-		v.expect(job{backup: b})
+		v.expectJob(runningJob{backup: b})
 	case phase == velerov1.BackupPhaseInProgress:
-		v.expect(job{backup: b})
+		v.expectJob(runningJob{backup: b})
 	}
 }
 
-func (v *view) classifyRestore(r *velerov1.Restore) {
+func (v *passView) classifyRestore(r *velerov1.Restore) {
 	if !r.Status.Phase.Terminal() {
 		v.traced[r.UID] = r
-		v.unfinished = append(v.unfinished, job{restore: r})
-		v.holds[r.UID] = v.admitted(r.UID) && (r.Status.Phase.IsNew() || r.Status.Phase == velerov1.RestorePhaseInProgress)
+		v.unfinished = append(v.unfinished, runningJob{restore: r})
+		v.holds[r.UID] = v.isAdmitted(r.UID) && (r.Status.Phase.IsNew() || r.Status.Phase == velerov1.RestorePhaseInProgress)
 	}
 	switch phase := r.Status.Phase; {
 	case phase.IsNew() && r.DeletionTimestamp == nil:
 		v.pending = append(v.pending, r)
 	case phase == velerov1.RestorePhaseInProgress:
-		v.expect(job{restore: r})
+		v.expectJob(runningJob{restore: r})
 	}
 }
 
-func older(a, b metav1.Object) int {
+func compareAge(a, b metav1.Object) int {
 	ta, tb := a.GetCreationTimestamp(), b.GetCreationTimestamp()
 	return cmp.Or(ta.Compare(tb.Time), cmp.Compare(a.GetName(), b.GetName()))
 }
 
-// sequence is the number a job got when it entered the queue; an unreadable one, which no replica
+// sequenceNumber is the number a job got when it entered the queue; an unreadable one, which no replica
 // of ours writes, goes last.
-func sequence(obj metav1.Object) int64 {
+func sequenceNumber(obj metav1.Object) int64 {
 	n, err := strconv.ParseInt(obj.GetAnnotations()[holdfast.AnnotationQueueSequence], 10, 64)
 	if err != nil || n < 1 {
 		return 1<<63 - 1
@@ -155,7 +155,7 @@ func sequence(obj metav1.Object) int64 {
 	return n
 }
 
-func (v *view) admitted(uid types.UID) bool {
+func (v *passView) isAdmitted(uid types.UID) bool {
 	_, ok := v.entered[uid]
 	return ok
 }
@@ -165,10 +165,10 @@ func (v *view) admitted(uid types.UID) bool {
 const plausible = 1 << 53
 
 // lastSequence is the highest number of a backup that waits; 0 without one.
-func (v *view) lastSequence() int64 {
+func (v *passView) lastSequence() int64 {
 	last := int64(0)
 	for _, b := range v.queued {
-		if n := sequence(b); n < plausible {
+		if n := sequenceNumber(b); n < plausible {
 			last = max(last, n)
 		}
 	}

@@ -22,7 +22,7 @@ type seen struct {
 	over       bool
 }
 
-func (th *theatre) jobs() map[types.UID]seen {
+func (th *theatre) seenJobs() map[types.UID]seen {
 	jobs := map[types.UID]seen{}
 	backups, restores := &velerov1.BackupList{}, &velerov1.RestoreList{}
 	require.NoError(th.t, th.c.List(th.t.Context(), backups))
@@ -39,11 +39,11 @@ func (th *theatre) jobs() map[types.UID]seen {
 	return jobs
 }
 
-// witness checks after every write that admitted jobs which have not ended never overlap and keep
+// checkInvariants checks after every write that admitted jobs which have not ended never overlap and keep
 // the limits, that what runs is admitted, and that the ledger has every such job.
-func (th *theatre) witness(limits ledger.Limits) {
+func (th *theatre) checkInvariants(limits ledger.Limits) {
 	th.t.Helper()
-	jobs := th.jobs()
+	jobs := th.seenJobs()
 	entries, err := ledger.New(th.c, th.c, "velero").List(th.t.Context())
 	require.NoError(th.t, err)
 	var now []types.UID
@@ -69,12 +69,12 @@ func (th *theatre) witness(limits ledger.Limits) {
 	th.listed, th.admitted = now, max(th.admitted, len(now))
 }
 
-// run is what runners do, one random move at a time; it returns how many jobs are over.
-func (th *theatre) run() (over int) {
+// runRunners is what runners do, one random move at a time; it returns how many jobs are over.
+func (th *theatre) runRunners() (over int) {
 	th.t.Helper()
 	entries, err := ledger.New(th.c, th.c, "velero").List(th.t.Context())
 	require.NoError(th.t, err)
-	for _, j := range th.jobs() {
+	for _, j := range th.seenJobs() {
 		if j.over {
 			over++
 		}
@@ -122,16 +122,16 @@ func TestAPausedSchedulerAdmitsNothing(t *testing.T) {
 			th := newTheatre(t, seed, 2)
 			const backups, restores = 5, 2
 			for i := range backups {
-				b := &velerov1.Backup{ObjectMeta: meta(fmt.Sprintf("b%d", i), i)}
+				b := &velerov1.Backup{ObjectMeta: objectMeta(fmt.Sprintf("b%d", i), i)}
 				b.Spec.IncludedNamespaces = []string{fmt.Sprintf("ns%d", 1+i%3), fmt.Sprintf("x%d", i)}
 				require.NoError(t, th.c.Create(t.Context(), b))
 			}
 			for i := range restores {
-				r := &velerov1.Restore{ObjectMeta: meta(fmt.Sprintf("r%d", i), i)}
+				r := &velerov1.Restore{ObjectMeta: objectMeta(fmt.Sprintf("r%d", i), i)}
 				r.Spec.BackupName, r.Spec.IncludedNamespaces = "x", []string{fmt.Sprintf("ns%d", 1+i)}
 				require.NoError(t, th.c.Create(t.Context(), r))
 			}
-			th.play(limits, backups+restores)
+			th.playPasses(limits, backups+restores)
 			most = max(most, th.admitted)
 		})
 	}

@@ -12,18 +12,18 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube"
 )
 
-// writer writes backups whose phase is the expected one.
-type writer struct {
+// backupWriter writes backups whose phase is the expected one.
+type backupWriter struct {
 	reader  client.Reader
 	client  client.Client
 	metrics Metrics
-	hints   *hints
+	hints   *hintSender
 	log     *slog.Logger
 }
 
-// update writes a backup that is in the expected phase; one that is not, is being deleted, gone or
+// updateBackup writes a backup that is in the expected phase; one that is not, is being deleted, gone or
 // replaced is left alone. b holds its newest state.
-func (w *writer) update(ctx context.Context, b *velerov1.Backup, expected velerov1.BackupPhase, mutate func(*velerov1.Backup) error) error {
+func (w *backupWriter) updateBackup(ctx context.Context, b *velerov1.Backup, expected velerov1.BackupPhase, mutate func(*velerov1.Backup) error) error {
 	before := b.Status.Phase
 	err := kube.Update(ctx, w.reader, w.client, b, func(b *velerov1.Backup) error {
 		inPhase := b.Status.Phase == expected || expected == velerov1.BackupPhaseNew && b.Status.Phase.IsNew()
@@ -39,7 +39,7 @@ func (w *writer) update(ctx context.Context, b *velerov1.Backup, expected velero
 	if err == nil && before != b.Status.Phase && b.Status.Phase == velerov1.BackupPhaseFailedValidation {
 		w.metrics.Ended(b)
 		w.log.Info("backup refused", "backup", b.Name, "problems", b.Status.ValidationErrors)
-		w.hints.announce(ctx, "Backup", b, string(b.Status.Phase))
+		w.hints.announcePhase(ctx, "Backup", b, string(b.Status.Phase))
 	}
 	return err
 }

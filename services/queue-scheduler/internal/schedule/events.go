@@ -10,7 +10,7 @@ import (
 )
 
 // reportPhase reports that the phase of a Schedule changed.
-func (p *pass) reportPhase(s *velerov1.Schedule, before velerov1.SchedulePhase) {
+func (p *schedulePass) reportPhase(s *velerov1.Schedule, before velerov1.SchedulePhase) {
 	if s.Status.Phase == before {
 		return
 	}
@@ -21,7 +21,7 @@ func (p *pass) reportPhase(s *velerov1.Schedule, before velerov1.SchedulePhase) 
 }
 
 // reportWaiting reports, once per slot, what a slot waits for.
-func (p *pass) reportWaiting(s *velerov1.Schedule, slot time.Time, running string) {
+func (p *schedulePass) reportWaiting(s *velerov1.Schedule, slot time.Time, running string) {
 	if p.reported[s.UID].Equal(slot) {
 		return
 	}
@@ -30,7 +30,7 @@ func (p *pass) reportWaiting(s *velerov1.Schedule, slot time.Time, running strin
 	p.Events.Eventf(s, nil, corev1.EventTypeNormal, "Waiting", "Start", "the backup due at %s waits for %s", slot.UTC().Format(time.RFC3339), running)
 }
 
-func (p *pass) reportCreated(s *velerov1.Schedule, backup string, slot time.Time) {
+func (p *schedulePass) reportCreated(s *velerov1.Schedule, backup string, slot time.Time) {
 	p.Metrics.BackupMade(s.Name)
 	p.Log.Info("backup made by schedule", "schedule", s.Name, "backup", backup, "slot", slot.UTC())
 	p.Events.Eventf(s, nil, corev1.EventTypeNormal, "BackupCreated", "Create", "backup %s", backup)

@@ -48,7 +48,7 @@ func (o *told) BackupMade(string) {
 	o.made++
 }
 
-func (o *told) count(reason string) int {
+func (o *told) countReason(reason string) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n := 0
@@ -81,8 +81,8 @@ func newBed(t *testing.T) *bed {
 	return b
 }
 
-// scheduler is one replica; funcs break its own connection only.
-func (b *bed) scheduler(funcs interceptor.Funcs) *Scheduler {
+// newScheduler is one replica; funcs break its own connection only.
+func (b *bed) newScheduler(funcs interceptor.Funcs) *Scheduler {
 	c := interceptor.NewClient(b.c, funcs)
 	return New(Config{
 		Reader: c, Jobs: c, Client: c, Namespace: "velero", Events: b.told, Metrics: b.told, Clock: b.clock,
@@ -90,7 +90,7 @@ func (b *bed) scheduler(funcs interceptor.Funcs) *Scheduler {
 	})
 }
 
-func (b *bed) create(name, expression string, change func(*velerov1.Schedule)) {
+func (b *bed) createSchedule(name, expression string, change func(*velerov1.Schedule)) {
 	b.t.Helper()
 	s := &velerov1.Schedule{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.NewTime(b.clock.Now())},
@@ -102,29 +102,29 @@ func (b *bed) create(name, expression string, change func(*velerov1.Schedule)) {
 	require.NoError(b.t, b.c.Create(b.t.Context(), s))
 }
 
-func (b *bed) get(name string) *velerov1.Schedule {
+func (b *bed) getSchedule(name string) *velerov1.Schedule {
 	b.t.Helper()
 	s := &velerov1.Schedule{}
 	require.NoError(b.t, b.c.Get(b.t.Context(), client.ObjectKey{Namespace: "velero", Name: name}, s))
 	return s
 }
 
-func (b *bed) change(name string, mutate func(*velerov1.Schedule)) {
+func (b *bed) changeSchedule(name string, mutate func(*velerov1.Schedule)) {
 	b.t.Helper()
-	require.NoError(b.t, kube.Update(b.t.Context(), b.c, b.c, b.get(name), func(s *velerov1.Schedule) error { mutate(s); return nil }))
+	require.NoError(b.t, kube.Update(b.t.Context(), b.c, b.c, b.getSchedule(name), func(s *velerov1.Schedule) error { mutate(s); return nil }))
 }
 
-// pass makes one pass, which must succeed, after time went by.
-func (b *bed) pass(s *Scheduler, after time.Duration) time.Time {
+// runPass makes one pass, which must succeed, after time went by.
+func (b *bed) runPass(s *Scheduler, after time.Duration) time.Time {
 	b.t.Helper()
 	b.clock.Step(after)
-	next, err := s.pass(b.t.Context())
+	next, err := s.runPass(b.t.Context())
 	require.NoError(b.t, err)
 	return next
 }
 
-// backups are the names of all Backups, oldest slot first.
-func (b *bed) backups() []string {
+// backupNames are the names of all Backups, oldest slot first.
+func (b *bed) backupNames() []string {
 	b.t.Helper()
 	list := &velerov1.BackupList{}
 	require.NoError(b.t, b.c.List(b.t.Context(), list))
@@ -136,16 +136,16 @@ func (b *bed) backups() []string {
 	return names
 }
 
-// finish gives every Backup a phase.
-func (b *bed) finish(phase velerov1.BackupPhase) {
+// finishBackups gives every Backup a phase.
+func (b *bed) finishBackups(phase velerov1.BackupPhase) {
 	b.t.Helper()
-	for _, name := range b.backups() {
+	for _, name := range b.backupNames() {
 		o := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: name}}
 		require.NoError(b.t, kube.Update(b.t.Context(), b.c, b.c, o, func(o *velerov1.Backup) error { o.Status.Phase = phase; return nil }))
 	}
 }
 
-func allow(s *velerov1.Schedule) {
+func allowConcurrent(s *velerov1.Schedule) {
 	s.Annotations = map[string]string{"holdfast.io/concurrency-policy": "Allow"}
 }
 
@@ -154,7 +154,7 @@ type gate struct{ reached, open chan struct{} }
 
 func newGate() *gate { return &gate{make(chan struct{}), make(chan struct{})} }
 
-func (g *gate) wait(ctx context.Context) error {
+func (g *gate) awaitGate(ctx context.Context) error {
 	close(g.reached)
 	select {
 	case <-g.open:

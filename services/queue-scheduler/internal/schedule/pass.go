@@ -15,19 +15,19 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/spec/scheduled"
 )
 
-// pass is one pass over all Schedules.
-type pass struct {
+// schedulePass is one pass over all Schedules.
+type schedulePass struct {
 	*Scheduler
 	now  time.Time
 	busy map[string]string // schedule to a Backup of it that waits or runs; nil until read
 }
 
-// handle does what is to be done about one Schedule now and returns when its next slot starts; zero
+// handleSchedule does what is to be done about one Schedule now and returns when its next slot starts; zero
 // when there is none to wait for.
-func (p *pass) handle(ctx context.Context, s *velerov1.Schedule) (time.Time, error) {
-	set, problems := parse(s, p.now)
+func (p *schedulePass) handleSchedule(ctx context.Context, s *velerov1.Schedule) (time.Time, error) {
+	set, problems := parseSettings(s, p.now)
 	before := s.Status.Phase
-	kept, err := p.write(ctx, s, func(s *velerov1.Schedule) { applyValidation(s, problems, p.SkipImmediately, p.now) })
+	kept, err := p.writeSchedule(ctx, s, func(s *velerov1.Schedule) { applyValidation(s, problems, p.SkipImmediately, p.now) })
 	if err != nil || !kept {
 		return time.Time{}, err
 	}
@@ -36,22 +36,22 @@ func (p *pass) handle(ctx context.Context, s *velerov1.Schedule) (time.Time, err
 		return time.Time{}, nil
 	}
 	if _, reserved := s.Annotations[holdfast.AnnotationPendingSlot]; reserved {
-		if kept, err := p.complete(ctx, s, set.pending); err != nil || !kept {
+		if kept, err := p.completeReserved(ctx, s, set.pending); err != nil || !kept {
 			return time.Time{}, err
 		}
 	}
-	if slot, due := set.due(s, p.now); due {
-		if done, err := p.start(ctx, s, set, slot); err != nil || !done {
+	if slot, due := set.dueSlot(s, p.now); due {
+		if done, err := p.startSlot(ctx, s, set, slot); err != nil || !done {
 			return time.Time{}, err
 		}
 	}
-	return set.next(s), nil
+	return set.nextStart(s), nil
 }
 
-// start makes the Backup of a slot, unless it has to wait for an earlier one.
-func (p *pass) start(ctx context.Context, s *velerov1.Schedule, set settings, slot time.Time) (bool, error) {
+// startSlot makes the Backup of a slot, unless it has to wait for an earlier one.
+func (p *schedulePass) startSlot(ctx context.Context, s *velerov1.Schedule, set scheduleSettings, slot time.Time) (bool, error) {
 	if !set.allow {
-		busy, err := p.running(ctx, s.Name)
+		busy, err := p.runningBackup(ctx, s.Name)
 		if err != nil {
 			return false, err
 		}
@@ -60,23 +60,23 @@ func (p *pass) start(ctx context.Context, s *velerov1.Schedule, set settings, sl
 			return false, nil
 		}
 	}
-	kept, err := p.write(ctx, s, func(s *velerov1.Schedule) { reserve(s, slot, p.now) })
+	kept, err := p.writeSchedule(ctx, s, func(s *velerov1.Schedule) { reserveSlot(s, slot, p.now) })
 	if err != nil || !kept {
 		return false, err
 	}
-	return p.complete(ctx, s, slot)
+	return p.completeReserved(ctx, s, slot)
 }
 
-// complete keeps the promise of a reserved slot. The reservation stays until the Backup is known to
+// completeReserved keeps the promise of a reserved slot. The reservation stays until the Backup is known to
 // exist.
-func (p *pass) complete(ctx context.Context, s *velerov1.Schedule, slot time.Time) (bool, error) {
+func (p *schedulePass) completeReserved(ctx context.Context, s *velerov1.Schedule, slot time.Time) (bool, error) {
 	b := scheduled.Backup(s, scheduled.Name(s.Name, slot))
 	err := p.Client.Create(ctx, b)
 	switch {
 	case err == nil:
 		p.reportCreated(s, b.Name, slot)
 	case apierrors.IsAlreadyExists(err):
-		if err := p.adopt(ctx, s, b); err != nil {
+		if err := p.adoptExisting(ctx, s, b); err != nil {
 			return false, err
 		}
 	default:
@@ -86,12 +86,12 @@ func (p *pass) complete(ctx context.Context, s *velerov1.Schedule, slot time.Tim
 	if p.busy != nil {
 		p.busy[s.Name] = b.Name
 	}
-	return p.write(ctx, s, func(s *velerov1.Schedule) { delete(s.Annotations, holdfast.AnnotationPendingSlot) })
+	return p.writeSchedule(ctx, s, func(s *velerov1.Schedule) { delete(s.Annotations, holdfast.AnnotationPendingSlot) })
 }
 
-// adopt handles an existing object with the name of a slot's Backup: nearly always an earlier
+// adoptExisting handles an existing object with the name of a slot's Backup: nearly always an earlier
 // try's. Another user's keeps the name, and the slot is over.
-func (p *pass) adopt(ctx context.Context, s *velerov1.Schedule, b *velerov1.Backup) error {
+func (p *schedulePass) adoptExisting(ctx context.Context, s *velerov1.Schedule, b *velerov1.Backup) error {
 	found := &velerov1.Backup{}
 	if err := p.Reader.Get(ctx, client.ObjectKeyFromObject(b), found); err != nil {
 		return client.IgnoreNotFound(err) // made, and deleted meanwhile
@@ -103,9 +103,9 @@ func (p *pass) adopt(ctx context.Context, s *velerov1.Schedule, b *velerov1.Back
 	return nil
 }
 
-// running names a Backup of the schedule that waits or runs, or nothing. Velero counts New and
+// runningBackup names a Backup of the schedule that waits or runs, or nothing. Velero counts New and
 // InProgress alone, so that a slow queue fills with backups.
-func (p *pass) running(ctx context.Context, schedule string) (string, error) {
+func (p *schedulePass) runningBackup(ctx context.Context, schedule string) (string, error) {
 	if p.busy == nil {
 		list := &velerov1.BackupList{}
 		if err := p.Jobs.List(ctx, list, client.InNamespace(p.Namespace), client.HasLabels{velerov1.LabelScheduleName}); err != nil {
@@ -113,7 +113,7 @@ func (p *pass) running(ctx context.Context, schedule string) (string, error) {
 		}
 		p.busy = map[string]string{}
 		for i := range list.Items {
-			if b := &list.Items[i]; blocks(b) {
+			if b := &list.Items[i]; isBlocking(b) {
 				p.busy[b.Labels[velerov1.LabelScheduleName]] = b.Name
 			}
 		}
@@ -121,7 +121,7 @@ func (p *pass) running(ctx context.Context, schedule string) (string, error) {
 	return p.busy[schedule], nil
 }
 
-func blocks(b *velerov1.Backup) bool {
+func isBlocking(b *velerov1.Backup) bool {
 	switch b.Status.Phase {
 	case "", velerov1.BackupPhaseNew, velerov1.BackupPhaseQueued, velerov1.BackupPhaseReadyToStart, velerov1.BackupPhaseInProgress:
 		return b.DeletionTimestamp == nil
@@ -130,9 +130,9 @@ func blocks(b *velerov1.Backup) bool {
 	}
 }
 
-// write changes the Schedule if it is still as it was read; false means that it is not, or is gone,
+// writeSchedule changes the Schedule if it is still as it was read; false means that it is not, or is gone,
 // and that the next pass reads it again.
-func (p *pass) write(ctx context.Context, s *velerov1.Schedule, mutate func(*velerov1.Schedule)) (bool, error) {
+func (p *schedulePass) writeSchedule(ctx context.Context, s *velerov1.Schedule, mutate func(*velerov1.Schedule)) (bool, error) {
 	before := s.DeepCopy()
 	mutate(s)
 	if equality.Semantic.DeepEqual(before, s) {

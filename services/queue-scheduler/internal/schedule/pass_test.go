@@ -16,24 +16,24 @@ import (
 
 func TestASlotMakesOneBackup(t *testing.T) {
 	b := newBed(t)
-	b.create("daily", "5 7 * * *", func(s *velerov1.Schedule) { s.Labels = map[string]string{"team": "a"} })
-	s := b.scheduler(interceptor.Funcs{})
-	require.Equal(t, "07:05:00", b.pass(s, 0).Format(time.TimeOnly))
-	require.Equal(t, velerov1.SchedulePhaseEnabled, b.get("daily").Status.Phase)
-	require.Equal(t, ptr.To(false), b.get("daily").Spec.SkipImmediately, "the server's default is written into the spec")
-	b.pass(s, 4*time.Minute)
-	require.Empty(t, b.backups(), "not due yet")
-	b.pass(s, 30*time.Second) // 07:05:00
-	require.Equal(t, []string{"daily-20260506070500"}, b.backups())
-	require.Equal(t, "2026-05-07T07:05:00Z", b.pass(s, time.Second).UTC().Format(time.RFC3339))
-	require.Len(t, b.backups(), 1)
+	b.createSchedule("daily", "5 7 * * *", func(s *velerov1.Schedule) { s.Labels = map[string]string{"team": "a"} })
+	s := b.newScheduler(interceptor.Funcs{})
+	require.Equal(t, "07:05:00", b.runPass(s, 0).Format(time.TimeOnly))
+	require.Equal(t, velerov1.SchedulePhaseEnabled, b.getSchedule("daily").Status.Phase)
+	require.Equal(t, ptr.To(false), b.getSchedule("daily").Spec.SkipImmediately, "the server's default is written into the spec")
+	b.runPass(s, 4*time.Minute)
+	require.Empty(t, b.backupNames(), "not due yet")
+	b.runPass(s, 30*time.Second) // 07:05:00
+	require.Equal(t, []string{"daily-20260506070500"}, b.backupNames())
+	require.Equal(t, "2026-05-07T07:05:00Z", b.runPass(s, time.Second).UTC().Format(time.RFC3339))
+	require.Len(t, b.backupNames(), 1)
 
-	now := b.get("daily")
+	now := b.getSchedule("daily")
 	require.Equal(t, "2026-05-06T07:05:00Z", now.Status.LastBackup.UTC().Format(time.RFC3339))
 	require.Nil(t, now.Status.LastSkipped)
 	require.NotContains(t, now.Annotations, "holdfast.io/pending-slot")
 	require.Equal(t, 1, b.told.made)
-	require.Equal(t, 1, b.told.count("BackupCreated"))
+	require.Equal(t, 1, b.told.countReason("BackupCreated"))
 
 	list := &velerov1.BackupList{}
 	require.NoError(t, b.c.List(t.Context(), list))
@@ -42,56 +42,56 @@ func TestASlotMakesOneBackup(t *testing.T) {
 
 func TestMissedSlotsGiveOneBackupOfTheLatest(t *testing.T) {
 	b := newBed(t)
-	b.create("hourly", "0 * * * *", nil)
-	s := b.scheduler(interceptor.Funcs{})
-	b.pass(s, 0)
-	b.pass(s, 50*time.Hour)
-	require.Equal(t, []string{"hourly-20260508090000"}, b.backups())
-	b.finish(velerov1.BackupPhaseCompleted)
-	b.pass(s, 59*time.Minute)
-	require.Len(t, b.backups(), 1)
-	b.pass(s, time.Minute)
-	require.Equal(t, []string{"hourly-20260508090000", "hourly-20260508100000"}, b.backups())
+	b.createSchedule("hourly", "0 * * * *", nil)
+	s := b.newScheduler(interceptor.Funcs{})
+	b.runPass(s, 0)
+	b.runPass(s, 50*time.Hour)
+	require.Equal(t, []string{"hourly-20260508090000"}, b.backupNames())
+	b.finishBackups(velerov1.BackupPhaseCompleted)
+	b.runPass(s, 59*time.Minute)
+	require.Len(t, b.backupNames(), 1)
+	b.runPass(s, time.Minute)
+	require.Equal(t, []string{"hourly-20260508090000", "hourly-20260508100000"}, b.backupNames())
 }
 
 func TestPaused(t *testing.T) {
 	b := newBed(t)
-	b.create("hourly", "0 * * * *", func(s *velerov1.Schedule) { s.Spec.Paused, s.Spec.SkipImmediately = true, ptr.To(true) })
-	s := b.scheduler(interceptor.Funcs{})
-	require.True(t, b.pass(s, 3*time.Hour).IsZero())
-	require.Empty(t, b.backups())
-	require.Equal(t, velerov1.SchedulePhaseEnabled, b.get("hourly").Status.Phase)
-	require.Equal(t, ptr.To(true), b.get("hourly").Spec.SkipImmediately, "kept for when it is resumed")
+	b.createSchedule("hourly", "0 * * * *", func(s *velerov1.Schedule) { s.Spec.Paused, s.Spec.SkipImmediately = true, ptr.To(true) })
+	s := b.newScheduler(interceptor.Funcs{})
+	require.True(t, b.runPass(s, 3*time.Hour).IsZero())
+	require.Empty(t, b.backupNames())
+	require.Equal(t, velerov1.SchedulePhaseEnabled, b.getSchedule("hourly").Status.Phase)
+	require.Equal(t, ptr.To(true), b.getSchedule("hourly").Spec.SkipImmediately, "kept for when it is resumed")
 
-	b.change("hourly", func(s *velerov1.Schedule) { s.Spec.Paused = false })
-	b.pass(s, 0)
-	require.Empty(t, b.backups(), "what was due is skipped")
-	require.Equal(t, ptr.To(false), b.get("hourly").Spec.SkipImmediately)
-	require.True(t, b.get("hourly").Status.LastSkipped.Time.Equal(b.clock.Now()))
-	require.Nil(t, b.get("hourly").Status.LastBackup)
-	b.pass(s, time.Hour)
-	require.Equal(t, []string{"hourly-20260506110000"}, b.backups())
+	b.changeSchedule("hourly", func(s *velerov1.Schedule) { s.Spec.Paused = false })
+	b.runPass(s, 0)
+	require.Empty(t, b.backupNames(), "what was due is skipped")
+	require.Equal(t, ptr.To(false), b.getSchedule("hourly").Spec.SkipImmediately)
+	require.True(t, b.getSchedule("hourly").Status.LastSkipped.Time.Equal(b.clock.Now()))
+	require.Nil(t, b.getSchedule("hourly").Status.LastBackup)
+	b.runPass(s, time.Hour)
+	require.Equal(t, []string{"hourly-20260506110000"}, b.backupNames())
 
-	b.finish(velerov1.BackupPhaseCompleted)
-	b.change("hourly", func(s *velerov1.Schedule) { s.Spec.Paused = true })
-	b.pass(s, 5*time.Hour)
-	b.change("hourly", func(s *velerov1.Schedule) { s.Spec.Paused = false })
-	b.pass(s, 0)
-	require.Equal(t, []string{"hourly-20260506110000", "hourly-20260506160000"}, b.backups(), "resumed without a skip: one catches up")
+	b.finishBackups(velerov1.BackupPhaseCompleted)
+	b.changeSchedule("hourly", func(s *velerov1.Schedule) { s.Spec.Paused = true })
+	b.runPass(s, 5*time.Hour)
+	b.changeSchedule("hourly", func(s *velerov1.Schedule) { s.Spec.Paused = false })
+	b.runPass(s, 0)
+	require.Equal(t, []string{"hourly-20260506110000", "hourly-20260506160000"}, b.backupNames(), "resumed without a skip: one catches up")
 }
 
 func TestTheServersDefaultSkips(t *testing.T) {
 	b := newBed(t)
 	for _, name := range []string{"first", "second"} {
-		b.create(name, "0 * * * *", nil)
+		b.createSchedule(name, "0 * * * *", nil)
 	}
-	b.create("says-no", "0 * * * *", func(s *velerov1.Schedule) { s.Spec.SkipImmediately = ptr.To(false) })
-	s := b.scheduler(interceptor.Funcs{})
+	b.createSchedule("says-no", "0 * * * *", func(s *velerov1.Schedule) { s.Spec.SkipImmediately = ptr.To(false) })
+	s := b.newScheduler(interceptor.Funcs{})
 	s.SkipImmediately = true
-	b.pass(s, 2*time.Hour)
-	require.Equal(t, []string{"says-no-20260506090000"}, b.backups())
-	require.Equal(t, ptr.To(false), b.get("second").Spec.SkipImmediately)
-	require.NotNil(t, b.get("second").Status.LastSkipped, "every schedule that does not say, not the first alone")
+	b.runPass(s, 2*time.Hour)
+	require.Equal(t, []string{"says-no-20260506090000"}, b.backupNames())
+	require.Equal(t, ptr.To(false), b.getSchedule("second").Spec.SkipImmediately)
+	require.NotNil(t, b.getSchedule("second").Status.LastSkipped, "every schedule that does not say, not the first alone")
 }
 
 func TestASlotWaitsForTheBackupBeforeIt(t *testing.T) {
@@ -100,46 +100,46 @@ func TestASlotWaitsForTheBackupBeforeIt(t *testing.T) {
 	} {
 		t.Run("phase "+string(phase), func(t *testing.T) {
 			b := newBed(t)
-			b.create("hourly", "0 * * * *", nil)
-			b.create("other", "30 * * * *", nil)
-			s := b.scheduler(interceptor.Funcs{})
-			b.pass(s, time.Hour) // 08:00:30
-			b.finish(phase)
+			b.createSchedule("hourly", "0 * * * *", nil)
+			b.createSchedule("other", "30 * * * *", nil)
+			s := b.newScheduler(interceptor.Funcs{})
+			b.runPass(s, time.Hour) // 08:00:30
+			b.finishBackups(phase)
 			for range 3 {
-				b.pass(s, time.Hour) // until 11:00:30
+				b.runPass(s, time.Hour) // until 11:00:30
 			}
-			require.Equal(t, []string{"hourly-20260506080000", "other-20260506073000"}, b.backups())
-			require.NotZero(t, b.told.count("Waiting"))
-			b.finish(velerov1.BackupPhaseFinalizing)
-			b.pass(s, 0)
-			require.Equal(t, []string{"hourly-20260506080000", "hourly-20260506110000", "other-20260506073000", "other-20260506103000"}, b.backups())
+			require.Equal(t, []string{"hourly-20260506080000", "other-20260506073000"}, b.backupNames())
+			require.NotZero(t, b.told.countReason("Waiting"))
+			b.finishBackups(velerov1.BackupPhaseFinalizing)
+			b.runPass(s, 0)
+			require.Equal(t, []string{"hourly-20260506080000", "hourly-20260506110000", "other-20260506073000", "other-20260506103000"}, b.backupNames())
 		})
 	}
 }
 
 func TestWaitingIsToldOncePerSlot(t *testing.T) {
 	b := newBed(t)
-	b.create("hourly", "0 * * * *", nil)
-	s := b.scheduler(interceptor.Funcs{})
-	b.pass(s, time.Hour)
+	b.createSchedule("hourly", "0 * * * *", nil)
+	s := b.newScheduler(interceptor.Funcs{})
+	b.runPass(s, time.Hour)
 	for range 5 {
-		b.pass(s, time.Hour)
-		b.pass(s, 0)
+		b.runPass(s, time.Hour)
+		b.runPass(s, 0)
 	}
-	require.Equal(t, 5, b.told.count("Waiting"))
-	require.NoError(t, b.c.Delete(t.Context(), b.get("hourly")))
-	b.pass(s, 0)
+	require.Equal(t, 5, b.told.countReason("Waiting"))
+	require.NoError(t, b.c.Delete(t.Context(), b.getSchedule("hourly")))
+	b.runPass(s, 0)
 	require.Empty(t, s.reported)
 }
 
 func TestAllowStartsBesideARunningBackup(t *testing.T) {
 	b := newBed(t)
-	b.create("hourly", "0 * * * *", allow)
-	s := b.scheduler(interceptor.Funcs{})
+	b.createSchedule("hourly", "0 * * * *", allowConcurrent)
+	s := b.newScheduler(interceptor.Funcs{})
 	for range 3 {
-		b.pass(s, time.Hour)
+		b.runPass(s, time.Hour)
 	}
-	require.Len(t, b.backups(), 3)
+	require.Len(t, b.backupNames(), 3)
 }
 
 func TestASpreadWindowShiftsTheStartAndNotTheName(t *testing.T) {
@@ -147,34 +147,34 @@ func TestASpreadWindowShiftsTheStartAndNotTheName(t *testing.T) {
 	spread := func(s *velerov1.Schedule) {
 		s.Annotations = map[string]string{"holdfast.io/spread-window": "40m", "holdfast.io/concurrency-policy": "Allow"}
 	}
-	b.create("hourly", "0 * * * *", spread)
+	b.createSchedule("hourly", "0 * * * *", spread)
 	offset, err := parseSpread("40m", "uid-hourly")
 	require.NoError(t, err)
 	require.Greater(t, offset, time.Minute)
-	s := b.scheduler(interceptor.Funcs{})
-	b.pass(s, 59*time.Minute+30*time.Second) // 08:00:00
-	require.Empty(t, b.backups())
-	require.Equal(t, b.clock.Now().Add(offset), b.pass(s, 0).UTC())
-	b.pass(s, offset-time.Second)
-	require.Empty(t, b.backups())
-	b.pass(s, time.Second)
-	require.Equal(t, []string{"hourly-20260506080000"}, b.backups())
-	require.Equal(t, "2026-05-06T09:00:00Z", b.pass(s, 0).Add(-offset).UTC().Format(time.RFC3339))
+	s := b.newScheduler(interceptor.Funcs{})
+	b.runPass(s, 59*time.Minute+30*time.Second) // 08:00:00
+	require.Empty(t, b.backupNames())
+	require.Equal(t, b.clock.Now().Add(offset), b.runPass(s, 0).UTC())
+	b.runPass(s, offset-time.Second)
+	require.Empty(t, b.backupNames())
+	b.runPass(s, time.Second)
+	require.Equal(t, []string{"hourly-20260506080000"}, b.backupNames())
+	require.Equal(t, "2026-05-06T09:00:00Z", b.runPass(s, 0).Add(-offset).UTC().Format(time.RFC3339))
 	for range 5 {
-		b.pass(s, time.Hour)
+		b.runPass(s, time.Hour)
 	}
-	require.Equal(t, "hourly-20260506130000", b.backups()[5], "one for each slot")
-	require.Len(t, b.backups(), 6)
+	require.Equal(t, "hourly-20260506130000", b.backupNames()[5], "one for each slot")
+	require.Len(t, b.backupNames(), 6)
 
 	// A window longer than the interval shifts each slot all the same.
-	b.create("often", "* * * * *", func(s *velerov1.Schedule) { spread(s); s.Annotations["holdfast.io/spread-window"] = "24h" })
+	b.createSchedule("often", "* * * * *", func(s *velerov1.Schedule) { spread(s); s.Annotations["holdfast.io/spread-window"] = "24h" })
 	offset, err = parseSpread("24h", "uid-often")
 	require.NoError(t, err)
-	b.pass(s, offset)
+	b.runPass(s, offset)
 	for range 10 {
-		b.pass(s, time.Minute)
+		b.runPass(s, time.Minute)
 	}
-	require.Len(t, ofSchedules(b.backups(), "often"), 10)
+	require.Len(t, ofSchedules(b.backupNames(), "often"), 10)
 }
 
 func ofSchedules(names []string, schedule string) []string {
@@ -216,50 +216,50 @@ func TestValidation(t *testing.T) {
 		"bad schedule":      {func(s *velerov1.Schedule) { s.Spec.Schedule = "whenever" }, "invalid schedule: "},
 		"never":             {func(s *velerov1.Schedule) { s.Spec.Schedule = "0 0 31 6 *" }, "invalid schedule: no time within five years matches"},
 		"a long name":       {func(s *velerov1.Schedule) { s.Name = strings.Repeat("n", 64) }, "metadata.name: must have at most 63 characters"},
-		"bad window":        {annotate("holdfast.io/spread-window", "soon"), `metadata.annotations[holdfast.io/spread-window]: "soon" is not a duration`},
-		"negative window":   {annotate("holdfast.io/spread-window", "-1h"), "metadata.annotations[holdfast.io/spread-window]: must not be negative"},
-		"bad policy":        {annotate("holdfast.io/concurrency-policy", "Replace"), `metadata.annotations[holdfast.io/concurrency-policy]: "Replace" is none of Allow and Forbid`},
-		"bad pending slot":  {annotate("holdfast.io/pending-slot", "x"), "metadata.annotations[holdfast.io/pending-slot]: "},
+		"bad window":        {withAnnotation("holdfast.io/spread-window", "soon"), `metadata.annotations[holdfast.io/spread-window]: "soon" is not a duration`},
+		"negative window":   {withAnnotation("holdfast.io/spread-window", "-1h"), "metadata.annotations[holdfast.io/spread-window]: must not be negative"},
+		"bad policy":        {withAnnotation("holdfast.io/concurrency-policy", "Replace"), `metadata.annotations[holdfast.io/concurrency-policy]: "Replace" is none of Allow and Forbid`},
+		"bad pending slot":  {withAnnotation("holdfast.io/pending-slot", "x"), "metadata.annotations[holdfast.io/pending-slot]: "},
 		"a negative ttl":    {func(s *velerov1.Schedule) { s.Spec.Template.TTL.Duration = -1 }, "spec.template.ttl: must not be negative"},
 		"unknown namespace": {func(s *velerov1.Schedule) { s.Spec.Template.IncludedNamespaces = []string{"a", "*"} }, "spec.template: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t)
 			var made string
-			b.create("s", "0 * * * *", func(s *velerov1.Schedule) { tc.change(s); made = s.Name })
-			s := b.scheduler(interceptor.Funcs{})
-			b.pass(s, 2*time.Hour)
-			bad := b.get(made)
+			b.createSchedule("s", "0 * * * *", func(s *velerov1.Schedule) { tc.change(s); made = s.Name })
+			s := b.newScheduler(interceptor.Funcs{})
+			b.runPass(s, 2*time.Hour)
+			bad := b.getSchedule(made)
 			require.Equal(t, velerov1.SchedulePhaseFailedValidation, bad.Status.Phase)
 			require.Len(t, bad.Status.ValidationErrors, 1)
 			require.Contains(t, bad.Status.ValidationErrors[0], tc.want)
-			require.Empty(t, b.backups())
-			b.pass(s, time.Hour)
-			require.Equal(t, bad.ResourceVersion, b.get(made).ResourceVersion, "written once")
-			require.Equal(t, 1, b.told.count("FailedValidation"))
+			require.Empty(t, b.backupNames())
+			b.runPass(s, time.Hour)
+			require.Equal(t, bad.ResourceVersion, b.getSchedule(made).ResourceVersion, "written once")
+			require.Equal(t, 1, b.told.countReason("FailedValidation"))
 			if made != "s" {
 				return
 			}
-			b.change("s", func(s *velerov1.Schedule) {
+			b.changeSchedule("s", func(s *velerov1.Schedule) {
 				s.Annotations, s.Spec = nil, velerov1.ScheduleSpec{Schedule: "0 * * * *"}
 			})
-			b.pass(s, 0)
-			require.Equal(t, velerov1.SchedulePhaseEnabled, b.get("s").Status.Phase)
-			require.Empty(t, b.get("s").Status.ValidationErrors)
-			require.Len(t, b.backups(), 1, "corrected, it catches up")
+			b.runPass(s, 0)
+			require.Equal(t, velerov1.SchedulePhaseEnabled, b.getSchedule("s").Status.Phase)
+			require.Empty(t, b.getSchedule("s").Status.ValidationErrors)
+			require.Len(t, b.backupNames(), 1, "corrected, it catches up")
 		})
 	}
 }
 
-func annotate(key, value string) func(*velerov1.Schedule) {
+func withAnnotation(key, value string) func(*velerov1.Schedule) {
 	return func(s *velerov1.Schedule) { s.Annotations = map[string]string{key: value} }
 }
 
 func TestSchedulesOfOtherNamespacesAndDyingOnesAreLeftAlone(t *testing.T) {
 	b := newBed(t)
-	b.create("elsewhere", "0 * * * *", func(s *velerov1.Schedule) { s.Namespace = "other" })
-	b.create("dying", "0 * * * *", func(s *velerov1.Schedule) { s.Finalizers = []string{"example.com/keep"} })
-	require.NoError(t, b.c.Delete(t.Context(), b.get("dying")))
-	b.pass(b.scheduler(interceptor.Funcs{}), 2*time.Hour)
-	require.Empty(t, b.backups())
+	b.createSchedule("elsewhere", "0 * * * *", func(s *velerov1.Schedule) { s.Namespace = "other" })
+	b.createSchedule("dying", "0 * * * *", func(s *velerov1.Schedule) { s.Finalizers = []string{"example.com/keep"} })
+	require.NoError(t, b.c.Delete(t.Context(), b.getSchedule("dying")))
+	b.runPass(b.newScheduler(interceptor.Funcs{}), 2*time.Hour)
+	require.Empty(t, b.backupNames())
 }

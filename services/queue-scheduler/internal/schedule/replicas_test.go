@@ -29,20 +29,20 @@ type line struct {
 	list   func(list client.ObjectList) bool                   // answers a list instead of the server
 }
 
-func (l *line) write(ctx context.Context, do func() error) error {
+func (l *line) writeOverLine(ctx context.Context, do func() error) error {
 	if l.at--; l.at == 0 {
 		return l.broken(ctx, do)
 	}
 	return do()
 }
 
-func (l *line) funcs() interceptor.Funcs {
+func (l *line) interceptFuncs() interceptor.Funcs {
 	return interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			return l.write(ctx, func() error { return c.Create(ctx, o, opts...) })
+			return l.writeOverLine(ctx, func() error { return c.Create(ctx, o, opts...) })
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			return l.write(ctx, func() error { return c.Patch(ctx, o, p, opts...) })
+			return l.writeOverLine(ctx, func() error { return c.Patch(ctx, o, p, opts...) })
 		},
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			if l.list != nil && l.list(list) {
@@ -54,11 +54,11 @@ func (l *line) funcs() interceptor.Funcs {
 }
 
 // The three ways a write can go wrong.
-func lost(_ context.Context, _ func() error) error { return errInjected }
-func unanswered(_ context.Context, write func() error) error {
+func loseWrite(_ context.Context, _ func() error) error { return errInjected }
+func loseAnswer(_ context.Context, write func() error) error {
 	return errors.Join(errInjected, write())
 }
-func conflict(context.Context, func() error) error {
+func failConflict(context.Context, func() error) error {
 	return apierrors.NewConflict(schema.GroupResource{Resource: "schedules"}, "s", errInjected)
 }
 
@@ -72,13 +72,13 @@ func TestSixtySlotsGiveSixtyBackups(t *testing.T) {
 		}
 		t.Run(what, func(t *testing.T) {
 			b := newBed(t)
-			b.create("minutely", "* * * * *", allow)
+			b.createSchedule("minutely", "* * * * *", allowConcurrent)
 			lines := []*line{{}, {}, {}}
 			var replicas []*Scheduler
 			for _, l := range lines {
-				replicas = append(replicas, b.scheduler(l.funcs()))
+				replicas = append(replicas, b.newScheduler(l.interceptFuncs()))
 			}
-			b.pass(replicas[0], 0)
+			b.runPass(replicas[0], 0)
 			b.clock.Step(30 * time.Second) // 07:01:00
 			var want []string
 			hold, paused := newGate(), make(chan error, 1)
@@ -86,14 +86,14 @@ func TestSixtySlotsGiveSixtyBackups(t *testing.T) {
 				want = append(want, scheduled.Name("minutely", b.clock.Now()))
 				switch minute {
 				case 20: // the first dies
-					lines[0].at, lines[0].broken = write, unanswered
-					_, err := replicas[0].pass(t.Context())
+					lines[0].at, lines[0].broken = write, loseAnswer
+					_, err := replicas[0].runPass(t.Context())
 					require.ErrorIs(t, err, errInjected)
 				case 40: // the second is paused
 					lines[1].at, lines[1].broken = write, func(ctx context.Context, do func() error) error {
-						return errors.Join(hold.wait(ctx), do())
+						return errors.Join(hold.awaitGate(ctx), do())
 					}
-					go func() { _, err := replicas[1].pass(t.Context()); paused <- err }()
+					go func() { _, err := replicas[1].runPass(t.Context()); paused <- err }()
 					<-hold.reached
 				case 50: // and wakes up
 					close(hold.open)
@@ -101,18 +101,18 @@ func TestSixtySlotsGiveSixtyBackups(t *testing.T) {
 				}
 				switch {
 				case minute < 20:
-					b.pass(replicas[0], 0)
+					b.runPass(replicas[0], 0)
 				case minute < 40:
-					b.pass(replicas[1], 0)
+					b.runPass(replicas[1], 0)
 				}
 				if minute%7 == 0 || minute >= 20 {
-					b.pass(replicas[2], 15*time.Second)
+					b.runPass(replicas[2], 15*time.Second)
 				} else {
 					b.clock.Step(15 * time.Second)
 				}
 				b.clock.Step(45 * time.Second)
 			}
-			require.Equal(t, want, b.backups())
+			require.Equal(t, want, b.backupNames())
 		})
 	}
 }
@@ -120,51 +120,51 @@ func TestSixtySlotsGiveSixtyBackups(t *testing.T) {
 // Two replicas pass at the same time, as goroutines, over and over.
 func TestTwoReplicasAtOnce(t *testing.T) {
 	b := newBed(t)
-	b.create("minutely", "* * * * *", allow)
+	b.createSchedule("minutely", "* * * * *", allowConcurrent)
 	b.clock.Step(30 * time.Second)
-	one, two := b.scheduler(interceptor.Funcs{}), b.scheduler(interceptor.Funcs{})
+	one, two := b.newScheduler(interceptor.Funcs{}), b.newScheduler(interceptor.Funcs{})
 	var want []string
 	for range 50 {
 		want = append(want, scheduled.Name("minutely", b.clock.Now()))
 		done := make(chan error, 2)
 		for _, s := range []*Scheduler{one, two} {
-			go func() { _, err := s.pass(t.Context()); done <- err }()
+			go func() { _, err := s.runPass(t.Context()); done <- err }()
 		}
 		require.NoError(t, errors.Join(<-done, <-done))
-		b.pass(one, 0)
+		b.runPass(one, 0)
 		b.clock.Step(time.Minute)
 	}
-	require.Equal(t, want, b.backups())
+	require.Equal(t, want, b.backupNames())
 }
 
 // A replica that decided long ago that nothing runs must not start a second backup beside one that
 // another replica has started since.
 func TestADecisionFromBeforeAPauseIsNotCarriedOut(t *testing.T) {
 	b := newBed(t)
-	b.create("minutely", "* * * * *", nil)
+	b.createSchedule("minutely", "* * * * *", nil)
 	l := &line{}
-	sleepy, awake := b.scheduler(l.funcs()), b.scheduler(interceptor.Funcs{})
-	b.pass(awake, 0)
+	sleepy, awake := b.newScheduler(l.interceptFuncs()), b.newScheduler(interceptor.Funcs{})
+	b.runPass(awake, 0)
 	b.clock.Step(30 * time.Second)
 	hold, done := newGate(), make(chan error, 1)
-	l.at, l.broken = 1, func(ctx context.Context, do func() error) error { return errors.Join(hold.wait(ctx), do()) }
-	go func() { _, err := sleepy.pass(t.Context()); done <- err }()
+	l.at, l.broken = 1, func(ctx context.Context, do func() error) error { return errors.Join(hold.awaitGate(ctx), do()) }
+	go func() { _, err := sleepy.runPass(t.Context()); done <- err }()
 	<-hold.reached
 	b.clock.Step(5 * time.Minute)
-	b.pass(awake, 0)          // one backup for all that was missed, the sleepy one's slot too
+	b.runPass(awake, 0)       // one backup for all that was missed, the sleepy one's slot too
 	b.clock.Step(time.Minute) // the next slot is due, and its backup must wait
 	close(hold.open)
 	require.NoError(t, <-done, "a conflict, which the next pass resolves")
-	b.pass(sleepy, 0)
-	require.Equal(t, []string{"minutely-20260506070600"}, b.backups())
+	b.runPass(sleepy, 0)
+	require.Equal(t, []string{"minutely-20260506070600"}, b.backupNames())
 }
 
 func TestAFailedCreationIsRepeatedAndTold(t *testing.T) {
 	b := newBed(t)
-	b.create("hourly", "0 * * * *", nil)
+	b.createSchedule("hourly", "0 * * * *", nil)
 	var down atomic.Bool
 	down.Store(true)
-	s := b.scheduler(interceptor.Funcs{
+	s := b.newScheduler(interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			if down.Load() {
 				return errInjected
@@ -173,52 +173,52 @@ func TestAFailedCreationIsRepeatedAndTold(t *testing.T) {
 		},
 	})
 	b.clock.Step(time.Hour)
-	_, err := s.pass(t.Context())
+	_, err := s.runPass(t.Context())
 	require.ErrorContains(t, err, "schedule hourly: create backup hourly-20260506080000: injected")
-	require.Equal(t, 1, b.told.count("BackupNotCreated"))
+	require.Equal(t, 1, b.told.countReason("BackupNotCreated"))
 	down.Store(false)
-	b.pass(b.scheduler(interceptor.Funcs{}), time.Minute) // another replica keeps the promise
-	require.Equal(t, []string{"hourly-20260506080000"}, b.backups())
-	require.NotContains(t, b.get("hourly").Annotations, "holdfast.io/pending-slot")
+	b.runPass(b.newScheduler(interceptor.Funcs{}), time.Minute) // another replica keeps the promise
+	require.Equal(t, []string{"hourly-20260506080000"}, b.backupNames())
+	require.NotContains(t, b.getSchedule("hourly").Annotations, "holdfast.io/pending-slot")
 }
 
 func TestOneScheduleInTroubleDoesNotHoldUpTheOthers(t *testing.T) {
 	b := newBed(t)
-	b.create("a-broken", "0 * * * *", nil)
-	b.create("b-well", "0 * * * *", nil)
-	l := &line{at: 1, broken: lost}
+	b.createSchedule("a-broken", "0 * * * *", nil)
+	b.createSchedule("b-well", "0 * * * *", nil)
+	l := &line{at: 1, broken: loseWrite}
 	b.clock.Step(time.Hour)
-	_, err := b.scheduler(l.funcs()).pass(t.Context())
+	_, err := b.newScheduler(l.interceptFuncs()).runPass(t.Context())
 	require.ErrorIs(t, err, errInjected)
-	require.Equal(t, []string{"b-well-20260506080000"}, b.backups())
+	require.Equal(t, []string{"b-well-20260506080000"}, b.backupNames())
 }
 
 func TestSomebodyElsesBackupOfTheSameName(t *testing.T) {
 	b := newBed(t)
-	b.create("hourly", "0 * * * *", nil)
+	b.createSchedule("hourly", "0 * * * *", nil)
 	theirs := &velerov1.Backup{}
 	theirs.Namespace, theirs.Name = "velero", "hourly-20260506080000"
 	require.NoError(t, b.c.Create(t.Context(), theirs))
-	s := b.scheduler(interceptor.Funcs{})
-	b.pass(s, time.Hour)
-	require.Equal(t, 1, b.told.count("NameTaken"))
-	b.pass(s, time.Hour)
-	require.Equal(t, []string{"hourly-20260506080000", "hourly-20260506090000"}, b.backups())
+	s := b.newScheduler(interceptor.Funcs{})
+	b.runPass(s, time.Hour)
+	require.Equal(t, 1, b.told.countReason("NameTaken"))
+	b.runPass(s, time.Hour)
+	require.Equal(t, []string{"hourly-20260506080000", "hourly-20260506090000"}, b.backupNames())
 }
 
 // A slot was reserved, and its Backup made or not, when the schedule was paused and resumed with a
 // skip.
 func TestASkipDropsAReservation(t *testing.T) {
 	b := newBed(t)
-	b.create("hourly", "0 * * * *", nil)
-	l := &line{at: 3, broken: lost} // validate, reserve, create
+	b.createSchedule("hourly", "0 * * * *", nil)
+	l := &line{at: 3, broken: loseWrite} // validate, reserve, create
 	b.clock.Step(time.Hour)
-	_, err := b.scheduler(l.funcs()).pass(t.Context())
+	_, err := b.newScheduler(l.interceptFuncs()).runPass(t.Context())
 	require.ErrorIs(t, err, errInjected)
 	yes := true
-	b.change("hourly", func(s *velerov1.Schedule) { s.Spec.SkipImmediately = &yes })
-	b.pass(b.scheduler(interceptor.Funcs{}), time.Minute)
-	require.Empty(t, b.backups())
+	b.changeSchedule("hourly", func(s *velerov1.Schedule) { s.Spec.SkipImmediately = &yes })
+	b.runPass(b.newScheduler(interceptor.Funcs{}), time.Minute)
+	require.Empty(t, b.backupNames())
 }
 
 // history is one schedule under random downtime, crashes, conflicts and stale reads of two
@@ -226,7 +226,7 @@ func TestASkipDropsAReservation(t *testing.T) {
 type history struct {
 	*bed
 	r         *rand.Rand
-	slots     slots
+	slots     slotTimes
 	lines     [2]*line
 	replicas  [2]*Scheduler
 	snapshots []velerov1.ScheduleList
@@ -239,10 +239,10 @@ type history struct {
 func newHistory(t *testing.T, seed uint64, expression string) *history {
 	t.Helper()
 	h := &history{bed: newBed(t), r: rand.New(rand.NewPCG(seed, 7)), allowed: map[string]bool{}, settled: start}
-	h.create("s", expression, allow)
+	h.createSchedule("s", expression, allowConcurrent)
 	for i := range h.lines {
 		h.lines[i] = &line{}
-		h.replicas[i] = h.scheduler(h.lines[i].funcs())
+		h.replicas[i] = h.newScheduler(h.lines[i].interceptFuncs())
 	}
 	var err error
 	h.slots, err = parseSlots(expression, start)
@@ -250,8 +250,8 @@ func newHistory(t *testing.T, seed uint64, expression string) *history {
 	return h
 }
 
-// last is the latest slot after the last complete pass, walked one by one.
-func (h *history) last(now time.Time) string {
+// lastSlot is the latest slot after the last complete pass, walked one by one.
+func (h *history) lastSlot(now time.Time) string {
 	name := ""
 	for slot := h.slots.Next(h.settled); !slot.After(now); slot = h.slots.Next(slot) {
 		name = scheduled.Name("s", slot)
@@ -259,17 +259,17 @@ func (h *history) last(now time.Time) string {
 	return name
 }
 
-// step lets time go by and one replica pass, perhaps over a bad line.
-func (h *history) step(longest time.Duration) {
+// stepHistory lets time go by and one replica pass, perhaps over a bad line.
+func (h *history) stepHistory(longest time.Duration) {
 	h.clock.Step(time.Duration(h.r.Int64N(int64(longest)/int64(time.Second)+1)) * time.Second)
-	h.remember()
+	h.rememberSlots()
 	i := h.r.IntN(2)
 	l, s := h.lines[i], h.replicas[i]
 	l.at, l.list = 0, nil
 	switch h.r.IntN(6) {
 	case 0, 1:
 		l.at = 1 + h.r.IntN(4)
-		l.broken = []func(context.Context, func() error) error{lost, unanswered, conflict}[h.r.IntN(3)]
+		l.broken = []func(context.Context, func() error) error{loseWrite, loseAnswer, failConflict}[h.r.IntN(3)]
 	case 2:
 		old := h.snapshots[h.r.IntN(len(h.snapshots))].DeepCopy()
 		l.list = func(list client.ObjectList) bool {
@@ -280,12 +280,12 @@ func (h *history) step(longest time.Duration) {
 			return ok
 		}
 	}
-	drain(s)
-	_, err := s.pass(h.t.Context())
-	h.check(err == nil && !drain(s) && l.list == nil)
+	drainWakes(s)
+	_, err := s.runPass(h.t.Context())
+	h.checkSlots(err == nil && !drainWakes(s) && l.list == nil)
 }
 
-func drain(s *Scheduler) (woken bool) {
+func drainWakes(s *Scheduler) (woken bool) {
 	select {
 	case <-s.wake:
 		return true
@@ -294,23 +294,23 @@ func drain(s *Scheduler) (woken bool) {
 	}
 }
 
-func (h *history) remember() {
+func (h *history) rememberSlots() {
 	list := velerov1.ScheduleList{}
 	require.NoError(h.t, h.c.List(h.t.Context(), &list))
 	h.snapshots = append(h.snapshots[max(0, len(h.snapshots)-5):], list)
 }
 
-// check compares with the slots: only slots that were the latest at some pass have a Backup, the
+// checkSlots compares with the slots: only slots that were the latest at some pass have a Backup, the
 // latest has one after a complete pass, and when no pass in between was cut short it is the only
 // new one.
-func (h *history) check(complete bool) {
+func (h *history) checkSlots(complete bool) {
 	h.t.Helper()
 	now := h.clock.Now()
-	last := h.last(now)
+	last := h.lastSlot(now)
 	if last != "" {
 		h.allowed[last] = true
 	}
-	names := h.backups()
+	names := h.backupNames()
 	for _, name := range names {
 		require.True(h.t, h.allowed[name], "%s is no slot that was due", name)
 	}
@@ -339,7 +339,7 @@ func TestRandomHistories(t *testing.T) {
 			t.Run(fmt.Sprintf("%s seed %d", expression, seed), func(t *testing.T) {
 				h := newHistory(t, seed, expression)
 				for range 40 {
-					h.step(longest)
+					h.stepHistory(longest)
 				}
 			})
 		}

@@ -16,7 +16,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
 
-func (b *bed) run(s *Scheduler) (stop func()) {
+func (b *bed) runScheduler(s *Scheduler) (stop func()) {
 	ctx, cancel := context.WithCancel(b.t.Context())
 	var group sync.WaitGroup
 	group.Go(func() {
@@ -27,7 +27,7 @@ func (b *bed) run(s *Scheduler) (stop func()) {
 	return func() { cancel(); group.Wait() }
 }
 
-func (b *bed) eventually(what string, condition func() bool) {
+func (b *bed) requireEventually(what string, condition func() bool) {
 	b.t.Helper()
 	require.Eventually(b.t, condition, time.Minute, time.Millisecond, what)
 }
@@ -35,16 +35,16 @@ func (b *bed) eventually(what string, condition func() bool) {
 // Run sleeps until the slot, not for a whole period.
 func TestRunWakesForTheSlot(t *testing.T) {
 	b := newBed(t)
-	b.create("minutely", "* * * * *", allow)
+	b.createSchedule("minutely", "* * * * *", allowConcurrent)
 	b.clock.Step(20 * time.Second) // ten seconds before the first slot
-	defer b.run(b.scheduler(interceptor.Funcs{}))()
+	defer b.runScheduler(b.newScheduler(interceptor.Funcs{}))()
 	for n := range 5 {
-		b.eventually("asleep", b.clock.HasWaiters)
-		require.Len(t, b.backups(), n)
+		b.requireEventually("asleep", b.clock.HasWaiters)
+		require.Len(t, b.backupNames(), n)
 		b.clock.Step(10 * time.Second)
-		b.eventually("the slot's backup", func() bool { return len(b.backups()) == n+1 })
+		b.requireEventually("the slot's backup", func() bool { return len(b.backupNames()) == n+1 })
 		for range 5 {
-			b.eventually("asleep", b.clock.HasWaiters)
+			b.requireEventually("asleep", b.clock.HasWaiters)
 			b.clock.Step(10 * time.Second)
 		}
 	}
@@ -56,7 +56,7 @@ func TestRunGoesOnAfterErrorsAndWhenWoken(t *testing.T) {
 	b := newBed(t)
 	var down atomic.Bool
 	down.Store(true)
-	s := b.scheduler(interceptor.Funcs{
+	s := b.newScheduler(interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			if down.Load() {
 				return errors.New("injected")
@@ -64,18 +64,18 @@ func TestRunGoesOnAfterErrorsAndWhenWoken(t *testing.T) {
 			return c.List(ctx, list, opts...)
 		},
 	})
-	b.create("hourly", "0 * * * *", nil)
+	b.createSchedule("hourly", "0 * * * *", nil)
 	b.clock.Step(time.Hour)
-	defer b.run(s)()
-	b.eventually("asleep", b.clock.HasWaiters)
+	defer b.runScheduler(s)()
+	b.requireEventually("asleep", b.clock.HasWaiters)
 	down.Store(false)
 	b.clock.Step(period)
-	b.eventually("caught up", func() bool { return len(b.backups()) == 1 })
+	b.requireEventually("caught up", func() bool { return len(b.backupNames()) == 1 })
 
-	b.create("more", "0 * * * *", func(o *velerov1.Schedule) { o.CreationTimestamp.Time = start })
+	b.createSchedule("more", "0 * * * *", func(o *velerov1.Schedule) { o.CreationTimestamp.Time = start })
 	s.Wake()
 	s.Wake()
-	b.eventually("seen", func() bool { return len(b.backups()) == 2 })
+	b.requireEventually("seen", func() bool { return len(b.backupNames()) == 2 })
 }
 
 func TestWhichBackupsWakeTheScheduler(t *testing.T) {
@@ -87,7 +87,7 @@ func TestWhichBackupsWakeTheScheduler(t *testing.T) {
 	}
 	require.Len(t, ofSchedule(t.Context(), backup("")), 1)
 	require.Empty(t, ofSchedule(t.Context(), &velerov1.Backup{}))
-	p := ended()
+	p := endedBackups()
 	require.False(t, p.Create(event.CreateEvent{Object: backup("")}))
 	require.True(t, p.Delete(event.DeleteEvent{Object: backup("InProgress")}))
 	require.True(t, p.Update(event.UpdateEvent{ObjectOld: backup("InProgress"), ObjectNew: backup("Finalizing")}))

@@ -69,11 +69,11 @@ func (s *Scheduler) Wake() {
 // Run makes passes until ctx ends and returns nil.
 func (s *Scheduler) Run(ctx context.Context) error {
 	for {
-		next, err := s.pass(ctx)
+		next, err := s.runPass(ctx)
 		if err != nil && ctx.Err() == nil {
 			s.Log.Warn("schedule pass incomplete", "error", err)
 		}
-		timer := s.Clock.NewTimer(s.until(next))
+		timer := s.Clock.NewTimer(s.waitUntil(next))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
@@ -85,23 +85,23 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 }
 
-// until is how long to wait for a time, at most a period; zero is no time at all.
-func (s *Scheduler) until(next time.Time) time.Duration {
+// waitUntil is how long to wait for a time, at most a period; zero is no time at all.
+func (s *Scheduler) waitUntil(next time.Time) time.Duration {
 	if next.IsZero() {
 		return period
 	}
 	return min(period, max(0, next.Sub(s.Now())))
 }
 
-// pass checks every Schedule once and returns when the next slot starts, zero for none. Schedules
+// runPass checks every Schedule once and returns when the next slot starts, zero for none. Schedules
 // are read before the Backups and written only as they were read: a slot that another replica
 // reserved in between is a conflict.
-func (s *Scheduler) pass(ctx context.Context) (time.Time, error) {
+func (s *Scheduler) runPass(ctx context.Context) (time.Time, error) {
 	list := &velerov1.ScheduleList{}
 	if err := s.Reader.List(ctx, list, client.InNamespace(s.Namespace)); err != nil {
 		return time.Time{}, fmt.Errorf("list schedules: %w", err)
 	}
-	p := &pass{Scheduler: s, now: s.Now()}
+	p := &schedulePass{Scheduler: s, now: s.Now()}
 	var next time.Time
 	var errs []error
 	for i := range list.Items {
@@ -109,7 +109,7 @@ func (s *Scheduler) pass(ctx context.Context) (time.Time, error) {
 		if schedule.DeletionTimestamp != nil {
 			continue
 		}
-		start, err := p.handle(ctx, schedule)
+		start, err := p.handleSchedule(ctx, schedule)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("schedule %s: %w", schedule.Name, err))
 		}
@@ -117,12 +117,12 @@ func (s *Scheduler) pass(ctx context.Context) (time.Time, error) {
 			next = start
 		}
 	}
-	s.forget(list)
+	s.forgetGone(list)
 	return next, errors.Join(errs...)
 }
 
-// forget drops notes about Schedules that are gone.
-func (s *Scheduler) forget(list *velerov1.ScheduleList) {
+// forgetGone drops notes about Schedules that are gone.
+func (s *Scheduler) forgetGone(list *velerov1.ScheduleList) {
 	kept := make(map[types.UID]time.Time, len(s.reported))
 	for i := range list.Items {
 		if slot, ok := s.reported[list.Items[i].UID]; ok {

@@ -21,18 +21,18 @@ const (
 	policyAllow  = "Allow"
 )
 
-// settings is what a Schedule requests.
-type settings struct {
-	slots   slots
+// scheduleSettings is what a Schedule requests.
+type scheduleSettings struct {
+	slots   slotTimes
 	offset  time.Duration // from a slot to the start of its Backup, whole seconds
 	allow   bool          // start while an earlier Backup waits or runs
 	pending time.Time     // the reserved slot; zero for none
 }
 
-// parse reads a Schedule; the texts are its status.validationErrors (wording of the cron problems:
+// parseSettings reads a Schedule; the texts are its status.validationErrors (wording of the cron problems:
 // Velero 1.18). now decides only whether slots lie ahead.
-func parse(s *velerov1.Schedule, now time.Time) (settings, []string) {
-	var set settings
+func parseSettings(s *velerov1.Schedule, now time.Time) (scheduleSettings, []string) {
+	var set scheduleSettings
 	var problems []string
 	note := func(field string, err error) {
 		if err != nil {
@@ -50,17 +50,17 @@ func parse(s *velerov1.Schedule, now time.Time) (settings, []string) {
 		note("metadata.name", fmt.Errorf("must have at most %d characters, for it is a label of the backups", validation.LabelValueMaxLength))
 	}
 	set.offset, err = parseSpread(s.Annotations[holdfast.AnnotationSpreadWindow], s.UID)
-	note(annotation(holdfast.AnnotationSpreadWindow), err)
+	note(annotationField(holdfast.AnnotationSpreadWindow), err)
 	set.allow, err = parsePolicy(s.Annotations[holdfast.AnnotationConcurrencyPolicy])
-	note(annotation(holdfast.AnnotationConcurrencyPolicy), err)
+	note(annotationField(holdfast.AnnotationConcurrencyPolicy), err)
 	if text, ok := s.Annotations[holdfast.AnnotationPendingSlot]; ok {
 		set.pending, err = time.Parse(time.RFC3339, text)
-		note(annotation(holdfast.AnnotationPendingSlot), err)
+		note(annotationField(holdfast.AnnotationPendingSlot), err)
 	}
 	return set, append(problems, templateProblems(&s.Spec.Template)...)
 }
 
-func annotation(key string) string { return "metadata.annotations[" + key + "]" }
+func annotationField(key string) string { return "metadata.annotations[" + key + "]" }
 
 // parseSpread returns the share of the window that falls to this UID.
 func parseSpread(text string, uid types.UID) (time.Duration, error) {

@@ -26,31 +26,31 @@ func TestAFastClockWritesNoFutureTime(t *testing.T) {
 	fast := clocktesting.NewFakeClock(start.Add(2 * time.Hour))
 	now := servertime.New(fast)
 	answer := func() {
-		resp, err := now.Wrap(server.Client().Transport).RoundTrip(must(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)))
+		resp, err := now.Wrap(server.Client().Transport).RoundTrip(mustValue(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)))
 		require.NoError(t, err)
 		require.NoError(t, resp.Body.Close())
 	}
-	b.create("hourly", "0 * * * *", nil)
-	b.create("skips", "0 * * * *", func(s *velerov1.Schedule) { s.Spec.SkipImmediately = ptr.To(true) })
-	s := b.scheduler(interceptor.Funcs{})
+	b.createSchedule("hourly", "0 * * * *", nil)
+	b.createSchedule("skips", "0 * * * *", func(s *velerov1.Schedule) { s.Spec.SkipImmediately = ptr.To(true) })
+	s := b.newScheduler(interceptor.Funcs{})
 	s.Clock, s.Now = fast, now.Now
 	answer()
-	next := b.pass(s, 0)
-	require.Empty(t, b.backups(), "no slot has come")
-	require.Equal(t, start, b.get("skips").Status.LastSkipped.UTC())
-	require.Equal(t, 15*time.Second, s.until(next), "and it does not spin until one does")
+	next := b.runPass(s, 0)
+	require.Empty(t, b.backupNames(), "no slot has come")
+	require.Equal(t, start, b.getSchedule("skips").Status.LastSkipped.UTC())
+	require.Equal(t, 15*time.Second, s.waitUntil(next), "and it does not spin until one does")
 
 	b.clock.Step(time.Hour)
 	fast.Step(time.Hour)
 	answer()
-	b.pass(s, 0)
-	require.Equal(t, []string{"hourly-20260506080000", "skips-20260506080000"}, b.backups())
+	b.runPass(s, 0)
+	require.Equal(t, []string{"hourly-20260506080000", "skips-20260506080000"}, b.backupNames())
 	for _, name := range []string{"hourly", "skips"} {
-		require.False(t, b.get(name).Status.LastBackup.After(b.clock.Now()))
+		require.False(t, b.getSchedule(name).Status.LastBackup.After(b.clock.Now()))
 	}
 }
 
-func must[T any](v T, err error) T {
+func mustValue[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// slots are the times at which a Schedule is due, in whole seconds.
-type slots interface {
+// slotTimes are the times at which a Schedule is due, in whole seconds.
+type slotTimes interface {
 	// Next returns the first slot after t, or the zero time when there is none within five years.
 	Next(t time.Time) time.Time
 }
@@ -24,7 +24,7 @@ const everyPrefix = "@every "
 // parseSlots reads five fields or a descriptor, with CRON_TZ= or TZ= before it if it is not meant
 // in UTC. (Velero reads it in its process's local time, which is UTC in its image; replicas must
 // not differ here.)
-func parseSlots(expression string, now time.Time) (s slots, err error) {
+func parseSlots(expression string, now time.Time) (s slotTimes, err error) {
 	defer func() {
 		if p := recover(); p != nil { // the library indexes past the end of "TZ=UTC" without fields
 			s, err = nil, fmt.Errorf("cannot be read: %v", p)
@@ -62,7 +62,7 @@ const allHours = 1<<24 - 1
 
 // inZone gives fixed hours the meaning people expect of them when clocks change. What runs in every
 // hour is not about the clock on the wall: each hour that passes counts, the repeated one too.
-func inZone(spec *cron.SpecSchedule) slots {
+func inZone(spec *cron.SpecSchedule) slotTimes {
 	if spec.Location == time.Local { // the library's word for "none given"
 		spec.Location = time.UTC
 	}
@@ -71,11 +71,11 @@ func inZone(spec *cron.SpecSchedule) slots {
 	}
 	zone := spec.Location
 	spec.Location = time.UTC
-	return wall{spec: spec, zone: zone}
+	return wallClock{spec: spec, zone: zone}
 }
 
-// latest returns the last slot after base and not after limit.
-func latest(s slots, base, limit time.Time) (time.Time, bool) {
+// latestSlot returns the last slot after base and not after limit.
+func latestSlot(s slotTimes, base, limit time.Time) (time.Time, bool) {
 	found := s.Next(base)
 	if found.IsZero() || found.After(limit) {
 		return time.Time{}, false

@@ -8,17 +8,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func at(t *testing.T, text string) time.Time {
+func parseTime(t *testing.T, text string) time.Time {
 	t.Helper()
 	v, err := time.Parse(time.RFC3339, text)
 	require.NoError(t, err)
 	return v
 }
 
-// following lists the n slots after a time, in UTC.
-func following(t *testing.T, expression, after string, n int) []string {
+// followingSlots lists the n slots after a time, in UTC.
+func followingSlots(t *testing.T, expression, after string, n int) []string {
 	t.Helper()
-	now := at(t, after)
+	now := parseTime(t, after)
 	s, err := parseSlots(expression, now)
 	require.NoError(t, err)
 	var out []string
@@ -64,7 +64,7 @@ func TestSlots(t *testing.T) {
 		"years before any change of the zone": {"CRON_TZ=Europe/Berlin 0 6 * * *", "1850-01-01T12:00:00Z", []string{"1850-01-02T05:06"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.Equal(t, tc.want, following(t, tc.expression, tc.after, len(tc.want)))
+			require.Equal(t, tc.want, followingSlots(t, tc.expression, tc.after, len(tc.want)))
 		})
 	}
 }
@@ -92,7 +92,7 @@ func TestSlotsThatCannotBeRead(t *testing.T) {
 func TestEveryDayHasOneSlot(t *testing.T) {
 	for _, zone := range []string{"Europe/Berlin", "America/New_York", "Africa/Cairo", "Australia/Lord_Howe", "America/Sao_Paulo", "Asia/Tehran"} {
 		for _, fields := range []string{"0 0", "30 1", "15 2", "0 3", "59 23"} {
-			now := at(t, "2015-01-01T12:00:00Z")
+			now := parseTime(t, "2015-01-01T12:00:00Z")
 			s, err := parseSlots("CRON_TZ="+zone+" "+fields+" * * *", now)
 			require.NoError(t, err)
 			location, err := time.LoadLocation(zone)
@@ -114,16 +114,16 @@ func TestEveryDayHasOneSlot(t *testing.T) {
 func TestLatest(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, expression := range []string{"* * * * *", "*/7 3 * * *", "0 0 31 * *", "@every 11s", "CRON_TZ=Europe/Berlin 30 2 * * *", "CRON_TZ=America/New_York 5 * * * *", "* * * 1 *"} {
-		s, err := parseSlots(expression, at(t, "2026-01-01T00:00:00Z"))
+		s, err := parseSlots(expression, parseTime(t, "2026-01-01T00:00:00Z"))
 		require.NoError(t, err)
 		for range 200 {
-			base := at(t, "2026-01-01T00:00:00Z").Add(time.Duration(r.IntN(300*86400)) * time.Second)
+			base := parseTime(t, "2026-01-01T00:00:00Z").Add(time.Duration(r.IntN(300*86400)) * time.Second)
 			limit := base.Add(time.Duration(r.IntN(1<<r.IntN(20))) * time.Second)
 			var want time.Time
 			for slot := s.Next(base); !slot.After(limit); slot = s.Next(slot) {
 				want = slot
 			}
-			got, found := latest(s, base, limit)
+			got, found := latestSlot(s, base, limit)
 			require.Equal(t, !want.IsZero(), found, "%s from %s to %s", expression, base, limit)
 			require.True(t, want.Equal(got), "%s from %s to %s: %s instead of %s", expression, base, limit, got, want)
 		}

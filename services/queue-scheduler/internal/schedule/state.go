@@ -11,10 +11,10 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
 
-// base is the time after which slots count (Velero's rule: the last backup, or the creation before
+// baseTime is the time after which slots count (Velero's rule: the last backup, or the creation before
 // there is one, and what was skipped). Both were noted when a slot started, which is offset after
 // the slot.
-func (set settings) base(s *velerov1.Schedule) time.Time {
+func (set scheduleSettings) baseTime(s *velerov1.Schedule) time.Time {
 	base := s.CreationTimestamp.Time
 	if s.Status.LastBackup != nil {
 		base = s.Status.LastBackup.Add(-set.offset)
@@ -25,15 +25,15 @@ func (set settings) base(s *velerov1.Schedule) time.Time {
 	return base
 }
 
-// due returns the latest slot whose start has come; those before it were missed and are covered by
+// dueSlot returns the latest slot whose start has come; those before it were missed and are covered by
 // it.
-func (set settings) due(s *velerov1.Schedule, now time.Time) (time.Time, bool) {
-	return latest(set.slots, set.base(s), now.Add(-set.offset))
+func (set scheduleSettings) dueSlot(s *velerov1.Schedule, now time.Time) (time.Time, bool) {
+	return latestSlot(set.slots, set.baseTime(s), now.Add(-set.offset))
 }
 
-// next is when the next slot starts; zero for never.
-func (set settings) next(s *velerov1.Schedule) time.Time {
-	t := set.slots.Next(set.base(s))
+// nextStart is when the next slot starts; zero for never.
+func (set scheduleSettings) nextStart(s *velerov1.Schedule) time.Time {
+	t := set.slots.Next(set.baseTime(s))
 	if t.IsZero() {
 		return t
 	}
@@ -59,16 +59,16 @@ func applyValidation(s *velerov1.Schedule, problems []string, skipByDefault bool
 	}
 	if *s.Spec.SkipImmediately {
 		s.Spec.SkipImmediately = ptr.To(false)
-		s.Status.LastSkipped = noted(now)
+		s.Status.LastSkipped = apiTime(now)
 		delete(s.Annotations, holdfast.AnnotationPendingSlot)
 	}
 }
 
-// reserve promises the Backup of a slot.
-func reserve(s *velerov1.Schedule, slot, now time.Time) {
+// reserveSlot promises the Backup of a slot.
+func reserveSlot(s *velerov1.Schedule, slot, now time.Time) {
 	metav1.SetMetaDataAnnotation(&s.ObjectMeta, holdfast.AnnotationPendingSlot, slot.UTC().Format(time.RFC3339))
-	s.Status.LastBackup = noted(now)
+	s.Status.LastBackup = apiTime(now)
 }
 
-// noted is a time as the API server keeps it.
-func noted(t time.Time) *metav1.Time { return &metav1.Time{Time: t.UTC().Truncate(time.Second)} }
+// apiTime is a time as the API server keeps it.
+func apiTime(t time.Time) *metav1.Time { return &metav1.Time{Time: t.UTC().Truncate(time.Second)} }

@@ -6,16 +6,16 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// wall are slots by the clock on the wall of a zone. A time that the zone skips is due at the
+// wallClock are slots by the clock on the wall of a zone. A time that the zone skips is due at the
 // moment of the change (a daily backup at 02:30 is not missed), and of a time that it repeats the
 // first one counts.
-type wall struct {
+type wallClock struct {
 	spec *cron.SpecSchedule // in UTC: a calendar without changes
 	zone *time.Location
 }
 
 // Next implements slots.
-func (w wall) Next(t time.Time) time.Time {
+func (w wallClock) Next(t time.Time) time.Time {
 	local := t.In(w.zone)
 	_, offset := local.Zone()
 	reading := local.Add(time.Duration(offset) * time.Second).UTC()
@@ -23,14 +23,14 @@ func (w wall) Next(t time.Time) time.Time {
 		if reading = w.spec.Next(reading); reading.IsZero() {
 			return time.Time{}
 		}
-		if slot := w.moment(reading); slot.After(t) {
+		if slot := w.momentOf(reading); slot.After(t) {
 			return slot
 		}
 	}
 }
 
-// moment is when the clock shows a reading, which is given as a time in UTC.
-func (w wall) moment(reading time.Time) time.Time {
+// momentOf is when the clock shows a reading, which is given as a time in UTC.
+func (w wallClock) momentOf(reading time.Time) time.Time {
 	t := time.Date(reading.Year(), reading.Month(), reading.Day(), reading.Hour(), reading.Minute(), reading.Second(), 0, w.zone)
 	begin, end := t.ZoneBounds()
 	_, offset := t.Zone()

@@ -20,7 +20,7 @@ import (
 func (s *Scheduler) Watch(mgr ctrl.Manager, name string) error {
 	return ctrl.NewControllerManagedBy(mgr).Named(name).
 		For(&velerov1.Schedule{}).
-		Watches(&velerov1.Backup{}, handler.EnqueueRequestsFromMapFunc(ofSchedule), builder.WithPredicates(ended())).
+		Watches(&velerov1.Backup{}, handler.EnqueueRequestsFromMapFunc(ofSchedule), builder.WithPredicates(endedBackups())).
 		Complete(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
 			s.Wake()
 			return reconcile.Result{}, nil
@@ -36,8 +36,8 @@ func ofSchedule(_ context.Context, b client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: b.GetNamespace(), Name: name}}}
 }
 
-// ended lets through what frees a slot that waits; a missed one costs a period.
-func ended() predicate.Predicate {
+// endedBackups lets through what frees a slot that waits; a missed one costs a period.
+func endedBackups() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },
 		GenericFunc: func(event.GenericEvent) bool { return false },
@@ -45,7 +45,7 @@ func ended() predicate.Predicate {
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, ok := e.ObjectOld.(*velerov1.Backup)
 			after, ok2 := e.ObjectNew.(*velerov1.Backup)
-			return ok && ok2 && blocks(before) && !blocks(after)
+			return ok && ok2 && isBlocking(before) && !isBlocking(after)
 		},
 	}
 }

@@ -20,7 +20,7 @@ type Canceller interface {
 
 // CancelBackup implements queue.v1.QueueService.
 func (s *Server) CancelBackup(ctx context.Context, req *queuev1.CancelBackupRequest) (*queuev1.CancelBackupResponse, error) {
-	b, err := s.Canceller.AskBackup(ctx, req.GetName(), asker(ctx, req.GetRequestedBy()))
+	b, err := s.Canceller.AskBackup(ctx, req.GetName(), callerName(ctx, req.GetRequestedBy()))
 	if err != nil {
 		return nil, err
 	}
@@ -29,13 +29,15 @@ func (s *Server) CancelBackup(ctx context.Context, req *queuev1.CancelBackupRequ
 
 // CancelRestore implements queue.v1.QueueService.
 func (s *Server) CancelRestore(ctx context.Context, req *queuev1.CancelRestoreRequest) (*queuev1.CancelRestoreResponse, error) {
-	r, err := s.Canceller.AskRestore(ctx, req.GetName(), asker(ctx, req.GetRequestedBy()))
+	r, err := s.Canceller.AskRestore(ctx, req.GetName(), callerName(ctx, req.GetRequestedBy()))
 	if err != nil {
 		return nil, err
 	}
 	return &queuev1.CancelRestoreResponse{Namespace: r.Namespace, Name: r.Name, Uid: string(r.UID), Phase: string(r.Status.Phase)}, nil
 }
 
-// asker is the caller's name, as far as it is known: the name in the request counts only if callers
+// callerName is the caller's name, as far as it is known: the name in the request counts only if callers
 // are not authenticated.
-func asker(ctx context.Context, said string) string { return cmp.Or(grpcserver.UserFrom(ctx), said) }
+func callerName(ctx context.Context, said string) string {
+	return cmp.Or(grpcserver.UserFrom(ctx), said)
+}

@@ -28,10 +28,10 @@ func (s *Server) ExplainBackup(ctx context.Context, req *queuev1.ExplainBackupRe
 	if err != nil {
 		return nil, err
 	}
-	resp := &queuev1.ExplainBackupResponse{Entry: entry(&x.Job), Message: sentence(x)}
+	resp := &queuev1.ExplainBackupResponse{Entry: wireEntry(&x.Job), Message: explanationText(x)}
 	shown := x.Obstacles[:min(len(x.Obstacles), maxObstacles)]
 	for _, o := range shown {
-		resp.Obstacles = append(resp.Obstacles, obstacle(o))
+		resp.Obstacles = append(resp.Obstacles, wireObstacle(o))
 	}
 	resp.ObstaclesLeftOut = int32(min(len(x.Obstacles)-len(shown), 1<<30))
 	switch {
@@ -53,7 +53,7 @@ var reasons = map[queue.Reason]queuev1.WaitReason{
 	queue.WriteRefused:        queuev1.WaitReason_WAIT_REASON_WRITE_REFUSED,
 }
 
-func obstacle(o queue.Obstacle) *queuev1.Obstacle {
+func wireObstacle(o queue.Obstacle) *queuev1.Obstacle {
 	out := &queuev1.Obstacle{Reason: reasons[o.Reason], Namespaces: o.Namespaces, Since: timestamppb.New(o.Since), Limit: int32(min(o.Limit, 1<<30)), Message: o.Message}
 	for _, j := range o.Jobs {
 		out.Jobs = append(out.Jobs, &queuev1.JobReference{Kind: kinds[j.Kind], Name: j.Name, Uid: string(j.UID)})
@@ -61,10 +61,10 @@ func obstacle(o queue.Obstacle) *queuev1.Obstacle {
 	return out
 }
 
-// sentence returns what the first obstacle is or, without one, what the backup is doing.
-func sentence(x *queue.Explanation) string {
+// explanationText returns what the first obstacle is or, without one, what the backup is doing.
+func explanationText(x *queue.Explanation) string {
 	if len(x.Obstacles) == 0 {
-		return idle(&x.Job)
+		return idleReason(&x.Job)
 	}
 	o := x.Obstacles[0]
 	jobs := make([]string, len(o.Jobs))
@@ -79,21 +79,21 @@ func sentence(x *queue.Explanation) string {
 	}
 	switch o.Reason {
 	case queue.OverlapRunning:
-		return fmt.Sprintf("%s runs on %s%s", jobs[0], namespaces(o.Namespaces), more)
+		return fmt.Sprintf("%s runs on %s%s", jobs[0], namespaceList(o.Namespaces), more)
 	case queue.RestoreAhead:
-		return fmt.Sprintf("%s waits for %s too and goes first%s", jobs[0], namespaces(o.Namespaces), more)
+		return fmt.Sprintf("%s waits for %s too and goes first%s", jobs[0], namespaceList(o.Namespaces), more)
 	case queue.OverlapAhead:
-		return fmt.Sprintf("%s is ahead in the queue and needs %s too%s", jobs[0], namespaces(o.Namespaces), more)
+		return fmt.Sprintf("%s is ahead in the queue and needs %s too%s", jobs[0], namespaceList(o.Namespaces), more)
 	case queue.NoPlace:
-		return fmt.Sprintf("%d of %d backups that may run at once do, or start before it: %s", len(o.Jobs), o.Limit, some(jobs))
+		return fmt.Sprintf("%d of %d backups that may run at once do, or start before it: %s", len(o.Jobs), o.Limit, joinLimited(jobs))
 	case queue.LocationUnavailable, queue.WriteRefused:
 		return o.Message
 	}
 	return ""
 }
 
-// idle is for a backup with nothing in its way.
-func idle(j *queue.Job) string {
+// idleReason is for a backup with nothing in its way.
+func idleReason(j *queue.Job) string {
 	switch phase := velerov1.BackupPhase(j.Phase); {
 	case j.Waits:
 		return "nothing is in its way, it starts with the next pass"
@@ -109,20 +109,20 @@ func idle(j *queue.Job) string {
 	return "it does not wait in the queue any more: " + j.Phase
 }
 
-func namespaces(names []string) string {
+func namespaceList(names []string) string {
 	switch {
 	case slices.Equal(names, []string{"*"}):
 		return "all namespaces"
 	case ledger.IsAll(names):
-		return "all namespaces but " + some(ledger.Excepted(names))
+		return "all namespaces but " + joinLimited(ledger.ExceptedNamespaces(names))
 	case len(names) == 1:
 		return "namespace " + names[0]
 	}
-	return "namespaces " + some(names)
+	return "namespaces " + joinLimited(names)
 }
 
-// some joins names, but not very many.
-func some(names []string) string {
+// joinLimited joins names, but not very many.
+func joinLimited(names []string) string {
 	if len(names) <= maxNames {
 		return strings.Join(names, ", ")
 	}

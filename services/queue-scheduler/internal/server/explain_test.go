@@ -16,15 +16,15 @@ import (
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 )
 
-func queued(name string, sequence int, namespaces ...string) *velerov1.Backup {
-	b := job(name, velerov1.BackupPhaseQueued, fmt.Sprint(sequence), 100-sequence)
+func queuedBackup(name string, sequence int, namespaces ...string) *velerov1.Backup {
+	b := newJobBackup(name, velerov1.BackupPhaseQueued, fmt.Sprint(sequence), 100-sequence)
 	b.Spec.IncludedNamespaces = namespaces
 	return b
 }
 
-func running(t *testing.T, c client.Client, name string, namespaces ...string) {
+func createRunning(t *testing.T, c client.Client, name string, namespaces ...string) {
 	t.Helper()
-	require.NoError(t, c.Create(t.Context(), job(name, velerov1.BackupPhaseInProgress, "1", 100)))
+	require.NoError(t, c.Create(t.Context(), newJobBackup(name, velerov1.BackupPhaseInProgress, "1", 100)))
 	require.NoError(t, ledger.New(c, c, "velero").Admit(t.Context(), ledger.Entry{
 		UID: types.UID(name), Kind: ledger.KindBackup, Namespace: "velero", Name: name, Namespaces: namespaces, Since: time.Unix(1000, 0),
 	}, ledger.Limits{}))
@@ -32,9 +32,9 @@ func running(t *testing.T, c client.Client, name string, namespaces ...string) {
 
 func TestExplainBackup(t *testing.T) {
 	r := &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "r", UID: "r"}, Spec: velerov1.RestoreSpec{IncludedNamespaces: []string{"d"}}}
-	s, c := newServer(queued("overlaps", 2, "a", "b", "x"), queued("behind", 3, "b", "c"), queued("free", 4, "y"), queued("full", 5, "z"),
-		queued("restored", 6, "d"), job("new", "", "", 1), job("done", velerov1.BackupPhaseCompleted, "", 1), r)
-	running(t, c, "big", "a", "x")
+	s, c := newServer(queuedBackup("overlaps", 2, "a", "b", "x"), queuedBackup("behind", 3, "b", "c"), queuedBackup("free", 4, "y"), queuedBackup("full", 5, "z"),
+		queuedBackup("restored", 6, "d"), newJobBackup("new", "", "", 1), newJobBackup("done", velerov1.BackupPhaseCompleted, "", 1), r)
+	createRunning(t, c, "big", "a", "x")
 	for name, want := range map[string]struct {
 		reason   queuev1.WaitReason
 		message  string
@@ -76,10 +76,10 @@ func TestExplainBackup(t *testing.T) {
 func TestExplanationsDoNotGrowWithTheQueue(t *testing.T) {
 	var objects []client.Object
 	for i := range 80 {
-		objects = append(objects, queued(fmt.Sprintf("b%d", i), i+2))
+		objects = append(objects, queuedBackup(fmt.Sprintf("b%d", i), i+2))
 	}
 	s, c := newServer(objects...)
-	running(t, c, "big", "*")
+	createRunning(t, c, "big", "*")
 	resp, err := s.ExplainBackup(t.Context(), &queuev1.ExplainBackupRequest{Name: "b79"})
 	require.NoError(t, err)
 	require.Len(t, resp.GetObstacles(), 50)
@@ -89,7 +89,7 @@ func TestExplanationsDoNotGrowWithTheQueue(t *testing.T) {
 
 // A backup outside of the queue is explained by what is wrong with it.
 func TestExplainABackupWithoutItsLocation(t *testing.T) {
-	b := queued("waits", 1, "a")
+	b := queuedBackup("waits", 1, "a")
 	b.Spec.StorageLocation = "main"
 	l := &velerov1.BackupStorageLocation{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "main"}}
 	l.Status.Phase, l.Status.Message = velerov1.LocationPhaseUnavailable, "no route"

@@ -23,9 +23,9 @@ const (
 	feedPeriod = time.Minute
 )
 
-// state is the queue at one moment, or why it could not be read. All watchers share it, so none
+// queueState is the queue at one moment, or why it could not be read. All watchers share it, so none
 // changes it.
-type state struct {
+type queueState struct {
 	entries []*queuev1.QueueEntry
 	read    time.Time
 	err     error
@@ -39,12 +39,12 @@ type Feed struct {
 	changed chan struct{}
 
 	mu       sync.Mutex
-	watchers map[chan state]bool
+	watchers map[chan queueState]bool
 }
 
 // NewFeed returns a Feed that serves once it runs.
 func NewFeed(queue Queue, clk clock.WithTicker) *Feed {
-	return &Feed{queue: queue, clock: clk, changed: make(chan struct{}, 1), watchers: map[chan state]bool{}}
+	return &Feed{queue: queue, clock: clk, changed: make(chan struct{}, 1), watchers: map[chan queueState]bool{}}
 }
 
 // Changed reports that the queue may have changed.
@@ -68,11 +68,11 @@ func (f *Feed) Run(ctx context.Context) error {
 		case <-ticker.C():
 		}
 		// Who joins from here on gets a state that is read afterwards.
-		watchers := f.subscribers()
+		watchers := f.subscriberChannels()
 		if len(watchers) == 0 {
 			continue
 		}
-		now := f.load(ctx, known)
+		now := f.loadState(ctx, known)
 		for _, w := range watchers {
 			select {
 			case <-w: // a state that was not taken yet is out of date
@@ -88,16 +88,16 @@ func (f *Feed) Run(ctx context.Context) error {
 	}
 }
 
-// load reads the queue. An entry that did not change since it was known stays the same pointer, so
+// loadState reads the queue. An entry that did not change since it was known stays the same pointer, so
 // that comparing two states costs next to nothing.
-func (f *Feed) load(ctx context.Context, known map[string]*queuev1.QueueEntry) state {
+func (f *Feed) loadState(ctx context.Context, known map[string]*queuev1.QueueEntry) queueState {
 	read := f.clock.Now()
-	entries, err := entries(ctx, f.queue)
+	entries, err := queueEntries(ctx, f.queue)
 	if _, unknown := errgrpc.Status(err); unknown {
 		err = fmt.Errorf("%w: %w", errgrpc.ErrUnavailable, err) // the next reading may succeed
 	}
 	if err != nil {
-		return state{err: fmt.Errorf("read the queue: %w", err)}
+		return queueState{err: fmt.Errorf("read the queue: %w", err)}
 	}
 	before := maps.Clone(known)
 	clear(known)
@@ -107,12 +107,12 @@ func (f *Feed) load(ctx context.Context, known map[string]*queuev1.QueueEntry) s
 		}
 		known[e.GetUid()] = entries[i]
 	}
-	return state{entries: entries, read: read}
+	return queueState{entries: entries, read: read}
 }
 
-// join returns a channel with the latest state, which is read after the call, and what ends it.
-func (f *Feed) join() (states <-chan state, leave func()) {
-	w := make(chan state, 1)
+// joinFeed returns a channel with the latest state, which is read after the call, and what ends it.
+func (f *Feed) joinFeed() (states <-chan queueState, leave func()) {
+	w := make(chan queueState, 1)
 	f.mu.Lock()
 	f.watchers[w] = true
 	f.mu.Unlock()
@@ -124,7 +124,7 @@ func (f *Feed) join() (states <-chan state, leave func()) {
 	}
 }
 
-func (f *Feed) subscribers() []chan state {
+func (f *Feed) subscriberChannels() []chan queueState {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Collect(maps.Keys(f.watchers))

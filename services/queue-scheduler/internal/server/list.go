@@ -28,13 +28,13 @@ func (s *Server) ListQueue(ctx context.Context, req *queuev1.ListQueueRequest) (
 	if err != nil {
 		return nil, err
 	}
-	all, err := entries(ctx, s.Queue)
+	all, err := queueEntries(ctx, s.Queue)
 	if err != nil {
 		return nil, err
 	}
 	first = min(first, len(all))
 	last := min(first+cmp.Or(int(req.GetPageSize()), defaultPage), len(all))
-	last = first + cut(all[first:last])
+	last = first + messageLength(all[first:last])
 	resp := &queuev1.ListQueueResponse{Entries: all[first:last]}
 	if last < len(all) {
 		resp.NextPageToken = strconv.Itoa(last)
@@ -42,22 +42,22 @@ func (s *Server) ListQueue(ctx context.Context, req *queuev1.ListQueueRequest) (
 	return resp, nil
 }
 
-// entries is the whole queue at this moment.
-func entries(ctx context.Context, q Queue) ([]*queuev1.QueueEntry, error) {
+// queueEntries is the whole queue at this moment.
+func queueEntries(ctx context.Context, q Queue) ([]*queuev1.QueueEntry, error) {
 	jobs, err := q.Snapshot(ctx)
 	if err != nil {
 		return nil, err
 	}
 	out := make([]*queuev1.QueueEntry, len(jobs))
 	for i := range jobs {
-		out[i] = entry(&jobs[i])
+		out[i] = wireEntry(&jobs[i])
 	}
 	return out, nil
 }
 
-// cut returns how many of the entries, one at least, make a message of a size that every client
+// messageLength returns how many of the entries, one at least, make a message of a size that every client
 // accepts.
-func cut(entries []*queuev1.QueueEntry) int {
+func messageLength(entries []*queuev1.QueueEntry) int {
 	size := 0
 	for i, e := range entries {
 		if size += proto.Size(e); size > maxMessage && i > 0 {
@@ -67,7 +67,7 @@ func cut(entries []*queuev1.QueueEntry) int {
 	return len(entries)
 }
 
-func entry(j *queue.Job) *queuev1.QueueEntry {
+func wireEntry(j *queue.Job) *queuev1.QueueEntry {
 	e := &queuev1.QueueEntry{
 		Kind: kinds[j.Kind], Namespace: j.Object.GetNamespace(), Name: j.Object.GetName(), Uid: string(j.Object.GetUID()),
 		Phase: j.Phase, Position: int32(min(j.Position, math.MaxInt32)), Sequence: j.Sequence, Namespaces: j.Namespaces,

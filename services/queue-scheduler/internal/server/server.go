@@ -46,8 +46,8 @@ type Server struct {
 
 // SubmitBackup implements queue.v1.QueueService.
 func (s *Server) SubmitBackup(ctx context.Context, req *queuev1.SubmitBackupRequest) (*queuev1.SubmitBackupResponse, error) {
-	b := &velerov1.Backup{ObjectMeta: s.meta(req.GetName(), req.GetLabels(), req.GetAnnotations())}
-	if err := submit(ctx, s.Client, b, "backup", req.GetSpec(), &b.Spec, validate.BackupSpec); err != nil {
+	b := &velerov1.Backup{ObjectMeta: s.objectMeta(req.GetName(), req.GetLabels(), req.GetAnnotations())}
+	if err := createFromSpec(ctx, s.Client, b, "backup", req.GetSpec(), &b.Spec, validate.BackupSpec); err != nil {
 		return nil, err
 	}
 	return &queuev1.SubmitBackupResponse{Namespace: b.Namespace, Name: b.Name, Uid: string(b.UID)}, nil
@@ -55,19 +55,19 @@ func (s *Server) SubmitBackup(ctx context.Context, req *queuev1.SubmitBackupRequ
 
 // SubmitRestore implements queue.v1.QueueService.
 func (s *Server) SubmitRestore(ctx context.Context, req *queuev1.SubmitRestoreRequest) (*queuev1.SubmitRestoreResponse, error) {
-	r := &velerov1.Restore{ObjectMeta: s.meta(req.GetName(), req.GetLabels(), req.GetAnnotations())}
-	if err := submit(ctx, s.Client, r, "restore", req.GetSpec(), &r.Spec, validate.RestoreSpec); err != nil {
+	r := &velerov1.Restore{ObjectMeta: s.objectMeta(req.GetName(), req.GetLabels(), req.GetAnnotations())}
+	if err := createFromSpec(ctx, s.Client, r, "restore", req.GetSpec(), &r.Spec, validate.RestoreSpec); err != nil {
 		return nil, err
 	}
 	return &queuev1.SubmitRestoreResponse{Namespace: r.Namespace, Name: r.Name, Uid: string(r.UID)}, nil
 }
 
-// submit creates obj, whose spec is given as in.
-func submit[S any](ctx context.Context, c client.Client, obj client.Object, noun string, in *structpb.Struct, spec *S, check func(*S) validate.Problems) error {
+// createFromSpec creates obj, whose spec is given as in.
+func createFromSpec[S any](ctx context.Context, c client.Client, obj client.Object, noun string, in *structpb.Struct, spec *S, check func(*S) validate.Problems) error {
 	if err := decodeSpec(in, spec); err != nil {
 		return err
 	}
-	if err := violations(check(spec)); err != nil {
+	if err := fieldViolations(check(spec)); err != nil {
 		return err
 	}
 	if err := c.Create(ctx, obj); err != nil {
@@ -76,11 +76,11 @@ func submit[S any](ctx context.Context, c client.Client, obj client.Object, noun
 	return nil
 }
 
-func (s *Server) meta(name string, labels, annotations map[string]string) metav1.ObjectMeta {
+func (s *Server) objectMeta(name string, labels, annotations map[string]string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: s.Namespace, Name: name, Labels: labels, Annotations: annotations}
 }
 
-func violations(problems validate.Problems) error {
+func fieldViolations(problems validate.Problems) error {
 	var errs []error
 	for _, p := range problems {
 		errs = append(errs, p.Err())
@@ -103,7 +103,7 @@ func decodeSpec[S any](in *structpb.Struct, into *S) error {
 	}
 	strict, err := json.UnmarshalStrict(data, into)
 	if err != nil {
-		return mistyped[S](in, err)
+		return mistypedError[S](in, err)
 	}
 	errs := make([]error, 0, len(strict))
 	for _, e := range strict {
@@ -116,9 +116,9 @@ func decodeSpec[S any](in *structpb.Struct, into *S) error {
 	return errors.Join(errs...)
 }
 
-// mistyped returns which field has a value that cannot be read. Types that decode themselves, such
+// mistypedError returns which field has a value that cannot be read. Types that decode themselves, such
 // as durations, do not name it: then the fields are tried one by one.
-func mistyped[S any](in *structpb.Struct, err error) error {
+func mistypedError[S any](in *structpb.Struct, err error) error {
 	var wrong *gojson.UnmarshalTypeError
 	if errors.As(err, &wrong) && wrong.Field != "" {
 		return errgrpc.Field("spec."+wrong.Field, "must not be a %s", wrong.Value)

@@ -46,7 +46,7 @@ func newQueue(c client.Client) *queue.Scheduler {
 	})
 }
 
-func spec(t *testing.T, fields map[string]any) *structpb.Struct {
+func newSpec(t *testing.T, fields map[string]any) *structpb.Struct {
 	t.Helper()
 	s, err := structpb.NewStruct(fields)
 	require.NoError(t, err)
@@ -57,7 +57,7 @@ func TestSubmitCreatesTheObject(t *testing.T) {
 	s, c := newServer()
 	resp, err := s.SubmitBackup(t.Context(), &queuev1.SubmitBackupRequest{
 		Name: "daily", Labels: map[string]string{"l": "1"}, Annotations: map[string]string{"a": "2"},
-		Spec: spec(t, map[string]any{"includedNamespaces": []any{"shop"}, "ttl": "24h"}),
+		Spec: newSpec(t, map[string]any{"includedNamespaces": []any{"shop"}, "ttl": "24h"}),
 	})
 	require.NoError(t, err)
 	require.Equal(t, "velero", resp.GetNamespace())
@@ -72,7 +72,7 @@ func TestSubmitCreatesTheObject(t *testing.T) {
 	status, _ := errgrpc.Status(err)
 	require.Equal(t, codes.AlreadyExists, status.Code())
 
-	_, err = s.SubmitRestore(t.Context(), &queuev1.SubmitRestoreRequest{Name: "r", Spec: spec(t, map[string]any{"backupName": "daily"})})
+	_, err = s.SubmitRestore(t.Context(), &queuev1.SubmitRestoreRequest{Name: "r", Spec: newSpec(t, map[string]any{"backupName": "daily"})})
 	require.NoError(t, err)
 	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: "velero", Name: "r"}, &velerov1.Restore{}))
 }
@@ -87,16 +87,16 @@ func TestBadSpecsNameTheField(t *testing.T) {
 		"spec.ttl":                            {"ttl": "soon"}, // a type that decodes itself
 		"spec.labelSelector":                  {"labelSelector": map[string]any{"matchLabels": map[string]any{"a": "not a value"}}},
 	} {
-		_, err := s.SubmitBackup(t.Context(), &queuev1.SubmitBackupRequest{Name: "b", Spec: spec(t, fields)})
-		require.Contains(t, violations(t, err), field)
+		_, err := s.SubmitBackup(t.Context(), &queuev1.SubmitBackupRequest{Name: "b", Spec: newSpec(t, fields)})
+		require.Contains(t, fieldViolations(t, err), field)
 	}
-	_, err := s.SubmitRestore(t.Context(), &queuev1.SubmitRestoreRequest{Name: "r", Spec: spec(t, map[string]any{
+	_, err := s.SubmitRestore(t.Context(), &queuev1.SubmitRestoreRequest{Name: "r", Spec: newSpec(t, map[string]any{
 		"backupName": "b", "restoreStatus": map[string]any{}, "namespaceMapings": map[string]any{},
 	})})
-	require.Contains(t, violations(t, err), "spec.namespaceMapings")
+	require.Contains(t, fieldViolations(t, err), "spec.namespaceMapings")
 }
 
-func violations(t *testing.T, err error) []string {
+func fieldViolations(t *testing.T, err error) []string {
 	t.Helper()
 	require.Error(t, err)
 	status, _ := errgrpc.Status(err)
@@ -112,7 +112,7 @@ func violations(t *testing.T, err error) []string {
 	return fields
 }
 
-func job(name string, phase velerov1.BackupPhase, sequence string, age int) *velerov1.Backup {
+func newJobBackup(name string, phase velerov1.BackupPhase, sequence string, age int) *velerov1.Backup {
 	b := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "velero", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(time.Unix(int64(1000-age), 0)),
 	}}
@@ -125,8 +125,8 @@ func job(name string, phase velerov1.BackupPhase, sequence string, age int) *vel
 
 func TestListQueueInOrderAndPages(t *testing.T) {
 	r := &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "r", UID: "r"}}
-	s, c := newServer(job("done", velerov1.BackupPhaseCompleted, "1", 9), job("running", velerov1.BackupPhaseInProgress, "2", 8),
-		job("q10", velerov1.BackupPhaseQueued, "10", 7), job("q9", velerov1.BackupPhaseQueued, "9", 1), job("new", "", "", 5), r)
+	s, c := newServer(newJobBackup("done", velerov1.BackupPhaseCompleted, "1", 9), newJobBackup("running", velerov1.BackupPhaseInProgress, "2", 8),
+		newJobBackup("q10", velerov1.BackupPhaseQueued, "10", 7), newJobBackup("q9", velerov1.BackupPhaseQueued, "9", 1), newJobBackup("new", "", "", 5), r)
 	require.NoError(t, ledger.New(c, c, "velero").Admit(t.Context(), ledger.Entry{
 		UID: "running", Kind: ledger.KindBackup, Namespace: "velero", Name: "running", Namespaces: []string{"a"}, Since: time.Unix(1, 0),
 	}, ledger.Limits{}))
@@ -152,7 +152,7 @@ func TestListQueueInOrderAndPages(t *testing.T) {
 	require.EqualValues(t, 1, resp.GetEntries()[0].GetAdmitTime().GetSeconds())
 	require.Equal(t, "New", resp.GetEntries()[4].GetPhase())
 	_, err = s.ListQueue(t.Context(), &queuev1.ListQueueRequest{PageToken: "junk"})
-	require.Contains(t, violations(t, err), "page_token")
+	require.Contains(t, fieldViolations(t, err), "page_token")
 	require.Equal(t, queuev1.Priority_PRIORITY_NORMAL, resp.GetEntries()[2].GetPriority())
 	require.Equal(t, queuev1.Priority_PRIORITY_UNSPECIFIED, resp.GetEntries()[0].GetPriority(), "it does not wait")
 	require.Equal(t, []string{"*"}, resp.GetEntries()[2].GetNamespaces())
@@ -162,7 +162,7 @@ func TestListQueueInOrderAndPages(t *testing.T) {
 func TestPagesAreOfASizeThatClientsAccept(t *testing.T) {
 	var objects []client.Object
 	for i := range 30 {
-		b := job(fmt.Sprintf("b%02d", i), velerov1.BackupPhaseQueued, fmt.Sprint(i+1), 1)
+		b := newJobBackup(fmt.Sprintf("b%02d", i), velerov1.BackupPhaseQueued, fmt.Sprint(i+1), 1)
 		for n := range 2000 {
 			b.Spec.IncludedNamespaces = append(b.Spec.IncludedNamespaces, fmt.Sprintf("a-namespace-with-a-rather-long-name-%04d-%02d", n, i))
 		}

@@ -9,7 +9,7 @@ import (
 
 // WatchQueue implements queue.v1.QueueService.
 func (s *Server) WatchQueue(_ *queuev1.WatchQueueRequest, stream grpc.ServerStreamingServer[queuev1.WatchQueueResponse]) error {
-	states, leave := s.Feed.join()
+	states, leave := s.Feed.joinFeed()
 	defer leave()
 	seen := map[string]*queuev1.QueueEntry{}
 	for first := true; ; first = false {
@@ -20,19 +20,19 @@ func (s *Server) WatchQueue(_ *queuev1.WatchQueueRequest, stream grpc.ServerStre
 			if now.err != nil {
 				return now.err
 			}
-			changed, removed := diff(seen, now.entries)
+			changed, removed := diffEntries(seen, now.entries)
 			if !first && len(changed)+len(removed) == 0 {
 				continue
 			}
-			if err := send(stream, changed, removed, timestamppb.New(now.read)); err != nil {
+			if err := sendState(stream, changed, removed, timestamppb.New(now.read)); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// diff updates seen to entries, and returns the changes.
-func diff(seen map[string]*queuev1.QueueEntry, entries []*queuev1.QueueEntry) (changed []*queuev1.QueueEntry, removed []string) {
+// diffEntries updates seen to entries, and returns the changes.
+func diffEntries(seen map[string]*queuev1.QueueEntry, entries []*queuev1.QueueEntry) (changed []*queuev1.QueueEntry, removed []string) {
 	present := make(map[string]bool, len(entries))
 	for _, e := range entries {
 		present[e.GetUid()] = true
@@ -50,10 +50,10 @@ func diff(seen map[string]*queuev1.QueueEntry, entries []*queuev1.QueueEntry) (c
 	return changed, removed
 }
 
-// send sends one state, in messages of a size every client accepts.
-func send(stream grpc.ServerStreamingServer[queuev1.WatchQueueResponse], changed []*queuev1.QueueEntry, removed []string, read *timestamppb.Timestamp) error {
+// sendState sends one state, in messages of a size every client accepts.
+func sendState(stream grpc.ServerStreamingServer[queuev1.WatchQueueResponse], changed []*queuev1.QueueEntry, removed []string, read *timestamppb.Timestamp) error {
 	for {
-		n := cut(changed)
+		n := messageLength(changed)
 		m := &queuev1.WatchQueueResponse{Changed: changed[:n], RemovedUids: removed, Complete: n == len(changed), ReadTime: read}
 		if err := stream.Send(m); err != nil || m.GetComplete() {
 			return err

@@ -53,7 +53,7 @@ type watched struct {
 	api   queuev1.QueueServiceClient
 }
 
-func watch(t *testing.T, objects ...client.Object) *watched {
+func startWatch(t *testing.T, objects ...client.Object) *watched {
 	t.Helper()
 	s, c := newServer(objects...)
 	w := &watched{t: t, c: c, queue: &counted{Queue: s.Queue}, clock: clocktesting.NewFakeClock(time.Unix(5000, 0))}
@@ -83,22 +83,22 @@ func watch(t *testing.T, objects ...client.Object) *watched {
 	return w
 }
 
-func (w *watched) stream() grpc.ServerStreamingClient[queuev1.WatchQueueResponse] {
+func (w *watched) openStream() grpc.ServerStreamingClient[queuev1.WatchQueueResponse] {
 	w.t.Helper()
 	stream, err := w.api.WatchQueue(w.t.Context(), &queuev1.WatchQueueRequest{})
 	require.NoError(w.t, err)
 	return stream
 }
 
-// pace lets the pause after a reading pass, once the feed is in it.
-func (w *watched) pace() {
+// passPause lets the pause after a reading pass, once the feed is in it.
+func (w *watched) passPause() {
 	w.t.Helper()
 	require.Eventually(w.t, func() bool { return w.clock.Waiters() == 2 }, time.Minute, time.Millisecond, "the ticker, and the pause")
 	w.clock.Step(time.Second)
 }
 
-// next reads one whole state.
-func next(t *testing.T, stream grpc.ServerStreamingClient[queuev1.WatchQueueResponse]) (changed, removed []string) {
+// nextState reads one whole state.
+func nextState(t *testing.T, stream grpc.ServerStreamingClient[queuev1.WatchQueueResponse]) (changed, removed []string) {
 	t.Helper()
 	for {
 		m, err := stream.Recv()
@@ -115,56 +115,56 @@ func next(t *testing.T, stream grpc.ServerStreamingClient[queuev1.WatchQueueResp
 }
 
 func TestWatchQueueSendsTheQueueAndThenChanges(t *testing.T) {
-	w := watch(t, queued("b1", 1, "a"), queued("b2", 2, "a"), queued("b3", 3, "a"))
-	stream := w.stream()
-	changed, removed := next(t, stream)
+	w := startWatch(t, queuedBackup("b1", 1, "a"), queuedBackup("b2", 2, "a"), queuedBackup("b3", 3, "a"))
+	stream := w.openStream()
+	changed, removed := nextState(t, stream)
 	require.Equal(t, []string{"b1 1", "b2 2", "b3 3"}, changed)
 	require.Empty(t, removed)
 
-	require.NoError(t, w.c.Delete(t.Context(), queued("b2", 2)))
+	require.NoError(t, w.c.Delete(t.Context(), queuedBackup("b2", 2)))
 	w.feed.Changed()
 	w.feed.Changed()
 	require.EqualValues(t, 1, w.queue.reads.Load(), "not before a second has passed")
-	w.pace()
-	changed, removed = next(t, stream)
+	w.passPause()
+	changed, removed = nextState(t, stream)
 	require.Equal(t, []string{"b3 2"}, changed)
 	require.Equal(t, []string{"b2"}, removed)
 	require.EqualValues(t, 2, w.queue.reads.Load(), "two changes are read once")
 
 	// Who comes later gets the whole queue.
-	other := w.stream()
-	w.pace()
-	changed, _ = next(t, other)
+	other := w.openStream()
+	w.passPause()
+	changed, _ = nextState(t, other)
 	require.Equal(t, []string{"b1 1", "b3 2"}, changed)
 	// Without a notice the queue is read now and then; the first stream, which had no change to send,
 	// continues.
-	require.NoError(t, w.c.Create(t.Context(), job("b4", "", "", 1)))
-	w.pace()
+	require.NoError(t, w.c.Create(t.Context(), newJobBackup("b4", "", "", 1)))
+	w.passPause()
 	w.clock.Step(time.Minute)
 	for _, s := range []grpc.ServerStreamingClient[queuev1.WatchQueueResponse]{stream, other} {
-		changed, _ = next(t, s)
+		changed, _ = nextState(t, s)
 		require.Equal(t, []string{"b4 3"}, changed)
 	}
 }
 
 func TestWatchQueueOfAnEmptyQueueAnswers(t *testing.T) {
-	w := watch(t)
-	changed, removed := next(t, w.stream())
+	w := startWatch(t)
+	changed, removed := nextState(t, w.openStream())
 	require.Empty(t, changed)
 	require.Empty(t, removed)
 }
 
 func TestNobodyWatchesNobodyReads(t *testing.T) {
-	w := watch(t, queued("b1", 1, "a"))
+	w := startWatch(t, queuedBackup("b1", 1, "a"))
 	ctx, cancel := context.WithCancel(t.Context())
 	stream, err := w.api.WatchQueue(ctx, &queuev1.WatchQueueRequest{})
 	require.NoError(t, err)
-	next(t, stream)
+	nextState(t, stream)
 	cancel()
 	_, err = stream.Recv()
 	require.Equal(t, codes.Canceled, status.Code(err))
 	require.Eventually(t, func() bool { return w.feed.Watchers() == 0 }, time.Minute, time.Millisecond)
-	w.pace()
+	w.passPause()
 	w.feed.Changed()
 	// The feed has seen the notice once another one fits in.
 	require.Eventually(t, func() bool { return w.feed.Noticed() }, time.Minute, time.Millisecond)
@@ -172,18 +172,18 @@ func TestNobodyWatchesNobodyReads(t *testing.T) {
 }
 
 func TestWatchQueueEndsWhenTheQueueCannotBeRead(t *testing.T) {
-	w := watch(t, queued("b1", 1, "a"))
-	stream := w.stream()
-	next(t, stream)
+	w := startWatch(t, queuedBackup("b1", 1, "a"))
+	stream := w.openStream()
+	nextState(t, stream)
 	w.queue.down.Store(true)
 	w.feed.Changed()
-	w.pace()
+	w.passPause()
 	_, err := stream.Recv()
 	require.Equal(t, codes.Unavailable, status.Code(err))
 	w.queue.down.Store(false)
-	again := w.stream()
-	w.pace()
-	changed, _ := next(t, again)
+	again := w.openStream()
+	w.passPause()
+	changed, _ := nextState(t, again)
 	require.Equal(t, []string{"b1 1"}, changed)
 }
 
@@ -191,26 +191,26 @@ func TestWatchQueueEndsWhenTheQueueCannotBeRead(t *testing.T) {
 func TestWatchQueueSplitsLargeStates(t *testing.T) {
 	var objects []client.Object
 	for i := range 30 {
-		b := queued(fmt.Sprintf("b%02d", i), i+1)
+		b := queuedBackup(fmt.Sprintf("b%02d", i), i+1)
 		for n := range 2000 {
 			b.Spec.IncludedNamespaces = append(b.Spec.IncludedNamespaces, fmt.Sprintf("a-namespace-with-a-rather-long-name-%04d-%02d", n, i))
 		}
 		objects = append(objects, b)
 	}
-	w := watch(t, objects...)
-	stream := w.stream()
+	w := startWatch(t, objects...)
+	stream := w.openStream()
 	first, err := stream.Recv()
 	require.NoError(t, err)
 	require.False(t, first.GetComplete())
-	changed, _ := next(t, stream)
+	changed, _ := nextState(t, stream)
 	require.Len(t, changed, 30-len(first.GetChanged()))
 
 	b := &velerov1.Backup{}
 	require.NoError(t, w.c.Get(t.Context(), client.ObjectKey{Namespace: "velero", Name: "b07"}, b))
 	require.NoError(t, kube.Update(t.Context(), w.c, w.c, b, func(b *velerov1.Backup) error { b.Status.Phase = velerov1.BackupPhaseReadyToStart; return nil }))
 	w.feed.Changed()
-	w.pace()
-	changed, _ = next(t, stream)
+	w.passPause()
+	changed, _ = nextState(t, stream)
 	require.Len(t, changed, 23, "b07 and those behind it")
 	require.Equal(t, "b07 0", changed[0])
 }

@@ -68,19 +68,19 @@ func (s *Settings) Limits(ctx context.Context) (ledger.Limits, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	limits := ledger.Limits{
-		Backups:  s.number(cm, ConcurrentBackups, s.config.Flags.Backups),
-		Restores: s.number(cm, ConcurrentRestores, s.config.Flags.Restores),
+		Backups:  s.readNumber(cm, ConcurrentBackups, s.config.Flags.Backups),
+		Restores: s.readNumber(cm, ConcurrentRestores, s.config.Flags.Restores),
 	}
 	for _, key := range slices.Sorted(maps.Keys(cm.Data)) {
 		if key != ConcurrentBackups && key != ConcurrentRestores {
-			s.report(cm, key, "is no setting")
+			s.reportOnce(cm, key, "is no setting")
 		}
 	}
 	maps.DeleteFunc(s.reported, func(key, _ string) bool { _, there := cm.Data[key]; return !there })
 	return limits, nil
 }
 
-func (s *Settings) number(cm *corev1.ConfigMap, key string, flag int) int {
+func (s *Settings) readNumber(cm *corev1.ConfigMap, key string, flag int) int {
 	text, set := cm.Data[key]
 	if !set {
 		delete(s.good, key)
@@ -96,12 +96,12 @@ func (s *Settings) number(cm *corev1.ConfigMap, key string, flag int) int {
 	if !known {
 		last = flag
 	}
-	s.report(cm, key, fmt.Sprintf("is not a whole number from 1 on; %d stays", last))
+	s.reportOnce(cm, key, fmt.Sprintf("is not a whole number from 1 on; %d stays", last))
 	return last
 }
 
-// report reports a key once for every value it has.
-func (s *Settings) report(cm *corev1.ConfigMap, key, problem string) {
+// reportOnce reports a key once for every value it has.
+func (s *Settings) reportOnce(cm *corev1.ConfigMap, key, problem string) {
 	text := cm.Data[key]
 	if said, ok := s.reported[key]; ok && said == text {
 		return

@@ -14,14 +14,14 @@ import (
 // recently is how long an answer of the API server is reused for the same read.
 const recently = time.Second
 
-// cache holds what the API server answered a moment ago: hundreds of backups that arrive together
+// answerCache holds what the API server answered a moment ago: hundreds of backups that arrive together
 // need the same. Errors are not kept. The zero value is empty.
-type cache struct {
+type answerCache struct {
 	mu      sync.Mutex
-	answers map[string]answer
+	answers map[string]cachedAnswer
 }
 
-type answer struct {
+type cachedAnswer struct {
 	asked time.Time
 	value any
 }
@@ -35,8 +35,8 @@ func (v *Validator) Forget() {
 	clear(v.memory.answers)
 }
 
-// cached returns the value from the cache, or calls for it.
-func cached[T any](v *Validator, question string, ask func() (T, error)) (T, error) {
+// cachedValue returns the value from the cache, or calls for it.
+func cachedValue[T any](v *Validator, question string, ask func() (T, error)) (T, error) {
 	m := &v.memory
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -49,35 +49,35 @@ func cached[T any](v *Validator, question string, ask func() (T, error)) (T, err
 		return value, err
 	}
 	if m.answers == nil {
-		m.answers = map[string]answer{}
+		m.answers = map[string]cachedAnswer{}
 	}
-	m.answers[question] = answer{asked: now, value: value}
+	m.answers[question] = cachedAnswer{asked: now, value: value}
 	return value, nil
 }
 
-// location reads a location, which must not be changed.
-func (v *Validator) location(ctx context.Context, name string) (*velerov1.BackupStorageLocation, error) {
-	return cached(v, "location "+name, func() (*velerov1.BackupStorageLocation, error) { return v.Locations.Get(ctx, name) })
+// readLocation reads a location, which must not be changed.
+func (v *Validator) readLocation(ctx context.Context, name string) (*velerov1.BackupStorageLocation, error) {
+	return cachedValue(v, "location "+name, func() (*velerov1.BackupStorageLocation, error) { return v.Locations.Get(ctx, name) })
 }
 
 // main reads the default location, which must not be changed.
 func (v *Validator) main(ctx context.Context) (*velerov1.BackupStorageLocation, error) {
-	return cached(v, "default location", func() (*velerov1.BackupStorageLocation, error) { return v.Locations.Default(ctx) })
+	return cachedValue(v, "default location", func() (*velerov1.BackupStorageLocation, error) { return v.Locations.Default(ctx) })
 }
 
-// namespaces are the names of the namespaces, and those of them that no backup takes.
-type namespaces struct{ live, excluded []string }
+// namespaceNames are the names of the namespaces, and those of them that no backup takes.
+type namespaceNames struct{ live, excluded []string }
 
-// namespaces lists all namespaces once, labelled or not: an API server that answers consistent
+// listNamespaces lists all namespaces once, labelled or not: an API server that answers consistent
 // lists from its cache may wait up to 100 ms for each.
-func (v *Validator) namespaces(ctx context.Context) (namespaces, error) {
-	return cached(v, "namespaces", func() (namespaces, error) {
+func (v *Validator) listNamespaces(ctx context.Context) (namespaceNames, error) {
+	return cachedValue(v, "namespaces", func() (namespaceNames, error) {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(namespaceListKind)
 		if err := v.Reader.List(ctx, list); err != nil {
-			return namespaces{}, fmt.Errorf("list namespaces: %w", err)
+			return namespaceNames{}, fmt.Errorf("list namespaces: %w", err)
 		}
-		all := namespaces{live: make([]string, len(list.Items))}
+		all := namespaceNames{live: make([]string, len(list.Items))}
 		for i := range list.Items {
 			all.live[i] = list.Items[i].Name
 			if list.Items[i].Labels[velerov1.LabelExcludeFromBackup] == "true" {

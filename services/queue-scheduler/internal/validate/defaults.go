@@ -25,8 +25,8 @@ const (
 // statusVersion is the legacy status.version every Velero writes.
 const statusVersion = 1
 
-// defaults fills what the spec leaves out and the computed status.
-func (v *Validator) defaults(b *velerov1.Backup) {
+// fillDefaults fills what the spec leaves out and the computed status.
+func (v *Validator) fillDefaults(b *velerov1.Backup) {
 	spec := &b.Spec
 	orDefault(&spec.TTL, v.Defaults.TTL)
 	orDefault(&spec.CSISnapshotTimeout, v.Defaults.CSISnapshotTimeout)
@@ -60,26 +60,26 @@ func excludeSnapshots(spec *velerov1.BackupSpec) {
 	filters := backupFilters(spec)
 	if filters.UsesOldFilters() {
 		both := []string{volumeSnapshots, volumeSnapshotContents}
-		spec.ExcludedResources = exclude(spec.ExcludedResources, both...)
+		spec.ExcludedResources = excludeNames(spec.ExcludedResources, both...)
 		rest := slices.DeleteFunc(slices.Clone(spec.IncludedResources), func(r string) bool { return slices.Contains(both, r) })
 		if len(rest) > 0 { // an empty list would mean everything
 			spec.IncludedResources = rest
 		}
 		return
 	}
-	spec.ExcludedClusterScopedResources = exclude(spec.ExcludedClusterScopedResources, volumeSnapshotContents)
-	spec.ExcludedNamespaceScopedResources = exclude(spec.ExcludedNamespaceScopedResources, volumeSnapshots)
+	spec.ExcludedClusterScopedResources = excludeNames(spec.ExcludedClusterScopedResources, volumeSnapshotContents)
+	spec.ExcludedNamespaceScopedResources = excludeNames(spec.ExcludedNamespaceScopedResources, volumeSnapshots)
 }
 
-// exclude appends what is missing, unless everything is excluded already.
-func exclude(list []string, names ...string) []string {
+// excludeNames appends what is missing, unless everything is excluded already.
+func excludeNames(list []string, names ...string) []string {
 	if slices.Contains(list, selection.All) {
 		return list
 	}
-	return append(slices.Clip(list), missing(list, names)...)
+	return append(slices.Clip(list), missingNames(list, names)...)
 }
 
-// missing returns the names that are not in the list.
-func missing(list, names []string) []string {
+// missingNames returns the names that are not in the list.
+func missingNames(list, names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return slices.Contains(list, n) })
 }

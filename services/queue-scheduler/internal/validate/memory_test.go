@@ -27,7 +27,7 @@ func TestManyBackupsAskOnce(t *testing.T) {
 		}
 		return nil
 	}
-	c := interceptor.NewClient(fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(bsl("main", isDefault)).Build(), interceptor.Funcs{
+	c := interceptor.NewClient(fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(newStorageLocation("main", isDefault)).Build(), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			return errors.Join(count(), c.Get(ctx, key, obj, opts...))
 		},
@@ -35,13 +35,13 @@ func TestManyBackupsAskOnce(t *testing.T) {
 			return errors.Join(count(), c.List(ctx, list, opts...))
 		},
 	})
-	v := over(c)
+	v := validatorOver(c)
 	clk := clocktesting.NewFakePassiveClock(now)
 	v.Clock = clk
 	judge := func() {
 		t.Helper()
 		for range 100 {
-			problems, err := v.Backup(t.Context(), backup(velerov1.BackupSpec{}))
+			problems, err := v.Backup(t.Context(), newBackup(velerov1.BackupSpec{}))
 			require.NoError(t, err)
 			require.Empty(t, problems)
 		}
@@ -50,7 +50,7 @@ func TestManyBackupsAskOnce(t *testing.T) {
 	const questions = 4 // which is the default, the location, the snapshot locations, the namespaces that are left out
 	require.Equal(t, questions, reads)
 
-	loc := bsl("main", isDefault)
+	loc := newStorageLocation("main", isDefault)
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(loc), loc))
 	loc.Status.Phase = velerov1.LocationPhaseUnavailable
 	require.NoError(t, c.Update(t.Context(), loc))
@@ -58,7 +58,7 @@ func TestManyBackupsAskOnce(t *testing.T) {
 	judge()
 	require.Zero(t, reads)
 	v.Forget()
-	problems, err := v.Backup(t.Context(), backup(velerov1.BackupSpec{}))
+	problems, err := v.Backup(t.Context(), newBackup(velerov1.BackupSpec{}))
 	require.NoError(t, err)
 	require.Len(t, problems, 1)
 	require.Equal(t, questions, reads)
@@ -66,7 +66,7 @@ func TestManyBackupsAskOnce(t *testing.T) {
 	clk.SetTime(now.Add(time.Second))
 	down = true
 	for range 2 { // an error is no answer to keep
-		_, err = v.Backup(t.Context(), backup(velerov1.BackupSpec{}))
+		_, err = v.Backup(t.Context(), newBackup(velerov1.BackupSpec{}))
 		require.ErrorContains(t, err, "connection refused")
 	}
 	require.Equal(t, questions+2, reads)

@@ -27,21 +27,21 @@ func TestWhichLocationsAreWaitedFor(t *testing.T) {
 		lasting  int
 		away     string
 	}{
-		"it worked":                     {bsl("main", down, synced), "", 0, `backup storage location "main" is unavailable: no route`},
-		"it never worked":               {bsl("main", down), "", 1, `backup storage location "main" is unavailable: no route`},
-		"it did when this was queued":   {bsl("main", down), velerov1.BackupPhaseQueued, 0, `backup storage location "main" is unavailable: no route`},
-		"it is to be validated yet":     {bsl("main", fresh), "", 0, `backup storage location "main" is unavailable: it has not been validated yet`},
-		"it is down, and read-only too": {bsl("main", down, synced, readOnly), "", 1, `backup storage location "main" is unavailable: no route`},
-		"it is absent":                  {bsl("other"), "", 1, ""},
-		"it is available":               {bsl("main"), "", 0, ""},
+		"it worked":                     {newStorageLocation("main", down, synced), "", 0, `backup storage location "main" is unavailable: no route`},
+		"it never worked":               {newStorageLocation("main", down), "", 1, `backup storage location "main" is unavailable: no route`},
+		"it did when this was queued":   {newStorageLocation("main", down), velerov1.BackupPhaseQueued, 0, `backup storage location "main" is unavailable: no route`},
+		"it is to be validated yet":     {newStorageLocation("main", fresh), "", 0, `backup storage location "main" is unavailable: it has not been validated yet`},
+		"it is down, and read-only too": {newStorageLocation("main", down, synced, readOnly), "", 1, `backup storage location "main" is unavailable: no route`},
+		"it is absent":                  {newStorageLocation("other"), "", 1, ""},
+		"it is available":               {newStorageLocation("main"), "", 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := validator(t, tt.location)
-			b := backup(velerov1.BackupSpec{StorageLocation: "main"})
+			v := newValidator(t, tt.location)
+			b := newBackup(velerov1.BackupSpec{StorageLocation: "main"})
 			b.Status.Phase = tt.phase
 			problems, err := v.Backup(t.Context(), b)
 			require.NoError(t, err)
-			require.Len(t, problems.Lasting(), tt.lasting)
+			require.Len(t, problems.LastingProblems(), tt.lasting)
 			away, err := v.Away(t.Context(), b)
 			require.NoError(t, err)
 			require.Equal(t, tt.away, away)

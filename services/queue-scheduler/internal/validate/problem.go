@@ -35,8 +35,8 @@ func (p Problem) Err() error {
 // Problems is everything found wrong with one object.
 type Problems []Problem
 
-// Lasting are the problems that no waiting solves.
-func (p Problems) Lasting() Problems {
+// LastingProblems are the problems that no waiting solves.
+func (p Problems) LastingProblems() Problems {
 	var out Problems
 	for _, problem := range p {
 		if !problem.Passing {
@@ -57,7 +57,7 @@ func (p Problems) Strings() []string {
 	shown := p[:min(len(p), maxProblems)]
 	out := make([]string, len(shown), len(shown)+1)
 	for i, problem := range shown {
-		out[i] = cut(problem.String())
+		out[i] = cutText(problem.String())
 	}
 	if more := len(p) - len(shown); more > 0 {
 		out = append(out, fmt.Sprintf("and %d more", more))
@@ -65,20 +65,20 @@ func (p Problems) Strings() []string {
 	return out
 }
 
-func cut(text string) string {
+func cutText(text string) string {
 	if len(text) <= maxProblemBytes {
 		return text
 	}
 	return strings.ToValidUTF8(text[:maxProblemBytes], "") + "…"
 }
 
-func (p *Problems) add(field, format string, args ...any) {
+func (p *Problems) addProblem(field, format string, args ...any) {
 	*p = append(*p, Problem{Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
-// unsupported notes a field that is set and not built yet.
-func (p *Problems) unsupported(set bool, field string) {
+// addUnsupported notes a field that is set and not built yet.
+func (p *Problems) addUnsupported(set bool, field string) {
 	if set {
-		p.add(field, "not supported by Holdfast yet")
+		p.addProblem(field, "not supported by Holdfast yet")
 	}
 }

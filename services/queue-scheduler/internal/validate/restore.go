@@ -24,17 +24,17 @@ func (v *Validator) Restore(ctx context.Context, r *velerov1.Restore) (Problems,
 		r.Finalizers = append(r.Finalizers, velerov1.RestoreFinalizer)
 	}
 	problems := RestoreSpec(&r.Spec)
-	problems.annotations(r.Annotations)
+	problems.checkAnnotations(r.Annotations)
 	if value, set := r.Annotations[holdfast.AnnotationIgnoreRunning]; set && value != "true" && value != "false" {
-		problems.add("metadata.annotations["+holdfast.AnnotationIgnoreRunning+"]", "%q is neither true nor false", value)
+		problems.addProblem("metadata.annotations["+holdfast.AnnotationIgnoreRunning+"]", "%q is neither true nor false", value)
 	}
 	if _, err := restoreorder.ParseOrder(r.Annotations[holdfast.AnnotationOrder]); err != nil {
-		problems.add("metadata.annotations["+holdfast.AnnotationOrder+"]", "%s", err)
+		problems.addProblem("metadata.annotations["+holdfast.AnnotationOrder+"]", "%s", err)
 	}
 	if _, err := restoreorder.ParseRuns(r.Annotations[holdfast.AnnotationRunAgain]); err != nil {
-		problems.add("metadata.annotations["+holdfast.AnnotationRunAgain+"]", "%s", err)
+		problems.addProblem("metadata.annotations["+holdfast.AnnotationRunAgain+"]", "%s", err)
 	}
-	r.Spec.ExcludedResources = append(r.Spec.ExcludedResources, missing(r.Spec.ExcludedResources, nonRestorable)...)
+	r.Spec.ExcludedResources = append(r.Spec.ExcludedResources, missingNames(r.Spec.ExcludedResources, nonRestorable)...)
 	orDefault(&r.Spec.ItemOperationTimeout, v.Defaults.ItemOperationTimeout)
 	if r.Spec.BackupName == "" && r.Spec.ScheduleName != "" {
 		if err := v.newestOfSchedule(ctx, r, &problems); err != nil {
@@ -42,7 +42,7 @@ func (v *Validator) Restore(ctx context.Context, r *velerov1.Restore) (Problems,
 		}
 	}
 	if r.Spec.BackupName != "" {
-		if err := v.source(ctx, r, &problems); err != nil {
+		if err := v.checkSource(ctx, r, &problems); err != nil {
 			return nil, err
 		}
 	}
@@ -67,32 +67,32 @@ func (v *Validator) newestOfSchedule(ctx context.Context, r *velerov1.Restore, p
 		}
 	}
 	if newest == nil {
-		problems.add("spec.scheduleName", "no completed backup of schedule %q found", r.Spec.ScheduleName)
+		problems.addProblem("spec.scheduleName", "no completed backup of schedule %q found", r.Spec.ScheduleName)
 		return nil
 	}
 	r.Spec.BackupName = newest.Name
 	return nil
 }
 
-// source checks the backup and its location. Any phase of the backup but Deleting will do.
-func (v *Validator) source(ctx context.Context, r *velerov1.Restore, problems *Problems) error {
+// checkSource checks the backup and its location. Any phase of the backup but Deleting will do.
+func (v *Validator) checkSource(ctx context.Context, r *velerov1.Restore, problems *Problems) error {
 	b := &velerov1.Backup{}
 	err := v.Reader.Get(ctx, client.ObjectKey{Namespace: v.Namespace, Name: r.Spec.BackupName}, b)
 	if apierrors.IsNotFound(err) {
-		problems.add("spec.backupName", "backup %q not found", r.Spec.BackupName)
+		problems.addProblem("spec.backupName", "backup %q not found", r.Spec.BackupName)
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("read backup %s: %w", r.Spec.BackupName, err)
 	}
-	if problem := deleting(b); problem != "" {
-		problems.add("spec.backupName", "%s", problem)
+	if problem := deletingError(b); problem != "" {
+		problems.addProblem("spec.backupName", "%s", problem)
 		return nil
 	}
 	if r.Spec.ScheduleName == "" {
 		r.Spec.ScheduleName = b.Labels[velerov1.LabelScheduleName]
 	}
-	_, err = v.available(ctx, "spec.backupName", b.Spec.StorageLocation, problems)
+	_, err = v.availableLocation(ctx, "spec.backupName", b.Spec.StorageLocation, problems)
 	return err
 }
 
@@ -105,14 +105,14 @@ func (v *Validator) Source(ctx context.Context, r *velerov1.Restore) (Problems, 
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("read backup %s: %w", r.Spec.BackupName, err)
 	}
-	if problem := deleting(b); err == nil && problem != "" {
-		problems.add("spec.backupName", "%s", problem)
+	if problem := deletingError(b); err == nil && problem != "" {
+		problems.addProblem("spec.backupName", "%s", problem)
 	}
 	return problems, nil
 }
 
-// deleting is the error of a restore from a backup whose data is being removed; "" if it is not.
-func deleting(b *velerov1.Backup) string {
+// deletingError is the error of a restore from a backup whose data is being removed; "" if it is not.
+func deletingError(b *velerov1.Backup) string {
 	if b.Status.Phase != velerov1.BackupPhaseDeleting {
 		return ""
 	}

@@ -28,9 +28,9 @@ func (v *Validator) snapshotLocations(ctx context.Context, b *velerov1.Backup, p
 		provider, found := providerOf(byProvider, name)
 		switch other := chosen[provider]; {
 		case !found:
-			problems.add(fieldSnapshotLocations, "volume snapshot location %q not found", name)
+			problems.addProblem(fieldSnapshotLocations, "volume snapshot location %q not found", name)
 		case other != "" && other != name:
-			problems.add(fieldSnapshotLocations, "%q and %q are both of provider %q: at most one location per provider is possible", other, name, provider)
+			problems.addProblem(fieldSnapshotLocations, "%q and %q are both of provider %q: at most one location per provider is possible", other, name, provider)
 		default:
 			chosen[provider] = name
 		}
@@ -46,10 +46,10 @@ func (v *Validator) snapshotLocations(ctx context.Context, b *velerov1.Backup, p
 		}
 		switch main := v.Defaults.SnapshotLocations[provider]; {
 		case main == "":
-			problems.add(fieldSnapshotLocations, "provider %q has the locations %s and no default: name one of them here, or in --default-volume-snapshot-locations",
+			problems.addProblem(fieldSnapshotLocations, "provider %q has the locations %s and no default: name one of them here, or in --default-volume-snapshot-locations",
 				provider, strings.Join(names, ", "))
 		case !slices.Contains(names, main):
-			problems.add(fieldSnapshotLocations, "the default location %q of provider %q not found", main, provider)
+			problems.addProblem(fieldSnapshotLocations, "the default location %q of provider %q not found", main, provider)
 		default:
 			chosen[provider] = main
 		}
@@ -57,7 +57,7 @@ func (v *Validator) snapshotLocations(ctx context.Context, b *velerov1.Backup, p
 	if len(chosen) > 0 {
 		b.Spec.VolumeSnapshotLocations = slices.Sorted(maps.Values(chosen))
 	} else if ptr.Deref(b.Spec.SnapshotVolumes, false) {
-		problems.add("spec.snapshotVolumes", "there is no VolumeSnapshotLocation to take snapshots with")
+		problems.addProblem("spec.snapshotVolumes", "there is no VolumeSnapshotLocation to take snapshots with")
 	}
 	return nil
 }
@@ -74,7 +74,7 @@ func providerOf(byProvider map[string][]string, name string) (string, bool) {
 // snapshotProviders returns the names of the snapshot locations by provider, sorted. They must not
 // be changed.
 func (v *Validator) snapshotProviders(ctx context.Context) (map[string][]string, error) {
-	return cached(v, "volume snapshot locations", func() (map[string][]string, error) {
+	return cachedValue(v, "volume snapshot locations", func() (map[string][]string, error) {
 		list := &velerov1.VolumeSnapshotLocationList{}
 		if err := v.Reader.List(ctx, list, client.InNamespace(v.Namespace)); err != nil {
 			return nil, fmt.Errorf("list volume snapshot locations: %w", err)

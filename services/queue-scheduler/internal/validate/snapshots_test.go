@@ -12,13 +12,13 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
 
-func vsl(name, provider string) *velerov1.VolumeSnapshotLocation {
+func newSnapshotLocation(name, provider string) *velerov1.VolumeSnapshotLocation {
 	return &velerov1.VolumeSnapshotLocation{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: name}, Spec: velerov1.VolumeSnapshotLocationSpec{Provider: provider}}
 }
 
 func TestSnapshotLocationsAreChosenAsVeleroDoes(t *testing.T) {
-	one, other, another := vsl("one", "aws"), vsl("other", "aws"), vsl("another", "gcp")
-	elsewhere := vsl("elsewhere", "azure")
+	one, other, another := newSnapshotLocation("one", "aws"), newSnapshotLocation("other", "aws"), newSnapshotLocation("another", "gcp")
+	elsewhere := newSnapshotLocation("elsewhere", "azure")
 	elsewhere.Namespace = "another"
 	for name, tt := range map[string]struct {
 		locations []client.Object
@@ -43,9 +43,9 @@ func TestSnapshotLocationsAreChosenAsVeleroDoes(t *testing.T) {
 		"named one that is not there": {locations: []client.Object{one}, spec: velerov1.BackupSpec{VolumeSnapshotLocations: []string{"lost"}}, problem: `volume snapshot location "lost" not found`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := validator(t, append(tt.locations, bsl("main", isDefault))...)
+			v := newValidator(t, append(tt.locations, newStorageLocation("main", isDefault))...)
 			v.Defaults.SnapshotLocations = tt.defaults
-			b := backup(tt.spec)
+			b := newBackup(tt.spec)
 			problems, err := v.Backup(t.Context(), b)
 			require.NoError(t, err)
 			if tt.problem != "" {

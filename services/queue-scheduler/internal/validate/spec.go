@@ -32,16 +32,16 @@ var nonRestorable = []string{
 func BackupSpec(spec *velerov1.BackupSpec) Problems {
 	var p Problems
 	for _, bad := range hook.CheckBackup(&spec.Hooks) {
-		p.add(bad.Field, "%s", bad.Message)
+		p.addProblem(bad.Field, "%s", bad.Message)
 	}
-	p.unsupported(spec.ResourcePolicy != nil, "spec.resourcePolicy")
-	p.unsupported(len(spec.OrderedResources) > 0, "spec.orderedResources")
-	p.unsupported(ptr.Deref(spec.SnapshotMoveData, false), "spec.snapshotMoveData")
-	p.unsupported(ptr.Deref(spec.DefaultVolumesToFsBackup, false), "spec.defaultVolumesToFsBackup")
-	p.unsupported(ptr.Deref(spec.DefaultVolumesToRestic, false), "spec.defaultVolumesToRestic")
-	p.unsupported(spec.DataMover != "" && spec.DataMover != builtInDataMover, "spec.datamover")
-	p.unsupported(spec.UploaderConfig != nil && spec.UploaderConfig.ParallelFilesUpload != 0, "spec.uploaderConfig.parallelFilesUpload")
-	p.unsupported(!slices.Contains([]string{"", velerov1.LabelVolumeGroup}, spec.VolumeGroupSnapshotLabelKey), "spec.volumeGroupSnapshotLabelKey")
+	p.addUnsupported(spec.ResourcePolicy != nil, "spec.resourcePolicy")
+	p.addUnsupported(len(spec.OrderedResources) > 0, "spec.orderedResources")
+	p.addUnsupported(ptr.Deref(spec.SnapshotMoveData, false), "spec.snapshotMoveData")
+	p.addUnsupported(ptr.Deref(spec.DefaultVolumesToFsBackup, false), "spec.defaultVolumesToFsBackup")
+	p.addUnsupported(ptr.Deref(spec.DefaultVolumesToRestic, false), "spec.defaultVolumesToRestic")
+	p.addUnsupported(spec.DataMover != "" && spec.DataMover != builtInDataMover, "spec.datamover")
+	p.addUnsupported(spec.UploaderConfig != nil && spec.UploaderConfig.ParallelFilesUpload != 0, "spec.uploaderConfig.parallelFilesUpload")
+	p.addUnsupported(!slices.Contains([]string{"", velerov1.LabelVolumeGroup}, spec.VolumeGroupSnapshotLabelKey), "spec.volumeGroupSnapshotLabelKey")
 	for _, d := range []struct {
 		field string
 		value int64
@@ -51,12 +51,12 @@ func BackupSpec(spec *velerov1.BackupSpec) Problems {
 		{"spec.itemOperationTimeout", int64(spec.ItemOperationTimeout.Duration)},
 	} {
 		if d.value < 0 {
-			p.add(d.field, "must not be negative")
+			p.addProblem(d.field, "must not be negative")
 		}
 	}
-	p.sized("spec.includedNamespaces", spec.IncludedNamespaces)
-	p.sized("spec.excludedNamespaces", spec.ExcludedNamespaces)
-	p.filters(backupFilters(spec))
+	p.checkSize("spec.includedNamespaces", spec.IncludedNamespaces)
+	p.checkSize("spec.excludedNamespaces", spec.ExcludedNamespaces)
+	p.checkFilters(backupFilters(spec))
 	return p
 }
 
@@ -64,74 +64,74 @@ func BackupSpec(spec *velerov1.BackupSpec) Problems {
 func RestoreSpec(spec *velerov1.RestoreSpec) Problems {
 	var p Problems
 	for _, bad := range hook.CheckRestore(&spec.Hooks) {
-		p.add(bad.Field, "%s", bad.Message)
+		p.addProblem(bad.Field, "%s", bad.Message)
 	}
-	p.unsupported(spec.ResourceModifier != nil, "spec.resourceModifier")
-	p.unsupported(spec.RestoreStatus != nil, "spec.restoreStatus")
+	p.addUnsupported(spec.ResourceModifier != nil, "spec.resourceModifier")
+	p.addUnsupported(spec.RestoreStatus != nil, "spec.restoreStatus")
 	if u := spec.UploaderConfig; u != nil {
-		p.unsupported(ptr.Deref(u.WriteSparseFiles, false), "spec.uploaderConfig.writeSparseFiles")
-		p.unsupported(u.ParallelFilesDownload != 0, "spec.uploaderConfig.parallelFilesDownload")
+		p.addUnsupported(ptr.Deref(u.WriteSparseFiles, false), "spec.uploaderConfig.writeSparseFiles")
+		p.addUnsupported(u.ParallelFilesDownload != 0, "spec.uploaderConfig.parallelFilesDownload")
 	}
 	if !slices.Contains(existingPolicies, spec.ExistingResourcePolicy) {
-		p.add("spec.existingResourcePolicy", "%q is none of none and update", spec.ExistingResourcePolicy)
+		p.addProblem("spec.existingResourcePolicy", "%q is none of none and update", spec.ExistingResourcePolicy)
 	}
 	if spec.ItemOperationTimeout.Duration < 0 {
-		p.add("spec.itemOperationTimeout", "must not be negative")
+		p.addProblem("spec.itemOperationTimeout", "must not be negative")
 	}
 	for _, r := range spec.IncludedResources {
 		if slices.Contains(nonRestorable, r) {
-			p.add("", "spec.includedResources: %s are non-restorable resources", r)
+			p.addProblem("", "spec.includedResources: %s are non-restorable resources", r)
 		}
 	}
 	if (spec.BackupName == "") == (spec.ScheduleName == "") {
-		p.add("", "spec.backupName, spec.scheduleName: exactly one of them must be set")
+		p.addProblem("", "spec.backupName, spec.scheduleName: exactly one of them must be set")
 	}
 	for from, to := range spec.NamespaceMapping {
 		if from == "" || to == "" || selection.CheckPattern(to) != nil || selection.IsPattern(to) {
-			p.add("spec.namespaceMapping", "%q to %q is not a mapping between namespace names", from, to)
+			p.addProblem("spec.namespaceMapping", "%q to %q is not a mapping between namespace names", from, to)
 		}
 	}
-	p.filters(restoreFilters(spec))
+	p.checkFilters(restoreFilters(spec))
 	return p
 }
 
-// sized bounds a list of namespaces: what is admitted is stored in the ledger.
-func (p *Problems) sized(field string, names []string) {
+// checkSize bounds a list of namespaces: what is admitted is stored in the ledger.
+func (p *Problems) checkSize(field string, names []string) {
 	if size := ledger.Size(names); size > ledger.MaxNamespaces {
-		p.add(field, "%d namespaces take %d bytes, at most %d can be admitted", len(names), size, ledger.MaxNamespaces)
+		p.addProblem(field, "%d namespaces take %d bytes, at most %d can be admitted", len(names), size, ledger.MaxNamespaces)
 	}
 }
 
-// filters adds the problems of the filter fields; those of lists are worded and prefixed as
+// checkFilters adds the problems of the filter fields; those of lists are worded and prefixed as
 // Velero's users know them.
-func (p *Problems) filters(spec selection.Spec) {
+func (p *Problems) checkFilters(spec selection.Spec) {
 	for _, message := range spec.Validate() {
-		p.add("", "%s", message)
+		p.addProblem("", "%s", message)
 	}
 	_, err := spec.Selectors()
 	var bad *selection.SelectorError
 	switch {
 	case errors.As(err, &bad):
-		p.add("spec."+bad.Field, "%v", bad.Err)
+		p.addProblem("spec."+bad.Field, "%v", bad.Err)
 	case err != nil:
-		p.add("", "spec.labelSelector, spec.orLabelSelectors: %v", err)
+		p.addProblem("", "spec.labelSelector, spec.orLabelSelectors: %v", err)
 	}
 }
 
-// annotations finds requests that are not built yet, a priority that is none, and a claim no runner
+// checkAnnotations finds requests that are not built yet, a priority that is none, and a claim no runner
 // could read: the object would keep its place among the running ones indefinitely.
-func (p *Problems) annotations(annotations map[string]string) {
+func (p *Problems) checkAnnotations(annotations map[string]string) {
 	if _, _, err := claim.Parse(&metav1.ObjectMeta{Annotations: annotations}); err != nil {
-		p.add("metadata.annotations["+holdfast.AnnotationClaim+"]", "%v", err)
+		p.addProblem("metadata.annotations["+holdfast.AnnotationClaim+"]", "%v", err)
 	}
-	if _, err := priority.Of(annotations); err != nil {
-		p.add("metadata.annotations["+holdfast.AnnotationPriority+"]", "%v", err)
+	if _, err := priority.ClassOf(annotations); err != nil {
+		p.addProblem("metadata.annotations["+holdfast.AnnotationPriority+"]", "%v", err)
 	}
 	for _, key := range []string{
 		holdfast.AnnotationPlan,
 	} {
 		_, set := annotations[key]
-		p.unsupported(set, "metadata.annotations["+key+"]")
+		p.addUnsupported(set, "metadata.annotations["+key+"]")
 	}
 }
 

@@ -41,12 +41,12 @@ func Targets(spec *velerov1.RestoreSpec) []string {
 	if len(names) == 0 {
 		return []string{selection.All}
 	}
-	return mapped(names, spec.NamespaceMapping)
+	return mappedNames(names, spec.NamespaceMapping)
 }
 
-// bounded counts a restore that writes to more namespaces than the ledger stores as one of all
+// boundedNames counts a restore that writes to more namespaces than the ledger stores as one of all
 // namespaces.
-func bounded(names []string) []string {
+func boundedNames(names []string) []string {
 	if ledger.Size(names) > ledger.MaxNamespaces {
 		return []string{selection.All}
 	}
@@ -65,7 +65,7 @@ func (v *Validator) Targets(ctx context.Context, r *velerov1.Restore) ([]string,
 	}
 	ctx, cancel := context.WithTimeout(ctx, listingTime)
 	defer cancel()
-	held, known, err := v.held(ctx, r.Spec.BackupName)
+	held, known, err := v.backupNamespaces(ctx, r.Spec.BackupName)
 	if err != nil {
 		return nil, fmt.Errorf("namespaces of backup %s: %w", r.Spec.BackupName, err)
 	}
@@ -76,10 +76,10 @@ func (v *Validator) Targets(ctx context.Context, r *velerov1.Restore) ([]string,
 	if slices.Contains(selected, selection.All) {
 		selected = held
 	}
-	return mapped(selected, r.Spec.NamespaceMapping), nil
+	return mappedNames(selected, r.Spec.NamespaceMapping), nil
 }
 
-func mapped(names []string, mapping map[string]string) []string {
+func mappedNames(names []string, mapping map[string]string) []string {
 	out := make([]string, len(names))
 	for i, name := range names {
 		if out[i] = name; mapping[name] != "" {
@@ -87,11 +87,11 @@ func mapped(names []string, mapping map[string]string) []string {
 		}
 	}
 	slices.Sort(out)
-	return bounded(slices.Compact(out))
+	return boundedNames(slices.Compact(out))
 }
 
-// held returns the namespaces of everything in a backup; not known where that is not cheap to read.
-func (v *Validator) held(ctx context.Context, backup string) (_ []string, known bool, err error) {
+// backupNamespaces returns the namespaces of everything in a backup; not known where that is not cheap to read.
+func (v *Validator) backupNamespaces(ctx context.Context, backup string) (_ []string, known bool, err error) {
 	b := &velerov1.Backup{}
 	if err := v.Reader.Get(ctx, client.ObjectKey{Namespace: v.Namespace, Name: backup}, b); err != nil {
 		return nil, false, err
@@ -112,18 +112,18 @@ func (v *Validator) held(ctx context.Context, backup string) (_ []string, known 
 	m, err := tarball.OpenManifest(ctx, store, backup)
 	switch {
 	case errors.Is(err, objectstore.ErrNotFound):
-		return listed(ctx, store, backup, tar.Size)
+		return tarballNamespaces(ctx, store, backup, tar.Size)
 	case err != nil:
 		return nil, false, err
 	case m.Trailer().TarballSize != 0 && m.Trailer().TarballSize != tar.Size:
-		return listed(ctx, store, backup, tar.Size) // the manifest is of another tarball
+		return tarballNamespaces(ctx, store, backup, tar.Size) // the manifest is of another tarball
 	}
 	names, err := m.Namespaces(ctx)
 	return names, err == nil, err
 }
 
-// listed reads a small tarball for the namespaces in it.
-func listed(ctx context.Context, store objectstore.Reader, backup string, size int64) (_ []string, known bool, err error) {
+// tarballNamespaces reads a small tarball for the namespaces in it.
+func tarballNamespaces(ctx context.Context, store objectstore.Reader, backup string, size int64) (_ []string, known bool, err error) {
 	if size > tarballBytes {
 		return nil, false, nil
 	}

@@ -29,21 +29,21 @@ type shelf struct {
 func newShelf(t *testing.T) *shelf {
 	t.Helper()
 	dir := t.TempDir()
-	return &shelf{t, filepath.Join(dir, "bucket"), bsl("main", func(b *velerov1.BackupStorageLocation) {
+	return &shelf{t, filepath.Join(dir, "bucket"), newStorageLocation("main", func(b *velerov1.BackupStorageLocation) {
 		b.Spec.Provider, b.Spec.Config = holdfast.ProviderFile, map[string]string{"path": dir}
 		b.Spec.ObjectStorage = &velerov1.ObjectStorageLocation{Bucket: "bucket"}
 	})}
 }
 
-func (s *shelf) put(key string, content []byte) {
+func (s *shelf) putObject(key string, content []byte) {
 	s.t.Helper()
 	path := filepath.Join(s.root, filepath.FromSlash(key))
 	require.NoError(s.t, os.MkdirAll(filepath.Dir(path), 0o700))
 	require.NoError(s.t, os.WriteFile(path, content, 0o600))
 }
 
-// tarball stores one with an empty body for every path, and returns its size.
-func (s *shelf) tarball(backup string, paths ...string) int64 {
+// putTarball stores one with an empty body for every path, and returns its size.
+func (s *shelf) putTarball(backup string, paths ...string) int64 {
 	s.t.Helper()
 	var out bytes.Buffer
 	zip := gzip.NewWriter(&out)
@@ -53,12 +53,12 @@ func (s *shelf) tarball(backup string, paths ...string) int64 {
 	}
 	require.NoError(s.t, archive.Close())
 	require.NoError(s.t, zip.Close())
-	s.put(layout.BackupTarball(backup), out.Bytes())
+	s.putObject(layout.BackupTarball(backup), out.Bytes())
 	return int64(out.Len())
 }
 
-// manifest stores one of a ConfigMap in every namespace and a Namespace of its own.
-func (s *shelf) manifest(backup string, size int64, own string, namespaces ...string) {
+// putManifest stores one of a ConfigMap in every namespace and a Namespace of its own.
+func (s *shelf) putManifest(backup string, size int64, own string, namespaces ...string) {
 	s.t.Helper()
 	var out bytes.Buffer
 	w, err := manifest.NewWriter(&out, manifest.Header{Backup: backup}, s.t.TempDir())
@@ -80,21 +80,21 @@ func (s *shelf) manifest(backup string, size int64, own string, namespaces ...st
 		add("Namespace", "namespaces", "", own)
 	}
 	require.NoError(s.t, w.Close(manifest.Trailer{TarballSize: size}))
-	s.put(layout.BackupManifest(backup), out.Bytes())
+	s.putObject(layout.BackupManifest(backup), out.Bytes())
 }
 
 // Namespaces that the spec does not list are read from the backup: a restore delays no job of
 // others.
 func TestTargetsComeFromTheBackup(t *testing.T) {
 	s := newShelf(t)
-	s.manifest("whole", s.tarball("whole", "resources/configmaps/namespaces/a/c.json"), "lone", "a", "b", "team-a", "team-b")
-	s.tarball("foreign", "metadata/version", "resources/configmaps/namespaces/b/c.json", "resources/deployments.apps/v1-preferredversion/namespaces/a/d.json",
+	s.putManifest("whole", s.putTarball("whole", "resources/configmaps/namespaces/a/c.json"), "lone", "a", "b", "team-a", "team-b")
+	s.putTarball("foreign", "metadata/version", "resources/configmaps/namespaces/b/c.json", "resources/deployments.apps/v1-preferredversion/namespaces/a/d.json",
 		"resources/namespaces/cluster/lone.json", "resources/nodes/cluster/n.json", "../evil")
-	s.manifest("anew", 7, "", "of-another-tarball")
-	s.tarball("anew", "resources/configmaps/namespaces/a/c.json")
-	s.manifest("cluster", s.tarball("cluster", "resources/nodes/cluster/n.json"), "")
-	v := validator(t, s.bsl, stored("whole", "", velerov1.BackupPhaseCompleted, 0), stored("foreign", "", velerov1.BackupPhaseCompleted, 0),
-		stored("anew", "", velerov1.BackupPhaseCompleted, 0), stored("cluster", "", velerov1.BackupPhaseCompleted, 0))
+	s.putManifest("anew", 7, "", "of-another-tarball")
+	s.putTarball("anew", "resources/configmaps/namespaces/a/c.json")
+	s.putManifest("cluster", s.putTarball("cluster", "resources/nodes/cluster/n.json"), "")
+	v := newValidator(t, s.bsl, storedBackup("whole", "", velerov1.BackupPhaseCompleted, 0), storedBackup("foreign", "", velerov1.BackupPhaseCompleted, 0),
+		storedBackup("anew", "", velerov1.BackupPhaseCompleted, 0), storedBackup("cluster", "", velerov1.BackupPhaseCompleted, 0))
 	mapping := map[string]string{"a": "x", "team-b": "x"}
 	for name, tc := range map[string]struct {
 		spec velerov1.RestoreSpec
@@ -113,7 +113,7 @@ func TestTargetsComeFromTheBackup(t *testing.T) {
 		"all that is there out": {velerov1.RestoreSpec{BackupName: "foreign", ExcludedNamespaces: []string{"a", "b", "lone"}}, []string{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := v.Targets(t.Context(), restore(tc.spec))
+			got, err := v.Targets(t.Context(), newRestore(tc.spec))
 			require.NoError(t, err)
 			require.Equal(t, tc.want, got)
 		})
@@ -123,10 +123,10 @@ func TestTargetsComeFromTheBackup(t *testing.T) {
 // A backup that is expensive to read may have any namespace.
 func TestTargetsOfALargeForeignBackupAreAll(t *testing.T) {
 	s := newShelf(t)
-	s.tarball("large", "resources/configmaps/namespaces/a/c.json")
+	s.putTarball("large", "resources/configmaps/namespaces/a/c.json")
 	require.NoError(t, os.Truncate(filepath.Join(s.root, layout.BackupTarball("large")), 33<<20))
-	v := validator(t, s.bsl, stored("large", "", velerov1.BackupPhaseCompleted, 0))
-	got, err := v.Targets(t.Context(), restore(velerov1.RestoreSpec{BackupName: "large"}))
+	v := newValidator(t, s.bsl, storedBackup("large", "", velerov1.BackupPhaseCompleted, 0))
+	got, err := v.Targets(t.Context(), newRestore(velerov1.RestoreSpec{BackupName: "large"}))
 	require.NoError(t, err)
 	require.Equal(t, []string{"*"}, got)
 }
@@ -134,23 +134,23 @@ func TestTargetsOfALargeForeignBackupAreAll(t *testing.T) {
 // What cannot be read is an error, and the caller goes by the spec alone.
 func TestTargetsOfAnUnreadableBackup(t *testing.T) {
 	s := newShelf(t)
-	size := s.tarball("damaged", "resources/configmaps/namespaces/a/c.json")
-	s.put(layout.BackupManifest("damaged"), []byte("no manifest"))
-	s.put(layout.BackupTarball("cut"), []byte("no tarball"))
+	size := s.putTarball("damaged", "resources/configmaps/namespaces/a/c.json")
+	s.putObject(layout.BackupManifest("damaged"), []byte("no manifest"))
+	s.putObject(layout.BackupTarball("cut"), []byte("no tarball"))
 	require.Positive(t, size)
-	v := validator(t, s.bsl, stored("damaged", "", velerov1.BackupPhaseCompleted, 0), stored("cut", "", velerov1.BackupPhaseCompleted, 0),
-		stored("empty", "", velerov1.BackupPhaseFailed, 0))
+	v := newValidator(t, s.bsl, storedBackup("damaged", "", velerov1.BackupPhaseCompleted, 0), storedBackup("cut", "", velerov1.BackupPhaseCompleted, 0),
+		storedBackup("empty", "", velerov1.BackupPhaseFailed, 0))
 	for _, backup := range []string{"damaged", "cut", "empty", "absent"} {
-		_, err := v.Targets(t.Context(), restore(velerov1.RestoreSpec{BackupName: backup}))
+		_, err := v.Targets(t.Context(), newRestore(velerov1.RestoreSpec{BackupName: backup}))
 		require.ErrorContains(t, err, backup)
 	}
 }
 
 // The request to ignore running backups is checked, and is for restores.
 func TestIgnoreRunning(t *testing.T) {
-	v := validator(t, bsl("main", isDefault), stored("b", "", velerov1.BackupPhaseCompleted, 0))
+	v := newValidator(t, newStorageLocation("main", isDefault), storedBackup("b", "", velerov1.BackupPhaseCompleted, 0))
 	for value, wanted := range map[string]int{"true": 0, "false": 0, "": 1, "yes": 1} {
-		r := restore(velerov1.RestoreSpec{BackupName: "b"})
+		r := newRestore(velerov1.RestoreSpec{BackupName: "b"})
 		r.Annotations = map[string]string{holdfast.AnnotationIgnoreRunning: value}
 		problems, err := v.Restore(t.Context(), r)
 		require.NoError(t, err)
@@ -179,8 +179,8 @@ func TestTheOrderOfARestoreMustBeKnown(t *testing.T) {
 	for _, tt := range []struct{ annotation, good, bad string }{
 		{holdfast.AnnotationOrder, "owners", "Owners"}, {holdfast.AnnotationRunAgain, "workflows.argoproj.io,orders.acme.cert-manager.io", "workflows"},
 	} {
-		v := validator(t, bsl("main", isDefault), stored("b", "", velerov1.BackupPhaseCompleted, 0))
-		r := restore(velerov1.RestoreSpec{BackupName: "b"})
+		v := newValidator(t, newStorageLocation("main", isDefault), storedBackup("b", "", velerov1.BackupPhaseCompleted, 0))
+		r := newRestore(velerov1.RestoreSpec{BackupName: "b"})
 		r.Annotations = map[string]string{tt.annotation: tt.good}
 		problems, err := v.Restore(t.Context(), r)
 		require.NoError(t, err)

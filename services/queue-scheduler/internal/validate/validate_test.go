@@ -26,7 +26,7 @@ import (
 
 var now = time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)
 
-func bsl(name string, change ...func(*velerov1.BackupStorageLocation)) *velerov1.BackupStorageLocation {
+func newStorageLocation(name string, change ...func(*velerov1.BackupStorageLocation)) *velerov1.BackupStorageLocation {
 	b := &velerov1.BackupStorageLocation{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: name}}
 	b.Status.Phase = velerov1.LocationPhaseAvailable
 	for _, f := range change {
@@ -37,16 +37,16 @@ func bsl(name string, change ...func(*velerov1.BackupStorageLocation)) *velerov1
 
 func isDefault(b *velerov1.BackupStorageLocation) { b.Spec.Default = true }
 
-func namespace(name string, labels map[string]string) *corev1.Namespace {
+func newNamespace(name string, labels map[string]string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
 }
 
-func validator(t *testing.T, objects ...client.Object) *validate.Validator {
+func newValidator(t *testing.T, objects ...client.Object) *validate.Validator {
 	t.Helper()
-	return over(fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(objects...).Build())
+	return validatorOver(fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(objects...).Build())
 }
 
-func over(c client.Client) *validate.Validator {
+func validatorOver(c client.Client) *validate.Validator {
 	return &validate.Validator{
 		Reader: c, Namespace: "velero", Locations: location.New(c, "velero"), Clock: clocktesting.NewFakePassiveClock(now),
 		Version: func(context.Context) (*version.Info, error) {
@@ -59,14 +59,14 @@ func over(c client.Client) *validate.Validator {
 	}
 }
 
-func backup(spec velerov1.BackupSpec) *velerov1.Backup {
+func newBackup(spec velerov1.BackupSpec) *velerov1.Backup {
 	return &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "b", UID: "u"}, Spec: spec}
 }
 
 // What Velero's server writes back on a backup with an empty spec.
 func TestBackupIsCompletedAsVeleroDoes(t *testing.T) {
-	v := validator(t, bsl("main", isDefault), namespace("kept", nil), namespace("secret", map[string]string{"velero.io/exclude-from-backup": "true"}))
-	b := backup(velerov1.BackupSpec{})
+	v := newValidator(t, newStorageLocation("main", isDefault), newNamespace("kept", nil), newNamespace("secret", map[string]string{"velero.io/exclude-from-backup": "true"}))
+	b := newBackup(velerov1.BackupSpec{})
 	problems, err := v.Backup(t.Context(), b)
 	require.NoError(t, err)
 	require.Empty(t, problems)
@@ -96,8 +96,8 @@ func TestBackupIsCompletedAsVeleroDoes(t *testing.T) {
 // A backup keeps the ttl of its spec, and expires by it: the default would delete one that is to be
 // kept for longer.
 func TestABackupExpiresByItsOwnTTL(t *testing.T) {
-	v := validator(t, bsl("main", isDefault))
-	b := backup(velerov1.BackupSpec{TTL: metav1.Duration{Duration: 8760 * time.Hour}})
+	v := newValidator(t, newStorageLocation("main", isDefault))
+	b := newBackup(velerov1.BackupSpec{TTL: metav1.Duration{Duration: 8760 * time.Hour}})
 	problems, err := v.Backup(t.Context(), b)
 	require.NoError(t, err)
 	require.Empty(t, problems)
@@ -108,13 +108,13 @@ func TestABackupExpiresByItsOwnTTL(t *testing.T) {
 // Only the value "true" excludes a namespace: one that carries the label with another value is in
 // the backup.
 func TestANamespaceLabelledFalseIsNotExcluded(t *testing.T) {
-	v := validator(t, bsl("main", isDefault), namespace("kept", map[string]string{"velero.io/exclude-from-backup": "false"}),
-		namespace("secret", map[string]string{"velero.io/exclude-from-backup": "true"}))
+	v := newValidator(t, newStorageLocation("main", isDefault), newNamespace("kept", map[string]string{"velero.io/exclude-from-backup": "false"}),
+		newNamespace("secret", map[string]string{"velero.io/exclude-from-backup": "true"}))
 	live, excluded, err := v.Namespaces(t.Context())
 	require.NoError(t, err)
 	require.ElementsMatch(t, []string{"kept", "secret"}, live)
 	require.Equal(t, []string{"secret"}, excluded)
-	b := backup(velerov1.BackupSpec{})
+	b := newBackup(velerov1.BackupSpec{})
 	problems, err := v.Backup(t.Context(), b)
 	require.NoError(t, err)
 	require.Empty(t, problems)
@@ -123,9 +123,9 @@ func TestANamespaceLabelledFalseIsNotExcluded(t *testing.T) {
 
 // No runner could take it: it would hold its place among the running ones indefinitely.
 func TestAnUnreadableClaimIsRefused(t *testing.T) {
-	v := validator(t, bsl("main", isDefault))
+	v := newValidator(t, newStorageLocation("main", isDefault))
 	for _, text := range []string{"", "x", `{"holder":"a"}`, `{"holder":"a","epoch":-1}`} {
-		b := backup(velerov1.BackupSpec{})
+		b := newBackup(velerov1.BackupSpec{})
 		b.Annotations = map[string]string{"holdfast.io/claim": text}
 		problems, err := v.Backup(t.Context(), b)
 		require.NoError(t, err)
@@ -133,15 +133,15 @@ func TestAnUnreadableClaimIsRefused(t *testing.T) {
 		require.Equal(t, "metadata.annotations[holdfast.io/claim]", problems[0].Field)
 
 		r := &velerov1.Restore{ObjectMeta: b.ObjectMeta, Spec: velerov1.RestoreSpec{BackupName: "b"}}
-		problems, err = validator(t, bsl("main", isDefault), backup(velerov1.BackupSpec{StorageLocation: "main"})).Restore(t.Context(), r)
+		problems, err = newValidator(t, newStorageLocation("main", isDefault), newBackup(velerov1.BackupSpec{StorageLocation: "main"})).Restore(t.Context(), r)
 		require.NoError(t, err)
 		require.Len(t, problems, 1, text)
 	}
 }
 
 func TestOldFiltersExcludeSnapshotsInTheirOwnList(t *testing.T) {
-	v := validator(t, bsl("main", isDefault))
-	b := backup(velerov1.BackupSpec{IncludedResources: []string{"pods", "volumesnapshots.snapshot.storage.k8s.io"}})
+	v := newValidator(t, newStorageLocation("main", isDefault))
+	b := newBackup(velerov1.BackupSpec{IncludedResources: []string{"pods", "volumesnapshots.snapshot.storage.k8s.io"}})
 	problems, err := v.Backup(t.Context(), b)
 	require.NoError(t, err)
 	require.Empty(t, problems)
@@ -181,10 +181,10 @@ func TestBackupProblemsNameTheField(t *testing.T) {
 		"labelSelector and orLabelSelectors":                           {LabelSelector: selector, OrLabelSelectors: []*metav1.LabelSelector{selector}},
 	} {
 		t.Run(want, func(t *testing.T) {
-			v := validator(t, bsl("main", isDefault), namespace("secret", map[string]string{"velero.io/exclude-from-backup": "true"}),
-				bsl("readonly", func(b *velerov1.BackupStorageLocation) { b.Spec.AccessMode = velerov1.LocationModeReadOnly }),
-				bsl("fresh", func(b *velerov1.BackupStorageLocation) { b.Status.Phase = "" }))
-			problems, err := v.Backup(t.Context(), backup(spec))
+			v := newValidator(t, newStorageLocation("main", isDefault), newNamespace("secret", map[string]string{"velero.io/exclude-from-backup": "true"}),
+				newStorageLocation("readonly", func(b *velerov1.BackupStorageLocation) { b.Spec.AccessMode = velerov1.LocationModeReadOnly }),
+				newStorageLocation("fresh", func(b *velerov1.BackupStorageLocation) { b.Status.Phase = "" }))
+			problems, err := v.Backup(t.Context(), newBackup(spec))
 			require.NoError(t, err)
 			require.Contains(t, strings.Join(problems.Strings(), "\n"), want)
 			require.NotEmpty(t, problems)
@@ -193,8 +193,8 @@ func TestBackupProblemsNameTheField(t *testing.T) {
 }
 
 func TestAllowedBackupFields(t *testing.T) {
-	v := validator(t, bsl("main", isDefault))
-	problems, err := v.Backup(t.Context(), backup(velerov1.BackupSpec{
+	v := newValidator(t, newStorageLocation("main", isDefault))
+	problems, err := v.Backup(t.Context(), newBackup(velerov1.BackupSpec{
 		SnapshotVolumes: ptr.To(false), SnapshotMoveData: ptr.To(false), DefaultVolumesToFsBackup: ptr.To(false), DataMover: "velero",
 		UploaderConfig: &velerov1.UploaderConfigForBackup{}, VolumeGroupSnapshotLabelKey: "velero.io/volume-group",
 		ExcludedClusterScopedResources: []string{"*"}, CSISnapshotTimeout: metav1.Duration{Duration: time.Minute},
@@ -204,8 +204,8 @@ func TestAllowedBackupFields(t *testing.T) {
 }
 
 func TestLocationFallsBackToTheFlag(t *testing.T) {
-	b := backup(velerov1.BackupSpec{})
-	problems, err := validator(t, bsl("default")).Backup(t.Context(), b)
+	b := newBackup(velerov1.BackupSpec{})
+	problems, err := newValidator(t, newStorageLocation("default")).Backup(t.Context(), b)
 	require.NoError(t, err)
 	require.Empty(t, problems)
 	require.Equal(t, "default", b.Spec.StorageLocation)
@@ -220,20 +220,20 @@ func TestAnOutageIsNotAProblemOfTheObject(t *testing.T) {
 		},
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return boom },
 	}).Build()
-	_, err := over(c).Backup(t.Context(), backup(velerov1.BackupSpec{}))
+	_, err := validatorOver(c).Backup(t.Context(), newBackup(velerov1.BackupSpec{}))
 	require.ErrorIs(t, err, boom)
-	_, err = over(c).Restore(t.Context(), restore(velerov1.RestoreSpec{BackupName: "b"}))
+	_, err = validatorOver(c).Restore(t.Context(), newRestore(velerov1.RestoreSpec{BackupName: "b"}))
 	require.ErrorIs(t, err, boom)
-	_, err = over(c).Restore(t.Context(), restore(velerov1.RestoreSpec{ScheduleName: "s"}))
+	_, err = validatorOver(c).Restore(t.Context(), newRestore(velerov1.RestoreSpec{ScheduleName: "s"}))
 	require.ErrorIs(t, err, boom)
 }
 
-func restore(spec velerov1.RestoreSpec) *velerov1.Restore {
+func newRestore(spec velerov1.RestoreSpec) *velerov1.Restore {
 	return &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "r", UID: "u"}, Spec: spec}
 }
 
-func stored(name, schedule string, phase velerov1.BackupPhase, age time.Duration) *velerov1.Backup {
-	b := backup(velerov1.BackupSpec{StorageLocation: "main"})
+func storedBackup(name, schedule string, phase velerov1.BackupPhase, age time.Duration) *velerov1.Backup {
+	b := newBackup(velerov1.BackupSpec{StorageLocation: "main"})
 	b.Name, b.Status.Phase = name, phase
 	b.Status.StartTimestamp = &metav1.Time{Time: now.Add(-age)}
 	if schedule != "" {
@@ -243,9 +243,9 @@ func stored(name, schedule string, phase velerov1.BackupPhase, age time.Duration
 }
 
 func TestRestoreIsCompletedAsVeleroDoes(t *testing.T) {
-	v := validator(t, bsl("main"), stored("failed", "daily", velerov1.BackupPhaseFailed, 1*time.Hour),
-		stored("newer", "daily", velerov1.BackupPhaseCompleted, 2*time.Hour), stored("older", "daily", velerov1.BackupPhaseCompleted, 3*time.Hour))
-	r := restore(velerov1.RestoreSpec{ScheduleName: "daily", ExcludedResources: []string{"nodes"}})
+	v := newValidator(t, newStorageLocation("main"), storedBackup("failed", "daily", velerov1.BackupPhaseFailed, 1*time.Hour),
+		storedBackup("newer", "daily", velerov1.BackupPhaseCompleted, 2*time.Hour), storedBackup("older", "daily", velerov1.BackupPhaseCompleted, 3*time.Hour))
+	r := newRestore(velerov1.RestoreSpec{ScheduleName: "daily", ExcludedResources: []string{"nodes"}})
 	problems, err := v.Restore(t.Context(), r)
 	require.NoError(t, err)
 	require.Empty(t, problems)
@@ -254,7 +254,7 @@ func TestRestoreIsCompletedAsVeleroDoes(t *testing.T) {
 	require.Len(t, r.Spec.ExcludedResources, 9)
 	require.Contains(t, r.Finalizers, velerov1.RestoreFinalizer)
 
-	r = restore(velerov1.RestoreSpec{BackupName: "failed"})
+	r = newRestore(velerov1.RestoreSpec{BackupName: "failed"})
 	problems, err = v.Restore(t.Context(), r)
 	require.NoError(t, err)
 	require.Empty(t, problems, "a failed backup may be restored by name")
@@ -263,13 +263,13 @@ func TestRestoreIsCompletedAsVeleroDoes(t *testing.T) {
 
 // A restore of a backup whose data is being removed restores whatever part of it is still there.
 func TestABackupThatIsBeingDeletedIsNoSource(t *testing.T) {
-	v := validator(t, bsl("main"), stored("b", "", velerov1.BackupPhaseDeleting, 0), stored("done", "", velerov1.BackupPhaseCompleted, 0))
+	v := newValidator(t, newStorageLocation("main"), storedBackup("b", "", velerov1.BackupPhaseDeleting, 0), storedBackup("done", "", velerov1.BackupPhaseCompleted, 0))
 	const says = `spec.backupName: backup "b" is being deleted`
-	problems, err := v.Restore(t.Context(), restore(velerov1.RestoreSpec{BackupName: "b"}))
+	problems, err := v.Restore(t.Context(), newRestore(velerov1.RestoreSpec{BackupName: "b"}))
 	require.NoError(t, err)
 	require.Equal(t, []string{says}, problems.Strings())
 	for name, want := range map[string][]string{"b": {says}, "done": {}, "gone": {}} {
-		problems, err = v.Source(t.Context(), restore(velerov1.RestoreSpec{BackupName: name}))
+		problems, err = v.Source(t.Context(), newRestore(velerov1.RestoreSpec{BackupName: name}))
 		require.NoError(t, err)
 		require.Equal(t, want, problems.Strings(), name)
 	}
@@ -293,10 +293,10 @@ func TestRestoreProblemsNameTheField(t *testing.T) {
 		"\"gone\" not found":                        {BackupName: "lost"},
 	} {
 		t.Run(want, func(t *testing.T) {
-			lost := stored("lost", "", velerov1.BackupPhaseCompleted, 0)
+			lost := storedBackup("lost", "", velerov1.BackupPhaseCompleted, 0)
 			lost.Spec.StorageLocation = "gone"
-			v := validator(t, bsl("main"), stored("b", "", velerov1.BackupPhaseCompleted, 0), lost)
-			r := restore(spec)
+			v := newValidator(t, newStorageLocation("main"), storedBackup("b", "", velerov1.BackupPhaseCompleted, 0), lost)
+			r := newRestore(spec)
 			problems, err := v.Restore(t.Context(), r)
 			require.NoError(t, err)
 			require.Contains(t, strings.Join(problems.Strings(), "\n"), want)
@@ -306,9 +306,9 @@ func TestRestoreProblemsNameTheField(t *testing.T) {
 }
 
 func TestUnbuiltAnnotationsAreRefused(t *testing.T) {
-	v := validator(t, bsl("main", isDefault), stored("b", "", velerov1.BackupPhaseCompleted, 0))
+	v := newValidator(t, newStorageLocation("main", isDefault), storedBackup("b", "", velerov1.BackupPhaseCompleted, 0))
 	for _, key := range []string{"holdfast.io/plan"} {
-		r := restore(velerov1.RestoreSpec{BackupName: "b"})
+		r := newRestore(velerov1.RestoreSpec{BackupName: "b"})
 		r.Annotations = map[string]string{key: "x"}
 		problems, err := v.Restore(t.Context(), r)
 		require.NoError(t, err)
@@ -318,7 +318,7 @@ func TestUnbuiltAnnotationsAreRefused(t *testing.T) {
 }
 
 func TestThePriorityMustBeKnown(t *testing.T) {
-	v := validator(t, bsl("main", isDefault))
+	v := newValidator(t, newStorageLocation("main", isDefault))
 	for value, wanted := range map[string]int{"high": 0, "normal": 0, "low": 0, "": 1, "urgent": 1} {
 		b := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "b", Annotations: map[string]string{"holdfast.io/priority": value}}}
 		problems, err := v.Backup(t.Context(), b)

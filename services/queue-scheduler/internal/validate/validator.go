@@ -50,7 +50,7 @@ type Validator struct {
 	Version func(ctx context.Context) (*version.Info, error)
 	Clock   clock.PassiveClock
 
-	memory cache
+	memory answerCache
 }
 
 // Backup completes a Backup in place, also when it has problems (Velero writes both back), and
@@ -58,11 +58,11 @@ type Validator struct {
 // then.
 func (v *Validator) Backup(ctx context.Context, b *velerov1.Backup) (Problems, error) {
 	problems := BackupSpec(&b.Spec)
-	problems.annotations(b.Annotations)
+	problems.checkAnnotations(b.Annotations)
 	if _, set := b.Annotations[holdfast.AnnotationIgnoreRunning]; set {
-		problems.add("metadata.annotations["+holdfast.AnnotationIgnoreRunning+"]", "only a restore can ignore running backups")
+		problems.addProblem("metadata.annotations["+holdfast.AnnotationIgnoreRunning+"]", "only a restore can ignore running backups")
 	}
-	v.defaults(b)
+	v.fillDefaults(b)
 	if err := v.backupLocation(ctx, b, &problems); err != nil {
 		return nil, err
 	}
@@ -90,12 +90,12 @@ func (v *Validator) backupLocation(ctx context.Context, b *velerov1.Backup, prob
 	}
 	b.Spec.StorageLocation = name
 	metav1.SetMetaDataLabel(&b.ObjectMeta, velerov1.LabelStorageLocation, velerov1.LabelValue(name))
-	loc, err := v.available(ctx, "spec.storageLocation", name, problems)
-	if loc != nil && passing(loc, b.Status.Phase) {
+	loc, err := v.availableLocation(ctx, "spec.storageLocation", name, problems)
+	if loc != nil && isPassingFailure(loc, b.Status.Phase) {
 		(*problems)[len(*problems)-1].Passing = true
 	}
 	if loc != nil && loc.Spec.AccessMode == velerov1.LocationModeReadOnly {
-		problems.add("spec.storageLocation", "backup storage location %q is read-only", name)
+		problems.addProblem("spec.storageLocation", "backup storage location %q is read-only", name)
 	}
 	return err
 }
@@ -114,10 +114,10 @@ func (v *Validator) locationName(ctx context.Context, b *velerov1.Backup) (strin
 	return loc.Name, nil
 }
 
-// passing reports that a location is unavailable for now: it worked before, is to be validated yet,
+// isPassingFailure reports that a location is unavailable for now: it worked before, is to be validated yet,
 // or the backup was queued while it worked. One that never worked is a mistake, which fails a new
 // backup at once.
-func passing(loc *velerov1.BackupStorageLocation, phase velerov1.BackupPhase) bool {
+func isPassingFailure(loc *velerov1.BackupStorageLocation, phase velerov1.BackupPhase) bool {
 	return loc.Status.Phase != velerov1.LocationPhaseAvailable &&
 		(loc.Status.Phase != velerov1.LocationPhaseUnavailable || loc.Status.LastSyncedTime != nil || !phase.IsNew())
 }
@@ -130,26 +130,26 @@ func (v *Validator) Away(ctx context.Context, b *velerov1.Backup) (string, error
 		return "", err
 	}
 	var problems Problems
-	loc, err := v.available(ctx, "spec.storageLocation", name, &problems)
+	loc, err := v.availableLocation(ctx, "spec.storageLocation", name, &problems)
 	if err != nil || loc == nil || len(problems) == 0 {
 		return "", err
 	}
 	return problems[0].Message, nil
 }
 
-// available reads a location and notes when it is missing or not available; one that was never
+// availableLocation reads a location and notes when it is missing or not available; one that was never
 // validated counts as unavailable.
-func (v *Validator) available(ctx context.Context, field, name string, problems *Problems) (*velerov1.BackupStorageLocation, error) {
-	loc, err := v.location(ctx, name)
+func (v *Validator) availableLocation(ctx context.Context, field, name string, problems *Problems) (*velerov1.BackupStorageLocation, error) {
+	loc, err := v.readLocation(ctx, name)
 	if apierrors.IsNotFound(err) {
-		problems.add(field, "backup storage location %q not found", name)
+		problems.addProblem(field, "backup storage location %q not found", name)
 		return nil, nil //nolint:nilnil // absent, and already noted as a problem
 	}
 	if err != nil {
 		return nil, err
 	}
 	if loc.Status.Phase != velerov1.LocationPhaseAvailable {
-		problems.add(field, "backup storage location %q is unavailable: %s", name, orElse(loc.Status.Message, "it has not been validated yet"))
+		problems.addProblem(field, "backup storage location %q is unavailable: %s", name, orElse(loc.Status.Message, "it has not been validated yet"))
 	}
 	return loc, nil
 }
@@ -181,15 +181,15 @@ func (v *Validator) sourceCluster(ctx context.Context, b *velerov1.Backup) error
 // excludedNamespaces takes out namespaces labelled so. Including one of them by name is then a
 // contradiction like any other.
 func (v *Validator) excludedNamespaces(ctx context.Context, b *velerov1.Backup, problems *Problems) error {
-	all, err := v.namespaces(ctx)
+	all, err := v.listNamespaces(ctx)
 	if err != nil {
 		return err
 	}
-	labelled := missing(b.Spec.ExcludedNamespaces, all.excluded)
+	labelled := missingNames(b.Spec.ExcludedNamespaces, all.excluded)
 	for _, name := range labelled {
 		for _, included := range b.Spec.IncludedNamespaces {
 			if included == name {
-				problems.add("", "Invalid included/excluded namespace lists: %q is included and labelled %s", name, velerov1.LabelExcludeFromBackup)
+				problems.addProblem("", "Invalid included/excluded namespace lists: %q is included and labelled %s", name, velerov1.LabelExcludeFromBackup)
 			}
 		}
 	}
@@ -200,6 +200,6 @@ func (v *Validator) excludedNamespaces(ctx context.Context, b *velerov1.Backup, 
 // Namespaces returns the names of the live namespaces, as the server lists them, and those of them
 // labelled as excluded from every backup.
 func (v *Validator) Namespaces(ctx context.Context) (live, excluded []string, err error) {
-	all, err := v.namespaces(ctx)
+	all, err := v.listNamespaces(ctx)
 	return all.live, all.excluded, err
 }

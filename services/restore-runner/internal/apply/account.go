@@ -14,40 +14,40 @@ import (
 // every namespace has its "default" account before anything is restored into it. Values of the live
 // one win over stored ones.
 func (c *Client) mergeAccount(ctx context.Context, r *Request, live map[string]any, uid types.UID) Result {
-	merged := clone(live)
+	merged := cloneObject(live)
 	for _, key := range []string{"secrets", "imagePullSecrets"} {
-		if list := union(live[key], r.Object[key]); len(list) > 0 {
+		if list := unionLists(live[key], r.Object[key]); len(list) > 0 {
 			merged[key] = list
 		}
 	}
-	meta, stored := member(merged, "metadata"), member(r.Object, "metadata")
+	meta, stored := memberObject(merged, "metadata"), memberObject(r.Object, "metadata")
 	for _, key := range []string{"labels", "annotations"} {
-		if all := overlay(member(stored, key), member(meta, key)); len(all) > 0 {
+		if all := overlayMembers(memberObject(stored, key), memberObject(meta, key)); len(all) > 0 {
 			meta[key] = all
 		}
 	}
-	plain := clone(merged)
+	plain := cloneObject(merged)
 	reset.Comparable(plain)
 	if reflect.DeepEqual(plain, live) {
-		return c.equal(ctx, r, uid)
+		return c.leaveEqual(ctx, r, uid)
 	}
 	patch, err := mergePatch(live, merged)
 	if err != nil {
-		return failed(err)
+		return failedResult(err)
 	}
-	if err := r.intend(ctx, IntentUpdate); err != nil {
-		return failed(err)
+	if err := r.recordIntent(ctx, IntentUpdate); err != nil {
+		return failedResult(err)
 	}
-	if _, err := c.patch(ctx, r.Target, c.manager.existing(), patch); err != nil {
+	if _, err := c.sendPatch(ctx, r.Target, c.manager.managerForExisting(), patch); err != nil {
 		if _, internal := Internal(err); internal {
-			return failed(fmt.Errorf("merge: %w", err))
+			return failedResult(fmt.Errorf("merge: %w", err))
 		}
-		return Result{Action: Failed, UID: uid, Warning: r.refused("could not be merged: " + err.Error())}
+		return Result{Action: Failed, UID: uid, Warning: r.refusalMessage("could not be merged: " + err.Error())}
 	}
 	return Result{Action: Updated, UID: uid}
 }
 
-func member(o map[string]any, key string) map[string]any {
+func memberObject(o map[string]any, key string) map[string]any {
 	m, ok := o[key].(map[string]any)
 	if !ok {
 		return nil
@@ -55,8 +55,8 @@ func member(o map[string]any, key string) map[string]any {
 	return m
 }
 
-// union returns the elements of a and those of b that a lacks.
-func union(a, b any) []any {
+// unionLists returns the elements of a and those of b that a lacks.
+func unionLists(a, b any) []any {
 	first, isList := a.([]any)
 	if !isList {
 		first = nil
@@ -67,14 +67,14 @@ func union(a, b any) []any {
 		return out
 	}
 	for _, v := range second {
-		if !contains(out, v) {
+		if !containsEqual(out, v) {
 			out = append(out, v)
 		}
 	}
 	return out
 }
 
-func contains(list []any, v any) bool {
+func containsEqual(list []any, v any) bool {
 	for _, e := range list {
 		if reflect.DeepEqual(e, v) {
 			return true
@@ -83,8 +83,8 @@ func contains(list []any, v any) bool {
 	return false
 }
 
-// overlay returns the members of both, those of top where both have one.
-func overlay(bottom, top map[string]any) map[string]any {
+// overlayMembers returns the members of both, those of top where both have one.
+func overlayMembers(bottom, top map[string]any) map[string]any {
 	out := make(map[string]any, len(bottom)+len(top))
 	for k, v := range bottom {
 		out[k] = v

@@ -80,12 +80,12 @@ type Request struct {
 // Unblocked is the message about an object whose owner references lack blockOwnerDeletion.
 const Unblocked = "blockOwnerDeletion of its owner references is left out: setting it needs the right to update the finalizers of the owner"
 
-// unblock takes blockOwnerDeletion off the owner references, and returns the object encoded.
-func (r *Request) unblock() ([]byte, error) {
+// encodeUnblocked takes blockOwnerDeletion off the owner references, and returns the object encoded.
+func (r *Request) encodeUnblocked() ([]byte, error) {
 	r.without = Unblocked
-	if meta := member(r.Object, "metadata"); meta != nil {
+	if meta := memberObject(r.Object, "metadata"); meta != nil {
 		if refs, ok := meta["ownerReferences"].([]any); ok {
-			meta["ownerReferences"] = unblock(refs)
+			meta["ownerReferences"] = unblockReferences(refs)
 		}
 	}
 	body, err := json.Marshal(r.Object)
@@ -117,7 +117,7 @@ type Result struct {
 func (c *Client) Apply(ctx context.Context, r Request) Result {
 	body, err := json.Marshal(r.Object)
 	if err != nil {
-		return failed(fmt.Errorf("encode: %w", err))
+		return failedResult(fmt.Errorf("encode: %w", err))
 	}
 	if r.NoCreate {
 		return c.meetOnly(ctx, &r)
@@ -128,44 +128,44 @@ func (c *Client) Apply(ctx context.Context, r Request) Result {
 		case err == nil:
 			return Result{Action: Created, UID: id.UID, Version: id.Version, Fresh: true, Warning: r.without}
 		case ForbidsBlocking(err) && r.without == "":
-			if body, err = r.unblock(); err != nil {
-				return failed(err)
+			if body, err = r.encodeUnblocked(); err != nil {
+				return failedResult(err)
 			}
 			continue
-		case !exists(err, &r):
-			return failed(err)
+		case !mayExist(err, &r):
+			return failedResult(err)
 		}
-		live, getErr := c.get(ctx, r.Target)
+		live, getErr := c.getObject(ctx, r.Target)
 		if apierrors.IsNotFound(getErr) && attempt < recreate && apierrors.IsAlreadyExists(err) {
 			continue
 		}
 		if getErr != nil {
 			if !apierrors.IsAlreadyExists(err) {
-				return failed(err) // not a conflict with an object of that name after all
+				return failedResult(err) // not a conflict with an object of that name after all
 			}
-			return failed(fmt.Errorf("read the existing object: %w", getErr))
+			return failedResult(fmt.Errorf("read the existing object: %w", getErr))
 		}
-		return c.meet(ctx, &r, live, maybe)
+		return c.resolveExisting(ctx, &r, live, maybe)
 	}
 }
 
 // meetOnly decides about an object that has to exist.
 func (c *Client) meetOnly(ctx context.Context, r *Request) Result {
-	live, err := c.get(ctx, r.Target)
+	live, err := c.getObject(ctx, r.Target)
 	switch {
 	case apierrors.IsNotFound(err):
-		return failed(ErrGoing)
+		return failedResult(ErrGoing)
 	case err != nil:
-		return failed(fmt.Errorf("read the existing object: %w", err))
+		return failedResult(fmt.Errorf("read the existing object: %w", err))
 	}
-	return c.meet(ctx, r, live, false)
+	return c.resolveExisting(ctx, r, live, false)
 }
 
-func failed(err error) Result { return Result{Action: Failed, Err: err} }
+func failedResult(err error) Result { return Result{Action: Failed, Err: err} }
 
-// exists reports that a failed creation may be due to an object of that name. A Service whose node
+// mayExist reports that a failed creation may be due to an object of that name. A Service whose node
 // ports are taken may have been refused because it is there itself.
-func exists(err error, r *Request) bool {
+func mayExist(err error, r *Request) bool {
 	if apierrors.IsAlreadyExists(err) {
 		return true
 	}
@@ -188,7 +188,7 @@ func (c *Client) createOncePropagated(ctx context.Context, r *Request, body []by
 	start := c.clock.Now()
 	sent := false
 	for pause := firstPause; ; pause = min(2*pause, time.Second) {
-		id, maybe, err := c.create(ctx, r.Target, body)
+		id, maybe, err := c.createObject(ctx, r.Target, body)
 		sent = sent || maybe
 		if err == nil || !notPropagated(err, r) || c.clock.Since(start) > propagation || retry.Pause(ctx, c.clock, pause) != nil {
 			return id, sent, err

@@ -45,7 +45,7 @@ const (
 
 type object = map[string]any
 
-func start(t *testing.T) (*kubetest.Server, *apply.Client, *watcher) {
+func startServer(t *testing.T) (*kubetest.Server, *apply.Client, *watcher) {
 	t.Helper()
 	s := kubetest.Start(t)
 	s.Put("/api/v1/namespaces/a", object{})
@@ -55,8 +55,8 @@ func start(t *testing.T) (*kubetest.Server, *apply.Client, *watcher) {
 	return s, c, w
 }
 
-// stored is an object as reset left it, on its way into namespace a.
-func stored(resource, kind string, fields object) apply.Request {
+// storedRequest is an object as reset left it, on its way into namespace a.
+func storedRequest(resource, kind string, fields object) apply.Request {
 	obj := object{"apiVersion": "v1", "kind": kind, "metadata": object{"name": "m", "namespace": "a"}}
 	for k, v := range fields {
 		obj[k] = v
@@ -71,8 +71,8 @@ func stored(resource, kind string, fields object) apply.Request {
 }
 
 func TestCreateFirst(t *testing.T) {
-	s, c, w := start(t)
-	got := c.Apply(t.Context(), stored("configmaps", "ConfigMap", object{"data": object{"k": "v"}}))
+	s, c, w := startServer(t)
+	got := c.Apply(t.Context(), storedRequest("configmaps", "ConfigMap", object{"data": object{"k": "v"}}))
 	require.NoError(t, got.Err)
 	require.Equal(t, apply.Created, got.Action)
 	require.True(t, got.Fresh)
@@ -107,13 +107,13 @@ func TestExistingObjects(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			s, c, _ := start(t)
+			s, c, _ := startServer(t)
 			live := object{"apiVersion": "v1", "kind": "ConfigMap", "data": tt.live["data"], "metadata": object{"name": "m", "namespace": "a"}}
 			for k, v := range tt.meta {
 				kubetest.Meta(live)[k] = v
 			}
 			s.Put(mapPath, live)
-			request := stored("configmaps", "ConfigMap", same)
+			request := storedRequest("configmaps", "ConfigMap", same)
 			request.Update = tt.update
 			if tt.mine {
 				request.Resumed = true
@@ -135,7 +135,7 @@ func TestExistingObjects(t *testing.T) {
 }
 
 func TestUpdateThatIsRefusedStillLabels(t *testing.T) {
-	s, c, _ := start(t)
+	s, c, _ := startServer(t)
 	s.Put(mapPath, object{"apiVersion": "v1", "kind": "ConfigMap", "immutable": true, "data": object{"k": "w"}, "metadata": object{"name": "m", "namespace": "a"}})
 	s.Fail(func(r *http.Request, body map[string]any) (int, bool) {
 		if r.Method == http.MethodPatch && body["data"] != nil {
@@ -143,7 +143,7 @@ func TestUpdateThatIsRefusedStillLabels(t *testing.T) {
 		}
 		return 0, false
 	})
-	request := stored("configmaps", "ConfigMap", object{"data": object{"k": "v"}})
+	request := storedRequest("configmaps", "ConfigMap", object{"data": object{"k": "v"}})
 	request.Update = true
 	got := c.Apply(t.Context(), request)
 	require.Equal(t, apply.Failed, got.Action)
@@ -153,10 +153,10 @@ func TestUpdateThatIsRefusedStillLabels(t *testing.T) {
 }
 
 func TestAccountsAreMerged(t *testing.T) {
-	s, c, _ := start(t)
+	s, c, _ := startServer(t)
 	s.Put(accountPath, object{"apiVersion": "v1", "kind": "ServiceAccount", "imagePullSecrets": []any{object{"name": "live"}},
 		"metadata": object{"name": "m", "namespace": "a", "labels": object{"both": "live"}}})
-	request := stored("serviceaccounts", "ServiceAccount", object{"imagePullSecrets": []any{object{"name": "stored"}, object{"name": "live"}}})
+	request := storedRequest("serviceaccounts", "ServiceAccount", object{"imagePullSecrets": []any{object{"name": "stored"}, object{"name": "live"}}})
 	kubetest.Meta(request.Object)["labels"].(object)["both"] = "stored"
 	kubetest.Meta(request.Object)["labels"].(object)["only"] = "stored"
 	got := c.Apply(t.Context(), request)
@@ -167,12 +167,12 @@ func TestAccountsAreMerged(t *testing.T) {
 	require.Equal(t, "live", labels["both"])
 	require.Equal(t, "stored", labels["only"])
 
-	again := stored("serviceaccounts", "ServiceAccount", object{"imagePullSecrets": []any{object{"name": "stored"}}})
+	again := storedRequest("serviceaccounts", "ServiceAccount", object{"imagePullSecrets": []any{object{"name": "stored"}}})
 	require.Equal(t, apply.Skipped, c.Apply(t.Context(), again).Action)
 }
 
 func TestOverloadIsWaitedOut(t *testing.T) {
-	s, c, w := start(t)
+	s, c, w := startServer(t)
 	var asked atomic.Int64
 	s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
 		if n := asked.Add(1); n <= 3 {
@@ -180,20 +180,20 @@ func TestOverloadIsWaitedOut(t *testing.T) {
 		}
 		return 0, false
 	})
-	got := c.Apply(t.Context(), stored("configmaps", "ConfigMap", nil))
+	got := c.Apply(t.Context(), storedRequest("configmaps", "ConfigMap", nil))
 	require.NoError(t, got.Err)
 	require.Equal(t, apply.Created, got.Action)
 	require.EqualValues(t, 3, w.throttled.Load())
 }
 
 func TestLostAnswerCountsAsCreated(t *testing.T) {
-	s, c, _ := start(t)
+	s, c, _ := startServer(t)
 	var dropped sync.Once
 	s.Fail(func(*http.Request, map[string]any) (status int, drop bool) {
 		dropped.Do(func() { drop = true })
 		return 0, drop
 	})
-	got := c.Apply(t.Context(), stored("configmaps", "ConfigMap", object{"data": object{"k": "v"}}))
+	got := c.Apply(t.Context(), storedRequest("configmaps", "ConfigMap", object{"data": object{"k": "v"}}))
 	require.NoError(t, got.Err)
 	require.Equal(t, apply.Created, got.Action)
 	require.True(t, got.Fresh)
@@ -218,13 +218,13 @@ func TestIntentsTellUpdatedFromCreated(t *testing.T) {
 		"labelled, changed by then": {other, apply.IntentLabel, apply.Updated, []apply.Intent{apply.IntentUpdate}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, c, _ := start(t)
+			s, c, _ := startServer(t)
 			meta := object{"name": "m", "namespace": "a"}
 			if tt.intended != "" {
 				meta["labels"] = object{"velero.io/restore-name": "r"}
 			}
 			s.Put(mapPath, object{"apiVersion": "v1", "kind": "ConfigMap", "data": tt.live, "metadata": meta})
-			request := stored("configmaps", "ConfigMap", object{"data": same})
+			request := storedRequest("configmaps", "ConfigMap", object{"data": same})
 			request.Update, request.Resumed, request.Intended = true, true, tt.intended
 			var intents []apply.Intent
 			request.Intend = func(_ context.Context, i apply.Intent) error {
@@ -247,8 +247,8 @@ func TestNothingIsChangedWithoutTheClaim(t *testing.T) {
 	lost := errors.New("lost")
 	c, err := apply.NewClient(s.Config(), ours, &watcher{}, clock.RealClock{}, func(context.Context) error { return lost })
 	require.NoError(t, err)
-	require.ErrorIs(t, c.Apply(t.Context(), stored("configmaps", "ConfigMap", object{})).Err, lost)
-	target := stored("configmaps", "ConfigMap", object{}).Target
+	require.ErrorIs(t, c.Apply(t.Context(), storedRequest("configmaps", "ConfigMap", object{})).Err, lost)
+	target := storedRequest("configmaps", "ConfigMap", object{}).Target
 	_, err = c.Patch(t.Context(), target, object{})
 	require.ErrorIs(t, err, lost)
 	require.Empty(t, s.Requests("P"))
@@ -258,7 +258,7 @@ func TestNothingIsChangedWithoutTheClaim(t *testing.T) {
 
 // Admission may have changed the object between the creation and its lost answer.
 func TestLostAnswerCountsAsCreatedWhatWasChangedOnTheWay(t *testing.T) {
-	s, c, _ := start(t)
+	s, c, _ := startServer(t)
 	var dropped sync.Once
 	s.Fail(func(r *http.Request, _ map[string]any) (status int, drop bool) {
 		dropped.Do(func() { drop = true })
@@ -267,7 +267,7 @@ func TestLostAnswerCountsAsCreatedWhatWasChangedOnTheWay(t *testing.T) {
 		}
 		return 0, drop
 	})
-	request := stored("configmaps", "ConfigMap", object{"data": object{"k": "v"}})
+	request := storedRequest("configmaps", "ConfigMap", object{"data": object{"k": "v"}})
 	got := c.Apply(t.Context(), request)
 	require.NoError(t, got.Err)
 	require.Equal(t, apply.Created, got.Action, got.Warning)
@@ -275,7 +275,7 @@ func TestLostAnswerCountsAsCreatedWhatWasChangedOnTheWay(t *testing.T) {
 }
 
 func TestVanishedObjectIsCreatedAfterAll(t *testing.T) {
-	s, c, _ := start(t)
+	s, c, _ := startServer(t)
 	s.Put(mapPath, object{})
 	s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
 		if r.Method == http.MethodGet {
@@ -283,21 +283,21 @@ func TestVanishedObjectIsCreatedAfterAll(t *testing.T) {
 		}
 		return 0, false
 	})
-	got := c.Apply(t.Context(), stored("configmaps", "ConfigMap", nil))
+	got := c.Apply(t.Context(), storedRequest("configmaps", "ConfigMap", nil))
 	require.NoError(t, got.Err)
 	require.Equal(t, apply.Created, got.Action)
 }
 
 func TestRefusals(t *testing.T) {
-	s, c, _ := start(t)
-	request := stored("configmaps", "ConfigMap", nil)
+	s, c, _ := startServer(t)
+	request := storedRequest("configmaps", "ConfigMap", nil)
 	request.Namespace = "absent"
 	got := c.Apply(t.Context(), request)
 	require.Equal(t, apply.Failed, got.Action)
 	require.ErrorContains(t, got.Err, "absent")
 
 	s.Fail(func(*http.Request, map[string]any) (int, bool) { return http.StatusUnprocessableEntity, false })
-	got = c.Apply(t.Context(), stored("services", "Service", nil))
+	got = c.Apply(t.Context(), storedRequest("services", "Service", nil))
 	require.ErrorContains(t, got.Err, "asked to fail")
 	require.Nil(t, s.Object(servicePath))
 }

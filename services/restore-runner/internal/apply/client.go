@@ -73,8 +73,8 @@ type Target struct {
 	Namespace, Name string
 }
 
-// path of the collection, and of the object when name is not empty.
-func (t Target) path(name string) []string {
+// resourcePath of the collection, and of the object when name is not empty.
+func (t Target) resourcePath(name string) []string {
 	p := []string{"apis", t.GVR.Group, t.GVR.Version}
 	if t.GVR.Group == "" {
 		p = []string{"api", t.GVR.Version}
@@ -89,8 +89,8 @@ func (t Target) path(name string) []string {
 	return p
 }
 
-// answer is the part of an object's metadata that decides.
-type answer struct {
+// metadataAnswer is the part of an object's metadata that decides.
+type metadataAnswer struct {
 	Metadata Identity `json:"metadata"`
 }
 
@@ -100,68 +100,68 @@ type Identity struct {
 	Version string    `json:"resourceVersion"`
 }
 
-// create posts an object and returns what it became. maybe reports that an earlier attempt of this
+// createObject posts an object and returns what it became. maybe reports that an earlier attempt of this
 // call may have created it, without an answer having come back.
-func (c *Client) create(ctx context.Context, t Target, body []byte) (id Identity, maybe bool, err error) {
-	raw, maybe, err := c.send(ctx, c.confirm, func() *rest.Request {
-		return c.rest.Post().AbsPath(t.path("")...).Param("fieldManager", string(c.manager)).SetHeader("Content-Type", wholeObject).SetHeader("Accept", metadataOnly).Body(body)
+func (c *Client) createObject(ctx context.Context, t Target, body []byte) (id Identity, maybe bool, err error) {
+	raw, maybe, err := c.sendWithRetry(ctx, c.confirm, func() *rest.Request {
+		return c.rest.Post().AbsPath(t.resourcePath("")...).Param("fieldManager", string(c.manager)).SetHeader("Content-Type", wholeObject).SetHeader("Accept", metadataOnly).Body(body)
 	})
 	if err != nil {
 		return Identity{}, maybe, err
 	}
-	id, err = identify(raw)
+	id, err = decodeIdentity(raw)
 	return id, maybe, err
 }
 
-// get reads a whole object.
-func (c *Client) get(ctx context.Context, t Target) ([]byte, error) {
-	raw, _, err := c.send(ctx, free, func() *rest.Request {
-		return c.rest.Get().AbsPath(t.path(t.Name)...).SetHeader("Accept", wholeObject)
+// getObject reads a whole object.
+func (c *Client) getObject(ctx context.Context, t Target) ([]byte, error) {
+	raw, _, err := c.sendWithRetry(ctx, confirmFree, func() *rest.Request {
+		return c.rest.Get().AbsPath(t.resourcePath(t.Name)...).SetHeader("Accept", wholeObject)
 	})
 	return raw, err
 }
 
-// free confirms requests that change nothing.
-func free(context.Context) error { return nil }
+// confirmFree confirms requests that change nothing.
+func confirmFree(context.Context) error { return nil }
 
 // Get reads a whole object. The error of an absent object satisfies apierrors.IsNotFound.
-func (c *Client) Get(ctx context.Context, t Target) ([]byte, error) { return c.get(ctx, t) }
+func (c *Client) Get(ctx context.Context, t Target) ([]byte, error) { return c.getObject(ctx, t) }
 
 // Patch sends a JSON merge patch for an object that this restore created, and returns what the
 // object became.
 func (c *Client) Patch(ctx context.Context, t Target, patch any) (Identity, error) {
-	return c.encode(ctx, t, c.manager, patch)
+	return c.patchEncoded(ctx, t, c.manager, patch)
 }
 
-func (c *Client) encode(ctx context.Context, t Target, manager Manager, patch any) (Identity, error) {
+func (c *Client) patchEncoded(ctx context.Context, t Target, manager Manager, patch any) (Identity, error) {
 	body, err := json.Marshal(patch)
 	if err != nil {
 		return Identity{}, fmt.Errorf("encode patch: %w", err)
 	}
-	return c.patch(ctx, t, manager, body)
+	return c.sendPatch(ctx, t, manager, body)
 }
 
-func (c *Client) patch(ctx context.Context, t Target, manager Manager, body []byte) (Identity, error) {
-	raw, _, err := c.send(ctx, c.confirm, func() *rest.Request {
-		return c.rest.Patch(types.MergePatchType).AbsPath(t.path(t.Name)...).Param("fieldManager", string(manager)).SetHeader("Accept", metadataOnly).Body(body)
+func (c *Client) sendPatch(ctx context.Context, t Target, manager Manager, body []byte) (Identity, error) {
+	raw, _, err := c.sendWithRetry(ctx, c.confirm, func() *rest.Request {
+		return c.rest.Patch(types.MergePatchType).AbsPath(t.resourcePath(t.Name)...).Param("fieldManager", string(manager)).SetHeader("Accept", metadataOnly).Body(body)
 	})
 	if err != nil {
 		return Identity{}, err
 	}
-	return identify(raw)
+	return decodeIdentity(raw)
 }
 
-func identify(raw []byte) (Identity, error) {
-	var a answer
+func decodeIdentity(raw []byte) (Identity, error) {
+	var a metadataAnswer
 	if err := json.Unmarshal(raw, &a); err != nil {
 		return Identity{}, fmt.Errorf("decode the server's answer: %w", err)
 	}
 	return a.Metadata, nil
 }
 
-// send repeats a request while the answer only means "not now". maybe reports that an attempt got
+// sendWithRetry repeats a request while the answer only means "not now". maybe reports that an attempt got
 // no answer at all.
-func (c *Client) send(ctx context.Context, confirm func(context.Context) error, request func() *rest.Request) (raw []byte, maybe bool, err error) {
+func (c *Client) sendWithRetry(ctx context.Context, confirm func(context.Context) error, request func() *rest.Request) (raw []byte, maybe bool, err error) {
 	start := c.clock.Now()
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		if err := confirm(ctx); err != nil {
@@ -173,7 +173,7 @@ func (c *Client) send(ctx context.Context, confirm func(context.Context) error, 
 		if err == nil {
 			raw, err = result.Raw()
 		}
-		again, throttled, unanswered := classify(err)
+		again, throttled, unanswered := classifyError(err)
 		c.observer.Observe(c.clock.Since(sent), throttled)
 		maybe = maybe || unanswered
 		if !again || ctx.Err() != nil || c.clock.Since(start) > patience {
@@ -189,9 +189,9 @@ func (c *Client) send(ctx context.Context, confirm func(context.Context) error, 
 	}
 }
 
-// classify reports whether to try again, whether the server asked to slow down, and whether the
+// classifyError reports whether to try again, whether the server asked to slow down, and whether the
 // request may have been carried out without an answer.
-func classify(err error) (again, throttled, unanswered bool) {
+func classifyError(err error) (again, throttled, unanswered bool) {
 	var status apierrors.APIStatus
 	switch {
 	case err == nil:
@@ -207,16 +207,16 @@ func classify(err error) (again, throttled, unanswered bool) {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return false, false, true
 	case utilnet.IsConnectionRefused(err), utilnet.IsConnectionReset(err), utilnet.IsProbableEOF(err),
-		utilnet.IsTimeout(err), utilnet.IsHTTP2ConnectionLost(err), network(err):
+		utilnet.IsTimeout(err), utilnet.IsHTTP2ConnectionLost(err), isNetworkError(err):
 		return true, false, true
 	}
 	return false, false, true
 }
 
-// network reports that the way to the server failed: a name not resolved, no route, a broken
+// isNetworkError reports that the way to the server failed: a name not resolved, no route, a broken
 // connection. What the HTTP client wraps is looked at, since its own type is a net.Error whatever
 // happened.
-func network(err error) bool {
+func isNetworkError(err error) bool {
 	var outer *url.Error
 	if errors.As(err, &outer) {
 		err = outer.Err
@@ -232,6 +232,6 @@ func (c *Client) Create(ctx context.Context, t Target, obj map[string]any) (type
 	if err != nil {
 		return "", fmt.Errorf("encode: %w", err)
 	}
-	id, _, err := c.create(ctx, t, body)
+	id, _, err := c.createObject(ctx, t, body)
 	return id.UID, err
 }

@@ -18,17 +18,17 @@ func ManagerOf(restore types.UID) Manager {
 	return Manager("holdfast-restore-" + string(restore))
 }
 
-// existing is the field manager of changes to objects that were there before: changing one does not
+// managerForExisting is the field manager of changes to objects that were there before: changing one does not
 // make it the restore's.
-func (m Manager) existing() Manager {
+func (m Manager) managerForExisting() Manager {
 	if m == "" {
 		return ""
 	}
 	return m + "-existing"
 }
 
-// Made reports whether the restore created the object with this metadata.
-func (m Manager) Made(meta map[string]any) bool {
+// IsCreatedByRestore reports whether the restore created the object with this metadata.
+func (m Manager) IsCreatedByRestore(meta map[string]any) bool {
 	fields, ok := meta["managedFields"].([]any)
 	if !ok || m == "" {
 		return false
@@ -42,7 +42,9 @@ func (m Manager) Made(meta map[string]any) bool {
 }
 
 // Changed reports whether the restore created the object with this metadata, or changed it.
-func (m Manager) Changed(meta map[string]any) bool { return m.Made(meta) || m.existing().Made(meta) }
+func (m Manager) Changed(meta map[string]any) bool {
+	return m.IsCreatedByRestore(meta) || m.managerForExisting().IsCreatedByRestore(meta)
+}
 
 // Mark is the managed fields entry that keeps an object recognizable whose stored managed fields
 // are written back. It claims the labels of the restore, which are the fields that the restore

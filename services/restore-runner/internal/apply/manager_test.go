@@ -22,11 +22,11 @@ func TestATerminatingObjectIsInTheWayAndNoOwner(t *testing.T) {
 		"this restore's own": {[]string{string(ours)}, apply.Created, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, c, _ := start(t)
+			s, c, _ := startServer(t)
 			meta := managedBy(tt.managers...)
 			meta["name"], meta["namespace"], meta["deletionTimestamp"] = "m", "a", "2026-01-01T00:00:00Z"
 			s.Put(mapPath, object{"apiVersion": "v1", "kind": "ConfigMap", "data": object{"k": "v"}, "metadata": meta})
-			request := stored("configmaps", "ConfigMap", object{"data": object{"k": "v"}})
+			request := storedRequest("configmaps", "ConfigMap", object{"data": object{"k": "v"}})
 			request.Resumed = true
 			got := c.Apply(t.Context(), request)
 			require.ErrorIs(t, got.Err, tt.err)
@@ -43,14 +43,14 @@ func TestInternalErrorsNameTheWebhook(t *testing.T) {
 		`conversion webhook for example.com/v1, Kind=Widget failed: Post "https://x": context deadline exceeded`:                                  "conversion of example.com/v1, Kind=Widget",
 		`Internal error occurred: something else`: "",
 	} {
-		s, c, _ := start(t)
-		s.Say(http.StatusInternalServerError, message)
+		s, c, _ := startServer(t)
+		s.SetFailureText(http.StatusInternalServerError, message)
 		s.Fail(func(*http.Request, map[string]any) (int, bool) { return http.StatusInternalServerError, false })
-		by, internal := apply.Internal(c.Apply(t.Context(), stored("configmaps", "ConfigMap", nil)).Err)
+		by, internal := apply.Internal(c.Apply(t.Context(), storedRequest("configmaps", "ConfigMap", nil)).Err)
 		require.True(t, internal)
 		require.Equal(t, want, by)
 		s.Fail(func(*http.Request, map[string]any) (int, bool) { return http.StatusForbidden, false })
-		_, internal = apply.Internal(c.Apply(t.Context(), stored("configmaps", "ConfigMap", nil)).Err)
+		_, internal = apply.Internal(c.Apply(t.Context(), storedRequest("configmaps", "ConfigMap", nil)).Err)
 		require.False(t, internal)
 	}
 }
@@ -82,11 +82,11 @@ func TestOnlyTheFieldManagerShowsWhoseAnObjectIs(t *testing.T) {
 		"this restore changed it": {managedBy("someone", string(ours)+"-existing"), apply.Failed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, c, _ := start(t)
+			s, c, _ := startServer(t)
 			live := object{"apiVersion": "v1", "kind": "ConfigMap", "data": object{"k": "w"}, "metadata": tt.meta}
 			kubetest.Meta(live)["name"], kubetest.Meta(live)["namespace"] = "m", "a"
 			s.Put(mapPath, live)
-			request := stored("configmaps", "ConfigMap", object{"data": object{"k": "v"}})
+			request := storedRequest("configmaps", "ConfigMap", object{"data": object{"k": "v"}})
 			request.Resumed = true
 			got := c.Apply(t.Context(), request)
 			require.NoError(t, got.Err)
@@ -100,8 +100,8 @@ func TestOnlyTheFieldManagerShowsWhoseAnObjectIs(t *testing.T) {
 // relies on.
 func TestEveryWriteCarriesAFieldManager(t *testing.T) {
 	require.LessOrEqual(t, len(ours)+len("-existing"), 128, "the API server refuses longer ones")
-	s, c, _ := start(t)
-	request := stored("configmaps", "ConfigMap", object{"data": object{"k": "v"}})
+	s, c, _ := startServer(t)
+	request := storedRequest("configmaps", "ConfigMap", object{"data": object{"k": "v"}})
 	created := c.Apply(t.Context(), request)
 	require.NoError(t, created.Err)
 	_, err := c.Patch(t.Context(), request.Target, object{"data": object{"more": "x"}})
@@ -109,13 +109,13 @@ func TestEveryWriteCarriesAFieldManager(t *testing.T) {
 	require.Equal(t, []string{string(ours)}, s.Managers(mapPath))
 	for name, live := range map[string]object{"update": {"k": "w"}, "label": {"k": "v"}} {
 		s.Put(mapPath, object{"apiVersion": "v1", "kind": "ConfigMap", "data": live, "metadata": object{"name": "m", "namespace": "a"}})
-		request := stored("configmaps", "ConfigMap", object{"data": object{"k": "v"}})
+		request := storedRequest("configmaps", "ConfigMap", object{"data": object{"k": "v"}})
 		request.Update = true
 		require.NoError(t, c.Apply(t.Context(), request).Err)
 		require.Equal(t, []string{string(ours) + "-existing"}, s.Managers(mapPath), name)
 	}
 	s.Put(accountPath, object{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": object{"name": "m", "namespace": "a"}})
-	account := stored("serviceaccounts", "ServiceAccount", object{"imagePullSecrets": []any{object{"name": "pull"}}})
+	account := storedRequest("serviceaccounts", "ServiceAccount", object{"imagePullSecrets": []any{object{"name": "pull"}}})
 	require.Equal(t, apply.Updated, c.Apply(t.Context(), account).Action)
 	require.Equal(t, []string{string(ours) + "-existing"}, s.Managers(accountPath))
 }

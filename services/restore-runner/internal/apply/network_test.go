@@ -40,7 +40,7 @@ func TestRequestsOutlastANetworkThatIsAway(t *testing.T) {
 			}
 			c, err := apply.NewClient(cfg, ours, &watcher{}, clock.RealClock{}, nil)
 			require.NoError(t, err)
-			got := c.Apply(t.Context(), stored("configmaps", "ConfigMap", object{"data": object{"k": "v"}}))
+			got := c.Apply(t.Context(), storedRequest("configmaps", "ConfigMap", object{"data": object{"k": "v"}}))
 			if !tt.again {
 				require.ErrorIs(t, got.Err, tt.err)
 				require.EqualValues(t, 1, dials.Load(), "nothing to wait for")

@@ -50,7 +50,7 @@ type Adopted struct {
 func (c *Client) Adopt(ctx context.Context, o Orphan) (out Adopted, err error) {
 	for range relinks {
 		if o.Version == "" {
-			if err = c.referenced(ctx, &o); errors.Is(err, errGone) {
+			if err = c.readReferences(ctx, &o); errors.Is(err, errGone) {
 				out.Notes = []string{"owner references are not added: the object is gone"}
 				return out, nil
 			} else if err != nil {
@@ -58,19 +58,19 @@ func (c *Client) Adopt(ctx context.Context, o Orphan) (out Adopted, err error) {
 			}
 		}
 		var fit []any
-		if fit, out.Notes = fitting(o.Base, o.Missing); len(fit) == 0 {
+		if fit, out.Notes = fittingReferences(o.Base, o.Missing); len(fit) == 0 {
 			return out, nil
 		}
 		switch err = c.writeOwners(ctx, &o, slices.Concat(o.Base, fit)); {
 		case err == nil:
 			return out, nil
 		case ForbidsBlocking(err) && !out.Unblocked:
-			o.Missing, out.Unblocked = unblock(o.Missing), true
+			o.Missing, out.Unblocked = unblockReferences(o.Missing), true
 		case apierrors.IsNotFound(err), apierrors.IsConflict(err), apierrors.IsInvalid(err):
 			tested := o.Version
 			// A failed "test" of the patch and a refused value are both reported as Invalid; a read of the
 			// object distinguishes them.
-			if o.Version = ""; apierrors.IsInvalid(err) && c.referenced(ctx, &o) == nil && o.Version == tested {
+			if o.Version = ""; apierrors.IsInvalid(err) && c.readReferences(ctx, &o) == nil && o.Version == tested {
 				return out, err
 			}
 		default:
@@ -80,10 +80,10 @@ func (c *Client) Adopt(ctx context.Context, o Orphan) (out Adopted, err error) {
 	return out, err
 }
 
-// referenced reads what owner references the object has, and at which version.
-func (c *Client) referenced(ctx context.Context, o *Orphan) error {
-	raw, _, err := c.send(ctx, free, func() *rest.Request {
-		return c.rest.Get().AbsPath(o.path(o.Name)...).SetHeader("Accept", metadataOnly)
+// readReferences reads what owner references the object has, and at which version.
+func (c *Client) readReferences(ctx context.Context, o *Orphan) error {
+	raw, _, err := c.sendWithRetry(ctx, confirmFree, func() *rest.Request {
+		return c.rest.Get().AbsPath(o.resourcePath(o.Name)...).SetHeader("Accept", metadataOnly)
 	})
 	if apierrors.IsNotFound(err) {
 		return errGone
@@ -95,15 +95,15 @@ func (c *Client) referenced(ctx context.Context, o *Orphan) error {
 	if err != nil {
 		return fmt.Errorf("decode the object: %w", err)
 	}
-	meta := member(live, "metadata")
-	if types.UID(text(meta, "uid")) != o.UID {
+	meta := memberObject(live, "metadata")
+	if types.UID(textOf(meta, "uid")) != o.UID {
 		return errGone // and another one of that name came
 	}
 	refs, ok := meta["ownerReferences"].([]any)
 	if !ok {
 		refs = nil
 	}
-	o.Version, o.Base = text(meta, "resourceVersion"), refs
+	o.Version, o.Base = textOf(meta, "resourceVersion"), refs
 	return nil
 }
 
@@ -120,33 +120,33 @@ func (c *Client) writeOwners(ctx context.Context, o *Orphan, refs []any) error {
 	if err != nil {
 		return fmt.Errorf("encode patch: %w", err)
 	}
-	_, _, err = c.send(ctx, c.confirm, func() *rest.Request {
-		return c.rest.Patch(types.JSONPatchType).AbsPath(o.path(o.Name)...).Param("fieldManager", string(c.manager)).SetHeader("Accept", metadataOnly).Body(body)
+	_, _, err = c.sendWithRetry(ctx, c.confirm, func() *rest.Request {
+		return c.rest.Patch(types.JSONPatchType).AbsPath(o.resourcePath(o.Name)...).Param("fieldManager", string(c.manager)).SetHeader("Accept", metadataOnly).Body(body)
 	})
 	return err
 }
 
-// fitting returns the references that an object with those of base still lacks and can have.
-func fitting(base, missing []any) (fit []any, notes []string) {
+// fittingReferences returns the references that an object with those of base still lacks and can have.
+func fittingReferences(base, missing []any) (fit []any, notes []string) {
 	has, controller := map[string]bool{}, ""
 	for _, ref := range base {
 		if member, ok := ref.(map[string]any); ok {
-			has[text(member, "uid")] = true
+			has[textOf(member, "uid")] = true
 			if member["controller"] == true {
-				controller = text(member, "kind") + " " + text(member, "name")
+				controller = textOf(member, "kind") + " " + textOf(member, "name")
 			}
 		}
 	}
 	for _, ref := range missing {
 		member, ok := ref.(map[string]any)
-		name := text(member, "kind") + " " + text(member, "name")
+		name := textOf(member, "kind") + " " + textOf(member, "name")
 		switch {
-		case !ok || has[text(member, "uid")]: // a controller was faster, or an earlier holder of the restore
+		case !ok || has[textOf(member, "uid")]: // a controller was faster, or an earlier holder of the restore
 		case member["controller"] == true && controller != "":
 			notes = append(notes, "owner reference to "+name+" left out: "+controller+" controls the object")
 		default:
 			fit = append(fit, ref)
-			has[text(member, "uid")] = true
+			has[textOf(member, "uid")] = true
 			if member["controller"] == true {
 				controller = name
 			}
@@ -162,8 +162,8 @@ func ForbidsBlocking(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "blockOwnerDeletion")
 }
 
-// unblock returns the references without blockOwnerDeletion.
-func unblock(refs []any) []any {
+// unblockReferences returns the references without blockOwnerDeletion.
+func unblockReferences(refs []any) []any {
 	out := slices.Clone(refs)
 	for i, ref := range out {
 		if member, ok := ref.(map[string]any); ok {
@@ -175,7 +175,7 @@ func unblock(refs []any) []any {
 	return out
 }
 
-func text(o map[string]any, key string) string {
+func textOf(o map[string]any, key string) string {
 	s, ok := o[key].(string)
 	if !ok {
 		return ""

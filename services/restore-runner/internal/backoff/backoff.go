@@ -45,8 +45,8 @@ type Retrier struct {
 	begin chan struct{} // closed by the first Wait
 
 	mu      sync.Mutex
-	queues  map[queueKey]*queue
-	waiters map[int32]*waiter
+	queues  map[queueKey]*causeQueue
+	waiters map[int32]*waitingVertex
 	due     []int32 // to be woken
 	news    chan struct{}
 	once    sync.Once
@@ -57,8 +57,8 @@ type queueKey struct {
 	own    int32
 }
 
-// queue are the vertices that wait for one cause, the one that is tried next first.
-type queue struct {
+// causeQueue are the vertices that wait for one cause, the one that is tried next first.
+type causeQueue struct {
 	waiting []int32
 	pause   time.Duration
 	next    time.Time
@@ -68,8 +68,8 @@ type queue struct {
 
 const noWaiter int32 = -1
 
-// waiter is a vertex that waits, or has waited.
-type waiter struct {
+// waitingVertex is a vertex that waits, or has waited.
+type waitingVertex struct {
 	since   map[string]time.Time // by kind of cause
 	cause   Cause
 	until   time.Time
@@ -80,7 +80,7 @@ type waiter struct {
 // New returns an empty retrier. Start has to be called for anything to be woken.
 func New(c clock.WithTicker) *Retrier {
 	return &Retrier{
-		clock: c, woken: make(chan int32), begin: make(chan struct{}), queues: map[queueKey]*queue{}, waiters: map[int32]*waiter{}, news: make(chan struct{}, 1),
+		clock: c, woken: make(chan int32), begin: make(chan struct{}), queues: map[queueKey]*causeQueue{}, waiters: map[int32]*waitingVertex{}, news: make(chan struct{}, 1),
 	}
 }
 
@@ -91,7 +91,7 @@ func (l *Retrier) Woken() chan int32 { return l.woken }
 func (l *Retrier) Start(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup
-	group.Go(func() { l.serve(ctx) })
+	group.Go(func() { l.wakeDue(ctx) })
 	return func() {
 		cancel()
 		group.Wait()
@@ -106,14 +106,14 @@ func (l *Retrier) Wait(v int32, c Cause) bool {
 	now := l.clock.Now()
 	w := l.waiters[v]
 	if w == nil {
-		w = &waiter{since: map[string]time.Time{}, queue: queueKey{own: noWaiter}}
+		w = &waitingVertex{since: map[string]time.Time{}, queue: queueKey{own: noWaiter}}
 		l.waiters[v] = w
 	}
 	key := queueKey{shared: c.Key, own: noWaiter}
 	if c.Key == "" {
 		key.own = v
 	}
-	l.leave(v, w, w.queue != key)
+	l.endTry(v, w, w.queue != key)
 	since, known := w.since[c.Kind]
 	if !known {
 		since = now
@@ -126,7 +126,7 @@ func (l *Retrier) Wait(v int32, c Cause) bool {
 	}
 	q := l.queues[key]
 	if q == nil {
-		q = &queue{pause: firstPause, next: now.Add(firstPause), trying: noWaiter}
+		q = &causeQueue{pause: firstPause, next: now.Add(firstPause), trying: noWaiter}
 		l.queues[key] = q
 	}
 	if c.Key != "" {
@@ -156,15 +156,15 @@ func (l *Retrier) Passed(v int32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if w := l.waiters[v]; w != nil {
-		l.leave(v, w, true)
+		l.endTry(v, w, true)
 		delete(l.waiters, v)
 	}
 }
 
-// leave notes how the try of a vertex ended. over: what it waited for has come, and all others that
+// endTry notes how the try of a vertex ended. over: what it waited for has come, and all others that
 // wait for the same are tried at once; else the pause before the next try doubles. The caller holds
 // the lock.
-func (l *Retrier) leave(v int32, w *waiter, over bool) {
+func (l *Retrier) endTry(v int32, w *waitingVertex, over bool) {
 	q := l.queues[w.queue]
 	if q == nil {
 		return
@@ -184,7 +184,7 @@ func (l *Retrier) leave(v int32, w *waiter, over bool) {
 	}
 }
 
-func (l *Retrier) serve(ctx context.Context) {
+func (l *Retrier) wakeDue(ctx context.Context) {
 	select {
 	case <-l.begin:
 	case <-ctx.Done():
@@ -195,12 +195,12 @@ func (l *Retrier) serve(ctx context.Context) {
 	for {
 		select {
 		case <-ticker.C():
-			l.look()
+			l.collectDue()
 		case <-l.news:
 		case <-ctx.Done():
 			return
 		}
-		for _, v := range l.take() {
+		for _, v := range l.takeWoken() {
 			select {
 			case l.woken <- v:
 			case <-ctx.Done():
@@ -210,7 +210,7 @@ func (l *Retrier) serve(ctx context.Context) {
 	}
 }
 
-func (l *Retrier) take() []int32 {
+func (l *Retrier) takeWoken() []int32 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	due := l.due
@@ -218,9 +218,9 @@ func (l *Retrier) take() []int32 {
 	return due
 }
 
-// look wakes the objects that are due: the next retry of each cause, and those whose deadline has
+// collectDue wakes the objects that are due: the next retry of each cause, and those whose deadline has
 // passed.
-func (l *Retrier) look() {
+func (l *Retrier) collectDue() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.clock.Now()

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var errAway = errors.New("the webhook is away")
 
-func away(key string) backoff.Cause {
+func awayCause(key string) backoff.Cause {
 	return backoff.Cause{Kind: "webhook", Key: key, Timeout: time.Minute, Err: errAway}
 }
 
@@ -28,7 +28,7 @@ type bed struct {
 	clock *clocktesting.FakeClock
 }
 
-func start(t *testing.T) *bed {
+func startBed(t *testing.T) *bed {
 	t.Helper()
 	clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
 	p := &bed{Retrier: backoff.New(clk), clock: clk}
@@ -36,8 +36,8 @@ func start(t *testing.T) *bed {
 	return p
 }
 
-// wakes advances the clock until n vertices were woken, and returns them and the time it took.
-func (p *bed) wakes(t *testing.T, n int) (out []int32, took time.Duration) {
+// requireWoken advances the clock until n vertices were woken, and returns them and the time it took.
+func (p *bed) requireWoken(t *testing.T, n int) (out []int32, took time.Duration) {
 	t.Helper()
 	begun := p.clock.Now()
 	require.Eventually(t, p.clock.HasWaiters, time.Minute, time.Millisecond)
@@ -53,8 +53,8 @@ func (p *bed) wakes(t *testing.T, n int) (out []int32, took time.Duration) {
 	return out, p.clock.Since(begun)
 }
 
-// quiet reports that nothing is woken by now.
-func (p *bed) quiet(t *testing.T) {
+// requireNoneWoken reports that nothing is woken by now.
+func (p *bed) requireNoneWoken(t *testing.T) {
 	t.Helper()
 	select {
 	case v := <-p.Woken():
@@ -64,30 +64,30 @@ func (p *bed) quiet(t *testing.T) {
 }
 
 func TestOneOfThoseWithACauseIsTriedAtATime(t *testing.T) {
-	p := start(t)
+	p := startBed(t)
 	for v := range int32(100) {
-		require.True(t, p.Wait(v, away("w")))
+		require.True(t, p.Wait(v, awayCause("w")))
 	}
 	for v := range int32(3) {
-		woken, _ := p.wakes(t, 1)
+		woken, _ := p.requireWoken(t, 1)
 		require.Equal(t, []int32{v}, woken, "each in its turn")
 		p.clock.Step(time.Second)
-		p.quiet(t)
-		require.True(t, p.Wait(v, away("w")))
+		p.requireNoneWoken(t)
+		require.True(t, p.Wait(v, awayCause("w")))
 	}
-	woken, _ := p.wakes(t, 1)
+	woken, _ := p.requireWoken(t, 1)
 	p.Passed(woken[0])
-	rest, took := p.wakes(t, 99)
+	rest, took := p.requireWoken(t, 99)
 	require.Len(t, rest, 99, "the first that gets through wakes the others")
 	require.LessOrEqual(t, took, time.Second)
 }
 
 func TestPausesGrow(t *testing.T) {
-	p := start(t)
+	p := startBed(t)
 	require.True(t, p.Wait(1, backoff.Cause{Kind: "deleted", Timeout: time.Hour}))
 	var last time.Duration
 	for range 8 {
-		_, took := p.wakes(t, 1)
+		_, took := p.requireWoken(t, 1)
 		require.GreaterOrEqual(t, took, last)
 		require.LessOrEqual(t, took, 11*time.Second)
 		last = took
@@ -97,40 +97,40 @@ func TestPausesGrow(t *testing.T) {
 }
 
 func TestWhatHasNoKeyHasItsOwnCause(t *testing.T) {
-	p := start(t)
-	require.True(t, p.Wait(1, away("")))
-	require.True(t, p.Wait(2, away("")))
-	woken, _ := p.wakes(t, 2)
+	p := startBed(t)
+	require.True(t, p.Wait(1, awayCause("")))
+	require.True(t, p.Wait(2, awayCause("")))
+	woken, _ := p.requireWoken(t, 2)
 	require.ElementsMatch(t, []int32{1, 2}, woken)
 }
 
 // A wait is bounded for each object, also for one that waits in turns for two things of a kind, and
 // for one that is never tried because others with its cause are.
 func TestWaitsAreBounded(t *testing.T) {
-	p := start(t)
-	require.True(t, p.Wait(1, away("w")))
-	require.True(t, p.Wait(2, away("w")))
-	woken, _ := p.wakes(t, 1)
+	p := startBed(t)
+	require.True(t, p.Wait(1, awayCause("w")))
+	require.True(t, p.Wait(2, awayCause("w")))
+	woken, _ := p.requireWoken(t, 1)
 	require.Equal(t, []int32{1}, woken)
-	woken, took := p.wakes(t, 1) // 1 does not come back
+	woken, took := p.requireWoken(t, 1) // 1 does not come back
 	require.Equal(t, []int32{2}, woken)
 	require.InDelta(t, time.Minute, took, float64(time.Second))
 	require.ErrorIs(t, p.Expired(2), errAway)
 	require.NoError(t, p.Expired(1), "it is being tried")
-	require.False(t, p.Wait(1, away("another")), "its minute is over")
+	require.False(t, p.Wait(1, awayCause("another")), "its minute is over")
 
-	require.True(t, p.Wait(1, away("w")), "a new object under the number")
+	require.True(t, p.Wait(1, awayCause("w")), "a new object under the number")
 }
 
 // An object that meets another obstacle has passed the first one.
 func TestAnotherCauseWakesThoseOfTheFirst(t *testing.T) {
-	p := start(t)
+	p := startBed(t)
 	for v := range int32(3) {
-		require.True(t, p.Wait(v, away("w")))
+		require.True(t, p.Wait(v, awayCause("w")))
 	}
-	woken, _ := p.wakes(t, 1)
+	woken, _ := p.requireWoken(t, 1)
 	require.True(t, p.Wait(woken[0], backoff.Cause{Kind: "deleted", Timeout: time.Hour}))
-	rest, _ := p.wakes(t, 2)
+	rest, _ := p.requireWoken(t, 2)
 	require.ElementsMatch(t, []int32{1, 2}, rest)
 }
 
@@ -144,16 +144,16 @@ func TestThoseThatWaitForOneCauseShareItsFailure(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc
 	}
-	p := start(t)
+	p := startBed(t)
 	before := heap()
 	for v := range int32(waiting) {
-		c := away("w")
+		c := awayCause("w")
 		c.Err = errors.New(strings.Repeat("x", 4<<10))
 		require.True(t, p.Wait(v, c))
 	}
 	held := heap() - min(before, heap())
 	require.Less(t, held, uint64(waiting*1<<10))
 	p.clock.Step(time.Hour)
-	woken, _ := p.wakes(t, waiting-1)
+	woken, _ := p.requireWoken(t, waiting-1)
 	require.Len(t, p.Expired(woken[len(woken)-1]).Error(), 4<<10)
 }

@@ -40,7 +40,7 @@ func (c *Cleaner) Clean(ctx context.Context, restore *velerov1.Restore) error {
 	if !controllerutil.ContainsFinalizer(restore, velerov1.RestoreFinalizer) {
 		return nil
 	}
-	if err := c.files(ctx, restore); err != nil {
+	if err := c.removeFiles(ctx, restore); err != nil {
 		return fmt.Errorf("remove the files of restore %q: %w", restore.Name, err)
 	}
 	err := kube.Update(ctx, c.Reader, c.Client, restore.DeepCopy(), func(o *velerov1.Restore) error {
@@ -52,7 +52,7 @@ func (c *Cleaner) Clean(ctx context.Context, restore *velerov1.Restore) error {
 	return client.IgnoreNotFound(err)
 }
 
-func (c *Cleaner) files(ctx context.Context, restore *velerov1.Restore) (err error) {
+func (c *Cleaner) removeFiles(ctx context.Context, restore *velerov1.Restore) (err error) {
 	if restore.Spec.BackupName == "" {
 		return nil
 	}

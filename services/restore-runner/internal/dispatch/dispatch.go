@@ -67,19 +67,19 @@ type Work struct {
 // starts; Run returns after the running ones with the cause of ctx's end or ErrStopped, and nil
 // after the last vertex otherwise. A panic of Do ends the others and is Run's.
 func Run(ctx context.Context, g Graph, w Work) error {
-	r := &run{
-		graph: g, work: w, indegree: g.Indegree(), state: make([]state, g.Vertices()),
-		ended: make(chan ending), aside: make(chan int), waiting: map[int32]*waitState{}, waiters: map[int32][]int32{}, early: map[int32]bool{}, held: map[int32][]int32{},
+	r := &graphRun{
+		graph: g, work: w, indegree: g.Indegree(), state: make([]vertexState, g.Vertices()),
+		ended: make(chan vertexResult), aside: make(chan int), waiting: map[int32]*waitState{}, waiters: map[int32][]int32{}, early: map[int32]bool{}, held: map[int32][]int32{},
 	}
-	for _, v := range r.roots() {
-		r.become(v)
+	for _, v := range r.rootVertices() {
+		r.becomeReady(v)
 	}
 	inner, interrupt := context.WithCancel(context.WithValue(ctx, asideKey{}, r.aside))
 	defer interrupt()
 	done, stop := ctx.Done(), w.Stop
-	for r.running > 0 || (r.ready.Len()+r.asleep > 0 && !r.stopped(ctx)) {
-		if !r.stopped(ctx) {
-			r.start(inner)
+	for r.running > 0 || (r.ready.Len()+r.asleep > 0 && !r.isStopped(ctx)) {
+		if !r.isStopped(ctx) {
+			r.startReady(inner)
 		}
 		select {
 		case e := <-r.ended:
@@ -87,9 +87,9 @@ func Run(ctx context.Context, g Graph, w Work) error {
 				r.panicked = e.panicked
 				interrupt()
 			}
-			r.end(e)
+			r.endVertex(e)
 		case v := <-w.Woken:
-			r.wake(v)
+			r.wakeVertex(v)
 		case n := <-r.aside:
 			r.outside += n
 		case <-done:
@@ -109,9 +109,9 @@ func Run(ctx context.Context, g Graph, w Work) error {
 	return nil
 }
 
-// roots returns the vertices without predecessors. They are found before the first is passed, which
+// rootVertices returns the vertices without predecessors. They are found before the first is passed, which
 // may make others ready.
-func (r *run) roots() []int32 {
+func (r *graphRun) rootVertices() []int32 {
 	var out []int32
 	for v, n := range r.indegree {
 		if n == 0 {
@@ -121,7 +121,7 @@ func (r *run) roots() []int32 {
 	return out
 }
 
-func (r *run) stopped(ctx context.Context) bool {
+func (r *graphRun) isStopped(ctx context.Context) bool {
 	select {
 	case <-r.work.Stop:
 		return true
@@ -130,13 +130,13 @@ func (r *run) stopped(ctx context.Context) bool {
 	}
 }
 
-type run struct {
+type graphRun struct {
 	graph    Graph
 	work     Work
 	indegree []int32
-	state    []state
-	ready    queue
-	ended    chan ending
+	state    []vertexState
+	ready    vertexHeap
+	ended    chan vertexResult
 	running  int
 	weight   int64
 	panicked error // the panic of a call of Do
@@ -151,15 +151,15 @@ type run struct {
 	held    map[int32][]int32 // vertices that wait for one that yielded
 }
 
-// ending is what became of a call of Do.
-type ending struct {
+// vertexResult is what became of a call of Do.
+type vertexResult struct {
 	v        int32
 	wait     *Wait
 	panicked error
 }
 
-// start starts ready vertices while limit and budget allow.
-func (r *run) start(ctx context.Context) {
+// startReady starts ready vertices while limit and budget allow.
+func (r *graphRun) startReady(ctx context.Context) {
 	limit := max(1, r.work.Limit()) + min(r.outside, maxAside)
 	for r.ready.Len() > 0 && r.running < limit {
 		v := r.ready[0]
@@ -171,7 +171,7 @@ func (r *run) start(ctx context.Context) {
 		r.running++
 		r.weight += weight
 		go func() {
-			e := ending{v: v}
+			e := vertexResult{v: v}
 			e.panicked = panics.Catch(func() error {
 				e.wait = r.work.Do(ctx, v)
 				return nil
@@ -181,37 +181,37 @@ func (r *run) start(ctx context.Context) {
 	}
 }
 
-func (r *run) end(e ending) {
+func (r *graphRun) endVertex(e vertexResult) {
 	r.running--
 	r.weight -= r.work.Weight(e.v)
 	if e.wait != nil {
-		r.suspend(e.v, e.wait)
+		r.suspendVertex(e.v, e.wait)
 		return
 	}
 	late := r.state[e.v] == late
 	r.state[e.v] = done
 	if !late { // else those after it did not wait
-		r.release(e.v)
+		r.releaseSuccessors(e.v)
 	}
-	r.loose(r.held[e.v])
+	r.releaseHeld(r.held[e.v])
 	delete(r.held, e.v)
-	r.arrive(e.v)
+	r.wakeWaiters(e.v)
 }
 
-// become makes a vertex without open predecessors ready, or passes it when there is nothing to do.
-func (r *run) become(v int32) {
-	if r.pass(v) {
-		r.release(v)
+// becomeReady makes a vertex without open predecessors ready, or passes it when there is nothing to do.
+func (r *graphRun) becomeReady(v int32) {
+	if r.passVertex(v) {
+		r.releaseSuccessors(v)
 	}
 }
 
-// pass passes a vertex without open predecessors for which there is nothing to do; the others are
+// passVertex passes a vertex without open predecessors for which there is nothing to do; the others are
 // ready.
-func (r *run) pass(v int32) bool {
+func (r *graphRun) passVertex(v int32) bool {
 	switch {
 	case r.work.Passive(v):
 		r.state[v] = done
-	case r.reserve(v):
+	case r.isReserve(v):
 		r.state[v] = passed
 	default:
 		heap.Push(&r.ready, v)
@@ -220,50 +220,50 @@ func (r *run) pass(v int32) bool {
 	return true
 }
 
-// release lowers the count of unfinished predecessors of the successors of v. Chains of passive
+// releaseSuccessors lowers the count of unfinished predecessors of the successors of v. Chains of passive
 // vertices are followed without recursion.
-func (r *run) release(v int32) {
+func (r *graphRun) releaseSuccessors(v int32) {
 	stack := []int32{v}
 	for len(stack) > 0 {
 		v := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
-		stack = r.less(stack, r.graph.Successors(v))
+		stack = r.decrementCounts(stack, r.graph.Successors(v))
 	}
 }
 
-// loose removes one reason from vertices that were held up by a vertex which is done.
-func (r *run) loose(held []int32) {
-	for _, v := range r.less(nil, held) {
-		r.release(v)
+// releaseHeld removes one reason from vertices that were held up by a vertex which is done.
+func (r *graphRun) releaseHeld(held []int32) {
+	for _, v := range r.decrementCounts(nil, held) {
+		r.releaseSuccessors(v)
 	}
 }
 
-// less counts one predecessor less for each vertex, and appends those that are passed by that.
-func (r *run) less(passed, vertices []int32) []int32 {
+// decrementCounts counts one predecessor less for each vertex, and appends those that are passed by that.
+func (r *graphRun) decrementCounts(passed, vertices []int32) []int32 {
 	for _, s := range vertices {
-		if r.indegree[s]--; r.indegree[s] == 0 && r.pass(s) {
+		if r.indegree[s]--; r.indegree[s] == 0 && r.passVertex(s) {
 			passed = append(passed, s)
 		}
 	}
 	return passed
 }
 
-// queue is a heap of vertices, the lowest number first.
-type queue []int32
+// vertexHeap is a heap of vertices, the lowest number first.
+type vertexHeap []int32
 
-func (q queue) Len() int           { return len(q) }
-func (q queue) Less(i, j int) bool { return q[i] < q[j] }
-func (q queue) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
+func (q vertexHeap) Len() int           { return len(q) }
+func (q vertexHeap) Less(i, j int) bool { return q[i] < q[j] }
+func (q vertexHeap) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
 
 // Push implements heap.Interface.
-func (q *queue) Push(x any) {
+func (q *vertexHeap) Push(x any) {
 	if v, ok := x.(int32); ok {
 		*q = append(*q, v)
 	}
 }
 
 // Pop implements heap.Interface.
-func (q *queue) Pop() any {
+func (q *vertexHeap) Pop() any {
 	old := *q
 	v := old[len(old)-1]
 	*q = old[:len(old)-1]

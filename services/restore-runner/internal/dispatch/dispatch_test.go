@@ -30,7 +30,7 @@ func (g graph) Indegree() []int32 {
 }
 func (g graph) Successors(v int32) []int32 { return g[v] }
 
-func work(limit int, do func(ctx context.Context, v int32)) Work {
+func newWork(limit int, do func(ctx context.Context, v int32)) Work {
 	return Work{
 		Do: func(ctx context.Context, v int32) *Wait { do(ctx, v); return nil }, Weight: func(int32) int64 { return 1 }, Passive: func(int32) bool { return false },
 		Limit: func() int { return limit }, Budget: 1 << 20,
@@ -40,14 +40,14 @@ func work(limit int, do func(ctx context.Context, v int32)) Work {
 func TestPredecessorsFirstAndLowNumbersFirst(t *testing.T) {
 	g := graph{0: {2}, 1: {2, 3}, 2: {4}, 3: {4}, 4: nil, 5: {0}}
 	var order []int32
-	require.NoError(t, Run(t.Context(), g, work(1, func(_ context.Context, v int32) { order = append(order, v) })))
+	require.NoError(t, Run(t.Context(), g, newWork(1, func(_ context.Context, v int32) { order = append(order, v) })))
 	require.Equal(t, []int32{1, 3, 5, 0, 2, 4}, order)
 }
 
 func TestPassiveVerticesArePassed(t *testing.T) {
 	g := graph{0: {1}, 1: {2}, 2: {3}, 3: nil}
 	var order []int32
-	w := work(4, func(_ context.Context, v int32) { order = append(order, v) })
+	w := newWork(4, func(_ context.Context, v int32) { order = append(order, v) })
 	w.Passive = func(v int32) bool { return v == 1 || v == 2 }
 	require.NoError(t, Run(t.Context(), g, w))
 	require.Equal(t, []int32{0, 3}, order)
@@ -56,7 +56,7 @@ func TestPassiveVerticesArePassed(t *testing.T) {
 func TestWhatAPassiveRootReleasesIsDoneOnce(t *testing.T) {
 	g := graph{0: {1}, 1: {2}, 2: nil}
 	var order []int32
-	w := work(1, func(_ context.Context, v int32) { order = append(order, v) })
+	w := newWork(1, func(_ context.Context, v int32) { order = append(order, v) })
 	w.Passive = func(v int32) bool { return v == 0 }
 	require.NoError(t, Run(t.Context(), g, w))
 	require.Equal(t, []int32{1, 2}, order)
@@ -67,7 +67,7 @@ func TestStopLetsTheRunningOnesEnd(t *testing.T) {
 	stop := make(chan struct{})
 	var once sync.Once
 	var ended atomic.Int64
-	w := work(2, func(ctx context.Context, _ int32) {
+	w := newWork(2, func(ctx context.Context, _ int32) {
 		once.Do(func() { close(stop) })
 		<-stop
 		if ctx.Err() == nil {
@@ -79,7 +79,7 @@ func TestStopLetsTheRunningOnesEnd(t *testing.T) {
 	require.LessOrEqual(t, ended.Load(), int64(2))
 	require.Positive(t, ended.Load())
 
-	all := work(4, func(context.Context, int32) {})
+	all := newWork(4, func(context.Context, int32) {})
 	all.Stop = make(chan struct{})
 	require.NoError(t, Run(t.Context(), g, all))
 }
@@ -93,7 +93,7 @@ func TestLimitAndBudget(t *testing.T) {
 	var mu sync.Mutex
 	weightNow, heaviest := int64(0), int64(0)
 	weight := func(v int32) int64 { return int64(v%7) * 10 }
-	w := work(8, func(_ context.Context, v int32) {
+	w := newWork(8, func(_ context.Context, v int32) {
 		mu.Lock()
 		weightNow += weight(v)
 		heaviest = max(heaviest, weightNow)
@@ -112,7 +112,7 @@ func TestLimitAndBudget(t *testing.T) {
 
 func TestHeavyVertexRunsAlone(t *testing.T) {
 	var done atomic.Int64
-	w := work(8, func(context.Context, int32) { done.Add(1) })
+	w := newWork(8, func(context.Context, int32) { done.Add(1) })
 	w.Weight, w.Budget = func(int32) int64 { return 1 << 30 }, 1
 	require.NoError(t, Run(t.Context(), graph{0: nil, 1: nil}, w))
 	require.EqualValues(t, 2, done.Load())
@@ -123,7 +123,7 @@ func TestEndOfContextStopsNewWork(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	g := graph{0: {1}, 1: nil}
 	var ran []int32
-	err := Run(ctx, g, work(1, func(_ context.Context, v int32) {
+	err := Run(ctx, g, newWork(1, func(_ context.Context, v int32) {
 		ran = append(ran, v)
 		cancel(cause)
 	}))
@@ -164,6 +164,6 @@ func TestQueueIsAHeap(t *testing.T) {
 	for v := range int32(9) {
 		g[v] = nil
 	}
-	require.NoError(t, Run(t.Context(), g, work(1, func(_ context.Context, v int32) { order = append(order, v) })))
+	require.NoError(t, Run(t.Context(), g, newWork(1, func(_ context.Context, v int32) { order = append(order, v) })))
 	require.True(t, slices.IsSorted(order))
 }

@@ -33,10 +33,10 @@ type Limiter struct {
 func (l *Limiter) Limit() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return int(l.current())
+	return int(l.currentLimit())
 }
 
-func (l *Limiter) current() float64 {
+func (l *Limiter) currentLimit() float64 {
 	if l.limit == 0 {
 		l.limit = initialLimit
 	}
@@ -48,7 +48,7 @@ func (l *Limiter) current() float64 {
 func (l *Limiter) Observe(latency time.Duration, throttled bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.current()
+	l.currentLimit()
 	if throttled && !l.throttled {
 		// A new round begins, in which refusals of requests sent before this one do not count
 		// again.
@@ -57,12 +57,12 @@ func (l *Limiter) Observe(latency time.Duration, throttled bool) {
 	}
 	l.sum += latency
 	if l.answers++; float64(l.answers) >= l.limit {
-		l.round(l.sum / time.Duration(l.answers))
+		l.endRound(l.sum / time.Duration(l.answers))
 	}
 }
 
-// round ends a round of about as many answers as the limit.
-func (l *Limiter) round(mean time.Duration) {
+// endRound ends a round of about as many answers as the limit.
+func (l *Limiter) endRound(mean time.Duration) {
 	switch {
 	case l.throttled:
 	case l.best == 0 || mean <= slowdown*l.best:

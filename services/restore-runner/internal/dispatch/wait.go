@@ -23,14 +23,14 @@ type Wait struct {
 	Hold  []int32
 }
 
-// state is what is known of a vertex.
-type state uint8
+// vertexState is what is known of a vertex.
+type vertexState uint8
 
 const (
-	open   state = iota
-	done         // nothing is left to do
-	passed       // in reserve, and not waited for when it became ready
-	late         // passed, and then wanted: those after it are released already
+	open   vertexState = iota
+	done               // nothing is left to do
+	passed             // in reserve, and not waited for when it became ready
+	late               // passed, and then wanted: those after it are released already
 )
 
 // waitState is a vertex that waits.
@@ -41,10 +41,10 @@ type waitState struct {
 
 type asideKey struct{}
 
-// Aside runs do, which is called from within Work.Do and waits for something other than requests to
+// RunOutsideLimit runs do, which is called from within Work.Do and waits for something other than requests to
 // the API server, such as a plugin. Meanwhile the vertex does not count against Work.Limit, only
 // its weight counts; that holds for maxAside vertices at once.
-func Aside(ctx context.Context, do func()) {
+func RunOutsideLimit(ctx context.Context, do func()) {
 	aside, ok := ctx.Value(asideKey{}).(chan int)
 	if !ok {
 		do()
@@ -55,13 +55,13 @@ func Aside(ctx context.Context, do func()) {
 	do()
 }
 
-func (r *run) reserve(v int32) bool { return r.work.Reserve != nil && r.work.Reserve(v) }
+func (r *graphRun) isReserve(v int32) bool { return r.work.Reserve != nil && r.work.Reserve(v) }
 
-// suspend keeps a vertex until what it waits for has come.
-func (r *run) suspend(v int32, w *Wait) {
+// suspendVertex keeps a vertex until what it waits for has come.
+func (r *graphRun) suspendVertex(v int32, w *Wait) {
 	p := &waitState{wait: w}
 	if w.Yield && r.state[v] == open {
-		r.yield(v, w.Hold)
+		r.yieldVertex(v, w.Hold)
 	}
 	var on []int32
 	for _, t := range w.On {
@@ -87,16 +87,16 @@ func (r *run) suspend(v int32, w *Wait) {
 	r.waiting[v] = p
 	switch {
 	case p.open == 0:
-		r.resume(v)
+		r.resumeVertex(v)
 	case w.Wake && r.early[v]:
 		delete(r.early, v)
-		r.wake(v)
+		r.wakeVertex(v)
 	}
 }
 
-// yield releases the successors of v before it is done. The vertices in hold still wait until v is
+// yieldVertex releases the successors of v before it is done. The vertices in hold still wait until v is
 // done.
-func (r *run) yield(v int32, hold []int32) {
+func (r *graphRun) yieldVertex(v int32, hold []int32) {
 	for _, h := range hold {
 		if r.indegree[h] > 0 { // else it has begun
 			r.indegree[h]++
@@ -104,42 +104,42 @@ func (r *run) yield(v int32, hold []int32) {
 		}
 	}
 	r.state[v] = late
-	r.release(v)
+	r.releaseSuccessors(v)
 }
 
-// wake lets a vertex continue, perhaps before it waits.
-func (r *run) wake(v int32) {
+// wakeVertex lets a vertex continue, perhaps before it waits.
+func (r *graphRun) wakeVertex(v int32) {
 	p := r.waiting[v]
 	if p == nil || !p.wait.Wake {
 		r.early[v] = true
 		return
 	}
 	r.asleep--
-	r.came(v, p)
+	r.noteCame(v, p)
 }
 
-// arrive wakes the vertices that wait for v.
-func (r *run) arrive(v int32) {
+// wakeWaiters wakes the vertices that wait for v.
+func (r *graphRun) wakeWaiters(v int32) {
 	for _, w := range r.waiters[v] {
-		r.came(w, r.waiting[w])
+		r.noteCame(w, r.waiting[w])
 	}
 	delete(r.waiters, v)
 }
 
-func (r *run) came(v int32, p *waitState) {
+func (r *graphRun) noteCame(v int32, p *waitState) {
 	if p.open--; p.open == 0 {
-		r.resume(v)
+		r.resumeVertex(v)
 	}
 }
 
-func (r *run) resume(v int32) {
+func (r *graphRun) resumeVertex(v int32) {
 	delete(r.waiting, v)
 	heap.Push(&r.ready, v)
 }
 
 // waitsFor reports whether from waits for to, by the graph or because it waits. What is ready
 // or runs does not wait.
-func (r *run) waitsFor(from, to int32) bool {
+func (r *graphRun) waitsFor(from, to int32) bool {
 	if r.waiting[from] == nil && (r.indegree[from] == 0 || r.state[from] != open) {
 		return false
 	}

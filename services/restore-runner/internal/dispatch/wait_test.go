@@ -20,7 +20,7 @@ type waits struct {
 	order []int32 // of those that are done
 }
 
-func (w *waits) do(_ context.Context, v int32) *Wait {
+func (w *waits) doVertex(_ context.Context, v int32) *Wait {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.first == nil {
@@ -37,10 +37,10 @@ func (w *waits) do(_ context.Context, v int32) *Wait {
 	return nil
 }
 
-func (w *waits) run(t *testing.T, g graph, limit int, change ...func(*Work)) []int32 {
+func (w *waits) runGraph(t *testing.T, g graph, limit int, change ...func(*Work)) []int32 {
 	t.Helper()
-	work := work(limit, nil)
-	work.Do = w.do
+	work := newWork(limit, nil)
+	work.Do = w.doVertex
 	work.Reserve = func(v int32) bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -56,7 +56,7 @@ func (w *waits) run(t *testing.T, g graph, limit int, change ...func(*Work)) []i
 func TestAVertexWaitsForThoseItNames(t *testing.T) {
 	for limit := range 4 {
 		w := &waits{on: map[int32][]int32{0: {3, 4, 3}, 3: {2}}}
-		order := w.run(t, graph{0: {1}, 1: nil, 2: nil, 3: nil, 4: nil}, limit)
+		order := w.runGraph(t, graph{0: {1}, 1: nil, 2: nil, 3: nil, 4: nil}, limit)
 		require.Len(t, order, 5)
 		place := func(v int32) int { return slices.Index(order, v) }
 		require.Less(t, place(2), place(3))
@@ -69,7 +69,7 @@ func TestAVertexWaitsForThoseItNames(t *testing.T) {
 
 func TestAVertexDoesNotWaitForWhatIsDone(t *testing.T) {
 	w := &waits{on: map[int32][]int32{2: {0, 1}}}
-	require.Equal(t, []int32{0, 2}, w.run(t, graph{0: nil, 1: {2}, 2: nil}, 1, func(work *Work) {
+	require.Equal(t, []int32{0, 2}, w.runGraph(t, graph{0: nil, 1: {2}, 2: nil}, 1, func(work *Work) {
 		work.Passive = func(v int32) bool { return v == 1 }
 	}))
 }
@@ -91,7 +91,7 @@ func TestOfACircleTheOneThatClosedItGoesFirst(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &waits{on: tt.on}
-			require.Equal(t, tt.order, w.run(t, tt.g, 1))
+			require.Equal(t, tt.order, w.runGraph(t, tt.g, 1))
 			for v, cut := range tt.cut {
 				require.Equal(t, cut, w.first[v].Cut)
 			}
@@ -104,7 +104,7 @@ func TestReservesRunOnlyWhenWaitedFor(t *testing.T) {
 		// 1 and its successor 2 are passed before 3 waits for 1; 5 is requested while its predecessor
 		// runs; 6 never is.
 		w := &waits{on: map[int32][]int32{3: {1, 5}}, reserve: map[int32]bool{1: true, 5: true, 6: true}}
-		order := w.run(t, graph{0: {1}, 1: {2}, 2: nil, 3: nil, 4: {5}, 5: nil, 6: {4}}, limit)
+		order := w.runGraph(t, graph{0: {1}, 1: {2}, 2: nil, 3: nil, 4: {5}, 5: nil, 6: {4}}, limit)
 		require.ElementsMatch(t, []int32{0, 1, 2, 3, 4, 5}, order)
 		require.Less(t, slices.Index(order, 1), slices.Index(order, 3))
 		require.Less(t, slices.Index(order, 4), slices.Index(order, 5))
@@ -117,7 +117,7 @@ func TestSleepersAreWoken(t *testing.T) {
 	w := &waits{wake: map[int32]bool{0: true, 1: true}, on: map[int32][]int32{1: {2}}}
 	var group sync.WaitGroup
 	group.Go(func() { woken <- 1; woken <- 0 }) // perhaps before they sleep
-	order := w.run(t, graph{0: nil, 1: nil, 2: nil}, 1, func(work *Work) { work.Woken = woken })
+	order := w.runGraph(t, graph{0: nil, 1: nil, 2: nil}, 1, func(work *Work) { work.Woken = woken })
 	group.Wait()
 	require.ElementsMatch(t, []int32{0, 1, 2}, order)
 }
@@ -125,12 +125,12 @@ func TestSleepersAreWoken(t *testing.T) {
 func TestAStopLeavesSleepersUndone(t *testing.T) {
 	stop := make(chan struct{})
 	w := &waits{wake: map[int32]bool{0: true}}
-	work := work(1, nil)
+	work := newWork(1, nil)
 	work.Do, work.Woken, work.Stop = func(ctx context.Context, v int32) *Wait {
 		if v == 1 {
 			close(stop)
 		}
-		return w.do(ctx, v)
+		return w.doVertex(ctx, v)
 	}, make(chan int32), stop
 	require.ErrorIs(t, Run(t.Context(), graph{0: nil, 1: nil}, work), ErrStopped)
 	require.Equal(t, []int32{1}, w.order)
@@ -144,9 +144,9 @@ func TestThoseAsideTakeNoPlace(t *testing.T) {
 	let := make(chan struct{})
 	var mu sync.Mutex
 	ran := 0
-	require.NoError(t, Run(t.Context(), g, work(1, func(ctx context.Context, v int32) {
+	require.NoError(t, Run(t.Context(), g, newWork(1, func(ctx context.Context, v int32) {
 		if v < 10 {
-			Aside(ctx, func() { <-let })
+			RunOutsideLimit(ctx, func() { <-let })
 			return
 		}
 		mu.Lock()
@@ -155,7 +155,7 @@ func TestThoseAsideTakeNoPlace(t *testing.T) {
 			close(let) // all others ran although the limit is 1 and ten are under way
 		}
 	})))
-	Aside(t.Context(), func() { ran = 0 })
+	RunOutsideLimit(t.Context(), func() { ran = 0 })
 	require.Zero(t, ran, "outside a run it just runs")
 }
 
@@ -165,7 +165,7 @@ func TestThoseAsideTakeNoPlace(t *testing.T) {
 func TestAVertexThatYieldsLetsItsSuccessorsGoFirst(t *testing.T) {
 	g := graph{0: {1, 4}, 1: {2}, 2: {3}, 3: nil, 4: {3}} // 1 and 3 are gates; 2 is the owner of 0, and 4 another one
 	var order []int32
-	w := work(2, nil)
+	w := newWork(2, nil)
 	w.Passive = func(v int32) bool { return v == 1 }
 	var mu sync.Mutex
 	yielded := false
@@ -190,7 +190,7 @@ func TestAVertexYieldsOnce(t *testing.T) {
 	g := graph{0: {2}, 1: {2}, 2: nil}
 	var order []int32
 	times := 0
-	w := work(1, nil)
+	w := newWork(1, nil)
 	w.Do = func(_ context.Context, v int32) *Wait {
 		if v == 0 && times < 3 {
 			times++
@@ -207,7 +207,7 @@ func TestAVertexYieldsOnce(t *testing.T) {
 func TestAYieldHoldsOnlyWhatHasNotBegun(t *testing.T) {
 	g := graph{0: nil, 1: {0}, 2: nil}
 	var order []int32
-	w := work(1, nil)
+	w := newWork(1, nil)
 	yielded := false
 	w.Do = func(_ context.Context, v int32) *Wait {
 		if v == 2 && !yielded {

@@ -29,7 +29,7 @@ func main() {
 	server := flag.String("server", "", "URL of the API server: this is the restoring process")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // this is where contexts begin
-	run := func() error { return measure(ctx, *dir, *objects, *owned) }
+	run := func() error { return measureRestore(ctx, *dir, *objects, *owned) }
 	if *server != "" {
 		run = func() error { return restoreAll(ctx, *dir, *server, estateOf(*objects, *owned)) }
 	}
@@ -41,8 +41,8 @@ func main() {
 	}
 }
 
-// measure makes the manifest, serves the API and runs the restoring process.
-func measure(ctx context.Context, dir string, objects, owned int) error {
+// measureRestore makes the manifest, serves the API and runs the restoring process.
+func measureRestore(ctx context.Context, dir string, objects, owned int) error {
 	if err := estateOf(objects, owned).writeManifest(filepath.Join(dir, manifestFile), dir); err != nil {
 		return fmt.Errorf("write the manifest: %w", err)
 	}

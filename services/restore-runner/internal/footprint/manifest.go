@@ -39,7 +39,7 @@ func (e estate) isOwned(n int) bool { return n > 0 && n%100 < e.owned }
 
 // ownerOf returns the owner reference of object n of a namespace.
 func (e estate) ownerOf(namespace string) objmeta.Owner {
-	return objmeta.Owner{APIVersion: group + "/v1", Kind: "Widget", Name: nameOf(0), UID: uid(namespace, 0)}
+	return objmeta.Owner{APIVersion: group + "/v1", Kind: "Widget", Name: nameOf(0), UID: uidOf(namespace, 0)}
 }
 
 // writeManifest writes the manifest of an estate.
@@ -85,7 +85,7 @@ func (e estate) record(namespace string, n int, i int64) manifest.Record {
 func (e estate) entry(namespace string, n int) *manifest.Entry {
 	entry := &manifest.Entry{
 		Version: "v1", Kind: "ConfigMap", Resource: "configmaps", Preferred: true, Size: bodyBytes,
-		Meta: &objmeta.Meta{Namespace: namespace, Name: nameOf(n), UID: uid(namespace, n)},
+		Meta: &objmeta.Meta{Namespace: namespace, Name: nameOf(n), UID: uidOf(namespace, n)},
 	}
 	if n == 0 {
 		entry.Group, entry.Kind, entry.Resource = group, "Widget", "widgets"
@@ -98,21 +98,21 @@ func (e estate) entry(namespace string, n int) *manifest.Entry {
 
 func nameOf(n int) string { return fmt.Sprintf("%s%012d", namePrefix, n) }
 
-func uid(namespace string, n int) string { return fmt.Sprintf("00000000-%s-%012x", namespace, n) }
+func uidOf(namespace string, n int) string { return fmt.Sprintf("00000000-%s-%012x", namespace, n) }
 
-// backup reads the manifest, and makes the bodies up.
-type backup struct {
+// syntheticBackup reads the manifest, and makes the bodies up.
+type syntheticBackup struct {
 	estate estate
 	file   *os.File
 	reader *manifest.Reader
 }
 
-func openBackup(ctx context.Context, path string, e estate) (*backup, error) {
+func openBackup(ctx context.Context, path string, e estate) (*syntheticBackup, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	b := &backup{estate: e, file: file}
+	b := &syntheticBackup{estate: e, file: file}
 	info, err := file.Stat()
 	if err == nil {
 		b.reader, err = manifest.Open(ctx, b, info.Size())
@@ -124,17 +124,17 @@ func openBackup(ctx context.Context, path string, e estate) (*backup, error) {
 }
 
 // ReadRange implements manifest.RangeReader.
-func (b *backup) ReadRange(_ context.Context, off, n int64) (io.ReadCloser, error) {
+func (b *syntheticBackup) ReadRange(_ context.Context, off, n int64) (io.ReadCloser, error) {
 	return io.NopCloser(io.NewSectionReader(b.file, off, n)), nil
 }
 
 // Items implements plan.Source.
-func (b *backup) Items(ctx context.Context) iter.Seq2[manifest.Item, error] {
+func (b *syntheticBackup) Items(ctx context.Context) iter.Seq2[manifest.Item, error] {
 	return b.reader.Items(ctx, manifest.Filter{})
 }
 
 // Read implements restore.Source.
-func (b *backup) Read(_ context.Context, item manifest.Item) ([]byte, error) {
+func (b *syntheticBackup) Read(_ context.Context, item manifest.Item) ([]byte, error) {
 	n, err := strconv.Atoi(strings.TrimPrefix(item.Name, namePrefix))
 	if err != nil {
 		return nil, err

@@ -47,7 +47,7 @@ func restoreAll(ctx context.Context, dir, server string, e estate) error {
 		Backup: "b", Restore: "r", UID: "r", Spec: &velerov1.RestoreSpec{}, Source: b, REST: &rest.Config{Host: server}, Clock: clock.RealClock{},
 		History: &outcome.History{}, TerminatingTimeout: timeout, ResourceTimeout: timeout, Dir: dir,
 	}
-	if err := prepare(ctx, b, &config); err != nil {
+	if err := planRestore(ctx, b, &config); err != nil {
 		return err
 	}
 	log, err := os.Create(filepath.Join(dir, "log.gz"))
@@ -57,23 +57,23 @@ func restoreAll(ctx context.Context, dir, server string, e estate) error {
 	config.Recorder = outcome.NewRecorder(outcome.NewLog(log, "velero/r"), config.Clock, recordBatch, dir)
 	config.Recorder.SetPlan(config.Plan)
 	config.Recorder.Planned(&outcome.Planned{})
-	stop := keep(ctx, config.Recorder, dir)
+	stop := keepOutcomes(ctx, config.Recorder, dir)
 	began := config.Clock.Now()
 	err = errors.Join(restore.Run(ctx, config), stop())
 	if counts := config.Recorder.Counts(); err == nil && (counts.Done != counts.Total || counts.Errors > 0) {
 		err = fmt.Errorf("%d of %d objects have an outcome, %d errors", counts.Done, counts.Total, counts.Errors)
 	}
-	if err = errors.Join(err, publish(config.Recorder, dir), config.Recorder.Close(), log.Close(), b.file.Close()); err != nil {
+	if err = errors.Join(err, publishFiles(config.Recorder, dir), config.Recorder.Close(), log.Close(), b.file.Close()); err != nil {
 		return err
 	}
-	peak, err := peak()
+	peak, err := peakRSS()
 	_, _ = fmt.Fprintf(os.Stdout, "%d objects in %s, peak in MiB:\n%.1f\n", config.Recorder.Counts().Total, config.Clock.Since(began).Round(time.Second), peak)
 	return err
 }
 
-// prepare plans the restore.
-func prepare(ctx context.Context, b *backup, config *restore.Config) error {
-	survey, err := plan.Look(ctx, b)
+// planRestore plans the restore.
+func planRestore(ctx context.Context, b *syntheticBackup, config *restore.Config) error {
+	survey, err := plan.ReadSurvey(ctx, b)
 	if err != nil {
 		return err
 	}
@@ -92,8 +92,8 @@ func prepare(ctx context.Context, b *backup, config *restore.Config) error {
 	return err
 }
 
-// keep stores outcomes as they come, until the returned function is called.
-func keep(ctx context.Context, r *outcome.Recorder, dir string) (stop func() error) {
+// keepOutcomes stores outcomes as they come, until the returned function is called.
+func keepOutcomes(ctx context.Context, r *outcome.Recorder, dir string) (stop func() error) {
 	records, done := &outcome.Dir{Path: dir}, make(chan struct{})
 	var group sync.WaitGroup
 	var failed error
@@ -111,8 +111,8 @@ func keep(ctx context.Context, r *outcome.Recorder, dir string) (stop func() err
 	return func() error { close(done); group.Wait(); return failed }
 }
 
-// publish writes the files of the restore.
-func publish(r *outcome.Recorder, dir string) error {
+// publishFiles writes the files of the restore.
+func publishFiles(r *outcome.Recorder, dir string) error {
 	errs := []error{r.Files().CloseLog()}
 	for name, write := range map[string]func(io.Writer) error{"results.gz": r.Files().WriteResults, "list.gz": r.Files().WriteResourceList} {
 		file, err := os.Create(filepath.Join(dir, name))
@@ -125,9 +125,9 @@ func publish(r *outcome.Recorder, dir string) error {
 	return errors.Join(errs...)
 }
 
-// peak returns the largest resident set that the process has had, in MiB (VmHWM of
+// peakRSS returns the largest resident set that the process has had, in MiB (VmHWM of
 // proc_pid_status(5)).
-func peak() (float64, error) {
+func peakRSS() (float64, error) {
 	data, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		return 0, err

@@ -20,16 +20,16 @@ type ActionSet struct {
 	Warnings, Errors []string
 	// Collateral reports whether a call of Items may have failed because of another call in the same
 	// process. Nil is always false.
-	Collateral func(error) bool
+	IsProcessCrash func(error) bool
 	// Unsent reports whether an error of Items means that the call was certainly not made. Nil is
 	// always false.
-	Unsent func(error) bool
+	IsNotSent func(error) bool
 	// Close ends what belongs to the set; no action is called afterwards. Nil needs no call.
 	Close func()
 }
 
-// acted is a restore's use of its actions.
-type acted struct {
+// boundActions is a restore's use of its actions.
+type boundActions struct {
 	set   ActionSet
 	bound []action.Bound[action.RestoreItem]
 	// complaints are the errors of actions whose AppliesTo failed.
@@ -37,28 +37,28 @@ type acted struct {
 	object     *action.Restore
 }
 
-// act opens the actions; what they log belongs to the restore. They work until close.
-func (in *inputs) act(ctx context.Context) (a *acted, err error) {
-	a = &acted{}
-	if in.cfg.Actions == nil || in.records.head.Finished != nil || in.restored() {
+// openActions opens the actions; what they log belongs to the restore. They work until close.
+func (in *restoreInputs) openActions(ctx context.Context) (a *boundActions, err error) {
+	a = &boundActions{}
+	if in.cfg.Actions == nil || in.records.head.Finished != nil || in.isRestored() {
 		return a, nil
 	}
 	if a.object, err = action.NewRestore(in.restore.DeepCopy()); err != nil {
-		return nil, fatal("%w", err)
+		return nil, fatalErrorf("%w", err)
 	}
 	a.set = in.cfg.Actions(ctx, func(e joblog.Entry) { in.recorder.Note(&e) })
 	return a, nil
 }
 
-func (a *acted) close() {
+func (a *boundActions) close() {
 	if a.set.Close != nil {
 		a.set.Close()
 	}
 }
 
-// bind calls AppliesTo of the actions, and returns whether they may return additional items that
+// bindActions calls AppliesTo of the actions, and returns whether they may return additional items that
 // are not selected. A successor plans as the first holder did.
-func (a *acted) bind(ctx context.Context, survey *plan.Survey, names selection.Resolver, before *outcome.Planned) (reserve bool, err error) {
+func (a *boundActions) bindActions(ctx context.Context, survey *plan.Survey, names selection.Resolver, before *outcome.Planned) (reserve bool, err error) {
 	a.bound, a.complaints = action.Bind(ctx, a.set.Items, names)
 	if ctx.Err() != nil {
 		return false, fmt.Errorf("ask what actions apply to: %w", context.Cause(ctx))
@@ -74,9 +74,9 @@ func (a *acted) bind(ctx context.Context, survey *plan.Survey, names selection.R
 	return false, nil
 }
 
-// complain reports the actions that are left out: warnings by the first holder only, missing
+// reportLeftOut reports the actions that are left out: warnings by the first holder only, missing
 // actions by the first holder without them, and failures of AppliesTo by each holder.
-func (p *planner) complain(a *acted) {
+func (p *restorePlanner) reportLeftOut(a *boundActions) {
 	before := p.in.records.head.Planned
 	if before == nil {
 		for _, warning := range a.set.Warnings {

@@ -22,12 +22,12 @@ func TestTakeoverAndCancelWhilePluginsWork(t *testing.T) {
 	for name, end := range map[string]func(b *bench, cancel func()){
 		"stopped":   func(_ *bench, cancel func()) { cancel() },
 		"fenced":    func(b *bench, _ func()) { b.claims.loseIt() },
-		"cancelled": func(b *bench, _ func()) { b.ask(t, true) },
+		"cancelled": func(b *bench, _ func()) { b.requestCancel(t, true) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			b.tarball(t, 2)
-			b.create(t, true)
+			b.storeTarball(t, 2)
+			b.createRestore(t, true)
 			hanging := &stuck{called: make(chan struct{})}
 			b.config.Actions = func(context.Context, func(joblog.Entry)) job.ActionSet {
 				return job.ActionSet{Items: []action.RestoreItem{hanging}}
@@ -43,16 +43,16 @@ func TestTakeoverAndCancelWhilePluginsWork(t *testing.T) {
 				require.NoError(t, err)
 			}
 			if name == "cancelled" {
-				require.Equal(t, velerov1.RestorePhaseFailed, b.get(t).Status.Phase)
+				require.Equal(t, velerov1.RestorePhaseFailed, b.getRestore(t).Status.Phase)
 				return
 			}
-			require.Equal(t, velerov1.RestorePhaseInProgress, b.get(t).Status.Phase)
+			require.Equal(t, velerov1.RestorePhaseInProgress, b.getRestore(t).Status.Phase)
 			next := b.config
 			next.Claims = &claims{holder: "next"}
 			next.Actions = nil
 			require.NoError(t, newRunner(next).Run(t.Context(), "r", "uid-r"))
-			require.Equal(t, velerov1.RestorePhaseCompleted, b.get(t).Status.Phase)
-			require.Equal(t, 2, strings.Count(b.file(t, layout.RestoreResourceList("r")), "(created)"))
+			require.Equal(t, velerov1.RestorePhaseCompleted, b.getRestore(t).Status.Phase)
+			require.Equal(t, 2, strings.Count(b.readGzip(t, layout.RestoreResourceList("r")), "(created)"))
 		})
 	}
 }
@@ -77,14 +77,14 @@ func (s *stuck) Execute(ctx context.Context, o, _ *action.Object, _ *action.Rest
 
 func TestActionsThatCannotBeAskedAreAnErrorOfTheRestore(t *testing.T) {
 	b := newBench(t)
-	b.tarball(t, 2)
-	b.create(t, true)
+	b.storeTarball(t, 2)
+	b.createRestore(t, true)
 	b.config.Actions = func(context.Context, func(joblog.Entry)) job.ActionSet {
 		return job.ActionSet{Items: []action.RestoreItem{mute{&stuck{}}}}
 	}
 	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
-	require.Equal(t, velerov1.RestorePhasePartiallyFailed, b.get(t).Status.Phase)
-	require.Contains(t, b.file(t, layout.RestoreResults("r")), "objects are restored without an action: plugin a.io/mute: AppliesTo: gone")
+	require.Equal(t, velerov1.RestorePhasePartiallyFailed, b.getRestore(t).Status.Phase)
+	require.Contains(t, b.readGzip(t, layout.RestoreResults("r")), "objects are restored without an action: plugin a.io/mute: AppliesTo: gone")
 	require.Len(t, b.cluster.Requests("POST /api/v1/namespaces/a/configmaps"), 2)
 }
 
@@ -93,23 +93,23 @@ func TestActionsThatCannotBeAskedAreAnErrorOfTheRestore(t *testing.T) {
 func TestWhatARestoreDoesWithoutIsAnErrorOnceWhoeverHoldsIt(t *testing.T) {
 	b := newBench(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	interrupted(t, b, cancel)
+	prepareInterrupted(t, b, cancel)
 	without := func(missing ...string) func(context.Context, func(joblog.Entry)) job.ActionSet {
 		return func(context.Context, func(joblog.Entry)) job.ActionSet { return job.ActionSet{Errors: missing} }
 	}
 	first := b.config
 	first.Actions = without("plugin x cannot be asked")
 	var leave func()
-	first.REST, leave = b.cluster.Door(nil)
+	first.REST, leave = b.cluster.OpenFaultyDoor(nil)
 	require.ErrorIs(t, newRunner(first).Run(ctx, "r", "uid-r"), context.Canceled)
 	leave()
 	b.cluster.Fail(nil)
 	next := b.config
 	next.Claims, next.Actions = &claims{holder: "next"}, without("plugin x cannot be asked", "plugin y cannot be asked")
 	require.NoError(t, newRunner(next).Run(t.Context(), "r", "uid-r"))
-	require.Equal(t, velerov1.RestorePhasePartiallyFailed, b.get(t).Status.Phase)
-	require.Equal(t, 2, b.get(t).Status.Errors)
-	results := b.file(t, layout.RestoreResults("r"))
+	require.Equal(t, velerov1.RestorePhasePartiallyFailed, b.getRestore(t).Status.Phase)
+	require.Equal(t, 2, b.getRestore(t).Status.Errors)
+	results := b.readGzip(t, layout.RestoreResults("r"))
 	require.Equal(t, 1, strings.Count(results, "plugin x cannot be asked"))
 	require.Equal(t, 1, strings.Count(results, "plugin y cannot be asked"))
 }

@@ -11,15 +11,15 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/paused"
 )
 
-// finalizing reports the phases of a restore whose operations have ended. Its objects are restored.
-func finalizing(p velerov1.RestorePhase) bool {
+// isFinalizing reports the phases of a restore whose operations have ended. Its objects are restored.
+func isFinalizing(p velerov1.RestorePhase) bool {
 	return p == velerov1.RestorePhaseFinalizing || p == velerov1.RestorePhaseFinalizingPartiallyFailed
 }
 
-// begun reports whether a restore in this phase may have a holder. Waiting* belongs to
+// hasBegun reports whether a restore in this phase may have a holder. Waiting* belongs to
 // async-operation-monitor.
-func begun(p velerov1.RestorePhase) bool {
-	return p == velerov1.RestorePhaseInProgress || finalizing(p)
+func hasBegun(p velerov1.RestorePhase) bool {
+	return p == velerov1.RestorePhaseInProgress || isFinalizing(p)
 }
 
 // Admit implements engine.Kind.
@@ -28,17 +28,17 @@ func (k *Kind) Admit(ctx context.Context, restore *velerov1.Restore) (engine.Dec
 		return k.admitForeign(ctx, restore)
 	}
 	phase := restore.Status.Phase
-	if !phase.IsNew() && !begun(phase) {
+	if !phase.IsNew() && !hasBegun(phase) {
 		return engine.NotNow[*velerov1.Restore]("nothing to do in phase " + string(phase)), nil
 	}
 	_, admitted, err := k.cfg.Ledger.Get(ctx, restore.UID)
 	if err != nil {
 		return engine.Decision[*velerov1.Restore]{}, fmt.Errorf("look the restore up in the ledger: %w", err)
 	}
-	if !admitted && !finalizing(phase) { // which writes nothing to the cluster
+	if !admitted && !isFinalizing(phase) { // which writes nothing to the cluster
 		return engine.NotNow[*velerov1.Restore]("not admitted yet"), nil
 	}
-	return engine.Claim[*velerov1.Restore](&attempt{kind: k, cfg: &k.cfg}), nil
+	return engine.Claim[*velerov1.Restore](&restoreAttempt{kind: k, cfg: &k.cfg}), nil
 }
 
 // GiveUp implements engine.Kind. A restore that was begun is claimed to end by its records: what it
@@ -46,22 +46,22 @@ func (k *Kind) Admit(ctx context.Context, restore *velerov1.Restore) (engine.Dec
 func (k *Kind) GiveUp(restore *velerov1.Restore, reason error, claimable bool) engine.Decision[*velerov1.Restore] {
 	phase := restore.Status.Phase
 	switch {
-	case !phase.IsNew() && !begun(phase):
+	case !phase.IsNew() && !hasBegun(phase):
 		return engine.NotNow[*velerov1.Restore]("nothing to do in phase " + string(phase))
-	case claimable && begun(phase):
-		return engine.Claim[*velerov1.Restore](&attempt{kind: k, cfg: &k.cfg, givenUp: reason})
+	case claimable && hasBegun(phase):
+		return engine.Claim[*velerov1.Restore](&restoreAttempt{kind: k, cfg: &k.cfg, givenUp: reason})
 	}
-	return k.end(velerov1.RestorePhaseFailed, reason)
+	return k.endUnclaimed(velerov1.RestorePhaseFailed, reason)
 }
 
-// end ends a restore without a claim.
-func (k *Kind) end(phase velerov1.RestorePhase, damage error) engine.Decision[*velerov1.Restore] {
+// endUnclaimed ends a restore without a claim.
+func (k *Kind) endUnclaimed(phase velerov1.RestorePhase, damage error) engine.Decision[*velerov1.Restore] {
 	return engine.End(func(o *velerov1.Restore) error {
 		o.Status.Phase = phase
-		o.Status.CompletionTimestamp = k.cfg.now()
+		o.Status.CompletionTimestamp = k.cfg.currentTime()
 		o.Status.FailureReason = damage.Error()
 		o.Status.Errors = max(o.Status.Errors, 1)
-		if paused.Of(o) != "" {
+		if paused.LocationOf(o) != "" {
 			o.Status.FailureReason += "; " + paused.Remark
 		}
 		return nil
@@ -73,7 +73,7 @@ func (k *Kind) end(phase velerov1.RestorePhase, damage error) engine.Decision[*v
 }
 
 // Claimed implements engine.Job.
-func (a *attempt) Claimed(o *velerov1.Restore, _ claim.Claim) error {
+func (a *restoreAttempt) Claimed(o *velerov1.Restore, _ claim.Claim) error {
 	if !slices.Contains(o.Finalizers, velerov1.RestoreFinalizer) {
 		o.Finalizers = append(o.Finalizers, velerov1.RestoreFinalizer)
 	}
@@ -81,7 +81,7 @@ func (a *attempt) Claimed(o *velerov1.Restore, _ claim.Claim) error {
 		o.Status.Phase = velerov1.RestorePhaseInProgress
 	}
 	if o.Status.StartTimestamp == nil {
-		o.Status.StartTimestamp = a.cfg.now()
+		o.Status.StartTimestamp = a.cfg.currentTime()
 	}
 	return nil
 }

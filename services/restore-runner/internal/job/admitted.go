@@ -14,13 +14,13 @@ import (
 // shown is how many names a message lists before it only counts.
 const shown = 5
 
-// admitted compares the plan with what the restore was admitted for: in another namespace it could
+// checkAdmitted compares the plan with what the restore was admitted for: in another namespace it could
 // meet a job that runs. That happens when the backup was replaced since. Backups that the restore
 // ignores by its annotation are a warning.
-func (p *planner) admitted(ctx context.Context, made *plan.Plan) error {
+func (p *restorePlanner) checkAdmitted(ctx context.Context, made *plan.Plan) error {
 	var entry ledger.Entry
 	var found bool
-	err := p.in.retry(ctx, "read the ledger", func() (err error) {
+	err := p.in.retryCall(ctx, "read the ledger", func() (err error) {
 		entry, found, err = p.in.cfg.Ledger.Get(ctx, p.in.restore.UID)
 		return err
 	})
@@ -30,17 +30,17 @@ func (p *planner) admitted(ctx context.Context, made *plan.Plan) error {
 	if !found {
 		return nil // a lost ledger is built again from what runs
 	}
-	if stray := outside(made, entry.Namespaces); len(stray) > 0 {
-		return fatal("the backup holds objects for namespaces that the restore was not admitted for: %s", some(stray))
+	if stray := namespacesOutside(made, entry.Namespaces); len(stray) > 0 {
+		return fatalErrorf("the backup holds objects for namespaces that the restore was not admitted for: %s", joinLimited(stray))
 	}
 	if len(entry.Beside) > 0 {
-		p.in.recorder.Warn(outcome.General, "the restore began beside running backups of the same namespaces, as it was told to: "+some(entry.Beside))
+		p.in.recorder.Warn(outcome.General, "the restore began beside running backups of the same namespaces, as it was told to: "+joinLimited(entry.Beside))
 	}
 	return nil
 }
 
-// outside returns the namespaces a plan writes to that are not among the admitted ones.
-func outside(p *plan.Plan, admitted []string) []string {
+// namespacesOutside returns the namespaces a plan writes to that are not among the admitted ones.
+func namespacesOutside(p *plan.Plan, admitted []string) []string {
 	if slices.Contains(admitted, ledger.All) {
 		return nil
 	}
@@ -54,7 +54,7 @@ func outside(p *plan.Plan, admitted []string) []string {
 	return stray
 }
 
-func some(names []string) string {
+func joinLimited(names []string) string {
 	if len(names) <= shown {
 		return strings.Join(names, ", ")
 	}

@@ -20,20 +20,20 @@ const (
 	lastRecords = 5 * time.Second
 )
 
-// background reports progress and stores outcomes while objects are restored.
-type background struct {
+// backgroundWriter reports progress and stores outcomes while objects are restored.
+type backgroundWriter struct {
 	*session
 	recorder *outcome.Recorder
-	records  *records
+	records  *outcomeRecords
 }
 
-// during runs do while progress is reported and outcomes are stored, and waits for the last of
+// runWhile runs do while progress is reported and outcomes are stored, and waits for the last of
 // both.
-func (b *background) during(ctx context.Context, do func(context.Context) error) error {
+func (b *backgroundWriter) runWhile(ctx context.Context, do func(context.Context) error) error {
 	group, working := panics.NewGroup(ctx)
 	done := make(chan struct{})
-	group.Go(func() error { return b.report(working, done) })
-	group.Go(func() error { return b.store(working, done) })
+	group.Go(func() error { return b.reportProgress(working, done) })
+	group.Go(func() error { return b.storeOutcomes(working, done) })
 	failure := panics.Catch(func() error { return do(working) })
 	close(done)
 	switch err := group.Wait(); {
@@ -45,9 +45,9 @@ func (b *background) during(ctx context.Context, do func(context.Context) error)
 	return panics.Raise(failure)
 }
 
-// report writes progress into the status once per second. Its error ends the job: the claim is
+// reportProgress writes progress into the status once per second. Its error ends the job: the claim is
 // lost, or the restore is being deleted.
-func (b *background) report(ctx context.Context, done <-chan struct{}) error {
+func (b *backgroundWriter) reportProgress(ctx context.Context, done <-chan struct{}) error {
 	ticker := b.cfg.Clock.NewTicker(progressEvery)
 	defer ticker.Stop()
 	var last outcome.Counts
@@ -60,7 +60,7 @@ func (b *background) report(ctx context.Context, done <-chan struct{}) error {
 		case <-ticker.C():
 		}
 		counts := b.recorder.Counts()
-		err := b.write(ctx, counts, last)
+		err := b.writeProgress(ctx, counts, last)
 		switch {
 		case err == nil:
 			last = counts
@@ -72,9 +72,9 @@ func (b *background) report(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// write writes counts into the status if they are others than those that were written last. What
+// writeProgress writes counts into the status if they are others than those that were written last. What
 // earlier holders did is not counted before it is replayed.
-func (b *background) write(ctx context.Context, counts, last outcome.Counts) error {
+func (b *backgroundWriter) writeProgress(ctx context.Context, counts, last outcome.Counts) error {
 	_, err := b.held.Update(ctx, func(o *velerov1.Restore) error {
 		if o.DeletionTimestamp != nil {
 			return errDeleted
@@ -82,16 +82,16 @@ func (b *background) write(ctx context.Context, counts, last outcome.Counts) err
 		if counts == last || !b.records.replayed.Load() {
 			return kube.ErrSkip
 		}
-		progress(o, counts)
+		setProgress(o, counts)
 		return nil
 	})
 	return err
 }
 
-// store stores outcomes as they come, and the last ones when the work is done. Its error ends the
+// storeOutcomes stores outcomes as they come, and the last ones when the work is done. Its error ends the
 // job: another holder closed the records, or they could not be stored for too long, and no other
 // holder could resume the restore.
-func (b *background) store(ctx context.Context, done <-chan struct{}) error {
+func (b *backgroundWriter) storeOutcomes(ctx context.Context, done <-chan struct{}) error {
 	ticker := b.cfg.Clock.NewTicker(b.cfg.RecordEvery)
 	defer ticker.Stop()
 	failing := b.cfg.Clock.Now()
@@ -108,7 +108,7 @@ func (b *background) store(ctx context.Context, done <-chan struct{}) error {
 		case <-ticker.C():
 		case <-b.recorder.Wanted():
 		}
-		err := b.records.flush(ctx, b.recorder)
+		err := b.records.flushRecorder(ctx, b.recorder)
 		switch {
 		case err == nil:
 			failing = b.cfg.Clock.Now()
@@ -116,16 +116,16 @@ func (b *background) store(ctx context.Context, done <-chan struct{}) error {
 			return err
 		case ctx.Err() != nil:
 		case b.cfg.Clock.Since(failing) > b.cfg.StorePatience:
-			return fatal("record the outcomes: %w", err)
+			return fatalErrorf("record the outcomes: %w", err)
 		default:
 			b.log.WarnContext(ctx, "outcomes not recorded; retrying", "error", err)
-			b.pause(ctx, done)
+			b.pauseStoring(ctx, done)
 		}
 	}
 }
 
-// pause waits for the next tick after a failure, however many ask for a flush.
-func (b *background) pause(ctx context.Context, done <-chan struct{}) {
+// pauseStoring waits for the next tick after a failure, however many ask for a flush.
+func (b *backgroundWriter) pauseStoring(ctx context.Context, done <-chan struct{}) {
 	timer := b.cfg.Clock.NewTimer(b.cfg.RecordEvery)
 	defer timer.Stop()
 	select {
@@ -137,10 +137,10 @@ func (b *background) pause(ctx context.Context, done <-chan struct{}) {
 
 // storeLast stores what is left when the job ends here, whatever the reason: all of it has
 // happened.
-func (b *background) storeLast(ctx context.Context) {
+func (b *backgroundWriter) storeLast(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastRecords)
 	defer cancel()
-	if err := b.records.flush(ctx, b.recorder); err != nil {
+	if err := b.records.flushRecorder(ctx, b.recorder); err != nil {
 		b.log.WarnContext(ctx, "last outcomes not recorded", "error", err)
 	}
 }

@@ -92,10 +92,10 @@ func (c *claims) Acquire(_ context.Context, obj metav1.Object) (claim.Claim, err
 	if err != nil {
 		return claim.Claim{}, err
 	}
-	if ok && held.Holder == "alive" {
-		return claim.Claim{}, &claim.HeldError{Holder: held.Holder}
+	if ok && held.Owner == "alive" {
+		return claim.Claim{}, &claim.HeldError{Owner: held.Owner}
 	}
-	return claim.Claim{Holder: c.holder, Epoch: held.Epoch + 1}, nil
+	return claim.Claim{Owner: c.holder, Epoch: held.Epoch + 1}, nil
 }
 
 // Held implements engine.Instance.
@@ -196,8 +196,8 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// tarball stores n ConfigMaps as Velero's backup b.
-func (b *bench) tarball(t *testing.T, n int) []byte {
+// storeTarball stores n ConfigMaps as Velero's backup b.
+func (b *bench) storeTarball(t *testing.T, n int) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	zip := gzip.NewWriter(&out)
@@ -222,8 +222,8 @@ func (b *bench) tarball(t *testing.T, n int) []byte {
 	return out.Bytes()
 }
 
-// create makes a Restore of backup b.
-func (b *bench) create(t *testing.T, admitted bool, change ...func(*velerov1.Restore)) *velerov1.Restore {
+// createRestore makes a Restore of backup b.
+func (b *bench) createRestore(t *testing.T, admitted bool, change ...func(*velerov1.Restore)) *velerov1.Restore {
 	t.Helper()
 	restore := &velerov1.Restore{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "r", UID: types.UID("uid-r")},
@@ -240,16 +240,16 @@ func (b *bench) create(t *testing.T, admitted bool, change ...func(*velerov1.Res
 	return restore
 }
 
-// get reads the Restore as it is now.
-func (b *bench) get(t *testing.T) *velerov1.Restore {
+// getRestore reads the Restore as it is now.
+func (b *bench) getRestore(t *testing.T) *velerov1.Restore {
 	t.Helper()
 	restore := &velerov1.Restore{}
 	require.NoError(t, b.client.Get(t.Context(), client.ObjectKey{Namespace: "velero", Name: "r"}, restore))
 	return restore
 }
 
-// file reads a gzip file of the bucket.
-func (b *bench) file(t *testing.T, key string) string {
+// readGzip reads a gzip file of the bucket.
+func (b *bench) readGzip(t *testing.T, key string) string {
 	t.Helper()
 	body, err := b.store.Get(t.Context(), key)
 	require.NoError(t, err)

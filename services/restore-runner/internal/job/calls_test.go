@@ -61,7 +61,7 @@ func (s *starter) Execute(_ context.Context, o, _ *action.Object, _ *action.Rest
 
 func (*starter) OperationKind() string { return "RestoreItemActionV2" }
 
-func (s *starter) among(b *bench) {
+func (s *starter) addTo(b *bench) {
 	b.config.Actions = func(context.Context, func(joblog.Entry)) job.ActionSet {
 		return job.ActionSet{Items: []action.RestoreItem{s}}
 	}
@@ -74,31 +74,31 @@ const unclear = "the runner ended around this call; it is not made again, since 
 // names it; any other ends as in an undisturbed run.
 func TestNoCallThatMayBeginAnOperationIsMadeTwice(t *testing.T) {
 	t.Parallel()
-	undisturbed := scene(t, "")
-	(&starter{calls: map[string]int{}}).among(undisturbed)
-	whole := undisturbed.live(t, 0, false)
+	undisturbed := newScene(t, "")
+	(&starter{calls: map[string]int{}}).addTo(undisturbed)
+	whole := undisturbed.runLife(t, 0, false)
 	require.True(t, undisturbed.moveOn(t, ""))
-	undisturbed.live(t, 0, false)
-	want := undisturbed.outcome(t)
+	undisturbed.runLife(t, 0, false)
+	want := undisturbed.readOutcome(t)
 	require.Contains(t, want.Results, "no such volume")
 	require.Contains(t, want.Operations, "op-2")
 	for _, after := range []bool{false, true} {
 		t.Run(fmt.Sprint("after the write: ", after), func(t *testing.T) {
 			t.Parallel()
-			for k := 1; ; k += jobtest.Share() {
-				b := scene(t, velerov1.PolicyType(""))
+			for k := 1; ; k += jobtest.WriteStride() {
+				b := newScene(t, velerov1.PolicyType(""))
 				calls := &starter{calls: map[string]int{}}
-				calls.among(b)
-				first := b.live(t, k, after)
-				if !first.gone() {
+				calls.addTo(b)
+				first := b.runLife(t, k, after)
+				if !first.isGone() {
 					require.Greater(t, k, whole.writes/2)
 					break
 				}
-				b.finish(t, "")
+				b.finishRestore(t, "")
 				for id, n := range calls.calls {
 					require.Equal(t, 1, n, "%s, death at write %d: %s", id, k, first.what)
 				}
-				got := b.outcome(t)
+				got := b.readOutcome(t)
 				lost := strings.Count(got.Results, unclear)
 				if lost == 0 {
 					require.Equal(t, want.Objects, got.Objects, "death at write %d: %s", k, first.what)
@@ -119,8 +119,8 @@ func TestNoCallThatMayBeginAnOperationIsMadeTwice(t *testing.T) {
 // was made or not.
 func TestACallThatWasAnnouncedIsNotMadeByTheNextRunner(t *testing.T) {
 	b := newBench(t)
-	b.tarball(t, 3)
-	b.create(t, true)
+	b.storeTarball(t, 3)
+	b.createRestore(t, true)
 	hanging := &hung{starter: starter{calls: map[string]int{}}, called: make(chan struct{})}
 	b.config.Actions = func(context.Context, func(joblog.Entry)) job.ActionSet {
 		return job.ActionSet{Items: []action.RestoreItem{hanging}}
@@ -144,10 +144,10 @@ func TestACallThatWasAnnouncedIsNotMadeByTheNextRunner(t *testing.T) {
 		return job.ActionSet{Items: []action.RestoreItem{rest}}
 	}
 	require.NoError(t, newRunner(next).Run(t.Context(), "r", "uid-r"))
-	r := b.get(t)
+	r := b.getRestore(t)
 	require.Equal(t, velerov1.RestorePhasePartiallyFailed, r.Status.Phase)
 	require.Equal(t, len(begun), r.Status.Errors)
-	results := b.file(t, layout.RestoreResults("r"))
+	results := b.readGzip(t, layout.RestoreResults("r"))
 	for _, id := range begun {
 		require.Zero(t, rest.calls[id], "it may have begun an operation")
 		require.Contains(t, results, "action a.io/begins: Execute of "+id+": "+unclear)

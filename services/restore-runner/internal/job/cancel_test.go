@@ -18,11 +18,11 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/layout"
 )
 
-// ask writes a request to cancel on the restore, and passes it to the guard if told is set.
-func (b *bench) ask(t *testing.T, told bool) {
+// requestCancel writes a request to cancel on the restore, and passes it to the guard if told is set.
+func (b *bench) requestCancel(t *testing.T, told bool) {
 	t.Helper()
-	r := b.get(t)
-	require.NoError(t, cancel.Ask(r, cancel.Request{By: "alice"}))
+	r := b.getRestore(t)
+	require.NoError(t, cancel.WriteRequest(r, cancel.Request{By: "alice"}))
 	require.NoError(t, b.client.Update(t.Context(), r))
 	b.claims.mu.Lock()
 	seen := b.claims.seen
@@ -54,14 +54,14 @@ const manyMaps = 400
 // requireCancelled checks a restore that ended by the request, with all its files.
 func (b *bench) requireCancelled(t *testing.T) *velerov1.Restore {
 	t.Helper()
-	r := b.get(t)
+	r := b.getRestore(t)
 	require.Equal(t, velerov1.RestorePhaseFailed, r.Status.Phase)
 	require.Equal(t, "cancelled by alice", r.Status.FailureReason)
 	require.NotNil(t, r.Status.CompletionTimestamp)
-	require.False(t, cancel.Committing(r))
-	require.Contains(t, b.file(t, layout.RestoreLog("r")), "cancelled by alice")
+	require.False(t, cancel.IsCommitting(r))
+	require.Contains(t, b.readGzip(t, layout.RestoreLog("r")), "cancelled by alice")
 	for _, key := range []string{layout.RestoreResults("r"), layout.RestoreItemOperations("r"), layout.RestoreVolumeInfo("r")} {
-		b.file(t, key)
+		b.readGzip(t, key)
 	}
 	require.Equal(t, []velerov1.RestorePhase{velerov1.RestorePhaseFailed}, b.ended)
 	return r
@@ -69,9 +69,9 @@ func (b *bench) requireCancelled(t *testing.T) *velerov1.Restore {
 
 func TestACancelledRestoreBeginsNothingMore(t *testing.T) {
 	b := newBench(t)
-	b.tarball(t, manyMaps)
-	b.create(t, true)
-	b.atCreate(3, func() { b.ask(t, true) })
+	b.storeTarball(t, manyMaps)
+	b.createRestore(t, true)
+	b.atCreate(3, func() { b.requestCancel(t, true) })
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
 	r := b.requireCancelled(t)
 	created := len(b.cluster.Requests("POST /api/v1/namespaces/a/configmaps"))
@@ -79,15 +79,15 @@ func TestACancelledRestoreBeginsNothingMore(t *testing.T) {
 	require.Less(t, created, manyMaps)
 	require.Equal(t, manyMaps, r.Status.Progress.TotalItems)
 	require.Equal(t, created, r.Status.Progress.ItemsRestored, "what was restored is told")
-	require.Equal(t, created, strings.Count(b.file(t, layout.RestoreResourceList("r")), "(created)"))
+	require.Equal(t, created, strings.Count(b.readGzip(t, layout.RestoreResourceList("r")), "(created)"))
 }
 
 // It was done before the guard looked: the mark finds the request.
 func TestARequestBeforeTheEndIsMarkedCounts(t *testing.T) {
 	b := newBench(t)
-	b.tarball(t, 3)
-	b.create(t, true)
-	b.atCreate(3, func() { b.ask(t, false) })
+	b.storeTarball(t, 3)
+	b.createRestore(t, true)
+	b.atCreate(3, func() { b.requestCancel(t, false) })
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
 	b.requireCancelled(t)
 }
@@ -101,7 +101,7 @@ type marked struct {
 
 func (m *marked) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
 	err := m.Client.Patch(ctx, obj, patch, opts...)
-	if err == nil && cancel.Committing(obj) {
+	if err == nil && cancel.IsCommitting(obj) {
 		m.once.Do(m.do)
 	}
 	return err
@@ -109,22 +109,22 @@ func (m *marked) Patch(ctx context.Context, obj client.Object, patch client.Patc
 
 func TestARequestAfterTheEndIsMarkedIsTooLate(t *testing.T) {
 	b := newBench(t)
-	b.tarball(t, 3)
-	b.create(t, true)
+	b.storeTarball(t, 3)
+	b.createRestore(t, true)
 	asked := false
-	b.config.Client = &marked{Client: b.client, do: func() { asked = true; b.ask(t, true) }}
+	b.config.Client = &marked{Client: b.client, do: func() { asked = true; b.requestCancel(t, true) }}
 	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
 	require.True(t, asked)
-	r := b.get(t)
+	r := b.getRestore(t)
 	require.Equal(t, velerov1.RestorePhaseCompleted, r.Status.Phase)
-	require.False(t, cancel.Committing(r), "nothing is left of the mark")
+	require.False(t, cancel.IsCommitting(r), "nothing is left of the mark")
 }
 
 // The first holder died; its successor creates nothing, and reports what the first one restored.
 func TestASuccessorOfACancelledRestoreTellsWhatWasRestored(t *testing.T) {
 	b := newBench(t)
-	b.tarball(t, manyMaps)
-	b.create(t, true)
+	b.storeTarball(t, manyMaps)
+	b.createRestore(t, true)
 	b.config.RecordBatch = 2
 	ctx, stop := context.WithCancel(t.Context())
 	b.atCreate(20, func() {
@@ -133,15 +133,15 @@ func TestASuccessorOfACancelledRestoreTellsWhatWasRestored(t *testing.T) {
 	})
 	dying := b.config
 	var leave func()
-	dying.REST, leave = b.cluster.Door(nil)
+	dying.REST, leave = b.cluster.OpenFaultyDoor(nil)
 	_ = newRunner(dying).Run(ctx, "r", "uid-r")
 	leave() // what it still sent has no effect
 	before := len(b.cluster.Requests("POST /api/v1/namespaces/a/configmaps"))
 	require.Less(t, before, manyMaps)
-	require.Equal(t, velerov1.RestorePhaseInProgress, b.get(t).Status.Phase)
+	require.Equal(t, velerov1.RestorePhaseInProgress, b.getRestore(t).Status.Phase)
 
 	b.cluster.Fail(nil)
-	b.ask(t, false)
+	b.requestCancel(t, false)
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
 	r := b.requireCancelled(t)
 	require.Len(t, b.cluster.Requests("POST /api/v1/namespaces/a/configmaps"), before, "nothing was begun")
@@ -152,13 +152,13 @@ func TestASuccessorOfACancelledRestoreTellsWhatWasRestored(t *testing.T) {
 // While nothing was restored, the location is not waited for.
 func TestACancelledRestoreDoesNotWaitForItsLocation(t *testing.T) {
 	b := newBench(t)
-	b.create(t, true)
+	b.createRestore(t, true)
 	var once sync.Once
 	b.locations.err = netError{}
-	b.locations.failed = func() { once.Do(func() { b.ask(t, true) }) }
+	b.locations.failed = func() { once.Do(func() { b.requestCancel(t, true) }) }
 	b.config.StorePatience = time.Hour
 	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
-	r := b.get(t)
+	r := b.getRestore(t)
 	require.Equal(t, velerov1.RestorePhaseFailed, r.Status.Phase)
 	require.Equal(t, "cancelled by alice", r.Status.FailureReason)
 }
@@ -173,17 +173,17 @@ func (netError) Temporary() bool { return true }
 // A claim that was taken ends the job as ever, cancelled or not.
 func TestALostClaimOutweighsTheRequest(t *testing.T) {
 	b := newBench(t)
-	b.tarball(t, manyMaps)
-	b.create(t, true)
+	b.storeTarball(t, manyMaps)
+	b.createRestore(t, true)
 	b.atCreate(3, func() {
-		b.ask(t, true)
-		taken := b.get(t)
-		require.NoError(t, claim.Set(taken, claim.Claim{Holder: "queue-scheduler", Epoch: 2}))
+		b.requestCancel(t, true)
+		taken := b.getRestore(t)
+		require.NoError(t, claim.Set(taken, claim.Claim{Owner: "queue-scheduler", Epoch: 2}))
 		require.NoError(t, b.client.Update(t.Context(), taken))
 		b.claims.loseIt()
 	})
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
-	r := b.get(t)
+	r := b.getRestore(t)
 	require.Equal(t, velerov1.RestorePhaseInProgress, r.Status.Phase)
 	require.Empty(t, r.Annotations[holdfast.AnnotationCommitting])
 	require.Empty(t, b.ended)

@@ -40,10 +40,10 @@ type control struct {
 
 func newControl(b *bench) *control { return &control{runner: newRunner(b.config), cleaner: &b.cleaner} }
 
-// away ends the delivery of hints.
-func (c *control) away() { c.bus.Down(true) }
+// stopHints ends the delivery of hints.
+func (c *control) stopHints() { c.bus.Down(true) }
 
-func (c *control) reconcile(t *testing.T) ctrl.Result {
+func (c *control) reconcileRestore(t *testing.T) ctrl.Result {
 	t.Helper()
 	result, err := c.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "velero", Name: "r"}})
 	require.NoError(t, err)
@@ -54,7 +54,7 @@ func TestUnfinishedRestoresAreAnnouncedUntilTheyEnd(t *testing.T) {
 	held := func(holder string) func(*velerov1.Restore) {
 		return func(r *velerov1.Restore) {
 			r.Status.Phase = velerov1.RestorePhaseInProgress
-			_ = claim.Set(r, claim.Claim{Holder: holder, Epoch: 1})
+			_ = claim.Set(r, claim.Claim{Owner: holder, Epoch: 1})
 		}
 	}
 	nothing := func(*velerov1.Restore) {}
@@ -81,14 +81,14 @@ func TestUnfinishedRestoresAreAnnouncedUntilTheyEnd(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			b.create(t, tt.admitted, tt.change)
+			b.createRestore(t, tt.admitted, tt.change)
 			c := newControl(b)
-			result := c.reconcile(t)
+			result := c.reconcileRestore(t)
 			require.Len(t, c.bus.Sent(), tt.hints)
 			require.Equal(t, tt.again, result.RequeueAfter > 0)
 		})
 	}
-	require.Zero(t, newControl(newBench(t)).reconcile(t), "an absent one is nobody's business")
+	require.Zero(t, newControl(newBench(t)).reconcileRestore(t), "an absent one is nobody's business")
 }
 
 // A restore that another server left is not announced to anybody who takes it, or not at all
@@ -96,13 +96,13 @@ func TestUnfinishedRestoresAreAnnouncedUntilTheyEnd(t *testing.T) {
 func TestARestoreThatAnotherServerLeftIsTakenWithoutMessages(t *testing.T) {
 	for _, phase := range []velerov1.RestorePhase{velerov1.RestorePhaseInProgress, velerov1.RestorePhaseWaitingForPluginOperations} {
 		b := newBench(t)
-		b.left(t, phase)
+		b.createLeftRestore(t, phase)
 		c := newControl(b)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- c.Serve(ctx) }()
-		c.reconcile(t)
-		require.Eventually(t, func() bool { return b.get(t).Status.Phase.Terminal() }, time.Minute, 10*time.Millisecond)
+		c.reconcileRestore(t)
+		require.Eventually(t, func() bool { return b.getRestore(t).Status.Phase.Terminal() }, time.Minute, 10*time.Millisecond)
 		cancel()
 		require.NoError(t, <-done)
 	}
@@ -110,15 +110,15 @@ func TestARestoreThatAnotherServerLeftIsTakenWithoutMessages(t *testing.T) {
 
 func TestWithoutMessagesTheRunnerLooksItself(t *testing.T) {
 	b := newBench(t)
-	b.tarball(t, 3)
-	b.create(t, true)
+	b.storeTarball(t, 3)
+	b.createRestore(t, true)
 	c := newControl(b)
-	c.away()
+	c.stopHints()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.Serve(ctx) }()
-	c.reconcile(t)
-	require.Eventually(t, func() bool { return b.get(t).Status.Phase == velerov1.RestorePhaseCompleted }, time.Minute, 10*time.Millisecond)
+	c.reconcileRestore(t)
+	require.Eventually(t, func() bool { return b.getRestore(t).Status.Phase == velerov1.RestorePhaseCompleted }, time.Minute, 10*time.Millisecond)
 	cancel()
 	require.NoError(t, <-done)
 }
@@ -136,11 +136,11 @@ func (l *later) Since(t time.Time) time.Duration { return l.Now().Sub(t) }
 // after a while.
 func TestRestoresAnnouncedInVainAreBegun(t *testing.T) {
 	b := newBench(t)
-	b.tarball(t, 3)
+	b.storeTarball(t, 3)
 	now := &later{}
 	b.config.Clock = now
 	b.runner = newRunner(b.config)
-	b.create(t, true)
+	b.createRestore(t, true)
 	c := newControl(b)
 	c.bus.Swallow(true)
 	serve := func() (stop func()) {
@@ -150,14 +150,14 @@ func TestRestoresAnnouncedInVainAreBegun(t *testing.T) {
 		return func() { cancel(); require.NoError(t, <-done) }
 	}
 	defer serve()()
-	c.reconcile(t)
+	c.reconcileRestore(t)
 	now.by.Add(int64(15 * time.Second))
-	c.reconcile(t)
-	require.Empty(t, b.get(t).Status.Phase, "the hint has its time")
+	c.reconcileRestore(t)
+	require.Empty(t, b.getRestore(t).Status.Phase, "the hint has its time")
 	now.by.Add(int64(15 * time.Second))
-	c.reconcile(t)
+	c.reconcileRestore(t)
 	require.Len(t, c.bus.Sent(), 3)
-	require.Eventually(t, func() bool { return b.get(t).Status.Phase == velerov1.RestorePhaseCompleted }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return b.getRestore(t).Status.Phase == velerov1.RestorePhaseCompleted }, time.Minute, 10*time.Millisecond)
 }
 
 func TestUnannouncedRestoresAreBounded(t *testing.T) {
@@ -180,10 +180,10 @@ func TestUnannouncedRestoresAreBounded(t *testing.T) {
 		mu.Unlock()
 	}
 	c := newControl(b)
-	c.away()
+	c.stopHints()
 	names := []string{"r1", "r2", "r3", "r4"}
 	for _, name := range names {
-		b.create(t, false, func(r *velerov1.Restore) {
+		b.createRestore(t, false, func(r *velerov1.Restore) {
 			r.Name, r.UID, r.Spec.NamespaceMapping = name, types.UID(name), map[string]string{"a": name}
 		})
 		require.NoError(t, b.ledger.Admit(t.Context(), ledger.Entry{UID: types.UID(name), Kind: ledger.KindRestore, Namespace: "velero",
@@ -208,10 +208,10 @@ func TestUnannouncedRestoresAreBounded(t *testing.T) {
 
 func TestDeathOfAHolderStartsTheTakeover(t *testing.T) {
 	b := newBench(t)
-	b.tarball(t, 3)
-	b.create(t, true, func(r *velerov1.Restore) {
+	b.storeTarball(t, 3)
+	b.createRestore(t, true, func(r *velerov1.Restore) {
 		r.Status.Phase = velerov1.RestorePhaseInProgress
-		_ = claim.Set(r, claim.Claim{Holder: "dead", Epoch: 4})
+		_ = claim.Set(r, claim.Claim{Owner: "dead", Epoch: 4})
 	})
 	expired, done := make(chan string, 1), make(chan error, 1)
 	b.claims.expired = expired
@@ -220,8 +220,8 @@ func TestDeathOfAHolderStartsTheTakeover(t *testing.T) {
 	go func() { done <- c.Serve(ctx) }()
 	expired <- "somebody else"
 	expired <- "dead"
-	require.Eventually(t, func() bool { return b.get(t).Status.Phase == velerov1.RestorePhaseCompleted }, time.Minute, 10*time.Millisecond)
-	held, _, err := claim.Parse(b.get(t))
+	require.Eventually(t, func() bool { return b.getRestore(t).Status.Phase == velerov1.RestorePhaseCompleted }, time.Minute, 10*time.Millisecond)
+	held, _, err := claim.Parse(b.getRestore(t))
 	require.NoError(t, err)
 	require.EqualValues(t, 5, held.Epoch)
 	cancel()
@@ -231,23 +231,23 @@ func TestDeathOfAHolderStartsTheTakeover(t *testing.T) {
 
 func TestDeletedRestoresAreCleanedOnceNobodyWritesThem(t *testing.T) {
 	b := newBench(t)
-	restore := b.create(t, true, func(r *velerov1.Restore) {
+	restore := b.createRestore(t, true, func(r *velerov1.Restore) {
 		r.Finalizers = []string{velerov1.RestoreFinalizer}
 		r.Status.Phase = velerov1.RestorePhaseInProgress
-		_ = claim.Set(r, claim.Claim{Holder: "alive", Epoch: 1})
+		_ = claim.Set(r, claim.Claim{Owner: "alive", Epoch: 1})
 	})
 	require.NoError(t, b.client.Delete(t.Context(), restore))
 	c := newControl(b)
-	require.Positive(t, c.reconcile(t).RequeueAfter)
+	require.Positive(t, c.reconcileRestore(t).RequeueAfter)
 	require.Empty(t, c.cleaner.cleaned, "its holder lives")
 
-	restore = b.get(t)
-	require.NoError(t, claim.Set(restore, claim.Claim{Holder: "dead", Epoch: 1}))
+	restore = b.getRestore(t)
+	require.NoError(t, claim.Set(restore, claim.Claim{Owner: "dead", Epoch: 1}))
 	require.NoError(t, b.client.Update(t.Context(), restore))
 	c.cleaner.err = errors.New("bucket away")
-	require.Positive(t, c.reconcile(t).RequeueAfter, "tried again")
+	require.Positive(t, c.reconcileRestore(t).RequeueAfter, "tried again")
 	c.cleaner.err = nil
-	require.Zero(t, c.reconcile(t))
+	require.Zero(t, c.reconcileRestore(t))
 	require.Equal(t, []string{"r", "r"}, c.cleaner.cleaned)
 }
 
@@ -256,23 +256,23 @@ func TestTheFilesOfADeletedRestoreWaitForWhatItPaused(t *testing.T) {
 	b := newBench(t)
 	now := &later{}
 	b.config.Clock = now
-	restore := b.create(t, true, func(r *velerov1.Restore) {
+	restore := b.createRestore(t, true, func(r *velerov1.Restore) {
 		r.Finalizers = []string{velerov1.RestoreFinalizer}
 		r.Status.Phase = velerov1.RestorePhaseFailed
 		require.NoError(t, paused.Set(r, "default"))
 	})
 	require.NoError(t, b.client.Delete(t.Context(), restore))
 	c := newControl(b)
-	require.Positive(t, c.reconcile(t).RequeueAfter)
+	require.Positive(t, c.reconcileRestore(t).RequeueAfter)
 	require.Empty(t, c.cleaner.cleaned)
 	now.by.Add(int64(b.config.StorePatience))
-	require.Zero(t, c.reconcile(t), "they do not wait for ever")
+	require.Zero(t, c.reconcileRestore(t), "they do not wait for ever")
 	require.Len(t, c.cleaner.cleaned, 1)
 
 	now.by.Store(0)
-	restore = b.get(t)
+	restore = b.getRestore(t)
 	paused.Clear(restore)
 	require.NoError(t, b.client.Update(t.Context(), restore))
-	require.Zero(t, c.reconcile(t))
+	require.Zero(t, c.reconcileRestore(t))
 	require.Len(t, c.cleaner.cleaned, 2)
 }

@@ -24,13 +24,13 @@ func TestWhetherClaimsAreFilledFollowsThePlan(t *testing.T) {
 				{"volumesnapshots.snapshot.storage.k8s.io", "snapshot.storage.k8s.io/v1", "VolumeSnapshot", "a", "s",
 					object{"status": object{"boundVolumeSnapshotContentName": "gone"}}, nil},
 			})
-			b.create(t, true)
+			b.createRestore(t, true)
 			ctx, stop := context.WithCancel(t.Context())
 			die := sync.OnceFunc(func() { stop(); b.claims.loseIt() })
 			dying := b.config
 			dying.CSI = planned
 			var leave func()
-			dying.REST, leave = b.cluster.Door(func(r *http.Request, _ map[string]any) (int, bool) {
+			dying.REST, leave = b.cluster.OpenFaultyDoor(func(r *http.Request, _ map[string]any) (int, bool) {
 				if r.Method != http.MethodPost {
 					return 0, false
 				}
@@ -42,7 +42,7 @@ func TestWhetherClaimsAreFilledFollowsThePlan(t *testing.T) {
 
 			b.config.Claims, b.config.CSI = &claims{holder: "next"}, !planned
 			require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
-			results := b.file(t, layout.RestoreResults("r"))
+			results := b.readGzip(t, layout.RestoreResults("r"))
 			claim := b.cluster.Object("/api/v1/namespaces/a/persistentvolumeclaims/c")
 			if planned {
 				require.Contains(t, results, "CSI snapshot a/s of the claim: the VolumeSnapshot or its content is not in the backup")

@@ -11,18 +11,18 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/podhook"
 )
 
-// ending decides how a restore ends, and publishes its files.
-type ending struct {
+// restoreEnding decides how a restore ends, and publishes its files.
+type restoreEnding struct {
 	*session
-	inputs *inputs
+	inputs *restoreInputs
 	// undecided: how the restore ends could not be recorded, so that no file may be stored.
 	undecided bool
 }
 
-// decide writes the outcome of the restore as its last record, before any file is uploaded: every
+// recordEnd writes the outcome of the restore as its last record, before any file is uploaded: every
 // later holder follows it, so that files and phase agree. A reason means Failed. The decision of an
 // earlier holder is kept.
-func (e *ending) decide(ctx context.Context, end outcome.Finished) (*outcome.Finished, error) {
+func (e *restoreEnding) recordEnd(ctx context.Context, end outcome.Finished) (*outcome.Finished, error) {
 	in := e.inputs
 	if in.records.head.Finished != nil {
 		return in.records.head.Finished, nil
@@ -38,8 +38,8 @@ func (e *ending) decide(ctx context.Context, end outcome.Finished) (*outcome.Fin
 		end.Phase = velerov1.RestorePhasePartiallyFailed
 	}
 	finished := in.recorder.Finish(end)
-	_, err := retried(ctx, e.stores(), "record how the restore ends", func() (struct{}, error) {
-		return struct{}{}, in.records.flush(ctx, in.recorder)
+	_, err := retryStoreCall(ctx, e.storeRetries(), "record how the restore ends", func() (struct{}, error) {
+		return struct{}{}, in.records.flushRecorder(ctx, in.recorder)
 	})
 	switch {
 	case errors.Is(err, claim.ErrLost):
@@ -55,23 +55,23 @@ func (e *ending) decide(ctx context.Context, end outcome.Finished) (*outcome.Fin
 	return finished, nil
 }
 
-// explain leaves the log of a restore that ends as Failed in the bucket, and all files of one that
+// explainFailure leaves the log of a restore that ends as Failed in the bucket, and all files of one that
 // was cancelled, and returns how it ends, nil if that is not decided. Not much time is spent on it:
 // the reason may be that the bucket is away, and who cancels waits.
-func (e *ending) explain(ctx context.Context, failure error) *outcome.Finished {
+func (e *restoreEnding) explainFailure(ctx context.Context, failure error) *outcome.Finished {
 	var fatal *fatalError
 	if ctx.Err() != nil || !errors.As(failure, &fatal) || e.inputs.records == nil {
 		return nil
 	}
-	end, limit := outcome.Finished{Reason: e.reason(fatal), Cancelled: cancelled(fatal) != nil}, explainLimit
+	end, limit := outcome.Finished{Reason: e.failureReason(fatal), Cancelled: cancelRequestOf(fatal) != nil}, explainLimit
 	if end.Cancelled {
 		limit = cancelledLimit
 	}
 	ctx, stop := context.WithTimeout(ctx, limit)
 	defer stop()
-	finished, err := e.decide(ctx, end)
+	finished, err := e.recordEnd(ctx, end)
 	if err == nil {
-		err = e.publish(ctx, finished)
+		err = e.publishFiles(ctx, finished)
 	}
 	if err != nil {
 		e.log.WarnContext(ctx, "log of the failed restore not stored", "error", err)

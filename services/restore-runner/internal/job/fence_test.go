@@ -22,26 +22,26 @@ import (
 // A runner stopped in the middle of a request wakes up when another has long finished, or in the
 // middle of its work.
 func TestAWokenRunnerDoesNoHarm(t *testing.T) {
-	undisturbed := scene(t, velerov1.PolicyTypeUpdate)
-	undisturbed.live(t, 0, false)
-	want := undisturbed.outcome(t)
+	undisturbed := newScene(t, velerov1.PolicyTypeUpdate)
+	undisturbed.runLife(t, 0, false)
+	want := undisturbed.readOutcome(t)
 	for _, confirmed := range []bool{true, false} {
 		for _, meanwhile := range []bool{false, true} {
 			for _, at := range []int64{1, 3, 8, 14, 20} {
 				t.Run(fmt.Sprint("request ", at, " confirmed ", confirmed, " meanwhile ", meanwhile), func(t *testing.T) {
-					b := scene(t, velerov1.PolicyTypeUpdate)
-					awake(t, b, at, confirmed, meanwhile)
-					require.Equal(t, want, b.outcome(t))
+					b := newScene(t, velerov1.PolicyTypeUpdate)
+					testPausedRunner(t, b, at, confirmed, meanwhile)
+					require.Equal(t, want, b.readOutcome(t))
 				})
 			}
 		}
 	}
 }
 
-// awake pauses a runner at a request that changes the cluster, lets another take over, and wakes it
+// testPausedRunner pauses a runner at a request that changes the cluster, lets another take over, and wakes it
 // at its end, or at its first request. Unless confirmed it detects the takeover by the records
 // alone.
-func awake(t *testing.T, b *bench, at int64, confirmed, meanwhile bool) {
+func testPausedRunner(t *testing.T, b *bench, at int64, confirmed, meanwhile bool) {
 	t.Helper()
 	var requests atomic.Int64
 	paused, wake := make(chan struct{}), make(chan struct{})
@@ -54,7 +54,7 @@ func awake(t *testing.T, b *bench, at int64, confirmed, meanwhile bool) {
 			if meanwhile {
 				woken.Do(func() { close(wake) })
 			}
-			return refuse(r, body)
+			return refuseAdmission(r, body)
 		}
 		if n := requests.Add(1); n >= at {
 			if n == at {
@@ -62,7 +62,7 @@ func awake(t *testing.T, b *bench, at int64, confirmed, meanwhile bool) {
 			}
 			<-wake
 		}
-		return refuse(r, body)
+		return refuseAdmission(r, body)
 	})
 	zombie := b.config
 	own := &claims{holder: "zombie", confirm: func() error {
@@ -83,22 +83,22 @@ func awake(t *testing.T, b *bench, at int64, confirmed, meanwhile bool) {
 	woken.Do(func() { close(wake) })
 	require.NoError(t, <-ended, "it stopped by itself")
 	b.cluster.Fail(nil)
-	held, _, err := claim.Parse(b.get(t))
+	held, _, err := claim.Parse(b.getRestore(t))
 	require.NoError(t, err)
-	require.Equal(t, claim.Claim{Holder: "successor", Epoch: 2}, held)
+	require.Equal(t, claim.Claim{Owner: "successor", Epoch: 2}, held)
 }
 
 func TestAnEditOfTheRestoreDoesNotDisturbIt(t *testing.T) {
 	b := newBench(t)
-	interrupted(t, b, func() {
-		r := b.get(t)
+	prepareInterrupted(t, b, func() {
+		r := b.getRestore(t)
 		r.Labels = map[string]string{"team": "x"}
 		if err := b.client.Update(t.Context(), r); err != nil {
 			t.Error(err)
 		}
 	})
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
-	r := b.get(t)
+	r := b.getRestore(t)
 	require.Equal(t, velerov1.RestorePhaseCompleted, r.Status.Phase)
 	require.Equal(t, "x", r.Labels["team"])
 	held, _, err := claim.Parse(r)
@@ -109,8 +109,8 @@ func TestAnEditOfTheRestoreDoesNotDisturbIt(t *testing.T) {
 // Nothing in flight is cut off by a stop, and nothing new begun.
 func TestAStopLetsWhatIsInFlightEnd(t *testing.T) {
 	b := newBench(t)
-	b.tarball(t, 60)
-	b.create(t, true)
+	b.storeTarball(t, 60)
+	b.createRestore(t, true)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var inFlight atomic.Int64
@@ -124,9 +124,9 @@ func TestAStopLetsWhatIsInFlightEnd(t *testing.T) {
 		return 0, false
 	})
 	require.ErrorIs(t, b.runner.Run(ctx, "r", "uid-r"), context.Canceled)
-	held, _, err := claim.Parse(b.get(t))
+	held, _, err := claim.Parse(b.getRestore(t))
 	require.NoError(t, err)
-	require.Empty(t, held.Holder)
+	require.Empty(t, held.Owner)
 	begun := int(inFlight.Load())
 	require.Less(t, begun, 60)
 
@@ -134,20 +134,20 @@ func TestAStopLetsWhatIsInFlightEnd(t *testing.T) {
 	next := b.config
 	next.Claims = &claims{holder: "next"}
 	require.NoError(t, newRunner(next).Run(t.Context(), "r", "uid-r"))
-	r := b.get(t)
+	r := b.getRestore(t)
 	require.Equal(t, velerov1.RestorePhaseCompleted, r.Status.Phase)
 	require.Equal(t, &velerov1.RestoreProgress{TotalItems: 60, ItemsRestored: 60}, r.Status.Progress)
 	require.Len(t, b.cluster.Requests("POST /api/v1/namespaces/a/configmaps"), 60, "each object was touched once")
-	require.Contains(t, b.file(t, layout.RestoreLog("r")), fmt.Sprintf("restore goes on at epoch 2: %d of 60", begun))
+	require.Contains(t, b.readGzip(t, layout.RestoreLog("r")), fmt.Sprintf("restore goes on at epoch 2: %d of 60", begun))
 }
 
 // What does not end in time has no outcome, least of all a failure.
 func TestAStopDoesNotWaitForEver(t *testing.T) {
 	for name, policy := range map[string]velerov1.PolicyType{"creation": "", "update": velerov1.PolicyTypeUpdate} {
 		t.Run(name, func(t *testing.T) {
-			b := scene(t, policy)
-			undisturbed := scene(t, policy)
-			undisturbed.live(t, 0, false)
+			b := newScene(t, policy)
+			undisturbed := newScene(t, policy)
+			undisturbed.runLife(t, 0, false)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			method := map[string]string{"creation": http.MethodPost, "update": http.MethodPatch}[name]
@@ -156,21 +156,21 @@ func TestAStopDoesNotWaitForEver(t *testing.T) {
 					cancel()
 					<-r.Context().Done()
 				}
-				return refuse(r, body)
+				return refuseAdmission(r, body)
 			})
 			config := b.config
 			config.Clock = quick{}
 			require.ErrorIs(t, newRunner(config).Run(ctx, "r", "uid-r"), context.Canceled)
-			b.live(t, 0, false)
-			require.Equal(t, undisturbed.outcome(t), b.outcome(t))
+			b.runLife(t, 0, false)
+			require.Equal(t, undisturbed.readOutcome(t), b.readOutcome(t))
 		})
 	}
 }
 
 func TestAHandedOverRestoreGoesOnWithoutAnyMessage(t *testing.T) {
 	b := newBench(t)
-	b.tarball(t, 3)
-	b.create(t, true, func(r *velerov1.Restore) {
+	b.storeTarball(t, 3)
+	b.createRestore(t, true, func(r *velerov1.Restore) {
 		r.Status.Phase = velerov1.RestorePhaseInProgress
 		_ = claim.Set(r, claim.Claim{Epoch: 1})
 	})
@@ -178,22 +178,22 @@ func TestAHandedOverRestoreGoesOnWithoutAnyMessage(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.Serve(ctx) }()
-	c.reconcile(t)
-	require.Eventually(t, func() bool { return b.get(t).Status.Phase == velerov1.RestorePhaseCompleted }, time.Minute, 10*time.Millisecond)
+	c.reconcileRestore(t)
+	require.Eventually(t, func() bool { return b.getRestore(t).Status.Phase == velerov1.RestorePhaseCompleted }, time.Minute, 10*time.Millisecond)
 	cancel()
 	require.NoError(t, <-done)
 }
 
 // No successor can read the records in the work directory of a dead runner.
 func TestATakeoverAtAReadOnlyLocationStartsFromThePlan(t *testing.T) {
-	want := scene(t, "")
-	want.live(t, 0, false)
+	want := newScene(t, "")
+	want.runLife(t, 0, false)
 	for _, at := range []int{2, 6, 12, 18} {
-		b := scene(t, "")
+		b := newScene(t, "")
 		b.locations.store = objectstore.ReadOnly(b.store)
-		require.True(t, b.live(t, at, true).gone())
-		b.live(t, 0, false)
-		r, w := b.get(t), want.get(t)
+		require.True(t, b.runLife(t, at, true).isGone())
+		b.runLife(t, 0, false)
+		r, w := b.getRestore(t), want.getRestore(t)
 		require.Equal(t, w.Status.Phase, r.Status.Phase)
 		require.Equal(t, w.Status.Progress, r.Status.Progress)
 		require.Equal(t, w.Status.Errors, r.Status.Errors)
@@ -211,14 +211,14 @@ func TestDeathOfAFailingRestore(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		for k := 1; ; k++ {
 			b := newBench(t) // without a tarball
-			b.create(t, true)
-			first := b.live(t, k, after)
-			b.live(t, 0, false)
-			r := b.get(t)
+			b.createRestore(t, true)
+			first := b.runLife(t, k, after)
+			b.runLife(t, 0, false)
+			r := b.getRestore(t)
 			require.Equal(t, velerov1.RestorePhaseFailed, r.Status.Phase, first.what)
 			require.Contains(t, r.Status.FailureReason, "open the tarball")
-			require.Equal(t, 1, strings.Count(b.file(t, layout.RestoreLog("r")), "restore failed: open the tarball"))
-			if !first.gone() {
+			require.Equal(t, 1, strings.Count(b.readGzip(t, layout.RestoreLog("r")), "restore failed: open the tarball"))
+			if !first.isGone() {
 				require.Greater(t, k, 4)
 				break
 			}
@@ -229,13 +229,13 @@ func TestDeathOfAFailingRestore(t *testing.T) {
 // An object of an earlier restore of the same name is not this one's work.
 func TestATakeoverKnowsItsOwnObjectsByTheirAge(t *testing.T) {
 	b := newBench(t)
-	b.tarball(t, 1)
-	b.create(t, true, func(r *velerov1.Restore) { r.CreationTimestamp.Time = time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC) })
-	require.True(t, b.live(t, 5, true).gone())
+	b.storeTarball(t, 1)
+	b.createRestore(t, true, func(r *velerov1.Restore) { r.CreationTimestamp.Time = time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC) })
+	require.True(t, b.runLife(t, 5, true).isGone())
 	labels := object{"velero.io/backup-name": "b", "velero.io/restore-name": "r"}
 	b.cluster.Put("/api/v1/namespaces/a", object{"metadata": object{"name": "a"}})
 	b.cluster.Put("/api/v1/namespaces/a/configmaps/c000", object{"apiVersion": "v1", "kind": "ConfigMap", "data": object{"k": "old"},
 		"metadata": object{"name": "c000", "namespace": "a", "labels": labels}}) // of January the 1st
-	b.live(t, 0, false)
-	require.Contains(t, b.file(t, layout.RestoreResourceList("r")), "c000(failed)")
+	b.runLife(t, 0, false)
+	require.Contains(t, b.readGzip(t, layout.RestoreResourceList("r")), "c000(failed)")
 }

@@ -28,36 +28,36 @@ const (
 	cancelledLimit = 30 * time.Second
 )
 
-// files are the files of one restore while they are in the work directory.
-type files struct {
+// workFiles are the files of one restore while they are in the work directory.
+type workFiles struct {
 	logFile *os.File
 	log     *outcome.Log
 }
 
-func newFiles(dir string, restore *velerov1.Restore) (*files, error) {
+func newFiles(dir string, restore *velerov1.Restore) (*workFiles, error) {
 	f, err := os.Create(filepath.Join(dir, "log.gz"))
 	if err != nil {
 		return nil, err
 	}
-	return &files{logFile: f, log: outcome.NewLog(f, restore.Namespace+"/"+restore.Name)}, nil
+	return &workFiles{logFile: f, log: outcome.NewLog(f, restore.Namespace+"/"+restore.Name)}, nil
 }
 
-func (f *files) close() { _ = f.logFile.Close() }
+func (f *workFiles) close() { _ = f.logFile.Close() }
 
-// publish puts the files of the restore into the bucket, in Velero 1.18's order. As there, a file
+// publishFiles puts the files of the restore into the bucket, in Velero 1.18's order. As there, a file
 // that cannot be stored does not change the outcome; it is logged. A restore that failed as a whole
 // has its log only, and its operations; a cancelled one has them all.
-func (e *ending) publish(ctx context.Context, end *outcome.Finished) error {
+func (e *restoreEnding) publishFiles(ctx context.Context, end *outcome.Finished) error {
 	in := e.inputs
 	if err := in.recorder.Files().CloseLog(); err != nil {
-		return fatal("write the log: %w", err)
+		return fatalErrorf("write the log: %w", err)
 	}
 	if e.undecided || in.records.readOnly {
 		e.log.ErrorContext(ctx, "files of the restore not stored: the location cannot be written")
 		return nil
 	}
 	name := e.restore.Name
-	if err := e.upload(ctx, layout.RestoreLog(name), in.files.logFile); err != nil {
+	if err := e.uploadFile(ctx, layout.RestoreLog(name), in.files.logFile); err != nil {
 		return err
 	}
 	if end.Phase == velerov1.RestorePhaseFailed && !end.Cancelled {
@@ -83,28 +83,28 @@ func (e *ending) publish(ctx context.Context, end *outcome.Finished) error {
 }
 
 // publishOne compresses one document in the work directory and stores it.
-func (e *ending) publishOne(ctx context.Context, key string, write func(io.Writer) error) (err error) {
+func (e *restoreEnding) publishOne(ctx context.Context, key string, write func(io.Writer) error) (err error) {
 	file, err := os.CreateTemp(e.inputs.dir, "file-")
 	if err != nil {
-		return fatal("write %s: %w", key, err)
+		return fatalErrorf("write %s: %w", key, err)
 	}
 	defer func() { err = errors.Join(err, file.Close(), os.Remove(file.Name())) }()
 	buffer := bufio.NewWriter(file)
 	zip := gzip.NewWriter(buffer)
 	if err := errors.Join(write(zip), zip.Close(), buffer.Flush()); err != nil {
-		return fatal("write %s: %w", key, err)
+		return fatalErrorf("write %s: %w", key, err)
 	}
-	return e.upload(ctx, key, file)
+	return e.uploadFile(ctx, key, file)
 }
 
-// upload stores a file once. An existing one was stored by an interrupted holder, or is of a former
+// uploadFile stores a file once. An existing one was stored by an interrupted holder, or is of a former
 // restore of the same name and replaced.
-func (e *ending) upload(ctx context.Context, key string, file *os.File) error {
+func (e *restoreEnding) uploadFile(ctx context.Context, key string, file *os.File) error {
 	failpoint.Hit("restore-runner/before-file")
 	if err := e.held.Confirm(ctx); err != nil {
 		return fmt.Errorf("store %s: %w", key, err)
 	}
-	_, err := retried(ctx, e.stores(), "store "+key, func() (struct{}, error) { return struct{}{}, place(ctx, e.inputs.store, key, file) })
+	_, err := retryStoreCall(ctx, e.storeRetries(), "store "+key, func() (struct{}, error) { return struct{}{}, placeFile(ctx, e.inputs.store, key, file) })
 	if ctx.Err() != nil {
 		return fmt.Errorf("store %s: %w", key, context.Cause(ctx))
 	}
@@ -115,14 +115,14 @@ func (e *ending) upload(ctx context.Context, key string, file *os.File) error {
 	return nil
 }
 
-func place(ctx context.Context, store objectstore.Store, key string, file *os.File) error {
+func placeFile(ctx context.Context, store objectstore.Store, key string, file *os.File) error {
 	size, err := file.Seek(0, io.SeekEnd)
 	if err != nil {
-		return fatal("read %s: %w", key, err)
+		return fatalErrorf("read %s: %w", key, err)
 	}
 	rewind := func() error {
 		if _, err := file.Seek(0, io.SeekStart); err != nil {
-			return fatal("read %s: %w", key, err)
+			return fatalErrorf("read %s: %w", key, err)
 		}
 		return nil
 	}
@@ -136,7 +136,7 @@ func place(ctx context.Context, store objectstore.Store, key string, file *os.Fi
 	if err := rewind(); err != nil {
 		return err
 	}
-	if same, err := holds(ctx, store, key, file); err != nil || same {
+	if same, err := holdsContent(ctx, store, key, file); err != nil || same {
 		return err
 	}
 	if err := rewind(); err != nil {
@@ -145,8 +145,8 @@ func place(ctx context.Context, store objectstore.Store, key string, file *os.Fi
 	return store.Put(ctx, key, file, size)
 }
 
-// holds reports whether the object under key has the content of r.
-func holds(ctx context.Context, store objectstore.Store, key string, r io.Reader) (bool, error) {
+// holdsContent reports whether the object under key has the content of r.
+func holdsContent(ctx context.Context, store objectstore.Store, key string, r io.Reader) (bool, error) {
 	body, err := store.Get(ctx, key)
 	if err != nil {
 		return false, err

@@ -12,12 +12,12 @@ import (
 
 func TestAFailedRestoreLeavesItsLog(t *testing.T) {
 	b := newBench(t) // without a tarball
-	b.create(t, true)
+	b.createRestore(t, true)
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
-	r := b.get(t)
+	r := b.getRestore(t)
 	require.Equal(t, velerov1.RestorePhaseFailed, r.Status.Phase)
 	require.Zero(t, r.Status.Errors)
-	log := b.file(t, layout.RestoreLog("r"))
+	log := b.readGzip(t, layout.RestoreLog("r"))
 	require.Contains(t, log, "level=error")
 	require.Contains(t, log, "restore failed: open the tarball")
 }
@@ -25,9 +25,9 @@ func TestAFailedRestoreLeavesItsLog(t *testing.T) {
 func TestAFailureWithoutAWritableBucketIsToldAllTheSame(t *testing.T) {
 	b := newBench(t)
 	b.locations.store = objectstore.ReadOnly(b.store)
-	b.create(t, true)
+	b.createRestore(t, true)
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
-	r := b.get(t)
+	r := b.getRestore(t)
 	require.Equal(t, velerov1.RestorePhaseFailed, r.Status.Phase)
 	require.Contains(t, r.Status.FailureReason, "open the tarball")
 	_, err := b.store.Get(t.Context(), layout.RestoreLog("r"))

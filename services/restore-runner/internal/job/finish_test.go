@@ -38,13 +38,13 @@ func TestALostTerminalWriteIsRepeatedAndNotTheRestore(t *testing.T) {
 	for name, carry := range map[string]bool{"request lost": false, "answer lost": true} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			b.tarball(t, 3)
-			b.create(t, true)
+			b.storeTarball(t, 3)
+			b.createRestore(t, true)
 			c := &unlucky{Client: b.client, carry: carry}
 			c.lose.Store(1)
 			b.config.Client = c
 			require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
-			r := b.get(t)
+			r := b.getRestore(t)
 			require.Equal(t, velerov1.RestorePhaseCompleted, r.Status.Phase)
 			held, _, err := claim.Parse(r)
 			require.NoError(t, err)

@@ -13,7 +13,7 @@ import (
 // leftUnfinished reports whether another server began a restore and has not ended it.
 func leftUnfinished(restore *velerov1.Restore) bool {
 	phase := restore.Status.Phase
-	return (begun(phase) || waiting(phase)) && foreign.IsForeign(restore)
+	return (hasBegun(phase) || waitingRestore(phase)) && foreign.IsForeign(restore)
 }
 
 // admitForeign ends a restore that another server left unfinished, once no server of Velero lives.
@@ -30,5 +30,5 @@ func (k *Kind) admitForeign(ctx context.Context, restore *velerov1.Restore) (eng
 	if restore.Status.Phase == velerov1.RestorePhaseInProgress {
 		phase = velerov1.RestorePhaseFailed
 	}
-	return k.end(phase, errors.New(foreign.Reason)), nil
+	return k.endUnclaimed(phase, errors.New(foreign.Reason)), nil
 }

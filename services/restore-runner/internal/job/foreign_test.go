@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// left makes a Restore that another server left in a phase, with a file of its operations.
-func (b *bench) left(t *testing.T, phase velerov1.RestorePhase, change ...func(*velerov1.Restore)) {
+// createLeftRestore makes a Restore that another server left in a phase, with a file of its operations.
+func (b *bench) createLeftRestore(t *testing.T, phase velerov1.RestorePhase, change ...func(*velerov1.Restore)) {
 	t.Helper()
 	change = append(change, func(r *velerov1.Restore) {
 		at := metav1.NewTime(time.Now().Add(-time.Hour))
@@ -23,7 +23,7 @@ func (b *bench) left(t *testing.T, phase velerov1.RestorePhase, change ...func(*
 			Phase: phase, StartTimestamp: &at, Warnings: 2, Errors: 1, Progress: &velerov1.RestoreProgress{TotalItems: 7, ItemsRestored: 7},
 		}
 	})
-	b.create(t, false, change...)
+	b.createRestore(t, false, change...)
 	require.NoError(t, objectstore.PutBytes(t.Context(), b.store, layout.RestoreItemOperations("r"), []byte("of Velero")))
 }
 
@@ -44,10 +44,10 @@ func TestARestoreThatAnotherServerLeftEnds(t *testing.T) {
 	} {
 		t.Run(string(phase), func(t *testing.T) {
 			b := newBench(t)
-			b.left(t, phase)
+			b.createLeftRestore(t, phase)
 			keys := b.store.Keys()
 			require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
-			r := b.get(t)
+			r := b.getRestore(t)
 			require.Equal(t, want, r.Status.Phase)
 			require.Equal(t, 7, r.Status.Progress.ItemsRestored)
 			require.Equal(t, []int{2, 1}, []int{r.Status.Warnings, r.Status.Errors})
@@ -67,13 +67,13 @@ func TestARestoreThatAnotherServerLeftEnds(t *testing.T) {
 // The jobs of a live server are that server's.
 func TestARestoreOfALiveServerIsLeftToIt(t *testing.T) {
 	b := newBench(t)
-	b.left(t, velerov1.RestorePhaseInProgress)
+	b.createLeftRestore(t, velerov1.RestorePhaseInProgress)
 	server := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "velero", Labels: map[string]string{"component": "velero"}}}
 	server.Status.Replicas = 1
 	require.NoError(t, b.client.Create(t.Context(), server))
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
-	require.Equal(t, velerov1.RestorePhaseInProgress, b.get(t).Status.Phase)
+	require.Equal(t, velerov1.RestorePhaseInProgress, b.getRestore(t).Status.Phase)
 	require.NoError(t, b.client.Delete(t.Context(), server))
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
-	require.Equal(t, velerov1.RestorePhaseFailed, b.get(t).Status.Phase)
+	require.Equal(t, velerov1.RestorePhaseFailed, b.getRestore(t).Status.Phase)
 }

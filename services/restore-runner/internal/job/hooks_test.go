@@ -44,7 +44,7 @@ func (s *shell) Run(ctx context.Context, cmd *podexec.Command) (podexec.Output, 
 	return podexec.Output{Stdout: cmd.Args[0] + " done"}, nil
 }
 
-func (s *shell) ran() map[string]int {
+func (s *shell) ranCommands() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := map[string]int{}
@@ -61,7 +61,7 @@ type mortalExec struct {
 }
 
 func (e mortalExec) Run(ctx context.Context, cmd *podexec.Command) (podexec.Output, error) {
-	before, after := e.life.step("exec " + cmd.Pod + " " + cmd.Args[0])
+	before, after := e.life.countStep("exec " + cmd.Pod + " " + cmd.Args[0])
 	if before {
 		return podexec.Output{}, errDead
 	}
@@ -72,8 +72,8 @@ func (e mortalExec) Run(ctx context.Context, cmd *podexec.Command) (podexec.Outp
 	return out, err
 }
 
-// hooked is a restore of Pods that run as soon as they are read, db with two hooks and web with one.
-func hooked(t *testing.T) (*bench, *shell) {
+// newHookedRestore is a restore of Pods that run as soon as they are read, db with two hooks and web with one.
+func newHookedRestore(t *testing.T) (*bench, *shell) {
 	t.Helper()
 	b, s := newBench(t), &shell{counts: map[string]int{}}
 	b.config.RecordBatch, b.config.Exec = 2, s
@@ -84,25 +84,25 @@ func hooked(t *testing.T) (*bench, *shell) {
 		}, nil}
 	}
 	b.storeBackup(t, []entry{pod("db", ""), pod("web", "load"), {"configmaps", "v1", "ConfigMap", "a", "c", nil, nil}})
-	b.create(t, true, func(r *velerov1.Restore) {
+	b.createRestore(t, true, func(r *velerov1.Restore) {
 		r.Spec.Hooks.Resources = []velerov1.RestoreResourceHookSpec{{Name: "h", PostHooks: []velerov1.RestoreResourceHook{
 			{Exec: &velerov1.ExecRestoreHook{Command: []string{"first"}}}, {Exec: &velerov1.ExecRestoreHook{Command: []string{"second"}}}}}}
 	})
 	for _, name := range []string{"db", "web"} {
-		b.start(name)
+		b.startContainer(name)
 	}
 	return b, s
 }
 
-// start lets the container of a restored Pod run.
-func (b *bench) start(pod string) {
+// startContainer lets the container of a restored Pod run.
+func (b *bench) startContainer(pod string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.started = append(b.started, pod)
 }
 
-// kubelet starts the containers of Pods in started when one of these is read.
-func (b *bench) kubelet(r *http.Request) {
+// simulateKubelet starts the containers of Pods in started when one of these is read.
+func (b *bench) simulateKubelet(r *http.Request) {
 	_, name, isPod := strings.Cut(r.URL.Path, "/pods/")
 	if r.Method != http.MethodGet || !isPod {
 		return
@@ -124,29 +124,29 @@ const unclearHook = "the runner ended while the hook ran, which is not run again
 // reported; the others run once, and everything else ends as in an undisturbed run.
 func TestNoHookIsRunTwice(t *testing.T) {
 	t.Parallel()
-	undisturbed, all := hooked(t)
-	whole := undisturbed.live(t, 0, false)
-	want := undisturbed.outcome(t)
+	undisturbed, all := newHookedRestore(t)
+	whole := undisturbed.runLife(t, 0, false)
+	want := undisturbed.readOutcome(t)
 	require.Equal(t, velerov1.RestorePhaseCompleted, want.Phase, want.Results)
 	require.Equal(t, velerov1.HookStatus{HooksAttempted: 3}, want.Hooks)
-	require.Equal(t, map[string]int{"db first": 1, "db second": 1, "web load": 1}, all.ran())
+	require.Equal(t, map[string]int{"db first": 1, "db second": 1, "web load": 1}, all.ranCommands())
 	for _, after := range []bool{false, true} {
 		t.Run(fmt.Sprint("after the write: ", after), func(t *testing.T) {
 			t.Parallel()
 			unclear := 0
-			for k := 1; ; k += jobtest.Share() {
-				b, s := hooked(t)
-				first := b.live(t, k, after)
-				if !first.gone() {
+			for k := 1; ; k += jobtest.WriteStride() {
+				b, s := newHookedRestore(t)
+				first := b.runLife(t, k, after)
+				if !first.isGone() {
 					require.Greater(t, k, whole.writes/2)
 					break
 				}
-				b.live(t, 0, false)
-				got := b.outcome(t)
+				b.runLife(t, 0, false)
+				got := b.readOutcome(t)
 				n := strings.Count(got.Results, unclearHook)
 				unclear += n
 				ran := 0
-				for id, times := range s.ran() {
+				for id, times := range s.ranCommands() {
 					require.Equal(t, 1, times, "%s, death at write %d: %s", id, k, first.what)
 					ran++
 				}
@@ -157,7 +157,7 @@ func TestNoHookIsRunTwice(t *testing.T) {
 					require.Equal(t, want, got, "death at write %d: %s", k, first.what)
 				}
 			}
-			if jobtest.Share() == 1 {
+			if jobtest.WriteStride() == 1 {
 				require.Positive(t, unclear)
 			}
 		})
@@ -168,27 +168,27 @@ func TestNoHookIsRunTwice(t *testing.T) {
 // run.
 func waitingForWeb(t *testing.T, then func(b *bench)) (*bench, *shell) {
 	t.Helper()
-	b, s := hooked(t)
+	b, s := newHookedRestore(t)
 	b.started = []string{"db"}
 	s.begun = func(command string) {
 		if command == "second" {
 			then(b)
 		}
 	}
-	b.cluster.Fail(func(r *http.Request, _ map[string]any) (int, bool) { b.kubelet(r); return 0, false })
+	b.cluster.Fail(func(r *http.Request, _ map[string]any) (int, bool) { b.simulateKubelet(r); return 0, false })
 	b.runner = newRunner(b.config)
 	return b, s
 }
 
 // A restore that is cancelled waits for no Pod, and reports which hooks did not run.
 func TestACancelledRestoreRunsNoFurtherHook(t *testing.T) {
-	b, s := waitingForWeb(t, func(b *bench) { b.ask(t, true) })
+	b, s := waitingForWeb(t, func(b *bench) { b.requestCancel(t, true) })
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
 	b.requireCancelled(t)
-	require.Zero(t, s.ran()["web load"])
-	require.Contains(t, b.file(t, layout.RestoreResults("r")),
+	require.Zero(t, s.ranCommands()["web load"])
+	require.Contains(t, b.readGzip(t, layout.RestoreResults("r")),
 		`pods a/web: hook [\"load\"] in container main (annotation post.hook.restore.velero.io/command) failed: it did not run: the restore ended: cancelled by alice`)
-	require.Equal(t, &velerov1.HookStatus{HooksAttempted: 3, HooksFailed: 1}, b.get(t).Status.HookStatus)
+	require.Equal(t, &velerov1.HookStatus{HooksAttempted: 3, HooksFailed: 1}, b.getRestore(t).Status.HookStatus)
 }
 
 // A runner that stops leaves the hooks that have not run to the next one.
@@ -196,25 +196,25 @@ func TestTheNextRunnerRunsTheHooksThatAreOwed(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	b, s := waitingForWeb(t, func(*bench) { stop() })
 	require.ErrorIs(t, b.runner.Run(ctx, "r", "uid-r"), context.Canceled)
-	held, _, err := claim.Parse(b.get(t))
+	held, _, err := claim.Parse(b.getRestore(t))
 	require.NoError(t, err)
-	require.Empty(t, held.Holder, "handed over")
+	require.Empty(t, held.Owner, "handed over")
 	s.begun = nil
-	b.start("web")
+	b.startContainer("web")
 	next := b.config
 	next.Claims = &claims{holder: "next"}
 	require.NoError(t, newRunner(next).Run(t.Context(), "r", "uid-r"))
-	require.Equal(t, velerov1.RestorePhaseCompleted, b.get(t).Status.Phase, b.file(t, layout.RestoreResults("r")))
-	require.Equal(t, map[string]int{"db first": 1, "db second": 1, "web load": 1}, s.ran())
+	require.Equal(t, velerov1.RestorePhaseCompleted, b.getRestore(t).Status.Phase, b.readGzip(t, layout.RestoreResults("r")))
+	require.Equal(t, map[string]int{"db first": 1, "db second": 1, "web load": 1}, s.ranCommands())
 }
 
 // A restore does not end before the hooks of its Pods; one that is cut off by a drain is reported.
 func TestAHookThatIsCutOffIsNotRunAgain(t *testing.T) {
-	b, s := hooked(t)
+	b, s := newHookedRestore(t)
 	b.started = []string{"db", "web"}
-	b.cluster.Fail(func(r *http.Request, _ map[string]any) (int, bool) { b.kubelet(r); return 0, false })
+	b.cluster.Fail(func(r *http.Request, _ map[string]any) (int, bool) { b.simulateKubelet(r); return 0, false })
 	b.config.Clock = quick{}
-	hanging := b.get(t)
+	hanging := b.getRestore(t)
 	hanging.Spec.Hooks.Resources[0].PostHooks[0].Exec.Command = []string{"hang"}
 	require.NoError(t, b.client.Update(t.Context(), hanging))
 	ctx, stop := context.WithCancel(t.Context())
@@ -226,10 +226,10 @@ func TestAHookThatIsCutOffIsNotRunAgain(t *testing.T) {
 	require.ErrorIs(t, newRunner(b.config).Run(ctx, "r", "uid-r"), context.Canceled)
 	s.begun = nil
 	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
-	require.Equal(t, velerov1.RestorePhaseCompleted, b.get(t).Status.Phase)
-	require.Equal(t, map[string]int{"db hang": 1, "db second": 1, "web load": 1}, s.ran())
-	require.Contains(t, b.file(t, layout.RestoreResults("r")), unclearHook)
-	require.Equal(t, 1, b.get(t).Status.Warnings)
+	require.Equal(t, velerov1.RestorePhaseCompleted, b.getRestore(t).Status.Phase)
+	require.Equal(t, map[string]int{"db hang": 1, "db second": 1, "web load": 1}, s.ranCommands())
+	require.Contains(t, b.readGzip(t, layout.RestoreResults("r")), unclearHook)
+	require.Equal(t, 1, b.getRestore(t).Status.Warnings)
 }
 
 // stoppingStore is a bucket that tells the runner to stop at its at-th write, which is cut off once
@@ -241,7 +241,7 @@ type stoppingStore struct {
 	stop   func()
 }
 
-func (s *stoppingStore) cut(ctx context.Context) error {
+func (s *stoppingStore) cutShort(ctx context.Context) error {
 	if s.writes.Add(1) != s.at {
 		return nil
 	}
@@ -254,14 +254,14 @@ func (s *stoppingStore) cut(ctx context.Context) error {
 }
 
 func (s *stoppingStore) Put(ctx context.Context, key string, r io.ReadSeeker, size int64) error {
-	if err := s.cut(ctx); err != nil {
+	if err := s.cutShort(ctx); err != nil {
 		return err
 	}
 	return s.Store.Put(ctx, key, r, size)
 }
 
 func (s *stoppingStore) Create(ctx context.Context, key string, r io.ReadSeeker, size int64) error {
-	if err := s.cut(ctx); err != nil {
+	if err := s.cutShort(ctx); err != nil {
 		return err
 	}
 	return s.Store.Create(ctx, key, r, size)
@@ -272,8 +272,8 @@ func (s *stoppingStore) Create(ctx context.Context, key string, r io.ReadSeeker,
 func TestARunnerThatStopsLeavesNoHookUnclear(t *testing.T) {
 	stopped := 0
 	for at := int64(1); ; at++ {
-		b, s := hooked(t)
-		b.cluster.Fail(func(r *http.Request, _ map[string]any) (int, bool) { b.kubelet(r); return 0, false })
+		b, s := newHookedRestore(t)
+		b.cluster.Fail(func(r *http.Request, _ map[string]any) (int, bool) { b.simulateKubelet(r); return 0, false })
 		ctx, stop := context.WithCancel(t.Context())
 		first, store := b.config, &stoppingStore{Store: b.locations.store, at: at, stop: stop}
 		first.Locations, first.Clock = &locations{store: store}, quick{}
@@ -289,17 +289,17 @@ func TestARunnerThatStopsLeavesNoHookUnclear(t *testing.T) {
 			next.Claims = &claims{holder: "next"}
 			require.NoError(t, newRunner(next).Run(t.Context(), "r", "uid-r"))
 		}
-		require.NotContains(t, b.file(t, layout.RestoreResults("r")), unclearHook, "stopped at write %d", at)
-		require.Equal(t, map[string]int{"db first": 1, "db second": 1, "web load": 1}, s.ran(), "stopped at write %d", at)
+		require.NotContains(t, b.readGzip(t, layout.RestoreResults("r")), unclearHook, "stopped at write %d", at)
+		require.Equal(t, map[string]int{"db first": 1, "db second": 1, "web load": 1}, s.ranCommands(), "stopped at write %d", at)
 	}
 	require.Greater(t, stopped, 3)
 }
 
 // A restore that is deleted while a Pod is waited for ends.
 func TestADeletedRestoreWaitsForNoHook(t *testing.T) {
-	b, _ := waitingForWeb(t, func(b *bench) { require.NoError(t, b.client.Delete(t.Context(), b.get(t))) })
+	b, _ := waitingForWeb(t, func(b *bench) { require.NoError(t, b.client.Delete(t.Context(), b.getRestore(t))) })
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	require.NoError(t, b.runner.Run(ctx, "r", "uid-r"))
-	require.NotNil(t, b.get(t).DeletionTimestamp)
+	require.NotNil(t, b.getRestore(t).DeletionTimestamp)
 }

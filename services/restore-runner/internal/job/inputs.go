@@ -19,16 +19,16 @@ import (
 // tarballDir is where, in its work directory, a restore keeps what it needs of the tarball.
 const tarballDir = "tarball"
 
-// inputs are what a restore is made of, and where it writes what becomes of it. close releases
+// restoreInputs are what a restore is made of, and where it writes what becomes of it. close releases
 // those that were opened.
-type inputs struct {
+type restoreInputs struct {
 	*session
 	backup   *velerov1.Backup
 	store    objectstore.Store
 	dir      string // the work directory
-	files    *files
+	files    *workFiles
 	recorder *outcome.Recorder
-	records  *records
+	records  *outcomeRecords
 	// lowerMemoryLimit undoes that the process was allowed memory for the plan; nil before.
 	lowerMemoryLimit func()
 	// operations are those that actions began, once they are sealed; nil while there are none.
@@ -37,13 +37,13 @@ type inputs struct {
 	unknown error
 }
 
-func newInputs(s *session) *inputs {
-	return &inputs{session: s, dir: filepath.Join(s.cfg.WorkDir, fmt.Sprintf("%s-%d", s.restore.UID, s.held.Claim.Epoch))}
+func newInputs(s *session) *restoreInputs {
+	return &restoreInputs{session: s, dir: filepath.Join(s.cfg.WorkDir, fmt.Sprintf("%s-%d", s.restore.UID, s.held.Claim.Epoch))}
 }
 
-// locate reads the backup and returns its location. Where objects may be paused it is the one that
+// findLocation reads the backup and returns its location. Where objects may be paused it is the one that
 // holds their records, also beside an error.
-func (in *inputs) locate(ctx context.Context) (location string, err error) {
+func (in *restoreInputs) findLocation(ctx context.Context) (location string, err error) {
 	location = in.paused.location
 	if in.backup, err = in.readBackup(ctx); err != nil {
 		return location, err
@@ -53,7 +53,7 @@ func (in *inputs) locate(ctx context.Context) (location string, err error) {
 	case "":
 		location = at
 	default:
-		err = fatal("spec.backupName: backup %q is in location %q, and was in %q when the restore began", in.backup.Name, at, location)
+		err = fatalErrorf("spec.backupName: backup %q is in location %q, and was in %q when the restore began", in.backup.Name, at, location)
 	}
 	return location, err
 }
@@ -61,19 +61,19 @@ func (in *inputs) locate(ctx context.Context) (location string, err error) {
 // openAfter opens what there is in a location, after locate had that error, and returns it. Where
 // objects may be paused the error waits until that is open, or can never be: they are resumed
 // before the restore ends.
-func (in *inputs) openAfter(ctx context.Context, location string, located error) error {
+func (in *restoreInputs) openAfter(ctx context.Context, location string, located error) error {
 	if located != nil && (location == "" || ctx.Err() != nil) {
 		return located
 	}
 	var fatal *fatalError
-	if err := in.open(ctx, location); err != nil && (located == nil || !errors.As(err, &fatal)) {
+	if err := in.openLocation(ctx, location); err != nil && (located == nil || !errors.As(err, &fatal)) {
 		return err
 	}
 	return located
 }
 
-// open opens a location, the work directory and the records.
-func (in *inputs) open(ctx context.Context, location string) (err error) {
+// openLocation opens a location, the work directory and the records.
+func (in *restoreInputs) openLocation(ctx context.Context, location string) (err error) {
 	if in.store, err = in.openStore(ctx, location); err != nil {
 		return err
 	}
@@ -81,17 +81,17 @@ func (in *inputs) open(ctx context.Context, location string) (err error) {
 		return err
 	}
 	if in.files, err = newFiles(in.dir, in.restore); err != nil {
-		return fatal("prepare the work directory: %w", err)
+		return fatalErrorf("prepare the work directory: %w", err)
 	}
 	in.recorder = outcome.NewRecorder(in.files.log, in.cfg.Clock, in.cfg.RecordBatch, in.dir)
 	if in.records, err = openRecords(ctx, in.session, in.store, in.dir); err != nil {
 		return err
 	}
-	return in.sealed(ctx)
+	return in.readSealed(ctx)
 }
 
-// counts is how far the restore is; nil where that is not known.
-func (in *inputs) counts() *outcome.Counts {
+// outcomeCounts is how far the restore is; nil where that is not known.
+func (in *restoreInputs) outcomeCounts() *outcome.Counts {
 	if in.records == nil || !in.records.replayed.Load() {
 		return nil
 	}
@@ -103,11 +103,11 @@ func (in *inputs) counts() *outcome.Counts {
 func (s *session) readBackup(ctx context.Context) (*velerov1.Backup, error) {
 	name := s.restore.Spec.BackupName
 	if name == "" {
-		return nil, fatal("spec.backupName: is empty")
+		return nil, fatalErrorf("spec.backupName: is empty")
 	}
 	backup := &velerov1.Backup{}
 	what := fmt.Sprintf("read backup %q", name)
-	err := s.retry(ctx, what, func() error {
+	err := s.retryCall(ctx, what, func() error {
 		return s.cfg.Reader.Get(ctx, client.ObjectKey{Namespace: s.cfg.Namespace, Name: name}, backup)
 	})
 	if err != nil {
@@ -119,13 +119,13 @@ func (s *session) readBackup(ctx context.Context) (*velerov1.Backup, error) {
 // emptyDir makes an empty work directory with a directory in it, which may be "".
 func emptyDir(dir, sub string) error {
 	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(filepath.Join(dir, sub), 0o700)); err != nil {
-		return fatal("prepare the work directory: %w", err)
+		return fatalErrorf("prepare the work directory: %w", err)
 	}
 	return nil
 }
 
 // close releases everything. Nothing that is left depends on it: what fails is logged.
-func (in *inputs) close() {
+func (in *restoreInputs) close() {
 	var errs []error
 	if in.recorder != nil {
 		errs = append(errs, in.recorder.Close())
@@ -148,9 +148,9 @@ func (in *inputs) close() {
 // after the claim was written, and a deletion looks for restores in progress after it has marked
 // the backup: one of the two detects the other. A deletion waits for a restore that an earlier
 // holder has begun, which is therefore continued.
-func (in *inputs) unlessDeleting() error {
+func (in *restoreInputs) unlessDeleting() error {
 	if in.backup.Status.Phase == velerov1.BackupPhaseDeleting && in.records.head.Planned == nil {
-		return fatal("spec.backupName: backup %q is being deleted", in.backup.Name)
+		return fatalErrorf("spec.backupName: backup %q is being deleted", in.backup.Name)
 	}
 	return nil
 }
@@ -160,8 +160,8 @@ func (in *inputs) unlessDeleting() error {
 // permanent, such as a wrong name or an unknown certificate.
 func (s *session) openStore(ctx context.Context, name string) (store objectstore.Store, err error) {
 	var since time.Time // the first failure of the bucket
-	err = s.retry(ctx, "open the backup's location", func() error {
-		if err := s.present(ctx); err != nil {
+	err = s.retryCall(ctx, "open the backup's location", func() error {
+		if err := s.checkPresent(ctx); err != nil {
 			return err
 		}
 		loc, err := s.cfg.Locations.Get(ctx, name)
@@ -175,8 +175,8 @@ func (s *session) openStore(ctx context.Context, name string) (store objectstore
 		if since.IsZero() {
 			since = s.cfg.Clock.Now()
 		}
-		if !transient(err) || s.cfg.Clock.Since(since) > s.cfg.StorePatience {
-			return fatal("open the backup's location %q: %w", name, err)
+		if !isTransientServerError(err) || s.cfg.Clock.Since(since) > s.cfg.StorePatience {
+			return fatalErrorf("open the backup's location %q: %w", name, err)
 		}
 		return err
 	})

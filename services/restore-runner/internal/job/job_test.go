@@ -35,11 +35,11 @@ func TestMain(m *testing.M) {
 
 func TestRestoreFromClaimToTerminalPhase(t *testing.T) {
 	b := newBench(t)
-	b.tarball(t, 5)
-	b.create(t, true)
+	b.storeTarball(t, 5)
+	b.createRestore(t, true)
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
 
-	r := b.get(t)
+	r := b.getRestore(t)
 	require.Equal(t, velerov1.RestorePhaseCompleted, r.Status.Phase, r.Status.FailureReason)
 	require.NotNil(t, r.Status.StartTimestamp)
 	require.NotNil(t, r.Status.CompletionTimestamp)
@@ -48,14 +48,14 @@ func TestRestoreFromClaimToTerminalPhase(t *testing.T) {
 	held, ok, err := claim.Parse(r)
 	require.NoError(t, err)
 	require.True(t, ok)
-	require.Equal(t, claim.Claim{Holder: "me", Epoch: 1}, held)
+	require.Equal(t, claim.Claim{Owner: "me", Epoch: 1}, held)
 	require.Equal(t, []velerov1.RestorePhase{velerov1.RestorePhaseCompleted}, b.ended)
 
-	require.Contains(t, b.file(t, layout.RestoreResourceList("r")), `"v1/ConfigMap":["a/c000(created)"`)
-	require.Equal(t, `{"warnings":{},"errors":{}}`+"\n", b.file(t, layout.RestoreResults("r")))
-	require.Equal(t, "[]\n", b.file(t, layout.RestoreItemOperations("r")))
-	require.Equal(t, "[]\n", b.file(t, layout.RestoreVolumeInfo("r")))
-	require.Contains(t, b.file(t, layout.RestoreLog("r")), "level=info")
+	require.Contains(t, b.readGzip(t, layout.RestoreResourceList("r")), `"v1/ConfigMap":["a/c000(created)"`)
+	require.Equal(t, `{"warnings":{},"errors":{}}`+"\n", b.readGzip(t, layout.RestoreResults("r")))
+	require.Equal(t, "[]\n", b.readGzip(t, layout.RestoreItemOperations("r")))
+	require.Equal(t, "[]\n", b.readGzip(t, layout.RestoreVolumeInfo("r")))
+	require.Contains(t, b.readGzip(t, layout.RestoreLog("r")), "level=info")
 	var records []string
 	require.NoError(t, b.store.List(t.Context(), layout.RestoreRecordsPrefix("r"), func(i objectstore.Info) error {
 		records = append(records, i.Key)
@@ -68,7 +68,7 @@ func TestRestoreFromClaimToTerminalPhase(t *testing.T) {
 	var outcomes string
 	for i, key := range records[1:] {
 		require.Equal(t, journal.Key("restores/r/records/uid-r/record-", 1, int64(i+1)), key)
-		outcomes += b.file(t, key)
+		outcomes += b.readGzip(t, key)
 	}
 	require.Equal(t, 5, strings.Count(outcomes, `"action":"created"`))
 	require.Contains(t, outcomes, `"finished":{"phase":"Completed"`)
@@ -92,7 +92,7 @@ func TestWhatIsNotTaken(t *testing.T) {
 	held := func(holder string) func(*velerov1.Restore) {
 		return func(r *velerov1.Restore) {
 			r.Status.Phase = velerov1.RestorePhaseInProgress
-			_ = claim.Set(r, claim.Claim{Holder: holder, Epoch: 3})
+			_ = claim.Set(r, claim.Claim{Owner: holder, Epoch: 3})
 		}
 	}
 	phase := func(p velerov1.RestorePhase) func(*velerov1.Restore) {
@@ -116,22 +116,22 @@ func TestWhatIsNotTaken(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			b.tarball(t, 1)
-			b.create(t, tt.admitted, tt.change)
-			before := b.get(t)
+			b.storeTarball(t, 1)
+			b.createRestore(t, tt.admitted, tt.change)
+			before := b.getRestore(t)
 			require.NoError(t, b.runner.Run(t.Context(), "r", types.UID(tt.uid)))
-			require.Equal(t, before, b.get(t))
+			require.Equal(t, before, b.getRestore(t))
 			require.Empty(t, b.cluster.Requests("POST "))
 		})
 	}
 	b := newBench(t)
 	require.NoError(t, b.runner.Run(t.Context(), "absent", "uid-r"))
 
-	b.tarball(t, 1)
-	restore := b.create(t, true, func(r *velerov1.Restore) { r.Finalizers = []string{velerov1.RestoreFinalizer} })
+	b.storeTarball(t, 1)
+	restore := b.createRestore(t, true, func(r *velerov1.Restore) { r.Finalizers = []string{velerov1.RestoreFinalizer} })
 	require.NoError(t, b.client.Delete(t.Context(), restore))
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
-	require.Empty(t, b.get(t).Status.Phase, "one that is being deleted is not begun")
+	require.Empty(t, b.getRestore(t).Status.Phase, "one that is being deleted is not begun")
 }
 
 func TestFatalFailuresAndDamage(t *testing.T) {
@@ -147,18 +147,18 @@ func TestFatalFailuresAndDamage(t *testing.T) {
 			velerov1.RestorePhaseFailed, "spec.config[x]"},
 		"no tarball": {func(*testing.T, *bench) {}, velerov1.RestorePhaseFailed, "open the tarball"},
 		"bad volume information": {func(t *testing.T, b *bench) {
-			b.tarball(t, 1)
+			b.storeTarball(t, 1)
 			require.NoError(t, objectstore.PutBytes(t.Context(), b.store, layout.BackupVolumeInfo("b"), []byte("no gzip")))
 		}, velerov1.RestorePhaseFailed, "volume information"},
 		"truncated tarball": {func(t *testing.T, b *bench) {
-			whole := b.tarball(t, 5)
+			whole := b.storeTarball(t, 5)
 			require.NoError(t, objectstore.PutBytes(t.Context(), b.store, layout.BackupTarball("b"), whole[:len(whole)/2]))
 		}, velerov1.RestorePhasePartiallyFailed, ""},
 		"no tarball but text": {func(t *testing.T, b *bench) {
 			require.NoError(t, objectstore.PutBytes(t.Context(), b.store, layout.BackupTarball("b"), []byte("hello")))
 		}, velerov1.RestorePhasePartiallyFailed, ""},
 		"an object that is refused": {func(t *testing.T, b *bench) {
-			b.tarball(t, 3)
+			b.storeTarball(t, 3)
 			b.cluster.Fail(func(r *http.Request, body map[string]any) (int, bool) {
 				if meta, ok := body["metadata"].(map[string]any); ok && meta["name"] == "c001" {
 					return http.StatusUnprocessableEntity, false
@@ -171,25 +171,25 @@ func TestFatalFailuresAndDamage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			tt.prepare(t, b)
-			b.create(t, true)
+			b.createRestore(t, true)
 			require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
-			r := b.get(t)
+			r := b.getRestore(t)
 			require.Equal(t, tt.phase, r.Status.Phase, r.Status.FailureReason)
 			require.Contains(t, r.Status.FailureReason, tt.reason)
 			require.NotNil(t, r.Status.CompletionTimestamp)
 			if tt.phase == velerov1.RestorePhasePartiallyFailed {
 				require.Equal(t, 1, r.Status.Errors)
-				require.NotEqual(t, `{"warnings":{},"errors":{}}`+"\n", b.file(t, layout.RestoreResults("r")))
+				require.NotEqual(t, `{"warnings":{},"errors":{}}`+"\n", b.readGzip(t, layout.RestoreResults("r")))
 			}
 		})
 	}
 }
 
-// interrupted prepares a restore in the middle of which stop is called.
-func interrupted(t *testing.T, b *bench, stop func()) {
+// prepareInterrupted prepares a restore in the middle of which stop is called.
+func prepareInterrupted(t *testing.T, b *bench, stop func()) {
 	t.Helper()
-	b.tarball(t, 60)
-	b.create(t, true)
+	b.storeTarball(t, 60)
+	b.createRestore(t, true)
 	var once sync.Once
 	n := 0
 	var mu sync.Mutex
@@ -207,9 +207,9 @@ func interrupted(t *testing.T, b *bench, stop func()) {
 
 func TestLostClaimEndsTheJobWithoutAnotherWrite(t *testing.T) {
 	b := newBench(t)
-	interrupted(t, b, b.claims.loseIt)
+	prepareInterrupted(t, b, b.claims.loseIt)
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
-	require.Equal(t, velerov1.RestorePhaseInProgress, b.get(t).Status.Phase)
+	require.Equal(t, velerov1.RestorePhaseInProgress, b.getRestore(t).Status.Phase)
 	require.Empty(t, b.ended)
 	require.Less(t, len(b.cluster.Requests("POST ")), 60)
 }
@@ -217,13 +217,13 @@ func TestLostClaimEndsTheJobWithoutAnotherWrite(t *testing.T) {
 func TestShutdownHandsOverAndTheNextRunnerGoesOn(t *testing.T) {
 	b := newBench(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	interrupted(t, b, cancel)
+	prepareInterrupted(t, b, cancel)
 	stopped := b.config
 	var leave func()
-	stopped.REST, leave = b.cluster.Door(nil)
+	stopped.REST, leave = b.cluster.OpenFaultyDoor(nil)
 	require.ErrorIs(t, newRunner(stopped).Run(ctx, "r", "uid-r"), context.Canceled)
 	leave() // what it still sent has no effect
-	r := b.get(t)
+	r := b.getRestore(t)
 	require.Equal(t, velerov1.RestorePhaseInProgress, r.Status.Phase)
 	held, _, err := claim.Parse(r)
 	require.NoError(t, err)
@@ -233,22 +233,22 @@ func TestShutdownHandsOverAndTheNextRunnerGoesOn(t *testing.T) {
 	next := b.config
 	next.Claims = &claims{holder: "next"}
 	require.NoError(t, newRunner(next).Run(t.Context(), "r", "uid-r"))
-	r = b.get(t)
+	r = b.getRestore(t)
 	require.Equal(t, velerov1.RestorePhaseCompleted, r.Status.Phase)
 	require.Zero(t, r.Status.Warnings)
-	require.Equal(t, 60, strings.Count(b.file(t, layout.RestoreResourceList("r")), "(created)"))
+	require.Equal(t, 60, strings.Count(b.readGzip(t, layout.RestoreResourceList("r")), "(created)"))
 	require.Len(t, b.cluster.Requests("GET /api/v1/namespaces/a/configmaps"), len(b.cluster.Requests("POST /api/v1/namespaces/a/configmaps"))-60)
 }
 
 func TestDeletedRestoreStops(t *testing.T) {
 	b := newBench(t)
-	interrupted(t, b, func() {
+	prepareInterrupted(t, b, func() {
 		if err := b.client.Delete(t.Context(), &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "r"}}); err != nil {
 			t.Error(err)
 		}
 	})
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
-	require.NotNil(t, b.get(t).DeletionTimestamp)
+	require.NotNil(t, b.getRestore(t).DeletionTimestamp)
 }
 
 func (b *bench) marksDeleting(t *testing.T) {
@@ -263,11 +263,11 @@ func (b *bench) marksDeleting(t *testing.T) {
 // removes the data: a restore that begins nevertheless restores half of it.
 func TestARestoreDoesNotBeginFromABackupThatIsBeingDeleted(t *testing.T) {
 	b := newBench(t)
-	b.tarball(t, 3)
-	b.create(t, true)
+	b.storeTarball(t, 3)
+	b.createRestore(t, true)
 	b.marksDeleting(t)
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
-	r := b.get(t)
+	r := b.getRestore(t)
 	require.Equal(t, velerov1.RestorePhaseFailed, r.Status.Phase)
 	require.Equal(t, `spec.backupName: backup "b" is being deleted`, r.Status.FailureReason)
 	require.Empty(t, b.cluster.Requests("POST "))
@@ -278,10 +278,10 @@ func TestARestoreDoesNotBeginFromABackupThatIsBeingDeleted(t *testing.T) {
 func TestATakeoverGoesOnWhileADeletionWaits(t *testing.T) {
 	b := newBench(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	interrupted(t, b, cancel)
+	prepareInterrupted(t, b, cancel)
 	stopped := b.config
 	var leave func()
-	stopped.REST, leave = b.cluster.Door(nil)
+	stopped.REST, leave = b.cluster.OpenFaultyDoor(nil)
 	require.ErrorIs(t, newRunner(stopped).Run(ctx, "r", "uid-r"), context.Canceled)
 	leave()
 	b.cluster.Fail(nil)
@@ -289,13 +289,13 @@ func TestATakeoverGoesOnWhileADeletionWaits(t *testing.T) {
 	next := b.config
 	next.Claims = &claims{holder: "next"}
 	require.NoError(t, newRunner(next).Run(t.Context(), "r", "uid-r"))
-	require.Equal(t, velerov1.RestorePhaseCompleted, b.get(t).Status.Phase, b.get(t).Status.FailureReason)
+	require.Equal(t, velerov1.RestorePhaseCompleted, b.getRestore(t).Status.Phase, b.getRestore(t).Status.FailureReason)
 }
 
 func TestHints(t *testing.T) {
 	b := newBench(t)
-	b.tarball(t, 1)
-	b.create(t, true)
+	b.storeTarball(t, 1)
+	b.createRestore(t, true)
 	hint := func() *workv1.Hint {
 		return &workv1.Hint{Kind: "Restore", Namespace: "velero", Name: "r", Uid: "uid-r"}
 	}
@@ -303,5 +303,5 @@ func TestHints(t *testing.T) {
 	other.Kind = "Backup"
 	require.NotEqual(t, messaging.Done(), b.runner.Handle(t.Context(), other))
 	require.Equal(t, messaging.Done(), b.runner.Handle(t.Context(), hint()))
-	require.Equal(t, velerov1.RestorePhaseCompleted, b.get(t).Status.Phase)
+	require.Equal(t, velerov1.RestorePhaseCompleted, b.getRestore(t).Status.Phase)
 }

@@ -89,7 +89,7 @@ type Config struct {
 	Ended func(ctx context.Context, restore *velerov1.Restore)
 }
 
-func (c *Config) now() *metav1.Time {
+func (c *Config) currentTime() *metav1.Time {
 	t := metav1.NewTime(c.Clock.Now())
 	return &t
 }
@@ -118,7 +118,7 @@ func (k *Kind) Pending(ctx context.Context, restore *velerov1.Restore) (engine.I
 	switch phase := restore.Status.Phase; {
 	case phase.Terminal():
 		return engine.None, nil
-	case begun(phase), leftUnfinished(restore):
+	case hasBegun(phase), leftUnfinished(restore):
 		return engine.Resume, nil
 	case phase.IsNew():
 		_, admitted, err := k.cfg.Ledger.Get(ctx, restore.UID)
@@ -143,8 +143,8 @@ func (k *Kind) Finalize(ctx context.Context, restore *velerov1.Restore, free fun
 	if !restore.Status.Phase.Terminal() && !free() {
 		return soon, nil
 	}
-	if location := paused.Of(restore); location != "" {
-		if k.within(restore, 1) {
+	if location := paused.LocationOf(restore); location != "" {
+		if k.isWithinWaits(restore, 1) {
 			return soon, nil
 		}
 		k.cfg.Log.ErrorContext(ctx, "a deleted restore leaves objects paused", "restore", restore.Name, "location", location)
@@ -162,9 +162,9 @@ func (k *Kind) Finalize(ctx context.Context, restore *velerov1.Restore, free fun
 	return 0, nil
 }
 
-// within reports whether the first so many waits of a deleted restore, of StorePatience each, are not
+// isWithinWaits reports whether the first so many waits of a deleted restore, of StorePatience each, are not
 // over: what an earlier one took is not missing in a later one.
-func (k *Kind) within(restore *velerov1.Restore, waits int) bool {
+func (k *Kind) isWithinWaits(restore *velerov1.Restore, waits int) bool {
 	return k.cfg.Clock.Since(restore.DeletionTimestamp.Time) < time.Duration(waits)*k.cfg.StorePatience
 }
 
@@ -180,15 +180,15 @@ func (k *Kind) Running(uid types.UID) (outcome.Counts, bool) {
 	return recorder.Counts(), true
 }
 
-// show has Running answer from a recorder, until hide.
-func (k *Kind) show(uid types.UID, recorder *outcome.Recorder) {
+// showProgress has Running answer from a recorder, until hide.
+func (k *Kind) showProgress(uid types.UID, recorder *outcome.Recorder) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.running[uid] = recorder
 }
 
-// hide ends show, unless a later attempt shows another recorder.
-func (k *Kind) hide(uid types.UID, recorder *outcome.Recorder) {
+// hideProgress ends show, unless a later attempt shows another recorder.
+func (k *Kind) hideProgress(uid types.UID, recorder *outcome.Recorder) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.running[uid] == recorder {

@@ -52,7 +52,7 @@ func (c *Config) sealLeft(ctx context.Context, restore *velerov1.Restore, reason
 // openLeft opens the location of the records of a restore. An error that waiting does not change is
 // fatal.
 func (c *Config) openLeft(ctx context.Context, restore *velerov1.Restore) (objectstore.Store, error) {
-	location := paused.Of(restore)
+	location := paused.LocationOf(restore)
 	if location == "" {
 		backup := &velerov1.Backup{}
 		if err := c.Reader.Get(ctx, client.ObjectKey{Namespace: restore.Namespace, Name: restore.Spec.BackupName}, backup); err != nil {
@@ -69,8 +69,8 @@ func (c *Config) openLeft(ctx context.Context, restore *velerov1.Restore) (objec
 	switch {
 	case err == nil:
 		return store, nil
-	case !transient(err):
-		return nil, fatal("%s: %w", what, err)
+	case !isTransientServerError(err):
+		return nil, fatalErrorf("%s: %w", what, err)
 	}
 	return nil, fmt.Errorf("%s: %w", what, err)
 }
@@ -81,7 +81,7 @@ func (c *Config) openLeft(ctx context.Context, restore *velerov1.Restore) (objec
 func (k *Kind) endOperations(ctx context.Context, restore *velerov1.Restore) time.Duration {
 	phase := restore.Status.Phase
 	_, held, err := claim.Parse(restore)
-	if err != nil || !held || phase != velerov1.RestorePhaseInProgress && !waiting(phase) {
+	if err != nil || !held || phase != velerov1.RestorePhaseInProgress && !waitingRestore(phase) {
 		return 0
 	}
 	waits := 3 // for what it paused, the seal and the cancels
@@ -95,7 +95,7 @@ func (k *Kind) endOperations(ctx context.Context, restore *velerov1.Restore) tim
 			err = k.writeWaiting(ctx, restore, log)
 		}
 	}
-	if k.within(restore, waits) {
+	if k.isWithinWaits(restore, waits) {
 		if err != nil && ctx.Err() == nil {
 			k.cfg.Log.WarnContext(ctx, "operations of a deleted restore not cancelled; retrying", "restore", restore.Name, "error", err)
 		}
@@ -113,7 +113,7 @@ func (k *Kind) writeWaiting(ctx context.Context, restore *velerov1.Restore, log 
 			return kube.ErrSkip
 		}
 		o.Status.Phase = velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed
-		count(o, log)
+		setOperationCounts(o, log)
 		return nil
 	})
 	if errors.Is(err, kube.ErrReplaced) {

@@ -23,20 +23,20 @@ func noSuchHost() error {
 	return &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "bucket", IsNotFound: true}}
 }
 
-// hurried is the bench's runner with short pauses.
-func (b *bench) hurried(patience time.Duration) *runner {
+// hurriedRunner is the bench's runner with short pauses.
+func (b *bench) hurriedRunner(patience time.Duration) *runner {
 	b.config.Clock, b.config.StorePatience = quick{}, patience
 	return newRunner(b.config)
 }
 
 func TestALocationThatStaysUnreachableFailsTheRestore(t *testing.T) {
 	b := newBench(t)
-	b.tarball(t, 1)
-	b.create(t, true)
+	b.storeTarball(t, 1)
+	b.createRestore(t, true)
 	tries := 0
 	b.locations.err, b.locations.failed = noSuchHost(), func() { tries++ }
-	require.NoError(t, b.hurried(50*time.Millisecond).Run(t.Context(), "r", "uid-r"))
-	r := b.get(t)
+	require.NoError(t, b.hurriedRunner(50*time.Millisecond).Run(t.Context(), "r", "uid-r"))
+	r := b.getRestore(t)
 	require.Equal(t, velerov1.RestorePhaseFailed, r.Status.Phase)
 	require.Contains(t, r.Status.FailureReason, `location "default"`)
 	require.Contains(t, r.Status.FailureReason, "no such host")
@@ -45,8 +45,8 @@ func TestALocationThatStaysUnreachableFailsTheRestore(t *testing.T) {
 
 func TestALocationThatComesBackInTimeIsRestoredFrom(t *testing.T) {
 	b := newBench(t)
-	b.tarball(t, 3)
-	b.create(t, true)
+	b.storeTarball(t, 3)
+	b.createRestore(t, true)
 	tries := 0
 	b.locations.err = noSuchHost()
 	b.locations.failed = func() {
@@ -54,8 +54,8 @@ func TestALocationThatComesBackInTimeIsRestoredFrom(t *testing.T) {
 			b.locations.err = nil
 		}
 	}
-	require.NoError(t, b.hurried(time.Minute).Run(t.Context(), "r", "uid-r"))
-	r := b.get(t)
+	require.NoError(t, b.hurriedRunner(time.Minute).Run(t.Context(), "r", "uid-r"))
+	r := b.getRestore(t)
 	require.Equal(t, velerov1.RestorePhaseCompleted, r.Status.Phase, r.Status.FailureReason)
 	held, _, err := claim.Parse(r)
 	require.NoError(t, err)
@@ -65,23 +65,23 @@ func TestALocationThatComesBackInTimeIsRestoredFrom(t *testing.T) {
 func TestWaitingForALocationEndsWithTheRestoreOrTheProcess(t *testing.T) {
 	for name, stop := range map[string]func(*testing.T, *bench, context.CancelFunc){
 		"deleted": func(t *testing.T, b *bench, _ context.CancelFunc) {
-			require.NoError(t, b.client.Delete(t.Context(), b.get(t)))
+			require.NoError(t, b.client.Delete(t.Context(), b.getRestore(t)))
 		},
 		"stopped": func(_ *testing.T, _ *bench, cancel context.CancelFunc) { cancel() },
 		"lost":    func(_ *testing.T, b *bench, _ context.CancelFunc) { b.claims.loseIt() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			b.tarball(t, 1)
-			b.create(t, true)
+			b.storeTarball(t, 1)
+			b.createRestore(t, true)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			var once sync.Once
 			b.locations.err, b.locations.failed = noSuchHost(), func() { once.Do(func() { stop(t, b, cancel) }) }
-			if err := b.hurried(time.Hour).Run(ctx, "r", "uid-r"); name != "stopped" {
+			if err := b.hurriedRunner(time.Hour).Run(ctx, "r", "uid-r"); name != "stopped" {
 				require.NoError(t, err)
 			}
-			require.Equal(t, velerov1.RestorePhaseInProgress, b.get(t).Status.Phase)
+			require.Equal(t, velerov1.RestorePhaseInProgress, b.getRestore(t).Status.Phase)
 			require.Empty(t, b.ended)
 		})
 	}

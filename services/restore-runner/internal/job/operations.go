@@ -27,13 +27,13 @@ func (s *session) operationsOf() operation.Job {
 	return operation.Job{Kind: operation.KindRestore, Name: s.restore.Name, UID: string(s.restore.UID)}
 }
 
-// sealed reads the operations of the restore, if an earlier holder has sealed them. Damage is kept:
+// readSealed reads the operations of the restore, if an earlier holder has sealed them. Damage is kept:
 // it is an error of the restore.
-func (in *inputs) sealed(ctx context.Context) error {
-	if in.fresh() || in.records.readOnly {
+func (in *restoreInputs) readSealed(ctx context.Context) error {
+	if in.isFresh() || in.records.readOnly {
 		return nil
 	}
-	log, err := retried(ctx, in.stores(), "read the operations of the restore", func() (*operation.Log, error) {
+	log, err := retryStoreCall(ctx, in.storeRetries(), "read the operations of the restore", func() (*operation.Log, error) {
 		return operation.Open(ctx, in.store, in.operationsOf())
 	})
 	switch {
@@ -47,14 +47,14 @@ func (in *inputs) sealed(ctx context.Context) error {
 	return err
 }
 
-// restored reports that no object is to be restored any more: an earlier holder has come to the end
+// isRestored reports that no object is to be restored any more: an earlier holder has come to the end
 // of them, or to a failure, and sealed what actions began.
-func (in *inputs) restored() bool {
-	return in.operations != nil || in.unknown != nil || finalizing(in.restore.Status.Phase)
+func (in *restoreInputs) isRestored() bool {
+	return in.operations != nil || in.unknown != nil || isFinalizing(in.restore.Status.Phase)
 }
 
-// ends reports that the restore ends here, with that failure or none.
-func ends(failure error) bool {
+// endsRestore reports that the restore ends here, with that failure or none.
+func endsRestore(failure error) bool {
 	var fatal *fatalError
 	return failure == nil || errors.As(failure, &fatal) || errors.Is(failure, errDeleted)
 }
@@ -63,14 +63,14 @@ func ends(failure error) bool {
 // wait until that has ended. The operations of a restore that fails are cancelled, and its failure
 // is returned once they have ended. Any other error means that the restore does not end in this
 // process.
-func (e *ending) awaitOperations(ctx context.Context, failure error) (waits bool, _ error) {
+func (e *restoreEnding) awaitOperations(ctx context.Context, failure error) (waits bool, _ error) {
 	in := e.inputs
-	if !ends(failure) || ctx.Err() != nil {
+	if !endsRestore(failure) || ctx.Err() != nil {
 		return false, failure
 	}
 	seal := e.sealOperations
 	switch {
-	case in.records == nil && !e.fresh() && !errors.Is(failure, errDeleted): // the kind seals those of a deleted restore
+	case in.records == nil && !e.isFresh() && !errors.Is(failure, errDeleted): // the kind seals those of a deleted restore
 		seal = e.sealUnopened
 	case in.records == nil, in.records.readOnly, in.unknown != nil:
 		return false, failure
@@ -85,7 +85,7 @@ func (e *ending) awaitOperations(ctx context.Context, failure error) (waits bool
 			return false, context.Cause(ctx)
 		case e.held.Stopping().Err() != nil && errors.Is(err, context.Cause(e.held.Stopping())):
 			return false, err // the next holder seals them
-		case failure == nil && !ends(err):
+		case failure == nil && !endsRestore(err):
 			return false, err
 		default:
 			e.unsealed = err
@@ -104,27 +104,27 @@ func (e *ending) awaitOperations(ctx context.Context, failure error) (waits bool
 
 // sealOperations seals what actions began, if anything. Everything that is recorded is durable
 // before: nothing is restored once there is a list.
-func (e *ending) sealOperations(ctx context.Context, failure error) error {
+func (e *restoreEnding) sealOperations(ctx context.Context, failure error) error {
 	in := e.inputs
 	if failure != nil {
 		limited, stop := context.WithTimeout(ctx, cancelledLimit)
 		defer stop()
 		ctx = limited
 	}
-	if err := e.recall(ctx); err != nil {
+	if err := e.readBegun(ctx); err != nil {
 		return err
 	}
 	begun := in.recorder.Operations()
 	if len(begun) == 0 {
 		return nil
 	}
-	if _, err := retried(ctx, e.stores(), "store the outcomes", func() (struct{}, error) { return struct{}{}, in.records.flush(ctx, in.recorder) }); err != nil {
+	if _, err := retryStoreCall(ctx, e.storeRetries(), "store the outcomes", func() (struct{}, error) { return struct{}{}, in.records.flushRecorder(ctx, in.recorder) }); err != nil {
 		return err
 	}
 	if err := e.held.Confirm(ctx); err != nil {
 		return fmt.Errorf("seal the operations of the restore: %w", err)
 	}
-	log, err := e.seal(ctx, listOf(e.operationsOf(), e.held.Claim.Epoch, begun, reasonOf(failure)))
+	log, err := e.storeList(ctx, listOf(e.operationsOf(), e.held.Claim.Epoch, begun, reasonOf(failure)))
 	if errors.Is(err, operation.ErrDamaged) {
 		in.unknown = err
 		return nil
@@ -133,9 +133,9 @@ func (e *ending) sealOperations(ctx context.Context, failure error) error {
 	return err
 }
 
-// seal stores a list of operations and opens their records.
-func (e *ending) seal(ctx context.Context, list operation.List) (*operation.Log, error) {
-	return retried(ctx, e.stores(), "seal the operations of the restore", func() (*operation.Log, error) {
+// storeList stores a list of operations and opens their records.
+func (e *restoreEnding) storeList(ctx context.Context, list operation.List) (*operation.Log, error) {
+	return retryStoreCall(ctx, e.storeRetries(), "seal the operations of the restore", func() (*operation.Log, error) {
 		return sealList(ctx, e.inputs.store, list)
 	})
 }
@@ -149,10 +149,10 @@ func sealList(ctx context.Context, store objectstore.Store, list operation.List)
 }
 
 // sealUnopened seals what earlier holders began where the records could not be opened.
-func (e *ending) sealUnopened(ctx context.Context, failure error) error {
-	quick, done := e.closing(ctx)
+func (e *restoreEnding) sealUnopened(ctx context.Context, failure error) error {
+	quick, done := e.closingContext(ctx)
 	defer done()
-	log, err := retried(quick, e.stores(), "seal the operations of the restore", func() (*operation.Log, error) {
+	log, err := retryStoreCall(quick, e.storeRetries(), "seal the operations of the restore", func() (*operation.Log, error) {
 		if err := e.held.Confirm(quick); err != nil {
 			return nil, err
 		}
@@ -169,21 +169,21 @@ func (e *ending) sealUnopened(ctx context.Context, failure error) error {
 	return err
 }
 
-// reason is the failureReason of a restore that ends with a failure.
-func (s *session) reason(failure *fatalError) string {
+// failureReason is the failureReason of a restore that ends with a failure.
+func (s *session) failureReason(failure *fatalError) string {
 	if s.unsealed == nil {
-		return s.paused.reason(failure)
+		return s.paused.failureReason(failure)
 	}
-	return s.paused.reason(failure) + "; " + mayGoOn
+	return s.paused.failureReason(failure) + "; " + mayGoOn
 }
 
-// recall reads what earlier holders began, where the records were not replayed.
-func (e *ending) recall(ctx context.Context) error {
+// readBegun reads what earlier holders began, where the records were not replayed.
+func (e *restoreEnding) readBegun(ctx context.Context) error {
 	in := e.inputs
 	if in.records.replayed.Load() || len(in.records.earlier) == 0 {
 		return nil
 	}
-	_, err := retried(ctx, e.stores(), "read what the restore began", func() (struct{}, error) {
+	_, err := retryStoreCall(ctx, e.storeRetries(), "read what the restore began", func() (struct{}, error) {
 		return struct{}{}, resumption.LoadUnfinished(ctx, in.store, e.restore, in.recorder)
 	})
 	return err
@@ -210,7 +210,7 @@ func reasonOf(failure error) string {
 
 // sealedFailure is the failure of a restore whose operations are sealed: the one that they were sealed
 // with counts.
-func (e *ending) sealedFailure(failure error) error {
+func (e *restoreEnding) sealedFailure(failure error) error {
 	reason, failed := strings.CutPrefix(e.inputs.operations.Reason(), failedPrefix)
 	switch request := e.held.Cancelled(); {
 	case !failed, errors.Is(failure, errDeleted):
@@ -222,7 +222,7 @@ func (e *ending) sealedFailure(failure error) error {
 }
 
 // noteOperations makes every failed operation an error of the restore.
-func (e *ending) noteOperations() {
+func (e *restoreEnding) noteOperations() {
 	in := e.inputs
 	if in.unknown != nil {
 		in.recorder.Error(outcome.General, fmt.Sprintf("the operations of the restore are not known: %v", in.unknown))
@@ -252,7 +252,7 @@ func (e *ending) noteOperations() {
 }
 
 // writeOperations writes restore-<name>-itemoperations.json.gz's document (Velero 1.18).
-func (e *ending) writeOperations(w io.Writer) error {
+func (e *restoreEnding) writeOperations(w io.Writer) error {
 	if e.inputs.operations == nil {
 		return operation.EncodeFile(w, e.operationsOf(), nil, nil)
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 )
 
-// away lets the next calls fail that come after begin is true and touch a key that contains part.
-func (b *bench) away(calls int64, part string, begin func() bool) (left *atomic.Int64) {
+// failNextCalls lets the next calls fail that come after begin is true and touch a key that contains part.
+func (b *bench) failNextCalls(calls int64, part string, begin func() bool) (left *atomic.Int64) {
 	left = &atomic.Int64{}
 	left.Store(calls)
 	b.store.Inject(func(_ memstore.Op, key string) error {
@@ -30,14 +30,14 @@ func (b *bench) away(calls int64, part string, begin func() bool) (left *atomic.
 	return left
 }
 
-func always() bool { return true }
+func alwaysTrue() bool { return true }
 
-// orphaned is a restore whose first holder died in the middle.
-func orphaned(t *testing.T) *bench {
+// newOrphanedRestore is a restore whose first holder died in the middle.
+func newOrphanedRestore(t *testing.T) *bench {
 	t.Helper()
 	b := newBench(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	interrupted(t, b, cancel)
+	prepareInterrupted(t, b, cancel)
 	require.ErrorIs(t, b.runner.Run(ctx, "r", "uid-r"), context.Canceled)
 	b.cluster.Fail(nil)
 	b.config.Claims = &claims{holder: "next"}
@@ -50,11 +50,11 @@ func TestATakeoverWaitsForTheBucket(t *testing.T) {
 		"owner file": "owner", "listing of records": layout.RestoreRecords("r", "uid-r") + "record-", "tarball": layout.BackupTarball("b"),
 	} {
 		t.Run(what, func(t *testing.T) {
-			b := orphaned(t)
-			left := b.away(10, key, always)
-			require.NoError(t, b.hurried(time.Minute).Run(t.Context(), "r", "uid-r"))
+			b := newOrphanedRestore(t)
+			left := b.failNextCalls(10, key, alwaysTrue)
+			require.NoError(t, b.hurriedRunner(time.Minute).Run(t.Context(), "r", "uid-r"))
 			require.Negative(t, left.Load())
-			r := b.get(t)
+			r := b.getRestore(t)
 			require.Equal(t, velerov1.RestorePhaseCompleted, r.Status.Phase, r.Status.FailureReason)
 			require.Equal(t, &velerov1.RestoreProgress{TotalItems: 60, ItemsRestored: 60}, r.Status.Progress)
 		})
@@ -62,10 +62,10 @@ func TestATakeoverWaitsForTheBucket(t *testing.T) {
 }
 
 func TestABucketThatStaysAwayFailsTheRestore(t *testing.T) {
-	b := orphaned(t)
-	b.away(1<<40, "record-", always)
-	require.NoError(t, b.hurried(50*time.Millisecond).Run(t.Context(), "r", "uid-r"))
-	r := b.get(t)
+	b := newOrphanedRestore(t)
+	b.failNextCalls(1<<40, "record-", alwaysTrue)
+	require.NoError(t, b.hurriedRunner(50*time.Millisecond).Run(t.Context(), "r", "uid-r"))
+	r := b.getRestore(t)
 	require.Equal(t, velerov1.RestorePhaseFailed, r.Status.Phase)
 	require.Contains(t, r.Status.FailureReason, "no route to the bucket")
 }
@@ -73,38 +73,38 @@ func TestABucketThatStaysAwayFailsTheRestore(t *testing.T) {
 // The end of a finished restore waits for the bucket, and its files are stored.
 func TestTheDecisionWaitsForTheBucket(t *testing.T) {
 	b := newBench(t)
-	b.tarball(t, 3)
-	b.create(t, true)
-	left := b.away(20, "record-", func() bool { return len(b.cluster.Requests("POST /api/v1/namespaces/a/configmaps")) == 3 })
-	require.NoError(t, b.hurried(time.Minute).Run(t.Context(), "r", "uid-r"))
+	b.storeTarball(t, 3)
+	b.createRestore(t, true)
+	left := b.failNextCalls(20, "record-", func() bool { return len(b.cluster.Requests("POST /api/v1/namespaces/a/configmaps")) == 3 })
+	require.NoError(t, b.hurriedRunner(time.Minute).Run(t.Context(), "r", "uid-r"))
 	require.Negative(t, left.Load())
-	require.Equal(t, velerov1.RestorePhaseCompleted, b.get(t).Status.Phase)
-	require.Contains(t, b.file(t, layout.RestoreResourceList("r")), "c002(created)")
-	require.Contains(t, b.file(t, layout.RestoreLog("r")), "level=info")
+	require.Equal(t, velerov1.RestorePhaseCompleted, b.getRestore(t).Status.Phase)
+	require.Contains(t, b.readGzip(t, layout.RestoreResourceList("r")), "c002(created)")
+	require.Contains(t, b.readGzip(t, layout.RestoreLog("r")), "level=info")
 }
 
 // No other process reads the restore while its records are opened or its outcome is stored.
 func TestWaitingForTheBucketEndsWithTheRestore(t *testing.T) {
 	for name, stop := range map[string]func(*testing.T, *bench){
-		"deleted": func(t *testing.T, b *bench) { require.NoError(t, b.client.Delete(t.Context(), b.get(t))) },
+		"deleted": func(t *testing.T, b *bench) { require.NoError(t, b.client.Delete(t.Context(), b.getRestore(t))) },
 		"taken": func(t *testing.T, b *bench) {
-			r := b.get(t)
-			require.NoError(t, claim.Set(r, claim.Claim{Holder: "other", Epoch: 9}))
+			r := b.getRestore(t)
+			require.NoError(t, claim.Set(r, claim.Claim{Owner: "other", Epoch: 9}))
 			require.NoError(t, b.client.Update(t.Context(), r))
 		},
 	} {
 		for where, key := range map[string]string{"records": "record-", "log": layout.RestoreLog("r")} {
 			t.Run(name+" "+where, func(t *testing.T) {
 				b := newBench(t)
-				b.tarball(t, 3)
-				b.create(t, true)
+				b.storeTarball(t, 3)
+				b.createRestore(t, true)
 				var once sync.Once
-				b.away(1<<40, key, func() bool {
+				b.failNextCalls(1<<40, key, func() bool {
 					once.Do(func() { stop(t, b) })
 					return true
 				})
-				require.NoError(t, b.hurried(time.Hour).Run(t.Context(), "r", "uid-r"))
-				require.Equal(t, velerov1.RestorePhaseInProgress, b.get(t).Status.Phase)
+				require.NoError(t, b.hurriedRunner(time.Hour).Run(t.Context(), "r", "uid-r"))
+				require.Equal(t, velerov1.RestorePhaseInProgress, b.getRestore(t).Status.Phase)
 				require.Empty(t, b.ended)
 			})
 		}

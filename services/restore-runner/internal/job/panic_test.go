@@ -51,7 +51,7 @@ func (b *bench) panickingRuns(t *testing.T, defect func()) {
 
 func (b *bench) requireGivenUp(t *testing.T) {
 	t.Helper()
-	r := b.get(t)
+	r := b.getRestore(t)
 	require.Equal(t, velerov1.RestorePhaseFailed, r.Status.Phase)
 	require.Equal(t, "internal error", r.Status.FailureReason)
 	require.NotNil(t, r.Status.CompletionTimestamp)
@@ -68,14 +68,14 @@ func TestPanicsEndTheRestore(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			b.tarball(t, 3)
-			b.create(t, true)
+			b.storeTarball(t, 3)
+			b.createRestore(t, true)
 			var log bytes.Buffer
 			b.config.Log = slog.New(slog.NewTextHandler(&log, nil))
 			tt.prepare(b)
 			for range 3 {
 				require.ErrorIs(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"), engine.ErrInternal)
-				require.Equal(t, velerov1.RestorePhaseInProgress, b.get(t).Status.Phase)
+				require.Equal(t, velerov1.RestorePhaseInProgress, b.getRestore(t).Status.Phase)
 			}
 			b.locations.store = b.store
 			require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
@@ -101,18 +101,18 @@ func (s rarely) Create(ctx context.Context, key string, r io.ReadSeeker, size in
 
 func TestPanicsWithProgressBetweenThemDoNotEndTheRestore(t *testing.T) {
 	b := newBench(t)
-	b.tarball(t, 40)
-	b.create(t, true)
+	b.storeTarball(t, 40)
+	b.createRestore(t, true)
 	b.config.RecordBatch = 1
 	b.locations.store = rarely{b.store, new(atomic.Int32)}
 	panicked := 0
-	for b.get(t).Status.CompletionTimestamp == nil {
+	for b.getRestore(t).Status.CompletionTimestamp == nil {
 		if err := newRunner(b.config).Run(t.Context(), "r", "uid-r"); err != nil {
 			require.ErrorIs(t, err, engine.ErrInternal)
 			panicked++
 		}
 	}
-	require.Equal(t, velerov1.RestorePhaseCompleted, b.get(t).Status.Phase)
+	require.Equal(t, velerov1.RestorePhaseCompleted, b.getRestore(t).Status.Phase)
 	require.Positive(t, panicked)
 }
 
@@ -125,7 +125,7 @@ func (defectiveLedger) Get(context.Context, types.UID) (ledger.Entry, bool, erro
 
 func TestPanicsInTheAdmissionEndTheRestore(t *testing.T) {
 	b := newBench(t)
-	b.create(t, true)
+	b.createRestore(t, true)
 	b.config.Ledger = defectiveLedger{b.ledger}
 	for range 3 {
 		require.ErrorIs(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"), engine.ErrInternal)

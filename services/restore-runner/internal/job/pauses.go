@@ -12,11 +12,11 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/pause"
 )
 
-// pauses returns the rules by which objects are created paused: those that the first holder had,
+// pauseRules returns the rules by which objects are created paused: those that the first holder had,
 // else the ones of now. Only the order of stages has any, and only while records are durable:
 // only the records have the former value of a mark. A key of the ConfigMap that holds no rule is an
 // error of the restore.
-func (p *planner) pauses(ctx context.Context, order restoreorder.Order) (pause.Rules, error) {
+func (p *restorePlanner) pauseRules(ctx context.Context, order restoreorder.Order) (pause.Rules, error) {
 	if planned := p.in.records.head.Planned; planned != nil {
 		return planned.Pauses, nil
 	}
@@ -24,7 +24,7 @@ func (p *planner) pauses(ctx context.Context, order restoreorder.Order) (pause.R
 		return nil, nil
 	}
 	more := &corev1.ConfigMap{}
-	err := p.in.retry(ctx, "read ConfigMap "+pause.ConfigMap, func() error {
+	err := p.in.retryCall(ctx, "read ConfigMap "+pause.ConfigMap, func() error {
 		err := p.in.cfg.Reader.Get(ctx, client.ObjectKey{Namespace: p.in.cfg.Namespace, Name: pause.ConfigMap}, more)
 		return client.IgnoreNotFound(err)
 	})

@@ -23,10 +23,10 @@ const gadgetPath = "/apis/example.com/v1/namespaces/a/gadgets/g"
 // pauseGadgets adds a rule for Gadgets, whose operator lets them be paused.
 func (b *bench) pauseGadgets(t *testing.T) {
 	t.Helper()
-	b.rules(t, map[string]string{"gadgets": "group: example.com\nkind: Gadget\nfield: spec.paused\nvalue: true\n"})
+	b.setPauseRules(t, map[string]string{"gadgets": "group: example.com\nkind: Gadget\nfield: spec.paused\nvalue: true\n"})
 }
 
-func (b *bench) rules(t *testing.T, data map[string]string) {
+func (b *bench) setPauseRules(t *testing.T, data map[string]string) {
 	t.Helper()
 	require.NoError(t, b.client.Create(t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: b.config.Namespace, Name: pause.ConfigMap}, Data: data,
@@ -43,48 +43,48 @@ func (b *bench) atGadgetsSecret(do func()) {
 	})
 }
 
-func (b *bench) gadget() any { return b.cluster.Object(gadgetPath)["spec"] }
+func (b *bench) readGadget() any { return b.cluster.Object(gadgetPath)["spec"] }
 
 // The mark gets its value back at the end, and the paused object is created before those it owns.
 func TestAPausedOwnerIsResumedAtTheEnd(t *testing.T) {
-	b := scene(t, "")
+	b := newScene(t, "")
 	var spec, refs any
 	b.cluster.Fail(func(r *http.Request, body map[string]any) (int, bool) {
 		if r.Method == http.MethodPost && kubetest.Meta(body)["name"] == "gadget" {
-			spec, refs = b.gadget(), kubetest.Meta(body)["ownerReferences"]
+			spec, refs = b.readGadget(), kubetest.Meta(body)["ownerReferences"]
 		}
 		return 0, false
 	})
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
 	require.Equal(t, object{"size": 1.0, "paused": true}, spec)
 	require.Len(t, refs, 1)
-	require.Equal(t, object{"size": 1.0}, b.gadget())
+	require.Equal(t, object{"size": 1.0}, b.readGadget())
 }
 
 // An owner that a cancelled restore left paused would not be reconciled, without a message about
 // it.
 func TestACancelledRestoreResumesWhatItPaused(t *testing.T) {
-	b := scene(t, "")
-	b.atGadgetsSecret(func() { b.ask(t, true) })
+	b := newScene(t, "")
+	b.atGadgetsSecret(func() { b.requestCancel(t, true) })
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
 	b.requireCancelled(t)
-	require.Equal(t, object{"size": 1.0}, b.gadget())
+	require.Equal(t, object{"size": 1.0}, b.readGadget())
 }
 
 // A restore that is deleted while it runs has no other holder.
 func TestADeletedRestoreResumesWhatItPaused(t *testing.T) {
-	b := scene(t, "")
-	b.atGadgetsSecret(func() { require.NoError(t, b.client.Delete(t.Context(), b.get(t))) })
+	b := newScene(t, "")
+	b.atGadgetsSecret(func() { require.NoError(t, b.client.Delete(t.Context(), b.getRestore(t))) })
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
-	require.NotNil(t, b.get(t).DeletionTimestamp)
-	require.Equal(t, object{"size": 1.0}, b.gadget())
-	require.Empty(t, paused.Of(b.get(t)), "its files need not wait")
+	require.NotNil(t, b.getRestore(t).DeletionTimestamp)
+	require.Equal(t, object{"size": 1.0}, b.readGadget())
+	require.Empty(t, paused.LocationOf(b.getRestore(t)), "its files need not wait")
 }
 
 // orphanedPaused is a restore whose holder died with a paused owner in the cluster.
 func orphanedPaused(t *testing.T) *bench {
 	t.Helper()
-	b := scene(t, "")
+	b := newScene(t, "")
 	ctx, stop := context.WithCancel(t.Context())
 	b.atGadgetsSecret(func() {
 		stop()
@@ -92,11 +92,11 @@ func orphanedPaused(t *testing.T) *bench {
 	})
 	dying := b.config
 	var leave func()
-	dying.REST, leave = b.cluster.Door(nil)
+	dying.REST, leave = b.cluster.OpenFaultyDoor(nil)
 	_ = newRunner(dying).Run(ctx, "r", "uid-r")
 	leave() // what it still sent has no effect
-	require.Equal(t, object{"size": 1.0, "paused": true}, b.gadget())
-	require.Equal(t, velerov1.RestorePhaseInProgress, b.get(t).Status.Phase)
+	require.Equal(t, object{"size": 1.0, "paused": true}, b.readGadget())
+	require.Equal(t, velerov1.RestorePhaseInProgress, b.getRestore(t).Status.Phase)
 	b.cluster.Fail(nil)
 	b.config.Claims = &claims{holder: "next"}
 	return b
@@ -106,7 +106,7 @@ func orphanedPaused(t *testing.T) *bench {
 func TestASuccessorResumesWhatADeadRunnerPaused(t *testing.T) {
 	for name, prepare := range map[string]func(*testing.T, *bench){
 		"goes on":   func(*testing.T, *bench) {},
-		"cancelled": func(t *testing.T, b *bench) { b.ask(t, false) },
+		"cancelled": func(t *testing.T, b *bench) { b.requestCancel(t, false) },
 		"the backup cannot be read any more": func(t *testing.T, b *bench) {
 			require.NoError(t, objectstore.PutBytes(t.Context(), b.store, layout.BackupTarball("b"), []byte("hello")))
 		},
@@ -117,15 +117,15 @@ func TestASuccessorResumesWhatADeadRunnerPaused(t *testing.T) {
 			require.NoError(t, b.client.Delete(t.Context(), rules))
 			prepare(t, b)
 			require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
-			require.True(t, b.get(t).Status.Phase.Terminal())
-			require.Equal(t, object{"size": 1.0}, b.gadget())
+			require.True(t, b.getRestore(t).Status.Phase.Terminal())
+			require.Equal(t, object{"size": 1.0}, b.readGadget())
 		})
 	}
 }
 
 // Without durable records a death would leave an owner paused, and nothing would know how it was.
 func TestNothingIsPausedWhereNothingCanBeRecorded(t *testing.T) {
-	b := scene(t, "")
+	b := newScene(t, "")
 	b.store.Inject(func(op memstore.Op, _ string) error {
 		if op == memstore.OpCreate || op == memstore.OpPut {
 			return objectstore.ErrReadOnly
@@ -141,16 +141,16 @@ func TestNothingIsPausedWhereNothingCanBeRecorded(t *testing.T) {
 	})
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
 	require.False(t, paused)
-	require.Equal(t, object{"size": 1.0}, b.gadget())
+	require.Equal(t, object{"size": 1.0}, b.readGadget())
 }
 
 // A rule that was passed over in silence would leave its operator unpaused.
 func TestABadRuleIsAnErrorThatNamesItsKey(t *testing.T) {
 	b := newBench(t)
-	b.tarball(t, 1)
-	b.rules(t, map[string]string{"gadgets": "group: example.com\n"})
-	b.create(t, true)
+	b.storeTarball(t, 1)
+	b.setPauseRules(t, map[string]string{"gadgets": "group: example.com\n"})
+	b.createRestore(t, true)
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
-	require.Equal(t, velerov1.RestorePhasePartiallyFailed, b.get(t).Status.Phase)
-	require.Contains(t, b.file(t, layout.RestoreResults("r")), "data[gadgets]: group and kind are required")
+	require.Equal(t, velerov1.RestorePhasePartiallyFailed, b.getRestore(t).Status.Phase)
+	require.Contains(t, b.readGzip(t, layout.RestoreResults("r")), "data[gadgets]: group and kind are required")
 }

@@ -16,8 +16,8 @@ const (
 	namesInLog    = 8 << 10
 )
 
-// pausing is what a restore that ends leaves paused.
-type pausing struct {
+// pausedObjects is what a restore that ends leaves paused.
+type pausedObjects struct {
 	// location is the location with the records of what is paused, from the mark on the Restore; ""
 	// when nothing was created paused.
 	location string
@@ -27,40 +27,40 @@ type pausing struct {
 	names []string
 }
 
-// none reports that everything is resumed.
-func (p *pausing) none() bool { return p.location == "" || p.read && len(p.names) == 0 }
+// isEmpty reports that everything is resumed.
+func (p *pausedObjects) isEmpty() bool { return p.location == "" || p.read && len(p.names) == 0 }
 
-// text lists what is paused, in about limit bytes.
-func (p *pausing) text(limit int) string {
+// textWithin lists what is paused, in about limit bytes.
+func (p *pausedObjects) textWithin(limit int) string {
 	switch {
 	case len(p.names) == 0:
 		return paused.Remark
 	case !p.read:
-		return "still paused, perhaps among others: " + within(p.names, limit)
+		return "still paused, perhaps among others: " + joinWithin(p.names, limit)
 	}
-	return "still paused: " + within(p.names, limit)
+	return "still paused: " + joinWithin(p.names, limit)
 }
 
-// reason is the failureReason of a restore that ends with a failure.
-func (p *pausing) reason(failure *fatalError) string {
-	if p.none() {
+// failureReason is the failureReason of a restore that ends with a failure.
+func (p *pausedObjects) failureReason(failure *fatalError) string {
+	if p.isEmpty() {
 		return failure.Error()
 	}
-	if request := cancelled(failure); request != nil {
-		return request.Request.ReasonBut(p.text(namesInReason))
+	if request := cancelRequestOf(failure); request != nil {
+		return request.Request.ReasonBut(p.textWithin(namesInReason))
 	}
-	return failure.Error() + "; " + p.text(namesInReason)
+	return failure.Error() + "; " + p.textWithin(namesInReason)
 }
 
-// tell logs the objects that are left paused, if there are any.
-func (p *pausing) tell(ctx context.Context, log *slog.Logger, cause error) {
-	if !p.none() {
-		log.ErrorContext(ctx, "the restore leaves objects paused", "objects", p.text(namesInLog), "location", p.location, "error", cause)
+// logPaused logs the objects that are left paused, if there are any.
+func (p *pausedObjects) logPaused(ctx context.Context, log *slog.Logger, cause error) {
+	if !p.isEmpty() {
+		log.ErrorContext(ctx, "the restore leaves objects paused", "objects", p.textWithin(namesInLog), "location", p.location, "error", cause)
 	}
 }
 
-// within lists as many names as take no more than limit bytes, at least one, and counts the others.
-func within(names []string, limit int) string {
+// joinWithin lists as many names as take no more than limit bytes, at least one, and counts the others.
+func joinWithin(names []string, limit int) string {
 	var out strings.Builder
 	for i, name := range names {
 		if i > 0 && out.Len()+len(name) > limit {

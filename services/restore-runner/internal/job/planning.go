@@ -22,8 +22,8 @@ import (
 // memberCache bounds the unpacked pieces of the tarball kept for neighbouring reads, in bytes.
 const memberCache = 8 << 20
 
-// planned is what a restore does, and with what.
-type planned struct {
+// preparedPlan is what a restore does, and with what.
+type preparedPlan struct {
 	source  tarball.Source
 	plan    *plan.Plan
 	volumes *volume.Decisions
@@ -38,8 +38,8 @@ type planned struct {
 	pausing bool // some objects of the plan are of a kind that has a rule
 }
 
-// close releases the tarball.
-func (p *planned) close(s *session) {
+// closeTarball releases the tarball.
+func (p *preparedPlan) closeTarball(s *session) {
 	if p == nil || p.source == nil {
 		return
 	}
@@ -48,35 +48,35 @@ func (p *planned) close(s *session) {
 	}
 }
 
-// planner makes the plan of a restore.
-type planner struct {
-	in      *inputs
-	actions *acted
+// restorePlanner makes the plan of a restore.
+type restorePlanner struct {
+	in      *restoreInputs
+	actions *boundActions
 }
 
-// prepare opens the backup and makes the plan. Messages about them are recorded by the first holder
+// preparePlan opens the backup and makes the plan. Messages about them are recorded by the first holder
 // only. Without an error, a result without a plan is a backup that cannot be read. A result beside
 // an error has to be closed too.
-func (p *planner) prepare(ctx context.Context) (*planned, error) {
+func (p *restorePlanner) preparePlan(ctx context.Context) (*preparedPlan, error) {
 	head, backup := &p.in.records.head, p.in.backup.Name
 	if head.Finished != nil && head.Planned == nil {
-		return &planned{}, nil // nothing was planned then
+		return &preparedPlan{}, nil // nothing was planned then
 	}
-	opened, err := retried(ctx, p.in.stores(), "open the tarball", func() (tarball.Source, error) {
+	opened, err := retryStoreCall(ctx, p.in.storeRetries(), "open the tarball", func() (tarball.Source, error) {
 		return tarball.Open(ctx, p.in.store, backup, filepath.Join(p.in.dir, tarballDir), tarball.Limits{CacheBytes: memberCache})
 	})
 	if err != nil {
-		return nil, p.unreadable(err, fmt.Sprintf("the tarball of backup %q cannot be read", backup))
+		return nil, p.unreadableError(err, fmt.Sprintf("the tarball of backup %q cannot be read", backup))
 	}
 	failpoint.Hit("restore-runner/tarball-opened")
-	out := &planned{source: &retryingSource{Source: opened, retry: p.in.stores()}}
+	out := &preparedPlan{source: &retryingSource{Source: opened, retry: p.in.storeRetries()}}
 	if out.order, out.runs, err = restoreorder.Parse(p.in.restore.Annotations); err != nil {
-		return out, fatal("%w", err)
+		return out, fatalErrorf("%w", err)
 	}
-	if out.pauses, err = p.pauses(ctx, out.order); err != nil {
+	if out.pauses, err = p.pauseRules(ctx, out.order); err != nil {
 		return out, err
 	}
-	taken, err := p.taken(ctx)
+	taken, err := p.volumesTaken(ctx)
 	if err != nil {
 		return out, err
 	}
@@ -84,15 +84,15 @@ func (p *planner) prepare(ctx context.Context) (*planned, error) {
 		return out, fmt.Errorf("discover what the cluster serves: %w", err)
 	}
 	if head.Planned == nil {
-		p.problems(out.source)
+		p.reportProblems(out.source)
 	}
-	if err := p.make(ctx, out, taken); err != nil {
-		return out, p.unreadable(err, fmt.Sprintf("the listing of backup %q cannot be read", backup))
+	if err := p.makePlan(ctx, out, taken); err != nil {
+		return out, p.unreadableError(err, fmt.Sprintf("the listing of backup %q cannot be read", backup))
 	}
 	if head.Planned == nil {
-		p.complain(p.actions)
-		p.unclaimed(out)
-		return out, p.admitted(ctx, out.plan)
+		p.reportLeftOut(p.actions)
+		p.reportUnclaimed(out)
+		return out, p.checkAdmitted(ctx, out.plan)
 	}
 	return out, nil
 }
@@ -103,20 +103,20 @@ type damageError struct{ message string }
 // Error implements error.
 func (e *damageError) Error() string { return e.message }
 
-// unreadable makes damage found by the first holder an error of the restore, and damage found later
+// unreadableError makes damage found by the first holder an error of the restore, and damage found later
 // its end: what was restored cannot be distinguished from what was not.
-func (p *planner) unreadable(err error, what string) error {
+func (p *restorePlanner) unreadableError(err error, what string) error {
 	switch {
-	case !damaged(err):
+	case !isDamaged(err):
 		return err
 	case p.in.records.head.Planned != nil:
-		return fatal("%s any more: %w", what, err)
+		return fatalErrorf("%s any more: %w", what, err)
 	}
 	return &damageError{fmt.Sprintf("%s: %v", what, err)}
 }
 
-// problems reports the entries of the tarball that were passed over.
-func (p *planner) problems(source tarball.Source) {
+// reportProblems reports the entries of the tarball that were passed over.
+func (p *restorePlanner) reportProblems(source tarball.Source) {
 	problems, n := source.Problems()
 	for _, problem := range problems {
 		p.in.recorder.Error(outcome.General, fmt.Sprintf("entry %q of the tarball: %v", problem.Path, problem.Err))
@@ -126,20 +126,20 @@ func (p *planner) problems(source tarball.Source) {
 	}
 }
 
-// fills reports that claims are filled from their CSI snapshots: as the first holder planned it, since
+// fillsClaims reports that claims are filled from their CSI snapshots: as the first holder planned it, since
 // a successor without the feature would leave claims empty that it owes their data.
-func (p *planner) fills() bool {
+func (p *restorePlanner) fillsClaims() bool {
 	if before := p.in.records.head.Planned; before != nil {
 		return before.CSI
 	}
 	return p.in.cfg.CSI
 }
 
-// make selects the items of the backup. Names that an earlier holder resolved mean what they meant
+// makePlan selects the items of the backup. Names that an earlier holder resolved mean what they meant
 // then.
-func (p *planner) make(ctx context.Context, out *planned, taken volume.Taken) error {
+func (p *restorePlanner) makePlan(ctx context.Context, out *preparedPlan, taken volume.Taken) error {
 	spec, before := &p.in.restore.Spec, p.in.records.head.Planned
-	survey, err := plan.Look(ctx, out.source)
+	survey, err := plan.ReadSurvey(ctx, out.source)
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (p *planner) make(ctx context.Context, out *planned, taken volume.Taken) er
 		p.in.recorder.Warn(outcome.General, "the backup holds no items: zero items to be restored")
 	}
 	out.snapshots = survey.Snapshots
-	taken.Snapshotted, taken.CSI = survey.Snapshots.Claims(), p.fills()
+	taken.Snapshotted, taken.CSI = survey.Snapshots.Claims(), p.fillsClaims()
 	out.volumes, err = volume.Decide(ctx, survey.Volumes, out.source.Read, taken, spec.RestorePVs == nil || *spec.RestorePVs)
 	if err != nil {
 		return err
@@ -160,9 +160,9 @@ func (p *planner) make(ctx context.Context, out *planned, taken volume.Taken) er
 		LabelSelector:           spec.LabelSelector, OrLabelSelectors: spec.OrLabelSelectors,
 	}, selection.ExpandNamespaces(spec.IncludedNamespaces, spec.ExcludedNamespaces, survey.Namespaces), names)
 	if err != nil {
-		return fatal("spec: %w", err)
+		return fatalErrorf("spec: %w", err)
 	}
-	reserve, err := p.actions.bind(ctx, survey, survey.Resolver(out.catalog), before)
+	reserve, err := p.actions.bindActions(ctx, survey, survey.Resolver(out.catalog), before)
 	if err != nil {
 		return err
 	}

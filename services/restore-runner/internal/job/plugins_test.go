@@ -40,7 +40,7 @@ func serveActions() {
 	os.Exit(0)
 }
 
-func other(name string) plugin.ResourceIdentifier {
+func otherIdentifier(name string) plugin.ResourceIdentifier {
 	return plugin.ResourceIdentifier{Resource: "configmaps", Namespace: "a", Name: name}
 }
 
@@ -57,7 +57,7 @@ func (g *good) Execute(_ context.Context, in *plugin.RestoreInput) (*plugin.Rest
 	out := plugin.NewRestoreOutput(in.Item)
 	if in.Item.GetName() == "c000" {
 		g.env.Log.Warn("waiting for c001")
-		out = out.WithAdditionalItems(other("c001")).WithItemsWait()
+		out = out.WithAdditionalItems(otherIdentifier("c001")).WithItemsWait()
 	}
 	return out, nil
 }
@@ -65,7 +65,7 @@ func (g *good) Execute(_ context.Context, in *plugin.RestoreInput) (*plugin.Rest
 func (g *good) AreAdditionalItemsReady(_ context.Context, _ *plugin.Job, items []plugin.ResourceIdentifier) (bool, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(items) != 1 || items[0] != other("c001") {
+	if len(items) != 1 || items[0] != otherIdentifier("c001") {
 		return false, fmt.Errorf("asked about %v", items)
 	}
 	g.asked++
@@ -94,9 +94,9 @@ func (h *hostile) Execute(_ context.Context, in *plugin.RestoreInput) (*plugin.R
 	case "c015":
 		in.Item.SetKind("Secret")
 	case "c016":
-		return out.WithAdditionalItems(other("c017")), nil
+		return out.WithAdditionalItems(otherIdentifier("c017")), nil
 	case "c017":
-		return out.WithAdditionalItems(other("c016")), nil
+		return out.WithAdditionalItems(otherIdentifier("c016")), nil
 	case "c018":
 		return out.WithAdditionalItems(plugin.ResourceIdentifier{Group: "nowhere.io", Resource: "things", Name: "x"}), nil
 	case "c019":
@@ -104,7 +104,7 @@ func (h *hostile) Execute(_ context.Context, in *plugin.RestoreInput) (*plugin.R
 			h.env.Log.Info("flood", "of", strings.Repeat("y", 200))
 		}
 	case "c020":
-		return out.WithAdditionalItems(other("c021")).WithItemsWaitTimeout(2 * time.Second), nil
+		return out.WithAdditionalItems(otherIdentifier("c021")).WithItemsWaitTimeout(2 * time.Second), nil
 	case "c022":
 		return nil, errors.New("no such thing")
 	}
@@ -116,8 +116,8 @@ func (h *hostile) AreAdditionalItemsReady(ctx context.Context, _ *plugin.Job, _ 
 	return false, ctx.Err()
 }
 
-// plugged gives the bench's runner this binary as a plugin.
-func plugged(t *testing.T, b *bench) {
+// usePlugin gives the bench's runner this binary as a plugin.
+func usePlugin(t *testing.T, b *bench) {
 	t.Helper()
 	dir := selfplugin.Directory(t, "actions")
 	host, err := pluginhost.New(t.Context(), pluginhost.Config{
@@ -131,22 +131,22 @@ func plugged(t *testing.T, b *bench) {
 		s := host.Open(ctx, pluginhost.JobLog(slog.LevelInfo, note))
 		items, hidden := action.Merge(nil, s.RestoreItems())
 		require.Empty(t, hidden)
-		return job.ActionSet{Items: items, Close: s.Close, Collateral: func(err error) bool { return errors.Is(err, pluginhost.ErrCrashed) }, Warnings: []string{"one is left out"}}
+		return job.ActionSet{Items: items, Close: s.Close, IsProcessCrash: func(err error) bool { return errors.Is(err, pluginhost.ErrCrashed) }, Warnings: []string{"one is left out"}}
 	}
 	b.runner = newRunner(b.config)
 }
 
 func TestRestoreThroughPluginProcesses(t *testing.T) {
 	b := newBench(t)
-	plugged(t, b)
-	b.tarball(t, 30)
-	b.create(t, true)
+	usePlugin(t, b)
+	b.storeTarball(t, 30)
+	b.createRestore(t, true)
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
 
-	r := b.get(t)
-	results, log := b.file(t, layout.RestoreResults("r")), b.file(t, layout.RestoreLog("r"))
+	r := b.getRestore(t)
+	results, log := b.readGzip(t, layout.RestoreResults("r")), b.readGzip(t, layout.RestoreLog("r"))
 	require.Equal(t, velerov1.RestorePhasePartiallyFailed, r.Status.Phase, r.Status.FailureReason)
-	list := b.file(t, layout.RestoreResourceList("r"))
+	list := b.readGzip(t, layout.RestoreResourceList("r"))
 	for _, name := range []string{"c010", "c011", "c012", "c013", "c014", "c015", "c022"} {
 		require.Contains(t, list, "a/"+name+"(failed)")
 		require.Contains(t, results, "configmaps a/"+name+": ")

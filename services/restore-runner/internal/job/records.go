@@ -18,8 +18,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 )
 
-// records are where this holder writes its outcomes, and those of the holders before.
-type records struct {
+// outcomeRecords are where this holder writes its outcomes, and those of the holders before.
+type outcomeRecords struct {
 	*session
 	outcome.Store
 	bucket   objectstore.Reader
@@ -32,9 +32,9 @@ type records struct {
 
 // openRecords makes the records of this restore this holder's: it creates the owner file, closes
 // the epochs of earlier holders and reads their first and last records.
-func openRecords(ctx context.Context, s *session, store objectstore.Store, dir string) (*records, error) {
-	out := &records{session: s, bucket: store}
-	if err := s.own(ctx, store); errors.Is(err, objectstore.ErrReadOnly) || errors.Is(err, objectstore.ErrAccess) {
+func openRecords(ctx context.Context, s *session, store objectstore.Store, dir string) (*outcomeRecords, error) {
+	out := &outcomeRecords{session: s, bucket: store}
+	if err := s.createOwnerFile(ctx, store); errors.Is(err, objectstore.ErrReadOnly) || errors.Is(err, objectstore.ErrAccess) {
 		s.log.WarnContext(ctx, "the location cannot be written: a takeover of this restore would start from its plan", "error", err)
 		out.readOnly, out.Store = true, &outcome.Dir{Path: dir}
 		return out, nil
@@ -43,22 +43,22 @@ func openRecords(ctx context.Context, s *session, store objectstore.Store, dir s
 	}
 	failpoint.Hit("restore-runner/owner-file-written")
 	prefix := layout.RestoreRecords(s.restore.Name, string(s.restore.UID)) + outcome.FilePrefix
-	opened, err := retried(ctx, s.stores(), "open the records of the restore", func() (*journal.Journal, error) {
+	opened, err := retryStoreCall(ctx, s.storeRetries(), "open the records of the restore", func() (*journal.Journal, error) {
 		opened, err := journal.Open(ctx, store, prefix, s.held.Claim.Epoch)
-		return opened, fenced(err)
+		return opened, claimLostError(err)
 	})
 	if err != nil {
 		return nil, err
 	}
 	failpoint.Hit("restore-runner/records-opened")
 	out.Store, out.earlier = outcome.Journal{Journal: opened}, opened.Earlier()
-	return out, out.look(ctx)
+	return out, out.readEnds(ctx)
 }
 
-// own creates the owner file unless it exists; its name has the UID of the restore.
-func (s *session) own(ctx context.Context, store objectstore.Store) error {
+// createOwnerFile creates the owner file unless it exists; its name has the UID of the restore.
+func (s *session) createOwnerFile(ctx context.Context, store objectstore.Store) error {
 	ns := &corev1.Namespace{}
-	err := s.retry(ctx, "read namespace kube-system", func() error {
+	err := s.retryCall(ctx, "read namespace kube-system", func() error {
 		return s.cfg.Reader.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, ns)
 	})
 	if err != nil {
@@ -66,9 +66,9 @@ func (s *session) own(ctx context.Context, store objectstore.Store) error {
 	}
 	data, err := layout.RestoreOwner{RestoreUID: string(s.restore.UID), ClusterUID: string(ns.UID)}.Encode()
 	if err != nil {
-		return fatal("encode the owner file: %w", err)
+		return fatalErrorf("encode the owner file: %w", err)
 	}
-	_, err = retried(ctx, s.stores(), "store the owner file", func() (struct{}, error) {
+	_, err = retryStoreCall(ctx, s.storeRetries(), "store the owner file", func() (struct{}, error) {
 		err := objectstore.CreateBytes(ctx, store, layout.RestoreOwnerFile(s.restore.Name, string(s.restore.UID)), data)
 		if errors.Is(err, objectstore.ErrExists) {
 			err = nil
@@ -78,47 +78,47 @@ func (s *session) own(ctx context.Context, store objectstore.Store) error {
 	return err
 }
 
-// fenced turns the error of a journal that a later holder closed into the loss of the claim.
-func fenced(err error) error {
+// claimLostError turns the error of a journal that a later holder closed into the loss of the claim.
+func claimLostError(err error) error {
 	if errors.Is(err, journal.ErrFenced) {
 		return fmt.Errorf("%w: %w", claim.ErrLost, err)
 	}
 	return err
 }
 
-// look reads the first and the last record.
-func (r *records) look(ctx context.Context) error {
+// readEnds reads the first and the last record.
+func (r *outcomeRecords) readEnds(ctx context.Context) error {
 	if len(r.earlier) == 0 {
 		return nil
 	}
 	for _, key := range []string{r.earlier[0], r.earlier[len(r.earlier)-1]} {
-		data, err := r.read(ctx, key)
+		data, err := r.readRecord(ctx, key)
 		if err != nil {
 			return err
 		}
-		if err := r.head.Look(data); err != nil {
-			return fatal("%s: %w", key, err)
+		if err := r.head.ReadHead(data); err != nil {
+			return fatalErrorf("%s: %w", key, err)
 		}
 	}
 	return nil
 }
 
-func (r *records) read(ctx context.Context, key string) ([]byte, error) {
-	return retried(ctx, r.stores(), "read "+key, func() ([]byte, error) { return journal.Read(ctx, r.bucket, key) })
+func (r *outcomeRecords) readRecord(ctx context.Context, key string) ([]byte, error) {
+	return retryStoreCall(ctx, r.storeRetries(), "read "+key, func() ([]byte, error) { return journal.Read(ctx, r.bucket, key) })
 }
 
-// replay brings a recorder to where the earlier holders came, and returns what they left to be
+// replayRecords brings a recorder to where the earlier holders came, and returns what they left to be
 // done.
-func (r *records) replay(ctx context.Context, recorder *outcome.Recorder) (*outcome.History, error) {
-	blind := r.readOnly && !r.fresh()
-	history := &outcome.History{Resumed: r.head.Planned != nil || blind, Blind: blind}
+func (r *outcomeRecords) replayRecords(ctx context.Context, recorder *outcome.Recorder) (*outcome.History, error) {
+	blind := r.readOnly && !r.isFresh()
+	history := &outcome.History{Resumed: r.head.Planned != nil || blind, NoHistory: blind}
 	for _, key := range r.earlier {
-		data, err := r.read(ctx, key)
+		data, err := r.readRecord(ctx, key)
 		if err != nil {
 			return nil, err
 		}
 		if err := recorder.Replay(data, history); err != nil {
-			return nil, fatal("%s: %w", key, err)
+			return nil, fatalErrorf("%s: %w", key, err)
 		}
 	}
 	if history.Unknown > 0 {
@@ -132,10 +132,10 @@ func (r *records) replay(ctx context.Context, recorder *outcome.Recorder) (*outc
 	return history, nil
 }
 
-// flush stores what was recorded.
-func (r *records) flush(ctx context.Context, recorder *outcome.Recorder) error {
+// flushRecorder stores what was recorded.
+func (r *outcomeRecords) flushRecorder(ctx context.Context, recorder *outcome.Recorder) error {
 	done := int64(recorder.Counts().Done)
-	err := fenced(recorder.Flush(ctx, r))
+	err := claimLostError(recorder.Flush(ctx, r))
 	if err == nil && r.replayed.Load() && done > r.before.Load() {
 		r.held.NoteProgress()
 	}

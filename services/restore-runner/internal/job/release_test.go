@@ -18,17 +18,17 @@ func TestAnInterruptedRestoreFreesItsOwnClaimAlone(t *testing.T) {
 		there  claim.Claim
 		change func(t *testing.T, b *bench, there claim.Claim)
 	}{
-		"taken over": {claim.Claim{Holder: "other", Epoch: 2}, func(t *testing.T, b *bench, there claim.Claim) {
-			r := b.get(t)
+		"taken over": {claim.Claim{Owner: "other", Epoch: 2}, func(t *testing.T, b *bench, there claim.Claim) {
+			r := b.getRestore(t)
 			require.NoError(t, claim.Set(r, there))
 			require.NoError(t, b.client.Update(t.Context(), r))
 		}},
-		"replaced by another of its name": {claim.Claim{Holder: "me", Epoch: 1}, func(t *testing.T, b *bench, there claim.Claim) {
-			r := b.get(t)
+		"replaced by another of its name": {claim.Claim{Owner: "me", Epoch: 1}, func(t *testing.T, b *bench, there claim.Claim) {
+			r := b.getRestore(t)
 			r.Finalizers = nil
 			require.NoError(t, b.client.Update(t.Context(), r))
 			require.NoError(t, b.client.Delete(t.Context(), r))
-			b.create(t, false, func(r *velerov1.Restore) {
+			b.createRestore(t, false, func(r *velerov1.Restore) {
 				r.UID, r.Status.Phase = "uid-other", velerov1.RestorePhaseInProgress
 				require.NoError(t, claim.Set(r, there))
 			})
@@ -37,14 +37,14 @@ func TestAnInterruptedRestoreFreesItsOwnClaimAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			ctx, stop := context.WithCancel(t.Context())
-			interrupted(t, b, func() {
+			prepareInterrupted(t, b, func() {
 				stop()
 				tt.change(t, b, tt.there)
 			})
 			if err := b.runner.Run(ctx, "r", "uid-r"); err != nil { // none where the loss was noticed before the stop
 				require.ErrorIs(t, err, context.Canceled)
 			}
-			held, _, err := claim.Parse(b.get(t))
+			held, _, err := claim.Parse(b.getRestore(t))
 			require.NoError(t, err)
 			require.Equal(t, tt.there, held)
 		})

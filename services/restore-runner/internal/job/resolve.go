@@ -7,17 +7,17 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 )
 
-// resolver keeps the resources that the names of a restore resolved to when it was planned: the
+// backupResolver keeps the resources that the names of a restore resolved to when it was planned: the
 // definitions it brings into the cluster could give them another meaning.
-type resolver struct {
+type backupResolver struct {
 	now     plan.Resolver
 	planned outcome.Planned
 }
 
 // newResolver returns a resolver that begins with the resources an earlier holder planned with, if
 // there was one.
-func newResolver(now plan.Resolver, before *outcome.Planned) *resolver {
-	r := &resolver{now: now}
+func newResolver(now plan.Resolver, before *outcome.Planned) *backupResolver {
+	r := &backupResolver{now: now}
 	if before != nil {
 		r.planned = *before
 	}
@@ -25,7 +25,7 @@ func newResolver(now plan.Resolver, before *outcome.Planned) *resolver {
 }
 
 // Resolve implements plan.Resolver.
-func (r *resolver) Resolve(name string) (gr schema.GroupResource, namespaced, ok bool) {
+func (r *backupResolver) Resolve(name string) (gr schema.GroupResource, namespaced, ok bool) {
 	for _, known := range r.planned.Resolved {
 		if known.Text == name {
 			return schema.GroupResource{Group: known.Group, Resource: known.Resource}, known.Namespaced, known.Known

@@ -14,12 +14,12 @@ import (
 
 // markPaused writes on the Restore, before the first object is created paused, the location of the
 // records that a resumption needs.
-func (in *inputs) markPaused(ctx context.Context) error {
+func (in *restoreInputs) markPaused(ctx context.Context) error {
 	location := in.backup.Spec.StorageLocation
 	if in.paused.location == location {
 		return nil
 	}
-	err := in.retry(ctx, "mark that objects are paused", func() error {
+	err := in.retryCall(ctx, "mark that objects are paused", func() error {
 		_, err := in.held.Update(ctx, func(o *velerov1.Restore) error {
 			if o.DeletionTimestamp != nil {
 				return errDeleted
@@ -38,13 +38,13 @@ func (in *inputs) markPaused(ctx context.Context) error {
 // resumePaused ends the pauses of a restore that ends here, be it with a failure, cancelled or
 // deleted. One that is released, or lost, leaves them to its next holder, who finds them in the
 // records. The error is the cause of ctx's end.
-func (e *ending) resumePaused(ctx context.Context, failure error) error {
+func (e *restoreEnding) resumePaused(ctx context.Context, failure error) error {
 	in := e.inputs
-	if !ends(failure) || ctx.Err() != nil || e.paused.location == "" {
+	if !endsRestore(failure) || ctx.Err() != nil || e.paused.location == "" {
 		return nil
 	}
 	if in.recorder == nil {
-		return e.resumeAnew(ctx)
+		return e.resumePausedObjects(ctx)
 	}
 	unread := e.readPaused(ctx)
 	if in.records == nil || in.records.head.Finished == nil { // nothing may be recorded after that
@@ -59,16 +59,16 @@ func (e *ending) resumePaused(ctx context.Context, failure error) error {
 		}
 	}
 	e.paused.read, e.paused.names = unread == nil, resumption.Names(in.recorder)
-	e.paused.tell(ctx, e.log, unread)
-	if errors.Is(failure, errDeleted) && e.paused.none() {
-		e.unmark(ctx)
+	e.paused.logPaused(ctx, e.log, unread)
+	if errors.Is(failure, errDeleted) && e.paused.isEmpty() {
+		e.removePausedMark(ctx)
 	}
 	return nil
 }
 
-// unmark removes the mark from a restore that is deleted, which has no other end. Where that fails,
+// removePausedMark removes the mark from a restore that is deleted, which has no other end. Where that fails,
 // what is resumed is resumed once more.
-func (s *session) unmark(ctx context.Context) {
+func (s *session) removePausedMark(ctx context.Context) {
 	_, err := s.held.Update(ctx, func(o *velerov1.Restore) error {
 		paused.Clear(o)
 		return nil
@@ -80,28 +80,28 @@ func (s *session) unmark(ctx context.Context) {
 
 // readPaused reads what earlier holders left paused, where the records were not replayed: the
 // backup cannot be read any more, or the location cannot be written.
-func (e *ending) readPaused(ctx context.Context) error {
+func (e *restoreEnding) readPaused(ctx context.Context) error {
 	in := e.inputs
 	if in.records != nil && in.records.replayed.Load() && !in.records.readOnly {
 		return nil
 	}
 	limited, stop := context.WithTimeout(ctx, cancelledLimit)
 	defer stop()
-	_, err := retried(limited, e.stores(), "read what is paused", func() (struct{}, error) {
+	_, err := retryStoreCall(limited, e.storeRetries(), "read what is paused", func() (struct{}, error) {
 		return struct{}{}, resumption.LoadUnfinished(limited, in.store, e.restore, in.recorder)
 	})
 	return err
 }
 
-// resumeAnew ends the pauses of a restore of which nothing is open. The error is the cause of ctx's
+// resumePausedObjects ends the pauses of a restore of which nothing is open. The error is the cause of ctx's
 // end.
-func (s *session) resumeAnew(ctx context.Context) error {
+func (s *session) resumePausedObjects(ctx context.Context) error {
 	r := resumption.Resumer{Locations: s.cfg.Locations, REST: s.cfg.REST, Clock: s.cfg.Clock}
 	names, err := r.Resume(ctx, s.restore, s.paused.location, s.held.Confirm)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	s.paused.read, s.paused.names = err == nil, names
-	s.paused.tell(ctx, s.log, err)
+	s.paused.logPaused(ctx, s.log, err)
 	return nil
 }

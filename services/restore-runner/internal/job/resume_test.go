@@ -67,7 +67,7 @@ func (b *bench) forbidResuming() {
 		if r.Method == http.MethodPatch && r.URL.Path == gadgetPath {
 			return http.StatusForbidden, false
 		}
-		return refuse(r, body)
+		return refuseAdmission(r, body)
 	})
 }
 
@@ -81,16 +81,16 @@ func TestATakeoverThatFailsResumesWhatADeadRunnerPaused(t *testing.T) {
 		reason  string
 	}{
 		"cancelled while the API server is busy": {func(t *testing.T, b *bench) {
-			b.ask(t, false)
+			b.requestCancel(t, false)
 			failReads[*velerov1.Backup](b, 2, errBusy)
 		}, "cancelled by alice"},
 		"cancelled, and the backup may not be read": {func(t *testing.T, b *bench) {
-			b.ask(t, false)
+			b.requestCancel(t, false)
 			failReads[*velerov1.Backup](b, 1, errForbidden)
 		}, "cancelled by alice"},
 		"backup deleted": {func(t *testing.T, b *bench) { b.deleteBackup(t) }, `read backup "b": backups.velero.io "b" not found`},
 		"cancelled, and the backup deleted": {func(t *testing.T, b *bench) {
-			b.ask(t, false)
+			b.requestCancel(t, false)
 			b.deleteBackup(t)
 		}, `read backup "b": backups.velero.io "b" not found`},
 		"backup moved": {func(t *testing.T, b *bench) {
@@ -102,15 +102,15 @@ func TestATakeoverThatFailsResumesWhatADeadRunnerPaused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := orphanedPaused(t)
-			require.Equal(t, "default", paused.Of(b.get(t)))
+			require.Equal(t, "default", paused.LocationOf(b.getRestore(t)))
 			tt.prepare(t, b)
 			require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
-			r := b.get(t)
+			r := b.getRestore(t)
 			require.Equal(t, velerov1.RestorePhaseFailed, r.Status.Phase)
 			require.Equal(t, tt.reason, r.Status.FailureReason)
-			require.Equal(t, object{"size": 1.0}, b.gadget())
-			require.Empty(t, paused.Of(r))
-			require.Contains(t, b.file(t, layout.RestoreLog("r")), "restore failed: "+tt.reason[:10])
+			require.Equal(t, object{"size": 1.0}, b.readGadget())
+			require.Empty(t, paused.LocationOf(r))
+			require.Contains(t, b.readGzip(t, layout.RestoreLog("r")), "restore failed: "+tt.reason[:10])
 		})
 	}
 }
@@ -120,9 +120,9 @@ func TestATakeoverOutlastsABusyAPIServer(t *testing.T) {
 	b := orphanedPaused(t)
 	failReads[*velerov1.Backup](b, 2, errBusy)
 	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
-	r := b.get(t)
+	r := b.getRestore(t)
 	require.Equal(t, velerov1.RestorePhasePartiallyFailed, r.Status.Phase)
-	require.Equal(t, object{"size": 1.0}, b.gadget())
+	require.Equal(t, object{"size": 1.0}, b.readGadget())
 	held, _, err := claim.Parse(r)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, held.Epoch)
@@ -132,13 +132,13 @@ func TestATakeoverOutlastsABusyAPIServer(t *testing.T) {
 // are not open: another attempt may open them.
 func TestARequestWaitsForTheRecords(t *testing.T) {
 	b := orphanedPaused(t)
-	b.ask(t, false)
+	b.requestCancel(t, false)
 	failReads[*corev1.Namespace](b, 1, errForbidden)
 	require.ErrorContains(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"), "identify the cluster")
-	require.Equal(t, velerov1.RestorePhaseInProgress, b.get(t).Status.Phase)
+	require.Equal(t, velerov1.RestorePhaseInProgress, b.getRestore(t).Status.Phase)
 	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
 	b.requireCancelled(t)
-	require.Equal(t, object{"size": 1.0}, b.gadget())
+	require.Equal(t, object{"size": 1.0}, b.readGadget())
 }
 
 // Without records it is not known what is paused: the failure reason and the log report that, and
@@ -156,7 +156,7 @@ func TestATakeoverWithoutRecordsSaysThatObjectsMayBePaused(t *testing.T) {
 		"bucket away, and cancelled": {func(t *testing.T, b *bench) {
 			b.locations.err = netError{}
 			b.config.StorePatience, b.config.Clock = time.Second, quick{} // opening ends sooner
-			b.ask(t, false)
+			b.requestCancel(t, false)
 		}, "cancelled by alice; " + mayBePaused},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -165,10 +165,10 @@ func TestATakeoverWithoutRecordsSaysThatObjectsMayBePaused(t *testing.T) {
 			var log bytes.Buffer
 			b.config.Log = slog.New(slog.NewTextHandler(&log, nil))
 			require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
-			r := b.get(t)
+			r := b.getRestore(t)
 			require.Equal(t, velerov1.RestorePhaseFailed, r.Status.Phase)
 			require.Contains(t, r.Status.FailureReason, tt.reason)
-			require.Equal(t, "default", paused.Of(r))
+			require.Equal(t, "default", paused.LocationOf(r))
 			require.Contains(t, log.String(), mayBePaused)
 		})
 	}
@@ -180,12 +180,12 @@ func TestADamagedRecordLeavesTheOthers(t *testing.T) {
 	prefix := layout.RestoreRecords("r", "uid-r") + "record-"
 	require.NoError(t, objectstore.PutBytes(t.Context(), b.store, prefix+"0000000001-0000000001", []byte("no gzip")))
 	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
-	r := b.get(t)
+	r := b.getRestore(t)
 	require.Equal(t, velerov1.RestorePhaseFailed, r.Status.Phase)
 	require.Contains(t, r.Status.FailureReason, "unreadable record")
 	require.Contains(t, r.Status.FailureReason, mayBePaused)
-	require.Equal(t, object{"size": 1.0}, b.gadget())
-	require.Equal(t, "default", paused.Of(r))
+	require.Equal(t, object{"size": 1.0}, b.readGadget())
+	require.Equal(t, "default", paused.LocationOf(r))
 }
 
 // The records of a dead runner are read although this one can write none.
@@ -193,10 +193,10 @@ func TestASuccessorThatCannotWriteResumesWhatADeadRunnerPaused(t *testing.T) {
 	b := orphanedPaused(t)
 	b.locations.store = objectstore.ReadOnly(b.store)
 	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
-	r := b.get(t)
+	r := b.getRestore(t)
 	require.True(t, r.Status.Phase.Terminal())
-	require.Equal(t, object{"size": 1.0}, b.gadget())
-	require.Empty(t, paused.Of(r))
+	require.Equal(t, object{"size": 1.0}, b.readGadget())
+	require.Empty(t, paused.LocationOf(r))
 }
 
 // Objects that cannot be resumed are named in the failure reason and the log.
@@ -204,61 +204,61 @@ func TestWhatCannotBeResumedIsNamed(t *testing.T) {
 	const still = "still paused: gadgets.example.com a/g"
 	t.Run("cancelled", func(t *testing.T) {
 		b := orphanedPaused(t)
-		b.ask(t, false)
+		b.requestCancel(t, false)
 		b.forbidResuming()
 		require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
-		r := b.get(t)
+		r := b.getRestore(t)
 		require.Equal(t, "cancelled by alice; "+still, r.Status.FailureReason)
-		require.Contains(t, b.file(t, layout.RestoreLog("r")), still)
-		require.Contains(t, b.file(t, layout.RestoreResults("r")), "gadgets.example.com a/g is still paused")
-		require.Equal(t, "default", paused.Of(r))
+		require.Contains(t, b.readGzip(t, layout.RestoreLog("r")), still)
+		require.Contains(t, b.readGzip(t, layout.RestoreResults("r")), "gadgets.example.com a/g is still paused")
+		require.Equal(t, "default", paused.LocationOf(r))
 	})
 	t.Run("failed", func(t *testing.T) {
 		b := orphanedPaused(t)
 		b.deleteBackup(t)
 		b.forbidResuming()
 		require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
-		require.Contains(t, b.get(t).Status.FailureReason, `"b" not found; `+still)
+		require.Contains(t, b.getRestore(t).Status.FailureReason, `"b" not found; `+still)
 	})
 	t.Run("otherwise restored", func(t *testing.T) {
 		b := orphanedPaused(t)
 		b.forbidResuming()
 		require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
-		r := b.get(t)
+		r := b.getRestore(t)
 		require.Equal(t, velerov1.RestorePhasePartiallyFailed, r.Status.Phase)
-		require.Contains(t, b.file(t, layout.RestoreResults("r")), "gadgets.example.com a/g is still paused")
-		require.Equal(t, "default", paused.Of(r))
+		require.Contains(t, b.readGzip(t, layout.RestoreResults("r")), "gadgets.example.com a/g is still paused")
+		require.Equal(t, "default", paused.LocationOf(r))
 	})
 }
 
 // A successor finds the records by the mark alone; it is written before anything is paused, and
 // removed once everything is resumed.
 func TestTheMarkIsThereWhileObjectsArePaused(t *testing.T) {
-	b := scene(t, "")
+	b := newScene(t, "")
 	var mu sync.Mutex
 	var at []string
 	b.cluster.Fail(func(r *http.Request, body map[string]any) (int, bool) {
 		if r.Method == http.MethodPost && kubetest.Meta(body)["name"] == "g" {
 			mu.Lock()
 			defer mu.Unlock()
-			at = append(at, paused.Of(b.get(t)))
+			at = append(at, paused.LocationOf(b.getRestore(t)))
 		}
-		return refuse(r, body)
+		return refuseAdmission(r, body)
 	})
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
 	require.Equal(t, []string{"default"}, at)
-	require.NotContains(t, b.get(t).Annotations, "holdfast.io/paused")
+	require.NotContains(t, b.getRestore(t).Annotations, "holdfast.io/paused")
 }
 
 func TestARestoreThatIsGivenUpResumesWhatWasPaused(t *testing.T) {
 	b := orphanedPaused(t)
 	b.panickingRuns(t, func() { panic("a defect") })
 	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
-	r := b.get(t)
+	r := b.getRestore(t)
 	require.Equal(t, velerov1.RestorePhaseFailed, r.Status.Phase)
 	require.Equal(t, "internal error", r.Status.FailureReason)
-	require.Equal(t, object{"size": 1.0}, b.gadget())
-	require.Empty(t, paused.Of(r))
+	require.Equal(t, object{"size": 1.0}, b.readGadget())
+	require.Empty(t, paused.LocationOf(r))
 }
 
 func TestARestoreThatPanicsWhileItIsGivenUpSaysWhatIsPaused(t *testing.T) {
@@ -268,36 +268,36 @@ func TestARestoreThatPanicsWhileItIsGivenUpSaysWhatIsPaused(t *testing.T) {
 	b.locations.err, b.locations.failed = noSuchHost(), defect
 	require.ErrorIs(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"), engine.ErrInternal)
 	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
-	r := b.get(t)
+	r := b.getRestore(t)
 	require.Equal(t, "internal error; "+mayBePaused, r.Status.FailureReason)
-	require.Equal(t, "default", paused.Of(r))
+	require.Equal(t, "default", paused.LocationOf(r))
 }
 
 // The restore ended by another hand before its run panicked.
 func TestAPanicIsNotWrittenOverATerminalPhase(t *testing.T) {
 	b := newBench(t)
-	b.tarball(t, 1)
-	b.create(t, true)
+	b.storeTarball(t, 1)
+	b.createRestore(t, true)
 	b.locations.err, b.locations.failed = noSuchHost(), func() {
-		ended := b.get(t)
+		ended := b.getRestore(t)
 		ended.Status.Phase = velerov1.RestorePhaseCompleted
 		require.NoError(t, b.client.Update(t.Context(), ended))
 		panic("a defect")
 	}
 	require.ErrorIs(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"), engine.ErrInternal)
-	require.Equal(t, velerov1.RestorePhaseCompleted, b.get(t).Status.Phase)
+	require.Equal(t, velerov1.RestorePhaseCompleted, b.getRestore(t).Status.Phase)
 	require.Empty(t, b.ended)
 }
 
 // No process can take it: what is paused is left to the task that resumes without a claim.
 func TestAnUnreadableClaimSaysThatObjectsMayBePaused(t *testing.T) {
 	b := newBench(t)
-	b.create(t, true, func(r *velerov1.Restore) {
+	b.createRestore(t, true, func(r *velerov1.Restore) {
 		r.Status.Phase = velerov1.RestorePhaseInProgress
 		require.NoError(t, paused.Set(r, "default"))
 		r.Annotations[holdfast.AnnotationClaim] = "no JSON"
 	})
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
-	require.Contains(t, b.get(t).Status.FailureReason, "; "+mayBePaused)
-	require.Equal(t, "default", paused.Of(b.get(t)))
+	require.Contains(t, b.getRestore(t).Status.FailureReason, "; "+mayBePaused)
+	require.Equal(t, "default", paused.LocationOf(b.getRestore(t)))
 }

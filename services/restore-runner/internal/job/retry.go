@@ -41,13 +41,13 @@ type storeRetry struct {
 	still func(context.Context) error
 }
 
-// retried makes a call to the bucket until it succeeds, for as long as a location is waited for. An
+// retryStoreCall makes a call to the bucket until it succeeds, for as long as a location is waited for. An
 // error is fatal for the restore after that, and at once when waiting changes nothing, but for
 // damage, the loss of the claim, and the end of ctx.
-func retried[T any](ctx context.Context, r *storeRetry, what string, do func() (T, error)) (out T, err error) {
+func retryStoreCall[T any](ctx context.Context, r *storeRetry, what string, do func() (T, error)) (out T, err error) {
 	var ended error
 	loop := retry.Loop{
-		Clock: r.clock, Log: r.log, Transient: passes, Budget: r.budget, First: firstStorePause, Longest: longStorePause,
+		Clock: r.clock, Log: r.log, Transient: isTransient, Budget: r.budget, First: firstStorePause, Longest: longStorePause,
 		Between: func(ctx context.Context) error {
 			ended = r.still(ctx)
 			return ended
@@ -57,24 +57,24 @@ func retried[T any](ctx context.Context, r *storeRetry, what string, do func() (
 		out, err = do()
 		return err
 	})
-	if err == nil || ended != nil || ctx.Err() != nil || damaged(err) || errors.Is(err, claim.ErrLost) {
+	if err == nil || ended != nil || ctx.Err() != nil || isDamaged(err) || errors.Is(err, claim.ErrLost) {
 		return out, err
 	}
-	return out, fatal("%s: %w", what, err)
+	return out, fatalErrorf("%s: %w", what, err)
 }
 
-// passes reports that a failure of the bucket may go away by itself.
-func passes(err error) bool {
+// isTransient reports that a failure of the bucket may go away by itself.
+func isTransient(err error) bool {
 	var fatal *fatalError
 	switch {
-	case errors.As(err, &fatal), damaged(err), retrystore.Refused(err), errors.Is(err, outcome.ErrFormat), errors.Is(err, resumption.ErrNoRecords), errors.Is(err, operation.ErrDamaged), errors.Is(err, document.ErrTooLarge):
+	case errors.As(err, &fatal), isDamaged(err), retrystore.Refused(err), errors.Is(err, outcome.ErrFormat), errors.Is(err, resumption.ErrNoRecords), errors.Is(err, operation.ErrDamaged), errors.Is(err, document.ErrTooLarge):
 		return false
 	}
 	return !errors.Is(err, claim.ErrLost) && !errors.Is(err, objectstore.ErrNotFound) && !errors.Is(err, journal.ErrCorrupt)
 }
 
-// damaged reports that a backup cannot be read, however often it is tried.
-func damaged(err error) bool {
+// isDamaged reports that a backup cannot be read, however often it is tried.
+func isDamaged(err error) bool {
 	for _, target := range []error{tarball.ErrCorrupt, tarball.ErrTooLarge, tarball.ErrPath, tarball.ErrMismatch, manifest.ErrCorrupt} {
 		if errors.Is(err, target) {
 			return true
@@ -83,9 +83,9 @@ func damaged(err error) bool {
 	return false
 }
 
-// transient reports that a failure of the API server, or of what is reached over the network, may
+// isTransientServerError reports that a failure of the API server, or of what is reached over the network, may
 // go away by itself.
-func transient(err error) bool {
+func isTransientServerError(err error) bool {
 	var fatal *fatalError
 	return !errors.As(err, &fatal) && kube.IsTransient(err)
 }
@@ -95,7 +95,7 @@ func unlessAway(err error, what string) error {
 	var status apierrors.APIStatus
 	var network net.Error // *url.Error is one too
 	if apierrors.IsNotFound(err) || (!errors.As(err, &status) && !errors.As(err, &network)) {
-		return fatal("%s: %w", what, err)
+		return fatalErrorf("%s: %w", what, err)
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }
@@ -119,8 +119,8 @@ func (s *retryingSource) Read(ctx context.Context, item manifest.Item) ([]byte, 
 		}
 		return body, err
 	}
-	body, err := retried(ctx, s.retry, "read "+item.Path, read)
-	if err != nil && !damaged(err) && ctx.Err() == nil {
+	body, err := retryStoreCall(ctx, s.retry, "read "+item.Path, read)
+	if err != nil && !isDamaged(err) && ctx.Err() == nil {
 		s.away.Store(true)
 	}
 	return body, err

@@ -27,7 +27,7 @@ func (e *fatalError) Error() string { return e.err.Error() }
 // Unwrap returns the cause.
 func (e *fatalError) Unwrap() error { return e.err }
 
-func fatal(format string, args ...any) error { return &fatalError{fmt.Errorf(format, args...)} }
+func fatalErrorf(format string, args ...any) error { return &fatalError{fmt.Errorf(format, args...)} }
 
 // session is a claimed restore, with what every part of its work needs. Safe for concurrent use.
 type session struct {
@@ -39,7 +39,7 @@ type session struct {
 	// begun any more.
 	stopped context.Context //nolint:containedctx // as long as the attempt
 	// paused is for the goroutine of the attempt alone.
-	paused pausing
+	paused pausedObjects
 	// unsealed is why operations that the restore began could not be sealed; for the goroutine of the
 	// attempt alone.
 	unsealed error
@@ -47,39 +47,39 @@ type session struct {
 
 // newSession returns a session; the function ends it.
 func newSession(cfg *Config, held *engine.Held[*velerov1.Restore]) (*session, context.CancelFunc) {
-	s := &session{cfg: cfg, held: held, restore: held.Object, log: held.Log, paused: pausing{location: paused.Of(held.Object)}}
+	s := &session{cfg: cfg, held: held, restore: held.Object, log: held.Log, paused: pausedObjects{location: paused.LocationOf(held.Object)}}
 	var end context.CancelFunc
 	s.stopped, end = engine.Join(held.Stopping(), held.Cancelling())
 	return s, end
 }
 
-// fresh reports that no earlier holder can have restored anything.
-func (s *session) fresh() bool { return s.held.Claim.Epoch == 1 }
+// isFresh reports that no earlier holder can have restored anything.
+func (s *session) isFresh() bool { return s.held.Claim.Epoch == 1 }
 
-// quick returns a context for work that leaves nothing behind: it ends at once when the process
+// quickContext returns a context for work that leaves nothing behind: it ends at once when the process
 // stops and, unless there are records to replay, with a request to cancel.
-func (s *session) quick(ctx context.Context, replays bool) (context.Context, context.CancelFunc) {
+func (s *session) quickContext(ctx context.Context, replays bool) (context.Context, context.CancelFunc) {
 	if replays {
 		return engine.Join(ctx, s.held.Stopping())
 	}
 	return engine.Join(ctx, s.stopped)
 }
 
-// opening returns the context in which the inputs are opened. A request to cancel ends it at once
+// openingContext returns the context in which the inputs are opened. A request to cancel ends it at once
 // if there are no records to replay, and otherwise after cancelledLimit: what is open by then can
 // be resumed and reported.
-func (s *session) opening(ctx context.Context) (context.Context, context.CancelFunc) {
-	if s.fresh() {
-		return s.quick(ctx, false)
+func (s *session) openingContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	if s.isFresh() {
+		return s.quickContext(ctx, false)
 	}
-	return s.closing(ctx)
+	return s.closingContext(ctx)
 }
 
-// closing returns a context that a request to cancel ends after cancelledLimit, and a process that
+// closingContext returns a context that a request to cancel ends after cancelledLimit, and a process that
 // stops at once.
-func (s *session) closing(ctx context.Context) (context.Context, context.CancelFunc) {
-	limit, end := engine.Outlive(s.held.Cancelling(), s.cfg.Clock, cancelledLimit, nil)
-	quick, done := s.quick(ctx, true)
+func (s *session) closingContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	limit, end := engine.WithGrace(s.held.Cancelling(), s.cfg.Clock, cancelledLimit, nil)
+	quick, done := s.quickContext(ctx, true)
 	joined, release := engine.Join(quick, limit)
 	return joined, func() {
 		release()
@@ -88,8 +88,8 @@ func (s *session) closing(ctx context.Context) (context.Context, context.CancelF
 	}
 }
 
-// present fails when the restore is being deleted, or no longer this process's.
-func (s *session) present(ctx context.Context) error {
+// checkPresent fails when the restore is being deleted, or no longer this process's.
+func (s *session) checkPresent(ctx context.Context) error {
 	_, err := s.held.Update(ctx, func(o *velerov1.Restore) error {
 		if o.DeletionTimestamp != nil {
 			return errDeleted
@@ -99,23 +99,23 @@ func (s *session) present(ctx context.Context) error {
 	return err
 }
 
-// still is present after a wait; it ends the job with the restore.
-func (s *session) still(ctx context.Context) error {
-	err := s.retry(ctx, "look at the restore", func() error { return s.present(ctx) })
+// checkStillPresent is present after a wait; it ends the job with the restore.
+func (s *session) checkStillPresent(ctx context.Context) error {
+	err := s.retryCall(ctx, "look at the restore", func() error { return s.checkPresent(ctx) })
 	if errors.Is(err, claim.ErrLost) {
-		s.held.Lose(err)
+		s.held.LoseClaim(err)
 	}
 	return err
 }
 
-// retry repeats a call while the API server or the network is away, until ctx ends.
-func (s *session) retry(ctx context.Context, what string, do func() error) error {
-	return retry.Loop{Clock: s.cfg.Clock, Log: s.log, Transient: transient}.Do(ctx, what, do)
+// retryCall repeats a call while the API server or the network is away, until ctx ends.
+func (s *session) retryCall(ctx context.Context, what string, do func() error) error {
+	return retry.Loop{Clock: s.cfg.Clock, Log: s.log, Transient: isTransientServerError}.Do(ctx, what, do)
 }
 
-// stores is how calls to the bucket are retried.
-func (s *session) stores() *storeRetry {
-	return &storeRetry{clock: s.cfg.Clock, log: s.log, budget: s.cfg.StorePatience, still: s.still}
+// storeRetries is how calls to the bucket are retried.
+func (s *session) storeRetries() *storeRetry {
+	return &storeRetry{clock: s.cfg.Clock, log: s.log, budget: s.cfg.StorePatience, still: s.checkStillPresent}
 }
 
 // unlessCancelled makes the request to cancel the failure of the restore, in the place of what it
@@ -139,14 +139,14 @@ func (s *session) beginCommit(ctx context.Context) error {
 		}
 		return nil
 	})
-	if request := cancelled(err); request != nil {
+	if request := cancelRequestOf(err); request != nil {
 		return &fatalError{request}
 	}
 	return err
 }
 
-// cancelled returns the request to cancel that an error is about, nil if it is none.
-func cancelled(err error) *cancel.Error {
+// cancelRequestOf returns the request to cancel that an error is about, nil if it is none.
+func cancelRequestOf(err error) *cancel.Error {
 	var request *cancel.Error
 	if errors.As(err, &request) {
 		return request

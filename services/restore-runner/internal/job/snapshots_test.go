@@ -68,7 +68,7 @@ func (a *array) CreateSnapshot(context.Context, string, string, map[string]strin
 
 func (a *array) DeleteSnapshot(context.Context, string) error { return errUnused }
 
-func (b *bench) put(t *testing.T, key, text string) {
+func (b *bench) putObject(t *testing.T, key, text string) {
 	t.Helper()
 	var out bytes.Buffer
 	zip := gzip.NewWriter(&out)
@@ -77,9 +77,9 @@ func (b *bench) put(t *testing.T, key, text string) {
 	require.NoError(t, objectstore.PutBytes(t.Context(), b.store, key, out.Bytes()))
 }
 
-// snapshotted stores a backup of a volume and its claim, with a snapshot behind a plugin process,
+// storeSnapshotBackup stores a backup of a volume and its claim, with a snapshot behind a plugin process,
 // as Velero writes it.
-func (b *bench) snapshotted(t *testing.T) (disks string) {
+func (b *bench) storeSnapshotBackup(t *testing.T) (disks string) {
 	t.Helper()
 	var out bytes.Buffer
 	archive := tar.NewWriter(&out)
@@ -94,9 +94,9 @@ func (b *bench) snapshotted(t *testing.T) (disks string) {
 		require.NoError(t, err)
 	}
 	require.NoError(t, archive.Close())
-	b.put(t, layout.BackupTarball("b"), out.String())
-	b.put(t, layout.BackupVolumeInfo("b"), `[{"pvcName":"c","pvcNamespace":"a","pvName":"pv","backupMethod":"NativeSnapshot","result":"succeeded"}]`)
-	b.put(t, layout.BackupVolumeSnapshots("b"), `[{"spec":{"backupName":"b","backupUID":"u","location":"disks","persistentVolumeName":"pv","providerVolumeID":"disk","volumeType":"fast","volumeAZ":"z1","volumeIOPS":300},"status":{"providerSnapshotID":"snap","phase":"Completed"}}]`)
+	b.putObject(t, layout.BackupTarball("b"), out.String())
+	b.putObject(t, layout.BackupVolumeInfo("b"), `[{"pvcName":"c","pvcNamespace":"a","pvName":"pv","backupMethod":"NativeSnapshot","result":"succeeded"}]`)
+	b.putObject(t, layout.BackupVolumeSnapshots("b"), `[{"spec":{"backupName":"b","backupUID":"u","location":"disks","persistentVolumeName":"pv","providerVolumeID":"disk","volumeType":"fast","volumeAZ":"z1","volumeIOPS":300},"status":{"providerSnapshotID":"snap","phase":"Completed"}}]`)
 
 	disks, plugins := t.TempDir(), selfplugin.Directory(t, "array")
 	require.NoError(t, os.WriteFile(filepath.Join(disks, "snap"), []byte("data"), 0o600))
@@ -116,11 +116,11 @@ func (b *bench) snapshotted(t *testing.T) (disks string) {
 // TestAVolumeComesBackThroughAPlugin goes through a real process, from files as Velero writes them.
 func TestAVolumeComesBackThroughAPlugin(t *testing.T) {
 	b := newBench(t)
-	disks := b.snapshotted(t)
-	b.create(t, true)
+	disks := b.storeSnapshotBackup(t)
+	b.createRestore(t, true)
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
-	r := b.get(t)
-	require.Equal(t, velerov1.RestorePhaseCompleted, r.Status.Phase, b.file(t, layout.RestoreLog("r")))
+	r := b.getRestore(t)
+	require.Equal(t, velerov1.RestorePhaseCompleted, r.Status.Phase, b.readGzip(t, layout.RestoreLog("r")))
 	text, err := os.ReadFile(filepath.Join(disks, "new-disk"))
 	require.NoError(t, err)
 	require.Equal(t, "data", string(text))
@@ -129,20 +129,20 @@ func TestAVolumeComesBackThroughAPlugin(t *testing.T) {
 	require.JSONEq(t, `{"persistentVolumeReclaimPolicy":"Delete","hostPath":{"path":"new-disk"},"claimRef":{"namespace":"a","name":"c"}}`, string(pv))
 	require.Equal(t, object{"volumeName": "pv"}, b.cluster.Object("/api/v1/namespaces/a/persistentvolumeclaims/c")["spec"])
 	require.JSONEq(t, `[{"pvcName":"c","pvcNamespace":"a","pvName":"pv","restoreMethod":"NativeSnapshot","snapshotDataMoved":false,
-		"nativeSnapshotInfo":{"snapshotHandle":"snap","volumeType":"fast","volumeAZ":"z1","iops":"300","Phase":"Completed"}}]`, b.file(t, layout.RestoreVolumeInfo("r")))
+		"nativeSnapshotInfo":{"snapshotHandle":"snap","volumeType":"fast","volumeAZ":"z1","iops":"300","Phase":"Completed"}}]`, b.readGzip(t, layout.RestoreVolumeInfo("r")))
 }
 
 // The volume information of a restore has what was restored, under the name it has in the cluster,
 // whichever holder writes it.
 func TestTheVolumeInformationNamesTheVolumeThatWasMade(t *testing.T) {
 	b := newBench(t)
-	b.snapshotted(t)
+	b.storeSnapshotBackup(t)
 	b.cluster.Put("/api/v1/persistentvolumes/pv", object{"apiVersion": "v1", "kind": "PersistentVolume", "metadata": object{"name": "pv"}})
-	b.create(t, true, func(r *velerov1.Restore) { r.Spec.NamespaceMapping = map[string]string{"a": "b"} })
+	b.createRestore(t, true, func(r *velerov1.Restore) { r.Spec.NamespaceMapping = map[string]string{"a": "b"} })
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
-	require.Equal(t, velerov1.RestorePhaseCompleted, b.get(t).Status.Phase, b.file(t, layout.RestoreLog("r")))
+	require.Equal(t, velerov1.RestorePhaseCompleted, b.getRestore(t).Status.Phase, b.readGzip(t, layout.RestoreLog("r")))
 	var infos []struct{ PVCNamespace, PVName string }
-	require.NoError(t, json.Unmarshal([]byte(b.file(t, layout.RestoreVolumeInfo("r"))), &infos))
+	require.NoError(t, json.Unmarshal([]byte(b.readGzip(t, layout.RestoreVolumeInfo("r"))), &infos))
 	require.Len(t, infos, 1)
 	require.Equal(t, "b", infos[0].PVCNamespace)
 	claim := b.cluster.Object("/api/v1/namespaces/b/persistentvolumeclaims/c")["spec"].(object)
@@ -153,36 +153,36 @@ func TestTheVolumeInformationNamesTheVolumeThatWasMade(t *testing.T) {
 // A volume that no object points to can be found by the restore's log.
 func TestTheLogKeepsTheVolumeOfAnObjectThatIsRefused(t *testing.T) {
 	b := newBench(t)
-	b.snapshotted(t)
+	b.storeSnapshotBackup(t)
 	b.cluster.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
 		if r.Method == http.MethodPost && r.URL.Path == "/api/v1/persistentvolumes" {
 			return http.StatusUnprocessableEntity, false
 		}
 		return 0, false
 	})
-	b.create(t, true)
+	b.createRestore(t, true)
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
-	require.Equal(t, velerov1.RestorePhasePartiallyFailed, b.get(t).Status.Phase)
-	require.Contains(t, b.file(t, layout.RestoreLog("r")), `volume \"new-disk\" made of snapshot \"snap\"`)
-	require.Equal(t, "[]\n", b.file(t, layout.RestoreVolumeInfo("r")))
+	require.Equal(t, velerov1.RestorePhasePartiallyFailed, b.getRestore(t).Status.Phase)
+	require.Contains(t, b.readGzip(t, layout.RestoreLog("r")), `volume \"new-disk\" made of snapshot \"snap\"`)
+	require.Equal(t, "[]\n", b.readGzip(t, layout.RestoreVolumeInfo("r")))
 }
 
 func TestVolumesThatAreNotWantedAskNoPlugin(t *testing.T) {
 	b := newBench(t)
-	disks := b.snapshotted(t)
-	b.put(t, layout.BackupVolumeSnapshots("b"), "damaged, and not read")
-	b.create(t, true, func(r *velerov1.Restore) { r.Spec.RestorePVs = ptr.To(false) })
+	disks := b.storeSnapshotBackup(t)
+	b.putObject(t, layout.BackupVolumeSnapshots("b"), "damaged, and not read")
+	b.createRestore(t, true, func(r *velerov1.Restore) { r.Spec.RestorePVs = ptr.To(false) })
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
-	require.Equal(t, velerov1.RestorePhaseCompleted, b.get(t).Status.Phase, b.file(t, layout.RestoreLog("r")))
+	require.Equal(t, velerov1.RestorePhaseCompleted, b.getRestore(t).Status.Phase, b.readGzip(t, layout.RestoreLog("r")))
 	require.NoFileExists(t, filepath.Join(disks, "new-disk"))
 }
 
 func TestADamagedListOfSnapshotsEndsTheRestore(t *testing.T) {
 	b := newBench(t)
-	b.snapshotted(t)
-	b.put(t, layout.BackupVolumeSnapshots("b"), "[")
-	b.create(t, true)
+	b.storeSnapshotBackup(t)
+	b.putObject(t, layout.BackupVolumeSnapshots("b"), "[")
+	b.createRestore(t, true)
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
-	require.Equal(t, velerov1.RestorePhaseFailed, b.get(t).Status.Phase)
-	require.Contains(t, b.get(t).Status.FailureReason, "volume snapshots of the backup: ")
+	require.Equal(t, velerov1.RestorePhaseFailed, b.getRestore(t).Status.Phase)
+	require.Contains(t, b.getRestore(t).Status.FailureReason, "volume snapshots of the backup: ")
 }

@@ -32,8 +32,8 @@ import (
 
 type object = map[string]any
 
-// archive stores objects as Velero's backup b: everything a restore has steps for.
-func (b *bench) archive(t *testing.T) {
+// storeArchive stores objects as Velero's backup b: everything a restore has steps for.
+func (b *bench) storeArchive(t *testing.T) {
 	t.Helper()
 	owner := func(apiVersion, kind, name string) object {
 		return object{"apiVersion": apiVersion, "kind": kind, "name": name, "uid": "old-" + name}
@@ -41,12 +41,12 @@ func (b *bench) archive(t *testing.T) {
 	b.storeBackup(t, []entry{
 		{"namespaces", "v1", "Namespace", "", "a", nil, []any{owner("example.com/v1", "Tenant", "tenant")}},
 		{"namespaces", "v1", "Namespace", "", "there", nil, nil},
-		{"customresourcedefinitions.apiextensions.k8s.io", "apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "widgets.example.com", definition("widgets", "Widget", "Namespaced"), nil},
-		{"customresourcedefinitions.apiextensions.k8s.io", "apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "tenants.example.com", definition("tenants", "Tenant", "Cluster"), nil},
+		{"customresourcedefinitions.apiextensions.k8s.io", "apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "widgets.example.com", newDefinition("widgets", "Widget", "Namespaced"), nil},
+		{"customresourcedefinitions.apiextensions.k8s.io", "apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "tenants.example.com", newDefinition("tenants", "Tenant", "Cluster"), nil},
 		{"tenants.example.com", "example.com/v1", "Tenant", "", "tenant", nil, nil},
 		{"widgets.example.com", "example.com/v1", "Widget", "a", "w", nil, nil},
 		{"configmaps", "v1", "ConfigMap", "a", "owned", object{"data": object{"k": "v"}}, []any{owner("example.com/v1", "Widget", "w")}},
-		{"customresourcedefinitions.apiextensions.k8s.io", "apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "gadgets.example.com", definition("gadgets", "Gadget", "Namespaced"), nil},
+		{"customresourcedefinitions.apiextensions.k8s.io", "apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "gadgets.example.com", newDefinition("gadgets", "Gadget", "Namespaced"), nil},
 		{"gadgets.example.com", "example.com/v1", "Gadget", "a", "g", object{"spec": object{"size": 1.0}}, nil},
 		{"secrets", "v1", "Secret", "a", "gadget", object{"data": object{"k": "v"}}, []any{owner("example.com/v1", "Gadget", "g")}},
 		{"configmaps", "v1", "ConfigMap", "a", "one", nil, []any{owner("v1", "ConfigMap", "two")}},
@@ -108,18 +108,18 @@ func (b *bench) storeBackup(t *testing.T, entries []entry) {
 	require.NoError(t, objectstore.PutBytes(t.Context(), b.store, layout.BackupTarball("b"), out.Bytes()))
 }
 
-func definition(plural, kind, scope string) object {
+func newDefinition(plural, kind, scope string) object {
 	return object{"spec": object{"group": "example.com", "scope": scope, "names": object{"plural": plural, "kind": kind},
 		"versions": []any{object{"name": "v1"}}}}
 }
 
-// scene is a restore with everything in it, into a cluster that has a part of it already.
-func scene(t *testing.T, policy velerov1.PolicyType) *bench {
+// newScene is a restore with everything in it, into a cluster that has a part of it already.
+func newScene(t *testing.T, policy velerov1.PolicyType) *bench {
 	t.Helper()
 	b := newBench(t)
 	b.config.RecordBatch = 2 // so that deaths come before, between and after records
-	b.archive(t)
-	b.create(t, true, func(r *velerov1.Restore) { r.Spec.ExistingResourcePolicy = policy })
+	b.storeArchive(t)
+	b.createRestore(t, true, func(r *velerov1.Restore) { r.Spec.ExistingResourcePolicy = policy })
 	b.pauseGadgets(t)
 	b.cluster.Put("/api/v1/namespaces/there", object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "there"}})
 	put := func(kind, resource, name string, fields object) {
@@ -130,12 +130,12 @@ func scene(t *testing.T, policy velerov1.PolicyType) *bench {
 	put("ConfigMap", "configmaps", "same", object{"data": object{"k": "v"}})
 	put("ConfigMap", "configmaps", "different", object{"data": object{"k": "w"}})
 	put("ServiceAccount", "serviceaccounts", "default", nil)
-	b.cluster.Fail(refuse)
+	b.cluster.Fail(refuseAdmission)
 	return b
 }
 
-// refuse is an admission policy.
-func refuse(r *http.Request, body map[string]any) (int, bool) {
+// refuseAdmission is an admission policy.
+func refuseAdmission(r *http.Request, body map[string]any) (int, bool) {
 	if r.Method == http.MethodPost && kubetest.Meta(body)["name"] == "refused" {
 		return http.StatusUnprocessableEntity, false
 	}
@@ -157,20 +157,20 @@ var operationTime = regexp.MustCompile(`"(created|updated)":"[^"]*"`)
 
 var logTime = regexp.MustCompile(`^time="[^"]*" `)
 
-func (b *bench) outcome(t *testing.T) end {
+func (b *bench) readOutcome(t *testing.T) end {
 	t.Helper()
-	r := b.get(t)
+	r := b.getRestore(t)
 	require.NotNil(t, r.Status.Progress, r.Status.FailureReason)
 	e := end{
 		Phase: r.Status.Phase, Progress: *r.Status.Progress, Hooks: *r.Status.HookStatus, Warnings: r.Status.Warnings, Errors: r.Status.Errors,
-		List: b.file(t, layout.RestoreResourceList("r")), Operations: operationTime.ReplaceAllString(b.file(t, layout.RestoreItemOperations("r")), ""), Objects: b.cluster.Content(),
+		List: b.readGzip(t, layout.RestoreResourceList("r")), Operations: operationTime.ReplaceAllString(b.readGzip(t, layout.RestoreItemOperations("r")), ""), Objects: b.cluster.Content(),
 	}
 	var results any
-	require.NoError(t, json.Unmarshal([]byte(b.file(t, layout.RestoreResults("r"))), &results))
+	require.NoError(t, json.Unmarshal([]byte(b.readGzip(t, layout.RestoreResults("r"))), &results))
 	sorted, err := json.Marshal(sortMessages(results))
 	require.NoError(t, err)
 	e.Results = string(sorted)
-	for _, line := range strings.Split(strings.TrimSpace(b.file(t, layout.RestoreLog("r"))), "\n") {
+	for _, line := range strings.Split(strings.TrimSpace(b.readGzip(t, layout.RestoreLog("r"))), "\n") {
 		if !strings.Contains(line, "restore goes on at epoch") {
 			e.Log = append(e.Log, logTime.ReplaceAllString(line, ""))
 		}
@@ -218,8 +218,8 @@ type life struct {
 	dead   bool
 }
 
-// step counts a write. before reports that it must not take effect, after that its answer is lost.
-func (l *life) step(what string) (before, after bool) {
+// countStep counts a write. before reports that it must not take effect, after that its answer is lost.
+func (l *life) countStep(what string) (before, after bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.dead {
@@ -233,7 +233,7 @@ func (l *life) step(what string) (before, after bool) {
 	return !l.after, l.after
 }
 
-func (l *life) gone() bool {
+func (l *life) isGone() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.dead
@@ -246,7 +246,7 @@ type mortalStore struct {
 }
 
 func (s mortalStore) write(key string, do func() error) error {
-	before, after := s.life.step("bucket " + key)
+	before, after := s.life.countStep("bucket " + key)
 	if before {
 		return errDead
 	}
@@ -271,7 +271,7 @@ type mortalClient struct {
 }
 
 func (c mortalClient) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-	before, after := c.life.step("CR")
+	before, after := c.life.countStep("CR")
 	if before {
 		return errDead
 	}
@@ -281,8 +281,8 @@ func (c mortalClient) Patch(ctx context.Context, obj client.Object, patch client
 	return errDead
 }
 
-// live runs the restore in a process of its own until it ends or dies.
-func (b *bench) live(t *testing.T, at int, after bool) *life {
+// runLife runs the restore in a process of its own until it ends or dies.
+func (b *bench) runLife(t *testing.T, at int, after bool) *life {
 	t.Helper()
 	l := &life{b: b, at: at, after: after, claims: &claims{holder: fmt.Sprint("process of death ", at)}}
 	l.claims.lose = func(error) {} // until it is guarded
@@ -295,12 +295,12 @@ func (b *bench) live(t *testing.T, at int, after bool) *life {
 		config.Exec = mortalExec{config.Exec, l}
 	}
 	var leave func()
-	config.REST, leave = b.cluster.Door(func(r *http.Request, body map[string]any) (int, bool) {
-		b.kubelet(r)
-		if status, drop := refuse(r, body); status != 0 || r.Method == http.MethodGet {
-			return status, drop || l.gone()
+	config.REST, leave = b.cluster.OpenFaultyDoor(func(r *http.Request, body map[string]any) (int, bool) {
+		b.simulateKubelet(r)
+		if status, drop := refuseAdmission(r, body); status != 0 || r.Method == http.MethodGet {
+			return status, drop || l.isGone()
 		}
-		before, after := l.step(r.Method + " " + r.URL.Path + fmt.Sprint(kubetest.Meta(body)["name"]))
+		before, after := l.countStep(r.Method + " " + r.URL.Path + fmt.Sprint(kubetest.Meta(body)["name"]))
 		if before {
 			return http.StatusBadRequest, false
 		}
@@ -310,30 +310,30 @@ func (b *bench) live(t *testing.T, at int, after bool) *life {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	err := newRunner(config).Run(ctx, "r", types.UID("uid-r"))
-	if !l.gone() {
+	if !l.isGone() {
 		require.NoError(t, err)
 	}
 	return l
 }
 
-// deaths runs a scene in which a process dies at each of its writes, and another takes over.
-func deaths(t *testing.T, policy velerov1.PolicyType, after bool, more func(t *testing.T, b *bench, k int)) {
-	undisturbed := scene(t, policy)
-	whole := undisturbed.live(t, 0, false)
-	want := undisturbed.outcome(t)
+// testDeathAtEachWrite runs a scene in which a process dies at each of its writes, and another takes over.
+func testDeathAtEachWrite(t *testing.T, policy velerov1.PolicyType, after bool, more func(t *testing.T, b *bench, k int)) {
+	undisturbed := newScene(t, policy)
+	whole := undisturbed.runLife(t, 0, false)
+	want := undisturbed.readOutcome(t)
 	require.Equal(t, velerov1.RestorePhasePartiallyFailed, want.Phase)
 	require.Greater(t, whole.writes, 40)
-	for k := 1; ; k += jobtest.Share() {
-		b := scene(t, policy)
-		first := b.live(t, k, after)
-		if !first.gone() {
-			require.Greater(t, k, whole.writes-10-jobtest.Share())
+	for k := 1; ; k += jobtest.WriteStride() {
+		b := newScene(t, policy)
+		first := b.runLife(t, k, after)
+		if !first.isGone() {
+			require.Greater(t, k, whole.writes-10-jobtest.WriteStride())
 			return
 		}
 		more(t, b, k)
-		b.live(t, 0, false)
-		require.Equal(t, want, b.outcome(t), "death at write %d: %s", k, first.what)
-		held, _, err := claim.Parse(b.get(t))
+		b.runLife(t, 0, false)
+		require.Equal(t, want, b.readOutcome(t), "death at write %d: %s", k, first.what)
+		held, _, err := claim.Parse(b.getRestore(t))
 		require.NoError(t, err)
 		require.NotZero(t, held.Epoch)
 	}
@@ -345,7 +345,7 @@ func TestDeathAtEachWriteEndsAsIfNothingHadHappened(t *testing.T) {
 		for when, after := range map[string]bool{"before": false, "after": true} {
 			t.Run(name+" "+when, func(t *testing.T) {
 				t.Parallel()
-				deaths(t, policy, after, func(*testing.T, *bench, int) {})
+				testDeathAtEachWrite(t, policy, after, func(*testing.T, *bench, int) {})
 			})
 		}
 	}
@@ -353,5 +353,5 @@ func TestDeathAtEachWriteEndsAsIfNothingHadHappened(t *testing.T) {
 
 func TestTwoDeathsInARow(t *testing.T) {
 	t.Parallel()
-	deaths(t, velerov1.PolicyTypeUpdate, true, func(t *testing.T, b *bench, k int) { b.live(t, 1+(k*7)%23, k%2 == 0) })
+	testDeathAtEachWrite(t, velerov1.PolicyTypeUpdate, true, func(t *testing.T, b *bench, k int) { b.runLife(t, 1+(k*7)%23, k%2 == 0) })
 }

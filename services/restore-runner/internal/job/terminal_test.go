@@ -18,11 +18,11 @@ func TestAnEndedRestoreIsNotRunAgain(t *testing.T) {
 	for _, phase := range terminalPhases {
 		t.Run(string(phase), func(t *testing.T) {
 			b := newBench(t)
-			b.tarball(t, 3)
-			b.create(t, true, func(r *velerov1.Restore) { r.Status.Phase, r.Status.FailureReason = phase, "an earlier end" })
-			want := b.get(t)
+			b.storeTarball(t, 3)
+			b.createRestore(t, true, func(r *velerov1.Restore) { r.Status.Phase, r.Status.FailureReason = phase, "an earlier end" })
+			want := b.getRestore(t)
 			require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
-			require.Equal(t, want, b.get(t))
+			require.Equal(t, want, b.getRestore(t))
 			require.Empty(t, b.cluster.Requests("POST /api/v1/namespaces/a/configmaps"))
 		})
 	}
@@ -34,18 +34,18 @@ func TestATerminalPhaseIsNeverOverwritten(t *testing.T) {
 	for _, phase := range terminalPhases {
 		t.Run(string(phase), func(t *testing.T) {
 			b := newBench(t)
-			b.tarball(t, 3)
-			b.create(t, true)
+			b.storeTarball(t, 3)
+			b.createRestore(t, true)
 			var want velerov1.RestoreStatus
 			b.config.Client = &marked{Client: b.client, do: func() {
-				ended := b.get(t)
+				ended := b.getRestore(t)
 				ended.Status.Phase, ended.Status.FailureReason = phase, "ended meanwhile"
 				require.NoError(t, b.client.Update(t.Context(), ended))
-				want = b.get(t).Status
+				want = b.getRestore(t).Status
 			}}
 			require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
 			require.Equal(t, want.Phase, phase, "it ended while it ran")
-			require.Equal(t, want, b.get(t).Status)
+			require.Equal(t, want, b.getRestore(t).Status)
 		})
 	}
 }

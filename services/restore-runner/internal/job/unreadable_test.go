@@ -15,16 +15,16 @@ func TestAnUnreadableClaimEndsTheRestore(t *testing.T) {
 		for _, value := range []string{"no JSON", `{"holder":"x","epoch":0}`} {
 			t.Run(name+" "+value, func(t *testing.T) {
 				b := newBench(t)
-				b.tarball(t, 1)
-				b.create(t, true, func(r *velerov1.Restore) {
+				b.storeTarball(t, 1)
+				b.createRestore(t, true, func(r *velerov1.Restore) {
 					r.Status.Phase = phase
 					r.Annotations = map[string]string{holdfast.AnnotationClaim: value}
 				})
 				c := newControl(b)
-				c.reconcile(t)
+				c.reconcileRestore(t)
 				require.Len(t, c.bus.Sent(), 1, "it is looked at")
 				require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
-				r := b.get(t)
+				r := b.getRestore(t)
 				require.Equal(t, velerov1.RestorePhaseFailed, r.Status.Phase)
 				require.Contains(t, r.Status.FailureReason, holdfast.AnnotationClaim)
 				require.NotNil(t, r.Status.CompletionTimestamp)
@@ -51,23 +51,23 @@ func TestADamagedClaimIsNoReasonToTouchOtherRestores(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			b.create(t, tt.admitted, damaged(tt.phase))
-			before := b.get(t)
+			b.createRestore(t, tt.admitted, damaged(tt.phase))
+			before := b.getRestore(t)
 			require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
-			require.Equal(t, before, b.get(t))
+			require.Equal(t, before, b.getRestore(t))
 		})
 	}
 }
 
 func TestADeletedRestoreWithADamagedClaimIsCleaned(t *testing.T) {
 	b := newBench(t)
-	restore := b.create(t, true, func(r *velerov1.Restore) {
+	restore := b.createRestore(t, true, func(r *velerov1.Restore) {
 		r.Finalizers = []string{velerov1.RestoreFinalizer}
 		r.Status.Phase = velerov1.RestorePhaseInProgress
 		r.Annotations = map[string]string{holdfast.AnnotationClaim: "no JSON"}
 	})
 	require.NoError(t, b.client.Delete(t.Context(), restore))
 	c := newControl(b)
-	require.Less(t, c.reconcile(t).RequeueAfter, time.Second)
+	require.Less(t, c.reconcileRestore(t).RequeueAfter, time.Second)
 	require.Equal(t, []string{"r"}, c.cleaner.cleaned)
 }

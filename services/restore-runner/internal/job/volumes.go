@@ -46,7 +46,7 @@ func volumeInfos(ctx context.Context, store objectstore.Reader, backup string) (
 	case err != nil && from.Err != nil:
 		return nil, from.Err
 	case err != nil:
-		return nil, fatal("volume information of the backup: %w", err)
+		return nil, fatalErrorf("volume information of the backup: %w", err)
 	}
 	return infos, nil
 }
@@ -71,52 +71,52 @@ func decodeVolumeInfos(r io.Reader) ([]volume.Info, error) {
 	return infos, nil
 }
 
-// snapshots reads the backup's list of native snapshots, if its volume information lists any, or is
+// readSnapshots reads the backup's list of native snapshots, if its volume information lists any, or is
 // missing.
-func (p *planner) snapshots(ctx context.Context, infos []volume.Info) ([]nativesnapshot.Snapshot, error) {
+func (p *restorePlanner) readSnapshots(ctx context.Context, infos []volume.Info) ([]nativesnapshot.Snapshot, error) {
 	if !ptr.Deref(p.in.restore.Spec.RestorePVs, true) || infos != nil && !slices.ContainsFunc(infos, volume.Info.Native) {
 		return nil, nil
 	}
-	return retried(ctx, p.in.stores(), "read the list of volume snapshots", func() ([]nativesnapshot.Snapshot, error) {
+	return retryStoreCall(ctx, p.in.storeRetries(), "read the list of volume snapshots", func() ([]nativesnapshot.Snapshot, error) {
 		list, err := nativesnapshot.Read(ctx, p.in.store, p.in.backup.Name)
 		if errors.Is(err, nativesnapshot.ErrMalformed) {
-			return nil, fatal("volume snapshots of the backup: %w", err) // asking again changes nothing
+			return nil, fatalErrorf("volume snapshots of the backup: %w", err) // asking again changes nothing
 		}
 		return list, err
 	})
 }
 
-// taken reads from the files of the backup how the data of its volumes was backed up.
-func (p *planner) taken(ctx context.Context) (t volume.Taken, err error) {
-	t.Infos, err = retried(ctx, p.in.stores(), "read the volume information", func() ([]volume.Info, error) { return volumeInfos(ctx, p.in.store, p.in.backup.Name) })
+// volumesTaken reads from the files of the backup how the data of its volumes was backed up.
+func (p *restorePlanner) volumesTaken(ctx context.Context) (t volume.Taken, err error) {
+	t.Infos, err = retryStoreCall(ctx, p.in.storeRetries(), "read the volume information", func() ([]volume.Info, error) { return volumeInfos(ctx, p.in.store, p.in.backup.Name) })
 	if err != nil {
 		return t, err
 	}
-	if t.Elsewhere, err = p.elsewhere(ctx); err != nil {
+	if t.Elsewhere, err = p.otherVolumeData(ctx); err != nil {
 		return t, err
 	}
-	t.Snapshots, err = p.snapshots(ctx, t.Infos)
+	t.Snapshots, err = p.readSnapshots(ctx, t.Infos)
 	return t, err
 }
 
-// elsewhere lists the volume data that is not in a native snapshot, beside that in the volume
+// otherVolumeData lists the volume data that is not in a native snapshot, beside that in the volume
 // information.
-func (p *planner) elsewhere(ctx context.Context) ([]volumedata.Data, error) {
-	return retried(ctx, p.in.stores(), "read the lists of volume data", func() (list []volumedata.Data, err error) {
-		err = volumedata.Beside(ctx, p.in.store, p.in.backup.Name, func(d volumedata.Data) error {
+func (p *restorePlanner) otherVolumeData(ctx context.Context) ([]volumedata.Data, error) {
+	return retryStoreCall(ctx, p.in.storeRetries(), "read the lists of volume data", func() (list []volumedata.Data, err error) {
+		err = volumedata.EachListed(ctx, p.in.store, p.in.backup.Name, func(d volumedata.Data) error {
 			list = append(list, d)
 			return nil
 		})
 		if errors.Is(err, volumedata.ErrMalformed) {
-			return nil, fatal("volume data of the backup: %w", err) // asking again changes nothing
+			return nil, fatalErrorf("volume data of the backup: %w", err) // asking again changes nothing
 		}
 		return list, err
 	})
 }
 
-// unclaimed reports snapshots in the namespaces of the plan whose claim no file of the backup
+// reportUnclaimed reports snapshots in the namespaces of the plan whose claim no file of the backup
 // names.
-func (p *planner) unclaimed(out *planned) {
+func (p *restorePlanner) reportUnclaimed(out *preparedPlan) {
 	from := map[string]bool{}
 	for _, ns := range out.plan.Namespaces() {
 		from[ns.Source] = true
@@ -128,8 +128,8 @@ func (p *planner) unclaimed(out *planned) {
 	}
 }
 
-// snapshotters opens what makes volumes of snapshots; done ends it.
-func (in *inputs) snapshotters(ctx context.Context) (s restore.Snapshotters, done func()) {
+// openSnapshotters opens what makes volumes of snapshots; done ends it.
+func (in *restoreInputs) openSnapshotters(ctx context.Context) (s restore.Snapshotters, done func()) {
 	if in.cfg.Snapshotters == nil {
 		return nil, func() {}
 	}

@@ -50,8 +50,8 @@ func TestABrokenConnectionIsNoDamageOfTheVolumeInformation(t *testing.T) {
 	for name, broken := range map[string]error{"truncated answer": io.ErrUnexpectedEOF, "reset": noSuchHost()} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			b.tarball(t, 3)
-			b.create(t, true)
+			b.storeTarball(t, 3)
+			b.createRestore(t, true)
 			var packed bytes.Buffer
 			zip := gzip.NewWriter(&packed)
 			_, err := zip.Write([]byte("[" + strings.Repeat(" ", 1<<20) + "]"))
@@ -61,15 +61,15 @@ func TestABrokenConnectionIsNoDamageOfTheVolumeInformation(t *testing.T) {
 			require.NoError(t, objectstore.PutBytes(t.Context(), b.store, key, packed.Bytes()))
 			bucket := &breaking{Store: b.store, key: key, err: broken, left: 2}
 			b.locations.store = bucket
-			require.NoError(t, b.hurried(time.Minute).Run(t.Context(), "r", "uid-r"))
-			r := b.get(t)
+			require.NoError(t, b.hurriedRunner(time.Minute).Run(t.Context(), "r", "uid-r"))
+			r := b.getRestore(t)
 			require.Equal(t, velerov1.RestorePhaseCompleted, r.Status.Phase, r.Status.FailureReason)
 			require.Equal(t, 3, bucket.gets)
 		})
 	}
 }
 
-func zipped(t *testing.T, text string) []byte {
+func gzipText(t *testing.T, text string) []byte {
 	t.Helper()
 	var packed bytes.Buffer
 	zip := gzip.NewWriter(&packed)
@@ -83,27 +83,27 @@ func zipped(t *testing.T, text string) []byte {
 // with empty volumes.
 func TestSnapshotsThatNoFileNamesTheClaimOfAreErrors(t *testing.T) {
 	b := newBench(t)
-	b.tarball(t, 3)
-	b.create(t, true)
+	b.storeTarball(t, 3)
+	b.createRestore(t, true)
 	operation := func(namespace string) string {
 		return `{"spec":{"resourceIdentifier":{"Group":"snapshot.storage.k8s.io","Resource":"volumesnapshots","Namespace":"` + namespace + `","Name":"s"}},"status":{"phase":"Completed"}}`
 	}
-	require.NoError(t, objectstore.PutBytes(t.Context(), b.store, layout.BackupItemOperations("b"), zipped(t, "["+operation("a")+","+operation("elsewhere")+"]")))
+	require.NoError(t, objectstore.PutBytes(t.Context(), b.store, layout.BackupItemOperations("b"), gzipText(t, "["+operation("a")+","+operation("elsewhere")+"]")))
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
-	r := b.get(t)
+	r := b.getRestore(t)
 	require.Equal(t, velerov1.RestorePhasePartiallyFailed, r.Status.Phase, r.Status.FailureReason)
 	require.Equal(t, 1, r.Status.Errors)
-	require.Contains(t, b.file(t, layout.RestoreResults("r")), "CSI snapshot a/s: it is not restored")
+	require.Contains(t, b.readGzip(t, layout.RestoreResults("r")), "CSI snapshot a/s: it is not restored")
 }
 
 // A damaged list of PodVolumeBackups may hide volume data.
 func TestDamagedListsOfVolumeDataEndTheRestore(t *testing.T) {
 	b := newBench(t)
-	b.tarball(t, 3)
-	b.create(t, true)
+	b.storeTarball(t, 3)
+	b.createRestore(t, true)
 	require.NoError(t, objectstore.PutBytes(t.Context(), b.store, layout.BackupPodVolumeBackups("b"), []byte("junk")))
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
-	r := b.get(t)
+	r := b.getRestore(t)
 	require.Equal(t, velerov1.RestorePhaseFailed, r.Status.Phase)
 	require.Contains(t, r.Status.FailureReason, "b-podvolumebackups.json.gz")
 	require.Empty(t, b.cluster.Requests("POST "))

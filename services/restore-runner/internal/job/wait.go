@@ -9,22 +9,22 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 )
 
-// wait gives up the claim and the ledger entry of a restore whose operations continue, in one write
+// awaitOperationsPhase gives up the claim and the ledger entry of a restore whose operations continue, in one write
 // with the phase: async-operation-monitor writes the next one. What was created paused stays so.
 // counts is nil where they are not known.
-func (a *attempt) wait(ctx context.Context, log *operation.Log, counts *outcome.Counts, failing bool) error {
+func (a *restoreAttempt) awaitOperationsPhase(ctx context.Context, log *operation.Log, counts *outcome.Counts, failing bool) error {
 	phase := velerov1.RestorePhaseWaitingForPluginOperations
 	if failing || counts != nil && counts.Errors > 0 || a.restore.Status.Phase == velerov1.RestorePhaseFinalizingPartiallyFailed {
 		phase = velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed
 	}
 	failpoint.Hit("restore-runner/before-waiting")
-	err := a.retry(ctx, "write that the restore waits for operations", func() error {
+	err := a.retryCall(ctx, "write that the restore waits for operations", func() error {
 		return a.held.Release(ctx, func(o *velerov1.Restore) error {
 			o.Status.Phase = phase
 			if counts != nil {
-				progress(o, *counts)
+				setProgress(o, *counts)
 			}
-			count(o, log)
+			setOperationCounts(o, log)
 			return nil
 		})
 	})
@@ -36,8 +36,8 @@ func (a *attempt) wait(ctx context.Context, log *operation.Log, counts *outcome.
 	return nil
 }
 
-// count writes into the status how many operations there are and how they ended; nil writes nothing.
-func count(o *velerov1.Restore, log *operation.Log) {
+// setOperationCounts writes into the status how many operations there are and how they ended; nil writes nothing.
+func setOperationCounts(o *velerov1.Restore, log *operation.Log) {
 	if log == nil {
 		return
 	}
@@ -46,7 +46,7 @@ func count(o *velerov1.Restore, log *operation.Log) {
 	s.RestoreItemOperationsCompleted, s.RestoreItemOperationsFailed = log.Count()
 }
 
-// waiting reports the phases that belong to async-operation-monitor.
-func waiting(p velerov1.RestorePhase) bool {
+// waitingRestore reports the phases that belong to async-operation-monitor.
+func waitingRestore(p velerov1.RestorePhase) bool {
 	return p == velerov1.RestorePhaseWaitingForPluginOperations || p == velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed
 }

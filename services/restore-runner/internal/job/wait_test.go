@@ -26,13 +26,13 @@ import (
 
 var restoreJob = operation.Job{Kind: operation.KindRestore, Name: "r", UID: "uid-r"}
 
-// waits reports whether a phase belongs to async-operation-monitor.
-func waits(p velerov1.RestorePhase) bool {
+// isWaiting reports whether a phase belongs to async-operation-monitor.
+func isWaiting(p velerov1.RestorePhase) bool {
 	return p == velerov1.RestorePhaseWaitingForPluginOperations || p == velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed
 }
 
-// operations opens those of the restore.
-func (b *bench) operations(t *testing.T) *operation.Log {
+// openOperations opens those of the restore.
+func (b *bench) openOperations(t *testing.T) *operation.Log {
 	t.Helper()
 	log, err := operation.Open(t.Context(), b.store, restoreJob)
 	require.NoError(t, err)
@@ -43,11 +43,11 @@ func (b *bench) operations(t *testing.T) *operation.Log {
 // async-operation-monitor does; false where it does not wait.
 func (b *bench) moveOn(t *testing.T, failure string) bool {
 	t.Helper()
-	r := b.get(t)
-	if !waits(r.Status.Phase) {
+	r := b.getRestore(t)
+	if !isWaiting(r.Status.Phase) {
 		return false
 	}
-	log := b.operations(t)
+	log := b.openOperations(t)
 	for i := range log.Operations() {
 		if !log.States()[i].Phase.Ended() {
 			require.NoError(t, log.Append(t.Context(), operation.Event{Operation: i, Time: time.Unix(1700000100, 0).UTC(), End: &operation.End{Error: failure}}))
@@ -61,29 +61,29 @@ func (b *bench) moveOn(t *testing.T, failure string) bool {
 	return true
 }
 
-// finish runs the restore to its end, through its operations.
-func (b *bench) finish(t *testing.T, failure string) {
+// finishRestore runs the restore to its end, through its operations.
+func (b *bench) finishRestore(t *testing.T, failure string) {
 	t.Helper()
-	for b.live(t, 0, false); b.moveOn(t, failure); {
-		b.live(t, 0, false)
+	for b.runLife(t, 0, false); b.moveOn(t, failure); {
+		b.runLife(t, 0, false)
 	}
 }
 
-// beginning is a scene whose ConfigMap "two" begins an operation.
-func beginning(t *testing.T) (*bench, *starter) {
+// newStartingScene is a scene whose ConfigMap "two" begins an operation.
+func newStartingScene(t *testing.T) (*bench, *starter) {
 	t.Helper()
-	b, s := scene(t, ""), &starter{calls: map[string]int{}}
-	s.among(b)
+	b, s := newScene(t, ""), &starter{calls: map[string]int{}}
+	s.addTo(b)
 	b.runner = newRunner(b.config)
 	return b, s
 }
 
-// waiting runs a scene until it waits for its operation.
-func waiting(t *testing.T) *bench {
+// waitingRestore runs a scene until it waits for its operation.
+func waitingRestore(t *testing.T) *bench {
 	t.Helper()
-	b, _ := beginning(t)
+	b, _ := newStartingScene(t)
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
-	r := b.get(t)
+	r := b.getRestore(t)
 	require.Equal(t, velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed, r.Status.Phase, "an object failed before")
 	require.Equal(t, 1, r.Status.RestoreItemOperationsAttempted)
 	require.Positive(t, r.Status.Progress.ItemsRestored)
@@ -91,8 +91,8 @@ func waiting(t *testing.T) *bench {
 	held, claimed, err := claim.Parse(r)
 	require.NoError(t, err)
 	require.True(t, claimed)
-	require.Empty(t, held.Holder, "another may take it at once")
-	log := b.operations(t)
+	require.Empty(t, held.Owner, "another may take it at once")
+	log := b.openOperations(t)
 	require.Len(t, log.Operations(), 1)
 	op := log.Operations()[0]
 	require.Equal(t, []string{"a.io/begins", "RestoreItemActionV2", "op-2"}, []string{op.Action, op.Kind, op.ID})
@@ -107,10 +107,10 @@ func waiting(t *testing.T) *bench {
 func TestARestoreWaitsForItsOperations(t *testing.T) {
 	for name, failure := range map[string]string{"completes": "", "fails": "no space left"} {
 		t.Run(name, func(t *testing.T) {
-			b := waiting(t)
-			before := b.get(t).Status.Errors
-			require.Equal(t, object{"size": 1.0, "paused": true}, b.gadget())
-			require.NotEmpty(t, paused.Of(b.get(t)))
+			b := waitingRestore(t)
+			before := b.getRestore(t).Status.Errors
+			require.Equal(t, object{"size": 1.0, "paused": true}, b.readGadget())
+			require.NotEmpty(t, paused.LocationOf(b.getRestore(t)))
 			b.config.Actions = func(context.Context, func(joblog.Entry)) job.ActionSet {
 				t.Error("no action is called any more")
 				return job.ActionSet{}
@@ -119,16 +119,16 @@ func TestARestoreWaitsForItsOperations(t *testing.T) {
 			require.True(t, b.moveOn(t, failure))
 			require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"), "it needs no place in the ledger")
 			require.Len(t, b.cluster.Requests("POST "), requests)
-			require.Equal(t, object{"size": 1.0}, b.gadget())
-			r, failed := b.get(t), 0
+			require.Equal(t, object{"size": 1.0}, b.readGadget())
+			r, failed := b.getRestore(t), 0
 			if failure != "" {
 				failed = 1
 			}
 			s := r.Status
 			require.Equal(t, velerov1.RestorePhasePartiallyFailed, s.Phase, s.FailureReason)
-			require.Empty(t, paused.Of(r))
+			require.Empty(t, paused.LocationOf(r))
 			require.Equal(t, []int{1, 1 - failed, failed, before + failed}, []int{s.RestoreItemOperationsAttempted, s.RestoreItemOperationsCompleted, s.RestoreItemOperationsFailed, s.Errors})
-			file := b.file(t, layout.RestoreItemOperations("r"))
+			file := b.readGzip(t, layout.RestoreItemOperations("r"))
 			for _, text := range []string{`"restoreName":"r","restoreUID":"uid-r","restoreItemAction":"a.io/begins"`, `"operationID":"op-2"`,
 				`"resourceIdentifier":{"Group":"","Resource":"configmaps","Namespace":"a","Name":"two"}`} {
 				require.Contains(t, file, text)
@@ -139,10 +139,10 @@ func TestARestoreWaitsForItsOperations(t *testing.T) {
 			}
 			require.Contains(t, file, `"phase":"Failed"`)
 			for _, key := range []string{layout.RestoreResults("r"), layout.RestoreLog("r")} {
-				text := strings.ReplaceAll(b.file(t, key), `\`, "")
+				text := strings.ReplaceAll(b.readGzip(t, key), `\`, "")
 				require.Contains(t, text, `operation "op-2" of action a.io/begins failed: no space left`)
 			}
-			require.Contains(t, b.file(t, layout.RestoreResults("r")), "configmaps a/two: operation")
+			require.Contains(t, b.readGzip(t, layout.RestoreResults("r")), "configmaps a/two: operation")
 		})
 	}
 }
@@ -151,25 +151,25 @@ func TestARestoreWaitsForItsOperations(t *testing.T) {
 // by one that comes to the same end.
 func TestASuccessorEndsARestoreWithOperations(t *testing.T) {
 	t.Parallel()
-	undisturbed := waiting(t)
+	undisturbed := waitingRestore(t)
 	require.True(t, undisturbed.moveOn(t, "no space left"))
-	whole := undisturbed.live(t, 0, false)
-	want := undisturbed.outcome(t)
+	whole := undisturbed.runLife(t, 0, false)
+	want := undisturbed.readOutcome(t)
 	require.Equal(t, 1, strings.Count(want.Results, "no space left"))
 	for _, after := range []bool{false, true} {
 		t.Run(fmt.Sprint("after the write: ", after), func(t *testing.T) {
 			t.Parallel()
 			for k := 1; ; k++ {
-				b := waiting(t)
+				b := waitingRestore(t)
 				require.True(t, b.moveOn(t, "no space left"))
-				first := b.live(t, k, after)
-				if !first.gone() {
+				first := b.runLife(t, k, after)
+				if !first.isGone() {
 					require.Greater(t, k, whole.writes-3)
 					require.Greater(t, k, 8, "the end was cut at many points")
 					return
 				}
-				b.finish(t, "no space left")
-				require.Equal(t, want, b.outcome(t), "death at write %d: %s", k, first.what)
+				b.finishRestore(t, "no space left")
+				require.Equal(t, want, b.readOutcome(t), "death at write %d: %s", k, first.what)
 			}
 		})
 	}
@@ -179,20 +179,20 @@ func TestASuccessorEndsARestoreWithOperations(t *testing.T) {
 // that waits for the same operation, which is begun once.
 func TestASuccessorWaitsForWhatADeadRunnerBegan(t *testing.T) {
 	t.Parallel()
-	undisturbed, _ := beginning(t)
-	whole := undisturbed.live(t, 0, false)
+	undisturbed, _ := newStartingScene(t)
+	whole := undisturbed.runLife(t, 0, false)
 	require.True(t, undisturbed.moveOn(t, ""))
-	undisturbed.live(t, 0, false)
-	want := undisturbed.outcome(t)
+	undisturbed.runLife(t, 0, false)
+	want := undisturbed.readOutcome(t)
 	for k := whole.writes - 6; k <= whole.writes; k++ {
 		for _, after := range []bool{false, true} {
-			b, s := beginning(t)
-			first := b.live(t, k, after)
-			b.finish(t, "")
+			b, s := newStartingScene(t)
+			first := b.runLife(t, k, after)
+			b.finishRestore(t, "")
 			for id, n := range s.calls {
 				require.Equal(t, 1, n, "%s, death at write %d: %s", id, k, first.what)
 			}
-			got := b.outcome(t)
+			got := b.readOutcome(t)
 			if strings.Contains(got.Results, unclear) {
 				continue // the call itself was cut
 			}
@@ -211,30 +211,30 @@ func TestARestoreWaitsAgainForWhatHasNotEnded(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := waiting(t)
+			b := waitingRestore(t)
 			prepare(t, b)
-			r := b.get(t)
+			r := b.getRestore(t)
 			r.Status.Phase = velerov1.RestorePhaseFinalizingPartiallyFailed
 			require.NoError(t, b.client.Update(t.Context(), r))
 			require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
-			require.Equal(t, velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed, b.get(t).Status.Phase, b.get(t).Status.FailureReason)
-			require.Len(t, b.operations(t).Operations(), 1)
+			require.Equal(t, velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed, b.getRestore(t).Status.Phase, b.getRestore(t).Status.FailureReason)
+			require.Len(t, b.openOperations(t).Operations(), 1)
 		})
 	}
 }
 
 // What operations there were is not known any more: that is an error of the restore, once.
 func TestADamagedListOfOperationsIsAnErrorOfTheRestore(t *testing.T) {
-	b := waiting(t)
-	before := b.get(t).Status.Errors
+	b := waitingRestore(t)
+	before := b.getRestore(t).Status.Errors
 	b.store.Set(layout.RestoreOperations("r", "uid-r")+"list", []byte("{"))
-	r := b.get(t)
+	r := b.getRestore(t)
 	r.Status.Phase = velerov1.RestorePhaseFinalizingPartiallyFailed
 	require.NoError(t, b.client.Update(t.Context(), r))
 	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
-	require.Equal(t, velerov1.RestorePhasePartiallyFailed, b.get(t).Status.Phase, b.get(t).Status.FailureReason)
-	require.Equal(t, before+1, b.get(t).Status.Errors)
-	require.Contains(t, b.file(t, layout.RestoreResults("r")), "the operations of the restore are not known")
+	require.Equal(t, velerov1.RestorePhasePartiallyFailed, b.getRestore(t).Status.Phase, b.getRestore(t).Status.FailureReason)
+	require.Equal(t, before+1, b.getRestore(t).Status.Errors)
+	require.Contains(t, b.readGzip(t, layout.RestoreResults("r")), "the operations of the restore are not known")
 }
 
 // atLast calls do before the last object of the scene, when the operation was begun.
@@ -247,7 +247,7 @@ func (b *bench) atLast(s *starter, do func()) {
 		if begun && r.Method == http.MethodPost && kubetest.Meta(body)["name"] == "two" {
 			once.Do(do)
 		}
-		return refuse(r, body)
+		return refuseAdmission(r, body)
 	})
 }
 
@@ -258,29 +258,29 @@ func TestARestoreThatIsStoppedHasItsOperationsCancelled(t *testing.T) {
 		stop   func(*testing.T, *bench)
 		reason string
 	}{
-		"cancelled": {func(t *testing.T, b *bench) { b.ask(t, true) }, "the restore failed: cancelled by alice"},
-		"deleted":   {func(t *testing.T, b *bench) { require.NoError(t, b.client.Delete(t.Context(), b.get(t))) }, "the restore is deleted"},
+		"cancelled": {func(t *testing.T, b *bench) { b.requestCancel(t, true) }, "the restore failed: cancelled by alice"},
+		"deleted":   {func(t *testing.T, b *bench) { require.NoError(t, b.client.Delete(t.Context(), b.getRestore(t))) }, "the restore is deleted"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, s := beginning(t)
+			b, s := newStartingScene(t)
 			b.atLast(s, func() { tc.stop(t, b) })
 			require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
-			require.Equal(t, velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed, b.get(t).Status.Phase, b.get(t).Status.FailureReason)
+			require.Equal(t, velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed, b.getRestore(t).Status.Phase, b.getRestore(t).Status.FailureReason)
 			if name == "deleted" {
 				// A restore that ended before it read the request is sealed like any other: the monitor reads
 				// it.
-				require.Contains(t, []string{"", tc.reason}, b.operations(t).Reason())
-				require.NotNil(t, b.get(t).DeletionTimestamp)
+				require.Contains(t, []string{"", tc.reason}, b.openOperations(t).Reason())
+				require.NotNil(t, b.getRestore(t).DeletionTimestamp)
 				return
 			}
-			require.Equal(t, tc.reason, b.operations(t).Reason())
-			b.cluster.Fail(refuse)
+			require.Equal(t, tc.reason, b.openOperations(t).Reason())
+			b.cluster.Fail(refuseAdmission)
 			require.True(t, b.moveOn(t, "cancelled"))
 			b.config.Claims = &claims{holder: "next"}
 			require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
 			b.requireCancelled(t)
-			require.Equal(t, object{"size": 1.0}, b.gadget())
-			require.Contains(t, b.file(t, layout.RestoreItemOperations("r")), `"operationID":"op-2"`)
+			require.Equal(t, object{"size": 1.0}, b.readGadget())
+			require.Contains(t, b.readGzip(t, layout.RestoreItemOperations("r")), `"operationID":"op-2"`)
 		})
 	}
 }
@@ -290,7 +290,7 @@ func TestARestoreThatIsStoppedHasItsOperationsCancelled(t *testing.T) {
 func orphanedOperation(t *testing.T) *bench {
 	t.Helper()
 	for {
-		if b := begunAndDead(t); b.gadget() != nil { // else the runner died before it created what it pauses
+		if b := begunAndDead(t); b.readGadget() != nil { // else the runner died before it created what it pauses
 			return b
 		}
 	}
@@ -298,7 +298,7 @@ func orphanedOperation(t *testing.T) *bench {
 
 func begunAndDead(t *testing.T) *bench {
 	t.Helper()
-	b, s := beginning(t)
+	b, s := newStartingScene(t)
 	ctx, stop := context.WithCancel(t.Context())
 	b.atLast(s, func() {
 		stop()
@@ -306,11 +306,11 @@ func begunAndDead(t *testing.T) *bench {
 	})
 	dying := b.config
 	var leave func()
-	dying.REST, leave = b.cluster.Door(nil)
+	dying.REST, leave = b.cluster.OpenFaultyDoor(nil)
 	_ = newRunner(dying).Run(ctx, "r", "uid-r")
 	leave()
-	require.Equal(t, velerov1.RestorePhaseInProgress, b.get(t).Status.Phase)
-	b.cluster.Fail(refuse)
+	require.Equal(t, velerov1.RestorePhaseInProgress, b.getRestore(t).Status.Phase)
+	b.cluster.Fail(refuseAdmission)
 	b.config.Claims = &claims{holder: "next"}
 	return b
 }
@@ -321,18 +321,18 @@ func TestASuccessorThatFailsHasOperationsCancelled(t *testing.T) {
 	b := orphanedOperation(t)
 	require.NoError(t, objectstore.PutBytes(t.Context(), b.store, layout.BackupTarball("b"), []byte("hello")))
 	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
-	require.Equal(t, velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed, b.get(t).Status.Phase, b.get(t).Status.FailureReason)
-	reason := b.operations(t).Reason()
+	require.Equal(t, velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed, b.getRestore(t).Status.Phase, b.getRestore(t).Status.FailureReason)
+	reason := b.openOperations(t).Reason()
 	require.Contains(t, reason, "the restore failed: the tarball of backup")
 	require.True(t, b.moveOn(t, "cancelled"))
 	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
-	r := b.get(t)
+	r := b.getRestore(t)
 	require.Equal(t, velerov1.RestorePhaseFailed, r.Status.Phase)
 	require.Equal(t, strings.TrimPrefix(reason, "the restore failed: "), r.Status.FailureReason)
 	require.Equal(t, 1, r.Status.RestoreItemOperationsFailed)
-	require.Equal(t, object{"size": 1.0}, b.gadget())
-	require.Contains(t, b.file(t, layout.RestoreItemOperations("r")), `"operationID":"op-2"`)
-	require.Contains(t, strings.ReplaceAll(b.file(t, layout.RestoreLog("r")), `\`, ""), `configmaps a/two: operation "op-2" of action a.io/begins failed: cancelled`)
+	require.Equal(t, object{"size": 1.0}, b.readGadget())
+	require.Contains(t, b.readGzip(t, layout.RestoreItemOperations("r")), `"operationID":"op-2"`)
+	require.Contains(t, strings.ReplaceAll(b.readGzip(t, layout.RestoreLog("r")), `\`, ""), `configmaps a/two: operation "op-2" of action a.io/begins failed: cancelled`)
 }
 
 // If the records of begun operations cannot be read, the failure reason reports that.
@@ -340,13 +340,13 @@ func TestASuccessorThatCannotReadWhatWasBegunSaysSo(t *testing.T) {
 	b := orphanedOperation(t)
 	b.locations.err = objectstore.ErrAccess
 	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
-	require.Equal(t, velerov1.RestorePhaseFailed, b.get(t).Status.Phase)
-	require.Contains(t, b.get(t).Status.FailureReason, "operations that it began may go on")
+	require.Equal(t, velerov1.RestorePhaseFailed, b.getRestore(t).Status.Phase)
+	require.Contains(t, b.getRestore(t).Status.FailureReason, "operations that it began may go on")
 }
 
 // Where no list can be written the failure says what that means.
 func TestOperationsThatCannotBeSealedMayGoOn(t *testing.T) {
-	b, _ := beginning(t)
+	b, _ := newStartingScene(t)
 	b.config.StorePatience, b.config.Clock = time.Second, quick{}
 	b.store.Inject(func(op memstore.Op, key string) error {
 		if op == memstore.OpCreate && key == layout.RestoreOperations("r", "uid-r")+"list" {
@@ -355,56 +355,56 @@ func TestOperationsThatCannotBeSealedMayGoOn(t *testing.T) {
 		return nil
 	})
 	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
-	require.Equal(t, velerov1.RestorePhaseFailed, b.get(t).Status.Phase)
-	require.Contains(t, b.get(t).Status.FailureReason, "operations that it began may go on")
-	require.Contains(t, b.file(t, layout.RestoreLog("r")), "operations that it began may go on")
+	require.Equal(t, velerov1.RestorePhaseFailed, b.getRestore(t).Status.Phase)
+	require.Contains(t, b.getRestore(t).Status.FailureReason, "operations that it began may go on")
+	require.Contains(t, b.readGzip(t, layout.RestoreLog("r")), "operations that it began may go on")
 }
 
 func TestARestoreThatIsGivenUpHasItsOperationsCancelled(t *testing.T) {
 	b := orphanedOperation(t)
 	b.panickingRuns(t, func() { panic("a defect in opening") })
 	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
-	require.Equal(t, velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed, b.get(t).Status.Phase, b.get(t).Status.FailureReason)
-	require.Equal(t, "the restore failed: internal error", b.operations(t).Reason())
+	require.Equal(t, velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed, b.getRestore(t).Status.Phase, b.getRestore(t).Status.FailureReason)
+	require.Equal(t, "the restore failed: internal error", b.openOperations(t).Reason())
 	require.True(t, b.moveOn(t, "cancelled"))
 	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
-	require.Equal(t, velerov1.RestorePhaseFailed, b.get(t).Status.Phase)
-	require.Equal(t, "internal error", b.get(t).Status.FailureReason)
-	require.Equal(t, object{"size": 1.0}, b.gadget())
+	require.Equal(t, velerov1.RestorePhaseFailed, b.getRestore(t).Status.Phase)
+	require.Equal(t, "internal error", b.getRestore(t).Status.FailureReason)
+	require.Equal(t, object{"size": 1.0}, b.readGadget())
 }
 
 // A deleted restore is not taken over: its operations are cancelled before its records are removed.
 func TestADeletedRestoreWithoutAHolderHasItsOperationsCancelled(t *testing.T) {
 	b := orphanedOperation(t)
-	r := b.get(t)
+	r := b.getRestore(t)
 	paused.Clear(r)
 	require.NoError(t, b.client.Update(t.Context(), r))
 	require.NoError(t, b.client.Delete(t.Context(), r))
 	now := &later{}
 	b.config.Clock = now
 	c := newControl(b)
-	require.Positive(t, c.reconcile(t).RequeueAfter)
-	require.Equal(t, velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed, b.get(t).Status.Phase)
-	require.Equal(t, "the restore is deleted", b.operations(t).Reason())
-	require.Positive(t, c.reconcile(t).RequeueAfter)
+	require.Positive(t, c.reconcileRestore(t).RequeueAfter)
+	require.Equal(t, velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed, b.getRestore(t).Status.Phase)
+	require.Equal(t, "the restore is deleted", b.openOperations(t).Reason())
+	require.Positive(t, c.reconcileRestore(t).RequeueAfter)
 	require.Empty(t, c.cleaner.cleaned)
 
 	now.by.Add(int64(2 * b.config.StorePatience))
-	require.Positive(t, c.reconcile(t).RequeueAfter, "what the waits before took is not missing in this one")
+	require.Positive(t, c.reconcileRestore(t).RequeueAfter, "what the waits before took is not missing in this one")
 	require.Empty(t, c.cleaner.cleaned)
 	now.by.Add(int64(b.config.StorePatience))
-	require.Zero(t, c.reconcile(t), "its files do not wait for ever")
+	require.Zero(t, c.reconcileRestore(t), "its files do not wait for ever")
 	require.Len(t, c.cleaner.cleaned, 1)
 	now.by.Store(0)
 	require.True(t, b.moveOn(t, "cancelled"))
-	require.Zero(t, c.reconcile(t))
+	require.Zero(t, c.reconcileRestore(t))
 	require.Len(t, c.cleaner.cleaned, 2)
 }
 
 // Where nothing can be recorded no operation can be followed: an action of the SDK is not called,
 // and what Velero's begins is an error that names it.
 func TestNoOperationIsFollowedWhereNothingCanBeRecorded(t *testing.T) {
-	b, _ := beginning(t)
+	b, _ := newStartingScene(t)
 	keys := &keyedStarter{keys: map[string][]string{}}
 	actions := b.config.Actions
 	b.config.Actions = func(ctx context.Context, note func(joblog.Entry)) job.ActionSet {
@@ -419,9 +419,9 @@ func TestNoOperationIsFollowedWhereNothingCanBeRecorded(t *testing.T) {
 		return nil
 	})
 	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
-	require.Equal(t, velerov1.RestorePhasePartiallyFailed, b.get(t).Status.Phase)
+	require.Equal(t, velerov1.RestorePhasePartiallyFailed, b.getRestore(t).Status.Phase)
 	require.Empty(t, keys.keys)
-	require.Empty(t, b.get(t).Status.RestoreItemOperationsAttempted)
+	require.Empty(t, b.getRestore(t).Status.RestoreItemOperationsAttempted)
 }
 
 // keyedStarter is an action whose calls carry an idempotency key.
@@ -465,8 +465,8 @@ func (k *keyedStarter) Start(ctx context.Context, o, _ *action.Object, _ *action
 // same operation, and no other call has it. An action that leaves its object out has begun one too.
 func TestACallWithAKeyIsRepeatedWithTheSame(t *testing.T) {
 	b := newBench(t)
-	b.tarball(t, 3)
-	b.create(t, true)
+	b.storeTarball(t, 3)
+	b.createRestore(t, true)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	keys := &keyedStarter{keys: map[string][]string{}}
@@ -480,11 +480,11 @@ func TestACallWithAKeyIsRepeatedWithTheSame(t *testing.T) {
 		return job.ActionSet{Items: []action.RestoreItem{keys}}
 	}
 	_ = newRunner(b.config).Run(ctx, "r", "uid-r")
-	require.Equal(t, velerov1.RestorePhaseInProgress, b.get(t).Status.Phase)
+	require.Equal(t, velerov1.RestorePhaseInProgress, b.getRestore(t).Status.Phase)
 	keys.at = nil
 	b.config.Claims = &claims{holder: "next"}
 	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
-	require.Equal(t, velerov1.RestorePhaseWaitingForPluginOperations, b.get(t).Status.Phase, b.get(t).Status.FailureReason)
+	require.Equal(t, velerov1.RestorePhaseWaitingForPluginOperations, b.getRestore(t).Status.Phase, b.getRestore(t).Status.FailureReason)
 	seen := map[string]string{}
 	for id, list := range keys.keys {
 		for _, key := range list {
@@ -494,14 +494,14 @@ func TestACallWithAKeyIsRepeatedWithTheSame(t *testing.T) {
 		seen[list[0]] = id
 	}
 	require.Len(t, keys.keys["ConfigMap a/c001"], 2)
-	log := b.operations(t)
+	log := b.openOperations(t)
 	require.Len(t, log.Operations(), 3, "each once")
 	for _, op := range log.Operations() {
 		require.Equal(t, seen[op.Key], "ConfigMap "+op.Item.Namespace+"/"+op.Item.Name)
 	}
 	require.True(t, b.moveOn(t, ""))
 	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
-	require.Equal(t, velerov1.RestorePhaseCompleted, b.get(t).Status.Phase)
-	require.Equal(t, 3, b.get(t).Status.RestoreItemOperationsCompleted)
-	require.Contains(t, b.file(t, layout.RestoreResourceList("r")), "a/c000(skipped)")
+	require.Equal(t, velerov1.RestorePhaseCompleted, b.getRestore(t).Status.Phase)
+	require.Equal(t, 3, b.getRestore(t).Status.RestoreItemOperationsCompleted)
+	require.Contains(t, b.readGzip(t, layout.RestoreResourceList("r")), "a/c000(skipped)")
 }

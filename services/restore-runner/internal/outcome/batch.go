@@ -15,8 +15,8 @@ import (
 // it.
 const maxWaiting = 4 << 20
 
-// batch gathers lines until they are stored. Safe for concurrent use.
-type batch struct {
+// lineBatch gathers lines until they are stored. Safe for concurrent use.
+type lineBatch struct {
 	size   int // lines after which wanted delivers
 	wanted chan struct{}
 
@@ -36,11 +36,11 @@ type batch struct {
 	packedTo int64
 }
 
-func newBatch(size int) *batch {
-	return &batch{size: size, changed: make(chan struct{}), wanted: make(chan struct{}, 1)}
+func newBatch(size int) *lineBatch {
+	return &lineBatch{size: size, changed: make(chan struct{}), wanted: make(chan struct{}, 1)}
 }
 
-func (b *batch) add(rec *Record) {
+func (b *lineBatch) addRecord(rec *Record) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := json.NewEncoder(&b.plain).Encode(rec); err != nil {
@@ -48,37 +48,37 @@ func (b *batch) add(rec *Record) {
 	}
 	b.added++
 	if b.waiting++; b.waiting >= b.size || b.plain.Len() > maxWaiting/2 {
-		b.want()
+		b.wantFlush()
 	}
 }
 
-// fail ends the restore at the next flush.
-func (b *batch) fail(err error) {
+// failRestore ends the restore at the next flush.
+func (b *lineBatch) failRestore(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.err = errors.Join(b.err, err)
 }
 
-// want makes wanted deliver.
-func (b *batch) want() {
+// wantFlush makes wanted deliver.
+func (b *lineBatch) wantFlush() {
 	select {
 	case b.wanted <- struct{}{}:
 	default:
 	}
 }
 
-// begin lets lines be stored.
-func (b *batch) begin() {
+// beginStoring lets lines be stored.
+func (b *lineBatch) beginStoring() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.open = true
 }
 
-func (b *batch) flush(ctx context.Context, store Store) error {
+func (b *lineBatch) flushLines(ctx context.Context, store Store) error {
 	b.flushing.Lock()
 	defer b.flushing.Unlock()
 	for {
-		more, err := b.pack()
+		more, err := b.packLines()
 		if err != nil || b.packed == nil {
 			return err
 		}
@@ -87,16 +87,16 @@ func (b *batch) flush(ctx context.Context, store Store) error {
 			return fmt.Errorf("store record: %w", err)
 		}
 		failpoint.Hit("restore-runner/after-flush")
-		b.stored()
+		b.noteStored()
 		if !more {
 			return nil
 		}
 	}
 }
 
-// pack packs what waits, unless a file is left from the last call; more reports that lines wait
+// packLines packs what waits, unless a file is left from the last call; more reports that lines wait
 // behind that one.
-func (b *batch) pack() (more bool, err error) {
+func (b *lineBatch) packLines() (more bool, err error) {
 	b.mu.Lock()
 	if b.err != nil || !b.open || b.plain.Len() == 0 || b.packed != nil {
 		defer b.mu.Unlock()
@@ -107,12 +107,12 @@ func (b *batch) pack() (more bool, err error) {
 	b.plain.Reset()
 	b.waiting = 0
 	b.mu.Unlock()
-	b.packed, err = pack(plain)
+	b.packed, err = packRecords(plain)
 	b.packedTo = to
 	return false, err
 }
 
-func (b *batch) stored() {
+func (b *lineBatch) noteStored() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.durable, b.packed = b.packedTo, nil
@@ -120,26 +120,26 @@ func (b *batch) stored() {
 	b.changed = make(chan struct{})
 }
 
-// sync waits until every line that was added before the call is stored.
-func (b *batch) sync(ctx context.Context) error {
+// awaitStored waits until every line that was added before the call is stored.
+func (b *lineBatch) awaitStored(ctx context.Context) error {
 	b.mu.Lock()
 	upTo := b.added
 	b.mu.Unlock()
-	return b.await(ctx, func() bool { return b.durable >= upTo })
+	return b.awaitCondition(ctx, func() bool { return b.durable >= upTo })
 }
 
-// room waits while too much is not stored yet.
-func (b *batch) room(ctx context.Context) error {
-	return b.await(ctx, func() bool { return b.plain.Len() <= maxWaiting })
+// awaitRoom waits while too much is not stored yet.
+func (b *lineBatch) awaitRoom(ctx context.Context) error {
+	return b.awaitCondition(ctx, func() bool { return b.plain.Len() <= maxWaiting })
 }
 
-// await waits until met, which it calls under the lock, or until ctx ends.
-func (b *batch) await(ctx context.Context, met func() bool) error {
+// awaitCondition waits until met, which it calls under the lock, or until ctx ends.
+func (b *lineBatch) awaitCondition(ctx context.Context, met func() bool) error {
 	for {
 		b.mu.Lock()
 		ok, changed := met(), b.changed
 		if !ok {
-			b.want()
+			b.wantFlush()
 		}
 		b.mu.Unlock()
 		if ok {

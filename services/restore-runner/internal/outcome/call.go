@@ -9,10 +9,10 @@ type Call struct {
 	// Answer is nil before the call.
 	Answer *Answer `json:"answer,omitempty"`
 	// Unsent reports that the call was not made after all: it still may be.
-	Unsent bool `json:"unsent,omitempty"`
+	NotSent bool `json:"unsent,omitempty"`
 	// Begun is the operation that the call began, also one whose answer is not kept or whose call
 	// failed otherwise; nil without one.
-	Begun *Begun `json:"begun,omitempty"`
+	Begun *BegunOperation `json:"begun,omitempty"`
 }
 
 // Answer is what an action answered. A holder that has it does not make the call again.
@@ -57,14 +57,14 @@ func (r *Recorder) Call(node int32, call Call) {
 	e.Commit()
 }
 
-// called takes over what is known of a call.
-func (h *History) called(node int32, call *Call) {
-	if call.Unsent {
+// noteCall takes over what is known of a call.
+func (h *History) noteCall(node int32, call *Call) {
+	if call.NotSent {
 		delete(h.Calls[node], call.Action)
 		return
 	}
 	if h.Calls[node] == nil {
-		put(&h.Calls, node, map[string]*Answer{})
+		putLazy(&h.Calls, node, map[string]*Answer{})
 	}
 	h.Calls[node][call.Action] = call.Answer
 }

@@ -29,8 +29,8 @@ const (
 	maxSaid    = 512 << 10
 )
 
-// bounded cuts a message that is too long, and marks the cut.
-func bounded(message string) string {
+// boundedMessage cuts a message that is too long, and marks the cut.
+func boundedMessage(message string) string {
 	if len(message) <= maxMessage {
 		return message
 	}
@@ -44,8 +44,8 @@ func bounded(message string) string {
 // Begin starts an entry about an object.
 func (r *Recorder) Begin(node int32) *Entry { return &Entry{recorder: r, node: node} }
 
-func (e *Entry) add(level, message string) {
-	message = bounded(message)
+func (e *Entry) addMessage(level, message string) {
+	message = boundedMessage(message)
 	if e.said+len(message) > maxSaid && level != joblog.Error.String() && level != levelFatal {
 		if e.cut {
 			return
@@ -69,13 +69,13 @@ func (e *Entry) Rewind(mark int) {
 }
 
 // Info adds a line to the log.
-func (e *Entry) Info(message string) { e.add(joblog.Info.String(), message) }
+func (e *Entry) Info(message string) { e.addMessage(joblog.Info.String(), message) }
 
 // Warn adds a warning to log and results.
-func (e *Entry) Warn(message string) { e.add(joblog.Warning.String(), message) }
+func (e *Entry) Warn(message string) { e.addMessage(joblog.Warning.String(), message) }
 
 // Error adds an error to log and results.
-func (e *Entry) Error(message string) { e.add(joblog.Error.String(), message) }
+func (e *Entry) Error(message string) { e.addMessage(joblog.Error.String(), message) }
 
 // Done is the outcome of the object. uid is its identity in the cluster, "" when it is not there or
 // not needed.
@@ -114,6 +114,6 @@ func (e *Entry) Commit() {
 	if e.node != General {
 		e.record.Resource, e.record.Namespace, e.record.Name = r.plan.Kind(e.node).String(), r.plan.Source(e.node), r.plan.Name(e.node)
 	}
-	r.apply(e.node, &e.record)
-	r.batch.add(&e.record)
+	r.applyRecord(e.node, &e.record)
+	r.batch.addRecord(&e.record)
 }

@@ -15,7 +15,7 @@ type History struct {
 	// Resumed reports that there was an earlier holder.
 	Resumed bool
 	// Blind reports that nothing is known of what that holder did.
-	Blind bool
+	NoHistory bool
 	// Owners has the UID of each owner with an outcome, "" for one that does not exist.
 	Owners map[int32]types.UID
 	// Owing are the objects that still lack owner references.
@@ -49,9 +49,9 @@ type Head struct {
 	Finished *Finished
 }
 
-// Look finds the head in a file of records.
-func (h *Head) Look(data []byte) error {
-	return each(data, func(rec *Record) {
+// ReadHead finds the head in a file of records.
+func (h *Head) ReadHead(data []byte) error {
+	return eachRecord(data, func(rec *Record) {
 		if rec.Planned != nil {
 			h.Planned = rec.Planned
 		}
@@ -66,45 +66,45 @@ func (h *Head) Look(data []byte) error {
 func (r *Recorder) Replay(data []byte, history *History) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return each(data, func(rec *Record) {
+	return eachRecord(data, func(rec *Record) {
 		node := General
 		if rec.Resource != "" {
 			var ok bool
 			if node, ok = r.plan.Find(rec.Resource, rec.Namespace, rec.Name); !ok {
 				history.Unknown++
-				r.began(General, rec)
+				r.keepOperation(General, rec)
 				return
 			}
 		}
-		r.apply(node, rec)
-		history.add(r, node, rec)
+		r.applyRecord(node, rec)
+		history.addRecord(r, node, rec)
 	})
 }
 
-func (h *History) add(r *Recorder, node int32, rec *Record) {
+func (h *History) addRecord(r *Recorder, node int32, rec *Record) {
 	if rec.Step != "" {
 		h.steps = append(h.steps, rec.Step)
 	}
 	if rec.Lost != nil {
-		put(&h.Lost, rec.Lost.Namespace, rec.Lost.Reason)
+		putLazy(&h.Lost, rec.Lost.Namespace, rec.Lost.Reason)
 	}
 	if node == General {
 		return
 	}
 	if rec.Intent != "" {
-		put(&h.Intents, node, rec.Intent)
+		putLazy(&h.Intents, node, rec.Intent)
 	}
 	if rec.Volume != nil && rec.Volume.CSI == nil {
-		put(&h.Volumes, node, rec.Volume)
+		putLazy(&h.Volumes, node, rec.Volume)
 		if rec.Volume.Name != "" {
-			put(&h.Names, node, rec.Volume.Name)
+			putLazy(&h.Names, node, rec.Volume.Name)
 		}
 	}
 	if rec.Call != nil {
-		h.called(node, rec.Call)
+		h.noteCall(node, rec.Call)
 	}
 	if rec.Owes != nil {
-		put(&h.Owing, node, rec.Owes)
+		putLazy(&h.Owing, node, rec.Owes)
 	}
 	if rec.Linked {
 		delete(h.Owing, node)
@@ -119,11 +119,11 @@ func (h *History) add(r *Recorder, node int32, rec *Record) {
 	delete(h.Calls, node)
 	delete(h.Volumes, node)
 	if r.plan.Owns(node) {
-		put(&h.Owners, node, rec.UID)
+		putLazy(&h.Owners, node, rec.UID)
 	}
 }
 
-func put[K comparable, V any](m *map[K]V, key K, value V) {
+func putLazy[K comparable, V any](m *map[K]V, key K, value V) {
 	if *m == nil {
 		*m = map[K]V{}
 	}

@@ -78,14 +78,14 @@ func (o *Owed) Left() (n int) {
 	return n
 }
 
-// hooks are those of the Pods that still owe some. The Recorder's lock guards them.
-type hooks struct {
+// hookTable are those of the Pods that still owe some. The Recorder's lock guards them.
+type hookTable struct {
 	owed map[int32]*Owed
 	// stopped is the node and the field of the first hook that failed whose onError is Fail.
-	stopped *stopped
+	stopped *stoppedHook
 }
 
-type stopped struct {
+type stoppedHook struct {
 	node  int32
 	field string
 }
@@ -131,13 +131,13 @@ func (r *Recorder) HooksStopped() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s := r.hooks.stopped; s != nil {
-		return named(r.plan, s.node, s.field)
+		return messageWithName(r.plan, s.node, s.field)
 	}
 	return ""
 }
 
-// set makes a record count.
-func (h *hooks) set(node int32, rec *Record, counts *Counts) {
+// applyRecord makes a record count.
+func (h *hookTable) applyRecord(node int32, rec *Record, counts *Counts) {
 	if p := rec.Hooked; p != nil {
 		counts.Hooks += len(p.Hooks)
 		if p.Unusable {
@@ -145,7 +145,7 @@ func (h *hooks) set(node int32, rec *Record, counts *Counts) {
 			counts.HooksFailed++
 		}
 		if len(p.Hooks) > 0 {
-			put(&h.owed, node, &Owed{Node: node, HookedPod: p, States: make([]HookState, len(p.Hooks))})
+			putLazy(&h.owed, node, &Owed{Node: node, HookedPod: p, States: make([]HookState, len(p.Hooks))})
 		}
 	}
 	run, owed := rec.Hook, h.owed[node]
@@ -164,7 +164,7 @@ func (h *hooks) set(node int32, rec *Record, counts *Counts) {
 	if hook := &owed.Hooks[run.Index]; run.Failed {
 		counts.HooksFailed++
 		if hook.Fail && h.stopped == nil {
-			h.stopped = &stopped{node, hook.Field}
+			h.stopped = &stoppedHook{node, hook.Field}
 		}
 	}
 	if owed.Left() == 0 {

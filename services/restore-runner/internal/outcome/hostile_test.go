@@ -30,10 +30,10 @@ func TestAForgedRecordCostsBoundedMemory(t *testing.T) {
 	} {
 		file := limittest.Packed(t, io.MultiReader(strings.NewReader("{\"formatVersion\":1}\n"), text))
 		require.Less(t, len(file), 1<<20, name)
-		r, history := recorder(t, io.Discard), &History{}
+		r, history := newRecorder(t, io.Discard), &History{}
 		var head Head
 		var looked, err error
-		require.Less(t, limittest.Allocated(func() { looked, err = head.Look(file), r.Replay(file, history) }), uint64(bound), name)
+		require.Less(t, limittest.Allocated(func() { looked, err = head.ReadHead(file), r.Replay(file, history) }), uint64(bound), name)
 		require.ErrorIs(t, looked, ErrFormat, name)
 		require.ErrorIs(t, err, ErrFormat, name)
 	}
@@ -49,7 +49,7 @@ func TestAMillionWarningsAreNotHeldInMemory(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc
 	}
-	r, bucket := recorder(t, io.Discard), &flaky{}
+	r, bucket := newRecorder(t, io.Discard), &flaky{}
 	r.Open()
 	before := heap()
 	for i := range warnings {
@@ -76,14 +76,14 @@ func TestAMillionWarningsAreNotHeldInMemory(t *testing.T) {
 func TestLongMessagesCanBeReplayed(t *testing.T) {
 	for name, long := range map[string]string{"escaped": strings.Repeat("<\x01", 2<<20), "many bytes to a character": strings.Repeat("\u20ac", 3<<20)} {
 		t.Run(name, func(t *testing.T) {
-			r, bucket := recorder(t, io.Discard), &flaky{}
+			r, bucket := newRecorder(t, io.Discard), &flaky{}
 			r.Open()
 			r.Error(General, "spec: Invalid value: "+long)
 			r.Note(&joblog.Entry{Level: joblog.Info, Message: long[:4<<20-100]})
 			require.NoError(t, r.Flush(t.Context(), bucket))
 			require.Len(t, bucket.files, 1)
 			var messages []string
-			require.NoError(t, each(bucket.files[0], func(rec *Record) {
+			require.NoError(t, eachRecord(bucket.files[0], func(rec *Record) {
 				for _, line := range rec.Log {
 					messages = append(messages, line.Message)
 				}
@@ -102,7 +102,7 @@ func TestLongMessagesCanBeReplayed(t *testing.T) {
 
 // So did an object with more owner references to be dropped, a warning each, than fit into a line.
 func TestManyMessagesOfOneObjectCanBeReplayed(t *testing.T) {
-	r, bucket := recorder(t, io.Discard), &flaky{}
+	r, bucket := newRecorder(t, io.Discard), &flaky{}
 	r.Open()
 	e := r.Begin(0)
 	e.Info("first")
@@ -118,7 +118,7 @@ func TestManyMessagesOfOneObjectCanBeReplayed(t *testing.T) {
 	require.NoError(t, r.Flush(t.Context(), bucket))
 	require.Len(t, bucket.files, 1)
 	var last *Record
-	require.NoError(t, each(bucket.files[0], func(rec *Record) { last = rec }))
+	require.NoError(t, eachRecord(bucket.files[0], func(rec *Record) { last = rec }))
 	require.Greater(t, len(last.Log), 1000)
 	require.Equal(t, "refused", last.Log[len(last.Log)-1].Message)
 	require.Contains(t, last.Log[len(last.Log)-2].Message, "left out from here")

@@ -44,7 +44,7 @@ func (f Files) WriteResourceList(w io.Writer) error {
 }
 
 // groupByKind returns the objects with an outcome by "<apiVersion>/<Kind>", sorted by name.
-func (t *tally) groupByKind() map[string][]int32 {
+func (t *outcomeTally) groupByKind() map[string][]int32 {
 	byKind := map[string][]int32{}
 	for i, action := range t.actions {
 		if action != 0 {

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 )
 
-// Begun is an operation that a call of an action began. It is complete without the plan.
-type Begun struct {
+// BegunOperation is an operation that a call of an action began. It is complete without the plan.
+type BegunOperation struct {
 	// ID is the action's identifier of the operation, Kind what the action is registered as.
 	ID   string `json:"id"`
 	Kind string `json:"kind"`
@@ -54,8 +54,8 @@ func (r *Recorder) Operations() []Operation {
 	})
 }
 
-// began keeps the operation of a record; the caller holds the lock.
-func (r *Recorder) began(node int32, rec *Record) {
+// keepOperation keeps the operation of a record; the caller holds the lock.
+func (r *Recorder) keepOperation(node int32, rec *Record) {
 	if rec.Call == nil || rec.Call.Begun == nil {
 		return
 	}
@@ -63,7 +63,7 @@ func (r *Recorder) began(node int32, rec *Record) {
 }
 
 // Of is the operation as one of that action.
-func (b *Begun) Of(action string) operation.Operation {
+func (b *BegunOperation) Of(action string) operation.Operation {
 	op := operation.Operation{Action: action, Kind: b.Kind, ID: b.ID, Item: b.Item, Key: b.Key, Created: b.Time}
 	if b.Process != "" {
 		op.Home = &operation.Home{Instance: b.Instance, Process: b.Process}

@@ -12,20 +12,20 @@ import (
 
 var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-func begun(id string, after time.Duration) Call {
-	return Call{Action: "a.io/x", Answer: &Answer{}, Begun: &Begun{
+func begunCall(id string, after time.Duration) Call {
+	return Call{Action: "a.io/x", Answer: &Answer{}, Begun: &BegunOperation{
 		ID: id, Kind: "RestoreItemActionV2", Item: operation.Resource{Resource: "configmaps", Namespace: "a", Name: "x"}, Time: began.Add(after),
 	}}
 }
 
 // The next holder has to wait for the operations that were begun, with the plan and without it.
 func TestOperationsAreInTheRecords(t *testing.T) {
-	r, bucket := recorder(t, io.Discard), &flaky{}
+	r, bucket := newRecorder(t, io.Discard), &flaky{}
 	r.Open()
-	r.Call(1, begun("late", time.Second))
-	r.Call(0, begun("early", 0))
-	r.Call(0, begun("early", time.Minute)) // a Start that was repeated with its key
-	inProcess := begun("home", time.Hour)
+	r.Call(1, begunCall("late", time.Second))
+	r.Call(0, begunCall("early", 0))
+	r.Call(0, begunCall("early", time.Minute)) // a Start that was repeated with its key
+	inProcess := begunCall("home", time.Hour)
 	inProcess.Begun.Process, inProcess.Begun.Instance, inProcess.Begun.Key = "p", "i", "k"
 	r.Call(0, inProcess)
 	require.NoError(t, r.Flush(t.Context(), bucket))
@@ -43,7 +43,7 @@ func TestOperationsAreInTheRecords(t *testing.T) {
 		}, list[2].Operation)
 	}
 	check(r.Operations(), 0, 1, 0)
-	replayed, recalled := recorder(t, io.Discard), recorder(t, io.Discard)
+	replayed, recalled := newRecorder(t, io.Discard), newRecorder(t, io.Discard)
 	for _, file := range bucket.files {
 		require.NoError(t, replayed.Replay(file, &History{}))
 		require.NoError(t, recalled.LoadUnfinished(file))

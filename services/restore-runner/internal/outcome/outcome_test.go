@@ -37,9 +37,9 @@ func (s items) Items(context.Context) iter.Seq2[manifest.Item, error] {
 	}
 }
 
-// recorder is one of a plan with nodes 0: namespace a, 1: configmap a/x, 2: configmap a-b/x, 3:
+// newRecorder is one of a plan with nodes 0: namespace a, 1: configmap a/x, 2: configmap a-b/x, 3:
 // deployment a/d.
-func recorder(t *testing.T, w io.Writer) *Recorder {
+func newRecorder(t *testing.T, w io.Writer) *Recorder {
 	t.Helper()
 	filter, err := selection.NewFilter(selection.Spec{}, []string{"*"}, nil)
 	require.NoError(t, err)
@@ -55,7 +55,7 @@ func recorder(t *testing.T, w io.Writer) *Recorder {
 	return r
 }
 
-func done(r *Recorder, node int32, action apply.Action, messages ...string) {
+func recordDone(r *Recorder, node int32, action apply.Action, messages ...string) {
 	e := r.Begin(node)
 	for _, m := range messages {
 		e.Error(m)
@@ -66,15 +66,15 @@ func done(r *Recorder, node int32, action apply.Action, messages ...string) {
 
 func TestFiles(t *testing.T) {
 	var log bytes.Buffer
-	r := recorder(t, &log)
-	fill(r)
+	r := newRecorder(t, &log)
+	fillRecorder(r)
 	checkFiles(t, r, &log)
 }
 
-func fill(r *Recorder) {
-	done(r, 0, apply.Skipped)
-	done(r, 1, apply.Created)
-	done(r, 2, apply.Failed, "no room")
+func fillRecorder(r *Recorder) {
+	recordDone(r, 0, apply.Skipped)
+	recordDone(r, 1, apply.Created)
+	recordDone(r, 2, apply.Failed, "no room")
 	r.Warn(0, "odd")
 	r.Warn(General, "zero of something")
 }
@@ -102,7 +102,7 @@ func checkFiles(t *testing.T, r *Recorder, log *bytes.Buffer) {
 
 func TestNothingRestoredIsAnEmptyList(t *testing.T) {
 	var list bytes.Buffer
-	require.NoError(t, recorder(t, io.Discard).Files().WriteResourceList(&list))
+	require.NoError(t, newRecorder(t, io.Discard).Files().WriteResourceList(&list))
 	require.Equal(t, "{}\n", list.String())
 }
 
@@ -123,9 +123,9 @@ func (f *flaky) Add(_ context.Context, data []byte) error {
 }
 
 func TestRecordsBringAnotherRecorderToTheSamePlace(t *testing.T) {
-	r, bucket := recorder(t, io.Discard), &flaky{}
+	r, bucket := newRecorder(t, io.Discard), &flaky{}
 	require.NoError(t, r.Flush(t.Context(), bucket))
-	fill(r)
+	fillRecorder(r)
 	require.NoError(t, r.Flush(t.Context(), bucket))
 	require.Empty(t, bucket.files, "kept back until the plan is recorded")
 	r.Planned(&Planned{Resolved: []Resolved{{Text: "cm", Resource: "configmaps", Namespaced: true, Known: true}}})
@@ -146,10 +146,10 @@ func TestRecordsBringAnotherRecorderToTheSamePlace(t *testing.T) {
 	require.Len(t, bucket.files, 3, "nothing to record")
 
 	var log bytes.Buffer
-	again, history := recorder(t, &log), &History{}
+	again, history := newRecorder(t, &log), &History{}
 	var head Head
 	for _, file := range bucket.files[1:] {
-		require.NoError(t, head.Look(file))
+		require.NoError(t, head.ReadHead(file))
 		require.NoError(t, again.Replay(file, history))
 	}
 	require.Equal(t, "configmaps", head.Planned.Resolved[0].Resource)
@@ -166,13 +166,13 @@ func TestRecordsBringAnotherRecorderToTheSamePlace(t *testing.T) {
 	linked := again.Begin(1)
 	linked.Linked()
 	linked.Commit()
-	done(again, 3, apply.Updated)
+	recordDone(again, 3, apply.Updated)
 	end := again.Finish(Finished{Phase: "Failed", Reason: "no more"})
 	require.Equal(t, Counts{Total: 4, Done: 4, Warnings: 2, Errors: 1}, end.Counts, "why a restore failed is no error of an object")
 	require.NoError(t, again.Flush(t.Context(), more))
-	require.NoError(t, head.Look(more.files[0]))
+	require.NoError(t, head.ReadHead(more.files[0]))
 	require.Equal(t, end, head.Finished)
-	third := recorder(t, io.Discard)
+	third := newRecorder(t, io.Discard)
 	for _, file := range append(bucket.files[1:], more.files...) {
 		require.NoError(t, third.Replay(file, history))
 	}
@@ -182,8 +182,8 @@ func TestRecordsBringAnotherRecorderToTheSamePlace(t *testing.T) {
 }
 
 func TestRecordsOfOtherPlansAndFormatsAreNotTakenForOurs(t *testing.T) {
-	r, bucket := recorder(t, io.Discard), &flaky{}
-	fill(r)
+	r, bucket := newRecorder(t, io.Discard), &flaky{}
+	fillRecorder(r)
 	r.Open()
 	require.NoError(t, r.Flush(t.Context(), bucket))
 	empty, history := NewRecorder(NewLog(io.Discard, "velero/r"), clocktesting.NewFakePassiveClock(time.Unix(0, 0)), 10, t.TempDir()), &History{}
@@ -204,7 +204,7 @@ func TestRecordsOfOtherPlansAndFormatsAreNotTakenForOurs(t *testing.T) {
 }
 
 func TestSyncWaitsForTheBucket(t *testing.T) {
-	r, bucket := recorder(t, io.Discard), &flaky{}
+	r, bucket := newRecorder(t, io.Discard), &flaky{}
 	r.Open()
 	require.NoError(t, r.Sync(t.Context()), "nothing was recorded")
 	r.Intend(1, apply.IntentLabel)
@@ -223,7 +223,7 @@ func TestSyncWaitsForTheBucket(t *testing.T) {
 }
 
 func TestAnAbsentBucketIsWaitedForBeforeMemoryRunsOut(t *testing.T) {
-	r := recorder(t, io.Discard)
+	r := newRecorder(t, io.Discard)
 	r.Open()
 	require.NoError(t, r.Room(t.Context()))
 	for range 5 * 16 {
@@ -246,9 +246,9 @@ func FuzzReplay(f *testing.F) {
 	f.Add([]byte(`{"resource":"configmaps","namespace":"a","name":"x","asked":true}`))
 	f.Add([]byte(`{"log":[{"t":1,"l":"error","m":"x"}],"lost":{},"owes":{},"finished":{}}`))
 	f.Fuzz(func(t *testing.T, lines []byte) {
-		data, err := pack(lines)
+		data, err := packRecords(lines)
 		require.NoError(t, err)
-		r, history := recorder(t, io.Discard), &History{}
+		r, history := newRecorder(t, io.Discard), &History{}
 		require.Less(t, limittest.Allocated(func() { err = r.Replay(data, history) }), uint64(bound+1000*len(lines)))
 		if err != nil {
 			require.ErrorIs(t, err, ErrFormat)
@@ -277,7 +277,7 @@ func (g *gate) Add(ctx context.Context, data []byte) error {
 
 // Each call of an action that may begin an operation costs a write to the bucket of its own.
 func TestCallsThatAreAnnouncedTogetherShareARecord(t *testing.T) {
-	r := recorder(t, io.Discard)
+	r := newRecorder(t, io.Discard)
 	r.Open()
 	store := &gate{Dir: Dir{Path: t.TempDir()}, open: make(chan struct{})}
 	ctx, stop := context.WithCancel(t.Context())
@@ -311,16 +311,16 @@ func TestCallsThatAreAnnouncedTogetherShareARecord(t *testing.T) {
 
 // A plugin's answer may exceed the limit of a record: the successor could not read the records.
 func TestAnAnswerThatIsTooLargeIsNotRecorded(t *testing.T) {
-	r, bucket := recorder(t, io.Discard), &flaky{}
+	r, bucket := newRecorder(t, io.Discard), &flaky{}
 	r.Open()
 	r.Call(1, Call{Action: "a.io/x"})
 	r.Call(1, Call{Action: "a.io/x", Answer: &Answer{Body: make([]byte, maxAnswer)}})
 	r.Call(1, Call{Action: "a.io/y", Answer: &Answer{Body: make([]byte, maxAnswer/2), Skip: true}})
-	r.Call(1, Call{Action: "a.io/b", Answer: &Answer{Body: make([]byte, maxAnswer)}, Begun: &Begun{ID: "op"}})
+	r.Call(1, Call{Action: "a.io/b", Answer: &Answer{Body: make([]byte, maxAnswer)}, Begun: &BegunOperation{ID: "op"}})
 	r.Call(1, Call{Action: "a.io/z"})
-	r.Call(1, Call{Action: "a.io/z", Unsent: true})
+	r.Call(1, Call{Action: "a.io/z", NotSent: true})
 	require.NoError(t, r.Flush(t.Context(), bucket))
-	history, next := &History{}, recorder(t, io.Discard)
+	history, next := &History{}, newRecorder(t, io.Discard)
 	for _, file := range bucket.files {
 		require.NoError(t, next.Replay(file, history))
 	}

@@ -45,9 +45,9 @@ func (p *Paused) Name() string {
 func (r *Recorder) LoadUnfinished(data []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return each(data, func(rec *Record) {
+	return eachRecord(data, func(rec *Record) {
 		setPaused(&r.paused, rec)
-		r.began(General, rec)
+		r.keepOperation(General, rec)
 	})
 }
 
@@ -58,6 +58,6 @@ func setPaused(paused *map[apply.Target]*Paused, rec *Record) {
 	case p.Resumed:
 		delete(*paused, p.Target)
 	default:
-		put(paused, p.Target, p)
+		putLazy(paused, p.Target, p)
 	}
 }

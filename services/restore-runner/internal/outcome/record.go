@@ -99,7 +99,7 @@ type Line struct {
 
 const levelFatal = "fatal"
 
-func (l *Line) level() joblog.Level {
+func (l *Line) logLevel() joblog.Level {
 	for _, level := range []joblog.Level{joblog.Debug, joblog.Info, joblog.Warning} {
 		if l.Level == level.String() {
 			return level
@@ -208,8 +208,8 @@ type Finished struct {
 // At is when the restore ended.
 func (f *Finished) At() time.Time { return time.UnixMilli(f.Time) }
 
-// each calls do with the records of a file, without its first line.
-func each(data []byte, do func(*Record)) error {
+// eachRecord calls do with the records of a file, without its first line.
+func eachRecord(data []byte, do func(*Record)) error {
 	zip, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrFormat, err)
@@ -238,8 +238,8 @@ func each(data []byte, do func(*Record)) error {
 	return nil
 }
 
-// pack is a file of records from their encoded lines.
-func pack(lines []byte) ([]byte, error) {
+// packRecords is a file of records from their encoded lines.
+func packRecords(lines []byte) ([]byte, error) {
 	var out bytes.Buffer
 	zip := gzip.NewWriter(&out)
 	_, err := fmt.Fprintf(zip, "{\"formatVersion\":%d}\n", formatVersion)

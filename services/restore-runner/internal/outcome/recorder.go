@@ -19,16 +19,16 @@ const General int32 = -1
 type Recorder struct {
 	plan  *plan.Plan
 	clock clock.PassiveClock
-	batch *batch
+	batch *lineBatch
 
 	mu      sync.Mutex
-	tally   tally
-	report  report
+	tally   outcomeTally
+	report  reportLog
 	noted   int               // bytes
 	volumes map[int32]*Volume // that were made of snapshots
 	paused  map[apply.Target]*Paused
 	begun   []Operation
-	hooks   hooks
+	hooks   hookTable
 }
 
 // NewRecorder returns a recorder that writes to log and requests a flush after each batch of that
@@ -36,7 +36,7 @@ type Recorder struct {
 // system's directory for temporary files. The plan is set once it is known.
 func NewRecorder(log *Log, clk clock.PassiveClock, batch int, dir string) *Recorder {
 	none := &plan.Plan{}
-	return &Recorder{plan: none, tally: tally{plan: none}, clock: clk, batch: newBatch(batch), report: report{log: log, results: results.New(dir)}}
+	return &Recorder{plan: none, tally: outcomeTally{plan: none}, clock: clk, batch: newBatch(batch), report: reportLog{log: log, results: results.New(dir)}}
 }
 
 // SetPlan sets the plan, before the first outcome of an object.
@@ -44,7 +44,7 @@ func (r *Recorder) SetPlan(p *plan.Plan) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.plan = p
-	r.tally.begin(p)
+	r.tally.beginPlan(p)
 }
 
 // Ask makes an object that was kept in reserve one of those to restore. It is recorded with its
@@ -53,13 +53,13 @@ func (r *Recorder) SetPlan(p *plan.Plan) {
 func (r *Recorder) Ask(node int32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.tally.ask(node)
+	r.tally.askReserved(node)
 }
 
-// Owe is Ask for an object that comes after the one it was asked for: it is recorded before
+// RequestDurably is Ask for an object that comes after the one it was asked for: it is recorded before
 // anything that is recorded later, because a successor that finds the outcome of the other does not
 // ask again.
-func (r *Recorder) Owe(node int32) {
+func (r *Recorder) RequestDurably(node int32) {
 	if !r.plan.Reserve(node) {
 		return
 	}
@@ -137,7 +137,7 @@ func (r *Recorder) Note(line *joblog.Entry) {
 		return
 	}
 	e := r.Begin(General)
-	e.record.Log = append(e.record.Log, Line{Time: line.Time.UnixMilli(), Level: line.Level.String(), Message: bounded(message), Source: line.Source})
+	e.record.Log = append(e.record.Log, Line{Time: line.Time.UnixMilli(), Level: line.Level.String(), Message: boundedMessage(message), Source: line.Source})
 	e.Commit()
 }
 
@@ -181,7 +181,7 @@ func (r *Recorder) Finish(finished Finished) *Finished {
 	finished.Time, finished.Counts = r.clock.Now().UnixMilli(), r.Counts()
 	e.record.Finished = &finished
 	if finished.Reason != "" {
-		e.add(levelFatal, "restore failed: "+finished.Reason)
+		e.addMessage(levelFatal, "restore failed: "+finished.Reason)
 	}
 	e.Commit()
 	r.Open()
@@ -202,13 +202,13 @@ func (r *Recorder) Close() error {
 	return r.report.results.Close()
 }
 
-// apply makes a record count; the caller holds the lock. A work directory that takes nothing more
+// applyRecord makes a record count; the caller holds the lock. A work directory that takes nothing more
 // ends the restore.
-func (r *Recorder) apply(node int32, rec *Record) {
+func (r *Recorder) applyRecord(node int32, rec *Record) {
 	for i := range rec.Log {
 		line := &rec.Log[i]
-		level := line.level()
-		e := r.report.write(r.plan, level, node, line)
+		level := line.logLevel()
+		e := r.report.writeLine(r.plan, level, node, line)
 		switch {
 		case line.Level == levelFatal:
 			continue
@@ -221,24 +221,24 @@ func (r *Recorder) apply(node int32, rec *Record) {
 		if line.Source != "" {
 			message = line.Source + ": " + message
 		}
-		if err := r.report.file(e, named(r.plan, node, message)); err != nil {
-			r.batch.fail(err)
+		if err := r.report.keepMessage(e, messageWithName(r.plan, node, message)); err != nil {
+			r.batch.failRestore(err)
 		}
 	}
 	setPaused(&r.paused, rec)
-	r.began(node, rec)
+	r.keepOperation(node, rec)
 	if node == General {
 		return
 	}
-	r.hooks.set(node, rec, &r.tally.counts)
+	r.hooks.applyRecord(node, rec, &r.tally.counts)
 	if rec.Asked {
-		r.tally.ask(node)
+		r.tally.askReserved(node)
 	}
 	if rec.Volume != nil && (rec.Volume.ID != "" || rec.Volume.CSI != nil) {
-		put(&r.volumes, node, rec.Volume)
+		putLazy(&r.volumes, node, rec.Volume)
 	}
 	if action := codeOf(rec.Action); action != 0 {
-		r.tally.set(node, action)
-		r.report.write(r.plan, joblog.Info, node, &Line{Message: string(rec.Action), Time: rec.Time})
+		r.tally.setOutcome(node, action)
+		r.report.writeLine(r.plan, joblog.Info, node, &Line{Message: string(rec.Action), Time: rec.Time})
 	}
 }

@@ -11,16 +11,16 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 )
 
-// report is the messages of a restore as its owner reads them: the log, and the results with the
+// reportLog is the messages of a restore as its owner reads them: the log, and the results with the
 // warnings and errors among them. The Recorder's lock guards it.
-type report struct {
+type reportLog struct {
 	log     *Log
 	results *results.Results
 	filed   uint64 // messages in results
 }
 
-// write adds a line to the log and returns its entry.
-func (m *report) write(p *plan.Plan, level joblog.Level, node int32, line *Line) *joblog.Entry {
+// writeLine adds a line to the log and returns its entry.
+func (m *reportLog) writeLine(p *plan.Plan, level joblog.Level, node int32, line *Line) *joblog.Entry {
 	e := &joblog.Entry{Time: time.UnixMilli(line.Time), Level: level, Message: line.Message, Source: line.Source}
 	if e.Source == "" {
 		e.Source = "holdfast/restore-runner"
@@ -33,8 +33,8 @@ func (m *report) write(p *plan.Plan, level joblog.Level, node int32, line *Line)
 	return e
 }
 
-// file keeps a message for the results. It fails when the work directory takes nothing more.
-func (m *report) file(e *joblog.Entry, message string) error {
+// keepMessage keeps a message for the results. It fails when the work directory takes nothing more.
+func (m *reportLog) keepMessage(e *joblog.Entry, message string) error {
 	m.filed++
 	place := binary.BigEndian.AppendUint64(nil, m.filed)
 	if err := m.results.Add(e, place, message); err != nil {
@@ -43,8 +43,8 @@ func (m *report) file(e *joblog.Entry, message string) error {
 	return nil
 }
 
-// named puts the object in front of a message.
-func named(p *plan.Plan, node int32, message string) string {
+// messageWithName puts the object in front of a message.
+func messageWithName(p *plan.Plan, node int32, message string) string {
 	if node == General {
 		return message
 	}

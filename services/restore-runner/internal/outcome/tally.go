@@ -17,36 +17,36 @@ type Counts struct {
 	HooksFailed int `json:"hooksFailed,omitempty"`
 }
 
-// code is an action in one byte; zero means that there is no outcome yet.
-type code uint8
+// actionCode is an action in one byte; zero means that there is no outcome yet.
+type actionCode uint8
 
 var codes = []apply.Action{"", apply.Created, apply.Updated, apply.Failed, apply.Skipped}
 
-func codeOf(a apply.Action) code {
+func codeOf(a apply.Action) actionCode {
 	for i, known := range codes {
 		if known == a {
-			return code(i)
+			return actionCode(i)
 		}
 	}
 	return 0
 }
 
-// tally is what became of the objects of a plan so far. The Recorder's lock guards it.
-type tally struct {
+// outcomeTally is what became of the objects of a plan so far. The Recorder's lock guards it.
+type outcomeTally struct {
 	plan    *plan.Plan
-	actions []code
+	actions []actionCode
 	asked   map[int32]struct{} // of the nodes in reserve
 	counts  Counts
 }
 
-// begin starts anew with a plan; messages stay counted.
-func (t *tally) begin(p *plan.Plan) {
-	t.plan, t.actions, t.asked = p, make([]code, p.Len()), map[int32]struct{}{}
+// beginPlan starts anew with a plan; messages stay counted.
+func (t *outcomeTally) beginPlan(p *plan.Plan) {
+	t.plan, t.actions, t.asked = p, make([]actionCode, p.Len()), map[int32]struct{}{}
 	t.counts.Total, t.counts.Done = p.Selected(), 0
 }
 
-// ask makes an object that was kept in reserve one of those to restore.
-func (t *tally) ask(node int32) {
+// askReserved makes an object that was kept in reserve one of those to restore.
+func (t *outcomeTally) askReserved(node int32) {
 	if _, known := t.asked[node]; known || !t.plan.Reserve(node) {
 		return
 	}
@@ -54,17 +54,17 @@ func (t *tally) ask(node int32) {
 	t.counts.Total++
 }
 
-// set gives an object its outcome, or another one.
-func (t *tally) set(node int32, action code) {
+// setOutcome gives an object its outcome, or another one.
+func (t *outcomeTally) setOutcome(node int32, action actionCode) {
 	if t.actions[node] == 0 {
-		t.ask(node)
+		t.askReserved(node)
 		t.counts.Done++
 	}
 	t.actions[node] = action
 }
 
 // byAction counts the objects by what became of them.
-func (t *tally) byAction() map[string]int {
+func (t *outcomeTally) byAction() map[string]int {
 	out := map[string]int{}
 	for _, c := range t.actions {
 		if c != 0 {

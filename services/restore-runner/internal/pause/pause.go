@@ -45,7 +45,7 @@ func Parse(data map[string]string) (Rules, []error) {
 		var r Rule
 		err := yaml.UnmarshalStrict([]byte(data[key]), &r)
 		if err == nil {
-			err = r.check()
+			err = r.checkRule()
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("ConfigMap %s: data[%s]: %w", ConfigMap, key, err))
@@ -56,7 +56,7 @@ func Parse(data map[string]string) (Rules, []error) {
 	return append(rules, builtin...), errs
 }
 
-func (r *Rule) check() error {
+func (r *Rule) checkRule() error {
 	marks := 0
 	for _, mark := range []string{r.Field, r.Annotation, r.Label} {
 		if mark != "" {
@@ -76,7 +76,7 @@ func (r *Rule) check() error {
 		return errors.New("exactly one of field, annotation and label is required")
 	case r.Value == nil:
 		return errors.New("value is required")
-	case !text && !scalar(r.Value):
+	case !text && !isScalar(r.Value):
 		return errors.New("value: must be a string, a number or a boolean")
 	case r.Field == "" && !text:
 		return errors.New("value: that of an annotation or label must be a string")
@@ -86,7 +86,7 @@ func (r *Rule) check() error {
 	return nil
 }
 
-func scalar(value any) bool {
+func isScalar(value any) bool {
 	switch value.(type) {
 	case bool, float64, int64:
 		return true
@@ -109,7 +109,7 @@ func (rs Rules) For(kind schema.GroupKind) *Rule {
 	return nil
 }
 
-func (r *Rule) path() []string {
+func (r *Rule) fieldPath() []string {
 	switch {
 	case r.Annotation != "":
 		return []string{"metadata", "annotations", r.Annotation}
@@ -123,7 +123,7 @@ func (r *Rule) path() []string {
 // brings the mark back as it was. False when it had the mark already, so that nothing is to be
 // done, or when it cannot have one.
 func (r *Rule) Pause(body map[string]any) (back map[string]any, paused bool) {
-	path := r.path()
+	path := r.fieldPath()
 	at, back := body, map[string]any{}
 	undo := back
 	for _, name := range path[:len(path)-1] {

@@ -14,7 +14,7 @@ func TestBuiltinRules(t *testing.T) {
 	rules, errs := Parse(nil)
 	require.Empty(t, errs)
 	for i := range rules {
-		require.NoError(t, rules[i].check(), rules[i].Kind)
+		require.NoError(t, rules[i].checkRule(), rules[i].Kind)
 		require.True(t, strings.HasPrefix(rules[i].Source, "https://"), rules[i].Kind)
 	}
 	for kind, mark := range map[schema.GroupKind]string{

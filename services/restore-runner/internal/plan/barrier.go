@@ -2,12 +2,12 @@ package plan
 
 import "strings"
 
-// phase is a part of the last pass that begins when the one before it has ended.
-type phase uint8
+// passPhase is a part of the last pass that begins when the one before it has ended.
+type passPhase uint8
 
 const (
 	// phaseMain is everything else.
-	phaseMain phase = iota
+	phaseMain passPhase = iota
 	// phaseAPI is that of APIServices: until what serves them runs, the API server waits for them.
 	phaseAPI
 	// phaseServed is that of objects that such an API serves.
@@ -17,9 +17,9 @@ const (
 	phaseCount
 )
 
-// phases returns the phase of each kind, and keeps it. Single nodes of phaseAdmission may belong to
+// assignPhases returns the phase of each kind, and keeps it. Single nodes of phaseAdmission may belong to
 // phaseMain.
-func (d *draft) phases() {
+func (d *graphDraft) assignPhases() {
 	for k := range d.plan.kinds {
 		kind := &d.plan.kinds[k]
 		switch {
@@ -34,15 +34,15 @@ func (d *draft) phases() {
 }
 
 // phaseOf returns when a vertex comes; gates come with the main part.
-func (d *draft) phaseOf(v int32) phase {
+func (d *graphDraft) phaseOf(v int32) passPhase {
 	if int(v) >= len(d.plan.nodes) || d.plan.nodes[v].scoped {
 		return phaseMain
 	}
 	return d.plan.kinds[d.plan.nodes[v].kind].phase
 }
 
-// forward leaves out edges from a later phase to an earlier one.
-func (d *draft) forward() {
+// dropBackwardEdges leaves out edges from a later phase to an earlier one.
+func (d *graphDraft) dropBackwardEdges() {
 	kept := d.edges[:0]
 	for _, e := range d.edges {
 		if d.phaseOf(e.from) <= d.phaseOf(e.to) {
@@ -52,13 +52,13 @@ func (d *draft) forward() {
 	d.edges = kept
 }
 
-// barriers makes each phase wait for all of the one before: for those vertices of it that nothing
+// addBarriers makes each phase wait for all of the one before: for those vertices of it that nothing
 // else of it waits for.
-func (d *draft) barriers() {
+func (d *graphDraft) addBarriers() {
 	var present [phaseCount]bool
 	last := make([]bool, d.vertices) // nothing of its phase waits for it
 	for v := range d.vertices {
-		last[v] = !d.elsewhere(v)
+		last[v] = !d.isOtherPass(v)
 		present[d.phaseOf(v)] = present[d.phaseOf(v)] || last[v]
 	}
 	for _, e := range d.edges {
@@ -71,36 +71,36 @@ func (d *draft) barriers() {
 		if !present[p] {
 			continue
 		}
-		gate := d.gate()
-		d.plan.barriers = append(d.plan.barriers, barrier{gate, p})
+		gate := d.addGate()
+		d.plan.barriers = append(d.plan.barriers, phaseBarrier{gate, p})
 		for v := range vertices {
 			switch {
-			case d.elsewhere(v):
+			case d.isOtherPass(v):
 			case d.phaseOf(v) == p:
-				d.add(gate, v, need)
+				d.addEdge(gate, v, need)
 			case d.phaseOf(v) == before && last[v]:
-				d.add(v, gate, need)
+				d.addEdge(v, gate, need)
 			}
 		}
 		before = p
 	}
 }
 
-// elsewhere reports that v belongs to another pass.
-func (d *draft) elsewhere(v int32) bool {
+// isOtherPass reports that v belongs to another pass.
+func (d *graphDraft) isOtherPass(v int32) bool {
 	return int(v) < len(d.plan.nodes) && d.plan.Class(v) != Other
 }
 
-// barrier is the gate that a phase waits for.
-type barrier struct {
+// phaseBarrier is the gate that a phase waits for.
+type phaseBarrier struct {
 	gate  int32
-	phase phase
+	phase passPhase
 }
 
 // Barriers returns the gates behind which those objects are that come when everything else, node i
 // included, has an outcome.
 func (p *Plan) Barriers(i int32) []int32 {
-	mine := (&draft{plan: p}).phaseOf(i)
+	mine := (&graphDraft{plan: p}).phaseOf(i)
 	var out []int32
 	for _, b := range p.barriers {
 		if b.phase > mine {

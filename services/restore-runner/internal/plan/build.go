@@ -45,9 +45,9 @@ type Config struct {
 	Paused func(kind schema.GroupKind) bool
 }
 
-// admits reports whether an object may be restored as an additional item of an action: the lists of
+// admitsAdditional reports whether an object may be restored as an additional item of an action: the lists of
 // resources and namespaces decide, labels and the scope do not.
-func (c *Config) admits(gr schema.GroupResource, namespace string) bool {
+func (c *Config) admitsAdditional(gr schema.GroupResource, namespace string) bool {
 	if slices.Contains(nonRestorable, gr.String()) || !c.Filter.Resource(gr, true) {
 		return false
 	}
@@ -58,9 +58,9 @@ func (c *Config) admits(gr schema.GroupResource, namespace string) bool {
 }
 
 // Map returns the target of a namespace.
-func (c *Config) Map(namespace string) string { return mapped(c.Mapping, namespace) }
+func (c *Config) Map(namespace string) string { return mappedNamespace(c.Mapping, namespace) }
 
-func mapped(mapping map[string]string, namespace string) string {
+func mappedNamespace(mapping map[string]string, namespace string) string {
 	if target := mapping[namespace]; target != "" {
 		return target
 	}
@@ -69,9 +69,9 @@ func mapped(mapping map[string]string, namespace string) string {
 
 // Build reads the listing of a backup once and plans its restore.
 func Build(ctx context.Context, source Source, config Config) (*Plan, error) {
-	b := &builder{
+	b := &planBuilder{
 		config: config, plan: &Plan{
-			objects: map[string]int32{}, owners: map[string]int32{}, mapping: config.Mapping, admits: config.admits, claim: config.Claim, order: config.Order,
+			objects: map[string]int32{}, owners: map[string]int32{}, mapping: config.Mapping, admits: config.admitsAdditional, claim: config.Claim, order: config.Order,
 		},
 		kinds: map[schema.GroupResource]int32{}, namespaces: map[string]int32{}, needed: map[string]bool{}, claims: map[[2]string]bool{},
 		hints: newHints(),
@@ -80,7 +80,7 @@ func Build(ctx context.Context, source Source, config Config) (*Plan, error) {
 		if err != nil {
 			return nil, fmt.Errorf("list the items of the backup: %w", err)
 		}
-		if err := b.take(&item); err != nil {
+		if err := b.takeItem(&item); err != nil {
 			return nil, err
 		}
 	}
@@ -88,18 +88,18 @@ func Build(ctx context.Context, source Source, config Config) (*Plan, error) {
 		return nil, err
 	}
 	b.plan.sortNodes()
-	b.plan.graph, b.plan.notes = build(b.plan, b.hints, b.plan.notes)
+	b.plan.graph, b.plan.notes = buildGraph(b.plan, b.hints, b.plan.notes)
 	return b.plan, nil
 }
 
-type builder struct {
+type planBuilder struct {
 	config     Config
 	plan       *Plan
 	kinds      map[schema.GroupResource]int32
 	namespaces map[string]int32
 	needed     map[string]bool    // namespaces that selected objects live in
 	claims     map[[2]string]bool // selected PersistentVolumeClaims
-	hints      *hints
+	hints      *edgeHints
 	encoded    []byte // the detail of one node
 	// Decided once everything else is known: Namespaces, and volumes that are not selected by
 	// themselves.
@@ -107,8 +107,8 @@ type builder struct {
 	volumes []manifest.Item
 }
 
-// take adds an item if it is selected.
-func (b *builder) take(item *manifest.Item) error {
+// takeItem adds an item if it is selected.
+func (b *planBuilder) takeItem(item *manifest.Item) error {
 	if !item.Preferred {
 		return nil // a copy in another version; Velero restores the preferred one too
 	}
@@ -121,34 +121,34 @@ func (b *builder) take(item *manifest.Item) error {
 	gr := schema.GroupResource{Group: item.Group, Resource: item.Resource}
 	switch {
 	case gr.String() == namespacesResource:
-		b.spaces = append(b.spaces, lean(item))
-	case b.selected(item, gr):
-		return b.add(item, gr)
+		b.spaces = append(b.spaces, leanItem(item))
+	case b.isSelected(item, gr):
+		return b.addItem(item, gr)
 	case gr.String() == volumesResource && !b.config.NoClusterResources:
-		b.volumes = append(b.volumes, lean(item))
+		b.volumes = append(b.volumes, leanItem(item))
 	default:
-		return b.keep(item, gr)
+		return b.keepReserve(item, gr)
 	}
 	return nil
 }
 
-// lean leaves out of an item what is not asked for later.
-func lean(item *manifest.Item) manifest.Item {
+// leanItem leaves out of an item what is not asked for later.
+func leanItem(item *manifest.Item) manifest.Item {
 	out := *item
 	out.Annotations, out.HiddenAnnotations, out.References, out.Actions = nil, nil, nil, nil
 	return out
 }
 
-// keep holds an item in reserve. Definitions are not: what they define was looked for before any
+// keepReserve holds an item in reserve. Definitions are not: what they define was looked for before any
 // action is asked.
-func (b *builder) keep(item *manifest.Item, gr schema.GroupResource) error {
-	if !b.config.Reserve || gr.String() == definitionsResource || !b.config.admits(gr, item.Namespace) {
+func (b *planBuilder) keepReserve(item *manifest.Item, gr schema.GroupResource) error {
+	if !b.config.Reserve || gr.String() == definitionsResource || !b.config.admitsAdditional(gr, item.Namespace) {
 		return nil
 	}
-	return b.put(item, gr, true)
+	return b.putNode(item, gr, true)
 }
 
-func (b *builder) selected(item *manifest.Item, gr schema.GroupResource) bool {
+func (b *planBuilder) isSelected(item *manifest.Item, gr schema.GroupResource) bool {
 	if slices.Contains(nonRestorable, gr.String()) || !b.config.Filter.Resource(gr, item.Namespace != "") {
 		return false
 	}
@@ -158,18 +158,18 @@ func (b *builder) selected(item *manifest.Item, gr schema.GroupResource) bool {
 	return b.config.Filter.MatchesLabels(labels.Set(item.Labels))
 }
 
-func (b *builder) add(item *manifest.Item, gr schema.GroupResource) error {
+func (b *planBuilder) addItem(item *manifest.Item, gr schema.GroupResource) error {
 	if item.Namespace != "" {
 		b.needed[item.Namespace] = true
 		if gr.String() == claimsResource {
 			b.claims[[2]string{item.Namespace, item.Name}] = true
 		}
 	}
-	return b.put(item, gr, false)
+	return b.putNode(item, gr, false)
 }
 
-// put makes a node of an item.
-func (b *builder) put(item *manifest.Item, gr schema.GroupResource, reserve bool) error {
+// putNode makes a node of an item.
+func (b *planBuilder) putNode(item *manifest.Item, gr schema.GroupResource, reserve bool) error {
 	kind, ok := b.kinds[gr]
 	if !ok {
 		if len(b.plan.kinds) == math.MaxUint16 {
@@ -180,13 +180,13 @@ func (b *builder) put(item *manifest.Item, gr schema.GroupResource, reserve bool
 		of := schema.GroupKind{Group: item.Group, Kind: item.Kind}
 		b.plan.kinds = append(b.plan.kinds, Kind{
 			GVK:      schema.GroupVersionKind{Group: item.Group, Version: item.Version, Kind: item.Kind},
-			Resource: item.Resource, Namespaced: item.Namespace != "", rank: rank(gr.String()), name: gr.String(),
+			Resource: item.Resource, Namespaced: item.Namespace != "", rank: resourceRank(gr.String()), name: gr.String(),
 			role: roleOf(of), paused: b.config.Paused != nil && b.config.Paused(of),
 		})
 	}
-	b.hints.take(item, gr, b.config.Claim)
-	n := node{
-		size: uint32(min(max(item.Size, 0), math.MaxUint32)), namespace: b.namespace(item.Namespace), kind: uint16(kind), reserve: reserve, scoped: scoped(item),
+	b.hints.takeReferences(item, gr, b.config.Claim)
+	n := planNode{
+		size: uint32(min(max(item.Size, 0), math.MaxUint32)), namespace: b.namespaceNumber(item.Namespace), kind: uint16(kind), reserve: reserve, scoped: isScopedQuota(item),
 	}
 	b.encoded = appendDetail(b.encoded[:0], b.plan.detailOf(item))
 	n.at = b.plan.details.add(b.encoded)
@@ -194,7 +194,7 @@ func (b *builder) put(item *manifest.Item, gr schema.GroupResource, reserve bool
 	return nil
 }
 
-func (b *builder) namespace(name string) int32 {
+func (b *planBuilder) namespaceNumber(name string) int32 {
 	if name == "" {
 		return -1
 	}
@@ -211,16 +211,16 @@ func (b *builder) namespace(name string) int32 {
 // takeHeldBack adds the Namespaces that selected objects live in or that are selected themselves,
 // and the volumes that selected claims are bound to. Namespaces that only objects in reserve live
 // in are in reserve, too.
-func (b *builder) takeHeldBack() error {
+func (b *planBuilder) takeHeldBack() error {
 	for i := range b.volumes {
 		item := &b.volumes[i]
 		gr := schema.GroupResource{Resource: volumesResource}
 		if b.config.Claim == nil || !b.config.Filter.Resource(gr, true) {
 			continue // true: only the lists decide, not the scope
 		}
-		take := b.keep
+		take := b.keepReserve
 		if namespace, name := b.config.Claim(item.Name); b.claims[[2]string{namespace, name}] {
-			take = b.add
+			take = b.addItem
 		}
 		if err := take(item, gr); err != nil {
 			return err
@@ -233,9 +233,9 @@ func (b *builder) takeHeldBack() error {
 		_, used := b.namespaces[item.Name]
 		var err error
 		if wanted || b.needed[item.Name] {
-			err = b.add(item, gr)
+			err = b.addItem(item, gr)
 		} else if used { // by what is in reserve
-			err = b.put(item, gr, true)
+			err = b.putNode(item, gr, true)
 		}
 		if err != nil {
 			return err

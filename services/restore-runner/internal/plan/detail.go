@@ -2,19 +2,19 @@ package plan
 
 import "encoding/binary"
 
-// detail is the part of a node that is kept encoded: a garbage collector has no pointers to follow in
+// nodeDetail is the part of a node that is kept encoded: a garbage collector has no pointers to follow in
 // it, and it takes half the memory.
-type detail struct {
+type nodeDetail struct {
 	name, uid, path string
 	// size is the length of the body in bytes, offset and length are those of its gzip member.
 	size, offset, length int64
 	sha256               []byte // 32 bytes, or none
-	links                []link
+	links                []ownerLink
 }
 
 // appendDetail encodes d: texts with their lengths before them, and numbers as varints. The name
 // comes first, then the UID.
-func appendDetail(dst []byte, d *detail) []byte {
+func appendDetail(dst []byte, d *nodeDetail) []byte {
 	for _, text := range []string{d.name, d.uid, d.path, string(d.sha256)} {
 		dst = appendText(dst, text)
 	}
@@ -48,23 +48,23 @@ func (r *detailReader) readNumber() int64 {
 	return number
 }
 
-func (r *detailReader) readLink() link {
-	l := link{owner: int32(r.readNumber())} //nolint:gosec // comes back as it was
+func (r *detailReader) readLink() ownerLink {
+	l := ownerLink{owner: int32(r.readNumber())} //nolint:gosec // comes back as it was
 	l.relation = Relation((*r)[0])
 	*r = (*r)[1:]
 	return l
 }
 
 // readDetail decodes all but the links.
-func (r *detailReader) readDetail() detail {
-	d := detail{name: string(r.readText()), uid: string(r.readText()), path: string(r.readText()), sha256: r.readText()}
+func (r *detailReader) readDetail() nodeDetail {
+	d := nodeDetail{name: string(r.readText()), uid: string(r.readText()), path: string(r.readText()), sha256: r.readText()}
 	d.size, d.offset, d.length = r.readNumber(), r.readNumber(), r.readNumber()
 	return d
 }
 
 // readLinks decodes the links, after the other fields.
-func (r *detailReader) readLinks() []link {
-	links := make([]link, r.readNumber())
+func (r *detailReader) readLinks() []ownerLink {
+	links := make([]ownerLink, r.readNumber())
 	for i := range links {
 		links[i] = r.readLink()
 	}

@@ -19,7 +19,7 @@ import (
 // of their namespace.
 type estate int
 
-func (n estate) at(i int) manifest.Item {
+func (n estate) itemAt(i int) manifest.Item {
 	ns := fmt.Sprintf("namespace-%03d", i/1000)
 	it := manifest.Item{
 		Version: "v1", Kind: "ConfigMap", Resource: "configmaps", Namespace: ns, Name: fmt.Sprintf("an-object-with-a-name-of-sixty-characters-in-all-%012d", i%1000),
@@ -35,14 +35,14 @@ func (n estate) at(i int) manifest.Item {
 func (n estate) Items(context.Context) iter.Seq2[manifest.Item, error] {
 	return func(yield func(manifest.Item, error) bool) {
 		for i := int(n) - 1; i >= 0; i-- {
-			if !yield(n.at(i), nil) {
+			if !yield(n.itemAt(i), nil) {
 				return
 			}
 		}
 	}
 }
 
-func (n estate) plan(t *testing.T) *Plan {
+func (n estate) newPlan(t *testing.T) *Plan {
 	t.Helper()
 	filter, err := selection.NewFilter(selection.Spec{}, []string{"*"}, nil)
 	require.NoError(t, err)
@@ -61,7 +61,7 @@ func TestAPlanTakesFewBytesForAnObject(t *testing.T) {
 		return m.HeapAlloc
 	}
 	before := heap()
-	p := estate(objects).plan(t)
+	p := estate(objects).newPlan(t)
 	held := heap() - min(before, heap())
 	require.Less(t, held, uint64(192*objects), "192 bytes for each object")
 	require.Equal(t, objects, p.Len())
@@ -71,10 +71,10 @@ func TestAPlanHoldsWhatWasListed(t *testing.T) {
 	t.Parallel()
 	const objects = 20*1000 + 17
 	list := estate(objects)
-	p := list.plan(t)
+	p := list.newPlan(t)
 	require.Equal(t, objects, p.Len())
 	for i := range objects {
-		want := list.at(i)
+		want := list.itemAt(i)
 		node, ok := p.Find("configmaps", want.Namespace, want.Name)
 		if !ok || int(node) != i { // require's reflection is too slow here
 			t.Fatalf("object %d is node %d", i, node)
@@ -90,18 +90,18 @@ func TestAPlanHoldsWhatWasListed(t *testing.T) {
 	}
 	_, ok := p.Find("configmaps", "namespace-001", "an")
 	require.False(t, ok)
-	_, ok = p.Find("configmaps", "namespace-0001", list.at(0).Name)
+	_, ok = p.Find("configmaps", "namespace-0001", list.itemAt(0).Name)
 	require.False(t, ok)
 }
 
 func TestAnEntryMayBeLargerThanAChunk(t *testing.T) {
 	t.Parallel()
 	var a arena
-	large := &detail{
+	large := &nodeDetail{
 		name: "n", uid: strings.Repeat("u", 2*chunkBytes), path: "p", size: 1, offset: -2, length: 3, sha256: make([]byte, 32),
-		links: []link{{70000, Adopt}, {3, Late}},
+		links: []ownerLink{{70000, Adopt}, {3, Late}},
 	}
-	for _, want := range []*detail{{name: "before", sha256: []byte{}, links: []link{}}, large, {name: "behind", sha256: []byte{}, links: []link{}}} {
+	for _, want := range []*nodeDetail{{name: "before", sha256: []byte{}, links: []ownerLink{}}, large, {name: "behind", sha256: []byte{}, links: []ownerLink{}}} {
 		reader := a.detailAt(a.add(appendDetail(nil, want)))
 		got := reader.readDetail()
 		got.links = reader.readLinks()

@@ -19,13 +19,13 @@ func (g *Graph) Indegree() []int32 { return append([]int32(nil), g.indegree...) 
 // Successors returns the vertices that wait for v. The caller must not change it.
 func (g *Graph) Successors(v int32) []int32 { return g.successors[g.first[v]:g.first[v+1]] }
 
-// bond is why a vertex waits for another one. Of a cycle the edge of the lowest bond is left out.
-type bond uint8
+// edgeBond is why a vertex waits for another one. Of a cycle the edge of the lowest bond is left out.
+type edgeBond uint8
 
 const (
 	// toOwner is from an owner to what it owns, which can also be restored first and be given its
 	// owner later.
-	toOwner bond = iota
+	toOwner edgeBond = iota
 	// toStage is from an object to the gate of its namespace.
 	toStage
 	// fromStage is from such a gate to an object.
@@ -36,85 +36,85 @@ const (
 	need
 )
 
-// edge makes to wait for from.
-type edge struct {
+// graphEdge makes to wait for from.
+type graphEdge struct {
 	from, to int32
-	bond     bond
+	bond     edgeBond
 }
 
-// draft is a graph in the making.
-type draft struct {
+// graphDraft is a graph in the making.
+type graphDraft struct {
 	plan     *Plan
-	hints    *hints
-	spans    []span // of the nodes of the last pass, by kind
-	edges    []edge
+	hints    *edgeHints
+	spans    []nodeSpan // of the nodes of the last pass, by kind
+	edges    []graphEdge
 	vertices int32
 }
 
-// span is a run of nodes, without its end.
-type span struct{ from, to int32 }
+// nodeSpan is a run of nodes, without its end.
+type nodeSpan struct{ from, to int32 }
 
-// of returns the nodes of a kind, by its name.
-func (d *draft) of(name string) span {
+// nodesOf returns the nodes of a kind, by its name.
+func (d *graphDraft) nodesOf(name string) nodeSpan {
 	if k, ok := d.plan.places[name]; ok {
 		return d.spans[k]
 	}
-	return span{}
+	return nodeSpan{}
 }
 
-// gate adds a vertex without a node, which is done when its predecessors are.
-func (d *draft) gate() int32 {
+// addGate adds a vertex without a node, which is done when its predecessors are.
+func (d *graphDraft) addGate() int32 {
 	d.vertices++
 	return d.vertices - 1
 }
 
-func (d *draft) add(from, to int32, b bond) {
-	d.edges = append(d.edges, edge{from: from, to: to, bond: b})
+func (d *graphDraft) addEdge(from, to int32, b edgeBond) {
+	d.edges = append(d.edges, graphEdge{from: from, to: to, bond: b})
 }
 
-// build derives the graph of a plan whose nodes are in order.
-func build(p *Plan, h *hints, notes []Note) (Graph, []Note) {
-	d := &draft{plan: p, hints: h, spans: kindSpans(p), vertices: int32(len(p.nodes))}
-	d.draw()
-	d.forward()
-	var broken []edge
+// buildGraph derives the graph of a plan whose nodes are in order.
+func buildGraph(p *Plan, h *edgeHints, notes []Note) (Graph, []Note) {
+	d := &graphDraft{plan: p, hints: h, spans: kindSpans(p), vertices: int32(len(p.nodes))}
+	d.drawEdges()
+	d.dropBackwardEdges()
+	var broken []graphEdge
 	d.edges, broken = breakCycles(int(d.vertices), d.edges)
-	notes = append(notes, cuts(p, broken)...)
-	d.barriers()
-	return compile(int(d.vertices), d.edges), notes
+	notes = append(notes, cutNotes(p, broken)...)
+	d.addBarriers()
+	return compileGraph(int(d.vertices), d.edges), notes
 }
 
-// draw adds the edges of the order that was asked for.
-func (d *draft) draw() {
-	d.rivals()
+// drawEdges adds the edges of the order that was asked for.
+func (d *graphDraft) drawEdges() {
+	d.chainRivals()
 	if d.plan.order == restoreorder.Velero {
-		d.list()
+		d.chainResources()
 		return
 	}
-	d.phases()
-	d.volumes()
-	d.sources()
-	d.owners()
-	d.rules()
-	d.conversions()
+	d.assignPhases()
+	d.addVolumeEdges()
+	d.addSourceEdges()
+	d.addOwnerEdges()
+	d.addRuleGates()
+	d.addConversionEdges()
 	if d.plan.order != restoreorder.Owners {
-		d.stages()
+		d.addStageGates()
 	}
 }
 
-// list makes each resource wait for the one before it in Velero's list.
-func (d *draft) list() {
+// chainResources makes each resource wait for the one before it in Velero's list.
+func (d *graphDraft) chainResources() {
 	before := none
 	for k := range d.plan.kinds {
 		after := none
 		for v := d.spans[k].from; v < d.spans[k].to; v++ {
 			if after == none {
-				after = d.gate()
+				after = d.addGate()
 			}
 			if before != none {
-				d.add(before, v, need)
+				d.addEdge(before, v, need)
 			}
-			d.add(v, after, need)
+			d.addEdge(v, after, need)
 		}
 		if after != none {
 			before = after
@@ -122,9 +122,9 @@ func (d *draft) list() {
 	}
 }
 
-// owners adds what owner references ask for, among objects of one phase. An owner that is created
+// addOwnerEdges adds what owner references ask for, among objects of one phase. An owner that is created
 // paused comes first, whatever it owns.
-func (d *draft) owners() {
+func (d *graphDraft) addOwnerEdges() {
 	p := d.plan
 	for node := range int32(p.Len()) {
 		if p.Class(node) != Other {
@@ -139,19 +139,19 @@ func (d *draft) owners() {
 			}
 			switch {
 			case p.Kind(owner).paused:
-				d.add(owner, node, toOwner)
+				d.addEdge(owner, node, toOwner)
 			case l.relation == Remake:
 			case l.relation == Adopt, l.relation == Late && p.order != restoreorder.Owners:
-				d.add(node, owner, toOwned)
+				d.addEdge(node, owner, toOwned)
 			default:
-				d.add(owner, node, toOwner)
+				d.addEdge(owner, node, toOwner)
 			}
 		}
 	}
 }
 
-// cuts are the remarks about edges that were left out.
-func cuts(p *Plan, broken []edge) []Note {
+// cutNotes are the remarks about edges that were left out.
+func cutNotes(p *Plan, broken []graphEdge) []Note {
 	var notes []Note
 	for _, e := range broken {
 		node, message := e.to, "waits for objects that wait for it: restored before them"
@@ -175,8 +175,8 @@ func cuts(p *Plan, broken []edge) []Note {
 }
 
 // kindSpans returns the nodes of each kind, none of those that have passes of their own.
-func kindSpans(p *Plan) []span {
-	out := make([]span, len(p.kinds))
+func kindSpans(p *Plan) []nodeSpan {
+	out := make([]nodeSpan, len(p.kinds))
 	for i := range int32(len(p.nodes)) {
 		if p.Class(i) != Other {
 			continue
@@ -190,8 +190,8 @@ func kindSpans(p *Plan) []span {
 	return out
 }
 
-// compile turns edges into adjacency.
-func compile(vertices int, edges []edge) Graph {
+// compileGraph turns edges into adjacency.
+func compileGraph(vertices int, edges []graphEdge) Graph {
 	g := Graph{indegree: make([]int32, vertices), first: make([]int32, vertices+1), successors: make([]int32, len(edges))}
 	for _, e := range edges {
 		g.indegree[e.to]++

@@ -9,37 +9,37 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/archive/reference"
 )
 
-// place names an object of a known kind in the backup.
-type place struct{ namespace, name string }
+// objectPlace names an object of a known kind in the backup.
+type objectPlace struct{ namespace, name string }
 
-// hints is the order that the references of single objects require, besides owners. It is needed
+// edgeHints is the order that the references of single objects require, besides owners. It is needed
 // only while a plan is built.
-type hints struct {
-	volumes    map[place]string    // claims that name a volume which is not bound to them
-	sources    map[place]origin    // claims -> what they are filled from
-	converters map[string][]string // resources -> namespaces of the Services that convert their objects
-	served     map[string]bool     // groups of APIServices
+type edgeHints struct {
+	volumes    map[objectPlace]string      // claims that name a volume which is not bound to them
+	sources    map[objectPlace]claimOrigin // claims -> what they are filled from
+	converters map[string][]string         // resources -> namespaces of the Services that convert their objects
+	served     map[string]bool             // groups of APIServices
 }
 
-// origin is what a claim is filled from.
-type origin struct {
+// claimOrigin is what a claim is filled from.
+type claimOrigin struct {
 	kind schema.GroupKind
-	at   place
+	at   objectPlace
 }
 
-func newHints() *hints {
-	return &hints{volumes: map[place]string{}, sources: map[place]origin{}, converters: map[string][]string{}, served: map[string]bool{}}
+func newHints() *edgeHints {
+	return &edgeHints{volumes: map[objectPlace]string{}, sources: map[objectPlace]claimOrigin{}, converters: map[string][]string{}, served: map[string]bool{}}
 }
 
 // automanaged marks APIServices that the API server makes by itself, of built-in groups and of
 // definitions.
 const automanaged = "kube-aggregator.kubernetes.io/automanaged"
 
-// take keeps the references of an item.
-func (h *hints) take(item *manifest.Item, gr schema.GroupResource, bound func(volume string) (namespace, name string)) {
+// takeReferences keeps the references of an item.
+func (h *edgeHints) takeReferences(item *manifest.Item, gr schema.GroupResource, bound func(volume string) (namespace, name string)) {
 	switch gr.String() {
 	case claimsResource:
-		h.claim(item, bound)
+		h.takeClaim(item, bound)
 	case definitionsResource:
 		for i := range item.References {
 			if item.References[i].Relation == reference.Calls {
@@ -56,30 +56,30 @@ func (h *hints) take(item *manifest.Item, gr schema.GroupResource, bound func(vo
 	}
 }
 
-func (h *hints) claim(item *manifest.Item, bound func(volume string) (namespace, name string)) {
+func (h *edgeHints) takeClaim(item *manifest.Item, bound func(volume string) (namespace, name string)) {
 	at := clonePlace(item.Namespace, item.Name)
 	for i := range item.References {
 		switch r := &item.References[i]; r.Relation {
 		case reference.Binds:
 			if bound != nil {
-				if namespace, name := bound(r.Name); at == (place{namespace, name}) {
+				if namespace, name := bound(r.Name); at == (objectPlace{namespace, name}) {
 					continue
 				}
 			}
 			h.volumes[at] = strings.Clone(r.Name)
 		case reference.FilledFrom:
-			h.sources[at] = origin{schema.GroupKind{Group: strings.Clone(r.Group), Kind: strings.Clone(r.Kind)}, clonePlace(r.Namespace, r.Name)}
+			h.sources[at] = claimOrigin{schema.GroupKind{Group: strings.Clone(r.Group), Kind: strings.Clone(r.Kind)}, clonePlace(r.Namespace, r.Name)}
 		}
 	}
 }
 
-func clonePlace(namespace, name string) place {
-	return place{strings.Clone(namespace), strings.Clone(name)}
+func clonePlace(namespace, name string) objectPlace {
+	return objectPlace{strings.Clone(namespace), strings.Clone(name)}
 }
 
-// scoped reports that an item is a quota of certain priority classes: the API server may refuse
+// isScopedQuota reports that an item is a quota of certain priority classes: the API server may refuse
 // Pods of these classes where there is no such quota.
-func scoped(item *manifest.Item) bool {
+func isScopedQuota(item *manifest.Item) bool {
 	for i := range item.References {
 		if item.References[i].Relation == reference.LimitedTo {
 			return item.Kind == "ResourceQuota" && item.Group == ""
@@ -88,30 +88,30 @@ func scoped(item *manifest.Item) bool {
 	return false
 }
 
-// volumes makes each claim wait for its own volume: the one that is bound to it, and the one that
+// addVolumeEdges makes each claim wait for its own volume: the one that is bound to it, and the one that
 // it names.
-func (d *draft) volumes() {
-	for v := d.of(volumesResource).from; v < d.of(volumesResource).to; v++ {
+func (d *graphDraft) addVolumeEdges() {
+	for v := d.nodesOf(volumesResource).from; v < d.nodesOf(volumesResource).to; v++ {
 		if d.plan.claim == nil {
 			break
 		}
 		namespace, name := d.plan.claim(d.plan.Name(v))
 		if c, ok := d.plan.Find(claimsResource, namespace, name); ok {
-			d.add(v, c, need)
+			d.addEdge(v, c, need)
 		}
 	}
-	for c := d.of(claimsResource).from; c < d.of(claimsResource).to; c++ {
-		if v, ok := d.plan.Find(volumesResource, "", d.hints.volumes[place{d.plan.Source(c), d.plan.Name(c)}]); ok {
-			d.add(v, c, need)
+	for c := d.nodesOf(claimsResource).from; c < d.nodesOf(claimsResource).to; c++ {
+		if v, ok := d.plan.Find(volumesResource, "", d.hints.volumes[objectPlace{d.plan.Source(c), d.plan.Name(c)}]); ok {
+			d.addEdge(v, c, need)
 		}
 	}
 }
 
-// sources makes claims wait for what they are filled from, which then waits for no stage. What a
+// addSourceEdges makes claims wait for what they are filled from, which then waits for no stage. What a
 // claim of another namespace names keeps its place: its own namespace has not agreed to that.
-func (d *draft) sources() {
-	for c := d.of(claimsResource).from; c < d.of(claimsResource).to; c++ {
-		r, ok := d.hints.sources[place{d.plan.Source(c), d.plan.Name(c)}]
+func (d *graphDraft) addSourceEdges() {
+	for c := d.nodesOf(claimsResource).from; c < d.nodesOf(claimsResource).to; c++ {
+		r, ok := d.hints.sources[objectPlace{d.plan.Source(c), d.plan.Name(c)}]
 		if !ok {
 			continue
 		}
@@ -122,14 +122,14 @@ func (d *draft) sources() {
 			}
 			if v, ok := d.plan.Find(kind.name, r.at.namespace, r.at.name); ok && v != c {
 				d.plan.nodes[v].early = d.plan.nodes[v].early || r.at.namespace == d.plan.Source(c)
-				d.add(v, c, need)
+				d.addEdge(v, c, need)
 			}
 		}
 	}
 }
 
-// conversions makes custom resources wait for the workloads beside the Service that converts them.
-func (d *draft) conversions() {
+// addConversionEdges makes custom resources wait for the workloads beside the Service that converts them.
+func (d *graphDraft) addConversionEdges() {
 	gates := map[string]int32{} // of namespaces
 	for k := range d.plan.kinds {
 		for _, namespace := range d.hints.converters[d.plan.kinds[k].name] {
@@ -139,22 +139,22 @@ func (d *draft) conversions() {
 				gates[namespace] = gate
 			}
 			for v := d.spans[k].from; v < d.spans[k].to; v++ {
-				d.add(gate, v, fromStage)
+				d.addEdge(gate, v, fromStage)
 			}
 		}
 	}
 }
 
 // behindWorkloads returns a gate behind the Pods and workloads of a namespace.
-func (d *draft) behindWorkloads(namespace string) int32 {
-	gate := d.gate()
+func (d *graphDraft) behindWorkloads(namespace string) int32 {
+	gate := d.addGate()
 	for k := range d.plan.kinds {
 		if r := d.plan.kinds[k].role; r != rolePod && r != roleWorkload {
 			continue
 		}
 		for v := d.spans[k].from; v < d.spans[k].to; v++ {
 			if d.plan.Source(v) == namespace {
-				d.add(v, gate, need)
+				d.addEdge(v, gate, need)
 			}
 		}
 	}

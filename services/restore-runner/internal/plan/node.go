@@ -19,8 +19,8 @@ type Kind struct {
 	Namespaced bool
 	rank       int
 	name       string
-	role       role
-	phase      phase
+	role       kindRole
+	phase      passPhase
 	paused     bool // its objects are created paused
 }
 
@@ -40,8 +40,8 @@ type Namespace struct {
 	reserve bool // only objects in reserve live in it
 }
 
-// node is one object, 24 bytes and its detail.
-type node struct {
+// planNode is one object, 24 bytes and its detail.
+type planNode struct {
 	at        position // of its detail
 	size      uint32   // of the body, or the largest number there is
 	namespace int32    // -1 for cluster-scoped objects
@@ -52,15 +52,15 @@ type node struct {
 	scoped    bool // it is a quota of certain priority classes
 }
 
-// link is an owner reference of a node.
-type link struct {
+// ownerLink is an owner reference of a node.
+type ownerLink struct {
 	owner    int32 // the number of its UID
 	relation Relation
 }
 
 // detailOf keeps of an item what is needed to read its body and to find its owners.
-func (p *Plan) detailOf(item *manifest.Item) *detail {
-	d := &detail{name: item.Name, uid: item.UID, size: item.Size, offset: item.Offset, length: item.Length}
+func (p *Plan) detailOf(item *manifest.Item) *nodeDetail {
+	d := &nodeDetail{name: item.Name, uid: item.UID, size: item.Size, offset: item.Offset, length: item.Length}
 	if item.Path != standardPath(item.GroupResource(), item.Namespace, item.Name) {
 		d.path = item.Path
 	}
@@ -70,7 +70,7 @@ func (p *Plan) detailOf(item *manifest.Item) *detail {
 	of := schema.GroupKind{Group: item.Group, Kind: item.Kind}
 	for _, owner := range item.Owners {
 		if owner.UID != "" {
-			d.links = append(d.links, link{owner: p.referTo(owner.UID), relation: Relate(of, owner)})
+			d.links = append(d.links, ownerLink{owner: p.referTo(owner.UID), relation: Relate(of, owner)})
 		}
 	}
 	return d

@@ -6,15 +6,15 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
 )
 
-// pair is the controller of an object and the object.
-type pair struct{ owner, owned schema.GroupKind }
+// ownerPair is the controller of an object and the object.
+type ownerPair struct{ owner, owned schema.GroupKind }
 
 func kindOf(group, kind string) schema.GroupKind { return schema.GroupKind{Group: group, Kind: kind} }
 
 // ownerRules are the references that a controller makes itself, because it adopts the owned objects
 // by their labels or makes them anew, whatever they refer to. All other objects get their
 // reference.
-var ownerRules = map[pair]Relation{
+var ownerRules = map[ownerPair]Relation{
 	// Built-in controllers adopt orphans that their selector matches:
 	// https://github.com/kubernetes/design-proposals-archive/blob/main/api-machinery/controller-ref.md
 	{kindOf("apps", "Deployment"), kindOf("apps", "ReplicaSet")}:          Adopt,
@@ -41,6 +41,6 @@ func ownerRule(kind schema.GroupKind, owner objmeta.Owner) (Relation, bool) {
 	if !owner.Controller {
 		return Late, false
 	}
-	r, ok := ownerRules[pair{kindOf(groupOf(owner.APIVersion), owner.Kind), kind}]
+	r, ok := ownerRules[ownerPair{kindOf(groupOf(owner.APIVersion), owner.Kind), kind}]
 	return r, ok
 }

@@ -30,7 +30,7 @@ const HeapPerObject = 244
 
 // Plan is what a restore does. It does not change once built and is safe for concurrent use.
 type Plan struct {
-	nodes      []node
+	nodes      []planNode
 	details    arena // of nodes
 	kinds      []Kind
 	namespaces []Namespace
@@ -44,7 +44,7 @@ type Plan struct {
 	reserve    int              // nodes in reserve
 	admits     func(gr schema.GroupResource, namespace string) bool
 	claim      func(volume string) (namespace, name string)
-	barriers   []barrier
+	barriers   []phaseBarrier
 	rivals     map[int32]int32 // object -> the one that goes to its name before it
 	behind     map[int32]int32 // and back
 	order      restoreorder.Order
@@ -90,7 +90,7 @@ func (p *Plan) Kinds() []Kind { return p.kinds }
 // Source returns the namespace of object i in the backup, "" for cluster-scoped objects.
 func (p *Plan) Source(i int32) string { return p.sourceOf(p.nodes[i]) }
 
-func (p *Plan) sourceOf(n node) string {
+func (p *Plan) sourceOf(n planNode) string {
 	if n.namespace >= 0 {
 		return p.namespaces[n.namespace].Source
 	}
@@ -98,7 +98,7 @@ func (p *Plan) sourceOf(n node) string {
 }
 
 // nameOf returns a name without a copy of it.
-func (p *Plan) nameOf(n node) []byte {
+func (p *Plan) nameOf(n planNode) []byte {
 	reader := p.details.detailAt(n.at)
 	return reader.readText()
 }
@@ -112,7 +112,7 @@ func (p *Plan) Target(i int32) string {
 }
 
 // MapNamespace returns the target of a namespace of the backup.
-func (p *Plan) MapNamespace(source string) string { return mapped(p.mapping, source) }
+func (p *Plan) MapNamespace(source string) string { return mappedNamespace(p.mapping, source) }
 
 // Find returns the object of a kind ("deployments.apps") by its namespace and name in the backup;
 // false when it is not part of the restore.
@@ -121,16 +121,16 @@ func (p *Plan) Find(kind, source, name string) (int32, bool) {
 	if !ok {
 		return 0, false
 	}
-	from := p.search(k, source, false)
-	i, ok := sort.Find(p.search(k, source, true)-from, func(i int) int {
+	from := p.searchNode(k, source, false)
+	i, ok := sort.Find(p.searchNode(k, source, true)-from, func(i int) int {
 		return strings.Compare(name, p.Name(int32(from+i)))
 	})
 	return int32(from + i), ok
 }
 
-// search returns the first node of a kind in a namespace of the backup, or the first one after all
+// searchNode returns the first node of a kind in a namespace of the backup, or the first one after all
 // of these.
-func (p *Plan) search(kind int32, source string, after bool) int {
+func (p *Plan) searchNode(kind int32, source string, after bool) int {
 	return sort.Search(len(p.nodes), func(i int) bool {
 		c := cmp.Or(cmp.Compare(int32(p.nodes[i].kind), kind), strings.Compare(p.Source(int32(i)), source))
 		return c > 0 || c == 0 && !after

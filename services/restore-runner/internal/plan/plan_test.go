@@ -37,8 +37,8 @@ func (l *listing) Items(context.Context) iter.Seq2[manifest.Item, error] {
 	}
 }
 
-// item is "deployments.apps a/x", or "namespaces a" for cluster-scoped ones.
-func item(what string, owners ...objmeta.Owner) manifest.Item {
+// newItem is "deployments.apps a/x", or "namespaces a" for cluster-scoped ones.
+func newItem(what string, owners ...objmeta.Owner) manifest.Item {
 	gr, name, _ := strings.Cut(what, " ")
 	resource, group, _ := strings.Cut(gr, ".")
 	namespace, plain, namespaced := strings.Cut(name, "/")
@@ -57,15 +57,15 @@ func item(what string, owners ...objmeta.Owner) manifest.Item {
 	}
 }
 
-func items(what ...string) []manifest.Item {
+func newItems(what ...string) []manifest.Item {
 	var out []manifest.Item
 	for _, w := range what {
-		out = append(out, item(w))
+		out = append(out, newItem(w))
 	}
 	return out
 }
 
-func owned(apiVersion, kind, by string, controller bool) objmeta.Owner {
+func ownerReference(apiVersion, kind, by string, controller bool) objmeta.Owner {
 	return objmeta.Owner{APIVersion: apiVersion, Kind: kind, Name: by, UID: "uid of " + by, Controller: controller}
 }
 
@@ -88,7 +88,7 @@ type options struct {
 
 func planOf(t testing.TB, l *listing, o options) *Plan {
 	t.Helper()
-	survey, err := Look(t.Context(), l)
+	survey, err := ReadSurvey(t.Context(), l)
 	require.NoError(t, err)
 	filter, err := selection.NewFilter(o.spec, selection.ExpandNamespaces(o.namespaces, o.excluded, survey.Namespaces), survey.Resolver(literal{}))
 	require.NoError(t, err)
@@ -97,7 +97,7 @@ func planOf(t testing.TB, l *listing, o options) *Plan {
 	return p
 }
 
-func names(p *Plan) []string {
+func nodeNames(p *Plan) []string {
 	var out []string
 	for i := range int32(p.Len()) {
 		name := p.Name(i)
@@ -110,25 +110,25 @@ func names(p *Plan) []string {
 }
 
 func TestOrderIsVelerosList(t *testing.T) {
-	p := planOf(t, &listing{items: items("services a/s", "packageinstalls.packaging.carvel.dev a/p", "deployments.apps b/y", "deployments.apps a/z",
+	p := planOf(t, &listing{items: newItems("services a/s", "packageinstalls.packaging.carvel.dev a/p", "deployments.apps b/y", "deployments.apps a/z",
 		"validatingwebhookconfigurations.admissionregistration.k8s.io w", "widgets.example.com a/w", "pods a/p", "namespaces a", "namespaces b",
 		"secrets a/s", "customresourcedefinitions.apiextensions.k8s.io c", "ingresses.networking.k8s.io a/i")}, options{})
 	require.Equal(t, []string{"customresourcedefinitions.apiextensions.k8s.io c", "namespaces a", "namespaces b", "secrets a/s", "pods a/p",
 		"services a/s", "deployments.apps a/z", "deployments.apps b/y", "ingresses.networking.k8s.io a/i",
-		"validatingwebhookconfigurations.admissionregistration.k8s.io w", "widgets.example.com a/w", "packageinstalls.packaging.carvel.dev a/p"}, names(p))
+		"validatingwebhookconfigurations.admissionregistration.k8s.io w", "widgets.example.com a/w", "packageinstalls.packaging.carvel.dev a/p"}, nodeNames(p))
 	require.Equal(t, []int32{0}, p.Of(Definition))
 	require.Equal(t, []int32{1, 2}, p.Of(NamespaceObject))
 }
 
 func TestSelection(t *testing.T) {
-	everything := items("namespaces a", "namespaces b", "namespaces empty", "configmaps a/c", "configmaps b/c", "widgets.example.com a/w",
+	everything := newItems("namespaces a", "namespaces b", "namespaces empty", "configmaps a/c", "configmaps b/c", "widgets.example.com a/w",
 		"nodes n", "events a/e", "persistentvolumes pv", "persistentvolumes other", "persistentvolumeclaims a/claim", "clusterroles.rbac.authorization.k8s.io r")
 	for i := range everything {
 		if everything[i].Name == "c" && everything[i].Namespace == "a" {
 			everything[i].Labels = map[string]string{"app": "x"}
 		}
 	}
-	duplicate, copyOfC := item("configmaps a/c"), item("configmaps a/c")
+	duplicate, copyOfC := newItem("configmaps a/c"), newItem("configmaps a/c")
 	duplicate.Labels, copyOfC.Preferred = map[string]string{"app": "x"}, false
 	l := &listing{items: append(everything, duplicate, copyOfC)}
 	claim := func(volume string) (string, string) { return map[string]string{"pv": "a"}[volume], "claim" }
@@ -154,7 +154,7 @@ func TestSelection(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			p := planOf(t, l, tt.o)
-			require.Equal(t, tt.want, names(p))
+			require.Equal(t, tt.want, nodeNames(p))
 			for i := range int32(p.Len()) {
 				got := p.Item(i)
 				require.True(t, slices.ContainsFunc(l.items, func(m manifest.Item) bool { return m.Path == got.Path && m.Kind == got.Kind && m.Size == got.Size }))
@@ -165,7 +165,7 @@ func TestSelection(t *testing.T) {
 
 func TestBadListing(t *testing.T) {
 	broken := errors.New("broken")
-	_, err := Look(t.Context(), &listing{err: broken})
+	_, err := ReadSurvey(t.Context(), &listing{err: broken})
 	require.ErrorIs(t, err, broken)
 	filter, err := selection.NewFilter(selection.Spec{}, []string{"*"}, literal{})
 	require.NoError(t, err)
@@ -175,10 +175,10 @@ func TestBadListing(t *testing.T) {
 	require.ErrorContains(t, err, `"p"`)
 }
 
-// before reports whether the graph makes one node wait, directly or not, for another.
-func before(t *testing.T, p *Plan, first, second string) bool {
+// waitsFor reports whether the graph makes one node wait, directly or not, for another.
+func waitsFor(t *testing.T, p *Plan, first, second string) bool {
 	t.Helper()
-	all := names(p)
+	all := nodeNames(p)
 	from, to := slices.Index(all, first), slices.Index(all, second)
 	require.GreaterOrEqual(t, from, 0, first)
 	require.GreaterOrEqual(t, to, 0, second)
@@ -199,53 +199,53 @@ func before(t *testing.T, p *Plan, first, second string) bool {
 
 func TestWorkloadsAreAdopted(t *testing.T) {
 	p := planOf(t, &listing{items: []manifest.Item{
-		item("deployments.apps a/d"), item("replicasets.apps a/rs", owned("apps/v1", "Deployment", "deployments.apps a/d", true)),
-		item("pods a/p", owned("apps/v1", "ReplicaSet", "replicasets.apps a/rs", true)),
-		item("widgets.example.com a/owner"), item("configmaps a/c", owned("example.com/v1", "Widget", "widgets.example.com a/owner", true)),
-		item("cronjobs.batch a/cron"), item("jobs.batch a/job", owned("batch/v1", "CronJob", "cronjobs.batch a/cron", true)),
-		item("pods a/jobpod", owned("batch/v1", "Job", "jobs.batch a/job", true)),
-		item("pods a/custom", owned("example.com/v1", "Widget", "widgets.example.com a/owner", true)),
-		item("statefulsets.apps a/st"), item("persistentvolumeclaims a/data", owned("apps/v1", "StatefulSet", "statefulsets.apps a/st", false)),
+		newItem("deployments.apps a/d"), newItem("replicasets.apps a/rs", ownerReference("apps/v1", "Deployment", "deployments.apps a/d", true)),
+		newItem("pods a/p", ownerReference("apps/v1", "ReplicaSet", "replicasets.apps a/rs", true)),
+		newItem("widgets.example.com a/owner"), newItem("configmaps a/c", ownerReference("example.com/v1", "Widget", "widgets.example.com a/owner", true)),
+		newItem("cronjobs.batch a/cron"), newItem("jobs.batch a/job", ownerReference("batch/v1", "CronJob", "cronjobs.batch a/cron", true)),
+		newItem("pods a/jobpod", ownerReference("batch/v1", "Job", "jobs.batch a/job", true)),
+		newItem("pods a/custom", ownerReference("example.com/v1", "Widget", "widgets.example.com a/owner", true)),
+		newItem("statefulsets.apps a/st"), newItem("persistentvolumeclaims a/data", ownerReference("apps/v1", "StatefulSet", "statefulsets.apps a/st", false)),
 	}}, options{})
-	require.True(t, before(t, p, "pods a/p", "replicasets.apps a/rs"))
-	require.True(t, before(t, p, "replicasets.apps a/rs", "deployments.apps a/d"))
-	require.True(t, before(t, p, "configmaps a/c", "widgets.example.com a/owner"), "what it would make comes first")
-	require.True(t, before(t, p, "pods a/custom", "widgets.example.com a/owner"), "whatever makes pods comes after them")
-	require.True(t, before(t, p, "jobs.batch a/job", "cronjobs.batch a/cron"))
-	require.True(t, before(t, p, "persistentvolumeclaims a/data", "statefulsets.apps a/st"))
-	require.False(t, before(t, p, "jobs.batch a/job", "pods a/jobpod"))
+	require.True(t, waitsFor(t, p, "pods a/p", "replicasets.apps a/rs"))
+	require.True(t, waitsFor(t, p, "replicasets.apps a/rs", "deployments.apps a/d"))
+	require.True(t, waitsFor(t, p, "configmaps a/c", "widgets.example.com a/owner"), "what it would make comes first")
+	require.True(t, waitsFor(t, p, "pods a/custom", "widgets.example.com a/owner"), "whatever makes pods comes after them")
+	require.True(t, waitsFor(t, p, "jobs.batch a/job", "cronjobs.batch a/cron"))
+	require.True(t, waitsFor(t, p, "persistentvolumeclaims a/data", "statefulsets.apps a/st"))
+	require.False(t, waitsFor(t, p, "jobs.batch a/job", "pods a/jobpod"))
 	require.Empty(t, p.Notes())
 }
 
 func TestGates(t *testing.T) {
-	p := planOf(t, &listing{items: items("serviceaccounts a/sa", "serviceaccounts b/sa", "pods a/p", "pods b/p", "secrets a/s", "priorityclasses.scheduling.k8s.io c",
+	p := planOf(t, &listing{items: newItems("serviceaccounts a/sa", "serviceaccounts b/sa", "pods a/p", "pods b/p", "secrets a/s", "priorityclasses.scheduling.k8s.io c",
 		"endpoints a/e", "services a/s", "storageclasses.storage.k8s.io sc", "persistentvolumes v", "persistentvolumeclaims b/c")}, options{})
-	require.True(t, before(t, p, "serviceaccounts a/sa", "pods a/p"))
-	require.False(t, before(t, p, "serviceaccounts a/sa", "pods b/p"), "other namespaces do not wait")
-	require.True(t, before(t, p, "serviceaccounts a/sa", "secrets a/s"))
-	require.True(t, before(t, p, "priorityclasses.scheduling.k8s.io c", "pods b/p"))
-	require.True(t, before(t, p, "endpoints a/e", "services a/s"))
-	require.True(t, before(t, p, "storageclasses.storage.k8s.io sc", "persistentvolumeclaims b/c"))
+	require.True(t, waitsFor(t, p, "serviceaccounts a/sa", "pods a/p"))
+	require.False(t, waitsFor(t, p, "serviceaccounts a/sa", "pods b/p"), "other namespaces do not wait")
+	require.True(t, waitsFor(t, p, "serviceaccounts a/sa", "secrets a/s"))
+	require.True(t, waitsFor(t, p, "priorityclasses.scheduling.k8s.io c", "pods b/p"))
+	require.True(t, waitsFor(t, p, "endpoints a/e", "services a/s"))
+	require.True(t, waitsFor(t, p, "storageclasses.storage.k8s.io sc", "persistentvolumeclaims b/c"))
 	require.Greater(t, p.Graph().Vertices(), p.Len())
 }
 
 func TestOwnerCyclesAreBroken(t *testing.T) {
 	p := planOf(t, &listing{items: []manifest.Item{
-		item("widgets.example.com a/one", owned("example.com/v1", "Widget", "widgets.example.com a/two", false)),
-		item("widgets.example.com a/two", owned("example.com/v1", "Widget", "widgets.example.com a/three", false)),
-		item("widgets.example.com a/three", owned("example.com/v1", "Widget", "widgets.example.com a/one", false)),
-		item("widgets.example.com a/self", owned("example.com/v1", "Widget", "widgets.example.com a/self", false)),
+		newItem("widgets.example.com a/one", ownerReference("example.com/v1", "Widget", "widgets.example.com a/two", false)),
+		newItem("widgets.example.com a/two", ownerReference("example.com/v1", "Widget", "widgets.example.com a/three", false)),
+		newItem("widgets.example.com a/three", ownerReference("example.com/v1", "Widget", "widgets.example.com a/one", false)),
+		newItem("widgets.example.com a/self", ownerReference("example.com/v1", "Widget", "widgets.example.com a/self", false)),
 		// The widget's account comes before the widget's pod, and both before the widget.
-		item("serviceaccounts b/sa", owned("example.com/v1", "Widget", "widgets.example.com b/w", false)),
-		item("widgets.example.com b/w"), item("pods b/p", owned("example.com/v1", "Widget", "widgets.example.com b/w", true)),
+		newItem("serviceaccounts b/sa", ownerReference("example.com/v1", "Widget", "widgets.example.com b/w", false)),
+		newItem("widgets.example.com b/w"), newItem("pods b/p", ownerReference("example.com/v1", "Widget", "widgets.example.com b/w", true)),
 	}}, options{})
 	require.Len(t, p.Notes(), 1)
 	for _, n := range p.Notes() {
 		require.True(t, n.Warning)
 		require.Contains(t, n.Message, "owner")
 	}
-	require.True(t, before(t, p, "serviceaccounts b/sa", "pods b/p"), "the account goes first")
-	require.True(t, before(t, p, "pods b/p", "widgets.example.com b/w"))
+	require.True(t, waitsFor(t, p, "serviceaccounts b/sa", "pods b/p"), "the account goes first")
+	require.True(t, waitsFor(t, p, "pods b/p", "widgets.example.com b/w"))
 	requireAcyclic(t, p)
 }
 
@@ -277,10 +277,10 @@ func TestTangle(t *testing.T) {
 	var owners []objmeta.Owner
 	name := func(i int) string { return "widgets.example.com a/" + strings.Repeat("x", i+1) }
 	for i := range 60 {
-		owners = append(owners, owned("example.com/v1", "Widget", name(i), false))
+		owners = append(owners, ownerReference("example.com/v1", "Widget", name(i), false))
 	}
 	for i := range 60 {
-		all = append(all, item(name(i), owners...))
+		all = append(all, newItem(name(i), owners...))
 	}
 	p := planOf(t, &listing{items: all}, options{})
 	requireAcyclic(t, p)
@@ -288,7 +288,7 @@ func TestTangle(t *testing.T) {
 }
 
 func TestOwnersOutsideTheRestore(t *testing.T) {
-	p := planOf(t, &listing{items: []manifest.Item{item("configmaps a/c", owned("v1", "Widget", "widgets.example.com a/absent", true))}}, options{})
+	p := planOf(t, &listing{items: []manifest.Item{newItem("configmaps a/c", ownerReference("v1", "Widget", "widgets.example.com a/absent", true))}}, options{})
 	_, ok := p.Owner("uid of widgets.example.com a/absent")
 	require.False(t, ok)
 	require.False(t, p.Owns(0))

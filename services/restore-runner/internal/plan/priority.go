@@ -20,8 +20,8 @@ var (
 	}
 )
 
-// rank orders group resources, as in tarball paths; equal ranks go by name.
-func rank(groupResource string) int {
+// resourceRank orders group resources, as in tarball paths; equal ranks go by name.
+func resourceRank(groupResource string) int {
 	if i := slices.Index(high, groupResource); i >= 0 {
 		return i
 	}

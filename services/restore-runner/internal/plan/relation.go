@@ -32,18 +32,18 @@ func Relate(kind schema.GroupKind, owner objmeta.Owner) Relation {
 		return r
 	}
 	by := kindOf(groupOf(owner.APIVersion), owner.Kind)
-	if precedes(roleOf(kind), roleOf(by), by) {
+	if precedesOwner(roleOf(kind), roleOf(by), by) {
 		return Late
 	}
 	return Hold
 }
 
-// precedes reports that an object has to be there before its owner: where a controller acts on the
+// precedesOwner reports that an object has to be there before its owner: where a controller acts on the
 // owner. A Service and a claim have controllers too, but come themselves before all that
 // controllers act on.
-func precedes(kind, owner role, by schema.GroupKind) bool {
-	if owner.acts() {
+func precedesOwner(kind, owner kindRole, by schema.GroupKind) bool {
+	if owner.actsOnObjects() {
 		return true
 	}
-	return (by.Kind == "Service" || by.Kind == "PersistentVolumeClaim") && by.Group == "" && !kind.acts()
+	return (by.Kind == "Service" || by.Kind == "PersistentVolumeClaim") && by.Group == "" && !kind.actsOnObjects()
 }

@@ -1,9 +1,9 @@
 package plan
 
-// rivals finds the objects that go to one name, because their namespaces are mapped to one, and has
+// chainRivals finds the objects that go to one name, because their namespaces are mapped to one, and has
 // each wait for the one before it in the order of the namespaces' names in the backup: the first is
 // restored, whatever runs in parallel.
-func (d *draft) rivals() {
+func (d *graphDraft) chainRivals() {
 	p := d.plan
 	sources := map[string]int{} // by target
 	for i := range p.namespaces {
@@ -32,23 +32,23 @@ func (d *draft) rivals() {
 			}
 			p.rivals[v], p.behind[before] = before, v
 			if p.Class(v) == Other {
-				d.add(before, v, need)
+				d.addEdge(before, v, need)
 			}
 		}
 		last[n] = v
 	}
 }
 
-// Rival returns the object that is restored to the name of node i before it, because their
+// RivalBefore returns the object that is restored to the name of node i before it, because their
 // namespaces are mapped to one; false when there is none.
-func (p *Plan) Rival(i int32) (int32, bool) {
+func (p *Plan) RivalBefore(i int32) (int32, bool) {
 	before, ok := p.rivals[i]
 	return before, ok
 }
 
-// Behind returns the object that is restored to the name of node i after it; false when there is
+// RivalAfter returns the object that is restored to the name of node i after it; false when there is
 // none.
-func (p *Plan) Behind(i int32) (int32, bool) {
+func (p *Plan) RivalAfter(i int32) (int32, bool) {
 	after, ok := p.behind[i]
 	return after, ok
 }

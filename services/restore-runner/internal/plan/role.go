@@ -6,12 +6,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// role is what a kind does to the objects of others, which decides when its objects may come.
-type role uint8
+// kindRole is what a kind does to the objects of others, which decides when its objects may come.
+type kindRole uint8
 
 const (
 	// roleNone is that of kinds whose objects controllers neither read nor act on.
-	roleNone role = iota
+	roleNone kindRole = iota
 	// roleMaterial is that of kinds whose objects controllers read, and create anew when they are
 	// missing, such as Secrets and PersistentVolumeClaims.
 	roleMaterial
@@ -27,7 +27,7 @@ const (
 	roleAdmission
 )
 
-var roles = map[schema.GroupKind]role{
+var roles = map[schema.GroupKind]kindRole{
 	{Kind: "Secret"}: roleMaterial, {Kind: "ConfigMap"}: roleMaterial, {Kind: "ServiceAccount"}: roleMaterial,
 	{Kind: "Service"}: roleMaterial, {Kind: "Endpoints"}: roleMaterial, {Kind: "PersistentVolumeClaim"}: roleMaterial,
 	{Kind: "Pod"}:                       rolePod,
@@ -54,7 +54,7 @@ var roles = map[schema.GroupKind]role{
 
 // groups have a role for all kinds that roles does not name. Kinds of other groups are custom
 // resources, or served by an aggregated API.
-var groups = map[string]role{
+var groups = map[string]kindRole{
 	"": roleNone, "apps": roleNone, "batch": roleNone, "autoscaling": roleNone, "policy": roleNone, "extensions": roleNone,
 	"admissionregistration.k8s.io": roleNone, "apiextensions.k8s.io": roleNone, "apiregistration.k8s.io": roleNone,
 	"authentication.k8s.io": roleNone, "authorization.k8s.io": roleNone, "certificates.k8s.io": roleNone,
@@ -67,7 +67,7 @@ var groups = map[string]role{
 	"constraints.gatekeeper.sh": roleAdmission, "mutations.gatekeeper.sh": roleAdmission, "policies.kyverno.io": roleAdmission,
 }
 
-func roleOf(kind schema.GroupKind) role {
+func roleOf(kind schema.GroupKind) kindRole {
 	if r, ok := roles[kind]; ok {
 		return r
 	}
@@ -77,8 +77,8 @@ func roleOf(kind schema.GroupKind) role {
 	return roleCustom
 }
 
-// acts reports that a controller acts on objects of the role.
-func (r role) acts() bool { return r == rolePod || r == roleWorkload || r == roleCustom }
+// actsOnObjects reports that a controller acts on objects of the role.
+func (r kindRole) actsOnObjects() bool { return r == rolePod || r == roleWorkload || r == roleCustom }
 
 // groupOf returns the group of an apiVersion.
 func groupOf(apiVersion string) string {

@@ -1,10 +1,10 @@
 package plan
 
-// rule makes all objects of one resource wait for all objects of another, of the same namespace
+// orderRule makes all objects of one resource wait for all objects of another, of the same namespace
 // unless the latter is cluster-scoped: creating them earlier fails or has other effects.
-type rule struct{ before, after string }
+type orderRule struct{ before, after string }
 
-var rules = []rule{
+var rules = []orderRule{
 	{"serviceaccounts", "secrets"}, // a token Secret without its account is deleted
 	{"endpoints", "services"},      // a Service without Endpoints gets generated ones
 	{"storageclasses.storage.k8s.io", "persistentvolumeclaims"},
@@ -26,17 +26,17 @@ var rules = []rule{
 	{"limitranges", "cronjobs.batch"},
 }
 
-// rules adds a gate for each rule and namespace that has objects on both sides.
-func (d *draft) rules() {
+// addRuleGates adds a gate for each rule and namespace that has objects on both sides.
+func (d *graphDraft) addRuleGates() {
 	for _, rule := range rules {
-		before, after := d.of(rule.before), d.of(rule.after)
+		before, after := d.nodesOf(rule.before), d.nodesOf(rule.after)
 		gateOf := d.gatesBehind(before, after)
 		for v := after.from; v < after.to; v++ {
 			if gate, ok := gateOf[d.plan.nodes[v].namespace]; ok {
-				d.add(gate, v, need)
+				d.addEdge(gate, v, need)
 			}
 			if gate, ok := gateOf[none]; ok && d.plan.nodes[v].namespace != none {
-				d.add(gate, v, need)
+				d.addEdge(gate, v, need)
 			}
 		}
 	}
@@ -44,7 +44,7 @@ func (d *draft) rules() {
 
 // gatesBehind returns a gate for each namespace, or none, that has nodes of both spans, behind
 // those of the first.
-func (d *draft) gatesBehind(before, after span) map[int32]int32 {
+func (d *graphDraft) gatesBehind(before, after nodeSpan) map[int32]int32 {
 	wanted, gateOf := map[int32]bool{}, map[int32]int32{}
 	for v := after.from; v < after.to; v++ {
 		wanted[d.plan.nodes[v].namespace], wanted[none] = true, true
@@ -56,10 +56,10 @@ func (d *draft) gatesBehind(before, after span) map[int32]int32 {
 		}
 		gate, ok := gateOf[namespace]
 		if !ok {
-			gate = d.gate()
+			gate = d.addGate()
 			gateOf[namespace] = gate
 		}
-		d.add(v, gate, need)
+		d.addEdge(v, gate, need)
 	}
 	return gateOf
 }

@@ -28,7 +28,7 @@ func newSnapshots() *Snapshots {
 	}
 }
 
-func (s *Snapshots) take(item *manifest.Item, gr schema.GroupResource) {
+func (s *Snapshots) takeItem(item *manifest.Item, gr schema.GroupResource) {
 	if !item.Preferred {
 		return
 	}

@@ -12,10 +12,10 @@ import (
 // Namespace objects, and the nodes that others refer to as owners.
 func (p *Plan) sortNodes() {
 	p.sortKinds()
-	slices.SortFunc(p.nodes, func(a, b node) int {
+	slices.SortFunc(p.nodes, func(a, b planNode) int {
 		return cmp.Or(p.compareNodes(a, b), cmp.Compare(a.at.chunk, b.at.chunk), cmp.Compare(a.at.offset, b.at.offset))
 	})
-	p.nodes = slices.CompactFunc(p.nodes, func(a, b node) bool { return p.compareNodes(a, b) == 0 })
+	p.nodes = slices.CompactFunc(p.nodes, func(a, b planNode) bool { return p.compareNodes(a, b) == 0 })
 	for i := range p.nodes {
 		n := &p.nodes[i]
 		if n.reserve {
@@ -33,7 +33,7 @@ func (p *Plan) sortNodes() {
 	}
 }
 
-func (p *Plan) compareNodes(a, b node) int {
+func (p *Plan) compareNodes(a, b planNode) int {
 	return cmp.Or(cmp.Compare(a.kind, b.kind), strings.Compare(p.sourceOf(a), p.sourceOf(b)), bytes.Compare(p.nameOf(a), p.nameOf(b)))
 }
 

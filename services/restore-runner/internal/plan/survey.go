@@ -44,8 +44,8 @@ const (
 	definitionsResource = "customresourcedefinitions.apiextensions.k8s.io"
 )
 
-// Look reads the listing of a backup once.
-func Look(ctx context.Context, source Source) (*Survey, error) {
+// ReadSurvey reads the listing of a backup once.
+func ReadSurvey(ctx context.Context, source Source) (*Survey, error) {
 	s := &Survey{kinds: map[schema.GroupResource]surveyed{}, Snapshots: newSnapshots()}
 	seen := map[string]struct{}{}
 	for item, err := range source.Items(ctx) {
@@ -57,7 +57,7 @@ func Look(ctx context.Context, source Source) (*Survey, error) {
 		if _, ok := s.kinds[gr]; !ok {
 			s.kinds[gr] = surveyed{kind: strings.ToLower(item.Kind), namespaced: item.Namespace != ""}
 		}
-		s.Snapshots.take(&item, gr)
+		s.Snapshots.takeItem(&item, gr)
 		namespace := item.Namespace
 		switch gr.String() {
 		case namespacesResource:
@@ -85,15 +85,17 @@ type Resolver interface {
 
 // Resolver resolves names as cluster does and, for kinds the cluster does not serve yet because the
 // restore brings their definitions, by the kinds of the backup.
-func (s *Survey) Resolver(cluster Resolver) Resolver { return &resolver{survey: s, cluster: cluster} }
+func (s *Survey) Resolver(cluster Resolver) Resolver {
+	return &surveyResolver{survey: s, cluster: cluster}
+}
 
-type resolver struct {
+type surveyResolver struct {
 	survey  *Survey
 	cluster Resolver
 }
 
 // Resolve implements Resolver.
-func (r *resolver) Resolve(name string) (schema.GroupResource, bool, bool) {
+func (r *surveyResolver) Resolve(name string) (schema.GroupResource, bool, bool) {
 	if gr, namespaced, ok := r.cluster.Resolve(name); ok {
 		return gr, namespaced, true
 	}

@@ -88,23 +88,23 @@ type Book struct {
 	mu       sync.Mutex
 	resolved map[int32]*Owner // nil: has an outcome and does not exist
 	waiting  map[int32][]*Child
-	looks    map[int32]*look // at owners without an outcome
+	looks    map[int32]*ownerLookup // at owners without an outcome
 }
 
-// look is a lookup of an owner that may be in the cluster from before.
-type look struct {
+// ownerLookup is a lookup of an owner that may be in the cluster from before.
+type ownerLookup struct {
 	done  chan struct{}
 	owner *Owner
 }
 
 // New returns an empty book.
 func New() *Book {
-	return &Book{resolved: map[int32]*Owner{}, waiting: map[int32][]*Child{}, looks: map[int32]*look{}}
+	return &Book{resolved: map[int32]*Owner{}, waiting: map[int32][]*Child{}, looks: map[int32]*ownerLookup{}}
 }
 
-// Look calls find, once for each owner, unless the owner has an outcome: what find returns, if it
+// LookUpOwner calls find, once for each owner, unless the owner has an outcome: what find returns, if it
 // is not nil, owns objects from now on as if it had one. Look returns when that is known.
-func (b *Book) Look(node int32, find func() *Owner) {
+func (b *Book) LookUpOwner(node int32, find func() *Owner) {
 	b.mu.Lock()
 	l, looked := b.looks[node]
 	if _, resolved := b.resolved[node]; resolved {
@@ -112,7 +112,7 @@ func (b *Book) Look(node int32, find func() *Owner) {
 		return
 	}
 	if !looked {
-		l = &look{done: make(chan struct{})}
+		l = &ownerLookup{done: make(chan struct{})}
 		b.looks[node] = l
 	}
 	b.mu.Unlock()
@@ -127,8 +127,8 @@ func (b *Book) Look(node int32, find func() *Owner) {
 	l.owner = owner
 }
 
-// known returns an owner that has an outcome, or was found.
-func (b *Book) known(node int32) (owner *Owner, known bool) {
+// knownOwner returns an owner that has an outcome, or was found.
+func (b *Book) knownOwner(node int32) (owner *Owner, known bool) {
 	if owner, resolved := b.resolved[node]; resolved {
 		return owner, true
 	}
@@ -138,14 +138,14 @@ func (b *Book) known(node int32) (owner *Owner, known bool) {
 	return nil, false
 }
 
-// Known splits the references of an object in namespace into those that can be written now,
+// SplitReferences splits the references of an object in namespace into those that can be written now,
 // rewritten to the present owners, those whose owners have no outcome yet, and those that are lost.
-func (b *Book) Known(namespace string, refs []Reference) (now []any, later []Reference, lost []Lost) {
+func (b *Book) SplitReferences(namespace string, refs []Reference) (now []any, later []Reference, lost []Lost) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, ref := range refs {
-		owner, known := b.known(ref.Node)
-		switch value, reason := rewrite(namespace, ref.Value, owner); {
+		owner, known := b.knownOwner(ref.Node)
+		switch value, reason := rewriteReference(namespace, ref.Value, owner); {
 		case !known:
 			later = append(later, ref)
 		case reason != "":
@@ -201,7 +201,7 @@ func (b *Book) Missing(child *Child) (missing []any, lost []Lost) {
 	defer b.mu.Unlock()
 	for i := range child.later {
 		ref := &child.later[i]
-		value, reason := rewrite(child.Namespace, ref.storedFields(), b.resolved[ref.owner])
+		value, reason := rewriteReference(child.Namespace, ref.storedFields(), b.resolved[ref.owner])
 		if reason != "" {
 			lost = append(lost, Lost{Owner: ref.owner, Reason: reason})
 			continue
@@ -211,10 +211,10 @@ func (b *Book) Missing(child *Child) (missing []any, lost []Lost) {
 	return missing, lost
 }
 
-// rewrite returns the reference with the owner's present identity, or why there can be none. The
+// rewriteReference returns the reference with the owner's present identity, or why there can be none. The
 // garbage collector reads an owner by all of version, kind, name and UID, in the object's own
 // namespace unless it is cluster-scoped.
-func rewrite(namespace string, stored map[string]any, owner *Owner) (value map[string]any, reason string) {
+func rewriteReference(namespace string, stored map[string]any, owner *Owner) (value map[string]any, reason string) {
 	switch {
 	case owner == nil || owner.UID == "":
 		return nil, "the owner was not restored"

@@ -10,11 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-func ref(node int32, name string) Reference {
+func newReference(node int32, name string) Reference {
 	return Reference{Node: node, Value: map[string]any{"apiVersion": "old/v1", "kind": "Old", "name": name, "uid": "old-" + name, "controller": true}}
 }
 
-func owner(uid, namespace string) *Owner {
+func newOwner(uid, namespace string) *Owner {
 	return &Owner{UID: "new", APIVersion: "apps/v1", Kind: "Deployment", Namespace: namespace, Name: uid}
 }
 
@@ -23,29 +23,29 @@ func requireOpen(t *testing.T, b *Book, c *Child, later []Reference) {
 	require.False(t, b.Await(c, later))
 }
 
-func born(node int32, base []any) *Child {
+func newChild(node int32, base []any) *Child {
 	return &Child{Node: node, UID: "child", Version: "1", Base: base, Namespace: "a"}
 }
 
 func TestKnownOwnerIsWrittenWithItsNewIdentity(t *testing.T) {
 	b := New()
-	require.Empty(t, b.Resolve(1, owner("d", "a")))
-	now, later, lost := b.Known("a", []Reference{ref(1, "d")})
+	require.Empty(t, b.Resolve(1, newOwner("d", "a")))
+	now, later, lost := b.SplitReferences("a", []Reference{newReference(1, "d")})
 	require.Empty(t, later)
 	require.Empty(t, lost)
 	require.Equal(t, []any{map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "new", "controller": true}}, now)
-	requireOpen(t, b, born(5, now), later)
+	requireOpen(t, b, newChild(5, now), later)
 }
 
 func TestLateOwnersArePatchedTogether(t *testing.T) {
 	b := New()
-	b.Resolve(1, owner("one", "a"))
-	now, later, _ := b.Known("a", []Reference{ref(1, "one"), ref(2, "two"), ref(3, "three")})
+	b.Resolve(1, newOwner("one", "a"))
+	now, later, _ := b.SplitReferences("a", []Reference{newReference(1, "one"), newReference(2, "two"), newReference(3, "three")})
 	require.Len(t, now, 1)
 	require.Len(t, later, 2)
-	requireOpen(t, b, born(9, now), later)
-	require.Empty(t, b.Resolve(2, owner("two", "a")), "one owner is still open")
-	due := b.Resolve(3, owner("three", ""))
+	requireOpen(t, b, newChild(9, now), later)
+	require.Empty(t, b.Resolve(2, newOwner("two", "a")), "one owner is still open")
+	due := b.Resolve(3, newOwner("three", ""))
 	require.Len(t, due, 1)
 	require.Equal(t, int32(9), due[0].Node)
 	require.EqualValues(t, "child", due[0].UID)
@@ -60,10 +60,10 @@ func TestLateOwnersArePatchedTogether(t *testing.T) {
 
 func TestOwnerSettledBetweenCreateAndAwait(t *testing.T) {
 	b := New()
-	now, later, _ := b.Known("a", []Reference{ref(1, "d")})
+	now, later, _ := b.SplitReferences("a", []Reference{newReference(1, "d")})
 	require.Len(t, later, 1)
-	b.Resolve(1, owner("d", "a"))
-	child := born(9, now)
+	b.Resolve(1, newOwner("d", "a"))
+	child := newChild(9, now)
 	require.True(t, b.Await(child, later))
 	missing, _ := b.Missing(child)
 	require.Len(t, missing, 1)
@@ -72,15 +72,15 @@ func TestOwnerSettledBetweenCreateAndAwait(t *testing.T) {
 func TestOwnersThatCannotOwn(t *testing.T) {
 	b := New()
 	b.Resolve(1, nil)
-	b.Resolve(2, owner("d", "other"))
-	now, later, lost := b.Known("a", []Reference{ref(1, "failed"), ref(2, "elsewhere")})
+	b.Resolve(2, newOwner("d", "other"))
+	now, later, lost := b.SplitReferences("a", []Reference{newReference(1, "failed"), newReference(2, "elsewhere")})
 	require.Empty(t, now)
 	require.Empty(t, later)
 	require.Len(t, lost, 2)
 	require.EqualValues(t, 1, lost[0].Owner)
 
-	_, later, _ = b.Known("a", []Reference{ref(3, "x")})
-	requireOpen(t, b, born(9, nil), later)
+	_, later, _ = b.SplitReferences("a", []Reference{newReference(3, "x")})
+	requireOpen(t, b, newChild(9, nil), later)
 	due := b.Resolve(3, nil)
 	require.Len(t, due, 1)
 	missing, lost := b.Missing(due[0])
@@ -90,16 +90,16 @@ func TestOwnersThatCannotOwn(t *testing.T) {
 
 func TestClusterScopedChildOfNamespacedOwner(t *testing.T) {
 	b := New()
-	b.Resolve(1, owner("d", "a"))
-	_, _, lost := b.Known("", []Reference{ref(1, "d")})
+	b.Resolve(1, newOwner("d", "a"))
+	_, _, lost := b.SplitReferences("", []Reference{newReference(1, "d")})
 	require.Len(t, lost, 1)
 }
 
 func TestTwoReferencesToOneOwner(t *testing.T) {
 	b := New()
-	_, later, _ := b.Known("a", []Reference{ref(1, "d"), ref(1, "d")})
-	requireOpen(t, b, born(9, nil), later)
-	require.Len(t, b.Resolve(1, owner("d", "a")), 1)
+	_, later, _ := b.SplitReferences("a", []Reference{newReference(1, "d"), newReference(1, "d")})
+	requireOpen(t, b, newChild(9, nil), later)
+	require.Len(t, b.Resolve(1, newOwner("d", "a")), 1)
 }
 
 // Dependants come before their owner now; they are created with the reference to one that is in the
@@ -109,17 +109,17 @@ func TestAnOwnerFoundInTheClusterIsWrittenAtOnce(t *testing.T) {
 	b := New()
 	looks := 0
 	for range 3 {
-		b.Look(1, func() *Owner { looks++; return owner("d", "a") })
-		b.Look(2, func() *Owner { looks++; return nil })
+		b.LookUpOwner(1, func() *Owner { looks++; return newOwner("d", "a") })
+		b.LookUpOwner(2, func() *Owner { looks++; return nil })
 	}
 	require.Equal(t, 2, looks)
-	now, later, lost := b.Known("a", []Reference{ref(1, "d"), ref(2, "absent")})
+	now, later, lost := b.SplitReferences("a", []Reference{newReference(1, "d"), newReference(2, "absent")})
 	require.Len(t, now, 1)
 	require.Len(t, later, 1)
 	require.Empty(t, lost)
 	b.Resolve(1, nil)
-	b.Look(1, func() *Owner { t.Error("it has an outcome"); return nil })
-	_, _, lost = b.Known("a", []Reference{ref(1, "d")})
+	b.LookUpOwner(1, func() *Owner { t.Error("it has an outcome"); return nil })
+	_, _, lost = b.SplitReferences("a", []Reference{newReference(1, "d")})
 	require.Len(t, lost, 1, "its outcome counts more than what was found")
 }
 
@@ -127,12 +127,12 @@ func TestALookIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New()
 		found := make(chan struct{})
-		go b.Look(1, func() *Owner { <-found; return owner("d", "a") })
+		go b.LookUpOwner(1, func() *Owner { <-found; return newOwner("d", "a") })
 		synctest.Wait()
 		var now []any
 		go func() {
-			b.Look(1, func() *Owner { t.Error("looked twice"); return nil })
-			now, _, _ = b.Known("a", []Reference{ref(1, "d")})
+			b.LookUpOwner(1, func() *Owner { t.Error("looked twice"); return nil })
+			now, _, _ = b.SplitReferences("a", []Reference{newReference(1, "d")})
 		}()
 		synctest.Wait()
 		require.Empty(t, now)
@@ -144,12 +144,12 @@ func TestALookIsWaitedFor(t *testing.T) {
 
 func TestOptionalFieldsOfAReferenceComeBack(t *testing.T) {
 	b := New()
-	block := ref(1, "d")
+	block := newReference(1, "d")
 	block.Value["controller"], block.Value["blockOwnerDeletion"] = false, true
 	plain := Reference{Node: 1, Value: map[string]any{"kind": "Old"}}
-	child := born(9, nil)
+	child := newChild(9, nil)
 	requireOpen(t, b, child, []Reference{block, plain})
-	b.Resolve(1, owner("d", "a"))
+	b.Resolve(1, newOwner("d", "a"))
 	missing, _ := b.Missing(child)
 	require.Equal(t, []any{
 		map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "new", "controller": false, "blockOwnerDeletion": true},
@@ -171,13 +171,13 @@ func TestThoseThatWaitTakeFewBytes(t *testing.T) {
 	b := New()
 	before := heap()
 	for i := range int32(children) {
-		child := born(i, nil)
+		child := newChild(i, nil)
 		child.UID, child.Version = types.UID(fmt.Sprintf("%036d", i)), fmt.Sprintf("%07d", i)
-		requireOpen(t, b, child, []Reference{ref(children+i%10, "an-owner-with-a-name-of-forty-characters")})
+		requireOpen(t, b, child, []Reference{newReference(children+i%10, "an-owner-with-a-name-of-forty-characters")})
 	}
 	held := heap() - min(before, heap())
 	require.Less(t, held, uint64(208*children))
-	due := b.Resolve(children+3, owner("new", "a"))
+	due := b.Resolve(children+3, newOwner("new", "a"))
 	require.Len(t, due, children/10)
 	require.Equal(t, int32(13), due[1].Node)
 }

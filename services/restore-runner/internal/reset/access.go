@@ -9,18 +9,18 @@ const (
 
 // resetServiceAccount drops references to generated token Secrets: the new account gets its own.
 func resetServiceAccount(obj object, _ *Options) {
-	prefix := text(child(obj, "metadata"), "name") + "-token-"
-	filter(obj, "secrets", func(ref object) bool { return !strings.HasPrefix(text(ref, "name"), prefix) })
+	prefix := textOf(childObject(obj, "metadata"), "name") + "-token-"
+	filterList(obj, "secrets", func(ref object) bool { return !strings.HasPrefix(textOf(ref, "name"), prefix) })
 }
 
 // resetSecret makes a ServiceAccount token Secret one that the token controller fills for the new
 // account.
 func resetSecret(obj object, _ *Options) {
-	if text(obj, "type") != tokenSecret {
+	if textOf(obj, "type") != tokenSecret {
 		return
 	}
-	drop(child(obj, "metadata", "annotations"), accountUIDAnnot)
-	drop(child(obj, "data"), "token", "ca.crt", "namespace")
+	dropKeys(childObject(obj, "metadata", "annotations"), accountUIDAnnot)
+	dropKeys(childObject(obj, "data"), "token", "ca.crt", "namespace")
 }
 
 // resetBinding follows the namespace mapping in the subjects of role bindings.
@@ -28,8 +28,8 @@ func resetBinding(obj object, o *Options) {
 	if o.MapNamespace == nil {
 		return
 	}
-	for _, subject := range objects(obj, "subjects") {
-		if ns := text(subject, "namespace"); ns != "" {
+	for _, subject := range objectList(obj, "subjects") {
+		if ns := textOf(subject, "namespace"); ns != "" {
 			subject["namespace"] = o.MapNamespace(ns)
 		}
 	}

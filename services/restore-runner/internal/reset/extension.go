@@ -5,11 +5,11 @@ import "strings"
 // resetWebhooks makes webhooks of v1 acceptable: only None and NoneOnDryRun are legal side effects
 // there, others come from objects that were stored under v1beta1.
 func resetWebhooks(obj object, _ *Options) {
-	if !strings.HasSuffix(text(obj, "apiVersion"), "/v1") {
+	if !strings.HasSuffix(textOf(obj, "apiVersion"), "/v1") {
 		return
 	}
-	for _, hook := range objects(obj, "webhooks") {
-		if s := text(hook, "sideEffects"); s != "None" && s != "NoneOnDryRun" {
+	for _, hook := range objectList(obj, "webhooks") {
+		if s := textOf(hook, "sideEffects"); s != "None" && s != "NoneOnDryRun" {
 			hook["sideEffects"] = "None"
 		}
 	}
@@ -18,13 +18,13 @@ func resetWebhooks(obj object, _ *Options) {
 // resetDefinition converts spec.preserveUnknownFields of v1beta1, which v1 refuses to create, to
 // its form in v1.
 func resetDefinition(obj object, _ *Options) {
-	spec := child(obj, "spec")
-	if keep, ok := spec["preserveUnknownFields"].(bool); !ok || !keep || !strings.HasSuffix(text(obj, "apiVersion"), "/v1") {
+	spec := childObject(obj, "spec")
+	if keep, ok := spec["preserveUnknownFields"].(bool); !ok || !keep || !strings.HasSuffix(textOf(obj, "apiVersion"), "/v1") {
 		return
 	}
-	drop(spec, "preserveUnknownFields")
-	for _, version := range objects(spec, "versions") {
-		if root := child(version, "schema", "openAPIV3Schema"); root != nil {
+	dropKeys(spec, "preserveUnknownFields")
+	for _, version := range objectList(spec, "versions") {
+		if root := childObject(version, "schema", "openAPIV3Schema"); root != nil {
 			root["x-kubernetes-preserve-unknown-fields"] = true
 		}
 	}

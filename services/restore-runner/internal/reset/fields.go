@@ -3,9 +3,9 @@ package reset
 // object is a decoded JSON object.
 type object = map[string]any
 
-// child returns the object under key, nil when there is none of that type. Reading from a nil map
+// childObject returns the object under key, nil when there is none of that type. Reading from a nil map
 // is fine.
-func child(o object, path ...string) object {
+func childObject(o object, path ...string) object {
 	for _, key := range path {
 		next, ok := o[key].(object)
 		if !ok {
@@ -16,8 +16,8 @@ func child(o object, path ...string) object {
 	return o
 }
 
-// text returns the string under key, "" when there is none.
-func text(o object, key string) string {
+// textOf returns the string under key, "" when there is none.
+func textOf(o object, key string) string {
 	s, ok := o[key].(string)
 	if !ok {
 		return ""
@@ -25,8 +25,8 @@ func text(o object, key string) string {
 	return s
 }
 
-// objects returns the elements of the list under key that are objects.
-func objects(o object, key string) []object {
+// objectList returns the elements of the list under key that are objects.
+func objectList(o object, key string) []object {
 	list, ok := o[key].([]any)
 	if !ok {
 		return nil
@@ -40,8 +40,8 @@ func objects(o object, key string) []object {
 	return out
 }
 
-// filter keeps the elements of the list under key that keep accepts; an emptied list is removed.
-func filter(o object, key string, keep func(object) bool) {
+// filterList keeps the elements of the list under key that keep accepts; an emptied list is removed.
+func filterList(o object, key string, keep func(object) bool) {
 	list, ok := o[key].([]any)
 	if !ok {
 		return
@@ -59,8 +59,8 @@ func filter(o object, key string, keep func(object) bool) {
 	o[key] = kept
 }
 
-// drop removes keys; a nil map is fine.
-func drop(o object, keys ...string) {
+// dropKeys removes keys; a nil map is fine.
+func dropKeys(o object, keys ...string) {
 	for _, key := range keys {
 		delete(o, key)
 	}

@@ -58,7 +58,7 @@ func Object(obj map[string]any, gr schema.GroupResource, namespace string, o *Op
 // Place gives a normalized object its target namespace and the labels of the restore. Only obj
 // itself, its metadata and its labels are changed.
 func Place(obj map[string]any, namespace string, o *Options) {
-	meta := child(obj, "metadata")
+	meta := childObject(obj, "metadata")
 	if meta == nil {
 		meta = object{}
 		obj["metadata"] = meta
@@ -66,7 +66,7 @@ func Place(obj map[string]any, namespace string, o *Options) {
 	if namespace != "" {
 		meta["namespace"] = namespace
 	}
-	labels := child(meta, "labels")
+	labels := childObject(meta, "labels")
 	if labels == nil {
 		labels = object{}
 		meta["labels"] = labels
@@ -83,16 +83,16 @@ func Normalize(obj map[string]any, gr schema.GroupResource, o *Options) {
 		fn(obj, o) // before the metadata: node ports are judged by managedFields
 	}
 	Anonymize(obj)
-	meta := child(obj, "metadata")
-	drop(meta, "ownerReferences")
+	meta := childObject(obj, "metadata")
+	dropKeys(meta, "ownerReferences")
 	dropEmpty(meta, "labels", "annotations")
 }
 
 // Anonymize removes what the API server writes itself. Only obj itself and its metadata are
 // changed.
 func Anonymize(obj map[string]any) {
-	drop(obj, "status")
-	drop(child(obj, "metadata"), "generateName", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp",
+	dropKeys(obj, "status")
+	dropKeys(childObject(obj, "metadata"), "generateName", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp",
 		"deletionTimestamp", "deletionGracePeriodSeconds", "managedFields")
 }
 
@@ -110,14 +110,14 @@ func dropEmpty(o object, keys ...string) {
 // restore labels.
 func Namespace(obj map[string]any, target string) {
 	Normalize(obj, schema.GroupResource{Resource: "namespaces"}, &Options{})
-	meta := child(obj, "metadata")
+	meta := childObject(obj, "metadata")
 	if meta == nil {
 		meta = object{}
 		obj["metadata"] = meta
 	}
 	meta["name"] = target
 	const nameLabel = "kubernetes.io/metadata.name"
-	if labels := child(meta, "labels"); labels[nameLabel] != nil {
+	if labels := childObject(meta, "labels"); labels[nameLabel] != nil {
 		labels[nameLabel] = target
 	}
 }
@@ -125,8 +125,8 @@ func Namespace(obj map[string]any, target string) {
 // Comparable removes from a normalized object what differs without meaning anything: the labels of
 // any restore.
 func Comparable(obj map[string]any) {
-	meta := child(obj, "metadata")
-	drop(child(meta, "labels"), velerov1.LabelBackupName, velerov1.LabelRestoreName)
+	meta := childObject(obj, "metadata")
+	dropKeys(childObject(meta, "labels"), velerov1.LabelBackupName, velerov1.LabelRestoreName)
 	dropEmpty(meta, "labels")
 }
 

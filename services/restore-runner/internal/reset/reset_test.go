@@ -12,14 +12,14 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
 )
 
-func decode(t testing.TB, s string) map[string]any {
+func decodeObject(t testing.TB, s string) map[string]any {
 	t.Helper()
 	var out map[string]any
 	require.NoError(t, utiljson.Unmarshal([]byte(s), &out))
 	return out
 }
 
-func options() *reset.Options {
+func resetOptions() *reset.Options {
 	return &reset.Options{
 		Backup: "b", Restore: strings.Repeat("r", 70),
 		MapNamespace: func(ns string) string { return map[string]string{"old": "new"}[ns] + strings.TrimPrefix(ns, "old") },
@@ -80,8 +80,8 @@ func TestKinds(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			obj := decode(t, tt.in)
-			reset.Normalize(obj, schema.ParseGroupResource(tt.resource), options())
+			obj := decodeObject(t, tt.in)
+			reset.Normalize(obj, schema.ParseGroupResource(tt.resource), resetOptions())
 			got, err := json.Marshal(obj)
 			require.NoError(t, err)
 			require.JSONEq(t, tt.want, string(got))
@@ -90,11 +90,11 @@ func TestKinds(t *testing.T) {
 }
 
 func TestObject(t *testing.T) {
-	obj := decode(t, `{"apiVersion":"v1","kind":"ConfigMap","data":{"n":"1"},"status":{"x":1},"metadata":{"name":"m","namespace":"old",
+	obj := decodeObject(t, `{"apiVersion":"v1","kind":"ConfigMap","data":{"n":"1"},"status":{"x":1},"metadata":{"name":"m","namespace":"old",
 	  "generateName":"g","selfLink":"s","uid":"u","resourceVersion":"1","generation":2,"creationTimestamp":"t","deletionTimestamp":"t",
 	  "deletionGracePeriodSeconds":1,"ownerReferences":[{}],"managedFields":[{}],"finalizers":["f"],"annotations":{"a":"1"},
 	  "labels":{"velero.io/backup-name":"older"}}}`)
-	reset.Object(obj, schema.GroupResource{Resource: "configmaps"}, "new", options())
+	reset.Object(obj, schema.GroupResource{Resource: "configmaps"}, "new", resetOptions())
 	got, err := json.Marshal(obj)
 	require.NoError(t, err)
 	require.JSONEq(t, `{"apiVersion":"v1","kind":"ConfigMap","data":{"n":"1"},"metadata":{"name":"m","namespace":"new","finalizers":["f"],
@@ -104,7 +104,7 @@ func TestObject(t *testing.T) {
 }
 
 func TestNamespace(t *testing.T) {
-	obj := decode(t, `{"metadata":{"name":"old","uid":"u","labels":{"kubernetes.io/metadata.name":"old","x":"1"}},"spec":{"finalizers":["kubernetes"]},"status":{"phase":"Active"}}`)
+	obj := decodeObject(t, `{"metadata":{"name":"old","uid":"u","labels":{"kubernetes.io/metadata.name":"old","x":"1"}},"spec":{"finalizers":["kubernetes"]},"status":{"phase":"Active"}}`)
 	reset.Namespace(obj, "new")
 	got, err := json.Marshal(obj)
 	require.NoError(t, err)
@@ -133,7 +133,7 @@ func TestSkipped(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := reset.Skipped(decode(t, tt.in), schema.ParseGroupResource(tt.resource))
+			got := reset.Skipped(decodeObject(t, tt.in), schema.ParseGroupResource(tt.resource))
 			require.Equal(t, tt.skip, got != nil)
 			if got != nil {
 				require.Equal(t, tt.report, got.Report)
@@ -144,9 +144,9 @@ func TestSkipped(t *testing.T) {
 }
 
 func TestUnsupported(t *testing.T) {
-	pod := decode(t, `{"metadata":{"annotations":{"post.hook.restore.velero.io/command":"x","init.hook.restore.velero.io/command":"y"}}}`)
+	pod := decodeObject(t, `{"metadata":{"annotations":{"post.hook.restore.velero.io/command":"x","init.hook.restore.velero.io/command":"y"}}}`)
 	require.Empty(t, reset.Unsupported(pod))
-	status := decode(t, `{"metadata":{"annotations":{"velero.io/restore-status":"true"}}}`)
+	status := decodeObject(t, `{"metadata":{"annotations":{"velero.io/restore-status":"true"}}}`)
 	require.Equal(t, "velero.io/restore-status", reset.Unsupported(status))
 }
 
@@ -168,7 +168,7 @@ func FuzzNormalize(f *testing.F) {
 			gr := schema.ParseGroupResource(kind)
 			reset.Skipped(obj, gr)
 			reset.Unsupported(obj)
-			reset.Object(obj, gr, "ns", options())
+			reset.Object(obj, gr, "ns", resetOptions())
 			meta, ok := obj["metadata"].(map[string]any)
 			require.True(t, ok)
 			require.Nil(t, meta["uid"])

@@ -10,29 +10,29 @@ const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 // resetService lets the API server assign addresses and node ports anew. A headless Service stays
 // headless, and node ports that were asked for stay.
 func resetService(obj object, o *Options) {
-	spec := child(obj, "spec")
+	spec := childObject(obj, "spec")
 	if spec == nil {
 		return
 	}
-	if text(spec, "clusterIP") != "None" {
-		drop(spec, "clusterIP", "clusterIPs")
+	if textOf(spec, "clusterIP") != "None" {
+		dropKeys(spec, "clusterIP", "clusterIPs")
 	}
 	if o.PreserveNodePorts {
 		return
 	}
 	asked := askedPorts(obj)
 	if !asked.healthCheck {
-		drop(spec, "healthCheckNodePort")
+		dropKeys(spec, "healthCheckNodePort")
 	}
-	for _, port := range objects(spec, "ports") {
-		if !asked.has(port) {
-			drop(port, "nodePort")
+	for _, port := range objectList(spec, "ports") {
+		if !asked.hasPort(port) {
+			dropKeys(port, "nodePort")
 		}
 	}
 }
 
-// ports is what the owners of a Service wrote down explicitly.
-type ports struct {
+// explicitPorts is what the owners of a Service wrote down explicitly.
+type explicitPorts struct {
 	named       map[string]bool  // by port name
 	numbered    map[float64]bool // by node port
 	keyed       map[portKey]bool // by service port and protocol
@@ -45,20 +45,20 @@ type portKey struct {
 	protocol string
 }
 
-func (p *ports) has(port object) bool {
-	return p.named[text(port, "name")] || p.numbered[number(port["nodePort"])] || p.keyed[keyOf(port)]
+func (p *explicitPorts) hasPort(port object) bool {
+	return p.named[textOf(port, "name")] || p.numbered[numberOf(port["nodePort"])] || p.keyed[keyOf(port)]
 }
 
 func keyOf(port object) portKey {
-	protocol := text(port, "protocol")
+	protocol := textOf(port, "protocol")
 	if protocol == "" {
 		protocol = "TCP"
 	}
-	return portKey{number(port["port"]), protocol}
+	return portKey{numberOf(port["port"]), protocol}
 }
 
-// number returns a JSON number however it was decoded; anything else is 0, which is no port.
-func number(v any) float64 {
+// numberOf returns a JSON number however it was decoded; anything else is 0, which is no port.
+func numberOf(v any) float64 {
 	switch n := v.(type) {
 	case int64:
 		return float64(n)
@@ -70,30 +70,30 @@ func number(v any) float64 {
 
 // askedPorts reads the explicit values from the last applied configuration and the managed fields.
 // The API server's own allocations appear in neither.
-func askedPorts(obj object) *ports {
-	p := &ports{named: map[string]bool{}, numbered: map[float64]bool{}, keyed: map[portKey]bool{}}
-	meta := child(obj, "metadata")
+func askedPorts(obj object) *explicitPorts {
+	p := &explicitPorts{named: map[string]bool{}, numbered: map[float64]bool{}, keyed: map[portKey]bool{}}
+	meta := childObject(obj, "metadata")
 	var applied object
-	if raw := text(child(meta, "annotations"), lastApplied); raw != "" && json.Unmarshal([]byte(raw), &applied) == nil {
-		p.addApplied(child(applied, "spec"))
+	if raw := textOf(childObject(meta, "annotations"), lastApplied); raw != "" && json.Unmarshal([]byte(raw), &applied) == nil {
+		p.addApplied(childObject(applied, "spec"))
 	}
-	for _, entry := range objects(meta, "managedFields") {
-		p.addManaged(child(entry, "fieldsV1", "f:spec"))
+	for _, entry := range objectList(meta, "managedFields") {
+		p.addManaged(childObject(entry, "fieldsV1", "f:spec"))
 	}
 	return p
 }
 
-func (p *ports) addApplied(spec object) {
-	if number(spec["healthCheckNodePort"]) != 0 {
+func (p *explicitPorts) addApplied(spec object) {
+	if numberOf(spec["healthCheckNodePort"]) != 0 {
 		p.healthCheck = true
 	}
-	for _, port := range objects(spec, "ports") {
-		n := number(port["nodePort"])
+	for _, port := range objectList(spec, "ports") {
+		n := numberOf(port["nodePort"])
 		if n == 0 {
 			continue
 		}
 		p.numbered[n] = true
-		if name := text(port, "name"); name != "" {
+		if name := textOf(port, "name"); name != "" {
 			p.named[name] = true
 		}
 	}
@@ -101,14 +101,14 @@ func (p *ports) addApplied(spec object) {
 
 // addManaged reads the set of fields of one manager: keys are "k:" and the JSON of a list element's
 // key fields.
-func (p *ports) addManaged(spec object) {
+func (p *explicitPorts) addManaged(spec object) {
 	if _, ok := spec["f:healthCheckNodePort"]; ok {
 		p.healthCheck = true
 	}
-	list := child(spec, "f:ports")
+	list := childObject(spec, "f:ports")
 	for k := range list {
 		raw, isKey := strings.CutPrefix(k, "k:")
-		if _, explicit := child(list, k)["f:nodePort"]; !isKey || !explicit {
+		if _, explicit := childObject(list, k)["f:nodePort"]; !isKey || !explicit {
 			continue
 		}
 		var port object

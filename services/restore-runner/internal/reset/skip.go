@@ -6,24 +6,24 @@ import (
 
 // Skipped reports whether a stored object, before Normalize, must not be restored at all.
 func Skipped(obj map[string]any, gr schema.GroupResource) *Skip {
-	meta := child(obj, "metadata")
+	meta := childObject(obj, "metadata")
 	switch gr.String() {
 	case "pods":
 		return skippedPod(obj, meta)
 	case "jobs.batch":
-		if child(obj, "status")["completionTime"] != nil {
+		if childObject(obj, "status")["completionTime"] != nil {
 			return &Skip{Reason: "the job has completed"}
 		}
 	case "apiservices.apiregistration.k8s.io":
-		if _, ok := child(meta, "labels")["kube-aggregator.kubernetes.io/automanaged"]; ok {
+		if _, ok := childObject(meta, "labels")["kube-aggregator.kubernetes.io/automanaged"]; ok {
 			return &Skip{Reason: "the API server manages it by itself"}
 		}
 	case "ipaddresses.networking.k8s.io":
-		if text(child(meta, "labels"), "ipaddress.kubernetes.io/managed-by") == "ipallocator.k8s.io" {
+		if textOf(childObject(meta, "labels"), "ipaddress.kubernetes.io/managed-by") == "ipallocator.k8s.io" {
 			return &Skip{Reason: "the API server allocates it for a Service"}
 		}
 	case "endpointslices.discovery.k8s.io":
-		if text(child(meta, "labels"), "endpointslice.kubernetes.io/managed-by") == "endpointslice-controller.k8s.io" {
+		if textOf(childObject(meta, "labels"), "endpointslice.kubernetes.io/managed-by") == "endpointslice-controller.k8s.io" {
 			return &Skip{Reason: "its controller makes it anew from the Service, with the addresses of today"}
 		}
 	case "datauploads.velero.io":
@@ -33,10 +33,10 @@ func Skipped(obj map[string]any, gr schema.GroupResource) *Skip {
 }
 
 func skippedPod(obj, meta object) *Skip {
-	if _, ok := child(meta, "annotations")["kubernetes.io/config.mirror"]; ok {
+	if _, ok := childObject(meta, "annotations")["kubernetes.io/config.mirror"]; ok {
 		return &Skip{Reason: "a mirror of a static pod"}
 	}
-	switch phase := text(child(obj, "status"), "phase"); phase {
+	switch phase := textOf(childObject(obj, "status"), "phase"); phase {
 	case "Succeeded", "Failed":
 		return &Skip{Reason: "the pod has ended: " + phase}
 	}
@@ -47,7 +47,7 @@ func skippedPod(obj, meta object) *Skip {
 // not do, "" when there is none. Its caller reports it: otherwise the results would be wrong about
 // what was restored.
 func Unsupported(obj map[string]any) string {
-	if text(child(obj, "metadata", "annotations"), "velero.io/restore-status") == "true" {
+	if textOf(childObject(obj, "metadata", "annotations"), "velero.io/restore-status") == "true" {
 		return "velero.io/restore-status"
 	}
 	return ""

@@ -10,10 +10,10 @@ const (
 // resetVolume frees the volume of the old claim's identity, so that the restored claim of that name
 // can bind it.
 func resetVolume(obj object, o *Options) {
-	drop(child(obj, "metadata", "annotations"), bindCompleted, boundByController)
-	claim := child(obj, "spec", "claimRef")
-	drop(claim, "uid", "resourceVersion")
-	if ns := text(claim, "namespace"); ns != "" && o.MapNamespace != nil {
+	dropKeys(childObject(obj, "metadata", "annotations"), bindCompleted, boundByController)
+	claim := childObject(obj, "spec", "claimRef")
+	dropKeys(claim, "uid", "resourceVersion")
+	if ns := textOf(claim, "namespace"); ns != "" && o.MapNamespace != nil {
 		claim["namespace"] = o.MapNamespace(ns)
 	}
 }
@@ -21,11 +21,11 @@ func resetVolume(obj object, o *Options) {
 // resetClaim drops what binding, provisioning and the backup of its data left behind; a claim whose volume does not come
 // back loses its volume name as well and gets a new one.
 func resetClaim(obj object, o *Options) {
-	drop(child(obj, "metadata", "annotations"), bindCompleted, boundByController,
+	dropKeys(childObject(obj, "metadata", "annotations"), bindCompleted, boundByController,
 		"volume.beta.kubernetes.io/storage-provisioner", "volume.kubernetes.io/storage-provisioner",
 		"volume.kubernetes.io/selected-node", velerov1.LabelVolumeSnapshotName, velerov1.AnnotationDataUploadName)
-	spec := child(obj, "spec")
-	if name := text(spec, "volumeName"); name != "" && o.Reprovision != nil && o.Reprovision(name) {
-		drop(spec, "volumeName")
+	spec := childObject(obj, "spec")
+	if name := textOf(spec, "volumeName"); name != "" && o.Reprovision != nil && o.Reprovision(name) {
+		dropKeys(spec, "volumeName")
 	}
 }

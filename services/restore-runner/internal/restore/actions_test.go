@@ -51,8 +51,8 @@ func (f *fake) Execute(_ context.Context, o, stored *action.Object, _ *action.Re
 	return f.execute(o, stored)
 }
 
-// times is how often the action was called for an object.
-func (f *fake) times(id string) int {
+// timesCalled is how often the action was called for an object.
+func (f *fake) timesCalled(id string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(slices.DeleteFunc(slices.Clone(f.seen), func(s string) bool { return s != id }))
@@ -65,8 +65,8 @@ func (nothing) Resolve(string) (gr schema.GroupResource, namespaced, ok bool) {
 	return gr, false, false
 }
 
-// with has a restore ask these actions.
-func with[A action.RestoreItem](t testing.TB, actions ...A) func(*restore.Config) {
+// withActions has a restore ask these actions.
+func withActions[A action.RestoreItem](t testing.TB, actions ...A) func(*restore.Config) {
 	t.Helper()
 	all := make([]action.RestoreItem, len(actions))
 	for i := range actions {
@@ -79,8 +79,8 @@ func with[A action.RestoreItem](t testing.TB, actions ...A) func(*restore.Config
 	return func(c *restore.Config) { c.Actions, c.Object, c.ReadyTimeout = bound, object, time.Minute }
 }
 
-// change is an action that changes objects.
-func change(name string, selector action.Selector, do func(u *unstructured.Unstructured, stored map[string]any)) *fake {
+// changingAction is an action that changes objects.
+func changingAction(name string, selector action.Selector, do func(u *unstructured.Unstructured, stored map[string]any)) *fake {
 	return &fake{name: name, selector: selector, execute: func(o, stored *action.Object) (action.RestoreResult, error) {
 		u, err := o.Copy()
 		if err != nil {
@@ -95,8 +95,8 @@ func change(name string, selector action.Selector, do func(u *unstructured.Unstr
 	}}
 }
 
-// asks is an action that returns additional items for some objects, named as Identity does.
-func asks(name string, additional map[string][]action.Item) *fake {
+// additionalAction is an action that returns additional items for some objects, named as Identity does.
+func additionalAction(name string, additional map[string][]action.Item) *fake {
 	return &fake{name: name, execute: func(o, _ *action.Object) (action.RestoreResult, error) {
 		id, err := o.Identity()
 		return action.RestoreResult{Object: o, Additional: additional[id.String()]}, err
@@ -109,10 +109,10 @@ func configMap(namespace, name string) action.Item {
 
 func TestEachActionSeesWhatTheOneBeforeLeft(t *testing.T) {
 	s, b := kubetest.Start(t), &backup{}
-	b.add("configmaps", "v1", "ConfigMap", "a", "c", object{"status": object{"x": "y"}, "metadata": object{"labels": object{"keep": "it"}}}, by("v1", "Widget", "absent", false))
-	b.add("secrets", "v1", "Secret", "a", "s", nil)
+	b.addObject("configmaps", "v1", "ConfigMap", "a", "c", object{"status": object{"x": "y"}, "metadata": object{"labels": object{"keep": "it"}}}, ownerBy("v1", "Widget", "absent", false))
+	b.addObject("secrets", "v1", "Secret", "a", "s", nil)
 	var got []map[string]any
-	first := change("a.io/first", action.Selector{IncludedResources: []string{"configmaps"}, IncludedNamespaces: []string{"a"}}, func(u *unstructured.Unstructured, stored map[string]any) {
+	first := changingAction("a.io/first", action.Selector{IncludedResources: []string{"configmaps"}, IncludedNamespaces: []string{"a"}}, func(u *unstructured.Unstructured, stored map[string]any) {
 		got = append(got, u.DeepCopy().Object, stored)
 		u.SetLabels(map[string]string{"first": "yes", "velero.io/restore-name": "another's"})
 		u.SetNamespace("elsewhere")
@@ -121,12 +121,12 @@ func TestEachActionSeesWhatTheOneBeforeLeft(t *testing.T) {
 		u.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Widget", Name: "absent", UID: "old-absent"}, {APIVersion: "v1", Kind: "Node", Name: "n", UID: "of-today"}})
 		u.Object["status"] = object{"x": "z"}
 	})
-	second := change("a.io/second", action.Selector{Labels: "first=yes"}, func(u *unstructured.Unstructured, _ map[string]any) {
+	second := changingAction("a.io/second", action.Selector{Labels: "first=yes"}, func(u *unstructured.Unstructured, _ map[string]any) {
 		u.Object["data"] = map[string]any{"k": "v"}
 	})
-	never := change("a.io/third", action.Selector{Labels: "keep"}, func(*unstructured.Unstructured, map[string]any) {})
-	f := run(t, s, b, velerov1.RestoreSpec{NamespaceMapping: map[string]string{"a": "z"}}, with(t, first, second, never))
-	require.Empty(t, f.results.Errors.all())
+	never := changingAction("a.io/third", action.Selector{Labels: "keep"}, func(*unstructured.Unstructured, map[string]any) {})
+	f := runRestore(t, s, b, velerov1.RestoreSpec{NamespaceMapping: map[string]string{"a": "z"}}, withActions(t, first, second, never))
+	require.Empty(t, f.results.Errors.allMessages())
 	require.Equal(t, []string{"ConfigMap a/c"}, first.seen, "the namespace is that of the backup")
 	require.Equal(t, []string{"ConfigMap elsewhere/c"}, second.seen)
 	require.Empty(t, never.seen, "labels are those of the object as it is now")
@@ -148,13 +148,13 @@ func TestEachActionSeesWhatTheOneBeforeLeft(t *testing.T) {
 
 func TestSkipEndsTheChain(t *testing.T) {
 	s, b := kubetest.Start(t), &backup{}
-	b.add("configmaps", "v1", "ConfigMap", "a", "c", nil)
-	b.add("secrets", "v1", "Secret", "a", "asked", object{"metadata": object{"labels": object{"not": "selected"}}})
+	b.addObject("configmaps", "v1", "ConfigMap", "a", "c", nil)
+	b.addObject("secrets", "v1", "Secret", "a", "asked", object{"metadata": object{"labels": object{"not": "selected"}}})
 	skip := &fake{name: "a.io/skip", execute: func(*action.Object, *action.Object) (action.RestoreResult, error) {
 		return action.RestoreResult{Skip: true, Additional: []action.Item{{GroupResource: secrets, Namespace: "a", Name: "asked"}}}, nil
 	}}
-	later := asks("a.io/then", nil)
-	f := run(t, s, b, velerov1.RestoreSpec{LabelSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "not", Operator: "DoesNotExist"}}}}, with(t, skip, later))
+	later := additionalAction("a.io/then", nil)
+	f := runRestore(t, s, b, velerov1.RestoreSpec{LabelSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "not", Operator: "DoesNotExist"}}}}, withActions(t, skip, later))
 	require.Empty(t, later.seen)
 	require.Equal(t, map[string][]string{"v1/ConfigMap": {"a/c(skipped)"}}, f.list)
 	require.Nil(t, s.Object("/api/v1/namespaces/a/secrets/asked"), "additional items of one that is left out do not count")
@@ -164,7 +164,7 @@ func TestSkipEndsTheChain(t *testing.T) {
 func TestAnActionsFailureCostsItsObject(t *testing.T) {
 	s, b := kubetest.Start(t), &backup{}
 	for _, name := range []string{"fails", "renamed", "secret", "group", "nil", "garbage", "operation", "fine"} {
-		b.add("configmaps", "v1", "ConfigMap", "a", name, nil)
+		b.addObject("configmaps", "v1", "ConfigMap", "a", name, nil)
 	}
 	do := map[string]func(o *action.Object) (action.RestoreResult, error){
 		"fails": func(*action.Object) (action.RestoreResult, error) {
@@ -194,7 +194,7 @@ func TestAnActionsFailureCostsItsObject(t *testing.T) {
 		}
 		return action.RestoreResult{Object: o}, err
 	}}
-	f := run(t, s, b, velerov1.RestoreSpec{}, with(t, x))
+	f := runRestore(t, s, b, velerov1.RestoreSpec{}, withActions(t, x))
 	require.Equal(t, 7, f.recorder.Counts().Errors)
 	require.Equal(t, []string{"a/fails(failed)", "a/fine(created)", "a/garbage(failed)", "a/group(failed)", "a/nil(failed)", "a/operation(created)",
 		"a/renamed(failed)", "a/secret(failed)"}, f.list["v1/ConfigMap"])
@@ -203,29 +203,29 @@ func TestAnActionsFailureCostsItsObject(t *testing.T) {
 		"a/secret: action a.io/x: Execute: made it a Secret", `a/group: action a.io/x: Execute: made it a ConfigMap of "example.com/v1"`, "a/nil: action a.io/x: Execute: returned no object", "a/garbage: action a.io/x: Execute: not a Kubernetes object",
 		`a/operation: action a.io/x: Execute began operation "op"`,
 	} {
-		require.Contains(t, f.results.Errors.all(), want)
+		require.Contains(t, f.results.Errors.allMessages(), want)
 	}
 }
 
 func TestDefinitionsMeetActionsToo(t *testing.T) {
 	s, b := kubetest.Start(t), &backup{}
-	crd(b)
-	b.add("widgets.example.com", "example.com/v1", "Widget", "a", "w", nil)
-	x := change("a.io/x", action.Selector{IncludedResources: []string{"customresourcedefinitions.apiextensions.k8s.io"}}, func(u *unstructured.Unstructured, _ map[string]any) {
+	addDefinition(b)
+	b.addObject("widgets.example.com", "example.com/v1", "Widget", "a", "w", nil)
+	x := changingAction("a.io/x", action.Selector{IncludedResources: []string{"customresourcedefinitions.apiextensions.k8s.io"}}, func(u *unstructured.Unstructured, _ map[string]any) {
 		u.SetAnnotations(map[string]string{"seen": "yes"})
 	})
 	more := &fake{name: "a.io/y", selector: x.selector, execute: func(o, _ *action.Object) (action.RestoreResult, error) {
 		return action.RestoreResult{Object: o, Additional: []action.Item{configMap("a", "c")}}, nil
 	}}
-	f := run(t, s, b, velerov1.RestoreSpec{}, with(t, x, more))
-	require.Empty(t, f.results.Errors.all())
-	require.Contains(t, f.results.Warnings.all(), "widgets.example.com: action a.io/y: additional items of a definition are not waited for")
+	f := runRestore(t, s, b, velerov1.RestoreSpec{}, withActions(t, x, more))
+	require.Empty(t, f.results.Errors.allMessages())
+	require.Contains(t, f.results.Warnings.allMessages(), "widgets.example.com: action a.io/y: additional items of a definition are not waited for")
 	require.Equal(t, object{"seen": "yes"}, kubetest.Meta(s.Object("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com"))["annotations"])
 	require.NotNil(t, s.Object("/apis/example.com/v1/namespaces/a/widgets/w"))
 }
 
-// order is where in the requests the creation of objects of a collection came.
-func order(s *kubetest.Server, suffixes ...string) (out []int) {
+// creationOrder is where in the requests the creation of objects of a collection came.
+func creationOrder(s *kubetest.Server, suffixes ...string) (out []int) {
 	posts := s.Requests("POST ")
 	for _, suffix := range suffixes {
 		out = append(out, slices.IndexFunc(posts, func(r string) bool { return strings.HasSuffix(r, suffix) }))
@@ -239,74 +239,74 @@ var selected = velerov1.RestoreSpec{LabelSelector: &metav1.LabelSelector{MatchEx
 func TestAdditionalItemsComeFirstRecursivelyAndOnce(t *testing.T) {
 	s, b := kubetest.Start(t), &backup{}
 	no := object{"metadata": object{"labels": object{"no": "x"}}}
-	b.add("configmaps", "v1", "ConfigMap", "a", "first", nil)
-	b.add("configmaps", "v1", "ConfigMap", "a", "second", nil)
-	b.add("secrets", "v1", "Secret", "a", "s", no)     // asked for by both
-	b.add("services", "v1", "Service", "a", "svc", no) // by the secret
-	b.add("pods", "v1", "Pod", "quiet", "p", no)       // in a namespace nothing else is restored to
-	b.add("namespaces", "v1", "Namespace", "", "quiet", object{"metadata": object{"labels": object{"no": "x", "team": "y"}}})
-	b.add("pods", "v1", "Pod", "a", "unwanted", no)
-	x := asks("a.io/x", map[string][]action.Item{
+	b.addObject("configmaps", "v1", "ConfigMap", "a", "first", nil)
+	b.addObject("configmaps", "v1", "ConfigMap", "a", "second", nil)
+	b.addObject("secrets", "v1", "Secret", "a", "s", no)     // asked for by both
+	b.addObject("services", "v1", "Service", "a", "svc", no) // by the secret
+	b.addObject("pods", "v1", "Pod", "quiet", "p", no)       // in a namespace nothing else is restored to
+	b.addObject("namespaces", "v1", "Namespace", "", "quiet", object{"metadata": object{"labels": object{"no": "x", "team": "y"}}})
+	b.addObject("pods", "v1", "Pod", "a", "unwanted", no)
+	x := additionalAction("a.io/x", map[string][]action.Item{
 		"ConfigMap a/first":  {{GroupResource: secrets, Namespace: "a", Name: "s"}, configMap("a", "absent")},
 		"ConfigMap a/second": {{GroupResource: secrets, Namespace: "a", Name: "s"}, {GroupResource: schema.GroupResource{Resource: "pods"}, Namespace: "quiet", Name: "p"}},
 		"Secret a/s":         {{GroupResource: schema.GroupResource{Resource: "services"}, Namespace: "a", Name: "svc"}},
 	})
-	f := run(t, s, b, selected, with(t, x))
-	require.Empty(t, f.results.Errors.all())
+	f := runRestore(t, s, b, selected, withActions(t, x))
+	require.Empty(t, f.results.Errors.allMessages())
 	require.Equal(t, map[string][]string{
 		"v1/ConfigMap": {"a/first(created)", "a/second(created)"}, "v1/Secret": {"a/s(created)"}, "v1/Service": {"a/svc(created)"},
 		"v1/Pod": {"quiet/p(created)"}, "v1/Namespace": {"quiet(created)"},
 	}, f.list)
 	require.Equal(t, 6, f.recorder.Counts().Total)
 	require.Equal(t, "y", kubetest.Meta(s.Object("/api/v1/namespaces/quiet"))["labels"].(object)["team"])
-	at := order(s, "/services", "/secrets", "/configmaps")
+	at := creationOrder(s, "/services", "/secrets", "/configmaps")
 	require.True(t, slices.IsSorted(at), at)
-	require.Equal(t, 1, x.times("ConfigMap a/first"), "an action is asked once, however long the object waits")
-	require.Equal(t, 1, x.times("Secret a/s"))
+	require.Equal(t, 1, x.timesCalled("ConfigMap a/first"), "an action is asked once, however long the object waits")
+	require.Equal(t, 1, x.timesCalled("Secret a/s"))
 	require.Equal(t, 1, f.recorder.Counts().Warnings)
-	require.Contains(t, f.results.Warnings.all(), "configmaps a/first: additional item configmaps a/absent, which action a.io/x asks for, is not in the backup")
+	require.Contains(t, f.results.Warnings.allMessages(), "configmaps a/first: additional item configmaps a/absent, which action a.io/x asks for, is not in the backup")
 }
 
 func TestWhatComesBeforeAllActionsIsNotSaidToBeMissing(t *testing.T) {
 	s, b := kubetest.Start(t), &backup{}
 	no := object{"metadata": object{"labels": object{"no": "x"}}}
-	b.add("configmaps", "v1", "ConfigMap", "a", "c", nil)
-	b.add("namespaces", "v1", "Namespace", "", "empty", no)
-	b.add("customresourcedefinitions.apiextensions.k8s.io", "apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "widgets.example.com", no)
-	x := asks("a.io/x", map[string][]action.Item{"ConfigMap a/c": {
+	b.addObject("configmaps", "v1", "ConfigMap", "a", "c", nil)
+	b.addObject("namespaces", "v1", "Namespace", "", "empty", no)
+	b.addObject("customresourcedefinitions.apiextensions.k8s.io", "apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "widgets.example.com", no)
+	x := additionalAction("a.io/x", map[string][]action.Item{"ConfigMap a/c": {
 		{GroupResource: schema.GroupResource{Resource: "namespaces"}, Name: "empty"}, {GroupResource: schema.GroupResource{Resource: "namespaces"}, Name: "a"},
 		{GroupResource: schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}, Name: "widgets.example.com"},
 	}})
-	f := run(t, s, b, selected, with(t, x))
+	f := runRestore(t, s, b, selected, withActions(t, x))
 	require.Equal(t, map[string][]string{"v1/ConfigMap": {"a/c(created)"}}, f.list)
 	for _, want := range []string{"namespaces empty", "customresourcedefinitions.apiextensions.k8s.io widgets.example.com"} {
-		require.Contains(t, f.results.Warnings.all(), "additional item "+want+", which action a.io/x asks for, is not in the backup or not selected: ")
+		require.Contains(t, f.results.Warnings.allMessages(), "additional item "+want+", which action a.io/x asks for, is not in the backup or not selected: ")
 	}
 	require.Equal(t, 3, f.recorder.Counts().Warnings, "there is no object of namespace a")
 }
 
 func TestFiltersHoldForAdditionalItems(t *testing.T) {
 	s, b := kubetest.Start(t), &backup{}
-	b.add("configmaps", "v1", "ConfigMap", "a", "c", nil)
-	b.add("secrets", "v1", "Secret", "a", "s", nil)
-	x := asks("a.io/x", map[string][]action.Item{"ConfigMap a/c": {{GroupResource: secrets, Namespace: "a", Name: "s"}}})
-	f := run(t, s, b, velerov1.RestoreSpec{ExcludedResources: []string{"secrets"}}, with(t, x))
+	b.addObject("configmaps", "v1", "ConfigMap", "a", "c", nil)
+	b.addObject("secrets", "v1", "Secret", "a", "s", nil)
+	x := additionalAction("a.io/x", map[string][]action.Item{"ConfigMap a/c": {{GroupResource: secrets, Namespace: "a", Name: "s"}}})
+	f := runRestore(t, s, b, velerov1.RestoreSpec{ExcludedResources: []string{"secrets"}}, withActions(t, x))
 	require.Equal(t, map[string][]string{"v1/ConfigMap": {"a/c(created)"}}, f.list)
 	require.Zero(t, f.recorder.Counts().Warnings)
 }
 
 func TestAnAdditionalItemThatFailsDoesNotKeepTheObject(t *testing.T) {
 	s, b := kubetest.Start(t), &backup{}
-	b.add("configmaps", "v1", "ConfigMap", "a", "c", nil)
-	b.add("secrets", "v1", "Secret", "a", "s", nil)
+	b.addObject("configmaps", "v1", "ConfigMap", "a", "c", nil)
+	b.addObject("secrets", "v1", "Secret", "a", "s", nil)
 	s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
 		if strings.HasSuffix(r.URL.Path, "/secrets") {
 			return http.StatusUnprocessableEntity, false
 		}
 		return 0, false
 	})
-	x := asks("a.io/x", map[string][]action.Item{"ConfigMap a/c": {{GroupResource: secrets, Namespace: "a", Name: "s"}}})
-	f := run(t, s, b, velerov1.RestoreSpec{}, with(t, x))
+	x := additionalAction("a.io/x", map[string][]action.Item{"ConfigMap a/c": {{GroupResource: secrets, Namespace: "a", Name: "s"}}})
+	f := runRestore(t, s, b, velerov1.RestoreSpec{}, withActions(t, x))
 	require.Equal(t, map[string][]string{"v1/ConfigMap": {"a/c(created)"}, "v1/Secret": {"a/s(failed)"}}, f.list)
 	require.Equal(t, 1, f.recorder.Counts().Errors)
 }
@@ -314,21 +314,21 @@ func TestAnAdditionalItemThatFailsDoesNotKeepTheObject(t *testing.T) {
 func TestObjectsThatAskForEachOtherAreRestoredWithAWarning(t *testing.T) {
 	s, b := kubetest.Start(t), &backup{}
 	for _, name := range []string{"one", "two", "three", "self"} {
-		b.add("configmaps", "v1", "ConfigMap", "a", name, nil)
+		b.addObject("configmaps", "v1", "ConfigMap", "a", name, nil)
 	}
-	b.add("serviceaccounts", "v1", "ServiceAccount", "a", "sa", nil)
-	b.add("pods", "v1", "Pod", "a", "p", nil) // waits for the account anyway
-	x := asks("a.io/x", map[string][]action.Item{
+	b.addObject("serviceaccounts", "v1", "ServiceAccount", "a", "sa", nil)
+	b.addObject("pods", "v1", "Pod", "a", "p", nil) // waits for the account anyway
+	x := additionalAction("a.io/x", map[string][]action.Item{
 		"ConfigMap a/one": {configMap("a", "two")}, "ConfigMap a/two": {configMap("a", "three")}, "ConfigMap a/three": {configMap("a", "one")},
 		"ConfigMap a/self": {configMap("a", "self")}, "ServiceAccount a/sa": {{GroupResource: schema.GroupResource{Resource: "pods"}, Namespace: "a", Name: "p"}},
 	})
-	f := run(t, s, b, velerov1.RestoreSpec{}, with(t, x))
-	require.Empty(t, f.results.Errors.all())
+	f := runRestore(t, s, b, velerov1.RestoreSpec{}, withActions(t, x))
+	require.Empty(t, f.results.Errors.allMessages())
 	require.Equal(t, 6, f.recorder.ByAction()["created"])
-	require.Equal(t, 3, f.recorder.Counts().Warnings, f.results.Warnings.all())
-	require.Contains(t, f.results.Warnings.all(), "serviceaccounts a/sa: additional item pods p, which action a.io/x asks for, waits for this object: restored before it")
-	require.Contains(t, f.results.Warnings.all(), "configmaps a/self: additional item configmaps self")
-	require.True(t, slices.IsSorted(order(s, "/serviceaccounts", "/pods")))
+	require.Equal(t, 3, f.recorder.Counts().Warnings, f.results.Warnings.allMessages())
+	require.Contains(t, f.results.Warnings.allMessages(), "serviceaccounts a/sa: additional item pods p, which action a.io/x asks for, waits for this object: restored before it")
+	require.Contains(t, f.results.Warnings.allMessages(), "configmaps a/self: additional item configmaps self")
+	require.True(t, slices.IsSorted(creationOrder(s, "/serviceaccounts", "/pods")))
 }
 
 // An owner that was not selected is restored only as an additional item, and a Job that was not
@@ -336,25 +336,25 @@ func TestObjectsThatAskForEachOtherAreRestoredWithAWarning(t *testing.T) {
 func TestOwnersInReserveAreNone(t *testing.T) {
 	s, b := kubetest.Start(t), &backup{}
 	no := object{"metadata": object{"labels": object{"no": "x"}}}
-	b.add("jobs.batch", "batch/v1", "Job", "a", "job", no)
-	b.add("pods", "v1", "Pod", "a", "p", nil, by("batch/v1", "Job", "job", true))
-	b.add("configmaps", "v1", "ConfigMap", "a", "owner", no)
-	b.add("configmaps", "v1", "ConfigMap", "a", "asked", no)
-	b.add("secrets", "v1", "Secret", "a", "s", nil, by("v1", "ConfigMap", "owner", false))
-	b.add("secrets", "v1", "Secret", "a", "t", nil, by("v1", "ConfigMap", "asked", false))
-	x := asks("a.io/x", map[string][]action.Item{"Secret a/t": {configMap("a", "asked")}})
-	f := run(t, s, b, selected, with(t, x))
+	b.addObject("jobs.batch", "batch/v1", "Job", "a", "job", no)
+	b.addObject("pods", "v1", "Pod", "a", "p", nil, ownerBy("batch/v1", "Job", "job", true))
+	b.addObject("configmaps", "v1", "ConfigMap", "a", "owner", no)
+	b.addObject("configmaps", "v1", "ConfigMap", "a", "asked", no)
+	b.addObject("secrets", "v1", "Secret", "a", "s", nil, ownerBy("v1", "ConfigMap", "owner", false))
+	b.addObject("secrets", "v1", "Secret", "a", "t", nil, ownerBy("v1", "ConfigMap", "asked", false))
+	x := additionalAction("a.io/x", map[string][]action.Item{"Secret a/t": {configMap("a", "asked")}})
+	f := runRestore(t, s, b, selected, withActions(t, x))
 	require.Equal(t, map[string][]string{"v1/Pod": {"a/p(created)"}, "v1/Secret": {"a/s(created)", "a/t(created)"}, "v1/ConfigMap": {"a/asked(created)"}}, f.list)
 	require.Nil(t, kubetest.Meta(s.Object("/api/v1/namespaces/a/secrets/s"))["ownerReferences"])
 	require.Equal(t, s.UID("/api/v1/namespaces/a/configmaps/asked"), kubetest.Meta(s.Object("/api/v1/namespaces/a/secrets/t"))["ownerReferences"].([]any)[0].(object)["uid"])
-	require.Contains(t, f.results.Warnings.all(), "owner reference to ConfigMap owner dropped: the owner is not part of the restore")
+	require.Contains(t, f.results.Warnings.allMessages(), "owner reference to ConfigMap owner dropped: the owner is not part of the restore")
 }
 
 // A crash fails the calls of all objects under way; only the one that causes it is to blame.
 func TestACrashCostsTheObjectThatCausesIt(t *testing.T) {
 	s, b := kubetest.Start(t), &backup{}
 	for _, name := range []string{"bad", "one", "two"} {
-		b.add("configmaps", "v1", "ConfigMap", "a", name, nil)
+		b.addObject("configmaps", "v1", "ConfigMap", "a", name, nil)
 	}
 	crashed := errors.New("plugin process died")
 	var under sync.WaitGroup
@@ -372,8 +372,8 @@ func TestACrashCostsTheObjectThatCausesIt(t *testing.T) {
 		}
 		return action.RestoreResult{Object: o}, err
 	}}
-	f := run(t, s, b, velerov1.RestoreSpec{}, with(t, x), func(c *restore.Config) { c.Collateral = func(err error) bool { return errors.Is(err, crashed) } })
+	f := runRestore(t, s, b, velerov1.RestoreSpec{}, withActions(t, x), func(c *restore.Config) { c.IsProcessCrash = func(err error) bool { return errors.Is(err, crashed) } })
 	require.Equal(t, []string{"a/bad(failed)", "a/one(created)", "a/two(created)"}, f.list["v1/ConfigMap"])
-	require.Equal(t, 3, x.times("ConfigMap a/bad"))
-	require.Equal(t, 2, x.times("ConfigMap a/one"))
+	require.Equal(t, 3, x.timesCalled("ConfigMap a/bad"))
+	require.Equal(t, 2, x.timesCalled("ConfigMap a/one"))
 }

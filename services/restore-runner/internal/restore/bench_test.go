@@ -40,10 +40,10 @@ func BenchmarkRun(b *testing.B) {
 				s := kubetest.Start(b)
 				var change []func(*restore.Config)
 				if c.actions != nil {
-					change = append(change, with(b, c.actions...))
+					change = append(change, withActions(b, c.actions...))
 				}
 				b.StartTimer()
-				run(b, s, source, velerov1.RestoreSpec{}, change...)
+				runRestore(b, s, source, velerov1.RestoreSpec{}, change...)
 				requests += len(s.Requests(""))
 			}
 			b.ReportMetric(float64(requests)/float64(b.N), "requests/op")
@@ -58,9 +58,9 @@ func benchBackup(owned bool) *backup {
 		namespace, name := fmt.Sprintf("n%d", i%8/2), fmt.Sprintf("c%05d", i)
 		var owners []object
 		if owned && i%2 == 0 {
-			owners = []object{by("v1", "ConfigMap", fmt.Sprintf("c%05d", i+1), true)}
+			owners = []object{ownerBy("v1", "ConfigMap", fmt.Sprintf("c%05d", i+1), true)}
 		}
-		source.add("configmaps", "v1", "ConfigMap", namespace, name, object{"data": object{"k": name}}, owners...)
+		source.addObject("configmaps", "v1", "ConfigMap", namespace, name, object{"data": object{"k": name}}, owners...)
 	}
 	return source
 }

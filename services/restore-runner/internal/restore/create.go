@@ -18,9 +18,9 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/podhook"
 )
 
-// creation brings one object after another into the cluster, with the volume it needs, its owners
+// objectCreation brings one object after another into the cluster, with the volume it needs, its owners
 // and its pause. Safe for concurrent use.
-type creation struct {
+type objectCreation struct {
 	plan     *plan.Plan
 	client   *apply.Client
 	creator  *flight.Creator
@@ -37,9 +37,9 @@ type creation struct {
 	timeouts object.DelayTimeouts
 }
 
-// create brings the normalized object into the cluster and gives it its owners. again reports that
+// createObject brings the normalized object into the cluster and gives it its owners. again reports that
 // it went away which stood there; then, and after an error, the object has no outcome yet.
-func (c *creation) create(ctx context.Context, s *actions.PendingState, o *object.Object) (again bool, err error) {
+func (c *objectCreation) createObject(ctx context.Context, s *actions.PendingState, o *object.Object) (again bool, err error) {
 	kind := c.plan.Kind(o.Node)
 	if kind.String() == "persistentvolumeclaims" {
 		c.volumes.FollowVolume(o)
@@ -64,7 +64,7 @@ func (c *creation) create(ctx context.Context, s *actions.PendingState, o *objec
 	case errors.Is(result.Err, apply.ErrGoing):
 		return true, nil
 	case len(owners.Later) > 0 && !s.Yielded && refusedAsIs(result.Err):
-		return false, &refusal{err: result.Err, owners: owners.Later}
+		return false, &orderRefusedError{err: result.Err, owners: owners.Later}
 	case result.Err != nil:
 		owners.Report(s.Entry)
 		return false, c.timeouts.Of(result.Err)
@@ -79,7 +79,7 @@ func (c *creation) create(ctx context.Context, s *actions.PendingState, o *objec
 		}
 		hooks := c.hooks.Of(s.Entry, o, &result)
 		c.finisher.Done(ctx, s.Entry, o.Node, result, owners.Now, owners.Later)
-		c.hooks.Owe(o.Node, hooks)
+		c.hooks.RunLater(o.Node, hooks)
 	}
 	return false, nil
 }

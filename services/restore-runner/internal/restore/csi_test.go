@@ -32,8 +32,8 @@ const (
 	classPath = "/apis/storage.k8s.io/v1/storageclasses/fast"
 )
 
-// disks is a cluster with a CSI driver that has snapshot "physical", and a class of volumes.
-func disks(t *testing.T) (*kubetest.Server, *csitest.Driver) {
+// newDiskServer is a cluster with a CSI driver that has snapshot "physical", and a class of volumes.
+func newDiskServer(t *testing.T) (*kubetest.Server, *csitest.Driver) {
 	t.Helper()
 	s := kubetest.Start(t)
 	serveSnapshots(s)
@@ -56,8 +56,8 @@ func serveSnapshots(s *kubetest.Server) {
 	s.Serve("storage.k8s.io/v1", "csidrivers", "CSIDriver", false)
 }
 
-// driving has the driver work until the test ends.
-func driving(t *testing.T, d *csitest.Driver) {
+// driveUntilEnd has the driver work until the test ends.
+func driveUntilEnd(t *testing.T, d *csitest.Driver) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var runs sync.WaitGroup
@@ -70,19 +70,19 @@ func cutClaim(t *testing.T) *backup {
 	t.Helper()
 	b := &backup{csi: true}
 	labels := object{"velero.io/backup-name": "b"}
-	b.add("persistentvolumes", "v1", "PersistentVolume", "", "pv", object{"spec": object{"persistentVolumeReclaimPolicy": "Retain",
+	b.addObject("persistentvolumes", "v1", "PersistentVolume", "", "pv", object{"spec": object{"persistentVolumeReclaimPolicy": "Retain",
 		"csi": object{"driver": csiDriver, "volumeHandle": "old"}, "claimRef": object{"namespace": "a", "name": "data", "uid": "old-data"}}})
-	b.add("persistentvolumeclaims", "v1", "PersistentVolumeClaim", "a", "data", object{
+	b.addObject("persistentvolumeclaims", "v1", "PersistentVolumeClaim", "a", "data", object{
 		"metadata": object{"labels": object{"app": "db", "velero.io/backup-name": "b", "velero.io/volume-snapshot-name": "velero-data-x7k2p"},
 			"annotations": object{"velero.io/volume-snapshot-name": "velero-data-x7k2p", "pv.kubernetes.io/bind-completed": "yes"}},
 		"spec":   object{"volumeName": "pv", "storageClassName": "fast", "accessModes": []any{"ReadWriteOnce"}, "resources": object{"requests": object{"storage": "1Gi"}}},
 		"status": object{"phase": "Bound"}})
-	b.add("volumesnapshots.snapshot.storage.k8s.io", "snapshot.storage.k8s.io/v1", "VolumeSnapshot", "a", "velero-data-x7k2p", object{
+	b.addObject("volumesnapshots.snapshot.storage.k8s.io", "snapshot.storage.k8s.io/v1", "VolumeSnapshot", "a", "velero-data-x7k2p", object{
 		"metadata": object{"labels": labels, "finalizers": []any{"snapshot.storage.kubernetes.io/volumesnapshot-bound-protection"},
 			"annotations": object{"velero.io/csi-volumesnapshot-handle": "physical", "velero.io/csi-vsc-deletion-policy": "Delete"}},
 		"spec":   object{"source": object{"persistentVolumeClaimName": "data"}, "volumeSnapshotClassName": "gone"},
 		"status": object{"boundVolumeSnapshotContentName": "snapcontent-1", "readyToUse": true}})
-	b.add("volumesnapshotcontents.snapshot.storage.k8s.io", "snapshot.storage.k8s.io/v1", "VolumeSnapshotContent", "", "snapcontent-1", object{
+	b.addObject("volumesnapshotcontents.snapshot.storage.k8s.io", "snapshot.storage.k8s.io/v1", "VolumeSnapshotContent", "", "snapcontent-1", object{
 		"metadata": object{"labels": labels, "annotations": object{"snapshot.storage.kubernetes.io/deletion-secret-name": "s"}},
 		"spec": object{"deletionPolicy": "Delete", "driver": csiDriver, "sourceVolumeMode": "Filesystem", "volumeSnapshotClassName": "gone",
 			"source": object{"volumeHandle": "old"}, "volumeSnapshotRef": object{"name": "velero-data-x7k2p", "namespace": "a", "uid": "old-x"}},
@@ -96,15 +96,15 @@ func toB() velerov1.RestoreSpec {
 	return velerov1.RestoreSpec{NamespaceMapping: map[string]string{"a": "b"}}
 }
 
-// filled is run with as much time for claims as a busy machine needs.
-func filled(t *testing.T, s *kubetest.Server, b *backup, spec velerov1.RestoreSpec, change ...func(*restore.Config)) *finished {
+// runFilled is run with as much time for claims as a busy machine needs.
+func runFilled(t *testing.T, s *kubetest.Server, b *backup, spec velerov1.RestoreSpec, change ...func(*restore.Config)) *finishedRestore {
 	t.Helper()
 	patient := func(c *restore.Config) { c.ResourceTimeout = time.Minute }
-	return run(t, s, b, spec, append([]func(*restore.Config){patient}, change...)...)
+	return runRestore(t, s, b, spec, append([]func(*restore.Config){patient}, change...)...)
 }
 
-// hurry has a restore wait for claims no longer than a test likes to.
-func hurry(c *restore.Config) { c.ResourceTimeout = 300 * time.Millisecond }
+// shortenClaimWait has a restore wait for claims no longer than a test likes to.
+func shortenClaimWait(c *restore.Config) { c.ResourceTimeout = 300 * time.Millisecond }
 
 var pairName = restored.Name(restoreUID, "velero-data-x7k2p")
 
@@ -114,11 +114,11 @@ func claimSpec(s *kubetest.Server, namespace string) object {
 }
 
 func TestAClaimIsFilledFromItsCSISnapshot(t *testing.T) {
-	s, d := disks(t)
-	driving(t, d)
-	f := filled(t, s, cutClaim(t), toB())
-	require.Empty(t, f.results.Errors.all())
-	require.Empty(t, f.results.Warnings.all())
+	s, d := newDiskServer(t)
+	driveUntilEnd(t, d)
+	f := runFilled(t, s, cutClaim(t), toB())
+	require.Empty(t, f.results.Errors.allMessages())
+	require.Empty(t, f.results.Warnings.allMessages())
 
 	vsc := s.Object(groupPath + "/volumesnapshotcontents/" + pairName)
 	require.Equal(t, "Retain", vsc["spec"].(object)["deletionPolicy"], "a restore never removes the snapshot of the backup")
@@ -186,20 +186,20 @@ func TestAClaimWhoseSnapshotCannotBeRestoredIsAnErrorAndNotCreated(t *testing.T)
 		},
 	} {
 		t.Run(want, func(t *testing.T) {
-			s, _ := disks(t)
+			s, _ := newDiskServer(t)
 			b := cutClaim(t)
 			prepare(t, s, b)
-			f := filled(t, s, b, toB(), hurry)
-			require.Contains(t, f.results.Errors.all(), want)
-			require.Contains(t, f.results.Errors.all(), "persistentvolumeclaims b/data: ")
+			f := runFilled(t, s, b, toB(), shortenClaimWait)
+			require.Contains(t, f.results.Errors.allMessages(), want)
+			require.Contains(t, f.results.Errors.allMessages(), "persistentvolumeclaims b/data: ")
 			require.Nil(t, claimSpec(s, "b"))
 			require.Equal(t, 1, f.recorder.Counts().Errors)
 		})
 	}
 	t.Run("the API is not served", func(t *testing.T) {
 		s := kubetest.Start(t)
-		f := filled(t, s, cutClaim(t), toB(), hurry)
-		require.Contains(t, f.results.Errors.all(), "persistentvolumeclaims b/data: CSI snapshot a/velero-data-x7k2p of the claim: the cluster does not serve snapshot.storage.k8s.io/v1")
+		f := runFilled(t, s, cutClaim(t), toB(), shortenClaimWait)
+		require.Contains(t, f.results.Errors.allMessages(), "persistentvolumeclaims b/data: CSI snapshot a/velero-data-x7k2p of the claim: the cluster does not serve snapshot.storage.k8s.io/v1")
 		require.Nil(t, claimSpec(s, "b"))
 	})
 }
@@ -221,16 +221,16 @@ func TestClaimsThatAreNotBound(t *testing.T) {
 		}, `provisioner "other" made no volume`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, d := disks(t)
+			s, d := newDiskServer(t)
 			tt.prepare(s, d)
-			driving(t, d)
-			f := filled(t, s, cutClaim(t), toB(), func(c *restore.Config) {
+			driveUntilEnd(t, d)
+			f := runFilled(t, s, cutClaim(t), toB(), func(c *restore.Config) {
 				if tt.problem != "" {
 					c.ResourceTimeout = 5 * time.Second
 				}
 			})
-			require.Contains(t, f.results.Errors.all(), tt.problem)
-			require.Equal(t, tt.problem != "", f.recorder.Counts().Errors == 1, f.results.Errors.all())
+			require.Contains(t, f.results.Errors.allMessages(), tt.problem)
+			require.Equal(t, tt.problem != "", f.recorder.Counts().Errors == 1, f.results.Errors.allMessages())
 			require.NotNil(t, claimSpec(s, "b"))
 			require.Empty(t, claimSpec(s, "b")["volumeName"])
 		})
@@ -255,7 +255,7 @@ func TestAClaimThatWasReplacedWhileItWaitedIsAnErrorAndItsVolumeIsLeftAlone(t *t
 		"of the same, by a ref": {ref: ref("VolumeSnapshot", pairName, object{}), same: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, _ := disks(t)
+			s, _ := newDiskServer(t)
 			const foreign, claim = "/api/v1/persistentvolumes/foreign", "/api/v1/namespaces/b/persistentvolumeclaims/data"
 			s.Put(foreign, object{"apiVersion": "v1", "kind": "PersistentVolume", "metadata": object{"name": "foreign"},
 				"spec": object{"persistentVolumeReclaimPolicy": "Delete"}})
@@ -281,15 +281,15 @@ func TestAClaimThatWasReplacedWhileItWaitedIsAnErrorAndItsVolumeIsLeftAlone(t *t
 				}
 				return 0, false
 			})
-			f := filled(t, s, cutClaim(t), toB())
+			f := runFilled(t, s, cutClaim(t), toB())
 			policy := s.Object(foreign)["spec"].(object)["persistentVolumeReclaimPolicy"]
 			if tt.same {
-				require.Empty(t, f.results.Errors.all())
+				require.Empty(t, f.results.Errors.allMessages())
 				require.Equal(t, "Retain", policy)
 				require.Equal(t, s.UID(foreign), patched, "no other volume of that name is changed")
 				return
 			}
-			require.Contains(t, f.results.Errors.all(), "claim b/data was replaced: the one in the cluster is not filled from CSI snapshot physical")
+			require.Contains(t, f.results.Errors.allMessages(), "claim b/data was replaced: the one in the cluster is not filled from CSI snapshot physical")
 			require.Equal(t, 1, f.recorder.Counts().Errors)
 			require.Equal(t, "Delete", policy)
 			require.Empty(t, s.Requests("PATCH "+foreign))
@@ -298,40 +298,40 @@ func TestAClaimThatWasReplacedWhileItWaitedIsAnErrorAndItsVolumeIsLeftAlone(t *t
 }
 
 func TestADriverThatIsMissingIsAWarning(t *testing.T) {
-	s, _ := disks(t)
+	s, _ := newDiskServer(t)
 	s.Delete(groupPath + "/volumesnapshotclasses/disks")
-	f := filled(t, s, cutClaim(t), toB(), hurry)
-	require.Contains(t, f.results.Warnings.all(), `neither a CSIDriver nor a VolumeSnapshotClass of driver "disk.example.com"`)
-	require.Contains(t, f.results.Errors.all(), "driver disk.example.com has not made the snapshot ready")
+	f := runFilled(t, s, cutClaim(t), toB(), shortenClaimWait)
+	require.Contains(t, f.results.Warnings.allMessages(), `neither a CSIDriver nor a VolumeSnapshotClass of driver "disk.example.com"`)
+	require.Contains(t, f.results.Errors.allMessages(), "driver disk.example.com has not made the snapshot ready")
 	s.Put("/apis/storage.k8s.io/v1/csidrivers/"+csiDriver, object{"metadata": object{"name": csiDriver}})
-	again := filled(t, s, cutClaim(t), velerov1.RestoreSpec{}, hurry)
-	require.NotContains(t, again.results.Warnings.all(), "CSIDriver")
+	again := runFilled(t, s, cutClaim(t), velerov1.RestoreSpec{}, shortenClaimWait)
+	require.NotContains(t, again.results.Warnings.allMessages(), "CSIDriver")
 }
 
 func TestAClaimThatIsThereIsNotFilled(t *testing.T) {
-	s, _ := disks(t)
+	s, _ := newDiskServer(t)
 	live := object{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": object{"name": "data", "namespace": "a"}, "spec": object{"volumeName": "live"}}
 	s.Put("/api/v1/namespaces/a", object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "a"}})
 	s.Put("/api/v1/namespaces/a/persistentvolumeclaims/data", live)
-	f := filled(t, s, cutClaim(t), velerov1.RestoreSpec{}, hurry)
-	require.Contains(t, f.results.Warnings.all(), `could not restore, PersistentVolumeClaim "data" exists already`)
-	require.Empty(t, f.results.Errors.all())
+	f := runFilled(t, s, cutClaim(t), velerov1.RestoreSpec{}, shortenClaimWait)
+	require.Contains(t, f.results.Warnings.allMessages(), `could not restore, PersistentVolumeClaim "data" exists already`)
+	require.Empty(t, f.results.Errors.allMessages())
 	require.Empty(t, s.Requests("POST "+groupPath))
 	require.Equal(t, object{"volumeName": "live"}, claimSpec(s, "a"))
 }
 
 func TestASnapshotIsRestoredWhateverTheFiltersSay(t *testing.T) {
-	s, d := disks(t)
-	driving(t, d)
-	f := filled(t, s, cutClaim(t), velerov1.RestoreSpec{IncludedResources: []string{"persistentvolumeclaims"}})
-	require.Empty(t, f.results.Errors.all())
+	s, d := newDiskServer(t)
+	driveUntilEnd(t, d)
+	f := runFilled(t, s, cutClaim(t), velerov1.RestoreSpec{IncludedResources: []string{"persistentvolumeclaims"}})
+	require.Empty(t, f.results.Errors.allMessages())
 	require.Equal(t, "as at the cut", d.File(claimSpec(s, "a")["volumeName"].(string)))
 }
 
 // Two snapshots of one name, in two namespaces, must not share a content.
 func TestSnapshotsOfOneNameInTwoNamespaces(t *testing.T) {
-	s, d := disks(t)
-	driving(t, d)
+	s, d := newDiskServer(t)
+	driveUntilEnd(t, d)
 	d.Keep("other", "of another volume")
 	b := cutClaim(t)
 	twin := cutClaim(t)
@@ -350,8 +350,8 @@ func TestSnapshotsOfOneNameInTwoNamespaces(t *testing.T) {
 		}
 		b.items, b.bodies[item.Path] = append(b.items, item), body
 	}
-	f := filled(t, s, b, velerov1.RestoreSpec{})
-	require.Empty(t, f.results.Errors.all())
+	f := runFilled(t, s, b, velerov1.RestoreSpec{})
+	require.Empty(t, f.results.Errors.allMessages())
 	require.Equal(t, "as at the cut", d.File(claimSpec(s, "a")["volumeName"].(string)))
 	require.Equal(t, "of another volume", d.File(claimSpec(s, "z")["volumeName"].(string)))
 }
@@ -362,23 +362,23 @@ func TestNoPairIsMadeTwice(t *testing.T) {
 	for _, blind := range []bool{false, true} {
 		for writes := 1; writes <= 5; writes++ { // namespace, content, snapshot, claim, volume
 			t.Run(fmt.Sprintf("blind %t, death at write %d", blind, writes), func(t *testing.T) {
-				s, d := disks(t)
-				driving(t, d)
-				f := filled(t, s, cutClaim(t), toB(), func(config *restore.Config) {
-					records := first(t, config, func(ctx context.Context, die func(), own *restore.Config) {
+				s, d := newDiskServer(t)
+				driveUntilEnd(t, d)
+				f := runFilled(t, s, cutClaim(t), toB(), func(config *restore.Config) {
+					records := runFirstOwner(t, config, func(ctx context.Context, die func(), own *restore.Config) {
 						var leave func()
-						own.REST, leave = s.Door(dyingAt(ctx, writes, die))
+						own.REST, leave = s.OpenFaultyDoor(dyingAt(ctx, writes, die))
 						defer leave()
 						require.Error(t, restore.Run(ctx, *own))
 					})
-					config.History = &outcome.History{Resumed: true, Blind: true}
+					config.History = &outcome.History{Resumed: true, NoHistory: true}
 					if !blind {
-						replay(t, config, records)
+						replayRecords(t, config, records)
 					}
 				})
-				require.Empty(t, f.results.Errors.all())
-				require.Equal(t, 1, below(s, groupPath+"/volumesnapshotcontents/"))
-				require.Equal(t, 1, below(s, groupPath+"/namespaces/b/volumesnapshots/"))
+				require.Empty(t, f.results.Errors.allMessages())
+				require.Equal(t, 1, countBelow(s, groupPath+"/volumesnapshotcontents/"))
+				require.Equal(t, 1, countBelow(s, groupPath+"/namespaces/b/volumesnapshots/"))
 				require.Equal(t, 1, d.Made())
 				require.Equal(t, "as at the cut", d.File(claimSpec(s, "b")["volumeName"].(string)))
 				require.Equal(t, []string{"b/data(created)"}, f.list["v1/PersistentVolumeClaim"])
@@ -387,8 +387,8 @@ func TestNoPairIsMadeTwice(t *testing.T) {
 	}
 }
 
-// first runs a restore that another holder takes over, and returns the directory of its records.
-func first(t *testing.T, config *restore.Config, do func(ctx context.Context, die func(), own *restore.Config)) (records string) {
+// runFirstOwner runs a restore that another holder takes over, and returns the directory of its records.
+func runFirstOwner(t *testing.T, config *restore.Config, do func(ctx context.Context, die func(), own *restore.Config)) (records string) {
 	t.Helper()
 	own, records := *config, t.TempDir()
 	ctx, die := context.WithCancel(t.Context())
@@ -418,8 +418,8 @@ func dyingAt(ctx context.Context, n int, die func()) kubetest.Fault {
 	}
 }
 
-// below returns how many objects there are below a path.
-func below(s *kubetest.Server, path string) (n int) {
+// countBelow returns how many objects there are below a path.
+func countBelow(s *kubetest.Server, path string) (n int) {
 	for at := range s.Content() {
 		if strings.HasPrefix(at, path) {
 			n++
@@ -430,9 +430,9 @@ func below(s *kubetest.Server, path string) (n int) {
 
 // A restore that is to stop leaves the claims to its successor.
 func TestARestoreThatIsToStopWaitsForNoClaim(t *testing.T) {
-	s, d := disks(t)
-	f := filled(t, s, cutClaim(t), toB(), func(config *restore.Config) {
-		records := first(t, config, func(ctx context.Context, _ func(), own *restore.Config) {
+	s, d := newDiskServer(t)
+	f := runFilled(t, s, cutClaim(t), toB(), func(config *restore.Config) {
+		records := runFirstOwner(t, config, func(ctx context.Context, _ func(), own *restore.Config) {
 			stop := make(chan struct{})
 			end := sync.OnceFunc(func() { close(stop) })
 			s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
@@ -446,10 +446,10 @@ func TestARestoreThatIsToStopWaitsForNoClaim(t *testing.T) {
 			require.Zero(t, own.Recorder.Counts().Errors)
 		})
 		s.Fail(nil)
-		driving(t, d)
-		replay(t, config, records)
+		driveUntilEnd(t, d)
+		replayRecords(t, config, records)
 	})
-	require.Empty(t, f.results.Errors.all())
+	require.Empty(t, f.results.Errors.allMessages())
 	require.Equal(t, "as at the cut", d.File(claimSpec(s, "b")["volumeName"].(string)))
 	require.Len(t, s.Requests("POST /api/v1/namespaces/b/persistentvolumeclaims"), 1)
 }

@@ -22,15 +22,15 @@ const (
 	childPath = "/api/v1/namespaces/a/secrets/child"
 )
 
-// family is an object and one that it owns, into a cluster in which the owner is being deleted.
-func family() *backup {
+// newFamily is an object and one that it owns, into a cluster in which the owner is being deleted.
+func newFamily() *backup {
 	b := &backup{}
-	b.add("configmaps", "v1", "ConfigMap", "a", "owner", object{"data": object{"k": "v"}})
-	b.add("secrets", "v1", "Secret", "a", "child", nil, by("v1", "ConfigMap", "owner", false))
+	b.addObject("configmaps", "v1", "ConfigMap", "a", "owner", object{"data": object{"k": "v"}})
+	b.addObject("secrets", "v1", "Secret", "a", "child", nil, ownerBy("v1", "ConfigMap", "owner", false))
 	return b
 }
 
-func terminating(s *kubetest.Server, paths ...string) {
+func markTerminating(s *kubetest.Server, paths ...string) {
 	s.Put("/api/v1/namespaces/a", object{"metadata": object{"name": "a"}})
 	for _, path := range paths {
 		name := path[strings.LastIndex(path, "/")+1:]
@@ -39,7 +39,7 @@ func terminating(s *kubetest.Server, paths ...string) {
 	}
 }
 
-func refs(s *kubetest.Server, path string) []any {
+func ownerReferencesAt(s *kubetest.Server, path string) []any {
 	out, _ := kubetest.Meta(s.Object(path))["ownerReferences"].([]any)
 	return out
 }
@@ -48,8 +48,8 @@ func refs(s *kubetest.Server, path string) []any {
 // with it, on a restore without errors.
 func TestATerminatingOwnerIsWaitedForAndReplaced(t *testing.T) {
 	s := kubetest.Start(t)
-	b := family()
-	terminating(s, ownerPath)
+	b := newFamily()
+	markTerminating(s, ownerPath)
 	var reads atomic.Int64
 	s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
 		if r.Method == http.MethodGet && r.URL.Path == ownerPath && reads.Add(1) == 2 {
@@ -57,26 +57,26 @@ func TestATerminatingOwnerIsWaitedForAndReplaced(t *testing.T) {
 		}
 		return 0, false
 	})
-	f := run(t, s, b, velerov1.RestoreSpec{})
-	require.Empty(t, f.results.Errors.all())
-	require.Empty(t, f.results.Warnings.all())
+	f := runRestore(t, s, b, velerov1.RestoreSpec{})
+	require.Empty(t, f.results.Errors.allMessages())
+	require.Empty(t, f.results.Warnings.allMessages())
 	require.Equal(t, []string{"a/owner(created)"}, f.list["v1/ConfigMap"])
-	require.Len(t, refs(s, childPath), 1)
-	require.Equal(t, s.UID(ownerPath), refs(s, childPath)[0].(object)["uid"])
+	require.Len(t, ownerReferencesAt(s, childPath), 1)
+	require.Equal(t, s.UID(ownerPath), ownerReferencesAt(s, childPath)[0].(object)["uid"])
 	require.NotEqual(t, "doomed", s.UID(ownerPath))
 }
 
 // Its children are restored without the reference, which is reported.
 func TestAnOwnerThatDoesNotGoAwayIsAnErrorAndNoOwner(t *testing.T) {
 	s := kubetest.Start(t)
-	b := family()
-	terminating(s, ownerPath)
-	f := run(t, s, b, velerov1.RestoreSpec{}, func(c *restore.Config) { c.TerminatingTimeout = 600 * time.Millisecond })
-	require.Equal(t, "configmaps a/owner: one of that name is still being deleted after 600ms", f.results.Errors.all())
-	require.Equal(t, "secrets a/child: owner reference to ConfigMap owner dropped: the owner was not restored", f.results.Warnings.all())
+	b := newFamily()
+	markTerminating(s, ownerPath)
+	f := runRestore(t, s, b, velerov1.RestoreSpec{}, func(c *restore.Config) { c.TerminatingTimeout = 600 * time.Millisecond })
+	require.Equal(t, "configmaps a/owner: one of that name is still being deleted after 600ms", f.results.Errors.allMessages())
+	require.Equal(t, "secrets a/child: owner reference to ConfigMap owner dropped: the owner was not restored", f.results.Warnings.allMessages())
 	require.Equal(t, []string{"a/owner(failed)"}, f.list["v1/ConfigMap"])
 	require.Equal(t, []string{"a/child(created)"}, f.list["v1/Secret"])
-	require.Empty(t, refs(s, childPath))
+	require.Empty(t, ownerReferencesAt(s, childPath))
 }
 
 // Objects that wait hold no place: more of them than there ever are places do not keep others from
@@ -92,14 +92,14 @@ func TestWaitingObjectsHoldNoPlace(t *testing.T) {
 			var paths []string
 			for i := range many {
 				name := fmt.Sprintf("c%03d", i)
-				b.add("configmaps", "v1", "ConfigMap", "a", name, nil)
+				b.addObject("configmaps", "v1", "ConfigMap", "a", name, nil)
 				paths = append(paths, "/api/v1/namespaces/a/configmaps/"+name)
 			}
 			if tt.terminating {
-				terminating(s, paths...)
+				markTerminating(s, paths...)
 			}
-			b.add("deployments.apps", "apps/v1", "Deployment", "b", "webhook", nil)
-			refuse, over := refusing(s, "/configmaps")
+			b.addObject("deployments.apps", "apps/v1", "Deployment", "b", "webhook", nil)
+			refuse, over := refusingWebhook(s, "/configmaps")
 			s.Fail(func(r *http.Request, body map[string]any) (int, bool) {
 				if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/deployments") {
 					over()
@@ -112,22 +112,22 @@ func TestWaitingObjectsHoldNoPlace(t *testing.T) {
 				}
 				return refuse(r, body)
 			})
-			f := run(t, s, b, velerov1.RestoreSpec{}, func(c *restore.Config) {
+			f := runRestore(t, s, b, velerov1.RestoreSpec{}, func(c *restore.Config) {
 				c.TerminatingTimeout, c.ResourceTimeout = time.Minute, time.Minute
 			})
-			require.Empty(t, f.results.Errors.all())
-			require.Empty(t, f.results.Warnings.all())
+			require.Empty(t, f.results.Errors.allMessages())
+			require.Empty(t, f.results.Warnings.allMessages())
 			require.Len(t, f.list["v1/ConfigMap"], many)
 			require.Equal(t, many+1, f.recorder.ByAction()["created"])
 		})
 	}
 }
 
-// refusing is a webhook for the creation of objects of a collection that cannot be reached until
+// refusingWebhook is a webhook for the creation of objects of a collection that cannot be reached until
 // over is called.
-func refusing(s *kubetest.Server, collection string) (refuse kubetest.Fault, over func()) {
+func refusingWebhook(s *kubetest.Server, collection string) (refuse kubetest.Fault, over func()) {
 	var answers atomic.Bool
-	s.Say(http.StatusInternalServerError, `Internal error occurred: failed calling webhook "w.example.com": connection refused`)
+	s.SetFailureText(http.StatusInternalServerError, `Internal error occurred: failed calling webhook "w.example.com": connection refused`)
 	return func(r *http.Request, _ map[string]any) (int, bool) {
 		if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, collection) && !answers.Load() {
 			return http.StatusInternalServerError, false
@@ -139,14 +139,14 @@ func refusing(s *kubetest.Server, collection string) (refuse kubetest.Fault, ove
 func TestAWebhookThatNeverAnswersIsAnErrorOfEachObject(t *testing.T) {
 	s, b := kubetest.Start(t), &backup{}
 	for i := range 5 {
-		b.add("configmaps", "v1", "ConfigMap", "a", fmt.Sprint("c", i), nil)
+		b.addObject("configmaps", "v1", "ConfigMap", "a", fmt.Sprint("c", i), nil)
 	}
-	refuse, _ := refusing(s, "/configmaps")
+	refuse, _ := refusingWebhook(s, "/configmaps")
 	s.Fail(refuse)
-	f := run(t, s, b, velerov1.RestoreSpec{}, func(c *restore.Config) { c.ResourceTimeout = 2 * time.Second })
+	f := runRestore(t, s, b, velerov1.RestoreSpec{}, func(c *restore.Config) { c.ResourceTimeout = 2 * time.Second })
 	require.Equal(t, 5, f.recorder.ByAction()["failed"])
 	require.Equal(t, 5, f.recorder.Counts().Errors)
-	require.Contains(t, f.results.Errors.all(), `failed calling webhook "w.example.com": connection refused (tried for 2s)`)
+	require.Contains(t, f.results.Errors.allMessages(), `failed calling webhook "w.example.com": connection refused (tried for 2s)`)
 	require.LessOrEqual(t, len(s.Requests("POST /api/v1/namespaces/a/configmaps")), 5+5, "one of them at a time is tried again")
 }
 
@@ -156,20 +156,20 @@ func TestNamespacesAndDefinitionsWaitForWebhooks(t *testing.T) {
 	for _, collection := range []string{"/namespaces", "/customresourcedefinitions"} {
 		t.Run(collection, func(t *testing.T) {
 			s, b := kubetest.Start(t), &backup{}
-			crd(b)
-			b.add("namespaces", "v1", "Namespace", "", "a", nil)
-			b.add("widgets.example.com", "example.com/v1", "Widget", "a", "w", nil)
-			b.add("configmaps", "v1", "ConfigMap", "bare", "c", nil)
+			addDefinition(b)
+			b.addObject("namespaces", "v1", "Namespace", "", "a", nil)
+			b.addObject("widgets.example.com", "example.com/v1", "Widget", "a", "w", nil)
+			b.addObject("configmaps", "v1", "ConfigMap", "bare", "c", nil)
 			var refused atomic.Int64
-			s.Say(http.StatusInternalServerError, `failed calling webhook "w.example.com": no endpoints available`)
+			s.SetFailureText(http.StatusInternalServerError, `failed calling webhook "w.example.com": no endpoints available`)
 			s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
 				if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, collection) && refused.Add(1) <= 3 {
 					return http.StatusInternalServerError, false
 				}
 				return 0, false
 			})
-			f := run(t, s, b, velerov1.RestoreSpec{})
-			require.Empty(t, f.results.Errors.all())
+			f := runRestore(t, s, b, velerov1.RestoreSpec{})
+			require.Empty(t, f.results.Errors.allMessages())
 			require.Equal(t, 4, f.recorder.ByAction()["created"])
 		})
 	}
@@ -179,8 +179,8 @@ func TestNamespacesAndDefinitionsWaitForWebhooks(t *testing.T) {
 // elsewhere.
 func TestActionsAreNotRepeatedWithTheCreation(t *testing.T) {
 	s := kubetest.Start(t)
-	b, items := pair()
-	x := asks("a.io/x", items)
+	b, items := newWaitingPair()
+	x := additionalAction("a.io/x", items)
 	var refused atomic.Int64
 	s.Fail(func(r *http.Request, body map[string]any) (int, bool) {
 		if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/configmaps") && refused.Add(1) <= 2 {
@@ -188,10 +188,10 @@ func TestActionsAreNotRepeatedWithTheCreation(t *testing.T) {
 		}
 		return 0, false
 	})
-	f := run(t, s, b, velerov1.RestoreSpec{}, with(t, x))
-	require.Empty(t, f.results.Errors.all())
+	f := runRestore(t, s, b, velerov1.RestoreSpec{}, withActions(t, x))
+	require.Empty(t, f.results.Errors.allMessages())
 	require.Equal(t, 2, f.recorder.ByAction()["created"])
-	require.Equal(t, 1, x.times("ConfigMap a/c"))
+	require.Equal(t, 1, x.timesCalled("ConfigMap a/c"))
 	require.EqualValues(t, 3, refused.Load())
 }
 
@@ -205,7 +205,7 @@ func TestNoVolumeIsMadeAgainForACreationThatIsRepeated(t *testing.T) {
 		}
 		return 0, false
 	})
-	madeAnew(t, s, c, run(t, s, snapshotted(), velerov1.RestoreSpec{}, on(c)))
+	requireRecreated(t, s, c, runRestore(t, s, newSnapshotBackup(), velerov1.RestoreSpec{}, useCloud(c)))
 	require.EqualValues(t, 3, refused.Load())
 }
 
@@ -213,7 +213,7 @@ func TestNoVolumeIsMadeAgainForACreationThatIsRepeated(t *testing.T) {
 // answer) left an object that counted as one from before the restore: skipped, and without the
 // owner references that it was owed.
 func TestWhatWasStoredDespiteAnErrorIsOurs(t *testing.T) {
-	s, b := kubetest.Start(t), widget(1)
+	s, b := kubetest.Start(t), newWidgetBackup(1)
 	var failed atomic.Bool
 	s.Fail(func(r *http.Request, body map[string]any) (int, bool) {
 		if isCreate(r, "secrets") && !failed.Swap(true) {
@@ -223,18 +223,18 @@ func TestWhatWasStoredDespiteAnErrorIsOurs(t *testing.T) {
 		}
 		return 0, false
 	})
-	f := run(t, s, b, velerov1.RestoreSpec{})
-	require.Empty(t, f.results.Errors.all())
+	f := runRestore(t, s, b, velerov1.RestoreSpec{})
+	require.Empty(t, f.results.Errors.allMessages())
 	require.Equal(t, []string{"a/s0(created)"}, f.list["v1/Secret"])
-	require.Len(t, references(s, secretsPath+"/s0"), 1)
-	require.Equal(t, s.UID(widgetPath), references(s, secretsPath+"/s0")[0].(object)["uid"])
+	require.Len(t, ownersAt(s, secretsPath+"/s0"), 1)
+	require.Equal(t, s.UID(widgetPath), ownersAt(s, secretsPath+"/s0")[0].(object)["uid"])
 }
 
 // The same namespace was left without the owner references of the backup, and counted as one that
 // had been there.
 func TestANamespaceStoredDespiteAnErrorIsOurs(t *testing.T) {
 	s, b := kubetest.Start(t), &backup{}
-	b.add("namespaces", "v1", "Namespace", "", "n", nil)
+	b.addObject("namespaces", "v1", "Namespace", "", "n", nil)
 	var failed atomic.Bool
 	s.Fail(func(r *http.Request, body map[string]any) (int, bool) {
 		if isCreate(r, "namespaces") && !failed.Swap(true) {
@@ -244,8 +244,8 @@ func TestANamespaceStoredDespiteAnErrorIsOurs(t *testing.T) {
 		}
 		return 0, false
 	})
-	f := run(t, s, b, velerov1.RestoreSpec{})
-	require.Empty(t, f.results.Errors.all())
+	f := runRestore(t, s, b, velerov1.RestoreSpec{})
+	require.Empty(t, f.results.Errors.allMessages())
 	require.Equal(t, []string{"n(created)"}, f.list["v1/Namespace"])
 }
 
@@ -253,11 +253,11 @@ func TestANamespaceStoredDespiteAnErrorIsOurs(t *testing.T) {
 // and its errors were counted twice.
 func TestAnObjectThatCannotBeKeptWhileItWaitsIsOneError(t *testing.T) {
 	s, b := kubetest.Start(t), &backup{}
-	b.add("configmaps", "v1", "ConfigMap", "a", "c", object{"data": object{"k": strings.Repeat("v", 9<<20)}})
-	refuse, _ := refusing(s, "/configmaps")
+	b.addObject("configmaps", "v1", "ConfigMap", "a", "c", object{"data": object{"k": strings.Repeat("v", 9<<20)}})
+	refuse, _ := refusingWebhook(s, "/configmaps")
 	s.Fail(refuse)
-	f := run(t, s, b, velerov1.RestoreSpec{}, func(c *restore.Config) { c.Dir = t.TempDir() + "/gone" },
-		with(t, change("example.com/any", action.Selector{}, func(*unstructured.Unstructured, map[string]any) {})))
-	require.Contains(t, f.results.Errors.all(), "keep the object while it waits")
+	f := runRestore(t, s, b, velerov1.RestoreSpec{}, func(c *restore.Config) { c.Dir = t.TempDir() + "/gone" },
+		withActions(t, changingAction("example.com/any", action.Selector{}, func(*unstructured.Unstructured, map[string]any) {})))
+	require.Contains(t, f.results.Errors.allMessages(), "keep the object while it waits")
 	require.Equal(t, 1, f.recorder.Counts().Errors)
 }

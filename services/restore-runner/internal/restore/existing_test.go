@@ -16,9 +16,9 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
 )
 
-// leftover is the volume of the backup as its deleted claim left it, and as the backup has it
+// leftoverVolume is the volume of the backup as its deleted claim left it, and as the backup has it
 // otherwise.
-func leftover(phase, policy string) object {
+func leftoverVolume(phase, policy string) object {
 	return object{"apiVersion": "v1", "kind": "PersistentVolume",
 		"metadata": object{"name": "pv", "annotations": object{"pv.kubernetes.io/bound-by-controller": "yes"}},
 		"spec": object{"persistentVolumeReclaimPolicy": policy, "hostPath": object{"path": "old"},
@@ -26,13 +26,13 @@ func leftover(phase, policy string) object {
 		"status": object{"phase": phase}}
 }
 
-func deleting(pv object) object {
+func withDeletion(pv object) object {
 	kubetest.Meta(pv)["deletionTimestamp"] = "2026-01-01T00:00:00Z"
 	return pv
 }
 
-// looked calls do at the n-th read of the volume.
-func looked(s *kubetest.Server, n int, do func()) {
+// atRead calls do at the n-th read of the volume.
+func atRead(s *kubetest.Server, n int, do func()) {
 	looks := 0
 	s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
 		if r.Method == http.MethodGet && r.URL.Path == pvPath {
@@ -44,10 +44,10 @@ func looked(s *kubetest.Server, n int, do func()) {
 	})
 }
 
-func madeAnew(t *testing.T, s *kubetest.Server, c *cloud, f *finished) {
+func requireRecreated(t *testing.T, s *kubetest.Server, c *cloud, f *finishedRestore) {
 	t.Helper()
-	require.Empty(t, f.results.Errors.all())
-	require.Empty(t, f.results.Warnings.all())
+	require.Empty(t, f.results.Errors.allMessages())
+	require.Empty(t, f.results.Warnings.allMessages())
 	require.Len(t, c.made, 1)
 	require.Equal(t, []string{"pv(created)"}, f.list["v1/PersistentVolume"])
 	require.Equal(t, object{"path": "volume-1"}, s.Object(pvPath)["spec"].(object)["hostPath"])
@@ -57,17 +57,17 @@ func madeAnew(t *testing.T, s *kubetest.Server, c *cloud, f *finished) {
 // snapshot.
 func TestAVolumeThatIsGoingAwayIsWaitedFor(t *testing.T) {
 	for name, pv := range map[string]object{
-		"released":                      leftover("Released", "Delete"),
-		"not reclaimed":                 leftover("Failed", "Delete"),
-		"being deleted":                 deleting(leftover("Bound", "Delete")),
-		"being deleted, and kept":       deleting(leftover("Released", "Retain")),
-		"bound to a claim that is gone": leftover("Bound", "Delete"),
+		"released":                      leftoverVolume("Released", "Delete"),
+		"not reclaimed":                 leftoverVolume("Failed", "Delete"),
+		"being deleted":                 withDeletion(leftoverVolume("Bound", "Delete")),
+		"being deleted, and kept":       withDeletion(leftoverVolume("Released", "Retain")),
+		"bound to a claim that is gone": leftoverVolume("Bound", "Delete"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, c := kubetest.Start(t), &cloud{}
 			s.Put(pvPath, pv)
-			looked(s, 3, func() { s.Delete(pvPath) })
-			madeAnew(t, s, c, run(t, s, snapshotted(), velerov1.RestoreSpec{}, on(c)))
+			atRead(s, 3, func() { s.Delete(pvPath) })
+			requireRecreated(t, s, c, runRestore(t, s, newSnapshotBackup(), velerov1.RestoreSpec{}, useCloud(c)))
 		})
 	}
 }
@@ -79,42 +79,42 @@ func TestAVolumeWhoseClaimIsBeingDeletedIsWaitedFor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, c := kubetest.Start(t), &cloud{}
-			s.Put(pvPath, leftover("Bound", "Delete"))
+			s.Put(pvPath, leftoverVolume("Bound", "Delete"))
 			s.Put("/api/v1/namespaces/a", object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "a"}})
 			path := "/api/v1/namespaces/a/persistentvolumeclaims/claim"
 			s.Put(path, object{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": claim})
-			looked(s, 3, func() { s.Delete(pvPath); s.Delete(path) })
-			madeAnew(t, s, c, run(t, s, snapshotted(), velerov1.RestoreSpec{}, on(c)))
+			atRead(s, 3, func() { s.Delete(pvPath); s.Delete(path) })
+			requireRecreated(t, s, c, runRestore(t, s, newSnapshotBackup(), velerov1.RestoreSpec{}, useCloud(c)))
 		})
 	}
 }
 
 func TestAVolumeOfALivingClaimStays(t *testing.T) {
 	s, c := kubetest.Start(t), &cloud{}
-	s.Put(pvPath, leftover("Bound", "Delete"))
+	s.Put(pvPath, leftoverVolume("Bound", "Delete"))
 	s.Put("/api/v1/namespaces/a", object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "a"}})
 	s.Put("/api/v1/namespaces/a/persistentvolumeclaims/claim", object{"apiVersion": "v1", "kind": "PersistentVolumeClaim",
 		"metadata": object{"name": "claim", "namespace": "a", "uid": "old-claim"}, "spec": object{"volumeName": "pv"}})
-	f := run(t, s, snapshotted(), velerov1.RestoreSpec{}, on(c))
+	f := runRestore(t, s, newSnapshotBackup(), velerov1.RestoreSpec{}, useCloud(c))
 	require.Empty(t, c.made)
-	require.Empty(t, f.results.Errors.all())
+	require.Empty(t, f.results.Errors.allMessages())
 	require.Equal(t, []string{"pv(skipped)"}, f.list["v1/PersistentVolume"])
 }
 
 func TestAVolumeThatDoesNotGoAwayIsAnError(t *testing.T) {
 	for want, pv := range map[string]object{
-		`PersistentVolume "pv" is there after 300ms still, and is Released with reclaim policy Delete`: leftover("Released", "Delete"),
-		`PersistentVolume "pv" is there after 300ms still, and is being deleted`:                       deleting(leftover("Bound", "Delete")),
-		`PersistentVolume "pv" exists and is Released with reclaim policy Retain`:                      leftover("Released", "Retain"),
+		`PersistentVolume "pv" is there after 300ms still, and is Released with reclaim policy Delete`: leftoverVolume("Released", "Delete"),
+		`PersistentVolume "pv" is there after 300ms still, and is being deleted`:                       withDeletion(leftoverVolume("Bound", "Delete")),
+		`PersistentVolume "pv" exists and is Released with reclaim policy Retain`:                      leftoverVolume("Released", "Retain"),
 	} {
 		t.Run(want, func(t *testing.T) {
 			s, c := kubetest.Start(t), &cloud{}
 			s.Put(pvPath, pv)
-			f := run(t, s, snapshotted(), velerov1.RestoreSpec{}, on(c), func(config *restore.Config) {
+			f := runRestore(t, s, newSnapshotBackup(), velerov1.RestoreSpec{}, useCloud(c), func(config *restore.Config) {
 				config.TerminatingTimeout = 300 * time.Millisecond
 			})
 			require.Empty(t, c.made)
-			require.Contains(t, f.results.Errors.all(), want)
+			require.Contains(t, f.results.Errors.allMessages(), want)
 			require.Equal(t, []string{"pv(failed)"}, f.list["v1/PersistentVolume"])
 		})
 	}
@@ -127,15 +127,15 @@ func TestAVolumeThatVanishesIsMadeOfItsSnapshot(t *testing.T) {
 		for name, vanish := range map[string]func(s *kubetest.Server){
 			"gone": func(s *kubetest.Server) { s.Delete(pvPath) },
 			"going": func(s *kubetest.Server) {
-				s.Put(pvPath, deleting(leftover("Available", "Delete")))
-				looked(s, 3, func() { s.Delete(pvPath) })
+				s.Put(pvPath, withDeletion(leftoverVolume("Available", "Delete")))
+				atRead(s, 3, func() { s.Delete(pvPath) })
 			},
 		} {
 			t.Run(name+" "+string(policy), func(t *testing.T) {
 				s, c := kubetest.Start(t), &cloud{}
-				s.Put(pvPath, leftover("Available", "Delete"))
-				looked(s, 2, func() { vanish(s) })
-				madeAnew(t, s, c, run(t, s, snapshotted(), velerov1.RestoreSpec{ExistingResourcePolicy: policy}, on(c)))
+				s.Put(pvPath, leftoverVolume("Available", "Delete"))
+				atRead(s, 2, func() { vanish(s) })
+				requireRecreated(t, s, c, runRestore(t, s, newSnapshotBackup(), velerov1.RestoreSpec{ExistingResourcePolicy: policy}, useCloud(c)))
 			})
 		}
 	}
@@ -144,22 +144,22 @@ func TestAVolumeThatVanishesIsMadeOfItsSnapshot(t *testing.T) {
 // A restore that is to stop does not wait until a volume is deleted: its successor does.
 func TestAStopEndsTheWaitForAVolume(t *testing.T) {
 	s, c := kubetest.Start(t), &cloud{}
-	s.Put(pvPath, leftover("Released", "Delete"))
-	f := run(t, s, snapshotted(), velerov1.RestoreSpec{}, on(c), func(config *restore.Config) {
+	s.Put(pvPath, leftoverVolume("Released", "Delete"))
+	f := runRestore(t, s, newSnapshotBackup(), velerov1.RestoreSpec{}, useCloud(c), func(config *restore.Config) {
 		first, stop, records := *config, make(chan struct{}), t.TempDir()
 		first.Stop, first.TerminatingTimeout = stop, time.Hour
 		first.Recorder = outcome.NewRecorder(outcome.NewLog(io.Discard, "velero/r"), config.Clock, 10, t.TempDir())
 		first.Recorder.SetPlan(config.Plan)
 		first.Recorder.Planned(&outcome.Planned{})
 		stored := keepRecords(t, first.Recorder, records)
-		looked(s, 3, func() { close(stop) })
+		atRead(s, 3, func() { close(stop) })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		require.ErrorIs(t, restore.Run(ctx, first), dispatch.ErrStopped)
 		stored()
 		require.Zero(t, first.Recorder.Counts().Errors)
-		looked(s, 3, func() { s.Delete(pvPath) })
-		replay(t, config, records)
+		atRead(s, 3, func() { s.Delete(pvPath) })
+		replayRecords(t, config, records)
 	})
-	madeAnew(t, s, c, f)
+	requireRecreated(t, s, c, f)
 }

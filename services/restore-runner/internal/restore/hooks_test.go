@@ -41,7 +41,7 @@ type node struct {
 func newNode(t *testing.T) *node {
 	t.Helper()
 	n := &node{cluster: kubetest.Start(t), looks: map[string]int{}, busy: map[string]int{}}
-	n.look = func(path string, _ int) { n.start(path, "main", "side") }
+	n.look = func(path string, _ int) { n.startContainers(path, "main", "side") }
 	n.cluster.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
 		if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/pods/") {
 			n.mu.Lock()
@@ -55,21 +55,21 @@ func newNode(t *testing.T) *node {
 	return n
 }
 
-// status sets the status of a Pod.
-func (n *node) status(path string, status object) {
+// setStatus sets the status of a Pod.
+func (n *node) setStatus(path string, status object) {
 	n.cluster.Change(path, func(pod map[string]any) { pod["status"] = status })
 }
 
-// start lets containers run, which are ready.
-func (n *node) start(path string, containers ...string) {
+// startContainers lets containers run, which are ready.
+func (n *node) startContainers(path string, containers ...string) {
 	var all []any
 	for _, name := range containers {
 		all = append(all, object{"name": name, "ready": true, "state": object{"running": object{}}})
 	}
-	n.status(path, object{"phase": "Running", "containerStatuses": all})
+	n.setStatus(path, object{"phase": "Running", "containerStatuses": all})
 }
 
-func (n *node) enter(cmd *podexec.Command) (leave func()) {
+func (n *node) enterCommand(cmd *podexec.Command) (leave func()) {
 	pod := cmd.Namespace + "/" + cmd.Pod
 	n.mu.Lock()
 	n.ran = append(n.ran, pod+" "+cmd.Container+" "+strings.Join(cmd.Args, " "))
@@ -85,7 +85,7 @@ func (n *node) enter(cmd *podexec.Command) (leave func()) {
 
 // Run implements restore.Executor.
 func (n *node) Run(ctx context.Context, cmd *podexec.Command) (podexec.Output, error) {
-	defer n.enter(cmd)()
+	defer n.enterCommand(cmd)()
 	if n.calls != nil {
 		n.calls(cmd.Args[0])
 	}
@@ -99,25 +99,25 @@ func (n *node) Run(ctx context.Context, cmd *podexec.Command) (podexec.Output, e
 	return podexec.Output{Stdout: "done"}, nil
 }
 
-func (n *node) commands() []string {
+func (n *node) ranCommands() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.ran)
 }
 
-func (n *node) exec(c *restore.Config) { c.Exec = n }
+func (n *node) setExec(c *restore.Config) { c.Exec = n }
 
-// pod stores a Pod with containers main and side.
-func (b *backup) pod(namespace, name string, annotations object) {
-	b.add("pods", "v1", "Pod", namespace, name, object{"metadata": object{"annotations": annotations, "labels": object{"app": name}},
+// addPod stores a Pod with containers main and side.
+func (b *backup) addPod(namespace, name string, annotations object) {
+	b.addObject("pods", "v1", "Pod", namespace, name, object{"metadata": object{"annotations": annotations, "labels": object{"app": name}},
 		"spec":   object{"restartPolicy": "OnFailure", "containers": []any{object{"name": "main", "image": "i"}, object{"name": "side", "image": "i"}}},
 		"status": object{"phase": "Running"}})
 }
 
 const postHook = "post.hook.restore.velero.io/"
 
-// hooks are a spec's for Pods of a label; no label is all Pods.
-func hooks(app string, commands ...velerov1.ExecRestoreHook) velerov1.RestoreResourceHookSpec {
+// specHooks are a spec's for Pods of a label; no label is all Pods.
+func specHooks(app string, commands ...velerov1.ExecRestoreHook) velerov1.RestoreResourceHookSpec {
 	set := velerov1.RestoreResourceHookSpec{Name: "h"}
 	if app != "" {
 		set.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
@@ -128,16 +128,16 @@ func hooks(app string, commands ...velerov1.ExecRestoreHook) velerov1.RestoreRes
 	return set
 }
 
-func command(container string, args ...string) velerov1.ExecRestoreHook {
+func execHook(container string, args ...string) velerov1.ExecRestoreHook {
 	return velerov1.ExecRestoreHook{Container: container, Command: args}
 }
 
-func failing(h velerov1.ExecRestoreHook) velerov1.ExecRestoreHook {
+func failingHook(h velerov1.ExecRestoreHook) velerov1.ExecRestoreHook {
 	h.OnError = velerov1.HookErrorModeFail
 	return h
 }
 
-func within(h velerov1.ExecRestoreHook, wait time.Duration) velerov1.ExecRestoreHook {
+func hookWithin(h velerov1.ExecRestoreHook, wait time.Duration) velerov1.ExecRestoreHook {
 	h.WaitTimeout = metav1.Duration{Duration: wait}
 	return h
 }
@@ -150,18 +150,18 @@ func specOf(sets ...velerov1.RestoreResourceHookSpec) velerov1.RestoreSpec {
 // annotations take the place of the spec; names are those of the cluster restored to.
 func TestHooksRunInTheirOrder(t *testing.T) {
 	n, b := newNode(t), &backup{}
-	b.pod("a", "db", nil)
-	b.pod("a", "own", object{postHook + "command": `["own", "x"]`, postHook + "container": "side"})
-	b.add("configmaps", "v1", "ConfigMap", "a", "c", nil)
-	first := hooks("", command("", "one"), command("side", "two"), command("main", "three"))
+	b.addPod("a", "db", nil)
+	b.addPod("a", "own", object{postHook + "command": `["own", "x"]`, postHook + "container": "side"})
+	b.addObject("configmaps", "v1", "ConfigMap", "a", "c", nil)
+	first := specHooks("", execHook("", "one"), execHook("side", "two"), execHook("main", "three"))
 	first.IncludedNamespaces = []string{"b"}
-	elsewhere := hooks("", command("", "never"))
+	elsewhere := specHooks("", execHook("", "never"))
 	elsewhere.IncludedNamespaces = []string{"a"}
 	spec := specOf(first, elsewhere)
 	spec.NamespaceMapping = map[string]string{"a": "b"}
-	f := run(t, n.cluster, b, spec, n.exec)
-	require.Empty(t, f.results.Errors.all()+f.results.Warnings.all())
-	ran := n.commands()
+	f := runRestore(t, n.cluster, b, spec, n.setExec)
+	require.Empty(t, f.results.Errors.allMessages()+f.results.Warnings.allMessages())
+	ran := n.ranCommands()
 	require.Equal(t, []string{"b/own side own x"}, slices.DeleteFunc(slices.Clone(ran), func(s string) bool { return !strings.Contains(s, "own") }))
 	require.Equal(t, []string{"b/db main one", "b/db main three", "b/db side two"}, slices.DeleteFunc(ran, func(s string) bool { return strings.Contains(s, "own") }))
 	require.Equal(t, 1, n.most)
@@ -173,74 +173,74 @@ func TestHooksRunInTheirOrder(t *testing.T) {
 // The container that runs first has its hooks run first.
 func TestHooksFollowTheirContainers(t *testing.T) {
 	n, b := newNode(t), &backup{}
-	b.pod("a", "db", nil)
+	b.addPod("a", "db", nil)
 	n.look = func(path string, _ int) {
-		if len(n.commands()) == 0 {
-			n.start(path, "side")
+		if len(n.ranCommands()) == 0 {
+			n.startContainers(path, "side")
 			return
 		}
-		n.start(path, "main", "side")
+		n.startContainers(path, "main", "side")
 	}
-	run(t, n.cluster, b, specOf(hooks("", command("main", "one"), command("side", "two"))), n.exec)
-	require.Equal(t, []string{"a/db side two", "a/db main one"}, n.commands())
+	runRestore(t, n.cluster, b, specOf(specHooks("", execHook("main", "one"), execHook("side", "two"))), n.setExec)
+	require.Equal(t, []string{"a/db side two", "a/db main one"}, n.ranCommands())
 }
 
 // One hook that waits for readiness makes all hooks of the Pod wait.
 func TestHooksWaitUntilTheContainerIsReady(t *testing.T) {
 	n, b := newNode(t), &backup{}
-	b.pod("a", "db", nil)
+	b.addPod("a", "db", nil)
 	n.look = func(path string, seen int) {
-		if len(n.commands()) > 0 && seen < 3 {
+		if len(n.ranCommands()) > 0 && seen < 3 {
 			t.Error("it was not ready")
 		}
-		n.status(path, object{"phase": "Running", "containerStatuses": []any{
+		n.setStatus(path, object{"phase": "Running", "containerStatuses": []any{
 			object{"name": "main", "ready": seen >= 3, "state": object{"running": object{}}}}})
 	}
-	ready := command("main", "two")
+	ready := execHook("main", "two")
 	ready.WaitForReady = ptr.To(true)
-	f := run(t, n.cluster, b, specOf(hooks("", command("main", "one"), ready)), n.exec)
-	require.Equal(t, []string{"a/db main one", "a/db main two"}, n.commands())
-	require.Empty(t, f.results.Warnings.all())
+	f := runRestore(t, n.cluster, b, specOf(specHooks("", execHook("main", "one"), ready)), n.setExec)
+	require.Equal(t, []string{"a/db main one", "a/db main two"}, n.ranCommands())
+	require.Empty(t, f.results.Warnings.allMessages())
 }
 
 // A Pod whose container starts only when the hook of another has run holds nothing up: not the
 // other Pod, and not the objects behind it.
 func TestAPodWaitsForItsOwnContainersOnly(t *testing.T) {
 	n, b := newNode(t), &backup{}
-	b.pod("a", "late", object{postHook + "command": "late"})
-	b.pod("a", "soon", object{postHook + "command": "soon"})
-	b.add("services", "v1", "Service", "a", "behind", nil)
+	b.addPod("a", "late", object{postHook + "command": "late"})
+	b.addPod("a", "soon", object{postHook + "command": "soon"})
+	b.addObject("services", "v1", "Service", "a", "behind", nil)
 	n.look = func(path string, _ int) {
-		if strings.HasSuffix(path, "/soon") || slices.Contains(n.commands(), "a/soon main soon") && n.cluster.Object("/api/v1/namespaces/a/services/behind") != nil {
-			n.start(path, "main", "side")
+		if strings.HasSuffix(path, "/soon") || slices.Contains(n.ranCommands(), "a/soon main soon") && n.cluster.Object("/api/v1/namespaces/a/services/behind") != nil {
+			n.startContainers(path, "main", "side")
 		}
 	}
-	f := run(t, n.cluster, b, velerov1.RestoreSpec{}, n.exec)
-	require.Equal(t, []string{"a/soon main soon", "a/late main late"}, n.commands())
-	require.Empty(t, f.results.Errors.all()+f.results.Warnings.all())
+	f := runRestore(t, n.cluster, b, velerov1.RestoreSpec{}, n.setExec)
+	require.Equal(t, []string{"a/soon main soon", "a/late main late"}, n.ranCommands())
+	require.Empty(t, f.results.Errors.allMessages()+f.results.Warnings.allMessages())
 }
 
 // Hooks are for Pods that the restore creates.
 func TestPodsThatWereThereRunNoHooks(t *testing.T) {
 	n, b := newNode(t), &backup{}
-	b.pod("a", "db", nil)
+	b.addPod("a", "db", nil)
 	n.cluster.Put("/api/v1/namespaces/a", object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "a"}})
 	n.cluster.Put("/api/v1/namespaces/a/pods/db", object{"apiVersion": "v1", "kind": "Pod", "metadata": object{"name": "db", "namespace": "a"}})
-	f := run(t, n.cluster, b, specOf(hooks("", command("", "never"))), n.exec)
-	require.Empty(t, n.commands())
+	f := runRestore(t, n.cluster, b, specOf(specHooks("", execHook("", "never"))), n.setExec)
+	require.Empty(t, n.ranCommands())
 	require.Zero(t, f.recorder.Counts().Hooks)
 }
 
 // With Continue, which is the default, a failure is a warning and the next hook runs.
 func TestAHookThatFailsIsAWarning(t *testing.T) {
 	n, b := newNode(t), &backup{}
-	b.pod("a", "db", nil)
-	slow := command("main", "hang")
+	b.addPod("a", "db", nil)
+	slow := execHook("main", "hang")
 	slow.ExecTimeout = metav1.Duration{Duration: time.Millisecond}
-	f := run(t, n.cluster, b, specOf(hooks("", command("main", "fail"), slow, command("absent", "x"), command("main", "last"))), n.exec)
-	require.Equal(t, []string{"a/db main fail", "a/db main hang", "a/db main last"}, n.commands())
-	require.Empty(t, f.results.Errors.all())
-	warnings := f.results.Warnings.all()
+	f := runRestore(t, n.cluster, b, specOf(specHooks("", execHook("main", "fail"), slow, execHook("absent", "x"), execHook("main", "last"))), n.setExec)
+	require.Equal(t, []string{"a/db main fail", "a/db main hang", "a/db main last"}, n.ranCommands())
+	require.Empty(t, f.results.Errors.allMessages())
+	warnings := f.results.Warnings.allMessages()
 	for _, want := range []string{
 		`pods a/db: hook ["fail"] in container main (spec.hooks.resources[0].postHooks[0].exec) failed: command terminated with exit code 3`,
 		`hook ["hang"] in container main (spec.hooks.resources[0].postHooks[1].exec) failed: it did not end in time: 1ms`,
@@ -255,20 +255,20 @@ func TestAHookThatFailsIsAWarning(t *testing.T) {
 // With Fail it is an error, and no other hook of the restore begins.
 func TestAFailureEndsAllHooks(t *testing.T) {
 	n, b := newNode(t), &backup{}
-	b.pod("a", "first", nil)
-	b.pod("a", "other", nil)
+	b.addPod("a", "first", nil)
+	b.addPod("a", "other", nil)
 	n.look = func(path string, _ int) {
 		if strings.HasSuffix(path, "/first") {
-			n.start(path, "main")
+			n.startContainers(path, "main")
 		}
 	}
-	f := run(t, n.cluster, b, specOf(hooks("first", failing(command("main", "fail")), command("main", "next")), hooks("other", failing(command("main", "other")))), n.exec)
-	require.Equal(t, []string{"a/first main fail"}, n.commands())
-	errs := f.results.Errors.all()
+	f := runRestore(t, n.cluster, b, specOf(specHooks("first", failingHook(execHook("main", "fail")), execHook("main", "next")), specHooks("other", failingHook(execHook("main", "other")))), n.setExec)
+	require.Equal(t, []string{"a/first main fail"}, n.ranCommands())
+	errs := f.results.Errors.allMessages()
 	require.Contains(t, errs, "exit code 3")
 	require.Contains(t, errs, `pods a/other: hook ["other"] in container main`)
 	require.Contains(t, errs, "it did not run: a hook whose onError is Fail has failed before: pods a/first: spec.hooks.resources[0].postHooks[0].exec")
-	require.Contains(t, f.results.Warnings.all(), `pods a/first: hook ["next"]`)
+	require.Contains(t, f.results.Warnings.allMessages(), `pods a/first: hook ["next"]`)
 	c := f.recorder.Counts()
 	require.Equal(t, []int{3, 3, 2}, []int{c.Hooks, c.HooksFailed, c.Errors})
 }
@@ -277,7 +277,7 @@ func TestAFailureEndsAllHooks(t *testing.T) {
 func TestHooksOfPodsThatWillNeverRunThem(t *testing.T) {
 	const path = "/api/v1/namespaces/a/pods/db"
 	waiting := func(n *node, state object) {
-		n.status(path, object{"phase": "Pending", "containerStatuses": []any{object{"name": "main", "state": state}}})
+		n.setStatus(path, object{"phase": "Pending", "containerStatuses": []any{object{"name": "main", "state": state}}})
 	}
 	for want, tt := range map[string]struct {
 		wait time.Duration
@@ -287,17 +287,17 @@ func TestHooksOfPodsThatWillNeverRunThem(t *testing.T) {
 		"there is another of its name": {0, func(n *node) {
 			n.cluster.Delete(path)
 			n.cluster.Put(path, object{"apiVersion": "v1", "kind": "Pod", "metadata": object{"name": "db", "namespace": "a"}})
-			n.start(path, "main")
+			n.startContainers(path, "main")
 		}},
 		"it is being deleted": {0, func(n *node) {
 			n.cluster.Change(path, func(pod map[string]any) { kubetest.Meta(pod)["deletionTimestamp"] = "2026-01-01T00:00:00Z" })
 		}},
-		"it has ended: Failed: Evicted": {0, func(n *node) { n.status(path, object{"phase": "Failed", "reason": "Evicted"}) }},
+		"it has ended: Failed: Evicted": {0, func(n *node) { n.setStatus(path, object{"phase": "Failed", "reason": "Evicted"}) }},
 		"the container has ended with exit code 0: Completed": {0, func(n *node) {
 			waiting(n, object{"terminated": object{"exitCode": 0.0, "reason": "Completed"}})
 		}},
 		"could not be used within 1ms: the pod is not scheduled: Unschedulable: no node": {time.Millisecond, func(n *node) {
-			n.status(path, object{"phase": "Pending", "conditions": []any{object{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no node"}}})
+			n.setStatus(path, object{"phase": "Pending", "conditions": []any{object{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no node"}}})
 		}},
 		"could not be used within 1ms: it waits: CrashLoopBackOff: back-off": {time.Millisecond, func(n *node) {
 			waiting(n, object{"waiting": object{"reason": "CrashLoopBackOff", "message": "back-off"}})
@@ -306,11 +306,11 @@ func TestHooksOfPodsThatWillNeverRunThem(t *testing.T) {
 	} {
 		t.Run(want, func(t *testing.T) {
 			n, b := newNode(t), &backup{}
-			b.pod("a", "db", nil)
+			b.addPod("a", "db", nil)
 			n.look = func(string, int) { tt.look(n) }
-			f := run(t, n.cluster, b, specOf(hooks("", failing(within(command("main", "never"), tt.wait)))), n.exec)
-			require.Empty(t, n.commands())
-			errs := f.results.Errors.all()
+			f := runRestore(t, n.cluster, b, specOf(specHooks("", failingHook(hookWithin(execHook("main", "never"), tt.wait)))), n.setExec)
+			require.Empty(t, n.ranCommands())
+			errs := f.results.Errors.allMessages()
 			require.Contains(t, errs, `pods a/db: hook ["never"] in container main (spec.hooks.resources[0].postHooks[0].exec) failed: it did not run`)
 			require.Contains(t, errs, want)
 		})
@@ -329,13 +329,13 @@ func TestHooksWithoutAWaitTimeoutEndWithThatOfTheRestore(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, b := newNode(t), &backup{}
-			b.pod("a", "db", tt.annotations)
-			n.look = func(path string, _ int) { n.status(path, object{"phase": "Pending"}) }
-			spec := specOf(hooks("", failing(command("main", "never"))))
+			b.addPod("a", "db", tt.annotations)
+			n.look = func(path string, _ int) { n.setStatus(path, object{"phase": "Pending"}) }
+			spec := specOf(specHooks("", failingHook(execHook("main", "never"))))
 			spec.ItemOperationTimeout.Duration = time.Millisecond
-			f := run(t, n.cluster, b, spec, n.exec)
-			require.Empty(t, n.commands())
-			errs := f.results.Errors.all()
+			f := runRestore(t, n.cluster, b, spec, n.setExec)
+			require.Empty(t, n.ranCommands())
+			errs := f.results.Errors.allMessages()
 			require.Contains(t, errs, `pods a/db: hook ["never"] in container main `+tt.field+` failed: it did not run: its container could not be used within 1ms: `)
 			require.Equal(t, 1, f.recorder.Counts().HooksFailed)
 		})
@@ -354,19 +354,19 @@ func (c *later) Now() time.Time { return c.RealClock.Now().Add(time.Duration(c.b
 // waitTimeout counts them.
 func TestADefaultWaitDoesNotCountTheHooksBefore(t *testing.T) {
 	n, b, clk := newNode(t), &backup{}, &later{}
-	b.pod("a", "db", nil)
+	b.addPod("a", "db", nil)
 	n.look = func(path string, seen int) {
 		if seen < 4 {
-			n.start(path, "main")
+			n.startContainers(path, "main")
 			return
 		}
-		n.start(path, "main", "side") // which could not be used when the hooks in main had run
+		n.startContainers(path, "main", "side") // which could not be used when the hooks in main had run
 	}
 	n.calls = func(string) { clk.by.Add(int64(5 * time.Hour)) }
-	spec := specOf(hooks("", command("main", "one"), within(command("main", "never"), time.Hour), command("main", "two"), command("side", "three")))
-	f := runAt(t, clk, n.cluster, b, spec, n.exec)
-	require.Equal(t, []string{"a/db main one", "a/db main two", "a/db side three"}, n.commands())
-	require.Contains(t, f.results.Warnings.all(), `hook ["never"] in container main (spec.hooks.resources[0].postHooks[1].exec) failed: it did not run: hooks before it took longer than its 1h0m0s`)
+	spec := specOf(specHooks("", execHook("main", "one"), hookWithin(execHook("main", "never"), time.Hour), execHook("main", "two"), execHook("side", "three")))
+	f := runAt(t, clk, n.cluster, b, spec, n.setExec)
+	require.Equal(t, []string{"a/db main one", "a/db main two", "a/db side three"}, n.ranCommands())
+	require.Contains(t, f.results.Warnings.allMessages(), `hook ["never"] in container main (spec.hooks.resources[0].postHooks[1].exec) failed: it did not run: hooks before it took longer than its 1h0m0s`)
 	require.Equal(t, 1, f.recorder.Counts().HooksFailed)
 }
 
@@ -374,10 +374,10 @@ func TestADefaultWaitDoesNotCountTheHooksBefore(t *testing.T) {
 // place.
 func TestAnnotationsThatCannotBeUsed(t *testing.T) {
 	n, b := newNode(t), &backup{}
-	b.pod("a", "db", object{postHook + "command": "x", postHook + "wait-timeout": "soon"})
-	f := run(t, n.cluster, b, specOf(hooks("", command("", "never"))), n.exec)
-	require.Empty(t, n.commands())
-	require.Contains(t, f.results.Errors.all(), "no hook is run in it: annotation "+postHook+`wait-timeout: "soon"`)
+	b.addPod("a", "db", object{postHook + "command": "x", postHook + "wait-timeout": "soon"})
+	f := runRestore(t, n.cluster, b, specOf(specHooks("", execHook("", "never"))), n.setExec)
+	require.Empty(t, n.ranCommands())
+	require.Contains(t, f.results.Errors.allMessages(), "no hook is run in it: annotation "+postHook+`wait-timeout: "soon"`)
 	c := f.recorder.Counts()
 	require.Equal(t, []int{1, 1, 1}, []int{c.Hooks, c.HooksFailed, c.Errors})
 }
@@ -386,17 +386,17 @@ func TestAnnotationsThatCannotBeUsed(t *testing.T) {
 func TestHooksOfManyPods(t *testing.T) {
 	n, b := newNode(t), &backup{}
 	for i := range 40 {
-		b.pod("a", "p"+string(rune('a'+i/26))+string(rune('a'+i%26)), nil)
+		b.addPod("a", "p"+string(rune('a'+i/26))+string(rune('a'+i%26)), nil)
 	}
 	n.look = func(path string, seen int) {
 		if seen > int(path[len(path)-1])%3 {
-			n.start(path, "main", "side")
+			n.startContainers(path, "main", "side")
 		}
 	}
-	f := run(t, n.cluster, b, specOf(hooks("", command("main", "one"), command("side", "two"))), n.exec)
-	require.Len(t, n.commands(), 80)
+	f := runRestore(t, n.cluster, b, specOf(specHooks("", execHook("main", "one"), execHook("side", "two"))), n.setExec)
+	require.Len(t, n.ranCommands(), 80)
 	require.Equal(t, 1, n.most)
-	require.Empty(t, f.results.Warnings.all())
+	require.Empty(t, f.results.Warnings.allMessages())
 }
 
 // hasty is a clock that advances a minute with every reading.
@@ -412,15 +412,15 @@ func (c *hasty) Now() time.Time {
 // A Pod that is waited for is in the log, once.
 func TestTheLogHasWhatAHookWaitsFor(t *testing.T) {
 	n, b := newNode(t), &backup{}
-	b.pod("a", "db", nil)
+	b.addPod("a", "db", nil)
 	n.look = func(path string, seen int) {
-		n.status(path, object{"phase": "Pending", "containerStatuses": []any{object{"name": "main", "state": object{"waiting": object{"reason": "ImagePullBackOff"}}}}})
+		n.setStatus(path, object{"phase": "Pending", "containerStatuses": []any{object{"name": "main", "state": object{"waiting": object{"reason": "ImagePullBackOff"}}}}})
 		if seen > 3 {
-			n.start(path, "main")
+			n.startContainers(path, "main")
 		}
 	}
-	f := runAt(t, &hasty{}, n.cluster, b, specOf(hooks("", command("main", "one"))), n.exec)
-	require.Equal(t, []string{"a/db main one"}, n.commands())
+	f := runAt(t, &hasty{}, n.cluster, b, specOf(specHooks("", execHook("main", "one"))), n.setExec)
+	require.Equal(t, []string{"a/db main one"}, n.ranCommands())
 	var said []string
 	f.eachRecord(t, func(rec *outcome.Record) {
 		for _, line := range rec.Log {
@@ -436,15 +436,15 @@ func TestTheLogHasWhatAHookWaitsFor(t *testing.T) {
 // Pod.
 func TestWithoutRecordsNoHookIsRunTwice(t *testing.T) {
 	n, b := newNode(t), &backup{}
-	b.pod("a", "db", nil)
-	spec := specOf(hooks("", failing(command("main", "one"))))
-	run(t, n.cluster, b, spec, n.exec)
-	blind := func(c *restore.Config) { c.History = &outcome.History{Resumed: true, Blind: true} }
-	f := run(t, n.cluster, b, spec, n.exec, blind)
-	require.Equal(t, []string{"a/db main one"}, n.commands())
-	require.Contains(t, f.results.Errors.all(), "which is not run again: how it ended is not known")
+	b.addPod("a", "db", nil)
+	spec := specOf(specHooks("", failingHook(execHook("main", "one"))))
+	runRestore(t, n.cluster, b, spec, n.setExec)
+	blind := func(c *restore.Config) { c.History = &outcome.History{Resumed: true, NoHistory: true} }
+	f := runRestore(t, n.cluster, b, spec, n.setExec, blind)
+	require.Equal(t, []string{"a/db main one"}, n.ranCommands())
+	require.Contains(t, f.results.Errors.allMessages(), "which is not run again: how it ended is not known")
 
 	n.cluster.Delete("/api/v1/namespaces/a/pods/db")
-	run(t, n.cluster, b, spec, n.exec, blind)
-	require.Len(t, n.commands(), 2, "a Pod that this holder created")
+	runRestore(t, n.cluster, b, spec, n.setExec, blind)
+	require.Len(t, n.ranCommands(), 2, "a Pod that this holder created")
 }

@@ -55,7 +55,7 @@ func (c *namespaceCreator) CreateAll(ctx context.Context) error {
 	stored := c.Workers.Open(c.Plan.Of(plan.NamespaceObject))
 	var first, mergedInto []int32
 	for _, v := range stored {
-		if _, ok := c.Plan.Rival(v); ok {
+		if _, ok := c.Plan.RivalBefore(v); ok {
 			mergedInto = append(mergedInto, v)
 		} else {
 			first = append(first, v)

@@ -15,9 +15,9 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
 )
 
-// objects is the last pass: everything but definitions and namespaces, as its predecessors in the
+// objectRestorer is the last pass: everything but definitions and namespaces, as its predecessors in the
 // graph of the plan are done.
-type objects struct {
+type objectRestorer struct {
 	plan       *plan.Plan
 	recorder   *outcome.Recorder
 	loader     *object.Loader
@@ -26,7 +26,7 @@ type objects struct {
 	pending    *actions.PendingStore
 	namespaces *namespaceCreator
 	services   *flight.APIServices
-	creation   *creation
+	creation   *objectCreation
 	finisher   *flight.Finisher
 	workers    *flight.WorkerPool
 	reset      *reset.Options
@@ -34,10 +34,10 @@ type objects struct {
 }
 
 // restoreAll restores every object.
-func (p *objects) restoreAll(ctx context.Context) error {
+func (p *objectRestorer) restoreAll(ctx context.Context) error {
 	work := dispatch.Work{
 		Do: func(ctx context.Context, v int32) (wait *dispatch.Wait) {
-			p.workers.WaitForRoom(ctx, func() { wait = p.restore(ctx, v) })
+			p.workers.WaitForRoom(ctx, func() { wait = p.restoreObject(ctx, v) })
 			if wait == nil || !wait.Wake {
 				p.retrier.Passed(v)
 			}
@@ -58,14 +58,14 @@ func (p *objects) restoreAll(ctx context.Context) error {
 	return dispatch.Run(ctx, p.plan.Graph(), work)
 }
 
-// restore restores one object that is neither a definition nor a Namespace. It is called again for
+// restoreObject restores one object that is neither a definition nor a Namespace. It is called again for
 // one that had to wait.
-func (p *objects) restore(ctx context.Context, v int32) *dispatch.Wait {
+func (p *objectRestorer) restoreObject(ctx context.Context, v int32) *dispatch.Wait {
 	s := p.pending.Resume(v, p.recorder)
 	if s.Wait == nil {
 		p.namespaces.Prepare(ctx, v)
 	}
-	if wait, over := p.reachable(ctx, v, s); over {
+	if wait, over := p.checkReachable(ctx, v, s); over {
 		return wait
 	}
 	o, err := p.loader.Load(ctx, v)
@@ -87,9 +87,9 @@ func (p *objects) restore(ctx context.Context, v int32) *dispatch.Wait {
 	return p.createOrWait(ctx, s, o)
 }
 
-// reachable finds out whether there is a place for an object in the cluster. over reports that it
+// checkReachable finds out whether there is a place for an object in the cluster. over reports that it
 // waits for that, or has its outcome.
-func (p *objects) reachable(ctx context.Context, v int32, s *actions.PendingState) (wait *dispatch.Wait, over bool) {
+func (p *objectRestorer) checkReachable(ctx context.Context, v int32, s *actions.PendingState) (wait *dispatch.Wait, over bool) {
 	err := p.retrier.Expired(v)
 	if reason := p.namespaces.Targets.Lost(p.plan.Target(v)); err == nil && reason != "" {
 		err = fmt.Errorf("namespace %q: %s", p.plan.Target(v), reason)
@@ -105,7 +105,7 @@ func (p *objects) reachable(ctx context.Context, v int32, s *actions.PendingStat
 		p.retrier.Passed(v)
 		return nil, false
 	}
-	if wait = p.waiter(v).Wait(err); wait == nil {
+	if wait = p.waiterFor(v).Wait(err); wait == nil {
 		p.finisher.Fail(ctx, s.Entry, v, err)
 		return nil, true
 	}
@@ -116,12 +116,12 @@ func (p *objects) reachable(ctx context.Context, v int32, s *actions.PendingStat
 	return wait, true
 }
 
-func (p *objects) waiter(v int32) object.DelayWaiter {
+func (p *objectRestorer) waiterFor(v int32) object.DelayWaiter {
 	return object.DelayWaiter{Retrier: p.retrier, Vertex: v}
 }
 
 // createOrWait creates the normalized object, with the volume it needs, or has it wait.
-func (p *objects) createOrWait(ctx context.Context, s *actions.PendingState, o *object.Object) *dispatch.Wait {
+func (p *objectRestorer) createOrWait(ctx context.Context, s *actions.PendingState, o *object.Object) *dispatch.Wait {
 	mark := s.Entry.Mark()
 	for again := true; again; {
 		err := p.creation.volumes.Provision(ctx, o)
@@ -129,17 +129,17 @@ func (p *objects) createOrWait(ctx context.Context, s *actions.PendingState, o *
 			err = p.creation.claims.Fill(ctx, s.Entry, o)
 		}
 		if err == nil {
-			again, err = p.creation.create(ctx, s, o)
+			again, err = p.creation.createObject(ctx, s, o)
 		}
 		if err == nil {
 			continue
 		}
-		var refused *refusal
+		var refused *orderRefusedError
 		if errors.As(err, &refused) {
-			return p.yield(ctx, o.Node, s, refused)
+			return p.yieldToOwners(ctx, o.Node, s, refused)
 		}
 		var wait *dispatch.Wait
-		if wait, err = p.pending.Delay(ctx, o.Node, s, p.waiter(o.Node), err, mark); wait != nil {
+		if wait, err = p.pending.Delay(ctx, o.Node, s, p.waiterFor(o.Node), err, mark); wait != nil {
 			return wait
 		}
 		p.finisher.Fail(ctx, s.Entry, o.Node, err)

@@ -23,15 +23,15 @@ const (
 	secretsPath = "/api/v1/namespaces/a/secrets"
 )
 
-// widget is a backup of a custom resource with some Secrets that it owns.
-func widget(secrets int) *backup {
+// newWidgetBackup is a backup of a custom resource with some Secrets that it owns.
+func newWidgetBackup(secrets int) *backup {
 	b := &backup{}
-	crd(b)
-	b.add("widgets.example.com", "example.com/v1", "Widget", "a", "w", object{"spec": object{"size": 1.0}})
+	addDefinition(b)
+	b.addObject("widgets.example.com", "example.com/v1", "Widget", "a", "w", object{"spec": object{"size": 1.0}})
 	for i := range secrets {
-		owner := by("example.com/v1", "Widget", "w", true)
+		owner := ownerBy("example.com/v1", "Widget", "w", true)
 		owner["blockOwnerDeletion"] = true
-		b.add("secrets", "v1", "Secret", "a", fmt.Sprint("s", i), object{"data": object{"password": "c3RvcmVk"}}, owner)
+		b.addObject("secrets", "v1", "Secret", "a", fmt.Sprint("s", i), object{"data": object{"password": "c3RvcmVk"}}, owner)
 	}
 	return b
 }
@@ -40,7 +40,7 @@ func isCreate(r *http.Request, resource string) bool {
 	return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/"+resource)
 }
 
-func references(s *kubetest.Server, path string) []any {
+func ownersAt(s *kubetest.Server, path string) []any {
 	meta, _ := s.Object(path)["metadata"].(object)
 	refs, _ := meta["ownerReferences"].([]any)
 	return refs
@@ -49,10 +49,10 @@ func references(s *kubetest.Server, path string) []any {
 // With the owner first, an operator that makes what it does not find replaced the stored Secrets of
 // live databases by new ones.
 func TestAnOperatorFindsTheStoredObjects(t *testing.T) {
-	s, b := kubetest.Start(t), widget(5)
-	b.add("secrets", "v1", "Secret", "a", "unowned", object{"data": object{"password": "c3RvcmVk"}})
-	b.add("persistentvolumeclaims", "v1", "PersistentVolumeClaim", "a", "data-db-0", nil)
-	b.add("statefulsets.apps", "apps/v1", "StatefulSet", "a", "db", nil)
+	s, b := kubetest.Start(t), newWidgetBackup(5)
+	b.addObject("secrets", "v1", "Secret", "a", "unowned", object{"data": object{"password": "c3RvcmVk"}})
+	b.addObject("persistentvolumeclaims", "v1", "PersistentVolumeClaim", "a", "data-db-0", nil)
+	b.addObject("statefulsets.apps", "apps/v1", "StatefulSet", "a", "db", nil)
 	s.Serve("apps/v1", "statefulsets", "StatefulSet", true)
 	var mu sync.Mutex // the owners come at once
 	reconciled := 0
@@ -69,15 +69,15 @@ func TestAnOperatorFindsTheStoredObjects(t *testing.T) {
 		}
 		return 0, false
 	})
-	f := run(t, s, b, velerov1.RestoreSpec{})
+	f := runRestore(t, s, b, velerov1.RestoreSpec{})
 	require.Equal(t, 2, reconciled)
-	require.Empty(t, f.results.Errors.all())
-	require.Empty(t, f.results.Warnings.all())
+	require.Empty(t, f.results.Errors.allMessages())
+	require.Empty(t, f.results.Warnings.allMessages())
 	for i := range 5 {
 		path := fmt.Sprint(secretsPath, "/s", i)
 		require.Equal(t, object{"password": "c3RvcmVk"}, s.Object(path)["data"])
 		require.Equal(t, []any{object{"apiVersion": "example.com/v1", "kind": "Widget", "name": "w", "uid": s.UID(widgetPath), "controller": true, "blockOwnerDeletion": true}},
-			references(s, path))
+			ownersAt(s, path))
 	}
 	require.Empty(t, s.Requests("GET "+widgetPath), "in a namespace that the restore made there is no owner to look for")
 	require.Empty(t, s.Requests("GET "+secretsPath), "nothing but the restore touched them")
@@ -88,12 +88,12 @@ func TestAnOperatorFindsTheStoredObjects(t *testing.T) {
 func TestTheObjectsOfOneOwnerArePatchedAtATime(t *testing.T) {
 	const owners, owned = 8, 4
 	s, b := kubetest.Start(t), &backup{}
-	crd(b)
+	addDefinition(b)
 	for i := range owners {
 		owner := fmt.Sprint("w", i)
-		b.add("widgets.example.com", "example.com/v1", "Widget", "a", owner, nil)
+		b.addObject("widgets.example.com", "example.com/v1", "Widget", "a", owner, nil)
 		for j := range owned {
-			b.add("secrets", "v1", "Secret", "a", fmt.Sprint(owner, "-", j), nil, by("example.com/v1", "Widget", owner, true))
+			b.addObject("secrets", "v1", "Secret", "a", fmt.Sprint(owner, "-", j), nil, ownerBy("example.com/v1", "Widget", owner, true))
 		}
 	}
 	var mu sync.Mutex
@@ -107,7 +107,7 @@ func TestTheObjectsOfOneOwnerArePatchedAtATime(t *testing.T) {
 		}
 		return 0, false
 	})
-	run(t, s, b, velerov1.RestoreSpec{})
+	runRestore(t, s, b, velerov1.RestoreSpec{})
 	require.Len(t, patched, owners*owned)
 	require.Len(t, slices.Compact(patched), owners)
 }
@@ -115,7 +115,7 @@ func TestTheObjectsOfOneOwnerArePatchedAtATime(t *testing.T) {
 // A live owner comes before its dependants in any order: its controller must not read them
 // without their owner reference. It is read once, not once per object.
 func TestDependantsOfALiveOwnerAreCreatedWithTheReference(t *testing.T) {
-	s, b := kubetest.Start(t), widget(8)
+	s, b := kubetest.Start(t), newWidgetBackup(8)
 	s.Put("/api/v1/namespaces/a", object{"metadata": object{"name": "a"}})
 	s.Put(widgetPath, object{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": object{"name": "w", "namespace": "a"}, "spec": object{"size": 2.0}})
 	var mu sync.Mutex
@@ -128,16 +128,16 @@ func TestDependantsOfALiveOwnerAreCreatedWithTheReference(t *testing.T) {
 		}
 		return 0, false
 	})
-	run(t, s, b, velerov1.RestoreSpec{})
+	runRestore(t, s, b, velerov1.RestoreSpec{})
 	require.Zero(t, without)
 	require.Empty(t, s.Requests("PATCH "+secretsPath))
-	require.Equal(t, s.UID(widgetPath), references(s, secretsPath+"/s7")[0].(object)["uid"])
+	require.Equal(t, s.UID(widgetPath), ownersAt(s, secretsPath+"/s7")[0].(object)["uid"])
 	require.Len(t, s.Requests("GET "+widgetPath), 2, "one look, and one when it could not be created")
 }
 
 // The garbage collector removes a terminating owner, and with it everything that refers to it.
 func TestATerminatingObjectIsNoOwner(t *testing.T) {
-	s, b := kubetest.Start(t), widget(1)
+	s, b := kubetest.Start(t), newWidgetBackup(1)
 	s.Put("/api/v1/namespaces/a", object{"metadata": object{"name": "a"}})
 	s.Put(widgetPath, object{"apiVersion": "example.com/v1", "kind": "Widget",
 		"metadata": object{"name": "w", "namespace": "a", "deletionTimestamp": "2026-01-01T00:00:00Z"}})
@@ -150,15 +150,15 @@ func TestATerminatingObjectIsNoOwner(t *testing.T) {
 		}
 		return 0, false
 	})
-	f := run(t, s, b, velerov1.RestoreSpec{})
-	require.Empty(t, f.results.Errors.all())
-	require.Equal(t, s.UID(widgetPath), references(s, secretsPath+"/s0")[0].(object)["uid"])
+	f := runRestore(t, s, b, velerov1.RestoreSpec{})
+	require.Empty(t, f.results.Errors.allMessages())
+	require.Equal(t, s.UID(widgetPath), ownersAt(s, secretsPath+"/s0")[0].(object)["uid"])
 }
 
 // A merge patch of the whole list took away what controllers had added between the creation and the
 // patch.
 func TestReferencesOfControllersAreKept(t *testing.T) {
-	s, b := kubetest.Start(t), widget(1)
+	s, b := kubetest.Start(t), newWidgetBackup(1)
 	other := object{"apiVersion": "example.com/v1", "kind": "Gadget", "name": "g", "uid": "theirs"}
 	adds := 2
 	s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
@@ -174,9 +174,9 @@ func TestReferencesOfControllersAreKept(t *testing.T) {
 		}
 		return 0, false
 	})
-	f := run(t, s, b, velerov1.RestoreSpec{})
-	require.Empty(t, f.results.Errors.all())
-	refs := references(s, secretsPath+"/s0")
+	f := runRestore(t, s, b, velerov1.RestoreSpec{})
+	require.Empty(t, f.results.Errors.allMessages())
+	refs := ownersAt(s, secretsPath+"/s0")
 	require.Len(t, refs, 2)
 	require.Equal(t, other, refs[0])
 	require.Equal(t, s.UID(widgetPath), refs[1].(object)["uid"])
@@ -205,7 +205,7 @@ func TestADependantThatCannotTakeItsReferenceIsANote(t *testing.T) {
 		}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, b := kubetest.Start(t), widget(1)
+			s, b := kubetest.Start(t), newWidgetBackup(1)
 			var once sync.Once
 			s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
 				if r.Method == http.MethodPatch && strings.HasPrefix(r.URL.Path, secretsPath) {
@@ -213,10 +213,10 @@ func TestADependantThatCannotTakeItsReferenceIsANote(t *testing.T) {
 				}
 				return 0, false
 			})
-			f := run(t, s, b, velerov1.RestoreSpec{})
-			require.Empty(t, f.results.Errors.all())
-			require.Empty(t, f.results.Warnings.all())
-			require.Len(t, references(s, secretsPath+"/s0"), tt.want)
+			f := runRestore(t, s, b, velerov1.RestoreSpec{})
+			require.Empty(t, f.results.Errors.allMessages())
+			require.Empty(t, f.results.Warnings.allMessages())
+			require.Len(t, ownersAt(s, secretsPath+"/s0"), tt.want)
 		})
 	}
 }
@@ -226,9 +226,9 @@ func TestADependantThatCannotTakeItsReferenceIsANote(t *testing.T) {
 func TestWhatIsRefusedWithoutItsOwnerComesAfterIt(t *testing.T) {
 	for _, actions := range []bool{false, true} {
 		t.Run(fmt.Sprint("actions ", actions), func(t *testing.T) {
-			s, b := kubetest.Start(t), widget(2)
+			s, b := kubetest.Start(t), newWidgetBackup(2)
 			s.Serve("admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", false)
-			b.add("validatingwebhookconfigurations.admissionregistration.k8s.io", "admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "", "hook", nil)
+			b.addObject("validatingwebhookconfigurations.admissionregistration.k8s.io", "admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "", "hook", nil)
 			s.Fail(func(r *http.Request, body map[string]any) (int, bool) {
 				if isCreate(r, "secrets") && kubetest.Meta(body)["ownerReferences"] == nil {
 					return http.StatusForbidden, false
@@ -243,14 +243,14 @@ func TestWhatIsRefusedWithoutItsOwnerComesAfterIt(t *testing.T) {
 				}}
 			change := func(*restore.Config) {}
 			if actions {
-				change = with(t, marks)
+				change = withActions(t, marks)
 			}
-			f := run(t, s, b, velerov1.RestoreSpec{}, change)
-			require.Empty(t, f.results.Errors.all())
-			require.Empty(t, f.results.Warnings.all())
-			require.Equal(t, s.UID(widgetPath), references(s, secretsPath+"/s1")[0].(object)["uid"])
+			f := runRestore(t, s, b, velerov1.RestoreSpec{}, change)
+			require.Empty(t, f.results.Errors.allMessages())
+			require.Empty(t, f.results.Warnings.allMessages())
+			require.Equal(t, s.UID(widgetPath), ownersAt(s, secretsPath+"/s1")[0].(object)["uid"])
 			if actions {
-				require.Equal(t, 1, marks.times("Secret a/s1"), marks.seen)
+				require.Equal(t, 1, marks.timesCalled("Secret a/s1"), marks.seen)
 				require.Equal(t, true, s.Object(secretsPath + "/s1")["marked"])
 			}
 			posts := s.Requests("POST ")
@@ -263,15 +263,15 @@ func TestWhatIsRefusedWithoutItsOwnerComesAfterIt(t *testing.T) {
 // An object that a dead runner made before its owner existed counts as created, and its owner
 // exists by now: it was created without the reference.
 func TestATakenOverObjectGetsTheReferenceThatItLacks(t *testing.T) {
-	s, b := kubetest.Start(t), widget(1)
+	s, b := kubetest.Start(t), newWidgetBackup(1)
 	mine := []any{object{"manager": "holdfast-restore-uid", "operation": "Update"}}
 	s.Put("/api/v1/namespaces/a", object{"metadata": object{"name": "a"}})
 	s.Put(widgetPath, object{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": object{"name": "w", "managedFields": mine}})
 	s.Put(secretsPath+"/s0", object{"metadata": object{"name": "s0", "managedFields": mine}})
-	f := run(t, s, b, velerov1.RestoreSpec{}, func(c *restore.Config) { c.UID, c.History = "uid", &outcome.History{Resumed: true} })
-	require.Empty(t, f.results.Errors.all())
+	f := runRestore(t, s, b, velerov1.RestoreSpec{}, func(c *restore.Config) { c.UID, c.History = "uid", &outcome.History{Resumed: true} })
+	require.Empty(t, f.results.Errors.allMessages())
 	require.Equal(t, []string{"a/s0(created)"}, f.list["v1/Secret"])
-	require.Len(t, references(s, secretsPath+"/s0"), 1)
+	require.Len(t, ownersAt(s, secretsPath+"/s0"), 1)
 }
 
 // A CertificateRequest, Order or Workflow that comes back without its status runs once more, and
@@ -281,36 +281,36 @@ func TestRunsAreLeftOutUnlessAskedFor(t *testing.T) {
 		t.Run("asked "+asked, func(t *testing.T) {
 			s, b := kubetest.Start(t), &backup{}
 			s.Serve("argoproj.io/v1alpha1", "workflows", "Workflow", true)
-			b.add("workflows.argoproj.io", "argoproj.io/v1alpha1", "Workflow", "a", "build", nil)
-			b.add("pods", "v1", "Pod", "a", "step", nil, by("argoproj.io/v1alpha1", "Workflow", "build", true))
+			b.addObject("workflows.argoproj.io", "argoproj.io/v1alpha1", "Workflow", "a", "build", nil)
+			b.addObject("pods", "v1", "Pod", "a", "step", nil, ownerBy("argoproj.io/v1alpha1", "Workflow", "build", true))
 			runs, err := restoreorder.ParseRuns(asked)
 			require.NoError(t, err)
-			f := run(t, s, b, velerov1.RestoreSpec{}, func(c *restore.Config) { c.Runs = runs })
-			require.Empty(t, f.results.Errors.all())
+			f := runRestore(t, s, b, velerov1.RestoreSpec{}, func(c *restore.Config) { c.Runs = runs })
+			require.Empty(t, f.results.Errors.allMessages())
 			require.Equal(t, []string{"a/step(skipped)"}, f.list["v1/Pod"], "it would run on without its workflow, or beside the steps of the new one")
 			if asked != "" {
 				require.Equal(t, []string{"a/build(created)"}, f.list["argoproj.io/v1alpha1/Workflow"])
 				return
 			}
 			require.Equal(t, []string{"a/build(skipped)"}, f.list["argoproj.io/v1alpha1/Workflow"])
-			require.Contains(t, f.results.Warnings.all(), "holdfast.io/run-again")
+			require.Contains(t, f.results.Warnings.allMessages(), "holdfast.io/run-again")
 		})
 	}
 }
 
 // What is refused with its owner, too, is an error, and is not tried indefinitely.
 func TestWhatIsRefusedAnywayIsAnError(t *testing.T) {
-	s, b := kubetest.Start(t), widget(1)
+	s, b := kubetest.Start(t), newWidgetBackup(1)
 	s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
 		if isCreate(r, "secrets") {
 			return http.StatusUnprocessableEntity, false
 		}
 		return 0, false
 	})
-	f := run(t, s, b, velerov1.RestoreSpec{})
+	f := runRestore(t, s, b, velerov1.RestoreSpec{})
 	require.Equal(t, 1, f.recorder.Counts().Errors)
-	require.Contains(t, f.results.Errors.all(), "secrets a/s0: ")
-	require.Empty(t, f.results.Warnings.all())
+	require.Contains(t, f.results.Errors.allMessages(), "secrets a/s0: ")
+	require.Empty(t, f.results.Warnings.allMessages())
 }
 
 // With OwnerReferencesPermissionEnforcement the API server refuses blockOwnerDeletion to who may
@@ -318,8 +318,8 @@ func TestWhatIsRefusedAnywayIsAnError(t *testing.T) {
 func TestWithoutTheRightToBlockOwnersTheReferenceIsWrittenAllTheSame(t *testing.T) {
 	for name, live := range map[string]bool{"at creation": true, "by a patch": false} {
 		t.Run(name, func(t *testing.T) {
-			s, b := kubetest.Start(t), widget(1)
-			s.Say(http.StatusForbidden, "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on")
+			s, b := kubetest.Start(t), newWidgetBackup(1)
+			s.SetFailureText(http.StatusForbidden, "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on")
 			if live {
 				s.Put("/api/v1/namespaces/a", object{"metadata": object{"name": "a"}})
 				s.Put(widgetPath, object{"metadata": object{"name": "w"}})
@@ -330,11 +330,11 @@ func TestWithoutTheRightToBlockOwnersTheReferenceIsWrittenAllTheSame(t *testing.
 				}
 				return 0, false
 			})
-			f := run(t, s, b, velerov1.RestoreSpec{})
-			require.Empty(t, f.results.Errors.all())
-			require.Contains(t, f.results.Warnings.all(), "blockOwnerDeletion of its owner references is left out")
+			f := runRestore(t, s, b, velerov1.RestoreSpec{})
+			require.Empty(t, f.results.Errors.allMessages())
+			require.Contains(t, f.results.Warnings.allMessages(), "blockOwnerDeletion of its owner references is left out")
 			require.Equal(t, []any{object{"apiVersion": "example.com/v1", "kind": "Widget", "name": "w", "uid": s.UID(widgetPath), "controller": true}},
-				references(s, secretsPath+"/s0"))
+				ownersAt(s, secretsPath+"/s0"))
 		})
 	}
 }

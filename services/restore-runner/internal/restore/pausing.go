@@ -31,7 +31,7 @@ func Resume(ctx context.Context, config Config) error {
 	if err != nil {
 		return err
 	}
-	r := &resumer{recorder: config.Recorder, existing: &object.LiveReader{Client: client, Manager: apply.ManagerOf(config.UID)}}
+	r := &pauseResumer{recorder: config.Recorder, existing: &object.LiveReader{Client: client, Manager: apply.ManagerOf(config.UID)}}
 	return dispatch.Run(ctx, dispatch.Independent(len(paused)), dispatch.Work{
 		Do:      func(ctx context.Context, i int32) *dispatch.Wait { r.resumeOne(ctx, paused[i]); return nil },
 		Weight:  func(int32) int64 { return 0 },
@@ -40,14 +40,14 @@ func Resume(ctx context.Context, config Config) error {
 	})
 }
 
-// resumer ends the pauses of a restore.
-type resumer struct {
+// pauseResumer ends the pauses of a restore.
+type pauseResumer struct {
 	recorder *outcome.Recorder
 	existing *object.LiveReader
 }
 
 // resumeOne ends the pause of one object.
-func (r *resumer) resumeOne(ctx context.Context, p *outcome.Paused) {
+func (r *pauseResumer) resumeOne(ctx context.Context, p *outcome.Paused) {
 	e := r.recorder.Begin(outcome.General)
 	failpoint.Hit("restore-runner/before-mark-back")
 	err := r.bringBack(ctx, p)
@@ -68,7 +68,7 @@ func (r *resumer) resumeOne(ctx context.Context, p *outcome.Paused) {
 
 // bringBack gives the mark of an object its value in the backup, if this restore made the object
 // and it exists.
-func (r *resumer) bringBack(ctx context.Context, p *outcome.Paused) error {
+func (r *pauseResumer) bringBack(ctx context.Context, p *outcome.Paused) error {
 	var last error
 	for range resumeTries {
 		live, err := r.existing.Get(ctx, p.Target)

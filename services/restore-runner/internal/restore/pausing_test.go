@@ -20,9 +20,9 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
 )
 
-// pausable is a backup of a Widget, which its operator lets be paused, with some Secrets.
-func pausable(secrets int) *backup {
-	b := widget(secrets)
+// newPausableBackup is a backup of a Widget, which its operator lets be paused, with some Secrets.
+func newPausableBackup(secrets int) *backup {
+	b := newWidgetBackup(secrets)
 	b.pauses = pause.Rules{{Group: "example.com", Kind: "Widget", Field: "spec.paused", Value: true}}
 	return b
 }
@@ -31,7 +31,7 @@ func pausable(secrets int) *backup {
 // mark as in the backup: dependants came before it, without the reference, whether it could be
 // paused or not.
 func TestAPausedOwnerComesFirstAndIsResumedAtTheEnd(t *testing.T) {
-	s, b := kubetest.Start(t), pausable(3)
+	s, b := kubetest.Start(t), newPausableBackup(3)
 	var mu sync.Mutex
 	var created, resumed, last any
 	unowned, patches := 0, 0
@@ -49,9 +49,9 @@ func TestAPausedOwnerComesFirstAndIsResumedAtTheEnd(t *testing.T) {
 		}
 		return 0, false
 	})
-	f := run(t, s, b, velerov1.RestoreSpec{})
-	require.Empty(t, f.results.Errors.all())
-	require.Empty(t, f.results.Warnings.all())
+	f := runRestore(t, s, b, velerov1.RestoreSpec{})
+	require.Empty(t, f.results.Errors.allMessages())
+	require.Empty(t, f.results.Warnings.allMessages())
 	require.Equal(t, object{"size": 1.0, "paused": true}, created)
 	require.Zero(t, unowned)
 	require.Equal(t, created, resumed, "it was paused until then")
@@ -67,31 +67,31 @@ func TestAPausedOwnerComesFirstAndIsResumedAtTheEnd(t *testing.T) {
 
 // What was paused in the backup stays paused.
 func TestAnOwnerThatIsPausedInTheBackupStaysSo(t *testing.T) {
-	s, b := kubetest.Start(t), pausable(1)
-	b.add("widgets.example.com", "example.com/v1", "Widget", "a", "off", object{"spec": object{"paused": true}})
-	f := run(t, s, b, velerov1.RestoreSpec{})
-	require.Empty(t, f.results.Errors.all())
+	s, b := kubetest.Start(t), newPausableBackup(1)
+	b.addObject("widgets.example.com", "example.com/v1", "Widget", "a", "off", object{"spec": object{"paused": true}})
+	f := runRestore(t, s, b, velerov1.RestoreSpec{})
+	require.Empty(t, f.results.Errors.allMessages())
 	require.Equal(t, object{"paused": true}, s.Object("/apis/example.com/v1/namespaces/a/widgets/off")["spec"])
 }
 
 // A runner that dies after the creation leaves a paused object; how its mark was is nowhere but in
 // the records.
 func TestAnOwnerIsDurablyRecordedBeforeItIsCreatedPaused(t *testing.T) {
-	s, b := kubetest.Start(t), pausable(1)
+	s, b := kubetest.Start(t), newPausableBackup(1)
 	b.records = t.TempDir()
 	known := false
 	s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
 		if isCreate(r, "widgets") {
-			known = strings.Contains(stored(t, b.records), `"back":{"spec":{"paused":null}}`)
+			known = strings.Contains(storedRecords(t, b.records), `"back":{"spec":{"paused":null}}`)
 		}
 		return 0, false
 	})
-	run(t, s, b, velerov1.RestoreSpec{})
+	runRestore(t, s, b, velerov1.RestoreSpec{})
 	require.True(t, known)
 }
 
-// stored is the text of all records in a directory.
-func stored(t *testing.T, dir string) string {
+// storedRecords is the text of all records in a directory.
+func storedRecords(t *testing.T, dir string) string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*"))
 	require.NoError(t, err)
@@ -113,29 +113,29 @@ func stored(t *testing.T, dir string) string {
 func TestALiveOwnerIsNotPaused(t *testing.T) {
 	for name, policy := range map[string]velerov1.PolicyType{"leave": "", "update": velerov1.PolicyTypeUpdate} {
 		t.Run(name, func(t *testing.T) {
-			s, b := kubetest.Start(t), pausable(1)
+			s, b := kubetest.Start(t), newPausableBackup(1)
 			s.Put("/api/v1/namespaces/a", object{"metadata": object{"name": "a"}})
 			s.Put(widgetPath, object{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": object{"name": "w", "namespace": "a"}, "spec": object{"size": 1.0}})
-			f := run(t, s, b, velerov1.RestoreSpec{ExistingResourcePolicy: policy})
-			require.Empty(t, f.results.Warnings.all(), "it is as in the backup")
+			f := runRestore(t, s, b, velerov1.RestoreSpec{ExistingResourcePolicy: policy})
+			require.Empty(t, f.results.Warnings.allMessages(), "it is as in the backup")
 			require.Equal(t, object{"size": 1.0}, s.Object(widgetPath)["spec"])
-			require.Len(t, references(s, secretsPath+"/s0"), 1)
+			require.Len(t, ownersAt(s, secretsPath+"/s0"), 1)
 		})
 	}
 }
 
 // What cannot be resumed stays paused, which the user has to know.
 func TestAnOwnerThatCannotBeResumedIsAnError(t *testing.T) {
-	s, b := kubetest.Start(t), pausable(1)
+	s, b := kubetest.Start(t), newPausableBackup(1)
 	s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
 		if r.Method == http.MethodPatch && r.URL.Path == widgetPath {
 			return http.StatusForbidden, false
 		}
 		return 0, false
 	})
-	f := run(t, s, b, velerov1.RestoreSpec{})
+	f := runRestore(t, s, b, velerov1.RestoreSpec{})
 	require.Equal(t, 1, f.recorder.Counts().Errors)
-	require.Contains(t, f.results.Errors.all(), "widgets.example.com a/w is still paused")
+	require.Contains(t, f.results.Errors.allMessages(), "widgets.example.com a/w is still paused")
 	require.Len(t, f.recorder.Paused(), 1, "another attempt may resume it")
 }
 
@@ -143,7 +143,7 @@ func TestAnOwnerThatCannotBeResumedIsAnError(t *testing.T) {
 func TestWhatCouldNotBeResumedIsTriedAgain(t *testing.T) {
 	for name, status := range map[string]int{"refused again": http.StatusForbidden, "allowed now": 0} {
 		t.Run(name, func(t *testing.T) {
-			s, b := kubetest.Start(t), pausable(1)
+			s, b := kubetest.Start(t), newPausableBackup(1)
 			first := true
 			s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
 				if r.Method != http.MethodPatch || r.URL.Path != widgetPath {
@@ -155,7 +155,7 @@ func TestWhatCouldNotBeResumedIsTriedAgain(t *testing.T) {
 				}
 				return status, false
 			})
-			f := run(t, s, b, velerov1.RestoreSpec{})
+			f := runRestore(t, s, b, velerov1.RestoreSpec{})
 			require.Len(t, f.recorder.Paused(), 1)
 			require.NoError(t, restore.Resume(t.Context(), restore.Config{UID: restoreUID, Recorder: f.recorder, REST: s.Config(), Clock: clock.RealClock{}}))
 			require.Equal(t, 1, f.recorder.Counts().Errors)
@@ -173,15 +173,15 @@ func TestAnObjectOfSomebodyElseIsNotResumed(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, b := kubetest.Start(t), pausable(1)
+			s, b := kubetest.Start(t), newPausableBackup(1)
 			s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
 				if r.Method == http.MethodPatch && r.URL.Path == widgetPath {
 					change(s)
 				}
 				return 0, false
 			})
-			f := run(t, s, b, velerov1.RestoreSpec{})
-			require.Empty(t, f.results.Errors.all())
+			f := runRestore(t, s, b, velerov1.RestoreSpec{})
+			require.Empty(t, f.results.Errors.allMessages())
 			require.Empty(t, f.recorder.Paused())
 			if live := s.Object(widgetPath); live != nil {
 				require.Equal(t, object{"paused": true}, live["spec"])
@@ -199,18 +199,18 @@ func TestWhatAPausedOwnerWouldMakeIsRestored(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, b := kubetest.Start(t), &backup{pauses: pauses}
 			s.Serve("postgresql.cnpg.io/v1", "clusters", "Cluster", true)
-			b.add("clusters.postgresql.cnpg.io", "postgresql.cnpg.io/v1", "Cluster", "a", "db", nil)
-			owner := by("postgresql.cnpg.io/v1", "Cluster", "db", true)
-			b.add("pods", "v1", "Pod", "a", "db-1", nil, owner)
-			b.add("persistentvolumeclaims", "v1", "PersistentVolumeClaim", "a", "db-1", nil, owner)
-			f := run(t, s, b, velerov1.RestoreSpec{})
-			require.Empty(t, f.results.Errors.all())
+			b.addObject("clusters.postgresql.cnpg.io", "postgresql.cnpg.io/v1", "Cluster", "a", "db", nil)
+			owner := ownerBy("postgresql.cnpg.io/v1", "Cluster", "db", true)
+			b.addObject("pods", "v1", "Pod", "a", "db-1", nil, owner)
+			b.addObject("persistentvolumeclaims", "v1", "PersistentVolumeClaim", "a", "db-1", nil, owner)
+			f := runRestore(t, s, b, velerov1.RestoreSpec{})
+			require.Empty(t, f.results.Errors.allMessages())
 			want, refs := "a/db-1(created)", 1
 			if pauses == nil {
 				want, refs = "a/db-1(skipped)", 0
 			}
 			require.Equal(t, []string{want}, f.list["v1/Pod"])
-			require.Len(t, references(s, "/api/v1/namespaces/a/persistentvolumeclaims/db-1"), refs)
+			require.Len(t, ownersAt(s, "/api/v1/namespaces/a/persistentvolumeclaims/db-1"), refs)
 			annotations, _ := kubetest.Meta(s.Object("/apis/postgresql.cnpg.io/v1/namespaces/a/clusters/db"))["annotations"].(object)
 			require.NotContains(t, annotations, "cnpg.io/reconciliationLoop")
 		})

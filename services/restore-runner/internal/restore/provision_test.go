@@ -70,18 +70,18 @@ func (c *cloud) SetVolumeID(_ context.Context, pv *action.Object, id string) (*a
 	return action.FromContent(u.Object), nil
 }
 
-func on(c *cloud) func(*restore.Config) {
+func useCloud(c *cloud) func(*restore.Config) {
 	return func(config *restore.Config) { config.Snapshotters = c }
 }
 
-// snapshotted is a backup of a claim whose volume has a snapshot.
-func snapshotted() *backup {
+// newSnapshotBackup is a backup of a claim whose volume has a snapshot.
+func newSnapshotBackup() *backup {
 	b, iops := &backup{}, int64(300)
-	b.add("persistentvolumes", "v1", "PersistentVolume", "", "pv", object{
+	b.addObject("persistentvolumes", "v1", "PersistentVolume", "", "pv", object{
 		"metadata": object{"annotations": object{"pv.kubernetes.io/bound-by-controller": "yes"}},
 		"spec": object{"persistentVolumeReclaimPolicy": "Delete", "hostPath": object{"path": "old"},
 			"claimRef": object{"namespace": "a", "name": "claim", "uid": "old-claim", "resourceVersion": "3"}}})
-	b.add("persistentvolumeclaims", "v1", "PersistentVolumeClaim", "a", "claim", object{"spec": object{"volumeName": "pv"}})
+	b.addObject("persistentvolumeclaims", "v1", "PersistentVolumeClaim", "a", "claim", object{"spec": object{"volumeName": "pv"}})
 	b.snapshots = []nativesnapshot.Snapshot{{
 		Spec:   nativesnapshot.Spec{Location: "main", PersistentVolumeName: "pv", VolumeType: "fast", VolumeAZ: "z1", VolumeIOPS: &iops},
 		Status: nativesnapshot.Status{ProviderSnapshotID: "snap", Phase: nativesnapshot.PhaseCompleted}}}
@@ -92,9 +92,9 @@ const pvPath = "/api/v1/persistentvolumes/pv"
 
 func TestAVolumeIsMadeOfItsSnapshot(t *testing.T) {
 	s, c := kubetest.Start(t), &cloud{}
-	f := run(t, s, snapshotted(), velerov1.RestoreSpec{NamespaceMapping: map[string]string{"a": "b"}}, on(c))
-	require.Empty(t, f.results.Errors.all())
-	require.Empty(t, f.results.Warnings.all())
+	f := runRestore(t, s, newSnapshotBackup(), velerov1.RestoreSpec{NamespaceMapping: map[string]string{"a": "b"}}, useCloud(c))
+	require.Empty(t, f.results.Errors.allMessages())
+	require.Empty(t, f.results.Warnings.allMessages())
 	require.Equal(t, []string{"snap in z1, fast, 300"}, c.made)
 	require.Equal(t, []string{"pv(created)"}, f.list["v1/PersistentVolume"])
 	require.Equal(t, object{"persistentVolumeReclaimPolicy": "Delete", "hostPath": object{"path": "volume-1"},
@@ -105,10 +105,10 @@ func TestAVolumeIsMadeOfItsSnapshot(t *testing.T) {
 func TestAVolumeThatIsThereIsNotMadeAgain(t *testing.T) {
 	s, c := kubetest.Start(t), &cloud{}
 	s.Put(pvPath, object{"apiVersion": "v1", "kind": "PersistentVolume", "metadata": object{"name": "pv"}, "spec": object{"hostPath": object{"path": "live"}}})
-	f := run(t, s, snapshotted(), velerov1.RestoreSpec{}, on(c))
+	f := runRestore(t, s, newSnapshotBackup(), velerov1.RestoreSpec{}, useCloud(c))
 	require.Empty(t, c.made)
 	require.Equal(t, object{"hostPath": object{"path": "live"}}, s.Object(pvPath)["spec"])
-	require.Contains(t, f.results.Warnings.all(), `could not restore, PersistentVolume "pv" exists already`)
+	require.Contains(t, f.results.Warnings.allMessages(), `could not restore, PersistentVolume "pv" exists already`)
 }
 
 func TestAVolumeThatCannotBeMadeIsAnError(t *testing.T) {
@@ -118,12 +118,12 @@ func TestAVolumeThatCannotBeMadeIsAnError(t *testing.T) {
 		`VolumeSnapshotLocation "lost": not found`:                                                                   {},
 	} {
 		t.Run(want, func(t *testing.T) {
-			s, b := kubetest.Start(t), snapshotted()
+			s, b := kubetest.Start(t), newSnapshotBackup()
 			if strings.Contains(want, "lost") {
 				b.snapshots[0].Spec.Location = "lost"
 			}
-			f := run(t, s, b, velerov1.RestoreSpec{}, on(c))
-			require.Contains(t, f.results.Errors.all(), want)
+			f := runRestore(t, s, b, velerov1.RestoreSpec{}, useCloud(c))
+			require.Contains(t, f.results.Errors.allMessages(), want)
 			require.Equal(t, []string{"pv(failed)"}, f.list["v1/PersistentVolume"])
 			require.Nil(t, s.Object(pvPath))
 		})
@@ -143,7 +143,7 @@ func TestNoVolumeIsMadeTwice(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, c := kubetest.Start(t), &cloud{}
-			f := run(t, s, snapshotted(), velerov1.RestoreSpec{}, on(c), func(config *restore.Config) {
+			f := runRestore(t, s, newSnapshotBackup(), velerov1.RestoreSpec{}, useCloud(c), func(config *restore.Config) {
 				ctx, die := context.WithCancel(t.Context())
 				first, records := *config, t.TempDir()
 				if tt.during {
@@ -161,26 +161,26 @@ func TestNoVolumeIsMadeTwice(t *testing.T) {
 				require.Nil(t, s.Object(pvPath))
 				c.during = nil
 				if tt.blind {
-					config.History = &outcome.History{Resumed: true, Blind: true}
+					config.History = &outcome.History{Resumed: true, NoHistory: true}
 					return
 				}
-				replay(t, config, records)
+				replayRecords(t, config, records)
 			})
 			require.Len(t, c.made, 1)
 			if tt.unclear {
-				require.Contains(t, f.results.Errors.all(), "the runner ended around CreateVolumeFromSnapshot")
+				require.Contains(t, f.results.Errors.allMessages(), "the runner ended around CreateVolumeFromSnapshot")
 				require.Nil(t, s.Object(pvPath))
 				return
 			}
-			require.Empty(t, f.results.Errors.all())
+			require.Empty(t, f.results.Errors.allMessages())
 			require.Equal(t, object{"path": "volume-1"}, s.Object(pvPath)["spec"].(object)["hostPath"])
 		})
 	}
 }
 
-// replay makes config that of who takes a restore over with the records of these directories, one
+// replayRecords makes config that of who takes a restore over with the records of these directories, one
 // for each holder.
-func replay(t *testing.T, config *restore.Config, records ...string) {
+func replayRecords(t *testing.T, config *restore.Config, records ...string) {
 	t.Helper()
 	config.History = &outcome.History{Resumed: true}
 	for _, dir := range records {
@@ -240,7 +240,7 @@ func (p *starting) CreateVolume(ctx context.Context, snapshot, zone string, v ac
 // A stop while the plugin starts leaves the volume to the successor: nothing was sent.
 func TestAStopWhileThePluginStartsCostsNoVolume(t *testing.T) {
 	s, c := kubetest.Start(t), &cloud{}
-	f := run(t, s, snapshotted(), velerov1.RestoreSpec{}, func(config *restore.Config) {
+	f := runRestore(t, s, newSnapshotBackup(), velerov1.RestoreSpec{}, func(config *restore.Config) {
 		first, stop, records := *config, make(chan struct{}), t.TempDir()
 		plugin := &starting{cloud: c, stop: func() { close(stop) }}
 		first.Stop, first.Snapshotters = stop, plugin
@@ -254,18 +254,18 @@ func TestAStopWhileThePluginStartsCostsNoVolume(t *testing.T) {
 		stored()
 		require.Equal(t, 1, plugin.prepared)
 		require.Zero(t, first.Recorder.Counts().Errors)
-		replay(t, config, records)
+		replayRecords(t, config, records)
 		config.Snapshotters = &starting{cloud: c}
 	})
-	madeAnew(t, s, c, f)
+	requireRecreated(t, s, c, f)
 }
 
 // A plugin that does not start is an error, and asked for no volume.
 func TestAPluginThatDoesNotStartIsAnError(t *testing.T) {
 	s, c := kubetest.Start(t), &cloud{}
-	f := run(t, s, snapshotted(), velerov1.RestoreSpec{}, func(config *restore.Config) { config.Snapshotters = &broken{cloud: c} })
+	f := runRestore(t, s, newSnapshotBackup(), velerov1.RestoreSpec{}, func(config *restore.Config) { config.Snapshotters = &broken{cloud: c} })
 	require.Empty(t, c.made)
-	require.Contains(t, f.results.Errors.all(), `volume from snapshot "snap": Init: no region`)
+	require.Contains(t, f.results.Errors.allMessages(), `volume from snapshot "snap": Init: no region`)
 }
 
 // broken cannot be configured.

@@ -44,14 +44,14 @@ func (w *waiter) Ready(ctx context.Context, items []action.Item, _ *action.Resto
 	return w.ready(ctx, items)
 }
 
-func (w *waiter) questions() [][]action.Item {
+func (w *waiter) askedQuestions() [][]action.Item {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.asked
 }
 
-// waits is an action that has objects, named as Identity does, wait for others to be ready.
-func waits(timeout time.Duration, additional map[string][]action.Item, ready func(context.Context, []action.Item) (bool, error)) *waiter {
+// waitingAction is an action that has objects, named as Identity does, wait for others to be ready.
+func waitingAction(timeout time.Duration, additional map[string][]action.Item, ready func(context.Context, []action.Item) (bool, error)) *waiter {
 	return &waiter{ready: ready, fake: &fake{name: "a.io/wait", execute: func(o, _ *action.Object) (action.RestoreResult, error) {
 		id, err := o.Identity()
 		items, ok := additional[id.String()]
@@ -61,8 +61,8 @@ func waits(timeout time.Duration, additional map[string][]action.Item, ready fun
 
 var begun = time.Unix(1_800_000_000, 0)
 
-// recorded returns when each object got its outcome, in seconds since begun.
-func (f *finished) recorded(t *testing.T) map[string]float64 {
+// recordedTimes returns when each object got its outcome, in seconds since begun.
+func (f *finishedRestore) recordedTimes(t *testing.T) map[string]float64 {
 	t.Helper()
 	out := map[string]float64{}
 	f.eachRecord(t, func(rec *outcome.Record) {
@@ -74,7 +74,7 @@ func (f *finished) recorded(t *testing.T) map[string]float64 {
 }
 
 // eachRecord calls do with each record, in their order.
-func (f *finished) eachRecord(t *testing.T, do func(*outcome.Record)) {
+func (f *finishedRestore) eachRecord(t *testing.T, do func(*outcome.Record)) {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(f.records, "*.gz"))
 	require.NoError(t, err)
@@ -97,11 +97,11 @@ func (f *finished) eachRecord(t *testing.T, do func(*outcome.Record)) {
 
 var secretS = action.Item{GroupResource: secrets, Namespace: "a", Name: "s"}
 
-// pair is an object that waits for a Secret.
-func pair() (*backup, map[string][]action.Item) {
+// newWaitingPair is an object that waits for a Secret.
+func newWaitingPair() (*backup, map[string][]action.Item) {
 	b := &backup{}
-	b.add("configmaps", "v1", "ConfigMap", "a", "c", nil)
-	b.add("secrets", "v1", "Secret", "a", "s", nil)
+	b.addObject("configmaps", "v1", "ConfigMap", "a", "c", nil)
+	b.addObject("secrets", "v1", "Secret", "a", "s", nil)
 	return b, map[string][]action.Item{"ConfigMap a/c": {secretS}}
 }
 
@@ -130,9 +130,9 @@ func TestAnObjectWaitsUntilItsAdditionalItemsAreReady(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := kubetest.Start(t)
-			b, items := pair()
+			b, items := newWaitingPair()
 			clk := clocktesting.NewFakeClock(begun)
-			w := waits(tt.timeout, items, func(context.Context, []action.Item) (bool, error) {
+			w := waitingAction(tt.timeout, items, func(context.Context, []action.Item) (bool, error) {
 				assert.NotNil(t, s.Object("/api/v1/namespaces/a/secrets/s"), "asked before the item was restored")
 				assert.Nil(t, s.Object("/api/v1/namespaces/a/configmaps/c"), "asked after the object was restored")
 				ready, err := tt.ready(int(clk.Since(begun).Seconds()))
@@ -141,15 +141,15 @@ func TestAnObjectWaitsUntilItsAdditionalItemsAreReady(t *testing.T) {
 				}
 				return ready, err
 			})
-			f := runAt(t, clk, s, b, velerov1.RestoreSpec{}, with(t, w))
+			f := runAt(t, clk, s, b, velerov1.RestoreSpec{}, withActions(t, w))
 			require.Equal(t, []string{"a/c(created)"}, f.list["v1/ConfigMap"])
-			require.Contains(t, f.results.Errors.all(), tt.err)
+			require.Contains(t, f.results.Errors.allMessages(), tt.err)
 			require.Equal(t, tt.err != "", f.recorder.Counts().Errors == 1)
 			require.Equal(t, tt.err == "", f.recorder.Counts().Errors == 0)
-			require.InDelta(t, tt.after, f.recorded(t)["configmaps c"], 0.001)
-			require.Len(t, w.questions(), max(1, min(int(tt.after), 60))+map[bool]int{true: 1}[tt.after > 0 && !strings.Contains(tt.err, "not ready")])
-			require.Equal(t, []action.Item{secretS}, w.questions()[0])
-			require.Equal(t, 1, w.times("ConfigMap a/c"))
+			require.InDelta(t, tt.after, f.recordedTimes(t)["configmaps c"], 0.001)
+			require.Len(t, w.askedQuestions(), max(1, min(int(tt.after), 60))+map[bool]int{true: 1}[tt.after > 0 && !strings.Contains(tt.err, "not ready")])
+			require.Equal(t, []action.Item{secretS}, w.askedQuestions()[0])
+			require.Equal(t, 1, w.timesCalled("ConfigMap a/c"))
 		})
 	}
 }
@@ -168,41 +168,41 @@ func TestAQuestionWhoseProcessDiedIsRepeated(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := kubetest.Start(t)
-			b, items := pair()
+			b, items := newWaitingPair()
 			clk := clocktesting.NewFakeClock(begun)
 			asked := 0
-			w := waits(0, items, func(context.Context, []action.Item) (bool, error) {
+			w := waitingAction(0, items, func(context.Context, []action.Item) (bool, error) {
 				clk.Step(time.Second)
 				if asked++; asked <= tt.deaths {
 					return false, died
 				}
 				return true, nil
 			})
-			collateral := func(c *restore.Config) { c.Collateral = func(err error) bool { return errors.Is(err, died) } }
-			f := runAt(t, clk, s, b, velerov1.RestoreSpec{}, with(t, w), collateral)
+			collateral := func(c *restore.Config) { c.IsProcessCrash = func(err error) bool { return errors.Is(err, died) } }
+			f := runAt(t, clk, s, b, velerov1.RestoreSpec{}, withActions(t, w), collateral)
 			require.Equal(t, []string{"a/c(created)"}, f.list["v1/ConfigMap"])
-			require.Contains(t, f.results.Errors.all(), tt.err)
+			require.Contains(t, f.results.Errors.allMessages(), tt.err)
 			require.Equal(t, tt.err == "", f.recorder.Counts().Errors == 0)
-			require.Len(t, w.questions(), min(tt.deaths+1, 3))
+			require.Len(t, w.askedQuestions(), min(tt.deaths+1, 3))
 		})
 	}
 }
 
 func TestAThousandUnrelatedObjectsAreNotDelayed(t *testing.T) {
 	s := kubetest.Start(t)
-	b, items := pair()
+	b, items := newWaitingPair()
 	const unrelated = 1000
 	for i := range unrelated {
-		b.add("services", "v1", "Service", "a", fmt.Sprintf("u%04d", i), nil)
+		b.addObject("services", "v1", "Service", "a", fmt.Sprintf("u%04d", i), nil)
 	}
 	for i := range 100 { // more than there are places
-		b.add("configmaps", "v1", "ConfigMap", "a", fmt.Sprintf("w%03d", i), nil)
+		b.addObject("configmaps", "v1", "ConfigMap", "a", fmt.Sprintf("w%03d", i), nil)
 		items[fmt.Sprintf("ConfigMap a/w%03d", i)] = []action.Item{secretS}
 	}
 	clk := clocktesting.NewFakeClock(begun)
 	var recorder *outcome.Recorder
 	var step sync.Mutex
-	w := waits(0, items, func(context.Context, []action.Item) (bool, error) {
+	w := waitingAction(0, items, func(context.Context, []action.Item) (bool, error) {
 		// Time stands still until everything else has its outcome.
 		assert.Eventually(t, func() bool { return recorder.Counts().Done >= unrelated+1 }, time.Minute, time.Millisecond)
 		step.Lock()
@@ -213,9 +213,9 @@ func TestAThousandUnrelatedObjectsAreNotDelayed(t *testing.T) {
 		clk.Step(500 * time.Millisecond)
 		return false, nil
 	})
-	f := runAt(t, clk, s, b, velerov1.RestoreSpec{}, with(t, w), func(c *restore.Config) { recorder = c.Recorder })
-	require.Empty(t, f.results.Errors.all())
-	for object, at := range f.recorded(t) {
+	f := runAt(t, clk, s, b, velerov1.RestoreSpec{}, withActions(t, w), func(c *restore.Config) { recorder = c.Recorder })
+	require.Empty(t, f.results.Errors.allMessages())
+	for object, at := range f.recordedTimes(t) {
 		if strings.HasPrefix(object, "configmaps ") {
 			require.GreaterOrEqual(t, at, 4.0, object)
 		} else {
@@ -227,25 +227,25 @@ func TestAThousandUnrelatedObjectsAreNotDelayed(t *testing.T) {
 
 func TestTwoThatWaitForEachOtherEndWithTheWarning(t *testing.T) {
 	s, b := kubetest.Start(t), &backup{}
-	b.add("configmaps", "v1", "ConfigMap", "a", "one", nil)
-	b.add("configmaps", "v1", "ConfigMap", "a", "two", nil)
-	w := waits(0, map[string][]action.Item{"ConfigMap a/one": {configMap("a", "two")}, "ConfigMap a/two": {configMap("a", "one")}},
+	b.addObject("configmaps", "v1", "ConfigMap", "a", "one", nil)
+	b.addObject("configmaps", "v1", "ConfigMap", "a", "two", nil)
+	w := waitingAction(0, map[string][]action.Item{"ConfigMap a/one": {configMap("a", "two")}, "ConfigMap a/two": {configMap("a", "one")}},
 		func(context.Context, []action.Item) (bool, error) { return true, nil })
-	f := runAt(t, clocktesting.NewFakeClock(begun), s, b, velerov1.RestoreSpec{}, with(t, w))
-	require.Empty(t, f.results.Errors.all())
+	f := runAt(t, clocktesting.NewFakeClock(begun), s, b, velerov1.RestoreSpec{}, withActions(t, w))
+	require.Empty(t, f.results.Errors.allMessages())
 	require.Equal(t, 2, f.recorder.ByAction()["created"])
 	require.Equal(t, 1, f.recorder.Counts().Warnings)
-	require.Contains(t, f.results.Warnings.all(), "which action a.io/wait asks for, waits for this object: restored before it")
-	require.Len(t, w.questions(), 1, "the other one has nothing to wait for")
+	require.Contains(t, f.results.Warnings.allMessages(), "which action a.io/wait asks for, waits for this object: restored before it")
+	require.Len(t, w.askedQuestions(), 1, "the other one has nothing to wait for")
 }
 
 func TestItemsThatFailedAreFilteredOut(t *testing.T) {
 	s, b := kubetest.Start(t), &backup{}
-	b.add("configmaps", "v1", "ConfigMap", "a", "c", nil)
+	b.addObject("configmaps", "v1", "ConfigMap", "a", "c", nil)
 	for _, name := range []string{"created", "failed", "different"} {
-		b.add("secrets", "v1", "Secret", "a", name, object{"data": object{"k": "v"}})
+		b.addObject("secrets", "v1", "Secret", "a", name, object{"data": object{"k": "v"}})
 	}
-	b.add("pods", "v1", "Pod", "a", "ended", object{"status": object{"phase": "Succeeded"}})
+	b.addObject("pods", "v1", "Pod", "a", "ended", object{"status": object{"phase": "Succeeded"}})
 	s.Put("/api/v1/namespaces/a", object{"metadata": object{"name": "a"}})
 	s.Put("/api/v1/namespaces/a/secrets/different", object{"metadata": object{"name": "different", "namespace": "a"}})
 	s.Put("/api/v1/namespaces/a/secrets/there", object{"metadata": object{"name": "there", "namespace": "a"}})
@@ -256,31 +256,31 @@ func TestItemsThatFailedAreFilteredOut(t *testing.T) {
 		return 0, false
 	})
 	secret := func(name string) action.Item { return action.Item{GroupResource: secrets, Namespace: "a", Name: name} }
-	w := waits(0, map[string][]action.Item{"ConfigMap a/c": {secret("failed"), secret("created"), secret("different"), secret("there"), secret("absent"),
+	w := waitingAction(0, map[string][]action.Item{"ConfigMap a/c": {secret("failed"), secret("created"), secret("different"), secret("there"), secret("absent"),
 		{GroupResource: schema.GroupResource{Resource: "pods"}, Namespace: "a", Name: "ended"}, {GroupResource: schema.GroupResource{Group: "x.io", Resource: "y"}, Name: "z"}}},
 		func(context.Context, []action.Item) (bool, error) { return true, nil })
-	f := run(t, s, b, velerov1.RestoreSpec{}, with(t, w))
-	require.Equal(t, [][]action.Item{{secret("created"), secret("different"), secret("there")}}, w.questions(), "those that are in the cluster")
+	f := runRestore(t, s, b, velerov1.RestoreSpec{}, withActions(t, w))
+	require.Equal(t, [][]action.Item{{secret("created"), secret("different"), secret("there")}}, w.askedQuestions(), "those that are in the cluster")
 	require.Equal(t, []string{"a/c(created)"}, f.list["v1/ConfigMap"])
 }
 
 func TestAnActionThatCannotBeAskedIsNot(t *testing.T) {
 	s := kubetest.Start(t)
-	b, items := pair()
-	f := run(t, s, b, velerov1.RestoreSpec{}, with(t, waits(0, items, nil).fake))
-	require.Empty(t, f.results.Errors.all())
+	b, items := newWaitingPair()
+	f := runRestore(t, s, b, velerov1.RestoreSpec{}, withActions(t, waitingAction(0, items, nil).fake))
+	require.Empty(t, f.results.Errors.allMessages())
 	require.Equal(t, 2, f.recorder.ByAction()["created"])
-	require.True(t, order(s, "/secrets", "/configmaps")[0] < order(s, "/secrets", "/configmaps")[1])
+	require.True(t, creationOrder(s, "/secrets", "/configmaps")[0] < creationOrder(s, "/secrets", "/configmaps")[1])
 }
 
 func TestAHangingQuestionEndsWithTheTimeoutAndHoldsUpNoOther(t *testing.T) {
 	s := kubetest.Start(t)
-	b, items := pair()
-	b.add("configmaps", "v1", "ConfigMap", "a", "quick", nil)
+	b, items := newWaitingPair()
+	b.addObject("configmaps", "v1", "ConfigMap", "a", "quick", nil)
 	items["ConfigMap a/quick"] = []action.Item{secretS}
 	clk := clocktesting.NewFakeClock(begun)
 	var recorder *outcome.Recorder
-	w := waits(0, items, nil)
+	w := waitingAction(0, items, nil)
 	var once sync.Once
 	w.ready = func(ctx context.Context, _ []action.Item) (bool, error) {
 		hangs := false
@@ -293,9 +293,9 @@ func TestAHangingQuestionEndsWithTheTimeoutAndHoldsUpNoOther(t *testing.T) {
 		<-ctx.Done()
 		return false, ctx.Err()
 	}
-	f := runAt(t, clk, s, b, velerov1.RestoreSpec{}, with(t, w), func(c *restore.Config) { recorder = c.Recorder })
+	f := runAt(t, clk, s, b, velerov1.RestoreSpec{}, withActions(t, w), func(c *restore.Config) { recorder = c.Recorder })
 	require.Equal(t, 3, f.recorder.ByAction()["created"])
-	require.Contains(t, f.results.Errors.all(), "not ready after 1m0s")
+	require.Contains(t, f.results.Errors.allMessages(), "not ready after 1m0s")
 	require.Equal(t, 1, f.recorder.Counts().Errors)
 }
 
@@ -315,12 +315,12 @@ func TestTakeoverInTheMiddleOfAWait(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := kubetest.Start(t)
-			b, items := pair()
+			b, items := newWaitingPair()
 			b.items[1].Labels = map[string]string{"no": "x"} // the Secret is restored only because it is asked for
 			var end func()
-			w := waits(0, items, func(context.Context, []action.Item) (bool, error) { end(); return false, nil })
+			w := waitingAction(0, items, func(context.Context, []action.Item) (bool, error) { end(); return false, nil })
 			clk := clocktesting.NewFakeClock(begun)
-			f := runAt(t, clk, s, b, selected, with(t, w), func(c *restore.Config) {
+			f := runAt(t, clk, s, b, selected, withActions(t, w), func(c *restore.Config) {
 				first := *c
 				var ctx context.Context
 				ctx, end = interrupt(&first)
@@ -346,10 +346,10 @@ func TestTakeoverInTheMiddleOfAWait(t *testing.T) {
 // not call the action for the account again, and restores the Secret nevertheless.
 func TestASuccessorRestoresWhatWasAskedForByOneThatIsDone(t *testing.T) {
 	s, b := kubetest.Start(t), &backup{}
-	b.add("serviceaccounts", "v1", "ServiceAccount", "a", "sa", nil)
-	b.add("secrets", "v1", "Secret", "a", "s", object{"metadata": object{"labels": object{"no": "x"}}})
-	x := asks("a.io/x", map[string][]action.Item{"ServiceAccount a/sa": {secretS}})
-	f := run(t, s, b, selected, with(t, x), func(c *restore.Config) {
+	b.addObject("serviceaccounts", "v1", "ServiceAccount", "a", "sa", nil)
+	b.addObject("secrets", "v1", "Secret", "a", "s", object{"metadata": object{"labels": object{"no": "x"}}})
+	x := additionalAction("a.io/x", map[string][]action.Item{"ServiceAccount a/sa": {secretS}})
+	f := runRestore(t, s, b, selected, withActions(t, x), func(c *restore.Config) {
 		ctx, die := context.WithCancel(t.Context())
 		s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
 			if ctx.Err() == nil && r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/secrets") {
@@ -377,7 +377,7 @@ func TestASuccessorRestoresWhatWasAskedForByOneThatIsDone(t *testing.T) {
 	})
 	require.Equal(t, map[string][]string{"v1/ServiceAccount": {"a/sa(created)"}, "v1/Secret": {"a/s(created)"}}, f.list)
 	require.Equal(t, outcome.Counts{Total: 2, Done: 2, Warnings: 1}, f.recorder.Counts())
-	require.Equal(t, 1, x.times("ServiceAccount a/sa"))
+	require.Equal(t, 1, x.timesCalled("ServiceAccount a/sa"))
 }
 
 // A namespace that only an additional item needs, and that existed before, does not belong to the
@@ -394,15 +394,15 @@ func TestASuccessorLeavesANamespaceAloneThatWasThere(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, b := kubetest.Start(t), &backup{}
 			no := object{"metadata": object{"labels": object{"no": "x"}}}
-			b.add("persistentvolumes", "v1", "PersistentVolume", "", "owner", nil)
-			b.add("configmaps", "v1", "ConfigMap", "a", "c", nil)
-			b.add("secrets", "v1", "Secret", "quiet", "s", no)
-			b.add("namespaces", "v1", "Namespace", "", "quiet", no, by("v1", "PersistentVolume", "owner", false))
+			b.addObject("persistentvolumes", "v1", "PersistentVolume", "", "owner", nil)
+			b.addObject("configmaps", "v1", "ConfigMap", "a", "c", nil)
+			b.addObject("secrets", "v1", "Secret", "quiet", "s", no)
+			b.addObject("namespaces", "v1", "Namespace", "", "quiet", no, ownerBy("v1", "PersistentVolume", "owner", false))
 			s.Put("/api/v1/namespaces/quiet", object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{
 				"name": "quiet", "uid": "of-today", "resourceVersion": "1",
 				"managedFields": []any{object{"manager": tt.manager, "operation": "Update"}}}})
-			x := asks("a.io/x", map[string][]action.Item{"ConfigMap a/c": {{GroupResource: secrets, Namespace: "quiet", Name: "s"}}})
-			f := run(t, s, b, selected, with(t, x), func(c *restore.Config) {
+			x := additionalAction("a.io/x", map[string][]action.Item{"ConfigMap a/c": {{GroupResource: secrets, Namespace: "quiet", Name: "s"}}})
+			f := runRestore(t, s, b, selected, withActions(t, x), func(c *restore.Config) {
 				c.History = &outcome.History{Resumed: true}
 			})
 			require.Equal(t, []string{"quiet(" + tt.action + ")"}, f.list["v1/Namespace"])
@@ -417,10 +417,10 @@ func TestASuccessorLeavesANamespaceAloneThatWasThere(t *testing.T) {
 // when it wakes up.
 func TestNoActionIsCalledWithoutTheClaim(t *testing.T) {
 	s := kubetest.Start(t)
-	b, _ := pair()
-	x := asks("a.io/x", nil)
+	b, _ := newWaitingPair()
+	x := additionalAction("a.io/x", nil)
 	lost := errors.New("claim lost")
-	f := run(t, s, b, velerov1.RestoreSpec{}, with(t, x), func(c *restore.Config) {
+	f := runRestore(t, s, b, velerov1.RestoreSpec{}, withActions(t, x), func(c *restore.Config) {
 		ctx, lose := context.WithCancelCause(t.Context())
 		first := *c
 		first.Confirm = func(context.Context) error {
@@ -439,17 +439,17 @@ func TestNoActionIsCalledWithoutTheClaim(t *testing.T) {
 
 func TestManyThatWaitDoSoInFiles(t *testing.T) {
 	s, b := kubetest.Start(t), &backup{}
-	b.add("secrets", "v1", "Secret", "a", "s", nil)
+	b.addObject("secrets", "v1", "Secret", "a", "s", nil)
 	items := map[string][]action.Item{}
 	for i := range 12 {
 		name := fmt.Sprintf("big%02d", i)
-		b.add("configmaps", "v1", "ConfigMap", "a", name, object{"data": object{"k": strings.Repeat("x", 1<<20)}})
+		b.addObject("configmaps", "v1", "ConfigMap", "a", name, object{"data": object{"k": strings.Repeat("x", 1<<20)}})
 		items["ConfigMap a/"+name] = []action.Item{secretS}
 	}
 	dir := t.TempDir()
 	most := 0
 	var mu sync.Mutex
-	w := waits(0, items, func(context.Context, []action.Item) (bool, error) {
+	w := waitingAction(0, items, func(context.Context, []action.Item) (bool, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		files, err := filepath.Glob(filepath.Join(dir, "waiting-*.json"))
@@ -457,8 +457,8 @@ func TestManyThatWaitDoSoInFiles(t *testing.T) {
 		most = max(most, len(files))
 		return most >= 4, nil
 	})
-	f := run(t, s, b, velerov1.RestoreSpec{}, with(t, w), func(c *restore.Config) { c.Dir = dir })
-	require.Empty(t, f.results.Errors.all())
+	f := runRestore(t, s, b, velerov1.RestoreSpec{}, withActions(t, w), func(c *restore.Config) { c.Dir = dir })
+	require.Empty(t, f.results.Errors.allMessages())
 	require.Equal(t, 13, f.recorder.ByAction()["created"])
 	for i := range 12 {
 		require.Len(t, s.Object(fmt.Sprintf("/api/v1/namespaces/a/configmaps/big%02d", i))["data"].(object)["k"], 1<<20)

@@ -15,14 +15,14 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/actions"
 )
 
-// refusal is that of an object which was to be created before its owners.
-type refusal struct {
+// orderRefusedError is that of an object which was to be created before its owners.
+type orderRefusedError struct {
 	err    error
 	owners []relink.Reference
 }
 
 // Error implements error.
-func (r *refusal) Error() string { return r.err.Error() }
+func (r *orderRefusedError) Error() string { return r.err.Error() }
 
 // refusedAsIs reports that the API server, or what admits, would not have the object as it is.
 // Whether the missing owners are the reason is known only after another attempt with them.
@@ -35,14 +35,14 @@ func refusedAsIs(err error) bool {
 	return code == http.StatusForbidden || code == http.StatusUnprocessableEntity || code == http.StatusBadRequest
 }
 
-// yield keeps the object until its owners have an outcome, and lets them, and whatever else
+// yieldToOwners keeps the object until its owners have an outcome, and lets them, and whatever else
 // waits for it, go first; what comes when everything else has an outcome does not, nor does another
 // object of its name.
-func (p *objects) yield(ctx context.Context, v int32, s *actions.PendingState, refused *refusal) *dispatch.Wait {
+func (p *objectRestorer) yieldToOwners(ctx context.Context, v int32, s *actions.PendingState, refused *orderRefusedError) *dispatch.Wait {
 	s.Entry.Info(fmt.Sprintf("refused without its owners, is created after them: %v", refused.err))
 	s.Yielded = true
 	wait := &dispatch.Wait{Yield: true, Hold: p.plan.Barriers(v)}
-	if rival, ok := p.plan.Behind(v); ok {
+	if rival, ok := p.plan.RivalAfter(v); ok {
 		wait.Hold = append(wait.Hold, rival)
 	}
 	for _, ref := range refused.owners {

@@ -25,16 +25,16 @@ const (
 	claimsMapped = "/api/v1/namespaces/b/persistentvolumeclaims"
 )
 
-func mapped() velerov1.RestoreSpec {
+func mappedSpec() velerov1.RestoreSpec {
 	return velerov1.RestoreSpec{NamespaceMapping: map[string]string{"a": "b"}}
 }
 
-// clone returns the volume that the claim in the mapped namespace names, and checks that it is one
+// clonedVolume returns the volume that the claim in the mapped namespace names, and checks that it is one
 // beside the volume in whose place it could not be.
-func clone(t *testing.T, s *kubetest.Server, f *finished) object {
+func clonedVolume(t *testing.T, s *kubetest.Server, f *finishedRestore) object {
 	t.Helper()
-	require.Empty(t, f.results.Errors.all())
-	require.Empty(t, f.results.Warnings.all())
+	require.Empty(t, f.results.Errors.allMessages())
+	require.Empty(t, f.results.Warnings.allMessages())
 	require.Equal(t, []string{"pv(created)"}, f.list["v1/PersistentVolume"])
 	name, _ := s.Object(mappedClaim)["spec"].(object)["volumeName"].(string)
 	require.Regexp(t, `^velero-clone-[0-9a-f-]{36}$`, name)
@@ -49,15 +49,15 @@ func clone(t *testing.T, s *kubetest.Server, f *finished) object {
 // A namespace is cloned beside itself, whatever becomes of the volume that has the name.
 func TestAVolumeForAnotherNamespaceGetsAnotherName(t *testing.T) {
 	for name, pv := range map[string]object{
-		"in use":                 leftover("Bound", "Delete"),
-		"released, kept":         leftover("Released", "Retain"),
-		"being deleted":          deleting(leftover("Bound", "Delete")),
+		"in use":                 leftoverVolume("Bound", "Delete"),
+		"released, kept":         leftoverVolume("Released", "Retain"),
+		"being deleted":          withDeletion(leftoverVolume("Bound", "Delete")),
 		"another's of that name": {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": object{"name": "pv"}, "spec": object{"hostPath": object{"path": "live"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, c := kubetest.Start(t), &cloud{}
 			before := s.Put(pvPath, pv)
-			clone(t, s, run(t, s, snapshotted(), mapped(), on(c)))
+			clonedVolume(t, s, runRestore(t, s, newSnapshotBackup(), mappedSpec(), useCloud(c)))
 			require.Len(t, c.made, 1)
 			require.Equal(t, before, s.Object(pvPath))
 		})
@@ -67,35 +67,35 @@ func TestAVolumeForAnotherNamespaceGetsAnotherName(t *testing.T) {
 // The volume is not selected, and is an additional item of an action on its claim, as of Velero's
 // built-in one.
 func TestAClaimNamesTheVolumeThatItsActionAskedFor(t *testing.T) {
-	s, c, b := kubetest.Start(t), &cloud{}, &backup{snapshots: snapshotted().snapshots}
-	pv := leftover("Bound", "Delete")
+	s, c, b := kubetest.Start(t), &cloud{}, &backup{snapshots: newSnapshotBackup().snapshots}
+	pv := leftoverVolume("Bound", "Delete")
 	kubetest.Meta(pv)["labels"] = object{"no": "label"}
-	b.add("persistentvolumes", "v1", "PersistentVolume", "", "pv", pv)
-	b.add("persistentvolumeclaims", "v1", "PersistentVolumeClaim", "a", "claim", object{"spec": object{"volumeName": "pv"}})
-	s.Put(pvPath, leftover("Bound", "Delete"))
+	b.addObject("persistentvolumes", "v1", "PersistentVolume", "", "pv", pv)
+	b.addObject("persistentvolumeclaims", "v1", "PersistentVolumeClaim", "a", "claim", object{"spec": object{"volumeName": "pv"}})
+	s.Put(pvPath, leftoverVolume("Bound", "Delete"))
 	spec := selected
-	spec.NamespaceMapping = mapped().NamespaceMapping
+	spec.NamespaceMapping = mappedSpec().NamespaceMapping
 	volume := action.Item{GroupResource: schema.GroupResource{Resource: "persistentvolumes"}, Name: "pv"}
-	asking := asks("a.io/x", map[string][]action.Item{"PersistentVolumeClaim b/claim": {volume}, "PersistentVolumeClaim a/claim": {volume}})
-	clone(t, s, run(t, s, b, spec, on(c), with(t, asking)))
+	asking := additionalAction("a.io/x", map[string][]action.Item{"PersistentVolumeClaim b/claim": {volume}, "PersistentVolumeClaim a/claim": {volume}})
+	clonedVolume(t, s, runRestore(t, s, b, spec, useCloud(c), withActions(t, asking)))
 }
 
 // A plugin may rename the volume in SetVolumeID, as Velero allows it.
 func TestAClaimNamesTheVolumeThatThePluginRenamed(t *testing.T) {
 	s, c := kubetest.Start(t), &cloud{rename: ptr.To("another")}
-	f := run(t, s, snapshotted(), velerov1.RestoreSpec{}, on(c))
-	require.Empty(t, f.results.Errors.all())
+	f := runRestore(t, s, newSnapshotBackup(), velerov1.RestoreSpec{}, useCloud(c))
+	require.Empty(t, f.results.Errors.allMessages())
 	require.Nil(t, s.Object(pvPath))
 	require.Equal(t, object{"path": "volume-1"}, s.Object(manyVolumes + "/another")["spec"].(object)["hostPath"])
 	require.Equal(t, "another", s.Object("/api/v1/namespaces/a/persistentvolumeclaims/claim")["spec"].(object)["volumeName"])
 }
 
-// holder runs a restore until its runner is killed at the request that at selects. It returns the
+// runKilledOwner runs a restore until its runner is killed at the request that at selects. It returns the
 // directory of its records.
-func holder(t *testing.T, config restore.Config, at func(r *http.Request) bool, s *kubetest.Server, earlier ...string) (records string) {
+func runKilledOwner(t *testing.T, config restore.Config, at func(r *http.Request) bool, s *kubetest.Server, earlier ...string) (records string) {
 	t.Helper()
 	ctx, die := context.WithCancel(t.Context())
-	door, shut := s.Door(func(r *http.Request, _ map[string]any) (int, bool) {
+	door, shut := s.OpenFaultyDoor(func(r *http.Request, _ map[string]any) (int, bool) {
 		if !at(r) {
 			return 0, false
 		}
@@ -107,7 +107,7 @@ func holder(t *testing.T, config restore.Config, at func(r *http.Request) bool, 
 	config.Recorder = outcome.NewRecorder(outcome.NewLog(io.Discard, "velero/r"), config.Clock, 10, t.TempDir())
 	config.Recorder.SetPlan(config.Plan)
 	if len(earlier) > 0 {
-		replay(t, &config, earlier...)
+		replayRecords(t, &config, earlier...)
 		config.Recorder.Open()
 	} else {
 		config.Recorder.Planned(&outcome.Planned{})
@@ -119,7 +119,7 @@ func holder(t *testing.T, config restore.Config, at func(r *http.Request) bool, 
 	return records
 }
 
-func creating(path string) func(r *http.Request) bool {
+func isCreating(path string) func(r *http.Request) bool {
 	return func(r *http.Request) bool { return r.Method == http.MethodPost && r.URL.Path == path }
 }
 
@@ -135,16 +135,16 @@ func TestASuccessorUsesTheOtherNameOfAVolume(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, c := kubetest.Start(t), &cloud{}
-			s.Put(pvPath, leftover("Bound", "Delete"))
-			f := run(t, s, snapshotted(), mapped(), on(c), func(config *restore.Config) {
-				records := holder(t, *config, creating(tt.at), s)
+			s.Put(pvPath, leftoverVolume("Bound", "Delete"))
+			f := runRestore(t, s, newSnapshotBackup(), mappedSpec(), useCloud(c), func(config *restore.Config) {
+				records := runKilledOwner(t, *config, isCreating(tt.at), s)
 				if tt.gone {
 					s.Delete(pvPath)
 				}
-				replay(t, config, records)
+				replayRecords(t, config, records)
 			})
 			require.Len(t, c.made, 1)
-			clone(t, s, f)
+			clonedVolume(t, s, f)
 		})
 	}
 }
@@ -153,15 +153,15 @@ func TestASuccessorUsesTheOtherNameOfAVolume(t *testing.T) {
 // killed too.
 func TestANameThatIsTakenMeanwhileIsRecorded(t *testing.T) {
 	s, c := kubetest.Start(t), &cloud{}
-	f := run(t, s, snapshotted(), mapped(), on(c), func(config *restore.Config) {
-		first := holder(t, *config, creating(manyVolumes), s)
-		s.Put(pvPath, leftover("Bound", "Delete"))
-		replay(t, config, first, holder(t, *config, creating(claimsMapped), s, first))
+	f := runRestore(t, s, newSnapshotBackup(), mappedSpec(), useCloud(c), func(config *restore.Config) {
+		first := runKilledOwner(t, *config, isCreating(manyVolumes), s)
+		s.Put(pvPath, leftoverVolume("Bound", "Delete"))
+		replayRecords(t, config, first, runKilledOwner(t, *config, isCreating(claimsMapped), s, first))
 	})
 	require.Len(t, c.made, 1)
 	var info bytes.Buffer
 	require.NoError(t, f.recorder.Files().WriteVolumeInfo(&info))
-	require.Contains(t, info.String(), kubetest.Meta(clone(t, s, f))["name"])
+	require.Contains(t, info.String(), kubetest.Meta(clonedVolume(t, s, f))["name"])
 }
 
 // Without the records of who made it, a volume is recognized by its name.
@@ -169,13 +169,13 @@ func TestABlindSuccessorFindsTheVolumeUnderItsOtherName(t *testing.T) {
 	for name, gone := range map[string]bool{"beside the other one": false, "alone": true} {
 		t.Run(name, func(t *testing.T) {
 			s, c := kubetest.Start(t), &cloud{}
-			s.Put(pvPath, leftover("Bound", "Delete"))
-			clone(t, s, run(t, s, snapshotted(), mapped(), on(c), func(config *restore.Config) {
-				holder(t, *config, creating(claimsMapped), s)
+			s.Put(pvPath, leftoverVolume("Bound", "Delete"))
+			clonedVolume(t, s, runRestore(t, s, newSnapshotBackup(), mappedSpec(), useCloud(c), func(config *restore.Config) {
+				runKilledOwner(t, *config, isCreating(claimsMapped), s)
 				if gone {
 					s.Delete(pvPath)
 				}
-				config.History = &outcome.History{Resumed: true, Blind: true}
+				config.History = &outcome.History{Resumed: true, NoHistory: true}
 			}))
 			require.Len(t, c.made, 1)
 		})
@@ -202,11 +202,11 @@ func (p *prefixing) SetVolumeID(ctx context.Context, pv *action.Object, id strin
 
 func TestEachHolderGivesThePluginTheNameInTheBackup(t *testing.T) {
 	s, p := kubetest.Start(t), &prefixing{cloud: &cloud{}}
-	f := run(t, s, snapshotted(), velerov1.RestoreSpec{}, func(config *restore.Config) {
+	f := runRestore(t, s, newSnapshotBackup(), velerov1.RestoreSpec{}, func(config *restore.Config) {
 		config.Snapshotters = p
-		replay(t, config, holder(t, *config, creating(manyVolumes), s))
+		replayRecords(t, config, runKilledOwner(t, *config, isCreating(manyVolumes), s))
 	})
-	require.Empty(t, f.results.Errors.all())
+	require.Empty(t, f.results.Errors.allMessages())
 	require.Equal(t, []string{"pv", "pv"}, p.given)
 	require.NotNil(t, s.Object(manyVolumes+"/x-pv"))
 	require.Equal(t, "x-pv", s.Object("/api/v1/namespaces/a/persistentvolumeclaims/claim")["spec"].(object)["volumeName"])
@@ -215,21 +215,21 @@ func TestEachHolderGivesThePluginTheNameInTheBackup(t *testing.T) {
 // A plugin that sets the name itself, to what it was, does not undo the other one.
 func TestAPluginThatSetsTheStoredName(t *testing.T) {
 	s, c := kubetest.Start(t), &cloud{rename: ptr.To("pv")}
-	s.Put(pvPath, leftover("Bound", "Delete"))
-	clone(t, s, run(t, s, snapshotted(), mapped(), on(c)))
+	s.Put(pvPath, leftoverVolume("Bound", "Delete"))
+	clonedVolume(t, s, runRestore(t, s, newSnapshotBackup(), mappedSpec(), useCloud(c)))
 }
 
 // What belongs to the volume names it as it is called in the cluster, or the garbage collector
 // would remove it.
 func TestWhatARenamedVolumeOwnsAndManages(t *testing.T) {
-	s, c, b := kubetest.Start(t), &cloud{}, &backup{snapshots: snapshotted().snapshots}
-	pv := leftover("Bound", "Delete")
+	s, c, b := kubetest.Start(t), &cloud{}, &backup{snapshots: newSnapshotBackup().snapshots}
+	pv := leftoverVolume("Bound", "Delete")
 	kubetest.Meta(pv)["managedFields"] = []any{object{"manager": "m", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": object{}}}
-	b.add("persistentvolumes", "v1", "PersistentVolume", "", "pv", pv)
-	b.add("persistentvolumeclaims", "v1", "PersistentVolumeClaim", "a", "claim", object{"spec": object{"volumeName": "pv"}})
-	b.add("configmaps", "v1", "ConfigMap", "a", "owned", nil, by("v1", "PersistentVolume", "pv", false))
-	s.Put(pvPath, leftover("Bound", "Delete"))
-	f := run(t, s, b, mapped(), on(c))
+	b.addObject("persistentvolumes", "v1", "PersistentVolume", "", "pv", pv)
+	b.addObject("persistentvolumeclaims", "v1", "PersistentVolumeClaim", "a", "claim", object{"spec": object{"volumeName": "pv"}})
+	b.addObject("configmaps", "v1", "ConfigMap", "a", "owned", nil, ownerBy("v1", "PersistentVolume", "pv", false))
+	s.Put(pvPath, leftoverVolume("Bound", "Delete"))
+	f := runRestore(t, s, b, mappedSpec(), useCloud(c))
 	owner := kubetest.Meta(s.Object("/api/v1/namespaces/b/configmaps/owned"))["ownerReferences"].([]any)[0].(object)
-	require.Equal(t, kubetest.Meta(clone(t, s, f))["name"], owner["name"])
+	require.Equal(t, kubetest.Meta(clonedVolume(t, s, f))["name"], owner["name"])
 }

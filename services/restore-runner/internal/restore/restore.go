@@ -70,10 +70,10 @@ type Config struct {
 	Actions []action.Bound[action.RestoreItem]
 	// Collateral reports whether a call of an action may have failed because another one ended the
 	// plugin process of both: the call is repeated then. Nil is always false.
-	Collateral func(error) bool
+	IsProcessCrash func(error) bool
 	// Unsent reports whether an action's error means that the call was certainly not made. Nil is
 	// always false.
-	Unsent func(error) bool
+	IsNotSent func(error) bool
 	// Unrecorded is set if outcomes are not durable: operations of actions are not supported then.
 	Unrecorded bool
 	// Instance is the runner's.
@@ -106,7 +106,7 @@ func Run(ctx context.Context, config Config) error {
 	}
 	defer r.hooks.Start(ctx)()
 	for _, pass := range []func(context.Context) error{
-		r.owners.Resume(config.History), r.definitions.RestoreAll, r.namespaces.CreateAll, r.objects, r.await, r.hooks.Wait,
+		r.owners.Resume(config.History), r.definitions.RestoreAll, r.namespaces.CreateAll, r.restoreObjects, r.awaitClaims, r.hooks.Wait,
 	} {
 		if err := pass(ctx); err != nil {
 			return err

@@ -78,9 +78,9 @@ func (b *backup) Read(_ context.Context, item manifest.Item) ([]byte, error) {
 	return body, nil
 }
 
-// add stores an object of a resource such as "deployments.apps" the way a backup finds it in a
+// addObject stores an object of a resource such as "deployments.apps" the way a backup finds it in a
 // cluster.
-func (b *backup) add(gr, apiVersion, kind, namespace, name string, fields object, owners ...object) {
+func (b *backup) addObject(gr, apiVersion, kind, namespace, name string, fields object, owners ...object) {
 	meta := object{"name": name, "uid": "old-" + name, "resourceVersion": "7", "creationTimestamp": "2020-01-01T00:00:00Z"}
 	path := "resources/" + gr + "/cluster/" + name + ".json"
 	if namespace != "" {
@@ -129,24 +129,24 @@ func (b *backup) add(gr, apiVersion, kind, namespace, name string, fields object
 	b.bodies[path] = raw
 }
 
-func by(apiVersion, kind, name string, controller bool) object {
+func ownerBy(apiVersion, kind, name string, controller bool) object {
 	return object{"apiVersion": apiVersion, "kind": kind, "name": name, "uid": "old-" + name, "controller": controller}
 }
 
-// finished is a restore that ran.
-type finished struct {
+// finishedRestore is a restore that ran.
+type finishedRestore struct {
 	recorder *outcome.Recorder
 	records  string // directory
 	list     map[string][]string
-	results  struct{ Warnings, Errors results }
+	results  struct{ Warnings, Errors restoreResults }
 }
 
-type results struct {
+type restoreResults struct {
 	Velero, Cluster []string
 	Namespaces      map[string][]string
 }
 
-func (r results) all() string {
+func (r restoreResults) allMessages() string {
 	out := slices.Concat(r.Velero, r.Cluster)
 	for _, m := range r.Namespaces {
 		out = append(out, m...)
@@ -154,15 +154,15 @@ func (r results) all() string {
 	return strings.Join(out, "\n")
 }
 
-func run(t testing.TB, s *kubetest.Server, b *backup, spec velerov1.RestoreSpec, change ...func(*restore.Config)) *finished {
+func runRestore(t testing.TB, s *kubetest.Server, b *backup, spec velerov1.RestoreSpec, change ...func(*restore.Config)) *finishedRestore {
 	t.Helper()
 	return runAt(t, clock.RealClock{}, s, b, spec, change...)
 }
 
 // runAt is run by a clock of the test's.
-func runAt(t testing.TB, clk clock.WithTicker, s *kubetest.Server, b *backup, spec velerov1.RestoreSpec, change ...func(*restore.Config)) *finished {
+func runAt(t testing.TB, clk clock.WithTicker, s *kubetest.Server, b *backup, spec velerov1.RestoreSpec, change ...func(*restore.Config)) *finishedRestore {
 	t.Helper()
-	survey, err := plan.Look(t.Context(), b)
+	survey, err := plan.ReadSurvey(t.Context(), b)
 	require.NoError(t, err)
 	volumes, err := volume.Decide(t.Context(), survey.Volumes, b.Read, volume.Taken{
 		Snapshots: b.snapshots, Infos: b.infos, Elsewhere: b.elsewhere, Snapshotted: survey.Snapshots.Claims(), CSI: b.csi,
@@ -177,7 +177,7 @@ func runAt(t testing.TB, clk clock.WithTicker, s *kubetest.Server, b *backup, sp
 	p, err := plan.Build(t.Context(), b, plan.Config{Filter: filter, Mapping: spec.NamespaceMapping, Claim: volumes.Claim, Reserve: true,
 		Paused: func(kind schema.GroupKind) bool { return b.pauses.For(kind) != nil }})
 	require.NoError(t, err)
-	f := &finished{recorder: outcome.NewRecorder(outcome.NewLog(io.Discard, "velero/r"), clk, 10, t.TempDir()), records: cmp.Or(b.records, t.TempDir())}
+	f := &finishedRestore{recorder: outcome.NewRecorder(outcome.NewLog(io.Discard, "velero/r"), clk, 10, t.TempDir()), records: cmp.Or(b.records, t.TempDir())}
 	f.recorder.SetPlan(p)
 	f.recorder.Planned(&outcome.Planned{})
 	stored := keepRecords(t, f.recorder, f.records)
@@ -226,27 +226,27 @@ func keepRecords(t testing.TB, r *outcome.Recorder, path string) (stop func()) {
 	return stop
 }
 
-func crd(b *backup) {
-	b.add("customresourcedefinitions.apiextensions.k8s.io", "apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "widgets.example.com", object{
+func addDefinition(b *backup) {
+	b.addObject("customresourcedefinitions.apiextensions.k8s.io", "apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "widgets.example.com", object{
 		"spec": object{"group": "example.com", "scope": "Namespaced", "names": object{"plural": "widgets", "kind": "Widget"},
 			"versions": []any{object{"name": "v1"}}}})
 }
 
 func TestEverythingComesBack(t *testing.T) {
 	s, b := kubetest.Start(t), &backup{}
-	b.add("namespaces", "v1", "Namespace", "", "a", object{"metadata": object{"labels": object{"team": "x"}}})
-	crd(b)
-	b.add("widgets.example.com", "example.com/v1", "Widget", "a", "w", nil)
-	b.add("configmaps", "v1", "ConfigMap", "a", "c", object{"data": object{"k": "v"}}, by("example.com/v1", "Widget", "w", true))
-	b.add("configmaps", "v1", "ConfigMap", "bare", "c", nil)
-	b.add("deployments.apps", "apps/v1", "Deployment", "a", "d", nil)
-	b.add("replicasets.apps", "apps/v1", "ReplicaSet", "a", "rs", nil, by("apps/v1", "Deployment", "d", true))
-	b.add("pods", "v1", "Pod", "a", "p", object{"status": object{"phase": "Running"}}, by("apps/v1", "ReplicaSet", "rs", true))
-	b.add("pods", "v1", "Pod", "a", "done", object{"status": object{"phase": "Succeeded"}})
+	b.addObject("namespaces", "v1", "Namespace", "", "a", object{"metadata": object{"labels": object{"team": "x"}}})
+	addDefinition(b)
+	b.addObject("widgets.example.com", "example.com/v1", "Widget", "a", "w", nil)
+	b.addObject("configmaps", "v1", "ConfigMap", "a", "c", object{"data": object{"k": "v"}}, ownerBy("example.com/v1", "Widget", "w", true))
+	b.addObject("configmaps", "v1", "ConfigMap", "bare", "c", nil)
+	b.addObject("deployments.apps", "apps/v1", "Deployment", "a", "d", nil)
+	b.addObject("replicasets.apps", "apps/v1", "ReplicaSet", "a", "rs", nil, ownerBy("apps/v1", "Deployment", "d", true))
+	b.addObject("pods", "v1", "Pod", "a", "p", object{"status": object{"phase": "Running"}}, ownerBy("apps/v1", "ReplicaSet", "rs", true))
+	b.addObject("pods", "v1", "Pod", "a", "done", object{"status": object{"phase": "Succeeded"}})
 
-	f := run(t, s, b, velerov1.RestoreSpec{})
-	require.Empty(t, f.results.Errors.all())
-	require.Empty(t, f.results.Warnings.all())
+	f := runRestore(t, s, b, velerov1.RestoreSpec{})
+	require.Empty(t, f.results.Errors.allMessages())
+	require.Empty(t, f.results.Warnings.allMessages())
 	require.Equal(t, map[string][]string{
 		"v1/Namespace": {"a(created)"}, "apiextensions.k8s.io/v1/CustomResourceDefinition": {"widgets.example.com(created)"},
 		"example.com/v1/Widget": {"a/w(created)"}, "v1/ConfigMap": {"a/c(created)", "bare/c(created)"},
@@ -273,15 +273,15 @@ func TestEverythingComesBack(t *testing.T) {
 
 func TestOwnersAddedLater(t *testing.T) {
 	s, b := kubetest.Start(t), &backup{}
-	b.add("cronjobs.batch", "batch/v1", "CronJob", "a", "cron", nil)
-	b.add("jobs.batch", "batch/v1", "Job", "a", "job", nil, by("batch/v1", "CronJob", "cron", true))
-	b.add("pods", "v1", "Pod", "a", "jobpod", nil, by("batch/v1", "Job", "job", true))
-	b.add("configmaps", "v1", "ConfigMap", "a", "one", nil, by("v1", "ConfigMap", "two", false))
-	b.add("configmaps", "v1", "ConfigMap", "a", "two", nil, by("v1", "ConfigMap", "one", false))
-	b.add("configmaps", "v1", "ConfigMap", "a", "orphan", nil, by("v1", "Widget", "absent", false))
+	b.addObject("cronjobs.batch", "batch/v1", "CronJob", "a", "cron", nil)
+	b.addObject("jobs.batch", "batch/v1", "Job", "a", "job", nil, ownerBy("batch/v1", "CronJob", "cron", true))
+	b.addObject("pods", "v1", "Pod", "a", "jobpod", nil, ownerBy("batch/v1", "Job", "job", true))
+	b.addObject("configmaps", "v1", "ConfigMap", "a", "one", nil, ownerBy("v1", "ConfigMap", "two", false))
+	b.addObject("configmaps", "v1", "ConfigMap", "a", "two", nil, ownerBy("v1", "ConfigMap", "one", false))
+	b.addObject("configmaps", "v1", "ConfigMap", "a", "orphan", nil, ownerBy("v1", "Widget", "absent", false))
 
-	f := run(t, s, b, velerov1.RestoreSpec{})
-	require.Empty(t, f.results.Errors.all())
+	f := runRestore(t, s, b, velerov1.RestoreSpec{})
+	require.Empty(t, f.results.Errors.allMessages())
 	job := kubetest.Meta(s.Object("/apis/batch/v1/namespaces/a/jobs/job"))["ownerReferences"].([]any)[0].(object)
 	require.Equal(t, s.UID("/apis/batch/v1/namespaces/a/cronjobs/cron"), job["uid"])
 	for child, owner := range map[string]string{"one": "two", "two": "one"} {
@@ -291,7 +291,7 @@ func TestOwnersAddedLater(t *testing.T) {
 	require.Nil(t, kubetest.Meta(s.Object("/api/v1/namespaces/a/configmaps/orphan"))["ownerReferences"])
 	require.Nil(t, s.Object("/api/v1/namespaces/a/pods/jobpod"))
 	require.Equal(t, []string{"a/jobpod(skipped)"}, f.list["v1/Pod"])
-	warnings := f.results.Warnings.all()
+	warnings := f.results.Warnings.allMessages()
 	require.Contains(t, warnings, "owner reference to Widget absent dropped")
 	require.Contains(t, warnings, "jobpod: not restored: Job job, which is restored")
 	require.Contains(t, warnings, "waits for its owner, which waits for it")
@@ -300,63 +300,63 @@ func TestOwnersAddedLater(t *testing.T) {
 
 func TestFailedOwnerIsReported(t *testing.T) {
 	s, b := kubetest.Start(t), &backup{}
-	b.add("configmaps", "v1", "ConfigMap", "a", "owner", nil)
-	b.add("secrets", "v1", "Secret", "a", "child", nil, by("v1", "ConfigMap", "owner", false))
+	b.addObject("configmaps", "v1", "ConfigMap", "a", "owner", nil)
+	b.addObject("secrets", "v1", "Secret", "a", "child", nil, ownerBy("v1", "ConfigMap", "owner", false))
 	s.Fail(func(r *http.Request, body map[string]any) (int, bool) {
 		if r.Method == http.MethodPost && kubetest.Meta(body)["name"] == "owner" {
 			return http.StatusUnprocessableEntity, false
 		}
 		return 0, false
 	})
-	f := run(t, s, b, velerov1.RestoreSpec{})
+	f := runRestore(t, s, b, velerov1.RestoreSpec{})
 	require.Equal(t, 1, f.recorder.Counts().Errors)
-	require.Contains(t, f.results.Errors.all(), "configmaps a/owner: ")
-	require.Contains(t, f.results.Warnings.all(), "owner reference to ConfigMap owner dropped: the owner was not restored")
+	require.Contains(t, f.results.Errors.allMessages(), "configmaps a/owner: ")
+	require.Contains(t, f.results.Warnings.allMessages(), "owner reference to ConfigMap owner dropped: the owner was not restored")
 	require.Nil(t, kubetest.Meta(s.Object("/api/v1/namespaces/a/secrets/child"))["ownerReferences"])
 	require.Equal(t, []string{"a/owner(failed)"}, f.list["v1/ConfigMap"])
 }
 
 func TestMappedNamespace(t *testing.T) {
 	s, b := kubetest.Start(t), &backup{}
-	b.add("namespaces", "v1", "Namespace", "", "a", object{"metadata": object{"labels": object{"kubernetes.io/metadata.name": "a"}}})
-	b.add("configmaps", "v1", "ConfigMap", "a", "c", nil)
-	b.add("rolebindings.rbac.authorization.k8s.io", "rbac.authorization.k8s.io/v1", "RoleBinding", "a", "rb",
+	b.addObject("namespaces", "v1", "Namespace", "", "a", object{"metadata": object{"labels": object{"kubernetes.io/metadata.name": "a"}}})
+	b.addObject("configmaps", "v1", "ConfigMap", "a", "c", nil)
+	b.addObject("rolebindings.rbac.authorization.k8s.io", "rbac.authorization.k8s.io/v1", "RoleBinding", "a", "rb",
 		object{"subjects": []any{object{"kind": "ServiceAccount", "name": "sa", "namespace": "a"}}})
-	f := run(t, s, b, velerov1.RestoreSpec{NamespaceMapping: map[string]string{"a": "z"}})
-	require.Empty(t, f.results.Errors.all())
+	f := runRestore(t, s, b, velerov1.RestoreSpec{NamespaceMapping: map[string]string{"a": "z"}})
+	require.Empty(t, f.results.Errors.allMessages())
 	require.Nil(t, s.Object("/api/v1/namespaces/a"))
 	require.Equal(t, []string{"z(created)"}, f.list["v1/Namespace"])
 	require.Equal(t, "z", kubetest.Meta(s.Object("/api/v1/namespaces/z/configmaps/c"))["namespace"])
 	rb := s.Object("/apis/rbac.authorization.k8s.io/v1/namespaces/z/rolebindings/rb")
 	require.Equal(t, "z", rb["subjects"].([]any)[0].(object)["namespace"])
 
-	again := run(t, s, b, velerov1.RestoreSpec{NamespaceMapping: map[string]string{"a": "z"}})
-	require.Empty(t, again.results.Warnings.all(), "what was restored is as in the backup")
+	again := runRestore(t, s, b, velerov1.RestoreSpec{NamespaceMapping: map[string]string{"a": "z"}})
+	require.Empty(t, again.results.Warnings.allMessages(), "what was restored is as in the backup")
 	require.Equal(t, []string{"z/rb(skipped)"}, again.list["rbac.authorization.k8s.io/v1/RoleBinding"])
 }
 
 func TestBadObjectsCostOnlyThemselves(t *testing.T) {
 	s, b := kubetest.Start(t), &backup{}
-	b.add("configmaps", "v1", "ConfigMap", "a", "fine", nil)
-	b.add("configmaps", "v1", "ConfigMap", "a", "broken", nil)
+	b.addObject("configmaps", "v1", "ConfigMap", "a", "fine", nil)
+	b.addObject("configmaps", "v1", "ConfigMap", "a", "broken", nil)
 	b.bodies["resources/configmaps/namespaces/a/broken.json"] = []byte(`{"metadata":`)
-	b.add("configmaps", "v1", "ConfigMap", "a", "missing", nil)
+	b.addObject("configmaps", "v1", "ConfigMap", "a", "missing", nil)
 	delete(b.bodies, "resources/configmaps/namespaces/a/missing.json")
-	b.add("configmaps", "v1", "ConfigMap", "a", "renamed", object{"metadata": object{"name": "other"}})
-	b.add("configmaps", "v1", "ConfigMap", "a", "anonymous", nil)
+	b.addObject("configmaps", "v1", "ConfigMap", "a", "renamed", object{"metadata": object{"name": "other"}})
+	b.addObject("configmaps", "v1", "ConfigMap", "a", "anonymous", nil)
 	b.bodies["resources/configmaps/namespaces/a/anonymous.json"] = []byte(`[]`)
-	b.add("configmaps", "v1", "ConfigMap", "a", "null", nil)
+	b.addObject("configmaps", "v1", "ConfigMap", "a", "null", nil)
 	b.bodies["resources/configmaps/namespaces/a/null.json"] = []byte(`null`)
-	b.add("configmaps", "v1", "ConfigMap", "a", "dense", nil)
+	b.addObject("configmaps", "v1", "ConfigMap", "a", "dense", nil)
 	b.bodies["resources/configmaps/namespaces/a/dense.json"] = limittest.Text(t, limittest.List(
 		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"dense","namespace":"a"},"data":[`, "{}", "]}", 6<<20))
-	b.add("ghosts.example.com", "example.com/v1", "Ghost", "a", "g", nil)
-	b.add("pods", "v1", "Pod", "a", "asking", object{"metadata": object{"annotations": object{"velero.io/restore-status": "true"}}})
-	b.add("configmaps", "v1", "ConfigMap", "Bad_Namespace", "c", nil)
-	f := run(t, s, b, velerov1.RestoreSpec{})
+	b.addObject("ghosts.example.com", "example.com/v1", "Ghost", "a", "g", nil)
+	b.addObject("pods", "v1", "Pod", "a", "asking", object{"metadata": object{"annotations": object{"velero.io/restore-status": "true"}}})
+	b.addObject("configmaps", "v1", "ConfigMap", "Bad_Namespace", "c", nil)
+	f := runRestore(t, s, b, velerov1.RestoreSpec{})
 	require.NotNil(t, s.Object("/api/v1/namespaces/a/configmaps/fine"))
 	require.NotNil(t, s.Object("/api/v1/namespaces/a/pods/asking"))
-	errs := f.results.Errors.all()
+	errs := f.results.Errors.allMessages()
 	for _, want := range []string{"a/broken: decode", "a/missing: read from the backup", "a/renamed: metadata.name", "a/anonymous: decode", "a/null: metadata", "a/dense: decode: too many values",
 		"the cluster does not serve ghosts.example.com", "annotation velero.io/restore-status", `"Bad_Namespace"`} {
 		require.Contains(t, errs, want)
@@ -367,7 +367,7 @@ func TestBadObjectsCostOnlyThemselves(t *testing.T) {
 func TestTerminatingNamespaceIsWaitedFor(t *testing.T) {
 	s, b := kubetest.Start(t), &backup{}
 	s.Put("/api/v1/namespaces/a", object{"metadata": object{"name": "a", "deletionTimestamp": "2026-01-01T00:00:00Z"}})
-	b.add("configmaps", "v1", "ConfigMap", "a", "c", nil)
+	b.addObject("configmaps", "v1", "ConfigMap", "a", "c", nil)
 	var reads atomic.Int64
 	s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
 		if r.Method == http.MethodGet && r.URL.Path == "/api/v1/namespaces/a" && reads.Add(1) == 2 {
@@ -375,15 +375,15 @@ func TestTerminatingNamespaceIsWaitedFor(t *testing.T) {
 		}
 		return 0, false
 	})
-	f := run(t, s, b, velerov1.RestoreSpec{})
-	require.Empty(t, f.results.Errors.all())
+	f := runRestore(t, s, b, velerov1.RestoreSpec{})
+	require.Empty(t, f.results.Errors.allMessages())
 	require.NotNil(t, s.Object("/api/v1/namespaces/a/configmaps/c"))
 }
 
 func TestTakeoverGoesOn(t *testing.T) {
 	s, b := kubetest.Start(t), &backup{}
 	for i := range 40 {
-		b.add("configmaps", "v1", "ConfigMap", "a", fmt.Sprintf("c%02d", i), object{"data": object{"k": fmt.Sprint(i)}})
+		b.addObject("configmaps", "v1", "ConfigMap", "a", fmt.Sprintf("c%02d", i), object{"data": object{"k": fmt.Sprint(i)}})
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var once sync.Once
@@ -394,7 +394,7 @@ func TestTakeoverGoesOn(t *testing.T) {
 		}
 		return 0, false
 	})
-	survey, err := plan.Look(ctx, b)
+	survey, err := plan.ReadSurvey(ctx, b)
 	require.NoError(t, err)
 	require.False(t, survey.Empty())
 	// The first holder dies in the middle.
@@ -410,9 +410,9 @@ func TestTakeoverGoesOn(t *testing.T) {
 		require.Positive(t, before.Total)
 		c.Recorder.SetPlan(c.Plan)
 	}
-	f := run(t, s, b, velerov1.RestoreSpec{}, first, second)
-	require.Empty(t, f.results.Errors.all())
-	require.Empty(t, f.results.Warnings.all())
+	f := runRestore(t, s, b, velerov1.RestoreSpec{}, first, second)
+	require.Empty(t, f.results.Errors.allMessages())
+	require.Empty(t, f.results.Warnings.allMessages())
 	require.Len(t, f.list["v1/ConfigMap"], 40)
 	for _, entry := range f.list["v1/ConfigMap"] {
 		require.True(t, strings.HasSuffix(entry, "(created)"), entry)
@@ -423,10 +423,10 @@ func TestTakeoverGoesOn(t *testing.T) {
 // nothing else is left to do.
 func TestAStopInTheLastWaitIsNoEnd(t *testing.T) {
 	for name, prepare := range map[string]func(*kubetest.Server, *backup){
-		"definition": func(_ *kubetest.Server, b *backup) { crd(b) },
+		"definition": func(_ *kubetest.Server, b *backup) { addDefinition(b) },
 		"namespace": func(s *kubetest.Server, b *backup) {
 			s.Put("/api/v1/namespaces/a", object{"metadata": object{"name": "a", "deletionTimestamp": "2026-01-01T00:00:00Z"}})
-			b.add("namespaces", "v1", "Namespace", "", "a", nil)
+			b.addObject("namespaces", "v1", "Namespace", "", "a", nil)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -448,7 +448,7 @@ func TestAStopInTheLastWaitIsNoEnd(t *testing.T) {
 				}
 				return 0, false
 			})
-			run(t, s, b, velerov1.RestoreSpec{}, func(c *restore.Config) {
+			runRestore(t, s, b, velerov1.RestoreSpec{}, func(c *restore.Config) {
 				stopped := *c
 				stopped.Stop = stop
 				require.ErrorIs(t, restore.Run(t.Context(), stopped), dispatch.ErrStopped)
@@ -466,9 +466,9 @@ func TestAppliersKeepTheirFields(t *testing.T) {
 	fields := func(operation string) object {
 		return object{"metadata": object{"managedFields": []any{object{"manager": "m", "operation": operation, "fieldsV1": object{}}}}}
 	}
-	b.add("configmaps", "v1", "ConfigMap", "a", "applied", fields("Apply"))
-	b.add("configmaps", "v1", "ConfigMap", "a", "updated", fields("Update"))
-	run(t, s, b, velerov1.RestoreSpec{})
+	b.addObject("configmaps", "v1", "ConfigMap", "a", "applied", fields("Apply"))
+	b.addObject("configmaps", "v1", "ConfigMap", "a", "updated", fields("Update"))
+	runRestore(t, s, b, velerov1.RestoreSpec{})
 	require.Equal(t, "m", kubetest.Meta(s.Object("/api/v1/namespaces/a/configmaps/applied"))["managedFields"].([]any)[0].(object)["manager"])
 	require.Equal(t, []string{"m", "holdfast-restore-" + string(restoreUID)}, s.Managers("/api/v1/namespaces/a/configmaps/applied"),
 		"a successor recognizes the object also between the write and the record of its outcome")
@@ -478,14 +478,14 @@ func TestAppliersKeepTheirFields(t *testing.T) {
 func TestVolumes(t *testing.T) {
 	s, b := kubetest.Start(t), &backup{}
 	volumeOf := func(name, policy, claim string) {
-		b.add("persistentvolumes", "v1", "PersistentVolume", "", name, object{"spec": object{"persistentVolumeReclaimPolicy": policy,
+		b.addObject("persistentvolumes", "v1", "PersistentVolume", "", name, object{"spec": object{"persistentVolumeReclaimPolicy": policy,
 			"claimRef": object{"namespace": "a", "name": claim, "uid": "u"}}})
-		b.add("persistentvolumeclaims", "v1", "PersistentVolumeClaim", "a", claim, object{"spec": object{"volumeName": name}})
+		b.addObject("persistentvolumeclaims", "v1", "PersistentVolumeClaim", "a", claim, object{"spec": object{"volumeName": name}})
 	}
 	volumeOf("kept", "Retain", "kept-claim")
 	volumeOf("gone", "Delete", "new-claim")
-	f := run(t, s, b, velerov1.RestoreSpec{})
-	require.Empty(t, f.results.Errors.all())
+	f := runRestore(t, s, b, velerov1.RestoreSpec{})
+	require.Empty(t, f.results.Errors.allMessages())
 	require.Equal(t, []string{"gone(skipped)", "kept(created)"}, f.list["v1/PersistentVolume"])
 	require.Equal(t, object{"namespace": "a", "name": "kept-claim"}, s.Object("/api/v1/persistentvolumes/kept")["spec"].(object)["claimRef"])
 	require.Equal(t, object{"volumeName": "kept"}, s.Object("/api/v1/namespaces/a/persistentvolumeclaims/kept-claim")["spec"])
@@ -502,14 +502,14 @@ func TestVolumeDataThatIsNotRestoredIsAnErrorOfItsClaim(t *testing.T) {
 		if volume != "" {
 			spec["volumeName"] = volume
 		}
-		b.add("persistentvolumeclaims", "v1", "PersistentVolumeClaim", namespace, name, object{"spec": spec})
+		b.addObject("persistentvolumeclaims", "v1", "PersistentVolumeClaim", namespace, name, object{"spec": spec})
 	}
-	b.add("persistentvolumes", "v1", "PersistentVolume", "", "pv-kept", object{"spec": object{"persistentVolumeReclaimPolicy": "Retain",
+	b.addObject("persistentvolumes", "v1", "PersistentVolume", "", "pv-kept", object{"spec": object{"persistentVolumeReclaimPolicy": "Retain",
 		"claimRef": object{"namespace": "a", "name": "kept", "uid": "u"}}})
 	claim("a", "kept", "pv-kept")
 	claim("a", "moved", "")
 	claim("a", "fine", "")
-	b.add("pods", "v1", "Pod", "a", "p", object{"spec": object{"volumes": []any{
+	b.addObject("pods", "v1", "Pod", "a", "p", object{"spec": object{"volumes": []any{
 		object{"name": "scratch", "emptyDir": object{}}, object{"name": "data", "persistentVolumeClaim": object{"claimName": "old"}}}}})
 	b.elsewhere = []volumedata.Data{
 		{Method: volumedata.PodVolumeBackup, Namespace: "a", Claim: "kept", Pod: "p", PodVolume: "v", Stored: true},
@@ -518,7 +518,7 @@ func TestVolumeDataThatIsNotRestoredIsAnErrorOfItsClaim(t *testing.T) {
 		{Method: volumedata.PodVolumeBackup, Namespace: "a", Pod: "p", PodVolume: "data"},
 		{Method: volumedata.DataUpload, Namespace: "b", Claim: "fine"},
 	}
-	f := run(t, s, b, velerov1.RestoreSpec{NamespaceMapping: map[string]string{"a": "c"}})
+	f := runRestore(t, s, b, velerov1.RestoreSpec{NamespaceMapping: map[string]string{"a": "c"}})
 	errs := f.results.Errors.Namespaces["c"]
 	require.Len(t, errs, 4, errs)
 	for _, want := range []string{

@@ -18,8 +18,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/podhook"
 )
 
-// run is one restore: what its passes share, and the passes.
-type run struct {
+// restoreRun is one restore: what its passes share, and the passes.
+type restoreRun struct {
 	cfg      *Config
 	stop     object.StopSignal
 	timeouts object.DelayTimeouts
@@ -45,14 +45,14 @@ type run struct {
 
 // newRun puts together what restores definitions and namespaces; what restores the objects depends
 // on both.
-func newRun(cfg Config) (*run, error) {
+func newRun(cfg Config) (*restoreRun, error) {
 	limiter := &dispatch.Limiter{}
 	manager := apply.ManagerOf(cfg.UID)
 	client, err := apply.NewClient(cfg.REST, manager, limiter, cfg.Clock, cfg.Confirm)
 	if err != nil {
 		return nil, err
 	}
-	r := &run{cfg: &cfg, stop: cfg.Stop, timeouts: object.DelayTimeouts{Terminating: cfg.TerminatingTimeout, Resource: cfg.ResourceTimeout}}
+	r := &restoreRun{cfg: &cfg, stop: cfg.Stop, timeouts: object.DelayTimeouts{Terminating: cfg.TerminatingTimeout, Resource: cfg.ResourceTimeout}}
 	r.reset = &reset.Options{
 		Backup: cfg.Backup, Restore: cfg.Restore, MapNamespace: cfg.Plan.MapNamespace,
 		PreserveNodePorts: cfg.Spec.PreserveNodePorts != nil && *cfg.Spec.PreserveNodePorts,
@@ -77,19 +77,19 @@ func newRun(cfg Config) (*run, error) {
 	}
 	r.hooks = podhook.New(podhook.Config{
 		Spec: &cfg.Spec.Hooks, Exec: cfg.Exec, Recorder: cfg.Recorder, Existing: r.existing, Names: r.names, Confirm: cfg.Confirm,
-		Blind: cfg.History.Blind, MaxWait: cfg.Spec.ItemOperationTimeout.Duration, Clock: cfg.Clock, Stop: r.stop,
+		NoHistory: cfg.History.NoHistory, MaxWait: cfg.Spec.ItemOperationTimeout.Duration, Clock: cfg.Clock, Stop: r.stop,
 	})
-	r.chain()
-	r.prepare()
+	r.makeChains()
+	r.makeRestorers()
 	return r, nil
 }
 
-// chain makes the chains of actions.
-func (r *run) chain() {
+// makeChains makes the chains of actions.
+func (r *restoreRun) makeChains() {
 	cfg := r.cfg
 	caller := call.New(call.Config{
 		Recorder: cfg.Recorder, History: cfg.History, Restore: cfg.Object,
-		Confirm: cfg.Confirm, Collateral: cfg.Collateral, Unsent: cfg.Unsent, Stop: r.stop,
+		Confirm: cfg.Confirm, IsProcessCrash: cfg.IsProcessCrash, IsNotSent: cfg.IsNotSent, Stop: r.stop,
 		Plan: cfg.Plan, Target: r.names.Target, Unrecorded: cfg.Unrecorded, Instance: cfg.Instance, Clock: cfg.Clock,
 	})
 	r.chains = actions.NewChains(actions.ChainsConfig{
@@ -98,8 +98,8 @@ func (r *run) chain() {
 	}, cfg.Actions)
 }
 
-// prepare makes what restores definitions and namespaces.
-func (r *run) prepare() {
+// makeRestorers makes what restores definitions and namespaces.
+func (r *restoreRun) makeRestorers() {
 	cfg := r.cfg
 	poller := object.Poller{Clock: cfg.Clock, Stop: r.stop}
 	r.definitions = newDefinitionRestorer(definitionsConfig{
@@ -113,8 +113,8 @@ func (r *run) prepare() {
 	})
 }
 
-// objects restores everything else: the last pass over them.
-func (r *run) objects(ctx context.Context) error {
+// restoreObjects restores everything else: the last pass over them.
+func (r *restoreRun) restoreObjects(ctx context.Context) error {
 	cfg := r.cfg
 	services := flight.NewAPIServices(flight.APIServicesConfig{
 		Plan: cfg.Plan, Recorder: cfg.Recorder, Client: r.existing.Client, Catalog: r.catalog, Timeouts: r.timeouts,
@@ -133,10 +133,10 @@ func (r *run) objects(ctx context.Context) error {
 			velerov1.LabelBackupName: velerov1.LabelValue(cfg.Backup), velerov1.LabelRestoreName: velerov1.LabelValue(cfg.Restore)}},
 	})
 	pauser := &flight.Pauser{Rules: cfg.Pauses, Plan: cfg.Plan, Recorder: cfg.Recorder, Existing: r.existing, Namespaces: r.targets}
-	p := &objects{
+	p := &objectRestorer{
 		plan: cfg.Plan, recorder: cfg.Recorder, loader: r.loader, screen: r.screen, chains: r.chains, pending: r.pending,
 		namespaces: r.namespaces, services: services, finisher: r.finisher, workers: r.workers, reset: r.reset, retrier: backoff.New(cfg.Clock),
-		creation: &creation{
+		creation: &objectCreation{
 			plan: cfg.Plan, client: r.existing.Client, creator: r.creator, finisher: r.finisher, volumes: provisioner, claims: claims, pauser: pauser, hooks: r.hooks,
 			webhooks: late, names: r.names, reset: r.reset, defined: r.definitions.Defined, timeouts: r.timeouts,
 		},
@@ -144,8 +144,8 @@ func (r *run) objects(ctx context.Context) error {
 	return p.restoreAll(ctx)
 }
 
-// await waits for the claims that are filled from CSI snapshots.
-func (r *run) await(ctx context.Context) error {
+// awaitClaims waits for the claims that are filled from CSI snapshots.
+func (r *restoreRun) awaitClaims(ctx context.Context) error {
 	a := &volumes.Awaiter{Recorder: r.cfg.Recorder, Existing: r.existing, Clock: r.cfg.Clock, Timeout: r.timeouts.Resource, Stop: r.stop}
 	return a.Await(ctx)
 }

@@ -17,22 +17,22 @@ import (
 
 const servicePath = "/apis/apiregistration.k8s.io/v1/apiservices/v1.served.org"
 
-// served is a backup of an API that is served by a workload of the backup.
-func served(t *testing.T) (*kubetest.Server, *backup) {
+// newServedBackup is a backup of an API that is served by a workload of the backup.
+func newServedBackup(t *testing.T) (*kubetest.Server, *backup) {
 	t.Helper()
 	s, b := kubetest.Start(t), &backup{}
 	s.Serve("apiregistration.k8s.io/v1", "apiservices", "APIService", false)
-	b.add("deployments.apps", "apps/v1", "Deployment", "api", "server", nil)
-	b.add("apiservices.apiregistration.k8s.io", "apiregistration.k8s.io/v1", "APIService", "", "v1.served.org",
+	b.addObject("deployments.apps", "apps/v1", "Deployment", "api", "server", nil)
+	b.addObject("apiservices.apiregistration.k8s.io", "apiregistration.k8s.io/v1", "APIService", "", "v1.served.org",
 		object{"spec": object{"group": "served.org", "version": "v1", "service": object{"namespace": "api", "name": "server"}}})
 	for _, name := range []string{"one", "two", "three"} {
-		b.add("things.served.org", "served.org/v1", "Thing", "a", name, nil)
+		b.addObject("things.served.org", "served.org/v1", "Thing", "a", name, nil)
 	}
 	return s, b
 }
 
-// available lets the API answer from the n-th read of its APIService on.
-func available(s *kubetest.Server, n int64) {
+// answerFrom lets the API answer from the n-th read of its APIService on.
+func answerFrom(s *kubetest.Server, n int64) {
 	var looks atomic.Int64
 	s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
 		if r.Method != http.MethodGet || r.URL.Path != servicePath {
@@ -51,28 +51,28 @@ func available(s *kubetest.Server, n int64) {
 // Objects of an API that a workload of the backup serves were errors, because nothing was behind it
 // yet: "the cluster does not serve things.served.org".
 func TestObjectsWaitForTheirAPIService(t *testing.T) {
-	s, b := served(t)
-	available(s, 4)
-	x := asks("a.io/x", map[string][]action.Item{})
-	f := run(t, s, b, velerov1.RestoreSpec{}, with(t, x))
-	require.Empty(t, f.results.Errors.all())
-	require.Empty(t, f.results.Warnings.all())
+	s, b := newServedBackup(t)
+	answerFrom(s, 4)
+	x := additionalAction("a.io/x", map[string][]action.Item{})
+	f := runRestore(t, s, b, velerov1.RestoreSpec{}, withActions(t, x))
+	require.Empty(t, f.results.Errors.allMessages())
+	require.Empty(t, f.results.Warnings.allMessages())
 	require.Equal(t, []string{"a/one(created)", "a/three(created)", "a/two(created)"}, f.list["served.org/v1/Thing"])
-	require.Equal(t, 1, x.times("Thing.served.org a/one"))
+	require.Equal(t, 1, x.timesCalled("Thing.served.org a/one"))
 	require.Len(t, s.Requests("POST /apis/served.org/v1/namespaces/a/things"), 3, "nothing is sent before")
 }
 
 func TestAnAPIServiceThatNeverAnswersIsAnErrorOfItsObjects(t *testing.T) {
-	s, b := served(t)
-	available(s, 1<<40)
-	f := run(t, s, b, velerov1.RestoreSpec{}, func(c *restore.Config) { c.ResourceTimeout = time.Second })
+	s, b := newServedBackup(t)
+	answerFrom(s, 1<<40)
+	f := runRestore(t, s, b, velerov1.RestoreSpec{}, func(c *restore.Config) { c.ResourceTimeout = time.Second })
 	require.Equal(t, 3, f.recorder.ByAction()["failed"])
-	require.Equal(t, 3, strings.Count(f.results.Errors.all(), `APIService "v1.served.org" does not serve it after 1s: no endpoints`))
+	require.Equal(t, 3, strings.Count(f.results.Errors.allMessages(), `APIService "v1.served.org" does not serve it after 1s: no endpoints`))
 }
 
 // An APIService that cannot be restored is not waited for: another one may serve the group.
 func TestAnAPIServiceThatFailedIsNotWaitedFor(t *testing.T) {
-	s, b := served(t)
+	s, b := newServedBackup(t)
 	s.Serve("served.org/v1", "things", "Thing", true)
 	s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
 		if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/apiservices") {
@@ -80,7 +80,7 @@ func TestAnAPIServiceThatFailedIsNotWaitedFor(t *testing.T) {
 		}
 		return 0, false
 	})
-	f := run(t, s, b, velerov1.RestoreSpec{})
+	f := runRestore(t, s, b, velerov1.RestoreSpec{})
 	require.Equal(t, 1, f.recorder.Counts().Errors)
 	require.Len(t, f.list["served.org/v1/Thing"], 3)
 }

@@ -15,7 +15,7 @@ import (
 
 const injectorPath = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/inject"
 
-func injector() object {
+func injectorWebhook() object {
 	return object{"webhooks": []any{object{"name": "sidecar.example.com",
 		"namespaceSelector": object{"matchLabels": object{"inject": "yes"}}, "objectSelector": object{"matchExpressions": []any{object{"key": "plain", "operator": "DoesNotExist"}}},
 		"rules": []any{object{"operations": []any{"CREATE"}, "apiGroups": []any{""}, "apiVersions": []any{"v1"}, "resources": []any{"pods"}}}}}}
@@ -28,30 +28,30 @@ func TestWorkloadsBeforeTheirInjectingWebhookAreNamed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, b := kubetest.Start(t), &backup{}
 			s.Serve("admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", false)
-			b.add("mutatingwebhookconfigurations.admissionregistration.k8s.io", "admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", "", "inject", injector())
+			b.addObject("mutatingwebhookconfigurations.admissionregistration.k8s.io", "admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", "", "inject", injectorWebhook())
 			template := func(labels object) object {
 				return object{"spec": object{"template": object{"metadata": object{"labels": labels}}}}
 			}
 			for namespace, labels := range map[string]object{"mesh": {"inject": "yes"}, "other": {}} {
-				b.add("namespaces", "v1", "Namespace", "", namespace, object{"metadata": object{"labels": labels}})
-				b.add("deployments.apps", "apps/v1", "Deployment", namespace, "d", template(object{"app": "d"}))
-				b.add("deployments.apps", "apps/v1", "Deployment", namespace, "plain", template(object{"plain": ""}))
-				b.add("pods", "v1", "Pod", namespace, "bare", nil)
-				b.add("pods", "v1", "Pod", namespace, "of-d", nil, by("apps/v1", "ReplicaSet", "rs", true))
-				b.add("configmaps", "v1", "ConfigMap", namespace, "c", nil)
+				b.addObject("namespaces", "v1", "Namespace", "", namespace, object{"metadata": object{"labels": labels}})
+				b.addObject("deployments.apps", "apps/v1", "Deployment", namespace, "d", template(object{"app": "d"}))
+				b.addObject("deployments.apps", "apps/v1", "Deployment", namespace, "plain", template(object{"plain": ""}))
+				b.addObject("pods", "v1", "Pod", namespace, "bare", nil)
+				b.addObject("pods", "v1", "Pod", namespace, "of-d", nil, ownerBy("apps/v1", "ReplicaSet", "rs", true))
+				b.addObject("configmaps", "v1", "ConfigMap", namespace, "c", nil)
 			}
 			if there {
-				live := injector()
+				live := injectorWebhook()
 				live["apiVersion"], live["kind"], live["metadata"] = "admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", object{"name": "inject"}
 				s.Put(injectorPath, live)
 			}
-			f := run(t, s, b, velerov1.RestoreSpec{})
-			require.Empty(t, f.results.Errors.all())
+			f := runRestore(t, s, b, velerov1.RestoreSpec{})
+			require.Empty(t, f.results.Errors.allMessages())
 			if there {
-				require.Empty(t, f.results.Warnings.all())
+				require.Empty(t, f.results.Warnings.allMessages())
 				return
 			}
-			got := strings.Split(f.results.Warnings.all(), "\n")
+			got := strings.Split(f.results.Warnings.allMessages(), "\n")
 			slices.Sort(got)
 			const hook = `mutating webhook "sidecar.example.com" of "inject" comes after it, and would have changed `
 			require.Len(t, got, 2, got)
@@ -71,8 +71,8 @@ func TestAConfigurationOfManyWebhooksIsNotKept(t *testing.T) {
 	for i := range hooks {
 		hooks[i] = object{}
 	}
-	b.add(gr, "admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", "", "hostile", object{"webhooks": hooks})
-	b.add("configmaps", "v1", "ConfigMap", "a", "c", nil)
+	b.addObject(gr, "admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", "", "hostile", object{"webhooks": hooks})
+	b.addObject("configmaps", "v1", "ConfigMap", "a", "c", nil)
 	var held uint64
 	s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
 		if isCreate(r, "configmaps") {
@@ -83,7 +83,7 @@ func TestAConfigurationOfManyWebhooksIsNotKept(t *testing.T) {
 		}
 		return 0, false
 	})
-	f := run(t, s, b, velerov1.RestoreSpec{})
-	require.Contains(t, f.results.Errors.all(), "hostile: decode: too many values")
+	f := runRestore(t, s, b, velerov1.RestoreSpec{})
+	require.Contains(t, f.results.Errors.allMessages(), "hostile: decode: too many values")
 	require.Less(t, held, uint64(64<<20))
 }

@@ -51,12 +51,12 @@ type Resumer struct {
 // all.
 func (r *Resumer) Resume(ctx context.Context, o *velerov1.Restore, location string, confirm func(context.Context) error) ([]string, error) {
 	recorder := outcome.NewRecorder(outcome.NewLog(io.Discard, o.Name), r.Clock, batch, "")
-	unread := r.load(ctx, o, location, recorder)
+	unread := r.loadRecords(ctx, o, location, recorder)
 	err := restore.Resume(ctx, restore.Config{UID: o.UID, Recorder: recorder, REST: r.REST, Clock: r.Clock, Confirm: confirm})
 	return Names(recorder), errors.Join(unread, err, recorder.Close())
 }
 
-func (r *Resumer) load(ctx context.Context, o *velerov1.Restore, location string, recorder *outcome.Recorder) (err error) {
+func (r *Resumer) loadRecords(ctx context.Context, o *velerov1.Restore, location string, recorder *outcome.Recorder) (err error) {
 	ctx, stop := context.WithTimeout(ctx, readLimit)
 	defer stop()
 	loc, err := r.Locations.Get(ctx, location)
@@ -88,7 +88,7 @@ func LoadUnfinished(ctx context.Context, store objectstore.Reader, o *velerov1.R
 		errs = append(errs, fmt.Errorf("list the records of the restore: %w", err))
 	}
 	for _, key := range keys {
-		if err := load(ctx, store, key, recorder); err != nil {
+		if err := loadRecord(ctx, store, key, recorder); err != nil {
 			errs = append(errs, fmt.Errorf("read %s: %w", strings.TrimPrefix(key, dir), err))
 		}
 		if ctx.Err() != nil {
@@ -98,7 +98,7 @@ func LoadUnfinished(ctx context.Context, store objectstore.Reader, o *velerov1.R
 	return errors.Join(errs...)
 }
 
-func load(ctx context.Context, store objectstore.Reader, key string, recorder *outcome.Recorder) error {
+func loadRecord(ctx context.Context, store objectstore.Reader, key string, recorder *outcome.Recorder) error {
 	data, err := journal.Read(ctx, store, key)
 	if err != nil || journal.IsClosing(data) {
 		return err

@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/resumption"
 )
 
-func target(name string) apply.Target {
+func newTarget(name string) apply.Target {
 	return apply.Target{GVR: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}, Namespace: "a", Name: name}
 }
 
@@ -29,8 +29,8 @@ func newRecorder() *outcome.Recorder {
 
 var prefix = layout.RestoreRecords("r", "uid-r") + outcome.FilePrefix
 
-// records stores one file of records for each of the functions, by as many holders.
-func records(t *testing.T, write ...func(*outcome.Recorder)) *memstore.Store {
+// storeRecords stores one file of records for each of the functions, by as many holders.
+func storeRecords(t *testing.T, write ...func(*outcome.Recorder)) *memstore.Store {
 	t.Helper()
 	store := memstore.New()
 	for i, do := range write {
@@ -45,18 +45,18 @@ func records(t *testing.T, write ...func(*outcome.Recorder)) *memstore.Store {
 	return store
 }
 
-func pauses(names ...string) func(*outcome.Recorder) {
+func recordPauses(names ...string) func(*outcome.Recorder) {
 	return func(r *outcome.Recorder) {
 		for _, name := range names {
-			r.Pause(&outcome.Paused{Target: target(name), Back: map[string]any{"spec": map[string]any{"paused": nil}}})
+			r.Pause(&outcome.Paused{Target: newTarget(name), Back: map[string]any{"spec": map[string]any{"paused": nil}}})
 		}
 	}
 }
 
-func resumes(name string) func(*outcome.Recorder) {
+func recordResume(name string) func(*outcome.Recorder) {
 	return func(r *outcome.Recorder) {
 		e := r.Begin(outcome.General)
-		e.Resumed(target(name))
+		e.Resumed(newTarget(name))
 		e.Commit()
 	}
 }
@@ -65,14 +65,14 @@ var theRestore = &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: "vel
 
 // What one holder paused another may have resumed.
 func TestLoadUnfinishedReadsTheRecordsOfAllHolders(t *testing.T) {
-	store := records(t, pauses("x", "y"), resumes("x"), pauses("b"))
+	store := storeRecords(t, recordPauses("x", "y"), recordResume("x"), recordPauses("b"))
 	r := newRecorder()
 	require.NoError(t, resumption.LoadUnfinished(t.Context(), store, theRestore, r))
 	require.Equal(t, []string{"widgets.example.com a/b", "widgets.example.com a/y"}, resumption.Names(r))
 }
 
 func TestLoadUnfinishedReadsWhatItCan(t *testing.T) {
-	store := records(t, pauses("x"), pauses("y"), pauses("z"))
+	store := storeRecords(t, recordPauses("x"), recordPauses("y"), recordPauses("z"))
 	store.Set(journal.Key(prefix, 2, 1), []byte("no gzip"))
 	away := errors.New("no route")
 	store.Inject(func(op memstore.Op, key string) error {

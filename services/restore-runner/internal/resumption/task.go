@@ -38,11 +38,11 @@ type Task struct {
 	Free func(*velerov1.Restore) bool
 	Log  *slog.Logger
 
-	tries map[types.UID]try
+	tries map[types.UID]lastAttempt
 }
 
-// try is the last attempt at a restore.
-type try struct {
+// lastAttempt is the last attempt at a restore.
+type lastAttempt struct {
 	next  time.Time
 	pause time.Duration
 }
@@ -62,18 +62,18 @@ func (t *Task) Pass(ctx context.Context) {
 		return
 	}
 	before := t.tries
-	t.tries = map[types.UID]try{}
+	t.tries = map[types.UID]lastAttempt{}
 	for i := range list.Items {
 		o := &list.Items[i]
-		if location := paused.Of(o); location != "" && ctx.Err() == nil {
-			t.tries[o.UID] = t.look(ctx, o, location, before[o.UID])
+		if location := paused.LocationOf(o); location != "" && ctx.Err() == nil {
+			t.tries[o.UID] = t.resumePaused(ctx, o, location, before[o.UID])
 		}
 	}
 }
 
-// look resumes what a restore left paused if that is due, and returns when the next attempt is.
-func (t *Task) look(ctx context.Context, o *velerov1.Restore, location string, last try) try {
-	if !t.due(o) || t.Clock.Now().Before(last.next) {
+// resumePaused resumes what a restore left paused if that is due, and returns when the next attempt is.
+func (t *Task) resumePaused(ctx context.Context, o *velerov1.Restore, location string, last lastAttempt) lastAttempt {
+	if !t.isDue(o) || t.Clock.Now().Before(last.next) {
 		return last
 	}
 	names, err := t.Resume(ctx, o, location, nil)
@@ -82,9 +82,9 @@ func (t *Task) look(ctx context.Context, o *velerov1.Restore, location string, l
 		return last
 	case errors.Is(err, ErrNoRecords):
 		t.Log.ErrorContext(ctx, "objects that a restore created may stay paused: its records are gone", "restore", o.Name, "location", location)
-		err = t.clear(ctx, o)
+		err = t.clearMark(ctx, o)
 	case err == nil && len(names) == 0:
-		if err = t.clear(ctx, o); err == nil {
+		if err = t.clearMark(ctx, o); err == nil {
 			t.Log.InfoContext(ctx, "resumed what a restore had left paused", "restore", o.Name)
 		}
 	}
@@ -92,10 +92,10 @@ func (t *Task) look(ctx context.Context, o *velerov1.Restore, location string, l
 	if err != nil || len(names) > 0 {
 		t.Log.WarnContext(ctx, "objects of a restore are still paused; retrying", "restore", o.Name, "objects", names, "after", pause, "error", err)
 	}
-	return try{next: t.Clock.Now().Add(pause), pause: pause}
+	return lastAttempt{next: t.Clock.Now().Add(pause), pause: pause}
 }
 
-func (t *Task) due(o *velerov1.Restore) bool {
+func (t *Task) isDue(o *velerov1.Restore) bool {
 	switch {
 	case !o.Status.Phase.Terminal():
 		return o.DeletionTimestamp != nil && t.Free(o)
@@ -105,9 +105,9 @@ func (t *Task) due(o *velerov1.Restore) bool {
 	return t.Clock.Since(o.Status.CompletionTimestamp.Time) >= quiet
 }
 
-func (t *Task) clear(ctx context.Context, o *velerov1.Restore) error {
+func (t *Task) clearMark(ctx context.Context, o *velerov1.Restore) error {
 	err := kube.Update(ctx, t.Reader, t.Client, o.DeepCopy(), func(o *velerov1.Restore) error {
-		if paused.Of(o) == "" {
+		if paused.LocationOf(o) == "" {
 			return kube.ErrSkip
 		}
 		paused.Clear(o)

@@ -55,7 +55,7 @@ func (b *bed) Open(_ context.Context, loc *velerov1.BackupStorageLocation) (obje
 func newBed(t *testing.T, change func(*velerov1.Restore)) *bed {
 	t.Helper()
 	b := &bed{cluster: kubetest.Start(t), clock: clocktesting.NewFakeClock(time.Unix(1_700_000_000, 0)), free: true}
-	b.store = records(t, pauses("w"))
+	b.store = storeRecords(t, recordPauses("w"))
 	b.cluster.Serve("example.com/v1", "widgets", "Widget", true)
 	b.cluster.Put(widgetPath, object{"apiVersion": "example.com/v1", "kind": "Widget", "spec": object{"size": 1.0, "paused": true}, "metadata": object{
 		"name": "w", "namespace": "a", "managedFields": []any{object{"manager": "holdfast-restore-uid-r", "operation": "Update"}}}})
@@ -80,13 +80,13 @@ func newBed(t *testing.T, change func(*velerov1.Restore)) *bed {
 	return b
 }
 
-func unchanged(*velerov1.Restore) {}
+func leaveUnchanged(*velerov1.Restore) {}
 
 func inProgress(o *velerov1.Restore) {
 	o.Status.Phase, o.Status.CompletionTimestamp = velerov1.RestorePhaseInProgress, nil
 }
 
-func deleted(o *velerov1.Restore) {
+func markDeleted(o *velerov1.Restore) {
 	inProgress(o)
 	o.DeletionTimestamp = &metav1.Time{Time: time.Now()}
 }
@@ -100,13 +100,13 @@ func (b *bed) requireResumed(t *testing.T, resumed bool) {
 		want = object{"size": 1.0}
 	}
 	require.Equal(t, want, b.cluster.Object(widgetPath)["spec"])
-	require.Equal(t, resumed, paused.Of(o) == "", "the mark")
+	require.Equal(t, resumed, paused.LocationOf(o) == "", "the mark")
 }
 
 // What a restore left paused when it ended without its records, or that is deleted while no runner
 // holds it, is resumed all the same.
 func TestWhatARestoreLeftPausedIsResumed(t *testing.T) {
-	for name, change := range map[string]func(*velerov1.Restore){"ended": unchanged, "deleted": deleted} {
+	for name, change := range map[string]func(*velerov1.Restore){"ended": leaveUnchanged, "deleted": markDeleted} {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t, change)
 			b.task.Pass(t.Context())
@@ -124,7 +124,7 @@ func TestWhatIsARunnersIsLeftAlone(t *testing.T) {
 		change func(*velerov1.Restore)
 	}{
 		"in progress":          {true, inProgress},
-		"deleted, with holder": {false, deleted},
+		"deleted, with holder": {false, markDeleted},
 		"ended just now": {true, func(o *velerov1.Restore) {
 			o.Status.CompletionTimestamp.Time = o.Status.CompletionTimestamp.Add(31 * time.Second)
 		}},
@@ -157,7 +157,7 @@ func TestResumingIsTriedAgain(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBed(t, unchanged)
+			b := newBed(t, leaveUnchanged)
 			fail(b, true)
 			for i, pause := range []time.Duration{0, 30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 10 * time.Minute, 10 * time.Minute} {
 				if i > 0 {
@@ -180,10 +180,10 @@ func TestResumingIsTriedAgain(t *testing.T) {
 
 // Without records the objects can never be resumed.
 func TestWithoutRecordsTheMarkGoes(t *testing.T) {
-	b := newBed(t, unchanged)
+	b := newBed(t, leaveUnchanged)
 	b.store = memstore.New()
 	b.task.Pass(t.Context())
 	o := &velerov1.Restore{}
 	require.NoError(t, b.client.Get(t.Context(), client.ObjectKey{Namespace: "velero", Name: "r"}, o))
-	require.Empty(t, paused.Of(o))
+	require.Empty(t, paused.LocationOf(o))
 }

@@ -37,7 +37,7 @@ func New(reader client.Reader, namespace string, jobs Jobs, clk clock.WithTicker
 	s.source = progress.Source[*velerov1.Restore, *restorev1.Progress]{
 		Reader: reader, Namespace: namespace, Clock: clk, Kind: "restore",
 		New:      func() *velerov1.Restore { return &velerov1.Restore{} },
-		Describe: s.describe,
+		Describe: s.progressOf,
 		Terminal: func(r *velerov1.Restore) bool { return r.Status.Phase.Terminal() },
 	}
 	return s
@@ -59,11 +59,11 @@ func (s *Server) WatchProgress(req *restorev1.WatchProgressRequest, stream grpc.
 	})
 }
 
-// describe returns the progress from the object, and from the job itself if this process runs it.
-func (s *Server) describe(r *velerov1.Restore) *restorev1.Progress {
+// progressOf returns the progress from the object, and from the job itself if this process runs it.
+func (s *Server) progressOf(r *velerov1.Restore) *restorev1.Progress {
 	status := &r.Status
 	p := &restorev1.Progress{
-		Name: r.Name, Uid: string(r.UID), Phase: string(status.Phase), Holder: progress.Holder(r, status.Phase.Terminal()),
+		Name: r.Name, Uid: string(r.UID), Phase: string(status.Phase), Holder: progress.ClaimOwner(r, status.Phase.Terminal()),
 		Warnings: int64(status.Warnings), Errors: int64(status.Errors), FailureReason: status.FailureReason,
 		StartTime: progress.Time(status.StartTimestamp), CompletionTime: progress.Time(status.CompletionTimestamp),
 	}

@@ -32,20 +32,20 @@ func (j jobs) Running(uid types.UID) (outcome.Counts, bool) {
 	return c, ok
 }
 
-func object(t *testing.T) (client.Client, *velerov1.Restore) {
+func newRestoreObject(t *testing.T) (client.Client, *velerov1.Restore) {
 	t.Helper()
 	c := fake.NewClientBuilder().WithScheme(kube.Scheme()).Build()
 	start := metav1.NewTime(time.Unix(1_700_000_000, 0))
 	r := &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "r", UID: "u"}}
 	r.Status = velerov1.RestoreStatus{Phase: velerov1.RestorePhaseInProgress, StartTimestamp: &start, Warnings: 1, Errors: 2,
 		Progress: &velerov1.RestoreProgress{TotalItems: 10, ItemsRestored: 3}}
-	require.NoError(t, claim.Set(r, claim.Claim{Holder: "runner-1", Epoch: 1}))
+	require.NoError(t, claim.Set(r, claim.Claim{Owner: "runner-1", Epoch: 1}))
 	require.NoError(t, c.Create(t.Context(), r))
 	return c, r
 }
 
 func TestProgress(t *testing.T) {
-	c, _ := object(t)
+	c, _ := newRestoreObject(t)
 	s := New(c, "velero", jobs{}, clock.RealClock{})
 	got, err := s.GetProgress(t.Context(), &restorev1.GetProgressRequest{Name: "r"})
 	require.NoError(t, err)
@@ -83,7 +83,7 @@ func (s *sink) Send(m *restorev1.WatchProgressResponse) error {
 }
 
 func TestAWatchOfARestoreThatEnded(t *testing.T) {
-	c, r := object(t)
+	c, r := newRestoreObject(t)
 	r.Status.Phase, r.Status.Progress.ItemsRestored = velerov1.RestorePhaseCompleted, 10
 	require.NoError(t, c.Update(t.Context(), r))
 	s := New(c, "velero", jobs{"u": {Total: 20, Done: 15}}, clock.RealClock{})

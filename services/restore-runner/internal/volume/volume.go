@@ -45,11 +45,11 @@ type Reader func(ctx context.Context, item manifest.Item) ([]byte, error)
 // Decisions holds what was decided. It does not change and is safe for concurrent use.
 type Decisions struct {
 	wanted  bool
-	volumes map[string]decision
-	lost    lost
+	volumes map[string]restoreDecision
+	lost    lostData
 }
 
-type decision struct {
+type restoreDecision struct {
 	reprovision       bool
 	snapshot          *nativesnapshot.Snapshot
 	problem           string
@@ -59,8 +59,8 @@ type decision struct {
 	labels            map[string]string
 }
 
-// stored is the part of a PersistentVolume that decides.
-type stored struct {
+// storedVolume is the part of a PersistentVolume that decides.
+type storedVolume struct {
 	Spec struct {
 		ReclaimPolicy string `json:"persistentVolumeReclaimPolicy"`
 		ClaimRef      *struct {
@@ -89,10 +89,10 @@ type Taken struct {
 // the pod. A volume whose body cannot be read is decided by the files alone; restoring it will
 // report the reason.
 func Decide(ctx context.Context, items []manifest.Item, read Reader, from Taken, restorePVs bool) (*Decisions, error) {
-	d := &Decisions{wanted: restorePVs, volumes: map[string]decision{}, lost: newLost(&from, restorePVs)}
+	d := &Decisions{wanted: restorePVs, volumes: map[string]restoreDecision{}, lost: newLost(&from, restorePVs)}
 	taken := byVolume(from.Snapshots)
 	for name := range taken { // those of a backup without volume information
-		d.volumes[name] = native(taken[name], restorePVs)
+		d.volumes[name] = decideNative(taken[name], restorePVs)
 	}
 	for _, info := range from.Infos {
 		if info.PVName == "" {
@@ -103,7 +103,7 @@ func Decide(ctx context.Context, items []manifest.Item, read Reader, from Taken,
 			policy = info.PVInfo.ReclaimPolicy
 		}
 		if info.BackupMethod == methodNative {
-			d.volumes[info.PVName] = native(taken[info.PVName], restorePVs)
+			d.volumes[info.PVName] = decideNative(taken[info.PVName], restorePVs)
 			continue
 		}
 		now := d.byInfo(&from, &info, policy, restorePVs)
@@ -117,7 +117,7 @@ func Decide(ctx context.Context, items []manifest.Item, read Reader, from Taken,
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("read PersistentVolume %q: %w", item.Name, context.Cause(ctx))
 		}
-		var pv stored
+		var pv storedVolume
 		if err != nil || jsonlimit.Unmarshal(body, &pv, jsonlimit.Object) != nil {
 			continue
 		}
@@ -127,7 +127,7 @@ func Decide(ctx context.Context, items []manifest.Item, read Reader, from Taken,
 		}
 		if claim := pv.Spec.ClaimRef; claim != nil {
 			now.claimSpace, now.claim = claim.Namespace, claim.Name
-			d.lost.reconcile(&now, known)
+			d.lost.reconcileVolume(&now, known)
 		}
 		d.volumes[item.Name] = now
 	}
@@ -135,30 +135,30 @@ func Decide(ctx context.Context, items []manifest.Item, read Reader, from Taken,
 }
 
 // byInfo decides by what the backup did with the volume.
-func (d *Decisions) byInfo(from *Taken, info *Info, policy string, restorePVs bool) decision {
+func (d *Decisions) byInfo(from *Taken, info *Info, policy string, restorePVs bool) restoreDecision {
 	method := info.BackupMethod
 	switch {
 	case method == methodCSI && (!restorePVs || !info.DataMoved && d.Filled(info.Namespace, info.Claim)):
-		return decision{recorded: true, reprovision: true}
+		return restoreDecision{recorded: true, reprovision: true}
 	case method == methodCSI && info.DataMoved:
-		return decision{recorded: true, reprovision: true, problem: from.notRestored(string(volumedata.DataUpload))}
+		return restoreDecision{recorded: true, reprovision: true, problem: from.notRestored(string(volumedata.DataUpload))}
 	case method == methodPod, method == methodCSI:
-		return decision{recorded: true, reprovision: true, problem: from.notRestored(method)}
+		return restoreDecision{recorded: true, reprovision: true, problem: from.notRestored(method)}
 	}
-	return decision{reprovision: policy == "Delete"}
+	return restoreDecision{reprovision: policy == "Delete"}
 }
 
-// native decides about a volume that has, or should have, a native snapshot; nil where the backup
+// decideNative decides about a volume that has, or should have, a native snapshot; nil where the backup
 // lists none.
-func native(s *nativesnapshot.Snapshot, restorePVs bool) decision {
+func decideNative(s *nativesnapshot.Snapshot, restorePVs bool) restoreDecision {
 	switch {
 	case !restorePVs:
-		return decision{recorded: true}
+		return restoreDecision{recorded: true}
 	case s == nil:
-		return decision{recorded: true, reprovision: true,
+		return restoreDecision{recorded: true, reprovision: true,
 			problem: "the backup has no complete snapshot of it: the claim gets a new, empty volume"}
 	}
-	return decision{recorded: true, snapshot: s}
+	return restoreDecision{recorded: true, snapshot: s}
 }
 
 // byVolume returns the complete snapshots by volume.
@@ -174,7 +174,7 @@ func byVolume(snapshots []nativesnapshot.Snapshot) map[string]*nativesnapshot.Sn
 }
 
 // byPolicy reports that the backup took no data, so that the reclaim policy decides.
-func (d decision) byPolicy() bool { return !d.recorded }
+func (d restoreDecision) byPolicy() bool { return !d.recorded }
 
 // Wanted reports that the restore is to have the data of volumes.
 func (d *Decisions) Wanted() bool { return d.wanted }

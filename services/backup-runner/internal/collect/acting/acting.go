@@ -42,8 +42,8 @@ type Config struct {
 	// never is. It is asked before calls, unless it answered a moment ago.
 	Confirm func(ctx context.Context) error
 	// Collateral and Unsent are those of actionset.Actions.
-	Collateral func(error) bool
-	Unsent     func(error) bool
+	IsProcessCrash func(error) bool
+	IsNotSent      func(error) bool
 	// Instance is this process, as its Lease names it, where operations may live in it.
 	Instance string
 	// Operations counts what the calls of all holders began; nil with Again.
@@ -70,7 +70,7 @@ type Config struct {
 // Pool processes item blocks.
 type Pool struct {
 	Config
-	confirmed confirmation
+	confirmed claimConfirmation
 	retrying  chan struct{} // holds one value while a call is retried
 }
 
@@ -88,33 +88,35 @@ func (p *Pool) Process(ctx context.Context, arrange func(context.Context, chan<-
 		return arrange(ctx, queue)
 	})
 	l := newLanes(p, group, len(writers))
-	group.Go(func() error { return l.sort(ctx, queue) })
+	group.Go(func() error { return l.dispatchBlocks(ctx, queue) })
 	for _, out := range writers {
-		group.Go(func() error { return (&actor{pool: p, out: out}).work(ctx, l) })
+		group.Go(func() error { return (&objectProcessor{pool: p, out: out}).processBlocks(ctx, l) })
 	}
 	err := group.Wait()
-	if p.stopped(err) {
+	if p.isStopError(err) {
 		return nil
 	}
 	return err
 }
 
-// stopped reports whether an error means only that the run has to stop.
-func (p *Pool) stopped(err error) bool { return p.Stop.Requested() && errors.Is(err, stop.ErrStopped) }
+// isStopError reports whether an error means only that the run has to stop.
+func (p *Pool) isStopError(err error) bool {
+	return p.Stop.Requested() && errors.Is(err, stop.ErrStopped)
+}
 
-// block processes a block, all of which goes into one part: what actions relate to an object may be
+// processBlock processes a block, all of which goes into one part: what actions relate to an object may be
 // known through that object alone, which a later holder does not process again.
-func (a *actor) block(ctx context.Context, b *itemblock.Block) error {
+func (a *objectProcessor) processBlock(ctx context.Context, b *itemblock.Block) error {
 	if a.pool.Stop.Requested() {
 		return nil
 	}
-	if err := a.ahead(ctx, b); err != nil {
+	if err := a.prestartBlock(ctx, b); err != nil {
 		return err
 	}
 	for i := range b.Members {
 		err := context.Cause(ctx)
 		if err == nil {
-			err = a.member(ctx, &b.Members[i])
+			err = a.processMember(ctx, &b.Members[i])
 		}
 		if err == nil {
 			err = a.catchUp(ctx)

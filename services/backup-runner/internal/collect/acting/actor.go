@@ -16,18 +16,18 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemspool"
 )
 
-// actor processes objects with the actions they match, into one writer. Used by one goroutine.
-type actor struct {
+// objectProcessor processes objects with the actions they match, into one writer. Used by one goroutine.
+type objectProcessor struct {
 	pool  *Pool
 	out   *partwriter.Writer
-	later []later // additional items that were put off
+	later []postponedItem // additional items that were put off
 	// hooks are the Pods whose hooks the block is between, own its members; nil without hooks.
 	hooks map[itemset.Key]*podhook.Pod
 	own   map[itemset.Key]struct{}
 }
 
-// subject is an object that is processed.
-type subject struct {
+// processedObject is an object that is processed.
+type processedObject struct {
 	itemspool.Item
 	// extra objects are not of the backup's selection: an action asked for them.
 	extra bool
@@ -43,10 +43,12 @@ type subject struct {
 }
 
 // extraOf is the subject of an object that was read by its name.
-func extraOf(o *lookup.Object) *subject { return &subject{Item: o.Item, extra: true, live: o.Live} }
+func extraOf(o *lookup.Object) *processedObject {
+	return &processedObject{Item: o.Item, extra: true, live: o.Live}
+}
 
-// object names an object in a record.
-func object(it *itemspool.Item) checkpoint.Object {
+// recordObject names an object in a record.
+func recordObject(it *itemspool.Item) checkpoint.Object {
 	return checkpoint.Object{Group: it.Group, Kind: it.Kind, Namespace: it.Namespace, Name: it.Name}
 }
 
@@ -56,27 +58,27 @@ type fatalError struct{ err error }
 func (e *fatalError) Error() string { return e.err.Error() }
 func (e *fatalError) Unwrap() error { return e.err }
 
-func fatal(err error) error {
+func fatalOf(err error) error {
 	if err == nil {
 		return nil
 	}
 	return &fatalError{err}
 }
 
-// member processes an object of a block, unless another worker did or does.
-func (a *actor) member(ctx context.Context, m *itemblock.Member) error {
+// processMember processes an object of a block, unless another worker did or does.
+func (a *objectProcessor) processMember(ctx context.Context, m *itemblock.Member) error {
 	items := a.pool.Items
 	was, at := items.Begin(m.Key, a.out.ID(), false)
 	if !was.Waits(false) {
-		a.join(m)
-		return a.warn(&subject{Item: m.Named, errors: m.Errors})
+		a.markJoined(m)
+		return a.noteProblems(&processedObject{Item: m.Named, errors: m.Errors})
 	}
 	if was == itemset.Waiting {
-		it, err := a.take(at)
+		it, err := a.readSpooled(at)
 		if err != nil {
 			return err
 		}
-		_, err = a.process(ctx, m.Key, &subject{Item: it, errors: m.Errors})
+		_, err = a.processObject(ctx, m.Key, &processedObject{Item: it, errors: m.Errors})
 		return err
 	}
 	named := &m.Item
@@ -88,7 +90,7 @@ func (a *actor) member(ctx context.Context, m *itemblock.Member) error {
 		items.End(m.Key, itemset.Failed)
 		return a.out.Fail(remark.About(named.GroupResource, named.Namespace, named.Name, "an object of an item block could not be read: it is not backed up", err))
 	}
-	if result := a.pool.Finder.Judge(found, false); result != itemset.Unknown {
+	if result := a.pool.Finder.FilterResult(found, false); result != itemset.Unknown {
 		items.End(m.Key, result)
 		if result != itemset.Absent {
 			return nil
@@ -97,12 +99,12 @@ func (a *actor) member(ctx context.Context, m *itemblock.Member) error {
 	}
 	s := extraOf(found)
 	s.errors = m.Errors
-	_, err = a.process(ctx, m.Key, s)
+	_, err = a.processObject(ctx, m.Key, s)
 	return err
 }
 
-// take reads an object that waited.
-func (a *actor) take(at itemset.Place) (itemspool.Item, error) {
+// readSpooled reads an object that waited.
+func (a *objectProcessor) readSpooled(at itemset.Place) (itemspool.Item, error) {
 	it, err := itemspool.Read(a.pool.Spools.Path(at.File), int64(at.Offset))
 	if err == nil {
 		a.pool.Progress.Hold(-1)
@@ -110,14 +112,14 @@ func (a *actor) take(at itemset.Place) (itemspool.Item, error) {
 	return it, err
 }
 
-// join notes, with the block it is in, that an object which was processed detached has been asked
+// markJoined notes, with the block it is in, that an object which was processed detached has been asked
 // for its block.
-func (a *actor) join(m *itemblock.Member) {
+func (a *objectProcessor) markJoined(m *itemblock.Member) {
 	if !m.Asked {
 		return
 	}
 	a.pool.Items.Join(m.Key)
-	record, o := &a.out.Record, object(&m.Named)
+	record, o := &a.out.Record, recordObject(&m.Named)
 	if i := slices.Index(record.Detached, o); i >= 0 {
 		record.Detached = slices.Delete(record.Detached, i, i+1)
 		return
@@ -125,17 +127,17 @@ func (a *actor) join(m *itemblock.Member) {
 	record.Joined = append(record.Joined, o)
 }
 
-// process runs the actions of an object that Begin gave, and stores what they made of it. An error
+// processObject runs the actions of an object that Begin gave, and stores what they made of it. An error
 // is one that ends the job.
-func (a *actor) process(ctx context.Context, key itemset.Key, s *subject) (itemset.Result, error) {
+func (a *objectProcessor) processObject(ctx context.Context, key itemset.Key, s *processedObject) (itemset.Result, error) {
 	var refused error
 	if pod := a.hooks[key]; pod != nil {
-		if err := a.tell(pod); err != nil {
+		if err := a.noteHookMessages(pod); err != nil {
 			return itemset.Unknown, err
 		}
 		refused = pod.Refused
 	}
-	result, err := a.decide(ctx, s, refused)
+	result, err := a.runActions(ctx, s, refused)
 	if err == nil {
 		err = a.out.Drain()
 	}
@@ -143,26 +145,26 @@ func (a *actor) process(ctx context.Context, key itemset.Key, s *subject) (items
 		return itemset.Unknown, err
 	}
 	if s.detached {
-		a.out.Record.Detached = append(a.out.Record.Detached, object(&s.Item))
+		a.out.Record.Detached = append(a.out.Record.Detached, recordObject(&s.Item))
 	}
 	a.pool.Items.End(key, result)
 	return result, nil
 }
 
-// decide runs the actions and stores or skips the object by their result. One whose pre hooks
+// runActions runs the actions and stores or skips the object by their result. One whose pre hooks
 // failed is not stored.
-func (a *actor) decide(ctx context.Context, s *subject, refused error) (itemset.Result, error) {
+func (a *objectProcessor) runActions(ctx context.Context, s *processedObject, refused error) (itemset.Result, error) {
 	if refused != nil {
-		return a.failed(s, "a pre hook failed: the object is not backed up", refused)
+		return a.noteFailed(s, "a pre hook failed: the object is not backed up", refused)
 	}
 	gr := s.GroupResource()
 	o, err := chain.Parse(s.GroupVersionKind(), s.Raw)
 	if err != nil {
-		return a.failed(s, "object cannot be read", err)
+		return a.noteFailed(s, "object cannot be read", err)
 	}
 	result := chain.Result{Object: o}
 	if w := a.pool.Actions.Wants(gr); w != nil {
-		result, err = w.Chain.Run(ctx, o, &turn{actor: a, subject: s})
+		result, err = w.Chain.Run(ctx, o, &objectTurn{actor: a, subject: s})
 	}
 	var broken *fatalError
 	switch {
@@ -171,7 +173,7 @@ func (a *actor) decide(ctx context.Context, s *subject, refused error) (itemset.
 	case errors.As(err, &broken):
 		return itemset.Unknown, broken.err
 	}
-	if err := a.warn(s); err != nil {
+	if err := a.noteProblems(s); err != nil {
 		return itemset.Unknown, err
 	}
 	message := "the object is backed up, but an action did not come to its end"
@@ -185,15 +187,15 @@ func (a *actor) decide(ctx context.Context, s *subject, refused error) (itemset.
 	}
 	switch {
 	case err != nil:
-		return a.failed(s, "an action failed: the object is not backed up", err)
+		return a.noteFailed(s, "an action failed: the object is not backed up", err)
 	case result.LeftOut != "":
 		return itemset.LeftOut, a.leaveOut(s, result.LeftOut)
 	}
-	return a.store(s, &result)
+	return a.storeObject(s, &result)
 }
 
-// warn notes the warnings and errors about an object.
-func (a *actor) warn(s *subject) error {
+// noteProblems notes the warnings and errors about an object.
+func (a *objectProcessor) noteProblems(s *processedObject) error {
 	for _, message := range s.warnings {
 		if err := a.out.Warn(remark.About(s.GroupResource(), s.Namespace, s.Name, message, nil)); err != nil {
 			return err

@@ -23,8 +23,8 @@ type request struct {
 	must bool   // past the filters
 }
 
-// extra is an additional item.
-type extra struct {
+// additionalItem is an additional item.
+type additionalItem struct {
 	res      resource.Resource
 	item     action.Item
 	key      itemset.Key
@@ -35,18 +35,18 @@ type extra struct {
 
 // Additional implements chain.Host: it backs up what an action asked for with the object, each once
 // per backup. An error is one of the object, or a *fatalError.
-func (t *turn) Additional(ctx context.Context, by string, items []action.Item, must bool) error {
+func (t *objectTurn) Additional(ctx context.Context, by string, items []action.Item, must bool) error {
 	req := request{by: by, must: must}
 	for _, item := range items {
-		if err := t.actor.with(ctx, t.subject, &req, item); err != nil {
+		if err := t.actor.backupAdditional(ctx, t.subject, &req, item); err != nil {
 			return fmt.Errorf("action %s: Execute: additional item %s: %w", by, item, err)
 		}
 	}
 	return nil
 }
 
-// with backs up one additional item.
-func (a *actor) with(ctx context.Context, s *subject, req *request, item action.Item) error {
+// backupAdditional backs up one additional item.
+func (a *objectProcessor) backupAdditional(ctx context.Context, s *processedObject, req *request, item action.Item) error {
 	res, item, err := a.pool.Finder.Locate(item)
 	if err != nil {
 		return err
@@ -55,23 +55,23 @@ func (a *actor) with(ctx context.Context, s *subject, req *request, item action.
 		return itemblock.ErrUndeclared
 	}
 	items := a.pool.Items
-	x := extra{res: res, item: item, key: itemset.KeyOf(res.Kind.GroupKind(), item.Namespace, item.Name),
+	x := additionalItem{res: res, item: item, key: itemset.KeyOf(res.Kind.GroupKind(), item.Namespace, item.Name),
 		must: req.must, detached: a.pool.Actions.FormBlocksOf(item.GroupResource), depth: s.depth}
 	for {
 		result := items.Result(x.key)
 		if !req.must && result == itemset.Unknown && !a.pool.Finder.Admits(&res, item.Namespace) {
 			return nil
 		}
-		if result == itemset.Waiting && a.elsewhere(x.key) {
+		if result == itemset.Waiting && a.isInHookedBlock(x.key) {
 			return nil
 		}
 		if s.depth == maxDepth && result.Waits(req.must) {
 			if result != itemset.Waiting { // else it has a turn of its own
-				a.later = append(a.later, later{by: s.names(), request: *req, item: item})
+				a.later = append(a.later, postponedItem{by: s.itemNames(), request: *req, item: item})
 			}
 			return nil
 		}
-		if result, err = a.begin(ctx, &x); err != nil {
+		if result, err = a.beginAdditional(ctx, &x); err != nil {
 			return err
 		}
 		switch result {
@@ -94,9 +94,9 @@ func (a *actor) with(ctx context.Context, s *subject, req *request, item action.
 	}
 }
 
-// begin processes an additional item if it has no result yet, and returns its result. An error is
+// beginAdditional processes an additional item if it has no result yet, and returns its result. An error is
 // one of the object that needs it, or a *fatalError.
-func (a *actor) begin(ctx context.Context, x *extra) (itemset.Result, error) {
+func (a *objectProcessor) beginAdditional(ctx context.Context, x *additionalItem) (itemset.Result, error) {
 	begin := a.pool.Items.Begin
 	if x.detached {
 		begin = a.pool.Items.BeginDetached
@@ -106,25 +106,25 @@ func (a *actor) begin(ctx context.Context, x *extra) (itemset.Result, error) {
 	case !result.Waits(x.must):
 		return result, nil
 	case result == itemset.Waiting:
-		result, err := a.waiting(ctx, x, at)
-		return result, fatal(err)
+		result, err := a.processSpooled(ctx, x, at)
+		return result, fatalOf(err)
 	}
-	return a.unlisted(ctx, x)
+	return a.processUnlisted(ctx, x)
 }
 
-// waiting processes an additional item that is in an item spool.
-func (a *actor) waiting(ctx context.Context, x *extra, at itemset.Place) (itemset.Result, error) {
-	it, err := a.take(at)
+// processSpooled processes an additional item that is in an item spool.
+func (a *objectProcessor) processSpooled(ctx context.Context, x *additionalItem, at itemset.Place) (itemset.Result, error) {
+	it, err := a.readSpooled(at)
 	if err != nil {
 		return itemset.Unknown, err
 	}
 	later := a.pool.Again // nothing was listed
-	return a.process(ctx, x.key, &subject{Item: it, depth: x.depth + 1, detached: x.detached, extra: later, live: later})
+	return a.processObject(ctx, x.key, &processedObject{Item: it, depth: x.depth + 1, detached: x.detached, extra: later, live: later})
 }
 
-// unlisted reads an additional item by its name and processes it. The action that names it may have
+// processUnlisted reads an additional item by its name and processes it. The action that names it may have
 // created it, after the revision of the lists.
-func (a *actor) unlisted(ctx context.Context, x *extra) (itemset.Result, error) {
+func (a *objectProcessor) processUnlisted(ctx context.Context, x *additionalItem) (itemset.Result, error) {
 	found, err := a.pool.Finder.ReadMade(ctx, &x.res, x.item)
 	if ctx.Err() != nil {
 		return itemset.Unknown, &fatalError{context.Cause(ctx)}
@@ -133,12 +133,12 @@ func (a *actor) unlisted(ctx context.Context, x *extra) (itemset.Result, error) 
 		a.pool.Items.End(x.key, itemset.Failed)
 		return itemset.Failed, err
 	}
-	if result := a.pool.Finder.Judge(found, x.must); result != itemset.Unknown {
+	if result := a.pool.Finder.FilterResult(found, x.must); result != itemset.Unknown {
 		a.pool.Items.End(x.key, result)
 		return result, nil
 	}
 	s := extraOf(found)
 	s.depth, s.detached = x.depth+1, x.detached
-	result, err := a.process(ctx, x.key, s)
-	return result, fatal(err)
+	result, err := a.processObject(ctx, x.key, s)
+	return result, fatalOf(err)
 }

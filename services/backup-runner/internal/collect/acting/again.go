@@ -18,12 +18,12 @@ const NotStoredAgain = "an item that an operation named could not be stored agai
 // backup, one after the other, with their additional items. One that cannot be stored is an error
 // of the backup. It returns early when the run is stopped.
 func (p *Pool) Store(ctx context.Context, items []action.Item, out *partwriter.Writer) error {
-	a := &actor{pool: p, out: out}
+	a := &objectProcessor{pool: p, out: out}
 	for _, item := range items {
 		if p.Stop.Requested() {
 			return nil
 		}
-		if err := a.again(ctx, item); err != nil {
+		if err := a.storeItemAgain(ctx, item); err != nil {
 			return err
 		}
 		if err := a.catchUp(ctx); err != nil {
@@ -38,8 +38,8 @@ func (p *Pool) Store(ctx context.Context, items []action.Item, out *partwriter.W
 	return nil
 }
 
-// again stores an item if it waits. An error ends the job.
-func (a *actor) again(ctx context.Context, item action.Item) error {
+// storeItemAgain stores an item if it waits. An error ends the job.
+func (a *objectProcessor) storeItemAgain(ctx context.Context, item action.Item) error {
 	res, item, err := a.pool.Finder.Locate(item)
 	if err != nil {
 		return nil //nolint:nilerr // noted when it was to be read
@@ -48,7 +48,7 @@ func (a *actor) again(ctx context.Context, item action.Item) error {
 	if a.pool.Items.Result(key) != itemset.Waiting {
 		return nil
 	}
-	_, err = a.begin(ctx, &extra{res: res, item: item, key: key, must: true})
+	_, err = a.beginAdditional(ctx, &additionalItem{res: res, item: item, key: key, must: true})
 	var broken *fatalError
 	switch {
 	case errors.As(err, &broken):

@@ -9,13 +9,13 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/itemblock"
 )
 
-// ahead lets actions begin their work for those objects of a block that have not had their turn, so
+// prestartBlock lets actions begin their work for those objects of a block that have not had their turn, so
 // that it runs concurrently. What they begin is named by the keys of the calls that follow.
-func (a *actor) ahead(ctx context.Context, b *itemblock.Block) error {
+func (a *objectProcessor) prestartBlock(ctx context.Context, b *itemblock.Block) error {
 	if len(b.Members) < 2 || a.pool.Again { //nolint:mnd // alone there is nothing beside it
 		return nil
 	}
-	objects := map[action.Ahead][]action.Keyed{}
+	objects := map[action.Prestarter][]action.Keyed{}
 	for i := range b.Members {
 		a.mayBegin(objects, &b.Members[i])
 	}
@@ -23,18 +23,18 @@ func (a *actor) ahead(ctx context.Context, b *itemblock.Block) error {
 		if len(keyed) < 2 { //nolint:mnd // as above
 			continue
 		}
-		err := a.pool.confirm(ctx)
+		err := a.pool.confirmClaim(ctx)
 		var broken *fatalError
 		if errors.As(err, &broken) {
 			return broken.err
 		}
-		beginner.Ahead(ctx, keyed)
+		beginner.Prestart(ctx, keyed)
 	}
 	return nil
 }
 
 // mayBegin adds a member to the objects of the actions that may begin their work for it.
-func (a *actor) mayBegin(objects map[action.Ahead][]action.Keyed, m *itemblock.Member) {
+func (a *objectProcessor) mayBegin(objects map[action.Prestarter][]action.Keyed, m *itemblock.Member) {
 	if !a.pool.Items.Result(m.Key).Waits(false) {
 		return
 	}
@@ -48,7 +48,7 @@ func (a *actor) mayBegin(objects map[action.Ahead][]action.Keyed, m *itemblock.M
 	}
 	for i := range w.Chain.Actions {
 		one := w.Chain.Actions[i].Action
-		if beginner, ok := one.(action.Ahead); ok {
+		if beginner, ok := one.(action.Prestarter); ok {
 			key := operation.Key(string(a.pool.Actions.Backup.Backup().UID), one.Name(),
 				&operation.Resource{Group: gr.Group, Resource: gr.Resource, Namespace: namespace, Name: name})
 			objects[beginner] = append(objects[beginner], action.Keyed{Namespace: namespace, Name: name, Key: key})

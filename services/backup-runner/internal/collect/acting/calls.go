@@ -19,50 +19,50 @@ import (
 // ErrUnclear is what is known of a call that an earlier holder of the backup was about to make.
 var ErrUnclear = errors.New("the runner ended around this call; it is not made again, since it may have begun an operation")
 
-// turn is an object on its way through its actions, and the chain.Host for it.
-type turn struct {
-	actor   *actor
-	subject *subject
+// objectTurn is an object on its way through its actions, and the chain.Host for it.
+type objectTurn struct {
+	actor   *objectProcessor
+	subject *processedObject
 }
 
 // Execute implements chain.Host.
-func (t *turn) Execute(ctx context.Context, a action.BackupItem, o *action.Object, b *action.Backup) (action.BackupResult, error) {
+func (t *objectTurn) Execute(ctx context.Context, a action.BackupItem, o *action.Object, b *action.Backup) (action.BackupResult, error) {
 	begins, ok := a.(action.BackupOperations)
 	_, starts := a.(action.BackupStarter)
 	switch {
 	case ok && !t.actor.pool.Again:
-		return t.once(ctx, a, begins.OperationKind(), o, b)
+		return t.callOnce(ctx, a, begins.OperationKind(), o, b)
 	case starts:
-		return t.patched(ctx, a, o)
+		return t.repeatChanges(ctx, a, o)
 	}
-	return t.actor.pool.retryable(ctx, a, o, b)
+	return t.actor.pool.callRetryable(ctx, a, o, b)
 }
 
-// once makes a call that may begin an operation, each once per backup, however often its holder
+// callOnce makes a call that may begin an operation, each once per backup, however often its holder
 // changes: that it is made is durable before it, and how it ended is in the next record of any
 // kind. A later holder takes the recorded answer; where none is recorded it repeats a call that
 // carries an idempotency key, and no other. Such a call is also repeated when its process dies. An
 // operation that was begun is among those of the backup, whatever becomes of the object; the answer
 // does not name it. In a backup with operation.MaxOperations no further call is made, and an
 // operation that was begun with an answer that no record takes is cancelled.
-func (t *turn) once(ctx context.Context, a action.BackupItem, kind string, o *action.Object, b *action.Backup) (action.BackupResult, error) {
+func (t *objectTurn) callOnce(ctx context.Context, a action.BackupItem, kind string, o *action.Object, b *action.Backup) (action.BackupResult, error) {
 	p := t.actor.pool
-	call := checkpoint.Call{Action: a.Name(), Object: object(&t.subject.Item)}
+	call := checkpoint.Call{Action: a.Name(), Object: recordObject(&t.subject.Item)}
 	starter, repeatable := a.(action.BackupStarter)
 	record, announced := p.Past.Begun(&call)
 	if announced && (record != "" || !repeatable) {
-		return t.recorded(ctx, record, &call, o)
+		return t.recordedResult(ctx, record, &call, o)
 	}
-	if err := p.prepare(ctx, a); err != nil {
+	if err := p.prepareCall(ctx, a); err != nil {
 		return action.BackupResult{}, err
 	}
-	begun := &checkpoint.Begun{Kind: kind, Resource: t.subject.Resource}
+	begun := &checkpoint.BegunOperation{Kind: kind, Resource: t.subject.Resource}
 	if repeatable {
 		begun.Key = operation.Key(string(b.Backup().UID), a.Name(), &operation.Resource{
 			Group: t.subject.Group, Resource: t.subject.Resource, Namespace: t.subject.Namespace, Name: t.subject.Name})
 	}
 	if err := p.reserveOperation(announced); err != nil {
-		return action.BackupResult{}, t.failed(&call, err)
+		return action.BackupResult{}, t.callError(&call, err)
 	}
 	listed := false
 	defer func() {
@@ -77,55 +77,55 @@ func (t *turn) once(ctx context.Context, a action.BackupItem, kind string, o *ac
 	}
 	called := a
 	if repeatable {
-		called = &keyed{a, starter, begun.Key}
+		called = &keyedStarter{a, starter, begun.Key}
 	}
 	failpoint.Hit("backup-runner/call-announced")
-	result, err := p.execute(ctx, called, o, b)
+	result, err := p.executeCall(ctx, called, o, b)
 	for range retries {
-		if err == nil || !repeatable || !p.died(ctx, err) {
+		if err == nil || !repeatable || !p.isProcessDeath(ctx, err) {
 			break
 		}
-		result, err = p.retry(ctx, called, o, b)
+		result, err = p.retryAlone(ctx, called, o, b)
 	}
 	failpoint.Hit("backup-runner/call-answered")
 	ending := ctx.Err() != nil || p.Stop.Requested()
 	var broken *fatalError
 	switch {
 	case errors.As(err, &broken): // the claim was not confirmed
-		p.Intents.End(&checkpoint.Outcome{Call: call, Unsent: true})
+		p.Intents.End(&checkpoint.Outcome{Call: call, NotSent: true})
 		return result, err // the next holder makes it
-	case err != nil && ending && p.Unsent != nil && p.Unsent(err):
-		p.Intents.End(&checkpoint.Outcome{Call: call, Unsent: true})
+	case err != nil && ending && p.IsNotSent != nil && p.IsNotSent(err):
+		p.Intents.End(&checkpoint.Outcome{Call: call, NotSent: true})
 		return result, &fatalError{stop.ErrStopped} // the next holder makes it
 	case err != nil && ctx.Err() != nil && result.OperationID == "":
 		return result, err // nothing is known of it
 	}
-	out, err := outcome(&call, o, &result, err)
+	out, err := callOutcome(&call, o, &result, err)
 	if repeatable && err == nil {
 		out.Patch, err = patchOf(&call, o, result.Object)
 	}
 	if result.OperationID != "" {
 		listed = true
-		out.Begun = p.begun(begun, &result)
+		out.Begun = p.completeBegun(begun, &result)
 		err = p.countPostItems(out.Begun, err)
 	}
 	if refused := (*refusedError)(nil); errors.As(err, &refused) {
-		err = t.refuse(a, b, &out, result.OperationID, refused)
+		err = t.refuseAnswer(a, b, &out, result.OperationID, refused)
 	}
 	p.Intents.End(&out)
 	result.OperationID = ""
 	return result, err
 }
 
-// keyed calls a starter with its key.
-type keyed struct {
+// keyedStarter calls a starter with its key.
+type keyedStarter struct {
 	action.BackupItem
 	starter action.BackupStarter
 	key     string
 }
 
 // Execute implements action.BackupItem.
-func (k *keyed) Execute(ctx context.Context, o *action.Object, b *action.Backup) (action.BackupResult, error) {
+func (k *keyedStarter) Execute(ctx context.Context, o *action.Object, b *action.Backup) (action.BackupResult, error) {
 	return k.starter.Start(ctx, o, b, k.key)
 }
 
@@ -137,9 +137,9 @@ func itemsOf(items []action.Item) []checkpoint.Item {
 	return out
 }
 
-// prepare does what can be done before the call is announced: an announced call that is not made
+// prepareCall does what can be done before the call is announced: an announced call that is not made
 // costs the object.
-func (p *Pool) prepare(ctx context.Context, a action.BackupItem) error {
+func (p *Pool) prepareCall(ctx context.Context, a action.BackupItem) error {
 	if preparer, ok := a.(action.Preparer); ok {
 		if err := preparer.Prepare(ctx); err != nil && !p.Stop.Requested() {
 			return err
@@ -148,11 +148,11 @@ func (p *Pool) prepare(ctx context.Context, a action.BackupItem) error {
 	if p.Stop.Requested() {
 		return &fatalError{stop.ErrStopped}
 	}
-	return p.confirm(ctx)
+	return p.confirmClaim(ctx)
 }
 
-// outcome returns how a call ended, and its error.
-func outcome(call *checkpoint.Call, given *action.Object, r *action.BackupResult, failure error) (checkpoint.Outcome, error) {
+// callOutcome returns how a call ended, and its error.
+func callOutcome(call *checkpoint.Call, given *action.Object, r *action.BackupResult, failure error) (checkpoint.Outcome, error) {
 	out := checkpoint.Outcome{Call: *call, Operation: r.OperationID}
 	switch {
 	case failure != nil:
@@ -174,9 +174,9 @@ func outcome(call *checkpoint.Call, given *action.Object, r *action.BackupResult
 	return out, failure
 }
 
-// recorded returns what an earlier holder recorded of a call.
-func (t *turn) recorded(ctx context.Context, record string, call *checkpoint.Call, given *action.Object) (r action.BackupResult, err error) {
-	err = t.failed(call, ErrUnclear)
+// recordedResult returns what an earlier holder recorded of a call.
+func (t *objectTurn) recordedResult(ctx context.Context, record string, call *checkpoint.Call, given *action.Object) (r action.BackupResult, err error) {
+	err = t.callError(call, ErrUnclear)
 	if record == "" {
 		return r, err
 	}
@@ -187,7 +187,7 @@ func (t *turn) recorded(ctx context.Context, record string, call *checkpoint.Cal
 	if out == nil {
 		return r, err
 	}
-	return answered(out, given)
+	return recordedAnswer(out, given)
 }
 
 // outcomeIn returns the outcome of a call that a record has; nil where it has none. An error ends
@@ -205,8 +205,8 @@ func (p *Pool) outcomeIn(ctx context.Context, record string, call *checkpoint.Ca
 	return out, nil
 }
 
-// answered is the answer of a recorded call.
-func answered(o *checkpoint.Outcome, given *action.Object) (action.BackupResult, error) {
+// recordedAnswer is the answer of a recorded call.
+func recordedAnswer(o *checkpoint.Outcome, given *action.Object) (action.BackupResult, error) {
 	if o.Error != "" {
 		return action.BackupResult{}, errors.New(o.Error)
 	}
@@ -220,9 +220,9 @@ func answered(o *checkpoint.Outcome, given *action.Object) (action.BackupResult,
 	return r, nil
 }
 
-// execute makes a call beside others.
-func (p *Pool) execute(ctx context.Context, a action.BackupItem, o *action.Object, b *action.Backup) (action.BackupResult, error) {
-	if err := p.confirm(ctx); err != nil {
+// executeCall makes a call beside others.
+func (p *Pool) executeCall(ctx context.Context, a action.BackupItem, o *action.Object, b *action.Backup) (action.BackupResult, error) {
+	if err := p.confirmClaim(ctx); err != nil {
 		return action.BackupResult{}, err
 	}
 	return chain.Execute(ctx, a, o, b)

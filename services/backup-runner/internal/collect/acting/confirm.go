@@ -10,15 +10,15 @@ import (
 // claim timeout (1s) that it has in reserve.
 const confirmedFor = 100 * time.Millisecond
 
-// confirmation is when the claim was last known to be this holder's.
-type confirmation struct {
+// claimConfirmation is when the claim was last known to be this holder's.
+type claimConfirmation struct {
 	mu sync.Mutex
 	at time.Time
 }
 
-// confirm makes sure that the backup is still this holder's, before a call that may begin
+// confirmClaim makes sure that the backup is still this holder's, before a call that may begin
 // something: the process may have slept since it last knew. An error ends the job.
-func (p *Pool) confirm(ctx context.Context) error {
+func (p *Pool) confirmClaim(ctx context.Context) error {
 	if p.Confirm == nil {
 		return nil
 	}

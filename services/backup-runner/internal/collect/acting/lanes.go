@@ -16,33 +16,33 @@ import (
 // still for as long as the actions of others take.
 const maxHooked = 8
 
-// lanes bring blocks to workers. The hooks of a block run beside the workers, so that no block
+// hookScheduler bring blocks to workers. The hooks of a block run beside the workers, so that no block
 // without hooks waits for them.
-type lanes struct {
+type hookScheduler struct {
 	pool   *Pool
 	group  *panics.Group
 	plain  chan itemblock.Block // without hooks
-	ready  chan *hooked         // whose pre hooks have run
-	ended  chan *hooked         // whose post hooks have run
+	ready  chan *hookedBlock    // whose pre hooks have run
+	ended  chan *hookedBlock    // whose post hooks have run
 	places chan struct{}        // holds a value for each block that is between its hooks
 	done   chan struct{}        // closed once no block with hooks is left
 }
 
-// hooked is a block with hooks.
-type hooked struct{ itemblock.Block }
+// hookedBlock is a block with hooks.
+type hookedBlock struct{ itemblock.Block }
 
-func newLanes(p *Pool, group *panics.Group, workers int) *lanes {
-	return &lanes{
-		pool: p, group: group, plain: make(chan itemblock.Block), ready: make(chan *hooked), ended: make(chan *hooked),
+func newLanes(p *Pool, group *panics.Group, workers int) *hookScheduler {
+	return &hookScheduler{
+		pool: p, group: group, plain: make(chan itemblock.Block), ready: make(chan *hookedBlock), ended: make(chan *hookedBlock),
 		places: make(chan struct{}, min(maxHooked, workers)), done: make(chan struct{}),
 	}
 }
 
-// sort sends blocks without hooks to the workers, and begins those with hooks, as many at once as
+// dispatchBlocks sends blocks without hooks to the workers, and begins those with hooks, as many at once as
 // there are places. Neither waits for the other.
-func (l *lanes) sort(ctx context.Context, queue <-chan itemblock.Block) error {
+func (l *hookScheduler) dispatchBlocks(ctx context.Context, queue <-chan itemblock.Block) error {
 	var next *itemblock.Block
-	var waiting []*hooked
+	var waiting []*hookedBlock
 	for queue != nil || next != nil || len(waiting) > 0 {
 		in, plain, place := queue, chan<- itemblock.Block(nil), chan<- struct{}(nil)
 		var send itemblock.Block
@@ -58,25 +58,25 @@ func (l *lanes) sort(ctx context.Context, queue <-chan itemblock.Block) error {
 			case !ok:
 				queue = nil
 			case len(b.Hooks) > 0:
-				waiting = append(waiting, &hooked{b})
+				waiting = append(waiting, &hookedBlock{b})
 			default:
 				next = &b
 			}
 		case plain <- send:
 			next = nil
 		case place <- struct{}{}:
-			l.begin(ctx, waiting[0])
+			l.runPreHooks(ctx, waiting[0])
 			waiting = waiting[1:]
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
 	close(l.plain)
-	return l.finish(ctx)
+	return l.awaitHooked(ctx)
 }
 
-// finish waits until no block is between its hooks.
-func (l *lanes) finish(ctx context.Context) error {
+// awaitHooked waits until no block is between its hooks.
+func (l *hookScheduler) awaitHooked(ctx context.Context) error {
 	for range cap(l.places) {
 		select {
 		case l.places <- struct{}{}:
@@ -88,21 +88,23 @@ func (l *lanes) finish(ctx context.Context) error {
 	return nil
 }
 
-// begin runs the pre hooks of a block.
-func (l *lanes) begin(ctx context.Context, h *hooked) {
+// runPreHooks runs the pre hooks of a block.
+func (l *hookScheduler) runPreHooks(ctx context.Context, h *hookedBlock) {
 	if len(h.Members) == 0 {
-		l.end(ctx, h)
+		l.runPostHooks(ctx, h)
 		return
 	}
-	l.each(ctx, h, l.ready, l.pool.Hooks.Pre)
+	l.runPodHooks(ctx, h, l.ready, l.pool.Hooks.Pre)
 }
 
-// end runs the post hooks of a block.
-func (l *lanes) end(ctx context.Context, h *hooked) { l.each(ctx, h, l.ended, l.pool.Hooks.Post) }
+// runPostHooks runs the post hooks of a block.
+func (l *hookScheduler) runPostHooks(ctx context.Context, h *hookedBlock) {
+	l.runPodHooks(ctx, h, l.ended, l.pool.Hooks.Post)
+}
 
-// each runs hooks of the Pods of a block, beside everything else, and hands the block on. When the
+// runPodHooks runs hooks of the Pods of a block, beside everything else, and hands the block on. When the
 // run is stopped a block that is not processed yet is left to the next holder, with its post hooks.
-func (l *lanes) each(ctx context.Context, h *hooked, to chan<- *hooked, run func(context.Context, *podhook.Pod) error) {
+func (l *hookScheduler) runPodHooks(ctx context.Context, h *hookedBlock, to chan<- *hookedBlock, run func(context.Context, *podhook.Pod) error) {
 	l.group.Go(func() error {
 		for _, pod := range h.Hooks {
 			if l.pool.Stop.Requested() && to == l.ready {
@@ -121,44 +123,44 @@ func (l *lanes) each(ctx context.Context, h *hooked, to chan<- *hooked, run func
 	})
 }
 
-// work processes blocks; those between their hooks first. One that ends because the run is stopped
+// processBlocks processes blocks; those between their hooks first. One that ends because the run is stopped
 // does not cut short the other workers.
-func (a *actor) work(ctx context.Context, l *lanes) error {
+func (a *objectProcessor) processBlocks(ctx context.Context, l *hookScheduler) error {
 	plain, done := l.plain, l.done
 	for plain != nil || done != nil {
 		var err error
 		select {
 		case h := <-l.ended:
-			err = a.ended(l, h)
+			err = a.noteHooksEnded(l, h)
 		case h := <-l.ready:
-			err = a.between(ctx, l, h)
+			err = a.processHooked(ctx, l, h)
 		default:
 			select {
 			case h := <-l.ended:
-				err = a.ended(l, h)
+				err = a.noteHooksEnded(l, h)
 			case h := <-l.ready:
-				err = a.between(ctx, l, h)
+				err = a.processHooked(ctx, l, h)
 			case b, ok := <-plain:
 				if !ok {
 					plain = nil
 					continue
 				}
-				err = a.block(ctx, &b)
+				err = a.processBlock(ctx, &b)
 			case <-done:
 				done = nil
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
 		}
-		if err != nil && !a.pool.stopped(err) {
+		if err != nil && !a.pool.isStopError(err) {
 			return fmt.Errorf("process what waits for actions: %w", err)
 		}
 	}
 	return nil
 }
 
-// between processes a block whose pre hooks have run, and has its post hooks run.
-func (a *actor) between(ctx context.Context, l *lanes, h *hooked) error {
+// processHooked processes a block whose pre hooks have run, and has its post hooks run.
+func (a *objectProcessor) processHooked(ctx context.Context, l *hookScheduler, h *hookedBlock) error {
 	if a.pool.Stop.Requested() {
 		<-l.places
 		return nil
@@ -171,25 +173,25 @@ func (a *actor) between(ctx context.Context, l *lanes, h *hooked) error {
 	for i := range h.Members {
 		a.own[h.Members[i].Key] = struct{}{}
 	}
-	err := a.block(ctx, &h.Block)
+	err := a.processBlock(ctx, &h.Block)
 	if err != nil || a.pool.Items.Result(h.Members[0].Key) == itemset.Waiting { // stopped
 		<-l.places
 		return err
 	}
-	if err := a.volumes(ctx, h); err != nil {
+	if err := a.snapshotVolumes(ctx, h); err != nil {
 		<-l.places
 		return err
 	}
 	failpoint.Hit("backup-runner/hooked-block-processed")
-	l.end(ctx, h)
+	l.runPostHooks(ctx, h)
 	return nil
 }
 
-// ended notes that all hooks of a block have ended.
-func (a *actor) ended(l *lanes, h *hooked) error {
+// noteHooksEnded notes that all hooks of a block have ended.
+func (a *objectProcessor) noteHooksEnded(l *hookScheduler, h *hookedBlock) error {
 	<-l.places
 	for _, pod := range h.Hooks {
-		if err := a.tell(pod); err != nil {
+		if err := a.noteHookMessages(pod); err != nil {
 			return err
 		}
 		a.out.Record.HooksEnded = append(a.out.Record.HooksEnded, pod.Ended())
@@ -200,18 +202,18 @@ func (a *actor) ended(l *lanes, h *hooked) error {
 	return nil
 }
 
-// tell notes the messages of hooks.
-func (a *actor) tell(pod *podhook.Pod) error {
+// noteHookMessages notes the messages of hooks.
+func (a *objectProcessor) noteHookMessages(pod *podhook.Pod) error {
 	for _, e := range pod.Entries() {
-		if err := a.out.Tell(e); err != nil {
+		if err := a.out.LogEntry(e); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// elsewhere reports whether an object has a turn of its own, in a block with hooks.
-func (a *actor) elsewhere(key itemset.Key) bool {
+// isInHookedBlock reports whether an object has a turn of its own, in a block with hooks.
+func (a *objectProcessor) isInHookedBlock(key itemset.Key) bool {
 	if a.pool.Reserved == nil {
 		return false
 	}

@@ -9,16 +9,16 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemspool"
 )
 
-// later is an additional item that no object waits for: too many objects asked for one another
+// postponedItem is an additional item that no object waits for: too many objects asked for one another
 // before. It goes into the part of the object that asked.
-type later struct {
+type postponedItem struct {
 	by itemspool.Item // without its body
 	request
 	item action.Item
 }
 
-// names returns the object without its body.
-func (s *subject) names() itemspool.Item {
+// itemNames returns the object without its body.
+func (s *processedObject) itemNames() itemspool.Item {
 	it := s.Item
 	it.Raw = nil
 	return it
@@ -26,9 +26,9 @@ func (s *subject) names() itemspool.Item {
 
 // catchUp processes what was put off, and what that puts off. After an error the objects that asked
 // must not be recorded.
-func (a *actor) catchUp(ctx context.Context) error {
+func (a *objectProcessor) catchUp(ctx context.Context) error {
 	for i := 0; i < len(a.later); i++ {
-		if err := a.after(ctx, a.later[i]); err != nil {
+		if err := a.processPostponed(ctx, a.later[i]); err != nil {
 			return err
 		}
 	}
@@ -36,11 +36,11 @@ func (a *actor) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// after processes an item that was put off. What becomes of it is no matter of the object that
+// processPostponed processes an item that was put off. What becomes of it is no matter of the object that
 // asked, which is done.
-func (a *actor) after(ctx context.Context, l later) error {
-	s, item := &subject{Item: l.by}, l.item
-	err := a.with(ctx, s, &l.request, item)
+func (a *objectProcessor) processPostponed(ctx context.Context, l postponedItem) error {
+	s, item := &processedObject{Item: l.by}, l.item
+	err := a.backupAdditional(ctx, s, &l.request, item)
 	var broken *fatalError
 	switch {
 	case errors.As(err, &broken):
@@ -48,5 +48,5 @@ func (a *actor) after(ctx context.Context, l later) error {
 	case err != nil && !errors.Is(err, errFailed): // else its own error is noted
 		return a.out.Fail(remark.About(item.GroupResource, item.Namespace, item.Name, "an object that an action asks for could not be read: it is not backed up", err))
 	}
-	return a.warn(s)
+	return a.noteProblems(s)
 }

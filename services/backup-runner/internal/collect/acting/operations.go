@@ -15,8 +15,8 @@ type refusedError struct{ err error }
 func (e *refusedError) Error() string { return e.err.Error() }
 func (e *refusedError) Unwrap() error { return e.err }
 
-// failed is the error of a call about the object.
-func (t *turn) failed(call *checkpoint.Call, why error) error {
+// callError is the error of a call about the object.
+func (t *objectTurn) callError(call *checkpoint.Call, why error) error {
 	s := t.subject
 	return fmt.Errorf("action %s: Execute of %s %s: %w", call.Action, s.GroupVersionKind().GroupKind(), remark.ObjectKey(s.Namespace, s.Name), why)
 }
@@ -36,7 +36,7 @@ func (p *Pool) reserveOperation(announced bool) error {
 
 // countPostItems returns failure, or why the answer is refused: it has more post-operation items than
 // a list takes.
-func (p *Pool) countPostItems(begun *checkpoint.Begun, failure error) error {
+func (p *Pool) countPostItems(begun *checkpoint.BegunOperation, failure error) error {
 	refused := (*refusedError)(nil)
 	tooLarge := p.Operations.AddPostItems(len(begun.PostOperation))
 	switch {
@@ -48,14 +48,14 @@ func (p *Pool) countPostItems(begun *checkpoint.Begun, failure error) error {
 	return &refusedError{fmt.Errorf("%w; %w", failure, tooLarge)}
 }
 
-// refuse makes an answer that no record takes the error of its call. The operation that the call
+// refuseAnswer makes an answer that no record takes the error of its call. The operation that the call
 // began, if it did, is cancelled; the backup waits for its end.
-func (t *turn) refuse(a action.BackupItem, b *action.Backup, out *checkpoint.Outcome, id string, refused *refusedError) error {
+func (t *objectTurn) refuseAnswer(a action.BackupItem, b *action.Backup, out *checkpoint.Outcome, id string, refused *refusedError) error {
 	why := refused.err
 	if id != "" {
 		why = action.Refuse(t.actor.out.Uploads(), a, id, b.JSON(), why)
 	}
-	failure := t.failed(&out.Call, why)
+	failure := t.callError(&out.Call, why)
 	out.Body, out.Patch, out.Additional, out.Error = nil, nil, nil, failure.Error()
 	if out.Begun != nil {
 		out.Begun.PostOperation = nil
@@ -63,8 +63,8 @@ func (t *turn) refuse(a action.BackupItem, b *action.Backup, out *checkpoint.Out
 	return failure
 }
 
-// begun completes what is recorded of an operation by the answer that names it.
-func (p *Pool) begun(about *checkpoint.Begun, r *action.BackupResult) *checkpoint.Begun {
+// completeBegun completes what is recorded of an operation by the answer that names it.
+func (p *Pool) completeBegun(about *checkpoint.BegunOperation, r *action.BackupResult) *checkpoint.BegunOperation {
 	about.Time, about.Process = p.Clock.Now().UTC(), r.Process
 	if r.Process != "" {
 		about.Instance = p.Instance

@@ -12,11 +12,11 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 )
 
-// patched makes the changes once more that the call of an action made to an object before the
+// repeatChanges makes the changes once more that the call of an action made to an object before the
 // operations of the backup, now that they have ended. The call itself is not made again.
-func (t *turn) patched(ctx context.Context, a action.BackupItem, o *action.Object) (action.BackupResult, error) {
+func (t *objectTurn) repeatChanges(ctx context.Context, a action.BackupItem, o *action.Object) (action.BackupResult, error) {
 	unchanged := action.BackupResult{Object: o}
-	call := checkpoint.Call{Action: a.Name(), Object: object(&t.subject.Item)}
+	call := checkpoint.Call{Action: a.Name(), Object: recordObject(&t.subject.Item)}
 	record, _ := t.actor.pool.Past.Begun(&call)
 	if record == "" {
 		return unchanged, nil
@@ -33,7 +33,7 @@ func (t *turn) patched(ctx context.Context, a action.BackupItem, o *action.Objec
 	if err != nil {
 		return unchanged, err
 	}
-	return action.BackupResult{Object: action.FromContent(merge(current.Object, patch))}, nil
+	return action.BackupResult{Object: action.FromContent(applyMergePatch(current.Object, patch))}, nil
 }
 
 // patchOf is what a call changed about an object; nil for nothing.
@@ -49,16 +49,16 @@ func patchOf(call *checkpoint.Call, given, answer *action.Object) ([]byte, error
 	if err != nil {
 		return nil, fmt.Errorf("action %s: Execute: %w", call.Action, err)
 	}
-	changes := difference(before, after)
+	changes := mergePatchBetween(before, after)
 	if len(changes) == 0 {
 		return nil, nil
 	}
 	return json.Marshal(changes)
 }
 
-// difference returns the JSON merge patch (RFC 7386) that makes after of before. A null in after is
+// mergePatchBetween returns the JSON merge patch (RFC 7386) that makes after of before. A null in after is
 // one that the patch removes.
-func difference(before, after map[string]any) map[string]any {
+func mergePatchBetween(before, after map[string]any) map[string]any {
 	patch := map[string]any{}
 	for name := range before {
 		if _, kept := after[name]; !kept {
@@ -70,7 +70,7 @@ func difference(before, after map[string]any) map[string]any {
 		was, is := asMap(old), asMap(value)
 		switch {
 		case was != nil && is != nil:
-			if changes := difference(was, is); len(changes) > 0 {
+			if changes := mergePatchBetween(was, is); len(changes) > 0 {
 				patch[name] = changes
 			}
 		case !had || !equality.Semantic.DeepEqual(old, value):
@@ -80,8 +80,8 @@ func difference(before, after map[string]any) map[string]any {
 	return patch
 }
 
-// merge applies a JSON merge patch to a value, which it changes and returns.
-func merge(value, patch map[string]any) map[string]any {
+// applyMergePatch applies a JSON merge patch to a value, which it changes and returns.
+func applyMergePatch(value, patch map[string]any) map[string]any {
 	if value == nil {
 		value = map[string]any{}
 	}
@@ -91,7 +91,7 @@ func merge(value, patch map[string]any) map[string]any {
 		case change == nil:
 			delete(value, name)
 		case inner != nil:
-			value[name] = merge(asMap(value[name]), inner)
+			value[name] = applyMergePatch(asMap(value[name]), inner)
 		default:
 			value[name] = runtime.DeepCopyJSONValue(change)
 		}

@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
 )
 
-// store adds the object to the part.
-func (a *actor) store(s *subject, r *chain.Result) (itemset.Result, error) {
+// storeObject adds the object to the part.
+func (a *objectProcessor) storeObject(s *processedObject, r *chain.Result) (itemset.Result, error) {
 	open, err := a.out.Part()
 	if err != nil {
 		return itemset.Unknown, err
@@ -31,13 +31,13 @@ func (a *actor) store(s *subject, r *chain.Result) (itemset.Result, error) {
 		Live: s.live, Cut: s.Cut, Actions: r.Applied, References: found,
 	})
 	if errors.Is(err, part.ErrInvalidItem) {
-		return a.failed(s, "object cannot be stored", err)
+		return a.noteFailed(s, "object cannot be stored", err)
 	}
 	if err != nil {
 		return itemset.Unknown, fmt.Errorf("store %s: %w", remark.ObjectKey(s.Namespace, s.Name), err)
 	}
 	a.pool.Progress.Acted()
-	a.account(s)
+	a.noteStored(s)
 	if !complete {
 		if err := a.out.Note(remark.Shortened(s.GroupResource(), s.Namespace, s.Name)); err != nil {
 			return itemset.Unknown, err
@@ -46,12 +46,12 @@ func (a *actor) store(s *subject, r *chain.Result) (itemset.Result, error) {
 	if a.pool.Again { // its remarks were noted before
 		return itemset.Stored, nil
 	}
-	return itemset.Stored, a.remark(s.GroupResource(), o)
+	return itemset.Stored, a.noteRemarks(s.GroupResource(), o)
 }
 
-// account hands on what follows of an object that was stored: its namespace, and for one that was
+// noteStored hands on what follows of an object that was stored: its namespace, and for one that was
 // not listed its resource.
-func (a *actor) account(s *subject) {
+func (a *objectProcessor) noteStored(s *processedObject) {
 	var namespaces map[string]struct{}
 	if s.Namespace != "" {
 		namespaces = map[string]struct{}{s.Namespace: {}}
@@ -73,8 +73,8 @@ func appendSorted(list []string, text string) []string {
 	return slices.Insert(list, at, text)
 }
 
-// remark notes the messages about a stored object.
-func (a *actor) remark(gr schema.GroupResource, o *chain.Object) error {
+// noteRemarks notes the messages about a stored object.
+func (a *objectProcessor) noteRemarks(gr schema.GroupResource, o *chain.Object) error {
 	remarks, info := a.pool.Remarks.Of(gr, o.Meta, o.Raw)
 	if info != nil {
 		record := &a.out.Record
@@ -93,8 +93,8 @@ func (a *actor) remark(gr schema.GroupResource, o *chain.Object) error {
 	return nil
 }
 
-// failed notes that the object is not in the backup, which is an error.
-func (a *actor) failed(s *subject, message string, cause error) (itemset.Result, error) {
+// noteFailed notes that the object is not in the backup, which is an error.
+func (a *objectProcessor) noteFailed(s *processedObject, message string, cause error) (itemset.Result, error) {
 	open, err := a.out.Part()
 	if err != nil {
 		return itemset.Unknown, err
@@ -115,7 +115,7 @@ func (a *actor) failed(s *subject, message string, cause error) (itemset.Result,
 }
 
 // leaveOut notes that an action keeps the object out of the backup.
-func (a *actor) leaveOut(s *subject, by string) error {
-	a.out.Record.LeftOut = append(a.out.Record.LeftOut, object(&s.Item))
+func (a *objectProcessor) leaveOut(s *processedObject, by string) error {
+	a.out.Record.LeftOut = append(a.out.Record.LeftOut, recordObject(&s.Item))
 	return a.out.Inform(remark.About(s.GroupResource(), s.Namespace, s.Name, "left out by action "+by, nil))
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/wellknown"
 )
 
-// volumes takes the native snapshots of what the Pods of a block mount, between the hooks of the
+// snapshotVolumes takes the native snapshots of what the Pods of a block mount, between the hooks of the
 // block. The volumes are stored before, as far as the filters let them in; others are decided on with
 // the rest.
-func (a *actor) volumes(ctx context.Context, h *hooked) error {
+func (a *objectProcessor) snapshotVolumes(ctx context.Context, h *hookedBlock) error {
 	if a.pool.Snapshot == nil {
 		return nil
 	}
@@ -21,7 +21,7 @@ func (a *actor) volumes(ctx context.Context, h *hooked) error {
 				continue
 			}
 			item := action.Item{GroupResource: wellknown.Volumes, Name: name}
-			if err := a.after(ctx, later{by: pod.Item(), request: request{by: "of the hooks"}, item: item}); err != nil {
+			if err := a.processPostponed(ctx, postponedItem{by: pod.Item(), request: request{by: "of the hooks"}, item: item}); err != nil {
 				return err
 			}
 		}

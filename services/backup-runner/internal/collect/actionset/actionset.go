@@ -24,10 +24,10 @@ type Actions struct {
 	Errors []string
 	// Collateral reports whether the call with an error of Items may have failed because of another
 	// one. Nil is always false.
-	Collateral func(error) bool
+	IsProcessCrash func(error) bool
 	// Unsent reports whether the call with an error of Items certainly was not made. Nil is always
 	// false.
-	Unsent func(error) bool
+	IsNotSent func(error) bool
 	// Lines has what the actions' plugins log; nil if they do not.
 	Lines *pluginlog.Lines
 	// Close, if not nil, is called once no action is called any more.

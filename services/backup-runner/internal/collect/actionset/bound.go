@@ -47,17 +47,17 @@ func (a *Actions) Bind(ctx context.Context, backup *velerov1.Backup, catalog *re
 	}
 	b := &Bound{Backup: seen, asks: a.Asks, kinds: map[schema.GroupResource]*Wants{}}
 	var failures []Failure
-	if b.items, err = ask(ctx, a.Items, catalog, stop, &failures); err != nil {
+	if b.items, err = bindActions(ctx, a.Items, catalog, stop, &failures); err != nil {
 		return nil, nil, err
 	}
-	if b.blocks, err = ask(ctx, a.Blocks, catalog, stop, &failures); err != nil {
+	if b.blocks, err = bindActions(ctx, a.Blocks, catalog, stop, &failures); err != nil {
 		return nil, nil, err
 	}
 	return b, failures, nil
 }
 
-// ask binds one action after the other, to know which of them fails.
-func ask[A action.Action](ctx context.Context, all []A, catalog *resource.Catalog, signal stop.Signal, failures *[]Failure) ([]action.Bound[A], error) {
+// bindActions binds one action after the other, to know which of them fails.
+func bindActions[A action.Action](ctx context.Context, all []A, catalog *resource.Catalog, signal stop.Signal, failures *[]Failure) ([]action.Bound[A], error) {
 	var out []action.Bound[A]
 	for _, a := range all {
 		one, errs := action.Bind(ctx, []A{a}, catalog)
@@ -109,7 +109,7 @@ func (b *Bound) Wants(gr schema.GroupResource) *Wants {
 	if w, known := b.kinds[gr]; known {
 		return w
 	}
-	w := &Wants{Chain: chain.Chain{Resource: gr, Actions: of(b.items, gr), Backup: b.Backup}, Blocks: of(b.blocks, gr)}
+	w := &Wants{Chain: chain.Chain{Resource: gr, Actions: matchingActions(b.items, gr), Backup: b.Backup}, Blocks: matchingActions(b.blocks, gr)}
 	if gr == wellknown.Pods {
 		w.Hooked = b.Hooked
 	}
@@ -120,7 +120,7 @@ func (b *Bound) Wants(gr schema.GroupResource) *Wants {
 	return w
 }
 
-func of[A action.Action](all []action.Bound[A], gr schema.GroupResource) []action.Bound[A] {
+func matchingActions[A action.Action](all []action.Bound[A], gr schema.GroupResource) []action.Bound[A] {
 	return slices.DeleteFunc(slices.Clone(all), func(b action.Bound[A]) bool { return !b.Resource(gr) })
 }
 

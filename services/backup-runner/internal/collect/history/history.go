@@ -45,9 +45,9 @@ func (h *History) Add(key string, rec *checkpoint.Record) {
 	for i := range rec.Ranges {
 		h.Units.Cover(&rec.Ranges[i])
 	}
-	h.Acted.add(rec)
-	h.Calls.add(key, rec)
-	h.Snapshots.add(rec)
+	h.Acted.addRecord(rec)
+	h.Calls.addRecord(key, rec)
+	h.Snapshots.addRecord(rec)
 	h.Hooks.Add(rec)
 }
 
@@ -56,7 +56,7 @@ func (h *History) AddCalls(key string, rec *checkpoint.Record) {
 	if rec.Start != nil {
 		h.Start = rec.Start
 	}
-	h.Calls.add(key, rec)
+	h.Calls.addRecord(key, rec)
 }
 
 // Snapshots is what was recorded of native snapshots.
@@ -69,7 +69,7 @@ type Snapshots struct {
 	Promised bool
 }
 
-func (s *Snapshots) add(rec *checkpoint.Record) {
+func (s *Snapshots) addRecord(rec *checkpoint.Record) {
 	if s.Intended == nil {
 		s.Intended, s.Decided = map[string]nativesnapshot.Snapshot{}, map[string]struct{}{}
 	}
@@ -106,7 +106,7 @@ func keyOf(o *checkpoint.Object) itemset.Key {
 	return itemset.KeyOf(schema.GroupKind{Group: o.Group, Kind: o.Kind}, o.Namespace, o.Name)
 }
 
-func (c *Calls) add(key string, rec *checkpoint.Record) {
+func (c *Calls) addRecord(key string, rec *checkpoint.Record) {
 	if c.outcomes == nil && len(rec.Intents) > 0 {
 		c.outcomes = map[callKey]string{}
 	}
@@ -114,18 +114,18 @@ func (c *Calls) add(key string, rec *checkpoint.Record) {
 		c.outcomes[callOf(&rec.Intents[i])] = ""
 	}
 	for i := range rec.Outcomes {
-		if call := callOf(&rec.Outcomes[i].Call); rec.Outcomes[i].Unsent {
+		if call := callOf(&rec.Outcomes[i].Call); rec.Outcomes[i].NotSent {
 			delete(c.outcomes, call)
 		} else {
 			c.outcomes[call] = key
 		}
-		c.operation(&rec.Outcomes[i])
+		c.keepOperation(&rec.Outcomes[i])
 	}
 }
 
-// operation keeps what an outcome has of an operation. Records that were written at the same time
+// keepOperation keeps what an outcome has of an operation. Records that were written at the same time
 // may have the same outcome.
-func (c *Calls) operation(o *checkpoint.Outcome) {
+func (c *Calls) keepOperation(o *checkpoint.Outcome) {
 	if o.Begun == nil {
 		return
 	}

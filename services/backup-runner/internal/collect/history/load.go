@@ -33,7 +33,7 @@ type Acted struct {
 	detached []itemset.Key
 }
 
-func (a *Acted) add(rec *checkpoint.Record) {
+func (a *Acted) addRecord(rec *checkpoint.Record) {
 	if rec.Spool != nil {
 		a.Spools = append(a.Spools, *rec.Spool)
 	}
@@ -71,7 +71,7 @@ func (l *Loader) Load(ctx context.Context, a *Acted) error {
 	group, groupCtx := panics.NewGroup(ctx)
 	group.SetLimit(loads)
 	for i := range a.parts {
-		group.Go(func() error { return l.part(groupCtx, &a.parts[i]) })
+		group.Go(func() error { return l.loadPart(groupCtx, &a.parts[i]) })
 	}
 	if err := group.Wait(); err != nil {
 		return err
@@ -83,7 +83,7 @@ func (l *Loader) Load(ctx context.Context, a *Acted) error {
 		}
 	}
 	for i := range a.Spools {
-		if err := l.spool(ctx, &a.Spools[i]); err != nil {
+		if err := l.loadSpool(ctx, &a.Spools[i]); err != nil {
 			return err
 		}
 	}
@@ -91,8 +91,8 @@ func (l *Loader) Load(ctx context.Context, a *Acted) error {
 	return nil
 }
 
-// part gives a result to the objects of a part.
-func (l *Loader) part(ctx context.Context, p *checkpoint.Part) (err error) {
+// loadPart gives a result to the objects of a part.
+func (l *Loader) loadPart(ctx context.Context, p *checkpoint.Part) (err error) {
 	body, err := l.Store.Get(ctx, p.SidecarKey)
 	if err != nil {
 		return fmt.Errorf("read what was collected before: %w", err)
@@ -108,7 +108,7 @@ func (l *Loader) part(ctx context.Context, p *checkpoint.Part) (err error) {
 			return nil
 		}
 		if err == nil {
-			err = l.entry(text, value)
+			err = l.loadEntry(text, value)
 		}
 		if err != nil {
 			return fmt.Errorf("read %s: %w", p.SidecarKey, err)
@@ -116,8 +116,8 @@ func (l *Loader) part(ctx context.Context, p *checkpoint.Part) (err error) {
 	}
 }
 
-// entry gives a result to the object of a sidecar entry.
-func (l *Loader) entry(text, value []byte) error {
+// loadEntry gives a result to the object of a sidecar entry.
+func (l *Loader) loadEntry(text, value []byte) error {
 	entry, err := part.ParseEntry(text, value)
 	if err != nil {
 		return err
@@ -137,8 +137,8 @@ func (l *Loader) entry(text, value []byte) error {
 	return nil
 }
 
-// spool fetches an item spool; those without a result wait.
-func (l *Loader) spool(ctx context.Context, h *checkpoint.Spool) error {
+// loadSpool fetches an item spool; those without a result wait.
+func (l *Loader) loadSpool(ctx context.Context, h *checkpoint.Spool) error {
 	path, err := itemspool.Fetch(ctx, l.Store, l.Dir, h.Key, h.Size, h.SHA256)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", h.Key, err)

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/history"
 )
 
-// live returns the bytes in use.
-func live() uint64 {
+// liveMemory returns the bytes in use.
+func liveMemory() uint64 {
 	var m runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&m)
@@ -22,13 +22,13 @@ func live() uint64 {
 // A successor keeps about 30 bytes, and no text, of a list that is done.
 func TestListsThatAreDoneAreRememberedShortly(t *testing.T) {
 	const n = 100_000
-	base := live()
+	base := liveMemory()
 	units := history.NewUnits()
 	open := 0
 	for i := range n {
 		units.Cover(&checkpoint.Range{Unit: fmt.Sprintf("deployments.apps/a-namespace-with-a-name-of-some-length-%05d", i), Done: i != 7})
 	}
-	require.Less(t, max(live(), base)-base, uint64(64*n))
+	require.Less(t, max(liveMemory(), base)-base, uint64(64*n))
 	for i := range n {
 		id := fmt.Sprintf("deployments.apps/a-namespace-with-a-name-of-some-length-%05d", i)
 		if _, ok := units.At(id); ok {
@@ -60,7 +60,7 @@ func TestCallsThatAreNotMadeAgain(t *testing.T) {
 	}
 	h := history.New()
 	h.Add("r1", &checkpoint.Record{Intents: []checkpoint.Call{call("unknown"), call("answered"), call("unsent")}})
-	h.Add("r2", &checkpoint.Record{Outcomes: []checkpoint.Outcome{{Call: call("answered")}, {Call: call("unsent"), Unsent: true}}})
+	h.Add("r2", &checkpoint.Record{Outcomes: []checkpoint.Outcome{{Call: call("answered")}, {Call: call("unsent"), NotSent: true}}})
 	for name, want := range map[string]struct {
 		record string
 		begun  bool

@@ -54,7 +54,7 @@ type Log struct {
 	// hooks are the outcomes of hooks, after hooksGone others.
 	hooks     []checkpoint.HookOutcome
 	hooksGone int
-	next      *intents
+	next      *intentBatch
 	// begun are the outcomes with an operation, without their other fields.
 	begun []checkpoint.Outcome
 
@@ -66,8 +66,8 @@ type Log struct {
 // New returns a log that writes into records.
 func New(records Records) *Log { return &Log{records: records} }
 
-// intents go into one record.
-type intents struct {
+// intentBatch go into one record.
+type intentBatch struct {
 	calls     []checkpoint.Call
 	snapshots []nativesnapshot.Snapshot
 	hooked    []checkpoint.HookedPod
@@ -79,18 +79,18 @@ type intents struct {
 // Call makes durable that a call is about to be made. Concurrent announcements share records. After
 // an error the record may be there or not.
 func (l *Log) Call(ctx context.Context, call *checkpoint.Call) error {
-	return l.announce(ctx, func(i *intents) { i.calls = append(i.calls, *call) })
+	return l.announceIntents(ctx, func(i *intentBatch) { i.calls = append(i.calls, *call) })
 }
 
 // Snapshot makes durable, like Call, that a snapshot is about to be taken.
 func (l *Log) Snapshot(ctx context.Context, s *nativesnapshot.Snapshot) error {
-	return l.announce(ctx, func(i *intents) { i.snapshots = append(i.snapshots, *s) })
+	return l.announceIntents(ctx, func(i *intentBatch) { i.snapshots = append(i.snapshots, *s) })
 }
 
 // Hook makes durable, like Call, that hooks of a Pod begin, unless opens is nil, and that one of
 // them is about to run, unless runs is nil.
 func (l *Log) Hook(ctx context.Context, opens *checkpoint.HookedPod, runs *checkpoint.HookIntent) error {
-	return l.announce(ctx, func(i *intents) {
+	return l.announceIntents(ctx, func(i *intentBatch) {
 		if opens != nil {
 			i.hooked = append(i.hooked, *opens)
 		}
@@ -105,16 +105,16 @@ func (l *Log) SetResult(ctx context.Context) error {
 	if !l.Pending() {
 		return nil
 	}
-	return l.announce(ctx, func(*intents) {})
+	return l.announceIntents(ctx, func(*intentBatch) {})
 }
 
-// announce makes intents durable. While one record is written they gather for the next, so that
+// announceIntents makes intents durable. While one record is written they gather for the next, so that
 // those in flight share one.
-func (l *Log) announce(ctx context.Context, add func(*intents)) error {
-	mine, first := l.gather(add)
+func (l *Log) announceIntents(ctx context.Context, add func(*intentBatch)) error {
+	mine, first := l.gatherIntents(add)
 	if first {
 		l.writing.Lock()
-		closed := l.close()
+		closed := l.closeGathered()
 		_, mine.err = l.Append(ctx, checkpoint.Record{Intents: closed.calls, Intended: closed.snapshots, Hooked: closed.hooked, Hooks: closed.hooks})
 		l.writing.Unlock()
 		close(mine.done)
@@ -123,19 +123,19 @@ func (l *Log) announce(ctx context.Context, add func(*intents)) error {
 	return mine.err
 }
 
-// gather adds intents to those of the next record, which the first is to write.
-func (l *Log) gather(add func(*intents)) (mine *intents, first bool) {
+// gatherIntents adds intents to those of the next record, which the first is to write.
+func (l *Log) gatherIntents(add func(*intentBatch)) (mine *intentBatch, first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if first = l.next == nil; first {
-		l.next = &intents{done: make(chan struct{})}
+		l.next = &intentBatch{done: make(chan struct{})}
 	}
 	add(l.next)
 	return l.next, first
 }
 
-// close returns what gathered.
-func (l *Log) close() *intents {
+// closeGathered returns what gathered.
+func (l *Log) closeGathered() *intentBatch {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	closed := l.next
@@ -147,35 +147,35 @@ func (l *Log) close() *intents {
 // record does not take all that ended before the call, others come before it. The error is that of
 // Records.
 func (l *Log) Append(ctx context.Context, rec checkpoint.Record) (key string, err error) {
-	for before := l.count(); l.leaves(before); {
-		if _, err := l.append(ctx, checkpoint.Record{}); err != nil {
+	for before := l.countEnded(); l.leavesOutcomes(before); {
+		if _, err := l.appendRecord(ctx, checkpoint.Record{}); err != nil {
 			return "", err
 		}
 	}
-	return l.append(ctx, rec)
+	return l.appendRecord(ctx, rec)
 }
 
-// count returns how many calls have ended so far.
-func (l *Log) count() int {
+// countEnded returns how many calls have ended so far.
+func (l *Log) countEnded() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.gone + len(l.ended)
 }
 
-// leaves reports whether the next record leaves some of the first n outcomes to another one.
-func (l *Log) leaves(n int) bool {
-	_, upTo := l.outcomes()
+// leavesOutcomes reports whether the next record leaves some of the first n outcomes to another one.
+func (l *Log) leavesOutcomes(n int) bool {
+	_, upTo := l.nextOutcomes()
 	return upTo < n
 }
 
-func (l *Log) append(ctx context.Context, rec checkpoint.Record) (key string, err error) {
+func (l *Log) appendRecord(ctx context.Context, rec checkpoint.Record) (key string, err error) {
 	var upTo, hooksUpTo int
-	rec.Outcomes, upTo = l.outcomes()
+	rec.Outcomes, upTo = l.nextOutcomes()
 	rec.HookOutcomes, hooksUpTo = l.hookOutcomes()
 	if key, err = l.records.Append(ctx, rec); err != nil {
 		return "", err
 	}
-	l.recorded(upTo, hooksUpTo)
+	l.noteRecorded(upTo, hooksUpTo)
 	return key, nil
 }
 
@@ -210,9 +210,9 @@ func (l *Log) Pending() bool {
 	return len(l.ended)+len(l.hooks) > 0
 }
 
-// outcomes returns what is to be in the next record. Records that are written at the same time may
+// nextOutcomes returns what is to be in the next record. Records that are written at the same time may
 // have the same ones.
-func (l *Log) outcomes() (out []checkpoint.Outcome, upTo int) {
+func (l *Log) nextOutcomes() (out []checkpoint.Outcome, upTo int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n, size := 0, 0
@@ -239,8 +239,8 @@ func sizeOf(o *checkpoint.Outcome) int {
 	return n
 }
 
-// recorded notes that outcomes are durable.
-func (l *Log) recorded(upTo, hooksUpTo int) {
+// noteRecorded notes that outcomes are durable.
+func (l *Log) noteRecorded(upTo, hooksUpTo int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if n := upTo - l.gone; n > 0 {

@@ -34,7 +34,7 @@ func TestWhatIsBegunTogetherSharesARecord(t *testing.T) {
 	gathered.Add(n)
 	for i := range n {
 		all.Go(func() {
-			assert.NoError(t, log.announce(t.Context(), func(in *intents) {
+			assert.NoError(t, log.announceIntents(t.Context(), func(in *intentBatch) {
 				defer gathered.Done()
 				if i%2 == 0 {
 					in.snapshots = append(in.snapshots, nativesnapshot.Snapshot{Spec: nativesnapshot.Spec{PersistentVolumeName: fmt.Sprint("pv-", i)}})

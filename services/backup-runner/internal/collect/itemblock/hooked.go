@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemspool"
 )
 
-// reserved are the members of blocks with hooks, which are processed there and nowhere else.
-type reserved struct {
+// reservedMembers are the members of blocks with hooks, which are processed there and nowhere else.
+type reservedMembers struct {
 	mu   sync.Mutex
 	keys map[itemset.Key]struct{}
 }
@@ -28,7 +28,7 @@ func (a *Arranger) Reserved(key itemset.Key) bool {
 	return ok
 }
 
-func (a *Arranger) reserve(keys []itemset.Key) {
+func (a *Arranger) reserveMembers(keys []itemset.Key) {
 	a.reserved.mu.Lock()
 	defer a.reserved.mu.Unlock()
 	if a.reserved.keys == nil {
@@ -39,24 +39,24 @@ func (a *Arranger) reserve(keys []itemset.Key) {
 	}
 }
 
-// hooked sends the blocks with hooks to the queue, before all others: Pods with hooks that share a
+// sendHooked sends the blocks with hooks to the queue, before all others: Pods with hooks that share a
 // claim are in one block with it, so that what is done with the claim is done between the hooks of
 // each. First come the Pods whose hooks an earlier holder began, and whose block is done.
-func (a *Arranger) hooked(ctx context.Context, queue chan<- Block) error {
+func (a *Arranger) sendHooked(ctx context.Context, queue chan<- Block) error {
 	owed := a.Owed
 	a.Owed = nil
 	for i := range owed {
 		if a.Items.Result(history.KeyOf(&owed[i].Object)) == itemset.Waiting {
 			continue
 		}
-		if err := send(ctx, queue, Block{Hooks: []*podhook.Pod{a.Hooks.Owed(&owed[i])}}); err != nil {
+		if err := sendBlock(ctx, queue, Block{Hooks: []*podhook.Pod{a.Hooks.Owed(&owed[i])}}); err != nil {
 			return err
 		}
 	}
 	if !a.Hooks.Found() && len(owed) == 0 && !a.Resumed {
 		return nil
 	}
-	g, err := a.gather()
+	g, err := a.gatherHookedPods()
 	if err != nil {
 		return err
 	}
@@ -64,25 +64,25 @@ func (a *Arranger) hooked(ctx context.Context, queue chan<- Block) error {
 		if !a.Items.Enter(g.pods[i].Key) || a.Stop.Requested() {
 			continue
 		}
-		b := a.join(g, i)
-		if err := a.complete(ctx, &b); err != nil {
+		b := a.joinBlock(g, i)
+		if err := a.completeBlock(ctx, &b); err != nil {
 			return err
 		}
-		g.hooks(&b)
+		g.nameHookedPods(&b)
 		keys := make([]itemset.Key, len(b.Members))
 		for n := range b.Members {
 			keys[n] = b.Members[n].Key
 		}
-		a.reserve(keys)
-		if err := send(ctx, queue, b); err != nil {
+		a.reserveMembers(keys)
+		if err := sendBlock(ctx, queue, b); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// group are the Pods with hooks that wait, and what they share.
-type group struct {
+// hookedGroup are the Pods with hooks that wait, and what they share.
+type hookedGroup struct {
 	pods  []*podhook.Pod
 	of    map[itemset.Key]int   // Pods by their keys
 	users map[itemset.Key][]int // by claim
@@ -91,9 +91,9 @@ type group struct {
 	others map[itemset.Key][]itemset.Key // by claim
 }
 
-// gather finds the Pods with hooks, and reserves them and their claims.
-func (a *Arranger) gather() (*group, error) {
-	g := &group{of: map[itemset.Key]int{}, users: map[itemset.Key][]int{}, others: map[itemset.Key][]itemset.Key{}}
+// gatherHookedPods finds the Pods with hooks, and reserves them and their claims.
+func (a *Arranger) gatherHookedPods() (*hookedGroup, error) {
+	g := &hookedGroup{of: map[itemset.Key]int{}, users: map[itemset.Key][]int{}, others: map[itemset.Key][]itemset.Key{}}
 	var keys []itemset.Key
 	err := a.eachPod(func(key itemset.Key, whole *itemspool.Item) error {
 		pod := a.Hooks.Of(whole)
@@ -110,15 +110,15 @@ func (a *Arranger) gather() (*group, error) {
 		g.pods = append(g.pods, pod)
 		return nil
 	})
-	a.reserve(keys)
+	a.reserveMembers(keys)
 	if err == nil {
-		err = a.share(g)
+		err = a.addSharingPods(g)
 	}
 	return g, err
 }
 
-// share finds the Pods without hooks that share claims which no list selected.
-func (a *Arranger) share(g *group) error {
+// addSharingPods finds the Pods without hooks that share claims which no list selected.
+func (a *Arranger) addSharingPods(g *hookedGroup) error {
 	for claim := range g.users {
 		if a.Items.Result(claim) == itemset.Unknown {
 			g.others[claim] = nil
@@ -143,7 +143,7 @@ func (a *Arranger) share(g *group) error {
 
 // eachPod calls fn with the Pods that wait.
 func (a *Arranger) eachPod(fn func(key itemset.Key, whole *itemspool.Item) error) error {
-	return a.each(func(key itemset.Key, it *itemspool.Item) error {
+	return a.eachWaiting(func(key itemset.Key, it *itemspool.Item) error {
 		if it.GroupResource() != wellknown.Pods {
 			return nil
 		}
@@ -160,9 +160,9 @@ func claimKey(namespace, name string) itemset.Key {
 	return itemset.KeyOf(schema.GroupKind{Kind: "PersistentVolumeClaim"}, namespace, name)
 }
 
-// join returns the block of a Pod that was entered: Pods with hooks first, then those without that ask
+// joinBlock returns the block of a Pod that was entered: Pods with hooks first, then those without that ask
 // for the same unselected claims, then the claims that wait.
-func (a *Arranger) join(g *group, first int) Block {
+func (a *Arranger) joinBlock(g *hookedGroup, first int) Block {
 	var b Block
 	var others, claims []Member
 	for queue := []int{first}; len(queue) > 0; queue = queue[1:] {
@@ -192,8 +192,8 @@ func (a *Arranger) join(g *group, first int) Block {
 	return b
 }
 
-// hooks names the Pods with hooks among the members of a block.
-func (g *group) hooks(b *Block) {
+// nameHookedPods names the Pods with hooks among the members of a block.
+func (g *hookedGroup) nameHookedPods(b *Block) {
 	for i := range b.Members {
 		if n, ok := g.of[b.Members[i].Key]; ok {
 			b.Hooks = append(b.Hooks, g.pods[n])

@@ -63,7 +63,7 @@ type Arranger struct {
 	Resumed bool
 	Stop    stop.Signal
 
-	reserved reserved
+	reserved reservedMembers
 }
 
 // errArranged ends the reading of a spool when the run is stopped.
@@ -71,18 +71,18 @@ var errArranged = errors.New("no more blocks")
 
 // Arrange sends the blocks to the queue, in the order in which objects were spooled.
 func (a *Arranger) Arrange(ctx context.Context, queue chan<- Block) error {
-	a.Items.Round()
+	a.Items.StartRound()
 	if a.Hooks != nil {
-		if err := a.hooked(ctx, queue); err != nil {
+		if err := a.sendHooked(ctx, queue); err != nil {
 			return err
 		}
 	}
-	return a.each(func(key itemset.Key, _ *itemspool.Item) error { return a.one(ctx, key, queue) })
+	return a.eachWaiting(func(key itemset.Key, _ *itemspool.Item) error { return a.sendBlockOf(ctx, key, queue) })
 }
 
-// each calls fn with the objects that wait, in the order in which they were spooled, until the run
+// eachWaiting calls fn with the objects that wait, in the order in which they were spooled, until the run
 // is stopped.
-func (a *Arranger) each(fn func(key itemset.Key, it *itemspool.Item) error) error {
+func (a *Arranger) eachWaiting(fn func(key itemset.Key, it *itemspool.Item) error) error {
 	for number, path := range a.Spools.All() {
 		if path == "" {
 			continue // a page was rolled back, and nothing else was in it
@@ -107,8 +107,8 @@ func (a *Arranger) each(fn func(key itemset.Key, it *itemspool.Item) error) erro
 	return nil
 }
 
-// one sends the block of an object to the queue, unless it is in one.
-func (a *Arranger) one(ctx context.Context, key itemset.Key, queue chan<- Block) error {
+// sendBlockOf sends the block of an object to the queue, unless it is in one.
+func (a *Arranger) sendBlockOf(ctx context.Context, key itemset.Key, queue chan<- Block) error {
 	b := Block{Members: []Member{{Key: key}}}
 	if a.Reserved(key) {
 		return nil
@@ -117,14 +117,14 @@ func (a *Arranger) one(ctx context.Context, key itemset.Key, queue chan<- Block)
 		if !a.Items.Enter(key) {
 			return nil
 		}
-		if err := a.complete(ctx, &b); err != nil {
+		if err := a.completeBlock(ctx, &b); err != nil {
 			return err
 		}
 	}
-	return send(ctx, queue, b)
+	return sendBlock(ctx, queue, b)
 }
 
-func send(ctx context.Context, queue chan<- Block, b Block) error {
+func sendBlock(ctx context.Context, queue chan<- Block, b Block) error {
 	select {
 	case queue <- b:
 		return nil
@@ -133,20 +133,20 @@ func send(ctx context.Context, queue chan<- Block, b Block) error {
 	}
 }
 
-// complete adds what the members relate to, and what that relates to.
-func (a *Arranger) complete(ctx context.Context, b *Block) error {
+// completeBlock adds what the members relate to, and what that relates to.
+func (a *Arranger) completeBlock(ctx context.Context, b *Block) error {
 	for i := 0; i < len(b.Members); i++ {
-		if !a.asks(&b.Members[i]) {
+		if !a.mayRelate(&b.Members[i]) {
 			continue
 		}
-		it, found, err := a.look(ctx, &b.Members[i])
+		it, found, err := a.readMember(ctx, &b.Members[i])
 		if err != nil {
 			return err
 		}
 		if !found {
 			continue
 		}
-		items, err := a.related(ctx, &b.Members[i], &it)
+		items, err := a.relatedItems(ctx, &b.Members[i], &it)
 		it.Raw = nil
 		b.Members[i].Named = it
 		if err != nil {
@@ -154,7 +154,7 @@ func (a *Arranger) complete(ctx context.Context, b *Block) error {
 		}
 		b.Members[i].Asked = true
 		for _, item := range items {
-			if m, ok := a.admit(&b.Members[i], item); ok {
+			if m, ok := a.admitRelated(&b.Members[i], item); ok {
 				b.Members = append(b.Members, m)
 			}
 		}
@@ -162,16 +162,16 @@ func (a *Arranger) complete(ctx context.Context, b *Block) error {
 	return nil
 }
 
-// asks reports whether actions may relate something to a member, without decoding it.
-func (a *Arranger) asks(m *Member) bool {
+// mayRelate reports whether actions may relate something to a member, without decoding it.
+func (a *Arranger) mayRelate(m *Member) bool {
 	if _, done := a.Joined[m.Key]; done {
 		return false
 	}
 	return m.Item.Name == "" || a.Actions.FormBlocksOf(m.Item.GroupResource)
 }
 
-// look returns the object of a member: as it was listed, or read by its name.
-func (a *Arranger) look(ctx context.Context, m *Member) (itemspool.Item, bool, error) {
+// readMember returns the object of a member: as it was listed, or read by its name.
+func (a *Arranger) readMember(ctx context.Context, m *Member) (itemspool.Item, bool, error) {
 	if at, ok := a.Items.Place(m.Key); ok {
 		it, err := itemspool.Read(a.Spools.Path(at.File), int64(at.Offset))
 		return it, err == nil, err
@@ -188,13 +188,13 @@ func (a *Arranger) look(ctx context.Context, m *Member) (itemspool.Item, bool, e
 	case !found.Exists:
 		return itemspool.Item{}, false, nil
 	}
-	return found.Item, a.Finder.Judge(found, false) == itemset.Unknown, nil
+	return found.Item, a.Finder.FilterResult(found, false) == itemset.Unknown, nil
 }
 
-// admit makes a related item a member of the block, unless it is in one, was processed in one, or
+// admitRelated makes a related item a member of the block, unless it is in one, was processed in one, or
 // the filters do not let it in. One that was processed detached is a member for what its own
 // actions relate to it.
-func (a *Arranger) admit(by *Member, item action.Item) (Member, bool) {
+func (a *Arranger) admitRelated(by *Member, item action.Item) (Member, bool) {
 	res, item, err := a.Finder.Locate(item)
 	if err == nil && !a.Actions.Counts(item.GroupResource) {
 		err = ErrUndeclared

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemspool"
 )
 
-// related calls the actions that match the object. A failure of one is an error of the backup.
-func (a *Arranger) related(ctx context.Context, m *Member, it *itemspool.Item) ([]action.Item, error) {
+// relatedItems calls the actions that match the object. A failure of one is an error of the backup.
+func (a *Arranger) relatedItems(ctx context.Context, m *Member, it *itemspool.Item) ([]action.Item, error) {
 	w := a.Actions.Wants(it.GroupResource())
 	if w == nil || len(w.Blocks) == 0 {
 		return nil, nil

@@ -65,13 +65,13 @@ func (w *Worker) List(ctx context.Context, u *plan.Unit) error {
 	if w.cfg.Past.Done(u.ID()) {
 		return nil
 	}
-	s := w.sink(u)
+	s := w.newSink(u)
 	var token string
 	if at, ok := w.cfg.Past.At(u.ID()); ok {
-		s.resume(&at)
+		s.resumeAt(&at)
 		token = at.Continue
 	}
-	err := w.list(ctx, s, token)
+	err := w.listUnit(ctx, s, token)
 	var broken *rawlist.SinkError
 	switch {
 	case err == nil:
@@ -85,9 +85,9 @@ func (w *Worker) List(ctx context.Context, u *plan.Unit) error {
 	return s.giveUp(err)
 }
 
-// list reads the unit to its end, over as many revisions as it takes, from the page that token
+// listUnit reads the unit to its end, over as many revisions as it takes, from the page that token
 // names if it was begun before.
-func (w *Worker) list(ctx context.Context, s *sink, token string) error {
+func (w *Worker) listUnit(ctx context.Context, s *unitSink, token string) error {
 	u := s.u
 	req := rawlist.Request{Resource: u.Res.GVR(), Namespace: u.Namespace, Selector: u.SelectorText(),
 		Fields: u.Fields, MaxItems: int64(w.cfg.PartItems), Aggregated: u.Res.Aggregated}
@@ -114,7 +114,7 @@ func (w *Worker) list(ctx context.Context, s *sink, token string) error {
 			if expiries++; s.after != before {
 				expiries = 0
 			}
-			if err := w.renew(ctx, s, &req, expired); err != nil {
+			if err := w.renewExpired(ctx, s, &req, expired); err != nil {
 				return err
 			}
 		case errors.Is(err, rawlist.ErrRevision) && !s.begun && req.Revision != "":
@@ -125,9 +125,9 @@ func (w *Worker) list(ctx context.Context, s *sink, token string) error {
 	}
 }
 
-// renew prepares the request that continues after an expired one: behind the last sealed key where
+// renewExpired prepares the request that continues after an expired one: behind the last sealed key where
 // the server lets it, else from the start of a newer revision.
-func (w *Worker) renew(ctx context.Context, s *sink, req *rawlist.Request, expired *rawlist.ExpiredError) error {
+func (w *Worker) renewExpired(ctx context.Context, s *unitSink, req *rawlist.Request, expired *rawlist.ExpiredError) error {
 	old := s.revision
 	if req.Revision != "" {
 		old = req.Revision
@@ -154,12 +154,12 @@ func (w *Worker) renew(ctx context.Context, s *sink, req *rawlist.Request, expir
 }
 
 // giveUp ends the unit where it is, which is an error.
-func (s *sink) giveUp(err error) error {
+func (s *unitSink) giveUp(err error) error {
 	s.w.cfg.Progress.Page(s.u.ID(), 0, 0)
 	message := "objects of this kind could not be listed: they are not backed up"
 	if s.begun {
 		message = fmt.Sprintf("objects of this kind could not be listed beyond %q: the rest of them is not backed up", s.after)
 	}
-	s.cover(checkpoint.Range{Revision: s.revision, After: s.after, Last: s.after, Done: true})
+	s.coverRange(checkpoint.Range{Revision: s.revision, After: s.after, Last: s.after, Done: true})
 	return s.w.out.Fail(joblog.Entry{Message: message, Err: err.Error(), Scoped: true, Namespace: s.u.Namespace, Resource: s.gr.String()})
 }

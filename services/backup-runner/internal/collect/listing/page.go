@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/volume"
 )
 
-// page is what a page brought that is not committed.
-type page struct {
+// pendingPage is what a page brought that is not committed.
+type pendingPage struct {
 	part       *part.Writer // that the page writes to, nil while it does not
 	mark       *part.Mark   // where the part was before
 	ns, name   string       // last object seen
@@ -28,17 +28,19 @@ type page struct {
 	seen       []string // names, of Namespace objects only
 	volumes    []volume.Info
 	stored     []itemset.Key     // of the objects taken, where actions may ask for them
-	spooled    []spooled         // objects in the item spool
+	spooled    []spooledObject   // objects in the item spool
 	spool      *itemspool.Writer // that the page writes to, nil while it does not
 	spoolMark  itemspool.Mark    // where the item spool was before
 	spoolFile  uint32
 }
 
-// empty returns a page that reuses the memory of a finished one.
-func (p *page) empty() page { return page{stored: p.stored[:0], spooled: p.spooled[:0]} }
+// emptyPage returns a page that reuses the memory of a finished one.
+func (p *pendingPage) emptyPage() pendingPage {
+	return pendingPage{stored: p.stored[:0], spooled: p.spooled[:0]}
+}
 
-// touch keeps the position of the part before this page.
-func (s *sink) touch() error {
+// keepPosition keeps the position of the part before this page.
+func (s *unitSink) keepPosition() error {
 	if s.page.part != nil {
 		return nil
 	}
@@ -55,9 +57,9 @@ func (s *sink) touch() error {
 }
 
 // Rollback implements rawlist.Sink.
-func (s *sink) Rollback() error {
+func (s *unitSink) Rollback() error {
 	done := s.page
-	s.page = done.empty()
+	s.page = done.emptyPage()
 	if done.spool != nil {
 		if err := done.spool.Rewind(done.spoolMark); err != nil {
 			return fmt.Errorf("roll a page back: %w", err)
@@ -74,22 +76,22 @@ func (s *sink) Rollback() error {
 
 // Commit implements rawlist.Sink. What the unit's last page ends is noted in the part that holds
 // the page: one is never recorded without the other.
-func (s *sink) Commit(p rawlist.Page) error {
+func (s *unitSink) Commit(p rawlist.Page) error {
 	w, done := s.w, s.page
-	defer func() { s.page = done.empty() }()
-	s.count(&done, p.Remaining)
+	defer func() { s.page = done.emptyPage() }()
+	s.countPage(&done, p.Remaining)
 	last := s.after
 	if done.name != "" {
 		last = max(last, remark.ObjectKey(done.ns, done.name))
 	}
-	s.cover(checkpoint.Range{Revision: s.revision, After: s.after, Last: last, Items: done.items, Continue: p.Continue, Done: p.Continue == ""})
+	s.coverRange(checkpoint.Range{Revision: s.revision, After: s.after, Last: last, Items: done.items, Continue: p.Continue, Done: p.Continue == ""})
 	s.after, s.items, s.begun = last, s.items+done.items, true
 	if s.expired != "" {
 		w.cfg.Cut.Adopt(s.expired, s.revision)
 		s.expired = ""
 	}
 	if p.Continue == "" {
-		if err := s.finish(); err != nil {
+		if err := s.finishUnit(); err != nil {
 			return err
 		}
 	}
@@ -105,8 +107,8 @@ func (s *sink) Commit(p rawlist.Page) error {
 	return nil
 }
 
-// count counts a committed page, and hands on what it brought.
-func (s *sink) count(done *page, remaining int64) {
+// countPage counts a committed page, and hands on what it brought.
+func (s *unitSink) countPage(done *pendingPage, remaining int64) {
 	cfg, out := s.w.cfg, s.w.out
 	if done.items > 0 {
 		cfg.Facts.Add(s.gr, done.namespaces)
@@ -114,14 +116,14 @@ func (s *sink) count(done *page, remaining int64) {
 	}
 	cfg.Facts.Bind(done.volumes)
 	cfg.Progress.Page(s.u.ID(), done.items-len(done.spooled), remaining)
-	s.register(done)
+	s.registerPage(done)
 	cfg.Progress.Noted(done.warnings, done.errors)
 	out.Record.Seen = append(out.Record.Seen, cfg.Facts.Exist(done.seen)...)
 	out.Record.Volumes = append(out.Record.Volumes, done.volumes...)
 }
 
-// finish notes what the unit brought.
-func (s *sink) finish() error {
+// finishUnit notes what the unit brought.
+func (s *unitSink) finishUnit() error {
 	if s.u.Role == plan.NamespaceObjects && s.u.Fields == "" {
 		for _, name := range s.w.cfg.Facts.Absent() {
 			err := s.w.out.Fail(joblog.Entry{Message: "the namespace is included by name and does not exist",

@@ -20,8 +20,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/wellknown"
 )
 
-// sink is a rawlist.Sink that writes the pages of one unit into the worker's part.
-type sink struct {
+// unitSink is a rawlist.Sink that writes the pages of one unit into the worker's part.
+type unitSink struct {
 	w    *Worker
 	u    *plan.Unit
 	gr   schema.GroupResource
@@ -42,12 +42,12 @@ type sink struct {
 	expired  string // the common revision to replace by the next page's
 
 	// State of the page, void after a rollback.
-	page page
+	page pendingPage
 }
 
-// sink returns what takes the unit's objects.
-func (w *Worker) sink(u *plan.Unit) *sink {
-	s := &sink{w: w, u: u, gr: u.Res.GroupResource(), references: u.References()}
+// newSink returns what takes the unit's objects.
+func (w *Worker) newSink(u *plan.Unit) *unitSink {
+	s := &unitSink{w: w, u: u, gr: u.Res.GroupResource(), references: u.References()}
 	if w.cfg.Items != nil {
 		s.wants = w.cfg.Actions.Wants(s.gr)
 		s.registered = s.wants != nil || u.Role != plan.Plain || w.cfg.Actions.Counts(s.gr)
@@ -55,8 +55,8 @@ func (w *Worker) sink(u *plan.Unit) *sink {
 	return s
 }
 
-// resume takes up a unit where an earlier holder left it.
-func (s *sink) resume(at *history.Position) {
+// resumeAt takes up a unit where an earlier holder left it.
+func (s *unitSink) resumeAt(at *history.Position) {
 	s.revision, s.reason, s.after, s.items, s.begun = at.Revision, at.Reason, at.Last, at.Total, true
 	if at.Last == at.After || at.Continue == "" {
 		s.skipTo = at.Last // its list had not come to new objects
@@ -64,15 +64,15 @@ func (s *sink) resume(at *history.Position) {
 }
 
 // Begin implements rawlist.Sink.
-func (s *sink) Begin(revision string) error {
+func (s *unitSink) Begin(revision string) error {
 	s.revision = revision
 	return nil
 }
 
 // Item implements rawlist.Sink.
-func (s *sink) Item(item jsonlist.Item) error {
+func (s *unitSink) Item(item jsonlist.Item) error {
 	if err := objmeta.Decode(item.Metadata, &s.meta); err != nil {
-		return s.problem(joblog.Entry{Resource: s.gr.String(), Scoped: true,
+		return s.noteProblem(joblog.Entry{Resource: s.gr.String(), Scoped: true,
 			Message: "an object of this kind has metadata that cannot be read: it is not backed up", Err: err.Error()})
 	}
 	m := &s.meta
@@ -80,17 +80,17 @@ func (s *sink) Item(item jsonlist.Item) error {
 	if s.skipTo != "" && remark.ObjectKey(m.Namespace, m.Name) <= s.skipTo {
 		return nil
 	}
-	if !s.selected(item) {
+	if !s.isSelected(item) {
 		return nil
 	}
 	if s.registered {
-		return s.route(item)
+		return s.routeItem(item)
 	}
-	return s.take(item)
+	return s.takeItem(item)
 }
 
-// selected decides on the object in s.meta.
-func (s *sink) selected(item jsonlist.Item) bool {
+// isSelected decides on the object in s.meta.
+func (s *unitSink) isSelected(item jsonlist.Item) bool {
 	f, m := s.w.cfg.Filter, &s.meta
 	object := selection.Object{Namespace: m.Namespace, Name: m.Name, Labels: m.Labels, Deleting: m.Deleting()}
 	if s.u.Role == plan.NamespaceObjects {
@@ -117,8 +117,8 @@ func isActive(raw []byte) bool {
 	return json.Unmarshal(raw, &ns) == nil && ns.Status.Phase != "Terminating"
 }
 
-// cover adds a range of the unit to the record of the part.
-func (s *sink) cover(r checkpoint.Range) {
+// coverRange adds a range of the unit to the record of the part.
+func (s *unitSink) coverRange(r checkpoint.Range) {
 	kind := s.u.Res.Kind
 	r.Unit, r.Resource, r.Kind = s.u.ID(), s.gr.String(), manifest.KindName(kind.Group, kind.Version, kind.Kind)
 	r.Namespace, r.Reason = s.u.Namespace, s.reason

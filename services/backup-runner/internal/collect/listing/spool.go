@@ -10,23 +10,23 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemspool"
 )
 
-// spooled is an object that the page put into the item spool.
-type spooled struct {
+// spooledObject is an object that the page put into the item spool.
+type spooledObject struct {
 	key itemset.Key
 	at  itemset.Place
 }
 
-// route takes the object in s.meta, or spools it for its actions.
-func (s *sink) route(item jsonlist.Item) error {
+// routeItem takes the object in s.meta, or spools it for its actions.
+func (s *unitSink) routeItem(item jsonlist.Item) error {
 	key := itemset.KeyOf(s.u.Res.Kind.GroupKind(), s.meta.Namespace, s.meta.Name)
-	if s.u.Role != plan.Plain && s.w.cfg.Items.Result(key).Met() {
+	if s.u.Role != plan.Plain && s.w.cfg.Items.Result(key).IsKnown() {
 		return nil // an action asked for it before
 	}
 	if s.wants.Touch(&s.meta, item.Raw) {
-		return s.spool(key, item)
+		return s.spoolItem(key, item)
 	}
 	items := s.page.items
-	if err := s.take(item); err != nil || s.page.items == items {
+	if err := s.takeItem(item); err != nil || s.page.items == items {
 		return err
 	}
 	s.page.stored = append(s.page.stored, key)
@@ -36,8 +36,8 @@ func (s *sink) route(item jsonlist.Item) error {
 // keptBytes bounds scratch memory that outlives one large object.
 const keptBytes = 1 << 20
 
-// spool keeps the object in s.meta until its actions run.
-func (s *sink) spool(key itemset.Key, item jsonlist.Item) error {
+// spoolItem keeps the object in s.meta until its actions run.
+func (s *unitSink) spoolItem(key itemset.Key, item jsonlist.Item) error {
 	w, kind := s.w, s.u.Res.Kind
 	if err := s.touchSpool(); err != nil {
 		return err
@@ -58,7 +58,7 @@ func (s *sink) spool(key itemset.Key, item jsonlist.Item) error {
 	if cap(w.typed) > keptBytes {
 		w.typed = nil
 	}
-	s.page.spooled = append(s.page.spooled, spooled{key, itemset.Place{File: s.page.spoolFile, Offset: uint32(offset)}}) //nolint:gosec // parts are smaller
+	s.page.spooled = append(s.page.spooled, spooledObject{key, itemset.Place{File: s.page.spoolFile, Offset: uint32(offset)}}) //nolint:gosec // parts are smaller
 	s.page.items++
 	if it.Namespace != "" {
 		s.inNamespace(it.Namespace)
@@ -67,7 +67,7 @@ func (s *sink) spool(key itemset.Key, item jsonlist.Item) error {
 }
 
 // touchSpool keeps the position of the item spool before this page.
-func (s *sink) touchSpool() error {
+func (s *unitSink) touchSpool() error {
 	if s.page.spool != nil {
 		return nil
 	}
@@ -79,8 +79,8 @@ func (s *sink) touchSpool() error {
 	return nil
 }
 
-// register notes what became of the objects of a committed page.
-func (s *sink) register(done *page) {
+// registerPage notes what became of the objects of a committed page.
+func (s *unitSink) registerPage(done *pendingPage) {
 	items := s.w.cfg.Items
 	if items == nil {
 		return

@@ -12,9 +12,9 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/wellknown"
 )
 
-// take adds the object in s.meta to the part.
-func (s *sink) take(item jsonlist.Item) error {
-	if err := s.touch(); err != nil {
+// takeItem adds the object in s.meta to the part.
+func (s *unitSink) takeItem(item jsonlist.Item) error {
+	if err := s.keepPosition(); err != nil {
 		return err
 	}
 	found, complete := s.references.Find(s.meta.Namespace, item.Raw)
@@ -27,7 +27,7 @@ func (s *sink) take(item jsonlist.Item) error {
 	}
 	err := s.page.part.Add(it)
 	if errors.Is(err, part.ErrInvalidItem) {
-		return s.problem(s.entry("object cannot be stored", err))
+		return s.noteProblem(s.logEntry("object cannot be stored", err))
 	}
 	if err != nil {
 		return fmt.Errorf("store %s: %w", remark.ObjectKey(s.meta.Namespace, s.meta.Name), err)
@@ -37,17 +37,17 @@ func (s *sink) take(item jsonlist.Item) error {
 		s.inNamespace(s.meta.Namespace)
 	}
 	if !complete {
-		if err := s.note(remark.Shortened(s.gr, s.meta.Namespace, s.meta.Name)); err != nil {
+		if err := s.noteEntry(remark.Shortened(s.gr, s.meta.Namespace, s.meta.Name)); err != nil {
 			return err
 		}
 	}
 	if s.gr == wellknown.Pods || s.gr == wellknown.Claims || s.gr == wellknown.Volumes {
-		return s.remark(item.Raw)
+		return s.noteRemarks(item.Raw)
 	}
 	return nil
 }
 
-func (s *sink) inNamespace(ns string) {
+func (s *unitSink) inNamespace(ns string) {
 	if _, ok := s.page.namespaces[ns]; ok {
 		return
 	}
@@ -57,8 +57,8 @@ func (s *sink) inNamespace(ns string) {
 	s.page.namespaces[strings.Clone(ns)] = struct{}{}
 }
 
-// remark notes the messages about the object in s.meta, which is stored.
-func (s *sink) remark(raw []byte) error {
+// noteRemarks notes the messages about the object in s.meta, which is stored.
+func (s *unitSink) noteRemarks(raw []byte) error {
 	remarks, info := s.w.cfg.Remarks.Of(s.gr, &s.meta, raw)
 	if info != nil {
 		s.page.volumes = append(s.page.volumes, *info)
@@ -69,27 +69,27 @@ func (s *sink) remark(raw []byte) error {
 		} else {
 			s.page.errors++
 		}
-		if err := s.note(e); err != nil {
+		if err := s.noteEntry(e); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// entry is a log entry about the object in s.meta.
-func (s *sink) entry(message string, err error) joblog.Entry {
+// logEntry is a log entry about the object in s.meta.
+func (s *unitSink) logEntry(message string, err error) joblog.Entry {
 	return remark.About(s.gr, s.meta.Namespace, s.meta.Name, message, err)
 }
 
-// problem notes a counted error on this page.
-func (s *sink) problem(e joblog.Entry) error {
+// noteProblem notes a counted error on this page.
+func (s *unitSink) noteProblem(e joblog.Entry) error {
 	s.page.errors++
 	e.Level = joblog.Error
-	return s.note(e)
+	return s.noteEntry(e)
 }
 
-func (s *sink) note(e joblog.Entry) error {
-	if err := s.touch(); err != nil {
+func (s *unitSink) noteEntry(e joblog.Entry) error {
+	if err := s.keepPosition(); err != nil {
 		return err
 	}
 	return s.w.out.Note(e)

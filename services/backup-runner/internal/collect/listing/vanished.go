@@ -18,7 +18,7 @@ func (w *Worker) Vanished(kinds []checkpoint.Kind, served []plan.Kind, catalog *
 			continue
 		}
 		for u := range plan.Named(kind).Units(w.cfg.Filter) {
-			if err := w.lost(&u, catalog); err != nil {
+			if err := w.noteLostUnit(&u, catalog); err != nil {
 				return err
 			}
 		}
@@ -26,8 +26,8 @@ func (w *Worker) Vanished(kinds []checkpoint.Kind, served []plan.Kind, catalog *
 	return nil
 }
 
-// lost notes a unit that cannot be listed any more, unless it is done.
-func (w *Worker) lost(u *plan.Unit, catalog *resource.Catalog) error {
+// noteLostUnit notes a unit that cannot be listed any more, unless it is done.
+func (w *Worker) noteLostUnit(u *plan.Unit, catalog *resource.Catalog) error {
 	id, kind := u.ID(), u.Res.String()
 	if w.cfg.Past.Done(id) {
 		return nil

@@ -74,9 +74,9 @@ func (f *Finder) Admits(res *resource.Resource, namespace string) bool {
 	return f.Filter.Resource(gr, true) && f.Filter.Namespace(namespace)
 }
 
-// Judge returns the result of an object that was read, Unknown for one to be processed. With must
+// FilterResult returns the result of an object that was read, Unknown for one to be processed. With must
 // the filters do not count.
-func (f *Finder) Judge(o *Object, must bool) itemset.Result {
+func (f *Finder) FilterResult(o *Object, must bool) itemset.Result {
 	selected := selection.Object{Namespace: o.meta.Namespace, Name: o.meta.Name, Labels: &o.meta.Labels, Deleting: o.meta.Deleting()}
 	switch {
 	case !o.Exists:

@@ -34,7 +34,7 @@ func (f *Finder) Read(ctx context.Context, res *resource.Resource, item action.I
 	if err != nil {
 		return nil, err
 	}
-	return f.read(ctx, res, item, revision)
+	return f.readObject(ctx, res, item, revision)
 }
 
 // ReadMade is Read for an object that an action may have made just now: one that is not there at the
@@ -44,14 +44,14 @@ func (f *Finder) ReadMade(ctx context.Context, res *resource.Resource, item acti
 	if err != nil || found.Exists {
 		return found, err
 	}
-	return f.read(ctx, res, item, "")
+	return f.readObject(ctx, res, item, "")
 }
 
-// read reads an object at a revision, "" for the newest.
-func (f *Finder) read(ctx context.Context, res *resource.Resource, item action.Item, revision string) (*Object, error) {
+// readObject reads an object at a revision, "" for the newest.
+func (f *Finder) readObject(ctx context.Context, res *resource.Resource, item action.Item, revision string) (*Object, error) {
 	req := rawlist.Request{Resource: res.GVR(), Namespace: item.Namespace, Fields: "metadata.name=" + item.Name, Aggregated: res.Aggregated, Revision: revision}
 	for expiries := 0; ; {
-		s := &single{res: res, item: item}
+		s := &singleSink{res: res, item: item}
 		err := f.Lister.List(ctx, req, s)
 		switch {
 		case errors.Is(err, rawlist.ErrExpired) && req.Revision != "" && expiries < cut.MaxExpiries:
@@ -72,8 +72,8 @@ func (f *Finder) read(ctx context.Context, res *resource.Resource, item action.I
 	}
 }
 
-// single is a rawlist.Sink that takes one object.
-type single struct {
+// singleSink is a rawlist.Sink that takes one object.
+type singleSink struct {
 	res      *resource.Resource
 	item     action.Item
 	revision string
@@ -81,13 +81,13 @@ type single struct {
 }
 
 // Begin implements rawlist.Sink.
-func (s *single) Begin(revision string) error {
+func (s *singleSink) Begin(revision string) error {
 	s.revision = revision
 	return nil
 }
 
 // Item implements rawlist.Sink.
-func (s *single) Item(item jsonlist.Item) error {
+func (s *singleSink) Item(item jsonlist.Item) error {
 	o := &s.found
 	if o.Exists {
 		return nil
@@ -110,10 +110,10 @@ func (s *single) Item(item jsonlist.Item) error {
 }
 
 // Commit implements rawlist.Sink.
-func (s *single) Commit(rawlist.Page) error { return nil }
+func (s *singleSink) Commit(rawlist.Page) error { return nil }
 
 // Rollback implements rawlist.Sink.
-func (s *single) Rollback() error {
+func (s *singleSink) Rollback() error {
 	s.found.Exists = false
 	return nil
 }

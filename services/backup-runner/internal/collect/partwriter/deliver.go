@@ -13,31 +13,31 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 )
 
-// deliver uploads a batch, then records it. The spool stays in the work directory, where actions
+// deliverBatch uploads a batch, then records it. The spool stays in the work directory, where actions
 // read it.
-func (c *Config) deliver(ctx context.Context, b *batch) error {
+func (c *Config) deliverBatch(ctx context.Context, b *partBatch) error {
 	defer removeFiles(b.part)
 	if b.spool != nil {
-		if err := c.create(ctx, b.record.Spool.Key, *b.spool); err != nil {
+		if err := c.createObject(ctx, b.record.Spool.Key, *b.spool); err != nil {
 			return err
 		}
 	}
 	if b.part != nil {
-		if err := c.upload(ctx, b.part, &b.record.Part); err != nil {
+		if err := c.uploadPart(ctx, b.part, &b.record.Part); err != nil {
 			return err
 		}
 	}
 	failpoint.Hit("backup-runner/part-uploaded")
-	err := c.enter(ctx, &b.record)
+	err := c.recordPart(ctx, &b.record)
 	if errors.Is(err, journal.ErrFenced) {
-		c.withdraw(ctx, &b.record)
+		c.withdrawObjects(ctx, &b.record)
 	}
 	return err
 }
 
-// withdraw removes what no record will ever name: the sweep of the holder that closed the epoch may
+// withdrawObjects removes what no record will ever name: the sweep of the holder that closed the epoch may
 // have been there before it. It is best effort.
-func (c *Config) withdraw(ctx context.Context, record *checkpoint.Record) {
+func (c *Config) withdrawObjects(ctx context.Context, record *checkpoint.Record) {
 	keys := []string{record.Part.Key, record.Part.SidecarKey}
 	if record.Spool != nil {
 		keys = append(keys, record.Spool.Key)
@@ -52,8 +52,8 @@ func (c *Config) withdraw(ctx context.Context, record *checkpoint.Record) {
 	}
 }
 
-// enter makes it durable that the part is.
-func (c *Config) enter(ctx context.Context, record *checkpoint.Record) error {
+// recordPart makes it durable that the part is.
+func (c *Config) recordPart(ctx context.Context, record *checkpoint.Record) error {
 	key, err := c.Records.Append(ctx, *record)
 	if err != nil {
 		return err
@@ -72,8 +72,8 @@ func removeFiles(sealed *part.Sealed) {
 	_ = os.Remove(sealed.Sidecar.Path)
 }
 
-// describe returns the record of a part.
-func describe(sealed *part.Sealed, key string) checkpoint.Part {
+// describePart returns the record of a part.
+func describePart(sealed *part.Sealed, key string) checkpoint.Part {
 	ref := checkpoint.Part{
 		SidecarKey: layout.Sidecar(key), SidecarSize: sealed.Sidecar.Size, SidecarSHA256: sealed.Sidecar.SHA256,
 		Items: sealed.Items + sealed.Failed, Warnings: sealed.Warnings, Errors: sealed.Errors,
@@ -84,23 +84,23 @@ func describe(sealed *part.Sealed, key string) checkpoint.Part {
 	return ref
 }
 
-// key returns the key of the n-th object of a series of a writer.
-func (c *Config) key(series string, writer, n int) string {
+// objectKey returns the key of the n-th object of a series of a writer.
+func (c *Config) objectKey(series string, writer, n int) string {
 	return layout.Part(c.Backup, c.UID, c.Epoch, fmt.Sprintf("%s%d", series, writer), 1, n)
 }
 
-func (c *Config) upload(ctx context.Context, sealed *part.Sealed, ref *checkpoint.Part) error {
+func (c *Config) uploadPart(ctx context.Context, sealed *part.Sealed, ref *checkpoint.Part) error {
 	if ref.Key != "" {
 		failpoint.Hit("backup-runner/part-sealed")
-		if err := c.create(ctx, ref.Key, sealed.Data); err != nil {
+		if err := c.createObject(ctx, ref.Key, sealed.Data); err != nil {
 			return err
 		}
 		failpoint.Hit("backup-runner/part-without-sidecar")
 	}
-	return c.create(ctx, ref.SidecarKey, sealed.Sidecar)
+	return c.createObject(ctx, ref.SidecarKey, sealed.Sidecar)
 }
 
-func (c *Config) create(ctx context.Context, key string, f part.File) (err error) {
+func (c *Config) createObject(ctx context.Context, key string, f part.File) (err error) {
 	file, err := os.Open(f.Path)
 	if err != nil {
 		return fmt.Errorf("upload %s: %w", key, err)

@@ -10,7 +10,7 @@ import (
 // Note keeps a log entry of this service in the part. It does not count.
 func (w *Writer) Note(e joblog.Entry) error {
 	e.Time, e.Source = w.cfg.Clock.Now(), remark.Source
-	return w.keep(e)
+	return w.keepEntry(e)
 }
 
 // Inform notes an entry of level info.
@@ -33,8 +33,8 @@ func (w *Writer) Fail(e joblog.Entry) error {
 	return w.Note(e)
 }
 
-// Tell logs an entry of this service at its own level. A warning or an error counts.
-func (w *Writer) Tell(e joblog.Entry) error {
+// LogEntry logs an entry of this service at its own level. A warning or an error counts.
+func (w *Writer) LogEntry(e joblog.Entry) error {
 	switch e.Level {
 	case joblog.Warning:
 		return w.Warn(e)
@@ -54,15 +54,15 @@ func (w *Writer) Drain() error {
 		case joblog.Error:
 			w.cfg.Progress.Noted(0, 1)
 		}
-		if err := w.keep(e); err != nil {
+		if err := w.keepEntry(e); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// keep keeps a log entry in the part.
-func (w *Writer) keep(e joblog.Entry) error {
+// keepEntry keeps a log entry in the part.
+func (w *Writer) keepEntry(e joblog.Entry) error {
 	open, err := w.Part()
 	if err != nil {
 		return err

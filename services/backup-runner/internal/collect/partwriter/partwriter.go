@@ -122,12 +122,12 @@ func (w *Writer) Spool() (*itemspool.Writer, uint32, error) {
 // Full reports whether there is enough to be sealed.
 func (w *Writer) Full() bool {
 	return (w.open != nil && (w.open.Size() >= w.cfg.PartBytes || w.open.Items()+w.open.Failed() >= w.cfg.PartItems)) ||
-		w.unstored() >= w.cfg.PartItems || len(w.Record.Ranges) >= MaxRanges ||
+		w.countUnstored() >= w.cfg.PartItems || len(w.Record.Ranges) >= MaxRanges ||
 		(w.spool != nil && (w.spool.Size() >= w.cfg.PartBytes || w.spool.Items() >= w.cfg.PartItems))
 }
 
-// unstored is how many objects the record names that need not be in the part.
-func (w *Writer) unstored() int {
+// countUnstored is how many objects the record names that need not be in the part.
+func (w *Writer) countUnstored() int {
 	return len(w.Record.LeftOut) + len(w.Record.Detached) + len(w.Record.Joined)
 }
 
@@ -169,5 +169,5 @@ func (w *Writer) Discard() {
 		w.spool.Discard()
 		w.spool = nil
 	}
-	_ = w.land() // the job has failed already, or there is nothing under way
+	_ = w.awaitUpload() // the job has failed already, or there is nothing under way
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 )
 
-// batch is what a writer makes durable at once. Either file may be nil.
-type batch struct {
+// partBatch is what a writer makes durable at once. Either file may be nil.
+type partBatch struct {
 	part   *part.Sealed
 	spool  *part.File
 	record checkpoint.Record
@@ -20,41 +20,41 @@ type batch struct {
 // Seal finishes what is open, if there is anything in it, and starts to make it durable while the
 // caller continues; at most one batch is under way.
 func (w *Writer) Seal() error {
-	sealed, err := w.close()
-	if err != nil || (sealed.empty() && w.unstored() == 0 && len(w.Record.Ranges) < MaxRanges) {
+	sealed, err := w.closeOpen()
+	if err != nil || (sealed.isEmpty() && w.countUnstored() == 0 && len(w.Record.Ranges) < MaxRanges) {
 		return err
 	}
-	return w.send(sealed)
+	return w.sendClosed(sealed)
 }
 
 // Flush makes everything durable that was committed so far, and that pages were listed which held
 // nothing.
 func (w *Writer) Flush() error {
-	sealed, err := w.close()
+	sealed, err := w.closeOpen()
 	if err != nil {
 		return err
 	}
-	if !sealed.empty() || len(w.Record.Ranges)+w.unstored()+len(w.Record.Volumes)+len(w.Record.HooksEnded) > 0 || w.cfg.Records.Pending() {
-		if err := w.send(sealed); err != nil {
+	if !sealed.isEmpty() || len(w.Record.Ranges)+w.countUnstored()+len(w.Record.Volumes)+len(w.Record.HooksEnded) > 0 || w.cfg.Records.Pending() {
+		if err := w.sendClosed(sealed); err != nil {
 			return err
 		}
 	}
-	return w.land()
+	return w.awaitUpload()
 }
 
-// closed is what close finished.
-type closed struct {
+// closedFiles is what close finished.
+type closedFiles struct {
 	part  *part.Sealed
 	spool *part.File
 	// items is how many objects are in the spool.
 	items int
 }
 
-func (c *closed) empty() bool { return c.part == nil && c.spool == nil }
+func (c *closedFiles) isEmpty() bool { return c.part == nil && c.spool == nil }
 
-// close finishes what is open.
-func (w *Writer) close() (c closed, err error) {
-	if c.part, err = w.finish(); err != nil {
+// closeOpen finishes what is open.
+func (w *Writer) closeOpen() (c closedFiles, err error) {
+	if c.part, err = w.finishPart(); err != nil {
 		return c, err
 	}
 	open := w.spool
@@ -77,8 +77,8 @@ func (w *Writer) close() (c closed, err error) {
 	return c, nil
 }
 
-// finish closes the open part; nil when there is nothing in it.
-func (w *Writer) finish() (*part.Sealed, error) {
+// finishPart closes the open part; nil when there is nothing in it.
+func (w *Writer) finishPart() (*part.Sealed, error) {
 	open := w.open
 	w.open = nil
 	if open == nil {
@@ -96,33 +96,33 @@ func (w *Writer) finish() (*part.Sealed, error) {
 	return sealed, nil
 }
 
-// send starts to make durable what was closed; without files it is pages without objects.
-func (w *Writer) send(c closed) error {
-	if err := w.land(); err != nil {
+// sendClosed starts to make durable what was closed; without files it is pages without objects.
+func (w *Writer) sendClosed(c closedFiles) error {
+	if err := w.awaitUpload(); err != nil {
 		removeFiles(c.part)
 		return err
 	}
-	b := batch{part: c.part, spool: c.spool, record: w.Record}
+	b := partBatch{part: c.part, spool: c.spool, record: w.Record}
 	b.record.Namespaces = slices.Sorted(maps.Keys(w.namespaces))
 	b.record.Revisions = w.cfg.Revisions()
 	if w.cfg.PostOperation != nil {
 		b.record.PostOperation = w.cfg.PostOperation()
 	}
 	if c.spool != nil {
-		b.record.Spool = &checkpoint.Spool{Key: w.cfg.key("h", w.id, w.spools), Size: c.spool.Size, SHA256: c.spool.SHA256, Items: c.items}
+		b.record.Spool = &checkpoint.Spool{Key: w.cfg.objectKey("h", w.id, w.spools), Size: c.spool.Size, SHA256: c.spool.SHA256, Items: c.items}
 	}
 	if c.part != nil {
-		b.record.Part = describe(c.part, w.cfg.key("w", w.id, w.n))
+		b.record.Part = describePart(c.part, w.cfg.objectKey("w", w.id, w.n))
 	}
 	w.Record, w.namespaces = checkpoint.Record{}, nil
 	flight := make(chan error, 1)
 	w.flight = flight
-	go func() { flight <- panics.Catch(func() error { return w.cfg.deliver(w.uploads, &b) }) }()
+	go func() { flight <- panics.Catch(func() error { return w.cfg.deliverBatch(w.uploads, &b) }) }()
 	return nil
 }
 
-// land waits for the upload under way.
-func (w *Writer) land() error {
+// awaitUpload waits for the upload under way.
+func (w *Writer) awaitUpload() error {
 	if w.flight == nil {
 		return nil
 	}

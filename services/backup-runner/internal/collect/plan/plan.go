@@ -39,7 +39,7 @@ func First(f *selection.Filter, c *resource.Catalog, live int) []Kind {
 	var out []Kind
 	for _, res := range c.Backupable(f.Resource) {
 		if res.GroupResource() != wellknown.Namespaces {
-			out = append(out, Kind{res: res, spread: spreads(f, &res, live)})
+			out = append(out, Kind{res: res, spread: listsByNamespace(f, &res, live)})
 		}
 	}
 	return out
@@ -49,9 +49,9 @@ func First(f *selection.Filter, c *resource.Catalog, live int) []Kind {
 // for each.
 const wideShare = 4
 
-// spreads reports whether each namespace is listed by itself; otherwise all are at once, and
+// listsByNamespace reports whether each namespace is listed by itself; otherwise all are at once, and
 // objects of other namespaces are passed over.
-func spreads(f *selection.Filter, res *resource.Resource, live int) bool {
+func listsByNamespace(f *selection.Filter, res *resource.Resource, live int) bool {
 	n := len(f.Namespaces())
 	return res.Namespaced && !f.AllNamespaces() && !f.AllButSome() && (n <= 1 || n*wideShare < live)
 }

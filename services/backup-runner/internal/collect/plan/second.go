@@ -29,24 +29,24 @@ type Second struct {
 
 // Units returns the units of the second pass.
 func (s *Second) Units(c Collected) []Unit {
-	return slices.Concat(s.definitions(c), s.volumes(c), s.namespaces())
+	return slices.Concat(s.definitionUnits(c), s.volumeUnits(c), s.namespaceUnits())
 }
 
 // Late returns the units that objects call for which no list selected, in a later pass:
 // definitions, volumes and namespaces. Objects that were met are left out.
 func (s *Second) Late(c Collected, met func(res *resource.Resource, name string) bool) []Unit {
-	out := s.definitions(c)
+	out := s.definitionUnits(c)
 	if u, ok := s.boundVolume(); ok {
-		out = append(out, unmet(u, c.BoundVolumes(), met)...)
+		out = append(out, unmetUnits(u, c.BoundVolumes(), met)...)
 	}
 	if res, ok := s.Catalog.Lookup(wellknown.Namespaces); ok && s.Filter.Resource(wellknown.Namespaces, false) {
-		out = append(out, unmet(Unit{Res: res, Role: NamespaceObjects}, c.Namespaces(), met)...)
+		out = append(out, unmetUnits(Unit{Res: res, Role: NamespaceObjects}, c.Namespaces(), met)...)
 	}
 	return out
 }
 
-// unmet returns such a unit for each object of a cluster-scoped kind that was not met.
-func unmet(u Unit, names []string, met func(res *resource.Resource, name string) bool) []Unit {
+// unmetUnits returns such a unit for each object of a cluster-scoped kind that was not met.
+func unmetUnits(u Unit, names []string, met func(res *resource.Resource, name string) bool) []Unit {
 	var out []Unit
 	for _, name := range names {
 		if !met(&u.Res, name) {
@@ -57,9 +57,9 @@ func unmet(u Unit, names []string, met func(res *resource.Resource, name string)
 	return out
 }
 
-// namespaces returns the unit of Namespace objects. They are read even if they are not collected: a
+// namespaceUnits returns the unit of Namespace objects. They are read even if they are not collected: a
 // namespace asked for by name must exist.
-func (s *Second) namespaces() []Unit {
+func (s *Second) namespaceUnits() []Unit {
 	res, ok := s.Catalog.Lookup(wellknown.Namespaces)
 	if !ok {
 		return nil
@@ -67,9 +67,9 @@ func (s *Second) namespaces() []Unit {
 	return []Unit{{Res: res, Role: NamespaceObjects}}
 }
 
-// definitions returns a unit for the definition of each collected custom resource, where the
+// definitionUnits returns a unit for the definition of each collected custom resource, where the
 // filters leave it to what was collected.
-func (s *Second) definitions(c Collected) []Unit {
+func (s *Second) definitionUnits(c Collected) []Unit {
 	res, ok := s.Catalog.Lookup(wellknown.Definitions)
 	if !ok || !s.Filter.DefinitionsOnDemand() {
 		return nil
@@ -87,10 +87,10 @@ func (s *Second) definitions(c Collected) []Unit {
 // NamedLists is up to how many objects a list for each is cheaper than one of them all.
 const NamedLists = 16
 
-// volumes returns the units of the volumes that collected claims are bound to, where the first pass
+// volumeUnits returns the units of the volumes that collected claims are bound to, where the first pass
 // did not list all volumes and the filters do not exclude them: a claim that is restored without
 // its volume would stay unbound (Velero 1.18: action velero.io/pv, which ignores labels).
-func (s *Second) volumes(c Collected) []Unit {
+func (s *Second) volumeUnits(c Collected) []Unit {
 	u, ok := s.boundVolume()
 	if !ok {
 		return nil

@@ -24,7 +24,7 @@ func RunEarly(ctx context.Context, cfg Config, announce func(context.Context)) {
 	places := make(chan struct{}, owedAtOnce)
 	announced := sync.OnceFunc(func() { announce(ctx) })
 	var group panics.Group
-	for _, o := range cfg.Opened.all() {
+	for _, o := range cfg.Opened.openedPods() {
 		group.Go(func() error {
 			o.mu.Lock()
 			defer o.mu.Unlock()
@@ -39,7 +39,7 @@ func RunEarly(ctx context.Context, cfg Config, announce func(context.Context)) {
 			}
 			announced()
 			if runner.Confirm == nil || runner.Confirm(ctx) == nil {
-				runner.early(ctx, o)
+				runner.runEarlyHooks(ctx, o)
 			}
 			return nil
 		})
@@ -47,8 +47,8 @@ func RunEarly(ctx context.Context, cfg Config, announce func(context.Context)) {
 	_ = group.Wait() // none returns an error
 }
 
-// early runs the post hooks of a Pod that have not run, with its mu locked.
-func (r *Runner) early(ctx context.Context, o *opened) {
+// runEarlyHooks runs the post hooks of a Pod that have not run, with its mu locked.
+func (r *Runner) runEarlyHooks(ctx context.Context, o *openedHooks) {
 	r.Log.WarnContext(ctx, "post hooks run early", "namespace", o.pod.Namespace, "pod", o.pod.Name)
 	o.early = true
 	p := r.Owed(&o.pod)
@@ -57,17 +57,17 @@ func (r *Runner) early(ctx context.Context, o *opened) {
 			continue
 		}
 		e := &p.hooks.Post[i]
-		failure := r.run(ctx, p, e, e.Container, checkpoint.HookPost)
+		failure := r.runCommand(ctx, p, e, e.Container, checkpoint.HookPost)
 		if failure != nil && ctx.Err() != nil {
 			break
 		}
-		o.end(i, failure)
+		o.notePostHook(i, failure)
 	}
 	o.entries = append(o.entries, p.Entries()...)
 }
 
-// end notes how a post hook ended, unless the command may not have run to its end.
-func (o *opened) end(index int, failure error) {
+// notePostHook notes how a post hook ended, unless the command may not have run to its end.
+func (o *openedHooks) notePostHook(index int, failure error) {
 	if failure == nil || podexec.Exited(failure) {
 		o.ends[index] = failure
 	}

@@ -38,7 +38,7 @@ func TestAnEarlyPostHookThatDidNotRunIsStillOwed(t *testing.T) {
 		for _, again := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, again), func(t *testing.T) {
 				b, thaws := &bed{}, 0
-				cfg := b.config(t, &history.Hooks{})
+				cfg := b.hookConfig(t, &history.Hooks{})
 				cfg.Exec = commands(func(cmd *podexec.Command) error {
 					if cmd.Args[0] != "thaw" {
 						return nil
@@ -51,7 +51,7 @@ func TestAnEarlyPostHookThatDidNotRunIsStillOwed(t *testing.T) {
 				})
 				early := func() { podhook.RunEarly(t.Context(), cfg, func(context.Context) {}) }
 				r := podhook.New(cfg)
-				p := r.Of(pod(t))
+				p := r.Of(newPod(t))
 				require.NoError(t, r.Pre(t.Context(), p))
 				early()
 				require.Equal(t, tc.owed, len(cfg.Opened.Pods()) == 1)
@@ -79,7 +79,7 @@ func TestAnEarlyPostHookThatDidNotRunIsStillOwed(t *testing.T) {
 func TestALongPreHookKeepsNoOtherPodFrozen(t *testing.T) {
 	const long = 9 // more than run at once
 	b := &bed{}
-	cfg := b.config(t, &history.Hooks{})
+	cfg := b.hookConfig(t, &history.Hooks{})
 	var lost atomic.Bool
 	cfg.Confirm = func(context.Context) error {
 		if lost.Load() {

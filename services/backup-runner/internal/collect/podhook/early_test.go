@@ -41,7 +41,7 @@ func (b *bed) Run(_ context.Context, cmd *podexec.Command) (podexec.Output, erro
 	return podexec.Output{}, nil
 }
 
-func (b *bed) count() int {
+func (b *bed) countCommands() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.ran)
@@ -67,7 +67,7 @@ func (b *bed) EndHook(out *checkpoint.HookOutcome) {
 
 func (b *bed) SetResult(context.Context) error { return nil }
 
-func (b *bed) config(t *testing.T, past *history.Hooks) podhook.Config {
+func (b *bed) hookConfig(t *testing.T, past *history.Hooks) podhook.Config {
 	t.Helper()
 	spec := &velerov1.BackupHooks{Resources: []velerov1.BackupResourceHookSpec{{Name: "s",
 		PreHooks:  []velerov1.BackupResourceHook{{Exec: &velerov1.ExecHook{Command: []string{"flush"}}}, {Exec: &velerov1.ExecHook{Command: []string{"freeze"}}}},
@@ -78,7 +78,7 @@ func (b *bed) config(t *testing.T, past *history.Hooks) podhook.Config {
 	return podhook.Config{Set: set, Exec: b, Intents: b, Past: past, Opened: &podhook.Opened{}, Log: slog.New(slog.DiscardHandler)}
 }
 
-func pod(t *testing.T) *itemspool.Item { return podOf(t, "p") }
+func newPod(t *testing.T) *itemspool.Item { return podOf(t, "p") }
 
 func podOf(t *testing.T, name string) *itemspool.Item {
 	t.Helper()
@@ -89,7 +89,7 @@ func podOf(t *testing.T, name string) *itemspool.Item {
 	return &itemspool.Item{Version: "v1", Kind: "Pod", Resource: "pods", Namespace: "a", Name: name, Raw: raw}
 }
 
-func failures(p *podhook.Pod) (n int) {
+func countFailures(p *podhook.Pod) (n int) {
 	for _, e := range p.Entries() {
 		if e.Level == joblog.Error {
 			n++
@@ -115,7 +115,7 @@ func TestPostHooksThatRunEarly(t *testing.T) {
 	} {
 		t.Run(step, func(t *testing.T) {
 			b := &bed{}
-			cfg := b.config(t, &history.Hooks{})
+			cfg := b.hookConfig(t, &history.Hooks{})
 			announced := 0
 			var once sync.Once
 			var beside sync.WaitGroup
@@ -123,7 +123,7 @@ func TestPostHooksThatRunEarly(t *testing.T) {
 				podhook.RunEarly(t.Context(), cfg, func(context.Context) { announced++ })
 			}
 			b.at = func(at string) {
-				if at != step || at == "record pre" && b.count() == 0 { // the first of two
+				if at != step || at == "record pre" && b.countCommands() == 0 { // the first of two
 					return
 				}
 				once.Do(func() {
@@ -138,7 +138,7 @@ func TestPostHooksThatRunEarly(t *testing.T) {
 				early()
 			}
 			r := podhook.New(cfg)
-			p := r.Of(pod(t))
+			p := r.Of(newPod(t))
 			require.NoError(t, r.Pre(t.Context(), p))
 			if step == "run flush" {
 				beside.Wait()
@@ -154,7 +154,7 @@ func TestPostHooksThatRunEarly(t *testing.T) {
 			if step != "run flush" { // it may come after the second pre hook
 				require.Equal(t, want.ran, b.ran)
 			}
-			require.Equal(t, want.errors, failures(p))
+			require.Equal(t, want.errors, countFailures(p))
 			require.LessOrEqual(t, announced, 1)
 			require.Empty(t, cfg.Opened.Pods())
 			ended := map[checkpoint.Hook]bool{}
@@ -175,7 +175,7 @@ func TestPostHooksOfAnEarlierHolderAreRetries(t *testing.T) {
 		left := checkpoint.HookedPod{Object: checkpoint.Object{Kind: "Pod", Namespace: "a", Name: "p"}, Pre: 1,
 			Post: []checkpoint.HookCommand{{Container: "main", Command: []string{"thaw"}, Timeout: time.Minute}}}
 		past.Add(&checkpoint.Record{Hooked: []checkpoint.HookedPod{left}})
-		cfg := b.config(t, past)
+		cfg := b.hookConfig(t, past)
 		r := podhook.New(cfg)
 		r.Resume()
 		if early {
@@ -185,7 +185,7 @@ func TestPostHooksOfAnEarlierHolderAreRetries(t *testing.T) {
 		require.NoError(t, r.Post(t.Context(), p))
 		require.Equal(t, []string{"thaw"}, b.ran)
 		require.Equal(t, 1, b.retries)
-		require.Zero(t, failures(p))
+		require.Zero(t, countFailures(p))
 	}
 }
 
@@ -194,15 +194,15 @@ func TestAPodWhosePostHooksRanBeforeATakeoverHasAnError(t *testing.T) {
 	b := &bed{}
 	past := &history.Hooks{}
 	past.Add(&checkpoint.Record{Hooked: []checkpoint.HookedPod{{Object: checkpoint.Object{Kind: "Pod", Namespace: "a", Name: "p"}, Pre: 2}}})
-	cfg := b.config(t, past)
+	cfg := b.hookConfig(t, past)
 	cfg.RanEarly = true
 	r := podhook.New(cfg)
 	r.Resume()
-	p := r.Of(pod(t))
+	p := r.Of(newPod(t))
 	require.NoError(t, r.Pre(t.Context(), p))
 	require.Empty(t, b.ran)
 	require.NoError(t, r.Post(t.Context(), p))
 	require.Equal(t, []string{"thaw", "note"}, b.ran)
 	require.Equal(t, 2, b.retries)
-	require.Equal(t, 1, failures(p))
+	require.Equal(t, 1, countFailures(p))
 }

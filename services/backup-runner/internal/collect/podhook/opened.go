@@ -15,11 +15,11 @@ import (
 // The zero value is empty. Safe for concurrent use; a nil one holds nothing.
 type Opened struct {
 	mu   sync.Mutex
-	pods map[checkpoint.Object]*opened
+	pods map[checkpoint.Object]*openedHooks
 }
 
-// opened is a Pod between its hooks. mu is locked while one of its hooks runs, and guards the rest.
-type opened struct {
+// openedHooks is a Pod between its hooks. mu is locked while one of its hooks runs, and guards the rest.
+type openedHooks struct {
 	pod checkpoint.HookedPod
 
 	mu      sync.Mutex
@@ -31,22 +31,22 @@ type opened struct {
 	entries []joblog.Entry
 }
 
-// add adds a Pod, unless it is there; changed means that a pre hook of it began before.
-func (o *Opened) add(pod *checkpoint.HookedPod, changed bool) {
+// addPod adds a Pod, unless it is there; changed means that a pre hook of it began before.
+func (o *Opened) addPod(pod *checkpoint.HookedPod, changed bool) {
 	if o == nil {
 		return
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.pods == nil {
-		o.pods = map[checkpoint.Object]*opened{}
+		o.pods = map[checkpoint.Object]*openedHooks{}
 	}
 	if o.pods[pod.Object] == nil {
-		o.pods[pod.Object] = &opened{pod: *pod, changed: changed, ends: map[int]error{}}
+		o.pods[pod.Object] = &openedHooks{pod: *pod, changed: changed, ends: map[int]error{}}
 	}
 }
 
-func (o *Opened) remove(pod checkpoint.Object) {
+func (o *Opened) removePod(pod checkpoint.Object) {
 	if o == nil {
 		return
 	}
@@ -55,8 +55,8 @@ func (o *Opened) remove(pod checkpoint.Object) {
 	delete(o.pods, pod)
 }
 
-// of returns a Pod; nil for one that is not there.
-func (o *Opened) of(pod checkpoint.Object) *opened {
+// openedPod returns a Pod; nil for one that is not there.
+func (o *Opened) openedPod(pod checkpoint.Object) *openedHooks {
 	if o == nil {
 		return nil
 	}
@@ -65,14 +65,14 @@ func (o *Opened) of(pod checkpoint.Object) *opened {
 	return o.pods[pod]
 }
 
-// all returns the Pods by their names.
-func (o *Opened) all() []*opened {
+// openedPods returns the Pods by their names.
+func (o *Opened) openedPods() []*openedHooks {
 	if o == nil {
 		return nil
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return slices.SortedFunc(maps.Values(o.pods), func(a, b *opened) int {
+	return slices.SortedFunc(maps.Values(o.pods), func(a, b *openedHooks) int {
 		return cmp.Or(cmp.Compare(a.pod.Namespace, b.pod.Namespace), cmp.Compare(a.pod.Name, b.pod.Name))
 	})
 }
@@ -81,7 +81,7 @@ func (o *Opened) all() []*opened {
 // run.
 func (o *Opened) Pods() []checkpoint.HookedPod {
 	var out []checkpoint.HookedPod
-	for _, one := range o.all() {
+	for _, one := range o.openedPods() {
 		one.mu.Lock()
 		if !one.early || len(one.ends) < len(one.pod.Post) {
 			out = append(out, one.pod)
@@ -92,7 +92,7 @@ func (o *Opened) Pods() []checkpoint.HookedPod {
 }
 
 // ranEarly reports whether the post hooks of the Pod ran ahead of their turn.
-func (o *opened) ranEarly() bool {
+func (o *openedHooks) ranEarly() bool {
 	if o == nil {
 		return false
 	}
@@ -101,8 +101,8 @@ func (o *opened) ranEarly() bool {
 	return o.early
 }
 
-// logged returns what the post hooks that ran early logged.
-func (o *opened) logged() []joblog.Entry {
+// earlyEntries returns what the post hooks that ran early logged.
+func (o *openedHooks) earlyEntries() []joblog.Entry {
 	if o == nil {
 		return nil
 	}

@@ -14,7 +14,7 @@ const owedAtOnce = 8
 // RunOwed runs the post hooks of Pods, each bounded by its timeout, and logs how they ended. No
 // intent is recorded: cfg needs no Set and no Intents.
 func RunOwed(ctx context.Context, cfg Config, pods []checkpoint.HookedPod) ([]checkpoint.HooksEnded, error) {
-	cfg.Intents = unrecorded{}
+	cfg.Intents = unrecordedIntents{}
 	runner := New(cfg)
 	ended := make([]checkpoint.HooksEnded, len(pods))
 	group, ctx := panics.NewGroup(ctx)
@@ -37,16 +37,16 @@ func RunOwed(ctx context.Context, cfg Config, pods []checkpoint.HookedPod) ([]ch
 	return ended, group.Wait()
 }
 
-// unrecorded are intents that are not recorded one by one.
-type unrecorded struct{}
+// unrecordedIntents are intents that are not recorded one by one.
+type unrecordedIntents struct{}
 
 // Hook implements Intents.
-func (unrecorded) Hook(context.Context, *checkpoint.HookedPod, *checkpoint.HookIntent) error {
+func (unrecordedIntents) Hook(context.Context, *checkpoint.HookedPod, *checkpoint.HookIntent) error {
 	return nil
 }
 
 // SetResult implements Intents.
-func (unrecorded) SetResult(context.Context) error { return nil }
+func (unrecordedIntents) SetResult(context.Context) error { return nil }
 
 // EndHook implements Intents.
-func (unrecorded) EndHook(*checkpoint.HookOutcome) {}
+func (unrecordedIntents) EndHook(*checkpoint.HookOutcome) {}

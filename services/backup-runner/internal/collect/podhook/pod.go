@@ -35,8 +35,8 @@ type Pod struct {
 	failed     int
 }
 
-// running is what of a Pod decides on its hooks.
-type running struct {
+// runningPod is what of a Pod decides on its hooks.
+type runningPod struct {
 	Spec struct {
 		Containers []struct {
 			Name string `json:"name"`
@@ -61,11 +61,11 @@ func (r *Runner) Of(it *itemspool.Item) *Pod {
 		return nil // processing it fails with that
 	}
 	m, raw := o.Meta, o.Raw
-	around, err := r.Set.Of(selectable(m))
+	around, err := r.Set.Of(hookPod(m))
 	if err == nil && !around.Any() {
 		return nil
 	}
-	var pod running
+	var pod runningPod
 	if json.Unmarshal(raw, &pod) != nil || pod.Status.Phase != "Running" {
 		return nil
 	}
@@ -77,12 +77,12 @@ func (r *Runner) Of(it *itemspool.Item) *Pod {
 	for i := range pod.Spec.Containers {
 		p.containers = append(p.containers, pod.Spec.Containers[i].Name)
 	}
-	p.Claims = pod.claims(p.object.Name)
+	p.Claims = pod.mountedClaims(p.object.Name)
 	return p
 }
 
-// claims returns the claims that a Pod of that name mounts.
-func (r *running) claims(name string) (all []string) {
+// mountedClaims returns the claims that a Pod of that name mounts.
+func (r *runningPod) mountedClaims(name string) (all []string) {
 	for _, v := range r.Spec.Volumes {
 		switch {
 		case v.Claim != nil:
@@ -97,11 +97,11 @@ func (r *running) claims(name string) (all []string) {
 // Claims returns the claims that a Pod mounts, by name in its namespace; none of one that cannot be
 // read.
 func Claims(it *itemspool.Item) []string {
-	var pod running
+	var pod runningPod
 	if json.Unmarshal(it.Raw, &pod) != nil {
 		return nil
 	}
-	return pod.claims(it.Name)
+	return pod.mountedClaims(it.Name)
 }
 
 // Owed returns a Pod whose post hooks an earlier holder left, and that needs nothing else.
@@ -138,14 +138,14 @@ func (p *Pod) Ended() checkpoint.HooksEnded {
 	return checkpoint.HooksEnded{Pod: p.object, Attempted: p.attempted, Failed: p.failed}
 }
 
-func (p *Pod) note(level joblog.Level, message string, err error) {
+func (p *Pod) noteMessage(level joblog.Level, message string, err error) {
 	e := remark.About(wellknown.Pods, p.object.Namespace, p.object.Name, message, err)
 	e.Level = level
 	p.entries = append(p.entries, e)
 }
 
-// container returns the container that a command runs in.
-func (p *Pod) container(e *hook.Exec) (string, error) {
+// hookContainer returns the container that a command runs in.
+func (p *Pod) hookContainer(e *hook.Exec) (string, error) {
 	if e.Container == "" && len(p.containers) > 0 {
 		return p.containers[0], nil
 	}

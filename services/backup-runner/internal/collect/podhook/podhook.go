@@ -61,13 +61,13 @@ func New(cfg Config) *Runner { return &Runner{Config: cfg} }
 func (r *Runner) Resume() {
 	open := r.Past.Open()
 	for i := range open {
-		r.Opened.add(&open[i], true)
+		r.Opened.addPod(&open[i], true)
 	}
 }
 
-// Touch reports whether a Pod may have hooks, by its metadata.
-func (r *Runner) Touch(m *objmeta.Meta) bool {
-	around, err := r.Set.Of(selectable(m))
+// MayHaveHooks reports whether a Pod may have hooks, by its metadata.
+func (r *Runner) MayHaveHooks(m *objmeta.Meta) bool {
+	around, err := r.Set.Of(hookPod(m))
 	touched := err != nil || around.Any()
 	if touched {
 		r.found.Store(true)
@@ -78,6 +78,6 @@ func (r *Runner) Touch(m *objmeta.Meta) bool {
 // Found reports whether Touch found a Pod.
 func (r *Runner) Found() bool { return r.found.Load() }
 
-func selectable(m *objmeta.Meta) *hook.Pod {
+func hookPod(m *objmeta.Meta) *hook.Pod {
 	return &hook.Pod{Namespace: m.Namespace, Labels: m.Labels, Annotations: m.Annotations}
 }

@@ -31,19 +31,19 @@ func (r *Runner) Pre(ctx context.Context, p *Pod) error {
 				return nil
 			}
 		}
-		p.note(joblog.Error, "no hook was run: an annotation cannot be used", p.unusable)
+		p.noteMessage(joblog.Error, "no hook was run: an annotation cannot be used", p.unusable)
 		return nil
 	}
 	if r.RanEarly && r.Past.Begun(p.object) {
-		p.note(joblog.Error, "hooks did not run around the backup of the pod", ErrEarly)
+		p.noteMessage(joblog.Error, "hooks did not run around the backup of the pod", ErrEarly)
 		return nil
 	}
-	if err := r.open(ctx, p); err != nil {
+	if err := r.recordOpened(ctx, p); err != nil {
 		return err
 	}
 	for i := range p.hooks.Pre {
 		e := &p.hooks.Pre[i]
-		failure, err := r.once(ctx, p, e, checkpoint.Hook{Pod: p.object, Phase: checkpoint.HookPre, Index: i})
+		failure, err := r.runHookOnce(ctx, p, e, checkpoint.Hook{Pod: p.object, Phase: checkpoint.HookPre, Index: i})
 		if err != nil {
 			return err
 		}
@@ -58,18 +58,18 @@ func (r *Runner) Pre(ctx context.Context, p *Pod) error {
 			p.Refused = fmt.Errorf("%s: %w", e.Field, failure)
 			break
 		}
-		p.note(joblog.Error, "pre hook failed ("+e.Field+")", failure)
+		p.noteMessage(joblog.Error, "pre hook failed ("+e.Field+")", failure)
 	}
 	return r.Intents.SetResult(ctx)
 }
 
-// open makes durable that the hooks of a Pod begin, unless an earlier holder did, and keeps in
+// recordOpened makes durable that the hooks of a Pod begin, unless an earlier holder did, and keeps in
 // memory that they did.
-func (r *Runner) open(ctx context.Context, p *Pod) error {
+func (r *Runner) recordOpened(ctx context.Context, p *Pod) error {
 	opens := &checkpoint.HookedPod{Object: p.object, Pre: len(p.hooks.Pre)}
 	for _, e := range p.hooks.Post {
 		// One that the Pod does not have keeps its name: no holder runs the command in another.
-		if name, err := p.container(&e); err == nil {
+		if name, err := p.hookContainer(&e); err == nil {
 			e.Container = name
 		}
 		opens.Post = append(opens.Post, checkpoint.HookCommand(e))
@@ -79,7 +79,7 @@ func (r *Runner) open(ctx context.Context, p *Pod) error {
 			return err
 		}
 	}
-	r.Opened.add(opens, false)
+	r.Opened.addPod(opens, false)
 	return nil
 }
 
@@ -88,23 +88,23 @@ func (r *Runner) Post(ctx context.Context, p *Pod) error {
 	if p.unusable != nil {
 		return nil
 	}
-	o := r.Opened.of(p.object)
+	o := r.Opened.openedPod(p.object)
 	if !p.owed && o.ranEarly() {
-		p.note(joblog.Error, "hooks did not run around the backup of the pod", ErrEarly)
+		p.noteMessage(joblog.Error, "hooks did not run around the backup of the pod", ErrEarly)
 	}
 	for i := range p.hooks.Post {
 		e := &p.hooks.Post[i]
-		failure, err := r.once(ctx, p, e, checkpoint.Hook{Pod: p.object, Phase: checkpoint.HookPost, Index: i})
+		failure, err := r.runHookOnce(ctx, p, e, checkpoint.Hook{Pod: p.object, Phase: checkpoint.HookPost, Index: i})
 		if err != nil {
 			return err
 		}
 		if failure != nil {
 			p.failed++
-			p.note(joblog.Error, "post hook failed ("+e.Field+")", failure)
+			p.noteMessage(joblog.Error, "post hook failed ("+e.Field+")", failure)
 		}
 	}
-	p.entries = append(p.entries, o.logged()...)
-	r.Opened.remove(p.object)
+	p.entries = append(p.entries, o.earlyEntries()...)
+	r.Opened.removePod(p.object)
 	if err := r.Intents.SetResult(ctx); err != nil {
 		return err
 	}
@@ -112,11 +112,11 @@ func (r *Runner) Post(ctx context.Context, p *Pod) error {
 	return nil
 }
 
-// once runs a hook whose end is not recorded. One that an earlier holder was about to run is not
+// runHookOnce runs a hook whose end is not recorded. One that an earlier holder was about to run is not
 // run again, but for a post hook: what it undoes must not stay. A post hook of a Pod that an earlier
 // holder left between its hooks may have run without a record, and is recorded as a retry. The error
 // ends the job.
-func (r *Runner) once(ctx context.Context, p *Pod, e *hook.Exec, h checkpoint.Hook) (failure, err error) {
+func (r *Runner) runHookOnce(ctx context.Context, p *Pod, e *hook.Exec, h checkpoint.Hook) (failure, err error) {
 	outcome, announced := r.Past.Ran(h)
 	switch {
 	case outcome != nil && outcome.Error == "":
@@ -126,11 +126,11 @@ func (r *Runner) once(ctx context.Context, p *Pod, e *hook.Exec, h checkpoint.Ho
 	case announced && h.Phase == checkpoint.HookPre:
 		return ErrUnclear, nil
 	case announced:
-		p.note(joblog.Warning, "post hook runs again ("+e.Field+")", ErrAgain)
+		p.noteMessage(joblog.Warning, "post hook runs again ("+e.Field+")", ErrAgain)
 	}
 	container, failure := e.Container, error(nil)
 	if p.containers != nil {
-		container, failure = p.container(e)
+		container, failure = p.hookContainer(e)
 	}
 	if failure != nil {
 		return failure, nil
@@ -143,8 +143,8 @@ func (r *Runner) once(ctx context.Context, p *Pod, e *hook.Exec, h checkpoint.Ho
 	if err := r.Intents.Hook(ctx, nil, &checkpoint.HookIntent{Hook: h, Retry: announced || h.Phase == checkpoint.HookPost && r.Past.Begun(p.object)}); err != nil {
 		return nil, err
 	}
-	hit(h.Phase, func() { failpoint.Hit("backup-runner/pre-hook-announced") }, func() { failpoint.Hit("backup-runner/post-hook-announced") })
-	failure = r.alone(ctx, p, e, container, h)
+	callForPhase(h.Phase, func() { failpoint.Hit("backup-runner/pre-hook-announced") }, func() { failpoint.Hit("backup-runner/post-hook-announced") })
+	failure = r.runHookAlone(ctx, p, e, container, h)
 	if errors.Is(failure, ErrEarly) {
 		return failure, nil
 	}
@@ -156,16 +156,16 @@ func (r *Runner) once(ctx context.Context, p *Pod, e *hook.Exec, h checkpoint.Ho
 		out.Error = failure.Error()
 	}
 	r.Intents.EndHook(&out)
-	hit(h.Phase, func() { failpoint.Hit("backup-runner/pre-hook-ended") }, func() { failpoint.Hit("backup-runner/post-hook-ended") })
+	callForPhase(h.Phase, func() { failpoint.Hit("backup-runner/pre-hook-ended") }, func() { failpoint.Hit("backup-runner/post-hook-ended") })
 	return failure, nil
 }
 
-// alone runs a hook while no other one of its Pod runs. A post hook that this process ran before is
+// runHookAlone runs a hook while no other one of its Pod runs. A post hook that this process ran before is
 // not run again. The error is ErrEarly for a pre hook that does not run since post hooks ran early.
-func (r *Runner) alone(ctx context.Context, p *Pod, e *hook.Exec, container string, h checkpoint.Hook) error {
-	o := r.Opened.of(p.object)
+func (r *Runner) runHookAlone(ctx context.Context, p *Pod, e *hook.Exec, container string, h checkpoint.Hook) error {
+	o := r.Opened.openedPod(p.object)
 	if o == nil {
-		return r.run(ctx, p, e, container, h.Phase)
+		return r.runCommand(ctx, p, e, container, h.Phase)
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -174,18 +174,18 @@ func (r *Runner) alone(ctx context.Context, p *Pod, e *hook.Exec, container stri
 			return ErrEarly
 		}
 		o.changed = true
-		return r.run(ctx, p, e, container, h.Phase)
+		return r.runCommand(ctx, p, e, container, h.Phase)
 	}
 	if failure, ended := o.ends[h.Index]; ended {
 		return failure
 	}
-	failure := r.run(ctx, p, e, container, h.Phase)
-	o.end(h.Index, failure)
+	failure := r.runCommand(ctx, p, e, container, h.Phase)
+	o.notePostHook(h.Index, failure)
 	return failure
 }
 
-// hit calls the function for a phase.
-func hit(phase string, pre, post func()) {
+// callForPhase calls the function for a phase.
+func callForPhase(phase string, pre, post func()) {
 	if phase == checkpoint.HookPre {
 		pre()
 		return
@@ -196,8 +196,8 @@ func hit(phase string, pre, post func()) {
 // ErrAgain is why a post hook is run a second time.
 var ErrAgain = errors.New("the runner ended while it ran")
 
-// run runs a command and notes what it wrote.
-func (r *Runner) run(ctx context.Context, p *Pod, e *hook.Exec, container, phase string) error {
+// runCommand runs a command and notes what it wrote.
+func (r *Runner) runCommand(ctx context.Context, p *Pod, e *hook.Exec, container, phase string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, e.Timeout, fmt.Errorf("%w: %s", errTimeout, e.Timeout))
 	defer cancel()
 	out, err := r.Exec.Run(ctx, &podexec.Command{Namespace: p.object.Namespace, Pod: p.object.Name, Container: container, Args: e.Command})
@@ -208,7 +208,7 @@ func (r *Runner) run(ctx context.Context, p *Pod, e *hook.Exec, container, phase
 	if out.Stderr != "" {
 		message += ", stderr: " + out.Stderr
 	}
-	p.note(joblog.Info, message, nil)
+	p.noteMessage(joblog.Info, message, nil)
 	if err != nil {
 		return fmt.Errorf("%q in container %s: %w", e.Command, container, err)
 	}

@@ -62,16 +62,16 @@ type Rules struct {
 func (r Rules) Of(gr schema.GroupResource, m *objmeta.Meta, raw []byte) (entries []joblog.Entry, _ *volume.Info) {
 	switch gr {
 	case wellknown.Pods:
-		for _, message := range unserved(m.Annotations) {
+		for _, message := range unservedMessages(m.Annotations) {
 			e := About(gr, m.Namespace, m.Name, message, nil)
 			e.Level = joblog.Error
 			entries = append(entries, e)
 		}
 	case wellknown.Claims:
-		return r.claim(m, raw)
+		return r.claimRemarks(m, raw)
 	case wellknown.Snapshots:
 		if m.Labels.Get(velerov1.LabelBackupUID) == r.UID && m.Annotations.Has(csisnapshot.AnnotationVolume) {
-			return taken(m, raw)
+			return snapshotVolumeInfo(m, raw)
 		}
 	case wellknown.Volumes:
 		if r.Snapshots {
@@ -81,8 +81,8 @@ func (r Rules) Of(gr schema.GroupResource, m *objmeta.Meta, raw []byte) (entries
 	return entries, nil
 }
 
-// taken is what a CSI snapshot of the backup is of.
-func taken(m *objmeta.Meta, raw []byte) ([]joblog.Entry, *volume.Info) {
+// snapshotVolumeInfo is what a CSI snapshot of the backup is of.
+func snapshotVolumeInfo(m *objmeta.Meta, raw []byte) ([]joblog.Entry, *volume.Info) {
 	info, err := volume.OfCSI(raw)
 	if err != nil {
 		e := About(wellknown.Snapshots, m.Namespace, m.Name, "the volume of this snapshot is unknown", err)
@@ -92,15 +92,15 @@ func taken(m *objmeta.Meta, raw []byte) ([]joblog.Entry, *volume.Info) {
 	return nil, &info
 }
 
-// snapshotted reports whether the claim, as it is stored, names its CSI snapshot of this backup,
+// hasCSISnapshot reports whether the claim, as it is stored, names its CSI snapshot of this backup,
 // which has what becomes of its data.
-func (r Rules) snapshotted(m *objmeta.Meta) bool {
+func (r Rules) hasCSISnapshot(m *objmeta.Meta) bool {
 	name := m.Annotations.Get(velerov1.LabelVolumeSnapshotName)
 	return name != "" && m.Labels.Get(velerov1.LabelVolumeSnapshotName) == name && m.Labels.Get(velerov1.LabelBackupName) == velerov1.LabelValue(r.Backup)
 }
 
-func (r Rules) claim(m *objmeta.Meta, raw []byte) ([]joblog.Entry, *volume.Info) {
-	if r.snapshotted(m) {
+func (r Rules) claimRemarks(m *objmeta.Meta, raw []byte) ([]joblog.Entry, *volume.Info) {
+	if r.hasCSISnapshot(m) {
 		return nil, nil
 	}
 	info, err := volume.Skipped(raw, r.ByChoice)

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
 )
 
-// unserved lists the messages about what a pod's annotations ask for and this version does not do: one for each volume.
-func unserved(annotations objmeta.Pairs) []string {
+// unservedMessages lists the messages about what a pod's annotations ask for and this version does not do: one for each volume.
+func unservedMessages(annotations objmeta.Pairs) []string {
 	var out []string
 	for volume := range strings.SplitSeq(annotations.Get(velerov1.AnnotationBackupVolumes), ",") {
 		if volume = strings.TrimSpace(volume); volume != "" {

@@ -12,46 +12,46 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/snapshot"
 )
 
-// decide takes the snapshot, or notes why there is none.
-func (d *decision) decide(ctx context.Context) error {
+// decideVolume takes the snapshot, or notes why there is none.
+func (d *volumeDecision) decideVolume(ctx context.Context) error {
 	if before, begun := d.cfg.Past.Intended[d.name]; begun {
-		return d.failed(nil, &before, ErrUnclear)
+		return d.noteFailed(nil, &before, ErrUnclear)
 	}
 	if !d.volume.Stored {
-		return d.untaken(nil)
+		return d.noteUntaken(nil)
 	}
 	found, err := d.cfg.Finder.Read(ctx, d.res, action.Item{GroupResource: wellknown.Volumes, Name: d.name})
-	if end := d.cfg.interrupted(ctx, err); end != nil {
+	if end := d.cfg.interruptionOf(ctx, err); end != nil {
 		return end
 	}
 	switch {
 	case err != nil:
-		return d.untaken(err)
+		return d.noteUntaken(err)
 	case !found.Exists:
-		return d.untaken(errGone)
+		return d.noteUntaken(errGone)
 	}
 	v, err := d.cfg.Taker.Find(ctx, found.Item.Raw)
-	if end := d.cfg.interrupted(ctx, err); end != nil {
+	if end := d.cfg.interruptionOf(ctx, err); end != nil {
 		return end
 	}
 	switch {
 	case v.Snapshot.Spec.Location == "":
-		return d.untaken(err)
+		return d.noteUntaken(err)
 	case err != nil:
-		return d.failed(v.PV, &v.Snapshot, err)
+		return d.noteFailed(v.PV, &v.Snapshot, err)
 	}
-	err = d.lock(ctx, v.Snapshot.Spec.ProviderVolumeID)
-	if end := d.cfg.interrupted(ctx, err); end != nil {
+	err = d.lockVolume(ctx, v.Snapshot.Spec.ProviderVolumeID)
+	if end := d.cfg.interruptionOf(ctx, err); end != nil {
 		return end
 	}
 	if err != nil {
-		return d.failed(v.PV, &v.Snapshot, err)
+		return d.noteFailed(v.PV, &v.Snapshot, err)
 	}
-	return d.take(ctx, &v)
+	return d.takeSnapshot(ctx, &v)
 }
 
-// take takes the snapshot of a volume that is locked.
-func (d *decision) take(ctx context.Context, v *snapshot.Volume) error {
+// takeSnapshot takes the snapshot of a volume that is locked.
+func (d *volumeDecision) takeSnapshot(ctx context.Context, v *snapshot.Volume) error {
 	cfg, uploads := d.cfg, d.out.Uploads()
 	failpoint.Hit("backup-runner/volume-locked")
 	started := metav1.NewTime(cfg.Clock.Now())
@@ -71,11 +71,11 @@ func (d *decision) take(ctx context.Context, v *snapshot.Volume) error {
 	if err != nil {
 		v.Snapshot.Status.Phase = nativesnapshot.PhaseFailed
 	}
-	return d.taken(v.PV, &v.Snapshot, &started, err)
+	return d.noteTaken(v.PV, &v.Snapshot, &started, err)
 }
 
-// lock waits until this backup alone takes a snapshot of the volume.
-func (d *decision) lock(ctx context.Context, volumeID string) error {
+// lockVolume waits until this backup alone takes a snapshot of the volume.
+func (d *volumeDecision) lockVolume(ctx context.Context, volumeID string) error {
 	if d.cfg.Lock == nil {
 		return nil
 	}

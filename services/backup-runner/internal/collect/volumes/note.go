@@ -14,14 +14,14 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/volume"
 )
 
-// failed notes a snapshot that was not taken, or of which nothing is known.
-func (d *decision) failed(pv *corev1.PersistentVolume, s *nativesnapshot.Snapshot, cause error) error {
+// noteFailed notes a snapshot that was not taken, or of which nothing is known.
+func (d *volumeDecision) noteFailed(pv *corev1.PersistentVolume, s *nativesnapshot.Snapshot, cause error) error {
 	s.Status.Phase = nativesnapshot.PhaseFailed
-	return d.taken(pv, s, nil, cause)
+	return d.noteTaken(pv, s, nil, cause)
 }
 
-// taken notes how a snapshot came out.
-func (d *decision) taken(pv *corev1.PersistentVolume, s *nativesnapshot.Snapshot, started *metav1.Time, cause error) error {
+// noteTaken notes how a snapshot came out.
+func (d *volumeDecision) noteTaken(pv *corev1.PersistentVolume, s *nativesnapshot.Snapshot, started *metav1.Time, cause error) error {
 	var claim *volume.Info
 	if len(d.volume.Claims) > 0 {
 		claim = &d.volume.Claims[0]
@@ -40,12 +40,12 @@ func (d *decision) taken(pv *corev1.PersistentVolume, s *nativesnapshot.Snapshot
 	return d.out.Fail(remark.About(wellknown.Volumes, "", d.name, "no snapshot of this volume: its data is not backed up", cause))
 }
 
-// untaken notes that there is no way to take the volume: a warning, or an error where that is not
+// noteUntaken notes that there is no way to take the volume: a warning, or an error where that is not
 // known, the backup requires snapshots, or a CSI snapshot could have been taken. A location without
 // its plugin is often one that Velero left behind. There is no message about the volume of a CSI
 // driver whose claim is not in the backup: no snapshot is taken of such a volume, and a claim that
 // failed was reported.
-func (d *decision) untaken(cause error) error {
+func (d *volumeDecision) noteUntaken(cause error) error {
 	missing, csi := new(nativesnapshot.NoPluginError), new(snapshot.CSIError)
 	reason, note := volume.ReasonNoSnapshotter, d.out.Warn
 	counts := d.cfg.Insist || cause != nil && !errors.As(cause, &missing)

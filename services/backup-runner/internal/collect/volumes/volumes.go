@@ -64,11 +64,11 @@ func Decide(ctx context.Context, cfg *Config, volumes map[string]facts.Volume, w
 			if cfg.Stop.Requested() {
 				return stop.ErrStopped
 			}
-			d := decision{cfg: cfg, out: out, res: &res, name: name, volume: volumes[name]}
-			if err := d.decide(ctx); err != nil {
+			d := volumeDecision{cfg: cfg, out: out, res: &res, name: name, volume: volumes[name]}
+			if err := d.decideVolume(ctx); err != nil {
 				return err
 			}
-			if err := d.keep(); err != nil {
+			if err := d.recordDecisions(); err != nil {
 				return err
 			}
 		}
@@ -76,10 +76,10 @@ func Decide(ctx context.Context, cfg *Config, volumes map[string]facts.Volume, w
 	})
 }
 
-// keep makes decisions durable that are not to be made again, and then unlocks the volume. After an
+// recordDecisions makes decisions durable that are not to be made again, and then unlocks the volume. After an
 // error the lock stays with the backup: without a record the next holder does not know whether
 // there is a snapshot.
-func (d *decision) keep() error {
+func (d *volumeDecision) recordDecisions() error {
 	if err := d.out.Drain(); err != nil {
 		return err
 	}
@@ -97,8 +97,8 @@ func (d *decision) keep() error {
 	return nil
 }
 
-// decision is one volume that is decided on.
-type decision struct {
+// volumeDecision is one volume that is decided on.
+type volumeDecision struct {
 	cfg    *Config
 	out    *partwriter.Writer
 	volume facts.Volume
@@ -107,9 +107,9 @@ type decision struct {
 	unlock func() // nil unless the volume is locked
 }
 
-// interrupted returns why a failure is not one of the volume, for which the next holder repeats the
+// interruptionOf returns why a failure is not one of the volume, for which the next holder repeats the
 // call: a stop, or the end of ctx.
-func (c *Config) interrupted(ctx context.Context, err error) error {
+func (c *Config) interruptionOf(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)

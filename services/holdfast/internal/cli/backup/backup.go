@@ -41,26 +41,26 @@ func newKind() *job.Kind[*velerov1.Backup] {
 		Name:    "Backup",
 		New:     func() *velerov1.Backup { return &velerov1.Backup{} },
 		NewList: func() client.ObjectList { return &velerov1.BackupList{} },
-		Status:  status,
-		Columns: columns(), WideColumns: []string{"COMPLETED", "ITEMS"},
-		Row:      row,
-		Compare:  compare,
-		Location: location,
+		Status:  backupStatus,
+		Columns: tableColumns(), WideColumns: []string{"COMPLETED", "ITEMS"},
+		Row:      tableRow,
+		Compare:  compareBackups,
+		Location: locationOf,
 		Files: job.FileKinds{
 			Log: velerov1.DownloadTargetKindBackupLog, Results: velerov1.DownloadTargetKindBackupResults,
 			Volumes: velerov1.DownloadTargetKindBackupVolumeInfos, Resources: velerov1.DownloadTargetKindBackupResourceList,
 		},
-		Describe:      d.describe,
+		Describe:      d.describeBackup,
 		DescribeFlags: d.remote.BindFlags,
-		CheckDescribe: d.check,
+		CheckDescribe: d.checkFlags,
 		CancelShort:   "Stop backups that wait or run; they end as Failed",
 		DeleteShort:   "Delete backups with everything stored for them",
 		DeleteWait:    "wait until everything is gone",
-		Delete:        remove,
+		Delete:        requestDeletion,
 	}
 }
 
-func status(b *velerov1.Backup) job.Status {
+func backupStatus(b *velerov1.Backup) job.Status {
 	s := &b.Status
 	out := job.Status{
 		Phase: s.Phase, Stage: cancel.BackupStage(b), FailureReason: s.FailureReason, ValidationErrors: s.ValidationErrors,
@@ -72,15 +72,15 @@ func status(b *velerov1.Backup) job.Status {
 	return out
 }
 
-func location(_ context.Context, _ client.Client, b *velerov1.Backup) (string, error) {
+func locationOf(_ context.Context, _ client.Client, b *velerov1.Backup) (string, error) {
 	return b.Spec.StorageLocation, nil
 }
 
 // bySchedule matches the names of backups made by a schedule.
 var bySchedule = regexp.MustCompile(`^(.*)-\d{14}$`)
 
-// compare orders by name; backups of one schedule come newest first.
-func compare(a, b *velerov1.Backup) int {
+// compareBackups orders by name; backups of one schedule come newest first.
+func compareBackups(a, b *velerov1.Backup) int {
 	nameA, nameB := bySchedule.FindStringSubmatch(a.Name), bySchedule.FindStringSubmatch(b.Name)
 	if nameA != nil && nameB != nil && nameA[1] == nameB[1] {
 		return cmp.Compare(b.Name, a.Name)
@@ -88,24 +88,24 @@ func compare(a, b *velerov1.Backup) int {
 	return cmp.Compare(a.Name, b.Name)
 }
 
-func columns() []string {
+func tableColumns() []string {
 	return []string{"NAME", "STATUS", "ERRORS", "WARNINGS", "CREATED", "EXPIRES", "STORAGE LOCATION", "QUEUE POSITION", "SELECTOR"}
 }
 
-func row(b *velerov1.Backup, now time.Time) []string {
+func tableRow(b *velerov1.Backup, now time.Time) []string {
 	position := ""
 	if b.Status.QueuePosition > 0 {
 		position = strconv.Itoa(b.Status.QueuePosition)
 	}
 	return []string{
 		b.Name, string(job.ShownPhase(b, b.Status.Phase)), strconv.Itoa(b.Status.Errors), strconv.Itoa(b.Status.Warnings),
-		command.FormatTime(b.Status.StartTimestamp), command.FormatUntil(expiration(b), now), b.Spec.StorageLocation, position,
-		command.FormatSelector(b.Spec.LabelSelector, b.Spec.OrLabelSelectors), command.FormatTime(b.Status.CompletionTimestamp), status(b).Items(),
+		command.FormatTime(b.Status.StartTimestamp), command.FormatUntil(expirationOf(b), now), b.Spec.StorageLocation, position,
+		command.FormatSelector(b.Spec.LabelSelector, b.Spec.OrLabelSelectors), command.FormatTime(b.Status.CompletionTimestamp), backupStatus(b).Items(),
 	}
 }
 
-// expiration is the one in the status or, before there is one, what follows from the TTL.
-func expiration(b *velerov1.Backup) time.Time {
+// expirationOf is the one in the status or, before there is one, what follows from the TTL.
+func expirationOf(b *velerov1.Backup) time.Time {
 	switch {
 	case b.Status.Expiration != nil:
 		return b.Status.Expiration.Time

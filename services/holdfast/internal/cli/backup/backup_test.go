@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/clitest"
 )
 
-func backup(name string, phase velerov1.BackupPhase) *velerov1.Backup {
+func newBackup(name string, phase velerov1.BackupPhase) *velerov1.Backup {
 	return &velerov1.Backup{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: name, UID: types.UID("uid-" + name)},
 		Spec:       velerov1.BackupSpec{StorageLocation: "default"},
@@ -29,7 +29,7 @@ func backup(name string, phase velerov1.BackupPhase) *velerov1.Backup {
 	}
 }
 
-func read(t *testing.T, c client.Client, name string) *velerov1.Backup {
+func readBackup(t *testing.T, c client.Client, name string) *velerov1.Backup {
 	t.Helper()
 	b := &velerov1.Backup{}
 	require.NoError(t, c.Get(t.Context(), types.NamespacedName{Namespace: "velero", Name: name}, b))
@@ -45,7 +45,7 @@ func TestCreateSendsWhatTheFlagsSay(t *testing.T) {
 		"--csi-snapshot-timeout", "1m", "--item-operation-timeout", "2h", "--resource-policies-configmap", "rules",
 		"--parallel-files-upload", "3", "--data-mover", "velero", "--snapshot-move-data", "--volume-group-snapshot-label-key", "k")
 	require.Equal(t, 0, result.Code, result.Err)
-	b := read(t, c, "b")
+	b := readBackup(t, c, "b")
 	require.Equal(t, map[string]string{"team": "a", "tier": "db"}, b.Labels)
 	require.Equal(t, map[string]string{"note": "hello world"}, b.Annotations)
 	spec, err := json.Marshal(b.Spec)
@@ -60,7 +60,7 @@ func TestCreateSendsWhatTheFlagsSay(t *testing.T) {
 func TestCreateIncludesAllNamespacesByDefault(t *testing.T) {
 	c := clitest.New(t)
 	require.Equal(t, 0, c.Run(t.Context(), "", "backup", "create", "b").Code)
-	require.Equal(t, []string{"*"}, read(t, c, "b").Spec.IncludedNamespaces)
+	require.Equal(t, []string{"*"}, readBackup(t, c, "b").Spec.IncludedNamespaces)
 }
 
 func TestCreateRefusesBadInput(t *testing.T) {
@@ -127,8 +127,8 @@ func TestCreateFromSchedule(t *testing.T) {
 	require.Equal(t, []string{"web"}, list.Items[0].Spec.IncludedNamespaces)
 }
 
-// serve plays the server: it moves the backup to a phase once it exists.
-func serve(t *testing.T, c client.Client, name string, status velerov1.BackupStatus) {
+// playServer plays the server: it moves the backup to a phase once it exists.
+func playServer(t *testing.T, c client.Client, name string, status velerov1.BackupStatus) {
 	t.Helper()
 	ctx := t.Context()
 	go func() {
@@ -160,7 +160,7 @@ func TestCreateWaitsAndReportsTheEnd(t *testing.T) {
 		t.Run(string(phase), func(t *testing.T) {
 			c := clitest.New(t)
 			tc.status.Phase = phase
-			serve(t, c, "b", tc.status)
+			playServer(t, c, "b", tc.status)
 			result := c.Run(t.Context(), "", "backup", "create", "b", "--wait")
 			require.Equal(t, tc.code, result.Code)
 			require.Contains(t, result.Out+result.Err, tc.want)
@@ -181,7 +181,7 @@ func TestWaitEndsWhenTheBackupVanishes(t *testing.T) {
 	ctx := t.Context()
 	go func() {
 		for ctx.Err() == nil {
-			if c.Delete(ctx, backup("b", "")) == nil {
+			if c.Delete(ctx, newBackup("b", "")) == nil {
 				return
 			}
 		}
@@ -192,14 +192,14 @@ func TestWaitEndsWhenTheBackupVanishes(t *testing.T) {
 }
 
 func TestGetShowsATable(t *testing.T) {
-	queued := backup("queued", velerov1.BackupPhaseQueued)
+	queued := newBackup("queued", velerov1.BackupPhaseQueued)
 	queued.Status.QueuePosition = 2
-	done := backup("s-20260102030405", velerov1.BackupPhaseCompleted)
+	done := newBackup("s-20260102030405", velerov1.BackupPhaseCompleted)
 	done.Status.Errors, done.Status.Warnings = 3, 4
 	done.Spec.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
 	expired := metav1.NewTime(time.Now().Add(-72 * time.Hour))
 	done.Status.Expiration = &expired
-	c := clitest.New(t, queued, done, backup("s-20260102030406", ""))
+	c := clitest.New(t, queued, done, newBackup("s-20260102030406", ""))
 	result := c.Run(t.Context(), "", "backup", "get")
 	require.Equal(t, 0, result.Code, result.Err)
 	require.Equal(t, ""+
@@ -210,7 +210,7 @@ func TestGetShowsATable(t *testing.T) {
 }
 
 func TestGetPrintsJSON(t *testing.T) {
-	c := clitest.New(t, backup("a", velerov1.BackupPhaseCompleted), backup("b", ""))
+	c := clitest.New(t, newBackup("a", velerov1.BackupPhaseCompleted), newBackup("b", ""))
 	var one velerov1.Backup
 	require.NoError(t, json.Unmarshal([]byte(c.Run(t.Context(), "", "backup", "get", "a", "-o", "json").Out), &one))
 	require.Equal(t, "Backup", one.Kind)
@@ -226,7 +226,7 @@ func TestGetPrintsJSON(t *testing.T) {
 }
 
 func TestLogsAndDownload(t *testing.T) {
-	c := clitest.New(t, backup("b", velerov1.BackupPhaseCompleted), backup("running", velerov1.BackupPhaseInProgress))
+	c := clitest.New(t, newBackup("b", velerov1.BackupPhaseCompleted), newBackup("running", velerov1.BackupPhaseInProgress))
 	c.Files["BackupLog/b"] = clitest.Zip(t, "level=info msg=done\n")
 	c.Files["BackupContents/b"] = []byte("raw bytes of the tarball")
 
@@ -255,7 +255,7 @@ func TestLogsAndDownload(t *testing.T) {
 }
 
 func TestDescribe(t *testing.T) {
-	b := backup("b", velerov1.BackupPhasePartiallyFailed)
+	b := newBackup("b", velerov1.BackupPhasePartiallyFailed)
 	b.Status.Errors, b.Status.Warnings = 1, 1
 	b.Status.Progress = &velerov1.BackupProgress{TotalItems: 9, ItemsBackedUp: 8}
 	request := &velerov1.DeleteBackupRequest{
@@ -293,7 +293,7 @@ func TestDescribe(t *testing.T) {
 }
 
 func TestDescribeARunningBackupAsksForNoFile(t *testing.T) {
-	c := clitest.New(t, backup("b", velerov1.BackupPhaseInProgress))
+	c := clitest.New(t, newBackup("b", velerov1.BackupPhaseInProgress))
 	result := c.Run(t.Context(), "", "backup", "describe", "b")
 	require.Equal(t, 0, result.Code, result.Err)
 	list := &velerov1.DownloadRequestList{}
@@ -316,7 +316,7 @@ func (a asked) ExplainBackup(_ context.Context, req *queuev1.ExplainBackupReques
 // The place in the queue is that of the service or, where it cannot be asked, the one in the
 // status, which may be older.
 func TestDescribeTellsThePlaceInTheQueue(t *testing.T) {
-	queued := backup("b", velerov1.BackupPhaseQueued)
+	queued := newBackup("b", velerov1.BackupPhaseQueued)
 	queued.Status.QueuePosition = 7
 	c := clitest.New(t, queued)
 	page := func() string {
@@ -333,7 +333,7 @@ func TestDescribeTellsThePlaceInTheQueue(t *testing.T) {
 	require.Contains(t, c.Run(t.Context(), "", "backup", "describe", "b", "--queue-address", "here").Err, "--queue-address")
 }
 
-func requests(t *testing.T, c client.Client) []velerov1.DeleteBackupRequest {
+func listRequests(t *testing.T, c client.Client) []velerov1.DeleteBackupRequest {
 	t.Helper()
 	list := &velerov1.DeleteBackupRequestList{}
 	require.NoError(t, c.List(t.Context(), list))
@@ -342,25 +342,25 @@ func requests(t *testing.T, c client.Client) []velerov1.DeleteBackupRequest {
 
 func TestDeleteAsksFirst(t *testing.T) {
 	for in, deleted := range map[string]int{"": 0, "n\n": 0, "y\n": 1, "YES\n": 1} {
-		c := clitest.New(t, backup("b", velerov1.BackupPhaseCompleted))
+		c := clitest.New(t, newBackup("b", velerov1.BackupPhaseCompleted))
 		require.Equal(t, 0, c.Run(t.Context(), in, "backup", "delete", "b").Code)
-		require.Len(t, requests(t, c), deleted, "%q", in)
+		require.Len(t, listRequests(t, c), deleted, "%q", in)
 	}
 }
 
 func TestDeleteRequestsWhatWasChosen(t *testing.T) {
-	long := backup("long-name-0123456789012345678901234567890123456789012345678901234567890", velerov1.BackupPhaseCompleted)
-	labelled := backup("x", velerov1.BackupPhaseCompleted)
+	long := newBackup("long-name-0123456789012345678901234567890123456789012345678901234567890", velerov1.BackupPhaseCompleted)
+	labelled := newBackup("x", velerov1.BackupPhaseCompleted)
 	labelled.Labels = map[string]string{"a": "b"}
 	for args, want := range map[string]int{"--all": 2, "--selector=a=b": 1, "--selector=a=c": 0} {
 		c := clitest.New(t, long, labelled)
 		result := c.Run(t.Context(), "", "backup", "delete", "--confirm", args)
 		require.Equal(t, 0, result.Code, result.Err)
-		require.Len(t, requests(t, c), want, args)
+		require.Len(t, listRequests(t, c), want, args)
 	}
 	c := clitest.New(t, long)
 	require.Equal(t, 0, c.Run(t.Context(), "", "backup", "delete", "--confirm", long.Name).Code)
-	request := requests(t, c)[0]
+	request := listRequests(t, c)[0]
 	require.Equal(t, long.Name, request.Spec.BackupName)
 	require.Equal(t, velerov1.LabelValue(long.Name), request.Labels[velerov1.LabelBackupName])
 	require.Equal(t, string(long.UID), request.Labels[velerov1.LabelBackupUID])
@@ -371,8 +371,8 @@ func TestDeleteRequestsWhatWasChosen(t *testing.T) {
 	}
 }
 
-// process plays the deletion service.
-func process(t *testing.T, c client.Client, problems ...string) {
+// playDeletion plays the deletion service.
+func playDeletion(t *testing.T, c client.Client, problems ...string) {
 	t.Helper()
 	ctx := t.Context()
 	go func() {
@@ -383,7 +383,7 @@ func process(t *testing.T, c client.Client, problems ...string) {
 			}
 			request := &list.Items[0]
 			if len(problems) == 0 {
-				assert.NoError(t, c.Delete(ctx, backup(request.Spec.BackupName, "")))
+				assert.NoError(t, c.Delete(ctx, newBackup(request.Spec.BackupName, "")))
 			}
 			request.Status = velerov1.DeleteBackupRequestStatus{Phase: velerov1.DeleteBackupRequestPhaseProcessed, Errors: problems}
 			assert.NoError(t, c.Update(ctx, request))
@@ -393,19 +393,19 @@ func process(t *testing.T, c client.Client, problems ...string) {
 }
 
 func TestDeleteWaits(t *testing.T) {
-	c := clitest.New(t, backup("b", velerov1.BackupPhaseCompleted))
-	process(t, c)
+	c := clitest.New(t, newBackup("b", velerov1.BackupPhaseCompleted))
+	playDeletion(t, c)
 	result := c.Run(t.Context(), "", "backup", "delete", "b", "--confirm", "--wait")
 	require.Equal(t, 0, result.Code, result.Err)
 	require.Contains(t, result.Out, `Backup "b" is gone`)
 
-	c = clitest.New(t, backup("b", velerov1.BackupPhaseCompleted))
-	process(t, c, "location is read-only")
+	c = clitest.New(t, newBackup("b", velerov1.BackupPhaseCompleted))
+	playDeletion(t, c, "location is read-only")
 	result = c.Run(t.Context(), "", "backup", "delete", "b", "--confirm", "--wait")
 	require.Equal(t, 1, result.Code)
 	require.Contains(t, result.Err, "location is read-only")
 
-	c = clitest.New(t, backup("b", velerov1.BackupPhaseCompleted))
+	c = clitest.New(t, newBackup("b", velerov1.BackupPhaseCompleted))
 	ctx := c.InterruptOnce(t, &velerov1.DeleteBackupRequestList{})
 	result = c.Run(ctx, "", "backup", "delete", "b", "--confirm", "--wait")
 	require.Equal(t, 130, result.Code)

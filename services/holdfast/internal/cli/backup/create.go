@@ -161,12 +161,12 @@ func (o *CreateOptions) fromSchedule(ctx context.Context, b *velerov1.Backup) er
 		name = scheduled.Name(schedule.Name, o.Global.Clock.Now())
 	}
 	*b = *scheduled.Backup(schedule, name)
-	b.Labels = merge(b.Labels, o.Labels, map[string]string{velerov1.LabelScheduleName: schedule.Name})
-	b.Annotations = merge(b.Annotations, o.Annotations)
+	b.Labels = mergeMaps(b.Labels, o.Labels, map[string]string{velerov1.LabelScheduleName: schedule.Name})
+	b.Annotations = mergeMaps(b.Annotations, o.Annotations)
 	return nil
 }
 
-func merge(all ...map[string]string) map[string]string {
+func mergeMaps(all ...map[string]string) map[string]string {
 	merged := map[string]string{}
 	for _, m := range all {
 		for k, v := range m {

@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/job"
 )
 
-// remove requests the deletion of a backup with everything stored for it.
-func remove(ctx context.Context, s *job.Session, b *velerov1.Backup, wait bool) error {
+// requestDeletion requests the deletion of a backup with everything stored for it.
+func requestDeletion(ctx context.Context, s *job.Session, b *velerov1.Backup, wait bool) error {
 	request := &velerov1.DeleteBackupRequest{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:    b.Namespace,

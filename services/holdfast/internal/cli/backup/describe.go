@@ -30,8 +30,8 @@ type Description struct {
 // describer holds the flags that only describe of backups has.
 type describer struct{ remote remote.Options }
 
-// check reports a wrong flag; a queue that does not answer is no reason to show nothing.
-func (d *describer) check(g *command.Global) error {
+// checkFlags reports a wrong flag; a queue that does not answer is no reason to show nothing.
+func (d *describer) checkFlags(g *command.Global) error {
 	conn, err := d.remote.Connect(g)
 	if err != nil {
 		return err
@@ -40,8 +40,8 @@ func (d *describer) check(g *command.Global) error {
 	return nil
 }
 
-// describe reads what there is about a backup besides its files.
-func (d *describer) describe(ctx context.Context, s *job.Session, b *velerov1.Backup, files *job.Files) (job.Description, error) {
+// describeBackup reads what there is about a backup besides its files.
+func (d *describer) describeBackup(ctx context.Context, s *job.Session, b *velerov1.Backup, files *job.Files) (job.Description, error) {
 	requests := &velerov1.DeleteBackupRequestList{}
 	labels := client.MatchingLabels{velerov1.LabelBackupName: velerov1.LabelValue(b.Name), velerov1.LabelBackupUID: string(b.UID)}
 	if err := s.Client.List(ctx, requests, client.InNamespace(s.Namespace), labels); err != nil {
@@ -49,16 +49,16 @@ func (d *describer) describe(ctx context.Context, s *job.Session, b *velerov1.Ba
 	}
 	described := &Description{Backup: b, Deletions: requests.Items, Files: files}
 	if b.Status.Phase.IsNew() || b.Status.Phase == velerov1.BackupPhaseQueued {
-		described.Queue = d.place(ctx, s.Global, b)
+		described.Queue = d.queuePlace(ctx, s.Global, b)
 	}
 	return job.Description{
 		Value: described, Queue: described.writeQueue, Spec: described.writeSpec, Status: described.writeStatus, End: described.writeDeletions,
 	}, nil
 }
 
-// place is the place of the backup in the queue; nil when queue-scheduler cannot be reached, or
+// queuePlace is the place of the backup in the queue; nil when queue-scheduler cannot be reached, or
 // serves others.
-func (d *describer) place(ctx context.Context, g *command.Global, b *velerov1.Backup) *queue.Explanation {
+func (d *describer) queuePlace(ctx context.Context, g *command.Global, b *velerov1.Backup) *queue.Explanation {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	x, err := queue.Ask(ctx, g, d.remote, b.Name)

@@ -73,7 +73,7 @@ func (o *DownloadOptions) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(save(o.Path, body), body.Close())
+	err = errors.Join(saveFile(o.Path, body), body.Close())
 	if err != nil {
 		return fmt.Errorf("save %s: %w", o.Path, err)
 	}
@@ -81,7 +81,7 @@ func (o *DownloadOptions) Run(ctx context.Context) error {
 	return nil
 }
 
-func save(path string, body io.Reader) error {
+func saveFile(path string, body io.Reader) error {
 	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
 		return err

@@ -65,7 +65,7 @@ func New(t *testing.T, objects ...client.Object) *Cluster {
 	t.Cleanup(store.Close)
 	c.URL = store.URL
 	base := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(objects...).Build()
-	c.WithWatch = interceptor.NewClient(base, interceptor.Funcs{Create: c.create})
+	c.WithWatch = interceptor.NewClient(base, interceptor.Funcs{Create: c.createObject})
 	return c
 }
 
@@ -84,8 +84,8 @@ func (c *Cluster) InterruptOnce(t *testing.T, list client.ObjectList) context.Co
 	return ctx
 }
 
-// create answers download requests as the server would, only at once.
-func (c *Cluster) create(ctx context.Context, w client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+// createObject answers download requests as the server would, only at once.
+func (c *Cluster) createObject(ctx context.Context, w client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 	if request, ok := obj.(*velerov1.DownloadRequest); ok {
 		request.Status.Phase = velerov1.DownloadRequestPhaseProcessed
 		request.Status.DownloadURL = c.URL + "/" + string(request.Spec.Target.Kind) + "/" + request.Spec.Target.Name + "?signature=secret"
@@ -96,16 +96,16 @@ func (c *Cluster) create(ctx context.Context, w client.WithWatch, obj client.Obj
 // Serve answers RPCs to queue-scheduler until stop is called or the test is over.
 func (c *Cluster) Serve(t *testing.T, queue queuev1.QueueServiceServer) (stop func()) {
 	t.Helper()
-	return c.serve(t, func(s *grpc.Server) { queuev1.RegisterQueueServiceServer(s, queue) })
+	return c.startServer(t, func(s *grpc.Server) { queuev1.RegisterQueueServiceServer(s, queue) })
 }
 
 // ServeOperations is Serve for async-operation-monitor.
 func (c *Cluster) ServeOperations(t *testing.T, monitor operationv1.OperationMonitorServiceServer) (stop func()) {
 	t.Helper()
-	return c.serve(t, func(s *grpc.Server) { operationv1.RegisterOperationMonitorServiceServer(s, monitor) })
+	return c.startServer(t, func(s *grpc.Server) { operationv1.RegisterOperationMonitorServiceServer(s, monitor) })
 }
 
-func (c *Cluster) serve(t *testing.T, register func(*grpc.Server)) (stop func()) {
+func (c *Cluster) startServer(t *testing.T, register func(*grpc.Server)) (stop func()) {
 	t.Helper()
 	c.listener = bufconn.Listen(1 << 16)
 	s := grpc.NewServer(
@@ -129,7 +129,7 @@ func toStatus(err error) error {
 
 var errRefused = errors.New("connection refused")
 
-func (c *Cluster) dial(ctx context.Context, _ string) (net.Conn, error) {
+func (c *Cluster) dialServer(ctx context.Context, _ string) (net.Conn, error) {
 	if c.listener == nil {
 		return nil, errRefused
 	}
@@ -155,11 +155,11 @@ type Result struct {
 
 // Run runs a command line; in is what a person types.
 func (c *Cluster) Run(ctx context.Context, in string, args ...string) Result {
-	var out, errs locked
+	var out, errs lockedBuffer
 	g := &command.Global{
 		IOStreams: genericiooptions.IOStreams{In: strings.NewReader(in), Out: &out, ErrOut: &errs},
 		Live:      c.Live,
-		Dial:      []grpc.DialOption{grpc.WithContextDialer(c.dial)},
+		Dial:      []grpc.DialOption{grpc.WithContextDialer(c.dialServer)},
 		Clock:     c.Clock,
 		Getenv:    func(string) string { return "" },
 		Connect:   func(*command.Global) (client.WithWatch, error) { return c, nil },
@@ -168,21 +168,21 @@ func (c *Cluster) Run(ctx context.Context, in string, args ...string) Result {
 	return Result{Code: code, Out: out.String(), Err: errs.String()}
 }
 
-// locked is a buffer for writers in several goroutines.
-type locked struct {
+// lockedBuffer is a buffer for writers in several goroutines.
+type lockedBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
 }
 
 // Write appends.
-func (l *locked) Write(p []byte) (int, error) {
+func (l *lockedBuffer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.buf.Write(p)
 }
 
 // String returns what was written so far.
-func (l *locked) String() string {
+func (l *lockedBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.buf.String()

@@ -24,10 +24,10 @@ func WaitUntil(ctx context.Context, c client.WithWatch, clk clock.WithTicker, ob
 	ticker := clk.NewTicker(again)
 	defer ticker.Stop()
 	var w watch.Interface
-	defer func() { stop(w) }()
+	defer func() { stopWatch(w) }()
 	for {
 		if w == nil {
-			w = start(ctx, c, obj, list)
+			w = startWatch(ctx, c, obj, list)
 		}
 		err := c.Get(ctx, client.ObjectKeyFromObject(obj), obj)
 		switch {
@@ -35,16 +35,16 @@ func WaitUntil(ctx context.Context, c client.WithWatch, clk clock.WithTicker, ob
 			if done, err := seen(); done || err != nil {
 				return err
 			}
-		case final(err):
+		case isFinal(err):
 			return fmt.Errorf("wait for %s: %w", obj.GetName(), err)
 		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-ticker.C():
-		case _, open := <-events(w):
+		case _, open := <-eventsOf(w):
 			if !open {
-				stop(w)
+				stopWatch(w)
 				w = nil
 				// Without this a server that closes every watch at once would be
 				// asked in a tight loop.
@@ -58,13 +58,13 @@ func WaitUntil(ctx context.Context, c client.WithWatch, clk clock.WithTicker, ob
 	}
 }
 
-// final reports whether asking again cannot help.
-func final(err error) bool {
+// isFinal reports whether asking again cannot help.
+func isFinal(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsBadRequest(err)
 }
 
-// start watches one object; without a watch the ticker alone serves.
-func start(ctx context.Context, c client.WithWatch, obj client.Object, list client.ObjectList) watch.Interface {
+// startWatch watches one object; without a watch the ticker alone serves.
+func startWatch(ctx context.Context, c client.WithWatch, obj client.Object, list client.ObjectList) watch.Interface {
 	w, err := c.Watch(ctx, list, client.InNamespace(obj.GetNamespace()),
 		client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", obj.GetName())})
 	if err != nil {
@@ -73,14 +73,14 @@ func start(ctx context.Context, c client.WithWatch, obj client.Object, list clie
 	return w
 }
 
-func events(w watch.Interface) <-chan watch.Event {
+func eventsOf(w watch.Interface) <-chan watch.Event {
 	if w == nil {
 		return nil
 	}
 	return w.ResultChan()
 }
 
-func stop(w watch.Interface) {
+func stopWatch(w watch.Interface) {
 	if w != nil {
 		w.Stop()
 	}

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func target() *velerov1.Backup {
+func newTarget() *velerov1.Backup {
 	return &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "b"}}
 }
 
@@ -34,7 +34,7 @@ func target() *velerov1.Backup {
 func TestTheClockServesWhereTheWatchDoesNot(t *testing.T) {
 	clk := clocktesting.NewFakeClock(time.Unix(0, 0))
 	reads := 0
-	base := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(target()).Build()
+	base := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(newTarget()).Build()
 	c := interceptor.NewClient(base, interceptor.Funcs{
 		Watch: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
 			return nil, errors.New("no watch today")
@@ -48,7 +48,7 @@ func TestTheClockServesWhereTheWatchDoesNot(t *testing.T) {
 		},
 	})
 	seen := 0
-	err := command.WaitUntil(t.Context(), c, clk, target(), &velerov1.BackupList{}, func() (bool, error) { seen++; return seen == 2, nil })
+	err := command.WaitUntil(t.Context(), c, clk, newTarget(), &velerov1.BackupList{}, func() (bool, error) { seen++; return seen == 2, nil })
 	require.NoError(t, err)
 	require.Equal(t, 4, reads)
 }
@@ -56,7 +56,7 @@ func TestTheClockServesWhereTheWatchDoesNot(t *testing.T) {
 func TestAWatchThatClosesIsOpenedAgain(t *testing.T) {
 	clk := clocktesting.NewFakeClock(time.Unix(0, 0))
 	opened := 0
-	base := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(target()).Build()
+	base := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(newTarget()).Build()
 	c := interceptor.NewClient(base, interceptor.Funcs{
 		Watch: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
 			opened++
@@ -71,14 +71,14 @@ func TestAWatchThatClosesIsOpenedAgain(t *testing.T) {
 			return w.Get(ctx, key, obj, opts...)
 		},
 	})
-	err := command.WaitUntil(t.Context(), c, clk, target(), &velerov1.BackupList{}, func() (bool, error) { return opened == 3, nil })
+	err := command.WaitUntil(t.Context(), c, clk, newTarget(), &velerov1.BackupList{}, func() (bool, error) { return opened == 3, nil })
 	require.NoError(t, err)
 }
 
 func TestSeenCanFail(t *testing.T) {
 	stop := errors.New("stop")
-	c := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(target()).Build()
-	err := command.WaitUntil(t.Context(), c, clocktesting.NewFakeClock(time.Unix(0, 0)), target(), &velerov1.BackupList{}, func() (bool, error) { return false, stop })
+	c := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(newTarget()).Build()
+	err := command.WaitUntil(t.Context(), c, clocktesting.NewFakeClock(time.Unix(0, 0)), newTarget(), &velerov1.BackupList{}, func() (bool, error) { return false, stop })
 	require.ErrorIs(t, err, stop)
 }
 

@@ -49,7 +49,7 @@ func NewGlobal(streams genericiooptions.IOStreams, clk clock.WithTicker) *Global
 	if err != nil {
 		home = "" // then there is no configuration file to read
 	}
-	return &Global{IOStreams: streams, Clock: clk, Getenv: os.Getenv, Home: home, Connect: connect}
+	return &Global{IOStreams: streams, Clock: clk, Getenv: os.Getenv, Home: home, Connect: connectCluster}
 }
 
 // BindFlags adds the global flags.
@@ -124,7 +124,7 @@ func (g *Global) Printf(format string, args ...any) {
 	_, _ = fmt.Fprintf(g.Out, format, args...)
 }
 
-func connect(g *Global) (client.WithWatch, error) {
+func connectCluster(g *Global) (client.WithWatch, error) {
 	cfg, err := kube.ConfigForContext(g.Kubeconfig, g.Context)
 	if err != nil {
 		return nil, err

@@ -61,7 +61,7 @@ What cannot be collected is listed in problems.txt and is no reason to fail.`,
 
 // Run writes the archive and prints where it is and what it lacks.
 func (o *debugOptions) Run(ctx context.Context) error {
-	cfg, done, err := o.config(ctx)
+	cfg, done, err := o.bundleConfig(ctx)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (o *debugOptions) Run(ctx context.Context) error {
 	return nil
 }
 
-func (o *debugOptions) config(ctx context.Context) (debug.Config, func() error, error) {
+func (o *debugOptions) bundleConfig(ctx context.Context) (debug.Config, func() error, error) {
 	checks, done, err := o.Examination.Config(ctx)
 	if err != nil {
 		return debug.Config{}, nil, err
@@ -118,7 +118,7 @@ func (o *debugOptions) config(ctx context.Context) (debug.Config, func() error, 
 			"doctor.json": func(context.Context) (any, error) {
 				return doctor.Run(ctx, checks, readOnly()), nil // what it had no time for is not in it
 			},
-			"queue.json": func(ctx context.Context) (any, error) { return o.queue(ctx, checks.Services[queueService]) },
+			"queue.json": func(ctx context.Context) (any, error) { return o.readQueue(ctx, checks.Services[queueService]) },
 		},
 	}, done, nil
 }
@@ -134,8 +134,8 @@ func readOnly() []string {
 	return names
 }
 
-// queue reads what runs and what waits.
-func (o *debugOptions) queue(ctx context.Context, address string) (any, error) {
+// readQueue reads what runs and what waits.
+func (o *debugOptions) readQueue(ctx context.Context, address string) (any, error) {
 	conn, err := o.Examination.Dial(queueService, address)
 	if err != nil {
 		return nil, err

@@ -50,7 +50,7 @@ warnings, and what could not be checked from here, do not make it fail.`,
 
 // Run runs the checks and prints what they found. ErrFailed is returned when one failed.
 func (o *doctorOptions) Run(ctx context.Context) error {
-	names, err := o.names()
+	names, err := o.checkNames()
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func (o *doctorOptions) Run(ctx context.Context) error {
 		return err
 	}
 	report := doctor.Run(ctx, cfg, names)
-	if err := errors.Join(o.print(report), done(), ctx.Err()); err != nil {
+	if err := errors.Join(o.printReport(report), done(), ctx.Err()); err != nil {
 		return err
 	}
 	if failed := report.Count(doctor.Failed); failed > 0 {
@@ -68,8 +68,8 @@ func (o *doctorOptions) Run(ctx context.Context) error {
 	return nil
 }
 
-// names are the checks to run.
-func (o *doctorOptions) names() ([]string, error) {
+// checkNames are the checks to run.
+func (o *doctorOptions) checkNames() ([]string, error) {
 	known := doctor.Names()
 	for _, flag := range []struct {
 		name  string
@@ -88,7 +88,7 @@ func (o *doctorOptions) names() ([]string, error) {
 	return names, nil
 }
 
-func (o *doctorOptions) print(report doctor.Report) error {
+func (o *doctorOptions) printReport(report doctor.Report) error {
 	if !o.Output.IsText() {
 		return o.Output.Print(o.Out, report)
 	}

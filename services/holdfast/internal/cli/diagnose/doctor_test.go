@@ -19,8 +19,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/doctor"
 )
 
-// server is an API server that only states its version.
-func server(t *testing.T, version string) string {
+// startVersionServer is an API server that only states its version.
+func startVersionServer(t *testing.T, version string) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -42,7 +42,7 @@ func server(t *testing.T, version string) string {
 	return path
 }
 
-func run(t *testing.T, kubeconfig string, args ...string) (string, error) {
+func runCommand(t *testing.T, kubeconfig string, args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
 	g := &command.Global{
@@ -56,16 +56,16 @@ func run(t *testing.T, kubeconfig string, args ...string) (string, error) {
 }
 
 func TestTheExitCodeSaysWhetherACheckFailed(t *testing.T) {
-	out, err := run(t, server(t, "v1.34.0"), "--checks", "kubernetes")
+	out, err := runCommand(t, startVersionServer(t, "v1.34.0"), "--checks", "kubernetes")
 	require.NoError(t, err, out)
 	require.Contains(t, out, "OK       kubernetes: version: Kubernetes v1.34.0\n")
 	require.Contains(t, out, "3 ok, 0 skipped, 0 warnings, 0 failed\n")
 
-	out, err = run(t, server(t, "odd"), "--checks", "kubernetes")
+	out, err = runCommand(t, startVersionServer(t, "odd"), "--checks", "kubernetes")
 	require.NoError(t, err, "a warning is no failure")
 	require.Contains(t, out, "WARNING  kubernetes: version: ")
 
-	out, err = run(t, server(t, "v1.20.0"), "--checks", "kubernetes")
+	out, err = runCommand(t, startVersionServer(t, "v1.20.0"), "--checks", "kubernetes")
 	require.ErrorIs(t, err, diagnose.ErrFailed)
 	require.Equal(t, 1, command.ExitCode(err))
 	require.Contains(t, out, "FAILED   kubernetes: version: ")
@@ -73,14 +73,14 @@ func TestTheExitCodeSaysWhetherACheckFailed(t *testing.T) {
 }
 
 func TestSkippedChecksDoNotRun(t *testing.T) {
-	out, err := run(t, server(t, "v1.20.0"), "--checks", "kubernetes,nats", "--skip", "kubernetes")
+	out, err := runCommand(t, startVersionServer(t, "v1.20.0"), "--checks", "kubernetes,nats", "--skip", "kubernetes")
 	require.NoError(t, err)
 	require.NotContains(t, out, "kubernetes")
 	require.Contains(t, out, "SKIPPED  nats: ")
 }
 
 func TestJSON(t *testing.T) {
-	out, err := run(t, server(t, "v1.20.0"), "--checks", "kubernetes", "-o", "json")
+	out, err := runCommand(t, startVersionServer(t, "v1.20.0"), "--checks", "kubernetes", "-o", "json")
 	require.ErrorIs(t, err, diagnose.ErrFailed)
 	var report doctor.Report
 	require.NoError(t, json.Unmarshal([]byte(out), &report))
@@ -90,7 +90,7 @@ func TestJSON(t *testing.T) {
 }
 
 func TestFlagsAreNamed(t *testing.T) {
-	kubeconfig := server(t, "v1.34.0")
+	kubeconfig := startVersionServer(t, "v1.34.0")
 	for flag, args := range map[string][]string{
 		"--checks":           {"--checks", "nonsense"},
 		"--skip":             {"--skip", "nonsense"},
@@ -101,7 +101,7 @@ func TestFlagsAreNamed(t *testing.T) {
 		"--nats-url":         {"--nats-url", "nats://us er:hidden%zz@host"},
 		"--plugin-call":      {"--plugin-call-timeout", "1ns"},
 	} {
-		out, err := run(t, kubeconfig, args...)
+		out, err := runCommand(t, kubeconfig, args...)
 		require.ErrorContains(t, err, flag)
 		require.NotErrorIs(t, err, diagnose.ErrFailed)
 		require.NotContains(t, out+err.Error(), "hidden")

@@ -74,7 +74,7 @@ func (o *Options) BindFlags(fs *pflag.FlagSet) {
 
 // Config returns what to check with, and what removes its files afterwards. Errors name the flag.
 func (o *Options) Config(ctx context.Context) (cfg doctor.Config, done func() error, err error) {
-	if err := o.complete(); err != nil {
+	if err := o.completeOptions(); err != nil {
 		return cfg, nil, err
 	}
 	namespace, err := o.ServerNamespace()
@@ -144,8 +144,8 @@ func openLocations(ctx context.Context, c client.Client, namespace string, plugi
 	return location.New(c, namespace, location.WithPlugins(host, plugins.Log, work)), func() error { return os.RemoveAll(work) }, nil
 }
 
-// complete fills in and checks the flags.
-func (o *Options) complete() error {
+// completeOptions fills in and checks the flags.
+func (o *Options) completeOptions() error {
 	o.Dir = cmp.Or(o.Dir, o.Getenv(service.EnvName("plugin-dir")))
 	o.NATS.URL = cmp.Or(o.NATS.URL, o.Getenv(service.EnvName("nats-url")))
 	if o.Dir != "" {
@@ -168,17 +168,17 @@ func (o *Options) complete() error {
 		o.named[name] = true
 	}
 	var err error
-	if o.Services, err = o.addresses("--services-address", o.Services, func(p service.Ports) int { return p.GRPC }); err != nil {
+	if o.Services, err = o.completeAddresses("--services-address", o.Services, func(p service.Ports) int { return p.GRPC }); err != nil {
 		return err
 	}
-	if o.Metrics, err = o.addresses("--metrics-address", o.Metrics, func(p service.Ports) int { return p.HTTP }); err != nil {
+	if o.Metrics, err = o.completeAddresses("--metrics-address", o.Metrics, func(p service.Ports) int { return p.HTTP }); err != nil {
 		return err
 	}
 	return o.Plugins.Validate()
 }
 
-// addresses adds those that were not given.
-func (o *Options) addresses(flag string, given map[string]string, port func(service.Ports) int) (map[string]string, error) {
+// completeAddresses adds those that were not given.
+func (o *Options) completeAddresses(flag string, given map[string]string, port func(service.Ports) int) (map[string]string, error) {
 	out := map[string]string{}
 	for name, p := range o.ports {
 		out[name] = net.JoinHostPort("127.0.0.1", strconv.Itoa(port(p)))

@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/clitest"
 )
 
-// known has the API server return the name of the caller; without one it returns an error.
-func known(c *clitest.Cluster, name string) {
+// returnCaller has the API server return the name of the caller; without one it returns an error.
+func returnCaller(c *clitest.Cluster, name string) {
 	c.WithWatch = interceptor.NewClient(c.WithWatch, interceptor.Funcs{
 		Create: func(ctx context.Context, w client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 			if review, ok := obj.(*authenticationv1.SelfSubjectReview); ok {
@@ -33,14 +33,16 @@ func known(c *clitest.Cluster, name string) {
 	})
 }
 
-func meta(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "velero", Name: name} }
+func objectMeta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: "velero", Name: name}
+}
 
 func TestCancelAsksInTheNameOfTheCaller(t *testing.T) {
 	for caller, want := range map[string]string{"alice": "cancelled by alice", "": "cancelled"} {
-		b, r := &velerov1.Backup{ObjectMeta: meta("b")}, &velerov1.Restore{ObjectMeta: meta("r")}
+		b, r := &velerov1.Backup{ObjectMeta: objectMeta("b")}, &velerov1.Restore{ObjectMeta: objectMeta("r")}
 		b.Status.Phase, r.Status.Phase = velerov1.BackupPhaseInProgress, velerov1.RestorePhaseInProgress
 		c := clitest.New(t, b, r)
-		known(c, caller)
+		returnCaller(c, caller)
 		for range 2 {
 			require.Zero(t, c.Run(t.Context(), "", "backup", "cancel", "b").Code)
 			require.Zero(t, c.Run(t.Context(), "", "restore", "cancel", "r").Code)
@@ -56,15 +58,15 @@ func TestCancelAsksInTheNameOfTheCaller(t *testing.T) {
 }
 
 func TestCancelComesTooLate(t *testing.T) {
-	done, closing := &velerov1.Backup{ObjectMeta: meta("done")}, &velerov1.Backup{ObjectMeta: meta("closing")}
+	done, closing := &velerov1.Backup{ObjectMeta: objectMeta("done")}, &velerov1.Backup{ObjectMeta: objectMeta("closing")}
 	done.Status.Phase, closing.Status.Phase = velerov1.BackupPhaseCompleted, velerov1.BackupPhaseInProgress
-	require.NoError(t, cancel.Mark(closing, 1))
-	gone := &velerov1.Backup{ObjectMeta: meta("gone")}
+	require.NoError(t, cancel.MarkCommitting(closing, 1))
+	gone := &velerov1.Backup{ObjectMeta: objectMeta("gone")}
 	gone.Status.Phase, gone.Status.FailureReason = velerov1.BackupPhaseFailed, "cancelled by bob"
-	restored := &velerov1.Restore{ObjectMeta: meta("restored")}
+	restored := &velerov1.Restore{ObjectMeta: objectMeta("restored")}
 	restored.Status.Phase = velerov1.RestorePhaseCompleted
 	c := clitest.New(t, done, closing, gone, restored)
-	known(c, "alice")
+	returnCaller(c, "alice")
 
 	out := c.Run(t.Context(), "", "backup", "cancel", "done", "closing", "gone", "absent")
 	require.Equal(t, 1, out.Code)
@@ -80,7 +82,7 @@ func TestCancelComesTooLate(t *testing.T) {
 
 func TestCancelWaitsForTheEnd(t *testing.T) {
 	for phase, want := range map[velerov1.BackupPhase]int{velerov1.BackupPhaseFailed: 0, velerov1.BackupPhaseCompleted: 1} {
-		b := &velerov1.Backup{ObjectMeta: meta("b")}
+		b := &velerov1.Backup{ObjectMeta: objectMeta("b")}
 		b.Status.Phase = velerov1.BackupPhaseInProgress
 		c := clitest.New(t, b)
 		base := c.WithWatch

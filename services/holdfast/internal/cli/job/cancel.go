@@ -26,7 +26,7 @@ func (k *Kind[T]) NewCancelCommand(g *command.Global) *cobra.Command {
 		Args:  cobra.MinimumNArgs(1),
 		RunE:  func(cmd *cobra.Command, args []string) error { return k.cancelAll(cmd.Context(), g, args, wait) },
 	}
-	cmd.Flags().BoolVarP(&wait, "wait", "w", false, "wait until the "+k.plural()+" have ended")
+	cmd.Flags().BoolVarP(&wait, "wait", "w", false, "wait until the "+k.kindPlural()+" have ended")
 	return cmd
 }
 
@@ -39,31 +39,31 @@ func (k *Kind[T]) cancelAll(ctx context.Context, g *command.Global, names []stri
 	by := Caller(ctx, s.Client)
 	var errs []error
 	for _, name := range names {
-		errs = append(errs, k.cancel(ctx, s, name, by, wait))
+		errs = append(errs, k.cancelJob(ctx, s, name, by, wait))
 	}
 	return errors.Join(errs...)
 }
 
-func (k *Kind[T]) cancel(ctx context.Context, s *Session, name, by string, wait bool) error {
+func (k *Kind[T]) cancelJob(ctx context.Context, s *Session, name, by string, wait bool) error {
 	obj, err := k.Find(ctx, s, name)
 	if err != nil {
 		return err
 	}
 	if err := AskCancel(ctx, s.Client, s.Global.Clock, obj, by, k.mayCancel); err != nil {
-		return fmt.Errorf("cancel %s %q: %w", k.noun(), name, err)
+		return fmt.Errorf("cancel %s %q: %w", k.kindNoun(), name, err)
 	}
 	s.Printf("%s %q was asked to stop.\n", k.Name, name)
 	if !wait {
 		return nil
 	}
-	err = k.wait(ctx, s, obj)
+	err = k.awaitTerminal(ctx, s, obj)
 	status := k.Status(obj)
 	if status.Phase == velerov1.BackupPhaseFailed && cancel.IsReason(status.FailureReason) {
 		s.Printf("%s %q is %s.\n", k.Name, name, status.FailureReason)
 		return nil
 	}
 	if err == nil {
-		err = fmt.Errorf("%s %q was not stopped, it had ended before: %s", k.noun(), name, status.Phase)
+		err = fmt.Errorf("%s %q was not stopped, it had ended before: %s", k.kindNoun(), name, status.Phase)
 	}
 	return err
 }
@@ -97,6 +97,6 @@ func AskCancel[T client.Object](ctx context.Context, c client.Client, clk clock.
 		if err := may(o); err != nil {
 			return err
 		}
-		return cancel.Ask(o, cancel.Request{By: by, Time: clk.Now().UTC().Truncate(time.Second)})
+		return cancel.WriteRequest(o, cancel.Request{By: by, Time: clk.Now().UTC().Truncate(time.Second)})
 	})
 }

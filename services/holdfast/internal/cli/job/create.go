@@ -111,12 +111,12 @@ func (k *Kind[T]) Create(ctx context.Context, c *Creation, obj T) error {
 		if apierrors.IsAlreadyExists(err) {
 			err = fmt.Errorf("%w; choose another name or delete it first", err)
 		}
-		return fmt.Errorf("create %s %q: %w", k.noun(), obj.GetName(), err)
+		return fmt.Errorf("create %s %q: %w", k.kindNoun(), obj.GetName(), err)
 	}
 	c.Printf("%s %q was requested.\n", k.Name, obj.GetName())
 	if !c.Wait {
-		c.Printf("`holdfast %s describe %s` shows how far it is.\n", k.noun(), obj.GetName())
+		c.Printf("`holdfast %s describe %s` shows how far it is.\n", k.kindNoun(), obj.GetName())
 		return nil
 	}
-	return k.wait(ctx, c.Session, obj)
+	return k.awaitTerminal(ctx, c.Session, obj)
 }

@@ -22,7 +22,7 @@ func (k *Kind[T]) NewDeleteCommand(g *command.Global) *cobra.Command {
 			return k.deleteAll(cmd.Context(), g, &chosen, wait)
 		},
 	}
-	chosen.BindFlags(cmd.Flags(), k.plural())
+	chosen.BindFlags(cmd.Flags(), k.kindPlural())
 	cmd.Flags().BoolVarP(&wait, "wait", "w", false, k.DeleteWait)
 	return cmd
 }
@@ -38,10 +38,10 @@ func (k *Kind[T]) deleteAll(ctx context.Context, g *command.Global, chosen *Pick
 		return err
 	}
 	if len(names) == 0 {
-		s.Printf("No %s in namespace %q match.\n", k.plural(), s.Namespace)
+		s.Printf("No %s in namespace %q match.\n", k.kindPlural(), s.Namespace)
 		return nil
 	}
-	if !chosen.Confirmed(g, k.plural(), names) {
+	if !chosen.Confirmed(g, k.kindPlural(), names) {
 		s.Printf("Nothing was deleted.\n")
 		return nil
 	}

@@ -38,7 +38,7 @@ func (k *Kind[T]) NewDescribeCommand(g *command.Global) *cobra.Command {
 	o := &describeOptions[T]{kind: k, download: DownloadOptions{Timeout: describeTimeout}}
 	cmd := &cobra.Command{
 		Use:   "describe NAME...",
-		Short: "Show everything about " + k.plural(),
+		Short: "Show everything about " + k.kindPlural(),
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if o.Session, err = Connect(g); err != nil {
@@ -49,7 +49,7 @@ func (k *Kind[T]) NewDescribeCommand(g *command.Global) *cobra.Command {
 					return err
 				}
 			}
-			return o.run(cmd.Context(), args)
+			return o.runDescribe(cmd.Context(), args)
 		},
 	}
 	cmd.Flags().BoolVar(&o.details, "details", false, "list every object too")
@@ -61,8 +61,8 @@ func (k *Kind[T]) NewDescribeCommand(g *command.Global) *cobra.Command {
 	return cmd
 }
 
-// run prints the descriptions once all are known.
-func (o *describeOptions[T]) run(ctx context.Context, names []string) error {
+// runDescribe prints the descriptions once all are known.
+func (o *describeOptions[T]) runDescribe(ctx context.Context, names []string) error {
 	var values []any
 	page := &Page{}
 	for i, name := range names {
@@ -71,7 +71,7 @@ func (o *describeOptions[T]) run(ctx context.Context, names []string) error {
 			return err
 		}
 		files := &Files{}
-		d, err := o.gather(ctx, obj, files)
+		d, err := o.gatherDescription(ctx, obj, files)
 		if err != nil {
 			return err
 		}
@@ -79,7 +79,7 @@ func (o *describeOptions[T]) run(ctx context.Context, names []string) error {
 		if i > 0 {
 			page.Gap()
 		}
-		o.write(page, obj, d, files)
+		o.writeDescription(page, obj, d, files)
 	}
 	switch {
 	case o.output.IsText():
@@ -92,8 +92,8 @@ func (o *describeOptions[T]) run(ctx context.Context, names []string) error {
 	}
 }
 
-// gather reads what describes a job and, once its run is over, its files.
-func (o *describeOptions[T]) gather(ctx context.Context, obj T, files *Files) (Description, error) {
+// gatherDescription reads what describes a job and, once its run is over, its files.
+func (o *describeOptions[T]) gatherDescription(ctx context.Context, obj T, files *Files) (Description, error) {
 	d, err := o.kind.Describe(ctx, o.Session, obj, files)
 	status := o.kind.Status(obj)
 	if err != nil || !hasLog(status.Phase) {
@@ -104,7 +104,7 @@ func (o *describeOptions[T]) gather(ctx context.Context, obj T, files *Files) (D
 		return d, err
 	}
 	read := func(kind velerov1.DownloadTargetKind, into any) {
-		if err := o.file(ctx, kind, obj.GetName(), location, into); err != nil {
+		if err := o.readFile(ctx, kind, obj.GetName(), location, into); err != nil {
 			files.Problems = append(files.Problems, err.Error())
 		}
 	}
@@ -119,9 +119,9 @@ func (o *describeOptions[T]) gather(ctx context.Context, obj T, files *Files) (D
 	return d, nil
 }
 
-// file reads one file of a job. One that does not exist is no error: a failed job may have ended
+// readFile reads one file of a job. One that does not exist is no error: a failed job may have ended
 // before it wrote it.
-func (o *describeOptions[T]) file(ctx context.Context, kind velerov1.DownloadTargetKind, name, location string, into any) error {
+func (o *describeOptions[T]) readFile(ctx context.Context, kind velerov1.DownloadTargetKind, name, location string, into any) error {
 	body, err := o.Fetcher(o.download).Open(ctx, kind, name, location)
 	if err == nil {
 		err = decodeFile(body, into)
@@ -132,8 +132,8 @@ func (o *describeOptions[T]) file(ctx context.Context, kind velerov1.DownloadTar
 	return err
 }
 
-// write renders a description for people.
-func (o *describeOptions[T]) write(p *Page, obj T, d Description, files *Files) {
+// writeDescription renders a description for people.
+func (o *describeOptions[T]) writeDescription(p *Page, obj T, d Description, files *Files) {
 	status := o.kind.Status(obj)
 	p.Field(0, "Name", obj.GetName())
 	p.Field(0, "Namespace", obj.GetNamespace())
@@ -141,7 +141,7 @@ func (o *describeOptions[T]) write(p *Page, obj T, d Description, files *Files) 
 	p.Map("Annotations", obj.GetAnnotations())
 	p.Gap()
 	p.Field(0, "Phase", o.kind.shownPhase(obj))
-	section(p, d.Queue)
+	writeSection(p, d.Queue)
 	if status.FailureReason != "" {
 		p.Field(0, "Failure reason", status.FailureReason)
 	}
@@ -150,8 +150,8 @@ func (o *describeOptions[T]) write(p *Page, obj T, d Description, files *Files) 
 		p.List(1, status.ValidationErrors)
 	}
 	p.Results(files.Results)
-	section(p, d.Spec)
-	section(p, d.Status)
+	writeSection(p, d.Spec)
+	writeSection(p, d.Status)
 	if status.Stage != cancel.Ended {
 		p.Operations(obj, o.Global.Clock.Now())
 	}
@@ -159,14 +159,14 @@ func (o *describeOptions[T]) write(p *Page, obj T, d Description, files *Files) 
 	if files.Resources != nil {
 		p.Resources(files.Resources)
 	}
-	section(p, d.End)
+	writeSection(p, d.End)
 	if len(files.Problems) > 0 {
 		p.Heading("Files that could not be read")
 		p.List(1, files.Problems)
 	}
 }
 
-func section(p *Page, write func(*Page)) {
+func writeSection(p *Page, write func(*Page)) {
 	if write != nil {
 		write(p)
 	}

@@ -59,11 +59,11 @@ type Fetcher struct {
 // storage location the file lies in. ErrNotFound means that the server answered and the file does
 // not exist. Errors never show the URL: it is as good as a password until it expires.
 func (f *Fetcher) Open(ctx context.Context, kind velerov1.DownloadTargetKind, name, location string) (io.ReadCloser, error) {
-	address, err := f.request(ctx, kind, name)
+	address, err := f.requestURL(ctx, kind, name)
 	if err != nil {
 		return nil, fmt.Errorf("ask for %s of %q: %w", kind, name, err)
 	}
-	body, err := f.get(ctx, address, location)
+	body, err := f.getURL(ctx, address, location)
 	if err != nil {
 		return nil, fmt.Errorf("fetch %s of %q: %w", kind, name, err)
 	}
@@ -74,12 +74,12 @@ func (f *Fetcher) Open(ctx context.Context, kind velerov1.DownloadTargetKind, na
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("decompress %s of %q: %w", kind, name, err), body.Close())
 	}
-	return &unzipped{Reader: plain, body: body}, nil
+	return &unzippedBody{Reader: plain, body: body}, nil
 }
 
-// request creates a DownloadRequest and waits for its URL. The server deletes requests when they
+// requestURL creates a DownloadRequest and waits for its URL. The server deletes requests when they
 // expire.
-func (f *Fetcher) request(ctx context.Context, kind velerov1.DownloadTargetKind, name string) (string, error) {
+func (f *Fetcher) requestURL(ctx context.Context, kind velerov1.DownloadTargetKind, name string) (string, error) {
 	if f.Options.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, f.Options.Timeout)
@@ -116,8 +116,8 @@ func requestName(name string) string {
 	return strings.TrimRight(head, ".-") + "-" + uuid.NewString()
 }
 
-func (f *Fetcher) get(ctx context.Context, address, location string) (io.ReadCloser, error) {
-	transport, err := f.transport(ctx, location)
+func (f *Fetcher) getURL(ctx context.Context, address, location string) (io.ReadCloser, error) {
+	transport, err := f.newTransport(ctx, location)
 	if err != nil {
 		return nil, err
 	}
@@ -152,11 +152,11 @@ func withoutURL(err error) error {
 	return err
 }
 
-// unzipped closes both the decompressor and what it reads from.
-type unzipped struct {
+// unzippedBody closes both the decompressor and what it reads from.
+type unzippedBody struct {
 	*gzip.Reader
 	body io.Closer
 }
 
 // Close ends the download.
-func (u *unzipped) Close() error { return errors.Join(u.Reader.Close(), u.body.Close()) }
+func (u *unzippedBody) Close() error { return errors.Join(u.Reader.Close(), u.body.Close()) }

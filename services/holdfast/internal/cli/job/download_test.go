@@ -24,9 +24,9 @@ import (
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/job"
 )
 
-// fetcher asks a fake cluster whose server answers the second look at a request with the address;
+// newFetcher asks a fake cluster whose server answers the second look at a request with the address;
 // an empty address is never answered.
-func fetcher(address string, options job.DownloadOptions, objects ...client.Object) *job.Fetcher {
+func newFetcher(address string, options job.DownloadOptions, objects ...client.Object) *job.Fetcher {
 	base := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(objects...).Build()
 	looks := 0
 	c := interceptor.NewClient(base, interceptor.Funcs{
@@ -43,7 +43,7 @@ func fetcher(address string, options job.DownloadOptions, objects ...client.Obje
 	return &job.Fetcher{Client: c, Clock: clock.RealClock{}, Namespace: "velero", Options: options}
 }
 
-func location(caCert []byte, ref *corev1.SecretKeySelector) *velerov1.BackupStorageLocation {
+func newLocation(caCert []byte, ref *corev1.SecretKeySelector) *velerov1.BackupStorageLocation {
 	return &velerov1.BackupStorageLocation{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "default"},
 		Spec: velerov1.BackupStorageLocationSpec{StorageType: velerov1.StorageType{
@@ -64,14 +64,14 @@ func TestErrorsNeverShowTheAddress(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(answer)
 			defer server.Close()
-			_, err := fetcher(server.URL+"/f?signature=secret", job.DownloadOptions{Timeout: patient}).Open(t.Context(), velerov1.DownloadTargetKindBackupLog, "b", "")
+			_, err := newFetcher(server.URL+"/f?signature=secret", job.DownloadOptions{Timeout: patient}).Open(t.Context(), velerov1.DownloadTargetKindBackupLog, "b", "")
 			require.Error(t, err)
 			require.NotContains(t, err.Error(), "secret")
 			require.ErrorContains(t, err, "BackupLog")
 			require.NotErrorIs(t, err, job.ErrNotFound)
 		})
 	}
-	_, err := fetcher("http://127.0.0.1:1/f?signature=secret", job.DownloadOptions{Timeout: patient}).Open(t.Context(), velerov1.DownloadTargetKindBackupLog, "b", "")
+	_, err := newFetcher("http://127.0.0.1:1/f?signature=secret", job.DownloadOptions{Timeout: patient}).Open(t.Context(), velerov1.DownloadTargetKindBackupLog, "b", "")
 	require.Error(t, err)
 	require.NotContains(t, err.Error(), "secret")
 }
@@ -79,12 +79,12 @@ func TestErrorsNeverShowTheAddress(t *testing.T) {
 func TestAnAbsentFileIsNotFound(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
-	_, err := fetcher(server.URL, job.DownloadOptions{Timeout: patient}).Open(t.Context(), velerov1.DownloadTargetKindBackupLog, "b", "")
+	_, err := newFetcher(server.URL, job.DownloadOptions{Timeout: patient}).Open(t.Context(), velerov1.DownloadTargetKindBackupLog, "b", "")
 	require.ErrorIs(t, err, job.ErrNotFound)
 }
 
 func TestASilentServerIsNamed(t *testing.T) {
-	_, err := fetcher("", job.DownloadOptions{Timeout: 100 * time.Millisecond}).Open(t.Context(), velerov1.DownloadTargetKindBackupLog, "b", "")
+	_, err := newFetcher("", job.DownloadOptions{Timeout: 100 * time.Millisecond}).Open(t.Context(), velerov1.DownloadTargetKindBackupLog, "b", "")
 	require.ErrorContains(t, err, "did not answer")
 }
 
@@ -105,16 +105,16 @@ func TestCertificatesAreChecked(t *testing.T) {
 		"unknown":        {fails: true},
 		"file":           {options: job.DownloadOptions{CACertFile: file}},
 		"missing file":   {options: job.DownloadOptions{CACertFile: file + ".no"}, fails: true},
-		"location":       {objects: []client.Object{location(bundle, nil)}},
-		"secret":         {objects: []client.Object{location(nil, ref), secret}},
-		"missing secret": {objects: []client.Object{location(nil, ref)}, fails: true},
-		"bad bundle":     {objects: []client.Object{location([]byte("x"), nil)}, fails: true},
+		"location":       {objects: []client.Object{newLocation(bundle, nil)}},
+		"secret":         {objects: []client.Object{newLocation(nil, ref), secret}},
+		"missing secret": {objects: []client.Object{newLocation(nil, ref)}, fails: true},
+		"bad bundle":     {objects: []client.Object{newLocation([]byte("x"), nil)}, fails: true},
 		"insecure":       {options: job.DownloadOptions{InsecureSkipTLSVerify: true}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			tc.options.Timeout = patient
-			body, err := fetcher(server.URL, tc.options, tc.objects...).Open(t.Context(), velerov1.DownloadTargetKindBackupContents, "b", "default")
+			body, err := newFetcher(server.URL, tc.options, tc.objects...).Open(t.Context(), velerov1.DownloadTargetKindBackupContents, "b", "default")
 			if tc.fails {
 				require.Error(t, err)
 				return

@@ -28,25 +28,25 @@ func (k *Kind[T]) NewGetCommand(g *command.Global) *cobra.Command {
 	o := &getOptions[T]{kind: k}
 	cmd := &cobra.Command{
 		Use:   "get [NAME...]",
-		Short: "List " + k.plural(),
+		Short: "List " + k.kindPlural(),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if o.Session, err = Connect(g); err != nil {
 				return err
 			}
-			return o.run(cmd.Context(), args)
+			return o.runGet(cmd.Context(), args)
 		},
 	}
-	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "only "+k.plural()+" whose labels match")
+	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "only "+k.kindPlural()+" whose labels match")
 	o.output.BindObjectFlag(cmd.Flags())
 	return cmd
 }
 
-func (o *getOptions[T]) run(ctx context.Context, names []string) error {
-	list, err := o.list(ctx, names)
+func (o *getOptions[T]) runGet(ctx context.Context, names []string) error {
+	list, err := o.listObjects(ctx, names)
 	if err != nil {
 		return err
 	}
-	items, err := o.items(list)
+	items, err := o.listItems(list)
 	switch {
 	case err != nil:
 		return err
@@ -55,7 +55,7 @@ func (o *getOptions[T]) run(ctx context.Context, names []string) error {
 	case !o.output.IsText():
 		return o.output.Print(o.Global.Out, list)
 	case len(items) == 0:
-		o.Printf("No %s in namespace %q.\n", o.kind.plural(), o.Namespace)
+		o.Printf("No %s in namespace %q.\n", o.kind.kindPlural(), o.Namespace)
 		return nil
 	}
 	slices.SortFunc(items, o.kind.Compare)
@@ -66,8 +66,8 @@ func (o *getOptions[T]) run(ctx context.Context, names []string) error {
 	return o.output.PrintTable(o.Global.Out, o.kind.Columns, o.kind.WideColumns, rows)
 }
 
-// list reads what was asked for.
-func (o *getOptions[T]) list(ctx context.Context, names []string) (client.ObjectList, error) {
+// listObjects reads what was asked for.
+func (o *getOptions[T]) listObjects(ctx context.Context, names []string) (client.ObjectList, error) {
 	list := o.kind.NewList()
 	if len(names) == 0 {
 		selector, err := labels.Parse(o.selector)
@@ -75,7 +75,7 @@ func (o *getOptions[T]) list(ctx context.Context, names []string) (client.Object
 			return nil, fmt.Errorf("--selector: %w", err)
 		}
 		if err := o.Client.List(ctx, list, client.InNamespace(o.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
-			return nil, fmt.Errorf("list %s: %w", o.kind.plural(), err)
+			return nil, fmt.Errorf("list %s: %w", o.kind.kindPlural(), err)
 		}
 		return list, nil
 	}
@@ -90,15 +90,15 @@ func (o *getOptions[T]) list(ctx context.Context, names []string) (client.Object
 	return list, meta.SetList(list, found)
 }
 
-// items returns pointers to the entries of a list. The list and its entries name their kinds
+// listItems returns pointers to the entries of a list. The list and its entries name their kinds
 // afterwards, which lists of an API server do not.
-func (o *getOptions[T]) items(list client.ObjectList) ([]T, error) {
+func (o *getOptions[T]) listItems(list client.ObjectList) ([]T, error) {
 	list.GetObjectKind().SetGroupVersionKind(velerov1.GroupVersion.WithKind(o.kind.Name + "List"))
 	var items []T
 	err := meta.EachListItem(list, func(entry runtime.Object) error {
 		obj, ok := entry.(T)
 		if !ok {
-			return fmt.Errorf("list %s: unexpected %T", o.kind.plural(), entry)
+			return fmt.Errorf("list %s: unexpected %T", o.kind.kindPlural(), entry)
 		}
 		obj.GetObjectKind().SetGroupVersionKind(velerov1.GroupVersion.WithKind(o.kind.Name))
 		items = append(items, obj)

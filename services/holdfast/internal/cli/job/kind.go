@@ -79,20 +79,20 @@ type FileKinds struct {
 	Log, Results, Volumes, Resources velerov1.DownloadTargetKind
 }
 
-// noun is the kind in sentences.
-func (k *Kind[T]) noun() string { return strings.ToLower(k.Name) }
+// kindNoun is the kind in sentences.
+func (k *Kind[T]) kindNoun() string { return strings.ToLower(k.Name) }
 
-// plural is the kind in sentences about several.
-func (k *Kind[T]) plural() string { return k.noun() + "s" }
+// kindPlural is the kind in sentences about several.
+func (k *Kind[T]) kindPlural() string { return k.kindNoun() + "s" }
 
 // Find reads one object; the error names it.
 func (k *Kind[T]) Find(ctx context.Context, s *Session, name string) (T, error) {
 	obj := k.New()
 	if err := s.Client.Get(ctx, types.NamespacedName{Namespace: s.Namespace, Name: name}, obj); err != nil {
 		if apierrors.IsNotFound(err) {
-			err = fmt.Errorf("%w in namespace %q; `holdfast %s get` lists those that exist", err, s.Namespace, k.noun())
+			err = fmt.Errorf("%w in namespace %q; `holdfast %s get` lists those that exist", err, s.Namespace, k.kindNoun())
 		}
-		return obj, fmt.Errorf("%s %q: %w", k.noun(), name, err)
+		return obj, fmt.Errorf("%s %q: %w", k.kindNoun(), name, err)
 	}
 	obj.GetObjectKind().SetGroupVersionKind(velerov1.GroupVersion.WithKind(k.Name))
 	return obj, nil

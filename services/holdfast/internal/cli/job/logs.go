@@ -17,27 +17,27 @@ func (k *Kind[T]) NewLogsCommand(g *command.Global) *cobra.Command {
 	options := DownloadOptions{Timeout: time.Minute}
 	cmd := &cobra.Command{
 		Use:   "logs NAME",
-		Short: "Print the log of a " + k.noun(),
+		Short: "Print the log of a " + k.kindNoun(),
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := Connect(g)
 			if err != nil {
 				return err
 			}
-			return k.logs(cmd.Context(), s, options, args[0])
+			return k.streamLogs(cmd.Context(), s, options, args[0])
 		},
 	}
 	options.BindFlags(cmd.Flags())
 	return cmd
 }
 
-func (k *Kind[T]) logs(ctx context.Context, s *Session, options DownloadOptions, name string) error {
+func (k *Kind[T]) streamLogs(ctx context.Context, s *Session, options DownloadOptions, name string) error {
 	obj, err := k.Find(ctx, s, name)
 	if err != nil {
 		return err
 	}
 	if phase := k.shownPhase(obj); !hasLog(phase) {
-		return fmt.Errorf("%[1]s %[2]q is %[3]s; its log is available when its run is over: `holdfast %[1]s describe %[2]s` shows how far it is", k.noun(), name, phase)
+		return fmt.Errorf("%[1]s %[2]q is %[3]s; its log is available when its run is over: `holdfast %[1]s describe %[2]s` shows how far it is", k.kindNoun(), name, phase)
 	}
 	location, err := k.Location(ctx, s.Client, obj)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 // Operations writes the running operations of a job that its annotation lists; nothing where
 // none do.
 func (p *Page) Operations(job metav1.Object, now time.Time) {
-	sum, ok, err := operation.Noted(job)
+	sum, ok, err := operation.ReadSummary(job)
 	if !ok || err != nil || len(sum.Running) == 0 {
 		return
 	}
@@ -25,7 +25,7 @@ func (p *Page) Operations(job metav1.Object, now time.Time) {
 		if r.Created != nil {
 			parts = append(parts, "started "+duration.ShortHumanDuration(now.Sub(*r.Created))+" ago")
 		}
-		p.Field(1, r.Action+" "+r.Item, join(parts))
+		p.Field(1, r.Action+" "+r.Item, joinTexts(parts))
 		p.Field(2, "ID", r.ID)
 	}
 	if more := sum.Total - sum.Completed - sum.Failed - len(sum.Running); more > 0 {
@@ -33,8 +33,8 @@ func (p *Page) Operations(job metav1.Object, now time.Time) {
 	}
 }
 
-// join joins what is not empty.
-func join(parts []string) string {
+// joinTexts joins what is not empty.
+func joinTexts(parts []string) string {
 	var full []string
 	for _, part := range parts {
 		if part != "" {

@@ -20,7 +20,7 @@ func TestOperationsThatGoOnHaveProgressAndAge(t *testing.T) {
 		{Action: "x.io/a", ID: "op-1", Item: "pods n/p", Phase: operation.InProgress, Completed: 1, Total: 4, Units: "GiB", Description: "uploading", Created: &begun},
 		{Action: "x.io/a", ID: "op-2", Item: "pods n/q", Phase: operation.New},
 	}}
-	require.NoError(t, sum.Note(b))
+	require.NoError(t, sum.WriteSummary(b))
 	var p job.Page
 	p.Operations(b, now)
 	var out bytes.Buffer

@@ -92,12 +92,12 @@ type Files struct {
 // Results writes a results file; nothing when there is none.
 func (p *Page) Results(r *Results) {
 	if r != nil {
-		p.messages("Errors", r.Errors)
-		p.messages("Warnings", r.Warnings)
+		p.writeMessages("Errors", r.Errors)
+		p.writeMessages("Warnings", r.Warnings)
 	}
 }
 
-func (p *Page) messages(name string, m Messages) {
+func (p *Page) writeMessages(name string, m Messages) {
 	p.Heading(name)
 	p.Field(1, "Server", countOf(m.Velero))
 	p.List(2, m.Velero)

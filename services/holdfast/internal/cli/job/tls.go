@@ -16,14 +16,14 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
 
-// transport trusts the system's authorities and those of --cacert, or else those of the storage
+// newTransport trusts the system's authorities and those of --cacert, or else those of the storage
 // location. Nothing is decompressed on the way: files are gzip themselves.
-func (f *Fetcher) transport(ctx context.Context, location string) (*http.Transport, error) {
+func (f *Fetcher) newTransport(ctx context.Context, location string) (*http.Transport, error) {
 	config := &tls.Config{
 		MinVersion:         tls.VersionTLS12,
 		InsecureSkipVerify: f.Options.InsecureSkipTLSVerify, //nolint:gosec // the user asked for it by flag
 	}
-	bundle, err := f.authorities(ctx, location)
+	bundle, err := f.readAuthorities(ctx, location)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func (f *Fetcher) transport(ctx context.Context, location string) (*http.Transpo
 	}, nil
 }
 
-func (f *Fetcher) authorities(ctx context.Context, location string) ([]byte, error) {
+func (f *Fetcher) readAuthorities(ctx context.Context, location string) ([]byte, error) {
 	if f.Options.CACertFile != "" {
 		bundle, err := os.ReadFile(f.Options.CACertFile)
 		if err != nil {
@@ -70,13 +70,13 @@ func (f *Fetcher) authorities(ctx context.Context, location string) ([]byte, err
 	case store == nil:
 		return nil, nil
 	case store.CACertRef != nil:
-		return f.secret(ctx, store.CACertRef)
+		return f.readSecret(ctx, store.CACertRef)
 	default:
 		return store.CACert, nil
 	}
 }
 
-func (f *Fetcher) secret(ctx context.Context, ref *corev1.SecretKeySelector) ([]byte, error) {
+func (f *Fetcher) readSecret(ctx context.Context, ref *corev1.SecretKeySelector) ([]byte, error) {
 	secret := &corev1.Secret{}
 	if err := f.Client.Get(ctx, types.NamespacedName{Namespace: f.Namespace, Name: ref.Name}, secret); err != nil {
 		return nil, fmt.Errorf("read secret %q of caCertRef: %w", ref.Name, err)

@@ -11,9 +11,9 @@ import (
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
-// wait shows a job's progress until its phase is terminal and turns that phase into the command's
+// awaitTerminal shows a job's progress until its phase is terminal and turns that phase into the command's
 // result.
-func (k *Kind[T]) wait(ctx context.Context, s *Session, obj T) error {
+func (k *Kind[T]) awaitTerminal(ctx context.Context, s *Session, obj T) error {
 	progress := command.NewProgress(s.Global)
 	err := command.WaitUntil(ctx, s.Client, s.Global.Clock, obj, k.NewList(), func() (bool, error) {
 		status := k.Status(obj)
@@ -23,16 +23,16 @@ func (k *Kind[T]) wait(ctx context.Context, s *Session, obj T) error {
 	progress.End()
 	if err != nil && ctx.Err() != nil {
 		return &command.ExitError{Code: command.CodeInterrupted, Err: fmt.Errorf(
-			"no longer waiting; %[1]s %[2]q keeps running, `holdfast %[1]s describe %[2]s` shows how far it is", k.noun(), obj.GetName())}
+			"no longer waiting; %[1]s %[2]q keeps running, `holdfast %[1]s describe %[2]s` shows how far it is", k.kindNoun(), obj.GetName())}
 	}
 	if err != nil {
 		return err
 	}
-	return k.outcome(s, obj)
+	return k.reportOutcome(s, obj)
 }
 
-// outcome reports how a job ended.
-func (k *Kind[T]) outcome(s *Session, obj T) error {
+// reportOutcome reports how a job ended.
+func (k *Kind[T]) reportOutcome(s *Session, obj T) error {
 	status := k.Status(obj)
 	summary := fmt.Sprintf("%q: %s, %d items, %d warnings, %d errors", obj.GetName(), status.Phase, status.Done, status.Warnings, status.Errors)
 	switch status.Phase {
@@ -41,12 +41,12 @@ func (k *Kind[T]) outcome(s *Session, obj T) error {
 		return nil
 	case velerov1.BackupPhasePartiallyFailed:
 		return &command.ExitError{Code: command.CodePartial, Err: fmt.Errorf(
-			"%[1]s %[2]s; `holdfast %[1]s describe %[3]s` lists them", k.noun(), summary, obj.GetName())}
+			"%[1]s %[2]s; `holdfast %[1]s describe %[3]s` lists them", k.kindNoun(), summary, obj.GetName())}
 	case velerov1.BackupPhaseFailedValidation:
-		return fmt.Errorf("%s %s: %s", k.noun(), summary, strings.Join(status.ValidationErrors, "; "))
+		return fmt.Errorf("%s %s: %s", k.kindNoun(), summary, strings.Join(status.ValidationErrors, "; "))
 	case velerov1.BackupPhaseFailed:
-		return fmt.Errorf("%s %s: %s", k.noun(), summary, status.FailureReason)
+		return fmt.Errorf("%s %s: %s", k.kindNoun(), summary, status.FailureReason)
 	default:
-		return errors.New(k.noun() + " " + summary)
+		return errors.New(k.kindNoun() + " " + summary)
 	}
 }

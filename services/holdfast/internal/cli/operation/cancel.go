@@ -12,7 +12,7 @@ import (
 
 // NewCancelCommand returns `operation cancel`.
 func NewCancelCommand(g *command.Global) *cobra.Command {
-	o, which, all := newOptions(g), target{}, false
+	o, which, all := newOptions(g), operationTarget{}, false
 	cmd := &cobra.Command{
 		Use:   "cancel " + ownerUse + " {ID|--all}",
 		Short: "Ask operations of a backup or restore to end; they end as Failed, and the job continues",
@@ -34,7 +34,7 @@ func NewCancelCommand(g *command.Global) *cobra.Command {
 			} else {
 				req.Target = &operationv1.CancelOperationRequest_Operation{Operation: &operationv1.OperationName{Id: args[1], Action: which.action}}
 			}
-			return o.with(func() error { return o.cancel(cmd.Context(), req) })
+			return o.withConnection(func() error { return o.requestCancel(cmd.Context(), req) })
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "all operations that have not ended")
@@ -43,8 +43,8 @@ func NewCancelCommand(g *command.Global) *cobra.Command {
 	return cmd
 }
 
-// cancel asks. An operation that had ended is no error: nothing is left to cancel.
-func (o *options) cancel(ctx context.Context, req *operationv1.CancelOperationRequest) error {
+// requestCancel asks. An operation that had ended is no error: nothing is left to cancel.
+func (o *options) requestCancel(ctx context.Context, req *operationv1.CancelOperationRequest) error {
 	if c, err := o.Connect(o.Global); err == nil {
 		req.RequestedBy = job.Caller(ctx, c)
 	}

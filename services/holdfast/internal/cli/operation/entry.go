@@ -59,12 +59,12 @@ func newList(operations []*operationv1.Operation) List {
 	return list
 }
 
-func header() []string {
+func tableHeader() []string {
 	return []string{"ID", "ACTION", "ITEM", "PHASE", "PROGRESS", "AGE", "MESSAGE"}
 }
 
-// row is the operation in a table.
-func (e *Entry) row(now time.Time) []string {
+// tableRow is the operation in a table.
+func (e *Entry) tableRow(now time.Time) []string {
 	item := e.Resource + " " + e.Name
 	if e.Namespace != "" {
 		item = e.Resource + " " + e.Namespace + "/" + e.Name
@@ -77,10 +77,10 @@ func (e *Entry) row(now time.Time) []string {
 	if e.Error != "" {
 		message = e.Error
 	}
-	return []string{e.ID, e.Action, item, e.Phase, e.progress(), age, message}
+	return []string{e.ID, e.Action, item, e.Phase, e.progressText(), age, message}
 }
 
-// progress is a bar and its numbers.
-func (e *Entry) progress() string {
+// progressText is a bar and its numbers.
+func (e *Entry) progressText() string {
 	return strings.TrimSpace(command.FormatBar(e.Completed, e.Total) + " " + command.FormatAmount(e.Completed, e.Total, e.Units))
 }

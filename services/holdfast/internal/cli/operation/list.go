@@ -25,7 +25,7 @@ func NewListCommand(g *command.Global) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.with(func() error { return o.list(cmd.Context(), who, &output) })
+			return o.withConnection(func() error { return o.listOperations(cmd.Context(), who, &output) })
 		},
 	}
 	output.BindFlag(cmd.Flags())
@@ -33,7 +33,7 @@ func NewListCommand(g *command.Global) *cobra.Command {
 	return cmd
 }
 
-func (o *options) list(ctx context.Context, who owner, output *command.Output) error {
+func (o *options) listOperations(ctx context.Context, who jobOwner, output *command.Output) error {
 	req := &operationv1.ListOperationsRequest{PageSize: pageSize, Owner: &operationv1.ListOperationsRequest_Backup{Backup: who.backup}}
 	if who.restore != "" {
 		req.Owner = &operationv1.ListOperationsRequest_Restore{Restore: who.restore}
@@ -47,10 +47,10 @@ func (o *options) list(ctx context.Context, who owner, output *command.Output) e
 		all = append(all, page.GetOperations()...)
 		req.PageToken = page.GetNextPageToken()
 	}
-	return o.print(newList(all), who, output)
+	return o.printList(newList(all), who, output)
 }
 
-func (o *options) print(list List, who owner, output *command.Output) error {
+func (o *options) printList(list List, who jobOwner, output *command.Output) error {
 	if !output.IsText() {
 		return output.Print(o.Out, list)
 	}
@@ -58,13 +58,13 @@ func (o *options) print(list List, who owner, output *command.Output) error {
 		o.Printf("%s has no operations.\n", who)
 		return nil
 	}
-	return output.PrintTable(o.Out, header(), nil, o.rows(list.Operations))
+	return output.PrintTable(o.Out, tableHeader(), nil, o.tableRows(list.Operations))
 }
 
-func (o *options) rows(entries []Entry) [][]string {
+func (o *options) tableRows(entries []Entry) [][]string {
 	rows := make([][]string, len(entries))
 	for i := range entries {
-		rows[i] = entries[i].row(o.Clock.Now())
+		rows[i] = entries[i].tableRow(o.Clock.Now())
 	}
 	return rows
 }

@@ -19,7 +19,7 @@ import (
 
 // NewLogsCommand returns `operation logs`.
 func NewLogsCommand(g *command.Global) *cobra.Command {
-	o, which, follow, since := newOptions(g), target{}, false, time.Duration(0)
+	o, which, follow, since := newOptions(g), operationTarget{}, false, time.Duration(0)
 	cmd := &cobra.Command{
 		Use:   "logs " + ownerUse + " ID",
 		Short: "Print what an operation has logged",
@@ -42,7 +42,7 @@ func NewLogsCommand(g *command.Global) *cobra.Command {
 			if since > 0 {
 				req.Since = timestamppb.New(g.Clock.Now().Add(-since))
 			}
-			return o.with(func() error { return o.logs(cmd.Context(), req) })
+			return o.withConnection(func() error { return o.streamLogs(cmd.Context(), req) })
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "print new lines until the operation has ended")
@@ -52,7 +52,7 @@ func NewLogsCommand(g *command.Global) *cobra.Command {
 	return cmd
 }
 
-func (o *options) logs(ctx context.Context, req *operationv1.StreamOperationLogsRequest) error {
+func (o *options) streamLogs(ctx context.Context, req *operationv1.StreamOperationLogsRequest) error {
 	stream, err := o.api.StreamOperationLogs(ctx, req)
 	if err != nil {
 		return err

@@ -36,8 +36,8 @@ func newOptions(g *command.Global) options { return options{Global: g, remote: r
 
 func (o *options) bindFlags(fs *pflag.FlagSet) { o.remote.BindFlags(fs) }
 
-// with connects for the time of run, and makes its error one for people.
-func (o *options) with(run func() error) error {
+// withConnection connects for the time of run, and makes its error one for people.
+func (o *options) withConnection(run func() error) error {
 	conn, err := o.remote.Connect(o.Global)
 	if err != nil {
 		return err
@@ -47,36 +47,36 @@ func (o *options) with(run func() error) error {
 	return o.remote.Explain(run())
 }
 
-// owner is a job as the argument names it: one of the fields is set.
-type owner struct{ backup, restore string }
+// jobOwner is a job as the argument names it: one of the fields is set.
+type jobOwner struct{ backup, restore string }
 
 const ownerUse = "backup/NAME|restore/NAME"
 
 // parseOwner reads "backup/b" or "restore/r".
-func parseOwner(arg string) (owner, error) {
+func parseOwner(arg string) (jobOwner, error) {
 	kind, name, _ := strings.Cut(arg, "/")
 	switch {
 	case name == "":
 	case kind == "backup" || kind == "backups":
-		return owner{backup: name}, nil
+		return jobOwner{backup: name}, nil
 	case kind == "restore" || kind == "restores":
-		return owner{restore: name}, nil
+		return jobOwner{restore: name}, nil
 	}
-	return owner{}, fmt.Errorf("%q is not of the form backup/NAME or restore/NAME", arg)
+	return jobOwner{}, fmt.Errorf("%q is not of the form backup/NAME or restore/NAME", arg)
 }
 
 // String returns `Backup "b"`.
-func (w owner) String() string {
+func (w jobOwner) String() string {
 	if w.backup != "" {
 		return fmt.Sprintf("Backup %q", w.backup)
 	}
 	return fmt.Sprintf("Restore %q", w.restore)
 }
 
-// target is which operation is meant.
-type target struct{ action string }
+// operationTarget is which operation is meant.
+type operationTarget struct{ action string }
 
-func (t *target) bindFlags(fs *pflag.FlagSet) {
+func (t *operationTarget) bindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&t.action, "action", "", "the action that began the operation; needed where several gave the same ID")
 }
 

@@ -33,7 +33,7 @@ type service struct {
 	logs       []*operationv1.StreamOperationLogsRequest
 }
 
-func (s *service) known(backup string) error {
+func (s *service) checkBackup(backup string) error {
 	if backup != "b" {
 		return fmt.Errorf("backup %q: %w", backup, errgrpc.ErrNotFound)
 	}
@@ -42,7 +42,7 @@ func (s *service) known(backup string) error {
 
 // ListOperations gives two operations a page.
 func (s *service) ListOperations(_ context.Context, req *operationv1.ListOperationsRequest) (*operationv1.ListOperationsResponse, error) {
-	if err := s.known(req.GetBackup()); err != nil {
+	if err := s.checkBackup(req.GetBackup()); err != nil {
 		return nil, err
 	}
 	first := len(req.GetPageToken())
@@ -55,7 +55,7 @@ func (s *service) ListOperations(_ context.Context, req *operationv1.ListOperati
 }
 
 func (s *service) WatchOperations(req *operationv1.WatchOperationsRequest, stream grpc.ServerStreamingServer[operationv1.WatchOperationsResponse]) error {
-	if err := s.known(req.GetBackup()); err != nil {
+	if err := s.checkBackup(req.GetBackup()); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -103,7 +103,7 @@ func (s *service) StreamOperationLogs(req *operationv1.StreamOperationLogsReques
 	return nil
 }
 
-func op(id string, change func(*operationv1.Operation)) *operationv1.Operation {
+func newOperation(id string, change func(*operationv1.Operation)) *operationv1.Operation {
 	o := &operationv1.Operation{
 		Id: id, Action: "x.io/mover", GroupResource: "persistentvolumeclaims", Namespace: "n", Name: "data-" + id,
 		Phase: operationv1.OperationPhase_OPERATION_PHASE_IN_PROGRESS, Completed: 5, Total: 10, Units: "Bytes", Description: "copying",
@@ -115,20 +115,20 @@ func op(id string, change func(*operationv1.Operation)) *operationv1.Operation {
 	return o
 }
 
-func failed(o *operationv1.Operation) {
+func markFailed(o *operationv1.Operation) {
 	o.Phase, o.Error = operationv1.OperationPhase_OPERATION_PHASE_FAILED, "disk full"
 }
 
-func bed(t *testing.T) (*clitest.Cluster, *service) {
+func newServiceBed(t *testing.T) (*clitest.Cluster, *service) {
 	t.Helper()
-	s := &service{operations: []*operationv1.Operation{op("one", nil), op("two", failed), op("three", func(o *operationv1.Operation) { o.Total, o.Completed = 0, 0 })}}
+	s := &service{operations: []*operationv1.Operation{newOperation("one", nil), newOperation("two", markFailed), newOperation("three", func(o *operationv1.Operation) { o.Total, o.Completed = 0, 0 })}}
 	c := clitest.New(t)
 	c.ServeOperations(t, s)
 	return c, s
 }
 
 func TestListShowsEveryPage(t *testing.T) {
-	c, _ := bed(t)
+	c, _ := newServiceBed(t)
 	r := c.Run(t.Context(), "", "operation", "list", "backup/b")
 	require.Zero(t, r.Code, r.Err)
 	rows := strings.Split(strings.TrimSpace(r.Out), "\n")
@@ -145,7 +145,7 @@ func TestListShowsEveryPage(t *testing.T) {
 }
 
 func TestWhatIsWrongIsNamed(t *testing.T) {
-	c, s := bed(t)
+	c, s := newServiceBed(t)
 	for want, args := range map[string][]string{
 		`"b" is not of the form backup/NAME or restore/NAME`:       {"list", "b"},
 		`"pod/b" is not of the form`:                               {"watch", "pod/b"},
@@ -168,15 +168,15 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 	require.Contains(t, r.Err, "the port of async-operation-monitor forwarded? --operations-address says where it is")
 }
 
-func messages() [][]*operationv1.WatchOperationsResponse {
-	half := op("one", func(o *operationv1.Operation) { o.Completed = 7 })
+func watchMessages() [][]*operationv1.WatchOperationsResponse {
+	half := newOperation("one", func(o *operationv1.Operation) { o.Completed = 7 })
 	return [][]*operationv1.WatchOperationsResponse{
 		{
-			{Changed: []*operationv1.Operation{op("one", nil)}, JobPhase: "WaitingForPluginOperations"},
-			{Changed: []*operationv1.Operation{op("two", nil)}, JobPhase: "WaitingForPluginOperations", Complete: true},
+			{Changed: []*operationv1.Operation{newOperation("one", nil)}, JobPhase: "WaitingForPluginOperations"},
+			{Changed: []*operationv1.Operation{newOperation("two", nil)}, JobPhase: "WaitingForPluginOperations", Complete: true},
 		},
 		{
-			{Changed: []*operationv1.Operation{half, op("two", failed)}, JobPhase: "WaitingForPluginOperationsPartiallyFailed", Complete: true},
+			{Changed: []*operationv1.Operation{half, newOperation("two", markFailed)}, JobPhase: "WaitingForPluginOperationsPartiallyFailed", Complete: true},
 			{JobPhase: "PartiallyFailed", Complete: true},
 		},
 	}
@@ -184,8 +184,8 @@ func messages() [][]*operationv1.WatchOperationsResponse {
 
 // A connection that is lost is made again, and what is known is not printed twice.
 func TestWatchPrintsWhatChanges(t *testing.T) {
-	c, s := bed(t)
-	s.streams = messages()
+	c, s := newServiceBed(t)
+	s.streams = watchMessages()
 	s.streams[1] = append([]*operationv1.WatchOperationsResponse{proto.CloneOf(s.streams[0][0])}, s.streams[1]...)
 	s.streams[1][0].Changed = []*operationv1.Operation{s.streams[0][0].GetChanged()[0]}
 	r := c.Run(t.Context(), "", "operation", "watch", "backup/b")
@@ -202,9 +202,9 @@ func TestWatchPrintsWhatChanges(t *testing.T) {
 }
 
 func TestWatchDrawsBarsOnATerminal(t *testing.T) {
-	c, s := bed(t)
+	c, s := newServiceBed(t)
 	c.Live = true
-	s.streams = messages()
+	s.streams = watchMessages()
 	r := c.Run(t.Context(), "", "operation", "watch", "backup/b")
 	require.Zero(t, r.Code, r.Err)
 	screens := strings.Split(r.Out, "\x1b[H\x1b[2J")
@@ -215,7 +215,7 @@ func TestWatchDrawsBarsOnATerminal(t *testing.T) {
 }
 
 func TestCancelNamesWhatItAsked(t *testing.T) {
-	c, s := bed(t)
+	c, s := newServiceBed(t)
 	r := c.Run(t.Context(), "", "operation", "cancel", "backup/b", "one", "--action", "x.io/mover")
 	require.Zero(t, r.Code, r.Err)
 	require.Equal(t, "Operation \"one\" of action x.io/mover was asked to end.\nOperation \"two\" of action x.io/mover has ended: Failed\n", r.Out)
@@ -230,7 +230,7 @@ func TestCancelNamesWhatItAsked(t *testing.T) {
 }
 
 func TestLogsAreLines(t *testing.T) {
-	c, s := bed(t)
+	c, s := newServiceBed(t)
 	r := c.Run(t.Context(), "", "operation", "logs", "restore/r", "one", "-f", "--since", "5m")
 	require.Zero(t, r.Code, r.Err)
 	require.Equal(t, "2026-01-02T03:04:05Z info step 0 at=\"x\" file=\"a b\"\ninfo step 1 at=\"x\" file=\"a b\"\n", r.Out)

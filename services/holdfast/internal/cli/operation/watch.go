@@ -17,10 +17,10 @@ import (
 // maxShown bounds the operations on a terminal; running ones come first.
 const maxShown = 30
 
-// watcher shows the operations of a job as they change.
-type watcher struct {
+// operationWatcher shows the operations of a job as they change.
+type operationWatcher struct {
 	options
-	who     owner
+	who     jobOwner
 	known   []*operationv1.Operation // in the order in which they were received first
 	at      map[string]int           // index in known
 	updated map[int]bool             // received since the last display, and different
@@ -30,7 +30,7 @@ type watcher struct {
 
 // NewWatchCommand returns `operation watch`.
 func NewWatchCommand(g *command.Global) *cobra.Command {
-	w := &watcher{options: newOptions(g)}
+	w := &operationWatcher{options: newOptions(g)}
 	cmd := &cobra.Command{
 		Use:   "watch " + ownerUse,
 		Short: "Show the operations of a backup or restore and every change of them, until it has ended",
@@ -43,15 +43,15 @@ first; elsewhere the operations that changed are printed, a line each.`,
 				return err
 			}
 			w.at, w.updated = map[string]int{}, map[int]bool{}
-			return w.with(func() error { return w.remote.KeepWatching(cmd.Context(), w.Global, &w.shown, w.follow) })
+			return w.withConnection(func() error { return w.remote.KeepWatching(cmd.Context(), w.Global, &w.shown, w.followStream) })
 		},
 	}
 	w.bindFlags(cmd.Flags())
 	return cmd
 }
 
-// follow shows one stream.
-func (w *watcher) follow(ctx context.Context) error {
+// followStream shows one stream.
+func (w *operationWatcher) followStream(ctx context.Context) error {
 	req := &operationv1.WatchOperationsRequest{Owner: &operationv1.WatchOperationsRequest_Backup{Backup: w.who.backup}}
 	if w.who.restore != "" {
 		req.Owner = &operationv1.WatchOperationsRequest_Restore{Restore: w.who.restore}
@@ -68,18 +68,18 @@ func (w *watcher) follow(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		w.take(m)
+		w.applyMessage(m)
 		if !m.GetComplete() {
 			continue
 		}
-		if err := w.display(m.GetJobPhase()); err != nil {
+		if err := w.displayState(m.GetJobPhase()); err != nil {
 			return err
 		}
 	}
 }
 
-// take applies a message. A new stream repeats what is known.
-func (w *watcher) take(m *operationv1.WatchOperationsResponse) {
+// applyMessage applies a message. A new stream repeats what is known.
+func (w *operationWatcher) applyMessage(m *operationv1.WatchOperationsResponse) {
 	for _, o := range m.GetChanged() {
 		key := strings.Join([]string{o.GetAction(), o.GetId(), o.GetGroupResource(), o.GetNamespace(), o.GetName()}, "\x00")
 		i, known := w.at[key]
@@ -93,21 +93,21 @@ func (w *watcher) take(m *operationv1.WatchOperationsResponse) {
 	}
 }
 
-// display shows the present state, or what changed in it.
-func (w *watcher) display(phase string) error {
+// displayState shows the present state, or what changed in it.
+func (w *operationWatcher) displayState(phase string) error {
 	moved := w.phase != phase
 	w.phase, w.shown = phase, true
 	defer clear(w.updated)
 	if w.Live {
-		w.Printf("\x1b[H\x1b[2J%s: %s, %s\n\n", w.who, phaseOr(phase), w.count())
-		return w.table()
+		w.Printf("\x1b[H\x1b[2J%s: %s, %s\n\n", w.who, phaseOr(phase), w.countText())
+		return w.displayTable()
 	}
 	if moved {
 		w.Printf("%s\t%s\n", w.who, phaseOr(phase))
 	}
 	for i, o := range w.known {
 		if e := newEntry(o); w.updated[i] {
-			w.Printf("%s\n", strings.Join(e.row(w.Clock.Now()), "\t"))
+			w.Printf("%s\n", strings.Join(e.tableRow(w.Clock.Now()), "\t"))
 		}
 	}
 	return nil
@@ -120,7 +120,7 @@ func phaseOr(phase string) string {
 	return phase
 }
 
-func (w *watcher) count() string {
+func (w *operationWatcher) countText() string {
 	completed, failed := 0, 0
 	for _, o := range w.known {
 		switch o.GetPhase() {
@@ -134,14 +134,14 @@ func (w *watcher) count() string {
 	return fmt.Sprintf("%d of %d operations completed, %d failed", completed, len(w.known), failed)
 }
 
-// table shows what runs, then what failed, then the rest.
-func (w *watcher) table() error {
+// displayTable shows what runs, then what failed, then the rest.
+func (w *operationWatcher) displayTable() error {
 	if len(w.known) == 0 {
 		return nil
 	}
 	list := newList(w.known).Operations
-	slices.SortStableFunc(list, func(a, b Entry) int { return rank(&a) - rank(&b) })
-	if err := (&command.Output{}).PrintTable(w.Out, header(), nil, w.rows(list[:min(len(list), maxShown)])); err != nil {
+	slices.SortStableFunc(list, func(a, b Entry) int { return entryRank(&a) - entryRank(&b) })
+	if err := (&command.Output{}).PrintTable(w.Out, tableHeader(), nil, w.tableRows(list[:min(len(list), maxShown)])); err != nil {
 		return err
 	}
 	if more := len(list) - maxShown; more > 0 {
@@ -150,6 +150,6 @@ func (w *watcher) table() error {
 	return nil
 }
 
-func rank(e *Entry) int {
+func entryRank(e *Entry) int {
 	return map[string]int{"InProgress": 0, "New": 1, "Failed": 2, "Completed": 3}[e.Phase]
 }

@@ -33,13 +33,13 @@ type Entry struct {
 
 func newEntry(e *queuev1.QueueEntry) Entry {
 	return Entry{
-		Kind: kind(e.GetKind()), Namespace: e.GetNamespace(), Name: e.GetName(), UID: e.GetUid(), Phase: e.GetPhase(), Position: e.GetPosition(),
-		Sequence: e.GetSequence(), Priority: class(e.GetPriority()), EffectivePriority: class(e.GetEffectivePriority()),
+		Kind: kindName(e.GetKind()), Namespace: e.GetNamespace(), Name: e.GetName(), UID: e.GetUid(), Phase: e.GetPhase(), Position: e.GetPosition(),
+		Sequence: e.GetSequence(), Priority: priorityClass(e.GetPriority()), EffectivePriority: priorityClass(e.GetEffectivePriority()),
 		Namespaces: e.GetNamespaces(), CreateTime: e.GetCreateTime().AsTime(), AdmitTime: remote.TimeOf(e.GetAdmitTime()),
 	}
 }
 
-func kind(k queuev1.JobKind) string {
+func kindName(k queuev1.JobKind) string {
 	switch k {
 	case queuev1.JobKind_JOB_KIND_BACKUP:
 		return "Backup"
@@ -50,38 +50,38 @@ func kind(k queuev1.JobKind) string {
 	}
 }
 
-// class is the priority as the annotation spells it; empty for none.
-func class(p queuev1.Priority) string {
+// priorityClass is the priority as the annotation spells it; empty for none.
+func priorityClass(p queuev1.Priority) string {
 	if p == queuev1.Priority_PRIORITY_UNSPECIFIED {
 		return ""
 	}
 	return strings.ToLower(strings.TrimPrefix(p.String(), "PRIORITY_"))
 }
 
-func header() []string {
+func tableHeader() []string {
 	return []string{"NAME", "KIND", "STATUS", "POSITION", "PRIORITY", "NAMESPACES", "AGE"}
 }
 
-func (e *Entry) row(now time.Time) []string {
+func (e *Entry) tableRow(now time.Time) []string {
 	position := ""
 	if e.Position > 0 {
 		position = strconv.Itoa(int(e.Position))
 	}
 	return []string{
-		e.Name, e.Kind, e.Phase, position, e.rank(), brief(e.Namespaces), duration.ShortHumanDuration(now.Sub(e.CreateTime)),
+		e.Name, e.Kind, e.Phase, position, e.rankText(), briefList(e.Namespaces), duration.ShortHumanDuration(now.Sub(e.CreateTime)),
 	}
 }
 
-// rank is the priority, and what it counts as where that is another.
-func (e *Entry) rank() string {
+// rankText is the priority, and what it counts as where that is another.
+func (e *Entry) rankText() string {
 	if e.EffectivePriority == e.Priority {
 		return e.Priority
 	}
 	return fmt.Sprintf("%s (as %s)", e.Priority, e.EffectivePriority)
 }
 
-// brief joins a few names and counts the others.
-func brief(names []string) string {
+// briefList joins a few names and counts the others.
+func briefList(names []string) string {
 	if len(names) <= shownNamespaces {
 		return strings.Join(names, ",")
 	}

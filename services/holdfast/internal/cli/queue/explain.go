@@ -50,7 +50,7 @@ func NewExplainCommand(g *command.Global) *cobra.Command {
 		Short: "Say what a backup waits for",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.with(func() error { return o.explain(cmd.Context(), args[0]) })
+			return o.withConnection(func() error { return o.explainBackup(cmd.Context(), args[0]) })
 		},
 	}
 	o.BindFlags(cmd.Flags())
@@ -60,49 +60,49 @@ func NewExplainCommand(g *command.Global) *cobra.Command {
 // Ask calls the service at an address for the explanation of a backup of the server namespace.
 func Ask(ctx context.Context, g *command.Global, at remote.Options, name string) (x *Explanation, err error) {
 	o := Options{Global: g, Remote: at}
-	err = o.with(func() error {
-		x, err = o.ask(ctx, name)
+	err = o.withConnection(func() error {
+		x, err = o.askExplanation(ctx, name)
 		return err
 	})
 	return x, err
 }
 
-func (o *Options) ask(ctx context.Context, name string) (*Explanation, error) {
+func (o *Options) askExplanation(ctx context.Context, name string) (*Explanation, error) {
 	resp, err := o.api.ExplainBackup(ctx, &queuev1.ExplainBackupRequest{Name: name})
 	if err != nil {
 		return nil, o.Remote.Explain(err)
 	}
-	if err := o.ours(resp.GetEntry()); err != nil {
+	if err := o.checkNamespace(resp.GetEntry()); err != nil {
 		return nil, err
 	}
 	return newExplanation(resp), nil
 }
 
-func (o *Options) explain(ctx context.Context, name string) error {
-	x, err := o.ask(ctx, name)
+func (o *Options) explainBackup(ctx context.Context, name string) error {
+	x, err := o.askExplanation(ctx, name)
 	if err != nil {
 		return err
 	}
 	if !o.Output.IsText() {
 		return o.Output.Print(o.Out, x)
 	}
-	return x.write(o.Global)
+	return x.writeExplanation(o.Global)
 }
 
 func newExplanation(resp *queuev1.ExplainBackupResponse) *Explanation {
-	x := &Explanation{Entry: newEntry(resp.GetEntry()), Reason: reason(resp.GetReason()), Message: resp.GetMessage(), LeftOut: resp.GetObstaclesLeftOut()}
+	x := &Explanation{Entry: newEntry(resp.GetEntry()), Reason: reasonName(resp.GetReason()), Message: resp.GetMessage(), LeftOut: resp.GetObstaclesLeftOut()}
 	for _, in := range resp.GetObstacles() {
-		out := Obstacle{Reason: reason(in.GetReason()), Namespaces: in.GetNamespaces(), Since: remote.TimeOf(in.GetSince()), Limit: in.GetLimit()}
+		out := Obstacle{Reason: reasonName(in.GetReason()), Namespaces: in.GetNamespaces(), Since: remote.TimeOf(in.GetSince()), Limit: in.GetLimit()}
 		for _, j := range in.GetJobs() {
-			out.Jobs = append(out.Jobs, Job{Kind: kind(j.GetKind()), Name: j.GetName(), UID: j.GetUid()})
+			out.Jobs = append(out.Jobs, Job{Kind: kindName(j.GetKind()), Name: j.GetName(), UID: j.GetUid()})
 		}
 		x.Obstacles = append(x.Obstacles, out)
 	}
 	return x
 }
 
-// reason is WAIT_REASON_NO_PLACE as NoPlace; empty for none.
-func reason(r queuev1.WaitReason) string {
+// reasonName is WAIT_REASON_NO_PLACE as NoPlace; empty for none.
+func reasonName(r queuev1.WaitReason) string {
 	if r == queuev1.WaitReason_WAIT_REASON_UNSPECIFIED {
 		return ""
 	}
@@ -113,15 +113,15 @@ func reason(r queuev1.WaitReason) string {
 	return out.String()
 }
 
-// write explains to people.
-func (x *Explanation) write(g *command.Global) error {
+// writeExplanation explains to people.
+func (x *Explanation) writeExplanation(g *command.Global) error {
 	now := g.Clock.Now()
 	p := &job.Page{}
 	p.Field(0, "Backup", x.Name)
 	p.Field(0, "Phase", x.Phase)
 	if x.Position > 0 {
 		p.Field(0, "Position", x.Position)
-		p.Field(0, "Priority", x.rank())
+		p.Field(0, "Priority", x.rankText())
 		p.Field(0, "Waiting for", duration.ShortHumanDuration(now.Sub(x.CreateTime)))
 	}
 	p.Field(0, "Namespaces", job.FormatNames(x.Namespaces, ""))
@@ -134,7 +134,7 @@ func (x *Explanation) write(g *command.Global) error {
 	}
 	rows := make([][]string, 0, len(x.Obstacles))
 	for _, o := range x.Obstacles {
-		rows = append(rows, o.row(now))
+		rows = append(rows, o.tableRow(now))
 	}
 	if err := (&command.Output{}).PrintTable(g.Out, []string{"  JOB", "REASON", "NAMESPACES", "FOR"}, nil, rows); err != nil {
 		return err
@@ -145,7 +145,7 @@ func (x *Explanation) write(g *command.Global) error {
 	return nil
 }
 
-func (o *Obstacle) row(now time.Time) []string {
+func (o *Obstacle) tableRow(now time.Time) []string {
 	names := make([]string, len(o.Jobs))
 	for i, j := range o.Jobs {
 		names[i] = strings.ToLower(j.Kind) + " " + j.Name
@@ -157,5 +157,5 @@ func (o *Obstacle) row(now time.Time) []string {
 	if o.Since != nil {
 		since = duration.ShortHumanDuration(now.Sub(*o.Since))
 	}
-	return []string{"  " + brief(names), text, brief(o.Namespaces), since}
+	return []string{"  " + briefList(names), text, briefList(o.Namespaces), since}
 }

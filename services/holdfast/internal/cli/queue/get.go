@@ -25,14 +25,14 @@ func NewGetCommand(g *command.Global) *cobra.Command {
 		Short: "List the backups and restores that run or wait",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.with(func() error { return o.get(cmd.Context()) })
+			return o.withConnection(func() error { return o.getQueue(cmd.Context()) })
 		},
 	}
 	o.BindFlags(cmd.Flags())
 	return cmd
 }
 
-func (o *Options) get(ctx context.Context) error {
+func (o *Options) getQueue(ctx context.Context) error {
 	list := List{Entries: []Entry{}}
 	known := map[string]bool{}
 	for token, more := "", true; more; more = token != "" {
@@ -41,7 +41,7 @@ func (o *Options) get(ctx context.Context) error {
 			return o.Remote.Explain(err)
 		}
 		for _, e := range page.GetEntries() {
-			if err := o.ours(e); err != nil {
+			if err := o.checkNamespace(e); err != nil {
 				return err
 			}
 			if !known[e.GetUid()] { // one that moved behind the page before
@@ -51,10 +51,10 @@ func (o *Options) get(ctx context.Context) error {
 		}
 		token = page.GetNextPageToken()
 	}
-	return o.print(list)
+	return o.printList(list)
 }
 
-func (o *Options) print(list List) error {
+func (o *Options) printList(list List) error {
 	if !o.Output.IsText() {
 		return o.Output.Print(o.Out, list)
 	}
@@ -62,13 +62,13 @@ func (o *Options) print(list List) error {
 		o.Printf("Nothing runs and nothing waits in namespace %s.\n", o.namespace)
 		return nil
 	}
-	return o.Output.PrintTable(o.Out, header(), nil, o.rows(list.Entries))
+	return o.Output.PrintTable(o.Out, tableHeader(), nil, o.tableRows(list.Entries))
 }
 
-func (o *Options) rows(entries []Entry) [][]string {
+func (o *Options) tableRows(entries []Entry) [][]string {
 	rows := make([][]string, len(entries))
 	for i := range entries {
-		rows[i] = entries[i].row(o.Clock.Now())
+		rows[i] = entries[i].tableRow(o.Clock.Now())
 	}
 	return rows
 }

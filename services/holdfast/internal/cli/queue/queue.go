@@ -37,8 +37,8 @@ func (o *Options) BindFlags(fs *pflag.FlagSet) {
 	o.Remote.BindFlags(fs)
 }
 
-// with connects for the time of run.
-func (o *Options) with(run func() error) error {
+// withConnection connects for the time of run.
+func (o *Options) withConnection(run func() error) error {
 	namespace, err := o.ServerNamespace()
 	if err != nil {
 		return err
@@ -52,8 +52,8 @@ func (o *Options) with(run func() error) error {
 	return run()
 }
 
-// ours refuses the queue of another server namespace.
-func (o *Options) ours(e *queuev1.QueueEntry) error {
+// checkNamespace refuses the queue of another server namespace.
+func (o *Options) checkNamespace(e *queuev1.QueueEntry) error {
 	if e.GetNamespace() != o.namespace {
 		return fmt.Errorf("%s serves namespace %s, not %s: give --namespace, or the address of the other service", o.Remote.Address, e.GetNamespace(), o.namespace)
 	}

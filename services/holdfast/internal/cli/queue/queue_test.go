@@ -47,13 +47,13 @@ func (s *service) ListQueue(_ context.Context, req *queuev1.ListQueueRequest) (*
 func (s *service) ExplainBackup(_ context.Context, req *queuev1.ExplainBackupRequest) (*queuev1.ExplainBackupResponse, error) {
 	for _, e := range s.entries {
 		if e.GetName() == req.GetName() {
-			return explanation(e), nil
+			return sampleExplanation(e), nil
 		}
 	}
 	return nil, fmt.Errorf("backup %q: %w", req.GetName(), errgrpc.ErrNotFound)
 }
 
-func explanation(e *queuev1.QueueEntry) *queuev1.ExplainBackupResponse {
+func sampleExplanation(e *queuev1.QueueEntry) *queuev1.ExplainBackupResponse {
 	if e.GetPosition() == 0 {
 		return &queuev1.ExplainBackupResponse{Entry: e, Message: "it runs"}
 	}
@@ -61,7 +61,7 @@ func explanation(e *queuev1.QueueEntry) *queuev1.ExplainBackupResponse {
 		Entry: e, Reason: queuev1.WaitReason_WAIT_REASON_OVERLAP_RUNNING, Message: "backup big runs on namespace a", ObstaclesLeftOut: 7,
 		Obstacles: []*queuev1.Obstacle{
 			{
-				Reason: queuev1.WaitReason_WAIT_REASON_OVERLAP_RUNNING, Namespaces: []string{"a", "b", "c", "d", "e"}, Since: ago(time.Hour),
+				Reason: queuev1.WaitReason_WAIT_REASON_OVERLAP_RUNNING, Namespaces: []string{"a", "b", "c", "d", "e"}, Since: timestampAgo(time.Hour),
 				Jobs: []*queuev1.JobReference{{Kind: queuev1.JobKind_JOB_KIND_BACKUP, Name: "big", Uid: "u-big"}},
 			},
 			{
@@ -95,12 +95,12 @@ func (s *service) WatchQueue(_ *queuev1.WatchQueueRequest, stream grpc.ServerStr
 	return stream.Context().Err()
 }
 
-func ago(d time.Duration) *timestamppb.Timestamp { return timestamppb.New(time.Now().Add(-d)) }
+func timestampAgo(d time.Duration) *timestamppb.Timestamp { return timestamppb.New(time.Now().Add(-d)) }
 
-func entry(name string, position int32) *queuev1.QueueEntry {
+func sampleEntry(name string, position int32) *queuev1.QueueEntry {
 	e := &queuev1.QueueEntry{
 		Kind: queuev1.JobKind_JOB_KIND_BACKUP, Namespace: "velero", Name: name, Uid: "u-" + name, Phase: "InProgress", Position: position,
-		Namespaces: []string{"a"}, CreateTime: ago(5 * time.Minute),
+		Namespaces: []string{"a"}, CreateTime: timestampAgo(5 * time.Minute),
 	}
 	if position > 0 {
 		e.Phase, e.Priority, e.EffectivePriority = "Queued", queuev1.Priority_PRIORITY_LOW, queuev1.Priority_PRIORITY_LOW
@@ -110,11 +110,11 @@ func entry(name string, position int32) *queuev1.QueueEntry {
 
 func TestGet(t *testing.T) {
 	c := clitest.New(t)
-	restore := entry("r", 1)
+	restore := sampleEntry("r", 1)
 	restore.Kind, restore.Phase, restore.Priority, restore.EffectivePriority = queuev1.JobKind_JOB_KIND_RESTORE, "New", 0, 0
-	raised := entry("late", 3)
+	raised := sampleEntry("late", 3)
 	raised.EffectivePriority, raised.Namespaces = queuev1.Priority_PRIORITY_HIGH, []string{"a", "b", "c", "d", "e"}
-	s := &service{entries: []*queuev1.QueueEntry{entry("big", 0), restore, entry("early", 2), raised}}
+	s := &service{entries: []*queuev1.QueueEntry{sampleEntry("big", 0), restore, sampleEntry("early", 2), raised}}
 	c.Serve(t, s)
 	result := c.Run(t.Context(), "", "queue", "get")
 	require.Equal(t, 0, result.Code, result.Err)
@@ -143,7 +143,7 @@ func TestGet(t *testing.T) {
 
 func TestExplain(t *testing.T) {
 	c := clitest.New(t)
-	c.Serve(t, &service{entries: []*queuev1.QueueEntry{entry("big", 0), entry("small", 1)}})
+	c.Serve(t, &service{entries: []*queuev1.QueueEntry{sampleEntry("big", 0), sampleEntry("small", 1)}})
 	result := c.Run(t.Context(), "", "queue", "explain", "small")
 	require.Equal(t, 0, result.Code, result.Err)
 	for _, line := range []string{
@@ -191,7 +191,7 @@ func TestBadInput(t *testing.T) {
 		require.Equal(t, 1, result.Code, tc.args)
 		require.Contains(t, result.Err, tc.want, tc.args)
 	}
-	c.Serve(t, &service{entries: []*queuev1.QueueEntry{entry("b", 1)}})
+	c.Serve(t, &service{entries: []*queuev1.QueueEntry{sampleEntry("b", 1)}})
 	for _, args := range [][]string{{"get"}, {"explain", "b"}} {
 		result := c.Run(t.Context(), "", append([]string{"queue", "-n", "elsewhere"}, args...)...)
 		require.Equal(t, 1, result.Code)
@@ -204,11 +204,11 @@ func TestWatch(t *testing.T) {
 	streams := func() [][]*queuev1.WatchQueueResponse {
 		return [][]*queuev1.WatchQueueResponse{
 			{
-				{Changed: []*queuev1.QueueEntry{entry("big", 0), entry("b1", 1)}},
-				{Changed: []*queuev1.QueueEntry{entry("b2", 2)}, Complete: true},
-				{Changed: []*queuev1.QueueEntry{entry("b2", 1)}, RemovedUids: []string{"u-b1"}, Complete: true},
+				{Changed: []*queuev1.QueueEntry{sampleEntry("big", 0), sampleEntry("b1", 1)}},
+				{Changed: []*queuev1.QueueEntry{sampleEntry("b2", 2)}, Complete: true},
+				{Changed: []*queuev1.QueueEntry{sampleEntry("b2", 1)}, RemovedUids: []string{"u-b1"}, Complete: true},
 			},
-			{{Changed: []*queuev1.QueueEntry{entry("b2", 0)}, Complete: true}},
+			{{Changed: []*queuev1.QueueEntry{sampleEntry("b2", 0)}, Complete: true}},
 		}
 	}
 	c := clitest.New(t)
@@ -246,7 +246,7 @@ func TestWatch(t *testing.T) {
 
 func TestWatchEndsInPeaceWhenInterrupted(t *testing.T) {
 	c := clitest.New(t)
-	c.Serve(t, &service{streams: [][]*queuev1.WatchQueueResponse{{{Changed: []*queuev1.QueueEntry{entry("big", 0)}, Complete: true}}}})
+	c.Serve(t, &service{streams: [][]*queuev1.WatchQueueResponse{{{Changed: []*queuev1.QueueEntry{sampleEntry("big", 0)}, Complete: true}}}})
 	soon, stop := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer stop()
 	// An interrupt is no deadline, which the server would know too and could end the stream by

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
-// watcher shows the queue as it changes.
-type watcher struct {
+// queueWatcher shows the queue as it changes.
+type queueWatcher struct {
 	Options
 	known   map[string]*queuev1.QueueEntry // by UID, as received
 	updated map[string]bool                // received since the last display
@@ -24,7 +24,7 @@ type watcher struct {
 
 // NewWatchCommand returns `queue watch`.
 func NewWatchCommand(g *command.Global) *cobra.Command {
-	w := &watcher{Options: newOptions(g)}
+	w := &queueWatcher{Options: newOptions(g)}
 	cmd := &cobra.Command{
 		Use:   "watch",
 		Short: "Show the queue and every change of it, until interrupted",
@@ -33,8 +33,8 @@ On a terminal the screen is redrawn; elsewhere the entries that changed are
 printed. With -o every state is a whole document.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return w.with(func() error {
-				return w.Remote.Explain(w.Remote.KeepWatching(cmd.Context(), w.Global, &w.shown, w.follow))
+			return w.withConnection(func() error {
+				return w.Remote.Explain(w.Remote.KeepWatching(cmd.Context(), w.Global, &w.shown, w.followStream))
 			})
 		},
 	}
@@ -42,8 +42,8 @@ printed. With -o every state is a whole document.`,
 	return cmd
 }
 
-// follow shows one stream, from its first state on.
-func (w *watcher) follow(ctx context.Context) error {
+// followStream shows one stream, from its first state on.
+func (w *queueWatcher) followStream(ctx context.Context) error {
 	stream, err := w.api.WatchQueue(ctx, &queuev1.WatchQueueRequest{})
 	if err != nil {
 		return err
@@ -55,7 +55,7 @@ func (w *watcher) follow(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := w.take(m); err != nil {
+		if err := w.applyMessage(m); err != nil {
 			return err
 		}
 		if !m.GetComplete() {
@@ -67,7 +67,7 @@ func (w *watcher) follow(ctx context.Context) error {
 			}
 		}
 		old = nil
-		if err := w.display(); err != nil {
+		if err := w.displayState(); err != nil {
 			return err
 		}
 		clear(w.updated)
@@ -75,8 +75,8 @@ func (w *watcher) follow(ctx context.Context) error {
 	}
 }
 
-// take applies a message.
-func (w *watcher) take(m *queuev1.WatchQueueResponse) error {
+// applyMessage applies a message.
+func (w *queueWatcher) applyMessage(m *queuev1.WatchQueueResponse) error {
 	for _, uid := range m.GetRemovedUids() {
 		if e := w.known[uid]; e != nil {
 			w.gone = append(w.gone, e.GetName())
@@ -84,7 +84,7 @@ func (w *watcher) take(m *queuev1.WatchQueueResponse) error {
 		delete(w.known, uid)
 	}
 	for _, e := range m.GetChanged() {
-		if err := w.ours(e); err != nil {
+		if err := w.checkNamespace(e); err != nil {
 			return err
 		}
 		w.known[e.GetUid()], w.updated[e.GetUid()] = e, true
@@ -92,22 +92,22 @@ func (w *watcher) take(m *queuev1.WatchQueueResponse) error {
 	return nil
 }
 
-// display shows the present state, or what changed in it.
-func (w *watcher) display() error {
+// displayState shows the present state, or what changed in it.
+func (w *queueWatcher) displayState() error {
 	first := !w.shown
 	w.shown = true
-	list := w.list()
+	list := w.currentList()
 	switch {
 	case !w.Output.IsText():
-		return w.print(list)
+		return w.printList(list)
 	case w.Live:
 		w.Printf("\x1b[H\x1b[2J")
-		return w.print(list)
+		return w.printList(list)
 	case first:
-		return w.print(list)
+		return w.printList(list)
 	}
 	changed := slices.DeleteFunc(list.Entries, func(e Entry) bool { return !w.updated[e.UID] })
-	for _, row := range w.rows(changed) {
+	for _, row := range w.tableRows(changed) {
 		w.Printf("%s\n", strings.Join(row, "\t"))
 	}
 	for _, name := range w.gone {
@@ -116,8 +116,8 @@ func (w *watcher) display() error {
 	return nil
 }
 
-// list is the present state in queue order.
-func (w *watcher) list() List {
+// currentList is the present state in queue order.
+func (w *queueWatcher) currentList() List {
 	entries := slices.SortedFunc(maps.Values(w.known), inOrder)
 	list := List{Entries: make([]Entry, len(entries))}
 	for i, e := range entries {

@@ -15,13 +15,13 @@ import (
 // ErrNoHome means that there is no home directory of the user to keep notes in.
 var ErrNoHome = errors.New("no home directory")
 
-// notes is the directory in which `holdfast up` notes, for each of its addresses, the data directory
+// notesDir is the directory in which `holdfast up` notes, for each of its addresses, the data directory
 // that it serves: only the user can read and write there. A note holds no secret.
-func notes(home string) string { return filepath.Join(home, ".config", "holdfast", "up") }
+func notesDir(home string) string { return filepath.Join(home, ".config", "holdfast", "up") }
 
-// note is the file of an address; a colon is no good part of a file's name everywhere.
-func note(home, address string) string {
-	return filepath.Join(notes(home), strings.ReplaceAll(address, ":", "_"))
+// notePath is the file of an address; a colon is no good part of a file's name everywhere.
+func notePath(home, address string) string {
+	return filepath.Join(notesDir(home), strings.ReplaceAll(address, ":", "_"))
 }
 
 // RecordServer notes that the server of dataDir, an absolute path, listens on the addresses. Notes of
@@ -34,12 +34,12 @@ func RecordServer(home, dataDir string, addresses []string) error {
 	if err := private.CheckOwner(home); err != nil {
 		return err
 	}
-	if err := private.MakeDir(notes(home)); err != nil {
+	if err := private.MakeDir(notesDir(home)); err != nil {
 		return err
 	}
-	errs := []error{prune(home, dataDir)}
+	errs := []error{pruneNotes(home, dataDir)}
 	for _, address := range addresses {
-		errs = append(errs, private.WriteFile(note(home, address), []byte(dataDir+"\n")))
+		errs = append(errs, private.WriteFile(notePath(home, address), []byte(dataDir+"\n")))
 	}
 	return errors.Join(errs...)
 }
@@ -49,13 +49,13 @@ func ForgetServer(home, dataDir string) error {
 	if home == "" {
 		return nil
 	}
-	return prune(home, dataDir)
+	return pruneNotes(home, dataDir)
 }
 
-// prune removes the notes about dataDir, and those about data directories that hold no token any
+// pruneNotes removes the notes about dataDir, and those about data directories that hold no token any
 // more.
-func prune(home, dataDir string) error {
-	entries, err := os.ReadDir(notes(home))
+func pruneNotes(home, dataDir string) error {
+	entries, err := os.ReadDir(notesDir(home))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -64,7 +64,7 @@ func prune(home, dataDir string) error {
 	}
 	var errs []error
 	for _, entry := range entries {
-		path := filepath.Join(notes(home), entry.Name())
+		path := filepath.Join(notesDir(home), entry.Name())
 		dir, err := readNote(path)
 		if err != nil {
 			continue // no note, or just removed
@@ -83,7 +83,7 @@ func DataDir(home, address string) (string, error) {
 	if home == "" {
 		return "", nil
 	}
-	dir, err := readNote(note(home, address))
+	dir, err := readNote(notePath(home, address))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}

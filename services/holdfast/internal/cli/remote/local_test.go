@@ -12,7 +12,7 @@ import (
 
 const address = "127.0.0.1:7441"
 
-func server(t *testing.T) string {
+func startLocalServer(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	_, err := runtoken.Create(dir)
@@ -20,7 +20,7 @@ func server(t *testing.T) string {
 	return dir
 }
 
-func at(t *testing.T, home, address string) string {
+func noteAt(t *testing.T, home, address string) string {
 	t.Helper()
 	dir, err := DataDir(home, address)
 	require.NoError(t, err)
@@ -29,41 +29,41 @@ func at(t *testing.T, home, address string) string {
 
 func TestServersAreFoundByTheirAddress(t *testing.T) {
 	home := t.TempDir()
-	require.Empty(t, at(t, home, address))
-	require.Empty(t, at(t, "", address))
+	require.Empty(t, noteAt(t, home, address))
+	require.Empty(t, noteAt(t, "", address))
 	require.ErrorIs(t, RecordServer("", "/x", nil), ErrNoHome)
-	first, second := server(t), server(t)
+	first, second := startLocalServer(t), startLocalServer(t)
 	require.NoError(t, RecordServer(home, first, []string{address, "127.0.0.1:7442"}))
 	require.NoError(t, RecordServer(home, second, []string{"127.0.0.1:9"}))
-	require.Equal(t, first, at(t, home, address))
-	require.Equal(t, first, at(t, home, "127.0.0.1:7442"))
-	require.Equal(t, second, at(t, home, "127.0.0.1:9"))
-	require.Empty(t, at(t, home, "localhost:7441"), "a name may lead elsewhere")
+	require.Equal(t, first, noteAt(t, home, address))
+	require.Equal(t, first, noteAt(t, home, "127.0.0.1:7442"))
+	require.Equal(t, second, noteAt(t, home, "127.0.0.1:9"))
+	require.Empty(t, noteAt(t, home, "localhost:7441"), "a name may lead elsewhere")
 
 	require.NoError(t, RecordServer(home, first, []string{"127.0.0.1:8"}), "it was started again, on another port")
-	require.Empty(t, at(t, home, address))
+	require.Empty(t, noteAt(t, home, address))
 	require.NoError(t, ForgetServer(home, first))
-	require.Empty(t, at(t, home, "127.0.0.1:8"))
-	require.Equal(t, second, at(t, home, "127.0.0.1:9"))
+	require.Empty(t, noteAt(t, home, "127.0.0.1:8"))
+	require.Equal(t, second, noteAt(t, home, "127.0.0.1:9"))
 }
 
 // TestNotesOfKilledServersGo: a server that was killed leaves its notes, one for each of its free
 // ports.
 func TestNotesOfKilledServersGo(t *testing.T) {
-	home, killed := t.TempDir(), server(t)
+	home, killed := t.TempDir(), startLocalServer(t)
 	require.NoError(t, RecordServer(home, killed, []string{address}))
 	require.NoError(t, runtoken.Remove(killed))
-	require.NoError(t, RecordServer(home, server(t), []string{"127.0.0.1:9"}))
-	entries, err := os.ReadDir(notes(home))
+	require.NoError(t, RecordServer(home, startLocalServer(t), []string{"127.0.0.1:9"}))
+	entries, err := os.ReadDir(notesDir(home))
 	require.NoError(t, err)
 	require.Len(t, entries, 1)
 }
 
 // TestANoteOfSomebodyElseIsNotFollowed: it could have a token sent to its author.
 func TestANoteOfSomebodyElseIsNotFollowed(t *testing.T) {
-	home, dir := t.TempDir(), server(t)
+	home, dir := t.TempDir(), startLocalServer(t)
 	require.NoError(t, RecordServer(home, dir, []string{address}))
-	require.NoError(t, os.Chmod(note(home, address), 0o666)) //nolint:gosec // that is the point
+	require.NoError(t, os.Chmod(notePath(home, address), 0o666)) //nolint:gosec // that is the point
 	_, err := DataDir(home, address)
 	require.ErrorIs(t, err, private.ErrNotOurs)
 	if os.Geteuid() == 0 {

@@ -66,52 +66,52 @@ func (o Options) At(service, address string) *Options {
 
 // BindFlags adds the flags.
 func (o *Options) BindFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.Address, o.flag("address"), o.Address, "host:port of the service that knows "+o.about+"; in a cluster, forward the port first")
+	fs.StringVar(&o.Address, o.flagName("address"), o.Address, "host:port of the service that knows "+o.about+"; in a cluster, forward the port first")
 	o.BindCredentials(fs)
 }
 
 // BindCredentials adds the flags but that of the address.
 func (o *Options) BindCredentials(fs *pflag.FlagSet) {
-	fs.StringVar(&o.CAFile, o.flag("ca-file"), o.CAFile, "PEM certificates the service is checked against; TLS is used when given")
-	fs.StringVar(&o.CertFile, o.flag("cert-file"), o.CertFile, "PEM certificate to present to the service; TLS is used when given")
-	fs.StringVar(&o.KeyFile, o.flag("key-file"), o.KeyFile, "PEM key of the certificate")
-	fs.StringVar(&o.TokenFile, o.flag("token-file"), o.TokenFile, "file with the token to present to the service")
+	fs.StringVar(&o.CAFile, o.flagName("ca-file"), o.CAFile, "PEM certificates the service is checked against; TLS is used when given")
+	fs.StringVar(&o.CertFile, o.flagName("cert-file"), o.CertFile, "PEM certificate to present to the service; TLS is used when given")
+	fs.StringVar(&o.KeyFile, o.flagName("key-file"), o.KeyFile, "PEM key of the certificate")
+	fs.StringVar(&o.TokenFile, o.flagName("token-file"), o.TokenFile, "file with the token to present to the service")
 	fs.StringVar(&o.DataDir, "data-dir", o.DataDir, "data directory of the server on this machine (holdfast up), whose token is presented; $HOLDFAST_DATA_DIR, else found by the address")
 }
 
-func (o *Options) flag(name string) string { return o.what + "-" + name }
+func (o *Options) flagName(name string) string { return o.what + "-" + name }
 
 // Connect returns a connection, which dials when it is first used. Errors name the flag. The caller
 // closes the connection.
 func (o *Options) Connect(g *command.Global) (*grpc.ClientConn, error) {
 	host, _, err := net.SplitHostPort(o.Address)
 	if err != nil {
-		return nil, fmt.Errorf("--%s: %w", o.flag("address"), err)
+		return nil, fmt.Errorf("--%s: %w", o.flagName("address"), err)
 	}
-	transport, secure, err := o.transport()
+	transport, secure, err := o.transportCredentials()
 	if err != nil {
 		return nil, err
 	}
 	if ip := net.ParseIP(host); !secure && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return nil, fmt.Errorf("--%s: %s is not this machine: give --%s to use TLS", o.flag("address"), host, o.flag("ca-file"))
+		return nil, fmt.Errorf("--%s: %s is not this machine: give --%s to use TLS", o.flagName("address"), host, o.flagName("ca-file"))
 	}
 	opts := []grpc.DialOption{grpc.WithTransportCredentials(transport), grpc.WithUserAgent("holdfast/" + buildinfo.Version())}
-	token, err := o.token(g, secure)
+	token, err := o.bearerToken(g, secure)
 	if err != nil {
 		return nil, err
 	}
 	if token != "" {
-		opts = append(opts, grpc.WithPerRPCCredentials(bearer{token, secure}))
+		opts = append(opts, grpc.WithPerRPCCredentials(bearerCredentials{token, secure}))
 	}
 	conn, err := grpc.NewClient(o.Address, append(opts, g.Dial...)...)
 	if err != nil {
-		return nil, fmt.Errorf("--%s: %w", o.flag("address"), err)
+		return nil, fmt.Errorf("--%s: %w", o.flagName("address"), err)
 	}
 	return conn, nil
 }
 
-// transport also returns whether it is TLS.
-func (o *Options) transport() (credentials.TransportCredentials, bool, error) {
+// transportCredentials also returns whether it is TLS.
+func (o *Options) transportCredentials() (credentials.TransportCredentials, bool, error) {
 	if o.CAFile == "" && o.CertFile == "" && o.KeyFile == "" {
 		return insecure.NewCredentials(), false, nil
 	}
@@ -119,17 +119,17 @@ func (o *Options) transport() (credentials.TransportCredentials, bool, error) {
 	if o.CAFile != "" {
 		pem, err := os.ReadFile(o.CAFile)
 		if err != nil {
-			return nil, false, fmt.Errorf("--%s: %w", o.flag("ca-file"), err)
+			return nil, false, fmt.Errorf("--%s: %w", o.flagName("ca-file"), err)
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, false, fmt.Errorf("--%s: no certificate in %s", o.flag("ca-file"), o.CAFile)
+			return nil, false, fmt.Errorf("--%s: no certificate in %s", o.flagName("ca-file"), o.CAFile)
 		}
 	}
 	if o.CertFile != "" || o.KeyFile != "" {
 		cert, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile)
 		if err != nil {
-			return nil, false, fmt.Errorf("--%s, --%s: %w", o.flag("cert-file"), o.flag("key-file"), err)
+			return nil, false, fmt.Errorf("--%s, --%s: %w", o.flagName("cert-file"), o.flagName("key-file"), err)
 		}
 		config.Certificates = []tls.Certificate{cert}
 	}
@@ -140,10 +140,10 @@ func (o *Options) transport() (credentials.TransportCredentials, bool, error) {
 func (o *Options) Explain(err error) error {
 	err = errgrpc.FromStatus(err)
 	if errors.Is(err, errgrpc.ErrUnavailable) && errgrpc.Reason(err) == "" {
-		return fmt.Errorf("%w; no answer from %s: is `holdfast up` running there, or the port of %s forwarded? --%s says where it is", err, o.Address, o.service, o.flag("address"))
+		return fmt.Errorf("%w; no answer from %s: is `holdfast up` running there, or the port of %s forwarded? --%s says where it is", err, o.Address, o.service, o.flagName("address"))
 	}
 	if errors.Is(err, errgrpc.ErrUnauthenticated) {
-		return fmt.Errorf("%w; --data-dir names the data directory of the `holdfast up` that listens on %s, --%s a file with a token", err, o.Address, o.flag("token-file"))
+		return fmt.Errorf("%w; --data-dir names the data directory of the `holdfast up` that listens on %s, --%s a file with a token", err, o.Address, o.flagName("token-file"))
 	}
 	return err
 }

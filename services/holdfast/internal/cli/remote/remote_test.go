@@ -34,8 +34,8 @@ func (whose) ListQueue(ctx context.Context, _ *queuev1.ListQueueRequest) (*queue
 	return resp, nil
 }
 
-// serve listens on loopback and returns the address.
-func serve(t *testing.T, opts ...grpc.ServerOption) string {
+// startServer listens on loopback and returns the address.
+func startServer(t *testing.T, opts ...grpc.ServerOption) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -50,7 +50,7 @@ func serve(t *testing.T, opts ...grpc.ServerOption) string {
 	return listener.Addr().String()
 }
 
-func call(t *testing.T, args ...string) (string, error) {
+func callRemote(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	o := remote.Queue()
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -66,7 +66,7 @@ func call(t *testing.T, args ...string) (string, error) {
 	return resp.GetNextPageToken(), nil
 }
 
-func write(t *testing.T, content []byte) string {
+func writeTempFile(t *testing.T, content []byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(path, content, 0o600))
@@ -74,12 +74,12 @@ func write(t *testing.T, content []byte) string {
 }
 
 func TestConnect(t *testing.T) {
-	plain := serve(t)
-	answer, err := call(t, "--queue-address", plain)
+	plain := startServer(t)
+	answer, err := callRemote(t, "--queue-address", plain)
 	require.NoError(t, err)
 	require.Empty(t, answer)
-	token := write(t, []byte("secret\n"))
-	answer, err = call(t, "--queue-address", plain, "--queue-token-file", token)
+	token := writeTempFile(t, []byte("secret\n"))
+	answer, err = callRemote(t, "--queue-address", plain, "--queue-token-file", token)
 	require.NoError(t, err)
 	require.Equal(t, "Bearer secret", answer, "in the clear on this machine only")
 }
@@ -87,21 +87,21 @@ func TestConnect(t *testing.T) {
 func TestConnectWithTLS(t *testing.T) {
 	web := httptest.NewTLSServer(nil)
 	defer web.Close()
-	ca := write(t, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: web.Certificate().Raw}))
-	secure := serve(t, grpc.Creds(credentials.NewServerTLSFromCert(&web.TLS.Certificates[0])))
-	answer, err := call(t, "--queue-address", secure, "--queue-ca-file", ca, "--queue-token-file", write(t, []byte("secret")))
+	ca := writeTempFile(t, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: web.Certificate().Raw}))
+	secure := startServer(t, grpc.Creds(credentials.NewServerTLSFromCert(&web.TLS.Certificates[0])))
+	answer, err := callRemote(t, "--queue-address", secure, "--queue-ca-file", ca, "--queue-token-file", writeTempFile(t, []byte("secret")))
 	require.NoError(t, err)
 	require.Equal(t, "Bearer secret", answer)
 
-	_, err = call(t, "--queue-address", secure)
+	_, err = callRemote(t, "--queue-address", secure)
 	require.ErrorContains(t, err, "no answer from")
-	_, err = call(t, "--queue-address", serve(t), "--queue-ca-file", ca)
+	_, err = callRemote(t, "--queue-address", startServer(t), "--queue-ca-file", ca)
 	require.ErrorContains(t, err, "no answer from", "it does not speak TLS")
 }
 
 func TestFilesAreChecked(t *testing.T) {
 	o := remote.Queue()
-	o.CAFile = write(t, []byte("no PEM"))
+	o.CAFile = writeTempFile(t, []byte("no PEM"))
 	_, err := o.Connect(&command.Global{})
 	require.ErrorContains(t, err, "--queue-ca-file: no certificate in")
 }
@@ -119,6 +119,6 @@ func TestTheTokenOfThisMachineStaysOnIt(t *testing.T) {
 	o.Address, o.DataDir = "127.0.0.1:7441", t.TempDir()
 	_, err = o.Connect(&command.Global{})
 	require.ErrorContains(t, err, "--data-dir: token:")
-	_, err = call(t, "--queue-address", serve(t))
+	_, err = callRemote(t, "--queue-address", startServer(t))
 	require.NoError(t, err)
 }

@@ -16,14 +16,14 @@ import (
 // dataDirVar names the data directory where --data-dir does not.
 const dataDirVar = "HOLDFAST_DATA_DIR"
 
-// token is what to present: that of the file given, or that of the `holdfast up` on this machine;
+// bearerToken is what to present: that of the file given, or that of the `holdfast up` on this machine;
 // empty for none. The latter goes only to a literal loopback address and in the clear: a name may
 // lead to a port that another user listens on.
-func (o *Options) token(g *command.Global, secure bool) (string, error) {
+func (o *Options) bearerToken(g *command.Global, secure bool) (string, error) {
 	if o.TokenFile != "" {
 		token, err := os.ReadFile(o.TokenFile)
 		if err != nil {
-			return "", fmt.Errorf("--%s: %w", o.flag("token-file"), err)
+			return "", fmt.Errorf("--%s: %w", o.flagName("token-file"), err)
 		}
 		return strings.TrimSpace(string(token)), nil
 	}
@@ -39,7 +39,7 @@ func (o *Options) token(g *command.Global, secure bool) (string, error) {
 	}
 	switch {
 	case dir != "" && !here && o.DataDir != "":
-		return "", fmt.Errorf("--data-dir: its token is only for an address such as 127.0.0.1:7441 without TLS, and --%s is %s", o.flag("address"), o.Address)
+		return "", fmt.Errorf("--data-dir: its token is only for an address such as 127.0.0.1:7441 without TLS, and --%s is %s", o.flagName("address"), o.Address)
 	case !here:
 		return "", nil
 	case dir != "":
@@ -49,12 +49,12 @@ func (o *Options) token(g *command.Global, secure bool) (string, error) {
 		}
 		return token, nil
 	}
-	return noted(g, o.Address)
+	return notedToken(g, o.Address)
 }
 
-// noted is the token of the server that noted the address. One that ended without removing its note
+// notedToken is the token of the server that noted the address. One that ended without removing its note
 // has left no token, or one that nothing accepts.
-func noted(g *command.Global, address string) (string, error) {
+func notedToken(g *command.Global, address string) (string, error) {
 	dir, err := DataDir(g.Home, address)
 	if dir == "" || err != nil {
 		return "", err
@@ -66,17 +66,17 @@ func noted(g *command.Global, address string) (string, error) {
 	return token, err
 }
 
-// bearer presents a token with every call. In the clear it goes no further than this machine, see
+// bearerCredentials presents a token with every call. In the clear it goes no further than this machine, see
 // Connect.
-type bearer struct {
+type bearerCredentials struct {
 	token  string
 	secure bool
 }
 
 // GetRequestMetadata implements credentials.PerRPCCredentials.
-func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+func (b bearerCredentials) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
 	return map[string]string{"authorization": "Bearer " + b.token}, nil
 }
 
 // RequireTransportSecurity implements credentials.PerRPCCredentials.
-func (b bearer) RequireTransportSecurity() bool { return b.secure }
+func (b bearerCredentials) RequireTransportSecurity() bool { return b.secure }

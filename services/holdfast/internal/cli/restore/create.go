@@ -97,15 +97,15 @@ func (o *CreateOptions) Complete(args []string) error {
 		o.Spec.UploaderConfig = &velerov1.UploaderConfigForRestore{WriteSparseFiles: o.sparse, ParallelFilesDownload: o.parallelFiles}
 	}
 	if o.Now {
-		o.annotate(holdfast.AnnotationIgnoreRunning, "true")
+		o.addAnnotation(holdfast.AnnotationIgnoreRunning, "true")
 	}
 	if o.Order != "" {
-		o.annotate(holdfast.AnnotationOrder, o.Order)
+		o.addAnnotation(holdfast.AnnotationOrder, o.Order)
 	}
 	return o.Connect()
 }
 
-func (o *CreateOptions) annotate(key, value string) {
+func (o *CreateOptions) addAnnotation(key, value string) {
 	if o.Annotations == nil {
 		o.Annotations = map[string]string{}
 	}

@@ -40,11 +40,11 @@ func newKind() *job.Kind[*velerov1.Restore] {
 		Name:    "Restore",
 		New:     func() *velerov1.Restore { return &velerov1.Restore{} },
 		NewList: func() client.ObjectList { return &velerov1.RestoreList{} },
-		Status:  status,
-		Columns: columns(), WideColumns: []string{"ITEMS"},
-		Row:      row,
-		Compare:  compare,
-		Location: location,
+		Status:  statusOf,
+		Columns: tableColumns(), WideColumns: []string{"ITEMS"},
+		Row:      tableRow,
+		Compare:  compareRestores,
+		Location: locationOf,
 		Files: job.FileKinds{
 			Log: velerov1.DownloadTargetKindRestoreLog, Results: velerov1.DownloadTargetKindRestoreResults,
 			Volumes: velerov1.DownloadTargetKindRestoreVolumeInfo, Resources: velerov1.DownloadTargetKindRestoreResourceList,
@@ -53,11 +53,11 @@ func newKind() *job.Kind[*velerov1.Restore] {
 		CancelShort: "Stop restores that wait or run; they end as Failed, and what they restored stays",
 		DeleteShort: "Delete the records of restores; what they restored stays",
 		DeleteWait:  "wait until the files of the restores are gone too",
-		Delete:      remove,
+		Delete:      deleteRestore,
 	}
 }
 
-func status(r *velerov1.Restore) job.Status {
+func statusOf(r *velerov1.Restore) job.Status {
 	s := &r.Status
 	out := job.Status{
 		Phase: velerov1.BackupPhase(s.Phase), Stage: cancel.RestoreStage(r), FailureReason: s.FailureReason, ValidationErrors: s.ValidationErrors,
@@ -69,9 +69,9 @@ func status(r *velerov1.Restore) job.Status {
 	return out
 }
 
-// location returns the storage location of a restore's backup, or nothing when the backup is gone:
+// locationOf returns the storage location of a restore's backup, or nothing when the backup is gone:
 // then only the location's authorities are not known.
-func location(ctx context.Context, c client.Client, r *velerov1.Restore) (string, error) {
+func locationOf(ctx context.Context, c client.Client, r *velerov1.Restore) (string, error) {
 	b := &velerov1.Backup{}
 	err := c.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: r.Spec.BackupName}, b)
 	if client.IgnoreNotFound(err) != nil {
@@ -80,23 +80,23 @@ func location(ctx context.Context, c client.Client, r *velerov1.Restore) (string
 	return b.Spec.StorageLocation, nil
 }
 
-func columns() []string {
+func tableColumns() []string {
 	return []string{"NAME", "BACKUP", "STATUS", "STARTED", "COMPLETED", "ERRORS", "WARNINGS", "CREATED", "SELECTOR"}
 }
 
-func compare(a, b *velerov1.Restore) int { return cmp.Compare(a.Name, b.Name) }
+func compareRestores(a, b *velerov1.Restore) int { return cmp.Compare(a.Name, b.Name) }
 
-func row(r *velerov1.Restore, _ time.Time) []string {
-	phase := job.ShownPhase(r, status(r).Phase)
+func tableRow(r *velerov1.Restore, _ time.Time) []string {
+	phase := job.ShownPhase(r, statusOf(r).Phase)
 	return []string{
 		r.Name, r.Spec.BackupName, string(phase), command.FormatTime(r.Status.StartTimestamp), command.FormatTime(r.Status.CompletionTimestamp),
 		strconv.Itoa(r.Status.Errors), strconv.Itoa(r.Status.Warnings), command.FormatTime(&r.CreationTimestamp),
-		command.FormatSelector(r.Spec.LabelSelector, r.Spec.OrLabelSelectors), status(r).Items(),
+		command.FormatSelector(r.Spec.LabelSelector, r.Spec.OrLabelSelectors), statusOf(r).Items(),
 	}
 }
 
-// remove deletes the record of a restore; the server's finalizer removes its files first.
-func remove(ctx context.Context, s *job.Session, r *velerov1.Restore, wait bool) error {
+// deleteRestore deletes the record of a restore; the server's finalizer removes its files first.
+func deleteRestore(ctx context.Context, s *job.Session, r *velerov1.Restore, wait bool) error {
 	if err := s.Client.Delete(ctx, r, client.Preconditions{UID: &r.UID}); err != nil {
 		return fmt.Errorf("delete restore %q: %w", r.Name, err)
 	}

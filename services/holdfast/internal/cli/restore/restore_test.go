@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/clitest"
 )
 
-func backup(name string, phase velerov1.BackupPhase, age time.Duration) *velerov1.Backup {
+func newBackup(name string, phase velerov1.BackupPhase, age time.Duration) *velerov1.Backup {
 	return &velerov1.Backup{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "velero", Name: name, Labels: map[string]string{velerov1.LabelScheduleName: "daily"},
@@ -27,7 +27,7 @@ func backup(name string, phase velerov1.BackupPhase, age time.Duration) *velerov
 	}
 }
 
-func restore(name string, phase velerov1.RestorePhase) *velerov1.Restore {
+func newRestore(name string, phase velerov1.RestorePhase) *velerov1.Restore {
 	return &velerov1.Restore{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: name, UID: types.UID("uid-" + name)},
 		Spec:       velerov1.RestoreSpec{BackupName: "first"},
@@ -35,7 +35,7 @@ func restore(name string, phase velerov1.RestorePhase) *velerov1.Restore {
 	}
 }
 
-func only(t *testing.T, c client.Client) *velerov1.Restore {
+func onlyRestore(t *testing.T, c client.Client) *velerov1.Restore {
 	t.Helper()
 	list := &velerov1.RestoreList{}
 	require.NoError(t, c.List(t.Context(), list))
@@ -44,21 +44,21 @@ func only(t *testing.T, c client.Client) *velerov1.Restore {
 }
 
 func TestCreateRefusesAnUnknownOrder(t *testing.T) {
-	c := clitest.New(t, backup("first", velerov1.BackupPhaseCompleted, 0))
+	c := clitest.New(t, newBackup("first", velerov1.BackupPhaseCompleted, 0))
 	result := c.Run(t.Context(), "", "restore", "create", "r", "--from-backup", "first", "--order", "roots")
 	require.NotEqual(t, 0, result.Code)
 	require.Contains(t, result.Err, `--order: "roots" is not stages, owners or velero`)
 }
 
 func TestCreateSendsWhatTheFlagsSay(t *testing.T) {
-	c := clitest.New(t, backup("first", velerov1.BackupPhaseCompleted, 0))
+	c := clitest.New(t, newBackup("first", velerov1.BackupPhaseCompleted, 0))
 	result := c.Run(t.Context(), "", "restore", "create", "r", "--from-backup", "first", "--include-namespaces", "a", "--exclude-namespaces", "b",
 		"--include-resources", "pods", "--exclude-resources", "nodes", "--namespace-mappings", "a:z,b:y", "--include-cluster-resources=false",
 		"--or-selector", "a=b or c=d", "--existing-resource-policy", "update", "--restore-volumes=false", "--preserve-nodeports",
 		"--status-include-resources", "jobs", "--status-exclude-resources", "pods", "--resource-modifier-configmap", "m",
 		"--item-operation-timeout", "1h", "--write-sparse-files", "--parallel-files-download", "2", "--labels", "a=b", "--annotations", "c=d", "--now", "--order", "owners")
 	require.Equal(t, 0, result.Code, result.Err)
-	r := only(t, c)
+	r := onlyRestore(t, c)
 	require.Equal(t, "r", r.Name)
 	require.Equal(t, map[string]string{"a": "b"}, r.Labels)
 	require.Equal(t, map[string]string{"c": "d", "holdfast.io/ignore-running": "true", "holdfast.io/order": "owners"}, r.Annotations)
@@ -71,27 +71,27 @@ func TestCreateSendsWhatTheFlagsSay(t *testing.T) {
 }
 
 func TestCreateNamesTheRestoreAfterItsBackup(t *testing.T) {
-	c := clitest.New(t, backup("first", velerov1.BackupPhaseCompleted, 0))
+	c := clitest.New(t, newBackup("first", velerov1.BackupPhaseCompleted, 0))
 	require.Equal(t, 0, c.Run(t.Context(), "", "restore", "create", "--from-backup", "first").Code)
-	require.Regexp(t, `^first-\d{14}$`, only(t, c).Name)
-	require.Equal(t, []string{"*"}, only(t, c).Spec.IncludedNamespaces)
+	require.Regexp(t, `^first-\d{14}$`, onlyRestore(t, c).Name)
+	require.Equal(t, []string{"*"}, onlyRestore(t, c).Spec.IncludedNamespaces)
 }
 
 func TestCreateFromASchedule(t *testing.T) {
 	objects := []client.Object{
 		&velerov1.Schedule{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "daily"}},
-		backup("old", velerov1.BackupPhaseCompleted, time.Hour),
-		backup("newer", velerov1.BackupPhasePartiallyFailed, time.Minute),
-		backup("failed", velerov1.BackupPhaseFailed, 0),
+		newBackup("old", velerov1.BackupPhaseCompleted, time.Hour),
+		newBackup("newer", velerov1.BackupPhasePartiallyFailed, time.Minute),
+		newBackup("failed", velerov1.BackupPhaseFailed, 0),
 	}
 	c := clitest.New(t, objects...)
 	require.Equal(t, 0, c.Run(t.Context(), "", "restore", "create", "r", "--from-schedule", "daily").Code)
-	require.Equal(t, "daily", only(t, c).Spec.ScheduleName, "the server chooses")
+	require.Equal(t, "daily", onlyRestore(t, c).Spec.ScheduleName, "the server chooses")
 
 	c = clitest.New(t, objects...)
 	require.Equal(t, 0, c.Run(t.Context(), "", "restore", "create", "r", "--from-schedule", "daily", "--allow-partially-failed").Code)
-	require.Equal(t, "newer", only(t, c).Spec.BackupName)
-	require.Empty(t, only(t, c).Spec.ScheduleName)
+	require.Equal(t, "newer", onlyRestore(t, c).Spec.BackupName)
+	require.Empty(t, onlyRestore(t, c).Spec.ScheduleName)
 }
 
 func TestCreateRefusesBadInput(t *testing.T) {
@@ -115,7 +115,7 @@ func TestCreateRefusesBadInput(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			c := clitest.New(t, backup("first", velerov1.BackupPhaseCompleted, 0))
+			c := clitest.New(t, newBackup("first", velerov1.BackupPhaseCompleted, 0))
 			result := c.Run(t.Context(), "", append([]string{"restore", "create"}, tc.args...)...)
 			require.Equal(t, 1, result.Code)
 			require.Contains(t, result.Err, tc.want)
@@ -127,7 +127,7 @@ func TestCreateRefusesBadInput(t *testing.T) {
 }
 
 func TestCreatePrintsInsteadOfCreating(t *testing.T) {
-	c := clitest.New(t, backup("first", velerov1.BackupPhaseCompleted, 0))
+	c := clitest.New(t, newBackup("first", velerov1.BackupPhaseCompleted, 0))
 	result := c.Run(t.Context(), "", "restore", "create", "r", "--from-backup", "first", "-o", "yaml")
 	var r velerov1.Restore
 	require.NoError(t, yaml.UnmarshalStrict([]byte(result.Out), &r))
@@ -142,7 +142,7 @@ func TestCreateWaitsAndReportsTheEnd(t *testing.T) {
 		velerov1.RestorePhaseCompleted: 0, velerov1.RestorePhasePartiallyFailed: 2, velerov1.RestorePhaseFailed: 1, velerov1.RestorePhaseFailedValidation: 1,
 	} {
 		t.Run(string(phase), func(t *testing.T) {
-			c := clitest.New(t, backup("first", velerov1.BackupPhaseCompleted, 0))
+			c := clitest.New(t, newBackup("first", velerov1.BackupPhaseCompleted, 0))
 			ctx := t.Context()
 			go func() {
 				for ctx.Err() == nil {
@@ -165,7 +165,7 @@ func TestCreateWaitsAndReportsTheEnd(t *testing.T) {
 }
 
 func TestInterruptedWaitSaysWhatGoesOn(t *testing.T) {
-	c := clitest.New(t, backup("first", velerov1.BackupPhaseCompleted, 0))
+	c := clitest.New(t, newBackup("first", velerov1.BackupPhaseCompleted, 0))
 	ctx := c.InterruptOnce(t, &velerov1.RestoreList{})
 	result := c.Run(ctx, "", "restore", "create", "r", "--from-backup", "first", "--wait")
 	require.Equal(t, 130, result.Code)
@@ -173,9 +173,9 @@ func TestInterruptedWaitSaysWhatGoesOn(t *testing.T) {
 }
 
 func TestGet(t *testing.T) {
-	r := restore("r", velerov1.RestorePhaseInProgress)
+	r := newRestore("r", velerov1.RestorePhaseInProgress)
 	r.Status.Errors = 3
-	c := clitest.New(t, r, restore("a", ""))
+	c := clitest.New(t, r, newRestore("a", ""))
 	result := c.Run(t.Context(), "", "restore", "get")
 	require.Equal(t, 0, result.Code, result.Err)
 	require.Equal(t, ""+
@@ -189,10 +189,10 @@ func TestGet(t *testing.T) {
 }
 
 func TestDescribeAndLogs(t *testing.T) {
-	r := restore("r", velerov1.RestorePhasePartiallyFailed)
+	r := newRestore("r", velerov1.RestorePhasePartiallyFailed)
 	r.Status.Errors = 1
 	r.Spec.NamespaceMapping = map[string]string{"a": "b"}
-	c := clitest.New(t, r, backup("first", velerov1.BackupPhaseCompleted, 0), restore("running", velerov1.RestorePhaseInProgress))
+	c := clitest.New(t, r, newBackup("first", velerov1.BackupPhaseCompleted, 0), newRestore("running", velerov1.RestorePhaseInProgress))
 	c.Files["RestoreResults/r"] = clitest.Zip(t, `{"errors":{"cluster":["an error"]}}`)
 	c.Files["RestoreResourceList/r"] = clitest.Zip(t, `{"v1/Pod":["web/a(created)"]}`)
 	c.Files["RestoreLog/r"] = clitest.Zip(t, "a line\n")
@@ -211,11 +211,11 @@ func TestDescribeAndLogs(t *testing.T) {
 }
 
 func TestDelete(t *testing.T) {
-	c := clitest.New(t, restore("a", velerov1.RestorePhaseCompleted), restore("b", velerov1.RestorePhaseCompleted))
+	c := clitest.New(t, newRestore("a", velerov1.RestorePhaseCompleted), newRestore("b", velerov1.RestorePhaseCompleted))
 	require.Contains(t, c.Run(t.Context(), "n\n", "restore", "delete", "a").Out, "Nothing was deleted")
 	result := c.Run(t.Context(), "", "restore", "delete", "a", "--confirm", "--wait")
 	require.Equal(t, 0, result.Code, result.Err)
-	require.Equal(t, "b", only(t, c).Name)
+	require.Equal(t, "b", onlyRestore(t, c).Name)
 	require.Equal(t, 0, c.Run(t.Context(), "", "restore", "delete", "--all", "--confirm").Code)
 	require.Contains(t, c.Run(t.Context(), "", "restore", "delete", "--all", "--confirm").Out, "No restores")
 }

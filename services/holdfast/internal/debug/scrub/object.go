@@ -39,12 +39,12 @@ func Object(object map[string]any) {
 	if meta, ok := object["metadata"].(map[string]any); ok {
 		delete(meta, "managedFields")
 	}
-	fields(object)
+	scrubFields(object)
 }
 
-// annotated marks the annotations of others, those of templates too: kubectl's has the whole object
+// scrubAnnotations marks the annotations of others, those of templates too: kubectl's has the whole object
 // in it, hooks have commands.
-func annotated(all map[string]any) {
+func scrubAnnotations(all map[string]any) {
 	for key := range all {
 		kept := false
 		for _, prefix := range annotations {
@@ -54,11 +54,11 @@ func annotated(all map[string]any) {
 			all[key] = Mark
 		}
 	}
-	fields(all)
+	scrubFields(all)
 }
 
-// fields scrubs a map, whatever it is.
-func fields(m map[string]any) {
+// scrubFields scrubs a map, whatever it is.
+func scrubFields(m map[string]any) {
 	_, named := m["name"].(string)
 	for key, value := range m {
 		text, isText := value.(string)
@@ -71,20 +71,20 @@ func fields(m map[string]any) {
 		case isText:
 			m[key] = Text(text)
 		case isMap && configs[key]:
-			config(nested)
+			scrubConfig(nested)
 		case isMap && key == "annotations":
-			annotated(nested)
+			scrubAnnotations(nested)
 		case isMap:
-			fields(nested)
+			scrubFields(nested)
 		case isList && (key == "command" || key == "args"):
-			words(list, key == "command")
+			scrubCommand(list, key == "command")
 		case isList:
-			items(list, secretKey.MatchString(key))
+			scrubItems(list, secretKey.MatchString(key))
 		}
 	}
 }
 
-func items(list []any, secret bool) {
+func scrubItems(list []any, secret bool) {
 	for i, item := range list {
 		switch v := item.(type) {
 		case string:
@@ -93,15 +93,15 @@ func items(list []any, secret bool) {
 				list[i] = Mark
 			}
 		case map[string]any:
-			fields(v)
+			scrubFields(v)
 		case []any:
-			items(v, secret)
+			scrubItems(v, secret)
 		}
 	}
 }
 
-// config marks what is not known to be harmless.
-func config(m map[string]any) {
+// scrubConfig marks what is not known to be harmless.
+func scrubConfig(m map[string]any) {
 	for key, value := range m {
 		text, ok := value.(string)
 		switch {
@@ -114,8 +114,8 @@ func config(m map[string]any) {
 	}
 }
 
-// words are a command: its program and its flags stay, other words may be anything.
-func words(list []any, command bool) {
+// scrubCommand are a command: its program and its flags stay, other words may be anything.
+func scrubCommand(list []any, command bool) {
 	for i, item := range list {
 		word, ok := item.(string)
 		switch {

@@ -95,7 +95,7 @@ func TestTextsWithoutSecretsStay(t *testing.T) {
 	require.Contains(t, scrub.Text("before\npassword=x\nafter"), "\nafter", "only the value goes")
 }
 
-func scrubbed(t *testing.T, text string) (map[string]any, string) {
+func scrubText(t *testing.T, text string) (map[string]any, string) {
 	t.Helper()
 	var object map[string]any
 	require.NoError(t, json.Unmarshal([]byte(strings.ReplaceAll(text, "PLANTED", planted)), &object))
@@ -126,13 +126,13 @@ func TestObjectsWithoutSecrets(t *testing.T) {
 		"header":      `{"spec":{"httpHeaders":[{"name":"X","value":"PLANTED"}]}}`,
 		"nested list": `{"spec":{"a":[[{"password":"PLANTED"}]]}}`,
 	} {
-		_, out := scrubbed(t, text)
+		_, out := scrubText(t, text)
 		require.NotContains(t, out, planted, name)
 	}
 }
 
 func TestWhatHelpsStays(t *testing.T) {
-	object, out := scrubbed(t, `{"kind":"BackupStorageLocation","metadata":{"name":"default","annotations":{"holdfast.io/object-store":"plugin"}},
+	object, out := scrubText(t, `{"kind":"BackupStorageLocation","metadata":{"name":"default","annotations":{"holdfast.io/object-store":"plugin"}},
 		"spec":{"provider":"aws","config":{"region":"eu","s3Url":"https://store:9000"},"credential":{"name":"keys","key":"cloud"},"objectStorage":{"bucket":"b","prefix":"p"}},
 		"status":{"phase":"Unavailable","message":"no route to host"},"template":{"volumes":[{"secret":{"secretName":"tls"}}],"containers":[{"args":["--features=EnableCSI","--nats-creds-file=/nats/creds"]}]}}`)
 	require.Equal(t, "default", object["metadata"].(map[string]any)["name"])

@@ -43,9 +43,9 @@ var (
 // before what a log puts before its lines.
 const keyBytes = 32 << 10
 
-// tails marks the private keys whose beginning a text lacks: of an end without one, everything
+// scrubKeyTails marks the private keys whose beginning a text lacks: of an end without one, everything
 // before it from the line on in which such a key may begin.
-func tails(text string) string {
+func scrubKeyTails(text string) string {
 	var out strings.Builder
 	for {
 		at := pemEnd.FindStringIndex(text)
@@ -64,13 +64,13 @@ func tails(text string) string {
 // Text returns a text without what looks like a secret: users and queries of URLs, what is assigned
 // to a name such as password, tokens and private keys.
 func Text(text string) string {
-	text = tails(pem.ReplaceAllString(text, Mark))
+	text = scrubKeyTails(pem.ReplaceAllString(text, Mark))
 	text = redact.URLs(text)
 	text = query.ReplaceAllString(text, "${1}"+Mark)
 	text = bearer.ReplaceAllString(text, "${1} "+Mark)
 	text = header.ReplaceAllString(text, "${1}"+Mark)
-	text = values(text, passed)
-	text = values(text, assigned)
+	text = scrubValues(text, passed)
+	text = scrubValues(text, assigned)
 	text = jwt.ReplaceAllString(text, Mark)
 	text = seed.ReplaceAllString(text, Mark)
 	return keyID.ReplaceAllString(text, Mark)

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// values marks the value after each match of name.
-func values(text string, name *regexp.Regexp) string {
+// scrubValues marks the value after each match of name.
+func scrubValues(text string, name *regexp.Regexp) string {
 	var out strings.Builder
 	for {
 		at := name.FindStringIndex(text)

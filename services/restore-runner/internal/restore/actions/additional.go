@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 )
 
-// await returns the wait for the additional items of an action; nil is none.
-func (r *run) await(ctx context.Context, b *bound, result *action.RestoreResult) *dispatch.Wait {
+// awaitAdditional returns the wait for the additional items of an action; nil is none.
+func (r *objectRun) awaitAdditional(ctx context.Context, b *boundAction, result *action.RestoreResult) *dispatch.Wait {
 	if len(result.Additional) == 0 && !result.Wait {
 		return nil
 	}
@@ -25,9 +25,9 @@ func (r *run) await(ctx context.Context, b *bound, result *action.RestoreResult)
 	r.state.Additional, r.state.Probe = nil, nil
 	wait := &dispatch.Wait{}
 	for _, item := range result.Additional {
-		node, ok := r.find(item)
+		node, ok := r.findNode(item)
 		if !ok {
-			r.missing(name, item)
+			r.reportMissing(name, item)
 			node = -1
 		} else if r.chains.Recorder.Action(node) == "" {
 			r.chains.Recorder.Ask(node)
@@ -48,9 +48,9 @@ func (r *run) await(ctx context.Context, b *bound, result *action.RestoreResult)
 	return r.comeBack(ctx)
 }
 
-// find returns the node that an action means, by the name of its resource in the backup or any name
+// findNode returns the node that an action means, by the name of its resource in the backup or any name
 // that the cluster serves.
-func (r *run) find(item action.Item) (int32, bool) {
+func (r *objectRun) findNode(item action.Item) (int32, bool) {
 	node, ok := r.chains.Plan.Find(item.GroupResource.String(), item.Namespace, item.Name)
 	if !ok {
 		if gr, known := r.chains.Catalog.Resolve(item.GroupResource.String()); known {
@@ -63,8 +63,8 @@ func (r *run) find(item action.Item) (int32, bool) {
 	return node, ok
 }
 
-// missing reports an additional item that is not restored.
-func (r *run) missing(name string, item action.Item) {
+// reportMissing reports an additional item that is not restored.
+func (r *objectRun) reportMissing(name string, item action.Item) {
 	what := fmt.Sprintf("additional item %s, which action %s asks for, is ", item, name)
 	switch {
 	case !r.chains.Plan.Admits(item.GroupResource, item.Namespace):
@@ -82,7 +82,7 @@ var early = map[schema.GroupResource]bool{
 }
 
 // comeBack notes what became of a wait, and returns what there is to wait for next.
-func (r *run) comeBack(ctx context.Context) *dispatch.Wait {
+func (r *objectRun) comeBack(ctx context.Context) *dispatch.Wait {
 	s := r.state
 	if s.Wait == nil {
 		return nil
@@ -93,7 +93,7 @@ func (r *run) comeBack(ctx context.Context) *dispatch.Wait {
 		return nil // it was not an action that made it wait
 	}
 	for _, node := range cut {
-		r.chains.Recorder.Owe(node)
+		r.chains.Recorder.RequestDurably(node)
 		s.Entry.Warn(fmt.Sprintf("additional item %s %s, which action %s asks for, waits for this object: restored before it",
 			r.chains.Plan.Kind(node), r.chains.Plan.Name(node), r.actions[s.Next-1].Action.Name()))
 	}
@@ -108,7 +108,7 @@ func (r *run) comeBack(ctx context.Context) *dispatch.Wait {
 		}
 		return nil
 	}
-	q.Items = r.existing(ctx, s.Additional)
+	q.Items = r.existingItems(ctx, s.Additional)
 	if len(q.Items) == 0 && len(cut) > 0 {
 		s.Probe = nil // it was to wait for what waits for it
 		return nil
@@ -118,20 +118,20 @@ func (r *run) comeBack(ctx context.Context) *dispatch.Wait {
 	return &dispatch.Wait{Wake: true}
 }
 
-// existing returns those additional items that are in the cluster.
-func (r *run) existing(ctx context.Context, all []Additional) []action.Item {
+// existingItems returns those additional items that are in the cluster.
+func (r *objectRun) existingItems(ctx context.Context, all []Additional) []action.Item {
 	var out []action.Item
 	for _, a := range all {
-		if r.exists(ctx, a) {
+		if r.itemExists(ctx, a) {
 			out = append(out, a.Item)
 		}
 	}
 	return out
 }
 
-// exists reports whether an additional item is in the cluster. What was created or updated is not
+// itemExists reports whether an additional item is in the cluster. What was created or updated is not
 // asked for again.
-func (r *run) exists(ctx context.Context, a Additional) bool {
+func (r *objectRun) itemExists(ctx context.Context, a Additional) bool {
 	var target apply.Target
 	if a.Node >= 0 {
 		if done := r.chains.Recorder.Action(a.Node); done == apply.Created || done == apply.Updated {

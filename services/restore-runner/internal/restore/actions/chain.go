@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
 )
 
-type bound = action.Bound[action.RestoreItem]
+type boundAction = action.Bound[action.RestoreItem]
 
 // ChainsConfig is what objects go through their actions with.
 type ChainsConfig struct {
@@ -37,17 +37,17 @@ type ChainsConfig struct {
 // concurrent use.
 type Chains struct {
 	ChainsConfig
-	byKind map[*plan.Kind][]bound // nil without actions
-	prober *Prober                // nil until Start, and without actions
+	byKind map[*plan.Kind][]boundAction // nil without actions
+	prober *Prober                      // nil until Start, and without actions
 }
 
 // NewChains finds the actions of each kind. Objects of kinds without any never meet one.
-func NewChains(cfg ChainsConfig, actions []bound) *Chains {
+func NewChains(cfg ChainsConfig, actions []boundAction) *Chains {
 	c := &Chains{ChainsConfig: cfg}
 	if len(actions) == 0 {
 		return c
 	}
-	c.byKind = map[*plan.Kind][]bound{}
+	c.byKind = map[*plan.Kind][]boundAction{}
 	kinds := cfg.Plan.Kinds()
 	for i := range kinds {
 		for _, b := range actions {
@@ -65,6 +65,6 @@ func (c *Chains) Start(ctx context.Context, woken chan int32) (stop func()) {
 	if c.byKind == nil {
 		return func() {}
 	}
-	c.prober = NewProber(c.Clock, c.Caller.Restore, c.Caller.Collateral, woken)
+	c.prober = NewProber(c.Clock, c.Caller.Restore, c.Caller.IsProcessCrash, woken)
 	return c.prober.Start(ctx)
 }

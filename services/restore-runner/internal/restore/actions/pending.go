@@ -36,7 +36,7 @@ type PendingState struct {
 	// failed.
 	Tried bool
 
-	encoded encoded
+	encoded encodedObject
 }
 
 // Additional is an additional item, and its node or -1.
@@ -45,8 +45,8 @@ type Additional struct {
 	Node int32
 }
 
-// encoded is an encoded object, in memory or in a file.
-type encoded struct {
+// encodedObject is an encoded object, in memory or in a file.
+type encodedObject struct {
 	raw  []byte
 	path string
 }
@@ -67,9 +67,9 @@ type PendingStore struct {
 func (s *PendingStore) Put(node int32, st *PendingState, raw []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st.encoded = encoded{raw: raw}
+	st.encoded = encodedObject{raw: raw}
 	if s.Dir != "" && s.held+len(raw) > inMemory {
-		st.encoded = encoded{path: filepath.Join(s.Dir, fmt.Sprintf("waiting-%d.json", node))}
+		st.encoded = encodedObject{path: filepath.Join(s.Dir, fmt.Sprintf("waiting-%d.json", node))}
 		if err := os.WriteFile(st.encoded.path, raw, 0o600); err != nil {
 			return fmt.Errorf("keep the object while it waits: %w", err)
 		}
@@ -117,9 +117,9 @@ func (s *PendingStore) Resume(node int32, recorder *outcome.Recorder) *PendingSt
 }
 
 // Read returns the object that Put kept; only the first call can.
-func (s *PendingState) Read() ([]byte, error) { return s.encoded.read() }
+func (s *PendingState) Read() ([]byte, error) { return s.encoded.readObject() }
 
-func (f *encoded) read() ([]byte, error) {
+func (f *encodedObject) readObject() ([]byte, error) {
 	if f.path == "" {
 		return f.raw, nil
 	}

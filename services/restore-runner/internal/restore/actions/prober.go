@@ -48,7 +48,7 @@ type Prober struct {
 	collateral func(error) bool
 	woken      chan int32 // nodes that need not wait any longer
 	added      chan *Probe
-	answers    chan answer
+	answers    chan probeAnswer
 
 	// Of the one goroutine.
 	open  []*Probe // the one that was asked longest ago first
@@ -56,7 +56,7 @@ type Prober struct {
 	group sync.WaitGroup
 }
 
-type answer struct {
+type probeAnswer struct {
 	probe *Probe
 	ready bool
 	err   error
@@ -67,7 +67,7 @@ type answer struct {
 // is always false.
 func NewProber(c clock.WithTicker, restore *action.Restore, collateral func(error) bool, woken chan int32) *Prober {
 	return &Prober{
-		clock: c, restore: restore, collateral: collateral, woken: woken, added: make(chan *Probe), answers: make(chan answer), calls: map[string]int{},
+		clock: c, restore: restore, collateral: collateral, woken: woken, added: make(chan *Probe), answers: make(chan probeAnswer), calls: map[string]int{},
 	}
 }
 
@@ -76,7 +76,7 @@ func NewProber(c clock.WithTicker, restore *action.Restore, collateral func(erro
 func (p *Prober) Start(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup
-	group.Go(func() { p.run(ctx) })
+	group.Go(func() { p.runProbes(ctx) })
 	return func() {
 		cancel()
 		group.Wait()
@@ -91,7 +91,7 @@ func (p *Prober) Add(ctx context.Context, q *Probe) {
 	}
 }
 
-func (p *Prober) run(ctx context.Context) {
+func (p *Prober) runProbes(ctx context.Context) {
 	defer p.group.Wait()
 	ticker := p.clock.NewTicker(probePeriod)
 	defer ticker.Stop()
@@ -101,18 +101,18 @@ func (p *Prober) run(ctx context.Context) {
 			q.until, q.due = p.clock.Now().Add(q.Timeout), true
 			p.open = append(p.open, q)
 		case r := <-p.answers:
-			p.take(ctx, r)
+			p.takeAnswer(ctx, r)
 		case <-ticker.C():
-			p.tick(ctx)
+			p.tickProbes(ctx)
 		case <-ctx.Done():
 			return
 		}
-		p.ask(ctx)
+		p.askDue(ctx)
 	}
 }
 
-// tick makes every probe due again, or ends it.
-func (p *Prober) tick(ctx context.Context) {
+// tickProbes makes every probe due again, or ends it.
+func (p *Prober) tickProbes(ctx context.Context) {
 	now := p.clock.Now()
 	for _, q := range slices.Clone(p.open) {
 		if now.Before(q.until) {
@@ -122,12 +122,12 @@ func (p *Prober) tick(ctx context.Context) {
 		if q.cancel != nil {
 			q.cancel()
 		}
-		p.finish(ctx, q, fmt.Errorf("action %s: additional items are not ready after %s: restored all the same", q.Action, q.Timeout))
+		p.finishProbe(ctx, q, fmt.Errorf("action %s: additional items are not ready after %s: restored all the same", q.Action, q.Timeout))
 	}
 }
 
-// take obeys an answer, unless it comes too late.
-func (p *Prober) take(ctx context.Context, r answer) {
+// takeAnswer obeys an answer, unless it comes too late.
+func (p *Prober) takeAnswer(ctx context.Context, r probeAnswer) {
 	q := r.probe
 	p.calls[q.Action]--
 	q.cancel()
@@ -139,14 +139,14 @@ func (p *Prober) take(ctx context.Context, r answer) {
 	case r.err != nil && q.deaths < maxRetries && p.collateral != nil && p.collateral(r.err):
 		q.deaths++ // perhaps another object's doing: it is asked again when it is due
 	case r.err != nil:
-		p.finish(ctx, q, fmt.Errorf("whether additional items are ready is not known: %w", r.err))
+		p.finishProbe(ctx, q, fmt.Errorf("whether additional items are ready is not known: %w", r.err))
 	case r.ready:
-		p.finish(ctx, q, nil)
+		p.finishProbe(ctx, q, nil)
 	}
 }
 
-// finish ends a probe.
-func (p *Prober) finish(ctx context.Context, q *Probe, err error) {
+// finishProbe ends a probe.
+func (p *Prober) finishProbe(ctx context.Context, q *Probe, err error) {
 	q.Err = err
 	p.open = slices.DeleteFunc(p.open, func(o *Probe) bool { return o == q })
 	select {
@@ -155,8 +155,8 @@ func (p *Prober) finish(ctx context.Context, q *Probe, err error) {
 	}
 }
 
-// ask puts the questions that are due.
-func (p *Prober) ask(ctx context.Context) {
+// askDue puts the questions that are due.
+func (p *Prober) askDue(ctx context.Context) {
 	for _, q := range slices.Clone(p.open) {
 		if !q.due || q.cancel != nil || p.calls[q.Action] >= maxProbes {
 			continue
@@ -167,13 +167,13 @@ func (p *Prober) ask(ctx context.Context) {
 		p.open = append(slices.Delete(p.open, i, i+1), q)
 		one, cancel := context.WithCancel(ctx)
 		q.cancel = cancel
-		p.group.Go(func() { p.call(one, ctx, q) })
+		p.group.Go(func() { p.callProbe(one, ctx, q) })
 	}
 }
 
-// call makes one check. A panic of the action is returned as an error.
-func (p *Prober) call(ctx, all context.Context, q *Probe) {
-	r := answer{probe: q}
+// callProbe makes one check. A panic of the action is returned as an error.
+func (p *Prober) callProbe(ctx, all context.Context, q *Probe) {
+	r := probeAnswer{probe: q}
 	func() {
 		defer func() {
 			if p := recover(); p != nil {

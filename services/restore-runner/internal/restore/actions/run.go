@@ -11,11 +11,11 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
 )
 
-// run is one object on its way through its actions. One goroutine uses it.
-type run struct {
+// objectRun is one object on its way through its actions. One goroutine uses it.
+type objectRun struct {
 	chains  *Chains
 	o       *object.Object
-	actions []bound
+	actions []boundAction
 	state   *PendingState
 	waits   bool           // the object may wait for others
 	object  *action.Object // as the actions so far left it
@@ -30,24 +30,24 @@ func (c *Chains) Follow(ctx context.Context, o *object.Object, state *PendingSta
 	if actions == nil {
 		return nil, false
 	}
-	r := &run{chains: c, o: o, actions: actions, state: state, waits: waits}
-	return r.follow(ctx)
+	r := &objectRun{chains: c, o: o, actions: actions, state: state, waits: waits}
+	return r.followActions(ctx)
 }
 
-// follow puts the object to the next actions, until one of them makes it wait or there is no
+// followActions puts the object to the next actions, until one of them makes it wait or there is no
 // further one. over reports that the object has its outcome.
-func (r *run) follow(ctx context.Context) (wait *dispatch.Wait, over bool) {
-	if err := r.begin(); err != nil {
+func (r *objectRun) followActions(ctx context.Context) (wait *dispatch.Wait, over bool) {
+	if err := r.beginObject(); err != nil {
 		r.chains.Finisher.Fail(ctx, r.state.Entry, r.o.Node, err)
 		return nil, true
 	}
 	if wait := r.comeBack(ctx); wait != nil {
-		return r.suspend(ctx, wait)
+		return r.suspendObject(ctx, wait)
 	}
 	for r.state.Next < len(r.actions) {
 		b := &r.actions[r.state.Next]
 		r.state.Next++
-		result, err := r.put(ctx, b)
+		result, err := r.callAction(ctx, b)
 		switch {
 		case err != nil:
 			r.chains.Finisher.Fail(ctx, r.state.Entry, r.o.Node, err)
@@ -60,8 +60,8 @@ func (r *run) follow(ctx context.Context) (wait *dispatch.Wait, over bool) {
 		if result.Object != nil {
 			r.object = result.Object
 		}
-		if wait := r.await(ctx, b, &result); wait != nil {
-			return r.suspend(ctx, wait)
+		if wait := r.awaitAdditional(ctx, b, &result); wait != nil {
+			return r.suspendObject(ctx, wait)
 		}
 	}
 	if err := r.chains.Loader.Replace(r.o, r.object); err != nil {
@@ -72,8 +72,8 @@ func (r *run) follow(ctx context.Context) (wait *dispatch.Wait, over bool) {
 	return nil, false
 }
 
-// begin takes up the object where it was left.
-func (r *run) begin() error {
+// beginObject takes up the object where it was left.
+func (r *objectRun) beginObject() error {
 	r.stored, r.object = action.FromJSON(r.o.Raw), action.FromContent(r.o.Body)
 	if r.state.Wait == nil {
 		return nil
@@ -83,8 +83,8 @@ func (r *run) begin() error {
 	return err
 }
 
-// suspend keeps the object until what it waits for has come.
-func (r *run) suspend(ctx context.Context, wait *dispatch.Wait) (_ *dispatch.Wait, over bool) {
+// suspendObject keeps the object until what it waits for has come.
+func (r *objectRun) suspendObject(ctx context.Context, wait *dispatch.Wait) (_ *dispatch.Wait, over bool) {
 	raw, err := r.object.JSON()
 	if err == nil {
 		r.state.Wait = wait
@@ -97,16 +97,16 @@ func (r *run) suspend(ctx context.Context, wait *dispatch.Wait) (_ *dispatch.Wai
 	return wait, false
 }
 
-// put calls an action with the object, if it applies to it. Otherwise the result is zero.
-func (r *run) put(ctx context.Context, b *bound) (result action.RestoreResult, err error) {
-	if wants, err := r.wanted(ctx, b); err != nil || !wants {
+// callAction calls an action with the object, if it applies to it. Otherwise the result is zero.
+func (r *objectRun) callAction(ctx context.Context, b *boundAction) (result action.RestoreResult, err error) {
+	if wants, err := r.isWanted(ctx, b); err != nil || !wants {
 		return result, err
 	}
-	dispatch.Aside(ctx, func() {
+	dispatch.RunOutsideLimit(ctx, func() {
 		result, err = r.chains.Caller.Execute(ctx, call.Request{Action: b.Action, Node: r.o.Node, Object: r.object, Stored: r.stored})
 	})
 	if result.OperationID != "" {
-		r.unfollowed(b, result.OperationID)
+		r.reportUnfollowed(b, result.OperationID)
 	}
 	if err != nil {
 		return result, err
@@ -117,8 +117,8 @@ func (r *run) put(ctx context.Context, b *bound) (result action.RestoreResult, e
 	return result, err
 }
 
-// unfollowed reports an operation that the restore will not wait for.
-func (r *run) unfollowed(b *bound, operation string) {
+// reportUnfollowed reports an operation that the restore will not wait for.
+func (r *objectRun) reportUnfollowed(b *boundAction, operation string) {
 	why := ""
 	if _, announced := b.Action.(action.RestoreOperations); !announced {
 		why = "the action is none that begins operations"
@@ -130,9 +130,9 @@ func (r *run) unfollowed(b *bound, operation string) {
 	}
 }
 
-// wanted reports whether the action's selector matches the object as it is now, in its namespace of
+// isWanted reports whether the action's selector matches the object as it is now, in its namespace of
 // the backup.
-func (r *run) wanted(ctx context.Context, b *bound) (bool, error) {
+func (r *objectRun) isWanted(ctx context.Context, b *boundAction) (bool, error) {
 	if !b.Namespace(r.chains.Plan.Source(r.o.Node)) {
 		return false, nil
 	}

@@ -28,10 +28,10 @@ type Config struct {
 	Confirm func(ctx context.Context) error
 	// Collateral reports whether a call may have failed because another one ended the plugin process
 	// of both: the call is repeated then. Nil is always false.
-	Collateral func(error) bool
+	IsProcessCrash func(error) bool
 	// Unsent reports whether an error means that the call was certainly not made. Nil is always false.
-	Unsent func(error) bool
-	Stop   object.StopSignal
+	IsNotSent func(error) bool
+	Stop      object.StopSignal
 	// Plan and Target name the objects of operations.
 	Plan   *plan.Plan
 	Target func(node int32) apply.Target
@@ -71,42 +71,42 @@ type Request struct {
 // begin an operation is not, unless it carries an idempotency key.
 func (c *Caller) Execute(ctx context.Context, q Request) (action.RestoreResult, error) {
 	if begins, ok := q.Action.(action.RestoreOperations); ok {
-		return c.once(ctx, q, begins.OperationKind())
+		return c.callOnce(ctx, q, begins.OperationKind())
 	}
-	return c.repeated(ctx, q)
+	return c.callRetryable(ctx, q)
 }
 
-// repeated makes a call, again where its process died.
-func (c *Caller) repeated(ctx context.Context, q Request) (action.RestoreResult, error) {
-	result, err := c.call(ctx, q)
+// callRetryable makes a call, again where its process died.
+func (c *Caller) callRetryable(ctx context.Context, q Request) (action.RestoreResult, error) {
+	result, err := c.callAction(ctx, q)
 	for range maxRetries {
-		if err == nil || ctx.Err() != nil || c.Collateral == nil || !c.Collateral(err) {
+		if err == nil || ctx.Err() != nil || c.IsProcessCrash == nil || !c.IsProcessCrash(err) {
 			return result, err
 		}
-		result, err = c.retry(ctx, q)
+		result, err = c.retryAlone(ctx, q)
 	}
 	return result, err
 }
 
-func (c *Caller) retry(ctx context.Context, q Request) (action.RestoreResult, error) {
+func (c *Caller) retryAlone(ctx context.Context, q Request) (action.RestoreResult, error) {
 	select {
 	case c.retrying <- struct{}{}:
 	case <-ctx.Done():
 		return action.RestoreResult{}, context.Cause(ctx)
 	}
 	defer func() { <-c.retrying }()
-	return c.call(ctx, q)
+	return c.callAction(ctx, q)
 }
 
-// call makes one call.
-func (c *Caller) call(ctx context.Context, q Request) (action.RestoreResult, error) {
-	if err := c.confirmed(ctx); err != nil {
+// callAction makes one call.
+func (c *Caller) callAction(ctx context.Context, q Request) (action.RestoreResult, error) {
+	if err := c.confirmClaim(ctx); err != nil {
 		return action.RestoreResult{}, err
 	}
 	return q.Action.Execute(ctx, q.Object, q.Stored, c.Restore)
 }
 
-func (c *Caller) confirmed(ctx context.Context) error {
+func (c *Caller) confirmClaim(ctx context.Context) error {
 	if c.Confirm == nil {
 		return nil
 	}

@@ -79,7 +79,7 @@ func TestNoMoreOperationsAreBegunThanAllowed(t *testing.T) {
 	recorder.SetPlan(p)
 	recorder.Open()
 	for i := range operation.MaxOperations {
-		recorder.Call(0, outcome.Call{Action: "a.io/other", Begun: &outcome.Begun{ID: fmt.Sprint(i)}})
+		recorder.Call(0, outcome.Call{Action: "a.io/other", Begun: &outcome.BegunOperation{ID: fmt.Sprint(i)}})
 	}
 	nodes := map[string]int32{p.Name(0): 0, p.Name(1): 1}
 	s := &starter{}

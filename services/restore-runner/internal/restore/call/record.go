@@ -21,9 +21,9 @@ func (c *Caller) reserveOperation(announced bool) error {
 	return nil
 }
 
-// record notes how a call ended, and returns its error. What it began is durable then, unless ctx
+// recordResult notes how a call ended, and returns its error. What it began is durable then, unless ctx
 // ends first.
-func (c *Caller) record(ctx context.Context, q Request, r *action.RestoreResult, begun outcome.Begun, failure error) error {
+func (c *Caller) recordResult(ctx context.Context, q Request, r *action.RestoreResult, begun outcome.BegunOperation, failure error) error {
 	name := q.Action.Name()
 	made := outcome.Call{Action: name}
 	if r.OperationID != "" {
@@ -54,7 +54,7 @@ func (c *Caller) record(ctx context.Context, q Request, r *action.RestoreResult,
 }
 
 // begun completes what is recorded of an operation by the answer that names it.
-func (c *Caller) begun(b *outcome.Begun, r *action.RestoreResult) *outcome.Begun {
+func (c *Caller) begun(b *outcome.BegunOperation, r *action.RestoreResult) *outcome.BegunOperation {
 	b.ID, b.Process, b.Time = r.OperationID, r.Process, c.Clock.Now().UTC()
 	if r.Process != "" {
 		b.Instance = c.Instance

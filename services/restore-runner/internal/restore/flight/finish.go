@@ -49,7 +49,7 @@ func (s *Finisher) Done(ctx context.Context, e *outcome.Entry, v int32, result a
 	e.Commit()
 	failpoint.Hit("restore-runner/after-outcome")
 	if owes {
-		s.Owners.Owe(ctx, v, &result, now, later)
+		s.Owners.CompleteLater(ctx, v, &result, now, later)
 	}
 	s.Owners.Resolve(ctx, v, result.UID)
 }

@@ -13,7 +13,7 @@ import (
 // the objects that it left due. Owing of the history is nil afterwards.
 func (l *Linker) Resume(h *outcome.History) (patch func(context.Context) error) {
 	for v, uid := range h.Owners {
-		l.book.Resolve(v, l.owner(v, uid)) // nothing waits yet
+		l.book.Resolve(v, l.ownerOf(v, uid)) // nothing waits yet
 	}
 	var all []*relink.Child
 	for v, owes := range h.Owing {
@@ -23,7 +23,7 @@ func (l *Linker) Resume(h *outcome.History) (patch func(context.Context) error) 
 				later = append(later, relink.Reference{Node: node, Value: value})
 			}
 		}
-		child := &relink.Child{Node: v, UID: owes.UID, Namespace: l.place(v)}
+		child := &relink.Child{Node: v, UID: owes.UID, Namespace: l.ownerNamespace(v)}
 		if l.book.Await(child, later) {
 			all = append(all, child)
 		}
@@ -32,8 +32,8 @@ func (l *Linker) Resume(h *outcome.History) (patch func(context.Context) error) 
 	return func(ctx context.Context) error { return l.patchAll(ctx, all) }
 }
 
-// place is the namespace that owners of a node are looked for in.
-func (l *Linker) place(v int32) string {
+// ownerNamespace is the namespace that owners of a node are looked for in.
+func (l *Linker) ownerNamespace(v int32) string {
 	if l.Plan.Class(v) == plan.NamespaceObject {
 		return ""
 	}

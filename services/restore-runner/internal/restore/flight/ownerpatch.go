@@ -13,12 +13,12 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/relink"
 )
 
-// Owe notes that an object of this restore was created with the references now and still lacks
+// CompleteLater notes that an object of this restore was created with the references now and still lacks
 // those of later, which are patched in once all these owners have an outcome.
-func (l *Linker) Owe(ctx context.Context, v int32, result *apply.Result, now []any, later []relink.Reference) {
-	child := &relink.Child{Node: v, UID: result.UID, Version: result.Version, Base: now, Namespace: l.place(v)}
+func (l *Linker) CompleteLater(ctx context.Context, v int32, result *apply.Result, now []any, later []relink.Reference) {
+	child := &relink.Child{Node: v, UID: result.UID, Version: result.Version, Base: now, Namespace: l.ownerNamespace(v)}
 	if l.book.Await(child, later) {
-		l.patch(ctx, child)
+		l.patchOwners(ctx, child)
 	}
 }
 
@@ -28,9 +28,9 @@ func (l *Linker) Resolve(ctx context.Context, node int32, uid types.UID) {
 	if !l.Plan.Owns(node) {
 		return
 	}
-	due := l.book.Resolve(node, l.owner(node, uid))
+	due := l.book.Resolve(node, l.ownerOf(node, uid))
 	if len(due) == 1 {
-		l.patch(ctx, due[0])
+		l.patchOwners(ctx, due[0])
 	} else if len(due) > 1 {
 		_ = l.patchAll(ctx, due) // those that a stop left out are recorded as owing
 	}
@@ -42,7 +42,7 @@ func (l *Linker) patchAll(ctx context.Context, due []*relink.Child) error {
 	l.patching.Lock()
 	defer l.patching.Unlock()
 	return dispatch.Run(ctx, dispatch.Independent(len(due)), dispatch.Work{
-		Do:      func(ctx context.Context, i int32) *dispatch.Wait { l.patch(ctx, due[i]); return nil },
+		Do:      func(ctx context.Context, i int32) *dispatch.Wait { l.patchOwners(ctx, due[i]); return nil },
 		Weight:  func(int32) int64 { return 0 },
 		Passive: func(int32) bool { return false },
 		Limit:   l.Limit,
@@ -50,8 +50,8 @@ func (l *Linker) patchAll(ctx context.Context, due []*relink.Child) error {
 	})
 }
 
-// patch completes the references of one object.
-func (l *Linker) patch(ctx context.Context, child *relink.Child) {
+// patchOwners completes the references of one object.
+func (l *Linker) patchOwners(ctx context.Context, child *relink.Child) {
 	missing, lost := l.book.Missing(child)
 	e := l.Recorder.Begin(child.Node)
 	for _, reference := range lost {
@@ -59,7 +59,7 @@ func (l *Linker) patch(ctx context.Context, child *relink.Child) {
 	}
 	if len(missing) > 0 {
 		failpoint.Hit("restore-runner/before-owner-patch")
-		if !l.adopt(ctx, e, child, missing) {
+		if !l.addOwners(ctx, e, child, missing) {
 			return
 		}
 		failpoint.Hit("restore-runner/after-owner-patch")
@@ -69,9 +69,9 @@ func (l *Linker) patch(ctx context.Context, child *relink.Child) {
 	failpoint.Hit("restore-runner/owner-patch-noted")
 }
 
-// adopt adds owner references to an object of this restore. False when ctx ended before it was
+// addOwners adds owner references to an object of this restore. False when ctx ended before it was
 // done.
-func (l *Linker) adopt(ctx context.Context, e *outcome.Entry, c *relink.Child, missing []any) bool {
+func (l *Linker) addOwners(ctx context.Context, e *outcome.Entry, c *relink.Child, missing []any) bool {
 	adopted, err := l.Existing.Client.Adopt(ctx, apply.Orphan{Target: l.Names.Target(c.Node), UID: c.UID, Version: c.Version, Base: c.Base, Missing: missing})
 	for _, note := range adopted.Notes {
 		e.Info(note)
@@ -94,5 +94,5 @@ func (l *Linker) CatchUp(ctx context.Context, e *outcome.Entry, v int32, result 
 		return true
 	}
 	failpoint.Hit("restore-runner/before-missed-reference")
-	return l.adopt(ctx, e, &relink.Child{Node: v, UID: result.UID}, now)
+	return l.addOwners(ctx, e, &relink.Child{Node: v, UID: result.UID}, now)
 }

@@ -70,18 +70,18 @@ func (l *Linker) References(ctx context.Context, o *object.Object) (r References
 	var known []relink.Reference
 	for _, ref := range o.Owners {
 		value, owner, ok := object.Reference(ref)
-		if !ok || l.relate(o.Node, owner) == plan.Adopt {
+		if !ok || l.relationTo(o.Node, owner) == plan.Adopt {
 			continue
 		}
-		node, ok := l.node(owner.UID)
+		node, ok := l.nodeWithUID(owner.UID)
 		if !ok {
 			r.lost = append(r.lost, lostReference{owner: relink.Name(value), reason: "the owner is not part of the restore"})
 			continue
 		}
-		l.find(ctx, node)
+		l.findOwner(ctx, node)
 		known = append(known, relink.Reference{Node: node, Value: value})
 	}
-	now, later, lost := l.book.Known(o.Target.Namespace, known)
+	now, later, lost := l.book.SplitReferences(o.Target.Namespace, known)
 	now = append(now, o.AddedOwners()...)
 	for _, missing := range lost {
 		r.lost = append(r.lost, l.nameLost(missing))
@@ -94,38 +94,38 @@ func (l *Linker) References(ctx context.Context, o *object.Object) (r References
 func (l *Linker) Remade(o *object.Object) string {
 	for _, ref := range o.Owners {
 		value, owner, ok := object.Reference(ref)
-		if !ok || l.relate(o.Node, owner) != plan.Remake {
+		if !ok || l.relationTo(o.Node, owner) != plan.Remake {
 			continue
 		}
-		if node, ok := l.node(owner.UID); ok && l.Recorder.Action(node) != apply.Failed {
+		if node, ok := l.nodeWithUID(owner.UID); ok && l.Recorder.Action(node) != apply.Failed {
 			return relink.Name(value)
 		}
 	}
 	return ""
 }
 
-// relate returns how the reference of an object to an owner is restored. An owner that was
+// relationTo returns how the reference of an object to an owner is restored. An owner that was
 // created paused makes and adopts nothing; one that was in the cluster before is not paused.
-func (l *Linker) relate(v int32, owner objmeta.Owner) plan.Relation {
+func (l *Linker) relationTo(v int32, owner objmeta.Owner) plan.Relation {
 	if node, ok := l.Plan.Owner(owner.UID); ok && l.Plan.Paused(node) && l.Recorder.Action(node) == apply.Created {
 		return plan.Hold
 	}
 	return plan.Relate(l.Plan.Kind(v).GVK.GroupKind(), owner)
 }
 
-// node returns the node that had this UID in the old cluster; false when it is not restored.
-func (l *Linker) node(uid string) (int32, bool) {
+// nodeWithUID returns the node that had this UID in the old cluster; false when it is not restored.
+func (l *Linker) nodeWithUID(uid string) (int32, bool) {
 	node, ok := l.Plan.Owner(uid)
 	return node, ok && l.Recorder.Concerns(node)
 }
 
-// find reads, once, an owner that may be in the cluster from before the restore: what it owns is
+// findOwner reads, once, an owner that may be in the cluster from before the restore: what it owns is
 // created with the reference then. A namespace that this restore made has no such owner.
-func (l *Linker) find(ctx context.Context, node int32) {
+func (l *Linker) findOwner(ctx context.Context, node int32) {
 	if l.Plan.Class(node) != plan.Other || l.Namespaces.Created(l.Plan.Target(node)) {
 		return
 	}
-	l.book.Look(node, func() *relink.Owner {
+	l.book.LookUpOwner(node, func() *relink.Owner {
 		live, err := l.Existing.Get(ctx, l.Names.Target(node))
 		if live == nil || err != nil {
 			return nil // its own creation decides
@@ -134,12 +134,12 @@ func (l *Linker) find(ctx context.Context, node int32) {
 		if meta["deletionTimestamp"] != nil {
 			return nil // it will take with it what it owns
 		}
-		return l.owner(node, types.UID(object.TextAt(meta, "uid")))
+		return l.ownerOf(node, types.UID(object.TextAt(meta, "uid")))
 	})
 }
 
-// owner is a node as others refer to it, nil when it has no UID.
-func (l *Linker) owner(node int32, uid types.UID) *relink.Owner {
+// ownerOf is a node as others refer to it, nil when it has no UID.
+func (l *Linker) ownerOf(node int32, uid types.UID) *relink.Owner {
 	if uid == "" {
 		return nil
 	}

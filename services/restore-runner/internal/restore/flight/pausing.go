@@ -31,7 +31,7 @@ func (p *Pauser) Pause(ctx context.Context, o *object.Object) error {
 		if err != nil {
 			return err
 		}
-		if live != nil && !p.Existing.Manager.Made(object.MapAt(live, "metadata")) {
+		if live != nil && !p.Existing.Manager.IsCreatedByRestore(object.MapAt(live, "metadata")) {
 			return nil
 		}
 	}

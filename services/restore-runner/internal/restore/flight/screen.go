@@ -23,7 +23,7 @@ type Screen struct {
 // Skipped returns why the object stays out, nil when it does not.
 func (s *Screen) Skipped(o *object.Object) *reset.Skip {
 	kind := s.Plan.Kind(o.Node)
-	if skip := s.snapshot(o, kind.GroupResource()); skip != nil {
+	if skip := s.skipSnapshot(o, kind.GroupResource()); skip != nil {
 		return skip
 	}
 	if skip := reset.Skipped(o.Body, kind.GroupResource()); skip != nil {

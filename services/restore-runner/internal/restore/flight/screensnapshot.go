@@ -9,11 +9,11 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
 )
 
-// snapshot keeps the objects of CSI snapshots out, which would take a new snapshot or, when
+// skipSnapshot keeps the objects of CSI snapshots out, which would take a new snapshot or, when
 // deleted, remove the snapshot of the backup. Those that the backup made are restored with the
 // claims that are filled from them, and not at all where volumes are not restored; nor do classes
 // then (Velero 1.18).
-func (s *Screen) snapshot(o *object.Object, gr schema.GroupResource) *reset.Skip {
+func (s *Screen) skipSnapshot(o *object.Object, gr schema.GroupResource) *reset.Skip {
 	switch gr {
 	case csisnapshot.Classes:
 		if !s.Volumes.Wanted() {

@@ -112,9 +112,9 @@ func (l *LateWebhooks) Warn(ctx context.Context, e *outcome.Entry, o *object.Obj
 		j := &l.all[i]
 		what := ""
 		switch pods := podsOf(o.Body, template); {
-		case j.changes(gr, o.Body):
+		case j.isAskedAbout(gr, o.Body):
 			what = "it"
-		case template != nil && pods != nil && j.changes(schema.GroupResource{Resource: "pods"}, pods):
+		case template != nil && pods != nil && j.isAskedAbout(schema.GroupResource{Resource: "pods"}, pods):
 			what = "its Pods"
 		}
 		if what == "" || !j.space.Matches(l.namespaceLabels(ctx, o.Target.Namespace)) {
@@ -134,9 +134,9 @@ func podsOf(body map[string]any, path []string) map[string]any {
 	return body
 }
 
-// changes reports whether the webhook is asked about the creation of an object, whatever its
+// isAskedAbout reports whether the webhook is asked about the creation of an object, whatever its
 // namespace.
-func (j *mutatingWebhook) changes(gr schema.GroupResource, body map[string]any) bool {
+func (j *mutatingWebhook) isAskedAbout(gr schema.GroupResource, body map[string]any) bool {
 	return slices.ContainsFunc(j.webhook.Rules, func(r admissionv1.RuleWithOperations) bool {
 		return (slices.Contains(r.Operations, admissionv1.Create) || slices.Contains(r.Operations, admissionv1.OperationAll)) &&
 			(slices.Contains(r.APIGroups, gr.Group) || slices.Contains(r.APIGroups, "*")) &&

@@ -46,6 +46,6 @@ func (l *Loader) Replace(o *Object, changed *action.Object) (err error) {
 	body["metadata"] = meta
 	reset.Anonymize(body)
 	o.Body = body
-	o.Target, err = l.target(o)
+	o.Target, err = l.targetOf(o)
 	return err
 }

@@ -121,7 +121,7 @@ func (p *Poller) Finish(ctx context.Context, do func(DelayWaiter) *dispatch.Wait
 	if do(w) == nil {
 		return
 	}
-	dispatch.Aside(ctx, func() {
+	dispatch.RunOutsideLimit(ctx, func() {
 		for p.Pause(ctx) == nil && do(w) != nil {
 		}
 	})

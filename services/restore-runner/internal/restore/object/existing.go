@@ -40,7 +40,7 @@ func (r *LiveReader) Owned(ctx context.Context, t apply.Target) (there, mine boo
 	if live == nil || err != nil {
 		return false, false, err
 	}
-	return true, r.Manager.Made(MapAt(live, "metadata")), nil
+	return true, r.Manager.IsCreatedByRestore(MapAt(live, "metadata")), nil
 }
 
 // Before reports that an object was in the cluster before the restore, and is not being deleted.

@@ -43,15 +43,15 @@ func (l *Loader) Load(ctx context.Context, v int32) (*Object, error) {
 	if meta["name"] != l.Plan.Name(v) {
 		return nil, fmt.Errorf("metadata.name: is %q in an object stored as %q", meta["name"], l.Plan.Name(v))
 	}
-	if o.Target, err = l.target(o); err != nil {
+	if o.Target, err = l.targetOf(o); err != nil {
 		return nil, err
 	}
 	o.Owners, o.Fields = ListAt(meta, "ownerReferences"), appliedFields(ListAt(meta, "managedFields"))
 	return o, nil
 }
 
-// target finds where the object belongs in this cluster: the version is the stored object's own.
-func (l *Loader) target(o *Object) (apply.Target, error) {
+// targetOf finds where the object belongs in this cluster: the version is the stored object's own.
+func (l *Loader) targetOf(o *Object) (apply.Target, error) {
 	kind := l.Plan.Kind(o.Node)
 	gv, err := groupVersion(o.Body)
 	if err != nil {

@@ -15,11 +15,11 @@ import (
 // errGone is why no hook of a Pod can run any more.
 var errGone = errors.New("the pod cannot run it")
 
-// live is a Pod as it is now.
-type live struct{ corev1.Pod }
+// livePod is a Pod as it is now.
+type livePod struct{ corev1.Pod }
 
-// read reads a Pod. One that will never run a hook again is errGone.
-func (r *Runner) read(ctx context.Context, p *pod) (*live, error) {
+// readPod reads a Pod. One that will never run a hook again is errGone.
+func (r *Runner) readPod(ctx context.Context, p *hookedPod) (*livePod, error) {
 	raw, err := r.Existing.Client.Get(ctx, r.Names.Target(p.Node))
 	if apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("%w: it was deleted", errGone)
@@ -27,7 +27,7 @@ func (r *Runner) read(ctx context.Context, p *pod) (*live, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look at the pod: %w", err)
 	}
-	l := &live{}
+	l := &livePod{}
 	if err := json.Unmarshal(raw, &l.Pod); err != nil {
 		return nil, fmt.Errorf("decode the pod: %w", err)
 	}
@@ -37,24 +37,24 @@ func (r *Runner) read(ctx context.Context, p *pod) (*live, error) {
 	case l.DeletionTimestamp != nil:
 		err = fmt.Errorf("%w: it is being deleted", errGone)
 	case l.Status.Phase == corev1.PodSucceeded, l.Status.Phase == corev1.PodFailed:
-		err = fmt.Errorf("%w: it has ended: %s", errGone, described(string(l.Status.Phase), l.Status.Reason, l.Status.Message))
+		err = fmt.Errorf("%w: it has ended: %s", errGone, joinTexts(string(l.Status.Phase), l.Status.Reason, l.Status.Message))
 	}
 	return l, err
 }
 
-// described joins the texts that are not empty.
-func described(parts ...string) string {
+// joinTexts joins the texts that are not empty.
+func joinTexts(parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ": ")
 }
 
-func (l *live) has(container string) bool {
+func (l *livePod) hasContainer(container string) bool {
 	return slices.ContainsFunc(l.Spec.Containers, func(c corev1.Container) bool { return c.Name == container })
 }
 
-// lacks is why a hook in a container never can run.
-func (l *live) lacks(container string) string {
-	if l.has(container) {
-		return l.over(container)
+// lacksReason is why a hook in a container never can run.
+func (l *livePod) lacksReason(container string) string {
+	if l.hasContainer(container) {
+		return l.endedReason(container)
 	}
 	names := make([]string, len(l.Spec.Containers))
 	for i := range l.Spec.Containers {
@@ -63,8 +63,8 @@ func (l *live) lacks(container string) string {
 	return fmt.Sprintf("the pod has no container %q, it has %s", container, strings.Join(names, ", "))
 }
 
-// status returns what is known of a container; nil is nothing.
-func (l *live) status(container string) *corev1.ContainerStatus {
+// containerStatus returns what is known of a container; nil is nothing.
+func (l *livePod) containerStatus(container string) *corev1.ContainerStatus {
 	for i := range l.Status.ContainerStatuses {
 		if s := &l.Status.ContainerStatuses[i]; s.Name == container {
 			return s
@@ -73,44 +73,44 @@ func (l *live) status(container string) *corev1.ContainerStatus {
 	return nil
 }
 
-// over is how a container ended that is not started again; "" for any other.
-func (l *live) over(container string) string {
-	s := l.status(container)
+// endedReason is how a container ended that is not started again; "" for any other.
+func (l *livePod) endedReason(container string) string {
+	s := l.containerStatus(container)
 	if s == nil || s.State.Terminated == nil {
 		return ""
 	}
 	t := s.State.Terminated
 	policy := l.Spec.RestartPolicy
 	if policy == corev1.RestartPolicyNever || policy == corev1.RestartPolicyOnFailure && t.ExitCode == 0 {
-		return described(fmt.Sprintf("the container has ended with exit code %d", t.ExitCode), t.Reason, t.Message)
+		return joinTexts(fmt.Sprintf("the container has ended with exit code %d", t.ExitCode), t.Reason, t.Message)
 	}
 	return ""
 }
 
-// waits is what a container waits for until hooks can run in it; "" when they can.
-func (l *live) waits(container string, ready bool) string {
-	s := l.status(container)
+// waitingReason is what a container waits for until hooks can run in it; "" when they can.
+func (l *livePod) waitingReason(container string, ready bool) string {
+	s := l.containerStatus(container)
 	switch {
 	case s == nil:
-		return l.unscheduled()
+		return l.unscheduledReason()
 	case s.State.Running != nil && (s.Ready || !ready):
 		return ""
 	case s.State.Running != nil:
 		return "it runs and is not ready"
 	case s.State.Terminated != nil:
-		return described(fmt.Sprintf("it has ended with exit code %d", s.State.Terminated.ExitCode), s.State.Terminated.Reason, s.State.Terminated.Message)
+		return joinTexts(fmt.Sprintf("it has ended with exit code %d", s.State.Terminated.ExitCode), s.State.Terminated.Reason, s.State.Terminated.Message)
 	case s.State.Waiting != nil:
-		return described("it waits", s.State.Waiting.Reason, s.State.Waiting.Message)
+		return joinTexts("it waits", s.State.Waiting.Reason, s.State.Waiting.Message)
 	}
-	return l.unscheduled()
+	return l.unscheduledReason()
 }
 
-// unscheduled is what is known of a Pod whose containers have no status.
-func (l *live) unscheduled() string {
+// unscheduledReason is what is known of a Pod whose containers have no status.
+func (l *livePod) unscheduledReason() string {
 	for _, c := range l.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return described("the pod is not scheduled", c.Reason, c.Message)
+			return joinTexts("the pod is not scheduled", c.Reason, c.Message)
 		}
 	}
-	return described("nothing is known of it, the pod's phase", string(l.Status.Phase))
+	return joinTexts("nothing is known of it, the pod's phase", string(l.Status.Phase))
 }

@@ -27,7 +27,7 @@ const (
 // are cut off, unless the restore is to stop, when they run until ctx ends.
 func (r *Runner) Start(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	r.group.Go(func() { r.serve(ctx) })
+	r.group.Go(func() { r.servePods(ctx) })
 	return func() {
 		if !r.Stop.Requested() {
 			cancel()
@@ -58,13 +58,13 @@ func (r *Runner) Wait(ctx context.Context) error {
 	}
 }
 
-// serve visits the Pods that are due, until ctx ends or the restore is to stop.
-func (r *Runner) serve(ctx context.Context) {
+// servePods visits the Pods that are due, until ctx ends or the restore is to stop.
+func (r *Runner) servePods(ctx context.Context) {
 	for {
 		r.visitDue(ctx)
 		var turn <-chan time.Time
 		timer := r.Clock.NewTimer(tick)
-		if r.any() {
+		if r.hasPods() {
 			turn = timer.C()
 		}
 		select {
@@ -80,7 +80,7 @@ func (r *Runner) serve(ctx context.Context) {
 	}
 }
 
-func (r *Runner) any() bool {
+func (r *Runner) hasPods() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.pods) > 0
@@ -94,7 +94,7 @@ func (r *Runner) visitDue(ctx context.Context) {
 		return
 	}
 	now := r.Clock.Now()
-	var due []*pod
+	var due []*hookedPod
 	busy := 0
 	for _, p := range r.pods {
 		switch {
@@ -104,19 +104,19 @@ func (r *Runner) visitDue(ctx context.Context) {
 			due = append(due, p)
 		}
 	}
-	slices.SortFunc(due, func(a, b *pod) int { return cmp.Or(a.next.Compare(b.next), cmp.Compare(a.Node, b.Node)) })
+	slices.SortFunc(due, func(a, b *hookedPod) int { return cmp.Or(a.next.Compare(b.next), cmp.Compare(a.Node, b.Node)) })
 	for _, p := range due[:max(0, min(len(due), perTick, maxBusy-busy))] {
 		p.busy = true
-		r.group.Go(func() { r.visit(ctx, p) })
+		r.group.Go(func() { r.visitPod(ctx, p) })
 	}
 }
 
-// visit reads a Pod and runs the hooks that can be run. A panic is one of Wait.
-func (r *Runner) visit(ctx context.Context, p *pod) {
+// visitPod reads a Pod and runs the hooks that can be run. A panic is one of Wait.
+func (r *Runner) visitPod(ctx context.Context, p *hookedPod) {
 	again := false
 	panicked := panics.Catch(func() error {
 		if r.Recorder.Room(ctx) == nil {
-			again = r.advance(ctx, p)
+			again = r.advanceHooks(ctx, p)
 		}
 		return nil
 	})
@@ -124,7 +124,7 @@ func (r *Runner) visit(ctx context.Context, p *pod) {
 		r.notePanic(panicked)
 		return
 	}
-	r.pass(p, again)
+	r.scheduleNext(p, again)
 }
 
 // notePanic ends the wait for hooks.
@@ -138,8 +138,8 @@ func (r *Runner) notePanic(panicked error) {
 	}
 }
 
-// pass sets when a Pod is due again; one without a hook left is dropped.
-func (r *Runner) pass(p *pod, again bool) {
+// scheduleNext sets when a Pod is due again; one without a hook left is dropped.
+func (r *Runner) scheduleNext(p *hookedPod, again bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p.busy = false
@@ -152,11 +152,11 @@ func (r *Runner) pass(p *pod, again bool) {
 	now := r.Clock.Now()
 	p.pause = min(max(2*p.pause, firstPause), longPause)
 	p.next = now.Add(p.pause)
-	if deadline := r.deadline(p); now.Before(deadline) && deadline.Before(p.next) {
+	if deadline := r.firstDeadline(p); now.Before(deadline) && deadline.Before(p.next) {
 		p.next = deadline
 	}
 	if again {
 		p.pause, p.next = 0, now
-		r.wake()
+		r.wakeServe()
 	}
 }

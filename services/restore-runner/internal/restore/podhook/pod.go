@@ -21,9 +21,9 @@ var (
 // tellAfter is how long a Pod is waited for until that is logged.
 const tellAfter = time.Minute
 
-// pod is a Pod that owes hooks. One goroutine at a time uses it, the one for which busy was set; busy,
+// hookedPod is a Pod that owes hooks. One goroutine at a time uses it, the one for which busy was set; busy,
 // next and pause are guarded by the Runner.
-type pod struct {
+type hookedPod struct {
 	outcome.Owed
 	next  time.Time
 	pause time.Duration
@@ -33,9 +33,9 @@ type pod struct {
 	ran time.Time
 }
 
-// ready reports that the containers of the Pod are waited for until they are ready: one hook with
+// requiresReady reports that the containers of the Pod are waited for until they are ready: one hook with
 // that option makes all of them wait (Velero 1.18).
-func (p *pod) ready() bool {
+func (p *hookedPod) requiresReady() bool {
 	for i := range p.Hooks {
 		if p.Hooks[i].Ready {
 			return true
@@ -44,8 +44,8 @@ func (p *pod) ready() bool {
 	return false
 }
 
-// containers returns those in the order of the hooks that have not ended, each with its hooks.
-func (p *pod) containers() (names []string, hooks map[string][]int) {
+// pendingContainers returns those in the order of the hooks that have not ended, each with its hooks.
+func (p *hookedPod) pendingContainers() (names []string, hooks map[string][]int) {
 	hooks = map[string][]int{}
 	for i, state := range p.States {
 		if state != outcome.HookOwed {
@@ -60,12 +60,12 @@ func (p *pod) containers() (names []string, hooks map[string][]int) {
 	return names, hooks
 }
 
-// advance ends those hooks of a Pod that cannot run, and runs those of one container that can. again
+// advanceHooks ends those hooks of a Pod that cannot run, and runs those of one container that can. again
 // reports that the Pod is to be visited again at once.
-func (r *Runner) advance(ctx context.Context, p *pod) (again bool) {
+func (r *Runner) advanceHooks(ctx context.Context, p *hookedPod) (again bool) {
 	for i, state := range p.States {
 		if state == outcome.HookAnnounced {
-			r.end(p, i, "", errUnclear)
+			r.endHook(p, i, "", errUnclear)
 		}
 	}
 	if why := r.Recorder.HooksStopped(); why != "" {
@@ -75,7 +75,7 @@ func (r *Runner) advance(ctx context.Context, p *pod) (again bool) {
 		return false
 	}
 	looked := r.Clock.Now()
-	live, err := r.read(ctx, p)
+	live, err := r.readPod(ctx, p)
 	switch {
 	case ctx.Err() != nil:
 		return false
@@ -83,39 +83,39 @@ func (r *Runner) advance(ctx context.Context, p *pod) (again bool) {
 		r.endAll(p, fmt.Errorf("%w: %w", errAbandoned, err))
 		return false
 	case err != nil:
-		r.expire(p, looked, func(string) string { return err.Error() })
+		r.expireHooks(p, looked, func(string) string { return err.Error() })
 		return false
 	}
-	names, hooks := p.containers()
+	names, hooks := p.pendingContainers()
 	for _, name := range names {
-		if !live.has(name) || live.over(name) != "" {
+		if !live.hasContainer(name) || live.endedReason(name) != "" {
 			for _, i := range hooks[name] {
-				r.end(p, i, "", fmt.Errorf("%w: %s", errAbandoned, live.lacks(name)))
+				r.endHook(p, i, "", fmt.Errorf("%w: %s", errAbandoned, live.lacksReason(name)))
 			}
 			return p.Left() > 0
 		}
-		if live.waits(name, p.ready()) == "" {
+		if live.waitingReason(name, p.requiresReady()) == "" {
 			return r.runAll(ctx, p, hooks[name], looked)
 		}
 	}
-	r.expire(p, looked, func(name string) string { return live.waits(name, p.ready()) })
-	r.tell(p, looked, live, names)
+	r.expireHooks(p, looked, func(name string) string { return live.waitingReason(name, p.requiresReady()) })
+	r.logWaiting(p, looked, live, names)
 	return false
 }
 
-// tell logs what the hooks of a Pod wait for, once.
-func (r *Runner) tell(p *pod, now time.Time, live *live, names []string) {
+// logWaiting logs what the hooks of a Pod wait for, once.
+func (r *Runner) logWaiting(p *hookedPod, now time.Time, live *livePod, names []string) {
 	if p.told || p.Left() == 0 || now.Sub(time.UnixMilli(p.Since)) < tellAfter {
 		return
 	}
 	p.told = true
 	for _, name := range names {
-		r.Recorder.Info(p.Node, fmt.Sprintf("hooks wait for container %s: %s", name, live.waits(name, p.ready())))
+		r.Recorder.Info(p.Node, fmt.Sprintf("hooks wait for container %s: %s", name, live.waitingReason(name, p.requiresReady())))
 	}
 }
 
-// until is how long a hook waits for a container that cannot be used: to a time, or for so long.
-func (r *Runner) until(p *pod, h *outcome.HookCommand) (deadline time.Time, wait time.Duration) {
+// waitLimit is how long a hook waits for a container that cannot be used: to a time, or for so long.
+func (r *Runner) waitLimit(p *hookedPod, h *outcome.HookCommand) (deadline time.Time, wait time.Duration) {
 	since := time.UnixMilli(p.Since)
 	if h.WaitDefault && p.ran.After(since) {
 		since = p.ran
@@ -123,28 +123,28 @@ func (r *Runner) until(p *pod, h *outcome.HookCommand) (deadline time.Time, wait
 	return since.Add(h.Wait), h.Wait
 }
 
-// deadline is the first time at which expire ends one of the hooks that have not begun.
-func (r *Runner) deadline(p *pod) (first time.Time) {
+// firstDeadline is the first time at which expire ends one of the hooks that have not begun.
+func (r *Runner) firstDeadline(p *hookedPod) (first time.Time) {
 	for i := range p.Hooks {
-		if d, _ := r.until(p, &p.Hooks[i]); p.States[i] == outcome.HookOwed && (first.IsZero() || d.Before(first)) {
+		if d, _ := r.waitLimit(p, &p.Hooks[i]); p.States[i] == outcome.HookOwed && (first.IsZero() || d.Before(first)) {
 			first = d
 		}
 	}
 	return first
 }
 
-// expire ends the hooks whose time to begin has passed.
-func (r *Runner) expire(p *pod, now time.Time, state func(container string) string) {
+// expireHooks ends the hooks whose time to begin has passed.
+func (r *Runner) expireHooks(p *hookedPod, now time.Time, state func(container string) string) {
 	for i := range p.Hooks {
 		h := &p.Hooks[i]
-		if d, wait := r.until(p, h); p.States[i] == outcome.HookOwed && !now.Before(d) {
-			r.end(p, i, "", fmt.Errorf("%w: its container could not be used within %s: %s", errAbandoned, wait, state(h.Container)))
+		if d, wait := r.waitLimit(p, h); p.States[i] == outcome.HookOwed && !now.Before(d) {
+			r.endHook(p, i, "", fmt.Errorf("%w: its container could not be used within %s: %s", errAbandoned, wait, state(h.Container)))
 		}
 	}
 }
 
 // runAll runs hooks of one container, one after the other.
-func (r *Runner) runAll(ctx context.Context, p *pod, indexes []int, looked time.Time) (again bool) {
+func (r *Runner) runAll(ctx context.Context, p *hookedPod, indexes []int, looked time.Time) (again bool) {
 	for _, i := range indexes {
 		if r.Stop.Requested() {
 			return false
@@ -154,20 +154,20 @@ func (r *Runner) runAll(ctx context.Context, p *pod, indexes []int, looked time.
 		}
 		// A waitTimeout counts the time that hooks before it took, not that since the container began to run.
 		h := &p.Hooks[i]
-		if d, wait := r.until(p, h); !h.WaitDefault && d.After(looked) && !r.Clock.Now().Before(d) {
-			r.end(p, i, "", fmt.Errorf("%w: hooks before it took longer than its %s", errAbandoned, wait))
+		if d, wait := r.waitLimit(p, h); !h.WaitDefault && d.After(looked) && !r.Clock.Now().Before(d) {
+			r.endHook(p, i, "", fmt.Errorf("%w: hooks before it took longer than its %s", errAbandoned, wait))
 			continue
 		}
-		if !r.once(ctx, p, i) {
+		if !r.runHookOnce(ctx, p, i) {
 			return false
 		}
 	}
 	return true
 }
 
-// once runs a hook. False means that it has no end here: the next holder finds it announced, or not
+// runHookOnce runs a hook. False means that it has no end here: the next holder finds it announced, or not
 // begun.
-func (r *Runner) once(ctx context.Context, p *pod, i int) bool {
+func (r *Runner) runHookOnce(ctx context.Context, p *hookedPod, i int) bool {
 	if r.Confirm != nil && r.Confirm(ctx) != nil {
 		return false
 	}
@@ -193,28 +193,28 @@ func (r *Runner) once(ctx context.Context, p *pod, i int) bool {
 	if out.Stderr != "" {
 		said += ", stderr: " + out.Stderr
 	}
-	r.end(p, i, said, err)
+	r.endHook(p, i, said, err)
 	return true
 }
 
-// end records how a hook ended.
-func (r *Runner) end(p *pod, i int, said string, failure error) {
-	end(r.Recorder, &p.Owed, i, said, failure)
+// endHook records how a hook ended.
+func (r *Runner) endHook(p *hookedPod, i int, said string, failure error) {
+	recordHookEnd(r.Recorder, &p.Owed, i, said, failure)
 	p.States[i] = outcome.HookEnded
 }
 
 // endAll ends all hooks of a Pod that have not.
-func (r *Runner) endAll(p *pod, failure error) {
+func (r *Runner) endAll(p *hookedPod, failure error) {
 	for i, state := range p.States {
 		if state != outcome.HookEnded {
-			r.end(p, i, "", failure)
+			r.endHook(p, i, "", failure)
 		}
 	}
 }
 
-// end records how a hook ended, and what it wrote. A failure is an error where its onError is Fail,
+// recordHookEnd records how a hook ended, and what it wrote. A failure is an error where its onError is Fail,
 // else a warning.
-func end(recorder *outcome.Recorder, o *outcome.Owed, i int, said string, failure error) {
+func recordHookEnd(recorder *outcome.Recorder, o *outcome.Owed, i int, said string, failure error) {
 	e, h := recorder.Begin(o.Node), &o.Hooks[i]
 	if said != "" {
 		e.Info(said)

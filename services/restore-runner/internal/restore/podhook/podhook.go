@@ -38,7 +38,7 @@ type Config struct {
 	// never is.
 	Confirm func(ctx context.Context) error
 	// Blind reports that nothing is known of what earlier holders did.
-	Blind bool
+	NoHistory bool
 	// MaxWait bounds how long the hooks without a waitTimeout wait for a container that cannot be used,
 	// from the restore of the Pod or the end of the last hook in it; 0 means 4 hours. Velero waits
 	// without limit, and a restore with such a Pod never ends.
@@ -58,18 +58,18 @@ type Runner struct {
 	panicked error // the panic of a visit
 
 	mu   sync.Mutex
-	pods map[int32]*pod
+	pods map[int32]*hookedPod
 	left chan struct{} // closed when a Pod leaves
 }
 
 // New returns a runner that has the hooks which earlier holders left. Nothing runs before Start.
 func New(cfg Config) *Runner {
-	r := &Runner{Config: cfg, news: make(chan struct{}, 1), pods: map[int32]*pod{}, left: make(chan struct{})}
+	r := &Runner{Config: cfg, news: make(chan struct{}, 1), pods: map[int32]*hookedPod{}, left: make(chan struct{})}
 	if cfg.Exec == nil {
 		return r
 	}
 	for _, o := range cfg.Recorder.Owed() {
-		r.pods[o.Node] = &pod{Owed: o}
+		r.pods[o.Node] = &hookedPod{Owed: o}
 	}
 	return r
 }
@@ -99,18 +99,18 @@ func (r *Runner) Of(e *outcome.Entry, o *object.Object, result *apply.Result) *H
 	}
 	p := &outcome.HookedPod{UID: result.UID, Since: r.Clock.Now().UnixMilli()}
 	for i := range found {
-		h := command(&found[i], o.Body)
+		h := recordedCommand(&found[i], o.Body)
 		if h.Wait == 0 {
 			h.Wait, h.WaitDefault = cmp.Or(r.MaxWait, maxWait), true
 		}
 		p.Hooks = append(p.Hooks, h)
 	}
 	e.Hooked(p)
-	return &Hooks{pod: p, unclear: r.Blind && result.Version == ""}
+	return &Hooks{pod: p, unclear: r.NoHistory && result.Version == ""}
 }
 
-// command is a hook as it is recorded. Without a container's name it is for the first one.
-func command(h *hook.Restored, body map[string]any) outcome.HookCommand {
+// recordedCommand is a hook as it is recorded. Without a container's name it is for the first one.
+func recordedCommand(h *hook.Restored, body map[string]any) outcome.HookCommand {
 	c := outcome.HookCommand{Field: h.Field, Container: h.Container, Command: h.Command, Fail: h.Fail, Timeout: h.Timeout, Wait: h.Wait, Ready: h.Ready}
 	containers := object.ListAt(object.MapAt(body, "spec"), "containers")
 	if c.Container == "" && len(containers) > 0 {
@@ -121,12 +121,12 @@ func command(h *hook.Restored, body map[string]any) outcome.HookCommand {
 	return c
 }
 
-// Owe runs hooks of an object, whose outcome is recorded, once they can be run.
-func (r *Runner) Owe(node int32, hooks *Hooks) {
+// RunLater runs hooks of an object, whose outcome is recorded, once they can be run.
+func (r *Runner) RunLater(node int32, hooks *Hooks) {
 	if hooks == nil {
 		return
 	}
-	p := &pod{Owed: outcome.Owed{Node: node, HookedPod: hooks.pod, States: make([]outcome.HookState, len(hooks.pod.Hooks))}}
+	p := &hookedPod{Owed: outcome.Owed{Node: node, HookedPod: hooks.pod, States: make([]outcome.HookState, len(hooks.pod.Hooks))}}
 	if hooks.unclear {
 		for i := range p.States {
 			p.States[i] = outcome.HookAnnounced
@@ -135,10 +135,10 @@ func (r *Runner) Owe(node int32, hooks *Hooks) {
 	r.mu.Lock()
 	r.pods[node] = p
 	r.mu.Unlock()
-	r.wake()
+	r.wakeServe()
 }
 
-func (r *Runner) wake() {
+func (r *Runner) wakeServe() {
 	select {
 	case r.news <- struct{}{}:
 	default:
@@ -154,9 +154,9 @@ func Abandon(recorder *outcome.Recorder, why string) {
 		for i, state := range o.States {
 			switch state {
 			case outcome.HookOwed:
-				end(recorder, &o, i, "", fmt.Errorf("%w: %s", errAbandoned, why))
+				recordHookEnd(recorder, &o, i, "", fmt.Errorf("%w: %s", errAbandoned, why))
 			case outcome.HookAnnounced:
-				end(recorder, &o, i, "", fmt.Errorf("%w (%s)", errUnclear, why))
+				recordHookEnd(recorder, &o, i, "", fmt.Errorf("%w (%s)", errUnclear, why))
 			}
 		}
 	}

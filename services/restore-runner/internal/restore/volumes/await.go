@@ -45,8 +45,8 @@ type Awaiter struct {
 	Stop    object.StopSignal
 }
 
-// settled is the result of waiting for a claim.
-type settled struct{ volume, message, problem string }
+// settledClaim is the result of waiting for a claim.
+type settledClaim struct{ volume, message, problem string }
 
 // Await returns once each claim is bound to its volume, which gets reclaim policy and labels that it
 // had in the backup (Velero 1.18), or is not waited for: it was removed, or its class provisions
@@ -58,7 +58,7 @@ func (a *Awaiter) Await(ctx context.Context) error {
 		late := !a.Clock.Now().Before(deadline)
 		open := false
 		for _, f := range a.Recorder.Filled() {
-			end, why, err := a.look(ctx, &f)
+			end, why, err := a.readClaim(ctx, &f)
 			switch {
 			case ctx.Err() != nil:
 				return context.Cause(ctx)
@@ -80,13 +80,13 @@ func (a *Awaiter) Await(ctx context.Context) error {
 		if !open {
 			return nil
 		}
-		if err := a.pause(ctx, pause); err != nil {
+		if err := a.pauseFor(ctx, pause); err != nil {
 			return err
 		}
 	}
 }
 
-func (a *Awaiter) pause(ctx context.Context, d time.Duration) error {
+func (a *Awaiter) pauseFor(ctx context.Context, d time.Duration) error {
 	timer := a.Clock.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -99,8 +99,8 @@ func (a *Awaiter) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// read reads an object; found is false where there is none.
-func (a *Awaiter) read(ctx context.Context, t apply.Target, into any) (found bool, err error) {
+// readObject reads an object; found is false where there is none.
+func (a *Awaiter) readObject(ctx context.Context, t apply.Target, into any) (found bool, err error) {
 	raw, err := a.Existing.Client.Get(ctx, t)
 	if apierrors.IsNotFound(err) {
 		return false, nil
@@ -111,28 +111,28 @@ func (a *Awaiter) read(ctx context.Context, t apply.Target, into any) (found boo
 	return true, jsonlimit.Unmarshal(raw, into, jsonlimit.Object)
 }
 
-// look reads a claim once. Without an end, why is what it waits for.
-func (a *Awaiter) look(ctx context.Context, f *outcome.Filled) (end *settled, why string, err error) {
+// readClaim reads a claim once. Without an end, why is what it waits for.
+func (a *Awaiter) readClaim(ctx context.Context, f *outcome.Filled) (end *settledClaim, why string, err error) {
 	var claim corev1.PersistentVolumeClaim
-	found, err := a.read(ctx, apply.Target{GVR: claimsGVR, Namespace: f.Volume.ClaimNamespace, Name: f.Volume.Claim}, &claim)
+	found, err := a.readObject(ctx, apply.Target{GVR: claimsGVR, Namespace: f.Volume.ClaimNamespace, Name: f.Volume.Claim}, &claim)
 	switch {
 	case err != nil:
 		return nil, "", err
 	case !found || claim.DeletionTimestamp != nil:
-		return &settled{message: "the claim was removed before it was bound"}, "", nil
-	case !fills(&claim, f.Volume.CSI.Object):
-		return &settled{problem: fmt.Sprintf("claim %s/%s was replaced: the one in the cluster is not filled from CSI snapshot %s",
+		return &settledClaim{message: "the claim was removed before it was bound"}, "", nil
+	case !isFilledFrom(&claim, f.Volume.CSI.Object):
+		return &settledClaim{problem: fmt.Sprintf("claim %s/%s was replaced: the one in the cluster is not filled from CSI snapshot %s",
 			claim.Namespace, claim.Name, f.Volume.CSI.Handle)}, "", nil
 	case claim.Status.Phase == corev1.ClaimBound:
-		return a.bound(ctx, f, claim.Spec.VolumeName)
+		return a.settleBound(ctx, f, claim.Spec.VolumeName)
 	case claim.Status.Phase == corev1.ClaimLost:
-		return &settled{problem: fmt.Sprintf("claim %s/%s has lost its volume %s", claim.Namespace, claim.Name, claim.Spec.VolumeName)}, "", nil
+		return &settledClaim{problem: fmt.Sprintf("claim %s/%s has lost its volume %s", claim.Namespace, claim.Name, claim.Spec.VolumeName)}, "", nil
 	}
-	return a.pending(ctx, f, &claim)
+	return a.pendingReason(ctx, f, &claim)
 }
 
-// fills reports that a claim is filled from the VolumeSnapshot of that name.
-func fills(claim *corev1.PersistentVolumeClaim, snapshot string) bool {
+// isFilledFrom reports that a claim is filled from the VolumeSnapshot of that name.
+func isFilledFrom(claim *corev1.PersistentVolumeClaim, snapshot string) bool {
 	if s := claim.Spec.DataSource; s != nil {
 		return ptr.Deref(s.APIGroup, "") == snapshotv1.GroupName && s.Kind == "VolumeSnapshot" && s.Name == snapshot
 	}
@@ -141,12 +141,12 @@ func fills(claim *corev1.PersistentVolumeClaim, snapshot string) bool {
 		ptr.Deref(s.Namespace, claim.Namespace) == claim.Namespace
 }
 
-// bound makes the volume of a claim what it was in the backup.
-func (a *Awaiter) bound(ctx context.Context, f *outcome.Filled, name string) (*settled, string, error) {
-	end := &settled{volume: name, message: fmt.Sprintf("bound to volume %s, made of CSI snapshot %s", name, f.Volume.CSI.Handle)}
+// settleBound makes the volume of a claim what it was in the backup.
+func (a *Awaiter) settleBound(ctx context.Context, f *outcome.Filled, name string) (*settledClaim, string, error) {
+	end := &settledClaim{volume: name, message: fmt.Sprintf("bound to volume %s, made of CSI snapshot %s", name, f.Volume.CSI.Handle)}
 	target := apply.Target{GVR: volumesGVR, Name: name}
 	var pv corev1.PersistentVolume
-	found, err := a.read(ctx, target, &pv)
+	found, err := a.readObject(ctx, target, &pv)
 	if err != nil || !found {
 		return nil, "PersistentVolume " + name + " is not there", err
 	}
@@ -173,14 +173,14 @@ func (a *Awaiter) bound(ctx context.Context, f *outcome.Filled, name string) (*s
 	return end, "", nil
 }
 
-// pending finds out what a claim waits for.
-func (a *Awaiter) pending(ctx context.Context, f *outcome.Filled, claim *corev1.PersistentVolumeClaim) (*settled, string, error) {
+// pendingReason finds out what a claim waits for.
+func (a *Awaiter) pendingReason(ctx context.Context, f *outcome.Filled, claim *corev1.PersistentVolumeClaim) (*settledClaim, string, error) {
 	var content snapshotv1.VolumeSnapshotContent
-	found, err := a.read(ctx, apply.Target{GVR: contents, Name: f.Volume.CSI.Object}, &content)
+	found, err := a.readObject(ctx, apply.Target{GVR: contents, Name: f.Volume.CSI.Object}, &content)
 	if err != nil {
 		return nil, "", err
 	}
-	if why := unready(&content); !found || why != "" {
+	if why := unreadyReason(&content); !found || why != "" {
 		return nil, cmp.Or(why, "its VolumeSnapshotContent was removed"), nil
 	}
 	name := ptr.Deref(claim.Spec.StorageClassName, "")
@@ -188,20 +188,20 @@ func (a *Awaiter) pending(ctx context.Context, f *outcome.Filled, claim *corev1.
 		return nil, "it has no StorageClass, and the cluster no default one", nil
 	}
 	var class storagev1.StorageClass
-	switch found, err := a.read(ctx, apply.Target{GVR: classesGVR, Name: name}, &class); {
+	switch found, err := a.readObject(ctx, apply.Target{GVR: classesGVR, Name: name}, &class); {
 	case err != nil:
 		return nil, "", err
 	case !found:
-		return &settled{problem: fmt.Sprintf("claim %s/%s is not bound to a volume of CSI snapshot %s: StorageClass %q is not in the cluster",
+		return &settledClaim{problem: fmt.Sprintf("claim %s/%s is not bound to a volume of CSI snapshot %s: StorageClass %q is not in the cluster",
 			claim.Namespace, claim.Name, f.Volume.CSI.Handle, name)}, "", nil
 	case ptr.Deref(class.VolumeBindingMode, storagev1.VolumeBindingImmediate) == storagev1.VolumeBindingWaitForFirstConsumer:
-		return &settled{message: "its snapshot is ready: a volume is made of it with the first consumer of the claim"}, "", nil
+		return &settledClaim{message: "its snapshot is ready: a volume is made of it with the first consumer of the claim"}, "", nil
 	}
 	return nil, fmt.Sprintf("provisioner %q made no volume, see the events of the claim", class.Provisioner), nil
 }
 
-// unready is why no volume can be made of a content yet.
-func unready(content *snapshotv1.VolumeSnapshotContent) string {
+// unreadyReason is why no volume can be made of a content yet.
+func unreadyReason(content *snapshotv1.VolumeSnapshotContent) string {
 	s := content.Status
 	switch {
 	case s != nil && ptr.Deref(s.ReadyToUse, false):

@@ -20,20 +20,20 @@ import (
 
 var drivers = schema.GroupVersionResource{Group: "storage.k8s.io", Version: "v1", Resource: "csidrivers"}
 
-// classes are the VolumeSnapshotClasses of the cluster, read once, and the drivers that were looked
+// snapshotClasses are the VolumeSnapshotClasses of the cluster, read once, and the drivers that were looked
 // for.
-type classes struct {
+type snapshotClasses struct {
 	mu      sync.Mutex
 	read    bool
 	all     []snapshotv1.VolumeSnapshotClass
 	drivers map[string]bool // whether the cluster has them
 }
 
-// class returns the class for the content of a restored snapshot, empty for none: the one that it was
+// contentClass returns the class for the content of a restored snapshot, empty for none: the one that it was
 // taken with if it is of the driver, else the first of the driver (Velero 1.18). A driver of which
 // the cluster has nothing is a warning: the claim waits until it is installed.
-func (f *Filler) class(ctx context.Context, e *outcome.Entry, s *restored.Stored) (string, error) {
-	if err := f.served(); err != nil {
+func (f *Filler) contentClass(ctx context.Context, e *outcome.Entry, s *restored.Stored) (string, error) {
+	if err := f.checkServed(); err != nil {
 		return "", err
 	}
 	f.classes.mu.Lock()
@@ -50,7 +50,7 @@ func (f *Filler) class(ctx context.Context, e *outcome.Entry, s *restored.Stored
 	}
 	known, err := class != "", error(nil)
 	if !known {
-		known, err = f.driver(ctx, s.Driver())
+		known, err = f.hasDriver(ctx, s.Driver())
 	}
 	if err == nil && !known {
 		e.Warn(fmt.Sprintf("the cluster has neither a CSIDriver nor a VolumeSnapshotClass of driver %q: the claim is filled once it is installed", s.Driver()))
@@ -58,8 +58,8 @@ func (f *Filler) class(ctx context.Context, e *outcome.Entry, s *restored.Stored
 	return class, err
 }
 
-// served reports whether the cluster serves what a claim is filled from.
-func (f *Filler) served() error {
+// checkServed reports whether the cluster serves what a claim is filled from.
+func (f *Filler) checkServed() error {
 	for _, gr := range []schema.GroupResource{csisnapshot.Snapshots, csisnapshot.Contents, csisnapshot.Classes} {
 		if _, ok := f.Catalog.Lookup(gr); !ok {
 			return csisnapshot.ErrNotServed
@@ -85,8 +85,8 @@ func (f *Filler) readClasses(ctx context.Context) error {
 	return nil
 }
 
-// driver reports whether the cluster has a CSIDriver of that name.
-func (f *Filler) driver(ctx context.Context, name string) (bool, error) {
+// hasDriver reports whether the cluster has a CSIDriver of that name.
+func (f *Filler) hasDriver(ctx context.Context, name string) (bool, error) {
 	if known, looked := f.classes.drivers[name]; looked {
 		return known, nil
 	}

@@ -11,11 +11,11 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
 )
 
-// existing reports that the PersistentVolume is in the cluster and stays there. One that is
+// volumeExists reports that the PersistentVolume is in the cluster and stays there. One that is
 // going away, as after its claim's namespace was deleted, is a delay: its name is free afterwards,
 // and its data is in the snapshot alone.
-func (p *Provisioner) existing(ctx context.Context, o *object.Object) (there bool, err error) {
-	there, going, err := p.look(ctx, o)
+func (p *Provisioner) volumeExists(ctx context.Context, o *object.Object) (there bool, err error) {
+	there, going, err := p.readVolume(ctx, o)
 	if err != nil || going == "" {
 		return there, err
 	}
@@ -23,14 +23,14 @@ func (p *Provisioner) existing(ctx context.Context, o *object.Object) (there boo
 		Err: fmt.Errorf("PersistentVolume %q is there after %s still, and %s", o.Target.Name, p.Timeouts.Terminating, going)}
 }
 
-// look reads the PersistentVolume once. going is why it will be deleted, "" when it stays or does
+// readVolume reads the PersistentVolume once. going is why it will be deleted, "" when it stays or does
 // not exist.
-func (p *Provisioner) look(ctx context.Context, o *object.Object) (there bool, going string, err error) {
+func (p *Provisioner) readVolume(ctx context.Context, o *object.Object) (there bool, going string, err error) {
 	live, err := p.Existing.Get(ctx, o.Target)
 	if live == nil || err != nil {
 		return false, "", err
 	}
-	if p.History.Resumed && p.History.Intents[o.Node] == "" && p.Existing.Manager.Made(object.MapAt(live, "metadata")) {
+	if p.History.Resumed && p.History.Intents[o.Node] == "" && p.Existing.Manager.IsCreatedByRestore(object.MapAt(live, "metadata")) {
 		return true, "", nil // created by an earlier holder, and left as it is
 	}
 	going, err = p.goingAway(ctx, live)
@@ -55,14 +55,14 @@ func (p *Provisioner) goingAway(ctx context.Context, live map[string]any) (strin
 		return "", fmt.Errorf("PersistentVolume %q exists and is %s with reclaim policy %s, so that no claim can bind it: delete it, and restore again",
 			object.TextAt(meta, "name"), phase, policy)
 	case corev1.VolumeBound:
-		return p.unclaimed(ctx, object.MapAt(spec, "claimRef"))
+		return p.unclaimedReason(ctx, object.MapAt(spec, "claimRef"))
 	}
 	return "", nil
 }
 
-// unclaimed reports that the claim of a bound PersistentVolume is gone, which its controller
+// unclaimedReason reports that the claim of a bound PersistentVolume is gone, which its controller
 // notices only later, or going.
-func (p *Provisioner) unclaimed(ctx context.Context, ref map[string]any) (string, error) {
+func (p *Provisioner) unclaimedReason(ctx context.Context, ref map[string]any) (string, error) {
 	namespace, name := object.TextAt(ref, "namespace"), object.TextAt(ref, "name")
 	if namespace == "" || name == "" {
 		return "", nil

@@ -53,7 +53,7 @@ type FillerConfig struct {
 // Filler makes what claims are filled from. Safe for concurrent use.
 type Filler struct {
 	FillerConfig
-	classes classes
+	classes snapshotClasses
 }
 
 // NewFiller returns a filler.
@@ -68,7 +68,7 @@ func (f *Filler) Fill(ctx context.Context, e *outcome.Entry, o *object.Object) e
 	if f.Plan.Kind(o.Node).String() != "persistentvolumeclaims" || !f.Volumes.Filled(source, name) {
 		return nil
 	}
-	there, err := f.there(ctx, o)
+	there, err := f.claimExists(ctx, o)
 	if err != nil || there {
 		return err
 	}
@@ -84,36 +84,36 @@ func (f *Filler) Fill(ctx context.Context, e *outcome.Entry, o *object.Object) e
 	case snapshot.Name == "":
 		return fmt.Errorf("CSI snapshot of the claim: %w", errUnnamed)
 	}
-	if err := f.fill(ctx, e, o, snapshot, object.TextAt(object.MapAt(stored, "spec"), "volumeName")); err != nil {
+	if err := f.fillClaim(ctx, e, o, snapshot, object.TextAt(object.MapAt(stored, "spec"), "volumeName")); err != nil {
 		return fmt.Errorf("CSI snapshot %s of the claim: %w; with restorePVs false it gets a new, empty volume", snapshot, err)
 	}
 	return nil
 }
 
-// there reports that the cluster has a claim of that name which this restore did not make. One that
+// claimExists reports that the cluster has a claim of that name which this restore did not make. One that
 // is being deleted is waited for: the claim must not be created without what it is filled from.
-func (f *Filler) there(ctx context.Context, o *object.Object) (bool, error) {
+func (f *Filler) claimExists(ctx context.Context, o *object.Object) (bool, error) {
 	live, err := f.Existing.Get(ctx, o.Target)
 	if err != nil {
 		return false, err
 	}
 	meta := object.MapAt(live, "metadata")
-	o.Exists = live != nil && !f.Existing.Manager.Made(meta)
+	o.Exists = live != nil && !f.Existing.Manager.IsCreatedByRestore(meta)
 	if o.Exists && meta["deletionTimestamp"] != nil {
 		return false, f.Timeouts.Deleted()
 	}
 	return o.Exists, nil
 }
 
-func (f *Filler) fill(ctx context.Context, e *outcome.Entry, o *object.Object, snapshot types.NamespacedName, volume string) error {
-	stored, err := f.read(ctx, snapshot)
+func (f *Filler) fillClaim(ctx context.Context, e *outcome.Entry, o *object.Object, snapshot types.NamespacedName, volume string) error {
+	stored, err := f.readSnapshot(ctx, snapshot)
 	if err != nil {
 		return err
 	}
 	if class, ok := object.MapAt(o.Body, "spec")["storageClassName"].(string); ok && class == "" {
 		return errStatic
 	}
-	class, err := f.class(ctx, e, stored)
+	class, err := f.contentClass(ctx, e, stored)
 	if err != nil {
 		return err
 	}
@@ -121,13 +121,13 @@ func (f *Filler) fill(ctx context.Context, e *outcome.Entry, o *object.Object, s
 	if !f.Snapshots.First(snapshot) {
 		in.Name = restored.NameOf(f.Restore.UID, snapshot)
 	}
-	if err := f.make(ctx, csisnapshot.Contents, stored.Content(f.Restore, in, class)); err != nil {
+	if err := f.makeObject(ctx, csisnapshot.Contents, stored.Content(f.Restore, in, class)); err != nil {
 		return err
 	}
-	if err := f.make(ctx, csisnapshot.Snapshots, stored.Snapshot(f.Restore, in)); err != nil {
+	if err := f.makeObject(ctx, csisnapshot.Snapshots, stored.Snapshot(f.Restore, in)); err != nil {
 		return err
 	}
-	if err := from(o, in.Name, stored.Size()); err != nil {
+	if err := setDataSource(o, in.Name, stored.Size()); err != nil {
 		return err
 	}
 	made := outcome.Volume{ClaimNamespace: o.Target.Namespace, Claim: o.Target.Name, CSI: &outcome.CSI{
@@ -138,8 +138,8 @@ func (f *Filler) fill(ctx context.Context, e *outcome.Entry, o *object.Object, s
 	return nil
 }
 
-// read reads a snapshot from the backup, regardless of the filters of the restore.
-func (f *Filler) read(ctx context.Context, name types.NamespacedName) (*restored.Stored, error) {
+// readSnapshot reads a snapshot from the backup, regardless of the filters of the restore.
+func (f *Filler) readSnapshot(ctx context.Context, name types.NamespacedName) (*restored.Stored, error) {
 	item, ok := f.Snapshots.Snapshot(name)
 	if !ok {
 		return nil, errMissing
@@ -162,8 +162,8 @@ func (f *Filler) read(ctx context.Context, name types.NamespacedName) (*restored
 	return restored.Read(snapshot, raw)
 }
 
-// make creates one of the pair, or finds the one that an earlier attempt of this restore made.
-func (f *Filler) make(ctx context.Context, gr schema.GroupResource, o client.Object) error {
+// makeObject creates one of the pair, or finds the one that an earlier attempt of this restore made.
+func (f *Filler) makeObject(ctx context.Context, gr schema.GroupResource, o client.Object) error {
 	body, err := restored.Encode(o)
 	if err != nil {
 		return err
@@ -183,9 +183,9 @@ func (f *Filler) make(ctx context.Context, gr schema.GroupResource, o client.Obj
 	return nil
 }
 
-// from makes a VolumeSnapshot the data source of a claim. It requests at least the storage that a
+// setDataSource makes a VolumeSnapshot the data source of a claim. It requests at least the storage that a
 // volume of the snapshot needs. Actions may still refer to parts of the body.
-func from(o *object.Object, snapshot string, size int64) error {
+func setDataSource(o *object.Object, snapshot string, size int64) error {
 	spec := maps.Clone(object.MapAt(o.Body, "spec"))
 	if spec == nil {
 		return errors.New("spec: missing or not an object")

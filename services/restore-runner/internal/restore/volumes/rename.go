@@ -15,10 +15,10 @@ import (
 // clonePrefix is what Velero 1.18 lets the names begin with of volumes that cannot keep theirs.
 const clonePrefix = "velero-clone-"
 
-// name gives the PersistentVolume another name if its claim goes to another namespace than the
+// chooseName gives the PersistentVolume another name if its claim goes to another namespace than the
 // backup's while its own name is taken: the claim it was saved with may still exist beside the
 // restored one. A successor uses the recorded name.
-func (p *Provisioner) name(ctx context.Context, o *object.Object) error {
+func (p *Provisioner) chooseName(ctx context.Context, o *object.Object) error {
 	stored := p.Plan.Name(o.Node)
 	if o.Renamed != "" {
 		return nil
@@ -46,9 +46,9 @@ func (p *Provisioner) name(ctx context.Context, o *object.Object) error {
 	return err
 }
 
-// record returns once it is durable what is known of a volume. From then on others know it by its
+// recordVolume returns once it is durable what is known of a volume. From then on others know it by its
 // name in the cluster.
-func (p *Provisioner) record(ctx context.Context, o *object.Object, made *outcome.Volume) error {
+func (p *Provisioner) recordVolume(ctx context.Context, o *object.Object, made *outcome.Volume) error {
 	made.Name = o.Renamed
 	stored := p.Plan.Name(o.Node)
 	if made.Name != "" && made.Name != p.Names.Volume(stored) {

@@ -37,39 +37,39 @@ func (p *Provisioner) Provision(ctx context.Context, o *object.Object) error {
 
 func (p *Provisioner) fromSnapshot(ctx context.Context, o *object.Object, s *nativesnapshot.Snapshot) error {
 	stored := p.Plan.Name(o.Node)
-	if err := p.name(ctx, o); err != nil {
+	if err := p.chooseName(ctx, o); err != nil {
 		return err
 	}
-	there, err := p.existing(ctx, o)
+	there, err := p.volumeExists(ctx, o)
 	o.Exists = there
 	switch {
 	case err != nil:
 		return err
 	case there && o.Renamed != "" && p.Names.Volume(stored) != o.Renamed: // the records of who made it are gone
-		return p.record(ctx, o, &outcome.Volume{Location: s.Spec.Location, Snapshot: s.Status.ProviderSnapshotID})
+		return p.recordVolume(ctx, o, &outcome.Volume{Location: s.Spec.Location, Snapshot: s.Status.ProviderSnapshotID})
 	case there:
 		return nil
 	}
 	if p.Snapshotters == nil {
 		return errors.New("there are no plugins")
 	}
-	by, err := p.ready(ctx, s.Spec.Location)
+	by, err := p.openSnapshotter(ctx, s.Spec.Location)
 	if err != nil {
 		return err
 	}
-	made, err := p.volume(ctx, o, by, s)
+	made, err := p.makeVolume(ctx, o, by, s)
 	if err != nil {
 		return err
 	}
-	return p.point(ctx, o, by, &made)
+	return p.pointToVolume(ctx, o, by, &made)
 }
 
-// ready opens a location and brings up what its calls need: a call that is announced and then not
+// openSnapshotter opens a location and brings up what its calls need: a call that is announced and then not
 // made costs the volume. When the restore is to stop, nothing was begun.
-func (p *Provisioner) ready(ctx context.Context, location string) (by action.VolumeSnapshotter, err error) {
+func (p *Provisioner) openSnapshotter(ctx context.Context, location string) (by action.VolumeSnapshotter, err error) {
 	ctx, done := p.Stop.Context(ctx)
 	defer done()
-	dispatch.Aside(ctx, func() {
+	dispatch.RunOutsideLimit(ctx, func() {
 		if by, err = p.Snapshotters.Open(ctx, location); err != nil {
 			return
 		}
@@ -83,13 +83,13 @@ func (p *Provisioner) ready(ctx context.Context, location string) (by action.Vol
 	return by, err
 }
 
-// volume makes the volume, once per restore even after a takeover.
-func (p *Provisioner) volume(ctx context.Context, o *object.Object, by action.VolumeSnapshotter, s *nativesnapshot.Snapshot) (made outcome.Volume, err error) {
-	made = p.planned(o, s)
-	switch before := p.before(o.Node); {
+// makeVolume makes the volume, once per restore even after a takeover.
+func (p *Provisioner) makeVolume(ctx context.Context, o *object.Object, by action.VolumeSnapshotter, s *nativesnapshot.Snapshot) (made outcome.Volume, err error) {
+	made = p.plannedVolume(o, s)
+	switch before := p.earlierVolume(o.Node); {
 	case before != nil && before.ID != "":
 		return *before, nil // under a name that may have been taken since: point records another
-	case before != nil, p.History.Blind:
+	case before != nil, p.History.NoHistory:
 		return made, errVolumeUnclear
 	}
 	if p.Confirm != nil {
@@ -97,11 +97,11 @@ func (p *Provisioner) volume(ctx context.Context, o *object.Object, by action.Vo
 			return made, err
 		}
 	}
-	if err := p.record(ctx, o, &made); err != nil {
+	if err := p.recordVolume(ctx, o, &made); err != nil {
 		return made, err
 	}
 	what := action.Volume{Type: made.Type, IOPS: made.IOPS}
-	dispatch.Aside(ctx, func() { made.ID, err = by.CreateVolume(ctx, made.Snapshot, made.Zone, what) })
+	dispatch.RunOutsideLimit(ctx, func() { made.ID, err = by.CreateVolume(ctx, made.Snapshot, made.Zone, what) })
 	switch {
 	case err != nil:
 		return made, err
@@ -109,12 +109,12 @@ func (p *Provisioner) volume(ctx context.Context, o *object.Object, by action.Vo
 		return made, fmt.Errorf("VolumeSnapshotLocation %q: CreateVolumeFromSnapshot: the plugin answered without the id of a volume", s.Spec.Location)
 	}
 	p.Recorder.Info(o.Node, fmt.Sprintf("volume %q made of snapshot %q", made.ID, made.Snapshot))
-	return made, p.record(ctx, o, &made)
+	return made, p.recordVolume(ctx, o, &made)
 }
 
-// before is what is known of the volume of an object: an earlier holder made it, or this one did
+// earlierVolume is what is known of the volume of an object: an earlier holder made it, or this one did
 // before the object had to wait.
-func (p *Provisioner) before(node int32) *outcome.Volume {
+func (p *Provisioner) earlierVolume(node int32) *outcome.Volume {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if made := p.made[node]; made != nil {
@@ -123,8 +123,8 @@ func (p *Provisioner) before(node int32) *outcome.Volume {
 	return p.History.Volumes[node]
 }
 
-// planned is the volume before it is made; record gives it its name.
-func (p *Provisioner) planned(o *object.Object, s *nativesnapshot.Snapshot) outcome.Volume {
+// plannedVolume is the volume before it is made; record gives it its name.
+func (p *Provisioner) plannedVolume(o *object.Object, s *nativesnapshot.Snapshot) outcome.Volume {
 	v := outcome.Volume{
 		Location: s.Spec.Location, Snapshot: s.Status.ProviderSnapshotID,
 		Type: s.Spec.VolumeType, Zone: s.Spec.VolumeAZ, IOPS: ptr.Deref(s.Spec.VolumeIOPS, 0),
@@ -134,12 +134,12 @@ func (p *Provisioner) planned(o *object.Object, s *nativesnapshot.Snapshot) outc
 	return v
 }
 
-// point makes the object one of that volume. The plugin gets it under the name in the backup and
+// pointToVolume makes the object one of that volume. The plugin gets it under the name in the backup and
 // may give it another one, unless one is recorded.
-func (p *Provisioner) point(ctx context.Context, o *object.Object, by action.VolumeSnapshotter, made *outcome.Volume) (err error) {
+func (p *Provisioner) pointToVolume(ctx context.Context, o *object.Object, by action.VolumeSnapshotter, made *outcome.Volume) (err error) {
 	stored := p.Plan.Name(o.Node)
 	var changed *action.Object
-	dispatch.Aside(ctx, func() { changed, err = by.SetVolumeID(ctx, action.FromContent(object.Named(o.Body, stored)), made.ID) })
+	dispatch.RunOutsideLimit(ctx, func() { changed, err = by.SetVolumeID(ctx, action.FromContent(object.Named(o.Body, stored)), made.ID) })
 	if err != nil {
 		return fmt.Errorf("volume %q: %w", made.ID, err)
 	}
@@ -163,7 +163,7 @@ func (p *Provisioner) point(ctx context.Context, o *object.Object, by action.Vol
 	if made.Name == name {
 		return nil
 	}
-	return p.record(ctx, o, made)
+	return p.recordVolume(ctx, o, made)
 }
 
 // nameOf returns the name of an object that a plugin made, which must have one.
