@@ -83,8 +83,14 @@ func observeCancel(ctx context.Context, b *Bed, name string) (Facts, error) {
 	}
 	dir := filepath.Join("backups", name)
 	f := Facts{"phase": string(backup.Status.Phase), "reason": backup.Status.FailureReason, "errors": fmt.Sprint(backup.Status.Errors)}
-	if err := b.bucket.awaitSwept(ctx, f, dir, strings.NewReplacer(name, "NAME", string(backup.UID), "UID")); err != nil {
+	keys, err := b.bucket.listKeys(dir)
+	if err != nil {
 		return nil, err
+	}
+	for key := range keys { // the records of a backup that failed stay for delete item actions
+		if !strings.HasPrefix(key, "parts/") {
+			f["key "+strings.ReplaceAll(key, name, "NAME")] = "there"
+		}
 	}
 	if err := b.bucket.checkCommitted(backup, dir); err != nil {
 		return nil, err
