@@ -8,10 +8,13 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Join returns a context that ends with ctx, or with the cause of the other one when that ends. The
-// function releases it and must be called.
+// Join returns a context that ends with ctx, or with the cause of the other one when that ends. It has
+// ended at once where the other one has. The function releases it and must be called.
 func Join(ctx, other context.Context) (context.Context, context.CancelFunc) {
 	joined, cancel := context.WithCancelCause(ctx)
+	if other.Err() != nil { // AfterFunc would end the context later, in a goroutine
+		cancel(context.Cause(other))
+	}
 	stop := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
 	return joined, func() {
 		stop()

@@ -61,3 +61,13 @@ func TestOutliveEndsAfterItsParent(t *testing.T) {
 		done()
 	}
 }
+
+// A context that joined an ended one has ended when Join returns: what checks it begins nothing.
+func TestJoinEndsAtOnceWithWhatHasEnded(t *testing.T) {
+	cause := errors.New("asked to stop")
+	other, cancel := context.WithCancelCause(t.Context())
+	cancel(cause)
+	joined, release := engine.Join(t.Context(), other)
+	defer release()
+	require.Equal(t, cause, context.Cause(joined))
+}

@@ -9,6 +9,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/commit"
 	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
+	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/pkg/job/journal"
 	"github.com/holdfast-io/holdfast/pkg/job/step"
 	"github.com/holdfast-io/holdfast/pkg/layout"
@@ -66,7 +67,7 @@ func (s *State) readFailure(ctx context.Context) (checkpoint.Failure, error) {
 		switch {
 		case err == nil && c.Failure != nil:
 			return *c.Failure, nil
-		case err == nil && s.GivenUp == nil:
+		case err == nil && s.GivenUp == nil && !isCancelled(s.Cause):
 			return failure, ErrComposed
 		case err != nil && !errors.Is(err, checkpoint.ErrDamaged):
 			return s.unrecordedFailure(ctx, failure, err)
@@ -78,6 +79,13 @@ func (s *State) readFailure(ctx context.Context) (checkpoint.Failure, error) {
 		return s.unrecordedFailure(ctx, failure, err)
 	}
 	return recorded, nil
+}
+
+// isCancelled reports that the backup fails because it is asked to stop. Its composition is not followed then, also where this
+// holder has not read it.
+func isCancelled(cause error) bool {
+	var request *cancel.Error
+	return errors.As(cause, &request)
 }
 
 // unrecordedFailure lets a failure stand without a record where none can be had: the bucket refuses it,
