@@ -70,6 +70,17 @@ func (l *Log) Operations() []Operation { return l.list.Operations }
 // phase from New to InProgress: those are not recorded.
 func (l *Log) States() []State { return l.states }
 
+// Open returns up to most operations that have not ended, by action and ID.
+func (l *Log) Open(most int) []string {
+	var names []string
+	for i := range l.states {
+		if len(names) < most && !l.states[i].Phase.Ended() {
+			names = append(names, l.list.Operations[i].Action+" "+l.list.Operations[i].ID)
+		}
+	}
+	return names
+}
+
 // Ended reports that all operations have ended.
 func (l *Log) Ended() bool {
 	return !slices.ContainsFunc(l.states, func(s State) bool { return !s.Phase.Ended() })

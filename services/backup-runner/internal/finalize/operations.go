@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"path/filepath"
 
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/part"
+	"github.com/holdfast-io/holdfast/pkg/job/document"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/layout"
@@ -72,8 +74,9 @@ func (s *State) sealOperations(ctx context.Context, l operation.List) (*operatio
 }
 
 // endOperations ends the steps of a backup that fails with a *WaitingError until its operations
-// have ended, which async-operation-monitor cancels: none of them outlives its backup. What a call
-// began whose answer is in no record is not known.
+// have ended, which async-operation-monitor cancels. A cancelled backup that queue-scheduler took out
+// of its wait does not wait for them again. What a call began whose answer is in no record is not
+// known.
 func endOperations(ctx context.Context, s *State) error {
 	log, err := operation.Open(ctx, s.Store, s.operationsOf())
 	if errors.Is(err, objectstore.ErrNotFound) {
@@ -83,15 +86,29 @@ func endOperations(ctx context.Context, s *State) error {
 		}
 		log, err = s.sealOperations(ctx, operation.List{Operations: begun, Reason: "the backup failed: " + s.Failure.Reason})
 	}
-	if errors.Is(err, operation.ErrDamaged) {
-		s.Log.WarnContext(ctx, "operations of the failed backup are not known", "error", err)
+	if errors.Is(err, operation.ErrDamaged) || errors.Is(err, document.ErrTooLarge) {
+		s.Log.WarnContext(ctx, "Failed to list the operations of the failed backup; they may still be running", "error", err)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	s.Operations = log
+	if s.leavesOperations() {
+		s.Log.WarnContext(ctx, "Cancelled backup ends although operations have not ended", "operations", log.Open(maxNamed))
+		return nil
+	}
 	return s.waitingError(nil)
+}
+
+// maxNamed is how many operations a message names.
+const maxNamed = 10
+
+// leavesOperations reports that a cancelled backup has waited for the ends of its operations until the deadline: it is finalized
+// before they have ended only then.
+func (s *State) leavesOperations() bool {
+	finalizing := s.Claimed == velerov1.BackupPhaseFinalizing || s.Claimed == velerov1.BackupPhaseFinalizingPartiallyFailed
+	return finalizing && s.Holder.Cancelled() != nil && !s.Operations.Ended()
 }
 
 // keepBegun keeps what calls began, as a record has it.

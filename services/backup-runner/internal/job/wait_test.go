@@ -189,6 +189,21 @@ func TestACancelledBackupListsItsOperations(t *testing.T) {
 	require.Contains(t, w.readDocument(t, layout.BackupItemOperations("b1")), "op of cm-01")
 }
 
+// A cancelled backup that queue-scheduler took out of its wait ends, whether its operations have ended or not, and whatever the
+// time that the bucket takes to answer.
+func TestACancelledBackupEndsAlthoughOperationsDoNot(t *testing.T) {
+	w, b, _ := newWaitingBackup(t)
+	got := w.readBackup(t, b)
+	require.NoError(t, cancel.WriteRequest(got, cancel.Request{By: "alice"}))
+	got.Status.Phase = velerov1.BackupPhaseFinalizingPartiallyFailed
+	require.NoError(t, w.client.Update(t.Context(), got))
+	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+	got = w.readBackup(t, b)
+	require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
+	require.Equal(t, "cancelled by alice", got.Status.FailureReason)
+	require.Contains(t, w.readDocument(t, layout.BackupItemOperations("b1")), "op of cm-01")
+}
+
 // A backup in Finalizing whose list of operations was damaged fails with that reason.
 func TestADamagedListOfOperationsFailsTheBackup(t *testing.T) {
 	w, b, _ := newWaitingBackup(t)

@@ -29,11 +29,12 @@ const operationGrace = 5 * time.Minute
 // commit, or is not cancelled any more.
 var errNotOverdue = errors.New("the job is not overdue any more")
 
-// jobObservation is since when this process has seen a cancelled job under one claim, by its own clock:
-// clocks differ.
+// jobObservation is since when this process has seen a cancelled job under one claim, waiting for operations or not, by its own
+// clock: clocks differ.
 type jobObservation struct {
 	uid   types.UID
 	held  claim.Claim
+	waits bool
 	since time.Time
 	// deadline is how long the holder has. It doubles with each claim that this process takes away.
 	deadline time.Duration
@@ -47,10 +48,10 @@ func (c *Canceller) timeLeft(key string, uid types.UID, held claim.Claim, waits 
 	now := c.Clock.Now()
 	s, ok := c.observed[key]
 	if !ok || s.uid != uid {
-		s = jobObservation{uid: uid, held: held, since: now, deadline: c.Deadline}
+		s = jobObservation{uid: uid, held: held, waits: waits, since: now, deadline: c.Deadline}
 	}
-	if s.held != held {
-		s.held, s.since = held, now
+	if s.held != held || s.waits != waits {
+		s.held, s.waits, s.since = held, waits, now
 	}
 	c.observed[key] = s
 	limit := s.deadline

@@ -99,7 +99,14 @@ func (e *restoreEnding) awaitOperations(ctx context.Context, failure error) (wai
 	if in.operations == nil {
 		return false, failure
 	}
-	return !in.operations.Ended(), e.sealedFailure(failure)
+	failure = e.sealedFailure(failure)
+	return !in.operations.Ended() && !e.leavesOperations(), failure
+}
+
+// leavesOperations reports that a cancelled restore has waited for the ends of its operations until the deadline: it is finalized
+// before they have ended only then.
+func (e *restoreEnding) leavesOperations() bool {
+	return isFinalizing(e.restore.Status.Phase) && e.held.Cancelled() != nil
 }
 
 // sealOperations seals what actions began, if anything. Everything that is recorded is durable
@@ -221,7 +228,7 @@ func (e *restoreEnding) sealedFailure(failure error) error {
 	return &fatalError{errors.New(reason)}
 }
 
-// noteOperations makes every failed operation an error of the restore.
+// noteOperations makes every operation that failed, or has not ended, an error of the restore.
 func (e *restoreEnding) noteOperations() {
 	in := e.inputs
 	if in.unknown != nil {
@@ -239,10 +246,15 @@ func (e *restoreEnding) noteOperations() {
 	}
 	ops, states := in.operations.Operations(), in.operations.States()
 	for i := range ops {
-		if states[i].Phase != operation.Failed {
+		text := fmt.Sprintf("operation %q of action %s ", ops[i].ID, ops[i].Action)
+		switch states[i].Phase {
+		case operation.Completed:
 			continue
+		case operation.Failed:
+			text += "failed: " + states[i].Error
+		default:
+			text += "was cancelled and has not ended; it may still be running"
 		}
-		text := fmt.Sprintf("operation %q of action %s failed: %s", ops[i].ID, ops[i].Action, states[i].Error)
 		node, known := nodes[ops[i].Item]
 		if !known || node == outcome.General {
 			node, text = outcome.General, ops[i].Item.String()+": "+text

@@ -223,6 +223,21 @@ func TestARestoreWaitsAgainForWhatHasNotEnded(t *testing.T) {
 	}
 }
 
+// A cancelled restore that queue-scheduler took out of its wait ends although an operation has not, which is an error.
+func TestACancelledRestoreEndsAlthoughOperationsDoNot(t *testing.T) {
+	b := waitingRestore(t)
+	b.requestCancel(t, false)
+	r := b.getRestore(t)
+	r.Status.Phase = velerov1.RestorePhaseFinalizingPartiallyFailed
+	require.NoError(t, b.client.Update(t.Context(), r))
+	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
+	r = b.getRestore(t)
+	require.Equal(t, velerov1.RestorePhaseFailed, r.Status.Phase)
+	require.Equal(t, "cancelled by alice", r.Status.FailureReason)
+	require.Positive(t, r.Status.Errors)
+	require.Len(t, b.openOperations(t).Open(10), 1)
+}
+
 // What operations there were is not known any more: that is an error of the restore, once.
 func TestADamagedListOfOperationsIsAnErrorOfTheRestore(t *testing.T) {
 	b := waitingRestore(t)
