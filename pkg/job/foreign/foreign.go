@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
@@ -26,8 +27,8 @@ func IsForeign(job metav1.Object) bool {
 	return !claimed && !numbered
 }
 
-// FindServer returns the name of a Deployment of Velero's server in a namespace that has Pods; empty
-// where there is none. Its Pods need not be ready: a server that restarts continues its jobs.
+// FindServer returns the name of a Deployment of Velero's server in a namespace that has Pods or wants some; empty where there is
+// none. Its Pods need not exist: a server that restarts, with strategy Recreate too, continues its jobs.
 func FindServer(ctx context.Context, reader client.Reader, namespace string) (string, error) {
 	list := &appsv1.DeploymentList{}
 	labels := client.MatchingLabels{velerov1.LabelComponent: "velero"}
@@ -35,7 +36,7 @@ func FindServer(ctx context.Context, reader client.Reader, namespace string) (st
 		return "", fmt.Errorf("look for a Velero server: %w", err)
 	}
 	for i := range list.Items {
-		if d := &list.Items[i]; d.Status.Replicas > 0 || d.Status.ReadyReplicas > 0 {
+		if d := &list.Items[i]; ptr.Deref(d.Spec.Replicas, 1) > 0 || d.Status.Replicas > 0 || d.Status.ReadyReplicas > 0 {
 			return d.Name, nil
 		}
 	}
