@@ -32,10 +32,10 @@ func (r *sealedResults) addSealed(key string, p *checkpoint.Part) {
 	r.sum.Errors += p.Errors
 }
 
-// sealed notes a part that is recorded.
+// sealed notes a part that is recorded. A part with log lines alone is no progress: each attempt may write the same lines.
 func (r *collectRun) sealed(key string, p *checkpoint.Part) {
 	r.results.addSealed(key, p)
-	if r.job.Progressed != nil {
+	if p.Items > 0 && r.job.Progressed != nil {
 		r.job.Progressed()
 	}
 }

@@ -13,8 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
+	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/job"
 )
@@ -114,6 +116,36 @@ func TestPanicsWithProgressBetweenThemDoNotEndTheRestore(t *testing.T) {
 	}
 	require.Equal(t, velerov1.RestorePhaseCompleted, b.getRestore(t).Status.Phase)
 	require.Positive(t, panicked)
+}
+
+// lastly is an action that panics with the last of many objects.
+type lastly struct{ stuck }
+
+func (*lastly) Execute(_ context.Context, o, _ *action.Object, _ *action.Restore) (action.RestoreResult, error) {
+	text, err := o.JSON()
+	if strings.Contains(string(text), "c039") {
+		panic("a defect of an action")
+	}
+	return action.RestoreResult{Object: o}, err
+}
+
+// Where nothing can be recorded each attempt restores from the beginning: that is no progress.
+func TestPanicsAtAReadOnlyLocationEndTheRestore(t *testing.T) {
+	b := newBench(t)
+	b.storeTarball(t, 40)
+	b.createRestore(t, true)
+	b.config.RecordBatch = 1
+	b.locations.store = objectstore.ReadOnly(b.store)
+	b.config.Actions = func(context.Context, func(joblog.Entry)) job.ActionSet {
+		return job.ActionSet{Items: []action.RestoreItem{&lastly{}}}
+	}
+	for range 3 {
+		require.ErrorIs(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"), engine.ErrInternal)
+		require.NotEmpty(t, b.cluster.Requests("POST /api/v1/namespaces/a/configmaps"), "objects were restored before")
+	}
+	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
+	require.Equal(t, velerov1.RestorePhaseFailed, b.getRestore(t).Status.Phase)
+	require.Equal(t, "internal error", b.getRestore(t).Status.FailureReason)
 }
 
 // defectiveLedger panics when it is asked whether a restore was admitted.

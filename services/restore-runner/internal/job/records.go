@@ -136,7 +136,7 @@ func (r *outcomeRecords) replayRecords(ctx context.Context, recorder *outcome.Re
 func (r *outcomeRecords) flushRecorder(ctx context.Context, recorder *outcome.Recorder) error {
 	done := int64(recorder.Counts().Done)
 	err := claimLostError(recorder.Flush(ctx, r))
-	if err == nil && r.replayed.Load() && done > r.before.Load() {
+	if err == nil && !r.readOnly && r.replayed.Load() && done > r.before.Load() { // records of a work directory are lost with the attempt
 		r.held.NoteProgress()
 	}
 	return err
