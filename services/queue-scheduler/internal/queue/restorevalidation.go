@@ -10,6 +10,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/messaging"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
@@ -31,10 +32,11 @@ func (s *Scheduler) startValidation(ctx context.Context, r *velerov1.Restore) {
 	}
 	r = r.DeepCopy() // the pass ends before
 	started := s.validations.TryGo(func() error {
-		err := s.validateRestore(ctx, r)
+		err := panics.Catch(func() error { return s.validateRestore(ctx, r) })
 		s.validating.Delete(uid)
 		switch {
-		case err == nil, s.inadmissible.noteRefused(r, err):
+		case err == nil: // the event of the write is followed by a pass
+		case s.inadmissible.noteRefused(r, err):
 			s.Wake()
 		case ctx.Err() == nil:
 			s.Log.WarnContext(ctx, "Failed to validate restore; will retry", "restore", r.Name, "error", err)

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
@@ -20,6 +21,9 @@ func (l *targetReads) findTargets(ctx context.Context, r *velerov1.Restore) ([]s
 	found, err := l.validator.Targets(ctx, r)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
+	}
+	if errors.Is(err, validate.ErrClusterUnread) {
+		return nil, err // a later pass repeats the validation
 	}
 	if err != nil {
 		found = validate.Targets(&r.Spec)

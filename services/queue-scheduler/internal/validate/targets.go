@@ -53,6 +53,10 @@ func boundedNames(names []string) []string {
 	return names
 }
 
+// ErrClusterUnread means that the API server did not answer which location holds a backup: the namespaces of a restore are found by
+// asking again, unlike where the bucket does not answer.
+var ErrClusterUnread = errors.New("the backup and its location were not read from the API server")
+
 // Targets returns the namespaces a restore writes to, sorted. If the spec does not list them they
 // are those of the backup's manifest, or of its tarball if that is small, else [selection.All];
 // none at all means that the restore has only cluster-scoped objects. An error means that the
@@ -63,9 +67,13 @@ func (v *Validator) Targets(ctx context.Context, r *velerov1.Restore) ([]string,
 	if !slices.Contains(sure, selection.All) {
 		return sure, nil
 	}
+	loc, err := v.locationOf(ctx, r.Spec.BackupName)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrClusterUnread, err)
+	}
 	ctx, cancel := context.WithTimeout(ctx, listingTime)
 	defer cancel()
-	held, known, err := v.backupNamespaces(ctx, r.Spec.BackupName)
+	held, known, err := v.backupNamespaces(ctx, r.Spec.BackupName, loc)
 	if err != nil {
 		return nil, fmt.Errorf("namespaces of backup %s: %w", r.Spec.BackupName, err)
 	}
@@ -90,16 +98,17 @@ func mappedNames(names []string, mapping map[string]string) []string {
 	return boundedNames(slices.Compact(out))
 }
 
-// backupNamespaces returns the namespaces of everything in a backup; not known where that is not cheap to read.
-func (v *Validator) backupNamespaces(ctx context.Context, backup string) (_ []string, known bool, err error) {
+// locationOf returns the location of a backup.
+func (v *Validator) locationOf(ctx context.Context, backup string) (*velerov1.BackupStorageLocation, error) {
 	b := &velerov1.Backup{}
 	if err := v.Reader.Get(ctx, client.ObjectKey{Namespace: v.Namespace, Name: backup}, b); err != nil {
-		return nil, false, err
+		return nil, err
 	}
-	loc, err := v.Locations.Get(ctx, b.Spec.StorageLocation)
-	if err != nil {
-		return nil, false, err
-	}
+	return v.Locations.Get(ctx, b.Spec.StorageLocation)
+}
+
+// backupNamespaces returns the namespaces of everything in a backup; not known where that is not cheap to read.
+func (v *Validator) backupNamespaces(ctx context.Context, backup string, loc *velerov1.BackupStorageLocation) (_ []string, known bool, err error) {
 	store, err := v.Locations.Open(ctx, loc)
 	if err != nil {
 		return nil, false, err
