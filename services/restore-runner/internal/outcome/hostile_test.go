@@ -24,8 +24,8 @@ const bound = 128 << 20
 // a successor runs out of memory.
 func TestAForgedRecordCostsBoundedMemory(t *testing.T) {
 	for name, text := range map[string]io.Reader{
-		"references": limittest.List(`{"owes":{"uid":"u","later":[`, "{}", "]}}\n", 7<<20), "now": limittest.List(`{"owes":{"uid":"u","now":[`, `{"":0}`, "]}}\n", 7<<20),
-		"log": limittest.List(`{"log":[`, "{}", "]}\n", 7<<20), "message": limittest.List(`{"log":[{"m":"`, "x", "\"}]}\n", 64<<20),
+		"references": limittest.List(`{"owes":{"uid":"u","later":[`, "{}", "]}}\n", 7<<20),
+		"log":        limittest.List(`{"log":[`, "{}", "]}\n", 7<<20), "message": limittest.List(`{"log":[{"m":"`, "x", "\"}]}\n", 64<<20),
 		"line": limittest.List("{}", " ", "\n", 64<<20),
 	} {
 		file := limittest.Packed(t, io.MultiReader(strings.NewReader("{\"formatVersion\":1}\n"), text))

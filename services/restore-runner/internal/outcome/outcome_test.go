@@ -132,7 +132,7 @@ func TestRecordsBringAnotherRecorderToTheSamePlace(t *testing.T) {
 	bucket.fail = true
 	require.ErrorContains(t, r.Flush(t.Context(), bucket), "broken")
 	e := r.Begin(1)
-	e.Owes(&Owes{UID: "u1", Later: []map[string]any{{"uid": "old"}}})
+	e.Owes(&Owes{UID: "u1", Later: []LaterReference{{UID: "old"}}})
 	e.Commit()
 	r.Intend(3, apply.IntentUpdate)
 	lost := r.Begin(General)

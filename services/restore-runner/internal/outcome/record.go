@@ -108,13 +108,18 @@ func (l *Line) logLevel() joblog.Level {
 	return joblog.Error
 }
 
-// Owes is what has to be known to complete the owner references of an object.
+// Owes is what has to be known to complete the owner references of an object: those whose owners were not there yet when it was
+// created.
 type Owes struct {
-	UID types.UID `json:"uid"`
-	// Now are the references it was created with, Later those whose owners were not there yet, as
-	// in the backup.
-	Now   []any            `json:"now,omitempty"`
-	Later []map[string]any `json:"later"`
+	UID   types.UID        `json:"uid"`
+	Later []LaterReference `json:"later"`
+}
+
+// LaterReference is what an owner reference of the backup has beside the identity of the owner, which the plan has under its UID.
+type LaterReference struct {
+	UID        string `json:"uid"`
+	Controller *bool  `json:"controller,omitempty"`
+	Block      *bool  `json:"blockOwnerDeletion,omitempty"`
 }
 
 // Paused is an object that is created paused, until the restore ends. It is complete without the

@@ -30,8 +30,8 @@ func (s *Finisher) Fail(ctx context.Context, e *outcome.Entry, v int32, err erro
 	s.Owners.Resolve(ctx, v, "")
 }
 
-// Done is the outcome of an object that is in the cluster now, with the owner references now, or
-// was left as it is. What it owes, which are the references of later, is recorded with it.
+// Done is the outcome of an object that is in the cluster now, with the owner references now, or was left as it is. The owner
+// references of later, which it still needs, are recorded with it.
 func (s *Finisher) Done(ctx context.Context, e *outcome.Entry, v int32, result apply.Result, now []any, later []relink.Reference) {
 	uid := result.UID
 	if !s.Plan.Owns(v) {
@@ -40,11 +40,7 @@ func (s *Finisher) Done(ctx context.Context, e *outcome.Entry, v int32, result a
 	e.Done(result.Action, uid)
 	owes := result.Fresh && len(later) > 0
 	if owes {
-		values := make([]map[string]any, len(later))
-		for i := range later {
-			values[i] = later[i].Value
-		}
-		e.Owes(&outcome.Owes{UID: result.UID, Now: now, Later: values})
+		e.Owes(&outcome.Owes{UID: result.UID, Later: laterReferences(later)})
 	}
 	e.Commit()
 	failpoint.Hit("restore-runner/after-outcome")

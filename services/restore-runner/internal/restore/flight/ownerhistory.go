@@ -18,9 +18,9 @@ func (l *Linker) Resume(h *outcome.History) (patch func(context.Context) error) 
 	var all []*relink.Child
 	for v, owes := range h.Owing {
 		var later []relink.Reference
-		for _, value := range owes.Later {
-			if node, ok := l.Plan.Owner(object.TextAt(value, "uid")); ok {
-				later = append(later, relink.Reference{Node: node, Value: value})
+		for _, ref := range owes.Later {
+			if node, ok := l.Plan.Owner(ref.UID); ok {
+				later = append(later, relink.Reference{Node: node, Value: referenceValue(ref)})
 			}
 		}
 		child := &relink.Child{Node: v, UID: owes.UID, Namespace: l.ownerNamespace(v)}
@@ -30,6 +30,36 @@ func (l *Linker) Resume(h *outcome.History) (patch func(context.Context) error) 
 	}
 	h.Owing = nil // the book has it
 	return func(ctx context.Context) error { return l.patchAll(ctx, all) }
+}
+
+// laterReferences are what records keep of references whose owners are not there yet.
+func laterReferences(refs []relink.Reference) []outcome.LaterReference {
+	out := make([]outcome.LaterReference, len(refs))
+	for i, ref := range refs {
+		out[i] = outcome.LaterReference{
+			UID: object.TextAt(ref.Value, "uid"), Controller: boolAt(ref.Value, "controller"), Block: boolAt(ref.Value, "blockOwnerDeletion"),
+		}
+	}
+	return out
+}
+
+func boolAt(value map[string]any, key string) *bool {
+	if flag, ok := value[key].(bool); ok {
+		return &flag
+	}
+	return nil
+}
+
+// referenceValue is the owner reference of a record, as the backup has it.
+func referenceValue(ref outcome.LaterReference) map[string]any {
+	value := map[string]any{"uid": ref.UID}
+	if ref.Controller != nil {
+		value["controller"] = *ref.Controller
+	}
+	if ref.Block != nil {
+		value["blockOwnerDeletion"] = *ref.Block
+	}
+	return value
 }
 
 // ownerNamespace is the namespace that owners of a node are looked for in.
