@@ -5,6 +5,7 @@ package intent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -113,14 +114,23 @@ func (l *Log) SetResult(ctx context.Context) error {
 func (l *Log) announceIntents(ctx context.Context, add func(*intentBatch)) error {
 	mine, first := l.gatherIntents(add)
 	if first {
-		l.writing.Lock()
-		closed := l.closeGathered()
-		_, mine.err = l.Append(ctx, checkpoint.Record{Intents: closed.calls, Intended: closed.snapshots, Hooked: closed.hooked, Hooks: closed.hooks})
-		l.writing.Unlock()
-		close(mine.done)
+		l.writeGathered(ctx)
 	}
 	<-mine.done
 	return mine.err
+}
+
+// errNotWritten is the result of a batch whose write panicked.
+var errNotWritten = errors.New("the record of intents was not written")
+
+// writeGathered writes the record of the gathered intents. Those that wait for it are released also where the write panics.
+func (l *Log) writeGathered(ctx context.Context) {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	closed := l.closeGathered()
+	defer close(closed.done)
+	closed.err = errNotWritten
+	_, closed.err = l.Append(ctx, checkpoint.Record{Intents: closed.calls, Intended: closed.snapshots, Hooked: closed.hooked, Hooks: closed.hooks})
 }
 
 // gatherIntents adds intents to those of the next record, which the first is to write.
