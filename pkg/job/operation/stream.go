@@ -80,6 +80,13 @@ func (l *List) decodeMember(key string, value json.RawMessage) error {
 	return DecodeMember(key, value, l)
 }
 
+// CheckSize returns an error that wraps document.ErrTooLarge where no list takes the operation: the names of its post-operation items
+// are too long.
+func CheckSize(op Operation) error {
+	_, err := encodeList(&List{Operations: []Operation{op}})
+	return err
+}
+
 // encodeList returns the text of a list that Decode takes; the error wraps document.ErrTooLarge where it
 // takes none.
 func encodeList(l *List) ([]byte, error) {

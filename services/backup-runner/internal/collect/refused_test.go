@@ -60,6 +60,8 @@ func excessiveAction() *fakeAction {
 			err = errors.New("malformed answer")
 		case "cm-030":
 			r.PostOperation = numberedItems(operation.MaxPostItems, "many")
+		case "cm-036":
+			r.PostOperation = numberedItems(1, strings.Repeat("x", 600<<10))
 		default:
 			r.OperationID = ""
 		}
@@ -88,13 +90,14 @@ func TestAnAnswerThatNoRecordTakesCostsItsObject(t *testing.T) {
 	s.addActions(begins)
 	res, got := s.runJob(t)
 	errs := failuresByName(got)
-	require.Len(t, errs, 5)
+	require.Len(t, errs, 6)
 	for name, parts := range map[string][]string{
 		"cm-000": {operations, `; operation "op of cm-000", which it began, is cancelled`},
 		"cm-006": {additional, `; operation "op of cm-006", which it began, is cancelled`},
 		"cm-012": {operations, "which it began, could not be cancelled: the operation does not stop"},
 		"cm-018": {additional},
 		"cm-024": {"malformed answer; ", operations, "is cancelled"},
+		"cm-036": {"too large", `; operation "op of cm-036", which it began, is cancelled`},
 	} {
 		require.Contains(t, errs[name], "action a.io/begins: Execute of ConfigMap a/"+name+": ")
 		for _, part := range parts {
@@ -103,9 +106,9 @@ func TestAnAnswerThatNoRecordTakesCostsItsObject(t *testing.T) {
 	}
 	require.NotContains(t, errs["cm-018"], "which it began")
 	slices.Sort(begins.cancelled)
-	require.Equal(t, []string{"op of cm-000", "op of cm-006", "op of cm-012", "op of cm-024"}, begins.cancelled, "each once")
-	require.Len(t, got.items, 45)
-	require.Len(t, res.Operations, 5, "those that are cancelled are waited for")
+	require.Equal(t, []string{"op of cm-000", "op of cm-006", "op of cm-012", "op of cm-024", "op of cm-036"}, begins.cancelled, "each once")
+	require.Len(t, got.items, 44)
+	require.Len(t, res.Operations, 6, "those that are cancelled are waited for")
 	for _, o := range res.Operations {
 		require.Equal(t, o.Item.Name == "cm-030", len(o.PostOperation) > 0)
 	}

@@ -107,7 +107,9 @@ func (t *objectTurn) callOnce(ctx context.Context, a action.BackupItem, kind str
 	if result.OperationID != "" {
 		listed = true
 		out.Begun = p.completeBegun(begun, &result)
-		err = p.countPostItems(out.Begun, err)
+		if err = p.countPostItems(out.Begun, err); err == nil {
+			err = refuseTooLarge(&out)
+		}
 	}
 	if refused := (*refusedError)(nil); errors.As(err, &refused) {
 		err = t.refuseAnswer(a, b, &out, result.OperationID, refused)

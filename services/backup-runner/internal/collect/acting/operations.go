@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/remark"
 )
@@ -30,6 +31,16 @@ func (p *Pool) reserveOperation(announced bool) error {
 	}
 	if err := p.Operations.ReserveOperation(); err != nil {
 		return fmt.Errorf("the call is not made, since it may begin an operation: %w", err)
+	}
+	return nil
+}
+
+// refuseTooLarge refuses an answer whose operation no list takes.
+func refuseTooLarge(out *checkpoint.Outcome) error {
+	for _, op := range checkpoint.Operations([]checkpoint.Outcome{*out}) {
+		if err := operation.CheckSize(op); err != nil {
+			return &refusedError{err}
+		}
 	}
 	return nil
 }
