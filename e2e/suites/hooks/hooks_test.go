@@ -164,8 +164,8 @@ func (b *bed) testDeleted(t *testing.T) {
 	require.Eventually(t, func() bool { _, frozen := b.apps.ranCommands(name); return !frozen }, site.Patience, site.Look, "it is thawed")
 }
 
-// A backup whose only runner was killed while a Pod was frozen is ended by queue-scheduler; the next
-// runner that starts thaws the Pod.
+// A backup that is cancelled after its only runner was killed while a Pod was frozen waits for a runner: the next one that starts
+// thaws the Pod and ends the backup.
 func (b *bed) cancelAbandoned(t *testing.T) {
 	const name = "abandoned"
 	b.createPod(t, name, map[string]string{pre + "command": "hang", pre + "timeout": "10m", post + "command": "thaw"})
@@ -179,8 +179,8 @@ func (b *bed) cancelAbandoned(t *testing.T) {
 	require.NoError(t, b.Client.Get(t.Context(), key, backup))
 	require.NoError(t, cancel.WriteRequest(backup, cancel.Request{By: "alice"}))
 	require.NoError(t, b.Client.Update(t.Context(), backup))
-	require.Equal(t, velerov1.BackupPhaseFailed, b.BackupEnds(t, name).Status.Phase)
 	_, err := b.Fleet.Revive(t.Context())
 	require.NoError(t, err)
+	require.Equal(t, velerov1.BackupPhaseFailed, b.BackupEnds(t, name).Status.Phase)
 	require.Eventually(t, func() bool { _, frozen := b.apps.ranCommands(name); return !frozen }, site.Patience, site.Look, "it is thawed")
 }
