@@ -31,6 +31,25 @@ func TestOperationsAreCancelledBeforeTheDeadlineOfTheirJob(t *testing.T) {
 	require.Equal(t, claim.Claim{Epoch: 5}, claimOf(t, readObject(t, b, o)), "a runner has the whole deadline")
 }
 
+// A job whose operations took longer than the deadline of a runner to end is no job that no runner takes.
+func TestARunnerHasTimeToTakeAJobThatWaited(t *testing.T) {
+	o := runningBackup("b", holdfast.AnnotationCancel, "bob")
+	o.Status.Phase = velerov1.BackupPhaseWaitingForPluginOperations
+	require.NoError(t, claim.Set(o, claim.Claim{Epoch: 3}))
+	b := newBed(o)
+	c := b.newReplica(t)
+	_, err := c.ReconcileBackup(t.Context(), requestFor("b"))
+	require.NoError(t, err)
+	b.clock.Step(2 * deadline)
+	ended := readObject(t, b, o)
+	ended.Status.Phase = velerov1.BackupPhaseFinalizing // the claim stays as it was released
+	require.NoError(t, b.client.Update(t.Context(), ended))
+	result, err := c.ReconcileBackup(t.Context(), requestFor("b"))
+	require.NoError(t, err)
+	require.Equal(t, deadline, result.RequeueAfter)
+	require.Empty(t, b.events)
+}
+
 // A job whose operations are never cancelled is left to a runner all the same.
 func TestAJobThatWaitsIsFinalizedAtLast(t *testing.T) {
 	for from, to := range map[velerov1.BackupPhase]velerov1.BackupPhase{

@@ -140,10 +140,14 @@ func TestTargetsOfAnUnreadableBackup(t *testing.T) {
 	require.Positive(t, size)
 	v := newValidator(t, s.bsl, storedBackup("damaged", "", velerov1.BackupPhaseCompleted, 0), storedBackup("cut", "", velerov1.BackupPhaseCompleted, 0),
 		storedBackup("empty", "", velerov1.BackupPhaseFailed, 0))
-	for _, backup := range []string{"damaged", "cut", "empty", "absent"} {
+	for _, backup := range []string{"damaged", "cut", "empty"} {
 		_, err := v.Targets(t.Context(), newRestore(velerov1.RestoreSpec{BackupName: backup}))
 		require.ErrorContains(t, err, backup)
+		require.NotErrorIs(t, err, validate.ErrClusterUnread)
 	}
+	_, err := v.Targets(t.Context(), newRestore(velerov1.RestoreSpec{BackupName: "absent"}))
+	require.ErrorIs(t, err, validate.ErrClusterUnread)
+	require.ErrorContains(t, err, "absent")
 }
 
 // The request to ignore running backups is checked, and is for restores.

@@ -88,3 +88,34 @@ func TestARecordComesAfterAllOutcomesBeforeIt(t *testing.T) {
 	}))
 	require.Equal(t, n, outcomes)
 }
+
+// Those that wait for a record of a batch get an error where its write panics, and are not left waiting.
+func TestAPanicWhileIntentsAreWrittenReleasesTheOthers(t *testing.T) {
+	store := memstore.New()
+	records, err := checkpoint.Open(t.Context(), store, "b1", "uid-1", 1)
+	require.NoError(t, err)
+	store.Inject(func(op memstore.Op, key string) error {
+		if op == memstore.OpCreate && strings.Contains(key, "/checkpoint-") {
+			panic("a defect in writing")
+		}
+		return nil
+	})
+	log := New(records)
+	log.writing.Lock() // the two are in one batch
+	panicked, failed := make(chan any, 1), make(chan error, 1)
+	gathered := make(chan struct{})
+	add := func(in *intentBatch) {
+		in.calls = append(in.calls, checkpoint.Call{Action: "a.io/x"})
+		gathered <- struct{}{}
+	}
+	go func() {
+		defer func() { panicked <- recover() }()
+		_ = log.announceIntents(t.Context(), add)
+	}()
+	<-gathered
+	go func() { failed <- log.announceIntents(t.Context(), add) }()
+	<-gathered
+	log.writing.Unlock()
+	require.Equal(t, "a defect in writing", <-panicked)
+	require.ErrorIs(t, <-failed, errNotWritten)
+}
