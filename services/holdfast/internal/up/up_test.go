@@ -83,10 +83,11 @@ func TestOneServerPerDataDirectory(t *testing.T) {
 	require.ErrorContains(t, err, "--data-dir")
 }
 
-func newDeployment(ready int32) *appsv1.Deployment {
+func newDeployment(replicas int32) *appsv1.Deployment {
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "velero", Labels: map[string]string{"component": "velero"}},
-		Status:     appsv1.DeploymentStatus{ReadyReplicas: ready},
+		Spec:       appsv1.DeploymentSpec{Replicas: &replicas},
+		Status:     appsv1.DeploymentStatus{ReadyReplicas: replicas},
 	}
 }
 
