@@ -263,7 +263,7 @@ func TestLostAnswerCountsAsCreatedWhatWasChangedOnTheWay(t *testing.T) {
 	s.Fail(func(r *http.Request, _ map[string]any) (status int, drop bool) {
 		dropped.Do(func() { drop = true })
 		if r.Method == http.MethodGet {
-			s.Object(mapPath)["data"] = object{"k": "v", "injected": "x"}
+			s.Change(mapPath, func(stored map[string]any) { stored["data"] = object{"k": "v", "injected": "x"} })
 		}
 		return 0, drop
 	})

@@ -43,7 +43,7 @@ func answerFrom(s *kubetest.Server, n int64) {
 			condition["status"] = "True"
 			s.Serve("served.org/v1", "things", "Thing", true)
 		}
-		s.Object(servicePath)["status"] = object{"conditions": []any{condition}}
+		s.Change(servicePath, func(service map[string]any) { service["status"] = object{"conditions": []any{condition}} })
 		return 0, false
 	})
 }
