@@ -40,19 +40,19 @@ var backups = []Mutant{
 	},
 	{
 		Name: "an action returns an object of another group", Edit: Edit{
-			"services/backup-runner/internal/chain/object.go",
+			"services/backup-runner/internal/collect/actionset/object.go",
 			"id.Kind.GroupKind() != was.Kind.GroupKind()",
 			"id.Kind.Kind != was.Kind.Kind",
 		},
-		Package: "./services/backup-runner/internal/chain", Test: "TestWhatFailsAnObject/another_group",
+		Package: "./services/backup-runner/internal/collect/actionset", Test: "TestWhatFailsAnObject/another_group",
 	},
 	{
 		Name: "an action returns an object of another namespace", Edit: Edit{
-			"services/backup-runner/internal/chain/object.go",
+			"services/backup-runner/internal/collect/actionset/object.go",
 			"id.Namespace != was.Meta.Namespace ||",
 			"false ||",
 		},
-		Package: "./services/backup-runner/internal/chain", Test: "TestWhatFailsAnObject/another_namespace",
+		Package: "./services/backup-runner/internal/collect/actionset", Test: "TestWhatFailsAnObject/another_namespace",
 	},
 	{
 		Name: "a terminal phase is overwritten", Edit: Edit{
@@ -128,7 +128,7 @@ var backups = []Mutant{
 	},
 	{
 		Name: "a Pod without hooks has a claim cut that others share", Edit: Edit{
-			"services/backup-runner/internal/collect/itemblock/hooked.go",
+			"services/backup-runner/internal/collect/acting/hooked.go",
 			"if a.Items.Result(claim) == itemset.Unknown {",
 			"if false {",
 		},

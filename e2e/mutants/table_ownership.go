@@ -60,7 +60,7 @@ var ownership = []Mutant{
 	{
 		Name: "a successor reads a spool whatever its hash",
 		Edit: Edit{
-			"services/backup-runner/internal/itemspool/fetch.go", "if n != size || hex.EncodeToString(hash.Sum(nil)) != sum {",
+			"services/backup-runner/internal/itemset/fetch.go", "if n != size || hex.EncodeToString(hash.Sum(nil)) != sum {",
 			"if n != size || hex.EncodeToString(hash.Sum(nil)) == \"\" {",
 		},
 		Package: "./services/backup-runner/internal/collect", Test: "TestHeldObjectsWithAnotherHashEndTheJob",

@@ -23,10 +23,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/service"
 	backupv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/backup/v1"
 	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cluster"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cut"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/job"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/owedhooks"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/server"
 )
 
 // dutyTimeouts is the timeout of the duties in claim timeouts.
@@ -76,7 +74,7 @@ func (a *App) buildParts(ctx context.Context) error {
 	if err := schedules.Watch(mgr, Name+"-schedules"); err != nil {
 		return err
 	}
-	source, err := cluster.New(rt.RestConfig(), c.Clock, rt.WorkDir())
+	source, err := cut.NewCluster(rt.RestConfig(), c.Clock, rt.WorkDir())
 	if err != nil {
 		return err
 	}
@@ -101,7 +99,7 @@ func (a *App) buildParts(ctx context.Context) error {
 	}
 	csi := newCSI(c.Base, csisnapshot.API{Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Clock: c.Clock, Log: c.Log})
 	locations := location.New(mgr.GetAPIReader(), namespace, location.WithPlugins(plugins, c.Log, rt.WorkDir()), location.WithMetrics(rt.Registry(), c.Clock))
-	owed := &owedhooks.Task{Locations: locations, Exec: exec, Reader: mgr.GetAPIReader(), Cached: mgr.GetClient(), Client: mgr.GetClient(),
+	owed := &job.OwedHooksTask{Locations: locations, Exec: exec, Reader: mgr.GetAPIReader(), Cached: mgr.GetClient(), Client: mgr.GetClient(),
 		Namespace: namespace, Clock: c.Clock, Log: c.Log}
 	rt.GoLeading(dutyTimeouts*c.ClaimTimeout, service.Duties{"owed-post-hooks": owed.Run})
 	kind := job.New(job.Config{
@@ -124,7 +122,7 @@ func (a *App) buildParts(ctx context.Context) error {
 		Events: mgr.GetEventRecorder(Name), Metrics: rt.Registry(), Tracer: c.Tracer.Tracer(Name),
 		Clock: c.Clock, Log: c.Log,
 	})
-	backupv1.RegisterBackupServiceServer(rt.GRPC(), server.New(mgr.GetAPIReader(), namespace, c.Clock))
+	backupv1.RegisterBackupServiceServer(rt.GRPC(), job.NewProgressServer(mgr.GetAPIReader(), namespace, c.Clock))
 	return a.backups.Setup(mgr)
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/forservice"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/service"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/snapshot"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/volumes"
 )
 
 // snapshotSource opens the volume snapshotters of plugins, in processes of one backup.
@@ -24,10 +24,10 @@ type snapshotSource struct {
 	workDir string
 }
 
-func (s *snapshotSource) openTaker(ctx context.Context, backup *velerov1.Backup, note func(joblog.Entry)) *snapshot.Taker {
+func (s *snapshotSource) openTaker(ctx context.Context, backup *velerov1.Backup, note func(joblog.Entry)) *volumes.Taker {
 	session := s.host.Open(ctx, forservice.Log(s.base, note))
 	locations := &nativesnapshot.Opener{Reader: nativesnapshot.RetryingReader(s.reader, s.base.Clock, s.base.Log), Namespace: s.base.Options.Namespace, Session: session, WorkDir: s.workDir}
-	return &snapshot.Taker{
+	return &volumes.Taker{
 		Backup: backup, Locations: locations, CSI: s.csi.whyNotCSI(backup),
 		Close: sync.OnceFunc(func() {
 			session.Close()

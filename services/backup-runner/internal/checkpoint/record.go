@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/volume"
 )
 
 // recordVersion is the format version of records; a record of any other is an error.
@@ -63,7 +62,7 @@ type Record struct {
 	Seen []string `json:"seen,omitempty"`
 	// Volumes are the volumes of the claims in the part, and what became of pending ones of earlier
 	// records.
-	Volumes []volume.Info `json:"volumes,omitempty"`
+	Volumes []VolumeInfo `json:"volumes,omitempty"`
 	// Intended are snapshots that are taken once this record is durable.
 	Intended []nativesnapshot.Snapshot `json:"intendedSnapshots,omitempty"`
 	// Snapshots are how snapshots of earlier records came out.

@@ -13,8 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/acting"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/actionset"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/history"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/intent"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/lookup"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/plan"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
 )
 
@@ -52,7 +51,7 @@ func (r *collectRun) storeAgain(ctx context.Context, items []action.Item) error 
 	if err := loader.Load(ctx, &r.past.Acted); err != nil {
 		return err
 	}
-	finder := &lookup.Finder{Lister: r.cfg.Lister, Cut: r.job.Cut, Catalog: r.job.Catalog, Filter: r.job.Filter, Later: true}
+	finder := &plan.Finder{Lister: r.cfg.Lister, Cut: r.job.Cut, Catalog: r.job.Catalog, Filter: r.job.Filter, Later: true}
 	read := &itemReading{finder: finder, items: set, out: out, progress: r.job.Progress}
 	if err := r.readAgain(ctx, read, items); err != nil {
 		return err
@@ -77,7 +76,7 @@ func (r *collectRun) resumeAgain(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.intents = intent.New(records)
+	r.intents = history.NewLog(records)
 	found := false
 	err = checkpoint.Each(ctx, r.job.Store, name, uid, records.Earlier(), func(key string, rec *checkpoint.Record) error {
 		state := rec.PostOperation
@@ -133,7 +132,7 @@ func (r *collectRun) bindAgain(ctx context.Context) (*actionset.Bound, error) {
 }
 
 // newStorer stores objects again.
-func (r *collectRun) newStorer(bound *actionset.Bound, finder *lookup.Finder, items *itemset.Set) *acting.Pool {
+func (r *collectRun) newStorer(bound *actionset.Bound, finder *plan.Finder, items *itemset.Set) *acting.Pool {
 	return acting.New(acting.Config{
 		Actions: bound, Items: items, Spools: &r.spools, Past: &r.past.Calls, ReadRecord: r.readRecord, Intents: r.intents, Again: true,
 		Finder: finder, Confirm: r.job.Confirm, IsProcessCrash: r.job.Actions.IsProcessCrash, IsNotSent: r.job.Actions.IsNotSent,

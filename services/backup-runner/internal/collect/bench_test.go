@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/json/jsonlist"
 	"github.com/holdfast-io/holdfast/pkg/kube/rawlist"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/wellknown"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/plan"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cut"
 )
 
@@ -38,7 +38,7 @@ func (screening) Concerns([]byte) bool { return false }
 // BenchmarkItem is what the runner does with one listed object of 2 KiB.
 func BenchmarkItem(b *testing.B) {
 	for name, actions := range map[string]Actions{
-		"no actions": {}, "none for the resource": {Items: []action.BackupItem{tracingAction("a.io/x", selectResources("pods"))}, Asks: []schema.GroupResource{wellknown.Pods}},
+		"no actions": {}, "none for the resource": {Items: []action.BackupItem{tracingAction("a.io/x", selectResources("pods"))}, Asks: []schema.GroupResource{plan.Pods}},
 		"none that matches": unmatchedActions(), "held for one": {Items: []action.BackupItem{tracingAction("a.io/x", action.Selector{})}},
 	} {
 		b.Run(name, func(b *testing.B) {
@@ -67,7 +67,7 @@ func TestActionsThatDoNotMatchCostNoAllocation(t *testing.T) {
 		return n
 	}
 	want := allocations(Actions{})
-	for name, actions := range map[string]Actions{"declared": unmatchedActions(wellknown.Pods), "any": unmatchedActions()} {
+	for name, actions := range map[string]Actions{"declared": unmatchedActions(plan.Pods), "any": unmatchedActions()} {
 		require.InDelta(t, want, allocations(actions), 0.5, name)
 	}
 }

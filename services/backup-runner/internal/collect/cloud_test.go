@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/snapshot"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/volume"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/volumes"
 )
 
 // cloud is a provider that has the volumes disk-<name> of some PersistentVolumes.
@@ -78,7 +78,7 @@ func (c *cloud) CreateSnapshot(_ context.Context, id, _ string, tags map[string]
 func (s *setup) withSnapshots(c *cloud, locations ...string) *setup {
 	s.job.Backup.Spec.VolumeSnapshotLocations = locations
 	s.job.Backup.Labels = map[string]string{"team": "a"}
-	s.job.Snapshots = &snapshot.Taker{Backup: s.job.Backup, Locations: c, Close: func() {}}
+	s.job.Snapshots = &volumes.Taker{Backup: s.job.Backup, Locations: c, Close: func() {}}
 	return s
 }
 
@@ -92,9 +92,9 @@ func newDisk(name string) kubetest.Object {
 }
 
 // decidedVolumes returns the volumes and snapshots of the records, by volume.
-func decidedVolumes(t *testing.T, got stored) (infos map[string]volume.Info, snapshots map[string]nativesnapshot.Snapshot) {
+func decidedVolumes(t *testing.T, got stored) (infos map[string]checkpoint.VolumeInfo, snapshots map[string]nativesnapshot.Snapshot) {
 	t.Helper()
-	infos, snapshots = map[string]volume.Info{}, map[string]nativesnapshot.Snapshot{}
+	infos, snapshots = map[string]checkpoint.VolumeInfo{}, map[string]nativesnapshot.Snapshot{}
 	for i := range got.records {
 		for _, v := range got.records[i].Volumes {
 			if !v.Pending {

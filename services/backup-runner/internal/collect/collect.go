@@ -15,32 +15,31 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/actionset"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/listing"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/pluginlog"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/progress"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/stop"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/partwriter"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/plan"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/volumes"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cut"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/snapshot"
+
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
 )
 
 // What callers give to a collection, and get from it.
 type (
 	// Lister lists raw objects; rawlist.Client is one.
-	Lister = listing.Lister
+	Lister = unitLister
 	// Actions are called for objects before they are stored.
 	Actions = actionset.Actions
 	// Lines takes what plugins log.
-	Lines = pluginlog.Lines
+	Lines = partwriter.PluginLines
 	// Progress counts objects while Run works.
-	Progress = progress.Counter
+	Progress = partwriter.Counter
 	// Counts is one reading of a Progress.
-	Counts = progress.Counts
+	Counts = partwriter.Counts
 )
 
 // ErrStopped means that the run was stopped: what was listed is recorded, and another holder
 // resumes behind it.
-var ErrStopped = stop.ErrStopped
+var ErrStopped = plan.ErrStopped
 
 // Config is what a process collects with.
 type Config struct {
@@ -93,7 +92,7 @@ type Job struct {
 	Progressed func()
 	// Snapshots takes snapshots of volumes if the backup's spec selects any, or did when it began; nil
 	// takes none.
-	Snapshots *snapshot.Taker
+	Snapshots *volumes.Taker
 	// LockVolume waits until no other backup takes a snapshot of a volume, named by its provider,
 	// and keeps others from it until unlock is called. Nil waits for nothing.
 	LockVolume func(ctx context.Context, volume string) (unlock func(), err error)

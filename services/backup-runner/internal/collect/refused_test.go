@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/intent"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/history"
 )
 
 // cancellable cancels operations, those of some objects never.
@@ -166,11 +166,11 @@ func TestARecordOfManyItemsIsRead(t *testing.T) {
 	s := newSetup(t, newEstateServer(), fiftyConfigMaps(), "a")
 	records, err := checkpoint.Open(t.Context(), s.store, "b1", "uid-1", 1)
 	require.NoError(t, err)
-	log := intent.New(records)
+	log := history.NewLog(records)
 	least := checkpoint.Item{Resource: "r", Name: "n"}
 	for i := range 6 {
 		out := checkpoint.Outcome{Call: checkpoint.Call{Action: "a.io/begins", Object: checkpoint.Object{Kind: "ConfigMap", Name: fmt.Sprint(i)}}}
-		for intent.CheckItems(out.Additional) == nil {
+		for history.CheckItems(out.Additional) == nil {
 			out.Additional = append(out.Additional, slices.Repeat([]checkpoint.Item{least}, 1000)...)
 		}
 		out.Additional = out.Additional[:len(out.Additional)-1000]
@@ -195,7 +195,7 @@ func TestAllOutcomesAreRecordedAtTheEndOfARun(t *testing.T) {
 	records, err := checkpoint.Open(t.Context(), s.store, "b1", "uid-1", 1)
 	require.NoError(t, err)
 	r := newRun(t.Context(), s.cfg, s.job)
-	r.intents = intent.New(records)
+	r.intents = history.NewLog(records)
 	for i := range 2 {
 		r.intents.End(&checkpoint.Outcome{Call: checkpoint.Call{Action: "a.io/begins"}, Body: make([]byte, 9<<20), Operation: fmt.Sprint(i), Begun: &checkpoint.BegunOperation{Kind: "k"}})
 	}

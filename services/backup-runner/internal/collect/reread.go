@@ -10,19 +10,17 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/acting"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/actionset"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/lookup"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/partwriter"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/progress"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/remark"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/plan"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
 )
 
 // itemReading reads items into the item spool of a writer.
 type itemReading struct {
-	finder   *lookup.Finder
+	finder   *plan.Finder
 	items    *itemset.Set
 	out      *partwriter.Writer
-	progress *progress.Counter
+	progress *partwriter.Counter
 }
 
 // readAgain reads the items that no earlier holder read, and makes all of them durable.
@@ -46,7 +44,7 @@ func (r *collectRun) readAgain(ctx context.Context, read *itemReading, items []a
 func (r *itemReading) readItem(ctx context.Context, item action.Item) error {
 	res, item, err := r.finder.Locate(item)
 	if err != nil {
-		return r.out.Fail(remark.About(item.GroupResource, item.Namespace, item.Name, acting.NotStoredAgain, err))
+		return r.out.Fail(partwriter.EntryAbout(item.GroupResource, item.Namespace, item.Name, acting.NotStoredAgain, err))
 	}
 	key := itemset.KeyOf(res.Kind.GroupKind(), item.Namespace, item.Name)
 	if r.items.Result(key) != itemset.Unknown {
@@ -58,14 +56,14 @@ func (r *itemReading) readItem(ctx context.Context, item action.Item) error {
 		return context.Cause(ctx)
 	case err != nil:
 		r.items.SetResult(itemset.Failed, key)
-		return r.out.Fail(remark.About(item.GroupResource, item.Namespace, item.Name, acting.NotStoredAgain, err))
+		return r.out.Fail(partwriter.EntryAbout(item.GroupResource, item.Namespace, item.Name, acting.NotStoredAgain, err))
 	}
 	switch result := r.finder.FilterResult(found, true); result {
 	case itemset.Unknown:
 		return r.spoolObject(key, found)
 	case itemset.Absent:
 		r.items.SetResult(result, key)
-		return r.out.Warn(remark.About(item.GroupResource, item.Namespace, item.Name,
+		return r.out.Warn(partwriter.EntryAbout(item.GroupResource, item.Namespace, item.Name,
 			"an item that an operation named does not exist any more: it is as it was stored before", nil))
 	default:
 		r.items.SetResult(result, key)
@@ -74,14 +72,14 @@ func (r *itemReading) readItem(ctx context.Context, item action.Item) error {
 }
 
 // spoolObject puts an object into the item spool.
-func (r *itemReading) spoolObject(key itemset.Key, found *lookup.Object) error {
+func (r *itemReading) spoolObject(key itemset.Key, found *plan.FoundObject) error {
 	spool, number, err := r.out.Spool()
 	if err != nil {
 		return err
 	}
 	offset, err := spool.Add(&found.Item)
 	if err != nil {
-		return fmt.Errorf("spool %s: %w", remark.ObjectKey(found.Item.Namespace, found.Item.Name), err)
+		return fmt.Errorf("spool %s: %w", partwriter.ObjectKey(found.Item.Namespace, found.Item.Name), err)
 	}
 	r.items.Hold(key, itemset.Place{File: number, Offset: uint32(offset)}) //nolint:gosec // parts are smaller
 	r.progress.Hold(1)

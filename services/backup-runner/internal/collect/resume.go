@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/kube/retry"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/intent"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/history"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/plan"
 )
 
@@ -20,7 +20,7 @@ func (r *collectRun) readRecords(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.intents = intent.New(records)
+	r.intents = history.NewLog(records)
 	keys := records.Earlier()
 	err = checkpoint.Each(ctx, r.job.Store, name, uid, keys, func(key string, rec *checkpoint.Record) error {
 		r.past.Add(key, rec)

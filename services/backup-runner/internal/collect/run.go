@@ -9,15 +9,13 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/facts"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/history"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/intent"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/lookup"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/partwriter"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/remark"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/plan"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/volumes"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemspool"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
+
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
 )
 
 // collectRun is the state of one job that several stages share.
@@ -27,11 +25,11 @@ type collectRun struct {
 
 	uploads context.Context //nolint:containedctx // of the writers, until the run is over
 	past    *history.History
-	facts   *facts.Facts
-	intents *intent.Log
-	spools  itemspool.Files
+	facts   *volumes.Facts
+	intents *history.Log
+	spools  itemset.SpoolFiles
 	results sealedResults
-	remarks remark.Rules
+	remarks partwriter.VolumeRules
 	workers partWriters
 	hooks   *podhook.Runner // nil where none runs
 	// afterwards is how far the items of operations are; nil while the backup is collected.
@@ -39,7 +37,7 @@ type collectRun struct {
 }
 
 func newRun(uploads context.Context, cfg Config, job Job) *collectRun {
-	return &collectRun{cfg: cfg, job: job, uploads: uploads, past: history.New(), facts: facts.New(job.Backup),
+	return &collectRun{cfg: cfg, job: job, uploads: uploads, past: history.New(), facts: volumes.NewFacts(job.Backup),
 		workers: partWriters{stop: job.Stop}}
 }
 
@@ -122,7 +120,7 @@ func (r *collectRun) compareRevisions(ctx context.Context) (done func()) {
 func (r *collectRun) chooseSnapshots() {
 	choice := r.job.Backup.Spec.SnapshotVolumes
 	b := r.job.Backup
-	r.remarks = remark.Rules{ByChoice: choice != nil && !*choice, Backup: b.Name, UID: string(b.UID)}
+	r.remarks = partwriter.VolumeRules{ByChoice: choice != nil && !*choice, Backup: b.Name, UID: string(b.UID)}
 	switch {
 	case r.job.Snapshots == nil:
 	case r.past.Snapshots.Promised:
@@ -133,12 +131,12 @@ func (r *collectRun) chooseSnapshots() {
 }
 
 // snapshotTaker returns what takes native snapshots between hooks; nil if none are wanted.
-func (r *collectRun) snapshotTaker(finder *lookup.Finder) func(context.Context, map[string]facts.Volume, *partwriter.Writer) error {
+func (r *collectRun) snapshotTaker(finder *plan.Finder) func(context.Context, map[string]volumes.Volume, *partwriter.Writer) error {
 	if !r.remarks.Snapshots || r.hooks == nil {
 		return nil
 	}
 	cfg := r.volumeConfig(finder)
-	return func(ctx context.Context, found map[string]facts.Volume, out *partwriter.Writer) error {
+	return func(ctx context.Context, found map[string]volumes.Volume, out *partwriter.Writer) error {
 		names := slices.Collect(maps.Keys(found))
 		if err := volumes.Decide(ctx, cfg, found, []*partwriter.Writer{out}); err != nil {
 			return err
@@ -149,7 +147,7 @@ func (r *collectRun) snapshotTaker(finder *lookup.Finder) func(context.Context, 
 }
 
 // volumeConfig is what decides on volumes.
-func (r *collectRun) volumeConfig(finder *lookup.Finder) *volumes.Config {
+func (r *collectRun) volumeConfig(finder *plan.Finder) *volumes.Config {
 	choice := r.job.Backup.Spec.SnapshotVolumes
 	return &volumes.Config{
 		Taker: r.job.Snapshots, Finder: finder, Past: &r.past.Snapshots, Intents: r.intents, Lock: r.job.LockVolume,
@@ -158,7 +156,7 @@ func (r *collectRun) volumeConfig(finder *lookup.Finder) *volumes.Config {
 }
 
 // decideVolumes takes snapshots, if any are wanted.
-func (r *collectRun) decideVolumes(ctx context.Context, finder *lookup.Finder) error {
+func (r *collectRun) decideVolumes(ctx context.Context, finder *plan.Finder) error {
 	if !r.remarks.Snapshots {
 		return nil
 	}

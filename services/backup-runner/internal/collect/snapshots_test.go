@@ -22,8 +22,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/pkg/kube/rawlist"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/volumes"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/volume"
 )
 
 func TestSnapshotsAreTakenOfVolumesThatALocationKnows(t *testing.T) {
@@ -51,19 +51,19 @@ func TestSnapshotsAreTakenOfVolumesThatALocationKnows(t *testing.T) {
 	require.NotNil(t, good.StartTimestamp)
 	require.NotNil(t, good.CompletionTimestamp)
 	good.StartTimestamp, good.CompletionTimestamp = nil, nil
-	require.Equal(t, volume.Info{PVCName: "good", PVCNamespace: "a", PVName: "pv-good", Method: "NativeSnapshot", Result: "succeeded",
-		Native: &volume.Native{Handle: "snap-disk-pv-good", Type: "fast in z1", AZ: "z1", IOPS: "100", Phase: "Completed"},
-		Volume: &volume.Volume{ReclaimPolicy: "Delete", Labels: map[string]string{"topology.kubernetes.io/zone": "z1"}}}, good)
+	require.Equal(t, checkpoint.VolumeInfo{PVCName: "good", PVCNamespace: "a", PVName: "pv-good", Method: "NativeSnapshot", Result: "succeeded",
+		Native: &checkpoint.NativeInfo{Handle: "snap-disk-pv-good", Type: "fast in z1", AZ: "z1", IOPS: "100", Phase: "Completed"},
+		Volume: &checkpoint.PersistentVolume{ReclaimPolicy: "Delete", Labels: map[string]string{"topology.kubernetes.io/zone": "z1"}}}, good)
 	require.Equal(t, "failed", infos["pv-full"].Result)
-	require.Equal(t, volume.Info{PVCName: "foreign", PVCNamespace: "a", PVName: "pv-foreign", Skipped: true, SkippedReason: volume.ReasonNoSnapshotter}, infos["pv-foreign"])
+	require.Equal(t, checkpoint.VolumeInfo{PVCName: "foreign", PVCNamespace: "a", PVName: "pv-foreign", Skipped: true, SkippedReason: checkpoint.ReasonNoSnapshotter}, infos["pv-foreign"])
 	require.True(t, infos["pv-nosuch"].Skipped)
-	require.Equal(t, volume.ReasonUnbound, infos[""].SkippedReason)
+	require.Equal(t, checkpoint.ReasonUnbound, infos[""].SkippedReason)
 	require.Len(t, infos, 7)
 
 	errs := got.notesAt(joblog.Error)
 	slices.Sort(errs)
 	require.Equal(t, []string{
-		"persistentvolumeclaims a/foreign: volume data was not backed up: " + volume.ReasonNoSnapshotter, // the location is broken that may know it
+		"persistentvolumeclaims a/foreign: volume data was not backed up: " + checkpoint.ReasonNoSnapshotter, // the location is broken that may know it
 		"persistentvolumes /pv-full: no snapshot of this volume: its data is not backed up",
 		"persistentvolumes /pv-odd: no snapshot of this volume: its data is not backed up",
 	}, errs)
@@ -88,7 +88,7 @@ func TestAVolumeThatNobodyKnows(t *testing.T) {
 		require.Empty(t, snapshots)
 		written := 0
 		for i := range got.records {
-			if slices.ContainsFunc(got.records[i].Volumes, func(v volume.Info) bool { return v.PVName == "pv-good" || v.PVName == "pv-full" }) && !got.records[i].Volumes[0].Pending {
+			if slices.ContainsFunc(got.records[i].Volumes, func(v checkpoint.VolumeInfo) bool { return v.PVName == "pv-good" || v.PVName == "pv-full" }) && !got.records[i].Volumes[0].Pending {
 				written++
 			}
 		}
@@ -99,7 +99,7 @@ func TestAVolumeThatNobodyKnows(t *testing.T) {
 		require.True(t, infos["pv-good"].Skipped)
 		if insists {
 			require.Equal(t, 6, res.Errors, "five claims' volumes and one without a claim: %v", got.notesAt(joblog.Error))
-			require.Contains(t, got.notesAt(joblog.Error), "persistentvolumes /pv-alone: volume data was not backed up: "+volume.ReasonNoSnapshotter)
+			require.Contains(t, got.notesAt(joblog.Error), "persistentvolumes /pv-alone: volume data was not backed up: "+checkpoint.ReasonNoSnapshotter)
 			continue
 		}
 		require.Zero(t, res.Errors)

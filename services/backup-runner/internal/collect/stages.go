@@ -12,12 +12,9 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/acting"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/actionset"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/facts"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/history"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/itemblock"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/listing"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/lookup"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/plan"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/volumes"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
 )
 
@@ -25,9 +22,9 @@ import (
 type collectionStages struct {
 	workers *partWriters
 	past    *history.History
-	facts   *facts.Facts
-	finder  *lookup.Finder
-	lists   []*listing.Worker
+	facts   *volumes.Facts
+	finder  *plan.Finder
+	lists   []*unitWorker
 	second  plan.Second
 	// blockWorkers is how many item blocks are processed at once.
 	blockWorkers int
@@ -36,7 +33,7 @@ type collectionStages struct {
 	// action may ask for an object.
 	items    *itemset.Set
 	loader   history.Loader
-	arranger itemblock.Arranger
+	arranger acting.Arranger
 	pool     *acting.Pool
 }
 
@@ -44,11 +41,11 @@ type collectionStages struct {
 func (r *collectRun) newStages(bound *actionset.Bound) *collectionStages {
 	s := &collectionStages{workers: &r.workers, past: r.past, facts: r.facts, blockWorkers: r.cfg.BlockWorkers,
 		second: plan.Second{Filter: r.job.Filter, Catalog: r.job.Catalog}}
-	s.finder = &lookup.Finder{Lister: r.cfg.Lister, Cut: r.job.Cut, Catalog: r.job.Catalog, Filter: r.job.Filter}
+	s.finder = &plan.Finder{Lister: r.cfg.Lister, Cut: r.job.Cut, Catalog: r.job.Catalog, Filter: r.job.Filter}
 	if bound != nil {
 		s.items = itemset.New()
 		s.loader = history.Loader{Store: r.job.Store, Items: s.items, Spools: &r.spools, Dir: r.job.Dir, Progress: r.job.Progress}
-		s.arranger = itemblock.Arranger{Finder: s.finder, Actions: bound, Items: s.items, Spools: &r.spools, Joined: r.past.Acted.Joined,
+		s.arranger = acting.Arranger{Finder: s.finder, Actions: bound, Items: s.items, Spools: &r.spools, Joined: r.past.Acted.Joined,
 			Hooks: r.hooks, Resumed: len(r.past.Acted.Spools) > 0, Stop: r.workers.stop}
 		if r.hooks != nil {
 			s.arranger.Owed = r.past.Hooks.Open()
@@ -60,12 +57,12 @@ func (r *collectRun) newStages(bound *actionset.Bound) *collectionStages {
 			Facts: r.facts, Remarks: r.remarks, Progress: r.job.Progress, Stop: r.workers.stop, Clock: r.cfg.Clock, Log: r.cfg.Log,
 		})
 	}
-	cfg := &listing.Config{
+	cfg := &listingConfig{
 		Lister: r.cfg.Lister, Cut: r.job.Cut, Filter: r.job.Filter, PartItems: r.cfg.PartItems, Actions: bound, Items: s.items,
 		Past: &r.past.Units, Facts: r.facts, Remarks: r.remarks, Progress: r.job.Progress, Stop: r.workers.stop,
 	}
 	for _, out := range r.workers.writers[:r.cfg.Workers] {
-		s.lists = append(s.lists, listing.New(cfg, out))
+		s.lists = append(s.lists, newUnitWorker(cfg, out))
 	}
 	return s
 }

@@ -5,13 +5,13 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/partwriter"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/stop"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/plan"
 )
 
 // partWriters are the workers of a run, as the stages share them: a writer for each.
 type partWriters struct {
 	writers []*partwriter.Writer
-	stop    stop.Signal
+	stop    plan.StopSignal
 }
 
 // flushWriters makes durable what the workers did. The error is ErrStopped if the run was stopped.

@@ -3,6 +3,7 @@
 // All lists of a backup share one revision, so that what is stored existed at one moment. When the
 // server has compacted that revision away, the lists not yet begun move to a newer one together;
 // what was listed before stays as it is, and the manifest has which range is of which revision.
+// Cluster is the connection to the cluster.
 package cut
 
 import (

@@ -15,7 +15,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finalize"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/volume"
 )
 
 // failBackup ends the backup as Failed and returns what was committed.
@@ -71,9 +70,9 @@ func TestAFailureListsSnapshotsThatNobodyWantsAnyMore(t *testing.T) {
 // A backup never passes over a volume in silence (P10).
 func TestAVolumeThatWasNeverDecidedOnIsNotPublished(t *testing.T) {
 	store := newBackupBucket(t, []checkpoint.Record{
-		{Volumes: []volume.Info{{PVCNamespace: "a", PVCName: "one", PVName: "pv-1", Pending: true}, {PVCNamespace: "a", PVCName: "two", PVName: "pv-2", Pending: true}}},
-		{Volumes: []volume.Info{{PVName: "pv-alone", Pending: true}}},
-		{Volumes: []volume.Info{{PVCNamespace: "a", PVCName: "one", PVName: "pv-1", Skipped: true}}},
+		{Volumes: []checkpoint.VolumeInfo{{PVCNamespace: "a", PVCName: "one", PVName: "pv-1", Pending: true}, {PVCNamespace: "a", PVCName: "two", PVName: "pv-2", Pending: true}}},
+		{Volumes: []checkpoint.VolumeInfo{{PVName: "pv-alone", Pending: true}}},
+		{Volumes: []checkpoint.VolumeInfo{{PVCNamespace: "a", PVCName: "one", PVName: "pv-1", Skipped: true}}},
 	})
 	c := checkpoint.Composition{Backup: "b", UID: "u", Epoch: 1}
 	for seq := range int64(3) {

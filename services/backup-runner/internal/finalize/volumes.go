@@ -16,7 +16,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extsort"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/volume"
 )
 
 // volumeEntries writes an array of entries about volumes, in an order of its own: they come as parallel
@@ -32,7 +31,7 @@ func newVolumes(path, empty string) *volumeEntries {
 }
 
 // addInfos adds what became of volumes, in the order of claims and volumes.
-func (v *volumeEntries) addInfos(infos []volume.Info) error {
+func (v *volumeEntries) addInfos(infos []checkpoint.VolumeInfo) error {
 	for i := range infos {
 		if infos[i].Pending { // another entry has what became of it
 			continue
@@ -150,7 +149,7 @@ func (a *aboutVolumes) addRecord(rec *checkpoint.Record) error {
 }
 
 // concludeSnapshot writes how the CSI snapshot of a volume ended.
-func (a *aboutVolumes) concludeSnapshot(v *volume.Info) {
+func (a *aboutVolumes) concludeSnapshot(v *checkpoint.VolumeInfo) {
 	if v.CSI == nil {
 		return
 	}
@@ -158,9 +157,9 @@ func (a *aboutVolumes) concludeSnapshot(v *volume.Info) {
 	if !known {
 		return
 	}
-	v.Result = volume.Succeeded
+	v.Result = checkpoint.Succeeded
 	if end.Phase == operation.Failed {
-		v.Result = volume.Failed
+		v.Result = checkpoint.Failed
 	}
 	ended := metav1.NewTime(end.EndTime)
 	v.CompletionTimestamp = &ended

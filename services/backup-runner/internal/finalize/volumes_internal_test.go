@@ -10,10 +10,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/volume"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 )
 
-func volumesFile(t *testing.T, infos ...volume.Info) string {
+func volumesFile(t *testing.T, infos ...checkpoint.VolumeInfo) string {
 	t.Helper()
 	v := newVolumes(filepath.Join(t.TempDir(), "volumeinfo.json.gz"), "[]\n")
 	defer v.close()
@@ -36,7 +36,7 @@ func volumesFile(t *testing.T, infos ...volume.Info) string {
 // would have.
 func TestVolumesHaveAnOrderOfTheirOwn(t *testing.T) {
 	t.Parallel()
-	infos := []volume.Info{{PVCNamespace: "a", PVCName: "one"}, {PVCNamespace: "a", PVCName: "two", PVName: "v"}, {PVCNamespace: "b", PVCName: "one"}}
+	infos := []checkpoint.VolumeInfo{{PVCNamespace: "a", PVCName: "one"}, {PVCNamespace: "a", PVCName: "two", PVName: "v"}, {PVCNamespace: "b", PVCName: "one"}}
 	want := volumesFile(t, infos...)
 	require.Regexp(t, `^\[\{"pvcName":"one","pvcNamespace":"a",.*\},\{"pvcName":"two","pvcNamespace":"a",.*\},\{"pvcName":"one","pvcNamespace":"b",.*\}\]\n$`, want)
 	slices.Reverse(infos)

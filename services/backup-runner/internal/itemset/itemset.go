@@ -1,6 +1,7 @@
 // Package itemset has what became of each object of a backup, so that none is processed twice,
 // whichever action names it, and lets a worker that needs an object wait for the one that processes
-// it.
+// it. Objects that wait for their actions lie in spools: as they were listed, compressed one by one, in
+// files from which any of them can be read on its own.
 package itemset
 
 import "sync"

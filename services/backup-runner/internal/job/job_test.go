@@ -44,7 +44,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 	eventv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/event/v1"
 	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cluster"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cut"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -165,7 +165,7 @@ func newWorld(t *testing.T) *world {
 	srv := httptest.NewServer(w.api)
 	t.Cleanup(srv.Close)
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
-	source, err := cluster.New(&rest.Config{Host: srv.URL, QPS: -1}, clock.RealClock{}, t.TempDir())
+	source, err := cut.NewCluster(&rest.Config{Host: srv.URL, QPS: -1}, clock.RealClock{}, t.TempDir())
 	require.NoError(t, err)
 	w.client = fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "cluster-1"}},

@@ -21,9 +21,9 @@ import (
 	eventv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/event/v1"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/volumes"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cut"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finalize"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/snapshot"
 )
 
 // Service is the name of the service, which begins those of its failpoints.
@@ -82,7 +82,7 @@ type Config struct {
 	Actions   Actions      // nil for none
 	// Snapshots opens what takes native snapshots in one run of a job; its Close must be called.
 	// note gets what plugins log. Nil takes none.
-	Snapshots func(ctx context.Context, backup *velerov1.Backup, note func(joblog.Entry)) *snapshot.Taker
+	Snapshots func(ctx context.Context, backup *velerov1.Backup, note func(joblog.Entry)) *volumes.Taker
 	// CSI removes the objects of CSI snapshots; nil where none are taken.
 	CSI finalize.Snapshots
 	// Exec runs hooks in Pods; nil runs none.

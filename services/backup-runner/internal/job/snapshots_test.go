@@ -26,7 +26,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/plugin"
 	"github.com/holdfast-io/holdfast/pkg/plugin/serve"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/snapshot"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/volumes"
 )
 
 const arrayBinary = "array"
@@ -95,9 +95,9 @@ func (w *world) addSnapshotLocation(t *testing.T) string {
 	require.NoError(t, w.client.Create(t.Context(), &velerov1.VolumeSnapshotLocation{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "disks"},
 		Spec:       velerov1.VolumeSnapshotLocationSpec{Provider: "array.io/disks", Config: map[string]string{"dir": disks}}}))
-	w.Snapshots = func(ctx context.Context, b *velerov1.Backup, note func(joblog.Entry)) *snapshot.Taker {
+	w.Snapshots = func(ctx context.Context, b *velerov1.Backup, note func(joblog.Entry)) *volumes.Taker {
 		session := host.Open(ctx, pluginhost.JobLog(0, note))
-		return &snapshot.Taker{Backup: b, Close: session.Close,
+		return &volumes.Taker{Backup: b, Close: session.Close,
 			Locations: &nativesnapshot.Opener{Reader: w.client, Namespace: namespace, Session: session, WorkDir: t.TempDir()}}
 	}
 	for _, name := range []string{"here", "lost", "foreign"} {
@@ -179,13 +179,13 @@ func TestAFailedBackupListsItsSnapshots(t *testing.T) {
 
 // startingLocations run something when a location is opened.
 type startingLocations struct {
-	snapshot.Locations
+	volumes.SnapshotLocations
 	start func()
 }
 
 func (l startingLocations) Open(ctx context.Context, location string) (action.VolumeSnapshotter, error) {
 	l.start()
-	return l.Locations.Open(ctx, location)
+	return l.SnapshotLocations.Open(ctx, location)
 }
 
 // A runner that stops gives a snapshotter's process the grace period of any other work, and leaves
@@ -198,7 +198,7 @@ func TestAStopWhileASnapshotterStartsIsAHandOver(t *testing.T) {
 	defer cancel()
 	open := w.Snapshots
 	var interruption error
-	w.Snapshots = func(session context.Context, b *velerov1.Backup, note func(joblog.Entry)) *snapshot.Taker {
+	w.Snapshots = func(session context.Context, b *velerov1.Backup, note func(joblog.Entry)) *volumes.Taker {
 		taker := open(session, b, note)
 		taker.Locations = startingLocations{taker.Locations, func() {
 			cancel()
@@ -227,7 +227,7 @@ func TestASpecThatChangesOnTheWayLosesNoVolume(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	open := w.Snapshots
-	w.Snapshots = func(session context.Context, b *velerov1.Backup, note func(joblog.Entry)) *snapshot.Taker {
+	w.Snapshots = func(session context.Context, b *velerov1.Backup, note func(joblog.Entry)) *volumes.Taker {
 		taker := open(session, b, note)
 		taker.Locations = startingLocations{taker.Locations, func() {
 			cancel()

@@ -1,5 +1,5 @@
 // Package acting takes objects through the actions of a backup and stores what the actions made of
-// them, each object once.
+// them, each object once. Objects that actions relate to each other form a block.
 package acting
 
 import (
@@ -13,31 +13,26 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/actionset"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/facts"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/history"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/intent"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/itemblock"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/lookup"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/partwriter"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/progress"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/remark"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/stop"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/plan"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/volumes"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemspool"
+
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
 )
 
 // Config is what the workers of a backup act with. Everything is required but Confirm, Collateral
 // and Unsent, and what says so.
 type Config struct {
 	Actions *actionset.Bound
-	Finder  *lookup.Finder
+	Finder  *plan.Finder
 	Items   *itemset.Set
-	Spools  *itemspool.Files
+	Spools  *itemset.SpoolFiles
 	// Past are the calls of earlier holders, whose records ReadRecord reads.
 	Past       *history.Calls
 	ReadRecord func(ctx context.Context, key string) (checkpoint.Record, error)
-	Intents    *intent.Log
+	Intents    *history.Log
 	// Confirm returns an error if the backup may be another holder's by now; nil means that it
 	// never is. It is asked before calls, unless it answered a moment ago.
 	Confirm func(ctx context.Context) error
@@ -58,11 +53,11 @@ type Config struct {
 	Hooks    *podhook.Runner
 	Reserved func(key itemset.Key) bool
 	// Snapshot takes native snapshots of stored volumes, all of which are durable; nil takes none.
-	Snapshot func(ctx context.Context, volumes map[string]facts.Volume, out *partwriter.Writer) error
-	Facts    *facts.Facts
-	Remarks  remark.Rules
-	Progress *progress.Counter
-	Stop     stop.Signal
+	Snapshot func(ctx context.Context, volumes map[string]volumes.Volume, out *partwriter.Writer) error
+	Facts    *volumes.Facts
+	Remarks  partwriter.VolumeRules
+	Progress *partwriter.Counter
+	Stop     plan.StopSignal
 	Clock    clock.PassiveClock
 	Log      *slog.Logger
 }
@@ -80,9 +75,9 @@ func New(cfg Config) *Pool { return &Pool{Config: cfg, retrying: make(chan struc
 // Process processes the blocks that arrange sends, one at a time for each writer, and returns when
 // all are done, or when the run is stopped. What was stored is not durable before the writers
 // are flushed.
-func (p *Pool) Process(ctx context.Context, arrange func(context.Context, chan<- itemblock.Block) error, writers []*partwriter.Writer) error {
+func (p *Pool) Process(ctx context.Context, arrange func(context.Context, chan<- Block) error, writers []*partwriter.Writer) error {
 	group, ctx := panics.NewGroup(ctx)
-	queue := make(chan itemblock.Block)
+	queue := make(chan Block)
 	group.Go(func() error {
 		defer close(queue)
 		return arrange(ctx, queue)
@@ -101,12 +96,12 @@ func (p *Pool) Process(ctx context.Context, arrange func(context.Context, chan<-
 
 // isStopError reports whether an error means only that the run has to stop.
 func (p *Pool) isStopError(err error) bool {
-	return p.Stop.Requested() && errors.Is(err, stop.ErrStopped)
+	return p.Stop.Requested() && errors.Is(err, plan.ErrStopped)
 }
 
 // processBlock processes a block, all of which goes into one part: what actions relate to an object may be
 // known through that object alone, which a later holder does not process again.
-func (a *objectProcessor) processBlock(ctx context.Context, b *itemblock.Block) error {
+func (a *objectProcessor) processBlock(ctx context.Context, b *Block) error {
 	if a.pool.Stop.Requested() {
 		return nil
 	}

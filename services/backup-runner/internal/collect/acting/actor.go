@@ -5,15 +5,13 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/chain"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/itemblock"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/lookup"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/actionset"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/partwriter"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/remark"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/plan"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemspool"
+
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
 )
 
 // objectProcessor processes objects with the actions they match, into one writer. Used by one goroutine.
@@ -28,7 +26,7 @@ type objectProcessor struct {
 
 // processedObject is an object that is processed.
 type processedObject struct {
-	itemspool.Item
+	itemset.SpooledItem
 	// extra objects are not of the backup's selection: an action asked for them.
 	extra bool
 	// live objects were read outside the cut.
@@ -43,12 +41,12 @@ type processedObject struct {
 }
 
 // extraOf is the subject of an object that was read by its name.
-func extraOf(o *lookup.Object) *processedObject {
-	return &processedObject{Item: o.Item, extra: true, live: o.Live}
+func extraOf(o *plan.FoundObject) *processedObject {
+	return &processedObject{SpooledItem: o.Item, extra: true, live: o.Live}
 }
 
 // recordObject names an object in a record.
-func recordObject(it *itemspool.Item) checkpoint.Object {
+func recordObject(it *itemset.SpooledItem) checkpoint.Object {
 	return checkpoint.Object{Group: it.Group, Kind: it.Kind, Namespace: it.Namespace, Name: it.Name}
 }
 
@@ -66,19 +64,19 @@ func fatalOf(err error) error {
 }
 
 // processMember processes an object of a block, unless another worker did or does.
-func (a *objectProcessor) processMember(ctx context.Context, m *itemblock.Member) error {
+func (a *objectProcessor) processMember(ctx context.Context, m *Member) error {
 	items := a.pool.Items
 	was, at := items.Begin(m.Key, a.out.ID(), false)
 	if !was.Waits(false) {
 		a.markJoined(m)
-		return a.noteProblems(&processedObject{Item: m.Named, errors: m.Errors})
+		return a.noteProblems(&processedObject{SpooledItem: m.Named, errors: m.Errors})
 	}
 	if was == itemset.Waiting {
 		it, err := a.readSpooled(at)
 		if err != nil {
 			return err
 		}
-		_, err = a.processObject(ctx, m.Key, &processedObject{Item: it, errors: m.Errors})
+		_, err = a.processObject(ctx, m.Key, &processedObject{SpooledItem: it, errors: m.Errors})
 		return err
 	}
 	named := &m.Item
@@ -88,14 +86,14 @@ func (a *objectProcessor) processMember(ctx context.Context, m *itemblock.Member
 		return context.Cause(ctx)
 	case err != nil:
 		items.End(m.Key, itemset.Failed)
-		return a.out.Fail(remark.About(named.GroupResource, named.Namespace, named.Name, "an object of an item block could not be read: it is not backed up", err))
+		return a.out.Fail(partwriter.EntryAbout(named.GroupResource, named.Namespace, named.Name, "an object of an item block could not be read: it is not backed up", err))
 	}
 	if result := a.pool.Finder.FilterResult(found, false); result != itemset.Unknown {
 		items.End(m.Key, result)
 		if result != itemset.Absent {
 			return nil
 		}
-		return a.out.Warn(remark.About(named.GroupResource, named.Namespace, named.Name, "an action puts this object into an item block, and it does not exist", nil))
+		return a.out.Warn(partwriter.EntryAbout(named.GroupResource, named.Namespace, named.Name, "an action puts this object into an item block, and it does not exist", nil))
 	}
 	s := extraOf(found)
 	s.errors = m.Errors
@@ -104,8 +102,8 @@ func (a *objectProcessor) processMember(ctx context.Context, m *itemblock.Member
 }
 
 // readSpooled reads an object that waited.
-func (a *objectProcessor) readSpooled(at itemset.Place) (itemspool.Item, error) {
-	it, err := itemspool.Read(a.pool.Spools.Path(at.File), int64(at.Offset))
+func (a *objectProcessor) readSpooled(at itemset.Place) (itemset.SpooledItem, error) {
+	it, err := itemset.ReadSpooled(a.pool.Spools.Path(at.File), int64(at.Offset))
 	if err == nil {
 		a.pool.Progress.Hold(-1)
 	}
@@ -114,7 +112,7 @@ func (a *objectProcessor) readSpooled(at itemset.Place) (itemspool.Item, error) 
 
 // markJoined notes, with the block it is in, that an object which was processed detached has been asked
 // for its block.
-func (a *objectProcessor) markJoined(m *itemblock.Member) {
+func (a *objectProcessor) markJoined(m *Member) {
 	if !m.Asked {
 		return
 	}
@@ -145,7 +143,7 @@ func (a *objectProcessor) processObject(ctx context.Context, key itemset.Key, s 
 		return itemset.Unknown, err
 	}
 	if s.detached {
-		a.out.Record.Detached = append(a.out.Record.Detached, recordObject(&s.Item))
+		a.out.Record.Detached = append(a.out.Record.Detached, recordObject(&s.SpooledItem))
 	}
 	a.pool.Items.End(key, result)
 	return result, nil
@@ -158,11 +156,11 @@ func (a *objectProcessor) runActions(ctx context.Context, s *processedObject, re
 		return a.noteFailed(s, "a pre hook failed: the object is not backed up", refused)
 	}
 	gr := s.GroupResource()
-	o, err := chain.Parse(s.GroupVersionKind(), s.Raw)
+	o, err := actionset.ParseObject(s.GroupVersionKind(), s.Raw)
 	if err != nil {
 		return a.noteFailed(s, "object cannot be read", err)
 	}
-	result := chain.Result{Object: o}
+	result := actionset.Result{Object: o}
 	if w := a.pool.Actions.Wants(gr); w != nil {
 		result, err = w.Chain.Run(ctx, o, &objectTurn{actor: a, subject: s})
 	}
@@ -181,7 +179,7 @@ func (a *objectProcessor) runActions(ctx context.Context, s *processedObject, re
 		message = "the object is not backed up, and an action did not come to its end"
 	}
 	for _, problem := range result.Problems {
-		if err := a.out.Fail(remark.About(gr, s.Namespace, s.Name, message, problem)); err != nil {
+		if err := a.out.Fail(partwriter.EntryAbout(gr, s.Namespace, s.Name, message, problem)); err != nil {
 			return itemset.Unknown, err
 		}
 	}
@@ -197,12 +195,12 @@ func (a *objectProcessor) runActions(ctx context.Context, s *processedObject, re
 // noteProblems notes the warnings and errors about an object.
 func (a *objectProcessor) noteProblems(s *processedObject) error {
 	for _, message := range s.warnings {
-		if err := a.out.Warn(remark.About(s.GroupResource(), s.Namespace, s.Name, message, nil)); err != nil {
+		if err := a.out.Warn(partwriter.EntryAbout(s.GroupResource(), s.Namespace, s.Name, message, nil)); err != nil {
 			return err
 		}
 	}
 	for _, cause := range s.errors {
-		if err := a.out.Fail(remark.About(s.GroupResource(), s.Namespace, s.Name, "what belongs to the object's item block is unknown", cause)); err != nil {
+		if err := a.out.Fail(partwriter.EntryAbout(s.GroupResource(), s.Namespace, s.Name, "what belongs to the object's item block is unknown", cause)); err != nil {
 			return err
 		}
 	}

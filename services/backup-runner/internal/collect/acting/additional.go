@@ -7,7 +7,6 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/itemblock"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
 )
 
@@ -52,7 +51,7 @@ func (a *objectProcessor) backupAdditional(ctx context.Context, s *processedObje
 		return err
 	}
 	if !a.pool.Actions.Counts(item.GroupResource) {
-		return itemblock.ErrUndeclared
+		return ErrUndeclared
 	}
 	items := a.pool.Items
 	x := additionalItem{res: res, item: item, key: itemset.KeyOf(res.Kind.GroupKind(), item.Namespace, item.Name),
@@ -119,7 +118,7 @@ func (a *objectProcessor) processSpooled(ctx context.Context, x *additionalItem,
 		return itemset.Unknown, err
 	}
 	later := a.pool.Again // nothing was listed
-	return a.processObject(ctx, x.key, &processedObject{Item: it, depth: x.depth + 1, detached: x.detached, extra: later, live: later})
+	return a.processObject(ctx, x.key, &processedObject{SpooledItem: it, depth: x.depth + 1, detached: x.detached, extra: later, live: later})
 }
 
 // processUnlisted reads an additional item by its name and processes it. The action that names it may have

@@ -6,7 +6,6 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/partwriter"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/remark"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
 )
 
@@ -54,7 +53,7 @@ func (a *objectProcessor) storeItemAgain(ctx context.Context, item action.Item) 
 	case errors.As(err, &broken):
 		return broken.err
 	case err != nil:
-		return a.out.Fail(remark.About(item.GroupResource, item.Namespace, item.Name, NotStoredAgain, err))
+		return a.out.Fail(partwriter.EntryAbout(item.GroupResource, item.Namespace, item.Name, NotStoredAgain, err))
 	}
 	return nil
 }

@@ -6,12 +6,11 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/itemblock"
 )
 
 // prestartBlock lets actions begin their work for those objects of a block that have not had their turn, so
 // that it runs concurrently. What they begin is named by the keys of the calls that follow.
-func (a *objectProcessor) prestartBlock(ctx context.Context, b *itemblock.Block) error {
+func (a *objectProcessor) prestartBlock(ctx context.Context, b *Block) error {
 	if len(b.Members) < 2 || a.pool.Again { //nolint:mnd // alone there is nothing beside it
 		return nil
 	}
@@ -34,7 +33,7 @@ func (a *objectProcessor) prestartBlock(ctx context.Context, b *itemblock.Block)
 }
 
 // mayBegin adds a member to the objects of the actions that may begin their work for it.
-func (a *objectProcessor) mayBegin(objects map[action.Prestarter][]action.Keyed, m *itemblock.Member) {
+func (a *objectProcessor) mayBegin(objects map[action.Prestarter][]action.Keyed, m *Member) {
 	if !a.pool.Items.Result(m.Key).Waits(false) {
 		return
 	}

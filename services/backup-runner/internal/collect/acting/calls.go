@@ -10,10 +10,10 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/chain"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/intent"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/stop"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/actionset"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/history"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/plan"
 )
 
 // ErrUnclear is what is known of a call that an earlier holder of the backup was about to make.
@@ -47,7 +47,7 @@ func (t *objectTurn) Execute(ctx context.Context, a action.BackupItem, o *action
 // operation that was begun with an answer that no record takes is cancelled.
 func (t *objectTurn) callOnce(ctx context.Context, a action.BackupItem, kind string, o *action.Object, b *action.Backup) (action.BackupResult, error) {
 	p := t.actor.pool
-	call := checkpoint.Call{Action: a.Name(), Object: recordObject(&t.subject.Item)}
+	call := checkpoint.Call{Action: a.Name(), Object: recordObject(&t.subject.SpooledItem)}
 	starter, repeatable := a.(action.BackupStarter)
 	record, announced := p.Past.Begun(&call)
 	if announced && (record != "" || !repeatable) {
@@ -96,7 +96,7 @@ func (t *objectTurn) callOnce(ctx context.Context, a action.BackupItem, kind str
 		return result, err // the next holder makes it
 	case err != nil && ending && p.IsNotSent != nil && p.IsNotSent(err):
 		p.Intents.End(&checkpoint.Outcome{Call: call, NotSent: true})
-		return result, &fatalError{stop.ErrStopped} // the next holder makes it
+		return result, &fatalError{plan.ErrStopped} // the next holder makes it
 	case err != nil && ctx.Err() != nil && result.OperationID == "":
 		return result, err // nothing is known of it
 	}
@@ -148,7 +148,7 @@ func (p *Pool) prepareCall(ctx context.Context, a action.BackupItem) error {
 		}
 	}
 	if p.Stop.Requested() {
-		return &fatalError{stop.ErrStopped}
+		return &fatalError{plan.ErrStopped}
 	}
 	return p.confirmClaim(ctx)
 }
@@ -169,7 +169,7 @@ func callOutcome(call *checkpoint.Call, given *action.Object, r *action.BackupRe
 	}
 	if failure == nil {
 		out.Additional = itemsOf(r.Additional)
-		if err := intent.CheckItems(out.Additional); err != nil {
+		if err := history.CheckItems(out.Additional); err != nil {
 			failure = &refusedError{err}
 		}
 	}
@@ -227,5 +227,5 @@ func (p *Pool) executeCall(ctx context.Context, a action.BackupItem, o *action.O
 	if err := p.confirmClaim(ctx); err != nil {
 		return action.BackupResult{}, err
 	}
-	return chain.Execute(ctx, a, o, b)
+	return actionset.Execute(ctx, a, o, b)
 }

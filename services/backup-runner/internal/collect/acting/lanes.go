@@ -6,7 +6,6 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/job/panics"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/itemblock"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
 )
@@ -21,31 +20,31 @@ const maxHooked = 8
 type hookScheduler struct {
 	pool   *Pool
 	group  *panics.Group
-	plain  chan itemblock.Block // without hooks
-	ready  chan *hookedBlock    // whose pre hooks have run
-	ended  chan *hookedBlock    // whose post hooks have run
-	places chan struct{}        // holds a value for each block that is between its hooks
-	done   chan struct{}        // closed once no block with hooks is left
+	plain  chan Block        // without hooks
+	ready  chan *hookedBlock // whose pre hooks have run
+	ended  chan *hookedBlock // whose post hooks have run
+	places chan struct{}     // holds a value for each block that is between its hooks
+	done   chan struct{}     // closed once no block with hooks is left
 }
 
 // hookedBlock is a block with hooks.
-type hookedBlock struct{ itemblock.Block }
+type hookedBlock struct{ Block }
 
 func newLanes(p *Pool, group *panics.Group, workers int) *hookScheduler {
 	return &hookScheduler{
-		pool: p, group: group, plain: make(chan itemblock.Block), ready: make(chan *hookedBlock), ended: make(chan *hookedBlock),
+		pool: p, group: group, plain: make(chan Block), ready: make(chan *hookedBlock), ended: make(chan *hookedBlock),
 		places: make(chan struct{}, min(maxHooked, workers)), done: make(chan struct{}),
 	}
 }
 
 // dispatchBlocks sends blocks without hooks to the workers, and begins those with hooks, as many at once as
 // there are places. Neither waits for the other.
-func (l *hookScheduler) dispatchBlocks(ctx context.Context, queue <-chan itemblock.Block) error {
-	var next *itemblock.Block
+func (l *hookScheduler) dispatchBlocks(ctx context.Context, queue <-chan Block) error {
+	var next *Block
 	var waiting []*hookedBlock
 	for queue != nil || next != nil || len(waiting) > 0 {
-		in, plain, place := queue, chan<- itemblock.Block(nil), chan<- struct{}(nil)
-		var send itemblock.Block
+		in, plain, place := queue, chan<- Block(nil), chan<- struct{}(nil)
+		var send Block
 		if next != nil {
 			in, plain, send = nil, l.plain, *next
 		}

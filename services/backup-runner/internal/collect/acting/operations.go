@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/remark"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/partwriter"
 )
 
 // refusedError is an answer that no record takes.
@@ -19,7 +19,7 @@ func (e *refusedError) Unwrap() error { return e.err }
 // callError is the error of a call about the object.
 func (t *objectTurn) callError(call *checkpoint.Call, why error) error {
 	s := t.subject
-	return fmt.Errorf("action %s: Execute of %s %s: %w", call.Action, s.GroupVersionKind().GroupKind(), remark.ObjectKey(s.Namespace, s.Name), why)
+	return fmt.Errorf("action %s: Execute of %s %s: %w", call.Action, s.GroupVersionKind().GroupKind(), partwriter.ObjectKey(s.Namespace, s.Name), why)
 }
 
 // reserveOperation counts the operation that a call may begin. One that an earlier holder announced has

@@ -16,7 +16,7 @@ import (
 // operations of the backup, now that they have ended. The call itself is not made again.
 func (t *objectTurn) repeatChanges(ctx context.Context, a action.BackupItem, o *action.Object) (action.BackupResult, error) {
 	unchanged := action.BackupResult{Object: o}
-	call := checkpoint.Call{Action: a.Name(), Object: recordObject(&t.subject.Item)}
+	call := checkpoint.Call{Action: a.Name(), Object: recordObject(&t.subject.SpooledItem)}
 	record, _ := t.actor.pool.Past.Begun(&call)
 	if record == "" {
 		return unchanged, nil

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/stop"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/plan"
 )
 
 // retries is how often a call is retried whose process died.
@@ -17,7 +17,7 @@ func (p *Pool) callRetryable(ctx context.Context, a action.BackupItem, o *action
 	result, err := p.executeCall(ctx, a, o, b)
 	for range retries {
 		if err != nil && p.Stop.Requested() {
-			return result, &fatalError{stop.ErrStopped} // perhaps that is why, and the next holder calls again
+			return result, &fatalError{plan.ErrStopped} // perhaps that is why, and the next holder calls again
 		}
 		if err == nil || !p.Concurrent || !p.isProcessDeath(ctx, err) {
 			return result, err

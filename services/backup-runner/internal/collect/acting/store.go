@@ -10,14 +10,14 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/archive/part"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/chain"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/actionset"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/partwriter"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/plan"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/remark"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
 )
 
 // storeObject adds the object to the part.
-func (a *objectProcessor) storeObject(s *processedObject, r *chain.Result) (itemset.Result, error) {
+func (a *objectProcessor) storeObject(s *processedObject, r *actionset.Result) (itemset.Result, error) {
 	open, err := a.out.Part()
 	if err != nil {
 		return itemset.Unknown, err
@@ -34,12 +34,12 @@ func (a *objectProcessor) storeObject(s *processedObject, r *chain.Result) (item
 		return a.noteFailed(s, "object cannot be stored", err)
 	}
 	if err != nil {
-		return itemset.Unknown, fmt.Errorf("store %s: %w", remark.ObjectKey(s.Namespace, s.Name), err)
+		return itemset.Unknown, fmt.Errorf("store %s: %w", partwriter.ObjectKey(s.Namespace, s.Name), err)
 	}
 	a.pool.Progress.Acted()
 	a.noteStored(s)
 	if !complete {
-		if err := a.out.Note(remark.Shortened(s.GroupResource(), s.Namespace, s.Name)); err != nil {
+		if err := a.out.Note(partwriter.ShortenedEntry(s.GroupResource(), s.Namespace, s.Name)); err != nil {
 			return itemset.Unknown, err
 		}
 	}
@@ -74,7 +74,7 @@ func appendSorted(list []string, text string) []string {
 }
 
 // noteRemarks notes the messages about a stored object.
-func (a *objectProcessor) noteRemarks(gr schema.GroupResource, o *chain.Object) error {
+func (a *objectProcessor) noteRemarks(gr schema.GroupResource, o *actionset.Object) error {
 	remarks, info := a.pool.Remarks.Of(gr, o.Meta, o.Raw)
 	if info != nil {
 		record := &a.out.Record
@@ -99,7 +99,7 @@ func (a *objectProcessor) noteFailed(s *processedObject, message string, cause e
 	if err != nil {
 		return itemset.Unknown, err
 	}
-	o, err := chain.Parse(s.GroupVersionKind(), s.Raw)
+	o, err := actionset.ParseObject(s.GroupVersionKind(), s.Raw)
 	if err == nil {
 		err = open.Fail(part.Item{GVK: s.GroupVersionKind(), Resource: s.Resource, Preferred: true, Meta: o.Meta})
 	}
@@ -111,11 +111,11 @@ func (a *objectProcessor) noteFailed(s *processedObject, message string, cause e
 	default:
 		return itemset.Unknown, fmt.Errorf("note a failure: %w", err)
 	}
-	return itemset.Failed, a.out.Fail(remark.About(s.GroupResource(), s.Namespace, s.Name, message, cause))
+	return itemset.Failed, a.out.Fail(partwriter.EntryAbout(s.GroupResource(), s.Namespace, s.Name, message, cause))
 }
 
 // leaveOut notes that an action keeps the object out of the backup.
 func (a *objectProcessor) leaveOut(s *processedObject, by string) error {
-	a.out.Record.LeftOut = append(a.out.Record.LeftOut, recordObject(&s.Item))
-	return a.out.Inform(remark.About(s.GroupResource(), s.Namespace, s.Name, "left out by action "+by, nil))
+	a.out.Record.LeftOut = append(a.out.Record.LeftOut, recordObject(&s.SpooledItem))
+	return a.out.Inform(partwriter.EntryAbout(s.GroupResource(), s.Namespace, s.Name, "left out by action "+by, nil))
 }

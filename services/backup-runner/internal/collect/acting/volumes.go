@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/wellknown"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/plan"
 )
 
 // snapshotVolumes takes the native snapshots of what the Pods of a block mount, between the hooks of the
@@ -20,7 +20,7 @@ func (a *objectProcessor) snapshotVolumes(ctx context.Context, h *hookedBlock) e
 			if v.Stored {
 				continue
 			}
-			item := action.Item{GroupResource: wellknown.Volumes, Name: name}
+			item := action.Item{GroupResource: plan.Volumes, Name: name}
 			if err := a.processPostponed(ctx, postponedItem{by: pod.Item(), request: request{by: "of the hooks"}, item: item}); err != nil {
 				return err
 			}

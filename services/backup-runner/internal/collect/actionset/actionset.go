@@ -1,12 +1,14 @@
 // Package actionset has the actions of a backup, bound to the resources that they apply to: what
-// they see of the objects of a resource, and whether they may want one of them.
+// they see of the objects of a resource, and whether they may want one of them. A chain
+// runs those that match an object, one after the other: each gets the object as the one before it
+// left it.
 package actionset
 
 import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/pluginlog"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/partwriter"
 )
 
 // Actions are called for the objects of one backup before they are stored. The zero value has none.
@@ -29,7 +31,7 @@ type Actions struct {
 	// false.
 	IsNotSent func(error) bool
 	// Lines has what the actions' plugins log; nil if they do not.
-	Lines *pluginlog.Lines
+	Lines *partwriter.PluginLines
 	// Close, if not nil, is called once no action is called any more.
 	Close func()
 }

@@ -11,9 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/chain"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/stop"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/wellknown"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/plan"
 )
 
 // Bound are the actions that answered what they apply to. Safe for concurrent use.
@@ -25,7 +23,7 @@ type Bound struct {
 	Hooked func(m *objmeta.Meta) bool
 
 	asks   []schema.GroupResource
-	items  []chain.Item
+	items  []BoundItem
 	blocks []action.Bound[action.ItemBlock]
 
 	mu    sync.Mutex
@@ -40,7 +38,7 @@ type Failure struct {
 
 // Bind calls AppliesTo of the actions. Those that return an error are failures; an error of Bind
 // ends the job.
-func (a *Actions) Bind(ctx context.Context, backup *velerov1.Backup, catalog *resource.Catalog, stop stop.Signal) (*Bound, []Failure, error) {
+func (a *Actions) Bind(ctx context.Context, backup *velerov1.Backup, catalog *resource.Catalog, stop plan.StopSignal) (*Bound, []Failure, error) {
 	seen, err := action.NewBackup(backup)
 	if err != nil {
 		return nil, nil, err
@@ -57,7 +55,7 @@ func (a *Actions) Bind(ctx context.Context, backup *velerov1.Backup, catalog *re
 }
 
 // bindActions binds one action after the other, to know which of them fails.
-func bindActions[A action.Action](ctx context.Context, all []A, catalog *resource.Catalog, signal stop.Signal, failures *[]Failure) ([]action.Bound[A], error) {
+func bindActions[A action.Action](ctx context.Context, all []A, catalog *resource.Catalog, signal plan.StopSignal, failures *[]Failure) ([]action.Bound[A], error) {
 	var out []action.Bound[A]
 	for _, a := range all {
 		one, errs := action.Bind(ctx, []A{a}, catalog)
@@ -65,7 +63,7 @@ func bindActions[A action.Action](ctx context.Context, all []A, catalog *resourc
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case len(errs) > 0 && signal.Requested():
-			return nil, stop.ErrStopped // perhaps the reason; the next holder repeats the call
+			return nil, plan.ErrStopped // perhaps the reason; the next holder repeats the call
 		}
 		for _, err := range errs {
 			*failures = append(*failures, Failure{a.Name(), err})
@@ -109,8 +107,8 @@ func (b *Bound) Wants(gr schema.GroupResource) *Wants {
 	if w, known := b.kinds[gr]; known {
 		return w
 	}
-	w := &Wants{Chain: chain.Chain{Resource: gr, Actions: matchingActions(b.items, gr), Backup: b.Backup}, Blocks: matchingActions(b.blocks, gr)}
-	if gr == wellknown.Pods {
+	w := &Wants{Chain: Chain{Resource: gr, Actions: matchingActions(b.items, gr), Backup: b.Backup}, Blocks: matchingActions(b.blocks, gr)}
+	if gr == plan.Pods {
 		w.Hooked = b.Hooked
 	}
 	if len(w.Chain.Actions)+len(w.Blocks) == 0 && w.Hooked == nil {
@@ -126,7 +124,7 @@ func matchingActions[A action.Action](all []action.Bound[A], gr schema.GroupReso
 
 // Wants is which objects of one resource actions match. Immutable.
 type Wants struct {
-	Chain  chain.Chain
+	Chain  Chain
 	Blocks []action.Bound[action.ItemBlock]
 	// Hooked is that of Bound, nil of resources without hooks.
 	Hooked func(m *objmeta.Meta) bool
@@ -142,12 +140,12 @@ func (w *Wants) Touch(m *objmeta.Meta, raw []byte) bool {
 		return true
 	}
 	for i := range w.Chain.Actions {
-		if chain.Matches(&w.Chain.Actions[i], m, raw) {
+		if MatchesObject(&w.Chain.Actions[i], m, raw) {
 			return true
 		}
 	}
 	for i := range w.Blocks {
-		if chain.Matches(&w.Blocks[i], m, raw) {
+		if MatchesObject(&w.Blocks[i], m, raw) {
 			return true
 		}
 	}

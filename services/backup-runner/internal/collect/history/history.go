@@ -1,5 +1,6 @@
 // Package history is what earlier holders of a backup recorded: the fold of their records, which a
-// holder that resumes the backup begins with.
+// holder that resumes the backup begins with. Its Log writes the records of one holder: what cannot be
+// taken back is durable before it is done, and its outcome is in the next record of any kind.
 package history
 
 import (

@@ -13,9 +13,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/progress"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/partwriter"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemspool"
 )
 
 // loads is how many sidecars of earlier holders are read at once.
@@ -55,10 +54,10 @@ func (a *Acted) addRecord(rec *checkpoint.Record) {
 type Loader struct {
 	Store  objectstore.Reader
 	Items  *itemset.Set
-	Spools *itemspool.Files
+	Spools *itemset.SpoolFiles
 	// Dir is where item spools are copied to.
 	Dir      string
-	Progress *progress.Counter
+	Progress *partwriter.Counter
 }
 
 // Load reads what earlier holders did with each object: what their parts have is done, and the rest
@@ -139,12 +138,12 @@ func (l *Loader) loadEntry(text, value []byte) error {
 
 // loadSpool fetches an item spool; those without a result wait.
 func (l *Loader) loadSpool(ctx context.Context, h *checkpoint.Spool) error {
-	path, err := itemspool.Fetch(ctx, l.Store, l.Dir, h.Key, h.Size, h.SHA256)
+	path, err := itemset.FetchSpool(ctx, l.Store, l.Dir, h.Key, h.Size, h.SHA256)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", h.Key, err)
 	}
 	number, waiting := l.Spools.Add(path), 0
-	err = itemspool.Each(path, func(offset int64, it *itemspool.Item) error {
+	err = itemset.EachSpooled(path, func(offset int64, it *itemset.SpooledItem) error {
 		key := itemset.KeyOf(schema.GroupKind{Group: it.Group, Kind: it.Kind}, it.Namespace, it.Name)
 		if l.Items.Hold(key, itemset.Place{File: number, Offset: uint32(offset)}) { //nolint:gosec // parts are smaller
 			waiting++

@@ -4,12 +4,11 @@ import (
 	"fmt"
 
 	"github.com/holdfast-io/holdfast/pkg/joblog"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/remark"
 )
 
 // Note keeps a log entry of this service in the part. It does not count.
 func (w *Writer) Note(e joblog.Entry) error {
-	e.Time, e.Source = w.cfg.Clock.Now(), remark.Source
+	e.Time, e.Source = w.cfg.Clock.Now(), LogSource
 	return w.keepEntry(e)
 }
 

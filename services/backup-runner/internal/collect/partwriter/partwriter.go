@@ -1,5 +1,6 @@
 // Package partwriter makes what one worker collects durable: objects and log entries in a part,
-// objects that wait for actions in an item spool, and then the record that names both.
+// objects that wait for actions in an item spool, and then the record that names both. It also
+// counts the objects of the running backup and makes its log entries.
 package partwriter
 
 import (
@@ -14,9 +15,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/archive/part"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/pluginlog"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/progress"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemspool"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
 )
 
 // Records makes records durable; intent.Log is one.
@@ -51,10 +50,10 @@ type Config struct {
 	// PostOperation returns the progress with the items that operations named, for the records; nil,
 	// and a nil result, mean none.
 	PostOperation func() *checkpoint.PostOperation
-	Spools        *itemspool.Files
+	Spools        *itemset.SpoolFiles
 	// Lines has what plugins log; nil if they do not.
-	Lines    *pluginlog.Lines
-	Progress *progress.Counter
+	Lines    *PluginLines
+	Progress *Counter
 	// Sealed is called for each record of a part, which is durable; also concurrently.
 	Sealed func(key string, p *checkpoint.Part)
 }
@@ -76,10 +75,10 @@ type Writer struct {
 	n          int             // parts begun
 	noted      bool            // the open part holds log entries
 	namespaces map[string]struct{}
-	spool      *itemspool.Writer // nil between spools
-	spools     int               // spools begun
-	spoolFile  uint32            // number of the open spool
-	flight     chan error        // the upload under way, nil if there is none
+	spool      *itemset.SpoolWriter // nil between spools
+	spools     int                  // spools begun
+	spoolFile  uint32               // number of the open spool
+	flight     chan error           // the upload under way, nil if there is none
 }
 
 // New returns a writer whose uploads end with uploads. The id is unique among the writers of cfg.
@@ -108,9 +107,9 @@ func (w *Writer) Part() (*part.Writer, error) {
 
 // Spool returns the open item spool with its number, beginning one if needed. It is valid until
 // Seal or Flush.
-func (w *Writer) Spool() (*itemspool.Writer, uint32, error) {
+func (w *Writer) Spool() (*itemset.SpoolWriter, uint32, error) {
 	if w.spool == nil {
-		spool, err := itemspool.Create(w.cfg.Dir)
+		spool, err := itemset.CreateSpool(w.cfg.Dir)
 		if err != nil {
 			return nil, 0, err
 		}

@@ -1,4 +1,6 @@
-// Package plan decides what a backup lists, in which order. It reads nothing.
+// Package plan decides what a backup lists, in which order, and finds objects that something named: it
+// locates their resource, decides whether the filters admit them, and reads them by name at the
+// revision of the lists.
 package plan
 
 import (
@@ -10,7 +12,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/wellknown"
 )
 
 // Kind is one kind of the first pass. Its units are made one by one as they are listed: a thousand
@@ -38,7 +39,7 @@ func Named(name checkpoint.Kind) *Kind {
 func First(f *selection.Filter, c *resource.Catalog, live int) []Kind {
 	var out []Kind
 	for _, res := range c.Backupable(f.Resource) {
-		if res.GroupResource() != wellknown.Namespaces {
+		if res.GroupResource() != Namespaces {
 			out = append(out, Kind{res: res, spread: listsByNamespace(f, &res, live)})
 		}
 	}

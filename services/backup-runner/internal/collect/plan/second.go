@@ -8,7 +8,6 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/wellknown"
 )
 
 // Collected is what is known once the first pass is over.
@@ -39,7 +38,7 @@ func (s *Second) Late(c Collected, met func(res *resource.Resource, name string)
 	if u, ok := s.boundVolume(); ok {
 		out = append(out, unmetUnits(u, c.BoundVolumes(), met)...)
 	}
-	if res, ok := s.Catalog.Lookup(wellknown.Namespaces); ok && s.Filter.Resource(wellknown.Namespaces, false) {
+	if res, ok := s.Catalog.Lookup(Namespaces); ok && s.Filter.Resource(Namespaces, false) {
 		out = append(out, unmetUnits(Unit{Res: res, Role: NamespaceObjects}, c.Namespaces(), met)...)
 	}
 	return out
@@ -60,7 +59,7 @@ func unmetUnits(u Unit, names []string, met func(res *resource.Resource, name st
 // namespaceUnits returns the unit of Namespace objects. They are read even if they are not collected: a
 // namespace asked for by name must exist.
 func (s *Second) namespaceUnits() []Unit {
-	res, ok := s.Catalog.Lookup(wellknown.Namespaces)
+	res, ok := s.Catalog.Lookup(Namespaces)
 	if !ok {
 		return nil
 	}
@@ -70,14 +69,14 @@ func (s *Second) namespaceUnits() []Unit {
 // definitionUnits returns a unit for the definition of each collected custom resource, where the
 // filters leave it to what was collected.
 func (s *Second) definitionUnits(c Collected) []Unit {
-	res, ok := s.Catalog.Lookup(wellknown.Definitions)
+	res, ok := s.Catalog.Lookup(Definitions)
 	if !ok || !s.Filter.DefinitionsOnDemand() {
 		return nil
 	}
 	var out []Unit
 	for _, gr := range c.Collected() {
 		// A definition is named after its resource; its group has a dot.
-		if strings.Contains(gr.Group, ".") && gr != wellknown.Definitions {
+		if strings.Contains(gr.Group, ".") && gr != Definitions {
 			out = append(out, Unit{Res: res, Role: Definition, Fields: "metadata.name=" + gr.String()})
 		}
 	}
@@ -111,10 +110,10 @@ func (s *Second) volumeUnits(c Collected) []Unit {
 // the first pass listed by its labels is not theirs.
 func (s *Second) boundVolume() (u Unit, ok bool) {
 	u = Unit{Role: BoundVolume}
-	if u.Res, ok = s.Catalog.Lookup(wellknown.Volumes); !ok || s.Filter.ExcludesResource(wellknown.Volumes, false) {
+	if u.Res, ok = s.Catalog.Lookup(Volumes); !ok || s.Filter.ExcludesResource(Volumes, false) {
 		return u, false
 	}
-	if s.Filter.Resource(wellknown.Volumes, false) {
+	if s.Filter.Resource(Volumes, false) {
 		u.Before = s.Filter.Selectors()
 		return u, len(u.Before) > 0
 	}

@@ -16,8 +16,9 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/spec/hook"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/history"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
+
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemspool"
 )
 
 // bed runs hooks and records them.
@@ -78,15 +79,15 @@ func (b *bed) hookConfig(t *testing.T, past *history.Hooks) podhook.Config {
 	return podhook.Config{Set: set, Exec: b, Intents: b, Past: past, Opened: &podhook.Opened{}, Log: slog.New(slog.DiscardHandler)}
 }
 
-func newPod(t *testing.T) *itemspool.Item { return podOf(t, "p") }
+func newPod(t *testing.T) *itemset.SpooledItem { return podOf(t, "p") }
 
-func podOf(t *testing.T, name string) *itemspool.Item {
+func podOf(t *testing.T, name string) *itemset.SpooledItem {
 	t.Helper()
 	raw, err := json.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"namespace": "a", "name": name},
 		"spec": map[string]any{"containers": []any{map[string]any{"name": "main"}}}, "status": map[string]any{"phase": "Running"}})
 	require.NoError(t, err)
-	return &itemspool.Item{Version: "v1", Kind: "Pod", Resource: "pods", Namespace: "a", Name: name, Raw: raw}
+	return &itemset.SpooledItem{Version: "v1", Kind: "Pod", Resource: "pods", Namespace: "a", Name: name, Raw: raw}
 }
 
 func countFailures(p *podhook.Pod) (n int) {

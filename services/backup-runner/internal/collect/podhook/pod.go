@@ -7,13 +7,12 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/spec/hook"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/chain"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/actionset"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/history"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/remark"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/wellknown"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/partwriter"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/plan"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemspool"
 )
 
 // Pod is a Pod with hooks, on its way through them. Used by one goroutine at a time.
@@ -55,8 +54,8 @@ type runningPod struct {
 }
 
 // Of returns the hooks of a Pod as it was listed; nil without any, and for one that does not run.
-func (r *Runner) Of(it *itemspool.Item) *Pod {
-	o, err := chain.Parse(it.GroupVersionKind(), it.Raw)
+func (r *Runner) Of(it *itemset.SpooledItem) *Pod {
+	o, err := actionset.ParseObject(it.GroupVersionKind(), it.Raw)
 	if err != nil {
 		return nil // processing it fails with that
 	}
@@ -96,7 +95,7 @@ func (r *runningPod) mountedClaims(name string) (all []string) {
 
 // Claims returns the claims that a Pod mounts, by name in its namespace; none of one that cannot be
 // read.
-func Claims(it *itemspool.Item) []string {
+func Claims(it *itemset.SpooledItem) []string {
 	var pod runningPod
 	if json.Unmarshal(it.Raw, &pod) != nil {
 		return nil
@@ -119,8 +118,8 @@ func (r *Runner) Owed(o *checkpoint.HookedPod) *Pod {
 }
 
 // Item names the Pod.
-func (p *Pod) Item() itemspool.Item {
-	return itemspool.Item{Version: "v1", Kind: p.object.Kind, Resource: wellknown.Pods.Resource, Namespace: p.object.Namespace, Name: p.object.Name}
+func (p *Pod) Item() itemset.SpooledItem {
+	return itemset.SpooledItem{Version: "v1", Kind: p.object.Kind, Resource: plan.Pods.Resource, Namespace: p.object.Namespace, Name: p.object.Name}
 }
 
 // Namespace is that of the Pod.
@@ -139,7 +138,7 @@ func (p *Pod) Ended() checkpoint.HooksEnded {
 }
 
 func (p *Pod) noteMessage(level joblog.Level, message string, err error) {
-	e := remark.About(wellknown.Pods, p.object.Namespace, p.object.Name, message, err)
+	e := partwriter.EntryAbout(plan.Pods, p.object.Namespace, p.object.Name, message, err)
 	e.Level = level
 	p.entries = append(p.entries, e)
 }

@@ -8,8 +8,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/wellknown"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/snapshot"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/plan"
 )
 
 // decideVolume takes the snapshot, or notes why there is none.
@@ -20,7 +19,7 @@ func (d *volumeDecision) decideVolume(ctx context.Context) error {
 	if !d.volume.Stored {
 		return d.noteUntaken(nil)
 	}
-	found, err := d.cfg.Finder.Read(ctx, d.res, action.Item{GroupResource: wellknown.Volumes, Name: d.name})
+	found, err := d.cfg.Finder.Read(ctx, d.res, action.Item{GroupResource: plan.Volumes, Name: d.name})
 	if end := d.cfg.interruptionOf(ctx, err); end != nil {
 		return end
 	}
@@ -51,7 +50,7 @@ func (d *volumeDecision) decideVolume(ctx context.Context) error {
 }
 
 // takeSnapshot takes the snapshot of a volume that is locked.
-func (d *volumeDecision) takeSnapshot(ctx context.Context, v *snapshot.Volume) error {
+func (d *volumeDecision) takeSnapshot(ctx context.Context, v *NativeVolume) error {
 	cfg, uploads := d.cfg, d.out.Uploads()
 	failpoint.Hit("backup-runner/volume-locked")
 	started := metav1.NewTime(cfg.Clock.Now())

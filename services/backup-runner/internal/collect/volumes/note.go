@@ -8,10 +8,9 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/remark"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/wellknown"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/snapshot"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/volume"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/partwriter"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/plan"
 )
 
 // noteFailed notes a snapshot that was not taken, or of which nothing is known.
@@ -22,11 +21,11 @@ func (d *volumeDecision) noteFailed(pv *corev1.PersistentVolume, s *nativesnapsh
 
 // noteTaken notes how a snapshot came out.
 func (d *volumeDecision) noteTaken(pv *corev1.PersistentVolume, s *nativesnapshot.Snapshot, started *metav1.Time, cause error) error {
-	var claim *volume.Info
+	var claim *checkpoint.VolumeInfo
 	if len(d.volume.Claims) > 0 {
 		claim = &d.volume.Claims[0]
 	}
-	info := volume.Snapshot(pv, claim, s)
+	info := checkpoint.SnapshotVolume(pv, claim, s)
 	if started != nil {
 		ended := metav1.NewTime(d.cfg.Clock.Now())
 		info.StartTimestamp, info.CompletionTimestamp = started, &ended
@@ -37,7 +36,7 @@ func (d *volumeDecision) noteTaken(pv *corev1.PersistentVolume, s *nativesnapsho
 	if cause == nil {
 		return nil
 	}
-	return d.out.Fail(remark.About(wellknown.Volumes, "", d.name, "no snapshot of this volume: its data is not backed up", cause))
+	return d.out.Fail(partwriter.EntryAbout(plan.Volumes, "", d.name, "no snapshot of this volume: its data is not backed up", cause))
 }
 
 // noteUntaken notes that there is no way to take the volume: a warning, or an error where that is not
@@ -46,8 +45,8 @@ func (d *volumeDecision) noteTaken(pv *corev1.PersistentVolume, s *nativesnapsho
 // driver whose claim is not in the backup: no snapshot is taken of such a volume, and a claim that
 // failed was reported.
 func (d *volumeDecision) noteUntaken(cause error) error {
-	missing, csi := new(nativesnapshot.NoPluginError), new(snapshot.CSIError)
-	reason, note := volume.ReasonNoSnapshotter, d.out.Warn
+	missing, csi := new(nativesnapshot.NoPluginError), new(CSIError)
+	reason, note := checkpoint.ReasonNoSnapshotter, d.out.Warn
 	counts := d.cfg.Insist || cause != nil && !errors.As(cause, &missing)
 	if errors.As(cause, &csi) {
 		if len(d.volume.Claims) == 0 {
@@ -64,11 +63,11 @@ func (d *volumeDecision) noteUntaken(cause error) error {
 		claim := d.volume.Claims[i]
 		claim.Pending, claim.Skipped, claim.SkippedReason = false, true, reason
 		record.Volumes = append(record.Volumes, claim)
-		entries = append(entries, remark.About(wellknown.Claims, claim.PVCNamespace, claim.PVCName, "volume data was not backed up: "+claim.SkippedReason, cause))
+		entries = append(entries, partwriter.EntryAbout(plan.Claims, claim.PVCNamespace, claim.PVCName, "volume data was not backed up: "+claim.SkippedReason, cause))
 	}
 	if len(entries) == 0 && counts {
-		record.Volumes = append(record.Volumes, volume.Info{PVName: d.name, Skipped: true, SkippedReason: volume.ReasonNoSnapshotter})
-		entries = append(entries, remark.About(wellknown.Volumes, "", d.name, "volume data was not backed up: "+volume.ReasonNoSnapshotter, cause))
+		record.Volumes = append(record.Volumes, checkpoint.VolumeInfo{PVName: d.name, Skipped: true, SkippedReason: checkpoint.ReasonNoSnapshotter})
+		entries = append(entries, partwriter.EntryAbout(plan.Volumes, "", d.name, "volume data was not backed up: "+checkpoint.ReasonNoSnapshotter, cause))
 	}
 	for _, e := range entries {
 		if err := note(e); err != nil {
