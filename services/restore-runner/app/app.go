@@ -24,11 +24,8 @@ import (
 	eventv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/event/v1"
 	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
 	restorev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/restore/v1"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/cleanup"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/job"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/metrics"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/resumption"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/server"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/pausing"
 )
 
 // dutyTimeouts is the timeout of the duties in claim timeouts.
@@ -76,7 +73,7 @@ func (a *App) GRPCAddr() string { return a.runtime.GRPCAddr() }
 func (a *App) wireParts(config *Config) error {
 	mgr, namespace := a.runtime.Manager(), config.Options.Namespace
 	schedules := count.NewSchedules(a.runtime.Registry(), mgr.GetClient(), namespace)
-	counts, err := metrics.New(a.runtime.Registry(), schedules)
+	counts, err := job.NewMetrics(a.runtime.Registry(), schedules)
 	if err != nil {
 		return err
 	}
@@ -96,7 +93,7 @@ func (a *App) wireParts(config *Config) error {
 	kind := job.New(job.Config{
 		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: namespace,
 		Ledger: ledger.New(mgr.GetAPIReader(), mgr.GetClient(), namespace), Locations: locations,
-		Cleaner: &cleanup.Cleaner{Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Locations: locations, Log: config.Log},
+		Cleaner: &job.FileCleaner{Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Locations: locations, Log: config.Log},
 		REST:    a.runtime.RestConfig(), Clock: config.Clock, Log: config.Log, Metrics: counts, WorkDir: a.runtime.WorkDir(),
 		TerminatingTimeout: config.TerminatingTimeout, ResourceTimeout: config.ResourceTimeout,
 		StorePatience: config.StorePatience, Exec: exec, Actions: a.actionSets(config.Base), Snapshotters: a.snapshotterSets(config.Base), ReadyTimeout: config.ReadyTimeout,
@@ -107,7 +104,7 @@ func (a *App) wireParts(config *Config) error {
 	if err := jobs.Setup(mgr); err != nil {
 		return err
 	}
-	restorev1.RegisterRestoreServiceServer(a.runtime.GRPC(), server.New(mgr.GetAPIReader(), namespace, kind, config.Clock))
+	restorev1.RegisterRestoreServiceServer(a.runtime.GRPC(), newServer(mgr.GetAPIReader(), namespace, kind, config.Clock))
 	a.runtime.ReadyWhen("instance lease", instance.Ready)
 	a.runtime.GoLast("instance", a.stay.Before(instance.Run))
 	a.runtime.Go("plugin binaries", a.plugins.Run)
@@ -134,10 +131,10 @@ func (a *App) newEngine(config *Config, kind *job.Kind, instance *claim.Instance
 }
 
 // newResumptionTask returns the task that resumes what restores left paused.
-func (a *App) newResumptionTask(config *Config, locations resumption.Locations, jobs *engine.Engine[*velerov1.Restore], instance *claim.Instance) *resumption.Task {
+func (a *App) newResumptionTask(config *Config, locations pausing.Locations, jobs *engine.Engine[*velerov1.Restore], instance *claim.Instance) *pausing.Task {
 	mgr := a.runtime.Manager()
-	return &resumption.Task{
-		Resumer: resumption.Resumer{Locations: locations, REST: a.runtime.RestConfig(), Clock: config.Clock},
+	return &pausing.Task{
+		Resumer: pausing.Resumer{Locations: locations, REST: a.runtime.RestConfig(), Clock: config.Clock},
 		Reader:  mgr.GetAPIReader(), Cached: mgr.GetClient(), Client: mgr.GetClient(), Namespace: config.Options.Namespace, Log: config.Log,
 		Free: func(o *velerov1.Restore) bool {
 			if jobs.Active(o) {

@@ -6,8 +6,6 @@ import (
 	"reflect"
 
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
 )
 
 // mergeAccount adds what the stored ServiceAccount has more than the live one, whatever the policy:
@@ -27,7 +25,7 @@ func (c *Client) mergeAccount(ctx context.Context, r *Request, live map[string]a
 		}
 	}
 	plain := cloneObject(merged)
-	reset.Comparable(plain)
+	MakeComparable(plain)
 	if reflect.DeepEqual(plain, live) {
 		return c.leaveEqual(ctx, r, uid)
 	}

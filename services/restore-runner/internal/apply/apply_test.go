@@ -17,7 +17,6 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
 )
 
 func TestMain(m *testing.M) {
@@ -62,11 +61,11 @@ func storedRequest(resource, kind string, fields object) apply.Request {
 		obj[k] = v
 	}
 	gr := schema.GroupResource{Resource: resource}
-	reset.Object(obj, gr, "a", &reset.Options{Backup: "b", Restore: "r"})
+	apply.ResetObject(obj, gr, "a", &apply.ResetOptions{Backup: "b", Restore: "r"})
 	return apply.Request{
 		Target: apply.Target{GVR: schema.GroupVersionResource{Version: "v1", Resource: resource}, Namespace: "a", Name: "m"},
 		Kind:   kind, Object: obj,
-		Normalize: func(live map[string]any) { reset.Normalize(live, gr, &reset.Options{}) },
+		Normalize: func(live map[string]any) { apply.NormalizeObject(live, gr, &apply.ResetOptions{}) },
 	}
 }
 

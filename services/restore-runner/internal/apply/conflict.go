@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
 )
 
 // resolveExisting decides about an object that exists already. maybe reports that this very call may have
@@ -59,14 +58,14 @@ func (c *Client) resolveExisting(ctx context.Context, r *Request, raw []byte, ma
 // normalizeLive makes a live object comparable with stored.
 func (r *Request) normalizeLive(live map[string]any) {
 	r.Normalize(live)
-	reset.Comparable(live)
+	MakeComparable(live)
 }
 
 // storedObject is Object without what this restore added to it.
 func (r *Request) storedObject() map[string]any {
 	out := cloneObject(r.Object)
 	delete(memberObject(out, "metadata"), "ownerReferences")
-	reset.Comparable(out)
+	MakeComparable(out)
 	return out
 }
 
@@ -138,7 +137,7 @@ func (r *Request) restoreLabels() map[string]any {
 	if !ok {
 		return nil
 	}
-	return reset.RestoreLabels(labels)
+	return RestoreLabels(labels)
 }
 
 // updateExisting gives the live object its state in the backup, by a merge patch.

@@ -174,11 +174,3 @@ func unblockReferences(refs []any) []any {
 	}
 	return out
 }
-
-func textOf(o map[string]any, key string) string {
-	s, ok := o[key].(string)
-	if !ok {
-		return ""
-	}
-	return s
-}

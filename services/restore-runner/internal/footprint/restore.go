@@ -22,7 +22,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/volume"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/volumes"
 )
 
 const (
@@ -81,7 +81,7 @@ func planRestore(ctx context.Context, b *syntheticBackup, config *restore.Config
 	if config.Catalog, err = resource.Discover(ctx, config.REST); err != nil {
 		return err
 	}
-	if config.Volumes, err = volume.Decide(ctx, survey.Volumes, b.Read, volume.Taken{}, true); err != nil {
+	if config.Volumes, err = volumes.Decide(ctx, survey.Volumes, b.Read, volumes.Taken{}, true); err != nil {
 		return err
 	}
 	filter, err := selection.NewFilter(selection.Spec{}, []string{"*"}, survey.Resolver(config.Catalog))

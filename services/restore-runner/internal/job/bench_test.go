@@ -36,7 +36,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/job"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/metrics"
 )
 
 // config is what a runner is made of.
@@ -175,7 +174,7 @@ func newBench(t *testing.T) *bench {
 	}
 	b.locations = &locations{store: b.store}
 	b.ledger = ledger.New(b.client, b.client, "velero")
-	counts, err := metrics.New(b.registry, count.NewSchedules(b.registry, b.client, "velero"))
+	counts, err := job.NewMetrics(b.registry, count.NewSchedules(b.registry, b.client, "velero"))
 	require.NoError(t, err)
 	b.config = config{Client: b.client, Claims: b.claims, Config: job.Config{
 		Reader: b.client, Namespace: "velero", Cleaner: &b.cleaner, Ledger: b.ledger, Locations: b.locations,

@@ -19,7 +19,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/paused"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/metrics"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
 )
@@ -61,7 +60,7 @@ type Config struct {
 	REST    *rest.Config
 	Clock   clock.WithTicker
 	Log     *slog.Logger
-	Metrics *metrics.Metrics
+	Metrics *Metrics
 	// WorkDir holds one directory for each running restore.
 	WorkDir string
 	// TerminatingTimeout and ResourceTimeout are Velero's server settings of these names.

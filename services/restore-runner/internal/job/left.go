@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/resumption"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/pausing"
 )
 
 // leftLimit bounds the reading of the records of a restore of which nothing is open.
@@ -34,7 +34,7 @@ func (c *Config) sealLeft(ctx context.Context, restore *velerov1.Restore, reason
 	defer func() { err = errors.Join(err, store.Close()) }()
 	recorder := outcome.NewRecorder(outcome.NewLog(io.Discard, restore.Name), c.Clock, c.RecordBatch, "")
 	defer func() { err = errors.Join(err, recorder.Close()) }()
-	if err := resumption.LoadUnfinished(ctx, store, restore, recorder); err != nil && !errors.Is(err, resumption.ErrNoRecords) {
+	if err := pausing.LoadUnfinished(ctx, store, restore, recorder); err != nil && !errors.Is(err, pausing.ErrNoRecords) {
 		return nil, err
 	}
 	begun := recorder.Operations()

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/resumption"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/pausing"
 )
 
 const (
@@ -191,7 +191,7 @@ func (e *restoreEnding) readBegun(ctx context.Context) error {
 		return nil
 	}
 	_, err := retryStoreCall(ctx, e.storeRetries(), "read what the restore began", func() (struct{}, error) {
-		return struct{}{}, resumption.LoadUnfinished(ctx, in.store, e.restore, in.recorder)
+		return struct{}{}, pausing.LoadUnfinished(ctx, in.store, e.restore, in.recorder)
 	})
 	return err
 }

@@ -9,14 +9,14 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/spec/restoreorder"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/pause"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 )
 
 // pauseRules returns the rules by which objects are created paused: those that the first holder had,
 // else the ones of now. Only the order of stages has any, and only while records are durable:
 // only the records have the former value of a mark. A key of the ConfigMap that holds no rule is an
 // error of the restore.
-func (p *restorePlanner) pauseRules(ctx context.Context, order restoreorder.Order) (pause.Rules, error) {
+func (p *restorePlanner) pauseRules(ctx context.Context, order restoreorder.Order) (plan.PauseRules, error) {
 	if planned := p.in.records.head.Planned; planned != nil {
 		return planned.Pauses, nil
 	}
@@ -24,14 +24,14 @@ func (p *restorePlanner) pauseRules(ctx context.Context, order restoreorder.Orde
 		return nil, nil
 	}
 	more := &corev1.ConfigMap{}
-	err := p.in.retryCall(ctx, "read ConfigMap "+pause.ConfigMap, func() error {
-		err := p.in.cfg.Reader.Get(ctx, client.ObjectKey{Namespace: p.in.cfg.Namespace, Name: pause.ConfigMap}, more)
+	err := p.in.retryCall(ctx, "read ConfigMap "+plan.PauseConfigMap, func() error {
+		err := p.in.cfg.Reader.Get(ctx, client.ObjectKey{Namespace: p.in.cfg.Namespace, Name: plan.PauseConfigMap}, more)
 		return client.IgnoreNotFound(err)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read ConfigMap %s: %w", pause.ConfigMap, err)
+		return nil, fmt.Errorf("read ConfigMap %s: %w", plan.PauseConfigMap, err)
 	}
-	rules, errs := pause.Parse(more.Data)
+	rules, errs := plan.ParsePauseRules(more.Data)
 	for _, err := range errs {
 		p.in.recorder.Error(outcome.General, err.Error())
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/pause"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 )
 
 const gadgetPath = "/apis/example.com/v1/namespaces/a/gadgets/g"
@@ -29,7 +29,7 @@ func (b *bench) pauseGadgets(t *testing.T) {
 func (b *bench) setPauseRules(t *testing.T, data map[string]string) {
 	t.Helper()
 	require.NoError(t, b.client.Create(t.Context(), &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: b.config.Namespace, Name: pause.ConfigMap}, Data: data,
+		ObjectMeta: metav1.ObjectMeta{Namespace: b.config.Namespace, Name: plan.PauseConfigMap}, Data: data,
 	}))
 }
 
@@ -113,7 +113,7 @@ func TestASuccessorResumesWhatADeadRunnerPaused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := orphanedPaused(t)
-			rules := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: b.config.Namespace, Name: pause.ConfigMap}}
+			rules := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: b.config.Namespace, Name: plan.PauseConfigMap}}
 			require.NoError(t, b.client.Delete(t.Context(), rules))
 			prepare(t, b)
 			require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))

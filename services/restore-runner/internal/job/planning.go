@@ -14,9 +14,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/spec/restoreorder"
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/pause"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/volume"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/volumes"
 )
 
 // memberCache bounds the unpacked pieces of the tarball kept for neighbouring reads, in bytes.
@@ -26,7 +25,7 @@ const memberCache = 8 << 20
 type preparedPlan struct {
 	source  tarball.Source
 	plan    *plan.Plan
-	volumes *volume.Decisions
+	volumes *volumes.Decisions
 	// snapshots are the CSI snapshots of the backup.
 	snapshots *plan.Snapshots
 	catalog   *resource.Catalog
@@ -34,7 +33,7 @@ type preparedPlan struct {
 	planned outcome.Planned
 	order   restoreorder.Order
 	runs    restoreorder.Runs
-	pauses  pause.Rules
+	pauses  plan.PauseRules
 	pausing bool // some objects of the plan are of a kind that has a rule
 }
 
@@ -137,7 +136,7 @@ func (p *restorePlanner) fillsClaims() bool {
 
 // makePlan selects the items of the backup. Names that an earlier holder resolved mean what they meant
 // then.
-func (p *restorePlanner) makePlan(ctx context.Context, out *preparedPlan, taken volume.Taken) error {
+func (p *restorePlanner) makePlan(ctx context.Context, out *preparedPlan, taken volumes.Taken) error {
 	spec, before := &p.in.restore.Spec, p.in.records.head.Planned
 	survey, err := plan.ReadSurvey(ctx, out.source)
 	if err != nil {
@@ -149,7 +148,7 @@ func (p *restorePlanner) makePlan(ctx context.Context, out *preparedPlan, taken 
 	}
 	out.snapshots = survey.Snapshots
 	taken.Snapshotted, taken.CSI = survey.Snapshots.Claims(), p.fillsClaims()
-	out.volumes, err = volume.Decide(ctx, survey.Volumes, out.source.Read, taken, spec.RestorePVs == nil || *spec.RestorePVs)
+	out.volumes, err = volumes.Decide(ctx, survey.Volumes, out.source.Read, taken, spec.RestorePVs == nil || *spec.RestorePVs)
 	if err != nil {
 		return err
 	}

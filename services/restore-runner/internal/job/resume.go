@@ -8,8 +8,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/paused"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/resumption"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/pausing"
 )
 
 // markPaused writes on the Restore, before the first object is created paused, the location of the
@@ -51,14 +50,13 @@ func (e *restoreEnding) resumePaused(ctx context.Context, failure error) error {
 		if unread != nil {
 			in.recorder.Error(outcome.General, fmt.Sprintf("%s: %v", paused.Remark, unread))
 		}
-		err := restore.Resume(ctx, restore.Config{
-			UID: e.restore.UID, Recorder: in.recorder, REST: e.cfg.REST, Clock: e.cfg.Clock, Confirm: e.held.Confirm,
-		})
+		objects := pausing.Objects{UID: e.restore.UID, Recorder: in.recorder, REST: e.cfg.REST, Clock: e.cfg.Clock, Confirm: e.held.Confirm}
+		err := objects.Resume(ctx)
 		if err != nil {
 			return err
 		}
 	}
-	e.paused.read, e.paused.names = unread == nil, resumption.Names(in.recorder)
+	e.paused.read, e.paused.names = unread == nil, pausing.Names(in.recorder)
 	e.paused.logPaused(ctx, e.log, unread)
 	if errors.Is(failure, errDeleted) && e.paused.isEmpty() {
 		e.removePausedMark(ctx)
@@ -88,7 +86,7 @@ func (e *restoreEnding) readPaused(ctx context.Context) error {
 	limited, stop := context.WithTimeout(ctx, cancelledLimit)
 	defer stop()
 	_, err := retryStoreCall(limited, e.storeRetries(), "read what is paused", func() (struct{}, error) {
-		return struct{}{}, resumption.LoadUnfinished(limited, in.store, e.restore, in.recorder)
+		return struct{}{}, pausing.LoadUnfinished(limited, in.store, e.restore, in.recorder)
 	})
 	return err
 }
@@ -96,7 +94,7 @@ func (e *restoreEnding) readPaused(ctx context.Context) error {
 // resumePausedObjects ends the pauses of a restore of which nothing is open. The error is the cause of ctx's
 // end.
 func (s *session) resumePausedObjects(ctx context.Context) error {
-	r := resumption.Resumer{Locations: s.cfg.Locations, REST: s.cfg.REST, Clock: s.cfg.Clock}
+	r := pausing.Resumer{Locations: s.cfg.Locations, REST: s.cfg.REST, Clock: s.cfg.Clock}
 	names, err := r.Resume(ctx, s.restore, s.paused.location, s.held.Confirm)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

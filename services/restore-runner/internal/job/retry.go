@@ -23,7 +23,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/retrystore"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/resumption"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/pausing"
 )
 
 // Pauses between two calls to a bucket that does not answer.
@@ -67,7 +67,7 @@ func retryStoreCall[T any](ctx context.Context, r *storeRetry, what string, do f
 func isTransient(err error) bool {
 	var fatal *fatalError
 	switch {
-	case errors.As(err, &fatal), isDamaged(err), retrystore.Refused(err), errors.Is(err, outcome.ErrFormat), errors.Is(err, resumption.ErrNoRecords), errors.Is(err, operation.ErrDamaged), errors.Is(err, document.ErrTooLarge):
+	case errors.As(err, &fatal), isDamaged(err), retrystore.Refused(err), errors.Is(err, outcome.ErrFormat), errors.Is(err, pausing.ErrNoRecords), errors.Is(err, operation.ErrDamaged), errors.Is(err, document.ErrTooLarge):
 		return false
 	}
 	return !errors.Is(err, claim.ErrLost) && !errors.Is(err, objectstore.ErrNotFound) && !errors.Is(err, journal.ErrCorrupt)

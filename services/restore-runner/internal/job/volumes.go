@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/volume"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/volumes"
 )
 
 const (
@@ -31,7 +31,7 @@ const (
 
 // volumeInfos reads the backup's volume information; backups of old versions have none. Only what
 // was read whole and cannot be decoded is fatal.
-func volumeInfos(ctx context.Context, store objectstore.Reader, backup string) ([]volume.Info, error) {
+func volumeInfos(ctx context.Context, store objectstore.Reader, backup string) ([]volumes.Info, error) {
 	body, err := store.Get(ctx, layout.BackupVolumeInfo(backup))
 	if errors.Is(err, objectstore.ErrNotFound) {
 		return nil, nil
@@ -51,14 +51,14 @@ func volumeInfos(ctx context.Context, store objectstore.Reader, backup string) (
 	return infos, nil
 }
 
-func decodeVolumeInfos(r io.Reader) ([]volume.Info, error) {
+func decodeVolumeInfos(r io.Reader) ([]volumes.Info, error) {
 	zip, err := gzip.NewReader(r)
 	if err != nil {
 		return nil, fmt.Errorf("decompress: %w", err)
 	}
-	var infos []volume.Info
+	var infos []volumes.Info
 	limits := jsonlimit.Limits{Text: maxVolumeInfo, Element: 1 << 20, Decoded: 16 << 20}
-	err = jsonlimit.Each(zip, limits, func(info *volume.Info) error {
+	err = jsonlimit.Each(zip, limits, func(info *volumes.Info) error {
 		if len(infos) == maxVolumes {
 			return fmt.Errorf("%w: of more than %d volumes", jsonlimit.ErrLimit, maxVolumes)
 		}
@@ -73,8 +73,8 @@ func decodeVolumeInfos(r io.Reader) ([]volume.Info, error) {
 
 // readSnapshots reads the backup's list of native snapshots, if its volume information lists any, or is
 // missing.
-func (p *restorePlanner) readSnapshots(ctx context.Context, infos []volume.Info) ([]nativesnapshot.Snapshot, error) {
-	if !ptr.Deref(p.in.restore.Spec.RestorePVs, true) || infos != nil && !slices.ContainsFunc(infos, volume.Info.Native) {
+func (p *restorePlanner) readSnapshots(ctx context.Context, infos []volumes.Info) ([]nativesnapshot.Snapshot, error) {
+	if !ptr.Deref(p.in.restore.Spec.RestorePVs, true) || infos != nil && !slices.ContainsFunc(infos, volumes.Info.Native) {
 		return nil, nil
 	}
 	return retryStoreCall(ctx, p.in.storeRetries(), "read the list of volume snapshots", func() ([]nativesnapshot.Snapshot, error) {
@@ -87,8 +87,8 @@ func (p *restorePlanner) readSnapshots(ctx context.Context, infos []volume.Info)
 }
 
 // volumesTaken reads from the files of the backup how the data of its volumes was backed up.
-func (p *restorePlanner) volumesTaken(ctx context.Context) (t volume.Taken, err error) {
-	t.Infos, err = retryStoreCall(ctx, p.in.storeRetries(), "read the volume information", func() ([]volume.Info, error) { return volumeInfos(ctx, p.in.store, p.in.backup.Name) })
+func (p *restorePlanner) volumesTaken(ctx context.Context) (t volumes.Taken, err error) {
+	t.Infos, err = retryStoreCall(ctx, p.in.storeRetries(), "read the volume information", func() ([]volumes.Info, error) { return volumeInfos(ctx, p.in.store, p.in.backup.Name) })
 	if err != nil {
 		return t, err
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/pause"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 )
 
 // formatVersion is that of the records; another one is refused.
@@ -185,7 +185,7 @@ type Planned struct {
 	// Reserve reports that the plan keeps what actions may ask for.
 	Reserve bool `json:"reserve,omitempty"`
 	// Pauses are the rules by which objects are created paused.
-	Pauses pause.Rules `json:"pauses,omitempty"`
+	Pauses plan.PauseRules `json:"pauses,omitempty"`
 	// CSI reports that claims are filled from their CSI snapshots.
 	CSI bool `json:"csi,omitempty"`
 }

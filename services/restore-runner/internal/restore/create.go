@@ -8,8 +8,8 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/pausing"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/actions"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/flight"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
@@ -27,11 +27,11 @@ type objectCreation struct {
 	finisher *flight.Finisher
 	volumes  *volumes.Provisioner
 	claims   *volumes.Filler
-	pauser   *flight.Pauser
+	pauser   *pausing.Pauser
 	webhooks *flight.LateWebhooks
 	hooks    *podhook.Runner
 	names    *object.Names
-	reset    *reset.Options
+	reset    *apply.ResetOptions
 	// defined reports that this restore defined a kind.
 	defined  func(schema.GroupResource) bool
 	timeouts object.DelayTimeouts
@@ -44,7 +44,7 @@ func (c *objectCreation) createObject(ctx context.Context, s *actions.PendingSta
 	if kind.String() == "persistentvolumeclaims" {
 		c.volumes.FollowVolume(o)
 	}
-	reset.Place(o.Body, o.Target.Namespace, c.reset)
+	apply.PlaceObject(o.Body, o.Target.Namespace, c.reset)
 	owners := c.finisher.Owners.References(ctx, o)
 	if len(owners.Now) > 0 {
 		o.Metadata()["ownerReferences"] = owners.Now

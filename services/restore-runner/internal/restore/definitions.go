@@ -17,7 +17,6 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/actions"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/flight"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
@@ -38,7 +37,7 @@ type definitionsConfig struct {
 	Finisher *flight.Finisher
 	Existing *object.LiveReader
 	Catalog  *object.Catalog
-	Reset    *reset.Options
+	Reset    *apply.ResetOptions
 	// Report reports what an object requests and is not done.
 	Report   func(*outcome.Entry, *object.Object)
 	Timeouts object.DelayTimeouts
@@ -98,11 +97,11 @@ func (r *definitionRestorer) definition(ctx context.Context, v int32, w object.D
 	if s.Wait == nil {
 		r.Report(e, o)
 	}
-	reset.Normalize(o.Body, r.Plan.Kind(v).GroupResource(), r.Reset)
+	apply.NormalizeObject(o.Body, r.Plan.Kind(v).GroupResource(), r.Reset)
 	if _, over := r.Chains.Follow(ctx, o, s, false); over {
 		return nil
 	}
-	reset.Place(o.Body, "", r.Reset)
+	apply.PlaceObject(o.Body, "", r.Reset)
 	mark := e.Mark()
 	owners := r.Finisher.Owners.References(ctx, o)
 	owners.Report(e)

@@ -14,7 +14,6 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/flight"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
 )
@@ -87,7 +86,7 @@ func (c *namespaceCreator) stored(ctx context.Context, v int32, w object.DelayWa
 		return nil
 	}
 	o.Target.Name = target
-	reset.Namespace(o.Body, target)
+	apply.ResetNamespace(o.Body, target)
 	owners := c.Finisher.Owners.References(ctx, o)
 	owners.Report(e)
 	failpoint.Hit("restore-runner/before-namespace")

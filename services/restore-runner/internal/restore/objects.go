@@ -5,11 +5,10 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/backoff"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/actions"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/flight"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
@@ -29,8 +28,8 @@ type objectRestorer struct {
 	creation   *objectCreation
 	finisher   *flight.Finisher
 	workers    *flight.WorkerPool
-	reset      *reset.Options
-	retrier    *backoff.Retrier
+	reset      *apply.ResetOptions
+	retrier    *dispatch.Retrier
 }
 
 // restoreAll restores every object.
@@ -80,7 +79,7 @@ func (p *objectRestorer) restoreObject(ctx context.Context, v int32) *dispatch.W
 		}
 		p.screen.Report(s.Entry, o)
 	}
-	reset.Normalize(o.Body, p.plan.Kind(v).GroupResource(), p.reset)
+	apply.NormalizeObject(o.Body, p.plan.Kind(v).GroupResource(), p.reset)
 	if wait, over := p.chains.Follow(ctx, o, s, true); wait != nil || over {
 		return wait
 	}

@@ -16,14 +16,14 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/pause"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/pausing"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 )
 
 // newPausableBackup is a backup of a Widget, which its operator lets be paused, with some Secrets.
 func newPausableBackup(secrets int) *backup {
 	b := newWidgetBackup(secrets)
-	b.pauses = pause.Rules{{Group: "example.com", Kind: "Widget", Field: "spec.paused", Value: true}}
+	b.pauses = plan.PauseRules{{Group: "example.com", Kind: "Widget", Field: "spec.paused", Value: true}}
 	return b
 }
 
@@ -157,7 +157,8 @@ func TestWhatCouldNotBeResumedIsTriedAgain(t *testing.T) {
 			})
 			f := runRestore(t, s, b, velerov1.RestoreSpec{})
 			require.Len(t, f.recorder.Paused(), 1)
-			require.NoError(t, restore.Resume(t.Context(), restore.Config{UID: restoreUID, Recorder: f.recorder, REST: s.Config(), Clock: clock.RealClock{}}))
+			objects := pausing.Objects{UID: restoreUID, Recorder: f.recorder, REST: s.Config(), Clock: clock.RealClock{}}
+			require.NoError(t, objects.Resume(t.Context()))
 			require.Equal(t, 1, f.recorder.Counts().Errors)
 			require.Equal(t, status == 0, len(f.recorder.Paused()) == 0)
 		})
@@ -193,7 +194,7 @@ func TestAnObjectOfSomebodyElseIsNotResumed(t *testing.T) {
 // While a CloudNativePG Cluster is paused its operator makes no Pods and adopts no claims: the
 // stored ones come back, with their reference.
 func TestWhatAPausedOwnerWouldMakeIsRestored(t *testing.T) {
-	for name, pauses := range map[string]pause.Rules{
+	for name, pauses := range map[string]plan.PauseRules{
 		"paused": {{Group: "postgresql.cnpg.io", Kind: "Cluster", Annotation: "cnpg.io/reconciliationLoop", Value: "disabled"}}, "not paused": nil,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,14 +11,14 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/relink"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/actions"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/flight"
 )
 
 // orderRefusedError is that of an object which was to be created before its owners.
 type orderRefusedError struct {
 	err    error
-	owners []relink.Reference
+	owners []flight.Reference
 }
 
 // Error implements error.

@@ -14,13 +14,10 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/spec/restoreorder"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/pause"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/podhook"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/volumes"
-
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/volume"
 )
 
 // What callers give to a restore.
@@ -42,7 +39,7 @@ type Config struct {
 	Spec    *velerov1.RestoreSpec
 	Plan    *plan.Plan
 	Source  Source
-	Volumes *volume.Decisions
+	Volumes *volumes.Decisions
 	// Snapshots are the CSI snapshots of the backup. They are needed where claims are filled from
 	// them.
 	Snapshots *plan.Snapshots
@@ -81,7 +78,7 @@ type Config struct {
 	// Runs are the objects that are left out because they would run again.
 	Runs restoreorder.Runs
 	// Pauses are the rules by which objects are created paused. Resume ends that.
-	Pauses pause.Rules
+	Pauses plan.PauseRules
 	// Snapshotters make volumes of snapshots. Nil makes those objects errors that need one.
 	Snapshotters Snapshotters
 	// Exec runs the hooks of restored Pods. Nil runs none.

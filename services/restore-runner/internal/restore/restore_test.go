@@ -32,10 +32,10 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/pause"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/pausing"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/volume"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/volumes"
 )
 
 type object = map[string]any
@@ -51,11 +51,11 @@ type backup struct {
 	// elsewhere is volume data that is not restored.
 	elsewhere []volumedata.Data
 	// infos are the volume information.
-	infos []volume.Info
+	infos []volumes.Info
 	// csi has claims be filled from CSI snapshots.
 	csi bool
 	// pauses are the rules by which objects are created paused.
-	pauses pause.Rules
+	pauses plan.PauseRules
 	// records is the directory that its restore records in; empty is a new one.
 	records string
 }
@@ -164,7 +164,7 @@ func runAt(t testing.TB, clk clock.WithTicker, s *kubetest.Server, b *backup, sp
 	t.Helper()
 	survey, err := plan.ReadSurvey(t.Context(), b)
 	require.NoError(t, err)
-	volumes, err := volume.Decide(t.Context(), survey.Volumes, b.Read, volume.Taken{
+	volumes, err := volumes.Decide(t.Context(), survey.Volumes, b.Read, volumes.Taken{
 		Snapshots: b.snapshots, Infos: b.infos, Elsewhere: b.elsewhere, Snapshotted: survey.Snapshots.Claims(), CSI: b.csi,
 	}, true)
 	require.NoError(t, err)
@@ -190,7 +190,8 @@ func runAt(t testing.TB, clk clock.WithTicker, s *kubetest.Server, b *backup, sp
 		c(&config)
 	}
 	require.NoError(t, restore.Run(t.Context(), config))
-	require.NoError(t, restore.Resume(t.Context(), config))
+	objects := pausing.Objects{UID: config.UID, Recorder: config.Recorder, REST: config.REST, Clock: config.Clock, Confirm: config.Confirm}
+	require.NoError(t, objects.Resume(t.Context()))
 	stored()
 	var list, messages bytes.Buffer
 	require.NoError(t, f.recorder.Files().WriteResourceList(&list))

@@ -6,9 +6,8 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot/restored"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/backoff"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/pausing"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/actions"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/call"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/flight"
@@ -23,7 +22,7 @@ type restoreRun struct {
 	cfg      *Config
 	stop     object.StopSignal
 	timeouts object.DelayTimeouts
-	reset    *reset.Options
+	reset    *apply.ResetOptions
 
 	existing *object.LiveReader
 	catalog  *object.Catalog
@@ -53,7 +52,7 @@ func newRun(cfg Config) (*restoreRun, error) {
 		return nil, err
 	}
 	r := &restoreRun{cfg: &cfg, stop: cfg.Stop, timeouts: object.DelayTimeouts{Terminating: cfg.TerminatingTimeout, Resource: cfg.ResourceTimeout}}
-	r.reset = &reset.Options{
+	r.reset = &apply.ResetOptions{
 		Backup: cfg.Backup, Restore: cfg.Restore, MapNamespace: cfg.Plan.MapNamespace,
 		PreserveNodePorts: cfg.Spec.PreserveNodePorts != nil && *cfg.Spec.PreserveNodePorts,
 		Reprovision:       cfg.Volumes.Reprovision,
@@ -132,10 +131,10 @@ func (r *restoreRun) restoreObjects(ctx context.Context) error {
 		Restore: restored.Restore{Server: cfg.Server, UID: cfg.UID, Labels: map[string]string{
 			velerov1.LabelBackupName: velerov1.LabelValue(cfg.Backup), velerov1.LabelRestoreName: velerov1.LabelValue(cfg.Restore)}},
 	})
-	pauser := &flight.Pauser{Rules: cfg.Pauses, Plan: cfg.Plan, Recorder: cfg.Recorder, Existing: r.existing, Namespaces: r.targets}
+	pauser := &pausing.Pauser{Rules: cfg.Pauses, Plan: cfg.Plan, Recorder: cfg.Recorder, Existing: r.existing, Namespaces: r.targets}
 	p := &objectRestorer{
 		plan: cfg.Plan, recorder: cfg.Recorder, loader: r.loader, screen: r.screen, chains: r.chains, pending: r.pending,
-		namespaces: r.namespaces, services: services, finisher: r.finisher, workers: r.workers, reset: r.reset, retrier: backoff.New(cfg.Clock),
+		namespaces: r.namespaces, services: services, finisher: r.finisher, workers: r.workers, reset: r.reset, retrier: dispatch.NewRetrier(cfg.Clock),
 		creation: &objectCreation{
 			plan: cfg.Plan, client: r.existing.Client, creator: r.creator, finisher: r.finisher, volumes: provisioner, claims: claims, pauser: pauser, hooks: r.hooks,
 			webhooks: late, names: r.names, reset: r.reset, defined: r.definitions.Defined, timeouts: r.timeouts,

@@ -9,7 +9,6 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
 )
 
@@ -47,7 +46,7 @@ func (c *Creator) normalizeLive(o *object.Object) func(map[string]any) {
 	spec, ok := o.Body["spec"].(map[string]any)
 	unbound := !ok || spec["volumeName"] == nil
 	return func(live map[string]any) {
-		reset.Normalize(live, c.Plan.Kind(o.Node).GroupResource(), &reset.Options{
+		apply.NormalizeObject(live, c.Plan.Kind(o.Node).GroupResource(), &apply.ResetOptions{
 			PreserveNodePorts: c.PreserveNodePorts,
 			Reprovision:       func(string) bool { return unbound },
 		})
@@ -78,7 +77,7 @@ func (c *Creator) completeFields(ctx context.Context, e *outcome.Entry, o *objec
 	}
 	// Without the mark a successor would not recognize the object, should its outcome not be
 	// recorded any more.
-	mark := c.Existing.Manager.Mark(object.TextAt(o.Body, "apiVersion"), reset.RestoreLabels(object.MapAt(o.Metadata(), "labels")))
+	mark := c.Existing.Manager.Mark(object.TextAt(o.Body, "apiVersion"), apply.RestoreLabels(object.MapAt(o.Metadata(), "labels")))
 	patch := map[string]any{"metadata": map[string]any{"uid": string(result.UID), "managedFields": append(slices.Clone(o.Fields), mark)}}
 	now, err := c.Existing.Client.Patch(ctx, c.Names.Target(o.Node), patch)
 	if result.Version != "" { // else it is not known what else it has

@@ -7,8 +7,6 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/relink"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
 )
 
@@ -32,7 +30,7 @@ func (s *Finisher) Fail(ctx context.Context, e *outcome.Entry, v int32, err erro
 
 // Done is the outcome of an object that is in the cluster now, with the owner references now, or was left as it is. The owner
 // references of later, which it still needs, are recorded with it.
-func (s *Finisher) Done(ctx context.Context, e *outcome.Entry, v int32, result apply.Result, now []any, later []relink.Reference) {
+func (s *Finisher) Done(ctx context.Context, e *outcome.Entry, v int32, result apply.Result, now []any, later []Reference) {
 	uid := result.UID
 	if !s.Plan.Owns(v) {
 		uid = ""
@@ -51,7 +49,7 @@ func (s *Finisher) Done(ctx context.Context, e *outcome.Entry, v int32, result a
 }
 
 // Skip is the outcome of an object that is left out.
-func (s *Finisher) Skip(ctx context.Context, v int32, skip *reset.Skip) {
+func (s *Finisher) Skip(ctx context.Context, v int32, skip *apply.Skip) {
 	e := s.Recorder.Begin(v)
 	message := "not restored: " + skip.Reason
 	if skip.Report {

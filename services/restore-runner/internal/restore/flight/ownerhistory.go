@@ -5,7 +5,6 @@ import (
 
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/relink"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
 )
 
@@ -15,15 +14,15 @@ func (l *Linker) Resume(h *outcome.History) (patch func(context.Context) error) 
 	for v, uid := range h.Owners {
 		l.book.Resolve(v, l.ownerOf(v, uid)) // nothing waits yet
 	}
-	var all []*relink.Child
+	var all []*Child
 	for v, owes := range h.Owing {
-		var later []relink.Reference
+		var later []Reference
 		for _, ref := range owes.Later {
 			if node, ok := l.Plan.Owner(ref.UID); ok {
-				later = append(later, relink.Reference{Node: node, Value: referenceValue(ref)})
+				later = append(later, Reference{Node: node, Value: referenceValue(ref)})
 			}
 		}
-		child := &relink.Child{Node: v, UID: owes.UID, Namespace: l.ownerNamespace(v)}
+		child := &Child{Node: v, UID: owes.UID, Namespace: l.ownerNamespace(v)}
 		if l.book.Await(child, later) {
 			all = append(all, child)
 		}
@@ -33,7 +32,7 @@ func (l *Linker) Resume(h *outcome.History) (patch func(context.Context) error) 
 }
 
 // laterReferences are what records keep of references whose owners are not there yet.
-func laterReferences(refs []relink.Reference) []outcome.LaterReference {
+func laterReferences(refs []Reference) []outcome.LaterReference {
 	out := make([]outcome.LaterReference, len(refs))
 	for i, ref := range refs {
 		out[i] = outcome.LaterReference{

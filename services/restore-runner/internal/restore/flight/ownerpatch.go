@@ -10,13 +10,12 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/relink"
 )
 
 // CompleteLater notes that an object of this restore was created with the references now and still lacks
 // those of later, which are patched in once all these owners have an outcome.
-func (l *Linker) CompleteLater(ctx context.Context, v int32, result *apply.Result, now []any, later []relink.Reference) {
-	child := &relink.Child{Node: v, UID: result.UID, Version: result.Version, Base: now, Namespace: l.ownerNamespace(v)}
+func (l *Linker) CompleteLater(ctx context.Context, v int32, result *apply.Result, now []any, later []Reference) {
+	child := &Child{Node: v, UID: result.UID, Version: result.Version, Base: now, Namespace: l.ownerNamespace(v)}
 	if l.book.Await(child, later) {
 		l.patchOwners(ctx, child)
 	}
@@ -38,7 +37,7 @@ func (l *Linker) Resolve(ctx context.Context, node int32, uid types.UID) {
 
 // patchAll completes the references of objects that came before their owners. The objects of one owner
 // are patched at a time: each owner's patches alone fill the limit of requests.
-func (l *Linker) patchAll(ctx context.Context, due []*relink.Child) error {
+func (l *Linker) patchAll(ctx context.Context, due []*Child) error {
 	l.patching.Lock()
 	defer l.patching.Unlock()
 	return dispatch.Run(ctx, dispatch.Independent(len(due)), dispatch.Work{
@@ -51,7 +50,7 @@ func (l *Linker) patchAll(ctx context.Context, due []*relink.Child) error {
 }
 
 // patchOwners completes the references of one object.
-func (l *Linker) patchOwners(ctx context.Context, child *relink.Child) {
+func (l *Linker) patchOwners(ctx context.Context, child *Child) {
 	missing, lost := l.book.Missing(child)
 	e := l.Recorder.Begin(child.Node)
 	for _, reference := range lost {
@@ -71,7 +70,7 @@ func (l *Linker) patchOwners(ctx context.Context, child *relink.Child) {
 
 // addOwners adds owner references to an object of this restore. False when ctx ended before it was
 // done.
-func (l *Linker) addOwners(ctx context.Context, e *outcome.Entry, c *relink.Child, missing []any) bool {
+func (l *Linker) addOwners(ctx context.Context, e *outcome.Entry, c *Child, missing []any) bool {
 	adopted, err := l.Existing.Client.Adopt(ctx, apply.Orphan{Target: l.Names.Target(c.Node), UID: c.UID, Version: c.Version, Base: c.Base, Missing: missing})
 	for _, note := range adopted.Notes {
 		e.Info(note)
@@ -94,5 +93,5 @@ func (l *Linker) CatchUp(ctx context.Context, e *outcome.Entry, v int32, result 
 		return true
 	}
 	failpoint.Hit("restore-runner/before-missed-reference")
-	return l.addOwners(ctx, e, &relink.Child{Node: v, UID: result.UID}, now)
+	return l.addOwners(ctx, e, &Child{Node: v, UID: result.UID}, now)
 }

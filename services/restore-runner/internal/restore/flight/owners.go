@@ -11,7 +11,6 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/relink"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
 )
 
@@ -30,18 +29,18 @@ type LinkerConfig struct {
 // Linker restores the owner references of a restore. Safe for concurrent use.
 type Linker struct {
 	LinkerConfig
-	book     *relink.Book
+	book     *Book
 	patching sync.Mutex // held while the objects of an owner are patched
 }
 
 // NewLinker returns a linker.
-func NewLinker(cfg LinkerConfig) *Linker { return &Linker{LinkerConfig: cfg, book: relink.New()} }
+func NewLinker(cfg LinkerConfig) *Linker { return &Linker{LinkerConfig: cfg, book: NewBook()} }
 
 // References are an object's owner references, split into those to create it with, those to add
 // later, and those that are dropped.
 type References struct {
 	Now   []any
-	Later []relink.Reference
+	Later []Reference
 	lost  []lostReference
 }
 
@@ -60,14 +59,14 @@ func warnDropped(e *outcome.Entry, lost lostReference) {
 }
 
 // nameLost describes a reference to an object of the plan.
-func (l *Linker) nameLost(lost relink.Lost) lostReference {
+func (l *Linker) nameLost(lost LostOwner) lostReference {
 	return lostReference{owner: l.Plan.Kind(lost.Owner).GVK.Kind + " " + l.Plan.Name(lost.Owner), reason: lost.Reason}
 }
 
 // References splits an object's stored references. Those that a controller renews by adoption are
 // dropped without a word.
 func (l *Linker) References(ctx context.Context, o *object.Object) (r References) {
-	var known []relink.Reference
+	var known []Reference
 	for _, ref := range o.Owners {
 		value, owner, ok := object.Reference(ref)
 		if !ok || l.relationTo(o.Node, owner) == plan.Adopt {
@@ -75,11 +74,11 @@ func (l *Linker) References(ctx context.Context, o *object.Object) (r References
 		}
 		node, ok := l.nodeWithUID(owner.UID)
 		if !ok {
-			r.lost = append(r.lost, lostReference{owner: relink.Name(value), reason: "the owner is not part of the restore"})
+			r.lost = append(r.lost, lostReference{owner: ReferenceName(value), reason: "the owner is not part of the restore"})
 			continue
 		}
 		l.findOwner(ctx, node)
-		known = append(known, relink.Reference{Node: node, Value: value})
+		known = append(known, Reference{Node: node, Value: value})
 	}
 	now, later, lost := l.book.SplitReferences(o.Target.Namespace, known)
 	now = append(now, o.AddedOwners()...)
@@ -98,7 +97,7 @@ func (l *Linker) Remade(o *object.Object) string {
 			continue
 		}
 		if node, ok := l.nodeWithUID(owner.UID); ok && l.Recorder.Action(node) != apply.Failed {
-			return relink.Name(value)
+			return ReferenceName(value)
 		}
 	}
 	return ""
@@ -125,7 +124,7 @@ func (l *Linker) findOwner(ctx context.Context, node int32) {
 	if l.Plan.Class(node) != plan.Other || l.Namespaces.Created(l.Plan.Target(node)) {
 		return
 	}
-	l.book.LookUpOwner(node, func() *relink.Owner {
+	l.book.LookUpOwner(node, func() *Owner {
 		live, err := l.Existing.Get(ctx, l.Names.Target(node))
 		if live == nil || err != nil {
 			return nil // its own creation decides
@@ -139,12 +138,12 @@ func (l *Linker) findOwner(ctx context.Context, node int32) {
 }
 
 // ownerOf is a node as others refer to it, nil when it has no UID.
-func (l *Linker) ownerOf(node int32, uid types.UID) *relink.Owner {
+func (l *Linker) ownerOf(node int32, uid types.UID) *Owner {
 	if uid == "" {
 		return nil
 	}
 	gvk := l.Plan.Kind(node).GVK
-	return &relink.Owner{
+	return &Owner{
 		UID: uid, APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind,
 		Namespace: l.Plan.Target(node), Name: l.Names.Name(node),
 	}

@@ -3,47 +3,47 @@ package flight
 import (
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	"github.com/holdfast-io/holdfast/pkg/spec/restoreorder"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
 
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/volume"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/volumes"
 )
 
 // Screen checks objects before they are changed. Safe for concurrent use.
 type Screen struct {
 	Plan    *plan.Plan
-	Volumes *volume.Decisions
+	Volumes *volumes.Decisions
 	// Runs are the objects that are left out because they would run again.
 	Runs   restoreorder.Runs
 	Owners *Linker
 }
 
 // Skipped returns why the object stays out, nil when it does not.
-func (s *Screen) Skipped(o *object.Object) *reset.Skip {
+func (s *Screen) Skipped(o *object.Object) *apply.Skip {
 	kind := s.Plan.Kind(o.Node)
 	if skip := s.skipSnapshot(o, kind.GroupResource()); skip != nil {
 		return skip
 	}
-	if skip := reset.Skipped(o.Body, kind.GroupResource()); skip != nil {
+	if skip := apply.FindSkip(o.Body, kind.GroupResource()); skip != nil {
 		return skip
 	}
 	if s.Runs.LeavesOut(kind.GroupResource()) {
-		return &reset.Skip{Reason: "it would run again; the annotation " + holdfast.AnnotationRunAgain + " of a restore asks for it all the same", Report: true}
+		return &apply.Skip{Reason: "it would run again; the annotation " + holdfast.AnnotationRunAgain + " of a restore asks for it all the same", Report: true}
 	}
 	if owner := s.Owners.Remade(o); owner != "" {
-		return &reset.Skip{Reason: owner + ", which is restored or left out, makes such objects itself", Report: true}
+		return &apply.Skip{Reason: owner + ", which is restored or left out, makes such objects itself", Report: true}
 	}
 	if kind.String() == "persistentvolumes" && s.Volumes.Reprovision(o.Target.Name) {
-		return &reset.Skip{Reason: "its claim gets a new volume"}
+		return &apply.Skip{Reason: "its claim gets a new volume"}
 	}
 	return nil
 }
 
 // Report reports what the object requests and this version does not do.
 func (s *Screen) Report(e *outcome.Entry, o *object.Object) {
-	if annotation := reset.Unsupported(o.Body); annotation != "" {
+	if annotation := apply.FindUnsupported(o.Body); annotation != "" {
 		e.Error("annotation " + annotation + " asks for what this version does not do; the object is restored without it")
 	}
 	switch s.Plan.Kind(o.Node).String() {

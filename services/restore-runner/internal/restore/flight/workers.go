@@ -6,7 +6,6 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/backoff"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
@@ -60,7 +59,7 @@ func (p *WorkerPool) Each(ctx context.Context, nodes []int32, do func(context.Co
 
 // All runs n vertices that do not depend on one another in parallel, and again those that waited.
 func (p *WorkerPool) All(ctx context.Context, n int, weight func(int32) int64, do func(context.Context, object.DelayWaiter) *dispatch.Wait) error {
-	retrier := backoff.New(p.Clock)
+	retrier := dispatch.NewRetrier(p.Clock)
 	defer retrier.Start(ctx)()
 	return dispatch.Run(ctx, dispatch.Independent(n), dispatch.Work{
 		Do: func(ctx context.Context, v int32) *dispatch.Wait {

@@ -5,7 +5,7 @@ import (
 	"maps"
 
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 )
 
 // Check refuses another object in the place of o, of another kind or another name than the given
@@ -44,7 +44,7 @@ func (l *Loader) Replace(o *Object, changed *action.Object) (err error) {
 		meta["labels"] = maps.Clone(labels)
 	}
 	body["metadata"] = meta
-	reset.Anonymize(body)
+	apply.Anonymize(body)
 	o.Body = body
 	o.Target, err = l.targetOf(o)
 	return err

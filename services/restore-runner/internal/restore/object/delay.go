@@ -10,7 +10,6 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/backoff"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 )
 
@@ -79,14 +78,14 @@ func (t DelayTimeouts) Of(err error) error {
 
 // DelayWaiter is where a vertex of a dispatch.Run waits.
 type DelayWaiter struct {
-	Retrier *backoff.Retrier
+	Retrier *dispatch.Retrier
 	Vertex  int32
 }
 
 // Wait lets the vertex wait if err is a delay, and there is time left for it.
 func (w DelayWaiter) Wait(err error) *dispatch.Wait {
 	var d *DelayError
-	if !errors.As(err, &d) || !w.Retrier.Wait(w.Vertex, backoff.Cause{Kind: d.Kind, Key: d.Key, Timeout: d.Timeout, Err: err}) {
+	if !errors.As(err, &d) || !w.Retrier.Wait(w.Vertex, dispatch.Cause{Kind: d.Kind, Key: d.Key, Timeout: d.Timeout, Err: err}) {
 		return nil
 	}
 	failpoint.Hit("restore-runner/delayed")
@@ -117,7 +116,7 @@ func (p *Poller) Pause(ctx context.Context) error {
 // Finish does something at once that is part of another object's work, and repeats it while it
 // would wait.
 func (p *Poller) Finish(ctx context.Context, do func(DelayWaiter) *dispatch.Wait) {
-	w := DelayWaiter{Retrier: backoff.New(p.Clock)}
+	w := DelayWaiter{Retrier: dispatch.NewRetrier(p.Clock)}
 	if do(w) == nil {
 		return
 	}

@@ -20,10 +20,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/reset"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
-
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/volume"
 )
 
 // Why a claim is not filled from its snapshot.
@@ -41,7 +38,7 @@ type FillerConfig struct {
 	Source    object.Source
 	Catalog   *object.Catalog
 	Existing  *object.LiveReader
-	Volumes   *volume.Decisions
+	Volumes   *Decisions
 	Snapshots *plan.Snapshots
 	// Restore is the restore as its objects know it.
 	Restore restored.Restore
@@ -172,7 +169,7 @@ func (f *Filler) makeObject(ctx context.Context, gr schema.GroupResource, o clie
 	result := f.Existing.Client.Apply(ctx, apply.Request{
 		Target: apply.Target{GVR: snapshotv1.SchemeGroupVersion.WithResource(gr.Resource), Namespace: o.GetNamespace(), Name: o.GetName()},
 		Kind:   kind, Object: body, Resumed: true, New: f.Defined(gr),
-		Normalize: func(live map[string]any) { reset.Normalize(live, gr, &reset.Options{}) },
+		Normalize: func(live map[string]any) { apply.NormalizeObject(live, gr, &apply.ResetOptions{}) },
 	})
 	switch {
 	case result.Err != nil:

@@ -10,8 +10,6 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
-
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/volume"
 )
 
 // Snapshotters opens the snapshotters of VolumeSnapshotLocations; nativesnapshot.Opener is one.
@@ -27,7 +25,7 @@ type ProvisionerConfig struct {
 	Loader   *object.Loader
 	Existing *object.LiveReader
 	Names    *object.Names
-	Volumes  *volume.Decisions
+	Volumes  *Decisions
 	// Snapshotters make volumes of snapshots. Nil makes those objects errors that need one.
 	Snapshotters Snapshotters
 	// UID is the Restore's.

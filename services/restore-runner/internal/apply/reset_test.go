@@ -1,0 +1,178 @@
+package apply_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
+)
+
+func decodeObject(t testing.TB, s string) map[string]any {
+	t.Helper()
+	var out map[string]any
+	require.NoError(t, utiljson.Unmarshal([]byte(s), &out))
+	return out
+}
+
+func resetOptions() *apply.ResetOptions {
+	return &apply.ResetOptions{
+		Backup: "b", Restore: strings.Repeat("r", 70),
+		MapNamespace: func(ns string) string { return map[string]string{"old": "new"}[ns] + strings.TrimPrefix(ns, "old") },
+		Reprovision:  func(volume string) bool { return volume == "gone" },
+	}
+}
+
+// TestKinds compares what is left of spec and the like, per kind.
+func TestKinds(t *testing.T) {
+	tests := map[string]struct{ resource, in, want string }{
+		"pod": {"pods",
+			`{"spec":{"nodeName":"n","priority":7,"priorityClassName":"p","serviceAccountName":"sa","ephemeralContainers":[{}],
+			  "volumes":[{"name":"kube-api-access-x","projected":{}},{"name":"sa-token-1","secret":{}},{"name":"data","emptyDir":{}}],
+			  "containers":[{"name":"c","volumeMounts":[{"name":"kube-api-access-x"},{"name":"data"}]}],
+			  "initContainers":[{"name":"i","volumeMounts":[{"name":"sa-token-1"}]}]}}`,
+			`{"spec":{"priorityClassName":"p","serviceAccountName":"sa","volumes":[{"name":"data","emptyDir":{}}],
+			  "containers":[{"name":"c","volumeMounts":[{"name":"data"}]}],"initContainers":[{"name":"i"}]}}`},
+		"pod with a config map of a token's name": {"pods",
+			`{"spec":{"serviceAccountName":"sa","volumes":[{"name":"sa-token-1","configMap":{}}]}}`,
+			`{"spec":{"serviceAccountName":"sa","volumes":[{"name":"sa-token-1","configMap":{}}]}}`},
+		"job": {"jobs.batch",
+			`{"spec":{"selector":{"matchLabels":{"controller-uid":"u","batch.kubernetes.io/controller-uid":"u"}},
+			  "template":{"metadata":{"labels":{"controller-uid":"u","batch.kubernetes.io/controller-uid":"u","app":"x"}}}}}`,
+			`{"spec":{"selector":{"matchLabels":{}},"template":{"metadata":{"labels":{"app":"x"}}}}}`},
+		"service": {"services",
+			`{"spec":{"clusterIP":"10.0.0.1","clusterIPs":["10.0.0.1"],"healthCheckNodePort":31000,"ports":[{"port":80,"nodePort":30080}]}}`,
+			`{"spec":{"ports":[{"port":80}]}}`},
+		"headless service": {"services", `{"spec":{"clusterIP":"None","clusterIPs":["None"]}}`, `{"spec":{"clusterIP":"None","clusterIPs":["None"]}}`},
+		"service with ports of its own": {"services",
+			`{"metadata":{"managedFields":[{"fieldsV1":{"f:spec":{"f:ports":{"k:{\"port\":81,\"protocol\":\"UDP\"}":{"f:nodePort":{}}}}}}],
+			  "annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{\"spec\":{\"ports\":[{\"port\":80,\"nodePort\":30080}]}}"}},
+			  "spec":{"ports":[{"port":80,"nodePort":30080},{"port":81,"protocol":"UDP","nodePort":30081},{"port":82,"nodePort":30082}]}}`,
+			`{"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{\"spec\":{\"ports\":[{\"port\":80,\"nodePort\":30080}]}}"}},
+			  "spec":{"ports":[{"port":80,"nodePort":30080},{"port":81,"protocol":"UDP","nodePort":30081},{"port":82}]}}`},
+		"service account": {"serviceaccounts",
+			`{"metadata":{"name":"sa"},"secrets":[{"name":"sa-token-x"},{"name":"mine"}]}`, `{"metadata":{"name":"sa"},"secrets":[{"name":"mine"}]}`},
+		"token secret": {"secrets",
+			`{"type":"kubernetes.io/service-account-token","metadata":{"annotations":{"kubernetes.io/service-account.name":"sa","kubernetes.io/service-account.uid":"u"}},
+			  "data":{"token":"x","ca.crt":"y","namespace":"z","extra":"k"}}`,
+			`{"type":"kubernetes.io/service-account-token","metadata":{"annotations":{"kubernetes.io/service-account.name":"sa"}},"data":{"extra":"k"}}`},
+		"other secret": {"secrets", `{"type":"Opaque","data":{"token":"x"}}`, `{"type":"Opaque","data":{"token":"x"}}`},
+		"role binding": {"rolebindings.rbac.authorization.k8s.io",
+			`{"subjects":[{"kind":"ServiceAccount","namespace":"old"},{"kind":"User","name":"u"}]}`,
+			`{"subjects":[{"kind":"ServiceAccount","namespace":"new"},{"kind":"User","name":"u"}]}`},
+		"volume": {"persistentvolumes",
+			`{"metadata":{"annotations":{"pv.kubernetes.io/bound-by-controller":"yes"}},"spec":{"claimRef":{"namespace":"old","name":"c","uid":"u","resourceVersion":"1"}}}`,
+			`{"metadata":{},"spec":{"claimRef":{"namespace":"new","name":"c"}}}`},
+		"claim": {"persistentvolumeclaims",
+			`{"metadata":{"annotations":{"pv.kubernetes.io/bind-completed":"yes","volume.kubernetes.io/selected-node":"n","mine":"1"}},"spec":{"volumeName":"kept"}}`,
+			`{"metadata":{"annotations":{"mine":"1"}},"spec":{"volumeName":"kept"}}`},
+		"claim of a new volume": {"persistentvolumeclaims", `{"spec":{"volumeName":"gone"}}`, `{"spec":{}}`},
+		"webhooks": {"validatingwebhookconfigurations.admissionregistration.k8s.io",
+			`{"apiVersion":"admissionregistration.k8s.io/v1","webhooks":[{"sideEffects":"Unknown"},{"sideEffects":"NoneOnDryRun"}]}`,
+			`{"apiVersion":"admissionregistration.k8s.io/v1","webhooks":[{"sideEffects":"None"},{"sideEffects":"NoneOnDryRun"}]}`},
+		"definition": {"customresourcedefinitions.apiextensions.k8s.io",
+			`{"apiVersion":"apiextensions.k8s.io/v1","spec":{"preserveUnknownFields":true,"versions":[{"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`,
+			`{"apiVersion":"apiextensions.k8s.io/v1","spec":{"versions":[{"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			obj := decodeObject(t, tt.in)
+			apply.NormalizeObject(obj, schema.ParseGroupResource(tt.resource), resetOptions())
+			got, err := json.Marshal(obj)
+			require.NoError(t, err)
+			require.JSONEq(t, tt.want, string(got))
+		})
+	}
+}
+
+func TestObject(t *testing.T) {
+	obj := decodeObject(t, `{"apiVersion":"v1","kind":"ConfigMap","data":{"n":"1"},"status":{"x":1},"metadata":{"name":"m","namespace":"old",
+	  "generateName":"g","selfLink":"s","uid":"u","resourceVersion":"1","generation":2,"creationTimestamp":"t","deletionTimestamp":"t",
+	  "deletionGracePeriodSeconds":1,"ownerReferences":[{}],"managedFields":[{}],"finalizers":["f"],"annotations":{"a":"1"},
+	  "labels":{"velero.io/backup-name":"older"}}}`)
+	apply.ResetObject(obj, schema.GroupResource{Resource: "configmaps"}, "new", resetOptions())
+	got, err := json.Marshal(obj)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"apiVersion":"v1","kind":"ConfigMap","data":{"n":"1"},"metadata":{"name":"m","namespace":"new","finalizers":["f"],
+	  "annotations":{"a":"1"},"labels":{"velero.io/backup-name":"b","velero.io/restore-name":"`+strings.Repeat("r", 57)+`6abc5b"}}}`,
+		strings.Replace(string(got), obj["metadata"].(map[string]any)["labels"].(map[string]any)["velero.io/restore-name"].(string)[57:], "6abc5b", 1))
+	require.Len(t, obj["metadata"].(map[string]any)["labels"].(map[string]any)["velero.io/restore-name"], 63)
+}
+
+func TestNamespace(t *testing.T) {
+	obj := decodeObject(t, `{"metadata":{"name":"old","uid":"u","labels":{"kubernetes.io/metadata.name":"old","x":"1"}},"spec":{"finalizers":["kubernetes"]},"status":{"phase":"Active"}}`)
+	apply.ResetNamespace(obj, "new")
+	got, err := json.Marshal(obj)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"metadata":{"name":"new","labels":{"kubernetes.io/metadata.name":"new","x":"1"}},"spec":{"finalizers":["kubernetes"]}}`, string(got))
+}
+
+func TestSkipped(t *testing.T) {
+	tests := map[string]struct {
+		resource, in string
+		skip, report bool
+	}{
+		"running pod":     {"pods", `{"status":{"phase":"Running"}}`, false, false},
+		"ended pod":       {"pods", `{"status":{"phase":"Succeeded"}}`, true, false},
+		"failed pod":      {"pods", `{"status":{"phase":"Failed"}}`, true, false},
+		"mirror pod":      {"pods", `{"metadata":{"annotations":{"kubernetes.io/config.mirror":"x"}}}`, true, false},
+		"open job":        {"jobs.batch", `{"status":{"active":1}}`, false, false},
+		"ended job":       {"jobs.batch", `{"status":{"completionTime":"t"}}`, true, false},
+		"own API service": {"apiservices.apiregistration.k8s.io", `{"metadata":{"labels":{"kube-aggregator.kubernetes.io/automanaged":"onstart"}}}`, true, false},
+		"API service":     {"apiservices.apiregistration.k8s.io", `{"metadata":{}}`, false, false},
+		"endpoint slice": {"endpointslices.discovery.k8s.io", `{"metadata":{"labels":{"endpointslice.kubernetes.io/managed-by":"endpointslice-controller.k8s.io"}}}`,
+			true, false},
+		"own endpoint slice": {"endpointslices.discovery.k8s.io", `{"metadata":{"labels":{"endpointslice.kubernetes.io/managed-by":"me"}}}`, false, false},
+		"moved snapshot":     {"datauploads.velero.io", `{}`, true, true},
+		"allocated address": {"ipaddresses.networking.k8s.io", `{"metadata":{"labels":{"ipaddress.kubernetes.io/managed-by":"ipallocator.k8s.io"}}}`,
+			true, false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := apply.FindSkip(decodeObject(t, tt.in), schema.ParseGroupResource(tt.resource))
+			require.Equal(t, tt.skip, got != nil)
+			if got != nil {
+				require.Equal(t, tt.report, got.Report)
+				require.NotEmpty(t, got.Reason)
+			}
+		})
+	}
+}
+
+func TestUnsupported(t *testing.T) {
+	pod := decodeObject(t, `{"metadata":{"annotations":{"post.hook.restore.velero.io/command":"x","init.hook.restore.velero.io/command":"y"}}}`)
+	require.Empty(t, apply.FindUnsupported(pod))
+	status := decodeObject(t, `{"metadata":{"annotations":{"velero.io/restore-status":"true"}}}`)
+	require.Equal(t, "velero.io/restore-status", apply.FindUnsupported(status))
+}
+
+// FuzzNormalize feeds objects of any shape to the reset of every kind.
+func FuzzNormalize(f *testing.F) {
+	kinds := []string{"pods", "jobs.batch", "services", "serviceaccounts", "secrets", "persistentvolumes", "persistentvolumeclaims",
+		"rolebindings.rbac.authorization.k8s.io", "validatingwebhookconfigurations.admissionregistration.k8s.io",
+		"customresourcedefinitions.apiextensions.k8s.io", "ipaddresses.networking.k8s.io", "apiservices.apiregistration.k8s.io"}
+	for _, seed := range []string{`{}`, `{"metadata":[],"spec":1,"status":"x"}`, `{"spec":{"ports":[1,null,{"port":"x"}],"volumes":{},"containers":[[]]}}`,
+		`{"metadata":{"managedFields":[{"fieldsV1":{"f:spec":{"f:ports":{"k:{":{"f:nodePort":1}}}}}],"labels":null,"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{"}}}`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, kind := range kinds {
+			var obj map[string]any
+			if utiljson.Unmarshal(data, &obj) != nil || obj == nil {
+				return
+			}
+			gr := schema.ParseGroupResource(kind)
+			apply.FindSkip(obj, gr)
+			apply.FindUnsupported(obj)
+			apply.ResetObject(obj, gr, "ns", resetOptions())
+			meta, ok := obj["metadata"].(map[string]any)
+			require.True(t, ok)
+			require.Nil(t, meta["uid"])
+			require.Nil(t, meta["ownerReferences"])
+		}
+	})
+}

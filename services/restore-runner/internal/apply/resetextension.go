@@ -1,0 +1,31 @@
+package apply
+
+import "strings"
+
+// resetWebhooks makes webhooks of v1 acceptable: only None and NoneOnDryRun are legal side effects
+// there, others come from objects that were stored under v1beta1.
+func resetWebhooks(obj object, _ *ResetOptions) {
+	if !strings.HasSuffix(textOf(obj, "apiVersion"), "/v1") {
+		return
+	}
+	for _, hook := range objectList(obj, "webhooks") {
+		if s := textOf(hook, "sideEffects"); s != "None" && s != "NoneOnDryRun" {
+			hook["sideEffects"] = "None"
+		}
+	}
+}
+
+// resetDefinition converts spec.preserveUnknownFields of v1beta1, which v1 refuses to create, to
+// its form in v1.
+func resetDefinition(obj object, _ *ResetOptions) {
+	spec := childObject(obj, "spec")
+	if keep, ok := spec["preserveUnknownFields"].(bool); !ok || !keep || !strings.HasSuffix(textOf(obj, "apiVersion"), "/v1") {
+		return
+	}
+	dropKeys(spec, "preserveUnknownFields")
+	for _, version := range objectList(spec, "versions") {
+		if root := childObject(version, "schema", "openAPIV3Schema"); root != nil {
+			root["x-kubernetes-preserve-unknown-fields"] = true
+		}
+	}
+}

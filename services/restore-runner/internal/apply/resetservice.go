@@ -1,0 +1,119 @@
+package apply
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+// resetService lets the API server assign addresses and node ports anew. A headless Service stays
+// headless, and node ports that were asked for stay.
+func resetService(obj object, o *ResetOptions) {
+	spec := childObject(obj, "spec")
+	if spec == nil {
+		return
+	}
+	if textOf(spec, "clusterIP") != "None" {
+		dropKeys(spec, "clusterIP", "clusterIPs")
+	}
+	if o.PreserveNodePorts {
+		return
+	}
+	asked := askedPorts(obj)
+	if !asked.healthCheck {
+		dropKeys(spec, "healthCheckNodePort")
+	}
+	for _, port := range objectList(spec, "ports") {
+		if !asked.hasPort(port) {
+			dropKeys(port, "nodePort")
+		}
+	}
+}
+
+// explicitPorts is what the owners of a Service wrote down explicitly.
+type explicitPorts struct {
+	named       map[string]bool  // by port name
+	numbered    map[float64]bool // by node port
+	keyed       map[portKey]bool // by service port and protocol
+	healthCheck bool
+}
+
+// portKey is the merge key of the ports of a Service in managed fields.
+type portKey struct {
+	port     float64
+	protocol string
+}
+
+func (p *explicitPorts) hasPort(port object) bool {
+	return p.named[textOf(port, "name")] || p.numbered[numberOf(port["nodePort"])] || p.keyed[keyOf(port)]
+}
+
+func keyOf(port object) portKey {
+	protocol := textOf(port, "protocol")
+	if protocol == "" {
+		protocol = "TCP"
+	}
+	return portKey{numberOf(port["port"]), protocol}
+}
+
+// numberOf returns a JSON number however it was decoded; anything else is 0, which is no port.
+func numberOf(v any) float64 {
+	switch n := v.(type) {
+	case int64:
+		return float64(n)
+	case float64:
+		return n
+	}
+	return 0
+}
+
+// askedPorts reads the explicit values from the last applied configuration and the managed fields.
+// The API server's own allocations appear in neither.
+func askedPorts(obj object) *explicitPorts {
+	p := &explicitPorts{named: map[string]bool{}, numbered: map[float64]bool{}, keyed: map[portKey]bool{}}
+	meta := childObject(obj, "metadata")
+	var applied object
+	if raw := textOf(childObject(meta, "annotations"), lastApplied); raw != "" && json.Unmarshal([]byte(raw), &applied) == nil {
+		p.addApplied(childObject(applied, "spec"))
+	}
+	for _, entry := range objectList(meta, "managedFields") {
+		p.addManaged(childObject(entry, "fieldsV1", "f:spec"))
+	}
+	return p
+}
+
+func (p *explicitPorts) addApplied(spec object) {
+	if numberOf(spec["healthCheckNodePort"]) != 0 {
+		p.healthCheck = true
+	}
+	for _, port := range objectList(spec, "ports") {
+		n := numberOf(port["nodePort"])
+		if n == 0 {
+			continue
+		}
+		p.numbered[n] = true
+		if name := textOf(port, "name"); name != "" {
+			p.named[name] = true
+		}
+	}
+}
+
+// addManaged reads the set of fields of one manager: keys are "k:" and the JSON of a list element's
+// key fields.
+func (p *explicitPorts) addManaged(spec object) {
+	if _, ok := spec["f:healthCheckNodePort"]; ok {
+		p.healthCheck = true
+	}
+	list := childObject(spec, "f:ports")
+	for k := range list {
+		raw, isKey := strings.CutPrefix(k, "k:")
+		if _, explicit := childObject(list, k)["f:nodePort"]; !isKey || !explicit {
+			continue
+		}
+		var port object
+		if json.Unmarshal([]byte(raw), &port) == nil {
+			p.keyed[keyOf(port)] = true
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+)
+
+// FileLocations opens the stores of backups; location.Opener is one.
+type FileLocations interface {
+	OpenName(ctx context.Context, name string) (objectstore.Store, error)
+}
+
+// FileCleaner removes files and finalizer of deleted restores. Safe for concurrent use, by several
+// replicas too.
+type FileCleaner struct {
+	// Reader must not be a cache.
+	Reader    client.Reader
+	Client    client.Client
+	Locations FileLocations
+	Log       *slog.Logger
+}
+
+// Clean deletes everything under restores/<name>/ in the location of the restore's backup, then the
+// finalizer. When backup or location are gone no files are deleted (Velero 1.18). A
+// read-only location keeps the files and does not hold the object. Other errors leave the
+// finalizer: the caller tries again.
+func (c *FileCleaner) Clean(ctx context.Context, restore *velerov1.Restore) error {
+	if !controllerutil.ContainsFinalizer(restore, velerov1.RestoreFinalizer) {
+		return nil
+	}
+	if err := c.removeFiles(ctx, restore); err != nil {
+		return fmt.Errorf("remove the files of restore %q: %w", restore.Name, err)
+	}
+	err := kube.Update(ctx, c.Reader, c.Client, restore.DeepCopy(), func(o *velerov1.Restore) error {
+		if !controllerutil.RemoveFinalizer(o, velerov1.RestoreFinalizer) {
+			return kube.ErrSkip
+		}
+		return nil
+	})
+	return client.IgnoreNotFound(err)
+}
+
+func (c *FileCleaner) removeFiles(ctx context.Context, restore *velerov1.Restore) (err error) {
+	if restore.Spec.BackupName == "" {
+		return nil
+	}
+	backup := &velerov1.Backup{}
+	if err := c.Reader.Get(ctx, client.ObjectKey{Namespace: restore.Namespace, Name: restore.Spec.BackupName}, backup); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	store, err := c.Locations.OpenName(ctx, backup.Spec.StorageLocation)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	_, err = objectstore.DeletePrefix(ctx, store, layout.RestoreDir(restore.Name))
+	if errors.Is(err, objectstore.ErrReadOnly) {
+		c.Log.Warn("the location is read-only: files of a deleted restore stay", "restore", restore.Name)
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,111 @@
+package volumes
+
+import (
+	"slices"
+
+	"github.com/holdfast-io/holdfast/pkg/archive/volumedata"
+)
+
+// lostData is volume data that does not come back, by what it is restored with.
+type lostData struct {
+	filled    map[objectName]bool              // claims that are filled from their CSI snapshot
+	claims    map[objectName]string            // problems
+	pods      map[objectName]map[string]string // problems by volume of the pod
+	snapshots []string                         // CSI snapshots whose claim no file names
+}
+
+// objectName is an object's in the backup.
+type objectName struct{ namespace, name string }
+
+// notRestored is the message about data that is not restored.
+func (t *Taken) notRestored(method string) string {
+	why := "this version does not restore"
+	switch {
+	case method != methodCSI:
+	case t.CSI:
+		why = "the claim in the backup does not name"
+	default:
+		why = "this server does not restore (--features EnableCSI is off)"
+	}
+	return "its data is in a " + method + ", which " + why + ": the claim gets a new, empty volume"
+}
+
+// newLost sorts data by claim, or by pod where no claim is named. Snapshots count only where
+// volumes are to be restored; what is in a file system backup is restored with the pod in any case
+// (Velero 1.18).
+func newLost(from *Taken, restorePVs bool) lostData {
+	l := lostData{filled: map[objectName]bool{}, claims: map[objectName]string{}, pods: map[objectName]map[string]string{}}
+	data := from.Elsewhere
+	for _, s := range from.Snapshotted {
+		data = append(data[:len(data):len(data)], volumedata.Data{Method: volumedata.CSISnapshot, Namespace: s.Namespace, Claim: s.Name})
+		if from.CSI && restorePVs {
+			l.filled[objectName{s.Namespace, s.Name}] = true
+		}
+	}
+	named := map[string]bool{} // namespaces with snapshots of known claims
+	for _, d := range data {
+		if d.Claim != "" && d.Method != volumedata.PodVolumeBackup {
+			named[d.Namespace] = true
+		}
+	}
+	for _, d := range data {
+		pods := d.Method == volumedata.PodVolumeBackup
+		switch {
+		case !pods && !restorePVs:
+		case d.Claim != "" && d.Method == volumedata.CSISnapshot && l.filled[objectName{d.Namespace, d.Claim}]:
+		case d.Claim != "":
+			l.claims[objectName{d.Namespace, d.Claim}] = from.notRestored(string(d.Method))
+		case pods && d.Pod != "":
+			pod := objectName{d.Namespace, d.Pod}
+			if l.pods[pod] == nil {
+				l.pods[pod] = map[string]string{}
+			}
+			l.pods[pod][d.PodVolume] = "its data is in a PodVolumeBackup, which this version does not restore"
+		case d.Snapshot != "" && !named[d.Namespace]:
+			l.snapshots = append(l.snapshots, d.Namespace+"/"+d.Snapshot)
+		}
+	}
+	slices.Sort(l.snapshots)
+	l.snapshots = slices.Compact(l.snapshots)
+	return l
+}
+
+// reconcileVolume makes volume and claim agree. A volume that comes back by what is known of it brings
+// its claim's data; one of which nothing is known, and of whose claim there is data elsewhere, does
+// not come back (Velero 1.18).
+func (l *lostData) reconcileVolume(volume *restoreDecision, known bool) {
+	claim := objectName{volume.claimSpace, volume.claim}
+	problem, has := l.claims[claim]
+	switch {
+	case l.filled[claim] && volume.snapshot == nil:
+		volume.recorded, volume.reprovision, volume.problem = true, true, problem
+	case l.filled[claim]: // the volume comes back with its native snapshot
+		delete(l.filled, claim)
+	case !has:
+	case !known:
+		volume.recorded, volume.reprovision, volume.problem = true, true, problem
+	case !volume.reprovision:
+		delete(l.claims, claim)
+	}
+}
+
+// Filled reports that a claim, named as in the backup, gets a new volume that is filled from its CSI
+// snapshot.
+func (d *Decisions) Filled(namespace, claim string) bool {
+	return d.lost.filled[objectName{namespace, claim}]
+}
+
+// ClaimProblem returns why the data of a claim, named as in the backup, is not restored although it
+// was backed up; "" when nothing is known to be lost.
+func (d *Decisions) ClaimProblem(namespace, claim string) string {
+	return d.lost.claims[objectName{namespace, claim}]
+}
+
+// PodProblems does so for the volumes of a pod that are no claims, or whose claims the backup does
+// not name, by the volume's name.
+func (d *Decisions) PodProblems(namespace, pod string) map[string]string {
+	return d.lost.pods[objectName{namespace, pod}]
+}
+
+// Unclaimed returns the CSI snapshots, as namespace/name, whose claim no file of the backup names.
+func (d *Decisions) Unclaimed() []string { return d.lost.snapshots }
