@@ -35,7 +35,7 @@ func beginSuspended(ctx context.Context, b *Bed, name string) error {
 	backup := &velerov1.Backup{}
 	err = pollUntil(ctx, patience, "backup "+name+" is suspended", func() (bool, error) {
 		_, err := b.apiClient.getObject(ctx, name, backup)
-		_, marked := suspend.MarkOf(backup)
+		_, marked := suspend.SuspensionOf(backup)
 		return marked, err
 	})
 	return errors.Join(err, os.Remove(dir), os.Rename(away, dir))

@@ -177,7 +177,7 @@ func (b *bed) cancelAbandoned(t *testing.T) {
 	backup := &velerov1.Backup{}
 	key := client.ObjectKey{Namespace: site.Server, Name: name}
 	require.NoError(t, b.Client.Get(t.Context(), key, backup))
-	require.NoError(t, cancel.WriteRequest(backup, cancel.Request{By: "alice"}))
+	require.NoError(t, cancel.WriteCancelRequest(backup, cancel.CancelRequest{By: "alice"}))
 	require.NoError(t, b.Client.Update(t.Context(), backup))
 	_, err := b.Fleet.Revive(t.Context())
 	require.NoError(t, err)

@@ -31,7 +31,7 @@ func newBackup(uid types.UID) *velerov1.Backup {
 func TestTheFirstCommitStands(t *testing.T) {
 	store := memstore.New()
 	b := newBackup("one")
-	require.NoError(t, cancel.MarkCommitting(b, 1))
+	require.NoError(t, cancel.SetCommitting(b, 1))
 	_, found, err := commit.Committed(t.Context(), store, b)
 	require.NoError(t, err)
 	require.False(t, found)

@@ -26,8 +26,8 @@ import (
 // maxName bounds what is kept of the requester's name, in runes.
 const maxName = 256
 
-// Request is the value of the annotation holdfast.io/cancel.
-type Request struct {
+// CancelRequest is the value of the annotation holdfast.io/cancel.
+type CancelRequest struct {
 	// By is the requester; empty if unknown.
 	By string `json:"by,omitempty"`
 	// Time is the time of the request; zero when it is not known.
@@ -37,7 +37,7 @@ type Request struct {
 }
 
 // Reason is the failureReason of a job that ends by the request.
-func (r Request) Reason() string {
+func (r CancelRequest) Reason() string {
 	if r.By == "" {
 		return reason
 	}
@@ -45,7 +45,7 @@ func (r Request) Reason() string {
 }
 
 // ReasonBut is Reason with what did not work while the job was ended.
-func (r Request) ReasonBut(what string) string { return r.Reason() + but + plainName(what) }
+func (r CancelRequest) ReasonBut(what string) string { return r.Reason() + but + plainName(what) }
 
 const (
 	reason = "cancelled"
@@ -53,33 +53,33 @@ const (
 	but    = "; "
 )
 
-// IsReason reports whether a failureReason is that of a cancelled job.
-func IsReason(text string) bool {
+// IsCancelReason reports whether a failureReason is that of a cancelled job.
+func IsCancelReason(text string) bool {
 	return text == reason || strings.HasPrefix(text, reason+by) || strings.HasPrefix(text, reason+but)
 }
 
-// Error ends the work of a job with a request to stop. Its text is the reason.
-type Error struct{ Request Request }
+// CancelError ends the work of a job with a request to stop. Its text is the reason.
+type CancelError struct{ Request CancelRequest }
 
 // Error implements error.
-func (e *Error) Error() string { return e.Request.Reason() }
+func (e *CancelError) Error() string { return e.Request.Reason() }
 
-// Requested returns the request to stop a job; false when there is none, or when it came after the
+// CancelRequested returns the request to stop a job; false when there is none, or when it came after the
 // job began to commit. Any text is valid: "true" is a request without a name, "false" is none,
 // others are the requester's name.
-func Requested(obj metav1.Object) (Request, bool) {
+func CancelRequested(obj metav1.Object) (CancelRequest, bool) {
 	r, ok := ownRequest(obj)
 	return r, ok && !IsCommitting(obj)
 }
 
 // ownRequest is the request on the object, unless it was copied from another.
-func ownRequest(obj metav1.Object) (Request, bool) {
+func ownRequest(obj metav1.Object) (CancelRequest, bool) {
 	r, ok := parseRequest(obj.GetAnnotations()[holdfast.AnnotationCancel])
 	return r, ok && (r.UID == "" || r.UID == obj.GetUID())
 }
 
-func parseRequest(text string) (Request, bool) {
-	var r Request
+func parseRequest(text string) (CancelRequest, bool) {
+	var r CancelRequest
 	switch strings.ToLower(strings.TrimSpace(text)) {
 	case "", "false":
 		return r, false
@@ -87,7 +87,7 @@ func parseRequest(text string) (Request, bool) {
 		return r, true
 	}
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
-		r = Request{By: text}
+		r = CancelRequest{By: text}
 	}
 	r.By = plainName(r.By)
 	return r, true
@@ -107,8 +107,8 @@ func plainName(name string) string {
 	return name
 }
 
-// WriteRequest writes the request into the object's annotations, unless there is one.
-func WriteRequest(obj metav1.Object, r Request) error {
+// WriteCancelRequest writes the request into the object's annotations, unless there is one.
+func WriteCancelRequest(obj metav1.Object, r CancelRequest) error {
 	if _, asked := ownRequest(obj); asked {
 		return nil
 	}
@@ -128,11 +128,11 @@ func IsCommitting(obj metav1.Object) bool {
 	return ok && uid == string(obj.GetUID())
 }
 
-// MarkCommitting notes that the holder of epoch commits the job. An *Error when the job was asked to stop
+// SetCommitting notes that the holder of epoch commits the job. An *Error when the job was asked to stop
 // before. The mark of an earlier epoch stays: what it began is gone on with.
-func MarkCommitting(obj metav1.Object, epoch int64) error {
-	if r, ok := Requested(obj); ok {
-		return &Error{r}
+func SetCommitting(obj metav1.Object, epoch int64) error {
+	if r, ok := CancelRequested(obj); ok {
+		return &CancelError{r}
 	}
 	if !IsCommitting(obj) {
 		setAnnotation(obj, holdfast.AnnotationCommitting, strconv.FormatInt(epoch, 10)+" "+string(obj.GetUID()))
@@ -140,8 +140,8 @@ func MarkCommitting(obj metav1.Object, epoch int64) error {
 	return nil
 }
 
-// Unmark removes the mark, for an object with a terminal phase.
-func Unmark(obj metav1.Object) {
+// ClearCommitting removes the mark, for an object with a terminal phase.
+func ClearCommitting(obj metav1.Object) {
 	annotations := obj.GetAnnotations()
 	delete(annotations, holdfast.AnnotationCommitting)
 	obj.SetAnnotations(annotations)

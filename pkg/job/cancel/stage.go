@@ -4,13 +4,13 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
 
-// Stage is what a request to stop means to a job.
-type Stage int
+// CancelStage is what a request to stop means to a job.
+type CancelStage int
 
 // The stages of a job.
 const (
 	// Waiting: it is not claimed, and nothing was done for it. It ends by one write.
-	Waiting Stage = iota + 1
+	Waiting CancelStage = iota + 1
 	// Running: its holder has to stop it.
 	Running
 	// Closing: it is about to end.
@@ -20,7 +20,7 @@ const (
 )
 
 // BackupStage is where a Backup stands.
-func BackupStage(b *velerov1.Backup) Stage {
+func BackupStage(b *velerov1.Backup) CancelStage {
 	switch phase := b.Status.Phase; {
 	case phase.Terminal():
 		return Ended
@@ -33,7 +33,7 @@ func BackupStage(b *velerov1.Backup) Stage {
 }
 
 // RestoreStage is where a Restore stands.
-func RestoreStage(r *velerov1.Restore) Stage {
+func RestoreStage(r *velerov1.Restore) CancelStage {
 	switch phase := r.Status.Phase; {
 	case phase.Terminal():
 		return Ended

@@ -19,10 +19,10 @@ type Events interface {
 	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
 }
 
-// Record records that a Backup or Restore got its terminal phase, which is the Event's reason. The
+// RecordEnd records that a Backup or Restore got its terminal phase, which is the Event's reason. The
 // Event is a warning unless the phase is Completed. Other objects, other phases and nil events
 // record nothing. It is for the process that wrote the phase, once that is durable.
-func Record(events Events, obj client.Object) {
+func RecordEnd(events Events, obj client.Object) {
 	if events == nil {
 		return
 	}

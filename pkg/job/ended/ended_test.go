@@ -38,24 +38,24 @@ func TestTheEndIsRecordedWithItsReason(t *testing.T) {
 		}},
 	} {
 		var events recorder
-		ended.Record(&events, obj)
+		ended.RecordEnd(&events, obj)
 		require.Equal(t, recorder{want}, events)
-		ended.Record(nil, obj)
+		ended.RecordEnd(nil, obj)
 	}
 }
 
 func TestOnlyTheEndIsRecorded(t *testing.T) {
 	var events recorder
-	ended.Record(&events, &velerov1.Backup{Status: velerov1.BackupStatus{Phase: velerov1.BackupPhaseInProgress}})
-	ended.Record(&events, &velerov1.Restore{Status: velerov1.RestoreStatus{Phase: velerov1.RestorePhaseWaitingForPluginOperations}})
-	ended.Record(&events, &velerov1.Schedule{})
+	ended.RecordEnd(&events, &velerov1.Backup{Status: velerov1.BackupStatus{Phase: velerov1.BackupPhaseInProgress}})
+	ended.RecordEnd(&events, &velerov1.Restore{Status: velerov1.RestoreStatus{Phase: velerov1.RestorePhaseWaitingForPluginOperations}})
+	ended.RecordEnd(&events, &velerov1.Schedule{})
 	require.Empty(t, events)
 }
 
 // The API server refuses an Event with a longer note, and it would be lost.
 func TestALongReasonFitsIntoAnEvent(t *testing.T) {
 	var events recorder
-	ended.Record(&events, &velerov1.Backup{Status: velerov1.BackupStatus{Phase: velerov1.BackupPhaseFailed, FailureReason: strings.Repeat("☃", 2000)}})
+	ended.RecordEnd(&events, &velerov1.Backup{Status: velerov1.BackupStatus{Phase: velerov1.BackupPhaseFailed, FailureReason: strings.Repeat("☃", 2000)}})
 	require.Len(t, events, 1)
 	require.LessOrEqual(t, len(strings.SplitN(events[0], ": ", 2)[1]), 1024)
 	require.True(t, strings.HasSuffix(events[0], "☃"))

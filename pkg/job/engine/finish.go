@@ -54,7 +54,7 @@ func (s Finish[T]) Write(ctx context.Context, end func(T) error) (final T, err e
 			if err := end(o); err != nil {
 				return err
 			}
-			cancel.Unmark(o)
+			cancel.ClearCommitting(o)
 			text, err := contentJSON(o)
 			sent[text] = true
 			return err

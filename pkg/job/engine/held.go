@@ -58,8 +58,8 @@ func (h *Held[T]) Stopping() context.Context { return h.stopping }
 func (h *Held[T]) Cancelling() context.Context { return h.cancelled }
 
 // Cancelled is the request to cancel, nil while there is none.
-func (h *Held[T]) Cancelled() *cancel.Error {
-	var asked *cancel.Error
+func (h *Held[T]) Cancelled() *cancel.CancelError {
+	var asked *cancel.CancelError
 	if errors.As(context.Cause(h.cancelled), &asked) {
 		return asked
 	}
@@ -76,9 +76,9 @@ func (h *Held[T]) stateObserver() func(client.Object) {
 
 // observeCancel cancels the work once the object carries a request to cancel.
 func (h *Held[T]) observeCancel(obj client.Object) {
-	if r, asked := cancel.Requested(obj); h.engine.cfg.Cancellable && asked && h.cancelled.Err() == nil {
+	if r, asked := cancel.CancelRequested(obj); h.engine.cfg.Cancellable && asked && h.cancelled.Err() == nil {
 		h.Log.InfoContext(h.cancelled, "job is cancelled, stopping it", "by", r.By)
-		h.cancel(&cancel.Error{Request: r})
+		h.cancel(&cancel.CancelError{Request: r})
 	}
 }
 
@@ -130,7 +130,7 @@ func (h *Held[T]) BeginCommit(ctx context.Context, check func(T) error) error {
 					return err
 				}
 			}
-			return cancel.MarkCommitting(o, h.Claim.Epoch)
+			return cancel.SetCommitting(o, h.Claim.Epoch)
 		})
 		return err
 	})

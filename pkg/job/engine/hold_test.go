@@ -66,7 +66,7 @@ func TestARequestToCancelReachesTheHolder(t *testing.T) {
 			defer release()
 			<-working.Done()
 			assert.NoError(b, ctx.Err())
-			var asked *cancel.Error
+			var asked *cancel.CancelError
 			assert.ErrorAs(b, context.Cause(working), &asked)
 			assert.Equal(b, asked, h.Cancelled())
 			assert.ErrorAs(b, h.BeginCommit(ctx, nil), &asked, "it comes too late")
@@ -75,7 +75,7 @@ func TestARequestToCancelReachesTheHolder(t *testing.T) {
 		}}, nil)
 		b.createJob("j", phaseNew)
 		b.requireRunsAfter(time.Second, "one/j@1")
-		ask := func(o *job) { require.NoError(b, cancel.WriteRequest(o, cancel.Request{By: "somebody"})) }
+		ask := func(o *job) { require.NoError(b, cancel.WriteCancelRequest(o, cancel.CancelRequest{By: "somebody"})) }
 		b.editJob("j", ask)
 		b.requireRunsAfter(3*time.Second, "one/j@1")
 		require.Equal(b, phaseFailed, jobPhase(b.getJob("j")))

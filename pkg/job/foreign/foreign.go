@@ -27,9 +27,9 @@ func IsForeign(job metav1.Object) bool {
 	return !claimed && !numbered
 }
 
-// FindServer returns the name of a Deployment of Velero's server in a namespace that has Pods or wants some; empty where there is
+// FindForeignServer returns the name of a Deployment of Velero's server in a namespace that has Pods or wants some; empty where there is
 // none. Its Pods need not exist: a server that restarts, with strategy Recreate too, continues its jobs.
-func FindServer(ctx context.Context, reader client.Reader, namespace string) (string, error) {
+func FindForeignServer(ctx context.Context, reader client.Reader, namespace string) (string, error) {
 	list := &appsv1.DeploymentList{}
 	labels := client.MatchingLabels{velerov1.LabelComponent: "velero"}
 	if err := reader.List(ctx, list, client.InNamespace(namespace), labels); err != nil {

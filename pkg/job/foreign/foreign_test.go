@@ -34,7 +34,7 @@ func TestAServerThatRestartsIsFound(t *testing.T) {
 				d.Namespace = c.where
 			}
 			d.Spec.Replicas, d.Status.Replicas = c.wanted, c.there
-			found, err := foreign.FindServer(t.Context(), fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(d).Build(), "velero")
+			found, err := foreign.FindForeignServer(t.Context(), fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(d).Build(), "velero")
 			require.NoError(t, err)
 			require.Equal(t, c.want, found)
 		})

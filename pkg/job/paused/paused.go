@@ -20,15 +20,15 @@ import (
 // objects are not known.
 const Remark = "objects that it created may still be paused"
 
-type mark struct {
+type pausedMark struct {
 	UID      types.UID `json:"uid"`
 	Location string    `json:"location"`
 }
 
-// LocationOf returns the location that the mark of an object names; "" without a mark that is its own and
+// PausedLocation returns the location that the mark of an object names; "" without a mark that is its own and
 // readable.
-func LocationOf(obj metav1.Object) (location string) {
-	var m mark
+func PausedLocation(obj metav1.Object) (location string) {
+	var m pausedMark
 	text, ok := obj.GetAnnotations()[holdfast.AnnotationPaused]
 	if !ok || json.Unmarshal([]byte(text), &m) != nil || m.UID != obj.GetUID() {
 		return ""
@@ -36,9 +36,9 @@ func LocationOf(obj metav1.Object) (location string) {
 	return m.Location
 }
 
-// Set marks an object.
-func Set(obj metav1.Object, location string) error {
-	text, err := json.Marshal(mark{UID: obj.GetUID(), Location: location})
+// SetPaused marks an object.
+func SetPaused(obj metav1.Object, location string) error {
+	text, err := json.Marshal(pausedMark{UID: obj.GetUID(), Location: location})
 	if err != nil {
 		return fmt.Errorf("annotation %s: %w", holdfast.AnnotationPaused, err)
 	}
@@ -51,8 +51,8 @@ func Set(obj metav1.Object, location string) error {
 	return nil
 }
 
-// Clear removes the mark.
-func Clear(obj metav1.Object) {
+// ClearPaused removes the mark.
+func ClearPaused(obj metav1.Object) {
 	annotations := obj.GetAnnotations()
 	delete(annotations, holdfast.AnnotationPaused)
 	obj.SetAnnotations(annotations)

@@ -12,21 +12,21 @@ import (
 
 func TestTheMarkIsThatOfItsObject(t *testing.T) {
 	r := &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Name: "r", UID: "one"}}
-	require.Empty(t, paused.LocationOf(r))
-	require.NoError(t, paused.Set(r, "default"))
-	require.Equal(t, "default", paused.LocationOf(r))
+	require.Empty(t, paused.PausedLocation(r))
+	require.NoError(t, paused.SetPaused(r, "default"))
+	require.Equal(t, "default", paused.PausedLocation(r))
 
 	copied := r.DeepCopy()
 	copied.UID = "two"
-	require.Empty(t, paused.LocationOf(copied), "annotations are copied with their object")
+	require.Empty(t, paused.PausedLocation(copied), "annotations are copied with their object")
 
 	r.Annotations["team"] = "x"
-	paused.Clear(r)
-	require.Empty(t, paused.LocationOf(r))
+	paused.ClearPaused(r)
+	require.Empty(t, paused.PausedLocation(r))
 	require.Equal(t, map[string]string{"team": "x"}, r.Annotations)
 }
 
 func TestAnUnreadableMarkIsNone(t *testing.T) {
 	r := &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{UID: "one", Annotations: map[string]string{"holdfast.io/paused": "{"}}}
-	require.Empty(t, paused.LocationOf(r))
+	require.Empty(t, paused.PausedLocation(r))
 }

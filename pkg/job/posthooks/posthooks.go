@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 )
 
-// Mark is the value of the annotation holdfast.io/post-hooks.
-type Mark struct {
+// PostHooks is the value of the annotation holdfast.io/post-hooks.
+type PostHooks struct {
 	UID types.UID `json:"uid"` // of the object; Set sets it
 	// Early: post hooks of Pods that the records have between their hooks ran, or were about to,
 	// before what they follow. It is written before they run, while the backup continues.
@@ -24,18 +24,18 @@ type Mark struct {
 	Owed bool `json:"owed,omitempty"`
 }
 
-// MarkOf returns the mark of an object; the zero Mark without one that is its own and readable.
-func MarkOf(obj metav1.Object) Mark {
-	var m Mark
+// PostHooksOf returns the mark of an object; the zero Mark without one that is its own and readable.
+func PostHooksOf(obj metav1.Object) PostHooks {
+	var m PostHooks
 	text, ok := obj.GetAnnotations()[holdfast.AnnotationPostHooks]
 	if !ok || json.Unmarshal([]byte(text), &m) != nil || m.UID != obj.GetUID() {
-		return Mark{}
+		return PostHooks{}
 	}
 	return m
 }
 
-// Set marks an object, in place of the mark that it has.
-func Set(obj metav1.Object, m Mark) error {
+// SetPostHooks marks an object, in place of the mark that it has.
+func SetPostHooks(obj metav1.Object, m PostHooks) error {
 	m.UID = obj.GetUID()
 	text, err := json.Marshal(m)
 	if err != nil {
@@ -50,8 +50,8 @@ func Set(obj metav1.Object, m Mark) error {
 	return nil
 }
 
-// Clear removes the mark.
-func Clear(obj metav1.Object) {
+// ClearPostHooks removes the mark.
+func ClearPostHooks(obj metav1.Object) {
 	annotations := obj.GetAnnotations()
 	delete(annotations, holdfast.AnnotationPostHooks)
 	obj.SetAnnotations(annotations)

@@ -12,19 +12,19 @@ import (
 
 func TestTheMarkIsThatOfItsObject(t *testing.T) {
 	b := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Name: "b", UID: "one"}}
-	require.Zero(t, posthooks.MarkOf(b))
-	require.NoError(t, posthooks.Set(b, posthooks.Mark{Owed: true}))
-	require.Equal(t, posthooks.Mark{UID: "one", Owed: true}, posthooks.MarkOf(b))
+	require.Zero(t, posthooks.PostHooksOf(b))
+	require.NoError(t, posthooks.SetPostHooks(b, posthooks.PostHooks{Owed: true}))
+	require.Equal(t, posthooks.PostHooks{UID: "one", Owed: true}, posthooks.PostHooksOf(b))
 
 	copied := b.DeepCopy()
 	copied.UID = "two"
-	require.Zero(t, posthooks.MarkOf(copied), "annotations are copied with their object")
+	require.Zero(t, posthooks.PostHooksOf(copied), "annotations are copied with their object")
 
 	b.Annotations["team"] = "x"
-	posthooks.Clear(b)
-	require.Zero(t, posthooks.MarkOf(b))
+	posthooks.ClearPostHooks(b)
+	require.Zero(t, posthooks.PostHooksOf(b))
 	require.Equal(t, map[string]string{"team": "x"}, b.Annotations)
 
 	b.Annotations["holdfast.io/post-hooks"] = "{"
-	require.Zero(t, posthooks.MarkOf(b), "unreadable")
+	require.Zero(t, posthooks.PostHooksOf(b), "unreadable")
 }

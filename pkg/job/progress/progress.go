@@ -22,9 +22,9 @@ import (
 // Period is the time between two readings of a watched job.
 const Period = 500 * time.Millisecond
 
-// Source reads the jobs of one kind T, whose progress is sent as P. Every field is required. Safe
+// ProgressSource reads the jobs of one kind T, whose progress is sent as P. Every field is required. Safe
 // for concurrent use.
-type Source[T client.Object, P proto.Message] struct {
+type ProgressSource[T client.Object, P proto.Message] struct {
 	// Reader must not be a cache, or answers may be older than the ones before.
 	Reader    client.Reader
 	Namespace string
@@ -40,7 +40,7 @@ type Source[T client.Object, P proto.Message] struct {
 
 // Get returns the progress of a job. Its errors wrap errgrpc.ErrNotFound, or those of the API
 // server.
-func (s *Source[T, P]) Get(ctx context.Context, name string) (P, error) {
+func (s *ProgressSource[T, P]) Get(ctx context.Context, name string) (P, error) {
 	obj, err := s.readObject(ctx, name)
 	if err != nil {
 		var none P
@@ -52,7 +52,7 @@ func (s *Source[T, P]) Get(ctx context.Context, name string) (P, error) {
 // Watch sends the progress of a job, then every change of it, until the job ends. Its errors are
 // those of Get and of send, the cause of the end of ctx, and one that wraps errgrpc.ErrConflict
 // when another object has the name.
-func (s *Source[T, P]) Watch(ctx context.Context, name string, send func(P) error) error {
+func (s *ProgressSource[T, P]) Watch(ctx context.Context, name string, send func(P) error) error {
 	ticker := s.Clock.NewTicker(Period)
 	defer ticker.Stop()
 	var last P
@@ -83,7 +83,7 @@ func (s *Source[T, P]) Watch(ctx context.Context, name string, send func(P) erro
 	}
 }
 
-func (s *Source[T, P]) readObject(ctx context.Context, name string) (T, error) {
+func (s *ProgressSource[T, P]) readObject(ctx context.Context, name string) (T, error) {
 	obj := s.New()
 	err := s.Reader.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: name}, obj)
 	if apierrors.IsNotFound(err) {
@@ -105,8 +105,8 @@ func ClaimOwner(obj metav1.Object, terminal bool) string {
 	return c.Owner
 }
 
-// Time is t as messages have it, nil for none.
-func Time(t *metav1.Time) *timestamppb.Timestamp {
+// ProgressTime is t as messages have it, nil for none.
+func ProgressTime(t *metav1.Time) *timestamppb.Timestamp {
 	if t == nil {
 		return nil
 	}

@@ -25,9 +25,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func newSource(c client.Reader) (*progress.Source[*velerov1.Backup, *backupv1.Progress], *clocktesting.FakeClock) {
+func newSource(c client.Reader) (*progress.ProgressSource[*velerov1.Backup, *backupv1.Progress], *clocktesting.FakeClock) {
 	clk := clocktesting.NewFakeClock(time.Unix(0, 0))
-	return &progress.Source[*velerov1.Backup, *backupv1.Progress]{
+	return &progress.ProgressSource[*velerov1.Backup, *backupv1.Progress]{
 		Reader: c, Namespace: "velero", Clock: clk, Kind: "backup", New: func() *velerov1.Backup { return &velerov1.Backup{} },
 		Describe: func(b *velerov1.Backup) *backupv1.Progress {
 			return &backupv1.Progress{Phase: string(b.Status.Phase), Holder: progress.ClaimOwner(b, b.Status.Phase.Terminal())}
@@ -135,7 +135,7 @@ func TestAFailedReadKeepsItsReason(t *testing.T) {
 }
 
 func TestTimesAreTold(t *testing.T) {
-	require.Nil(t, progress.Time(nil))
+	require.Nil(t, progress.ProgressTime(nil))
 	at := metav1.NewTime(time.Unix(1700000000, 0))
-	require.EqualValues(t, 1700000000, progress.Time(&at).GetSeconds())
+	require.EqualValues(t, 1700000000, progress.ProgressTime(&at).GetSeconds())
 }

@@ -66,7 +66,7 @@ type Holder interface {
 	// Cancelling ends once the job is asked to stop, or with the claim.
 	Cancelling() context.Context
 	// Cancelled is the request to stop, nil while there is none.
-	Cancelled() *cancel.Error
+	Cancelled() *cancel.CancelError
 }
 
 // Runner takes the steps of one job. One goroutine uses it.

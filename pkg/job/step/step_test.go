@@ -14,11 +14,11 @@ import (
 )
 
 // holder is asked to stop where request is set.
-type holder struct{ request *cancel.Error }
+type holder struct{ request *cancel.CancelError }
 
 func (h holder) Cancelling() context.Context { return context.Background() }
 
-func (h holder) Cancelled() *cancel.Error { return h.request }
+func (h holder) Cancelled() *cancel.CancelError { return h.request }
 
 var errPause, errRecorded, errBroken = errors.New("waits"), errors.New("recorded before"), errors.New("broken")
 
@@ -75,7 +75,7 @@ func TestAStepEndsTheList(t *testing.T) {
 
 // A request to cancel is the error of a cancellable step that failed, unless its error counts more, and of no other step.
 func TestARequestToCancelEndsCancellableSteps(t *testing.T) {
-	request := &cancel.Error{Request: cancel.Request{By: "alice"}}
+	request := &cancel.CancelError{Request: cancel.CancelRequest{By: "alice"}}
 	for name, c := range map[string]struct {
 		cancellable bool
 		err, want   error

@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 )
 
-// Mark is the value of the annotation holdfast.io/suspended.
-type Mark struct {
+// Suspension is the value of the annotation holdfast.io/suspended.
+type Suspension struct {
 	UID types.UID `json:"uid"` // of the object; Set sets it
 	// Admission is the since of the ledger entry that the backup ran under.
 	Admission time.Time `json:"admission"`
@@ -28,18 +28,18 @@ type Mark struct {
 // maxReason bounds what is kept of a reason, in bytes.
 const maxReason = 1 << 10
 
-// MarkOf returns the mark of an object; false without one that is its own and readable.
-func MarkOf(obj metav1.Object) (Mark, bool) {
-	var m Mark
+// SuspensionOf returns the mark of an object; false without one that is its own and readable.
+func SuspensionOf(obj metav1.Object) (Suspension, bool) {
+	var m Suspension
 	text, ok := obj.GetAnnotations()[holdfast.AnnotationSuspended]
 	if !ok || json.Unmarshal([]byte(text), &m) != nil {
-		return Mark{}, false
+		return Suspension{}, false
 	}
 	return m, m.UID == obj.GetUID()
 }
 
-// Set marks an object.
-func Set(obj metav1.Object, m Mark) error {
+// SetSuspended marks an object.
+func SetSuspended(obj metav1.Object, m Suspension) error {
 	m.UID = obj.GetUID()
 	m.Reason = m.Reason[:min(len(m.Reason), maxReason)]
 	text, err := json.Marshal(m)
@@ -55,8 +55,8 @@ func Set(obj metav1.Object, m Mark) error {
 	return nil
 }
 
-// Clear removes the mark.
-func Clear(obj metav1.Object) {
+// ClearSuspended removes the mark.
+func ClearSuspended(obj metav1.Object) {
 	annotations := obj.GetAnnotations()
 	delete(annotations, holdfast.AnnotationSuspended)
 	obj.SetAnnotations(annotations)

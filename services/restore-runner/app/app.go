@@ -153,7 +153,7 @@ func (a *App) newResumptionTask(config *Config, locations pausing.Locations, job
 func (a *App) phaseAnnouncer(config *Config) func(context.Context, *velerov1.Restore) {
 	recorder := a.runtime.Manager().GetEventRecorder(Name)
 	return func(ctx context.Context, o *velerov1.Restore) {
-		ended.Record(recorder, o)
+		ended.RecordEnd(recorder, o)
 		err := a.runtime.Fabric().PublishEvent(ctx, &eventv1.Event{
 			Kind: "Restore", Namespace: o.Namespace, Name: o.Name, Uid: string(o.UID),
 			Phase: string(o.Status.Phase), Time: timestamppb.New(config.Clock.Now()),

@@ -64,7 +64,7 @@ func (s *restoreServer) progressOf(r *velerov1.Restore) *restorev1.Progress {
 	p := &restorev1.Progress{
 		Name: r.Name, Uid: string(r.UID), Phase: string(status.Phase), Holder: progress.ClaimOwner(r, status.Phase.Terminal()),
 		Warnings: int64(status.Warnings), Errors: int64(status.Errors), FailureReason: status.FailureReason,
-		StartTime: progress.Time(status.StartTimestamp), CompletionTime: progress.Time(status.CompletionTimestamp),
+		StartTime: progress.ProgressTime(status.StartTimestamp), CompletionTime: progress.ProgressTime(status.CompletionTimestamp),
 	}
 	if status.Phase.IsNew() {
 		p.Phase = string(velerov1.RestorePhaseNew)

@@ -100,7 +100,7 @@ func (m *Monitor) runGuarded(ctx context.Context, do func() (time.Duration, erro
 
 // mustStop reports whether the operations of a job have to end.
 func mustStop(obj client.Object) bool {
-	_, asked := cancel.Requested(obj)
+	_, asked := cancel.CancelRequested(obj)
 	return asked || obj.GetDeletionTimestamp() != nil
 }
 

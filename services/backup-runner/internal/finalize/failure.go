@@ -84,7 +84,7 @@ func (s *State) readFailure(ctx context.Context) (checkpoint.Failure, error) {
 // isCancelled reports that the backup fails because it is asked to stop. Its composition is not followed then, also where this
 // holder has not read it.
 func isCancelled(cause error) bool {
-	var request *cancel.Error
+	var request *cancel.CancelError
 	return errors.As(cause, &request)
 }
 

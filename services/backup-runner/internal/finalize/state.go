@@ -33,7 +33,7 @@ type Holder interface {
 	// Cancelling ends once the backup is asked to stop, or with the claim.
 	Cancelling() context.Context
 	// Cancelled is the request to stop, nil while there is none.
-	Cancelled() *cancel.Error
+	Cancelled() *cancel.CancelError
 }
 
 // Job is a backup to finalize.

@@ -19,7 +19,7 @@ import (
 // Pending implements engine.Kind. A suspended backup waits for queue-scheduler, unless it is
 // cancelled.
 func (k *Kind) Pending(_ context.Context, b *velerov1.Backup) (engine.Interest, error) {
-	if _, suspended := suspend.MarkOf(b); suspended && !stopping(b) {
+	if _, suspended := suspend.SuspensionOf(b); suspended && !stopping(b) {
 		return engine.None, nil
 	}
 	switch runs, _ := isRunnable(b.Status.Phase); {
@@ -49,7 +49,7 @@ func (k *Kind) Admit(ctx context.Context, b *velerov1.Backup) (engine.Decision[*
 	}
 	job := &attempt{Kind: k}
 	if needsLedger && !stopping(b) {
-		if _, suspended := suspend.MarkOf(b); suspended {
+		if _, suspended := suspend.SuspensionOf(b); suspended {
 			return engine.NotNow[*velerov1.Backup]("it is suspended"), nil
 		}
 		entry, admitted, err := k.Ledger.Get(ctx, b.UID)
@@ -61,8 +61,8 @@ func (k *Kind) Admit(ctx context.Context, b *velerov1.Backup) (engine.Decision[*
 		}
 		job.admitted = entry
 	}
-	if r, asked := cancel.Requested(b); asked && cancel.BackupStage(b) == cancel.Waiting {
-		return k.endUnclaimed(&cancel.Error{Request: r}), nil
+	if r, asked := cancel.CancelRequested(b); asked && cancel.BackupStage(b) == cancel.Waiting {
+		return k.endUnclaimed(&cancel.CancelError{Request: r}), nil
 	}
 	return engine.Claim[*velerov1.Backup](job), nil
 }
@@ -71,7 +71,7 @@ func (k *Kind) Admit(ctx context.Context, b *velerov1.Backup) (engine.Decision[*
 // bucket may know of it; any other ends on the object alone.
 func (k *Kind) GiveUp(b *velerov1.Backup, reason error, claimable bool) engine.Decision[*velerov1.Backup] {
 	runs, _ := isRunnable(b.Status.Phase)
-	_, suspended := suspend.MarkOf(b)
+	_, suspended := suspend.SuspensionOf(b)
 	switch {
 	case !runs, suspended:
 		return engine.NotNow[*velerov1.Backup](fmt.Sprintf("its phase is %q, suspended: %t", b.Status.Phase, suspended))
@@ -88,7 +88,7 @@ func (k *Kind) endUnclaimed(reason error) engine.Decision[*velerov1.Backup] {
 
 // stopping reports whether a backup that was begun is cancelled.
 func stopping(b *velerov1.Backup) bool {
-	_, asked := cancel.Requested(b)
+	_, asked := cancel.CancelRequested(b)
 	return asked && cancel.BackupStage(b) == cancel.Running
 }
 
@@ -126,7 +126,7 @@ func failUnclaimed(b *velerov1.Backup, reason string, at metav1.Time) error {
 	if !begun {
 		return nil
 	}
-	return posthooks.Set(b, posthooks.Mark{Owed: true})
+	return posthooks.SetPostHooks(b, posthooks.PostHooks{Owed: true})
 }
 
 // currentTime is the time in the precision that JSON keeps.

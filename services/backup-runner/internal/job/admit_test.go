@@ -29,7 +29,7 @@ func TestWhichBackupsARunnerLooksAt(t *testing.T) {
 		got, err := New(Config{}).Pending(t.Context(), b)
 		require.NoError(t, err)
 		require.Equal(t, want[phase], got, phase)
-		require.NoError(t, suspend.Set(b, suspend.Mark{}))
+		require.NoError(t, suspend.SetSuspended(b, suspend.Suspension{}))
 		got, err = New(Config{}).Pending(t.Context(), b)
 		require.NoError(t, err)
 		require.Equal(t, engine.None, got, "%s, suspended", phase)

@@ -22,7 +22,7 @@ func (k *Kind) announceBegun(ctx context.Context, log *slog.Logger, b *velerov1.
 func (k *Kind) announceEnded(ctx context.Context, log *slog.Logger, b *velerov1.Backup, contents finalize.Contents) {
 	k.Counts.Ended(b)
 	k.publishPhase(ctx, log, b)
-	ended.Record(k.Recorder, b)
+	ended.RecordEnd(k.Recorder, b)
 	log.InfoContext(ctx, "backup finished", "phase", b.Status.Phase, "items", contents.Items,
 		"warnings", b.Status.Warnings, "errors", b.Status.Errors, "reason", b.Status.FailureReason)
 }

@@ -53,7 +53,7 @@ var _ engine.Job[*velerov1.Backup] = (*attempt)(nil)
 func (a *attempt) Claimed(b *velerov1.Backup, _ claim.Claim) error {
 	a.first = b.Status.Phase == velerov1.BackupPhaseReadyToStart
 	if stopping(b) {
-		suspend.Clear(b)
+		suspend.ClearSuspended(b)
 	}
 	a.reserved = !a.first // an earlier holder may have come that far
 	if a.foreign {

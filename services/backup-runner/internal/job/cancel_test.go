@@ -29,7 +29,7 @@ import (
 func (w *world) requestCancel(t *testing.T, b *velerov1.Backup, told bool) {
 	t.Helper()
 	asked := w.readBackup(t, b)
-	require.NoError(t, cancel.WriteRequest(asked, cancel.Request{By: "alice"}))
+	require.NoError(t, cancel.WriteCancelRequest(asked, cancel.CancelRequest{By: "alice"}))
 	require.NoError(t, w.client.Update(t.Context(), asked))
 	w.instance.mu.Lock()
 	seen := w.instance.seen
@@ -134,7 +134,7 @@ func TestARequestAfterTheCommitBeganIsTooLate(t *testing.T) {
 
 	w = newWorld(t)
 	b = w.admitBackup(t, "b1", abandonBackup, func(b *velerov1.Backup) {
-		require.NoError(t, cancel.MarkCommitting(b, 1))
+		require.NoError(t, cancel.SetCommitting(b, 1))
 		b.Annotations[holdfast.AnnotationCancel] = "alice"
 	})
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
@@ -208,7 +208,7 @@ func TestACancelledBackupEndsWithoutItsBucket(t *testing.T) {
 			got := w.readBackup(t, b)
 			require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
 			require.Contains(t, got.Status.FailureReason, "cancelled by alice; the bucket could not be written: ")
-			require.True(t, posthooks.MarkOf(got).Owed)
+			require.True(t, posthooks.PostHooksOf(got).Owed)
 		})
 	}
 }
@@ -218,7 +218,7 @@ func TestACancelledBackupThatIsSuspendedEnds(t *testing.T) {
 	w := newWorld(t)
 	b := w.admitBackup(t, "b1", abandonBackup, func(b *velerov1.Backup) {
 		b.Annotations[holdfast.AnnotationCancel] = "alice"
-		require.NoError(t, suspend.Set(b, suspend.Mark{}))
+		require.NoError(t, suspend.SetSuspended(b, suspend.Suspension{}))
 	})
 	require.NoError(t, w.Ledger.Release(t.Context(), b.UID))
 	interest, err := New(w.Config).Pending(t.Context(), w.readBackup(t, b))
@@ -226,7 +226,7 @@ func TestACancelledBackupThatIsSuspendedEnds(t *testing.T) {
 	require.Equal(t, engine.Resume, interest)
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 	w.requireCancelled(t, b, true)
-	_, suspended := suspend.MarkOf(w.readBackup(t, b))
+	_, suspended := suspend.SuspensionOf(w.readBackup(t, b))
 	require.False(t, suspended)
 }
 
@@ -239,7 +239,7 @@ func TestAHolderWhoseClaimWasTakenCommitsNothing(t *testing.T) {
 	w.instance.confirm = func(client.Object) error { return nil }
 	w.beforeObject("-logs.gz", func() {
 		taken := w.readBackup(t, b)
-		require.NoError(t, cancel.WriteRequest(taken, cancel.Request{By: "alice"}))
+		require.NoError(t, cancel.WriteCancelRequest(taken, cancel.CancelRequest{By: "alice"}))
 		require.NoError(t, claim.Set(taken, claim.Claim{Epoch: 2}))
 		require.NoError(t, w.client.Update(t.Context(), taken))
 	})

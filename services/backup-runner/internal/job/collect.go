@@ -53,7 +53,7 @@ func (c *backupCollection) collectBackup(ctx context.Context) (checkpoint.Compos
 	if work.Hooks, err = hook.NewBackup(&work.Backup.Spec.Hooks, catalog); err != nil {
 		return none, err
 	}
-	work.Exec, work.Opened, work.RanEarly = c.Exec, &c.opened, posthooks.MarkOf(c.held.Object).Early
+	work.Exec, work.Opened, work.RanEarly = c.Exec, &c.opened, posthooks.PostHooksOf(c.held.Object).Early
 	work.Actions = c.openActions(lasting, catalog) // for as long as they are called
 	defer work.Actions.Close()
 	work.LockVolume = c.volumeLocks().lockVolume

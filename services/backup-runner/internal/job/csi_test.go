@@ -36,7 +36,7 @@ func TestSnapshotsOfABackupThatMayBeCommittedStay(t *testing.T) {
 			w.CSI = ends
 			b := w.admitBackup(t, "b1", abandonBackup, func(b *velerov1.Backup) {
 				if committing {
-					require.NoError(t, cancel.MarkCommitting(b, 1))
+					require.NoError(t, cancel.SetCommitting(b, 1))
 				}
 			})
 			w.refuseCalls()

@@ -77,7 +77,7 @@ func (a *attempt) endAsFailed(ctx context.Context, reason string) error {
 	if err := a.runOpened(ctx, a.held.Confirm); err != nil {
 		return err
 	}
-	if asked := a.held.Cancelled(); asked != nil && !a.committing && !cancel.IsReason(reason) {
+	if asked := a.held.Cancelled(); asked != nil && !a.committing && !cancel.IsCancelReason(reason) {
 		reason = asked.Request.ReasonBut("the bucket could not be written: " + reason)
 	}
 	b := a.held.Object.DeepCopy()

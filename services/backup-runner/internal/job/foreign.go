@@ -28,7 +28,7 @@ func leftUnfinished(b *velerov1.Backup) bool {
 // The claim makes it FinalizingPartiallyFailed, so that no later holder collects it: endForeign, or
 // checkCollected, ends it.
 func (k *Kind) admitForeign(ctx context.Context, b *velerov1.Backup) (engine.Decision[*velerov1.Backup], error) {
-	server, err := foreign.FindServer(ctx, k.Reader, b.Namespace)
+	server, err := foreign.FindForeignServer(ctx, k.Reader, b.Namespace)
 	switch {
 	case err != nil:
 		return engine.Decision[*velerov1.Backup]{}, err

@@ -29,7 +29,7 @@ func (h attemptClaim) Confirm(ctx context.Context) error { return h.a.held.Confi
 func (h attemptClaim) Cancelling() context.Context { return h.a.held.Cancelling() }
 
 // Cancelled implements finalize.Holder.
-func (h attemptClaim) Cancelled() *cancel.Error { return h.a.held.Cancelled() }
+func (h attemptClaim) Cancelled() *cancel.CancelError { return h.a.held.Cancelled() }
 
 // Present implements finalize.Holder.
 func (h attemptClaim) Present(ctx context.Context) error {
@@ -43,7 +43,7 @@ func (h attemptClaim) Present(ctx context.Context) error {
 // BeginCommit implements finalize.Holder.
 func (h attemptClaim) BeginCommit(ctx context.Context) error {
 	err := h.a.held.BeginCommit(ctx, nil)
-	var asked *cancel.Error
+	var asked *cancel.CancelError
 	h.a.committing = h.a.committing || !errors.As(err, &asked) // the answer may have been lost
 	return err
 }
@@ -53,9 +53,9 @@ func (h attemptClaim) BeginCommit(ctx context.Context) error {
 func (h attemptClaim) Finish(ctx context.Context, final *velerov1.Backup, contents finalize.Contents) error {
 	held := h.a.held
 	written, err := held.Finish(ctx, func(b *velerov1.Backup) error {
-		posthooks.Clear(b)
+		posthooks.ClearPostHooks(b)
 		if h.a.owes {
-			if err := posthooks.Set(b, posthooks.Mark{Owed: true}); err != nil {
+			if err := posthooks.SetPostHooks(b, posthooks.PostHooks{Owed: true}); err != nil {
 				return err
 			}
 		}

@@ -71,7 +71,7 @@ func (a *attempt) announceEarly(ctx context.Context) {
 	ctx, stop := context.WithTimeout(ctx, lastWriteLimit)
 	defer stop()
 	err := a.callLoop(a.held.Log).Do(ctx, "announce early post hooks", func() error {
-		_, err := a.held.Update(ctx, func(b *velerov1.Backup) error { return posthooks.Set(b, posthooks.Mark{Early: true}) })
+		_, err := a.held.Update(ctx, func(b *velerov1.Backup) error { return posthooks.SetPostHooks(b, posthooks.PostHooks{Early: true}) })
 		return err
 	})
 	if err != nil {

@@ -73,7 +73,7 @@ func (a *attempt) lossOf(ctx context.Context) (claimLoss, error) {
 	if err != nil {
 		return lossTaken, err
 	}
-	if b.Status.Phase.Terminal() && posthooks.MarkOf(b).Owed { // else its holder ran them, and a later backup may have the Pods
+	if b.Status.Phase.Terminal() && posthooks.PostHooksOf(b).Owed { // else its holder ran them, and a later backup may have the Pods
 		return lossEnded, nil
 	}
 	return lossTaken, nil

@@ -59,7 +59,7 @@ func (t *OwedHooksTask) Pass(ctx context.Context) {
 	}
 	for i := range list.Items {
 		b := &list.Items[i]
-		if !posthooks.MarkOf(b).Owed || !b.Status.Phase.Terminal() || ctx.Err() != nil {
+		if !posthooks.PostHooksOf(b).Owed || !b.Status.Phase.Terminal() || ctx.Err() != nil {
 			continue
 		}
 		age := owedHooksGiven
@@ -123,10 +123,10 @@ func (t *OwedHooksTask) runOwedHooks(ctx context.Context, b *velerov1.Backup) (e
 // clearMark removes the mark.
 func (t *OwedHooksTask) clearMark(ctx context.Context, b *velerov1.Backup) error {
 	err := kube.Update(ctx, t.Reader, t.Client, b.DeepCopy(), func(b *velerov1.Backup) error {
-		if !posthooks.MarkOf(b).Owed {
+		if !posthooks.PostHooksOf(b).Owed {
 			return kube.ErrSkip
 		}
-		posthooks.Clear(b)
+		posthooks.ClearPostHooks(b)
 		return nil
 	})
 	if errors.Is(err, kube.ErrReplaced) {

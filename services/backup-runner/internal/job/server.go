@@ -15,7 +15,7 @@ import (
 // ProgressServer implements the service. Safe for concurrent use.
 type ProgressServer struct {
 	backupv1.UnimplementedBackupServiceServer
-	source progress.Source[*velerov1.Backup, *backupv1.Progress]
+	source progress.ProgressSource[*velerov1.Backup, *backupv1.Progress]
 }
 
 // NewProgressServer returns a server of the backups of a namespace. The reader must not be a cache: answers must
@@ -51,7 +51,7 @@ func progressOf(b *velerov1.Backup) *backupv1.Progress {
 	p := &backupv1.Progress{
 		Name: b.Name, Uid: string(b.UID), Phase: string(st.Phase), Holder: progress.ClaimOwner(b, st.Phase.Terminal()),
 		Warnings: int64(st.Warnings), Errors: int64(st.Errors), FailureReason: st.FailureReason,
-		StartTime: progress.Time(st.StartTimestamp), CompletionTime: progress.Time(st.CompletionTimestamp),
+		StartTime: progress.ProgressTime(st.StartTimestamp), CompletionTime: progress.ProgressTime(st.CompletionTimestamp),
 	}
 	if st.Phase.IsNew() {
 		p.Phase = string(velerov1.BackupPhaseNew)

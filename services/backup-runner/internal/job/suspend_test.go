@@ -37,7 +37,7 @@ func TestABackupWhoseBucketIsAwayIsSuspended(t *testing.T) {
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 	got := w.readBackup(t, b)
 	require.Equal(t, velerov1.BackupPhaseInProgress, got.Status.Phase)
-	mark, suspended := suspend.MarkOf(got)
+	mark, suspended := suspend.SuspensionOf(got)
 	require.True(t, suspended)
 	require.True(t, mark.Admission.Equal(time.Unix(1, 0)))
 	require.Contains(t, mark.Reason, "connection refused")
@@ -49,7 +49,7 @@ func TestABackupWhoseBucketIsAwayIsSuspended(t *testing.T) {
 	w.store.Inject(nil)
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 	require.Equal(t, before, w.store.Keys(), "no call before it is admitted again")
-	require.NoError(t, kube.Update(t.Context(), w.client, w.client, got, func(b *velerov1.Backup) error { suspend.Clear(b); return nil }))
+	require.NoError(t, kube.Update(t.Context(), w.client, w.client, got, func(b *velerov1.Backup) error { suspend.ClearSuspended(b); return nil }))
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 	w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
 }
@@ -59,10 +59,10 @@ func (w *world) requireSuspended(t *testing.T, b *velerov1.Backup, reason string
 	t.Helper()
 	w.requireHandedOver(t, b)
 	got := w.readBackup(t, b)
-	mark, suspended := suspend.MarkOf(got)
+	mark, suspended := suspend.SuspensionOf(got)
 	require.True(t, suspended)
 	require.Contains(t, mark.Reason, reason)
-	require.NoError(t, kube.Update(t.Context(), w.client, w.client, got, func(b *velerov1.Backup) error { suspend.Clear(b); return nil }))
+	require.NoError(t, kube.Update(t.Context(), w.client, w.client, got, func(b *velerov1.Backup) error { suspend.ClearSuspended(b); return nil }))
 }
 
 // The runner of a deleted backup has stopped: others need not wait for the claim timeout, unless

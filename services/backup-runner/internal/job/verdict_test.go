@@ -188,7 +188,7 @@ func TestPanicsInTheAdmissionEndTheBackup(t *testing.T) {
 
 func TestASuspendedBackupIsNotGivenUp(t *testing.T) {
 	w := newWorld(t)
-	b := w.admitBackup(t, "b1", abandonBackup, func(b *velerov1.Backup) { require.NoError(t, suspend.Set(b, suspend.Mark{})) })
+	b := w.admitBackup(t, "b1", abandonBackup, func(b *velerov1.Backup) { require.NoError(t, suspend.SetSuspended(b, suspend.Suspension{})) })
 	decision := New(w.Config).GiveUp(w.readBackup(t, b), engine.ErrInternal, true)
 	require.Equal(t, engine.NotNow[*velerov1.Backup](`its phase is "InProgress", suspended: true`), decision)
 }

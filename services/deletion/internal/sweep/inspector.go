@@ -60,7 +60,7 @@ func (j *usageInspector) backupStages(ctx context.Context, name string) (map[typ
 		stages[b.UID] = live
 		kept := b.Status.Phase == velerov1.BackupPhaseDeleting || b.Status.Phase == velerov1.BackupPhaseFailed && j.keepsFailed()
 		// What is kept is a deletion's, and the records of post hooks that are owed are a runner's.
-		if b.Status.Phase.Terminal() && !kept && !posthooks.MarkOf(b).Owed {
+		if b.Status.Phase.Terminal() && !kept && !posthooks.PostHooksOf(b).Owed {
 			stages[b.UID] = done
 		}
 	}
@@ -162,7 +162,7 @@ func (j *usageInspector) inspectRecords(ctx context.Context, r restoreRecords) (
 	}
 	for i := range list.Items {
 		if o := &list.Items[i]; o.UID == types.UID(r.uid) {
-			if o.Status.Phase.Terminal() && paused.LocationOf(o) == "" {
+			if o.Status.Phase.Terminal() && paused.PausedLocation(o) == "" {
 				return leftoverOfDone, nil
 			}
 			return inUse, nil

@@ -146,7 +146,7 @@ func testObjects(t *testing.T, kind string) []client.Object {
 			obj = s.newRestore()
 		}
 		if s.name == "closing" {
-			require.NoError(t, cancel.MarkCommitting(obj, 1))
+			require.NoError(t, cancel.SetCommitting(obj, 1))
 		}
 		out = append(out, obj)
 	}

@@ -24,7 +24,7 @@ const defaultLocation = "default"
 
 // refuseVelero fails when a Velero server is in the namespace: both would act on the same objects.
 func refuseVelero(ctx context.Context, c client.Client, namespace string) error {
-	server, err := foreign.FindServer(ctx, c, namespace)
+	server, err := foreign.FindForeignServer(ctx, c, namespace)
 	if err != nil {
 		return err
 	}

@@ -106,10 +106,10 @@ func requestCancel[T client.Object](ctx context.Context, c *Canceller, k *jobKin
 		case cancel.Closing:
 			return refusalError(ReasonCommitting, "%s %q is about to end", k.name, o.GetName())
 		case cancel.Running:
-			return cancel.WriteRequest(o, cancel.Request{By: by, Time: c.currentTime().Time})
+			return cancel.WriteCancelRequest(o, cancel.CancelRequest{By: by, Time: c.currentTime().Time})
 		case cancel.Waiting:
 		}
-		if err := cancel.WriteRequest(o, cancel.Request{By: by, Time: c.currentTime().Time}); err != nil {
+		if err := cancel.WriteCancelRequest(o, cancel.CancelRequest{By: by, Time: c.currentTime().Time}); err != nil {
 			return err
 		}
 		ended = k.endRequested(o, c.currentTime())
@@ -153,7 +153,7 @@ func endWaiting[T client.Object](ctx context.Context, c *Canceller, k *jobKind[T
 func reportEnded[T client.Object](ctx context.Context, c *Canceller, k *jobKind[T], obj T) {
 	c.Metrics.count(k.name, "waiting")
 	c.Counts.Ended(obj)
-	ended.Record(c.Recorder, obj)
+	ended.RecordEnd(c.Recorder, obj)
 	c.Log.InfoContext(ctx, "job cancelled", "kind", k.name, "name", obj.GetName(), "phase", k.phase(obj))
 	err := c.Events.PublishEvent(ctx, &eventv1.Event{
 		Kind: k.name, Namespace: obj.GetNamespace(), Name: obj.GetName(), Uid: string(obj.GetUID()), Phase: k.phase(obj),

@@ -178,7 +178,7 @@ func TestARunningJobIsLeftToItsHolder(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, velerov1.BackupPhaseInProgress, got.Status.Phase)
 	}
-	asked, ok := cancel.Requested(readObject(t, b, o))
+	asked, ok := cancel.CancelRequested(readObject(t, b, o))
 	require.True(t, ok)
 	require.Equal(t, "alice", asked.By)
 	result, err := c.ReconcileBackup(t.Context(), requestFor("b"))
@@ -189,7 +189,7 @@ func TestARunningJobIsLeftToItsHolder(t *testing.T) {
 
 func TestItMayBeTooLate(t *testing.T) {
 	committing := runningBackup("committing")
-	require.NoError(t, cancel.MarkCommitting(committing, 3))
+	require.NoError(t, cancel.SetCommitting(committing, 3))
 	b := newBed(committing, newBackup("done", velerov1.BackupPhaseCompleted), newBackup("own", velerov1.BackupPhaseFailed),
 		newRestore("restored", velerov1.RestorePhasePartiallyFailed))
 	c := b.newReplica(t)
@@ -348,8 +348,8 @@ func TestACommitThatBeganIsNotInterrupted(t *testing.T) {
 	require.NoError(t, err)
 	marked := readObject(t, b, o)
 	delete(marked.Annotations, holdfast.AnnotationCancel)
-	require.NoError(t, cancel.MarkCommitting(marked, 3))
-	require.NoError(t, cancel.WriteRequest(marked, cancel.Request{By: "bob"}))
+	require.NoError(t, cancel.SetCommitting(marked, 3))
+	require.NoError(t, cancel.WriteCancelRequest(marked, cancel.CancelRequest{By: "bob"}))
 	require.NoError(t, b.client.Update(t.Context(), marked))
 	b.clock.Step(deadline)
 	_, err = c.ReconcileBackup(t.Context(), requestFor("b"))

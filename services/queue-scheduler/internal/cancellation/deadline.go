@@ -110,7 +110,7 @@ func awaitEnd[T client.Object](ctx context.Context, c *Canceller, k *jobKind[T],
 func takeClaim[T client.Object](ctx context.Context, c *Canceller, k *jobKind[T], obj T, from claim.Claim) error {
 	err := kube.Update(ctx, c.Reader, c.Client, obj, func(o T) error {
 		held, _, err := claim.Parse(o)
-		_, asked := cancel.Requested(o)
+		_, asked := cancel.CancelRequested(o)
 		if err != nil || held != from || !asked || k.stage(o) != cancel.Running || o.GetDeletionTimestamp() != nil {
 			return errNotOverdue
 		}

@@ -11,7 +11,7 @@ import (
 // jobKind is how Backups differ from Restores.
 type jobKind[T client.Object] struct {
 	name  string
-	stage func(T) cancel.Stage
+	stage func(T) cancel.CancelStage
 	phase func(T) string
 	// cancelled reports whether an ended job ended by a request.
 	cancelled func(T) bool
@@ -26,7 +26,7 @@ type jobKind[T client.Object] struct {
 
 // endRequested makes a job that was asked to stop Failed; false when no caller asked.
 func (k *jobKind[T]) endRequested(o T, now metav1.Time) bool {
-	r, asked := cancel.Requested(o)
+	r, asked := cancel.CancelRequested(o)
 	if asked {
 		k.fail(o, r.Reason(), now)
 	}
@@ -49,7 +49,7 @@ var backups = &jobKind[*velerov1.Backup]{
 	},
 	phase: func(b *velerov1.Backup) string { return string(b.Status.Phase) },
 	cancelled: func(b *velerov1.Backup) bool {
-		return b.Status.Phase == velerov1.BackupPhaseFailed && cancel.IsReason(b.Status.FailureReason)
+		return b.Status.Phase == velerov1.BackupPhaseFailed && cancel.IsCancelReason(b.Status.FailureReason)
 	},
 	fail: func(b *velerov1.Backup, reason string, now metav1.Time) {
 		s := &b.Status
@@ -73,7 +73,7 @@ var restores = &jobKind[*velerov1.Restore]{
 	},
 	phase: func(r *velerov1.Restore) string { return string(r.Status.Phase) },
 	cancelled: func(r *velerov1.Restore) bool {
-		return r.Status.Phase == velerov1.RestorePhaseFailed && cancel.IsReason(r.Status.FailureReason)
+		return r.Status.Phase == velerov1.RestorePhaseFailed && cancel.IsCancelReason(r.Status.FailureReason)
 	},
 	fail: func(r *velerov1.Restore, reason string, now metav1.Time) {
 		s := &r.Status

@@ -44,7 +44,7 @@ func (c *Canceller) Setup(mgr ctrl.Manager, name string) error {
 // isRequested lets through objects that carry a request.
 func (c *Canceller) isRequested() predicate.Predicate {
 	return predicate.NewPredicateFuncs(func(o client.Object) bool {
-		_, asked := cancel.Requested(o)
+		_, asked := cancel.CancelRequested(o)
 		return asked && o.GetNamespace() == c.Namespace
 	})
 }
@@ -69,7 +69,7 @@ func reconcileJob[T client.Object](ctx context.Context, c *Canceller, k *jobKind
 		}
 		return reconcile.Result{}, fmt.Errorf("read %s %q: %w", k.name, req.Name, err)
 	}
-	if _, asked := cancel.Requested(obj); !asked || obj.GetDeletionTimestamp() != nil {
+	if _, asked := cancel.CancelRequested(obj); !asked || obj.GetDeletionTimestamp() != nil {
 		c.forgetJob(k.name + "/" + req.Name)
 		return reconcile.Result{}, nil
 	}

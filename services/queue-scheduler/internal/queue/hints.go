@@ -71,7 +71,7 @@ func (h *hintSender) publishHint(ctx context.Context, what messaging.What, kind 
 // announcePhase publishes a phase for caches, and records a terminal one on the object. A cache that
 // misses it reads the object.
 func (h *hintSender) announcePhase(ctx context.Context, kind string, obj client.Object, phase string) {
-	ended.Record(h.events, obj)
+	ended.RecordEnd(h.events, obj)
 	err := h.publisher.PublishEvent(ctx, &eventv1.Event{
 		Kind: kind, Namespace: obj.GetNamespace(), Name: obj.GetName(), Uid: string(obj.GetUID()), Phase: phase,
 		Time: timestamppb.New(h.clock.Now()),

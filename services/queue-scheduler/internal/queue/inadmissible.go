@@ -70,7 +70,7 @@ func (i *inadmissibleBackups) refusalReason(ctx context.Context, v *passView, b 
 	if i.isRefused(b) {
 		return errWriteRefused
 	}
-	if m, _ := suspend.MarkOf(b); isSuspended(b) && i.backsOff(b, m) {
+	if m, _ := suspend.SuspensionOf(b); isSuspended(b) && i.backsOff(b, m) {
 		return &awayError{"its bucket did not answer: " + m.Reason}
 	}
 	name := b.Spec.StorageLocation
@@ -87,7 +87,7 @@ func (i *inadmissibleBackups) refusalReason(ctx context.Context, v *passView, b 
 	return found
 }
 
-func (i *inadmissibleBackups) backsOff(b *velerov1.Backup, m suspend.Mark) bool {
+func (i *inadmissibleBackups) backsOff(b *velerov1.Backup, m suspend.Suspension) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	r, known := i.backoffs[b.UID]

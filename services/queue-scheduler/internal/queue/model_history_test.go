@@ -249,11 +249,11 @@ func (h *history) maySuspend(b *velerov1.Backup) bool {
 	if b.Status.Phase != velerov1.BackupPhaseInProgress || isSuspended(b) || i < 0 || h.random.IntN(3) > 0 {
 		return false
 	}
-	return suspend.Set(b, suspend.Mark{Admission: h.ledgerEntries()[i].Since}) == nil
+	return suspend.SetSuspended(b, suspend.Suspension{Admission: h.ledgerEntries()[i].Since}) == nil
 }
 
 func isSuspended(b *velerov1.Backup) bool {
-	_, marked := suspend.MarkOf(b)
+	_, marked := suspend.SuspensionOf(b)
 	return marked && b.Status.Phase == velerov1.BackupPhaseInProgress
 }
 

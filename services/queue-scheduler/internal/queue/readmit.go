@@ -83,7 +83,7 @@ func (a *readmitter) requeue(ctx context.Context, v *passView, b *velerov1.Backu
 	if b == nil || b.Status.Phase != velerov1.BackupPhaseReadyToStart {
 		return nil
 	}
-	server, err := foreign.FindServer(ctx, a.reader, b.Namespace)
+	server, err := foreign.FindForeignServer(ctx, a.reader, b.Namespace)
 	if server != "" || err != nil {
 		return err
 	}

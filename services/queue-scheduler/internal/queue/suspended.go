@@ -17,21 +17,21 @@ import (
 // isSuspended reports that a backup was begun and waits to be admitted again: its runner let go of it
 // because its bucket is away.
 func isSuspended(b *velerov1.Backup) bool {
-	_, marked := suspend.MarkOf(b)
+	_, marked := suspend.SuspensionOf(b)
 	return marked && b.Status.Phase == velerov1.BackupPhaseInProgress
 }
 
 // suspendedUnder reports that the admission of that time is the one the backup was suspended under.
 // Any other is a new one, to be completed; zero means none.
 func suspendedUnder(b *velerov1.Backup, admission time.Time) bool {
-	m, _ := suspend.MarkOf(b)
+	m, _ := suspend.SuspensionOf(b)
 	return isSuspended(b) && (admission.IsZero() || m.Admission.Equal(admission))
 }
 
 // admissionTime is when a backup is admitted: for one that was suspended another time than before,
 // regardless of the clocks of replicas.
 func admissionTime(b *velerov1.Backup, now time.Time) time.Time {
-	if m, _ := suspend.MarkOf(b); isSuspended(b) && !now.After(m.Admission) {
+	if m, _ := suspend.SuspensionOf(b); isSuspended(b) && !now.After(m.Admission) {
 		return m.Admission.Add(1)
 	}
 	return now
@@ -52,7 +52,7 @@ func (s *Scheduler) resumeSuspended(ctx context.Context, b *velerov1.Backup) (_ 
 		if !resumed {
 			return kube.ErrSkip
 		}
-		suspend.Clear(b)
+		suspend.ClearSuspended(b)
 		return nil
 	})
 	if apierrors.IsNotFound(err) || errors.Is(err, kube.ErrReplaced) {

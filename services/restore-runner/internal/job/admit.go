@@ -61,7 +61,7 @@ func (k *Kind) endUnclaimed(phase velerov1.RestorePhase, damage error) engine.De
 		o.Status.CompletionTimestamp = k.cfg.currentTime()
 		o.Status.FailureReason = damage.Error()
 		o.Status.Errors = max(o.Status.Errors, 1)
-		if paused.LocationOf(o) != "" {
+		if paused.PausedLocation(o) != "" {
 			o.Status.FailureReason += "; " + paused.Remark
 		}
 		return nil

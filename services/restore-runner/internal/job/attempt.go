@@ -187,7 +187,7 @@ func (a *restoreAttempt) setEnd(o *velerov1.Restore, end *outcome.Finished) {
 	}
 	o.Status.FailureReason = end.Reason
 	if a.paused.isEmpty() {
-		paused.Clear(o)
+		paused.ClearPaused(o)
 	}
 }
 

@@ -22,7 +22,7 @@ import (
 func (b *bench) requestCancel(t *testing.T, told bool) {
 	t.Helper()
 	r := b.getRestore(t)
-	require.NoError(t, cancel.WriteRequest(r, cancel.Request{By: "alice"}))
+	require.NoError(t, cancel.WriteCancelRequest(r, cancel.CancelRequest{By: "alice"}))
 	require.NoError(t, b.client.Update(t.Context(), r))
 	b.claims.mu.Lock()
 	seen := b.claims.seen

@@ -19,7 +19,7 @@ func leftUnfinished(restore *velerov1.Restore) bool {
 // admitForeign ends a restore that another server left unfinished, once no server of Velero lives.
 // One whose objects had been restored is PartiallyFailed. Its files stay as they are.
 func (k *Kind) admitForeign(ctx context.Context, restore *velerov1.Restore) (engine.Decision[*velerov1.Restore], error) {
-	server, err := foreign.FindServer(ctx, k.cfg.Reader, restore.Namespace)
+	server, err := foreign.FindForeignServer(ctx, k.cfg.Reader, restore.Namespace)
 	switch {
 	case err != nil:
 		return engine.Decision[*velerov1.Restore]{}, err

@@ -142,7 +142,7 @@ func (k *Kind) Finalize(ctx context.Context, restore *velerov1.Restore, free fun
 	if !restore.Status.Phase.Terminal() && !free() {
 		return soon, nil
 	}
-	if location := paused.LocationOf(restore); location != "" {
+	if location := paused.PausedLocation(restore); location != "" {
 		if k.isWithinWaits(restore, 1) {
 			return soon, nil
 		}

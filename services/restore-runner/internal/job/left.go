@@ -52,7 +52,7 @@ func (c *Config) sealLeft(ctx context.Context, restore *velerov1.Restore, reason
 // openLeft opens the location of the records of a restore. An error that waiting does not change is
 // fatal.
 func (c *Config) openLeft(ctx context.Context, restore *velerov1.Restore) (objectstore.Store, error) {
-	location := paused.LocationOf(restore)
+	location := paused.PausedLocation(restore)
 	if location == "" {
 		backup := &velerov1.Backup{}
 		if err := c.Reader.Get(ctx, client.ObjectKey{Namespace: restore.Namespace, Name: restore.Spec.BackupName}, backup); err != nil {

@@ -78,7 +78,7 @@ func TestADeletedRestoreResumesWhatItPaused(t *testing.T) {
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
 	require.NotNil(t, b.getRestore(t).DeletionTimestamp)
 	require.Equal(t, object{"size": 1.0}, b.readGadget())
-	require.Empty(t, paused.LocationOf(b.getRestore(t)), "its files need not wait")
+	require.Empty(t, paused.PausedLocation(b.getRestore(t)), "its files need not wait")
 }
 
 // orphanedPaused is a restore whose holder died with a paused owner in the cluster.

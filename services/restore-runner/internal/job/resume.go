@@ -23,7 +23,7 @@ func (in *restoreInputs) markPaused(ctx context.Context) error {
 			if o.DeletionTimestamp != nil {
 				return errDeleted
 			}
-			return paused.Set(o, location)
+			return paused.SetPaused(o, location)
 		})
 		return err
 	})
@@ -68,7 +68,7 @@ func (e *restoreEnding) resumePaused(ctx context.Context, failure error) error {
 // what is resumed is resumed once more.
 func (s *session) removePausedMark(ctx context.Context) {
 	_, err := s.held.Update(ctx, func(o *velerov1.Restore) error {
-		paused.Clear(o)
+		paused.ClearPaused(o)
 		return nil
 	})
 	if err != nil {

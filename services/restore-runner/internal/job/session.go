@@ -47,7 +47,7 @@ type session struct {
 
 // newSession returns a session; the function ends it.
 func newSession(cfg *Config, held *engine.Held[*velerov1.Restore]) (*session, context.CancelFunc) {
-	s := &session{cfg: cfg, held: held, restore: held.Object, log: held.Log, paused: pausedObjects{location: paused.LocationOf(held.Object)}}
+	s := &session{cfg: cfg, held: held, restore: held.Object, log: held.Log, paused: pausedObjects{location: paused.PausedLocation(held.Object)}}
 	var end context.CancelFunc
 	s.stopped, end = engine.Join(held.Stopping(), held.Cancelling())
 	return s, end
@@ -146,8 +146,8 @@ func (s *session) beginCommit(ctx context.Context) error {
 }
 
 // cancelRequestOf returns the request to cancel that an error is about, nil if it is none.
-func cancelRequestOf(err error) *cancel.Error {
-	var request *cancel.Error
+func cancelRequestOf(err error) *cancel.CancelError {
+	var request *cancel.CancelError
 	if errors.As(err, &request) {
 		return request
 	}

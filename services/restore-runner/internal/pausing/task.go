@@ -65,7 +65,7 @@ func (t *Task) Pass(ctx context.Context) {
 	t.tries = map[types.UID]lastAttempt{}
 	for i := range list.Items {
 		o := &list.Items[i]
-		if location := paused.LocationOf(o); location != "" && ctx.Err() == nil {
+		if location := paused.PausedLocation(o); location != "" && ctx.Err() == nil {
 			t.tries[o.UID] = t.resumePaused(ctx, o, location, before[o.UID])
 		}
 	}
@@ -107,10 +107,10 @@ func (t *Task) isDue(o *velerov1.Restore) bool {
 
 func (t *Task) clearMark(ctx context.Context, o *velerov1.Restore) error {
 	err := kube.Update(ctx, t.Reader, t.Client, o.DeepCopy(), func(o *velerov1.Restore) error {
-		if paused.LocationOf(o) == "" {
+		if paused.PausedLocation(o) == "" {
 			return kube.ErrSkip
 		}
-		paused.Clear(o)
+		paused.ClearPaused(o)
 		return nil
 	})
 	if errors.Is(err, kube.ErrReplaced) {

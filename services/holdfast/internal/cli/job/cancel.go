@@ -58,7 +58,7 @@ func (k *Kind[T]) cancelJob(ctx context.Context, s *Session, name, by string, wa
 	}
 	err = k.awaitTerminal(ctx, s, obj)
 	status := k.Status(obj)
-	if status.Phase == velerov1.BackupPhaseFailed && cancel.IsReason(status.FailureReason) {
+	if status.Phase == velerov1.BackupPhaseFailed && cancel.IsCancelReason(status.FailureReason) {
 		s.Printf("%s %q is %s.\n", k.Name, name, status.FailureReason)
 		return nil
 	}
@@ -72,7 +72,7 @@ func (k *Kind[T]) cancelJob(ctx context.Context, s *Session, name, by string, wa
 // may be asked again.
 func (k *Kind[T]) mayCancel(obj T) error {
 	switch status := k.Status(obj); {
-	case status.Stage == cancel.Ended && cancel.IsReason(status.FailureReason):
+	case status.Stage == cancel.Ended && cancel.IsCancelReason(status.FailureReason):
 		return nil
 	case status.Stage == cancel.Ended:
 		return fmt.Errorf("it has ended: %s; nothing is left to stop", k.shownPhase(obj))
@@ -97,6 +97,6 @@ func AskCancel[T client.Object](ctx context.Context, c client.Client, clk clock.
 		if err := may(o); err != nil {
 			return err
 		}
-		return cancel.WriteRequest(o, cancel.Request{By: by, Time: clk.Now().UTC().Truncate(time.Second)})
+		return cancel.WriteCancelRequest(o, cancel.CancelRequest{By: by, Time: clk.Now().UTC().Truncate(time.Second)})
 	})
 }

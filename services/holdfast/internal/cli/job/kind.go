@@ -56,7 +56,7 @@ type Status struct {
 	// Phase is the phase; those of restores have the same names.
 	Phase velerov1.BackupPhase
 	// Stage is how far the job is.
-	Stage cancel.Stage
+	Stage cancel.CancelStage
 	// FailureReason and ValidationErrors say why a job failed.
 	FailureReason    string
 	ValidationErrors []string
