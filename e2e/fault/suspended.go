@@ -8,7 +8,7 @@ import (
 	"syscall"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/job/suspend"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 )
 
 // collecting is the step at which a backup has reserved its name and stored nothing else.
@@ -35,7 +35,7 @@ func beginSuspended(ctx context.Context, b *Bed, name string) error {
 	backup := &velerov1.Backup{}
 	err = pollUntil(ctx, patience, "backup "+name+" is suspended", func() (bool, error) {
 		_, err := b.apiClient.getObject(ctx, name, backup)
-		_, marked := suspend.SuspensionOf(backup)
+		_, marked := mark.SuspensionOf(backup)
 		return marked, err
 	})
 	return errors.Join(err, os.Remove(dir), os.Rename(away, dir))

@@ -121,8 +121,8 @@ var backups = []Mutant{
 	{
 		Name: "the records of owed post hooks are swept", Edit: Edit{
 			"services/deletion/internal/sweep/inspector.go",
-			"&& !kept && !posthooks.MarkOf(b).Owed {",
-			"&& !kept && posthooks.MarkOf(b).UID != \"?\" {",
+			"&& !kept && !mark.PostHooksOf(b).Owed {",
+			"&& !kept && mark.PostHooksOf(b).UID != \"?\" {",
 		},
 		Package: "./services/deletion/internal/sweep", Test: "TestRecordsOfABackupThatOwesPostHooksStay",
 	},

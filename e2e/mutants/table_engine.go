@@ -49,7 +49,7 @@ var engine = []Mutant{
 	},
 	{
 		Name:    "the mark of the commit stays beside the phase",
-		Edit:    Edit{"pkg/job/engine/finish.go", "			cancel.Unmark(o)\n", "			_ = cancel.Unmark\n"},
+		Edit:    Edit{"pkg/job/engine/finish.go", "			mark.ClearCommitting(o)\n", "			_ = mark.ClearCommitting\n"},
 		Package: "./pkg/job/engine", Test: "TestAfterTheMarkOfTheCommitNobodyCancels",
 	},
 	{

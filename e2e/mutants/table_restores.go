@@ -18,12 +18,12 @@ var restores = []Mutant{
 	},
 	{
 		Name:    "the records of paused objects are swept",
-		Edit:    Edit{"services/deletion/internal/sweep/inspector.go", "&& paused.LocationOf(o) == \"\" {", "&& paused.LocationOf(o) != \"?\" {"},
+		Edit:    Edit{"services/deletion/internal/sweep/inspector.go", "&& mark.PausedLocation(o) == \"\" {", "&& mark.PausedLocation(o) != \"?\" {"},
 		Package: "./services/deletion/internal/sweep", Test: "TestRecordsOfARestoreThatLeftObjectsPausedStay",
 	},
 	{
 		Name:    "a restore ends beside its operations",
-		Edit:    Edit{"services/restore-runner/internal/job/operations.go", "return !in.operations.Ended(), e.sealedFailure(failure)", "return false, e.sealedFailure(failure)"},
+		Edit:    Edit{"services/restore-runner/internal/job/operations.go", "return !in.operations.Ended() && ", "return false && "},
 		Package: "./services/restore-runner/internal/job", Test: "TestARestoreWaitsForItsOperations",
 	},
 	{

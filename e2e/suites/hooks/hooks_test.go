@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/e2e/harness/kubelet"
 	"github.com/holdfast-io/holdfast/e2e/harness/site"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/kube/podexec/podexectest"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 )
@@ -177,7 +177,7 @@ func (b *bed) cancelAbandoned(t *testing.T) {
 	backup := &velerov1.Backup{}
 	key := client.ObjectKey{Namespace: site.Server, Name: name}
 	require.NoError(t, b.Client.Get(t.Context(), key, backup))
-	require.NoError(t, cancel.WriteCancelRequest(backup, cancel.CancelRequest{By: "alice"}))
+	require.NoError(t, mark.WriteCancelRequest(backup, mark.CancelRequest{By: "alice"}))
 	require.NoError(t, b.Client.Update(t.Context(), backup))
 	_, err := b.Fleet.Revive(t.Context())
 	require.NoError(t, err)

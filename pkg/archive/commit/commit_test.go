@@ -14,7 +14,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/commit"
-	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
@@ -31,7 +31,7 @@ func newBackup(uid types.UID) *velerov1.Backup {
 func TestTheFirstCommitStands(t *testing.T) {
 	store := memstore.New()
 	b := newBackup("one")
-	require.NoError(t, cancel.SetCommitting(b, 1))
+	require.NoError(t, mark.SetCommitting(b, 1))
 	_, found, err := commit.Committed(t.Context(), store, b)
 	require.NoError(t, err)
 	require.False(t, found)
@@ -39,8 +39,8 @@ func TestTheFirstCommitStands(t *testing.T) {
 	first, created, err := commit.Commit(t.Context(), store, commit.Failed(b, "cancelled by alice", now))
 	require.NoError(t, err)
 	require.True(t, created)
-	require.False(t, cancel.IsCommitting(first), "the mark is not content")
-	require.True(t, cancel.IsCommitting(b), "the argument is not touched")
+	require.False(t, mark.IsCommitting(first), "the mark is not content")
+	require.True(t, mark.IsCommitting(b), "the argument is not touched")
 
 	second, created, err := commit.Commit(t.Context(), store, commit.Final(b, velerov1.BackupPhaseCompleted, now.Add(time.Hour)))
 	require.NoError(t, err)

@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
-	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/kube/retry"
 )
@@ -54,7 +54,7 @@ func (s Finish[T]) Write(ctx context.Context, end func(T) error) (final T, err e
 			if err := end(o); err != nil {
 				return err
 			}
-			cancel.ClearCommitting(o)
+			mark.ClearCommitting(o)
 			text, err := contentJSON(o)
 			sent[text] = true
 			return err

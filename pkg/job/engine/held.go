@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
-	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/job/workerpool"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 )
@@ -53,13 +53,13 @@ func newHeld[T client.Object](e *Engine[T], obj T, mine claim.Claim, attempt tra
 // Join.
 func (h *Held[T]) Stopping() context.Context { return h.stopping }
 
-// Cancelling ends once the job is asked to cancel, with a *cancel.Error as its cause, and when the
+// Cancelling ends once the job is asked to cancel, with a *mark.CancelError as its cause, and when the
 // job's context does.
 func (h *Held[T]) Cancelling() context.Context { return h.cancelled }
 
 // Cancelled is the request to cancel, nil while there is none.
-func (h *Held[T]) Cancelled() *cancel.CancelError {
-	var asked *cancel.CancelError
+func (h *Held[T]) Cancelled() *mark.CancelError {
+	var asked *mark.CancelError
 	if errors.As(context.Cause(h.cancelled), &asked) {
 		return asked
 	}
@@ -76,9 +76,9 @@ func (h *Held[T]) stateObserver() func(client.Object) {
 
 // observeCancel cancels the work once the object carries a request to cancel.
 func (h *Held[T]) observeCancel(obj client.Object) {
-	if r, asked := cancel.CancelRequested(obj); h.engine.cfg.Cancellable && asked && h.cancelled.Err() == nil {
+	if r, asked := mark.CancelRequested(obj); h.engine.cfg.Cancellable && asked && h.cancelled.Err() == nil {
 		h.Log.InfoContext(h.cancelled, "job is cancelled, stopping it", "by", r.By)
-		h.cancel(&cancel.CancelError{Request: r})
+		h.cancel(&mark.CancelError{Request: r})
 	}
 }
 
@@ -120,7 +120,7 @@ func (h *Held[T]) Update(ctx context.Context, mutate func(T) error) (T, error) {
 }
 
 // BeginCommit marks that the job commits: from now on a request to cancel it comes too late. One
-// that came before is the error, a *cancel.Error. check is asked in the same write, and may be nil.
+// that came before is the error, a *mark.CancelError. check is asked in the same write, and may be nil.
 // Calls that fail are repeated while the API server is away.
 func (h *Held[T]) BeginCommit(ctx context.Context, check func(T) error) error {
 	err := h.engine.retryLoop().Do(ctx, "mark the commit", func() error {
@@ -130,7 +130,7 @@ func (h *Held[T]) BeginCommit(ctx context.Context, check func(T) error) error {
 					return err
 				}
 			}
-			return cancel.SetCommitting(o, h.Claim.Epoch)
+			return mark.SetCommitting(o, h.Claim.Epoch)
 		})
 		return err
 	})

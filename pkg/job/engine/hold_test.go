@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
-	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 )
 
 func TestAStoppedProcessGivesItsJobTimeAndThenAway(t *testing.T) {
@@ -66,7 +66,7 @@ func TestARequestToCancelReachesTheHolder(t *testing.T) {
 			defer release()
 			<-working.Done()
 			assert.NoError(b, ctx.Err())
-			var asked *cancel.CancelError
+			var asked *mark.CancelError
 			assert.ErrorAs(b, context.Cause(working), &asked)
 			assert.Equal(b, asked, h.Cancelled())
 			assert.ErrorAs(b, h.BeginCommit(ctx, nil), &asked, "it comes too late")
@@ -75,7 +75,7 @@ func TestARequestToCancelReachesTheHolder(t *testing.T) {
 		}}, nil)
 		b.createJob("j", phaseNew)
 		b.requireRunsAfter(time.Second, "one/j@1")
-		ask := func(o *job) { require.NoError(b, cancel.WriteCancelRequest(o, cancel.CancelRequest{By: "somebody"})) }
+		ask := func(o *job) { require.NoError(b, mark.WriteCancelRequest(o, mark.CancelRequest{By: "somebody"})) }
 		b.editJob("j", ask)
 		b.requireRunsAfter(3*time.Second, "one/j@1")
 		require.Equal(b, phaseFailed, jobPhase(b.getJob("j")))
@@ -100,7 +100,7 @@ func TestAfterTheMarkOfTheCommitNobodyCancels(t *testing.T) {
 		b.createJob("j", phaseNew)
 		b.requireRunsAfter(6*time.Second, "one/j@1")
 		require.Equal(b, phaseDone, jobPhase(b.getJob("j")))
-		require.False(b, cancel.IsCommitting(b.getJob("j")), "the phase says the rest")
+		require.False(b, mark.IsCommitting(b.getJob("j")), "the phase says the rest")
 	})
 }
 

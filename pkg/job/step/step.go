@@ -15,8 +15,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
-	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/pkg/telemetry/span"
 )
@@ -66,7 +66,7 @@ type Holder interface {
 	// Cancelling ends once the job is asked to stop, or with the claim.
 	Cancelling() context.Context
 	// Cancelled is the request to stop, nil while there is none.
-	Cancelled() *cancel.CancelError
+	Cancelled() *mark.CancelError
 }
 
 // Runner takes the steps of one job. One goroutine uses it.
@@ -93,7 +93,7 @@ func (r *Runner[S]) Give(values ...Value) {
 	}
 }
 
-// Run takes the steps in their order. The error of one ends the list; it is a *cancel.Error where a request to cancel ended the
+// Run takes the steps in their order. The error of one ends the list; it is a *mark.CancelError where a request to cancel ended the
 // step. ErrDecided of a step ends the list without an error.
 func (r *Runner[S]) Run(ctx context.Context, steps []Step[S]) error {
 	for i := range steps {

@@ -9,16 +9,16 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/utils/clock"
 
-	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/job/step"
 )
 
 // holder is asked to stop where request is set.
-type holder struct{ request *cancel.CancelError }
+type holder struct{ request *mark.CancelError }
 
 func (h holder) Cancelling() context.Context { return context.Background() }
 
-func (h holder) Cancelled() *cancel.CancelError { return h.request }
+func (h holder) Cancelled() *mark.CancelError { return h.request }
 
 var errPause, errRecorded, errBroken = errors.New("waits"), errors.New("recorded before"), errors.New("broken")
 
@@ -75,7 +75,7 @@ func TestAStepEndsTheList(t *testing.T) {
 
 // A request to cancel is the error of a cancellable step that failed, unless its error counts more, and of no other step.
 func TestARequestToCancelEndsCancellableSteps(t *testing.T) {
-	request := &cancel.CancelError{Request: cancel.CancelRequest{By: "alice"}}
+	request := &mark.CancelError{Request: mark.CancelRequest{By: "alice"}}
 	for name, c := range map[string]struct {
 		cancellable bool
 		err, want   error

@@ -14,9 +14,9 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/forservice"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/count"
-	"github.com/holdfast-io/holdfast/pkg/job/ended"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/kube/podexec"
 	"github.com/holdfast-io/holdfast/pkg/messaging"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
@@ -153,7 +153,7 @@ func (a *App) newResumptionTask(config *Config, locations pausing.Locations, job
 func (a *App) phaseAnnouncer(config *Config) func(context.Context, *velerov1.Restore) {
 	recorder := a.runtime.Manager().GetEventRecorder(Name)
 	return func(ctx context.Context, o *velerov1.Restore) {
-		ended.RecordEnd(recorder, o)
+		mark.RecordEnd(recorder, o)
 		err := a.runtime.Fabric().PublishEvent(ctx, &eventv1.Event{
 			Kind: "Restore", Namespace: o.Namespace, Name: o.Name, Uid: string(o.UID),
 			Phase: string(o.Status.Phase), Time: timestamppb.New(config.Clock.Now()),

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/job/progress"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	restorev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/restore/v1"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 )
@@ -25,7 +25,7 @@ type runningJobs interface {
 // interceptors of pkg/service/grpcserver. Safe for concurrent use.
 type restoreServer struct {
 	restorev1.UnimplementedRestoreServiceServer
-	source progress.Source[*velerov1.Restore, *restorev1.Progress]
+	source mark.ProgressSource[*velerov1.Restore, *restorev1.Progress]
 	jobs   runningJobs
 }
 
@@ -33,7 +33,7 @@ type restoreServer struct {
 // not go back in time.
 func newServer(reader client.Reader, namespace string, jobs runningJobs, clk clock.WithTicker) *restoreServer {
 	s := &restoreServer{jobs: jobs}
-	s.source = progress.Source[*velerov1.Restore, *restorev1.Progress]{
+	s.source = mark.ProgressSource[*velerov1.Restore, *restorev1.Progress]{
 		Reader: reader, Namespace: namespace, Clock: clk, Kind: "restore",
 		New:      func() *velerov1.Restore { return &velerov1.Restore{} },
 		Describe: s.progressOf,
@@ -62,9 +62,9 @@ func (s *restoreServer) WatchProgress(req *restorev1.WatchProgressRequest, strea
 func (s *restoreServer) progressOf(r *velerov1.Restore) *restorev1.Progress {
 	status := &r.Status
 	p := &restorev1.Progress{
-		Name: r.Name, Uid: string(r.UID), Phase: string(status.Phase), Holder: progress.ClaimOwner(r, status.Phase.Terminal()),
+		Name: r.Name, Uid: string(r.UID), Phase: string(status.Phase), Holder: mark.ClaimOwner(r, status.Phase.Terminal()),
 		Warnings: int64(status.Warnings), Errors: int64(status.Errors), FailureReason: status.FailureReason,
-		StartTime: progress.ProgressTime(status.StartTimestamp), CompletionTime: progress.ProgressTime(status.CompletionTimestamp),
+		StartTime: mark.ProgressTime(status.StartTimestamp), CompletionTime: mark.ProgressTime(status.CompletionTimestamp),
 	}
 	if status.Phase.IsNew() {
 		p.Phase = string(velerov1.RestorePhaseNew)

@@ -9,7 +9,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
-	"github.com/holdfast-io/holdfast/pkg/job/foreign"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 )
 
@@ -78,7 +78,7 @@ func (k *jobKind[T]) isFinalizing(obj T) bool {
 // a runner.
 func (k *jobKind[T]) isWaiting(obj T) bool {
 	_, waits := after[*k.status(obj).phase]
-	return waits && !foreign.IsForeign(obj)
+	return waits && !mark.IsForeign(obj)
 }
 
 // defaultTimeout is that of jobs that name none (Velero 1.18); queue-scheduler gives every job one

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
-	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/messaging"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -100,7 +100,7 @@ func (m *Monitor) runGuarded(ctx context.Context, do func() (time.Duration, erro
 
 // mustStop reports whether the operations of a job have to end.
 func mustStop(obj client.Object) bool {
-	_, asked := cancel.CancelRequested(obj)
+	_, asked := mark.CancelRequested(obj)
 	return asked || obj.GetDeletionTimestamp() != nil
 }
 

@@ -28,7 +28,7 @@ import (
 //     failure is committed.
 
 // markCommit makes the commit begin: from now on a request to stop the backup comes too late. One
-// that was there before is the error, a *cancel.Error. A holder whose claim was taken, however long
+// that was there before is the error, a *mark.CancelError. A holder whose claim was taken, however long
 // it slept, cannot write the mark, and so commits nothing but a failure.
 func markCommit(ctx context.Context, s *State) error {
 	failpoint.Hit("backup-runner/before-commit")

@@ -9,8 +9,8 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/commit"
 	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
-	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/pkg/job/journal"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/job/step"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -84,7 +84,7 @@ func (s *State) readFailure(ctx context.Context) (checkpoint.Failure, error) {
 // isCancelled reports that the backup fails because it is asked to stop. Its composition is not followed then, also where this
 // holder has not read it.
 func isCancelled(cause error) bool {
-	var request *cancel.CancelError
+	var request *mark.CancelError
 	return errors.As(cause, &request)
 }
 

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/job/foreign"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -26,7 +26,7 @@ func endForeign(ctx context.Context, s *State) error {
 	final := s.Stored.DeepCopy()
 	final.SetGroupVersionKind(velerov1.GroupVersion.WithKind("Backup"))
 	status := &final.Status
-	status.Phase, status.FailureReason, status.QueuePosition = velerov1.BackupPhaseFailed, foreign.Reason, 0
+	status.Phase, status.FailureReason, status.QueuePosition = velerov1.BackupPhaseFailed, mark.ForeignReason, 0
 	if complete {
 		status.Phase = velerov1.BackupPhasePartiallyFailed
 	}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // holder holds one object; it is asked to stop once asked is set.
 type holder struct {
 	object  *velerov1.Backup
-	asked   *cancel.CancelError
+	asked   *mark.CancelError
 	settled *velerov1.Backup
 }
 
@@ -33,7 +33,7 @@ func (h *holder) Confirm(ctx context.Context) error { return context.Cause(ctx) 
 
 func (h *holder) Present(ctx context.Context) error { return context.Cause(ctx) }
 
-func (h *holder) BeginCommit(context.Context) error { return cancel.SetCommitting(h.object, 1) }
+func (h *holder) BeginCommit(context.Context) error { return mark.SetCommitting(h.object, 1) }
 
 func (h *holder) Finish(_ context.Context, final *velerov1.Backup, _ finalize.Contents) error {
 	h.settled = final
@@ -42,7 +42,7 @@ func (h *holder) Finish(_ context.Context, final *velerov1.Backup, _ finalize.Co
 
 func (h *holder) Cancelling() context.Context { return context.Background() }
 
-func (h *holder) Cancelled() *cancel.CancelError { return h.asked }
+func (h *holder) Cancelled() *mark.CancelError { return h.asked }
 
 // newBackupBucket is one of a backup of several holders: each has a log of records, given here.
 func newBackupBucket(t *testing.T, holders ...[]checkpoint.Record) *memstore.Store {

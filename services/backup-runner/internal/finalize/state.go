@@ -10,7 +10,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/assembly"
 	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
-	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/job/step"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -25,7 +25,7 @@ type Holder interface {
 	// Present is Confirm that reads the object: the error wraps claim.ErrLost also when it is gone.
 	Present(ctx context.Context) error
 	// BeginCommit marks that the backup commits, on the object and only while it carries the claim.
-	// A request to cancel that came before is the error, a *cancel.Error.
+	// A request to cancel that came before is the error, a *mark.CancelError.
 	BeginCommit(ctx context.Context) error
 	// Finish writes the terminal status of final, unless the phase is terminal already, and
 	// announces it, once.
@@ -33,7 +33,7 @@ type Holder interface {
 	// Cancelling ends once the backup is asked to stop, or with the claim.
 	Cancelling() context.Context
 	// Cancelled is the request to stop, nil while there is none.
-	Cancelled() *cancel.CancelError
+	Cancelled() *mark.CancelError
 }
 
 // Job is a backup to finalize.

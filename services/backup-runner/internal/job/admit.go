@@ -9,17 +9,15 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
-	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
-	"github.com/holdfast-io/holdfast/pkg/job/posthooks"
-	"github.com/holdfast-io/holdfast/pkg/job/suspend"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finalize"
 )
 
 // Pending implements engine.Kind. A suspended backup waits for queue-scheduler, unless it is
 // cancelled.
 func (k *Kind) Pending(_ context.Context, b *velerov1.Backup) (engine.Interest, error) {
-	if _, suspended := suspend.SuspensionOf(b); suspended && !stopping(b) {
+	if _, suspended := mark.SuspensionOf(b); suspended && !stopping(b) {
 		return engine.None, nil
 	}
 	switch runs, _ := isRunnable(b.Status.Phase); {
@@ -49,7 +47,7 @@ func (k *Kind) Admit(ctx context.Context, b *velerov1.Backup) (engine.Decision[*
 	}
 	job := &attempt{Kind: k}
 	if needsLedger && !stopping(b) {
-		if _, suspended := suspend.SuspensionOf(b); suspended {
+		if _, suspended := mark.SuspensionOf(b); suspended {
 			return engine.NotNow[*velerov1.Backup]("it is suspended"), nil
 		}
 		entry, admitted, err := k.Ledger.Get(ctx, b.UID)
@@ -61,8 +59,8 @@ func (k *Kind) Admit(ctx context.Context, b *velerov1.Backup) (engine.Decision[*
 		}
 		job.admitted = entry
 	}
-	if r, asked := cancel.CancelRequested(b); asked && cancel.BackupStage(b) == cancel.Waiting {
-		return k.endUnclaimed(&cancel.CancelError{Request: r}), nil
+	if r, asked := mark.CancelRequested(b); asked && mark.BackupStage(b) == mark.StageWaiting {
+		return k.endUnclaimed(&mark.CancelError{Request: r}), nil
 	}
 	return engine.Claim[*velerov1.Backup](job), nil
 }
@@ -71,7 +69,7 @@ func (k *Kind) Admit(ctx context.Context, b *velerov1.Backup) (engine.Decision[*
 // bucket may know of it; any other ends on the object alone.
 func (k *Kind) GiveUp(b *velerov1.Backup, reason error, claimable bool) engine.Decision[*velerov1.Backup] {
 	runs, _ := isRunnable(b.Status.Phase)
-	_, suspended := suspend.SuspensionOf(b)
+	_, suspended := mark.SuspensionOf(b)
 	switch {
 	case !runs, suspended:
 		return engine.NotNow[*velerov1.Backup](fmt.Sprintf("its phase is %q, suspended: %t", b.Status.Phase, suspended))
@@ -88,8 +86,8 @@ func (k *Kind) endUnclaimed(reason error) engine.Decision[*velerov1.Backup] {
 
 // stopping reports whether a backup that was begun is cancelled.
 func stopping(b *velerov1.Backup) bool {
-	_, asked := cancel.CancelRequested(b)
-	return asked && cancel.BackupStage(b) == cancel.Running
+	_, asked := mark.CancelRequested(b)
+	return asked && mark.BackupStage(b) == mark.StageRunning
 }
 
 // isRunnable reports whether a runner works on backups of that phase, and whether they must be in the
@@ -126,7 +124,7 @@ func failUnclaimed(b *velerov1.Backup, reason string, at metav1.Time) error {
 	if !begun {
 		return nil
 	}
-	return posthooks.SetPostHooks(b, posthooks.PostHooks{Owed: true})
+	return mark.SetPostHooks(b, mark.PostHooks{Owed: true})
 }
 
 // currentTime is the time in the precision that JSON keeps.

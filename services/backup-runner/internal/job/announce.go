@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/job/ended"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	eventv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/event/v1"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finalize"
 )
@@ -22,7 +22,7 @@ func (k *Kind) announceBegun(ctx context.Context, log *slog.Logger, b *velerov1.
 func (k *Kind) announceEnded(ctx context.Context, log *slog.Logger, b *velerov1.Backup, contents finalize.Contents) {
 	k.Counts.Ended(b)
 	k.publishPhase(ctx, log, b)
-	ended.RecordEnd(k.Recorder, b)
+	mark.RecordEnd(k.Recorder, b)
 	log.InfoContext(ctx, "backup finished", "phase", b.Status.Phase, "items", contents.Items,
 		"warnings", b.Status.Warnings, "errors", b.Status.Errors, "reason", b.Status.FailureReason)
 }

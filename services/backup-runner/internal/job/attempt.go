@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/job/journal"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
-	"github.com/holdfast-io/holdfast/pkg/job/suspend"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
 )
 
@@ -53,7 +53,7 @@ var _ engine.Job[*velerov1.Backup] = (*attempt)(nil)
 func (a *attempt) Claimed(b *velerov1.Backup, _ claim.Claim) error {
 	a.first = b.Status.Phase == velerov1.BackupPhaseReadyToStart
 	if stopping(b) {
-		suspend.ClearSuspended(b)
+		mark.ClearSuspended(b)
 	}
 	a.reserved = !a.first // an earlier holder may have come that far
 	if a.foreign {

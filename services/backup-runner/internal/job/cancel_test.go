@@ -15,11 +15,9 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
-	"github.com/holdfast-io/holdfast/pkg/job/posthooks"
-	"github.com/holdfast-io/holdfast/pkg/job/suspend"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
@@ -29,7 +27,7 @@ import (
 func (w *world) requestCancel(t *testing.T, b *velerov1.Backup, told bool) {
 	t.Helper()
 	asked := w.readBackup(t, b)
-	require.NoError(t, cancel.WriteCancelRequest(asked, cancel.CancelRequest{By: "alice"}))
+	require.NoError(t, mark.WriteCancelRequest(asked, mark.CancelRequest{By: "alice"}))
 	require.NoError(t, w.client.Update(t.Context(), asked))
 	w.instance.mu.Lock()
 	seen := w.instance.seen
@@ -47,7 +45,7 @@ func (w *world) requireCancelled(t *testing.T, b *velerov1.Backup, explained boo
 	require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
 	require.Equal(t, "cancelled by alice", got.Status.FailureReason)
 	require.NotNil(t, got.Status.CompletionTimestamp)
-	require.False(t, cancel.IsCommitting(got))
+	require.False(t, mark.IsCommitting(got))
 	data, ok := w.store.Bytes(layout.BackupMetadata(b.Name))
 	require.True(t, ok, "the bucket decides")
 	var committed velerov1.Backup
@@ -125,16 +123,16 @@ func TestARequestAfterTheCommitBeganIsTooLate(t *testing.T) {
 	w := newWorld(t)
 	b := w.admitBackup(t, "b1")
 	w.beforeObject("velero-backup.json", func() {
-		require.True(t, cancel.IsCommitting(w.readBackup(t, b)))
+		require.True(t, mark.IsCommitting(w.readBackup(t, b)))
 		w.requestCancel(t, b, true)
 	})
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 	got := w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
-	require.False(t, cancel.IsCommitting(got), "nothing is left of the mark")
+	require.False(t, mark.IsCommitting(got), "nothing is left of the mark")
 
 	w = newWorld(t)
 	b = w.admitBackup(t, "b1", abandonBackup, func(b *velerov1.Backup) {
-		require.NoError(t, cancel.SetCommitting(b, 1))
+		require.NoError(t, mark.SetCommitting(b, 1))
 		b.Annotations[holdfast.AnnotationCancel] = "alice"
 	})
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
@@ -208,7 +206,7 @@ func TestACancelledBackupEndsWithoutItsBucket(t *testing.T) {
 			got := w.readBackup(t, b)
 			require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
 			require.Contains(t, got.Status.FailureReason, "cancelled by alice; the bucket could not be written: ")
-			require.True(t, posthooks.PostHooksOf(got).Owed)
+			require.True(t, mark.PostHooksOf(got).Owed)
 		})
 	}
 }
@@ -218,7 +216,7 @@ func TestACancelledBackupThatIsSuspendedEnds(t *testing.T) {
 	w := newWorld(t)
 	b := w.admitBackup(t, "b1", abandonBackup, func(b *velerov1.Backup) {
 		b.Annotations[holdfast.AnnotationCancel] = "alice"
-		require.NoError(t, suspend.SetSuspended(b, suspend.Suspension{}))
+		require.NoError(t, mark.SetSuspended(b, mark.Suspension{}))
 	})
 	require.NoError(t, w.Ledger.Release(t.Context(), b.UID))
 	interest, err := New(w.Config).Pending(t.Context(), w.readBackup(t, b))
@@ -226,7 +224,7 @@ func TestACancelledBackupThatIsSuspendedEnds(t *testing.T) {
 	require.Equal(t, engine.Resume, interest)
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 	w.requireCancelled(t, b, true)
-	_, suspended := suspend.SuspensionOf(w.readBackup(t, b))
+	_, suspended := mark.SuspensionOf(w.readBackup(t, b))
 	require.False(t, suspended)
 }
 
@@ -239,7 +237,7 @@ func TestAHolderWhoseClaimWasTakenCommitsNothing(t *testing.T) {
 	w.instance.confirm = func(client.Object) error { return nil }
 	w.beforeObject("-logs.gz", func() {
 		taken := w.readBackup(t, b)
-		require.NoError(t, cancel.WriteCancelRequest(taken, cancel.CancelRequest{By: "alice"}))
+		require.NoError(t, mark.WriteCancelRequest(taken, mark.CancelRequest{By: "alice"}))
 		require.NoError(t, claim.Set(taken, claim.Claim{Epoch: 2}))
 		require.NoError(t, w.client.Update(t.Context(), taken))
 	})

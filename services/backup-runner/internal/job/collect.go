@@ -12,8 +12,8 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
-	"github.com/holdfast-io/holdfast/pkg/job/posthooks"
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/spec/hook"
@@ -53,7 +53,7 @@ func (c *backupCollection) collectBackup(ctx context.Context) (checkpoint.Compos
 	if work.Hooks, err = hook.NewBackup(&work.Backup.Spec.Hooks, catalog); err != nil {
 		return none, err
 	}
-	work.Exec, work.Opened, work.RanEarly = c.Exec, &c.opened, posthooks.PostHooksOf(c.held.Object).Early
+	work.Exec, work.Opened, work.RanEarly = c.Exec, &c.opened, mark.PostHooksOf(c.held.Object).Early
 	work.Actions = c.openActions(lasting, catalog) // for as long as they are called
 	defer work.Actions.Close()
 	work.LockVolume = c.volumeLocks().lockVolume

@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 )
@@ -59,7 +59,7 @@ func TestTheCommitIsNotMarkedOverAnothersClaim(t *testing.T) {
 	})
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 	got := w.readBackup(t, b)
-	require.False(t, cancel.IsCommitting(got))
+	require.False(t, mark.IsCommitting(got))
 	require.Equal(t, velerov1.BackupPhaseInProgress, got.Status.Phase)
 	require.NotContains(t, w.store.Keys(), layout.BackupMetadata("b1"))
 }

@@ -9,7 +9,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
-	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 )
@@ -36,7 +36,7 @@ func TestSnapshotsOfABackupThatMayBeCommittedStay(t *testing.T) {
 			w.CSI = ends
 			b := w.admitBackup(t, "b1", abandonBackup, func(b *velerov1.Backup) {
 				if committing {
-					require.NoError(t, cancel.SetCommitting(b, 1))
+					require.NoError(t, mark.SetCommitting(b, 1))
 				}
 			})
 			w.refuseCalls()

@@ -13,7 +13,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/commit"
 	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
-	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/retrystore"
@@ -77,7 +77,7 @@ func (a *attempt) endAsFailed(ctx context.Context, reason string) error {
 	if err := a.runOpened(ctx, a.held.Confirm); err != nil {
 		return err
 	}
-	if asked := a.held.Cancelled(); asked != nil && !a.committing && !cancel.IsCancelReason(reason) {
+	if asked := a.held.Cancelled(); asked != nil && !a.committing && !mark.IsCancelReason(reason) {
 		reason = asked.Request.ReasonBut("the bucket could not be written: " + reason)
 	}
 	b := a.held.Object.DeepCopy()
@@ -97,7 +97,7 @@ func (a *attempt) endSnapshots(ctx context.Context, b *velerov1.Backup) {
 		return
 	}
 	live, err := a.held.Update(ctx, func(*velerov1.Backup) error { return kube.ErrSkip })
-	if err == nil && cancel.IsCommitting(live) {
+	if err == nil && mark.IsCommitting(live) {
 		err = errCommitting
 	}
 	if err == nil {

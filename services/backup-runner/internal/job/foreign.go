@@ -7,7 +7,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
-	"github.com/holdfast-io/holdfast/pkg/job/foreign"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finalize"
@@ -19,7 +19,7 @@ func leftUnfinished(b *velerov1.Backup) bool {
 	switch b.Status.Phase {
 	case velerov1.BackupPhaseInProgress, velerov1.BackupPhaseFinalizing, velerov1.BackupPhaseFinalizingPartiallyFailed,
 		velerov1.BackupPhaseWaitingForPluginOperations, velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed:
-		return foreign.IsForeign(b)
+		return mark.IsForeign(b)
 	}
 	return false
 }
@@ -28,7 +28,7 @@ func leftUnfinished(b *velerov1.Backup) bool {
 // The claim makes it FinalizingPartiallyFailed, so that no later holder collects it: endForeign, or
 // checkCollected, ends it.
 func (k *Kind) admitForeign(ctx context.Context, b *velerov1.Backup) (engine.Decision[*velerov1.Backup], error) {
-	server, err := foreign.FindForeignServer(ctx, k.Reader, b.Namespace)
+	server, err := mark.FindForeignServer(ctx, k.Reader, b.Namespace)
 	switch {
 	case err != nil:
 		return engine.Decision[*velerov1.Backup]{}, err
@@ -54,7 +54,7 @@ func (a *attempt) checkCollected(ctx context.Context, store objectstore.Store) e
 	_, err := checkpoint.ReadComposition(ctx, store, b.Name, string(b.UID))
 	switch {
 	case errors.Is(err, objectstore.ErrNotFound):
-		return &failedError{reason: foreign.Reason}
+		return &failedError{reason: mark.ForeignReason}
 	case errors.Is(err, checkpoint.ErrDamaged):
 		return nil // the steps report it
 	}

@@ -13,7 +13,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/commit"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
-	"github.com/holdfast-io/holdfast/pkg/job/foreign"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 )
@@ -56,7 +56,7 @@ func TestABackupThatAnotherServerLeftEnds(t *testing.T) {
 			require.NoError(t, w.Run(t.Context(), "b1", b.UID), "it needs no place in the ledger")
 			got := w.readBackup(t, b)
 			require.Equal(t, want, got.Status.Phase)
-			require.Equal(t, foreign.Reason, got.Status.FailureReason)
+			require.Equal(t, mark.ForeignReason, got.Status.FailureReason)
 			require.NotNil(t, got.Status.CompletionTimestamp)
 			require.Equal(t, keys, w.store.Keys())
 			if want == velerov1.BackupPhaseFailed {
@@ -86,7 +86,7 @@ func TestABackupOfAnotherServerWithoutItsDataFails(t *testing.T) {
 			require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 			got := w.readBackup(t, b)
 			require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
-			require.Equal(t, foreign.Reason, got.Status.FailureReason)
+			require.Equal(t, mark.ForeignReason, got.Status.FailureReason)
 			require.Equal(t, keys, w.store.Keys())
 		})
 	}
@@ -150,7 +150,7 @@ func TestASuccessorEndsABackupOfAnotherServer(t *testing.T) {
 			got := w.readBackup(t, b)
 			require.True(t, got.Status.Phase.Terminal())
 			require.Equal(t, phase == velerov1.BackupPhaseInProgress, got.Status.Phase == velerov1.BackupPhaseFailed)
-			require.Equal(t, foreign.Reason, got.Status.FailureReason)
+			require.Equal(t, mark.ForeignReason, got.Status.FailureReason)
 		}
 	}
 }

@@ -10,9 +10,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
-	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
-	"github.com/holdfast-io/holdfast/pkg/job/posthooks"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finalize"
 )
@@ -29,7 +28,7 @@ func (h attemptClaim) Confirm(ctx context.Context) error { return h.a.held.Confi
 func (h attemptClaim) Cancelling() context.Context { return h.a.held.Cancelling() }
 
 // Cancelled implements finalize.Holder.
-func (h attemptClaim) Cancelled() *cancel.CancelError { return h.a.held.Cancelled() }
+func (h attemptClaim) Cancelled() *mark.CancelError { return h.a.held.Cancelled() }
 
 // Present implements finalize.Holder.
 func (h attemptClaim) Present(ctx context.Context) error {
@@ -43,7 +42,7 @@ func (h attemptClaim) Present(ctx context.Context) error {
 // BeginCommit implements finalize.Holder.
 func (h attemptClaim) BeginCommit(ctx context.Context) error {
 	err := h.a.held.BeginCommit(ctx, nil)
-	var asked *cancel.CancelError
+	var asked *mark.CancelError
 	h.a.committing = h.a.committing || !errors.As(err, &asked) // the answer may have been lost
 	return err
 }
@@ -53,9 +52,9 @@ func (h attemptClaim) BeginCommit(ctx context.Context) error {
 func (h attemptClaim) Finish(ctx context.Context, final *velerov1.Backup, contents finalize.Contents) error {
 	held := h.a.held
 	written, err := held.Finish(ctx, func(b *velerov1.Backup) error {
-		posthooks.ClearPostHooks(b)
+		mark.ClearPostHooks(b)
 		if h.a.owes {
-			if err := posthooks.SetPostHooks(b, posthooks.PostHooks{Owed: true}); err != nil {
+			if err := mark.SetPostHooks(b, mark.PostHooks{Owed: true}); err != nil {
 				return err
 			}
 		}

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/job/panics"
-	"github.com/holdfast-io/holdfast/pkg/job/posthooks"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/history"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
 )
@@ -71,7 +71,7 @@ func (a *attempt) announceEarly(ctx context.Context) {
 	ctx, stop := context.WithTimeout(ctx, lastWriteLimit)
 	defer stop()
 	err := a.callLoop(a.held.Log).Do(ctx, "announce early post hooks", func() error {
-		_, err := a.held.Update(ctx, func(b *velerov1.Backup) error { return posthooks.SetPostHooks(b, posthooks.PostHooks{Early: true}) })
+		_, err := a.held.Update(ctx, func(b *velerov1.Backup) error { return mark.SetPostHooks(b, mark.PostHooks{Early: true}) })
 		return err
 	})
 	if err != nil {

@@ -11,8 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
-	"github.com/holdfast-io/holdfast/pkg/job/posthooks"
-	"github.com/holdfast-io/holdfast/pkg/job/suspend"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/pkg/kube/podexec"
 	"github.com/holdfast-io/holdfast/pkg/layout"
@@ -125,13 +124,13 @@ func TestASuspendedBackupLeavesNoPodFrozen(t *testing.T) {
 	})
 	b := w.admitBackup(t, "b1")
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	_, suspended := suspend.SuspensionOf(w.readBackup(t, b))
+	_, suspended := mark.SuspensionOf(w.readBackup(t, b))
 	require.True(t, suspended)
 	require.Equal(t, []int{1, 1}, []int{db.freezes, db.thaws})
 
 	away = false
 	resumed := w.readBackup(t, b)
-	suspend.ClearSuspended(resumed)
+	mark.ClearSuspended(resumed)
 	require.NoError(t, w.client.Update(t.Context(), resumed))
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 	got := w.readBackup(t, b)
@@ -160,7 +159,7 @@ func TestALostBackupLeavesNoPodFrozen(t *testing.T) {
 		"ended without its runner": {func(t *testing.T, w *world, b *velerov1.Backup) {
 			ended := w.readBackup(t, b)
 			ended.Status.Phase = velerov1.BackupPhaseFailed
-			require.NoError(t, posthooks.SetPostHooks(ended, posthooks.PostHooks{Owed: true}))
+			require.NoError(t, mark.SetPostHooks(ended, mark.PostHooks{Owed: true}))
 			require.NoError(t, w.client.Update(t.Context(), ended))
 		}, false},
 		"completed by a successor": {func(t *testing.T, w *world, b *velerov1.Backup) {

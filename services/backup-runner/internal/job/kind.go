@@ -11,9 +11,9 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/count"
-	"github.com/holdfast-io/holdfast/pkg/job/ended"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/pkg/kube/retry"
@@ -78,8 +78,8 @@ type Config struct {
 	Locations Locations
 	Cluster   Cluster
 	Events    Events
-	Recorder  ended.Events // of Kubernetes Events about backups; nil for none
-	Actions   Actions      // nil for none
+	Recorder  mark.Events // of Kubernetes Events about backups; nil for none
+	Actions   Actions     // nil for none
 	// Snapshots opens what takes native snapshots in one run of a job; its Close must be called.
 	// note gets what plugins log. Nil takes none.
 	Snapshots func(ctx context.Context, backup *velerov1.Backup, note func(joblog.Entry)) *volumes.Taker

@@ -10,9 +10,8 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
-	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
-	"github.com/holdfast-io/holdfast/pkg/job/posthooks"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 )
 
 // lostLimit bounds what is done for a backup whose claim was lost.
@@ -56,7 +55,7 @@ func (a *attempt) handleLostClaim() {
 
 // mayHaveSnapshots reports whether CSI snapshots may be in the cluster that only this backup has.
 func (a *attempt) mayHaveSnapshots() bool {
-	return a.CSI != nil && (a.collecting || !a.first) && !a.committing && !cancel.IsCommitting(a.held.Object)
+	return a.CSI != nil && (a.collecting || !a.first) && !a.committing && !mark.IsCommitting(a.held.Object)
 }
 
 // lossOf reads why the claim was lost.
@@ -73,7 +72,7 @@ func (a *attempt) lossOf(ctx context.Context) (claimLoss, error) {
 	if err != nil {
 		return lossTaken, err
 	}
-	if b.Status.Phase.Terminal() && posthooks.PostHooksOf(b).Owed { // else its holder ran them, and a later backup may have the Pods
+	if b.Status.Phase.Terminal() && mark.PostHooksOf(b).Owed { // else its holder ran them, and a later backup may have the Pods
 		return lossEnded, nil
 	}
 	return lossTaken, nil

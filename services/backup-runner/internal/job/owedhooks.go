@@ -12,7 +12,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
-	"github.com/holdfast-io/holdfast/pkg/job/posthooks"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/service/periodic"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
@@ -59,7 +59,7 @@ func (t *OwedHooksTask) Pass(ctx context.Context) {
 	}
 	for i := range list.Items {
 		b := &list.Items[i]
-		if !posthooks.PostHooksOf(b).Owed || !b.Status.Phase.Terminal() || ctx.Err() != nil {
+		if !mark.PostHooksOf(b).Owed || !b.Status.Phase.Terminal() || ctx.Err() != nil {
 			continue
 		}
 		age := owedHooksGiven
@@ -123,10 +123,10 @@ func (t *OwedHooksTask) runOwedHooks(ctx context.Context, b *velerov1.Backup) (e
 // clearMark removes the mark.
 func (t *OwedHooksTask) clearMark(ctx context.Context, b *velerov1.Backup) error {
 	err := kube.Update(ctx, t.Reader, t.Client, b.DeepCopy(), func(b *velerov1.Backup) error {
-		if !posthooks.PostHooksOf(b).Owed {
+		if !mark.PostHooksOf(b).Owed {
 			return kube.ErrSkip
 		}
-		posthooks.ClearPostHooks(b)
+		mark.ClearPostHooks(b)
 		return nil
 	})
 	if errors.Is(err, kube.ErrReplaced) {

@@ -14,7 +14,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
-	"github.com/holdfast-io/holdfast/pkg/job/posthooks"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/kube/podexec"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -68,7 +68,7 @@ func newBed(t *testing.T, change func(*velerov1.Backup)) *bed {
 	at := metav1.NewTime(b.clock.Now().Add(-time.Minute))
 	o.Status.Phase, o.Status.CompletionTimestamp = velerov1.BackupPhaseFailed, &at
 	require.NoError(t, claim.Set(o, claim.Claim{Owner: "queue-scheduler", Epoch: 2}))
-	require.NoError(t, posthooks.SetPostHooks(o, posthooks.PostHooks{Owed: true}))
+	require.NoError(t, mark.SetPostHooks(o, mark.PostHooks{Owed: true}))
 	change(o)
 	b.client = fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(o).Build()
 	b.task = &job.OwedHooksTask{Locations: b, Exec: b, Reader: b.client, Cached: b.client, Client: b.client, Namespace: "velero",
@@ -80,7 +80,7 @@ func (b *bed) owesHooks(t *testing.T) bool {
 	t.Helper()
 	o := &velerov1.Backup{}
 	require.NoError(t, b.client.Get(t.Context(), client.ObjectKey{Namespace: "velero", Name: "b"}, o))
-	return posthooks.PostHooksOf(o).Owed
+	return mark.PostHooksOf(o).Owed
 }
 
 // The post hooks of a backup that ended without its runner run all the same, each once.
@@ -98,7 +98,7 @@ func TestABackupThatMayHaveARunnerIsLeftAlone(t *testing.T) {
 		"it has not ended":  func(o *velerov1.Backup) { o.Status.Phase = velerov1.BackupPhaseInProgress },
 		"it ended just now": func(o *velerov1.Backup) { o.Status.CompletionTimestamp.Time = time.Unix(1_700_000_000, 0) },
 		"post hooks ran early, it owes none": func(o *velerov1.Backup) {
-			if err := posthooks.SetPostHooks(o, posthooks.PostHooks{Early: true}); err != nil {
+			if err := mark.SetPostHooks(o, mark.PostHooks{Early: true}); err != nil {
 				panic(err)
 			}
 		},

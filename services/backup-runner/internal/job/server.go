@@ -8,20 +8,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/job/progress"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	backupv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/backup/v1"
 )
 
 // ProgressServer implements the service. Safe for concurrent use.
 type ProgressServer struct {
 	backupv1.UnimplementedBackupServiceServer
-	source progress.ProgressSource[*velerov1.Backup, *backupv1.Progress]
+	source mark.ProgressSource[*velerov1.Backup, *backupv1.Progress]
 }
 
 // NewProgressServer returns a server of the backups of a namespace. The reader must not be a cache: answers must
 // not go back in time.
 func NewProgressServer(reader client.Reader, namespace string, clk clock.WithTicker) *ProgressServer {
-	return &ProgressServer{source: progress.Source[*velerov1.Backup, *backupv1.Progress]{
+	return &ProgressServer{source: mark.ProgressSource[*velerov1.Backup, *backupv1.Progress]{
 		Reader: reader, Namespace: namespace, Clock: clk, Kind: "backup",
 		New:      func() *velerov1.Backup { return &velerov1.Backup{} },
 		Describe: progressOf,
@@ -49,9 +49,9 @@ func (s *ProgressServer) WatchProgress(req *backupv1.WatchProgressRequest, strea
 func progressOf(b *velerov1.Backup) *backupv1.Progress {
 	st := &b.Status
 	p := &backupv1.Progress{
-		Name: b.Name, Uid: string(b.UID), Phase: string(st.Phase), Holder: progress.ClaimOwner(b, st.Phase.Terminal()),
+		Name: b.Name, Uid: string(b.UID), Phase: string(st.Phase), Holder: mark.ClaimOwner(b, st.Phase.Terminal()),
 		Warnings: int64(st.Warnings), Errors: int64(st.Errors), FailureReason: st.FailureReason,
-		StartTime: progress.ProgressTime(st.StartTimestamp), CompletionTime: progress.ProgressTime(st.CompletionTimestamp),
+		StartTime: mark.ProgressTime(st.StartTimestamp), CompletionTime: mark.ProgressTime(st.CompletionTimestamp),
 	}
 	if st.Phase.IsNew() {
 		p.Phase = string(velerov1.BackupPhaseNew)

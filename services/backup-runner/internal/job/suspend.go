@@ -10,7 +10,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
-	"github.com/holdfast-io/holdfast/pkg/job/suspend"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 )
 
 // lastWriteLimit bounds a write that ends the work of this process on a backup.
@@ -50,7 +50,7 @@ func (a *attempt) suspendBackup(ctx context.Context, cause error) bool {
 	failpoint.Hit("backup-runner/before-suspend")
 	err := a.held.Release(ctx, func(b *velerov1.Backup) error {
 		suspended = true
-		return suspend.SetSuspended(b, suspend.Suspension{Admission: a.admitted.Since, Reason: cause.Error()})
+		return mark.SetSuspended(b, mark.Suspension{Admission: a.admitted.Since, Reason: cause.Error()})
 	})
 	if err != nil || !suspended {
 		a.held.Log.WarnContext(ctx, "backup not suspended", "error", err)

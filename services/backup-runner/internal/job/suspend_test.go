@@ -13,7 +13,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
-	"github.com/holdfast-io/holdfast/pkg/job/suspend"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 )
@@ -37,10 +37,10 @@ func TestABackupWhoseBucketIsAwayIsSuspended(t *testing.T) {
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 	got := w.readBackup(t, b)
 	require.Equal(t, velerov1.BackupPhaseInProgress, got.Status.Phase)
-	mark, suspended := suspend.SuspensionOf(got)
+	suspension, suspended := mark.SuspensionOf(got)
 	require.True(t, suspended)
-	require.True(t, mark.Admission.Equal(time.Unix(1, 0)))
-	require.Contains(t, mark.Reason, "connection refused")
+	require.True(t, suspension.Admission.Equal(time.Unix(1, 0)))
+	require.Contains(t, suspension.Reason, "connection refused")
 	c, _, err := claim.Parse(got)
 	require.NoError(t, err)
 	require.Equal(t, claim.Claim{Epoch: 1}, c, "the claim is free")
@@ -49,7 +49,7 @@ func TestABackupWhoseBucketIsAwayIsSuspended(t *testing.T) {
 	w.store.Inject(nil)
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 	require.Equal(t, before, w.store.Keys(), "no call before it is admitted again")
-	require.NoError(t, kube.Update(t.Context(), w.client, w.client, got, func(b *velerov1.Backup) error { suspend.ClearSuspended(b); return nil }))
+	require.NoError(t, kube.Update(t.Context(), w.client, w.client, got, func(b *velerov1.Backup) error { mark.ClearSuspended(b); return nil }))
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 	w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
 }
@@ -59,10 +59,10 @@ func (w *world) requireSuspended(t *testing.T, b *velerov1.Backup, reason string
 	t.Helper()
 	w.requireHandedOver(t, b)
 	got := w.readBackup(t, b)
-	mark, suspended := suspend.SuspensionOf(got)
+	suspension, suspended := mark.SuspensionOf(got)
 	require.True(t, suspended)
-	require.Contains(t, mark.Reason, reason)
-	require.NoError(t, kube.Update(t.Context(), w.client, w.client, got, func(b *velerov1.Backup) error { suspend.ClearSuspended(b); return nil }))
+	require.Contains(t, suspension.Reason, reason)
+	require.NoError(t, kube.Update(t.Context(), w.client, w.client, got, func(b *velerov1.Backup) error { mark.ClearSuspended(b); return nil }))
 }
 
 // The runner of a deleted backup has stopped: others need not wait for the claim timeout, unless

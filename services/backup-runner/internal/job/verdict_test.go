@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
-	"github.com/holdfast-io/holdfast/pkg/job/suspend"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -188,7 +188,7 @@ func TestPanicsInTheAdmissionEndTheBackup(t *testing.T) {
 
 func TestASuspendedBackupIsNotGivenUp(t *testing.T) {
 	w := newWorld(t)
-	b := w.admitBackup(t, "b1", abandonBackup, func(b *velerov1.Backup) { require.NoError(t, suspend.SetSuspended(b, suspend.Suspension{})) })
+	b := w.admitBackup(t, "b1", abandonBackup, func(b *velerov1.Backup) { require.NoError(t, mark.SetSuspended(b, mark.Suspension{})) })
 	decision := New(w.Config).GiveUp(w.readBackup(t, b), engine.ErrInternal, true)
 	require.Equal(t, engine.NotNow[*velerov1.Backup](`its phase is "InProgress", suspended: true`), decision)
 }

@@ -14,8 +14,8 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
-	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
@@ -180,7 +180,7 @@ func TestACancelledBackupListsItsOperations(t *testing.T) {
 	w, b, log := newWaitingBackup(t)
 	w.moveOn(t, b, log, "cancelled")
 	got := w.readBackup(t, b)
-	require.NoError(t, cancel.WriteCancelRequest(got, cancel.CancelRequest{By: "alice"}))
+	require.NoError(t, mark.WriteCancelRequest(got, mark.CancelRequest{By: "alice"}))
 	require.NoError(t, w.client.Update(t.Context(), got))
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 	got = w.readBackup(t, b)
@@ -194,7 +194,7 @@ func TestACancelledBackupListsItsOperations(t *testing.T) {
 func TestACancelledBackupEndsAlthoughOperationsDoNot(t *testing.T) {
 	w, b, _ := newWaitingBackup(t)
 	got := w.readBackup(t, b)
-	require.NoError(t, cancel.WriteCancelRequest(got, cancel.CancelRequest{By: "alice"}))
+	require.NoError(t, mark.WriteCancelRequest(got, mark.CancelRequest{By: "alice"}))
 	got.Status.Phase = velerov1.BackupPhaseFinalizingPartiallyFailed
 	require.NoError(t, w.client.Update(t.Context(), got))
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))

@@ -10,8 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/job/paused"
-	"github.com/holdfast-io/holdfast/pkg/job/posthooks"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -60,7 +59,7 @@ func (j *usageInspector) backupStages(ctx context.Context, name string) (map[typ
 		stages[b.UID] = live
 		kept := b.Status.Phase == velerov1.BackupPhaseDeleting || b.Status.Phase == velerov1.BackupPhaseFailed && j.keepsFailed()
 		// What is kept is a deletion's, and the records of post hooks that are owed are a runner's.
-		if b.Status.Phase.Terminal() && !kept && !posthooks.PostHooksOf(b).Owed {
+		if b.Status.Phase.Terminal() && !kept && !mark.PostHooksOf(b).Owed {
 			stages[b.UID] = done
 		}
 	}
@@ -162,7 +161,7 @@ func (j *usageInspector) inspectRecords(ctx context.Context, r restoreRecords) (
 	}
 	for i := range list.Items {
 		if o := &list.Items[i]; o.UID == types.UID(r.uid) {
-			if o.Status.Phase.Terminal() && paused.PausedLocation(o) == "" {
+			if o.Status.Phase.Terminal() && mark.PausedLocation(o) == "" {
 				return leftoverOfDone, nil
 			}
 			return inUse, nil

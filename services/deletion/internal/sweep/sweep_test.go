@@ -25,8 +25,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
-	"github.com/holdfast-io/holdfast/pkg/job/paused"
-	"github.com/holdfast-io/holdfast/pkg/job/posthooks"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -353,14 +352,14 @@ func TestWhatIsNotOursIsNeverTouched(t *testing.T) {
 // They are the only record of the post hooks that a backup owes which ended without its runner.
 func TestRecordsOfABackupThatOwesPostHooksStay(t *testing.T) {
 	o := newBackup("b", "velero", "u", velerov1.BackupPhaseFailed)
-	require.NoError(t, posthooks.SetPostHooks(o, posthooks.PostHooks{Owed: true}))
+	require.NoError(t, mark.SetPostHooks(o, mark.PostHooks{Owed: true}))
 	b := newBed(t, o)
 	b.putOwner("b", "u", "here")
 	b.putCommitted("b")
 	b.putParts("b", "u")
 	b.sweepTwice()
 	require.Len(t, b.keysUnder(layout.PartsDir("b")), 4)
-	posthooks.ClearPostHooks(o)
+	mark.ClearPostHooks(o)
 	require.NoError(t, b.client.Update(t.Context(), o))
 	b.clock.Step(time.Hour)
 	b.sweepTwice()
@@ -370,12 +369,12 @@ func TestRecordsOfABackupThatOwesPostHooksStay(t *testing.T) {
 // They are the only record of how the objects are resumed.
 func TestRecordsOfARestoreThatLeftObjectsPausedStay(t *testing.T) {
 	o := newRestore("done", "d", "Failed")
-	require.NoError(t, paused.SetPaused(o, "default"))
+	require.NoError(t, mark.SetPaused(o, "default"))
 	b := newBed(t, o)
 	b.ownRestore("done", "d", "here")
 	b.runPass()
 	require.Len(t, b.keysUnder("restores/done/records/"), 2)
-	paused.ClearPaused(o)
+	mark.ClearPaused(o)
 	require.NoError(t, b.client.Update(t.Context(), o))
 	b.clock.Step(time.Hour)
 	b.runPass()

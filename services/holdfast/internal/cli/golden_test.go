@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/clitest"
 )
 
@@ -146,7 +146,7 @@ func testObjects(t *testing.T, kind string) []client.Object {
 			obj = s.newRestore()
 		}
 		if s.name == "closing" {
-			require.NoError(t, cancel.SetCommitting(obj, 1))
+			require.NoError(t, mark.SetCommitting(obj, 1))
 		}
 		out = append(out, obj)
 	}

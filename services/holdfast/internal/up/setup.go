@@ -13,7 +13,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/job/foreign"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 )
 
 // ErrVelero means that a Velero server serves the namespace.
@@ -24,7 +24,7 @@ const defaultLocation = "default"
 
 // refuseVelero fails when a Velero server is in the namespace: both would act on the same objects.
 func refuseVelero(ctx context.Context, c client.Client, namespace string) error {
-	server, err := foreign.FindForeignServer(ctx, c, namespace)
+	server, err := mark.FindForeignServer(ctx, c, namespace)
 	if err != nil {
 		return err
 	}

@@ -24,8 +24,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
-	"github.com/holdfast-io/holdfast/pkg/job/cancel"
-	"github.com/holdfast-io/holdfast/pkg/job/ended"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	eventv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/event/v1"
 )
@@ -58,7 +57,7 @@ type Config struct {
 	Deadline time.Duration
 	Events   Events
 	// Recorder records Events of Kubernetes about jobs; nil records none.
-	Recorder ended.Events
+	Recorder mark.Events
 	Metrics  *Metrics
 	// Counts gets the jobs that end here.
 	Counts Counter
@@ -98,18 +97,18 @@ func requestCancel[T client.Object](ctx context.Context, c *Canceller, k *jobKin
 	err := kube.Update(ctx, c.Reader, c.Client, obj, func(o T) error {
 		ended = false
 		switch k.stage(o) {
-		case cancel.Ended:
+		case mark.StageEnded:
 			if k.cancelled(o) {
 				return kube.ErrSkip
 			}
 			return refusalError(ReasonEnded, "%s %q has ended: %s", k.name, o.GetName(), k.phase(o))
-		case cancel.Closing:
+		case mark.StageClosing:
 			return refusalError(ReasonCommitting, "%s %q is about to end", k.name, o.GetName())
-		case cancel.Running:
-			return cancel.WriteCancelRequest(o, cancel.CancelRequest{By: by, Time: c.currentTime().Time})
-		case cancel.Waiting:
+		case mark.StageRunning:
+			return mark.WriteCancelRequest(o, mark.CancelRequest{By: by, Time: c.currentTime().Time})
+		case mark.StageWaiting:
 		}
-		if err := cancel.WriteCancelRequest(o, cancel.CancelRequest{By: by, Time: c.currentTime().Time}); err != nil {
+		if err := mark.WriteCancelRequest(o, mark.CancelRequest{By: by, Time: c.currentTime().Time}); err != nil {
 			return err
 		}
 		ended = k.endRequested(o, c.currentTime())
@@ -133,7 +132,7 @@ func refusalError(reason, format string, args ...any) error {
 func endWaiting[T client.Object](ctx context.Context, c *Canceller, k *jobKind[T], obj T) error {
 	ended := false
 	err := kube.Update(ctx, c.Reader, c.Client, obj, func(o T) error {
-		ended = o.GetDeletionTimestamp() == nil && k.stage(o) == cancel.Waiting && k.endRequested(o, c.currentTime())
+		ended = o.GetDeletionTimestamp() == nil && k.stage(o) == mark.StageWaiting && k.endRequested(o, c.currentTime())
 		if !ended {
 			return kube.ErrSkip
 		}
@@ -153,7 +152,7 @@ func endWaiting[T client.Object](ctx context.Context, c *Canceller, k *jobKind[T
 func reportEnded[T client.Object](ctx context.Context, c *Canceller, k *jobKind[T], obj T) {
 	c.Metrics.count(k.name, "waiting")
 	c.Counts.Ended(obj)
-	ended.RecordEnd(c.Recorder, obj)
+	mark.RecordEnd(c.Recorder, obj)
 	c.Log.InfoContext(ctx, "job cancelled", "kind", k.name, "name", obj.GetName(), "phase", k.phase(obj))
 	err := c.Events.PublishEvent(ctx, &eventv1.Event{
 		Kind: k.name, Namespace: obj.GetNamespace(), Name: obj.GetName(), Uid: string(obj.GetUID()), Phase: k.phase(obj),

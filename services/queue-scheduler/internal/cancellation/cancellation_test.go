@@ -22,9 +22,9 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
-	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/count"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	eventv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/event/v1"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/cancellation"
@@ -178,7 +178,7 @@ func TestARunningJobIsLeftToItsHolder(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, velerov1.BackupPhaseInProgress, got.Status.Phase)
 	}
-	asked, ok := cancel.CancelRequested(readObject(t, b, o))
+	asked, ok := mark.CancelRequested(readObject(t, b, o))
 	require.True(t, ok)
 	require.Equal(t, "alice", asked.By)
 	result, err := c.ReconcileBackup(t.Context(), requestFor("b"))
@@ -189,7 +189,7 @@ func TestARunningJobIsLeftToItsHolder(t *testing.T) {
 
 func TestItMayBeTooLate(t *testing.T) {
 	committing := runningBackup("committing")
-	require.NoError(t, cancel.SetCommitting(committing, 3))
+	require.NoError(t, mark.SetCommitting(committing, 3))
 	b := newBed(committing, newBackup("done", velerov1.BackupPhaseCompleted), newBackup("own", velerov1.BackupPhaseFailed),
 		newRestore("restored", velerov1.RestorePhasePartiallyFailed))
 	c := b.newReplica(t)
@@ -348,8 +348,8 @@ func TestACommitThatBeganIsNotInterrupted(t *testing.T) {
 	require.NoError(t, err)
 	marked := readObject(t, b, o)
 	delete(marked.Annotations, holdfast.AnnotationCancel)
-	require.NoError(t, cancel.SetCommitting(marked, 3))
-	require.NoError(t, cancel.WriteCancelRequest(marked, cancel.CancelRequest{By: "bob"}))
+	require.NoError(t, mark.SetCommitting(marked, 3))
+	require.NoError(t, mark.WriteCancelRequest(marked, mark.CancelRequest{By: "bob"}))
 	require.NoError(t, b.client.Update(t.Context(), marked))
 	b.clock.Step(deadline)
 	_, err = c.ReconcileBackup(t.Context(), requestFor("b"))

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
-	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 )
 
@@ -110,8 +110,8 @@ func awaitEnd[T client.Object](ctx context.Context, c *Canceller, k *jobKind[T],
 func takeClaim[T client.Object](ctx context.Context, c *Canceller, k *jobKind[T], obj T, from claim.Claim) error {
 	err := kube.Update(ctx, c.Reader, c.Client, obj, func(o T) error {
 		held, _, err := claim.Parse(o)
-		_, asked := cancel.CancelRequested(o)
-		if err != nil || held != from || !asked || k.stage(o) != cancel.Running || o.GetDeletionTimestamp() != nil {
+		_, asked := mark.CancelRequested(o)
+		if err != nil || held != from || !asked || k.stage(o) != mark.StageRunning || o.GetDeletionTimestamp() != nil {
 			return errNotOverdue
 		}
 		k.finalize(o)

@@ -5,13 +5,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 )
 
 // jobKind is how Backups differ from Restores.
 type jobKind[T client.Object] struct {
 	name  string
-	stage func(T) cancel.CancelStage
+	stage func(T) mark.CancelStage
 	phase func(T) string
 	// cancelled reports whether an ended job ended by a request.
 	cancelled func(T) bool
@@ -26,7 +26,7 @@ type jobKind[T client.Object] struct {
 
 // endRequested makes a job that was asked to stop Failed; false when no caller asked.
 func (k *jobKind[T]) endRequested(o T, now metav1.Time) bool {
-	r, asked := cancel.CancelRequested(o)
+	r, asked := mark.CancelRequested(o)
 	if asked {
 		k.fail(o, r.Reason(), now)
 	}
@@ -34,7 +34,7 @@ func (k *jobKind[T]) endRequested(o T, now metav1.Time) bool {
 }
 
 var backups = &jobKind[*velerov1.Backup]{
-	name: "Backup", stage: cancel.BackupStage, runner: "backup-runner",
+	name: "Backup", stage: mark.BackupStage, runner: "backup-runner",
 	waits: func(b *velerov1.Backup) bool {
 		p := b.Status.Phase
 		return p == velerov1.BackupPhaseWaitingForPluginOperations || p == velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed
@@ -49,7 +49,7 @@ var backups = &jobKind[*velerov1.Backup]{
 	},
 	phase: func(b *velerov1.Backup) string { return string(b.Status.Phase) },
 	cancelled: func(b *velerov1.Backup) bool {
-		return b.Status.Phase == velerov1.BackupPhaseFailed && cancel.IsCancelReason(b.Status.FailureReason)
+		return b.Status.Phase == velerov1.BackupPhaseFailed && mark.IsCancelReason(b.Status.FailureReason)
 	},
 	fail: func(b *velerov1.Backup, reason string, now metav1.Time) {
 		s := &b.Status
@@ -58,7 +58,7 @@ var backups = &jobKind[*velerov1.Backup]{
 }
 
 var restores = &jobKind[*velerov1.Restore]{
-	name: "Restore", stage: cancel.RestoreStage, runner: "restore-runner",
+	name: "Restore", stage: mark.RestoreStage, runner: "restore-runner",
 	waits: func(r *velerov1.Restore) bool {
 		p := r.Status.Phase
 		return p == velerov1.RestorePhaseWaitingForPluginOperations || p == velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed
@@ -73,7 +73,7 @@ var restores = &jobKind[*velerov1.Restore]{
 	},
 	phase: func(r *velerov1.Restore) string { return string(r.Status.Phase) },
 	cancelled: func(r *velerov1.Restore) bool {
-		return r.Status.Phase == velerov1.RestorePhaseFailed && cancel.IsCancelReason(r.Status.FailureReason)
+		return r.Status.Phase == velerov1.RestorePhaseFailed && mark.IsCancelReason(r.Status.FailureReason)
 	},
 	fail: func(r *velerov1.Restore, reason string, now metav1.Time) {
 		s := &r.Status

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 )
 
 const (
@@ -44,7 +44,7 @@ func (c *Canceller) Setup(mgr ctrl.Manager, name string) error {
 // isRequested lets through objects that carry a request.
 func (c *Canceller) isRequested() predicate.Predicate {
 	return predicate.NewPredicateFuncs(func(o client.Object) bool {
-		_, asked := cancel.CancelRequested(o)
+		_, asked := mark.CancelRequested(o)
 		return asked && o.GetNamespace() == c.Namespace
 	})
 }
@@ -69,14 +69,14 @@ func reconcileJob[T client.Object](ctx context.Context, c *Canceller, k *jobKind
 		}
 		return reconcile.Result{}, fmt.Errorf("read %s %q: %w", k.name, req.Name, err)
 	}
-	if _, asked := cancel.CancelRequested(obj); !asked || obj.GetDeletionTimestamp() != nil {
+	if _, asked := mark.CancelRequested(obj); !asked || obj.GetDeletionTimestamp() != nil {
 		c.forgetJob(k.name + "/" + req.Name)
 		return reconcile.Result{}, nil
 	}
 	switch k.stage(obj) {
-	case cancel.Waiting:
+	case mark.StageWaiting:
 		return reconcile.Result{}, endWaiting(ctx, c, k, obj)
-	case cancel.Running:
+	case mark.StageRunning:
 		return awaitEnd(ctx, c, k, obj)
 	}
 	c.forgetJob(k.name + "/" + req.Name)

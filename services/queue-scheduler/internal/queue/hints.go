@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/job/ended"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/messaging"
 	eventv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/event/v1"
 	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
@@ -71,7 +71,7 @@ func (h *hintSender) publishHint(ctx context.Context, what messaging.What, kind 
 // announcePhase publishes a phase for caches, and records a terminal one on the object. A cache that
 // misses it reads the object.
 func (h *hintSender) announcePhase(ctx context.Context, kind string, obj client.Object, phase string) {
-	ended.RecordEnd(h.events, obj)
+	mark.RecordEnd(h.events, obj)
 	err := h.publisher.PublishEvent(ctx, &eventv1.Event{
 		Kind: kind, Namespace: obj.GetNamespace(), Name: obj.GetName(), Uid: string(obj.GetUID()), Phase: phase,
 		Time: timestamppb.New(h.clock.Now()),

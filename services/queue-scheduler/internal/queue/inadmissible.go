@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/job/suspend"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 )
 
@@ -70,7 +70,7 @@ func (i *inadmissibleBackups) refusalReason(ctx context.Context, v *passView, b 
 	if i.isRefused(b) {
 		return errWriteRefused
 	}
-	if m, _ := suspend.SuspensionOf(b); isSuspended(b) && i.backsOff(b, m) {
+	if m, _ := mark.SuspensionOf(b); isSuspended(b) && i.backsOff(b, m) {
 		return &awayError{"its bucket did not answer: " + m.Reason}
 	}
 	name := b.Spec.StorageLocation
@@ -87,7 +87,7 @@ func (i *inadmissibleBackups) refusalReason(ctx context.Context, v *passView, b 
 	return found
 }
 
-func (i *inadmissibleBackups) backsOff(b *velerov1.Backup, m suspend.Suspension) bool {
+func (i *inadmissibleBackups) backsOff(b *velerov1.Backup, m mark.Suspension) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	r, known := i.backoffs[b.UID]

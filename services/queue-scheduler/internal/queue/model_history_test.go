@@ -14,7 +14,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
-	"github.com/holdfast-io/holdfast/pkg/job/suspend"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/settings"
 )
 
@@ -249,11 +249,11 @@ func (h *history) maySuspend(b *velerov1.Backup) bool {
 	if b.Status.Phase != velerov1.BackupPhaseInProgress || isSuspended(b) || i < 0 || h.random.IntN(3) > 0 {
 		return false
 	}
-	return suspend.SetSuspended(b, suspend.Suspension{Admission: h.ledgerEntries()[i].Since}) == nil
+	return mark.SetSuspended(b, mark.Suspension{Admission: h.ledgerEntries()[i].Since}) == nil
 }
 
 func isSuspended(b *velerov1.Backup) bool {
-	_, marked := suspend.SuspensionOf(b)
+	_, marked := mark.SuspensionOf(b)
 	return marked && b.Status.Phase == velerov1.BackupPhaseInProgress
 }
 

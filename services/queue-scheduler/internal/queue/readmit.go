@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/job/foreign"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 )
 
@@ -64,7 +64,7 @@ type readmitter struct {
 func (a *readmitter) readmit(ctx context.Context, v *passView) error {
 	var errs []error
 	for _, j := range v.orphans {
-		if foreign.IsForeign(j.clientObject()) {
+		if mark.IsForeign(j.clientObject()) {
 			if err := a.requeue(ctx, v, j.backup); err != nil { // no process works on it, so no job waits for it
 				a.log.WarnContext(ctx, "Failed to queue backup of another server; will retry", "namespace", j.backup.Namespace, "name", j.backup.Name, "error", err)
 			}
@@ -83,12 +83,12 @@ func (a *readmitter) requeue(ctx context.Context, v *passView, b *velerov1.Backu
 	if b == nil || b.Status.Phase != velerov1.BackupPhaseReadyToStart {
 		return nil
 	}
-	server, err := foreign.FindForeignServer(ctx, a.reader, b.Namespace)
+	server, err := mark.FindForeignServer(ctx, a.reader, b.Namespace)
 	if server != "" || err != nil {
 		return err
 	}
 	err = kube.Update(ctx, a.reader, a.client, b, func(b *velerov1.Backup) error {
-		if b.DeletionTimestamp != nil || b.Status.Phase != velerov1.BackupPhaseReadyToStart || !foreign.IsForeign(b) {
+		if b.DeletionTimestamp != nil || b.Status.Phase != velerov1.BackupPhaseReadyToStart || !mark.IsForeign(b) {
 			return kube.ErrSkip
 		}
 		b.Status.Phase, b.Status.QueuePosition = velerov1.BackupPhaseNew, 0

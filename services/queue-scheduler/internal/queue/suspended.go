@@ -10,28 +10,28 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
-	"github.com/holdfast-io/holdfast/pkg/job/suspend"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 )
 
 // isSuspended reports that a backup was begun and waits to be admitted again: its runner let go of it
 // because its bucket is away.
 func isSuspended(b *velerov1.Backup) bool {
-	_, marked := suspend.SuspensionOf(b)
+	_, marked := mark.SuspensionOf(b)
 	return marked && b.Status.Phase == velerov1.BackupPhaseInProgress
 }
 
 // suspendedUnder reports that the admission of that time is the one the backup was suspended under.
 // Any other is a new one, to be completed; zero means none.
 func suspendedUnder(b *velerov1.Backup, admission time.Time) bool {
-	m, _ := suspend.SuspensionOf(b)
+	m, _ := mark.SuspensionOf(b)
 	return isSuspended(b) && (admission.IsZero() || m.Admission.Equal(admission))
 }
 
 // admissionTime is when a backup is admitted: for one that was suspended another time than before,
 // regardless of the clocks of replicas.
 func admissionTime(b *velerov1.Backup, now time.Time) time.Time {
-	if m, _ := suspend.SuspensionOf(b); isSuspended(b) && !now.After(m.Admission) {
+	if m, _ := mark.SuspensionOf(b); isSuspended(b) && !now.After(m.Admission) {
 		return m.Admission.Add(1)
 	}
 	return now
@@ -52,7 +52,7 @@ func (s *Scheduler) resumeSuspended(ctx context.Context, b *velerov1.Backup) (_ 
 		if !resumed {
 			return kube.ErrSkip
 		}
-		suspend.ClearSuspended(b)
+		mark.ClearSuspended(b)
 		return nil
 	})
 	if apierrors.IsNotFound(err) || errors.Is(err, kube.ErrReplaced) {

@@ -9,7 +9,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
-	"github.com/holdfast-io/holdfast/pkg/job/suspend"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 )
 
@@ -50,7 +50,7 @@ func (b *bed) suspendBackup(name string) {
 	require.NoError(b.t, err)
 	require.True(b.t, found)
 	require.NoError(b.t, kube.Update(b.t.Context(), b.c, b.c, b.getBackup(name), func(o *velerov1.Backup) error {
-		return suspend.SetSuspended(o, suspend.Suspension{Admission: e.Since})
+		return mark.SetSuspended(o, mark.Suspension{Admission: e.Since})
 	}))
 }
 
@@ -75,7 +75,7 @@ func TestASuspendedBackupGivesItsPlaceAway(t *testing.T) {
 
 	b.rules.setAway("bad", "")
 	require.NoError(t, s.Pass(t.Context()))
-	_, marked := suspend.SuspensionOf(b.getBackup("first"))
+	_, marked := mark.SuspensionOf(b.getBackup("first"))
 	require.True(t, marked, "it waits for the one that runs on its namespaces")
 	x, err := s.Explain(t.Context(), "first")
 	require.NoError(t, err)
@@ -85,7 +85,7 @@ func TestASuspendedBackupGivesItsPlaceAway(t *testing.T) {
 	b.wire.hints = nil
 	require.NoError(t, s.Pass(t.Context()))
 	require.Equal(t, []string{"first"}, b.admittedNames(), "its number is the lowest")
-	_, marked = suspend.SuspensionOf(b.getBackup("first"))
+	_, marked = mark.SuspensionOf(b.getBackup("first"))
 	require.False(t, marked)
 	require.Equal(t, velerov1.BackupPhaseInProgress, b.backupPhase("first"))
 	require.True(t, b.wire.hasSent("backup.run first"))

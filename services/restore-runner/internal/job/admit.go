@@ -8,7 +8,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
-	"github.com/holdfast-io/holdfast/pkg/job/paused"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 )
 
 // isFinalizing reports the phases of a restore whose operations have ended. Its objects are restored.
@@ -61,8 +61,8 @@ func (k *Kind) endUnclaimed(phase velerov1.RestorePhase, damage error) engine.De
 		o.Status.CompletionTimestamp = k.cfg.currentTime()
 		o.Status.FailureReason = damage.Error()
 		o.Status.Errors = max(o.Status.Errors, 1)
-		if paused.PausedLocation(o) != "" {
-			o.Status.FailureReason += "; " + paused.Remark
+		if mark.PausedLocation(o) != "" {
+			o.Status.FailureReason += "; " + mark.PausedRemark
 		}
 		return nil
 	}, func(ctx context.Context, o *velerov1.Restore) {

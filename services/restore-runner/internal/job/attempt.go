@@ -10,7 +10,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
-	"github.com/holdfast-io/holdfast/pkg/job/paused"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/telemetry/span"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 )
@@ -187,7 +187,7 @@ func (a *restoreAttempt) setEnd(o *velerov1.Restore, end *outcome.Finished) {
 	}
 	o.Status.FailureReason = end.Reason
 	if a.paused.isEmpty() {
-		paused.ClearPaused(o)
+		mark.ClearPaused(o)
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 )
 
@@ -22,7 +22,7 @@ import (
 func (b *bench) requestCancel(t *testing.T, told bool) {
 	t.Helper()
 	r := b.getRestore(t)
-	require.NoError(t, cancel.WriteCancelRequest(r, cancel.CancelRequest{By: "alice"}))
+	require.NoError(t, mark.WriteCancelRequest(r, mark.CancelRequest{By: "alice"}))
 	require.NoError(t, b.client.Update(t.Context(), r))
 	b.claims.mu.Lock()
 	seen := b.claims.seen
@@ -58,7 +58,7 @@ func (b *bench) requireCancelled(t *testing.T) *velerov1.Restore {
 	require.Equal(t, velerov1.RestorePhaseFailed, r.Status.Phase)
 	require.Equal(t, "cancelled by alice", r.Status.FailureReason)
 	require.NotNil(t, r.Status.CompletionTimestamp)
-	require.False(t, cancel.IsCommitting(r))
+	require.False(t, mark.IsCommitting(r))
 	require.Contains(t, b.readGzip(t, layout.RestoreLog("r")), "cancelled by alice")
 	for _, key := range []string{layout.RestoreResults("r"), layout.RestoreItemOperations("r"), layout.RestoreVolumeInfo("r")} {
 		b.readGzip(t, key)
@@ -101,7 +101,7 @@ type marked struct {
 
 func (m *marked) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
 	err := m.Client.Patch(ctx, obj, patch, opts...)
-	if err == nil && cancel.IsCommitting(obj) {
+	if err == nil && mark.IsCommitting(obj) {
 		m.once.Do(m.do)
 	}
 	return err
@@ -117,7 +117,7 @@ func TestARequestAfterTheEndIsMarkedIsTooLate(t *testing.T) {
 	require.True(t, asked)
 	r := b.getRestore(t)
 	require.Equal(t, velerov1.RestorePhaseCompleted, r.Status.Phase)
-	require.False(t, cancel.IsCommitting(r), "nothing is left of the mark")
+	require.False(t, mark.IsCommitting(r), "nothing is left of the mark")
 }
 
 // The first holder died; its successor creates nothing, and reports what the first one restored.

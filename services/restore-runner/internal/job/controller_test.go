@@ -17,7 +17,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
-	"github.com/holdfast-io/holdfast/pkg/job/paused"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
@@ -259,7 +259,7 @@ func TestTheFilesOfADeletedRestoreWaitForWhatItPaused(t *testing.T) {
 	restore := b.createRestore(t, true, func(r *velerov1.Restore) {
 		r.Finalizers = []string{velerov1.RestoreFinalizer}
 		r.Status.Phase = velerov1.RestorePhaseFailed
-		require.NoError(t, paused.SetPaused(r, "default"))
+		require.NoError(t, mark.SetPaused(r, "default"))
 	})
 	require.NoError(t, b.client.Delete(t.Context(), restore))
 	c := newControl(b)
@@ -271,7 +271,7 @@ func TestTheFilesOfADeletedRestoreWaitForWhatItPaused(t *testing.T) {
 
 	now.by.Store(0)
 	restore = b.getRestore(t)
-	paused.ClearPaused(restore)
+	mark.ClearPaused(restore)
 	require.NoError(t, b.client.Update(t.Context(), restore))
 	require.Zero(t, c.reconcileRestore(t))
 	require.Len(t, c.cleaner.cleaned, 2)

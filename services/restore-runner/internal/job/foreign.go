@@ -7,19 +7,19 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
-	"github.com/holdfast-io/holdfast/pkg/job/foreign"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 )
 
 // leftUnfinished reports whether another server began a restore and has not ended it.
 func leftUnfinished(restore *velerov1.Restore) bool {
 	phase := restore.Status.Phase
-	return (hasBegun(phase) || waitingRestore(phase)) && foreign.IsForeign(restore)
+	return (hasBegun(phase) || waitingRestore(phase)) && mark.IsForeign(restore)
 }
 
 // admitForeign ends a restore that another server left unfinished, once no server of Velero lives.
 // One whose objects had been restored is PartiallyFailed. Its files stay as they are.
 func (k *Kind) admitForeign(ctx context.Context, restore *velerov1.Restore) (engine.Decision[*velerov1.Restore], error) {
-	server, err := foreign.FindForeignServer(ctx, k.cfg.Reader, restore.Namespace)
+	server, err := mark.FindForeignServer(ctx, k.cfg.Reader, restore.Namespace)
 	switch {
 	case err != nil:
 		return engine.Decision[*velerov1.Restore]{}, err
@@ -30,5 +30,5 @@ func (k *Kind) admitForeign(ctx context.Context, restore *velerov1.Restore) (eng
 	if restore.Status.Phase == velerov1.RestorePhaseInProgress {
 		phase = velerov1.RestorePhaseFailed
 	}
-	return k.endUnclaimed(phase, errors.New(foreign.Reason)), nil
+	return k.endUnclaimed(phase, errors.New(mark.ForeignReason)), nil
 }

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/job/foreign"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -57,7 +57,7 @@ func TestARestoreThatAnotherServerLeftEnds(t *testing.T) {
 				require.Empty(t, r.Status.FailureReason)
 				return
 			}
-			require.Equal(t, foreign.Reason, r.Status.FailureReason)
+			require.Equal(t, mark.ForeignReason, r.Status.FailureReason)
 			require.NotNil(t, r.Status.CompletionTimestamp)
 			require.Equal(t, []velerov1.RestorePhase{want}, b.ended)
 		})

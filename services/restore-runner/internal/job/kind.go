@@ -16,7 +16,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
-	"github.com/holdfast-io/holdfast/pkg/job/paused"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
@@ -142,7 +142,7 @@ func (k *Kind) Finalize(ctx context.Context, restore *velerov1.Restore, free fun
 	if !restore.Status.Phase.Terminal() && !free() {
 		return soon, nil
 	}
-	if location := paused.PausedLocation(restore); location != "" {
+	if location := mark.PausedLocation(restore); location != "" {
 		if k.isWithinWaits(restore, 1) {
 			return soon, nil
 		}

@@ -11,8 +11,8 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
-	"github.com/holdfast-io/holdfast/pkg/job/paused"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
@@ -52,7 +52,7 @@ func (c *Config) sealLeft(ctx context.Context, restore *velerov1.Restore, reason
 // openLeft opens the location of the records of a restore. An error that waiting does not change is
 // fatal.
 func (c *Config) openLeft(ctx context.Context, restore *velerov1.Restore) (objectstore.Store, error) {
-	location := paused.PausedLocation(restore)
+	location := mark.PausedLocation(restore)
 	if location == "" {
 		backup := &velerov1.Backup{}
 		if err := c.Reader.Get(ctx, client.ObjectKey{Namespace: restore.Namespace, Name: restore.Spec.BackupName}, backup); err != nil {

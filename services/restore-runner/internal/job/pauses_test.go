@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/job/paused"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -78,7 +78,7 @@ func TestADeletedRestoreResumesWhatItPaused(t *testing.T) {
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
 	require.NotNil(t, b.getRestore(t).DeletionTimestamp)
 	require.Equal(t, object{"size": 1.0}, b.readGadget())
-	require.Empty(t, paused.PausedLocation(b.getRestore(t)), "its files need not wait")
+	require.Empty(t, mark.PausedLocation(b.getRestore(t)), "its files need not wait")
 }
 
 // orphanedPaused is a restore whose holder died with a paused owner in the cluster.

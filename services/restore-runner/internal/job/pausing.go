@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"strings"
 
-	"github.com/holdfast-io/holdfast/pkg/job/paused"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 )
 
 const (
@@ -34,7 +34,7 @@ func (p *pausedObjects) isEmpty() bool { return p.location == "" || p.read && le
 func (p *pausedObjects) textWithin(limit int) string {
 	switch {
 	case len(p.names) == 0:
-		return paused.Remark
+		return mark.PausedRemark
 	case !p.read:
 		return "still paused, perhaps among others: " + joinWithin(p.names, limit)
 	}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/job/paused"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/pausing"
 )
@@ -23,7 +23,7 @@ func (in *restoreInputs) markPaused(ctx context.Context) error {
 			if o.DeletionTimestamp != nil {
 				return errDeleted
 			}
-			return paused.SetPaused(o, location)
+			return mark.SetPaused(o, location)
 		})
 		return err
 	})
@@ -48,7 +48,7 @@ func (e *restoreEnding) resumePaused(ctx context.Context, failure error) error {
 	unread := e.readPaused(ctx)
 	if in.records == nil || in.records.head.Finished == nil { // nothing may be recorded after that
 		if unread != nil {
-			in.recorder.Error(outcome.General, fmt.Sprintf("%s: %v", paused.Remark, unread))
+			in.recorder.Error(outcome.General, fmt.Sprintf("%s: %v", mark.PausedRemark, unread))
 		}
 		objects := pausing.Objects{UID: e.restore.UID, Recorder: in.recorder, REST: e.cfg.REST, Clock: e.cfg.Clock, Confirm: e.held.Confirm}
 		err := objects.Resume(ctx)
@@ -68,7 +68,7 @@ func (e *restoreEnding) resumePaused(ctx context.Context, failure error) error {
 // what is resumed is resumed once more.
 func (s *session) removePausedMark(ctx context.Context) {
 	_, err := s.held.Update(ctx, func(o *velerov1.Restore) error {
-		paused.ClearPaused(o)
+		mark.ClearPaused(o)
 		return nil
 	})
 	if err != nil {

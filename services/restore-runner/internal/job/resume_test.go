@@ -21,7 +21,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
-	"github.com/holdfast-io/holdfast/pkg/job/paused"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -102,14 +102,14 @@ func TestATakeoverThatFailsResumesWhatADeadRunnerPaused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := orphanedPaused(t)
-			require.Equal(t, "default", paused.PausedLocation(b.getRestore(t)))
+			require.Equal(t, "default", mark.PausedLocation(b.getRestore(t)))
 			tt.prepare(t, b)
 			require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
 			r := b.getRestore(t)
 			require.Equal(t, velerov1.RestorePhaseFailed, r.Status.Phase)
 			require.Equal(t, tt.reason, r.Status.FailureReason)
 			require.Equal(t, object{"size": 1.0}, b.readGadget())
-			require.Empty(t, paused.PausedLocation(r))
+			require.Empty(t, mark.PausedLocation(r))
 			require.Contains(t, b.readGzip(t, layout.RestoreLog("r")), "restore failed: "+tt.reason[:10])
 		})
 	}
@@ -168,7 +168,7 @@ func TestATakeoverWithoutRecordsSaysThatObjectsMayBePaused(t *testing.T) {
 			r := b.getRestore(t)
 			require.Equal(t, velerov1.RestorePhaseFailed, r.Status.Phase)
 			require.Contains(t, r.Status.FailureReason, tt.reason)
-			require.Equal(t, "default", paused.PausedLocation(r))
+			require.Equal(t, "default", mark.PausedLocation(r))
 			require.Contains(t, log.String(), mayBePaused)
 		})
 	}
@@ -185,7 +185,7 @@ func TestADamagedRecordLeavesTheOthers(t *testing.T) {
 	require.Contains(t, r.Status.FailureReason, "unreadable record")
 	require.Contains(t, r.Status.FailureReason, mayBePaused)
 	require.Equal(t, object{"size": 1.0}, b.readGadget())
-	require.Equal(t, "default", paused.PausedLocation(r))
+	require.Equal(t, "default", mark.PausedLocation(r))
 }
 
 // The records of a dead runner are read although this one can write none.
@@ -196,7 +196,7 @@ func TestASuccessorThatCannotWriteResumesWhatADeadRunnerPaused(t *testing.T) {
 	r := b.getRestore(t)
 	require.True(t, r.Status.Phase.Terminal())
 	require.Equal(t, object{"size": 1.0}, b.readGadget())
-	require.Empty(t, paused.PausedLocation(r))
+	require.Empty(t, mark.PausedLocation(r))
 }
 
 // Objects that cannot be resumed are named in the failure reason and the log.
@@ -211,7 +211,7 @@ func TestWhatCannotBeResumedIsNamed(t *testing.T) {
 		require.Equal(t, "cancelled by alice; "+still, r.Status.FailureReason)
 		require.Contains(t, b.readGzip(t, layout.RestoreLog("r")), still)
 		require.Contains(t, b.readGzip(t, layout.RestoreResults("r")), "gadgets.example.com a/g is still paused")
-		require.Equal(t, "default", paused.PausedLocation(r))
+		require.Equal(t, "default", mark.PausedLocation(r))
 	})
 	t.Run("failed", func(t *testing.T) {
 		b := orphanedPaused(t)
@@ -227,7 +227,7 @@ func TestWhatCannotBeResumedIsNamed(t *testing.T) {
 		r := b.getRestore(t)
 		require.Equal(t, velerov1.RestorePhasePartiallyFailed, r.Status.Phase)
 		require.Contains(t, b.readGzip(t, layout.RestoreResults("r")), "gadgets.example.com a/g is still paused")
-		require.Equal(t, "default", paused.PausedLocation(r))
+		require.Equal(t, "default", mark.PausedLocation(r))
 	})
 }
 
@@ -241,7 +241,7 @@ func TestTheMarkIsThereWhileObjectsArePaused(t *testing.T) {
 		if r.Method == http.MethodPost && kubetest.Meta(body)["name"] == "g" {
 			mu.Lock()
 			defer mu.Unlock()
-			at = append(at, paused.PausedLocation(b.getRestore(t)))
+			at = append(at, mark.PausedLocation(b.getRestore(t)))
 		}
 		return refuseAdmission(r, body)
 	})
@@ -258,7 +258,7 @@ func TestARestoreThatIsGivenUpResumesWhatWasPaused(t *testing.T) {
 	require.Equal(t, velerov1.RestorePhaseFailed, r.Status.Phase)
 	require.Equal(t, "internal error", r.Status.FailureReason)
 	require.Equal(t, object{"size": 1.0}, b.readGadget())
-	require.Empty(t, paused.PausedLocation(r))
+	require.Empty(t, mark.PausedLocation(r))
 }
 
 func TestARestoreThatPanicsWhileItIsGivenUpSaysWhatIsPaused(t *testing.T) {
@@ -270,7 +270,7 @@ func TestARestoreThatPanicsWhileItIsGivenUpSaysWhatIsPaused(t *testing.T) {
 	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
 	r := b.getRestore(t)
 	require.Equal(t, "internal error; "+mayBePaused, r.Status.FailureReason)
-	require.Equal(t, "default", paused.PausedLocation(r))
+	require.Equal(t, "default", mark.PausedLocation(r))
 }
 
 // The restore ended by another hand before its run panicked.
@@ -294,10 +294,10 @@ func TestAnUnreadableClaimSaysThatObjectsMayBePaused(t *testing.T) {
 	b := newBench(t)
 	b.createRestore(t, true, func(r *velerov1.Restore) {
 		r.Status.Phase = velerov1.RestorePhaseInProgress
-		require.NoError(t, paused.SetPaused(r, "default"))
+		require.NoError(t, mark.SetPaused(r, "default"))
 		r.Annotations[holdfast.AnnotationClaim] = "no JSON"
 	})
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
 	require.Contains(t, b.getRestore(t).Status.FailureReason, "; "+mayBePaused)
-	require.Equal(t, "default", paused.PausedLocation(b.getRestore(t)))
+	require.Equal(t, "default", mark.PausedLocation(b.getRestore(t)))
 }

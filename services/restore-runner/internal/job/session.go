@@ -7,10 +7,9 @@ import (
 	"log/slog"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/job/cancel"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
-	"github.com/holdfast-io/holdfast/pkg/job/paused"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/kube/retry"
 )
@@ -47,7 +46,7 @@ type session struct {
 
 // newSession returns a session; the function ends it.
 func newSession(cfg *Config, held *engine.Held[*velerov1.Restore]) (*session, context.CancelFunc) {
-	s := &session{cfg: cfg, held: held, restore: held.Object, log: held.Log, paused: pausedObjects{location: paused.PausedLocation(held.Object)}}
+	s := &session{cfg: cfg, held: held, restore: held.Object, log: held.Log, paused: pausedObjects{location: mark.PausedLocation(held.Object)}}
 	var end context.CancelFunc
 	s.stopped, end = engine.Join(held.Stopping(), held.Cancelling())
 	return s, end
@@ -146,8 +145,8 @@ func (s *session) beginCommit(ctx context.Context) error {
 }
 
 // cancelRequestOf returns the request to cancel that an error is about, nil if it is none.
-func cancelRequestOf(err error) *cancel.CancelError {
-	var request *cancel.CancelError
+func cancelRequestOf(err error) *mark.CancelError {
+	var request *mark.CancelError
 	if errors.As(err, &request) {
 		return request
 	}

@@ -14,8 +14,8 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
-	"github.com/holdfast-io/holdfast/pkg/job/paused"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/pkg/layout"
@@ -110,7 +110,7 @@ func TestARestoreWaitsForItsOperations(t *testing.T) {
 			b := waitingRestore(t)
 			before := b.getRestore(t).Status.Errors
 			require.Equal(t, object{"size": 1.0, "paused": true}, b.readGadget())
-			require.NotEmpty(t, paused.PausedLocation(b.getRestore(t)))
+			require.NotEmpty(t, mark.PausedLocation(b.getRestore(t)))
 			b.config.Actions = func(context.Context, func(joblog.Entry)) job.ActionSet {
 				t.Error("no action is called any more")
 				return job.ActionSet{}
@@ -126,7 +126,7 @@ func TestARestoreWaitsForItsOperations(t *testing.T) {
 			}
 			s := r.Status
 			require.Equal(t, velerov1.RestorePhasePartiallyFailed, s.Phase, s.FailureReason)
-			require.Empty(t, paused.PausedLocation(r))
+			require.Empty(t, mark.PausedLocation(r))
 			require.Equal(t, []int{1, 1 - failed, failed, before + failed}, []int{s.RestoreItemOperationsAttempted, s.RestoreItemOperationsCompleted, s.RestoreItemOperationsFailed, s.Errors})
 			file := b.readGzip(t, layout.RestoreItemOperations("r"))
 			for _, text := range []string{`"restoreName":"r","restoreUID":"uid-r","restoreItemAction":"a.io/begins"`, `"operationID":"op-2"`,
@@ -392,7 +392,7 @@ func TestARestoreThatIsGivenUpHasItsOperationsCancelled(t *testing.T) {
 func TestADeletedRestoreWithoutAHolderHasItsOperationsCancelled(t *testing.T) {
 	b := orphanedOperation(t)
 	r := b.getRestore(t)
-	paused.ClearPaused(r)
+	mark.ClearPaused(r)
 	require.NoError(t, b.client.Update(t.Context(), r))
 	require.NoError(t, b.client.Delete(t.Context(), r))
 	now := &later{}

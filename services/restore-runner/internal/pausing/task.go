@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/job/paused"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/service/periodic"
 )
@@ -65,7 +65,7 @@ func (t *Task) Pass(ctx context.Context) {
 	t.tries = map[types.UID]lastAttempt{}
 	for i := range list.Items {
 		o := &list.Items[i]
-		if location := paused.PausedLocation(o); location != "" && ctx.Err() == nil {
+		if location := mark.PausedLocation(o); location != "" && ctx.Err() == nil {
 			t.tries[o.UID] = t.resumePaused(ctx, o, location, before[o.UID])
 		}
 	}
@@ -107,10 +107,10 @@ func (t *Task) isDue(o *velerov1.Restore) bool {
 
 func (t *Task) clearMark(ctx context.Context, o *velerov1.Restore) error {
 	err := kube.Update(ctx, t.Reader, t.Client, o.DeepCopy(), func(o *velerov1.Restore) error {
-		if paused.PausedLocation(o) == "" {
+		if mark.PausedLocation(o) == "" {
 			return kube.ErrSkip
 		}
-		paused.ClearPaused(o)
+		mark.ClearPaused(o)
 		return nil
 	})
 	if errors.Is(err, kube.ErrReplaced) {

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/job/paused"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -64,7 +64,7 @@ func newBed(t *testing.T, change func(*velerov1.Restore)) *bed {
 	o.Status.Phase = velerov1.RestorePhaseFailed
 	at := metav1.NewTime(b.clock.Now().Add(-time.Minute))
 	o.Status.CompletionTimestamp = &at
-	require.NoError(t, paused.SetPaused(o, "default"))
+	require.NoError(t, mark.SetPaused(o, "default"))
 	change(o)
 	deleted := o.DeletionTimestamp != nil
 	o.DeletionTimestamp = nil
@@ -100,7 +100,7 @@ func (b *bed) requireResumed(t *testing.T, resumed bool) {
 		want = object{"size": 1.0}
 	}
 	require.Equal(t, want, b.cluster.Object(widgetPath)["spec"])
-	require.Equal(t, resumed, paused.PausedLocation(o) == "", "the mark")
+	require.Equal(t, resumed, mark.PausedLocation(o) == "", "the mark")
 }
 
 // What a restore left paused when it ended without its records, or that is deleted while no runner
@@ -185,5 +185,5 @@ func TestWithoutRecordsTheMarkGoes(t *testing.T) {
 	b.task.Pass(t.Context())
 	o := &velerov1.Restore{}
 	require.NoError(t, b.client.Get(t.Context(), client.ObjectKey{Namespace: "velero", Name: "r"}, o))
-	require.Empty(t, paused.PausedLocation(o))
+	require.Empty(t, mark.PausedLocation(o))
 }

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/job"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/remote"
@@ -63,7 +63,7 @@ func newKind() *job.Kind[*velerov1.Backup] {
 func backupStatus(b *velerov1.Backup) job.Status {
 	s := &b.Status
 	out := job.Status{
-		Phase: s.Phase, Stage: cancel.BackupStage(b), FailureReason: s.FailureReason, ValidationErrors: s.ValidationErrors,
+		Phase: s.Phase, Stage: mark.BackupStage(b), FailureReason: s.FailureReason, ValidationErrors: s.ValidationErrors,
 		Errors: s.Errors, Warnings: s.Warnings,
 	}
 	if s.Progress != nil {

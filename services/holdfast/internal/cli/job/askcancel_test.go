@@ -13,7 +13,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/clitest"
 )
 
@@ -49,7 +49,7 @@ func TestCancelAsksInTheNameOfTheCaller(t *testing.T) {
 		}
 		for _, o := range []client.Object{b, r} {
 			require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(o), o))
-			asked, ok := cancel.CancelRequested(o)
+			asked, ok := mark.CancelRequested(o)
 			require.True(t, ok)
 			require.Equal(t, want, asked.Reason())
 			require.False(t, asked.Time.IsZero())
@@ -60,7 +60,7 @@ func TestCancelAsksInTheNameOfTheCaller(t *testing.T) {
 func TestCancelComesTooLate(t *testing.T) {
 	done, closing := &velerov1.Backup{ObjectMeta: objectMeta("done")}, &velerov1.Backup{ObjectMeta: objectMeta("closing")}
 	done.Status.Phase, closing.Status.Phase = velerov1.BackupPhaseCompleted, velerov1.BackupPhaseInProgress
-	require.NoError(t, cancel.SetCommitting(closing, 1))
+	require.NoError(t, mark.SetCommitting(closing, 1))
 	gone := &velerov1.Backup{ObjectMeta: objectMeta("gone")}
 	gone.Status.Phase, gone.Status.FailureReason = velerov1.BackupPhaseFailed, "cancelled by bob"
 	restored := &velerov1.Restore{ObjectMeta: objectMeta("restored")}

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
@@ -58,7 +58,7 @@ func (k *Kind[T]) cancelJob(ctx context.Context, s *Session, name, by string, wa
 	}
 	err = k.awaitTerminal(ctx, s, obj)
 	status := k.Status(obj)
-	if status.Phase == velerov1.BackupPhaseFailed && cancel.IsCancelReason(status.FailureReason) {
+	if status.Phase == velerov1.BackupPhaseFailed && mark.IsCancelReason(status.FailureReason) {
 		s.Printf("%s %q is %s.\n", k.Name, name, status.FailureReason)
 		return nil
 	}
@@ -72,11 +72,11 @@ func (k *Kind[T]) cancelJob(ctx context.Context, s *Session, name, by string, wa
 // may be asked again.
 func (k *Kind[T]) mayCancel(obj T) error {
 	switch status := k.Status(obj); {
-	case status.Stage == cancel.Ended && cancel.IsCancelReason(status.FailureReason):
+	case status.Stage == mark.StageEnded && mark.IsCancelReason(status.FailureReason):
 		return nil
-	case status.Stage == cancel.Ended:
+	case status.Stage == mark.StageEnded:
 		return fmt.Errorf("it has ended: %s; nothing is left to stop", k.shownPhase(obj))
-	case status.Stage == cancel.Closing:
+	case status.Stage == mark.StageClosing:
 		return errors.New("it is about to end and cannot be stopped any more")
 	}
 	return nil
@@ -97,6 +97,6 @@ func AskCancel[T client.Object](ctx context.Context, c client.Client, clk clock.
 		if err := may(o); err != nil {
 			return err
 		}
-		return cancel.WriteCancelRequest(o, cancel.CancelRequest{By: by, Time: clk.Now().UTC().Truncate(time.Second)})
+		return mark.WriteCancelRequest(o, mark.CancelRequest{By: by, Time: clk.Now().UTC().Truncate(time.Second)})
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
@@ -152,7 +152,7 @@ func (o *describeOptions[T]) writeDescription(p *Page, obj T, d Description, fil
 	p.Results(files.Results)
 	writeSection(p, d.Spec)
 	writeSection(p, d.Status)
-	if status.Stage != cancel.Ended {
+	if status.Stage != mark.StageEnded {
 		p.Operations(obj, o.Global.Clock.Now())
 	}
 	p.Volumes(files.Volumes)

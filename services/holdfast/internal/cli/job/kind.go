@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
@@ -56,7 +56,7 @@ type Status struct {
 	// Phase is the phase; those of restores have the same names.
 	Phase velerov1.BackupPhase
 	// Stage is how far the job is.
-	Stage cancel.CancelStage
+	Stage mark.CancelStage
 	// FailureReason and ValidationErrors say why a job failed.
 	FailureReason    string
 	ValidationErrors []string

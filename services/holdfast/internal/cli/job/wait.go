@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
@@ -18,7 +18,7 @@ func (k *Kind[T]) awaitTerminal(ctx context.Context, s *Session, obj T) error {
 	err := command.WaitUntil(ctx, s.Client, s.Global.Clock, obj, k.NewList(), func() (bool, error) {
 		status := k.Status(obj)
 		progress.Show(string(status.Phase), status.Done, status.Total)
-		return status.Stage == cancel.Ended, nil
+		return status.Stage == mark.StageEnded, nil
 	})
 	progress.End()
 	if err != nil && ctx.Err() != nil {

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/job/cancel"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/job"
 )
@@ -60,7 +60,7 @@ func newKind() *job.Kind[*velerov1.Restore] {
 func statusOf(r *velerov1.Restore) job.Status {
 	s := &r.Status
 	out := job.Status{
-		Phase: velerov1.BackupPhase(s.Phase), Stage: cancel.RestoreStage(r), FailureReason: s.FailureReason, ValidationErrors: s.ValidationErrors,
+		Phase: velerov1.BackupPhase(s.Phase), Stage: mark.RestoreStage(r), FailureReason: s.FailureReason, ValidationErrors: s.ValidationErrors,
 		Errors: s.Errors, Warnings: s.Warnings,
 	}
 	if s.Progress != nil {

@@ -1,6 +1,4 @@
-// Package ended records the end of a backup or restore as an Event on the object, where `kubectl
-// describe` and what watches Events of a cluster find it.
-package ended
+package mark
 
 import (
 	"fmt"

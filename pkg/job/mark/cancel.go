@@ -1,17 +1,7 @@
-// Package cancel is the request to stop a job, as it stands on the Backup or Restore, and the mark
-// from which on such a request comes too late.
-//
-// Both are annotations written by compare-and-swap, so that one of them is first: a holder that
-// finds the request cannot mark its commit any more, whatever it did meanwhile, and a process that
-// finds the mark does not ask.
-//
-// Both hold the UID of their object, for annotations are copied with it: what was written for
-// another object does not count. A request in a person's words, which holds none, does.
-package cancel
+package mark
 
 import (
 	"encoding/json"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -26,13 +16,16 @@ import (
 // maxName bounds what is kept of the requester's name, in runes.
 const maxName = 256
 
-// CancelRequest is the value of the annotation holdfast.io/cancel.
+// CancelRequest is the value of the annotation holdfast.io/cancel. The request and the mark of the
+// commit are written by compare-and-swap, so that one of them is first: a runner that finds the
+// request cannot commit any more, and a process that finds the commit does not ask. A request in a
+// person's words, which holds no UID, counts.
 type CancelRequest struct {
 	// By is the requester; empty if unknown.
 	By string `json:"by,omitempty"`
 	// Time is the time of the request; zero when it is not known.
 	Time time.Time `json:"time,omitzero"`
-	// UID is the UID of the object to stop; empty when a person wrote the annotation. Ask sets it.
+	// UID is the UID of the object to stop; empty when a person wrote the annotation. WriteCancelRequest sets it.
 	UID types.UID `json:"uid,omitempty"`
 }
 
@@ -113,12 +106,7 @@ func WriteCancelRequest(obj metav1.Object, r CancelRequest) error {
 		return nil
 	}
 	r.By, r.UID = plainName(r.By), obj.GetUID()
-	text, err := json.Marshal(r)
-	if err != nil {
-		return fmt.Errorf("annotation %s: %w", holdfast.AnnotationCancel, err)
-	}
-	setAnnotation(obj, holdfast.AnnotationCancel, string(text))
-	return nil
+	return setMark(obj, holdfast.AnnotationCancel, r)
 }
 
 // IsCommitting reports whether the job began to commit what it did. The mark of another object does
@@ -128,7 +116,7 @@ func IsCommitting(obj metav1.Object) bool {
 	return ok && uid == string(obj.GetUID())
 }
 
-// SetCommitting notes that the holder of epoch commits the job. An *Error when the job was asked to stop
+// SetCommitting notes that the holder of epoch commits the job. A *CancelError when the job was asked to stop
 // before. The mark of an earlier epoch stays: what it began is gone on with.
 func SetCommitting(obj metav1.Object, epoch int64) error {
 	if r, ok := CancelRequested(obj); ok {
@@ -141,17 +129,4 @@ func SetCommitting(obj metav1.Object, epoch int64) error {
 }
 
 // ClearCommitting removes the mark, for an object with a terminal phase.
-func ClearCommitting(obj metav1.Object) {
-	annotations := obj.GetAnnotations()
-	delete(annotations, holdfast.AnnotationCommitting)
-	obj.SetAnnotations(annotations)
-}
-
-func setAnnotation(obj metav1.Object, key, value string) {
-	annotations := obj.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[key] = value
-	obj.SetAnnotations(annotations)
-}
+func ClearCommitting(obj metav1.Object) { clearMark(obj, holdfast.AnnotationCommitting) }

@@ -1,4 +1,4 @@
-package foreign_test
+package mark_test
 
 import (
 	"testing"
@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/job/foreign"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 )
 
 // A server with strategy Recreate has no Pods for a moment while it restarts: its jobs are still its own.
@@ -34,7 +34,7 @@ func TestAServerThatRestartsIsFound(t *testing.T) {
 				d.Namespace = c.where
 			}
 			d.Spec.Replicas, d.Status.Replicas = c.wanted, c.there
-			found, err := foreign.FindForeignServer(t.Context(), fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(d).Build(), "velero")
+			found, err := mark.FindForeignServer(t.Context(), fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(d).Build(), "velero")
 			require.NoError(t, err)
 			require.Equal(t, c.want, found)
 		})

@@ -1,4 +1,4 @@
-package cancel
+package mark
 
 import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
@@ -9,38 +9,38 @@ type CancelStage int
 
 // The stages of a job.
 const (
-	// Waiting: it is not claimed, and nothing was done for it. It ends by one write.
-	Waiting CancelStage = iota + 1
-	// Running: its holder has to stop it.
-	Running
-	// Closing: it is about to end.
-	Closing
-	// Ended: its phase is terminal.
-	Ended
+	// StageWaiting: it is not claimed, and nothing was done for it. It ends by one write.
+	StageWaiting CancelStage = iota + 1
+	// StageRunning: its holder has to stop it.
+	StageRunning
+	// StageClosing: it is about to end.
+	StageClosing
+	// StageEnded: its phase is terminal.
+	StageEnded
 )
 
 // BackupStage is where a Backup stands.
 func BackupStage(b *velerov1.Backup) CancelStage {
 	switch phase := b.Status.Phase; {
 	case phase.Terminal():
-		return Ended
+		return StageEnded
 	case phase.IsNew(), phase == velerov1.BackupPhaseQueued, phase == velerov1.BackupPhaseReadyToStart:
-		return Waiting
+		return StageWaiting
 	case !IsCommitting(b):
-		return Running
+		return StageRunning
 	}
-	return Closing
+	return StageClosing
 }
 
 // RestoreStage is where a Restore stands.
 func RestoreStage(r *velerov1.Restore) CancelStage {
 	switch phase := r.Status.Phase; {
 	case phase.Terminal():
-		return Ended
+		return StageEnded
 	case phase.IsNew():
-		return Waiting
+		return StageWaiting
 	case !IsCommitting(r):
-		return Running
+		return StageRunning
 	}
-	return Closing
+	return StageClosing
 }

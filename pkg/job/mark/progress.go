@@ -1,6 +1,4 @@
-// Package progress answers how far a job is, once or with every change until it ends. Every answer
-// is read from the object of the job, so that any replica can give it.
-package progress
+package mark
 
 import (
 	"context"
@@ -19,11 +17,12 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 )
 
-// Period is the time between two readings of a watched job.
-const Period = 500 * time.Millisecond
+// ProgressPeriod is the time between two readings of a watched job.
+const ProgressPeriod = 500 * time.Millisecond
 
-// ProgressSource reads the jobs of one kind T, whose progress is sent as P. Every field is required. Safe
-// for concurrent use.
+// ProgressSource answers how far jobs of one kind T are, once or with every change until they end. Progress
+// is sent as P and read from the object, so that any replica can give it. Every field is required. Safe for
+// concurrent use.
 type ProgressSource[T client.Object, P proto.Message] struct {
 	// Reader must not be a cache, or answers may be older than the ones before.
 	Reader    client.Reader
@@ -53,7 +52,7 @@ func (s *ProgressSource[T, P]) Get(ctx context.Context, name string) (P, error) 
 // those of Get and of send, the cause of the end of ctx, and one that wraps errgrpc.ErrConflict
 // when another object has the name.
 func (s *ProgressSource[T, P]) Watch(ctx context.Context, name string, send func(P) error) error {
-	ticker := s.Clock.NewTicker(Period)
+	ticker := s.Clock.NewTicker(ProgressPeriod)
 	defer ticker.Stop()
 	var last P
 	var uid types.UID

@@ -1,4 +1,4 @@
-package progress_test
+package mark_test
 
 import (
 	"context"
@@ -18,19 +18,19 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
-	"github.com/holdfast-io/holdfast/pkg/job/progress"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	backupv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/backup/v1"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func newSource(c client.Reader) (*progress.ProgressSource[*velerov1.Backup, *backupv1.Progress], *clocktesting.FakeClock) {
+func newSource(c client.Reader) (*mark.ProgressSource[*velerov1.Backup, *backupv1.Progress], *clocktesting.FakeClock) {
 	clk := clocktesting.NewFakeClock(time.Unix(0, 0))
-	return &progress.ProgressSource[*velerov1.Backup, *backupv1.Progress]{
+	return &mark.ProgressSource[*velerov1.Backup, *backupv1.Progress]{
 		Reader: c, Namespace: "velero", Clock: clk, Kind: "backup", New: func() *velerov1.Backup { return &velerov1.Backup{} },
 		Describe: func(b *velerov1.Backup) *backupv1.Progress {
-			return &backupv1.Progress{Phase: string(b.Status.Phase), Holder: progress.ClaimOwner(b, b.Status.Phase.Terminal())}
+			return &backupv1.Progress{Phase: string(b.Status.Phase), Holder: mark.ClaimOwner(b, b.Status.Phase.Terminal())}
 		},
 		Terminal: func(b *velerov1.Backup) bool { return b.Status.Phase.Terminal() },
 	}, clk
@@ -75,7 +75,7 @@ func watchBackup(t *testing.T, c client.Reader) *watched {
 func (w *watched) stepWatch(t *testing.T) {
 	t.Helper()
 	require.Eventually(t, w.clock.HasWaiters, time.Minute, time.Millisecond)
-	w.clock.Step(progress.Period)
+	w.clock.Step(mark.ProgressPeriod)
 }
 
 func TestAWatchEndsWithTheTerminalPhase(t *testing.T) {
@@ -135,7 +135,7 @@ func TestAFailedReadKeepsItsReason(t *testing.T) {
 }
 
 func TestTimesAreTold(t *testing.T) {
-	require.Nil(t, progress.ProgressTime(nil))
+	require.Nil(t, mark.ProgressTime(nil))
 	at := metav1.NewTime(time.Unix(1700000000, 0))
-	require.EqualValues(t, 1700000000, progress.ProgressTime(&at).GetSeconds())
+	require.EqualValues(t, 1700000000, mark.ProgressTime(&at).GetSeconds())
 }

@@ -1,4 +1,4 @@
-package ended_test
+package mark_test
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/job/ended"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 )
 
 type recorder []string
@@ -38,24 +38,24 @@ func TestTheEndIsRecordedWithItsReason(t *testing.T) {
 		}},
 	} {
 		var events recorder
-		ended.RecordEnd(&events, obj)
+		mark.RecordEnd(&events, obj)
 		require.Equal(t, recorder{want}, events)
-		ended.RecordEnd(nil, obj)
+		mark.RecordEnd(nil, obj)
 	}
 }
 
 func TestOnlyTheEndIsRecorded(t *testing.T) {
 	var events recorder
-	ended.RecordEnd(&events, &velerov1.Backup{Status: velerov1.BackupStatus{Phase: velerov1.BackupPhaseInProgress}})
-	ended.RecordEnd(&events, &velerov1.Restore{Status: velerov1.RestoreStatus{Phase: velerov1.RestorePhaseWaitingForPluginOperations}})
-	ended.RecordEnd(&events, &velerov1.Schedule{})
+	mark.RecordEnd(&events, &velerov1.Backup{Status: velerov1.BackupStatus{Phase: velerov1.BackupPhaseInProgress}})
+	mark.RecordEnd(&events, &velerov1.Restore{Status: velerov1.RestoreStatus{Phase: velerov1.RestorePhaseWaitingForPluginOperations}})
+	mark.RecordEnd(&events, &velerov1.Schedule{})
 	require.Empty(t, events)
 }
 
 // The API server refuses an Event with a longer note, and it would be lost.
 func TestALongReasonFitsIntoAnEvent(t *testing.T) {
 	var events recorder
-	ended.RecordEnd(&events, &velerov1.Backup{Status: velerov1.BackupStatus{Phase: velerov1.BackupPhaseFailed, FailureReason: strings.Repeat("☃", 2000)}})
+	mark.RecordEnd(&events, &velerov1.Backup{Status: velerov1.BackupStatus{Phase: velerov1.BackupPhaseFailed, FailureReason: strings.Repeat("☃", 2000)}})
 	require.Len(t, events, 1)
 	require.LessOrEqual(t, len(strings.SplitN(events[0], ": ", 2)[1]), 1024)
 	require.True(t, strings.HasSuffix(events[0], "☃"))

@@ -1,6 +1,4 @@
-// Package foreign recognises jobs that another server, such as Velero, left unfinished. They are
-// ended once no live server of Velero is in the namespace; nothing of theirs is continued.
-package foreign
+package mark
 
 import (
 	"context"
@@ -15,8 +13,9 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
 
-// Reason is the failureReason of a job that ends unfinished.
-const Reason = "left unfinished by another server"
+// ForeignReason is the failureReason of a job of another server, such as Velero. It ends once no live
+// server of Velero is in the namespace; nothing of it is continued.
+const ForeignReason = "left unfinished by another server"
 
 // IsForeign reports whether another server brought a job into its phase, which is ReadyToStart or a
 // later one: queue-scheduler numbers the backups that it admits, and runners claim what they begin.

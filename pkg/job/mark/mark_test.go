@@ -1,0 +1,73 @@
+package mark_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
+)
+
+func TestTheMarkIsThatOfItsObject(t *testing.T) {
+	admitted := time.Date(2026, 1, 2, 3, 4, 5, 678, time.UTC)
+	for annotation, kind := range map[string]struct {
+		set   func(metav1.Object) error
+		read  func(metav1.Object) any
+		clear func(metav1.Object)
+		want  any
+	}{
+		"holdfast.io/paused": {
+			set:   func(obj metav1.Object) error { return mark.SetPaused(obj, "default") },
+			read:  func(obj metav1.Object) any { return mark.PausedLocation(obj) },
+			clear: mark.ClearPaused,
+			want:  "default",
+		},
+		"holdfast.io/post-hooks": {
+			set:   func(obj metav1.Object) error { return mark.SetPostHooks(obj, mark.PostHooks{Owed: true}) },
+			read:  func(obj metav1.Object) any { return mark.PostHooksOf(obj) },
+			clear: mark.ClearPostHooks,
+			want:  mark.PostHooks{UID: "one", Owed: true},
+		},
+		"holdfast.io/suspended": {
+			set: func(obj metav1.Object) error {
+				return mark.SetSuspended(obj, mark.Suspension{Admission: admitted, Reason: "the bucket"})
+			},
+			read: func(obj metav1.Object) any {
+				suspension, ok := mark.SuspensionOf(obj)
+				require.Equal(t, ok, suspension != mark.Suspension{})
+				return suspension
+			},
+			clear: mark.ClearSuspended,
+			want:  mark.Suspension{UID: "one", Admission: admitted, Reason: "the bucket"},
+		},
+	} {
+		t.Run(annotation, func(t *testing.T) {
+			b := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Name: "b", UID: "one"}}
+			require.Zero(t, kind.read(b))
+			require.NoError(t, kind.set(b))
+			require.Equal(t, kind.want, kind.read(b))
+
+			copied := b.DeepCopy()
+			copied.UID = "two"
+			require.Zero(t, kind.read(copied), "annotations are copied with their object")
+
+			b.Annotations["team"] = "x"
+			kind.clear(b)
+			require.Zero(t, kind.read(b))
+			require.Equal(t, map[string]string{"team": "x"}, b.Annotations)
+
+			b.Annotations[annotation] = "{"
+			require.Zero(t, kind.read(b), "unreadable")
+		})
+	}
+}
+
+func TestALongReasonOfASuspensionIsCut(t *testing.T) {
+	b := &velerov1.Backup{}
+	require.NoError(t, mark.SetSuspended(b, mark.Suspension{Reason: strings.Repeat("x", 1<<20)}))
+	require.Less(t, len(b.Annotations["holdfast.io/suspended"]), 2<<10)
+}
