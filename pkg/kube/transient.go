@@ -31,10 +31,13 @@ func IsRefused(err error) bool {
 }
 
 // IsTransient reports whether an error of a request to the API server may go away by itself: the
-// network or the server is away or busy, or a write met another one. An answer about the object,
-// such as that it does not exist or may not be read, stays.
+// network or the server is unreachable or busy, a write met another one, or the server does not know
+// the caller. The last is no fact about the object: the token of a Pod is refused from the moment on
+// that its Pod object is gone, while its process still runs, and by a server that has just started.
+// An answer about the object, such as that it does not exist or may not be read, stays.
 func IsTransient(err error) bool {
 	var network net.Error // *url.Error is one too
 	return errors.As(err, &network) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) ||
-		apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsConflict(err)
+		apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsConflict(err) ||
+		apierrors.IsUnauthorized(err)
 }

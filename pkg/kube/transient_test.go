@@ -22,6 +22,7 @@ func TestIsTransient(t *testing.T) {
 		apierrors.NewInternalError(errors.New("leader changed")),
 		apierrors.NewServerTimeout(pods, "get", 1),
 		apierrors.NewConflict(pods, "p", errors.New("changed")),
+		apierrors.NewUnauthorized("token of a Pod that is gone"),
 	} {
 		require.True(t, kube.IsTransient(fmt.Errorf("read: %w", passes)), passes)
 	}

@@ -40,7 +40,7 @@ func responseError(resp *http.Response) error {
 		return &retryableError{err: err, after: retryAfter(resp)}
 	case code == http.StatusGatewayTimeout || code == http.StatusRequestTimeout:
 		return &retryableError{err: err, smaller: true, after: retryAfter(resp)}
-	case code == http.StatusBadGateway || code == http.StatusServiceUnavailable:
+	case code == http.StatusBadGateway || code == http.StatusServiceUnavailable || code == http.StatusUnauthorized: // see kube.IsTransient
 		return &retryableError{err: err, after: retryAfter(resp)}
 	case code >= http.StatusInternalServerError:
 		return &retryableError{err: err, broken: true, smaller: true, after: retryAfter(resp)}

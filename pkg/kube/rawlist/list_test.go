@@ -108,6 +108,7 @@ func TestRetries(t *testing.T) {
 			writeReply(w, 429, metav1.Status{})
 		},
 		"unavailable":    func(w http.ResponseWriter) { w.WriteHeader(503) },
+		"unauthorized":   func(w http.ResponseWriter) { writeReply(w, 401, metav1.Status{}) },
 		"internal error": func(w http.ResponseWriter) { writeReply(w, 500, metav1.Status{}) },
 		"truncated body": func(w http.ResponseWriter) {
 			_, _ = w.Write([]byte(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"42"},"items":[{"metadata":{"name":"ghost"}},`))

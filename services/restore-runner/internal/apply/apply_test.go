@@ -185,6 +185,23 @@ func TestOverloadIsWaitedOut(t *testing.T) {
 	require.EqualValues(t, 3, w.throttled.Load())
 }
 
+// A Pod that is deleted at once loses its token before its process ends: each object of that time was
+// an error of the restore.
+func TestARefusedTokenIsNoErrorOfTheObject(t *testing.T) {
+	s, c, w := startServer(t)
+	var asked atomic.Int64
+	s.Fail(func(*http.Request, map[string]any) (int, bool) {
+		if asked.Add(1) <= 2 {
+			return http.StatusUnauthorized, false
+		}
+		return 0, false
+	})
+	got := c.Apply(t.Context(), storedRequest("configmaps", "ConfigMap", nil))
+	require.NoError(t, got.Err)
+	require.Equal(t, apply.Created, got.Action)
+	require.Zero(t, w.throttled.Load())
+}
+
 func TestLostAnswerCountsAsCreated(t *testing.T) {
 	s, c, _ := startServer(t)
 	var dropped sync.Once

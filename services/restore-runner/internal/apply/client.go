@@ -200,6 +200,8 @@ func classifyError(err error) (again, throttled, unanswered bool) {
 		return true, true, false
 	case apierrors.IsServiceUnavailable(err), apierrors.IsServerTimeout(err), apierrors.IsTimeout(err):
 		return true, true, true
+	case apierrors.IsUnauthorized(err): // see kube.IsTransient
+		return true, false, false
 	case errors.As(err, &status):
 		code := status.Status().Code
 		gateway := code == http.StatusBadGateway || code == http.StatusGatewayTimeout
