@@ -17,7 +17,9 @@ type Suspension struct {
 	UID types.UID `json:"uid"` // of the object; Set sets it
 	// Admission is the since of the ledger entry that the backup ran under.
 	Admission time.Time `json:"admission"`
-	Reason    string    `json:"reason,omitempty"`
+	// At is when the backup was suspended.
+	At     time.Time `json:"at,omitzero"`
+	Reason string    `json:"reason,omitempty"`
 }
 
 func (m Suspension) owner() types.UID { return m.UID }

@@ -50,7 +50,7 @@ func (a *attempt) suspendBackup(ctx context.Context, cause error) bool {
 	failpoint.Hit("backup-runner/before-suspend")
 	err := a.held.Release(ctx, func(b *velerov1.Backup) error {
 		suspended = true
-		return mark.SetSuspended(b, mark.Suspension{Admission: a.admitted.Since, Reason: cause.Error()})
+		return mark.SetSuspended(b, mark.Suspension{Admission: a.admitted.Since, At: a.Clock.Now(), Reason: cause.Error()})
 	})
 	if err != nil || !suspended {
 		a.held.Log.WarnContext(ctx, "backup not suspended", "error", err)
