@@ -149,7 +149,7 @@ var queue = []Mutant{
 	{
 		Name: "the entry of a job goes with its object at once", Edit: Edit{
 			"services/queue-scheduler/internal/queue/release.go",
-			">= l.claimTimeout",
+			">= s.ClaimTimeout",
 			">= 0",
 		},
 		Package: "./services/queue-scheduler/internal/queue", Test: "TestModel",

@@ -84,10 +84,10 @@ func (a *App) buildParts() error {
 				ResourceTimeout: c.ResourceTimeout, Location: c.DefaultLocation, SnapshotLocations: snapshotLocations,
 			},
 		},
-		Settings: settings.New(settings.Config{
+		Limits: settings.New(settings.Config{
 			Reader: reader, Namespace: namespace, Flags: ledger.Limits{Backups: c.ConcurrentBackups, Restores: c.ConcurrentRestores},
 			Events: rt.Manager().GetEventRecorder(Name), Log: c.Log,
-		}),
+		}).Limits,
 		Ageing: c.PriorityAgeing, LocationTimeout: c.LocationTimeout, ClaimTimeout: c.ClaimTimeout,
 		Events:  rt.Manager().GetEventRecorder(Name),
 		Metrics: counters, Tracer: c.Tracer, Clock: c.Clock, Log: c.Log,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -25,7 +26,7 @@ const enqueueLimit = 250
 // enqueueNew validates new backups and puts them behind the last one. Their numbers come from the
 // ledger in one block.
 func (s *Scheduler) enqueueNew(ctx context.Context, v *passView) error {
-	all := slices.DeleteFunc(slices.Clone(v.fresh), func(b *velerov1.Backup) bool { return s.inadmissible.isRefused(b) })
+	all := slices.DeleteFunc(slices.Clone(v.fresh), func(b *velerov1.Backup) bool { return s.refused.currentError(b) != nil })
 	fresh := all[:min(len(all), enqueueLimit)]
 	if len(fresh) == 0 {
 		return nil
@@ -38,7 +39,7 @@ func (s *Scheduler) enqueueNew(ctx context.Context, v *passView) error {
 	var errs []error
 	for i, b := range fresh {
 		err := s.enqueueOne(ctx, v, b, first+int64(i))
-		if err == nil || s.inadmissible.noteRefused(b, err) {
+		if err == nil || s.noteRefused(b, err) {
 			handled++
 			continue
 		}
@@ -53,7 +54,7 @@ func (s *Scheduler) enqueueNew(ctx context.Context, v *passView) error {
 // enqueueOne begins the trace of a backup: its span is the root.
 func (s *Scheduler) enqueueOne(ctx context.Context, v *passView, b *velerov1.Backup, number int64) error {
 	ctx, end := s.traces.beginTrace(ctx, "queue backup", b)
-	err := s.writer.updateBackup(ctx, b, velerov1.BackupPhaseNew, func(b *velerov1.Backup) error {
+	err := s.updateBackup(ctx, b, velerov1.BackupPhaseNew, func(b *velerov1.Backup) error {
 		return s.queueBackup(ctx, b, number, len(v.queued)+1)
 	})
 	if err == nil && b.Status.Phase == velerov1.BackupPhaseQueued {
@@ -99,15 +100,15 @@ func (s *Scheduler) admitBackups(ctx context.Context, v *passView) error {
 	if len(v.queued) == 0 {
 		return nil
 	}
-	s.resolver.liveNamespacesOf(ctx, v) // read before the walk is timed
+	s.liveNamespacesOf(ctx, v) // read before the walk is timed
 	began := s.Clock.Now()
-	line := s.ordering.orderView(ctx, v)
-	w := newAdmission(v)
+	line := s.orderView(ctx, v)
+	w := newBackupAdmission(v)
 	var errs []error
 	waiting := make([]*velerov1.Backup, 0, len(v.queued))
 	for i, b := range v.queued {
 		if line[i].Inadmissible != nil {
-			waits, err := s.keepInadmissible(ctx, v, &line[i])
+			waits, err := s.keepInadmissible(ctx, &line[i])
 			errs = append(errs, err)
 			if waits {
 				waiting = append(waiting, b)
@@ -125,11 +126,11 @@ func (s *Scheduler) admitBackups(ctx context.Context, v *passView) error {
 		started, err := s.startBackup(ctx, v, b, w)
 		if errors.Is(err, ledger.ErrMoved) {
 			waiting = append(waiting, v.queued[i:]...)
-			s.Wake() // a job ahead may start now: begin at the front again
+			v.moved = true
 			break
 		}
 		switch {
-		case s.inadmissible.noteRefused(b, err), causeOf(err).away != nil:
+		case s.noteRefused(b, err), isAway(err):
 			waiting = append(waiting, b) // it reserves nothing
 		case err != nil:
 			errs = append(errs, fmt.Errorf("admit backup %s: %w", b.Name, err))
@@ -148,7 +149,7 @@ func (s *Scheduler) admitBackups(ctx context.Context, v *passView) error {
 
 // backupObstacle is why a backup that is not admitted has to wait; nil if it may start. While namespaces
 // cannot be read no backup may, which is reported on the first one.
-func (s *Scheduler) backupObstacle(v *passView, b *Waiting, w *backupAdmission) (reason, err error) {
+func (s *Scheduler) backupObstacle(v *passView, b *Waiting, w *admission) (reason, err error) {
 	if err := v.live.err; err != nil {
 		if w.blind {
 			return err, nil
@@ -156,7 +157,7 @@ func (s *Scheduler) backupObstacle(v *passView, b *Waiting, w *backupAdmission) 
 		w.blind = true
 		return nil, fmt.Errorf("admit backup %s: %w", b.Backup.Name, err)
 	}
-	if reason = w.obstacleFor(b.Namespaces); reason != nil {
+	if reason = w.obstacleFor(&ledger.Entry{Namespaces: b.Namespaces}); reason != nil {
 		w.reserveFor(b.Backup.Name, b.Namespaces, reason)
 		s.reasons.reportReason(b.Backup, reason)
 	}
@@ -165,26 +166,30 @@ func (s *Scheduler) backupObstacle(v *passView, b *Waiting, w *backupAdmission) 
 
 // startBackup admits one backup that nothing seems to be in the way of; false with b still Queued means
 // that it waits all the same.
-func (s *Scheduler) startBackup(ctx context.Context, v *passView, b *velerov1.Backup, w *backupAdmission) (bool, error) {
+func (s *Scheduler) startBackup(ctx context.Context, v *passView, b *velerov1.Backup, w *admission) (bool, error) {
 	if v.isAdmitted(b.UID) {
 		return s.completeAdmission(ctx, b) // an admission that was cut off is completed
 	}
-	namespaces, err := s.resolver.resolveBackup(ctx, v, b)
+	namespaces, err := s.resolveBackup(ctx, v, b)
 	if err != nil {
 		return false, err
+	}
+	if size := ledger.Size(namespaces); size > ledger.MaxNamespaces {
+		return false, s.refuseBackup(ctx, b, fmt.Sprintf("spec.includedNamespaces: selects %d namespaces, which take %d bytes: at most %d can be admitted",
+			len(namespaces), size, ledger.MaxNamespaces))
 	}
 	problems, err := s.checkBackup(ctx, b)
 	if err != nil {
 		return false, err
 	}
-	if len(problems.LastingProblems()) > 0 || ledger.Size(namespaces) > ledger.MaxNamespaces {
-		return false, s.declineBackup(ctx, b, problems, namespaces)
+	if len(problems.LastingProblems()) > 0 {
+		return false, s.refuseBackup(ctx, b, problems.Strings()...)
 	}
 	if len(problems) > 0 {
 		return false, &awayError{problems[0].Message} // since the line was made
 	}
 	failpoint.Hit("queue-scheduler/before-swap")
-	e := ledger.Entry{UID: b.UID, Kind: ledger.KindBackup, Namespace: b.Namespace, Name: b.Name, Namespaces: namespaces, Since: admissionTime(b, s.Clock.Now())}
+	e := backupEntry(b, namespaces, admissionTime(b, s.Clock.Now()))
 	if err := s.Ledger.Admit(ctx, e, v.limits, w.blockingEntries()...); err != nil {
 		if reason := s.reasons.reportOrFail(b, err); reason != nil {
 			return false, reason
@@ -213,19 +218,10 @@ func (s *Scheduler) completeAdmission(ctx context.Context, b *velerov1.Backup) (
 	return s.makeReady(ctx, b)
 }
 
-// declineBackup is the write Queued to FailedValidation.
-func (s *Scheduler) declineBackup(ctx context.Context, b *velerov1.Backup, problems validate.Problems, namespaces []string) error {
-	if size := ledger.Size(namespaces); size > ledger.MaxNamespaces {
-		problems = append(problems, validate.Problem{
-			Field:   "spec.includedNamespaces",
-			Message: fmt.Sprintf("selects %d namespaces, which take %d bytes: at most %d can be admitted", len(namespaces), size, ledger.MaxNamespaces),
-		})
-	}
-	return s.writer.updateBackup(ctx, b, velerov1.BackupPhaseQueued, func(b *velerov1.Backup) error {
-		if _, err := s.Validator.Backup(ctx, b); err != nil {
-			return err
-		}
-		failValidation(b, problems.Strings())
+// refuseBackup is the write Queued to FailedValidation.
+func (s *Scheduler) refuseBackup(ctx context.Context, b *velerov1.Backup, problems ...string) error {
+	return s.updateBackup(ctx, b, velerov1.BackupPhaseQueued, func(b *velerov1.Backup) error {
+		failValidation(b, problems)
 		return nil
 	})
 }
@@ -242,7 +238,7 @@ func (s *Scheduler) makeReady(ctx context.Context, b *velerov1.Backup) (_ bool, 
 	if err != nil {
 		return false, err
 	}
-	err = s.writer.updateBackup(ctx, b, velerov1.BackupPhaseQueued, func(b *velerov1.Backup) error {
+	err = s.updateBackup(ctx, b, velerov1.BackupPhaseQueued, func(b *velerov1.Backup) error {
 		problems, err := s.Validator.Backup(ctx, b)
 		if err != nil {
 			return err
@@ -263,8 +259,10 @@ func (s *Scheduler) makeReady(ctx context.Context, b *velerov1.Backup) (_ bool, 
 		failpoint.Hit("queue-scheduler/before-ready")
 		return nil
 	})
-	if admitted && kube.IsRefused(err) {
-		err = s.abandonAdmission(ctx, b, err)
+	if admitted && kube.IsRefused(err) { // the place is not kept for it; that write is smaller, and of another phase
+		if err = s.refuseBackup(ctx, b, fmt.Sprintf("%v: %v", errWriteRefused, err)); err == nil {
+			s.Wake() // its entry is to be released
+		}
 	}
 	if err != nil || b.Status.Phase != velerov1.BackupPhaseReadyToStart {
 		return false, err
@@ -276,15 +274,7 @@ func (s *Scheduler) makeReady(ctx context.Context, b *velerov1.Backup) (_ bool, 
 	return true, nil
 }
 
-// abandonAdmission ends an admitted backup that the API server refuses to make ReadyToStart: its place is
-// not kept for it. That write is smaller, and of another phase.
-func (s *Scheduler) abandonAdmission(ctx context.Context, b *velerov1.Backup, refused error) error {
-	err := s.writer.updateBackup(ctx, b, velerov1.BackupPhaseQueued, func(b *velerov1.Backup) error {
-		failValidation(b, validate.Problems{{Message: fmt.Sprintf("%v: %v", errWriteRefused, refused)}}.Strings())
-		return nil
-	})
-	if err == nil {
-		s.Wake() // its entry is to be released
-	}
-	return err
+// backupEntry is the entry of a backup in the ledger.
+func backupEntry(b *velerov1.Backup, namespaces []string, since time.Time) ledger.Entry {
+	return ledger.Entry{UID: b.UID, Kind: ledger.KindBackup, Namespace: b.Namespace, Name: b.Name, Namespaces: namespaces, Since: since}
 }

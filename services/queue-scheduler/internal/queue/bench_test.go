@@ -2,14 +2,11 @@ package queue_test
 
 import (
 	"fmt"
-	"log/slog"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.opentelemetry.io/otel/trace/noop"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
@@ -48,10 +45,7 @@ func newCrowd(queued int) (entries []ledger.Entry, backups []*velerov1.Backup) {
 }
 
 func crowdScheduler(rules queue.Validator) *queue.Scheduler {
-	return queue.New(queue.Config{
-		Namespace: "velero", Publisher: &wire{}, Ageing: ageing, Validator: rules, Metrics: counter{},
-		Tracer: noop.NewTracerProvider(), Clock: clocktesting.NewFakeClock(start), Log: slog.New(slog.DiscardHandler),
-	})
+	return newQueue(nil, &crowdLimits, withValidator(rules), func(c *queue.Config) { c.Ageing = ageing })
 }
 
 // The decisions over what a pass has read, with the order: no call of the API.

@@ -32,11 +32,11 @@ func newLabelledBed(t *testing.T, namespaces ...string) *bed {
 	main := &velerov1.BackupStorageLocation{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "main"}}
 	main.Spec.Default, main.Status.Phase = true, velerov1.LocationPhaseAvailable
 	require.NoError(t, b.c.Create(t.Context(), main))
-	b.runWith(&validate.Validator{
+	b.runScheduler(withValidator(&validate.Validator{
 		Reader: b.c, Namespace: "velero", Locations: location.New(b.c, "velero"), Clock: clock.RealClock{},
 		Version:  func(context.Context) (*version.Info, error) { return &version.Info{GitVersion: "v1.36.3"}, nil },
 		Defaults: validate.Defaults{TTL: time.Hour, ResourceTimeout: time.Minute},
-	})
+	}))
 	return b
 }
 

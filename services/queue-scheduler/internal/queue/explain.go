@@ -63,56 +63,48 @@ type Explanation struct {
 	Obstacles []Obstacle
 }
 
-// looks bounds how often Explain reads again because the backup changed meanwhile.
-const looks = 5
-
 // Explain returns what a backup waits for, by the code that admits backups, with the present state
-// of the cluster. An absent backup is errgrpc.ErrNotFound; other errors are the API server's.
+// of the cluster. An absent backup is errgrpc.ErrNotFound, one that changed meanwhile is
+// errgrpc.ErrConflict; other errors are the API server's.
 func (s *Scheduler) Explain(ctx context.Context, name string) (*Explanation, error) {
-	for range looks {
-		b := &velerov1.Backup{}
-		err := s.Reader.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: name}, b)
-		if apierrors.IsNotFound(err) {
-			return nil, fmt.Errorf("backup %q: %w", name, errgrpc.ErrNotFound)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read backup %q: %w", name, err)
-		}
-		if b.Status.Phase.Terminal() {
-			return &Explanation{Job: newJob(runningJob{backup: b})}, nil
-		}
-		found, err := s.explainOne(ctx, b.UID)
-		if found != nil || err != nil {
-			return found, err
-		}
-	}
-	return nil, fmt.Errorf("backup %q: %w", name, errgrpc.ErrConflict)
-}
-
-// explainOne returns nil when the backup is not in the queue (any more).
-func (s *Scheduler) explainOne(ctx context.Context, uid types.UID) (*Explanation, error) {
-	v, err := s.views.readView(ctx, s.Reader)
+	v, err := s.readView(ctx, s.Reader)
 	if err != nil {
 		return nil, err
 	}
-	line := s.ordering.foreseeLine(ctx, v)
+	line := s.foreseeLine(ctx, v)
 	jobs := v.queueJobs(line)
-	i := slices.IndexFunc(jobs, func(j Job) bool { return j.Kind == ledger.KindBackup && j.Object.GetUID() == uid })
+	i := slices.IndexFunc(jobs, func(j Job) bool { return j.Kind == ledger.KindBackup && j.Object.GetName() == name })
 	if i < 0 {
-		return nil, nil //nolint:nilnil // the caller reads again
+		return s.explainEnded(ctx, name)
 	}
 	out := &Explanation{Job: jobs[i]}
 	if jobs[i].Waits {
-		out.Obstacles, err = s.obstaclesOf(ctx, v, line, uid)
+		out.Obstacles, err = s.obstaclesOf(ctx, v, line, jobs[i].Object.GetUID())
 	}
 	return out, err
+}
+
+// explainEnded explains a backup that is not among the unfinished ones.
+func (s *Scheduler) explainEnded(ctx context.Context, name string) (*Explanation, error) {
+	b := &velerov1.Backup{}
+	err := s.Reader.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: name}, b)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("backup %q: %w", name, errgrpc.ErrNotFound)
+	case err != nil:
+		return nil, fmt.Errorf("read backup %q: %w", name, err)
+	case !b.Status.Phase.Terminal():
+		return nil, fmt.Errorf("backup %q: %w", name, errgrpc.ErrConflict)
+	}
+	return &Explanation{Job: newJob(b)}, nil
 }
 
 // obstaclesOf goes through the queue as a pass does, up to the backup in question.
 func (s *Scheduler) obstaclesOf(ctx context.Context, v *passView, line []Waiting, uid types.UID) ([]Obstacle, error) {
 	// A pass first takes out of the ledger what is over.
 	v.entries = slices.DeleteFunc(v.entries, func(e ledger.Entry) bool { return !v.holds[e.UID] })
-	w := newAdmission(v)
+	v.pending = slices.DeleteFunc(v.pending, func(r *velerov1.Restore) bool { return !s.isReserving(r) })
+	w := newBackupAdmission(v)
 	for i := range line {
 		b := line[i].Backup
 		if line[i].Inadmissible != nil {
@@ -121,16 +113,16 @@ func (s *Scheduler) obstaclesOf(ctx context.Context, v *passView, line []Waiting
 			}
 			continue
 		}
-		namespaces, err := s.resolver.resolveBackup(ctx, v, b)
+		namespaces, err := s.resolveBackup(ctx, v, b)
 		if err != nil {
 			return nil, err
 		}
-		reason := w.obstacleFor(namespaces)
+		reason := w.obstacleFor(&ledger.Entry{Namespaces: namespaces})
 		switch {
 		case b.UID == uid:
 			return w.inTheWay(v, line[:i], b, namespaces), nil
 		case reason == nil:
-			w.noteAdmitted(ledger.Entry{UID: b.UID, Kind: ledger.KindBackup, Namespace: b.Namespace, Name: b.Name, Namespaces: namespaces, Since: s.Clock.Now()})
+			w.noteAdmitted(backupEntry(b, namespaces, s.Clock.Now()))
 		default:
 			w.reserveFor(b.Name, namespaces, reason)
 		}
@@ -141,7 +133,7 @@ func (s *Scheduler) obstaclesOf(ctx context.Context, v *passView, line []Waiting
 // inadmissibleObstacle is what an inadmissible backup waits for.
 func inadmissibleObstacle(b *Waiting) Obstacle {
 	out := Obstacle{Reason: WriteRefused, Message: b.Inadmissible.Error(), Since: b.Backup.CreationTimestamp.Time}
-	if causeOf(b.Inadmissible).away != nil {
+	if isAway(b.Inadmissible) {
 		out.Reason = LocationUnavailable
 	}
 	return out
@@ -149,7 +141,7 @@ func inadmissibleObstacle(b *Waiting) Obstacle {
 
 // inTheWay lists everything that holds b up, where obstacle returns the first thing it
 // finds. The backups ahead of b are decided.
-func (w *backupAdmission) inTheWay(v *passView, ahead []Waiting, b *velerov1.Backup, namespaces []string) []Obstacle {
+func (w *admission) inTheWay(v *passView, ahead []Waiting, b *velerov1.Backup, namespaces []string) []Obstacle {
 	var out []Obstacle
 	add := func(reason Reason, kind string, o metav1.Object, theirs []string) {
 		if shared := ledger.Overlap(theirs, namespaces); len(shared) > 0 {
@@ -173,9 +165,9 @@ func (w *backupAdmission) inTheWay(v *passView, ahead []Waiting, b *velerov1.Bac
 	for _, other := range ahead {
 		add(OverlapAhead, ledger.KindBackup, other.Backup, other.Namespaces)
 	}
-	if limit := w.limits.Backups; limit > 0 && len(w.backups) >= limit {
+	if limit := w.limit; limit > 0 && len(w.counted) >= limit {
 		full := Obstacle{Reason: NoPlace, Limit: limit, Since: b.CreationTimestamp.Time}
-		for _, e := range w.backups {
+		for _, e := range w.counted {
 			full.Jobs = append(full.Jobs, Ref{e.Kind, e.Name, e.UID})
 			full.Since = laterTime(full.Since, e.Since)
 		}

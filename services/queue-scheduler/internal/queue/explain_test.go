@@ -3,7 +3,6 @@ package queue_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -25,16 +23,6 @@ import (
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/priority"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
 )
-
-// newIdleScheduler returns a scheduler that makes a pass only when the test calls it.
-func (b *bed) newIdleScheduler() *queue.Scheduler { return b.stillBy(b.rules) }
-
-func (b *bed) stillBy(validator queue.Validator) *queue.Scheduler {
-	return queue.New(queue.Config{
-		Reader: b.c, Client: b.c, Namespace: "velero", Ledger: b.ledger, Publisher: b.wire, Validator: validator, Limits: b.limits,
-		Ageing: time.Hour, Metrics: counter{}, Tracer: b.tracer, Clock: clocktesting.NewFakeClock(start.Add(10 * time.Minute)), Log: slog.New(slog.DiscardHandler),
-	})
-}
 
 // blind cannot read the namespaces of the cluster.
 type blind struct{ *rules }
@@ -87,7 +75,7 @@ func queuePositions(t *testing.T, s *queue.Scheduler) map[string]int {
 // The example of the design, before a pass, after it, and when b1 has ended.
 func TestExplainTheExample(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 2}, interceptor.Funcs{})
-	s := b.newIdleScheduler()
+	s := b.newScheduler()
 	b.createBackup("b1", 1, "ns1", "ns2")
 	require.NoError(t, s.Pass(t.Context()))
 	b.setPhase("b1", velerov1.BackupPhaseInProgress)
@@ -116,7 +104,7 @@ func TestExplainTheExample(t *testing.T) {
 
 func TestExplainWhoGoesFirst(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 2, Restores: 1}, interceptor.Funcs{})
-	s := b.newIdleScheduler()
+	s := b.newScheduler()
 	b.createBackup("all", 1)
 	require.NoError(t, s.Pass(t.Context()))
 	b.createRestore("r", 2, "ns2", "ns1")
@@ -142,7 +130,7 @@ func TestExplainWhoGoesFirst(t *testing.T) {
 
 func TestExplainPriorities(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 1}, interceptor.Funcs{})
-	s := b.newIdleScheduler()
+	s := b.newScheduler()
 	b.createBackup("all", 0)
 	require.NoError(t, s.Pass(t.Context()))
 	b.createBackup("low", 1, "ns1")
@@ -168,7 +156,7 @@ func TestExplainPriorities(t *testing.T) {
 
 func TestExplainWhatDoesNotWait(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 1}, interceptor.Funcs{})
-	s := b.newIdleScheduler()
+	s := b.newScheduler()
 	_, err := s.Explain(t.Context(), "absent")
 	require.ErrorIs(t, err, errgrpc.ErrNotFound)
 
@@ -202,7 +190,7 @@ func TestExplainWhatDoesNotWait(t *testing.T) {
 	require.Equal(t, []string{"ns1"}, jobs[1].Namespaces)
 	// The namespaces of the cluster cannot be read: nothing is made up.
 	b.createBackup("b", 4, "ns*")
-	s = b.stillBy(blind{b.rules})
+	s = b.newScheduler(withValidator(blind{b.rules}))
 	_, err = s.Explain(t.Context(), "b")
 	require.ErrorIs(t, err, errDown)
 	jobs, err = s.Snapshot(t.Context())
@@ -210,11 +198,43 @@ func TestExplainWhatDoesNotWait(t *testing.T) {
 	require.Empty(t, jobs[2].Namespaces)
 }
 
+// A restore that is not validated yet, or that the API server refuses to write, reserves no namespace
+// in a pass, so it is no obstacle either.
+func TestExplainNamesNoRestoreThatReservesNothing(t *testing.T) {
+	b := newBed(t, ledger.Limits{Backups: 1, Restores: 1}, refusingFuncs("bad", ""))
+	s := b.newScheduler()
+	b.createBackup("running", 1, "ns1")
+	require.NoError(t, s.Pass(t.Context()))
+	b.createRestore("bad", 2, "ns1")
+	require.NoError(t, s.Pass(t.Context()))
+	b.createRestore("unknown", 3)
+	b.createBackup("waits", 4, "ns1")
+	require.Equal(t, "running running ns1; full running", explainInLine(t, s, "waits"))
+	require.NoError(t, s.Pass(t.Context()))
+	require.Equal(t, "running running ns1; restore unknown ns1; full running", explainInLine(t, s, "waits"), "it is validated now")
+}
+
+// The reason of a refused write holds the text of the API server.
+func TestExplainShowsWhyAWriteIsRefused(t *testing.T) {
+	b := newBed(t, ledger.Limits{Backups: 1}, refusingFuncs("bad", velerov1.BackupPhaseQueued))
+	s := b.newScheduler()
+	b.createBackup("bad", 1, "ns1")
+	require.NoError(t, s.Pass(t.Context()))
+	x, err := s.Explain(t.Context(), "bad")
+	require.NoError(t, err)
+	require.Len(t, x.Obstacles, 1)
+	require.Equal(t, queue.WriteRefused, x.Obstacles[0].Reason)
+	require.Contains(t, x.Obstacles[0].Message, "the API server refuses to write it")
+	require.Contains(t, x.Obstacles[0].Message, errDown.Error())
+	b.clock.Step(time.Minute)
+	require.Equal(t, "next pass", explainInLine(t, s, "bad"), "which writes it again")
+}
+
 // A copy of a queued backup carries the number of the other one. It goes behind all the same, as
 // the pass will put it there.
 func TestACopiedNumberIsNoPlace(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 1}, interceptor.Funcs{})
-	s := b.newIdleScheduler()
+	s := b.newScheduler()
 	b.createBackup("all", 0)
 	require.NoError(t, s.Pass(t.Context()))
 	b.createBackup("first", 1, "ns1")
@@ -235,7 +255,7 @@ func TestExplainIsWhatThePassDoes(t *testing.T) {
 	for seed := range uint64(15) {
 		random := rand.New(rand.NewPCG(seed, 11))
 		b := newBed(t, ledger.Limits{Backups: random.IntN(6), Restores: 2}, interceptor.Funcs{})
-		s := b.newIdleScheduler()
+		s := b.newScheduler()
 		names := submitRandom(b, s, random)
 		before, err := s.Snapshot(t.Context())
 		require.NoError(t, err)
@@ -263,9 +283,6 @@ func TestExplainIsWhatThePassDoes(t *testing.T) {
 // submitRandom makes passes over some random backups, and leaves others for the test.
 func submitRandom(b *bed, s *queue.Scheduler, random *rand.Rand) []string {
 	some := func() []string {
-		if random.IntN(30) == 0 {
-			return nil // all
-		}
 		out := make([]string, 1+random.IntN(3))
 		for i := range out {
 			out[i] = fmt.Sprintf("ns%d", random.IntN(16))
@@ -275,7 +292,11 @@ func submitRandom(b *bed, s *queue.Scheduler, random *rand.Rand) []string {
 	var names []string
 	for i := range 14 {
 		name := fmt.Sprintf("b%d", i)
-		b.createBackup(name, random.IntN(20), some()...)
+		var namespaces []string // all
+		if random.IntN(30) > 0 {
+			namespaces = some()
+		}
+		b.createBackup(name, random.IntN(20), namespaces...)
 		b.setAnnotation(name, holdfast.AnnotationPriority, []string{"low", "normal", "high"}[random.IntN(3)])
 		names = append(names, name)
 		if random.IntN(6) == 0 {
@@ -315,7 +336,7 @@ func inOrder(t *testing.T, b *bed, before []queue.Job) {
 		}
 		return names
 	}
-	after, err := b.newIdleScheduler().Snapshot(t.Context())
+	after, err := b.newScheduler().Snapshot(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, keep(before), keep(after))
 }

@@ -16,8 +16,8 @@ func (s *Scheduler) Pass(ctx context.Context) error {
 	s.validations.SetLimit(0) // they are validated here, one after another
 	invalid := s.validateRestores(ctx)
 	err := errors.Join(invalid, s.runPass(ctx, true))
-	for len(s.positions.misplaced) > 0 {
-		s.positions.placeNext(ctx)
+	for len(s.misplaced) > 0 {
+		s.placeNext(ctx)
 	}
 	return err
 }
@@ -31,8 +31,8 @@ func (s *Scheduler) validateRestores(ctx context.Context) error {
 	var errs []error
 	for i := range list.Items {
 		r := &list.Items[i]
-		if r.Status.Phase.IsNew() && !isValidated(r) && ledger.IsAll(targetNamespaces(r)) && !s.inadmissible.isRefused(r) {
-			if err := s.validateRestore(ctx, r); !s.inadmissible.noteRefused(r, err) {
+		if r.Status.Phase.IsNew() && !isValidated(r) && ledger.IsAll(targetNamespaces(r)) && s.refused.currentError(r) == nil {
+			if err := s.validateRestore(ctx, r); !s.noteRefused(r, err) {
 				errs = append(errs, err)
 			}
 		}
@@ -43,8 +43,8 @@ func (s *Scheduler) validateRestores(ctx context.Context) error {
 // PassAndPlaceOne makes a pass and writes one position, as Run does while a long queue moves.
 func (s *Scheduler) PassAndPlaceOne(ctx context.Context) error {
 	err := s.runPass(ctx, true)
-	if len(s.positions.misplaced) > 0 {
-		s.positions.placeNext(ctx)
+	if len(s.misplaced) > 0 {
+		s.placeNext(ctx)
 	}
 	return err
 }

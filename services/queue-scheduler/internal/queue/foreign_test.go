@@ -30,7 +30,7 @@ func TestJobsThatAnotherServerLeftAreNotAdmitted(t *testing.T) {
 			b.setPhase("b", phase)
 			b.createRestore("r", 1, "ns2")
 			b.setRestore("r", velerov1.RestorePhaseInProgress)
-			s := b.newManualScheduler(b.ledger)
+			s := b.newScheduler()
 			require.NoError(t, s.Pass(t.Context()))
 			require.Equal(t, phase, b.backupPhase("b"), "the server may begin it")
 			require.NoError(t, b.c.Delete(t.Context(), server))
@@ -60,7 +60,7 @@ func TestOwnJobsAreNotValidatedAgain(t *testing.T) {
 		require.NoError(t, claim.Set(o, claim.Claim{Owner: "runner", Epoch: 1}))
 		require.NoError(t, b.c.Update(t.Context(), o))
 	}
-	require.NoError(t, b.newManualScheduler(b.ledger).Pass(t.Context()))
+	require.NoError(t, b.newScheduler().Pass(t.Context()))
 	require.Equal(t, velerov1.BackupPhaseInProgress, b.backupPhase("b"))
 	require.Equal(t, velerov1.RestorePhaseInProgress, b.getRestore("r").Status.Phase)
 	require.Equal(t, []string{"b", "r"}, b.admittedNames())

@@ -2,18 +2,14 @@ package queue_test
 
 import (
 	"fmt"
-	"log/slog"
 	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.opentelemetry.io/otel/trace/noop"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
-	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
 )
 
 // heapInUse is what the heap holds after a collection.
@@ -40,11 +36,7 @@ func TestTheHeapStaysWhileALongQueueDrains(t *testing.T) {
 		}
 		require.NoError(t, server.Create(t.Context(), b))
 	}
-	s := queue.New(queue.Config{
-		Reader: server, Client: server, Namespace: "velero", Ledger: ledger.New(server, server, "velero"), Publisher: &wire{},
-		Validator: &rules{}, Limits: ledger.Limits{Backups: 1}, Metrics: counter{}, Tracer: noop.NewTracerProvider(),
-		Clock: clocktesting.NewFakeClock(start), Log: slog.New(slog.DiscardHandler),
-	})
+	s := newQueue(server, &ledger.Limits{Backups: 1})
 	require.NoError(t, s.PassAndPlaceOne(t.Context()))
 	before := heapInUse()
 	for i := range jobs {

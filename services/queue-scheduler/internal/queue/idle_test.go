@@ -29,7 +29,7 @@ func TestAnEmptyQueueMakesNoPassesOnTime(t *testing.T) {
 				return c.List(ctx, list, opts...)
 			},
 		})
-		s := b.newScheduler()
+		s := b.newScheduler(withRealClock)
 		ctx, cancel := context.WithCancel(t.Context())
 		var group sync.WaitGroup
 		group.Go(func() { _ = s.Run(ctx) })

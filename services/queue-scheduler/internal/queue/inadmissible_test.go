@@ -3,7 +3,6 @@ package queue_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -20,15 +18,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
 )
-
-// newPatientScheduler is a scheduler whose backups wait an hour for their location.
-func (b *bed) newPatientScheduler() (*queue.Scheduler, *clocktesting.FakeClock) {
-	now := clocktesting.NewFakeClock(start)
-	return queue.New(queue.Config{
-		Reader: b.c, Client: b.c, Namespace: "velero", Ledger: b.ledger, Publisher: b.wire, Validator: b.rules, Limits: b.limits,
-		LocationTimeout: time.Hour, ClaimTimeout: b.claimTimeout, Metrics: counter{}, Events: b.voice, Tracer: b.tracer, Clock: now, Log: slog.New(slog.DiscardHandler),
-	}), now
-}
 
 func (b *bed) createStored(name string, order int, location string, namespaces ...string) {
 	b.t.Helper()
@@ -43,7 +32,7 @@ func (b *bed) createStored(name string, order int, location string, namespaces .
 // 200.
 func TestBackupsWaitForAnUnavailableLocation(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 1}, interceptor.Funcs{})
-	s, now := b.newPatientScheduler()
+	s, now := b.newScheduler(), b.clock
 	b.createStored("first", 1, "good", "ns3")
 	require.NoError(t, s.Pass(t.Context()))
 	const many = 20
@@ -88,7 +77,7 @@ func TestBackupsWaitForAnUnavailableLocation(t *testing.T) {
 // An admission that was cut off keeps a place: its location does not matter to the queue any more.
 func TestAnAdmittedBackupDoesNotWaitForItsLocation(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 1}, interceptor.Funcs{})
-	s, _ := b.newPatientScheduler()
+	s := b.newScheduler()
 	b.createStored("one", 1, "bad", "ns1")
 	b.setPhase("one", velerov1.BackupPhaseQueued)
 	require.NoError(t, b.ledger.Admit(t.Context(), ledger.Entry{UID: "uid-one", Kind: ledger.KindBackup, Namespace: "velero", Name: "one", Since: start}, ledger.Limits{}))
@@ -117,7 +106,7 @@ func TestRefusedNewBackupsHoldUpNobody(t *testing.T) {
 		b.createBackup(fmt.Sprintf("bad%d", i), i, "ns1")
 	}
 	b.createBackup("good", queue.EnqueueLimit+1, "ns1")
-	s, now := b.newPatientScheduler()
+	s, now := b.newScheduler(), b.clock
 	require.NoError(t, s.Pass(t.Context()))
 	require.NoError(t, s.Pass(t.Context()))
 	require.Equal(t, velerov1.BackupPhaseReadyToStart, b.backupPhase("good"))
@@ -154,7 +143,7 @@ func TestARefusedWriteClaimsNothing(t *testing.T) {
 				b.setPhase("bad", velerov1.BackupPhaseQueued)
 				b.rules.refused["bad"] = "wrong"
 			}
-			s, _ := b.newPatientScheduler()
+			s := b.newScheduler()
 			for range 3 {
 				require.NoError(t, s.Pass(t.Context()))
 			}
@@ -175,7 +164,7 @@ func TestARefusedRestoreClaimsNothing(t *testing.T) {
 	b.createRestore("bad", 1)
 	b.createRestore("other", 2, "ns2")
 	b.createBackup("good", 3, "ns1")
-	s, _ := b.newPatientScheduler()
+	s := b.newScheduler()
 	require.NoError(t, s.Pass(t.Context()))
 	require.NoError(t, s.Pass(t.Context()))
 	require.Equal(t, velerov1.BackupPhaseReadyToStart, b.backupPhase("good"))
@@ -188,7 +177,7 @@ func TestTheExcludeLabelChangesNoOtherOverlap(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 2, Restores: 2}, interceptor.Funcs{})
 	b.rules.labelled = []string{"ns2"}
 	b.createBackup("all", 1)
-	s, _ := b.newPatientScheduler()
+	s := b.newScheduler()
 	require.NoError(t, s.Pass(t.Context()))
 	require.Equal(t, []string{"all"}, b.admittedNames())
 	b.createRestore("new", 2, "not-there-yet")
@@ -210,7 +199,7 @@ func TestNamespacesThatDoNotFitFailValidation(t *testing.T) {
 		o.Spec.ExcludedNamespaces = []string{"ns1"}
 		return nil
 	}))
-	s, _ := b.newPatientScheduler()
+	s := b.newScheduler()
 	require.NoError(t, s.Pass(t.Context()))
 	require.Equal(t, velerov1.BackupPhaseFailedValidation, b.backupPhase("many"))
 	require.Contains(t, b.getBackup("many").Status.ValidationErrors[0], "spec.includedNamespaces: selects 6002 namespaces")

@@ -4,17 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.opentelemetry.io/otel/trace/noop"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -22,7 +19,6 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/kube"
-	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
 )
 
 // replica is one scheduler whose every call to the API server waits for its turn.
@@ -158,11 +154,7 @@ func (th *theatre) playPasses(limits ledger.Limits, jobs int) {
 	}()
 	for _, r := range th.replicas {
 		c := th.clientFor(r)
-		s := queue.New(queue.Config{
-			Reader: c, Client: c, Namespace: "velero", Ledger: ledger.New(c, c, "velero"), Publisher: &wire{}, Limits: limits,
-			Validator: &rules{}, Metrics: counter{}, Tracer: noop.NewTracerProvider(), Clock: clocktesting.NewFakeClock(start),
-			Log: slog.New(slog.DiscardHandler),
-		})
+		s := newQueue(c, &limits)
 		go func() {
 			for ctx.Err() == nil {
 				_ = s.Pass(ctx) // injected faults end passes; the next one continues

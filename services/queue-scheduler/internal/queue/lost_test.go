@@ -2,20 +2,17 @@ package queue_test
 
 import (
 	"context"
-	"log/slog"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
-	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
 )
 
 // frail is a ledger that fails to enter a running job again some times.
@@ -31,18 +28,6 @@ func (f *frail) Readmit(ctx context.Context, e ledger.Entry) error {
 	return f.Ledger.Readmit(ctx, e)
 }
 
-// newManualScheduler is a scheduler whose passes the test makes.
-func (b *bed) newManualScheduler(book queue.Ledger, changes ...func(*queue.Config)) *queue.Scheduler {
-	config := queue.Config{
-		Reader: b.c, Client: b.c, Namespace: "velero", Ledger: book, Publisher: b.wire, Validator: b.rules, Limits: b.limits,
-		Metrics: counter{}, Events: b.voice, Tracer: b.tracer, Clock: clocktesting.NewFakeClock(start), Log: slog.New(slog.DiscardHandler),
-	}
-	for _, change := range changes {
-		change(&config)
-	}
-	return queue.New(config)
-}
-
 func (b *bed) backupPhase(name string) velerov1.BackupPhase { return b.getBackup(name).Status.Phase }
 
 func (b *bed) dropLedger() {
@@ -54,7 +39,7 @@ func (b *bed) dropLedger() {
 func TestNothingIsAdmittedWhileALostLedgerIsIncomplete(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 5}, interceptor.Funcs{})
 	book := &frail{Ledger: b.ledger}
-	s := b.newManualScheduler(book)
+	s := b.newScheduler(withLedger(book))
 	b.createBackup("run", 1, "ns1")
 	require.NoError(t, s.Pass(t.Context()))
 	b.setPhase("run", velerov1.BackupPhaseInProgress)
@@ -78,7 +63,7 @@ func TestNothingIsAdmittedWhileALostLedgerIsIncomplete(t *testing.T) {
 // waits its turn, and keeps others behind it.
 func TestALostEntryIsMadeAgain(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 2}, interceptor.Funcs{})
-	s := b.newManualScheduler(b.ledger)
+	s := b.newScheduler()
 	for _, name := range []string{"run", "ready"} {
 		b.createBackup(name, 1, "ns1")
 		o := b.getBackup(name)
@@ -104,7 +89,7 @@ func TestALostEntryIsMadeAgain(t *testing.T) {
 // the ledger.
 func TestALostCounterDoesNotBeginAgain(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 5}, interceptor.Funcs{})
-	s := b.newManualScheduler(b.ledger)
+	s := b.newScheduler()
 	b.createBackup("run", 1, "ns1")
 	require.NoError(t, s.Pass(t.Context()))
 	b.setPhase("run", velerov1.BackupPhaseInProgress)
@@ -122,7 +107,7 @@ func TestALostCounterDoesNotBeginAgain(t *testing.T) {
 // that one runs, and keep others from the namespaces of a job that is over.
 func TestAnEntryWhoseNameBelongsToAnotherObjectIsReleased(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 5, Restores: 5}, interceptor.Funcs{})
-	s := b.newManualScheduler(b.ledger)
+	s := b.newScheduler()
 	enter := func(kind, name string) {
 		require.NoError(t, b.ledger.Admit(t.Context(), ledger.Entry{UID: types.UID("uid-of-the-last-" + name), Kind: kind, Namespace: "velero", Name: name,
 			Namespaces: []string{name}, Since: start}, ledger.Limits{}))
@@ -160,9 +145,9 @@ func TestABackupWithoutAnEntryDoesNotBecomeReady(t *testing.T) {
 	b.setPhase("one", velerov1.BackupPhaseQueued)
 	require.NoError(t, b.ledger.Admit(t.Context(), ledger.Entry{UID: "uid-one", Kind: ledger.KindBackup, Namespace: "velero", Name: "one",
 		Namespaces: []string{"ns1"}, Since: start}, ledger.Limits{}))
-	_ = b.newManualScheduler(&fading{b.ledger, b}).Pass(t.Context())
+	_ = b.newScheduler(withLedger(&fading{b.ledger, b})).Pass(t.Context())
 	require.Equal(t, velerov1.BackupPhaseQueued, b.backupPhase("one"))
-	require.NoError(t, b.newManualScheduler(b.ledger).Pass(t.Context()))
+	require.NoError(t, b.newScheduler().Pass(t.Context()))
 	require.Equal(t, velerov1.BackupPhaseReadyToStart, b.backupPhase("one"))
 	require.Equal(t, []string{"one"}, b.admittedNames())
 }

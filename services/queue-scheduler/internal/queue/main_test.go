@@ -12,13 +12,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -146,11 +146,14 @@ func (w *wire) hasSent(hint string) bool {
 	return slices.Contains(w.hints, hint)
 }
 
+// counter counts nothing, and records no Event.
 type counter struct{}
 
 func (counter) Ended(client.Object) {}
 
 func (counter) QueueWalked(time.Duration) {}
+
+func (counter) Eventf(_, _ runtime.Object, _, _, _, _ string, _ ...any) {}
 
 // voice notes the Events that were made.
 type voice struct {
@@ -174,41 +177,63 @@ func (v *voice) allEvents() []string {
 	return slices.Clone(v.heard)
 }
 
-// bed runs a scheduler over a fake API server.
+// newQueue returns a scheduler over a client. The test makes its passes, or runs it.
+func newQueue(c client.Client, limits *ledger.Limits, changes ...func(*queue.Config)) *queue.Scheduler {
+	config := queue.Config{
+		Reader: c, Client: c, Namespace: "velero", Ledger: ledger.New(c, c, "velero"), Publisher: &wire{}, Validator: &rules{},
+		Limits:  func(context.Context) (ledger.Limits, error) { return *limits, nil },
+		Metrics: counter{}, Events: counter{}, Tracer: noop.NewTracerProvider(), Clock: clocktesting.NewFakeClock(start), Log: slog.New(slog.DiscardHandler),
+	}
+	for _, change := range changes {
+		change(&config)
+	}
+	return queue.New(config)
+}
+
+// bed is a fake API server with a queue. Its clock stands still unless the test moves it.
 type bed struct {
-	t            *testing.T
-	c            client.Client
-	ledger       *ledger.Ledger
-	rules        *rules
-	wire         *wire
-	voice        *voice
-	limits       ledger.Limits
-	claimTimeout time.Duration // of a patient scheduler
-	tracer       trace.TracerProvider
-	stop         func()
+	t      *testing.T
+	c      client.Client
+	ledger *ledger.Ledger
+	rules  *rules
+	wire   *wire
+	voice  *voice
+	clock  *clocktesting.FakeClock
+	limits ledger.Limits
+	stop   func()
 }
 
 func newBed(t *testing.T, limits ledger.Limits, funcs interceptor.Funcs) *bed {
 	t.Helper()
 	c := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithInterceptorFuncs(funcs).Build()
-	return &bed{t: t, c: c, ledger: ledger.New(c, c, "velero"), rules: &rules{refused: map[string]string{}}, wire: &wire{}, voice: &voice{}, limits: limits, tracer: noop.NewTracerProvider()}
+	return &bed{
+		t: t, c: c, ledger: ledger.New(c, c, "velero"), rules: &rules{refused: map[string]string{}}, wire: &wire{}, voice: &voice{},
+		clock: clocktesting.NewFakeClock(start), limits: limits,
+	}
 }
 
-// newScheduler returns one that does not run yet.
-func (b *bed) newScheduler() *queue.Scheduler { return b.schedulerWith(b.rules) }
+// newScheduler returns a scheduler of the bed, with which jobs wait for an hour for their location and
+// for a higher class.
+func (b *bed) newScheduler(changes ...func(*queue.Config)) *queue.Scheduler {
+	return newQueue(b.c, &b.limits, append([]func(*queue.Config){func(c *queue.Config) {
+		c.Ledger, c.Publisher, c.Validator, c.Events, c.Clock = b.ledger, b.wire, b.rules, b.voice, b.clock
+		c.Ageing, c.LocationTimeout = time.Hour, time.Hour
+	}}, changes...)...)
+}
 
-func (b *bed) schedulerWith(rules queue.Validator) *queue.Scheduler {
-	return queue.New(queue.Config{
-		Reader: b.c, Client: b.c, Namespace: "velero", Ledger: b.ledger, Publisher: b.wire, Validator: rules, Limits: b.limits,
-		Metrics: counter{}, Events: b.voice, Tracer: b.tracer, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler),
-	})
+func withRealClock(c *queue.Config) { c.Clock = clock.RealClock{} }
+
+func withLedger(book queue.Ledger) func(*queue.Config) {
+	return func(c *queue.Config) { c.Ledger = book }
+}
+
+func withValidator(v queue.Validator) func(*queue.Config) {
+	return func(c *queue.Config) { c.Validator = v }
 }
 
 // runScheduler starts a scheduler; every check of the test wakes it.
-func (b *bed) runScheduler() *queue.Scheduler { return b.runWith(b.rules) }
-
-func (b *bed) runWith(rules queue.Validator) *queue.Scheduler {
-	s := b.schedulerWith(rules)
+func (b *bed) runScheduler(changes ...func(*queue.Config)) *queue.Scheduler {
+	s := b.newScheduler(append(changes, withRealClock)...)
 	ctx, cancel := context.WithCancel(b.t.Context())
 	var group sync.WaitGroup
 	group.Go(func() {

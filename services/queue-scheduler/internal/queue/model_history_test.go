@@ -249,7 +249,7 @@ func (h *history) maySuspend(b *velerov1.Backup) bool {
 	if b.Status.Phase != velerov1.BackupPhaseInProgress || isSuspended(b) || i < 0 || h.random.IntN(3) > 0 {
 		return false
 	}
-	return mark.SetSuspended(b, mark.Suspension{Admission: h.ledgerEntries()[i].Since}) == nil
+	return mark.SetSuspended(b, mark.Suspension{Admission: h.ledgerEntries()[i].Since, At: h.now}) == nil
 }
 
 func isSuspended(b *velerov1.Backup) bool {

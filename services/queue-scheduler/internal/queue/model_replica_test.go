@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"log/slog"
 
-	"go.opentelemetry.io/otel/trace/noop"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -60,11 +58,9 @@ var errKilled = errors.New("killed")
 
 func (h *history) newActor() *actor {
 	a := &actor{Client: h.store, h: h, clock: clocktesting.NewFakeClock(h.now)}
-	a.pass = queue.New(queue.Config{
-		Reader: a, Client: a, Namespace: "velero", Ledger: ledger.New(a, a, "velero"), Publisher: &wire{}, Ageing: ageing, ClaimTimeout: claimTimeout,
-		Settings:  settings.New(settings.Config{Reader: a, Namespace: "velero", Events: &voice{}, Log: slog.New(slog.DiscardHandler)}),
-		Validator: hearing{h.rules, a}, Metrics: counter{}, Tracer: noop.NewTracerProvider(), Clock: a.clock,
-		Log: slog.New(slog.DiscardHandler),
+	a.pass = newQueue(a, nil, withValidator(hearing{h.rules, a}), func(c *queue.Config) {
+		c.Ageing, c.ClaimTimeout, c.Clock = ageing, claimTimeout, a.clock
+		c.Limits = settings.New(settings.Config{Reader: a, Namespace: "velero", Events: counter{}, Log: c.Log}).Limits
 	})
 	return a
 }

@@ -9,15 +9,12 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 )
 
-// An API server takes 256 KiB of all annotations of an object together. Some are left for a claim,
-// a request to cancel and what others add.
-const (
-	maxNamespacesBytes  = 128 << 10
-	maxAnnotationsBytes = 224 << 10
-)
+// maxNamespacesBytes bounds the annotation: an API server takes 256 KiB of all annotations of an object
+// together.
+const maxNamespacesBytes = 128 << 10
 
 // setNamespaces notes on a job what it is admitted for. A list that is too large is left out, and
-// its readers resolve it anew.
+// its readers resolve it again.
 func setNamespaces(obj metav1.Object, namespaces []string) error {
 	if namespaces == nil {
 		namespaces = []string{} // null would mean that nothing was noted
@@ -31,19 +28,11 @@ func setNamespaces(obj metav1.Object, namespaces []string) error {
 		annotations = map[string]string{}
 	}
 	delete(annotations, holdfast.AnnotationNamespaces)
-	if len(text) <= maxNamespacesBytes && len(text)+annotationBytes(annotations) <= maxAnnotationsBytes {
+	if len(text) <= maxNamespacesBytes {
 		annotations[holdfast.AnnotationNamespaces] = string(text)
 	}
 	obj.SetAnnotations(annotations)
 	return nil
-}
-
-func annotationBytes(annotations map[string]string) int {
-	size := 0
-	for key, value := range annotations {
-		size += len(key) + len(value)
-	}
-	return size
 }
 
 // notedNamespaces returns what setNamespaces noted; false if it noted nothing. An annotation that

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
@@ -86,17 +85,9 @@ func (l *classInheritance) inheritClass(w *Waiting) {
 	l.any = max(l.any, w.Class)
 }
 
-// queueOrdering makes the order of the queue.
-type queueOrdering struct {
-	resolver     *namespaceResolver
-	inadmissible *inadmissibleBackups
-	ageing       time.Duration
-	clock        clock.PassiveClock
-}
-
 // orderView brings the queued backups of a view into the order of the queue, and returns it.
-func (l *queueOrdering) orderView(ctx context.Context, v *passView) []Waiting {
-	line := l.queueLine(ctx, v)
+func (s *Scheduler) orderView(ctx context.Context, v *passView) []Waiting {
+	line := s.queueLine(ctx, v)
 	for i := range line {
 		v.queued[i] = line[i].Backup
 	}
@@ -106,25 +97,25 @@ func (l *queueOrdering) orderView(ctx context.Context, v *passView) []Waiting {
 // queueLine is the order of the queue for the queued backups of a view. While their namespaces cannot be
 // read they count as overlapping, and keep their order. Inadmissible ones come last, in an
 // order of their own.
-func (l *queueOrdering) queueLine(ctx context.Context, v *passView) []Waiting {
+func (s *Scheduler) queueLine(ctx context.Context, v *passView) []Waiting {
 	if len(v.spaces) == 0 {
 		v.spaces = make(map[types.UID][]string, len(v.queued))
 	}
 	waiting := make([]Waiting, 0, len(v.queued))
 	var inadmissible []Waiting
 	for _, b := range v.queued {
-		namespaces, err := l.resolver.resolveBackup(ctx, v, b)
+		namespaces, err := s.resolveBackup(ctx, v, b)
 		if err != nil {
 			namespaces = []string{ledger.All}
 		}
-		w := Waiting{Backup: b, Namespaces: namespaces, Inadmissible: l.inadmissible.refusalReason(ctx, v, b)}
+		w := Waiting{Backup: b, Namespaces: namespaces, Inadmissible: s.inadmissibleReason(ctx, v, b)}
 		if w.Inadmissible != nil {
 			inadmissible = append(inadmissible, w)
 		} else {
 			waiting = append(waiting, w)
 		}
 	}
-	Order(waiting, l.ageing, l.clock.Now())
-	Order(inadmissible, l.ageing, l.clock.Now())
+	Order(waiting, s.Ageing, s.Clock.Now())
+	Order(inadmissible, s.Ageing, s.Clock.Now())
 	return append(waiting, inadmissible...)
 }

@@ -3,12 +3,9 @@ package queue_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.opentelemetry.io/otel/trace/noop"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
@@ -63,10 +60,7 @@ func TestNumbersComeInBlocks(t *testing.T) {
 		require.NoError(t, c.Create(t.Context(), b))
 	}
 	book := &blocks{Ledger: ledger.New(c, c, "velero")}
-	s := queue.New(queue.Config{
-		Reader: c, Client: c, Namespace: "velero", Ledger: book, Publisher: &wire{}, Validator: &rules{}, Limits: crowdLimits,
-		Metrics: counter{}, Tracer: noop.NewTracerProvider(), Clock: clocktesting.NewFakeClock(start), Log: slog.New(slog.DiscardHandler),
-	})
+	s := newQueue(c, &crowdLimits, withLedger(book))
 	require.NoError(t, s.Pass(t.Context()))
 	require.Equal(t, []int{250}, book.taken)
 	entries, err := book.List(t.Context())

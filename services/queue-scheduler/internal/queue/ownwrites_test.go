@@ -47,7 +47,7 @@ func TestAPassIsAtLeastAsNewAsItsOwnWrites(t *testing.T) {
 		},
 	})
 	cache := &lagging{Reader: b.c}
-	s := b.newManualScheduler(b.ledger, func(c *queue.Config) { c.Jobs = cache })
+	s := b.newScheduler(func(c *queue.Config) { c.Jobs = cache })
 	b.createBackup("one", 1, "ns1")
 	b.createBackup("two", 2, "ns1")
 	cache.catchUp(t)

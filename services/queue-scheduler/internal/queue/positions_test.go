@@ -3,20 +3,16 @@ package queue_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.opentelemetry.io/otel/trace/noop"
-	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
-	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
 )
 
 // A hundred positions change at once: they are written front first, one every 200 ms however often
@@ -45,24 +41,20 @@ func TestPositionsAreWrittenAtABoundedRate(t *testing.T) {
 		}
 		return n
 	}
-	clock := clocktesting.NewFakeClock(start)
-	s := queue.New(queue.Config{
-		Reader: b.c, Client: b.c, Namespace: "velero", Ledger: b.ledger, Publisher: b.wire, Validator: b.rules, Limits: b.limits,
-		Metrics: counter{}, Tracer: noop.NewTracerProvider(), Clock: clock, Log: slog.New(slog.DiscardHandler),
-	})
+	s := b.newScheduler()
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
 	group.Go(func() { _ = s.Run(ctx) })
 	defer group.Wait()
 	defer cancel()
-	b.requireEventually("the first position", func() bool { return right() == 1 })
-	for n := 1; n < queued; n++ {
+	b.requireEventually("the tickers", b.clock.HasWaiters)
+	for n := range queued {
 		s.Wake() // passes in between write none
-		clock.Step(199 * time.Millisecond)
+		b.clock.Step(199 * time.Millisecond)
 		require.Equal(t, n, right())
-		clock.Step(time.Millisecond)
+		b.clock.Step(time.Millisecond)
 		b.requireEventually("the next position", func() bool { return right() == n+1 })
 		require.Equal(t, n+1, b.getBackup(fmt.Sprintf("b%03d", n)).Status.QueuePosition, "front first")
 	}
-	require.Less(t, clock.Since(start), 30*time.Second)
+	require.Less(t, b.clock.Since(start), 30*time.Second)
 }

@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,44 +37,19 @@ const (
 	writeRefused
 )
 
-// waitCause is why a job waits: one of them, or none for any other error.
-type waitCause struct {
-	full    *ledger.FullError
-	overlap *ledger.OverlapError
-	behind  *behindError
-	away    *awayError
-}
-
-// causeOf sorts a reason. An admission returns it unwrapped, which is the fast path; others wrap it.
-func causeOf(reason error) waitCause {
-	switch bare := reason.(type) { //nolint:errorlint // wrapped ones come next
-	case *ledger.FullError:
-		return waitCause{full: bare}
-	case *ledger.OverlapError:
-		return waitCause{overlap: bare}
-	case *behindError:
-		return waitCause{behind: bare}
-	case *awayError:
-		return waitCause{away: bare}
-	}
-	return waitCauseOf(reason)
-}
-
-func waitCauseOf(reason error) (b waitCause) {
-	_ = errors.As(reason, &b.overlap) || errors.As(reason, &b.behind) || errors.As(reason, &b.full) || errors.As(reason, &b.away)
-	return b
-}
-
 // kindOfReason is the kind of the reason why a job waits; noReason for any other error.
 func kindOfReason(reason error) reasonKind {
-	switch b := causeOf(reason); {
-	case b.overlap != nil:
+	if _, overlap := errors.AsType[*ledger.OverlapError](reason); overlap {
 		return namespaceInUse
-	case b.behind != nil:
+	}
+	if _, behind := errors.AsType[*behindError](reason); behind {
 		return behindAnother
-	case b.full != nil:
+	}
+	if _, full := errors.AsType[*ledger.FullError](reason); full {
 		return placeTaken
-	case b.away != nil:
+	}
+	switch {
+	case isAway(reason):
 		return locationAway
 	case errors.Is(reason, errWriteRefused):
 		return writeRefused
@@ -121,13 +95,12 @@ func (r *waitReasons) reportReason(obj client.Object, reason error) {
 	case writeRefused:
 		eventType, event = corev1.EventTypeWarning, "WriteRefused"
 	}
-	r.events.Eventf(obj, nil, eventType, event, "Queue", "%s", clipText(reason.Error()))
+	note := reason.Error()
+	if len(note) > maxNote {
+		note = note[:maxNote] + "…"
+	}
+	r.events.Eventf(obj, nil, eventType, event, "Queue", "%s", note)
 }
-
-type noEvents struct{}
-
-// Eventf implements Events.
-func (noEvents) Eventf(_, _ runtime.Object, _, _, _, _ string, _ ...any) {}
 
 func kindOf(obj client.Object) string {
 	if _, restore := obj.(*velerov1.Restore); restore {
@@ -156,8 +129,8 @@ func (r *waitReasons) forgetReasons(v *passView) {
 	defer r.mu.Unlock()
 	kept := make(map[types.UID]reasonKind, len(r.reported))
 	for _, j := range v.unfinished {
-		if kind, ok := r.reported[j.clientObject().GetUID()]; ok {
-			kept[j.clientObject().GetUID()] = kind
+		if kind, ok := r.reported[j.GetUID()]; ok {
+			kept[j.GetUID()] = kind
 		}
 	}
 	r.reported = kept

@@ -4,12 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
@@ -17,37 +13,25 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 )
 
-// entryReleaser takes entries out of the ledger. Only passes use it.
-type entryReleaser struct {
-	reader       client.Reader
-	ledger       Ledger
-	claimTimeout time.Duration
-	clock        clock.PassiveClock
-	log          *slog.Logger
-	gone         map[types.UID]time.Time // since when the object of an entry is not found
-}
-
 // releaseEnded takes out of the ledger what has run. What was listed as waiting or running keeps its
 // entry; each other object is read for itself, now and uncached, before its entry goes. One that is
 // gone may be run by a process that has not noticed yet: its entry stays for a claim timeout,
 // unless its runner takes it out before.
-func (l *entryReleaser) releaseEnded(ctx context.Context, v *passView) error {
+func (s *Scheduler) releaseEnded(ctx context.Context, v *passView) error {
 	var errs []error
 	kept := v.entries[:0:0]
-	gone := make(map[types.UID]time.Time, len(l.gone))
 	for _, e := range v.entries {
 		if v.holds[e.UID] {
 			kept = append(kept, e)
 			continue
 		}
-		over, lost, err := l.isOver(ctx, e)
+		over, lost, err := s.isOver(ctx, e)
 		if err == nil && lost {
-			gone[e.UID] = l.goneSince(e)
-			over = l.clock.Since(gone[e.UID]) >= l.claimTimeout
+			over = s.Clock.Since(s.observed.since(e.UID)) >= s.ClaimTimeout
 		}
 		if err == nil && over {
 			failpoint.Hit("queue-scheduler/before-release")
-			err = l.ledger.Withdraw(ctx, e)
+			err = s.Ledger.Withdraw(ctx, e)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("release %s %s: %w", e.Kind, e.Name, err))
@@ -57,36 +41,25 @@ func (l *entryReleaser) releaseEnded(ctx context.Context, v *passView) error {
 		} else {
 			failpoint.Hit("queue-scheduler/released")
 			delete(v.entered, e.UID)
-			l.log.Info("ledger entry released", "kind", e.Kind, "name", e.Name)
+			s.Log.Info("ledger entry released", "kind", e.Kind, "name", e.Name)
 		}
 	}
-	v.entries, l.gone = kept, gone
+	v.entries = kept
 	return errors.Join(errs...)
 }
 
-// goneSince is when this process first did not find the object of an entry: it counts itself, for
-// clocks differ.
-func (l *entryReleaser) goneSince(e ledger.Entry) time.Time {
-	since, known := l.gone[e.UID]
-	if !known {
-		since = l.clock.Now()
-		l.log.Info("admitted job was deleted; keeping its entry until its runner has stopped", "kind", e.Kind, "name", e.Name)
-	}
-	return since
-}
-
 // isOver reports that the job of an entry is past InProgress or suspended, or gone.
-func (l *entryReleaser) isOver(ctx context.Context, e ledger.Entry) (over, gone bool, err error) {
+func (s *Scheduler) isOver(ctx context.Context, e ledger.Entry) (over, gone bool, err error) {
 	key := client.ObjectKey{Namespace: e.Namespace, Name: e.Name}
 	if e.Kind == ledger.KindRestore {
 		r := &velerov1.Restore{}
-		if err := l.reader.Get(ctx, key, r); err != nil {
+		if err := s.Reader.Get(ctx, key, r); err != nil {
 			return false, apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 		}
 		return !r.Status.Phase.IsNew() && r.Status.Phase != velerov1.RestorePhaseInProgress, r.UID != e.UID, nil
 	}
 	b := &velerov1.Backup{}
-	if err := l.reader.Get(ctx, key, b); err != nil {
+	if err := s.Reader.Get(ctx, key, b); err != nil {
 		return false, apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	}
 	return !keepsEntry(b.Status.Phase) || suspendedUnder(b, e.Since), b.UID != e.UID, nil

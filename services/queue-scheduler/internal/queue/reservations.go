@@ -15,9 +15,8 @@ type namespaceReservations struct {
 	whole []behindError // of every namespace, but perhaps for some; each set once
 }
 
-// newReservations has the capacity for about so many namespaces.
-func newReservations(size int) *namespaceReservations {
-	return &namespaceReservations{owner: make(map[string]string, size), list: make([]behindError, 0, size/2)}
+func newReservations() *namespaceReservations {
+	return &namespaceReservations{owner: map[string]string{}}
 }
 
 // behindError means that a job waits further ahead for the same namespaces.

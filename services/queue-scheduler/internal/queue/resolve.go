@@ -19,20 +19,17 @@ type liveNamespaces struct {
 	expanded map[string][]string // what filters with patterns came to
 }
 
-// namespaceResolver finds the namespaces of backups.
-type namespaceResolver struct{ validator Validator }
-
-func (r *namespaceResolver) liveNamespacesOf(ctx context.Context, v *passView) *liveNamespaces {
+func (s *Scheduler) liveNamespacesOf(ctx context.Context, v *passView) *liveNamespaces {
 	if v.live == nil {
 		v.live = &liveNamespaces{expanded: map[string][]string{}}
-		v.live.names, v.live.excluded, v.live.err = r.validator.Namespaces(ctx)
+		v.live.names, v.live.excluded, v.live.err = s.Validator.Namespaces(ctx)
 	}
 	return v.live
 }
 
 // resolveBackup expands the namespaces a backup selects, sorted; no filter at all is [ledger.All],
 // without what carries the exclude label. Its results are kept for the whole pass.
-func (r *namespaceResolver) resolveBackup(ctx context.Context, v *passView, b *velerov1.Backup) ([]string, error) {
+func (s *Scheduler) resolveBackup(ctx context.Context, v *passView, b *velerov1.Backup) ([]string, error) {
 	if found, ok := v.spaces[b.UID]; ok {
 		return found, nil
 	}
@@ -42,7 +39,7 @@ func (r *namespaceResolver) resolveBackup(ctx context.Context, v *passView, b *v
 			return noted, nil
 		}
 	}
-	live := r.liveNamespacesOf(ctx, v)
+	live := s.liveNamespacesOf(ctx, v)
 	if live.err != nil {
 		return nil, live.err
 	}

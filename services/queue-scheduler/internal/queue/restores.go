@@ -8,9 +8,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
 )
 
 // dispatchRestores validates new restores and admits those that nothing running overlaps, and none
@@ -19,28 +21,26 @@ import (
 // pass and reserves nothing until then, since it would reserve everything.
 func (s *Scheduler) dispatchRestores(ctx context.Context, v *passView) error {
 	var errs []error
-	line := newRestoreAdmission(v.limits, v.entries)
+	line := newAdmission(ledger.KindRestore, v.limits.Restores, v.entries)
 	waiting := v.pending[:0:0]
 	for i, r := range v.pending {
-		admitted := v.isAdmitted(r.UID)
-		if !admitted && s.inadmissible.isRefused(r) {
-			continue // it reserves nothing
-		}
-		if !admitted && !isValidated(r) && ledger.IsAll(targetNamespaces(r)) {
-			s.startValidation(ctx, r)
+		if !v.isAdmitted(r.UID) && !s.isReserving(r) {
+			if s.refused.currentError(r) == nil {
+				s.startValidation(ctx, r)
+			}
 			continue
 		}
 		started, err := s.dispatchRestore(ctx, v, r, line)
 		if errors.Is(err, ledger.ErrMoved) {
 			waiting = append(waiting, v.pending[i:]...)
-			s.Wake() // one that waits before it may start now: begin at the front again
+			v.moved = true
 			break
 		}
-		if s.inadmissible.noteRefused(r, err) {
+		if s.noteRefused(r, err) {
 			continue // it reserves nothing
 		}
 		if !started && r.Status.Phase.IsNew() && r.UID != "" {
-			line.reserveFor(r, err)
+			line.reserveFor("restore "+r.Name, targetNamespaces(r), err)
 			waiting = append(waiting, r)
 		}
 		if err := s.reasons.reportOrFail(r, err); err != nil {
@@ -51,9 +51,15 @@ func (s *Scheduler) dispatchRestores(ctx context.Context, v *passView) error {
 	return errors.Join(errs...)
 }
 
+// isReserving reports that a restore that waits reserves namespaces: the API server does not refuse to
+// write it, and its targets are known.
+func (s *Scheduler) isReserving(r *velerov1.Restore) bool {
+	return s.refused.currentError(r) == nil && (isValidated(r) || !ledger.IsAll(targetNamespaces(r)))
+}
+
 // dispatchRestore reports true when the restore is (or was) admitted; the error is why it waits, or
 // what went wrong.
-func (s *Scheduler) dispatchRestore(ctx context.Context, v *passView, r *velerov1.Restore, line *restoreAdmission) (bool, error) {
+func (s *Scheduler) dispatchRestore(ctx context.Context, v *passView, r *velerov1.Restore, line *admission) (bool, error) {
 	if v.isAdmitted(r.UID) {
 		return true, nil // republish reminds the runners
 	}
@@ -64,7 +70,7 @@ func (s *Scheduler) dispatchRestore(ctx context.Context, v *passView, r *velerov
 		}
 	}
 	e := restoreEntry(r, s.Clock.Now())
-	if reason := line.obstacleFor(e); reason != nil {
+	if reason := line.obstacleFor(&e); reason != nil {
 		return false, reason // nothing needs to be read to know
 	}
 	if validatedBefore {
@@ -98,4 +104,28 @@ func (s *Scheduler) announceRestore(ctx context.Context, r *velerov1.Restore, e 
 		s.Events.Eventf(r, nil, corev1.EventTypeWarning, "BesideBackups", "Start", "starts beside running backups of the same namespaces: %v", entered.Beside)
 	}
 	return err
+}
+
+// restoreEntry is the entry of a restore in the ledger.
+func restoreEntry(r *velerov1.Restore, now time.Time) ledger.Entry {
+	return ledger.Entry{
+		UID: r.UID, Kind: ledger.KindRestore, Namespace: r.Namespace, Name: r.Name, Namespaces: targetNamespaces(r), Since: now,
+		IgnoreBackups: r.Annotations[holdfast.AnnotationIgnoreRunning] == "true",
+	}
+}
+
+// isValidated reports that this very restore, not one it is a copy of, was validated.
+func isValidated(r *velerov1.Restore) bool {
+	return r.Annotations[validate.AnnotationValidated] == string(r.UID)
+}
+
+// targetNamespaces are the namespaces a restore writes to, sorted: those noted when it was validated, which
+// is done once, else those of its spec alone.
+func targetNamespaces(r *velerov1.Restore) []string {
+	if isValidated(r) {
+		if noted, ok, err := notedNamespaces(r); ok && err == nil {
+			return noted
+		}
+	}
+	return validate.Targets(&r.Spec)
 }

@@ -2,11 +2,9 @@ package queue_test
 
 import (
 	"context"
-	"log/slog"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -14,7 +12,6 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
-	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
 )
 
 // restoreOf creates a restore without a filter of a backup that holds some namespaces.
@@ -165,10 +162,7 @@ func TestWaitingRestoresReadNothing(t *testing.T) {
 	for i, name := range []string{"r1", "r2", "r3", "r4"} {
 		b.createRestore(name, i, "ns1")
 	}
-	s := queue.New(queue.Config{
-		Reader: b.c, Client: b.c, Namespace: "velero", Ledger: b.ledger, Publisher: b.wire, Validator: b.rules, Limits: b.limits,
-		Metrics: counter{}, Tracer: b.tracer, Clock: clocktesting.NewFakeClock(start), Log: slog.New(slog.DiscardHandler),
-	})
+	s := b.newScheduler()
 	require.NoError(t, s.Pass(t.Context()))
 	require.Equal(t, []string{"r1"}, b.admittedNames())
 	reads = 0
@@ -198,24 +192,15 @@ func TestARestoreThatWaitedIsRefusedIfItsBackupIsBeingDeleted(t *testing.T) {
 	require.Equal(t, []string{"spec: is being deleted"}, r.Status.ValidationErrors)
 }
 
-// setting is a limit that changes.
-type setting struct{ limits ledger.Limits }
-
-func (s *setting) Limits(context.Context) (ledger.Limits, error) { return s.limits, nil }
-
 // A changed limit counts for restores too.
 func TestRestoresFollowTheLiveLimit(t *testing.T) {
 	b := newBed(t, ledger.Limits{Restores: 1}, interceptor.Funcs{})
 	b.createRestore("r1", 1, "ns1")
 	b.createRestore("r2", 2, "ns2")
-	live := &setting{ledger.Limits{Restores: 1}}
-	s := queue.New(queue.Config{
-		Reader: b.c, Client: b.c, Namespace: "velero", Ledger: b.ledger, Publisher: b.wire, Validator: b.rules, Settings: live,
-		Metrics: counter{}, Tracer: b.tracer, Clock: clocktesting.NewFakeClock(start), Log: slog.New(slog.DiscardHandler),
-	})
+	s := b.newScheduler()
 	require.NoError(t, s.Pass(t.Context()))
 	require.Equal(t, []string{"r1"}, b.admittedNames())
-	live.limits.Restores = 2
+	b.limits.Restores = 2
 	require.NoError(t, s.Pass(t.Context()))
 	require.Equal(t, []string{"r1", "r2"}, b.admittedNames())
 }

@@ -36,7 +36,7 @@ func (s *Scheduler) startValidation(ctx context.Context, r *velerov1.Restore) {
 		s.validating.Delete(uid)
 		switch {
 		case err == nil: // the event of the write is followed by a pass
-		case s.inadmissible.noteRefused(r, err):
+		case s.noteRefused(r, err):
 			s.Wake()
 		case ctx.Err() == nil:
 			s.Log.WarnContext(ctx, "Failed to validate restore; will retry", "restore", r.Name, "error", err)
@@ -62,8 +62,15 @@ func (s *Scheduler) validateRestore(ctx context.Context, r *velerov1.Restore) (e
 	}
 	var namespaces []string
 	if len(problems) == 0 {
-		if namespaces, err = s.targetReads.findTargets(ctx, completed); err != nil {
-			return err
+		namespaces, err = s.Validator.Targets(ctx, completed)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, validate.ErrClusterUnread):
+			return err // a later pass repeats the validation
+		case err != nil:
+			namespaces = validate.Targets(&completed.Spec)
+			s.Log.WarnContext(ctx, "Failed to read backup; locking all namespaces the restore may touch", "restore", r.Name, "namespaces", namespaces, "error", err)
 		}
 	}
 	return s.updateRestore(ctx, r, func(r *velerov1.Restore) error {

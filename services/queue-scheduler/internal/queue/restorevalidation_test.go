@@ -40,7 +40,7 @@ func TestAHungBucketHoldsUpNobodyElse(t *testing.T) {
 		b.createRestore(fmt.Sprintf("r%02d", i), i)
 	}
 	b.createBackup("beside", 100, "ns1")
-	b.runWith(bucket)
+	b.runScheduler(withValidator(bucket))
 	b.requirePhase(velerov1.BackupPhaseReadyToStart, "beside")
 	require.Equal(t, []string{"beside"}, b.admittedNames())
 
@@ -76,7 +76,7 @@ func TestAFailedReadOfTheClusterIsRepeated(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 5, Restores: 5}, interceptor.Funcs{})
 	b.createRestore("r", 1)
 	u := &unreadBackup{rules: b.rules}
-	b.runWith(u)
+	b.runScheduler(withValidator(u))
 	b.requireEventually("r is validated", func() bool { return b.getRestore("r").Annotations[holdfast.AnnotationNamespaces] != "" })
 	require.Equal(t, `["ns1"]`, b.getRestore("r").Annotations[holdfast.AnnotationNamespaces])
 }

@@ -79,11 +79,6 @@ type Metrics interface {
 	QueueWalked(took time.Duration)
 }
 
-// Settings are what may change while the service runs; settings.Settings are one.
-type Settings interface {
-	Limits(ctx context.Context) (ledger.Limits, error)
-}
-
 // Events records what happened to an object, without waiting for anything; an
 // events.EventRecorder is one.
 type Events interface {
@@ -100,9 +95,8 @@ type Config struct {
 	Ledger    Ledger
 	Publisher Publisher
 	Validator Validator
-	Limits    ledger.Limits
-	// Settings, unless nil, are asked for the limits in every pass; Limits are not used then.
-	Settings Settings
+	// Limits are asked for in every pass.
+	Limits func(context.Context) (ledger.Limits, error)
 	// Ageing is after how long of waiting the class of a backup rises by one; 0 is never.
 	Ageing time.Duration
 	// LocationTimeout is how long a queued backup waits for a location that is unavailable, as one
@@ -112,7 +106,7 @@ type Config struct {
 	// does nothing more for it.
 	ClaimTimeout time.Duration
 	Metrics      Metrics
-	Events       Events // nil publishes none
+	Events       Events
 	Tracer       trace.TracerProvider
 	Clock        clock.WithTicker
 	Log          *slog.Logger
@@ -127,25 +121,16 @@ type Scheduler struct {
 	validations errgroup.Group // of restores
 	validating  sync.Map       // their UIDs
 
-	traces       *jobTraces
-	hints        *hintSender
-	reasons      *waitReasons
-	writer       *backupWriter
-	positions    *positionWriter
-	inadmissible *inadmissibleBackups
-	targetReads  *targetReads
-	releaser     *entryReleaser
-	resolver     *namespaceResolver
-	ordering     *queueOrdering
-	views        *viewReader
-	readmitter   *readmitter
+	traces    *jobTraces
+	hints     *hintSender
+	reasons   *waitReasons
+	refused   *writeRefusals
+	observed  *observations
+	misplaced []queuePlacement // positions to be written, front first; belongs to Run
 }
 
 // New returns a Scheduler.
 func New(cfg Config) *Scheduler {
-	if cfg.Events == nil {
-		cfg.Events = noEvents{}
-	}
 	if cfg.Jobs == nil {
 		cfg.Jobs = cfg.Reader
 	}
@@ -159,23 +144,10 @@ func New(cfg Config) *Scheduler {
 			reported: map[types.UID]reasonKind{}, limiter: rate.NewLimiter(eventRate, eventBurst),
 			clock: cfg.Clock, events: cfg.Events, log: cfg.Log,
 		},
-		targetReads: &targetReads{validator: cfg.Validator, log: cfg.Log},
-		releaser: &entryReleaser{
-			reader: cfg.Reader, ledger: cfg.Ledger, claimTimeout: cfg.ClaimTimeout, clock: cfg.Clock, log: cfg.Log,
-			gone: map[types.UID]time.Time{},
-		},
-		resolver: &namespaceResolver{cfg.Validator},
-		views:    &viewReader{namespace: cfg.Namespace, ledger: cfg.Ledger, settings: cfg.Settings, fixed: cfg.Limits},
+		refused:  &writeRefusals{clock: cfg.Clock, byVersion: map[string]writeRefusal{}},
+		observed: &observations{clock: cfg.Clock, current: map[types.UID]time.Time{}},
 	}
 	s.validations.SetLimit(validationsAtOnce)
-	s.inadmissible = newInadmissible(&cfg, s.reasons)
-	s.writer = &backupWriter{reader: cfg.Reader, client: cfg.Client, metrics: cfg.Metrics, hints: s.hints, log: cfg.Log}
-	s.positions = &positionWriter{writer: s.writer, clock: cfg.Clock, log: cfg.Log}
-	s.ordering = &queueOrdering{resolver: s.resolver, inadmissible: s.inadmissible, ageing: cfg.Ageing, clock: cfg.Clock}
-	s.readmitter = &readmitter{
-		reader: cfg.Reader, client: cfg.Client, ledger: cfg.Ledger, clock: cfg.Clock, log: cfg.Log,
-		resolver: s.resolver, releaser: s.releaser, reasons: s.reasons,
-	}
 	return s
 }
 
@@ -192,6 +164,8 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	failpoint.Hit("queue-scheduler/duty-acquired")
 	ticker := s.Clock.NewTicker(period)
 	defer ticker.Stop()
+	positionTicker := s.Clock.NewTicker(positionEvery)
+	defer positionTicker.Stop()
 	defer func() { _ = s.validations.Wait() }() // they end with ctx and return no error
 	pass := func(due bool) {
 		if err := s.runPass(ctx, due); err != nil && ctx.Err() == nil {
@@ -199,13 +173,15 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		}
 	}
 	for pass(true); ; {
-		placing, stop := s.positions.nextPlacement()
+		var placing <-chan time.Time
+		if len(s.misplaced) > 0 {
+			placing = positionTicker.C()
+		}
 		select {
 		case <-ctx.Done():
-			stop()
 			return nil
 		case <-placing:
-			s.positions.placeNext(ctx)
+			s.placeNext(ctx)
 		case <-s.wake:
 			pass(false)
 		case <-ticker.C():
@@ -213,7 +189,6 @@ func (s *Scheduler) Run(ctx context.Context) error {
 				pass(true)
 			}
 		}
-		stop()
 	}
 }
 
@@ -221,14 +196,14 @@ func (s *Scheduler) Run(ctx context.Context) error {
 // object does not hold up the others, except those behind it.
 func (s *Scheduler) runPass(ctx context.Context, due bool) error {
 	s.idle = false
-	view, err := s.views.readView(ctx, s.Jobs)
+	view, err := s.readView(ctx, s.Jobs)
 	if err != nil {
 		return err
 	}
 	s.Validator.Forget()
 	var errs []error
-	errs = append(errs, s.releaser.releaseEnded(ctx, view))
-	lost := s.readmitter.readmit(ctx, view)
+	errs = append(errs, s.releaseEnded(ctx, view))
+	lost := s.readmit(ctx, view)
 	errs = append(errs, lost)
 	errs = append(errs, s.enqueueNew(ctx, view))
 	if lost == nil { // else jobs run that nothing would keep others away from
@@ -238,9 +213,13 @@ func (s *Scheduler) runPass(ctx context.Context, due bool) error {
 	if due {
 		errs = append(errs, s.hints.republishHints(ctx, view))
 	}
-	s.positions.renumberView(view)
-	s.inadmissible.forgetAdmissible(view)
+	s.renumberView(view)
 	s.reasons.forgetReasons(view)
+	if view.moved { // a job may start that waited in this pass: begin at the front again
+		s.Wake()
+	} else {
+		s.observed.endPass()
+	}
 	err = errors.Join(errs...)
 	s.idle = err == nil && len(view.unfinished) == 0 && len(view.entries) == 0
 	return err

@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
@@ -41,16 +42,16 @@ type Job struct {
 // are placed where that pass will put them. It may be called at any time, on every replica; errors
 // are the API server's.
 func (s *Scheduler) Snapshot(ctx context.Context) ([]Job, error) {
-	v, err := s.views.readView(ctx, s.Reader)
+	v, err := s.readView(ctx, s.Reader)
 	if err != nil {
 		return nil, err
 	}
-	return v.queueJobs(s.ordering.foreseeLine(ctx, v)), nil
+	return v.queueJobs(s.foreseeLine(ctx, v)), nil
 }
 
 // foreseeLine makes v what the next pass finds once it has queued what is new, and returns the line of
 // backups in its order. What is admitted waits no more, even if its phase was not written yet.
-func (l *queueOrdering) foreseeLine(ctx context.Context, v *passView) []Waiting {
+func (s *Scheduler) foreseeLine(ctx context.Context, v *passView) []Waiting {
 	admitted := func(b *velerov1.Backup) bool { return v.isAdmitted(b.UID) }
 	v.pending = slices.DeleteFunc(v.pending, func(r *velerov1.Restore) bool { return v.isAdmitted(r.UID) })
 	v.queued = slices.DeleteFunc(v.queued, admitted)
@@ -62,19 +63,19 @@ func (l *queueOrdering) foreseeLine(ctx context.Context, v *passView) []Waiting 
 		v.queued = append(v.queued, b)
 	}
 	v.fresh = nil
-	return l.queueLine(ctx, v)
+	return s.queueLine(ctx, v)
 }
 
 // queueJobs is the queue for people: line are the backups that wait.
 func (v *passView) queueJobs(line []Waiting) []Job {
 	out := v.begunJobs()
 	for _, r := range v.pending {
-		j := newJob(runningJob{restore: r})
+		j := newJob(r)
 		j.Waits, j.Namespaces = true, slices.Sorted(slices.Values(targetNamespaces(r)))
 		out = append(out, j)
 	}
 	for _, w := range line {
-		j := newJob(runningJob{backup: w.Backup})
+		j := newJob(w.Backup)
 		j.Waits, j.Namespaces, j.Effective = true, v.spaces[w.Backup.UID], w.Class
 		j.Class, _ = priority.ClassOf(w.Backup.Annotations) // validation reports a bad one
 		out = append(out, j)
@@ -104,7 +105,7 @@ func (v *passView) begunJobs() []Job {
 	}
 	var out []Job
 	for _, j := range v.unfinished {
-		if uid := j.clientObject().GetUID(); !waits[uid] {
+		if uid := j.GetUID(); !waits[uid] {
 			e := entries[uid]
 			shown := newJob(j)
 			shown.Admitted, shown.Namespaces = e.Since, e.Namespaces
@@ -117,15 +118,16 @@ func (v *passView) begunJobs() []Job {
 	return out
 }
 
-func newJob(j runningJob) Job {
-	shown := Job{Kind: j.kindName(), Object: j.clientObject(), Sequence: sequenceNumber(j.clientObject())}
+func newJob(o client.Object) Job {
+	shown := Job{Kind: kindOf(o), Object: o, Sequence: sequenceNumber(o)}
 	if shown.Sequence == math.MaxInt64 {
 		shown.Sequence = 0
 	}
-	if j.restore != nil {
-		shown.Phase = string(j.restore.Status.Phase)
-	} else {
-		shown.Phase = string(j.backup.Status.Phase)
+	switch o := o.(type) {
+	case *velerov1.Backup:
+		shown.Phase = string(o.Status.Phase)
+	case *velerov1.Restore:
+		shown.Phase = string(o.Status.Phase)
 	}
 	shown.Phase = cmp.Or(shown.Phase, string(velerov1.BackupPhaseNew))
 	return shown

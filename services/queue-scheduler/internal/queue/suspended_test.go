@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
 )
 
 // The entry of a running backup goes with its object, and another backup of the same namespaces
@@ -19,8 +20,7 @@ func TestADeletedBackupKeepsItsEntryUntilItsRunnerHasStopped(t *testing.T) {
 	for name, released := range map[string]bool{"the claim timeout passes": false, "its runner says so": true} {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t, ledger.Limits{Backups: 2}, interceptor.Funcs{})
-			b.claimTimeout = 30 * time.Second
-			s, now := b.newPatientScheduler()
+			s, now := b.newScheduler(func(c *queue.Config) { c.ClaimTimeout = claimTimeout }), b.clock
 			b.createBackup("first", 1, "ns1")
 			b.createBackup("second", 2, "ns1")
 			require.NoError(t, s.Pass(t.Context()))
@@ -50,7 +50,7 @@ func (b *bed) suspendBackup(name string) {
 	require.NoError(b.t, err)
 	require.True(b.t, found)
 	require.NoError(b.t, kube.Update(b.t.Context(), b.c, b.c, b.getBackup(name), func(o *velerov1.Backup) error {
-		return mark.SetSuspended(o, mark.Suspension{Admission: e.Since})
+		return mark.SetSuspended(o, mark.Suspension{Admission: e.Since, At: b.clock.Now()})
 	}))
 }
 
@@ -58,7 +58,7 @@ func (b *bed) suspendBackup(name string) {
 // lasts, and everything behind it waits.
 func TestASuspendedBackupGivesItsPlaceAway(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 1}, interceptor.Funcs{})
-	s, now := b.newPatientScheduler()
+	s, now := b.newScheduler(), b.clock
 	b.createStored("first", 1, "bad", "ns1")
 	b.createStored("second", 2, "good", "ns1")
 	b.createStored("third", 3, "good", "ns2")
@@ -97,7 +97,7 @@ func TestASuspendedBackupGivesItsPlaceAway(t *testing.T) {
 // one all the same.
 func TestASuspendedBackupIsAdmittedUnderAnotherTime(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 1}, interceptor.Funcs{})
-	s, now := b.newPatientScheduler()
+	s, now := b.newScheduler(), b.clock
 	b.createBackup("one", 1, "ns1")
 	require.NoError(t, s.Pass(t.Context()))
 	b.setPhase("one", velerov1.BackupPhaseInProgress)

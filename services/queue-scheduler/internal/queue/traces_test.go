@@ -12,6 +12,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/messaging"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
 )
 
 // A backup waits between two passes, perhaps of two replicas: what it carries keeps its trace
@@ -19,9 +20,9 @@ import (
 func TestOneTraceForEachObject(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	b := newBed(t, ledger.Limits{Backups: 1, Restores: 1}, interceptor.Funcs{})
-	b.tracer = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
+	traced := func(c *queue.Config) { c.Tracer = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)) }
 	b.createBackup("first", 1, "ns1")
-	b.runScheduler()
+	b.runScheduler(traced)
 	b.requirePhase(velerov1.BackupPhaseReadyToStart, "first")
 	copied := b.getBackup("first")
 	waiting := &velerov1.Backup{ObjectMeta: objectMeta("second", 2), Spec: copied.Spec}
@@ -32,7 +33,7 @@ func TestOneTraceForEachObject(t *testing.T) {
 	b.stop()
 	b.setPhase("first", velerov1.BackupPhaseCompleted)
 	b.createRestore("back", 3, "ns9")
-	b.runScheduler()
+	b.runScheduler(traced)
 	b.requirePhase(velerov1.BackupPhaseReadyToStart, "second")
 	b.requireEventually("hint", func() bool { return b.wire.hasSent("restore.run back") })
 	b.stop()

@@ -19,47 +19,39 @@ import (
 
 // passView is what one pass goes by.
 type passView struct {
-	limits      ledger.Limits
-	entries     []ledger.Entry
-	entered     map[types.UID]time.Time         // the entries by UID, and since when they are there
-	holds       map[types.UID]bool              // admitted, and listed in a phase that keeps its entry
-	fresh       []*velerov1.Backup              // new ones, oldest first
-	queued      []*velerov1.Backup              // in queue order from admit on
-	ready       []*velerov1.Backup              // admitted, no runner yet
-	pending     []*velerov1.Restore             // new ones, oldest first
-	unfinished  []runningJob                    // every one of them, for those who read the queue
-	orphans     []runningJob                    // running ones, to be found in the ledger
-	unlisted    []ledger.Entry                  // of those, the ones that have to wait once more
-	traced      map[types.UID]*velerov1.Restore // unfinished ones, which know their trace
-	live        *liveNamespaces                 // read when first needed
-	spaces      map[types.UID][]string          // what resolve found
-	away        map[string]*awayError           // by location, nil for an available one
-	unavailable map[types.UID]bool              // queued backups whose location is unavailable
-}
-
-// viewReader reads what a pass goes by.
-type viewReader struct {
-	namespace string
-	ledger    Ledger
-	settings  Settings      // nil for the fixed limits
-	fixed     ledger.Limits // without settings
+	limits     ledger.Limits
+	entries    []ledger.Entry
+	entered    map[types.UID]time.Time         // the entries by UID, and since when they are there
+	holds      map[types.UID]bool              // admitted, and listed in a phase that keeps its entry
+	fresh      []*velerov1.Backup              // new ones, oldest first
+	queued     []*velerov1.Backup              // in queue order from admit on
+	ready      []*velerov1.Backup              // admitted, no runner yet
+	pending    []*velerov1.Restore             // new ones, oldest first
+	unfinished []client.Object                 // every one of them, for those who read the queue
+	orphans    []client.Object                 // running ones, to be found in the ledger
+	unlisted   []ledger.Entry                  // of those, the ones that have to wait once more
+	traced     map[types.UID]*velerov1.Restore // unfinished ones, which know their trace
+	live       *liveNamespaces                 // read when first needed
+	spaces     map[types.UID][]string          // what resolve found
+	away       map[string]*awayError           // by location, nil for an available one
+	moved      bool                            // the ledger changed, so the order of admission may have
 }
 
 // readView reads the ledger from the API server, and the unfinished jobs from a reader that may be a
 // cache. An entry made after the ledger was read belongs to an object that is listed as waiting, and
 // admitting that again changes nothing.
-func (s *viewReader) readView(ctx context.Context, jobs client.Reader) (*passView, error) {
-	entries, err := s.ledger.List(ctx)
+func (s *Scheduler) readView(ctx context.Context, jobs client.Reader) (*passView, error) {
+	entries, err := s.Ledger.List(ctx)
 	if err != nil {
 		return nil, err
 	}
 	v := newView(entries)
-	if v.limits, err = s.readLimits(ctx); err != nil {
+	if v.limits, err = s.Limits(ctx); err != nil {
 		return nil, err
 	}
 	backups, restores := &velerov1.BackupList{}, &velerov1.RestoreList{}
 	for _, list := range []client.ObjectList{backups, restores} {
-		if err := jobs.List(ctx, list, client.InNamespace(s.namespace)); err != nil {
+		if err := jobs.List(ctx, list, client.InNamespace(s.Namespace)); err != nil {
 			return nil, fmt.Errorf("list jobs: %w", err)
 		}
 	}
@@ -75,18 +67,11 @@ func (s *viewReader) readView(ctx context.Context, jobs client.Reader) (*passVie
 	return v, nil
 }
 
-func (s *viewReader) readLimits(ctx context.Context) (ledger.Limits, error) {
-	if s.settings == nil {
-		return s.fixed, nil
-	}
-	return s.settings.Limits(ctx)
-}
-
 func newView(entries []ledger.Entry) *passView {
 	v := &passView{
 		entries: entries, entered: make(map[types.UID]time.Time, len(entries)), holds: make(map[types.UID]bool, len(entries)),
 		traced: map[types.UID]*velerov1.Restore{}, spaces: map[types.UID][]string{},
-		away: map[string]*awayError{}, unavailable: map[types.UID]bool{},
+		away: map[string]*awayError{},
 	}
 	for i := range entries {
 		v.entered[entries[i].UID] = entries[i].Since
@@ -110,7 +95,7 @@ func (v *passView) noteAdmitted(b *velerov1.Backup) {
 
 func (v *passView) classifyBackup(b *velerov1.Backup) {
 	if !b.Status.Phase.Terminal() {
-		v.unfinished = append(v.unfinished, runningJob{backup: b})
+		v.unfinished = append(v.unfinished, b)
 	}
 	switch phase := b.Status.Phase; {
 	case b.DeletionTimestamp != nil:
@@ -120,23 +105,23 @@ func (v *passView) classifyBackup(b *velerov1.Backup) {
 		v.queued = append(v.queued, b)
 	case phase == velerov1.BackupPhaseReadyToStart:
 		v.ready = append(v.ready, b)
-		v.expectJob(runningJob{backup: b})
+		v.expectJob(b)
 	case phase == velerov1.BackupPhaseInProgress:
-		v.expectJob(runningJob{backup: b})
+		v.expectJob(b)
 	}
 }
 
 func (v *passView) classifyRestore(r *velerov1.Restore) {
 	if !r.Status.Phase.Terminal() {
 		v.traced[r.UID] = r
-		v.unfinished = append(v.unfinished, runningJob{restore: r})
+		v.unfinished = append(v.unfinished, r)
 		v.holds[r.UID] = v.isAdmitted(r.UID) && (r.Status.Phase.IsNew() || r.Status.Phase == velerov1.RestorePhaseInProgress)
 	}
 	switch phase := r.Status.Phase; {
 	case phase.IsNew() && r.DeletionTimestamp == nil:
 		v.pending = append(v.pending, r)
 	case phase == velerov1.RestorePhaseInProgress:
-		v.expectJob(runningJob{restore: r})
+		v.expectJob(r)
 	}
 }
 

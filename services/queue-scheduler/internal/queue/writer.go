@@ -3,29 +3,18 @@ package queue
 import (
 	"context"
 	"errors"
-	"log/slog"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 )
 
-// backupWriter writes backups whose phase is the expected one.
-type backupWriter struct {
-	reader  client.Reader
-	client  client.Client
-	metrics Metrics
-	hints   *hintSender
-	log     *slog.Logger
-}
-
 // updateBackup writes a backup that is in the expected phase; one that is not, is being deleted, gone or
 // replaced is left alone. b holds its newest state.
-func (w *backupWriter) updateBackup(ctx context.Context, b *velerov1.Backup, expected velerov1.BackupPhase, mutate func(*velerov1.Backup) error) error {
+func (s *Scheduler) updateBackup(ctx context.Context, b *velerov1.Backup, expected velerov1.BackupPhase, mutate func(*velerov1.Backup) error) error {
 	before := b.Status.Phase
-	err := kube.Update(ctx, w.reader, w.client, b, func(b *velerov1.Backup) error {
+	err := kube.Update(ctx, s.Reader, s.Client, b, func(b *velerov1.Backup) error {
 		inPhase := b.Status.Phase == expected || expected == velerov1.BackupPhaseNew && b.Status.Phase.IsNew()
 		if !inPhase || b.DeletionTimestamp != nil {
 			return kube.ErrSkip
@@ -37,9 +26,9 @@ func (w *backupWriter) updateBackup(ctx context.Context, b *velerov1.Backup, exp
 		return nil
 	}
 	if err == nil && before != b.Status.Phase && b.Status.Phase == velerov1.BackupPhaseFailedValidation {
-		w.metrics.Ended(b)
-		w.log.Info("backup refused", "backup", b.Name, "problems", b.Status.ValidationErrors)
-		w.hints.announcePhase(ctx, "Backup", b, string(b.Status.Phase))
+		s.Metrics.Ended(b)
+		s.Log.Info("backup refused", "backup", b.Name, "problems", b.Status.ValidationErrors)
+		s.hints.announcePhase(ctx, "Backup", b, string(b.Status.Phase))
 	}
 	return err
 }

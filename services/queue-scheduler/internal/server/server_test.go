@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -41,7 +42,8 @@ func newServer(objects ...client.Object) (*server.Server, client.Client) {
 // newQueue returns the scheduler of a replica that makes no passes.
 func newQueue(c client.Client) *queue.Scheduler {
 	return queue.New(queue.Config{
-		Reader: c, Client: c, Namespace: "velero", Ledger: ledger.New(c, c, "velero"), Limits: ledger.Limits{Backups: 2},
+		Reader: c, Client: c, Namespace: "velero", Ledger: ledger.New(c, c, "velero"),
+		Limits:    func(context.Context) (ledger.Limits, error) { return ledger.Limits{Backups: 2}, nil },
 		Validator: &validate.Validator{Reader: c, Namespace: "velero", Locations: location.New(c, "velero"), Clock: clock.RealClock{}}, Tracer: noop.NewTracerProvider(), Clock: clock.RealClock{},
 	})
 }
