@@ -196,6 +196,8 @@ func (b *bed) awaitCompleted(t *testing.T, name string) *velerov1.Backup {
 	require.Eventually(t, func() bool {
 		return b.client.Get(t.Context(), client.ObjectKey{Namespace: server, Name: name}, backup) == nil && backup.Status.Phase.Terminal()
 	}, patience, look, "backup %s ends", name)
-	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, "%s: %+v", name, backup.Status)
+	if backup.Status.Phase != velerov1.BackupPhaseCompleted {
+		t.Fatal(b.runTool(t, "velero", "--namespace", server, "backup", "describe", name, "--details", "--colorized=false"))
+	}
 	return backup
 }
