@@ -31,8 +31,6 @@ type worker struct {
 	key      string // what the deaths of its processes are counted under
 	backoffs *backoffs
 
-	isolating chan struct{} // holds one token, of the call that has a process of its own
-
 	shared bool                          // by all jobs, see home.go
 	homes  map[action.Operation]*process // operations that live in a process; nil if not shared
 }
@@ -46,7 +44,7 @@ type startAttempt struct {
 // newWorker returns a worker that shares no backoffs.
 func newWorker(ctx context.Context, s *processSpec) *worker {
 	ctx, cancel := context.WithCancel(ctx)
-	return &worker{ctx: ctx, cancel: cancel, spec: s, live: map[*process]struct{}{}, backoffs: newBackoffs(), isolating: make(chan struct{}, 1)}
+	return &worker{ctx: ctx, cancel: cancel, spec: s, live: map[*process]struct{}{}, backoffs: newBackoffs()}
 }
 
 // pluginCall describes one call.
@@ -69,20 +67,16 @@ func (c *pluginCall) callError(err error, sent bool) error {
 	return e
 }
 
-// callProcess runs fn, which makes one call on a process, and returns an *Error when it fails. A crash fails
-// all calls that the process had; those that it cannot have seen, or that only read, are made once
-// more: on a process of their own, which no other call can end, unless the process is one that jobs
-// share and that operations live in.
+// callProcess runs fn, which makes one call on a process, and returns an *Error when it fails. A crash
+// fails all calls that the process had; those that it cannot have seen, or that only read, are made
+// once more.
 func (w *worker) callProcess(ctx context.Context, c pluginCall, fn func(ctx context.Context, p *process) error) error {
-	err := w.callOnce(ctx, c, w.processOf, fn)
+	err := w.callOnce(ctx, c, fn)
 	var failed *Error
-	switch {
-	case !errors.As(err, &failed) || !errors.Is(err, ErrCrashed) || failed.Sent && !c.reads:
+	if !errors.As(err, &failed) || !errors.Is(err, ErrCrashed) || failed.Sent && !c.reads {
 		return err
-	case w.shared:
-		return w.callOnce(ctx, c, w.processOf, fn)
 	}
-	return w.callIsolated(ctx, c, fn)
+	return w.callOnce(ctx, c, fn)
 }
 
 // awaitReady returns when a process can take the call.
@@ -95,9 +89,9 @@ func (w *worker) awaitReady(ctx context.Context, c pluginCall) error {
 	return nil
 }
 
-// callOnce makes the call on the process that acquire returns.
-func (w *worker) callOnce(ctx context.Context, c pluginCall, acquire func(context.Context, *pluginCall) (*process, error), fn func(context.Context, *process) error) error {
-	p, err := acquire(ctx, &c)
+// callOnce makes the call once.
+func (w *worker) callOnce(ctx context.Context, c pluginCall, fn func(context.Context, *process) error) error {
+	p, err := w.processOf(ctx, &c)
 	if err != nil {
 		return c.callError(err, false)
 	}

@@ -64,35 +64,3 @@ func TestACallThatTheDeadProcessMayHaveSeenIsNotMadeAgain(t *testing.T) {
 	require.ErrorAs(t, err, &failed)
 	require.True(t, failed.Sent)
 }
-
-// A call that only reads and was on a process which another call ended was repeated on the process
-// of all others: a second call that ended that one failed it.
-func TestARepeatedCallIsNotEndedByOthers(t *testing.T) {
-	t.Parallel()
-	w := newTestWorker(t)
-	by := who{KindDeleteItemAction, "test.io/echo"}
-	lost := func(p *process) error {
-		p.cmd.killProcess()
-		<-p.cmd.exited
-		return status.Error(codes.Unavailable, "connection lost")
-	}
-	var seen []*process
-	err := w.callProcess(t.Context(), pluginCall{who: by, within: w.spec.limits.Execute, reads: true}, func(ctx context.Context, p *process) error {
-		seen = append(seen, p)
-		if len(seen) == 1 {
-			return lost(p)
-		}
-		other := pluginCall{who: who{KindDeleteItemAction, "test.io/exit"}, within: w.spec.limits.Execute}
-		err := w.callProcess(ctx, other, func(ctx context.Context, p *process) error {
-			_, err := velero.NewPluginListerClient(p.conn).ListPlugins(ctx, &velero.Empty{})
-			require.NoError(t, err)
-			return lost(p)
-		})
-		require.ErrorIs(t, err, ErrCrashed)
-		_, err = velero.NewPluginListerClient(p.conn).ListPlugins(ctx, &velero.Empty{})
-		return err
-	})
-	require.NoError(t, err)
-	require.Len(t, seen, 2)
-	<-seen[1].cmd.exited // it ends with its call
-}
