@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
+	"golang.org/x/sync/semaphore"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
@@ -19,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
-	"github.com/holdfast-io/holdfast/pkg/job/workerpool"
 	"github.com/holdfast-io/holdfast/pkg/kube/retry"
 	"github.com/holdfast-io/holdfast/pkg/messaging"
 	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
@@ -33,8 +33,6 @@ const (
 	Overdue = 2 * Period
 	// starting is the pause before the next attempt while this instance has no Lease.
 	starting = 200 * time.Millisecond
-	// idleJobs bounds the jobs under way for each place of a pool that takes places from idle jobs.
-	idleJobs = 8
 )
 
 // Instance is this process as a holder of claims; claim.Instance is one.
@@ -87,9 +85,6 @@ type Config[T client.Object] struct {
 	Work      messaging.What
 	// Concurrency is how many jobs this process works on at once, however it found them.
 	Concurrency int
-	// Idle is how long a job may go without calling Held.Step or Held.Confirm before it gives its
-	// place to another. 0: it never does.
-	Idle time.Duration
 	// Grace is how long a job may continue once the process began to stop; 0 is not at all.
 	Grace time.Duration
 	// Cancellable: requests to cancel on the object concern this kind.
@@ -107,7 +102,7 @@ type Config[T client.Object] struct {
 // Engine runs the jobs of one kind. Safe for concurrent use.
 type Engine[T client.Object] struct {
 	cfg     Config[T]
-	pool    *workerpool.Pool
+	places  *semaphore.Weighted // one for each job that this process may work on
 	queue   *workqueue
 	tracker *jobTracker
 	metrics *engineMetrics
@@ -120,11 +115,8 @@ func New[T client.Object](cfg Config[T]) *Engine[T] {
 	if cfg.Tracer == nil {
 		cfg.Tracer = noop.NewTracerProvider().Tracer("")
 	}
-	pool := workerpool.Config{Size: cfg.Concurrency, Idle: cfg.Idle, Clock: cfg.Clock}
-	if cfg.Idle > 0 {
-		pool.Total = idleJobs * max(cfg.Concurrency, 1)
-	}
-	e := &Engine[T]{cfg: cfg, pool: workerpool.New(pool), queue: newWorkqueue(cfg.Clock), tracker: newTracker(cfg.Clock)}
+	places := semaphore.NewWeighted(int64(max(cfg.Concurrency, 1)))
+	e := &Engine[T]{cfg: cfg, places: places, queue: newWorkqueue(cfg.Clock), tracker: newTracker(cfg.Clock)}
 	e.metrics = newMetrics(cfg.Metrics, cfg.ObjectKind, e.tracker.countActive)
 	return e
 }
@@ -148,7 +140,6 @@ func (e *Engine[T]) Serve(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer e.group.Wait()
 	defer group.Wait()
-	group.Go(func() { _ = e.pool.Run(ctx) }) // it never fails
 	group.Go(func() { e.workOff(ctx) })
 	group.Go(func() { e.takeOver(ctx) })
 	return e.cfg.Bus.Consume(ctx, e.cfg.Work, messaging.ConsumerConfig{Concurrency: e.cfg.Concurrency}, e.Handle)

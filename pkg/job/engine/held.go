@@ -14,7 +14,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/mark"
-	"github.com/holdfast-io/holdfast/pkg/job/workerpool"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 )
 
@@ -27,7 +26,6 @@ type Held[T client.Object] struct {
 	Log *slog.Logger
 
 	engine    *Engine[T]
-	place     *workerpool.Place
 	span      trace.Span      // of this attempt
 	stopping  context.Context //nolint:containedctx // as long as the run
 	cancelled context.Context //nolint:containedctx // as long as the run
@@ -86,23 +84,17 @@ func (h *Held[T]) observeCancel(obj client.Object) {
 // more.
 func (h *Held[T]) LoseClaim(cause error) { h.lose(cause) }
 
-// Step notes that the job moves on. It waits for a place where the job's was given to others.
-func (h *Held[T]) Step(ctx context.Context) error { return h.place.Step(ctx) }
-
 // NoteProgress notes that something of the job is done and recorded, which no later attempt does
 // again. Attempts that panic without progress are counted, and a job is given up after three.
 func (h *Held[T]) NoteProgress() { h.progressed.Store(true) }
 
 // Confirm returns nil when the claim holds at this moment: a process that slept must not do now
-// what it decided then. Call it before an effect that no compare-and-swap fences. It is a Step, and
+// what it decided then. Call it before an effect that no compare-and-swap fences. It
 // ends the job when the claim is lost. After Release, and once the work ended, the error wraps
 // claim.ErrLost.
 func (h *Held[T]) Confirm(ctx context.Context) error {
 	if h.over.Load() {
 		return errOver
-	}
-	if err := h.place.Step(ctx); err != nil {
-		return err
 	}
 	err := h.engine.cfg.Instance.Confirm(ctx, h.Object)
 	if errors.Is(err, claim.ErrLost) {

@@ -74,7 +74,7 @@ func (e *Engine[T]) abandonSuperseded(ctx context.Context, obj T) {
 	}
 	e.cfg.Log.WarnContext(ctx, "Job has a later claim; its place is given to others", "kind", e.cfg.ObjectKind, "name", obj.GetName(), "epoch", c.Epoch)
 	work.lose(fmt.Errorf("%w: to %q at epoch %d", claim.ErrLost, c.Owner, c.Epoch))
-	work.place.Leave()
+	work.leave()
 	close(work.abandoned)
 }
 

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -41,34 +40,6 @@ func TestJobsAtOnceAreBounded(t *testing.T) {
 		for _, name := range []string{"a", "b", "c", "d"} {
 			require.Equal(b, phaseDone, jobPhase(b.getJob(name)))
 		}
-	})
-}
-
-// A job whose plugin does not answer holds neither a place nor its hint.
-func TestAnIdleJobGivesItsPlaceToOthers(t *testing.T) {
-	inBubble(t, func(b *bed) {
-		answer := make(chan struct{})
-		one := b.startReplica("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
-			if h.Object.Name == "hung" {
-				<-answer
-				assert.NoError(b, h.Step(ctx))
-			}
-			return finishJob(ctx, h)
-		}}, func(c *engine.Config[*job]) { c.Concurrency, c.Idle = 1, 10*time.Second })
-		b.createJob("hung", phaseQueued)
-		settled := make(chan messaging.Outcome, 1)
-		go func() {
-			settled <- one.engine.Handle(b.Context(), &workv1.Hint{Kind: "ConfigMap", Namespace: namespace, Name: "hung", Uid: "hung-uid"})
-		}()
-		b.requireRunsAfter(time.Second, "one/hung@1")
-		b.createJob("other", phaseNew)
-		b.requireRunsAfter(5*time.Second, "one/hung@1")
-		b.requireRunsAfter(10*time.Second, "one/hung@1", "one/other@1")
-		require.Equal(b, messaging.Done(), <-settled)
-		require.Equal(b, phaseRunning, jobPhase(b.getJob("hung")))
-		close(answer)
-		b.requireRunsAfter(time.Second, "one/hung@1", "one/other@1")
-		require.Equal(b, phaseDone, jobPhase(b.getJob("hung")))
 	})
 }
 

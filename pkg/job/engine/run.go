@@ -21,7 +21,7 @@ const (
 	fullRetry = time.Second
 )
 
-// Handle is the handler of hints. It returns when the job ended, or gave its place to others.
+// Handle is the handler of hints. It returns when the job ended, or another claim replaced its own.
 func (e *Engine[T]) Handle(ctx context.Context, hint *workv1.Hint) messaging.Outcome {
 	if hint.GetKind() != e.cfg.ObjectKind || hint.GetNamespace() != e.cfg.Namespace {
 		return messaging.DeadLetter(fmt.Errorf("not a %s of namespace %s", e.cfg.ObjectKind, e.cfg.Namespace))
@@ -37,8 +37,6 @@ func (e *Engine[T]) Handle(ctx context.Context, hint *workv1.Hint) messaging.Out
 	ended := make(chan error, 1)
 	e.group.Go(func() { ended <- e.workInPlace(ctx, work, next) })
 	select {
-	case <-work.place.Lost():
-		return messaging.Done() // a live holder needs no hint
 	case <-work.abandoned:
 		return messaging.Done()
 	case err := <-ended:
@@ -99,12 +97,11 @@ func (e *Engine[T]) Run(ctx context.Context, name string, uid types.UID) error {
 
 // workInPlace is Run for a job that was entered; it leaves its place.
 func (e *Engine[T]) workInPlace(ctx context.Context, work *activity, next item) (err error) {
-	defer work.place.Leave()
+	defer work.leave()
 	defer func() { e.tracker.finishJob(next.uid, work, err) }()
 	held, job, err := e.claimJob(ctx, next)
 	if err != nil || job == nil {
 		return err
 	}
-	held.place = work.place
 	return e.holdClaim(ctx, held, job, work)
 }

@@ -10,7 +10,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
-	"github.com/holdfast-io/holdfast/pkg/job/workerpool"
 )
 
 // failureBackoff is how long a job that failed here is not begun again without a hint: its claim
@@ -19,7 +18,7 @@ const failureBackoff = 10 * time.Second
 
 // activity is the work of this process on a job, from the place that it got to its return.
 type activity struct {
-	place *workerpool.Place
+	leave func() // gives the place back, once
 	// abandoned is closed when the process stops waiting for the work.
 	abandoned chan struct{}
 	// epoch is that of the claim, 0 before there is one. The tracker guards it and lose.
@@ -27,8 +26,9 @@ type activity struct {
 	lose  func(cause error)
 }
 
-func newActivity(place *workerpool.Place) *activity {
-	return &activity{place: place, abandoned: make(chan struct{})}
+// newActivity returns the work that has taken a place.
+func (e *Engine[T]) newActivity() *activity {
+	return &activity{leave: sync.OnceFunc(func() { e.places.Release(1) }), abandoned: make(chan struct{})}
 }
 
 // jobTracker holds the jobs that this process works on, and those in backoff because they failed here.

@@ -11,8 +11,8 @@ import (
 // the process works on the job already.
 func (e *Engine[T]) tryEnter(next item) (work *activity, active bool) {
 	return e.tracker.startIf(next.uid, func() *activity {
-		if place, free := e.pool.Try(); free {
-			return newActivity(place)
+		if e.places.TryAcquire(1) {
+			return e.newActivity()
 		}
 		return nil
 	})
@@ -31,13 +31,12 @@ func (e *Engine[T]) enterPlace(ctx context.Context, next item) (*activity, error
 
 // acquirePlace is enter without the reports.
 func (e *Engine[T]) acquirePlace(ctx context.Context, next item) (*activity, error) {
-	place, err := e.pool.Acquire(ctx)
-	if err != nil {
-		return nil, err
+	if err := e.places.Acquire(ctx, 1); err != nil {
+		return nil, context.Cause(ctx)
 	}
-	work, active := e.tracker.startIf(next.uid, func() *activity { return newActivity(place) })
+	work, active := e.tracker.startIf(next.uid, e.newActivity)
 	if active {
-		place.Leave()
+		e.places.Release(1)
 	}
 	return work, nil
 }

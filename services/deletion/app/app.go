@@ -7,7 +7,6 @@ package app
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,10 +25,6 @@ import (
 	"github.com/holdfast-io/holdfast/services/deletion/internal/server"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/sweep"
 )
-
-// idle is how long a deletion may go without a step and keep its place: one that waits for a plugin
-// or a bucket must not hold up others.
-const idle = 10 * time.Second
 
 // App is the service, built and not yet started.
 type App struct {
@@ -97,7 +92,7 @@ func (a *App) buildParts(host *pluginhost.Host) {
 		New:     func() *velerov1.DeleteBackupRequest { return &velerov1.DeleteBackupRequest{} },
 		NewList: func() client.ObjectList { return &velerov1.DeleteBackupRequestList{} },
 		Reader:  a.clusterReader(), Cached: a.clusterClient(), Client: a.clusterClient(), Namespace: namespace, Instance: a.instance,
-		Bus: a.runtime.Fabric(), Work: messaging.WorkDeletionRun, Concurrency: c.Concurrency, Idle: idle, Metrics: a.runtime.Registry(), Tracer: c.Tracer.Tracer(Name), Clock: c.Clock, Log: c.Log,
+		Bus: a.runtime.Fabric(), Work: messaging.WorkDeletionRun, Concurrency: c.Concurrency, Metrics: a.runtime.Registry(), Tracer: c.Tracer.Tracer(Name), Clock: c.Clock, Log: c.Log,
 	})
 	collector := &expiry.Collector{
 		Reader: a.clusterReader(), Client: a.clusterClient(), Namespace: namespace, Locations: opener, Clock: c.Clock, Log: c.Log,

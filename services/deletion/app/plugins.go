@@ -28,8 +28,13 @@ func (a *App) itemActions(host *pluginhost.Host) remove.Actions {
 			return resource.Discover(ctx, a.runtime.RestConfig())
 		},
 		Clock: a.config.Clock, Log: a.config.Log, Metrics: itemaction.NewMetrics(a.runtime.Registry()),
-		Calls: &itemaction.Calls{Limit: a.config.Concurrency},
+		Calls: a.actionCalls(),
 	}
+}
+
+// actionCalls leaves one deletion to others while an action hangs, where the process has more than one.
+func (a *App) actionCalls() *itemaction.Calls {
+	return &itemaction.Calls{Limit: max(a.config.Concurrency-1, 1)}
 }
 
 // noPlugins is a session with built-in actions alone.
@@ -49,7 +54,7 @@ func (a *App) csiRemoval() (csisnapshot.API, remove.Actions) {
 		Discover: func(ctx context.Context) (selection.Resolver, error) {
 			return resource.Discover(ctx, a.runtime.RestConfig())
 		},
-		Clock: a.config.Clock, Log: a.config.Log, Calls: &itemaction.Calls{Limit: a.config.Concurrency},
+		Clock: a.config.Clock, Log: a.config.Log, Calls: a.actionCalls(),
 	}
 }
 

@@ -3,11 +3,9 @@ package remove
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -15,7 +13,6 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
-	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/itemaction"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/tries"
 )
@@ -99,53 +96,6 @@ func TestALeaveThatIsNeitherYesNorNoIsRefused(t *testing.T) {
 		require.Contains(t, errs[0], `metadata.annotations[holdfast.io/skip-delete-actions]: "yes" is neither true nor false`)
 		require.Equal(t, velerov1.BackupPhaseCompleted, b.readBackup().Status.Phase)
 	}
-}
-
-// Deletions whose action hangs hold every place, and those that need no action wait for as long as
-// its calls may take.
-func TestAHungActionGivesItsPlaceToOthers(t *testing.T) {
-	other, d2 := newBackup(velerov1.BackupPhaseCompleted), newRequest("d2")
-	other.Name, other.UID = "b2", "b2-uid"
-	d2.Spec.BackupName = "b2"
-	b := newBed(t, newBackup(velerov1.BackupPhaseCompleted), newRequest("d"), other, d2)
-	b.fillBucket(newBackup(velerov1.BackupPhaseCompleted))
-	b.store.Set(layout.BackupMetadata("b2"), []byte(`{"metadata":{"uid":"b2-uid"}}`))
-	b.r = b.newCrowdedRemover(b.client, b, 1)
-	ctx, stop := context.WithCancel(t.Context())
-	var group sync.WaitGroup
-	group.Go(func() { assert.NoError(t, b.r.engine.Serve(ctx)) })
-	hung, release := make(chan struct{}), make(chan struct{})
-	b.r.Actions = actionsFunc(func(ctx context.Context, job itemaction.Job) error {
-		if job.Backup.Name == "b" {
-			close(hung)
-			<-release
-		}
-		return job.Confirm(ctx)
-	})
-	group.Go(func() {
-		outcome, err := b.r.Process(ctx, "d")
-		assert.NoError(t, err)
-		assert.Equal(t, Done, outcome)
-		stop()
-	})
-	<-hung
-	second := make(chan Outcome, 1)
-	group.Go(func() {
-		outcome, err := b.r.Process(t.Context(), "d2")
-		assert.NoError(t, err)
-		second <- outcome
-	})
-	require.Never(t, func() bool { return len(second) > 0 }, 20*time.Millisecond, time.Millisecond, "there is one place")
-	require.Eventually(t, func() bool {
-		b.clock.Step(time.Second)
-		return len(second) > 0
-	}, time.Minute, time.Millisecond)
-	require.Equal(t, Done, <-second)
-	require.NotContains(t, b.store.Keys(), layout.BackupMetadata("b2"))
-	require.NotNil(t, b.readBackup())
-	close(release)
-	group.Wait()
-	require.Nil(t, b.readBackup())
 }
 
 // A deletion that cannot be worked on because others wait for its action has not failed.

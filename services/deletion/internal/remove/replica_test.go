@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,18 +37,13 @@ const places = 64
 
 // newRemover is another replica.
 func (b *bed) newRemover(c client.WithWatch, claims engine.Instance) *replica {
-	return b.newCrowdedRemover(c, claims, places)
-}
-
-// newCrowdedRemover is a replica with so many places.
-func (b *bed) newCrowdedRemover(c client.WithWatch, claims engine.Instance, places int) *replica {
 	r := &Remover{Reader: c, Client: c, Namespace: "velero", Locations: b, Clock: b.clock, Log: slog.New(slog.DiscardHandler)}
 	return &replica{Remover: r, bed: b, engine: engine.New(engine.Config[*velerov1.DeleteBackupRequest]{
 		Service: "deletion", ObjectKind: "DeleteBackupRequest", Kind: r,
 		New:     func() *velerov1.DeleteBackupRequest { return &velerov1.DeleteBackupRequest{} },
 		NewList: func() client.ObjectList { return &velerov1.DeleteBackupRequestList{} },
 		Reader:  c, Cached: c, Client: c, Namespace: "velero", Instance: claims, Bus: enginetest.NewBus(), Work: messaging.WorkDeletionRun,
-		Concurrency: places, Idle: 10 * time.Second, Clock: b.clock, Log: r.Log,
+		Concurrency: places, Clock: b.clock, Log: r.Log,
 	})}
 }
 
