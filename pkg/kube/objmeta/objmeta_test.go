@@ -156,18 +156,6 @@ func requireMap(t *testing.T, want map[string]string, got objmeta.Pairs) {
 	}
 }
 
-func BenchmarkDecode(b *testing.B) {
-	var m objmeta.Meta
-	raw := []byte(sample)
-	b.SetBytes(int64(len(raw)))
-	b.ReportAllocs()
-	for b.Loop() {
-		if err := objmeta.Decode(raw, &m); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 // Ten million empty owners are thirty megabytes of JSON and were a gigabyte in memory.
 func TestEntriesAreBounded(t *testing.T) {
 	for field, one := range map[string]string{"ownerReferences": "{}", "finalizers": `""`, "labels": `"a":""`, "annotations": `"a":""`} {
