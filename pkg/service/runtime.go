@@ -180,9 +180,6 @@ func (r *Runtime) listenServers(ctx context.Context) (err error) {
 // status.
 func (r *Runtime) GRPC() grpc.ServiceRegistrar { return r.grpc }
 
-// Mux is the HTTP server's mux. /metrics, /healthz and /readyz are taken; add others before Run.
-func (r *Runtime) Mux() *http.ServeMux { return r.mux }
-
 // Manager is the controller-runtime manager; it is started by Run.
 func (r *Runtime) Manager() ctrl.Manager { return r.manager }
 

@@ -117,16 +117,6 @@ func (c *Catalog) Lookup(gr schema.GroupResource) (Resource, bool) {
 	return c.resources[i], true
 }
 
-// LookupKind returns the resource of a kind in any version of its group.
-func (c *Catalog) LookupKind(gk schema.GroupKind) (Resource, bool) {
-	for _, i := range c.byName[strings.ToLower(gk.Kind)] {
-		if c.resources[i].Kind.GroupKind() == gk {
-			return c.resources[i], true
-		}
-	}
-	return Resource{}, false
-}
-
 // Resolve finds the resource a name means: a plural, singular, short or kind name, alone ("deploy")
 // or with its group ("deploy.apps", "foos.v1.example.com"). A group may be cut short where that is
 // unambiguous enough for the discovery order to decide ("ingress.networking"). Case does not

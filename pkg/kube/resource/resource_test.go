@@ -196,9 +196,6 @@ func TestResolve(t *testing.T) {
 		_, _, ok := c.Resolve(name)
 		require.False(t, ok, name)
 	}
-	r, ok := c.LookupKind(schema.GroupKind{Group: "example.com", Kind: "Widget"})
-	require.True(t, ok)
-	require.Equal(t, "widgets.example.com", r.String())
 }
 
 func TestDiscoverFailures(t *testing.T) {

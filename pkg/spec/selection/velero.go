@@ -15,13 +15,3 @@ func FromBackup(b *velerov1.BackupSpec) Spec {
 		LabelSelector:                    b.LabelSelector, OrLabelSelectors: b.OrLabelSelectors,
 	}
 }
-
-// FromRestore returns the filter fields of a Restore's spec.
-func FromRestore(r *velerov1.RestoreSpec) Spec {
-	return Spec{
-		IncludedNamespaces: r.IncludedNamespaces, ExcludedNamespaces: r.ExcludedNamespaces,
-		IncludedResources: r.IncludedResources, ExcludedResources: r.ExcludedResources,
-		IncludeClusterResources: r.IncludeClusterResources,
-		LabelSelector:           r.LabelSelector, OrLabelSelectors: r.OrLabelSelectors,
-	}
-}

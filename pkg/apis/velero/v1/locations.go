@@ -174,12 +174,6 @@ type VolumeSnapshotLocationSpec struct {
 // +kubebuilder:validation:Enum=Available;Unavailable
 type VolumeSnapshotLocationPhase string
 
-// The phases of a volume snapshot location (Velero 1.18).
-const (
-	VolumeSnapshotLocationPhaseAvailable   VolumeSnapshotLocationPhase = "Available"
-	VolumeSnapshotLocationPhaseUnavailable VolumeSnapshotLocationPhase = "Unavailable"
-)
-
 // VolumeSnapshotLocationStatus exists on the wire; nothing ever sets it.
 type VolumeSnapshotLocationStatus struct {
 	// +optional

@@ -44,12 +44,6 @@ type PodVolumeBackupList struct {
 // +kubebuilder:validation:Enum=kopia;restic;""
 type UploaderType string
 
-// The uploader types (Velero 1.18); empty is the server's default.
-const (
-	UploaderTypeKopia  UploaderType = "kopia"
-	UploaderTypeRestic UploaderType = "restic"
-)
-
 // PodVolumeBackupSpec defines which volume to back up and where to.
 type PodVolumeBackupSpec struct {
 	// Node the Pod runs on.

@@ -55,23 +55,10 @@ type BackupRepositorySpec struct {
 // +kubebuilder:validation:Enum=New;Ready;NotReady
 type BackupRepositoryPhase string
 
-// The phases of a BackupRepository (Velero 1.18).
-const (
-	BackupRepositoryPhaseNew      BackupRepositoryPhase = "New"
-	BackupRepositoryPhaseReady    BackupRepositoryPhase = "Ready"
-	BackupRepositoryPhaseNotReady BackupRepositoryPhase = "NotReady"
-)
-
 // BackupRepositoryMaintenanceResult is how a maintenance ended.
 //
 // +kubebuilder:validation:Enum=Succeeded;Failed
 type BackupRepositoryMaintenanceResult string
-
-// The results of a maintenance (Velero 1.18).
-const (
-	BackupRepositoryMaintenanceSucceeded BackupRepositoryMaintenanceResult = "Succeeded"
-	BackupRepositoryMaintenanceFailed    BackupRepositoryMaintenanceResult = "Failed"
-)
 
 // BackupRepositoryStatus is the state of a repository.
 type BackupRepositoryStatus struct {

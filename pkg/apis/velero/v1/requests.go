@@ -125,7 +125,6 @@ type DownloadRequestPhase string
 
 // The phases of a DownloadRequest (Velero 1.18).
 const (
-	DownloadRequestPhaseNew       DownloadRequestPhase = "New"
 	DownloadRequestPhaseProcessed DownloadRequestPhase = "Processed"
 )
 
@@ -177,7 +176,6 @@ type ServerStatusRequestPhase string
 
 // The phases of a ServerStatusRequest (Velero 1.18).
 const (
-	ServerStatusRequestPhaseNew       ServerStatusRequestPhase = "New"
 	ServerStatusRequestPhaseProcessed ServerStatusRequestPhase = "Processed"
 )
 

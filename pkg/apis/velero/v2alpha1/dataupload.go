@@ -43,7 +43,6 @@ type DataUploadList struct {
 type SnapshotType string
 
 // SnapshotTypeCSI is the only type there is.
-const SnapshotTypeCSI SnapshotType = "CSI"
 
 // DataUploadSpec defines which snapshot to move and where to.
 type DataUploadSpec struct {
@@ -87,29 +86,10 @@ type CSISnapshotSpec struct {
 // +kubebuilder:validation:Enum=New;Accepted;Prepared;InProgress;Canceling;Canceled;Completed;Failed
 type DataMovePhase string
 
-// The phases of DataUpload and DataDownload (Velero 1.18).
-const (
-	DataMovePhaseNew        DataMovePhase = "New"
-	DataMovePhaseAccepted   DataMovePhase = "Accepted"
-	DataMovePhasePrepared   DataMovePhase = "Prepared"
-	DataMovePhaseInProgress DataMovePhase = "InProgress"
-	DataMovePhaseCanceling  DataMovePhase = "Canceling"
-	DataMovePhaseCanceled   DataMovePhase = "Canceled"
-	DataMovePhaseCompleted  DataMovePhase = "Completed"
-	DataMovePhaseFailed     DataMovePhase = "Failed"
-)
-
 // NodeOS is the operating system of the node the work needs.
 //
 // +kubebuilder:validation:Enum=auto;linux;windows
 type NodeOS string
-
-// The operating systems of a node (Velero 1.18).
-const (
-	NodeOSAuto    NodeOS = "auto"
-	NodeOSLinux   NodeOS = "linux"
-	NodeOSWindows NodeOS = "windows"
-)
 
 // DataUploadStatus is what became of a DataUpload.
 type DataUploadStatus struct {
