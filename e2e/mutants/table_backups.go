@@ -57,7 +57,7 @@ var backups = []Mutant{
 	{
 		Name: "a terminal phase is overwritten", Edit: Edit{
 			"pkg/job/engine/finish.go",
-			"if s.Terminal(o) {",
+			"if cfg.Kind.Terminal(o) {",
 			"if false {",
 		},
 		Package: "./services/backup-runner/internal/job", Test: "TestATerminalPhaseIsNeverOverwritten",

@@ -14,7 +14,7 @@ var engine = []Mutant{
 	},
 	{
 		Name:    "an end is written over another",
-		Edit:    Edit{"pkg/job/engine/finish.go", "if s.Terminal(o) {", "if false {"},
+		Edit:    Edit{"pkg/job/engine/finish.go", "if cfg.Kind.Terminal(o) {", "if false {"},
 		Package: "./pkg/job/engine", Test: "TestNothingIsWrittenOverAnEnd",
 	},
 	{

@@ -4,7 +4,7 @@ package mutants
 var ownership = []Mutant{
 	{
 		Name:    "an end is written over a terminal phase",
-		Edit:    Edit{"pkg/job/engine/finish.go", "if s.Terminal(o) {", "if s.Terminal(o) && s.Service == \"\" {"},
+		Edit:    Edit{"pkg/job/engine/finish.go", "if cfg.Kind.Terminal(o) {", "if cfg.Kind.Terminal(o) && cfg.Service == \"\" {"},
 		Package: "./services/restore-runner/internal/job", Test: "TestATerminalPhaseIsNeverOverwritten",
 	},
 	{

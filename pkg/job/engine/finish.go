@@ -9,46 +9,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
-	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/kube"
-	"github.com/holdfast-io/holdfast/pkg/kube/retry"
 )
 
 // ErrEnded means that a job had ended otherwise before its end was to be written.
 var ErrEnded = errors.New("the job has ended already")
 
-// Finish is the end of a job that is claimed: the one write that makes its phase terminal.
-// The holder of the claim may write it, be it the runner that worked on the job, or queue-scheduler
-// after it took over from a runner that did not stop.
-type Finish[T client.Object] struct {
-	// Service begins the names of the failpoints.
-	Service string
-	Reader  client.Reader // uncached
-	Client  client.Client
-	// Object names the job by namespace, name and UID. It is not changed.
-	Object T
-	Claim  claim.Claim
-	// Terminal reports that a job ended.
-	Terminal func(T) bool
-	// Retry repeats the write while the API server is away: giving up would only let another holder
-	// come to the same end later.
-	Retry retry.Loop
-}
-
-// Write ends the job by what end does to the object, as long as the claim holds and the object is
-// not terminal, removes the mark of its commit, and returns the object as it was written. Where the
-// answer to a write was lost, an object that ended is this write's if its content besides the
-// metadata is what was sent. Its errors:
+// Finish ends the job by what end does to the object, in the one write that makes its phase terminal,
+// as long as the claim holds and the object is not terminal. It removes the mark of the commit, and
+// returns the object as it was written. The write is repeated while the API server is away: giving
+// up would only let another holder come to the same end later. Where the answer to a write was lost,
+// an object that ended is this write's if its content besides the metadata is what was sent. Its errors:
 //   - claim.ErrLost: the claim, or the object, is another's. That is checked first: the process that took over announced the end.
 //   - ErrEnded: the object is terminal, by another write than this one.
 //   - the errors of end, unchanged.
-func (s Finish[T]) Write(ctx context.Context, end func(T) error) (final T, err error) {
-	failpoint.HitIn(s.Service, "before-terminal")
+func (h *Held[T]) Finish(ctx context.Context, end func(T) error) (final T, err error) {
+	cfg := &h.engine.cfg
+	failpoint.HitIn(cfg.Service, "before-terminal")
 	sent := map[string]bool{} // what attempts wrote whose answers may have been lost
-	err = s.Retry.Do(ctx, "write the end of the job", func() error {
-		final, err = updateCopy(ctx, s.Reader, s.Client, s.Object, mutateUnderClaim(s.Claim, func(o T) error {
-			if s.Terminal(o) {
+	err = h.engine.retryLoop().Do(ctx, "write the end of the job", func() error {
+		final, err = h.Update(ctx, func(o T) error {
+			if cfg.Kind.Terminal(o) {
 				return endedBy(o, sent)
 			}
 			if err := end(o); err != nil {
@@ -58,11 +40,11 @@ func (s Finish[T]) Write(ctx context.Context, end func(T) error) (final T, err e
 			text, err := contentJSON(o)
 			sent[text] = true
 			return err
-		}))
+		})
 		return err
 	})
 	if err == nil {
-		failpoint.HitIn(s.Service, "terminal-written")
+		failpoint.HitIn(cfg.Service, "terminal-written")
 	}
 	return final, err
 }

@@ -132,16 +132,6 @@ func (h *Held[T]) BeginCommit(ctx context.Context, check func(T) error) error {
 	return err
 }
 
-// Finish writes the end of the job, as Finish.Write does, and returns the object as it was
-// written.
-func (h *Held[T]) Finish(ctx context.Context, end func(T) error) (T, error) {
-	e := h.engine
-	return Finish[T]{
-		Service: e.cfg.Service, Reader: e.cfg.Reader, Client: e.cfg.Client, Object: h.Object, Claim: h.Claim,
-		Terminal: e.cfg.Kind.Terminal, Retry: e.retryLoop(),
-	}.Write(ctx, end)
-}
-
 // mutateUnderClaim returns mutate, for as long as the claim holds.
 func mutateUnderClaim[T client.Object](mine claim.Claim, mutate func(T) error) func(T) error {
 	return func(o T) error {

@@ -26,7 +26,7 @@ func (e *Engine[T]) takeOver(ctx context.Context) {
 // finds its object.
 func (e *Engine[T]) findJobsOf(ctx context.Context, holder string) {
 	list := e.cfg.NewList()
-	err := e.cfg.Cached.List(ctx, list, client.InNamespace(e.cfg.Namespace))
+	err := e.cfg.Cached.List(ctx, list, client.InNamespace(e.cfg.Namespace), client.UnsafeDisableDeepCopy) // read only
 	if err == nil {
 		err = apimeta.EachListItem(list, func(o runtime.Object) error {
 			if obj, ok := o.(T); ok {
