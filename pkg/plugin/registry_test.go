@@ -38,20 +38,6 @@ func TestRegistryNamesWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestRegistryOrdersByKindAndName(t *testing.T) {
-	r := (&plugin.Registry{}).
-		ObjectStore("a.io/x", func(plugin.Env) (plugin.ObjectStore, error) { return nil, nil }).
-		BackupItemAction("b.io/x", []string{"pods"}, noAction).
-		BackupItemAction("a.io/x", []string{"deployments.apps", "pods"}, noAction)
-	all, err := r.Plugins()
-	require.NoError(t, err)
-	var got []string
-	for _, p := range all {
-		got = append(got, string(p.Kind)+" "+p.Name)
-	}
-	require.Equal(t, []string{"BackupItemAction a.io/x", "BackupItemAction b.io/x", "ObjectStore a.io/x"}, got)
-}
-
 func TestJobTellsWhatItIs(t *testing.T) {
 	job, err := plugin.NewJob([]byte(`{"metadata":{"name":"b","namespace":"velero","uid":"u","labels":{"l":"1"},"annotations":{"a":""}},"spec":{"storageLocation":"default"}}`))
 	require.NoError(t, err)
