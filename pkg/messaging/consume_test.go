@@ -110,24 +110,6 @@ func TestStreamsDeletedMidwayAreRepaired(t *testing.T) {
 	require.Equal(t, "u3", <-seen)
 }
 
-func TestConsumingSurvivesARestart(t *testing.T) {
-	b := newBed(t)
-	seen := make(chan string, 9)
-	b.consumeHints(messaging.ConsumerConfig{}, func(_ context.Context, h *workv1.Hint) messaging.Outcome {
-		seen <- h.GetUid()
-		return messaging.Done()
-	})
-	b.publishHint("u1")
-	require.Equal(t, "u1", <-seen)
-	b.requireEventually(func() bool { return b.pendingMessages(messaging.StreamWork) == 0 }, "acked")
-	b.server.Stop()
-	b.requireEventually(func() bool { return !b.client.Connected() }, "disconnected")
-	b.startServer()
-	b.requireEventually(b.client.Connected, "reconnected")
-	b.publishHint("u2")
-	require.Equal(t, "u2", <-seen)
-}
-
 func TestAPanicIsContained(t *testing.T) {
 	b := newBed(t)
 	seen := make(chan string, 9)

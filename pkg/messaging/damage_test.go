@@ -102,4 +102,6 @@ func TestPublishingWithoutAServerIsRefusedAtOnce(t *testing.T) {
 	b.startServer()
 	b.requireEventually(b.client.Connected, "reconnected")
 	require.Zero(t, b.pendingMessages(messaging.StreamWork))
+	b.publishHint("u1")
+	require.EqualValues(t, 1, b.pendingMessages(messaging.StreamWork))
 }

@@ -45,13 +45,6 @@ func TestBadHintsAreNamed(t *testing.T) {
 	require.ErrorContains(t, b.client.Consume(t.Context(), "backup.nope", messaging.ConsumerConfig{}, nil), "backup.nope")
 }
 
-func TestPublishCreatesMissingStreams(t *testing.T) {
-	b := newBed(t)
-	require.NoError(t, b.js.DeleteStream(t.Context(), messaging.StreamWork))
-	b.publishHint("u1")
-	require.EqualValues(t, 1, b.pendingMessages(messaging.StreamWork))
-}
-
 // A stream that was created by hand gets the required settings, and keeps its messages.
 func TestEnsureStreamsRepairsSettings(t *testing.T) {
 	b := newBed(t)
@@ -63,17 +56,6 @@ func TestEnsureStreamsRepairsSettings(t *testing.T) {
 	_, err = b.js.UpdateStream(t.Context(), changed)
 	require.NoError(t, err)
 	require.NoError(t, b.client.EnsureStreams(t.Context()))
-	b.publishHint("u1")
-	require.EqualValues(t, 1, b.pendingMessages(messaging.StreamWork))
-}
-
-func TestAnOutageIsAnErrorToThePublisher(t *testing.T) {
-	b := newBed(t)
-	b.server.Stop()
-	b.requireEventually(func() bool { return !b.client.Connected() }, "the client noticed")
-	require.Error(t, b.client.Publish(t.Context(), messaging.WorkBackupRun, newHint("u1")))
-	b.startServer()
-	b.requireEventually(b.client.Connected, "the client came back")
 	b.publishHint("u1")
 	require.EqualValues(t, 1, b.pendingMessages(messaging.StreamWork))
 }

@@ -68,6 +68,7 @@ func TestNoSocketStaysBehind(t *testing.T) {
 	h, err := pluginhost.New(t.Context(), cfg)
 	require.NoError(t, err)
 	require.Len(t, h.Failures(), 1)
+	require.ErrorContains(t, h.Failures()[0], "timeout while waiting for plugin to start")
 	cfg.Dir, cfg.Limits.Start = selfplugin.Directory(t, "vendor", "exit"), 0
 	h, err = pluginhost.New(t.Context(), cfg)
 	require.NoError(t, err)

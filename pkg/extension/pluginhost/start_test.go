@@ -10,16 +10,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/selfplugin"
 )
 
-func TestACertificateInTheHandshakeIsNotLookedAt(t *testing.T) {
-	t.Parallel()
-	cfg := shortLimitsConfig(selfplugin.Directory(t, "certified"))
-	cfg.Limits = pluginhost.Limits{Stop: 100 * time.Millisecond}
-	h, err := pluginhost.New(t.Context(), cfg)
-	require.NoError(t, err)
-	require.Empty(t, h.Failures())
-	require.NoError(t, callers["DeleteItemAction"](t, openSession(t, h), "echo"))
-}
-
 func TestAProcessThatAllowsNoStreamsIsAFailureInTime(t *testing.T) {
 	t.Parallel()
 	failure := func(name string, limits pluginhost.Limits) error {

@@ -2,16 +2,10 @@ package pluginhost_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"os"
 	"os/exec"
@@ -76,8 +70,6 @@ func beAPlugin() {
 		speakGarbage()
 	case name == "streams-0", name == "streams-1":
 		allowStreams(name[len(name)-1] - '0')
-	case name == "certified":
-		offerCertificate()
 	case name == "parent":
 		child := exec.Command("/bin/sleep", "1000000")
 		child.Stdout, child.Stderr = os.Stdout, os.Stderr // keeps the pipes open
@@ -155,27 +147,6 @@ func allowStreams(most byte) {
 			panic(err)
 		}
 		_, _ = io.Copy(io.Discard, conn)
-	}
-}
-
-// offerCertificate serves everything as usual, after a handshake with a certificate.
-func offerCertificate() {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		panic(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
-	certificate, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		panic(err)
-	}
-	listener := listenWithHandshake(base64.RawStdEncoding.EncodeToString(certificate))
-	s := grpc.NewServer()
-	if err := (&vendor{list: listAll}).GRPCServer(nil, s); err != nil {
-		panic(err)
-	}
-	if err := s.Serve(listener); err != nil {
-		panic(err)
 	}
 }
 

@@ -45,22 +45,3 @@ func TestACallThatTheDeadProcessNeverSawIsMadeOnceMore(t *testing.T) {
 	require.Len(t, seen, 2)
 	require.NotEqual(t, seen[0].id, seen[1].id)
 }
-
-func TestACallThatTheDeadProcessMayHaveSeenIsNotMadeAgain(t *testing.T) {
-	t.Parallel()
-	w := newTestWorker(t)
-	calls := 0
-	err := w.callProcess(t.Context(), pluginCall{who: who{KindDeleteItemAction, "test.io/echo"}, within: w.spec.limits.Execute}, func(ctx context.Context, p *process) error {
-		calls++
-		_, err := velero.NewPluginListerClient(p.conn).ListPlugins(ctx, &velero.Empty{})
-		require.NoError(t, err)
-		p.cmd.killProcess()
-		<-p.cmd.exited
-		return status.Error(codes.Unavailable, "connection lost")
-	})
-	require.ErrorIs(t, err, ErrCrashed)
-	require.Equal(t, 1, calls)
-	failed := new(Error)
-	require.ErrorAs(t, err, &failed)
-	require.True(t, failed.Sent)
-}

@@ -209,17 +209,6 @@ func TestAPredecessorIsGone(t *testing.T) {
 	require.Equal(t, int64(2), acquireClaim(t, after, obj).Epoch)
 }
 
-func TestAHolderThatWakesUpIsAliveAgain(t *testing.T) {
-	b := newBed()
-	one, two := b.newInstance("one"), b.newInstance("two")
-	b.advanceAlive(t, beat, one, two)
-	obj := newJob()
-	acquireClaim(t, one, obj)
-	b.advanceAlive(t, timeout, two)
-	b.advanceAlive(t, beat, one, two)
-	requireHeld(t, two, obj, "one")
-}
-
 func TestLeasesOfTheLongDeadAreRemoved(t *testing.T) {
 	b := newBed()
 	one, two := b.newInstance("one"), b.newInstance("two")

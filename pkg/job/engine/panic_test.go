@@ -29,6 +29,8 @@ func TestAJobIsGivenUpAfterThreePanics(t *testing.T) {
 		b.startReplica("two", &kind{run: panicking}, nil)
 		b.requireRunsAfter(time.Minute, "one/j@1", "one/j@2", "two/j@3", "two/j@4 given up")
 		require.Equal(b, phaseFailed, jobPhase(b.getJob("j")))
+		require.Contains(b, b.log.String(), `msg="Job panicked"`)
+		require.Contains(b, b.log.String(), "engine_test.panicking", "the stack")
 	})
 }
 
@@ -105,14 +107,4 @@ func TestPanicsBeforeTheClaimAreCounted(t *testing.T) {
 			})
 		}
 	}
-}
-
-func TestAPanicIsLoggedWithItsStack(t *testing.T) {
-	inBubble(t, func(b *bed) {
-		one := b.startReplica("one", &kind{run: panicking}, nil)
-		b.createJob("j", phaseQueued)
-		require.Error(b, one.engine.Run(b.Context(), "j", "j-uid"))
-		require.Contains(b, b.log.String(), `msg="Job panicked"`)
-		require.Contains(b, b.log.String(), "engine_test.panicking")
-	})
 }

@@ -2,7 +2,6 @@ package pluginstore_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -202,14 +201,6 @@ func callOtherMethod(t *testing.T, s objectstore.Store, method string) error {
 	}
 	_, err := objectstore.Exists(t.Context(), s, "there")
 	return err
-}
-
-func TestAHungPluginIsLeftWhenTheCallerGoes(t *testing.T) {
-	b := newBucket(t, directoryplugin.Host(t, pluginhost.Limits{Stop: 100 * time.Millisecond}), map[string]string{directoryplugin.ConfigFault: "hang PutObject"}, nil)
-	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("job was cancelled"))
-	defer cancel()
-	err := objectstore.PutBytes(ctx, b, "k", []byte("x"))
-	require.ErrorContains(t, err, "job was cancelled")
 }
 
 func TestAnInitThatFailsNamesWhatThePluginSays(t *testing.T) {
