@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/extension/action/actiontest"
 	"github.com/holdfast-io/holdfast/pkg/extension/builtin"
 )
 
@@ -64,33 +65,17 @@ func TestWhoWaitsForAnothersReadEndsWithItsOwnContext(t *testing.T) {
 	require.NoError(t, reader.Wait())
 }
 
-func TestActionsAreSafeForConcurrentUse(t *testing.T) {
+func TestConformance(t *testing.T) {
 	c := configuredCluster()
 	items, blocks := builtin.ForBackup(c)
-	restore := builtin.ForRestore(c)
-	backup, job := backupJob(t), restoreJob(t)
-	var all errgroup.Group
-	for range 8 {
-		all.Go(func() error {
-			for _, raw := range []string{accountBot, pod, `{"metadata":{"namespace":"shop","name":"data"},"spec":{"storageClassName":"old"}}`} {
-				for _, a := range items {
-					if _, err := a.Execute(t.Context(), action.FromJSON([]byte(raw)), backup); err != nil {
-						return err
-					}
-				}
-				for _, a := range blocks {
-					if _, err := a.Related(t.Context(), action.FromJSON([]byte(raw)), backup); err != nil {
-						return err
-					}
-				}
-				for _, a := range restore {
-					if _, err := a.Execute(t.Context(), action.FromJSON([]byte(raw)), action.FromJSON([]byte(raw)), job); err != nil {
-						return err
-					}
-				}
-			}
-			return nil
-		})
+	objects := []string{accountBot, pod, `{"metadata":{"namespace":"shop","name":"data"},"spec":{"storageClassName":"old"}}`}
+	for _, a := range items {
+		actiontest.RunBackupItem(t, a, objects...)
 	}
-	require.NoError(t, all.Wait())
+	for _, a := range blocks {
+		actiontest.RunItemBlock(t, a, objects...)
+	}
+	for _, a := range builtin.ForRestore(c) {
+		actiontest.RunRestoreItem(t, a, objects...)
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/extension/action/actiontest"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 )
 
@@ -58,6 +59,20 @@ func TestActionsOfEveryKindAndVersionAreCalled(t *testing.T) {
 	require.Len(t, related, 2)
 }
 
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	s := openSession(t, newVendorHost(t, nil))
+	const secret = `{"apiVersion":"v1","kind":"Secret","metadata":{"namespace":"a","name":"s"}}`
+	for _, behaviour := range []string{"echo", "change", "more"} {
+		for _, vendor := range []string{"test.io/", "two.io/"} {
+			actiontest.RunBackupItem(t, actionNamed(t, s.BackupItems(), vendor+behaviour), secret)
+			actiontest.RunRestoreItem(t, actionNamed(t, s.RestoreItems(), vendor+behaviour), secret)
+		}
+		actiontest.RunItemBlock(t, actionNamed(t, s.ItemBlocks(), "test.io/"+behaviour), secret)
+		actiontest.RunDeleteItem(t, actionNamed(t, s.DeleteItems(), "test.io/"+behaviour), secret)
+	}
+}
+
 func TestRestoreActionsWaitSkipAndStartOperations(t *testing.T) {
 	s := openSession(t, newVendorHost(t, nil))
 	ctx, restore := t.Context(), theRestore(t)
@@ -99,6 +114,9 @@ func TestBackupActionsStartOperations(t *testing.T) {
 	require.Equal(t, "op-1", r.OperationID)
 	require.Len(t, r.PostOperation, 2)
 	require.Equal(t, "BackupItemActionV2", actionNamed(t, s.BackupItems(), "two.io/start").(action.BackupOperations).OperationKind())
+	r, err = actionNamed(t, s.BackupItems(), "two.io/other").Execute(ctx, newPodObject(), backup)
+	require.Error(t, err)
+	require.Equal(t, "op-1", r.OperationID, "it continues although the object is invalid")
 }
 
 func TestRestoreActionsMayRenameButNotChangeTheKind(t *testing.T) {
@@ -197,13 +215,4 @@ func TestPrepareStartsTheProcess(t *testing.T) {
 	require.ErrorAs(t, err, &failed)
 	require.ErrorIs(t, err, pluginhost.ErrClosed)
 	require.False(t, failed.Sent)
-}
-
-// An operation that an action began continues, even if the returned object is invalid.
-func TestAnOperationIsKnownWhoseAnswerCannotBeUsed(t *testing.T) {
-	t.Parallel()
-	s := openSession(t, newVendorHost(t, nil))
-	r, err := actionNamed(t, s.BackupItems(), "two.io/other").Execute(t.Context(), newPodObject(), theBackup(t))
-	require.Error(t, err)
-	require.Equal(t, "op-1", r.OperationID)
 }
