@@ -23,12 +23,12 @@ var restores = []Mutant{
 	},
 	{
 		Name:    "a restore ends beside its operations",
-		Edit:    Edit{"services/restore-runner/internal/job/operations.go", "return !in.operations.Ended() && ", "return false && "},
+		Edit:    Edit{"services/restore-runner/internal/job/operations.go", "return in.operations != nil && !in.operations.Ended(), nil", "return false, nil"},
 		Package: "./services/restore-runner/internal/job", Test: "TestARestoreWaitsForItsOperations",
 	},
 	{
-		Name:    "a restore that fails waits for its operations without cancelling them",
-		Edit:    Edit{"services/restore-runner/internal/job/operations.go", "return failedPrefix + failure.Error()", "return \"\""},
+		Name:    "a restore that fails does not cancel its operations",
+		Edit:    Edit{"services/restore-runner/internal/job/operations.go", "return false, e.cancelOperations(ctx, fatal)", "return false, fatal"},
 		Package: "./services/restore-runner/internal/job", Test: "TestASuccessorThatFailsHasOperationsCancelled",
 	},
 	{

@@ -86,7 +86,7 @@ func (p *chartPlace) callersMay(t *testing.T) {
 			"queue.v1.QueueService/SubmitBackup": operator, "queue.v1.QueueService/CancelBackup": operator,
 			"operation.v1.OperationMonitorService/StreamOperationLogs": operator, "operation.v1.OperationService/StreamLogs": operator,
 			"deletion.v1.DeletionService/DeleteBackup": admin, "manifest.v1.ManifestService/GetItem": admin, "manifest.v1.ManifestService/ListItems": admin,
-			"operation.v1.OperationService/Restart": admin + 1,
+			"operation.v1.OperationService/Cancel": admin + 1,
 		} {
 			review := &authzv1.SubjectAccessReview{Spec: authzv1.SubjectAccessReviewSpec{
 				User: role, NonResourceAttributes: &authzv1.NonResourceAttributes{Path: "/holdfast." + method, Verb: "post"},

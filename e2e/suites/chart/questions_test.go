@@ -32,7 +32,7 @@ var (
 	pathVerbs = []string{"get", "post", "put", "patch", "delete"}
 	paths     = []string{
 		"/", "/metrics", "/logs", "/debug/pprof/", "/configz", "/healthz", "/livez", "/readyz", "/version", "/api", "/apis", "/openapi/v3", "/.well-known/openid-configuration", "/openid/v1/jwks",
-		"/holdfast.operation.v1.OperationService/GetProgress", "/holdfast.operation.v1.OperationService/Restart", "/holdfast.operation.v1.OperationMonitorService/ListOperations",
+		"/holdfast.operation.v1.OperationService/GetProgress", "/holdfast.operation.v1.OperationService/Cancel", "/holdfast.operation.v1.OperationMonitorService/ListOperations",
 		"/holdfast.queue.v1.QueueService/CancelBackup", "/holdfast.queue.v1.QueueService/SubmitBackup", "/holdfast.backup.v1.BackupService/GetProgress",
 		"/holdfast.restore.v1.RestoreService/GetProgress", "/holdfast.deletion.v1.DeletionService/DeleteBackup", "/holdfast.manifest.v1.ManifestService/GetItem",
 	}

@@ -16,7 +16,7 @@ type methodOffer struct {
 }
 
 // ofHomes is what a service offers whose plugins' processes operations live in.
-var ofHomes = methodOffer{"holdfast.operation.v1.OperationService", []string{"Cancel", "Forget", "GetProgress", "Restart", "StreamLogs"}}
+var ofHomes = methodOffer{"holdfast.operation.v1.OperationService", []string{"Cancel", "Forget", "GetProgress", "StreamLogs"}}
 
 // offers are what each service offers, as its contract says.
 var offers = map[string][]methodOffer{

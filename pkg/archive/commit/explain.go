@@ -21,6 +21,8 @@ type Failure struct {
 	// Time is when that was found, Source what found it ("holdfast/<service>").
 	Time   time.Time
 	Source string
+	// Notes are further lines of the log.
+	Notes []joblog.Entry
 }
 
 // Plan returns what publish needs to know of a backup besides its parts; cluster is the UID of the
@@ -42,6 +44,7 @@ func Plan(b *velerov1.Backup, cluster string) assembly.Plan {
 func Explain(ctx context.Context, store objectstore.Store, dir string, b *velerov1.Backup, cluster string, failure Failure) error {
 	plan := Plan(b, cluster)
 	plan.Notes = []joblog.Entry{{Time: failure.Time, Level: joblog.Error, Message: "Backup failed", Err: failure.Reason, Source: failure.Source}}
+	plan.Notes = append(plan.Notes, failure.Notes...)
 	merged, err := assembly.Merge(ctx, store, plan, dir)
 	if err != nil {
 		return err

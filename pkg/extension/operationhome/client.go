@@ -29,6 +29,7 @@ type Peers interface {
 type Client struct {
 	peers Peers
 	dial  func(instance, address string) (*grpc.ClientConn, error)
+	own   *Server // nil for a service without processes
 
 	mu     sync.Mutex
 	conns  map[string]connection // by instance
@@ -40,10 +41,14 @@ type connection struct {
 	*grpc.ClientConn
 }
 
-// NewClient returns a Client that connects with dial. Close ends its connections.
-func NewClient(peers Peers, dial func(instance, address string) (*grpc.ClientConn, error)) *Client {
-	return &Client{peers: peers, dial: dial, conns: map[string]connection{}}
+// NewClient returns a Client that connects with dial, but for the processes of own, which is nil for a
+// service without. Close ends its connections.
+func NewClient(peers Peers, dial func(instance, address string) (*grpc.ClientConn, error), own *Server) *Client {
+	return &Client{peers: peers, dial: dial, own: own, conns: map[string]connection{}}
 }
+
+// isOwn reports whether an instance is that of this process.
+func (c *Client) isOwn(instance string) bool { return c.own != nil && c.own.Instance == instance }
 
 // Close ends the connections, and calls under way with them.
 func (c *Client) Close() {
@@ -53,6 +58,13 @@ func (c *Client) Close() {
 	for instance := range c.conns {
 		c.dropConnection(instance)
 	}
+}
+
+// Run closes the Client once ctx has ended, and returns nil.
+func (c *Client) Run(ctx context.Context) error {
+	<-ctx.Done()
+	c.Close()
+	return nil
 }
 
 // dropConnection closes and removes a connection. The caller holds the lock.
@@ -65,6 +77,9 @@ func (c *Client) dropConnection(instance string) {
 
 // connectInstance returns a client of the instance. The error wraps ErrGone once that has ended.
 func (c *Client) connectInstance(ctx context.Context, instance string) (operationv1.OperationServiceClient, error) {
+	if c.isOwn(instance) {
+		return nil, fmt.Errorf("%w: it is no process of this instance any more", ErrGone)
+	}
 	address, gone, err := c.peers.Find(ctx, instance)
 	if err != nil {
 		return nil, fmt.Errorf("find instance %s: %w", instance, err)
@@ -105,6 +120,9 @@ var _ action.Operations = (*Home)(nil)
 // At returns the process with this start ID of the instance. Its errors wrap ErrGone once the
 // process or the instance has ended; others are those of action.Operations.
 func (c *Client) At(instance, process string) action.Operations {
+	if c.isOwn(instance) && c.own.Processes.Alive(process) {
+		return c.own.Processes
+	}
 	return &Home{client: c, instance: instance, process: process}
 }
 
@@ -198,6 +216,10 @@ func (h *Home) streamLogs(ctx context.Context, req *operationv1.StreamLogsReques
 
 // Forget lets the instance stop keeping the operation's process for it.
 func (c *Client) Forget(ctx context.Context, instance, process string, op action.Operation) error {
+	if c.isOwn(instance) {
+		c.own.Processes.Forget(op)
+		return nil
+	}
 	api, err := c.connectInstance(ctx, instance)
 	if err != nil {
 		return err

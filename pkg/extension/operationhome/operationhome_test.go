@@ -140,7 +140,7 @@ func newBed(t *testing.T) *bed {
 	b.address = b.startServer()
 	b.client = operationhome.NewClient(b, func(_, address string) (*grpc.ClientConn, error) {
 		return grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	})
+	}, nil)
 	t.Cleanup(b.client.Close)
 	return b
 }
@@ -270,6 +270,22 @@ func TestOnlyTheEndOfTheProcessIsItsEnd(t *testing.T) {
 	err = ask()
 	require.ErrorIs(t, err, operationhome.ErrGone)
 	require.ErrorContains(t, err, "instance runner-1 has ended")
+}
+
+// An instance reaches its own processes without a connection.
+func TestAnInstanceReachesItsOwnProcesses(t *testing.T) {
+	b := newBed(t)
+	op, process := b.beginOperation("one")
+	own := operationhome.NewClient(b, nil, b.server)
+	defer own.Close()
+	accepted, err := own.At("runner-1", process).Cancel(t.Context(), op, job, time.Minute)
+	require.NoError(t, err)
+	require.True(t, accepted)
+	require.NoError(t, own.Forget(t.Context(), "runner-1", process, op))
+	require.Zero(t, b.operations.Running())
+	b.killProcess(op, process)
+	_, err = own.At("runner-1", process).Cancel(t.Context(), op, job, time.Minute)
+	require.ErrorIs(t, err, operationhome.ErrGone)
 }
 
 // A stopping service waits for the operations in its plugins' processes and keeps its Lease;

@@ -47,29 +47,23 @@ type List struct {
 	Job           Job `json:"job"`
 	// Epoch is that of the holder that sealed the list.
 	Epoch int64 `json:"epoch"`
-	// Reason is why all of them have to end, for a job that failed before its list was sealed; empty
-	// for one that waits for them.
-	Reason string `json:"reason,omitempty"`
 	// Operations are in the order in which they are numbered: Event.Operation is an index.
 	Operations []Operation `json:"operations"`
 }
 
 func sealKey(j Job) string { return j.recordPrefix() + "list" }
 
-// maxReason bounds the reason of a list, in bytes.
-const maxReason = 64 << 10
-
 // Seal makes l the list of operations of its job, or returns the one that was sealed before. No
-// action of the job may begin an operation afterwards. A reason of more than 64 KiB is cut. The error
-// wraps document.ErrTooLarge where no reader would take the list.
+// action of the job may begin an operation afterwards. The error wraps document.ErrTooLarge where
+// no reader would take the list.
 func Seal(ctx context.Context, store objectstore.Store, l List) (List, error) {
-	l.FormatVersion, l.Reason = formatVersion, clipTo(l.Reason, maxReason)
+	l.FormatVersion = formatVersion
 	text, err := encodeList(&l)
 	if err == nil {
 		err = objectstore.CreateBytes(ctx, store, sealKey(l.Job), text)
 	}
 	if errors.Is(err, objectstore.ErrExists) {
-		return Sealed(ctx, store, l.Job)
+		return readList(ctx, store, l.Job)
 	}
 	if err != nil {
 		return List{}, fmt.Errorf("write list of operations of %s: %w", l.Job, err)
@@ -77,9 +71,9 @@ func Seal(ctx context.Context, store objectstore.Store, l List) (List, error) {
 	return l, nil
 }
 
-// Sealed returns the list of a job. The error wraps objectstore.ErrNotFound while none is sealed,
+// readList returns the list of a job. The error wraps objectstore.ErrNotFound while none is sealed,
 // ErrDamaged if it is not understood.
-func Sealed(ctx context.Context, store objectstore.Reader, job Job) (List, error) {
+func readList(ctx context.Context, store objectstore.Reader, job Job) (List, error) {
 	body, err := store.Get(ctx, sealKey(job))
 	if err != nil {
 		return List{}, fmt.Errorf("read list of operations of %s: %w", job, err)

@@ -9,9 +9,8 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/holdfast-io/holdfast/pkg/job/document"
+	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
@@ -42,26 +41,27 @@ func recordKey(j Job, seq int64) string { return fmt.Sprintf("%s%010d", recordsP
 // Open reads the sealed list of a job and all its records. The error wraps objectstore.ErrNotFound
 // while no list is sealed, ErrDamaged if it or a record is not understood.
 func Open(ctx context.Context, store objectstore.Store, job Job) (*Log, error) {
-	list, err := Sealed(ctx, store, job)
+	list, err := readList(ctx, store, job)
 	if err != nil {
 		return nil, err
 	}
-	l := &Log{store: store, list: list, states: make([]State, len(list.Operations))}
+	l := NewLog(job, list.Operations)
+	l.Use(store)
+	return l, l.Refresh(ctx)
+}
+
+// NewLog returns a log of operations of which no list is sealed. Nothing can be recorded in it.
+func NewLog(job Job, operations []Operation) *Log {
+	l := &Log{list: List{Job: job, Operations: operations}, states: make([]State, len(operations))}
 	for i := range l.states {
 		l.states[i].Phase = New
-		if op := &list.Operations[i]; op.End != nil {
-			l.states[i].endState(op.End, op.Created)
-		}
 	}
-	return l, l.Refresh(ctx)
+	return l
 }
 
 // Use makes store the one that holds the records. A log that is kept longer than its store is open
 // needs another one.
 func (l *Log) Use(store objectstore.Store) { l.store = store }
-
-// Reason is why all operations have to end; empty for a job that waits for them.
-func (l *Log) Reason() string { return l.list.Reason }
 
 // Operations returns the operations, which must not be changed.
 func (l *Log) Operations() []Operation { return l.list.Operations }
@@ -69,17 +69,6 @@ func (l *Log) Operations() []Operation { return l.list.Operations }
 // States returns the states, in the order of Operations. The caller may change progress, and the
 // phase from New to InProgress: those are not recorded.
 func (l *Log) States() []State { return l.states }
-
-// Open returns up to most operations that have not ended, by action and ID.
-func (l *Log) Open(most int) []string {
-	var names []string
-	for i := range l.states {
-		if len(names) < most && !l.states[i].Phase.Ended() {
-			names = append(names, l.list.Operations[i].Action+" "+l.list.Operations[i].ID)
-		}
-	}
-	return names
-}
 
 // Ended reports that all operations have ended.
 func (l *Log) Ended() bool {
@@ -110,14 +99,11 @@ func (l *Log) Refresh(ctx context.Context) error {
 	}
 	for l.seq < last {
 		batch := make([]journalEntry, min(reads, last-l.seq))
-		group, groupCtx := errgroup.WithContext(ctx)
-		for i := range batch {
-			group.Go(func() (err error) {
-				batch[i], err = l.readRecord(groupCtx, l.seq+1+int64(i))
-				return err
-			})
-		}
-		if err := group.Wait(); err != nil {
+		err := panics.ForEach(ctx, reads, len(batch), func(ctx context.Context, i int) (err error) {
+			batch[i], err = l.readRecord(ctx, l.seq+1+int64(i))
+			return err
+		})
+		if err != nil {
 			return fmt.Errorf("records of operations of %s: %w", l.list.Job, err)
 		}
 		for i := range batch {

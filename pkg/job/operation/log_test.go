@@ -87,22 +87,6 @@ func TestEventsSurviveTheirProcess(t *testing.T) {
 	require.Equal(t, []int{1, 1}, []int{completed, failed})
 }
 
-// What had ended before the list was sealed is not followed, and nothing happens to it.
-func TestOperationsThatHadEndedBeforeTheyWereSealed(t *testing.T) {
-	store, l := memstore.New(), operationList("1", "2", "3")
-	l.Operations[0].End = &operation.End{Progress: operation.Progress{Completed: 3}}
-	l.Operations[1].End = &operation.End{Error: "no space"}
-	_, err := operation.Seal(t.Context(), store, l)
-	require.NoError(t, err)
-	log := openLog(t, store)
-	require.NoError(t, log.Append(t.Context(), operation.Event{Operation: 0, Time: now, End: &operation.End{Error: "later"}}))
-	states := openLog(t, store).States()
-	require.Equal(t, []operation.Phase{operation.Completed, operation.Failed, operation.New}, []operation.Phase{states[0].Phase, states[1].Phase, states[2].Phase})
-	require.Equal(t, int64(3), states[0].Completed)
-	require.Equal(t, "no space", states[1].Error)
-	require.True(t, now.Equal(states[0].EndTime))
-}
-
 // Of two processes that write the next record one does, and the other has read it afterwards.
 func TestOfTwoWritersOneReads(t *testing.T) {
 	store, one := sealedLog(t, "1", "2")

@@ -64,8 +64,6 @@ type Operation struct {
 	PostOperation []Resource `json:"postOperation,omitempty"`
 	// Created is when the call was answered.
 	Created time.Time `json:"created"`
-	// End is how it had ended before the list was sealed; nil for an operation that had not ended.
-	End *End `json:"end,omitempty"`
 }
 
 // Key is the idempotency key of the call of an action about an item: a process that repeats the

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/forservice"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
 	"github.com/holdfast-io/holdfast/pkg/service"
 	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
@@ -42,15 +43,15 @@ func New(ctx context.Context, c Config) (*App, error) {
 func wireParts(ctx context.Context, rt *service.Runtime, host *pluginhost.Host, c *Config) error {
 	mgr, namespace := rt.Manager(), c.Options.Namespace
 	plugins := host.Operations(context.WithoutCancel(ctx), c.Log) // ended by Close
-	actions := &csisnapshot.Operations{
+	peers := claim.NewPeers(mgr.GetAPIReader(), namespace, c.Clock)
+	homes := operationhome.NewClient(peers, rt.Dial, nil)
+	actions := &operation.Actions{Homes: homes, Shared: &csisnapshot.Operations{
 		API:    csisnapshot.API{Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Clock: c.Clock, Log: c.Log},
 		Others: plugins,
-	}
-	peers := claim.NewPeers(mgr.GetAPIReader(), namespace, c.Clock)
-	homes := operationhome.NewClient(peers, rt.Dial)
+	}}
 	source := &operations.Source{
 		Reader: mgr.GetAPIReader(), Namespace: namespace, Stores: location.New(mgr.GetAPIReader(), namespace, location.WithPlugins(host, c.Log, rt.WorkDir()), location.WithMetrics(rt.Registry(), c.Clock)),
-		Clock: c.Clock, Actions: actions, Homes: homes,
+		Clock: c.Clock, Actions: actions,
 	}
 	var m *monitor.Monitor
 	counts, err := metrics.New(rt.Registry(), func() int { return m.Open() })
@@ -58,7 +59,7 @@ func wireParts(ctx context.Context, rt *service.Runtime, host *pluginhost.Host, 
 		return err
 	}
 	poller := poll.New(ctx, poll.Config{
-		Actions: actions, Homes: homes, Metrics: counts, Clock: c.Clock, Frequency: c.Frequency, Frequencies: c.frequencies, Timeouts: c.timeouts,
+		Actions: actions, Metrics: counts, Clock: c.Clock, Log: c.Log, Frequency: c.Frequency, Frequencies: c.frequencies, Timeouts: c.timeouts,
 		Grace: c.Grace, Stall: c.Stall,
 	})
 	m = monitor.New(monitor.Config{

@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/count"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/kube/podexec"
 	"github.com/holdfast-io/holdfast/pkg/messaging"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
@@ -92,12 +93,16 @@ func (a *App) buildParts(ctx context.Context) error {
 	})
 	rt.GoLast("operations of plugins", stay.Run)
 	rt.GoLast("instance", stay.Before(a.instance.Run))
-	operationv1.RegisterOperationServiceServer(rt.GRPC(), &operationhome.Server{Instance: c.Instance, Processes: operations})
+	home := &operationhome.Server{Instance: c.Instance, Processes: operations}
+	operationv1.RegisterOperationServiceServer(rt.GRPC(), home)
+	homes := operationhome.NewClient(claim.NewPeers(mgr.GetAPIReader(), namespace, c.Clock), rt.Dial, home)
+	rt.GoLast("calls about operations", homes.Run)
 	exec, err := podexec.New(rt.RestConfig())
 	if err != nil {
 		return err
 	}
-	csi := newCSI(c.Base, csisnapshot.API{Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Clock: c.Clock, Log: c.Log})
+	snapshots := csisnapshot.API{Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Clock: c.Clock, Log: c.Log}
+	csi := newCSI(c.Base, snapshots)
 	locations := location.New(mgr.GetAPIReader(), namespace, location.WithPlugins(plugins, c.Log, rt.WorkDir()), location.WithMetrics(rt.Registry(), c.Clock))
 	owed := &job.OwedHooksTask{Locations: locations, Exec: exec, Reader: mgr.GetAPIReader(), Cached: mgr.GetClient(), Client: mgr.GetClient(),
 		Namespace: namespace, Clock: c.Clock, Log: c.Log}
@@ -109,8 +114,11 @@ func (a *App) buildParts(ctx context.Context) error {
 		Actions:   &actionSource{host: plugins, base: c.Base, lists: source, csi: csi},
 		Snapshots: (&snapshotSource{host: plugins, base: c.Base, reader: mgr.GetAPIReader(), csi: csi, workDir: rt.WorkDir()}).openTaker,
 		CSI:       csi.snapshotRemover(),
-		Exec:      exec,
-		Counts:    counts, Clock: c.Clock, Log: c.Log, WorkDir: rt.WorkDir(),
+		Operations: &operation.Canceller{
+			Actions: &operation.Actions{Shared: &csisnapshot.Operations{API: snapshots, Others: operations}, Homes: homes}, Clock: c.Clock, Log: c.Log,
+		},
+		Exec:   exec,
+		Counts: counts, Clock: c.Clock, Log: c.Log, WorkDir: rt.WorkDir(),
 		Workers: c.Workers, PartBytes: c.PartBytes, PartItems: c.PartItems, BlockWorkers: c.BlockWorkers, ConsistentCut: c.ConsistentCut == CutAuto, StorePatience: c.StorePatience,
 		KeepFailed: func() bool { return plugins.MayServe(pluginhost.KindDeleteItemAction) },
 	})

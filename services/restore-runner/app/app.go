@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/job/mark"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/kube/podexec"
 	"github.com/holdfast-io/holdfast/pkg/messaging"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
@@ -35,6 +36,7 @@ const dutyTimeouts = 2
 type App struct {
 	runtime *service.Runtime
 	plugins *pluginhost.Host
+	home    *operationhome.Server
 	stay    *operationhome.Stay
 }
 
@@ -56,7 +58,8 @@ func New(ctx context.Context, config Config) (*App, error) {
 	operations := plugins.Operations(context.WithoutCancel(ctx), config.Log) // ended by Close
 	app := &App{runtime: runtime, plugins: plugins, stay: &operationhome.Stay{Processes: operations, Limit: config.Operations.DrainTimeout, Log: config.Log}}
 	runtime.GoLast("operations of plugins", app.stay.Run)
-	operationv1.RegisterOperationServiceServer(runtime.GRPC(), &operationhome.Server{Instance: config.Instance, Processes: operations})
+	app.home = &operationhome.Server{Instance: config.Instance, Processes: operations}
+	operationv1.RegisterOperationServiceServer(runtime.GRPC(), app.home)
 	if err := app.wireParts(&config); err != nil {
 		runtime.Close()
 		return nil, fmt.Errorf("set up %s: %w", Name, err)
@@ -90,6 +93,8 @@ func (a *App) wireParts(config *Config) error {
 	if err != nil {
 		return err
 	}
+	homes := operationhome.NewClient(claim.NewPeers(mgr.GetAPIReader(), namespace, config.Clock), a.runtime.Dial, a.home)
+	a.runtime.GoLast("calls about operations", homes.Run)
 	kind := job.New(job.Config{
 		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: namespace,
 		Ledger: ledger.New(mgr.GetAPIReader(), mgr.GetClient(), namespace), Locations: locations,
@@ -97,8 +102,9 @@ func (a *App) wireParts(config *Config) error {
 		REST:    a.runtime.RestConfig(), Clock: config.Clock, Log: config.Log, Metrics: counts, WorkDir: a.runtime.WorkDir(),
 		TerminatingTimeout: config.TerminatingTimeout, ResourceTimeout: config.ResourceTimeout,
 		StorePatience: config.StorePatience, Exec: exec, Actions: a.actionSets(config.Base), Snapshotters: a.snapshotterSets(config.Base), ReadyTimeout: config.ReadyTimeout,
-		CSI:   isCSIEnabled(config.Base),
-		Ended: a.phaseAnnouncer(config),
+		CSI:        isCSIEnabled(config.Base),
+		Operations: &operation.Canceller{Actions: &operation.Actions{Shared: a.home.Processes, Homes: homes}, Clock: config.Clock, Log: config.Log},
+		Ended:      a.phaseAnnouncer(config),
 	})
 	jobs := a.newEngine(config, kind, instance)
 	if err := jobs.Setup(mgr); err != nil {

@@ -21,6 +21,12 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 - {apiGroups: [events.k8s.io], resources: [events], verbs: [create, patch]}
 {{- end -}}
 
+{{- define "holdfast.rights.operations" -}}
+{{- if eq .Values.auth "kubernetes" }}
+- {nonResourceURLs: ["/holdfast.operation.v1.OperationService/*"], verbs: [post]}
+{{- end }}
+{{- end -}}
+
 {{- define "holdfast.rights.namespaced.queue-scheduler" -}}
 {{ include "holdfast.rights.duty" . }}
 {{ include "holdfast.rights.events" . }}
@@ -47,6 +53,7 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 {{- end -}}
 
 {{- define "holdfast.rights.cluster.backup-runner" -}}
+{{ include "holdfast.rights.operations" . }}
 - {apiGroups: [""], resources: [namespaces], resourceNames: [kube-system], verbs: [get]}
 - {apiGroups: ["*"], resources: ["*"], verbs: [list]}
 {{- if .Values.hooks.enabled }}
@@ -72,6 +79,7 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 
 {{/* This is as much as cluster-admin: who may create workloads, roles and bindings of any kind may become anyone. */}}
 {{- define "holdfast.rights.cluster.restore-runner" -}}
+{{ include "holdfast.rights.operations" . }}
 - {apiGroups: ["*"], resources: ["*"], verbs: [get, create, patch, delete]}
 - {apiGroups: ["*"], resources: ["*/finalizers"], verbs: [update]}
 - {apiGroups: [apiregistration.k8s.io], resources: [apiservices], verbs: [list]}
@@ -94,9 +102,7 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 - {apiGroups: [snapshot.storage.k8s.io], resources: [volumesnapshots], verbs: [get, delete]}
 - {apiGroups: [snapshot.storage.k8s.io], resources: [volumesnapshotcontents], verbs: [get, patch, delete]}
 {{- end }}
-{{- if eq .Values.auth "kubernetes" }}
-- {nonResourceURLs: ["/holdfast.operation.v1.OperationService/*"], verbs: [post]}
-{{- end }}
+{{ include "holdfast.rights.operations" . }}
 {{- end -}}
 
 {{- define "holdfast.rights.namespaced.manifest-indexer" -}}

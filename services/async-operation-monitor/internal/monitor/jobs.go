@@ -22,8 +22,6 @@ type jobTable struct {
 	limit int // of the operations in memory
 	mu    sync.Mutex
 	by    map[string]*jobEntry // by kind and name
-	// deleted are jobs that are gone, or were ended, while they have operations, by kind and name.
-	deleted map[string][]*jobEntry
 }
 
 // jobEntry is one job. Its fields are changed with the lock of jobs, but for those of the object.
@@ -34,11 +32,9 @@ type jobEntry struct {
 	looked   time.Time
 	again    time.Duration
 	busy     bool
-	stopping bool      // the job is being cancelled
-	job      *poll.Job // nil while it is not in memory
-	// object is the job as it was last polled, gone when it was found to be no more.
-	object client.Object
-	gone   time.Time
+	stopping bool          // the job is being cancelled
+	job      *poll.Job     // nil while it is not in memory
+	object   client.Object // the job as it was last polled
 
 	// noted is what was written last into the object, and when. The poll under way alone uses them.
 	noted     operation.Summary
@@ -46,7 +42,7 @@ type jobEntry struct {
 }
 
 func newJobs(c clock.PassiveClock, limit int) *jobTable {
-	return &jobTable{clock: c, limit: limit, by: map[string]*jobEntry{}, deleted: map[string][]*jobEntry{}}
+	return &jobTable{clock: c, limit: limit, by: map[string]*jobEntry{}}
 }
 
 // getEntry returns the entry of an object, and whether it is a new one.
@@ -143,11 +139,20 @@ func (j *jobTable) countOpen() (n int) {
 	return n
 }
 
-// forgetJob drops a job that waits no more.
-func (j *jobTable) forgetJob(key string) {
+// followedJob returns the job of that name that this process follows; nil for none.
+func (j *jobTable) followedJob(key string) *jobEntry {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	delete(j.by, key)
+	return j.by[key]
+}
+
+// forgetJob drops a job that waits no more.
+func (j *jobTable) forgetJob(key string, e *jobEntry) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.by[key] == e {
+		delete(j.by, key)
+	}
 }
 
 // operationStates returns what is in memory of the operations of a job; nil for nothing.

@@ -19,7 +19,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/messaging"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
-	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/operations"
 	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/poll"
 )
 
@@ -39,28 +38,22 @@ func observeJob[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T],
 	if client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, err
 	}
-	key := k.name + "/" + req.Name
-	m.jobs.noteGone(key, obj.GetUID()) // which is empty for none
-	again := endDeleted(ctx, m, k, key)
-	if err != nil {
-		return reconcile.Result{RequeueAfter: again}, nil
+	waits := err == nil && k.isWaiting(obj)
+	e := m.jobs.followedJob(k.name + "/" + req.Name)
+	if e != nil && (!waits || e.uid != obj.GetUID()) {
+		if err := endFollowing(ctx, m, k, req.Name); err != nil {
+			return reconcile.Result{}, err
+		}
 	}
-	result := observeCached(ctx, m, k, req, obj)
-	result.RequeueAfter = shorterPause(result.RequeueAfter, again)
-	return result, nil
+	if !waits || req.Namespace != m.Namespace {
+		return reconcile.Result{}, nil
+	}
+	return observeWaiting(ctx, m, k, obj), nil
 }
 
-// observeCached handles a job that is in the cache.
-func observeCached[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T], req reconcile.Request, obj T) reconcile.Result {
-	key := k.name + "/" + req.Name
-	switch {
-	case req.Namespace != m.Namespace:
-		return reconcile.Result{}
-	case !k.isWaiting(obj):
-		m.jobs.untrackFinished(key, k.isFinalizing(obj))
-		return reconcile.Result{RequeueAfter: endDeleted(ctx, m, k, key)}
-	}
-	s := m.jobs.lastPoll(key, obj.GetUID(), m.Frequency)
+// observeWaiting handles a job that waits by the cache.
+func observeWaiting[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T], obj T) reconcile.Result {
+	s := m.jobs.lastPoll(k.name+"/"+obj.GetName(), obj.GetUID(), m.Frequency)
 	due := mustStop(obj) && !s.stopping
 	if s.first || s.quiet >= s.pause {
 		announced := announceJob(ctx, m, k, obj)
@@ -71,7 +64,7 @@ func observeCached[T client.Object](ctx context.Context, m *Monitor, k *jobKind[
 	}
 	again, err := m.runGuarded(ctx, func() (time.Duration, error) { return pollJob(ctx, m, k, obj.GetName(), string(obj.GetUID())) })
 	if err != nil {
-		m.Log.WarnContext(ctx, "job not polled, it is tried again", "kind", k.name, "name", obj.GetName(), "error", err)
+		m.Log.WarnContext(ctx, "Failed to poll the operations of a job; will retry", "kind", k.name, "name", obj.GetName(), "error", err)
 		again = m.Frequency
 	}
 	return reconcile.Result{RequeueAfter: again}
@@ -115,20 +108,15 @@ func pollJob[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T], na
 	defer func() { m.jobs.endPoll(e, again) }()
 	obj := k.new()
 	err = m.Reader.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: name}, obj)
-	if client.IgnoreNotFound(err) == nil && string(obj.GetUID()) != uid {
-		m.jobs.noteGone(key, obj.GetUID())
-		return 0, nil
-	}
-	if err == nil && !k.isWaiting(obj) {
-		m.jobs.untrackFinished(key, k.isFinalizing(obj)) // the controller ends what is open
-		return 0, nil
+	if client.IgnoreNotFound(err) == nil && (string(obj.GetUID()) != uid || !k.isWaiting(obj)) {
+		return 0, nil // the controller stops following it
 	}
 	if err != nil {
 		return 0, fmt.Errorf("read %s %q: %w", k.name, name, err)
 	}
 	again, err = followJob(ctx, m, k, e, obj)
 	if err == nil && again == 0 {
-		m.jobs.forgetJob(key)
+		m.jobs.forgetJob(key, e)
 	}
 	return again, err
 }
@@ -189,7 +177,7 @@ func openOperations[T client.Object](ctx context.Context, m *Monitor, k *jobKind
 
 // pollOperations polls the operations of a job.
 func pollOperations[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T], e *jobEntry, store objectstore.Store, obj T) (time.Duration, error) {
-	raw, err := operations.JSON(obj, k.name)
+	raw, err := operation.EncodeJob(obj, k.name)
 	if err != nil {
 		return 0, fmt.Errorf("encode %s %q: %w", k.name, obj.GetName(), err)
 	}

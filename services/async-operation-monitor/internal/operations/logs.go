@@ -2,15 +2,11 @@ package operations
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/extension/operationhome"
@@ -20,12 +16,6 @@ import (
 
 // ReasonNoLogs is the reason of the error where the protocol of an action has no logs.
 const ReasonNoLogs = "NO_OPERATION_LOGS"
-
-// JSON is a job as actions get it: with its kind, which a typed client leaves out.
-func JSON(job client.Object, kind string) ([]byte, error) {
-	job.GetObjectKind().SetGroupVersionKind(velerov1.GroupVersion.WithKind(kind))
-	return json.Marshal(job)
-}
 
 // Logs sends what an operation has logged from since on, oldest first; with follow until it has
 // ended. Errors are those of Target, of OfBackup and of send, and one that wraps
@@ -39,7 +29,7 @@ func (s *Source) Logs(ctx context.Context, owner Owner, target Target, since tim
 	if err != nil {
 		return err
 	}
-	job, err := JSON(f.job, owner.Kind)
+	job, err := operation.EncodeJob(f.job, owner.Kind)
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", owner, err)
 	}
@@ -77,12 +67,7 @@ func (f *foundOperations) findOperation(owner Owner, target Target) (ops []opera
 }
 
 func (s *Source) streamLogs(ctx context.Context, op *operation.Operation, job []byte, since time.Time, follow bool, send func(action.LogLine) error) error {
-	named := action.Operation{Kind: op.Kind, Action: op.Action, ID: op.ID}
-	actions := s.Actions
-	if op.Home != nil {
-		actions = s.Homes.At(op.Home.Instance, op.Home.Process)
-	}
-	for line, err := range actions.Logs(ctx, named, job, since, follow) {
+	for line, err := range s.Actions.ActionOf(op).Logs(ctx, op.ActionOperation(), job, since, follow) {
 		if err != nil {
 			return err
 		}

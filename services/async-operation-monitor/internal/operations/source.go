@@ -15,7 +15,6 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/itemoperation"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
-	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -35,15 +34,8 @@ type Source struct {
 	Memory Memory
 	// Clock paces Watch and dates requests to cancel.
 	Clock clock.WithTicker
-	// Actions are asked for the logs of operations, and Homes for those that live in a plugin's
-	// process.
-	Actions action.Operations
-	Homes   Homes
-}
-
-// Homes finds the processes that operations live in; operationhome.Client is one.
-type Homes interface {
-	At(instance, process string) action.Operations
+	// Actions are asked for the logs of operations.
+	Actions *operation.Actions
 }
 
 // Owner is a Backup or Restore of the server namespace, Kind operation.KindBackup or KindRestore.

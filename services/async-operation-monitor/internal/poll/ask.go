@@ -58,7 +58,7 @@ func (j *Job) askOne(ctx context.Context, i int, op *operation.Operation, job []
 	began := j.poller.Clock.Now()
 	a := progressAnswer{began: began}
 	j.poller.callBounded(ctx, callLimit, func(ctx context.Context) {
-		a.progress, a.err = j.poller.actionsFor(op).Progress(ctx, actionOperation(op), job)
+		a.progress, a.err = j.poller.Actions.ActionOf(op).Progress(ctx, op.ActionOperation(), job)
 	})
 	j.poller.Metrics.Polled(resultLabel(&a), j.poller.Clock.Since(began))
 	j.mu.Lock()

@@ -26,14 +26,14 @@ type homes struct {
 	now, most int
 }
 
-// At implements poll.Homes.
+// At implements operation.Homes.
 func (h *homes) At(instance, process string) action.Operations {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.plugins[instance+"/"+process]
 }
 
-// Forget implements poll.Homes.
+// Forget implements operation.Homes.
 func (h *homes) Forget(_ context.Context, instance, process string, op action.Operation) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -65,7 +65,7 @@ func inHomes(t *testing.T, do func(b *bed, h *homes, p *process), processes ...s
 			h.plugins[name] = newPlugins()
 		}
 		b.sealOperations(list)
-		do(b, h, b.startProcess(func(c *poll.Config) { c.Homes = h }))
+		do(b, h, b.startProcess(func(c *poll.Config) { c.Actions.Homes = h }))
 	})
 }
 

@@ -1,12 +1,13 @@
 package poll
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
 	"sync"
 	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -19,11 +20,12 @@ const (
 	maxRecords = 20
 )
 
-// Job is the operations of one job, and what this process found out about them. Poll must not be
-// called while it is under way; the other methods are safe for concurrent use with it.
+// Job is the operations of one job, and what this process found out about them. Safe for concurrent
+// use.
 type Job struct {
 	poller *Poller
-	log    *operation.Log // Poll's alone
+	turn   sync.Mutex     // one poll at a time
+	log    *operation.Log // with turn
 	opened time.Time
 	// crowded: operations have to be cancelled and wait for slots. Poll's alone.
 	crowded  bool
@@ -99,8 +101,20 @@ func (j *Job) Open() int {
 	return n
 }
 
-// Summary returns how far the operations are. It must not be called while Poll is under way.
-func (j *Job) Summary() operation.Summary { return j.log.Summary() }
+// Summary returns how far the operations are.
+func (j *Job) Summary() operation.Summary {
+	j.turn.Lock()
+	defer j.turn.Unlock()
+	return j.log.Summary()
+}
+
+// CancelOpen cancels the operations that have not ended, after which the job must not be polled.
+func (j *Job) CancelOpen(ctx context.Context, job client.Object, reason string) error {
+	j.turn.Lock()
+	defer j.turn.Unlock()
+	c := operation.Canceller{Actions: j.poller.Actions, Clock: j.poller.Clock, Log: j.poller.Log}
+	return c.CancelOpen(ctx, j.log, job, reason)
+}
 
 // Poll calls Progress of the operations that are due, and records what follows in store. It does
 // not wait for calls that hang: their answers count in a later poll. An error means that the store
@@ -111,11 +125,13 @@ func (j *Job) Poll(ctx context.Context, store objectstore.Store, turn Input) (Re
 		return Report{}, err
 	}
 	defer done()
+	j.turn.Lock()
+	defer j.turn.Unlock()
 	j.log.Use(store)
 	if err := j.log.Refresh(ctx); err != nil {
 		return Report{}, err
 	}
-	turn.Cancel = cutText(cmp.Or(turn.Cancel, j.log.Reason()), maxReason)
+	turn.Cancel = cutText(turn.Cancel, maxReason)
 	j.askDue(ctx, turn)
 	now := j.poller.Clock.Now()
 	j.absorbAnswers(now)
@@ -180,6 +196,8 @@ func (j *Job) countEvents(events []operation.Event) {
 	}
 	j.mu.Unlock()
 	if len(givenUp) > 0 {
-		j.eachWithSlot(j.poller.progress, givenUp, j.poller.life.Done(), func(i int) { j.poller.forgetOperation(&ops[i]) })
+		j.eachWithSlot(j.poller.progress, givenUp, j.poller.life.Done(), func(i int) {
+			j.poller.callBounded(j.poller.life, callLimit, func(ctx context.Context) { j.poller.Actions.ForgetOperation(ctx, &ops[i]) })
+		})
 	}
 }

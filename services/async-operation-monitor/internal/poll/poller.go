@@ -9,12 +9,12 @@ package poll
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
 	"k8s.io/utils/clock"
 
-	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 )
 
@@ -41,22 +41,12 @@ type Metrics interface {
 	Stalled()
 }
 
-// Homes finds the processes that operations live in; operationhome.Client is one.
-type Homes interface {
-	// At returns who can be asked about the operations in a process of an instance. Errors wrap
-	// operationhome.ErrGone once that process, or the instance, has ended.
-	At(instance, process string) action.Operations
-	// Forget is for an operation that is not asked about any more.
-	Forget(ctx context.Context, instance, process string, op action.Operation) error
-}
-
 // Config is what a Poller works with. Every field is required unless its comment states otherwise.
 type Config struct {
-	Actions action.Operations
-	// Homes are asked about operations that live in a plugin's process.
-	Homes   Homes
+	Actions *operation.Actions
 	Metrics Metrics
 	Clock   clock.WithTicker
+	Log     *slog.Logger
 	// Frequency is the pause between two calls about an operation, Frequencies by the name of the
 	// action that has another one.
 	Frequency   time.Duration
@@ -138,33 +128,4 @@ func (p *Poller) callBounded(ctx context.Context, limit time.Duration, call func
 	defer cancel()
 	defer context.AfterFunc(p.life, cancel)()
 	call(ctx)
-}
-
-// actionsFor returns who can be asked about an operation.
-func (p *Poller) actionsFor(op *operation.Operation) action.Operations {
-	if op.Home != nil {
-		return p.Homes.At(op.Home.Instance, op.Home.Process)
-	}
-	return p.Actions
-}
-
-// forgetOperation lets the process of an operation go that was given up: it may not have ended.
-func (p *Poller) forgetOperation(op *operation.Operation) {
-	p.callBounded(p.life, callLimit, func(ctx context.Context) {
-		_ = p.Homes.Forget(ctx, op.Home.Instance, op.Home.Process, actionOperation(op)) // it is gone, or kept for longer
-	})
-}
-
-// queueName names whose calls are bounded together: an instance that does not answer holds up its own
-// operations only.
-func queueName(op *operation.Operation) string {
-	if op.Home != nil {
-		return op.Action + " in " + op.Home.Instance
-	}
-	return op.Action
-}
-
-// actionOperation names an operation for its action.
-func actionOperation(op *operation.Operation) action.Operation {
-	return action.Operation{Kind: op.Kind, Action: op.Action, ID: op.ID}
 }

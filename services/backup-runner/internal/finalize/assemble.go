@@ -23,7 +23,7 @@ func readRecords(ctx context.Context, s *State) error {
 	if len(c.Revisions) > 0 {
 		s.plan.Header.Revision = c.Revisions[0]
 	}
-	s.noteOperations()
+	s.plan.Notes = append(s.plan.Notes, s.operationNotes()...)
 	err := checkpoint.Each(ctx, s.Store, c.Backup, c.UID, slices.Concat(c.Checkpoints, s.later), func(_ string, rec *checkpoint.Record) error {
 		if p := rec.Part; p.SidecarKey != "" {
 			s.plan.Parts = append(s.plan.Parts, assembly.PartRef{Key: p.Key, Size: p.Size, SHA256: p.SHA256,

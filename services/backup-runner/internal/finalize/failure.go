@@ -102,7 +102,7 @@ func (s *State) unrecordedFailure(ctx context.Context, failure checkpoint.Failur
 // metadata file, written next, has it too.
 func explainFailure(ctx context.Context, s *State) error {
 	err := commit.Explain(ctx, s.Store, s.Dir, s.Backup, s.Cluster,
-		commit.Failure{Reason: s.Failure.Reason, Time: s.Failure.Time, Source: "holdfast/backup-runner"})
+		commit.Failure{Reason: s.Failure.Reason, Time: s.Failure.Time, Source: "holdfast/backup-runner", Notes: s.operationNotes()})
 	if err != nil {
 		s.Log.WarnContext(ctx, "log of the failed backup not published", "error", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
 	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
@@ -66,7 +67,7 @@ func newState(t testing.TB, store objectstore.Store, log *bytes.Buffer) *finaliz
 	b.Status.StartTimestamp = &start
 	b.Spec.VolumeSnapshotLocations = []string{"disks"}
 	s := finalize.New(finalize.Job{Backup: b, Epoch: 1, Cluster: "c", Holder: &holder{object: b.DeepCopy()}, Store: store, Dir: t.TempDir(),
-		Clock: clock.RealClock{}, Log: slog.New(slog.NewTextHandler(log, nil))})
+		Clock: clock.RealClock{}, Log: slog.New(slog.NewTextHandler(log, nil)), Canceller: new(jobtest.Cancels).Canceller()})
 	t.Cleanup(s.Close)
 	return s
 }

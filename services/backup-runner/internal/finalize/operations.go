@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 
-	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/part"
-	"github.com/holdfast-io/holdfast/pkg/job/document"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/layout"
@@ -19,8 +17,7 @@ import (
 // WaitingError ends the steps of a backup whose operations have not all ended: async-operation-
 // monitor continues with it, and a runner when they have.
 type WaitingError struct {
-	// Composition is what the backup consists of but for what the operations bring; nil for a
-	// backup that failed.
+	// Composition is what the backup consists of but for what the operations bring.
 	Composition *checkpoint.Composition
 	// Attempted is how many operations there are, Completed and Failed how many of them have ended.
 	Attempted, Completed, Failed int
@@ -29,15 +26,6 @@ type WaitingError struct {
 // Error implements error.
 func (e *WaitingError) Error() string {
 	return fmt.Sprintf("%d of %d operations have not ended", e.Attempted-e.Completed-e.Failed, e.Attempted)
-}
-
-// waitingError is nil once all operations have ended.
-func (s *State) waitingError(c *checkpoint.Composition) error {
-	if s.Operations.Ended() {
-		return nil
-	}
-	completed, failed := s.Operations.Count()
-	return &WaitingError{Composition: c, Attempted: len(s.Operations.Operations()), Completed: completed, Failed: failed}
 }
 
 func (s *State) operationsOf() operation.Job {
@@ -52,31 +40,33 @@ func awaitOperations(ctx context.Context, s *State) error {
 	}
 	log, err := operation.Open(ctx, s.Store, s.operationsOf())
 	if errors.Is(err, objectstore.ErrNotFound) {
-		log, err = s.sealOperations(ctx, operation.List{Operations: s.Composition.Operations})
+		log, err = s.sealOperations(ctx)
 	}
 	if err != nil {
 		return err
 	}
 	s.Operations = log
-	return s.waitingError(s.Composition)
+	if log.Ended() {
+		return nil
+	}
+	completed, failed := log.Count()
+	return &WaitingError{Composition: s.Composition, Attempted: len(log.Operations()), Completed: completed, Failed: failed}
 }
 
 // sealOperations stores the list of the operations of the backup, and opens their records.
-func (s *State) sealOperations(ctx context.Context, l operation.List) (*operation.Log, error) {
+func (s *State) sealOperations(ctx context.Context) (*operation.Log, error) {
 	if err := s.Holder.Confirm(ctx); err != nil {
 		return nil, err
 	}
-	l.Job, l.Epoch = s.operationsOf(), s.Epoch
+	l := operation.List{Job: s.operationsOf(), Epoch: s.Epoch, Operations: s.Composition.Operations}
 	if _, err := operation.Seal(ctx, s.Store, l); err != nil {
 		return nil, err
 	}
 	return operation.Open(ctx, s.Store, l.Job)
 }
 
-// endOperations ends the steps of a backup that fails with a *WaitingError until its operations
-// have ended, which async-operation-monitor cancels. A cancelled backup that queue-scheduler took out
-// of its wait does not wait for them again. What a call began whose answer is in no record is not
-// known.
+// endOperations cancels the operations of a backup that fails, which does not wait for their ends. What a
+// call began whose answer is in no record is not known.
 func endOperations(ctx context.Context, s *State) error {
 	log, err := operation.Open(ctx, s.Store, s.operationsOf())
 	if errors.Is(err, objectstore.ErrNotFound) {
@@ -84,9 +74,9 @@ func endOperations(ctx context.Context, s *State) error {
 		if len(begun) == 0 {
 			return nil
 		}
-		log, err = s.sealOperations(ctx, operation.List{Operations: begun, Reason: "the backup failed: " + s.Failure.Reason})
+		log, err = operation.NewLog(s.operationsOf(), begun), nil
 	}
-	if errors.Is(err, operation.ErrDamaged) || errors.Is(err, document.ErrTooLarge) {
+	if errors.Is(err, operation.ErrDamaged) {
 		s.Log.WarnContext(ctx, "Failed to list the operations of the failed backup; they may still be running", "error", err)
 		return nil
 	}
@@ -94,21 +84,7 @@ func endOperations(ctx context.Context, s *State) error {
 		return err
 	}
 	s.Operations = log
-	if s.leavesOperations() {
-		s.Log.WarnContext(ctx, "Cancelled backup ends although operations have not ended", "operations", log.Open(maxNamed))
-		return nil
-	}
-	return s.waitingError(nil)
-}
-
-// maxNamed is how many operations a message names.
-const maxNamed = 10
-
-// leavesOperations reports that a cancelled backup has waited for the ends of its operations until the deadline: it is finalized
-// before they have ended only then.
-func (s *State) leavesOperations() bool {
-	finalizing := s.Claimed == velerov1.BackupPhaseFinalizing || s.Claimed == velerov1.BackupPhaseFinalizingPartiallyFailed
-	return finalizing && s.Holder.Cancelled() != nil && !s.Operations.Ended()
+	return s.Canceller.CancelOpen(ctx, log, s.Backup, "the backup failed: "+s.Failure.Reason)
 }
 
 // keepBegun keeps what calls began, as a record has it.
@@ -163,10 +139,10 @@ func (s *State) postOperation() []operation.Resource {
 	return out
 }
 
-// noteOperations makes every failed operation an error of the backup.
-func (s *State) noteOperations() {
+// operationNotes makes every failed operation an error of the backup.
+func (s *State) operationNotes() (notes []joblog.Entry) {
 	if s.Operations == nil {
-		return
+		return nil
 	}
 	states := s.Operations.States()
 	for i := range s.Operations.Operations() {
@@ -174,12 +150,13 @@ func (s *State) noteOperations() {
 		if state.Phase != operation.Failed {
 			continue
 		}
-		s.plan.Notes = append(s.plan.Notes, joblog.Entry{
+		notes = append(notes, joblog.Entry{
 			Time: state.EndTime, Level: joblog.Error, Source: "holdfast/backup-runner", Scoped: true,
 			Namespace: op.Item.Namespace, Resource: op.Item.GroupResource(), Name: op.Item.Name,
 			Message: fmt.Sprintf("operation %q of action %s failed", op.ID, op.Action), Err: state.Error,
 		})
 	}
+	return notes
 }
 
 // operationsFile is the file of the backup's operations.

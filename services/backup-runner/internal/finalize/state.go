@@ -57,6 +57,8 @@ type Job struct {
 	// Again stores items as they are now, regardless of the filters of the backup, and returns the
 	// keys of the records. The namespaces are those the backup was admitted for.
 	Again func(ctx context.Context, namespaces []string, items []operation.Resource) (records []string, err error)
+	// Canceller cancels the operations of a backup that fails.
+	Canceller *operation.Canceller
 	// Snapshots are the CSI snapshots of the cluster; nil where there are none.
 	Snapshots Snapshots
 	// GivenUp is why the backup ends without another try, nil for any other: nothing is collected or

@@ -18,7 +18,7 @@ const (
 	Composition step.Value = "composition"
 	// Begun is what the records of a backup that fails have of calls: State.begun.
 	Begun step.Value = "begun operations"
-	// Ended: all operations of the backup have ended, State.Operations.
+	// Ended: all operations of the backup have ended, or were cancelled since it fails, State.Operations.
 	Ended step.Value = "ended operations"
 	// Again is what was stored again after the operations: State.later.
 	Again step.Value = "post-operation items"
@@ -96,15 +96,15 @@ func Backup() []Step {
 }
 
 // Failure are the steps that commit a backup as Failed, for State.Cause. If it was committed
-// before, that commit is kept. They end with a *WaitingError while operations continue.
+// before, that commit is kept.
 func Failure() []Step {
 	return []Step{
 		{Name: "look for a commit", Successor: step.Repeats, Run: lookForCommit},
 		{Name: "record the failure", Gives: []step.Value{RecordedFailure}, Successor: step.Follows, Run: recordFailure},
 		{Name: "run the post hooks", Needs: []step.Value{RecordedFailure}, Successor: step.Repeats, Run: runPostHooks},
 		{Name: "list the snapshots", Needs: []step.Value{RecordedFailure}, Gives: []step.Value{Begun}, Successor: step.Follows, Run: listSnapshots},
-		{Name: "end the operations", Needs: []step.Value{Begun}, Gives: []step.Value{Ended}, Successor: step.Follows, Run: endOperations},
-		{Name: "explain the failure", Needs: []step.Value{RecordedFailure}, Successor: step.Adopts, Run: explainFailure},
+		{Name: "cancel the operations", Needs: []step.Value{Begun}, Gives: []step.Value{Ended}, Successor: step.Follows, Run: endOperations},
+		{Name: "explain the failure", Needs: []step.Value{RecordedFailure, Ended}, Successor: step.Adopts, Run: explainFailure},
 		{Name: "list the operations", Needs: []step.Value{Ended}, Successor: step.Follows, Run: listOperations},
 		{Name: "commit the failure", Needs: []step.Value{RecordedFailure}, Gives: []step.Value{Final}, Successor: step.Follows, Run: commitFailure},
 	}

@@ -66,7 +66,7 @@ func (a *attempt) finalizeJob(store objectstore.Store, dir, cluster string) fina
 	return finalize.Job{
 		Backup: a.held.Object.DeepCopy(), Claimed: a.held.Object.Status.Phase, Epoch: a.held.Claim.Epoch, Cluster: cluster, Holder: attemptClaim{a},
 		Store: store, Dir: dir, Clock: a.Clock, Log: a.held.Log, KeepFailed: a.KeepFailed, Exec: a.Exec, Opened: &a.opened,
-		Snapshots: a.CSI, GivenUp: a.givenUp,
+		Snapshots: a.CSI, Canceller: a.Operations, GivenUp: a.givenUp,
 	}
 }
 
@@ -164,12 +164,8 @@ func (a *attempt) reachCommit(ctx context.Context, s *finalize.State) error {
 // backupFailed commits a backup as Failed.
 func (a *attempt) backupFailed(ctx context.Context, s *finalize.State) error {
 	err := s.Run(ctx, finalize.Failure())
-	var waiting *finalize.WaitingError
-	switch {
-	case errors.Is(err, finalize.ErrComposed):
+	if errors.Is(err, finalize.ErrComposed) {
 		return a.reachCommit(ctx, s)
-	case errors.As(err, &waiting):
-		return err
 	}
 	if err != nil {
 		// Only the bucket's answer is judged: the file may be there or not by that.

@@ -35,6 +35,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/count"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
+	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
@@ -146,11 +147,12 @@ type world struct {
 	instance *instance
 	events   *events
 	registry *prometheus.Registry
+	cancels  *jobtest.Cancels
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{store: memstore.New(), instance: &instance{name: "me", alive: map[string]bool{}}, events: &events{}, registry: prometheus.NewRegistry()}
+	w := &world{store: memstore.New(), instance: &instance{name: "me", alive: map[string]bool{}}, events: &events{}, registry: prometheus.NewRegistry(), cancels: &jobtest.Cancels{}}
 	w.api = kubetest.New(
 		kubetest.Kind{Version: "v1", Kind: "ConfigMap", Resource: "configmaps", Namespaced: true},
 		kubetest.Kind{Version: "v1", Kind: "Namespace", Resource: "namespaces"},
@@ -176,7 +178,7 @@ func newWorld(t *testing.T) *world {
 	w.Config = Config{
 		Reader: w.client,
 		Ledger: ledger.New(w.client, w.client, namespace), Locations: locations{w.store}, Cluster: source, Events: w.events,
-		Counts: counts, Clock: fastClock{}, Log: slog.New(slog.DiscardHandler),
+		Counts: counts, Clock: fastClock{}, Log: slog.New(slog.DiscardHandler), Operations: w.cancels.Canceller(),
 		WorkDir: t.TempDir(), ConsistentCut: true, Workers: 4, PartBytes: 8 << 20, PartItems: 20, BlockWorkers: 1, StorePatience: time.Minute,
 	}
 	return w

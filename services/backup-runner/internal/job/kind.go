@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/job/mark"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/pkg/kube/retry"
@@ -85,6 +86,8 @@ type Config struct {
 	Snapshots func(ctx context.Context, backup *velerov1.Backup, note func(joblog.Entry)) *volumes.Taker
 	// CSI removes the objects of CSI snapshots; nil where none are taken.
 	CSI finalize.Snapshots
+	// Operations cancels what the actions of a backup began that fails.
+	Operations *operation.Canceller
 	// Exec runs hooks in Pods; nil runs none.
 	Exec   podhook.Executor
 	Counts *count.Backups

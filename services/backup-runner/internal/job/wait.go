@@ -9,12 +9,11 @@ import (
 )
 
 // awaitOperations gives the claim and the place in the queue of a backup up whose operations continue, in one
-// write with the phase: async-operation-monitor writes the next one. The operations of one that was
-// cancelled or failed are cancelled there.
+// write with the phase: async-operation-monitor writes the next one.
 func (a *attempt) awaitOperations(ctx context.Context, w *finalize.WaitingError) error {
 	phase := velerov1.BackupPhaseWaitingForPluginOperations
 	c := w.Composition
-	if c == nil || c.Errors > 0 || failingPhase(a.held.Object.Status.Phase) {
+	if c.Errors > 0 || failingPhase(a.held.Object.Status.Phase) {
 		phase = velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed
 	}
 	failpoint.Hit("backup-runner/before-waiting")
@@ -22,10 +21,8 @@ func (a *attempt) awaitOperations(ctx context.Context, w *finalize.WaitingError)
 		return a.held.Release(ctx, func(b *velerov1.Backup) error {
 			s := &b.Status
 			s.Phase = phase
-			if c != nil {
-				s.Warnings, s.Errors = c.Warnings, c.Errors
-				s.Progress = &velerov1.BackupProgress{TotalItems: c.Items, ItemsBackedUp: c.Items}
-			}
+			s.Warnings, s.Errors = c.Warnings, c.Errors
+			s.Progress = &velerov1.BackupProgress{TotalItems: c.Items, ItemsBackedUp: c.Items}
 			s.BackupItemOperationsAttempted = w.Attempted
 			s.BackupItemOperationsCompleted, s.BackupItemOperationsFailed = w.Completed, w.Failed
 			return nil

@@ -201,6 +201,8 @@ func TestACancelledBackupEndsAlthoughOperationsDoNot(t *testing.T) {
 	got = w.readBackup(t, b)
 	require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
 	require.Equal(t, "cancelled by alice", got.Status.FailureReason)
+	require.Equal(t, 2, got.Status.BackupItemOperationsFailed)
+	require.Equal(t, []string{"op of cm-00", "op of cm-01"}, w.cancels.Calls())
 	require.Contains(t, w.readDocument(t, layout.BackupItemOperations("b1")), "op of cm-01")
 }
 
@@ -218,8 +220,8 @@ func TestADamagedListOfOperationsFailsTheBackup(t *testing.T) {
 }
 
 // A backup that is cancelled, or fails, before its list of operations is sealed has its operations
-// cancelled before it ends: what no record had of them yet is recorded.
-func TestAFailedCollectionEndsItsOperationsFirst(t *testing.T) {
+// cancelled, and ends without waiting for them. One that cannot be cancelled is named in log and results.
+func TestAFailedCollectionCancelsItsOperations(t *testing.T) {
 	refused := func(*world, *velerov1.Backup) error { return objectstore.ErrAccess }
 	for name, tc := range map[string]struct {
 		at    string
@@ -232,6 +234,7 @@ func TestAFailedCollectionEndsItsOperationsFirst(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
+			w.cancels.Answer = func(_ context.Context, op action.Operation) (bool, error) { return op.ID != "op of cm-01", nil }
 			begins := &beginning{count: 2}
 			w.Actions = begins
 			b := w.admitBackup(t, "b1")
@@ -243,19 +246,16 @@ func TestAFailedCollectionEndsItsOperationsFirst(t *testing.T) {
 				return err
 			})
 			require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-			w.store.Inject(nil)
 			got := w.readBackup(t, b)
-			require.Equal(t, velerov1.BackupPhaseWaitingForPluginOperationsPartiallyFailed, got.Status.Phase, got.Status.FailureReason)
-			log, err := operation.Open(t.Context(), w.store, operation.Job{Kind: operation.KindBackup, Name: "b1", UID: string(b.UID)})
-			require.NoError(t, err)
-			require.Len(t, log.Operations(), 2)
-			require.Contains(t, log.Reason(), "the backup failed: ")
-			w.moveOn(t, b, log, "cancelled")
-			require.NoError(t, w.anotherRunner(t, "next").Run(t.Context(), "b1", b.UID))
-			got = w.readBackup(t, b)
-			require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
-			require.Contains(t, log.Reason(), got.Status.FailureReason)
-			require.Contains(t, w.readDocument(t, layout.BackupItemOperations("b1")), "op of cm-01")
+			require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase, got.Status.FailureReason)
+			require.Equal(t, []int{2, 2}, []int{got.Status.BackupItemOperationsAttempted, got.Status.BackupItemOperationsFailed})
+			require.Equal(t, []string{"op of cm-00", "op of cm-01"}, w.cancels.Calls())
+			require.Contains(t, w.readDocument(t, layout.BackupItemOperations("b1")), "the backup failed: "+got.Status.FailureReason+", the cancel was acknowledged")
+			for _, key := range []string{layout.BackupResults("b1"), layout.BackupLog("b1")} {
+				for _, what := range []string{"op of cm-01", "a.io/begins", "the cancel was refused; it may still be running"} {
+					require.Contains(t, w.readDocument(t, key), what)
+				}
+			}
 		})
 	}
 }

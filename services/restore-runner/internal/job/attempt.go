@@ -64,7 +64,7 @@ func (a *restoreAttempt) runRestore(ctx context.Context) error {
 	}
 	waits, err := e.awaitOperations(ctx, a.unlessCancelled(ctx, err))
 	if waits {
-		return a.awaitOperationsPhase(ctx, in.operations, in.outcomeCounts(), err != nil)
+		return a.awaitOperationsPhase(ctx, in.operations, in.outcomeCounts())
 	}
 	if err == nil && in.records.head.Finished == nil { // else it was decided by an earlier holder
 		err = a.unlessCancelled(ctx, a.beginCommit(ctx))

@@ -28,6 +28,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/count"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/job/engine/enginetest"
+	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
@@ -160,6 +161,7 @@ type bench struct {
 	config    config
 	runner    *runner
 	cleaner   cleaner
+	cancels   jobtest.Cancels
 	mu        sync.Mutex
 	ended     []velerov1.RestorePhase
 	started   []string // Pods whose containers run once they are read
@@ -180,6 +182,7 @@ func newBench(t *testing.T) *bench {
 		Reader: b.client, Namespace: "velero", Cleaner: &b.cleaner, Ledger: b.ledger, Locations: b.locations,
 		REST: b.cluster.Config(), Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Metrics: counts, WorkDir: t.TempDir(),
 		TerminatingTimeout: 5 * time.Second, ResourceTimeout: 5 * time.Second, StorePatience: time.Minute,
+		Operations: b.cancels.Canceller(),
 		Ended: func(_ context.Context, o *velerov1.Restore) {
 			b.mu.Lock()
 			defer b.mu.Unlock()

@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/job/mark"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
@@ -71,6 +72,8 @@ type Config struct {
 	// Snapshotters opens what makes volumes of native snapshots; done ends its processes. Nil
 	// restores none.
 	Snapshotters func(ctx context.Context, note func(joblog.Entry)) (s restore.Snapshotters, done func())
+	// Operations cancels what the actions of a restore began that fails or is deleted.
+	Operations *operation.Canceller
 	// Exec runs the hooks of restored Pods. Nil runs none.
 	Exec restore.Executor
 	// CSI has claims be filled from their CSI snapshots.

@@ -12,8 +12,6 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/mark"
-	"github.com/holdfast-io/holdfast/pkg/job/operation"
-	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/pausing"
@@ -22,9 +20,9 @@ import (
 // leftLimit bounds the reading of the records of a restore of which nothing is open.
 const leftLimit = 30 * time.Second
 
-// sealLeft seals what a restore began of which nothing is open, by its records. Nil without an error
-// means that it began nothing.
-func (c *Config) sealLeft(ctx context.Context, restore *velerov1.Restore, reason string) (log *operation.Log, err error) {
+// readLeft reads what a restore began, of which nothing is open, by its records. It returns what could
+// be read.
+func (c *Config) readLeft(ctx context.Context, restore *velerov1.Restore) (begun []outcome.Operation, err error) {
 	ctx, stop := context.WithTimeout(ctx, leftLimit)
 	defer stop()
 	store, err := c.openLeft(ctx, restore)
@@ -34,19 +32,11 @@ func (c *Config) sealLeft(ctx context.Context, restore *velerov1.Restore, reason
 	defer func() { err = errors.Join(err, store.Close()) }()
 	recorder := outcome.NewRecorder(outcome.NewLog(io.Discard, restore.Name), c.Clock, c.RecordBatch, "")
 	defer func() { err = errors.Join(err, recorder.Close()) }()
-	if err := pausing.LoadUnfinished(ctx, store, restore, recorder); err != nil && !errors.Is(err, pausing.ErrNoRecords) {
-		return nil, err
+	err = pausing.LoadUnfinished(ctx, store, restore, recorder)
+	if errors.Is(err, pausing.ErrNoRecords) {
+		err = nil
 	}
-	begun := recorder.Operations()
-	if len(begun) == 0 {
-		return nil, nil
-	}
-	held, _, err := claim.Parse(restore)
-	if err != nil {
-		return nil, err
-	}
-	list := listOf(operation.Job{Kind: operation.KindRestore, Name: restore.Name, UID: string(restore.UID)}, held.Epoch, begun, reason)
-	return sealList(ctx, store, list)
+	return recorder.Operations(), err
 }
 
 // openLeft opens the location of the records of a restore. An error that waiting does not change is
@@ -75,49 +65,35 @@ func (c *Config) openLeft(ctx context.Context, restore *velerov1.Restore) (objec
 	return nil, fmt.Errorf("%s: %w", what, err)
 }
 
-// endOperations has the operations of a deleted restore sealed, and then cancelled, before its files
-// go, each for as long as StorePatience. The restore has no holder. It returns after how long it has
-// to be asked again; 0 when no operation is left.
+// endOperations has the operations of a deleted restore cancelled before its files go: its own ones by
+// this process, those of a restore that waits by async-operation-monitor. Each is tried for as long as
+// StorePatience. The restore has no holder. It returns after how long it has to be asked again; 0 when
+// its files may go.
 func (k *Kind) endOperations(ctx context.Context, restore *velerov1.Restore) time.Duration {
-	phase := restore.Status.Phase
 	_, held, err := claim.Parse(restore)
-	if err != nil || !held || phase != velerov1.RestorePhaseInProgress && !waitingRestore(phase) {
+	waits := 3 // for what it paused, its records and the monitor
+	switch {
+	case err != nil, !held:
 		return 0
-	}
-	waits := 3 // for what it paused, the seal and the cancels
-	if phase == velerov1.RestorePhaseInProgress {
+	case waitingRestore(restore.Status.Phase):
+	case restore.Status.Phase != velerov1.RestorePhaseInProgress:
+		return 0
+	default:
 		waits = 2
-		log, left := k.cfg.sealLeft(ctx, restore, deletedReason)
-		if left == nil && (log == nil || log.Ended()) {
-			return 0
+		var begun []outcome.Operation
+		if begun, err = k.cfg.readLeft(ctx, restore); err == nil {
+			err = k.cfg.Operations.CancelOpen(ctx, logOf(restore, begun), restore, "the restore was deleted")
 		}
-		if err = left; err == nil {
-			err = k.writeWaiting(ctx, restore, log)
+		if err == nil {
+			return 0
 		}
 	}
 	if k.isWithinWaits(restore, waits) {
 		if err != nil && ctx.Err() == nil {
-			k.cfg.Log.WarnContext(ctx, "operations of a deleted restore not cancelled; retrying", "restore", restore.Name, "error", err)
+			k.cfg.Log.WarnContext(ctx, "Failed to cancel the operations of a deleted restore; will retry", "restore", restore.Name, "error", err)
 		}
 		return soon
 	}
-	k.cfg.Log.ErrorContext(ctx, "operations of a deleted restore may go on", "restore", restore.Name, "error", err)
+	k.cfg.Log.ErrorContext(ctx, "Operations of a deleted restore may still be running", "restore", restore.Name, "error", err)
 	return 0
-}
-
-// writeWaiting leaves a deleted restore that has no holder to async-operation-monitor, which cancels
-// its operations.
-func (k *Kind) writeWaiting(ctx context.Context, restore *velerov1.Restore, log *operation.Log) error {
-	err := kube.Update(ctx, k.cfg.Reader, k.cfg.Client, restore.DeepCopy(), func(o *velerov1.Restore) error {
-		if o.Status.Phase != velerov1.RestorePhaseInProgress {
-			return kube.ErrSkip
-		}
-		o.Status.Phase = velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed
-		setOperationCounts(o, log)
-		return nil
-	})
-	if errors.Is(err, kube.ErrReplaced) {
-		return nil
-	}
-	return client.IgnoreNotFound(err)
 }

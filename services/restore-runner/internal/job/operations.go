@@ -5,26 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
-	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/pausing"
 )
 
-const (
-	// failedPrefix begins the reason of a sealed list whose restore failed; the failureReason follows.
-	failedPrefix = "the restore failed: "
-	// deletedReason is the reason of a sealed list whose restore is deleted.
-	deletedReason = "the restore is deleted"
-	// mayGoOn is part of the message about a restore whose operations could not be sealed.
-	mayGoOn = "operations that it began may go on"
-)
+// unreadOperations is part of the message about a restore of which it is not known what it began.
+const unreadOperations = "operations that it began may still be running"
 
-func (s *session) operationsOf() operation.Job {
-	return operation.Job{Kind: operation.KindRestore, Name: s.restore.Name, UID: string(s.restore.UID)}
+func (s *session) operationsOf() operation.Job { return operationsOf(s.restore) }
+
+func operationsOf(restore *velerov1.Restore) operation.Job {
+	return operation.Job{Kind: operation.KindRestore, Name: restore.Name, UID: string(restore.UID)}
 }
 
 // readSealed reads the operations of the restore, if an earlier holder has sealed them. Damage is kept:
@@ -48,7 +43,7 @@ func (in *restoreInputs) readSealed(ctx context.Context) error {
 }
 
 // isRestored reports that no object is to be restored any more: an earlier holder has come to the end
-// of them, or to a failure, and sealed what actions began.
+// of them, and sealed what actions began.
 func (in *restoreInputs) isRestored() bool {
 	return in.operations != nil || in.unknown != nil || isFinalizing(in.restore.Status.Phase)
 }
@@ -60,67 +55,66 @@ func endsRestore(failure error) bool {
 }
 
 // awaitOperations seals what actions began before the restore ends, and reports whether it has to
-// wait until that has ended. The operations of a restore that fails are cancelled, and its failure
-// is returned once they have ended. Any other error means that the restore does not end in this
-// process.
+// wait until that has ended. The operations of a restore that fails are cancelled, and it does not wait
+// for them; those of a deleted one are cancelled by Kind.Finalize. Any error but a failure of the
+// restore means that the restore does not end in this process.
 func (e *restoreEnding) awaitOperations(ctx context.Context, failure error) (waits bool, _ error) {
 	in := e.inputs
-	if !endsRestore(failure) || ctx.Err() != nil {
-		return false, failure
-	}
-	seal := e.sealOperations
 	switch {
-	case in.records == nil && !e.isFresh() && !errors.Is(failure, errDeleted): // the kind seals those of a deleted restore
-		seal = e.sealUnopened
-	case in.records == nil, in.records.readOnly, in.unknown != nil:
+	case !endsRestore(failure), ctx.Err() != nil, errors.Is(failure, errDeleted), in.unknown != nil:
+		return false, failure
+	case failure == nil && in.operations == nil && !in.records.readOnly:
+		failure = e.sealOperations(ctx)
+	}
+	if failure == nil {
+		return in.operations != nil && !in.operations.Ended(), nil
+	}
+	var fatal *fatalError
+	if !errors.As(failure, &fatal) {
 		return false, failure
 	}
-	if in.operations == nil {
-		err := seal(ctx, failure)
-		switch {
-		case err == nil:
-		case errors.Is(err, claim.ErrLost):
-			return false, err
-		case ctx.Err() != nil:
-			return false, context.Cause(ctx)
-		case e.held.Stopping().Err() != nil && errors.Is(err, context.Cause(e.held.Stopping())):
-			return false, err // the next holder seals them
-		case failure == nil && !endsRestore(err):
-			return false, err
-		default:
-			e.unsealed = err
-			e.log.ErrorContext(ctx, "operations of the failed restore are not cancelled", "error", err)
-			if failure == nil {
-				failure = err
-			}
-			return false, failure
-		}
-	}
-	if in.operations == nil {
-		return false, failure
-	}
-	failure = e.sealedFailure(failure)
-	return !in.operations.Ended() && !e.leavesOperations(), failure
+	return false, e.cancelOperations(ctx, fatal)
 }
 
-// leavesOperations reports that a cancelled restore has waited for the ends of its operations until the deadline: it is finalized
-// before they have ended only then.
-func (e *restoreEnding) leavesOperations() bool {
-	return isFinalizing(e.restore.Status.Phase) && e.held.Cancelled() != nil
+// cancelOperations cancels the operations of a restore that fails, and returns the failure.
+func (e *restoreEnding) cancelOperations(ctx context.Context, failure *fatalError) error {
+	in := e.inputs
+	if in.operations == nil {
+		begun, err := e.readBegun(ctx)
+		if err != nil {
+			e.unread = err
+			e.log.ErrorContext(ctx, "Failed to read the operations of the failed restore; they may still be running", "error", err)
+		}
+		in.operations = logOf(e.restore, begun)
+	}
+	if err := e.cfg.Operations.CancelOpen(ctx, in.operations, e.restore, "the restore failed: "+failure.Error()); err != nil {
+		return err
+	}
+	return failure
+}
+
+// readBegun reads what the restore began, where its records were not replayed. It returns what could be
+// read.
+func (e *restoreEnding) readBegun(ctx context.Context) ([]outcome.Operation, error) {
+	in := e.inputs
+	limited, stop := context.WithTimeout(ctx, leftLimit)
+	defer stop()
+	switch {
+	case in.records == nil && e.isFresh():
+		return nil, nil
+	case in.records == nil:
+		return e.cfg.readLeft(limited, e.restore)
+	case in.records.replayed.Load(), len(in.records.earlier) == 0:
+		return in.recorder.Operations(), nil
+	}
+	err := pausing.LoadUnfinished(limited, in.store, e.restore, in.recorder)
+	return in.recorder.Operations(), err
 }
 
 // sealOperations seals what actions began, if anything. Everything that is recorded is durable
 // before: nothing is restored once there is a list.
-func (e *restoreEnding) sealOperations(ctx context.Context, failure error) error {
+func (e *restoreEnding) sealOperations(ctx context.Context) error {
 	in := e.inputs
-	if failure != nil {
-		limited, stop := context.WithTimeout(ctx, cancelledLimit)
-		defer stop()
-		ctx = limited
-	}
-	if err := e.readBegun(ctx); err != nil {
-		return err
-	}
 	begun := in.recorder.Operations()
 	if len(begun) == 0 {
 		return nil
@@ -131,7 +125,13 @@ func (e *restoreEnding) sealOperations(ctx context.Context, failure error) error
 	if err := e.held.Confirm(ctx); err != nil {
 		return fmt.Errorf("seal the operations of the restore: %w", err)
 	}
-	log, err := e.storeList(ctx, listOf(e.operationsOf(), e.held.Claim.Epoch, begun, reasonOf(failure)))
+	list := operation.List{Job: e.operationsOf(), Epoch: e.held.Claim.Epoch, Operations: operationsIn(begun)}
+	log, err := retryStoreCall(ctx, e.storeRetries(), "seal the operations of the restore", func() (*operation.Log, error) {
+		if _, err := operation.Seal(ctx, in.store, list); err != nil {
+			return nil, err
+		}
+		return operation.Open(ctx, in.store, list.Job)
+	})
 	if errors.Is(err, operation.ErrDamaged) {
 		in.unknown = err
 		return nil
@@ -140,102 +140,35 @@ func (e *restoreEnding) sealOperations(ctx context.Context, failure error) error
 	return err
 }
 
-// storeList stores a list of operations and opens their records.
-func (e *restoreEnding) storeList(ctx context.Context, list operation.List) (*operation.Log, error) {
-	return retryStoreCall(ctx, e.storeRetries(), "seal the operations of the restore", func() (*operation.Log, error) {
-		return sealList(ctx, e.inputs.store, list)
-	})
-}
-
-// sealList stores a list of operations and opens their records.
-func sealList(ctx context.Context, store objectstore.Store, list operation.List) (*operation.Log, error) {
-	if _, err := operation.Seal(ctx, store, list); err != nil {
-		return nil, err
-	}
-	return operation.Open(ctx, store, list.Job)
-}
-
-// sealUnopened seals what earlier holders began where the records could not be opened.
-func (e *restoreEnding) sealUnopened(ctx context.Context, failure error) error {
-	quick, done := e.closingContext(ctx)
-	defer done()
-	log, err := retryStoreCall(quick, e.storeRetries(), "seal the operations of the restore", func() (*operation.Log, error) {
-		if err := e.held.Confirm(quick); err != nil {
-			return nil, err
-		}
-		return e.cfg.sealLeft(quick, e.restore, reasonOf(failure))
-	})
-	if err != nil && quick.Err() != nil && ctx.Err() == nil && !errors.Is(err, claim.ErrLost) {
-		return context.Cause(quick)
-	}
-	if errors.Is(err, operation.ErrDamaged) {
-		e.inputs.unknown = err
-		return nil
-	}
-	e.inputs.operations = log
-	return err
-}
-
 // failureReason is the failureReason of a restore that ends with a failure.
 func (s *session) failureReason(failure *fatalError) string {
-	if s.unsealed == nil {
+	if s.unread == nil {
 		return s.paused.failureReason(failure)
 	}
-	return s.paused.failureReason(failure) + "; " + mayGoOn
+	return s.paused.failureReason(failure) + "; " + unreadOperations
 }
 
-// readBegun reads what earlier holders began, where the records were not replayed.
-func (e *restoreEnding) readBegun(ctx context.Context) error {
-	in := e.inputs
-	if in.records.replayed.Load() || len(in.records.earlier) == 0 {
-		return nil
-	}
-	_, err := retryStoreCall(ctx, e.storeRetries(), "read what the restore began", func() (struct{}, error) {
-		return struct{}{}, pausing.LoadUnfinished(ctx, in.store, e.restore, in.recorder)
-	})
-	return err
-}
-
-func listOf(job operation.Job, epoch int64, begun []outcome.Operation, reason string) operation.List {
-	l := operation.List{Job: job, Epoch: epoch, Reason: reason}
+func operationsIn(begun []outcome.Operation) []operation.Operation {
+	var list []operation.Operation
 	for i := range begun {
-		l.Operations = append(l.Operations, begun[i].Operation)
+		list = append(list, begun[i].Operation)
 	}
-	return l
+	return list
 }
 
-// reasonOf is why the operations of a restore have to end; empty for one that waits for them.
-func reasonOf(failure error) string {
-	switch {
-	case failure == nil:
-		return ""
-	case errors.Is(failure, errDeleted):
-		return deletedReason
-	}
-	return failedPrefix + failure.Error()
+// logOf is a log of operations that are not sealed.
+func logOf(restore *velerov1.Restore, begun []outcome.Operation) *operation.Log {
+	return operation.NewLog(operationsOf(restore), operationsIn(begun))
 }
 
-// sealedFailure is the failure of a restore whose operations are sealed: the one that they were sealed
-// with counts.
-func (e *restoreEnding) sealedFailure(failure error) error {
-	reason, failed := strings.CutPrefix(e.inputs.operations.Reason(), failedPrefix)
-	switch request := e.held.Cancelled(); {
-	case !failed, errors.Is(failure, errDeleted):
-		return failure
-	case request != nil:
-		return &fatalError{request}
-	}
-	return &fatalError{errors.New(reason)}
-}
-
-// noteOperations makes every operation that failed, or has not ended, an error of the restore.
+// noteOperations makes every operation that failed an error of the restore.
 func (e *restoreEnding) noteOperations() {
 	in := e.inputs
 	if in.unknown != nil {
 		in.recorder.Error(outcome.General, fmt.Sprintf("the operations of the restore are not known: %v", in.unknown))
 	}
-	if e.unsealed != nil {
-		in.recorder.Error(outcome.General, fmt.Sprintf("%s: %v", mayGoOn, e.unsealed))
+	if e.unread != nil {
+		in.recorder.Error(outcome.General, fmt.Sprintf("%s: %v", unreadOperations, e.unread))
 	}
 	if in.operations == nil {
 		return
@@ -246,15 +179,10 @@ func (e *restoreEnding) noteOperations() {
 	}
 	ops, states := in.operations.Operations(), in.operations.States()
 	for i := range ops {
-		text := fmt.Sprintf("operation %q of action %s ", ops[i].ID, ops[i].Action)
-		switch states[i].Phase {
-		case operation.Completed:
+		if states[i].Phase != operation.Failed {
 			continue
-		case operation.Failed:
-			text += "failed: " + states[i].Error
-		default:
-			text += "was cancelled and has not ended; it may still be running"
 		}
+		text := fmt.Sprintf("operation %q of action %s failed: %s", ops[i].ID, ops[i].Action, states[i].Error)
 		node, known := nodes[ops[i].Item]
 		if !known || node == outcome.General {
 			node, text = outcome.General, ops[i].Item.String()+": "+text

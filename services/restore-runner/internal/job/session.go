@@ -39,9 +39,8 @@ type session struct {
 	stopped context.Context //nolint:containedctx // as long as the attempt
 	// paused is for the goroutine of the attempt alone.
 	paused pausedObjects
-	// unsealed is why operations that the restore began could not be sealed; for the goroutine of the
-	// attempt alone.
-	unsealed error
+	// unread is why it is not known what the restore began; for the goroutine of the attempt alone.
+	unread error
 }
 
 // newSession returns a session; the function ends it.

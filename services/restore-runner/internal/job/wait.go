@@ -12,9 +12,9 @@ import (
 // awaitOperationsPhase gives up the claim and the ledger entry of a restore whose operations continue, in one write
 // with the phase: async-operation-monitor writes the next one. What was created paused stays so.
 // counts is nil where they are not known.
-func (a *restoreAttempt) awaitOperationsPhase(ctx context.Context, log *operation.Log, counts *outcome.Counts, failing bool) error {
+func (a *restoreAttempt) awaitOperationsPhase(ctx context.Context, log *operation.Log, counts *outcome.Counts) error {
 	phase := velerov1.RestorePhaseWaitingForPluginOperations
-	if failing || counts != nil && counts.Errors > 0 || a.restore.Status.Phase == velerov1.RestorePhaseFinalizingPartiallyFailed {
+	if counts != nil && counts.Errors > 0 || a.restore.Status.Phase == velerov1.RestorePhaseFinalizingPartiallyFailed {
 		phase = velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed
 	}
 	failpoint.Hit("restore-runner/before-waiting")

@@ -97,7 +97,6 @@ func waitingRestore(t *testing.T) *bench {
 	op := log.Operations()[0]
 	require.Equal(t, []string{"a.io/begins", "RestoreItemActionV2", "op-2"}, []string{op.Action, op.Kind, op.ID})
 	require.Equal(t, operation.Resource{Resource: "configmaps", Namespace: "a", Name: "two"}, op.Item)
-	require.Empty(t, log.Reason())
 	b.config.Claims = &claims{holder: "next"}
 	return b
 }
@@ -235,7 +234,8 @@ func TestACancelledRestoreEndsAlthoughOperationsDoNot(t *testing.T) {
 	require.Equal(t, velerov1.RestorePhaseFailed, r.Status.Phase)
 	require.Equal(t, "cancelled by alice", r.Status.FailureReason)
 	require.Positive(t, r.Status.Errors)
-	require.Len(t, b.openOperations(t).Open(10), 1)
+	require.Equal(t, []string{"op-2"}, b.cancels.Calls())
+	require.False(t, b.openOperations(t).Ended())
 }
 
 // What operations there were is not known any more: that is an error of the restore, once.
@@ -266,38 +266,31 @@ func (b *bench) atLast(s *starter, do func()) {
 	})
 }
 
-// The operations of a restore that is cancelled or deleted while its last holder runs are
-// cancelled.
+// The operations of a restore that is cancelled or deleted while its runner works are cancelled once. A
+// cancelled one does not wait for them.
 func TestARestoreThatIsStoppedHasItsOperationsCancelled(t *testing.T) {
-	for name, tc := range map[string]struct {
-		stop   func(*testing.T, *bench)
-		reason string
-	}{
-		"cancelled": {func(t *testing.T, b *bench) { b.requestCancel(t, true) }, "the restore failed: cancelled by alice"},
-		"deleted":   {func(t *testing.T, b *bench) { require.NoError(t, b.client.Delete(t.Context(), b.getRestore(t))) }, "the restore is deleted"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b, s := newStartingScene(t)
-			b.atLast(s, func() { tc.stop(t, b) })
-			require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
-			require.Equal(t, velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed, b.getRestore(t).Status.Phase, b.getRestore(t).Status.FailureReason)
-			if name == "deleted" {
-				// A restore that ended before it read the request is sealed like any other: the monitor reads
-				// it.
-				require.Contains(t, []string{"", tc.reason}, b.openOperations(t).Reason())
-				require.NotNil(t, b.getRestore(t).DeletionTimestamp)
-				return
-			}
-			require.Equal(t, tc.reason, b.openOperations(t).Reason())
-			b.cluster.Fail(refuseAdmission)
-			require.True(t, b.moveOn(t, "cancelled"))
-			b.config.Claims = &claims{holder: "next"}
-			require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
-			b.requireCancelled(t)
-			require.Equal(t, object{"size": 1.0}, b.readGadget())
-			require.Contains(t, b.readGzip(t, layout.RestoreItemOperations("r")), `"operationID":"op-2"`)
-		})
-	}
+	t.Run("cancelled", func(t *testing.T) {
+		b, s := newStartingScene(t)
+		b.atLast(s, func() { b.requestCancel(t, true) })
+		require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
+		b.requireCancelled(t)
+		require.Equal(t, []string{"op-2"}, b.cancels.Calls())
+		require.Equal(t, object{"size": 1.0}, b.readGadget())
+		require.Contains(t, b.readGzip(t, layout.RestoreItemOperations("r")), "the restore failed: cancelled by alice, the cancel was acknowledged")
+		require.Contains(t, b.readGzip(t, layout.RestoreResults("r")), "it may still be running")
+		require.Equal(t, 1, b.getRestore(t).Status.RestoreItemOperationsFailed)
+	})
+	t.Run("deleted", func(t *testing.T) {
+		b, s := newStartingScene(t)
+		b.atLast(s, func() { require.NoError(t, b.client.Delete(t.Context(), b.getRestore(t))) })
+		require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
+		if isWaiting(b.getRestore(t).Status.Phase) { // it ended before it read the request
+			return
+		}
+		require.Zero(t, newControl(b).reconcileRestore(t))
+		require.Equal(t, []string{"op-2"}, b.cancels.Calls())
+		require.Len(t, b.cleaner.cleaned, 1)
+	})
 }
 
 // orphanedOperation is a restore whose holder died when it had begun an operation and sealed
@@ -330,24 +323,23 @@ func begunAndDead(t *testing.T) *bench {
 	return b
 }
 
-// A successor that cannot read the backup any more finds what was begun in the records, and fails
-// once it has ended.
+// A successor that cannot read the backup any more finds what was begun in the records and cancels it. An
+// operation that cannot be cancelled is named.
 func TestASuccessorThatFailsHasOperationsCancelled(t *testing.T) {
 	b := orphanedOperation(t)
+	b.cancels.Answer = func(context.Context, action.Operation) (bool, error) { return false, nil }
 	require.NoError(t, objectstore.PutBytes(t.Context(), b.store, layout.BackupTarball("b"), []byte("hello")))
-	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
-	require.Equal(t, velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed, b.getRestore(t).Status.Phase, b.getRestore(t).Status.FailureReason)
-	reason := b.openOperations(t).Reason()
-	require.Contains(t, reason, "the restore failed: the tarball of backup")
-	require.True(t, b.moveOn(t, "cancelled"))
 	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
 	r := b.getRestore(t)
 	require.Equal(t, velerov1.RestorePhaseFailed, r.Status.Phase)
-	require.Equal(t, strings.TrimPrefix(reason, "the restore failed: "), r.Status.FailureReason)
+	require.Contains(t, r.Status.FailureReason, "the tarball of backup")
 	require.Equal(t, 1, r.Status.RestoreItemOperationsFailed)
+	require.Equal(t, []string{"op-2"}, b.cancels.Calls())
 	require.Equal(t, object{"size": 1.0}, b.readGadget())
 	require.Contains(t, b.readGzip(t, layout.RestoreItemOperations("r")), `"operationID":"op-2"`)
-	require.Contains(t, strings.ReplaceAll(b.readGzip(t, layout.RestoreLog("r")), `\`, ""), `configmaps a/two: operation "op-2" of action a.io/begins failed: cancelled`)
+	text := strings.ReplaceAll(b.readGzip(t, layout.RestoreLog("r")), `\`, "")
+	require.Contains(t, text, `configmaps a/two: operation "op-2" of action a.io/begins failed: the restore failed: `)
+	require.Contains(t, text, "the cancel was refused; it may still be running")
 }
 
 // If the records of begun operations cannot be read, the failure reason reports that.
@@ -356,11 +348,11 @@ func TestASuccessorThatCannotReadWhatWasBegunSaysSo(t *testing.T) {
 	b.locations.err = objectstore.ErrAccess
 	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
 	require.Equal(t, velerov1.RestorePhaseFailed, b.getRestore(t).Status.Phase)
-	require.Contains(t, b.getRestore(t).Status.FailureReason, "operations that it began may go on")
+	require.Contains(t, b.getRestore(t).Status.FailureReason, "operations that it began may still be running")
 }
 
-// Where no list can be written the failure says what that means.
-func TestOperationsThatCannotBeSealedMayGoOn(t *testing.T) {
+// Where no list can be written the restore fails, and its operations are cancelled.
+func TestOperationsThatCannotBeSealedAreCancelled(t *testing.T) {
 	b, _ := newStartingScene(t)
 	b.config.StorePatience, b.config.Clock = time.Second, quick{}
 	b.store.Inject(func(op memstore.Op, key string) error {
@@ -371,26 +363,55 @@ func TestOperationsThatCannotBeSealedMayGoOn(t *testing.T) {
 	})
 	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
 	require.Equal(t, velerov1.RestorePhaseFailed, b.getRestore(t).Status.Phase)
-	require.Contains(t, b.getRestore(t).Status.FailureReason, "operations that it began may go on")
-	require.Contains(t, b.readGzip(t, layout.RestoreLog("r")), "operations that it began may go on")
+	require.Contains(t, b.getRestore(t).Status.FailureReason, "seal the operations of the restore")
+	require.Equal(t, []string{"op-2"}, b.cancels.Calls())
 }
 
 func TestARestoreThatIsGivenUpHasItsOperationsCancelled(t *testing.T) {
 	b := orphanedOperation(t)
 	b.panickingRuns(t, func() { panic("a defect in opening") })
 	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
-	require.Equal(t, velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed, b.getRestore(t).Status.Phase, b.getRestore(t).Status.FailureReason)
-	require.Equal(t, "the restore failed: internal error", b.openOperations(t).Reason())
-	require.True(t, b.moveOn(t, "cancelled"))
-	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
 	require.Equal(t, velerov1.RestorePhaseFailed, b.getRestore(t).Status.Phase)
 	require.Equal(t, "internal error", b.getRestore(t).Status.FailureReason)
+	require.Equal(t, []string{"op-2"}, b.cancels.Calls())
 	require.Equal(t, object{"size": 1.0}, b.readGadget())
 }
 
-// A deleted restore is not taken over: its operations are cancelled before its records are removed.
+// A deleted restore is not taken over: its operations are cancelled before its records are removed, which
+// do not wait for a dead bucket for ever.
 func TestADeletedRestoreWithoutAHolderHasItsOperationsCancelled(t *testing.T) {
-	b := orphanedOperation(t)
+	for _, reachable := range []bool{true, false} {
+		t.Run(fmt.Sprint("bucket reachable: ", reachable), func(t *testing.T) {
+			b := orphanedOperation(t)
+			r := b.getRestore(t)
+			mark.ClearPaused(r)
+			require.NoError(t, b.client.Update(t.Context(), r))
+			require.NoError(t, b.client.Delete(t.Context(), r))
+			now := &later{}
+			b.config.Clock = now
+			if !reachable {
+				b.locations.err = objectstore.ErrAccess
+			}
+			c := newControl(b)
+			if reachable {
+				require.Zero(t, c.reconcileRestore(t))
+				require.Equal(t, []string{"op-2"}, b.cancels.Calls())
+				require.Len(t, c.cleaner.cleaned, 1)
+				return
+			}
+			require.Positive(t, c.reconcileRestore(t).RequeueAfter)
+			require.Empty(t, c.cleaner.cleaned)
+			now.by.Add(int64(2 * b.config.StorePatience))
+			require.Zero(t, c.reconcileRestore(t), "its files do not wait for ever")
+			require.Len(t, c.cleaner.cleaned, 1)
+		})
+	}
+}
+
+// The files of a deleted restore that waits for operations stay until async-operation-monitor has
+// cancelled them, and not for ever.
+func TestADeletedRestoreThatWaitsIsLeftToTheMonitor(t *testing.T) {
+	b := waitingRestore(t)
 	r := b.getRestore(t)
 	mark.ClearPaused(r)
 	require.NoError(t, b.client.Update(t.Context(), r))
@@ -398,22 +419,16 @@ func TestADeletedRestoreWithoutAHolderHasItsOperationsCancelled(t *testing.T) {
 	now := &later{}
 	b.config.Clock = now
 	c := newControl(b)
-	require.Positive(t, c.reconcileRestore(t).RequeueAfter)
-	require.Equal(t, velerov1.RestorePhaseWaitingForPluginOperationsPartiallyFailed, b.getRestore(t).Status.Phase)
-	require.Equal(t, "the restore is deleted", b.openOperations(t).Reason())
-	require.Positive(t, c.reconcileRestore(t).RequeueAfter)
-	require.Empty(t, c.cleaner.cleaned)
-
 	now.by.Add(int64(2 * b.config.StorePatience))
 	require.Positive(t, c.reconcileRestore(t).RequeueAfter, "what the waits before took is not missing in this one")
 	require.Empty(t, c.cleaner.cleaned)
 	now.by.Add(int64(b.config.StorePatience))
-	require.Zero(t, c.reconcileRestore(t), "its files do not wait for ever")
-	require.Len(t, c.cleaner.cleaned, 1)
+	require.Zero(t, c.reconcileRestore(t))
 	now.by.Store(0)
 	require.True(t, b.moveOn(t, "cancelled"))
 	require.Zero(t, c.reconcileRestore(t))
 	require.Len(t, c.cleaner.cleaned, 2)
+	require.Empty(t, b.cancels.Calls())
 }
 
 // Where nothing can be recorded no operation can be followed: an action of the SDK is not called,
