@@ -61,7 +61,7 @@ func (o *versionOptions) serverVersion(ctx context.Context) (string, error) {
 	if err := c.Create(limited, request); err != nil {
 		return "", fmt.Errorf("ask the server: %w", err)
 	}
-	err = command.WaitUntil(limited, c, o.Clock, request, &velerov1.ServerStatusRequestList{}, func() (bool, error) {
+	err = command.WaitUntil(limited, c, o.Clock, request, func() (bool, error) {
 		return request.Status.Phase == velerov1.ServerStatusRequestPhaseProcessed, nil
 	})
 	switch {

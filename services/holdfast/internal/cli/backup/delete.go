@@ -41,7 +41,7 @@ func requestDeletion(ctx context.Context, s *job.Session, b *velerov1.Backup, wa
 // its absence and the backup's mean success.
 func waitGone(ctx context.Context, s *job.Session, b *velerov1.Backup, request *velerov1.DeleteBackupRequest) error {
 	progress := command.NewProgress(s.Global)
-	err := command.WaitUntil(ctx, s.Client, s.Global.Clock, request, &velerov1.DeleteBackupRequestList{}, func() (bool, error) {
+	err := command.WaitUntil(ctx, s.Client, s.Global.Clock, request, func() (bool, error) {
 		progress.Show("Deletion "+string(phaseOr(request.Status.Phase)), 0, 0)
 		return request.Status.Phase == velerov1.DeleteBackupRequestPhaseProcessed, nil
 	})

@@ -162,7 +162,7 @@ func (c *Cluster) Run(ctx context.Context, in string, args ...string) Result {
 		Dial:      []grpc.DialOption{grpc.WithContextDialer(c.dialServer)},
 		Clock:     c.Clock,
 		Getenv:    func(string) string { return "" },
-		Connect:   func(*command.Global) (client.WithWatch, error) { return c, nil },
+		Connect:   func(*command.Global) (client.Client, error) { return c, nil },
 	}
 	code := cli.Execute(ctx, g, cli.NewCommand(g), args)
 	return Result{Code: code, Out: out.String(), Err: errs.String()}

@@ -11,7 +11,6 @@ import (
 	"go.uber.org/goleak"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,16 +28,12 @@ func newTarget() *velerov1.Backup {
 	return &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "b"}}
 }
 
-// TestTheClockServesWhereTheWatchDoesNot follows through a server that refuses watches and fails
-// every other read.
-func TestTheClockServesWhereTheWatchDoesNot(t *testing.T) {
+// The server fails every other read.
+func TestAServerThatDoesNotAnswerIsWaitedFor(t *testing.T) {
 	clk := clocktesting.NewFakeClock(time.Unix(0, 0))
 	reads := 0
 	base := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(newTarget()).Build()
 	c := interceptor.NewClient(base, interceptor.Funcs{
-		Watch: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
-			return nil, errors.New("no watch today")
-		},
 		Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			go clk.Step(time.Second) // the read is over before the next tick is waited for, or the tick is kept
 			if reads++; reads%2 == 1 {
@@ -48,37 +43,15 @@ func TestTheClockServesWhereTheWatchDoesNot(t *testing.T) {
 		},
 	})
 	seen := 0
-	err := command.WaitUntil(t.Context(), c, clk, newTarget(), &velerov1.BackupList{}, func() (bool, error) { seen++; return seen == 2, nil })
+	err := command.WaitUntil(t.Context(), c, clk, newTarget(), func() (bool, error) { seen++; return seen == 2, nil })
 	require.NoError(t, err)
 	require.Equal(t, 4, reads)
-}
-
-func TestAWatchThatClosesIsOpenedAgain(t *testing.T) {
-	clk := clocktesting.NewFakeClock(time.Unix(0, 0))
-	opened := 0
-	base := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(newTarget()).Build()
-	c := interceptor.NewClient(base, interceptor.Funcs{
-		Watch: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
-			opened++
-			w := watch.NewFake()
-			w.Stop()
-			return w, nil
-		},
-		// One tick for each round: a round that takes the tick before it sees the closed watch
-		// leaves none for the next one.
-		Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-			go clk.Step(time.Second)
-			return w.Get(ctx, key, obj, opts...)
-		},
-	})
-	err := command.WaitUntil(t.Context(), c, clk, newTarget(), &velerov1.BackupList{}, func() (bool, error) { return opened == 3, nil })
-	require.NoError(t, err)
 }
 
 func TestSeenCanFail(t *testing.T) {
 	stop := errors.New("stop")
 	c := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(newTarget()).Build()
-	err := command.WaitUntil(t.Context(), c, clocktesting.NewFakeClock(time.Unix(0, 0)), newTarget(), &velerov1.BackupList{}, func() (bool, error) { return false, stop })
+	err := command.WaitUntil(t.Context(), c, clocktesting.NewFakeClock(time.Unix(0, 0)), newTarget(), func() (bool, error) { return false, stop })
 	require.ErrorIs(t, err, stop)
 }
 

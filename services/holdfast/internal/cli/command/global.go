@@ -38,7 +38,7 @@ type Global struct {
 	Getenv func(string) string
 	Home   string
 	// Connect makes a client from the flags; tests replace it.
-	Connect func(*Global) (client.WithWatch, error)
+	Connect func(*Global) (client.Client, error)
 	// Dial are options of every gRPC connection; tests lead it to where they listen.
 	Dial []grpc.DialOption
 }
@@ -106,7 +106,7 @@ func (g *Global) configuredNamespace() (string, error) {
 }
 
 // Client returns a client of the cluster and the server's namespace.
-func (g *Global) Client() (client.WithWatch, string, error) {
+func (g *Global) Client() (client.Client, string, error) {
 	namespace, err := g.ServerNamespace()
 	if err != nil {
 		return nil, "", err
@@ -124,12 +124,12 @@ func (g *Global) Printf(format string, args ...any) {
 	_, _ = fmt.Fprintf(g.Out, format, args...)
 }
 
-func connectCluster(g *Global) (client.WithWatch, error) {
+func connectCluster(g *Global) (client.Client, error) {
 	cfg, err := kube.ConfigForContext(g.Kubeconfig, g.Context)
 	if err != nil {
 		return nil, err
 	}
-	c, err := client.NewWithWatch(cfg, client.Options{Scheme: kube.Scheme()})
+	c, err := client.New(cfg, client.Options{Scheme: kube.Scheme()})
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", redact.Error(err))
 	}

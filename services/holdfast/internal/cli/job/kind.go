@@ -129,7 +129,7 @@ func hasLog(phase velerov1.BackupPhase) bool {
 // Session is a command that is connected to a cluster.
 type Session struct {
 	Global *command.Global
-	Client client.WithWatch
+	Client client.Client
 	// Namespace is the server's.
 	Namespace string
 }

@@ -15,7 +15,7 @@ import (
 // result.
 func (k *Kind[T]) awaitTerminal(ctx context.Context, s *Session, obj T) error {
 	progress := command.NewProgress(s.Global)
-	err := command.WaitUntil(ctx, s.Client, s.Global.Clock, obj, k.NewList(), func() (bool, error) {
+	err := command.WaitUntil(ctx, s.Client, s.Global.Clock, obj, func() (bool, error) {
 		status := k.Status(obj)
 		progress.Show(string(status.Phase), status.Done, status.Total)
 		return status.Stage == mark.StageEnded, nil

@@ -105,7 +105,7 @@ func deleteRestore(ctx context.Context, s *job.Session, r *velerov1.Restore, wai
 		return nil
 	}
 	name, uid := r.Name, r.UID
-	err := command.WaitUntil(ctx, s.Client, s.Global.Clock, r, &velerov1.RestoreList{}, func() (bool, error) { return r.UID != uid, nil })
+	err := command.WaitUntil(ctx, s.Client, s.Global.Clock, r, func() (bool, error) { return r.UID != uid, nil })
 	switch {
 	case ctx.Err() != nil:
 		return &command.ExitError{Code: command.CodeInterrupted, Err: fmt.Errorf("no longer waiting; the deletion of restore %q continues", name)}
