@@ -18,8 +18,7 @@ import (
 // schedulePass is one pass over all Schedules.
 type schedulePass struct {
 	*Scheduler
-	now  time.Time
-	busy map[string]string // schedule to a Backup of it that waits or runs; nil until read
+	now time.Time
 }
 
 // handleSchedule does what is to be done about one Schedule now and returns when its next slot starts; zero
@@ -83,9 +82,6 @@ func (p *schedulePass) completeReserved(ctx context.Context, s *velerov1.Schedul
 		p.Events.Eventf(s, nil, corev1.EventTypeWarning, "BackupNotCreated", "Create", "backup %s: %v", b.Name, err)
 		return false, fmt.Errorf("create backup %s: %w", b.Name, err)
 	}
-	if p.busy != nil {
-		p.busy[s.Name] = b.Name
-	}
 	return p.writeSchedule(ctx, s, func(s *velerov1.Schedule) { delete(s.Annotations, holdfast.AnnotationPendingSlot) })
 }
 
@@ -103,22 +99,22 @@ func (p *schedulePass) adoptExisting(ctx context.Context, s *velerov1.Schedule, 
 	return nil
 }
 
-// runningBackup names a Backup of the schedule that waits or runs, or nothing. Velero counts New and
-// InProgress alone, so that a slow queue fills with backups.
+// runningBackup names a Backup of the schedule that waits or runs, or nothing. The cache is cheap to
+// ask while a slot waits, and may be behind: where it knows of none the API server is asked. Velero
+// counts New and InProgress alone, so that a slow queue fills with backups.
 func (p *schedulePass) runningBackup(ctx context.Context, schedule string) (string, error) {
-	if p.busy == nil {
+	for _, reader := range []client.Reader{p.Jobs, p.Reader} {
 		list := &velerov1.BackupList{}
-		if err := p.Jobs.List(ctx, list, client.InNamespace(p.Namespace), client.HasLabels{velerov1.LabelScheduleName}); err != nil {
+		if err := reader.List(ctx, list, client.InNamespace(p.Namespace), client.MatchingLabels{velerov1.LabelScheduleName: schedule}); err != nil {
 			return "", fmt.Errorf("list backups: %w", err)
 		}
-		p.busy = map[string]string{}
 		for i := range list.Items {
-			if b := &list.Items[i]; isBlocking(b) {
-				p.busy[b.Labels[velerov1.LabelScheduleName]] = b.Name
+			if isBlocking(&list.Items[i]) {
+				return list.Items[i].Name, nil
 			}
 		}
 	}
-	return p.busy[schedule], nil
+	return "", nil
 }
 
 func isBlocking(b *velerov1.Backup) bool {
