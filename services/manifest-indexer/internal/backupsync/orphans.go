@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -17,13 +18,22 @@ import (
 
 // removeOrphans deletes the objects of this location's ended backups that have no directory any
 // more. Failed ones stay: they may never have had one (Velero 1.18).
-func (s *Syncer) removeOrphans(ctx context.Context, loc *velerov1.BackupStorageLocation, store objectstore.Store, backups []velerov1.Backup, stored map[string]bool) error {
+func (s *Syncer) removeOrphans(ctx context.Context, loc *velerov1.BackupStorageLocation, store objectstore.Store, backups []metav1.PartialObjectMetadata, stored map[string]bool) error {
 	label := velerov1.LabelValue(loc.Name)
 	for i := range backups {
-		b := &backups[i]
-		ended := b.Status.Phase == velerov1.BackupPhaseCompleted || b.Status.Phase == velerov1.BackupPhasePartiallyFailed
-		if !ended || b.Labels[velerov1.LabelStorageLocation] != label || stored[b.Name] {
+		if backups[i].Labels[velerov1.LabelStorageLocation] != label || stored[backups[i].Name] {
 			continue
+		}
+		b := &velerov1.Backup{}
+		if err := s.Reader.Get(ctx, client.ObjectKeyFromObject(&backups[i]), b); err != nil {
+			if client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("read backup %q: %w", backups[i].Name, err)
+			}
+			continue
+		}
+		ended := b.Status.Phase == velerov1.BackupPhaseCompleted || b.Status.Phase == velerov1.BackupPhasePartiallyFailed
+		if !ended || b.UID != backups[i].UID || b.ResourceVersion != backups[i].ResourceVersion {
+			continue // what changed since the list may be in the bucket by now
 		}
 		empty, err := isEmpty(ctx, store, layout.BackupDir(b.Name))
 		if err != nil {

@@ -122,8 +122,9 @@ func (s *Syncer) syncLocation(ctx context.Context, loc *velerov1.BackupStorageLo
 	defer func() { err = errors.Join(err, store.Close()) }()
 	// The objects are listed before the bucket: a backup that ends in between is in the bucket
 	// then, so that no finished backup is taken for an orphan.
-	var backups velerov1.BackupList
-	if err := s.Reader.List(ctx, &backups, client.InNamespace(s.Namespace)); err != nil {
+	backups := &metav1.PartialObjectMetadataList{}
+	backups.SetGroupVersionKind(velerov1.GroupVersion.WithKind("BackupList"))
+	if err := s.Reader.List(ctx, backups, client.InNamespace(s.Namespace)); err != nil {
 		return fmt.Errorf("list backups: %w", err)
 	}
 	dirs, err := store.ListPrefixes(ctx, layout.BackupsDir)
