@@ -56,7 +56,7 @@ var queue = []Mutant{
 			"if again {\n\t\t\tjudge",
 			"if false {\n\t\t\tjudge",
 		},
-		Package: "./services/queue-scheduler/internal/queue", Test: "TestAPausedSchedulerAdmitsNothing",
+		Package: "./services/queue-scheduler/internal/queue", Test: "TestARestoreThatAnotherReplicaValidatedIsNotJudgedAgain",
 	},
 	{
 		Name: "an ended backup stays whole in the cache", Edit: Edit{

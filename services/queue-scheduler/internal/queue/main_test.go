@@ -193,7 +193,7 @@ func newQueue(c client.Client, limits *ledger.Limits, changes ...func(*queue.Con
 // bed is a fake API server with a queue. Its clock stands still unless the test moves it.
 type bed struct {
 	t      *testing.T
-	c      client.Client
+	c      client.WithWatch
 	ledger *ledger.Ledger
 	rules  *rules
 	wire   *wire
