@@ -132,16 +132,6 @@ func TestWaitingIsToldOncePerSlot(t *testing.T) {
 	require.Empty(t, s.reported)
 }
 
-func TestAllowStartsBesideARunningBackup(t *testing.T) {
-	b := newBed(t)
-	b.createSchedule("hourly", "0 * * * *", allowConcurrent)
-	s := b.newScheduler(interceptor.Funcs{})
-	for range 3 {
-		b.runPass(s, time.Hour)
-	}
-	require.Len(t, b.backupNames(), 3)
-}
-
 func TestASpreadWindowShiftsTheStartAndNotTheName(t *testing.T) {
 	b := newBed(t)
 	spread := func(s *velerov1.Schedule) {

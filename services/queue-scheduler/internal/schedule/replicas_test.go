@@ -62,81 +62,6 @@ func failConflict(context.Context, func() error) error {
 	return apierrors.NewConflict(schema.GroupResource{Resource: "schedules"}, "s", errInjected)
 }
 
-// Three replicas over sixty slots: one dies in the middle of a slot, one is paused in the middle of
-// another and wakes up ten slots later, and every now and then two believe that the duty is theirs.
-// Each slot has its Backup, once.
-func TestSixtySlotsGiveSixtyBackups(t *testing.T) {
-	for write, what := range []string{1: "reserving", 2: "creating", 3: "clearing"} {
-		if what == "" {
-			continue
-		}
-		t.Run(what, func(t *testing.T) {
-			b := newBed(t)
-			b.createSchedule("minutely", "* * * * *", allowConcurrent)
-			lines := []*line{{}, {}, {}}
-			var replicas []*Scheduler
-			for _, l := range lines {
-				replicas = append(replicas, b.newScheduler(l.interceptFuncs()))
-			}
-			b.runPass(replicas[0], 0)
-			b.clock.Step(30 * time.Second) // 07:01:00
-			var want []string
-			hold, paused := newGate(), make(chan error, 1)
-			for minute := range 60 {
-				want = append(want, scheduled.Name("minutely", b.clock.Now()))
-				switch minute {
-				case 20: // the first dies
-					lines[0].at, lines[0].broken = write, loseAnswer
-					_, err := replicas[0].runPass(t.Context())
-					require.ErrorIs(t, err, errInjected)
-				case 40: // the second is paused
-					lines[1].at, lines[1].broken = write, func(ctx context.Context, do func() error) error {
-						return errors.Join(hold.awaitGate(ctx), do())
-					}
-					go func() { _, err := replicas[1].runPass(t.Context()); paused <- err }()
-					<-hold.reached
-				case 50: // and wakes up
-					close(hold.open)
-					require.NoError(t, <-paused)
-				}
-				switch {
-				case minute < 20:
-					b.runPass(replicas[0], 0)
-				case minute < 40:
-					b.runPass(replicas[1], 0)
-				}
-				if minute%7 == 0 || minute >= 20 {
-					b.runPass(replicas[2], 15*time.Second)
-				} else {
-					b.clock.Step(15 * time.Second)
-				}
-				b.clock.Step(45 * time.Second)
-			}
-			require.Equal(t, want, b.backupNames())
-		})
-	}
-}
-
-// Two replicas pass at the same time, as goroutines, over and over.
-func TestTwoReplicasAtOnce(t *testing.T) {
-	b := newBed(t)
-	b.createSchedule("minutely", "* * * * *", allowConcurrent)
-	b.clock.Step(30 * time.Second)
-	one, two := b.newScheduler(interceptor.Funcs{}), b.newScheduler(interceptor.Funcs{})
-	var want []string
-	for range 50 {
-		want = append(want, scheduled.Name("minutely", b.clock.Now()))
-		done := make(chan error, 2)
-		for _, s := range []*Scheduler{one, two} {
-			go func() { _, err := s.runPass(t.Context()); done <- err }()
-		}
-		require.NoError(t, errors.Join(<-done, <-done))
-		b.runPass(one, 0)
-		b.clock.Step(time.Minute)
-	}
-	require.Equal(t, want, b.backupNames())
-}
-
 // A replica that decided long ago that nothing runs must not start a second backup beside one that
 // another replica has started since.
 func TestADecisionFromBeforeAPauseIsNotCarriedOut(t *testing.T) {
@@ -157,6 +82,21 @@ func TestADecisionFromBeforeAPauseIsNotCarriedOut(t *testing.T) {
 	require.NoError(t, <-done, "a conflict, which the next pass resolves")
 	b.runPass(sleepy, 0)
 	require.Equal(t, []string{"minutely-20260506070600"}, b.backupNames())
+}
+
+// A cache that is behind does not show the backup of the last slot: the next one waits all the same.
+func TestACacheThatIsBehindStartsNoSecondBackup(t *testing.T) {
+	b := newBed(t)
+	b.createSchedule("minutely", "* * * * *", nil)
+	s := b.newScheduler(interceptor.Funcs{})
+	s.Jobs = interceptor.NewClient(b.c, (&line{list: func(client.ObjectList) bool { return true }}).interceptFuncs())
+	for range 3 {
+		b.runPass(s, time.Minute)
+	}
+	require.Equal(t, []string{"minutely-20260506070100"}, b.backupNames())
+	b.finishBackups(velerov1.BackupPhaseCompleted)
+	b.runPass(s, 0)
+	require.Len(t, b.backupNames(), 2)
 }
 
 func TestAFailedCreationIsRepeatedAndTold(t *testing.T) {
