@@ -39,7 +39,7 @@ func TestActionsChangeWhatTheyMatch(t *testing.T) {
 	require.Zero(t, idle.calledOnceEach(t))
 
 	bodies, before := s.storedBodies(t, res), plain.storedBodies(t, want)
-	entries, _ := s.entriesOf(t, res)
+	entries := s.readStored(t, res).entries
 	require.Equal(t, "a.io/first b.io/second", traceOf(bodies[configMap("cm-000")]))
 	require.Equal(t, []string{"a.io/first", "b.io/second"}, entries[configMap("cm-000")].Actions)
 	require.Equal(t, "a.io/first", traceOf(bodies[configMap("cm-004")]))
@@ -66,8 +66,8 @@ func TestAnObjectThatAnActionLeavesAloneIsStoredAsListed(t *testing.T) {
 	res, err := Run(t.Context(), s.cfg, s.job)
 	require.NoError(t, err)
 	require.Equal(t, want.Items, looks.calledOnceEach(t), "an empty selector is everything")
-	before, _ := plain.entriesOf(t, want)
-	after, _ := s.entriesOf(t, res)
+	before := plain.readStored(t, want).entries
+	after := s.readStored(t, res).entries
 	require.Len(t, after, len(before))
 	for path, item := range before {
 		require.Equal(t, item.SHA256, after[path].SHA256, path)
@@ -90,13 +90,10 @@ func TestAnActionThatFailsCostsItsObject(t *testing.T) {
 		return action.BackupResult{}, nil
 	}}
 	s := newSetup(t, newEstateServer(), velerov1.BackupSpec{}).addActions(fails)
-	res, err := Run(t.Context(), s.cfg, s.job)
-	require.NoError(t, err)
+	res, got := s.runJob(t)
 	require.Equal(t, 300, fails.calledOnceEach(t))
-	got := s.readStored(t, res)
 	require.Equal(t, 297, got.countOf("configmaps"))
-	_, failed := s.entriesOf(t, res)
-	require.Equal(t, []string{"v1/ConfigMap a/cm-000", "v1/ConfigMap a/cm-002"}, failed, "the resource list names what failed, and not what was left out")
+	require.Equal(t, []string{"v1/ConfigMap a/cm-000", "v1/ConfigMap a/cm-002"}, got.failed, "the resource list names what failed, and not what was left out")
 	var errs []string
 	for _, e := range got.notes {
 		if e.Level == joblog.Error {
@@ -171,9 +168,7 @@ func TestClaimsThatActionsMatchAreListedAsSkipped(t *testing.T) {
 	api.Add("pods", kubetest.Object{Namespace: "a", Name: "p", Annotations: map[string]string{"backup.velero.io/backup-volumes": "v"}})
 	for _, actions := range [][]action.BackupItem{nil, {tracingAction("a.io/x", selectResources("pods", "persistentvolumeclaims"))}} {
 		s := newSetup(t, api, velerov1.BackupSpec{}, "a").addActions(actions...)
-		res, err := Run(t.Context(), s.cfg, s.job)
-		require.NoError(t, err)
-		got := s.readStored(t, res)
+		res, got := s.runJob(t)
 		require.Equal(t, 1, res.Warnings)
 		require.Equal(t, 1, res.Errors)
 		require.Equal(t, 1, got.countOf("persistentvolumes"), "the volume comes with its claim")

@@ -131,7 +131,7 @@ func TestAdditionalItemsOutsideTheSelectionComeFromTheCut(t *testing.T) {
 		"resources/pods/namespaces/a/p.json", "resources/pods/namespaces/a/q.json",
 		"resources/widgets.example.com/namespaces/a/w1.json",
 	}, got.items, "a definition comes with what needs it")
-	entries, _ := s.entriesOf(t, res)
+	entries := got.entries
 	require.False(t, entries["resources/persistentvolumes/cluster/pv-1.json"].Live)
 	require.Equal(t, []string{"b.io/trace"}, entries["resources/persistentvolumes/cluster/pv-1.json"].Actions)
 	require.Equal(t, 2, trace.calledOnceEach(t), "additional items have their own actions")
@@ -150,7 +150,7 @@ func TestAnAdditionalItemThatTheCutHasLostIsMarked(t *testing.T) {
 		}})
 	res, got := s.runJob(t)
 	require.Zero(t, res.Errors, got.notesAt(joblog.Error))
-	entries, _ := s.entriesOf(t, res)
+	entries := s.readStored(t, res).entries
 	node := entries["resources/nodes/cluster/n1.json"]
 	require.True(t, node.Live)
 	require.Equal(t, "1001", node.Cut)

@@ -52,7 +52,7 @@ func TestItemsAreReadBeforeAnActionSeesOneAgain(t *testing.T) {
 			bodies := s.storedBodies(t, res)
 			require.Contains(t, bodies, configMap("cm-002"))
 			require.Equal(t, map[string]any{"k": "v"}, bodies[configMap("cm-004")]["data"])
-			entries, _ := s.entriesOf(t, res)
+			entries := s.readStored(t, res).entries
 			revisions := map[string]bool{}
 			for _, e := range entries {
 				require.NotEmpty(t, e.Cut, "it is not of the revision of the backup")

@@ -47,9 +47,7 @@ func TestAKindInAStorageOfItsOwn(t *testing.T) {
 	for name, own := range map[string]int64{"behind the cut": 50, "ahead of the cut": 5000} {
 		t.Run(name, func(t *testing.T) {
 			s := newSetup(t, apartEstate(own), velerov1.BackupSpec{})
-			res, err := Run(t.Context(), s.cfg, s.job)
-			require.NoError(t, err)
-			got := s.readStored(t, res)
+			res, got := s.runJob(t)
 			require.Equal(t, 3, got.countOf("secrets"))
 			require.Zero(t, res.Errors, got.notesAt(joblog.Error))
 			ranges := rangesOf(got.records, "secrets")
@@ -71,9 +69,7 @@ func TestAKindThatMayBeListedInItsNamespaceOnly(t *testing.T) {
 			api.Add("namespaces", kubetest.Object{Name: "a"})
 			api.Add("secrets", kubetest.Object{Namespace: "a", Name: "s"})
 			s := newSetup(t, api, velerov1.BackupSpec{}, "a")
-			res, err := Run(t.Context(), s.cfg, s.job)
-			require.NoError(t, err)
-			got := s.readStored(t, res)
+			res, got := s.runJob(t)
 			require.Zero(t, res.Errors, got.notesAt(joblog.Error))
 			require.Equal(t, 1, got.countOf("secrets"))
 			require.Equal(t, own != 0, rangesOf(got.records, "secrets/a")[0].Reason == cut.ReasonApart)
@@ -97,9 +93,7 @@ func TestABusyClusterIsOneStorage(t *testing.T) {
 	api := newEstateServer()
 	api.Before = func(s *kubetest.Server, _ *http.Request) { s.Advance() }
 	s := newSetup(t, api, velerov1.BackupSpec{})
-	res, err := Run(t.Context(), s.cfg, s.job)
-	require.NoError(t, err)
-	got := s.readStored(t, res)
+	_, got := s.runJob(t)
 	for i := range got.records {
 		for _, r := range got.records[i].Ranges {
 			require.Empty(t, r.Reason, r.Unit)

@@ -47,9 +47,7 @@ func TestEverythingSelectedIsStoredOnce(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := newSetup(t, newEstateServer(), tt.spec, tt.namespaces...)
-			res, err := Run(t.Context(), s.cfg, s.job)
-			require.NoError(t, err)
-			got := s.readStored(t, res)
+			res, got := s.runJob(t)
 			for r, n := range tt.want {
 				require.Equal(t, n, got.countOf(r), r)
 			}
@@ -71,9 +69,7 @@ func TestObjectsThatAreNotTaken(t *testing.T) {
 		kubetest.Object{Namespace: "a", Name: "going", Deleting: true})
 	api.Add("namespaces", kubetest.Object{Name: "ending", Body: map[string]any{"status": map[string]string{"phase": "Terminating"}}})
 	s := newSetup(t, api, velerov1.BackupSpec{})
-	res, err := Run(t.Context(), s.cfg, s.job)
-	require.NoError(t, err)
-	got := s.readStored(t, res)
+	_, got := s.runJob(t)
 	require.Equal(t, 300, got.countOf("configmaps"))
 	require.Equal(t, 3, got.countOf("namespaces"))
 }
@@ -89,9 +85,7 @@ func TestErrorsCostOneKindOrObject(t *testing.T) {
 	s.Add("pods", kubetest.Object{Namespace: "a", Name: "volumes", Annotations: map[string]string{
 		"backup.velero.io/backup-volumes": "v1, v2"}})
 	st := newSetup(t, s, velerov1.BackupSpec{IncludedNamespaces: []string{"a", "gone"}}, "a", "gone")
-	res, err := Run(t.Context(), st.cfg, st.job)
-	require.NoError(t, err)
-	got := st.readStored(t, res)
+	res, got := st.runJob(t)
 	require.Equal(t, 1, got.countOf("configmaps"))
 	require.Equal(t, 1, got.countOf("pods"), "a pod whose volumes are not taken is stored")
 	errs := strings.Join(got.notesAt(joblog.Error), "\n")
@@ -117,9 +111,7 @@ func TestEventsByTheirOtherGroup(t *testing.T) {
 			api.Add(resource, kubetest.Object{Namespace: "a", Name: "e1"})
 		}
 		s := newSetup(t, api, velerov1.BackupSpec{IncludedResources: []string{name}})
-		res, err := Run(t.Context(), s.cfg, s.job)
-		require.NoError(t, err)
-		got := s.readStored(t, res)
+		_, got := s.runJob(t)
 		require.Equal(t, []string{"resources/" + want + "/namespaces/a/e1.json"}, got.items, name)
 	}
 }
@@ -130,10 +122,8 @@ func TestADeadGroupThatTheFilterLeavesOut(t *testing.T) {
 		api := newEstateServer()
 		api.DeadGroups = []string{"dead.example.com"}
 		s := newSetup(t, api, velerov1.BackupSpec{IncludedResources: []string{name, "configmaps"}})
-		res, err := Run(t.Context(), s.cfg, s.job)
-		require.NoError(t, err)
+		res, got := s.runJob(t)
 		require.Equal(t, errors, res.Errors, name)
-		got := s.readStored(t, res)
 		require.Equal(t, 300, got.countOf("configmaps"))
 		require.Len(t, slices.DeleteFunc(got.notesAt(joblog.Info), func(m string) bool { return !strings.Contains(m, "dead.example.com") }), 1-errors)
 	}
@@ -157,9 +147,14 @@ func TestReferencesReachTheManifest(t *testing.T) {
 	got := s.readStored(t, res)
 	definition := []manifest.Reference{{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition", Name: "widgets.example.com", Relation: reference.DefinedBy}}
 	const cut = "resources/pods/namespaces/b/many.json"
-	require.Len(t, got.references[cut], reference.Max)
+	require.Len(t, got.entries[cut].References, reference.Max)
 	require.Contains(t, got.notesAt(joblog.Info), "pods b/many: the manifest names the first 1000 of the objects this one refers to")
-	delete(got.references, cut)
+	references := map[string][]manifest.Reference{}
+	for path, item := range got.entries {
+		if item.References != nil && path != cut {
+			references[path] = item.References
+		}
+	}
 	require.Equal(t, map[string][]manifest.Reference{
 		"resources/pods/namespaces/a/p.json": {
 			{Kind: "ConfigMap", Namespace: "a", Name: "cm-000", Relation: reference.Mounts},
@@ -167,7 +162,7 @@ func TestReferencesReachTheManifest(t *testing.T) {
 		},
 		"resources/widgets.example.com/namespaces/a/w1.json": definition,
 		"resources/widgets.example.com/namespaces/a/w2.json": definition,
-	}, got.references)
+	}, references)
 }
 
 func TestCompactedRevision(t *testing.T) {
@@ -181,10 +176,8 @@ func TestCompactedRevision(t *testing.T) {
 		}
 	}
 	s := newSetup(t, api, velerov1.BackupSpec{})
-	res, err := Run(t.Context(), s.cfg, s.job)
-	require.NoError(t, err)
+	res, got := s.runJob(t)
 	require.GreaterOrEqual(t, api.CountExpired(), 2)
-	got := s.readStored(t, res)
 	require.Equal(t, 300, got.countOf("configmaps"))
 	require.Equal(t, 2, got.countOf("widgets.example.com"))
 	require.Zero(t, res.Errors, got.notesAt(joblog.Error))

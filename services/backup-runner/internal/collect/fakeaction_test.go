@@ -1,24 +1,16 @@
 package collect
 
 import (
-	"archive/tar"
-	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
-	"github.com/holdfast-io/holdfast/pkg/archive/part"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 )
 
 // fakeAction is a backup item action without a process.
@@ -102,67 +94,17 @@ func (s *setup) addActions(items ...action.BackupItem) *setup {
 	return s
 }
 
-// storedBodies returns the stored objects by their un-versioned path.
+// storedBodies returns the stored objects, each of which is stored once, by their un-versioned path.
 func (s *setup) storedBodies(t *testing.T, res Result) map[string]map[string]any {
 	t.Helper()
-	out := map[string]map[string]any{}
-	err := checkpoint.Each(t.Context(), s.store, "b1", "uid-1", res.Checkpoints, func(_ string, rec *checkpoint.Record) error {
-		if rec.Part.Key == "" {
-			return nil
-		}
-		data, _ := s.store.Bytes(rec.Part.Key)
-		zr, err := gzip.NewReader(bytes.NewReader(data))
-		require.NoError(t, err)
-		for tr := tar.NewReader(zr); ; {
-			h, err := tr.Next()
-			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-				return nil
-			}
-			require.NoError(t, err)
-			if strings.Contains(h.Name, "-preferredversion/") {
-				continue
-			}
-			require.NotContains(t, out, h.Name, "stored once")
-			var body map[string]any
-			require.NoError(t, json.NewDecoder(tr).Decode(&body))
-			out[h.Name] = body
-		}
-	})
-	require.NoError(t, err)
+	got, out := s.readStored(t, res), map[string]map[string]any{}
+	require.Len(t, got.raw, len(got.items), "stored once")
+	for path, raw := range got.raw {
+		var body map[string]any
+		require.NoError(t, json.Unmarshal(raw, &body))
+		out[path] = body
+	}
 	return out
-}
-
-// entriesOf returns the manifest's entries by path, those of failed objects by key.
-func (s *setup) entriesOf(t *testing.T, res Result) (stored map[string]manifest.Item, failed []string) {
-	t.Helper()
-	stored = map[string]manifest.Item{}
-	err := checkpoint.Each(t.Context(), s.store, "b1", "uid-1", res.Checkpoints, func(_ string, rec *checkpoint.Record) error {
-		if rec.Part.SidecarKey == "" {
-			return nil
-		}
-		data, _ := s.store.Bytes(rec.Part.SidecarKey)
-		r, err := part.OpenSidecar(bytes.NewReader(data))
-		require.NoError(t, err)
-		for {
-			key, value, err := r.Next()
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
-			require.NoError(t, err)
-			entry, err := part.ParseEntry(key, value)
-			require.NoError(t, err)
-			if !entry.Stored {
-				failed = append(failed, strings.ReplaceAll(string(key), "\x00", " "))
-				continue
-			}
-			var item manifest.Item
-			require.NoError(t, json.Unmarshal(slices.Concat([]byte("{"), entry.JSON, []byte("}")), &item))
-			stored[item.Path] = item
-		}
-	})
-	require.NoError(t, err)
-	slices.Sort(failed)
-	return stored, failed
 }
 
 func traceOf(body map[string]any) any {

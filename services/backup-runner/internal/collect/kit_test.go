@@ -115,54 +115,57 @@ func (fastClock) NewTimer(d time.Duration) clock.Timer { return clock.RealClock{
 // stored is what the parts of a result hold.
 type stored struct {
 	items   []string // un-versioned paths, in order of names
+	raw     map[string][]byte
 	notes   []joblog.Entry
 	records []checkpoint.Record
-	// references by tarball path, as the sidecars hand them to the manifest.
-	references map[string][]manifest.Reference
+	// entries are the manifest's by path, failed those of failed objects by key.
+	entries map[string]manifest.Item
+	failed  []string
 }
 
 func (s *setup) readStored(t *testing.T, res Result) stored {
 	t.Helper()
-	out := stored{references: map[string][]manifest.Reference{}}
+	out := stored{raw: map[string][]byte{}, entries: map[string]manifest.Item{}}
 	err := checkpoint.Each(t.Context(), s.store, "b1", "uid-1", res.Checkpoints, func(_ string, rec *checkpoint.Record) error {
 		out.records = append(out.records, *rec)
 		if rec.Part.Key != "" {
 			data, ok := s.store.Bytes(rec.Part.Key)
 			require.True(t, ok, "the part was durable before its record")
-			out.items = append(out.items, tarEntries(t, data)...)
+			out.readPart(t, data)
 		}
 		if rec.Part.SidecarKey != "" {
 			sidecar, ok := s.store.Bytes(rec.Part.SidecarKey)
 			require.True(t, ok)
-			out.notes = append(out.notes, out.readSidecar(t, sidecar)...)
+			out.readSidecar(t, sidecar)
 		}
 		return nil
 	})
 	require.NoError(t, err)
 	slices.Sort(out.items)
+	slices.Sort(out.failed)
 	return out
 }
 
-func tarEntries(t *testing.T, data []byte) []string {
+func (s *stored) readPart(t *testing.T, data []byte) {
 	t.Helper()
 	zr, err := gzip.NewReader(bytes.NewReader(data))
 	require.NoError(t, err)
-	tr := tar.NewReader(zr)
-	var out []string
-	for {
+	for tr := tar.NewReader(zr); ; {
 		h, err := tr.Next()
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return out // parts carry no tar trailer
+			return // parts carry no tar trailer
 		}
 		require.NoError(t, err)
-		if !strings.Contains(h.Name, "-preferredversion/") {
-			out = append(out, h.Name)
+		if strings.Contains(h.Name, "-preferredversion/") {
+			continue
 		}
+		s.items = append(s.items, h.Name)
+		s.raw[h.Name], err = io.ReadAll(tr)
+		require.NoError(t, err)
 	}
 }
 
-// readSidecar takes the references of its items and returns its notes.
-func (s stored) readSidecar(t *testing.T, data []byte) []joblog.Entry {
+func (s *stored) readSidecar(t *testing.T, data []byte) {
 	t.Helper()
 	r, err := part.OpenSidecar(bytes.NewReader(data))
 	require.NoError(t, err)
@@ -174,20 +177,21 @@ func (s stored) readSidecar(t *testing.T, data []byte) []joblog.Entry {
 		require.NoError(t, err)
 		entry, err := part.ParseEntry(key, value)
 		require.NoError(t, err)
+		if !entry.Stored {
+			s.failed = append(s.failed, strings.ReplaceAll(string(key), "\x00", " "))
+			continue
+		}
 		var item manifest.Item
 		require.NoError(t, json.Unmarshal(slices.Concat([]byte("{"), entry.JSON, []byte("}")), &item))
-		if item.References != nil {
-			s.references[item.Path] = item.References
-		}
+		s.entries[item.Path] = item
 	}
-	var out []joblog.Entry
 	for {
 		e, err := r.Note()
 		if errors.Is(err, io.EOF) {
-			return out
+			return
 		}
 		require.NoError(t, err)
-		out = append(out, e)
+		s.notes = append(s.notes, e)
 	}
 }
 

@@ -67,9 +67,7 @@ func TestClaimsAreListedAsSkipped(t *testing.T) {
 			kubetest.Object{Namespace: "a", Name: "bound", Body: map[string]any{"spec": map[string]string{"volumeName": "pv1"}}},
 			kubetest.Object{Namespace: "b", Name: "unbound"})
 		s := newSetup(t, api, velerov1.BackupSpec{SnapshotVolumes: choice})
-		res, err := Run(t.Context(), s.cfg, s.job)
-		require.NoError(t, err)
-		got := s.readStored(t, res)
+		res, got := s.runJob(t)
 		volumes := 0
 		for _, rec := range got.records {
 			for _, v := range rec.Volumes {
@@ -115,9 +113,7 @@ func TestVolumesComeWithTheirClaims(t *testing.T) {
 				Body: map[string]any{"spec": map[string]string{"volumeName": "other-pv-00"}}})
 			tt.spec.IncludedNamespaces = []string{"a"}
 			s := newSetup(t, api, tt.spec, "a")
-			res, err := Run(t.Context(), s.cfg, s.job)
-			require.NoError(t, err)
-			got := s.readStored(t, res)
+			_, got := s.runJob(t)
 			require.Equal(t, tt.claims, got.countOf("persistentvolumeclaims"))
 			require.Equal(t, tt.want, got.countOf("persistentvolumes"), got.items)
 			require.NotContains(t, strings.Join(got.items, "\n"), "other-pv")
