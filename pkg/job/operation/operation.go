@@ -9,8 +9,10 @@
 package operation
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strings"
 	"time"
 )
@@ -71,6 +73,32 @@ type Operation struct {
 func Key(jobUID, action string, item *Resource) string {
 	h := sha256.Sum256([]byte(strings.Join([]string{jobUID, action, item.Group, item.Resource, item.Namespace, item.Name}, "\x00")))
 	return hex.EncodeToString(h[:16])
+}
+
+// Unique returns recorded operations, each once, oldest first: records may have the same one twice.
+func Unique(recorded []Operation) []Operation {
+	return UniqueBy(recorded, func(o *Operation) *Operation { return o })
+}
+
+// UniqueBy is Unique for what is more than an operation.
+func UniqueBy[T any](recorded []T, operationOf func(*T) *Operation) []T {
+	out := slices.Clone(recorded)
+	slices.SortStableFunc(out, func(x, y T) int {
+		a, b := operationOf(&x), operationOf(&y)
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Action, b.Action), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Item.String(), b.Item.String()))
+	})
+	type name struct {
+		action, id string
+		item       Resource
+	}
+	seen := map[name]struct{}{}
+	return slices.DeleteFunc(out, func(t T) bool {
+		o := operationOf(&t)
+		key := name{o.Action, o.ID, o.Item}
+		_, twice := seen[key]
+		seen[key] = struct{}{}
+		return twice
+	})
 }
 
 // Phase is where an operation is, named as in Velero's file of operations (1.18).

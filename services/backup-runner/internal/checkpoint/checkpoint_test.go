@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/effect"
 	"github.com/holdfast-io/holdfast/pkg/job/journal"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit/limittest"
@@ -68,7 +69,7 @@ func TestRecordsNameTheFormatTheyNeed(t *testing.T) {
 		{Record{Intents: []Call{call}}, false},
 		{Record{Hooked: []HookedPod{{Object: call.Object}}}, false},
 		{Record{HooksEnded: []HooksEnded{{Pod: call.Object}}}, true},
-		{Record{Intents: []Call{call}, Outcomes: []Outcome{{Call: call, Body: []byte("{\"<\":1}")}}}, false},
+		{Record{Intents: []Call{call}, Outcomes: []Outcome{{Call: call, Answer: effect.Answer{Body: []byte("{\"<\":1}")}}}}, false},
 	} {
 		key, err := log.Append(t.Context(), c.rec)
 		require.NoError(t, err)

@@ -6,9 +6,9 @@
 package checkpoint
 
 import (
-	"time"
-
 	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
+	"github.com/holdfast-io/holdfast/pkg/job/effect"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
 )
 
 // recordVersion is the format version of records; a record of any other is an error.
@@ -144,46 +144,14 @@ type Call struct {
 // Outcome is how a call ended. A holder that has it does not make the call again.
 type Outcome struct {
 	Call
-	// Body is the object as the action left it; nil if it changed nothing.
-	Body []byte `json:"body,omitempty"`
+	effect.Answer
 	// Patch is what the action changed, as a JSON merge patch (RFC 7386), where the call is not
 	// made again when the object is stored again after the operations; nil if it changed nothing.
 	Patch []byte `json:"patch,omitempty"`
-	// Additional and Operation are what else the action answered.
-	Additional []Item `json:"additional,omitempty"`
-	Operation  string `json:"operation,omitempty"`
-	// Begun is more about Operation; nil without one.
-	Begun *BegunOperation `json:"begun,omitempty"`
-	// Error is set instead when the call failed, beside Operation where that was answered all the
-	// same.
-	Error string `json:"error,omitempty"`
-	// Unsent is set instead when the call was not made after all: it still may be.
+	// Begun is the operation that the call began, also where it failed otherwise; nil without one.
+	Begun *operation.Operation `json:"begun,omitempty"`
+	// NotSent is set instead when the call was not made after all: it still may be.
 	NotSent bool `json:"unsent,omitempty"`
-}
-
-// BegunOperation is an operation that a call began.
-type BegunOperation struct {
-	// Kind is what the action is registered as.
-	Kind string `json:"kind"`
-	// Resource is the plural name of the call's object.
-	Resource string `json:"resource"`
-	// Key is the idempotency key of the call; empty for an action that takes none.
-	Key string `json:"key,omitempty"`
-	// Instance and Process identify the plugin process that keeps the operation, if it is kept there.
-	Instance string `json:"instance,omitempty"`
-	Process  string `json:"process,omitempty"`
-	// PostOperation are the objects to be stored again once the operation has ended.
-	PostOperation []Item `json:"postOperation,omitempty"`
-	// Time is when the call was answered.
-	Time time.Time `json:"time"`
-}
-
-// Item names an object by its resource.
-type Item struct {
-	Group     string `json:"group,omitempty"`
-	Resource  string `json:"resource"`
-	Namespace string `json:"namespace,omitempty"`
-	Name      string `json:"name"`
 }
 
 // Covers reports whether the record is about parts or ranges, and not of calls alone: a composition

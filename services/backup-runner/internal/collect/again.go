@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/job/effect"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/acting"
@@ -30,7 +29,7 @@ func StoreAgain(ctx context.Context, cfg Config, job Job, items []operation.Reso
 		r.workers.discardUnfinished()
 		r.spools.Remove()
 	}()
-	if err := r.storeAgain(ctx, itemsOf(items)); err != nil {
+	if err := r.storeAgain(ctx, effect.Items(items)); err != nil {
 		return Result{}, err
 	}
 	return r.results.sum, nil
@@ -138,12 +137,4 @@ func (r *collectRun) newStorer(bound *actionset.Bound, finder *plan.Finder, item
 		Finder: finder, Confirm: r.job.Confirm, IsProcessCrash: r.job.Actions.IsProcessCrash, IsNotSent: r.job.Actions.IsNotSent,
 		Facts: r.facts, Remarks: r.remarks, Progress: r.job.Progress, Stop: r.workers.stop, Clock: r.cfg.Clock, Log: r.cfg.Log,
 	})
-}
-
-func itemsOf(items []operation.Resource) []action.Item {
-	out := make([]action.Item, len(items))
-	for i, item := range items {
-		out[i] = action.Item{GroupResource: schema.GroupResource{Group: item.Group, Resource: item.Resource}, Namespace: item.Namespace, Name: item.Name}
-	}
-	return out
 }

@@ -189,27 +189,3 @@ func TestAnActionThatIsMissingOnlyAfterTheOperationsIsAnError(t *testing.T) {
 		require.Equal(t, 2, res.Errors)
 	}
 }
-
-// A call that was answered as its context ended has begun its operation all the same: the holder
-// that comes next waits for it.
-func TestAnOperationThatWasBegunAsTheContextEndedIsRecorded(t *testing.T) {
-	s := newSetup(t, newEstateServer(), fiftyConfigMaps(), "a")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	ended := errors.New("the grace period is over")
-	calls := 0
-	begins := starter{&fakeAction{name: "a.io/begins", do: func(context.Context, action.Identity, *action.Object) (action.BackupResult, error) {
-		calls++
-		cancel(ended)
-		return action.BackupResult{OperationID: "op"}, ctx.Err()
-	}}}
-	s.addActions(begins)
-	_, err := Run(ctx, s.cfg, s.job)
-	require.ErrorIs(t, err, ended)
-	require.Equal(t, 1, calls)
-	next := s.nextOwner(t, 2).addActions(starter{&fakeAction{name: "a.io/begins", do: func(context.Context, action.Identity, *action.Object) (action.BackupResult, error) {
-		return action.BackupResult{}, nil
-	}}})
-	res, _ := next.runJob(t)
-	require.Len(t, res.Operations, 1)
-	require.Equal(t, "op", res.Operations[0].ID)
-}

@@ -12,10 +12,10 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/job/effect"
 	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/acting"
 )
 
 // starter is an action whose calls may begin operations.
@@ -120,7 +120,7 @@ func TestNoCallThatMayBeginAnOperationIsMadeTwice(t *testing.T) {
 				calls.calledOnceEach(t) // each once
 				var unclear []string
 				for _, e := range got.notes {
-					if strings.Contains(e.Err, acting.ErrUnclear.Error()) {
+					if strings.Contains(e.Err, effect.ErrUnclear.Error()) {
 						require.Contains(t, e.Err, "action a.io/begins: Execute of ConfigMap "+e.Namespace+"/"+e.Name+": ")
 						unclear = append(unclear, e.Name)
 					}

@@ -14,10 +14,10 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/job/effect"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/acting"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cut"
 )
 
@@ -73,7 +73,7 @@ func TestAnOperationIsWaitedForWhateverBecomesOfItsObject(t *testing.T) {
 			names = append(names, o.Item.Name)
 		}
 		for _, e := range got.notes {
-			if strings.Contains(e.Err, acting.ErrUnclear.Error()) && slices.Contains(objects, e.Name) {
+			if strings.Contains(e.Err, effect.ErrUnclear.Error()) && slices.Contains(objects, e.Name) {
 				names = append(names, e.Name) // no process can know
 			}
 		}
@@ -98,8 +98,7 @@ func TestAnOperationIsWaitedForWhateverBecomesOfItsObject(t *testing.T) {
 // keyedAction is an action whose call carries an idempotency key; it keeps what it was called with.
 type keyedAction struct {
 	starter
-	own  bool                    // the starter says what it begins
-	die  func(name string) error // nil for none
+	own  bool // the starter says what it begins
 	mu   sync.Mutex
 	keys map[string][]string // by object
 }
@@ -119,11 +118,6 @@ func (k *keyedAction) Start(ctx context.Context, o *action.Object, b *action.Bac
 	k.mu.Lock()
 	k.keys[id.Name] = append(k.keys[id.Name], key)
 	k.mu.Unlock()
-	if k.die != nil {
-		if err := k.die(id.Name); err != nil {
-			return action.BackupResult{}, err
-		}
-	}
 	r, err := k.beginOperation(ctx, o, b)
 	if k.do == nil || !k.own {
 		r.OperationID = "op of " + id.Name
@@ -207,25 +201,4 @@ func TestItemsAreStoredAgain(t *testing.T) {
 	for _, rec := range got.records {
 		require.Empty(t, rec.Volumes, "what became of its volume was said")
 	}
-}
-
-// A call with an idempotency key whose process dies is repeated with the same key.
-func TestACallWithAKeyIsRepeatedWhenItsProcessDies(t *testing.T) {
-	crashed := errors.New("plugin process died")
-	deaths := map[string]int{"cm-000": 1, "cm-006": 9}
-	begins := &keyedAction{starter: starter{&fakeAction{name: "a.io/begins"}}, keys: map[string][]string{}}
-	begins.die = func(name string) error {
-		if deaths[name]--; deaths[name] >= 0 {
-			return crashed
-		}
-		return nil
-	}
-	s := newSetup(t, newEstateServer(), fiftyConfigMaps(), "a").addActions(begins)
-	s.job.Actions.IsProcessCrash = func(err error) bool { return errors.Is(err, crashed) }
-	res, got := s.runJob(t)
-	require.Len(t, res.Operations, 49)
-	require.Len(t, begins.keys["cm-000"], 2)
-	require.Equal(t, begins.keys["cm-000"][0], begins.keys["cm-000"][1])
-	require.Len(t, begins.keys["cm-006"], 3, "not without end")
-	require.Len(t, got.notesAt(joblog.Error), 1)
 }

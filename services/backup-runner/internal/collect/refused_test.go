@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/job/effect"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
@@ -134,7 +135,8 @@ func newFullSetup(t *testing.T) *setup {
 	for i := range operation.MaxOperations {
 		gone := call(fmt.Sprint("gone-", i))
 		intents = append(intents, gone)
-		outcomes = append(outcomes, checkpoint.Outcome{Call: gone, Operation: fmt.Sprint(i), Begun: &checkpoint.BegunOperation{Kind: "BackupItemActionV2", Resource: "configmaps", Time: time.Unix(1, 0).UTC()}})
+		outcomes = append(outcomes, checkpoint.Outcome{Call: gone, Begun: &operation.Operation{
+			Action: gone.Action, Kind: "BackupItemActionV2", ID: fmt.Sprint(i), Item: operation.Resource{Resource: "configmaps", Namespace: "a", Name: gone.Object.Name}, Created: time.Unix(1, 0).UTC()}})
 	}
 	for _, rec := range []checkpoint.Record{{Intents: intents}, {Outcomes: outcomes}} {
 		_, err := log.Append(t.Context(), rec)
@@ -167,13 +169,10 @@ func TestARecordOfManyItemsIsRead(t *testing.T) {
 	records, err := checkpoint.Open(t.Context(), s.store, "b1", "uid-1", 1)
 	require.NoError(t, err)
 	log := history.NewLog(records)
-	least := checkpoint.Item{Resource: "r", Name: "n"}
+	least := operation.Resource{Resource: "r", Name: "n"}
 	for i := range 6 {
 		out := checkpoint.Outcome{Call: checkpoint.Call{Action: "a.io/begins", Object: checkpoint.Object{Kind: "ConfigMap", Name: fmt.Sprint(i)}}}
-		for history.CheckItems(out.Additional) == nil {
-			out.Additional = append(out.Additional, slices.Repeat([]checkpoint.Item{least}, 1000)...)
-		}
-		out.Additional = out.Additional[:len(out.Additional)-1000]
+		out.Additional = slices.Repeat([]operation.Resource{least}, 10_000)
 		log.End(&out)
 	}
 	for log.Pending() {
@@ -197,7 +196,7 @@ func TestAllOutcomesAreRecordedAtTheEndOfARun(t *testing.T) {
 	r := newRun(t.Context(), s.cfg, s.job)
 	r.intents = history.NewLog(records)
 	for i := range 2 {
-		r.intents.End(&checkpoint.Outcome{Call: checkpoint.Call{Action: "a.io/begins"}, Body: make([]byte, 9<<20), Operation: fmt.Sprint(i), Begun: &checkpoint.BegunOperation{Kind: "k"}})
+		r.intents.End(&checkpoint.Outcome{Call: checkpoint.Call{Action: "a.io/begins"}, Answer: effect.Answer{Body: make([]byte, 9<<20)}, Begun: &operation.Operation{ID: fmt.Sprint(i)}})
 	}
 	require.NoError(t, r.recordOutcomes(t.Context())) // with no limit of time
 	read := 0

@@ -42,13 +42,13 @@ func (r *collectRun) sealed(key string, p *checkpoint.Part) {
 
 // recordedOperations returns the operations of the calls of all holders.
 func (r *collectRun) recordedOperations() []operation.Operation {
-	return checkpoint.Operations(slices.Concat(r.past.Calls.Operations(), r.intents.Begun()))
+	return operation.Unique(slices.Concat(r.past.Calls.Operations(), r.intents.Begun()))
 }
 
 // countOperations counts the operations that earlier holders began.
 func (r *collectRun) countOperations() *operation.Counter {
 	c := &operation.Counter{}
-	for _, op := range checkpoint.Operations(r.past.Calls.Operations()) {
+	for _, op := range operation.Unique(r.past.Calls.Operations()) {
 		c.AddOperation(len(op.PostOperation))
 	}
 	return c

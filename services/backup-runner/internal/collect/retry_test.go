@@ -47,59 +47,6 @@ func TestThePoolOfBlockWorkersIsBounded(t *testing.T) {
 	require.Equal(t, workers, most)
 }
 
-// A process that dies takes with it what it was answering for others: that is asked again, and
-// costs only the object to blame.
-func TestACallThatAnotherOneBroughtDownIsRepeated(t *testing.T) {
-	crash := errors.New("plugin process died")
-	var mu sync.Mutex
-	seen, repeating := map[string]int{}, 0
-	together := make(chan struct{})
-	dies := &fakeAction{name: "a.io/dies"}
-	dies.do = func(ctx context.Context, id action.Identity, _ *action.Object) (action.BackupResult, error) {
-		if id.Name != "cm-000" && id.Name != "cm-006" {
-			return action.BackupResult{}, nil
-		}
-		mu.Lock()
-		seen[id.Name]++
-		first := seen[id.Name] == 1
-		if first && len(seen) == 2 {
-			close(together)
-		}
-		if !first {
-			repeating++
-		}
-		others := repeating > 1
-		mu.Unlock()
-		if first {
-			select {
-			case <-together:
-			case <-ctx.Done():
-			}
-			return action.BackupResult{}, crash // both
-		}
-		defer func() {
-			mu.Lock()
-			defer mu.Unlock()
-			repeating--
-		}()
-		if others {
-			return action.BackupResult{}, errors.New("two are repeated at once")
-		}
-		if id.Name == "cm-000" {
-			return action.BackupResult{}, crash
-		}
-		return action.BackupResult{}, nil
-	}
-	s := newSetup(t, newEstateServer(), fiftyConfigMaps(), "a").addActions(dies)
-	s.job.Actions.IsProcessCrash = func(err error) bool { return errors.Is(err, crash) }
-	s.cfg.Workers, s.cfg.BlockWorkers = 1, 2
-	res, got := s.runJob(t)
-	require.Equal(t, 1, res.Errors)
-	require.Equal(t, []string{"plugin process died"}, errorsOf(got))
-	require.NotContains(t, got.items, configMap("cm-000"))
-	require.Contains(t, got.items, configMap("cm-006"))
-}
-
 // While a call is repeated whose process died, no other worker gets on, for as long as a call may
 // take.
 func TestARepeatedCallDoesNotStopTheOtherWorkers(t *testing.T) {

@@ -70,7 +70,7 @@ func (s *State) sealOperations(ctx context.Context) (*operation.Log, error) {
 func endOperations(ctx context.Context, s *State) error {
 	log, err := operation.Open(ctx, s.Store, s.operationsOf())
 	if errors.Is(err, objectstore.ErrNotFound) {
-		begun := checkpoint.Operations(s.begun)
+		begun := operation.Unique(s.begun)
 		if len(begun) == 0 {
 			return nil
 		}
@@ -91,7 +91,7 @@ func endOperations(ctx context.Context, s *State) error {
 func (s *State) keepBegun(rec *checkpoint.Record) {
 	for i := range rec.Outcomes {
 		if o := &rec.Outcomes[i]; o.Begun != nil {
-			s.begun = append(s.begun, checkpoint.Outcome{Call: o.Call, Operation: o.Operation, Begun: o.Begun})
+			s.begun = append(s.begun, *o.Begun)
 		}
 	}
 }

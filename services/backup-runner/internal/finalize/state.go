@@ -107,7 +107,7 @@ type State struct {
 	Tarball assembly.Result
 	Merged  *assembly.Merged
 	// begun are the outcomes of calls that began an operation.
-	begun []checkpoint.Outcome
+	begun []operation.Operation
 	// Cause is why the steps of Backup failed.
 	Cause   error
 	Failure checkpoint.Failure

@@ -1,6 +1,11 @@
 package outcome
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/holdfast-io/holdfast/pkg/job/effect"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
+)
 
 // Call is a call of an action that may begin an operation, about one object. It is recorded before
 // the call is made, and again when it is known how the call ended.
@@ -8,36 +13,25 @@ type Call struct {
 	Action string `json:"action"`
 	// Answer is nil before the call.
 	Answer *Answer `json:"answer,omitempty"`
-	// Unsent reports that the call was not made after all: it still may be.
+	// NotSent reports that the call was not made after all: it still may be.
 	NotSent bool `json:"unsent,omitempty"`
 	// Begun is the operation that the call began, also one whose answer is not kept or whose call
-	// failed otherwise; nil without one.
-	Begun *BegunOperation `json:"begun,omitempty"`
+	// failed otherwise; nil without one. It is complete without the plan, and names the object as it is
+	// called in the cluster restored to.
+	Begun *operation.Operation `json:"begun,omitempty"`
 }
 
 // Answer is what an action answered. A holder that has it does not make the call again.
 type Answer struct {
-	// Body is the object as the action left it; nil if it changed nothing.
-	Body []byte `json:"body,omitempty"`
-	Skip bool   `json:"skip,omitempty"`
-	// Additional, Wait and WaitTimeout (nanoseconds) are what else the action answered.
-	Additional  []Item `json:"additional,omitempty"`
-	Wait        bool   `json:"wait,omitempty"`
-	WaitTimeout int64  `json:"waitTimeout,omitempty"`
-	// Error is set instead when the call failed.
-	Error string `json:"error,omitempty"`
+	effect.Answer
+	Skip bool `json:"skip,omitempty"`
+	// Wait and WaitTimeout (nanoseconds) are what else the action answered.
+	Wait        bool  `json:"wait,omitempty"`
+	WaitTimeout int64 `json:"waitTimeout,omitempty"`
 }
 
 // maxAnswer bounds an answer in a record, in bytes; a line may be twice as long.
 const maxAnswer = maxLineBytes / 2
-
-// Item names an object by its resource.
-type Item struct {
-	Group     string `json:"group,omitempty"`
-	Resource  string `json:"resource"`
-	Namespace string `json:"namespace,omitempty"`
-	Name      string `json:"name"`
-}
 
 // Call records a call. The first record has to be durable (Sync) before the call is made, which
 // cannot be taken back; calls that are about to be made at the same time share the file that makes

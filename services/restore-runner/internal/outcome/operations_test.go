@@ -13,8 +13,8 @@ import (
 var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func begunCall(id string, after time.Duration) Call {
-	return Call{Action: "a.io/x", Answer: &Answer{}, Begun: &BegunOperation{
-		ID: id, Kind: "RestoreItemActionV2", Item: operation.Resource{Resource: "configmaps", Namespace: "a", Name: "x"}, Time: began.Add(after),
+	return Call{Action: "a.io/x", Answer: &Answer{}, Begun: &operation.Operation{
+		Action: "a.io/x", ID: id, Kind: "RestoreItemActionV2", Item: operation.Resource{Resource: "configmaps", Namespace: "a", Name: "x"}, Created: began.Add(after),
 	}}
 }
 
@@ -26,7 +26,7 @@ func TestOperationsAreInTheRecords(t *testing.T) {
 	r.Call(0, begunCall("early", 0))
 	r.Call(0, begunCall("early", time.Minute)) // a Start that was repeated with its key
 	inProcess := begunCall("home", time.Hour)
-	inProcess.Begun.Process, inProcess.Begun.Instance, inProcess.Begun.Key = "p", "i", "k"
+	inProcess.Begun.Home, inProcess.Begun.Key = &operation.Home{Instance: "i", Process: "p"}, "k"
 	r.Call(0, inProcess)
 	require.NoError(t, r.Flush(t.Context(), bucket))
 

@@ -19,6 +19,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
+	"github.com/holdfast-io/holdfast/pkg/job/effect"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit/limittest"
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
@@ -314,9 +316,9 @@ func TestAnAnswerThatIsTooLargeIsNotRecorded(t *testing.T) {
 	r, bucket := newRecorder(t, io.Discard), &flaky{}
 	r.Open()
 	r.Call(1, Call{Action: "a.io/x"})
-	r.Call(1, Call{Action: "a.io/x", Answer: &Answer{Body: make([]byte, maxAnswer)}})
-	r.Call(1, Call{Action: "a.io/y", Answer: &Answer{Body: make([]byte, maxAnswer/2), Skip: true}})
-	r.Call(1, Call{Action: "a.io/b", Answer: &Answer{Body: make([]byte, maxAnswer)}, Begun: &BegunOperation{ID: "op"}})
+	r.Call(1, Call{Action: "a.io/x", Answer: &Answer{Answer: effect.Answer{Body: make([]byte, maxAnswer)}}})
+	r.Call(1, Call{Action: "a.io/y", Answer: &Answer{Answer: effect.Answer{Body: make([]byte, maxAnswer/2)}, Skip: true}})
+	r.Call(1, Call{Action: "a.io/b", Answer: &Answer{Answer: effect.Answer{Body: make([]byte, maxAnswer)}}, Begun: &operation.Operation{ID: "op"}})
 	r.Call(1, Call{Action: "a.io/z"})
 	r.Call(1, Call{Action: "a.io/z", NotSent: true})
 	require.NoError(t, r.Flush(t.Context(), bucket))

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/holdfast-io/holdfast/pkg/job/effect"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
@@ -66,11 +67,11 @@ type Config struct {
 type Pool struct {
 	Config
 	confirmed claimConfirmation
-	retrying  chan struct{} // holds one value while a call is retried
+	caller    *effect.Caller
 }
 
 // New returns a pool.
-func New(cfg Config) *Pool { return &Pool{Config: cfg, retrying: make(chan struct{}, 1)} }
+func New(cfg Config) *Pool { return &Pool{Config: cfg, caller: newCaller(&cfg)} }
 
 // Process processes the blocks that arrange sends, one at a time for each writer, and returns when
 // all are done, or when the run is stopped. What was stored is not durable before the writers

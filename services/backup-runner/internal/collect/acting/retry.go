@@ -2,43 +2,40 @@ package acting
 
 import (
 	"context"
+	"errors"
 
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/job/effect"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/plan"
 )
 
-// retries is how often a call is retried whose process died.
-const retries = 2
-
-// callRetryable makes a call that may be made again. One that may have failed because of another that
-// its process was answering is, one such call at a time, so that it costs the object that is to
-// blame, and others only where several are. Only calls that are retried wait for that.
+// callRetryable makes a call that may be made again, and repeats one that may have failed because of
+// another call that its process was answering.
 func (p *Pool) callRetryable(ctx context.Context, a action.BackupItem, o *action.Object, b *action.Backup) (action.BackupResult, error) {
-	result, err := p.executeCall(ctx, a, o, b)
-	for range retries {
-		if err != nil && p.Stop.Requested() {
-			return result, &fatalError{plan.ErrStopped} // perhaps that is why, and the next holder calls again
-		}
-		if err == nil || !p.Concurrent || !p.isProcessDeath(ctx, err) {
-			return result, err
-		}
-		result, err = p.retryAlone(ctx, a, o, b)
+	call := func(ctx context.Context) (action.BackupResult, error) { return p.executeCall(ctx, a, o, b) }
+	if !p.Concurrent {
+		result, err := call(ctx)
+		return result, p.stopError(err)
 	}
-	return result, err
+	result, err := effect.Retry(ctx, p.caller, call)
+	return result, p.stopError(err)
 }
 
-// isProcessDeath reports whether a call failed because its process died, of it or of another call.
-func (p *Pool) isProcessDeath(ctx context.Context, err error) bool {
-	return ctx.Err() == nil && !p.Stop.Requested() && p.IsProcessCrash != nil && p.IsProcessCrash(err)
+// stopError returns the error of a call that has no answer. While the run stops, perhaps that is why: the next holder calls again.
+func (p *Pool) stopError(err error) error {
+	if broken := (*fatalError)(nil); err != nil && p.Stop.Requested() && !errors.As(err, &broken) {
+		return &fatalError{plan.ErrStopped}
+	}
+	return err
 }
 
-// retryAlone makes a call beside none that is retried.
-func (p *Pool) retryAlone(ctx context.Context, a action.BackupItem, o *action.Object, b *action.Backup) (action.BackupResult, error) {
-	select {
-	case p.retrying <- struct{}{}:
-	case <-ctx.Done():
-		return action.BackupResult{}, context.Cause(ctx)
-	}
-	defer func() { <-p.retrying }()
-	return p.executeCall(ctx, a, o, b)
+// newCaller returns what makes the calls of a pool.
+func newCaller(cfg *Config) *effect.Caller {
+	return effect.NewCaller(effect.Config{
+		IsProcessCrash: cfg.IsProcessCrash, Stopped: cfg.Stop.Requested, Operations: cfg.Operations,
+		IsNotSent: func(err error) bool {
+			unconfirmed := (*fatalError)(nil)
+			return errors.As(err, &unconfirmed) || cfg.IsNotSent != nil && cfg.IsNotSent(err)
+		},
+	})
 }

@@ -4,12 +4,10 @@
 package history
 
 import (
-	"maps"
-	"slices"
-
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
 )
@@ -92,8 +90,7 @@ func (s *Snapshots) addRecord(rec *checkpoint.Record) {
 type Calls struct {
 	// outcomes has the key of the record with the outcome, "" if none has it.
 	outcomes map[callKey]string
-	// begun are the outcomes with an operation, each once.
-	begun map[callKey]checkpoint.Outcome
+	begun    []operation.Operation
 }
 
 type callKey struct {
@@ -120,24 +117,15 @@ func (c *Calls) addRecord(key string, rec *checkpoint.Record) {
 		} else {
 			c.outcomes[call] = key
 		}
-		c.keepOperation(&rec.Outcomes[i])
+		if o := rec.Outcomes[i].Begun; o != nil {
+			c.begun = append(c.begun, *o)
+		}
 	}
 }
 
-// keepOperation keeps what an outcome has of an operation. Records that were written at the same time
-// may have the same outcome.
-func (c *Calls) keepOperation(o *checkpoint.Outcome) {
-	if o.Begun == nil {
-		return
-	}
-	if c.begun == nil {
-		c.begun = map[callKey]checkpoint.Outcome{}
-	}
-	c.begun[callOf(&o.Call)] = checkpoint.Outcome{Call: o.Call, Operation: o.Operation, Begun: o.Begun}
-}
-
-// Operations returns the outcomes of calls that began an operation, in no order.
-func (c *Calls) Operations() []checkpoint.Outcome { return slices.Collect(maps.Values(c.begun)) }
+// Operations returns what calls began, in no order; records that were written at the same time may
+// have the same operation.
+func (c *Calls) Operations() []operation.Operation { return c.begun }
 
 // Begun reports whether a call was about to be made, and returns the key of the record that has its
 // outcome, "" if none has.

@@ -3,32 +3,22 @@ package history
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 
 	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
+	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 )
 
 const (
 	// maxOutcomeBytes bounds the answers in one record.
 	maxOutcomeBytes = 16 << 20
-	// maxItems bounds the additional items of an answer.
-	maxItems = 10_000
 	// leastItem is the least that an item takes in the text of a record.
 	leastItem = len(`{"resource":"","name":""},`)
 )
 
-// CheckItems refuses an answer with too many additional items: the error wraps checkpoint.ErrTooLarge.
-func CheckItems(items []checkpoint.Item) error {
-	if n := len(items); n > maxItems {
-		return fmt.Errorf("%w: the answer has %d additional items, at most %d are possible", checkpoint.ErrTooLarge, n, maxItems)
-	}
-	return nil
-}
-
-func itemBytes(items []checkpoint.Item) (n int) {
+func itemBytes(items []operation.Resource) (n int) {
 	for i := range items {
 		n += leastItem + len(items[i].Group) + len(items[i].Resource) + len(items[i].Namespace) + len(items[i].Name)
 	}
@@ -53,8 +43,8 @@ type Log struct {
 	hooks     []checkpoint.HookOutcome
 	hooksGone int
 	next      *intentBatch
-	// begun are the outcomes with an operation, without their other fields.
-	begun []checkpoint.Outcome
+	// begun are the operations that calls of this holder began.
+	begun []operation.Operation
 
 	// writing is locked while a record of intents is written; others gather for the next one
 	// meanwhile.
@@ -199,12 +189,12 @@ func (l *Log) End(out *checkpoint.Outcome) {
 	defer l.mu.Unlock()
 	l.ended = append(l.ended, *out)
 	if out.Begun != nil {
-		l.begun = append(l.begun, checkpoint.Outcome{Call: out.Call, Operation: out.Operation, Begun: out.Begun})
+		l.begun = append(l.begun, *out.Begun)
 	}
 }
 
-// Begun returns the outcomes of this holder's calls that began an operation.
-func (l *Log) Begun() []checkpoint.Outcome {
+// Begun returns the operations that this holder's calls began.
+func (l *Log) Begun() []operation.Operation {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.begun)

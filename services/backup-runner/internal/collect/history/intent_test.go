@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
+	"github.com/holdfast-io/holdfast/pkg/job/effect"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 )
@@ -69,7 +70,7 @@ func TestARecordComesAfterAllOutcomesBeforeIt(t *testing.T) {
 	const n, size = 6, 3 << 20
 	body := []byte(`"` + strings.Repeat("x", size) + `"`)
 	for i := range n {
-		log.End(&checkpoint.Outcome{Call: checkpoint.Call{Action: fmt.Sprint("a.io/", i)}, Body: body})
+		log.End(&checkpoint.Outcome{Call: checkpoint.Call{Action: fmt.Sprint("a.io/", i)}, Answer: effect.Answer{Body: body}})
 	}
 	key, err := log.Append(t.Context(), checkpoint.Record{Part: checkpoint.Part{Items: 1}})
 	require.NoError(t, err)

@@ -8,15 +8,13 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/job/effect"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
 )
-
-// maxRetries is how often a call is repeated whose process died.
-const maxRetries = 2
 
 // Config is what actions are called with.
 type Config struct {
@@ -26,12 +24,10 @@ type Config struct {
 	Restore *action.Restore
 	// Confirm is called before each call, which does not take place after an error. Nil allows all.
 	Confirm func(ctx context.Context) error
-	// Collateral reports whether a call may have failed because another one ended the plugin process
-	// of both: the call is repeated then. Nil is always false.
+	// IsProcessCrash and IsNotSent are those of effect.Config.
 	IsProcessCrash func(error) bool
-	// Unsent reports whether an error means that the call was certainly not made. Nil is always false.
-	IsNotSent func(error) bool
-	Stop      object.StopSignal
+	IsNotSent      func(error) bool
+	Stop           object.StopSignal
 	// Plan and Target name the objects of operations.
 	Plan   *plan.Plan
 	Target func(node int32) apply.Target
@@ -45,17 +41,18 @@ type Config struct {
 // Caller calls the actions of a restore. Safe for concurrent use.
 type Caller struct {
 	Config
-	retrying   chan struct{}     // holds one value while a call is retried
-	operations operation.Counter // of all holders
+	calls *effect.Caller
 }
 
 // New returns a caller. What earlier holders began is in the recorder before.
 func New(cfg Config) *Caller {
-	c := &Caller{Config: cfg, retrying: make(chan struct{}, 1)}
+	operations := &operation.Counter{}
 	for _, o := range cfg.Recorder.Operations() {
-		c.operations.AddOperation(len(o.PostOperation))
+		operations.AddOperation(len(o.PostOperation))
 	}
-	return c
+	return &Caller{Config: cfg, calls: effect.NewCaller(effect.Config{
+		IsProcessCrash: cfg.IsProcessCrash, IsNotSent: cfg.IsNotSent, Operations: operations,
+	})}
 }
 
 // Request is a call of an action about one object.
@@ -66,36 +63,13 @@ type Request struct {
 	Object, Stored *action.Object
 }
 
-// Execute calls an action. A call whose process died is repeated, one such call at a time, so that
-// in the end it costs the object that is to blame, and others only where several are. One that may
-// begin an operation is not, unless it carries an idempotency key.
+// Execute calls an action, and repeats a call whose process died. One that may begin an operation is
+// made once, and repeated only if it carries an idempotency key.
 func (c *Caller) Execute(ctx context.Context, q Request) (action.RestoreResult, error) {
 	if begins, ok := q.Action.(action.RestoreOperations); ok {
 		return c.callOnce(ctx, q, begins.OperationKind())
 	}
-	return c.callRetryable(ctx, q)
-}
-
-// callRetryable makes a call, again where its process died.
-func (c *Caller) callRetryable(ctx context.Context, q Request) (action.RestoreResult, error) {
-	result, err := c.callAction(ctx, q)
-	for range maxRetries {
-		if err == nil || ctx.Err() != nil || c.IsProcessCrash == nil || !c.IsProcessCrash(err) {
-			return result, err
-		}
-		result, err = c.retryAlone(ctx, q)
-	}
-	return result, err
-}
-
-func (c *Caller) retryAlone(ctx context.Context, q Request) (action.RestoreResult, error) {
-	select {
-	case c.retrying <- struct{}{}:
-	case <-ctx.Done():
-		return action.RestoreResult{}, context.Cause(ctx)
-	}
-	defer func() { <-c.retrying }()
-	return c.callAction(ctx, q)
+	return effect.Retry(ctx, c.calls, func(ctx context.Context) (action.RestoreResult, error) { return c.callAction(ctx, q) })
 }
 
 // callAction makes one call.

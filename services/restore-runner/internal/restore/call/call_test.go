@@ -79,7 +79,7 @@ func TestNoMoreOperationsAreBegunThanAllowed(t *testing.T) {
 	recorder.SetPlan(p)
 	recorder.Open()
 	for i := range operation.MaxOperations {
-		recorder.Call(0, outcome.Call{Action: "a.io/other", Begun: &outcome.BegunOperation{ID: fmt.Sprint(i)}})
+		recorder.Call(0, outcome.Call{Action: "a.io/other", Begun: &operation.Operation{Action: "a.io/other", ID: fmt.Sprint(i)}})
 	}
 	nodes := map[string]int32{p.Name(0): 0, p.Name(1): 1}
 	s := &starter{}
@@ -114,47 +114,10 @@ func TestNoMoreOperationsAreBegunThanAllowed(t *testing.T) {
 	require.Len(t, recorder.Operations(), operation.MaxOperations+1)
 }
 
-// keyless is an action whose call must not be repeated, and that is not called here.
-type keyless struct{ action.RestoreItem }
-
-func (keyless) Name() string          { return "b.io/begins" }
-func (keyless) OperationKind() string { return "RestoreItemActionV2" }
-
 // files are records.
 type files [][]byte
 
 func (f *files) Add(_ context.Context, data []byte) error {
 	*f = append(*f, data)
 	return nil
-}
-
-// A call that was recorded and not made, since the runner stops, was taken by the next one for a call
-// that must not be made again: its object was not restored.
-func TestACallThatARunnerThatStopsDidNotMakeIsStillOwed(t *testing.T) {
-	p, clock := planOf(t, "c"), clocktesting.NewFakePassiveClock(time.Unix(0, 0))
-	recorder := func() *outcome.Recorder {
-		r := outcome.NewRecorder(outcome.NewLog(io.Discard, "r"), clock, 100, t.TempDir())
-		t.Cleanup(func() { require.NoError(t, r.Close()) })
-		r.SetPlan(p)
-		return r
-	}
-	first := recorder()
-	first.Open()
-	c := New(Config{
-		Recorder: first, Plan: p, Clock: clock, History: &outcome.History{},
-		Target: func(int32) apply.Target { return apply.Target{Namespace: "a", Name: "c"} },
-	})
-	ctx, stop := context.WithCancel(t.Context())
-	stop()
-	o := action.FromJSON([]byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"a","name":"c"}}`))
-	_, err := c.Execute(ctx, Request{Action: keyless{}, Node: 0, Object: o, Stored: o})
-	require.ErrorIs(t, err, context.Canceled)
-	var stored files
-	require.NoError(t, first.Flush(t.Context(), &stored))
-	history := &outcome.History{}
-	for _, data := range stored {
-		require.NoError(t, recorder().Replay(data, history))
-	}
-	require.NotEmpty(t, stored)
-	require.NotContains(t, history.Calls[0], keyless{}.Name())
 }

@@ -1,34 +1,25 @@
 package call
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/job/effect"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 )
 
-// errUnclear is what is known of a call that an earlier holder of the restore was about to
-// make.
-var errUnclear = errors.New("the runner ended around this call; it is not made again, since it may have begun an operation")
-
 // errUnrecorded is why an operation is not begun.
 var errUnrecorded = errors.New("the call is not made: it may begin an operation, which could not be followed since the location cannot be written")
 
-// callOnce makes a call that may begin an operation, once per restore even after a takeover: the intent
-// is durable before the call, and how it ended is recorded soon afterwards. A later holder takes
-// the recorded answer; where there is none it repeats a call that carries an idempotency key, and
-// no other. Such a call is also repeated when its process dies. An operation that was begun is
-// durable when once returns, and among those of the restore, whatever the outcome of the object. In a
-// restore with operation.MaxOperations no further call is made.
+// callOnce makes a call that may begin an operation, once per restore even after a takeover: it is
+// announced before, and its answer is recorded soon afterwards. An operation that was begun is durable
+// when callOnce returns, and among those of the restore, whatever the outcome of the object.
 func (c *Caller) callOnce(ctx context.Context, q Request, kind string) (result action.RestoreResult, err error) {
 	name, node := q.Action.Name(), q.Node
 	starter, repeatable := q.Action.(action.RestoreStarter)
@@ -37,49 +28,39 @@ func (c *Caller) callOnce(ctx context.Context, q Request, kind string) (result a
 	case answer != nil:
 		return recordedAnswer(answer, q.Object)
 	case (announced || c.History.NoHistory) && !repeatable:
-		return result, c.refusalError(q, errUnclear)
+		return result, c.refusalError(q, effect.ErrUnclear)
 	case c.Unrecorded && repeatable:
 		return result, c.refusalError(q, errUnrecorded)
 	}
 	if err := c.prepareCall(ctx, q.Action); err != nil {
 		return result, err
 	}
-	begun := outcome.BegunOperation{Kind: kind, Item: c.itemResource(q)}
+	begun, called := operation.Operation{Action: name, Kind: kind, Item: c.itemResource(q)}, q
 	if repeatable {
 		begun.Key = c.idempotencyKey(q)
+		called.Action = &keyedStarter{q.Action, starter, begun.Key}
 	}
-	if err := c.reserveOperation(announced); err != nil {
-		return result, c.refusalError(q, err)
-	}
-	defer func() {
-		if result.OperationID == "" {
-			c.operations.ReleaseOperation()
-		}
-	}()
-	if !announced {
-		c.Recorder.Call(node, outcome.Call{Action: name})
-		if err := cmp.Or(c.Recorder.Sync(ctx), ctx.Err()); err != nil {
-			c.Recorder.Call(node, outcome.Call{Action: name, NotSent: true}) // the next holder makes it
-			return result, err
-		}
-	}
-	failpoint.Hit("restore-runner/call-announced")
-	if repeatable {
-		keyedCall := q
-		keyedCall.Action = &keyedStarter{q.Action, starter, begun.Key}
-		result, err = c.callRetryable(ctx, keyedCall)
-	} else {
-		result, err = q.Action.Execute(ctx, q.Object, q.Stored, c.Restore)
-	}
-	failpoint.Hit("restore-runner/call-answered")
-	switch {
-	case err != nil && c.IsNotSent != nil && c.IsNotSent(err):
-		c.Recorder.Call(node, outcome.Call{Action: name, NotSent: true}) // if the restore ends here, the next holder makes it
+	result, ended, err := effect.Once(ctx, c.calls, &effect.Call[action.RestoreResult]{
+		Name: callName(q), Announced: announced, Repeatable: repeatable,
+		Announce: func(ctx context.Context) error {
+			c.Recorder.Call(node, outcome.Call{Action: name})
+			return c.Recorder.Sync(ctx)
+		},
+		Withdraw: func() { c.Recorder.Call(node, outcome.Call{Action: name, NotSent: true}) },
+		Make: func(ctx context.Context) (action.RestoreResult, error) {
+			failpoint.Hit("restore-runner/call-announced")
+			defer failpoint.Hit("restore-runner/call-answered")
+			if repeatable {
+				return c.callAction(ctx, called)
+			}
+			return q.Action.Execute(ctx, q.Object, q.Stored, c.Restore)
+		},
+		Began: func(r *action.RestoreResult) bool { return r.OperationID != "" },
+	})
+	if !ended {
 		return result, err
-	case err != nil && ctx.Err() != nil && result.OperationID == "":
-		return result, err // whether it was done is not known
 	}
-	return result, c.recordResult(ctx, q, &result, begun, err)
+	return result, c.recordResult(ctx, q, &result, &begun, err)
 }
 
 // keyedStarter calls a starter with its key.
@@ -108,13 +89,18 @@ func (c *Caller) itemResource(q Request) operation.Resource {
 	return operation.Resource{Group: resource.Group, Resource: resource.Resource, Namespace: target.Namespace, Name: target.Name}
 }
 
-// refusalError is the error of a call that is not made.
-func (c *Caller) refusalError(q Request, why error) error {
+// callName names a call in errors.
+func callName(q Request) string {
 	id, err := q.Object.Identity()
 	if err != nil {
-		return err
+		return fmt.Sprintf("action %s: Execute: %v", q.Action.Name(), err)
 	}
-	return fmt.Errorf("action %s: Execute of %s: %w", q.Action.Name(), id, why)
+	return fmt.Sprintf("action %s: Execute of %s", q.Action.Name(), id)
+}
+
+// refusalError is the error of a call that is not made.
+func (c *Caller) refusalError(q Request, why error) error {
+	return fmt.Errorf("%s: %w", callName(q), why)
 }
 
 // prepareCall does what can be done before a call is announced: an announced call that is not made
@@ -135,18 +121,32 @@ func (c *Caller) prepareCall(ctx context.Context, a action.RestoreItem) error {
 }
 
 // recordedAnswer is the answer of a call that an earlier holder made.
-func recordedAnswer(a *outcome.Answer, given *action.Object) (action.RestoreResult, error) {
-	if a.Error != "" {
-		return action.RestoreResult{}, errors.New(a.Error)
+func recordedAnswer(a *outcome.Answer, given *action.Object) (r action.RestoreResult, err error) {
+	if r.Object, err = a.Object(given); err != nil {
+		return action.RestoreResult{}, err
 	}
-	r := action.RestoreResult{Object: given, Skip: a.Skip, Wait: a.Wait, WaitTimeout: time.Duration(a.WaitTimeout)}
-	if a.Body != nil {
-		r.Object = action.FromJSON(a.Body)
-	}
-	for _, i := range a.Additional {
-		r.Additional = append(r.Additional, action.Item{
-			GroupResource: schema.GroupResource{Group: i.Group, Resource: i.Resource}, Namespace: i.Namespace, Name: i.Name,
-		})
-	}
+	r.Skip, r.Wait, r.WaitTimeout, r.Additional = a.Skip, a.Wait, time.Duration(a.WaitTimeout), effect.Items(a.Additional)
 	return r, nil
+}
+
+// recordResult notes how a call ended, and returns its error. What it began is durable then, unless ctx
+// ends first.
+func (c *Caller) recordResult(ctx context.Context, q Request, r *action.RestoreResult, begun *operation.Operation, failure error) error {
+	made := outcome.Call{Action: q.Action.Name()}
+	if r.OperationID != "" {
+		begun.ID, begun.Created = r.OperationID, c.Clock.Now().UTC()
+		if r.Process != "" {
+			begun.Home = &operation.Home{Instance: c.Instance, Process: r.Process}
+		}
+		made.Begun = begun
+	}
+	answer, failure := effect.NewAnswer(made.Action, q.Object, r.Object, r.Additional, failure)
+	made.Answer = &outcome.Answer{Answer: answer, Skip: r.Skip, Wait: r.Wait, WaitTimeout: int64(r.WaitTimeout)}
+	c.Recorder.Call(q.Node, made)
+	if made.Begun != nil {
+		if err := c.Recorder.Sync(ctx); err != nil && failure == nil {
+			return err
+		}
+	}
+	return failure
 }
