@@ -30,19 +30,16 @@ type Records interface {
 	Append(ctx context.Context, rec checkpoint.Record) (key string, err error)
 }
 
-// Log announces calls and snapshots, and carries the outcomes of calls in the records that it
-// appends. Safe for concurrent use.
+// Log announces calls, snapshots and hooks, and carries the outcomes of calls and hooks in the records
+// that it appends. Safe for concurrent use.
 type Log struct {
 	records Records
 
 	mu sync.Mutex
 	// ended are the outcomes that are in no durable record yet, after gone others.
-	ended []checkpoint.Outcome
+	ended []outcome
 	gone  int
-	// hooks are the outcomes of hooks, after hooksGone others.
-	hooks     []checkpoint.HookOutcome
-	hooksGone int
-	next      *intentBatch
+	next  *intentBatch
 	// begun are the operations that calls of this holder began.
 	begun []operation.Operation
 
@@ -51,39 +48,42 @@ type Log struct {
 	writing sync.Mutex
 }
 
+// outcome is that of a call or of a hook.
+type outcome struct {
+	call *checkpoint.Outcome
+	hook *checkpoint.HookOutcome
+}
+
 // NewLog returns a log that writes into records.
 func NewLog(records Records) *Log { return &Log{records: records} }
 
-// intentBatch go into one record.
+// intentBatch are the intents of one record.
 type intentBatch struct {
-	calls     []checkpoint.Call
-	snapshots []nativesnapshot.Snapshot
-	hooked    []checkpoint.HookedPod
-	hooks     []checkpoint.HookIntent
-	done      chan struct{}
-	err       error // valid when done
+	record checkpoint.Record
+	done   chan struct{}
+	err    error // valid when done
 }
 
 // Call makes durable that a call is about to be made. Concurrent announcements share records. After
 // an error the record may be there or not.
 func (l *Log) Call(ctx context.Context, call *checkpoint.Call) error {
-	return l.announceIntents(ctx, func(i *intentBatch) { i.calls = append(i.calls, *call) })
+	return l.announceIntents(ctx, func(r *checkpoint.Record) { r.Intents = append(r.Intents, *call) })
 }
 
 // Snapshot makes durable, like Call, that a snapshot is about to be taken.
 func (l *Log) Snapshot(ctx context.Context, s *nativesnapshot.Snapshot) error {
-	return l.announceIntents(ctx, func(i *intentBatch) { i.snapshots = append(i.snapshots, *s) })
+	return l.announceIntents(ctx, func(r *checkpoint.Record) { r.Intended = append(r.Intended, *s) })
 }
 
 // Hook makes durable, like Call, that hooks of a Pod begin, unless opens is nil, and that one of
 // them is about to run, unless runs is nil.
 func (l *Log) Hook(ctx context.Context, opens *checkpoint.HookedPod, runs *checkpoint.HookIntent) error {
-	return l.announceIntents(ctx, func(i *intentBatch) {
+	return l.announceIntents(ctx, func(r *checkpoint.Record) {
 		if opens != nil {
-			i.hooked = append(i.hooked, *opens)
+			r.Hooked = append(r.Hooked, *opens)
 		}
 		if runs != nil {
-			i.hooks = append(i.hooks, *runs)
+			r.Hooks = append(r.Hooks, *runs)
 		}
 	})
 }
@@ -93,12 +93,12 @@ func (l *Log) SetResult(ctx context.Context) error {
 	if !l.Pending() {
 		return nil
 	}
-	return l.announceIntents(ctx, func(*intentBatch) {})
+	return l.announceIntents(ctx, func(*checkpoint.Record) {})
 }
 
 // announceIntents makes intents durable. While one record is written they gather for the next, so that
 // those in flight share one.
-func (l *Log) announceIntents(ctx context.Context, add func(*intentBatch)) error {
+func (l *Log) announceIntents(ctx context.Context, add func(*checkpoint.Record)) error {
 	mine, first := l.gatherIntents(add)
 	if first {
 		l.writeGathered(ctx)
@@ -117,17 +117,17 @@ func (l *Log) writeGathered(ctx context.Context) {
 	closed := l.closeGathered()
 	defer close(closed.done)
 	closed.err = errNotWritten
-	_, closed.err = l.Append(ctx, checkpoint.Record{Intents: closed.calls, Intended: closed.snapshots, Hooked: closed.hooked, Hooks: closed.hooks})
+	_, closed.err = l.Append(ctx, closed.record)
 }
 
 // gatherIntents adds intents to those of the next record, which the first is to write.
-func (l *Log) gatherIntents(add func(*intentBatch)) (mine *intentBatch, first bool) {
+func (l *Log) gatherIntents(add func(*checkpoint.Record)) (mine *intentBatch, first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if first = l.next == nil; first {
 		l.next = &intentBatch{done: make(chan struct{})}
 	}
-	add(l.next)
+	add(&l.next.record)
 	return l.next, first
 }
 
@@ -144,35 +144,36 @@ func (l *Log) closeGathered() *intentBatch {
 // record does not take all that ended before the call, others come before it. The error is that of
 // Records.
 func (l *Log) Append(ctx context.Context, rec checkpoint.Record) (key string, err error) {
-	for before := l.countEnded(); l.leavesOutcomes(before); {
-		if _, err := l.appendRecord(ctx, checkpoint.Record{}); err != nil {
+	for before := l.countEnded(); ; {
+		some := checkpoint.Record{}
+		upTo := l.addOutcomes(&some)
+		if upTo >= before {
+			break
+		}
+		if _, err := l.appendRecord(ctx, some, upTo); err != nil {
 			return "", err
 		}
 	}
-	return l.appendRecord(ctx, rec)
+	return l.appendRecord(ctx, rec, l.addOutcomes(&rec))
 }
 
-// countEnded returns how many calls have ended so far.
+// countEnded returns how many calls and hooks have ended so far.
 func (l *Log) countEnded() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.gone + len(l.ended)
 }
 
-// leavesOutcomes reports whether the next record leaves some of the first n outcomes to another one.
-func (l *Log) leavesOutcomes(n int) bool {
-	_, upTo := l.nextOutcomes()
-	return upTo < n
-}
-
-func (l *Log) appendRecord(ctx context.Context, rec checkpoint.Record) (key string, err error) {
-	var upTo, hooksUpTo int
-	rec.Outcomes, upTo = l.nextOutcomes()
-	rec.HookOutcomes, hooksUpTo = l.hookOutcomes()
+// appendRecord makes a record durable, which has the outcomes up to that one.
+func (l *Log) appendRecord(ctx context.Context, rec checkpoint.Record, upTo int) (key string, err error) {
 	if key, err = l.records.Append(ctx, rec); err != nil {
 		return "", err
 	}
-	l.noteRecorded(upTo, hooksUpTo)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := upTo - l.gone; n > 0 {
+		l.ended, l.gone = slices.Delete(l.ended, 0, n), upTo
+	}
 	return key, nil
 }
 
@@ -180,14 +181,14 @@ func (l *Log) appendRecord(ctx context.Context, rec checkpoint.Record) (key stri
 func (l *Log) EndHook(out *checkpoint.HookOutcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.hooks = append(l.hooks, *out)
+	l.ended = append(l.ended, outcome{hook: out})
 }
 
 // End keeps the outcome of a call for the next record.
 func (l *Log) End(out *checkpoint.Outcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.ended = append(l.ended, *out)
+	l.ended = append(l.ended, outcome{call: out})
 	if out.Begun != nil {
 		l.begun = append(l.begun, *out.Begun)
 	}
@@ -204,27 +205,26 @@ func (l *Log) Begun() []operation.Operation {
 func (l *Log) Pending() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.ended)+len(l.hooks) > 0
+	return len(l.ended) > 0
 }
 
-// nextOutcomes returns what is to be in the next record. Records that are written at the same time may
-// have the same ones.
-func (l *Log) nextOutcomes() (out []checkpoint.Outcome, upTo int) {
+// addOutcomes adds to a record what it takes of the outcomes that are in none. Records that are written
+// at the same time may have the same ones.
+func (l *Log) addOutcomes(rec *checkpoint.Record) (upTo int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n, size := 0, 0
-	for n < len(l.ended) && (n == 0 || size+sizeOf(&l.ended[n]) <= maxOutcomeBytes) {
-		size += sizeOf(&l.ended[n])
-		n++
+	size := 0
+	for i, o := range l.ended {
+		if o.hook != nil {
+			rec.HookOutcomes = append(rec.HookOutcomes, *o.hook)
+			continue
+		}
+		if size += sizeOf(o.call); size > maxOutcomeBytes && len(rec.Outcomes) > 0 {
+			return l.gone + i
+		}
+		rec.Outcomes = append(rec.Outcomes, *o.call)
 	}
-	return slices.Clone(l.ended[:n]), l.gone + n
-}
-
-// hookOutcomes is outcomes of hooks.
-func (l *Log) hookOutcomes() (out []checkpoint.HookOutcome, upTo int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.hooks), l.hooksGone + len(l.hooks)
+	return l.gone + len(l.ended)
 }
 
 // sizeOf is about what the answer of an outcome takes in a record.
@@ -234,16 +234,4 @@ func sizeOf(o *checkpoint.Outcome) int {
 		n += itemBytes(o.Begun.PostOperation)
 	}
 	return n
-}
-
-// noteRecorded notes that outcomes are durable.
-func (l *Log) noteRecorded(upTo, hooksUpTo int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if n := upTo - l.gone; n > 0 {
-		l.ended, l.gone = slices.Delete(l.ended, 0, n), upTo
-	}
-	if n := hooksUpTo - l.hooksGone; n > 0 {
-		l.hooks, l.hooksGone = slices.Delete(l.hooks, 0, n), hooksUpTo
-	}
 }

@@ -35,12 +35,12 @@ func TestWhatIsBegunTogetherSharesARecord(t *testing.T) {
 	gathered.Add(n)
 	for i := range n {
 		all.Go(func() {
-			assert.NoError(t, log.announceIntents(t.Context(), func(in *intentBatch) {
+			assert.NoError(t, log.announceIntents(t.Context(), func(in *checkpoint.Record) {
 				defer gathered.Done()
 				if i%2 == 0 {
-					in.snapshots = append(in.snapshots, nativesnapshot.Snapshot{Spec: nativesnapshot.Spec{PersistentVolumeName: fmt.Sprint("pv-", i)}})
+					in.Intended = append(in.Intended, nativesnapshot.Snapshot{Spec: nativesnapshot.Spec{PersistentVolumeName: fmt.Sprint("pv-", i)}})
 				} else {
-					in.calls = append(in.calls, checkpoint.Call{Action: fmt.Sprint("a.io/", i)})
+					in.Intents = append(in.Intents, checkpoint.Call{Action: fmt.Sprint("a.io/", i)})
 				}
 			}))
 		})
@@ -105,8 +105,8 @@ func TestAPanicWhileIntentsAreWrittenReleasesTheOthers(t *testing.T) {
 	log.writing.Lock() // the two are in one batch
 	panicked, failed := make(chan any, 1), make(chan error, 1)
 	gathered := make(chan struct{})
-	add := func(in *intentBatch) {
-		in.calls = append(in.calls, checkpoint.Call{Action: "a.io/x"})
+	add := func(in *checkpoint.Record) {
+		in.Intents = append(in.Intents, checkpoint.Call{Action: "a.io/x"})
 		gathered <- struct{}{}
 	}
 	go func() {
