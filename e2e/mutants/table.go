@@ -56,7 +56,7 @@ var (
 		"; begun && d.name == \"\" {\n",
 	}
 	announcedCallMade = Edit{
-		"services/restore-runner/internal/restore/call/once.go",
+		"services/restore-runner/internal/restore/actions/once.go",
 		"\tcase (announced || c.History.NoHistory) && !repeatable:\n",
 		"\tcase announced && c.History.NoHistory && !repeatable:\n",
 	}

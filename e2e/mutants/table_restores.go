@@ -33,7 +33,7 @@ var restores = []Mutant{
 	},
 	{
 		Name:    "a call of a restore that carries a key is not made again",
-		Edit:    Edit{"services/restore-runner/internal/restore/call/once.go", "case (announced || c.History.NoHistory) && !repeatable:", "case announced || c.History.NoHistory:"},
+		Edit:    Edit{"services/restore-runner/internal/restore/actions/once.go", "case (announced || c.History.NoHistory) && !repeatable:", "case announced || c.History.NoHistory:"},
 		Package: "./services/restore-runner/internal/job", Test: "TestACallWithAKeyIsRepeatedWithTheSame",
 	},
 	{

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/pausing"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/actions"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/call"
+
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/flight"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/volumes"
@@ -86,7 +86,7 @@ func newRun(cfg Config) (*restoreRun, error) {
 // makeChains makes the chains of actions.
 func (r *restoreRun) makeChains() {
 	cfg := r.cfg
-	caller := call.New(call.Config{
+	caller := actions.NewCaller(actions.CallerConfig{
 		Recorder: cfg.Recorder, History: cfg.History, Restore: cfg.Object,
 		Confirm: cfg.Confirm, IsProcessCrash: cfg.IsProcessCrash, IsNotSent: cfg.IsNotSent, Stop: r.stop,
 		Plan: cfg.Plan, Target: r.names.Target, Unrecorded: cfg.Unrecorded, Instance: cfg.Instance, Clock: cfg.Clock,

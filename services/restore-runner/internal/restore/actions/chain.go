@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/call"
+
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/flight"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
 )
@@ -26,7 +26,7 @@ type ChainsConfig struct {
 	Names    *object.Names
 	Catalog  *object.Catalog
 	Pending  *PendingStore
-	Caller   *call.Caller
+	Caller   *Caller
 	Clock    clock.WithTicker
 	// ReadyTimeout is how long an object waits until its additional items are ready, unless the action
 	// sets it.

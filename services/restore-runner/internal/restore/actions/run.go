@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/call"
+
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
 )
 
@@ -103,7 +103,7 @@ func (r *objectRun) callAction(ctx context.Context, b *boundAction) (result acti
 		return result, err
 	}
 	dispatch.RunOutsideLimit(ctx, func() {
-		result, err = r.chains.Caller.Execute(ctx, call.Request{Action: b.Action, Node: r.o.Node, Object: r.object, Stored: r.stored})
+		result, err = r.chains.Caller.Execute(ctx, CallRequest{Action: b.Action, Node: r.o.Node, Object: r.object, Stored: r.stored})
 	})
 	if result.OperationID != "" {
 		r.reportUnfollowed(b, result.OperationID)

@@ -1,4 +1,4 @@
-package call
+package actions
 
 import (
 	"context"
@@ -83,7 +83,7 @@ func TestNoMoreOperationsAreBegunThanAllowed(t *testing.T) {
 	}
 	nodes := map[string]int32{p.Name(0): 0, p.Name(1): 1}
 	s := &starter{}
-	c := New(Config{
+	c := NewCaller(CallerConfig{
 		Recorder: recorder, Restore: restore, Plan: p, Clock: clock, Instance: "i",
 		History: &outcome.History{Calls: map[int32]map[string]*outcome.Answer{nodes["old"]: {s.Name(): nil}}},
 		Target:  func(node int32) apply.Target { return apply.Target{Namespace: "a", Name: p.Name(node)} },
@@ -101,7 +101,7 @@ func TestNoMoreOperationsAreBegunThanAllowed(t *testing.T) {
 	}()
 	execute := func(name string) error {
 		o := action.FromJSON([]byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"a","name":"` + name + `"}}`))
-		_, err := c.Execute(ctx, Request{Action: s, Node: nodes[name], Object: o, Stored: o})
+		_, err := c.Execute(ctx, CallRequest{Action: s, Node: nodes[name], Object: o, Stored: o})
 		return err
 	}
 	require.EqualError(t, execute("new"), "action a.io/begins: Execute of ConfigMap a/new: the call is not made, since it may begin an operation: "+

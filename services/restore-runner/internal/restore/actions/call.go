@@ -1,6 +1,4 @@
-// Package call calls restore item actions, if the restore is still this process's: an action may
-// have effects elsewhere, which nothing fences.
-package call
+package actions
 
 import (
 	"context"
@@ -16,8 +14,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
 )
 
-// Config is what actions are called with.
-type Config struct {
+// CallerConfig is what actions are called with.
+type CallerConfig struct {
 	Recorder *outcome.Recorder
 	History  *outcome.History
 	// Restore is the Restore as actions get it.
@@ -40,23 +38,23 @@ type Config struct {
 
 // Caller calls the actions of a restore. Safe for concurrent use.
 type Caller struct {
-	Config
+	CallerConfig
 	calls *effect.Caller
 }
 
-// New returns a caller. What earlier holders began is in the recorder before.
-func New(cfg Config) *Caller {
+// NewCaller returns a caller. What earlier holders began is in the recorder before.
+func NewCaller(cfg CallerConfig) *Caller {
 	operations := &operation.Counter{}
 	for _, o := range cfg.Recorder.Operations() {
 		operations.AddOperation(len(o.PostOperation))
 	}
-	return &Caller{Config: cfg, calls: effect.NewCaller(effect.Config{
+	return &Caller{CallerConfig: cfg, calls: effect.NewCaller(effect.Config{
 		IsProcessCrash: cfg.IsProcessCrash, IsNotSent: cfg.IsNotSent, Operations: operations,
 	})}
 }
 
-// Request is a call of an action about one object.
-type Request struct {
+// CallRequest is a call of an action about one object.
+type CallRequest struct {
 	Action action.RestoreItem
 	Node   int32
 	// Object is as the actions before left it, Stored as it was backed up.
@@ -65,7 +63,7 @@ type Request struct {
 
 // Execute calls an action, and repeats a call whose process died. One that may begin an operation is
 // made once, and repeated only if it carries an idempotency key.
-func (c *Caller) Execute(ctx context.Context, q Request) (action.RestoreResult, error) {
+func (c *Caller) Execute(ctx context.Context, q CallRequest) (action.RestoreResult, error) {
 	if begins, ok := q.Action.(action.RestoreOperations); ok {
 		return c.callOnce(ctx, q, begins.OperationKind())
 	}
@@ -73,7 +71,7 @@ func (c *Caller) Execute(ctx context.Context, q Request) (action.RestoreResult, 
 }
 
 // callAction makes one call.
-func (c *Caller) callAction(ctx context.Context, q Request) (action.RestoreResult, error) {
+func (c *Caller) callAction(ctx context.Context, q CallRequest) (action.RestoreResult, error) {
 	if err := c.confirmClaim(ctx); err != nil {
 		return action.RestoreResult{}, err
 	}

@@ -1,4 +1,4 @@
-package call
+package actions
 
 import (
 	"context"
@@ -20,7 +20,7 @@ var errUnrecorded = errors.New("the call is not made: it may begin an operation,
 // callOnce makes a call that may begin an operation, once per restore even after a takeover: it is
 // announced before, and its answer is recorded soon afterwards. An operation that was begun is durable
 // when callOnce returns, and among those of the restore, whatever the outcome of the object.
-func (c *Caller) callOnce(ctx context.Context, q Request, kind string) (result action.RestoreResult, err error) {
+func (c *Caller) callOnce(ctx context.Context, q CallRequest, kind string) (result action.RestoreResult, err error) {
 	name, node := q.Action.Name(), q.Node
 	starter, repeatable := q.Action.(action.RestoreStarter)
 	answer, announced := c.History.Calls[node][name]
@@ -77,20 +77,20 @@ func (k *keyedStarter) Execute(ctx context.Context, object, fromBackup *action.O
 
 // idempotencyKey is the idempotency key of a call. The object counts as it is named in the backup: in the
 // cluster restored to two of them may have one name.
-func (c *Caller) idempotencyKey(q Request) string {
+func (c *Caller) idempotencyKey(q CallRequest) string {
 	item := c.itemResource(q)
 	item.Namespace, item.Name = c.Plan.Source(q.Node), c.Plan.Name(q.Node)
 	return operation.Key(string(c.Restore.Restore().UID), q.Action.Name(), &item)
 }
 
 // itemResource names the object of a call in the cluster restored to.
-func (c *Caller) itemResource(q Request) operation.Resource {
+func (c *Caller) itemResource(q CallRequest) operation.Resource {
 	resource, target := c.Plan.Kind(q.Node).GroupResource(), c.Target(q.Node)
 	return operation.Resource{Group: resource.Group, Resource: resource.Resource, Namespace: target.Namespace, Name: target.Name}
 }
 
 // callName names a call in errors.
-func callName(q Request) string {
+func callName(q CallRequest) string {
 	id, err := q.Object.Identity()
 	if err != nil {
 		return fmt.Sprintf("action %s: Execute: %v", q.Action.Name(), err)
@@ -99,7 +99,7 @@ func callName(q Request) string {
 }
 
 // refusalError is the error of a call that is not made.
-func (c *Caller) refusalError(q Request, why error) error {
+func (c *Caller) refusalError(q CallRequest, why error) error {
 	return fmt.Errorf("%s: %w", callName(q), why)
 }
 
@@ -131,7 +131,7 @@ func recordedAnswer(a *outcome.Answer, given *action.Object) (r action.RestoreRe
 
 // recordResult notes how a call ended, and returns its error. What it began is durable then, unless ctx
 // ends first.
-func (c *Caller) recordResult(ctx context.Context, q Request, r *action.RestoreResult, begun *operation.Operation, failure error) error {
+func (c *Caller) recordResult(ctx context.Context, q CallRequest, r *action.RestoreResult, begun *operation.Operation, failure error) error {
 	made := outcome.Call{Action: q.Action.Name()}
 	if r.OperationID != "" {
 		begun.ID, begun.Created = r.OperationID, c.Clock.Now().UTC()
