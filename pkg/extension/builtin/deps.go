@@ -53,11 +53,3 @@ func ForRestore(target Target) []action.RestoreItem {
 		newChangeImage(target),
 	}
 }
-
-// Screener is implemented by those actions of ForBackup for which most objects are of no concern,
-// so that these need not be decoded.
-type Screener interface {
-	// Concerns reports whether a call with the object of this JSON may change or return anything.
-	// False is certain; true is not. It allocates nothing and is safe for concurrent use.
-	Concerns(raw []byte) bool
-}

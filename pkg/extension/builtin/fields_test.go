@@ -91,8 +91,8 @@ func FuzzActions(f *testing.F) {
 		for _, a := range items {
 			got, err := a.Execute(t.Context(), action.FromJSON(raw), backupJob(t))
 			requireSoundAnswer(t, got.Object, err)
-			if screener, ok := a.(builtin.Screener); ok && err == nil && len(got.Additional) > 0 {
-				require.True(t, screener.Concerns(raw))
+			if screens, ok := a.(screener); ok && err == nil && len(got.Additional) > 0 {
+				require.True(t, screens.Concerns(raw))
 			}
 		}
 		for _, a := range blocks {
