@@ -375,22 +375,20 @@ func TestProgress(t *testing.T) {
 // its data.
 func TestACancelledOperationRemovesNoSnapshotOfOthers(t *testing.T) {
 	b := newBed(t, 1)
-	r, err := callAction(t, b.newSnapshotter(), csisnapshot.NameClaim, claimOf("c0"), "key")
-	require.NoError(t, err)
-	vs := readItem(t, b, r.Additional[0], &snapshotv1.VolumeSnapshot{})
+	vs, _ := b.takeSnapshot(t)
 	op := action.Operation{Action: csisnapshot.NameSnapshot, ID: csisnapshot.OperationID(vs)}
 	operations := &csisnapshot.Operations{API: b.API}
 	for _, job := range []string{`{"metadata":{"name":"other","uid":"uid-b"}}`, `{"metadata":{"name":"b","uid":"other"}}`, `{}`, ``} {
 		accepted, err := operations.Cancel(t.Context(), op, []byte(job), time.Minute)
 		require.Error(t, err, job)
 		require.False(t, accepted)
-		require.Nil(t, readItem(t, b, r.Additional[0], &snapshotv1.VolumeSnapshot{}).DeletionTimestamp)
+		require.Nil(t, readItem(t, b, action.Item{Namespace: vs.Namespace, Name: vs.Name}, &snapshotv1.VolumeSnapshot{}).DeletionTimestamp)
 		require.Len(t, b.driver.Stored(), 1)
 	}
 	plain := vs.DeepCopy()
 	plain.Labels = nil
 	require.NoError(t, b.Client.Patch(t.Context(), plain, client.MergeFrom(vs)))
-	_, err = operations.Cancel(t.Context(), op, []byte(`{"metadata":{"name":"b","uid":"uid-b"}}`), time.Minute)
+	_, err := operations.Cancel(t.Context(), op, []byte(`{"metadata":{"name":"b","uid":"uid-b"}}`), time.Minute)
 	require.ErrorContains(t, err, `is not labelled as one of backup "b"`)
 	require.Len(t, b.driver.Stored(), 1)
 }
@@ -434,10 +432,7 @@ func TestTheEndOfABackupAndItsDeletion(t *testing.T) {
 // A content that the end of the backup left in the cluster goes with its snapshot.
 func TestADeletionRemovesLiveSnapshots(t *testing.T) {
 	b := newBed(t, 1)
-	r, err := callAction(t, b.newSnapshotter(), csisnapshot.NameClaim, claimOf("c0"), "key")
-	require.NoError(t, err)
-	vs := readItem(t, b, r.Additional[0], &snapshotv1.VolumeSnapshot{})
-	vsc := readItem(t, b, action.Item{Name: *vs.Status.BoundVolumeSnapshotContentName}, &snapshotv1.VolumeSnapshotContent{})
+	_, vsc := b.takeSnapshot(t)
 	raw, err := json.Marshal(vsc)
 	require.NoError(t, err)
 	backup, err := action.NewBackup(b.backup)
@@ -450,10 +445,7 @@ func TestADeletionRemovesLiveSnapshots(t *testing.T) {
 // server is working on. Only the deletion of the backup removes them.
 func TestTheEndOfABackupLeavesVelerosSnapshots(t *testing.T) {
 	b := newBed(t, 1)
-	r, err := callAction(t, b.newSnapshotter(), csisnapshot.NameClaim, claimOf("c0"), "key")
-	require.NoError(t, err)
-	vs := readItem(t, b, r.Additional[0], &snapshotv1.VolumeSnapshot{})
-	vsc := readItem(t, b, action.Item{Name: *vs.Status.BoundVolumeSnapshotContentName}, &snapshotv1.VolumeSnapshotContent{})
+	vs, vsc := b.takeSnapshot(t)
 	for _, o := range []client.Object{vs, vsc} {
 		old := o.DeepCopyObject().(client.Object)
 		delete(o.GetLabels(), velerov1.LabelBackupUID)
@@ -462,7 +454,7 @@ func TestTheEndOfABackupLeavesVelerosSnapshots(t *testing.T) {
 	none := func(types.NamespacedName) bool { return false }
 	for _, owner := range []csisnapshot.Owner{{Name: "b", UID: "uid-b"}, {Name: "b"}} {
 		require.NoError(t, b.End(t.Context(), owner, none))
-		require.Nil(t, readItem(t, b, r.Additional[0], &snapshotv1.VolumeSnapshot{}).DeletionTimestamp)
+		require.Nil(t, readItem(t, b, action.Item{Namespace: vs.Namespace, Name: vs.Name}, &snapshotv1.VolumeSnapshot{}).DeletionTimestamp)
 		left := readItem(t, b, action.Item{Name: vsc.Name}, &snapshotv1.VolumeSnapshotContent{})
 		require.Nil(t, left.DeletionTimestamp)
 		require.Len(t, b.driver.Stored(), 1)
