@@ -258,7 +258,7 @@ func newGuardedJob(t *testing.T, b *bed) (context.Context, context.CancelFunc, *
 	obj := newJob()
 	acquireClaim(t, one, obj)
 	require.NoError(t, b.client.Create(t.Context(), obj))
-	ctx, cancel := one.Guard(t.Context(), obj)
+	ctx, cancel := one.Guard(t.Context(), obj, nil)
 	t.Cleanup(cancel)
 	return ctx, cancel, obj
 }
@@ -328,7 +328,7 @@ func TestGuardShowsWhatItSees(t *testing.T) {
 	acquireClaim(t, one, obj)
 	require.NoError(t, b.client.Create(t.Context(), obj))
 	var asked atomic.Bool
-	ctx, cancel := one.GuardSeeing(t.Context(), obj, func(o client.Object) {
+	ctx, cancel := one.Guard(t.Context(), obj, func(o client.Object) {
 		if o.GetAnnotations()[holdfast.AnnotationCancel] != "" {
 			asked.Store(true)
 		}
@@ -343,7 +343,7 @@ func TestGuardShowsWhatItSees(t *testing.T) {
 }
 
 func TestGuardOfAnUnclaimedObjectHasEnded(t *testing.T) {
-	ctx, cancel := newBed().newInstance("one").Guard(t.Context(), newJob())
+	ctx, cancel := newBed().newInstance("one").Guard(t.Context(), newJob(), nil)
 	defer cancel()
 	require.ErrorIs(t, context.Cause(ctx), ErrLost)
 }

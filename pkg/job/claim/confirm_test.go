@@ -158,9 +158,9 @@ func TestTwoHoldingsOfAJobAreTwoClaims(t *testing.T) {
 	require.NoError(t, Set(second, Claim{Epoch: 1}))
 	acquireClaim(t, one, second)
 	require.NoError(t, b.client.Update(t.Context(), second))
-	guarded, stop := one.Guard(t.Context(), second)
+	guarded, stop := one.Guard(t.Context(), second, nil)
 	defer stop()
-	former, leave := one.Guard(t.Context(), first)
+	former, leave := one.Guard(t.Context(), first, nil)
 	defer leave()
 	for _, stale := range []*corev1.ConfigMap{unclaimed, first} {
 		ask(stale)
@@ -191,7 +191,7 @@ func TestRememberedClaimsAreBounded(t *testing.T) {
 // A stopped and continued process: its first tick is late, and reads the object.
 func TestGuardLooksAtOnceAfterAPause(t *testing.T) {
 	b, one, _, obj := newClaimedJob(t)
-	ctx, cancel := one.Guard(t.Context(), obj)
+	ctx, cancel := one.Guard(t.Context(), obj, nil)
 	defer cancel()
 	require.Eventually(t, b.clock.HasWaiters, time.Minute, time.Millisecond)
 	require.NoError(t, Set(obj, Claim{Owner: "two", Epoch: 2}))

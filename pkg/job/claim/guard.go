@@ -18,16 +18,10 @@ const guardPeriod = 2 * time.Second
 
 // Guard returns a context that ends with cause ErrLost once epoch, holder or UID of the object
 // differ from what obj carries, or the object vanished. API errors and unrelated edits do not end
-// it. After a pause of the process the object is read at once. The cancel function stops the
-// watching and must be called.
-func (i *Instance) Guard(ctx context.Context, obj client.Object) (context.Context, context.CancelFunc) {
-	return i.GuardSeeing(ctx, obj, nil)
-}
-
-// GuardSeeing is Guard that shows each state of the object it reads to seen, which may be nil, as
-// long as the claim holds. States come one after another, at most two seconds apart while the API
-// server answers.
-func (i *Instance) GuardSeeing(ctx context.Context, obj client.Object, seen func(client.Object)) (context.Context, context.CancelFunc) {
+// it. After a pause of the process the object is read at once. As long as the claim holds each state
+// that is read is shown to seen, which may be nil: one after another, at most two seconds apart while
+// the API server answers. The cancel function stops the watching and must be called.
+func (i *Instance) Guard(ctx context.Context, obj client.Object, seen func(client.Object)) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	g, err := i.guardOf(obj)
 	if err != nil {

@@ -133,7 +133,7 @@ func TestAHolderStaysAwake(t *testing.T) {
 	one := b.newIdleInstance("one")
 	b.runInstances(t, beat, one)
 	obj := b.createClaimedJob(t, one)
-	_, release := one.Guard(t.Context(), obj)
+	_, release := one.Guard(t.Context(), obj, nil)
 	b.runInstances(t, 5*gracePeriod, one)
 	b.requireDeclared(t, "one", timeout)
 	requireReads(t, b, 0, func() { require.NoError(t, one.Confirm(t.Context(), obj)) })

@@ -44,9 +44,9 @@ type Instance interface {
 	Acquire(ctx context.Context, obj metav1.Object) (claim.Claim, error)
 	// Held returns nil if the object may be claimed; a *claim.HeldError while a live instance holds it.
 	Held(obj metav1.Object) error
-	// GuardSeeing returns a context that ends with the claim that the object carries, and shows
+	// Guard returns a context that ends with the claim that the object carries, and shows
 	// each state of the object to seen.
-	GuardSeeing(ctx context.Context, obj client.Object, seen func(client.Object)) (context.Context, context.CancelFunc)
+	Guard(ctx context.Context, obj client.Object, seen func(client.Object)) (context.Context, context.CancelFunc)
 	// Confirm fails with claim.ErrLost unless the claim that the object carries holds at this
 	// moment.
 	Confirm(ctx context.Context, obj client.Object) error

@@ -21,7 +21,7 @@ func (e *Engine[T]) holdClaim(ctx context.Context, h *Held[T], job Job[T], work 
 	h.stopping = ctx
 	h.cancelled, h.cancel = context.WithCancelCause(lasting)
 	defer h.cancel(context.Canceled)
-	guarded, release := e.cfg.Instance.GuardSeeing(lasting, h.Object, h.stateObserver())
+	guarded, release := e.cfg.Instance.Guard(lasting, h.Object, h.stateObserver())
 	defer release()
 	owned, lose := context.WithCancelCause(guarded)
 	defer lose(context.Canceled)

@@ -1,4 +1,4 @@
-// Package enginetest has a message bus for tests of what runs on an engine.
+// Package enginetest has a message bus and a holder of claims for tests of what runs on an engine.
 package enginetest
 
 import (

@@ -104,7 +104,7 @@ func TestAPausedRunnerCallsNoActionOfAnothersBackup(t *testing.T) {
 		return action.BackupResult{Object: o}, nil
 	}}
 	w.Clock, w.Actions = clk, pauses
-	w.instance.confirm = func(client.Object) error {
+	w.instance.ConfirmWith = func(client.Object) error {
 		if lost.Load() {
 			return claim.ErrLost
 		}

@@ -29,11 +29,8 @@ func (w *world) requestCancel(t *testing.T, b *velerov1.Backup, told bool) {
 	asked := w.readBackup(t, b)
 	require.NoError(t, mark.WriteCancelRequest(asked, mark.CancelRequest{By: "alice"}))
 	require.NoError(t, w.client.Update(t.Context(), asked))
-	w.instance.mu.Lock()
-	seen := w.instance.seen
-	w.instance.mu.Unlock()
 	if told {
-		seen(asked)
+		w.instance.Show(asked)
 	}
 }
 
@@ -234,7 +231,7 @@ func TestACancelledBackupThatIsSuspendedEnds(t *testing.T) {
 func TestAHolderWhoseClaimWasTakenCommitsNothing(t *testing.T) {
 	w := newWorld(t)
 	b := w.admitBackup(t, "b1")
-	w.instance.confirm = func(client.Object) error { return nil }
+	w.instance.ConfirmWith = func(client.Object) error { return nil }
 	w.beforeObject("-logs.gz", func() {
 		taken := w.readBackup(t, b)
 		require.NoError(t, mark.WriteCancelRequest(taken, mark.CancelRequest{By: "alice"}))

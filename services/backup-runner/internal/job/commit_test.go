@@ -21,7 +21,7 @@ func TestACommitIsNotRepeatedWithoutTheClaim(t *testing.T) {
 	w, b := richWorld(t, 1)
 	next := w.anotherRunner(t, "next")
 	begun, lost := false, false
-	w.instance.confirm = func(client.Object) error {
+	w.instance.ConfirmWith = func(client.Object) error {
 		if lost {
 			return claim.ErrLost
 		}
@@ -51,7 +51,7 @@ func TestACommitIsNotRepeatedWithoutTheClaim(t *testing.T) {
 func TestTheCommitIsNotMarkedOverAnothersClaim(t *testing.T) {
 	w := newWorld(t)
 	b := w.admitBackup(t, "b1")
-	w.instance.confirm = func(client.Object) error { return nil }
+	w.instance.ConfirmWith = func(client.Object) error { return nil }
 	w.beforeObject("-logs.gz", func() {
 		taken := w.readBackup(t, b)
 		require.NoError(t, claim.Set(taken, claim.Claim{Owner: "next", Epoch: 2}))

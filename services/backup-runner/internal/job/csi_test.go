@@ -81,7 +81,7 @@ func TestADeletedBackupEndsItsSnapshots(t *testing.T) {
 			b := w.admitBackup(t, "b1")
 			w.beforeObject(tc.at, func() {
 				require.NoError(t, w.client.Delete(t.Context(), w.readBackup(t, b)))
-				w.instance.loseClaim()
+				w.instance.LoseClaim()
 			})
 			require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 			require.Len(t, ends.of, tc.ended)

@@ -135,7 +135,7 @@ func TestASuccessorEndsABackupOfAnotherServer(t *testing.T) {
 				if calls++; calls < k {
 					return nil
 				}
-				w.instance.loseClaim()
+				w.instance.LoseClaim()
 				die(errGone)
 				return errGone
 			})

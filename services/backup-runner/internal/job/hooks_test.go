@@ -190,7 +190,7 @@ func TestALostBackupLeavesNoPodFrozen(t *testing.T) {
 			b := w.admitBackup(t, "b1")
 			db.after = func(ctx context.Context) {
 				tc.lose(t, w, b)
-				w.instance.loseClaim()
+				w.instance.LoseClaim()
 				<-ctx.Done()
 			}
 			require.NoError(t, w.Run(t.Context(), "b1", b.UID))

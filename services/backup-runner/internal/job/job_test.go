@@ -35,6 +35,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/count"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
+	"github.com/holdfast-io/holdfast/pkg/job/engine/enginetest"
 	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/kube"
@@ -51,62 +52,6 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const namespace = "velero"
-
-// instance is a claimer whose rivals live or are dead as the test sets it.
-type instance struct {
-	name  string
-	alive map[string]bool
-	// confirm, if set, answers Confirm.
-	confirm func(obj client.Object) error
-
-	mu   sync.Mutex
-	lose context.CancelCauseFunc // set by GuardSeeing
-	seen func(client.Object)     // the same
-}
-
-func (i *instance) Ready() bool            { return true }
-func (i *instance) Expired() <-chan string { return nil }
-
-func (i *instance) Acquire(_ context.Context, obj metav1.Object) (claim.Claim, error) {
-	c, _, err := claim.Parse(obj)
-	if err != nil {
-		return c, err
-	}
-	if i.alive[c.Owner] {
-		return c, &claim.HeldError{Owner: c.Owner}
-	}
-	return claim.Claim{Owner: i.name, Epoch: c.Epoch + 1}, nil
-}
-
-// Held implements engine.Instance.
-func (i *instance) Held(obj metav1.Object) error {
-	_, err := i.Acquire(context.Background(), obj)
-	return err
-}
-
-func (i *instance) GuardSeeing(ctx context.Context, _ client.Object, seen func(client.Object)) (context.Context, context.CancelFunc) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.seen = seen
-	ctx, lose := context.WithCancelCause(ctx)
-	i.lose = lose
-	return ctx, func() { lose(nil) }
-}
-
-func (i *instance) Confirm(ctx context.Context, obj client.Object) error {
-	if i.confirm != nil {
-		return i.confirm(obj)
-	}
-	return context.Cause(ctx)
-}
-
-func (i *instance) loseClaim() {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.lose != nil {
-		i.lose(claim.ErrLost)
-	}
-}
 
 // locations serves one store under the name "default".
 type locations struct{ store objectstore.Store }
@@ -144,7 +89,7 @@ type world struct {
 	api      *kubetest.Server
 	client   client.WithWatch
 	store    *memstore.Store
-	instance *instance
+	instance *enginetest.Holder
 	events   *events
 	registry *prometheus.Registry
 	cancels  *jobtest.Cancels
@@ -152,7 +97,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{store: memstore.New(), instance: &instance{name: "me", alive: map[string]bool{}}, events: &events{}, registry: prometheus.NewRegistry(), cancels: &jobtest.Cancels{}}
+	w := &world{store: memstore.New(), instance: &enginetest.Holder{Name: "me"}, events: &events{}, registry: prometheus.NewRegistry(), cancels: &jobtest.Cancels{}}
 	w.api = kubetest.New(
 		kubetest.Kind{Version: "v1", Kind: "ConfigMap", Resource: "configmaps", Namespaced: true},
 		kubetest.Kind{Version: "v1", Kind: "Namespace", Resource: "namespaces"},
@@ -188,7 +133,7 @@ func newWorld(t *testing.T) *world {
 func (w *world) anotherRunner(t *testing.T, name string) *world {
 	t.Helper()
 	next := *w
-	next.instance, next.WorkDir = &instance{name: name, alive: map[string]bool{}}, t.TempDir()
+	next.instance, next.WorkDir = &enginetest.Holder{Name: name}, t.TempDir()
 	next.Instance = next.instance
 	return &next
 }
@@ -430,7 +375,7 @@ func TestUnknownOrBrokenLocation(t *testing.T) {
 
 func TestHeldByALiveInstance(t *testing.T) {
 	w := newWorld(t)
-	w.instance.alive["other"] = true
+	w.instance.Alive = map[string]bool{"other": true}
 	b := w.admitBackup(t, "b1", func(b *velerov1.Backup) {
 		b.Status.Phase = velerov1.BackupPhaseInProgress
 		require.NoError(t, claim.Set(b, claim.Claim{Owner: "other", Epoch: 3}))

@@ -77,9 +77,9 @@ func TestADeletedBackupLeavesTheLedgerWithItsRunner(t *testing.T) {
 				if op == memstore.OpCompose && gone.CompareAndSwap(false, true) {
 					require.NoError(t, w.client.Delete(t.Context(), w.readBackup(t, b)))
 					if !certain {
-						w.instance.confirm = func(client.Object) error { return claim.ErrLost }
+						w.instance.ConfirmWith = func(client.Object) error { return claim.ErrLost }
 					}
-					w.instance.loseClaim()
+					w.instance.LoseClaim()
 				}
 				return nil
 			})
@@ -103,7 +103,7 @@ func TestABackupReplacedByAnotherLeavesTheLedger(t *testing.T) {
 			other := &velerov1.Backup{}
 			other.Namespace, other.Name, other.UID = namespace, "b1", "uid-2"
 			require.NoError(t, w.client.Create(t.Context(), other))
-			w.instance.loseClaim()
+			w.instance.LoseClaim()
 		}
 		return nil
 	})

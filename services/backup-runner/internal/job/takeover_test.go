@@ -94,7 +94,7 @@ func (p *process) countWrite(w *world, write bool) error {
 	if p.limit == 0 || p.writes < p.limit {
 		return nil
 	}
-	w.instance.loseClaim()
+	w.instance.LoseClaim()
 	return errDead
 }
 
@@ -128,7 +128,7 @@ func (w *world) mortalRunner(n int) *process {
 // replaceRunner replaces the world's runner by another holder, which runs.
 func (w *world) replaceRunner(name string) {
 	w.store.Inject(nil)
-	w.Client, w.instance.name = w.client, name
+	w.Client, w.instance.Name = w.client, name
 }
 
 // sweepLeftovers does for an ended backup what the sweep of leftovers in the deletion service does:
@@ -297,7 +297,7 @@ func TestACompositionExcludesAFailure(t *testing.T) {
 			// The other loses the claim to this process once it fixed the composition.
 			w.store.Inject(func(op memstore.Op, _ string) error {
 				if op == memstore.OpCompose {
-					other.loseClaim()
+					other.LoseClaim()
 					return errDead
 				}
 				return nil
@@ -332,7 +332,7 @@ func TestAWokenHolderStops(t *testing.T) {
 		next := w.anotherRunner(t, "next")
 		calls, slept := 0, false
 		var after []string
-		w.instance.confirm = func(obj client.Object) error {
+		w.instance.ConfirmWith = func(obj client.Object) error {
 			c, _, err := claim.Parse(obj)
 			require.NoError(t, err)
 			require.Equal(t, "me", c.Owner, "what is confirmed is this process's claim")

@@ -19,6 +19,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/engine/enginetest"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
@@ -252,30 +253,6 @@ func TestAWokenProcessDeletesNothing(t *testing.T) {
 	require.NotNil(t, b.readRequest("d"), "the outcome is another's to record")
 }
 
-// contest is what two replicas see of each other's claims: the first swap wins.
-type contest struct {
-	*bed
-	name string
-}
-
-func (c *contest) Acquire(_ context.Context, obj metav1.Object) (claim.Claim, error) {
-	held, found, err := claim.Parse(obj)
-	if err == nil && found && held.Owner != c.name {
-		err = &claim.HeldError{Owner: held.Owner}
-	}
-	return claim.Claim{Owner: c.name, Epoch: held.Epoch + 1}, err
-}
-
-// Held implements engine.Instance.
-func (c *contest) Held(obj metav1.Object) error {
-	_, err := c.Acquire(context.Background(), obj)
-	return err
-}
-
-func (c *contest) GuardSeeing(ctx context.Context, _ client.Object, _ func(client.Object)) (context.Context, context.CancelFunc) {
-	return context.WithCancel(ctx)
-}
-
 // TestTwoReplicasAndTwoRequestsAtOnce end as one deletion.
 func TestTwoReplicasAndTwoRequestsAtOnce(t *testing.T) {
 	for range 8 {
@@ -285,7 +262,7 @@ func TestTwoReplicasAndTwoRequestsAtOnce(t *testing.T) {
 		b.fillBucket(newBackup(velerov1.BackupPhaseCompleted))
 		var group sync.WaitGroup
 		for _, replica := range []string{"one", "two"} {
-			r := b.newRemover(b.client, &contest{b, replica})
+			r := b.newRemover(b.client, &enginetest.Holder{Name: replica, Alive: map[string]bool{"one": true, "two": true}})
 			for _, name := range []string{"d", "y"} {
 				group.Go(func() {
 					for {

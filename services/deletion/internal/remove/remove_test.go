@@ -97,8 +97,8 @@ func (b *bed) Held(obj metav1.Object) error {
 	return err
 }
 
-// GuardSeeing implements engine.Instance.
-func (b *bed) GuardSeeing(ctx context.Context, _ client.Object, _ func(client.Object)) (context.Context, context.CancelFunc) {
+// Guard implements engine.Instance.
+func (b *bed) Guard(ctx context.Context, _ client.Object, _ func(client.Object)) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	b.lose = cancel
 	return ctx, func() { cancel(context.Canceled) }

@@ -43,7 +43,7 @@ import (
 type config struct {
 	job.Config
 	Client client.Client
-	Claims *claims
+	Claims *enginetest.Holder
 }
 
 // runner is one process: the kind, and the engine that runs it.
@@ -71,58 +71,6 @@ func (r *runner) Run(ctx context.Context, name string, uid types.UID) error {
 		return nil
 	}
 	return err
-}
-
-// claims is a holder of claims whose loss the test decides about.
-type claims struct {
-	holder  string
-	confirm func() error
-	mu      sync.Mutex
-	lose    context.CancelCauseFunc
-	seen    func(client.Object)
-	expired chan string
-}
-
-func (c *claims) Ready() bool { return true }
-
-func (c *claims) Expired() <-chan string { return c.expired }
-
-func (c *claims) Acquire(_ context.Context, obj metav1.Object) (claim.Claim, error) {
-	held, ok, err := claim.Parse(obj)
-	if err != nil {
-		return claim.Claim{}, err
-	}
-	if ok && held.Owner == "alive" {
-		return claim.Claim{}, &claim.HeldError{Owner: held.Owner}
-	}
-	return claim.Claim{Owner: c.holder, Epoch: held.Epoch + 1}, nil
-}
-
-// Held implements engine.Instance.
-func (c *claims) Held(obj metav1.Object) error {
-	_, err := c.Acquire(context.Background(), obj)
-	return err
-}
-
-func (c *claims) GuardSeeing(ctx context.Context, _ client.Object, seen func(client.Object)) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.lose, c.seen = cancel, seen
-	return ctx, func() { cancel(nil) }
-}
-
-func (c *claims) Confirm(ctx context.Context, _ client.Object) error {
-	if c.confirm != nil {
-		return c.confirm()
-	}
-	return context.Cause(ctx)
-}
-
-func (c *claims) loseIt() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.lose(claim.ErrLost)
 }
 
 // store keeps the bucket when a job closes its view of it.
@@ -155,7 +103,7 @@ type bench struct {
 	cluster   *kubetest.Server
 	store     *memstore.Store
 	locations *locations
-	claims    *claims
+	claims    *enginetest.Holder
 	ledger    *ledger.Ledger
 	registry  *prometheus.Registry
 	config    config
@@ -172,7 +120,7 @@ func newBench(t *testing.T) *bench {
 	b := &bench{
 		client: fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(
 			&velerov1.Schedule{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "nightly"}}).Build(),
-		cluster: kubetest.Start(t), store: memstore.New(), claims: &claims{holder: "me"}, registry: prometheus.NewRegistry(),
+		cluster: kubetest.Start(t), store: memstore.New(), claims: &enginetest.Holder{Name: "me", Alive: map[string]bool{"alive": true}}, registry: prometheus.NewRegistry(),
 	}
 	b.locations = &locations{store: b.store}
 	b.ledger = ledger.New(b.client, b.client, "velero")

@@ -24,11 +24,8 @@ func (b *bench) requestCancel(t *testing.T, told bool) {
 	r := b.getRestore(t)
 	require.NoError(t, mark.WriteCancelRequest(r, mark.CancelRequest{By: "alice"}))
 	require.NoError(t, b.client.Update(t.Context(), r))
-	b.claims.mu.Lock()
-	seen := b.claims.seen
-	b.claims.mu.Unlock()
 	if told {
-		seen(r)
+		b.claims.Show(r)
 	}
 }
 
@@ -129,7 +126,7 @@ func TestASuccessorOfACancelledRestoreTellsWhatWasRestored(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	b.atCreate(20, func() {
 		stop()
-		b.claims.loseIt() // without a word of what it did last
+		b.claims.LoseClaim() // without a word of what it did last
 	})
 	dying := b.config
 	var leave func()
@@ -180,7 +177,7 @@ func TestALostClaimOutweighsTheRequest(t *testing.T) {
 		taken := b.getRestore(t)
 		require.NoError(t, claim.Set(taken, claim.Claim{Owner: "queue-scheduler", Epoch: 2}))
 		require.NoError(t, b.client.Update(t.Context(), taken))
-		b.claims.loseIt()
+		b.claims.LoseClaim()
 	})
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
 	r := b.getRestore(t)

@@ -214,7 +214,7 @@ func TestDeathOfAHolderStartsTheTakeover(t *testing.T) {
 		_ = claim.Set(r, claim.Claim{Owner: "dead", Epoch: 4})
 	})
 	expired, done := make(chan string, 1), make(chan error, 1)
-	b.claims.expired = expired
+	b.claims.Died = expired
 	c := newControl(b)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { done <- c.Serve(ctx) }()

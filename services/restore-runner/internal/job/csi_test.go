@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-io/holdfast/pkg/job/engine/enginetest"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 )
 
@@ -26,7 +27,7 @@ func TestWhetherClaimsAreFilledFollowsThePlan(t *testing.T) {
 			})
 			b.createRestore(t, true)
 			ctx, stop := context.WithCancel(t.Context())
-			die := sync.OnceFunc(func() { stop(); b.claims.loseIt() })
+			die := sync.OnceFunc(func() { stop(); b.claims.LoseClaim() })
 			dying := b.config
 			dying.CSI = planned
 			var leave func()
@@ -40,7 +41,7 @@ func TestWhetherClaimsAreFilledFollowsThePlan(t *testing.T) {
 			_ = newRunner(dying).Run(ctx, "r", "uid-r")
 			leave()
 
-			b.config.Claims, b.config.CSI = &claims{holder: "next"}, !planned
+			b.config.Claims, b.config.CSI = &enginetest.Holder{Name: "next"}, !planned
 			require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
 			results := b.readGzip(t, layout.RestoreResults("r"))
 			claim := b.cluster.Object("/api/v1/namespaces/a/persistentvolumeclaims/c")

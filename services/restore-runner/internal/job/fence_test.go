@@ -12,9 +12,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/engine/enginetest"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -65,7 +67,7 @@ func testPausedRunner(t *testing.T, b *bench, at int64, confirmed, meanwhile boo
 		return refuseAdmission(r, body)
 	})
 	zombie := b.config
-	own := &claims{holder: "zombie", confirm: func() error {
+	own := &enginetest.Holder{Name: "zombie", ConfirmWith: func(client.Object) error {
 		if confirmed && requests.Load() >= at {
 			<-wake
 			return claim.ErrLost
@@ -78,7 +80,7 @@ func testPausedRunner(t *testing.T, b *bench, at int64, confirmed, meanwhile boo
 	go func() { ended <- newRunner(zombie).Run(t.Context(), "r", "uid-r") }()
 	<-paused
 	successor := b.config
-	successor.WorkDir, successor.Claims = t.TempDir(), &claims{holder: "successor"}
+	successor.WorkDir, successor.Claims = t.TempDir(), &enginetest.Holder{Name: "successor"}
 	require.NoError(t, newRunner(successor).Run(t.Context(), "r", "uid-r"))
 	woken.Do(func() { close(wake) })
 	require.NoError(t, <-ended, "it stopped by itself")
@@ -132,7 +134,7 @@ func TestAStopLetsWhatIsInFlightEnd(t *testing.T) {
 
 	b.cluster.Fail(nil)
 	next := b.config
-	next.Claims = &claims{holder: "next"}
+	next.Claims = &enginetest.Holder{Name: "next"}
 	require.NoError(t, newRunner(next).Run(t.Context(), "r", "uid-r"))
 	r := b.getRestore(t)
 	require.Equal(t, velerov1.RestorePhaseCompleted, r.Status.Phase)

@@ -18,6 +18,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/engine/enginetest"
 	"github.com/holdfast-io/holdfast/pkg/job/journal"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/messaging"
@@ -207,7 +208,7 @@ func prepareInterrupted(t *testing.T, b *bench, stop func()) {
 
 func TestLostClaimEndsTheJobWithoutAnotherWrite(t *testing.T) {
 	b := newBench(t)
-	prepareInterrupted(t, b, b.claims.loseIt)
+	prepareInterrupted(t, b, b.claims.LoseClaim)
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
 	require.Equal(t, velerov1.RestorePhaseInProgress, b.getRestore(t).Status.Phase)
 	require.Empty(t, b.ended)
@@ -231,7 +232,7 @@ func TestShutdownHandsOverAndTheNextRunnerGoesOn(t *testing.T) {
 
 	b.cluster.Fail(nil)
 	next := b.config
-	next.Claims = &claims{holder: "next"}
+	next.Claims = &enginetest.Holder{Name: "next"}
 	require.NoError(t, newRunner(next).Run(t.Context(), "r", "uid-r"))
 	r = b.getRestore(t)
 	require.Equal(t, velerov1.RestorePhaseCompleted, r.Status.Phase)
@@ -287,7 +288,7 @@ func TestATakeoverGoesOnWhileADeletionWaits(t *testing.T) {
 	b.cluster.Fail(nil)
 	b.marksDeleting(t)
 	next := b.config
-	next.Claims = &claims{holder: "next"}
+	next.Claims = &enginetest.Holder{Name: "next"}
 	require.NoError(t, newRunner(next).Run(t.Context(), "r", "uid-r"))
 	require.Equal(t, velerov1.RestorePhaseCompleted, b.getRestore(t).Status.Phase, b.getRestore(t).Status.FailureReason)
 }

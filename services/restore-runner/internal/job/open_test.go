@@ -68,7 +68,7 @@ func TestWaitingForALocationEndsWithTheRestoreOrTheProcess(t *testing.T) {
 			require.NoError(t, b.client.Delete(t.Context(), b.getRestore(t)))
 		},
 		"stopped": func(_ *testing.T, _ *bench, cancel context.CancelFunc) { cancel() },
-		"lost":    func(_ *testing.T, b *bench, _ context.CancelFunc) { b.claims.loseIt() },
+		"lost":    func(_ *testing.T, b *bench, _ context.CancelFunc) { b.claims.LoseClaim() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)

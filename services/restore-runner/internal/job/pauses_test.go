@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/engine/enginetest"
 	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/pkg/layout"
@@ -88,7 +89,7 @@ func orphanedPaused(t *testing.T) *bench {
 	ctx, stop := context.WithCancel(t.Context())
 	b.atGadgetsSecret(func() {
 		stop()
-		b.claims.loseIt() // without a word of what it did last
+		b.claims.LoseClaim() // without a word of what it did last
 	})
 	dying := b.config
 	var leave func()
@@ -98,7 +99,7 @@ func orphanedPaused(t *testing.T) *bench {
 	require.Equal(t, object{"size": 1.0, "paused": true}, b.readGadget())
 	require.Equal(t, velerov1.RestorePhaseInProgress, b.getRestore(t).Status.Phase)
 	b.cluster.Fail(nil)
-	b.config.Claims = &claims{holder: "next"}
+	b.config.Claims = &enginetest.Holder{Name: "next"}
 	return b
 }
 
