@@ -204,21 +204,29 @@ func TestPublishedFilesAgree(t *testing.T) {
 	require.Equal(t, manifest.Header{FormatVersion: "1.2.0", Backup: "b", UID: "backup-uid", Revision: "77", StartTime: startTime}, r.Header())
 }
 
-func TestGNUTarListsTheTarball(t *testing.T) {
+func TestGNUTarReadsTheTarball(t *testing.T) {
 	t.Parallel()
 	b := newBuilder(t)
-	for i := range 3 {
+	for p := range 3 {
 		b.uploadPart(func(w *part.Writer) {
-			require.NoError(t, w.Add(newPodItem("ns", fmt.Sprintf("%s%d", strings.Repeat("long", 50), i), "")))
+			for i := range 20 {
+				require.NoError(t, w.Add(newPodItem("ns", fmt.Sprint(strings.Repeat("n", 3+12*i+p), p), strings.Repeat("z", i*2000))))
+			}
 		})
 	}
 	b.publishParts()
-	file := filepath.Join(t.TempDir(), "b.tar.gz")
+	dir := t.TempDir()
+	file := filepath.Join(dir, "b.tar.gz")
 	require.NoError(t, os.WriteFile(file, b.readObject(layout.BackupTarball("b")), 0o600))
-	out, err := exec.CommandContext(t.Context(), "tar", "-tzf", file).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "tar", "-xvzf", file, "-C", dir).CombinedOutput()
 	require.NoError(t, err, string(out))
-	_, order := b.readTarball()
+	bodies, order := b.readTarball()
 	require.Equal(t, order, strings.Fields(string(out)), "no complaints, no other entries")
+	for path, want := range bodies {
+		body, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(path)))
+		require.NoError(t, err)
+		require.Equal(t, want, string(body))
+	}
 }
 
 func TestTheLaterPartCounts(t *testing.T) {

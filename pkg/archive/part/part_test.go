@@ -12,7 +12,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -219,32 +218,6 @@ func TestLongAndOddNames(t *testing.T) {
 	for _, n := range names {
 		require.Contains(t, entries, "resources/pods/namespaces/ns/"+n+".json")
 		require.Contains(t, entries, "resources/pods/v1-preferredversion/namespaces/ns/"+n+".json")
-	}
-}
-
-func TestGNUTarReadsParts(t *testing.T) {
-	t.Parallel()
-	w := newWriter(t, part.Config{MemberBytes: 4096})
-	var names []string
-	for i := range 40 {
-		names = append(names, strings.Repeat("n", 3+i*6)+fmt.Sprint(i))
-		require.NoError(t, w.Add(newPodItem("ns", names[i], strings.Repeat("z", i*2000))))
-	}
-	s, err := w.Seal()
-	require.NoError(t, err)
-	var out, msg bytes.Buffer
-	list := exec.CommandContext(t.Context(), "tar", "-tzf", s.Data.Path)
-	list.Stdout, list.Stderr = &out, &msg
-	require.NoError(t, list.Run(), msg.String())
-	lines := strings.Fields(out.String())
-	require.Len(t, lines, 2*len(names))
-	dir := t.TempDir()
-	require.NoError(t, exec.CommandContext(t.Context(), "tar", "-xzf", s.Data.Path, "-C", dir).Run())
-	entries, _ := checkSealedPart(t, s)
-	for path, e := range entries {
-		body, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(path)))
-		require.NoError(t, err)
-		require.Equal(t, e.body, string(body))
 	}
 }
 
