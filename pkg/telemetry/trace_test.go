@@ -24,36 +24,33 @@ func environmentOf(vars map[string]string) telemetry.Environment {
 	return telemetry.Environment{Getenv: func(name string) string { return vars[name] }, Console: io.Discard}
 }
 
-func TestTracingIsOffWithoutAnEndpoint(t *testing.T) {
-	for _, vars := range []map[string]string{
-		{},
-		{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_SDK_DISABLED": "true"},
-		{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_TRACES_EXPORTER": "none"},
-		{"OTEL_TRACES_EXPORTER": "None"},
-		{"OTEL_TRACES_EXPORTER": "console", "OTEL_SDK_DISABLED": "true"},
+func TestVariablesTurnTracingOn(t *testing.T) {
+	const endpoint = "OTEL_EXPORTER_OTLP_ENDPOINT"
+	for _, tc := range []struct {
+		vars map[string]string
+		on   bool
+	}{
+		{map[string]string{}, false},
+		{map[string]string{endpoint: "http://127.0.0.1:1", "OTEL_SDK_DISABLED": "true"}, false},
+		{map[string]string{endpoint: "http://127.0.0.1:1", "OTEL_TRACES_EXPORTER": "none"}, false},
+		{map[string]string{"OTEL_TRACES_EXPORTER": "None"}, false},
+		{map[string]string{"OTEL_TRACES_EXPORTER": "console", "OTEL_SDK_DISABLED": "true"}, false},
 		// A disabled SDK does not disable the service, which refused to start.
-		{"OTEL_SDK_DISABLED": "TRUE", "OTEL_TRACES_EXPORTER": "jaeger", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"},
+		{map[string]string{"OTEL_SDK_DISABLED": "TRUE", "OTEL_TRACES_EXPORTER": "jaeger", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"}, false},
+		// The specification has a default endpoint on localhost.
+		{map[string]string{"OTEL_TRACES_EXPORTER": "otlp"}, true},
+		{map[string]string{"OTEL_TRACES_EXPORTER": "OTLP", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}, true},
+		{map[string]string{"OTEL_TRACES_EXPORTER": "console"}, true},
+		{map[string]string{"OTEL_TRACES_EXPORTER": "otlp", endpoint: "unix:///run/collector.sock"}, true},
+		// The variable of traces counts, and the console has no protocol.
+		{map[string]string{"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "GRPC"}, true},
+		{map[string]string{"OTEL_TRACES_EXPORTER": "console", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json", "OTEL_EXPORTER_OTLP_COMPRESSION": "zstd"}, true},
+		{map[string]string{"OTEL_TRACES_EXPORTER": "console", "OTEL_TRACES_SAMPLER": "always_on", "OTEL_TRACES_SAMPLER_ARG": "none of a ratio"}, true},
 	} {
-		tracing, err := telemetry.NewTracing(t.Context(), "queue-scheduler", "q-1", environmentOf(vars))
-		require.NoError(t, err)
+		tracing, err := telemetry.NewTracing(t.Context(), "queue-scheduler", "q-1", environmentOf(tc.vars))
+		require.NoError(t, err, "%v", tc.vars)
 		_, span := tracing.Provider.Tracer("test").Start(t.Context(), "x")
-		require.False(t, span.IsRecording(), "%v", vars)
-		require.NoError(t, tracing.Shutdown(t.Context()))
-	}
-}
-
-// The specification has a default endpoint on localhost: OTEL_TRACES_EXPORTER=otlp alone records
-// nothing without it.
-func TestAnExporterThatIsNamedNeedsNoEndpoint(t *testing.T) {
-	for _, vars := range []map[string]string{
-		{"OTEL_TRACES_EXPORTER": "otlp"},
-		{"OTEL_TRACES_EXPORTER": "OTLP", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"},
-		{"OTEL_TRACES_EXPORTER": "console"},
-	} {
-		tracing, err := telemetry.NewTracing(t.Context(), "queue-scheduler", "q-1", environmentOf(vars))
-		require.NoError(t, err)
-		_, span := tracing.Provider.Tracer("test").Start(t.Context(), "x")
-		require.True(t, span.IsRecording(), "%v", vars)
+		require.Equal(t, tc.on, span.IsRecording(), "%v", tc.vars)
 		require.NoError(t, tracing.Shutdown(t.Context()), "no span has ended, so there is nothing to send")
 	}
 }
@@ -96,21 +93,6 @@ func TestTracingRefusesWhatItCannotRead(t *testing.T) {
 		_, err := telemetry.NewTracing(t.Context(), "s", "i", environmentOf(tc.vars))
 		require.ErrorContains(t, err, tc.name, "%v", tc.vars)
 		require.NotContains(t, err.Error(), "s3cret")
-	}
-}
-
-// What another signal or exporter would read is none of ours: the variable of traces counts, and
-// console has no protocol.
-func TestOnlyVariablesThatCountAreChecked(t *testing.T) {
-	for _, vars := range []map[string]string{
-		{"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "GRPC"},
-		{"OTEL_TRACES_EXPORTER": "console", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json", "OTEL_EXPORTER_OTLP_COMPRESSION": "zstd"},
-		{"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_ENDPOINT": "unix:///run/collector.sock"},
-		{"OTEL_TRACES_EXPORTER": "console", "OTEL_TRACES_SAMPLER": "always_on", "OTEL_TRACES_SAMPLER_ARG": "none of a ratio"},
-	} {
-		tracing, err := telemetry.NewTracing(t.Context(), "s", "i", environmentOf(vars))
-		require.NoError(t, err, "%v", vars)
-		require.NoError(t, tracing.Shutdown(t.Context()))
 	}
 }
 
