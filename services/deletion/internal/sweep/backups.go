@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
-	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -97,15 +96,8 @@ func (p *sweepPass) sweepParts(ctx context.Context, name, uid string) error {
 	if err != nil || usage == inUse || usage == abandoned {
 		return err
 	}
-	as := layout.PartsPrefix(name, uid)
-	switch {
-	case usage == leftoverOfDone:
-		as += ended
-	case usage == leftoverOfGone && !p.goneLongEnough(as):
+	if usage == leftoverOfGone && !p.goneLongEnough(layout.PartsPrefix(name, uid)) {
 		return nil
-	}
-	if ok, err := p.areRecordsOver(ctx, operation.Job{Kind: operation.KindBackup, Name: name, UID: uid}, as); !ok || err != nil {
-		return err
 	}
 	p.log.Info("removing the parts of a backup that needs them no more", "backup", name, "uid", uid)
 	_, err = p.remover.emptyPrefix(ctx, layout.PartsPrefix(name, uid), "", func(ctx context.Context) (bool, error) {
@@ -129,10 +121,6 @@ func (p *sweepPass) wholeDirectory(ctx context.Context, name string) error {
 	ok, err := leftover(ctx)
 	as := layout.PartsPrefix(name, own.uid) + " (abandoned)" // the directory may be another one's by the next pass
 	if !ok || err != nil || !p.goneLongEnough(as) {
-		return err
-	}
-	ok, err = p.areRecordsOver(ctx, operation.Job{Kind: operation.KindBackup, Name: name, UID: own.uid}, as)
-	if !ok || err != nil {
 		return err
 	}
 	p.log.Info("removing the directory of a backup that is gone and was never finished", "backup", name, "uid", own.uid)

@@ -95,21 +95,14 @@ func (p *sweepPass) noteOutcome(ctx context.Context, dir string, err error) erro
 // goneLongEnough notes that the object a directory was made for is gone, and reports whether it was
 // so a grace ago already.
 func (p *sweepPass) goneLongEnough(dir string) bool {
-	ok := p.goneFor(dir, p.sweeper.Grace)
-	p.soon = p.soon || !ok
-	return ok
-}
-
-// goneFor is goneLongEnough with another grace, which does not bring the next pass forward.
-func (p *sweepPass) goneFor(dir string, grace time.Duration) bool {
 	first, ok := p.place.gone[dir]
 	if !ok {
 		first = p.sweeper.Clock.Now()
 	}
-	if p.sweeper.Clock.Since(first) >= grace {
+	if p.sweeper.Clock.Since(first) >= p.sweeper.Grace {
 		return true
 	}
-	p.seen[dir] = first
+	p.seen[dir], p.soon = first, true
 	return false
 }
 

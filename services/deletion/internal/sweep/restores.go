@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 
-	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -55,8 +54,8 @@ func (p *sweepPass) sweepRestore(ctx context.Context, r restoreRecords) error {
 			return nil
 		}
 	}
-	if ok, err := p.restoreOver(ctx, r, usage); !ok || err != nil {
-		return err
+	if usage != leftoverOfDone && (usage != leftoverOfGone || !p.goneLongEnough(dir)) {
+		return nil
 	}
 	p.log.Info("removing the records of a restore that needs them no more", "restore", r.name, "uid", r.uid)
 	leftover := func(ctx context.Context) (bool, error) {
@@ -70,19 +69,4 @@ func (p *sweepPass) sweepRestore(ctx context.Context, r restoreRecords) error {
 		return err
 	}
 	return p.remover.removeOwner(ctx, key, leftover)
-}
-
-// restoreOver notes that a restore does not need its records, and reports whether that is so for long
-// enough.
-func (p *sweepPass) restoreOver(ctx context.Context, r restoreRecords, usage directoryUsage) (bool, error) {
-	dir, job := layout.RestoreRecords(r.name, r.uid), operation.Job{Kind: operation.KindRestore, Name: r.name, UID: r.uid}
-	switch {
-	case usage == leftoverOfDone:
-		return p.areRecordsOver(ctx, job, dir+ended)
-	case usage != leftoverOfGone:
-		return false, nil
-	case !p.goneLongEnough(dir):
-		return false, nil
-	}
-	return p.areRecordsOver(ctx, job, dir)
 }

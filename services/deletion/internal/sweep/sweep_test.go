@@ -674,6 +674,35 @@ func TestWhichLocationsAndWhen(t *testing.T) {
 	}
 }
 
+// The grace of a backup that took the directory of one of its name counts from its own end.
+func TestABackupOfTheSameNameHasAGraceOfItsOwn(t *testing.T) {
+	b := newBed(t)
+	b.putOwner("b", "first", "here")
+	b.runPass()
+	b.clock.Step(grace)
+	for _, key := range b.keysUnder(layout.BackupDir("b")) {
+		require.NoError(t, b.store.Delete(t.Context(), key))
+	}
+	b.putOwner("b", "second", "here")
+	before := b.keysUnder(layout.BackupDir("b"))
+	b.runPass()
+	require.Equal(t, before, b.keysUnder(layout.BackupDir("b")))
+}
+
+// A pass that fails before it reaches a directory does not make its grace begin anew.
+func TestAPassThatFailsForgetsNoGrace(t *testing.T) {
+	b := newBed(t)
+	b.putOwner("b", "u", "here")
+	b.runPass()
+	b.clock.Step(grace)
+	b.store.Inject(func(memstore.Op, string) error { return errors.New("timeout") })
+	require.ErrorContains(t, b.s.Pass(t.Context()), "timeout")
+	b.store.Inject(nil)
+	b.clock.Step(time.Hour)
+	b.runPass()
+	require.Empty(t, b.keysUnder(layout.BackupDir("b")))
+}
+
 // TestRun sweeps as soon as a location is available, not an interval later.
 func TestRun(t *testing.T) {
 	b := newBed(t, newBackup("done", "velero", "d", "Completed"))
