@@ -17,7 +17,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/service/periodic"
-	"github.com/holdfast-io/holdfast/services/deletion/internal/tries"
 )
 
 // namePrefix and a backup's UID name its request: asking twice is asking once.
@@ -149,7 +148,7 @@ func (c *Collector) setReasonLabel(ctx context.Context, b *velerov1.Backup, valu
 
 // hasPendingRequest reports whether a request is under way, or failed so recently that another one would only
 // do the same; else what became of earlier ones.
-func (c *Collector) hasPendingRequest(ctx context.Context, b *velerov1.Backup) (_ bool, before tries.Tries, err error) {
+func (c *Collector) hasPendingRequest(ctx context.Context, b *velerov1.Backup) (_ bool, before Tries, err error) {
 	var list velerov1.DeleteBackupRequestList
 	if err := c.Reader.List(ctx, &list, client.InNamespace(c.Namespace)); err != nil {
 		return false, before, fmt.Errorf("list deletion requests: %w", err)
@@ -165,7 +164,7 @@ func (c *Collector) hasPendingRequest(ctx context.Context, b *velerov1.Backup) (
 		if d.Name != requestName(b) {
 			continue
 		}
-		before = tries.ReadTries(d)
+		before = ReadTries(d)
 		if now := c.Clock.Now(); now.Sub(d.CreationTimestamp.Time) < c.Period || before.After.After(now) || c.PermanentlyRefused(d, b) {
 			return true, before, nil
 		}
@@ -176,7 +175,7 @@ func (c *Collector) hasPendingRequest(ctx context.Context, b *velerov1.Backup) (
 	return false, before, nil
 }
 
-func (c *Collector) requestDeletion(ctx context.Context, b *velerov1.Backup, before tries.Tries) error {
+func (c *Collector) requestDeletion(ctx context.Context, b *velerov1.Backup, before Tries) error {
 	d := &velerov1.DeleteBackupRequest{ObjectMeta: metav1.ObjectMeta{
 		Namespace: b.Namespace, Name: requestName(b), Labels: map[string]string{
 			velerov1.LabelBackupName: velerov1.LabelValue(b.Name), velerov1.LabelBackupUID: string(b.UID),

@@ -19,7 +19,6 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/kube"
-	"github.com/holdfast-io/holdfast/services/deletion/internal/tries"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -144,7 +143,7 @@ func TestPausesGrowFromRequestToRequest(t *testing.T) {
 		Namespace: "velero", Name: requestName(k), UID: "first", CreationTimestamp: metav1.NewTime(start),
 	}}
 	d.Spec.BackupName, d.Status.Phase = "b", velerov1.DeleteBackupRequestPhaseProcessed
-	before := tries.Tries{Failed: 7, After: start.Add(30 * time.Minute)}
+	before := Tries{Failed: 7, After: start.Add(30 * time.Minute)}
 	require.NoError(t, before.Set(d))
 	b := newBed(t, k, d)
 	b.clock.Step(29 * time.Minute)
@@ -153,7 +152,7 @@ func TestPausesGrowFromRequestToRequest(t *testing.T) {
 	got := b.runPass()
 	require.Len(t, got, 1)
 	require.Empty(t, got[0].Status.Phase)
-	require.Equal(t, 7, tries.ReadTries(&got[0]).Failed)
+	require.Equal(t, 7, ReadTries(&got[0]).Failed)
 }
 
 // An expired backup with volume data that cannot be removed gets no new request every minute: the

@@ -1,6 +1,4 @@
-// Package tries keeps on a DeleteBackupRequest how often it was tried and when the next try is due,
-// so that a pause holds neither a claim nor a worker and outlives the process.
-package tries
+package expiry
 
 import (
 	"encoding/json"
@@ -21,7 +19,8 @@ const (
 	maxPause   = time.Hour
 )
 
-// Tries is what became of a request so far. The zero value is that of a new one.
+// Tries is what became of a DeleteBackupRequest so far. It is kept on the object, so that a pause holds
+// neither a claim nor a worker and outlives the process. The zero value is that of a new request.
 type Tries struct {
 	// Failed is how many tries have failed. The next request for the same expired backup counts on.
 	Failed int `json:"failed"`

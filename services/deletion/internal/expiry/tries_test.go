@@ -1,4 +1,4 @@
-package tries
+package expiry
 
 import (
 	"testing"
@@ -8,8 +8,6 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
-
-var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func TestPausesDoubleUpToAnHour(t *testing.T) {
 	var all []time.Duration

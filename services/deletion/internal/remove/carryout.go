@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/services/deletion/internal/expiry"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/itemaction"
-	"github.com/holdfast-io/holdfast/services/deletion/internal/tries"
 )
 
 // Run implements engine.Job: it does the work of a claimed request.
@@ -31,7 +31,7 @@ func (j *deletionJob) Run(ctx context.Context, held *engine.Held[*velerov1.Delet
 	if reason, err := j.remover.restoreSet().runningRestores(ctx, j.backup.Name); err != nil {
 		return err
 	} else if reason != "" {
-		return j.postponeRequest(ctx, tries.ReadTries(j.request).Wait(j.remover.Clock.Now().Add(restorePause)), []string{reason})
+		return j.postponeRequest(ctx, expiry.ReadTries(j.request).Wait(j.remover.Clock.Now().Add(restorePause)), []string{reason})
 	}
 	if j.location == nil && !j.resumed && !neverWritten(j.backup) {
 		return errors.New("the backup was run meanwhile") // admitted anew, with its location
@@ -66,7 +66,7 @@ func (j *deletionJob) concludeAttempt(ctx context.Context, failures []string, ag
 		j.remover.Log.InfoContext(ctx, "backup deleted", "backup", j.backup.Name, "request", j.request.Name)
 		return j.remover.deletionRequests().removeAll(ctx, j.request)
 	case again == whenFree:
-		return j.postponeRequest(ctx, tries.ReadTries(j.request).Wait(j.remover.Clock.Now().Add(busyPause)), failures)
+		return j.postponeRequest(ctx, expiry.ReadTries(j.request).Wait(j.remover.Clock.Now().Add(busyPause)), failures)
 	}
 	return j.concludeUnsuccessful(ctx, failures, again == later)
 }

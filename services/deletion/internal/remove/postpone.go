@@ -12,7 +12,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
-	"github.com/holdfast-io/holdfast/services/deletion/internal/tries"
+	"github.com/holdfast-io/holdfast/services/deletion/internal/expiry"
 )
 
 // restorePause is the time between two checks of a deletion that waits for a restore.
@@ -25,12 +25,12 @@ const busyPause = 15 * time.Second
 // isPaused reports whether the next try of a request under way is due only later. The permission to
 // skip actions ends the pause.
 func (r *Remover) isPaused(req *velerov1.DeleteBackupRequest) bool {
-	return req.Status.Phase == velerov1.DeleteBackupRequestPhaseInProgress && !skipsActions(req) && tries.ReadTries(req).After.After(r.Clock.Now())
+	return req.Status.Phase == velerov1.DeleteBackupRequestPhaseInProgress && !skipsActions(req) && expiry.ReadTries(req).After.After(r.Clock.Now())
 }
 
 // postponeRequest releases the request until its next try is due. Until then it has the reason for the
 // wait.
-func (j *deletionJob) postponeRequest(ctx context.Context, next tries.Tries, reasons []string) error {
+func (j *deletionJob) postponeRequest(ctx context.Context, next expiry.Tries, reasons []string) error {
 	j.remover.Log.InfoContext(ctx, "deletion waits", "backup", j.backup.Name, "request", j.request.Name, "until", next.After, "failed", next.Failed, "reasons", reasons)
 	failpoint.Hit("deletion/before-postpone")
 	err := j.held.Release(ctx, func(d *velerov1.DeleteBackupRequest) error {
@@ -45,10 +45,10 @@ func (j *deletionJob) postponeRequest(ctx context.Context, next tries.Tries, rea
 // retried, with growing pauses and a bounded number of times; then the request ends with the
 // errors.
 func (j *deletionJob) concludeUnsuccessful(ctx context.Context, failures []string, again bool) error {
-	next := tries.ReadTries(j.request).Fail(j.remover.Clock.Now())
+	next := expiry.ReadTries(j.request).Fail(j.remover.Clock.Now())
 	limit := j.remover.Tries
 	if limit == 0 {
-		limit = tries.PerRequest
+		limit = expiry.PerRequest
 	}
 	if again && next.Failed < limit {
 		return j.postponeRequest(ctx, next, failures)

@@ -13,8 +13,8 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
+	"github.com/holdfast-io/holdfast/services/deletion/internal/expiry"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/itemaction"
-	"github.com/holdfast-io/holdfast/services/deletion/internal/tries"
 )
 
 // A plugin that cannot reach its service for a minute ends the request, and the backup stays
@@ -38,11 +38,11 @@ func TestAFailedActionIsTriedAgainWithGrowingPauses(t *testing.T) {
 		b.clock.Step(time.Second)
 	}
 	require.Equal(t, Done, b.processRequest("d"))
-	require.Equal(t, tries.PerRequest, asked)
+	require.Equal(t, expiry.PerRequest, asked)
 	d := b.readRequest("d")
 	require.Equal(t, velerov1.DeleteBackupRequestPhaseProcessed, d.Status.Phase)
 	require.Equal(t, []string{"delete item actions: the service is away"}, d.Status.Errors)
-	require.Equal(t, b.clock.Now().Add(4*time.Minute), tries.ReadTries(d).After, "when the next request for an expired backup is due")
+	require.Equal(t, b.clock.Now().Add(4*time.Minute), expiry.ReadTries(d).After, "when the next request for an expired backup is due")
 }
 
 // An action that will never succeed again keeps its backups, and their data, until the plugin is
@@ -109,11 +109,11 @@ func TestADeletionOfABusyActionComesAgain(t *testing.T) {
 		}
 		return nil
 	})
-	for range 3 * tries.PerRequest {
+	for range 3 * expiry.PerRequest {
 		require.Equal(t, Later, b.processRequest("d"))
 		d := b.readRequest("d")
 		require.Equal(t, []string{"delete item actions: works for other deletions"}, d.Status.Errors)
-		require.Zero(t, tries.ReadTries(d).Failed)
+		require.Zero(t, expiry.ReadTries(d).Failed)
 		b.clock.Step(busyPause)
 	}
 	busy = false

@@ -52,7 +52,7 @@ type Remover struct {
 	Metrics    *Metrics
 	// RestoreWait bounds the wait for the backup's restores to go; 0 means a minute (Velero 1.18).
 	RestoreWait time.Duration
-	// Tries is how often one request tries what may succeed later; 0 means tries.PerRequest.
+	// Tries is how often one request tries what may succeed later; 0 means expiry.PerRequest.
 	Tries int
 }
 
