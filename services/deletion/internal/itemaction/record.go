@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -134,13 +135,13 @@ func (r *doneRecord) addDone(ctx context.Context, action, path string) {
 func (r *doneRecord) keepWriting(ctx context.Context, c clock.WithTicker) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ticker := c.NewTicker(flushEvery)
-	var group sync.WaitGroup
-	group.Go(func() {
+	var group panics.Group
+	group.Go(func() error {
 		defer ticker.Stop()
 		for {
 			select {
 			case <-ctx.Done():
-				return
+				return nil
 			case <-ticker.C():
 				r.tryFlush(ctx)
 			}
@@ -148,7 +149,7 @@ func (r *doneRecord) keepWriting(ctx context.Context, c clock.WithTicker) (stop 
 	})
 	return func() {
 		cancel()
-		group.Wait()
+		_ = group.Wait() // it returns no error; a panic is carried on
 	}
 }
 

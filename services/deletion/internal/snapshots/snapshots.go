@@ -12,10 +12,9 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -121,7 +120,7 @@ func (p *snapshotPass) deleteAll(ctx context.Context, left []nativesnapshot.Snap
 
 // deleteBatch tries a batch.
 func (p *snapshotPass) deleteBatch(ctx context.Context, left []nativesnapshot.Snapshot) {
-	group := errgroup.Group{}
+	var group panics.Group
 	group.SetLimit(atOnce)
 	for i := range left {
 		if ctx.Err() != nil {
@@ -139,7 +138,7 @@ func (p *snapshotPass) deleteBatch(ctx context.Context, left []nativesnapshot.Sn
 			return nil
 		})
 	}
-	_ = group.Wait() // errors are in errs
+	_ = group.Wait() // errors are in errs; a panic is carried on
 }
 
 func (p *snapshotPass) deleteSnapshot(ctx context.Context, s *nativesnapshot.Snapshot) error {

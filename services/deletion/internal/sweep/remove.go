@@ -8,10 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"k8s.io/utils/clock"
 
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
@@ -69,7 +69,7 @@ func (r *leftoverRemover) removeObjects(ctx context.Context, infos []objectstore
 			return false, err
 		}
 		failpoint.Hit("deletion/sweep-before-objects")
-		group, gctx := errgroup.WithContext(ctx)
+		group, gctx := panics.NewGroup(ctx)
 		group.SetLimit(parallel)
 		var removed, bytes atomic.Int64
 		n := 0
