@@ -14,9 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
 	"github.com/holdfast-io/holdfast/pkg/service"
 	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
-	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/metrics"
 	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/monitor"
-	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/operations"
 	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/poll"
 	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/server"
 )
@@ -49,12 +47,12 @@ func wireParts(ctx context.Context, rt *service.Runtime, host *pluginhost.Host, 
 		API:    csisnapshot.API{Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Clock: c.Clock, Log: c.Log},
 		Others: plugins,
 	}}
-	source := &operations.Source{
+	source := &server.Source{
 		Reader: mgr.GetAPIReader(), Namespace: namespace, Stores: location.New(mgr.GetAPIReader(), namespace, location.WithPlugins(host, c.Log, rt.WorkDir()), location.WithMetrics(rt.Registry(), c.Clock)),
 		Clock: c.Clock, Actions: actions,
 	}
 	var m *monitor.Monitor
-	counts, err := metrics.New(rt.Registry(), func() int { return m.Open() })
+	counts, err := poll.NewCounters(rt.Registry(), func() int { return m.Open() })
 	if err != nil {
 		return err
 	}

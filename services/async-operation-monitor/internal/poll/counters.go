@@ -1,5 +1,4 @@
-// Package metrics counts what async-operation-monitor does.
-package metrics
+package poll
 
 import (
 	"errors"
@@ -8,18 +7,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics are the counters; safe for concurrent use. The names of actions are no labels, for
+// Counters are the Metrics of a process; safe for concurrent use. The names of actions are no labels, for
 // buckets hold them.
-type Metrics struct {
+type Counters struct {
 	polls  *prometheus.HistogramVec
 	ended  *prometheus.CounterVec
 	stalls prometheus.Counter
 }
 
-// New registers the counters, and open, which returns how many operations this process follows that
+// NewCounters registers the counters, and open, which returns how many operations this process follows that
 // have not ended.
-func New(r prometheus.Registerer, open func() int) (*Metrics, error) {
-	m := &Metrics{
+func NewCounters(r prometheus.Registerer, open func() int) (*Counters, error) {
+	m := &Counters{
 		polls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "holdfast_operation_poll_seconds", Help: "Time of calls about the progress of an operation, by result: running, ended, failed, unknown.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 4, 9), //nolint:mnd // 1 ms to 65 s
@@ -38,12 +37,12 @@ func New(r prometheus.Registerer, open func() int) (*Metrics, error) {
 }
 
 // Polled takes the time of a call about the progress of an operation.
-func (m *Metrics) Polled(result string, took time.Duration) {
+func (m *Counters) Polled(result string, took time.Duration) {
 	m.polls.WithLabelValues(result).Observe(took.Seconds())
 }
 
 // Ended counts an operation whose end was recorded.
-func (m *Metrics) Ended(result string) { m.ended.WithLabelValues(result).Inc() }
+func (m *Counters) Ended(result string) { m.ended.WithLabelValues(result).Inc() }
 
 // Stalled counts an operation that stands still.
-func (m *Metrics) Stalled() { m.stalls.Inc() }
+func (m *Counters) Stalled() { m.stalls.Inc() }

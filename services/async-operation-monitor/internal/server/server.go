@@ -18,18 +18,17 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/service/grpcserver"
 	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
-	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/operations"
 )
 
 const defaultPage = 100
 
-// Operations reads and cancels the operations of jobs; operations.Source is one.
+// Operations reads and cancels the operations of jobs; Source is one.
 type Operations interface {
 	OfBackup(ctx context.Context, name string) ([]itemoperation.Operation, error)
 	OfRestore(ctx context.Context, name string) ([]itemoperation.Operation, error)
-	Watch(ctx context.Context, owner operations.Owner, send func(operations.State) error) error
-	Cancel(ctx context.Context, owner operations.Owner, target operations.Target, reason string) (operations.Cancelled, error)
-	Logs(ctx context.Context, owner operations.Owner, target operations.Target, since time.Time, follow bool, send func(action.LogLine) error) error
+	Watch(ctx context.Context, owner Owner, send func(State) error) error
+	Cancel(ctx context.Context, owner Owner, target Target, reason string) (Cancelled, error)
+	Logs(ctx context.Context, owner Owner, target Target, since time.Time, follow bool, send func(action.LogLine) error) error
 }
 
 // Server implements operation.v1.OperationMonitorService.
@@ -67,14 +66,14 @@ func (s *Server) ListOperations(ctx context.Context, req *operationv1.ListOperat
 }
 
 // ownerOf is the job that a request names.
-func ownerOf(backup, restore string) (operations.Owner, error) {
+func ownerOf(backup, restore string) (Owner, error) {
 	switch {
 	case backup != "":
-		return operations.Owner{Kind: operation.KindBackup, Name: backup}, nil
+		return Owner{Kind: operation.KindBackup, Name: backup}, nil
 	case restore != "":
-		return operations.Owner{Kind: operation.KindRestore, Name: restore}, nil
+		return Owner{Kind: operation.KindRestore, Name: restore}, nil
 	}
-	return operations.Owner{}, errgrpc.Field("owner", "must be a backup or a restore")
+	return Owner{}, errgrpc.Field("owner", "must be a backup or a restore")
 }
 
 var phases = map[string]operationv1.OperationPhase{

@@ -1,5 +1,4 @@
-// Package operations finds the asynchronous operations of a job in the bucket.
-package operations
+package server
 
 import (
 	"context"

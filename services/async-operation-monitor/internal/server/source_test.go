@@ -1,4 +1,4 @@
-package operations_test
+package server_test
 
 import (
 	"bytes"
@@ -24,7 +24,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
-	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/operations"
+	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/server"
 )
 
 const file = `[
@@ -42,21 +42,21 @@ func gzipText(t testing.TB, text string) []byte {
 	return b.Bytes()
 }
 
-// stores has one location, "main".
-type stores struct{ objectstore.Store }
+// mainStores has one location, "main".
+type mainStores struct{ objectstore.Store }
 
-func (s stores) OpenName(_ context.Context, name string) (objectstore.Store, error) {
+func (s mainStores) OpenName(_ context.Context, name string) (objectstore.Store, error) {
 	if name != "main" {
 		return nil, errgrpc.ErrNotFound
 	}
 	return s.Store, nil
 }
 
-func newSource(t *testing.T, objects ...client.Object) (*operations.Source, objectstore.Store) {
+func newSource(t *testing.T, objects ...client.Object) (*server.Source, objectstore.Store) {
 	t.Helper()
 	store := memstore.New()
-	return &operations.Source{
-		Reader: fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(objects...).Build(), Namespace: "velero", Stores: stores{store},
+	return &server.Source{
+		Reader: fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(objects...).Build(), Namespace: "velero", Stores: mainStores{store},
 	}, store
 }
 
@@ -125,20 +125,20 @@ func TestAFileThatBreaksOffIsNotDamaged(t *testing.T) {
 	s, store := newSource(t, b)
 	data := gzipText(t, file)
 	require.NoError(t, store.Put(t.Context(), layout.BackupItemOperations("b"), bytes.NewReader(data), int64(len(data))))
-	s.Stores = stores{breaking{store}}
+	s.Stores = mainStores{breaking{store}}
 	_, err := s.OfBackup(t.Context(), "b")
 	require.ErrorIs(t, err, errBroken)
 	require.NotErrorIs(t, err, errgrpc.ErrCorrupt)
 }
 
 // memory is what a process follows.
-type memory map[string][]operation.State
+type seenMemory map[string][]operation.State
 
-// States implements operations.Memory.
-func (m memory) States(kind, name string, _ types.UID) []operation.State { return m[kind+" "+name] }
+// States implements server.Memory.
+func (m seenMemory) States(kind, name string, _ types.UID) []operation.State { return m[kind+" "+name] }
 
-// Wake implements operations.Memory.
-func (m memory) Wake(_ context.Context, kind, name string, _ types.UID) {
+// Wake implements server.Memory.
+func (m seenMemory) Wake(_ context.Context, kind, name string, _ types.UID) {
 	m["woken "+kind+" "+name] = nil
 }
 
@@ -179,7 +179,7 @@ func TestOperationsOfAJobThatWaitsAreRecords(t *testing.T) {
 	seen := make([]operation.State, 3)
 	seen[0].Phase, seen[0].Completed = operation.InProgress, 5
 	seen[2].Phase, seen[2].Completed = operation.InProgress, 7
-	s.Memory = memory{"Backup b": seen}
+	s.Memory = seenMemory{"Backup b": seen}
 	list, err = s.OfBackup(t.Context(), "b")
 	require.NoError(t, err)
 	require.EqualValues(t, 5, list[2].Status.Completed, "from the process that polls it")

@@ -15,7 +15,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/service/grpcserver"
 	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
-	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/operations"
 )
 
 const (
@@ -54,7 +53,7 @@ type streamState struct {
 }
 
 // sendChanges sends what differs from the state before; nothing where nothing does.
-func (w *streamState) sendChanges(now operations.State) error {
+func (w *streamState) sendChanges(now State) error {
 	var changed []*operationv1.Operation
 	for i := range now.Operations {
 		o := toProto(&now.Operations[i])
@@ -87,7 +86,7 @@ func (s *Server) CancelOperation(ctx context.Context, req *operationv1.CancelOpe
 	if err != nil {
 		return nil, err
 	}
-	target := operations.Target{ID: req.GetOperation().GetId(), Action: req.GetOperation().GetAction()}
+	target := Target{ID: req.GetOperation().GetId(), Action: req.GetOperation().GetAction()}
 	if target.ID == "" && !req.GetAll() {
 		return nil, errgrpc.Field("target", "must be an operation, or all")
 	}
@@ -114,7 +113,7 @@ func (s *Server) StreamOperationLogs(req *operationv1.StreamOperationLogsRequest
 	if err != nil {
 		return err
 	}
-	target := operations.Target{ID: req.GetOperation().GetId(), Action: req.GetOperation().GetAction()}
+	target := Target{ID: req.GetOperation().GetId(), Action: req.GetOperation().GetAction()}
 	if target.ID == "" {
 		return errgrpc.Field("operation.id", "must not be empty")
 	}

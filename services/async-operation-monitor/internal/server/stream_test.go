@@ -38,7 +38,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 	"github.com/holdfast-io/holdfast/pkg/service/grpcserver"
 	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
-	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/operations"
 	"github.com/holdfast-io/holdfast/services/async-operation-monitor/internal/server"
 )
 
@@ -106,7 +105,7 @@ func newBed(t *testing.T, ops ...operation.Operation) *bed {
 	require.NoError(t, err)
 	b.log, err = operation.Open(t.Context(), b.store, job)
 	require.NoError(t, err)
-	b.startServer(&server.Server{Clock: clock.RealClock{}, Operations: &operations.Source{
+	b.startServer(&server.Server{Clock: clock.RealClock{}, Operations: &server.Source{
 		Reader: b.api, Namespace: "velero", Stores: stores{b.store}, Memory: b.memory, Clock: clock.RealClock{}, Actions: &operation.Actions{Shared: logging{}},
 	}})
 	return b
