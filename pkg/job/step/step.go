@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"time"
 
 	"k8s.io/utils/clock"
 
@@ -49,6 +50,8 @@ type Step[S any] struct {
 	Successor Successor
 	// Cancellable steps end once the job is asked to stop.
 	Cancellable bool
+	// Grace is how long a cancellable step may continue then; nil ends it at once.
+	Grace func(state S) time.Duration
 	// Failpoint is hit when the step is done. It is the last thing that happens in it.
 	Failpoint string
 	// Run does the step. It confirms the claim before anything that an epoch does not protect.
@@ -73,7 +76,7 @@ type Holder interface {
 type Runner[S any] struct {
 	State  S
 	Holder Holder
-	Clock  clock.PassiveClock
+	Clock  clock.WithTicker
 	Log    *slog.Logger
 	// Pauses reports an error that ends a list without being a failure of its step.
 	Pauses func(error) bool
@@ -137,9 +140,18 @@ func (r *Runner[S]) runUnlessCancelled(ctx context.Context, step *Step[S]) error
 	if !step.Cancellable {
 		return step.runToEnd(ctx, r.State)
 	}
-	working, release := engine.Join(ctx, r.Holder.Cancelling())
+	var grace time.Duration
+	if step.Grace != nil {
+		grace = step.Grace(r.State)
+	}
+	limit, end := engine.WithGrace(r.Holder.Cancelling(), r.Clock, grace, nil)
+	defer end()
+	working, release := engine.Join(ctx, limit)
 	defer release()
 	err := step.runToEnd(working, r.State)
+	if err != nil && working.Err() != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%w: %w", context.Cause(working), err)
+	}
 	if request := r.Holder.Cancelled(); request != nil && err != nil && !r.Outranks(ctx, err) {
 		return request
 	}

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/job/step"
@@ -94,3 +96,30 @@ func TestARequestToCancelEndsCancellableSteps(t *testing.T) {
 		})
 	}
 }
+
+// A step with a grace works on after the request, for that long.
+func TestARequestToCancelLeavesAStepItsGrace(t *testing.T) {
+	cancelling, request := context.WithCancelCause(t.Context())
+	clk := clocktesting.NewFakeClock(time.Now())
+	r := newRunner(holder{request: &mark.CancelError{}})
+	r.Clock, r.Holder = clk, cancelledHolder{holder{&mark.CancelError{}}, cancelling}
+	one := newStep("a", nil, nil, nil)
+	one.Cancellable, one.Grace = true, func(*names) time.Duration { return time.Minute }
+	one.Run = func(ctx context.Context, _ *names) error {
+		request(&mark.CancelError{})
+		require.Eventually(t, clk.HasWaiters, time.Minute, time.Millisecond)
+		require.NoError(t, ctx.Err())
+		clk.Step(time.Minute)
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	var asked *mark.CancelError
+	require.ErrorAs(t, r.Run(t.Context(), []step.Step[*names]{one}), &asked)
+}
+
+type cancelledHolder struct {
+	holder
+	cancelling context.Context
+}
+
+func (h cancelledHolder) Cancelling() context.Context { return h.cancelling }

@@ -50,7 +50,7 @@ type Job struct {
 	Store   objectstore.Store
 	// Dir is a directory for files on their way to the bucket.
 	Dir   string
-	Clock clock.PassiveClock
+	Clock clock.WithTicker
 	Log   *slog.Logger
 	// Collect lists and stores what is not stored yet, and fixes the composition.
 	Collect func(ctx context.Context) (checkpoint.Composition, error)
