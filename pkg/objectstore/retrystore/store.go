@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -28,13 +29,24 @@ type Store struct {
 	Clock  clock.WithTicker
 	Log    *slog.Logger
 	Budget time.Duration // from the first failure of a call
-	// Confirm, if set, is called before a write is retried; its error ends the call without another
+	// Confirm, if set, is called before a call is retried; its error ends the call without another
 	// attempt: a caller that waited may have lost the right to write.
 	Confirm func(ctx context.Context) error
+	// Impatient: once a call failed for Budget, each call is made once, until one succeeds. It is for
+	// callers that make thousands of calls and survive the failure of each.
+	Impatient bool
 	// Failing, if set, is called whenever a call failed that is retried, with for how long it has been
 	// failing; concurrently for concurrent calls.
 	Failing func(since time.Duration)
+
+	away atomic.Bool // a call failed for Budget
 }
+
+// onceKey marks the contexts of Once.
+type onceKey struct{}
+
+// Once returns a context whose calls are not retried, for a caller that is about to end.
+func Once(ctx context.Context) context.Context { return context.WithValue(ctx, onceKey{}, true) }
 
 // Get implements objectstore.Reader; reading the body is retried too.
 func (s *Store) Get(ctx context.Context, key string) (open io.ReadCloser, err error) {
@@ -128,13 +140,13 @@ func (s *Store) Create(ctx context.Context, key string, r io.ReadSeeker, size in
 
 // Delete implements objectstore.Writer.
 func (s *Store) Delete(ctx context.Context, key string) error {
-	return s.retryWrite(ctx, "delete", key, func(int) error { return s.Store.Delete(ctx, key) })
+	return s.retryCall(ctx, "delete", key, func(int) error { return s.Store.Delete(ctx, key) })
 }
 
 // Compose implements objectstore.Writer. After a lost answer it may return ErrExists for its own
 // object: callers compare what is there.
 func (s *Store) Compose(ctx context.Context, key string, src []objectstore.Source) (info objectstore.Info, err error) {
-	err = s.retryWrite(ctx, "compose", key, func(int) error {
+	err = s.retryCall(ctx, "compose", key, func(int) error {
 		info, err = s.Store.Compose(ctx, key, src)
 		return err
 	})
@@ -147,7 +159,7 @@ func (s *Store) fromStart(ctx context.Context, what, key string, r io.ReadSeeker
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", what, key, err)
 	}
-	return s.retryWrite(ctx, what, key, func(attempt int) error {
+	return s.retryCall(ctx, what, key, func(attempt int) error {
 		if _, err := r.Seek(start, io.SeekStart); err != nil {
 			return err
 		}
@@ -155,26 +167,14 @@ func (s *Store) fromStart(ctx context.Context, what, key string, r io.ReadSeeker
 	})
 }
 
-// retryWrite retries a call that changes the bucket.
-func (s *Store) retryWrite(ctx context.Context, what, key string, fn func(attempt int) error) error {
-	var refused error
-	err := s.retryCall(ctx, what, key, func(attempt int) error {
-		if attempt > 0 && s.Confirm != nil {
-			if refused = s.Confirm(ctx); refused != nil {
-				return nil
-			}
-		}
-		return fn(attempt)
-	})
-	return errors.Join(refused, err)
-}
-
 // retryCall makes a call until it succeeds or is not to be retried. fn gets the number of the attempt,
 // from 0.
 func (s *Store) retryCall(ctx context.Context, what, key string, fn func(attempt int) error) error {
 	loop := retry.Loop{
-		Clock: s.Clock, Log: s.Log, Budget: max(s.Budget, 1), Longest: longPause, Args: []any{"key", key},
-		Transient: func(err error) bool { return classifyError(err) == transient },
+		Clock: s.Clock, Log: s.Log, Budget: max(s.Budget, 1), Longest: longPause, Args: []any{"key", key}, Between: s.Confirm,
+		Transient: func(err error) bool {
+			return classifyError(err) == transient && ctx.Value(onceKey{}) == nil && !(s.Impatient && s.away.Load())
+		},
 	}
 	attempt := 0
 	var first time.Time // failure
@@ -191,7 +191,11 @@ func (s *Store) retryCall(ctx context.Context, what, key string, fn func(attempt
 		return err
 	})
 	if spent := (*retry.BudgetError)(nil); errors.As(err, &spent) {
+		s.away.Store(true)
 		return fmt.Errorf("%s %s: %w", what, key, err)
+	}
+	if err == nil {
+		s.away.Store(false)
 	}
 	return err
 }

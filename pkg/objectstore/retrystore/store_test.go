@@ -261,3 +261,38 @@ func TestEqual(t *testing.T) {
 		require.Equal(t, tt.want, got)
 	}
 }
+
+// An impatient caller waits for one outage once: what it asks for then fails at once, until a call succeeds.
+func TestAnImpatientCallerWaitsForAnOutageOnce(t *testing.T) {
+	s, mem := newStore(15 * time.Minute)
+	s.Impatient = true
+	mem.Set("k", []byte("x"))
+	calls := 0
+	stat := func(failures int) error {
+		calls = 0
+		mem.Inject(func(memstore.Op, string) error {
+			calls++
+			if calls <= failures {
+				return errAway
+			}
+			return nil
+		})
+		_, err := s.Stat(t.Context(), "k")
+		return err
+	}
+	require.NoError(t, stat(40), "about ten minutes")
+	require.Equal(t, 41, calls)
+	require.ErrorIs(t, stat(1000), errAway)
+	require.ErrorIs(t, stat(1), errAway)
+	require.Equal(t, 1, calls, "nobody waits for a store that stays away")
+	require.NoError(t, stat(0))
+	require.NoError(t, stat(1), "it is back")
+}
+
+func TestACallThatIsMadeOnceIsNotRetried(t *testing.T) {
+	s, mem := newStore(time.Minute)
+	mem.Set("k", []byte("x"))
+	mem.Inject(failFirst(memstore.OpStat, 1))
+	_, err := s.Stat(Once(t.Context()), "k")
+	require.ErrorIs(t, err, errAway)
+}
