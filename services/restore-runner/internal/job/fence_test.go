@@ -90,24 +90,6 @@ func testPausedRunner(t *testing.T, b *bench, at int64, confirmed, meanwhile boo
 	require.Equal(t, claim.Claim{Owner: "successor", Epoch: 2}, held)
 }
 
-func TestAnEditOfTheRestoreDoesNotDisturbIt(t *testing.T) {
-	b := newBench(t)
-	prepareInterrupted(t, b, func() {
-		r := b.getRestore(t)
-		r.Labels = map[string]string{"team": "x"}
-		if err := b.client.Update(t.Context(), r); err != nil {
-			t.Error(err)
-		}
-	})
-	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
-	r := b.getRestore(t)
-	require.Equal(t, velerov1.RestorePhaseCompleted, r.Status.Phase)
-	require.Equal(t, "x", r.Labels["team"])
-	held, _, err := claim.Parse(r)
-	require.NoError(t, err)
-	require.EqualValues(t, 1, held.Epoch)
-}
-
 // Nothing in flight is cut off by a stop, and nothing new begun.
 func TestAStopLetsWhatIsInFlightEnd(t *testing.T) {
 	b := newBench(t)
@@ -167,23 +149,6 @@ func TestAStopDoesNotWaitForEver(t *testing.T) {
 			require.Equal(t, undisturbed.readOutcome(t), b.readOutcome(t))
 		})
 	}
-}
-
-func TestAHandedOverRestoreGoesOnWithoutAnyMessage(t *testing.T) {
-	b := newBench(t)
-	b.storeTarball(t, 3)
-	b.createRestore(t, true, func(r *velerov1.Restore) {
-		r.Status.Phase = velerov1.RestorePhaseInProgress
-		_ = claim.Set(r, claim.Claim{Epoch: 1})
-	})
-	c := newControl(b) // whose hints are accepted and lost
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- c.Serve(ctx) }()
-	c.reconcileRestore(t)
-	require.Eventually(t, func() bool { return b.getRestore(t).Status.Phase == velerov1.RestorePhaseCompleted }, time.Minute, 10*time.Millisecond)
-	cancel()
-	require.NoError(t, <-done)
 }
 
 // No successor can read the records in the work directory of a dead runner.

@@ -21,9 +21,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/engine/enginetest"
 	"github.com/holdfast-io/holdfast/pkg/job/journal"
 	"github.com/holdfast-io/holdfast/pkg/layout"
-	"github.com/holdfast-io/holdfast/pkg/messaging"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
-	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
 )
 
 func TestMain(m *testing.M) {
@@ -206,15 +204,6 @@ func prepareInterrupted(t *testing.T, b *bench, stop func()) {
 	})
 }
 
-func TestLostClaimEndsTheJobWithoutAnotherWrite(t *testing.T) {
-	b := newBench(t)
-	prepareInterrupted(t, b, b.claims.LoseClaim)
-	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
-	require.Equal(t, velerov1.RestorePhaseInProgress, b.getRestore(t).Status.Phase)
-	require.Empty(t, b.ended)
-	require.Less(t, len(b.cluster.Requests("POST ")), 60)
-}
-
 func TestShutdownHandsOverAndTheNextRunnerGoesOn(t *testing.T) {
 	b := newBench(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -291,18 +280,4 @@ func TestATakeoverGoesOnWhileADeletionWaits(t *testing.T) {
 	next.Claims = &enginetest.Holder{Name: "next"}
 	require.NoError(t, newRunner(next).Run(t.Context(), "r", "uid-r"))
 	require.Equal(t, velerov1.RestorePhaseCompleted, b.getRestore(t).Status.Phase, b.getRestore(t).Status.FailureReason)
-}
-
-func TestHints(t *testing.T) {
-	b := newBench(t)
-	b.storeTarball(t, 1)
-	b.createRestore(t, true)
-	hint := func() *workv1.Hint {
-		return &workv1.Hint{Kind: "Restore", Namespace: "velero", Name: "r", Uid: "uid-r"}
-	}
-	other := hint()
-	other.Kind = "Backup"
-	require.NotEqual(t, messaging.Done(), b.runner.Handle(t.Context(), other))
-	require.Equal(t, messaging.Done(), b.runner.Handle(t.Context(), hint()))
-	require.Equal(t, velerov1.RestorePhaseCompleted, b.getRestore(t).Status.Phase)
 }
