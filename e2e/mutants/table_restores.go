@@ -8,12 +8,12 @@ var restores = []Mutant{
 	},
 	{
 		Name:    "a takeover without its backup ends before the records are open",
-		Edit:    Edit{"services/restore-runner/internal/job/inputs.go", "located != nil && (location == \"\" || ctx.Err() != nil) {", "located != nil {"},
+		Edit:    Edit{"services/restore-runner/internal/job/inputs.go", "err == nil || a.inputs.location == \"\" || ctx.Err() != nil {", "err == nil || a.inputs.location != \"\" || ctx.Err() != nil {"},
 		Package: "./services/restore-runner/internal/job", Test: "TestATakeoverThatFailsResumesWhatADeadRunnerPaused",
 	},
 	{
 		Name:    "a request ends a takeover before the records are open",
-		Edit:    Edit{"services/restore-runner/internal/job/attempt.go", "if !opened && !a.paused.isEmpty() &&", "if !opened && a.paused.isEmpty() &&"},
+		Edit:    Edit{"services/restore-runner/internal/job/attempt.go", "records == nil && !a.paused.isEmpty() &&", "records == nil && a.paused.isEmpty() &&"},
 		Package: "./services/restore-runner/internal/job", Test: "TestARequestWaitsForTheRecords",
 	},
 	{
@@ -23,12 +23,12 @@ var restores = []Mutant{
 	},
 	{
 		Name:    "a restore ends beside its operations",
-		Edit:    Edit{"services/restore-runner/internal/job/operations.go", "return in.operations != nil && !in.operations.Ended(), nil", "return false, nil"},
+		Edit:    Edit{"services/restore-runner/internal/job/operations.go", "if in.operations != nil && !in.operations.Ended() {", "if in.operations != nil && in.operations.Ended() {"},
 		Package: "./services/restore-runner/internal/job", Test: "TestARestoreWaitsForItsOperations",
 	},
 	{
 		Name:    "a restore that fails does not cancel its operations",
-		Edit:    Edit{"services/restore-runner/internal/job/operations.go", "return false, e.cancelOperations(ctx, fatal)", "return false, fatal"},
+		Edit:    Edit{"services/restore-runner/internal/job/operations.go", "return a.cfg.Operations.CancelOpen(ctx, in.operations, a.restore, \"the restore failed: \"+a.failure.Error())", "return nil"},
 		Package: "./services/restore-runner/internal/job", Test: "TestASuccessorThatFailsHasOperationsCancelled",
 	},
 	{

@@ -44,8 +44,10 @@ func restoreAll(ctx context.Context, dir, server string, e estate) error {
 		return err
 	}
 	config := restore.Config{
-		Backup: "b", Restore: "r", UID: "r", Spec: &velerov1.RestoreSpec{}, Source: b, REST: &rest.Config{Host: server}, Clock: clock.RealClock{},
-		History: &outcome.History{}, TerminatingTimeout: timeout, ResourceTimeout: timeout, Dir: dir,
+		Request: restore.Request{Backup: "b", Restore: "r", UID: "r", Spec: &velerov1.RestoreSpec{}},
+		Content: restore.Content{Source: b},
+		Cluster: restore.Cluster{REST: &rest.Config{Host: server}, Clock: clock.RealClock{}, TerminatingTimeout: timeout, ResourceTimeout: timeout},
+		Records: restore.Records{History: &outcome.History{}, Dir: dir},
 	}
 	if err := planRestore(ctx, b, &config); err != nil {
 		return err

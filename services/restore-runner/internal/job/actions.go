@@ -37,21 +37,25 @@ type boundActions struct {
 	object     *action.Restore
 }
 
-// openActions opens the actions; what they log belongs to the restore. They work until close.
-func (in *restoreInputs) openActions(ctx context.Context) (a *boundActions, err error) {
-	a = &boundActions{}
-	if in.cfg.Actions == nil || in.records.head.Finished != nil || in.isRestored() {
-		return a, nil
+// openActions opens the actions; what they log belongs to the restore. They work until closeObjects.
+func openActions(_ context.Context, a *restoreAttempt) (err error) {
+	in := a.inputs
+	if in.isRestored() && in.records.head == (outcome.Head{}) {
+		return fatalErrorf("the records of the restore do not say what it restored")
 	}
-	if a.object, err = action.NewRestore(in.restore.DeepCopy()); err != nil {
-		return nil, fatalErrorf("%w", err)
+	a.actions = &boundActions{}
+	if a.cfg.Actions == nil || in.records.head.Finished != nil || in.isRestored() {
+		return nil
 	}
-	a.set = in.cfg.Actions(ctx, func(e joblog.Entry) { in.recorder.Note(&e) })
-	return a, nil
+	if a.actions.object, err = action.NewRestore(in.restore.DeepCopy()); err != nil {
+		return fatalErrorf("%w", err)
+	}
+	a.actions.set = a.cfg.Actions(a.lasting, func(e joblog.Entry) { in.recorder.Note(&e) })
+	return nil
 }
 
 func (a *boundActions) close() {
-	if a.set.Close != nil {
+	if a != nil && a.set.Close != nil {
 		a.set.Close()
 	}
 }

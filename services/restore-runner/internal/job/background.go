@@ -3,12 +3,14 @@ package job
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/retrystore"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 )
 
@@ -31,11 +33,13 @@ type backgroundWriter struct {
 // both.
 func (b *backgroundWriter) runWhile(ctx context.Context, do func(context.Context) error) error {
 	group, working := panics.NewGroup(ctx)
+	busy, idle := context.WithCancel(working)
 	done := make(chan struct{})
-	group.Go(func() error { return b.reportProgress(working, done) })
-	group.Go(func() error { return b.storeOutcomes(working, done) })
+	group.Go(func() error { return b.reportProgress(busy) })
+	group.Go(func() error { return b.storeOutcomes(working, busy, done) })
 	failure := panics.Catch(func() error { return do(working) })
 	close(done)
+	idle()
 	switch err := group.Wait(); {
 	case err != nil:
 		return err
@@ -47,15 +51,13 @@ func (b *backgroundWriter) runWhile(ctx context.Context, do func(context.Context
 
 // reportProgress writes progress into the status once per second. Its error ends the job: the claim is
 // lost, or the restore is being deleted.
-func (b *backgroundWriter) reportProgress(ctx context.Context, done <-chan struct{}) error {
+func (b *backgroundWriter) reportProgress(ctx context.Context) error {
 	ticker := b.cfg.Clock.NewTicker(progressEvery)
 	defer ticker.Stop()
 	var last outcome.Counts
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
-		case <-done:
 			return nil
 		case <-ticker.C():
 		}
@@ -91,54 +93,31 @@ func (b *backgroundWriter) writeProgress(ctx context.Context, counts, last outco
 // storeOutcomes stores outcomes as they come, and the last ones when the work is done. Its error ends the
 // job: another holder closed the records, or they could not be stored for too long, and no other
 // holder could resume the restore.
-func (b *backgroundWriter) storeOutcomes(ctx context.Context, done <-chan struct{}) error {
+func (b *backgroundWriter) storeOutcomes(ctx, busy context.Context, done <-chan struct{}) error {
 	ticker := b.cfg.Clock.NewTicker(b.cfg.RecordEvery)
 	defer ticker.Stop()
-	failing := b.cfg.Clock.Now()
 	for {
 		select {
-		case <-ctx.Done():
-			b.storeLast(ctx) // the work may take long to return, and the process be killed meanwhile
-			<-done
+		case <-busy.Done():
+			if ctx.Err() != nil {
+				b.storeLast(ctx) // the work may take long to return, and the process be killed meanwhile
+				<-done
+			}
 			b.storeLast(ctx) // what the work recorded as it ended
-			return nil
-		case <-done:
-			b.storeLast(ctx)
 			return nil
 		case <-ticker.C():
 		case <-b.recorder.Wanted():
 		}
-		err := b.records.flushRecorder(ctx, b.recorder)
-		switch {
-		case err == nil:
-			failing = b.cfg.Clock.Now()
-		case errors.Is(err, claim.ErrLost):
-			return err
-		case ctx.Err() != nil:
-		case b.cfg.Clock.Since(failing) > b.cfg.StorePatience:
-			return fatalErrorf("record the outcomes: %w", err)
-		default:
-			b.log.WarnContext(ctx, "outcomes not recorded; retrying", "error", err)
-			b.pauseStoring(ctx, done)
+		if err := b.records.flushRecorder(busy, b.recorder); err != nil && busy.Err() == nil {
+			return fmt.Errorf("record the outcomes: %w", err)
 		}
-	}
-}
-
-// pauseStoring waits for the next tick after a failure, however many ask for a flush.
-func (b *backgroundWriter) pauseStoring(ctx context.Context, done <-chan struct{}) {
-	timer := b.cfg.Clock.NewTimer(b.cfg.RecordEvery)
-	defer timer.Stop()
-	select {
-	case <-timer.C():
-	case <-done:
-	case <-ctx.Done():
 	}
 }
 
 // storeLast stores what is left when the job ends here, whatever the reason: all of it has
 // happened.
 func (b *backgroundWriter) storeLast(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastRecords)
+	ctx, cancel := context.WithTimeout(retrystore.Once(context.WithoutCancel(ctx)), lastRecords)
 	defer cancel()
 	if err := b.records.flushRecorder(ctx, b.recorder); err != nil {
 		b.log.WarnContext(ctx, "last outcomes not recorded", "error", err)

@@ -6,111 +6,72 @@ import (
 	"fmt"
 
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
-	"github.com/holdfast-io/holdfast/pkg/telemetry/span"
+	"github.com/holdfast-io/holdfast/pkg/job/step"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
 )
 
-// restoreExecution plans and restores, or resumes where an earlier holder was interrupted.
-type restoreExecution struct {
-	*session
-	inputs *restoreInputs
-	// show is called when counts begin to mean something.
-	show func()
+// closeObjects releases what the restoring of objects needed.
+func (a *restoreAttempt) closeObjects() {
+	a.prepared.closeTarball(a.session)
+	a.actions.close()
 }
 
-// runExecution restores the objects. Damage of the backup is an error of the restore, not the end of it
-// (Velero 1.18).
-func (x *restoreExecution) runExecution(ctx context.Context) error {
-	in := x.inputs
-	if in.isRestored() && in.records.head == (outcome.Head{}) {
-		return fatalErrorf("the records of the restore do not say what it restored")
-	}
-	quick, stop := x.quickContext(ctx, in.records.head.Planned != nil)
-	defer stop()
-	actions, err := in.openActions(ctx)
-	if err != nil {
-		return err
-	}
-	defer actions.close()
-	planner := &restorePlanner{in: in, actions: actions}
-	var p *preparedPlan
-	err = span.Do(quick, "plan", func(ctx context.Context) (err error) {
-		p, err = planner.preparePlan(ctx)
-		return err
-	})
-	defer p.closeTarball(x.session)
+// planRestore plans. Damage of the backup is an error of the restore, not the end of it (Velero 1.18).
+// Where it is decided already how the restore ends, the backup is needed for the resource list only.
+func planRestore(ctx context.Context, a *restoreAttempt) (err error) {
+	in := a.inputs
+	planner := &restorePlanner{in: in, actions: a.actions}
+	a.prepared, err = planner.preparePlan(ctx)
 	var damage *damageError
-	if errors.As(err, &damage) && ctx.Err() == nil {
+	switch {
+	case err == nil, ctx.Err() != nil:
+	case errors.As(err, &damage):
 		in.records.replayed.Store(true)
 		in.recorder.Error(outcome.General, damage.message)
+		return step.ErrDecided
+	case in.records.head.Finished != nil:
+		a.log.WarnContext(ctx, "backup not opened; the files of the restore lack its objects", "error", err)
+		a.prepared.Plan = nil
 		return nil
 	}
-	if err != nil {
-		return x.unlessDecided(quick, err)
-	}
-	history, err := x.recordOrReplay(quick, p)
-	if err != nil || in.records.head.Finished != nil || p.plan == nil || in.isRestored() {
-		return err
-	}
-	if in.records.head.Planned != nil {
-		planner.reportLeftOut(actions)
-		planner.reportUnclaimed(p)
-	}
-	return span.Do(ctx, "restore the objects", func(ctx context.Context) error { return x.restorePlanned(ctx, p, actions, history) })
-}
-
-// restorePlanned creates the objects.
-func (x *restoreExecution) restorePlanned(ctx context.Context, p *preparedPlan, actions *boundActions, history *outcome.History) error {
-	in := x.inputs
-	if p.pausing {
-		if err := in.markPaused(ctx); err != nil {
-			return err
-		}
-	}
-	snapshotters, done := in.openSnapshotters(ctx)
-	defer done()
-	return restore.Run(ctx, restore.Config{
-		Backup: in.backup.Name, Restore: in.restore.Name, UID: in.restore.UID, Spec: &in.restore.Spec, Plan: p.plan, Source: p.source, Volumes: p.volumes,
-		Snapshots: p.snapshots, Server: x.cfg.Namespace,
-		Catalog: p.catalog, Recorder: in.recorder, REST: x.cfg.REST, Clock: x.cfg.Clock, History: history,
-		Confirm: x.held.Confirm, Stop: x.stopped.Done(),
-		TerminatingTimeout: x.cfg.TerminatingTimeout, ResourceTimeout: x.cfg.ResourceTimeout,
-		Unrecorded: in.records.readOnly, Instance: x.held.Claim.Owner,
-		Actions: actions.bound, IsProcessCrash: actions.set.IsProcessCrash, IsNotSent: actions.set.IsNotSent, Snapshotters: snapshotters, Exec: x.cfg.Exec,
-		Runs: p.runs, Pauses: p.pauses, Object: actions.object, ReadyTimeout: x.cfg.ReadyTimeout, Dir: in.dir,
-	})
-}
-
-// unlessDecided passes over a failure when it is decided already how the restore ends: the backup
-// was needed for the resource list only.
-func (x *restoreExecution) unlessDecided(ctx context.Context, err error) error {
-	if x.inputs.records.head.Finished == nil || ctx.Err() != nil {
-		return err
-	}
-	x.log.WarnContext(ctx, "backup not opened; the files of the restore lack its objects", "error", err)
-	_, err = x.recordOrReplay(ctx, &preparedPlan{})
 	return err
 }
 
-// recordOrReplay records what was planned, or replays what was recorded; from then on outcomes count.
-func (x *restoreExecution) recordOrReplay(ctx context.Context, p *preparedPlan) (*outcome.History, error) {
-	recorder, head := x.inputs.recorder, &x.inputs.records.head
-	if p.plan != nil {
-		recorder.SetPlan(p.plan)
+// recordPlan records what was planned, or replays what was recorded; from then on outcomes count.
+func recordPlan(ctx context.Context, a *restoreAttempt) (err error) {
+	in, p := a.inputs, a.prepared
+	if a.history, err = a.recordOrReplay(ctx, p); err != nil {
+		return err
 	}
-	history, err := x.inputs.records.replayRecords(ctx, recorder)
+	if in.records.head.Finished != nil || p.Plan == nil || in.isRestored() {
+		return step.ErrDecided
+	}
+	if in.records.head.Planned != nil {
+		planner := &restorePlanner{in: in, actions: a.actions}
+		planner.reportLeftOut(a.actions)
+		planner.reportUnclaimed(p)
+	}
+	return nil
+}
+
+func (a *restoreAttempt) recordOrReplay(ctx context.Context, p *preparedPlan) (*outcome.History, error) {
+	recorder, head := a.inputs.recorder, &a.inputs.records.head
+	if p.Plan != nil {
+		recorder.SetPlan(p.Plan)
+	}
+	history, err := a.inputs.records.replayRecords(ctx, recorder)
 	if err != nil {
 		return nil, err
 	}
-	x.show()
+	a.kind.showProgress(a.restore.UID, recorder)
 	switch {
 	case head.Finished != nil:
 		return history, nil
 	case head.Planned != nil:
 		c := recorder.Counts()
-		x.log.InfoContext(ctx, "restore resumed", "items", c.Total, "done", c.Done)
-		recorder.Info(outcome.General, fmt.Sprintf("restore goes on at epoch %d: %d of %d objects have an outcome", x.held.Claim.Epoch, c.Done, c.Total))
+		a.log.InfoContext(ctx, "restore resumed", "items", c.Total, "done", c.Done)
+		recorder.Info(outcome.General, fmt.Sprintf("restore goes on at epoch %d: %d of %d objects have an outcome", a.held.Claim.Epoch, c.Done, c.Total))
 		failpoint.Hit("restore-runner/resumed")
 		return history, nil
 	case history.NoHistory:
@@ -122,4 +83,29 @@ func (x *restoreExecution) recordOrReplay(ctx context.Context, p *preparedPlan) 
 	}
 	failpoint.Hit("restore-runner/planned")
 	return history, nil
+}
+
+// restoreObjects creates the objects.
+func restoreObjects(ctx context.Context, a *restoreAttempt) error {
+	in, p, actions := a.inputs, a.prepared, a.actions
+	if p.pausing {
+		if err := in.markPaused(ctx); err != nil {
+			return err
+		}
+	}
+	snapshotters, done := in.openSnapshotters(ctx)
+	defer done()
+	return restore.Run(ctx, restore.Config{
+		Request: restore.Request{Backup: in.backup.Name, Restore: a.restore.Name, UID: a.restore.UID, Spec: &a.restore.Spec, Server: a.cfg.Namespace},
+		Content: p.Content,
+		Cluster: restore.Cluster{
+			REST: a.cfg.REST, Catalog: p.catalog, Clock: a.cfg.Clock, Confirm: a.held.Confirm, Stop: a.stopped.Done(),
+			TerminatingTimeout: a.cfg.TerminatingTimeout, ResourceTimeout: a.cfg.ResourceTimeout,
+		},
+		Records: restore.Records{Recorder: in.recorder, History: a.history, Unrecorded: in.records.readOnly, Dir: in.dir},
+		Extensions: restore.Extensions{
+			Actions: actions.bound, IsProcessCrash: actions.set.IsProcessCrash, IsNotSent: actions.set.IsNotSent, Object: actions.object,
+			ReadyTimeout: a.cfg.ReadyTimeout, Instance: a.held.Claim.Owner, Snapshotters: snapshotters, Exec: a.cfg.Exec,
+		},
+	})
 }

@@ -16,6 +16,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
@@ -44,27 +45,38 @@ func newFiles(dir string, restore *velerov1.Restore) (*workFiles, error) {
 
 func (f *workFiles) close() { _ = f.logFile.Close() }
 
+// storeFiles publishes the files of a restore whose end is decided.
+func storeFiles(ctx context.Context, a *restoreAttempt) error {
+	err := a.publishFiles(ctx, a.finished)
+	var fatal *fatalError
+	if errors.As(err, &fatal) {
+		a.log.ErrorContext(ctx, "files of the restore not stored", "error", err)
+		return nil
+	}
+	return err
+}
+
 // publishFiles puts the files of the restore into the bucket, in Velero 1.18's order. As there, a file
 // that cannot be stored does not change the outcome; it is logged. A restore that failed as a whole
 // has its log only, and its operations; a cancelled one has them all.
-func (e *restoreEnding) publishFiles(ctx context.Context, end *outcome.Finished) error {
-	in := e.inputs
+func (a *restoreAttempt) publishFiles(ctx context.Context, end *outcome.Finished) error {
+	in := a.inputs
 	if err := in.recorder.Files().CloseLog(); err != nil {
 		return fatalErrorf("write the log: %w", err)
 	}
-	if e.undecided || in.records.readOnly {
-		e.log.ErrorContext(ctx, "files of the restore not stored: the location cannot be written")
+	if a.undecided || in.records.readOnly {
+		a.log.ErrorContext(ctx, "files of the restore not stored: the location cannot be written")
 		return nil
 	}
-	name := e.restore.Name
-	if err := e.uploadFile(ctx, layout.RestoreLog(name), in.files.logFile); err != nil {
+	name := a.restore.Name
+	if err := a.uploadFile(ctx, layout.RestoreLog(name), in.files.logFile); err != nil {
 		return err
 	}
 	if end.Phase == velerov1.RestorePhaseFailed && !end.Cancelled {
 		if in.operations == nil {
 			return nil
 		}
-		return e.publishOne(ctx, layout.RestoreItemOperations(name), e.writeOperations)
+		return a.publishOne(ctx, layout.RestoreItemOperations(name), a.writeOperations)
 	}
 	for _, part := range []struct {
 		key   string
@@ -72,10 +84,10 @@ func (e *restoreEnding) publishFiles(ctx context.Context, end *outcome.Finished)
 	}{
 		{layout.RestoreResults(name), in.recorder.Files().WriteResults},
 		{layout.RestoreResourceList(name), in.recorder.Files().WriteResourceList},
-		{layout.RestoreItemOperations(name), e.writeOperations},
+		{layout.RestoreItemOperations(name), a.writeOperations},
 		{layout.RestoreVolumeInfo(name), in.recorder.Files().WriteVolumeInfo},
 	} {
-		if err := e.publishOne(ctx, part.key, part.write); err != nil {
+		if err := a.publishOne(ctx, part.key, part.write); err != nil {
 			return err
 		}
 	}
@@ -83,8 +95,8 @@ func (e *restoreEnding) publishFiles(ctx context.Context, end *outcome.Finished)
 }
 
 // publishOne compresses one document in the work directory and stores it.
-func (e *restoreEnding) publishOne(ctx context.Context, key string, write func(io.Writer) error) (err error) {
-	file, err := os.CreateTemp(e.inputs.dir, "file-")
+func (a *restoreAttempt) publishOne(ctx context.Context, key string, write func(io.Writer) error) (err error) {
+	file, err := os.CreateTemp(a.inputs.dir, "file-")
 	if err != nil {
 		return fatalErrorf("write %s: %w", key, err)
 	}
@@ -94,22 +106,25 @@ func (e *restoreEnding) publishOne(ctx context.Context, key string, write func(i
 	if err := errors.Join(write(zip), zip.Close(), buffer.Flush()); err != nil {
 		return fatalErrorf("write %s: %w", key, err)
 	}
-	return e.uploadFile(ctx, key, file)
+	return a.uploadFile(ctx, key, file)
 }
 
 // uploadFile stores a file once. An existing one was stored by an interrupted holder, or is of a former
 // restore of the same name and replaced.
-func (e *restoreEnding) uploadFile(ctx context.Context, key string, file *os.File) error {
+func (a *restoreAttempt) uploadFile(ctx context.Context, key string, file *os.File) error {
 	failpoint.Hit("restore-runner/before-file")
-	if err := e.held.Confirm(ctx); err != nil {
+	if err := a.held.Confirm(ctx); err != nil {
 		return fmt.Errorf("store %s: %w", key, err)
 	}
-	_, err := retryStoreCall(ctx, e.storeRetries(), "store "+key, func() (struct{}, error) { return struct{}{}, placeFile(ctx, e.inputs.store, key, file) })
+	err := placeFile(ctx, a.inputs.store, key, file)
+	if errors.Is(err, claim.ErrLost) {
+		return err
+	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("store %s: %w", key, context.Cause(ctx))
 	}
 	if err != nil {
-		e.log.ErrorContext(ctx, "file of the restore not stored", "key", key, "error", err)
+		a.log.ErrorContext(ctx, "file of the restore not stored", "key", key, "error", err)
 	}
 	failpoint.Hit("restore-runner/after-file")
 	return nil

@@ -12,7 +12,9 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/retrystore"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 )
 
@@ -24,8 +26,9 @@ const tarballDir = "tarball"
 type restoreInputs struct {
 	*session
 	backup   *velerov1.Backup
-	store    objectstore.Store
-	dir      string // the work directory
+	location string            // with the records
+	store    *retrystore.Store // of the location
+	dir      string            // the work directory
 	files    *workFiles
 	recorder *outcome.Recorder
 	records  *outcomeRecords
@@ -41,42 +44,54 @@ func newInputs(s *session) *restoreInputs {
 	return &restoreInputs{session: s, dir: filepath.Join(s.cfg.WorkDir, fmt.Sprintf("%s-%d", s.restore.UID, s.held.Claim.Epoch))}
 }
 
-// findLocation reads the backup and returns its location. Where objects may be paused it is the one that
-// holds their records, also beside an error.
-func (in *restoreInputs) findLocation(ctx context.Context) (location string, err error) {
-	location = in.paused.location
-	if in.backup, err = in.readBackup(ctx); err != nil {
-		return location, err
+// findBackup reads the backup and its location. Where objects may be paused the location is the one
+// that holds their records, and an error about the backup counts once these are open.
+func findBackup(ctx context.Context, a *restoreAttempt) error {
+	err := a.inputs.findLocation(ctx)
+	if backup := a.inputs.backup; backup != nil && a.isFresh() {
+		a.cfg.Metrics.Begun(a.inputs.schedule())
 	}
-	switch at := in.backup.Spec.StorageLocation; location {
+	if err == nil || a.inputs.location == "" || ctx.Err() != nil {
+		return err
+	}
+	a.misplaced = err
+	return nil
+}
+
+func (in *restoreInputs) findLocation(ctx context.Context) (err error) {
+	in.location = in.paused.location
+	if in.backup, err = in.readBackup(ctx); err != nil {
+		return err
+	}
+	switch at := in.backup.Spec.StorageLocation; in.location {
 	case at:
 	case "":
-		location = at
+		in.location = at
 	default:
-		err = fatalErrorf("spec.backupName: backup %q is in location %q, and was in %q when the restore began", in.backup.Name, at, location)
+		return fatalErrorf("spec.backupName: backup %q is in location %q, and was in %q when the restore began", in.backup.Name, at, in.location)
 	}
-	return location, err
+	return nil
 }
 
-// openAfter opens what there is in a location, after locate had that error, and returns it. Where
-// objects may be paused the error waits until that is open, or can never be: they are resumed
-// before the restore ends.
-func (in *restoreInputs) openAfter(ctx context.Context, location string, located error) error {
-	if located != nil && (location == "" || ctx.Err() != nil) {
-		return located
+// schedule is that of the backup, for metrics.
+func (in *restoreInputs) schedule() string {
+	if in.backup == nil {
+		return ""
 	}
-	var fatal *fatalError
-	if err := in.openLocation(ctx, location); err != nil && (located == nil || !errors.As(err, &fatal)) {
-		return err
-	}
-	return located
+	return in.backup.Labels[velerov1.LabelScheduleName]
 }
 
-// openLocation opens a location, the work directory and the records.
-func (in *restoreInputs) openLocation(ctx context.Context, location string) (err error) {
-	if in.store, err = in.openStore(ctx, location); err != nil {
+// openBucket opens the location and the work directory.
+func openBucket(ctx context.Context, a *restoreAttempt) error {
+	return a.openingError(a.inputs.openBucket(ctx))
+}
+
+func (in *restoreInputs) openBucket(ctx context.Context) (err error) {
+	store, err := in.openStore(ctx, in.location)
+	if err != nil {
 		return err
 	}
+	in.store = in.retryingStore(store)
 	if err := emptyDir(in.dir, tarballDir); err != nil {
 		return err
 	}
@@ -84,10 +99,41 @@ func (in *restoreInputs) openLocation(ctx context.Context, location string) (err
 		return fatalErrorf("prepare the work directory: %w", err)
 	}
 	in.recorder = outcome.NewRecorder(in.files.log, in.cfg.Clock, in.cfg.RecordBatch, in.dir)
-	if in.records, err = openRecords(ctx, in.session, in.store, in.dir); err != nil {
-		return err
+	return nil
+}
+
+// openRecords makes the records this holder's, and reads what earlier holders sealed.
+func openRecords(ctx context.Context, a *restoreAttempt) (err error) {
+	in := a.inputs
+	if in.records, err = newRecords(ctx, in.session, in.store, in.dir); err == nil {
+		err = in.readSealed(ctx)
 	}
-	return in.readSealed(ctx)
+	return a.openingError(err)
+}
+
+// openingError is the error of a step that opens: where the backup cannot be restored from and what is
+// paused cannot be read either, the first is the failure.
+func (a *restoreAttempt) openingError(err error) error {
+	if err != nil && a.misplaced != nil && isFatal(err) {
+		return a.misplaced
+	}
+	return err
+}
+
+// checkRestorable ends a restore that cannot be continued, or may not begin: the data of its backup is
+// being removed. The backup was read after the claim was written, and a deletion looks for restores
+// in progress after it has marked the backup: one of the two detects the other. A deletion waits for a
+// restore that an earlier holder has begun, which is therefore continued.
+func checkRestorable(_ context.Context, a *restoreAttempt) error {
+	switch {
+	case a.misplaced != nil:
+		return a.misplaced
+	case a.givenUp != nil:
+		return &fatalError{a.givenUp}
+	case a.inputs.backup.Status.Phase == velerov1.BackupPhaseDeleting && a.inputs.records.head.Planned == nil:
+		return fatalErrorf("spec.backupName: backup %q is being deleted", a.inputs.backup.Name)
+	}
+	return nil
 }
 
 // outcomeCounts is how far the restore is; nil where that is not known.
@@ -144,17 +190,6 @@ func (in *restoreInputs) close() {
 	}
 }
 
-// unlessDeleting refuses to begin with a backup whose data is being removed. The backup was read
-// after the claim was written, and a deletion looks for restores in progress after it has marked
-// the backup: one of the two detects the other. A deletion waits for a restore that an earlier
-// holder has begun, which is therefore continued.
-func (in *restoreInputs) unlessDeleting() error {
-	if in.backup.Status.Phase == velerov1.BackupPhaseDeleting && in.records.head.Planned == nil {
-		return fatalErrorf("spec.backupName: backup %q is being deleted", in.backup.Name)
-	}
-	return nil
-}
-
 // openStore returns the store of a location. The API server is waited for while the claim lasts,
 // the bucket only for the configured patience: an error that seems to be the network's may be
 // permanent, such as a wrong name or an unknown certificate.
@@ -175,7 +210,7 @@ func (s *session) openStore(ctx context.Context, name string) (store objectstore
 		if since.IsZero() {
 			since = s.cfg.Clock.Now()
 		}
-		if !isTransientServerError(err) || s.cfg.Clock.Since(since) > s.cfg.StorePatience {
+		if !kube.IsTransient(err) || s.cfg.Clock.Since(since) > s.cfg.StorePatience {
 			return fatalErrorf("open the backup's location %q: %w", name, err)
 		}
 		return err

@@ -28,9 +28,7 @@ func (in *restoreInputs) readSealed(ctx context.Context) error {
 	if in.isFresh() || in.records.readOnly {
 		return nil
 	}
-	log, err := retryStoreCall(ctx, in.storeRetries(), "read the operations of the restore", func() (*operation.Log, error) {
-		return operation.Open(ctx, in.store, in.operationsOf())
-	})
+	log, err := operation.Open(ctx, in.store, in.operationsOf())
 	switch {
 	case errors.Is(err, objectstore.ErrNotFound):
 		return nil
@@ -48,100 +46,91 @@ func (in *restoreInputs) isRestored() bool {
 	return in.operations != nil || in.unknown != nil || isFinalizing(in.restore.Status.Phase)
 }
 
-// endsRestore reports that the restore ends here, with that failure or none.
-func endsRestore(failure error) bool {
-	var fatal *fatalError
-	return failure == nil || errors.As(failure, &fatal) || errors.Is(failure, errDeleted)
-}
+// errWaiting ends the steps of a restore whose operations have not all ended: async-operation-monitor
+// continues with it, and a runner when they have.
+var errWaiting = errors.New("operations of the restore have not ended")
 
-// awaitOperations seals what actions began before the restore ends, and reports whether it has to
-// wait until that has ended. The operations of a restore that fails are cancelled, and it does not wait
-// for them; those of a deleted one are cancelled by Kind.Finalize. Any error but a failure of the
-// restore means that the restore does not end in this process.
-func (e *restoreEnding) awaitOperations(ctx context.Context, failure error) (waits bool, _ error) {
-	in := e.inputs
-	switch {
-	case !endsRestore(failure), ctx.Err() != nil, errors.Is(failure, errDeleted), in.unknown != nil:
-		return false, failure
-	case failure == nil && in.operations == nil && !in.records.readOnly:
-		failure = e.sealOperations(ctx)
-	}
-	if failure == nil {
-		return in.operations != nil && !in.operations.Ended(), nil
-	}
-	var fatal *fatalError
-	if !errors.As(failure, &fatal) {
-		return false, failure
-	}
-	return false, e.cancelOperations(ctx, fatal)
-}
-
-// cancelOperations cancels the operations of a restore that fails, and returns the failure.
-func (e *restoreEnding) cancelOperations(ctx context.Context, failure *fatalError) error {
-	in := e.inputs
-	if in.operations == nil {
-		begun, err := e.readBegun(ctx)
-		if err != nil {
-			e.unread = err
-			e.log.ErrorContext(ctx, "Failed to read the operations of the failed restore; they may still be running", "error", err)
+// awaitOperations seals what actions began, and ends the steps with errWaiting until that has ended.
+func awaitOperations(ctx context.Context, a *restoreAttempt) error {
+	in := a.inputs
+	if in.operations == nil && in.unknown == nil && !in.records.readOnly {
+		if err := a.sealOperations(ctx); err != nil {
+			return err
 		}
-		in.operations = logOf(e.restore, begun)
 	}
-	if err := e.cfg.Operations.CancelOpen(ctx, in.operations, e.restore, "the restore failed: "+failure.Error()); err != nil {
-		return err
+	if in.operations != nil && !in.operations.Ended() {
+		return errWaiting
 	}
-	return failure
+	return nil
+}
+
+// cancelOperations cancels the operations of a restore that fails, which does not wait for them. Those
+// of a deleted one are cancelled by Kind.Finalize.
+func cancelOperations(ctx context.Context, a *restoreAttempt) error {
+	in := a.inputs
+	if in.unknown != nil {
+		return nil
+	}
+	if in.operations == nil {
+		begun, err := a.readBegun(ctx)
+		if err != nil {
+			a.unread = err
+			a.log.ErrorContext(ctx, "Failed to read the operations of the failed restore; they may still be running", "error", err)
+		}
+		in.operations = logOf(a.restore, begun)
+	}
+	return a.cfg.Operations.CancelOpen(ctx, in.operations, a.restore, "the restore failed: "+a.failure.Error())
 }
 
 // readBegun reads what the restore began, where its records were not replayed. It returns what could be
 // read.
-func (e *restoreEnding) readBegun(ctx context.Context) ([]outcome.Operation, error) {
-	in := e.inputs
+func (a *restoreAttempt) readBegun(ctx context.Context) ([]outcome.Operation, error) {
+	in := a.inputs
 	limited, stop := context.WithTimeout(ctx, leftLimit)
 	defer stop()
 	switch {
-	case in.records == nil && e.isFresh():
+	case in.records == nil && a.isFresh():
 		return nil, nil
 	case in.records == nil:
-		return e.cfg.readLeft(limited, e.restore)
+		return a.cfg.readLeft(limited, a.restore)
 	case in.records.replayed.Load(), len(in.records.earlier) == 0:
 		return in.recorder.Operations(), nil
 	}
-	err := pausing.LoadUnfinished(limited, in.store, e.restore, in.recorder)
+	err := pausing.LoadUnfinished(limited, in.store, a.restore, in.recorder)
 	return in.recorder.Operations(), err
 }
 
 // sealOperations seals what actions began, if anything. Everything that is recorded is durable
 // before: nothing is restored once there is a list.
-func (e *restoreEnding) sealOperations(ctx context.Context) error {
-	in := e.inputs
+func (a *restoreAttempt) sealOperations(ctx context.Context) error {
+	in := a.inputs
 	begun := in.recorder.Operations()
 	if len(begun) == 0 {
 		return nil
 	}
-	if _, err := retryStoreCall(ctx, e.storeRetries(), "store the outcomes", func() (struct{}, error) { return struct{}{}, in.records.flushRecorder(ctx, in.recorder) }); err != nil {
-		return err
+	if err := in.records.flushRecorder(ctx, in.recorder); err != nil {
+		return fmt.Errorf("store the outcomes: %w", err)
 	}
-	if err := e.held.Confirm(ctx); err != nil {
+	if err := a.held.Confirm(ctx); err != nil {
 		return fmt.Errorf("seal the operations of the restore: %w", err)
 	}
-	list := operation.List{Job: e.operationsOf(), Epoch: e.held.Claim.Epoch, Operations: operationsIn(begun)}
-	log, err := retryStoreCall(ctx, e.storeRetries(), "seal the operations of the restore", func() (*operation.Log, error) {
-		if _, err := operation.Seal(ctx, in.store, list); err != nil {
-			return nil, err
-		}
-		return operation.Open(ctx, in.store, list.Job)
-	})
-	if errors.Is(err, operation.ErrDamaged) {
+	list := operation.List{Job: a.operationsOf(), Epoch: a.held.Claim.Epoch, Operations: operationsIn(begun)}
+	_, err := operation.Seal(ctx, in.store, list)
+	if err == nil {
+		in.operations, err = operation.Open(ctx, in.store, list.Job)
+	}
+	switch {
+	case errors.Is(err, operation.ErrDamaged):
 		in.unknown = err
 		return nil
+	case err != nil:
+		return fmt.Errorf("seal the operations of the restore: %w", err)
 	}
-	in.operations = log
-	return err
+	return nil
 }
 
 // failureReason is the failureReason of a restore that ends with a failure.
-func (s *session) failureReason(failure *fatalError) string {
+func (s *session) failureReason(failure error) string {
 	if s.unread == nil {
 		return s.paused.failureReason(failure)
 	}
@@ -162,13 +151,13 @@ func logOf(restore *velerov1.Restore, begun []outcome.Operation) *operation.Log 
 }
 
 // noteOperations makes every operation that failed an error of the restore.
-func (e *restoreEnding) noteOperations() {
-	in := e.inputs
+func (a *restoreAttempt) noteOperations() {
+	in := a.inputs
 	if in.unknown != nil {
 		in.recorder.Error(outcome.General, fmt.Sprintf("the operations of the restore are not known: %v", in.unknown))
 	}
-	if e.unread != nil {
-		in.recorder.Error(outcome.General, fmt.Sprintf("%s: %v", unreadOperations, e.unread))
+	if a.unread != nil {
+		in.recorder.Error(outcome.General, fmt.Sprintf("%s: %v", unreadOperations, a.unread))
 	}
 	if in.operations == nil {
 		return
@@ -192,9 +181,9 @@ func (e *restoreEnding) noteOperations() {
 }
 
 // writeOperations writes restore-<name>-itemoperations.json.gz's document (Velero 1.18).
-func (e *restoreEnding) writeOperations(w io.Writer) error {
-	if e.inputs.operations == nil {
-		return operation.EncodeFile(w, e.operationsOf(), nil, nil)
+func (a *restoreAttempt) writeOperations(w io.Writer) error {
+	if a.inputs.operations == nil {
+		return operation.EncodeFile(w, a.operationsOf(), nil, nil)
 	}
-	return operation.EncodeFile(w, e.operationsOf(), e.inputs.operations.Operations(), e.inputs.operations.States())
+	return operation.EncodeFile(w, a.operationsOf(), a.inputs.operations.Operations(), a.inputs.operations.States())
 }

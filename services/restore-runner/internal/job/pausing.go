@@ -42,7 +42,7 @@ func (p *pausedObjects) textWithin(limit int) string {
 }
 
 // failureReason is the failureReason of a restore that ends with a failure.
-func (p *pausedObjects) failureReason(failure *fatalError) string {
+func (p *pausedObjects) failureReason(failure error) string {
 	if p.isEmpty() {
 		return failure.Error()
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/volumes"
 )
 
@@ -23,26 +24,22 @@ const memberCache = 8 << 20
 
 // preparedPlan is what a restore does, and with what.
 type preparedPlan struct {
-	source  tarball.Source
-	plan    *plan.Plan
-	volumes *volumes.Decisions
-	// snapshots are the CSI snapshots of the backup.
-	snapshots *plan.Snapshots
-	catalog   *resource.Catalog
+	// Content has no Plan where the backup cannot be read, or is not needed any more.
+	restore.Content
+	tarball tarball.Source
+	catalog *resource.Catalog
 	// planned is what a successor plans with too.
 	planned outcome.Planned
 	order   restoreorder.Order
-	runs    restoreorder.Runs
-	pauses  plan.PauseRules
 	pausing bool // some objects of the plan are of a kind that has a rule
 }
 
 // closeTarball releases the tarball.
 func (p *preparedPlan) closeTarball(s *session) {
-	if p == nil || p.source == nil {
+	if p == nil || p.tarball == nil {
 		return
 	}
-	if err := p.source.Close(); err != nil {
+	if err := p.tarball.Close(); err != nil {
 		s.log.Warn("tarball not closed", "error", err)
 	}
 }
@@ -61,18 +58,22 @@ func (p *restorePlanner) preparePlan(ctx context.Context) (*preparedPlan, error)
 	if head.Finished != nil && head.Planned == nil {
 		return &preparedPlan{}, nil // nothing was planned then
 	}
-	opened, err := retryStoreCall(ctx, p.in.storeRetries(), "open the tarball", func() (tarball.Source, error) {
-		return tarball.Open(ctx, p.in.store, backup, filepath.Join(p.in.dir, tarballDir), tarball.Limits{CacheBytes: memberCache})
-	})
-	if err != nil {
-		return nil, p.unreadableError(err, fmt.Sprintf("the tarball of backup %q cannot be read", backup))
+	out := &preparedPlan{}
+	store := p.in.retryingStore(p.in.store.Store)
+	store.Impatient = true // an object whose body cannot be read is an error of the object
+	var err error
+	if out.tarball, err = tarball.Open(ctx, store, backup, filepath.Join(p.in.dir, tarballDir), tarball.Limits{CacheBytes: memberCache}); err != nil {
+		if !isDamaged(err) {
+			return out, fmt.Errorf("open the tarball: %w", err)
+		}
+		return out, p.unreadableError(err, fmt.Sprintf("the tarball of backup %q cannot be read", backup))
 	}
+	out.Source = out.tarball
 	failpoint.Hit("restore-runner/tarball-opened")
-	out := &preparedPlan{source: &retryingSource{Source: opened, retry: p.in.storeRetries()}}
-	if out.order, out.runs, err = restoreorder.Parse(p.in.restore.Annotations); err != nil {
+	if out.order, out.Runs, err = restoreorder.Parse(p.in.restore.Annotations); err != nil {
 		return out, fatalErrorf("%w", err)
 	}
-	if out.pauses, err = p.pauseRules(ctx, out.order); err != nil {
+	if out.Pauses, err = p.pauseRules(ctx, out.order); err != nil {
 		return out, err
 	}
 	taken, err := p.volumesTaken(ctx)
@@ -83,7 +84,7 @@ func (p *restorePlanner) preparePlan(ctx context.Context) (*preparedPlan, error)
 		return out, fmt.Errorf("discover what the cluster serves: %w", err)
 	}
 	if head.Planned == nil {
-		p.reportProblems(out.source)
+		p.reportProblems(out.tarball)
 	}
 	if err := p.makePlan(ctx, out, taken); err != nil {
 		return out, p.unreadableError(err, fmt.Sprintf("the listing of backup %q cannot be read", backup))
@@ -91,7 +92,7 @@ func (p *restorePlanner) preparePlan(ctx context.Context) (*preparedPlan, error)
 	if head.Planned == nil {
 		p.reportLeftOut(p.actions)
 		p.reportUnclaimed(out)
-		return out, p.checkAdmitted(ctx, out.plan)
+		return out, p.checkAdmitted(ctx, out.Plan)
 	}
 	return out, nil
 }
@@ -138,7 +139,7 @@ func (p *restorePlanner) fillsClaims() bool {
 // then.
 func (p *restorePlanner) makePlan(ctx context.Context, out *preparedPlan, taken volumes.Taken) error {
 	spec, before := &p.in.restore.Spec, p.in.records.head.Planned
-	survey, err := plan.ReadSurvey(ctx, out.source)
+	survey, err := plan.ReadSurvey(ctx, out.tarball)
 	if err != nil {
 		return err
 	}
@@ -146,9 +147,9 @@ func (p *restorePlanner) makePlan(ctx context.Context, out *preparedPlan, taken 
 	if survey.Empty() && before == nil {
 		p.in.recorder.Warn(outcome.General, "the backup holds no items: zero items to be restored")
 	}
-	out.snapshots = survey.Snapshots
+	out.Snapshots = survey.Snapshots
 	taken.Snapshotted, taken.CSI = survey.Snapshots.Claims(), p.fillsClaims()
-	out.volumes, err = volumes.Decide(ctx, survey.Volumes, out.source.Read, taken, spec.RestorePVs == nil || *spec.RestorePVs)
+	out.Volumes, err = volumes.Decide(ctx, survey.Volumes, out.tarball.Read, taken, spec.RestorePVs == nil || *spec.RestorePVs)
 	if err != nil {
 		return err
 	}
@@ -165,19 +166,19 @@ func (p *restorePlanner) makePlan(ctx context.Context, out *preparedPlan, taken 
 	if err != nil {
 		return err
 	}
-	out.plan, err = plan.Build(ctx, out.source, plan.Config{
-		Filter: filter, Mapping: spec.NamespaceMapping, Claim: out.volumes.Claim,
+	out.Plan, err = plan.Build(ctx, out.tarball, plan.Config{
+		Filter: filter, Mapping: spec.NamespaceMapping, Claim: out.Volumes.Claim,
 		NoClusterResources: spec.IncludeClusterResources != nil && !*spec.IncludeClusterResources,
 		Reserve:            reserve,
 		Order:              out.order,
 		Paused: func(kind schema.GroupKind) bool {
-			paused := out.pauses.For(kind) != nil
+			paused := out.Pauses.For(kind) != nil
 			out.pausing = out.pausing || paused
 			return paused
 		},
 	})
 	out.planned = names.planned
-	out.planned.Reserve, out.planned.Missing, out.planned.Pauses = reserve, p.actions.set.Errors, out.pauses
+	out.planned.Reserve, out.planned.Missing, out.planned.Pauses = reserve, p.actions.set.Errors, out.Pauses
 	out.planned.CSI = taken.CSI
 	return err
 }

@@ -30,9 +30,9 @@ type outcomeRecords struct {
 	before   atomic.Int64 // how many outcomes earlier holders recorded, once replayed
 }
 
-// openRecords makes the records of this restore this holder's: it creates the owner file, closes
+// newRecords makes the records of this restore this holder's: it creates the owner file, closes
 // the epochs of earlier holders and reads their first and last records.
-func openRecords(ctx context.Context, s *session, store objectstore.Store, dir string) (*outcomeRecords, error) {
+func newRecords(ctx context.Context, s *session, store objectstore.Store, dir string) (*outcomeRecords, error) {
 	out := &outcomeRecords{session: s, bucket: store}
 	if err := s.createOwnerFile(ctx, store); errors.Is(err, objectstore.ErrReadOnly) || errors.Is(err, objectstore.ErrAccess) {
 		s.log.WarnContext(ctx, "the location cannot be written: a takeover of this restore would start from its plan", "error", err)
@@ -43,12 +43,9 @@ func openRecords(ctx context.Context, s *session, store objectstore.Store, dir s
 	}
 	failpoint.Hit("restore-runner/owner-file-written")
 	prefix := layout.RestoreRecords(s.restore.Name, string(s.restore.UID)) + outcome.FilePrefix
-	opened, err := retryStoreCall(ctx, s.storeRetries(), "open the records of the restore", func() (*journal.Journal, error) {
-		opened, err := journal.Open(ctx, store, prefix, s.held.Claim.Epoch)
-		return opened, claimLostError(err)
-	})
+	opened, err := journal.Open(ctx, store, prefix, s.held.Claim.Epoch)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("open the records of the restore: %w", claimLostError(err))
 	}
 	failpoint.Hit("restore-runner/records-opened")
 	out.Store, out.earlier = outcome.Journal{Journal: opened}, opened.Earlier()
@@ -68,14 +65,11 @@ func (s *session) createOwnerFile(ctx context.Context, store objectstore.Store) 
 	if err != nil {
 		return fatalErrorf("encode the owner file: %w", err)
 	}
-	_, err = retryStoreCall(ctx, s.storeRetries(), "store the owner file", func() (struct{}, error) {
-		err := objectstore.CreateBytes(ctx, store, layout.RestoreOwnerFile(s.restore.Name, string(s.restore.UID)), data)
-		if errors.Is(err, objectstore.ErrExists) {
-			err = nil
-		}
-		return struct{}{}, err
-	})
-	return err
+	err = objectstore.CreateBytes(ctx, store, layout.RestoreOwnerFile(s.restore.Name, string(s.restore.UID)), data)
+	if err == nil || errors.Is(err, objectstore.ErrExists) {
+		return nil
+	}
+	return fmt.Errorf("store the owner file: %w", err)
 }
 
 // claimLostError turns the error of a journal that a later holder closed into the loss of the claim.
@@ -92,9 +86,9 @@ func (r *outcomeRecords) readEnds(ctx context.Context) error {
 		return nil
 	}
 	for _, key := range []string{r.earlier[0], r.earlier[len(r.earlier)-1]} {
-		data, err := r.readRecord(ctx, key)
+		data, err := journal.Read(ctx, r.bucket, key)
 		if err != nil {
-			return err
+			return fmt.Errorf("read the records of the restore: %w", err)
 		}
 		if err := r.head.ReadHead(data); err != nil {
 			return fatalErrorf("%s: %w", key, err)
@@ -103,19 +97,15 @@ func (r *outcomeRecords) readEnds(ctx context.Context) error {
 	return nil
 }
 
-func (r *outcomeRecords) readRecord(ctx context.Context, key string) ([]byte, error) {
-	return retryStoreCall(ctx, r.storeRetries(), "read "+key, func() ([]byte, error) { return journal.Read(ctx, r.bucket, key) })
-}
-
 // replayRecords brings a recorder to where the earlier holders came, and returns what they left to be
 // done.
 func (r *outcomeRecords) replayRecords(ctx context.Context, recorder *outcome.Recorder) (*outcome.History, error) {
 	blind := r.readOnly && !r.isFresh()
 	history := &outcome.History{Resumed: r.head.Planned != nil || blind, NoHistory: blind}
 	for _, key := range r.earlier {
-		data, err := r.readRecord(ctx, key)
+		data, err := journal.Read(ctx, r.bucket, key)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("read the records of the restore: %w", err)
 		}
 		if err := recorder.Replay(data, history); err != nil {
 			return nil, fatalErrorf("%s: %w", key, err)

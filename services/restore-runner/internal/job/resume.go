@@ -37,29 +37,28 @@ func (in *restoreInputs) markPaused(ctx context.Context) error {
 // resumePaused ends the pauses of a restore that ends here, be it with a failure, cancelled or
 // deleted. One that is released, or lost, leaves them to its next holder, who finds them in the
 // records. The error is the cause of ctx's end.
-func (e *restoreEnding) resumePaused(ctx context.Context, failure error) error {
-	in := e.inputs
-	if !endsRestore(failure) || ctx.Err() != nil || e.paused.location == "" {
+func resumePaused(ctx context.Context, a *restoreAttempt) error {
+	in := a.inputs
+	if a.paused.location == "" {
 		return nil
 	}
 	if in.recorder == nil {
-		return e.resumePausedObjects(ctx)
+		return a.resumePausedObjects(ctx)
 	}
-	unread := e.readPaused(ctx)
+	unread := a.readPaused(ctx)
 	if in.records == nil || in.records.head.Finished == nil { // nothing may be recorded after that
 		if unread != nil {
 			in.recorder.Error(outcome.General, fmt.Sprintf("%s: %v", mark.PausedRemark, unread))
 		}
-		objects := pausing.Objects{UID: e.restore.UID, Recorder: in.recorder, REST: e.cfg.REST, Clock: e.cfg.Clock, Confirm: e.held.Confirm}
-		err := objects.Resume(ctx)
-		if err != nil {
+		objects := pausing.Objects{UID: a.restore.UID, Recorder: in.recorder, REST: a.cfg.REST, Clock: a.cfg.Clock, Confirm: a.held.Confirm}
+		if err := objects.Resume(ctx); err != nil {
 			return err
 		}
 	}
-	e.paused.read, e.paused.names = unread == nil, pausing.Names(in.recorder)
-	e.paused.logPaused(ctx, e.log, unread)
-	if errors.Is(failure, errDeleted) && e.paused.isEmpty() {
-		e.removePausedMark(ctx)
+	a.paused.read, a.paused.names = unread == nil, pausing.Names(in.recorder)
+	a.paused.logPaused(ctx, a.log, unread)
+	if errors.Is(a.failure, errDeleted) && a.paused.isEmpty() {
+		a.removePausedMark(ctx)
 	}
 	return nil
 }
@@ -78,17 +77,14 @@ func (s *session) removePausedMark(ctx context.Context) {
 
 // readPaused reads what earlier holders left paused, where the records were not replayed: the
 // backup cannot be read any more, or the location cannot be written.
-func (e *restoreEnding) readPaused(ctx context.Context) error {
-	in := e.inputs
+func (a *restoreAttempt) readPaused(ctx context.Context) error {
+	in := a.inputs
 	if in.records != nil && in.records.replayed.Load() && !in.records.readOnly {
 		return nil
 	}
 	limited, stop := context.WithTimeout(ctx, cancelledLimit)
 	defer stop()
-	_, err := retryStoreCall(limited, e.storeRetries(), "read what is paused", func() (struct{}, error) {
-		return struct{}{}, pausing.LoadUnfinished(limited, in.store, e.restore, in.recorder)
-	})
-	return err
+	return pausing.LoadUnfinished(limited, in.store, a.restore, in.recorder)
 }
 
 // resumePausedObjects ends the pauses of a restore of which nothing is open. The error is the cause of ctx's

@@ -37,14 +37,14 @@ func volumeInfos(ctx context.Context, store objectstore.Reader, backup string) (
 		return nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read the volume information: %w", err)
 	}
 	defer func() { _ = body.Close() }()
 	from := &objectstore.ErrorReader{Reader: body}
 	infos, err := decodeVolumeInfos(from)
 	switch {
 	case err != nil && from.Err != nil:
-		return nil, from.Err
+		return nil, fmt.Errorf("read the volume information: %w", from.Err)
 	case err != nil:
 		return nil, fatalErrorf("volume information of the backup: %w", err)
 	}
@@ -77,18 +77,19 @@ func (p *restorePlanner) readSnapshots(ctx context.Context, infos []volumes.Info
 	if !ptr.Deref(p.in.restore.Spec.RestorePVs, true) || infos != nil && !slices.ContainsFunc(infos, volumes.Info.Native) {
 		return nil, nil
 	}
-	return retryStoreCall(ctx, p.in.storeRetries(), "read the list of volume snapshots", func() ([]nativesnapshot.Snapshot, error) {
-		list, err := nativesnapshot.Read(ctx, p.in.store, p.in.backup.Name)
-		if errors.Is(err, nativesnapshot.ErrMalformed) {
-			return nil, fatalErrorf("volume snapshots of the backup: %w", err) // asking again changes nothing
-		}
-		return list, err
-	})
+	list, err := nativesnapshot.Read(ctx, p.in.store, p.in.backup.Name)
+	if errors.Is(err, nativesnapshot.ErrMalformed) {
+		return nil, fatalErrorf("volume snapshots of the backup: %w", err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the list of volume snapshots: %w", err)
+	}
+	return list, nil
 }
 
 // volumesTaken reads from the files of the backup how the data of its volumes was backed up.
 func (p *restorePlanner) volumesTaken(ctx context.Context) (t volumes.Taken, err error) {
-	t.Infos, err = retryStoreCall(ctx, p.in.storeRetries(), "read the volume information", func() ([]volumes.Info, error) { return volumeInfos(ctx, p.in.store, p.in.backup.Name) })
+	t.Infos, err = volumeInfos(ctx, p.in.store, p.in.backup.Name)
 	if err != nil {
 		return t, err
 	}
@@ -102,26 +103,28 @@ func (p *restorePlanner) volumesTaken(ctx context.Context) (t volumes.Taken, err
 // otherVolumeData lists the volume data that is not in a native snapshot, beside that in the volume
 // information.
 func (p *restorePlanner) otherVolumeData(ctx context.Context) ([]volumedata.Data, error) {
-	return retryStoreCall(ctx, p.in.storeRetries(), "read the lists of volume data", func() (list []volumedata.Data, err error) {
-		err = volumedata.EachListed(ctx, p.in.store, p.in.backup.Name, func(d volumedata.Data) error {
-			list = append(list, d)
-			return nil
-		})
-		if errors.Is(err, volumedata.ErrMalformed) {
-			return nil, fatalErrorf("volume data of the backup: %w", err) // asking again changes nothing
-		}
-		return list, err
+	var list []volumedata.Data
+	err := volumedata.EachListed(ctx, p.in.store, p.in.backup.Name, func(d volumedata.Data) error {
+		list = append(list, d)
+		return nil
 	})
+	if errors.Is(err, volumedata.ErrMalformed) {
+		return nil, fatalErrorf("volume data of the backup: %w", err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the lists of volume data: %w", err)
+	}
+	return list, nil
 }
 
 // reportUnclaimed reports snapshots in the namespaces of the plan whose claim no file of the backup
 // names.
 func (p *restorePlanner) reportUnclaimed(out *preparedPlan) {
 	from := map[string]bool{}
-	for _, ns := range out.plan.Namespaces() {
+	for _, ns := range out.Plan.Namespaces() {
 		from[ns.Source] = true
 	}
-	for _, s := range out.volumes.Unclaimed() {
+	for _, s := range out.Volumes.Unclaimed() {
 		if namespace, _, _ := strings.Cut(s, "/"); from[namespace] {
 			p.in.recorder.Error(outcome.General, fmt.Sprintf("CSI snapshot %s: it is not restored, the backup does not tell which claim it is of", s))
 		}

@@ -2,7 +2,6 @@ package restore_test
 
 import (
 	"context"
-	"io"
 	"net/http"
 	"testing"
 	"time"
@@ -12,7 +11,6 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
-	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
 )
 
@@ -53,52 +51,44 @@ func requireRecreated(t *testing.T, s *kubetest.Server, c *cloud, f *finishedRes
 	require.Equal(t, object{"path": "volume-1"}, s.Object(pvPath)["spec"].(object)["hostPath"])
 }
 
-// A volume that goes away with its namespace is not there to be kept: the data comes back from the
-// snapshot.
+// A volume that goes away with its namespace, or its claim, is not there to be kept: the data comes
+// back from the snapshot. That of a living claim stays.
 func TestAVolumeThatIsGoingAwayIsWaitedFor(t *testing.T) {
-	for name, pv := range map[string]object{
-		"released":                      leftoverVolume("Released", "Delete"),
-		"not reclaimed":                 leftoverVolume("Failed", "Delete"),
-		"being deleted":                 withDeletion(leftoverVolume("Bound", "Delete")),
-		"being deleted, and kept":       withDeletion(leftoverVolume("Released", "Retain")),
-		"bound to a claim that is gone": leftoverVolume("Bound", "Delete"),
+	const claimPath = "/api/v1/namespaces/a/persistentvolumeclaims/claim"
+	bound := func() object { return leftoverVolume("Bound", "Delete") }
+	for name, tt := range map[string]struct {
+		pv, claim object
+		stays     bool
+	}{
+		"released":                      {pv: leftoverVolume("Released", "Delete")},
+		"not reclaimed":                 {pv: leftoverVolume("Failed", "Delete")},
+		"being deleted":                 {pv: withDeletion(bound())},
+		"being deleted, and kept":       {pv: withDeletion(leftoverVolume("Released", "Retain"))},
+		"bound to a claim that is gone": {pv: bound()},
+		"its claim is being deleted":    {pv: bound(), claim: object{"name": "claim", "uid": "old-claim", "deletionTimestamp": "2026-01-01T00:00:00Z"}},
+		"another claim of the name":     {pv: bound(), claim: object{"name": "claim", "uid": "new-claim"}},
+		"its claim lives":               {pv: bound(), claim: object{"name": "claim", "uid": "old-claim"}, stays: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, c := kubetest.Start(t), &cloud{}
-			s.Put(pvPath, pv)
-			atRead(s, 3, func() { s.Delete(pvPath) })
-			requireRecreated(t, s, c, runRestore(t, s, newSnapshotBackup(), velerov1.RestoreSpec{}, useCloud(c)))
+			s.Put(pvPath, tt.pv)
+			if tt.claim != nil {
+				s.Put("/api/v1/namespaces/a", object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "a"}})
+				s.Put(claimPath, object{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": tt.claim, "spec": object{"volumeName": "pv"}})
+			}
+			if !tt.stays {
+				atRead(s, 3, func() { s.Delete(pvPath); s.Delete(claimPath) })
+			}
+			f := runRestore(t, s, newSnapshotBackup(), velerov1.RestoreSpec{}, useCloud(c))
+			if !tt.stays {
+				requireRecreated(t, s, c, f)
+				return
+			}
+			require.Empty(t, c.made)
+			require.Empty(t, f.results.Errors.allMessages())
+			require.Equal(t, []string{"pv(skipped)"}, f.list["v1/PersistentVolume"])
 		})
 	}
-}
-
-func TestAVolumeWhoseClaimIsBeingDeletedIsWaitedFor(t *testing.T) {
-	for name, claim := range map[string]object{
-		"being deleted": {"name": "claim", "uid": "old-claim", "deletionTimestamp": "2026-01-01T00:00:00Z"},
-		"another one":   {"name": "claim", "uid": "new-claim"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s, c := kubetest.Start(t), &cloud{}
-			s.Put(pvPath, leftoverVolume("Bound", "Delete"))
-			s.Put("/api/v1/namespaces/a", object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "a"}})
-			path := "/api/v1/namespaces/a/persistentvolumeclaims/claim"
-			s.Put(path, object{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": claim})
-			atRead(s, 3, func() { s.Delete(pvPath); s.Delete(path) })
-			requireRecreated(t, s, c, runRestore(t, s, newSnapshotBackup(), velerov1.RestoreSpec{}, useCloud(c)))
-		})
-	}
-}
-
-func TestAVolumeOfALivingClaimStays(t *testing.T) {
-	s, c := kubetest.Start(t), &cloud{}
-	s.Put(pvPath, leftoverVolume("Bound", "Delete"))
-	s.Put("/api/v1/namespaces/a", object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "a"}})
-	s.Put("/api/v1/namespaces/a/persistentvolumeclaims/claim", object{"apiVersion": "v1", "kind": "PersistentVolumeClaim",
-		"metadata": object{"name": "claim", "namespace": "a", "uid": "old-claim"}, "spec": object{"volumeName": "pv"}})
-	f := runRestore(t, s, newSnapshotBackup(), velerov1.RestoreSpec{}, useCloud(c))
-	require.Empty(t, c.made)
-	require.Empty(t, f.results.Errors.allMessages())
-	require.Equal(t, []string{"pv(skipped)"}, f.list["v1/PersistentVolume"])
 }
 
 func TestAVolumeThatDoesNotGoAwayIsAnError(t *testing.T) {
@@ -146,18 +136,13 @@ func TestAStopEndsTheWaitForAVolume(t *testing.T) {
 	s, c := kubetest.Start(t), &cloud{}
 	s.Put(pvPath, leftoverVolume("Released", "Delete"))
 	f := runRestore(t, s, newSnapshotBackup(), velerov1.RestoreSpec{}, useCloud(c), func(config *restore.Config) {
-		first, stop, records := *config, make(chan struct{}), t.TempDir()
-		first.Stop, first.TerminatingTimeout = stop, time.Hour
-		first.Recorder = outcome.NewRecorder(outcome.NewLog(io.Discard, "velero/r"), config.Clock, 10, t.TempDir())
-		first.Recorder.SetPlan(config.Plan)
-		first.Recorder.Planned(&outcome.Planned{})
-		stored := keepRecords(t, first.Recorder, records)
-		atRead(s, 3, func() { close(stop) })
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		require.ErrorIs(t, restore.Run(ctx, first), dispatch.ErrStopped)
-		stored()
-		require.Zero(t, first.Recorder.Counts().Errors)
+		records := runFirstOwner(t, config, func(ctx context.Context, _ func(), own *restore.Config) {
+			stop := make(chan struct{})
+			own.Stop, own.TerminatingTimeout = stop, time.Hour
+			atRead(s, 3, func() { close(stop) })
+			require.ErrorIs(t, restore.Run(ctx, *own), dispatch.ErrStopped)
+			require.Zero(t, own.Recorder.Counts().Errors)
+		})
 		atRead(s, 3, func() { s.Delete(pvPath) })
 		replayRecords(t, config, records)
 	})

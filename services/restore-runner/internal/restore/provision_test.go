@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/utils/ptr"
@@ -144,19 +142,14 @@ func TestNoVolumeIsMadeTwice(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, c := kubetest.Start(t), &cloud{}
 			f := runRestore(t, s, newSnapshotBackup(), velerov1.RestoreSpec{}, useCloud(c), func(config *restore.Config) {
-				ctx, die := context.WithCancel(t.Context())
-				first, records := *config, t.TempDir()
-				if tt.during {
-					c.during = die
-				} else {
-					first.Snapshotters = &dying{cloud: c, die: die}
-				}
-				first.Recorder = outcome.NewRecorder(outcome.NewLog(io.Discard, "velero/r"), config.Clock, 10, t.TempDir())
-				first.Recorder.SetPlan(config.Plan)
-				first.Recorder.Planned(&outcome.Planned{})
-				stored := keepRecords(t, first.Recorder, records)
-				require.ErrorIs(t, restore.Run(ctx, first), context.Canceled)
-				stored()
+				records := runFirstOwner(t, config, func(ctx context.Context, die func(), own *restore.Config) {
+					if tt.during {
+						c.during = die
+					} else {
+						own.Snapshotters = &dying{cloud: c, die: die}
+					}
+					require.ErrorIs(t, restore.Run(ctx, *own), context.Canceled)
+				})
 				require.Len(t, c.made, 1)
 				require.Nil(t, s.Object(pvPath))
 				c.during = nil
@@ -241,19 +234,14 @@ func (p *starting) CreateVolume(ctx context.Context, snapshot, zone string, v ac
 func TestAStopWhileThePluginStartsCostsNoVolume(t *testing.T) {
 	s, c := kubetest.Start(t), &cloud{}
 	f := runRestore(t, s, newSnapshotBackup(), velerov1.RestoreSpec{}, func(config *restore.Config) {
-		first, stop, records := *config, make(chan struct{}), t.TempDir()
-		plugin := &starting{cloud: c, stop: func() { close(stop) }}
-		first.Stop, first.Snapshotters = stop, plugin
-		first.Recorder = outcome.NewRecorder(outcome.NewLog(io.Discard, "velero/r"), config.Clock, 10, t.TempDir())
-		first.Recorder.SetPlan(config.Plan)
-		first.Recorder.Planned(&outcome.Planned{})
-		stored := keepRecords(t, first.Recorder, records)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		require.ErrorIs(t, restore.Run(ctx, first), dispatch.ErrStopped)
-		stored()
-		require.Equal(t, 1, plugin.prepared)
-		require.Zero(t, first.Recorder.Counts().Errors)
+		records := runFirstOwner(t, config, func(ctx context.Context, _ func(), own *restore.Config) {
+			stop := make(chan struct{})
+			plugin := &starting{cloud: c, stop: func() { close(stop) }}
+			own.Stop, own.Snapshotters = stop, plugin
+			require.ErrorIs(t, restore.Run(ctx, *own), dispatch.ErrStopped)
+			require.Equal(t, 1, plugin.prepared)
+			require.Zero(t, own.Recorder.Counts().Errors)
+		})
 		replayRecords(t, config, records)
 		config.Snapshotters = &starting{cloud: c}
 	})

@@ -350,30 +350,17 @@ func TestASuccessorRestoresWhatWasAskedForByOneThatIsDone(t *testing.T) {
 	b.addObject("secrets", "v1", "Secret", "a", "s", object{"metadata": object{"labels": object{"no": "x"}}})
 	x := additionalAction("a.io/x", map[string][]action.Item{"ServiceAccount a/sa": {secretS}})
 	f := runRestore(t, s, b, selected, withActions(t, x), func(c *restore.Config) {
-		ctx, die := context.WithCancel(t.Context())
-		s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
-			if ctx.Err() == nil && r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/secrets") {
-				die()
-				return http.StatusServiceUnavailable, false
-			}
-			return 0, false
-		})
-		first, records := *c, t.TempDir()
-		first.Recorder = outcome.NewRecorder(outcome.NewLog(io.Discard, "velero/r"), c.Clock, 10, t.TempDir())
-		first.Recorder.SetPlan(c.Plan)
-		first.Recorder.Planned(&outcome.Planned{Reserve: true})
-		stored := keepRecords(t, first.Recorder, records)
-		require.ErrorIs(t, restore.Run(ctx, first), context.Canceled)
-		stored()
-		require.Equal(t, outcome.Counts{Total: 2, Done: 1, Warnings: 1}, first.Recorder.Counts())
-		c.History = &outcome.History{Resumed: true}
-		paths, err := filepath.Glob(filepath.Join(records, "*.gz"))
-		require.NoError(t, err)
-		for _, path := range paths {
-			data, err := os.ReadFile(path)
-			require.NoError(t, err)
-			require.NoError(t, c.Recorder.Replay(data, c.History))
-		}
+		replayRecords(t, c, runFirstOwner(t, c, func(ctx context.Context, die func(), own *restore.Config) {
+			s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
+				if ctx.Err() == nil && r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/secrets") {
+					die()
+					return http.StatusServiceUnavailable, false
+				}
+				return 0, false
+			})
+			require.ErrorIs(t, restore.Run(ctx, *own), context.Canceled)
+			require.Equal(t, outcome.Counts{Total: 2, Done: 1, Warnings: 1}, own.Recorder.Counts())
+		}))
 	})
 	require.Equal(t, map[string][]string{"v1/ServiceAccount": {"a/sa(created)"}, "v1/Secret": {"a/s(created)"}}, f.list)
 	require.Equal(t, outcome.Counts{Total: 2, Done: 2, Warnings: 1}, f.recorder.Counts())

@@ -182,9 +182,10 @@ func runAt(t testing.TB, clk clock.WithTicker, s *kubetest.Server, b *backup, sp
 	f.recorder.Planned(&outcome.Planned{})
 	stored := keepRecords(t, f.recorder, f.records)
 	config := restore.Config{
-		Backup: "b", Restore: "r", UID: restoreUID, Spec: &spec, Plan: p, Source: b, Volumes: volumes, Catalog: catalog, Recorder: f.recorder,
-		REST: s.Config(), Clock: clk, TerminatingTimeout: 5 * time.Second, ResourceTimeout: 5 * time.Second,
-		History: &outcome.History{}, Pauses: b.pauses, Snapshots: survey.Snapshots, Server: "velero",
+		Request: restore.Request{Backup: "b", Restore: "r", UID: restoreUID, Spec: &spec, Server: "velero"},
+		Content: restore.Content{Plan: p, Source: b, Volumes: volumes, Pauses: b.pauses, Snapshots: survey.Snapshots},
+		Cluster: restore.Cluster{REST: s.Config(), Catalog: catalog, Clock: clk, TerminatingTimeout: 5 * time.Second, ResourceTimeout: 5 * time.Second},
+		Records: restore.Records{Recorder: f.recorder, History: &outcome.History{}},
 	}
 	for _, c := range change {
 		c(&config)
