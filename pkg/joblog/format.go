@@ -83,35 +83,3 @@ type Results struct {
 	Warnings Result `json:"warnings"`
 	Errors   Result `json:"errors"`
 }
-
-// Add files a message by the entry's scope. Entries below Warning are left out.
-func (r *Results) Add(e *Entry, message string) {
-	half := &r.Warnings
-	switch e.Level {
-	case Error:
-		half = &r.Errors
-	case Warning:
-	default:
-		return
-	}
-	switch {
-	case !e.Scoped:
-		half.Velero = append(half.Velero, message)
-	case e.Namespace == "":
-		half.Cluster = append(half.Cluster, message)
-	default:
-		if half.Namespaces == nil {
-			half.Namespaces = map[string][]string{}
-		}
-		half.Namespaces[e.Namespace] = append(half.Namespaces[e.Namespace], message)
-	}
-}
-
-// Count returns the number of messages.
-func (r *Result) Count() int {
-	n := len(r.Velero) + len(r.Cluster)
-	for _, m := range r.Namespaces {
-		n += len(m)
-	}
-	return n
-}

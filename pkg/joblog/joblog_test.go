@@ -1,7 +1,6 @@
 package joblog_test
 
 import (
-	"encoding/json"
 	"testing"
 	"time"
 
@@ -23,19 +22,7 @@ func TestText(t *testing.T) {
 	require.Equal(t, `time="0001-01-01T00:00:00Z" level=info msg="line\ntwo" namespace= restore=velero/r`+"\n", string(joblog.AppendText(nil, &plain, "restore", "velero/r")))
 }
 
-func TestResults(t *testing.T) {
+func TestResultMessage(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, ` resource: /deployments.apps name: /web message: /Error backing up item error: /no "kind" given`, joblog.ResultMessage(&failure))
-	var r joblog.Results
-	cluster := joblog.Entry{Level: joblog.Warning, Message: "c", Scoped: true}
-	whole := joblog.Entry{Level: joblog.Warning, Message: "v"}
-	info := joblog.Entry{Level: joblog.Info, Message: "i"}
-	for _, e := range []*joblog.Entry{&failure, &cluster, &whole, &info} {
-		r.Add(e, e.Message)
-	}
-	text, err := json.Marshal(r)
-	require.NoError(t, err)
-	require.JSONEq(t, `{"warnings":{"velero":["v"],"cluster":["c"]},"errors":{"namespaces":{"shop":["Error backing up item"]}}}`, string(text))
-	require.Equal(t, 2, r.Warnings.Count())
-	require.Equal(t, 1, r.Errors.Count())
 }
