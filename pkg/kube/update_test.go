@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -157,7 +158,7 @@ func TestUpdateEndsWithItsContext(t *testing.T) {
 	c := interceptor.NewClient(fakeClient(newBackup("b")), interceptor.Funcs{
 		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
 			cancel()
-			return apierrors.NewConflict(velerov1.Resource("backups"), "b", errors.New("always"))
+			return apierrors.NewConflict(schema.GroupResource{Resource: "backups"}, "b", errors.New("always"))
 		},
 	})
 	err := kube.Update(ctx, c, c, newBackup("b"), func(b *velerov1.Backup) error { b.Status.Errors = 1; return nil })

@@ -49,9 +49,6 @@ func beginWalk(b []byte, bracket byte) walk {
 // Err returns what ended the walk, nil at the end of the object or array.
 func (w *walk) Err() error { return w.err }
 
-// Offset returns where in the text the walk stands: behind the last value returned.
-func (w *walk) Offset() int { return w.i }
-
 func (w *walk) failSyntax(what string) bool {
 	w.done = true
 	if w.err == nil {

@@ -18,11 +18,6 @@ var SchemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
 // AddToScheme registers every kind of this package, with its list, in a scheme.
 var AddToScheme = SchemeBuilder.AddToScheme
 
-// Resource returns the qualified name of a plural resource of this group.
-func Resource(plural string) schema.GroupResource {
-	return schema.GroupResource{Group: GroupName, Resource: plural}
-}
-
 func addKnownTypes(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion,
 		&Backup{}, &BackupList{},
