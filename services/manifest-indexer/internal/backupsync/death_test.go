@@ -21,7 +21,7 @@ import (
 // newReplica is another process that syncs the same cluster and bucket through c.
 func (b *bed) newReplica(c client.Client) *Syncer {
 	return New(Config{
-		Reader: c, Client: c, Namespace: "velero", Opener: b, Clock: b.clock, Log: slog.New(slog.DiscardHandler), Period: time.Minute,
+		Reader: c, Cached: c, Client: c, Namespace: "velero", Opener: b, Clock: b.clock, Log: slog.New(slog.DiscardHandler), Period: time.Minute,
 	})
 }
 

@@ -34,7 +34,7 @@ type Opener interface {
 // Config is what a Syncer needs.
 type Config struct {
 	Reader    client.Reader // uncached
-	Cached    client.Reader // lists the locations, to find those that are due; nil lists from Reader
+	Cached    client.Reader // lists the locations, to find those that are due
 	Client    client.Client
 	Namespace string
 	Opener    Opener
@@ -53,9 +53,6 @@ type Syncer struct {
 
 // New returns a Syncer.
 func New(c Config) *Syncer {
-	if c.Cached == nil {
-		c.Cached = c.Reader
-	}
 	return &Syncer{Config: c, wake: periodic.NewSignal(), limit: maxBackups}
 }
 

@@ -56,7 +56,7 @@ func newBed(t *testing.T, objects ...client.Object) *bed {
 		store: memstore.New(), clock: clocktesting.NewFakeClock(start),
 	}
 	b.s = New(Config{
-		Reader: b.client, Client: b.client, Namespace: "velero", Opener: b, Clock: b.clock, Log: slog.New(slog.DiscardHandler), Period: time.Minute,
+		Reader: b.client, Cached: b.client, Client: b.client, Namespace: "velero", Opener: b, Clock: b.clock, Log: slog.New(slog.DiscardHandler), Period: time.Minute,
 	})
 	return b
 }

@@ -30,10 +30,7 @@ func (v *Validator) ensureDefault(ctx context.Context, locs []velerov1.BackupSto
 }
 
 func (v *Validator) makeDefault(ctx context.Context, locs []velerov1.BackupStorageLocation) error {
-	v.mu.Lock()
-	done := v.defaultDone
-	v.mu.Unlock()
-	if done || v.Default == "" {
+	if v.defaultDone || v.Default == "" {
 		return nil
 	}
 	for i := range locs {
@@ -44,9 +41,7 @@ func (v *Validator) makeDefault(ctx context.Context, locs []velerov1.BackupStora
 			return err
 		}
 	}
-	v.mu.Lock()
 	v.defaultDone = true
-	v.mu.Unlock()
 	return nil
 }
 

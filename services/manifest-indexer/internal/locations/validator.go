@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -49,7 +51,7 @@ type Events interface {
 // Config is what a Validator needs.
 type Config struct {
 	Reader    client.Reader // uncached
-	Cached    client.Reader // lists the locations, to find those that are due; nil lists from Reader
+	Cached    client.Reader // lists the locations, to find those that are due
 	Client    client.Client
 	Namespace string
 	Checker   Checker
@@ -59,7 +61,7 @@ type Config struct {
 	Frequency time.Duration
 	// Default is the location made the default at every start, if it exists; empty means none.
 	Default string
-	// Events gets each change between available and unavailable; nil gets none.
+	// Events gets each change between available and unavailable.
 	Events Events
 	// Metrics takes the gauge of the locations.
 	Metrics prometheus.Registerer
@@ -71,20 +73,18 @@ type Validator struct {
 	shown availabilityGauge
 	wake  periodic.Signal
 
-	mu          sync.Mutex
-	seen        map[types.UID]validatedSpec
 	defaultDone bool
+
+	mu   sync.Mutex
+	seen map[types.UID]fingerprint // of the specs that were validated last
 }
 
-// validatedSpec is a location as it was validated last.
-type validatedSpec struct{ spec [sha256.Size]byte }
+// fingerprint identifies a spec.
+type fingerprint [sha256.Size]byte
 
 // New returns a Validator; it registers its metrics.
 func New(c Config) *Validator {
-	if c.Cached == nil {
-		c.Cached = c.Reader
-	}
-	v := &Validator{Config: c, wake: periodic.NewSignal(), seen: map[types.UID]validatedSpec{}}
+	v := &Validator{Config: c, wake: periodic.NewSignal(), seen: map[types.UID]fingerprint{}}
 	c.Metrics.MustRegister(&v.shown)
 	return v
 }
@@ -136,7 +136,7 @@ func (v *Validator) isDue(loc *velerov1.BackupStorageLocation) bool {
 	v.mu.Lock()
 	before, known := v.seen[loc.UID]
 	v.mu.Unlock()
-	if known && before.spec != specFingerprint(loc) {
+	if known && before != specFingerprint(loc) {
 		return true
 	}
 	frequency := v.Frequency
@@ -173,27 +173,18 @@ func (v *Validator) validateLocation(ctx context.Context, loc *velerov1.BackupSt
 		return err
 	}
 	failpoint.Hit("manifest-indexer/location-status-written")
-	v.recordStatus(loc, spec, status, was)
+	v.mu.Lock()
+	v.seen[loc.UID] = spec
+	v.mu.Unlock()
 	if err == nil && loc.Status.Phase != was {
 		v.reportPhase(loc)
 	}
 	return nil
 }
 
-func (v *Validator) recordStatus(loc *velerov1.BackupStorageLocation, spec [sha256.Size]byte, status velerov1.BackupStorageLocationStatus, was velerov1.BackupStorageLocationPhase) {
-	v.mu.Lock()
-	v.seen[loc.UID] = validatedSpec{spec}
-	v.mu.Unlock()
-	if was != status.Phase {
-		v.Log.Info("location changed", "location", loc.Name, "phase", string(status.Phase), "message", status.Message)
-	}
-}
-
-// reportPhase records the phase of a location as an Event.
+// reportPhase logs the phase of a location, and records it as an Event.
 func (v *Validator) reportPhase(loc *velerov1.BackupStorageLocation) {
-	if v.Events == nil {
-		return
-	}
+	v.Log.Info("Location changed", "location", loc.Name, "phase", string(loc.Status.Phase), "message", loc.Status.Message)
 	kind, note := corev1.EventTypeNormal, "can be used"
 	if loc.Status.Phase == velerov1.LocationPhaseUnavailable {
 		kind = corev1.EventTypeWarning
@@ -207,21 +198,15 @@ func (v *Validator) reportPhase(loc *velerov1.BackupStorageLocation) {
 
 // forgetLocations drops what is known of locations that are gone.
 func (v *Validator) forgetLocations(locs []velerov1.BackupStorageLocation) {
-	alive := make(map[types.UID]bool, len(locs))
-	for i := range locs {
-		alive[locs[i].UID] = true
-	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	for uid := range v.seen {
-		if !alive[uid] {
-			delete(v.seen, uid)
-		}
-	}
+	maps.DeleteFunc(v.seen, func(uid types.UID, _ fingerprint) bool {
+		return !slices.ContainsFunc(locs, func(l velerov1.BackupStorageLocation) bool { return l.UID == uid })
+	})
 }
 
 // specFingerprint identifies a spec; spec.default does not matter for validity.
-func specFingerprint(loc *velerov1.BackupStorageLocation) [sha256.Size]byte {
+func specFingerprint(loc *velerov1.BackupStorageLocation) fingerprint {
 	spec := loc.Spec
 	spec.Default = false
 	data, err := json.Marshal(struct {
@@ -229,7 +214,7 @@ func specFingerprint(loc *velerov1.BackupStorageLocation) [sha256.Size]byte {
 		Annotations map[string]string
 	}{spec, loc.Annotations})
 	if err != nil {
-		return [sha256.Size]byte{} // cannot happen: the type holds only strings, numbers and maps of strings
+		return fingerprint{} // cannot happen: the type holds only strings, numbers and maps of strings
 	}
 	return sha256.Sum256(data)
 }

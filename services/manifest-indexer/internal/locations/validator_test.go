@@ -72,7 +72,7 @@ func newBed(t *testing.T, locs ...client.Object) *bed {
 		clock:   clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)), metrics: prometheus.NewRegistry(),
 	}
 	b.v = New(Config{
-		Reader: b.client, Client: b.client, Namespace: "velero", Checker: b.checker, Clock: b.clock,
+		Reader: b.client, Cached: b.client, Client: b.client, Namespace: "velero", Checker: b.checker, Clock: b.clock,
 		Log: slog.New(slog.DiscardHandler), Frequency: time.Minute, Default: "default", Events: b, Metrics: b.metrics,
 	})
 	return b
