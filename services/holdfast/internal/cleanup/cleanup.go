@@ -41,8 +41,8 @@ type RunningError struct{ Running []string }
 func (e *RunningError) Error() string { return "still running: " + strings.Join(e.Running, ", ") }
 
 // Run waits until no Pod of a service exists that has not ended and no Lease is held, then removes
-// what the services made, and returns the names of it as kind/name. When ctx ends before that, or a
-// service begins to run meanwhile, the error wraps *RunningError.
+// what the services made, and returns the names of it as kind/name. When ctx ends before that, the
+// error wraps *RunningError.
 func Run(ctx context.Context, cfg Config) (removed []string, err error) {
 	w := &serviceWatcher{Config: cfg, leases: map[string]leaseSighting{}}
 	objects, err := w.awaitStopped(ctx)
@@ -55,7 +55,7 @@ func Run(ctx context.Context, cfg Config) (removed []string, err error) {
 	loop := retry.Loop{Clock: cfg.Clock, Log: cfg.Log, Transient: func(err error) bool { return kube.IsTransient(err) && !apierrors.IsConflict(err) }}
 	for _, object := range objects {
 		name := nameOf(object)
-		err := loop.Do(ctx, "remove "+name, func() error { return w.removeObject(ctx, object) })
+		err := loop.Do(ctx, "remove "+name, func() error { return cfg.Client.Delete(ctx, object, unchanged(object)...) })
 		switch {
 		case err == nil:
 			removed = append(removed, name)
@@ -66,17 +66,13 @@ func Run(ctx context.Context, cfg Config) (removed []string, err error) {
 	return removed, nil
 }
 
-// removeObject deletes an object. A Lease is deleted as it was read only: a service that has written it
-// since runs. Before another object is deleted, which services are there is read again, since the
-// deletion may be repeated for minutes.
-func (w *serviceWatcher) removeObject(ctx context.Context, object client.Object) error {
+// unchanged are the options that delete a Lease only as it was read: a service that has written it since
+// runs.
+func unchanged(object client.Object) []client.DeleteOption {
 	if version := object.GetResourceVersion(); version != "" {
-		return w.Client.Delete(ctx, object, client.Preconditions{ResourceVersion: &version})
+		return []client.DeleteOption{client.Preconditions{ResourceVersion: &version}}
 	}
-	if _, err := w.readLeases(ctx); err != nil {
-		return err
-	}
-	return w.Client.Delete(ctx, object)
+	return nil
 }
 
 func nameOf(object client.Object) string {

@@ -170,26 +170,6 @@ func TestALeaseThatIsWrittenMeanwhileStays(t *testing.T) {
 	require.NotNil(t, b.Object(path+"configmaps/holdfast-queue"))
 }
 
-// An installation that begins while removals fail keeps its ledger.
-func TestWhatIsRemovedLaterIsNotThatOfANewInstallation(t *testing.T) {
-	b := startBed(t)
-	var refused atomic.Bool
-	b.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
-		if r.Method == http.MethodDelete && strings.HasSuffix(r.URL.Path, "/holdfast-queue") && refused.CompareAndSwap(false, true) {
-			b.Change(path+"pods/nats-running", func(object map[string]any) {
-				object["metadata"].(map[string]any)["labels"].(map[string]any)["app.kubernetes.io/component"] = "backup-runner"
-			})
-			return http.StatusServiceUnavailable, false
-		}
-		return 0, false
-	})
-	removed, err := cleanup.Run(t.Context(), b.Config)
-	require.ErrorAs(t, err, new(*cleanup.RunningError))
-	require.Equal(t, made[:2], removed)
-	require.NotNil(t, b.Object(path+"configmaps/holdfast-queue"))
-	require.NotNil(t, b.Object(path+"secrets/holdfast-artifact-key"))
-}
-
 // The clock of a node may be ahead of, or behind, that of a service elsewhere.
 func TestALeaseIsNotTakenForExpiredByAnotherClock(t *testing.T) {
 	b := startBed(t)

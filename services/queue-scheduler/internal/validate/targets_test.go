@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
@@ -148,51 +147,4 @@ func TestTargetsOfAnUnreadableBackup(t *testing.T) {
 	_, err := v.Targets(t.Context(), newRestore(velerov1.RestoreSpec{BackupName: "absent"}))
 	require.ErrorIs(t, err, validate.ErrClusterUnread)
 	require.ErrorContains(t, err, "absent")
-}
-
-// The request to ignore running backups is checked, and is for restores.
-func TestIgnoreRunning(t *testing.T) {
-	v := newValidator(t, newStorageLocation("main", isDefault), storedBackup("b", "", velerov1.BackupPhaseCompleted, 0))
-	for value, wanted := range map[string]int{"true": 0, "false": 0, "": 1, "yes": 1} {
-		r := newRestore(velerov1.RestoreSpec{BackupName: "b"})
-		r.Annotations = map[string]string{holdfast.AnnotationIgnoreRunning: value}
-		problems, err := v.Restore(t.Context(), r)
-		require.NoError(t, err)
-		require.Len(t, problems, wanted, value)
-		if wanted > 0 {
-			require.Equal(t, "metadata.annotations[holdfast.io/ignore-running]", problems[0].Field)
-		}
-	}
-	b := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "velero", Name: "b", Annotations: map[string]string{holdfast.AnnotationIgnoreRunning: "true"},
-	}}
-	problems, err := v.Backup(t.Context(), b)
-	require.NoError(t, err)
-	require.Len(t, problems, 1)
-	require.Equal(t, "metadata.annotations[holdfast.io/ignore-running]", problems[0].Field)
-}
-
-func TestTargetsAreSorted(t *testing.T) {
-	spec := velerov1.RestoreSpec{IncludedNamespaces: []string{"c", "a", "b", "a"}, NamespaceMapping: map[string]string{"b": "c"}}
-	require.Equal(t, []string{"a", "c"}, validate.Targets(&spec))
-}
-
-// A restore in another order than the one asked for may lose what the asker wanted to keep: a
-// typing error is none of ours.
-func TestTheOrderOfARestoreMustBeKnown(t *testing.T) {
-	for _, tt := range []struct{ annotation, good, bad string }{
-		{holdfast.AnnotationOrder, "owners", "Owners"}, {holdfast.AnnotationRunAgain, "workflows.argoproj.io,orders.acme.cert-manager.io", "workflows"},
-	} {
-		v := newValidator(t, newStorageLocation("main", isDefault), storedBackup("b", "", velerov1.BackupPhaseCompleted, 0))
-		r := newRestore(velerov1.RestoreSpec{BackupName: "b"})
-		r.Annotations = map[string]string{tt.annotation: tt.good}
-		problems, err := v.Restore(t.Context(), r)
-		require.NoError(t, err)
-		require.Empty(t, problems)
-		r.Annotations[tt.annotation] = tt.bad
-		problems, err = v.Restore(t.Context(), r)
-		require.NoError(t, err)
-		require.Len(t, problems, 1)
-		require.Equal(t, "metadata.annotations["+tt.annotation+"]", problems[0].Field)
-	}
 }

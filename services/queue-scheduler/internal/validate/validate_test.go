@@ -3,7 +3,6 @@ package validate_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
@@ -119,24 +119,6 @@ func TestANamespaceLabelledFalseIsNotExcluded(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, problems)
 	require.Equal(t, []string{"secret"}, b.Spec.ExcludedNamespaces)
-}
-
-// No runner could take it: it would hold its place among the running ones indefinitely.
-func TestAnUnreadableClaimIsRefused(t *testing.T) {
-	v := newValidator(t, newStorageLocation("main", isDefault))
-	for _, text := range []string{"", "x", `{"holder":"a"}`, `{"holder":"a","epoch":-1}`} {
-		b := newBackup(velerov1.BackupSpec{})
-		b.Annotations = map[string]string{"holdfast.io/claim": text}
-		problems, err := v.Backup(t.Context(), b)
-		require.NoError(t, err)
-		require.Len(t, problems, 1, text)
-		require.Equal(t, "metadata.annotations[holdfast.io/claim]", problems[0].Field)
-
-		r := &velerov1.Restore{ObjectMeta: b.ObjectMeta, Spec: velerov1.RestoreSpec{BackupName: "b"}}
-		problems, err = newValidator(t, newStorageLocation("main", isDefault), newBackup(velerov1.BackupSpec{StorageLocation: "main"})).Restore(t.Context(), r)
-		require.NoError(t, err)
-		require.Len(t, problems, 1, text)
-	}
 }
 
 func TestOldFiltersExcludeSnapshotsInTheirOwnList(t *testing.T) {
@@ -305,28 +287,47 @@ func TestRestoreProblemsNameTheField(t *testing.T) {
 	}
 }
 
-func TestUnbuiltAnnotationsAreRefused(t *testing.T) {
+// A typing error in an annotation changes nothing silently, and an unreadable claim would hold its
+// place among the running jobs indefinitely, since no runner could take it.
+func TestAnnotationsOfJobs(t *testing.T) {
 	v := newValidator(t, newStorageLocation("main", isDefault), storedBackup("b", "", velerov1.BackupPhaseCompleted, 0))
-	for _, key := range []string{"holdfast.io/plan"} {
-		r := newRestore(velerov1.RestoreSpec{BackupName: "b"})
-		r.Annotations = map[string]string{key: "x"}
-		problems, err := v.Restore(t.Context(), r)
-		require.NoError(t, err)
-		require.Len(t, problems, 1)
-		require.Contains(t, problems[0].String(), key)
-	}
-}
-
-func TestThePriorityMustBeKnown(t *testing.T) {
-	v := newValidator(t, newStorageLocation("main", isDefault))
-	for value, wanted := range map[string]int{"high": 0, "normal": 0, "low": 0, "": 1, "urgent": 1} {
-		b := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "b", Annotations: map[string]string{"holdfast.io/priority": value}}}
-		problems, err := v.Backup(t.Context(), b)
-		require.NoError(t, err)
-		require.Len(t, problems, wanted, value)
-		if wanted > 0 {
-			require.Equal(t, fmt.Sprintf("metadata.annotations[holdfast.io/priority]: %q is none of high, normal and low", value), problems[0].String())
+	for key, values := range map[string]struct{ backup, wrongBackup, restore, wrongRestore []string }{
+		holdfast.AnnotationPriority:      {backup: []string{"high", "normal", "low"}, wrongBackup: []string{"", "urgent"}},
+		holdfast.AnnotationIgnoreRunning: {wrongBackup: []string{"true"}, restore: []string{"true", "false"}, wrongRestore: []string{"", "yes"}},
+		holdfast.AnnotationOrder:         {restore: []string{"owners"}, wrongRestore: []string{"Owners"}},
+		holdfast.AnnotationRunAgain:      {restore: []string{"workflows.argoproj.io,orders.acme.cert-manager.io"}, wrongRestore: []string{"workflows"}},
+		"holdfast.io/plan":               {wrongRestore: []string{"x"}},
+		holdfast.AnnotationClaim: {
+			wrongBackup:  []string{"", "x", `{"holder":"a"}`, `{"holder":"a","epoch":-1}`},
+			wrongRestore: []string{"", "x", `{"holder":"a"}`, `{"holder":"a","epoch":-1}`},
+		},
+	} {
+		check := func(texts []string, wrong bool, judge func(annotations map[string]string) (validate.Problems, error)) {
+			for _, text := range texts {
+				problems, err := judge(map[string]string{key: text})
+				require.NoError(t, err)
+				if !wrong {
+					require.Empty(t, problems, "%s: %q", key, text)
+					continue
+				}
+				require.Len(t, problems, 1, "%s: %q", key, text)
+				require.Equal(t, "metadata.annotations["+key+"]", problems[0].Field)
+			}
 		}
+		backup := func(annotations map[string]string) (validate.Problems, error) {
+			b := newBackup(velerov1.BackupSpec{})
+			b.Annotations = annotations
+			return v.Backup(t.Context(), b)
+		}
+		restore := func(annotations map[string]string) (validate.Problems, error) {
+			r := newRestore(velerov1.RestoreSpec{BackupName: "b"})
+			r.Annotations = annotations
+			return v.Restore(t.Context(), r)
+		}
+		check(values.backup, false, backup)
+		check(values.wrongBackup, true, backup)
+		check(values.restore, false, restore)
+		check(values.wrongRestore, true, restore)
 	}
 }
 
@@ -341,6 +342,7 @@ func TestTargets(t *testing.T) {
 		"a pattern":       {velerov1.RestoreSpec{IncludedNamespaces: []string{"a", "team-*"}}, []string{"*"}},
 		"names, mapped":   {velerov1.RestoreSpec{IncludedNamespaces: []string{"a", "b"}, NamespaceMapping: mapping}, []string{"b", "x"}},
 		"less excluded":   {velerov1.RestoreSpec{IncludedNamespaces: []string{"a", "b"}, ExcludedNamespaces: []string{"b"}}, []string{"a"}},
+		"sorted, once":    {velerov1.RestoreSpec{IncludedNamespaces: []string{"c", "a", "b", "a"}, NamespaceMapping: map[string]string{"b": "c"}}, []string{"a", "c"}},
 		"nothing is left": {velerov1.RestoreSpec{IncludedNamespaces: []string{"b"}, ExcludedNamespaces: []string{"b"}}, []string{"*"}},
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, tc.want, validate.Targets(&tc.spec)) })

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -14,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
@@ -57,12 +55,6 @@ func TestCreateSendsWhatTheFlagsSay(t *testing.T) {
 		"datamover":"velero","snapshotMoveData":true,"volumeGroupSnapshotLabelKey":"k"}`, string(spec))
 }
 
-func TestCreateIncludesAllNamespacesByDefault(t *testing.T) {
-	c := clitest.New(t)
-	require.Equal(t, 0, c.Run(t.Context(), "", "backup", "create", "b").Code)
-	require.Equal(t, []string{"*"}, readBackup(t, c, "b").Spec.IncludedNamespaces)
-}
-
 func TestCreateRefusesBadInput(t *testing.T) {
 	cases := map[string]struct {
 		args []string
@@ -96,19 +88,6 @@ func TestCreateRefusesBadInput(t *testing.T) {
 			require.Empty(t, list.Items)
 		})
 	}
-}
-
-func TestCreatePrintsInsteadOfCreating(t *testing.T) {
-	c := clitest.New(t)
-	result := c.Run(t.Context(), "", "backup", "create", "b", "-o", "yaml")
-	require.Equal(t, 0, result.Code, result.Err)
-	var b velerov1.Backup
-	require.NoError(t, yaml.UnmarshalStrict([]byte(result.Out), &b))
-	require.Equal(t, "Backup", b.Kind)
-	require.Equal(t, "b", b.Name)
-	list := &velerov1.BackupList{}
-	require.NoError(t, c.List(t.Context(), list))
-	require.Empty(t, list.Items)
 }
 
 func TestCreateFromSchedule(t *testing.T) {
@@ -191,40 +170,6 @@ func TestWaitEndsWhenTheBackupVanishes(t *testing.T) {
 	require.Contains(t, result.Err, "not found")
 }
 
-func TestGetShowsATable(t *testing.T) {
-	queued := newBackup("queued", velerov1.BackupPhaseQueued)
-	queued.Status.QueuePosition = 2
-	done := newBackup("s-20260102030405", velerov1.BackupPhaseCompleted)
-	done.Status.Errors, done.Status.Warnings = 3, 4
-	done.Spec.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
-	expired := metav1.NewTime(time.Now().Add(-72 * time.Hour))
-	done.Status.Expiration = &expired
-	c := clitest.New(t, queued, done, newBackup("s-20260102030406", ""))
-	result := c.Run(t.Context(), "", "backup", "get")
-	require.Equal(t, 0, result.Code, result.Err)
-	require.Equal(t, ""+
-		"NAME               STATUS      ERRORS   WARNINGS   CREATED   EXPIRES   STORAGE LOCATION   QUEUE POSITION   SELECTOR\n"+
-		"queued             Queued      0        0          <n/a>     n/a       default            2                <none>\n"+
-		"s-20260102030406   New         0        0          <n/a>     n/a       default                             <none>\n"+
-		"s-20260102030405   Completed   3        4          <n/a>     3d ago    default                             a=b\n", result.Out)
-}
-
-func TestGetPrintsJSON(t *testing.T) {
-	c := clitest.New(t, newBackup("a", velerov1.BackupPhaseCompleted), newBackup("b", ""))
-	var one velerov1.Backup
-	require.NoError(t, json.Unmarshal([]byte(c.Run(t.Context(), "", "backup", "get", "a", "-o", "json").Out), &one))
-	require.Equal(t, "Backup", one.Kind)
-	var list velerov1.BackupList
-	require.NoError(t, json.Unmarshal([]byte(c.Run(t.Context(), "", "backup", "get", "-o", "json").Out), &list))
-	require.Equal(t, "BackupList", list.Kind)
-	require.Len(t, list.Items, 2)
-
-	missing := c.Run(t.Context(), "", "backup", "get", "nope")
-	require.Equal(t, 1, missing.Code)
-	require.Contains(t, missing.Err, `backup "nope"`)
-	require.Contains(t, clitest.New(t).Run(t.Context(), "", "backup", "get").Out, "No backups")
-}
-
 func TestLogsAndDownload(t *testing.T) {
 	c := clitest.New(t, newBackup("b", velerov1.BackupPhaseCompleted), newBackup("running", velerov1.BackupPhaseInProgress))
 	c.Files["BackupLog/b"] = clitest.Zip(t, "level=info msg=done\n")
@@ -252,44 +197,6 @@ func TestLogsAndDownload(t *testing.T) {
 	entries, err := os.ReadDir(filepath.Dir(path))
 	require.NoError(t, err)
 	require.Len(t, entries, 1, "no temporary file is left")
-}
-
-func TestDescribe(t *testing.T) {
-	b := newBackup("b", velerov1.BackupPhasePartiallyFailed)
-	b.Status.Errors, b.Status.Warnings = 1, 1
-	b.Status.Progress = &velerov1.BackupProgress{TotalItems: 9, ItemsBackedUp: 8}
-	request := &velerov1.DeleteBackupRequest{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "b-1", Labels: map[string]string{
-			velerov1.LabelBackupName: "b", velerov1.LabelBackupUID: "uid-b",
-		}},
-		Status: velerov1.DeleteBackupRequestStatus{Phase: "Processed", Errors: []string{"location is read-only"}},
-	}
-	c := clitest.New(t, b, request)
-	c.Files["BackupResults/b"] = clitest.Zip(t, `{"warnings":{"cluster":["a warning"]},"errors":{"namespaces":{"web":["an error"]}}}`)
-	c.Files["BackupVolumeInfos/b"] = clitest.Zip(t, `[{"pvcName":"data","pvcNamespace":"web","pvName":"pv1","skipped":true,"skippedReason":"not supported"}]`)
-	c.Files["BackupResourceList/b"] = clitest.Zip(t, `{"v1/Pod":["web/a","web/b"]}`)
-
-	result := c.Run(t.Context(), "", "backup", "describe", "b", "--details")
-	require.Equal(t, 0, result.Code, result.Err)
-	for _, want := range []string{"PartiallyFailed", "a warning", "Namespace web:", "an error", "8 of 9", "web/data:", "skipped: not supported", "v1/Pod:", "web/b", "location is read-only"} {
-		assert.Contains(t, result.Out, want)
-	}
-	require.NotContains(t, result.Out, "could not be read")
-
-	var described struct {
-		Backup    velerov1.Backup
-		Resources map[string][]string
-		Results   struct {
-			Errors struct{ Namespaces map[string][]string }
-		}
-	}
-	require.NoError(t, json.Unmarshal([]byte(c.Run(t.Context(), "", "backup", "describe", "b", "--details", "-o", "json").Out), &described))
-	require.Equal(t, "b", described.Backup.Name)
-	require.Equal(t, []string{"web/a", "web/b"}, described.Resources["v1/Pod"])
-	require.Equal(t, []string{"an error"}, described.Results.Errors.Namespaces["web"])
-
-	c.Files["BackupVolumeInfos/b"] = []byte("not gzip")
-	require.Contains(t, c.Run(t.Context(), "", "backup", "describe", "b").Out, "could not be read")
 }
 
 func TestDescribeARunningBackupAsksForNoFile(t *testing.T) {

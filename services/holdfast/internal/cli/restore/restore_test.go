@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/clitest"
@@ -126,17 +125,6 @@ func TestCreateRefusesBadInput(t *testing.T) {
 	}
 }
 
-func TestCreatePrintsInsteadOfCreating(t *testing.T) {
-	c := clitest.New(t, newBackup("first", velerov1.BackupPhaseCompleted, 0))
-	result := c.Run(t.Context(), "", "restore", "create", "r", "--from-backup", "first", "-o", "yaml")
-	var r velerov1.Restore
-	require.NoError(t, yaml.UnmarshalStrict([]byte(result.Out), &r))
-	require.Equal(t, "Restore", r.Kind)
-	list := &velerov1.RestoreList{}
-	require.NoError(t, c.List(t.Context(), list))
-	require.Empty(t, list.Items)
-}
-
 func TestCreateWaitsAndReportsTheEnd(t *testing.T) {
 	for phase, want := range map[velerov1.RestorePhase]int{
 		velerov1.RestorePhaseCompleted: 0, velerov1.RestorePhasePartiallyFailed: 2, velerov1.RestorePhaseFailed: 1, velerov1.RestorePhaseFailedValidation: 1,
@@ -170,44 +158,6 @@ func TestInterruptedWaitSaysWhatGoesOn(t *testing.T) {
 	result := c.Run(ctx, "", "restore", "create", "r", "--from-backup", "first", "--wait")
 	require.Equal(t, 130, result.Code)
 	require.Contains(t, result.Err, `restore "r" keeps running`)
-}
-
-func TestGet(t *testing.T) {
-	r := newRestore("r", velerov1.RestorePhaseInProgress)
-	r.Status.Errors = 3
-	c := clitest.New(t, r, newRestore("a", ""))
-	result := c.Run(t.Context(), "", "restore", "get")
-	require.Equal(t, 0, result.Code, result.Err)
-	require.Equal(t, ""+
-		"NAME   BACKUP   STATUS       STARTED   COMPLETED   ERRORS   WARNINGS   CREATED   SELECTOR\n"+
-		"a      first    New          <n/a>     <n/a>       0        0          <n/a>     <none>\n"+
-		"r      first    InProgress   <n/a>     <n/a>       3        0          <n/a>     <none>\n", result.Out)
-	var one velerov1.Restore
-	require.NoError(t, json.Unmarshal([]byte(c.Run(t.Context(), "", "restore", "get", "r", "-o", "json").Out), &one))
-	require.Equal(t, "Restore", one.Kind)
-	require.Equal(t, 1, c.Run(t.Context(), "", "restore", "get", "nope").Code)
-}
-
-func TestDescribeAndLogs(t *testing.T) {
-	r := newRestore("r", velerov1.RestorePhasePartiallyFailed)
-	r.Status.Errors = 1
-	r.Spec.NamespaceMapping = map[string]string{"a": "b"}
-	c := clitest.New(t, r, newBackup("first", velerov1.BackupPhaseCompleted, 0), newRestore("running", velerov1.RestorePhaseInProgress))
-	c.Files["RestoreResults/r"] = clitest.Zip(t, `{"errors":{"cluster":["an error"]}}`)
-	c.Files["RestoreResourceList/r"] = clitest.Zip(t, `{"v1/Pod":["web/a(created)"]}`)
-	c.Files["RestoreLog/r"] = clitest.Zip(t, "a line\n")
-
-	result := c.Run(t.Context(), "", "restore", "describe", "r", "--details")
-	require.Equal(t, 0, result.Code, result.Err)
-	for _, want := range []string{"PartiallyFailed", "an error", "web/a(created)", "Namespace mappings:"} {
-		assert.Contains(t, result.Out, want)
-	}
-	require.NotContains(t, result.Out, "could not be read", "a file that does not exist is no problem")
-
-	require.Equal(t, "a line\n", c.Run(t.Context(), "", "restore", "logs", "r").Out)
-	refused := c.Run(t.Context(), "", "restore", "logs", "running")
-	require.Equal(t, 1, refused.Code)
-	require.Contains(t, refused.Err, "InProgress")
 }
 
 func TestDelete(t *testing.T) {
