@@ -204,22 +204,13 @@ func (b *bucketCheck) checkCompose(ctx context.Context) error {
 	return nil
 }
 
-// cleanPrefix removes everything below the prefix, unfinished writes too: first the objects by their
-// names, since a store that does not list can still delete, then what a listing shows. What stays
-// is a problem.
+// cleanPrefix removes everything below the prefix, unfinished writes too. What stays is a problem.
 func (b *bucketCheck) cleanPrefix(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, cleanLimit)
 	defer cancel()
-	var err error
-	for _, name := range []string{"written", "created", "piece", "composed"} {
-		err = errors.Join(err, b.store.Delete(ctx, b.prefix+name))
-	}
-	keys, listed := b.listKeys(ctx)
-	err = errors.Join(err, listed)
-	if err == nil {
-		for _, key := range keys {
-			err = errors.Join(err, b.store.Delete(ctx, key))
-		}
+	keys, err := b.listKeys(ctx)
+	for _, key := range keys {
+		err = errors.Join(err, b.store.Delete(ctx, key))
 	}
 	_, swept := objectstore.SweepUploads(ctx, b.store, b.prefix, func(objectstore.Upload) (bool, error) { return true, nil })
 	err = errors.Join(err, swept)

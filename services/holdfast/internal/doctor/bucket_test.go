@@ -173,19 +173,6 @@ func TestAStoreWithoutConditionalCreationIsAWarning(t *testing.T) {
 	require.NotContains(t, findingsWith(doctor.OK, found)[0], "created once")
 }
 
-// What was written has known names, and is removed from a store that does not list.
-func TestWhatWasWrittenIsRemovedWithoutAList(t *testing.T) {
-	b, store, _ := inBucket(t)
-	store.Inject(func(op memstore.Op, _ string) error {
-		if op == memstore.OpList {
-			return objectstore.ErrAccess
-		}
-		return nil
-	})
-	requireFinding(t, doctor.Failed, b.runCheck("locations"), "delete what was written")
-	requireUntouched(t, store)
-}
-
 // hanging does not answer for one location.
 type hanging struct {
 	*buckets
