@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/holdfast-io/holdfast/pkg/service/private"
 )
 
 // maxInstances bounds how many earlier instances of a service are remembered; their Leases are long
@@ -25,26 +27,12 @@ func (d *dataDir) recordInstances(service string, instances []string) (predecess
 	predecessors = strings.Fields(string(data))
 	all := append(append([]string{}, predecessors...), instances...)
 	all = all[max(0, len(all)-maxInstances):]
-	if err := replaceFile(path, strings.Join(all, "\n")+"\n"); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("--data-dir: %w", err)
+	}
+	// The file is durable before the instances in it claim anything.
+	if err := private.WriteFile(path, []byte(strings.Join(all, "\n")+"\n")); err != nil {
 		return nil, fmt.Errorf("--data-dir: %w", err)
 	}
 	return predecessors, nil
-}
-
-// replaceFile writes a file so that it is whole or unchanged, and durable before the instances in it
-// claim anything.
-func replaceFile(path, content string) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	next := path + ".next"
-	file, err := os.OpenFile(next, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = file.WriteString(content)
-	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return err
-	}
-	return os.Rename(next, path)
 }
