@@ -31,7 +31,7 @@ func (p *schedulePass) reportWaiting(s *velerov1.Schedule, slot time.Time, runni
 }
 
 func (p *schedulePass) reportCreated(s *velerov1.Schedule, backup string, slot time.Time) {
-	p.Metrics.BackupMade(s.Name)
+	p.CountBackup(s.Name)
 	p.Log.Info("backup made by schedule", "schedule", s.Name, "backup", backup, "slot", slot.UTC())
 	p.Events.Eventf(s, nil, corev1.EventTypeNormal, "BackupCreated", "Create", "backup %s", backup)
 }

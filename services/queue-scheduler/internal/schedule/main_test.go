@@ -85,7 +85,7 @@ func newBed(t *testing.T) *bed {
 func (b *bed) newScheduler(funcs interceptor.Funcs) *Scheduler {
 	c := interceptor.NewClient(b.c, funcs)
 	return New(Config{
-		Reader: c, Jobs: c, Client: c, Namespace: "velero", Events: b.told, Metrics: b.told, Clock: b.clock,
+		Reader: c, Jobs: c, Client: c, Namespace: "velero", Events: b.told, CountBackup: b.told.BackupMade, Clock: b.clock,
 		Log: b.logger,
 	})
 }

@@ -23,9 +23,6 @@ type Events interface {
 	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
 }
 
-// Counter counts the Backups that were made, by schedule.
-type Counter interface{ BackupMade(schedule string) }
-
 // Config is what a Scheduler works with.
 type Config struct {
 	Reader    client.Reader // uncached
@@ -35,8 +32,9 @@ type Config struct {
 	// SkipImmediately is for Schedules that do not set it.
 	SkipImmediately bool
 	Events          Events
-	Metrics         Counter
-	Clock           clock.Clock
+	// CountBackup counts a Backup that was made by a schedule.
+	CountBackup func(schedule string)
+	Clock       clock.Clock
 	// Now is the time that Schedules are judged by and that is written into them: of Clock, and not
 	// later than by the API server. Nil is the time of Clock alone.
 	Now func() time.Time
