@@ -27,7 +27,7 @@ func (e *FullError) Error() string {
 	if e.Space {
 		return fmt.Sprintf("the ledger has no room for as many namespaces beside those of %d running %ss", len(e.Running), strings.ToLower(e.Kind))
 	}
-	return fmt.Sprintf("all %d places for %ss are taken, by %s", e.Limit, strings.ToLower(e.Kind), joinLimited(names))
+	return fmt.Sprintf("all %d places for %ss are taken, by %s", e.Limit, strings.ToLower(e.Kind), JoinNames(names))
 }
 
 // OverlapError is the admitted job that overlaps, and the namespaces.
@@ -38,10 +38,11 @@ type OverlapError struct {
 
 // Error implements error.
 func (e *OverlapError) Error() string {
-	return fmt.Sprintf("%s %s is running on namespaces %s", strings.ToLower(e.With.Kind), e.With.Name, joinLimited(e.Namespaces))
+	return fmt.Sprintf("%s %s is running on namespaces %s", strings.ToLower(e.With.Kind), e.With.Name, JoinNames(e.Namespaces))
 }
 
-func joinLimited(names []string) string {
+// JoinNames lists names for a message, but not very many.
+func JoinNames(names []string) string {
 	if len(names) <= shown {
 		return strings.Join(names, ", ")
 	}

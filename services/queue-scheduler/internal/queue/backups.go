@@ -60,7 +60,7 @@ func (s *Scheduler) enqueueOne(ctx context.Context, v *passView, b *velerov1.Bac
 	if err == nil && b.Status.Phase == velerov1.BackupPhaseQueued {
 		failpoint.Hit("queue-scheduler/queued")
 		v.queued = append(v.queued, b)
-		s.hints.announcePhase(ctx, "Backup", b, string(b.Status.Phase))
+		s.hints.announcePhase(ctx, b, string(b.Status.Phase))
 	}
 	end(err)
 	return err
@@ -269,8 +269,8 @@ func (s *Scheduler) makeReady(ctx context.Context, b *velerov1.Backup) (_ bool, 
 	}
 	failpoint.Hit("queue-scheduler/ready-written")
 	s.reasons.reportAdmission(ctx, b, s.Clock.Since(created))
-	s.hints.announcePhase(ctx, "Backup", b, string(b.Status.Phase))
-	s.hints.hintBackup(ctx, b)
+	s.hints.announcePhase(ctx, b, string(b.Status.Phase))
+	s.hints.hintJob(ctx, b)
 	return true, nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,7 +31,7 @@ type hintSender struct {
 func (h *hintSender) republishHints(ctx context.Context, v *passView) error {
 	var errs []error
 	for _, b := range v.ready {
-		errs = append(errs, h.publishHint(messaging.WithTrace(ctx, b), messaging.WorkBackupRun, ledger.KindBackup, b))
+		errs = append(errs, h.publishHint(messaging.WithTrace(ctx, b), b))
 	}
 	for _, e := range v.entries {
 		if e.Kind != ledger.KindRestore {
@@ -42,35 +41,30 @@ func (h *hintSender) republishHints(ctx context.Context, v *passView) error {
 		if !ok {
 			r = &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name, UID: e.UID}}
 		}
-		errs = append(errs, h.publishHint(messaging.WithTrace(ctx, r), messaging.WorkRestoreRun, ledger.KindRestore, r))
+		errs = append(errs, h.publishHint(messaging.WithTrace(ctx, r), r))
 	}
-	return errors.Join(slices.DeleteFunc(errs, func(err error) bool { return err == nil })...)
+	return errors.Join(errs...)
 }
 
-func (h *hintSender) hintBackup(ctx context.Context, b *velerov1.Backup) {
-	h.logFailure(ctx, h.publishHint(ctx, messaging.WorkBackupRun, ledger.KindBackup, b))
-}
-
-func (h *hintSender) hintRestore(ctx context.Context, r *velerov1.Restore) {
-	h.logFailure(ctx, h.publishHint(ctx, messaging.WorkRestoreRun, ledger.KindRestore, r))
-}
-
-// logFailure is for hints whose loss the next pass makes good.
-func (h *hintSender) logFailure(ctx context.Context, err error) {
-	if err != nil {
-		h.log.WarnContext(ctx, "hint not published, it will be again", "error", err)
+// hintJob sends the hint of an admitted job. The next pass makes a loss good.
+func (h *hintSender) hintJob(ctx context.Context, job client.Object) {
+	if err := h.publishHint(ctx, job); err != nil {
+		h.log.WarnContext(ctx, "Failed to publish hint; will retry with the next pass", "kind", kindOf(job), "name", job.GetName(), "error", err)
 	}
 }
 
-func (h *hintSender) publishHint(ctx context.Context, what messaging.What, kind string, obj metav1.Object) error {
-	return h.publisher.Publish(ctx, what, &workv1.Hint{
-		Kind: kind, Namespace: obj.GetNamespace(), Name: obj.GetName(), Uid: string(obj.GetUID()),
-	})
+func (h *hintSender) publishHint(ctx context.Context, job client.Object) error {
+	kind, what := kindOf(job), messaging.WorkBackupRun
+	if kind == ledger.KindRestore {
+		what = messaging.WorkRestoreRun
+	}
+	return h.publisher.Publish(ctx, what, &workv1.Hint{Kind: kind, Namespace: job.GetNamespace(), Name: job.GetName(), Uid: string(job.GetUID())})
 }
 
 // announcePhase publishes a phase for caches, and records a terminal one on the object. A cache that
 // misses it reads the object.
-func (h *hintSender) announcePhase(ctx context.Context, kind string, obj client.Object, phase string) {
+func (h *hintSender) announcePhase(ctx context.Context, obj client.Object, phase string) {
+	kind := kindOf(obj)
 	mark.RecordEnd(h.events, obj)
 	err := h.publisher.PublishEvent(ctx, &eventv1.Event{
 		Kind: kind, Namespace: obj.GetNamespace(), Name: obj.GetName(), Uid: string(obj.GetUID()), Phase: phase,

@@ -94,7 +94,7 @@ func (s *Scheduler) announceRestore(ctx context.Context, r *velerov1.Restore, e 
 	waited := s.Clock.Since(r.CreationTimestamp.Time)
 	s.Log.InfoContext(ctx, "restore admitted", "restore", r.Name, "waited", waited)
 	s.Events.Eventf(r, nil, corev1.EventTypeNormal, "Admitted", "Start", "may start after waiting %s", waited.Round(time.Second))
-	s.hints.hintRestore(ctx, r)
+	s.hints.hintJob(ctx, r)
 	if !e.IgnoreBackups {
 		return nil
 	}

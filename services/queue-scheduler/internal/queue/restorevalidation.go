@@ -131,7 +131,7 @@ func (s *Scheduler) updateRestore(ctx context.Context, r *velerov1.Restore, comp
 	if err == nil && before != r.Status.Phase && r.Status.Phase == velerov1.RestorePhaseFailedValidation {
 		s.Metrics.Ended(r)
 		s.Log.InfoContext(ctx, "Restore failed validation", "restore", r.Name, "problems", r.Status.ValidationErrors)
-		s.hints.announcePhase(ctx, "Restore", r, string(r.Status.Phase))
+		s.hints.announcePhase(ctx, r, string(r.Status.Phase))
 	}
 	return err
 }

@@ -66,6 +66,6 @@ func (s *Scheduler) resumeSuspended(ctx context.Context, b *velerov1.Backup) (_ 
 	s.reasons.forgetJob(b.UID)
 	s.Log.InfoContext(ctx, "suspended backup admitted again", "backup", b.Name)
 	s.Events.Eventf(b, nil, corev1.EventTypeNormal, "Resumed", "Start", "goes on after its bucket was away")
-	s.hints.hintBackup(ctx, b)
+	s.hints.hintJob(ctx, b)
 	return true, nil
 }

@@ -14,13 +14,9 @@ import (
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
 )
 
-const (
-	// maxObstacles is how many obstacles an explanation lists: the first is enough to act on, and a
-	// queue may be thousands long.
-	maxObstacles = 50
-	// maxNames is how many names the sentence of an explanation lists.
-	maxNames = 5
-)
+// maxObstacles is how many obstacles an explanation lists: the first is enough to act on, and a queue
+// may be thousands long.
+const maxObstacles = 50
 
 // ExplainBackup implements queue.v1.QueueService.
 func (s *Server) ExplainBackup(ctx context.Context, req *queuev1.ExplainBackupRequest) (*queuev1.ExplainBackupResponse, error) {
@@ -85,7 +81,7 @@ func explanationText(x *queue.Explanation) string {
 	case queue.OverlapAhead:
 		return fmt.Sprintf("%s is ahead in the queue and needs %s too%s", jobs[0], namespaceList(o.Namespaces), more)
 	case queue.NoPlace:
-		return fmt.Sprintf("%d of %d backups that may run at once do, or start before it: %s", len(o.Jobs), o.Limit, joinLimited(jobs))
+		return fmt.Sprintf("%d of %d backups that may run at once do, or start before it: %s", len(o.Jobs), o.Limit, ledger.JoinNames(jobs))
 	case queue.LocationUnavailable, queue.WriteRefused:
 		return o.Message
 	}
@@ -114,17 +110,9 @@ func namespaceList(names []string) string {
 	case slices.Equal(names, []string{"*"}):
 		return "all namespaces"
 	case ledger.IsAll(names):
-		return "all namespaces but " + joinLimited(ledger.ExceptedNamespaces(names))
+		return "all namespaces but " + ledger.JoinNames(ledger.ExceptedNamespaces(names))
 	case len(names) == 1:
 		return "namespace " + names[0]
 	}
-	return "namespaces " + joinLimited(names)
-}
-
-// joinLimited joins names, but not very many.
-func joinLimited(names []string) string {
-	if len(names) <= maxNames {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames], ", "), len(names)-maxNames)
+	return "namespaces " + ledger.JoinNames(names)
 }
