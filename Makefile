@@ -34,7 +34,7 @@ WIDE := -p $(shell expr $$(getconf _NPROCESSORS_ONLN) '*' 3 / 2)
 LONG_UNIT := $(patsubst %,./services/%/...,backup-runner/internal/collect restore-runner/internal/job queue-scheduler/internal/queue) \
 	$(patsubst %,./pkg/%/...,archive/manifest extension/pluginhost) \
 	$(patsubst %,./services/%/...,backup-runner/internal/job restore-runner/internal/restore deletion/internal/remove)
-LONG_E2E := ./e2e/fault/... $(patsubst %,./e2e/suites/%/...,disturbance queue operator scenario shared restore backup badinput cancel catalogue)
+LONG_E2E := ./e2e/fault/... $(patsubst %,./e2e/suites/%/...,disturbance queue operator scenario shared restore backup badinput cancel)
 # Tests that end a job at each of its writes do so at a thirteenth of them with all other tests, and here at every one, without the race detector. They
 # wait for files more than they compute.
 COMPLETE := ./services/backup-runner/internal/collect/... ./services/restore-runner/internal/job/...
@@ -45,7 +45,7 @@ LATER := -skip '^(TestOneProcessOnS3|TestTwoOfEachOnFiles|TestSchedule|TestSurfa
 E2E = go test $(WIDE) -count=1 -vet=off -timeout $(TEST_TIMEOUT)
 # Where suites record what services were allowed, for bin/e2e/rights.
 RIGHTS_DIR := $(CURDIR)/.out/rights
-IN_PROCESS := ./e2e/suites/backup ./e2e/suites/catalogue ./e2e/suites/restore
+IN_PROCESS := ./e2e/suites/backup ./e2e/suites/restore
 
 .PHONY: help
 help: ## list the targets
