@@ -32,6 +32,11 @@ func (r Request) Matches(rule *rbacv1.PolicyRule) bool {
 		(len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, r.Name))
 }
 
+// AllowedBy reports whether one of the rules allows a request.
+func (r Request) AllowedBy(rules []rbacv1.PolicyRule) bool {
+	return slices.ContainsFunc(rules, func(rule rbacv1.PolicyRule) bool { return r.Matches(&rule) })
+}
+
 func hasText(all []string, one string) bool {
 	return slices.Contains(all, one) || slices.Contains(all, "*")
 }

@@ -85,7 +85,6 @@ func TestInstall(t *testing.T) {
 	t.Run("an upgrade keeps the token of NATS", p.keepsToken)
 	t.Run("an upgrade keeps the certificates", p.keepsCertificates)
 	t.Run("an upgrade adds to older definitions", p.addsToDefinitions)
-	t.Run("roles of callers", p.callersMay)
 	t.Run("what is uninstalled leaves the definitions and the data", p.requireNothingLeft)
 }
 

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/holdfast-io/holdfast/e2e/harness/chart"
 	"github.com/holdfast-io/holdfast/e2e/harness/fleet"
 	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 	"github.com/holdfast-io/holdfast/pkg/service/rights"
@@ -105,24 +104,6 @@ func TestTheTableOfRightsIsTheCharts(t *testing.T) {
 			require.Equal(t, roleRules(t, objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "Role" && ofService(service)(o) }), have.Namespaced, "%s with %s", service, c.values)
 			require.Equal(t, roleRules(t, objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "ClusterRole" && ofService(service)(o) }), have.Cluster, "%s with %s", service, c.values)
 		}
-	}
-}
-
-// A viewer gets nothing that holds or reveals the content of a backup, or a Secret.
-func TestViewersSeeNoContent(t *testing.T) {
-	objects := renderChart(t)
-	viewer := roleRules(t, objects, func(o *unstructured.Unstructured) bool { return o.GetName() == "holdfast-viewer" })
-	for _, r := range []chart.Request{
-		{Verb: "create", Group: "velero.io", Resource: "downloadrequests"}, {Verb: "get", Group: "velero.io", Resource: "downloadrequests"},
-		{Verb: "get", Resource: "secrets"}, {Verb: "create", Group: "velero.io", Resource: "restores"}, {Verb: "delete", Group: "velero.io", Resource: "backups"},
-		{Verb: "post", Path: "/holdfast.manifest.v1.ManifestService/GetItem"}, {Verb: "post", Path: "/holdfast.queue.v1.QueueService/CancelBackup"},
-	} {
-		require.False(t, slices.ContainsFunc(viewer, func(rule rbacv1.PolicyRule) bool { return r.Matches(&rule) }), r.String())
-	}
-	for _, r := range []chart.Request{
-		{Verb: "get", Group: "velero.io", Resource: "backups"}, {Verb: "post", Path: "/holdfast.queue.v1.QueueService/ListQueue"},
-	} {
-		require.True(t, slices.ContainsFunc(viewer, func(rule rbacv1.PolicyRule) bool { return r.Matches(&rule) }), r.String())
 	}
 }
 
