@@ -1,6 +1,7 @@
 package operations
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -27,21 +28,14 @@ func (c callNotes) callFile(parts ...string) string {
 	return filepath.Join(string(c), strings.Join(parts, apart))
 }
 
-// noteCall leaves a file for a call and reports whether it is the first of this kind.
-func (c callNotes) noteCall(of notedCall) (first bool, err error) {
-	stem := c.callFile(of.what, of.backup, of.item) + apart
-	before, err := filepath.Glob(stem + "*")
+// noteCall leaves a file for a call.
+func (c callNotes) noteCall(of notedCall) error {
+	f, err := os.CreateTemp(string(c), strings.Join([]string{of.what, of.backup, of.item, "*"}, apart))
 	if err != nil {
-		return false, err
+		return err
 	}
-	f, err := os.CreateTemp(string(c), filepath.Base(stem)+"*")
-	if err != nil {
-		return false, err
-	}
-	if _, err := f.WriteString(of.key); err != nil {
-		return false, err
-	}
-	return len(before) == 0, f.Close()
+	_, err = f.WriteString(of.key)
+	return errors.Join(err, f.Close())
 }
 
 // callsOf returns the calls of one kind that a backup led to, by item.

@@ -11,14 +11,6 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
 
-// killService ends the only process of a service as a crash would, and returns when another one is ready.
-func (b *bed) killService(t *testing.T, service string) {
-	t.Helper()
-	b.Fleet.Of(service)[0].Kill()
-	_, err := b.Fleet.Revive(t.Context())
-	require.NoError(t, err)
-}
-
 // runnerDies kills the runner in the middle of a Start: the next holder repeats it with its key.
 func (b *bed) runnerDies(t *testing.T) {
 	const name = "runner"
@@ -35,16 +27,6 @@ func (b *bed) runnerDies(t *testing.T) {
 	require.Len(t, b.calls.callsOf(t, "start", name)["blocked"], 2, "the Start in flight is repeated")
 }
 
-// pluginDies has a plugin exit once it has begun an operation and before it returns.
-func (b *bed) pluginDies(t *testing.T) {
-	const name = "plugin"
-	b.Namespace(t, name)
-	b.createOwnObject(t, name, "fatal", operationOrder{Start: dies})
-	b.Backup(t, name, b.bucket, name)
-	b.requireAllCompleted(t, name, 1)
-	require.Len(t, b.calls.callsOf(t, "start", name)["fatal"], 2, "the Start in flight is repeated")
-}
-
 // everythingDies ends each process in turn while operations run: nothing is begun again, and the
 // polls go on.
 func (b *bed) everythingDies(t *testing.T) {
@@ -59,7 +41,7 @@ func (b *bed) everythingDies(t *testing.T) {
 	b.awaitWaiting(t, name, velerov1.BackupPhaseWaitingForPluginOperations)
 	for _, service := range []string{"backup-runner", "async-operation-monitor"} {
 		b.awaitPolled(t, name)
-		b.killService(t, service)
+		b.Kill(t, service)
 	}
 	for _, pid := range b.awaitPolled(t, name) {
 		require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))

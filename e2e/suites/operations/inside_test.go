@@ -14,21 +14,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/holdfast-io/holdfast/e2e/harness/product"
 	"github.com/holdfast-io/holdfast/e2e/harness/site"
-	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/plugin"
 )
 
-// The actions on ServiceAccounts whose operations live in the plugin's process.
-const (
-	insideAction   = "own.example.com/inside"
-	insideRestores = "own.example.com/inside-restores"
-)
+// insideAction is the action on ServiceAccounts whose operations live in the plugin's process.
+const insideAction = "own.example.com/inside"
 
 // inside is the action, and the operations in this process.
 type inside struct {
@@ -51,42 +44,21 @@ func newInside(c callNotes) *inside { return &inside{calls: c, runs: map[string]
 
 // Start implements plugin.AsyncBackupItemAction.
 func (a *inside) Start(_ context.Context, in *plugin.AsyncBackupInput) (*plugin.AsyncBackupOutput, error) {
-	began, err := a.beginOperation(in.Item, orderKey, in.Backup.Name(), in.IdempotencyKey)
-	if !began || err != nil {
+	text, ok := in.Item.GetAnnotations()[orderKey]
+	if !ok {
+		return nil, nil
+	}
+	run := &insider{backup: in.Backup.Name(), item: in.Item.GetName(), began: time.Now()}
+	if err := json.Unmarshal([]byte(text), &run.order); err != nil {
 		return nil, err
 	}
-	return &plugin.AsyncBackupOutput{OperationID: in.IdempotencyKey, InProcess: true}, nil
-}
-
-// beginOperation begins an operation for an item with an order in its annotation.
-func (a *inside) beginOperation(item *unstructured.Unstructured, annotation, job, key string) (bool, error) {
-	text, ok := item.GetAnnotations()[annotation]
-	if !ok {
-		return false, nil
-	}
-	run := &insider{backup: job, item: item.GetName(), began: time.Now()}
-	if err := json.Unmarshal([]byte(text), &run.order); err != nil {
-		return false, err
-	}
-	if _, err := a.calls.noteCall(notedCall{what: "start", backup: run.backup, item: run.item, key: key}); err != nil {
-		return false, err
+	if err := a.calls.noteCall(notedCall{what: "start", backup: run.backup, item: run.item, key: in.IdempotencyKey}); err != nil {
+		return nil, err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.runs[key] = run
-	return true, nil
-}
-
-// insideRestore is the action for objects that are restored.
-type insideRestore struct{ *inside }
-
-// Start implements plugin.AsyncRestoreItemAction.
-func (a insideRestore) Start(_ context.Context, in *plugin.AsyncRestoreInput) (*plugin.AsyncRestoreOutput, error) {
-	began, err := a.beginOperation(in.Item, restoreOrderKey, in.Restore.Name(), in.IdempotencyKey)
-	if !began || err != nil {
-		return nil, err
-	}
-	return &plugin.AsyncRestoreOutput{OperationID: in.IdempotencyKey, InProcess: true}, nil
+	a.runs[in.IdempotencyKey] = run
+	return &plugin.AsyncBackupOutput{OperationID: in.IdempotencyKey, InProcess: true}, nil
 }
 
 // Progress implements plugin.Operations.
@@ -124,8 +96,7 @@ func (a *inside) Cancel(_ context.Context, op plugin.Operation, _ time.Duration)
 		return false, plugin.ErrNoOperation
 	}
 	run.cancelled = true
-	_, err := a.calls.noteCall(notedCall{what: "cancel", backup: run.backup, item: run.item})
-	return true, err
+	return true, a.calls.noteCall(notedCall{what: "cancel", backup: run.backup, item: run.item})
 }
 
 // Logs implements plugin.Operations.
@@ -148,23 +119,21 @@ func (b *bed) createInsideObject(t *testing.T, namespace, name string, o operati
 	require.NoError(t, b.Client.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: orderedMeta(t, namespace, name, o)}))
 }
 
-// runCommand runs the command line against the monitor.
+// commandLine runs the command line against the monitor.
+func (b *bed) commandLine(t *testing.T) func(args ...string) (string, error) {
+	t.Helper()
+	cli, address := b.CLI(t), b.Fleet.Of("async-operation-monitor")[0].GRPC
+	return func(args ...string) (string, error) {
+		return cli.Run(t.Context(), append(args, "--operations-address", address, "--operations-ca-file", b.authority.CAFile, "--operations-token-file", b.tokenFile)...)
+	}
+}
+
+// runCommand requires success.
 func (b *bed) runCommand(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := b.commandLine(t)(args...)
 	require.NoError(t, err)
 	return out
-}
-
-func (b *bed) commandLine(t *testing.T) func(args ...string) (string, error) {
-	t.Helper()
-	binary, err := testbed.Product("holdfast")
-	require.NoError(t, err)
-	cli := &product.CLI{Binary: binary, Kubeconfig: b.Cluster.Kubeconfig(), Namespace: site.Server, Output: t.Output()}
-	address := b.Fleet.Of("async-operation-monitor")[0].GRPC
-	return func(args ...string) (string, error) {
-		return cli.Run(t.Context(), append(args, "--operations-address", address, "--operations-ca-file", b.authority.CAFile, "--operations-token-file", b.tokenFile)...)
-	}
 }
 
 // byCommand follows and cancels operations in and outside of the plugin's process by the command
@@ -214,9 +183,7 @@ func (b *bed) byCommand(t *testing.T) {
 	for _, item := range []string{"endless", "outside"} {
 		require.Len(t, b.calls.callsOf(t, "cancel", name)[item], 1, "%s is asked to cancel once", item)
 	}
-	for _, message := range b.errorMessages(t, name) {
-		require.Contains(t, message, "cancelled by ")
-	}
+	require.Equal(t, 2, strings.Count(b.readResults(t, name), "cancelled by "), b.readResults(t, name))
 }
 
 // awaitInsiders waits until the plugin is asked about operations in its process from now on, and returns
@@ -232,32 +199,25 @@ func (b *bed) awaitInsiders(t *testing.T, backup string) (pid int) {
 	return pid
 }
 
-// homesDie kills the process of operations, then the runner that has the process: the operations in
-// it have failed with a reason, and those elsewhere continue. The end of other processes does not
-// affect them.
-func (b *bed) homesDie(t *testing.T) {
-	for name, kill := range map[string]func(pid int){
-		"plugin-gone": func(pid int) { require.NoError(t, syscall.Kill(pid, syscall.SIGKILL)) },
-		"runner-gone": func(int) { b.killService(t, "backup-runner") },
-	} {
-		b.Namespace(t, name)
-		b.createInsideObject(t, name, "one", operationOrder{Seconds: 1e6})
-		b.createOwnObject(t, name, "two", operationOrder{Seconds: 1})
-		b.Backup(t, name, b.bucket, name)
-		b.awaitWaiting(t, name, velerov1.BackupPhaseWaitingForPluginOperations)
-		b.awaitInsiders(t, name)
-		b.killService(t, "async-operation-monitor")
-		kill(b.awaitInsiders(t, name))
-		b.awaitEnd(t, name, velerov1.BackupPhasePartiallyFailed, 1, 1)
-		messages := b.errorMessages(t, name)
-		require.Len(t, messages, 1)
-		require.Contains(t, messages[0], "the process that the operation lived in is gone")
-		require.Len(t, b.calls.callsOf(t, "start", name)["one"], 1)
-	}
+// homeDies kills the process of an operation: it has failed with that reason, and one elsewhere continues. The end of
+// another process does not affect it.
+func (b *bed) homeDies(t *testing.T) {
+	const name = "plugin-gone"
+	b.Namespace(t, name)
+	b.createInsideObject(t, name, "one", operationOrder{Seconds: 1e6})
+	b.createOwnObject(t, name, "two", operationOrder{Seconds: 1})
+	b.Backup(t, name, b.bucket, name)
+	b.awaitWaiting(t, name, velerov1.BackupPhaseWaitingForPluginOperations)
+	b.awaitInsiders(t, name)
+	b.Kill(t, "async-operation-monitor")
+	require.NoError(t, syscall.Kill(b.awaitInsiders(t, name), syscall.SIGKILL))
+	b.awaitEnd(t, name, velerov1.BackupPhasePartiallyFailed, 1, 1)
+	require.Contains(t, b.readResults(t, name), "the process that the operation lived in is gone")
+	require.Len(t, b.calls.callsOf(t, "start", name)["one"], 1)
 }
 
-// homesDrain stops the runner: it exits once the operations in its plugins' processes have ended.
-func (b *bed) homesDrain(t *testing.T) {
+// homeDrains stops the runner: it exits once the operations in its plugins' processes have ended.
+func (b *bed) homeDrains(t *testing.T) {
 	const name = "drained"
 	b.Namespace(t, name)
 	b.createInsideObject(t, name, "one", operationOrder{Seconds: 8})
@@ -268,29 +228,4 @@ func (b *bed) homesDrain(t *testing.T) {
 	_, err := b.Fleet.Revive(t.Context())
 	require.NoError(t, err)
 	b.awaitEnd(t, name, velerov1.BackupPhaseCompleted, 1, 0)
-}
-
-// restoredInside has operations of a restore in the plugin's process: one completes; the other
-// fails with the process.
-func (b *bed) restoredInside(t *testing.T) {
-	const name = "restored-inside"
-	b.Namespace(t, name)
-	for item, seconds := range map[string]float64{"short": 1, "endless": 1e6} {
-		text, err := json.Marshal(operationOrder{Seconds: seconds})
-		require.NoError(t, err)
-		require.NoError(t, b.Client.Create(t.Context(), &corev1.ServiceAccount{
-			ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: item, Annotations: map[string]string{restoreOrderKey: string(text)}}}))
-	}
-	b.Backup(t, name, b.bucket, name)
-	require.Equal(t, velerov1.BackupPhaseCompleted, b.BackupEnds(t, name).Status.Phase)
-	b.Restore(t, name, name, name, name+"-copy")
-	b.restoreWaits(t, name)
-	require.Eventually(t, func() bool {
-		return strings.Contains(b.runCommand(t, "operation", "list", "restore/"+name), "Completed")
-	}, site.Patience, site.Look, "the short one is followed to its end")
-	require.NoError(t, syscall.Kill(b.awaitInsiders(t, name), syscall.SIGKILL))
-	restore := b.RestoreEnds(t, name)
-	require.Equal(t, velerov1.RestorePhasePartiallyFailed, restore.Status.Phase, restore.Status.FailureReason)
-	require.Equal(t, []int{2, 1, 1}, []int{restore.Status.RestoreItemOperationsAttempted, restore.Status.RestoreItemOperationsCompleted, restore.Status.RestoreItemOperationsFailed})
-	require.Contains(t, b.restoreOperations(t, name)["endless"].Status.Error, "the process that the operation lived in is gone")
 }

@@ -56,9 +56,6 @@ func beAPlugin(binary string) error {
 	})
 	lives := newInside(p.calls)
 	registry.AsyncBackupItemAction(insideAction, []string{"serviceaccounts"}, func(plugin.Env) (plugin.AsyncBackupItemAction, error) { return lives, nil })
-	registry.AsyncRestoreItemAction(insideRestores, []string{"serviceaccounts"}, func(plugin.Env) (plugin.AsyncRestoreItemAction, error) {
-		return insideRestore{lives}, nil
-	})
 	return serve.Run(registry)
 }
 

@@ -47,8 +47,7 @@ func (p *provider) startOperation(ctx context.Context, item *unstructured.Unstru
 	if err := json.Unmarshal([]byte(text), &w.Spec.Order); err != nil {
 		return nil, fmt.Errorf("annotation %s: %w", annotation, err)
 	}
-	first, err := p.calls.noteCall(notedCall{what: "start", backup: backup, item: item.GetName(), key: key})
-	if err != nil {
+	if err := p.calls.noteCall(notedCall{what: "start", backup: backup, item: item.GetName(), key: key}); err != nil {
 		return nil, err
 	}
 	w.Namespace, w.GenerateName = item.GetNamespace(), item.GetName()+"-"
@@ -58,12 +57,7 @@ func (p *provider) startOperation(ctx context.Context, item *unstructured.Unstru
 	if err := p.works.Create(ctx, w); err != nil && !apierrors.IsAlreadyExists(err) {
 		return nil, err
 	}
-	switch {
-	case w.Spec.Order.Start == fails:
-		return nil, errors.New("this one cannot be begun")
-	case w.Spec.Order.Start == dies && first:
-		os.Exit(7)
-	case w.Spec.Order.Start == blocks:
+	if w.Spec.Order.Start == blocks {
 		return w, p.checkBlocked(ctx, backup)
 	}
 	return w, nil
@@ -101,19 +95,7 @@ func (p *provider) readProgress(ctx context.Context, id string) (*workObject, er
 	if err != nil {
 		return nil, err
 	}
-	if err := p.calls.notePolled(p.plugin, w.Spec.Backup); err != nil {
-		return nil, err
-	}
-	switch w.Spec.Order.Progress {
-	case hangs:
-		<-ctx.Done()
-		return nil, ctx.Err()
-	case fails:
-		return nil, errors.New("the store does not answer")
-	case forgets:
-		return nil, errUnknown
-	}
-	return w, nil
+	return w, p.calls.notePolled(p.plugin, w.Spec.Backup)
 }
 
 // cancelOperation requests an operation to end.
@@ -122,19 +104,11 @@ func (p *provider) cancelOperation(ctx context.Context, id string) (accepted boo
 	if err != nil {
 		return false, err
 	}
-	if _, err := p.calls.noteCall(notedCall{what: "cancel", backup: w.Spec.Backup, item: w.Spec.Item}); err != nil {
+	if err := p.calls.noteCall(notedCall{what: "cancel", backup: w.Spec.Backup, item: w.Spec.Item}); err != nil {
 		return false, err
 	}
-	switch w.Spec.Order.Cancel {
-	case hangs:
-		<-ctx.Done()
-		return false, ctx.Err()
-	case fails:
-		return false, errors.New("the store cannot cancel")
-	case refuses:
+	if w.Spec.Order.Cancel == refuses {
 		return false, nil
-	case ignores:
-		return true, nil
 	}
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"cancelled":true}}`))
 	return true, p.works.Patch(ctx, w, patch)

@@ -1,7 +1,6 @@
 package operations
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,7 +22,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/plugin"
 	"github.com/holdfast-io/holdfast/pkg/plugin/wire/velero"
 	velerov2 "github.com/holdfast-io/holdfast/pkg/plugin/wire/velero/v2"
-	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 )
 
 // ownRestore is the action of Holdfast's protocol for objects that are restored.
@@ -111,19 +109,6 @@ func (b *bed) restoreWaits(t *testing.T, name string) *velerov1.Restore {
 	return restore
 }
 
-// restoreOperations reads the file of operations of a restore, by what they were begun for.
-func (b *bed) restoreOperations(t *testing.T, name string) map[string]itemoperation.Operation {
-	t.Helper()
-	list, err := itemoperation.Decode(bytes.NewReader(b.bucket.Read(t, "restores/"+name+"/restore-"+name+"-itemoperations.json.gz")))
-	require.NoError(t, err)
-	found := map[string]itemoperation.Operation{}
-	for _, o := range list {
-		found[o.Spec.Resource.Name] = o
-	}
-	require.Len(t, found, len(list))
-	return found
-}
-
 // testRestored has operations of a restore complete and fail; objects are there before they end, and
 // nothing holds the restore meanwhile.
 func (b *bed) testRestored(t *testing.T) {
@@ -164,48 +149,5 @@ func (b *bed) testRestored(t *testing.T) {
 		}
 		require.Equal(t, itemoperation.PhaseCompleted, o.Status.Phase, o.Status.Error)
 		require.Equal(t, []int64{total, total}, []int64{o.Status.Completed, o.Status.Total})
-	}
-}
-
-// restoreCancelled stops a restore whose operations run: each is asked to cancel once.
-func (b *bed) restoreCancelled(t *testing.T) {
-	const name = "restore-cancelled"
-	endless := operationOrder{Seconds: 1e6}
-	b.createRestorable(t, name, map[string]operationOrder{"one": endless, "stubborn": {Seconds: 1e6, Cancel: refuses}}, map[string]operationOrder{"two": endless})
-	b.Restore(t, name, name, name, name+"-copy")
-	b.restoreWaits(t, name)
-	_, err := b.queue.CancelRestore(t.Context(), &queuev1.CancelRestoreRequest{Name: name, RequestedBy: "alice"})
-	require.NoError(t, err)
-	restore := b.RestoreEnds(t, name)
-	require.Equal(t, velerov1.RestorePhaseFailed, restore.Status.Phase)
-	require.True(t, strings.HasPrefix(restore.Status.FailureReason, "cancelled by alice"), restore.Status.FailureReason)
-	asked := b.calls.callsOf(t, "cancel", name)
-	for _, w := range b.worksOf(t, name) {
-		require.Len(t, asked[w.Spec.Item], 1, "%s is asked to cancel once", w.Spec.Item)
-	}
-	require.Len(t, b.restoreOperations(t, name), 3)
-}
-
-// restoreRunnerDies kills the runner in the middle of a Start: the next holder repeats it with its
-// key.
-func (b *bed) restoreRunnerDies(t *testing.T) {
-	const name = "restore-runner"
-	b.createRestorable(t, name, map[string]operationOrder{"begun": {Seconds: 1}, "blocked": {Start: blocks}}, nil)
-	b.Restore(t, name, name, name, name+"-copy")
-	b.awaitCalled(t, name, "blocked")
-	b.Fleet.Of("restore-runner")[0].Kill()
-	b.calls.releaseOperations(t, name)
-	_, err := b.Fleet.Revive(t.Context())
-	require.NoError(t, err)
-	restore := b.RestoreEnds(t, name)
-	require.Equal(t, velerov1.RestorePhaseCompleted, restore.Status.Phase, restore.Status.FailureReason)
-	require.Equal(t, 2, restore.Status.RestoreItemOperationsCompleted)
-	starts, begun := b.calls.callsOf(t, "start", name), b.worksOf(t, name)
-	require.Len(t, starts["blocked"], 2, "the Start in flight is repeated")
-	require.Len(t, begun, 2, "nothing is begun twice")
-	for i := range begun {
-		for _, start := range starts[begun[i].Spec.Item] {
-			require.Equal(t, begun[i].Spec.Key, start.key, "repeated with the same key")
-		}
 	}
 }

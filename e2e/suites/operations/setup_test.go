@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -65,8 +64,8 @@ func newBed(t *testing.T) *bed {
 	b.server = testbed.StartS3T(t)
 	b.bucket = site.S3Bucket(t, b.server, "default")
 	b.ReachS3(t, b.server, b.bucket)
-	b.queue = queuev1.NewQueueServiceClient(b.dialService(t, "queue-scheduler", insecure.NewCredentials()))
-	b.monitor = operationv1.NewOperationMonitorServiceClient(b.dialService(t, "async-operation-monitor", credentials.NewTLS(b.authority.Client(t)), grpc.WithPerRPCCredentials(b)))
+	b.queue = queuev1.NewQueueServiceClient(b.Dial(t, "queue-scheduler"))
+	b.monitor = operationv1.NewOperationMonitorServiceClient(b.Dial(t, "async-operation-monitor", grpc.WithTransportCredentials(credentials.NewTLS(b.authority.Client(t))), grpc.WithPerRPCCredentials(b)))
 	return b
 }
 
@@ -79,15 +78,6 @@ func (b *bed) certificateFlags(t *testing.T, service, name string) []string {
 	t.Helper()
 	own := b.authority.Issue(t, service, name)
 	return []string{"--tls-cert-file=" + own.CertFile, "--tls-key-file=" + own.KeyFile}
-}
-
-// dialService connects to the one process of a service.
-func (b *bed) dialService(t *testing.T, service string, transport credentials.TransportCredentials, more ...grpc.DialOption) *grpc.ClientConn {
-	t.Helper()
-	connection, err := grpc.NewClient(b.Fleet.Of(service)[0].GRPC, append(more, grpc.WithTransportCredentials(transport))...)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, connection.Close()) })
-	return connection
 }
 
 // arrangeSite creates the definition of the operations' kind before any service discovers kinds, and

@@ -29,10 +29,9 @@ type operationOrder struct {
 	// success.
 	Seconds float64 `json:"seconds,omitempty"`
 	Fails   string  `json:"fails,omitempty"`
-	// How calls go, in other ways than the usual one.
-	Start    workBehaviour `json:"start,omitempty"`
-	Progress workBehaviour `json:"progress,omitempty"`
-	Cancel   workBehaviour `json:"cancel,omitempty"`
+	// Start and Cancel are how these calls go, in another way than the usual one.
+	Start  workBehaviour `json:"start,omitempty"`
+	Cancel workBehaviour `json:"cancel,omitempty"`
 }
 
 // workBehaviour is what becomes of a call.
@@ -40,13 +39,8 @@ type workBehaviour string
 
 const (
 	blocks  workBehaviour = "blocks"  // Start waits for calls.releaseOperations after it began the operation
-	dies    workBehaviour = "dies"    // the first Start ends the process after it began the operation
 	held    workBehaviour = "held"    // the time of the operation begins with calls.releaseOperations
-	hangs   workBehaviour = "hangs"   // the call is not answered
-	fails   workBehaviour = "fails"   // the call ends with an error
-	forgets workBehaviour = "forgets" // the operation is not known
 	refuses workBehaviour = "refuses" // Cancel is not accepted
-	ignores workBehaviour = "ignores" // Cancel is accepted, and the operation continues
 )
 
 // What operations end as.
