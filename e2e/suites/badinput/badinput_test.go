@@ -4,64 +4,55 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
 
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
 // TestBadInput gives everything to one installation, most of it at once: what is bad for one must
 // not be felt by another.
 func TestBadInput(t *testing.T) {
-	b := newBed(t, plantForeign)
+	b := newBed(t)
 	b.makeLocations(t)
-	b.startGadgets(t)
-	b.api.awaitImported(t, "intact")
+	b.awaitImported(t, "intact")
 	t.Run("together", func(t *testing.T) {
 		t.Run("backups", b.refuseBackups)
 		t.Run("restores", b.refuseRestores)
-		t.Run("name", b.refuseName)
 		t.Run("locations", b.seeLocations)
-		t.Run("lost location", b.lostLocation)
-		t.Run("hook annotation", b.hookAnnotation)
 		t.Run("volume not taken", b.volumeNotTaken)
-		t.Run("list fails", b.listFails)
-		t.Run("broken item", b.itemIsBroken)
 		t.Run("conversion fails", b.conversionFails)
 		t.Run("tarballs", b.restoreForeign)
 		t.Run("damage in one member", b.damagedMember)
-		t.Run("submit", b.submitBadRequests)
-		t.Run("unknown manifest", b.unknownManifest)
-		t.Run("deletions", b.refuseDeletions)
-		t.Run("downloads", b.refuseDownloads)
 	})
 	t.Run("dead API", b.deadAPI)
 	t.Run("still at work", func(t *testing.T) {
-		b.api.createEstate(t, "after")
+		b.createEstate(t, "after")
 		backup := b.runBackup(t, "after", velerov1.BackupSpec{IncludedNamespaces: []string{"after"}})
 		require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, backup.Status.FailureReason)
-		b.bucket.hasEstate(t, "after", "after")
+		b.hasEstate(t, "after", "after")
 	})
 	t.Run("nobody died", b.nobodyDied)
 	t.Run("no secrets", b.noSecrets)
 }
 
 func (b *bed) nobodyDied(t *testing.T) {
-	for _, m := range b.fleet.Members {
+	for _, m := range b.Fleet.Members {
 		select {
 		case <-m.Done():
 			t.Errorf("%s ended: %v", m.Service, m.Err())
 		default:
 		}
 	}
-	b.fleet.Stop()
-	for _, m := range b.fleet.Members {
+	b.Fleet.Stop()
+	for _, m := range b.Fleet.Members {
 		require.NoError(t, m.Err(), "%s ends with code 0", m.Service)
 		log, err := os.ReadFile(m.LogPath())
 		require.NoError(t, err)
@@ -84,8 +75,8 @@ func markerForms(t *testing.T) [][]byte {
 	return out
 }
 
-// noSecrets looks everywhere but in Secrets and tarballs: logs, every other file of every bucket,
-// every velero.io object.
+// noSecrets looks everywhere but in Secrets and tarballs: logs, every other file of the bucket, every
+// velero.io object.
 func (b *bed) noSecrets(t *testing.T) {
 	forms := markerForms(t)
 	clean := func(where string, content []byte) {
@@ -96,33 +87,27 @@ func (b *bed) noSecrets(t *testing.T) {
 			}
 		}
 	}
-	for _, m := range b.fleet.Members {
+	for _, m := range b.Fleet.Members {
 		log, err := os.ReadFile(m.LogPath())
 		require.NoError(t, err)
 		require.NotEmpty(t, log)
 		clean(m.LogPath(), log)
 	}
 	files := 0
-	require.NoError(t, filepath.WalkDir(b.objects, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || !entry.Type().IsRegular() || strings.HasSuffix(path, ".tar.gz") {
-			return err
-		}
-		content, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		if strings.HasSuffix(path, ".gz") {
-			content = gunzipBytes(t, content)
+	for _, key := range b.bucket.Keys(t) {
+		switch {
+		case strings.HasSuffix(key, ".tar.gz"):
+			continue
+		case strings.HasSuffix(key, ".gz"):
+			clean(key, b.bucket.ReadZipped(t, key))
+		default:
+			clean(key, b.bucket.Read(t, key))
 		}
 		files++
-		clean(path, content)
-		return nil
-	}))
+	}
 	require.Greater(t, files, 50)
-	for _, list := range []client.ObjectList{
-		&velerov1.BackupList{}, &velerov1.RestoreList{}, &velerov1.BackupStorageLocationList{}, &velerov1.DeleteBackupRequestList{}, &velerov1.DownloadRequestList{},
-	} {
-		require.NoError(t, b.client.List(t.Context(), list))
+	for _, list := range []client.ObjectList{&velerov1.BackupList{}, &velerov1.RestoreList{}, &velerov1.BackupStorageLocationList{}} {
+		require.NoError(t, b.Client.List(t.Context(), list))
 		content, err := json.Marshal(list)
 		require.NoError(t, err)
 		clean("the objects of the API", content)

@@ -19,17 +19,17 @@ import (
 // objects of the gzip member that was hit are lost, and each of them is named.
 func (b *bed) damagedMember(t *testing.T) {
 	t.Parallel()
-	b.api.createEstate(t, "member")
+	b.createEstate(t, "member")
 	noise := make([]byte, 500<<10)
 	_, _ = rand.Read(noise) // never fails
 	big := []string{"zz-big-1", "zz-big-2", "zz-big-3"}
 	for _, name := range big {
-		b.api.createObject(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "member", Name: name},
+		b.createObject(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "member", Name: name},
 			Data: map[string]string{"noise": base64.StdEncoding.EncodeToString(noise)}})
 	}
 	backup := b.runBackup(t, "member", velerov1.BackupSpec{IncludedNamespaces: []string{"member"}})
 	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, backup.Status.FailureReason)
-	path := filepath.Join(b.bucket.path, "backups", "member", "member.tar.gz")
+	path := filepath.Join(b.bucketDir(), "backups", "member", "member.tar.gz")
 	require.NoError(t, os.Chmod(path, 0o600))
 	raw, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -39,12 +39,12 @@ func (b *bed) damagedMember(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, raw, 0o600))
 
 	restore := b.runRestore(t, "member", velerov1.RestoreSpec{BackupName: "member", NamespaceMapping: map[string]string{"member": "member-again"}})
-	r := b.bucket.readResults(t, "restores", "member", "restore-member-results.gz")
+	r := b.readResults(t, "restores/member/restore-member-results.gz")
 	require.Equal(t, velerov1.RestorePhasePartiallyFailed, restore.Status.Phase, "%s %v", restore.Status.FailureReason, r)
-	b.api.isBack(t, "member-again")
+	b.isBack(t, "member-again")
 	lost := 0
 	for _, name := range big {
-		if b.client.Get(t.Context(), client.ObjectKey{Namespace: "member-again", Name: name}, &corev1.ConfigMap{}) != nil {
+		if b.Client.Get(t.Context(), client.ObjectKey{Namespace: "member-again", Name: name}, &corev1.ConfigMap{}) != nil {
 			lost++
 		}
 	}

@@ -2,9 +2,6 @@ package badinput
 
 import (
 	"encoding/json"
-	"net"
-	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/holdfast-io/holdfast/e2e/harness/site"
 	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
@@ -39,7 +37,7 @@ func newObject(apiVersion, kind, namespace, name string, fields map[string]any) 
 func (b *bed) registerAggregated(t *testing.T, group string, port int) *unstructured.Unstructured {
 	t.Helper()
 	name, _, _ := strings.Cut(group, ".")
-	b.api.createObject(t, &corev1.Service{
+	b.createObject(t, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"},
 	})
@@ -47,14 +45,14 @@ func (b *bed) registerAggregated(t *testing.T, group string, port int) *unstruct
 		"group": group, "version": "v1", "insecureSkipTLSVerify": true, "groupPriorityMinimum": int64(1000), "versionPriority": int64(10),
 		"service": map[string]any{"namespace": "default", "name": name, "port": int64(port)},
 	}})
-	b.api.createObject(t, service)
+	b.createObject(t, service)
 	return service
 }
 
 // awaitDiscovery waits until discovery answers for the group, or fails for it.
 func (b *bed) awaitDiscovery(t *testing.T, group string, fails bool) {
 	t.Helper()
-	d, err := discovery.NewDiscoveryClientForConfig(b.cluster.RestConfig())
+	d, err := discovery.NewDiscoveryClientForConfig(b.Cluster.RestConfig())
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		_, lists, err := d.ServerGroupsAndResources()
@@ -71,76 +69,14 @@ func (b *bed) awaitDiscovery(t *testing.T, group string, fails bool) {
 			}
 		}
 		return false
-	}, patience, 10*look, "group %s is discovered", group)
-}
-
-const gadgetGroup = "gadgets.example.com"
-
-// serveGadgets is an aggregated API server whose lists are wrong in two namespaces.
-func serveGadgets(w http.ResponseWriter, r *http.Request) {
-	listKind := map[string]any{"apiVersion": gadgetGroup + "/v1", "kind": "GadgetList", "metadata": map[string]any{"resourceVersion": "7"}}
-	item := func(name string) map[string]any {
-		return map[string]any{"apiVersion": gadgetGroup + "/v1", "kind": "Gadget", "metadata": map[string]any{"name": name, "namespace": "nameless"}}
-	}
-	status, answer := http.StatusOK, any(listKind)
-	switch path := r.URL.Path; path {
-	case "/apis/" + gadgetGroup + "/v1":
-		answer = metav1.APIResourceList{
-			TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: gadgetGroup + "/v1",
-			APIResources: []metav1.APIResource{{Name: "gadgets", SingularName: "gadget", Kind: "Gadget", Namespaced: true,
-				Verbs: metav1.Verbs{"create", "delete", "get", "list"}}},
-		}
-	case "/apis/" + gadgetGroup + "/v1/namespaces/unlisted/gadgets":
-		status = http.StatusInternalServerError
-		answer = metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
-			Code: http.StatusInternalServerError, Message: "gadget unlisted/rusty cannot be decoded"}
-	case "/apis/" + gadgetGroup + "/v1/namespaces/nameless/gadgets":
-		listKind["items"] = []any{item("good"), map[string]any{"apiVersion": gadgetGroup + "/v1", "kind": "Gadget", "metadata": map[string]any{"namespace": "nameless"}}, item("fine")}
-	default:
-		listKind["items"] = []any{}
-		if !strings.HasSuffix(path, "/gadgets") {
-			status, answer = http.StatusNotFound, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Code: http.StatusNotFound}
-		}
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(answer) // the client gets a broken answer
-}
-
-func (b *bed) startGadgets(t *testing.T) {
-	t.Helper()
-	backend := httptest.NewTLSServer(http.HandlerFunc(serveGadgets))
-	t.Cleanup(backend.Close)
-	_, port, err := net.SplitHostPort(backend.Listener.Addr().String())
-	require.NoError(t, err)
-	number, err := strconv.Atoi(port)
-	require.NoError(t, err)
-	b.registerAggregated(t, gadgetGroup, number)
-	b.awaitDiscovery(t, gadgetGroup, false)
-}
-
-func (b *bed) listFails(t *testing.T) {
-	t.Parallel()
-	b.api.createEstate(t, "unlisted")
-	backup := b.runBackup(t, "unlisted", velerov1.BackupSpec{IncludedNamespaces: []string{"unlisted"}})
-	b.bucket.oneError(t, backup, "unlisted", "unlisted", "gadgets."+gadgetGroup, "rusty")
-}
-
-func (b *bed) itemIsBroken(t *testing.T) {
-	t.Parallel()
-	b.api.createEstate(t, "nameless")
-	backup := b.runBackup(t, "nameless", velerov1.BackupSpec{IncludedNamespaces: []string{"nameless"}})
-	b.bucket.oneError(t, backup, "nameless", "nameless", "gadgets."+gadgetGroup, "name")
-	saved := b.bucket.savedObjects(t, "nameless")
-	require.Contains(t, saved, gadgetGroup+"/v1/Gadget nameless/good")
-	require.Contains(t, saved, gadgetGroup+"/v1/Gadget nameless/fine")
+	}, site.Patience, 10*site.Look, "group %s is discovered", group)
 }
 
 // conversionFails stores an object at one version while the server prefers another and no webhook
 // converts.
 func (b *bed) conversionFails(t *testing.T) {
 	t.Parallel()
-	b.api.createEstate(t, "unconverted")
+	b.createEstate(t, "unconverted")
 	ports, err := testbed.FreePorts(1)
 	require.NoError(t, err)
 	anything := &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
@@ -160,53 +96,34 @@ func (b *bed) conversionFails(t *testing.T) {
 			},
 		},
 	}
-	b.api.createObject(t, definition)
+	b.createObject(t, definition)
 	require.Eventually(t, func() bool {
-		return b.client.Create(t.Context(), newObject("old.example.com/v1", "Relic", "unconverted", "urn", nil)) == nil
-	}, patience, 10*look, "the definition is served")
+		return b.Client.Create(t.Context(), newObject("old.example.com/v1", "Relic", "unconverted", "urn", nil)) == nil
+	}, site.Patience, 10*site.Look, "the definition is served")
 	backup := b.runBackup(t, "unconverted", velerov1.BackupSpec{IncludedNamespaces: []string{"unconverted"}})
-	b.bucket.oneError(t, backup, "unconverted", "unconverted", "relics.old.example.com", "conversion webhook")
+	b.oneError(t, backup, "unconverted", "unconverted", "relics.old.example.com", "conversion webhook")
 }
 
 // deadAPI is seen by every backup, so it runs alone.
 func (b *bed) deadAPI(t *testing.T) {
-	b.api.createEstate(t, "dead")
+	b.createEstate(t, "dead")
 	ports, err := testbed.FreePorts(1)
 	require.NoError(t, err)
 	service := b.registerAggregated(t, "metrics.example.com", ports[0])
 	b.awaitDiscovery(t, "metrics.example.com", true)
 	backup := b.runBackup(t, "dead", velerov1.BackupSpec{IncludedNamespaces: []string{"dead"}})
-	b.bucket.oneError(t, backup, "dead", "metrics.example.com/v1")
+	b.oneError(t, backup, "dead", "metrics.example.com/v1")
 
 	restore := b.runRestore(t, "dead", velerov1.RestoreSpec{BackupName: "dead", NamespaceMapping: map[string]string{"dead": "dead-again"}})
 	require.Equal(t, velerov1.RestorePhaseCompleted, restore.Status.Phase, restore.Status.FailureReason)
-	b.api.isBack(t, "dead-again")
-	require.NoError(t, b.client.Delete(t.Context(), service))
-}
-
-func (b *bed) hookAnnotation(t *testing.T) {
-	t.Parallel()
-	b.api.createEstate(t, "hooked")
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "hooked", Name: "db", Annotations: map[string]string{
-			"pre.hook.backup.velero.io/command": `["fsfreeze"]`, "pre.hook.backup.velero.io/timeout": "soon"}},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "db", Image: "db"}}},
-	}
-	require.Eventually(t, func() bool { // refused until the namespace has its service account
-		return b.client.Create(t.Context(), pod.DeepCopy()) == nil
-	}, patience, look, "the pod is created")
-	require.NoError(t, b.client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
-	pod.Status.Phase = corev1.PodRunning
-	require.NoError(t, b.client.Status().Update(t.Context(), pod))
-	backup := b.runBackup(t, "hooked", velerov1.BackupSpec{IncludedNamespaces: []string{"hooked"}})
-	b.bucket.oneError(t, backup, "hooked", "hooked", "pods", "db", "pre.hook.backup.velero.io/timeout")
-	require.Contains(t, b.bucket.savedObjects(t, "hooked"), "v1/Pod hooked/db")
+	b.isBack(t, "dead-again")
+	require.NoError(t, b.Client.Delete(t.Context(), service))
 }
 
 // volumeNotTaken is a warning, and is said in the volume information.
 func (b *bed) volumeNotTaken(t *testing.T) {
 	t.Parallel()
-	b.api.createEstate(t, "volumes")
+	b.createEstate(t, "volumes")
 	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
 	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "disk"}, Spec: corev1.PersistentVolumeSpec{
@@ -214,13 +131,13 @@ func (b *bed) volumeNotTaken(t *testing.T) {
 		PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/nowhere"}}}}
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "volumes", Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{
 		AccessModes: modes, StorageClassName: ptr.To("manual"), VolumeName: "disk", Resources: corev1.VolumeResourceRequirements{Requests: size}}}
-	b.api.createObject(t, volume)
-	b.api.createObject(t, claim)
+	b.createObject(t, volume)
+	b.createObject(t, claim)
 	require.Eventually(t, func() bool {
-		return b.client.Get(t.Context(), client.ObjectKeyFromObject(claim), claim) == nil && claim.Status.Phase == corev1.ClaimBound
-	}, patience, look, "the claim is bound")
+		return b.Client.Get(t.Context(), client.ObjectKeyFromObject(claim), claim) == nil && claim.Status.Phase == corev1.ClaimBound
+	}, site.Patience, site.Look, "the claim is bound")
 	backup := b.runBackup(t, "volumes", velerov1.BackupSpec{IncludedNamespaces: []string{"volumes"}})
-	r := b.bucket.readResults(t, "backups", "volumes", "volumes-results.gz")
+	r := b.readResults(t, "backups/volumes/volumes-results.gz")
 	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, "%v", r)
 	require.Equal(t, 1, backup.Status.Warnings)
 	warnings := r.messagesOf("warnings")
@@ -228,13 +145,13 @@ func (b *bed) volumeNotTaken(t *testing.T) {
 	require.Contains(t, warnings[0], "volumes: ")
 	require.Contains(t, warnings[0], "data")
 	var infos []map[string]any
-	require.NoError(t, json.Unmarshal(b.bucket.readGzip(t, "backups", "volumes", "volumes-volumeinfo.json.gz"), &infos))
+	require.NoError(t, json.Unmarshal(b.bucket.ReadZipped(t, "backups/volumes/volumes-volumeinfo.json.gz"), &infos))
 	require.Len(t, infos, 1)
 	require.Equal(t, "data", infos[0]["pvcName"])
 	require.Equal(t, "volumes", infos[0]["pvcNamespace"])
 	require.Equal(t, "disk", infos[0]["pvName"])
 	require.Equal(t, true, infos[0]["skipped"])
 	require.NotEmpty(t, infos[0]["skippedReason"])
-	b.bucket.hasEstate(t, "volumes", "volumes")
-	require.Contains(t, b.bucket.savedObjects(t, "volumes"), "v1/PersistentVolumeClaim volumes/data")
+	b.hasEstate(t, "volumes", "volumes")
+	require.Contains(t, b.savedObjects(t, "volumes"), "v1/PersistentVolumeClaim volumes/data")
 }
