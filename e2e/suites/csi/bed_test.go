@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -141,24 +140,6 @@ func (b *bed) driverSnapshots(volumes []string) []directorydriver.Snapshot {
 	return slices.DeleteFunc(b.driver.Snapshots(), func(s directorydriver.Snapshot) bool { return !slices.Contains(volumes, s.Volume) })
 }
 
-// deleteBackup deletes a backup and waits until it is gone.
-func (b *bed) deleteBackup(t *testing.T, name string) {
-	t.Helper()
-	backup := &velerov1.Backup{}
-	require.NoError(t, b.Client.Get(t.Context(), client.ObjectKey{Namespace: site.Server, Name: name}, backup))
-	request := &velerov1.DeleteBackupRequest{
-		ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, GenerateName: name + "-"}, Spec: velerov1.DeleteBackupRequestSpec{BackupName: name},
-	}
-	require.NoError(t, b.Client.Create(t.Context(), request))
-	require.Eventually(t, func() bool {
-		err := b.Client.Get(t.Context(), client.ObjectKeyFromObject(request), request)
-		if err == nil && request.Status.Phase == velerov1.DeleteBackupRequestPhaseProcessed && len(request.Status.Errors) > 0 {
-			t.Fatalf("deletion of %s: %v", name, request.Status.Errors)
-		}
-		return apierrors.IsNotFound(b.Client.Get(t.Context(), client.ObjectKeyFromObject(backup), backup))
-	}, site.Patience, site.Look, "backup %s is deleted", name)
-}
-
 func (b *bed) readFile(t *testing.T, backup, suffix string) string {
 	t.Helper()
 	return string(b.bucket.ReadZipped(t, "backups/"+backup+"/"+backup+suffix))
@@ -173,20 +154,4 @@ func (b *bed) awaitWaiting(t *testing.T, name string) *velerov1.Backup {
 		return err == nil && strings.HasPrefix(string(backup.Status.Phase), string(velerov1.BackupPhaseWaitingForPluginOperations))
 	}, site.Patience, site.Look, "backup %s waits until its snapshots are ready", name)
 	return backup
-}
-
-// cancelBackup requests to cancel a backup.
-func (b *bed) cancelBackup(t *testing.T, backup *velerov1.Backup) {
-	t.Helper()
-	changed := backup.DeepCopy()
-	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, "holdfast.io/cancel", "alice")
-	require.NoError(t, b.Client.Patch(t.Context(), changed, client.MergeFrom(backup)))
-}
-
-// killService kills a service and starts another of it in its place.
-func (b *bed) killService(t *testing.T, service string) {
-	t.Helper()
-	b.Fleet.Of(service)[0].Kill()
-	_, err := b.Fleet.Revive(t.Context())
-	require.NoError(t, err)
 }
