@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,10 +31,7 @@ func (a *applications) runCommand(ctx context.Context, r *podexectest.Request, s
 	a.ran = append(a.ran, r.Namespace+"/"+r.Pod+" "+r.Container+" "+r.Command[0])
 	a.frozen[r.Pod] = r.Command[0] == "freeze" || r.Command[0] == "hang"
 	a.mu.Unlock()
-	switch r.Command[0] {
-	case "fail":
-		return &podexectest.ExitError{Code: 3}
-	case "hang":
+	if r.Command[0] == "hang" {
 		<-ctx.Done()
 		return ctx.Err()
 	}
@@ -104,10 +99,10 @@ const (
 func TestHooks(t *testing.T) {
 	b := newBed(t)
 	t.Run("spec and annotations", b.testSucceeding)
-	t.Run("fail", b.testFailing)
 	t.Run("cancel", b.testCancelled)
-	t.Run("delete", b.testDeleted)
 	t.Run("cancel without a runner", b.cancelAbandoned)
+	t.Run("of a restore", b.restoreSpec)
+	t.Run("of a restore whose runner is killed meanwhile", b.killedIn)
 }
 
 func (b *bed) testSucceeding(t *testing.T) {
@@ -123,28 +118,13 @@ func (b *bed) testSucceeding(t *testing.T) {
 	require.False(t, frozen)
 }
 
-func (b *bed) testFailing(t *testing.T) {
-	const name = "broken"
-	b.createPod(t, name, map[string]string{pre + "command": "fail", pre + "on-error": "Fail", post + "command": "thaw", post + "container": "missing"})
-	b.createBackup(t, name, velerov1.BackupHooks{})
-	backup := b.BackupEnds(t, name)
-	require.Equal(t, velerov1.BackupPhasePartiallyFailed, backup.Status.Phase)
-	require.Equal(t, 2, backup.Status.Errors)
-	require.Equal(t, &velerov1.HookStatus{HooksAttempted: 2, HooksFailed: 2}, backup.Status.HookStatus)
-	ran, _ := b.apps.ranCommands(name)
-	require.Equal(t, []string{"broken main fail"}, ran)
-}
-
 // A backup that is cancelled while a Pod is frozen thaws it.
 func (b *bed) testCancelled(t *testing.T) {
 	const name = "stuck"
 	b.createPod(t, name, map[string]string{pre + "command": "hang", pre + "timeout": "10m", post + "command": "thaw"})
 	b.createBackup(t, name, velerov1.BackupHooks{})
 	require.Eventually(t, func() bool { _, frozen := b.apps.ranCommands(name); return frozen }, site.Patience, site.Look, "it is frozen")
-	connection, err := grpc.NewClient(b.Fleet.Of("queue-scheduler")[0].GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	require.NoError(t, err)
-	defer func() { require.NoError(t, connection.Close()) }()
-	_, err = queuev1.NewQueueServiceClient(connection).CancelBackup(t.Context(), &queuev1.CancelBackupRequest{Name: name, RequestedBy: "alice"})
+	_, err := queuev1.NewQueueServiceClient(b.Dial(t, "queue-scheduler")).CancelBackup(t.Context(), &queuev1.CancelBackupRequest{Name: name, RequestedBy: "alice"})
 	require.NoError(t, err)
 	backup := b.BackupEnds(t, name)
 	require.Equal(t, velerov1.BackupPhaseFailed, backup.Status.Phase)
@@ -152,16 +132,6 @@ func (b *bed) testCancelled(t *testing.T) {
 	ran, frozen := b.apps.ranCommands(name)
 	require.Equal(t, []string{"stuck main hang", "stuck main thaw"}, ran)
 	require.False(t, frozen)
-}
-
-// A Backup object that is deleted while a Pod is frozen leaves it thawed.
-func (b *bed) testDeleted(t *testing.T) {
-	const name = "gone"
-	b.createPod(t, name, map[string]string{pre + "command": "hang", pre + "timeout": "10m", post + "command": "thaw"})
-	b.createBackup(t, name, velerov1.BackupHooks{})
-	require.Eventually(t, func() bool { _, frozen := b.apps.ranCommands(name); return frozen }, site.Patience, site.Look, "it is frozen")
-	require.NoError(t, b.Client.Delete(t.Context(), &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: name}}))
-	require.Eventually(t, func() bool { _, frozen := b.apps.ranCommands(name); return !frozen }, site.Patience, site.Look, "it is thawed")
 }
 
 // A backup that is cancelled after its only runner was killed while a Pod was frozen waits for a runner: the next one that starts
