@@ -9,8 +9,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 )
@@ -46,13 +44,6 @@ func checkStopped(t *testing.T, cluster *testbed.Cluster) {
 	for _, pid := range pids {
 		assert.ErrorIs(t, syscall.Kill(pid, 0), syscall.ESRCH, "process %d is still there", pid)
 	}
-}
-
-func closeIdle(t *testing.T, client *kubernetes.Clientset) {
-	t.Helper()
-	restClient, ok := client.CoreV1().RESTClient().(*rest.RESTClient)
-	require.True(t, ok)
-	restClient.Client.CloseIdleConnections()
 }
 
 func TestComplaintsAreWhatIsNotEverydays(t *testing.T) {
