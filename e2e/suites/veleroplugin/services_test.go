@@ -5,6 +5,9 @@ package veleroplugin_test
 import (
 	"bytes"
 	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -22,6 +25,18 @@ import (
 // vendorPods are what the plugin of Velero's framework behaves by: it is called for pods with its
 // label and looks at their names.
 var vendorPods = []string{"good", "skip", "kept", "error", "panic", "exit", "operation", "operation-fails"}
+
+// buildPlugin compiles the plugin into a directory of its own.
+func buildPlugin(t *testing.T) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(dir, "velerofw"), ".")
+	cmd.Dir = "../../tools/velerofw"
+	cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(out))
+	return dir
+}
 
 func vendorSite(t *testing.T) (*site.Site, *site.Bucket) {
 	t.Helper()
