@@ -5,10 +5,7 @@ package main
 
 import (
 	"errors"
-	"io"
 	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -30,7 +27,6 @@ func main() {
 		RegisterRestoreItemActionV2("velerofw.io/restore-v2", withLog(func(l logrus.FieldLogger) any { return &restore2{log: l} })).
 		RegisterDeleteItemAction("velerofw.io/delete", withLog(func(l logrus.FieldLogger) any { return &delete1{log: l} })).
 		RegisterItemBlockAction("velerofw.io/block", withLog(func(l logrus.FieldLogger) any { return &block1{log: l} })).
-		RegisterObjectStore("velerofw.io/store", withLog(func(logrus.FieldLogger) any { return &store{} })).
 		RegisterVolumeSnapshotter("velerofw.io/volumes", withLog(func(logrus.FieldLogger) any { return &volumes{} })).
 		Serve()
 }
@@ -176,49 +172,3 @@ func (b *block1) GetRelatedItems(runtime.Unstructured, *v1.Backup) ([]velero.Res
 }
 
 // store keeps a bucket in the directory that its configuration names.
-type store struct{ dir string }
-
-func (s *store) Init(config map[string]string) error {
-	if s.dir = config["dir"]; s.dir == "" {
-		return errors.New("dir is missing")
-	}
-	return nil
-}
-
-func (s *store) path(bucket, key string) string {
-	return filepath.Join(s.dir, bucket+"!"+strings.ReplaceAll(key, "/", "!"))
-}
-
-func (s *store) PutObject(bucket, key string, body io.Reader) error {
-	content, err := io.ReadAll(body)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(s.path(bucket, key), content, 0o600)
-}
-
-func (s *store) ObjectExists(bucket, key string) (bool, error) {
-	_, err := os.Stat(s.path(bucket, key))
-	if errors.Is(err, os.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-func (s *store) GetObject(bucket, key string) (io.ReadCloser, error) {
-	return os.Open(s.path(bucket, key))
-}
-
-func (s *store) ListCommonPrefixes(bucket, prefix, delimiter string) ([]string, error) {
-	return []string{bucket + ":" + prefix + ":" + delimiter}, nil
-}
-
-func (s *store) ListObjects(bucket, prefix string) ([]string, error) {
-	return []string{bucket + ":" + prefix}, nil
-}
-
-func (s *store) DeleteObject(bucket, key string) error { return os.Remove(s.path(bucket, key)) }
-
-func (s *store) CreateSignedURL(bucket, key string, ttl time.Duration) (string, error) {
-	return "https://" + bucket + "/" + key + "?ttl=" + ttl.String(), nil
-}
