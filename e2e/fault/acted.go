@@ -48,71 +48,24 @@ func (b *Bed) plantActed(ctx context.Context) error {
 	})
 }
 
-// beginActedBackup stores the object that a backup item action of version 2 is called for.
-func beginActedBackup(ctx context.Context, b *Bed, name string) error {
-	return b.apiClient.createObject(ctx, &velerov1.Backup{ObjectMeta: namedMeta(name), Spec: velerov1.BackupSpec{IncludedNamespaces: []string{actions}}})
-}
-
-// beginLongBackup stores an object whose action begins an operation.
-func beginLongBackup(ctx context.Context, b *Bed, name string) error {
-	return b.apiClient.createObject(ctx, &velerov1.Backup{ObjectMeta: namedMeta(name), Spec: velerov1.BackupSpec{IncludedNamespaces: []string{long}}})
-}
-
-// observeLongBackup is observeActedBackup with the counts of operations.
-func observeLongBackup(ctx context.Context, b *Bed, name string) (Facts, error) {
-	f, err := observeActedBackup(ctx, b, name)
-	if err != nil {
-		return nil, err
-	}
+// addOperations adds the counts of operations of a backup.
+func addOperations(ctx context.Context, b *Bed, name string, f Facts) error {
 	backup, err := b.apiClient.awaitEnded(ctx, name)
-	if err == nil {
-		s := &backup.Status
-		f["operations"] = fmt.Sprintf("%d of %d completed, %d failed", s.BackupItemOperationsCompleted, s.BackupItemOperationsAttempted, s.BackupItemOperationsFailed)
-	}
-	return f, err
+	s := &backup.Status
+	f["operations"] = fmt.Sprintf("%d of %d completed, %d failed", s.BackupItemOperationsCompleted, s.BackupItemOperationsAttempted, s.BackupItemOperationsFailed)
+	return err
 }
 
-func observeActedBackup(ctx context.Context, b *Bed, name string) (Facts, error) {
-	f, err := observeBackup(ctx, b, name)
-	if err != nil {
-		return nil, err
-	}
-	return f, b.countCalls(f, name)
-}
-
-func beginActedRestore(ctx context.Context, b *Bed, name string) error {
-	return b.apiClient.createRestore(ctx, name, actions, nil)
-}
-
-func observeActedRestore(ctx context.Context, b *Bed, name string) (Facts, error) {
-	f, err := observeRestore(ctx, b, name)
-	if err != nil {
-		return nil, err
-	}
-	return f, b.countCalls(f, name)
-}
-
-// beginLongRestore restores an object whose action begins an operation.
-func beginLongRestore(ctx context.Context, b *Bed, name string) error {
-	return b.apiClient.createRestore(ctx, name, long, nil)
-}
-
-// observeLongRestore is observeActedRestore with the counts of operations.
-func observeLongRestore(ctx context.Context, b *Bed, name string) (Facts, error) {
-	f, err := observeActedRestore(ctx, b, name)
-	if err != nil {
-		return nil, err
-	}
+// addRestoreOperations adds those of a restore.
+func addRestoreOperations(ctx context.Context, b *Bed, name string, f Facts) error {
 	restore, err := b.apiClient.awaitRestored(ctx, name)
-	if err == nil {
-		s := &restore.Status
-		f["operations"] = fmt.Sprintf("%d of %d completed, %d failed", s.RestoreItemOperationsCompleted, s.RestoreItemOperationsAttempted, s.RestoreItemOperationsFailed)
-	}
-	return f, err
+	s := &restore.Status
+	f["operations"] = fmt.Sprintf("%d of %d completed, %d failed", s.RestoreItemOperationsCompleted, s.RestoreItemOperationsAttempted, s.RestoreItemOperationsFailed)
+	return err
 }
 
-// countCalls adds how often plugins were called.
-func (b *Bed) countCalls(f Facts, name string) error {
+// addCalls adds how often plugins were called.
+func addCalls(_ context.Context, b *Bed, name string, f Facts) error {
 	counts, err := b.callCounts(name)
 	for what, n := range counts {
 		f["calls "+what] = strconv.Itoa(n)
@@ -142,26 +95,10 @@ func removeSnapshotLocation(ctx context.Context, b *Bed, name string) error {
 	return b.apiClient.removeObject(ctx, newSnapshotLocation(name, ""))
 }
 
-// prepareCleaned makes a backup for which a delete item action has work.
-func prepareCleaned(ctx context.Context, b *Bed, name string) error {
-	if err := beginActedBackup(ctx, b, name); err != nil {
-		return err
-	}
-	backup, err := b.apiClient.awaitEnded(ctx, name)
-	if err == nil && backup.Status.Phase != velerov1.BackupPhaseCompleted {
-		err = fmt.Errorf("backup %s is %s", name, backup.Status.Phase)
-	}
-	return err
-}
-
-// observeCleaned waits for the end of a deletion whose action fails once. How often it is called
-// may differ: what it did is recorded afterwards.
-func observeCleaned(ctx context.Context, b *Bed, name string) (Facts, error) {
-	f, err := observeDeletion(ctx, b, name)
-	if err != nil {
-		return nil, err
-	}
+// addCleaned adds that the action of a deletion, which fails once, was called again. How often it is called may
+// differ: what it did is recorded afterwards.
+func addCleaned(_ context.Context, b *Bed, name string, f Facts) error {
 	counts, err := b.callCounts(name)
 	f["cleaned after the failure"] = strconv.FormatBool(counts["clean"] > 1)
-	return f, err
+	return err
 }

@@ -73,7 +73,6 @@ type Bed struct {
 	fleet     *fleet.Fleet
 	client    client.WithWatch
 	apiClient apiClient
-	estate    seed.Options
 	former    []*fleet.Member // of the moment when the present case began
 	// undisturbed is what each scenario gives when nothing happens.
 	undisturbed map[string]Facts
@@ -81,8 +80,7 @@ type Bed struct {
 	hooks       hookNode
 	wakes       int
 	woken       time.Time
-	api         *aggregatedAPI // of the present scenario
-	leave       func()         // ends the holder of a claim that this process plays
+	leave       func() // ends the holder of a claim that this process plays
 }
 
 // apiClient reads and writes objects of the cluster.
@@ -149,7 +147,7 @@ func (b *Bed) Close() {
 
 // fillCluster makes the estate, the server's namespace and the location.
 func (b *Bed) fillCluster(ctx context.Context) error {
-	if _, err := seed.Apply(ctx, b.cluster.RestConfig(), b.estate); err != nil {
+	if _, err := seed.Apply(ctx, b.cluster.RestConfig(), seed.Options{}); err != nil {
 		return err
 	}
 	if err := b.apiClient.defineKind(ctx); err != nil {
@@ -158,7 +156,7 @@ func (b *Bed) fillCluster(ctx context.Context) error {
 	if err := crds.Install(ctx, b.cluster.RestConfig()); err != nil {
 		return err
 	}
-	for _, name := range []string{server, small, paused, actions, long, volumes, served} {
+	for _, name := range []string{server, small, paused, actions, long, volumes} {
 		if err := b.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 			return err
 		}
@@ -166,7 +164,7 @@ func (b *Bed) fillCluster(ctx context.Context) error {
 	if err := seed.Bulk(ctx, b.cluster.RestConfig(), seed.BulkOptions{Namespace: small, Count: 5, Size: 200}); err != nil {
 		return err
 	}
-	for _, plant := range []func(context.Context) error{b.apiClient.plantOwned, b.apiClient.plantPaused, b.plantActed, b.apiClient.plantServed, b.plantHooked} {
+	for _, plant := range []func(context.Context) error{b.apiClient.plantOwned, b.apiClient.plantPaused, b.plantActed, b.plantHooked} {
 		if err := plant(ctx); err != nil {
 			return err
 		}
@@ -188,7 +186,7 @@ func (b *Bed) prepareBackup(ctx context.Context) error {
 	if err := b.apiClient.awaitAvailable(ctx, location); err != nil {
 		return err
 	}
-	spec := velerov1.BackupSpec{IncludedNamespaces: append(b.estate.Namespaces(), kinds, small, paused, actions, long, hooked)}
+	spec := velerov1.BackupSpec{IncludedNamespaces: append(seed.Options{}.Namespaces(), kinds, small, paused, actions, long, hooked)}
 	if err := b.client.Create(ctx, &velerov1.Backup{ObjectMeta: namedMeta(prepared), Spec: spec}); err != nil {
 		return err
 	}

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,19 +24,13 @@ import (
 
 // prepareDeletion makes a small backup and a restore of it.
 func prepareDeletion(ctx context.Context, b *Bed, name string) error {
-	if err := b.apiClient.createObject(ctx, &velerov1.Backup{ObjectMeta: namedMeta(name), Spec: velerov1.BackupSpec{IncludedNamespaces: []string{small}}}); err != nil {
+	if err := endedBackup(small)(ctx, b, name); err != nil {
 		return err
 	}
-	if _, err := b.apiClient.awaitEnded(ctx, name); err != nil {
+	if err := restoreOf(small, func(r *velerov1.RestoreSpec) { r.BackupName, r.IncludedNamespaces = name, nil })(ctx, b, name); err != nil {
 		return err
 	}
-	err := b.apiClient.createObject(ctx, &velerov1.Restore{ObjectMeta: namedMeta(name), Spec: velerov1.RestoreSpec{
-		BackupName: name, NamespaceMapping: map[string]string{small: name},
-	}})
-	if err != nil {
-		return err
-	}
-	_, err = b.apiClient.awaitRestored(ctx, name)
+	_, err := b.apiClient.awaitRestored(ctx, name)
 	return err
 }
 
@@ -51,12 +44,6 @@ func observeDeletion(ctx context.Context, b *Bed, name string) (Facts, error) {
 		return nil, err
 	}
 	return observeGone(ctx, b, name)
-}
-
-func beginExpiry(ctx context.Context, b *Bed, name string) error {
-	return b.apiClient.createObject(ctx, &velerov1.Backup{ObjectMeta: namedMeta(name), Spec: velerov1.BackupSpec{
-		IncludedNamespaces: []string{small}, TTL: metav1.Duration{Duration: 2 * time.Second},
-	}})
 }
 
 // observeGone waits until neither the cluster nor the bucket has the backup.

@@ -9,40 +9,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// finalizer keeps an object from going.
-const finalizer = "fault.example.com/stays"
-
 // delayed is a step that a restore comes to when something has to wait.
 const delayed = "restore-runner/delayed"
-
-// prepareTerminating puts an object in the way that is being deleted.
-func prepareTerminating(ctx context.Context, b *Bed, name string) error {
-	if err := b.apiClient.createObject(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
-		return err
-	}
-	o := newTerminating(name)
-	o.Finalizers = []string{finalizer}
-	if err := b.apiClient.createObject(ctx, o); err != nil {
-		return err
-	}
-	return b.apiClient.removeObject(ctx, o)
-}
-
-func newTerminating(namespace string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "bulk-0"}}
-}
-
-// beginTerminating restores, and lets the object go once the restore waits for it.
-func beginTerminating(ctx context.Context, b *Bed, name string) error {
-	if err := b.awaitPoint(ctx, delayed, func() error { return b.apiClient.createRestore(ctx, name, small, nil) }); err != nil {
-		return err
-	}
-	return b.client.Patch(ctx, newTerminating(name), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
-}
 
 // newWebhook judges ConfigMaps of one namespace, and nothing answers for it.
 func newWebhook(namespace string) *admissionv1.ValidatingWebhookConfiguration {
@@ -62,20 +33,21 @@ func selectNamespace(namespace string) *metav1.LabelSelector {
 
 // prepareWebhook makes the namespace and a fail-closed webhook for it that does not answer.
 func prepareWebhook(ctx context.Context, b *Bed, name string) error {
-	if err := b.apiClient.createObject(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+	if err := makeNamespace(ctx, b, name); err != nil {
 		return err
 	}
 	if err := b.apiClient.createObject(ctx, newWebhook(name)); err != nil {
 		return err
 	}
+	judged := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "bulk-0"}}
 	return pollUntil(ctx, patience, "the webhook is in force", func() (bool, error) {
-		return apierrors.IsInternalError(b.client.Create(ctx, newTerminating(name), client.DryRunAll)), nil
+		return apierrors.IsInternalError(b.client.Create(ctx, judged.DeepCopy(), client.DryRunAll)), nil
 	})
 }
 
 // beginWebhook restores, and removes the webhook once the restore waits for it.
 func beginWebhook(ctx context.Context, b *Bed, name string) error {
-	if err := b.awaitPoint(ctx, delayed, func() error { return b.apiClient.createRestore(ctx, name, small, nil) }); err != nil {
+	if err := b.awaitPoint(ctx, delayed, func() error { return restoreOf(small)(ctx, b, name) }); err != nil {
 		return err
 	}
 	return b.apiClient.removeObject(ctx, newWebhook(name))
@@ -98,7 +70,7 @@ func newRefusal(namespace string) (*admissionv1.ValidatingAdmissionPolicy, *admi
 
 // prepareRefused makes the namespace and the policy.
 func prepareRefused(ctx context.Context, b *Bed, name string) error {
-	if err := b.apiClient.createObject(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+	if err := makeNamespace(ctx, b, name); err != nil {
 		return err
 	}
 	policy, binding := newRefusal(name)
@@ -139,8 +111,4 @@ func tidyWebhook(ctx context.Context, b *Bed, name string) error {
 		return err
 	}
 	return removeNamespace(ctx, b, name)
-}
-
-func makeNamespace(ctx context.Context, b *Bed, name string) error {
-	return b.apiClient.createObject(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 }

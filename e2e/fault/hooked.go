@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/e2e/harness/kubelet"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
@@ -63,25 +64,25 @@ func prepareHooked(_ context.Context, b *Bed, _ string) error {
 	return nil
 }
 
-func beginHooked(ctx context.Context, b *Bed, name string) error {
-	return b.apiClient.createObject(ctx, &velerov1.Backup{ObjectMeta: namedMeta(name), Spec: velerov1.BackupSpec{IncludedNamespaces: []string{hooked}, IncludedResources: []string{"pods"}}})
+// addHooks adds the counts of hooks of a backup, and what ran.
+func addHooks(ctx context.Context, b *Bed, name string, f Facts) error {
+	backup, err := b.apiClient.awaitEnded(ctx, name)
+	return errors.Join(err, b.hooks.addStatus(f, backup.Status.HookStatus))
 }
 
-func observeHooked(ctx context.Context, b *Bed, name string) (Facts, error) {
-	f, err := observeBackup(ctx, b, name)
-	if err != nil {
-		return nil, err
+// addRestoreHooks adds those of a restore.
+func addRestoreHooks(ctx context.Context, b *Bed, name string, f Facts) error {
+	restore, err := b.apiClient.awaitRestored(ctx, name)
+	return errors.Join(err, b.hooks.addStatus(f, restore.Status.HookStatus))
+}
+
+func (n *hookNode) addStatus(f Facts, status *velerov1.HookStatus) error {
+	if status == nil {
+		return errors.New("no hookStatus")
 	}
-	backup, err := b.apiClient.awaitEnded(ctx, name)
-	if err == nil && backup.Status.HookStatus == nil {
-		err = errors.New("no hookStatus")
-	}
-	if err != nil {
-		return nil, err
-	}
-	f["hooks"] = fmt.Sprintf("%d, %d failed", backup.Status.HookStatus.HooksAttempted, backup.Status.HookStatus.HooksFailed)
-	b.hooks.addRun(f)
-	return f, nil
+	f["hooks"] = fmt.Sprintf("%d, %d failed", status.HooksAttempted, status.HooksFailed)
+	n.addRun(f)
+	return nil
 }
 
 // addRun adds what ran.
@@ -104,3 +105,34 @@ var (
 	hookLate  = Facts{"warnings": "^1$", "document NAME-results.gz": "post hook runs again"}
 	hookAgain = Facts{"warnings": "^1$", "document NAME-results.gz": "post hook runs again", "hook thaw": "^2$"}
 )
+
+// beginHookedRestore restores a Pod with two hooks, and has the node run it.
+func beginHookedRestore(ctx context.Context, b *Bed, name string) error {
+	err := restoreOf(hooked, func(r *velerov1.RestoreSpec) {
+		r.IncludedResources = []string{"pods"}
+		r.Hooks.Resources = []velerov1.RestoreResourceHookSpec{{Name: "h", PostHooks: []velerov1.RestoreResourceHook{
+			{Exec: &velerov1.ExecRestoreHook{Command: []string{"load"}}}, {Exec: &velerov1.ExecRestoreHook{Command: []string{"open"}}},
+		}}}
+	})(ctx, b, name)
+	if err != nil {
+		return err
+	}
+	return pollUntil(ctx, patience, "the restored pod runs", func() (bool, error) {
+		return b.hooks.node.Adopt(ctx, name, "db", true) == nil, nil // it is not there yet
+	})
+}
+
+// removeHookedRestore removes the Pod at once: the node confirms no deletion.
+func removeHookedRestore(ctx context.Context, b *Bed, name string) error {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "db"}}
+	if err := client.IgnoreNotFound(b.client.Delete(ctx, pod, client.GracePeriodSeconds(0))); err != nil {
+		return err
+	}
+	return removeNamespace(ctx, b, name)
+}
+
+// unclearRestoreHook is what differs by right where a process died in the middle of a hook.
+var unclearRestoreHook = Facts{
+	"warnings": "^1$", "hooks": "^2, 1 failed$",
+	"document restore-NAME-results.gz": "the runner ended while the hook ran, which is not run again",
+}

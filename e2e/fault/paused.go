@@ -40,7 +40,3 @@ func (a *apiClient) plantPaused(ctx context.Context) error {
 	}
 	return nil
 }
-
-func beginPaused(ctx context.Context, b *Bed, name string) error {
-	return b.apiClient.createRestore(ctx, name, paused, nil)
-}

@@ -84,17 +84,6 @@ func dropKind(ctx context.Context, b *Bed, _ string) error {
 	})
 }
 
-// beginRestore restores one namespace of the estate under the restore's own name.
-// beginRestore leaves out what an action is called for: where a death falls between the announcement
-// and the answer of such a call, its object is an error, which scenario restore-calls shows.
-func beginRestore(ctx context.Context, b *Bed, name string) error {
-	namespace := b.estate.Namespaces()[0]
-	return b.apiClient.createObject(ctx, &velerov1.Restore{ObjectMeta: namedMeta(name), Spec: velerov1.RestoreSpec{
-		BackupName: prepared, IncludedNamespaces: []string{namespace}, ExcludedResources: []string{acted},
-		NamespaceMapping: map[string]string{namespace: name},
-	}})
-}
-
 // plantOwned makes a Job whose CronJob is restored after it, so that its owner reference comes
 // last.
 func (a *apiClient) plantOwned(ctx context.Context) error {
@@ -113,34 +102,12 @@ func (a *apiClient) plantOwned(ctx context.Context) error {
 	}}, Spec: spec})
 }
 
-func beginOwners(ctx context.Context, b *Bed, name string) error {
-	return b.apiClient.createRestore(ctx, name, small, nil)
-}
-
 // prepareUpdate puts an object where the restore finds it different.
 func prepareUpdate(ctx context.Context, b *Bed, name string) error {
-	if err := b.apiClient.createObject(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+	if err := makeNamespace(ctx, b, name); err != nil {
 		return err
 	}
 	return b.apiClient.createObject(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "bulk-0"}, Data: map[string]string{"data": "changed"}})
-}
-
-func beginUpdate(ctx context.Context, b *Bed, name string) error {
-	return b.apiClient.createObject(ctx, &velerov1.Restore{ObjectMeta: namedMeta(name), Spec: velerov1.RestoreSpec{
-		BackupName: prepared, IncludedNamespaces: []string{small}, NamespaceMapping: map[string]string{small: name},
-		ExistingResourcePolicy: velerov1.PolicyTypeUpdate,
-	}})
-}
-
-func beginDefinitions(ctx context.Context, b *Bed, name string) error {
-	return b.apiClient.createRestore(ctx, name, kinds, new(true))
-}
-
-func (a *apiClient) createRestore(ctx context.Context, name, namespace string, cluster *bool) error {
-	return a.createObject(ctx, &velerov1.Restore{ObjectMeta: namedMeta(name), Spec: velerov1.RestoreSpec{
-		BackupName: prepared, IncludedNamespaces: []string{namespace}, NamespaceMapping: map[string]string{namespace: name},
-		IncludeClusterResources: cluster,
-	}})
 }
 
 func observeRestore(ctx context.Context, b *Bed, name string) (Facts, error) {
