@@ -8,14 +8,14 @@ import (
 	"sync/atomic"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/holdfast-io/holdfast/e2e/harness/proxy"
 )
 
 // listMeter stands between services and the API server and counts the objects in the answers to
 // lists.
 type listMeter struct {
-	*proxy
+	*proxy.Proxy
 	kubeconfig string // for the services
 	objects    atomic.Int64
 }
@@ -29,23 +29,17 @@ func startListMeter(config *rest.Config, dir string) (*listMeter, error) {
 		return nil, err
 	}
 	m := &listMeter{kubeconfig: filepath.Join(dir, "kubeconfig-metered")}
-	m.proxy, err = startProxy(config.Host, &httputil.ReverseProxy{Transport: transport, ModifyResponse: m.countItems}, func(r *httputil.ProxyRequest) {
-		r.Out.Header.Del("Accept-Encoding")
-		r.Out.Header.Set("Accept", onlyJSON(r.In.Header.Get("Accept")))
+	m.Proxy, err = proxy.Start(config.Host, transport, proxy.Handlers{
+		Answered: m.countItems,
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.Header.Del("Accept-Encoding")
+			r.Out.Header.Set("Accept", onlyJSON(r.In.Header.Get("Accept")))
+		},
 	})
 	if err != nil {
 		return nil, err
 	}
-	return m, writeKubeconfig(m.kubeconfig, m.url)
-}
-
-// writeKubeconfig writes a kubeconfig that leads through a proxy.
-func writeKubeconfig(path, url string) error {
-	file := api.NewConfig()
-	file.Clusters["metered"] = &api.Cluster{Server: url}
-	file.Contexts["metered"] = &api.Context{Cluster: "metered"}
-	file.CurrentContext = "metered"
-	return clientcmd.WriteToFile(*file, path)
+	return m, m.WriteKubeconfig(m.kubeconfig)
 }
 
 // onlyJSON leaves the JSON forms of what a client accepts: protobuf could not be counted.
@@ -67,7 +61,7 @@ func (m *listMeter) countItems(answer *http.Response) error {
 	request := answer.Request
 	if request.Method == http.MethodGet && answer.StatusCode == http.StatusOK && request.URL.Query().Get("watch") == "" {
 		counter := &itemCounter{}
-		answer.Body = &countingTransport{ReadCloser: answer.Body, see: func(b []byte) { m.objects.Add(counter.countPiece(b)) }}
+		answer.Body = &countingBody{ReadCloser: answer.Body, see: func(b []byte) { m.objects.Add(counter.countPiece(b)) }}
 	}
 	return nil
 }

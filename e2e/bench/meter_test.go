@@ -52,7 +52,7 @@ func TestListMeterCountsWhatAClientLists(t *testing.T) {
 	t.Cleanup(server.Close)
 	m, err := startListMeter(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, t.TempDir())
 	require.NoError(t, err)
-	t.Cleanup(m.close)
+	t.Cleanup(m.Close)
 	config, err := clientcmd.BuildConfigFromFlags("", m.kubeconfig)
 	require.NoError(t, err)
 	config.ContentType, config.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
@@ -71,8 +71,8 @@ func TestStoreMeterCountsWhatIsSent(t *testing.T) {
 	require.NoError(t, server.CreateBucket(t.Context(), bucket))
 	m, err := startStoreMeter(server)
 	require.NoError(t, err)
-	t.Cleanup(m.close)
-	client := s3.New(server.Client().Options(), func(o *s3.Options) { o.BaseEndpoint = aws.String(m.url) })
+	t.Cleanup(m.Close)
+	client := s3.New(server.Client().Options(), func(o *s3.Options) { o.BaseEndpoint = aws.String(m.URL) })
 	put := func(key string) error {
 		_, err := client.PutObject(t.Context(), &s3.PutObjectInput{
 			Bucket: aws.String(bucket), Key: aws.String(key), Body: bytes.NewReader(make([]byte, 1000)), IfNoneMatch: aws.String("*"),

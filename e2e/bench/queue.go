@@ -66,7 +66,7 @@ func (b *bench) withQueue(ctx context.Context, name string, length int, f func(*
 	if q.writes, err = startWriteMeter(b.cluster.RestConfig(), dir); err != nil {
 		return err
 	}
-	defer q.writes.close()
+	defer q.writes.Close()
 	defer func() { err = errors.Join(err, q.clearQueue(context.WithoutCancel(ctx))) }()
 	config := fleet.Config{
 		Args:   map[string][]string{"queue-scheduler": {"--kubeconfig", q.writes.kubeconfig, "--concurrent-backups", strconv.Itoa(queuePlaces)}},

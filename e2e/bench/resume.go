@@ -61,11 +61,11 @@ func (b *bench) measureResume(ctx context.Context, size int) (err error) {
 	if r.store, err = startStoreMeter(server); err != nil {
 		return err
 	}
-	defer r.store.close()
+	defer r.store.Close()
 	if r.lists, err = startListMeter(b.cluster.RestConfig(), dir); err != nil {
 		return err
 	}
-	defer r.lists.close()
+	defer r.lists.Close()
 	args := []string{"--kubeconfig", r.lists.kubeconfig, "--claim-timeout", b.ClaimTimeout.String()}
 	return b.withFleet(ctx, fleet.Config{Replicas: 2, Args: map[string][]string{"backup-runner": args}}, func(services *fleet.Fleet) error {
 		r.services = services
@@ -86,7 +86,7 @@ func (r *resumeBench) createLocation(ctx context.Context, server *testbed.S3) er
 		return err
 	}
 	config := server.LocationConfig()
-	config["s3Url"] = r.store.url
+	config["s3Url"] = r.store.URL
 	return r.jobs.createLocation(ctx, meteredLocation, velerov1.BackupStorageLocationSpec{
 		Provider: "aws", Config: config,
 		Credential: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: secret.Name}, Key: "cloud"},

@@ -1,12 +1,14 @@
 package bench
 
 import (
+	"io"
 	"net/http"
 	"net/http/httputil"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/holdfast-io/holdfast/e2e/harness/proxy"
 	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 )
 
@@ -14,7 +16,7 @@ import (
 // server copies by itself is not counted: it would be the same with and without a takeover and so
 // make a ratio of the two look better.
 type storeMeter struct {
-	*proxy
+	*proxy.Proxy
 	mu      sync.Mutex
 	written map[string]int64
 	created map[string]time.Time // when the store had first accepted the key
@@ -24,17 +26,30 @@ type storeMeter struct {
 func startStoreMeter(server *testbed.S3) (*storeMeter, error) {
 	m := &storeMeter{written: map[string]int64{}, created: map[string]time.Time{}}
 	var err error
-	forward := &httputil.ReverseProxy{
-		Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}, ModifyResponse: m.noteAnswered,
-	}
-	m.proxy, err = startProxy(server.Endpoint, forward, func(r *httputil.ProxyRequest) {
-		r.Out.Host = r.In.Host // it is signed
-		if r.Out.Body != nil && (r.In.Method == http.MethodPut || r.In.Method == http.MethodPost) {
-			key := objectKey(r.In.URL.Path)
-			r.Out.Body = &countingTransport{ReadCloser: r.Out.Body, see: func(b []byte) { m.addBytes(key, len(b)) }}
-		}
+	m.Proxy, err = proxy.Start(server.Endpoint, &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}, proxy.Handlers{
+		Answered: m.noteAnswered,
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.Host = r.In.Host // it is signed
+			if r.Out.Body != nil && (r.In.Method == http.MethodPut || r.In.Method == http.MethodPost) {
+				key := objectKey(r.In.URL.Path)
+				r.Out.Body = &countingBody{ReadCloser: r.Out.Body, see: func(b []byte) { m.addBytes(key, len(b)) }}
+			}
+		},
 	})
 	return m, err
+}
+
+// countingBody passes a body on and shows every piece of it to see.
+type countingBody struct {
+	io.ReadCloser
+	see func([]byte)
+}
+
+// Read implements io.Reader.
+func (c *countingBody) Read(b []byte) (int, error) {
+	n, err := c.ReadCloser.Read(b)
+	c.see(b[:n])
+	return n, err
 }
 
 // objectKey returns the key of a path-style request.

@@ -5,19 +5,19 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"net/http/httputil"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/holdfast-io/holdfast/e2e/harness/proxy"
 )
 
 // writeMeter stands between a service and the API server. It counts what the service asks to be
 // written, whether it is or not, and the bytes of all answers.
 type writeMeter struct {
-	*proxy
-	next       http.RoundTripper
+	*proxy.Proxy
 	kubeconfig string // for the service
 
 	jobs      atomic.Int64 // Backups and ConfigMaps (the ledger)
@@ -33,28 +33,29 @@ func startWriteMeter(config *rest.Config, dir string) (*writeMeter, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &writeMeter{next: transport, kubeconfig: filepath.Join(dir, "kubeconfig-metered")}
-	if m.proxy, err = startProxy(config.Host, &httputil.ReverseProxy{Transport: m}, func(*httputil.ProxyRequest) {}); err != nil {
+	m := &writeMeter{kubeconfig: filepath.Join(dir, "kubeconfig-metered")}
+	if m.Proxy, err = proxy.Start(config.Host, transport, proxy.Handlers{Before: m.seeRequest, Answered: m.countAnswer}); err != nil {
 		return nil, err
 	}
-	return m, writeKubeconfig(m.kubeconfig, m.url)
+	return m, m.WriteKubeconfig(m.kubeconfig)
 }
 
-// RoundTrip implements http.RoundTripper.
-func (m *writeMeter) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Method != http.MethodGet && r.Body != nil {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			return nil, err
-		}
-		r.Body = io.NopCloser(bytes.NewReader(body))
-		m.countWrite(r.URL.Path, body)
+func (m *writeMeter) seeRequest(r *http.Request) error {
+	if r.Method == http.MethodGet || r.ContentLength == 0 {
+		return nil
 	}
-	answer, err := m.next.RoundTrip(r)
-	if err == nil {
-		answer.Body = &countingTransport{ReadCloser: answer.Body, see: func(b []byte) { m.read.Add(int64(len(b))) }}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return err
 	}
-	return answer, err
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	m.countWrite(r.URL.Path, body)
+	return nil
+}
+
+func (m *writeMeter) countAnswer(answer *http.Response) error {
+	answer.Body = &countingBody{ReadCloser: answer.Body, see: func(b []byte) { m.read.Add(int64(len(b))) }}
+	return nil
 }
 
 func (m *writeMeter) countWrite(path string, body []byte) {

@@ -4,16 +4,16 @@
 package gate
 
 import (
+	"errors"
 	"fmt"
-	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httputil"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/holdfast-io/holdfast/e2e/harness/proxy"
 )
 
 // Request is one request as the proxy saw it.
@@ -41,9 +41,9 @@ func Reads(text string) Match {
 type Gate struct {
 	URL string // of the proxy, in place of the server's
 
-	server *http.Server
-	closed chan struct{}
-	served chan struct{} // closed when the listener is gone
+	proxy     *proxy.Proxy
+	transport *http.Transport
+	closed    chan struct{}
 
 	mu    sync.Mutex
 	holds []*Hold
@@ -54,35 +54,23 @@ type Gate struct {
 
 // Start starts a proxy in front of the server at target (an http URL). The caller calls Close.
 func Start(target string) (*Gate, error) {
-	to, err := url.Parse(target)
+	g, transport := &Gate{closed: make(chan struct{})}, &http.Transport{MaxIdleConnsPerHost: 32, DisableCompression: true}
+	forward, err := proxy.Start(target, transport, proxy.Handlers{
+		Before:  g.passRequest,
+		Rewrite: func(r *httputil.ProxyRequest) { r.Out.Host = r.In.Host }, // it is signed
+	})
 	if err != nil {
-		return nil, fmt.Errorf("target of the gate: %w", err)
+		return nil, fmt.Errorf("start the gate: %w", err)
 	}
-	listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		return nil, fmt.Errorf("listen for the gate: %w", err)
-	}
-	transport := &http.Transport{MaxIdleConnsPerHost: 32, DisableCompression: true}
-	proxy := &httputil.ReverseProxy{Transport: transport, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), Rewrite: func(r *httputil.ProxyRequest) {
-		r.SetURL(to)
-		r.Out.Host = r.In.Host // it is signed
-	}}
-	g := &Gate{URL: "http://" + listener.Addr().String(), closed: make(chan struct{}), served: make(chan struct{})}
-	g.server = &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if g.passRequest(r) {
-			proxy.ServeHTTP(w, r)
-		}
-	})}
-	go func() {
-		defer close(g.served)
-		defer transport.CloseIdleConnections()
-		_ = g.server.Serve(listener) // if it ends early, every request is refused, which no test overlooks
-	}()
+	g.URL, g.proxy, g.transport = forward.URL, forward, transport
 	return g, nil
 }
 
-// passRequest returns when the request may go on; false when nothing waits for it any more.
-func (g *Gate) passRequest(r *http.Request) bool {
+// errAbandoned means that nothing waits for a request any more.
+var errAbandoned = errors.New("the request was given up at the gate")
+
+// passRequest returns when the request may go on; an error when nothing waits for it any more.
+func (g *Gate) passRequest(r *http.Request) error {
 	request := parseRequest(r)
 	g.mu.Lock()
 	g.seen = append(g.seen, request)
@@ -99,32 +87,27 @@ func (g *Gate) passRequest(r *http.Request) bool {
 	g.mu.Unlock()
 	for _, hold := range holding {
 		hold.noteArrived()
-		if !g.awaitRelease(r, hold.released) {
-			return false
+		if err := g.awaitRelease(r, hold.released); err != nil {
+			return err
 		}
 	}
 	if delay == 0 {
-		return true
+		return nil
 	}
-	timer := time.NewTimer(delay)
+	passed := make(chan struct{})
+	timer := time.AfterFunc(delay, func() { close(passed) })
 	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-g.closed:
-	case <-r.Context().Done():
-	}
-	return false
+	return g.awaitRelease(r, passed)
 }
 
-func (g *Gate) awaitRelease(r *http.Request, released <-chan struct{}) bool {
+func (g *Gate) awaitRelease(r *http.Request, released <-chan struct{}) error {
 	select {
 	case <-released:
-		return true
+		return nil
 	case <-g.closed:
 	case <-r.Context().Done():
 	}
-	return false
+	return errAbandoned
 }
 
 // parseRequest reads a path-style request.
@@ -160,8 +143,8 @@ func (g *Gate) Seen(match Match) int {
 // Close ends the proxy; held requests fail.
 func (g *Gate) Close() {
 	close(g.closed)
-	_ = g.server.Close()
-	<-g.served
+	g.proxy.Close()
+	g.transport.CloseIdleConnections()
 }
 
 // Hold is a rule that keeps requests waiting.

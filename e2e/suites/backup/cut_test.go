@@ -7,9 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,10 +22,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/holdfast-io/holdfast/e2e/harness/proxy"
 	"github.com/holdfast-io/holdfast/e2e/harness/seed"
 	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
@@ -124,53 +120,32 @@ func TestCutUnderLoad(t *testing.T) {
 	require.Greater(t, final, configMap, "the writer went on during the backup")
 }
 
-// compactingProxy is a proxy in front of the API server that compacts etcd in the middle of paging
-// through the ConfigMaps and counts the 410s of the server.
-type compactingProxy struct {
-	*httptest.Server
-	pages atomic.Int64
-	gone  atomic.Int64
-}
-
-func newCompactor(t *testing.T, b *bed) *compactingProxy {
+// startCompactor starts a proxy in front of the API server that compacts etcd in the middle of paging
+// through the ConfigMaps and counts the 410s of the server. It returns the kubeconfig that leads through it.
+func (b *bed) startCompactor(t *testing.T, gone *atomic.Int64) (kubeconfig string) {
 	t.Helper()
-	config := b.RestConfig()
-	transport, err := rest.TransportFor(config)
+	transport, err := rest.TransportFor(b.RestConfig())
 	require.NoError(t, err)
-	target, err := url.Parse(config.Host)
-	require.NoError(t, err)
-	c := &compactingProxy{}
-	proxy := &httputil.ReverseProxy{
-		Transport:     transport,
-		FlushInterval: -1,
-		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		ModifyResponse: func(r *http.Response) error {
-			if r.StatusCode == http.StatusGone {
-				c.gone.Add(1)
+	var pages atomic.Int64
+	p, err := proxy.Start(b.RestConfig().Host, transport, proxy.Handlers{
+		Before: func(r *http.Request) error {
+			if strings.HasSuffix(r.URL.Path, "/configmaps") && r.URL.Query().Has("continue") && pages.Add(1) == 3 {
+				b.compactEtcd(t)
 			}
 			return nil
 		},
-	}
-	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasSuffix(r.URL.Path, "/configmaps") && r.URL.Query().Has("continue") && c.pages.Add(1) == 3 {
-			b.compactEtcd(t)
-		}
-		proxy.ServeHTTP(w, r)
-	}))
-	t.Cleanup(c.Close)
-	return c
-}
-
-// proxyKubeconfig returns the path of one that leads through the proxy.
-func (c *compactingProxy) proxyKubeconfig(t *testing.T) string {
-	t.Helper()
-	config := clientcmdapi.NewConfig()
-	config.Clusters["c"] = &clientcmdapi.Cluster{Server: c.URL}
-	config.Contexts["c"] = &clientcmdapi.Context{Cluster: "c"}
-	config.CurrentContext = "c"
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	require.NoError(t, clientcmd.WriteToFile(*config, path))
-	return path
+		Answered: func(r *http.Response) error {
+			if r.StatusCode == http.StatusGone {
+				gone.Add(1)
+			}
+			return nil
+		},
+	})
+	require.NoError(t, err)
+	t.Cleanup(p.Close)
+	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, p.WriteKubeconfig(kubeconfig))
+	return kubeconfig
 }
 
 // compactEtcd makes etcd forget every revision but the newest.
@@ -192,13 +167,14 @@ func TestCompactedRevision(t *testing.T) {
 	b := newBed(t, func(c *testbed.Config) { c.APIServerArgs = []string{"--watch-cache=false"} })
 	b.countersIn(t, shop)
 	require.NoError(t, seed.Bulk(t.Context(), b.RestConfig(), seed.BulkOptions{Namespace: shop, Count: 3000, Size: 2000}))
-	proxy := newCompactor(t, b)
-	b.startRunner(t, func(c *app.Config) { c.Options.Kubeconfig, c.Workers = proxy.proxyKubeconfig(t), 1 })
+	var gone atomic.Int64
+	kubeconfig := b.startCompactor(t, &gone)
+	b.startRunner(t, func(c *app.Config) { c.Options.Kubeconfig, c.Workers = kubeconfig, 1 })
 	stop := b.startCounting(t, shop)
 	backup := b.awaitFinished(t, b.admitBackup(t, "compacted", velerov1.BackupSpec{IncludedNamespaces: []string{shop}}, shop))
 	stop()
 	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, readResults(t, b, "compacted"))
-	require.Positive(t, proxy.gone.Load(), "the server refused the old revision")
+	require.Positive(t, gone.Load(), "the server refused the old revision")
 	stored := readTarball(t, b.objectPath("compacted", "compacted.tar.gz"))
 	count := 0
 	for path := range stored {

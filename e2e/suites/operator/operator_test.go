@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -59,8 +60,8 @@ func startBed(t *testing.T) *bed {
 		},
 		Arrange: func(s *site.Site) map[string][]string {
 			b.proxy = proxyFor(t, s)
-			kubeconfig, err := b.proxy.Kubeconfig(t.TempDir())
-			require.NoError(t, err)
+			kubeconfig := filepath.Join(t.TempDir(), "kubeconfig-proxy")
+			require.NoError(t, b.proxy.WriteKubeconfig(kubeconfig))
 			return map[string][]string{"restore-runner": {"--kubeconfig", kubeconfig, "--claim-timeout", "5s"}}
 		},
 	})

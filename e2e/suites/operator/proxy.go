@@ -5,19 +5,13 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
-	"net"
 	"net/http"
-	"net/http/httputil"
-	"net/url"
-	"path/filepath"
 	"strings"
 	"sync"
-	"time"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/holdfast-io/holdfast/e2e/harness/proxy"
 )
 
 // Request is a request of the restore-runner for an object of an application.
@@ -30,11 +24,7 @@ type Request struct {
 // object of an application and forwards the request when Before returns. Its methods are safe for
 // concurrent use.
 type Proxy struct {
-	// URL is the address that clients use in place of the API server's.
-	URL string
-
-	server *http.Server
-	served chan struct{}
+	*proxy.Proxy
 
 	mu     sync.Mutex
 	before func(context.Context, Request) error
@@ -42,35 +32,13 @@ type Proxy struct {
 
 // StartProxy starts a proxy that forwards with the identity of config. The caller calls Close.
 func StartProxy(config *rest.Config) (*Proxy, error) {
-	to, err := url.Parse(config.Host)
-	if err != nil {
-		return nil, fmt.Errorf("address of the API server: %w", err)
-	}
 	transport, err := rest.TransportFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the API server: %w", err)
 	}
-	listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		return nil, fmt.Errorf("listen for the proxy: %w", err)
-	}
-	p := &Proxy{URL: "http://" + listener.Addr().String(), served: make(chan struct{})}
-	forward := &httputil.ReverseProxy{
-		Transport: transport, FlushInterval: -1, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
-		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) },
-	}
-	p.server = &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := p.holdRequest(r); err != nil {
-			http.Error(w, err.Error(), http.StatusBadGateway)
-			return
-		}
-		forward.ServeHTTP(w, r)
-	})}
-	go func() {
-		defer close(p.served)
-		_ = p.server.Serve(listener) // if it ends early every request is refused
-	}()
-	return p, nil
+	p := &Proxy{}
+	p.Proxy, err = proxy.Start(config.Host, transport, proxy.Handlers{Before: p.holdRequest})
+	return p, err
 }
 
 // Before sets what each request waits for; nil lets all pass. A request whose sender is gone is not
@@ -105,24 +73,4 @@ func (p *Proxy) holdRequest(r *http.Request) error {
 		return err
 	}
 	return r.Context().Err()
-}
-
-// Kubeconfig writes a kubeconfig that leads through the proxy and returns its path.
-func (p *Proxy) Kubeconfig(dir string) (string, error) {
-	config := api.NewConfig()
-	config.Clusters["proxy"] = &api.Cluster{Server: p.URL}
-	config.AuthInfos["proxy"] = &api.AuthInfo{}
-	config.Contexts["proxy"] = &api.Context{Cluster: "proxy", AuthInfo: "proxy"}
-	config.CurrentContext = "proxy"
-	path := filepath.Join(dir, "kubeconfig-proxy")
-	if err := clientcmd.WriteToFile(*config, path); err != nil {
-		return "", fmt.Errorf("write %s: %w", path, err)
-	}
-	return path, nil
-}
-
-// Close ends the proxy and the requests under way.
-func (p *Proxy) Close() {
-	_ = p.server.Close()
-	<-p.served
 }
