@@ -1,6 +1,6 @@
 // Program demo shows the whole loop on a real cluster: seed an estate, back it up, destroy it,
-// restore it, compare every object, delete the backup. It types the commands a user would type,
-// runs the comparison as a separate program, and stops everything it started, also on Ctrl-C.
+// restore it, compare every object, delete the backup. It types the commands a user would type and stops
+// everything it started, also on Ctrl-C.
 package main
 
 import (

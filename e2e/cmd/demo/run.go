@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/holdfast-io/holdfast/e2e/harness/compare"
 	"github.com/holdfast-io/holdfast/e2e/harness/product"
 	"github.com/holdfast-io/holdfast/e2e/harness/seed"
 	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
@@ -33,6 +34,7 @@ type demo struct {
 	cli    *product.CLI
 	server *product.Server
 	undo   []func(context.Context) error // newest last
+	before *compare.Snapshot
 	result result
 }
 

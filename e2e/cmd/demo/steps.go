@@ -8,16 +8,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/holdfast-io/holdfast/e2e/harness/compare"
 	"github.com/holdfast-io/holdfast/e2e/harness/product"
 	"github.com/holdfast-io/holdfast/e2e/harness/seed"
 )
@@ -92,27 +89,24 @@ func (d *demo) listTarball(ctx context.Context) error {
 	return nil
 }
 
-func (d *demo) takeSnapshot(ctx context.Context) error {
-	d.Step("Note every live object, with a program of its own")
-	_, err := d.runComparison(ctx, "snapshot")
-	return err
+// takeSnapshot notes the live objects.
+func (d *demo) takeSnapshot(ctx context.Context) (err error) {
+	d.Step("Note every live object")
+	if d.before, err = compare.Take(ctx, d.config, d.scope()); err != nil {
+		return err
+	}
+	d.Say("objects: %d of %d kinds", len(d.before.Objects), len(d.before.Kinds()))
+	d.printExcluded(d.before)
+	return nil
 }
 
-// runComparison runs the separate comparison program and returns what it printed.
-func (d *demo) runComparison(ctx context.Context, verb string, args ...string) (string, error) {
-	full := append([]string{
-		verb, "--kubeconfig", d.cli.Kubeconfig, "--file", filepath.Join(d.dir, "before.snapshot"),
-		"--namespaces", strings.Join(d.estateNamespaces(), ","), "--cluster-selector", seed.Selector(),
-	}, args...)
-	cmd := exec.CommandContext(ctx, filepath.Join(d.bin, "e2e", "compare"), full...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	var output strings.Builder
-	cmd.Stdout = io.MultiWriter(&output, d)
-	cmd.Stderr = d
-	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("compare %s: %w", verb, err)
-	}
-	return output.String(), nil
+func (d *demo) scope() compare.Scope {
+	return compare.Scope{Namespaces: d.estateNamespaces(), Selector: seed.Selector()}
+}
+
+func (d *demo) printExcluded(snapshot *compare.Snapshot) {
+	count, percent := snapshot.ExcludedCount()
+	d.Say("excluded: %d objects made by controllers under new names (%.1f %%): %v", count, percent, snapshot.Excluded)
 }
 
 func (d *demo) destroyEstate(ctx context.Context) error {
@@ -139,21 +133,22 @@ func (d *demo) runRestore(ctx context.Context) error {
 	return nil
 }
 
-// equalLine is the last line of a comparison in which nothing differs.
-var equalLine = regexp.MustCompile(`equal: (\d+) of (\d+) objects \((\d+) with owner references\)`)
-
 func (d *demo) compareEstate(ctx context.Context) error {
 	d.Step("Compare every object with what was noted before")
-	output, err := d.runComparison(ctx, "diff", "--wait", adoptTimeout.String())
+	report, after, err := compare.DiffLive(ctx, d.config, d.scope(), d.before, adoptTimeout)
 	if err != nil {
 		return err
 	}
-	numbers := equalLine.FindStringSubmatch(output)
-	if numbers == nil || numbers[1] != numbers[2] {
-		return fmt.Errorf("the comparison does not say that all objects are equal: %q", output)
+	for _, rule := range compare.Ignored() {
+		d.Say("ignored: %s", rule)
 	}
-	d.result.equal, _ = strconv.Atoi(numbers[1]) // digits, by the pattern
-	d.result.owned, _ = strconv.Atoi(numbers[3])
+	d.printExcluded(after)
+	d.Say("%sequal: %d of %d objects (%d with owner references), %d different, %d missing, %d extra", report,
+		report.Equal, len(d.before.Objects), report.Owned, len(report.Different), len(report.Missing), len(report.Extra))
+	if !report.Same() {
+		return errors.New("objects differ")
+	}
+	d.result.equal, d.result.owned = report.Equal, report.Owned
 	if d.result.equal < d.result.seeded {
 		return fmt.Errorf("%d objects compared, %d made", d.result.equal, d.result.seeded)
 	}

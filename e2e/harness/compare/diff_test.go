@@ -1,7 +1,6 @@
 package compare
 
 import (
-	"bytes"
 	"encoding/json"
 	"testing"
 
@@ -70,24 +69,4 @@ func TestDifferencesNamePaths(t *testing.T) {
 	a := parseObject(t, `{"same":[1,{"x":null}],"changed":{"deep":["a","b"]},"gone":1,"shorter":[1,2],"type":{}}`)
 	b := parseObject(t, `{"same":[1,{"x":null}],"changed":{"deep":["a","c"]},"new":1,"shorter":[1],"type":[]}`)
 	require.Equal(t, []string{".changed.deep[1]", ".gone", ".new", ".shorter", ".type"}, differentPaths(a, b))
-}
-
-func TestSnapshotFile(t *testing.T) {
-	s := &Snapshot{Excluded: map[string]int{"Event": 1}, Objects: map[Key]map[string]any{
-		{Kind: "ConfigMap", Namespace: "n", Name: "a"}: {"data": map[string]any{"big": json.Number("9007199254740993")}},
-		{Kind: "ConfigMap", Namespace: "n", Name: "b"}: {},
-	}}
-	var file bytes.Buffer
-	require.NoError(t, s.Write(&file))
-	again, err := Read(bytes.NewReader(file.Bytes()))
-	require.NoError(t, err)
-	require.Equal(t, s, again)
-	count, percent := again.ExcludedCount()
-	require.Equal(t, 1, count)
-	require.InDelta(t, 33.3, percent, 0.1)
-
-	_, err = Read(bytes.NewReader(file.Bytes()[:file.Len()-9]))
-	require.Error(t, err, "a truncated file is not a snapshot")
-	_, err = Read(bytes.NewReader([]byte("not a snapshot")))
-	require.ErrorContains(t, err, "read snapshot")
 }

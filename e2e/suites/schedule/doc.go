@@ -1,2 +1,0 @@
-// Package schedule tests on a real cluster that a Schedule makes Backups, which run.
-package schedule
