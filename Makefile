@@ -39,8 +39,8 @@ LONG_E2E := ./e2e/fault/... $(patsubst %,./e2e/suites/%/...,disturbance queue op
 # wait for files more than they compute.
 COMPLETE := ./services/backup-runner/internal/collect/... ./services/restore-runner/internal/job/...
 IN_MEMORY := $(shell [ -w /dev/shm ] && [ $$(df -Pk /dev/shm | awk 'NR == 2 {print $$4}') -gt 2000000 ] && echo TMPDIR=/dev/shm)
-# Left to test-all: two of the four loops of the scenario, what a Schedule makes, and what kubectl shows.
-LATER := -skip '^(TestOneProcessOnS3|TestTwoOfEachOnFiles|TestSchedule|TestIdleServicesMakeFewRequests)$$|^TestDefinitions$$/^kubectl_knows_the_short_names$$'
+# Left to test-all: what takes minutes of waiting, and what kubectl shows.
+LATER := -skip '^TestIdleServicesMakeFewRequests$$|^TestDefinitions$$/^kubectl_knows_the_short_names$$'
 # What scenarios run lies in bin/, which go's cache of test results does not look at.
 E2E = go test $(WIDE) -count=1 -vet=off -timeout $(TEST_TIMEOUT)
 # Where suites record what services were allowed, for bin/e2e/rights.

@@ -34,31 +34,11 @@ func TestOneProcessOnFiles(t *testing.T) {
 	stopsCleanly(t, server)
 }
 
-func TestOneProcessOnS3(t *testing.T) {
-	w := &world{cluster: testbed.StartT(t), location: "s3"}
-	w.cli = newCLI(t, w.cluster)
-	server := startUp(t, w)
-	w.onS3(t)
-	wholeLoop(t, w)
-	stopsCleanly(t, server)
-}
-
 func TestSeparateProcessesOnS3(t *testing.T) {
 	w := &world{cluster: testbed.StartT(t), location: "s3"}
 	w.cli = newCLI(t, w.cluster)
-	startFleet(t, w, 1)
+	startFleet(t, w)
 	w.onS3(t)
-	wholeLoop(t, w)
-}
-
-func TestTwoOfEachOnFiles(t *testing.T) {
-	w := &world{cluster: testbed.StartT(t), location: "files"}
-	w.cli = newCLI(t, w.cluster)
-	startFleet(t, w, 2)
-	dir := t.TempDir()
-	require.NoError(t, os.Mkdir(filepath.Join(dir, bucket), 0o700))
-	createLocation(t, w, "holdfast.io/file", map[string]string{"path": dir}, nil)
-	w.onFiles(filepath.Join(dir, bucket))
 	wholeLoop(t, w)
 }
 
@@ -80,14 +60,14 @@ func stopsCleanly(t *testing.T, server *product.Server) {
 }
 
 // startFleet runs the six services as processes of their own.
-func startFleet(t *testing.T, w *world, replicas int) {
+func startFleet(t *testing.T, w *world) {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(w.restConfig())
 	require.NoError(t, err)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "velero"}}
 	_, err = client.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{})
 	require.NoError(t, err)
-	f, err := fleet.Start(t.Context(), fleet.Config{Dir: t.TempDir(), Kubeconfig: w.cluster.Kubeconfig(), Rest: w.restConfig(), Replicas: replicas})
+	f, err := fleet.Start(t.Context(), fleet.Config{Dir: t.TempDir(), Kubeconfig: w.cluster.Kubeconfig(), Rest: w.restConfig()})
 	require.NoError(t, err)
 	t.Cleanup(f.Stop)
 	t.Cleanup(func() {
