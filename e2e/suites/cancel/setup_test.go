@@ -10,13 +10,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/e2e/harness/product"
 	"github.com/holdfast-io/holdfast/e2e/harness/site"
-	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
@@ -54,13 +51,8 @@ func newBed(t *testing.T) *bed {
 	b.ReachFiles(t, dir, bucket)
 	b.Estate(t, "big", objects, 200)
 	b.Estate(t, "tiny", 2, 100)
-	connection, err := grpc.NewClient(b.Fleet.Of("queue-scheduler")[0].GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, connection.Close()) })
-	b.queue = queuev1.NewQueueServiceClient(connection)
-	binary, err := testbed.Product("holdfast")
-	require.NoError(t, err)
-	b.cli = &product.CLI{Binary: binary, Kubeconfig: b.Cluster.Kubeconfig(), Namespace: site.Server}
+	b.queue = queuev1.NewQueueServiceClient(b.Dial(t, "queue-scheduler"))
+	b.cli = b.CLI(t)
 	return b
 }
 

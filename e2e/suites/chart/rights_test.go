@@ -62,13 +62,7 @@ func TestServicesNeedNoMoreThanTheirRoles(t *testing.T) {
 			s.Client.Get(t.Context(), client.ObjectKeyFromObject(status), status) == nil && status.Status.ServerVersion != ""
 	}, site.Patience, site.Look, "a link and the status are there")
 	eventsTell(t, s, "Backup everything Completed", "Restore again Completed", "BackupStorageLocation "+bucket.Location+" Available")
-	require.NoError(t, s.Client.Create(t.Context(), &velerov1.DeleteBackupRequest{
-		ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: "delete"}, Spec: velerov1.DeleteBackupRequestSpec{BackupName: "everything"},
-	}))
-	require.Eventually(t, func() bool {
-		list := &velerov1.BackupList{}
-		return s.Client.List(t.Context(), list) == nil && !slices.ContainsFunc(list.Items, func(b velerov1.Backup) bool { return b.Name == "everything" })
-	}, site.Patience, site.Look, "the backup is deleted")
+	s.DeleteBackup(t, "everything")
 	s.Fleet.Stop()
 
 	allowed, _ := s.Audit.Requests(t)

@@ -11,8 +11,6 @@ import (
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/structpb"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,7 +51,7 @@ func TestServicesMayDoWhatTheySeldomDo(t *testing.T) {
 
 	spec, err := structpb.NewStruct(map[string]any{"backupName": "own", "namespaceMapping": map[string]any{"shop": "copy"}})
 	require.NoError(t, err)
-	_, err = queuev1.NewQueueServiceClient(dialService(t, s, "queue-scheduler")).SubmitRestore(t.Context(), &queuev1.SubmitRestoreRequest{Name: "called", Spec: spec})
+	_, err = queuev1.NewQueueServiceClient(s.Dial(t, "queue-scheduler")).SubmitRestore(t.Context(), &queuev1.SubmitRestoreRequest{Name: "called", Spec: spec})
 	require.NoError(t, err)
 	require.Equal(t, velerov1.RestorePhaseCompleted, s.RestoreEnds(t, "called").Status.Phase)
 
@@ -83,7 +81,7 @@ func TestServicesMayDoWhatTheySeldomDo(t *testing.T) {
 		Spec:       snapshotv1.VolumeSnapshotSpec{Source: snapshotv1.VolumeSnapshotSource{PersistentVolumeClaimName: new("data")}},
 	}
 	require.NoError(t, s.Client.Create(t.Context(), left))
-	_, err = deletionv1.NewDeletionServiceClient(dialService(t, s, "deletion")).DeleteBackup(t.Context(), &deletionv1.DeleteBackupRequest{Backup: "own"})
+	_, err = deletionv1.NewDeletionServiceClient(s.Dial(t, "deletion")).DeleteBackup(t.Context(), &deletionv1.DeleteBackupRequest{Backup: "own"})
 	require.NoError(t, err)
 	awaitDeleted(t, s, &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: "own"}})
 	awaitDeleted(t, s, left)
@@ -120,14 +118,6 @@ func writeForeignBackup(t *testing.T, root string) {
 	}{{"foreign.tar.gz", tarball}, {"foreign-podvolumebackups.json.gz", zipped.Bytes()}, {"velero-backup.json", text}} {
 		require.NoError(t, os.WriteFile(filepath.Join(root, "foreign", file.name), file.data, 0o600))
 	}
-}
-
-func dialService(t *testing.T, s *site.Site, service string) *grpc.ClientConn {
-	t.Helper()
-	connection, err := grpc.NewClient(s.Fleet.Of(service)[0].GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, connection.Close()) })
-	return connection
 }
 
 func awaitCreated(t *testing.T, s *site.Site, object client.Object) {

@@ -8,12 +8,9 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/e2e/harness/gate"
 	"github.com/holdfast-io/holdfast/e2e/harness/site"
-	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/messaging"
 )
 
@@ -66,7 +63,7 @@ func (b *bed) natsOldData(t *testing.T) {
 	t.Cleanup(unsaved.Release)
 	b.Site.Backup(t, "old-deleted", b.bucket, "beta")
 	running, release := b.startHeld(t, "old-running", "alpha")
-	awaitHeld(t, unsaved)
+	site.AwaitHeld(t, unsaved)
 	saved := filepath.Join(t.TempDir(), "nats")
 	b.Site.Fleet.StopNATS()
 	require.NoError(t, b.Site.Fleet.SaveNATS(saved))
@@ -75,7 +72,7 @@ func (b *bed) natsOldData(t *testing.T) {
 	unsaved.Release()
 	running.requireCompleted(t)
 	b.Site.BackupEnds(t, "old-deleted")
-	b.removeBackup(t, "old-deleted")
+	b.Site.DeleteBackup(t, "old-deleted")
 	before := b.bucket.Digests(t)
 
 	b.Site.Fleet.StopNATS()
@@ -88,19 +85,6 @@ func (b *bed) natsOldData(t *testing.T) {
 	for _, kind := range []string{"Backup", "Restore"} {
 		b.Site.History.RanOnce(t, kind, running.name)
 	}
-}
-
-// removeBackup deletes a backup as `velero backup delete` does, and waits until the object and everything
-// in the bucket are gone.
-func (b *bed) removeBackup(t *testing.T, name string) {
-	t.Helper()
-	request := &velerov1.DeleteBackupRequest{ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: name}}
-	request.Spec.BackupName = name
-	require.NoError(t, b.Site.Client.Create(t.Context(), request))
-	require.Eventually(t, func() bool {
-		err := b.Site.Client.Get(t.Context(), client.ObjectKey{Namespace: site.Server, Name: name}, &velerov1.Backup{})
-		return client.IgnoreNotFound(err) == nil && err != nil
-	}, site.Patience, site.Look, "backup %s is deleted", name)
 }
 
 // awaitDrained waits until no hint is left.

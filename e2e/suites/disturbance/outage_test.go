@@ -40,7 +40,7 @@ func (b *bed) testOutage(t *testing.T, name string, begin, end func() error) {
 	t.Cleanup(unlisted.Release)
 	b.Site.Backup(t, first, b.bucket, "beta")
 	running, release := b.startHeld(t, name, "alpha")
-	awaitHeld(t, unlisted)
+	site.AwaitHeld(t, unlisted)
 	edits := b.startEditing(t, &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Name: first}}, &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Name: name}},
 		&velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	deaths := b.countDeaths(t)

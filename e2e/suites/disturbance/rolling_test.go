@@ -52,7 +52,7 @@ func (b *bed) rollingRestart(t *testing.T) {
 			b.Site.Restore(t, r.name, r.backup, r.from, r.to)
 		}
 		for _, hold := range holds {
-			awaitHeld(t, hold)
+			site.AwaitHeld(t, hold)
 		}
 		for _, member := range slices.Clone(b.Site.Fleet.Members) {
 			if member.Service == afterRunners {

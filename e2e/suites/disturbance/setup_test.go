@@ -168,19 +168,9 @@ func (b *bed) startHeld(t *testing.T, name, namespace string) (j *disturbedJob, 
 	t.Cleanup(release)
 	j = b.startJob(t, name, namespace)
 	for _, hold := range holds {
-		awaitHeld(t, hold)
+		site.AwaitHeld(t, hold)
 	}
 	return j, release
-}
-
-// awaitHeld waits until a request is held.
-func awaitHeld(t *testing.T, hold *gate.Hold) {
-	t.Helper()
-	select {
-	case <-hold.Reached():
-	case <-time.After(site.Patience):
-		require.Fail(t, "no request came to be held")
-	}
 }
 
 // requireEnd requires both halves to end like undisturbed ones.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -91,11 +90,7 @@ func TestVolumesAreSnapshotRestoredAndDeletedByAPlugin(t *testing.T) {
 	require.Equal(t, "what the application wrote", string(content))
 
 	require.FileExists(t, filepath.Join(dir, "snapshot-of-disk"))
-	request := &velerov1.DeleteBackupRequest{ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: "b"}, Spec: velerov1.DeleteBackupRequestSpec{BackupName: "b"}}
-	require.NoError(t, s.Client.Create(t.Context(), request))
-	require.Eventually(t, func() bool {
-		return apierrors.IsNotFound(s.Client.Get(t.Context(), client.ObjectKeyFromObject(b), &velerov1.Backup{}))
-	}, site.Patience, site.Look, "the backup is deleted")
+	s.DeleteBackup(t, "b")
 	require.NoFileExists(t, filepath.Join(dir, "snapshot-of-disk"))
 }
 

@@ -120,25 +120,6 @@ func checkLost(t *testing.T, m *sharedCluster, name string) {
 	require.NotNil(t, backup.Status.CompletionTimestamp)
 }
 
-// removeBackup deletes the backup of that name as `velero backup delete` does and waits until this very
-// object is gone; any when uid is empty.
-func (m *sharedCluster) removeBackup(t *testing.T, name, uid string) {
-	t.Helper()
-	backup := m.BackupEnds(t, name)
-	if uid != "" {
-		require.Equal(t, uid, string(backup.UID))
-	}
-	request := &velerov1.DeleteBackupRequest{ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, GenerateName: name + "-",
-		Labels: map[string]string{velerov1.LabelBackupUID: string(backup.UID), velerov1.LabelBackupName: name}}}
-	request.Spec.BackupName = name
-	require.NoError(t, m.Client.Create(t.Context(), request))
-	require.Eventually(t, func() bool {
-		now := &velerov1.Backup{}
-		err := m.Client.Get(t.Context(), client.ObjectKeyFromObject(backup), now)
-		return apierrors.IsNotFound(err) || err == nil && now.UID != backup.UID
-	}, site.Patience, site.Look, "backup %s is deleted on the %s cluster", name, m.name)
-}
-
 func (m *sharedCluster) isAbsent(t *testing.T, name string) bool {
 	t.Helper()
 	return apierrors.IsNotFound(m.Client.Get(t.Context(), client.ObjectKey{Namespace: site.Server, Name: name}, &velerov1.Backup{}))

@@ -123,7 +123,7 @@ func (p *clusterPair) testDeletions(t *testing.T, bucket *site.Bucket, name stri
 	t.Helper()
 	before := keysUnder(bucket.Digests(t), name)
 	failed := loser.BackupEnds(t, name)
-	loser.removeBackup(t, name, string(failed.UID))
+	loser.DeleteBackup(t, name)
 	seen := &velerov1.Backup{}
 	require.Eventually(t, func() bool {
 		return loser.Client.Get(t.Context(), client.ObjectKey{Namespace: site.Server, Name: name}, seen) == nil && seen.UID != failed.UID
@@ -135,7 +135,7 @@ func (p *clusterPair) testDeletions(t *testing.T, bucket *site.Bucket, name stri
 	require.Equal(t, before, keysUnder(bucket.Digests(t), name), "untouched")
 	checkWon(t, winner, bucket, name)
 
-	winner.removeBackup(t, name, string(own.UID))
+	winner.DeleteBackup(t, name)
 	require.Empty(t, keysUnder(bucket.Digests(t), name))
 	require.Eventually(t, func() bool { return loser.isAbsent(t, name) }, site.Patience, site.Look, "gone on the other cluster, too")
 }
@@ -162,7 +162,7 @@ func (p *clusterPair) testHeld(t *testing.T, name string, at func(string) string
 	checkLost(t, second, name)
 	before := keysUnder(p.s3.Digests(t), name)
 	second.awaitSweeps(t)
-	second.removeBackup(t, name, "")
+	second.DeleteBackup(t, name)
 	second.awaitSweeps(t)
 	for key, digest := range before {
 		require.Equal(t, digest, keysUnder(p.s3.Digests(t), name)[key], "%s was touched", key)

@@ -61,11 +61,7 @@ func takenOver(t *testing.T, s *site.Site, proxy *gate.Gate, bucket *site.Bucket
 	t.Helper()
 	hold := proxy.Hold(gate.Writes("taken"))
 	s.Backup(t, "taken", bucket, "shop")
-	select {
-	case <-hold.Reached():
-	case <-time.After(site.Patience):
-		require.Fail(t, "the backup writes nothing")
-	}
+	site.AwaitHeld(t, hold)
 	backup := &velerov1.Backup{}
 	require.NoError(t, s.Client.Get(t.Context(), client.ObjectKey{Namespace: site.Server, Name: "taken"}, backup))
 	held, found, err := claim.Parse(backup)

@@ -69,12 +69,7 @@ func vendorVolumes(t *testing.T, s *site.Site, bucket *site.Bucket) {
 	require.Equal(t, "id of pv-v,z1,,fast,z1,5,z", pv.Annotations["velerofw.io/volume"])
 	awaitBound(t, s, "v")
 
-	d := &velerov1.DeleteBackupRequest{ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: "volumes"}}
-	d.Spec.BackupName = "volumes"
-	require.NoError(t, s.Client.Create(t.Context(), d))
-	require.Eventually(t, func() bool {
-		return apierrors.IsNotFound(s.Client.Get(t.Context(), client.ObjectKeyFromObject(b), &velerov1.Backup{}))
-	}, site.Patience, site.Look)
+	s.DeleteBackup(t, "volumes")
 	require.Contains(t, called(), "no snapshot id of pv-v,z1,\n")
 }
 
