@@ -64,47 +64,39 @@ func Run(ctx context.Context, config Config) (*Figures, error) {
 	if err := b.jobs.createNamespace(ctx, serverNamespace); err != nil {
 		return nil, err
 	}
-	for _, size := range config.Sizes {
-		if err := b.measureSize(ctx, size); err != nil {
-			return b.figures, fmt.Errorf("%d objects: %w", size, err)
-		}
-	}
-	if config.Plugins > 0 {
-		if err := b.measurePlugins(ctx, config.Plugins); err != nil {
-			return b.figures, fmt.Errorf("plugins: %w", err)
-		}
-	}
-	for _, queued := range config.Queue {
-		if err := b.measureQueue(ctx, queued); err != nil {
-			return b.figures, fmt.Errorf("queue of %d: %w", queued, err)
-		}
-	}
-	if config.Ended > 0 {
-		if err := b.admissions(ctx, config.Ended); err != nil {
-			return b.figures, fmt.Errorf("admissions beside %d ended backups: %w", config.Ended, err)
-		}
-	}
-	if config.Operations > 0 {
-		if err := b.measureOperations(ctx, config.Operations); err != nil {
-			return b.figures, fmt.Errorf("operations: %w", err)
-		}
-	}
-	if config.Resume > 0 {
-		if err := b.measureResume(ctx, config.Resume); err != nil {
-			return b.figures, fmt.Errorf("resume: %w", err)
-		}
-	}
-	if config.Footprint > 0 {
-		if err := b.measureFootprint(ctx, config.Footprint); err != nil {
-			return b.figures, fmt.Errorf("footprint: %w", err)
-		}
-	}
-	if config.Huge > 0 {
-		if err := b.measureHuge(ctx); err != nil {
-			return b.figures, fmt.Errorf("huge objects: %w", err)
+	for _, m := range b.measurements() {
+		if err := m.run(ctx, m.size); err != nil {
+			return b.figures, fmt.Errorf("%s: %w", m.what, err)
 		}
 	}
 	return b.figures, nil
+}
+
+// measurement is one of a run.
+type measurement struct {
+	what string
+	size int
+	run  func(context.Context, int) error
+}
+
+// measurements are those that are asked for, in their order.
+func (b *bench) measurements() []measurement {
+	var all []measurement
+	for _, size := range b.Sizes {
+		all = append(all, measurement{fmt.Sprintf("%d objects", size), size, b.measureSize})
+	}
+	all = append(all, measurement{"plugins", b.Plugins, b.measurePlugins})
+	for _, queued := range b.Queue {
+		all = append(all, measurement{fmt.Sprintf("queue of %d", queued), queued, b.measureQueue})
+	}
+	all = append(all,
+		measurement{"admissions beside ended backups", b.Ended, b.admissions},
+		measurement{"operations", b.Operations, b.measureOperations},
+		measurement{"resume", b.Resume, b.measureResume},
+		measurement{"footprint", b.Footprint, b.measureFootprint},
+		measurement{"huge objects", b.Huge, b.measureHuge},
+	)
+	return slices.DeleteFunc(all, func(m measurement) bool { return m.size == 0 })
 }
 
 // withFleet runs f beside a fresh set of services.
@@ -222,9 +214,9 @@ func (b *bench) measureStart(ctx context.Context) error {
 	return nil
 }
 
-func (b *bench) measureHuge(ctx context.Context) error {
-	_, _ = fmt.Fprintf(b.Log, "%d objects of %d bytes\n", b.Huge, hugeBytes)
-	if err := b.createObjects(ctx, "bench-huge", b.Huge, hugeBytes); err != nil {
+func (b *bench) measureHuge(ctx context.Context, count int) error {
+	_, _ = fmt.Fprintf(b.Log, "%d objects of %d bytes\n", count, hugeBytes)
+	if err := b.createObjects(ctx, "bench-huge", count, hugeBytes); err != nil {
 		return err
 	}
 	return b.withFleet(ctx, fleet.Config{}, func(services *fleet.Fleet) error {

@@ -13,10 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/trace/noop"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -32,7 +29,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/messaging"
 	"github.com/holdfast-io/holdfast/pkg/service"
-	restorev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/restore/v1"
 	workv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/work/v1"
 	"github.com/holdfast-io/holdfast/services/restore-runner/app"
 )
@@ -46,7 +42,6 @@ type bench struct {
 	bucket  string
 	nats    *messaging.Client
 	ledger  *ledger.Ledger
-	runner  *app.App
 }
 
 func startBench(t *testing.T) *bench {
@@ -72,11 +67,11 @@ func startBench(t *testing.T) *bench {
 		Installation: service.Installation(c, "velero")})
 	require.NoError(t, err)
 	t.Cleanup(b.nats.Close)
-	b.runner = b.startRunner(t, url)
+	b.startRunner(t, url)
 	return b
 }
 
-func (b *bench) startRunner(t *testing.T, natsURL string) *app.App {
+func (b *bench) startRunner(t *testing.T, natsURL string) {
 	t.Helper()
 	options := service.Defaults(app.Name, service.Ports{})
 	options.Kubeconfig, options.NATSURL, options.WorkDir = b.cluster.Kubeconfig(), natsURL, t.TempDir()
@@ -94,7 +89,6 @@ func (b *bench) startRunner(t *testing.T, natsURL string) *app.App {
 		cancel()
 		require.NoError(t, <-done)
 	})
-	return runner
 }
 
 // createBackup makes a Backup object as sync makes it for one found in the bucket, and the tarball as
@@ -200,35 +194,6 @@ func TestVeleroBackupComesBack(t *testing.T) {
 		require.NotContains(t, b.readFile(t, "everything", "restore-everything-logs.gz"), "cGFzc3dvcmQ", "no contents of Secrets")
 	})
 
-	t.Run("progress over gRPC", func(t *testing.T) {
-		conn, err := grpc.NewClient(b.runner.GRPCAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-		require.NoError(t, err)
-		defer func() { require.NoError(t, conn.Close()) }()
-		api := restorev1.NewRestoreServiceClient(conn)
-		got, err := api.GetProgress(t.Context(), &restorev1.GetProgressRequest{Name: "everything"})
-		require.NoError(t, err)
-		require.Equal(t, "Completed", got.GetProgress().GetPhase())
-		require.EqualValues(t, restore.Status.Progress.TotalItems, got.GetProgress().GetItemsRestored())
-		stream, err := api.WatchProgress(t.Context(), &restorev1.WatchProgressRequest{Name: "everything"})
-		require.NoError(t, err)
-		last, err := stream.Recv()
-		require.NoError(t, err)
-		require.Equal(t, "Completed", last.GetProgress().GetPhase())
-		_, err = stream.Recv()
-		require.ErrorContains(t, err, "EOF")
-		_, err = api.GetProgress(t.Context(), &restorev1.GetProgressRequest{Name: "absent"})
-		require.ErrorContains(t, err, "NotFound")
-	})
-
-	t.Run("a second restore finds everything there", func(t *testing.T) {
-		again := b.runRestore(t, "again", velerov1.RestoreSpec{BackupName: "foreign"})
-		require.Equal(t, velerov1.RestorePhaseCompleted, again.Status.Phase, messagesOf(t, b, again))
-		require.Zero(t, again.Status.Warnings, b.readMessages(t, "again"))
-		for object, action := range b.readActions(t, "again") {
-			require.Equal(t, "skipped", action, object)
-		}
-	})
-
 	t.Run("one namespace under another name", func(t *testing.T) {
 		shop := estate.Namespaces()[0]
 		mapped := b.runRestore(t, "mapped", velerov1.RestoreSpec{BackupName: "foreign", IncludedNamespaces: []string{shop},
@@ -244,36 +209,6 @@ func TestVeleroBackupComesBack(t *testing.T) {
 		for object := range b.readActions(t, "mapped") {
 			require.NotContains(t, object, " "+shop+"/")
 		}
-	})
-
-	t.Run("a deleted restore leaves nothing", func(t *testing.T) {
-		require.NoError(t, b.client.Delete(t.Context(), restore))
-		require.Eventually(t, func() bool {
-			return apierrors.IsNotFound(b.client.Get(t.Context(), client.ObjectKeyFromObject(restore), &velerov1.Restore{}))
-		}, time.Minute, 100*time.Millisecond)
-		left, err := filepath.Glob(filepath.Join(b.bucket, "restores/everything/*"))
-		require.NoError(t, err)
-		require.Empty(t, left)
-	})
-
-	t.Run("damage and absence", func(t *testing.T) {
-		absent := b.runRestore(t, "no-backup", velerov1.RestoreSpec{BackupName: "absent"})
-		require.Equal(t, velerov1.RestorePhaseFailed, absent.Status.Phase)
-		require.Contains(t, absent.Status.FailureReason, "absent")
-
-		b.createBackup(t, "cut").closeTarball(t)
-		tarball := filepath.Join(b.bucket, "backups/foreign/foreign.tar.gz")
-		raw, err := os.ReadFile(tarball)
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join(b.bucket, "backups/cut/cut.tar.gz"), raw[:len(raw)/2], 0o644))
-		cut := b.runRestore(t, "from-cut", velerov1.RestoreSpec{BackupName: "cut"})
-		require.Equal(t, velerov1.RestorePhasePartiallyFailed, cut.Status.Phase, cut.Status.FailureReason)
-		require.Contains(t, b.readMessages(t, "from-cut"), "tarball")
-
-		require.NoError(t, os.Remove(filepath.Join(b.bucket, "backups/cut/cut.tar.gz")))
-		gone := b.runRestore(t, "from-gone", velerov1.RestoreSpec{BackupName: "cut"})
-		require.Equal(t, velerov1.RestorePhaseFailed, gone.Status.Phase)
-		require.Contains(t, gone.Status.FailureReason, "cut")
 	})
 }
 
