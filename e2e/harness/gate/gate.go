@@ -32,11 +32,6 @@ func Writes(text string) Match {
 	}
 }
 
-// Reads matches the reading of objects whose keys contain a text.
-func Reads(text string) Match {
-	return func(r Request) bool { return r.Method == http.MethodGet && strings.Contains(r.Key, text) }
-}
-
 // Gate is a running proxy. Its methods are safe for concurrent use.
 type Gate struct {
 	URL string // of the proxy, in place of the server's

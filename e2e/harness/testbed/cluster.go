@@ -26,13 +26,12 @@ const (
 
 // Config is where and how a cluster is started. The zero value of every field but Dir is fine.
 type Config struct {
-	Dir            string    // data, keys, kubeconfig and logs; created when missing; must be empty or new
-	Log            io.Writer // progress lines; nil is silent
-	Address        string    // IPv4 address of this host that nodes and their pods reach; empty: loopback only
-	APIServerArgs  []string  // added to the API server's flags; later flags win
-	ControllerArgs []string  // added to the controller manager's flags
-	Env            []string  // added to the environment of all three processes
-	Detach         bool      // the processes live on when this one ends; see StopDetached
+	Dir           string    // data, keys, kubeconfig and logs; created when missing; must be empty or new
+	Log           io.Writer // progress lines; nil is silent
+	Address       string    // IPv4 address of this host that nodes and their pods reach; empty: loopback only
+	APIServerArgs []string  // added to the API server's flags; later flags win
+	Env           []string  // added to the environment of all three processes
+	Detach        bool      // the processes live on when this one ends; see StopDetached
 }
 
 // Cluster is a running control plane. Its methods are safe for concurrent use.
@@ -131,7 +130,7 @@ func startOnce(ctx context.Context, config Config, binaries map[string]string) (
 	steps := []startStep{
 		{"etcd", etcdArgs(c, ports), c.etcdReady},
 		{"kube-apiserver", append(apiServerArgs(c, ports), config.APIServerArgs...), c.apiServerReady},
-		{"kube-controller-manager", append(controllerArgs(c, ports), config.ControllerArgs...), c.controllersReady},
+		{"kube-controller-manager", controllerArgs(c, ports), c.controllersReady},
 	}
 	for _, s := range steps {
 		if err := c.runStep(ctx, config, s, binaries[s.name]); err != nil {
