@@ -2,11 +2,13 @@ package plugins
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,7 +18,27 @@ import (
 	"github.com/holdfast-io/holdfast/e2e/harness/site"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/selfplugin"
+	"github.com/holdfast-io/holdfast/pkg/plugin"
+	"github.com/holdfast-io/holdfast/pkg/plugin/serve"
 )
+
+func TestMain(m *testing.M) {
+	if os.Getenv("VELERO_PLUGIN") != "" {
+		beAPlugin()
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// beAPlugin is the test binary as a plugin.
+func beAPlugin() {
+	registry := &plugin.Registry{}
+	registry.VolumeSnapshotter("disks.example.com/files", func(plugin.Env) (plugin.VolumeSnapshotter, error) { return &disks{}, nil })
+	if err := serve.Run(registry); err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
 
 // disks is a plugin whose volumes and snapshots are the files of a directory.
 type disks struct{ dir string }
