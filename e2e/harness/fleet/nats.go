@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"net/url"
-	"os"
 	"path/filepath"
 	"strconv"
 
@@ -32,17 +31,6 @@ func (f *Fleet) StartNATS() error {
 	}
 	f.nats = server
 	return nil
-}
-
-// SaveNATS copies the data of the stopped NATS server to dir, which must not exist.
-func (f *Fleet) SaveNATS(dir string) error { return os.CopyFS(dir, os.DirFS(f.natsDir())) }
-
-// RestoreNATS puts a saved copy in place of the data of the stopped NATS server.
-func (f *Fleet) RestoreNATS(dir string) error {
-	if err := os.RemoveAll(f.natsDir()); err != nil {
-		return err
-	}
-	return os.CopyFS(f.natsDir(), os.DirFS(dir))
 }
 
 func (f *Fleet) natsDir() string { return filepath.Join(f.config.Dir, "nats") }

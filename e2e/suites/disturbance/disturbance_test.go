@@ -21,8 +21,6 @@ func TestDisturbances(t *testing.T) {
 	}{
 		{"streams and consumers are deleted", b.streamsDeleted},
 		{"NATS is down", b.natsDown},
-		{"NATS comes back with old data", b.natsOldData},
-		{"messages are duplicated, reordered and replayed", b.messagesReplayed},
 		{"every service is restarted, twice", b.rollingRestart},
 		{"the API server dies", b.apiServerDies},
 		{"the API server hangs", b.apiServerHangs},

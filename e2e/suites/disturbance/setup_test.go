@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/e2e/harness/gate"
@@ -26,7 +28,7 @@ type bed struct {
 	Site     *site.Site
 	gate     *gate.Gate
 	bucket   *site.Bucket
-	messages *hintRecorder
+	messages jetstream.JetStream
 	backups  map[string]calmBackup // by namespaces, joined with a comma
 	restore  *velerov1.Restore
 	expected []string // keys that stay in the bucket
@@ -52,7 +54,11 @@ func newBed(t *testing.T) *bed {
 	}})}
 	b.bucket = site.S3Bucket(t, server, "disturbed")
 	b.gate = b.Site.ReachS3(t, server, b.bucket)
-	b.messages = startRecorder(t, b.Site.Fleet.NATSURL())
+	connection, err := nats.Connect(b.Site.Fleet.NATSURL(), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond))
+	require.NoError(t, err)
+	t.Cleanup(connection.Close)
+	b.messages, err = jetstream.New(connection)
+	require.NoError(t, err)
 	for _, namespace := range sources {
 		b.Site.Estate(t, namespace, objects, 2000)
 	}
