@@ -29,7 +29,7 @@ func (m *sharedCluster) readUIDs(t *testing.T, namespace string) {
 	require.NoError(t, m.Client.Get(t.Context(), client.ObjectKey{Name: namespace}, own))
 	m.cluster = string(system.UID)
 	objects := map[string]bool{string(own.UID): true}
-	m.objects[namespace] = objects
+	m.objects = objects
 	require.Eventually(t, func() bool {
 		var maps corev1.ConfigMapList
 		var accounts corev1.ServiceAccountList
@@ -58,7 +58,7 @@ func checkWon(t *testing.T, m *sharedCluster, bucket *site.Bucket, name string) 
 	t.Helper()
 	backup := m.BackupEnds(t, name)
 	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, "%s on the %s cluster: %s", name, m.name, backup.Status.FailureReason)
-	objects := m.objects[backup.Spec.IncludedNamespaces[0]]
+	objects := m.objects
 	require.Equal(t, len(objects), backup.Status.Progress.ItemsBackedUp)
 
 	owner, err := layout.DecodeOwner(bucket.Read(t, layout.OwnerFile(name)))

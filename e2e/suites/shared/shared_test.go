@@ -32,23 +32,21 @@ func TestTwoClustersOnOneBucket(t *testing.T) {
 	t.Run("while the first writes parts", p.duringParts)
 	t.Run("before the first has reserved the name", p.beforeReserve)
 	t.Run("while the first commits", p.duringCommit)
-	t.Run("by one schedule", p.oneSchedule)
 }
 
 // sharedCluster is one of the two clusters.
 type sharedCluster struct {
 	*site.Site
 	name    string
-	cluster string                     // UID of kube-system
-	objects map[string]map[string]bool // by namespace: UIDs of what a backup of it takes
-	gate    *gate.Gate                 // to the S3 bucket
+	cluster string          // UID of kube-system
+	objects map[string]bool // UIDs of what a backup takes
+	gate    *gate.Gate      // to the S3 bucket
 }
 
 // clusterPair is both clusters and the buckets they share.
 type clusterPair struct {
 	members   [2]*sharedCluster
 	files, s3 *site.Bucket
-	release   func() // of what the schedule made
 }
 
 func newPair(t *testing.T) *clusterPair {
@@ -61,15 +59,12 @@ func newPair(t *testing.T) *clusterPair {
 		s := site.Start(t, site.Config{Args: map[string][]string{
 			"deletion": {"--sweep-interval", "1s"}, "manifest-indexer": {"--backup-sync-period", "1s"}, "queue-scheduler": {"--concurrent-backups", "3"},
 		}})
-		m := &sharedCluster{Site: s, name: name, gate: s.ReachS3(t, server, p.s3), objects: map[string]map[string]bool{}}
+		m := &sharedCluster{Site: s, name: name, gate: s.ReachS3(t, server, p.s3)}
 		s.ReachFiles(t, dir, p.files)
-		for _, namespace := range []string{"shop", nightly} {
-			s.Estate(t, namespace, 20+5*i, 2000) // unlike in number, so that counts differ
-			m.readUIDs(t, namespace)
-		}
+		s.Estate(t, "shop", 20+5*i, 2000) // unlike in number, so that counts differ
+		m.readUIDs(t, "shop")
 		p.members[i] = m
 	}
-	p.release = p.createSchedules(t)
 	return p
 }
 
