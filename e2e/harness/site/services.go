@@ -1,12 +1,14 @@
 package site
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -81,4 +83,20 @@ func AwaitHeld(t *testing.T, hold *gate.Hold) {
 	case <-time.After(Patience):
 		require.Fail(t, "no request came to be held")
 	}
+}
+
+// EventsTell waits until there are Events on the named objects, each given as kind, name and reason.
+func (s *Site) EventsTell(t *testing.T, want ...string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		list, have := &corev1.EventList{}, map[string]bool{}
+		if s.Client.List(t.Context(), list, client.InNamespace(Server)) != nil {
+			return false
+		}
+		for i := range list.Items {
+			about := list.Items[i].InvolvedObject
+			have[about.Kind+" "+about.Name+" "+list.Items[i].Reason] = true
+		}
+		return !slices.ContainsFunc(want, func(event string) bool { return !have[event] })
+	}, Patience, Look, "Events: %v", want)
 }

@@ -77,7 +77,7 @@ func TestRolesOfCallers(t *testing.T) {
 			{Verb: "post", Path: "/holdfast.manifest.v1.ManifestService/ListItems"},
 		},
 		nobody: {
-			{Verb: "get", Resource: "secrets"}, {Verb: "list", Resource: "secrets"}, {Verb: "post", Path: "/holdfast.operation.v1.OperationService/Restart"},
+			{Verb: "get", Resource: "secrets"}, {Verb: "list", Resource: "secrets"}, {Verb: "post", Path: "/holdfast.operation.v1.OperationService/Cancel"},
 		},
 	} {
 		for level, role := range []string{viewer: "viewer", operator: "operator", admin: "admin"} {

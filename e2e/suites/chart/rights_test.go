@@ -61,28 +61,12 @@ func TestServicesNeedNoMoreThanTheirRoles(t *testing.T) {
 		return s.Client.Get(t.Context(), client.ObjectKeyFromObject(download), download) == nil && download.Status.DownloadURL != "" &&
 			s.Client.Get(t.Context(), client.ObjectKeyFromObject(status), status) == nil && status.Status.ServerVersion != ""
 	}, site.Patience, site.Look, "a link and the status are there")
-	eventsTell(t, s, "Backup everything Completed", "Restore again Completed", "BackupStorageLocation "+bucket.Location+" Available")
+	s.EventsTell(t, "Backup everything Completed", "Restore again Completed", "BackupStorageLocation "+bucket.Location+" Available")
 	s.DeleteBackup(t, "everything")
 	s.Fleet.Stop()
 
 	allowed, _ := s.Audit.Requests(t)
 	require.Greater(t, len(allowed), 50, "the log has what the services did")
-}
-
-// eventsTell waits until there are Events on the named objects, each of the given reason.
-func eventsTell(t *testing.T, s *site.Site, want ...string) {
-	t.Helper()
-	require.Eventually(t, func() bool {
-		list, have := &corev1.EventList{}, map[string]bool{}
-		if s.Client.List(t.Context(), list, client.InNamespace(site.Server)) != nil {
-			return false
-		}
-		for i := range list.Items {
-			about := list.Items[i].InvolvedObject
-			have[about.Kind+" "+about.Name+" "+list.Items[i].Reason] = true
-		}
-		return !slices.ContainsFunc(want, func(event string) bool { return !have[event] })
-	}, site.Patience, site.Look, "Events: %v", want)
 }
 
 // createFullAccess makes what only an account may restore that may do anything: a role of all rights, and a

@@ -15,7 +15,7 @@ import (
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 )
 
-// testCancelled stops a backup whose operations run: each is asked to cancel once.
+// testCancelled stops a backup whose operations stand still: each is asked to cancel once.
 func (b *bed) testCancelled(t *testing.T) {
 	const name = "cancelled"
 	b.Namespace(t, name)
@@ -26,6 +26,7 @@ func (b *bed) testCancelled(t *testing.T) {
 	b.createVendorObject(t, name, "three", endless)
 	b.Backup(t, name, b.bucket, name)
 	b.awaitWaiting(t, name, velerov1.BackupPhaseWaitingForPluginOperations)
+	b.EventsTell(t, "Backup "+name+" OperationStalled")
 	_, err := b.queue.CancelBackup(t.Context(), &queuev1.CancelBackupRequest{Name: name, RequestedBy: "alice"})
 	require.NoError(t, err)
 

@@ -56,7 +56,7 @@ func newBed(t *testing.T) *bed {
 		"restore-runner": append(b.certificateFlags(t, "restore-runner", runnerName("restore-runner")), plugins, "--claim-timeout=2s"),
 		"async-operation-monitor": append(b.certificateFlags(t, "async-operation-monitor", "127.0.0.1"), "--tls-ca-file="+b.authority.CAFile,
 			"--tls-server-names=backup-runner="+runnerName("backup-runner")+",restore-runner="+runnerName("restore-runner"),
-			plugins, "--item-operation-sync-frequency="+pollInterval.String(), "--item-operation-cancel-grace-period=4s", "--plugin-query-timeout=2s"),
+			plugins, "--item-operation-sync-frequency="+pollInterval.String(), "--item-operation-cancel-grace-period=4s", "--item-operation-stall-timeout=1s", "--plugin-query-timeout=2s"),
 		"queue-scheduler": {"--concurrent-backups=1", "--claim-timeout=2s"},
 		"deletion":        {"--claim-timeout=2s", "--sweep-interval=1s"},
 	}})
