@@ -17,20 +17,6 @@ import (
 
 var everything action.Selector
 
-func TestActionsRunPerItemInTheOrderOfTheirNames(t *testing.T) {
-	inBothWays(t, podItems("p", "q"), func(b *bed) {
-		for _, name := range []string{"a.io/x", "b.io/a", "a.io/b"} {
-			b.registerAction(name, everything, nil)
-		}
-		require.NoError(b.t, b.runAttempt(b.t.Context()))
-		require.Equal(b.t, []string{
-			"a.io/b Pod a/p", "a.io/x Pod a/p", "b.io/a Pod a/p",
-			"a.io/b Pod a/q", "a.io/x Pod a/q", "b.io/a Pod a/q",
-		}, b.takeNotes())
-		require.Equal(b.t, 1, b.closed)
-	})
-}
-
 func TestNothingIsReadWithoutActions(t *testing.T) {
 	b := newBed(t)
 	backuptest.Write(t, b.store, "b", podItems("p")...)

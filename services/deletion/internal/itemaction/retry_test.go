@@ -19,13 +19,13 @@ import (
 
 var errBoom = errors.New("plugin a.io/x: Execute of Pod a/p: boom")
 
-// TestTheNextAttemptDoesOnlyWhatIsLeft: a failure costs its item the later actions, which may count
-// on the one that failed, and no other item anything.
+// TestTheNextAttemptDoesOnlyWhatIsLeft: actions run per item in the order of their names. A failure costs
+// its item the later actions, which may count on the one that failed, and no other item anything.
 func TestTheNextAttemptDoesOnlyWhatIsLeft(t *testing.T) {
 	inBothWays(t, podItems("o", "p", "q"), func(b *bed) {
-		b.registerAction("a.io/b", everything, nil)
 		x := b.registerAction("a.io/x", everything, failForObject("Pod a/p", errBoom))
 		b.registerAction("b.io/a", everything, nil)
+		b.registerAction("a.io/b", everything, nil)
 		require.Equal(b.t, []string{errBoom.Error()}, errorMessages(b.t, b.runAttempt(b.t.Context())))
 		require.Equal(b.t, []string{
 			"a.io/b Pod a/o", "a.io/x Pod a/o", "b.io/a Pod a/o",

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
@@ -23,6 +24,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/deletion/internal/itemaction"
 	"github.com/holdfast-io/holdfast/services/deletion/internal/snapshots"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // cloud is a provider with snapshots, behind two locations.
 type cloud struct {
