@@ -86,37 +86,21 @@ func (o *Operation) Done() bool {
 	return o.Status.Phase == PhaseCompleted || o.Status.Phase == PhaseFailed
 }
 
-// Each calls do with every operation in a file, in its order. An empty list, null and a list are
-// fine; everything else wraps ErrCorrupt. An error of do ends it and is returned as it is.
-func Each(r io.Reader, do func(*Operation) error) error {
+// Decode reads a file of operations, oldest first. An empty list, null and a list are fine; everything
+// else wraps ErrCorrupt.
+func Decode(r io.Reader) ([]Operation, error) {
 	packed, err := gzip.NewReader(r)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
-	var failed error
+	var list []Operation
 	limits := jsonlimit.Limits{Text: fileBytes, Element: operationBytes, Decoded: 16 * operationBytes, Kept: liveBytes}
 	err = jsonlimit.Each(packed, limits, func(o *Operation) error {
-		failed = do(o)
-		return failed
-	})
-	switch {
-	case failed != nil:
-		return failed
-	case err != nil:
-		return fmt.Errorf("%w: %w", ErrCorrupt, err)
-	}
-	return nil
-}
-
-// Decode reads a file of operations, oldest first. Errors are those of Each.
-func Decode(r io.Reader) ([]Operation, error) {
-	var list []Operation
-	err := Each(r, func(o *Operation) error {
 		list = append(list, *o)
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	slices.SortStableFunc(list, func(a, b Operation) int {
 		return cmp.Or(createdAt(a).Compare(createdAt(b).Time), cmp.Compare(a.Spec.ID, b.Spec.ID))

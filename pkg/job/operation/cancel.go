@@ -63,7 +63,7 @@ func (c *Canceller) CancelOpen(ctx context.Context, l *Log, job client.Object, r
 		if !results[i].acknowledged {
 			left = append(left, op.Action+" "+op.ID)
 		}
-		s.endState(&End{Error: clipTo(reason+", "+results[i].describe(s), maxEventText), Progress: s.Progress}, c.Clock.Now())
+		s.endState(&End{Error: ClipTo(reason+", "+results[i].describe(s), maxEventText), Progress: s.Progress}, c.Clock.Now())
 	}
 	if len(left) > 0 {
 		c.Log.WarnContext(ctx, "Operations of a job that ends did not acknowledge to be cancelled; they may still be running",

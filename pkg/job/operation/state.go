@@ -34,7 +34,7 @@ func (e *Event) cutTexts() {
 		texts = []*string{&e.End.Error, &e.End.Units, &e.End.Description}
 	}
 	for _, text := range texts {
-		*text = clipTo(*text, maxEventText)
+		*text = ClipTo(*text, maxEventText)
 	}
 }
 

@@ -68,10 +68,10 @@ func (l *Log) Summary() Summary {
 }
 
 // clipText cuts a text of an action.
-func clipText(text string) string { return clipTo(text, maxText) }
+func clipText(text string) string { return ClipTo(text, maxText) }
 
-// clipTo cuts a text at a rune.
-func clipTo(text string, limit int) string {
+// ClipTo cuts a text of more than limit bytes at a rune.
+func ClipTo(text string, limit int) string {
 	if len(text) <= limit {
 		return text
 	}

@@ -113,18 +113,6 @@ func TestTheTimeoutIsThatOfTheAction(t *testing.T) {
 	})
 }
 
-// An operation that has ended when its time is over did not time out.
-func TestAnEndComesBeforeTheTimeout(t *testing.T) {
-	inBubble(t, []string{"a"}, func(b *bed) {
-		time.Sleep(2 * limit) // no process polled
-		b.plugins.setBehaviour("a", endingWith(""))
-		require.True(b, b.startProcess().pollOnce().Ended)
-		require.Equal(b, operation.Completed, b.recordedStates()[0].Phase)
-		_, told := b.plugins.countCalls("a")
-		require.Zero(b, told)
-	})
-}
-
 // An operation that ended while nothing was polled is no timeout, however long its plugin takes to
 // answer for the first time.
 func TestAnOperationIsAskedBeforeItTimesOut(t *testing.T) {
@@ -140,25 +128,6 @@ func TestAnOperationIsAskedBeforeItTimesOut(t *testing.T) {
 		_, told := b.plugins.countCalls("a")
 		require.Zero(b, told)
 		require.Contains(b, b.errorOf(1), "timed out after", "one that does not answer is not waited for without end")
-	})
-}
-
-func TestTheOperationsOfACancelledJobAreCancelled(t *testing.T) {
-	inBubble(t, []string{"a", "b", "c"}, func(b *bed) {
-		p := b.startProcess()
-		b.plugins.setBehaviour("a", endingWith(""))
-		require.False(b, p.pollFor(time.Minute))
-		b.plugins.onCancel("b", func(context.Context, time.Duration) (bool, error) {
-			b.plugins.setBehaviour("b", endingWith("stopped"))
-			return true, nil
-		})
-		b.turn.Cancel = "the backup is cancelled"
-		began := time.Now()
-		require.True(b, p.pollFor(time.Hour))
-		require.Equal(b, grace, time.Since(began).Round(2*time.Second), "no longer than the slowest has")
-		require.Equal(b, operation.Completed, b.recordedStates()[0].Phase)
-		require.Equal(b, "the backup is cancelled, the cancel was acknowledged: stopped", b.errorOf(1))
-		require.Equal(b, "the backup is cancelled, the cancel was acknowledged, but the operation did not end in time; the operation may go on", b.errorOf(2))
 	})
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -129,20 +128,8 @@ func TestAnOperationLostWhileItIsCancelledHasAcknowledgedNothing(t *testing.T) {
 	}, "i/p")
 }
 
-// A process is not kept for an operation that was given up.
-func TestAnOperationThatIsGivenUpIsForgotten(t *testing.T) {
-	inHomes(t, func(b *bed, h *homes, p *process) {
-		h.plugins["i/p"].onCancel("i/p", func(context.Context, time.Duration) (bool, error) { return false, nil })
-		p.turn.Cancel = "the backup is cancelled"
-		require.True(b, p.pollFor(5*time.Minute))
-		require.Equal(b, "the backup is cancelled, the cancel was refused; the operation may go on", b.errorOf(0))
-		synctest.Wait()
-		p.poller.Close()
-		require.Equal(b, []string{"i/p i/p"}, h.forgot)
-	}, "i/p")
-}
-
-// Calls to forget are as bounded as others, and none is made about what has ended.
+// A process is not kept for an operation that was given up. Calls to forget are as bounded as others, and
+// none is made about what has ended.
 func TestForgettingIsBounded(t *testing.T) {
 	var names []string
 	for i := range 20 {

@@ -131,7 +131,7 @@ func (j *Job) Poll(ctx context.Context, store objectstore.Store, turn Input) (Re
 	if err := j.log.Refresh(ctx); err != nil {
 		return Report{}, err
 	}
-	turn.Cancel = cutText(turn.Cancel, maxReason)
+	turn.Cancel = operation.ClipTo(turn.Cancel, maxReason)
 	j.askDue(ctx, turn)
 	now := j.poller.Clock.Now()
 	j.absorbAnswers(now)

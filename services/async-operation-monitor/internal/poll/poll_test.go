@@ -218,14 +218,6 @@ func TestAStallIsReportedOnce(t *testing.T) {
 	})
 }
 
-func TestWithoutALimitNothingStalls(t *testing.T) {
-	inBubble(t, []string{"a"}, func(b *bed) {
-		p := b.startProcess()
-		require.False(b, p.pollFor(3*time.Hour))
-		require.Empty(b, p.stalls)
-	})
-}
-
 // A record is bounded, and so are an action's texts in it.
 func TestRecordsAreBounded(t *testing.T) {
 	var ids []string

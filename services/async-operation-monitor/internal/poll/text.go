@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 )
@@ -66,16 +65,5 @@ const (
 	maxReason = 512
 )
 
-// clipText cuts a text at a rune.
-func clipText(text string) string { return cutText(text, maxText) }
-
-func cutText(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	cut := limit
-	for cut > 0 && !utf8.RuneStart(text[cut]) {
-		cut--
-	}
-	return text[:cut] + "..."
-}
+// clipText cuts a text that is recorded.
+func clipText(text string) string { return operation.ClipTo(text, maxText) }
