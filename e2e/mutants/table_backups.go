@@ -84,7 +84,7 @@ var backups = []Mutant{
 			"err == nil && b.UID == uid",
 			"err == nil",
 		},
-		Package: "./services/backup-runner/internal/job", Test: "TestABackupReplacedByAnotherLeavesTheLedger",
+		Package: "./services/backup-runner/internal/job", Test: "TestADeletedBackupLeavesTheLedgerWithItsRunner/replaced",
 	},
 	{
 		Name: "a backup without an entry in the ledger is claimed", Edit: Edit{

@@ -15,7 +15,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/job/journal"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
-	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 )
 
 func TestActionsChangeWhatTheyMatch(t *testing.T) {
@@ -160,28 +159,6 @@ func TestWhatPluginsLogIsInTheLogAndCounts(t *testing.T) {
 	require.Equal(t, 1, s.job.Progress.Read().Errors)
 }
 
-// Claims and pods that an action looked at are accounted for as others are.
-func TestClaimsThatActionsMatchAreListedAsSkipped(t *testing.T) {
-	api := newEstateServer()
-	api.Add("persistentvolumes", kubetest.Object{Name: "pv-1"})
-	api.Add("persistentvolumeclaims", kubetest.Object{Namespace: "a", Name: "c", Body: map[string]any{"spec": map[string]string{"volumeName": "pv-1"}}})
-	api.Add("pods", kubetest.Object{Namespace: "a", Name: "p", Annotations: map[string]string{"backup.velero.io/backup-volumes": "v"}})
-	for _, actions := range [][]action.BackupItem{nil, {tracingAction("a.io/x", selectResources("pods", "persistentvolumeclaims"))}} {
-		s := newSetup(t, api, velerov1.BackupSpec{}, "a").addActions(actions...)
-		res, got := s.runJob(t)
-		require.Equal(t, 1, res.Warnings)
-		require.Equal(t, 1, res.Errors)
-		require.Equal(t, 1, got.countOf("persistentvolumes"), "the volume comes with its claim")
-		var volumes []string
-		for _, rec := range got.records {
-			for _, v := range rec.Volumes {
-				volumes = append(volumes, v.PVCName+" "+v.PVName)
-			}
-		}
-		require.Equal(t, []string{"c pv-1"}, volumes)
-	}
-}
-
 // busyScenario has actions on most kinds: some change, some fail, some leave out.
 func busyScenario() scenario {
 	return withBusyActions(allScenarios()["dead kinds"])
@@ -236,8 +213,10 @@ func (i *interrupted) AppliesTo(context.Context) (action.Selector, error) {
 	return action.Selector{}, errors.New("plugin process did not start")
 }
 
-// Nor is a call that failed then.
-func TestACallThatAStopInterruptsIsMadeAgain(t *testing.T) {
+// newStoppedSetup is a run of fifty config maps that was stopped while an action was called for cm-060,
+// whose call failed.
+func newStoppedSetup(t *testing.T) *setup {
+	t.Helper()
 	stop := make(chan struct{})
 	s := newSetup(t, newEstateServer(), fiftyConfigMaps(), "a")
 	s.job.Stop = stop
@@ -250,9 +229,13 @@ func TestACallThatAStopInterruptsIsMadeAgain(t *testing.T) {
 	}})
 	_, err := Run(t.Context(), s.cfg, s.job)
 	require.ErrorIs(t, err, ErrStopped)
+	return s
+}
+
+// Nor is a call that failed then.
+func TestACallThatAStopInterruptsIsMadeAgain(t *testing.T) {
 	trace := tracingAction("a.io/x", action.Selector{})
-	next := s.nextOwner(t, 2).addActions(trace)
-	res, got := next.runJob(t)
+	res, got := newStoppedSetup(t).nextOwner(t, 2).addActions(trace).runJob(t)
 	require.Zero(t, res.Errors, got.notesAt(joblog.Error))
 	require.Equal(t, 50, got.countOf("configmaps"))
 	require.Contains(t, trace.calls, "ConfigMap a/cm-060")
@@ -261,18 +244,7 @@ func TestACallThatAStopInterruptsIsMadeAgain(t *testing.T) {
 // Catches a successor that accepts any file of spooled objects: one with another hash than in its
 // record would be stored as the cluster's.
 func TestHeldObjectsWithAnotherHashEndTheJob(t *testing.T) {
-	stop := make(chan struct{})
-	s := newSetup(t, newEstateServer(), fiftyConfigMaps(), "a")
-	s.job.Stop = stop
-	s.addActions(&fakeAction{name: "a.io/x", do: func(_ context.Context, id action.Identity, _ *action.Object) (action.BackupResult, error) {
-		if id.Name == "cm-060" {
-			close(stop)
-			return action.BackupResult{}, errors.New("plugin process died")
-		}
-		return action.BackupResult{}, nil
-	}})
-	_, err := Run(t.Context(), s.cfg, s.job)
-	require.ErrorIs(t, err, ErrStopped)
+	s := newStoppedSetup(t)
 	next := s.nextOwner(t, 2).addActions(tracingAction("a.io/x", action.Selector{}))
 	var damaged []string
 	for _, key := range s.store.Keys() {
@@ -284,7 +256,7 @@ func TestHeldObjectsWithAnotherHashEndTheJob(t *testing.T) {
 		}
 	}
 	require.NotEmpty(t, damaged)
-	_, err = Run(t.Context(), next.cfg, next.job)
+	_, err := Run(t.Context(), next.cfg, next.job)
 	require.ErrorIs(t, err, journal.ErrCorrupt)
 	require.ErrorContains(t, err, "it has other bytes than its record says")
 }

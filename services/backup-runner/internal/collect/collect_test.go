@@ -22,7 +22,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cut"
 )
 
 func TestEverythingSelectedIsStoredOnce(t *testing.T) {
@@ -205,14 +204,6 @@ func requireContiguous(t *testing.T, records []checkpoint.Record, unit string) {
 	}
 	require.True(t, ranges[len(ranges)-1].Done)
 	require.GreaterOrEqual(t, len(revisions), 2, "the record says what is of which revision")
-}
-
-func TestCutOff(t *testing.T) {
-	s := newSetup(t, newEstateServer(), velerov1.BackupSpec{})
-	s.job.Cut = cut.New(nil, false)
-	res, err := Run(t.Context(), s.cfg, s.job)
-	require.NoError(t, err)
-	require.Equal(t, 300, s.readStored(t, res).countOf("configmaps"))
 }
 
 func TestFencedRunStops(t *testing.T) {

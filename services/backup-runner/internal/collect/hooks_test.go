@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -426,27 +425,6 @@ func TestHooksOfAHolderThatDies(t *testing.T) {
 		}
 	}
 	require.Positive(t, taken, "some died between the hooks")
-}
-
-// Hooks run through the API server like everything else.
-func TestHooksRunThroughTheServer(t *testing.T) {
-	api := newEstateServer()
-	api.Add("pods", newPod("p", hookAnnotations("post.hook.backup.velero.io/container", "side")))
-	var mu sync.Mutex
-	var ran []string
-	api.Exec = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		ran = append(ran, r.URL.Query().Get("container")+" "+r.URL.Query().Get("command"))
-		mu.Unlock()
-		http.Error(w, "no", http.StatusForbidden)
-	})
-	s := newSetup(t, api, velerov1.BackupSpec{}).withHooks(t, nil)
-	client, err := podexec.New(s.server)
-	require.NoError(t, err)
-	s.job.Exec = client
-	res, got := s.runJob(t)
-	require.Equal(t, 2, res.Errors, got.notesAt(joblog.Error))
-	require.Equal(t, []string{"main freeze", "main freeze", "side thaw", "side thaw"}, ran, "over WebSocket and SPDY")
 }
 
 // The native snapshot of a volume is taken while every Pod that has it is frozen, also where the

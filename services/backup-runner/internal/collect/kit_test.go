@@ -68,11 +68,10 @@ func newEstateServer() *kubetest.Server {
 
 // setup is one job against a server.
 type setup struct {
-	cfg    Config
-	job    Job
-	store  *memstore.Store
-	lists  *rawlist.Client
-	server *rest.Config
+	cfg   Config
+	job   Job
+	store *memstore.Store
+	lists *rawlist.Client
 }
 
 func newSetup(t testing.TB, api *kubetest.Server, spec velerov1.BackupSpec, namespaces ...string) *setup {
@@ -98,7 +97,7 @@ func newSetup(t testing.TB, api *kubetest.Server, spec velerov1.BackupSpec, name
 		cfg: Config{Lister: lists, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Workers: 3, PartBytes: 8 << 20, PartItems: 40, BlockWorkers: 1},
 		job: Job{Backup: b, Epoch: 1, Filter: filter, Catalog: catalog, Cut: cut.New(revisions{lists, cut.NewKinds(lists, clock.RealClock{})}, true), Store: store,
 			Dir: t.TempDir(), LiveNamespaces: func(context.Context) (int, error) { return 3, nil }, Progress: &Progress{}},
-		store: store, lists: lists, server: cfg,
+		store: store, lists: lists,
 	}
 }
 

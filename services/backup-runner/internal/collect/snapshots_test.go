@@ -250,43 +250,40 @@ func (c stopped) Open(context.Context, string) (action.VolumeSnapshotter, error)
 	return nil, errors.New("plugin process did not start")
 }
 
-// What fails because the runner has to stop is no fact about the volume: the next holder takes its
-// snapshot.
-func TestAStopWhileASnapshotterStartsCostsNoSnapshot(t *testing.T) {
+// newOneDiskSetup is the backup of one claim, whose volume the cloud has.
+func newOneDiskSetup(t *testing.T, c *cloud) *setup {
+	t.Helper()
 	api := newEstateServer()
 	api.Add("persistentvolumes", newDisk("pv-1"))
 	api.Add("persistentvolumeclaims", volumeClaim("a", "c-1", "pv-1"))
-	c := &cloud{knows: hasNativeSnapshot}
-	s := newSetup(t, api, velerov1.BackupSpec{}, "a").withSnapshots(c, "main")
-	starting := stopped{c, make(chan struct{})}
-	s.job.Snapshots.Locations, s.job.Stop = starting, starting.stop
-	_, err := Run(t.Context(), s.cfg, s.job)
-	require.ErrorIs(t, err, ErrStopped)
-	require.Empty(t, c.taken)
-
-	res, got := s.nextOwner(t, 2).withSnapshots(c, "main").runJob(t)
-	require.Zero(t, res.Errors, got.notesAt(joblog.Error))
-	require.Equal(t, map[string]int{"disk-pv-1": 1}, c.taken)
+	return newSetup(t, api, velerov1.BackupSpec{}, "a").withSnapshots(c, "main")
 }
 
-// The same of a volume that cannot be read any more.
-func TestAStopWhileAVolumeIsReadCostsNoSnapshot(t *testing.T) {
-	api := newEstateServer()
-	api.Add("persistentvolumes", newDisk("pv-1"))
-	api.Add("persistentvolumeclaims", volumeClaim("a", "c-1", "pv-1"))
-	c := &cloud{knows: hasNativeSnapshot}
-	s := newSetup(t, api, velerov1.BackupSpec{}, "a").withSnapshots(c, "main")
-	stop := make(chan struct{})
-	s.job.Stop = stop
-	s.cfg.Lister = &unreadable{Lister: s.cfg.Lister, fields: "metadata.name=pv-1", left: 1, do: func() { close(stop) }}
-	_, err := Run(t.Context(), s.cfg, s.job)
-	require.ErrorIs(t, err, ErrStopped)
+// What fails because the runner has to stop is no fact about the volume: the next holder takes its
+// snapshot.
+func TestAStopCostsNoSnapshot(t *testing.T) {
+	for name, stopIn := range map[string]func(s *setup, c *cloud, stop chan struct{}){
+		"while a snapshotter starts": func(s *setup, c *cloud, stop chan struct{}) { s.job.Snapshots.Locations = stopped{c, stop} },
+		"while a volume is read": func(s *setup, _ *cloud, stop chan struct{}) {
+			s.cfg.Lister = &unreadable{Lister: s.cfg.Lister, fields: "metadata.name=pv-1", left: 1, do: func() { close(stop) }}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, stop := &cloud{knows: hasNativeSnapshot}, make(chan struct{})
+			s := newOneDiskSetup(t, c)
+			s.job.Stop = stop
+			stopIn(s, c, stop)
+			_, err := Run(t.Context(), s.cfg, s.job)
+			require.ErrorIs(t, err, ErrStopped)
+			require.Empty(t, c.taken)
 
-	next := s.nextOwner(t, 2)
-	next.cfg.Lister = s.lists
-	res, got := next.runJob(t)
-	require.Zero(t, res.Errors, got.notesAt(joblog.Error))
-	require.Equal(t, map[string]int{"disk-pv-1": 1}, c.taken)
+			next := s.nextOwner(t, 2).withSnapshots(c, "main")
+			next.cfg.Lister = s.lists
+			res, got := next.runJob(t)
+			require.Zero(t, res.Errors, got.notesAt(joblog.Error))
+			require.Equal(t, map[string]int{"disk-pv-1": 1}, c.taken)
+		})
+	}
 }
 
 // unreadable is a lister that fails to read an object by its name, after having read it some times.
@@ -309,11 +306,9 @@ func (l *unreadable) List(ctx context.Context, req rawlist.Request, sink rawlist
 
 // A snapshot whose record cannot be written is known to the log of the runner.
 func TestASnapshotThatTheBucketNeverLearnsOfIsLogged(t *testing.T) {
-	api := newEstateServer()
-	api.Add("persistentvolumes", newDisk("pv-1"))
-	api.Add("persistentvolumeclaims", volumeClaim("a", "c-1", "pv-1"))
-	s := newSetup(t, api, velerov1.BackupSpec{}, "a")
-	s.withSnapshots(&cloud{knows: hasNativeSnapshot, before: func(string) { dieAt(s.store, 1) }}, "main")
+	c := &cloud{knows: hasNativeSnapshot}
+	s := newOneDiskSetup(t, c)
+	c.before = func(string) { dieAt(s.store, 1) }
 	var log bytes.Buffer
 	s.cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
 	_, err := Run(t.Context(), s.cfg, s.job)

@@ -59,31 +59,36 @@ func TestAVolumeWithoutTheLabelComesWithItsClaim(t *testing.T) {
 	}
 }
 
+// A claim and a pod whose volumes are not taken are accounted for, whether an action looks at them or
+// not. Who chose not to take volumes is not warned.
 func TestClaimsAreListedAsSkipped(t *testing.T) {
 	no := false
-	for _, choice := range []*bool{nil, &no} {
-		api := newEstateServer()
-		api.Add("persistentvolumeclaims",
-			kubetest.Object{Namespace: "a", Name: "bound", Body: map[string]any{"spec": map[string]string{"volumeName": "pv1"}}},
-			kubetest.Object{Namespace: "b", Name: "unbound"})
-		s := newSetup(t, api, velerov1.BackupSpec{SnapshotVolumes: choice})
-		res, got := s.runJob(t)
-		volumes := 0
-		for _, rec := range got.records {
-			for _, v := range rec.Volumes {
-				volumes++
-				require.True(t, v.Skipped)
-				require.NotEmpty(t, v.SkippedReason)
-				require.Equal(t, map[string]string{"bound": "pv1", "unbound": ""}[v.PVCName], v.PVName)
+	looks := tracingAction("a.io/x", selectResources("pods", "persistentvolumeclaims"))
+	for name, tt := range map[string]struct {
+		choice   *bool
+		actions  []action.BackupItem
+		warnings int
+	}{"no way to take them": {nil, nil, 2}, "an action looks at them": {nil, []action.BackupItem{looks}, 2}, "by choice": {&no, nil, 0}} {
+		t.Run(name, func(t *testing.T) {
+			api := newEstateServer()
+			api.Add("persistentvolumes", kubetest.Object{Name: "pv1"})
+			api.Add("persistentvolumeclaims", volumeClaim("a", "bound", "pv1"), kubetest.Object{Namespace: "b", Name: "unbound"})
+			api.Add("pods", kubetest.Object{Namespace: "a", Name: "p", Annotations: map[string]string{"backup.velero.io/backup-volumes": "v"}})
+			res, got := newSetup(t, api, velerov1.BackupSpec{SnapshotVolumes: tt.choice}).addActions(tt.actions...).runJob(t)
+			volumes := map[string]string{}
+			for _, rec := range got.records {
+				for _, v := range rec.Volumes {
+					require.True(t, v.Skipped)
+					require.NotEmpty(t, v.SkippedReason)
+					volumes[v.PVCName] = v.PVName
+				}
 			}
-		}
-		require.Equal(t, 2, volumes)
-		if choice == nil {
-			require.Equal(t, 2, res.Warnings)
-			require.Len(t, got.notesAt(joblog.Warning), 2)
-		} else {
-			require.Zero(t, res.Warnings, "who chose not to take volumes is not warned")
-		}
+			require.Equal(t, map[string]string{"bound": "pv1", "unbound": ""}, volumes)
+			require.Equal(t, 1, got.countOf("persistentvolumes"), "the volume comes with its claim")
+			require.Equal(t, 1, res.Errors, "of the pod")
+			require.Equal(t, tt.warnings, res.Warnings)
+			require.Len(t, got.notesAt(joblog.Warning), tt.warnings)
+		})
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
@@ -223,22 +222,4 @@ func TestACancelledBackupThatIsSuspendedEnds(t *testing.T) {
 	w.requireCancelled(t, b, true)
 	_, suspended := mark.SuspensionOf(w.readBackup(t, b))
 	require.False(t, suspended)
-}
-
-// The claim was taken from a holder that did not stop in time. Awake again, it finds the API server
-// and the bucket as before and its Lease fresh, so that Confirm makes no call. It commits nothing
-// all the same.
-func TestAHolderWhoseClaimWasTakenCommitsNothing(t *testing.T) {
-	w := newWorld(t)
-	b := w.admitBackup(t, "b1")
-	w.instance.ConfirmWith = func(client.Object) error { return nil }
-	w.beforeObject("-logs.gz", func() {
-		taken := w.readBackup(t, b)
-		require.NoError(t, mark.WriteCancelRequest(taken, mark.CancelRequest{By: "alice"}))
-		require.NoError(t, claim.Set(taken, claim.Claim{Epoch: 2}))
-		require.NoError(t, w.client.Update(t.Context(), taken))
-	})
-	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	require.NotContains(t, w.store.Keys(), layout.BackupMetadata("b1"))
-	require.Equal(t, velerov1.BackupPhaseInProgress, w.readBackup(t, b).Status.Phase)
 }

@@ -45,23 +45,36 @@ func TestACommitIsNotRepeatedWithoutTheClaim(t *testing.T) {
 	require.Empty(t, w.store.Keys())
 }
 
-// Another holder has the claim, and this one finds its Lease fresh, so that Confirm makes no call.
-// The write of the commit mark is what it fails at: the mark would forbid a request to cancel that
-// the new holder has to follow, and the commit would come behind its back.
+// The claim was taken from this holder, which finds its Lease fresh, so that Confirm makes no call. The
+// write of the commit mark is what it fails at: the mark would forbid a request to cancel that the new
+// holder has to follow, and the commit would come behind its back.
 func TestTheCommitIsNotMarkedOverAnothersClaim(t *testing.T) {
-	w := newWorld(t)
-	b := w.admitBackup(t, "b1")
-	w.instance.ConfirmWith = func(client.Object) error { return nil }
-	w.beforeObject("-logs.gz", func() {
-		taken := w.readBackup(t, b)
-		require.NoError(t, claim.Set(taken, claim.Claim{Owner: "next", Epoch: 2}))
-		require.NoError(t, w.client.Update(t.Context(), taken))
-	})
-	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	got := w.readBackup(t, b)
-	require.False(t, mark.IsCommitting(got))
-	require.Equal(t, velerov1.BackupPhaseInProgress, got.Status.Phase)
-	require.NotContains(t, w.store.Keys(), layout.BackupMetadata("b1"))
+	for name, tt := range map[string]struct {
+		claim     claim.Claim
+		cancelled bool
+	}{
+		"by the next holder":              {claim.Claim{Owner: "next", Epoch: 2}, false},
+		"from a backup that is cancelled": {claim.Claim{Epoch: 2}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			b := w.admitBackup(t, "b1")
+			w.instance.ConfirmWith = func(client.Object) error { return nil }
+			w.beforeObject("-logs.gz", func() {
+				taken := w.readBackup(t, b)
+				if tt.cancelled {
+					require.NoError(t, mark.WriteCancelRequest(taken, mark.CancelRequest{By: "alice"}))
+				}
+				require.NoError(t, claim.Set(taken, tt.claim))
+				require.NoError(t, w.client.Update(t.Context(), taken))
+			})
+			require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+			got := w.readBackup(t, b)
+			require.False(t, mark.IsCommitting(got))
+			require.Equal(t, velerov1.BackupPhaseInProgress, got.Status.Phase)
+			require.NotContains(t, w.store.Keys(), layout.BackupMetadata("b1"))
+		})
+	}
 }
 
 // A backup deleted under a live claim, which no Lease shows, is not committed.

@@ -270,16 +270,6 @@ func (w *world) readMetrics(t *testing.T) string {
 	return out.String()
 }
 
-func TestPartiallyFailed(t *testing.T) {
-	w := newWorld(t)
-	b := w.admitBackup(t, "b1", func(b *velerov1.Backup) { b.Spec.IncludedNamespaces = []string{"a", "gone"} })
-	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	got := w.requireComplete(t, b, velerov1.BackupPhasePartiallyFailed)
-	require.Equal(t, 1, got.Status.Errors)
-	require.Contains(t, w.readDocument(t, layout.BackupResults("b1")), "gone")
-	require.Contains(t, w.readDocument(t, layout.BackupLog("b1")), "level=error")
-}
-
 func TestNothingToDo(t *testing.T) {
 	w := newWorld(t)
 	require.NoError(t, w.Run(t.Context(), "absent", "uid-9"))
@@ -295,14 +285,21 @@ func TestNameTaken(t *testing.T) {
 	foreign := layout.Owner{BackupUID: "uid-7", ClusterUID: "cluster-2"}
 	data, err := foreign.Encode()
 	require.NoError(t, err)
+	// Two installations in one cluster may share a bucket.
+	elsewhere := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: "elsewhere", Name: "b1", UID: "uid-0"}}
+	elsewhere.Status.Phase = velerov1.BackupPhaseInProgress
+	living, err := layout.Owner{BackupUID: "uid-0", ClusterUID: "cluster-1"}.Encode()
+	require.NoError(t, err)
 	for name, taken := range map[string][2]string{
 		"metadata of Velero": {layout.BackupMetadata("b1"), `{"kind":"Backup","metadata":{"name":"b1","uid":"other"}}`},
 		"broken metadata":    {layout.BackupMetadata("b1"), `{`},
 		"another cluster":    {layout.OwnerFile("b1"), string(data)},
 		"no owner file":      {layout.OwnerFile("b1"), "x"},
+		"a living backup":    {layout.OwnerFile("b1"), string(living)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
+			require.NoError(t, w.client.Create(t.Context(), elsewhere.DeepCopy()))
 			w.store.Set(taken[0], []byte(taken[1]))
 			b := w.admitBackup(t, "b1")
 			require.NoError(t, w.Run(t.Context(), "b1", b.UID))
@@ -326,26 +323,6 @@ func TestLeftoversOfADeadBackupAreSwept(t *testing.T) {
 	w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
 }
 
-// Two installations in one cluster may share a bucket: what the other one is writing now is no
-// leftover.
-func TestDirectoryOfALivingBackupElsewhereStays(t *testing.T) {
-	w := newWorld(t)
-	other := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: "elsewhere", Name: "b1", UID: "uid-0"}}
-	other.Status.Phase = velerov1.BackupPhaseInProgress
-	require.NoError(t, w.client.Create(t.Context(), other))
-	data, err := layout.Owner{BackupUID: "uid-0", ClusterUID: "cluster-1"}.Encode()
-	require.NoError(t, err)
-	w.store.Set(layout.OwnerFile("b1"), data)
-	w.store.Set(layout.Part("b1", "uid-0", 1, "w0", 1, 1), []byte("x"))
-	before := w.store.Keys()
-	b := w.admitBackup(t, "b1")
-	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	got := w.readBackup(t, b)
-	require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
-	require.Equal(t, "backup already exists in object storage", got.Status.FailureReason)
-	require.Equal(t, before, w.store.Keys())
-}
-
 // unreachable is a location whose server cannot be found.
 type unreachable struct{ locations }
 
@@ -353,24 +330,45 @@ func (unreachable) Open(context.Context, *velerov1.BackupStorageLocation) (objec
 	return nil, fmt.Errorf("find the region: %w", &net.DNSError{Err: "no such host", Name: "nowhere.invalid", IsNotFound: true})
 }
 
-func TestALocationThatStaysUnreachableFailsTheBackup(t *testing.T) {
-	w := newWorld(t)
-	w.Locations = unreachable{locations{w.store}}
-	w.StorePatience = time.Second
-	b := w.admitBackup(t, "b1")
-	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	got := w.readBackup(t, b)
-	require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
-	require.Contains(t, got.Status.FailureReason, "no such host")
-}
-
-func TestUnknownOrBrokenLocation(t *testing.T) {
-	w := newWorld(t)
-	b := w.admitBackup(t, "b1", func(b *velerov1.Backup) { b.Spec.StorageLocation = "broken" })
-	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	got := w.readBackup(t, b)
-	require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
-	require.Contains(t, got.Status.FailureReason, "config.path")
+func TestABucketThatCannotBeUsedFailsTheBackup(t *testing.T) {
+	refuse := func(err error, within string) func(w *world) {
+		return func(w *world) {
+			w.store.Inject(func(op memstore.Op, key string) error {
+				if (op == memstore.OpCreate || op == memstore.OpPut) && strings.Contains(key, within) {
+					return err
+				}
+				return nil
+			})
+		}
+	}
+	for name, tt := range map[string]struct {
+		location string
+		spoil    func(w *world)
+		reason   string
+		recorded bool // the bucket has the failure too
+	}{
+		"unreachable":       {"default", func(w *world) { w.Locations = unreachable{locations{w.store}} }, "no such host", false},
+		"unknown or broken": {"broken", func(*world) {}, "config.path", false},
+		"read-only":         {"default", refuse(objectstore.ErrReadOnly, ""), objectstore.ErrReadOnly.Error(), false},
+		"refuses parts":     {"default", refuse(objectstore.ErrAccess, "/parts/"), objectstore.ErrAccess.Error(), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.StorePatience = time.Second
+			tt.spoil(w)
+			b := w.admitBackup(t, "b1", func(b *velerov1.Backup) { b.Spec.StorageLocation = tt.location })
+			require.NoError(t, w.Run(t.Context(), "b1", b.UID))
+			got := w.readBackup(t, b)
+			require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
+			require.Contains(t, got.Status.FailureReason, tt.reason)
+			data, ok := w.store.Bytes(layout.BackupMetadata("b1"))
+			require.Equal(t, tt.recorded, ok)
+			if tt.recorded {
+				require.Contains(t, string(data), `"Failed"`)
+				require.Contains(t, w.readDocument(t, layout.BackupLog("b1")), "Backup failed")
+			}
+		})
+	}
 }
 
 func TestHeldByALiveInstance(t *testing.T) {
@@ -409,38 +407,6 @@ func TestBucketAwayForAMoment(t *testing.T) {
 	})
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 	w.requireComplete(t, b, velerov1.BackupPhaseCompleted)
-}
-
-func TestBucketThatRefusesPartsFailsTheBackup(t *testing.T) {
-	w := newWorld(t)
-	b := w.admitBackup(t, "b1")
-	w.store.Inject(func(op memstore.Op, key string) error {
-		if op == memstore.OpCreate && strings.Contains(key, "/parts/") {
-			return objectstore.ErrAccess
-		}
-		return nil
-	})
-	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	got := w.readBackup(t, b)
-	require.Equal(t, velerov1.BackupPhaseFailed, got.Status.Phase)
-	require.Contains(t, got.Status.FailureReason, objectstore.ErrAccess.Error())
-	data, ok := w.store.Bytes(layout.BackupMetadata("b1"))
-	require.True(t, ok, "the bucket decides")
-	require.Contains(t, string(data), `"Failed"`)
-	require.Contains(t, w.readDocument(t, layout.BackupLog("b1")), "Backup failed")
-}
-
-func TestReadOnlyBucketFailsTheBackup(t *testing.T) {
-	w := newWorld(t)
-	b := w.admitBackup(t, "b1")
-	w.store.Inject(func(op memstore.Op, _ string) error {
-		if op == memstore.OpCreate || op == memstore.OpPut {
-			return objectstore.ErrReadOnly
-		}
-		return nil
-	})
-	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	require.Equal(t, velerov1.BackupPhaseFailed, w.readBackup(t, b).Status.Phase)
 }
 
 func TestShutdownHandsOver(t *testing.T) {

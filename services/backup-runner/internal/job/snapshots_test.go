@@ -189,64 +189,44 @@ func (l startingLocations) Open(ctx context.Context, location string) (action.Vo
 }
 
 // A runner that stops gives a snapshotter's process the grace period of any other work, and leaves
-// the volume to the next one.
+// the volume to the next one. That one decides on it although the spec selects no snapshots by then:
+// each claim is reported (P10).
 func TestAStopWhileASnapshotterStartsIsAHandOver(t *testing.T) {
-	w := newWorld(t)
-	disks := w.addSnapshotLocation(t)
-	b := w.admitBackup(t, "b", inDisks)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	open := w.Snapshots
-	var interruption error
-	w.Snapshots = func(session context.Context, b *velerov1.Backup, note func(joblog.Entry)) *volumes.Taker {
-		taker := open(session, b, note)
-		taker.Locations = startingLocations{taker.Locations, func() {
-			cancel()
-			<-session.Done()
-			interruption = context.Cause(session)
-		}}
-		return taker
+	for name, changed := range map[string]bool{"the same spec": false, "a spec without snapshots": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			disks := w.addSnapshotLocation(t)
+			b := w.admitBackup(t, "b", inDisks)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			open := w.Snapshots
+			var interruption error
+			w.Snapshots = func(session context.Context, b *velerov1.Backup, note func(joblog.Entry)) *volumes.Taker {
+				taker := open(session, b, note)
+				taker.Locations = startingLocations{taker.Locations, func() {
+					cancel()
+					<-session.Done()
+					interruption = context.Cause(session)
+				}}
+				return taker
+			}
+			require.Error(t, w.Run(ctx, b.Name, b.UID))
+			require.ErrorIs(t, interruption, engine.ErrStopped, "at the end of the grace period")
+			w.requireHandedOver(t, b)
+			if changed {
+				now, no := w.readBackup(t, b), false
+				now.Spec.SnapshotVolumes = &no
+				require.NoError(t, w.client.Update(t.Context(), now))
+			}
+
+			w.Snapshots = open
+			require.NoError(t, w.Run(t.Context(), b.Name, b.UID))
+			got := w.requireComplete(t, b, velerov1.BackupPhasePartiallyFailed)
+			require.Equal(t, []int{2, 1, 1}, []int{got.Status.VolumeSnapshotsAttempted, got.Status.VolumeSnapshotsCompleted, got.Status.Errors})
+			require.FileExists(t, filepath.Join(disks, "snap-disk-here"))
+			var infos []map[string]any
+			require.NoError(t, json.Unmarshal([]byte(w.readDocument(t, layout.BackupVolumeInfo("b"))), &infos))
+			require.Len(t, infos, 3)
+		})
 	}
-	require.Error(t, w.Run(ctx, b.Name, b.UID))
-	require.ErrorIs(t, interruption, engine.ErrStopped, "at the end of the grace period")
-	w.requireHandedOver(t, b)
-
-	w.Snapshots = open
-	require.NoError(t, w.Run(t.Context(), b.Name, b.UID))
-	got := w.requireComplete(t, b, velerov1.BackupPhasePartiallyFailed)
-	require.Equal(t, []int{2, 1, 1}, []int{got.Status.VolumeSnapshotsAttempted, got.Status.VolumeSnapshotsCompleted, got.Status.Errors})
-	require.FileExists(t, filepath.Join(disks, "snap-disk-here"))
-}
-
-// A volume that a holder left undecided is decided on, although the spec selects no snapshots by
-// then: each claim is reported (P10).
-func TestASpecThatChangesOnTheWayLosesNoVolume(t *testing.T) {
-	w := newWorld(t)
-	disks := w.addSnapshotLocation(t)
-	b := w.admitBackup(t, "b", inDisks)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	open := w.Snapshots
-	w.Snapshots = func(session context.Context, b *velerov1.Backup, note func(joblog.Entry)) *volumes.Taker {
-		taker := open(session, b, note)
-		taker.Locations = startingLocations{taker.Locations, func() {
-			cancel()
-			<-session.Done()
-		}}
-		return taker
-	}
-	require.Error(t, w.Run(ctx, b.Name, b.UID))
-	w.requireHandedOver(t, b)
-	changed, no := w.readBackup(t, b), false
-	changed.Spec.SnapshotVolumes = &no
-	require.NoError(t, w.client.Update(t.Context(), changed))
-
-	w.Snapshots = open
-	require.NoError(t, w.Run(t.Context(), b.Name, b.UID))
-	got := w.requireComplete(t, b, velerov1.BackupPhasePartiallyFailed)
-	require.Equal(t, []int{2, 1}, []int{got.Status.VolumeSnapshotsAttempted, got.Status.VolumeSnapshotsCompleted})
-	require.FileExists(t, filepath.Join(disks, "snap-disk-here"))
-	var infos []map[string]any
-	require.NoError(t, json.Unmarshal([]byte(w.readDocument(t, layout.BackupVolumeInfo("b"))), &infos))
-	require.Len(t, infos, 3)
 }

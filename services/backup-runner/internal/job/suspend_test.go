@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
@@ -66,9 +65,10 @@ func (w *world) requireSuspended(t *testing.T, b *velerov1.Backup, reason string
 }
 
 // The runner of a deleted backup has stopped: others need not wait for the claim timeout, unless
-// another instance may have taken the backup over before.
+// another instance may have taken the backup over before. Where the name belongs to another object by
+// the time the runner reads it, the entry is that of the one which is gone, and goes with it.
 func TestADeletedBackupLeavesTheLedgerWithItsRunner(t *testing.T) {
-	for name, certain := range map[string]bool{"certain": true, "perhaps taken over": false} {
+	for name, tt := range map[string]struct{ uncertain, replaced bool }{"certain": {}, "perhaps taken over": {uncertain: true}, "replaced": {replaced: true}} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			b := w.admitBackup(t, "b1")
@@ -76,40 +76,25 @@ func TestADeletedBackupLeavesTheLedgerWithItsRunner(t *testing.T) {
 			w.store.Inject(func(op memstore.Op, _ string) error {
 				if op == memstore.OpCompose && gone.CompareAndSwap(false, true) {
 					require.NoError(t, w.client.Delete(t.Context(), w.readBackup(t, b)))
-					if !certain {
+					if tt.uncertain {
 						w.instance.ConfirmWith = func(client.Object) error { return claim.ErrLost }
+					}
+					if tt.replaced {
+						other := &velerov1.Backup{}
+						other.Namespace, other.Name, other.UID = namespace, "b1", "uid-2"
+						require.NoError(t, w.client.Create(t.Context(), other))
 					}
 					w.instance.LoseClaim()
 				}
 				return nil
 			})
 			require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-			_, found, err := ledger.New(w.client, w.client, namespace).Get(t.Context(), types.UID("uid-1"))
+			_, found, err := ledger.New(w.client, w.client, namespace).Get(t.Context(), b.UID)
 			require.NoError(t, err)
-			require.Equal(t, !certain, found)
+			require.Equal(t, tt.uncertain, found)
+			if tt.replaced {
+				require.Empty(t, w.readBackup(t, b).Status.Phase, "the other one is left alone")
+			}
 		})
 	}
-}
-
-// The name belongs to another object by the time the runner reads it: the entry is that of the one
-// which is gone, and goes with it.
-func TestABackupReplacedByAnotherLeavesTheLedger(t *testing.T) {
-	w := newWorld(t)
-	b := w.admitBackup(t, "b1")
-	var gone atomic.Bool
-	w.store.Inject(func(op memstore.Op, _ string) error {
-		if op == memstore.OpCompose && gone.CompareAndSwap(false, true) {
-			require.NoError(t, w.client.Delete(t.Context(), w.readBackup(t, b)))
-			other := &velerov1.Backup{}
-			other.Namespace, other.Name, other.UID = namespace, "b1", "uid-2"
-			require.NoError(t, w.client.Create(t.Context(), other))
-			w.instance.LoseClaim()
-		}
-		return nil
-	})
-	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	_, found, err := ledger.New(w.client, w.client, namespace).Get(t.Context(), b.UID)
-	require.NoError(t, err)
-	require.False(t, found)
-	require.Empty(t, w.readBackup(t, b).Status.Phase, "the other one is left alone")
 }

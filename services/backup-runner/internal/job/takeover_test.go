@@ -163,6 +163,8 @@ func TestDeathAtEachWrite(t *testing.T) {
 	require.Equal(t, 54, want.Items)
 	require.Equal(t, 3, want.Warnings)
 	require.Equal(t, 1, want.Errors)
+	require.Contains(t, want.Results, "gone")
+	require.Contains(t, strings.Join(want.Log, ""), "level=error")
 	for _, run := range []struct{ workers, step int }{{1, 1}, {4, 3}} {
 		t.Run(fmt.Sprintf("%d workers", run.workers), func(t *testing.T) {
 			leftovers := 0

@@ -16,9 +16,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/spec/hook"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/history"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
-
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
 )
 
 // bed runs hooks and records them.
