@@ -119,7 +119,7 @@ type Part struct {
 	Errors        int    `json:"errors"`
 }
 
-// Spool names an item spool, a file in the format of package itemspool.
+// Spool names an item spool, a file in the format of package itemset.
 type Spool struct {
 	Key    string `json:"key"`
 	Size   int64  `json:"size"`

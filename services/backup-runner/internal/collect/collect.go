@@ -17,10 +17,9 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/actionset"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/partwriter"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/plan"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/volumes"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/cut"
-
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
 )
 
 // What callers give to a collection, and get from it.

@@ -56,7 +56,7 @@ func newUnitWorker(cfg *listingConfig, out *partwriter.Writer) *unitWorker {
 }
 
 // List lists a unit, or what an earlier holder left of it. What is wrong with the kind is noted; an
-// error is one that ends the job, or stop.ErrStopped at the end of a page.
+// error is one that ends the job, or plan.ErrStopped at the end of a page.
 func (w *unitWorker) List(ctx context.Context, u *plan.Unit) error {
 	if w.cfg.Past.Done(u.ID()) {
 		return nil

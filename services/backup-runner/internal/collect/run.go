@@ -12,10 +12,9 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/history"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/partwriter"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/plan"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/volumes"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
-
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
 )
 
 // collectRun is the state of one job that several stages share.

@@ -10,7 +10,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/history"
-
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
 )
 

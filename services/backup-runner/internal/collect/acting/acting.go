@@ -17,14 +17,13 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/history"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/partwriter"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/plan"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/volumes"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
-
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
 )
 
-// Config is what the workers of a backup act with. Everything is required but Confirm, Collateral
-// and Unsent, and what says so.
+// Config is what the workers of a backup act with. Everything is required but Confirm,
+// IsProcessCrash and IsNotSent, and what says so.
 type Config struct {
 	Actions *actionset.Bound
 	Finder  *plan.Finder
@@ -37,7 +36,7 @@ type Config struct {
 	// Confirm returns an error if the backup may be another holder's by now; nil means that it
 	// never is. It is asked before calls, unless it answered a moment ago.
 	Confirm func(ctx context.Context) error
-	// Collateral and Unsent are those of actionset.Actions.
+	// IsProcessCrash and IsNotSent are those of actionset.Actions.
 	IsProcessCrash func(error) bool
 	IsNotSent      func(error) bool
 	// Instance is this process, as its Lease names it, where operations may live in it.

@@ -9,9 +9,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/actionset"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/partwriter"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/plan"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
-
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
 )
 
 // objectProcessor processes objects with the actions they match, into one writer. Used by one goroutine.

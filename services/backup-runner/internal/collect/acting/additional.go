@@ -32,7 +32,7 @@ type additionalItem struct {
 	depth    int  // of the object that needs it
 }
 
-// Additional implements chain.Host: it backs up what an action asked for with the object, each once
+// Additional implements actionset.Host: it backs up what an action asked for with the object, each once
 // per backup. An error is one of the object, or a *fatalError.
 func (t *objectTurn) Additional(ctx context.Context, by string, items []action.Item, must bool) error {
 	req := request{by: by, must: must}

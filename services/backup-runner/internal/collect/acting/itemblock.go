@@ -12,9 +12,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/actionset"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/plan"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
-
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
 )
 
 // Block are objects that one worker processes, one after the other.

@@ -24,10 +24,10 @@ type Actions struct {
 	Warnings []string
 	// Errors are about missing actions, whose effect on the backup is not known.
 	Errors []string
-	// Collateral reports whether the call with an error of Items may have failed because of another
+	// IsProcessCrash reports whether the call with an error of Items may have failed because of another
 	// one. Nil is always false.
 	IsProcessCrash func(error) bool
-	// Unsent reports whether the call with an error of Items certainly was not made. Nil is always
+	// IsNotSent reports whether the call with an error of Items certainly was not made. Nil is always
 	// false.
 	IsNotSent func(error) bool
 	// Lines has what the actions' plugins log; nil if they do not.

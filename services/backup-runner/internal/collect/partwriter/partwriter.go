@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/itemset"
 )
 
-// Records makes records durable; intent.Log is one.
+// Records makes records durable; history.Log is one.
 type Records interface {
 	// Append makes a record durable and returns its key. The error wraps journal.ErrFenced when the
 	// record never will be.

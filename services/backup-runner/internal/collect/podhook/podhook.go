@@ -19,7 +19,7 @@ type Executor interface {
 	Run(ctx context.Context, cmd *podexec.Command) (podexec.Output, error)
 }
 
-// Intents makes it durable that hooks are about to run, and takes how they ended; intent.Log is
+// Intents makes it durable that hooks are about to run, and takes how they ended; history.Log is
 // one.
 type Intents interface {
 	Hook(ctx context.Context, opens *checkpoint.HookedPod, runs *checkpoint.HookIntent) error

@@ -41,7 +41,7 @@ type Config struct {
 
 // Decide decides on volumes that were collected, all of which are durable, one at a time for each
 // writer. That a snapshot is taken is durable before the call, and how it came out right after it.
-// Other decisions are not durable before the writers are flushed. The error is stop.ErrStopped if
+// Other decisions are not durable before the writers are flushed. The error is plan.ErrStopped if
 // the run is stopped.
 func Decide(ctx context.Context, cfg *Config, volumes map[string]Volume, writers []*partwriter.Writer) error {
 	res, _ := cfg.Finder.Catalog.Lookup(plan.Volumes)

@@ -7,7 +7,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
-
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
 )
 
