@@ -2,9 +2,7 @@ package job
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -18,7 +16,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/layout"
-	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 )
 
@@ -109,14 +106,21 @@ func (a *restoreAttempt) publishOne(ctx context.Context, key string, write func(
 	return a.uploadFile(ctx, key, file)
 }
 
-// uploadFile stores a file once. An existing one was stored by an interrupted holder, or is of a former
-// restore of the same name and replaced.
+// uploadFile stores a file. One that was stored by an interrupted holder, or by a former restore of the
+// same name, is replaced.
 func (a *restoreAttempt) uploadFile(ctx context.Context, key string, file *os.File) error {
 	failpoint.Hit("restore-runner/before-file")
 	if err := a.held.Confirm(ctx); err != nil {
 		return fmt.Errorf("store %s: %w", key, err)
 	}
-	err := placeFile(ctx, a.inputs.store, key, file)
+	size, err := file.Seek(0, io.SeekEnd)
+	if err == nil {
+		_, err = file.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return fatalErrorf("read %s: %w", key, err)
+	}
+	err = a.inputs.store.Put(ctx, key, file, size)
 	if errors.Is(err, claim.ErrLost) {
 		return err
 	}
@@ -128,51 +132,4 @@ func (a *restoreAttempt) uploadFile(ctx context.Context, key string, file *os.Fi
 	}
 	failpoint.Hit("restore-runner/after-file")
 	return nil
-}
-
-func placeFile(ctx context.Context, store objectstore.Store, key string, file *os.File) error {
-	size, err := file.Seek(0, io.SeekEnd)
-	if err != nil {
-		return fatalErrorf("read %s: %w", key, err)
-	}
-	rewind := func() error {
-		if _, err := file.Seek(0, io.SeekStart); err != nil {
-			return fatalErrorf("read %s: %w", key, err)
-		}
-		return nil
-	}
-	if err := rewind(); err != nil {
-		return err
-	}
-	err = store.Create(ctx, key, file, size)
-	if !errors.Is(err, objectstore.ErrExists) {
-		return err
-	}
-	if err := rewind(); err != nil {
-		return err
-	}
-	if same, err := holdsContent(ctx, store, key, file); err != nil || same {
-		return err
-	}
-	if err := rewind(); err != nil {
-		return err
-	}
-	return store.Put(ctx, key, file, size)
-}
-
-// holdsContent reports whether the object under key has the content of r.
-func holdsContent(ctx context.Context, store objectstore.Store, key string, r io.Reader) (bool, error) {
-	body, err := store.Get(ctx, key)
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = body.Close() }()
-	stored, own := sha256.New(), sha256.New()
-	if _, err := io.Copy(stored, body); err != nil {
-		return false, err
-	}
-	if _, err := io.Copy(own, r); err != nil {
-		return false, err
-	}
-	return bytes.Equal(stored.Sum(nil), own.Sum(nil)), nil
 }
