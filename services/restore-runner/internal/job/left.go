@@ -12,7 +12,6 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/mark"
-	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/pausing"
 )
@@ -22,47 +21,21 @@ const leftLimit = 30 * time.Second
 
 // readLeft reads what a restore began, of which nothing is open, by its records. It returns what could
 // be read.
-func (c *Config) readLeft(ctx context.Context, restore *velerov1.Restore) (begun []outcome.Operation, err error) {
-	ctx, stop := context.WithTimeout(ctx, leftLimit)
-	defer stop()
-	store, err := c.openLeft(ctx, restore)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	recorder := outcome.NewRecorder(outcome.NewLog(io.Discard, restore.Name), c.Clock, c.RecordBatch, "")
-	defer func() { err = errors.Join(err, recorder.Close()) }()
-	err = pausing.LoadUnfinished(ctx, store, restore, recorder)
-	if errors.Is(err, pausing.ErrNoRecords) {
-		err = nil
-	}
-	return recorder.Operations(), err
-}
-
-// openLeft opens the location of the records of a restore. An error that waiting does not change is
-// fatal.
-func (c *Config) openLeft(ctx context.Context, restore *velerov1.Restore) (objectstore.Store, error) {
+func (c *Config) readLeft(ctx context.Context, restore *velerov1.Restore) ([]outcome.Operation, error) {
 	location := mark.PausedLocation(restore)
 	if location == "" {
 		backup := &velerov1.Backup{}
 		if err := c.Reader.Get(ctx, client.ObjectKey{Namespace: restore.Namespace, Name: restore.Spec.BackupName}, backup); err != nil {
-			return nil, unlessAway(err, fmt.Sprintf("read backup %q", restore.Spec.BackupName))
+			return nil, fmt.Errorf("read backup %q: %w", restore.Spec.BackupName, err)
 		}
 		location = backup.Spec.StorageLocation
 	}
-	what := fmt.Sprintf("open location %q", location)
-	loc, err := c.Locations.Get(ctx, location)
-	if err != nil {
-		return nil, unlessAway(err, what)
+	recorder := outcome.NewRecorder(outcome.NewLog(io.Discard, restore.Name), c.Clock, c.RecordBatch, "")
+	err := pausing.LoadFrom(ctx, c.Locations, restore, location, recorder)
+	if errors.Is(err, pausing.ErrNoRecords) {
+		err = nil
 	}
-	store, err := c.Locations.Open(ctx, loc)
-	switch {
-	case err == nil:
-		return store, nil
-	case !isTransientServerError(err):
-		return nil, fatalErrorf("%s: %w", what, err)
-	}
-	return nil, fmt.Errorf("%s: %w", what, err)
+	return recorder.Operations(), errors.Join(err, recorder.Close())
 }
 
 // endOperations has the operations of a deleted restore cancelled before its files go: its own ones by

@@ -48,20 +48,22 @@ type Resumer struct {
 // all.
 func (r *Resumer) Resume(ctx context.Context, o *velerov1.Restore, location string, confirm func(context.Context) error) ([]string, error) {
 	recorder := outcome.NewRecorder(outcome.NewLog(io.Discard, o.Name), r.Clock, batch, "")
-	unread := r.loadRecords(ctx, o, location, recorder)
+	unread := LoadFrom(ctx, r.Locations, o, location, recorder)
 	objects := Objects{UID: o.UID, Recorder: recorder, REST: r.REST, Clock: r.Clock, Confirm: confirm}
 	err := objects.Resume(ctx)
 	return Names(recorder), errors.Join(unread, err, recorder.Close())
 }
 
-func (r *Resumer) loadRecords(ctx context.Context, o *velerov1.Restore, location string, recorder *outcome.Recorder) (err error) {
+// LoadFrom is LoadUnfinished with the records in the location of that name. It takes no longer than
+// readLimit.
+func LoadFrom(ctx context.Context, locations Locations, o *velerov1.Restore, location string, recorder *outcome.Recorder) (err error) {
 	ctx, stop := context.WithTimeout(ctx, readLimit)
 	defer stop()
-	loc, err := r.Locations.Get(ctx, location)
+	loc, err := locations.Get(ctx, location)
 	if err != nil {
 		return fmt.Errorf("open location %q: %w", location, err)
 	}
-	store, err := r.Locations.Open(ctx, loc)
+	store, err := locations.Open(ctx, loc)
 	if err != nil {
 		return fmt.Errorf("open location %q: %w", location, err)
 	}
