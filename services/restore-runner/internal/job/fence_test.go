@@ -121,6 +121,8 @@ func TestAStopLetsWhatIsInFlightEnd(t *testing.T) {
 	r := b.getRestore(t)
 	require.Equal(t, velerov1.RestorePhaseCompleted, r.Status.Phase)
 	require.Equal(t, &velerov1.RestoreProgress{TotalItems: 60, ItemsRestored: 60}, r.Status.Progress)
+	require.Zero(t, r.Status.Warnings)
+	require.Equal(t, 60, strings.Count(b.readGzip(t, layout.RestoreResourceList("r")), "(created)"))
 	require.Len(t, b.cluster.Requests("POST /api/v1/namespaces/a/configmaps"), 60, "each object was touched once")
 	require.Contains(t, b.readGzip(t, layout.RestoreLog("r")), fmt.Sprintf("restore goes on at epoch 2: %d of 60", begun))
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/engine/enginetest"
@@ -100,6 +101,11 @@ func TestWhatIsNotTaken(t *testing.T) {
 			r.Status.Phase = p
 		}
 	}
+	damaged := func(p velerov1.RestorePhase) func(*velerov1.Restore) {
+		return func(r *velerov1.Restore) {
+			r.Status.Phase, r.Annotations = p, map[string]string{holdfast.AnnotationClaim: "no JSON"}
+		}
+	}
 	tests := map[string]struct {
 		admitted bool
 		change   func(*velerov1.Restore)
@@ -111,6 +117,9 @@ func TestWhatIsNotTaken(t *testing.T) {
 		"failed validation":            {true, phase(velerov1.RestorePhaseFailedValidation), "uid-r"},
 		"waiting for operations":       {true, phase(velerov1.RestorePhaseWaitingForPluginOperations), "uid-r"},
 		"another of its name":          {true, phase(""), "older"},
+		"not admitted, bad claim":      {false, damaged(""), "uid-r"},
+		"ended, bad claim":             {true, damaged(velerov1.RestorePhaseCompleted), "uid-r"},
+		"waiting, bad claim":           {true, damaged(velerov1.RestorePhaseWaitingForPluginOperations), "uid-r"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -202,43 +211,6 @@ func prepareInterrupted(t *testing.T, b *bench, stop func()) {
 		}
 		return 0, false
 	})
-}
-
-func TestShutdownHandsOverAndTheNextRunnerGoesOn(t *testing.T) {
-	b := newBench(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	prepareInterrupted(t, b, cancel)
-	stopped := b.config
-	var leave func()
-	stopped.REST, leave = b.cluster.OpenFaultyDoor(nil)
-	require.ErrorIs(t, newRunner(stopped).Run(ctx, "r", "uid-r"), context.Canceled)
-	leave() // what it still sent has no effect
-	r := b.getRestore(t)
-	require.Equal(t, velerov1.RestorePhaseInProgress, r.Status.Phase)
-	held, _, err := claim.Parse(r)
-	require.NoError(t, err)
-	require.Equal(t, claim.Claim{Epoch: 1}, held, "handed over")
-
-	b.cluster.Fail(nil)
-	next := b.config
-	next.Claims = &enginetest.Holder{Name: "next"}
-	require.NoError(t, newRunner(next).Run(t.Context(), "r", "uid-r"))
-	r = b.getRestore(t)
-	require.Equal(t, velerov1.RestorePhaseCompleted, r.Status.Phase)
-	require.Zero(t, r.Status.Warnings)
-	require.Equal(t, 60, strings.Count(b.readGzip(t, layout.RestoreResourceList("r")), "(created)"))
-	require.Len(t, b.cluster.Requests("GET /api/v1/namespaces/a/configmaps"), len(b.cluster.Requests("POST /api/v1/namespaces/a/configmaps"))-60)
-}
-
-func TestDeletedRestoreStops(t *testing.T) {
-	b := newBench(t)
-	prepareInterrupted(t, b, func() {
-		if err := b.client.Delete(t.Context(), &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "r"}}); err != nil {
-			t.Error(err)
-		}
-	})
-	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
-	require.NotNil(t, b.getRestore(t).DeletionTimestamp)
 }
 
 func (b *bench) marksDeleting(t *testing.T) {

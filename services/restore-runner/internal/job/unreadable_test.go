@@ -35,30 +35,6 @@ func TestAnUnreadableClaimEndsTheRestore(t *testing.T) {
 	}
 }
 
-func TestADamagedClaimIsNoReasonToTouchOtherRestores(t *testing.T) {
-	damaged := func(phase velerov1.RestorePhase) func(*velerov1.Restore) {
-		return func(r *velerov1.Restore) {
-			r.Status.Phase = phase
-			r.Annotations = map[string]string{holdfast.AnnotationClaim: "no JSON"}
-		}
-	}
-	for name, tt := range map[string]struct {
-		admitted bool
-		phase    velerov1.RestorePhase
-	}{
-		"not admitted": {false, ""}, "ended": {true, velerov1.RestorePhaseCompleted},
-		"waiting for operations": {true, velerov1.RestorePhaseWaitingForPluginOperations},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
-			b.createRestore(t, tt.admitted, damaged(tt.phase))
-			before := b.getRestore(t)
-			require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
-			require.Equal(t, before, b.getRestore(t))
-		})
-	}
-}
-
 func TestADeletedRestoreWithADamagedClaimIsCleaned(t *testing.T) {
 	b := newBench(t)
 	restore := b.createRestore(t, true, func(r *velerov1.Restore) {

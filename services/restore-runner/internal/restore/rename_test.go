@@ -49,6 +49,7 @@ func clonedVolume(t *testing.T, s *kubetest.Server, f *finishedRestore) object {
 // A namespace is cloned beside itself, whatever becomes of the volume that has the name.
 func TestAVolumeForAnotherNamespaceGetsAnotherName(t *testing.T) {
 	for name, pv := range map[string]object{
+		"set by the plugin too":  leftoverVolume("Bound", "Delete"),
 		"in use":                 leftoverVolume("Bound", "Delete"),
 		"released, kept":         leftoverVolume("Released", "Retain"),
 		"being deleted":          withDeletion(leftoverVolume("Bound", "Delete")),
@@ -56,6 +57,9 @@ func TestAVolumeForAnotherNamespaceGetsAnotherName(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, c := kubetest.Start(t), &cloud{}
+			if name == "set by the plugin too" {
+				c.rename = ptr.To("pv")
+			}
 			before := s.Put(pvPath, pv)
 			clonedVolume(t, s, runRestore(t, s, newSnapshotBackup(), mappedSpec(), useCloud(c)))
 			require.Len(t, c.made, 1)
@@ -210,13 +214,6 @@ func TestEachHolderGivesThePluginTheNameInTheBackup(t *testing.T) {
 	require.Equal(t, []string{"pv", "pv"}, p.given)
 	require.NotNil(t, s.Object(manyVolumes+"/x-pv"))
 	require.Equal(t, "x-pv", s.Object("/api/v1/namespaces/a/persistentvolumeclaims/claim")["spec"].(object)["volumeName"])
-}
-
-// A plugin that sets the name itself, to what it was, does not undo the other one.
-func TestAPluginThatSetsTheStoredName(t *testing.T) {
-	s, c := kubetest.Start(t), &cloud{rename: ptr.To("pv")}
-	s.Put(pvPath, leftoverVolume("Bound", "Delete"))
-	clonedVolume(t, s, runRestore(t, s, newSnapshotBackup(), mappedSpec(), useCloud(c)))
 }
 
 // What belongs to the volume names it as it is called in the cluster, or the garbage collector
