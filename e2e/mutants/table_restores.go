@@ -13,7 +13,7 @@ var restores = []Mutant{
 	},
 	{
 		Name:    "a request ends a takeover before the records are open",
-		Edit:    Edit{"services/restore-runner/internal/job/attempt.go", "records == nil && !a.paused.isEmpty() &&", "records == nil && a.paused.isEmpty() &&"},
+		Edit:    Edit{"services/restore-runner/internal/job/attempt.go", "records == nil && !a.paused.IsEmpty() &&", "records == nil && a.paused.IsEmpty() &&"},
 		Package: "./services/restore-runner/internal/job", Test: "TestARequestWaitsForTheRecords",
 	},
 	{

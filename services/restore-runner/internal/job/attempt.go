@@ -113,7 +113,7 @@ func (a *restoreAttempt) failureOf(ctx context.Context, err error) error {
 // restore already, or this holder stops. While an earlier holder may have left objects paused, its
 // records are opened first, as far as opening gives the time.
 func (a *restoreAttempt) outranksCancel(ctx context.Context, err error) bool {
-	if a.inputs.records == nil && !a.paused.isEmpty() && cancelRequestOf(err) == nil {
+	if a.inputs.records == nil && !a.paused.IsEmpty() && cancelRequestOf(err) == nil {
 		return true
 	}
 	return isFatal(err) || ctx.Err() != nil || a.held.Stopping().Err() != nil || errors.Is(err, claim.ErrLost)

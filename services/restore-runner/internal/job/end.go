@@ -138,7 +138,7 @@ func (a *restoreAttempt) setEnd(o *velerov1.Restore, end *outcome.Finished) {
 	setProgress(o, end.Counts)
 	setOperationCounts(o, a.inputs.operations)
 	o.Status.FailureReason = end.Reason
-	if a.paused.isEmpty() {
+	if a.paused.IsEmpty() {
 		mark.ClearPaused(o)
 	}
 }

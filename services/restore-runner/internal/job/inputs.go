@@ -59,7 +59,7 @@ func findBackup(ctx context.Context, a *restoreAttempt) error {
 }
 
 func (in *restoreInputs) findLocation(ctx context.Context) (err error) {
-	in.location = in.paused.location
+	in.location = in.paused.Location
 	if in.backup, err = in.readBackup(ctx); err != nil {
 		return err
 	}

@@ -132,9 +132,9 @@ func (a *restoreAttempt) sealOperations(ctx context.Context) error {
 // failureReason is the failureReason of a restore that ends with a failure.
 func (s *session) failureReason(failure error) string {
 	if s.unread == nil {
-		return s.paused.failureReason(failure)
+		return s.paused.FailureReason(failure)
 	}
-	return s.paused.failureReason(failure) + "; " + unreadOperations
+	return s.paused.FailureReason(failure) + "; " + unreadOperations
 }
 
 func operationsIn(begun []outcome.Operation) []operation.Operation {

@@ -15,7 +15,7 @@ import (
 // records that a resumption needs.
 func (in *restoreInputs) markPaused(ctx context.Context) error {
 	location := in.backup.Spec.StorageLocation
-	if in.paused.location == location {
+	if in.paused.Location == location {
 		return nil
 	}
 	err := in.retryCall(ctx, "mark that objects are paused", func() error {
@@ -30,7 +30,7 @@ func (in *restoreInputs) markPaused(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("mark that objects are paused: %w", err)
 	}
-	in.paused.location = location
+	in.paused.Location = location
 	return nil
 }
 
@@ -39,7 +39,7 @@ func (in *restoreInputs) markPaused(ctx context.Context) error {
 // records. The error is the cause of ctx's end.
 func resumePaused(ctx context.Context, a *restoreAttempt) error {
 	in := a.inputs
-	if a.paused.location == "" {
+	if a.paused.Location == "" {
 		return nil
 	}
 	if in.recorder == nil {
@@ -55,9 +55,9 @@ func resumePaused(ctx context.Context, a *restoreAttempt) error {
 			return err
 		}
 	}
-	a.paused.read, a.paused.names = unread == nil, pausing.Names(in.recorder)
-	a.paused.logPaused(ctx, a.log, unread)
-	if errors.Is(a.failure, errDeleted) && a.paused.isEmpty() {
+	a.paused.Read, a.paused.Names = unread == nil, pausing.Names(in.recorder)
+	a.paused.LogPaused(ctx, a.log, unread)
+	if errors.Is(a.failure, errDeleted) && a.paused.IsEmpty() {
 		a.removePausedMark(ctx)
 	}
 	return nil
@@ -91,11 +91,11 @@ func (a *restoreAttempt) readPaused(ctx context.Context) error {
 // end.
 func (s *session) resumePausedObjects(ctx context.Context) error {
 	r := pausing.Resumer{Locations: s.cfg.Locations, REST: s.cfg.REST, Clock: s.cfg.Clock}
-	names, err := r.Resume(ctx, s.restore, s.paused.location, s.held.Confirm)
+	names, err := r.Resume(ctx, s.restore, s.paused.Location, s.held.Confirm)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	s.paused.read, s.paused.names = err == nil, names
-	s.paused.logPaused(ctx, s.log, err)
+	s.paused.Read, s.paused.Names = err == nil, names
+	s.paused.LogPaused(ctx, s.log, err)
 	return nil
 }

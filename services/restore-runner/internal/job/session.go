@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube/retry"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/retrystore"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/pausing"
 )
 
 // session is a claimed restore, with what every part of its work needs. Safe for concurrent use.
@@ -25,14 +26,14 @@ type session struct {
 	// begun any more.
 	stopped context.Context //nolint:containedctx // as long as the attempt
 	// paused is for the goroutine of the attempt alone.
-	paused pausedObjects
+	paused pausing.Left
 	// unread is why it is not known what the restore began; for the goroutine of the attempt alone.
 	unread error
 }
 
 // newSession returns a session; the function ends it.
 func newSession(cfg *Config, held *engine.Held[*velerov1.Restore]) (*session, context.CancelFunc) {
-	s := &session{cfg: cfg, held: held, restore: held.Object, log: held.Log, paused: pausedObjects{location: mark.PausedLocation(held.Object)}}
+	s := &session{cfg: cfg, held: held, restore: held.Object, log: held.Log, paused: pausing.Left{Location: mark.PausedLocation(held.Object)}}
 	var end context.CancelFunc
 	s.stopped, end = engine.Join(held.Stopping(), held.Cancelling())
 	return s, end
