@@ -61,7 +61,7 @@ func storedRequest(resource, kind string, fields object) apply.Request {
 		obj[k] = v
 	}
 	gr := schema.GroupResource{Resource: resource}
-	apply.ResetObject(obj, gr, "a", &apply.ResetOptions{Backup: "b", Restore: "r"})
+	resetObject(obj, gr, "a", &apply.ResetOptions{Backup: "b", Restore: "r"})
 	return apply.Request{
 		Target: apply.Target{GVR: schema.GroupVersionResource{Version: "v1", Resource: resource}, Namespace: "a", Name: "m"},
 		Kind:   kind, Object: obj,

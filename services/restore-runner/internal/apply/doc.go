@@ -1,8 +1,8 @@
 // Package apply makes an object of the backup one that can be created again, and brings it into the
 // cluster.
 //
-// ResetObject removes what only the old cluster knew (identity, status, assigned addresses and nodes,
-// bindings) and adds the labels of the restore, by the rules of Velero 1.18's restore and of its
+// NormalizeObject removes what only the old cluster knew (identity, status, assigned addresses and nodes,
+// bindings) and PlaceObject adds the labels of the restore, by the rules of Velero 1.18's restore and of its
 // built-in restore actions, applied to the decoded JSON in place. Values of unexpected types are left
 // alone, never a reason to panic: the API server judges them.
 //

@@ -47,14 +47,6 @@ var byResource = map[string]kindReset{
 	"customresourcedefinitions.apiextensions.k8s.io":               resetDefinition,
 }
 
-// ResetObject makes a stored object ready to be created in namespace ("" for cluster-scoped ones):
-// NormalizeObject, the target namespace, and the labels velero.io/backup-name and velero.io/restore-name.
-// Owner references are removed; the caller adds those to the new owners.
-func ResetObject(obj map[string]any, gr schema.GroupResource, namespace string, o *ResetOptions) {
-	NormalizeObject(obj, gr, o)
-	PlaceObject(obj, namespace, o)
-}
-
 // PlaceObject gives a normalized object its target namespace and the labels of the restore. Only obj
 // itself, its metadata and its labels are changed.
 func PlaceObject(obj map[string]any, namespace string, o *ResetOptions) {
