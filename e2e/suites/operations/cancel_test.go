@@ -15,7 +15,7 @@ import (
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 )
 
-// testCancelled stops a backup whose operations stand still: each is asked to cancel once.
+// testCancelled stops a backup whose operations make no progress: each is asked to cancel once.
 func (b *bed) testCancelled(t *testing.T) {
 	const name = "cancelled"
 	b.Namespace(t, name)

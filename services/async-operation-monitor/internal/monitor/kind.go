@@ -68,7 +68,7 @@ var restores = &jobKind[*velerov1.Restore]{
 	moved: func() { failpoint.Hit("async-operation-monitor/restore-moved-on") },
 }
 
-// isFinalizing reports whether a job is in the phase that follows once no operation is left.
+// isFinalizing reports whether a job is in the phase that follows once all operations have ended.
 func (k *jobKind[T]) isFinalizing(obj T) bool {
 	phase := *k.status(obj).phase
 	return phase == velerov1.BackupPhaseFinalizing || phase == velerov1.BackupPhaseFinalizingPartiallyFailed

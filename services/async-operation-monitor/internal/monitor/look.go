@@ -75,7 +75,7 @@ func announceJob[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T]
 	hint := &workv1.Hint{Kind: k.name, Namespace: obj.GetNamespace(), Name: obj.GetName(), Uid: string(obj.GetUID())}
 	err := m.Bus.Publish(messaging.WithTrace(ctx, obj), messaging.WorkOperationPoll, hint)
 	if err != nil && ctx.Err() == nil {
-		m.Log.DebugContext(ctx, "hint not published, polling without", "kind", k.name, "name", obj.GetName(), "error", err)
+		m.Log.DebugContext(ctx, "Failed to publish a hint; polling without", "kind", k.name, "name", obj.GetName(), "error", err)
 	}
 	return err == nil
 }
@@ -84,7 +84,7 @@ func announceJob[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T]
 func (m *Monitor) runGuarded(ctx context.Context, do func() (time.Duration, error)) (again time.Duration, err error) {
 	defer func() {
 		if value := recover(); value != nil {
-			m.Log.ErrorContext(ctx, "poll panicked", "panic", value, "stack", string(debug.Stack()))
+			m.Log.ErrorContext(ctx, "Poll panicked", "panic", value, "stack", string(debug.Stack()))
 			err = errors.New("internal error")
 		}
 	}()
@@ -97,7 +97,7 @@ func mustStop(obj client.Object) bool {
 	return asked || obj.GetDeletionTimestamp() != nil
 }
 
-// pollJob polls the job of that name and UID once, and moves it on if no operation is left. It returns
+// pollJob polls the job of that name and UID once, and moves it on if all operations have ended. It returns
 // after how long that has to be done again; 0 for a job that waits no more.
 func pollJob[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T], name, uid string) (again time.Duration, err error) {
 	key := k.name + "/" + name
@@ -127,7 +127,7 @@ func followJob[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T], 
 	if err == nil {
 		defer func() {
 			if err := store.Close(); err != nil {
-				m.Log.WarnContext(ctx, "bucket not closed", "kind", k.name, "name", obj.GetName(), "error", err)
+				m.Log.WarnContext(ctx, "Failed to close the bucket", "kind", k.name, "name", obj.GetName(), "error", err)
 			}
 		}()
 		err = openOperations(ctx, m, k, e, store, obj)
@@ -192,7 +192,7 @@ func pollOperations[T client.Object](ctx context.Context, m *Monitor, k *jobKind
 		return 0, abandonJob(ctx, m, k, obj, err)
 	}
 	for _, s := range report.Stalled {
-		m.Log.WarnContext(ctx, "operation stands still", "kind", k.name, "name", obj.GetName(),
+		m.Log.WarnContext(ctx, "Operation made no progress", "kind", k.name, "name", obj.GetName(),
 			"action", s.Operation.Action, "operation", s.Operation.ID, "item", s.Operation.Item.String(), "for", s.For)
 	}
 	m.reportStalled(obj, report.Stalled)
@@ -214,7 +214,7 @@ const maxEvents = 5
 func (m *Monitor) reportStalled(obj client.Object, list []poll.Stall) {
 	for i, s := range list {
 		if i == maxEvents {
-			m.Events.Eventf(obj, nil, corev1.EventTypeWarning, "OperationStalled", "Poll", "%d more operations stand still", len(list)-i)
+			m.Events.Eventf(obj, nil, corev1.EventTypeWarning, "OperationStalled", "Poll", "%d more operations made no progress", len(list)-i)
 			return
 		}
 		op := &s.Operation

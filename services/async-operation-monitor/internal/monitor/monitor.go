@@ -1,4 +1,4 @@
-// Package monitor follows jobs that wait for operations until none is left: Waiting* becomes
+// Package monitor follows jobs that wait for operations until all have ended: Waiting* becomes
 // Finalizing*.
 //
 // A job is polled for its hint, which is delivered again after the pause between two polls. A job
@@ -123,7 +123,7 @@ func (m *Monitor) Wake(ctx context.Context, kind, name string, uid types.UID) {
 		return pollJob(ctx, m, backups, name, string(uid))
 	})
 	if err != nil {
-		m.Log.WarnContext(ctx, "job not polled, it is tried again", "kind", kind, "name", name, "error", err)
+		m.Log.WarnContext(ctx, "Failed to poll the operations of a job; will retry", "kind", kind, "name", name, "error", err)
 	}
 }
 

@@ -195,7 +195,7 @@ func TestEventsAboutStallsAreBounded(t *testing.T) {
 		b.advanceClock(time.Hour)
 		require.Len(b, b.events.recordedEvents(), 6, "each is reported once")
 		require.Equal(b, `j OperationStalled: operation "a" of action "vendor.io/a" for pods n/a: no progress for 30m0s`, b.events.recordedEvents()[0])
-		require.Equal(b, "j OperationStalled: 6 more operations stand still", b.events.recordedEvents()[5])
+		require.Equal(b, "j OperationStalled: 6 more operations made no progress", b.events.recordedEvents()[5])
 	})
 }
 

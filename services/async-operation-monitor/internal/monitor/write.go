@@ -19,7 +19,7 @@ import (
 // notePeriod is how often the progress of operations is written into their job.
 const notePeriod = 10 * time.Second
 
-// moveOn writes the phase that follows, for no operation is left.
+// moveOn writes the phase that follows, for all operations have ended.
 func moveOn[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T], obj T, sum operation.Summary) error {
 	return movePhase(ctx, m, k, obj, sum.Failed > 0, func(obj T, now jobStatus) error {
 		*now.completed, *now.failed = sum.Completed, sum.Failed
@@ -30,7 +30,7 @@ func moveOn[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T], obj
 // abandonJob moves a job on whose operations are not known: they count as failed, and the runner
 // reports that.
 func abandonJob[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T], obj T, reason error) error {
-	m.Log.ErrorContext(ctx, "the operations of a job are not known, it moves on as failed", "kind", k.name, "name", obj.GetName(), "error", reason)
+	m.Log.ErrorContext(ctx, "Failed to read the operations of a job; it moves on as failed", "kind", k.name, "name", obj.GetName(), "error", reason)
 	m.Events.Eventf(obj, nil, corev1.EventTypeWarning, "OperationsUnknown", "Poll", "the operations cannot be followed: %.512s", reason.Error())
 	return movePhase(ctx, m, k, obj, true, func(T, jobStatus) error { return nil })
 }
@@ -56,7 +56,7 @@ func movePhase[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T], 
 		return fmt.Errorf("move %s %q on: %w", k.name, obj.GetName(), err)
 	}
 	k.moved()
-	m.Log.InfoContext(ctx, "no operation is left", "kind", k.name, "name", obj.GetName())
+	m.Log.InfoContext(ctx, "All operations of a job have ended", "kind", k.name, "name", obj.GetName())
 	return nil
 }
 
@@ -83,7 +83,7 @@ func noteProgress[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T
 		return sum.WriteSummary(obj)
 	})
 	if err != nil && !isGone(err) {
-		m.Log.WarnContext(ctx, "progress of operations not written", "kind", k.name, "name", obj.GetName(), "error", err)
+		m.Log.WarnContext(ctx, "Failed to write the progress of operations; will retry", "kind", k.name, "name", obj.GetName(), "error", err)
 		return
 	}
 	e.noted, e.notedTime = sum, now

@@ -32,12 +32,12 @@ func TestAnOperationThatTakesTooLongIsCancelledAndFails(t *testing.T) {
 		"hanging, ended":          {nil, endingWith("stopped"), "timed out after 4h0m0s, the answer to the cancel is not known: stopped", 10 * time.Second},
 		"refused, ended":          {refuses, endingWith("stopped"), "timed out after 4h0m0s, the cancel was refused; then the operation ended: stopped", 10 * time.Second},
 		"failed, ended":           {breaks, endingWith(""), "timed out after 4h0m0s, the cancel failed: the process died; then the operation ended: it completed", 10 * time.Second},
-		"acknowledged, running":   {accepts, runs, "timed out after 4h0m0s, the cancel was acknowledged, but the operation did not end in time; the operation may go on", grace},
-		"refused, running":        {refuses, runs, "timed out after 4h0m0s, the cancel was refused; the operation may go on", grace},
-		"failed, running":         {breaks, runs, "timed out after 4h0m0s, the cancel failed: the process died; the operation may go on", grace},
-		"failed, cannot be asked": {breaks, failingWith(errBroken), "timed out after 4h0m0s, the cancel failed: the process died; the operation may go on; the last poll failed: the process died", grace},
-		"hanging, running":        {nil, runs, "timed out after 4h0m0s, the cancel was not acknowledged; the operation may go on", grace},
-		"all hanging":             {nil, hangUntilDone, "timed out after 4h0m0s, the cancel was not acknowledged; the operation may go on; the last poll failed: context deadline exceeded", grace},
+		"acknowledged, running":   {accepts, runs, "timed out after 4h0m0s, the cancel was acknowledged, but the operation did not end in time; it may still be running", grace},
+		"refused, running":        {refuses, runs, "timed out after 4h0m0s, the cancel was refused; it may still be running", grace},
+		"failed, running":         {breaks, runs, "timed out after 4h0m0s, the cancel failed: the process died; it may still be running", grace},
+		"failed, cannot be asked": {breaks, failingWith(errBroken), "timed out after 4h0m0s, the cancel failed: the process died; it may still be running; the last poll failed: the process died", grace},
+		"hanging, running":        {nil, runs, "timed out after 4h0m0s, the cancel was not acknowledged; it may still be running", grace},
+		"all hanging":             {nil, hangUntilDone, "timed out after 4h0m0s, the cancel was not acknowledged; it may still be running; the last poll failed: context deadline exceeded", grace},
 		"lost":                    {accepts, failingWith(action.ErrUnknownOperation), "timed out after 4h0m0s, the cancel was acknowledged: the operation is lost: no such operation", 30 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -162,7 +162,7 @@ func TestAnIntentThatADeadProcessLeftIsRepeatedOnce(t *testing.T) {
 		require.True(b, third.pollFor(time.Hour))
 		_, told = b.plugins.countCalls("a")
 		require.Equal(b, 1, told, "an intent is not repeated twice")
-		require.Equal(b, "timed out after 1s, the cancel was not acknowledged; the operation may go on", b.errorOf(0))
+		require.Equal(b, "timed out after 1s, the cancel was not acknowledged; it may still be running", b.errorOf(0))
 	})
 }
 

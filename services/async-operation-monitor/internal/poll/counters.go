@@ -27,7 +27,7 @@ func NewCounters(r prometheus.Registerer, open func() int) (*Counters, error) {
 			Name: "holdfast_operations_ended_total", Help: "Operations whose end was recorded, by result: Completed, Failed.",
 		}, []string{"result"}),
 		stalls: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "holdfast_operation_stalls_total", Help: "Operations that were found to stand still.",
+			Name: "holdfast_operation_stalls_total", Help: "Operations that made no progress for the stall timeout.",
 		}),
 	}
 	gauge := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -44,5 +44,5 @@ func (m *Counters) Polled(result string, took time.Duration) {
 // Ended counts an operation whose end was recorded.
 func (m *Counters) Ended(result string) { m.ended.WithLabelValues(result).Inc() }
 
-// Stalled counts an operation that stands still.
+// Stalled counts an operation that makes no progress.
 func (m *Counters) Stalled() { m.stalls.Inc() }

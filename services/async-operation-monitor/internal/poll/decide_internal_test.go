@@ -54,12 +54,12 @@ func TestDecisionsAboutAnOperation(t *testing.T) {
 		"it has ended with the call": {memo: mine(opState{ended: broken, reply: accepted}), state: cancelled(1, nil), minute: 12,
 			want: []operation.Event{{Answer: accepted}, fails("stopped, the cancel was acknowledged: broken")}},
 		"its grace period is over": {memo: mine(opState{problem: "no answer"}), state: cancelled(1, &operation.Answer{}), minute: 15,
-			want: []operation.Event{fails("stopped, the cancel was refused; the operation may go on; the last poll failed: no answer")}},
+			want: []operation.Event{fails("stopped, the cancel was refused; it may still be running; the last poll failed: no answer")}},
 		"another process is to call":               {memo: other(opState{}), state: cancelled(1, nil), minute: 13.9},
 		"another process has not called":           {memo: other(opState{}), state: cancelled(1, nil), minute: 14, want: []operation.Event{cancels("stopped")}},
 		"another process has the answer":           {memo: other(opState{}), state: cancelled(1, accepted), minute: 14},
 		"two processes have not called":            {memo: other(opState{}), state: cancelled(2, nil), minute: 14},
-		"two processes have not called in time":    {memo: other(opState{}), state: cancelled(2, nil), minute: 16, want: []operation.Event{fails("stopped, the cancel was not acknowledged; the operation may go on")}},
+		"two processes have not called in time":    {memo: other(opState{}), state: cancelled(2, nil), minute: 16, want: []operation.Event{fails("stopped, the cancel was not acknowledged; it may still be running")}},
 		"an intent that this process has not seen": {state: cancelled(2, nil), minute: 100},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -143,7 +143,7 @@ func TestAGracePeriodIsMeasuredByOneClock(t *testing.T) {
 					}
 				}
 				require.GreaterOrEqual(b, time.Since(began), grace)
-				require.Equal(b, "the backup is cancelled, the cancel was acknowledged, but the operation did not end in time; the operation may go on", b.errorOf(0))
+				require.Equal(b, "the backup is cancelled, the cancel was acknowledged, but the operation did not end in time; it may still be running", b.errorOf(0))
 			})
 		})
 	}

@@ -48,15 +48,15 @@ type Input struct {
 
 // Report is what a poll found.
 type Report struct {
-	// Ended: no operation is left.
+	// Ended: all operations have ended.
 	Ended bool
 	// Next is when the next poll is due.
 	Next time.Duration
-	// Stalled are the operations that were found to stand still.
+	// Stalled are the operations that were found to make no progress.
 	Stalled []Stall
 }
 
-// Stall is an operation that stands still.
+// Stall is an operation that makes no progress.
 type Stall struct {
 	Operation operation.Operation
 	// For is since when.

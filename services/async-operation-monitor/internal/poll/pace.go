@@ -33,7 +33,7 @@ func (j *Job) nextPoll(now time.Time, turn Input) time.Duration {
 	return max(wait, soonest)
 }
 
-// stalledOperations returns the operations that are found to stand still now.
+// stalledOperations returns the operations that are found to make no progress now.
 func (j *Job) stalledOperations(now time.Time) (list []Stall) {
 	if j.poller.Stall <= 0 {
 		return nil

@@ -115,8 +115,8 @@ func TestAnActionThatNeverAnswersIsBoundedByTheTimeout(t *testing.T) {
 		require.Equal(b, 9, b.plugins.maxConcurrent("vendor.io/a"))
 		time.Sleep(limit)
 		require.True(b, p.pollFor(time.Hour))
-		require.Equal(b, "timed out after 4h0m0s, the cancel was not acknowledged; the operation may go on", b.errorOf(1))
-		require.Equal(b, "timed out after 4h0m0s, the cancel was not acknowledged; the operation may go on", b.errorOf(20))
+		require.Equal(b, "timed out after 4h0m0s, the cancel was not acknowledged; it may still be running", b.errorOf(1))
+		require.Equal(b, "timed out after 4h0m0s, the cancel was not acknowledged; it may still be running", b.errorOf(20))
 		close(release)
 	})
 }
@@ -194,7 +194,7 @@ func TestAMissingActionFailsNoOperationBeforeItsTimeout(t *testing.T) {
 		require.False(b, p.pollFor(10*time.Minute))
 		require.Equal(b, operation.Completed, b.recordedStates()[0].Phase)
 		require.True(b, p.pollFor(2*time.Hour))
-		require.Equal(b, "timed out after 4h0m0s, the cancel failed: action vendor.io/b: no such action; the operation may go on; "+
+		require.Equal(b, "timed out after 4h0m0s, the cancel failed: action vendor.io/b: no such action; it may still be running; "+
 			"the last poll failed: action vendor.io/b: no such action", b.errorOf(1))
 	})
 }

@@ -37,7 +37,7 @@ type Metrics interface {
 	Polled(result string, took time.Duration)
 	// Ended counts an operation: "Completed" or "Failed".
 	Ended(result string)
-	// Stalled counts an operation that stands still.
+	// Stalled counts an operation that makes no progress.
 	Stalled()
 }
 
@@ -55,7 +55,7 @@ type Config struct {
 	Timeouts map[string]time.Duration
 	// Grace is how long an operation has to end after its action was called to cancel it.
 	Grace time.Duration
-	// Stall is after how long without a change an operation stands still; 0 is never.
+	// Stall is after how long without a change an operation makes no progress; 0 is never.
 	Stall time.Duration
 }
 

@@ -8,9 +8,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 )
 
-// mayGoOn ends the text of an operation that failed without having ended.
-const mayGoOn = "the operation may go on"
-
 // timedOut is the reason to cancel an operation that took too long.
 func timedOut(limit time.Duration) string { return fmt.Sprintf("timed out after %s", limit) }
 
@@ -51,7 +48,7 @@ func abandonedBy(intent *operation.Cancel, answer *operation.Answer, problem str
 	case answer.Accepted:
 		what = "the cancel was acknowledged, but the operation did not end in time"
 	}
-	text := fmt.Sprintf("%s, %s; %s", intent.Reason, what, mayGoOn)
+	text := fmt.Sprintf("%s, %s; %s", intent.Reason, what, operation.MayStillRun)
 	if problem != "" {
 		text += "; the last poll failed: " + problem
 	}
