@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -13,7 +12,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
 	"github.com/holdfast-io/holdfast/pkg/archive/tarball"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
-	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
 )
@@ -101,27 +99,18 @@ func (s *Server) openBackup(ctx context.Context, name string) (*openManifestFile
 	if err != nil {
 		return nil, err
 	}
-	reader, err := openManifest(ctx, store, name)
-	if err != nil {
-		return nil, errors.Join(err, store.Close())
+	reader, err := tarball.OpenManifest(ctx, store, name)
+	switch {
+	case err == nil:
+		return &openManifestFile{Reader: reader, backup: name, store: store}, nil
+	case errors.Is(err, objectstore.ErrNotFound):
+		err = noManifest(name)
+	case errors.Is(err, manifest.ErrCorrupt):
+		err = fmt.Errorf("%w: %w", errgrpc.ErrCorrupt, err)
+	default:
+		err = fmt.Errorf("%w: %w", errgrpc.ErrUnavailable, err)
 	}
-	return &openManifestFile{Reader: reader, backup: name, store: store}, nil
-}
-
-func openManifest(ctx context.Context, store objectstore.Store, backup string) (*manifest.Reader, error) {
-	key := layout.BackupManifest(backup)
-	info, err := store.Stat(ctx, key)
-	if errors.Is(err, objectstore.ErrNotFound) {
-		return nil, noManifest(backup)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errgrpc.ErrUnavailable, err)
-	}
-	reader, err := manifest.Open(ctx, rangeReader{store, key}, info.Size)
-	if errors.Is(err, manifest.ErrCorrupt) {
-		return nil, fmt.Errorf("backup %q: %w: %w", backup, errgrpc.ErrCorrupt, err)
-	}
-	return reader, err
+	return nil, errors.Join(err, store.Close())
 }
 
 func noManifest(backup string) error {
@@ -148,15 +137,4 @@ func damagedError(err error) error {
 		return fmt.Errorf("%w: %w", errgrpc.ErrCorrupt, err)
 	}
 	return err
-}
-
-// rangeReader reads one object by ranges.
-type rangeReader struct {
-	store objectstore.Reader
-	key   string
-}
-
-// ReadRange implements manifest.RangeReader.
-func (r rangeReader) ReadRange(ctx context.Context, off, n int64) (io.ReadCloser, error) {
-	return r.store.GetRange(ctx, r.key, off, n)
 }
