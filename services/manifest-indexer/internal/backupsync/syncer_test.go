@@ -20,6 +20,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
@@ -247,6 +248,40 @@ func TestRemovesOrphans(t *testing.T) {
 	}
 	for _, name := range []string{"failed", "running", "deleting", "elsewhere", "there", "log-left"} {
 		require.NotNil(t, b.getBackup(name), name)
+	}
+}
+
+// A Backup that changed after it was listed may be in the bucket by now, one that is gone needs no removal,
+// and one that cannot be read is left to the next sync.
+func TestAnOrphanThatChangesDuringASyncStays(t *testing.T) {
+	for name, meanwhile := range map[string]func(c client.WithWatch) error{
+		"changes": func(c client.WithWatch) error {
+			o := &velerov1.Backup{}
+			err := c.Get(t.Context(), client.ObjectKey{Namespace: "velero", Name: "b"}, o)
+			o.Labels["new"] = "x"
+			return errors.Join(err, c.Update(t.Context(), o))
+		},
+		"goes": func(c client.WithWatch) error {
+			return c.Delete(t.Context(), existingBackup("b", longName, ""))
+		},
+		"unread": func(client.WithWatch) error { return errors.New("no answer") },
+	} {
+		b := newBed(t, existingBackup("b", longName, velerov1.BackupPhaseCompleted))
+		base, ok := b.client.(client.WithWatch)
+		require.True(t, ok)
+		s := b.newReplica(interceptor.NewClient(base, interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+				if _, backup := obj.(*velerov1.Backup); backup {
+					if err := meanwhile(base); err != nil {
+						return err
+					}
+				}
+				return c.Get(ctx, key, obj, opts...)
+			},
+		}))
+		err := s.Pass(t.Context())
+		require.Equal(t, name == "unread", err != nil, name)
+		require.Equal(t, name == "goes", b.getBackup("b") == nil, name)
 	}
 }
 

@@ -220,4 +220,8 @@ func TestFailuresHaveCodes(t *testing.T) {
 	b.store.Set(layout.BackupTarball("b"), tar)
 	_, err = b.s.GetItem(t.Context(), byKey("", "", "ConfigMap", "ns-1", "cm-07"))
 	require.ErrorIs(t, err, errgrpc.ErrCorrupt)
+
+	b.store.Inject(func(memstore.Op, string) error { return objectstore.ErrAccess })
+	_, err = b.s.GetManifest(t.Context(), &manifestv1.GetManifestRequest{Backup: "b"})
+	require.ErrorIs(t, err, errgrpc.ErrUnavailable)
 }
