@@ -14,7 +14,7 @@ TEST_TIMEOUT := 60m
 EARLIER ?= HEAD~20
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
-BUILDINFO := github.com/holdfast-io/holdfast/pkg/buildinfo
+BUILDINFO := github.com/holdfast-io/holdfast/pkg/telemetry
 LDFLAGS := -s -w -X $(BUILDINFO).version=$(VERSION) -X $(BUILDINFO).commit=$(COMMIT)
 # Only a KUBECONFIG given to make itself points the demo at another cluster; one that a shell happens to export does not.
 DEMO_ARGS ?= $(if $(filter command line,$(origin KUBECONFIG)),--kubeconfig $(KUBECONFIG))$(if $(SHARE), --share)

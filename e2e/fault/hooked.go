@@ -14,7 +14,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/e2e/harness/kubelet"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/kube/podexec/podexectest"
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 )
 
 const hooked = "fault-hooks" // a namespace with a Pod that runs and has hooks
@@ -28,7 +28,7 @@ type hookNode struct {
 	frozen bool
 }
 
-func (n *hookNode) runCommand(_ context.Context, r *podexectest.Request, _, _ io.Writer) error {
+func (n *hookNode) runCommand(_ context.Context, r *kubetest.ExecRequest, _, _ io.Writer) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.counts[r.Command[0]]++
@@ -40,7 +40,7 @@ func (n *hookNode) runCommand(_ context.Context, r *podexectest.Request, _, _ io
 func (b *Bed) plantHooked(ctx context.Context) (err error) {
 	n := &b.hooks
 	n.counts = map[string]int{}
-	if n.node, err = kubelet.Start(ctx, b.cluster.RestConfig(), hooked, &podexectest.Handler{Run: n.runCommand}); err != nil {
+	if n.node, err = kubelet.Start(ctx, b.cluster.RestConfig(), hooked, &kubetest.ExecHandler{Run: n.runCommand}); err != nil {
 		return err
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: hooked}}

@@ -20,7 +20,7 @@ packages() {
 imports() { # GROUP
   awk -v rule="        pkg-$1:" '$0 == rule {inside = 1; next} inside && /^        [^ ]/ {exit} inside && /allow:/ {print; exit}' .golangci.yml |
     grep -oE "$module/pkg/[a-z]+" | sed "s|.*/||" |
-    grep -vxE "$1|buildinfo|errgrpc|extsort|failpoint|joblog|layout|redact|telemetry" | sed 's|.*|`&`|' | paste -sd ' ' || true
+    grep -vxE "$1|errgrpc|extsort|failpoint|joblog|layout|telemetry" | sed 's|.*|`&`|' | paste -sd ' ' || true
 }
 
 heading() { # PATH
@@ -44,7 +44,7 @@ list() {
       pkg/*/* | services/*) group=$(cut -d/ -f1,2 <<<"$path") ;;
       *) group=$path ;;
     esac
-    if [[ $group == pkg/* && ! -d $group ]] || [[ $group =~ ^pkg/(buildinfo|errgrpc|extsort|failpoint|joblog|layout|redact|telemetry)$ ]]; then group=pkg; fi
+    if [[ $group == pkg/* && ! -d $group ]] || [[ $group =~ ^pkg/(errgrpc|extsort|failpoint|joblog|layout|telemetry)$ ]]; then group=pkg; fi
     [[ $group == "$last" ]] || heading "$group"
     last=$group
     doc=${doc#Package "$(basename "$path")" }
@@ -54,7 +54,7 @@ list() {
 
 ordered() { # the ground first, then the groups of pkg, the SDK, and the services
   awk -F'\t' '{
-    order = $1 ~ /^services\// ? 3 : $1 ~ /^pkg\/plugin(\/|\t|$)/ ? 2 : $1 ~ /^pkg\/(buildinfo|errgrpc|extsort|failpoint|joblog|layout|redact|telemetry)$/ ? 0 : 1
+    order = $1 ~ /^services\// ? 3 : $1 ~ /^pkg\/plugin(\/|\t|$)/ ? 2 : $1 ~ /^pkg\/(errgrpc|extsort|failpoint|joblog|layout|telemetry)$/ ? 0 : 1
     print order "\t" $0
   }' | sort -s -k1,1n | cut -f2-
 }

@@ -6,8 +6,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/holdfast-io/holdfast/pkg/buildinfo"
-	"github.com/holdfast-io/holdfast/pkg/redact"
+	"github.com/holdfast-io/holdfast/pkg/telemetry"
 )
 
 // Config returns the configuration of a connection to the API server. An empty path means
@@ -26,9 +25,9 @@ func ConfigForContext(kubeconfig, context string) (*rest.Config, error) {
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: context}
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
 	if err != nil {
-		return nil, fmt.Errorf("load kubeconfig: %w", redact.Error(err)) // of a proxy's URL, for example
+		return nil, fmt.Errorf("load kubeconfig: %w", telemetry.RedactError(err)) // of a proxy's URL, for example
 	}
 	cfg.QPS = -1
-	cfg.UserAgent = "holdfast/" + buildinfo.Version()
+	cfg.UserAgent = "holdfast/" + telemetry.Version()
 	return cfg, nil
 }

@@ -13,7 +13,6 @@ import (
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/holdfast-io/holdfast/pkg/redact"
 	"github.com/holdfast-io/holdfast/pkg/telemetry"
 )
 
@@ -43,7 +42,7 @@ func NewManager(cfg *rest.Config, namespace string, transform toolscache.Transfo
 		},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("create manager for namespace %q: %w", namespace, redact.Error(err))
+		return nil, fmt.Errorf("create manager for namespace %q: %w", namespace, telemetry.RedactError(err))
 	}
 	return mgr, nil
 }

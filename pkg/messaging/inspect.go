@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/holdfast-io/holdfast/pkg/redact"
+	"github.com/holdfast-io/holdfast/pkg/telemetry"
 )
 
 // inspectTimeout bounds the connection of Inspect.
@@ -57,7 +57,7 @@ func Inspect(ctx context.Context, cfg Config) (*State, error) {
 	options = append(options, nats.RetryOnFailedConnect(false), nats.MaxReconnects(0), nats.Timeout(inspectTimeout))
 	conn, err := nats.Connect(cfg.URL, options...)
 	if err != nil {
-		return nil, fmt.Errorf("connect to nats: %w", redact.Error(err))
+		return nil, fmt.Errorf("connect to nats: %w", telemetry.RedactError(err))
 	}
 	defer conn.Close()
 	js, err := jetstream.New(conn)

@@ -22,7 +22,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 	"k8s.io/utils/clock"
 
-	"github.com/holdfast-io/holdfast/pkg/redact"
+	"github.com/holdfast-io/holdfast/pkg/telemetry"
 )
 
 // What names one kind of work; all replicas of its owner share one consumer.
@@ -101,7 +101,7 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 	}
 	conn, err := nats.Connect(cfg.URL, options...)
 	if err != nil {
-		return nil, fmt.Errorf("connect to nats: %w", redact.Error(err))
+		return nil, fmt.Errorf("connect to nats: %w", telemetry.RedactError(err))
 	}
 	js, err := jetstream.New(conn)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
-	"github.com/holdfast-io/holdfast/pkg/buildinfo"
+	"github.com/holdfast-io/holdfast/pkg/telemetry"
 )
 
 // Dial returns a connection to another instance of Holdfast's services, which dials when it is
@@ -30,7 +30,7 @@ func (r *Runtime) Dial(instance, address string) (*grpc.ClientConn, error) {
 		return nil, err
 	}
 	// Without the proxy of the environment, which does not reach addresses of Pods.
-	opts := []grpc.DialOption{grpc.WithNoProxy(), grpc.WithTransportCredentials(transport), grpc.WithUserAgent("holdfast-" + r.base.Name + "/" + buildinfo.Version())}
+	opts := []grpc.DialOption{grpc.WithNoProxy(), grpc.WithTransportCredentials(transport), grpc.WithUserAgent("holdfast-" + r.base.Name + "/" + telemetry.Version())}
 	opts = append(opts, grpc.WithChainUnaryInterceptor(r.traceInterceptor(instance)))
 	if r.base.Token != "" || r.base.Options.Auth == AuthKubernetes {
 		opts = append(opts, grpc.WithPerRPCCredentials(&tokenSource{runtime: r, secure: secure || !isLoopback(address)}))

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/utils/clock"
 
-	"github.com/holdfast-io/holdfast/pkg/buildinfo"
 	"github.com/holdfast-io/holdfast/pkg/telemetry"
 )
 
@@ -88,7 +87,7 @@ func (p process) parseOptions(options *Options, bind func(*pflag.FlagSet)) (done
 	case err != nil:
 		return false, err
 	case *version:
-		_, _ = fmt.Fprintln(p.stdout, p.name, buildinfo.String())
+		_, _ = fmt.Fprintln(p.stdout, p.name, telemetry.BuildInfo())
 		return true, nil
 	case fs.NArg() > 0:
 		return false, fmt.Errorf("unexpected argument %q", fs.Arg(0))
@@ -121,7 +120,7 @@ func (p process) serveProcess(ctx context.Context, options Options, build Build)
 			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
 		}
 	}()
-	log.Info("starting", "version", buildinfo.Version(), "commit", buildinfo.Commit())
+	log.Info("starting", "version", telemetry.Version(), "commit", telemetry.Commit())
 	runner, err := build(ctx, Base{
 		Name: p.name, Instance: instance, Options: options, Log: log, Clock: clock.RealClock{}, Tracer: tracing.Provider, Propagator: tracing.Propagator,
 	})

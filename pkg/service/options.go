@@ -14,7 +14,7 @@ const (
 	// AuthNone lets every caller in. It is only accepted on a loopback address.
 	AuthNone = "none"
 	// AuthKubernetes has the API server authenticate the bearer of a token and authorize the call, see
-	// package kubeauth.
+	// caller.Reviewer.
 	AuthKubernetes = "kubernetes"
 )
 

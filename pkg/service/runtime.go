@@ -16,14 +16,11 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/holdfast-io/holdfast/pkg/buildinfo"
 	"github.com/holdfast-io/holdfast/pkg/kube"
-	"github.com/holdfast-io/holdfast/pkg/kube/servertime"
 	"github.com/holdfast-io/holdfast/pkg/messaging"
+	"github.com/holdfast-io/holdfast/pkg/service/caller"
 	"github.com/holdfast-io/holdfast/pkg/service/grpcserver"
-	"github.com/holdfast-io/holdfast/pkg/service/kubeauth"
 	"github.com/holdfast-io/holdfast/pkg/service/rungroup"
-	"github.com/holdfast-io/holdfast/pkg/service/runtoken"
 	"github.com/holdfast-io/holdfast/pkg/telemetry"
 )
 
@@ -39,7 +36,7 @@ const (
 type Runtime struct {
 	base     Base
 	config   *rest.Config
-	time     *servertime.Clock
+	time     *kube.ServerClock
 	api      *serverReach
 	manager  ctrl.Manager
 	fabric   *messaging.Client
@@ -75,7 +72,7 @@ func New(ctx context.Context, base Base) (*Runtime, error) {
 		grpcLis:  base.GRPCListener,
 		httpLis:  base.HTTPListener,
 		registry: prometheus.NewRegistry(),
-		time:     servertime.New(base.Clock),
+		time:     kube.NewServerClock(base.Clock),
 		api:      &serverReach{clock: base.Clock, grace: OutageGrace + probeAfter},
 		parts:    rungroup.New(rungroup.Config{Grace: HandOverLimit, Clock: base.Clock, Log: base.Log}),
 		last:     rungroup.New(rungroup.Config{Grace: HandOverLimit + base.DrainLimit, Clock: base.Clock, Log: base.Log}),
@@ -98,7 +95,7 @@ func (r *Runtime) prepareLocal(context.Context) (err error) {
 	}
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "holdfast_build_info", Help: "1, with the version and commit of the binary as labels.",
-		ConstLabels: prometheus.Labels{"service": r.base.Name, "version": buildinfo.Version(), "commit": buildinfo.Commit()},
+		ConstLabels: prometheus.Labels{"service": r.base.Name, "version": telemetry.Version(), "commit": telemetry.Commit()},
 	})
 	info.Set(1)
 	return r.registry.Register(info)
@@ -111,7 +108,7 @@ func (r *Runtime) connectBackends(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cfg.UserAgent = "holdfast-" + r.base.Name + "/" + buildinfo.Version()
+	cfg.UserAgent = "holdfast-" + r.base.Name + "/" + telemetry.Version()
 	cfg.Wrap(r.time.Wrap)
 	cfg.Wrap(r.api.Wrap)
 	r.config = cfg
@@ -149,7 +146,7 @@ func (r *Runtime) buildGRPC(context.Context) error {
 // newAuthorizer is what the token or else --auth requires; nil allows every caller.
 func (r *Runtime) newAuthorizer() (grpcserver.Authorizer, error) {
 	if r.base.Token != "" {
-		return runtoken.Authorize(r.base.Token), nil
+		return caller.AuthorizeToken(r.base.Token), nil
 	}
 	if r.base.Options.Auth != AuthKubernetes {
 		return nil, nil //nolint:nilnil // no authenticator is a normal answer
@@ -158,7 +155,7 @@ func (r *Runtime) newAuthorizer() (grpcserver.Authorizer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--auth kubernetes: %w", err)
 	}
-	return kubeauth.New(kubeauth.Config{Client: client, Clock: r.base.Clock, Audience: r.base.Options.AuthAudience}).Authorize, nil
+	return caller.NewReviewer(caller.ReviewerConfig{Client: client, Clock: r.base.Clock, Audience: r.base.Options.AuthAudience}).Authorize, nil
 }
 
 func (r *Runtime) listenServers(ctx context.Context) (err error) {
@@ -188,7 +185,7 @@ func (r *Runtime) Manager() ctrl.Manager { return r.manager }
 func (r *Runtime) WorkDir() string { return r.work.path }
 
 // ServerTime is the time of this process's clock, and never later than the API server's.
-func (r *Runtime) ServerTime() *servertime.Clock { return r.time }
+func (r *Runtime) ServerTime() *kube.ServerClock { return r.time }
 
 // RestConfig is the connection to the API server. Copy it before changing it.
 func (r *Runtime) RestConfig() *rest.Config { return r.config }

@@ -1,5 +1,6 @@
 // Package telemetry sets up what services report about themselves: logs through log/slog, traces
-// through OpenTelemetry.
+// through OpenTelemetry, and the version and commit of the binary. It keeps the credentials of URLs out
+// of texts that people read.
 package telemetry
 
 import (

@@ -14,8 +14,6 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
-
-	"github.com/holdfast-io/holdfast/pkg/buildinfo"
 )
 
 // ErrUnsupported reports an OTEL_* variable that asks for something this build cannot do; the
@@ -62,7 +60,7 @@ func NewTracing(ctx context.Context, service, instance string, env Environment) 
 			attribute.String("service.namespace", "holdfast"),
 			attribute.String("service.name", service),
 			attribute.String("service.instance.id", instance),
-			attribute.String("service.version", buildinfo.Version()),
+			attribute.String("service.version", Version()),
 		), resource.WithFromEnv())
 	if err != nil && !errors.Is(err, resource.ErrPartialResource) {
 		return Tracing{}, errors.Join(fmt.Errorf("trace resource: %w", err), exporter.Shutdown(ctx))

@@ -34,7 +34,7 @@ const (
 var (
 	generated = regexp.MustCompile(`(\.pb|_grpc\.pb|/zz_generated[^/]*)\.go$|^proto/`)
 	// testSupport are packages that only tests import.
-	testSupport = regexp.MustCompile(`(^|/)(kubetest|storetest|plugintest|csitest|memstore|footprint|example|directoryplugin|podexectest|clitest|backuptest|certtest|actiontest|enginetest|jobtest|limittest|selfplugin|testing)/`)
+	testSupport = regexp.MustCompile(`(^|/)(kubetest|storetest|plugintest|csitest|memstore|footprint|example|directoryplugin|clitest|backuptest|certtest|actiontest|jobtest|limittest|selfplugin|testing)/`)
 	oneWord     = regexp.MustCompile(`^[a-z][a-z0-9]*$`)
 	groupOrder  = regexp.MustCompile(`(?m)^order=\((.*)\)$`)
 )

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/holdfast-io/holdfast/pkg/kube/podexec/podexectest"
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 )
 
 // Node is a node of a cluster. Safe for concurrent use.
@@ -27,7 +27,7 @@ type Node struct {
 }
 
 // Start registers a node under a name, which runs commands with handler. The caller calls Close.
-func Start(ctx context.Context, config *rest.Config, name string, handler *podexectest.Handler) (*Node, error) {
+func Start(ctx context.Context, config *rest.Config, name string, handler *kubetest.ExecHandler) (*Node, error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("connect the node: %w", err)

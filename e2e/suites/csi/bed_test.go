@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-io/holdfast/e2e/harness/kubelet"
 	"github.com/holdfast-io/holdfast/e2e/harness/site"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/kube/podexec/podexectest"
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 )
 
 const (
@@ -62,7 +62,7 @@ func newBed(t *testing.T) *bed {
 	b.bucket, b.dir = site.FileBucket(t, "default")
 	b.ReachFiles(t, b.dir, b.bucket)
 	var err error
-	b.node, err = kubelet.Start(t.Context(), b.Cluster.RestConfig(), "node", &podexectest.Handler{Run: b.apps.runCommand})
+	b.node, err = kubelet.Start(t.Context(), b.Cluster.RestConfig(), "node", &kubetest.ExecHandler{Run: b.apps.runCommand})
 	require.NoError(t, err)
 	t.Cleanup(b.node.Close)
 	return b

@@ -16,7 +16,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/e2e/harness/directorydriver"
 	"github.com/holdfast-io/holdfast/e2e/harness/site"
-	"github.com/holdfast-io/holdfast/pkg/kube/podexec/podexectest"
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 )
 
 // volumeWriter counts in two files of each volume, in one after the other: at any moment a volume has the
@@ -149,12 +149,12 @@ func (a *applications) registerWriter(pod string, w *volumeWriter) {
 	a.writers[pod] = w
 }
 
-func (a *applications) runCommand(ctx context.Context, r *podexectest.Request, _, _ io.Writer) error {
+func (a *applications) runCommand(ctx context.Context, r *kubetest.ExecRequest, _, _ io.Writer) error {
 	a.mu.Lock()
 	w := a.writers[r.Pod]
 	a.mu.Unlock()
 	if w == nil {
-		return &podexectest.ExitError{Code: 1}
+		return &kubetest.ExecExitError{Code: 1}
 	}
 	if r.Command[0] == "freeze" {
 		return errors.Join(w.freezeWriter(ctx), w.markVolumes("frozen", ""))

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-io/holdfast/e2e/harness/site"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/mark"
-	"github.com/holdfast-io/holdfast/pkg/kube/podexec/podexectest"
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 )
 
@@ -26,7 +26,7 @@ type applications struct {
 	ran    []string
 }
 
-func (a *applications) runCommand(ctx context.Context, r *podexectest.Request, stdout, _ io.Writer) error {
+func (a *applications) runCommand(ctx context.Context, r *kubetest.ExecRequest, stdout, _ io.Writer) error {
 	a.mu.Lock()
 	a.ran = append(a.ran, r.Namespace+"/"+r.Pod+" "+r.Container+" "+r.Command[0])
 	a.frozen[r.Pod] = r.Command[0] == "freeze" || r.Command[0] == "hang"
@@ -68,7 +68,7 @@ func newBed(t *testing.T) *bed {
 	b.bucket, dir = site.FileBucket(t, "default")
 	b.ReachFiles(t, dir, b.bucket)
 	var err error
-	b.node, err = kubelet.Start(t.Context(), b.Cluster.RestConfig(), "node", &podexectest.Handler{Run: b.apps.runCommand})
+	b.node, err = kubelet.Start(t.Context(), b.Cluster.RestConfig(), "node", &kubetest.ExecHandler{Run: b.apps.runCommand})
 	require.NoError(t, err)
 	t.Cleanup(b.node.Close)
 	return b

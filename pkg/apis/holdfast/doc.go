@@ -1,5 +1,6 @@
 // Package holdfast names what Holdfast adds to objects of group velero.io. Nothing here is needed
-// to read a backup: Velero ignores all of it.
+// to read a backup: Velero ignores all of it. It makes the
+// Backup that a Schedule describes (ScheduledBackup).
 package holdfast
 
 // Prefix begins every annotation and label of Holdfast.

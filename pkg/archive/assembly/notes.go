@@ -9,7 +9,6 @@ import (
 	"io"
 
 	"github.com/holdfast-io/holdfast/pkg/archive/part"
-	"github.com/holdfast-io/holdfast/pkg/archive/results"
 	"github.com/holdfast-io/holdfast/pkg/extsort"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 )
@@ -19,7 +18,7 @@ type logNotes struct {
 	dir              string
 	field, value     string
 	lines            *extsort.Sorter
-	results          *results.Results
+	results          *Results
 	warnings, errors int
 	key, text        []byte
 	seq              uint32
@@ -28,7 +27,7 @@ type logNotes struct {
 func newNotes(dir string, plan *Plan) *logNotes {
 	cfg := extsort.Config{Dir: dir, MemoryBytes: 1 << 20}
 	return &logNotes{
-		dir: dir, field: cmp.Or(plan.LogField, "backup"), value: plan.LogValue, lines: extsort.New(cfg), results: results.New(dir),
+		dir: dir, field: cmp.Or(plan.LogField, "backup"), value: plan.LogValue, lines: extsort.New(cfg), results: NewResults(dir),
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/holdfast-io/holdfast/pkg/plugin/expression"
+	"github.com/holdfast-io/holdfast/pkg/plugin"
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 )
 
@@ -43,7 +43,7 @@ type Matcher struct {
 	allNames           bool // no namespace is left out, so cluster-scoped objects are wanted too
 	selector           labels.Selector
 	everythingSelected bool
-	expression         *expression.Expression // nil for none
+	expression         *plugin.Expression // nil for none
 }
 
 // Compile resolves the names of resources once. Names the cluster does not know stay as they are,
@@ -72,7 +72,7 @@ func (s Selector) Compile(resolver selection.Resolver) (*Matcher, error) {
 		everythingSelected: selector.Empty(),
 	}
 	if s.Expression != "" {
-		if m.expression, err = expression.Compile(s.Expression); err != nil {
+		if m.expression, err = plugin.CompileExpression(s.Expression); err != nil {
 			return nil, err
 		}
 	}

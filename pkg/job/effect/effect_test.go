@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
-	"github.com/holdfast-io/holdfast/pkg/job/document"
+	"github.com/holdfast-io/holdfast/pkg/job/journal"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 )
 
@@ -48,7 +48,7 @@ func TestACallIsMadeOnce(t *testing.T) {
 		"with an operation":                        {answers: []answer{{operation: "op"}}, want: "announced made ended", operations: 1},
 		"a failure with an operation":              {answers: []answer{{"op", errRefused, false}}, want: "announced made ended", err: errRefused, operations: 1},
 		"announced before":                         {announced: true, repeatable: true, answers: []answer{{operation: "op"}}, want: "made ended", operations: 1},
-		"no more operations":                       {full: true, err: document.ErrTooLarge, operations: operation.MaxOperations},
+		"no more operations":                       {full: true, err: journal.ErrDocumentTooLarge, operations: operation.MaxOperations},
 		"no more operations, announced before":     {full: true, announced: true, repeatable: true, answers: []answer{{operation: "op"}}, want: "made ended", operations: operation.MaxOperations},
 		"a stop before the call":                   {stopped: true, want: "announced withdrawn", err: context.Canceled},
 		"not sent":                                 {answers: []answer{{err: errNotSent}}, want: "announced made withdrawn", err: errNotSent},

@@ -27,7 +27,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
-	"github.com/holdfast-io/holdfast/pkg/job/engine/enginetest"
+	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
 	"github.com/holdfast-io/holdfast/pkg/messaging"
 )
 
@@ -64,7 +64,7 @@ func setPhase(p string) func(*job) error {
 type bed struct {
 	*testing.T
 	api    client.WithWatch
-	bus    *enginetest.Bus
+	bus    *jobtest.Bus
 	faults interceptor.Funcs // of what replicas ask
 	log    journal
 	tick   time.Duration // of the controllers; 0 means 100 ms
@@ -97,7 +97,7 @@ func (j *journal) String() string {
 func inBubble(t *testing.T, do func(b *bed)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		do(&bed{T: t, api: fake.NewClientBuilder().Build(), bus: enginetest.NewBus()})
+		do(&bed{T: t, api: fake.NewClientBuilder().Build(), bus: jobtest.NewBus()})
 	})
 }
 

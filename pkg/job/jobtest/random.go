@@ -1,4 +1,4 @@
-// Package jobtest holds what tests of jobs share: random numbers that a seed replays, and at how
+// Package jobtest holds what tests of jobs share: random numbers that a seed replays, a message bus, a holder of claims, and at how
 // many of its writes a job is ended. Only tests import it.
 package jobtest
 

@@ -5,6 +5,9 @@
 // none. The holder that takes the job over first closes every earlier epoch, by creating that
 // epoch's next record itself: the next record of a holder that still runs fails with ErrFenced, and
 // it stops before the effect that the record would have announced.
+//
+// Beside the records it keeps JSON documents of a job that are created once: the first writer decides,
+// and later ones read what it stored.
 package journal
 
 import (

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/holdfast-io/holdfast/pkg/job/document"
+	"github.com/holdfast-io/holdfast/pkg/job/journal"
 )
 
 const (
@@ -17,7 +17,7 @@ const (
 )
 
 // ErrFull means that a job has as many operations as it may have.
-var ErrFull = fmt.Errorf("%w: the job has %d operations, and no more are begun", document.ErrTooLarge, MaxOperations)
+var ErrFull = fmt.Errorf("%w: the job has %d operations, and no more are begun", journal.ErrDocumentTooLarge, MaxOperations)
 
 // Counter counts the operations of a job while its actions begin them. The zero value has counted
 // none. Safe for concurrent use.
@@ -55,15 +55,15 @@ func (c *Counter) ReleaseOperation() {
 }
 
 // AddPostItems counts the post-operation items of one operation. With an error, which wraps
-// document.ErrTooLarge, they are not counted.
+// document.ErrDocumentTooLarge, they are not counted.
 func (c *Counter) AddPostItems(n int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case n > MaxPostItems:
-		return fmt.Errorf("%w: the operation has %d post-operation items, at most %d are possible", document.ErrTooLarge, n, MaxPostItems)
+		return fmt.Errorf("%w: the operation has %d post-operation items, at most %d are possible", journal.ErrDocumentTooLarge, n, MaxPostItems)
 	case c.items+n > MaxJobPostItems:
-		return fmt.Errorf("%w: the operations of the job have more than %d post-operation items", document.ErrTooLarge, MaxJobPostItems)
+		return fmt.Errorf("%w: the operations of the job have more than %d post-operation items", journal.ErrDocumentTooLarge, MaxJobPostItems)
 	}
 	c.items += n
 	return nil

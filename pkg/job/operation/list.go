@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/holdfast-io/holdfast/pkg/job/document"
+	"github.com/holdfast-io/holdfast/pkg/job/journal"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -14,7 +14,7 @@ import (
 const formatVersion = 1
 
 // ErrDamaged means that a list or a record exists and cannot be understood, or is too large.
-var ErrDamaged = document.ErrDamaged
+var ErrDamaged = journal.ErrDocumentDamaged
 
 // Job is a job with operations.
 type Job struct {

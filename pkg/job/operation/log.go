@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/holdfast-io/holdfast/pkg/job/document"
+	"github.com/holdfast-io/holdfast/pkg/job/journal"
 	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -130,7 +130,7 @@ func (l *Log) lastSequence(ctx context.Context) (int64, error) {
 }
 
 // records are the records of all jobs.
-var records = document.Kind[journalEntry]{Name: "record of operations", MaxBytes: maxReadBytes, MaxDecoded: maxDecoded}
+var records = journal.DocumentKind[journalEntry]{Name: "record of operations", MaxBytes: maxReadBytes, MaxDecoded: maxDecoded}
 
 func (l *Log) readRecord(ctx context.Context, seq int64) (journalEntry, error) {
 	return records.Read(ctx, l.store, recordKey(l.list.Job, seq), func(r *journalEntry) error {
@@ -173,7 +173,7 @@ func CountFitting(events []Event) int {
 }
 
 // Append makes events durable as the next record, and applies them. A record that no reader would
-// take is document.ErrTooLarge and not written. Where another process wrote
+// take is document.ErrDocumentTooLarge and not written. Where another process wrote
 // that number, its record is read instead and the error is ErrConflict. After another error the
 // record may be there or not: the next call finds out.
 func (l *Log) Append(ctx context.Context, events ...Event) error {

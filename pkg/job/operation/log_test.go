@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-io/holdfast/pkg/job/document"
+	"github.com/holdfast-io/holdfast/pkg/job/journal"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
@@ -156,7 +156,7 @@ func TestARecordThatIsTooLargeIsDamaged(t *testing.T) {
 func TestARecordThatNoReaderTakesIsNotWritten(t *testing.T) {
 	store, l := sealedLog(t, "1")
 	event := operation.Event{Time: now, End: &operation.End{Error: strings.Repeat("x", 64<<20)}}
-	require.ErrorIs(t, l.Append(t.Context(), event), document.ErrTooLarge)
+	require.ErrorIs(t, l.Append(t.Context(), event), journal.ErrDocumentTooLarge)
 	require.Equal(t, operation.New, l.States()[0].Phase)
 	require.False(t, openLog(t, store).Ended())
 }

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/holdfast-io/holdfast/pkg/job/document"
+	"github.com/holdfast-io/holdfast/pkg/job/journal"
 	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
 )
 
@@ -80,14 +80,14 @@ func (l *List) decodeMember(key string, value json.RawMessage) error {
 	return DecodeMember(key, value, l)
 }
 
-// CheckSize returns an error that wraps document.ErrTooLarge where no list takes the operation: the names of its post-operation items
+// CheckSize returns an error that wraps document.ErrDocumentTooLarge where no list takes the operation: the names of its post-operation items
 // are too long.
 func CheckSize(op Operation) error {
 	_, err := encodeList(&List{Operations: []Operation{op}})
 	return err
 }
 
-// encodeList returns the text of a list that Decode takes; the error wraps document.ErrTooLarge where it
+// encodeList returns the text of a list that Decode takes; the error wraps document.ErrDocumentTooLarge where it
 // takes none.
 func encodeList(l *List) ([]byte, error) {
 	text, err := json.Marshal(l)
@@ -95,7 +95,7 @@ func encodeList(l *List) ([]byte, error) {
 		return nil, err
 	}
 	if err := Decodable(bytes.NewReader(text), new(List).decodeMember); err != nil {
-		return nil, fmt.Errorf("%w: %w", document.ErrTooLarge, err)
+		return nil, fmt.Errorf("%w: %w", journal.ErrDocumentTooLarge, err)
 	}
 	return text, nil
 }

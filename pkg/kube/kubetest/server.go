@@ -70,7 +70,7 @@ var usual = []Kind{
 type Server struct {
 	// Before, if set, is called with every list request before it is answered, one at a time.
 	Before func(s *Server, r *http.Request)
-	// Exec, if set, answers requests to run commands in Pods (podexec/podexectest).
+	// Exec, if set, answers requests to run commands in Pods (ExecHandler).
 	Exec http.Handler
 	// DeadGroups are announced and cannot be discovered.
 	DeadGroups []string

@@ -13,11 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
 
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/pkg/kube/podexec"
-	"github.com/holdfast-io/holdfast/pkg/kube/podexec/podexectest"
 )
 
-func newClient(t *testing.T, h *podexectest.Handler) *podexec.Client {
+func newClient(t *testing.T, h *kubetest.ExecHandler) *podexec.Client {
 	t.Helper()
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
@@ -29,7 +29,7 @@ func newClient(t *testing.T, h *podexectest.Handler) *podexec.Client {
 func TestACommandRunsInItsContainer(t *testing.T) {
 	for _, refused := range []bool{false, true} { // WebSocket, else SPDY
 		t.Run(fmt.Sprint(refused), func(t *testing.T) {
-			c := newClient(t, &podexectest.Handler{NoWebSocket: refused, Run: func(_ context.Context, r *podexectest.Request, stdout, stderr io.Writer) error {
+			c := newClient(t, &kubetest.ExecHandler{NoWebSocket: refused, Run: func(_ context.Context, r *kubetest.ExecRequest, stdout, stderr io.Writer) error {
 				if _, err := fmt.Fprintf(stdout, "%+v\n", *r); err != nil {
 					return err
 				}
@@ -38,7 +38,7 @@ func TestACommandRunsInItsContainer(t *testing.T) {
 				}
 				switch r.Command[0] {
 				case "fail":
-					return &podexectest.ExitError{Code: 3}
+					return &kubetest.ExecExitError{Code: 3}
 				case "no":
 					return errors.New("no such container")
 				}
@@ -63,7 +63,7 @@ func TestACommandRunsInItsContainer(t *testing.T) {
 
 // A command that writes without end takes no memory, and the log of a job no more than its beginning.
 func TestOfLongOutputTheBeginningIsKept(t *testing.T) {
-	c := newClient(t, &podexectest.Handler{Run: func(_ context.Context, _ *podexectest.Request, stdout, _ io.Writer) error {
+	c := newClient(t, &kubetest.ExecHandler{Run: func(_ context.Context, _ *kubetest.ExecRequest, stdout, _ io.Writer) error {
 		for range 100 {
 			if _, err := io.WriteString(stdout, strings.Repeat("x", 1000)); err != nil {
 				return err
@@ -79,7 +79,7 @@ func TestOfLongOutputTheBeginningIsKept(t *testing.T) {
 
 func TestTheConnectionEndsWithTheContext(t *testing.T) {
 	ended := make(chan struct{})
-	c := newClient(t, &podexectest.Handler{Run: func(ctx context.Context, _ *podexectest.Request, _, _ io.Writer) error {
+	c := newClient(t, &kubetest.ExecHandler{Run: func(ctx context.Context, _ *kubetest.ExecRequest, _, _ io.Writer) error {
 		<-ctx.Done()
 		close(ended)
 		return ctx.Err()

@@ -24,7 +24,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/holdfast-io/holdfast/pkg/plugin"
-	"github.com/holdfast-io/holdfast/pkg/plugin/internal/transport"
 	"github.com/holdfast-io/holdfast/pkg/plugin/internal/wireserver"
 	pluginv1 "github.com/holdfast-io/holdfast/pkg/plugin/wire/holdfast/plugin/v1"
 )
@@ -47,8 +46,8 @@ func Start(t testing.TB, registry *plugin.Registry) *Process {
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context())) // the test's own ends before its cleanups
 	reattach, closed := make(chan *goplugin.ReattachConfig, 1), make(chan struct{})
 	go goplugin.Serve(&goplugin.ServeConfig{
-		HandshakeConfig: transport.Handshake,
-		Plugins:         transport.Serving(server),
+		HandshakeConfig: wireserver.Handshake,
+		Plugins:         wireserver.ServerPlugins(server),
 		GRPCServer: func(options []grpc.ServerOption) *grpc.Server {
 			return grpc.NewServer(append(append(options, server.GRPCOptions()...), grpc.WaitForHandlers(true))...)
 		},
@@ -84,13 +83,13 @@ func ExecTo(t testing.TB, stderr io.Writer, path string, flags ...string) *Proce
 
 func connectProcess(t testing.TB, config *goplugin.ClientConfig) *Process {
 	t.Helper()
-	config.HandshakeConfig = transport.Handshake
-	config.Plugins = transport.Calling()
+	config.HandshakeConfig = wireserver.Handshake
+	config.Plugins = wireserver.ClientPlugins()
 	config.AllowedProtocols = []goplugin.Protocol{goplugin.ProtocolGRPC}
 	config.Logger = hclog.NewNullLogger()
 	client := goplugin.NewClient(config)
 	t.Cleanup(client.Kill)
-	conn, err := transport.Connect(client)
+	conn, err := wireserver.Connect(client)
 	if err != nil {
 		t.Fatalf("connect to the plugin: %v", err)
 	}

@@ -20,7 +20,6 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/holdfast-io/holdfast/pkg/plugin"
-	"github.com/holdfast-io/holdfast/pkg/plugin/internal/transport"
 	"github.com/holdfast-io/holdfast/pkg/plugin/internal/wireserver"
 )
 
@@ -40,8 +39,8 @@ func Run(registry *plugin.Registry) error {
 	stderr := os.Stderr
 	server := wireserver.New(registrations, wireserver.Options{Command: os.Args[0], Log: newLogger(stderr, flags.level), Features: flags.features})
 	goplugin.Serve(&goplugin.ServeConfig{
-		HandshakeConfig: transport.Handshake,
-		Plugins:         transport.Serving(server),
+		HandshakeConfig: wireserver.Handshake,
+		Plugins:         wireserver.ServerPlugins(server),
 		GRPCServer: func(options []grpc.ServerOption) *grpc.Server {
 			return grpc.NewServer(append(options, server.GRPCOptions()...)...)
 		},

@@ -1,5 +1,6 @@
 // Package rungroup runs the parts of a process together: the first that fails stops the others, a
-// panic is a failure and not the end of the process, and the end of each part is waited for.
+// panic is a failure and not the end of the process, and the end of each part is waited for. A part may be
+// passes that are repeated (RunPeriodically).
 //
 // golang.org/x/sync/errgroup would wait for a part that does not end for as long as it takes,
 // without its name, and end the process where one panics. Speed does not decide here: a process has

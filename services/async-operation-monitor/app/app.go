@@ -8,7 +8,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
 	"github.com/holdfast-io/holdfast/pkg/extension/operationhome"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
-	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/forservice"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
@@ -27,7 +26,7 @@ func New(ctx context.Context, c Config) (*App, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	rt, host, err := forservice.Start(ctx, c.Base, c.Plugins)
+	rt, host, err := pluginhost.StartForService(ctx, c.Base, c.Plugins)
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/builtin"
 	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
-	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/forservice"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/pkg/service"
@@ -42,7 +41,7 @@ var snapshotAsks = []schema.GroupResource{csisnapshot.Snapshots, csisnapshot.Con
 
 // Open implements job.Actions.
 func (a *actionSource) Open(ctx context.Context, backup *velerov1.Backup, catalog *resource.Catalog, note func(joblog.Entry), lock job.Lock) collect.Actions {
-	session := a.host.Open(ctx, forservice.Log(a.base, note))
+	session := a.host.Open(ctx, pluginhost.ServiceLog(a.base, note))
 	ownItems, ownBlocks := builtin.ForBackup(builtin.Live{Lists: a.lists, Catalog: catalog})
 	snapshotter := a.csi.openSnapshotter(backup, catalog, lock)
 	if !isSelective(backup) && snapshotter == nil {

@@ -13,7 +13,6 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
-	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/forservice"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/kube/rawlist"
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
@@ -29,7 +28,7 @@ func (noLists) List(context.Context, rawlist.Request, rawlist.Sink) error { retu
 func openActions(t *testing.T, spec velerov1.BackupSpec) collect.Actions {
 	t.Helper()
 	base := service.Base{Options: service.Defaults(Name, Ports), Log: slog.New(slog.DiscardHandler), Clock: clock.RealClock{}}
-	host, err := forservice.New(t.Context(), base, service.NewConfig[pluginhost.Flags](), nil)
+	host, err := pluginhost.NewForService(t.Context(), base, service.NewConfig[pluginhost.Flags](), nil)
 	require.NoError(t, err)
 	a := &actionSource{host: host, base: base, lists: noLists{}}
 	set := a.Open(t.Context(), &velerov1.Backup{Spec: spec}, &resource.Catalog{}, func(joblog.Entry) {}, nil)

@@ -12,7 +12,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
 	"github.com/holdfast-io/holdfast/pkg/extension/operationhome"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
-	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/forservice"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/count"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
@@ -79,7 +78,7 @@ func (a *App) buildParts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	plugins, err := forservice.New(ctx, c.Base, c.Plugins, rt.Registry())
+	plugins, err := pluginhost.NewForService(ctx, c.Base, c.Plugins, rt.Registry())
 	if err != nil {
 		return fmt.Errorf("--plugin-dir: %w", err)
 	}

@@ -9,7 +9,6 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
-	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/forservice"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/service"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/volumes"
@@ -25,7 +24,7 @@ type snapshotSource struct {
 }
 
 func (s *snapshotSource) openTaker(ctx context.Context, backup *velerov1.Backup, note func(joblog.Entry)) *volumes.Taker {
-	session := s.host.Open(ctx, forservice.Log(s.base, note))
+	session := s.host.Open(ctx, pluginhost.ServiceLog(s.base, note))
 	locations := &nativesnapshot.Opener{Reader: nativesnapshot.RetryingReader(s.reader, s.base.Clock, s.base.Log), Namespace: s.base.Options.Namespace, Session: session, WorkDir: s.workDir}
 	return &volumes.Taker{
 		Backup: backup, Locations: locations, CSI: s.csi.whyNotCSI(backup),

@@ -12,7 +12,6 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
-	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/forservice"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/count"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
@@ -42,7 +41,7 @@ func New(ctx context.Context, c Config) (*App, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	rt, host, err := forservice.Start(ctx, c.Base, c.Plugins)
+	rt, host, err := pluginhost.StartForService(ctx, c.Base, c.Plugins)
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/forservice"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/artifact"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
 	"github.com/holdfast-io/holdfast/pkg/service"
@@ -50,7 +50,7 @@ func New(ctx context.Context, c Config) (*App, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	rt, host, err := forservice.Start(ctx, c.Base, c.Plugins)
+	rt, host, err := pluginhost.StartForService(ctx, c.Base, c.Plugins)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func (a *App) openArtifacts(ctx context.Context) error {
 	} else if host, _, err := net.SplitHostPort(c.ArtifactAddress); err == nil && (host == "" || net.ParseIP(host).IsUnspecified()) {
 		c.Log.Warn("clients cannot reach artifacts: set --artifact-url", "url", base)
 	}
-	a.endpoint = artifacts.New(artifacts.Config{
+	a.endpoint = artifacts.NewEndpoint(artifacts.EndpointConfig{
 		Reader: a.clusterReader(), Client: a.clusterClient(), Namespace: c.Options.Namespace, Base: base, Open: a.opener.OpenName, Clock: c.Clock, Log: c.Log,
 	})
 	mux.Handle(artifact.PathPrefix, a.endpoint)
@@ -120,7 +120,7 @@ func (a *App) addControllers() error {
 		"download-request": {&velerov1.DownloadRequest{}, &download.Reconciler{
 			Reader: a.clusterReader(), Client: a.clusterClient(), Locations: a.opener, Linker: a.endpoint, Clock: passive, Log: a.config.Log,
 		}},
-		"server-status-request": {&velerov1.ServerStatusRequest{}, &status.Reconciler{Reader: a.clusterReader(), Client: a.clusterClient(), Clock: passive, Plugins: a.plugins}},
+		"server-status-request": {&velerov1.ServerStatusRequest{}, &status.StatusReconciler{Reader: a.clusterReader(), Client: a.clusterClient(), Clock: passive, Plugins: a.plugins}},
 		"location": {&velerov1.BackupStorageLocation{}, reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
 			a.validator.Wake()
 			a.syncer.Wake()

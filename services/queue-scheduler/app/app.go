@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/client-go/discovery"
 
-	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/forservice"
+	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/job/count"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
@@ -39,7 +39,7 @@ func New(ctx context.Context, c Config) (*App, error) {
 		return nil, err
 	}
 	c.CacheTransform = queue.StripEnded
-	rt, host, err := forservice.Start(ctx, c.Base, c.Plugins)
+	rt, host, err := pluginhost.StartForService(ctx, c.Base, c.Plugins)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func (a *App) buildParts() error {
 	queuev1.RegisterQueueServiceServer(rt.GRPC(), &server.Server{
 		Canceller: canceller, Reader: reader, Client: writer, Namespace: namespace, Queue: a.scheduler, Feed: a.feed,
 	})
-	objectGauges := gauges.New(gauges.Config{Reader: rt.Manager().GetClient(), Namespace: namespace, Clock: c.Clock, Log: c.Log})
+	objectGauges := gauges.NewGauges(gauges.Config{Reader: rt.Manager().GetClient(), Namespace: namespace, Clock: c.Clock, Log: c.Log})
 	if err := rt.Registry().Register(objectGauges); err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}

@@ -8,7 +8,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/extension/builtin"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
-	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/forservice"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/service"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/job"
@@ -19,7 +18,7 @@ import (
 func (a *App) actionSets(base service.Base) func(context.Context, func(joblog.Entry)) job.ActionSet {
 	target := builtin.Reader{Client: a.runtime.Manager().GetAPIReader(), Namespace: base.Options.Namespace}
 	return func(ctx context.Context, note func(joblog.Entry)) job.ActionSet {
-		session := a.plugins.Open(ctx, forservice.Log(base, note))
+		session := a.plugins.Open(ctx, pluginhost.ServiceLog(base, note))
 		items, hidden := action.Merge(builtin.ForRestore(target), session.RestoreItems())
 		set := job.ActionSet{Items: items, Close: session.Close, IsProcessCrash: func(err error) bool { return errors.Is(err, pluginhost.ErrCrashed) }, IsNotSent: isNotSent}
 		for _, h := range hidden {

@@ -11,7 +11,6 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/operationhome"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
-	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost/forservice"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/count"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
@@ -50,7 +49,7 @@ func New(ctx context.Context, config Config) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	plugins, err := forservice.New(ctx, config.Base, config.Plugins, runtime.Registry())
+	plugins, err := pluginhost.NewForService(ctx, config.Base, config.Plugins, runtime.Registry())
 	if err != nil {
 		runtime.Close()
 		return nil, err

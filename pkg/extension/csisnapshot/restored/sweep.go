@@ -16,7 +16,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
-	"github.com/holdfast-io/holdfast/pkg/service/periodic"
+	"github.com/holdfast-io/holdfast/pkg/service/rungroup"
 )
 
 const (
@@ -36,7 +36,7 @@ type Sweeper struct {
 
 // Run makes a pass every 15 s until ctx ends.
 func (s *Sweeper) Run(ctx context.Context) error {
-	return periodic.Run(ctx, s.Clock, period, nil, func(ctx context.Context) {
+	return rungroup.RunPeriodically(ctx, s.Clock, period, nil, func(ctx context.Context) {
 		if err := s.Pass(ctx); err != nil && ctx.Err() == nil {
 			s.Log.WarnContext(ctx, "restored snapshot objects not removed; the next pass tries again", "error", err)
 		}

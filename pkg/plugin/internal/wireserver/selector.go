@@ -11,14 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/holdfast-io/holdfast/pkg/plugin"
-	"github.com/holdfast-io/holdfast/pkg/plugin/expression"
 	"github.com/holdfast-io/holdfast/pkg/plugin/wire/velero"
 )
 
 // checkedSelector is an action's checked answer to AppliesTo.
 type checkedSelector struct {
 	plugin.Selector
-	expression *expression.Expression
+	expression *plugin.Expression
 }
 
 // readSelector calls AppliesTo of an action, checks the answer, and keeps it for matches.
@@ -65,7 +64,7 @@ func (h *pluginHandle) checkSelector(s *checkedSelector) error {
 		return status.Errorf(codes.InvalidArgument, "LabelSelector: %v", err)
 	}
 	if s.Expression != "" {
-		compiled, err := expression.Compile(s.Expression)
+		compiled, err := plugin.CompileExpression(s.Expression)
 		if err != nil {
 			return err
 		}

@@ -1,5 +1,5 @@
 // Package wireserver answers Velero's and Holdfast's plugin protocols with the plugins of a
-// registry.
+// registry, and has what both ends of a plugin's process have to agree on.
 package wireserver
 
 import (

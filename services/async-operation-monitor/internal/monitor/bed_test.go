@@ -24,7 +24,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
-	"github.com/holdfast-io/holdfast/pkg/job/engine/enginetest"
+	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/messaging"
@@ -393,7 +393,7 @@ func (b *bus) Publish(_ context.Context, _ messaging.What, hint *workv1.Hint) er
 	defer b.mu.Unlock()
 	switch {
 	case b.down:
-		return enginetest.ErrDown
+		return jobtest.ErrDown
 	case b.swallows || b.kept[hint.GetUid()]:
 		return nil
 	}

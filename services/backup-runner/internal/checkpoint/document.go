@@ -3,15 +3,15 @@ package checkpoint
 import (
 	"fmt"
 
-	"github.com/holdfast-io/holdfast/pkg/job/document"
+	"github.com/holdfast-io/holdfast/pkg/job/journal"
 )
 
 // Errors about the documents of a backup that are created once.
 var (
 	// ErrDamaged means that one exists and cannot be understood.
-	ErrDamaged = document.ErrDamaged
+	ErrDamaged = journal.ErrDocumentDamaged
 	// ErrTooLarge means that one was not written, since no reader would take it.
-	ErrTooLarge = document.ErrTooLarge
+	ErrTooLarge = journal.ErrDocumentTooLarge
 )
 
 func unsupportedFormatError(format int) error {

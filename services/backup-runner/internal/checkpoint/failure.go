@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/holdfast-io/holdfast/pkg/job/document"
+	"github.com/holdfast-io/holdfast/pkg/job/journal"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -48,8 +48,8 @@ func ReadFailure(ctx context.Context, store objectstore.Reader, backup, uid stri
 	return r.Failure, err
 }
 
-func failureOf(backup, uid string) (document.Kind[failureRecord], func(*failureRecord) error) {
-	kind := document.Kind[failureRecord]{Name: "failure of backup " + backup, MaxBytes: maxFailureBytes, MaxDecoded: 4 * maxFailureBytes}
+func failureOf(backup, uid string) (journal.DocumentKind[failureRecord], func(*failureRecord) error) {
+	kind := journal.DocumentKind[failureRecord]{Name: "failure of backup " + backup, MaxBytes: maxFailureBytes, MaxDecoded: 4 * maxFailureBytes}
 	return kind, func(r *failureRecord) error {
 		if r.FormatVersion != failureVersion {
 			return unsupportedFormatError(r.FormatVersion)

@@ -3,7 +3,7 @@ package checkpoint
 import (
 	"context"
 
-	"github.com/holdfast-io/holdfast/pkg/job/document"
+	"github.com/holdfast-io/holdfast/pkg/job/journal"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -39,8 +39,8 @@ func ReadPostOperationParts(ctx context.Context, store objectstore.Reader, backu
 	return kind.Read(ctx, store, layout.PostOperation(backup, uid), check)
 }
 
-func postOperationOf(backup, uid string) (document.Kind[PostOperationParts], func(*PostOperationParts) error) {
-	kind := document.Kind[PostOperationParts]{Name: "list of what was stored again of backup " + backup, MaxBytes: maxPostOperationBytes, MaxDecoded: 4 * maxPostOperationBytes}
+func postOperationOf(backup, uid string) (journal.DocumentKind[PostOperationParts], func(*PostOperationParts) error) {
+	kind := journal.DocumentKind[PostOperationParts]{Name: "list of what was stored again of backup " + backup, MaxBytes: maxPostOperationBytes, MaxDecoded: 4 * maxPostOperationBytes}
 	return kind, func(p *PostOperationParts) error {
 		if p.FormatVersion != postOperationVersion {
 			return unsupportedFormatError(p.FormatVersion)

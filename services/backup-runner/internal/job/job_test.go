@@ -35,7 +35,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/count"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
-	"github.com/holdfast-io/holdfast/pkg/job/engine/enginetest"
 	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/kube"
@@ -89,7 +88,7 @@ type world struct {
 	api      *kubetest.Server
 	client   client.WithWatch
 	store    *memstore.Store
-	instance *enginetest.Holder
+	instance *jobtest.Holder
 	events   *events
 	registry *prometheus.Registry
 	cancels  *jobtest.Cancels
@@ -97,7 +96,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{store: memstore.New(), instance: &enginetest.Holder{Name: "me"}, events: &events{}, registry: prometheus.NewRegistry(), cancels: &jobtest.Cancels{}}
+	w := &world{store: memstore.New(), instance: &jobtest.Holder{Name: "me"}, events: &events{}, registry: prometheus.NewRegistry(), cancels: &jobtest.Cancels{}}
 	w.api = kubetest.New(
 		kubetest.Kind{Version: "v1", Kind: "ConfigMap", Resource: "configmaps", Namespaced: true},
 		kubetest.Kind{Version: "v1", Kind: "Namespace", Resource: "namespaces"},
@@ -133,7 +132,7 @@ func newWorld(t *testing.T) *world {
 func (w *world) anotherRunner(t *testing.T, name string) *world {
 	t.Helper()
 	next := *w
-	next.instance, next.WorkDir = &enginetest.Holder{Name: name}, t.TempDir()
+	next.instance, next.WorkDir = &jobtest.Holder{Name: name}, t.TempDir()
 	next.Instance = next.instance
 	return &next
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/kube"
-	"github.com/holdfast-io/holdfast/pkg/service/periodic"
+	"github.com/holdfast-io/holdfast/pkg/service/rungroup"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/podhook"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finalize"
 )
@@ -45,7 +45,7 @@ type OwedHooksTask struct {
 
 // Run makes a pass every 15 s until ctx ends.
 func (t *OwedHooksTask) Run(ctx context.Context) error {
-	return periodic.Run(ctx, t.Clock, owedHooksPeriod, nil, t.Pass)
+	return rungroup.RunPeriodically(ctx, t.Clock, owedHooksPeriod, nil, t.Pass)
 }
 
 // Pass goes through all Backups once. Calls must not overlap.

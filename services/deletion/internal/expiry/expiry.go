@@ -16,7 +16,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/kube"
-	"github.com/holdfast-io/holdfast/pkg/service/periodic"
+	"github.com/holdfast-io/holdfast/pkg/service/rungroup"
 )
 
 // namePrefix and a backup's UID name its request: asking twice is asking once.
@@ -46,7 +46,7 @@ type Collector struct {
 
 // Run makes passes until ctx ends. Failures are logged and retried.
 func (c *Collector) Run(ctx context.Context) error {
-	return periodic.Run(ctx, c.Clock, c.Period, nil, func(ctx context.Context) {
+	return rungroup.RunPeriodically(ctx, c.Clock, c.Period, nil, func(ctx context.Context) {
 		if err := c.Pass(ctx); err != nil && ctx.Err() == nil {
 			c.Log.Error("expired backups not collected", "error", err)
 		}

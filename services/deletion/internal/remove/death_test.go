@@ -19,7 +19,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
-	"github.com/holdfast-io/holdfast/pkg/job/engine/enginetest"
+	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
@@ -262,7 +262,7 @@ func TestTwoReplicasAndTwoRequestsAtOnce(t *testing.T) {
 		b.fillBucket(newBackup(velerov1.BackupPhaseCompleted))
 		var group sync.WaitGroup
 		for _, replica := range []string{"one", "two"} {
-			r := b.newRemover(b.client, &enginetest.Holder{Name: replica, Alive: map[string]bool{"one": true, "two": true}})
+			r := b.newRemover(b.client, &jobtest.Holder{Name: replica, Alive: map[string]bool{"one": true, "two": true}})
 			for _, name := range []string{"d", "y"} {
 				group.Go(func() {
 					for {

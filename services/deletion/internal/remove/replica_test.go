@@ -11,7 +11,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
-	"github.com/holdfast-io/holdfast/pkg/job/engine/enginetest"
+	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
 	"github.com/holdfast-io/holdfast/pkg/messaging"
 )
 
@@ -42,7 +42,7 @@ func (b *bed) newRemover(c client.WithWatch, claims engine.Instance) *replica {
 		Service: "deletion", ObjectKind: "DeleteBackupRequest", Kind: r,
 		New:     func() *velerov1.DeleteBackupRequest { return &velerov1.DeleteBackupRequest{} },
 		NewList: func() client.ObjectList { return &velerov1.DeleteBackupRequestList{} },
-		Reader:  c, Cached: c, Client: c, Namespace: "velero", Instance: claims, Bus: enginetest.NewBus(), Work: messaging.WorkDeletionRun,
+		Reader:  c, Cached: c, Client: c, Namespace: "velero", Instance: claims, Bus: jobtest.NewBus(), Work: messaging.WorkDeletionRun,
 		Concurrency: places, Clock: b.clock, Log: r.Log,
 	})}
 }

@@ -25,7 +25,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
-	"github.com/holdfast-io/holdfast/pkg/service/periodic"
+	"github.com/holdfast-io/holdfast/pkg/service/rungroup"
 )
 
 // scanPeriod is the time between two checks for locations that are due, unless the interval is
@@ -85,7 +85,7 @@ func New(c Config) *Sweeper { return &Sweeper{Config: c, places: map[string]*loc
 
 // Run sweeps until ctx ends. Failures are logged and tried again. One call at a time.
 func (s *Sweeper) Run(ctx context.Context) error {
-	return periodic.Run(ctx, s.Clock, min(scanPeriod, s.Interval, s.Grace), nil, func(ctx context.Context) {
+	return rungroup.RunPeriodically(ctx, s.Clock, min(scanPeriod, s.Interval, s.Grace), nil, func(ctx context.Context) {
 		if err := s.Pass(ctx); err != nil && ctx.Err() == nil {
 			s.Log.Error("leftovers not swept", "error", err)
 		}

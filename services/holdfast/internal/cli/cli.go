@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/holdfast-io/holdfast/pkg/buildinfo"
+	"github.com/holdfast-io/holdfast/pkg/telemetry"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/backup"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/operation"
@@ -21,7 +21,7 @@ func NewCommand(g *command.Global, more ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           "holdfast",
 		Short:         "Back up and restore Kubernetes clusters",
-		Version:       buildinfo.String(),
+		Version:       telemetry.BuildInfo(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}

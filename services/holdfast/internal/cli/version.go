@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/buildinfo"
+	"github.com/holdfast-io/holdfast/pkg/telemetry"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
@@ -37,7 +37,7 @@ func newVersionCommand(g *command.Global) *cobra.Command {
 // Run prints the versions. A server that does not answer is an error, after the client's own
 // version was printed.
 func (o *versionOptions) Run(ctx context.Context) error {
-	o.Printf("Client: %s\n", buildinfo.String())
+	o.Printf("Client: %s\n", telemetry.BuildInfo())
 	if o.ClientOnly {
 		return nil
 	}

@@ -71,7 +71,7 @@ func (a *bundleArchive) writeFile(name string, data []byte) {
 
 // noteProblem notes what is missing.
 func (a *bundleArchive) noteProblem(what string, err error) {
-	a.problems = append(a.problems, what+": "+scrub.Text(err.Error()))
+	a.problems = append(a.problems, what+": "+scrub.ScrubText(err.Error()))
 }
 
 // runPart runs what adds some of the bundle, within a limit; its error is a problem.

@@ -21,8 +21,8 @@ import (
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/debug/scrub"
 )
 
-// Config is what is collected and with what. All fields are required.
-type Config struct {
+// DebugConfig is what is collected and with what. All fields are required.
+type DebugConfig struct {
 	Namespace string
 	Clock     clock.PassiveClock
 	Reader    client.Reader
@@ -37,16 +37,16 @@ type Config struct {
 	Timeout time.Duration
 }
 
-// Summary is what a bundle has.
-type Summary struct {
+// DebugSummary is what a bundle has.
+type DebugSummary struct {
 	Files int
 	// Problems are what is missing, and why.
 	Problems []string
 }
 
-// Write writes a bundle as tar.gz. An error is one of w, or the end of ctx: everything else that
+// WriteDebugArchive writes a bundle as tar.gz. An error is one of w, or the end of ctx: everything else that
 // fails is a problem, and in the file problems.txt.
-func Write(ctx context.Context, w io.Writer, cfg Config) (Summary, error) {
+func WriteDebugArchive(ctx context.Context, w io.Writer, cfg DebugConfig) (DebugSummary, error) {
 	a := newArchive(w, cfg.Clock)
 	for _, name := range slices.Sorted(maps.Keys(cfg.Values)) {
 		a.runPart(ctx, name, cfg.Timeout, func(ctx context.Context) error { return writeValue(ctx, a, name, cfg.Values[name]) })
@@ -58,12 +58,12 @@ func Write(ctx context.Context, w io.Writer, cfg Config) (Summary, error) {
 		a.runPart(ctx, name, cfg.Timeout, func(ctx context.Context) error { return writeMetrics(ctx, a, name, cfg.Metrics[service]) })
 	}
 	if err := ctx.Err(); err != nil {
-		return Summary{}, err
+		return DebugSummary{}, err
 	}
 	if a.err == nil {
 		a.writeFile("problems.txt", []byte(strings.Join(append(slices.Clone(a.problems), ""), "\n")))
 	}
-	return Summary{Files: a.files, Problems: a.problems}, a.close()
+	return DebugSummary{Files: a.files, Problems: a.problems}, a.close()
 }
 
 // writeValue writes what get returns as JSON.
@@ -80,7 +80,7 @@ func writeValue(ctx context.Context, a *bundleArchive, name string, get func(con
 	if err := json.Unmarshal(data, &tree); err != nil {
 		return err
 	}
-	scrub.Object(tree)
+	scrub.ScrubObject(tree)
 	if data, err = json.MarshalIndent(tree, "", "  "); err == nil {
 		a.addFile(name, append(data, '\n'))
 	}
@@ -114,7 +114,7 @@ func writeMetrics(ctx context.Context, a *bundleArchive, name, address string) e
 		err = errors.Join(err, fmt.Errorf("only the first %d bytes are in it", len(data)))
 	}
 	if len(data) > 0 {
-		a.addFile(name, []byte(scrub.Text(string(data))))
+		a.addFile(name, []byte(scrub.ScrubText(string(data))))
 	}
 	return err
 }

@@ -15,7 +15,7 @@ import (
 
 // writeLogs adds the log of each container of the installation, and that of the container before it
 // where it was started again.
-func writeLogs(ctx context.Context, a *bundleArchive, cfg Config) {
+func writeLogs(ctx context.Context, a *bundleArchive, cfg DebugConfig) {
 	pods := &corev1.PodList{}
 	a.runPart(ctx, "logs", cfg.Timeout, func(ctx context.Context) error {
 		return cfg.Reader.List(ctx, pods, client.InNamespace(cfg.Namespace), client.MatchingLabels{"app.kubernetes.io/part-of": "holdfast"})
@@ -36,7 +36,7 @@ func writeLogs(ctx context.Context, a *bundleArchive, cfg Config) {
 	}
 }
 
-func oneLog(ctx context.Context, a *bundleArchive, cfg Config, name, pod, container string, previous bool) error {
+func oneLog(ctx context.Context, a *bundleArchive, cfg DebugConfig, name, pod, container string, previous bool) error {
 	body, err := cfg.Logs(ctx, pod, container, previous)
 	if err != nil {
 		return err
@@ -47,7 +47,7 @@ func oneLog(ctx context.Context, a *bundleArchive, cfg Config, name, pod, contai
 		err = errors.Join(err, fmt.Errorf("only the last %d bytes of the lines asked for are in it", len(data)))
 	}
 	if len(data) > 0 {
-		a.addFile(name, []byte(scrub.Text(string(data))))
+		a.addFile(name, []byte(scrub.ScrubText(string(data))))
 	}
 	return err
 }

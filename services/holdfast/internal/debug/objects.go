@@ -78,7 +78,7 @@ func isConcerned(labels map[string]string) bool {
 }
 
 // writeObjects adds a file of YAML documents for each kind.
-func writeObjects(ctx context.Context, a *bundleArchive, cfg Config) {
+func writeObjects(ctx context.Context, a *bundleArchive, cfg DebugConfig) {
 	all, err := bundleKinds(cfg.Namespace)
 	if err != nil {
 		a.noteProblem("objects", err)
@@ -107,7 +107,7 @@ func objectsOf(ctx context.Context, a *bundleArchive, r client.Reader, k *bundle
 		if k.drop != nil {
 			k.drop(found[i].Object)
 		}
-		scrub.Object(found[i].Object)
+		scrub.ScrubObject(found[i].Object)
 		document, err := yaml.Marshal(found[i].Object)
 		if err != nil {
 			return err

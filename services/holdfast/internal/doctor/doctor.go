@@ -15,12 +15,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/buildinfo"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/messaging"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
-	"github.com/holdfast-io/holdfast/pkg/redact"
 	"github.com/holdfast-io/holdfast/pkg/service"
+	"github.com/holdfast-io/holdfast/pkg/telemetry"
 )
 
 // Locations opens backup storage locations, as package location does.
@@ -104,7 +103,7 @@ type examination struct {
 // read is among that: Run itself does not fail.
 func Run(ctx context.Context, cfg Config, names []string) Report {
 	e := &examination{Config: cfg}
-	report := Report{Version: buildinfo.Version(), Namespace: cfg.Namespace, Findings: []Finding{}}
+	report := Report{Version: telemetry.Version(), Namespace: cfg.Namespace, Findings: []Finding{}}
 	e.findDeployments(ctx)
 	for _, check := range all {
 		if !slices.Contains(names, check.name) || ctx.Err() != nil {
@@ -120,7 +119,7 @@ func Run(ctx context.Context, cfg Config, names []string) Report {
 			check.run(e, limited, n)
 		}()
 		for i := range n.findings {
-			n.findings[i].Message = redact.URLs(n.findings[i].Message)
+			n.findings[i].Message = telemetry.RedactURLs(n.findings[i].Message)
 		}
 		report.Findings = append(report.Findings, n.findings...)
 	}

@@ -17,8 +17,8 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/messaging/embednats"
 	"github.com/holdfast-io/holdfast/pkg/service"
+	"github.com/holdfast-io/holdfast/pkg/service/caller"
 	"github.com/holdfast-io/holdfast/pkg/service/private"
-	"github.com/holdfast-io/holdfast/pkg/service/runtoken"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/remote"
@@ -61,7 +61,7 @@ func TestUpServesItsOwnerOnly(t *testing.T) {
 	dir, err := openDataDir(cfg.DataDir)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, dir.close()) }()
-	token, err := runtoken.Create(dir.path)
+	token, err := caller.CreateToken(dir.path)
 	require.NoError(t, err)
 	bus, err := embednats.Start(embednats.Config{Dir: dir.natsDir(), Token: "for-nats"})
 	require.NoError(t, err)
@@ -75,7 +75,7 @@ func TestUpServesItsOwnerOnly(t *testing.T) {
 
 	address := members[0].base.Options.GRPCAddress
 	ask := func(g *command.Global, dataDir string) error {
-		o := remote.Queue()
+		o := remote.RemoteQueue()
 		o.Address, o.DataDir = address, dataDir
 		conn, err := o.Connect(g)
 		if err != nil {
@@ -92,7 +92,7 @@ func TestUpServesItsOwnerOnly(t *testing.T) {
 	require.Equal(t, codes.Unauthenticated, status.Code(ask(&command.Global{}, "")), "somebody who knows no token")
 	require.Equal(t, codes.Unauthenticated, status.Code(ask(&command.Global{Home: t.TempDir()}, "")))
 	other := t.TempDir()
-	_, err = runtoken.Create(other)
+	_, err = caller.CreateToken(other)
 	require.NoError(t, err)
 	require.Equal(t, codes.Unauthenticated, status.Code(ask(&command.Global{}, other)), "the token of another run")
 

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/holdfast-io/holdfast/pkg/buildinfo"
 	"github.com/holdfast-io/holdfast/pkg/service"
 	"github.com/holdfast-io/holdfast/pkg/telemetry"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
@@ -50,7 +49,7 @@ started again with the same data directory it resumes where it was.`,
 			if err := o.Validate(); err != nil {
 				return err
 			}
-			o.Config.Log.Info("starting", "version", buildinfo.Version(), "commit", buildinfo.Commit(), "namespace", o.Config.Namespace)
+			o.Config.Log.Info("starting", "version", telemetry.Version(), "commit", telemetry.Commit(), "namespace", o.Config.Namespace)
 			if err := runServices(cmd.Context(), o.Config, services); err != nil {
 				return err
 			}

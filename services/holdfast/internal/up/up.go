@@ -19,9 +19,9 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/apis/crds"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/messaging/embednats"
-	"github.com/holdfast-io/holdfast/pkg/redact"
+	"github.com/holdfast-io/holdfast/pkg/service/caller"
 	"github.com/holdfast-io/holdfast/pkg/service/rungroup"
-	"github.com/holdfast-io/holdfast/pkg/service/runtoken"
+	"github.com/holdfast-io/holdfast/pkg/telemetry"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/remote"
 )
 
@@ -72,11 +72,11 @@ func runServices(ctx context.Context, cfg Config, kinds []serviceKind) (err erro
 		}
 		return err
 	}
-	token, err := runtoken.Create(dir.path)
+	token, err := caller.CreateToken(dir.path)
 	if err != nil {
 		return fmt.Errorf("--data-dir: %w", err)
 	}
-	defer func() { err = errors.Join(err, runtoken.Remove(dir.path)) }()
+	defer func() { err = errors.Join(err, caller.RemoveToken(dir.path)) }()
 	nats, err := embednats.Start(embednats.Config{Dir: dir.natsDir(), Token: rand.Text()})
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func noteMembers(cfg Config, dir *dataDir, members []serviceMember) (forget func
 	if err := remote.RecordServer(cfg.Home, dir.path, addresses); err != nil {
 		cfg.Log.Warn("commands need --data-dir: addresses not noted", "error", err)
 	}
-	cfg.Log.Info("callers need the token", "file", runtoken.Path(dir.path))
+	cfg.Log.Info("callers need the token", "file", caller.TokenPath(dir.path))
 	return func() {
 		if err := remote.ForgetServer(cfg.Home, dir.path); err != nil {
 			cfg.Log.Warn("notes of addresses not removed", "error", err)
@@ -115,7 +115,7 @@ func connectCluster(cfg Config) (*rest.Config, client.Client, error) {
 	}
 	c, err := client.New(rest, client.Options{Scheme: kube.Scheme()})
 	if err != nil {
-		return nil, nil, fmt.Errorf("connect to the cluster: %w", redact.Error(err))
+		return nil, nil, fmt.Errorf("connect to the cluster: %w", telemetry.RedactError(err))
 	}
 	return rest, c, nil
 }

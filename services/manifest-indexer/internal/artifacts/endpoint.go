@@ -22,8 +22,8 @@ const retry = 2 * time.Second
 // ErrNotReady means that the signing key is not there yet; retry.
 var ErrNotReady = errors.New("the artifact endpoint has no signing key yet")
 
-// Config is what an Endpoint needs.
-type Config struct {
+// EndpointConfig is what an Endpoint needs.
+type EndpointConfig struct {
 	Reader    client.Reader // uncached
 	Client    client.Client
 	Namespace string
@@ -36,12 +36,12 @@ type Config struct {
 
 // Endpoint is safe for concurrent use.
 type Endpoint struct {
-	cfg    Config
+	cfg    EndpointConfig
 	signer atomic.Pointer[artifact.Signer]
 }
 
-// New returns an Endpoint that is not ready until Run got the key.
-func New(c Config) *Endpoint { return &Endpoint{cfg: c} }
+// NewEndpoint returns an Endpoint that is not ready until Run got the key.
+func NewEndpoint(c EndpointConfig) *Endpoint { return &Endpoint{cfg: c} }
 
 // Run gets the key, however long that takes, and returns nil.
 func (e *Endpoint) Run(ctx context.Context) error {

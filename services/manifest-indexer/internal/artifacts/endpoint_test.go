@@ -37,7 +37,7 @@ func TestWaitsForTheKeyThenServes(t *testing.T) {
 	store := memstore.New()
 	store.Set("backups/b/b-logs.gz", []byte("log"))
 	clock := clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-	e := New(Config{
+	e := NewEndpoint(EndpointConfig{
 		Reader: c, Client: c, Namespace: "velero", Base: "http://host:1", Clock: clock, Log: slog.New(slog.DiscardHandler),
 		Open: func(context.Context, string) (objectstore.Store, error) { return store, nil },
 	})

@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
-	"github.com/holdfast-io/holdfast/pkg/service/periodic"
+	"github.com/holdfast-io/holdfast/pkg/service/rungroup"
 )
 
 // scanPeriod is how often it is looked whether a location is due.
@@ -47,13 +47,13 @@ type Config struct {
 // Syncer syncs locations that are due.
 type Syncer struct {
 	Config
-	wake  periodic.Signal
+	wake  rungroup.Signal
 	limit int // of backups in the namespace
 }
 
 // New returns a Syncer.
 func New(c Config) *Syncer {
-	return &Syncer{Config: c, wake: periodic.NewSignal(), limit: maxBackups}
+	return &Syncer{Config: c, wake: rungroup.NewSignal(), limit: maxBackups}
 }
 
 // Wake requests a pass soon; it never blocks.
@@ -61,7 +61,7 @@ func (s *Syncer) Wake() { s.wake.Wake() }
 
 // Run makes passes until ctx ends. Failures are logged and tried again.
 func (s *Syncer) Run(ctx context.Context) error {
-	return periodic.Run(ctx, s.Clock, scanPeriod, s.wake, func(ctx context.Context) {
+	return rungroup.RunPeriodically(ctx, s.Clock, scanPeriod, s.wake, func(ctx context.Context) {
 		if err := s.Pass(ctx); err != nil && ctx.Err() == nil {
 			s.Log.Error("backups not synced", "error", err)
 		}

@@ -25,7 +25,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/kube"
-	"github.com/holdfast-io/holdfast/pkg/service/periodic"
+	"github.com/holdfast-io/holdfast/pkg/service/rungroup"
 )
 
 const (
@@ -71,7 +71,7 @@ type Config struct {
 type Validator struct {
 	Config
 	shown availabilityGauge
-	wake  periodic.Signal
+	wake  rungroup.Signal
 
 	defaultDone bool
 
@@ -84,7 +84,7 @@ type fingerprint [sha256.Size]byte
 
 // New returns a Validator; it registers its metrics.
 func New(c Config) *Validator {
-	v := &Validator{Config: c, wake: periodic.NewSignal(), seen: map[types.UID]fingerprint{}}
+	v := &Validator{Config: c, wake: rungroup.NewSignal(), seen: map[types.UID]fingerprint{}}
 	c.Metrics.MustRegister(&v.shown)
 	return v
 }
@@ -96,7 +96,7 @@ func (v *Validator) Wake() { v.wake.Wake() }
 // meanwhile, and not afterwards: another replica shows it then.
 func (v *Validator) Run(ctx context.Context) error {
 	defer v.shown.setLocations(nil)
-	return periodic.Run(ctx, v.Clock, scanPeriod, v.wake, func(ctx context.Context) {
+	return rungroup.RunPeriodically(ctx, v.Clock, scanPeriod, v.wake, func(ctx context.Context) {
 		if err := v.Pass(ctx); err != nil && ctx.Err() == nil {
 			v.Log.Error("locations not validated", "error", err)
 		}

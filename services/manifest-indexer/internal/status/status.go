@@ -22,9 +22,9 @@ const lifetime = time.Minute
 // so it is the version whose behaviour and formats are kept.
 const ServerVersion = "v1.18.1+holdfast"
 
-// Reconciler answers requests and deletes them a minute later. Any number of replicas may answer
+// StatusReconciler answers requests and deletes them a minute later. Any number of replicas may answer
 // one; the first write counts.
-type Reconciler struct {
+type StatusReconciler struct {
 	Reader client.Reader // uncached
 	Client client.Client
 	Clock  clock.PassiveClock
@@ -33,7 +33,7 @@ type Reconciler struct {
 }
 
 // Reconcile implements reconcile.Reconciler.
-func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+func (r *StatusReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	ssr := &velerov1.ServerStatusRequest{}
 	if err := r.Reader.Get(ctx, req.NamespacedName, ssr); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)

@@ -23,7 +23,7 @@ func TestAnswersOnceAndDeletesLater(t *testing.T) {
 		&velerov1.ServerStatusRequest{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}).Build()
 	clock := clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	plugins := []velerov1.PluginInfo{{Name: "velero.io/pod", Kind: "BackupItemAction"}}
-	r := &Reconciler{Reader: c, Client: c, Clock: clock, Plugins: func() []velerov1.PluginInfo { return plugins }}
+	r := &StatusReconciler{Reader: c, Client: c, Clock: clock, Plugins: func() []velerov1.PluginInfo { return plugins }}
 	do := func() reconcile.Result {
 		t.Helper()
 		result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: key})

@@ -37,8 +37,8 @@ type Gauges struct {
 	intervals intervalCache
 }
 
-// New returns Gauges, which shows nothing outside of While.
-func New(c Config) *Gauges { return &Gauges{Config: c} }
+// NewGauges returns Gauges, which shows nothing outside of While.
+func NewGauges(c Config) *Gauges { return &Gauges{Config: c} }
 
 // ShowWhile returns run, during which the gauges are shown.
 func (c *Gauges) ShowWhile(run func(ctx context.Context) error) func(ctx context.Context) error {

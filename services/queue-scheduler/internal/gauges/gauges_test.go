@@ -41,7 +41,7 @@ type bed struct {
 func newBed(t *testing.T, c client.Client) *bed {
 	t.Helper()
 	b := &bed{client: c, registry: prometheus.NewRegistry()}
-	b.gauges = gauges.New(gauges.Config{Reader: c, Namespace: namespace, Clock: clocktesting.NewFakePassiveClock(noon), Log: slog.New(slog.DiscardHandler)})
+	b.gauges = gauges.NewGauges(gauges.Config{Reader: c, Namespace: namespace, Clock: clocktesting.NewFakePassiveClock(noon), Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, b.registry.Register(b.gauges))
 	return b
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/spec/scheduled"
 )
 
 // schedulePass is one pass over all Schedules.
@@ -69,7 +68,7 @@ func (p *schedulePass) startSlot(ctx context.Context, s *velerov1.Schedule, set 
 // completeReserved keeps the promise of a reserved slot. The reservation stays until the Backup is known to
 // exist.
 func (p *schedulePass) completeReserved(ctx context.Context, s *velerov1.Schedule, slot time.Time) (bool, error) {
-	b := scheduled.Backup(s, scheduled.Name(s.Name, slot))
+	b := holdfast.ScheduledBackup(s, holdfast.ScheduledBackupName(s.Name, slot))
 	err := p.Client.Create(ctx, b)
 	switch {
 	case err == nil:

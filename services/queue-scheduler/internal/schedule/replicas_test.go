@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/spec/scheduled"
 )
 
 var errInjected = errors.New("injected")
@@ -194,7 +194,7 @@ func newHistory(t *testing.T, seed uint64, expression string) *history {
 func (h *history) lastSlot(now time.Time) string {
 	name := ""
 	for slot := h.slots.Next(h.settled); !slot.After(now); slot = h.slots.Next(slot) {
-		name = scheduled.Name("s", slot)
+		name = holdfast.ScheduledBackupName("s", slot)
 	}
 	return name
 }

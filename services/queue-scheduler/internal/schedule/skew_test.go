@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/kube/servertime"
+	"github.com/holdfast-io/holdfast/pkg/kube"
 )
 
 // A leader whose clock is two hours fast takes slots that have not come and writes lastBackup and
@@ -24,7 +24,7 @@ func TestAFastClockWritesNoFutureTime(t *testing.T) {
 	}))
 	defer server.Close()
 	fast := clocktesting.NewFakeClock(start.Add(2 * time.Hour))
-	now := servertime.New(fast)
+	now := kube.NewServerClock(fast)
 	answer := func() {
 		resp, err := now.Wrap(server.Client().Transport).RoundTrip(mustValue(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)))
 		require.NoError(t, err)

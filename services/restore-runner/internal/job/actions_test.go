@@ -11,7 +11,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
-	"github.com/holdfast-io/holdfast/pkg/job/engine/enginetest"
+	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/job"
@@ -49,7 +49,7 @@ func TestTakeoverAndCancelWhilePluginsWork(t *testing.T) {
 			}
 			require.Equal(t, velerov1.RestorePhaseInProgress, b.getRestore(t).Status.Phase)
 			next := b.config
-			next.Claims = &enginetest.Holder{Name: "next"}
+			next.Claims = &jobtest.Holder{Name: "next"}
 			next.Actions = nil
 			require.NoError(t, newRunner(next).Run(t.Context(), "r", "uid-r"))
 			require.Equal(t, velerov1.RestorePhaseCompleted, b.getRestore(t).Status.Phase)
@@ -106,7 +106,7 @@ func TestWhatARestoreDoesWithoutIsAnErrorOnceWhoeverHoldsIt(t *testing.T) {
 	leave()
 	b.cluster.Fail(nil)
 	next := b.config
-	next.Claims, next.Actions = &enginetest.Holder{Name: "next"}, without("plugin x cannot be asked", "plugin y cannot be asked")
+	next.Claims, next.Actions = &jobtest.Holder{Name: "next"}, without("plugin x cannot be asked", "plugin y cannot be asked")
 	require.NoError(t, newRunner(next).Run(t.Context(), "r", "uid-r"))
 	require.Equal(t, velerov1.RestorePhasePartiallyFailed, b.getRestore(t).Status.Phase)
 	require.Equal(t, 2, b.getRestore(t).Status.Errors)

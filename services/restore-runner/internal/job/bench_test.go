@@ -27,7 +27,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/count"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
-	"github.com/holdfast-io/holdfast/pkg/job/engine/enginetest"
 	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/kube"
@@ -43,17 +42,17 @@ import (
 type config struct {
 	job.Config
 	Client client.Client
-	Claims *enginetest.Holder
+	Claims *jobtest.Holder
 }
 
 // runner is one process: the kind, and the engine that runs it.
 type runner struct {
 	*engine.Engine[*velerov1.Restore]
-	bus *enginetest.Bus
+	bus *jobtest.Bus
 }
 
 func newRunner(c config) *runner {
-	bus := enginetest.NewBus()
+	bus := jobtest.NewBus()
 	c.Config.Client = c.Client
 	return &runner{bus: bus, Engine: engine.New(engine.Config[*velerov1.Restore]{
 		Service: "restore-runner", ObjectKind: "Restore", Kind: job.New(c.Config),
@@ -103,7 +102,7 @@ type bench struct {
 	cluster   *kubetest.Server
 	store     *memstore.Store
 	locations *locations
-	claims    *enginetest.Holder
+	claims    *jobtest.Holder
 	ledger    *ledger.Ledger
 	registry  *prometheus.Registry
 	config    config
@@ -120,7 +119,7 @@ func newBench(t *testing.T) *bench {
 	b := &bench{
 		client: fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(
 			&velerov1.Schedule{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "nightly"}}).Build(),
-		cluster: kubetest.Start(t), store: memstore.New(), claims: &enginetest.Holder{Name: "me", Alive: map[string]bool{"alive": true}}, registry: prometheus.NewRegistry(),
+		cluster: kubetest.Start(t), store: memstore.New(), claims: &jobtest.Holder{Name: "me", Alive: map[string]bool{"alive": true}}, registry: prometheus.NewRegistry(),
 	}
 	b.locations = &locations{store: b.store}
 	b.ledger = ledger.New(b.client, b.client, "velero")

@@ -13,7 +13,6 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
-	"github.com/holdfast-io/holdfast/pkg/job/engine/enginetest"
 	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/layout"
@@ -139,7 +138,7 @@ func TestACallThatWasAnnouncedIsNotMadeByTheNextRunner(t *testing.T) {
 	require.NotEmpty(t, begun)
 
 	next := b.config
-	next.Claims = &enginetest.Holder{Name: "next"}
+	next.Claims = &jobtest.Holder{Name: "next"}
 	rest := &starter{calls: map[string]int{}}
 	next.Actions = func(context.Context, func(joblog.Entry)) job.ActionSet {
 		return job.ActionSet{Items: []action.RestoreItem{rest}}

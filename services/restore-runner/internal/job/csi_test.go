@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-io/holdfast/pkg/job/engine/enginetest"
+	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 )
 
@@ -41,7 +41,7 @@ func TestWhetherClaimsAreFilledFollowsThePlan(t *testing.T) {
 			_ = newRunner(dying).Run(ctx, "r", "uid-r")
 			leave()
 
-			b.config.Claims, b.config.CSI = &enginetest.Holder{Name: "next"}, !planned
+			b.config.Claims, b.config.CSI = &jobtest.Holder{Name: "next"}, !planned
 			require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
 			results := b.readGzip(t, layout.RestoreResults("r"))
 			claim := b.cluster.Object("/api/v1/namespaces/a/persistentvolumeclaims/c")

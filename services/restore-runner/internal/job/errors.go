@@ -10,7 +10,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
 	"github.com/holdfast-io/holdfast/pkg/archive/tarball"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
-	"github.com/holdfast-io/holdfast/pkg/job/document"
 	"github.com/holdfast-io/holdfast/pkg/job/journal"
 	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
@@ -48,7 +47,7 @@ func isStoreFailure(err error) bool {
 	if errors.As(err, &spent) || retrystore.Refused(err) {
 		return true
 	}
-	for _, target := range []error{objectstore.ErrNotFound, journal.ErrCorrupt, operation.ErrDamaged, document.ErrTooLarge, outcome.ErrFormat} {
+	for _, target := range []error{objectstore.ErrNotFound, journal.ErrCorrupt, operation.ErrDamaged, journal.ErrDocumentTooLarge, outcome.ErrFormat} {
 		if errors.Is(err, target) {
 			return true
 		}

@@ -16,7 +16,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
-	"github.com/holdfast-io/holdfast/pkg/job/engine/enginetest"
+	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -67,7 +67,7 @@ func testPausedRunner(t *testing.T, b *bench, at int64, confirmed, meanwhile boo
 		return refuseAdmission(r, body)
 	})
 	zombie := b.config
-	own := &enginetest.Holder{Name: "zombie", ConfirmWith: func(client.Object) error {
+	own := &jobtest.Holder{Name: "zombie", ConfirmWith: func(client.Object) error {
 		if confirmed && requests.Load() >= at {
 			<-wake
 			return claim.ErrLost
@@ -80,7 +80,7 @@ func testPausedRunner(t *testing.T, b *bench, at int64, confirmed, meanwhile boo
 	go func() { ended <- newRunner(zombie).Run(t.Context(), "r", "uid-r") }()
 	<-paused
 	successor := b.config
-	successor.WorkDir, successor.Claims = t.TempDir(), &enginetest.Holder{Name: "successor"}
+	successor.WorkDir, successor.Claims = t.TempDir(), &jobtest.Holder{Name: "successor"}
 	require.NoError(t, newRunner(successor).Run(t.Context(), "r", "uid-r"))
 	woken.Do(func() { close(wake) })
 	require.NoError(t, <-ended, "it stopped by itself")
@@ -116,7 +116,7 @@ func TestAStopLetsWhatIsInFlightEnd(t *testing.T) {
 
 	b.cluster.Fail(nil)
 	next := b.config
-	next.Claims = &enginetest.Holder{Name: "next"}
+	next.Claims = &jobtest.Holder{Name: "next"}
 	require.NoError(t, newRunner(next).Run(t.Context(), "r", "uid-r"))
 	r := b.getRestore(t)
 	require.Equal(t, velerov1.RestorePhaseCompleted, r.Status.Phase)

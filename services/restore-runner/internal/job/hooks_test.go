@@ -15,7 +15,6 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
-	"github.com/holdfast-io/holdfast/pkg/job/engine/enginetest"
 	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
 	"github.com/holdfast-io/holdfast/pkg/kube/podexec"
 	"github.com/holdfast-io/holdfast/pkg/layout"
@@ -203,7 +202,7 @@ func TestTheNextRunnerRunsTheHooksThatAreOwed(t *testing.T) {
 	s.begun = nil
 	b.startContainer("web")
 	next := b.config
-	next.Claims = &enginetest.Holder{Name: "next"}
+	next.Claims = &jobtest.Holder{Name: "next"}
 	require.NoError(t, newRunner(next).Run(t.Context(), "r", "uid-r"))
 	require.Equal(t, velerov1.RestorePhaseCompleted, b.getRestore(t).Status.Phase, b.readGzip(t, layout.RestoreResults("r")))
 	require.Equal(t, map[string]int{"db first": 1, "db second": 1, "web load": 1}, s.ranCommands())
@@ -287,7 +286,7 @@ func TestARunnerThatStopsLeavesNoHookUnclear(t *testing.T) {
 		if err != nil {
 			stopped++
 			next := b.config
-			next.Claims = &enginetest.Holder{Name: "next"}
+			next.Claims = &jobtest.Holder{Name: "next"}
 			require.NoError(t, newRunner(next).Run(t.Context(), "r", "uid-r"))
 		}
 		require.NotContains(t, b.readGzip(t, layout.RestoreResults("r")), unclearHook, "stopped at write %d", at)

@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
-	"github.com/holdfast-io/holdfast/pkg/job/engine/enginetest"
+	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
 	"github.com/holdfast-io/holdfast/pkg/job/journal"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -249,7 +249,7 @@ func TestATakeoverGoesOnWhileADeletionWaits(t *testing.T) {
 	b.cluster.Fail(nil)
 	b.marksDeleting(t)
 	next := b.config
-	next.Claims = &enginetest.Holder{Name: "next"}
+	next.Claims = &jobtest.Holder{Name: "next"}
 	require.NoError(t, newRunner(next).Run(t.Context(), "r", "uid-r"))
 	require.Equal(t, velerov1.RestorePhaseCompleted, b.getRestore(t).Status.Phase, b.getRestore(t).Status.FailureReason)
 }

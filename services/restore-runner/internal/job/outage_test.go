@@ -13,7 +13,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
-	"github.com/holdfast-io/holdfast/pkg/job/engine/enginetest"
+	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 )
@@ -41,7 +41,7 @@ func newOrphanedRestore(t *testing.T) *bench {
 	prepareInterrupted(t, b, cancel)
 	require.ErrorIs(t, b.runner.Run(ctx, "r", "uid-r"), context.Canceled)
 	b.cluster.Fail(nil)
-	b.config.Claims = &enginetest.Holder{Name: "next"}
+	b.config.Claims = &jobtest.Holder{Name: "next"}
 	return b
 }
 

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/job/engine/enginetest"
+	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
 	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/pkg/layout"
@@ -99,7 +99,7 @@ func orphanedPaused(t *testing.T) *bench {
 	require.Equal(t, object{"size": 1.0, "paused": true}, b.readGadget())
 	require.Equal(t, velerov1.RestorePhaseInProgress, b.getRestore(t).Status.Phase)
 	b.cluster.Fail(nil)
-	b.config.Claims = &enginetest.Holder{Name: "next"}
+	b.config.Claims = &jobtest.Holder{Name: "next"}
 	return b
 }
 

@@ -24,7 +24,6 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
-	"github.com/holdfast-io/holdfast/pkg/job/engine/enginetest"
 	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/pkg/layout"
@@ -209,7 +208,7 @@ var errDead = errors.New("dead")
 // immortal.
 type life struct {
 	b      *bench
-	claims *enginetest.Holder
+	claims *jobtest.Holder
 	at     int
 	after  bool
 
@@ -285,7 +284,7 @@ func (c mortalClient) Patch(ctx context.Context, obj client.Object, patch client
 // runLife runs the restore in a process of its own until it ends or dies.
 func (b *bench) runLife(t *testing.T, at int, after bool) *life {
 	t.Helper()
-	l := &life{b: b, at: at, after: after, claims: &enginetest.Holder{Name: fmt.Sprint("process of death ", at)}}
+	l := &life{b: b, at: at, after: after, claims: &jobtest.Holder{Name: fmt.Sprint("process of death ", at)}}
 	config := b.config
 	config.Clock = quick{} // a killed process ends its retries soon
 	config.WorkDir, config.Claims, config.Client = t.TempDir(), l.claims, mortalClient{b.client, l}

@@ -14,7 +14,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
-	"github.com/holdfast-io/holdfast/pkg/job/engine/enginetest"
+	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
 	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
@@ -98,7 +98,7 @@ func waitingRestore(t *testing.T) *bench {
 	op := log.Operations()[0]
 	require.Equal(t, []string{"a.io/begins", "RestoreItemActionV2", "op-2"}, []string{op.Action, op.Kind, op.ID})
 	require.Equal(t, operation.Resource{Resource: "configmaps", Namespace: "a", Name: "two"}, op.Item)
-	b.config.Claims = &enginetest.Holder{Name: "next"}
+	b.config.Claims = &jobtest.Holder{Name: "next"}
 	return b
 }
 
@@ -320,7 +320,7 @@ func begunAndDead(t *testing.T) *bench {
 	leave()
 	require.Equal(t, velerov1.RestorePhaseInProgress, b.getRestore(t).Status.Phase)
 	b.cluster.Fail(refuseAdmission)
-	b.config.Claims = &enginetest.Holder{Name: "next"}
+	b.config.Claims = &jobtest.Holder{Name: "next"}
 	return b
 }
 
@@ -513,7 +513,7 @@ func TestACallWithAKeyIsRepeatedWithTheSame(t *testing.T) {
 	_ = newRunner(b.config).Run(ctx, "r", "uid-r")
 	require.Equal(t, velerov1.RestorePhaseInProgress, b.getRestore(t).Status.Phase)
 	keys.at = nil
-	b.config.Claims = &enginetest.Holder{Name: "next"}
+	b.config.Claims = &jobtest.Holder{Name: "next"}
 	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
 	require.Equal(t, velerov1.RestorePhaseWaitingForPluginOperations, b.getRestore(t).Status.Phase, b.getRestore(t).Status.FailureReason)
 	seen := map[string]string{}

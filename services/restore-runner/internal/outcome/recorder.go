@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/holdfast-io/holdfast/pkg/archive/results"
+	"github.com/holdfast-io/holdfast/pkg/archive/assembly"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
@@ -36,7 +36,7 @@ type Recorder struct {
 // system's directory for temporary files. The plan is set once it is known.
 func NewRecorder(log *Log, clk clock.PassiveClock, batch int, dir string) *Recorder {
 	none := &plan.Plan{}
-	return &Recorder{plan: none, tally: outcomeTally{plan: none}, clock: clk, batch: newBatch(batch), report: reportLog{log: log, results: results.New(dir)}}
+	return &Recorder{plan: none, tally: outcomeTally{plan: none}, clock: clk, batch: newBatch(batch), report: reportLog{log: log, results: assembly.NewResults(dir)}}
 }
 
 // SetPlan sets the plan, before the first outcome of an object.

@@ -6,7 +6,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/holdfast-io/holdfast/pkg/archive/results"
+	"github.com/holdfast-io/holdfast/pkg/archive/assembly"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 )
@@ -15,7 +15,7 @@ import (
 // warnings and errors among them. The Recorder's lock guards it.
 type reportLog struct {
 	log     *Log
-	results *results.Results
+	results *assembly.Results
 	filed   uint64 // messages in results
 }
 

@@ -12,7 +12,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/kube"
-	"github.com/holdfast-io/holdfast/pkg/service/periodic"
+	"github.com/holdfast-io/holdfast/pkg/service/rungroup"
 )
 
 const (
@@ -49,7 +49,7 @@ type lastAttempt struct {
 
 // Run makes a pass every 15 s until ctx ends.
 func (t *Task) Run(ctx context.Context) error {
-	return periodic.Run(ctx, t.Clock, period, nil, t.Pass)
+	return rungroup.RunPeriodically(ctx, t.Clock, period, nil, t.Pass)
 }
 
 // Pass checks all restores once. Calls must not overlap.

@@ -36,7 +36,7 @@ func NewCommand(g *command.Global) *cobra.Command {
 
 // newKind returns what the commands about backups have of their own.
 func newKind() *job.Kind[*velerov1.Backup] {
-	d := &describer{remote: remote.Queue()}
+	d := &describer{remote: remote.RemoteQueue()}
 	return &job.Kind[*velerov1.Backup]{
 		Name:    "Backup",
 		New:     func() *velerov1.Backup { return &velerov1.Backup{} },

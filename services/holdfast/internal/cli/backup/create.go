@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/spec/scheduled"
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/job"
@@ -158,9 +158,9 @@ func (o *CreateOptions) fromSchedule(ctx context.Context, b *velerov1.Backup) er
 	}
 	name := b.Name
 	if name == "" {
-		name = scheduled.Name(schedule.Name, o.Global.Clock.Now())
+		name = holdfast.ScheduledBackupName(schedule.Name, o.Global.Clock.Now())
 	}
-	*b = *scheduled.Backup(schedule, name)
+	*b = *holdfast.ScheduledBackup(schedule, name)
 	b.Labels = mergeMaps(b.Labels, o.Labels, map[string]string{velerov1.LabelScheduleName: schedule.Name})
 	b.Annotations = mergeMaps(b.Annotations, o.Annotations)
 	return nil

@@ -28,7 +28,7 @@ type Description struct {
 }
 
 // describer holds the flags that only describe of backups has.
-type describer struct{ remote remote.Options }
+type describer struct{ remote remote.RemoteOptions }
 
 // checkFlags reports a wrong flag; a queue that does not answer is no reason to show nothing.
 func (d *describer) checkFlags(g *command.Global) error {

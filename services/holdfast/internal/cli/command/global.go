@@ -20,7 +20,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/kube"
-	"github.com/holdfast-io/holdfast/pkg/redact"
+	"github.com/holdfast-io/holdfast/pkg/telemetry"
 )
 
 // Global is shared by all commands of one invocation.
@@ -131,7 +131,7 @@ func connectCluster(g *Global) (client.Client, error) {
 	}
 	c, err := client.New(cfg, client.Options{Scheme: kube.Scheme()})
 	if err != nil {
-		return nil, fmt.Errorf("connect to the cluster: %w", redact.Error(err))
+		return nil, fmt.Errorf("connect to the cluster: %w", telemetry.RedactError(err))
 	}
 	return c, nil
 }

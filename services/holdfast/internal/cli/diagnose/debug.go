@@ -14,10 +14,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
-	"github.com/holdfast-io/holdfast/pkg/buildinfo"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
-	"github.com/holdfast-io/holdfast/pkg/redact"
 	"github.com/holdfast-io/holdfast/pkg/service"
+	"github.com/holdfast-io/holdfast/pkg/telemetry"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/debug"
@@ -74,7 +73,7 @@ func (o *debugOptions) Run(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("--output: %w", err), done())
 	}
-	summary, err := debug.Write(ctx, file, cfg)
+	summary, err := debug.WriteDebugArchive(ctx, file, cfg)
 	if err = errors.Join(err, file.Close(), done()); err != nil {
 		return errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(path))
 	}
@@ -85,20 +84,20 @@ func (o *debugOptions) Run(ctx context.Context) error {
 	return nil
 }
 
-func (o *debugOptions) bundleConfig(ctx context.Context) (debug.Config, func() error, error) {
+func (o *debugOptions) bundleConfig(ctx context.Context) (debug.DebugConfig, func() error, error) {
 	checks, done, err := o.Examination.Config(ctx)
 	if err != nil {
-		return debug.Config{}, nil, err
+		return debug.DebugConfig{}, nil, err
 	}
 	config, err := o.Examination.Rest()
 	if err != nil {
-		return debug.Config{}, nil, errors.Join(err, done())
+		return debug.DebugConfig{}, nil, errors.Join(err, done())
 	}
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return debug.Config{}, nil, errors.Join(fmt.Errorf("connect to the cluster: %w", redact.Error(err)), done())
+		return debug.DebugConfig{}, nil, errors.Join(fmt.Errorf("connect to the cluster: %w", telemetry.RedactError(err)), done())
 	}
-	return debug.Config{
+	return debug.DebugConfig{
 		Namespace: checks.Namespace, Clock: o.Clock, Reader: checks.Client, Metrics: checks.Metrics, Timeout: o.Examination.Timeout,
 		Logs: func(ctx context.Context, pod, container string, previous bool) (io.ReadCloser, error) {
 			return clients.CoreV1().Pods(checks.Namespace).GetLogs(pod, &corev1.PodLogOptions{
@@ -107,7 +106,7 @@ func (o *debugOptions) bundleConfig(ctx context.Context) (debug.Config, func() e
 		},
 		Values: map[string]func(context.Context) (any, error){
 			"versions.json": func(context.Context) (any, error) {
-				versions := map[string]any{"client": buildinfo.String()}
+				versions := map[string]any{"client": telemetry.BuildInfo()}
 				if server, err := checks.Discovery.ServerVersion(); err != nil {
 					versions["kubernetesError"] = err.Error()
 				} else {

@@ -26,8 +26,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/messaging"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
-	"github.com/holdfast-io/holdfast/pkg/redact"
 	"github.com/holdfast-io/holdfast/pkg/service"
+	"github.com/holdfast-io/holdfast/pkg/telemetry"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/remote"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/doctor"
@@ -36,7 +36,7 @@ import (
 // Options are the flags.
 type Options struct {
 	*command.Global
-	Remote   remote.Options
+	Remote   remote.RemoteOptions
 	Services map[string]string
 	Metrics  map[string]string
 	Timeout  time.Duration
@@ -52,7 +52,7 @@ type Options struct {
 
 // newOptions returns the options with their defaults; ports are those of the services by name.
 func newOptions(g *command.Global, ports map[string]service.Ports) Options {
-	return Options{Global: g, Remote: remote.Services(), ports: ports}
+	return Options{Global: g, Remote: remote.RemoteServices(), ports: ports}
 }
 
 // BindFlags adds the flags.
@@ -87,11 +87,11 @@ func (o *Options) Config(ctx context.Context) (cfg doctor.Config, done func() er
 	}
 	c, err := client.New(config, client.Options{Scheme: kube.Scheme()})
 	if err != nil {
-		return cfg, nil, fmt.Errorf("connect to the cluster: %w", redact.Error(err))
+		return cfg, nil, fmt.Errorf("connect to the cluster: %w", telemetry.RedactError(err))
 	}
 	discover, err := discovery.NewDiscoveryClientForConfig(rest.CopyConfig(config))
 	if err != nil {
-		return cfg, nil, fmt.Errorf("connect to the cluster: %w", redact.Error(err))
+		return cfg, nil, fmt.Errorf("connect to the cluster: %w", telemetry.RedactError(err))
 	}
 	log := slog.New(slog.NewTextHandler(o.ErrOut, &slog.HandlerOptions{Level: slog.LevelError}))
 	plugins := pluginhost.Config{

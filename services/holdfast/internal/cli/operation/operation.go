@@ -28,11 +28,13 @@ func NewCommand(g *command.Global) *cobra.Command {
 // options are what the commands share.
 type options struct {
 	*command.Global
-	remote remote.Options
+	remote remote.RemoteOptions
 	api    operationv1.OperationMonitorServiceClient
 }
 
-func newOptions(g *command.Global) options { return options{Global: g, remote: remote.Operations()} }
+func newOptions(g *command.Global) options {
+	return options{Global: g, remote: remote.RemoteOperations()}
+}
 
 func (o *options) bindFlags(fs *pflag.FlagSet) { o.remote.BindFlags(fs) }
 

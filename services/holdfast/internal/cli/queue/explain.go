@@ -58,7 +58,7 @@ func NewExplainCommand(g *command.Global) *cobra.Command {
 }
 
 // Ask calls the service at an address for the explanation of a backup of the server namespace.
-func Ask(ctx context.Context, g *command.Global, at remote.Options, name string) (x *Explanation, err error) {
+func Ask(ctx context.Context, g *command.Global, at remote.RemoteOptions, name string) (x *Explanation, err error) {
 	o := Options{Global: g, Remote: at}
 	err = o.withConnection(func() error {
 		x, err = o.askExplanation(ctx, name)

@@ -22,14 +22,14 @@ func NewCommand(g *command.Global) *cobra.Command {
 // Options are what the commands share.
 type Options struct {
 	*command.Global
-	Remote remote.Options
+	Remote remote.RemoteOptions
 	Output command.Output
 
 	namespace string
 	api       queuev1.QueueServiceClient
 }
 
-func newOptions(g *command.Global) Options { return Options{Global: g, Remote: remote.Queue()} }
+func newOptions(g *command.Global) Options { return Options{Global: g, Remote: remote.RemoteQueue()} }
 
 // BindFlags adds the shared flags.
 func (o *Options) BindFlags(fs *pflag.FlagSet) {

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/holdfast-io/holdfast/pkg/service/caller"
 	"github.com/holdfast-io/holdfast/pkg/service/private"
-	"github.com/holdfast-io/holdfast/pkg/service/runtoken"
 )
 
 // ErrNoHome means that there is no home directory of the user to keep notes in.
@@ -69,7 +69,7 @@ func pruneNotes(home, dataDir string) error {
 		if err != nil {
 			continue // no note, or just removed
 		}
-		if _, err := os.Lstat(runtoken.Path(dir)); dir == dataDir || errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(caller.TokenPath(dir)); dir == dataDir || errors.Is(err, fs.ErrNotExist) {
 			if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
 				errs = append(errs, err)
 			}

@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-io/holdfast/pkg/service/caller"
 	"github.com/holdfast-io/holdfast/pkg/service/private"
-	"github.com/holdfast-io/holdfast/pkg/service/runtoken"
 )
 
 const address = "127.0.0.1:7441"
@@ -15,7 +15,7 @@ const address = "127.0.0.1:7441"
 func startLocalServer(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	_, err := runtoken.Create(dir)
+	_, err := caller.CreateToken(dir)
 	require.NoError(t, err)
 	return dir
 }
@@ -52,7 +52,7 @@ func TestServersAreFoundByTheirAddress(t *testing.T) {
 func TestNotesOfKilledServersGo(t *testing.T) {
 	home, killed := t.TempDir(), startLocalServer(t)
 	require.NoError(t, RecordServer(home, killed, []string{address}))
-	require.NoError(t, runtoken.Remove(killed))
+	require.NoError(t, caller.RemoveToken(killed))
 	require.NoError(t, RecordServer(home, startLocalServer(t), []string{"127.0.0.1:9"}))
 	entries, err := os.ReadDir(notesDir(home))
 	require.NoError(t, err)

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/holdfast-io/holdfast/pkg/buildinfo"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/telemetry"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
@@ -26,8 +26,8 @@ const (
 	OperationsAddress = "127.0.0.1:7444" // async-operation-monitor
 )
 
-// Options say where a service is and how to talk to it.
-type Options struct {
+// RemoteOptions say where a service is and how to talk to it.
+type RemoteOptions struct {
 	// Address is host:port.
 	Address string
 	// CAFile verifies the service; with it or CertFile TLS is used.
@@ -43,35 +43,35 @@ type Options struct {
 	what, about, service string
 }
 
-// Queue returns the options of queue-scheduler's address.
-func Queue() Options {
-	return Options{Address: QueueAddress, what: "queue", about: "the queue", service: "queue-scheduler"}
+// RemoteQueue returns the options of queue-scheduler's address.
+func RemoteQueue() RemoteOptions {
+	return RemoteOptions{Address: QueueAddress, what: "queue", about: "the queue", service: "queue-scheduler"}
 }
 
-// Operations returns the options of async-operation-monitor's address.
-func Operations() Options {
-	return Options{Address: OperationsAddress, what: "operations", about: "operations", service: "async-operation-monitor"}
+// RemoteOperations returns the options of async-operation-monitor's address.
+func RemoteOperations() RemoteOptions {
+	return RemoteOptions{Address: OperationsAddress, what: "operations", about: "operations", service: "async-operation-monitor"}
 }
 
-// Services returns the options of all services, without an address: At gives those of one.
-func Services() Options {
-	return Options{what: "services", about: "everything", service: "the service"}
+// RemoteServices returns the options of all services, without an address: At gives those of one.
+func RemoteServices() RemoteOptions {
+	return RemoteOptions{what: "services", about: "everything", service: "the service"}
 }
 
 // At returns the options of one service at an address, host:port.
-func (o Options) At(service, address string) *Options {
+func (o RemoteOptions) At(service, address string) *RemoteOptions {
 	o.service, o.Address = service, address
 	return &o
 }
 
 // BindFlags adds the flags.
-func (o *Options) BindFlags(fs *pflag.FlagSet) {
+func (o *RemoteOptions) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Address, o.flagName("address"), o.Address, "host:port of the service that knows "+o.about+"; in a cluster, forward the port first")
 	o.BindCredentials(fs)
 }
 
 // BindCredentials adds the flags but that of the address.
-func (o *Options) BindCredentials(fs *pflag.FlagSet) {
+func (o *RemoteOptions) BindCredentials(fs *pflag.FlagSet) {
 	fs.StringVar(&o.CAFile, o.flagName("ca-file"), o.CAFile, "PEM certificates the service is checked against; TLS is used when given")
 	fs.StringVar(&o.CertFile, o.flagName("cert-file"), o.CertFile, "PEM certificate to present to the service; TLS is used when given")
 	fs.StringVar(&o.KeyFile, o.flagName("key-file"), o.KeyFile, "PEM key of the certificate")
@@ -79,11 +79,11 @@ func (o *Options) BindCredentials(fs *pflag.FlagSet) {
 	fs.StringVar(&o.DataDir, "data-dir", o.DataDir, "data directory of the server on this machine (holdfast up), whose token is presented; $HOLDFAST_DATA_DIR, else found by the address")
 }
 
-func (o *Options) flagName(name string) string { return o.what + "-" + name }
+func (o *RemoteOptions) flagName(name string) string { return o.what + "-" + name }
 
 // Connect returns a connection, which dials when it is first used. Errors name the flag. The caller
 // closes the connection.
-func (o *Options) Connect(g *command.Global) (*grpc.ClientConn, error) {
+func (o *RemoteOptions) Connect(g *command.Global) (*grpc.ClientConn, error) {
 	host, _, err := net.SplitHostPort(o.Address)
 	if err != nil {
 		return nil, fmt.Errorf("--%s: %w", o.flagName("address"), err)
@@ -95,7 +95,7 @@ func (o *Options) Connect(g *command.Global) (*grpc.ClientConn, error) {
 	if ip := net.ParseIP(host); !secure && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
 		return nil, fmt.Errorf("--%s: %s is not this machine: give --%s to use TLS", o.flagName("address"), host, o.flagName("ca-file"))
 	}
-	opts := []grpc.DialOption{grpc.WithTransportCredentials(transport), grpc.WithUserAgent("holdfast/" + buildinfo.Version())}
+	opts := []grpc.DialOption{grpc.WithTransportCredentials(transport), grpc.WithUserAgent("holdfast/" + telemetry.Version())}
 	token, err := o.bearerToken(g, secure)
 	if err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func (o *Options) Connect(g *command.Global) (*grpc.ClientConn, error) {
 }
 
 // transportCredentials also returns whether it is TLS.
-func (o *Options) transportCredentials() (credentials.TransportCredentials, bool, error) {
+func (o *RemoteOptions) transportCredentials() (credentials.TransportCredentials, bool, error) {
 	if o.CAFile == "" && o.CertFile == "" && o.KeyFile == "" {
 		return insecure.NewCredentials(), false, nil
 	}
@@ -137,7 +137,7 @@ func (o *Options) transportCredentials() (credentials.TransportCredentials, bool
 }
 
 // Explain makes the error of a call one for people: what the service said, or how to reach it.
-func (o *Options) Explain(err error) error {
+func (o *RemoteOptions) Explain(err error) error {
 	err = errgrpc.FromStatus(err)
 	if errors.Is(err, errgrpc.ErrUnavailable) && errgrpc.Reason(err) == "" {
 		return fmt.Errorf("%w; no answer from %s: is `holdfast up` running there, or the port of %s forwarded? --%s says where it is", err, o.Address, o.service, o.flagName("address"))

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 
-	"github.com/holdfast-io/holdfast/pkg/service/runtoken"
+	"github.com/holdfast-io/holdfast/pkg/service/caller"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/remote"
@@ -52,7 +52,7 @@ func startServer(t *testing.T, opts ...grpc.ServerOption) string {
 
 func callRemote(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	o := remote.Queue()
+	o := remote.RemoteQueue()
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	o.BindFlags(fs)
 	require.NoError(t, fs.Parse(args))
@@ -100,7 +100,7 @@ func TestConnectWithTLS(t *testing.T) {
 }
 
 func TestFilesAreChecked(t *testing.T) {
-	o := remote.Queue()
+	o := remote.RemoteQueue()
 	o.CAFile = writeTempFile(t, []byte("no PEM"))
 	_, err := o.Connect(&command.Global{})
 	require.ErrorContains(t, err, "--queue-ca-file: no certificate in")
@@ -110,9 +110,9 @@ func TestFilesAreChecked(t *testing.T) {
 // then holds the token.
 func TestTheTokenOfThisMachineStaysOnIt(t *testing.T) {
 	dir := t.TempDir()
-	_, err := runtoken.Create(dir)
+	_, err := caller.CreateToken(dir)
 	require.NoError(t, err)
-	o := remote.Queue()
+	o := remote.RemoteQueue()
 	o.Address, o.DataDir = "localhost:7441", dir
 	_, err = o.Connect(&command.Global{})
 	require.ErrorContains(t, err, "--data-dir: its token is only for an address such as 127.0.0.1:7441")

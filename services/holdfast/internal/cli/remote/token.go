@@ -9,7 +9,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/holdfast-io/holdfast/pkg/service/runtoken"
+	"github.com/holdfast-io/holdfast/pkg/service/caller"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
@@ -19,7 +19,7 @@ const dataDirVar = "HOLDFAST_DATA_DIR"
 // bearerToken is what to present: that of the file given, or that of the `holdfast up` on this machine;
 // empty for none. The latter goes only to a literal loopback address and in the clear: a name may
 // lead to a port that another user listens on.
-func (o *Options) bearerToken(g *command.Global, secure bool) (string, error) {
+func (o *RemoteOptions) bearerToken(g *command.Global, secure bool) (string, error) {
 	if o.TokenFile != "" {
 		token, err := os.ReadFile(o.TokenFile)
 		if err != nil {
@@ -43,7 +43,7 @@ func (o *Options) bearerToken(g *command.Global, secure bool) (string, error) {
 	case !here:
 		return "", nil
 	case dir != "":
-		token, err := runtoken.Read(runtoken.Path(dir))
+		token, err := caller.ReadToken(caller.TokenPath(dir))
 		if err != nil {
 			return "", fmt.Errorf("%s: %w", from, err)
 		}
@@ -59,7 +59,7 @@ func notedToken(g *command.Global, address string) (string, error) {
 	if dir == "" || err != nil {
 		return "", err
 	}
-	token, err := runtoken.Read(runtoken.Path(dir))
+	token, err := caller.ReadToken(caller.TokenPath(dir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}

@@ -17,7 +17,7 @@ const reconnectPause = time.Second
 
 // KeepWatching calls watch until it returns nil or ctx ends. A service that cannot be reached after
 // it has answered may be restarting, and watch is called again; any other error is returned.
-func (o *Options) KeepWatching(ctx context.Context, g *command.Global, answered *bool, watch func(context.Context) error) error {
+func (o *RemoteOptions) KeepWatching(ctx context.Context, g *command.Global, answered *bool, watch func(context.Context) error) error {
 	for {
 		err := watch(ctx)
 		switch {

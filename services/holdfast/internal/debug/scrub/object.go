@@ -26,9 +26,9 @@ var annotations = []string{"holdfast.io/", "velero.io/", "deployment.kubernetes.
 // configs are keys of maps whose keys plugins define.
 var configs = map[string]bool{"config": true, "dataMoverConfig": true, "repositoryConfig": true, "parameters": true, "pluginConfig": true}
 
-// Object removes the secrets of an object as the API server sends it, in place. Of a Secret nothing
+// ScrubObject removes the secrets of an object as the API server sends it, in place. Of a Secret nothing
 // stays but its metadata.
-func Object(object map[string]any) {
+func ScrubObject(object map[string]any) {
 	if object["kind"] == "Secret" {
 		for key := range object {
 			if key != "kind" && key != "apiVersion" && key != "metadata" {
@@ -69,7 +69,7 @@ func scrubFields(m map[string]any) {
 		case isText && (key == "value" && named || key == "downloadURL" || key == "caCert" || secretKey.MatchString(key) && !reference.MatchString(key)):
 			m[key] = Mark
 		case isText:
-			m[key] = Text(text)
+			m[key] = ScrubText(text)
 		case isMap && configs[key]:
 			scrubConfig(nested)
 		case isMap && key == "annotations":
@@ -88,7 +88,7 @@ func scrubItems(list []any, secret bool) {
 	for i, item := range list {
 		switch v := item.(type) {
 		case string:
-			list[i] = Text(v)
+			list[i] = ScrubText(v)
 			if secret {
 				list[i] = Mark
 			}
@@ -106,7 +106,7 @@ func scrubConfig(m map[string]any) {
 		text, ok := value.(string)
 		switch {
 		case ok && harmless[key]:
-			m[key] = Text(text)
+			m[key] = ScrubText(text)
 		case ok && text == "":
 		default:
 			m[key] = Mark
@@ -122,7 +122,7 @@ func scrubCommand(list []any, command bool) {
 		case ok && secretFlag(word):
 			list[i] = word[:strings.IndexByte(word, '=')+1] + Mark
 		case ok && (i == 0 && command || strings.HasPrefix(word, "--")):
-			list[i] = Text(word)
+			list[i] = ScrubText(word)
 		case ok:
 			list[i] = Mark
 		}

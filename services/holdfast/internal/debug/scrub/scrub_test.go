@@ -23,13 +23,13 @@ func TestTextsWithoutSecrets(t *testing.T) {
 		"Authorization: Bearer " + planted + ".abc", "sent bearer " + planted, "--admin-password=" + planted,
 		"-----BEGIN RSA PRIVATE KEY-----\n" + planted + "\n-----END RSA PRIVATE KEY-----", "-----BEGIN PRIVATE KEY-----\n" + planted,
 	} {
-		got := scrub.Text(text)
+		got := scrub.ScrubText(text)
 		require.NotContains(t, got, planted, text)
 		require.NotContains(t, got, "and more")
 		require.Contains(t, got, scrub.Mark)
 	}
-	require.NotContains(t, scrub.Text("eyJhbGciOi.eyJzdWIiOi."+planted), planted)
-	require.NotContains(t, scrub.Text("key AKIAIOSFODNN7EXAMPLE"), "AKIA")
+	require.NotContains(t, scrub.ScrubText("eyJhbGciOi.eyJzdWIiOi."+planted), planted)
+	require.NotContains(t, scrub.ScrubText("key AKIAIOSFODNN7EXAMPLE"), "AKIA")
 }
 
 func TestValuesEndWhereTheyEnd(t *testing.T) {
@@ -63,7 +63,7 @@ func TestValuesEndWhereTheyEnd(t *testing.T) {
 		"seed SUAM" + strings.Repeat("LEAK2345", 6) + "LEAKLE next": "seed xxxxx next",
 		"password=": "password=",
 	} {
-		require.Equal(t, want, scrub.Text(text), text)
+		require.Equal(t, want, scrub.ScrubText(text), text)
 	}
 }
 
@@ -79,9 +79,9 @@ func TestTheRestOfAPrivateKeyGoes(t *testing.T) {
 		"LEAK\n-----END CERTIFICATE-----\nLEAK\n-----END EC PRIVATE KEY-----":                  "xxxxx",
 		"before\nLEAK" + strings.Repeat("\nLEAK2345", 32<<10/9) + "\nLEAK\n" + end + "\nafter": "before\nxxxxx\nafter",
 	} {
-		require.Equal(t, want, scrub.Text(text), "%.80q", text)
+		require.Equal(t, want, scrub.ScrubText(text), "%.80q", text)
 	}
-	require.Equal(t, "-----END CERTIFICATE-----", scrub.Text("-----END CERTIFICATE-----"))
+	require.Equal(t, "-----END CERTIFICATE-----", scrub.ScrubText("-----END CERTIFICATE-----"))
 }
 
 func TestTextsWithoutSecretsStay(t *testing.T) {
@@ -90,16 +90,16 @@ func TestTextsWithoutSecretsStay(t *testing.T) {
 		"12 tests passed=12, failed: 0", "signal: terminated", "the password was refused", "nats: Authorization Violation", "authorization failed", "--features EnableCSI",
 		"SUCCEEDED", "a pass over 12 items", `{"level":"info","phase":"Completed","items":[1,2]}`, "apiVersion: rbac.authorization.k8s.io/v1",
 	} {
-		require.Equal(t, text, scrub.Text(text))
+		require.Equal(t, text, scrub.ScrubText(text))
 	}
-	require.Contains(t, scrub.Text("before\npassword=x\nafter"), "\nafter", "only the value goes")
+	require.Contains(t, scrub.ScrubText("before\npassword=x\nafter"), "\nafter", "only the value goes")
 }
 
 func scrubText(t *testing.T, text string) (map[string]any, string) {
 	t.Helper()
 	var object map[string]any
 	require.NoError(t, json.Unmarshal([]byte(strings.ReplaceAll(text, "PLANTED", planted)), &object))
-	scrub.Object(object)
+	scrub.ScrubObject(object)
 	out, err := json.Marshal(object)
 	require.NoError(t, err)
 	return object, string(out)

@@ -7,11 +7,11 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/holdfast-io/holdfast/pkg/redact"
+	"github.com/holdfast-io/holdfast/pkg/telemetry"
 )
 
 // Mark stands where a value was.
-const Mark = redact.Mark
+const Mark = telemetry.RedactMark
 
 // secretWord is what a name has whose value is a secret.
 const secretWord = `(?:passw(?:or)?d|passphrase|pwd|secret|token|credential|api[_.-]?key|access[_.-]?key|private[_.-]?key|account[_.-]?key|signature|authorization|connection[_.-]?string)`
@@ -61,11 +61,11 @@ func scrubKeyTails(text string) string {
 	}
 }
 
-// Text returns a text without what looks like a secret: users and queries of URLs, what is assigned
+// ScrubText returns a text without what looks like a secret: users and queries of URLs, what is assigned
 // to a name such as password, tokens and private keys.
-func Text(text string) string {
+func ScrubText(text string) string {
 	text = scrubKeyTails(pem.ReplaceAllString(text, Mark))
-	text = redact.URLs(text)
+	text = telemetry.RedactURLs(text)
 	text = query.ReplaceAllString(text, "${1}"+Mark)
 	text = bearer.ReplaceAllString(text, "${1} "+Mark)
 	text = header.ReplaceAllString(text, "${1}"+Mark)
