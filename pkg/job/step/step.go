@@ -34,6 +34,8 @@ const (
 	Repeats Successor = "repeats"
 	// Adopts: what is in the bucket is compared with what would be written, and stays.
 	Adopts Successor = "adopts"
+	// Replaces: what is in the bucket is written again, from what was decided before.
+	Replaces Successor = "replaces"
 	// Follows: the first write decides for every holder; the successor continues from it.
 	Follows Successor = "follows"
 	// None: the phase is terminal, so the job is not taken over. What is left of the step is removed by the deletion service.

@@ -45,7 +45,7 @@ func (a *restoreAttempt) Run(ctx context.Context, held *engine.Held[*velerov1.Re
 	a.session, a.inputs = s, newInputs(s)
 	defer a.inputs.close()
 	defer func() { a.kind.hideProgress(s.restore.UID, a.inputs.recorder) }()
-	a.steps = step.Runner[*restoreAttempt]{State: a, Holder: held, Clock: a.cfg.Clock, Log: s.log, Pauses: func(err error) bool { return errors.Is(err, errWaiting) }, Outranks: a.outranksCancel}
+	a.steps = step.Runner[*restoreAttempt]{State: a, Holder: held, Clock: a.cfg.Clock, Log: s.log, Pauses: isWaiting, Outranks: a.outranksCancel}
 	s.log.InfoContext(ctx, "restoring", "backup", s.restore.Spec.BackupName)
 	err := a.restoreBackup(ctx)
 	if err == nil {
@@ -53,7 +53,7 @@ func (a *restoreAttempt) Run(ctx context.Context, held *engine.Held[*velerov1.Re
 	} else if a.failure = a.failureOf(ctx, err); a.failure != nil {
 		err = a.endFailure(ctx)
 	}
-	if errors.Is(err, errWaiting) {
+	if isWaiting(err) {
 		return a.awaitOperationsPhase(ctx, a.inputs.operations, a.inputs.outcomeCounts())
 	}
 	return err
@@ -101,7 +101,7 @@ func (a *restoreAttempt) failureOf(ctx context.Context, err error) error {
 		return &fatalError{request}
 	case errors.Is(err, errDeleted):
 		return errDeleted
-	case errors.Is(err, claim.ErrLost), errors.Is(err, errWaiting):
+	case errors.Is(err, claim.ErrLost), isWaiting(err):
 		return nil
 	case isStoreFailure(err):
 		return &fatalError{err}

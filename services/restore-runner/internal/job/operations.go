@@ -50,6 +50,8 @@ func (in *restoreInputs) isRestored() bool {
 // continues with it, and a runner when they have.
 var errWaiting = errors.New("operations of the restore have not ended")
 
+func isWaiting(err error) bool { return errors.Is(err, errWaiting) }
+
 // awaitOperations seals what actions began, and ends the steps with errWaiting until that has ended.
 func awaitOperations(ctx context.Context, a *restoreAttempt) error {
 	in := a.inputs

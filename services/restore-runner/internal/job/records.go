@@ -47,7 +47,6 @@ func newRecords(ctx context.Context, s *session, store objectstore.Store, dir st
 	if err != nil {
 		return nil, fmt.Errorf("open the records of the restore: %w", claimLostError(err))
 	}
-	failpoint.Hit("restore-runner/records-opened")
 	out.Store, out.earlier = outcome.Journal{Journal: opened}, opened.Earlier()
 	return out, out.readEnds(ctx)
 }

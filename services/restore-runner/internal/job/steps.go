@@ -51,7 +51,7 @@ func openSteps() []restoreStep {
 		},
 		{
 			Name: "open the records", Needs: []step.Value{bucketOpen}, Gives: []step.Value{recordsOpen}, Successor: step.Follows, Cancellable: true, Grace: openingGrace,
-			Run: openRecords,
+			Run: openRecords, Failpoint: "restore-runner/records-opened",
 		},
 		{
 			Name: "check that objects may be restored", Needs: []step.Value{recordsOpen}, Successor: step.Repeats, Cancellable: true,
@@ -83,7 +83,7 @@ func objectSteps() []restoreStep {
 	}
 }
 
-// settleSteps decide that a restore whose objects are restored ends well. They end with a
+// settleSteps decide that a restore whose objects are restored ends well. They end with
 // errWaiting while operations of its actions continue.
 func settleSteps() []restoreStep {
 	return []restoreStep{
@@ -98,7 +98,7 @@ func endSteps() []restoreStep {
 	return []restoreStep{
 		{Name: "resume paused objects", Needs: []step.Value{commitBegun}, Gives: []step.Value{pausesEnded}, Successor: step.Repeats, Run: resumePaused},
 		{Name: "record the end", Needs: []step.Value{pausesEnded}, Gives: []step.Value{endRecorded}, Successor: step.Follows, Run: recordEnd},
-		{Name: "store the files", Needs: []step.Value{endRecorded}, Gives: []step.Value{filesStored}, Successor: step.Adopts, Run: storeFiles},
+		{Name: "store the files", Needs: []step.Value{endRecorded}, Gives: []step.Value{filesStored}, Successor: step.Replaces, Run: storeFiles},
 		{Name: "write the phase", Needs: []step.Value{endRecorded, filesStored}, Successor: step.None, Run: writePhase},
 	}
 }
@@ -109,7 +109,7 @@ func failureSteps() []restoreStep {
 	return []restoreStep{
 		{Name: "cancel the operations", Successor: step.Repeats, Run: cancelOperations},
 		{Name: "resume paused objects", Gives: []step.Value{pausesEnded}, Successor: step.Repeats, Run: resumePaused},
-		{Name: "explain the failure", Needs: []step.Value{pausesEnded}, Gives: []step.Value{endRecorded}, Successor: step.Adopts, Run: explainFailure},
+		{Name: "explain the failure", Needs: []step.Value{pausesEnded}, Gives: []step.Value{endRecorded}, Successor: step.Replaces, Run: explainFailure},
 		{Name: "write the phase", Needs: []step.Value{endRecorded}, Successor: step.None, Run: writePhase},
 	}
 }
