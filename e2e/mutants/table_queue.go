@@ -64,7 +64,7 @@ var queue = []Mutant{
 			"stripped := &velerov1.Backup{ObjectMeta: stripMeta(&o.ObjectMeta)}",
 			"stripped := &velerov1.Backup{ObjectMeta: stripMeta(&o.ObjectMeta), Spec: o.Spec}",
 		},
-		Package: "./services/queue-scheduler/internal/gauges", Test: "TestGaugesReadStrippedJobs",
+		Package: "./services/queue-scheduler/internal/metrics", Test: "TestGaugesReadStrippedJobs",
 	},
 	{
 		Name: "a backup expires by the default ttl", Edit: Edit{

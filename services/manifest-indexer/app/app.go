@@ -22,12 +22,10 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
 	"github.com/holdfast-io/holdfast/pkg/service"
 	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
-	"github.com/holdfast-io/holdfast/services/manifest-indexer/internal/artifacts"
 	"github.com/holdfast-io/holdfast/services/manifest-indexer/internal/backupsync"
 	"github.com/holdfast-io/holdfast/services/manifest-indexer/internal/download"
 	"github.com/holdfast-io/holdfast/services/manifest-indexer/internal/locations"
 	"github.com/holdfast-io/holdfast/services/manifest-indexer/internal/server"
-	"github.com/holdfast-io/holdfast/services/manifest-indexer/internal/status"
 )
 
 // concurrency is how many requests of a kind are answered at once.
@@ -42,7 +40,7 @@ type App struct {
 
 	validator *locations.Validator
 	syncer    *backupsync.Syncer
-	endpoint  *artifacts.Endpoint
+	endpoint  *download.Endpoint
 }
 
 // New connects the service and registers what it serves.
@@ -102,7 +100,7 @@ func (a *App) openArtifacts(ctx context.Context) error {
 	} else if host, _, err := net.SplitHostPort(c.ArtifactAddress); err == nil && (host == "" || net.ParseIP(host).IsUnspecified()) {
 		c.Log.Warn("clients cannot reach artifacts: set --artifact-url", "url", base)
 	}
-	a.endpoint = artifacts.NewEndpoint(artifacts.EndpointConfig{
+	a.endpoint = download.NewEndpoint(download.EndpointConfig{
 		Reader: a.clusterReader(), Client: a.clusterClient(), Namespace: c.Options.Namespace, Base: base, Open: a.opener.OpenName, Clock: c.Clock, Log: c.Log,
 	})
 	mux.Handle(artifact.PathPrefix, a.endpoint)
@@ -120,7 +118,7 @@ func (a *App) addControllers() error {
 		"download-request": {&velerov1.DownloadRequest{}, &download.Reconciler{
 			Reader: a.clusterReader(), Client: a.clusterClient(), Locations: a.opener, Linker: a.endpoint, Clock: passive, Log: a.config.Log,
 		}},
-		"server-status-request": {&velerov1.ServerStatusRequest{}, &status.StatusReconciler{Reader: a.clusterReader(), Client: a.clusterClient(), Clock: passive, Plugins: a.plugins}},
+		"server-status-request": {&velerov1.ServerStatusRequest{}, &server.StatusReconciler{Reader: a.clusterReader(), Client: a.clusterClient(), Clock: passive, Plugins: a.plugins}},
 		"location": {&velerov1.BackupStorageLocation{}, reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
 			a.validator.Wake()
 			a.syncer.Wake()

@@ -16,7 +16,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
 	"github.com/holdfast-io/holdfast/pkg/service"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
-	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/gauges"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/metrics"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/server"
@@ -101,7 +100,7 @@ func (a *App) buildParts() error {
 	queuev1.RegisterQueueServiceServer(rt.GRPC(), &server.Server{
 		Canceller: canceller, Reader: reader, Client: writer, Namespace: namespace, Queue: a.scheduler, Feed: a.feed,
 	})
-	objectGauges := gauges.NewGauges(gauges.Config{Reader: rt.Manager().GetClient(), Namespace: namespace, Clock: c.Clock, Log: c.Log})
+	objectGauges := metrics.NewGauges(metrics.Config{Reader: rt.Manager().GetClient(), Namespace: namespace, Clock: c.Clock, Log: c.Log})
 	if err := rt.Registry().Register(objectGauges); err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}

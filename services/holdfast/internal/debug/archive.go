@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
-
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/debug/scrub"
 )
 
 const (
@@ -71,7 +69,7 @@ func (a *bundleArchive) writeFile(name string, data []byte) {
 
 // noteProblem notes what is missing.
 func (a *bundleArchive) noteProblem(what string, err error) {
-	a.problems = append(a.problems, what+": "+scrub.ScrubText(err.Error()))
+	a.problems = append(a.problems, what+": "+scrubText(err.Error()))
 }
 
 // runPart runs what adds some of the bundle, within a limit; its error is a problem.

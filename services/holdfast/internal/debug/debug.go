@@ -17,8 +17,6 @@ import (
 
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/debug/scrub"
 )
 
 // DebugConfig is what is collected and with what. All fields are required.
@@ -80,7 +78,7 @@ func writeValue(ctx context.Context, a *bundleArchive, name string, get func(con
 	if err := json.Unmarshal(data, &tree); err != nil {
 		return err
 	}
-	scrub.ScrubObject(tree)
+	scrubObject(tree)
 	if data, err = json.MarshalIndent(tree, "", "  "); err == nil {
 		a.addFile(name, append(data, '\n'))
 	}
@@ -114,7 +112,7 @@ func writeMetrics(ctx context.Context, a *bundleArchive, name, address string) e
 		err = errors.Join(err, fmt.Errorf("only the first %d bytes are in it", len(data)))
 	}
 	if len(data) > 0 {
-		a.addFile(name, []byte(scrub.ScrubText(string(data))))
+		a.addFile(name, []byte(scrubText(string(data))))
 	}
 	return err
 }

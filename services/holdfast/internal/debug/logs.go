@@ -9,8 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/debug/scrub"
 )
 
 // writeLogs adds the log of each container of the installation, and that of the container before it
@@ -47,7 +45,7 @@ func oneLog(ctx context.Context, a *bundleArchive, cfg DebugConfig, name, pod, c
 		err = errors.Join(err, fmt.Errorf("only the last %d bytes of the lines asked for are in it", len(data)))
 	}
 	if len(data) > 0 {
-		a.addFile(name, []byte(scrub.ScrubText(string(data))))
+		a.addFile(name, []byte(scrubText(string(data))))
 	}
 	return err
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/crds"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/debug/scrub"
 )
 
 const (
@@ -107,7 +106,7 @@ func objectsOf(ctx context.Context, a *bundleArchive, r client.Reader, k *bundle
 		if k.drop != nil {
 			k.drop(found[i].Object)
 		}
-		scrub.ScrubObject(found[i].Object)
+		scrubObject(found[i].Object)
 		document, err := yaml.Marshal(found[i].Object)
 		if err != nil {
 			return err

@@ -21,7 +21,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/service/private"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/remote"
 )
 
 // newKubeconfig leads to an empty API server.
@@ -75,7 +74,7 @@ func TestUpServesItsOwnerOnly(t *testing.T) {
 
 	address := members[0].base.Options.GRPCAddress
 	ask := func(g *command.Global, dataDir string) error {
-		o := remote.RemoteQueue()
+		o := command.RemoteQueue()
 		o.Address, o.DataDir = address, dataDir
 		conn, err := o.Connect(g)
 		if err != nil {
@@ -106,7 +105,7 @@ func TestUpServesItsOwnerOnly(t *testing.T) {
 	cancel()
 	require.NoError(t, <-result)
 	forget()
-	noted, err := remote.DataDir(cfg.Home, address)
+	noted, err := command.DataDir(cfg.Home, address)
 	require.NoError(t, err)
 	require.Empty(t, noted)
 }

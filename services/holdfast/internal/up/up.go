@@ -22,7 +22,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/service/caller"
 	"github.com/holdfast-io/holdfast/pkg/service/rungroup"
 	"github.com/holdfast-io/holdfast/pkg/telemetry"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/remote"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
 const (
@@ -97,12 +97,12 @@ func noteMembers(cfg Config, dir *dataDir, members []serviceMember) (forget func
 	for i, m := range members {
 		addresses[i] = m.base.Options.GRPCAddress
 	}
-	if err := remote.RecordServer(cfg.Home, dir.path, addresses); err != nil {
+	if err := command.RecordServer(cfg.Home, dir.path, addresses); err != nil {
 		cfg.Log.Warn("commands need --data-dir: addresses not noted", "error", err)
 	}
 	cfg.Log.Info("callers need the token", "file", caller.TokenPath(dir.path))
 	return func() {
-		if err := remote.ForgetServer(cfg.Home, dir.path); err != nil {
+		if err := command.ForgetServer(cfg.Home, dir.path); err != nil {
 			cfg.Log.Warn("notes of addresses not removed", "error", err)
 		}
 	}

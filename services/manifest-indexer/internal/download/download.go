@@ -1,4 +1,5 @@
-// Package download answers DownloadRequests with URLs that need no credentials.
+// Package download answers DownloadRequests with URLs that need no credentials, and serves files of
+// stores that cannot sign URLs.
 package download
 
 import (

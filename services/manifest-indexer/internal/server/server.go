@@ -1,4 +1,5 @@
-// Package server is the gRPC side of manifest-indexer: it answers from manifests in the bucket.
+// Package server is the gRPC side of manifest-indexer: it answers from manifests in the bucket. It
+// answers ServerStatusRequests too.
 package server
 
 import (

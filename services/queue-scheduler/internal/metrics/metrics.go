@@ -1,5 +1,6 @@
-// Package metrics counts the jobs that queue-scheduler ends, under Velero's names, and takes the
-// time of its walks along the queue.
+// Package metrics counts the jobs that queue-scheduler ends, and what waits and runs, under the names
+// that dashboards for Velero have (Velero 1.18, prefix velero_), and takes the time of its walks along
+// the queue.
 package metrics
 
 import (

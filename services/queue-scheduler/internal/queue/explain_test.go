@@ -20,8 +20,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/kube"
-	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/priority"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
 )
 
 // blind cannot read the namespaces of the cluster.
@@ -142,12 +142,12 @@ func TestExplainPriorities(t *testing.T) {
 	for range 2 { // new ones, then queued ones
 		x, err := s.Explain(t.Context(), "low")
 		require.NoError(t, err)
-		require.Equal(t, priority.Low, x.Job.Class)
-		require.Equal(t, priority.High, x.Job.Effective, "lent by the one behind that it overlaps with")
+		require.Equal(t, validate.PriorityLow, x.Job.Class)
+		require.Equal(t, validate.PriorityHigh, x.Job.Effective, "lent by the one behind that it overlaps with")
 		x, err = s.Explain(t.Context(), "old")
 		require.NoError(t, err)
-		require.Equal(t, priority.Normal, x.Job.Class)
-		require.Equal(t, priority.High, x.Job.Effective, "earned by waiting")
+		require.Equal(t, validate.PriorityNormal, x.Job.Class)
+		require.Equal(t, validate.PriorityHigh, x.Job.Effective, "earned by waiting")
 		require.NoError(t, s.Pass(t.Context()))
 	}
 	require.Equal(t, map[string]int{"all": 0, "old": 1, "low": 2, "high": 3, "other": 4}, queuePositions(t, s))

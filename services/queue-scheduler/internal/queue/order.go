@@ -10,7 +10,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
-	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/priority"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
 )
 
 // Waiting is a queued backup with what its place in the queue depends on.
@@ -20,7 +20,7 @@ type Waiting struct {
 	Namespaces []string
 	// Class is set by Order: its own class raised by ageing, or the higher one of a backup behind it
 	// that overlaps with it (priority inheritance).
-	Class priority.Class
+	Class validate.Priority
 	// Inadmissible is why it is not in the queue but behind all others; nil if it is in it.
 	Inadmissible error
 
@@ -45,14 +45,14 @@ func Order(waiting []Waiting, ageing time.Duration, now time.Time) {
 	inOrder := true
 	for i := range waiting {
 		w := &waiting[i]
-		class, _ := priority.ClassOf(w.Backup.Annotations) // validation reports a bad one
+		class, _ := validate.PriorityOf(w.Backup.Annotations) // validation reports a bad one
 		w.Class = class.AgedClass(now.Sub(w.Backup.CreationTimestamp.Time), ageing)
 		inOrder = inOrder && (i == 0 || waiting[i-1].Class >= w.Class)
 	}
 	if inOrder {
 		return // no job behind is more urgent, so there is nothing to inherit
 	}
-	l := classInheritance{on: make(map[string]priority.Class, 2*len(waiting)), everything: priority.Low, any: priority.Low}
+	l := classInheritance{on: make(map[string]validate.Priority, 2*len(waiting)), everything: validate.PriorityLow, any: validate.PriorityLow}
 	for i := range slices.Backward(waiting) {
 		l.inheritClass(&waiting[i])
 	}
@@ -61,9 +61,9 @@ func Order(waiting []Waiting, ageing time.Duration, now time.Time) {
 
 // classInheritance is the highest class among the backups seen so far, on each namespace.
 type classInheritance struct {
-	on         map[string]priority.Class
-	everything priority.Class // of those that take every namespace
-	any        priority.Class // of all
+	on         map[string]validate.Priority
+	everything validate.Priority // of those that take every namespace
+	any        validate.Priority // of all
 }
 
 func (l *classInheritance) inheritClass(w *Waiting) {

@@ -14,8 +14,8 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
-	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/priority"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
 )
 
 const ageing = 30 * time.Minute
@@ -88,15 +88,15 @@ func TestOrderFollowsItsDefinition(t *testing.T) {
 			class := []string{"low", "normal", "high"}[random.IntN(3)]
 			waiting[i] = waitingFor(i+1, class, time.Duration(random.IntN(3))*ageing, namespaces...)
 		}
-		own := make([]priority.Class, len(waiting))
+		own := make([]validate.Priority, len(waiting))
 		for i, w := range waiting {
-			class, err := priority.ClassOf(w.Backup.Annotations)
+			class, err := validate.PriorityOf(w.Backup.Annotations)
 			require.NoError(t, err)
 			own[i] = class.AgedClass(start.Sub(w.Backup.CreationTimestamp.Time), ageing)
 		}
 		type ranked struct {
 			name  string
-			class priority.Class
+			class validate.Priority
 		}
 		want := make([]ranked, len(waiting))
 		for i := range waiting {

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
-	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/priority"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
 )
 
 // Job is an unfinished backup or restore as it is listed to readers of the queue.
@@ -34,7 +34,7 @@ type Job struct {
 	Admitted time.Time
 	// Class and Effective are those of a backup that waits: as submitted, and as it counts now.
 	// Normal for every other job.
-	Class, Effective priority.Class
+	Class, Effective validate.Priority
 }
 
 // Snapshot reads the whole queue: what is admitted or further, oldest first, then the restores that
@@ -77,7 +77,7 @@ func (v *passView) queueJobs(line []Waiting) []Job {
 	for _, w := range line {
 		j := newJob(w.Backup)
 		j.Waits, j.Namespaces, j.Effective = true, v.spaces[w.Backup.UID], w.Class
-		j.Class, _ = priority.ClassOf(w.Backup.Annotations) // validation reports a bad one
+		j.Class, _ = validate.PriorityOf(w.Backup.Annotations) // validation reports a bad one
 		out = append(out, j)
 	}
 	position := 0

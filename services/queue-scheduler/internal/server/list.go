@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/service/grpcserver"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
-	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/priority"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
 )
 
 const (
@@ -87,8 +87,8 @@ var kinds = map[string]queuev1.JobKind{
 	ledger.KindRestore: queuev1.JobKind_JOB_KIND_RESTORE,
 }
 
-var classes = map[priority.Class]queuev1.Priority{
-	priority.Low:    queuev1.Priority_PRIORITY_LOW,
-	priority.Normal: queuev1.Priority_PRIORITY_NORMAL,
-	priority.High:   queuev1.Priority_PRIORITY_HIGH,
+var classes = map[validate.Priority]queuev1.Priority{
+	validate.PriorityLow:    queuev1.Priority_PRIORITY_LOW,
+	validate.PriorityNormal: queuev1.Priority_PRIORITY_NORMAL,
+	validate.PriorityHigh:   queuev1.Priority_PRIORITY_HIGH,
 }

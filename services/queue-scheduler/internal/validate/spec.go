@@ -13,7 +13,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/spec/hook"
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
-	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/priority"
 )
 
 // builtInDataMover is the other name of Velero's default data mover.
@@ -124,7 +123,7 @@ func (p *Problems) checkAnnotations(annotations map[string]string) {
 	if _, _, err := claim.Parse(&metav1.ObjectMeta{Annotations: annotations}); err != nil {
 		p.addProblem("metadata.annotations["+holdfast.AnnotationClaim+"]", "%v", err)
 	}
-	if _, err := priority.ClassOf(annotations); err != nil {
+	if _, err := PriorityOf(annotations); err != nil {
 		p.addProblem("metadata.annotations["+holdfast.AnnotationPriority+"]", "%v", err)
 	}
 	for _, key := range []string{

@@ -15,7 +15,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/job"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/remote"
 )
 
 // NewCommand returns the group of commands about backups.
@@ -36,7 +35,7 @@ func NewCommand(g *command.Global) *cobra.Command {
 
 // newKind returns what the commands about backups have of their own.
 func newKind() *job.Kind[*velerov1.Backup] {
-	d := &describer{remote: remote.RemoteQueue()}
+	d := &describer{remote: command.RemoteQueue()}
 	return &job.Kind[*velerov1.Backup]{
 		Name:    "Backup",
 		New:     func() *velerov1.Backup { return &velerov1.Backup{} },

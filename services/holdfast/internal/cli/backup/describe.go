@@ -11,7 +11,6 @@ import (
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/job"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/queue"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/remote"
 )
 
 // askTimeout is how long a description waits for an answer about the queue: a place in the queue is
@@ -28,7 +27,7 @@ type Description struct {
 }
 
 // describer holds the flags that only describe of backups has.
-type describer struct{ remote remote.RemoteOptions }
+type describer struct{ remote command.RemoteOptions }
 
 // checkFlags reports a wrong flag; a queue that does not answer is no reason to show nothing.
 func (d *describer) checkFlags(g *command.Global) error {

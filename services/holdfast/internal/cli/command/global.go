@@ -1,5 +1,6 @@
 // Package command is what every command of the CLI shares: global flags, streams, clock and client,
-// types of flags, output formats, and waiting for an object of the cluster. Commands take [Global] as
+// types of flags, output formats, waiting for an object of the cluster, and
+// connections to services. Commands take [Global] as
 // a value to inject; nothing here is a package variable.
 package command
 

@@ -29,14 +29,13 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/service"
 	"github.com/holdfast-io/holdfast/pkg/telemetry"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/remote"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/doctor"
 )
 
 // Options are the flags.
 type Options struct {
 	*command.Global
-	Remote   remote.RemoteOptions
+	Remote   command.RemoteOptions
 	Services map[string]string
 	Metrics  map[string]string
 	Timeout  time.Duration
@@ -52,7 +51,7 @@ type Options struct {
 
 // newOptions returns the options with their defaults; ports are those of the services by name.
 func newOptions(g *command.Global, ports map[string]service.Ports) Options {
-	return Options{Global: g, Remote: remote.RemoteServices(), ports: ports}
+	return Options{Global: g, Remote: command.RemoteServices(), ports: ports}
 }
 
 // BindFlags adds the flags.

@@ -8,7 +8,6 @@ import (
 
 	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/remote"
 )
 
 // List is the operations of a job, oldest first, as -o prints it.
@@ -47,7 +46,7 @@ func newEntry(o *operationv1.Operation) Entry {
 	return Entry{
 		ID: o.GetId(), Action: o.GetAction(), Resource: o.GetGroupResource(), Namespace: o.GetNamespace(), Name: o.GetName(),
 		Phase: phases[o.GetPhase()], Error: o.GetError(), Completed: o.GetCompleted(), Total: o.GetTotal(), Units: o.GetUnits(),
-		Description: o.GetDescription(), Created: remote.TimeOf(o.GetCreateTime()), Started: remote.TimeOf(o.GetStartTime()), Updated: remote.TimeOf(o.GetUpdateTime()),
+		Description: o.GetDescription(), Created: command.TimeOf(o.GetCreateTime()), Started: command.TimeOf(o.GetStartTime()), Updated: command.TimeOf(o.GetUpdateTime()),
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 
 	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/remote"
 )
 
 // NewCommand returns the group of commands about operations.
@@ -28,12 +27,12 @@ func NewCommand(g *command.Global) *cobra.Command {
 // options are what the commands share.
 type options struct {
 	*command.Global
-	remote remote.RemoteOptions
+	remote command.RemoteOptions
 	api    operationv1.OperationMonitorServiceClient
 }
 
 func newOptions(g *command.Global) options {
-	return options{Global: g, remote: remote.RemoteOperations()}
+	return options{Global: g, remote: command.RemoteOperations()}
 }
 
 func (o *options) bindFlags(fs *pflag.FlagSet) { o.remote.BindFlags(fs) }

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/remote"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
 // shownNamespaces is how many names a cell of a table holds.
@@ -35,7 +35,7 @@ func newEntry(e *queuev1.QueueEntry) Entry {
 	return Entry{
 		Kind: kindName(e.GetKind()), Namespace: e.GetNamespace(), Name: e.GetName(), UID: e.GetUid(), Phase: e.GetPhase(), Position: e.GetPosition(),
 		Sequence: e.GetSequence(), Priority: priorityClass(e.GetPriority()), EffectivePriority: priorityClass(e.GetEffectivePriority()),
-		Namespaces: e.GetNamespaces(), CreateTime: e.GetCreateTime().AsTime(), AdmitTime: remote.TimeOf(e.GetAdmitTime()),
+		Namespaces: e.GetNamespaces(), CreateTime: e.GetCreateTime().AsTime(), AdmitTime: command.TimeOf(e.GetAdmitTime()),
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/job"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/remote"
 )
 
 // Explanation is where a backup stands, as -o prints it.
@@ -58,7 +57,7 @@ func NewExplainCommand(g *command.Global) *cobra.Command {
 }
 
 // Ask calls the service at an address for the explanation of a backup of the server namespace.
-func Ask(ctx context.Context, g *command.Global, at remote.RemoteOptions, name string) (x *Explanation, err error) {
+func Ask(ctx context.Context, g *command.Global, at command.RemoteOptions, name string) (x *Explanation, err error) {
 	o := Options{Global: g, Remote: at}
 	err = o.withConnection(func() error {
 		x, err = o.askExplanation(ctx, name)
@@ -92,7 +91,7 @@ func (o *Options) explainBackup(ctx context.Context, name string) error {
 func newExplanation(resp *queuev1.ExplainBackupResponse) *Explanation {
 	x := &Explanation{Entry: newEntry(resp.GetEntry()), Reason: reasonName(resp.GetReason()), Message: resp.GetMessage(), LeftOut: resp.GetObstaclesLeftOut()}
 	for _, in := range resp.GetObstacles() {
-		out := Obstacle{Reason: reasonName(in.GetReason()), Namespaces: in.GetNamespaces(), Since: remote.TimeOf(in.GetSince()), Limit: in.GetLimit()}
+		out := Obstacle{Reason: reasonName(in.GetReason()), Namespaces: in.GetNamespaces(), Since: command.TimeOf(in.GetSince()), Limit: in.GetLimit()}
 		for _, j := range in.GetJobs() {
 			out.Jobs = append(out.Jobs, Job{Kind: kindName(j.GetKind()), Name: j.GetName(), UID: j.GetUid()})
 		}

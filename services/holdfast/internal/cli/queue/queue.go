@@ -9,7 +9,6 @@ import (
 
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/remote"
 )
 
 // NewCommand returns the group of commands about the queue.
@@ -22,14 +21,14 @@ func NewCommand(g *command.Global) *cobra.Command {
 // Options are what the commands share.
 type Options struct {
 	*command.Global
-	Remote remote.RemoteOptions
+	Remote command.RemoteOptions
 	Output command.Output
 
 	namespace string
 	api       queuev1.QueueServiceClient
 }
 
-func newOptions(g *command.Global) Options { return Options{Global: g, Remote: remote.RemoteQueue()} }
+func newOptions(g *command.Global) Options { return Options{Global: g, Remote: command.RemoteQueue()} }
 
 // BindFlags adds the shared flags.
 func (o *Options) BindFlags(fs *pflag.FlagSet) {

@@ -1,4 +1,4 @@
-package scrub
+package debug
 
 import (
 	"regexp"
@@ -17,7 +17,7 @@ func scrubValues(text string, name *regexp.Regexp) string {
 		end := at[1] + valueEnd(text[at[1]:])
 		out.WriteString(text[:at[1]])
 		if end > at[1] {
-			out.WriteString(Mark)
+			out.WriteString(scrubMark)
 		}
 		text = text[end:]
 	}

@@ -1,6 +1,4 @@
-// Package artifacts is the service's artifact endpoint: it gets the signing key when the API server
-// answers, and serves and makes links from then on.
-package artifacts
+package download
 
 import (
 	"context"
@@ -16,8 +14,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore/artifact"
 )
 
-// retry is how long a failed attempt to get the key rests.
-const retry = 2 * time.Second
+// retryKey is how long a failed attempt to get the key rests.
+const retryKey = 2 * time.Second
 
 // ErrNotReady means that the signing key is not there yet; retry.
 var ErrNotReady = errors.New("the artifact endpoint has no signing key yet")
@@ -45,7 +43,7 @@ func NewEndpoint(c EndpointConfig) *Endpoint { return &Endpoint{cfg: c} }
 
 // Run gets the key, however long that takes, and returns nil.
 func (e *Endpoint) Run(ctx context.Context) error {
-	ticker := e.cfg.Clock.NewTicker(retry)
+	ticker := e.cfg.Clock.NewTicker(retryKey)
 	defer ticker.Stop()
 	for {
 		key, err := artifact.LoadKey(ctx, e.cfg.Reader, e.cfg.Client, e.cfg.Namespace)

@@ -1,4 +1,4 @@
-package remote
+package command
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/holdfast-io/holdfast/pkg/service/caller"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
 // dataDirVar names the data directory where --data-dir does not.
@@ -19,7 +18,7 @@ const dataDirVar = "HOLDFAST_DATA_DIR"
 // bearerToken is what to present: that of the file given, or that of the `holdfast up` on this machine;
 // empty for none. The latter goes only to a literal loopback address and in the clear: a name may
 // lead to a port that another user listens on.
-func (o *RemoteOptions) bearerToken(g *command.Global, secure bool) (string, error) {
+func (o *RemoteOptions) bearerToken(g *Global, secure bool) (string, error) {
 	if o.TokenFile != "" {
 		token, err := os.ReadFile(o.TokenFile)
 		if err != nil {
@@ -54,7 +53,7 @@ func (o *RemoteOptions) bearerToken(g *command.Global, secure bool) (string, err
 
 // notedToken is the token of the server that noted the address. One that ended without removing its note
 // has left no token, or one that nothing accepts.
-func notedToken(g *command.Global, address string) (string, error) {
+func notedToken(g *Global, address string) (string, error) {
 	dir, err := DataDir(g.Home, address)
 	if dir == "" || err != nil {
 		return "", err

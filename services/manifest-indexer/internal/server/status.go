@@ -1,5 +1,4 @@
-// Package status answers ServerStatusRequests.
-package status
+package server
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package gauges_test
+package metrics_test
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/kube"
-	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/gauges"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/metrics"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
 )
 
@@ -35,13 +35,13 @@ var noon = time.Date(2026, 1, 7, 12, 0, 0, 0, time.UTC)
 type bed struct {
 	client   client.Client
 	registry *prometheus.Registry
-	gauges   *gauges.Gauges
+	gauges   *metrics.Gauges
 }
 
 func newBed(t *testing.T, c client.Client) *bed {
 	t.Helper()
 	b := &bed{client: c, registry: prometheus.NewRegistry()}
-	b.gauges = gauges.NewGauges(gauges.Config{Reader: c, Namespace: namespace, Clock: clocktesting.NewFakePassiveClock(noon), Log: slog.New(slog.DiscardHandler)})
+	b.gauges = metrics.NewGauges(metrics.Config{Reader: c, Namespace: namespace, Clock: clocktesting.NewFakePassiveClock(noon), Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, b.registry.Register(b.gauges))
 	return b
 }

@@ -1,4 +1,4 @@
-package remote_test
+package command_test
 
 import (
 	"context"
@@ -18,7 +18,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/service/caller"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/remote"
 )
 
 // whose answers with the authorization it was called with.
@@ -52,7 +51,7 @@ func startServer(t *testing.T, opts ...grpc.ServerOption) string {
 
 func callRemote(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	o := remote.RemoteQueue()
+	o := command.RemoteQueue()
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	o.BindFlags(fs)
 	require.NoError(t, fs.Parse(args))
@@ -100,7 +99,7 @@ func TestConnectWithTLS(t *testing.T) {
 }
 
 func TestFilesAreChecked(t *testing.T) {
-	o := remote.RemoteQueue()
+	o := command.RemoteQueue()
 	o.CAFile = writeTempFile(t, []byte("no PEM"))
 	_, err := o.Connect(&command.Global{})
 	require.ErrorContains(t, err, "--queue-ca-file: no certificate in")
@@ -112,7 +111,7 @@ func TestTheTokenOfThisMachineStaysOnIt(t *testing.T) {
 	dir := t.TempDir()
 	_, err := caller.CreateToken(dir)
 	require.NoError(t, err)
-	o := remote.RemoteQueue()
+	o := command.RemoteQueue()
 	o.Address, o.DataDir = "localhost:7441", dir
 	_, err = o.Connect(&command.Global{})
 	require.ErrorContains(t, err, "--data-dir: its token is only for an address such as 127.0.0.1:7441")

@@ -1,10 +1,4 @@
-// Package gauges shows, as gauges, what the Backups, Restores and Schedules that exist say: under
-// the names that dashboards for Velero have (Velero 1.18, prefix velero_), and what waits and runs.
-//
-// All of it is derived from the objects when it is read, so that neither a restart nor a deletion
-// leaves anything stale, and by the replica alone that makes the passes, so that sums count each
-// object once.
-package gauges
+package metrics
 
 import (
 	"context"
@@ -30,7 +24,9 @@ type Config struct {
 	Log       *slog.Logger
 }
 
-// Gauges is the collector of the gauges. Safe for concurrent use.
+// Gauges is the collector of the gauges. All of it is derived from the objects when it is read, so that
+// neither a restart nor a deletion leaves anything stale, and by the replica alone that makes the passes,
+// so that sums count each object once. Safe for concurrent use.
 type Gauges struct {
 	Config
 	leading   atomic.Pointer[context.Context] // of the run of While, nil outside of it

@@ -1,4 +1,4 @@
-package scrub
+package debug
 
 import (
 	"regexp"
@@ -26,9 +26,9 @@ var annotations = []string{"holdfast.io/", "velero.io/", "deployment.kubernetes.
 // configs are keys of maps whose keys plugins define.
 var configs = map[string]bool{"config": true, "dataMoverConfig": true, "repositoryConfig": true, "parameters": true, "pluginConfig": true}
 
-// ScrubObject removes the secrets of an object as the API server sends it, in place. Of a Secret nothing
+// scrubObject removes the secrets of an object as the API server sends it, in place. Of a Secret nothing
 // stays but its metadata.
-func ScrubObject(object map[string]any) {
+func scrubObject(object map[string]any) {
 	if object["kind"] == "Secret" {
 		for key := range object {
 			if key != "kind" && key != "apiVersion" && key != "metadata" {
@@ -51,7 +51,7 @@ func scrubAnnotations(all map[string]any) {
 			kept = kept || strings.HasPrefix(key, prefix)
 		}
 		if !kept {
-			all[key] = Mark
+			all[key] = scrubMark
 		}
 	}
 	scrubFields(all)
@@ -67,9 +67,9 @@ func scrubFields(m map[string]any) {
 		switch {
 		case isText && text == "":
 		case isText && (key == "value" && named || key == "downloadURL" || key == "caCert" || secretKey.MatchString(key) && !reference.MatchString(key)):
-			m[key] = Mark
+			m[key] = scrubMark
 		case isText:
-			m[key] = ScrubText(text)
+			m[key] = scrubText(text)
 		case isMap && configs[key]:
 			scrubConfig(nested)
 		case isMap && key == "annotations":
@@ -88,9 +88,9 @@ func scrubItems(list []any, secret bool) {
 	for i, item := range list {
 		switch v := item.(type) {
 		case string:
-			list[i] = ScrubText(v)
+			list[i] = scrubText(v)
 			if secret {
-				list[i] = Mark
+				list[i] = scrubMark
 			}
 		case map[string]any:
 			scrubFields(v)
@@ -106,10 +106,10 @@ func scrubConfig(m map[string]any) {
 		text, ok := value.(string)
 		switch {
 		case ok && harmless[key]:
-			m[key] = ScrubText(text)
+			m[key] = scrubText(text)
 		case ok && text == "":
 		default:
-			m[key] = Mark
+			m[key] = scrubMark
 		}
 	}
 }
@@ -120,11 +120,11 @@ func scrubCommand(list []any, command bool) {
 		word, ok := item.(string)
 		switch {
 		case ok && secretFlag(word):
-			list[i] = word[:strings.IndexByte(word, '=')+1] + Mark
+			list[i] = word[:strings.IndexByte(word, '=')+1] + scrubMark
 		case ok && (i == 0 && command || strings.HasPrefix(word, "--")):
-			list[i] = ScrubText(word)
+			list[i] = scrubText(word)
 		case ok:
-			list[i] = Mark
+			list[i] = scrubMark
 		}
 	}
 }

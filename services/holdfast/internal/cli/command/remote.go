@@ -1,6 +1,4 @@
-// Package remote reaches the services of Holdfast over gRPC, for the commands that ask one of them
-// rather than the API server.
-package remote
+package command
 
 import (
 	"crypto/tls"
@@ -17,7 +15,6 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/telemetry"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
 // Where `holdfast up` and a port-forward have services.
@@ -83,7 +80,7 @@ func (o *RemoteOptions) flagName(name string) string { return o.what + "-" + nam
 
 // Connect returns a connection, which dials when it is first used. Errors name the flag. The caller
 // closes the connection.
-func (o *RemoteOptions) Connect(g *command.Global) (*grpc.ClientConn, error) {
+func (o *RemoteOptions) Connect(g *Global) (*grpc.ClientConn, error) {
 	host, _, err := net.SplitHostPort(o.Address)
 	if err != nil {
 		return nil, fmt.Errorf("--%s: %w", o.flagName("address"), err)

@@ -1,7 +1,4 @@
-// Package scrub removes secrets from objects and from texts that leave the cluster. It removes more
-// than secrets rather than less: what a value means is judged by its key, and what is not known to
-// be harmless goes.
-package scrub
+package debug
 
 import (
 	"regexp"
@@ -10,8 +7,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/telemetry"
 )
 
-// Mark stands where a value was.
-const Mark = telemetry.RedactMark
+// scrubMark stands where a value was.
+const scrubMark = telemetry.RedactMark
 
 // secretWord is what a name has whose value is a secret.
 const secretWord = `(?:passw(?:or)?d|passphrase|pwd|secret|token|credential|api[_.-]?key|access[_.-]?key|private[_.-]?key|account[_.-]?key|signature|authorization|connection[_.-]?string)`
@@ -56,22 +53,22 @@ func scrubKeyTails(text string) string {
 		if before := at[0] - keyBytes; before > 0 {
 			out.WriteString(text[:strings.LastIndexByte(text[:before], '\n')+1])
 		}
-		out.WriteString(Mark)
+		out.WriteString(scrubMark)
 		text = text[at[1]:]
 	}
 }
 
-// ScrubText returns a text without what looks like a secret: users and queries of URLs, what is assigned
+// scrubText returns a text without what looks like a secret: users and queries of URLs, what is assigned
 // to a name such as password, tokens and private keys.
-func ScrubText(text string) string {
-	text = scrubKeyTails(pem.ReplaceAllString(text, Mark))
+func scrubText(text string) string {
+	text = scrubKeyTails(pem.ReplaceAllString(text, scrubMark))
 	text = telemetry.RedactURLs(text)
-	text = query.ReplaceAllString(text, "${1}"+Mark)
-	text = bearer.ReplaceAllString(text, "${1} "+Mark)
-	text = header.ReplaceAllString(text, "${1}"+Mark)
+	text = query.ReplaceAllString(text, "${1}"+scrubMark)
+	text = bearer.ReplaceAllString(text, "${1} "+scrubMark)
+	text = header.ReplaceAllString(text, "${1}"+scrubMark)
 	text = scrubValues(text, passed)
 	text = scrubValues(text, assigned)
-	text = jwt.ReplaceAllString(text, Mark)
-	text = seed.ReplaceAllString(text, Mark)
-	return keyID.ReplaceAllString(text, Mark)
+	text = jwt.ReplaceAllString(text, scrubMark)
+	text = seed.ReplaceAllString(text, scrubMark)
+	return keyID.ReplaceAllString(text, scrubMark)
 }

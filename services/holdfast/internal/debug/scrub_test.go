@@ -1,4 +1,4 @@
-package scrub_test
+package debug
 
 import (
 	"encoding/json"
@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/debug/scrub"
 )
 
 const planted = "Planted-S3cret"
@@ -23,13 +21,13 @@ func TestTextsWithoutSecrets(t *testing.T) {
 		"Authorization: Bearer " + planted + ".abc", "sent bearer " + planted, "--admin-password=" + planted,
 		"-----BEGIN RSA PRIVATE KEY-----\n" + planted + "\n-----END RSA PRIVATE KEY-----", "-----BEGIN PRIVATE KEY-----\n" + planted,
 	} {
-		got := scrub.ScrubText(text)
+		got := scrubText(text)
 		require.NotContains(t, got, planted, text)
 		require.NotContains(t, got, "and more")
-		require.Contains(t, got, scrub.Mark)
+		require.Contains(t, got, scrubMark)
 	}
-	require.NotContains(t, scrub.ScrubText("eyJhbGciOi.eyJzdWIiOi."+planted), planted)
-	require.NotContains(t, scrub.ScrubText("key AKIAIOSFODNN7EXAMPLE"), "AKIA")
+	require.NotContains(t, scrubText("eyJhbGciOi.eyJzdWIiOi."+planted), planted)
+	require.NotContains(t, scrubText("key AKIAIOSFODNN7EXAMPLE"), "AKIA")
 }
 
 func TestValuesEndWhereTheyEnd(t *testing.T) {
@@ -63,7 +61,7 @@ func TestValuesEndWhereTheyEnd(t *testing.T) {
 		"seed SUAM" + strings.Repeat("LEAK2345", 6) + "LEAKLE next": "seed xxxxx next",
 		"password=": "password=",
 	} {
-		require.Equal(t, want, scrub.ScrubText(text), text)
+		require.Equal(t, want, scrubText(text), text)
 	}
 }
 
@@ -79,9 +77,9 @@ func TestTheRestOfAPrivateKeyGoes(t *testing.T) {
 		"LEAK\n-----END CERTIFICATE-----\nLEAK\n-----END EC PRIVATE KEY-----":                  "xxxxx",
 		"before\nLEAK" + strings.Repeat("\nLEAK2345", 32<<10/9) + "\nLEAK\n" + end + "\nafter": "before\nxxxxx\nafter",
 	} {
-		require.Equal(t, want, scrub.ScrubText(text), "%.80q", text)
+		require.Equal(t, want, scrubText(text), "%.80q", text)
 	}
-	require.Equal(t, "-----END CERTIFICATE-----", scrub.ScrubText("-----END CERTIFICATE-----"))
+	require.Equal(t, "-----END CERTIFICATE-----", scrubText("-----END CERTIFICATE-----"))
 }
 
 func TestTextsWithoutSecretsStay(t *testing.T) {
@@ -90,16 +88,16 @@ func TestTextsWithoutSecretsStay(t *testing.T) {
 		"12 tests passed=12, failed: 0", "signal: terminated", "the password was refused", "nats: Authorization Violation", "authorization failed", "--features EnableCSI",
 		"SUCCEEDED", "a pass over 12 items", `{"level":"info","phase":"Completed","items":[1,2]}`, "apiVersion: rbac.authorization.k8s.io/v1",
 	} {
-		require.Equal(t, text, scrub.ScrubText(text))
+		require.Equal(t, text, scrubText(text))
 	}
-	require.Contains(t, scrub.ScrubText("before\npassword=x\nafter"), "\nafter", "only the value goes")
+	require.Contains(t, scrubText("before\npassword=x\nafter"), "\nafter", "only the value goes")
 }
 
-func scrubText(t *testing.T, text string) (map[string]any, string) {
+func scrubJSON(t *testing.T, text string) (map[string]any, string) {
 	t.Helper()
 	var object map[string]any
 	require.NoError(t, json.Unmarshal([]byte(strings.ReplaceAll(text, "PLANTED", planted)), &object))
-	scrub.ScrubObject(object)
+	scrubObject(object)
 	out, err := json.Marshal(object)
 	require.NoError(t, err)
 	return object, string(out)
@@ -126,13 +124,13 @@ func TestObjectsWithoutSecrets(t *testing.T) {
 		"header":      `{"spec":{"httpHeaders":[{"name":"X","value":"PLANTED"}]}}`,
 		"nested list": `{"spec":{"a":[[{"password":"PLANTED"}]]}}`,
 	} {
-		_, out := scrubText(t, text)
+		_, out := scrubJSON(t, text)
 		require.NotContains(t, out, planted, name)
 	}
 }
 
 func TestWhatHelpsStays(t *testing.T) {
-	object, out := scrubText(t, `{"kind":"BackupStorageLocation","metadata":{"name":"default","annotations":{"holdfast.io/object-store":"plugin"}},
+	object, out := scrubJSON(t, `{"kind":"BackupStorageLocation","metadata":{"name":"default","annotations":{"holdfast.io/object-store":"plugin"}},
 		"spec":{"provider":"aws","config":{"region":"eu","s3Url":"https://store:9000"},"credential":{"name":"keys","key":"cloud"},"objectStorage":{"bucket":"b","prefix":"p"}},
 		"status":{"phase":"Unavailable","message":"no route to host"},"template":{"volumes":[{"secret":{"secretName":"tls"}}],"containers":[{"args":["--features=EnableCSI","--nats-creds-file=/nats/creds"]}]}}`)
 	require.Equal(t, "default", object["metadata"].(map[string]any)["name"])

@@ -1,4 +1,4 @@
-package remote
+package command
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
-	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
 // reconnectPause is the pause before a lost connection is made again.
@@ -17,7 +16,7 @@ const reconnectPause = time.Second
 
 // KeepWatching calls watch until it returns nil or ctx ends. A service that cannot be reached after
 // it has answered may be restarting, and watch is called again; any other error is returned.
-func (o *RemoteOptions) KeepWatching(ctx context.Context, g *command.Global, answered *bool, watch func(context.Context) error) error {
+func (o *RemoteOptions) KeepWatching(ctx context.Context, g *Global, answered *bool, watch func(context.Context) error) error {
 	for {
 		err := watch(ctx)
 		switch {
