@@ -68,8 +68,8 @@ func TestTheServiceMonitorFindsTheServices(t *testing.T) {
 	require.ElementsMatch(t, fleet.Services, found)
 }
 
-// Pods of the release reach NATS, and its servers one another; a runner is reached by
-// async-operation-monitor and by those who may call, other services by the latter only.
+// Pods of the release reach NATS, and its servers one another; a runner is reached by runners,
+// async-operation-monitor and those who may call, other services by the latter only.
 func TestOnlyPeersAreLetIn(t *testing.T) {
 	objects := renderChart(t, "--set", "nats.replicas=3,networkPolicy.callersFrom[0].podSelector.matchLabels.a=caller")
 	from := func(component, port string) []map[string]string {
@@ -99,7 +99,7 @@ func TestOnlyPeersAreLetIn(t *testing.T) {
 	for _, service := range fleet.Services {
 		want := []map[string]string{caller}
 		if strings.HasSuffix(service, "-runner") {
-			want = []map[string]string{with("async-operation-monitor"), caller}
+			want = []map[string]string{with("async-operation-monitor"), with("backup-runner"), with("restore-runner"), caller}
 		}
 		require.Equal(t, want, from(service, "grpc"), service)
 	}

@@ -53,7 +53,6 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 {{- end -}}
 
 {{- define "holdfast.rights.cluster.backup-runner" -}}
-{{ include "holdfast.rights.operations" . }}
 - {apiGroups: [""], resources: [namespaces], resourceNames: [kube-system], verbs: [get]}
 - {apiGroups: ["*"], resources: ["*"], verbs: [list]}
 {{- if .Values.hooks.enabled }}
@@ -64,6 +63,7 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 - {apiGroups: [snapshot.storage.k8s.io], resources: [volumesnapshots], verbs: [get, create, patch, delete]}
 - {apiGroups: [snapshot.storage.k8s.io], resources: [volumesnapshotcontents], verbs: [get, patch, delete]}
 {{- end }}
+{{ include "holdfast.rights.operations" . }}
 {{- end -}}
 
 {{- define "holdfast.rights.namespaced.restore-runner" -}}
@@ -79,7 +79,6 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 
 {{/* This is as much as cluster-admin: who may create workloads, roles and bindings of any kind may become anyone. */}}
 {{- define "holdfast.rights.cluster.restore-runner" -}}
-{{ include "holdfast.rights.operations" . }}
 - {apiGroups: ["*"], resources: ["*"], verbs: [get, create, patch, delete]}
 - {apiGroups: ["*"], resources: ["*/finalizers"], verbs: [update]}
 - {apiGroups: [apiregistration.k8s.io], resources: [apiservices], verbs: [list]}
@@ -88,6 +87,7 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 - {apiGroups: [""], resources: [persistentvolumeclaims], verbs: [list]}
 - {apiGroups: [snapshot.storage.k8s.io], resources: [volumesnapshots, volumesnapshotcontents, volumesnapshotclasses], verbs: [list]}
 {{- end }}
+{{ include "holdfast.rights.operations" . }}
 {{- end -}}
 
 {{- define "holdfast.rights.namespaced.async-operation-monitor" -}}

@@ -1,8 +1,8 @@
 {{/*
 What each service is: the key of its values, its ports, what it takes, and how long it may take to stop. grace is the sum of what the binary allows
 itself (hand-over 30 s, last parts 30 s, for runners the default --operation-drain-timeout of 60 s, open calls 10 s, last spans 5 s) and of the pause
-before it is told to stop, in which Services take it out. That of runners is short: another replica takes their jobs when they are told, and they have one
-caller, async-operation-monitor, which repeats its calls.
+before it is told to stop, in which Services take it out. That of runners is short: another replica takes their jobs when they are told, and their callers,
+async-operation-monitor and runners, repeat their calls.
 */}}
 {{- define "holdfast.services" -}}
 queue-scheduler: {key: queueScheduler, grpc: 7441, http: 8441, memory: 64Mi, limit: 256Mi, pause: 5, grace: 85}
