@@ -41,7 +41,7 @@ type jobKind[T client.Object] struct {
 	cancelled string
 	// deleted is the reason for a job whose object is gone.
 	deleted string
-	// ended is the reason for a job that was ended while operations were open.
+	// ended is the reason for a job that failed while operations were open.
 	ended string
 	// moved is called once the phase is written.
 	moved func()
@@ -68,11 +68,9 @@ var restores = &jobKind[*velerov1.Restore]{
 	moved: func() { failpoint.Hit("async-operation-monitor/restore-moved-on") },
 }
 
-// isFinalizing reports whether a job is in the phase that follows once all operations have ended.
-func (k *jobKind[T]) isFinalizing(obj T) bool {
-	phase := *k.status(obj).phase
-	return phase == velerov1.BackupPhaseFinalizing || phase == velerov1.BackupPhaseFinalizingPartiallyFailed
-}
+// hasFailed reports whether a job is in the one ended phase that is also written over open operations. Each
+// other phase follows the ends of all operations, or leaves the open ones to a runner.
+func (k *jobKind[T]) hasFailed(obj T) bool { return *k.status(obj).phase == velerov1.BackupPhaseFailed }
 
 // isWaiting reports whether a job waits for operations. One that another server left waiting is ended by
 // a runner.

@@ -39,13 +39,21 @@ func TestAJobWaitsWhileTooManyOperationsAreFollowed(t *testing.T) {
 	})
 }
 
-// The operations of a backup whose object was deleted past every request, or ended over them, are cancelled
+// The operations of a backup whose object was deleted past every request, or failed over them, are cancelled
 // once by the process that follows it, in a bucket that is away too; those of a new backup of that name
-// are not. One that moves on as usual is left to its runner.
+// are not. One that moves on as usual is left to its runner. An operation whose end another replica
+// recorded since the last poll is never cancelled: a completed backup may name its result.
 func TestTheOperationsOfAJobThatWaitsNoMoreAreCancelled(t *testing.T) {
 	remove := func(b *bed) { require.NoError(b, b.api.Delete(b.Context(), b.readBackup("a"))) }
 	end := func(phase velerov1.BackupPhase) func(b *bed) {
 		return func(b *bed) { b.editBackup("a", func(o *velerov1.Backup) { o.Status.Phase = phase }) }
+	}
+	endElsewhere := func(b *bed, operations ...int) {
+		log, err := operation.Open(b.Context(), b.store, operation.Job{Kind: operation.KindBackup, Name: "a", UID: "a-uid"})
+		require.NoError(b, err)
+		for _, i := range operations {
+			require.NoError(b, log.Append(b.Context(), operation.Event{Operation: i, Time: time.Now(), End: &operation.End{}}))
+		}
 	}
 	for name, tc := range map[string]struct {
 		change func(b *bed)
@@ -63,8 +71,17 @@ func TestTheOperationsOfAJobThatWaitsNoMoreAreCancelled(t *testing.T) {
 			b.store.Inject(func(memstore.Op, string) error { return errors.New("connection refused") })
 			remove(b)
 		}, []string{"one", "two"}},
-		"ended":    {end(velerov1.BackupPhaseFailed), []string{"one", "two"}},
-		"moved on": {end(velerov1.BackupPhaseFinalizing), nil},
+		"failed":    {end(velerov1.BackupPhaseFailed), []string{"one", "two"}},
+		"moved on":  {end(velerov1.BackupPhaseFinalizing), nil},
+		"completed": {end(velerov1.BackupPhaseCompleted), nil},
+		"gone, ends recorded elsewhere": {func(b *bed) {
+			endElsewhere(b, 0, 1)
+			remove(b)
+		}, nil},
+		"failed, one end recorded elsewhere": {func(b *bed) {
+			endElsewhere(b, 0)
+			end(velerov1.BackupPhaseFailed)(b)
+		}, []string{"two"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(b *bed) {

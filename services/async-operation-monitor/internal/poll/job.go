@@ -108,6 +108,14 @@ func (j *Job) Summary() operation.Summary {
 	return j.log.Summary()
 }
 
+// ReadRecords reads what was recorded in store since the last poll.
+func (j *Job) ReadRecords(ctx context.Context, store objectstore.Store) error {
+	j.turn.Lock()
+	defer j.turn.Unlock()
+	j.log.Use(store)
+	return j.log.Refresh(ctx)
+}
+
 // CancelOpen cancels the operations that have not ended, after which the job must not be polled.
 func (j *Job) CancelOpen(ctx context.Context, job client.Object, reason string) error {
 	j.turn.Lock()
