@@ -218,10 +218,27 @@ func (s *Scheduler) completeAdmission(ctx context.Context, b *velerov1.Backup) (
 	return s.makeReady(ctx, b)
 }
 
-// refuseBackup is the write Queued to FailedValidation.
+// refuseBackup is the write Queued to FailedValidation, with all that validation computed.
 func (s *Scheduler) refuseBackup(ctx context.Context, b *velerov1.Backup, problems ...string) error {
 	return s.updateBackup(ctx, b, velerov1.BackupPhaseQueued, func(b *velerov1.Backup) error {
+		if _, err := s.Validator.Backup(ctx, b); err != nil {
+			return err
+		}
 		failValidation(b, problems)
+		return nil
+	})
+}
+
+// failAdmission is the write Queued to FailedValidation of an admitted backup that the API server refuses
+// to make ReadyToStart. It is smaller than that write: of what validation computed it has the expiration.
+func (s *Scheduler) failAdmission(ctx context.Context, b *velerov1.Backup, refused error) error {
+	return s.updateBackup(ctx, b, velerov1.BackupPhaseQueued, func(b *velerov1.Backup) error {
+		completed := b.DeepCopy()
+		if _, err := s.Validator.Backup(ctx, completed); err != nil {
+			return err
+		}
+		b.Status.Expiration = completed.Status.Expiration
+		failValidation(b, []string{fmt.Sprintf("%v: %v", errWriteRefused, refused)})
 		return nil
 	})
 }
@@ -259,8 +276,8 @@ func (s *Scheduler) makeReady(ctx context.Context, b *velerov1.Backup) (_ bool, 
 		failpoint.Hit("queue-scheduler/before-ready")
 		return nil
 	})
-	if admitted && kube.IsRefused(err) { // the place is not kept for it; that write is smaller, and of another phase
-		if err = s.refuseBackup(ctx, b, fmt.Sprintf("%v: %v", errWriteRefused, err)); err == nil {
+	if admitted && kube.IsRefused(err) { // the place is not kept for it
+		if err = s.failAdmission(ctx, b, err); err == nil {
 			s.Wake() // its entry is to be released
 		}
 	}

@@ -72,6 +72,7 @@ func TestBackupsWaitForAnUnavailableLocation(t *testing.T) {
 	require.NoError(t, s.Pass(t.Context()))
 	require.Equal(t, velerov1.BackupPhaseFailedValidation, b.backupPhase("waits1"))
 	require.Equal(t, []string{"spec.storageLocation: gone again", "spec.storageLocation: unavailable for more than 1h0m0s"}, b.getBackup("waits1").Status.ValidationErrors)
+	require.NotNil(t, b.getBackup("waits1").Status.Expiration, "without one it is never deleted")
 }
 
 // An admission that was cut off keeps a place: its location does not matter to the queue any more.
@@ -152,6 +153,8 @@ func TestARefusedWriteClaimsNothing(t *testing.T) {
 			if phase == velerov1.BackupPhaseReadyToStart {
 				require.Equal(t, velerov1.BackupPhaseFailedValidation, b.backupPhase("bad"))
 				require.Contains(t, b.getBackup("bad").Status.ValidationErrors[0], "the API server refuses to write it")
+				require.NotNil(t, b.getBackup("bad").Status.Expiration, "without one it is never deleted")
+				require.Empty(t, b.getBackup("bad").Spec.StorageLocation, "the write is small")
 			}
 		})
 	}
@@ -203,6 +206,8 @@ func TestNamespacesThatDoNotFitFailValidation(t *testing.T) {
 	require.NoError(t, s.Pass(t.Context()))
 	require.Equal(t, velerov1.BackupPhaseFailedValidation, b.backupPhase("many"))
 	require.Contains(t, b.getBackup("many").Status.ValidationErrors[0], "spec.includedNamespaces: selects 6002 namespaces")
+	require.NotNil(t, b.getBackup("many").Status.Expiration, "without one it is never deleted")
+	require.Equal(t, "computed", b.getBackup("many").Spec.StorageLocation)
 	require.NoError(t, s.Pass(t.Context()))
 	require.Equal(t, velerov1.BackupPhaseReadyToStart, b.backupPhase("rest"), "all but one fits")
 	require.Equal(t, `["!ns1","*"]`, b.getBackup("rest").Annotations["holdfast.io/namespaces"])

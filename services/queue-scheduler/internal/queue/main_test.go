@@ -67,6 +67,7 @@ func (r *rules) Backup(_ context.Context, b *velerov1.Backup) (validate.Problems
 	if b.Spec.StorageLocation == "" {
 		b.Spec.StorageLocation = "computed"
 	}
+	b.Status.Expiration = &metav1.Time{Time: start.AddDate(0, 1, 0)}
 	return problems, err
 }
 
