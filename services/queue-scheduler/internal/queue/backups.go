@@ -243,6 +243,16 @@ func (s *Scheduler) failAdmission(ctx context.Context, b *velerov1.Backup, refus
 	})
 }
 
+// withdrawRefused gives the place of a job back that the API server refuses to write in any phase: it
+// stays Queued or suspended, where no runner takes it. Other errors are returned as they are.
+func (s *Scheduler) withdrawRefused(ctx context.Context, entry ledger.Entry, err error) error {
+	if !kube.IsRefused(err) {
+		return err
+	}
+	s.Wake() // a job behind it may start
+	return errors.Join(err, s.Ledger.Withdraw(ctx, entry))
+}
+
 // makeReady is the write Queued to ReadyToStart, with everything computed, or to FailedValidation.
 // Without an entry in the ledger (its problems vanished while we looked) the backup stays for the
 // next pass. The namespaces of the entry, which an earlier pass may have made, are noted. The hint
@@ -280,6 +290,7 @@ func (s *Scheduler) makeReady(ctx context.Context, b *velerov1.Backup) (_ bool, 
 		if err = s.failAdmission(ctx, b, err); err == nil {
 			s.Wake() // its entry is to be released
 		}
+		err = s.withdrawRefused(ctx, entry, err)
 	}
 	if err != nil || b.Status.Phase != velerov1.BackupPhaseReadyToStart {
 		return false, err

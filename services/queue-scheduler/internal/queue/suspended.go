@@ -60,7 +60,7 @@ func (s *Scheduler) resumeSuspended(ctx context.Context, b *velerov1.Backup) (_ 
 		return false, nil
 	}
 	if err != nil || !resumed {
-		return false, err
+		return false, s.withdrawRefused(ctx, entry, err)
 	}
 	failpoint.Hit("queue-scheduler/resumed")
 	s.reasons.forgetJob(b.UID)
