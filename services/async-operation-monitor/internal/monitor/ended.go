@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -12,37 +13,39 @@ import (
 
 // endFollowing stops following the job of that name, which does not wait any more by the cache. The
 // operations of one that was deleted, or failed over them, are cancelled by each process that follows
-// it. The cache may be behind what this process has read: the API server decides.
-func endFollowing[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T], name string) error {
+// it. The cache may be behind what this process has read: the API server decides. It returns after how long
+// that has to be done again, as a poll of the job is under way; 0 otherwise.
+func endFollowing[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T], name string) (again time.Duration, err error) {
 	key := k.name + "/" + name
 	e := m.jobs.followedJob(key)
 	if e == nil {
-		return nil
+		return 0, nil
 	}
 	obj := k.new()
-	err := m.Reader.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: name}, obj)
+	err = m.Reader.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: name}, obj)
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("read %s %q: %w", k.name, name, err)
+		return 0, fmt.Errorf("read %s %q: %w", k.name, name, err)
+	}
+	same := err == nil && obj.GetUID() == e.uid
+	if same && k.isWaiting(obj) {
+		return 0, nil
+	}
+	job, object, idle := m.jobs.forgetIdle(key, e)
+	if !idle {
+		return busy, nil
 	}
 	reason := k.deleted
-	switch same := err == nil && obj.GetUID() == e.uid; {
-	case same && k.isWaiting(obj):
-		return nil
-	case same && !k.hasFailed(obj):
-		m.jobs.forgetJob(key, e)
-		return nil
-	case same:
+	if same {
 		reason = k.ended
 	}
-	m.jobs.forgetJob(key, e)
-	if e.job == nil || e.object == nil {
-		return nil
+	if same && !k.hasFailed(obj) || job == nil || object == nil {
+		return 0, nil
 	}
-	if err := readRecords(ctx, m, e.job, e.object); err != nil {
+	if err := readRecords(ctx, m, job, object); err != nil {
 		m.Log.WarnContext(ctx, "Failed to read which operations of a job have ended; cancelling those that had not when they were last polled",
 			"kind", k.name, "name", name, "error", err)
 	}
-	return e.job.CancelOpen(ctx, e.object, reason)
+	return 0, job.CancelOpen(ctx, object, reason)
 }
 
 // readRecords reads the ends that other replicas recorded since the last poll: an operation that has

@@ -155,6 +155,20 @@ func (j *jobTable) forgetJob(key string, e *jobEntry) {
 	}
 }
 
+// forgetIdle drops a job that waits no more, and returns what is in memory of it. A poll under way may still
+// read its operations: the job stays then, and idle is false.
+func (j *jobTable) forgetIdle(key string, e *jobEntry) (job *poll.Job, object client.Object, idle bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if e.busy {
+		return nil, nil, false
+	}
+	if j.by[key] == e {
+		delete(j.by, key)
+	}
+	return e.job, e.object, true
+}
+
 // operationStates returns what is in memory of the operations of a job; nil for nothing.
 func (j *jobTable) operationStates(key string, uid types.UID) []operation.State {
 	j.mu.Lock()

@@ -41,8 +41,8 @@ func observeJob[T client.Object](ctx context.Context, m *Monitor, k *jobKind[T],
 	waits := err == nil && k.isWaiting(obj)
 	e := m.jobs.followedJob(k.name + "/" + req.Name)
 	if e != nil && (!waits || e.uid != obj.GetUID()) {
-		if err := endFollowing(ctx, m, k, req.Name); err != nil {
-			return reconcile.Result{}, err
+		if again, err := endFollowing(ctx, m, k, req.Name); err != nil || again > 0 {
+			return reconcile.Result{RequeueAfter: again}, err
 		}
 	}
 	if !waits || req.Namespace != m.Namespace {

@@ -100,3 +100,22 @@ func TestTheOperationsOfAJobThatWaitsNoMoreAreCancelled(t *testing.T) {
 		})
 	}
 }
+
+// A backup may be deleted before its first poll has read its operations. They are cancelled after the poll.
+func TestABackupDeletedDuringItsFirstPollIsNotForgotten(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		b.createJob(operation.KindBackup, "a", "one", "two")
+		answer := make(chan struct{})
+		b.store.Inject(func(memstore.Op, string) error {
+			<-answer
+			return nil
+		})
+		b.startReplica()
+		b.advanceClock(time.Second)
+		require.NoError(b, b.api.Delete(b.Context(), b.readBackup("a")))
+		b.advanceClock(5 * time.Second)
+		close(answer)
+		b.advanceClock(time.Minute)
+		require.ElementsMatch(b, []string{"one", "two"}, b.plugins.cancelledIDs())
+	})
+}
