@@ -5,8 +5,11 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
@@ -110,38 +113,34 @@ func countOperations(t *testing.T, c *operation.Counter) int {
 // A process that dies takes with it what it was answering for others: these calls are repeated one at a
 // time, and cost only the object to blame.
 func TestCallsThatOneBroughtDownAreRepeatedAlone(t *testing.T) {
-	c := newTestCaller()
-	var mu sync.Mutex
-	var group, first sync.WaitGroup
-	first.Add(2)
-	repeating := 0
-	for _, blamed := range []bool{true, false} {
-		calls := 0
-		group.Go(func() {
-			_, err := Retry(t.Context(), c, func(context.Context) (string, error) {
-				if calls++; calls == 1 {
-					first.Done()
-					first.Wait()
-					return "", errCrash
-				}
-				mu.Lock()
-				repeating++
-				require.Equal(t, 1, repeating)
-				mu.Unlock()
-				defer func() {
-					mu.Lock()
-					defer mu.Unlock()
-					repeating--
-				}()
-				if blamed {
-					return "", errCrash
-				}
-				return "", nil
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestCaller()
+		var group, first sync.WaitGroup
+		var repeating atomic.Int32
+		first.Add(2)
+		for _, blamed := range []bool{true, false} {
+			calls := 0
+			group.Go(func() {
+				_, err := Retry(t.Context(), c, func(context.Context) (string, error) {
+					if calls++; calls == 1 {
+						first.Done()
+						first.Wait()
+						return "", errCrash
+					}
+					defer repeating.Add(-1)
+					if assert.EqualValues(t, 1, repeating.Add(1)) {
+						synctest.Wait() // until the other call has ended or waits
+					}
+					if blamed {
+						return "", errCrash
+					}
+					return "", nil
+				})
+				assert.Equal(t, blamed, errors.Is(err, errCrash))
 			})
-			require.Equal(t, blamed, errors.Is(err, errCrash))
-		})
-	}
-	group.Wait()
+		}
+		group.Wait()
+	})
 }
 
 func TestAnswersAreTakenFromTheRecord(t *testing.T) {
