@@ -169,10 +169,10 @@ func (w *attempt) callAction(ctx context.Context, a *attemptAction, it *backupIt
 	if err := w.job.Confirm(ctx); err != nil {
 		return false, err
 	}
-	if err := w.calls.beginCall(name); err != nil {
+	if err := w.calls.Begin("plugin " + name); err != nil {
 		return false, err
 	}
-	defer w.calls.endCall(name)
+	defer w.calls.End("plugin " + name)
 	err = a.Action.Execute(ctx, object, w.backup)
 	if err != nil && ctx.Err() != nil {
 		return false, context.Cause(ctx)

@@ -6,11 +6,11 @@ import (
 	"sync"
 )
 
-// ErrBusy means that as many deletions wait for an action as may. Nothing failed: this one is to
+// ErrBusy means that as many deletions wait for a plugin as may. Nothing failed: this one is to
 // come again.
 var ErrBusy = errors.New("works for other deletions")
 
-// Calls bounds how many deletions call one action at once, so that one that hangs does not collect
+// Calls bounds how many deletions call one plugin at once, so that one that hangs does not collect
 // all of them. It is safe for concurrent use; a nil *Calls has no bound.
 type Calls struct {
 	// Limit is how many.
@@ -20,8 +20,9 @@ type Calls struct {
 	open map[string]int
 }
 
-// beginCall notes a call; the error wraps ErrBusy.
-func (c *Calls) beginCall(action string) error {
+// Begin notes that a deletion calls the plugin of that name; the error wraps ErrBusy and begins with
+// the name. End follows a Begin without an error.
+func (c *Calls) Begin(plugin string) error {
 	if c == nil {
 		return nil
 	}
@@ -30,18 +31,19 @@ func (c *Calls) beginCall(action string) error {
 	if c.open == nil {
 		c.open = map[string]int{}
 	}
-	if c.open[action] >= c.Limit {
-		return fmt.Errorf("plugin %s: %w", action, ErrBusy)
+	if c.open[plugin] >= c.Limit {
+		return fmt.Errorf("%s: %w", plugin, ErrBusy)
 	}
-	c.open[action]++
+	c.open[plugin]++
 	return nil
 }
 
-func (c *Calls) endCall(action string) {
+// End notes that a deletion does not call the plugin any more.
+func (c *Calls) End(plugin string) {
 	if c == nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.open[action]--
+	c.open[plugin]--
 }
