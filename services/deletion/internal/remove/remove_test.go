@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -29,7 +30,12 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv("VELERO_PLUGIN") != "" {
+		beAVendor()
+	}
+	goleak.VerifyTestMain(m)
+}
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
