@@ -32,11 +32,13 @@ type replica struct {
 	engine *engine.Engine[*velerov1.DeleteBackupRequest]
 }
 
-// places is how many deletions a replica works on at once.
-const places = 64
-
 // newRemover is another replica.
 func (b *bed) newRemover(c client.WithWatch, claims engine.Instance) *replica {
+	return b.newRemoverOf(c, claims, 64)
+}
+
+// newRemoverOf is a replica that works on so many deletions at once.
+func (b *bed) newRemoverOf(c client.WithWatch, claims engine.Instance, places int) *replica {
 	r := &Remover{Reader: c, Client: c, Namespace: "velero", Locations: b, Clock: b.clock, Log: slog.New(slog.DiscardHandler)}
 	return &replica{Remover: r, bed: b, engine: engine.New(engine.Config[*velerov1.DeleteBackupRequest]{
 		Service: "deletion", ObjectKind: "DeleteBackupRequest", Kind: r,
