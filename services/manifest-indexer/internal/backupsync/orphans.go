@@ -7,6 +7,7 @@ import (
 	"io/fs"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -17,11 +18,13 @@ import (
 )
 
 // removeOrphans deletes the objects of this location's ended backups that have no directory any
-// more. Failed ones stay: they may never have had one (Velero 1.18).
+// more. Failed ones stay: they may never have had one (Velero 1.18). An object that stays is read once for
+// each of its versions.
 func (s *Syncer) removeOrphans(ctx context.Context, loc *velerov1.BackupStorageLocation, store objectstore.Store, backups []metav1.PartialObjectMetadata, stored map[string]bool) error {
 	label := velerov1.LabelValue(loc.Name)
+	s.forgetUnlisted(backups)
 	for i := range backups {
-		if backups[i].Labels[velerov1.LabelStorageLocation] != label || stored[backups[i].Name] {
+		if backups[i].Labels[velerov1.LabelStorageLocation] != label || stored[backups[i].Name] || s.settled[backups[i].UID] == backups[i].ResourceVersion {
 			continue
 		}
 		b := &velerov1.Backup{}
@@ -32,7 +35,11 @@ func (s *Syncer) removeOrphans(ctx context.Context, loc *velerov1.BackupStorageL
 			continue
 		}
 		ended := b.Status.Phase == velerov1.BackupPhaseCompleted || b.Status.Phase == velerov1.BackupPhasePartiallyFailed
-		if !ended || b.UID != backups[i].UID || b.ResourceVersion != backups[i].ResourceVersion {
+		if !ended {
+			s.settled[b.UID] = b.ResourceVersion
+			continue
+		}
+		if b.UID != backups[i].UID || b.ResourceVersion != backups[i].ResourceVersion {
 			continue // what changed since the list may be in the bucket by now
 		}
 		empty, err := isEmpty(ctx, store, layout.BackupDir(b.Name))
@@ -49,6 +56,17 @@ func (s *Syncer) removeOrphans(ctx context.Context, loc *velerov1.BackupStorageL
 		s.Log.Info("backup is no longer in the bucket", "location", loc.Name, "backup", b.Name)
 	}
 	return nil
+}
+
+// forgetUnlisted drops what is settled of Backups that are not in the list, or have another version.
+func (s *Syncer) forgetUnlisted(backups []metav1.PartialObjectMetadata) {
+	listed := make(map[types.UID]string, len(s.settled))
+	for i := range backups {
+		if version, ok := s.settled[backups[i].UID]; ok && version == backups[i].ResourceVersion {
+			listed[backups[i].UID] = version
+		}
+	}
+	s.settled = listed
 }
 
 // removeBackup deletes this very object, not one of the same name made since.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -49,11 +50,14 @@ type Syncer struct {
 	Config
 	wake  rungroup.Signal
 	limit int // of backups in the namespace
+	// settled are the Backups that have no directory and are no orphans, with the version that was read.
+	// Pass alone uses it.
+	settled map[types.UID]string
 }
 
 // New returns a Syncer.
 func New(c Config) *Syncer {
-	return &Syncer{Config: c, wake: rungroup.NewSignal(), limit: maxBackups}
+	return &Syncer{Config: c, wake: rungroup.NewSignal(), limit: maxBackups, settled: map[types.UID]string{}}
 }
 
 // Wake requests a pass soon; it never blocks.

@@ -285,6 +285,39 @@ func TestAnOrphanThatChangesDuringASyncStays(t *testing.T) {
 	}
 }
 
+// A schedule with a mistake leaves many Backups that failed validation, which have no directory. They are read
+// once, and again when they change; what is kept of them goes with them.
+func TestBackupsThatNeedNoDirectoryAreReadOnce(t *testing.T) {
+	b := newBed(t, existingBackup("invalid", longName, velerov1.BackupPhaseFailedValidation), existingBackup("runs", longName, velerov1.BackupPhaseInProgress))
+	base, ok := b.client.(client.WithWatch)
+	require.True(t, ok)
+	var reads []string
+	b.s = b.newReplica(interceptor.NewClient(base, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if _, backup := obj.(*velerov1.Backup); backup {
+				reads = append(reads, key.Name)
+			}
+			return c.Get(ctx, key, obj, opts...)
+		},
+	}))
+	readsOfSync := func() []string {
+		reads = nil
+		b.clock.Step(time.Minute)
+		b.runPass()
+		return reads
+	}
+	require.ElementsMatch(t, []string{"invalid", "runs"}, readsOfSync())
+	require.Empty(t, readsOfSync())
+	ended := b.getBackup("runs")
+	ended.Status.Phase = velerov1.BackupPhaseCompleted
+	require.NoError(t, b.client.Update(t.Context(), ended))
+	require.Equal(t, []string{"runs"}, readsOfSync())
+	require.Nil(t, b.getBackup("runs"), "its directory is gone")
+	require.NoError(t, b.client.Delete(t.Context(), b.getBackup("invalid")))
+	require.Empty(t, readsOfSync())
+	require.Empty(t, b.s.settled)
+}
+
 // TestUnreadableBucketRemovesNothing is the accident that would be worst.
 func TestUnreadableBucketRemovesNothing(t *testing.T) {
 	b := newBed(t, existingBackup("b", longName, velerov1.BackupPhaseCompleted))
