@@ -97,7 +97,7 @@ func (a *App) buildParts(host *pluginhost.Host) {
 	})
 	collector := &expiry.Collector{
 		Reader: a.clusterReader(), Client: a.clusterClient(), Namespace: namespace, Locations: opener, Clock: c.Clock, Log: c.Log,
-		Period: c.CollectionFrequency, Running: remove.Running, PermanentlyRefused: remove.PermanentlyRefused,
+		Period: c.CollectionFrequency, Running: remove.Running, NeverWritten: remove.NeverWritten, PermanentlyRefused: remove.PermanentlyRefused,
 	}
 	deletionv1.RegisterDeletionServiceServer(a.runtime.GRPC(), &server.Server{
 		Reader: a.clusterReader(), Client: a.clusterClient(), Namespace: namespace, Running: remove.Running, Restoring: a.remover.Restoring,

@@ -39,6 +39,8 @@ type Collector struct {
 	Period time.Duration
 	// Running reports whether a backup cannot be deleted yet.
 	Running func(*velerov1.Backup) bool
+	// NeverWritten reports that a backup has no data: its location does not matter, and may not be known.
+	NeverWritten func(*velerov1.Backup) bool
 	// PermanentlyRefused reports of a processed request that another one would be refused for the
 	// same reason. No other one is made until it is removed, a day after its creation.
 	PermanentlyRefused func(req *velerov1.DeleteBackupRequest, backup *velerov1.Backup) bool
@@ -105,7 +107,7 @@ func (c *Collector) collectBackup(ctx context.Context, b *velerov1.Backup) error
 	obstacle, retry := "", false
 	loc, err := c.Locations.Get(ctx, b.Spec.StorageLocation)
 	switch {
-	case b.Status.Phase == velerov1.BackupPhaseFailedValidation: // has no data anywhere
+	case c.NeverWritten(b):
 	case apierrors.IsNotFound(err):
 		obstacle = velerov1.GCFailureLocationNotFound
 	case err != nil:

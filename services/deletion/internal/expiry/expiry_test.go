@@ -53,6 +53,9 @@ func newBed(t *testing.T, objects ...client.Object) *bed {
 	b.c = &Collector{
 		Reader: b.client, Client: b.client, Namespace: "velero", Locations: b, Clock: b.clock, Log: slog.New(slog.DiscardHandler), Period: time.Minute,
 		Running: func(k *velerov1.Backup) bool { return k.Status.Phase == velerov1.BackupPhaseInProgress },
+		NeverWritten: func(k *velerov1.Backup) bool {
+			return k.Status.Phase == velerov1.BackupPhaseFailedValidation || k.Status.Phase == velerov1.BackupPhaseFailed && k.Status.StartTimestamp == nil
+		},
 		PermanentlyRefused: func(d *velerov1.DeleteBackupRequest, k *velerov1.Backup) bool {
 			return d.Labels["settled"] != "" && k.Labels["leave"] == ""
 		},
@@ -199,10 +202,11 @@ func TestObstaclesAreLabels(t *testing.T) {
 	require.Empty(t, b.readFailure("b"))
 }
 
-func TestInvalidBackupsExpireWithoutALocation(t *testing.T) {
-	k := newBackup("b", velerov1.BackupPhaseFailedValidation, 0)
-	k.Spec.StorageLocation = "no-such"
-	require.Len(t, newBed(t, k).runPass(), 1)
+// A backup that was refused, or cancelled while it was queued, may never have got a location.
+func TestBackupsWithoutDataExpireWithoutALocation(t *testing.T) {
+	refused, cancelled := newBackup("refused", velerov1.BackupPhaseFailedValidation, 0), newBackup("cancelled", velerov1.BackupPhaseFailed, 0)
+	refused.Spec.StorageLocation, cancelled.Spec.StorageLocation = "no-such", ""
+	require.Len(t, newBed(t, refused, cancelled).runPass(), 2)
 }
 
 func TestRunStops(t *testing.T) {

@@ -64,7 +64,7 @@ func (r *Remover) admitRequest(ctx context.Context, req *velerov1.DeleteBackupRe
 		return nil, refusal, err
 	}
 	j := &deletionJob{remover: r, request: req, backup: backup}
-	if neverWritten(backup) {
+	if NeverWritten(backup) {
 		return j, "", nil
 	}
 	if refusal, err = j.admitLocation(ctx); refusal != "" || err != nil {
@@ -137,9 +137,9 @@ func Running(b *velerov1.Backup) bool {
 	return false
 }
 
-// neverWritten reports that no runner ever had the backup: whatever the bucket holds under its name
+// NeverWritten reports that no runner ever had the backup: whatever the bucket holds under its name
 // is not its own.
-func neverWritten(b *velerov1.Backup) bool {
+func NeverWritten(b *velerov1.Backup) bool {
 	return b.Status.StartTimestamp == nil && b.Status.Phase != velerov1.BackupPhaseCompleted &&
 		b.Status.Phase != velerov1.BackupPhasePartiallyFailed
 }

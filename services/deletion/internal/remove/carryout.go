@@ -33,7 +33,7 @@ func (j *deletionJob) Run(ctx context.Context, held *engine.Held[*velerov1.Delet
 	} else if reason != "" {
 		return j.postponeRequest(ctx, expiry.ReadTries(j.request).Wait(j.remover.Clock.Now().Add(restorePause)), []string{reason})
 	}
-	if j.location == nil && !j.resumed && !neverWritten(j.backup) {
+	if j.location == nil && !j.resumed && !NeverWritten(j.backup) {
 		return errors.New("the backup was run meanwhile") // admitted anew, with its location
 	}
 	if err := j.remover.deletionRequests().removeProcessed(ctx, j.request); err != nil {
