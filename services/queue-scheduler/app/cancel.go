@@ -31,7 +31,7 @@ func (a *App) newCanceller(counts cancellation.Counter) (*cancellation.Canceller
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
 	canceller := cancellation.New(cancellation.Config{
-		Reader: reader, Client: rt.Manager().GetClient(), Namespace: c.Options.Namespace, Deadline: c.CancelDeadline, Events: rt.Fabric(), Recorder: rt.Manager().GetEventRecorder(Name), Metrics: counters, Counts: counts, Clock: c.Clock, Log: c.Log,
+		Reader: reader, Client: rt.Manager().GetClient(), Namespace: c.Options.Namespace, Deadline: c.CancelDeadline, DefaultTTL: c.DefaultBackupTTL, Events: rt.Fabric(), Recorder: rt.Manager().GetEventRecorder(Name), Metrics: counters, Counts: counts, Clock: c.Clock, Log: c.Log,
 	})
 	return canceller, canceller.Setup(rt.Manager(), Name+"-cancel")
 }

@@ -55,7 +55,9 @@ type Config struct {
 	Namespace string
 	// Deadline is how long a holder has to stop a job.
 	Deadline time.Duration
-	Events   Events
+	// DefaultTTL is that of backups that name none.
+	DefaultTTL time.Duration
+	Events     Events
 	// Recorder records Events of Kubernetes about jobs; nil records none.
 	Recorder mark.Events
 	Metrics  *Metrics
@@ -111,7 +113,7 @@ func requestCancel[T client.Object](ctx context.Context, c *Canceller, k *jobKin
 		if err := mark.WriteCancelRequest(o, mark.CancelRequest{By: by, Time: c.currentTime().Time}); err != nil {
 			return err
 		}
-		ended = k.endRequested(o, c.currentTime())
+		ended = k.endRequested(o, c.currentTime(), c.DefaultTTL)
 		return nil
 	})
 	if err != nil {
@@ -132,7 +134,7 @@ func refusalError(reason, format string, args ...any) error {
 func endWaiting[T client.Object](ctx context.Context, c *Canceller, k *jobKind[T], obj T) error {
 	ended := false
 	err := kube.Update(ctx, c.Reader, c.Client, obj, func(o T) error {
-		ended = o.GetDeletionTimestamp() == nil && k.stage(o) == mark.StageWaiting && k.endRequested(o, c.currentTime())
+		ended = o.GetDeletionTimestamp() == nil && k.stage(o) == mark.StageWaiting && k.endRequested(o, c.currentTime(), c.DefaultTTL)
 		if !ended {
 			return kube.ErrSkip
 		}

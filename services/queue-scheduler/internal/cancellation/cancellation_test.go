@@ -78,7 +78,7 @@ func (b *bed) newReplica(t *testing.T) *cancellation.Canceller {
 	require.NoError(t, err)
 	b.counts = append(b.counts, registry)
 	return cancellation.New(cancellation.Config{
-		Reader: b.client, Client: b.client, Namespace: namespace, Deadline: deadline, Events: b, Recorder: b, Metrics: counters, Counts: counts, Clock: b.clock, Log: slog.New(slog.DiscardHandler),
+		Reader: b.client, Client: b.client, Namespace: namespace, Deadline: deadline, DefaultTTL: time.Hour, Events: b, Recorder: b, Metrics: counters, Counts: counts, Clock: b.clock, Log: slog.New(slog.DiscardHandler),
 	})
 }
 
@@ -145,6 +145,14 @@ func TestAJobNobodyWorksOnEndsAtOnce(t *testing.T) {
 	for _, phase := range []velerov1.BackupPhase{"", velerov1.BackupPhaseNew, velerov1.BackupPhaseQueued, velerov1.BackupPhaseReadyToStart} {
 		o := newBackup("b", phase)
 		o.Status.QueuePosition = 4
+		expires := time.Unix(1_700_000_000, 0).Add(time.Hour)
+		switch phase {
+		case velerov1.BackupPhaseQueued:
+			o.Spec.TTL.Duration, expires = 2*time.Hour, expires.Add(time.Hour)
+		case velerov1.BackupPhaseReadyToStart: // it was computed at admission
+			expires = expires.Add(-time.Minute)
+			o.Status.Expiration = &metav1.Time{Time: expires}
+		}
 		b := newBed(o, newRestore("r", ""))
 		c := b.newReplica(t)
 		got, err := c.AskBackup(t.Context(), "b", "alice")
@@ -155,6 +163,7 @@ func TestAJobNobodyWorksOnEndsAtOnce(t *testing.T) {
 		require.Equal(t, "cancelled by alice", stored.Status.FailureReason)
 		require.Zero(t, stored.Status.QueuePosition)
 		require.True(t, stored.Status.CompletionTimestamp.Time.Equal(b.clock.Now()))
+		require.True(t, stored.Status.Expiration.Time.Equal(expires), "without one it is never deleted")
 
 		_, err = c.AskBackup(t.Context(), "b", "bob")
 		require.NoError(t, err, "twice is fine")

@@ -1,11 +1,15 @@
 package cancellation
 
 import (
+	"cmp"
+	"time"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/mark"
+	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
 )
 
 // jobKind is how Backups differ from Restores.
@@ -15,7 +19,8 @@ type jobKind[T client.Object] struct {
 	phase func(T) string
 	// cancelled reports whether an ended job ended by a request.
 	cancelled func(T) bool
-	fail      func(o T, reason string, now metav1.Time)
+	// fail ends a job that no process works on; ttl is that of backups that name none.
+	fail func(o T, reason string, now metav1.Time, ttl time.Duration)
 	// waits reports a job whose operations have not ended.
 	waits func(T) bool
 	// finalize makes a job that waits for operations one that finalizes.
@@ -25,10 +30,10 @@ type jobKind[T client.Object] struct {
 }
 
 // endRequested makes a job that was asked to stop Failed; false when no caller asked.
-func (k *jobKind[T]) endRequested(o T, now metav1.Time) bool {
+func (k *jobKind[T]) endRequested(o T, now metav1.Time, ttl time.Duration) bool {
 	r, asked := mark.CancelRequested(o)
 	if asked {
-		k.fail(o, r.Reason(), now)
+		k.fail(o, r.Reason(), now, ttl)
 	}
 	return asked
 }
@@ -51,9 +56,12 @@ var backups = &jobKind[*velerov1.Backup]{
 	cancelled: func(b *velerov1.Backup) bool {
 		return b.Status.Phase == velerov1.BackupPhaseFailed && mark.IsCancelReason(b.Status.FailureReason)
 	},
-	fail: func(b *velerov1.Backup, reason string, now metav1.Time) {
+	fail: func(b *velerov1.Backup, reason string, now metav1.Time, ttl time.Duration) {
 		s := &b.Status
 		s.Phase, s.FailureReason, s.CompletionTimestamp, s.QueuePosition = velerov1.BackupPhaseFailed, reason, &now, 0
+		if s.Expiration == nil { // it was not admitted
+			s.Expiration = validate.ExpirationAt(now.Time, cmp.Or(b.Spec.TTL.Duration, ttl))
+		}
 	},
 }
 
@@ -75,7 +83,7 @@ var restores = &jobKind[*velerov1.Restore]{
 	cancelled: func(r *velerov1.Restore) bool {
 		return r.Status.Phase == velerov1.RestorePhaseFailed && mark.IsCancelReason(r.Status.FailureReason)
 	},
-	fail: func(r *velerov1.Restore, reason string, now metav1.Time) {
+	fail: func(r *velerov1.Restore, reason string, now metav1.Time, _ time.Duration) {
 		s := &r.Status
 		s.Phase, s.FailureReason, s.CompletionTimestamp = velerov1.RestorePhaseFailed, reason, &now
 	},

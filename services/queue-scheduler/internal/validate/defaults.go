@@ -45,7 +45,12 @@ func (v *Validator) fillDefaults(b *velerov1.Backup) {
 	}
 	b.Status.Version = statusVersion
 	b.Status.FormatVersion = manifest.FormatVersion
-	b.Status.Expiration = &metav1.Time{Time: v.Clock.Now().Add(spec.TTL.Duration).Truncate(time.Second)}
+	b.Status.Expiration = ExpirationAt(v.Clock.Now(), spec.TTL.Duration)
+}
+
+// ExpirationAt is when a backup expires that has this TTL from now on.
+func ExpirationAt(now time.Time, ttl time.Duration) *metav1.Time {
+	return &metav1.Time{Time: now.Add(ttl).Truncate(time.Second)}
 }
 
 func orDefault(d *metav1.Duration, value time.Duration) {
