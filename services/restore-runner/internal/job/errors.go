@@ -40,14 +40,15 @@ func isFatal(err error) bool {
 	return errors.As(err, &fatal) || !errors.Is(err, claim.ErrLost) && isStoreFailure(err)
 }
 
-// isStoreFailure reports an error of the bucket, or of what is in it, that no other attempt changes: the
-// bucket was away for StorePatience, refuses the call, or answered with something of no use.
+// isStoreFailure reports an error of the bucket, of what is in it, or of the work directory, that no
+// other attempt changes: the bucket was unreachable for StorePatience, refuses the call, or answered
+// with something of no use; the work directory takes nothing more.
 func isStoreFailure(err error) bool {
 	var spent *retry.BudgetError
 	if errors.As(err, &spent) || retrystore.Refused(err) {
 		return true
 	}
-	for _, target := range []error{objectstore.ErrNotFound, journal.ErrCorrupt, operation.ErrDamaged, journal.ErrDocumentTooLarge, outcome.ErrFormat} {
+	for _, target := range []error{objectstore.ErrNotFound, journal.ErrCorrupt, operation.ErrDamaged, journal.ErrDocumentTooLarge, outcome.ErrFormat, outcome.ErrWorkDir} {
 		if errors.Is(err, target) {
 			return true
 		}

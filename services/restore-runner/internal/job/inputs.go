@@ -156,6 +156,9 @@ func (s *session) readBackup(ctx context.Context) (*velerov1.Backup, error) {
 	err := s.retryCall(ctx, what, func() error {
 		return s.cfg.Reader.Get(ctx, client.ObjectKey{Namespace: s.cfg.Namespace, Name: name}, backup)
 	})
+	if err != nil && ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	if err != nil {
 		return nil, unlessAway(err, what)
 	}

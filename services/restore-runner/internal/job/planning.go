@@ -2,13 +2,16 @@ package job
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/holdfast-io/holdfast/pkg/archive/tarball"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/pkg/service"
 	"github.com/holdfast-io/holdfast/pkg/spec/restoreorder"
@@ -50,6 +53,17 @@ type restorePlanner struct {
 	actions *boundActions
 }
 
+// openError returns the error of a tarball that was not opened. One of the work directory, which may be
+// full, ends the restore.
+func openError(ctx context.Context, err error) error {
+	const what = "open the tarball"
+	var file *fs.PathError
+	if ctx.Err() == nil && !errors.Is(err, claim.ErrLost) && errors.As(err, &file) {
+		return fatalErrorf("%s: %w", what, err)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
 // preparePlan opens the backup and makes the plan. Messages about them are recorded by the first holder
 // only. Without an error, a result without a plan is a backup that cannot be read. A result beside
 // an error has to be closed too.
@@ -64,7 +78,7 @@ func (p *restorePlanner) preparePlan(ctx context.Context) (*preparedPlan, error)
 	var err error
 	if out.tarball, err = tarball.Open(ctx, store, backup, filepath.Join(p.in.dir, tarballDir), tarball.Limits{CacheBytes: memberCache}); err != nil {
 		if !isDamaged(err) {
-			return out, fmt.Errorf("open the tarball: %w", err)
+			return out, openError(ctx, err)
 		}
 		return out, p.unreadableError(err, fmt.Sprintf("the tarball of backup %q cannot be read", backup))
 	}

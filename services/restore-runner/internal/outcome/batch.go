@@ -52,11 +52,14 @@ func (b *lineBatch) addRecord(rec *Record) {
 	}
 }
 
-// failRestore ends the restore at the next flush.
+// ErrWorkDir is an error of the work directory: no attempt of this process can record more.
+var ErrWorkDir = errors.New("the work directory takes nothing more")
+
+// failRestore ends the restore at the next flush: the work directory does not take a message.
 func (b *lineBatch) failRestore(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.err = errors.Join(b.err, err)
+	b.err = errors.Join(b.err, fmt.Errorf("%w: %w", ErrWorkDir, err))
 }
 
 // wantFlush makes wanted deliver.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"iter"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -333,4 +334,10 @@ func TestAnAnswerThatIsTooLargeIsNotRecorded(t *testing.T) {
 	require.Nil(t, known, "how it ended is not known")
 	require.True(t, history.Calls[1]["a.io/y"].Skip)
 	require.NotContains(t, history.Calls[1], "a.io/z", "it still may be made")
+}
+
+// The job takes such an error for one that ends the restore.
+func TestARecordThatTheWorkDirectoryDoesNotTake(t *testing.T) {
+	d := Dir{Path: filepath.Join(t.TempDir(), "gone")}
+	require.ErrorIs(t, d.Add(t.Context(), []byte("record")), ErrWorkDir)
 }

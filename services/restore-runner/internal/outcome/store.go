@@ -35,7 +35,7 @@ type Dir struct {
 func (d *Dir) Add(_ context.Context, data []byte) error {
 	name := filepath.Join(d.Path, fmt.Sprintf("record-%010d.json.gz", d.next+1))
 	if err := os.WriteFile(name, data, 0o600); err != nil {
-		return err
+		return fmt.Errorf("%w: %w", ErrWorkDir, err)
 	}
 	d.next++
 	return nil

@@ -154,7 +154,8 @@ func (l *Log) Append(ctx context.Context, rec checkpoint.Record) (key string, er
 			return "", err
 		}
 	}
-	return l.appendRecord(ctx, rec, l.addOutcomes(&rec))
+	upTo := l.addOutcomes(&rec)
+	return l.appendRecord(ctx, rec, upTo)
 }
 
 // countEnded returns how many calls and hooks have ended so far.
