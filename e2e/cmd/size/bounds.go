@@ -16,8 +16,8 @@ type bound struct {
 }
 
 var bounds = []bound{
-	{"product lines (pkg, services)", 98500, func(f figures) float64 { return float64(f.productLines) }},
-	{"test lines (_test.go, e2e, test support)", 117000, func(f figures) float64 { return float64(f.testLines) }},
+	{"product lines (pkg, services)", 97200, func(f figures) float64 { return float64(f.productLines) }},
+	{"test lines (_test.go, e2e, test support)", 108600, func(f figures) float64 { return float64(f.testLines) }},
 	{"packages (pkg, services)", 155, func(f figures) float64 { return float64(len(f.packages)) }},
 	{"functions over 80 lines", 0, func(f figures) float64 { return float64(f.longFunctions) }},
 	{"one-word unexported functions, percent", 35, func(f figures) float64 { return percent(f.oneWord, f.unexported) }},

@@ -35,6 +35,10 @@ func (h *Holder) Expired() <-chan string { return h.Died }
 
 // Acquire implements engine.Instance.
 func (h *Holder) Acquire(_ context.Context, obj metav1.Object) (claim.Claim, error) {
+	return h.nextClaim(obj)
+}
+
+func (h *Holder) nextClaim(obj metav1.Object) (claim.Claim, error) {
 	c, _, err := claim.Parse(obj)
 	if err != nil {
 		return claim.Claim{}, err
@@ -47,7 +51,7 @@ func (h *Holder) Acquire(_ context.Context, obj metav1.Object) (claim.Claim, err
 
 // Held implements engine.Instance.
 func (h *Holder) Held(obj metav1.Object) error {
-	_, err := h.Acquire(context.Background(), obj)
+	_, err := h.nextClaim(obj)
 	return err
 }
 

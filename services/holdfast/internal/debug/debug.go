@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// DebugConfig is what is collected and with what. All fields are required.
-type DebugConfig struct {
+// Config is what is collected and with what. All fields are required.
+type Config struct {
 	Namespace string
 	Clock     clock.PassiveClock
 	Reader    client.Reader
@@ -35,16 +35,16 @@ type DebugConfig struct {
 	Timeout time.Duration
 }
 
-// DebugSummary is what a bundle has.
-type DebugSummary struct {
+// Summary is what a bundle has.
+type Summary struct {
 	Files int
 	// Problems are what is missing, and why.
 	Problems []string
 }
 
-// WriteDebugArchive writes a bundle as tar.gz. An error is one of w, or the end of ctx: everything else that
+// WriteArchive writes a bundle as tar.gz. An error is one of w, or the end of ctx: everything else that
 // fails is a problem, and in the file problems.txt.
-func WriteDebugArchive(ctx context.Context, w io.Writer, cfg DebugConfig) (DebugSummary, error) {
+func WriteArchive(ctx context.Context, w io.Writer, cfg Config) (Summary, error) {
 	a := newArchive(w, cfg.Clock)
 	for _, name := range slices.Sorted(maps.Keys(cfg.Values)) {
 		a.runPart(ctx, name, cfg.Timeout, func(ctx context.Context) error { return writeValue(ctx, a, name, cfg.Values[name]) })
@@ -56,12 +56,12 @@ func WriteDebugArchive(ctx context.Context, w io.Writer, cfg DebugConfig) (Debug
 		a.runPart(ctx, name, cfg.Timeout, func(ctx context.Context) error { return writeMetrics(ctx, a, name, cfg.Metrics[service]) })
 	}
 	if err := ctx.Err(); err != nil {
-		return DebugSummary{}, err
+		return Summary{}, err
 	}
 	if a.err == nil {
 		a.writeFile("problems.txt", []byte(strings.Join(append(slices.Clone(a.problems), ""), "\n")))
 	}
-	return DebugSummary{Files: a.files, Problems: a.problems}, a.close()
+	return Summary{Files: a.files, Problems: a.problems}, a.close()
 }
 
 // writeValue writes what get returns as JSON.

@@ -65,11 +65,11 @@ func sampleInstallation() []client.Object {
 	}
 }
 
-func testConfig(t *testing.T, reader client.Reader) debug.DebugConfig {
+func testConfig(t *testing.T, reader client.Reader) debug.Config {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "holdfast_build_info 1") }))
 	t.Cleanup(server.Close)
-	return debug.DebugConfig{
+	return debug.Config{
 		Namespace: "velero", Clock: clock.RealClock{}, Reader: reader, Timeout: 20 * time.Second,
 		Logs: func(_ context.Context, pod, container string, previous bool) (io.ReadCloser, error) {
 			return io.NopCloser(strings.NewReader(fmt.Sprintf("%s %s %v\npassword=%s\nlast line\n", pod, container, previous, planted))), nil
@@ -88,10 +88,10 @@ func newCluster(objects ...client.Object) client.WithWatch {
 }
 
 // writeBundle writes a bundle and returns its files.
-func writeBundle(t *testing.T, cfg debug.DebugConfig) (map[string]string, debug.DebugSummary) {
+func writeBundle(t *testing.T, cfg debug.Config) (map[string]string, debug.Summary) {
 	t.Helper()
 	var out bytes.Buffer
-	summary, err := debug.WriteDebugArchive(t.Context(), &out, cfg)
+	summary, err := debug.WriteArchive(t.Context(), &out, cfg)
 	require.NoError(t, err)
 	zip, err := gzip.NewReader(&out)
 	require.NoError(t, err)
@@ -266,7 +266,7 @@ func (endless) Read(p []byte) (int, error) {
 }
 
 func TestAnOutputThatFailsIsAnError(t *testing.T) {
-	_, err := debug.WriteDebugArchive(t.Context(), broken{}, testConfig(t, newCluster(sampleInstallation()...)))
+	_, err := debug.WriteArchive(t.Context(), broken{}, testConfig(t, newCluster(sampleInstallation()...)))
 	require.ErrorIs(t, err, io.ErrClosedPipe)
 }
 

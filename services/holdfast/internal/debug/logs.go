@@ -13,7 +13,7 @@ import (
 
 // writeLogs adds the log of each container of the installation, and that of the container before it
 // where it was started again.
-func writeLogs(ctx context.Context, a *bundleArchive, cfg DebugConfig) {
+func writeLogs(ctx context.Context, a *bundleArchive, cfg Config) {
 	pods := &corev1.PodList{}
 	a.runPart(ctx, "logs", cfg.Timeout, func(ctx context.Context) error {
 		return cfg.Reader.List(ctx, pods, client.InNamespace(cfg.Namespace), client.MatchingLabels{"app.kubernetes.io/part-of": "holdfast"})
@@ -34,7 +34,7 @@ func writeLogs(ctx context.Context, a *bundleArchive, cfg DebugConfig) {
 	}
 }
 
-func oneLog(ctx context.Context, a *bundleArchive, cfg DebugConfig, name, pod, container string, previous bool) error {
+func oneLog(ctx context.Context, a *bundleArchive, cfg Config, name, pod, container string, previous bool) error {
 	body, err := cfg.Logs(ctx, pod, container, previous)
 	if err != nil {
 		return err

@@ -77,7 +77,7 @@ func isConcerned(labels map[string]string) bool {
 }
 
 // writeObjects adds a file of YAML documents for each kind.
-func writeObjects(ctx context.Context, a *bundleArchive, cfg DebugConfig) {
+func writeObjects(ctx context.Context, a *bundleArchive, cfg Config) {
 	all, err := bundleKinds(cfg.Namespace)
 	if err != nil {
 		a.noteProblem("objects", err)

@@ -73,7 +73,7 @@ func (o *debugOptions) Run(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("--output: %w", err), done())
 	}
-	summary, err := debug.WriteDebugArchive(ctx, file, cfg)
+	summary, err := debug.WriteArchive(ctx, file, cfg)
 	if err = errors.Join(err, file.Close(), done()); err != nil {
 		return errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(path))
 	}
@@ -84,20 +84,20 @@ func (o *debugOptions) Run(ctx context.Context) error {
 	return nil
 }
 
-func (o *debugOptions) bundleConfig(ctx context.Context) (debug.DebugConfig, func() error, error) {
+func (o *debugOptions) bundleConfig(ctx context.Context) (debug.Config, func() error, error) {
 	checks, done, err := o.Examination.Config(ctx)
 	if err != nil {
-		return debug.DebugConfig{}, nil, err
+		return debug.Config{}, nil, err
 	}
 	config, err := o.Examination.Rest()
 	if err != nil {
-		return debug.DebugConfig{}, nil, errors.Join(err, done())
+		return debug.Config{}, nil, errors.Join(err, done())
 	}
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return debug.DebugConfig{}, nil, errors.Join(fmt.Errorf("connect to the cluster: %w", telemetry.RedactError(err)), done())
+		return debug.Config{}, nil, errors.Join(fmt.Errorf("connect to the cluster: %w", telemetry.RedactError(err)), done())
 	}
-	return debug.DebugConfig{
+	return debug.Config{
 		Namespace: checks.Namespace, Clock: o.Clock, Reader: checks.Client, Metrics: checks.Metrics, Timeout: o.Examination.Timeout,
 		Logs: func(ctx context.Context, pod, container string, previous bool) (io.ReadCloser, error) {
 			return clients.CoreV1().Pods(checks.Namespace).GetLogs(pod, &corev1.PodLogOptions{
