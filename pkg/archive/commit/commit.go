@@ -1,5 +1,5 @@
 // Package commit is how a backup ends in the bucket: by the creation of its metadata file, which
-// decides the terminal phase. From the mark that package cancel writes before it, a request to
+// decides the terminal phase. From the mark that package mark writes before it, a request to
 // cancel comes too late.
 package commit
 

@@ -29,7 +29,7 @@ func (e *Engine[T]) enterPlace(ctx context.Context, next item) (*activity, error
 	return e.acquirePlace(ctx, next)
 }
 
-// acquirePlace is enter without the reports.
+// acquirePlace is enterPlace without the reports.
 func (e *Engine[T]) acquirePlace(ctx context.Context, next item) (*activity, error) {
 	if err := e.places.Acquire(ctx, 1); err != nil {
 		return nil, context.Cause(ctx)

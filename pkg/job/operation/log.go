@@ -153,7 +153,7 @@ func (l *Log) applyRecord(r *journalEntry) error {
 }
 
 const (
-	// maxRecordBytes bounds the events in a record of Fit, maxReadBytes a record that is read and
+	// maxRecordBytes bounds the events that CountFitting puts into a record, maxReadBytes a record that is read and
 	// maxDecoded what that takes in memory; as many as reads are in memory at once.
 	maxRecordBytes = 1 << 20
 	maxReadBytes   = maxRecordBytes + maxRecordBytes/4
@@ -173,7 +173,7 @@ func CountFitting(events []Event) int {
 }
 
 // Append makes events durable as the next record, and applies them. A record that no reader would
-// take is document.ErrDocumentTooLarge and not written. Where another process wrote
+// take is journal.ErrDocumentTooLarge and not written. Where another process wrote
 // that number, its record is read instead and the error is ErrConflict. After another error the
 // record may be there or not: the next call finds out.
 func (l *Log) Append(ctx context.Context, events ...Event) error {

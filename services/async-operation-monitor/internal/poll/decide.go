@@ -22,6 +22,18 @@ type decisionInput struct {
 }
 
 // decideEvents returns what is to be recorded of an operation that has not ended. It changes nothing.
+// A decision is one of these:
+//
+//   - nothing: the operation continues
+//   - End: its action reported the end, or the operation is lost
+//   - Cancel, the intent to cancel it: a user asked (Request, which the server of CancelOperation
+//     records), its job has to end, or its time is over
+//
+// and after an intent (decideCancelled):
+//
+//   - Answer: the action answered the call to cancel
+//   - Cancel again: the process that was to make the call may have died, maxIntents in all
+//   - End: as above, or the grace is over and the operation is abandoned
 func decideEvents(in *decisionInput, now time.Time) []operation.Event {
 	switch {
 	case in.state.Cancel != nil:

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// maxEvents bounds a record, beside operation.Fit.
+	// maxEvents bounds a record, beside operation.CountFitting.
 	maxEvents = 4000
 	// maxRecords bounds the attempts to write records in one poll.
 	maxRecords = 20

@@ -29,13 +29,13 @@ type Record struct {
 	// Part is the part, uploaded before the record. Without a SidecarKey there is none: the ranges
 	// held nothing to store.
 	Part Part `json:"part"`
-	// Spool is the item spool of those objects of the ranges that wait for their actions; nil if
-	// none does.
+	// Spool is the item spool of those objects of the ranges that wait for their actions ("held" in
+	// the file); nil if none does.
 	Spool *Spool `json:"held,omitempty"`
 	// LeftOut are objects that an action kept out of the backup.
 	LeftOut []Object `json:"leftOut,omitempty"`
-	// Detached are objects of the part, or left out, that were processed out of their item block,
-	// and Joined those whose block is in the part. Of an object that is among the former and in no
+	// Detached are objects of the part, or left out, that were processed out of their item block
+	// ("aside" in the file), and Joined those whose block is in the part. Of an object that is among the former and in no
 	// record's Joined, what belongs to its block is still to be asked.
 	Detached []Object `json:"aside,omitempty"`
 	Joined   []Object `json:"joined,omitempty"`

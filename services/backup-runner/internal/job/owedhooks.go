@@ -21,10 +21,11 @@ import (
 
 const (
 	owedHooksPeriod = 15 * time.Second
-	// settled is the age of a terminal phase from which on a runner that had lost the claim runs no
+	// owedHooksSettled is the age of a terminal phase from which on a runner that had lost the claim runs no
 	// more hooks: it has asked for its claim since.
 	owedHooksSettled = 30 * time.Second
-	// limit bounds one attempt, and given the age of a terminal phase up to which they are made.
+	// owedHooksLimit bounds one attempt, and owedHooksGiven the age of a terminal phase up to which they are
+	// made.
 	owedHooksLimit = 10 * time.Minute
 	owedHooksGiven = 24 * time.Hour
 )

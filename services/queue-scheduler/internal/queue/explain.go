@@ -139,7 +139,7 @@ func inadmissibleObstacle(b *Waiting) Obstacle {
 	return out
 }
 
-// inTheWay lists everything that holds b up, where obstacle returns the first thing it
+// inTheWay lists everything that holds b up, where obstacleFor returns the first thing it
 // finds. The backups ahead of b are decided.
 func (w *admission) inTheWay(v *passView, ahead []Waiting, b *velerov1.Backup, namespaces []string) []Obstacle {
 	var out []Obstacle

@@ -25,7 +25,9 @@ const (
 	eventBurst = 100
 )
 
-// reasonKind is a reason without its particulars.
+// reasonKind is a reason without its particulars: a change of kind is one log line and Event. What
+// explains a single backup is Reason, which has one value more: behindAnother is RestoreAhead or
+// OverlapAhead there.
 type reasonKind int
 
 const (

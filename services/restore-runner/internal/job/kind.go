@@ -182,14 +182,14 @@ func (k *Kind) Running(uid types.UID) (outcome.Counts, bool) {
 	return recorder.Counts(), true
 }
 
-// showProgress has Running answer from a recorder, until hide.
+// showProgress has Running answer from a recorder, until hideProgress.
 func (k *Kind) showProgress(uid types.UID, recorder *outcome.Recorder) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.running[uid] = recorder
 }
 
-// hideProgress ends show, unless a later attempt shows another recorder.
+// hideProgress ends showProgress, unless a later attempt shows another recorder.
 func (k *Kind) hideProgress(uid types.UID, recorder *outcome.Recorder) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

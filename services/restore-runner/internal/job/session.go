@@ -53,7 +53,7 @@ func (s *session) checkPresent(ctx context.Context) error {
 	return err
 }
 
-// checkStillPresent is present after a wait; it ends the job with the restore.
+// checkStillPresent is checkPresent after a wait; it ends the job with the restore.
 func (s *session) checkStillPresent(ctx context.Context) error {
 	err := s.retryCall(ctx, "look at the restore", func() error { return s.checkPresent(ctx) })
 	if errors.Is(err, claim.ErrLost) {

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/spec/restoreorder"
 )
 
-// Filter decides what is selected; pkg/selection's is one.
+// Filter decides what is selected; pkg/spec/selection's is one.
 type Filter interface {
 	// Resource reports whether objects of the resource are selected.
 	Resource(gr schema.GroupResource, namespaced bool) bool

@@ -154,7 +154,7 @@ const (
 	WaitReason_WAIT_REASON_NO_PLACE WaitReason = 5
 	// Its backup storage location is unavailable. It holds up nobody meanwhile.
 	WaitReason_WAIT_REASON_LOCATION_UNAVAILABLE WaitReason = 6
-	// The API server refuses to write it, by policy or size. It is tried again every minute and holds up nobody meanwhile.
+	// The API server refuses to write it, by policy or size. It is tried again after 30 seconds and holds up nobody meanwhile.
 	WaitReason_WAIT_REASON_WRITE_REFUSED WaitReason = 7
 )
 

@@ -88,8 +88,8 @@ func (l *Log) Hook(ctx context.Context, opens *checkpoint.HookedPod, runs *check
 	})
 }
 
-// SetResult makes durable how calls and hooks ended, all until now.
-func (l *Log) SetResult(ctx context.Context) error {
+// FlushOutcomes makes durable how calls and hooks ended, all until now.
+func (l *Log) FlushOutcomes(ctx context.Context) error {
 	if !l.Pending() {
 		return nil
 	}

@@ -65,7 +65,7 @@ func (b *bed) EndHook(out *checkpoint.HookOutcome) {
 	b.outcomes = append(b.outcomes, *out)
 }
 
-func (b *bed) SetResult(context.Context) error { return nil }
+func (b *bed) FlushOutcomes(context.Context) error { return nil }
 
 func (b *bed) hookConfig(t *testing.T, past *history.Hooks) podhook.Config {
 	t.Helper()

@@ -45,8 +45,8 @@ func (unrecordedIntents) Hook(context.Context, *checkpoint.HookedPod, *checkpoin
 	return nil
 }
 
-// SetResult implements Intents.
-func (unrecordedIntents) SetResult(context.Context) error { return nil }
+// FlushOutcomes implements Intents.
+func (unrecordedIntents) FlushOutcomes(context.Context) error { return nil }
 
 // EndHook implements Intents.
 func (unrecordedIntents) EndHook(*checkpoint.HookOutcome) {}

@@ -1,5 +1,6 @@
-// Package podhook runs the hooks around the backup of Pods: each once per backup, however often its
-// holder changes, and post hooks whatever became of what they follow.
+// Package podhook runs the hooks around the backup of Pods. A pre hook runs at most once per backup,
+// however often the runner that has it changes; a post hook runs again where its end is not known, and
+// whatever became of what it follows.
 package podhook
 
 import (
@@ -24,8 +25,8 @@ type Executor interface {
 type Intents interface {
 	Hook(ctx context.Context, opens *checkpoint.HookedPod, runs *checkpoint.HookIntent) error
 	EndHook(out *checkpoint.HookOutcome)
-	// SetResult makes durable how hooks ended, all until now.
-	SetResult(ctx context.Context) error
+	// FlushOutcomes makes durable how hooks ended, all until now.
+	FlushOutcomes(ctx context.Context) error
 }
 
 // Config is what hooks are run with. Everything is required but Confirm, RanEarly and Opened.
@@ -75,7 +76,7 @@ func (r *Runner) MayHaveHooks(m *objmeta.Meta) bool {
 	return touched
 }
 
-// Found reports whether Touch found a Pod.
+// Found reports whether a Pod with hooks was found.
 func (r *Runner) Found() bool { return r.found.Load() }
 
 func hookPod(m *objmeta.Meta) *hook.Pod {

@@ -60,7 +60,7 @@ func (r *Runner) Pre(ctx context.Context, p *Pod) error {
 		}
 		p.noteMessage(joblog.Error, "pre hook failed ("+e.Field+")", failure)
 	}
-	return r.Intents.SetResult(ctx)
+	return r.Intents.FlushOutcomes(ctx)
 }
 
 // recordOpened makes durable that the hooks of a Pod begin, unless an earlier holder did, and keeps in
@@ -105,7 +105,7 @@ func (r *Runner) Post(ctx context.Context, p *Pod) error {
 	}
 	p.entries = append(p.entries, o.earlyEntries()...)
 	r.Opened.removePod(p.object)
-	if err := r.Intents.SetResult(ctx); err != nil {
+	if err := r.Intents.FlushOutcomes(ctx); err != nil {
 		return err
 	}
 	failpoint.Hit("backup-runner/hooks-recorded")

@@ -17,8 +17,8 @@ import (
 // Explanation is where a backup stands, as -o prints it.
 type Explanation struct {
 	Entry
-	// Reason is NextPass, OverlapRunning, OverlapAhead, RestoreAhead or NoPlace; absent when the
-	// backup does not wait.
+	// Reason is NextPass, OverlapRunning, OverlapAhead, RestoreAhead, NoPlace, LocationUnavailable or
+	// WriteRefused; absent when the backup does not wait.
 	Reason    string     `json:"reason,omitempty"`
 	Message   string     `json:"message"`
 	Obstacles []Obstacle `json:"obstacles,omitempty"`

@@ -123,7 +123,7 @@ func (r *Runner) waitLimit(p *hookedPod, h *outcome.HookCommand) (deadline time.
 	return since.Add(h.Wait), h.Wait
 }
 
-// firstDeadline is the first time at which expire ends one of the hooks that have not begun.
+// firstDeadline is the first time at which expireHooks ends one of the hooks that have not begun.
 func (r *Runner) firstDeadline(p *hookedPod) (first time.Time) {
 	for i := range p.Hooks {
 		if d, _ := r.waitLimit(p, &p.Hooks[i]); p.States[i] == outcome.HookOwed && (first.IsZero() || d.Before(first)) {

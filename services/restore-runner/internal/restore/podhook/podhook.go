@@ -37,7 +37,7 @@ type Config struct {
 	// Confirm returns an error if the restore may be another holder's by now; nil means that it
 	// never is.
 	Confirm func(ctx context.Context) error
-	// Blind reports that nothing is known of what earlier holders did.
+	// NoHistory reports that nothing is known of what earlier holders did.
 	NoHistory bool
 	// MaxWait bounds how long the hooks without a waitTimeout wait for a container that cannot be used,
 	// from the restore of the Pod or the end of the last hook in it; 0 means 4 hours. Velero waits
