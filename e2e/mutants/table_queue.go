@@ -69,8 +69,8 @@ var queue = []Mutant{
 	{
 		Name: "a backup expires by the default ttl", Edit: Edit{
 			"services/queue-scheduler/internal/validate/defaults.go",
-			"Add(spec.TTL.Duration)",
-			"Add(v.Defaults.TTL)",
+			"ExpirationAt(v.Clock.Now(), spec.TTL.Duration)",
+			"ExpirationAt(v.Clock.Now(), v.Defaults.TTL)",
 		},
 		Package: "./services/queue-scheduler/internal/validate", Test: "TestABackupExpiresByItsOwnTTL",
 	},
