@@ -8,6 +8,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/retrystore"
@@ -96,6 +97,9 @@ func (b *backgroundWriter) writeProgress(ctx context.Context, counts, last outco
 func (b *backgroundWriter) storeOutcomes(ctx, busy context.Context, done <-chan struct{}) error {
 	ticker := b.cfg.Clock.NewTicker(b.cfg.RecordEvery)
 	defer ticker.Stop()
+	// A record that is being stored when the work is done is not sent a second time.
+	storing, stop := engine.WithGrace(busy, b.cfg.Clock, lastRecords, context.Canceled)
+	defer stop()
 	for {
 		select {
 		case <-busy.Done():
@@ -108,7 +112,7 @@ func (b *backgroundWriter) storeOutcomes(ctx, busy context.Context, done <-chan 
 		case <-ticker.C():
 		case <-b.recorder.Wanted():
 		}
-		if err := b.records.flushRecorder(busy, b.recorder); err != nil && busy.Err() == nil {
+		if err := b.records.flushRecorder(storing, b.recorder); err != nil && busy.Err() == nil {
 			return fmt.Errorf("record the outcomes: %w", err)
 		}
 	}
