@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/archive/itemoperation"
 )
 
-// readOperations reads the file of operations of a backup, by the names of the items that they were begun for.
+// readOperations reads the operations of a backup from its file, keyed by the item whose action started each.
 func (b *bed) readOperations(t *testing.T, backup string) map[string]itemoperation.Operation {
 	t.Helper()
 	return b.decodeOperations(t, "backups/"+backup+"/"+backup+"-itemoperations.json.gz")

@@ -68,8 +68,8 @@ func (c *pluginCall) callError(err error, sent bool) error {
 }
 
 // callProcess runs fn, which makes one call on a process, and returns an *Error when it fails. A crash
-// fails all calls that the process had; those that it cannot have seen, or that only read, are made
-// once more.
+// fails all calls that the process had. Calls that the process cannot have received, or that only read,
+// are repeated.
 func (w *worker) callProcess(ctx context.Context, c pluginCall, fn func(ctx context.Context, p *process) error) error {
 	err := w.callOnce(ctx, c, fn)
 	var failed *Error

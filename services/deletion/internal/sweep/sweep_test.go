@@ -689,7 +689,7 @@ func TestABackupOfTheSameNameHasAGraceOfItsOwn(t *testing.T) {
 	require.Equal(t, before, b.keysUnder(layout.BackupDir("b")))
 }
 
-// A pass that fails before it reaches a directory does not make its grace begin anew.
+// A pass that fails before it reaches a directory does not restart the grace of that directory.
 func TestAPassThatFailsForgetsNoGrace(t *testing.T) {
 	b := newBed(t)
 	b.putOwner("b", "u", "here")

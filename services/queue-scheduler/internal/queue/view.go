@@ -29,7 +29,7 @@ type passView struct {
 	pending    []*velerov1.Restore             // new ones, oldest first
 	unfinished []client.Object                 // every one of them, for those who read the queue
 	orphans    []client.Object                 // running ones, to be found in the ledger
-	unlisted   []ledger.Entry                  // of those, the ones that have to wait once more
+	unlisted   []ledger.Entry                  // of those, the ones that have to wait again
 	traced     map[types.UID]*velerov1.Restore // unfinished ones, which know their trace
 	live       *liveNamespaces                 // read when first needed
 	spaces     map[types.UID][]string          // what resolve found

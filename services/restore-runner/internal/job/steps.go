@@ -25,7 +25,7 @@ const (
 	planRecorded step.Value = "recorded plan"
 	// objectsRestored: all objects have an outcome.
 	objectsRestored step.Value = "restored objects"
-	// operationsEnded: what actions began has ended, or is not followed any more.
+	// operationsEnded: each operation has ended, or is no longer polled.
 	operationsEnded step.Value = "ended operations"
 	// commitBegun: a request to cancel comes too late.
 	commitBegun step.Value = "mark"
