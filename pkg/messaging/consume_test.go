@@ -57,6 +57,7 @@ func TestHeartbeatsKeepALongJob(t *testing.T) {
 	}
 	t.Cleanup(end) // before the consumers stop, or a failure would hang
 	b.publishHint("u1")
+	b.requireEventually(func() bool { return calls.Load() > 0 }, "delivered, so the consumer exists")
 	consumer, err := b.js.Consumer(t.Context(), messaging.StreamWork, "backup-run")
 	require.NoError(t, err)
 	started := time.Now()

@@ -51,8 +51,9 @@ type Group struct {
 	group errgroup.Group
 	end   context.CancelCauseFunc
 
-	mu    sync.Mutex
-	first *Error
+	mu       sync.Mutex
+	err      error  // the first one, recorded before the context ends: what the end makes others return comes after it
+	panicked *Error // the first panic
 }
 
 // NewGroup returns a group and a context that ends with the first error or panic, and with Wait.
@@ -71,14 +72,7 @@ func (g *Group) Go(fn func() error) {
 		if err == nil {
 			return nil
 		}
-		var panicked *Error
-		if errors.As(err, &panicked) {
-			g.mu.Lock()
-			if g.first == nil {
-				g.first = panicked
-			}
-			g.mu.Unlock()
-		}
+		g.recordError(err)
 		if g.end != nil {
 			g.end(err)
 		}
@@ -86,16 +80,29 @@ func (g *Group) Go(fn func() error) {
 	})
 }
 
+// recordError keeps err if it is the first error, or the first panic.
+func (g *Group) recordError(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.err == nil {
+		g.err = err
+	}
+	var panicked *Error
+	if g.panicked == nil && errors.As(err, &panicked) {
+		g.panicked = panicked
+	}
+}
+
 // Wait waits for all goroutines. It panics with the first panic, or returns the first error.
 func (g *Group) Wait() error {
-	err := g.group.Wait()
+	_ = g.group.Wait() // recorded by each goroutine
 	if g.end != nil {
-		g.end(err)
+		g.end(g.err)
 	}
-	if g.first != nil {
-		return Raise(g.first)
+	if g.panicked != nil {
+		return Raise(g.panicked)
 	}
-	return err
+	return g.err
 }
 
 // ForEach calls fn with every number below n, at most limit at once, and returns the first error,

@@ -33,6 +33,20 @@ func TestAPanicIsCarriedThroughGroups(t *testing.T) {
 	require.Contains(t, string(carried.Stack), "defect", "the stack of where it happened")
 }
 
+// Wait returns what ended the context, not what the end of the context made another goroutine return.
+func TestTheErrorThatEndsTheOthersIsReturned(t *testing.T) {
+	cause := errors.New("broken")
+	for range 300 {
+		require.Equal(t, cause, panics.ForEach(t.Context(), 64, 64, func(ctx context.Context, i int) error {
+			if i == 0 {
+				return cause
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		}))
+	}
+}
+
 func TestAPanicGoesBeforeAnEarlierError(t *testing.T) {
 	group, ctx := panics.NewGroup(t.Context())
 	group.Go(func() error { return errors.New("first") })
@@ -53,7 +67,7 @@ func TestErrorsStayErrors(t *testing.T) {
 
 func TestForEachEndsTheOtherCalls(t *testing.T) {
 	require.Panics(t, func() {
-		_ = panics.ForEach(t.Context(), 2, 2, func(ctx context.Context, i int) error {
+		_ = panics.ForEach(t.Context(), 64, 64, func(ctx context.Context, i int) error {
 			if i == 0 {
 				return defect()
 			}
