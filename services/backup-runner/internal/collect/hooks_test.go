@@ -245,6 +245,20 @@ func TestHooksThatFail(t *testing.T) {
 	}
 }
 
+// The API server runs commands in sidecars, other init containers and ephemeral containers, too.
+func TestHooksInContainersOfEveryKind(t *testing.T) {
+	api := newEstateServer()
+	pod := newPod("p", hookAnnotations("pre.hook.backup.velero.io/container", "agent", "post.hook.backup.velero.io/container", "debugger"))
+	spec := pod.Body["spec"].(map[string]any)
+	spec["initContainers"] = []any{map[string]any{"name": "agent", "restartPolicy": "Always"}}
+	spec["ephemeralContainers"] = []any{map[string]any{"name": "debugger"}}
+	api.Add("pods", pod)
+	apps := &applications{}
+	res, _ := newSetup(t, api, velerov1.BackupSpec{}).withHooks(t, apps).runJob(t)
+	require.Zero(t, res.Errors)
+	require.Equal(t, []string{"p agent freeze", "p debugger thaw"}, apps.ranCommands())
+}
+
 // No more Pods are between their hooks than there are workers: with one, each is thawed before the next
 // is frozen, and its claim is cut in between.
 func TestAsManyPodsAreFrozenAsThereAreWorkers(t *testing.T) {

@@ -317,6 +317,37 @@ func TestHooksOfPodsThatWillNeverRunThem(t *testing.T) {
 	}
 }
 
+// Sidecars and ephemeral containers run hooks. A sidecar that ended is started again, also in a Pod whose
+// restart policy is Never; an init container that succeeded, and an ephemeral one, are not.
+func TestHooksInContainersOfEveryKind(t *testing.T) {
+	const path = "/api/v1/namespaces/a/pods/db"
+	n, b := newNode(t), &backup{}
+	b.addObject("pods", "v1", "Pod", "a", "db", object{"spec": object{"restartPolicy": "Never", "containers": []any{object{"name": "main", "image": "i"}},
+		"initContainers": []any{object{"name": "agent", "image": "i", "restartPolicy": "Always"}, object{"name": "setup", "image": "i"}, object{"name": "gone", "image": "i"}}}})
+	ended := object{"terminated": object{"exitCode": 0.0}}
+	n.look = func(_ string, seen int) {
+		agent := ended
+		if seen > 2 {
+			agent = object{"running": object{}}
+		}
+		n.cluster.Change(path, func(pod map[string]any) {
+			pod["spec"].(map[string]any)["ephemeralContainers"] = []any{object{"name": "debugger"}, object{"name": "left"}}
+			pod["status"] = object{"phase": "Running", "containerStatuses": []any{object{"name": "main", "state": object{"waiting": object{}}}},
+				"initContainerStatuses": []any{object{"name": "agent", "state": agent}, object{"name": "setup", "state": object{"running": object{}}}, object{"name": "gone", "state": ended}},
+				"ephemeralContainerStatuses": []any{
+					object{"name": "debugger", "state": object{"running": object{}}},
+					object{"name": "left", "state": object{"terminated": object{"exitCode": 1.0}}}}}
+		})
+	}
+	f := runRestore(t, n.cluster, b, specOf(specHooks("", execHook("setup", "one"), execHook("agent", "two"), execHook("debugger", "three"),
+		execHook("gone", "four"), execHook("left", "five"))), n.setExec)
+	require.ElementsMatch(t, []string{"a/db setup one", "a/db agent two", "a/db debugger three"}, n.ranCommands())
+	require.Empty(t, f.results.Errors.allMessages())
+	require.Contains(t, f.results.Warnings.allMessages(), `hook ["four"] in container gone (spec.hooks.resources[0].postHooks[3].exec) failed: it did not run: the container has ended with exit code 0`)
+	require.Contains(t, f.results.Warnings.allMessages(), `hook ["five"] in container left (spec.hooks.resources[0].postHooks[4].exec) failed: it did not run: the container has ended with exit code 1`)
+	require.Equal(t, 2, f.recorder.Counts().HooksFailed)
+}
+
 // A hook without a wait timeout, in a Pod that never starts, held the restore and its place in the
 // queue for good.
 func TestHooksWithoutAWaitTimeoutEndWithThatOfTheRestore(t *testing.T) {

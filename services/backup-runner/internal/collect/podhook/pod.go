@@ -3,6 +3,7 @@ package podhook
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/holdfast-io/holdfast/pkg/joblog"
@@ -26,21 +27,27 @@ type Pod struct {
 
 	object     checkpoint.Object
 	hooks      hook.Around
-	containers []string
-	unusable   error // its annotations, none of its hooks runs
-	owed       bool  // it needs its post hooks alone
+	containers []string // of all kinds, the Pod's own first
+	unusable   error    // its annotations, none of its hooks runs
+	owed       bool     // it needs its post hooks alone
 	entries    []joblog.Entry
 	attempted  int
 	failed     int
 }
 
+// namedContainer is what of a container decides on a hook.
+type namedContainer struct {
+	Name string `json:"name"`
+}
+
 // runningPod is what of a Pod decides on its hooks.
 type runningPod struct {
 	Spec struct {
-		Containers []struct {
-			Name string `json:"name"`
-		} `json:"containers"`
-		Volumes []struct {
+		Containers []namedContainer `json:"containers"`
+		// InitContainers include sidecars.
+		InitContainers      []namedContainer `json:"initContainers"`
+		EphemeralContainers []namedContainer `json:"ephemeralContainers"`
+		Volumes             []struct {
 			Name      string    `json:"name"`
 			Ephemeral *struct{} `json:"ephemeral"`
 			Claim     *struct {
@@ -73,8 +80,9 @@ func (r *Runner) Of(it *itemset.SpooledItem) *Pod {
 		hooks:  around, unusable: err, attempted: max(1, len(around.Pre)+len(around.Post)),
 	}
 	p.Key = history.KeyOf(&p.object)
-	for i := range pod.Spec.Containers {
-		p.containers = append(p.containers, pod.Spec.Containers[i].Name)
+	// The API server takes containers of all these kinds for a command.
+	for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers, pod.Spec.EphemeralContainers) {
+		p.containers = append(p.containers, c.Name)
 	}
 	p.Claims = pod.mountedClaims(p.object.Name)
 	return p

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
 )
 
 // errGone is why no hook of a Pod can run any more.
@@ -47,41 +48,66 @@ func joinTexts(parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ": ")
 }
 
-func (l *livePod) hasContainer(container string) bool {
-	return slices.ContainsFunc(l.Spec.Containers, func(c corev1.Container) bool { return c.Name == container })
+// liveContainer is a container of a Pod.
+type liveContainer struct {
+	name   string
+	policy corev1.RestartPolicy
+	status *corev1.ContainerStatus // nil is nothing known
 }
 
-// lacksReason is why a hook in a container never can run.
-func (l *livePod) lacksReason(container string) string {
-	if l.hasContainer(container) {
-		return l.endedReason(container)
-	}
-	names := make([]string, len(l.Spec.Containers))
-	for i := range l.Spec.Containers {
-		names[i] = l.Spec.Containers[i].Name
-	}
-	return fmt.Sprintf("the pod has no container %q, it has %s", container, strings.Join(names, ", "))
-}
-
-// containerStatus returns what is known of a container; nil is nothing.
-func (l *livePod) containerStatus(container string) *corev1.ContainerStatus {
-	for i := range l.Status.ContainerStatuses {
-		if s := &l.Status.ContainerStatuses[i]; s.Name == container {
-			return s
+// listContainers returns the containers that the API server takes for a command: the Pod's own first,
+// then its init containers, which include sidecars, and its ephemeral ones.
+func (l *livePod) listContainers() (all []liveContainer) {
+	add := func(name string, policy corev1.RestartPolicy, states []corev1.ContainerStatus) {
+		c := liveContainer{name: name, policy: policy}
+		if i := slices.IndexFunc(states, func(s corev1.ContainerStatus) bool { return s.Name == name }); i >= 0 {
+			c.status = &states[i]
 		}
+		all = append(all, c)
+	}
+	for i := range l.Spec.Containers {
+		c := &l.Spec.Containers[i]
+		add(c.Name, corev1.RestartPolicy(ptr.Deref(c.RestartPolicy, corev1.ContainerRestartPolicy(l.Spec.RestartPolicy))), l.Status.ContainerStatuses)
+	}
+	untilDone := corev1.RestartPolicyOnFailure // an init container that succeeded is not started again
+	if l.Spec.RestartPolicy == corev1.RestartPolicyNever {
+		untilDone = corev1.RestartPolicyNever
+	}
+	for i := range l.Spec.InitContainers {
+		c := &l.Spec.InitContainers[i]
+		add(c.Name, corev1.RestartPolicy(ptr.Deref(c.RestartPolicy, corev1.ContainerRestartPolicy(untilDone))), l.Status.InitContainerStatuses)
+	}
+	for i := range l.Spec.EphemeralContainers {
+		add(l.Spec.EphemeralContainers[i].Name, corev1.RestartPolicyNever, l.Status.EphemeralContainerStatuses)
+	}
+	return all
+}
+
+// findContainer returns a container of any kind; nil is none of that name.
+func (l *livePod) findContainer(name string) *liveContainer {
+	all := l.listContainers()
+	if i := slices.IndexFunc(all, func(c liveContainer) bool { return c.name == name }); i >= 0 {
+		return &all[i]
 	}
 	return nil
 }
 
-// endedReason is how a container ended that is not started again; "" for any other.
-func (l *livePod) endedReason(container string) string {
-	s := l.containerStatus(container)
-	if s == nil || s.State.Terminated == nil {
+// lacksReason is why a hook in a container never can run: there is none, or it has ended and is not
+// started again; "" for any other.
+func (l *livePod) lacksReason(container string) string {
+	c := l.findContainer(container)
+	if c == nil {
+		var names []string
+		for _, other := range l.listContainers() {
+			names = append(names, other.name)
+		}
+		return fmt.Sprintf("the pod has no container %q, it has %s", container, strings.Join(names, ", "))
+	}
+	if c.status == nil || c.status.State.Terminated == nil {
 		return ""
 	}
-	t := s.State.Terminated
-	policy := l.Spec.RestartPolicy
-	if policy == corev1.RestartPolicyNever || policy == corev1.RestartPolicyOnFailure && t.ExitCode == 0 {
+	t := c.status.State.Terminated
+	if c.policy == corev1.RestartPolicyNever || c.policy == corev1.RestartPolicyOnFailure && t.ExitCode == 0 {
 		return joinTexts(fmt.Sprintf("the container has ended with exit code %d", t.ExitCode), t.Reason, t.Message)
 	}
 	return ""
@@ -89,10 +115,12 @@ func (l *livePod) endedReason(container string) string {
 
 // waitingReason is what a container waits for until hooks can run in it; "" when they can.
 func (l *livePod) waitingReason(container string, ready bool) string {
-	s := l.containerStatus(container)
-	switch {
-	case s == nil:
+	c := l.findContainer(container)
+	if c == nil || c.status == nil {
 		return l.unscheduledReason()
+	}
+	s := c.status
+	switch {
 	case s.State.Running != nil && (s.Ready || !ready):
 		return ""
 	case s.State.Running != nil:

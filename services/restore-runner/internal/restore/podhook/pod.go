@@ -88,9 +88,9 @@ func (r *Runner) advanceHooks(ctx context.Context, p *hookedPod) (again bool) {
 	}
 	names, hooks := p.pendingContainers()
 	for _, name := range names {
-		if !live.hasContainer(name) || live.endedReason(name) != "" {
+		if why := live.lacksReason(name); why != "" {
 			for _, i := range hooks[name] {
-				r.endHook(p, i, "", fmt.Errorf("%w: %s", errAbandoned, live.lacksReason(name)))
+				r.endHook(p, i, "", fmt.Errorf("%w: %s", errAbandoned, why))
 			}
 			return p.Left() > 0
 		}
