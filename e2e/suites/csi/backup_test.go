@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/e2e/harness/csistorage"
@@ -68,7 +69,9 @@ func (b *bed) backedUp(t *testing.T) {
 	for _, v := range volumes {
 		floor[v] = w.currentNumber(t, v)
 	}
-	b.Backup(t, name, b.bucket, name)
+	insisting := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: name}, Spec: velerov1.BackupSpec{
+		StorageLocation: b.bucket.Location, IncludedNamespaces: []string{name}, SnapshotVolumes: ptr.To(true)}} // and no VolumeSnapshotLocation
+	require.NoError(t, b.Client.Create(t.Context(), insisting))
 	b.awaitWaiting(t, name)
 	b.setBehaviour(volumes, directorydriver.Behaviour{})
 	backup := b.BackupCompletes(t, name)

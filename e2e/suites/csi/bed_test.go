@@ -54,7 +54,7 @@ func newBed(t *testing.T) *bed {
 		Args: map[string][]string{
 			"backup-runner":           {feature, "--claim-timeout=2s"},
 			"async-operation-monitor": {feature, "--item-operation-sync-frequency=1s", "--item-operation-cancel-grace-period=4s"},
-			"queue-scheduler":         {"--claim-timeout=2s"},
+			"queue-scheduler":         {feature, "--claim-timeout=2s"},
 			"deletion":                {feature, "--claim-timeout=2s"},
 			"restore-runner":          {feature, "--claim-timeout=2s", "--resource-timeout=1m"},
 		},

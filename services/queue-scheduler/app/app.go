@@ -7,6 +7,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/client-go/discovery"
 
@@ -77,7 +78,7 @@ func (a *App) buildParts() error {
 	a.scheduler = queue.New(queue.Config{
 		Reader: reader, Jobs: jobs, Client: writer, Namespace: namespace, Ledger: book, Publisher: rt.Fabric(),
 		Validator: &validate.Validator{
-			Reader: reader, Namespace: namespace, Locations: a.locations, Clock: c.Clock,
+			Reader: reader, Namespace: namespace, Locations: a.locations, Clock: c.Clock, CSI: slices.Contains(c.Options.Features, service.FeatureCSI),
 			Version: validate.RememberVersion(versions), Defaults: validate.Defaults{
 				TTL: c.DefaultBackupTTL, ItemOperationTimeout: c.DefaultItemOperationTimeout, CSISnapshotTimeout: csiSnapshotTimeout,
 				ResourceTimeout: c.ResourceTimeout, Location: c.DefaultLocation, SnapshotLocations: snapshotLocations,

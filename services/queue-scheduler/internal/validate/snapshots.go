@@ -17,7 +17,8 @@ const fieldSnapshotLocations = "spec.volumeSnapshotLocations"
 
 // snapshotLocations replaces the names that a backup gives with all the locations whose providers
 // are asked for snapshots: at most one of each provider, also when no snapshots are wanted (Velero
-// 1.18). A backup that insists on snapshots needs one.
+// 1.18). A backup that insists on snapshots needs one, unless CSI snapshots are on: those need no
+// location, and a volume of another kind is an error of the backup.
 func (v *Validator) snapshotLocations(ctx context.Context, b *velerov1.Backup, problems *Problems) error {
 	byProvider, err := v.snapshotProviders(ctx)
 	if err != nil {
@@ -56,8 +57,8 @@ func (v *Validator) snapshotLocations(ctx context.Context, b *velerov1.Backup, p
 	}
 	if len(chosen) > 0 {
 		b.Spec.VolumeSnapshotLocations = slices.Sorted(maps.Values(chosen))
-	} else if ptr.Deref(b.Spec.SnapshotVolumes, false) {
-		problems.addProblem("spec.snapshotVolumes", "there is no VolumeSnapshotLocation to take snapshots with")
+	} else if ptr.Deref(b.Spec.SnapshotVolumes, false) && !v.CSI {
+		problems.addProblem("spec.snapshotVolumes", "there is no VolumeSnapshotLocation to take snapshots with, and CSI snapshots are off: create one, or set --features EnableCSI")
 	}
 	return nil
 }

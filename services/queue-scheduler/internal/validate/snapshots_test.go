@@ -16,6 +16,22 @@ func newSnapshotLocation(name, provider string) *velerov1.VolumeSnapshotLocation
 	return &velerov1.VolumeSnapshotLocation{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: name}, Spec: velerov1.VolumeSnapshotLocationSpec{Provider: provider}}
 }
 
+// A Schedule with snapshotVolumes: true and no VolumeSnapshotLocation made only backups that failed validation.
+func TestSnapshotsAreInsistedOnWithoutALocationWhereCSIIsOn(t *testing.T) {
+	v := newValidator(t, newStorageLocation("main", isDefault))
+	b := newBackup(velerov1.BackupSpec{SnapshotVolumes: ptr.To(true)})
+	problems, err := v.Backup(t.Context(), b)
+	require.NoError(t, err)
+	require.Len(t, problems, 1)
+	require.Contains(t, problems[0].String(), "spec.snapshotVolumes: there is no VolumeSnapshotLocation")
+
+	v.CSI = true
+	problems, err = v.Backup(t.Context(), b)
+	require.NoError(t, err)
+	require.Empty(t, problems)
+	require.Empty(t, b.Spec.VolumeSnapshotLocations)
+}
+
 func TestSnapshotLocationsAreChosenAsVeleroDoes(t *testing.T) {
 	one, other, another := newSnapshotLocation("one", "aws"), newSnapshotLocation("other", "aws"), newSnapshotLocation("another", "gcp")
 	elsewhere := newSnapshotLocation("elsewhere", "azure")

@@ -46,6 +46,8 @@ type Validator struct {
 	Namespace string
 	Locations Locations
 	Defaults  Defaults
+	// CSI means that backups take CSI snapshots.
+	CSI bool
 	// Version returns the version of the API server.
 	Version func(ctx context.Context) (*version.Info, error)
 	Clock   clock.PassiveClock
