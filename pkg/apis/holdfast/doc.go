@@ -68,6 +68,12 @@ const (
 	// AnnotationPendingSlot on a Schedule is the slot whose Backup is promised and not known to
 	// exist yet, as RFC 3339. It is written in the same patch as status.lastBackup.
 	AnnotationPendingSlot = "holdfast.io/pending-slot"
+	// AnnotationActiveSchedule on a Schedule is the cron expression whose slots count since
+	// validation last accepted a change; empty while the Schedule is paused or invalid.
+	AnnotationActiveSchedule = "holdfast.io/active-schedule"
+	// AnnotationCatchUp ("true") on a Schedule makes up, with one Backup, for slots that passed while
+	// it was paused or invalid or had another expression.
+	AnnotationCatchUp = "holdfast.io/catch-up"
 	// AnnotationSkipDeleteActions ("true") on a DeleteBackupRequest or a Backup lets the deletion
 	// go on without the delete item actions of plugins.
 	AnnotationSkipDeleteActions = "holdfast.io/skip-delete-actions"

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
 
@@ -18,6 +19,21 @@ func (p *schedulePass) reportPhase(s *velerov1.Schedule, before velerov1.Schedul
 	if s.Status.Phase == velerov1.SchedulePhaseFailedValidation {
 		p.Events.Eventf(s, nil, corev1.EventTypeWarning, "FailedValidation", "Validate", "%s", strings.Join(s.Status.ValidationErrors, "; "))
 	}
+}
+
+// reportSkipped reports the latest slot that was skipped; before is the Schedule without the skip.
+func (p *schedulePass) reportSkipped(s *velerov1.Schedule, set scheduleSettings, before *velerov1.Schedule) {
+	slot, due := set.dueSlot(before, p.now)
+	if !due {
+		slot = set.pending
+	}
+	if slot.IsZero() {
+		return
+	}
+	p.Log.Info("slot skipped", "schedule", s.Name, "slot", slot.UTC())
+	p.Events.Eventf(s, nil, corev1.EventTypeNormal, "Skipped", "Validate", "skipped the backup due at %s: spec.skipImmediately was set, or the time "+
+		"passed while the Schedule was paused, invalid or had another expression; annotation %s=true makes up for such times",
+		slot.UTC().Format(time.RFC3339), holdfast.AnnotationCatchUp)
 }
 
 // reportWaiting reports, once per slot, what a slot waits for.

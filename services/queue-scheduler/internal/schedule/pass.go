@@ -24,14 +24,17 @@ type schedulePass struct {
 // when there is none to wait for.
 func (p *schedulePass) handleSchedule(ctx context.Context, s *velerov1.Schedule) (time.Time, error) {
 	set, problems := parseSettings(s, p.now)
-	before := s.Status.Phase
-	kept, err := p.writeSchedule(ctx, s, func(s *velerov1.Schedule) { applyValidation(s, problems, p.SkipImmediately, p.now) })
+	before := s.DeepCopy()
+	kept, err := p.writeSchedule(ctx, s, func(s *velerov1.Schedule) { set.applyValidation(s, problems, p.SkipImmediately, p.now) })
 	if err != nil || !kept {
 		return time.Time{}, err
 	}
-	p.reportPhase(s, before)
+	p.reportPhase(s, before.Status.Phase)
 	if len(problems) > 0 || s.Spec.Paused {
 		return time.Time{}, nil
+	}
+	if !s.Status.LastSkipped.Equal(before.Status.LastSkipped) {
+		p.reportSkipped(s, set, before)
 	}
 	if _, reserved := s.Annotations[holdfast.AnnotationPendingSlot]; reserved {
 		if kept, err := p.completeReserved(ctx, s, set.pending); err != nil || !kept {

@@ -77,7 +77,52 @@ func TestPaused(t *testing.T) {
 	b.runPass(s, 5*time.Hour)
 	b.changeSchedule("hourly", func(s *velerov1.Schedule) { s.Spec.Paused = false })
 	b.runPass(s, 0)
-	require.Equal(t, []string{"hourly-20260506110000", "hourly-20260506160000"}, b.backupNames(), "resumed without a skip: one catches up")
+	require.Equal(t, []string{"hourly-20260506110000"}, b.backupNames(), "what passed while it was paused is not made up for")
+	require.True(t, b.getSchedule("hourly").Status.LastSkipped.Time.Equal(b.clock.Now()))
+	require.Equal(t, 2, b.told.countReason("Skipped"))
+	b.runPass(s, time.Hour)
+	require.Equal(t, []string{"hourly-20260506110000", "hourly-20260506170000"}, b.backupNames())
+}
+
+// What passed before a change of the expression is not made up for, what passed without one is.
+func TestSlotsBeforeAChangeAreSkipped(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change  func(*velerov1.Schedule)
+		names   []string
+		skipped bool
+	}{
+		"an earlier hour":        {func(s *velerov1.Schedule) { s.Spec.Schedule = "0 9 * * *" }, nil, true},
+		"shorter intervals":      {func(s *velerov1.Schedule) { s.Spec.Schedule = "@every 10m" }, nil, true},
+		"a later hour":           {func(s *velerov1.Schedule) { s.Spec.Schedule = "0 22 * * *" }, nil, false},
+		"another zone":           {func(s *velerov1.Schedule) { s.Spec.Schedule = "CRON_TZ=Asia/Tokyo 0 20 * * *" }, nil, true},
+		"spaces around it":       {func(s *velerov1.Schedule) { s.Spec.Schedule = " 0 12 * * * " }, []string{"s-20260506120000"}, false},
+		"another template":       {func(s *velerov1.Schedule) { s.Spec.Template.IncludedNamespaces = []string{"shop"} }, []string{"s-20260506120000"}, false},
+		"paused and resumed":     {func(s *velerov1.Schedule) { s.Annotations["holdfast.io/active-schedule"] = "" }, nil, true},
+		"of an earlier version":  {func(s *velerov1.Schedule) { s.Annotations = nil }, []string{"s-20260506120000"}, false},
+		"that asks to catch up":  {changeAndCatchUp("true"), []string{"s-20260506090000"}, false},
+		"that asks to leave out": {changeAndCatchUp("false"), nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t)
+			b.createSchedule("s", "0 12 * * *", nil)
+			s := b.newScheduler(interceptor.Funcs{})
+			b.runPass(s, 0)
+			b.clock.Step(6 * time.Hour) // until 13:00:30, without a pass
+			b.changeSchedule("s", tc.change)
+			b.runPass(s, 0)
+			require.Equal(t, tc.names, b.backupNames())
+			require.Equal(t, tc.skipped, b.getSchedule("s").Status.LastSkipped != nil)
+			require.Equal(t, tc.skipped, b.told.countReason("Skipped") == 1)
+			b.runPass(s, 0)
+			require.Equal(t, tc.names, b.backupNames())
+		})
+	}
+}
+
+func changeAndCatchUp(value string) func(*velerov1.Schedule) {
+	return func(s *velerov1.Schedule) {
+		s.Spec.Schedule, s.Annotations["holdfast.io/catch-up"] = "0 9 * * *", value
+	}
 }
 
 func TestTheServersDefaultSkips(t *testing.T) {
@@ -209,6 +254,7 @@ func TestValidation(t *testing.T) {
 		"bad window":        {withAnnotation("holdfast.io/spread-window", "soon"), `metadata.annotations[holdfast.io/spread-window]: "soon" is not a duration`},
 		"negative window":   {withAnnotation("holdfast.io/spread-window", "-1h"), "metadata.annotations[holdfast.io/spread-window]: must not be negative"},
 		"bad policy":        {withAnnotation("holdfast.io/concurrency-policy", "Replace"), `metadata.annotations[holdfast.io/concurrency-policy]: "Replace" is none of Allow and Forbid`},
+		"bad catch-up":      {withAnnotation("holdfast.io/catch-up", "once"), "metadata.annotations[holdfast.io/catch-up]: "},
 		"bad pending slot":  {withAnnotation("holdfast.io/pending-slot", "x"), "metadata.annotations[holdfast.io/pending-slot]: "},
 		"a negative ttl":    {func(s *velerov1.Schedule) { s.Spec.Template.TTL.Duration = -1 }, "spec.template.ttl: must not be negative"},
 		"unknown namespace": {func(s *velerov1.Schedule) { s.Spec.Template.IncludedNamespaces = []string{"a", "*"} }, "spec.template: "},
@@ -236,7 +282,10 @@ func TestValidation(t *testing.T) {
 			b.runPass(s, 0)
 			require.Equal(t, velerov1.SchedulePhaseEnabled, b.getSchedule("s").Status.Phase)
 			require.Empty(t, b.getSchedule("s").Status.ValidationErrors)
-			require.Len(t, b.backupNames(), 1, "corrected, it catches up")
+			require.Empty(t, b.backupNames(), "what passed while it was invalid is not made up for")
+			require.True(t, b.getSchedule("s").Status.LastSkipped.Time.Equal(b.clock.Now()))
+			b.runPass(s, time.Hour)
+			require.Len(t, b.backupNames(), 1)
 		})
 	}
 }

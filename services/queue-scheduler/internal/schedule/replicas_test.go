@@ -146,19 +146,27 @@ func TestSomebodyElsesBackupOfTheSameName(t *testing.T) {
 	require.Equal(t, []string{"hourly-20260506080000", "hourly-20260506090000"}, b.backupNames())
 }
 
-// A slot was reserved, and its Backup made or not, when the schedule was paused and resumed with a
-// skip.
+// A slot was reserved, and its Backup made or not, when the schedule was told to skip or changed.
 func TestASkipDropsAReservation(t *testing.T) {
-	b := newBed(t)
-	b.createSchedule("hourly", "0 * * * *", nil)
-	l := &line{at: 3, broken: loseWrite} // validate, reserve, create
-	b.clock.Step(time.Hour)
-	_, err := b.newScheduler(l.interceptFuncs()).runPass(t.Context())
-	require.ErrorIs(t, err, errInjected)
 	yes := true
-	b.changeSchedule("hourly", func(s *velerov1.Schedule) { s.Spec.SkipImmediately = &yes })
-	b.runPass(b.newScheduler(interceptor.Funcs{}), time.Minute)
-	require.Empty(t, b.backupNames())
+	for name, change := range map[string]func(*velerov1.Schedule){
+		"skipImmediately":    func(s *velerov1.Schedule) { s.Spec.SkipImmediately = &yes },
+		"changed expression": func(s *velerov1.Schedule) { s.Spec.Schedule = "30 * * * *" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t)
+			b.createSchedule("hourly", "0 * * * *", nil)
+			l := &line{at: 3, broken: loseWrite} // validate, reserve, create
+			b.clock.Step(time.Hour)
+			_, err := b.newScheduler(l.interceptFuncs()).runPass(t.Context())
+			require.ErrorIs(t, err, errInjected)
+			b.changeSchedule("hourly", change)
+			b.runPass(b.newScheduler(interceptor.Funcs{}), time.Minute)
+			require.Empty(t, b.backupNames())
+			require.NotContains(t, b.getSchedule("hourly").Annotations, holdfast.AnnotationPendingSlot)
+			require.Equal(t, 1, b.told.countReason("Skipped"))
+		})
+	}
 }
 
 // history is one schedule under random downtime, crashes, conflicts and stale reads of two

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"strconv"
 	"strings"
 	"time"
 
@@ -26,6 +27,7 @@ type scheduleSettings struct {
 	slots   slotTimes
 	offset  time.Duration // from a slot to the start of its Backup, whole seconds
 	allow   bool          // start while an earlier Backup waits or runs
+	catchUp bool          // make up for slots that passed while it was paused, invalid or different
 	pending time.Time     // the reserved slot; zero for none
 }
 
@@ -53,6 +55,10 @@ func parseSettings(s *velerov1.Schedule, now time.Time) (scheduleSettings, []str
 	note(annotationField(holdfast.AnnotationSpreadWindow), err)
 	set.allow, err = parsePolicy(s.Annotations[holdfast.AnnotationConcurrencyPolicy])
 	note(annotationField(holdfast.AnnotationConcurrencyPolicy), err)
+	if text := s.Annotations[holdfast.AnnotationCatchUp]; text != "" {
+		set.catchUp, err = strconv.ParseBool(text)
+		note(annotationField(holdfast.AnnotationCatchUp), err)
+	}
 	if text, ok := s.Annotations[holdfast.AnnotationPendingSlot]; ok {
 		set.pending, err = time.Parse(time.RFC3339, text)
 		note(annotationField(holdfast.AnnotationPendingSlot), err)

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,10 +41,12 @@ func (set scheduleSettings) nextStart(s *velerov1.Schedule) time.Time {
 	return t.Add(set.offset)
 }
 
-// applyValidation writes the result of validation and carries out skipImmediately: unset takes the
-// server's default, true skips what is due at this moment. A paused Schedule keeps its wish until
-// it is resumed.
-func applyValidation(s *velerov1.Schedule, problems []string, skipByDefault bool, now time.Time) {
+// applyValidation writes the result of validation and skips slots: those due at this moment with
+// skipImmediately (unset takes the server's default), and those that passed while the Schedule was paused or
+// invalid or had another expression, unless it asks to make up for them. A paused Schedule keeps
+// skipImmediately until it is resumed.
+func (set scheduleSettings) applyValidation(s *velerov1.Schedule, problems []string, skipByDefault bool, now time.Time) {
+	changed := activeChanged(s)
 	s.Status.Phase = velerov1.SchedulePhaseEnabled
 	if len(problems) > 0 {
 		s.Status.Phase = velerov1.SchedulePhaseFailedValidation
@@ -52,16 +55,29 @@ func applyValidation(s *velerov1.Schedule, problems []string, skipByDefault bool
 		s.Status.ValidationErrors = problems
 	}
 	if len(problems) > 0 || s.Spec.Paused {
+		metav1.SetMetaDataAnnotation(&s.ObjectMeta, holdfast.AnnotationActiveSchedule, "")
 		return
 	}
+	metav1.SetMetaDataAnnotation(&s.ObjectMeta, holdfast.AnnotationActiveSchedule, strings.TrimSpace(s.Spec.Schedule))
 	if s.Spec.SkipImmediately == nil {
 		s.Spec.SkipImmediately = ptr.To(skipByDefault)
 	}
-	if *s.Spec.SkipImmediately {
+	_, due := set.dueSlot(s, now)
+	if *s.Spec.SkipImmediately || changed && !set.catchUp && (due || !set.pending.IsZero()) {
 		s.Spec.SkipImmediately = ptr.To(false)
 		s.Status.LastSkipped = apiTime(now)
 		delete(s.Annotations, holdfast.AnnotationPendingSlot)
 	}
+}
+
+// activeChanged reports whether other slots counted before than those that the spec asks for. A
+// Schedule without a note is new, or from an earlier version.
+func activeChanged(s *velerov1.Schedule) bool {
+	active, noted := s.Annotations[holdfast.AnnotationActiveSchedule]
+	if !noted {
+		return s.Status.Phase == velerov1.SchedulePhaseFailedValidation
+	}
+	return active != strings.TrimSpace(s.Spec.Schedule)
 }
 
 // reserveSlot promises the Backup of a slot.
