@@ -43,6 +43,8 @@ type Config struct {
 	// Identities are further arguments of helm template: each service runs under its own account
 	// with the roles of the chart that is rendered with them.
 	Identities []string
+	// AdmissionRefuses says that admission and quotas refuse the services requests on purpose.
+	AdmissionRefuses bool
 	// Arrange is called when the cluster and the accounts are there and the services are not, and
 	// returns flags in addition to Args; nil returns none.
 	Arrange func(*Site) map[string][]string
@@ -64,6 +66,7 @@ type Site struct {
 func Start(t *testing.T, config Config) *Site {
 	t.Helper()
 	s := &Site{Audit: chart.NewAudit(t, Server)}
+	s.Audit.AdmissionRefuses = config.AdmissionRefuses
 	options := []func(*testbed.Config){s.Audit.Configure}
 	if config.Cluster != nil {
 		options = append(options, config.Cluster)

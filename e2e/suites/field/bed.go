@@ -1,0 +1,91 @@
+package field
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/holdfast-io/holdfast/e2e/harness/fleet"
+	"github.com/holdfast-io/holdfast/e2e/harness/kubelet"
+	"github.com/holdfast-io/holdfast/e2e/harness/site"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
+)
+
+// bed is the cluster that all cases share, with the services and one node without a kubelet on it.
+type bed struct {
+	*site.Site
+	node      *kubelet.Node
+	commands  *commandLog
+	dynamic   dynamic.Interface
+	discovery discovery.DiscoveryInterface
+}
+
+func newBed(t *testing.T) *bed {
+	t.Helper()
+	b := &bed{commands: &commandLog{ran: map[string][]string{}}}
+	b.Site = site.Start(t, site.Config{AdmissionRefuses: true, Args: map[string][]string{
+		"queue-scheduler": {"--concurrent-backups=16", "--concurrent-restores=16"},
+	}})
+	var err error
+	b.node, err = kubelet.Start(t.Context(), b.Cluster.RestConfig(), "node", &kubetest.ExecHandler{Run: b.commands.runCommand})
+	require.NoError(t, err)
+	t.Cleanup(b.node.Close)
+	b.dynamic, err = dynamic.NewForConfig(b.Cluster.RestConfig())
+	require.NoError(t, err)
+	b.discovery, err = discovery.NewDiscoveryClientForConfig(b.Cluster.RestConfig())
+	require.NoError(t, err)
+	// The default location is there for cases that name none; each case has its own.
+	bucket, dir := site.FileBucket(t, "default")
+	b.ReachFiles(t, dir, bucket)
+	location := &velerov1.BackupStorageLocation{ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: "default"}}
+	require.NoError(t, b.Client.Patch(t.Context(), location, mergePatch(`{"spec":{"default":true}}`)))
+	return b
+}
+
+// restartServices replaces every service by a new process.
+func (b *bed) restartServices(t *testing.T) {
+	t.Helper()
+	for _, m := range slices.Clone(b.Fleet.Members) {
+		_, err := b.Fleet.Restart(t.Context(), m)
+		require.NoError(t, err)
+	}
+	require.Len(t, b.Fleet.Members, len(fleet.Services))
+}
+
+// commandLog notes the commands that hooks run in Pods of the node.
+type commandLog struct {
+	mu  sync.Mutex
+	ran map[string][]string // by namespace/name of the Pod: the first words
+}
+
+// runCommand prints a line. The command "fail" ends with code 1, "hang" with its connection.
+func (l *commandLog) runCommand(ctx context.Context, r *kubetest.ExecRequest, stdout, _ io.Writer) error {
+	l.mu.Lock()
+	pod := r.Namespace + "/" + r.Pod
+	l.ran[pod] = append(l.ran[pod], r.Command[0])
+	l.mu.Unlock()
+	switch r.Command[0] {
+	case "fail":
+		return &kubetest.ExecExitError{Code: 1}
+	case "hang":
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	_, err := fmt.Fprintf(stdout, "%s done\n", r.Command[0])
+	return err
+}
+
+func (l *commandLog) listCommands(pod string) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.ran[pod])
+}

@@ -1,0 +1,43 @@
+package field
+
+import (
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Cases wait for most of their time: more of them run at once than there are processors.
+func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", "24"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
+
+// TestField runs every case. Those that change what all share come first, one at a time.
+func TestField(t *testing.T) {
+	cases, err := loadCases("cases")
+	require.NoError(t, err)
+	require.NotEmpty(t, cases)
+	b := newBed(t)
+	for _, c := range cases {
+		if c.Exclusive && c.isDue() {
+			t.Run(c.name, func(t *testing.T) { b.runCase(t, c) })
+		}
+	}
+	for _, c := range cases {
+		if !c.Exclusive && c.isDue() {
+			t.Run(c.name, func(t *testing.T) {
+				t.Parallel()
+				b.runCase(t, c)
+			})
+		}
+	}
+}
+
+// isDue reports whether a case runs: a pending one does where PENDING is set, a long one where LONG_TESTS is.
+func (c *reportCase) isDue() bool {
+	return (c.Pending == "" || os.Getenv("PENDING") != "") && (!c.Long || os.Getenv("LONG_TESTS") != "")
+}

@@ -1,0 +1,137 @@
+package field
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/e2e/harness/site"
+)
+
+// run is one case while it runs.
+type run struct {
+	*bed
+	*reportCase
+	t      *testing.T
+	bucket *site.Bucket
+	saved  map[string]string
+	backup string // the last one
+	// repeat restores the last Restore's spec once more; nil without one. It is called when the statements about the first one hold.
+	repeat func()
+	holds  []expectation // about the last restore
+}
+
+func (b *bed) runCase(t *testing.T, c *reportCase) {
+	r := &run{bed: b, reportCase: c, t: t, saved: map[string]string{}}
+	var dir string
+	r.bucket, dir = site.FileBucket(t, c.prefix)
+	b.ReachFiles(t, dir, r.bucket)
+	for i, raw := range c.Steps {
+		step := r.decodeStep(raw)
+		if step.Expect == nil {
+			r.endRestore()
+		}
+		began := time.Now()
+		r.takeStep(step)
+		t.Logf("step %d took %.1f s", i+1, time.Since(began).Seconds())
+	}
+	r.endRestore()
+}
+
+// decodeStep replaces ${name} by what was saved under the name.
+func (r *run) decodeStep(raw json.RawMessage) *caseStep {
+	r.t.Helper()
+	for _, name := range slices.Sorted(maps.Keys(r.saved)) {
+		raw = bytes.ReplaceAll(raw, []byte("${"+name+"}"), []byte(r.saved[name]))
+	}
+	step := &caseStep{}
+	require.NoError(r.t, decodeStrictly(raw, step))
+	return step
+}
+
+func (r *run) takeStep(step *caseStep) {
+	switch {
+	case step.Create != nil:
+		r.createObjects(step.Create)
+	case step.Patch != nil:
+		r.patchObjects(step.Patch)
+	case step.Status != nil:
+		r.patchObjects(step.Status, "status")
+	case step.Apply != nil:
+		r.applyObjects(step.Apply)
+	case step.Run != nil:
+		r.runPods(step.Run)
+	case step.Delete != nil:
+		r.deleteObjects(step.Delete)
+	case step.Save != nil:
+		r.saveValues(step.Save)
+	case step.Backup != nil:
+		r.backUp(step.Backup)
+	case step.Restore != nil:
+		r.restore(step.Restore)
+	case step.Await != nil:
+		r.awaitJob(step.Await)
+	case step.Expect != nil:
+		r.holds = append(r.holds, step.Expect...)
+		r.expectAll(step.Expect)
+	case step.Restart != "":
+		r.restartServices(r.t)
+	}
+}
+
+// endRestore repeats the last restore: it changes nothing, and what held before holds afterwards.
+func (r *run) endRestore() {
+	repeat, holds := r.repeat, r.holds
+	r.repeat, r.holds = nil, nil
+	if repeat != nil {
+		repeat()
+		r.expectAll(holds)
+	}
+}
+
+func (r *run) saveValues(values map[string]value) {
+	for name, v := range values {
+		r.awaitCondition("a value for "+name, func(ctx context.Context) error {
+			text, err := r.readValue(ctx, &v)
+			if err == nil && text == "" {
+				err = fmt.Errorf("%s of %s is empty", v.Path, v.Object)
+			}
+			r.saved[name] = text
+			return err
+		})
+	}
+}
+
+// awaitCondition waits until condition returns no error. Its last error is what a failure says.
+func (r *run) awaitCondition(what string, condition func(context.Context) error) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), caseTime)
+	defer cancel()
+	for {
+		err := condition(ctx)
+		if err == nil {
+			return
+		}
+		if ctx.Err() != nil {
+			require.NoError(r.t, err, what)
+		}
+		r.pause()
+	}
+}
+
+// caseTime ends what does not come. It judges no speed.
+const caseTime = 2 * time.Minute
+
+func (r *run) pause() {
+	select {
+	case <-time.After(site.Look):
+	case <-r.t.Context().Done():
+	}
+}
