@@ -38,14 +38,11 @@ func TestKinds(t *testing.T) {
 	tests := map[string]struct{ resource, in, want string }{
 		"pod": {"pods",
 			`{"spec":{"nodeName":"n","priority":7,"priorityClassName":"p","serviceAccountName":"sa","ephemeralContainers":[{}],
-			  "volumes":[{"name":"kube-api-access-x","projected":{}},{"name":"sa-token-1","secret":{}},{"name":"data","emptyDir":{}}],
-			  "containers":[{"name":"c","volumeMounts":[{"name":"kube-api-access-x"},{"name":"data"}]}],
-			  "initContainers":[{"name":"i","volumeMounts":[{"name":"sa-token-1"}]}]}}`,
+			  "volumes":[` + projectedToken("kube-api-access-x2x4z", "") + `,{"name":"sa-token-x2x4z","secret":{"secretName":"sa-token-x2x4z"}},{"name":"data","emptyDir":{}}],
+			  "containers":[{"name":"c","volumeMounts":[` + accountMount("kube-api-access-x2x4z") + `,{"name":"data","mountPath":"/d"}]}],
+			  "initContainers":[{"name":"i","volumeMounts":[` + accountMount("sa-token-x2x4z") + `]}]}}`,
 			`{"spec":{"priorityClassName":"p","serviceAccountName":"sa","volumes":[{"name":"data","emptyDir":{}}],
-			  "containers":[{"name":"c","volumeMounts":[{"name":"data"}]}],"initContainers":[{"name":"i"}]}}`},
-		"pod with a config map of a token's name": {"pods",
-			`{"spec":{"serviceAccountName":"sa","volumes":[{"name":"sa-token-1","configMap":{}}]}}`,
-			`{"spec":{"serviceAccountName":"sa","volumes":[{"name":"sa-token-1","configMap":{}}]}}`},
+			  "containers":[{"name":"c","volumeMounts":[{"name":"data","mountPath":"/d"}]}],"initContainers":[{"name":"i"}]}}`},
 		"job": {"jobs.batch",
 			`{"spec":{"selector":{"matchLabels":{"controller-uid":"u","batch.kubernetes.io/controller-uid":"u"}},
 			  "template":{"metadata":{"labels":{"controller-uid":"u","batch.kubernetes.io/controller-uid":"u","app":"x"}}}}}`,
@@ -61,7 +58,11 @@ func TestKinds(t *testing.T) {
 			`{"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{\"spec\":{\"ports\":[{\"port\":80,\"nodePort\":30080}]}}"}},
 			  "spec":{"ports":[{"port":80,"nodePort":30080},{"port":81,"protocol":"UDP","nodePort":30081},{"port":82}]}}`},
 		"service account": {"serviceaccounts",
-			`{"metadata":{"name":"sa"},"secrets":[{"name":"sa-token-x"},{"name":"mine"}]}`, `{"metadata":{"name":"sa"},"secrets":[{"name":"mine"}]}`},
+			`{"metadata":{"name":"sa","managedFields":[{"manager":"kube-controller-manager","fieldsV1":{"f:secrets":{".":{},"k:{\"name\":\"sa-token-x\"}":{},"k:{\"name\":\"both\"}":{}}}},
+			  {"manager":"kubectl","fieldsV1":{"f:secrets":{"k:{\"name\":\"both\"}":{}}}}]},"secrets":[{"name":"sa-token-x"},{"name":"sa-token-mine"},{"name":"both"}]}`,
+			`{"metadata":{"name":"sa"},"secrets":[{"name":"sa-token-mine"},{"name":"both"}]}`},
+		"service account that no controller wrote": {"serviceaccounts",
+			`{"metadata":{"name":"sa"},"secrets":[{"name":"sa-token-x2x4z"}]}`, `{"metadata":{"name":"sa"},"secrets":[{"name":"sa-token-x2x4z"}]}`},
 		"token secret": {"secrets",
 			`{"type":"kubernetes.io/service-account-token","metadata":{"annotations":{"kubernetes.io/service-account.name":"sa","kubernetes.io/service-account.uid":"u"}},
 			  "data":{"token":"x","ca.crt":"y","namespace":"z","extra":"k"}}`,
@@ -91,6 +92,47 @@ func TestKinds(t *testing.T) {
 			got, err := json.Marshal(obj)
 			require.NoError(t, err)
 			require.JSONEq(t, tt.want, string(got))
+		})
+	}
+}
+
+func accountMount(volume string) string {
+	return `{"name":"` + volume + `","readOnly":true,"mountPath":"/var/run/secrets/kubernetes.io/serviceaccount"}`
+}
+
+// projectedToken is a volume as the ServiceAccount admission makes it, with further sources.
+func projectedToken(name, more string) string {
+	return `{"name":"` + name + `","projected":{"sources":[{"serviceAccountToken":{"path":"token","expirationSeconds":3607}},
+	  {"configMap":{"name":"kube-root-ca.crt"}},{"downwardAPI":{"items":[{"path":"namespace"}]}}` + more + `]}}`
+}
+
+// Volumes of the user's own disappeared because of their names.
+func TestATokenVolumeOfOnesOwnIsKept(t *testing.T) {
+	secret := func(volume, secret string) string {
+		return `{"name":"` + volume + `","secret":{"secretName":"` + secret + `"}}`
+	}
+	for name, tt := range map[string]struct{ spec, volume, mount string }{
+		"elsewhere":              {"", secret("sa-token-x2x4z", "sa-token-x2x4z"), `{"name":"sa-token-x2x4z","readOnly":true,"mountPath":"/etc/token"}`},
+		"also elsewhere":         {"", secret("sa-token-x2x4z", "sa-token-x2x4z"), accountMount("sa-token-x2x4z") + `,{"name":"sa-token-x2x4z","mountPath":"/t"}`},
+		"writable":               {"", secret("sa-token-x2x4z", "sa-token-x2x4z"), strings.Replace(accountMount("sa-token-x2x4z"), "true", "false", 1)},
+		"another Secret":         {"", secret("sa-token-x2x4z", "payment"), accountMount("sa-token-x2x4z")},
+		"a chosen name":          {"", secret("sa-token-static", "sa-token-static"), accountMount("sa-token-static")},
+		"another account's":      {"", secret("robot-token-x2x4z", "robot-token-x2x4z"), accountMount("robot-token-x2x4z")},
+		"some of its keys":       {"", `{"name":"sa-token-x2x4z","secret":{"secretName":"sa-token-x2x4z","items":[]}}`, accountMount("sa-token-x2x4z")},
+		"no automount":           {`"automountServiceAccountToken":false,`, projectedToken("kube-api-access-x2x4z", ""), accountMount("kube-api-access-x2x4z")},
+		"another projected":      {"", projectedToken("vault", ""), accountMount("vault")},
+		"more than the token":    {"", projectedToken("kube-api-access-x2x4z", `,{"secret":{"name":"s"}}`), accountMount("kube-api-access-x2x4z")},
+		"of another audience":    {"", strings.Replace(projectedToken("kube-api-access-x2x4z", ""), `"path"`, `"audience":"vault","path"`, 1), accountMount("kube-api-access-x2x4z")},
+		"a ConfigMap":            {"", `{"name":"kube-api-access-x2x4z","configMap":{}}`, accountMount("kube-api-access-x2x4z")},
+		"projected, not mounted": {"", projectedToken("kube-api-access-x2x4z", ""), `{"name":"other","mountPath":"/o"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := `{"spec":{` + tt.spec + `"serviceAccountName":"sa","volumes":[` + tt.volume + `],"containers":[{"volumeMounts":[` + tt.mount + `]}]}}`
+			obj := decodeObject(t, pod)
+			apply.NormalizeObject(obj, schema.GroupResource{Resource: "pods"}, resetOptions())
+			got, err := json.Marshal(obj)
+			require.NoError(t, err)
+			require.JSONEq(t, pod, string(got))
 		})
 	}
 }

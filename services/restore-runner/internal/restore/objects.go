@@ -73,7 +73,7 @@ func (p *objectRestorer) restoreObject(ctx context.Context, v int32) *dispatch.W
 		return nil
 	}
 	if s.Wait == nil {
-		if skip := p.screen.Skipped(o); skip != nil {
+		if skip := p.screen.Skipped(ctx, o); skip != nil {
 			p.finisher.Skip(ctx, v, skip)
 			return nil
 		}

@@ -1,6 +1,11 @@
 package flight
 
 import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	"github.com/holdfast-io/holdfast/pkg/spec/restoreorder"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
@@ -10,6 +15,8 @@ import (
 
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/volumes"
 )
+
+var accountsGVR = schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}
 
 // Screen checks objects before they are changed. Safe for concurrent use.
 type Screen struct {
@@ -21,7 +28,7 @@ type Screen struct {
 }
 
 // Skipped returns why the object stays out, nil when it does not.
-func (s *Screen) Skipped(o *object.Object) *apply.Skip {
+func (s *Screen) Skipped(ctx context.Context, o *object.Object) *apply.Skip {
 	kind := s.Plan.Kind(o.Node)
 	if skip := s.skipSnapshot(o, kind.GroupResource()); skip != nil {
 		return skip
@@ -38,7 +45,30 @@ func (s *Screen) Skipped(o *object.Object) *apply.Skip {
 	if kind.String() == "persistentvolumes" && s.Volumes.Reprovision(o.Target.Name) {
 		return &apply.Skip{Reason: "its claim gets a new volume"}
 	}
-	return nil
+	return s.skipToken(ctx, o, kind)
+}
+
+// skipToken keeps the token of a ServiceAccount out that neither comes with the restore nor is in the
+// cluster: the token controller would delete the Secret. Every namespace has its "default".
+func (s *Screen) skipToken(ctx context.Context, o *object.Object, kind *plan.Kind) *apply.Skip {
+	if kind.String() != "secrets" {
+		return nil
+	}
+	account := apply.TokenAccount(o.Body)
+	if account == "" || account == "default" {
+		return nil
+	}
+	if node, ok := s.Plan.Find("serviceaccounts", s.Plan.Source(o.Node), account); ok && s.Owners.Recorder.Concerns(node) {
+		return nil
+	}
+	if !s.Owners.Namespaces.Created(o.Target.Namespace) {
+		live, err := s.Owners.Existing.Get(ctx, apply.Target{GVR: accountsGVR, Namespace: o.Target.Namespace, Name: account})
+		if live != nil || err != nil {
+			return nil
+		}
+	}
+	return &apply.Skip{Report: true, Reason: fmt.Sprintf("it holds the token of ServiceAccount %s/%s, which is neither part of the restore nor in the cluster, so Kubernetes would delete it; restore the account, too",
+		o.Target.Namespace, account)}
 }
 
 // Report reports what the object requests and this version does not do.
