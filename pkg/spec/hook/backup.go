@@ -129,7 +129,7 @@ func (b *Backup) Of(pod *Pod) (Around, error) {
 func annotatedExec(pod *Pod, prefix string) (*Exec, error) {
 	a := hookAnnotations{pod.annotationAt, prefix}
 	if a.get(prefix+"command") == "" {
-		return nil, a.orphanError("container", "on-error", "timeout")
+		return nil, a.orphanError("command")
 	}
 	return a.parseExec("timeout")
 }

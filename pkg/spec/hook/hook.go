@@ -127,11 +127,11 @@ func (a *hookAnnotations) parseExec(timeoutKey string) (*Exec, error) {
 	return e, errors.Join(errs[:]...)
 }
 
-// orphanError returns an error where annotations speak of a hook that has no command.
-func (a *hookAnnotations) orphanError(keys ...string) error {
-	for _, key := range keys {
+// orphanError returns an error where annotations speak of a hook that lacks the required key.
+func (a *hookAnnotations) orphanError(required string) error {
+	for _, key := range hookKeys[a.prefix] {
 		if a.get(a.prefix+key) != "" {
-			return a.errorAt(key, "there is no annotation %scommand beside it", a.prefix)
+			return a.errorAt(key, "there is no annotation %s beside it", a.prefix+required)
 		}
 	}
 	return nil

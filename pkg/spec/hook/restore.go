@@ -125,12 +125,7 @@ func annotatedInit(pod *Pod, name string) ([]map[string]any, error) {
 	a := hookAnnotations{pod.annotationAt, velerov1.AnnotationInitRestoreHookPrefix}
 	image := a.get(a.prefix + "container-image")
 	if image == "" {
-		for _, key := range []string{"command", "container-name", "timeout"} {
-			if a.get(a.prefix+key) != "" {
-				return nil, a.errorAt(key, "there is no annotation %scontainer-image beside it", a.prefix)
-			}
-		}
-		return nil, nil
+		return nil, a.orphanError("container-image")
 	}
 	if a.get(a.prefix+"command") == "" {
 		return nil, a.errorAt("command", "%w", errNoCommand)

@@ -48,7 +48,7 @@ func OfRestored(hooks *velerov1.RestoreHooks, pod *Pod) ([]Restored, error) {
 func annotatedRestored(pod *Pod) ([]Restored, error) {
 	a := hookAnnotations{pod.annotationAt, velerov1.AnnotationPostRestoreHookPrefix}
 	if a.get(a.prefix+"command") == "" {
-		return nil, a.orphanError("container", "on-error", "exec-timeout", "wait-timeout", "wait-for-ready")
+		return nil, a.orphanError("command")
 	}
 	e, err := a.parseExec("exec-timeout")
 	wait, waitErr := a.parseDuration("wait-timeout", 0)

@@ -259,6 +259,21 @@ func TestHooksInContainersOfEveryKind(t *testing.T) {
 	require.Equal(t, []string{"p agent freeze", "p debugger thaw"}, apps.ranCommands())
 }
 
+// Annotations in the domain of hooks that no hook has are warnings, those for a restore too, and about Pods
+// without hooks too: the backup is when they can still be changed.
+func TestUnknownHookAnnotationsAreWarnings(t *testing.T) {
+	api := newEstateServer()
+	api.Add("pods", newPod("p", hookAnnotations("pre.hook.backup.velero.io/exec-timeout", "300s")),
+		newPod("q", map[string]string{"post.hook.restore.velero.io/command": "x", "post.hook.restore.velero.io/timeout": "300s"}))
+	res, got := newSetup(t, api, velerov1.BackupSpec{}).withHooks(t, &applications{}).runJob(t)
+	require.Zero(t, res.Errors)
+	require.Equal(t, 2, res.Warnings)
+	require.ElementsMatch(t, []string{
+		"pods a/p: annotation pre.hook.backup.velero.io/exec-timeout is ignored, hooks do not have it: use pre.hook.backup.velero.io/timeout",
+		"pods a/q: annotation post.hook.restore.velero.io/timeout is ignored, hooks do not have it: use post.hook.restore.velero.io/exec-timeout",
+	}, got.notesAt(joblog.Warning))
+}
+
 // No more Pods are between their hooks than there are workers: with one, each is thawed before the next
 // is frozen, and its claim is cut in between.
 func TestAsManyPodsAreFrozenAsThereAreWorkers(t *testing.T) {

@@ -413,6 +413,19 @@ func TestAnnotationsThatCannotBeUsed(t *testing.T) {
 	require.Equal(t, []int{1, 1, 1}, []int{c.Hooks, c.HooksFailed, c.Errors})
 }
 
+// Annotations in the domain of restore hooks that no hook has are warnings about Pods that the restore
+// creates; those of backups are not its concern.
+func TestUnknownHookAnnotationsAreWarnings(t *testing.T) {
+	n, b := newNode(t), &backup{}
+	b.addPod("a", "db", object{postHook + "command": "x", postHook + "timeout": "5m", "pre.hook.backup.velero.io/onerror": "Continue"})
+	spec := velerov1.RestoreSpec{}
+	f := runRestore(t, n.cluster, b, spec, n.setExec)
+	require.Equal(t, "pods a/db: annotation "+postHook+"timeout is ignored, hooks do not have it: use "+postHook+"exec-timeout", f.results.Warnings.allMessages())
+	require.Equal(t, []string{"a/db main x"}, n.ranCommands())
+	f = runRestore(t, n.cluster, b, spec, n.setExec)
+	require.Empty(t, f.results.Warnings.allMessages(), "the Pod was there before, its hooks do not run")
+}
+
 // Hooks of more Pods than are looked at in a tick, whose containers start at different times.
 func TestHooksOfManyPods(t *testing.T) {
 	n, b := newNode(t), &backup{}

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
+	"github.com/holdfast-io/holdfast/pkg/spec/hook"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/plan"
 )
@@ -55,7 +56,7 @@ type VolumeRules struct {
 }
 
 // Of returns the messages about a stored pod, claim or volume: what a pod's annotations request and
-// this version does not do, and whether a claim's volume is backed up, unless that is decided once
+// this version does not do, its annotations that hooks of backups and restores do not have, and whether a claim's volume is backed up, unless that is decided once
 // everything is collected.
 func (r VolumeRules) Of(gr schema.GroupResource, m *objmeta.Meta, raw []byte) (entries []joblog.Entry, _ *checkpoint.VolumeInfo) {
 	switch gr {
@@ -64,6 +65,13 @@ func (r VolumeRules) Of(gr schema.GroupResource, m *objmeta.Meta, raw []byte) (e
 			e := EntryAbout(gr, m.Namespace, m.Name, message, nil)
 			e.Level = joblog.Error
 			entries = append(entries, e)
+		}
+		for i := range m.Annotations {
+			if message := hook.UnknownKey(m.Annotations[i].Key); message != "" {
+				e := EntryAbout(gr, m.Namespace, m.Name, message, nil)
+				e.Level = joblog.Warning
+				entries = append(entries, e)
+			}
 		}
 	case plan.Claims:
 		return r.claimRemarks(m, raw)

@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -88,6 +90,11 @@ func (r *Runner) Of(e *outcome.Entry, o *object.Object, result *apply.Result) *H
 		return nil
 	}
 	annotations := object.LabelsAt(object.MapAt(object.MapAt(o.Body, "metadata"), "annotations"))
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		if message := hook.UnknownRestoreKey(key); message != "" {
+			e.Warn(message)
+		}
+	}
 	found, err := hook.OfRestored(r.Spec, &hook.Pod{Namespace: o.Target.Namespace, Labels: object.LabelsOf(o.Body), Annotations: annotations})
 	if err != nil {
 		e.Error(fmt.Sprintf("no hook is run in it: %v", err))
