@@ -56,6 +56,7 @@ var usual = []Kind{
 	{Version: "v1", Resource: "secrets", Kind: "Secret", Namespaced: true},
 	{Version: "v1", Resource: "services", Kind: "Service", Namespaced: true},
 	{Version: "v1", Resource: "serviceaccounts", Kind: "ServiceAccount", Namespaced: true},
+	{Version: "v1", Resource: "resourcequotas", Kind: "ResourceQuota", Namespaced: true},
 	{Version: "v1", Resource: "persistentvolumes", Kind: "PersistentVolume"},
 	{Version: "v1", Resource: "persistentvolumeclaims", Kind: "PersistentVolumeClaim", Namespaced: true},
 	{Group: "apps", Version: "v1", Resource: "deployments", Kind: "Deployment", Namespaced: true},

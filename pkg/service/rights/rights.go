@@ -98,7 +98,7 @@ func restoreRunner(o Options) Rules {
 			policyRule("", "configmaps", "get", "list"), policyRule("apps", "deployments", "list"),
 		}),
 		Cluster: []rbacv1.PolicyRule{
-			policyRule("*", "*", "get", "create", "patch", "delete"), policyRule("*", "*/finalizers", "update"), apiServices,
+			policyRule("*", "*", "get", "list", "create", "patch", "delete"), policyRule("*", "*/finalizers", "update"), apiServices,
 			policyRuleFor(rbacv1.GroupName, []string{"roles", "clusterroles"}, "escalate", "bind"),
 		},
 	}

@@ -79,7 +79,7 @@ exactly these. namespaced rules hold in the release's namespace, cluster rules e
 
 {{/* This is as much as cluster-admin: who may create workloads, roles and bindings of any kind may become anyone. */}}
 {{- define "holdfast.rights.cluster.restore-runner" -}}
-- {apiGroups: ["*"], resources: ["*"], verbs: [get, create, patch, delete]}
+- {apiGroups: ["*"], resources: ["*"], verbs: [get, list, create, patch, delete]}
 - {apiGroups: ["*"], resources: ["*/finalizers"], verbs: [update]}
 - {apiGroups: [apiregistration.k8s.io], resources: [apiservices], verbs: [list]}
 - {apiGroups: [rbac.authorization.k8s.io], resources: [roles, clusterroles], verbs: [escalate, bind]}

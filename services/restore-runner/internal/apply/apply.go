@@ -73,6 +73,9 @@ type Request struct {
 	// NoCreate reports that Object is fit only for one that exists already. Instead of creating it,
 	// Apply fails with ErrGoing when there is none, or one that is being deleted.
 	NoCreate bool
+	// Present reports that the object was seen in the cluster, where a refused creation has a cost:
+	// Apply reads it first, and creates it only when it is gone.
+	Present bool
 
 	without string // why it is not created as asked for
 }
@@ -119,8 +122,10 @@ func (c *Client) Apply(ctx context.Context, r Request) Result {
 	if err != nil {
 		return failedResult(fmt.Errorf("encode: %w", err))
 	}
-	if r.NoCreate {
-		return c.meetOnly(ctx, &r)
+	if r.NoCreate || r.Present {
+		if result := c.meetExisting(ctx, &r); r.NoCreate || !errors.Is(result.Err, ErrGoing) {
+			return result
+		}
 	}
 	for attempt := 0; ; attempt++ {
 		id, maybe, err := c.createOncePropagated(ctx, &r, body)
@@ -132,7 +137,7 @@ func (c *Client) Apply(ctx context.Context, r Request) Result {
 				return failedResult(err)
 			}
 			continue
-		case !mayExist(err, &r):
+		case !MayExist(err):
 			return failedResult(err)
 		}
 		live, getErr := c.getObject(ctx, r.Target)
@@ -141,16 +146,19 @@ func (c *Client) Apply(ctx context.Context, r Request) Result {
 		}
 		if getErr != nil {
 			if !apierrors.IsAlreadyExists(err) {
-				return failedResult(err) // not a conflict with an object of that name after all
+				return failedResult(err) // the object is not there after all, or cannot be looked at
 			}
 			return failedResult(fmt.Errorf("read the existing object: %w", getErr))
+		}
+		if _, internal := Internal(err); internal {
+			r.Resumed = true // the server may have failed behind the creation
 		}
 		return c.resolveExisting(ctx, &r, live, maybe)
 	}
 }
 
-// meetOnly decides about an object that has to exist.
-func (c *Client) meetOnly(ctx context.Context, r *Request) Result {
+// meetExisting decides about an object without creating it.
+func (c *Client) meetExisting(ctx context.Context, r *Request) Result {
 	live, err := c.getObject(ctx, r.Target)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -162,25 +170,6 @@ func (c *Client) meetOnly(ctx context.Context, r *Request) Result {
 }
 
 func failedResult(err error) Result { return Result{Action: Failed, Err: err} }
-
-// mayExist reports that a failed creation may be due to an object of that name. A Service whose node
-// ports are taken may have been refused because it is there itself.
-func mayExist(err error, r *Request) bool {
-	if apierrors.IsAlreadyExists(err) {
-		return true
-	}
-	var status apierrors.APIStatus
-	if r.GVR.Group != "" || r.GVR.Resource != "services" || !errors.As(err, &status) || status.Status().Details == nil {
-		return false
-	}
-	causes := status.Status().Details.Causes
-	for _, cause := range causes {
-		if !strings.Contains(cause.Message, "port is already allocated") {
-			return false
-		}
-	}
-	return len(causes) > 0
-}
 
 // createOncePropagated creates, and waits for what was created just before to be known everywhere
 // in the server.

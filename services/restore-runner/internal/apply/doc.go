@@ -6,7 +6,7 @@
 // built-in restore actions, applied to the decoded JSON in place. Values of unexpected types are left
 // alone, never a reason to panic: the API server judges them.
 //
-// A Client creates first and reads only on a conflict, compares what is there with what was stored,
+// A Client creates first and reads only what was refused, compares what is there with what was stored,
 // and follows the existing-resource policy (Velero 1.18's rules). Requests go out without a
 // client-side rate limit. Latencies and throttling are reported to an Observer, and requests that fail
 // for a transient reason are retried with growing pauses.

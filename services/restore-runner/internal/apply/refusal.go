@@ -19,6 +19,24 @@ var (
 	conversionWebhook = regexp.MustCompile(`conversion webhook for (.+?) failed`)
 )
 
+// MayExist reports that an object of that name may be why its creation failed. Quotas, admission and
+// validation judge an object before the API server looks at its name, so that what they refuse may be
+// there all the same.
+func MayExist(err error) bool {
+	if apierrors.IsAlreadyExists(err) {
+		return true
+	}
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	switch status.Status().Code {
+	case http.StatusBadRequest, http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusInternalServerError:
+		return true
+	}
+	return false
+}
+
 // Internal reports that the server failed at a request (500), for a reason other than the object: a
 // webhook could not be called, or the server has an internal error. by names the webhook, "" where
 // there is none: requests that need the same one fail together.

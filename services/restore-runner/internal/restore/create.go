@@ -29,6 +29,7 @@ type objectCreation struct {
 	claims   *volumes.Filler
 	pauser   *pausing.Pauser
 	webhooks *flight.LateWebhooks
+	quotas   *flight.Quotas
 	hooks    *podhook.Runner
 	names    *object.Names
 	reset    *apply.ResetOptions
@@ -58,6 +59,7 @@ func (c *objectCreation) createObject(ctx context.Context, s *actions.PendingSta
 	request.New = c.defined(kind.GroupResource())
 	rival, taken := c.names.Rival(o.Node)
 	request.Taken = taken
+	request.Present = c.quotas.Present(ctx, o)
 	result := c.client.Apply(ctx, request)
 	failpoint.Hit("restore-runner/after-create")
 	switch {

@@ -182,14 +182,18 @@ func (c *namespaceCreator) ensure(ctx context.Context, name string, body map[str
 			c.Targets.Create(name)
 			return apply.Result{Action: apply.Created, UID: uid, Fresh: true}, nil
 		}
-		if !apierrors.IsAlreadyExists(err) {
-			return apply.Result{}, c.Timeouts.Of(err)
+		refused := err
+		if !apply.MayExist(refused) {
+			return apply.Result{}, c.Timeouts.Of(refused)
 		}
 		raw, err := c.Existing.Client.Get(ctx, target)
-		if apierrors.IsNotFound(err) {
+		switch {
+		case err == nil:
+		case !apierrors.IsAlreadyExists(refused):
+			return apply.Result{}, c.Timeouts.Of(refused) // the namespace is not there, or cannot be looked at
+		case apierrors.IsNotFound(err):
 			continue
-		}
-		if err != nil {
+		default:
 			return apply.Result{}, err
 		}
 		live, err := object.DecodeLive(raw)

@@ -131,13 +131,14 @@ func (r *restoreRun) restoreObjects(ctx context.Context) error {
 		Restore: restored.Restore{Server: cfg.Server, UID: cfg.UID, Labels: map[string]string{
 			velerov1.LabelBackupName: velerov1.LabelValue(cfg.Backup), velerov1.LabelRestoreName: velerov1.LabelValue(cfg.Restore)}},
 	})
+	quotas := flight.NewQuotas(flight.QuotasConfig{Plan: cfg.Plan, Recorder: cfg.Recorder, Client: r.existing.Client, Namespaces: r.targets})
 	pauser := &pausing.Pauser{Rules: cfg.Pauses, Plan: cfg.Plan, Recorder: cfg.Recorder, Existing: r.existing, Namespaces: r.targets}
 	p := &objectRestorer{
 		plan: cfg.Plan, recorder: cfg.Recorder, loader: r.loader, screen: r.screen, chains: r.chains, pending: r.pending,
 		namespaces: r.namespaces, services: services, finisher: r.finisher, workers: r.workers, reset: r.reset, retrier: dispatch.NewRetrier(cfg.Clock),
 		creation: &objectCreation{
 			plan: cfg.Plan, client: r.existing.Client, creator: r.creator, finisher: r.finisher, volumes: provisioner, claims: claims, pauser: pauser, hooks: r.hooks,
-			webhooks: late, names: r.names, reset: r.reset, defined: r.definitions.Defined, timeouts: r.timeouts,
+			webhooks: late, quotas: quotas, names: r.names, reset: r.reset, defined: r.definitions.Defined, timeouts: r.timeouts,
 		},
 	}
 	return p.restoreAll(ctx)
