@@ -105,16 +105,23 @@ func (n *Node) reportPod(ctx context.Context, pod *corev1.Pod, ready bool, conta
 	if !ready || len(containers) > 0 {
 		pod.Status.Conditions = nil
 	}
-	pod.Status.ContainerStatuses = nil
-	for i := range pod.Spec.Containers {
-		c := &pod.Spec.Containers[i]
+	report := func(c *corev1.Container) corev1.ContainerStatus {
 		status := corev1.ContainerStatus{Name: c.Name, Image: c.Image, ImageID: "none",
 			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}}
 		if len(containers) == 0 || slices.Contains(containers, c.Name) {
 			status.Ready, status.Started = ready, new(true)
 			status.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: started}}
 		}
-		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, status)
+		return status
+	}
+	pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses = nil, nil
+	for i := range pod.Spec.Containers {
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, report(&pod.Spec.Containers[i]))
+	}
+	for i := range pod.Spec.InitContainers {
+		if c := &pod.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			pod.Status.InitContainerStatuses = append(pod.Status.InitContainerStatuses, report(c)) // a sidecar
+		}
 	}
 	if _, err := n.client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("say that a pod runs: %w", err)

@@ -23,6 +23,7 @@ import (
 // bed is the cluster that all cases share, with the services and one node without a kubelet on it.
 type bed struct {
 	*site.Site
+	whole     *testing.T // the test of all cases: buckets outlive their cases, since services look into every location
 	node      *kubelet.Node
 	commands  *commandLog
 	dynamic   dynamic.Interface
@@ -31,7 +32,7 @@ type bed struct {
 
 func newBed(t *testing.T) *bed {
 	t.Helper()
-	b := &bed{commands: &commandLog{ran: map[string][]string{}}}
+	b := &bed{whole: t, commands: &commandLog{ran: map[string][]string{}}}
 	b.Site = site.Start(t, site.Config{AdmissionRefuses: true, Args: map[string][]string{
 		"queue-scheduler": {"--concurrent-backups=16", "--concurrent-restores=16"},
 	}})

@@ -31,7 +31,7 @@ type run struct {
 func (b *bed) runCase(t *testing.T, c *reportCase) {
 	r := &run{bed: b, reportCase: c, t: t, saved: map[string]string{}}
 	var dir string
-	r.bucket, dir = site.FileBucket(t, c.prefix)
+	r.bucket, dir = site.FileBucket(b.whole, c.prefix)
 	b.ReachFiles(t, dir, r.bucket)
 	for i, raw := range c.Steps {
 		step := r.decodeStep(raw)
