@@ -108,6 +108,7 @@ type expectation struct {
 	Matches  string   `json:"matches"`
 	Absent   bool     `json:"absent"`
 	Count    *int     `json:"count"`
+	Before   string   `json:"before"` // objects of a list, of which each was written after each of the first
 	User     string   `json:"user"`
 	Can      string   `json:"can"`
 	Allowed  bool     `json:"allowed"`

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -49,6 +50,8 @@ func (r *run) checkStatement(ctx context.Context, e *expectation) error {
 		return nil
 	case e.Events != "":
 		return r.checkEvents(ctx, e)
+	case e.Before != "":
+		return r.checkOrder(ctx, e)
 	case e.List != "":
 		return r.checkCount(ctx, e)
 	case e.Absent:
@@ -130,6 +133,44 @@ func (r *run) checkCount(ctx context.Context, e *expectation) error {
 		return fmt.Errorf("%d %s %s instead of %d", len(list.Items), e.List, e.Selector, *e.Count)
 	}
 	return nil
+}
+
+// checkOrder compares the resource versions of two lists of objects that nothing has changed since their creation.
+func (r *run) checkOrder(ctx context.Context, e *expectation) error {
+	first, err := r.listVersions(ctx, e.List)
+	if err != nil {
+		return err
+	}
+	second, err := r.listVersions(ctx, e.Before)
+	if err != nil {
+		return err
+	}
+	if last, next := slices.Max(first), slices.Min(second); last > next {
+		return fmt.Errorf("one of %s has resource version %d, and one of %s has %d", e.List, last, e.Before, next)
+	}
+	return nil
+}
+
+// listVersions returns the resource versions of the objects of a list, which is not empty.
+func (r *run) listVersions(ctx context.Context, text string) ([]uint64, error) {
+	ref, err := r.resolveText(text, true)
+	if err != nil {
+		return nil, err
+	}
+	list, err := ref.client().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	if len(list.Items) == 0 {
+		return nil, fmt.Errorf("there are no %s", text)
+	}
+	versions := make([]uint64, len(list.Items))
+	for i := range list.Items {
+		if versions[i], err = strconv.ParseUint(list.Items[i].GetResourceVersion(), 10, 64); err != nil {
+			return nil, err
+		}
+	}
+	return versions, nil
 }
 
 // checkRight asks what a user may do: "verb resource[.group] [namespace]".

@@ -37,6 +37,22 @@ func MayExist(err error) bool {
 	return false
 }
 
+// webhookService is the address of a webhook behind a Service, in the text of the failure.
+var webhookService = regexp.MustCompile(`"https?://[^./"]+\.([^./"]+)\.svc[:/]`)
+
+// WebhookNamespace returns the namespace of the Service behind a webhook that could not be called; "" for
+// every other error.
+func WebhookNamespace(err error) string {
+	var status apierrors.APIStatus
+	if by, _ := Internal(err); by == "" || !errors.As(err, &status) {
+		return ""
+	}
+	if m := webhookService.FindStringSubmatch(status.Status().Message); m != nil {
+		return m[1]
+	}
+	return ""
+}
+
 // Internal reports that the server failed at a request (500), for a reason other than the object: a
 // webhook could not be called, or the server has an internal error. by names the webhook, "" where
 // there is none: requests that need the same one fail together.

@@ -47,7 +47,7 @@ func newItem(what string, owners ...objmeta.Owner) manifest.Item {
 	}
 	kind := strings.ToUpper(resource[:1]) + strings.TrimSuffix(resource[1:], "s")
 	for known := range roles { // camel case
-		if plural := strings.ToLower(known.Kind); known.Group == group && (plural == resource || plural+"s" == resource) {
+		if plural := strings.ToLower(known.Kind); known.Group == group && (plural == resource || plural+"s" == resource || strings.TrimSuffix(plural, "y")+"ies" == resource) {
 			kind = known.Kind
 		}
 	}

@@ -15,6 +15,8 @@ const (
 	// roleMaterial is that of kinds whose objects controllers read, and create anew when they are
 	// missing, such as Secrets and PersistentVolumeClaims.
 	roleMaterial
+	// roleGuard is that of what restricts, or allows, the traffic of Pods from their start.
+	roleGuard
 	// rolePod is that of Pods.
 	rolePod
 	// roleWorkload is that of the built-in kinds whose controllers make Pods.
@@ -30,6 +32,18 @@ const (
 var roles = map[schema.GroupKind]kindRole{
 	{Kind: "Secret"}: roleMaterial, {Kind: "ConfigMap"}: roleMaterial, {Kind: "ServiceAccount"}: roleMaterial,
 	{Kind: "Service"}: roleMaterial, {Kind: "Endpoints"}: roleMaterial, {Kind: "PersistentVolumeClaim"}: roleMaterial,
+	{Group: "networking.k8s.io", Kind: "NetworkPolicy"}: roleGuard, {Group: "extensions", Kind: "NetworkPolicy"}: roleGuard,
+	{Group: "cilium.io", Kind: "CiliumNetworkPolicy"}: roleGuard, {Group: "cilium.io", Kind: "CiliumClusterwideNetworkPolicy"}: roleGuard,
+	{Group: "cilium.io", Kind: "CiliumCIDRGroup"}:           roleGuard,
+	{Group: "crd.projectcalico.org", Kind: "NetworkPolicy"}: roleGuard, {Group: "crd.projectcalico.org", Kind: "GlobalNetworkPolicy"}: roleGuard,
+	{Group: "crd.projectcalico.org", Kind: "NetworkSet"}: roleGuard, {Group: "crd.projectcalico.org", Kind: "GlobalNetworkSet"}: roleGuard,
+	{Group: "crd.projectcalico.org", Kind: "Tier"}:      roleGuard,
+	{Group: "projectcalico.org", Kind: "NetworkPolicy"}: roleGuard, {Group: "projectcalico.org", Kind: "GlobalNetworkPolicy"}: roleGuard,
+	{Group: "projectcalico.org", Kind: "NetworkSet"}: roleGuard, {Group: "projectcalico.org", Kind: "GlobalNetworkSet"}: roleGuard,
+	{Group: "projectcalico.org", Kind: "Tier"}:      roleGuard,
+	{Group: "crd.antrea.io", Kind: "NetworkPolicy"}: roleGuard, {Group: "crd.antrea.io", Kind: "ClusterNetworkPolicy"}: roleGuard,
+	{Group: "crd.antrea.io", Kind: "Group"}: roleGuard, {Group: "crd.antrea.io", Kind: "ClusterGroup"}: roleGuard, {Group: "crd.antrea.io", Kind: "Tier"}: roleGuard,
+	{Group: "k8s.ovn.org", Kind: "EgressFirewall"}: roleGuard, {Group: "network.openshift.io", Kind: "EgressNetworkPolicy"}: roleGuard,
 	{Kind: "Pod"}:                       rolePod,
 	{Kind: "ReplicationController"}:     roleWorkload,
 	{Group: "apps", Kind: "Deployment"}: roleWorkload, {Group: "apps", Kind: "ReplicaSet"}: roleWorkload,
@@ -64,8 +78,16 @@ var groups = map[string]kindRole{
 	"scheduling.k8s.io": roleNone, "storage.k8s.io": roleNone, "storagemigration.k8s.io": roleNone,
 	// Claims name snapshots, which therefore come as early as they can.
 	"snapshot.storage.k8s.io": roleNone, "velero.io": roleNone,
+	"policy.networking.k8s.io": roleGuard, istioSecurity: roleGuard, "policy.linkerd.io": roleGuard,
 	"constraints.gatekeeper.sh": roleAdmission, "mutations.gatekeeper.sh": roleAdmission, "policies.kyverno.io": roleAdmission,
 }
+
+// istioSecurity is the group of Istio's authorization. Its objects in the namespace istioRoot, by Istio's
+// default, are in force in all namespaces.
+const (
+	istioSecurity = "security.istio.io"
+	istioRoot     = "istio-system"
+)
 
 func roleOf(kind schema.GroupKind) kindRole {
 	if r, ok := roles[kind]; ok {

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -33,6 +34,56 @@ func TestWhatControllersLookForComesBeforeThem(t *testing.T) {
 		require.False(t, waitsFor(t, p, m, "deployments.apps b/other"), "other namespaces do not wait")
 		require.False(t, waitsFor(t, p, m, "networkpolicies.networking.k8s.io a/free"))
 	}
+	require.Empty(t, p.Notes())
+}
+
+// Pods that came before their NetworkPolicies were open to everybody for seconds.
+func TestWhatGuardsPodsComesBeforeThem(t *testing.T) {
+	own := []string{"networkpolicies.networking.k8s.io a/deny", "ciliumnetworkpolicies.cilium.io a/deny", "networkpolicies.crd.projectcalico.org a/deny",
+		"authorizationpolicies.security.istio.io a/deny", "servers.policy.linkerd.io a/deny"}
+	wide := []string{"ciliumclusterwidenetworkpolicies.cilium.io deny", "globalnetworkpolicies.crd.projectcalico.org deny",
+		"adminnetworkpolicies.policy.networking.k8s.io deny", "peerauthentications.security.istio.io istio-system/strict"}
+	other := []string{"clusterpolicies.kyverno.io last", "ciliumnodes.cilium.io node", "networkpolicies.networking.k8s.io istio-system/deny"}
+	acting := []string{"pods a/p", "deployments.apps a/d", "widgets.example.com a/w"}
+	p := planOf(t, listingOf(newItems(slices.Concat(own, wide, other, acting, []string{"pods b/p", "clusterwidgets.example.com c"})...)...), options{})
+	for _, a := range acting {
+		for _, guard := range slices.Concat(own, wide) {
+			require.True(t, waitsFor(t, p, guard, a), "%s, %s", guard, a)
+		}
+		for _, o := range other {
+			require.False(t, waitsFor(t, p, o, a), "%s, %s", o, a)
+		}
+	}
+	for _, guard := range own {
+		require.False(t, waitsFor(t, p, guard, "pods b/p"), "other namespaces do not wait")
+	}
+	for _, guard := range wide {
+		require.True(t, waitsFor(t, p, guard, "pods b/p"), guard)
+		require.True(t, waitsFor(t, p, guard, "clusterwidgets.example.com c"), guard)
+	}
+	require.Empty(t, p.Notes())
+	wideOnly := planOf(t, listingOf(newItems(wide[0], "clusterwidgets.example.com c")...), options{})
+	require.True(t, waitsFor(t, wideOnly, wide[0], "clusterwidgets.example.com c"))
+}
+
+// An owner of a guard that acts on objects comes after it, and a guard behind the APIService of the restore
+// holds nobody up.
+func TestGuardsThatCannotComeFirst(t *testing.T) {
+	const policy = "networkpolicies.projectcalico.org a/deny"
+	p := planOf(t, listingOf(newItems(policy, "apiservices.apiregistration.k8s.io v3.projectcalico.org", "pods a/p")...), options{})
+	require.False(t, waitsFor(t, p, policy, "pods a/p"))
+	require.True(t, waitsFor(t, p, "pods a/p", policy))
+	i, _ := p.Find("networkpolicies.projectcalico.org", "a", "deny")
+	require.True(t, p.GuardsLate(i))
+	require.False(t, p.Guards(i))
+	for order, guards := range map[restoreorder.Order]bool{"": true, restoreorder.Stages: true, restoreorder.Owners: false, restoreorder.Velero: false} {
+		p = planOf(t, listingOf(newItems(policy, "pods a/p")...), options{order: order})
+		i, _ = p.Find("networkpolicies.projectcalico.org", "a", "deny")
+		require.Equal(t, guards, p.Guards(i), order)
+		require.False(t, p.GuardsLate(i))
+	}
+	p = planOf(t, listingOf(newItem("networkpolicies.networking.k8s.io a/np", ownerReference("example.com/v1", "Widget", "widgets.example.com a/w", true)), newItem("widgets.example.com a/w")), options{})
+	require.True(t, waitsFor(t, p, "networkpolicies.networking.k8s.io a/np", "widgets.example.com a/w"))
 	require.Empty(t, p.Notes())
 }
 

@@ -78,6 +78,9 @@ func (c *objectCreation) createObject(ctx context.Context, s *actions.PendingSta
 	if c.creator.Complete(ctx, s.Entry, o, &result) && c.finisher.Owners.CatchUp(ctx, s.Entry, o.Node, &result, owners.Now) {
 		if result.Action == apply.Created {
 			c.webhooks.Warn(ctx, s.Entry, o)
+			if c.plan.GuardsLate(o.Node) {
+				s.Entry.Warn("the Pods that it guards were restored before it: an APIService of this restore serves its API")
+			}
 		}
 		hooks := c.hooks.Of(s.Entry, o, &result)
 		c.finisher.Done(ctx, s.Entry, o.Node, result, owners.Now, owners.Later)

@@ -138,7 +138,9 @@ func (p *objectRestorer) createOrWait(ctx context.Context, s *actions.PendingSta
 			return p.yieldToOwners(ctx, o.Node, s, refused)
 		}
 		var wait *dispatch.Wait
+		cause := err
 		if wait, err = p.pending.Delay(ctx, o.Node, s, p.waiterFor(o.Node), err, mark); wait != nil {
+			p.releaseGuarded(o.Node, s, wait, cause)
 			return wait
 		}
 		p.finisher.Fail(ctx, s.Entry, o.Node, err)

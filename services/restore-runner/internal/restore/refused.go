@@ -10,7 +10,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/actions"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/flight"
 )
@@ -36,15 +38,12 @@ func refusedAsIs(err error) bool {
 }
 
 // yieldToOwners keeps the object until its owners have an outcome, and lets them, and whatever else
-// waits for it, go first; what comes when everything else has an outcome does not, nor does another
-// object of its name.
+// waits for it, go first.
 func (p *objectRestorer) yieldToOwners(ctx context.Context, v int32, s *actions.PendingState, refused *orderRefusedError) *dispatch.Wait {
 	s.Entry.Info(fmt.Sprintf("refused without its owners, is created after them: %v", refused.err))
 	s.Yielded = true
-	wait := &dispatch.Wait{Yield: true, Hold: p.plan.Barriers(v)}
-	if rival, ok := p.plan.RivalAfter(v); ok {
-		wait.Hold = append(wait.Hold, rival)
-	}
+	wait := &dispatch.Wait{}
+	p.yieldPlace(v, wait)
 	for _, ref := range refused.owners {
 		if !slices.Contains(wait.On, ref.Node) {
 			wait.On = append(wait.On, ref.Node)
@@ -56,4 +55,28 @@ func (p *objectRestorer) yieldToOwners(ctx context.Context, v int32, s *actions.
 	}
 	failpoint.Hit("restore-runner/yielded")
 	return wait
+}
+
+// yieldPlace lets what waits for the object proceed before it, but for what comes when everything else has
+// an outcome, and another object of its name.
+func (p *objectRestorer) yieldPlace(v int32, wait *dispatch.Wait) {
+	wait.Yield, wait.Hold = true, p.plan.Barriers(v)
+	if rival, ok := p.plan.RivalAfter(v); ok {
+		wait.Hold = append(wait.Hold, rival)
+	}
+}
+
+// releaseGuarded lets Pods and workloads proceed before an object that guards them, once it waits for a
+// webhook in a namespace of the restore: the webhook may be served by one of them.
+func (p *objectRestorer) releaseGuarded(v int32, s *actions.PendingState, wait *dispatch.Wait, cause error) {
+	if s.Released || !p.plan.Guards(v) {
+		return
+	}
+	namespace := apply.WebhookNamespace(cause)
+	if !slices.ContainsFunc(p.plan.Namespaces(), func(n plan.Namespace) bool { return n.Target == namespace }) {
+		return
+	}
+	s.Released = true
+	p.yieldPlace(v, wait)
+	s.Entry.Warn(fmt.Sprintf("Pods and workloads that it guards come before it: its creation waits for a webhook in namespace %q, which this restore brings back: %v", namespace, cause))
 }

@@ -32,6 +32,8 @@ type PendingState struct {
 	Object *action.Object
 	// Yielded reports that it was refused without its owners, and waited for them.
 	Yielded bool
+	// Released reports that it guards Pods, and that they did not wait for it.
+	Released bool
 	// Tried reports that it has waited, perhaps after a request that took effect although it
 	// failed.
 	Tried bool
