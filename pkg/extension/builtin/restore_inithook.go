@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"cmp"
 	"context"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -23,7 +24,8 @@ func (a restoreInitHook) Execute(_ context.Context, o, _ *action.Object, r *acti
 	if err != nil {
 		return action.RestoreResult{}, err
 	}
-	pod := &hook.Pod{Namespace: u.GetNamespace(), Labels: labels.Set(u.GetLabels()), Annotations: labels.Set(u.GetAnnotations())}
+	target := cmp.Or(r.Restore().Spec.NamespaceMapping[u.GetNamespace()], u.GetNamespace())
+	pod := &hook.Pod{Namespace: target, Labels: labels.Set(u.GetLabels()), Annotations: labels.Set(u.GetAnnotations())}
 	added, err := hook.InitContainers(&r.Restore().Spec.Hooks, pod, u.GetName())
 	if err != nil || len(added) == 0 {
 		return action.RestoreResult{Object: o}, err

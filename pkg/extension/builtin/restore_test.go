@@ -2,11 +2,14 @@ package builtin_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/extension/builtin"
 )
@@ -246,4 +249,18 @@ func TestInitContainersComeFirst(t *testing.T) {
 	_, err = executeAction(t, &cluster{}, name, `{"kind":"Pod","metadata":{"namespace":"shop","name":"p","annotations":{
 		"init.hook.restore.velero.io/container-image":"busybox","init.hook.restore.velero.io/command":"x"}},"spec":{"initContainers":{}}}`)
 	require.ErrorIs(t, err, builtin.ErrField)
+}
+
+func TestInitHooksMeetTheTargetNamespace(t *testing.T) {
+	restore, err := action.NewRestore(&velerov1.Restore{Spec: velerov1.RestoreSpec{NamespaceMapping: map[string]string{"shop": "copy"},
+		Hooks: velerov1.RestoreHooks{Resources: []velerov1.RestoreResourceHookSpec{{IncludedNamespaces: []string{"copy"}, PostHooks: []velerov1.RestoreResourceHook{
+			{Init: &velerov1.InitRestoreHook{InitContainers: []runtime.RawExtension{{Raw: []byte(`{"name":"unpack","image":"busybox","command":["unpack"]}`)}}}}}}}}}})
+	require.NoError(t, err)
+	a := byName(t, builtin.ForRestore(&cluster{}), "velero.io/init-restore-hook")
+	for namespace, want := range map[string]int{"shop": 1, "copy": 1, "other": 0} {
+		o := action.FromJSON([]byte(`{"kind":"Pod","metadata":{"namespace":"` + namespace + `","name":"p"},"spec":{}}`))
+		got, err := a.Execute(t.Context(), o, o, restore)
+		require.NoError(t, err)
+		require.Equal(t, want, strings.Count(jsonOf(t, got.Object), "busybox"), namespace)
+	}
 }

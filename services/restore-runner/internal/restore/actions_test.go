@@ -112,7 +112,7 @@ func TestEachActionSeesWhatTheOneBeforeLeft(t *testing.T) {
 	b.addObject("configmaps", "v1", "ConfigMap", "a", "c", object{"status": object{"x": "y"}, "metadata": object{"labels": object{"keep": "it"}}}, ownerBy("v1", "Widget", "absent", false))
 	b.addObject("secrets", "v1", "Secret", "a", "s", nil)
 	var got []map[string]any
-	first := changingAction("a.io/first", action.Selector{IncludedResources: []string{"configmaps"}, IncludedNamespaces: []string{"a"}}, func(u *unstructured.Unstructured, stored map[string]any) {
+	first := changingAction("a.io/first", action.Selector{IncludedResources: []string{"configmaps"}, IncludedNamespaces: []string{"z"}, ExcludedNamespaces: []string{"a"}}, func(u *unstructured.Unstructured, stored map[string]any) {
 		got = append(got, u.DeepCopy().Object, stored)
 		u.SetLabels(map[string]string{"first": "yes", "velero.io/restore-name": "another's"})
 		u.SetNamespace("elsewhere")
@@ -127,7 +127,7 @@ func TestEachActionSeesWhatTheOneBeforeLeft(t *testing.T) {
 	never := changingAction("a.io/third", action.Selector{Labels: "keep"}, func(*unstructured.Unstructured, map[string]any) {})
 	f := runRestore(t, s, b, velerov1.RestoreSpec{NamespaceMapping: map[string]string{"a": "z"}}, withActions(t, first, second, never))
 	require.Empty(t, f.results.Errors.allMessages())
-	require.Equal(t, []string{"ConfigMap a/c"}, first.seen, "the namespace is that of the backup")
+	require.Equal(t, []string{"ConfigMap a/c"}, first.seen, "chosen by the target namespace, called in that of the backup")
 	require.Equal(t, []string{"ConfigMap elsewhere/c"}, second.seen)
 	require.Empty(t, never.seen, "labels are those of the object as it is now")
 	require.Equal(t, object{"name": "c", "namespace": "a", "labels": object{"keep": "it"}}, got[0]["metadata"])

@@ -129,10 +129,10 @@ func (r *objectRun) reportUnfollowed(b *boundAction, operation string) {
 	}
 }
 
-// isWanted reports whether the action's selector matches the object as it is now, in its namespace of
-// the backup.
+// isWanted reports whether the action's selector matches the object as it is now, in its target
+// namespace (Velero 1.18).
 func (r *objectRun) isWanted(ctx context.Context, b *boundAction) (bool, error) {
-	if !b.Namespace(r.chains.Plan.Source(r.o.Node)) {
+	if !b.Namespace(r.chains.Plan.Target(r.o.Node)) {
 		return false, nil
 	}
 	content, err := r.object.Content()
