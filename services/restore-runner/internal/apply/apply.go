@@ -70,6 +70,9 @@ type Request struct {
 	Intended Intent
 	// New reports that the kind was defined only just now, so that the server may not serve it yet.
 	New bool
+	// MappedFrom returns the namespace of the backup that is mapped to one of the cluster, "" where none
+	// is. Nil means that nothing is mapped.
+	MappedFrom func(target string) string
 	// NoCreate reports that Object is fit only for one that exists already. Instead of creating it,
 	// Apply fails with ErrGoing when there is none, or one that is being deleted.
 	NoCreate bool
@@ -77,7 +80,8 @@ type Request struct {
 	// Apply reads it first, and creates it only when it is gone.
 	Present bool
 
-	without string // why it is not created as asked for
+	without  string // why it is not created as asked for
+	regrants int    // how often accounts were tried to be added
 }
 
 // Unblocked is the message about an object whose owner references lack blockOwnerDeletion.

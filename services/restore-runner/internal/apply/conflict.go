@@ -37,6 +37,7 @@ func (c *Client) resolveExisting(ctx context.Context, r *Request, raw []byte, ma
 		return Result{Action: Created, UID: uid, Fresh: true}
 	}
 	r.normalizeLive(live)
+	r.keepServices(live)
 	equal := reflect.DeepEqual(live, r.storedObject())
 	switch {
 	case maybe && equal && !deleting && !r.Taken:
@@ -49,6 +50,8 @@ func (c *Client) resolveExisting(ctx context.Context, r *Request, raw []byte, ma
 		return c.leaveEqual(ctx, r, uid)
 	case r.GVR.Group == "" && r.GVR.Resource == "serviceaccounts":
 		return c.mergeAccount(ctx, r, live, uid)
+	case len(r.mappedAccounts(nil)) > 0:
+		return c.grantMapped(ctx, r, live, id)
 	case r.Update && !r.Taken:
 		return c.updateExisting(ctx, r, live, uid)
 	}

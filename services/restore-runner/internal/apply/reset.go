@@ -33,15 +33,13 @@ type kindReset func(obj object, o *ResetOptions)
 // byResource holds the kinds whose own fields have to change. Keys are group resources as in
 // tarball paths.
 var byResource = map[string]kindReset{
-	"pods":                                   resetPod,
-	"jobs.batch":                             resetJob,
-	"services":                               resetService,
-	"serviceaccounts":                        resetServiceAccount,
-	"secrets":                                resetSecret,
-	"persistentvolumes":                      resetVolume,
-	"persistentvolumeclaims":                 resetClaim,
-	"rolebindings.rbac.authorization.k8s.io": resetBinding,
-	"clusterrolebindings.rbac.authorization.k8s.io":                resetBinding,
+	"pods":                   resetPod,
+	"jobs.batch":             resetJob,
+	"services":               resetService,
+	"serviceaccounts":        resetServiceAccount,
+	"secrets":                resetSecret,
+	"persistentvolumes":      resetVolume,
+	"persistentvolumeclaims": resetClaim,
 	"mutatingwebhookconfigurations.admissionregistration.k8s.io":   resetWebhooks,
 	"validatingwebhookconfigurations.admissionregistration.k8s.io": resetWebhooks,
 	"customresourcedefinitions.apiextensions.k8s.io":               resetDefinition,
@@ -71,9 +69,11 @@ func PlaceObject(obj map[string]any, namespace string, o *ResetOptions) {
 // live object and the stored one describe the same thing when they are equal after NormalizeObject,
 // managed fields and restore labels aside.
 func NormalizeObject(obj map[string]any, gr schema.GroupResource, o *ResetOptions) {
-	if fn := byResource[gr.String()]; fn != nil {
+	resource := gr.String()
+	if fn := byResource[resource]; fn != nil {
 		fn(obj, o) // before the metadata: node ports are judged by managedFields
 	}
+	mapReferences(obj, resource, o)
 	Anonymize(obj)
 	meta := childObject(obj, "metadata")
 	dropKeys(meta, "ownerReferences")

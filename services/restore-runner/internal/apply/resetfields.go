@@ -25,10 +25,19 @@ func textOf(o object, key string) string {
 	return s
 }
 
-// objectList returns the elements of the list under key that are objects.
-func objectList(o object, key string) []object {
+// listAt returns the list under key, nil when there is none.
+func listAt(o object, key string) []any {
 	list, ok := o[key].([]any)
 	if !ok {
+		return nil
+	}
+	return list
+}
+
+// objectList returns the elements of the list under key that are objects.
+func objectList(o object, key string) []object {
+	list := listAt(o, key)
+	if list == nil {
 		return nil
 	}
 	out := make([]object, 0, len(list))

@@ -114,6 +114,17 @@ func (p *Plan) Target(i int32) string {
 // MapNamespace returns the target of a namespace of the backup.
 func (p *Plan) MapNamespace(source string) string { return mappedNamespace(p.mapping, source) }
 
+// MappedFrom returns the namespace of the backup, the first of them, that the mapping gives another name,
+// this one; "" where there is none.
+func (p *Plan) MappedFrom(target string) (source string) {
+	for from, to := range p.mapping {
+		if to == target && from != target && (source == "" || from < source) {
+			source = from
+		}
+	}
+	return source
+}
+
 // Find returns the object of a kind ("deployments.apps") by its namespace and name in the backup;
 // false when it is not part of the restore.
 func (p *Plan) Find(kind, source, name string) (int32, bool) {

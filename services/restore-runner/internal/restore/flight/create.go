@@ -28,9 +28,9 @@ type Creator struct {
 func (c *Creator) Request(o *object.Object, kind string) apply.Request {
 	return apply.Request{
 		Target: o.Target, Kind: kind, Object: o.Body, NoCreate: o.Exists,
-		Normalize: c.normalizeLive(o),
-		Update:    c.Update,
-		Resumed:   c.History.Resumed || o.Tried, Intended: c.History.Intents[o.Node],
+		Normalize:  c.normalizeLive(o),
+		MappedFrom: c.Plan.MappedFrom, Update: c.Update,
+		Resumed: c.History.Resumed || o.Tried, Intended: c.History.Intents[o.Node],
 		Intend: func(ctx context.Context, intent apply.Intent) error {
 			c.Recorder.Intend(o.Node, intent)
 			err := c.Recorder.Sync(ctx)
@@ -66,7 +66,13 @@ func (c *Creator) Complete(ctx context.Context, e *outcome.Entry, o *object.Obje
 		}
 		e.Warn(result.Warning)
 	}
-	return !result.Fresh || c.completeFields(ctx, e, o, result)
+	if !result.Fresh {
+		return true
+	}
+	for _, moved := range apply.RepointedServices(o.Body, c.Plan.Kind(o.Node).String(), c.Plan.MappedFrom) {
+		e.Warn(fmt.Sprintf("the API server calls Service %s for it, %s in the backup: its certificate must name the new Service, else the calls fail", moved[1], moved[0]))
+	}
+	return c.completeFields(ctx, e, o, result)
 }
 
 // completeFields writes managed fields that must come back. The UID makes sure that it still is the
