@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # As in `make build`, so that nothing is compiled a second time with other settings.
 export CGO_ENABLED=0 GOFLAGS='-trimpath -gcflags=all=-dwarf=false' GOGC=400
 
-generated=(proto/gen pkg/apis pkg/plugin/wire deploy/helm/holdfast/crds)
+generated=(proto/gen pkg/apis pkg/plugin/wire deploy/helm/holdfast/crds docs/velero.md)
 before=$(mktemp -d)
 trap 'rm -rf "$before"' EXIT
 

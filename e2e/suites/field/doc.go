@@ -2,7 +2,7 @@
 // cases/<project>-<number>-<words>/case.yaml per report. Everything that a case makes has a name that begins with <project>-<number>, so that cases
 // run beside one another. README.md describes the format.
 //
-//	go test -count=1 ./e2e/suites/field -run TestField/velero-8800
+//	make field CASE=velero-9393
 //
 // The runner checks of each restore that nothing is missing of which no warning, error or line of the log speaks, and repeats it: the second one
 // changes nothing.
