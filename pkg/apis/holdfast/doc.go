@@ -59,6 +59,9 @@ const (
 	// AnnotationRunAgain on a Restore lists resources ("workflows.argoproj.io", or "*") that are
 	// restored although their objects would run again.
 	AnnotationRunAgain = "holdfast.io/run-again"
+	// AnnotationRunningJobs on a Restore says what becomes of Jobs that ran when they were backed
+	// up: start (the default), suspend or skip.
+	AnnotationRunningJobs = "holdfast.io/running-jobs"
 	// AnnotationSpreadWindow on a Schedule is a duration ("30m"). Its backups start after the slot
 	// by a part of it that the Schedule's UID decides.
 	AnnotationSpreadWindow = "holdfast.io/spread-window"

@@ -55,8 +55,39 @@ var runs = []schema.GroupResource{
 	{Group: "argoproj.io", Resource: "experiments"},
 }
 
+// jobs are left out once they ended, unless they are asked for.
+var jobs = schema.GroupResource{Group: "batch", Resource: "jobs"}
+
+// RunningJobs is what becomes of Jobs that ran when they were backed up.
+type RunningJobs string
+
+// What can become of them.
+const (
+	// StartJobs is the default: they begin anew.
+	StartJobs RunningJobs = "start"
+	// SuspendJobs creates them suspended.
+	SuspendJobs RunningJobs = "suspend"
+	// SkipJobs leaves them out.
+	SkipJobs RunningJobs = "skip"
+)
+
+// ParseRunningJobs reads what becomes of running Jobs; empty is StartJobs.
+func ParseRunningJobs(text string) (RunningJobs, error) {
+	switch j := RunningJobs(text); j {
+	case "":
+		return StartJobs, nil
+	case StartJobs, SuspendJobs, SkipJobs:
+		return j, nil
+	}
+	return "", fmt.Errorf("%q is not start, suspend or skip", text)
+}
+
 // Runs are the resources whose objects are restored all the same although they would run again.
-type Runs struct{ asked map[schema.GroupResource]bool }
+type Runs struct {
+	asked map[schema.GroupResource]bool
+	// Running is what becomes of Jobs that ran when they were backed up.
+	Running RunningJobs
+}
 
 // ParseRuns reads a comma-separated list of such resources ("workflows.argoproj.io"), or "*" for
 // all of them.
@@ -70,10 +101,11 @@ func ParseRuns(text string) (Runs, error) {
 		gr := schema.ParseGroupResource(name)
 		switch {
 		case name == all:
+			r.asked[jobs] = true
 			for _, known := range runs {
 				r.asked[known] = true
 			}
-		case slices.Contains(runs, gr):
+		case slices.Contains(runs, gr), gr == jobs:
 			r.asked[gr] = true
 		default:
 			return r, fmt.Errorf("%q is not one of the resources that are left out because they would run again: %s", name, strings.Join(runNames(), ", "))
@@ -83,12 +115,15 @@ func ParseRuns(text string) (Runs, error) {
 }
 
 func runNames() []string {
-	names := make([]string, len(runs))
+	names := make([]string, len(runs), len(runs)+1)
 	for i, gr := range runs {
 		names[i] = gr.String()
 	}
-	return names
+	return append(names, jobs.String())
 }
+
+// RunsJobs reports that Jobs that ended are restored, and run again.
+func (r Runs) RunsJobs() bool { return r.asked[jobs] }
 
 // LeavesOut reports that objects of a resource are not restored.
 func (r Runs) LeavesOut(gr schema.GroupResource) bool {
@@ -104,6 +139,9 @@ func Parse(annotations map[string]string) (Order, Runs, error) {
 	again, err := ParseRuns(annotations[holdfast.AnnotationRunAgain])
 	if err != nil {
 		return "", Runs{}, fmt.Errorf("metadata.annotations[%s]: %w", holdfast.AnnotationRunAgain, err)
+	}
+	if again.Running, err = ParseRunningJobs(annotations[holdfast.AnnotationRunningJobs]); err != nil {
+		return "", Runs{}, fmt.Errorf("metadata.annotations[%s]: %w", holdfast.AnnotationRunningJobs, err)
 	}
 	return order, again, nil
 }

@@ -29,10 +29,19 @@ func TestParse(t *testing.T) {
 	for _, gr := range runs {
 		require.False(t, again.LeavesOut(gr), gr)
 	}
+	require.True(t, again.RunsJobs())
+	require.Equal(t, StartJobs, again.Running)
+
+	_, again, err = Parse(map[string]string{holdfast.AnnotationRunAgain: "jobs.batch", holdfast.AnnotationRunningJobs: "suspend"})
+	require.NoError(t, err)
+	require.True(t, again.RunsJobs())
+	require.True(t, again.LeavesOut(workflows))
+	require.False(t, again.LeavesOut(jobs))
+	require.Equal(t, SuspendJobs, again.Running)
 }
 
 func TestBadValuesNameTheirAnnotation(t *testing.T) {
-	for annotation, value := range map[string]string{holdfast.AnnotationOrder: "roots", holdfast.AnnotationRunAgain: "workflows"} {
+	for annotation, value := range map[string]string{holdfast.AnnotationOrder: "roots", holdfast.AnnotationRunAgain: "workflows", holdfast.AnnotationRunningJobs: "stop"} {
 		_, _, err := Parse(map[string]string{annotation: value})
 		require.ErrorContains(t, err, "metadata.annotations["+annotation+"]")
 		require.ErrorContains(t, err, value)

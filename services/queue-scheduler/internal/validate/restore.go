@@ -34,6 +34,9 @@ func (v *Validator) Restore(ctx context.Context, r *velerov1.Restore) (Problems,
 	if _, err := restoreorder.ParseRuns(r.Annotations[holdfast.AnnotationRunAgain]); err != nil {
 		problems.addProblem("metadata.annotations["+holdfast.AnnotationRunAgain+"]", "%s", err)
 	}
+	if _, err := restoreorder.ParseRunningJobs(r.Annotations[holdfast.AnnotationRunningJobs]); err != nil {
+		problems.addProblem("metadata.annotations["+holdfast.AnnotationRunningJobs+"]", "%s", err)
+	}
 	r.Spec.ExcludedResources = append(r.Spec.ExcludedResources, missingNames(r.Spec.ExcludedResources, nonRestorable)...)
 	orDefault(&r.Spec.ItemOperationTimeout, v.Defaults.ItemOperationTimeout)
 	if r.Spec.BackupName == "" && r.Spec.ScheduleName != "" {

@@ -296,6 +296,7 @@ func TestAnnotationsOfJobs(t *testing.T) {
 		holdfast.AnnotationIgnoreRunning: {wrongBackup: []string{"true"}, restore: []string{"true", "false"}, wrongRestore: []string{"", "yes"}},
 		holdfast.AnnotationOrder:         {restore: []string{"owners"}, wrongRestore: []string{"Owners"}},
 		holdfast.AnnotationRunAgain:      {restore: []string{"workflows.argoproj.io,orders.acme.cert-manager.io"}, wrongRestore: []string{"workflows"}},
+		holdfast.AnnotationRunningJobs:   {restore: []string{"start", "suspend", "skip"}, wrongRestore: []string{"stop"}},
 		"holdfast.io/plan":               {wrongRestore: []string{"x"}},
 		holdfast.AnnotationClaim: {
 			wrongBackup:  []string{"", "x", `{"holder":"a"}`, `{"holder":"a","epoch":-1}`},

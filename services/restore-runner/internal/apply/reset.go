@@ -25,6 +25,8 @@ type Skip struct {
 	Reason string
 	// Report makes it a warning; otherwise skipping is expected and only logged.
 	Report bool
+	// Ended reports that the object is a Job that ended: it is restored where that is asked for.
+	Ended bool
 }
 
 // kindReset changes what one kind needs.

@@ -11,8 +11,8 @@ func FindSkip(obj map[string]any, gr schema.GroupResource) *Skip {
 	case "pods":
 		return skippedPod(obj, meta)
 	case "jobs.batch":
-		if childObject(obj, "status")["completionTime"] != nil {
-			return &Skip{Reason: "the job has completed"}
+		if end := jobEnd(obj); end != "" {
+			return &Skip{Reason: end, Ended: true}
 		}
 	case "apiservices.apiregistration.k8s.io":
 		if _, ok := childObject(meta, "labels")["kube-aggregator.kubernetes.io/automanaged"]; ok {
@@ -36,11 +36,55 @@ func skippedPod(obj, meta object) *Skip {
 	if _, ok := childObject(meta, "annotations")["kubernetes.io/config.mirror"]; ok {
 		return &Skip{Reason: "a mirror of a static pod"}
 	}
-	switch phase := textOf(childObject(obj, "status"), "phase"); phase {
-	case "Succeeded", "Failed":
+	switch phase := textOf(childObject(obj, "status"), "phase"); {
+	case phase == "Succeeded", phase == "Failed":
 		return &Skip{Reason: "the pod has ended: " + phase}
+	case meta["deletionTimestamp"] != nil:
+		return &Skip{Reason: "the pod was being deleted"}
+	case podRanToEnd(obj):
+		return &Skip{Reason: "the pod has ended: all its containers have terminated"}
 	}
 	return nil
+}
+
+// podRanToEnd reports that no container of a pod runs any more, and none is started again: the phase
+// follows later.
+func podRanToEnd(obj object) bool {
+	policy := textOf(childObject(obj, "spec"), "restartPolicy")
+	statuses := objectList(childObject(obj, "status"), "containerStatuses")
+	for _, status := range statuses {
+		end := childObject(status, "state", "terminated")
+		if end == nil || policy == "OnFailure" && numberOf(end["exitCode"]) != 0 {
+			return false
+		}
+	}
+	return len(statuses) > 0 && (policy == "Never" || policy == "OnFailure")
+}
+
+// jobEnd returns how a job ended, "" when it did not. The conditions of an end that is certain come
+// before those of the end itself, while the last pods terminate.
+func jobEnd(obj object) string {
+	status := childObject(obj, "status")
+	for _, condition := range objectList(status, "conditions") {
+		if condition["status"] != "True" {
+			continue
+		}
+		switch condition["type"] {
+		case "Failed", "FailureTarget":
+			return "the job has failed: " + textOf(condition, "reason")
+		case "Complete", "SuccessCriteriaMet":
+			return "the job has completed"
+		}
+	}
+	if status["completionTime"] != nil {
+		return "the job has completed"
+	}
+	return ""
+}
+
+// IsRunningJob reports that a stored Job, which did not end, had begun and was not suspended.
+func IsRunningJob(job map[string]any) bool {
+	return childObject(job, "status")["startTime"] != nil && childObject(job, "spec")["suspend"] != true
 }
 
 // FindUnsupported returns the annotation of a stored object that requests something this version does

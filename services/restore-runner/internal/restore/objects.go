@@ -79,6 +79,7 @@ func (p *objectRestorer) restoreObject(ctx context.Context, v int32) *dispatch.W
 		}
 		p.screen.Report(s.Entry, o)
 	}
+	p.screen.SuspendRunning(o)
 	apply.NormalizeObject(o.Body, p.plan.Kind(v).GroupResource(), p.reset)
 	if wait, over := p.chains.Follow(ctx, o, s, true); wait != nil || over {
 		return wait

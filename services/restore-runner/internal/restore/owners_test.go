@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
@@ -335,6 +336,46 @@ func TestWithoutTheRightToBlockOwnersTheReferenceIsWrittenAllTheSame(t *testing.
 			require.Contains(t, f.results.Warnings.allMessages(), "blockOwnerDeletion of its owner references is left out")
 			require.Equal(t, []any{object{"apiVersion": "example.com/v1", "kind": "Widget", "name": "w", "uid": s.UID(widgetPath), "controller": true}},
 				ownersAt(s, secretsPath+"/s0"))
+		})
+	}
+}
+
+// A Job that failed was restored without its status, and ran again.
+func TestJobsThatEndedOrRan(t *testing.T) {
+	for name, tt := range map[string]struct {
+		annotations map[string]string
+		ended, ran  string
+		suspend     any
+	}{
+		"default":   {nil, "skipped", "created", nil},
+		"run again": {map[string]string{holdfast.AnnotationRunAgain: "jobs.batch"}, "created", "created", nil},
+		"skip":      {map[string]string{holdfast.AnnotationRunningJobs: "skip"}, "skipped", "skipped", nil},
+		"suspend":   {map[string]string{holdfast.AnnotationRunningJobs: "suspend"}, "skipped", "created", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, b := kubetest.Start(t), &backup{}
+			s.Serve("batch/v1", "jobs", "Job", true)
+			job := func(name string, suspend bool, status object) {
+				spec := object{"parallelism": 1.0, "suspend": suspend}
+				b.addObject("jobs.batch", "batch/v1", "Job", "a", name, object{"spec": spec, "status": status})
+			}
+			job("failed", false, object{"startTime": "t", "conditions": []any{object{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}}})
+			job("ran", false, object{"startTime": "t"})
+			job("live", false, object{"startTime": "t"})
+			job("waits", false, object{})
+			_, runs, err := restoreorder.Parse(tt.annotations)
+			require.NoError(t, err)
+			s.Put("/apis/batch/v1/namespaces/a/jobs/live", object{"apiVersion": "batch/v1", "kind": "Job", "metadata": object{"name": "live", "namespace": "a"},
+				"spec": object{"parallelism": 1.0, "suspend": false}})
+			f := runRestore(t, s, b, velerov1.RestoreSpec{ExistingResourcePolicy: velerov1.PolicyTypeUpdate}, func(c *restore.Config) { c.Runs = runs })
+			require.Empty(t, f.results.Errors.allMessages())
+			require.Empty(t, f.results.Warnings.allMessages())
+			require.Equal(t, []string{"a/failed(" + tt.ended + ")", "a/live(skipped)", "a/ran(" + tt.ran + ")", "a/waits(created)"}, f.list["batch/v1/Job"])
+			if tt.ran == "created" {
+				require.Equal(t, tt.suspend == true, s.Object("/apis/batch/v1/namespaces/a/jobs/ran")["spec"].(object)["suspend"])
+			}
+			require.Equal(t, false, s.Object("/apis/batch/v1/namespaces/a/jobs/live")["spec"].(object)["suspend"], "one that runs is not suspended")
+			require.Equal(t, false, s.Object("/apis/batch/v1/namespaces/a/jobs/waits")["spec"].(object)["suspend"])
 		})
 	}
 }

@@ -50,6 +50,9 @@ func (c *Creator) normalizeLive(o *object.Object) func(map[string]any) {
 			PreserveNodePorts: c.PreserveNodePorts,
 			Reprovision:       func(string) bool { return unbound },
 		})
+		if live := object.MapAt(live, "spec"); o.Suspended && live != nil {
+			live["suspend"] = spec["suspend"]
+		}
 	}
 }
 

@@ -33,8 +33,11 @@ func (s *Screen) Skipped(ctx context.Context, o *object.Object) *apply.Skip {
 	if skip := s.skipSnapshot(o, kind.GroupResource()); skip != nil {
 		return skip
 	}
-	if skip := apply.FindSkip(o.Body, kind.GroupResource()); skip != nil {
+	if skip := apply.FindSkip(o.Body, kind.GroupResource()); skip != nil && !(skip.Ended && s.Runs.RunsJobs()) {
 		return skip
+	}
+	if s.Runs.Running == restoreorder.SkipJobs && s.isRunningJob(o) {
+		return &apply.Skip{Reason: "the job ran when it was backed up, and the annotation " + holdfast.AnnotationRunningJobs + " of the restore says skip"}
 	}
 	if s.Runs.LeavesOut(kind.GroupResource()) {
 		return &apply.Skip{Reason: "it would run again; the annotation " + holdfast.AnnotationRunAgain + " of a restore asks for it all the same", Report: true}
@@ -71,6 +74,20 @@ func (s *Screen) skipToken(ctx context.Context, o *object.Object, kind *plan.Kin
 		o.Target.Namespace, account)}
 }
 
+// SuspendRunning has a Job that ran when it was backed up be created suspended, where the restore asks
+// for that.
+func (s *Screen) SuspendRunning(o *object.Object) {
+	if s.Runs.Running != restoreorder.SuspendJobs || !s.isRunningJob(o) {
+		return
+	}
+	o.Suspended = true
+	object.MapAt(o.Body, "spec")["suspend"] = true
+}
+
+func (s *Screen) isRunningJob(o *object.Object) bool {
+	return s.Plan.Kind(o.Node).String() == "jobs.batch" && apply.IsRunningJob(o.Body) && object.MapAt(o.Body, "spec") != nil
+}
+
 // Report reports what the object requests and this version does not do.
 func (s *Screen) Report(e *outcome.Entry, o *object.Object) {
 	if annotation := apply.FindUnsupported(o.Body); annotation != "" {
@@ -81,5 +98,9 @@ func (s *Screen) Report(e *outcome.Entry, o *object.Object) {
 		s.reportClaimData(e, o)
 	case "pods":
 		s.reportPodData(e, o)
+	case "jobs.batch":
+		if s.Runs.Running == restoreorder.SuspendJobs && s.isRunningJob(o) {
+			e.Info("created suspended: the job ran when it was backed up, and the annotation " + holdfast.AnnotationRunningJobs + " of the restore says suspend")
+		}
 	}
 }

@@ -25,6 +25,9 @@ type Object struct {
 	Exists bool
 	// Tried reports that an earlier request for it failed, and may have taken effect all the same.
 	Tried bool
+	// Suspended reports that it is a Job which this restore suspends. One that is in the cluster is left
+	// as it runs.
+	Suspended bool
 	// Renamed is its name in this cluster, where that is not the backup's.
 	Renamed string
 
