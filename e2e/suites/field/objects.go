@@ -182,7 +182,9 @@ func (r *run) deleteObjects(texts []string) {
 	for _, text := range texts {
 		ref, err := r.resolveText(text, false)
 		require.NoError(r.t, err, text)
-		err = ref.client().Delete(r.t.Context(), ref.name, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)})
+		// No kubelet confirms the deletion of a Pod that has a node.
+		now := metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground), GracePeriodSeconds: new(int64)}
+		err = ref.client().Delete(r.t.Context(), ref.name, now)
 		require.NoError(r.t, client.IgnoreNotFound(err), text)
 		r.awaitCondition(text+" goes", func(ctx context.Context) error {
 			_, err := ref.client().Get(ctx, ref.name, metav1.GetOptions{})
