@@ -39,6 +39,9 @@ const (
 	// is away: the admission it ran under, the reason and the object's UID as JSON. It is removed
 	// when the Backup is admitted again.
 	AnnotationSuspended = "holdfast.io/suspended"
+	// AnnotationWaits is what a Restore that has not ended waits for, and since when, with the object's
+	// UID, as JSON. queue-scheduler writes it while the Restore is New, its holder afterwards.
+	AnnotationWaits = "holdfast.io/waits"
 	// AnnotationPaused marks a Restore that created objects paused, or is about to, and has not
 	// resumed all of them: the location whose records say how that is done, and the object's UID,
 	// as JSON.

@@ -103,7 +103,7 @@ func (a *App) wireParts(config *Config) error {
 		StorePatience: config.StorePatience, Exec: exec, Actions: a.actionSets(config.Base), Snapshotters: a.snapshotterSets(config.Base), ReadyTimeout: config.ReadyTimeout,
 		CSI:        isCSIEnabled(config.Base),
 		Operations: &operation.Canceller{Actions: &operation.Actions{Shared: a.home.Processes, Homes: homes}, Clock: config.Clock, Log: config.Log},
-		Ended:      a.phaseAnnouncer(config),
+		Ended:      a.phaseAnnouncer(config), Events: mgr.GetEventRecorder(Name),
 	})
 	jobs := a.newEngine(config, kind, instance)
 	if err := jobs.Setup(mgr); err != nil {

@@ -161,6 +161,43 @@ func (l *Retrier) Passed(v int32) {
 	}
 }
 
+// Waiting is what vertices wait for.
+type Waiting struct {
+	// Vertex is one that waits, Others counts those that wait for the same.
+	Vertex int32
+	Others int
+	Since  time.Time
+	// Err is the failure of the last try.
+	Err error
+}
+
+// Waiting returns what is waited for now, in no order.
+func (l *Retrier) Waiting() []Waiting {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	found := map[queueKey]*Waiting{}
+	for v, w := range l.waiters {
+		since := w.since[w.cause.Kind]
+		known := found[w.queue]
+		if known == nil {
+			known = &Waiting{Vertex: v, Others: -1, Since: since, Err: w.cause.Err}
+			if q := l.queues[w.queue]; q != nil && known.Err == nil {
+				known.Err = q.err
+			}
+			found[w.queue] = known
+		}
+		known.Others++
+		if since.Before(known.Since) || since.Equal(known.Since) && v < known.Vertex {
+			known.Vertex, known.Since = v, since
+		}
+	}
+	out := make([]Waiting, 0, len(found))
+	for _, w := range found {
+		out = append(out, *w)
+	}
+	return out
+}
+
 // endTry notes how the try of a vertex ended. over: what it waited for has come, and all others that
 // wait for the same are tried at once; else the pause before the next try doubles. The caller holds
 // the lock.

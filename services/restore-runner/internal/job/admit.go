@@ -77,6 +77,7 @@ func (a *restoreAttempt) Claimed(o *velerov1.Restore, _ claim.Claim) error {
 	if !slices.Contains(o.Finalizers, velerov1.RestoreFinalizer) {
 		o.Finalizers = append(o.Finalizers, velerov1.RestoreFinalizer)
 	}
+	mark.ClearWaits(o)
 	if o.Status.Phase.IsNew() {
 		o.Status.Phase = velerov1.RestorePhaseInProgress
 	}

@@ -9,6 +9,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/retrystore"
@@ -56,6 +57,7 @@ func (b *backgroundWriter) reportProgress(ctx context.Context) error {
 	ticker := b.cfg.Clock.NewTicker(progressEvery)
 	defer ticker.Stop()
 	var last outcome.Counts
+	teller := &waitTeller{session: b.session, recorder: b.recorder}
 	for {
 		select {
 		case <-ctx.Done():
@@ -63,7 +65,7 @@ func (b *backgroundWriter) reportProgress(ctx context.Context) error {
 		case <-ticker.C():
 		}
 		counts := b.recorder.Counts()
-		err := b.writeProgress(ctx, counts, last)
+		err := b.writeProgress(ctx, counts, last, teller)
 		switch {
 		case err == nil:
 			last = counts
@@ -75,19 +77,23 @@ func (b *backgroundWriter) reportProgress(ctx context.Context) error {
 	}
 }
 
-// writeProgress writes counts into the status if they are others than those that were written last. What
-// earlier holders did is not counted before it is replayed.
-func (b *backgroundWriter) writeProgress(ctx context.Context, counts, last outcome.Counts) error {
+// writeProgress writes counts into the status, and what is waited for, if they are others than those that
+// were written last. What earlier holders did is not counted before it is replayed.
+func (b *backgroundWriter) writeProgress(ctx context.Context, counts, last outcome.Counts, teller *waitTeller) error {
+	waits := teller.tellWaits()
 	_, err := b.held.Update(ctx, func(o *velerov1.Restore) error {
 		if o.DeletionTimestamp != nil {
 			return errDeleted
 		}
-		if counts == last || !b.records.replayed.Load() {
+		if counts == last && teller.isWritten(waits) || !b.records.replayed.Load() {
 			return kube.ErrSkip
 		}
 		setProgress(o, counts)
-		return nil
+		return mark.SetWaits(o, waits)
 	})
+	if err == nil {
+		teller.written = waits
+	}
 	return err
 }
 

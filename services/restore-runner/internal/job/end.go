@@ -138,6 +138,7 @@ func (a *restoreAttempt) setEnd(o *velerov1.Restore, end *outcome.Finished) {
 	setProgress(o, end.Counts)
 	setOperationCounts(o, a.inputs.operations)
 	o.Status.FailureReason = end.Reason
+	mark.ClearWaits(o)
 	if a.paused.IsEmpty() {
 		mark.ClearPaused(o)
 	}

@@ -87,6 +87,8 @@ type Config struct {
 	// stored: a crash loses no more. Zero means one second and a thousand.
 	RecordEvery time.Duration
 	RecordBatch int
+	// Events records what a restore waits for. Nil records nothing.
+	Events mark.Events
 	// Ended is called with each restore that got a terminal phase, after that is durable.
 	Ended func(ctx context.Context, restore *velerov1.Restore)
 }

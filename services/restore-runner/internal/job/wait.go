@@ -5,6 +5,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 )
@@ -21,6 +22,7 @@ func (a *restoreAttempt) awaitOperationsPhase(ctx context.Context, log *operatio
 	err := a.retryCall(ctx, "write that the restore waits for operations", func() error {
 		return a.held.Release(ctx, func(o *velerov1.Restore) error {
 			o.Status.Phase = phase
+			mark.ClearWaits(o)
 			if counts != nil {
 				setProgress(o, *counts)
 			}

@@ -29,6 +29,7 @@ type Recorder struct {
 	paused  map[apply.Target]*Paused
 	begun   []Operation
 	hooks   hookTable
+	waits   waitSources
 }
 
 // NewRecorder returns a recorder that writes to log and requests a flush after each batch of that

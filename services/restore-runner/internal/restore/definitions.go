@@ -161,6 +161,7 @@ func (r *definitionRestorer) establish(ctx context.Context, e *outcome.Entry, o 
 		return true
 	}
 	start := r.Clock.Now()
+	defer r.showWait(o.Node, "waits until the API server has established it")()
 	for {
 		ready, err := r.established(ctx, o.Target)
 		if err == nil && ready {
@@ -186,6 +187,12 @@ func (r *definitionRestorer) establish(ctx context.Context, e *outcome.Entry, o 
 	}
 }
 
+// showWait shows what an object, or the restore, waits for from now on, until hide is called.
+func (r *definitionRestorer) showWait(node int32, reason string) (hide func()) {
+	since := r.Clock.Now()
+	return r.Recorder.ShowWaits(func() []outcome.Wait { return []outcome.Wait{{Node: node, Reason: reason, Since: since}} })
+}
+
 func (r *definitionRestorer) established(ctx context.Context, t apply.Target) (bool, error) {
 	raw, err := r.Existing.Client.Get(ctx, t)
 	if err != nil {
@@ -201,6 +208,7 @@ func (r *definitionRestorer) established(ctx context.Context, t apply.Target) (b
 // discover repeats the discovery until it lists every kind that was just established.
 func (r *definitionRestorer) discover(ctx context.Context) error {
 	start := r.Clock.Now()
+	defer r.showWait(outcome.General, "waits until discovery names every kind whose definition was restored")()
 	for {
 		if r.Catalog.Discover(ctx) == nil && r.allServed() {
 			r.discovered("")

@@ -443,37 +443,20 @@ func TestHooksOfManyPods(t *testing.T) {
 	require.Empty(t, f.results.Warnings.allMessages())
 }
 
-// hasty is a clock that advances a minute with every reading.
-type hasty struct {
-	clock.RealClock
-	looks atomic.Int64
-}
-
-func (c *hasty) Now() time.Time {
-	return c.RealClock.Now().Add(time.Duration(c.looks.Add(1)) * time.Minute)
-}
-
-// A Pod that is waited for is in the log, once.
-func TestTheLogHasWhatAHookWaitsFor(t *testing.T) {
+// A Pod that is waited for is shown, with what it waits for.
+func TestAHookShowsWhatItWaitsFor(t *testing.T) {
 	n, b := newNode(t), &backup{}
 	b.addPod("a", "db", nil)
-	n.look = func(path string, seen int) {
+	var started atomic.Bool
+	n.look = func(path string, _ int) {
 		n.setStatus(path, object{"phase": "Pending", "containerStatuses": []any{object{"name": "main", "state": object{"waiting": object{"reason": "ImagePullBackOff"}}}}})
-		if seen > 3 {
+		if started.Load() {
 			n.startContainers(path, "main")
 		}
 	}
-	f := runAt(t, &hasty{}, n.cluster, b, specOf(specHooks("", execHook("main", "one"))), n.setExec)
+	shown := onceShown(t, "pods a/db: hooks wait for container main: it waits: ImagePullBackOff", func() { started.Store(true) })
+	runRestore(t, n.cluster, b, specOf(specHooks("", execHook("main", "one"))), n.setExec, shown)
 	require.Equal(t, []string{"a/db main one"}, n.ranCommands())
-	var said []string
-	f.eachRecord(t, func(rec *outcome.Record) {
-		for _, line := range rec.Log {
-			if strings.Contains(line.Message, "wait for") {
-				said = append(said, line.Message)
-			}
-		}
-	})
-	require.Equal(t, []string{"hooks wait for container main: it waits: ImagePullBackOff"}, said)
 }
 
 // Without a writable bucket it is not known whether an earlier holder ran the hooks of an existing

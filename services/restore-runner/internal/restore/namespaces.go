@@ -71,10 +71,13 @@ func (c *namespaceCreator) CreateAll(ctx context.Context) error {
 			bare = append(bare, ns.Target)
 		}
 	}
-	return c.Workers.All(ctx, len(bare), func(int32) int64 { return 0 }, func(ctx context.Context, w object.DelayWaiter) *dispatch.Wait {
+	named := func(v int32) (int32, string) { return outcome.General, namespaceText(bare[v]) }
+	return c.Workers.All(ctx, len(bare), named, func(int32) int64 { return 0 }, func(ctx context.Context, w object.DelayWaiter) *dispatch.Wait {
 		return c.bare(ctx, bare[w.Vertex], w)
 	})
 }
+
+func namespaceText(name string) string { return "namespace " + name }
 
 // stored creates a namespace as the backup has it.
 func (c *namespaceCreator) stored(ctx context.Context, v int32, w object.DelayWaiter) *dispatch.Wait {
@@ -156,10 +159,10 @@ func (c *namespaceCreator) Prepare(ctx context.Context, v int32) {
 		node, stored := c.Plan.NamespaceObject(c.Plan.Source(v))
 		switch {
 		case !stored:
-			c.Poller.Finish(ctx, func(w object.DelayWaiter) *dispatch.Wait { return c.bare(ctx, target, w) })
+			c.Poller.Finish(ctx, namespaceText(target), func(w object.DelayWaiter) *dispatch.Wait { return c.bare(ctx, target, w) })
 		case c.Recorder.Action(node) == "":
 			c.Recorder.Ask(node)
-			c.Poller.Finish(ctx, func(w object.DelayWaiter) *dispatch.Wait { return c.stored(ctx, node, w) })
+			c.Poller.Finish(ctx, namespaceText(target), func(w object.DelayWaiter) *dispatch.Wait { return c.stored(ctx, node, w) })
 		}
 	})
 }

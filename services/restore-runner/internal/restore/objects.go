@@ -53,6 +53,7 @@ func (p *objectRestorer) restoreAll(ctx context.Context) error {
 		Woken:   p.retrier.Woken(),
 	}
 	defer p.retrier.Start(ctx)()
+	defer p.recorder.ShowWaits(object.WaitsOf(p.retrier, func(v int32) (int32, string) { return v, "" }))()
 	defer p.chains.Start(ctx, p.retrier.Woken())()
 	return dispatch.Run(ctx, p.plan.Graph(), work)
 }

@@ -100,7 +100,7 @@ func (r *restoreRun) makeChains() {
 // makeRestorers makes what restores definitions and namespaces.
 func (r *restoreRun) makeRestorers() {
 	cfg := r.cfg
-	poller := object.Poller{Clock: cfg.Clock, Stop: r.stop}
+	poller := object.Poller{Clock: cfg.Clock, Stop: r.stop, Recorder: cfg.Recorder}
 	r.definitions = newDefinitionRestorer(definitionsConfig{
 		Plan: cfg.Plan, Recorder: cfg.Recorder, History: cfg.History, Loader: r.loader, Chains: r.chains, Pending: r.pending,
 		Creator: r.creator, Finisher: r.finisher, Existing: r.existing, Catalog: r.catalog, Reset: r.reset, Report: r.screen.Report,

@@ -142,6 +142,10 @@ func (o *describeOptions[T]) writeDescription(p *Page, obj T, d Description, fil
 	p.Gap()
 	p.Field(0, "Phase", o.kind.shownPhase(obj))
 	writeSection(p, d.Queue)
+	if waits := o.kind.waitTexts(obj); len(waits) > 0 {
+		p.Heading("Waits for")
+		p.List(1, waits)
+	}
 	if status.FailureReason != "" {
 		p.Field(0, "Failure reason", status.FailureReason)
 	}

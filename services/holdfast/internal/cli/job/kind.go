@@ -101,6 +101,15 @@ func (k *Kind[T]) Find(ctx context.Context, s *Session, name string) (T, error) 
 // shownPhase is the phase of an object as people see it.
 func (k *Kind[T]) shownPhase(obj T) velerov1.BackupPhase { return ShownPhase(obj, k.Status(obj).Phase) }
 
+// waitTexts are what a job that has not ended waits for, as it is marked.
+func (k *Kind[T]) waitTexts(obj T) []string {
+	if k.Status(obj).Stage == mark.StageEnded {
+		return nil
+	}
+	waits := mark.WaitsOf(obj)
+	return waits.Texts()
+}
+
 // ShownPhase is the phase of an object as people see it: one that is being removed is Deleting, for
 // which the API has no phase of restores.
 func ShownPhase(obj client.Object, phase velerov1.BackupPhase) velerov1.BackupPhase {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -37,6 +38,9 @@ func (k *Kind[T]) streamLogs(ctx context.Context, s *Session, options DownloadOp
 		return err
 	}
 	if phase := k.shownPhase(obj); !hasLog(phase) {
+		if waits := k.waitTexts(obj); len(waits) > 0 {
+			s.Printf("%s %q waits:\n  %s\n", k.Name, name, strings.Join(waits, "\n  "))
+		}
 		return fmt.Errorf("%[1]s %[2]q is %[3]s; its log is available when its run is over: `holdfast %[1]s describe %[2]s` shows how far it is", k.kindNoun(), name, phase)
 	}
 	location, err := k.Location(ctx, s.Client, obj)

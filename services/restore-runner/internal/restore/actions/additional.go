@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 )
 
@@ -103,6 +104,7 @@ func (r *objectRun) comeBack(ctx context.Context) *dispatch.Wait {
 		return nil
 	case q.Added:
 		s.Probe = nil
+		q.hide()
 		if q.Err != nil {
 			s.Entry.Error(q.Err.Error())
 		}
@@ -114,6 +116,8 @@ func (r *objectRun) comeBack(ctx context.Context) *dispatch.Wait {
 		return nil
 	}
 	q.Added = true
+	shown := []outcome.Wait{{Node: q.Node, Since: r.chains.Clock.Now(), Reason: fmt.Sprintf("waits until action %s reports that its additional items are ready", q.Action)}}
+	q.hide = r.chains.Recorder.ShowWaits(func() []outcome.Wait { return shown })
 	r.chains.prober.Add(ctx, q)
 	return &dispatch.Wait{Wake: true}
 }

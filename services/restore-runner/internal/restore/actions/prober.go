@@ -33,6 +33,8 @@ type Probe struct {
 	Added bool
 	// Err is what came of it.
 	Err error
+	// hide ends that the wait is shown.
+	hide func()
 
 	deaths int // calls whose process died
 	until  time.Time

@@ -75,7 +75,7 @@ func (s *APIServices) Unserved(ctx context.Context, v int32) error {
 		return why
 	}
 	timeout := s.Timeouts.Resource
-	return &object.DelayError{Kind: object.Unserved, Key: "APIService " + name, Timeout: timeout,
+	return &object.DelayError{Kind: object.Unserved, Key: "APIService " + name, Timeout: timeout, Waits: fmt.Sprintf("waits for APIService %q to serve it: %v", name, why),
 		Err: fmt.Errorf("APIService %q does not serve it after %s: %w", name, timeout, why)}
 }
 

@@ -50,17 +50,20 @@ func (p *WorkerPool) Open(nodes []int32) []int32 {
 
 // Each runs do for some nodes in parallel, and again for those that waited.
 func (p *WorkerPool) Each(ctx context.Context, nodes []int32, do func(context.Context, int32, object.DelayWaiter) *dispatch.Wait) error {
-	return p.All(ctx, len(nodes), func(v int32) int64 { return p.Weight(nodes[v]) },
+	node := func(v int32) (int32, string) { return nodes[v], "" }
+	return p.All(ctx, len(nodes), node, func(v int32) int64 { return p.Weight(nodes[v]) },
 		func(ctx context.Context, w object.DelayWaiter) (wait *dispatch.Wait) {
 			p.WaitForRoom(ctx, func() { wait = do(ctx, nodes[w.Vertex], w) })
 			return wait
 		})
 }
 
-// All runs n vertices that do not depend on one another in parallel, and again those that waited.
-func (p *WorkerPool) All(ctx context.Context, n int, weight func(int32) int64, do func(context.Context, object.DelayWaiter) *dispatch.Wait) error {
+// All runs n vertices that do not depend on one another in parallel, and again those that waited. node
+// returns the object of a vertex, or outcome.General and a name.
+func (p *WorkerPool) All(ctx context.Context, n int, node func(int32) (int32, string), weight func(int32) int64, do func(context.Context, object.DelayWaiter) *dispatch.Wait) error {
 	retrier := dispatch.NewRetrier(p.Clock)
 	defer retrier.Start(ctx)()
+	defer p.Recorder.ShowWaits(object.WaitsOf(retrier, node))()
 	return dispatch.Run(ctx, dispatch.Independent(n), dispatch.Work{
 		Do: func(ctx context.Context, v int32) *dispatch.Wait {
 			w := object.DelayWaiter{Retrier: retrier, Vertex: v}

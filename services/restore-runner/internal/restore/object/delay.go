@@ -1,6 +1,7 @@
 package object
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 )
 
 // The kinds of causes that an object waits for.
@@ -36,8 +38,10 @@ type DelayError struct {
 	Kind, Key string
 	// Timeout is how long an object may wait for causes of the kind.
 	Timeout time.Duration
-	// Err keeps the object from the cluster.
-	Err error
+	// Err keeps the object from the cluster. Waits is what it waits for, as long as there is time; "" is
+	// the text of Err.
+	Err   error
+	Waits string
 }
 
 // Error implements error.
@@ -56,7 +60,7 @@ type DelayTimeouts struct {
 
 // Deleted is the delay by an object of the same name that is being deleted.
 func (t DelayTimeouts) Deleted() *DelayError {
-	return &DelayError{Kind: Terminating, Timeout: t.Terminating,
+	return &DelayError{Kind: Terminating, Timeout: t.Terminating, Waits: "waits until one of that name, which is being deleted, is gone",
 		Err: fmt.Errorf("one of that name is still being deleted after %s", t.Terminating)}
 }
 
@@ -73,7 +77,25 @@ func (t DelayTimeouts) Of(err error) error {
 	case by == "":
 		return &DelayError{Kind: Internal, Timeout: min(internalPatience, t.Resource), Err: err}
 	}
-	return &DelayError{Kind: Internal, Key: by, Timeout: t.Resource, Err: fmt.Errorf("%w (tried for %s)", err, t.Resource)}
+	return &DelayError{Kind: Internal, Key: by, Timeout: t.Resource, Err: fmt.Errorf("%w (tried for %s)", err, t.Resource),
+		Waits: "waits for " + by + ": " + err.Error()}
+}
+
+// WaitsOf is what the vertices of a retrier wait for. node returns the object of a vertex, which may be
+// outcome.General with a name.
+func WaitsOf(retrier *dispatch.Retrier, node func(vertex int32) (node int32, name string)) func() []outcome.Wait {
+	return func() (all []outcome.Wait) {
+		for _, w := range retrier.Waiting() {
+			var d *DelayError
+			if !errors.As(w.Err, &d) {
+				continue
+			}
+			shown := outcome.Wait{Reason: cmp.Or(d.Waits, d.Error()), Since: w.Since, Others: w.Others}
+			shown.Node, shown.Object = node(w.Vertex)
+			all = append(all, shown)
+		}
+		return all
+	}
 }
 
 // DelayWaiter is where a vertex of a dispatch.Run waits.
@@ -94,8 +116,9 @@ func (w DelayWaiter) Wait(err error) *dispatch.Wait {
 
 // Poller paces repeated reads of an object.
 type Poller struct {
-	Clock clock.WithTicker
-	Stop  StopSignal
+	Clock    clock.WithTicker
+	Stop     StopSignal
+	Recorder *outcome.Recorder
 }
 
 // Pause waits between two reads. An error means that ctx ended or that the restore is to stop; then
@@ -114,12 +137,13 @@ func (p *Poller) Pause(ctx context.Context) error {
 }
 
 // Finish does something at once that is part of another object's work, and repeats it while it
-// would wait.
-func (p *Poller) Finish(ctx context.Context, do func(DelayWaiter) *dispatch.Wait) {
+// would wait. object names it.
+func (p *Poller) Finish(ctx context.Context, object string, do func(DelayWaiter) *dispatch.Wait) {
 	w := DelayWaiter{Retrier: dispatch.NewRetrier(p.Clock)}
 	if do(w) == nil {
 		return
 	}
+	defer p.Recorder.ShowWaits(WaitsOf(w.Retrier, func(int32) (int32, string) { return outcome.General, object }))()
 	dispatch.RunOutsideLimit(ctx, func() {
 		for p.Pause(ctx) == nil && do(w) != nil {
 		}

@@ -28,7 +28,9 @@ const (
 func (r *Runner) Start(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	r.group.Go(func() { r.servePods(ctx) })
+	hide := r.Recorder.ShowWaits(r.listWaits)
 	return func() {
+		defer hide()
 		if !r.Stop.Requested() {
 			cancel()
 		}

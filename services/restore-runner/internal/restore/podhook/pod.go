@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,17 +19,14 @@ var (
 	errTimeout = errors.New("it did not end in time")
 )
 
-// tellAfter is how long a Pod is waited for until that is logged.
-const tellAfter = time.Minute
-
 // hookedPod is a Pod that owes hooks. One goroutine at a time uses it, the one for which busy was set; busy,
-// next and pause are guarded by the Runner.
+// next, pause and why are guarded by the Runner.
 type hookedPod struct {
 	outcome.Owed
 	next  time.Time
 	pause time.Duration
 	busy  bool
-	told  bool // what it waits for was logged
+	why   string // what the hooks wait for, as the Pod was last read
 	// ran is when this process saw the end of the last hook in it.
 	ran time.Time
 }
@@ -84,6 +82,7 @@ func (r *Runner) advanceHooks(ctx context.Context, p *hookedPod) (again bool) {
 		return false
 	case err != nil:
 		r.expireHooks(p, looked, func(string) string { return err.Error() })
+		r.noteWhy(p, err.Error())
 		return false
 	}
 	names, hooks := p.pendingContainers()
@@ -99,19 +98,31 @@ func (r *Runner) advanceHooks(ctx context.Context, p *hookedPod) (again bool) {
 		}
 	}
 	r.expireHooks(p, looked, func(name string) string { return live.waitingReason(name, p.requiresReady()) })
-	r.logWaiting(p, looked, live, names)
+	var why []string
+	for _, name := range names {
+		why = append(why, fmt.Sprintf("hooks wait for container %s: %s", name, live.waitingReason(name, p.requiresReady())))
+	}
+	r.noteWhy(p, strings.Join(why, "; "))
 	return false
 }
 
-// logWaiting logs what the hooks of a Pod wait for, once.
-func (r *Runner) logWaiting(p *hookedPod, now time.Time, live *livePod, names []string) {
-	if p.told || p.Left() == 0 || now.Sub(time.UnixMilli(p.Since)) < tellAfter {
-		return
+// noteWhy notes what the hooks of a Pod wait for.
+func (r *Runner) noteWhy(p *hookedPod, why string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p.why = why
+}
+
+// listWaits returns the Pods whose hooks wait for a container. Those in which a hook runs do not wait.
+func (r *Runner) listWaits() (all []outcome.Wait) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for node, p := range r.pods {
+		if p.why != "" {
+			all = append(all, outcome.Wait{Node: node, Reason: p.why, Since: time.UnixMilli(p.Since)})
+		}
 	}
-	p.told = true
-	for _, name := range names {
-		r.Recorder.Info(p.Node, fmt.Sprintf("hooks wait for container %s: %s", name, live.waitingReason(name, p.requiresReady())))
-	}
+	return all
 }
 
 // waitLimit is how long a hook waits for a container that cannot be used: to a time, or for so long.
@@ -145,6 +156,7 @@ func (r *Runner) expireHooks(p *hookedPod, now time.Time, state func(container s
 
 // runAll runs hooks of one container, one after the other.
 func (r *Runner) runAll(ctx context.Context, p *hookedPod, indexes []int, looked time.Time) (again bool) {
+	r.noteWhy(p, "")
 	for _, i := range indexes {
 		if r.Stop.Requested() {
 			return false

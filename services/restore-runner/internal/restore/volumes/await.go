@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
@@ -53,10 +54,14 @@ type settledClaim struct{ volume, message, problem string }
 // with its first consumer and its snapshot is ready. A claim that takes longer than Timeout is an
 // error of the restore. An error returned is the end of ctx, or dispatch.ErrStopped.
 func (a *Awaiter) Await(ctx context.Context) error {
-	deadline := a.Clock.Now().Add(a.Timeout)
+	began := a.Clock.Now()
+	deadline := began.Add(a.Timeout)
+	var waits atomic.Pointer[[]outcome.Wait]
+	waits.Store(&[]outcome.Wait{})
+	defer a.Recorder.ShowWaits(func() []outcome.Wait { return *waits.Load() })()
 	for pause := firstPause; ; pause = min(2*pause, longPause) {
 		late := !a.Clock.Now().Before(deadline)
-		open := false
+		var open []outcome.Wait
 		for _, f := range a.Recorder.Filled() {
 			end, why, err := a.readClaim(ctx, &f)
 			switch {
@@ -75,11 +80,12 @@ func (a *Awaiter) Await(ctx context.Context) error {
 					f.Volume.ClaimNamespace, f.Volume.Claim, f.Volume.CSI.Handle, a.Timeout, why))
 				continue
 			}
-			open = true
+			open = append(open, outcome.Wait{Node: f.Node, Since: began, Reason: "is not bound to a volume of its CSI snapshot: " + why})
 		}
-		if !open {
+		if len(open) == 0 {
 			return nil
 		}
+		waits.Store(&open)
 		if err := a.pauseFor(ctx, pause); err != nil {
 			return err
 		}

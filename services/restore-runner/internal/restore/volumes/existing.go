@@ -19,7 +19,7 @@ func (p *Provisioner) volumeExists(ctx context.Context, o *object.Object) (there
 	if err != nil || going == "" {
 		return there, err
 	}
-	return false, &object.DelayError{Kind: object.Terminating, Timeout: p.Timeouts.Terminating,
+	return false, &object.DelayError{Kind: object.Terminating, Timeout: p.Timeouts.Terminating, Waits: "waits until the volume of that name, which goes away, is gone",
 		Err: fmt.Errorf("PersistentVolume %q is there after %s still, and %s", o.Target.Name, p.Timeouts.Terminating, going)}
 }
 
