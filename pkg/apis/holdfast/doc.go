@@ -39,6 +39,9 @@ const (
 	// is away: the admission it ran under, the reason and the object's UID as JSON. It is removed
 	// when the Backup is admitted again.
 	AnnotationSuspended = "holdfast.io/suspended"
+	// AnnotationValidated on a Restore holds the UID of the Restore whose computed spec was written: it
+	// is not validated again (the filled-in scheduleName would fail), and a copy of it is.
+	AnnotationValidated = "holdfast.io/validated"
 	// AnnotationWaits is what a Restore that has not ended waits for, and since when, with the object's
 	// UID, as JSON. queue-scheduler writes it while the Restore is New, its holder afterwards.
 	AnnotationWaits = "holdfast.io/waits"

@@ -17,6 +17,14 @@ type Events interface {
 	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
 }
 
+// RecordWarning records a warning about an object, with at most 250 characters of its text; nil events
+// record nothing.
+func RecordWarning(events Events, obj runtime.Object, reason, action, text string) {
+	if events != nil {
+		events.Eventf(obj, nil, corev1.EventTypeWarning, reason, action, "%.250s", text)
+	}
+}
+
 // RecordEnd records that a Backup or Restore got its terminal phase, which is the Event's reason. The
 // Event is a warning unless the phase is Completed. Other objects, other phases and nil events
 // record nothing. It is for the process that wrote the phase, once that is durable.

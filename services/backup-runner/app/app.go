@@ -104,7 +104,7 @@ func (a *App) buildParts(ctx context.Context) error {
 	csi := newCSI(c.Base, snapshots)
 	locations := location.New(mgr.GetAPIReader(), namespace, location.WithPlugins(plugins, c.Log, rt.WorkDir()), location.WithMetrics(rt.Registry(), c.Clock))
 	owed := &job.OwedHooksTask{Locations: locations, Exec: exec, Reader: mgr.GetAPIReader(), Cached: mgr.GetClient(), Client: mgr.GetClient(),
-		Namespace: namespace, Clock: c.Clock, Log: c.Log}
+		Namespace: namespace, Clock: c.Clock, Log: c.Log, Events: mgr.GetEventRecorder(Name)}
 	rt.GoLeading(dutyTimeouts*c.ClaimTimeout, service.Duties{"owed-post-hooks": owed.Run})
 	kind := job.New(job.Config{
 		Reader:    mgr.GetAPIReader(),

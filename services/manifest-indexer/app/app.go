@@ -83,6 +83,7 @@ func (a *App) buildParts() {
 	})
 	a.syncer = backupsync.New(backupsync.Config{
 		Reader: a.clusterReader(), Cached: a.clusterClient(), Client: a.clusterClient(), Namespace: namespace, Opener: a.opener, Clock: c.Clock, Log: c.Log, Period: max(c.BackupSyncPeriod, 0),
+		Events: a.runtime.Manager().GetEventRecorder(Name),
 	})
 	manifestv1.RegisterManifestServiceServer(a.runtime.GRPC(), &server.Server{Reader: a.clusterReader(), Namespace: namespace, Opener: a.opener})
 }

@@ -140,7 +140,7 @@ func (a *App) newResumptionTask(config *Config, locations pausing.Locations, job
 	mgr := a.runtime.Manager()
 	return &pausing.Task{
 		Resumer: pausing.Resumer{Locations: locations, REST: a.runtime.RestConfig(), Clock: config.Clock},
-		Reader:  mgr.GetAPIReader(), Cached: mgr.GetClient(), Client: mgr.GetClient(), Namespace: config.Options.Namespace, Log: config.Log,
+		Reader:  mgr.GetAPIReader(), Cached: mgr.GetClient(), Client: mgr.GetClient(), Namespace: config.Options.Namespace, Log: config.Log, Events: mgr.GetEventRecorder(Name),
 		Free: func(o *velerov1.Restore) bool {
 			if jobs.Active(o) {
 				return false

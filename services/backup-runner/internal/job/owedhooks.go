@@ -42,6 +42,8 @@ type OwedHooksTask struct {
 	Namespace string
 	Clock     clock.WithTicker
 	Log       *slog.Logger
+	// Events records which backups owe post hooks that do not run; nil records nothing.
+	Events mark.Events
 }
 
 // Run makes a pass every 15 s until ctx ends.
@@ -79,9 +81,11 @@ func (t *OwedHooksTask) Pass(ctx context.Context) {
 // reportFailure logs that post hooks did not run, and gives them up after a day.
 func (t *OwedHooksTask) reportFailure(ctx context.Context, b *velerov1.Backup, age time.Duration, err error) {
 	if age < owedHooksGiven {
+		mark.RecordWarning(t.Events, b, "PostHooksNotRun", "Hook", fmt.Sprintf("post hooks of the ended backup did not run; trying again: %v", err))
 		t.Log.WarnContext(ctx, "post hooks of an ended backup did not run; retrying", "backup", b.Name, "error", err)
 		return
 	}
+	mark.RecordWarning(t.Events, b, "PostHooksNotRun", "Hook", fmt.Sprintf("post hooks of the ended backup never ran, and are not tried again; run them by hand: %v", err))
 	t.Log.ErrorContext(ctx, "post hooks of an ended backup never ran", "backup", b.Name, "error", err)
 	if err := t.clearMark(ctx, b); err != nil {
 		t.Log.WarnContext(ctx, "mark of owed post hooks not removed; retrying", "backup", b.Name, "error", err)

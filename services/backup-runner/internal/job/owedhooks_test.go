@@ -14,6 +14,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
 	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/kube/podexec"
@@ -146,7 +147,10 @@ func TestABucketThatIsAwayIsTriedAgain(t *testing.T) {
 	b = newBed(t, func(*velerov1.Backup) {})
 	b.away = objectstore.ErrNoBucket
 	b.clock.Step(24 * time.Hour)
+	events := &jobtest.Events{}
+	b.task.Events = events
 	b.task.Pass(t.Context())
+	require.Contains(t, events.Text(), `Warning PostHooksNotRun: post hooks of the ended backup never ran, and are not tried again; run them by hand: BackupStorageLocation "default": `)
 	require.False(t, b.owesHooks(t))
 	require.Empty(t, b.ran)
 }

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -31,7 +32,7 @@ func (s *Syncer) importPodVolumeBackups(ctx context.Context, loc *velerov1.Backu
 	for i := range list {
 		pvb := &list[i]
 		if why := unfitReason(pvb, backup); why != "" {
-			s.Log.Warn("PodVolumeBackup in the bucket is not imported", "location", loc.Name, "backup", backup.Name, "podVolumeBackup", pvb.Name, "reason", why)
+			s.reportPodVolume(loc, backup, pvb, why)
 			continue
 		}
 		s.adoptPodVolume(pvb, loc, backup)
@@ -39,12 +40,18 @@ func (s *Syncer) importPodVolumeBackups(ctx context.Context, loc *velerov1.Backu
 		switch {
 		case err == nil, apierrors.IsAlreadyExists(err):
 		case apierrors.IsInvalid(err):
-			s.Log.Warn("PodVolumeBackup in the bucket is not imported", "location", loc.Name, "backup", backup.Name, "podVolumeBackup", pvb.Name, "error", err)
+			s.reportPodVolume(loc, backup, pvb, err.Error())
 		default:
 			return fmt.Errorf("PodVolumeBackup %q: %w", pvb.Name, err)
 		}
 	}
 	return nil
+}
+
+// reportPodVolume reports an entry that is not imported: a restore will miss its volume.
+func (s *Syncer) reportPodVolume(loc *velerov1.BackupStorageLocation, backup *velerov1.Backup, pvb *velerov1.PodVolumeBackup, reason string) {
+	s.Log.Warn("PodVolumeBackup in the bucket is not imported", "location", loc.Name, "backup", backup.Name, "podVolumeBackup", pvb.Name, "reason", reason)
+	mark.RecordWarning(s.Events, loc, "VolumeNotSynced", "Sync", fmt.Sprintf("PodVolumeBackup %q of backup %q is not imported: %s", pvb.Name, backup.Name, reason))
 }
 
 // unfitReason returns why an entry is not imported; empty when it is. A node agent of Velero runs

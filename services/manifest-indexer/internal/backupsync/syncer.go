@@ -18,6 +18,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -41,6 +42,7 @@ type Config struct {
 	Opener    Opener
 	Clock     clock.WithTicker
 	Log       *slog.Logger
+	Events    mark.Events // of what is not synced; nil for none
 	// Period is how often a location without a period of its own is synced; 0 means never.
 	Period time.Duration
 }
@@ -168,6 +170,7 @@ func (s *Syncer) importNew(ctx context.Context, loc *velerov1.BackupStorageLocat
 	}
 	if room := max(0, s.limit-len(known)); len(missing) > room {
 		slices.Sort(missing) // so that it is always the same ones
+		mark.RecordWarning(s.Events, loc, "BackupsNotSynced", "Sync", fmt.Sprintf("%d backups in the bucket are not synced: more than %d have no object", len(missing)-room, s.limit))
 		s.Log.Error("backups in the bucket are not synced: there are too many", "location", loc.Name, "left", len(missing)-room, "limit", s.limit)
 		missing = missing[:room]
 	}
@@ -179,6 +182,7 @@ func (s *Syncer) importNew(ctx context.Context, loc *velerov1.BackupStorageLocat
 		err := s.importBackup(ctx, loc, store, name)
 		var bad *backupError
 		if errors.As(err, &bad) {
+			mark.RecordWarning(s.Events, loc, "BackupNotSynced", "Sync", fmt.Sprintf("backup %q in the bucket cannot be read: %v", name, bad.err))
 			s.Log.Warn("backup in the bucket cannot be read", "location", loc.Name, "backup", name, "error", bad.err)
 			continue
 		}

@@ -24,6 +24,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -140,7 +141,8 @@ func TestImportsEndedBackups(t *testing.T) {
 }
 
 func TestDamagedBackupsDoNotHoldUpOthers(t *testing.T) {
-	b := newBed(t)
+	b, events := newBed(t), &jobtest.Events{}
+	b.s.Events = events
 	b.store.Set(layout.BackupMetadata("broken"), []byte("{"))
 	b.store.Set(layout.BackupMetadata("huge"), bytes.Repeat([]byte(" "), maxMetadata+1))
 	b.store.Set(layout.BackupMetadata("other-kind"), []byte(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"other-kind"}}`))
@@ -152,6 +154,7 @@ func TestDamagedBackupsDoNotHoldUpOthers(t *testing.T) {
 	for _, name := range []string{"broken", "huge", "other-kind", "copied", "original"} {
 		require.Nil(t, b.getBackup(name), name)
 	}
+	require.Contains(t, events.Text(), `Warning BackupNotSynced: backup "broken" in the bucket cannot be read: `)
 }
 
 // One object the bucket refuses to give must not keep the rest of a bucket away indefinitely.

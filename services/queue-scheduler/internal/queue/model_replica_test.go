@@ -10,6 +10,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
@@ -148,7 +149,7 @@ func (a *actor) List(ctx context.Context, list client.ObjectList, opts ...client
 		a.restores, a.targets = map[types.UID]bool{}, nil
 		for i := range restores.Items {
 			r := &restores.Items[i]
-			validated := r.Annotations[validate.AnnotationValidated] != ""
+			validated := r.Annotations[holdfast.AnnotationValidated] != ""
 			if targets := validate.Targets(&r.Spec); r.Status.Phase.IsNew() && (validated || !ledger.IsAll(targets)) {
 				a.restores[r.UID], a.targets = true, append(a.targets, validate.Targets(&r.Spec))
 			}

@@ -116,7 +116,7 @@ func restoreEntry(r *velerov1.Restore, now time.Time) ledger.Entry {
 
 // isValidated reports that this very restore, not one it is a copy of, was validated.
 func isValidated(r *velerov1.Restore) bool {
-	return r.Annotations[validate.AnnotationValidated] == string(r.UID)
+	return r.Annotations[holdfast.AnnotationValidated] == string(r.UID)
 }
 
 // targetNamespaces are the namespaces a restore writes to, sorted: those noted when it was validated, which

@@ -3,13 +3,16 @@ package queue
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/messaging"
@@ -70,6 +73,7 @@ func (s *Scheduler) validateRestore(ctx context.Context, r *velerov1.Restore) (e
 			return err // a later pass repeats the validation
 		case err != nil:
 			namespaces = validate.Targets(&completed.Spec)
+			mark.RecordWarning(s.Events, r, "BackupNotRead", "Queue", fmt.Sprintf("waits for all jobs in namespaces %v: the backup could not be read: %v", namespaces, err))
 			s.Log.WarnContext(ctx, "Failed to read backup; locking all namespaces the restore may touch", "restore", r.Name, "namespaces", namespaces, "error", err)
 		}
 	}
@@ -80,7 +84,7 @@ func (s *Scheduler) validateRestore(ctx context.Context, r *velerov1.Restore) (e
 		if err := setNamespaces(r, namespaces); err != nil {
 			return err
 		}
-		metav1.SetMetaDataAnnotation(&r.ObjectMeta, validate.AnnotationValidated, string(r.UID))
+		metav1.SetMetaDataAnnotation(&r.ObjectMeta, holdfast.AnnotationValidated, string(r.UID))
 		messaging.SetTrace(ctx, r)
 		failpoint.Hit("queue-scheduler/restore-validated")
 		return nil

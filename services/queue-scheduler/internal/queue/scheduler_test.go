@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
-	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
 )
 
 func TestABackupGoesFromNewToARunner(t *testing.T) {
@@ -86,7 +86,7 @@ func TestRestoresAreValidatedOnceAndGoFirst(t *testing.T) {
 	b.requireEventually("r2 is dispatched", func() bool { return b.wire.hasSent("restore.run r2") })
 	r2 := b.getRestore("r2")
 	require.True(t, r2.Status.Phase.IsNew(), "the runner writes the next phase")
-	require.Equal(t, "uid-r2", r2.Annotations[validate.AnnotationValidated])
+	require.Equal(t, "uid-r2", r2.Annotations[holdfast.AnnotationValidated])
 	require.Equal(t, "computed", r2.Spec.ScheduleName)
 	b.createBackup("b2", 4, "ns1")
 	b.requirePhase(velerov1.BackupPhaseQueued, "b2")

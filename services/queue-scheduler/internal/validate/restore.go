@@ -13,10 +13,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/spec/restoreorder"
 )
 
-// AnnotationValidated on a Restore holds the UID of the Restore whose computed spec was written: it
-// is not validated again (the filled-in scheduleName would fail), and a copy of it is.
-const AnnotationValidated = "holdfast.io/validated"
-
 // Restore completes a Restore in place, also when it has problems, and returns its problems. The
 // error means that the cluster could not be asked: nothing is decided then.
 func (v *Validator) Restore(ctx context.Context, r *velerov1.Restore) (Problems, error) {

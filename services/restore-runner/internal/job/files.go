@@ -15,6 +15,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 )
@@ -47,7 +48,7 @@ func storeFiles(ctx context.Context, a *restoreAttempt) error {
 	err := a.publishFiles(ctx, a.finished)
 	var fatal *fatalError
 	if errors.As(err, &fatal) {
-		a.log.ErrorContext(ctx, "files of the restore not stored", "error", err)
+		a.reportUnstored(ctx, "log, results and lists", err)
 		return nil
 	}
 	return err
@@ -62,7 +63,7 @@ func (a *restoreAttempt) publishFiles(ctx context.Context, end *outcome.Finished
 		return fatalErrorf("write the log: %w", err)
 	}
 	if a.undecided || in.records.readOnly {
-		a.log.ErrorContext(ctx, "files of the restore not stored: the location cannot be written")
+		a.reportUnstored(ctx, "log, results and lists", errors.New("the location cannot be written"))
 		return nil
 	}
 	name := a.restore.Name
@@ -128,8 +129,14 @@ func (a *restoreAttempt) uploadFile(ctx context.Context, key string, file *os.Fi
 		return fmt.Errorf("store %s: %w", key, context.Cause(ctx))
 	}
 	if err != nil {
-		a.log.ErrorContext(ctx, "file of the restore not stored", "key", key, "error", err)
+		a.reportUnstored(ctx, key, err)
 	}
 	failpoint.Hit("restore-runner/after-file")
 	return nil
+}
+
+// reportUnstored reports files that the restore does not leave in the bucket.
+func (a *restoreAttempt) reportUnstored(ctx context.Context, what string, err error) {
+	a.log.ErrorContext(ctx, "Failed to store files of the restore", "files", what, "error", err)
+	mark.RecordWarning(a.cfg.Events, a.restore, "FilesNotStored", "End", fmt.Sprintf("%s not stored in location %q: %v", what, a.inputs.location, err))
 }

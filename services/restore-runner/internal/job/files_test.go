@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -25,8 +26,11 @@ func TestAFailedRestoreLeavesItsLog(t *testing.T) {
 func TestAFailureWithoutAWritableBucketIsToldAllTheSame(t *testing.T) {
 	b := newBench(t)
 	b.locations.store = objectstore.ReadOnly(b.store)
+	events := &jobtest.Events{}
+	b.config.Events = events
 	b.createRestore(t, true)
-	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
+	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
+	require.Contains(t, events.Text(), `Warning FilesNotStored: log, results and lists not stored in location "default": the location cannot be written`)
 	r := b.getRestore(t)
 	require.Equal(t, velerov1.RestorePhaseFailed, r.Status.Phase)
 	require.Contains(t, r.Status.FailureReason, "open the tarball")

@@ -110,11 +110,11 @@ func (r *outcomeRecords) replayRecords(ctx context.Context, recorder *outcome.Re
 			return nil, fatalErrorf("%s: %w", key, err)
 		}
 	}
-	if history.Unknown > 0 {
-		r.log.WarnContext(ctx, "records of objects that are not in the plan were passed over", "records", history.Unknown)
-	}
 	if len(r.earlier) > 0 {
 		recorder.Open()
+	}
+	if history.Unknown > 0 && r.head.Finished == nil {
+		recorder.Warn(outcome.General, fmt.Sprintf("%d records of the earlier runner are about objects that are not in the backup any more: what became of these is not listed", history.Unknown))
 	}
 	r.before.Store(int64(recorder.Counts().Done))
 	r.replayed.Store(true)

@@ -1,18 +1,16 @@
 package job_test
 
 import (
-	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
 	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 )
@@ -27,27 +25,9 @@ func (c *aheadClock) Now() time.Time { return time.Now().Add(time.Duration(c.by.
 
 func (c *aheadClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
-// eventLog has the notes of Events.
-type eventLog struct {
-	mu    sync.Mutex
-	notes []string
-}
-
-func (l *eventLog) Eventf(_, _ runtime.Object, kind, reason, _, note string, args ...any) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.notes = append(l.notes, kind+" "+reason+" "+fmt.Sprintf(note, args...))
-}
-
-func (l *eventLog) all() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Join(l.notes, "\n")
-}
-
 // Nothing but `InProgress` said that a restore waits, and its log did not mention it afterwards.
 func TestARestoreTellsWhatItWaitsFor(t *testing.T) {
-	clk, events := &aheadClock{}, &eventLog{}
+	clk, events := &aheadClock{}, &jobtest.Events{}
 	b, _ := waitingForWeb(t, func(*bench) { clk.by.Store(int64(10 * time.Second)) })
 	b.config.Clock, b.config.Events = clk, events
 	b.runner = newRunner(b.config)
@@ -63,7 +43,7 @@ func TestARestoreTellsWhatItWaitsFor(t *testing.T) {
 	r := b.getRestore(t)
 	require.Equal(t, velerov1.RestorePhaseCompleted, r.Status.Phase)
 	require.Empty(t, mark.WaitsOf(r), "an ended restore waits for nothing")
-	require.Equal(t, 1, strings.Count(events.all(), "Normal Waiting "+what))
+	require.Equal(t, 1, strings.Count(events.Text(), "Normal Waiting: "+what))
 	log := b.readGzip(t, layout.RestoreLog("r"))
 	require.Equal(t, 1, strings.Count(log, "hooks wait for container main"), log)
 }

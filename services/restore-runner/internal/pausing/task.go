@@ -37,6 +37,8 @@ type Task struct {
 	// Free reports that no process works on a restore that has not ended.
 	Free func(*velerov1.Restore) bool
 	Log  *slog.Logger
+	// Events records what stays paused; nil records nothing.
+	Events mark.Events
 
 	tries map[types.UID]lastAttempt
 }
@@ -81,6 +83,7 @@ func (t *Task) resumePaused(ctx context.Context, o *velerov1.Restore, location s
 	case ctx.Err() != nil:
 		return last
 	case errors.Is(err, ErrNoRecords):
+		mark.RecordWarning(t.Events, o, "StillPaused", "Resume", "objects that the restore created may stay paused, because its records are gone from location "+location+"; resume them by hand")
 		t.Log.ErrorContext(ctx, "objects that a restore created may stay paused: its records are gone", "restore", o.Name, "location", location)
 		err = t.clearMark(ctx, o)
 	case err == nil && len(names) == 0:
@@ -90,6 +93,13 @@ func (t *Task) resumePaused(ctx context.Context, o *velerov1.Restore, location s
 	}
 	pause := min(max(2*last.pause, firstPause), longPause)
 	if err != nil || len(names) > 0 {
+		text := "objects are still paused; trying again: "
+		if len(names) > 0 {
+			text += joinWithin(names, namesInReason)
+		} else {
+			text += err.Error()
+		}
+		mark.RecordWarning(t.Events, o, "StillPaused", "Resume", text)
 		t.Log.WarnContext(ctx, "objects of a restore are still paused; retrying", "restore", o.Name, "objects", names, "after", pause, "error", err)
 	}
 	return lastAttempt{next: t.Clock.Now().Add(pause), pause: pause}

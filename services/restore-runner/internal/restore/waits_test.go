@@ -50,7 +50,7 @@ func TestARestoreShowsWhatItWaitsFor(t *testing.T) {
 			s.Put("/api/v1/namespaces/bare", object{"metadata": object{"name": "bare", "uid": "doomed", "deletionTimestamp": "2026-01-01T00:00:00Z"}})
 			return func() { s.Delete("/api/v1/namespaces/bare") }, nil
 		},
-		`configmaps a/c0 and 1 more objects: waits for webhook w.example.com: Internal error occurred: failed calling webhook "w.example.com"`: func(_ *testing.T, s *kubetest.Server, b *backup) (func(), []func(*restore.Config)) {
+		`and 1 more objects: waits for webhook w.example.com: Internal error occurred: failed calling webhook "w.example.com"`: func(_ *testing.T, s *kubetest.Server, b *backup) (func(), []func(*restore.Config)) {
 			b.addObject("configmaps", "v1", "ConfigMap", "a", "c0", nil)
 			b.addObject("configmaps", "v1", "ConfigMap", "a", "c1", nil)
 			refuse, over := refusingWebhook(s, "/configmaps")

@@ -102,7 +102,8 @@ func CheckSelectors(one *metav1.LabelSelector, several []*metav1.LabelSelector) 
 	return nil
 }
 
-// Create creates an object, or prints it with -o, and waits for its end if asked.
+// Create creates an object, or prints it with -o, and waits for its end if asked. Otherwise it waits
+// shortly whether the object is refused.
 func (k *Kind[T]) Create(ctx context.Context, c *Creation, obj T) error {
 	if !c.Output.IsText() {
 		return c.Output.Print(c.Global.Out, obj)
@@ -115,6 +116,9 @@ func (k *Kind[T]) Create(ctx context.Context, c *Creation, obj T) error {
 	}
 	c.Printf("%s %q was requested.\n", k.Name, obj.GetName())
 	if !c.Wait {
+		if err := k.watchValidation(ctx, c.Session, obj); err != nil {
+			return err
+		}
 		c.Printf("`holdfast %s describe %s` shows how far it is.\n", k.kindNoun(), obj.GetName())
 		return nil
 	}

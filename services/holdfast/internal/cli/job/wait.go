@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
@@ -27,6 +29,25 @@ func (k *Kind[T]) awaitTerminal(ctx context.Context, s *Session, obj T) error {
 	}
 	if err != nil {
 		return err
+	}
+	return k.reportOutcome(s, obj)
+}
+
+// validationPatience is how long create without --wait waits for the result of the validation.
+const validationPatience = 2 * time.Second
+
+// watchValidation returns the error of a job that is refused within validationPatience. A job that is
+// valid ends the wait; one that is not judged by then, or cannot be read, is no error.
+func (k *Kind[T]) watchValidation(ctx context.Context, s *Session, obj T) error {
+	limited, stop := context.WithTimeout(ctx, validationPatience)
+	defer stop()
+	err := command.WaitUntil(limited, s.Client, s.Global.Clock, obj, func() (bool, error) {
+		phase := k.Status(obj).Phase
+		valid := obj.GetAnnotations()[holdfast.AnnotationValidated] == string(obj.GetUID()) // a restore stays New
+		return !phase.IsNew() || valid && obj.GetUID() != "", nil
+	})
+	if err != nil || k.Status(obj).Phase != velerov1.BackupPhaseFailedValidation {
+		return nil //nolint:nilerr // the job was requested
 	}
 	return k.reportOutcome(s, obj)
 }

@@ -1,6 +1,7 @@
 package restore_test
 
 import (
+	"context"
 	"encoding/json"
 	"testing"
 	"time"
@@ -10,7 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/clitest"
 )
@@ -148,6 +151,44 @@ func TestCreateWaitsAndReportsTheEnd(t *testing.T) {
 			if want == 1 {
 				require.Contains(t, result.Err, "because")
 			}
+		})
+	}
+}
+
+// A refused Restore was reported as requested, and that was all: https://github.com/velero-io/velero/issues/297.
+func TestCreateReportsARefusalWithoutWait(t *testing.T) {
+	for name, judged := range map[string]func(*velerov1.Restore){
+		"refused": func(r *velerov1.Restore) {
+			r.Status = velerov1.RestoreStatus{Phase: velerov1.RestorePhaseFailedValidation, ValidationErrors: []string{"spec.backupName: no such backup"}}
+		},
+		"valid": func(r *velerov1.Restore) {
+			r.Annotations = map[string]string{holdfast.AnnotationValidated: string(r.UID)}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := clitest.New(t, newBackup("first", velerov1.BackupPhaseCompleted, 0))
+			c.WithWatch = interceptor.NewClient(c.WithWatch, interceptor.Funcs{Create: func(ctx context.Context, w client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+				r, ok := obj.(*velerov1.Restore)
+				if !ok {
+					return w.Create(ctx, obj, opts...)
+				}
+				r.UID = "uid-r"
+				stored := r.DeepCopy()
+				judged(stored)
+				return w.Create(ctx, stored, opts...)
+			}})
+			began := time.Now()
+			result := c.Run(t.Context(), "", "restore", "create", "r", "--from-backup", "first")
+			require.Contains(t, result.Out, `Restore "r" was requested`)
+			if name == "valid" {
+				require.Zero(t, result.Code, result.Err)
+				require.Less(t, time.Since(began), time.Second, "a valid one is not waited for")
+				return
+			}
+			require.Equal(t, 1, result.Code)
+			require.Contains(t, result.Err, "FailedValidation")
+			require.Contains(t, result.Err, "spec.backupName: no such backup")
+			require.NotContains(t, result.Out, "shows how far it is")
 		})
 	}
 }
