@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-io/holdfast/e2e/harness/site"
 )
@@ -33,6 +34,9 @@ func (b *bed) runCase(t *testing.T, c *reportCase) {
 	var dir string
 	r.bucket, dir = site.FileBucket(b.whole, c.prefix)
 	b.ReachFiles(t, dir, r.bucket)
+	if c.Exclusive {
+		t.Cleanup(func() { r.removeShared() })
+	}
 	for i, raw := range c.Steps {
 		step := r.decodeStep(raw)
 		if step.Expect == nil {
@@ -43,6 +47,24 @@ func (b *bed) runCase(t *testing.T, c *reportCase) {
 		t.Logf("step %d took %.1f s", i+1, time.Since(began).Seconds())
 	}
 	r.endRestore()
+}
+
+// removeShared deletes what the case would have deleted, had it not failed: others follow on the same cluster.
+func (r *run) removeShared() {
+	if !r.t.Failed() {
+		return
+	}
+	for _, raw := range r.Steps {
+		step := &caseStep{}
+		if decodeStrictly(raw, step) != nil {
+			continue
+		}
+		for _, text := range step.Delete {
+			if ref, err := r.resolveText(text, false); err == nil {
+				_ = ref.client().Delete(context.WithoutCancel(r.t.Context()), ref.name, metav1.DeleteOptions{}) // the case has failed already
+			}
+		}
+	}
 }
 
 // decodeStep replaces ${name} by what was saved under the name.
