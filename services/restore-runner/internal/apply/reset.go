@@ -35,13 +35,14 @@ type kindReset func(obj object, o *ResetOptions)
 // byResource holds the kinds whose own fields have to change. Keys are group resources as in
 // tarball paths.
 var byResource = map[string]kindReset{
-	"pods":                   resetPod,
-	"jobs.batch":             resetJob,
-	"services":               resetService,
-	"serviceaccounts":        resetServiceAccount,
-	"secrets":                resetSecret,
-	"persistentvolumes":      resetVolume,
-	"persistentvolumeclaims": resetClaim,
+	"pods":                            resetPod,
+	"jobs.batch":                      resetJob,
+	"services":                        resetService,
+	"serviceaccounts":                 resetServiceAccount,
+	"secrets":                         resetSecret,
+	"persistentvolumes":               resetVolume,
+	"persistentvolumeclaims":          resetClaim,
+	"endpointslices.discovery.k8s.io": resetSlice,
 	"mutatingwebhookconfigurations.admissionregistration.k8s.io":   resetWebhooks,
 	"validatingwebhookconfigurations.admissionregistration.k8s.io": resetWebhooks,
 	"customresourcedefinitions.apiextensions.k8s.io":               resetDefinition,

@@ -117,3 +117,22 @@ func (p *explicitPorts) addManaged(spec object) {
 		}
 	}
 }
+
+const (
+	managedBySlice = "endpointslice.kubernetes.io/managed-by"
+	// sliceMirror makes an EndpointSlice of Endpoints.
+	sliceMirror = "endpointslicemirroring-controller.k8s.io"
+)
+
+// MirroredEndpoints returns the Endpoints that a stored EndpointSlice is made from; false for every other one.
+func MirroredEndpoints(obj map[string]any) (endpoints string, ok bool) {
+	labels := childObject(obj, "metadata", "labels")
+	return textOf(labels, "kubernetes.io/service-name"), textOf(labels, managedBySlice) == sliceMirror
+}
+
+// resetSlice takes the mark off that makes the controller delete an EndpointSlice without Endpoints.
+func resetSlice(obj object, _ *ResetOptions) {
+	if _, ok := MirroredEndpoints(obj); ok {
+		dropKeys(childObject(obj, "metadata", "labels"), managedBySlice)
+	}
+}

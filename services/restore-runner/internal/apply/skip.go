@@ -23,7 +23,7 @@ func FindSkip(obj map[string]any, gr schema.GroupResource) *Skip {
 			return &Skip{Reason: "the API server allocates it for a Service"}
 		}
 	case "endpointslices.discovery.k8s.io":
-		if textOf(childObject(meta, "labels"), "endpointslice.kubernetes.io/managed-by") == "endpointslice-controller.k8s.io" {
+		if textOf(childObject(meta, "labels"), managedBySlice) == "endpointslice-controller.k8s.io" {
 			return &Skip{Reason: "its controller makes it anew from the Service, with the addresses of today"}
 		}
 	case "datauploads.velero.io":

@@ -26,6 +26,8 @@ var ownerRules = map[ownerPair]Relation{
 	{kindOf("apps", "DaemonSet"), kindOf("apps", "ControllerRevision")}:   Adopt,
 	// A restored Job gets a selector of its own, which the stored Pods do not match.
 	{kindOf("batch", "Job"), kindOf("", "Pod")}: Remake,
+	// Their controllers remove Endpoints whose Service they do not find.
+	{kindOf("", "Service"), kindOf("", "Endpoints")}: Hold,
 	// What a run left behind would run on without it.
 	{kindOf("tekton.dev", "TaskRun"), kindOf("", "Pod")}:   Remake,
 	{kindOf("argoproj.io", "Workflow"), kindOf("", "Pod")}: Remake,

@@ -224,7 +224,7 @@ func TestGates(t *testing.T) {
 	require.False(t, waitsFor(t, p, "serviceaccounts a/sa", "pods b/p"), "other namespaces do not wait")
 	require.True(t, waitsFor(t, p, "serviceaccounts a/sa", "secrets a/s"))
 	require.True(t, waitsFor(t, p, "priorityclasses.scheduling.k8s.io c", "pods b/p"))
-	require.True(t, waitsFor(t, p, "endpoints a/e", "services a/s"))
+	require.True(t, waitsFor(t, p, "services a/s", "endpoints a/e"))
 	require.True(t, waitsFor(t, p, "storageclasses.storage.k8s.io sc", "persistentvolumeclaims b/c"))
 	require.Greater(t, p.Graph().Vertices(), p.Len())
 }

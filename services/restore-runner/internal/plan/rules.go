@@ -6,7 +6,7 @@ type orderRule struct{ before, after string }
 
 var rules = []orderRule{
 	{"serviceaccounts", "secrets"}, // a token Secret without its account is deleted
-	{"endpoints", "services"},      // a Service without Endpoints gets generated ones
+	{"services", "endpoints"},      // Endpoints without their Service are deleted
 	{"storageclasses.storage.k8s.io", "persistentvolumeclaims"},
 	{"storageclasses.storage.k8s.io", "persistentvolumes"},
 	{"ingressclasses.networking.k8s.io", "ingresses.networking.k8s.io"},

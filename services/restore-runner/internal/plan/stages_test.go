@@ -335,6 +335,7 @@ func TestTreatments(t *testing.T) {
 		{"", "Pod", by("apps/v1", "StatefulSet", false), Late},
 		{"apps", "ControllerRevision", by("apps/v1", "DaemonSet", true), Adopt},
 		{"", "Pod", by("batch/v1", "Job", true), Remake},
+		{"", "Endpoints", by("v1", "Service", true), Hold},
 		{"batch", "Job", by("batch/v1", "CronJob", true), Late},
 		{"", "PersistentVolumeClaim", by("postgresql.cnpg.io/v1", "Cluster", true), Adopt},
 		{"", "Pod", by("postgresql.cnpg.io/v1", "Cluster", true), Remake},

@@ -31,6 +31,7 @@ type objectCreation struct {
 	webhooks *flight.LateWebhooks
 	quotas   *flight.Quotas
 	hooks    *podhook.Runner
+	keeper   *endpointsKeeper
 	names    *object.Names
 	reset    *apply.ResetOptions
 	// defined reports that this restore defined a kind.
@@ -78,6 +79,7 @@ func (c *objectCreation) createObject(ctx context.Context, s *actions.PendingSta
 	if c.creator.Complete(ctx, s.Entry, o, &result) && c.finisher.Owners.CatchUp(ctx, s.Entry, o.Node, &result, owners.Now) {
 		if result.Action == apply.Created {
 			c.webhooks.Warn(ctx, s.Entry, o)
+			c.keeper.noteCreated(o)
 			if c.plan.GuardsLate(o.Node) {
 				s.Entry.Warn("the Pods that it guards were restored before it: an APIService of this restore serves its API")
 			}

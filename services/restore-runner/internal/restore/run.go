@@ -37,6 +37,7 @@ type restoreRun struct {
 	chains   *actions.Chains
 	creator  *flight.Creator
 	hooks    *podhook.Runner
+	keeper   *endpointsKeeper
 
 	definitions *definitionRestorer
 	namespaces  *namespaceCreator
@@ -68,7 +69,7 @@ func newRun(cfg Config) (*restoreRun, error) {
 	})
 	r.finisher = &flight.Finisher{Plan: cfg.Plan, Recorder: cfg.Recorder, Owners: r.owners}
 	r.workers = &flight.WorkerPool{Plan: cfg.Plan, Recorder: cfg.Recorder, Finisher: r.finisher, Clock: cfg.Clock, Limit: limiter.Limit, Stop: r.stop}
-	r.screen = &flight.Screen{Plan: cfg.Plan, Volumes: cfg.Volumes, Runs: cfg.Runs, Owners: r.owners}
+	r.screen = &flight.Screen{Plan: cfg.Plan, Volumes: cfg.Volumes, Runs: cfg.Runs, Owners: r.owners, Loader: r.loader}
 	r.pending = &actions.PendingStore{Dir: cfg.Dir}
 	r.creator = &flight.Creator{
 		Plan: cfg.Plan, Recorder: cfg.Recorder, History: cfg.History, Finisher: r.finisher, Existing: r.existing, Names: r.names,
@@ -78,6 +79,7 @@ func newRun(cfg Config) (*restoreRun, error) {
 		Spec: &cfg.Spec.Hooks, Exec: cfg.Exec, Recorder: cfg.Recorder, Existing: r.existing, Names: r.names, Confirm: cfg.Confirm,
 		NoHistory: cfg.History.NoHistory, MaxWait: cfg.Spec.ItemOperationTimeout.Duration, Clock: cfg.Clock, Stop: r.stop,
 	})
+	r.keeper = newEndpointsKeeper(r)
 	r.makeChains()
 	r.makeRestorers()
 	return r, nil
@@ -137,7 +139,7 @@ func (r *restoreRun) restoreObjects(ctx context.Context) error {
 		plan: cfg.Plan, recorder: cfg.Recorder, loader: r.loader, screen: r.screen, chains: r.chains, pending: r.pending,
 		namespaces: r.namespaces, services: services, finisher: r.finisher, workers: r.workers, reset: r.reset, retrier: dispatch.NewRetrier(cfg.Clock),
 		creation: &objectCreation{
-			plan: cfg.Plan, client: r.existing.Client, creator: r.creator, finisher: r.finisher, volumes: provisioner, claims: claims, pauser: pauser, hooks: r.hooks,
+			plan: cfg.Plan, client: r.existing.Client, creator: r.creator, finisher: r.finisher, volumes: provisioner, claims: claims, pauser: pauser, hooks: r.hooks, keeper: r.keeper,
 			webhooks: late, quotas: quotas, names: r.names, reset: r.reset, defined: r.definitions.Defined, timeouts: r.timeouts,
 		},
 	}

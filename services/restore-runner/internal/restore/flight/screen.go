@@ -25,6 +25,7 @@ type Screen struct {
 	// Runs are the objects that are left out because they would run again.
 	Runs   restoreorder.Runs
 	Owners *Linker
+	Loader *object.Loader
 }
 
 // Skipped returns why the object stays out, nil when it does not.
@@ -47,6 +48,9 @@ func (s *Screen) Skipped(ctx context.Context, o *object.Object) *apply.Skip {
 	}
 	if kind.String() == "persistentvolumes" && s.Volumes.Reprovision(o.Target.Name) {
 		return &apply.Skip{Reason: "its claim gets a new volume"}
+	}
+	if skip := s.skipManaged(ctx, o, kind); skip != nil {
+		return skip
 	}
 	return s.skipToken(ctx, o, kind)
 }
