@@ -136,13 +136,17 @@ func (r *run) awaitCondition(what string, condition func(context.Context) error)
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), caseTime)
 	defer cancel()
+	var last error // what the condition said before its time was over
 	for {
 		err := condition(ctx)
-		if err == nil {
+		switch {
+		case err == nil:
 			return
+		case ctx.Err() == nil || last == nil:
+			last = err
 		}
 		if ctx.Err() != nil {
-			require.NoError(r.t, err, what)
+			require.NoError(r.t, last, what)
 		}
 		r.pause()
 	}
