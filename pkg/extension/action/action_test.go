@@ -42,6 +42,9 @@ func TestMatcherDecidesAsVeleroDoes(t *testing.T) {
 		"nothing asked is everything":                       {action.Selector{}, pods, "a", nil, true},
 		"nothing asked takes cluster-scoped ones":           {action.Selector{}, volumes, "", nil, true},
 		"a short name":                                      {action.Selector{IncludedResources: []string{"po"}}, pods, "a", nil, true},
+		"a pattern":                                         {action.Selector{IncludedResources: []string{"*.apps"}}, deployments, "a", nil, true},
+		"a pattern of others":                               {action.Selector{IncludedResources: []string{"*.apps"}}, pods, "a", nil, false},
+		"excluded by a pattern":                             {action.Selector{ExcludedResources: []string{"po?s"}}, pods, "a", nil, false},
 		"another resource":                                  {action.Selector{IncludedResources: []string{"po"}}, deployments, "a", nil, false},
 		"an unknown name stays literal":                     {action.Selector{IncludedResources: []string{"things.example.com"}}, schema.GroupResource{Group: "example.com", Resource: "things"}, "a", nil, true},
 		"excluded beats included":                           {action.Selector{IncludedResources: []string{"*"}, ExcludedResources: []string{"deploy"}}, deployments, "a", nil, false},
@@ -73,9 +76,10 @@ func TestMatcherAllocatesNothing(t *testing.T) {
 
 func TestSelectorErrorsNameTheField(t *testing.T) {
 	for field, selector := range map[string]action.Selector{
-		"selector":           {Labels: "=="},
-		"includedNamespaces": {IncludedNamespaces: []string{"a{b}"}},
-		"excludedNamespaces": {ExcludedNamespaces: []string{"[x"}},
+		"selector":                             {Labels: "=="},
+		"includedNamespaces":                   {IncludedNamespaces: []string{"a{b}"}},
+		"excludedNamespaces":                   {ExcludedNamespaces: []string{"[x"}},
+		"includedResources, excludedResources": {ExcludedResources: []string{"[x"}},
 	} {
 		_, err := selector.Compile(cluster)
 		require.ErrorContains(t, err, field+": ")

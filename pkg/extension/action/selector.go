@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,7 +21,7 @@ type Selector struct {
 	// IncludedNamespaces and ExcludedNamespaces are names or patterns with '*', '?' and '[..]'.
 	IncludedNamespaces, ExcludedNamespaces []string
 	// IncludedResources and ExcludedResources are names as people type them, with or without a
-	// group.
+	// group, or patterns as in IncludedNamespaces ("*.longhorn.io").
 	IncludedResources, ExcludedResources []string
 	// Touches are the only resources the action may be called for, whatever its other fields select;
 	// empty or "*" means any.
@@ -63,6 +62,9 @@ func (s Selector) Compile(resolver selection.Resolver) (*Matcher, error) {
 			}
 		}
 	}
+	if bad := selection.CheckResources(s.IncludedResources, s.ExcludedResources); len(bad) > 0 {
+		return nil, fmt.Errorf("includedResources, excludedResources: %w", bad[0])
+	}
 	m := &Matcher{
 		resources:          newMatchList(s.IncludedResources, s.ExcludedResources, resolver),
 		touches:            newMatchList(s.Touches, nil, resolver),
@@ -81,39 +83,15 @@ func (s Selector) Compile(resolver selection.Resolver) (*Matcher, error) {
 	return m, nil
 }
 
-type matchList struct {
-	all     bool
-	in, out map[schema.GroupResource]struct{}
-}
+// matchList is a pair of lists of resources; no included name means every resource.
+type matchList struct{ in, out selection.ResourceSet }
 
 func newMatchList(in, out []string, resolver selection.Resolver) matchList {
-	return matchList{
-		all: len(withoutEmpty(in)) == 0 || slices.Contains(in, selection.All),
-		in:  resolveAll(in, resolver), out: resolveAll(out, resolver),
-	}
+	return matchList{in: selection.NewResourceSet(in, resolver), out: selection.NewResourceSet(out, resolver)}
 }
 
 func (l *matchList) includesResource(gr schema.GroupResource) bool {
-	if _, out := l.out[gr]; out {
-		return false
-	}
-	if l.all {
-		return true
-	}
-	_, in := l.in[gr]
-	return in
-}
-
-func resolveAll(names []string, resolver selection.Resolver) map[schema.GroupResource]struct{} {
-	set := make(map[schema.GroupResource]struct{}, len(names))
-	for _, name := range withoutEmpty(names) {
-		gr, _, ok := resolver.Resolve(name)
-		if !ok {
-			gr = schema.ParseGroupResource(strings.ToLower(name))
-		}
-		set[gr] = struct{}{}
-	}
-	return set
+	return !l.out.Has(gr) && (l.in.IsEmpty() || l.in.Has(gr))
 }
 
 func withoutEmpty(list []string) []string {

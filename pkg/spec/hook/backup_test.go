@@ -47,6 +47,10 @@ func TestHooksOfTheSpecAreChosenByNamespaceResourceAndLabel(t *testing.T) {
 		set("pods", func(s *velerov1.BackupResourceHookSpec) { s.IncludedResources = []string{"po"} }),
 		set("deployments", func(s *velerov1.BackupResourceHookSpec) { s.IncludedResources = []string{"deployments"} }),
 		set("no-pods", func(s *velerov1.BackupResourceHookSpec) { s.ExcludedResources = []string{"pods"} }),
+		set("globs", func(s *velerov1.BackupResourceHookSpec) {
+			s.IncludedResources, s.ExcludedResources = []string{"p[n-p]d*"}, []string{"*.apps"}
+		}),
+		set("no-pods-by-glob", func(s *velerov1.BackupResourceHookSpec) { s.ExcludedResources = []string{"po*"} }),
 		set("labelled", func(s *velerov1.BackupResourceHookSpec) {
 			s.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}
 		}),
@@ -56,8 +60,8 @@ func TestHooksOfTheSpecAreChosenByNamespaceResourceAndLabel(t *testing.T) {
 		pod  hook.Pod
 		want []string
 	}{
-		{hook.Pod{Namespace: "a"}, []string{"all", "in-a", "pods"}},
-		{hook.Pod{Namespace: "prod-1", Labels: labels.Set{"app": "db"}}, []string{"all", "in-pattern", "not-a", "pods", "labelled"}},
+		{hook.Pod{Namespace: "a"}, []string{"all", "in-a", "pods", "globs"}},
+		{hook.Pod{Namespace: "prod-1", Labels: labels.Set{"app": "db"}}, []string{"all", "in-pattern", "not-a", "pods", "globs", "labelled"}},
 	} {
 		got, err := b.Of(&c.pod)
 		require.NoError(t, err)

@@ -3,7 +3,6 @@ package hook
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -27,7 +26,8 @@ func (s *hookScope) checkScope(path string) (out []Problem) {
 	for _, err := range selection.ValidateNamespaces(s.includedNamespaces, s.excludedNamespaces) {
 		out = append(out, Problem{path + ".includedNamespaces, excludedNamespaces", err.Error()})
 	}
-	for _, err := range selection.ValidateIncludesExcludes(s.includedResources, s.excludedResources) {
+	wrong := append(selection.ValidateIncludesExcludes(s.includedResources, s.excludedResources), selection.CheckResources(s.includedResources, s.excludedResources)...)
+	for _, err := range wrong {
 		out = append(out, Problem{path + ".includedResources, excludedResources", err.Error()})
 	}
 	if _, err := s.parseSelector(); err != nil {
@@ -60,13 +60,10 @@ func (s *hookScope) newMatcher(r selection.Resolver) (matcher, error) {
 	if err != nil {
 		return matcher{}, err
 	}
-	named := func(name string) bool {
-		gr, _, ok := r.Resolve(name)
-		return name == selection.All || ok && gr == pods
-	}
+	in, out := selection.NewResourceSet(s.includedResources, r), selection.NewResourceSet(s.excludedResources, r)
 	return matcher{
 		included: s.includedNamespaces, excluded: s.excludedNamespaces, labels: selector,
-		none: slices.ContainsFunc(s.excludedResources, named) || len(s.includedResources) > 0 && !slices.ContainsFunc(s.includedResources, named),
+		none: out.Has(pods) || len(s.includedResources) > 0 && !in.Has(pods),
 	}, nil
 }
 

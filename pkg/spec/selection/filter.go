@@ -63,9 +63,12 @@ func NewFilter(spec Spec, namespaces []string, resolver Resolver) (*Filter, erro
 	f := &Filter{
 		old:           spec.UsesOldFilters(),
 		clusterOption: spec.IncludeClusterResources,
-		resources:     newList(spec.IncludedResources, spec.ExcludedResources, resolver, anyScope),
-		cluster:       newList(spec.IncludedClusterScopedResources, spec.ExcludedClusterScopedResources, resolver, clusterScope),
-		namespaced:    newList(spec.IncludedNamespaceScopedResources, spec.ExcludedNamespaceScopedResources, resolver, namespaceScope),
+		resources: newList(newScopedList("includedResources", spec.IncludedResources, resolver, anyScope),
+			newScopedList("excludedResources", spec.ExcludedResources, resolver, anyScope), spec.IncludedResources),
+		cluster: newList(newScopedList("includedClusterScopedResources", spec.IncludedClusterScopedResources, resolver, clusterScope),
+			newScopedList("excludedClusterScopedResources", spec.ExcludedClusterScopedResources, resolver, clusterScope), spec.IncludedClusterScopedResources),
+		namespaced: newList(newScopedList("includedNamespaceScopedResources", spec.IncludedNamespaceScopedResources, resolver, namespaceScope),
+			newScopedList("excludedNamespaceScopedResources", spec.ExcludedNamespaceScopedResources, resolver, namespaceScope), spec.IncludedNamespaceScopedResources),
 		allNamespaces: len(namespaces) == 1 && namespaces[0] == All,
 		namespaceSet:  make(map[string]struct{}, len(namespaces)),
 		selectors:     selectors,
@@ -169,27 +172,29 @@ func (f *Filter) newResource(gr schema.GroupResource, namespaced bool) bool {
 	if namespaced {
 		return f.namespaced.includesResource(gr)
 	}
-	if f.cluster.excludesResource(gr) {
+	if f.cluster.out.Has(gr) {
 		return false
 	}
-	if gr == namespacesResource || f.cluster.includesByName(gr) {
+	if gr == namespacesResource || f.cluster.in.Has(gr) {
 		return true
 	}
 	return f.cluster.isEmpty() && f.allNamespaces && f.namespaced.selectsEverything()
 }
 
 // ExcludesResource reports whether the filters rule the resource out by name or, for cluster-scoped
-// resources, by includeClusterResources: false. A resource can be neither selected nor excluded;
+// resources, by includeClusterResources: false, or by a list of included resources without it while
+// includeClusterResources is unset (Velero 1.18). A resource can be neither selected nor excluded;
 // objects of such a resource are taken only when something collected needs them.
 func (f *Filter) ExcludesResource(gr schema.GroupResource, namespaced bool) bool {
-	if f.old {
-		off := f.clusterOption != nil && !*f.clusterOption
-		return f.resources.excludesResource(gr) || (off && !namespaced)
+	switch {
+	case !f.old && namespaced:
+		return f.namespaced.out.Has(gr)
+	case !f.old:
+		return f.cluster.out.Has(gr)
+	case namespaced || f.clusterOption != nil && *f.clusterOption:
+		return f.resources.out.Has(gr)
 	}
-	if namespaced {
-		return f.namespaced.excludesResource(gr)
-	}
-	return f.cluster.excludesResource(gr)
+	return f.clusterOption != nil || !f.resources.includesResource(gr)
 }
 
 // MayTakeFrom reports whether objects of a group version could be collected that the cluster

@@ -49,7 +49,13 @@ func TestResourceDecision(t *testing.T) {
 			ExcludedNamespaceScopedResources: []string{"volumesnapshots.snapshot.storage.k8s.io"}}, namespaces: all,
 			in: []schema.GroupResource{pods, deployments, spaces}, out: []schema.GroupResource{nodes, crds}, onDemand: true},
 		"old, short name and group": {spec: Spec{IncludedResources: []string{"po", "deploy.apps"}}, namespaces: all,
-			in: []schema.GroupResource{pods, deployments}, out: []schema.GroupResource{nodes, crds, spaces}, onDemand: true},
+			in: []schema.GroupResource{pods, deployments}, out: []schema.GroupResource{nodes, crds, spaces}},
+		"old, patterns": {spec: Spec{IncludedResources: []string{"*.APPS", "n?des"}}, namespaces: all,
+			in: []schema.GroupResource{deployments, nodes}, out: []schema.GroupResource{pods, crds, spaces}},
+		"old, patterns excluded": {spec: Spec{ExcludedResources: []string{"*.k8s.io", "[m-q]ods"}}, namespaces: all,
+			in: []schema.GroupResource{deployments, nodes, spaces}, out: []schema.GroupResource{pods, crds}},
+		"new, a pattern is of its scope": {spec: Spec{IncludedNamespaceScopedResources: []string{"*o*"}}, namespaces: all,
+			in: []schema.GroupResource{pods, deployments, spaces}, out: []schema.GroupResource{nodes, crds}, onDemand: true},
 		"old, excludes": {spec: Spec{ExcludedResources: []string{"pods", "crd"}}, namespaces: all,
 			in: []schema.GroupResource{deployments, nodes, spaces}, out: []schema.GroupResource{pods, crds}},
 		"old, cluster resources off": {spec: Spec{IncludeClusterResources: &no}, namespaces: all,
@@ -81,6 +87,51 @@ func TestResourceDecision(t *testing.T) {
 			}
 			require.Equal(t, tt.onDemand, f.DefinitionsOnDemand(), "definitions on demand")
 		})
+	}
+}
+
+// A volume that comes with a claim, or what an action names, is taken as far as Velero 1.18 takes it.
+func TestWhatIsTakenBesideTheListed(t *testing.T) {
+	yes := true
+	for name, tt := range map[string]struct {
+		spec Spec
+		want bool
+	}{
+		"no filter":                        {Spec{}, true},
+		"some resources":                   {Spec{IncludedResources: []string{"pods"}}, false},
+		"some resources, this among them":  {Spec{IncludedResources: []string{"pods", "nodes"}}, true},
+		"some resources, and all clusters": {Spec{IncludedResources: []string{"pods"}, IncludeClusterResources: &yes}, true},
+		"others excluded":                  {Spec{ExcludedResources: []string{"pods"}}, true},
+		"excluded by a pattern":            {Spec{ExcludedResources: []string{"no*"}, IncludeClusterResources: &yes}, false},
+		"newer lists":                      {Spec{IncludedNamespaceScopedResources: []string{"pods"}}, true},
+	} {
+		f, err := NewFilter(tt.spec, []string{"a"}, known)
+		require.NoError(t, err)
+		require.Equal(t, tt.want, !f.ExcludesResource(nodes, false), name)
+	}
+}
+
+// A mistyped name in a list of excluded resources stored what was to stay out, without a word.
+func TestUnmatchedNamesAreReported(t *testing.T) {
+	dead := []schema.GroupVersion{{Group: "example.com", Version: "v1"}}
+	for name, tt := range map[string]struct {
+		spec   Spec
+		silent []schema.GroupVersion
+		want   []string
+	}{
+		"known names and patterns": {spec: Spec{IncludedResources: []string{"po", "*.example.com"}, ExcludedResources: []string{"deploy.apps"}}},
+		"what validation adds":     {spec: Spec{ExcludedResources: append([]string{VolumeSnapshots, VolumeSnapshotContents}, NonRestorable...)}},
+		"in any list": {spec: Spec{IncludedResources: []string{"Podz"}, ExcludedResources: []string{"secretz", "w.example.com"}},
+			want: []string{`spec.includedResources: "Podz" matches nothing: why`, `spec.excludedResources: "secretz" matches nothing: why`, `spec.excludedResources: "w.example.com" matches nothing: why`}},
+		"of a group that does not answer": {spec: Spec{ExcludedResources: []string{"secretz", "w.example.com", "w.v1.example.com", "w.example.org"}}, silent: dead,
+			want: []string{`spec.excludedResources: "w.example.org" matches nothing: why`}},
+		"of the other scope": {spec: Spec{IncludedNamespaceScopedResources: []string{"nodes"}, ExcludedClusterScopedResources: []string{"pods"}},
+			want: []string{`spec.excludedClusterScopedResources: "pods" matches nothing: the resource is of the other scope; name it in spec.excludedNamespaceScopedResources`,
+				`spec.includedNamespaceScopedResources: "nodes" matches nothing: the resource is of the other scope; name it in spec.includedClusterScopedResources`}},
+	} {
+		f, err := NewFilter(tt.spec, []string{"*"}, known)
+		require.NoError(t, err)
+		require.Equal(t, tt.want, f.Unmatched(tt.silent, "why"), name)
 	}
 }
 
@@ -165,6 +216,10 @@ func TestMayTakeFromAGroupThatDoesNotAnswer(t *testing.T) {
 		"old, its full name":              {spec: Spec{IncludedResources: []string{"Foos.metrics.example.com"}}, namespaces: all, want: true},
 		"old, with a version":             {spec: Spec{IncludedResources: []string{"foos.v1.metrics.example.com"}}, namespaces: all, want: true},
 		"old, the beginning of the group": {spec: Spec{IncludedResources: []string{"foos.metrics"}}, namespaces: all, want: true},
+		"old, a pattern of it":            {spec: Spec{IncludedResources: []string{"*.Example.com"}}, namespaces: all, want: true},
+		"old, a pattern of its full name": {spec: Spec{IncludedResources: []string{"f*s.metrics.example.com"}}, namespaces: all, want: true},
+		"old, a pattern of plain names":   {spec: Spec{IncludedResources: []string{"foo*"}}, namespaces: all, want: true},
+		"old, a pattern of another group": {spec: Spec{IncludedResources: []string{"*.example.org"}}, namespaces: all},
 		"old, of another group":           {spec: Spec{IncludedResources: []string{"foos.example.com"}}, namespaces: all},
 		"new, others":                     {spec: Spec{IncludedNamespaceScopedResources: []string{"pods"}}, namespaces: all},
 		"new, only cluster-scoped": {spec: Spec{IncludedClusterScopedResources: []string{"nodes"},

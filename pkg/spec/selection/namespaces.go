@@ -60,10 +60,11 @@ func withoutWildcards(entry string) string {
 // namespaces and returns the sorted set of selected names. ["*"] means every namespace, also one
 // created later, and is returned only when nothing narrows the choice: includes empty or '*', and
 // no excludes. Included names without a wildcard are kept even if no such namespace exists, so that
-// the backup can report them. An empty result selects no namespace at all.
+// the backup can report them. Includes that are all empty ([""]) name no namespace. An empty result
+// selects no namespace at all.
 func ExpandNamespaces(includes, excludes, live []string) []string {
-	includes, excludes = withoutEmpty(includes), withoutEmpty(excludes)
 	all := len(includes) == 0 || slices.Contains(includes, All)
+	includes, excludes = withoutEmpty(includes), withoutEmpty(excludes)
 	if all && len(excludes) == 0 {
 		return []string{All}
 	}

@@ -27,6 +27,7 @@ var (
 	ErrExcludeAll        = errors.New("the exclude list holds '*'")
 	ErrIncludedExcluded  = errors.New("an entry is in the include list and in the exclude list")
 	ErrPattern           = errors.New("not a namespace name or pattern")
+	ErrResourcePattern   = errors.New("not a resource name or pattern")
 	ErrMixedFilterStyles = errors.New("includedResources, excludedResources and includeClusterResources cannot be used together with " +
 		"includedClusterScopedResources, excludedClusterScopedResources, includedNamespaceScopedResources and excludedNamespaceScopedResources")
 	ErrBothSelectors = errors.New("labelSelector and orLabelSelectors cannot both be set")
@@ -126,8 +127,11 @@ func (s *Spec) Validate() []string {
 		out = append(out, ErrMixedFilterStyles.Error())
 	}
 	add(PrefixResources, ValidateIncludesExcludes(s.IncludedResources, s.ExcludedResources))
+	add(PrefixResources, CheckResources(s.IncludedResources, s.ExcludedResources))
 	add(PrefixClusterResources, ValidateScopedIncludesExcludes(s.IncludedClusterScopedResources, s.ExcludedClusterScopedResources))
+	add(PrefixClusterResources, CheckResources(s.IncludedClusterScopedResources, s.ExcludedClusterScopedResources))
 	add(PrefixNamespaceResources, ValidateScopedIncludesExcludes(s.IncludedNamespaceScopedResources, s.ExcludedNamespaceScopedResources))
+	add(PrefixNamespaceResources, CheckResources(s.IncludedNamespaceScopedResources, s.ExcludedNamespaceScopedResources))
 	add(PrefixNamespaces, ValidateNamespaces(s.IncludedNamespaces, s.ExcludedNamespaces))
 	return out
 }

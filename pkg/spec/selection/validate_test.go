@@ -60,7 +60,10 @@ func TestSpecValidateNamesEveryProblem(t *testing.T) {
 		"cannot be used together"} {
 		require.Contains(t, got, want)
 	}
-	require.Empty(t, (&Spec{IncludedNamespaces: []string{"*"}}).Validate())
+	require.Empty(t, (&Spec{IncludedNamespaces: []string{"*"}, ExcludedResources: []string{"*.longhorn.io", "[a-c]*"}}).Validate())
+	for _, spec := range []Spec{{ExcludedResources: []string{"a[b"}}, {IncludedClusterScopedResources: []string{"a[b"}}, {ExcludedNamespaceScopedResources: []string{"a[b"}}} {
+		require.Contains(t, strings.Join(spec.Validate(), "\n"), `"a[b": not a resource name or pattern`)
+	}
 }
 
 func TestSelectors(t *testing.T) {
@@ -92,7 +95,9 @@ func TestExpandNamespaces(t *testing.T) {
 	tests := map[string]struct{ in, out, want []string }{
 		"nothing given":            {want: []string{"*"}},
 		"star":                     {in: []string{"*"}, want: []string{"*"}},
-		"empty entry":              {in: []string{""}, want: []string{"*"}},
+		"empty entry":              {in: []string{""}, want: []string{}},
+		"empty entry and a name":   {in: []string{"", "prod"}, want: []string{"prod"}},
+		"empty entry excluded":     {out: []string{""}, want: []string{"*"}},
 		"star with excludes":       {in: []string{"*"}, out: []string{"kube-*"}, want: []string{"default", "prod", "team-a", "team-b"}},
 		"only excludes":            {out: []string{"prod"}, want: []string{"default", "kube-system", "team-a", "team-b"}},
 		"excludes naming no one":   {out: []string{"gone"}, want: []string{"default", "kube-system", "prod", "team-a", "team-b"}},

@@ -140,7 +140,8 @@ func TestAdditionalItemsOutsideTheSelectionComeFromTheCut(t *testing.T) {
 func TestAnAdditionalItemThatTheCutHasLostIsMarked(t *testing.T) {
 	api := newEstateServer()
 	var once sync.Once
-	s := newSetup(t, api, velerov1.BackupSpec{IncludedResources: []string{"configmaps"}}, "a").addActions(
+	yes := true
+	s := newSetup(t, api, velerov1.BackupSpec{IncludedResources: []string{"configmaps"}, IncludeClusterResources: &yes}, "a").addActions(
 		&fakeAction{name: "a.io/x", selector: selectResources("configmaps"), do: func(_ context.Context, id action.Identity, _ *action.Object) (r action.BackupResult, err error) {
 			once.Do(api.Compact)
 			if id.Name == "cm-000" {

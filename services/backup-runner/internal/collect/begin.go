@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
@@ -68,7 +70,8 @@ func (r *collectRun) noteLogStart(revision string) error {
 	if err := out.Inform(joblog.Entry{Message: message}); err != nil {
 		return err
 	}
-	for _, warning := range r.job.Actions.Warnings {
+	warnings := append(slices.Clip(r.job.Actions.Warnings), r.job.Filter.Unmatched(r.silentGroups(), "the cluster serves no such resource")...)
+	for _, warning := range warnings {
 		if err := out.Warn(joblog.Entry{Message: warning}); err != nil {
 			return err
 		}
@@ -79,6 +82,14 @@ func (r *collectRun) noteLogStart(revision string) error {
 		}
 	}
 	return nil
+}
+
+// silentGroups are the group versions that could not be discovered.
+func (r *collectRun) silentGroups() (silent []schema.GroupVersion) {
+	for _, f := range r.job.Catalog.Failures() {
+		silent = append(silent, f.GroupVersion)
+	}
+	return silent
 }
 
 // noteUnanswered notes that a group version could not be discovered: an error if the filters may select

@@ -15,13 +15,6 @@ import (
 
 var namespaceListKind = corev1.SchemeGroupVersion.WithKind("NamespaceList")
 
-// Snapshot objects are the business of volume snapshots and never backed up as plain resources
-// (Velero 1.18).
-const (
-	volumeSnapshots        = "volumesnapshots.snapshot.storage.k8s.io"
-	volumeSnapshotContents = "volumesnapshotcontents.snapshot.storage.k8s.io"
-)
-
 // statusVersion is the legacy status.version every Velero writes.
 const statusVersion = 1
 
@@ -64,7 +57,7 @@ func orDefault(d *metav1.Duration, value time.Duration) {
 func excludeSnapshots(spec *velerov1.BackupSpec) {
 	filters := backupFilters(spec)
 	if filters.UsesOldFilters() {
-		both := []string{volumeSnapshots, volumeSnapshotContents}
+		both := []string{selection.VolumeSnapshots, selection.VolumeSnapshotContents}
 		spec.ExcludedResources = excludeNames(spec.ExcludedResources, both...)
 		rest := slices.DeleteFunc(slices.Clone(spec.IncludedResources), func(r string) bool { return slices.Contains(both, r) })
 		if len(rest) > 0 { // an empty list would mean everything
@@ -72,8 +65,8 @@ func excludeSnapshots(spec *velerov1.BackupSpec) {
 		}
 		return
 	}
-	spec.ExcludedClusterScopedResources = excludeNames(spec.ExcludedClusterScopedResources, volumeSnapshotContents)
-	spec.ExcludedNamespaceScopedResources = excludeNames(spec.ExcludedNamespaceScopedResources, volumeSnapshots)
+	spec.ExcludedClusterScopedResources = excludeNames(spec.ExcludedClusterScopedResources, selection.VolumeSnapshotContents)
+	spec.ExcludedNamespaceScopedResources = excludeNames(spec.ExcludedNamespaceScopedResources, selection.VolumeSnapshots)
 }
 
 // excludeNames appends what is missing, unless everything is excluded already.

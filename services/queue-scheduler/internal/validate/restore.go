@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/spec/restoreorder"
+	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 )
 
 // Restore completes a Restore in place, also when it has problems, and returns its problems. The
@@ -33,7 +34,7 @@ func (v *Validator) Restore(ctx context.Context, r *velerov1.Restore) (Problems,
 	if _, err := restoreorder.ParseRunningJobs(r.Annotations[holdfast.AnnotationRunningJobs]); err != nil {
 		problems.addProblem("metadata.annotations["+holdfast.AnnotationRunningJobs+"]", "%s", err)
 	}
-	r.Spec.ExcludedResources = append(r.Spec.ExcludedResources, missingNames(r.Spec.ExcludedResources, nonRestorable)...)
+	r.Spec.ExcludedResources = append(r.Spec.ExcludedResources, missingNames(r.Spec.ExcludedResources, selection.NonRestorable)...)
 	orDefault(&r.Spec.ItemOperationTimeout, v.Defaults.ItemOperationTimeout)
 	if r.Spec.BackupName == "" && r.Spec.ScheduleName != "" {
 		if err := v.newestOfSchedule(ctx, r, &problems); err != nil {

@@ -21,12 +21,6 @@ const builtInDataMover = "velero"
 // existingPolicies are the known values of spec.existingResourcePolicy.
 var existingPolicies = []velerov1.PolicyType{"", velerov1.PolicyTypeNone, velerov1.PolicyTypeUpdate}
 
-// nonRestorable are resources no restore creates (Velero 1.18).
-var nonRestorable = []string{
-	"nodes", "events", "events.events.k8s.io", "backups.velero.io", "restores.velero.io", "resticrepositories.velero.io",
-	"csinodes.storage.k8s.io", "volumeattachments.storage.k8s.io", "backuprepositories.velero.io",
-}
-
 // BackupSpec finds what is wrong with a spec alone: no cluster is asked.
 func BackupSpec(spec *velerov1.BackupSpec) Problems {
 	var p Problems
@@ -78,7 +72,7 @@ func RestoreSpec(spec *velerov1.RestoreSpec) Problems {
 		p.addProblem("spec.itemOperationTimeout", "must not be negative")
 	}
 	for _, r := range spec.IncludedResources {
-		if slices.Contains(nonRestorable, r) {
+		if slices.Contains(selection.NonRestorable, r) {
 			p.addProblem("", "spec.includedResources: %s are non-restorable resources", r)
 		}
 	}

@@ -38,9 +38,6 @@ func Targets(spec *velerov1.RestoreSpec) []string {
 			names = append(names, name)
 		}
 	}
-	if len(names) == 0 {
-		return []string{selection.All}
-	}
 	return mappedNames(names, spec.NamespaceMapping)
 }
 

@@ -344,7 +344,8 @@ func TestTargets(t *testing.T) {
 		"names, mapped":   {velerov1.RestoreSpec{IncludedNamespaces: []string{"a", "b"}, NamespaceMapping: mapping}, []string{"b", "x"}},
 		"less excluded":   {velerov1.RestoreSpec{IncludedNamespaces: []string{"a", "b"}, ExcludedNamespaces: []string{"b"}}, []string{"a"}},
 		"sorted, once":    {velerov1.RestoreSpec{IncludedNamespaces: []string{"c", "a", "b", "a"}, NamespaceMapping: map[string]string{"b": "c"}}, []string{"a", "c"}},
-		"nothing is left": {velerov1.RestoreSpec{IncludedNamespaces: []string{"b"}, ExcludedNamespaces: []string{"b"}}, []string{"*"}},
+		"nothing is left": {velerov1.RestoreSpec{IncludedNamespaces: []string{"b"}, ExcludedNamespaces: []string{"b"}}, []string{}},
+		"no namespaces":   {velerov1.RestoreSpec{IncludedNamespaces: []string{""}}, []string{}},
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, tc.want, validate.Targets(&tc.spec)) })
 	}

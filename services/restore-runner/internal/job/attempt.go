@@ -30,6 +30,8 @@ type restoreAttempt struct {
 	actions  *boundActions
 	prepared *preparedPlan
 	history  *outcome.History
+	// invalid is why the spec cannot be what was meant; the restore fails validation.
+	invalid []string
 	// failure is why the restore ends as Failed, or errDeleted.
 	failure error
 	// finished is how the restore ends, once that is decided.

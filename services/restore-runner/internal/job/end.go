@@ -40,7 +40,7 @@ func beginCommit(ctx context.Context, a *restoreAttempt) error {
 
 // recordEnd decides how the restore ends.
 func recordEnd(ctx context.Context, a *restoreAttempt) (err error) {
-	a.finished, err = a.decideEnd(ctx, outcome.Finished{})
+	a.finished, err = a.decideEnd(ctx, outcome.Finished{Invalid: a.invalid})
 	return err
 }
 
@@ -59,6 +59,8 @@ func (a *restoreAttempt) decideEnd(ctx context.Context, end outcome.Finished) (*
 	switch {
 	case end.Reason != "":
 		end.Phase = velerov1.RestorePhaseFailed
+	case len(end.Invalid) > 0:
+		end.Phase = velerov1.RestorePhaseFailedValidation
 	case in.recorder.Counts().Errors > 0:
 		end.Phase = velerov1.RestorePhasePartiallyFailed
 	}
@@ -137,7 +139,7 @@ func (a *restoreAttempt) setEnd(o *velerov1.Restore, end *outcome.Finished) {
 	o.Status.CompletionTimestamp = &at
 	setProgress(o, end.Counts)
 	setOperationCounts(o, a.inputs.operations)
-	o.Status.FailureReason = end.Reason
+	o.Status.FailureReason, o.Status.ValidationErrors = end.Reason, end.Invalid
 	mark.ClearWaits(o)
 	if a.paused.IsEmpty() {
 		mark.ClearPaused(o)

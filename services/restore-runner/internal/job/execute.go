@@ -18,17 +18,22 @@ func (a *restoreAttempt) closeObjects() {
 }
 
 // planRestore plans. Damage of the backup is an error of the restore, not the end of it (Velero 1.18).
-// Where it is decided already how the restore ends, the backup is needed for the resource list only.
+// A spec that selects nothing of the backup fails validation. Where it is decided already how the restore ends, the backup is needed for the resource list only.
 func planRestore(ctx context.Context, a *restoreAttempt) (err error) {
 	in := a.inputs
 	planner := &restorePlanner{in: in, actions: a.actions}
 	a.prepared, err = planner.preparePlan(ctx)
 	var damage *damageError
+	var unselected *unselectedError
 	switch {
 	case err == nil, ctx.Err() != nil:
 	case errors.As(err, &damage):
 		in.records.replayed.Store(true)
 		in.recorder.Error(outcome.General, damage.message)
+		return step.ErrDecided
+	case errors.As(err, &unselected):
+		in.records.replayed.Store(true)
+		a.invalid, a.prepared.Plan = unselected.problems, nil
 		return step.ErrDecided
 	case in.records.head.Finished != nil:
 		a.log.WarnContext(ctx, "backup not opened; the files of the restore lack its objects", "error", err)

@@ -191,6 +191,9 @@ func (p *restorePlanner) makePlan(ctx context.Context, out *preparedPlan, taken 
 			return paused
 		},
 	})
+	if before == nil && err == nil {
+		err = p.reportUnmatched(survey, filter, out)
+	}
 	out.planned = names.planned
 	out.planned.Reserve, out.planned.Missing, out.planned.Pauses = reserve, p.actions.set.Errors, out.Pauses
 	out.planned.CSI = taken.CSI

@@ -208,6 +208,8 @@ type Finished struct {
 	// Cancelled reports that it failed because it was asked to stop: what was restored until then
 	// has results like any other.
 	Cancelled bool `json:"cancelled,omitempty"`
+	// Invalid is why it failed validation.
+	Invalid []string `json:"invalid,omitempty"`
 }
 
 // At is when the restore ended.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
 	"github.com/holdfast-io/holdfast/pkg/spec/restoreorder"
+	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 )
 
 // Filter decides what is selected; pkg/spec/selection's is one.
@@ -48,7 +49,7 @@ type Config struct {
 // admitsAdditional reports whether an object may be restored as an additional item of an action: the lists of
 // resources and namespaces decide, labels and the scope do not.
 func (c *Config) admitsAdditional(gr schema.GroupResource, namespace string) bool {
-	if slices.Contains(nonRestorable, gr.String()) || !c.Filter.Resource(gr, true) {
+	if slices.Contains(selection.NonRestorable, gr.String()) || !c.Filter.Resource(gr, true) {
 		return false
 	}
 	if namespace == "" {
@@ -149,7 +150,7 @@ func (b *planBuilder) keepReserve(item *manifest.Item, gr schema.GroupResource) 
 }
 
 func (b *planBuilder) isSelected(item *manifest.Item, gr schema.GroupResource) bool {
-	if slices.Contains(nonRestorable, gr.String()) || !b.config.Filter.Resource(gr, item.Namespace != "") {
+	if slices.Contains(selection.NonRestorable, gr.String()) || !b.config.Filter.Resource(gr, item.Namespace != "") {
 		return false
 	}
 	if item.Namespace != "" && !b.config.Filter.Namespace(item.Namespace) {

@@ -30,10 +30,3 @@ func resourceRank(groupResource string) int {
 	}
 	return len(high)
 }
-
-// nonRestorable are never restored (Velero 1.18): they describe machines, or the backup system
-// itself.
-var nonRestorable = []string{
-	"nodes", "events", "events.events.k8s.io", "backups.velero.io", "restores.velero.io", "resticrepositories.velero.io",
-	"csinodes.storage.k8s.io", "volumeattachments.storage.k8s.io", "backuprepositories.velero.io",
-}
