@@ -35,10 +35,26 @@ func (s *Server) SetFailureText(status int, message string) {
 	s.words[status] = message
 }
 
+// SetFailureCauses sets the causes that failures with a status name.
+func (s *Server) SetFailureCauses(status int, causes ...metav1.StatusCause) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.causes == nil {
+		s.causes = map[int][]metav1.StatusCause{}
+	}
+	s.causes[status] = causes
+}
+
 func (s *Server) faultText(status int) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return cmp.Or(s.words[status], "asked to fail")
+}
+
+func (s *Server) faultCauses(status int) []metav1.StatusCause {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.causes[status]
 }
 
 // installedFault is the fault that Fail installed.
@@ -93,7 +109,11 @@ func (s *Server) answerRequest(w http.ResponseWriter, r *http.Request, fault Fau
 		var status int
 		if status, drop = fault(r, body); status != 0 {
 			s.noteRequest(r)
-			writeFailure(w, status, reasons[status], s.faultText(status))
+			failure := failureStatus(status, reasons[status], s.faultText(status))
+			if causes := s.faultCauses(status); len(causes) > 0 {
+				failure.Details = &metav1.StatusDetails{Causes: causes}
+			}
+			writeReply(w, status, failure)
 			return
 		}
 	}

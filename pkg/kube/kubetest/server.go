@@ -37,6 +37,8 @@ type Kind struct {
 	Own int64
 	// Dead kinds are discovered and answer every list with 500.
 	Dead bool
+	// PlainStatus kinds have no status subresource.
+	PlainStatus bool
 	// Narrow kinds may be listed in one namespace at a time only.
 	Narrow bool
 }
@@ -85,6 +87,7 @@ type Server struct {
 	seen    seenRequest
 	fault   Fault
 	words   map[int]string
+	causes  map[int][]metav1.StatusCause
 }
 
 // seenRequest is what was asked of a server.

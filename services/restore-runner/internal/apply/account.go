@@ -4,14 +4,13 @@ import (
 	"context"
 	"fmt"
 	"reflect"
-
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // mergeAccount adds what the stored ServiceAccount has more than the live one, whatever the policy:
 // every namespace has its "default" account before anything is restored into it. Values of the live
 // one win over stored ones.
-func (c *Client) mergeAccount(ctx context.Context, r *Request, live map[string]any, uid types.UID) Result {
+func (c *Client) mergeAccount(ctx context.Context, r *Request, existing *existingObject) Result {
+	live, uid := existing.normalized, existing.uid
 	merged := cloneObject(live)
 	for _, key := range []string{"secrets", "imagePullSecrets"} {
 		if list := unionLists(live[key], r.Object[key]); len(list) > 0 {
@@ -29,14 +28,14 @@ func (c *Client) mergeAccount(ctx context.Context, r *Request, live map[string]a
 	if reflect.DeepEqual(plain, live) {
 		return c.leaveEqual(ctx, r, uid)
 	}
-	patch, err := mergePatch(live, merged)
+	u, err := existing.newUpdate(merged)
 	if err != nil {
 		return failedResult(err)
 	}
 	if err := r.recordIntent(ctx, IntentUpdate); err != nil {
 		return failedResult(err)
 	}
-	if _, err := c.sendPatch(ctx, r.Target, c.manager.managerForExisting(), patch); err != nil {
+	if err := c.sendUpdate(ctx, r, u); err != nil {
 		if _, internal := Internal(err); internal {
 			return failedResult(fmt.Errorf("merge: %w", err))
 		}

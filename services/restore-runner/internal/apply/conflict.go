@@ -2,11 +2,9 @@ package apply
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"reflect"
 
-	jsonpatch "github.com/evanphx/json-patch/v5"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
@@ -49,11 +47,11 @@ func (c *Client) resolveExisting(ctx context.Context, r *Request, raw []byte, ma
 	case equal:
 		return c.leaveEqual(ctx, r, uid)
 	case r.GVR.Group == "" && r.GVR.Resource == "serviceaccounts":
-		return c.mergeAccount(ctx, r, live, uid)
+		return c.mergeAccount(ctx, r, &existingObject{raw, live, uid})
 	case len(r.mappedAccounts(nil)) > 0:
 		return c.grantMapped(ctx, r, live, id)
 	case r.Update && !r.Taken:
-		return c.updateExisting(ctx, r, live, uid)
+		return c.updateExisting(ctx, r, &existingObject{raw, live, uid})
 	}
 	return Result{Action: Failed, UID: uid, Warning: r.refusalMessage("exists already and differs from the backup")}
 }
@@ -66,8 +64,7 @@ func (r *Request) normalizeLive(live map[string]any) {
 
 // storedObject is Object without what this restore added to it.
 func (r *Request) storedObject() map[string]any {
-	out := cloneObject(r.Object)
-	delete(memberObject(out, "metadata"), "ownerReferences")
+	out := r.wantedObject()
 	MakeComparable(out)
 	return out
 }
@@ -141,48 +138,4 @@ func (r *Request) restoreLabels() map[string]any {
 		return nil
 	}
 	return RestoreLabels(labels)
-}
-
-// updateExisting gives the live object its state in the backup, by a merge patch.
-func (c *Client) updateExisting(ctx context.Context, r *Request, live map[string]any, uid types.UID) Result {
-	patch, err := mergePatch(live, r.Object)
-	if err != nil {
-		return failedResult(err)
-	}
-	if err := r.recordIntent(ctx, IntentUpdate); err != nil {
-		return failedResult(err)
-	}
-	if _, err := c.sendPatch(ctx, r.Target, c.manager.managerForExisting(), patch); err != nil {
-		if _, internal := Internal(err); internal {
-			return failedResult(fmt.Errorf("update: %w", err))
-		}
-		warning := r.refusalMessage("could not be updated: " + err.Error())
-		if err := c.writeLabels(ctx, r); err != nil {
-			warning += "; nor be labelled: " + err.Error()
-		}
-		return Result{Action: Failed, UID: uid, Warning: warning}
-	}
-	return Result{Action: Updated, UID: uid}
-}
-
-// mergePatch is what turns the normalized live object into want. Owner references are
-// left out: package relink sets them.
-func mergePatch(live, want map[string]any) ([]byte, error) {
-	want = cloneObject(want)
-	if meta, ok := want["metadata"].(map[string]any); ok {
-		delete(meta, "ownerReferences")
-	}
-	from, err := json.Marshal(live)
-	if err != nil {
-		return nil, fmt.Errorf("encode the existing object: %w", err)
-	}
-	to, err := json.Marshal(want)
-	if err != nil {
-		return nil, fmt.Errorf("encode: %w", err)
-	}
-	patch, err := jsonpatch.CreateMergePatch(from, to)
-	if err != nil {
-		return nil, fmt.Errorf("compare with the existing object: %w", err)
-	}
-	return patch, nil
 }

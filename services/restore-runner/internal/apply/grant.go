@@ -82,7 +82,7 @@ func (c *Client) grantMapped(ctx context.Context, r *Request, live map[string]an
 	differs := !r.Update && !reflect.DeepEqual(want, stored)
 	switch {
 	case r.Update && !reflect.DeepEqual(stored, live):
-		want = r.uniteAccounts(r.Object, live, everything)
+		want = r.uniteAccounts(r.wantedObject(), live, everything)
 	case len(missing) > 0:
 	case r.Intended == IntentUpdate: // an earlier holder added them
 		return Result{Action: Updated, UID: id.UID, Warning: r.grantMessage(all, differs)}
