@@ -46,6 +46,7 @@ var byResource = map[string]kindReset{
 	"mutatingwebhookconfigurations.admissionregistration.k8s.io":   resetWebhooks,
 	"validatingwebhookconfigurations.admissionregistration.k8s.io": resetWebhooks,
 	"customresourcedefinitions.apiextensions.k8s.io":               resetDefinition,
+	"schedules.velero.io": resetSchedule,
 }
 
 // PlaceObject gives a normalized object its target namespace and the labels of the restore. Only obj

@@ -1,6 +1,10 @@
 package apply
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
+)
 
 // resetWebhooks makes webhooks of v1 acceptable: only None and NoneOnDryRun are legal side effects
 // there, others come from objects that were stored under v1beta1.
@@ -28,4 +32,9 @@ func resetDefinition(obj object, _ *ResetOptions) {
 			root["x-kubernetes-preserve-unknown-fields"] = true
 		}
 	}
+}
+
+// resetSchedule drops what queue-scheduler notes of the slots that it deals with.
+func resetSchedule(obj object, _ *ResetOptions) {
+	dropKeys(childObject(obj, "metadata", "annotations"), holdfast.AnnotationPendingSlot, holdfast.AnnotationActiveSchedule)
 }

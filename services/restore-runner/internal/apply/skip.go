@@ -26,6 +26,8 @@ func FindSkip(obj map[string]any, gr schema.GroupResource) *Skip {
 		if textOf(childObject(meta, "labels"), managedBySlice) == "endpointslice-controller.k8s.io" {
 			return &Skip{Reason: "its controller makes it anew from the Service, with the addresses of today"}
 		}
+	case "deletebackuprequests.velero.io":
+		return &Skip{Reason: "without its status it would delete the backup again"}
 	case "datauploads.velero.io":
 		return &Skip{Reason: "moved volume snapshots are not restored by this version", Report: true}
 	}

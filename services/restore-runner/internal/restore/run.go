@@ -69,7 +69,7 @@ func newRun(cfg Config) (*restoreRun, error) {
 	})
 	r.finisher = &flight.Finisher{Plan: cfg.Plan, Recorder: cfg.Recorder, Owners: r.owners}
 	r.workers = &flight.WorkerPool{Plan: cfg.Plan, Recorder: cfg.Recorder, Finisher: r.finisher, Clock: cfg.Clock, Limit: limiter.Limit, Stop: r.stop}
-	r.screen = &flight.Screen{Plan: cfg.Plan, Volumes: cfg.Volumes, Runs: cfg.Runs, Owners: r.owners, Loader: r.loader}
+	r.screen = &flight.Screen{Plan: cfg.Plan, Volumes: cfg.Volumes, Runs: cfg.Runs, Owners: r.owners, Loader: r.loader, Server: cfg.Server}
 	r.pending = &actions.PendingStore{Dir: cfg.Dir}
 	r.creator = &flight.Creator{
 		Plan: cfg.Plan, Recorder: cfg.Recorder, History: cfg.History, Finisher: r.finisher, Existing: r.existing, Names: r.names,

@@ -26,6 +26,8 @@ type Screen struct {
 	Runs   restoreorder.Runs
 	Owners *Linker
 	Loader *object.Loader
+	// Server is the namespace of the server.
+	Server string
 }
 
 // Skipped returns why the object stays out, nil when it does not.
@@ -36,6 +38,9 @@ func (s *Screen) Skipped(ctx context.Context, o *object.Object) *apply.Skip {
 	}
 	if skip := apply.FindSkip(o.Body, kind.GroupResource()); skip != nil && !(skip.Ended && s.Runs.RunsJobs()) {
 		return skip
+	}
+	if o.Target.Namespace == s.Server && holdsServerState(kind.String(), o) {
+		return &apply.Skip{Reason: "it is Holdfast's own state, which a restore does not turn back"}
 	}
 	if s.Runs.Running == restoreorder.SkipJobs && s.isRunningJob(o) {
 		return &apply.Skip{Reason: "the job ran when it was backed up, and the annotation " + holdfast.AnnotationRunningJobs + " of the restore says skip"}
