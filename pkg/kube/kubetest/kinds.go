@@ -74,6 +74,9 @@ func (all kinds) resourcesOf(groupVersion string) metav1.APIResourceList {
 		if k.groupVersion() == groupVersion {
 			out.APIResources = append(out.APIResources, metav1.APIResource{Name: k.Resource, Kind: k.Kind, Namespaced: k.Namespaced,
 				SingularName: strings.ToLower(k.Kind), Verbs: metav1.Verbs{"create", "delete", "get", "list", "patch", "update", "watch"}})
+			if !k.PlainStatus {
+				out.APIResources = append(out.APIResources, metav1.APIResource{Name: k.Resource + "/status", Kind: k.Kind, Namespaced: k.Namespaced})
+			}
 		}
 	}
 	return out
@@ -88,11 +91,17 @@ func (all *kinds) serveDefinition(definition map[string]any) {
 		version, _ := v.(map[string]any)
 		all.serveKind(Kind{
 			Group: stringOf(spec["group"]), Version: stringOf(version["name"]), Resource: stringOf(names["plural"]), Kind: stringOf(names["kind"]),
-			Namespaced: spec["scope"] == "Namespaced", Custom: true,
+			Namespaced: spec["scope"] == "Namespaced", Custom: true, PlainStatus: !hasStatus(version),
 		})
 	}
 	condition := func(name string) any { return map[string]any{"type": name, "status": "True"} }
 	definition["status"] = map[string]any{"conditions": []any{condition("Established"), condition("NamesAccepted")}}
+}
+
+// hasStatus reports that a version of a definition has the status subresource.
+func hasStatus(version map[string]any) bool {
+	subresources, _ := version["subresources"].(map[string]any)
+	return subresources["status"] != nil
 }
 
 // builtIn reports whether a group is one of Kubernetes itself.

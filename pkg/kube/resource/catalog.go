@@ -24,6 +24,9 @@ type Resource struct {
 	// Custom is true for a resource that a CustomResourceDefinition defines; it is named after the
 	// resource. False where APIServices cannot be read.
 	Custom bool
+	// PlainStatus are the served versions without a status subresource: the status is a part of the object
+	// as any other.
+	PlainStatus []string
 }
 
 // GroupResource returns the name without the version.

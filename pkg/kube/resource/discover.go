@@ -113,12 +113,30 @@ func preferredResources(groups []*metav1.APIGroup, lists []*metav1.APIResourceLi
 				seen[r.Name] = true
 				answers := by[r.Kind.GroupVersion().String()]
 				r.Aggregated, r.Custom = answers == another, answers == definitions
+				r.PlainStatus = plainStatus(group, byVersion, r.Name)
 				out = append(out, r)
 			}
 		}
 	}
 	orderResources(out)
 	return out
+}
+
+// plainStatus returns the versions that serve a resource and no status subresource of it.
+func plainStatus(group *metav1.APIGroup, byVersion map[string]*metav1.APIResourceList, name string) (versions []string) {
+	for _, v := range group.Versions {
+		list := byVersion[v.GroupVersion]
+		if list == nil {
+			continue
+		}
+		serves := func(path string) bool {
+			return slices.ContainsFunc(list.APIResources, func(api metav1.APIResource) bool { return api.Name == path })
+		}
+		if serves(name) && !serves(name+"/status") {
+			versions = append(versions, v.Version)
+		}
+	}
+	return versions
 }
 
 // versionOrder returns the group versions with the preferred one first.

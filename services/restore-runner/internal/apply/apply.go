@@ -50,6 +50,8 @@ type Request struct {
 	Kind string
 	// Object is ready to be created. Apply may change it.
 	Object map[string]any
+	// Status is the stored status, which Object gets where the API server requires one.
+	Status any
 	// Normalize makes a live object comparable with Object, as reset.Normalize does.
 	Normalize func(live map[string]any)
 	// Update follows existing-resource policy "update"; otherwise existing objects that differ stay
@@ -139,6 +141,12 @@ func (c *Client) Apply(ctx context.Context, r Request) Result {
 		case ForbidsBlocking(err) && r.without == "":
 			if body, err = r.encodeUnblocked(); err != nil {
 				return failedResult(err)
+			}
+			continue
+		case requiresStatus(err) && r.Status != nil && r.Object["status"] == nil:
+			r.Object["status"] = r.Status
+			if body, err = json.Marshal(r.Object); err != nil {
+				return failedResult(fmt.Errorf("encode: %w", err))
 			}
 			continue
 		case !MayExist(err):

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"net/http"
 	"regexp"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // ErrTerminating is the failure of a Request in whose way an object is that is being deleted: its
@@ -51,6 +53,17 @@ func WebhookNamespace(err error) string {
 		return m[1]
 	}
 	return ""
+}
+
+// requiresStatus reports that an object was refused because it has no status.
+func requiresStatus(err error) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
+		return false
+	}
+	return slices.ContainsFunc(status.Status().Details.Causes, func(cause metav1.StatusCause) bool {
+		return cause.Field == "status" && cause.Type == metav1.CauseTypeFieldValueRequired
+	})
 }
 
 // Internal reports that the server failed at a request (500), for a reason other than the object: a

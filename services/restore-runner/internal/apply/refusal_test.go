@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
@@ -82,4 +83,23 @@ func TestAPresentObjectIsReadFirst(t *testing.T) {
 	again.Present = true
 	require.Equal(t, apply.Skipped, c.Apply(t.Context(), again).Action)
 	require.Len(t, s.Requests("POST "), 1)
+}
+
+// A kind whose schema requires a status gets the stored one, where the API server says so.
+func TestAStatusThatIsRequired(t *testing.T) {
+	s, c, _ := startServer(t)
+	s.SetFailureCauses(http.StatusUnprocessableEntity, metav1.StatusCause{Type: metav1.CauseTypeFieldValueRequired, Field: "status", Message: "Required value"})
+	s.Fail(func(r *http.Request, body map[string]any) (int, bool) {
+		if r.Method == http.MethodPost && body["status"] == nil {
+			return http.StatusUnprocessableEntity, false
+		}
+		return 0, false
+	})
+	request := storedRequest("configmaps", "ConfigMap", nil)
+	require.Error(t, c.Apply(t.Context(), request).Err, "there is none")
+	request.Status = object{"phase": "Ready"}
+	got := c.Apply(t.Context(), request)
+	require.NoError(t, got.Err)
+	require.Equal(t, apply.Created, got.Action)
+	require.Equal(t, object{"phase": "Ready"}, s.Object(mapPath)["status"])
 }

@@ -34,6 +34,7 @@ type objectCreation struct {
 	keeper   *endpointsKeeper
 	names    *object.Names
 	reset    *apply.ResetOptions
+	catalog  *object.Catalog
 	// defined reports that this restore defined a kind.
 	defined  func(schema.GroupResource) bool
 	timeouts object.DelayTimeouts
@@ -56,6 +57,9 @@ func (c *objectCreation) createObject(ctx context.Context, s *actions.PendingSta
 	}
 	failpoint.Hit("restore-runner/before-create")
 	o.Tried = s.Tried
+	if o.Status != nil && c.catalog.HasPlainStatus(o.Target.GVR) {
+		o.Body["status"] = o.Status
+	}
 	request := c.creator.Request(o, kind.GVK.Kind)
 	request.New = c.defined(kind.GroupResource())
 	rival, taken := c.names.Rival(o.Node)

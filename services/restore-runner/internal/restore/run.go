@@ -140,7 +140,7 @@ func (r *restoreRun) restoreObjects(ctx context.Context) error {
 		namespaces: r.namespaces, services: services, finisher: r.finisher, workers: r.workers, reset: r.reset, retrier: dispatch.NewRetrier(cfg.Clock),
 		creation: &objectCreation{
 			plan: cfg.Plan, client: r.existing.Client, creator: r.creator, finisher: r.finisher, volumes: provisioner, claims: claims, pauser: pauser, hooks: r.hooks, keeper: r.keeper,
-			webhooks: late, quotas: quotas, names: r.names, reset: r.reset, defined: r.definitions.Defined, timeouts: r.timeouts,
+			webhooks: late, quotas: quotas, names: r.names, reset: r.reset, catalog: r.catalog, defined: r.definitions.Defined, timeouts: r.timeouts,
 		},
 	}
 	return p.restoreAll(ctx)

@@ -46,6 +46,7 @@ func (l *Loader) Load(ctx context.Context, v int32) (*Object, error) {
 	if o.Target, err = l.targetOf(o); err != nil {
 		return nil, err
 	}
+	o.Status = o.Body["status"]
 	o.Owners, o.Fields = ListAt(meta, "ownerReferences"), appliedFields(ListAt(meta, "managedFields"))
 	return o, nil
 }

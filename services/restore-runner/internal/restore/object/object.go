@@ -19,6 +19,8 @@ type Object struct {
 	Target apply.Target
 	// Owners are the owner references as stored.
 	Owners []any
+	// Status is the status as stored.
+	Status any
 	// Fields are the managed fields as stored, where they must come back.
 	Fields []any
 	// Exists reports that it is in the cluster, and is not to be created should it go.

@@ -3,6 +3,7 @@ package object
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -27,6 +28,12 @@ func NewCatalog(config *rest.Config, discovered *resource.Catalog) *Catalog {
 // Lookup returns a resource; false when the cluster does not serve it.
 func (c *Catalog) Lookup(gr schema.GroupResource) (resource.Resource, bool) {
 	return c.last.Load().Lookup(gr)
+}
+
+// HasPlainStatus reports that the status of a resource is a part of the object, which a creation keeps.
+func (c *Catalog) HasPlainStatus(gvr schema.GroupVersionResource) bool {
+	served, ok := c.Lookup(gvr.GroupResource())
+	return ok && slices.Contains(served.PlainStatus, gvr.Version)
 }
 
 // Resolve returns the resource that any name of it means; false when the cluster has none of that
