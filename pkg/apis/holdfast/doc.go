@@ -68,6 +68,9 @@ const (
 	// AnnotationRunningJobs on a Restore says what becomes of Jobs that ran when they were backed
 	// up: start (the default), suspend or skip.
 	AnnotationRunningJobs = "holdfast.io/running-jobs"
+	// AnnotationPreserveAddresses ("true") on a Restore keeps the cluster IPs and node ports of
+	// Services where they are free.
+	AnnotationPreserveAddresses = "holdfast.io/preserve-addresses"
 	// AnnotationSpreadWindow on a Schedule is a duration ("30m"). Its backups start after the slot
 	// by a part of it that the Schedule's UID decides.
 	AnnotationSpreadWindow = "holdfast.io/spread-window"

@@ -22,8 +22,10 @@ func (v *Validator) Restore(ctx context.Context, r *velerov1.Restore) (Problems,
 	}
 	problems := RestoreSpec(&r.Spec)
 	problems.checkAnnotations(r.Annotations)
-	if value, set := r.Annotations[holdfast.AnnotationIgnoreRunning]; set && value != "true" && value != "false" {
-		problems.addProblem("metadata.annotations["+holdfast.AnnotationIgnoreRunning+"]", "%q is neither true nor false", value)
+	for _, annotation := range []string{holdfast.AnnotationIgnoreRunning, holdfast.AnnotationPreserveAddresses} {
+		if value, set := r.Annotations[annotation]; set && value != "true" && value != "false" {
+			problems.addProblem("metadata.annotations["+annotation+"]", "%q is neither true nor false", value)
+		}
 	}
 	if _, err := restoreorder.ParseOrder(r.Annotations[holdfast.AnnotationOrder]); err != nil {
 		problems.addProblem("metadata.annotations["+holdfast.AnnotationOrder+"]", "%s", err)

@@ -292,12 +292,13 @@ func TestRestoreProblemsNameTheField(t *testing.T) {
 func TestAnnotationsOfJobs(t *testing.T) {
 	v := newValidator(t, newStorageLocation("main", isDefault), storedBackup("b", "", velerov1.BackupPhaseCompleted, 0))
 	for key, values := range map[string]struct{ backup, wrongBackup, restore, wrongRestore []string }{
-		holdfast.AnnotationPriority:      {backup: []string{"high", "normal", "low"}, wrongBackup: []string{"", "urgent"}},
-		holdfast.AnnotationIgnoreRunning: {wrongBackup: []string{"true"}, restore: []string{"true", "false"}, wrongRestore: []string{"", "yes"}},
-		holdfast.AnnotationOrder:         {restore: []string{"owners"}, wrongRestore: []string{"Owners"}},
-		holdfast.AnnotationRunAgain:      {restore: []string{"workflows.argoproj.io,orders.acme.cert-manager.io"}, wrongRestore: []string{"workflows"}},
-		holdfast.AnnotationRunningJobs:   {restore: []string{"start", "suspend", "skip"}, wrongRestore: []string{"stop"}},
-		"holdfast.io/plan":               {wrongRestore: []string{"x"}},
+		holdfast.AnnotationPriority:          {backup: []string{"high", "normal", "low"}, wrongBackup: []string{"", "urgent"}},
+		holdfast.AnnotationIgnoreRunning:     {wrongBackup: []string{"true"}, restore: []string{"true", "false"}, wrongRestore: []string{"", "yes"}},
+		holdfast.AnnotationPreserveAddresses: {restore: []string{"true", "false"}, wrongRestore: []string{"", "yes"}},
+		holdfast.AnnotationOrder:             {restore: []string{"owners"}, wrongRestore: []string{"Owners"}},
+		holdfast.AnnotationRunAgain:          {restore: []string{"workflows.argoproj.io,orders.acme.cert-manager.io"}, wrongRestore: []string{"workflows"}},
+		holdfast.AnnotationRunningJobs:       {restore: []string{"start", "suspend", "skip"}, wrongRestore: []string{"stop"}},
+		"holdfast.io/plan":                   {wrongRestore: []string{"x"}},
 		holdfast.AnnotationClaim: {
 			wrongBackup:  []string{"", "x", `{"holder":"a"}`, `{"holder":"a","epoch":-1}`},
 			wrongRestore: []string{"", "x", `{"holder":"a"}`, `{"holder":"a","epoch":-1}`},

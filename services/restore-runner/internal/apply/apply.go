@@ -82,8 +82,9 @@ type Request struct {
 	// Apply reads it first, and creates it only when it is gone.
 	Present bool
 
-	without  string // why it is not created as asked for
-	regrants int    // how often accounts were tried to be added
+	without   string // what it is created without, and why
+	unblocked bool   // blockOwnerDeletion was taken off
+	regrants  int    // how often accounts were tried to be added
 }
 
 // Unblocked is the message about an object whose owner references lack blockOwnerDeletion.
@@ -91,7 +92,8 @@ const Unblocked = "blockOwnerDeletion of its owner references is left out: setti
 
 // encodeUnblocked takes blockOwnerDeletion off the owner references, and returns the object encoded.
 func (r *Request) encodeUnblocked() ([]byte, error) {
-	r.without = Unblocked
+	r.unblocked = true
+	r.noteChange(Unblocked)
 	if meta := memberObject(r.Object, "metadata"); meta != nil {
 		if refs, ok := meta["ownerReferences"].([]any); ok {
 			meta["ownerReferences"] = unblockReferences(refs)
@@ -138,7 +140,7 @@ func (c *Client) Apply(ctx context.Context, r Request) Result {
 		switch {
 		case err == nil:
 			return Result{Action: Created, UID: id.UID, Version: id.Version, Fresh: true, Warning: r.without}
-		case ForbidsBlocking(err) && r.without == "":
+		case ForbidsBlocking(err) && !r.unblocked:
 			if body, err = r.encodeUnblocked(); err != nil {
 				return failedResult(err)
 			}
@@ -155,6 +157,12 @@ func (c *Client) Apply(ctx context.Context, r Request) Result {
 		live, getErr := c.getObject(ctx, r.Target)
 		if apierrors.IsNotFound(getErr) && attempt < recreate && apierrors.IsAlreadyExists(err) {
 			continue
+		}
+		if apierrors.IsNotFound(getErr) {
+			if answered, ok := r.answerRefusal(err); ok {
+				body = answered
+				continue
+			}
 		}
 		if getErr != nil {
 			if !apierrors.IsAlreadyExists(err) {

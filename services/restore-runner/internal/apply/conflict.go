@@ -34,8 +34,10 @@ func (c *Client) resolveExisting(ctx context.Context, r *Request, raw []byte, ma
 	case created && (r.Resumed || maybe && !deleting):
 		return Result{Action: Created, UID: uid, Fresh: true}
 	}
+	assigned := r.assignedAddresses(meta)
 	r.normalizeLive(live)
 	r.keepServices(live)
+	r.settleAnswers(live, assigned)
 	equal := reflect.DeepEqual(live, r.storedObject())
 	switch {
 	case maybe && equal && !deleting && !r.Taken:

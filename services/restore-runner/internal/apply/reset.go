@@ -14,6 +14,8 @@ type ResetOptions struct {
 	MapNamespace func(string) string
 	// PreserveNodePorts keeps every node port of Services, not only those that were asked for.
 	PreserveNodePorts bool
+	// PreserveAddresses keeps cluster IPs of Services and every node port.
+	PreserveAddresses bool
 	// Reprovision reports that the volume of that name is not brought back, so that its claim gets
 	// a new one.
 	Reprovision func(volume string) bool

@@ -14,10 +14,10 @@ func resetService(obj object, o *ResetOptions) {
 	if spec == nil {
 		return
 	}
-	if textOf(spec, "clusterIP") != "None" {
+	if textOf(spec, "clusterIP") != "None" && !o.PreserveAddresses {
 		dropKeys(spec, "clusterIP", "clusterIPs")
 	}
-	if o.PreserveNodePorts {
+	if o.PreserveNodePorts || o.PreserveAddresses {
 		return
 	}
 	asked := askedPorts(obj)
@@ -37,6 +37,11 @@ type explicitPorts struct {
 	numbered    map[float64]bool // by node port
 	keyed       map[portKey]bool // by service port and protocol
 	healthCheck bool
+	address     bool // the cluster IP
+}
+
+func newExplicitPorts() *explicitPorts {
+	return &explicitPorts{named: map[string]bool{}, numbered: map[float64]bool{}, keyed: map[portKey]bool{}}
 }
 
 // portKey is the merge key of the ports of a Service in managed fields.
@@ -71,7 +76,7 @@ func numberOf(v any) float64 {
 // askedPorts reads the explicit values from the last applied configuration and the managed fields.
 // The API server's own allocations appear in neither.
 func askedPorts(obj object) *explicitPorts {
-	p := &explicitPorts{named: map[string]bool{}, numbered: map[float64]bool{}, keyed: map[portKey]bool{}}
+	p := newExplicitPorts()
 	meta := childObject(obj, "metadata")
 	var applied object
 	if raw := textOf(childObject(meta, "annotations"), lastApplied); raw != "" && json.Unmarshal([]byte(raw), &applied) == nil {
@@ -104,6 +109,9 @@ func (p *explicitPorts) addApplied(spec object) {
 func (p *explicitPorts) addManaged(spec object) {
 	if _, ok := spec["f:healthCheckNodePort"]; ok {
 		p.healthCheck = true
+	}
+	if _, ok := spec["f:clusterIP"]; ok {
+		p.address = true
 	}
 	list := childObject(spec, "f:ports")
 	for k := range list {

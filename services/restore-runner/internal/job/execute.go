@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/job/step"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
@@ -101,7 +102,8 @@ func restoreObjects(ctx context.Context, a *restoreAttempt) error {
 	snapshotters, done := in.openSnapshotters(ctx)
 	defer done()
 	return restore.Run(ctx, restore.Config{
-		Request: restore.Request{Backup: in.backup.Name, Restore: a.restore.Name, UID: a.restore.UID, Spec: &a.restore.Spec, Server: a.cfg.Namespace},
+		Request: restore.Request{Backup: in.backup.Name, Restore: a.restore.Name, UID: a.restore.UID, Spec: &a.restore.Spec, Server: a.cfg.Namespace,
+			PreserveAddresses: a.restore.Annotations[holdfast.AnnotationPreserveAddresses] == "true"},
 		Content: p.Content,
 		Cluster: restore.Cluster{
 			REST: a.cfg.REST, Catalog: p.catalog, Clock: a.cfg.Clock, Confirm: a.held.Confirm, Stop: a.stopped.Done(),

@@ -45,6 +45,8 @@ type Request struct {
 	// UID is the Restore's.
 	UID  types.UID
 	Spec *velerov1.RestoreSpec
+	// PreserveAddresses: Services keep their cluster IPs and node ports where these are free.
+	PreserveAddresses bool
 	// Server is the namespace of the server.
 	Server string
 }

@@ -22,6 +22,8 @@ type Creator struct {
 	Names    *object.Names
 	// PreserveNodePorts and Update are fields of the spec of the restore.
 	PreserveNodePorts, Update bool
+	// PreserveAddresses is that of the request.
+	PreserveAddresses bool
 }
 
 // Request is what brings an object of a kind into the cluster.
@@ -47,7 +49,7 @@ func (c *Creator) normalizeLive(o *object.Object) func(map[string]any) {
 	unbound := !ok || spec["volumeName"] == nil
 	return func(live map[string]any) {
 		apply.NormalizeObject(live, c.Plan.Kind(o.Node).GroupResource(), &apply.ResetOptions{
-			PreserveNodePorts: c.PreserveNodePorts,
+			PreserveNodePorts: c.PreserveNodePorts, PreserveAddresses: c.PreserveAddresses,
 			Reprovision:       func(string) bool { return unbound },
 		})
 		if live := object.MapAt(live, "spec"); o.Suspended && live != nil {
