@@ -16,7 +16,7 @@ type Entry struct {
 	References                     []Reference
 	Actions                        []string
 	Cut                            string
-	Live, Preferred                bool
+	Live, Extra, Preferred         bool
 	Path                           string
 	Size                           int64
 	SHA256                         [sha256.Size]byte
@@ -43,6 +43,9 @@ func AppendEntry(dst []byte, e *Entry) []byte {
 	dst = appendField(dst, `"cut":`, e.Cut)
 	if e.Live {
 		dst = append(dst, `"live":true,`...)
+	}
+	if e.Extra {
+		dst = append(dst, `"extra":true,`...)
 	}
 	dst = strconv.AppendBool(append(dst, `"preferred":`...), e.Preferred)
 	dst = rawjson.AppendQuoted(append(dst, `,"path":`...), e.Path)

@@ -51,6 +51,9 @@ type Item struct {
 	Cut string `json:"cut,omitempty"`
 	// Live reports that the object was fetched on its own and is not part of a cut.
 	Live bool `json:"live,omitempty"`
+	// Extra reports that the filters of the backup do not select the object. It is the Namespace of
+	// something that they select, and serves only to create that namespace where it is missing.
+	Extra bool `json:"extra,omitempty"`
 	// Preferred reports that Version is the preferred one of its resource, so that Path is the
 	// un-versioned path.
 	Preferred bool `json:"preferred"`

@@ -26,7 +26,7 @@ func (w *Writer) Add(it Item) error {
 	entry := &w.entry
 	*entry = manifest.Entry{
 		Group: it.GVK.Group, Version: it.GVK.Version, Kind: it.GVK.Kind, Resource: it.Resource, Meta: it.Meta,
-		Actions: it.Actions, Cut: it.Cut, Live: it.Live, Preferred: it.Preferred, Size: size, References: it.References,
+		Actions: it.Actions, Cut: it.Cut, Live: it.Live, Extra: it.Extra, Preferred: it.Preferred, Size: size, References: it.References,
 	}
 	w.sum.Reset()
 	for _, p := range pieces {

@@ -73,6 +73,8 @@ type Item struct {
 	Spaced bool
 	// Live reports that the object was fetched on its own, outside the cut.
 	Live bool
+	// Extra reports that the filters of the backup do not select the object.
+	Extra bool
 	// Cut is the revision the object was listed at, when it is not the backup's.
 	Cut string
 	// Actions are the names of the actions applied.

@@ -166,6 +166,7 @@ func TestFiltersHoldForAdditionalItems(t *testing.T) {
 		"filters": {false, []string{"resources/persistentvolumes/cluster/pv-1.json"}},
 		"must include": {true, []string{
 			"resources/configmaps/namespaces/b/cm-001.json", "resources/customresourcedefinitions.apiextensions.k8s.io/cluster/widgets.example.com.json",
+			"resources/namespaces/cluster/a.json", "resources/namespaces/cluster/b.json",
 			"resources/persistentvolumes/cluster/excluded.json", "resources/persistentvolumes/cluster/pv-1.json", "resources/widgets.example.com/namespaces/a/w1.json"}},
 	} {
 		t.Run(name, func(t *testing.T) {

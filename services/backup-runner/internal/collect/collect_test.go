@@ -16,6 +16,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
 	"github.com/holdfast-io/holdfast/pkg/archive/reference"
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/job/journal"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
@@ -41,7 +42,7 @@ func TestEverythingSelectedIsStoredOnce(t *testing.T) {
 			{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "In", Values: []string{"x", "y"}}}}}},
 			want: map[string]int{"configmaps": 200, "widgets.example.com": 0, "namespaces": 2}},
 		"old filter": {spec: velerov1.BackupSpec{IncludedResources: []string{"widgets", "nodes"}, IncludeClusterResources: &yes},
-			want: map[string]int{"configmaps": 0, "widgets.example.com": 2, "nodes": 1, "namespaces": 0, "customresourcedefinitions.apiextensions.k8s.io": 1}},
+			want: map[string]int{"configmaps": 0, "widgets.example.com": 2, "nodes": 1, "namespaces": 1, "customresourcedefinitions.apiextensions.k8s.io": 1}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -59,6 +60,38 @@ func TestEverythingSelectedIsStoredOnce(t *testing.T) {
 			require.Empty(t, left, "no work file is left")
 		})
 	}
+}
+
+func TestNamespacesThatAreNotSelectedAreMarkedExtras(t *testing.T) {
+	no, path := false, func(namespace string) string { return "resources/namespaces/cluster/" + namespace + ".json" }
+	seen := &fakeAction{name: "a.io/all", do: func(_ context.Context, id action.Identity, o *action.Object) (action.BackupResult, error) {
+		require.NotEqual(t, "Namespace", id.Kind, "actions do not see what is not selected")
+		return action.BackupResult{Object: o}, nil
+	}}
+	for name, spec := range map[string]velerov1.BackupSpec{
+		"not among resources":  {IncludedResources: []string{"configmaps"}},
+		"excluded":             {ExcludedResources: []string{"namespaces"}},
+		"excluded by scope":    {ExcludedClusterScopedResources: []string{"*"}},
+		"no cluster resources": {IncludeClusterResources: &no},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSetup(t, newEstateServer(), spec, "a", "empty")
+			res, _ := s.runJob(t)
+			entries := s.readStored(t, res).entries
+			require.True(t, entries[path("a")].Extra)
+			require.NotContains(t, entries, path("empty"), "nothing of it is selected")
+			require.NotContains(t, entries, path("b"))
+			require.False(t, entries[configMap("cm-000")].Extra)
+
+			acted := newSetup(t, newEstateServer(), spec, "a").addActions(seen)
+			res, _ = acted.runJob(t)
+			require.True(t, acted.readStored(t, res).entries[path("a")].Extra)
+		})
+	}
+	s := newSetup(t, newEstateServer(), velerov1.BackupSpec{}, "a")
+	res, _ := s.runJob(t)
+	entry, stored := s.readStored(t, res).entries[path("a")]
+	require.True(t, stored && !entry.Extra, "it is selected")
 }
 
 func TestObjectsThatAreNotTaken(t *testing.T) {

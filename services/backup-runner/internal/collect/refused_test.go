@@ -108,7 +108,7 @@ func TestAnAnswerThatNoRecordTakesCostsItsObject(t *testing.T) {
 	require.NotContains(t, errs["cm-018"], "which it began")
 	slices.Sort(begins.cancelled)
 	require.Equal(t, []string{"op of cm-000", "op of cm-006", "op of cm-012", "op of cm-024", "op of cm-036"}, begins.cancelled, "each once")
-	require.Len(t, got.items, 44)
+	require.Len(t, got.items, 45, "44 and their Namespace")
 	require.Len(t, res.Operations, 6, "those that are cancelled are waited for")
 	for _, o := range res.Operations {
 		require.Equal(t, o.Item.Name == "cm-030", len(o.PostOperation) > 0)

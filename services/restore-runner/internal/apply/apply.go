@@ -54,6 +54,8 @@ type Request struct {
 	Status any
 	// Normalize makes a live object comparable with Object, as reset.Normalize does.
 	Normalize func(live map[string]any)
+	// CreateOnly leaves an object that exists as it is, and compares nothing.
+	CreateOnly bool
 	// Update follows existing-resource policy "update"; otherwise existing objects that differ stay
 	// as they are.
 	Update bool

@@ -33,6 +33,10 @@ func (c *Client) resolveExisting(ctx context.Context, r *Request, raw []byte, ma
 		return Result{Action: Created} // deleted by another client after it was restored; it is no owner
 	case created && (r.Resumed || maybe && !deleting):
 		return Result{Action: Created, UID: uid, Fresh: true}
+	case r.CreateOnly && deleting:
+		return failedResult(ErrTerminating)
+	case r.CreateOnly:
+		return Result{Action: Skipped, UID: uid}
 	}
 	assigned := r.assignedAddresses(meta)
 	r.normalizeLive(live)
@@ -113,7 +117,7 @@ func (c *Client) leaveEqual(ctx context.Context, r *Request, uid types.UID) Resu
 	switch {
 	case r.Intended == IntentUpdate:
 		result.Action = Updated // by an earlier holder
-	case r.Update:
+	case r.Update && len(r.restoreLabels()) > 0:
 		if err := r.recordIntent(ctx, IntentLabel); err != nil {
 			return failedResult(err)
 		}
@@ -124,8 +128,11 @@ func (c *Client) leaveEqual(ctx context.Context, r *Request, uid types.UID) Resu
 	return result
 }
 
-// writeLabels writes the restore's labels onto the live object.
+// writeLabels writes the restore's labels onto the live object. Namespaces have none.
 func (c *Client) writeLabels(ctx context.Context, r *Request) error {
+	if len(r.restoreLabels()) == 0 {
+		return nil
+	}
 	_, err := c.patchEncoded(ctx, r.Target, c.manager.managerForExisting(), map[string]any{"metadata": map[string]any{"labels": r.restoreLabels()}})
 	return err
 }

@@ -37,6 +37,7 @@ type kindReset func(obj object, o *ResetOptions)
 // byResource holds the kinds whose own fields have to change. Keys are group resources as in
 // tarball paths.
 var byResource = map[string]kindReset{
+	"namespaces":                      resetNamespace,
 	"pods":                            resetPod,
 	"jobs.batch":                      resetJob,
 	"services":                        resetService,
@@ -114,10 +115,13 @@ func ResetNamespace(obj map[string]any, target string) {
 		obj["metadata"] = meta
 	}
 	meta["name"] = target
-	const nameLabel = "kubernetes.io/metadata.name"
-	if labels := childObject(meta, "labels"); labels[nameLabel] != nil {
-		labels[nameLabel] = target
-	}
+}
+
+// NamespaceLabel is the label by which the API server itself names a namespace.
+const NamespaceLabel = "kubernetes.io/metadata.name"
+
+func resetNamespace(obj object, _ *ResetOptions) {
+	dropKeys(childObject(obj, "metadata", "labels"), NamespaceLabel)
 }
 
 // MakeComparable removes from a normalized object what differs without meaning anything: the labels of

@@ -72,7 +72,7 @@ func mappedNamespace(mapping map[string]string, namespace string) string {
 func Build(ctx context.Context, source Source, config Config) (*Plan, error) {
 	b := &planBuilder{
 		config: config, plan: &Plan{
-			objects: map[string]int32{}, owners: map[string]int32{}, mapping: config.Mapping, admits: config.admitsAdditional, claim: config.Claim, order: config.Order,
+			objects: map[string]int32{}, unselected: map[string]bool{}, owners: map[string]int32{}, mapping: config.Mapping, admits: config.admitsAdditional, claim: config.Claim, order: config.Order,
 		},
 		kinds: map[schema.GroupResource]int32{}, namespaces: map[string]int32{}, needed: map[string]bool{}, claims: map[[2]string]bool{},
 		hints: newHints(),
@@ -230,8 +230,11 @@ func (b *planBuilder) takeHeldBack() error {
 	gr := schema.GroupResource{Resource: namespacesResource}
 	for i := range b.spaces {
 		item := &b.spaces[i]
-		wanted := b.config.Filter.Resource(gr, false) && b.config.Filter.Namespace(item.Name) && b.config.Filter.MatchesLabels(labels.Set(item.Labels))
+		wanted := !item.Extra && b.config.Filter.Resource(gr, false) && b.config.Filter.Namespace(item.Name) && b.config.Filter.MatchesLabels(labels.Set(item.Labels))
 		_, used := b.namespaces[item.Name]
+		if !wanted {
+			b.plan.unselected[strings.Clone(item.Name)] = true
+		}
 		var err error
 		if wanted || b.needed[item.Name] {
 			err = b.addItem(item, gr)

@@ -35,6 +35,7 @@ type Plan struct {
 	kinds      []Kind
 	namespaces []Namespace
 	objects    map[string]int32 // source namespace -> its Namespace node
+	unselected map[string]bool  // source namespaces whose Namespace is no object to restore
 	owners     map[string]int32 // UIDs in the old cluster that nodes refer to -> their number
 	ownerNodes []int32          // the node of each such UID, or none
 	graph      Graph
@@ -176,6 +177,10 @@ func (p *Plan) NamespaceObject(source string) (int32, bool) {
 	i, ok := p.objects[source]
 	return i, ok
 }
+
+// NamespaceSelected reports that backup and restore select the Namespace node i. Otherwise it is in the
+// plan for what lives in it: it is created where it is missing, and nothing else.
+func (p *Plan) NamespaceSelected(i int32) bool { return !p.unselected[p.Name(i)] }
 
 // Owner returns the node that had this UID in the old cluster; false when it is not part of the
 // restore.

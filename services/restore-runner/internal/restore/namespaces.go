@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -26,6 +25,7 @@ type namespacesConfig struct {
 	Plan     *plan.Plan
 	Recorder *outcome.Recorder
 	Loader   *object.Loader
+	Creator  *flight.Creator
 	Finisher *flight.Finisher
 	Existing *object.LiveReader
 	Names    *object.Names
@@ -92,9 +92,12 @@ func (c *namespaceCreator) stored(ctx context.Context, v int32, w object.DelayWa
 	apply.ResetNamespace(o.Body, target)
 	owners := c.Finisher.Owners.References(ctx, o)
 	owners.Report(e)
+	if len(owners.Now) > 0 {
+		o.Metadata()["ownerReferences"] = owners.Now
+	}
 	failpoint.Hit("restore-runner/before-namespace")
 	rival, taken := c.Names.Rival(v)
-	result, err := c.ensure(ctx, target, o.Body, !taken)
+	result, err := c.ensure(ctx, e, c.request(o, taken))
 	if wait := w.Wait(err); wait != nil {
 		return wait
 	}
@@ -109,11 +112,26 @@ func (c *namespaceCreator) stored(ctx context.Context, v int32, w object.DelayWa
 	failpoint.Hit("restore-runner/after-namespace")
 	// Of the owners, which come in the last pass, those are known that are in the cluster from
 	// before.
-	if !c.Finisher.Owners.CatchUp(ctx, e, v, &result, owners.Now) {
+	if !c.Creator.Complete(ctx, e, o, &result) || !c.Finisher.Owners.CatchUp(ctx, e, v, &result, owners.Now) {
 		return nil
 	}
-	c.Finisher.Done(ctx, e, v, result, nil, owners.Later)
+	c.Finisher.Done(ctx, e, v, result, owners.Now, owners.Later)
 	return nil
+}
+
+// request is what brings a stored Namespace into the cluster. Its spec counts at creation alone.
+func (c *namespaceCreator) request(o *object.Object, taken bool) apply.Request {
+	r := c.Creator.Request(o, "Namespace")
+	r.CreateOnly = taken || !c.Plan.NamespaceSelected(o.Node)
+	normalize := r.Normalize
+	r.Normalize = func(live map[string]any) {
+		normalize(live)
+		delete(live, "spec")
+		if spec, ok := o.Body["spec"]; ok {
+			live["spec"] = spec
+		}
+	}
+	return r
 }
 
 // loseStored is the end of a stored namespace that cannot be prepared.
@@ -128,7 +146,7 @@ func (c *namespaceCreator) loseStored(ctx context.Context, e *outcome.Entry, v i
 // bare creates a namespace the backup has no object of.
 func (c *namespaceCreator) bare(ctx context.Context, target string, w object.DelayWaiter) *dispatch.Wait {
 	body := map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": target}}
-	_, err := c.ensure(ctx, target, body, false)
+	_, err := c.ensure(ctx, nil, apply.Request{Target: apply.Target{GVR: namespacesGVR, Name: target}, Kind: "Namespace", Object: body, CreateOnly: true})
 	if wait := w.Wait(err); wait != nil {
 		return wait
 	}
@@ -173,48 +191,27 @@ func (c *namespaceCreator) lose(e *outcome.Entry, target string, err error) {
 	c.Targets.Lose(target, err.Error())
 }
 
-// ensure creates a namespace unless it exists. One of that name that is being deleted is a delay.
-func (c *namespaceCreator) ensure(ctx context.Context, name string, body map[string]any, stored bool) (apply.Result, error) {
-	if msgs := validation.IsDNS1123Label(name); len(msgs) > 0 {
+// ensure creates a namespace unless it exists. One of that name that is being deleted is a delay. What
+// has the field manager of this restore was created by it: an earlier holder made it then, or a request
+// that failed.
+func (c *namespaceCreator) ensure(ctx context.Context, e *outcome.Entry, r apply.Request) (apply.Result, error) {
+	if msgs := validation.IsDNS1123Label(r.Name); len(msgs) > 0 {
 		return apply.Result{}, fmt.Errorf("not a namespace name: %s", msgs[0])
 	}
-	target := apply.Target{GVR: namespacesGVR, Name: name}
-	for {
-		uid, err := c.Existing.Client.Create(ctx, target, body)
-		if err == nil {
-			c.Targets.Create(name)
-			return apply.Result{Action: apply.Created, UID: uid, Fresh: true}, nil
-		}
-		refused := err
-		if !apply.MayExist(refused) {
-			return apply.Result{}, c.Timeouts.Of(refused)
-		}
-		raw, err := c.Existing.Client.Get(ctx, target)
-		switch {
-		case err == nil:
-		case !apierrors.IsAlreadyExists(refused):
-			return apply.Result{}, c.Timeouts.Of(refused) // the namespace is not there, or cannot be looked at
-		case apierrors.IsNotFound(err):
-			continue
-		default:
-			return apply.Result{}, err
-		}
-		live, err := object.DecodeLive(raw)
-		if err != nil {
-			return apply.Result{}, err
-		}
-		if live.Metadata.DeletionTimestamp != nil {
-			return apply.Result{}, c.Timeouts.Deleted()
-		}
-		return c.existing(live, stored), nil
+	r.Resumed = true
+	result := c.Existing.Client.Apply(ctx, r)
+	if refusedAsIs(result.Err) {
+		result = c.createWithout(ctx, e, r, result)
 	}
-}
-
-// existing is the outcome of an existing namespace: created by this restore if it has its field
-// manager. An earlier holder made it then, or a request that failed.
-func (c *namespaceCreator) existing(live *object.LiveObject, stored bool) apply.Result {
-	if stored && live.MadeBy(c.Existing.Manager) {
-		return apply.Result{Action: apply.Created, UID: live.Metadata.UID, Fresh: true}
+	switch {
+	case result.Err != nil:
+		return apply.Result{}, c.Timeouts.Of(result.Err)
+	case result.Action == apply.Created && result.UID == "":
+		return apply.Result{}, c.Timeouts.Deleted()
+	case result.Action == apply.Created && result.Version != "":
+		c.Targets.Create(r.Name)
+	case result.Action == apply.Created:
+		c.reportMissing(ctx, e, &r)
 	}
-	return apply.Result{Action: apply.Skipped, UID: live.Metadata.UID}
+	return result, nil
 }

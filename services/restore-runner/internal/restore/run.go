@@ -110,7 +110,7 @@ func (r *restoreRun) makeRestorers() {
 		Timeouts: r.timeouts, Poller: poller, Workers: r.workers, Clock: cfg.Clock,
 	})
 	r.namespaces = newNamespaceCreator(namespacesConfig{
-		Plan: cfg.Plan, Recorder: cfg.Recorder, Loader: r.loader, Finisher: r.finisher, Existing: r.existing, Names: r.names,
+		Plan: cfg.Plan, Recorder: cfg.Recorder, Loader: r.loader, Creator: r.creator, Finisher: r.finisher, Existing: r.existing, Names: r.names,
 		Targets: r.targets, Timeouts: r.timeouts, Poller: poller, Workers: r.workers,
 	})
 }

@@ -38,7 +38,7 @@ func (s *Second) Late(c Collected, met func(res *resource.Resource, name string)
 	if u, ok := s.boundVolume(); ok {
 		out = append(out, unmetUnits(u, c.BoundVolumes(), met)...)
 	}
-	if res, ok := s.Catalog.Lookup(Namespaces); ok && s.Filter.Resource(Namespaces, false) {
+	if res, ok := s.Catalog.Lookup(Namespaces); ok {
 		out = append(out, unmetUnits(Unit{Res: res, Role: NamespaceObjects}, c.Namespaces(), met)...)
 	}
 	return out
@@ -56,8 +56,8 @@ func unmetUnits(u Unit, names []string, met func(res *resource.Resource, name st
 	return out
 }
 
-// namespaceUnits returns the unit of Namespace objects. They are read even if they are not collected: a
-// namespace asked for by name must exist.
+// namespaceUnits returns the unit of Namespace objects. They are read even if the filters do not select
+// them: a namespace asked for by name must exist, and those of collected objects are stored.
 func (s *Second) namespaceUnits() []Unit {
 	res, ok := s.Catalog.Lookup(Namespaces)
 	if !ok {

@@ -1,6 +1,10 @@
 package plan
 
-import "k8s.io/apimachinery/pkg/runtime/schema"
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/holdfast-io/holdfast/pkg/spec/selection"
+)
 
 // The resources.
 var (
@@ -11,3 +15,9 @@ var (
 	Volumes     = schema.GroupResource{Resource: "persistentvolumes"}
 	Snapshots   = schema.GroupResource{Group: "snapshot.storage.k8s.io", Resource: "volumesnapshots"}
 )
+
+// IsExtra reports that the filters do not select objects of a resource that is stored all the same: the
+// Namespaces of what they select.
+func IsExtra(f *selection.Filter, gr schema.GroupResource) bool {
+	return gr == Namespaces && !f.Resource(Namespaces, false)
+}

@@ -88,7 +88,11 @@ func (c *Creator) completeFields(ctx context.Context, e *outcome.Entry, o *objec
 	}
 	// Without the mark a successor would not recognize the object, should its outcome not be
 	// recorded any more.
-	mark := c.Existing.Manager.Mark(object.TextAt(o.Body, "apiVersion"), apply.RestoreLabels(object.MapAt(o.Metadata(), "labels")))
+	labels := apply.RestoreLabels(object.MapAt(o.Metadata(), "labels"))
+	if len(labels) == 0 {
+		labels = map[string]any{apply.NamespaceLabel: ""} // which a Namespace has instead
+	}
+	mark := c.Existing.Manager.Mark(object.TextAt(o.Body, "apiVersion"), labels)
 	patch := map[string]any{"metadata": map[string]any{"uid": string(result.UID), "managedFields": append(slices.Clone(o.Fields), mark)}}
 	now, err := c.Existing.Client.Patch(ctx, c.Names.Target(o.Node), patch)
 	if result.Version != "" { // else it is not known what else it has

@@ -1,0 +1,141 @@
+package restore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
+)
+
+// metadataKey is a label or an annotation of a namespace.
+type metadataKey struct{ field, key string }
+
+// metadataKeys returns the labels and annotations of an object, the longest first.
+func metadataKeys(body map[string]any) (keys []metadataKey) {
+	for _, field := range []string{"labels", "annotations"} {
+		for key := range object.MapAt(object.MapAt(body, "metadata"), field) {
+			keys = append(keys, metadataKey{field, key})
+		}
+	}
+	slices.SortFunc(keys, func(a, b metadataKey) int {
+		return cmp.Or(cmp.Compare(len(b.key), len(a.key)), strings.Compare(a.key, b.key), strings.Compare(a.field, b.field))
+	})
+	return keys
+}
+
+// withoutKeys returns an object without labels and annotations.
+func withoutKeys(body map[string]any, out []metadataKey) map[string]any {
+	body = maps.Clone(body)
+	meta := maps.Clone(object.MapAt(body, "metadata"))
+	for _, field := range []string{"labels", "annotations"} {
+		if m := object.MapAt(meta, field); m != nil {
+			m = maps.Clone(m)
+			maps.DeleteFunc(m, func(key string, _ any) bool { return slices.Contains(out, metadataKey{field, key}) })
+			meta[field] = m
+		}
+	}
+	body["metadata"] = meta
+	return body
+}
+
+// namedKeys returns those of the keys, the longest first, that a text names: as a word, or as part of a
+// path.
+func namedKeys(text string, keys []metadataKey) (named []metadataKey) {
+	inWord := func(c byte) bool {
+		return c == '-' || c == '_' || '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'
+	}
+	for _, k := range keys {
+		for from := 0; ; {
+			i := strings.Index(text[from:], k.key)
+			if i < 0 {
+				break
+			}
+			i += from
+			end := i + len(k.key)
+			if (i == 0 || !inWord(text[i-1])) && (end == len(text) || !inWord(text[end])) {
+				named = append(named, k)
+				text = text[:i] + strings.Repeat(" ", len(k.key)) + text[end:] // a shorter key may be part of it
+				break
+			}
+			from = i + 1
+		}
+	}
+	return named
+}
+
+// createWithout creates a namespace that admission refuses without the labels and annotations that it is
+// refused for: those that the refusals name, or else the first one without which it is accepted, or all
+// of them. refused is the result with all.
+func (c *namespaceCreator) createWithout(ctx context.Context, e *outcome.Entry, r apply.Request, refused apply.Result) apply.Result {
+	stored, left := r.Object, metadataKeys(r.Object)
+	var out []metadataKey
+	try := func(more ...metadataKey) (result apply.Result, over bool) {
+		without := slices.Concat(out, more)
+		r.Object = withoutKeys(stored, without)
+		if result = c.Existing.Client.Apply(ctx, r); refusedAsIs(result.Err) {
+			return result, false
+		}
+		if result.Err == nil && result.Action == apply.Created {
+			e.Warn(fmt.Sprintf("namespace %q is created without %s: %v", r.Name, describeKeys(without), refused.Err))
+		}
+		return result, true
+	}
+	for last := refused; ; {
+		named := namedKeys(strings.ReplaceAll(last.Err.Error(), strconv.Quote(r.Name), ""), left)
+		if len(named) == 0 {
+			break
+		}
+		result, over := try(named...)
+		if over {
+			return result
+		}
+		out, last = append(out, named...), result
+		left = slices.DeleteFunc(left, func(k metadataKey) bool { return slices.Contains(named, k) })
+	}
+	if len(left) > 1 {
+		for _, k := range left {
+			if result, over := try(k); over {
+				return result
+			}
+		}
+	}
+	if len(left) > 0 {
+		if result, over := try(left...); over {
+			return result
+		}
+	}
+	return refused
+}
+
+func describeKeys(keys []metadataKey) string {
+	texts := make([]string, len(keys))
+	for i, k := range keys {
+		texts[i] = strings.TrimSuffix(k.field, "s") + " " + k.key
+	}
+	return strings.Join(texts, ", ")
+}
+
+// reportMissing reports labels and annotations that a namespace lacks which an earlier holder of the
+// restore created, or a request whose answer was lost: it may have been refused with them.
+func (c *namespaceCreator) reportMissing(ctx context.Context, e *outcome.Entry, r *apply.Request) {
+	keys := metadataKeys(r.Object)
+	if len(keys) == 0 {
+		return
+	}
+	live, err := c.Existing.Get(ctx, r.Target)
+	if err != nil || live == nil {
+		return
+	}
+	present := metadataKeys(live)
+	keys = slices.DeleteFunc(keys, func(k metadataKey) bool { return slices.Contains(present, k) })
+	if len(keys) > 0 {
+		e.Warn(fmt.Sprintf("namespace %q, which this restore created before it was interrupted, lacks %s", r.Name, describeKeys(keys)))
+	}
+}
