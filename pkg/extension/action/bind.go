@@ -13,6 +13,12 @@ type Bound[A Action] struct {
 	*Matcher
 }
 
+// Remarker is implemented by an action that has warnings for the owner of a job before it is called: about its
+// configuration, for example.
+type Remarker interface {
+	Remarks(ctx context.Context) []string
+}
+
 // Bind calls AppliesTo of each action once. An action that does not answer, or not sensibly,
 // is left out and has an error that names it: what it should have seen is unknown, so the job has
 // to count that.

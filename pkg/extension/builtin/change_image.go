@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -12,12 +13,15 @@ import (
 )
 
 // changeImage changes the images of containers, so that a restore can do with another registry.
-// Each value of the ConfigMap is a rule "old,new".
+// Each value of the ConfigMap is a rule "old,new"; one that is none is left out, as in Velero.
 type changeImage struct{ configured[imageRules] }
 
 // imageRules are in the order they are tried: the longest old part first, because it is the most
 // specific.
-type imageRules []imageRule
+type imageRules struct {
+	rules   []imageRule
+	remarks []string // about values that are left out
+}
 
 type imageRule struct{ key, old, new string }
 
@@ -31,19 +35,30 @@ func newChangeImage(target Target) changeImage {
 }
 
 func parseImageRules(c Config) (imageRules, error) {
-	rules := make(imageRules, 0, len(c.Data))
-	for key, value := range c.Data {
+	var parsed imageRules
+	for _, key := range slices.Sorted(maps.Keys(c.Data)) {
+		value := c.Data[key]
 		from, to, ok := strings.Cut(value, ",")
 		rule := imageRule{key, strings.TrimSpace(from), strings.TrimSpace(to)}
 		if !ok || rule.old == "" || strings.Contains(rule.new, ",") {
-			return nil, fmt.Errorf(`data[%s]: "old,new" expected`, key)
+			parsed.remarks = append(parsed.remarks, fmt.Sprintf(`action velero.io/change-image-name: ConfigMap %s: data[%s]: %q is ignored: "old,new" expected`, c.Name, key, value))
+			continue
 		}
-		rules = append(rules, rule)
+		parsed.rules = append(parsed.rules, rule)
 	}
-	slices.SortFunc(rules, func(a, b imageRule) int {
+	slices.SortFunc(parsed.rules, func(a, b imageRule) int {
 		return cmp.Or(cmp.Compare(len(b.old), len(a.old)), cmp.Compare(a.key, b.key))
 	})
-	return rules, nil
+	return parsed, nil
+}
+
+// Remarks implements action.Remarker.
+func (a changeImage) Remarks(ctx context.Context) []string {
+	rules, _, err := a.currentConfig(ctx)
+	if err != nil {
+		return nil // an error of each object
+	}
+	return rules.remarks
 }
 
 func (a changeImage) Execute(ctx context.Context, o, _ *action.Object, _ *action.Restore) (_ action.RestoreResult, err error) {
@@ -101,7 +116,7 @@ func (r imageRules) applyToPod(o object, podSpec []string) (changed bool, err er
 
 // renameImage returns the image after the first rule whose old part it has.
 func (r imageRules) renameImage(image string) (string, error) {
-	for _, rule := range r {
+	for _, rule := range r.rules {
 		switch strings.Count(image, rule.old) {
 		case 0:
 		case 1:

@@ -152,6 +152,22 @@ func TestAnAmbiguousImageRuleIsAnErrorOfTheObject(t *testing.T) {
 	require.EqualError(t, err, `action velero.io/change-image-name: Execute: spec.containers[0]: image: the old part occurs more than once: rule data[rule] on "dev/app:dev"`)
 }
 
+// One bad value made every object of the restore an error.
+func TestABadImageRuleIsLeftOutWithARemark(t *testing.T) {
+	c := &cluster{}
+	c.addConfigMap(imageAction, "images", map[string]string{"a": "nothing", "b": " ,new", "c": "a,b,c", "rule": "dev,prod"})
+	got, err := executeAction(t, c, imageAction, `{"kind":"Pod","spec":{"containers":[{"image":"dev/app:1"}]}}`)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"kind":"Pod","spec":{"containers":[{"image":"prod/app:1"}]}}`, jsonOf(t, got.Object))
+	remarker, ok := byName(t, builtin.ForRestore(c), imageAction).(action.Remarker)
+	require.True(t, ok)
+	require.Equal(t, []string{
+		`action velero.io/change-image-name: ConfigMap images: data[a]: "nothing" is ignored: "old,new" expected`,
+		`action velero.io/change-image-name: ConfigMap images: data[b]: " ,new" is ignored: "old,new" expected`,
+		`action velero.io/change-image-name: ConfigMap images: data[c]: "a,b,c" is ignored: "old,new" expected`,
+	}, remarker.Remarks(t.Context()))
+}
+
 func TestABadConfigMapIsAnErrorOfEachObjectThatItNames(t *testing.T) {
 	for _, tc := range []struct {
 		action, object string
@@ -159,9 +175,6 @@ func TestABadConfigMapIsAnErrorOfEachObjectThatItNames(t *testing.T) {
 		data           map[string]string
 		want           string
 	}{
-		{imageAction, `{"kind":"Pod"}`, []string{"m"}, map[string]string{"rule": "nothing"}, `ConfigMap m: data[rule]: "old,new" expected`},
-		{imageAction, `{"kind":"Pod"}`, []string{"m"}, map[string]string{"rule": " ,new"}, `ConfigMap m: data[rule]: "old,new" expected`},
-		{imageAction, `{"kind":"Pod"}`, []string{"m"}, map[string]string{"rule": "a,b,c"}, `ConfigMap m: data[rule]: "old,new" expected`},
 		{classAction, `{"kind":"PersistentVolume"}`, []string{"m"}, map[string]string{"old": " "}, "ConfigMap m: data[old]: the name of a StorageClass is missing"},
 		{classAction, `{"kind":"PersistentVolume"}`, []string{"m", "n"}, nil, "several ConfigMaps are labelled for velero.io/change-storage-class: m, n"},
 	} {

@@ -225,6 +225,8 @@ func TestUnsupported(t *testing.T) {
 	require.Empty(t, apply.FindUnsupported(pod))
 	status := decodeObject(t, `{"metadata":{"annotations":{"velero.io/restore-status":"true"}}}`)
 	require.Equal(t, "velero.io/restore-status", apply.FindUnsupported(status))
+	status = decodeObject(t, `{"metadata":{"annotations":{"velero.io/restore-status":"True"}}}`) // as Velero compares it
+	require.Equal(t, "velero.io/restore-status", apply.FindUnsupported(status))
 }
 
 // FuzzNormalize feeds objects of any shape to the reset of every kind.

@@ -2,6 +2,7 @@ package apply
 
 import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"strings"
 )
 
 // FindSkip reports whether a stored object, before NormalizeObject, must not be restored at all.
@@ -93,7 +94,7 @@ func IsRunningJob(job map[string]any) bool {
 // not do, "" when there is none. Its caller reports it: otherwise the results would be wrong about
 // what was restored.
 func FindUnsupported(obj map[string]any) string {
-	if textOf(childObject(obj, "metadata", "annotations"), "velero.io/restore-status") == "true" {
+	if strings.EqualFold(textOf(childObject(obj, "metadata", "annotations"), "velero.io/restore-status"), "true") {
 		return "velero.io/restore-status"
 	}
 	return ""

@@ -32,6 +32,8 @@ type ActionSet struct {
 type boundActions struct {
 	set   ActionSet
 	bound []action.Bound[action.RestoreItem]
+	// remarks are warnings of actions before they are called.
+	remarks []string
 	// complaints are the errors of actions whose AppliesTo failed.
 	complaints []error
 	object     *action.Restore
@@ -71,6 +73,11 @@ func (a *boundActions) bindActions(ctx context.Context, survey *plan.Survey, nam
 		return before.Reserve, nil
 	}
 	for i := range a.bound {
+		if r, ok := a.bound[i].Action.(action.Remarker); ok {
+			a.remarks = append(a.remarks, r.Remarks(ctx)...)
+		}
+	}
+	for i := range a.bound {
 		if survey.Any(a.bound[i].Resource) {
 			return true, nil
 		}
@@ -83,7 +90,7 @@ func (a *boundActions) bindActions(ctx context.Context, survey *plan.Survey, nam
 func (p *restorePlanner) reportLeftOut(a *boundActions) {
 	before := p.in.records.head.Planned
 	if before == nil {
-		for _, warning := range a.set.Warnings {
+		for _, warning := range slices.Concat(a.set.Warnings, a.remarks) {
 			p.in.recorder.Warn(outcome.General, warning)
 		}
 	}

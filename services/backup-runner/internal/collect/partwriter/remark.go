@@ -45,6 +45,9 @@ func ShortenedEntry(gr schema.GroupResource, namespace, name string) joblog.Entr
 	return e
 }
 
+const groupMessage = "the label " + velerov1.LabelVolumeGroup + " asks for one snapshot of a group of volumes, which Holdfast does not take: " +
+	"this volume is backed up by itself, at another moment than the others of its group"
+
 // VolumeRules are what a backup does with volumes.
 type VolumeRules struct {
 	// ByChoice is true when the backup was asked not to take volume data.
@@ -74,7 +77,13 @@ func (r VolumeRules) Of(gr schema.GroupResource, m *objmeta.Meta, raw []byte) (e
 			}
 		}
 	case plan.Claims:
-		return r.claimRemarks(m, raw)
+		entries, info := r.claimRemarks(m, raw)
+		if !r.ByChoice && m.Labels.Get(velerov1.LabelVolumeGroup) != "" {
+			e := EntryAbout(gr, m.Namespace, m.Name, groupMessage, nil)
+			e.Level = joblog.Warning
+			entries = append(entries, e)
+		}
+		return entries, info
 	case plan.Snapshots:
 		if m.Labels.Get(velerov1.LabelBackupUID) == r.UID && m.Annotations.Has(csisnapshot.AnnotationVolume) {
 			return snapshotVolumeInfo(m, raw)
