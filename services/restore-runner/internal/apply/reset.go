@@ -81,6 +81,7 @@ func NormalizeObject(obj map[string]any, gr schema.GroupResource, o *ResetOption
 		fn(obj, o) // before the metadata: node ports are judged by managedFields
 	}
 	mapReferences(obj, resource, o)
+	dropIdentities(obj, resource)
 	Anonymize(obj)
 	meta := childObject(obj, "metadata")
 	dropKeys(meta, "ownerReferences")
@@ -125,8 +126,9 @@ func resetNamespace(obj object, _ *ResetOptions) {
 }
 
 // MakeComparable removes from a normalized object what differs without meaning anything: the labels of
-// any restore.
+// any restore, and owners in templates.
 func MakeComparable(obj map[string]any) {
+	dropTemplateOwners(obj)
 	meta := childObject(obj, "metadata")
 	dropKeys(childObject(meta, "labels"), velerov1.LabelBackupName, velerov1.LabelRestoreName)
 	dropEmpty(meta, "labels")

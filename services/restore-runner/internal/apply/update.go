@@ -82,6 +82,7 @@ func (c *Client) updateExisting(ctx context.Context, r *Request, existing *exist
 func (r *Request) wantedObject() map[string]any {
 	want := cloneObject(r.Object)
 	delete(memberObject(want, "metadata"), "ownerReferences")
+	dropTemplateOwners(want)
 	delete(want, "status")
 	return want
 }

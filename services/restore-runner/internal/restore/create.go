@@ -79,7 +79,9 @@ func (c *objectCreation) createObject(ctx context.Context, s *actions.PendingSta
 		owners.Report(s.Entry)
 		return false, c.names.Collision(o.Node, rival)
 	}
-	owners.Report(s.Entry)
+	if result.Fresh {
+		owners.Report(s.Entry)
+	}
 	if c.creator.Complete(ctx, s.Entry, o, &result) && c.finisher.Owners.CatchUp(ctx, s.Entry, o.Node, &result, owners.Now) {
 		if result.Action == apply.Created {
 			c.webhooks.Warn(ctx, s.Entry, o)

@@ -65,7 +65,7 @@ func newRun(cfg Config) (*restoreRun, error) {
 	r.targets = object.NewTargetNamespaces(cfg.History.Lost)
 	r.loader = &object.Loader{Source: cfg.Source, Plan: cfg.Plan, Catalog: r.catalog}
 	r.owners = flight.NewLinker(flight.LinkerConfig{
-		Plan: cfg.Plan, Recorder: cfg.Recorder, Existing: r.existing, Names: r.names, Namespaces: r.targets,
+		Plan: cfg.Plan, Recorder: cfg.Recorder, Existing: r.existing, Catalog: r.catalog, Names: r.names, Namespaces: r.targets,
 		Limit: limiter.Limit, Stop: r.stop,
 	})
 	r.finisher = &flight.Finisher{Plan: cfg.Plan, Recorder: cfg.Recorder, Owners: r.owners}

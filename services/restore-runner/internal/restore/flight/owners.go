@@ -19,6 +19,7 @@ type LinkerConfig struct {
 	Plan       *plan.Plan
 	Recorder   *outcome.Recorder
 	Existing   *object.LiveReader
+	Catalog    *object.Catalog
 	Names      *object.Names
 	Namespaces *object.TargetNamespaces
 	// Limit is how many requests run at once.
@@ -30,6 +31,7 @@ type LinkerConfig struct {
 type Linker struct {
 	LinkerConfig
 	book     *Book
+	others   otherOwners
 	patching sync.Mutex // held while the objects of an owner are patched
 }
 
@@ -73,7 +75,11 @@ func (l *Linker) References(ctx context.Context, o *object.Object) (r References
 			continue
 		}
 		node, ok := l.nodeWithUID(owner.UID)
-		if !ok {
+		switch {
+		case !ok && l.isLive(ctx, o.Target.Namespace, owner):
+			r.Now = append(r.Now, value)
+			continue
+		case !ok:
 			r.lost = append(r.lost, lostReference{owner: ReferenceName(value), reason: "the owner is not part of the restore"})
 			continue
 		}
@@ -85,7 +91,8 @@ func (l *Linker) References(ctx context.Context, o *object.Object) (r References
 	for _, missing := range lost {
 		r.lost = append(r.lost, l.nameLost(missing))
 	}
-	r.Now, r.Later = now, later
+	r.lost = append(r.lost, l.linkTemplates(ctx, o)...)
+	r.Now, r.Later = append(r.Now, now...), later
 	return r
 }
 

@@ -43,6 +43,16 @@ func (c *Catalog) Resolve(name string) (schema.GroupResource, bool) {
 	return gr, ok
 }
 
+// OfKind returns the resource of a kind; false when the cluster does not serve it.
+func (c *Catalog) OfKind(kind schema.GroupKind) (resource.Resource, bool) {
+	gr, ok := c.Resolve(kind.Kind + "." + kind.Group)
+	if !ok {
+		return resource.Resource{}, false
+	}
+	found, ok := c.Lookup(gr)
+	return found, ok && found.Kind.GroupKind() == kind
+}
+
 // Discover repeats the discovery.
 func (c *Catalog) Discover(ctx context.Context) error {
 	discovered, err := resource.Discover(ctx, c.config)
