@@ -69,6 +69,7 @@ func controllerArgs(c *Cluster, ports []int) []string {
 		"--service-account-private-key-file=" + filepath.Join(c.dir, "accounts.key"),
 		"--root-ca-file=" + filepath.Join(c.dir, "ca.crt"),
 		"--kube-api-qps=1000", "--kube-api-burst=2000", // namespaces full of test objects go away in seconds
+		"--pvclaimbinder-sync-period=2s", // claims that wait are bound in seconds
 		"--cert-dir=" + filepath.Join(c.dir, "run"), "--profiling=false",
 	}
 }

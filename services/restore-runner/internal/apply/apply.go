@@ -120,6 +120,8 @@ type Result struct {
 	Version string
 	// Fresh reports that the object is this restore's own: only then may its metadata be completed.
 	Fresh bool
+	// Live is the object that was there, as it was read; nil where it was not read.
+	Live []byte
 	// Warning is why the object is not as in the backup, without a failure.
 	Warning string
 	// Err is the failure, with Action Failed.

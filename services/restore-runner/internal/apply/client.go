@@ -133,6 +133,11 @@ func (c *Client) Patch(ctx context.Context, t Target, patch any) (Identity, erro
 	return c.patchEncoded(ctx, t, c.manager, patch)
 }
 
+// PatchExisting sends a JSON merge patch for an object that was in the cluster before the restore.
+func (c *Client) PatchExisting(ctx context.Context, t Target, patch any) (Identity, error) {
+	return c.patchEncoded(ctx, t, c.manager.managerForExisting(), patch)
+}
+
 func (c *Client) patchEncoded(ctx context.Context, t Target, manager Manager, patch any) (Identity, error) {
 	body, err := json.Marshal(patch)
 	if err != nil {

@@ -13,6 +13,12 @@ import (
 // resolveExisting decides about an object that exists already. maybe reports that this very call may have
 // created it.
 func (c *Client) resolveExisting(ctx context.Context, r *Request, raw []byte, maybe bool) Result {
+	result := c.compareExisting(ctx, r, raw, maybe)
+	result.Live = raw
+	return result
+}
+
+func (c *Client) compareExisting(ctx context.Context, r *Request, raw []byte, maybe bool) Result {
 	live, err := jsonlimit.UnmarshalObject(raw)
 	if err != nil {
 		return failedResult(fmt.Errorf("decode the existing object: %w", err))

@@ -45,7 +45,9 @@ type objectCreation struct {
 func (c *objectCreation) createObject(ctx context.Context, s *actions.PendingState, o *object.Object) (again bool, err error) {
 	kind := c.plan.Kind(o.Node)
 	if kind.String() == "persistentvolumeclaims" {
-		c.volumes.FollowVolume(o)
+		if err := c.volumes.FollowVolume(ctx, o); err != nil {
+			return false, err
+		}
 	}
 	apply.PlaceObject(o.Body, o.Target.Namespace, c.reset)
 	owners := c.finisher.Owners.References(ctx, o)
@@ -82,7 +84,7 @@ func (c *objectCreation) createObject(ctx context.Context, s *actions.PendingSta
 	if result.Fresh {
 		owners.Report(s.Entry)
 	}
-	if c.creator.Complete(ctx, s.Entry, o, &result) && c.finisher.Owners.CatchUp(ctx, s.Entry, o.Node, &result, owners.Now) {
+	if c.creator.Complete(ctx, s.Entry, o, &result) && c.volumes.Settle(ctx, s.Entry, o, &result) && c.finisher.Owners.CatchUp(ctx, s.Entry, o.Node, &result, owners.Now) {
 		if result.Action == apply.Created {
 			c.webhooks.Warn(ctx, s.Entry, o)
 			c.keeper.noteCreated(o)

@@ -50,9 +50,10 @@ func ownersAt(s *kubetest.Server, path string) []any {
 // With the owner first, an operator that makes what it does not find replaced the stored Secrets of
 // live databases by new ones.
 func TestAnOperatorFindsTheStoredObjects(t *testing.T) {
-	s, b := kubetest.Start(t), newWidgetBackup(5)
+	s, b := startStorage(t), newWidgetBackup(5)
+	s.Put("/apis/storage.k8s.io/v1/storageclasses/fast", object{"metadata": object{"name": "fast"}, "provisioner": "disk.example.com"})
 	b.addObject("secrets", "v1", "Secret", "a", "unowned", object{"data": object{"password": "c3RvcmVk"}})
-	b.addObject("persistentvolumeclaims", "v1", "PersistentVolumeClaim", "a", "data-db-0", nil)
+	b.addObject("persistentvolumeclaims", "v1", "PersistentVolumeClaim", "a", "data-db-0", object{"spec": object{"storageClassName": "fast"}})
 	b.addObject("statefulsets.apps", "apps/v1", "StatefulSet", "a", "db", nil)
 	s.Serve("apps/v1", "statefulsets", "StatefulSet", true)
 	var mu sync.Mutex // the owners come at once

@@ -126,7 +126,7 @@ func (r *restoreRun) restoreObjects(ctx context.Context) error {
 	})
 	provisioner := volumes.NewProvisioner(volumes.ProvisionerConfig{
 		Plan: cfg.Plan, Recorder: cfg.Recorder, History: cfg.History, Loader: r.loader, Existing: r.existing, Names: r.names,
-		Volumes: cfg.Volumes, Snapshotters: cfg.Snapshotters, UID: cfg.UID, Confirm: cfg.Confirm, Timeouts: r.timeouts, Stop: r.stop,
+		Volumes: cfg.Volumes, Namespaces: r.targets, Snapshotters: cfg.Snapshotters, UID: cfg.UID, Confirm: cfg.Confirm, Timeouts: r.timeouts, Stop: r.stop,
 	})
 	claims := volumes.NewFiller(volumes.FillerConfig{
 		Plan: cfg.Plan, Recorder: cfg.Recorder, Source: cfg.Source, Catalog: r.catalog, Existing: r.existing, Volumes: cfg.Volumes,

@@ -50,7 +50,7 @@ func (c *Creator) normalizeLive(o *object.Object) func(map[string]any) {
 	return func(live map[string]any) {
 		apply.NormalizeObject(live, c.Plan.Kind(o.Node).GroupResource(), &apply.ResetOptions{
 			PreserveNodePorts: c.PreserveNodePorts, PreserveAddresses: c.PreserveAddresses,
-			Reprovision:       func(string) bool { return unbound },
+			Reprovision: func(string) bool { return unbound },
 		})
 		if live := object.MapAt(live, "spec"); o.Suspended && live != nil {
 			live["suspend"] = spec["suspend"]

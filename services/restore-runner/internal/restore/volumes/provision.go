@@ -26,6 +26,8 @@ type ProvisionerConfig struct {
 	Existing *object.LiveReader
 	Names    *object.Names
 	Volumes  *Decisions
+	// Namespaces are the targets of the restore.
+	Namespaces *object.TargetNamespaces
 	// Snapshotters make volumes of snapshots. Nil makes those objects errors that need one.
 	Snapshotters Snapshotters
 	// UID is the Restore's.
@@ -39,6 +41,7 @@ type ProvisionerConfig struct {
 // Provisioner makes the volumes of a restore. Safe for concurrent use.
 type Provisioner struct {
 	ProvisionerConfig
+	classes storageClasses
 
 	mu   sync.Mutex
 	made map[int32]*outcome.Volume // volumes that this holder made

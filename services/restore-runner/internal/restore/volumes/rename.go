@@ -3,7 +3,6 @@ package volumes
 import (
 	"context"
 	"fmt"
-	"maps"
 
 	"github.com/google/uuid"
 
@@ -68,17 +67,4 @@ func (p *Provisioner) recordVolume(ctx context.Context, o *object.Object, made *
 		p.Names.RenameVolume(stored, made.Name)
 	}
 	return nil
-}
-
-// FollowVolume sets the volume name of a claim to the name in the cluster. Volumes come before
-// their claims, also as additional items of an action on the claim: the name is certain only when
-// the claim is about to be created.
-func (p *Provisioner) FollowVolume(o *object.Object) {
-	spec := object.MapAt(o.Body, "spec")
-	stored := object.TextAt(spec, "volumeName")
-	if name := p.Names.Volume(stored); name != stored {
-		spec = maps.Clone(spec) // actions may hold it still
-		spec["volumeName"] = name
-		o.Body["spec"] = spec
-	}
 }
