@@ -81,6 +81,7 @@ func NormalizeObject(obj map[string]any, gr schema.GroupResource, o *ResetOption
 		fn(obj, o) // before the metadata: node ports are judged by managedFields
 	}
 	mapReferences(obj, resource, o)
+	clearHolder(obj, resource)
 	dropIdentities(obj, resource)
 	Anonymize(obj)
 	meta := childObject(obj, "metadata")

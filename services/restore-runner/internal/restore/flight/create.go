@@ -31,7 +31,7 @@ func (c *Creator) Request(o *object.Object, kind string) apply.Request {
 	return apply.Request{
 		Target: o.Target, Kind: kind, Object: o.Body, Status: o.Status, NoCreate: o.Exists,
 		Normalize:  c.normalizeLive(o),
-		MappedFrom: c.Plan.MappedFrom, Update: c.Update,
+		MappedFrom: c.Plan.MappedFrom, Update: c.Update && !o.Lock,
 		Resumed: c.History.Resumed || o.Tried, Intended: c.History.Intents[o.Node],
 		Intend: func(ctx context.Context, intent apply.Intent) error {
 			c.Recorder.Intend(o.Node, intent)
@@ -52,6 +52,9 @@ func (c *Creator) normalizeLive(o *object.Object) func(map[string]any) {
 			PreserveNodePorts: c.PreserveNodePorts, PreserveAddresses: c.PreserveAddresses,
 			Reprovision: func(string) bool { return unbound },
 		})
+		if o.Lock {
+			copyState(live, o.Body)
+		}
 		if live := object.MapAt(live, "spec"); o.Suspended && live != nil {
 			live["suspend"] = spec["suspend"]
 		}
@@ -103,4 +106,16 @@ func (c *Creator) completeFields(ctx context.Context, e *outcome.Entry, o *objec
 	}
 	e.Error(fmt.Sprintf("metadata.managedFields could not be added: %v", err))
 	return ctx.Err() == nil
+}
+
+// copyState makes a live lock equal to the stored one in what its holders write.
+func copyState(live, stored map[string]any) {
+	if kind := object.TextAt(live, "kind"); kind == "Lease" {
+		live["spec"] = stored["spec"]
+	}
+	from, to := object.MapAt(stored, "metadata"), object.MapAt(live, "metadata")
+	delete(to, "annotations")
+	if annotations, has := from["annotations"]; has && to != nil {
+		to["annotations"] = annotations
+	}
 }

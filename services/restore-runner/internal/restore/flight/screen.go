@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
+	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
 	"github.com/holdfast-io/holdfast/pkg/spec/restoreorder"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
@@ -57,7 +58,37 @@ func (s *Screen) Skipped(ctx context.Context, o *object.Object) *apply.Skip {
 	if skip := s.skipManaged(ctx, o, kind); skip != nil {
 		return skip
 	}
+	if skip := s.skipLock(ctx, o, kind); skip != nil {
+		return skip
+	}
 	return s.skipToken(ctx, o, kind)
+}
+
+// skipLock keeps an object without content out that belongs to Pods alone, none of which comes back:
+// operators take it for a lock that somebody holds, and Kubernetes would have deleted it.
+func (s *Screen) skipLock(ctx context.Context, o *object.Object, kind *plan.Kind) *apply.Skip {
+	if len(o.Owners) == 0 || !apply.HoldsNothing(o.Body, kind.String()) {
+		return nil
+	}
+	name := ""
+	for _, ref := range o.Owners {
+		value, owner, ok := object.Reference(ref)
+		if !ok || owner.Kind != "Pod" || owner.APIVersion != "v1" || s.comesBack(ctx, o, owner) {
+			return nil
+		}
+		name = ReferenceName(value)
+	}
+	return &apply.Skip{Report: true, Reason: "it is a lock of " + name + ", which is neither restored nor in the cluster, so Kubernetes would have deleted it"}
+}
+
+// comesBack reports that a Pod is in the cluster still, or is one of those to restore.
+func (s *Screen) comesBack(ctx context.Context, o *object.Object, pod objmeta.Owner) bool {
+	node, ok := s.Owners.nodeWithUID(pod.UID)
+	if !ok {
+		return s.Owners.isLive(ctx, o.Target.Namespace, pod)
+	}
+	stored, err := s.Loader.Load(ctx, node)
+	return err != nil || apply.FindSkip(stored.Body, s.Plan.Kind(node).GroupResource()) == nil
 }
 
 // skipToken keeps the token of a ServiceAccount out that neither comes with the restore nor is in the

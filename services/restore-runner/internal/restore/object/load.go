@@ -47,6 +47,7 @@ func (l *Loader) Load(ctx context.Context, v int32) (*Object, error) {
 		return nil, err
 	}
 	o.Status = o.Body["status"]
+	o.Lock = apply.IsLock(o.Body, l.Plan.Kind(v).String())
 	o.Owners, o.Fields = ListAt(meta, "ownerReferences"), appliedFields(ListAt(meta, "managedFields"))
 	return o, nil
 }

@@ -27,6 +27,8 @@ type Object struct {
 	Exists bool
 	// Tried reports that an earlier request for it failed, and may have taken effect all the same.
 	Tried bool
+	// Lock reports that processes elect a leader by it: one that is in the cluster is left as it is.
+	Lock bool
 	// Unbound is the volume that it named, where it is a claim whose volume is nowhere.
 	Unbound string
 	// Suspended reports that it is a Job which this restore suspends. One that is in the cluster is left
