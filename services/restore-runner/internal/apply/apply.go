@@ -74,6 +74,9 @@ type Request struct {
 	Intended Intent
 	// New reports that the kind was defined only just now, so that the server may not serve it yet.
 	New bool
+	// Converted reports that Object has another version than it was stored in: fields that this one does
+	// not have are left out with a warning.
+	Converted bool
 	// MappedFrom returns the namespace of the backup that is mapped to one of the cluster, "" where none
 	// is. Nil means that nothing is mapped.
 	MappedFrom func(target string) string
@@ -155,6 +158,11 @@ func (c *Client) Apply(ctx context.Context, r Request) Result {
 				return failedResult(fmt.Errorf("encode: %w", err))
 			}
 			continue
+		case r.Converted && r.dropUnknown(err):
+			if body, err = json.Marshal(r.Object); err != nil {
+				return failedResult(fmt.Errorf("encode: %w", err))
+			}
+			continue
 		case !MayExist(err):
 			return failedResult(err)
 		}
@@ -201,7 +209,7 @@ func (c *Client) createOncePropagated(ctx context.Context, r *Request, body []by
 	start := c.clock.Now()
 	sent := false
 	for pause := firstPause; ; pause = min(2*pause, time.Second) {
-		id, maybe, err := c.createObject(ctx, r.Target, body)
+		id, maybe, err := c.createObject(ctx, r.Target, body, r.Converted)
 		sent = sent || maybe
 		if err == nil || !notPropagated(err, r) || c.clock.Since(start) > propagation || retry.Pause(ctx, c.clock, pause) != nil {
 			return id, sent, err

@@ -9,9 +9,11 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -100,11 +102,16 @@ type Identity struct {
 	Version string    `json:"resourceVersion"`
 }
 
-// createObject posts an object and returns what it became. maybe reports that an earlier attempt of this
+// createObject posts an object and returns what it became; strict refuses one with fields that the
+// version does not have. maybe reports that an earlier attempt of this
 // call may have created it, without an answer having come back.
-func (c *Client) createObject(ctx context.Context, t Target, body []byte) (id Identity, maybe bool, err error) {
+func (c *Client) createObject(ctx context.Context, t Target, body []byte, strict bool) (id Identity, maybe bool, err error) {
 	raw, maybe, err := c.sendWithRetry(ctx, c.confirm, func() *rest.Request {
-		return c.rest.Post().AbsPath(t.resourcePath("")...).Param("fieldManager", string(c.manager)).SetHeader("Content-Type", wholeObject).SetHeader("Accept", metadataOnly).Body(body)
+		post := c.rest.Post()
+		if strict {
+			post.Param("fieldValidation", "Strict")
+		}
+		return post.AbsPath(t.resourcePath("")...).Param("fieldManager", string(c.manager)).SetHeader("Content-Type", wholeObject).SetHeader("Accept", metadataOnly).Body(body)
 	})
 	if err != nil {
 		return Identity{}, maybe, err
@@ -126,6 +133,25 @@ func confirmFree(context.Context) error { return nil }
 
 // Get reads a whole object. The error of an absent object satisfies apierrors.IsNotFound.
 func (c *Client) Get(ctx context.Context, t Target) ([]byte, error) { return c.getObject(ctx, t) }
+
+// Serves reports whether the cluster serves a resource in its version.
+func (c *Client) Serves(ctx context.Context, gvr schema.GroupVersionResource) (bool, error) {
+	path := (Target{GVR: gvr}).resourcePath("")
+	raw, _, err := c.sendWithRetry(ctx, confirmFree, func() *rest.Request {
+		return c.rest.Get().AbsPath(path[:len(path)-1]...).SetHeader("Accept", wholeObject)
+	})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	var list metav1.APIResourceList
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return false, fmt.Errorf("decode the server's answer: %w", err)
+	}
+	return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == gvr.Resource }), nil
+}
 
 // Patch sends a JSON merge patch for an object that this restore created, and returns what the
 // object became.
@@ -239,6 +265,6 @@ func (c *Client) Create(ctx context.Context, t Target, obj map[string]any) (type
 	if err != nil {
 		return "", fmt.Errorf("encode: %w", err)
 	}
-	id, _, err := c.createObject(ctx, t, body)
+	id, _, err := c.createObject(ctx, t, body, false)
 	return id.UID, err
 }

@@ -3,6 +3,7 @@ package restore
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -86,6 +87,9 @@ func (c *objectCreation) createObject(ctx context.Context, s *actions.PendingSta
 	}
 	if c.creator.Complete(ctx, s.Entry, o, &result) && c.volumes.Settle(ctx, s.Entry, o, &result) && c.finisher.Owners.CatchUp(ctx, s.Entry, o.Node, &result, owners.Now) {
 		if result.Action == apply.Created {
+			if o.Stored != "" {
+				s.Entry.Info(fmt.Sprintf("created as %s: the cluster does not serve %s, in which it is stored", object.TextAt(o.Body, "apiVersion"), o.Stored))
+			}
 			c.webhooks.Warn(ctx, s.Entry, o)
 			c.keeper.noteCreated(o)
 			if c.plan.GuardsLate(o.Node) {

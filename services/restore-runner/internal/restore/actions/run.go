@@ -63,7 +63,7 @@ func (r *objectRun) followActions(ctx context.Context) (wait *dispatch.Wait, ove
 			return r.suspendObject(ctx, wait)
 		}
 	}
-	if err := r.chains.Loader.Replace(r.o, r.object); err != nil {
+	if err := r.chains.Loader.Replace(ctx, r.o, r.object); err != nil {
 		r.chains.Finisher.Fail(ctx, r.state.Entry, r.o.Node, err)
 		return nil, true
 	}

@@ -29,7 +29,7 @@ type Creator struct {
 // Request is what brings an object of a kind into the cluster.
 func (c *Creator) Request(o *object.Object, kind string) apply.Request {
 	return apply.Request{
-		Target: o.Target, Kind: kind, Object: o.Body, Status: o.Status, NoCreate: o.Exists,
+		Target: o.Target, Kind: kind, Object: o.Body, Status: o.Status, NoCreate: o.Exists, Converted: o.Stored != "",
 		Normalize:  c.normalizeLive(o),
 		MappedFrom: c.Plan.MappedFrom, Update: c.Update && !o.Lock,
 		Resumed: c.History.Resumed || o.Tried, Intended: c.History.Intents[o.Node],

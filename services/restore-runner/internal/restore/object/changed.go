@@ -1,6 +1,7 @@
 package object
 
 import (
+	"context"
 	"fmt"
 	"maps"
 
@@ -33,7 +34,7 @@ func (l *Loader) Check(o *Object, by string, changed *action.Object, name string
 
 // Replace makes what actions left the body of o. An action may still hold what it returned, so that
 // the parts that change are copied.
-func (l *Loader) Replace(o *Object, changed *action.Object) (err error) {
+func (l *Loader) Replace(ctx context.Context, o *Object, changed *action.Object) (err error) {
 	content, err := changed.Content()
 	if err != nil {
 		return err
@@ -46,6 +47,6 @@ func (l *Loader) Replace(o *Object, changed *action.Object) (err error) {
 	body["metadata"] = meta
 	apply.Anonymize(body)
 	o.Body = body
-	o.Target, err = l.targetOf(o)
+	o.Target, err = l.targetOf(ctx, o)
 	return err
 }

@@ -24,6 +24,8 @@ type Loader struct {
 	Source  Source
 	Plan    *plan.Plan
 	Catalog *Catalog
+	// Versions are those of objects whose own version is not served.
+	Versions *Versions
 }
 
 // Load reads and decodes a body and checks that it is the object of the plan.
@@ -43,7 +45,7 @@ func (l *Loader) Load(ctx context.Context, v int32) (*Object, error) {
 	if meta["name"] != l.Plan.Name(v) {
 		return nil, fmt.Errorf("metadata.name: is %q in an object stored as %q", meta["name"], l.Plan.Name(v))
 	}
-	if o.Target, err = l.targetOf(o); err != nil {
+	if o.Target, err = l.targetOf(ctx, o); err != nil {
 		return nil, err
 	}
 	o.Status = o.Body["status"]
@@ -52,8 +54,9 @@ func (l *Loader) Load(ctx context.Context, v int32) (*Object, error) {
 	return o, nil
 }
 
-// targetOf finds where the object belongs in this cluster: the version is the stored object's own.
-func (l *Loader) targetOf(o *Object) (apply.Target, error) {
+// targetOf finds where the object belongs in this cluster: the version is the stored object's own while the
+// cluster serves it, else the object gets another.
+func (l *Loader) targetOf(ctx context.Context, o *Object) (apply.Target, error) {
 	kind := l.Plan.Kind(o.Node)
 	gv, err := groupVersion(o.Body)
 	if err != nil {
@@ -65,6 +68,18 @@ func (l *Loader) targetOf(o *Object) (apply.Target, error) {
 	served, ok := l.Catalog.Lookup(kind.GroupResource())
 	if !ok {
 		return apply.Target{}, fmt.Errorf("the cluster does not serve %s", kind)
+	}
+	if served.Kind.Version != gv.Version && l.Versions != nil {
+		stored := gv
+		if gv.Version, err = l.Versions.Served(ctx, gv.WithResource(kind.Resource), served.Kind.Version); err != nil {
+			return apply.Target{}, err
+		}
+		if gv != stored {
+			if changesMeaning(kind.GroupResource(), o.Body) {
+				return apply.Target{}, fmt.Errorf("%w %s, only %s, in which its empty selector means all Pods instead of none", errVersion, stored, gv)
+			}
+			o.Body["apiVersion"], o.Stored = gv.String(), stored.String()
+		}
 	}
 	t := apply.Target{GVR: gv.WithResource(kind.Resource), Namespace: l.Plan.Target(o.Node), Name: cmp.Or(o.Renamed, l.Plan.Name(o.Node))}
 	if served.Namespaced != (t.Namespace != "") {

@@ -11,6 +11,9 @@ import (
 
 // Names are the names of a restore's objects. Safe for concurrent use.
 type Names struct {
+	// Versions are those of objects whose own version is not served; nil is none.
+	Versions *Versions
+
 	plan     *plan.Plan
 	recorder *outcome.Recorder
 
@@ -57,5 +60,7 @@ func (n *Names) Name(node int32) string {
 // Target names the restored object of a node.
 func (n *Names) Target(node int32) apply.Target {
 	kind := n.plan.Kind(node)
-	return apply.Target{GVR: kind.GVK.GroupVersion().WithResource(kind.Resource), Namespace: n.plan.Target(node), Name: n.Name(node)}
+	gvr := kind.GVK.GroupVersion().WithResource(kind.Resource)
+	gvr.Version = n.Versions.Known(gvr)
+	return apply.Target{GVR: gvr, Namespace: n.plan.Target(node), Name: n.Name(node)}
 }

@@ -34,6 +34,8 @@ type Object struct {
 	// Suspended reports that it is a Job which this restore suspends. One that is in the cluster is left
 	// as it runs.
 	Suspended bool
+	// Stored is the API version that it was stored in, where the cluster does not serve that.
+	Stored string
 	// Renamed is its name in this cluster, where that is not the backup's.
 	Renamed string
 

@@ -150,7 +150,7 @@ func (p *Provisioner) pointToVolume(ctx context.Context, o *object.Object, by ac
 	if err := p.Loader.Check(o, "plugin "+by.Name()+": SetVolumeID", changed, name); err != nil {
 		return fmt.Errorf("volume %q: %w", made.ID, err)
 	}
-	if err := p.Loader.Replace(o, changed); err != nil {
+	if err := p.Loader.Replace(ctx, o, changed); err != nil {
 		return err
 	}
 	if name == stored || p.History.Names[o.Node] != "" {
