@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
 )
 
 const classAnnotation = "kubernetes.io/ingress.class"
@@ -26,15 +29,42 @@ func (r *Request) answerRefusal(err error) (body []byte, changed bool) {
 		warnings = yieldAddresses(childObject(r.Object, "spec"), refusalCauses(err))
 	case "ingresses.networking.k8s.io":
 		warnings = yieldClass(r.Object, refusalCauses(err))
+	case "pods":
+		if r.dropped == nil { // one retry
+			r.dropped = r.Injections.dropInjected(childObject(r.Object, "spec"), refusalCauses(err))
+			changed = len(r.dropped) > 0
+		}
 	}
-	if len(warnings) == 0 {
+	if len(warnings) == 0 && !changed {
 		return nil, false
 	}
 	if body, err = json.Marshal(r.Object); err != nil {
 		return nil, false
 	}
-	r.noteChange(strings.Join(warnings, "; "))
+	if len(warnings) > 0 {
+		r.noteChange(strings.Join(warnings, "; "))
+	}
 	return body, true
+}
+
+// checkInjected notes what was left out of a created Pod, since admission adds it, and was not added.
+func (c *Client) checkInjected(ctx context.Context, r *Request) {
+	if len(r.dropped) == 0 {
+		return
+	}
+	raw, err := c.getObject(ctx, r.Target)
+	var live object
+	if err == nil {
+		live, err = jsonlimit.UnmarshalObject(raw)
+	}
+	for _, part := range r.dropped {
+		switch {
+		case err != nil:
+			r.noteChange(fmt.Sprintf("%s %s is left out, since the API server refuses it beside what admission adds; whether it was added is not known: %v", part.kind, part.name, err))
+		case lacksPart(childObject(live, "spec"), part):
+			r.noteChange(fmt.Sprintf("%s %s is left out, since the API server refuses it beside what admission adds, and was not added again", part.kind, part.name))
+		}
+	}
 }
 
 // noteChange adds to the warning about what the object is created without.
@@ -125,12 +155,14 @@ func (r *Request) assignedAddresses(meta object) *explicitPorts {
 }
 
 // settleAnswers leaves out of the comparison with a live object, and of its update, what its creation
-// may have been answered with. asked is that of assignedAddresses.
-func (r *Request) settleAnswers(live object, asked *explicitPorts) {
+// may have been answered with. restored reports that a restore created it, asked is that of assignedAddresses.
+func (r *Request) settleAnswers(live object, restored bool, asked *explicitPorts) {
 	switch {
 	case r.GVR.Group == "networking.k8s.io" && r.GVR.Resource == "ingresses":
 		dropClass(r.Object)
 		dropClass(live)
+	case r.GVR.Group == "" && r.GVR.Resource == "pods" && restored:
+		r.Injections.settleInjected(r.Object, live)
 	case asked != nil:
 		settleAddresses(childObject(r.Object, "spec"), childObject(live, "spec"), asked)
 	}

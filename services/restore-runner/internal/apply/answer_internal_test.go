@@ -96,7 +96,7 @@ func TestAnswersAreLeftOutOfComparisons(t *testing.T) {
 			var live, meta object
 			require.NoError(t, json.Unmarshal([]byte(tt.live), &live))
 			require.NoError(t, json.Unmarshal([]byte(tt.meta), &meta))
-			r.settleAnswers(live, r.assignedAddresses(meta))
+			r.settleAnswers(live, meta["labels"] != nil, r.assignedAddresses(meta))
 			if tt.equal {
 				require.Equal(t, live, r.Object)
 			} else {

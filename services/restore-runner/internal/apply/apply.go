@@ -74,6 +74,8 @@ type Request struct {
 	Intended Intent
 	// New reports that the kind was defined only just now, so that the server may not serve it yet.
 	New bool
+	// Injections name what admission adds to Pods.
+	Injections InjectionRules
 	// Converted reports that Object has another version than it was stored in: fields that this one does
 	// not have are left out with a warning.
 	Converted bool
@@ -87,9 +89,10 @@ type Request struct {
 	// Apply reads it first, and creates it only when it is gone.
 	Present bool
 
-	without   string // what it is created without, and why
-	unblocked bool   // blockOwnerDeletion was taken off
-	regrants  int    // how often accounts were tried to be added
+	without   string         // what it is created without, and why
+	dropped   []injectedPart // left out, since admission adds it
+	unblocked bool           // blockOwnerDeletion was taken off
+	regrants  int            // how often accounts were tried to be added
 }
 
 // Unblocked is the message about an object whose owner references lack blockOwnerDeletion.
@@ -146,6 +149,7 @@ func (c *Client) Apply(ctx context.Context, r Request) Result {
 		id, maybe, err := c.createOncePropagated(ctx, &r, body)
 		switch {
 		case err == nil:
+			c.checkInjected(ctx, &r)
 			return Result{Action: Created, UID: id.UID, Version: id.Version, Fresh: true, Warning: r.without}
 		case ForbidsBlocking(err) && !r.unblocked:
 			if body, err = r.encodeUnblocked(); err != nil {

@@ -44,10 +44,11 @@ func (c *Client) compareExisting(ctx context.Context, r *Request, raw []byte, ma
 	case r.CreateOnly:
 		return Result{Action: Skipped, UID: uid}
 	}
+	restored := len(RestoreLabels(childObject(meta, "labels"))) > 0
 	assigned := r.assignedAddresses(meta)
 	r.normalizeLive(live)
 	r.keepServices(live)
-	r.settleAnswers(live, assigned)
+	r.settleAnswers(live, restored, assigned)
 	equal := reflect.DeepEqual(live, r.storedObject())
 	switch {
 	case maybe && equal && !deleting && !r.Taken:

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/pkg/spec/restoreorder"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 )
@@ -23,17 +24,42 @@ func (p *restorePlanner) pauseRules(ctx context.Context, order restoreorder.Orde
 	if order != restoreorder.Stages || p.in.records.readOnly {
 		return nil, nil
 	}
-	more := &corev1.ConfigMap{}
-	err := p.in.retryCall(ctx, "read ConfigMap "+plan.PauseConfigMap, func() error {
-		err := p.in.cfg.Reader.Get(ctx, client.ObjectKey{Namespace: p.in.cfg.Namespace, Name: plan.PauseConfigMap}, more)
-		return client.IgnoreNotFound(err)
-	})
+	data, err := p.readRules(ctx, plan.PauseConfigMap)
 	if err != nil {
-		return nil, fmt.Errorf("read ConfigMap %s: %w", plan.PauseConfigMap, err)
+		return nil, err
 	}
-	rules, errs := plan.ParsePauseRules(more.Data)
+	rules, errs := plan.ParsePauseRules(data)
 	for _, err := range errs {
 		p.in.recorder.Error(outcome.General, err.Error())
 	}
 	return rules, nil
+}
+
+// injectionRules returns the rules about what admission adds to Pods. A key of the ConfigMap that holds no
+// rule is an error of the restore, once.
+func (p *restorePlanner) injectionRules(ctx context.Context) (apply.InjectionRules, error) {
+	data, err := p.readRules(ctx, apply.InjectionConfigMap)
+	if err != nil {
+		return nil, err
+	}
+	rules, errs := apply.ParseInjectionRules(data)
+	for _, err := range errs {
+		if p.in.records.head.Planned == nil {
+			p.in.recorder.Error(outcome.General, err.Error())
+		}
+	}
+	return rules, nil
+}
+
+// readRules returns the data of a ConfigMap in the server namespace; none where it does not exist.
+func (p *restorePlanner) readRules(ctx context.Context, name string) (map[string]string, error) {
+	rules := &corev1.ConfigMap{}
+	err := p.in.retryCall(ctx, "read ConfigMap "+name, func() error {
+		err := p.in.cfg.Reader.Get(ctx, client.ObjectKey{Namespace: p.in.cfg.Namespace, Name: name}, rules)
+		return client.IgnoreNotFound(err)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read ConfigMap %s: %w", name, err)
+	}
+	return rules.Data, nil
 }

@@ -90,6 +90,9 @@ func (p *restorePlanner) preparePlan(ctx context.Context) (*preparedPlan, error)
 	if out.Pauses, err = p.pauseRules(ctx, out.order); err != nil {
 		return out, err
 	}
+	if out.Injections, err = p.injectionRules(ctx); err != nil {
+		return out, err
+	}
 	taken, err := p.volumesTaken(ctx)
 	if err != nil {
 		return out, err

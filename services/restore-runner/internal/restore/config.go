@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/pkg/spec/restoreorder"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
@@ -63,6 +64,8 @@ type Content struct {
 	Runs restoreorder.Runs
 	// Pauses are the rules by which objects are created paused. pausing.Objects ends that.
 	Pauses plan.PauseRules
+	// Injections name what admission adds to Pods.
+	Injections apply.InjectionRules
 }
 
 // Cluster is where objects are restored to.

@@ -22,6 +22,8 @@ type Creator struct {
 	Names    *object.Names
 	// PreserveNodePorts and Update are fields of the spec of the restore.
 	PreserveNodePorts, Update bool
+	// Injections name what admission adds to Pods.
+	Injections apply.InjectionRules
 	// PreserveAddresses is that of the request.
 	PreserveAddresses bool
 }
@@ -29,7 +31,7 @@ type Creator struct {
 // Request is what brings an object of a kind into the cluster.
 func (c *Creator) Request(o *object.Object, kind string) apply.Request {
 	return apply.Request{
-		Target: o.Target, Kind: kind, Object: o.Body, Status: o.Status, NoCreate: o.Exists, Converted: o.Stored != "",
+		Target: o.Target, Kind: kind, Object: o.Body, Status: o.Status, NoCreate: o.Exists, Converted: o.Stored != "", Injections: c.Injections,
 		Normalize:  c.normalizeLive(o),
 		MappedFrom: c.Plan.MappedFrom, Update: c.Update && !o.Lock,
 		Resumed: c.History.Resumed || o.Tried, Intended: c.History.Intents[o.Node],
