@@ -164,7 +164,7 @@ func (b *Bed) fillCluster(ctx context.Context) error {
 	if err := seed.Bulk(ctx, b.cluster.RestConfig(), seed.BulkOptions{Namespace: small, Count: 5, Size: 200}); err != nil {
 		return err
 	}
-	for _, plant := range []func(context.Context) error{b.apiClient.plantOwned, b.apiClient.plantPaused, b.plantActed, b.plantHooked} {
+	for _, plant := range []func(context.Context) error{b.apiClient.plantOwned, b.apiClient.plantGrant, b.apiClient.plantPaused, b.plantActed, b.plantHooked} {
 		if err := plant(ctx); err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -102,12 +103,32 @@ func (a *apiClient) plantOwned(ctx context.Context) error {
 	}}, Spec: spec})
 }
 
-// prepareUpdate puts an object where the restore finds it different.
+// prepareUpdate puts a namespace and an object where the restore finds them different.
 func prepareUpdate(ctx context.Context, b *Bed, name string) error {
-	if err := makeNamespace(ctx, b, name); err != nil {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"example.com/changed": "yes"}}}
+	if err := b.apiClient.createObject(ctx, namespace); err != nil {
 		return err
 	}
 	return b.apiClient.createObject(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "bulk-0"}, Data: map[string]string{"data": "changed"}})
+}
+
+// grantIn is a binding of an account of a namespace.
+func grantIn(namespace string, subjects ...rbacv1.Subject) *rbacv1.RoleBinding {
+	return &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "grant"}, Subjects: subjects,
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"}}
+}
+
+// plantGrant makes a binding whose account follows the namespace mapping.
+func (a *apiClient) plantGrant(ctx context.Context) error {
+	return a.createObject(ctx, grantIn(small, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: small, Name: "default"}))
+}
+
+// prepareGrant puts a binding to which the restore has to add an account.
+func prepareGrant(ctx context.Context, b *Bed, name string) error {
+	if err := makeNamespace(ctx, b, name); err != nil {
+		return err
+	}
+	return b.apiClient.createObject(ctx, grantIn(name))
 }
 
 func observeRestore(ctx context.Context, b *Bed, name string) (Facts, error) {
