@@ -88,7 +88,7 @@ func (r *run) readValue(ctx context.Context, v *value) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	content := map[string]any{}
+	var content map[string]any
 	if v.Selector != "" {
 		list, err := ref.client().List(ctx, metav1.ListOptions{LabelSelector: v.Selector})
 		if err != nil {

@@ -18,6 +18,7 @@ func TestMain(m *testing.M) {
 
 // TestField runs every case. Those that change what all share come first, one at a time.
 func TestField(t *testing.T) {
+	t.Parallel()
 	cases, err := loadCases("cases")
 	require.NoError(t, err)
 	require.NotEmpty(t, cases)

@@ -37,7 +37,7 @@ func TestEndpointsOfServicesWithoutASelectorStay(t *testing.T) {
 		require.Zero(t, restore.Status.Warnings, messagesOf(t, b, restore))
 		// What the controller had decided before it saw the Services is done after some seconds.
 		require.Never(t, func() bool {
-			list := &corev1.EndpointsList{} //nolint:staticcheck // what is stored
+			list := &corev1.EndpointsList{}
 			return b.client.List(t.Context(), list, client.InNamespace(namespace)) != nil || len(list.Items) != services
 		}, 3*time.Second, 100*time.Millisecond, name)
 		b.deleteNamespace(t, namespace)

@@ -39,6 +39,7 @@ func onceShown(t *testing.T, text string, then func()) func(*restore.Config) {
 
 // A restore that waits shows for what. The objects here wait until that was read.
 func TestARestoreShowsWhatItWaitsFor(t *testing.T) {
+	t.Parallel()
 	for text, prepare := range map[string]func(t *testing.T, s *kubetest.Server, b *backup) (over func(), change []func(*restore.Config)){
 		"configmaps a/owner: waits until one of that name, which is being deleted, is gone": func(_ *testing.T, s *kubetest.Server, b *backup) (func(), []func(*restore.Config)) {
 			*b = *newFamily()
