@@ -93,10 +93,20 @@ const (
 	// deleted although it has volume data that cannot be removed: CSI snapshots, PodVolumeBackups
 	// or DataUploads. That data stays where it is.
 	AnnotationLeaveVolumeData = "holdfast.io/leave-volume-data"
+	// AnnotationDefault marks the location that was accepted last as the default. Its value is what
+	// --default-backup-storage-location was then.
+	AnnotationDefault = "holdfast.io/default-accepted"
+	// AnnotationWithdrawn on a location is when spec.default was last taken off in favour of another
+	// one, as RFC 3339, after WithdrawnRepeatedly where it was set again and again.
+	AnnotationWithdrawn = "holdfast.io/default-withdrawn"
 	// AnnotationObjectStore ("plugin") on a location makes the plugin of its provider's name serve
 	// it instead of the built-in store.
 	AnnotationObjectStore = "holdfast.io/object-store"
 )
+
+// WithdrawnRepeatedly begins the value of AnnotationWithdrawn on a location that something keeps making the
+// default: it does not become that any more.
+const WithdrawnRepeatedly = "repeatedly "
 
 // ProviderFile is the provider of locations in a directory: spec.config.path is the directory, the
 // bucket a directory in it.

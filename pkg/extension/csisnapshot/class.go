@@ -49,8 +49,9 @@ type classWish struct{ where, class string }
 // chooseClass returns the class for a claim: the one that an annotation of the claim or of the backup
 // names, the one that is labelled for backups, the default of the driver, or the only one. Unlike
 // in Velero 1.18 an annotation that names no class of the driver is an error, and the driver is the
-// volume's and not the provisioner of its StorageClass. An error is a *ClassError.
-func chooseClass(classes []snapshotv1.VolumeSnapshotClass, driver string, claim *claim, backup *velerov1.Backup) (string, error) {
+// volume's and not the provisioner of its StorageClass. Where several are labelled, the others follow the
+// class. An error is a *ClassError.
+func chooseClass(classes []snapshotv1.VolumeSnapshotClass, driver string, claim *claim, backup *velerov1.Backup) ([]string, error) {
 	failed := &ClassError{Claim: types.NamespacedName{Namespace: claim.Metadata.Namespace, Name: claim.Metadata.Name}, Driver: driver}
 	slices.SortFunc(classes, func(a, b snapshotv1.VolumeSnapshotClass) int { return strings.Compare(a.Name, b.Name) })
 	var mine []*snapshotv1.VolumeSnapshotClass
@@ -66,31 +67,35 @@ func chooseClass(classes []snapshotv1.VolumeSnapshotClass, driver string, claim 
 		w := all[0]
 		for _, c := range mine {
 			if strings.EqualFold(c.Name, w.class) {
-				return c.Name, nil
+				return []string{c.Name}, nil
 			}
 		}
 		failed.Reason = fmt.Sprintf("%s names %q, which is no VolumeSnapshotClass for driver %q", w.where, w.class, driver)
-		return "", failed
+		return nil, failed
 	}
+	var labelled []string
 	for _, c := range mine {
 		if _, ok := c.Labels[velerov1.LabelCSIVolumeSnapshotClass]; ok {
-			return c.Name, nil
+			labelled = append(labelled, c.Name)
 		}
+	}
+	if len(labelled) > 0 {
+		return labelled, nil
 	}
 	for _, c := range mine {
 		if _, ok := c.Annotations[annotationDefaultClass]; ok {
-			return c.Name, nil
+			return []string{c.Name}, nil
 		}
 	}
 	switch len(mine) {
 	case 0:
-		return "", failed
+		return nil, failed
 	case 1:
-		return mine[0].Name, nil
+		return []string{mine[0].Name}, nil
 	}
 	failed.Reason = fmt.Sprintf("several VolumeSnapshotClasses are for driver %q, and none has the label %s or the annotation %s",
 		driver, velerov1.LabelCSIVolumeSnapshotClass, annotationDefaultClass)
-	return "", failed
+	return nil, failed
 }
 
 // classWishes returns what annotations ask for, the one that counts first.
@@ -111,5 +116,27 @@ func (s *Snapshotter) classForClaim(ctx context.Context, c *claim, driver string
 	if err := s.retryCall(ctx, "list VolumeSnapshotClasses", func() error { return s.Reader.List(ctx, &list) }); err != nil {
 		return "", err
 	}
-	return chooseClass(list.Items, driver, c, s.Backup)
+	all, err := chooseClass(list.Items, driver, c, s.Backup)
+	if err != nil {
+		return "", err
+	}
+	if len(all) > 1 {
+		s.warnSeveral(all, driver)
+	}
+	return all[0], nil
+}
+
+// warnSeveral reports, once for each driver, that several of its classes are labelled for backups.
+func (s *Snapshotter) warnSeveral(names []string, driver string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.several[driver] || s.Warn == nil {
+		return
+	}
+	if s.several == nil {
+		s.several = map[string]bool{}
+	}
+	s.several[driver] = true
+	s.Warn(fmt.Sprintf("VolumeSnapshotClasses %s of driver %q all have the label %s: %q is used; remove the label from the others, or name one in the annotation %s of the backup",
+		strings.Join(names[:min(len(names), maxClasses)], ", "), driver, velerov1.LabelCSIVolumeSnapshotClass, names[0], velerov1.AnnotationCSISnapshotClassPrefix+strings.ToLower(driver)))
 }

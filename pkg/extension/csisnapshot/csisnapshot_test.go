@@ -307,6 +307,40 @@ func TestWhatIsNotSnapshotted(t *testing.T) {
 	}
 }
 
+// Which of several labelled classes is used was up to their names, and nobody was told.
+func TestSeveralLabelledClassesAreAWarning(t *testing.T) {
+	first, second, other := classOf("first"), classOf("second"), classOf("other")
+	for _, c := range []*snapshotv1.VolumeSnapshotClass{&first, &second, &other} {
+		c.Labels = map[string]string{"velero.io/csi-volumesnapshot-class": "true"}
+	}
+	other.Driver = "other.example.com"
+	for name, tc := range map[string]struct {
+		classes []snapshotv1.VolumeSnapshotClass
+		named   string
+		warns   int
+	}{
+		"two": {[]snapshotv1.VolumeSnapshotClass{second, first}, "", 1}, "one named": {[]snapshotv1.VolumeSnapshotClass{first, second}, "second", 0},
+		"of another driver": {[]snapshotv1.VolumeSnapshotClass{first, other}, "", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t, 2, tc.classes...)
+			s := b.newSnapshotter()
+			var warnings []string
+			s.Warn = func(message string) { warnings = append(warnings, message) }
+			for _, claim := range []string{"c0", "c1"} {
+				c := claimOf(claim)
+				c.Annotations = map[string]string{"velero.io/csi-volumesnapshot-class": tc.named}
+				_, err := callAction(t, s, csisnapshot.NameClaim, c, "key"+claim)
+				require.NoError(t, err)
+			}
+			require.Len(t, warnings, tc.warns)
+			for _, w := range warnings {
+				require.Contains(t, w, `VolumeSnapshotClasses first, second of driver "disk.example.com" all have the label velero.io/csi-volumesnapshot-class: "first" is used`)
+			}
+		})
+	}
+}
+
 func TestChoiceOfTheClass(t *testing.T) {
 	labelled, standard := classOf("labelled"), classOf("standard")
 	labelled.Labels = map[string]string{"velero.io/csi-volumesnapshot-class": ""}

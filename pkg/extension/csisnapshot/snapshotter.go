@@ -29,8 +29,11 @@ type Snapshotter struct {
 	// Lock waits until no other backup takes a snapshot of a volume, and keeps others from it until
 	// unlock is called. Waiting ends with ctx, which csiSnapshotTimeout bounds. Nil waits for nothing.
 	Lock func(ctx context.Context, volume string) (unlock func(), err error)
+	// Warn reports what a user should know about the backup; nil reports nothing.
+	Warn func(message string)
 
 	mu       sync.Mutex
+	several  map[string]bool           // drivers of which several classes are labelled, and that were reported
 	ahead    map[string]*begunSnapshot // by the names of volumes in the ledger
 	watching sync.WaitGroup
 }

@@ -76,34 +76,16 @@ func (o *Opener) Get(ctx context.Context, name string) (*velerov1.BackupStorageL
 	return loc, nil
 }
 
-// Default reads the location that is the default: the newest, should several be. None is
-// ErrNoDefault.
+// Default reads the location that is the default, see ChosenDefault. None is ErrNoDefault.
 func (o *Opener) Default(ctx context.Context) (*velerov1.BackupStorageLocation, error) {
 	var list velerov1.BackupStorageLocationList
 	if err := o.reader.List(ctx, &list, client.InNamespace(o.namespace)); err != nil {
 		return nil, fmt.Errorf("list backup storage locations: %w", err)
 	}
-	if loc := NewestDefault(list.Items); loc != nil {
+	if loc := ChosenDefault(list.Items); loc != nil {
 		return loc, nil
 	}
 	return nil, fmt.Errorf("%w in namespace %q", ErrNoDefault, o.namespace)
-}
-
-// NewestDefault returns the default among locations, nil when there is none. Of several the newest
-// counts (Velero 1.18); names break ties.
-func NewestDefault(locs []velerov1.BackupStorageLocation) *velerov1.BackupStorageLocation {
-	var newest *velerov1.BackupStorageLocation
-	for i := range locs {
-		loc := &locs[i]
-		if !loc.Spec.Default {
-			continue
-		}
-		if newest == nil || newest.CreationTimestamp.Before(&loc.CreationTimestamp) ||
-			newest.CreationTimestamp.Equal(&loc.CreationTimestamp) && loc.Name < newest.Name {
-			newest = loc
-		}
-	}
-	return newest
 }
 
 // Open returns the location's store; keys are relative to its root, and writes fail with

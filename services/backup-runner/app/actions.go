@@ -43,7 +43,7 @@ var snapshotAsks = []schema.GroupResource{csisnapshot.Snapshots, csisnapshot.Con
 func (a *actionSource) Open(ctx context.Context, backup *velerov1.Backup, catalog *resource.Catalog, note func(joblog.Entry), lock job.Lock) collect.Actions {
 	session := a.host.Open(ctx, pluginhost.ServiceLog(a.base, note))
 	ownItems, ownBlocks := builtin.ForBackup(builtin.Live{Lists: a.lists, Catalog: catalog})
-	snapshotter := a.csi.openSnapshotter(backup, catalog, lock)
+	snapshotter := a.csi.openSnapshotter(backup, catalog, lock, note)
 	if !isSelective(backup) && snapshotter == nil {
 		ownBlocks = nil
 	}

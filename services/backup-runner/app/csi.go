@@ -8,6 +8,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
+	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/pkg/service"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/finalize"
@@ -26,7 +27,7 @@ func newCSI(base service.Base, api csisnapshot.API) *csiSupport {
 
 // openSnapshotter returns what takes the snapshots of a backup; nil where none are taken: the cluster does not
 // serve the snapshot API, or the backup is not to have data of volumes.
-func (c *csiSupport) openSnapshotter(backup *velerov1.Backup, catalog *resource.Catalog, lock job.Lock) *csisnapshot.Snapshotter {
+func (c *csiSupport) openSnapshotter(backup *velerov1.Backup, catalog *resource.Catalog, lock job.Lock, note func(joblog.Entry)) *csisnapshot.Snapshotter {
 	if c == nil || backup.Spec.SnapshotVolumes != nil && !*backup.Spec.SnapshotVolumes {
 		return nil
 	}
@@ -35,7 +36,9 @@ func (c *csiSupport) openSnapshotter(backup *velerov1.Backup, catalog *resource.
 			return nil
 		}
 	}
-	return &csisnapshot.Snapshotter{API: c.api, Backup: backup, Lock: lock}
+	return &csisnapshot.Snapshotter{API: c.api, Backup: backup, Lock: lock, Warn: func(message string) {
+		note(joblog.Entry{Time: c.api.Clock.Now(), Level: joblog.Warning, Message: message, Source: "holdfast/backup-runner"})
+	}}
 }
 
 // whyNotCSI is snapshot.Taker's CSI.

@@ -39,7 +39,7 @@ type Config struct {
 	BackupSyncPeriod time.Duration
 	// ValidationFrequency is how often a location is validated; 0 or negative means once.
 	ValidationFrequency time.Duration
-	// DefaultLocation is made the default location at every start, if it exists.
+	// DefaultLocation is made the default, if it exists, when it is another one than before.
 	DefaultLocation string
 	// DutyTimeout is how long another instance must be silent before its duties are taken over.
 	DutyTimeout time.Duration
@@ -53,7 +53,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.ArtifactURL, "artifact-url", "", "URL under which clients reach --artifact-address; that address when empty")
 	fs.DurationVar(&c.BackupSyncPeriod, "backup-sync-period", time.Minute, "how often locations are searched for backups; 0 or negative means never")
 	fs.DurationVar(&c.ValidationFrequency, "store-validation-frequency", time.Minute, "how often locations are validated; 0 or negative means once")
-	fs.StringVar(&c.DefaultLocation, "default-backup-storage-location", "default", "location made the default at every start, if it exists")
+	fs.StringVar(&c.DefaultLocation, "default-backup-storage-location", "default", "location that is made the default, if it exists, when this name is another one than before")
 	c.Plugins.BindFlags(fs)
 	fs.DurationVar(&c.DutyTimeout, "duty-timeout", leaderelection.DefaultTimeout, "how long another instance must be silent before its duties are taken over")
 }

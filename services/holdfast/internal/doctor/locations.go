@@ -27,7 +27,7 @@ func (e *examination) checkLocations(ctx context.Context, n *checkNotes) {
 		n.addWarning("", "there is no BackupStorageLocation in namespace "+e.Namespace, "create one: backups have nowhere to go")
 		return
 	}
-	if location.NewestDefault(list.Items) == nil {
+	if location.ChosenDefault(list.Items) == nil {
 		n.addWarning("", "no location is the default", "set spec.default on one, or name a location with every backup")
 	}
 	for i := range list.Items {

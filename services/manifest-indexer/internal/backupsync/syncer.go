@@ -55,11 +55,13 @@ type Syncer struct {
 	// settled are the Backups that have no directory and are no orphans, with the version that was read.
 	// Pass alone uses it.
 	settled map[types.UID]string
+	// hidden are the backups without an object that were reported. Pass alone uses it.
+	hidden map[hiddenBackup]bool
 }
 
 // New returns a Syncer.
 func New(c Config) *Syncer {
-	return &Syncer{Config: c, wake: rungroup.NewSignal(), limit: maxBackups, settled: map[types.UID]string{}}
+	return &Syncer{Config: c, wake: rungroup.NewSignal(), limit: maxBackups, settled: map[types.UID]string{}, hidden: map[hiddenBackup]bool{}}
 }
 
 // Wake requests a pass soon; it never blocks.
@@ -144,6 +146,7 @@ func (s *Syncer) syncLocation(ctx context.Context, loc *velerov1.BackupStorageLo
 	}
 	failpoint.Hit("manifest-indexer/sync-listed")
 	imported := s.importNew(ctx, loc, store, stored, known)
+	s.reportHidden(ctx, loc, store, backups.Items, stored)
 	if err := s.removeOrphans(ctx, loc, store, backups.Items, stored); err != nil {
 		return errors.Join(imported, err)
 	}

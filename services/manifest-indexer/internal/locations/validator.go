@@ -59,7 +59,7 @@ type Config struct {
 	Log       *slog.Logger
 	// Frequency is how often a location without a frequency of its own is validated; 0 means once.
 	Frequency time.Duration
-	// Default is the location made the default at every start, if it exists; empty means none.
+	// Default names the location that becomes the default when this name is another one than before.
 	Default string
 	// Events gets each change between available and unavailable.
 	Events Events
@@ -73,7 +73,7 @@ type Validator struct {
 	shown availabilityGauge
 	wake  rungroup.Signal
 
-	defaultDone bool
+	refused map[types.UID]bool // locations that were told that they do not become the default
 
 	mu   sync.Mutex
 	seen map[types.UID]fingerprint // of the specs that were validated last
@@ -84,7 +84,7 @@ type fingerprint [sha256.Size]byte
 
 // New returns a Validator; it registers its metrics.
 func New(c Config) *Validator {
-	v := &Validator{Config: c, wake: rungroup.NewSignal(), seen: map[types.UID]fingerprint{}}
+	v := &Validator{Config: c, wake: rungroup.NewSignal(), seen: map[types.UID]fingerprint{}, refused: map[types.UID]bool{}}
 	c.Metrics.MustRegister(&v.shown)
 	return v
 }

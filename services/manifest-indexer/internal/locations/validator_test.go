@@ -233,27 +233,6 @@ func TestFrequencyOfTheLocationCounts(t *testing.T) {
 	require.Equal(t, map[string]int{"once": 1, "seldom": 2, "negative": 3}, b.checker.calls)
 }
 
-func TestDefaultIsTheNewest(t *testing.T) {
-	older, newer := newLocation("older", time.Hour), newLocation("newer", 0)
-	older.Spec.Default, newer.Spec.Default = true, true
-	b := newBed(t, older, newer)
-	b.runPass()
-	require.False(t, b.getLocation("older").Spec.Default)
-	require.True(t, b.getLocation("newer").Spec.Default)
-	require.Equal(t, 1, b.checker.calls["older"])
-}
-
-func TestNamedDefaultIsSetOncePerStart(t *testing.T) {
-	b := newBed(t, newLocation("default", 0))
-	b.runPass()
-	require.True(t, b.getLocation("default").Spec.Default)
-	l := b.getLocation("default")
-	l.Spec.Default = false
-	require.NoError(t, b.client.Update(t.Context(), l))
-	b.runPass()
-	require.False(t, b.getLocation("default").Spec.Default, "someone's choice after the start stays")
-}
-
 func TestRunWakesAndStops(t *testing.T) {
 	b := newBed(t)
 	ctx, cancel := context.WithCancel(t.Context())

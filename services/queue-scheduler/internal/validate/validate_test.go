@@ -193,6 +193,31 @@ func TestLocationFallsBackToTheFlag(t *testing.T) {
 	require.Equal(t, "default", b.Spec.StorageLocation)
 }
 
+// The error named a location that nobody had given.
+func TestWithoutADefaultTheErrorSaysSo(t *testing.T) {
+	b := newBackup(velerov1.BackupSpec{})
+	problems, err := newValidator(t, newStorageLocation("other")).Backup(t.Context(), b)
+	require.NoError(t, err)
+	require.Len(t, problems, 1)
+	require.Equal(t, "spec.storageLocation: no BackupStorageLocation is the default: name one here, or set spec.default on one", problems[0].String())
+	require.Empty(t, b.Spec.StorageLocation)
+}
+
+// Until manifest-indexer has looked, the queue agrees with what it will decide.
+func TestTheDefaultChosenLastCounts(t *testing.T) {
+	older, accepted := newStorageLocation("older", isDefault), newStorageLocation("accepted", isDefault)
+	older.CreationTimestamp, accepted.CreationTimestamp = metav1.NewTime(now.Add(-time.Hour)), metav1.NewTime(now)
+	accepted.Annotations = map[string]string{"holdfast.io/default-accepted": "default"}
+	for mark, want := range map[string]string{"": "older", "2026-01-01T00:00:00Z": "older", "repeatedly 2026-01-01T00:00:00Z": "accepted"} {
+		older.Annotations = map[string]string{"holdfast.io/default-withdrawn": mark}
+		b := newBackup(velerov1.BackupSpec{})
+		problems, err := newValidator(t, older.DeepCopy(), accepted.DeepCopy()).Backup(t.Context(), b)
+		require.NoError(t, err)
+		require.Empty(t, problems)
+		require.Equal(t, want, b.Spec.StorageLocation, mark)
+	}
+}
+
 // An API server that is away decides nothing about the object.
 func TestAnOutageIsNotAProblemOfTheObject(t *testing.T) {
 	boom := errors.New("boom")

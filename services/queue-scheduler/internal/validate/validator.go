@@ -90,6 +90,10 @@ func (v *Validator) backupLocation(ctx context.Context, b *velerov1.Backup, prob
 	if err != nil {
 		return err
 	}
+	if name == "" {
+		problems.addProblem("spec.storageLocation", "no BackupStorageLocation is the default: name one here, or set spec.default on one")
+		return nil
+	}
 	b.Spec.StorageLocation = name
 	metav1.SetMetaDataLabel(&b.ObjectMeta, velerov1.LabelStorageLocation, velerov1.LabelValue(name))
 	loc, err := v.availableLocation(ctx, "spec.storageLocation", name, problems)
@@ -102,13 +106,19 @@ func (v *Validator) backupLocation(ctx context.Context, b *velerov1.Backup, prob
 	return err
 }
 
+// locationName returns where the backup goes: the default location where the spec names none, else the one
+// that the flag names; empty where that does not exist.
 func (v *Validator) locationName(ctx context.Context, b *velerov1.Backup) (string, error) {
 	if b.Spec.StorageLocation != "" {
 		return b.Spec.StorageLocation, nil
 	}
 	loc, err := v.main(ctx)
 	if errors.Is(err, location.ErrNoDefault) {
-		return v.Defaults.Location, nil
+		_, err := v.readLocation(ctx, v.Defaults.Location)
+		if apierrors.IsNotFound(err) {
+			return "", nil
+		}
+		return v.Defaults.Location, err
 	}
 	if err != nil {
 		return "", err
@@ -128,7 +138,7 @@ func isPassingFailure(loc *velerov1.BackupStorageLocation, phase velerov1.Backup
 // available, or absent, which validation reports.
 func (v *Validator) Away(ctx context.Context, b *velerov1.Backup) (string, error) {
 	name, err := v.locationName(ctx, b)
-	if err != nil {
+	if err != nil || name == "" {
 		return "", err
 	}
 	var problems Problems

@@ -49,7 +49,8 @@ var byResource = map[string]kindReset{
 	"mutatingwebhookconfigurations.admissionregistration.k8s.io":   resetWebhooks,
 	"validatingwebhookconfigurations.admissionregistration.k8s.io": resetWebhooks,
 	"customresourcedefinitions.apiextensions.k8s.io":               resetDefinition,
-	"schedules.velero.io": resetSchedule,
+	"schedules.velero.io":              resetSchedule,
+	"backupstoragelocations.velero.io": resetLocation,
 }
 
 // PlaceObject gives a normalized object its target namespace and the labels of the restore. Only obj

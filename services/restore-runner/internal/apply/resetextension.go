@@ -38,3 +38,10 @@ func resetDefinition(obj object, _ *ResetOptions) {
 func resetSchedule(obj object, _ *ResetOptions) {
 	dropKeys(childObject(obj, "metadata", "annotations"), holdfast.AnnotationPendingSlot, holdfast.AnnotationActiveSchedule)
 }
+
+// resetLocation keeps the default of the cluster: a restored location does not take it, and one that is there
+// keeps it.
+func resetLocation(obj object, _ *ResetOptions) {
+	dropKeys(childObject(obj, "spec"), "default")
+	dropKeys(childObject(obj, "metadata", "annotations"), holdfast.AnnotationDefault, holdfast.AnnotationWithdrawn)
+}

@@ -56,9 +56,9 @@ func (k *endpointsKeeper) noteCreated(o *object.Object) {
 	}
 }
 
-// settle returns when all Endpoints of the restore stayed, or are given up with a warning. An error means
+// settleEndpoints returns when all Endpoints of the restore stayed, or are given up with a warning. An error means
 // that ctx ended or that the restore is to stop.
-func (k *endpointsKeeper) settle(ctx context.Context) error {
+func (k *endpointsKeeper) settleEndpoints(ctx context.Context) error {
 	if k.gaveUp {
 		return nil
 	}

@@ -36,7 +36,7 @@ func (s *Screen) skipManaged(ctx context.Context, o *object.Object, kind *plan.K
 // hasSelector reports that the Service of Endpoints, as it is stored or else in the cluster, selects Pods.
 func (s *Screen) hasSelector(ctx context.Context, o *object.Object) bool {
 	var service map[string]any
-	if node, ok := s.selected(o, servicesGVR, o.Target.Name); ok {
+	if node, ok := s.findSelected(o, servicesGVR, o.Target.Name); ok {
 		if stored, err := s.Loader.Load(ctx, node); err == nil {
 			service = stored.Body
 		}
@@ -48,12 +48,12 @@ func (s *Screen) hasSelector(ctx context.Context, o *object.Object) bool {
 
 // isThere reports that an object beside o is part of the restore, or in the cluster.
 func (s *Screen) isThere(ctx context.Context, o *object.Object, gvr schema.GroupVersionResource, name string) bool {
-	_, ok := s.selected(o, gvr, name)
+	_, ok := s.findSelected(o, gvr, name)
 	return ok || s.liveBeside(ctx, o, gvr, name) != nil
 }
 
-// selected finds an object of the namespace of o that is part of the restore.
-func (s *Screen) selected(o *object.Object, gvr schema.GroupVersionResource, name string) (int32, bool) {
+// findSelected finds an object of the namespace of o that is part of the restore.
+func (s *Screen) findSelected(o *object.Object, gvr schema.GroupVersionResource, name string) (int32, bool) {
 	node, ok := s.Plan.Find(gvr.Resource, s.Plan.Source(o.Node), name)
 	return node, ok && s.Owners.Recorder.Concerns(node)
 }
