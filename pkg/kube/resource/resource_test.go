@@ -209,3 +209,19 @@ func TestDiscoverFailures(t *testing.T) {
 	_, err = Discover(t.Context(), &rest.Config{Host: down.URL})
 	require.Error(t, err)
 }
+
+func TestVersionsWithoutAStatusSubresource(t *testing.T) {
+	status := func(name, kind string) metav1.APIResource {
+		return metav1.APIResource{Name: name + "/status", Kind: kind}
+	}
+	widgets, gadgets := newAPIResource("widgets", "Widget", true), newAPIResource("gadgets", "Gadget", true)
+	catalog, err := Discover(t.Context(), newDiscoveryServer(t, []string{"example.com/v2", "example.com/v1"}, map[string][]metav1.APIResource{
+		"example.com/v1": {widgets}, "example.com/v2": {widgets, status("widgets", "Widget"), gadgets, status("gadgets", "Gadget")},
+	}))
+	require.NoError(t, err)
+	for name, want := range map[string][]string{"widgets": {"v1"}, "gadgets": nil} {
+		r, ok := catalog.Lookup(schema.GroupResource{Group: "example.com", Resource: name})
+		require.True(t, ok)
+		require.Equal(t, want, r.PlainStatus, name)
+	}
+}

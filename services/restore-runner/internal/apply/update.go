@@ -26,8 +26,8 @@ type existingObject struct {
 	uid        types.UID
 }
 
-// update is what an existing object is to become.
-type update struct {
+// objectUpdate is what an existing object is to become.
+type objectUpdate struct {
 	live, want map[string]any
 	// kept are the fields, with the reason, that stay as they are in the cluster.
 	kept []string
@@ -36,12 +36,12 @@ type update struct {
 }
 
 // newUpdate returns the update of the object to want, which went through the resets.
-func (o *existingObject) newUpdate(want map[string]any) (*update, error) {
+func (o *existingObject) newUpdate(want map[string]any) (*objectUpdate, error) {
 	live, err := jsonlimit.UnmarshalObject(o.raw)
 	if err != nil {
 		return nil, fmt.Errorf("decode the existing object: %w", err)
 	}
-	return &update{live: live, want: carryMembers(live, o.normalized, want)}, nil
+	return &objectUpdate{live: live, want: carryMembers(live, o.normalized, want)}, nil
 }
 
 // updateExisting gives the live object its state in the backup, by a merge patch. Fields that the API
@@ -88,7 +88,7 @@ func (r *Request) wantedObject() map[string]any {
 }
 
 // sendUpdate sends the difference as a merge patch.
-func (c *Client) sendUpdate(ctx context.Context, r *Request, u *update) error {
+func (c *Client) sendUpdate(ctx context.Context, r *Request, u *objectUpdate) error {
 	patch, err := mergePatch(u.live, u.want)
 	if err != nil {
 		return err
@@ -125,7 +125,7 @@ var mutableSpec = map[string][]string{
 
 // keepRefused keeps the live values of the fields that the API server refuses to change. False when the
 // refusal names none, or nothing is left to change but the labels of the restore.
-func (u *update) keepRefused(r *Request, err error) bool {
+func (u *objectUpdate) keepRefused(r *Request, err error) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
 		return false
@@ -142,7 +142,7 @@ func (u *update) keepRefused(r *Request, err error) bool {
 }
 
 // keepField keeps the live value of a field; false when that is what it has already.
-func (u *update) keepField(r *Request, field string) bool {
+func (u *objectUpdate) keepField(r *Request, field string) bool {
 	path, _, _ := strings.Cut(field, "[")
 	if mutable := mutableSpec[r.GVR.GroupResource().String()]; !u.reduced && coversAny(path, mutable) {
 		u.reduced = true
@@ -200,7 +200,7 @@ func reduceSpec(live, want object, mutable []string) object {
 }
 
 // isDone reports that nothing is left to change but the labels of the restore.
-func (u *update) isDone() bool {
+func (u *objectUpdate) isDone() bool {
 	live, want := cloneObject(u.live), cloneObject(u.want)
 	MakeComparable(live)
 	MakeComparable(want)
