@@ -131,6 +131,15 @@ func prepareGrant(ctx context.Context, b *Bed, name string) error {
 	return b.apiClient.createObject(ctx, grantIn(name))
 }
 
+// prepareRefusedUpdate puts an object where the restore finds it different, in its data, which cannot be changed, and its labels.
+func prepareRefusedUpdate(ctx context.Context, b *Bed, name string) error {
+	if err := makeNamespace(ctx, b, name); err != nil {
+		return err
+	}
+	meta := metav1.ObjectMeta{Namespace: name, Name: "bulk-0", Labels: map[string]string{"only": "live"}}
+	return b.apiClient.createObject(ctx, &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"data": "changed"}, Immutable: new(true)})
+}
+
 func observeRestore(ctx context.Context, b *Bed, name string) (Facts, error) {
 	restore, err := b.apiClient.awaitRestored(ctx, name)
 	if err != nil {

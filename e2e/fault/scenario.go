@@ -65,7 +65,9 @@ var Scenarios = map[string]*Scenario{
 	"refused":              {prepare: prepareRefused, begin: restoreOf(small), observe: observeRestore, tidy: tidyRefused},
 	"update": {prepare: prepareUpdate, begin: restoreOf(small, func(s *velerov1.RestoreSpec) { s.ExistingResourcePolicy = velerov1.PolicyTypeUpdate }),
 		observe: observeRestore, tidy: removeNamespace},
-	"grant":   {prepare: prepareGrant, begin: restoreOf(small), observe: observeRestore, tidy: removeNamespace},
+	"grant": {prepare: prepareGrant, begin: restoreOf(small), observe: observeRestore, tidy: removeNamespace},
+	"update-refused": {prepare: prepareRefusedUpdate, begin: restoreOf(small, func(s *velerov1.RestoreSpec) { s.ExistingResourcePolicy = velerov1.PolicyTypeUpdate }),
+		observe: observeRestore, tidy: removeNamespace},
 	"webhook": {prepare: prepareWebhook, begin: beginWebhook, observe: observeRestore, tidy: tidyWebhook},
 	"paused":  {prepare: doNothing, begin: restoreOf(paused), observe: observeRestore, tidy: removeNamespace},
 

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
 )
 
@@ -54,27 +55,42 @@ func (c *Client) updateExisting(ctx context.Context, r *Request, existing *exist
 	if err := r.recordIntent(ctx, IntentUpdate); err != nil {
 		return failedResult(err)
 	}
-	for try := 1; ; try++ {
+	for try := 1; try == 1 || !u.isDone(); try++ {
 		err := c.sendUpdate(ctx, r, u)
 		if err == nil {
-			break
+			return u.finish(r, existing.uid, "")
 		}
 		if _, internal := Internal(err); internal {
 			return failedResult(fmt.Errorf("update: %w", err))
 		}
-		if try < updateTries && u.keepRefused(r, err) {
-			continue
+		if try == updateTries || !u.keepRefused(r, err) {
+			u.kept = nil
+			return u.finish(r, existing.uid, "could not be updated: "+err.Error()+c.labelOnly(ctx, r))
 		}
-		warning := r.refusalMessage("could not be updated: " + err.Error())
-		if err := c.writeLabels(ctx, r); err != nil {
-			warning += "; nor be labelled: " + err.Error()
-		}
-		return Result{Action: Failed, UID: existing.uid, Warning: warning}
+		failpoint.Hit("restore-runner/update-refused")
 	}
-	if len(u.kept) == 0 {
-		return Result{Action: Updated, UID: existing.uid}
+	return u.finish(r, existing.uid, c.labelOnly(ctx, r))
+}
+
+// labelOnly labels an object that is not updated otherwise, and returns what to add to a message.
+func (c *Client) labelOnly(ctx context.Context, r *Request) string {
+	if err := c.writeLabels(ctx, r); err != nil {
+		return "; nor be labelled: " + err.Error()
 	}
-	return Result{Action: Updated, UID: existing.uid, Warning: r.refusalMessage("is updated but for what the API server refuses to change: " + strings.Join(u.kept, "; "))}
+	return ""
+}
+
+// finish is what became of an update: an object of which a field is kept is not as in the backup,
+// whether or not others were changed, also by an earlier holder.
+func (u *objectUpdate) finish(r *Request, uid types.UID, problem string) Result {
+	failpoint.Hit("restore-runner/updated")
+	if len(u.kept) > 0 {
+		problem = "could not be updated in what the API server refuses to change: " + strings.Join(u.kept, "; ") + problem
+	}
+	if problem == "" {
+		return Result{Action: Updated, UID: uid}
+	}
+	return Result{Action: Failed, UID: uid, Warning: r.refusalMessage(problem)}
 }
 
 // wantedObject is Object as an existing one is to become. Owner references, which package flight sets, and the status,
@@ -124,7 +140,7 @@ var mutableSpec = map[string][]string{
 }
 
 // keepRefused keeps the live values of the fields that the API server refuses to change. False when the
-// refusal names none, or nothing is left to change but the labels of the restore.
+// refusal names none.
 func (u *objectUpdate) keepRefused(r *Request, err error) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
@@ -138,7 +154,7 @@ func (u *objectUpdate) keepRefused(r *Request, err error) bool {
 			u.kept = append(u.kept, cause.Field+": "+reason)
 		}
 	}
-	return progress && !u.isDone()
+	return progress
 }
 
 // keepField keeps the live value of a field; false when that is what it has already.

@@ -152,9 +152,10 @@ func TestAnUpdateGoesWithoutWhatIsImmutable(t *testing.T) {
 			request.Update = true
 			got := c.Apply(t.Context(), request)
 			require.NoError(t, got.Err)
-			require.Equal(t, apply.Updated, got.Action, got.Warning)
+			require.Equal(t, apply.Failed, got.Action, got.Warning)
 			require.Len(t, *patches, tt.refused+1)
-			require.Contains(t, got.Warning, `could not restore, `+tt.kind+` "m" is updated but for what the API server refuses to change: `+tt.causes[0].Field+": ")
+			want := `could not restore, ` + tt.kind + ` "m" could not be updated in what the API server refuses to change: ` + tt.causes[0].Field + ": "
+			require.Contains(t, got.Warning, want)
 			require.NotContains(t, got.Warning, "\n")
 			for key, value := range tt.want {
 				require.Equal(t, value, s.Object(path)[key], key)
@@ -172,7 +173,7 @@ func TestAnUpdateOfNothingButImmutableFieldsLabels(t *testing.T) {
 	request.Update = true
 	got := c.Apply(t.Context(), request)
 	require.Equal(t, apply.Failed, got.Action)
-	require.Contains(t, got.Warning, "could not be updated")
+	require.Equal(t, `could not restore, ConfigMap "m" could not be updated in what the API server refuses to change: data: Forbidden`, got.Warning)
 	require.Len(t, *patches, 2)
 	require.Equal(t, "r", kubetest.Meta(s.Object(mapPath))["labels"].(object)["velero.io/restore-name"])
 }
