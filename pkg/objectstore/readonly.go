@@ -4,19 +4,24 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 )
 
-// ReadOnly returns a view of s whose writes fail with ErrReadOnly before s is asked. It signs URLs
-// if s does; closing it closes s.
-func ReadOnly(s Store) Store {
+// ReadOnly returns a view of s whose writes fail with ErrReadOnly before s is asked, but for those of keys with one
+// of the given prefixes. It signs URLs if s does; closing it closes s.
+func ReadOnly(s Store, writable ...string) Store {
+	view := readOnly{Store: s, writable: writable}
 	if signer, ok := s.(Signer); ok {
-		return &readOnlySigner{readOnly: readOnly{s}, signer: signer}
+		return &readOnlySigner{readOnly: view, signer: signer}
 	}
-	return &readOnly{s}
+	return &view
 }
 
-type readOnly struct{ Store }
+type readOnly struct {
+	Store
+	writable []string // prefixes
+}
 
 type readOnlySigner struct {
 	readOnly
@@ -27,18 +32,42 @@ func (r readOnly) Exists(ctx context.Context, key string) (bool, error) {
 	return Exists(ctx, r.Store, key)
 }
 
-func (readOnly) Put(_ context.Context, key string, _ io.ReadSeeker, _ int64) error {
-	return readOnlyError("put", key)
+// checkWrite returns an error for a key that may not be written.
+func (r readOnly) checkWrite(op, key string) error {
+	for _, prefix := range r.writable {
+		if strings.HasPrefix(key, prefix) {
+			return nil
+		}
+	}
+	return readOnlyError(op, key)
 }
 
-func (readOnly) Create(_ context.Context, key string, _ io.ReadSeeker, _ int64) error {
-	return readOnlyError("create", key)
+func (r readOnly) Put(ctx context.Context, key string, body io.ReadSeeker, size int64) error {
+	if err := r.checkWrite("put", key); err != nil {
+		return err
+	}
+	return r.Store.Put(ctx, key, body, size)
 }
 
-func (readOnly) Delete(_ context.Context, key string) error { return readOnlyError("delete", key) }
+func (r readOnly) Create(ctx context.Context, key string, body io.ReadSeeker, size int64) error {
+	if err := r.checkWrite("create", key); err != nil {
+		return err
+	}
+	return r.Store.Create(ctx, key, body, size)
+}
 
-func (readOnly) Compose(_ context.Context, key string, _ []Source) (Info, error) {
-	return Info{}, readOnlyError("compose", key)
+func (r readOnly) Delete(ctx context.Context, key string) error {
+	if err := r.checkWrite("delete", key); err != nil {
+		return err
+	}
+	return r.Store.Delete(ctx, key)
+}
+
+func (r readOnly) Compose(ctx context.Context, key string, sources []Source) (Info, error) {
+	if err := r.checkWrite("compose", key); err != nil {
+		return Info{}, err
+	}
+	return r.Store.Compose(ctx, key, sources)
 }
 
 func (r *readOnlySigner) SignGet(ctx context.Context, key string, ttl time.Duration) (string, error) {

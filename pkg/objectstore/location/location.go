@@ -89,7 +89,7 @@ func (o *Opener) Default(ctx context.Context) (*velerov1.BackupStorageLocation, 
 }
 
 // Open returns the location's store; keys are relative to its root, and writes fail with
-// ErrReadOnly where its access mode is ReadOnly. The caller closes it. It asks the server nothing
+// ErrReadOnly where its access mode is ReadOnly, but for those of the files of restores (Velero 1.18). The caller closes it. It asks the server nothing
 // unless it must: a missing bucket shows on first use. Errors name the field of the location.
 func (o *Opener) Open(ctx context.Context, loc *velerov1.BackupStorageLocation) (objectstore.Store, error) {
 	store, err := o.openStore(ctx, loc)
@@ -125,7 +125,7 @@ func (o *Opener) openStore(ctx context.Context, loc *velerov1.BackupStorageLocat
 		return nil, errors.Join(errgrpc.Field("spec.objectStorage.prefix", "%v", err), bucket.Close())
 	}
 	if loc.Spec.AccessMode == velerov1.LocationModeReadOnly {
-		store = objectstore.ReadOnly(store)
+		store = objectstore.ReadOnly(store, layout.RestoresDir)
 	}
 	return objectstore.Traced(store, loc.Name), nil
 }

@@ -55,6 +55,7 @@ func TestOpenAppliesPrefixAndMode(t *testing.T) {
 	store, err = newOpener().Open(t.Context(), loc)
 	require.NoError(t, err)
 	require.ErrorIs(t, store.Delete(t.Context(), "backups/b/x"), objectstore.ErrReadOnly)
+	require.NoError(t, objectstore.CreateBytes(t.Context(), store, "restores/r/x", []byte("x")), "a restore keeps its files, as in Velero")
 	data, err := objectstore.ReadAll(t.Context(), store, "backups/b/x", 10)
 	require.NoError(t, err)
 	require.Equal(t, "x", string(data))

@@ -17,6 +17,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/s3store"
 )
 
@@ -43,8 +44,9 @@ func (o *Opener) openS3(ctx context.Context, loc *velerov1.BackupStorageLocation
 
 // s3Condition is shared by all stores of one state of a location, so that the server is probed once.
 func (o *Opener) s3Condition(loc *velerov1.BackupStorageLocation, p bucketPlace) (*s3store.Condition, error) {
+	probes := p.prefix + probePrefix
 	if loc.Spec.AccessMode == velerov1.LocationModeReadOnly {
-		return nil, nil //nolint:nilnil // nothing is created, so there is nothing to find out
+		probes = p.prefix + layout.RestoresDir // nothing else is written
 	}
 	spec, err := json.Marshal(loc.Spec)
 	if err != nil {
@@ -55,7 +57,7 @@ func (o *Opener) s3Condition(loc *velerov1.BackupStorageLocation, p bucketPlace)
 	defer o.mu.Unlock()
 	if o.conditions[key] == nil {
 		maps.DeleteFunc(o.conditions, func(old locationRevision, _ *s3store.Condition) bool { return old.uid == key.uid })
-		o.conditions[key] = s3store.NewCondition(p.prefix + probePrefix)
+		o.conditions[key] = s3store.NewCondition(probes)
 	}
 	return o.conditions[key], nil
 }

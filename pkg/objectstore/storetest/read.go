@@ -229,4 +229,14 @@ func checkReadOnlyView(t *testing.T, s objectstore.Store) {
 	_, err := view.Compose(t.Context(), "n", nil)
 	require.ErrorIs(t, err, objectstore.ErrReadOnly)
 	require.Equal(t, []string{"k"}, listKeys(t, s, ""))
+
+	view = objectstore.ReadOnly(s, "mine/")
+	require.NoError(t, objectstore.CreateBytes(t.Context(), view, "mine/a", nil))
+	require.NoError(t, objectstore.PutBytes(t.Context(), view, "mine/b", []byte("v")))
+	_, err = view.Compose(t.Context(), "mine/c", []objectstore.Source{{Key: "mine/b", Length: 1}})
+	require.NoError(t, err)
+	require.NoError(t, view.Delete(t.Context(), "mine/a"))
+	require.ErrorIs(t, view.Delete(t.Context(), "mine"), objectstore.ErrReadOnly)
+	require.ErrorIs(t, view.Delete(t.Context(), "k"), objectstore.ErrReadOnly)
+	require.Equal(t, []string{"k", "mine/b", "mine/c"}, listKeys(t, s, ""))
 }
