@@ -31,6 +31,7 @@ type Held[T client.Object] struct {
 	cancelled context.Context //nolint:containedctx // as long as the run
 	cancel    context.CancelCauseFunc
 	lose      context.CancelCauseFunc
+	leave     func()      // the place
 	over      atomic.Bool // released, or about to be, or its work ended
 	// progressed: what this attempt did is durable in part, so that the next one has less to do.
 	progressed atomic.Bool
@@ -83,6 +84,9 @@ func (h *Held[T]) observeCancel(obj client.Object) {
 // LoseClaim ends the job's context with that cause: what the job was about is not this process's any
 // more.
 func (h *Held[T]) LoseClaim(cause error) { h.lose(cause) }
+
+// LeavePlace gives the place of the job in this process to another one. The job goes on.
+func (h *Held[T]) LeavePlace() { h.leave() }
 
 // NoteProgress notes that something of the job is done and recorded, which no later attempt does
 // again. Attempts that panic without progress are counted, and a job is given up after three.

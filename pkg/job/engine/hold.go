@@ -18,7 +18,7 @@ func (e *Engine[T]) holdClaim(ctx context.Context, h *Held[T], job Job[T], work 
 	defer end()
 	lasting, endSpan := h.traceAttempt(lasting)
 	defer func() { endSpan(err) }()
-	h.stopping = ctx
+	h.stopping, h.leave = ctx, work.leave
 	h.cancelled, h.cancel = context.WithCancelCause(lasting)
 	defer h.cancel(context.Canceled)
 	guarded, release := e.cfg.Instance.Guard(lasting, h.Object, h.stateObserver())

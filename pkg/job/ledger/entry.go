@@ -32,6 +32,9 @@ type Entry struct {
 	// IgnoreBackups lets a restore be admitted beside backups it overlaps with. No backup is ever
 	// admitted beside it.
 	IgnoreBackups bool `json:"ignoreBackups,omitempty"`
+	// Idle is set on a restore that has nothing left to create: it takes no place, and blocks restores
+	// only. SetIdle sets it.
+	Idle bool `json:"idle,omitempty"`
 	// Beside names the backups such a restore was admitted beside, sorted. Admit sets it.
 	Beside []string `json:"beside,omitempty"`
 }
@@ -39,7 +42,7 @@ type Entry struct {
 // Blocks returns the namespaces for which e, once admitted, is in the way of another job; none
 // means that the two may run at once.
 func (e *Entry) Blocks(o *Entry) []string {
-	if o.IgnoreBackups && e.Kind == KindBackup {
+	if o.IgnoreBackups && e.Kind == KindBackup || e.Idle && o.Kind != KindRestore {
 		return nil
 	}
 	return Overlap(e.Namespaces, o.Namespaces)

@@ -126,7 +126,7 @@ func checkAdmissible(entries []Entry, e Entry, limits Limits) error {
 		if shared := o.Blocks(&e); len(shared) > 0 {
 			return &OverlapError{With: o, Namespaces: shared}
 		}
-		if o.Kind == e.Kind {
+		if o.Kind == e.Kind && !o.Idle {
 			same = append(same, o)
 		}
 	}
@@ -179,6 +179,21 @@ func (l *Ledger) Withdraw(ctx context.Context, e Entry) error {
 		}
 		b.removeEntry(e.UID)
 		return nil
+	})
+}
+
+// SetIdle makes the entry of a restore Idle, as it was read.
+func (l *Ledger) SetIdle(ctx context.Context, e Entry) error {
+	return l.swapDocument(ctx, func(b *ledgerDocument) error {
+		stored, found, err := b.getEntry(e.UID)
+		if err != nil {
+			return err
+		}
+		if !found || !stored.Since.Equal(e.Since) || stored.Idle {
+			return errUnchanged
+		}
+		stored.Idle = true
+		return b.putEntry(stored)
 	})
 }
 

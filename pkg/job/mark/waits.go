@@ -10,9 +10,15 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 )
 
-// Waits is the value of the annotation holdfast.io/waits: what a Restore that has not ended waits for.
+// Waits is the value of the annotation holdfast.io/waits: what a Restore that has not ended waits for, and
+// what waits for it no longer.
 type Waits struct {
 	UID types.UID `json:"uid"` // of the object; SetWaits sets it
+	// SharedDone reports that its definitions and cluster-scoped objects have outcomes, on which later
+	// restores may depend.
+	SharedDone bool `json:"sharedDone,omitempty"`
+	// Idle reports that all of its objects have durable outcomes: it waits for hooks and claims alone.
+	Idle bool `json:"idle,omitempty"`
 	// For is what has been waited for longest, More how much there is besides.
 	For  []Wait `json:"for,omitempty"`
 	More int    `json:"more,omitempty"`
@@ -66,9 +72,9 @@ func (m *Waits) Texts() []string {
 // WaitsOf returns the mark of an object; nothing is waited for without one that is its own and readable.
 func WaitsOf(obj metav1.Object) Waits { return readMark[Waits](obj, holdfast.AnnotationWaits) }
 
-// SetWaits marks an object, or removes its mark where nothing is waited for.
+// SetWaits marks an object, or removes its mark where there is nothing to say.
 func SetWaits(obj metav1.Object, m Waits) error {
-	if len(m.For) == 0 {
+	if len(m.For) == 0 && !m.SharedDone && !m.Idle {
 		ClearWaits(obj)
 		return nil
 	}

@@ -58,7 +58,7 @@ type Config struct {
 // BindFlags adds the service's own flags.
 func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&c.ConcurrentBackups, "concurrent-backups", 1, "backups that may run at once")
-	fs.IntVar(&c.ConcurrentRestores, "concurrent-restores", 1, "restores that may run at once")
+	fs.IntVar(&c.ConcurrentRestores, "concurrent-restores", 4, "restores that may run at once")
 	fs.DurationVar(&c.PriorityAgeing, "priority-ageing", 30*time.Minute, "waiting that raises the priority of a backup by one class, up to high; 0 is never")
 	fs.DurationVar(&c.LocationTimeout, "location-timeout", time.Hour, "how long a queued backup waits for a storage location that is unavailable, before it fails validation")
 	fs.DurationVar(&c.DefaultBackupTTL, "default-backup-ttl", 720*time.Hour, "how long backups that name no ttl are kept")

@@ -47,7 +47,7 @@ type Config struct {
 
 // BindFlags adds the service's own flags.
 func (c *Config) BindFlags(fs *pflag.FlagSet) {
-	service.BindConcurrency(fs, &c.Concurrency, 2, "concurrency", "restores")
+	service.BindConcurrency(fs, &c.Concurrency, 4, "concurrency", "restores")
 	fs.DurationVar(&c.ClaimTimeout, "claim-timeout", 30*time.Second, "time without a sign of life after which a runner's restores are taken over")
 	fs.DurationVar(&c.TerminatingTimeout, "terminating-resource-timeout", 10*time.Minute, "longest wait for an object of the same name that is being deleted, or a volume with a snapshot that is going away")
 	fs.DurationVar(&c.ResourceTimeout, "resource-timeout", 10*time.Minute, "longest wait for a restored definition or APIService to serve, or a webhook to answer")

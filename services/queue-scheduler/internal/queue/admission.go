@@ -50,7 +50,7 @@ func newBackupAdmission(v *passView) *admission {
 // noteAdmitted notes a job that runs from now on.
 func (a *admission) noteAdmitted(e ledger.Entry) {
 	a.running = append(a.running, e)
-	if e.Kind == a.kind {
+	if e.Kind == a.kind && !e.Idle {
 		a.counted = append(a.counted, e)
 	}
 }

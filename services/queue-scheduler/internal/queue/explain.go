@@ -152,7 +152,7 @@ func (w *admission) inTheWay(v *passView, ahead []Waiting, b *velerov1.Backup, n
 		}
 	}
 	for _, e := range v.entries {
-		if shared := ledger.Overlap(e.Namespaces, namespaces); len(shared) > 0 {
+		if shared := e.Blocks(&ledger.Entry{Namespaces: namespaces}); len(shared) > 0 {
 			out = append(out, Obstacle{
 				Reason: OverlapRunning, Jobs: []Ref{{e.Kind, e.Name, e.UID}}, Namespaces: shared,
 				Since: laterTime(e.Since, b.CreationTimestamp.Time),

@@ -47,6 +47,9 @@ func kindOfReason(reason error) reasonKind {
 	if _, behind := errors.AsType[*behindError](reason); behind {
 		return behindAnother
 	}
+	if _, older := errors.AsType[*olderError](reason); older {
+		return behindAnother
+	}
 	if _, full := errors.AsType[*ledger.FullError](reason); full {
 		return placeTaken
 	}

@@ -11,6 +11,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 )
 
 // releaseEnded takes out of the ledger what has run. What was listed as waiting or running keeps its
@@ -45,6 +46,26 @@ func (s *Scheduler) releaseEnded(ctx context.Context, v *passView) error {
 		}
 	}
 	v.entries = kept
+	return errors.Join(errs...)
+}
+
+// releaseIdle gives the places of restores to others that wait for hooks and claims alone.
+func (s *Scheduler) releaseIdle(ctx context.Context, v *passView) error {
+	var errs []error
+	for i := range v.entries {
+		e := &v.entries[i]
+		r := v.traced[e.UID]
+		if e.Idle || r == nil || !mark.WaitsOf(r).Idle {
+			continue
+		}
+		if err := s.Ledger.SetIdle(ctx, *e); err != nil {
+			errs = append(errs, fmt.Errorf("release the place of restore %s: %w", e.Name, err))
+			continue
+		}
+		failpoint.Hit("queue-scheduler/idle-released")
+		e.Idle = true
+		s.Log.InfoContext(ctx, "place of a restore released, which waits for hooks and claims alone", "name", e.Name)
+	}
 	return errors.Join(errs...)
 }
 

@@ -4,14 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
+	"github.com/holdfast-io/holdfast/pkg/kube"
+	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
 )
 
@@ -43,7 +48,8 @@ func (s *Scheduler) dispatchRestores(ctx context.Context, v *passView) error {
 			line.reserveFor("restore "+r.Name, targetNamespaces(r), err)
 			waiting = append(waiting, r)
 		}
-		if err := s.reasons.reportOrFail(r, err); err != nil {
+		err = errors.Join(s.reasons.reportOrFail(r, err), s.noteWait(ctx, r, err))
+		if err != nil {
 			errs = append(errs, fmt.Errorf("dispatch restore %s: %w", r.Name, err))
 		}
 	}
@@ -72,6 +78,9 @@ func (s *Scheduler) dispatchRestore(ctx context.Context, v *passView, r *velerov
 	e := restoreEntry(r, s.Clock.Now())
 	if reason := line.obstacleFor(&e); reason != nil {
 		return false, reason // nothing needs to be read to know
+	}
+	if reason := s.orderError(v, r); reason != nil {
+		return false, reason
 	}
 	if validatedBefore {
 		if err := s.checkSource(ctx, r); err != nil || !isValid(r) {
@@ -110,7 +119,7 @@ func (s *Scheduler) announceRestore(ctx context.Context, r *velerov1.Restore, e 
 func restoreEntry(r *velerov1.Restore, now time.Time) ledger.Entry {
 	return ledger.Entry{
 		UID: r.UID, Kind: ledger.KindRestore, Namespace: r.Namespace, Name: r.Name, Namespaces: targetNamespaces(r), Since: now,
-		IgnoreBackups: r.Annotations[holdfast.AnnotationIgnoreRunning] == "true",
+		IgnoreBackups: r.Annotations[holdfast.AnnotationIgnoreRunning] == "true", Idle: mark.WaitsOf(r).Idle,
 	}
 }
 
@@ -128,4 +137,65 @@ func targetNamespaces(r *velerov1.Restore) []string {
 		}
 	}
 	return validate.Targets(&r.Spec)
+}
+
+// olderError means that an older restore may still create what a restore depends on: scripts rely on
+// the order in which Velero restores, one after the other.
+type olderError struct{ name string }
+
+// Error implements error.
+func (e *olderError) Error() string {
+	return fmt.Sprintf("restore %s is older, and not all of its definitions and cluster-scoped objects have an outcome yet", e.name)
+}
+
+// orderError is why a restore waits for an older one; nil if it does not.
+func (s *Scheduler) orderError(v *passView, r *velerov1.Restore) error {
+	if v.oldest == nil {
+		v.oldest = &velerov1.Restore{} // none
+		for _, o := range v.traced {
+			if s.isAwaitedByLater(o) && (v.oldest.UID == "" || compareAge(o, v.oldest) < 0) {
+				v.oldest = o
+			}
+		}
+	}
+	if v.oldest.UID == "" || compareAge(v.oldest, r) >= 0 {
+		return nil
+	}
+	return &olderError{v.oldest.Name}
+}
+
+// isAwaitedByLater reports that restores created later wait for an unfinished one: by its spec it may have
+// cluster-scoped objects, and they have no outcomes yet.
+func (s *Scheduler) isAwaitedByLater(r *velerov1.Restore) bool {
+	phase := r.Status.Phase
+	running := phase == velerov1.RestorePhaseInProgress && !mark.IsForeign(r)
+	if !phase.IsNew() && !running || r.DeletionTimestamp != nil || mark.WaitsOf(r).SharedDone || s.refused.currentError(r) != nil {
+		return false
+	}
+	if asked := r.Spec.IncludeClusterResources; asked != nil {
+		return *asked
+	}
+	return len(r.Spec.IncludedNamespaces) == 0 || slices.Contains(r.Spec.IncludedNamespaces, selection.All)
+}
+
+// noteWait marks a restore with the reason why it waits, at the rate of Events.
+func (s *Scheduler) noteWait(ctx context.Context, r *velerov1.Restore, reason error) error {
+	if kindOfReason(reason) == noReason {
+		return nil
+	}
+	var wait mark.Waits
+	wait.Add(mark.Wait{Reason: reason.Error(), Since: s.Clock.Now()})
+	if known := mark.WaitsOf(r).For; len(known) == 1 && known[0].Reason == wait.For[0].Reason || !s.reasons.limiter.AllowN(s.Clock.Now(), 1) {
+		return nil
+	}
+	err := kube.Update(ctx, s.Reader, s.Client, r.DeepCopy(), func(r *velerov1.Restore) error {
+		if !r.Status.Phase.IsNew() {
+			return kube.ErrSkip
+		}
+		return mark.SetWaits(r, wait)
+	})
+	if apierrors.IsNotFound(err) || errors.Is(err, kube.ErrReplaced) {
+		return nil
+	}
+	return err
 }

@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,6 +13,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
 )
 
@@ -190,4 +192,62 @@ func TestRestoresFollowTheLiveLimit(t *testing.T) {
 	b.limits.Restores = 2
 	require.NoError(t, s.Pass(t.Context()))
 	require.Equal(t, []string{"r1", "r2"}, b.admittedNames())
+}
+
+// markWaits does what a runner does that tells what its restore waits for.
+func (b *bed) markWaits(name string, waits mark.Waits) {
+	b.t.Helper()
+	o := b.getRestore(name)
+	require.NoError(b.t, mark.SetWaits(o, waits))
+	require.NoError(b.t, b.c.Update(b.t.Context(), o))
+}
+
+// A restore whose Pod never started kept all others, of other namespaces too, waiting, and backups of its own.
+func TestAnIdleRestoreHoldsUpRestoresOfItsNamespacesAlone(t *testing.T) {
+	b := newBed(t, ledger.Limits{Backups: 2, Restores: 1}, interceptor.Funcs{})
+	s := b.newScheduler()
+	b.createRestore("idle", 1, "ns1")
+	b.passWith(s, "idle")
+	b.startRestore("idle")
+	b.createRestore("same", 2, "ns1", "ns2")
+	b.createRestore("other", 3, "ns3")
+	b.createBackup("backup", 4, "ns1")
+	b.passWith(s, "idle")
+	require.Equal(t, []string{"all 1 places for restores are taken, by idle (since 2026-05-06T07:00:00Z)"}, waitTexts(b.getRestore("other")))
+
+	b.markWaits("idle", mark.Waits{Idle: true})
+	b.passWith(s, "idle", "other")
+	require.Equal(t, []string{"restore idle is running on namespaces ns1 (since 2026-05-06T07:00:00Z)"}, waitTexts(b.getRestore("same")))
+	b.dropLedger()
+	b.setRestore("same", velerov1.RestorePhaseFailed) // it went before the backup
+	b.passWith(s, "backup", "idle", "other")
+}
+
+func waitTexts(r *velerov1.Restore) []string {
+	waits := mark.WaitsOf(r)
+	return waits.Texts()
+}
+
+// Scripts create one restore after the other and rely on Velero's order: what a later one depends on is there.
+func TestLaterRestoresWaitForWhatTheyMayDependOn(t *testing.T) {
+	b := newBed(t, ledger.Limits{Restores: 4}, interceptor.Funcs{})
+	s := b.newScheduler()
+	none := false
+	for i, spec := range []velerov1.RestoreSpec{
+		{BackupName: "x", IncludedNamespaces: []string{"ns1"}}, // a part of a backup has no cluster-scoped objects
+		{BackupName: "of-ns2", IncludeClusterResources: &none}, // nor has this one
+		{BackupName: "of-ns3"},                                 // this one may
+		{BackupName: "x", IncludedNamespaces: []string{"ns4"}}, {BackupName: "x", IncludedNamespaces: []string{"ns5"}},
+	} {
+		require.NoError(t, b.c.Create(t.Context(), &velerov1.Restore{ObjectMeta: objectMeta(fmt.Sprint("r", i+1), i+1), Spec: spec}))
+	}
+	require.NoError(t, s.Pass(t.Context())) // validates
+	b.passWith(s, "r1", "r2", "r3")
+	require.Contains(t, waitTexts(b.getRestore("r4"))[0], "restore r3 is older, and not all of its definitions and cluster-scoped objects have an outcome yet")
+	b.startRestore("r3")
+	b.passWith(s, "r1", "r2", "r3")
+	b.markWaits("r3", mark.Waits{SharedDone: true})
+	b.passWith(s, "r1", "r2", "r3", "r4")
+	b.setRestore("r1", velerov1.RestorePhaseCompleted)
+	b.passWith(s, "r2", "r3", "r4", "r5")
 }

@@ -40,6 +40,7 @@ type Ledger interface {
 	Admit(ctx context.Context, e ledger.Entry, limits ledger.Limits, while ...types.UID) error
 	Readmit(ctx context.Context, e ledger.Entry) error
 	Withdraw(ctx context.Context, e ledger.Entry) error
+	SetIdle(ctx context.Context, e ledger.Entry) error
 	Get(ctx context.Context, uid types.UID) (ledger.Entry, bool, error)
 	List(ctx context.Context) ([]ledger.Entry, error)
 	NextSequences(ctx context.Context, n int, above int64) (first int64, err error)
@@ -202,7 +203,7 @@ func (s *Scheduler) runPass(ctx context.Context, due bool) error {
 	}
 	s.Validator.Forget()
 	var errs []error
-	errs = append(errs, s.releaseEnded(ctx, view))
+	errs = append(errs, s.releaseEnded(ctx, view), s.releaseIdle(ctx, view))
 	lost := s.readmit(ctx, view)
 	errs = append(errs, lost)
 	errs = append(errs, s.enqueueNew(ctx, view))

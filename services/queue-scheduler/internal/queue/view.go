@@ -31,6 +31,7 @@ type passView struct {
 	orphans    []client.Object                 // running ones, to be found in the ledger
 	unlisted   []ledger.Entry                  // of those, the ones that have to wait again
 	traced     map[types.UID]*velerov1.Restore // unfinished ones, which know their trace
+	oldest     *velerov1.Restore               // that later restores wait for, without a UID for none; nil before it is looked for
 	live       *liveNamespaces                 // read when first needed
 	spaces     map[types.UID][]string          // what resolve found
 	away       map[string]*awayError           // by location, nil for an available one

@@ -77,7 +77,11 @@ func (a *restoreAttempt) Claimed(o *velerov1.Restore, _ claim.Claim) error {
 	if !slices.Contains(o.Finalizers, velerov1.RestoreFinalizer) {
 		o.Finalizers = append(o.Finalizers, velerov1.RestoreFinalizer)
 	}
-	mark.ClearWaits(o)
+	before := mark.WaitsOf(o)
+	before.For, before.More = nil, 0
+	if err := mark.SetWaits(o, before); err != nil {
+		return err
+	}
 	if o.Status.Phase.IsNew() {
 		o.Status.Phase = velerov1.RestorePhaseInProgress
 	}

@@ -3,10 +3,13 @@ package job
 import (
 	"context"
 	"errors"
+	"sync/atomic"
+	"time"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/job/step"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 )
@@ -32,6 +35,10 @@ type restoreAttempt struct {
 	history  *outcome.History
 	// invalid is why the spec cannot be what was meant; the restore fails validation.
 	invalid []string
+	// restored is when every object had a durable outcome; idle are the objects of the plan of a restore
+	// that left its place.
+	restored atomic.Pointer[time.Time]
+	idle     int64
 	// failure is why the restore ends as Failed, or errDeleted.
 	failure error
 	// finished is how the restore ends, once that is decided.
@@ -46,6 +53,7 @@ func (a *restoreAttempt) Run(ctx context.Context, held *engine.Held[*velerov1.Re
 	defer end()
 	a.session, a.inputs = s, newInputs(s)
 	defer a.inputs.close()
+	defer func() { a.kind.idle.Add(-a.idle) }()
 	defer func() { a.kind.hideProgress(s.restore.UID, a.inputs.recorder) }()
 	a.steps = step.Runner[*restoreAttempt]{State: a, Holder: held, Clock: a.cfg.Clock, Log: s.log, Pauses: isWaiting, Outranks: a.outranksCancel}
 	s.log.InfoContext(ctx, "restoring", "backup", s.restore.Spec.BackupName)
@@ -66,7 +74,8 @@ func (a *restoreAttempt) restoreBackup(ctx context.Context) error {
 	if err := a.steps.Run(ctx, openSteps()); err != nil {
 		return err
 	}
-	b := &backgroundWriter{session: a.session, recorder: a.inputs.recorder, records: a.inputs.records}
+	teller := &waitTeller{session: a.session, recorder: a.inputs.recorder, restored: &a.restored, leavePlace: a.leavePlace, written: mark.WaitsOf(a.restore)}
+	b := &backgroundWriter{session: a.session, recorder: a.inputs.recorder, records: a.inputs.records, teller: teller}
 	err := b.runWhile(ctx, func(ctx context.Context) error {
 		a.lasting = ctx
 		defer a.closeObjects()

@@ -29,6 +29,7 @@ type backgroundWriter struct {
 	*session
 	recorder *outcome.Recorder
 	records  *outcomeRecords
+	teller   *waitTeller
 }
 
 // runWhile runs do while progress is reported and outcomes are stored, and waits for the last of
@@ -57,7 +58,6 @@ func (b *backgroundWriter) reportProgress(ctx context.Context) error {
 	ticker := b.cfg.Clock.NewTicker(progressEvery)
 	defer ticker.Stop()
 	var last outcome.Counts
-	teller := &waitTeller{session: b.session, recorder: b.recorder}
 	for {
 		select {
 		case <-ctx.Done():
@@ -65,7 +65,7 @@ func (b *backgroundWriter) reportProgress(ctx context.Context) error {
 		case <-ticker.C():
 		}
 		counts := b.recorder.Counts()
-		err := b.writeProgress(ctx, counts, last, teller)
+		err := b.writeProgress(ctx, counts, last)
 		switch {
 		case err == nil:
 			last = counts
@@ -79,20 +79,24 @@ func (b *backgroundWriter) reportProgress(ctx context.Context) error {
 
 // writeProgress writes counts into the status, and what is waited for, if they are others than those that
 // were written last. What earlier holders did is not counted before it is replayed.
-func (b *backgroundWriter) writeProgress(ctx context.Context, counts, last outcome.Counts, teller *waitTeller) error {
-	waits := teller.tellWaits()
+func (b *backgroundWriter) writeProgress(ctx context.Context, counts, last outcome.Counts) error {
+	replayed := b.records.replayed.Load()
+	var waits mark.Waits
+	if replayed {
+		waits = b.teller.tellWaits()
+	}
 	_, err := b.held.Update(ctx, func(o *velerov1.Restore) error {
 		if o.DeletionTimestamp != nil {
 			return errDeleted
 		}
-		if counts == last && teller.isWritten(waits) || !b.records.replayed.Load() {
+		if !replayed || counts == last && b.teller.isWritten(waits) {
 			return kube.ErrSkip
 		}
 		setProgress(o, counts)
 		return mark.SetWaits(o, waits)
 	})
-	if err == nil {
-		teller.written = waits
+	if err == nil && replayed {
+		b.teller.noteWritten(waits)
 	}
 	return err
 }

@@ -3,6 +3,7 @@ package job_test
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -43,6 +44,8 @@ type config struct {
 	job.Config
 	Client client.Client
 	Claims *jobtest.Holder
+	// Concurrency is 2 unless it is set.
+	Concurrency int
 }
 
 // runner is one process: the kind, and the engine that runs it.
@@ -58,7 +61,7 @@ func newRunner(c config) *runner {
 		Service: "restore-runner", ObjectKind: "Restore", Kind: job.New(c.Config),
 		New: func() *velerov1.Restore { return &velerov1.Restore{} }, NewList: func() client.ObjectList { return &velerov1.RestoreList{} },
 		Reader: c.Reader, Cached: c.Reader, Client: c.Client, Namespace: c.Namespace, Instance: c.Claims, Bus: bus,
-		Work: messaging.WorkRestoreRun, Concurrency: 2, Grace: job.Grace, Cancellable: true, Clock: c.Clock, Log: c.Log,
+		Work: messaging.WorkRestoreRun, Concurrency: cmp.Or(c.Concurrency, 2), Grace: job.Grace, Cancellable: true, Clock: c.Clock, Log: c.Log,
 	})}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -104,6 +105,8 @@ type Kind struct {
 
 	mu      sync.Mutex
 	running map[types.UID]*outcome.Recorder
+
+	idle atomic.Int64 // the objects in the plans of the restores without a place
 }
 
 // New returns the kind.

@@ -1,8 +1,10 @@
 package job
 
 import (
+	"context"
 	"fmt"
 	"reflect"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +16,10 @@ import (
 const (
 	// tellAfter is after how long a wait is told.
 	tellAfter = 5 * time.Second
+	// idleAfter is for how long hooks and claims alone are waited for until the restore is idle.
+	idleAfter = 10 * time.Second
+	// maxIdleObjects bounds the objects in the plans of the restores that a process holds without a place.
+	maxIdleObjects = 200_000
 	// maxTold and maxWaitEvents bound the waits that one holder of a restore tells in its log, and as
 	// Events.
 	maxTold       = 100
@@ -28,6 +34,11 @@ type waitTeller struct {
 	told     map[toldWait]bool
 	lines    int
 	written  mark.Waits // as the object has it
+	// restored is when every object had a durable outcome; nil before.
+	restored  *atomic.Pointer[time.Time]
+	placeless bool
+	// leavePlace is called once the object has the mark that the restore is idle.
+	leavePlace func()
 }
 
 // toldWait is a wait, whatever its reason is by now.
@@ -52,7 +63,49 @@ func (t *waitTeller) tellWaits() mark.Waits {
 		}
 	}
 	t.told = open
+	m.SharedDone = t.written.SharedDone || t.recorder.SharedLeft() == 0
+	m.Idle = t.written.Idle || t.isIdle()
 	return m
+}
+
+// isIdle reports that hooks and claims alone have been waited for, by this holder or one before.
+func (t *waitTeller) isIdle() bool {
+	at := t.restored.Load()
+	return at != nil && (t.written.Idle || t.cfg.Clock.Since(*at) >= idleAfter)
+}
+
+// noteWritten notes that the object has a mark. With that of an idle restore the place goes to others.
+func (t *waitTeller) noteWritten(m mark.Waits) {
+	t.written = m
+	if m.Idle && !t.placeless && t.isIdle() {
+		t.placeless = true
+		t.log.Info("Restore waits for hooks and claims alone; gives up its place")
+		t.leavePlace()
+	}
+}
+
+// noteRestored makes every outcome durable, from when on the restore may become idle: a later holder
+// creates nothing. Outcomes of which a later holder knows nothing keep their place.
+func (a *restoreAttempt) noteRestored(ctx context.Context) error {
+	if a.inputs.records.readOnly {
+		return nil
+	}
+	if err := a.inputs.recorder.Sync(ctx); err != nil {
+		return err
+	}
+	now := a.cfg.Clock.Now()
+	a.restored.Store(&now)
+	return nil
+}
+
+// leavePlace gives the place of an idle restore to others, unless too many plans are in memory.
+func (a *restoreAttempt) leavePlace() {
+	if n := int64(a.prepared.Plan.Len()); a.kind.idle.Add(n) <= maxIdleObjects {
+		a.idle = n
+		a.held.LeavePlace()
+	} else {
+		a.kind.idle.Add(-n)
+	}
 }
 
 // tellWait tells a wait that was not told before.

@@ -87,6 +87,13 @@ func (r *Recorder) Counts() Counts {
 	return r.tally.counts
 }
 
+// SharedLeft is the number of definitions and other cluster-scoped objects without an outcome.
+func (r *Recorder) SharedLeft() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.tally.shared
+}
+
 // Action returns what became of an object; "" while it has no outcome.
 func (r *Recorder) Action(node int32) apply.Action {
 	r.mu.Lock()

@@ -37,12 +37,19 @@ type outcomeTally struct {
 	actions []actionCode
 	asked   map[int32]struct{} // of the nodes in reserve
 	counts  Counts
+	shared  int // the cluster-scoped objects without an outcome
 }
 
 // beginPlan starts anew with a plan; messages stay counted.
 func (t *outcomeTally) beginPlan(p *plan.Plan) {
 	t.plan, t.actions, t.asked = p, make([]actionCode, p.Len()), map[int32]struct{}{}
 	t.counts.Total, t.counts.Done = p.Selected(), 0
+	t.shared = 0
+	for i := range int32(p.Len()) {
+		if !p.Reserve(i) && p.Target(i) == "" {
+			t.shared++
+		}
+	}
 }
 
 // askReserved makes an object that was kept in reserve one of those to restore.
@@ -52,6 +59,9 @@ func (t *outcomeTally) askReserved(node int32) {
 	}
 	t.asked[node] = struct{}{}
 	t.counts.Total++
+	if t.plan.Target(node) == "" {
+		t.shared++
+	}
 }
 
 // setOutcome gives an object its outcome, or another one.
@@ -59,6 +69,9 @@ func (t *outcomeTally) setOutcome(node int32, action actionCode) {
 	if t.actions[node] == 0 {
 		t.askReserved(node)
 		t.counts.Done++
+		if t.plan.Target(node) == "" {
+			t.shared--
+		}
 	}
 	t.actions[node] = action
 }

@@ -94,6 +94,9 @@ type Records struct {
 	History *outcome.History
 	// Unrecorded is set if outcomes are not durable: operations of actions are not supported then.
 	Unrecorded bool
+	// Restored is called once every object has its outcome, before hooks and claims are waited for. Its
+	// error is Run's. Nil is not called.
+	Restored func(ctx context.Context) error
 	// Dir is an existing directory for objects that wait, once they are many. Empty keeps all of
 	// them in memory.
 	Dir string

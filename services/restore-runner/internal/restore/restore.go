@@ -16,7 +16,7 @@ func Run(ctx context.Context, config Config) error {
 	}
 	defer r.hooks.Start(ctx)()
 	for _, pass := range []func(context.Context) error{
-		r.owners.Resume(config.History), r.definitions.RestoreAll, r.namespaces.CreateAll, r.restoreObjects, r.keeper.settleEndpoints, r.awaitClaims, r.hooks.Wait, r.keeper.settleEndpoints,
+		r.owners.Resume(config.History), r.definitions.RestoreAll, r.namespaces.CreateAll, r.restoreObjects, r.keeper.settleEndpoints, r.noteRestored, r.awaitClaims, r.hooks.Wait, r.keeper.settleEndpoints,
 	} {
 		if err := pass(ctx); err != nil {
 			return err

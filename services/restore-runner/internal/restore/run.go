@@ -148,6 +148,14 @@ func (r *restoreRun) restoreObjects(ctx context.Context) error {
 	return p.restoreAll(ctx)
 }
 
+// noteRestored reports that every object has its outcome.
+func (r *restoreRun) noteRestored(ctx context.Context) error {
+	if c := r.cfg.Recorder.Counts(); r.cfg.Restored == nil || c.Done < c.Total {
+		return nil
+	}
+	return r.cfg.Restored(ctx)
+}
+
 // awaitClaims waits for the claims that are filled from CSI snapshots.
 func (r *restoreRun) awaitClaims(ctx context.Context) error {
 	a := &volumes.Awaiter{Recorder: r.cfg.Recorder, Existing: r.existing, Clock: r.cfg.Clock, Timeout: r.timeouts.Resource, Stop: r.stop}
