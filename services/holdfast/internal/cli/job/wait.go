@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
@@ -36,15 +35,15 @@ func (k *Kind[T]) awaitTerminal(ctx context.Context, s *Session, obj T) error {
 // validationPatience is how long create without --wait waits for the result of the validation.
 const validationPatience = 2 * time.Second
 
-// watchValidation returns the error of a job that is refused within validationPatience. A job that is
-// valid ends the wait; one that is not judged by then, or cannot be read, is no error.
+// watchValidation returns the error of a job that is refused within validationPatience. A backup that is
+// queued and a restore that was planned, which may refuse it too, end the wait. One that is not judged by
+// then, or cannot be read, is no error.
 func (k *Kind[T]) watchValidation(ctx context.Context, s *Session, obj T) error {
 	limited, stop := context.WithTimeout(ctx, validationPatience)
 	defer stop()
 	err := command.WaitUntil(limited, s.Client, s.Global.Clock, obj, func() (bool, error) {
-		phase := k.Status(obj).Phase
-		valid := obj.GetAnnotations()[holdfast.AnnotationValidated] == string(obj.GetUID()) // a restore stays New
-		return !phase.IsNew() || valid && obj.GetUID() != "", nil
+		status := k.Status(obj)
+		return !status.Phase.IsNew() && status.Phase != velerov1.BackupPhaseInProgress || status.Total > 0, nil
 	})
 	if err != nil || k.Status(obj).Phase != velerov1.BackupPhaseFailedValidation {
 		return nil //nolint:nilerr // the job was requested

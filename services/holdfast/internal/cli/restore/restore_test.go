@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/clitest"
 )
@@ -162,7 +161,7 @@ func TestCreateReportsARefusalWithoutWait(t *testing.T) {
 			r.Status = velerov1.RestoreStatus{Phase: velerov1.RestorePhaseFailedValidation, ValidationErrors: []string{"spec.backupName: no such backup"}}
 		},
 		"valid": func(r *velerov1.Restore) {
-			r.Annotations = map[string]string{holdfast.AnnotationValidated: string(r.UID)}
+			r.Status = velerov1.RestoreStatus{Phase: velerov1.RestorePhaseInProgress, Progress: &velerov1.RestoreProgress{TotalItems: 1}}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
