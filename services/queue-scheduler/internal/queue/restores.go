@@ -192,6 +192,7 @@ func (s *Scheduler) noteWait(ctx context.Context, r *velerov1.Restore, reason er
 		if !r.Status.Phase.IsNew() {
 			return kube.ErrSkip
 		}
+		wait.SharedDone = mark.WaitsOf(r).SharedDone
 		return mark.SetWaits(r, wait)
 	})
 	if apierrors.IsNotFound(err) || errors.Is(err, kube.ErrReplaced) {

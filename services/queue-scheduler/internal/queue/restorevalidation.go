@@ -85,6 +85,9 @@ func (s *Scheduler) validateRestore(ctx context.Context, r *velerov1.Restore) (e
 			return err
 		}
 		metav1.SetMetaDataAnnotation(&r.ObjectMeta, holdfast.AnnotationValidated, string(r.UID))
+		if err := mark.SetWaits(r, mark.WaitsOf(completed)); err != nil {
+			return err
+		}
 		messaging.SetTrace(ctx, r)
 		failpoint.Hit("queue-scheduler/restore-validated")
 		return nil

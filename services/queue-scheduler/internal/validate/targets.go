@@ -11,8 +11,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
 	"github.com/holdfast-io/holdfast/pkg/archive/tarball"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
@@ -58,7 +60,8 @@ var ErrClusterUnread = errors.New("the backup and its location were not read fro
 // are those of the backup's manifest, or of its tarball if that is small, else [selection.All];
 // none at all means that the restore has only cluster-scoped objects. An error means that the
 // backup could not be read, or not in a short time: the function Targets returns then what is
-// certain.
+// certain. Where the manifest shows that the backup has no cluster-scoped object but namespaces, the restore
+// is marked, so that no later one waits for it.
 func (v *Validator) Targets(ctx context.Context, r *velerov1.Restore) ([]string, error) {
 	sure := Targets(&r.Spec)
 	if !slices.Contains(sure, selection.All) {
@@ -70,7 +73,10 @@ func (v *Validator) Targets(ctx context.Context, r *velerov1.Restore) ([]string,
 	}
 	ctx, cancel := context.WithTimeout(ctx, listingTime)
 	defer cancel()
-	held, known, err := v.backupNamespaces(ctx, r.Spec.BackupName, loc)
+	held, alone, known, err := v.backupNamespaces(ctx, r.Spec.BackupName, loc)
+	if err == nil && alone {
+		err = mark.SetWaits(r, mark.Waits{SharedDone: true})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("namespaces of backup %s: %w", r.Spec.BackupName, err)
 	}
@@ -104,28 +110,47 @@ func (v *Validator) locationOf(ctx context.Context, backup string) (*velerov1.Ba
 	return v.Locations.Get(ctx, b.Spec.StorageLocation)
 }
 
-// backupNamespaces returns the namespaces of everything in a backup; not known where that is not cheap to read.
-func (v *Validator) backupNamespaces(ctx context.Context, backup string, loc *velerov1.BackupStorageLocation) (_ []string, known bool, err error) {
+// backupNamespaces returns the namespaces of everything in a backup, and whether nothing else of it is
+// cluster-scoped; not known where that is not cheap to read.
+func (v *Validator) backupNamespaces(ctx context.Context, backup string, loc *velerov1.BackupStorageLocation) (names []string, alone, known bool, err error) {
 	store, err := v.Locations.Open(ctx, loc)
 	if err != nil {
-		return nil, false, err
+		return nil, false, false, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	tar, err := store.Stat(ctx, layout.BackupTarball(backup))
 	if err != nil {
-		return nil, false, err
+		return nil, false, false, err
 	}
 	m, err := tarball.OpenManifest(ctx, store, backup)
+	damaged := err == nil && m.Trailer().TarballSize != 0 && m.Trailer().TarballSize != tar.Size // or of another tarball
 	switch {
-	case errors.Is(err, objectstore.ErrNotFound):
-		return tarballNamespaces(ctx, store, backup, tar.Size)
+	case damaged, errors.Is(err, objectstore.ErrNotFound):
+		names, known, err = tarballNamespaces(ctx, store, backup, tar.Size)
+		return names, false, known, err
 	case err != nil:
-		return nil, false, err
-	case m.Trailer().TarballSize != 0 && m.Trailer().TarballSize != tar.Size:
-		return tarballNamespaces(ctx, store, backup, tar.Size) // the manifest is of another tarball
+		return nil, false, false, err
 	}
-	names, err := m.Namespaces(ctx)
-	return names, err == nil, err
+	if names, err = m.Namespaces(ctx); err == nil {
+		alone, err = hasNamespacesAlone(ctx, m)
+	}
+	return names, alone, err == nil, err
+}
+
+// maxSearched is in how many items cluster-scoped ones are looked for.
+const maxSearched = 10_000
+
+// hasNamespacesAlone reports that the only cluster-scoped items of a manifest are namespaces.
+func hasNamespacesAlone(ctx context.Context, m *manifest.Reader) (bool, error) {
+	if m.Len() > maxSearched {
+		return false, nil
+	}
+	for item, err := range m.Items(ctx, manifest.Filter{Namespaces: []string{""}}) {
+		if err != nil || item.Resource != "namespaces" {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // tarballNamespaces reads a small tarball for the namespaces in it.

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
@@ -78,6 +79,9 @@ func (s *shelf) putManifest(backup string, size int64, own string, namespaces ..
 	if own != "" {
 		add("Namespace", "namespaces", "", own)
 	}
+	if backup == "shared" {
+		add("PersistentVolume", "persistentvolumes", "", "pv")
+	}
 	require.NoError(s.t, w.Close(manifest.Trailer{TarballSize: size}))
 	s.putObject(layout.BackupManifest(backup), out.Bytes())
 }
@@ -116,6 +120,24 @@ func TestTargetsComeFromTheBackup(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, tc.want, got)
 		})
+	}
+}
+
+// Later restores wait for one only where the backup has something that they may depend on.
+func TestARestoreOfNamespacesAloneIsMarked(t *testing.T) {
+	s := newShelf(t)
+	s.putManifest("alone", s.putTarball("alone", "resources/configmaps/namespaces/a/c.json"), "a", "a")
+	s.putManifest("shared", s.putTarball("shared", "resources/configmaps/namespaces/a/c.json"), "a", "a")
+	s.putTarball("unknown", "resources/configmaps/namespaces/a/c.json")
+	v := newValidator(t, s.bsl, storedBackup("alone", "", velerov1.BackupPhaseCompleted, 0), storedBackup("shared", "", velerov1.BackupPhaseCompleted, 0),
+		storedBackup("unknown", "", velerov1.BackupPhaseCompleted, 0))
+	for backup, alone := range map[string]bool{"alone": true, "shared": false, "unknown": false} {
+		r := newRestore(velerov1.RestoreSpec{BackupName: backup})
+		r.UID = "uid-r"
+		got, err := v.Targets(t.Context(), r)
+		require.NoError(t, err)
+		require.Equal(t, []string{"a"}, got)
+		require.Equal(t, alone, mark.WaitsOf(r).SharedDone, backup)
 	}
 }
 
