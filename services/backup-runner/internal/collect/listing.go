@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
@@ -78,7 +79,7 @@ func (w *unitWorker) List(ctx context.Context, u *plan.Unit) error {
 	case errors.As(err, &broken):
 		return err
 	}
-	return s.giveUp(err)
+	return s.giveUp(ctx, err)
 }
 
 // listUnit reads the unit to its end, over as many revisions as it takes, from the page that token
@@ -150,12 +151,28 @@ func (w *unitWorker) renewExpired(ctx context.Context, s *unitSink, req *rawlist
 }
 
 // giveUp ends the unit where it is, which is an error.
-func (s *unitSink) giveUp(err error) error {
+func (s *unitSink) giveUp(ctx context.Context, err error) error {
 	s.w.cfg.Progress.Page(s.u.ID(), 0, 0)
 	message := "objects of this kind could not be listed: they are not backed up"
 	if s.begun {
 		message = fmt.Sprintf("objects of this kind could not be listed beyond %q: the rest of them is not backed up", s.after)
 	}
 	s.coverRange(checkpoint.Range{Revision: s.revision, After: s.after, Last: s.after, Done: true})
-	return s.w.out.Fail(joblog.Entry{Message: message, Err: err.Error(), Scoped: true, Namespace: s.u.Namespace, Resource: s.gr.String()})
+	entry := joblog.Entry{Message: message, Err: err.Error(), Scoped: true, Namespace: s.u.Namespace, Resource: s.gr.String()}
+	if !s.begun && s.wentMeanwhile(ctx, err) {
+		entry.Message, entry.Err = "The kind has no objects: its definition was deleted after the backup began", ""
+		return s.w.out.Inform(entry)
+	}
+	return s.w.out.Fail(entry)
+}
+
+// wentMeanwhile reports that a kind is not served because its definition was deleted after the discovery.
+func (s *unitSink) wentMeanwhile(ctx context.Context, err error) bool {
+	var refused *rawlist.StatusError
+	if !s.u.Res.Custom || !errors.As(err, &refused) || refused.Code != http.StatusNotFound {
+		return false
+	}
+	finder := &plan.Finder{Lister: s.w.cfg.Lister, Cut: s.w.cfg.Cut}
+	defined, err := finder.IsDefined(ctx, &s.u.Res)
+	return err == nil && !defined
 }

@@ -9,11 +9,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlist"
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/pkg/kube/rawlist"
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/plan"
 )
 
 // Stopped during any list request, a run ends with everything recorded that it listed: the
@@ -158,5 +161,43 @@ func TestAGroupThatDoesNotAnswerAtTheTakeover(t *testing.T) {
 			require.Equal(t, discoveries-1, asked)
 			require.Contains(t, strings.Join(got.Notes, "\n"), `error widgets.example.com /: objects of this kind could not be listed, API group "example.com" does not answer`)
 		})
+	}
+}
+
+// without answers lists of definitions with what is defined.
+type without struct {
+	Lister
+	defined bool
+}
+
+func (l *without) List(ctx context.Context, req rawlist.Request, sink rawlist.Sink) error {
+	if req.Resource.Resource != "customresourcedefinitions" {
+		return l.Lister.List(ctx, req, sink)
+	}
+	if !l.defined {
+		return nil
+	}
+	item := []byte(`{"metadata":{"name":"widgets.example.com"}}`)
+	return sink.Item(jsonlist.Item{Raw: item, Metadata: item[len(`{"metadata":`) : len(item)-1]})
+}
+
+// A kind whose definition was deleted after the discovery has no objects. A kind that does not answer although it is defined, or
+// that the server defines itself, has objects that are lost.
+func TestAKindThatGoesMeanwhileIsNoError(t *testing.T) {
+	sc := allScenarios()["everything"]
+	s, _ := sc.setupFor(t, 1)
+	gone := &rawlist.StatusError{Code: http.StatusNotFound}
+	for _, c := range []struct {
+		custom, defined, went bool
+		err                   error
+	}{
+		{custom: true, went: true, err: gone},
+		{custom: true, defined: true, err: gone},
+		{custom: true, err: &rawlist.StatusError{Code: http.StatusForbidden}},
+		{err: gone},
+	} {
+		w := newUnitWorker(&listingConfig{Lister: &without{s.cfg.Lister, c.defined}, Cut: s.job.Cut}, nil)
+		sink := &unitSink{w: w, u: &plan.Unit{Res: resource.Resource{Name: "widgets", Kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}, Custom: c.custom}}}
+		require.Equal(t, c.went, sink.wentMeanwhile(t.Context(), c.err), "%+v", c)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/json/jsonlist"
 	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
@@ -45,6 +47,15 @@ func (f *Finder) ReadMade(ctx context.Context, res *resource.Resource, item acti
 		return found, err
 	}
 	return f.readObject(ctx, res, item, "")
+}
+
+// definitions is the kind of definitions.
+var definitions = resource.Resource{Name: "customresourcedefinitions", Kind: schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}}
+
+// IsDefined reports whether the definition of a custom kind is there now.
+func (f *Finder) IsDefined(ctx context.Context, res *resource.Resource) (bool, error) {
+	found, err := f.readObject(ctx, &definitions, action.Item{Name: res.Name + "." + res.Kind.Group}, "")
+	return err == nil && found.Exists, err
 }
 
 // readObject reads an object at a revision, "" for the newest.
