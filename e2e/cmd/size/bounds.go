@@ -16,8 +16,10 @@ type bound struct {
 }
 
 var bounds = []bound{
-	{"product lines (pkg, services)", 97200, func(f figures) float64 { return float64(f.productLines) }},
-	{"test lines (_test.go, e2e, test support)", 108600, func(f figures) float64 { return float64(f.testLines) }},
+	// 97,200 and what ordinary clusters ask of a restore: refusals that have an answer, mapped namespaces, claims, guards, waits.
+	{"product lines (pkg, services)", 101600, func(f figures) float64 { return float64(f.productLines) }},
+	// 108,600, the runner of public reports, and the tests of what they ask for.
+	{"test lines (_test.go, e2e, test support)", 113300, func(f figures) float64 { return float64(f.testLines) }},
 	{"packages (pkg, services)", 155, func(f figures) float64 { return float64(len(f.packages)) }},
 	{"functions over 80 lines", 0, func(f figures) float64 { return float64(f.longFunctions) }},
 	{"one-word unexported functions, percent", 35, func(f figures) float64 { return percent(f.oneWord, f.unexported) }},
