@@ -38,6 +38,7 @@ type caseStep struct {
 	Apply   *serverSideApply `json:"apply"`
 	Run     []string         `json:"run"`
 	Delete  []string         `json:"delete"`
+	Destroy []string         `json:"destroy"`
 	Save    map[string]value `json:"save"`
 	Backup  *jobStep         `json:"backup"`
 	Restore *jobStep         `json:"restore"`

@@ -178,7 +178,8 @@ func (r *run) applyObjects(a *serverSideApply) {
 	}
 }
 
-func (r *run) deleteObjects(texts []string) {
+// deleteObjects deletes objects and waits until they are gone. With force it removes their finalizers.
+func (r *run) deleteObjects(texts []string, force bool) {
 	for _, text := range texts {
 		ref, err := r.resolveText(text, false)
 		require.NoError(r.t, err, text)
@@ -188,6 +189,9 @@ func (r *run) deleteObjects(texts []string) {
 		require.NoError(r.t, client.IgnoreNotFound(err), text)
 		r.awaitCondition(text+" goes", func(ctx context.Context) error {
 			_, err := ref.client().Get(ctx, ref.name, metav1.GetOptions{})
+			if err == nil && force {
+				_, err = ref.client().Patch(ctx, ref.name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+			}
 			switch {
 			case apierrors.IsNotFound(err):
 				return nil

@@ -91,7 +91,9 @@ func (r *run) takeStep(step *caseStep) {
 	case step.Run != nil:
 		r.runPods(step.Run)
 	case step.Delete != nil:
-		r.deleteObjects(step.Delete)
+		r.deleteObjects(step.Delete, false)
+	case step.Destroy != nil:
+		r.deleteObjects(step.Destroy, true)
 	case step.Save != nil:
 		r.saveValues(step.Save)
 	case step.Backup != nil:

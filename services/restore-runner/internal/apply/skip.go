@@ -1,8 +1,9 @@
 package apply
 
 import (
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // FindSkip reports whether a stored object, before NormalizeObject, must not be restored at all.

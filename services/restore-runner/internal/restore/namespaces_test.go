@@ -160,7 +160,7 @@ func TestANamespaceIsCreatedWithoutWhatAdmissionRefuses(t *testing.T) {
 			require.Contains(t, warning, `namespace "a" is created without label `+tt.out[0])
 			require.Contains(t, warning, tt.text)
 			got, _ := kubetest.Meta(s.Object(spacePath))["labels"].(object)
-			require.Equal(t, want, object(got))
+			require.Equal(t, want, got)
 			require.NotNil(t, s.Object(spacePath+"/configmaps/c"))
 		})
 	}
