@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"maps"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
@@ -32,7 +32,7 @@ func (s *Syncer) reportHidden(ctx context.Context, loc *velerov1.BackupStorageLo
 	for i := range backups {
 		name, owner := backups[i].Name, backups[i].Labels[velerov1.LabelStorageLocation]
 		at := hiddenBackup{loc.UID, name}
-		if !stored[name] || owner == "" || owner == velerov1.LabelValue(loc.Name) || s.hidden[at] || s.sharesPlace(ctx, loc, owner) {
+		if !stored[name] || owner == "" || owner == velerov1.LabelValue(loc.Name) || s.warned[at] != "" || s.sharesPlace(ctx, loc, owner) {
 			continue
 		}
 		there, err := objectstore.Exists(ctx, store, layout.BackupMetadata(name))
@@ -43,11 +43,22 @@ func (s *Syncer) reportHidden(ctx context.Context, loc *velerov1.BackupStorageLo
 			continue // it is being written, or a left-over
 		}
 		reported++
-		s.hidden[at] = true
 		s.Log.Warn("Backup in the bucket is not synced: another location has one of its name", "location", loc.Name, "backup", name, "other", owner)
-		mark.RecordWarning(s.Events, loc, "BackupNotShown", "Sync", fmt.Sprintf("backup %q is not shown: a backup of location %q has its name. "+
+		s.warnOnce(loc, name, "BackupNotShown", fmt.Sprintf("backup %q is not shown: a backup of location %q has its name. "+
 			"Add this location to another cluster or namespace to use it, or delete one of the two", name, owner))
 	}
+}
+
+// warnOnce records a warning about a backup of a location, "" for all of them, unless it is the last one that was recorded of it.
+func (s *Syncer) warnOnce(loc *velerov1.BackupStorageLocation, backup, reason, text string) {
+	at := hiddenBackup{loc.UID, backup}
+	if s.Events == nil || s.warned[at] == text {
+		return
+	}
+	s.warned[at] = text
+	// Events that differ in their text alone are counted as one; the backup tells them apart.
+	about := &corev1.ObjectReference{APIVersion: velerov1.GroupVersion.String(), Kind: "Backup", Namespace: loc.Namespace, Name: backup}
+	s.Events.Eventf(loc, about, corev1.EventTypeWarning, reason, "Sync", "%.250s", text)
 }
 
 // sharesPlace reports that a location, by its label, is in the same place as loc: their backups are the same.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -14,10 +15,11 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/layout"
 )
 
+// eventList keeps Events with the name of what they relate to: client-go counts those as one that differ in their text alone.
 type eventList []string
 
-func (e *eventList) Eventf(_, _ runtime.Object, _, reason, _, note string, args ...any) {
-	*e = append(*e, reason+" "+fmt.Sprintf(note, args...))
+func (e *eventList) Eventf(_, related runtime.Object, _, reason, _, note string, args ...any) {
+	*e = append(*e, related.(*corev1.ObjectReference).Name+": "+reason+" "+fmt.Sprintf(note, args...))
 }
 
 // A backup whose name another location has was passed over without a word.
@@ -57,8 +59,24 @@ func TestABackupWithANameOfAnotherLocationIsReported(t *testing.T) {
 			}
 			require.Len(t, told, tt.told)
 			for _, text := range told {
-				require.Contains(t, text, `BackupNotShown backup "b" is not shown: a backup of location "`+tt.owner+`" has its name`)
+				require.Contains(t, text, `b: BackupNotShown backup "b" is not shown: a backup of location "`+tt.owner+`" has its name`)
 			}
 		})
 	}
+}
+
+// A backup that cannot be read is reported once, and again when the reason is another one.
+func TestABackupThatCannotBeReadIsReportedOnce(t *testing.T) {
+	b := newBed(t)
+	var told eventList
+	b.s.Events = &told
+	for _, text := range []string{"{", "[]"} {
+		b.store.Set(layout.BackupMetadata("broken"), []byte(text))
+		for range 3 {
+			b.runPass()
+			b.clock.Step(time.Minute)
+		}
+	}
+	require.Len(t, told, 2)
+	require.Contains(t, told[0], `broken: BackupNotSynced backup "broken" in the bucket cannot be read`)
 }

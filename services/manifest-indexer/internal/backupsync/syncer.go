@@ -55,13 +55,13 @@ type Syncer struct {
 	// settled are the Backups that have no directory and are no orphans, with the version that was read.
 	// Pass alone uses it.
 	settled map[types.UID]string
-	// hidden are the backups without an object that were reported. Pass alone uses it.
-	hidden map[hiddenBackup]bool
+	// warned are the warnings about backups without an object that were recorded. Pass alone uses it.
+	warned map[hiddenBackup]string
 }
 
 // New returns a Syncer.
 func New(c Config) *Syncer {
-	return &Syncer{Config: c, wake: rungroup.NewSignal(), limit: maxBackups, settled: map[types.UID]string{}, hidden: map[hiddenBackup]bool{}}
+	return &Syncer{Config: c, wake: rungroup.NewSignal(), limit: maxBackups, settled: map[types.UID]string{}, warned: map[hiddenBackup]string{}}
 }
 
 // Wake requests a pass soon; it never blocks.
@@ -173,7 +173,7 @@ func (s *Syncer) importNew(ctx context.Context, loc *velerov1.BackupStorageLocat
 	}
 	if room := max(0, s.limit-len(known)); len(missing) > room {
 		slices.Sort(missing) // so that it is always the same ones
-		mark.RecordWarning(s.Events, loc, "BackupsNotSynced", "Sync", fmt.Sprintf("%d backups in the bucket are not synced: more than %d have no object", len(missing)-room, s.limit))
+		s.warnOnce(loc, "", "BackupsNotSynced", fmt.Sprintf("%d backups in the bucket are not synced: more than %d have no object", len(missing)-room, s.limit))
 		s.Log.Error("backups in the bucket are not synced: there are too many", "location", loc.Name, "left", len(missing)-room, "limit", s.limit)
 		missing = missing[:room]
 	}
@@ -185,7 +185,7 @@ func (s *Syncer) importNew(ctx context.Context, loc *velerov1.BackupStorageLocat
 		err := s.importBackup(ctx, loc, store, name)
 		var bad *backupError
 		if errors.As(err, &bad) {
-			mark.RecordWarning(s.Events, loc, "BackupNotSynced", "Sync", fmt.Sprintf("backup %q in the bucket cannot be read: %v", name, bad.err))
+			s.warnOnce(loc, name, "BackupNotSynced", fmt.Sprintf("backup %q in the bucket cannot be read: %v", name, bad.err))
 			s.Log.Warn("backup in the bucket cannot be read", "location", loc.Name, "backup", name, "error", bad.err)
 			continue
 		}
