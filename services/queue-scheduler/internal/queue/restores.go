@@ -151,17 +151,27 @@ func (e *olderError) Error() string {
 // orderError is why a restore waits for an older one; nil if it does not.
 func (s *Scheduler) orderError(v *passView, r *velerov1.Restore) error {
 	if v.oldest == nil {
-		v.oldest = &velerov1.Restore{} // none
+		v.oldest, v.oldestRunning = &velerov1.Restore{}, &velerov1.Restore{} // none
 		for _, o := range v.traced {
-			if s.isAwaitedByLater(o) && (v.oldest.UID == "" || compareAge(o, v.oldest) < 0) {
+			if !s.isAwaitedByLater(o) {
+				continue
+			}
+			if v.oldest.UID == "" || compareAge(o, v.oldest) < 0 {
 				v.oldest = o
+			}
+			if running := !o.Status.Phase.IsNew() || v.isAdmitted(o.UID); running && (v.oldestRunning.UID == "" || compareAge(o, v.oldestRunning) < 0) {
+				v.oldestRunning = o
 			}
 		}
 	}
-	if v.oldest.UID == "" || compareAge(v.oldest, r) >= 0 {
-		return nil
+	if v.oldest.UID != "" && compareAge(v.oldest, r) < 0 {
+		return &olderError{v.oldest.Name}
 	}
-	return &olderError{v.oldest.Name}
+	// Creation times have whole seconds: one that runs already was first, whatever the names are.
+	if o := v.oldestRunning; o.UID != "" && o.UID != r.UID && !o.CreationTimestamp.After(r.CreationTimestamp.Time) {
+		return &olderError{o.Name}
+	}
+	return nil
 }
 
 // isAwaitedByLater reports that restores created later wait for an unfinished one: by its spec it may have

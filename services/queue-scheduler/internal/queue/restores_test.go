@@ -251,3 +251,19 @@ func TestLaterRestoresWaitForWhatTheyMayDependOn(t *testing.T) {
 	b.setRestore("r1", velerov1.RestorePhaseCompleted)
 	b.passWith(s, "r2", "r3", "r4", "r5")
 }
+
+// Of two that were created within one second the names decide, but for one that runs already.
+func TestARestoreWaitsForOneOfItsSecondThatRuns(t *testing.T) {
+	b := newBed(t, ledger.Limits{Restores: 4}, interceptor.Funcs{})
+	s := b.newScheduler()
+	require.NoError(t, b.c.Create(t.Context(), &velerov1.Restore{ObjectMeta: objectMeta("infra", 1), Spec: velerov1.RestoreSpec{BackupName: "of-ns3"}}))
+	require.NoError(t, s.Pass(t.Context())) // validates
+	b.passWith(s, "infra")
+	require.NoError(t, b.c.Create(t.Context(), &velerov1.Restore{ObjectMeta: objectMeta("apps", 1), Spec: velerov1.RestoreSpec{BackupName: "x", IncludedNamespaces: []string{"ns1"}}}))
+	require.NoError(t, s.Pass(t.Context()))
+	b.passWith(s, "infra")
+	b.startRestore("infra")
+	b.passWith(s, "infra")
+	b.markWaits("infra", mark.Waits{SharedDone: true})
+	b.passWith(s, "apps", "infra")
+}

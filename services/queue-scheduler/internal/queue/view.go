@@ -32,10 +32,12 @@ type passView struct {
 	unlisted   []ledger.Entry                  // of those, the ones that have to wait again
 	traced     map[types.UID]*velerov1.Restore // unfinished ones, which know their trace
 	oldest     *velerov1.Restore               // that later restores wait for, without a UID for none; nil before it is looked for
-	live       *liveNamespaces                 // read when first needed
-	spaces     map[types.UID][]string          // what resolve found
-	away       map[string]*awayError           // by location, nil for an available one
-	moved      bool                            // the ledger changed, so the order of admission may have
+	// oldestRunning is the oldest of those that run. Creation times have whole seconds, within which names decide between the others.
+	oldestRunning *velerov1.Restore
+	live          *liveNamespaces        // read when first needed
+	spaces        map[types.UID][]string // what resolve found
+	away          map[string]*awayError  // by location, nil for an available one
+	moved         bool                   // the ledger changed, so the order of admission may have
 }
 
 // readView reads the ledger from the API server, and the unfinished jobs from a reader that may be a
