@@ -10,6 +10,7 @@ const (
 	tokenSecret     = "kubernetes.io/service-account-token"
 	accountAnnot    = "kubernetes.io/service-account.name"
 	accountUIDAnnot = "kubernetes.io/service-account.uid"
+	lastUsedLabel   = "kubernetes.io/legacy-token-last-used" // a date that the API server writes
 )
 
 // accountPath is where the ServiceAccount admission mounts the account's token.
@@ -99,6 +100,12 @@ func resetSecret(obj object, _ *ResetOptions) {
 		return
 	}
 	dropKeys(childObject(obj, "metadata", "annotations"), accountUIDAnnot)
+	meta := childObject(obj, "metadata")
+	if labels := childObject(meta, "labels"); labels[lastUsedLabel] != nil {
+		if delete(labels, lastUsedLabel); len(labels) == 0 {
+			delete(meta, "labels")
+		}
+	}
 	dropKeys(childObject(obj, "data"), "token", "ca.crt", "namespace")
 }
 
