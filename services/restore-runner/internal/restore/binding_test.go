@@ -128,8 +128,10 @@ func TestAClaimWhoseClassMakesNoVolumeIsAWarning(t *testing.T) {
 		waits int    // claims that are named
 		says  string
 	}{
-		"provisions":                   {class: "fast", live: class("fast", object{"provisioner": "disk.example.com"})},
-		"with the consumer":            {class: "fast", live: class("fast", object{"provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"})},
+		"provisions":        {class: "fast", live: class("fast", object{"provisioner": "disk.example.com"})},
+		"with the consumer": {class: "fast", free: 2, live: class("fast", object{"provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"})},
+		"with no consumer": {class: "fast", live: class("fast", object{"provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"}), waits: 2,
+			says: `StorageClass "fast" provisions no volumes`},
 		"provisions nothing":           {class: "fast", live: class("fast", object{"provisioner": "kubernetes.io/no-provisioner"}), waits: 2, says: `StorageClass "fast" provisions no volumes`},
 		"missing":                      {class: "fast", waits: 2, says: `StorageClass "fast" is not in the cluster`},
 		"missing, a free volume":       {class: "fast", free: 1, waits: 1, says: `StorageClass "fast" is not in the cluster`},

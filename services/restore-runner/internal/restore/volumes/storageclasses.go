@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 )
@@ -67,8 +66,7 @@ func (s *storageClasses) readClasses(ctx context.Context, client *apply.Client) 
 	}
 	s.waits, s.none = map[string]bool{}, true
 	err := apply.EachObject(ctx, client, apply.Target{GVR: classesGVR}, func(c *storagev1.StorageClass) {
-		immediate := ptr.Deref(c.VolumeBindingMode, storagev1.VolumeBindingImmediate) == storagev1.VolumeBindingImmediate
-		s.waits[c.Name] = c.Provisioner == noProvisioner && immediate
+		s.waits[c.Name] = c.Provisioner == noProvisioner // a first consumer brings no volume either
 		s.none = s.none && c.Annotations[defaultClass] != "true"
 	})
 	s.read = err == nil
