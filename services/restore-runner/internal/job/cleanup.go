@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -16,18 +15,13 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
 
-// FileLocations opens the stores of backups; location.Opener is one.
-type FileLocations interface {
-	OpenName(ctx context.Context, name string) (objectstore.Store, error)
-}
-
 // FileCleaner removes files and finalizer of deleted restores. Safe for concurrent use, by several
 // replicas too.
 type FileCleaner struct {
 	// Reader must not be a cache.
 	Reader    client.Reader
 	Client    client.Client
-	Locations FileLocations
+	Locations Locations
 	Log       *slog.Logger
 }
 
@@ -59,17 +53,18 @@ func (c *FileCleaner) removeFiles(ctx context.Context, restore *velerov1.Restore
 	if err := c.Reader.Get(ctx, client.ObjectKey{Namespace: restore.Namespace, Name: restore.Spec.BackupName}, backup); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	store, err := c.Locations.OpenName(ctx, backup.Spec.StorageLocation)
-	if apierrors.IsNotFound(err) {
-		return nil
+	loc, err := c.Locations.Get(ctx, backup.Spec.StorageLocation)
+	if err != nil {
+		return client.IgnoreNotFound(err)
 	}
+	store, err := c.Locations.Open(ctx, loc)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	_, err = objectstore.DeletePrefix(ctx, store, layout.RestoreDir(restore.Name))
-	if errors.Is(err, objectstore.ErrReadOnly) {
-		c.Log.Warn("the location is read-only: files of a deleted restore stay", "restore", restore.Name)
+	if err != nil && loc.Spec.AccessMode == velerov1.LocationModeReadOnly {
+		c.Log.Warn("Failed to remove the files of a deleted restore from a ReadOnly location; they stay", "restore", restore.Name, "error", err)
 		return nil
 	}
 	return err

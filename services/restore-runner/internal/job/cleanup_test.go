@@ -22,12 +22,24 @@ import (
 
 type cleanerStore struct {
 	store objectstore.Store
+	mode  velerov1.BackupStorageLocationAccessMode
 	err   error
 }
 
-func (l cleanerStore) OpenName(context.Context, string) (objectstore.Store, error) {
-	return l.store, l.err
+func (l cleanerStore) Get(context.Context, string) (*velerov1.BackupStorageLocation, error) {
+	loc := &velerov1.BackupStorageLocation{}
+	loc.Spec.AccessMode = l.mode
+	return loc, l.err
 }
+
+func (l cleanerStore) Open(context.Context, *velerov1.BackupStorageLocation) (objectstore.Store, error) {
+	return l.store, nil
+}
+
+// refusing is a bucket whose credentials may only read, and that says so in words of its own.
+type refusing struct{ objectstore.Store }
+
+func (refusing) Delete(context.Context, string) error { return errors.New("405 Method Not Allowed") }
 
 func TestClean(t *testing.T) {
 	away := errors.New("away")
@@ -52,9 +64,9 @@ func TestClean(t *testing.T) {
 			for _, key := range []string{"restores/r/restore-r-logs.gz", "restores/r/records/u/1", "restores/r2/keep", "backups/b/keep"} {
 				memory.Set(key, []byte("x"))
 			}
-			var store objectstore.Store = memory
+			locations := cleanerStore{store: memory, err: tt.open}
 			if tt.readOnly {
-				store = objectstore.ReadOnly(store)
+				locations.store, locations.mode = refusing{memory}, velerov1.LocationModeReadOnly
 			}
 			c := fake.NewClientBuilder().WithScheme(kube.Scheme()).Build()
 			restore := &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "r", Finalizers: []string{velerov1.RestoreFinalizer}},
@@ -66,7 +78,7 @@ func TestClean(t *testing.T) {
 			}
 			require.NoError(t, c.Delete(t.Context(), restore))
 			require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(restore), restore))
-			cleaner := &job.FileCleaner{Reader: c, Client: c, Locations: cleanerStore{store, tt.open}, Log: slog.New(slog.DiscardHandler)}
+			cleaner := &job.FileCleaner{Reader: c, Client: c, Locations: locations, Log: slog.New(slog.DiscardHandler)}
 			err := cleaner.Clean(t.Context(), restore)
 			require.ErrorIs(t, err, tt.err)
 			require.Len(t, memory.Keys(), tt.files+2)
