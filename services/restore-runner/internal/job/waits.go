@@ -37,8 +37,8 @@ type waitTeller struct {
 	// restored is when every object had a durable outcome; nil before.
 	restored  *atomic.Pointer[time.Time]
 	placeless bool
-	// leavePlace is called once the object has the mark that the restore is idle.
-	leavePlace func()
+	// leavePlace is called once the object has the mark that the restore is idle, until it reports true.
+	leavePlace func() bool
 }
 
 // toldWait is a wait, whatever its reason is by now.
@@ -78,9 +78,9 @@ func (t *waitTeller) isIdle() bool {
 func (t *waitTeller) noteWritten(m mark.Waits) {
 	t.written = m
 	if m.Idle && !t.placeless && t.isIdle() {
-		t.placeless = true
-		t.log.Info("Restore waits for hooks and claims alone; gives up its place")
-		t.leavePlace()
+		if t.placeless = t.leavePlace(); t.placeless {
+			t.log.Info("Restore waits for hooks and claims alone; gives up its place")
+		}
 	}
 }
 
@@ -98,14 +98,16 @@ func (a *restoreAttempt) noteRestored(ctx context.Context) error {
 	return nil
 }
 
-// leavePlace gives the place of an idle restore to others, unless too many plans are in memory.
-func (a *restoreAttempt) leavePlace() {
-	if n := int64(a.prepared.Plan.Len()); a.kind.idle.Add(n) <= maxIdleObjects {
-		a.idle = n
-		a.held.LeavePlace()
-	} else {
+// leavePlace gives the place of an idle restore to others; false while too many plans are in memory.
+func (a *restoreAttempt) leavePlace() bool {
+	n := int64(a.prepared.Plan.Len())
+	if a.kind.idle.Add(n) > maxIdleObjects {
 		a.kind.idle.Add(-n)
+		return false
 	}
+	a.idle = n
+	a.held.LeavePlace()
+	return true
 }
 
 // tellWait tells a wait that was not told before.
@@ -123,7 +125,9 @@ func (t *waitTeller) tellWait(w *outcome.Wait) {
 	if w.Object != "" {
 		text = w.Name() + ": " + text
 	}
-	t.cfg.Events.Eventf(t.restore, nil, corev1.EventTypeNormal, "Waiting", "Restore", "%.250s", text)
+	// Events that differ in their text alone are counted as one; what is waited for tells them apart.
+	waited := &corev1.ObjectReference{Namespace: t.restore.Namespace, Name: w.Name()}
+	t.cfg.Events.Eventf(t.restore, waited, corev1.EventTypeNormal, "Waiting", "Restore", "%.250s", text)
 }
 
 // isWritten reports that the object has this mark.
