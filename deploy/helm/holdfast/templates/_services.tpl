@@ -7,7 +7,7 @@ async-operation-monitor and runners, repeat their calls.
 {{- define "holdfast.services" -}}
 queue-scheduler: {key: queueScheduler, grpc: 7441, http: 8441, memory: 64Mi, limit: 256Mi, pause: 5, grace: 85}
 backup-runner: {key: backupRunner, grpc: 7442, http: 8442, memory: 128Mi, limit: 512Mi, pause: 1, grace: 141, drains: true}
-restore-runner: {key: restoreRunner, grpc: 7443, http: 8443, memory: 128Mi, limit: 768Mi, pause: 1, grace: 141, drains: true}
+restore-runner: {key: restoreRunner, grpc: 7443, http: 8443, memory: 128Mi, limit: 1408Mi, pause: 1, grace: 141, drains: true}
 async-operation-monitor: {key: asyncOperationMonitor, grpc: 7444, http: 8444, memory: 64Mi, limit: 256Mi, pause: 5, grace: 85}
 manifest-indexer: {key: manifestIndexer, grpc: 7445, http: 8447, artifacts: 8445, memory: 64Mi, limit: 256Mi, pause: 5, grace: 85}
 deletion: {key: deletion, grpc: 7446, http: 8446, memory: 64Mi, limit: 256Mi, pause: 5, grace: 85}
