@@ -63,7 +63,7 @@ func newRun(cfg Config) (*restoreRun, error) {
 	r.catalog = object.NewCatalog(cfg.REST, cfg.Catalog)
 	r.names = object.NewNames(cfg.Plan, cfg.Recorder, cfg.History.Names)
 	r.targets = object.NewTargetNamespaces(cfg.History.Lost)
-	r.names.Versions = &object.Versions{Client: client, Catalog: r.catalog}
+	r.names.Versions = &object.Versions{Client: client}
 	r.loader = &object.Loader{Source: cfg.Source, Plan: cfg.Plan, Catalog: r.catalog, Versions: r.names.Versions}
 	r.owners = flight.NewLinker(flight.LinkerConfig{
 		Plan: cfg.Plan, Recorder: cfg.Recorder, Existing: r.existing, Catalog: r.catalog, Names: r.names, Namespaces: r.targets,

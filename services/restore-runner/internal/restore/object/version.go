@@ -46,8 +46,7 @@ var errVersion = errors.New("the cluster does not serve the version")
 // Versions are the versions in which objects are restored whose own is not served any more. Safe for
 // concurrent use.
 type Versions struct {
-	Client  *apply.Client
-	Catalog *Catalog
+	Client *apply.Client
 
 	mu    sync.Mutex
 	found map[schema.GroupVersionResource]servedVersion
