@@ -18,7 +18,7 @@ type otherOwners struct {
 }
 
 // isLive reports that the very owner of the backup, which is no part of the restore, is in the cluster
-// still: its UID is the stored one. It is looked for once.
+// still: its UID is the stored one. It is looked for once; one that cannot be read counts as gone.
 func (l *Linker) isLive(ctx context.Context, namespace string, owner objmeta.Owner) bool {
 	gv, err := schema.ParseGroupVersion(owner.APIVersion)
 	if err != nil {
@@ -40,8 +40,8 @@ func (l *Linker) isLive(ctx context.Context, namespace string, owner objmeta.Own
 	}
 	found, err := l.Existing.Get(ctx, apply.Target{GVR: gv.WithResource(kind.Name), Namespace: namespace, Name: owner.Name})
 	meta := object.MapAt(found, "metadata")
-	live = object.TextAt(meta, "uid") == owner.UID && meta["deletionTimestamp"] == nil
-	if err != nil {
+	live = err == nil && object.TextAt(meta, "uid") == owner.UID && meta["deletionTimestamp"] == nil
+	if ctx.Err() != nil {
 		return false
 	}
 	l.others.mu.Lock()
