@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -14,6 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/engine"
 	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/spec/hook"
@@ -138,9 +141,16 @@ func (c *backupCollection) openActions(ctx context.Context, catalog *resource.Ca
 	return a
 }
 
+// startingTime is for how long discovery may be forbidden: an API server that starts answers before it has read the roles.
+const startingTime = 30 * time.Second
+
 // discoverResources reads the resources that the cluster serves and builds the filter with their names.
 func (c *backupCollection) discoverResources(ctx context.Context) (catalog *resource.Catalog, filter *selection.Filter, err error) {
-	err = c.callLoop(c.held.Log).Do(ctx, "discover resources", func() error {
+	loop, began := c.callLoop(c.held.Log), c.Clock.Now()
+	loop.Transient = func(err error) bool {
+		return kube.IsTransient(err) || apierrors.IsForbidden(err) && c.Clock.Since(began) < startingTime
+	}
+	err = loop.Do(ctx, "discover resources", func() error {
 		catalog, err = c.Cluster.Discover(ctx)
 		return err
 	})
