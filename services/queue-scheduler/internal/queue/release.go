@@ -62,7 +62,6 @@ func (s *Scheduler) releaseIdle(ctx context.Context, v *passView) error {
 			errs = append(errs, fmt.Errorf("release the place of restore %s: %w", e.Name, err))
 			continue
 		}
-		failpoint.Hit("queue-scheduler/idle-released")
 		e.Idle = true
 		s.Log.InfoContext(ctx, "place of a restore released, which waits for hooks and claims alone", "name", e.Name)
 	}
