@@ -93,8 +93,8 @@ var queue = []Mutant{
 	{
 		Name: "a later admission is withdrawn", Edit: Edit{
 			"pkg/job/ledger/ledger.go",
-			"!found || !stored.Since.Equal(e.Since)",
-			"!found || stored.Since.IsZero()",
+			"!found || !stored.Since.Equal(e.Since) {",
+			"!found || stored.Since.IsZero() {",
 		},
 		Package: "./pkg/job/ledger", Test: "TestWithdrawLeavesALaterAdmission",
 	},
