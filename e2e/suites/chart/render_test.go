@@ -169,15 +169,15 @@ func TestValuesOfVelerosChartReachTheServices(t *testing.T) {
 // One value, the chart's own or that of Velero's chart, turns CSI snapshots on: in the flags of every
 // service and in the rights of those that look at them.
 func TestOneValueTurnsCSISnapshotsOn(t *testing.T) {
-	listed := chart.Request{Verb: "list", Group: "snapshot.storage.k8s.io", Resource: "volumesnapshots"}
+	taken := chart.Request{Verb: "create", Group: "snapshot.storage.k8s.io", Resource: "volumesnapshots"}
 	for _, values := range [][]string{{"--set", "features={EnableCSI}"}, {"--set", "features=EnableCSI"}, {"--set", "configuration.features=EnableCSI"}} {
 		objects := renderChart(t, values...)
 		for service, d := range serviceDeployments(t, objects) {
 			require.Contains(t, d.Spec.Template.Spec.Containers[0].Args, "--features=EnableCSI", service)
 		}
-		require.True(t, listed.AllowedBy(roleRules(t, objects, ofService("restore-runner"))), values)
+		require.True(t, taken.AllowedBy(roleRules(t, objects, ofService("backup-runner"))), values)
 	}
-	require.False(t, listed.AllowedBy(roleRules(t, renderChart(t), ofService("restore-runner"))))
+	require.False(t, taken.AllowedBy(roleRules(t, renderChart(t), ofService("backup-runner"))))
 }
 
 // The definitions of the chart are those that controller-gen makes; `make generate` copies them.
