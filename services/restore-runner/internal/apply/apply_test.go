@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
@@ -288,6 +289,32 @@ func TestLostAnswerCountsAsCreatedWhatWasChangedOnTheWay(t *testing.T) {
 	require.NoError(t, got.Err)
 	require.Equal(t, apply.Created, got.Action, got.Warning)
 	require.True(t, got.Fresh)
+}
+
+// What a Service was created without was told only where the answer of its creation came.
+func TestALostAnswerKeepsWhatAnObjectIsCreatedWithout(t *testing.T) {
+	s, c, _ := startServer(t)
+	s.SetFailureCauses(http.StatusUnprocessableEntity, metav1.StatusCause{Field: "spec.ports[0].nodePort", Message: "provided port is already allocated"})
+	var posts atomic.Int32
+	s.Fail(func(r *http.Request, _ map[string]any) (status int, drop bool) {
+		if r.Method != http.MethodPost {
+			return 0, false
+		}
+		switch posts.Add(1) {
+		case 1:
+			return http.StatusUnprocessableEntity, false
+		case 2:
+			return 0, true
+		}
+		return 0, false
+	})
+	request := storedRequest("services", "Service", nil)
+	request.Object["spec"] = object{"ports": []any{object{"port": int64(80), "nodePort": int64(30080)}}}
+	got := c.Apply(t.Context(), request)
+	require.NoError(t, got.Err)
+	require.Equal(t, apply.Created, got.Action)
+	require.EqualValues(t, 3, posts.Load())
+	require.Contains(t, got.Warning, "nodePort 30080 of port 80 could not be kept")
 }
 
 func TestVanishedObjectIsCreatedAfterAll(t *testing.T) {

@@ -14,6 +14,10 @@ import (
 // created it.
 func (c *Client) resolveExisting(ctx context.Context, r *Request, raw []byte, maybe bool) Result {
 	result := c.compareExisting(ctx, r, raw, maybe)
+	if result.Action == Created && result.Fresh { // its answer was lost, what it was created without is not
+		c.checkInjected(ctx, r)
+		result.Warning = r.without
+	}
 	result.Live = raw
 	return result
 }
