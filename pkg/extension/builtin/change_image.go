@@ -13,7 +13,7 @@ import (
 )
 
 // changeImage changes the images of containers, so that a restore can do with another registry.
-// Each value of the ConfigMap is a rule "old,new"; one that is none is left out, as in Velero.
+// Each value of the ConfigMap is a rule "old,new". A value of another form is left out, as in Velero.
 type changeImage struct{ configured[imageRules] }
 
 // imageRules are in the order they are tried: the longest old part first, because it is the most

@@ -58,18 +58,18 @@ func (c *Client) updateExisting(ctx context.Context, r *Request, existing *exist
 	for try := 1; try == 1 || !u.isDone(); try++ {
 		err := c.sendUpdate(ctx, r, u)
 		if err == nil {
-			return u.finish(r, existing.uid, "")
+			return u.finishUpdate(r, existing.uid, "")
 		}
 		if _, internal := Internal(err); internal {
 			return failedResult(fmt.Errorf("update: %w", err))
 		}
 		if try == updateTries || !u.keepRefused(r, err) {
 			u.kept = nil
-			return u.finish(r, existing.uid, "could not be updated: "+err.Error()+c.labelOnly(ctx, r))
+			return u.finishUpdate(r, existing.uid, "could not be updated: "+err.Error()+c.labelOnly(ctx, r))
 		}
 		failpoint.Hit("restore-runner/update-refused")
 	}
-	return u.finish(r, existing.uid, c.labelOnly(ctx, r))
+	return u.finishUpdate(r, existing.uid, c.labelOnly(ctx, r))
 }
 
 // labelOnly labels an object that is not updated otherwise, and returns what to add to a message.
@@ -80,9 +80,9 @@ func (c *Client) labelOnly(ctx context.Context, r *Request) string {
 	return ""
 }
 
-// finish is what became of an update: an object of which a field is kept is not as in the backup,
+// finishUpdate returns what became of an update: an object of which a field is kept is not as in the backup,
 // whether or not others were changed, also by an earlier holder.
-func (u *objectUpdate) finish(r *Request, uid types.UID, problem string) Result {
+func (u *objectUpdate) finishUpdate(r *Request, uid types.UID, problem string) Result {
 	failpoint.Hit("restore-runner/updated")
 	if len(u.kept) > 0 {
 		problem = "could not be updated in what the API server refuses to change: " + strings.Join(u.kept, "; ") + problem

@@ -97,7 +97,7 @@ func (c *namespaceCreator) stored(ctx context.Context, v int32, w object.DelayWa
 	}
 	failpoint.Hit("restore-runner/before-namespace")
 	rival, taken := c.Names.Rival(v)
-	result, err := c.ensure(ctx, e, c.request(o, taken))
+	result, err := c.ensureNamespace(ctx, e, c.newRequest(o, taken))
 	if wait := w.Wait(err); wait != nil {
 		return wait
 	}
@@ -119,8 +119,8 @@ func (c *namespaceCreator) stored(ctx context.Context, v int32, w object.DelayWa
 	return nil
 }
 
-// request is what brings a stored Namespace into the cluster. Its spec counts at creation alone.
-func (c *namespaceCreator) request(o *object.Object, taken bool) apply.Request {
+// newRequest returns what brings a stored Namespace into the cluster. Its spec counts at creation alone.
+func (c *namespaceCreator) newRequest(o *object.Object, taken bool) apply.Request {
 	r := c.Creator.Request(o, "Namespace")
 	r.CreateOnly = taken || !c.Plan.NamespaceSelected(o.Node)
 	normalize := r.Normalize
@@ -146,7 +146,7 @@ func (c *namespaceCreator) loseStored(ctx context.Context, e *outcome.Entry, v i
 // bare creates a namespace the backup has no object of.
 func (c *namespaceCreator) bare(ctx context.Context, target string, w object.DelayWaiter) *dispatch.Wait {
 	body := map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": target}}
-	_, err := c.ensure(ctx, nil, apply.Request{Target: apply.Target{GVR: namespacesGVR, Name: target}, Kind: "Namespace", Object: body, CreateOnly: true})
+	_, err := c.ensureNamespace(ctx, nil, apply.Request{Target: apply.Target{GVR: namespacesGVR, Name: target}, Kind: "Namespace", Object: body, CreateOnly: true})
 	if wait := w.Wait(err); wait != nil {
 		return wait
 	}
@@ -191,10 +191,10 @@ func (c *namespaceCreator) lose(e *outcome.Entry, target string, err error) {
 	c.Targets.Lose(target, err.Error())
 }
 
-// ensure creates a namespace unless it exists. One of that name that is being deleted is a delay. What
+// ensureNamespace creates a namespace unless it exists. One of that name that is being deleted is a delay. What
 // has the field manager of this restore was created by it: an earlier holder made it then, or a request
 // that failed.
-func (c *namespaceCreator) ensure(ctx context.Context, e *outcome.Entry, r apply.Request) (apply.Result, error) {
+func (c *namespaceCreator) ensureNamespace(ctx context.Context, e *outcome.Entry, r apply.Request) (apply.Result, error) {
 	if msgs := validation.IsDNS1123Label(r.Name); len(msgs) > 0 {
 		return apply.Result{}, fmt.Errorf("not a namespace name: %s", msgs[0])
 	}

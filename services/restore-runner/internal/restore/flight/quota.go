@@ -90,7 +90,7 @@ func (q *Quotas) readQuotas(ctx context.Context) {
 			q.hard[o.Metadata.Namespace] = append(q.hard[o.Metadata.Namespace], name)
 		}
 	})
-	q.report(ctx, "Failed to list ResourceQuotas; objects that exist may use a place of theirs for a moment", err)
+	q.reportFailure(ctx, "Failed to list ResourceQuotas; objects that exist may use a place of theirs for a moment", err)
 }
 
 // listScope marks the objects of the restore that are in the cluster.
@@ -108,7 +108,7 @@ func (q *Quotas) listScope(ctx context.Context, scope quotaScope, gvr schema.Gro
 			}
 		}
 	})
-	q.report(ctx, fmt.Sprintf("Failed to list %s of namespace %q, which a ResourceQuota counts", scope.kind, scope.namespace), err)
+	q.reportFailure(ctx, fmt.Sprintf("Failed to list %s of namespace %q, which a ResourceQuota counts", scope.kind, scope.namespace), err)
 }
 
 func (q *Quotas) markPresent(v int32) {
@@ -120,8 +120,8 @@ func (q *Quotas) markPresent(v int32) {
 	q.present[v/64] |= 1 << (v % 64)
 }
 
-// report writes a failure to the log of the restore: its objects are created first, as without a quota.
-func (q *Quotas) report(ctx context.Context, what string, err error) {
+// reportFailure writes a failure to the log of the restore: its objects are created first, as without a quota.
+func (q *Quotas) reportFailure(ctx context.Context, what string, err error) {
 	if err == nil || object.IsEnding(ctx, err) {
 		return
 	}
