@@ -171,11 +171,11 @@ func loadCase(file string) (*reportCase, error) {
 		return nil, errors.New("its directory is not named <project>-<number>-<words>")
 	}
 	c.prefix = match[1]
-	return c, c.validate()
+	return c, c.validateCase()
 }
 
-// validate names what is missing, and steps that cannot be read.
-func (c *reportCase) validate() error {
+// validateCase names what is missing, and steps that cannot be read.
+func (c *reportCase) validateCase() error {
 	number := c.prefix[strings.LastIndex(c.prefix, "-")+1:]
 	switch {
 	case len(c.Reports) == 0 || !strings.HasSuffix(c.Reports[0], "/"+number):

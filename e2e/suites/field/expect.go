@@ -33,7 +33,7 @@ func (r *run) expectAll(statements []expectation) {
 		}
 		span, err := time.ParseDuration(e.Stays)
 		require.NoError(r.t, err, "stays")
-		for end := time.Now().Add(span); time.Now().Before(end); r.pause() {
+		for end := time.Now().Add(span); time.Now().Before(end); r.pauseBriefly() {
 			require.NoError(r.t, check(r.t.Context()))
 		}
 	}
@@ -59,7 +59,7 @@ func (r *run) checkStatement(ctx context.Context, e *expectation) error {
 		if err != nil {
 			return err
 		}
-		_, err = ref.client().Get(ctx, ref.name, metav1.GetOptions{})
+		_, err = ref.resourceClient().Get(ctx, ref.name, metav1.GetOptions{})
 		if err == nil {
 			return fmt.Errorf("%s is there", e.Object)
 		}
@@ -90,7 +90,7 @@ func (r *run) readValue(ctx context.Context, v *value) (string, error) {
 	}
 	var content map[string]any
 	if v.Selector != "" {
-		list, err := ref.client().List(ctx, metav1.ListOptions{LabelSelector: v.Selector})
+		list, err := ref.resourceClient().List(ctx, metav1.ListOptions{LabelSelector: v.Selector})
 		if err != nil {
 			return "", err
 		}
@@ -99,7 +99,7 @@ func (r *run) readValue(ctx context.Context, v *value) (string, error) {
 		}
 		content = list.Items[0].Object
 	} else {
-		live, err := ref.client().Get(ctx, ref.name, metav1.GetOptions{})
+		live, err := ref.resourceClient().Get(ctx, ref.name, metav1.GetOptions{})
 		if err != nil {
 			return "", fmt.Errorf("%s: %w", v.Object, err)
 		}
@@ -125,7 +125,7 @@ func (r *run) checkCount(ctx context.Context, e *expectation) error {
 	if err != nil {
 		return err
 	}
-	list, err := ref.client().List(ctx, metav1.ListOptions{LabelSelector: e.Selector})
+	list, err := ref.resourceClient().List(ctx, metav1.ListOptions{LabelSelector: e.Selector})
 	if err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func (r *run) listVersions(ctx context.Context, text string) ([]uint64, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, err := ref.client().List(ctx, metav1.ListOptions{})
+	list, err := ref.resourceClient().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}

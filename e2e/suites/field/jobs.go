@@ -40,7 +40,7 @@ func (r *run) backUp(step *jobStep) {
 	}
 }
 
-func (r *run) restore(step *jobStep) {
+func (r *run) restoreBackup(step *jobStep) {
 	o := &velerov1.Restore{}
 	if step.Spec != nil {
 		require.NoError(r.t, decodeStrictly(step.Spec, &o.Spec), "spec")
@@ -57,7 +57,7 @@ func (r *run) restore(step *jobStep) {
 	}
 }
 
-// prepareRepeat arranges that the restore is done once more when the statements about it hold.
+// prepareRepeat sets r.repeat: it creates a second Restore with the same spec, and checks that it creates and updates nothing.
 func (r *run) prepareRepeat(again *velerov1.Restore, want *jobResult) {
 	if want == nil {
 		want = &jobResult{}

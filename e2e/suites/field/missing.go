@@ -97,7 +97,7 @@ func takesNamespace(spec *velerov1.RestoreSpec, namespace string) bool {
 }
 
 func (r *run) checkLive(ctx context.Context, kind schema.GroupVersionKind, namespace, name string) error {
-	mapper, err := r.mapper()
+	mapper, err := r.newMapper()
 	if err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (r *run) checkLive(ctx context.Context, kind schema.GroupVersionKind, names
 	if err != nil {
 		return err
 	}
-	_, err = r.resolveMapping(mapping, namespace, name).client().Get(ctx, name, metav1.GetOptions{})
+	_, err = r.resolveMapping(mapping, namespace, name).resourceClient().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("%s %s/%s: %w", kind.Kind, namespace, name, err)
 	}

@@ -34,15 +34,15 @@ type reference struct {
 	kind            schema.GroupVersionKind
 }
 
-func (r *reference) client() dynamic.ResourceInterface {
+func (r *reference) resourceClient() dynamic.ResourceInterface {
 	if r.namespaced {
 		return r.resource.Namespace(r.namespace)
 	}
 	return r.resource
 }
 
-// mapper is what the API server serves now.
-func (b *bed) mapper() (meta.RESTMapper, error) {
+// newMapper returns the kinds that the API server serves now.
+func (b *bed) newMapper() (meta.RESTMapper, error) {
 	groups, err := restmapper.GetAPIGroupResources(b.discovery)
 	if err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (b *bed) resolveMapping(mapping *meta.RESTMapping, namespace, name string) 
 // resolveText reads "resource[.group] [namespace/]name"; of a list the name may be a namespace, or nothing.
 func (b *bed) resolveText(text string, list bool) (*reference, error) {
 	resource, rest, _ := strings.Cut(text, " ")
-	mapper, err := b.mapper()
+	mapper, err := b.newMapper()
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (b *bed) resolveText(text string, list bool) (*reference, error) {
 
 // resolveObject finds the resource of an object that a case holds.
 func (b *bed) resolveObject(o *unstructured.Unstructured) (*reference, error) {
-	mapper, err := b.mapper()
+	mapper, err := b.newMapper()
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func (r *run) withObject(o object, fn func(ref *reference, u *unstructured.Unstr
 		if err == nil || time.Now().After(deadline) || r.t.Context().Err() != nil {
 			break
 		}
-		r.pause()
+		r.pauseBriefly()
 	}
 	require.NoError(r.t, err, "%s %s/%s", u.GetKind(), u.GetNamespace(), u.GetName())
 }
@@ -121,7 +121,7 @@ func (r *run) createObjects(objects []object) {
 	for _, o := range objects {
 		r.checkName(&unstructured.Unstructured{Object: o})
 		r.withObject(o, func(ref *reference, u *unstructured.Unstructured) error {
-			_, err := ref.client().Create(r.t.Context(), u, metav1.CreateOptions{})
+			_, err := ref.resourceClient().Create(r.t.Context(), u, metav1.CreateOptions{})
 			return err
 		})
 		if o["kind"] == "Namespace" && o["apiVersion"] == "v1" {
@@ -160,7 +160,7 @@ func (r *run) patchObjects(objects []object, subresource ...string) {
 			if err != nil {
 				return err
 			}
-			_, err = ref.client().Patch(r.t.Context(), u.GetName(), types.MergePatchType, body, metav1.PatchOptions{}, subresource...)
+			_, err = ref.resourceClient().Patch(r.t.Context(), u.GetName(), types.MergePatchType, body, metav1.PatchOptions{}, subresource...)
 			return err
 		})
 	}
@@ -169,7 +169,7 @@ func (r *run) patchObjects(objects []object, subresource ...string) {
 func (r *run) applyObjects(a *serverSideApply) {
 	for _, o := range a.Objects {
 		r.withObject(o, func(ref *reference, u *unstructured.Unstructured) error {
-			_, err := ref.client().Apply(r.t.Context(), u.GetName(), u, metav1.ApplyOptions{FieldManager: a.Manager, Force: true})
+			_, err := ref.resourceClient().Apply(r.t.Context(), u.GetName(), u, metav1.ApplyOptions{FieldManager: a.Manager, Force: true})
 			return err
 		})
 		if o["kind"] == "Namespace" && o["apiVersion"] == "v1" {
@@ -185,12 +185,12 @@ func (r *run) deleteObjects(texts []string, force bool) {
 		require.NoError(r.t, err, text)
 		// No kubelet confirms the deletion of a Pod that has a node.
 		now := metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground), GracePeriodSeconds: new(int64)}
-		err = ref.client().Delete(r.t.Context(), ref.name, now)
+		err = ref.resourceClient().Delete(r.t.Context(), ref.name, now)
 		require.NoError(r.t, client.IgnoreNotFound(err), text)
 		r.awaitCondition(text+" goes", func(ctx context.Context) error {
-			_, err := ref.client().Get(ctx, ref.name, metav1.GetOptions{})
+			_, err := ref.resourceClient().Get(ctx, ref.name, metav1.GetOptions{})
 			if err == nil && force {
-				_, err = ref.client().Patch(ctx, ref.name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+				_, err = ref.resourceClient().Patch(ctx, ref.name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 			}
 			switch {
 			case apierrors.IsNotFound(err):

@@ -24,7 +24,7 @@ type run struct {
 	bucket *site.Bucket
 	saved  map[string]string
 	backup string // the last one
-	// repeat restores the last Restore's spec once more; nil without one. It is called when the statements about the first one hold.
+	// repeat is set by a Restore and called after the expectations that follow it; nil otherwise.
 	repeat func()
 	holds  []expectation // about the last restore
 }
@@ -61,7 +61,7 @@ func (r *run) removeShared() {
 		}
 		for _, text := range step.Delete {
 			if ref, err := r.resolveText(text, false); err == nil {
-				_ = ref.client().Delete(context.WithoutCancel(r.t.Context()), ref.name, metav1.DeleteOptions{}) // the case has failed already
+				_ = ref.resourceClient().Delete(context.WithoutCancel(r.t.Context()), ref.name, metav1.DeleteOptions{}) // the case has failed already
 			}
 		}
 	}
@@ -99,7 +99,7 @@ func (r *run) takeStep(step *caseStep) {
 	case step.Backup != nil:
 		r.backUp(step.Backup)
 	case step.Restore != nil:
-		r.restore(step.Restore)
+		r.restoreBackup(step.Restore)
 	case step.Await != nil:
 		r.awaitJob(step.Await)
 	case step.Expect != nil:
@@ -150,14 +150,14 @@ func (r *run) awaitCondition(what string, condition func(context.Context) error)
 		if ctx.Err() != nil {
 			require.NoError(r.t, last, what)
 		}
-		r.pause()
+		r.pauseBriefly()
 	}
 }
 
 // caseTime ends what does not come. It judges no speed.
 const caseTime = 2 * time.Minute
 
-func (r *run) pause() {
+func (r *run) pauseBriefly() {
 	select {
 	case <-time.After(site.Look):
 	case <-r.t.Context().Done():
