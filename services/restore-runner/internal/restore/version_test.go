@@ -3,8 +3,10 @@ package restore_test
 import (
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
@@ -34,12 +36,11 @@ func TestVersionsThatAreNotServedAnyMore(t *testing.T) {
 			for _, item := range []string{"one", "two"} {
 				b.addObject(tt.resource, tt.from, tt.kind, "a", item, object{"spec": object{"selector": object{}, "size": 3.0, "list": []any{object{"kept": "x", "old": "y"}}}})
 			}
-			refused := false
+			var refused atomic.Bool
 			s.SetFailureText(http.StatusBadRequest, `strict decoding error: unknown field "spec.list[0].old", unknown field "spec.none"`)
 			s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
-				if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, plural) && !refused {
-					refused = true
-					require.Equal(t, "Strict", r.URL.Query().Get("fieldValidation"))
+				if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, plural) && refused.CompareAndSwap(false, true) {
+					assert.Equal(t, "Strict", r.URL.Query().Get("fieldValidation"))
 					return http.StatusBadRequest, false
 				}
 				return 0, false
