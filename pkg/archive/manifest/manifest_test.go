@@ -393,33 +393,6 @@ func TestReadingAHundredThousandItems(t *testing.T) {
 	require.EqualValues(t, 7777700, it.Offset)
 }
 
-func TestGraph(t *testing.T) {
-	t.Parallel()
-	item := func(name, uid string, owners ...string) manifest.Item {
-		it := manifest.Item{Group: "apps", Version: "v1", Kind: "K", Resource: "ks", Namespace: "ns", Name: name, UID: uid, Path: "resources/ks.apps/namespaces/ns/" + name + ".json"}
-		for _, o := range owners {
-			it.Owners = append(it.Owners, objmeta.Owner{UID: o})
-		}
-		return it
-	}
-	m, o := manifest.New(), manifest.New()
-	root, err := m.Add(item("root", "1"))
-	require.NoError(t, err)
-	leaf, err := m.Add(item("leaf", "2", "1", "missing"))
-	require.NoError(t, err)
-	_, err = m.Add(item("leaf", "3"))
-	require.ErrorIs(t, err, manifest.ErrItemExists)
-	require.Equal(t, []*manifest.Node{root}, leaf.Owners())
-	require.Equal(t, []*manifest.Node{leaf}, root.Children())
-	require.Empty(t, leaf.Children())
-	require.Equal(t, []string{"resources/ks.apps/namespaces/ns/leaf.json", "resources/ks.apps/namespaces/ns/root.json"}, m.Set())
-	require.Equal(t, leaf, m.Index["2"])
-	require.Len(t, m.Kinds["apps/v1/K"]["ns"], 2)
-	_, err = o.Add(item("leaf", "9"))
-	require.NoError(t, err)
-	require.Equal(t, []string{leaf.String()}, m.Overlap(o))
-}
-
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	keys := []manifest.Key{{Kind: "apps/v1/D", Namespace: "a", Name: "b"}, {Kind: "v1/N", Name: "x"}, {Kind: "v1/P", Namespace: "a-b", Name: "x"}, {Kind: "v1/P", Namespace: "a", Name: "x"}, {Kind: "v1/P", Namespace: "a", Name: "x.y"}}

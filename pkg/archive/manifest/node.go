@@ -1,0 +1,115 @@
+package manifest
+
+import (
+	"cmp"
+	"slices"
+	"unsafe"
+)
+
+// Node is an item of a Graph. Nodes are comparable.
+type Node struct {
+	graph *Graph
+	id    uint32
+}
+
+// Edge is an item that another one owns or refers to, or the other way around.
+type Edge struct {
+	Node Node
+	// Relation is Owns, or the relation of a Reference.
+	Relation string
+}
+
+// Key returns the place of the item in the manifest's order.
+func (n Node) Key() Key {
+	l := n.graph.listOf(n.id)
+	k := &n.graph.kinds[l.kind]
+	return Key{Kind: KindName(k.group, k.version, k.kind), Namespace: l.namespace, Name: n.name()}
+}
+
+// ObjectKey returns the key of the item's object.
+func (n Node) ObjectKey() ObjectKey {
+	l := n.graph.listOf(n.id)
+	k := &n.graph.kinds[l.kind]
+	return ObjectKey{Group: k.group, Kind: k.kind, Namespace: l.namespace, Name: n.name()}
+}
+
+func (n Node) name() string { return n.graph.names.nameAt(n.graph.nodes[n.id].name) }
+
+// String returns the tarball path.
+func (n Node) String() string {
+	l := n.graph.listOf(n.id)
+	k := &n.graph.kinds[l.kind]
+	path := "resources/" + k.resource
+	if !k.preferred {
+		path += "/" + k.version
+	}
+	if l.namespace == "" {
+		return path + "/cluster/" + n.name() + ".json"
+	}
+	return path + "/namespaces/" + l.namespace + "/" + n.name() + ".json"
+}
+
+// Kind returns the definition in the backup that serves the item's kind. A built-in kind has none.
+func (n Node) Kind() (Node, bool) {
+	resource := n.graph.kinds[n.graph.listOf(n.id).kind].resource
+	return n.graph.Find(ObjectKey{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition", Name: resource})
+}
+
+// Owners returns the items that own this one or refer to it, in the manifest's order.
+func (n Node) Owners() []Edge {
+	g := n.graph
+	i, _ := slices.BinarySearchFunc(g.edges, n.id, func(e graphEdge, id uint32) int { return cmp.Compare(g.edges[e.place].child(), id) })
+	var owners []Edge
+	for ; i < len(g.edges) && g.edges[g.edges[i].place].child() == n.id; i++ {
+		e := g.edges[g.edges[i].place]
+		owners = append(owners, Edge{g.nodeOf(e.parent()), g.relations[e.relation]})
+	}
+	return owners
+}
+
+// Children returns the items that this one owns or refers to, in the manifest's order.
+func (n Node) Children() []Edge {
+	g := n.graph
+	i, _ := slices.BinarySearchFunc(g.edges, n.id, func(e graphEdge, id uint32) int { return cmp.Compare(e.parent(), id) })
+	var children []Edge
+	for ; i < len(g.edges) && g.edges[i].parent() == n.id; i++ {
+		e := g.edges[i]
+		children = append(children, Edge{g.nodeOf(e.child()), g.relations[e.relation]})
+	}
+	return children
+}
+
+// nameArena holds names one behind the other. A place is the number of a chunk and an offset in it.
+type nameArena struct{ chunks [][]byte }
+
+const (
+	chunkBits = 16
+	// maxName is the longest name an arena takes; an API server allows 253 bytes, and 1,024 for some kinds.
+	maxName = 1<<14 - 1
+)
+
+func (a *nameArena) size() int { return len(a.chunks) << chunkBits }
+
+// addName returns the place of a name; false when it is too long.
+func (a *nameArena) addName(name string) (uint32, bool) {
+	if len(name) > maxName {
+		return 0, false
+	}
+	last := len(a.chunks) - 1
+	if last < 0 || len(a.chunks[last])+2+len(name) > 1<<chunkBits {
+		a.chunks = append(a.chunks, make([]byte, 0, 1<<chunkBits))
+		last++
+	}
+	chunk := a.chunks[last]
+	place := uint32(last<<chunkBits | len(chunk)) //nolint:gosec // bounded by maxGraph
+	chunk = append(chunk, byte(len(name)), byte(len(name)>>8))
+	a.chunks[last] = append(chunk, name...)
+	return place, true
+}
+
+// nameAt returns the name at a place without a copy: what is in a chunk is never written again.
+func (a *nameArena) nameAt(place uint32) string {
+	b := a.chunks[place>>chunkBits][place&(1<<chunkBits-1):]
+	n := int(b[0]) | int(b[1])<<8
+	return unsafe.String(unsafe.SliceData(b[2:]), n)
+}
