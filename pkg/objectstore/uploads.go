@@ -27,7 +27,7 @@ type UploadSweeper interface {
 }
 
 // SweepUploads is UploadSweeper's for any store and view of one: keys are relative to a view's
-// prefix, a read-only view refuses with ErrReadOnly, and a store that leaves nothing behind has
+// prefix, a read-only view refuses with ErrReadOnly where it may not be written, and a store that leaves nothing behind has
 // nothing to do.
 func SweepUploads(ctx context.Context, s Store, prefix string, abandoned func(Upload) (bool, error)) (int, error) {
 	if err := CheckPrefix(prefix); err != nil {
@@ -40,8 +40,10 @@ func SweepUploads(ctx context.Context, s Store, prefix string, abandoned func(Up
 		return v.sweepUploads(ctx, prefix, abandoned)
 	case *prefixedSigner:
 		return v.sweepUploads(ctx, prefix, abandoned)
-	case *readOnly, *readOnlySigner:
-		return 0, readOnlyError("sweep uploads", prefix)
+	case *readOnly:
+		return v.sweepUploads(ctx, prefix, abandoned)
+	case *readOnlySigner:
+		return v.sweepUploads(ctx, prefix, abandoned)
 	}
 	return 0, nil
 }
@@ -51,4 +53,11 @@ func (p *prefixed) sweepUploads(ctx context.Context, prefix string, abandoned fu
 		u.Key = strings.TrimPrefix(u.Key, p.prefix)
 		return abandoned(u)
 	})
+}
+
+func (r readOnly) sweepUploads(ctx context.Context, prefix string, abandoned func(Upload) (bool, error)) (int, error) {
+	if err := r.checkWrite("sweep uploads", prefix); err != nil {
+		return 0, err
+	}
+	return SweepUploads(ctx, r.Store, prefix, abandoned)
 }

@@ -76,6 +76,8 @@ func checkUploadViews(t *testing.T, s objectstore.Store, leave func(string)) {
 	all := func(objectstore.Upload) (bool, error) { return true, nil }
 	_, err = objectstore.SweepUploads(t.Context(), objectstore.ReadOnly(view), "", all)
 	require.ErrorIs(t, err, objectstore.ErrReadOnly)
+	_, err = objectstore.SweepUploads(t.Context(), objectstore.ReadOnly(view, "b/"), "b/", all)
+	require.NoError(t, err, "what may be written may be swept")
 	_, err = objectstore.SweepUploads(t.Context(), view, "../", all)
 	require.ErrorIs(t, err, objectstore.ErrInvalidKey)
 	n, err := objectstore.SweepUploads(t.Context(), view, "", all)

@@ -61,7 +61,11 @@ func (p *sweepPass) sweepLocation(ctx context.Context, loc *velerov1.BackupStora
 	defer func() { err = errors.Join(err, p.store.Close()) }()
 	p.inspector = usageInspector{reader: p.sweeper.Reader, store: p.store, cluster: cluster, keepFailed: p.sweeper.KeepFailed}
 	p.remover = leftoverRemover{store: p.store, clock: p.sweeper.Clock, log: p.log, count: &p.count}
-	for _, step := range []func(context.Context) error{p.sweepBackups, p.sweepRestores, p.sweepUploads} {
+	steps := []func(context.Context) error{p.sweepBackups, p.sweepRestores, p.sweepUploads}
+	if loc.Spec.AccessMode == velerov1.LocationModeReadOnly {
+		steps = []func(context.Context) error{p.sweepRestores} // nothing else is written there
+	}
+	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			return err
 		}

@@ -67,7 +67,7 @@ type Config struct {
 	KeepFailed func() bool
 }
 
-// Sweeper sweeps every available location that may be written to.
+// Sweeper sweeps every available location; of one that is ReadOnly what restores left there.
 type Sweeper struct {
 	Config
 	cluster string // UID of namespace kube-system
@@ -113,8 +113,7 @@ func (s *Sweeper) Pass(ctx context.Context) error {
 }
 
 func isSweepable(loc *velerov1.BackupStorageLocation) bool {
-	return loc.DeletionTimestamp == nil && loc.Status.Phase == velerov1.LocationPhaseAvailable &&
-		loc.Spec.AccessMode != velerov1.LocationModeReadOnly
+	return loc.DeletionTimestamp == nil && loc.Status.Phase == velerov1.LocationPhaseAvailable
 }
 
 func (s *Sweeper) isDue(loc *velerov1.BackupStorageLocation) bool {

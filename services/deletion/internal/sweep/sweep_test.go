@@ -43,6 +43,7 @@ type bed struct {
 	store    *memstore.Store
 	clock    *clocktesting.FakeClock
 	registry *prometheus.Registry
+	readOnly bool
 	s        *Sweeper
 }
 
@@ -66,6 +67,9 @@ func (s *snapshots) End(_ context.Context, of csisnapshot.Owner, _ func(types.Na
 func (b *bed) Open(_ context.Context, loc *velerov1.BackupStorageLocation) (objectstore.Store, error) {
 	if loc.Name == "away" {
 		return nil, errors.New("no such bucket")
+	}
+	if b.readOnly {
+		return objectstore.ReadOnly(b.store, layout.RestoresDir), nil
 	}
 	return b.store, nil
 }
@@ -659,19 +663,33 @@ func TestWhichLocationsAndWhen(t *testing.T) {
 
 	var loc velerov1.BackupStorageLocation
 	key := client.ObjectKey{Namespace: "velero", Name: "default"}
-	for _, change := range []func(){
-		func() { loc.Status.Phase = velerov1.LocationPhaseUnavailable },
-		func() {
-			loc.Status.Phase, loc.Spec.AccessMode = velerov1.LocationPhaseAvailable, velerov1.LocationModeReadOnly
-		},
-	} {
-		require.NoError(t, b.client.Get(t.Context(), key, &loc))
-		change()
-		require.NoError(t, b.client.Update(t.Context(), &loc))
-		b.clock.Step(time.Hour)
-		b.runPass()
-		require.Equal(t, 4, lists())
-	}
+	require.NoError(t, b.client.Get(t.Context(), key, &loc))
+	loc.Status.Phase = velerov1.LocationPhaseUnavailable
+	require.NoError(t, b.client.Update(t.Context(), &loc))
+	b.clock.Step(time.Hour)
+	b.runPass()
+	require.Equal(t, 4, lists())
+}
+
+// Restores keep their records in a ReadOnly location too; they stayed there for ever.
+func TestOfAReadOnlyLocationTheRecordsOfRestoresAreSwept(t *testing.T) {
+	b := newBed(t, newRestore("done", "d", "Completed"), newBackup("b", "velero", "u", "Completed"))
+	b.readOnly = true
+	var loc velerov1.BackupStorageLocation
+	require.NoError(t, b.client.Get(t.Context(), client.ObjectKey{Namespace: "velero", Name: "default"}, &loc))
+	loc.Spec.AccessMode = velerov1.LocationModeReadOnly
+	require.NoError(t, b.client.Update(t.Context(), &loc))
+	b.ownRestore("done", "d", "here")
+	b.ownRestore("gone", "g", "here")
+	b.ownRestore("another", "a", "elsewhere")
+	b.putOwner("b", "u", "here")
+	b.putParts("b", "u")
+	backups := b.keysUnder(layout.BackupsDir)
+	b.sweepTwice()
+	require.Empty(t, b.keysUnder("restores/done/records/"))
+	require.Empty(t, b.keysUnder("restores/gone/records/"))
+	require.Len(t, b.keysUnder("restores/another/records/"), 2)
+	require.Equal(t, backups, b.keysUnder(layout.BackupsDir))
 }
 
 // The grace of a backup that took the directory of one of its name counts from its own end.

@@ -85,10 +85,13 @@ type locations struct {
 	store  objectstore.Store
 	err    error
 	failed func() // called when opening fails
+	mode   velerov1.BackupStorageLocationAccessMode
 }
 
 func (l *locations) Get(_ context.Context, name string) (*velerov1.BackupStorageLocation, error) {
-	return &velerov1.BackupStorageLocation{ObjectMeta: metav1.ObjectMeta{Name: name}}, nil
+	loc := &velerov1.BackupStorageLocation{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	loc.Spec.AccessMode = l.mode
+	return loc, nil
 }
 
 func (l *locations) Open(context.Context, *velerov1.BackupStorageLocation) (objectstore.Store, error) {

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/retrystore"
 )
 
 // FileCleaner removes files and finalizer of deleted restores. Safe for concurrent use, by several
@@ -27,8 +28,8 @@ type FileCleaner struct {
 
 // Clean deletes everything under restores/<name>/ in the location of the restore's backup, then the
 // finalizer. When backup or location are gone no files are deleted (Velero 1.18). A
-// read-only location keeps the files and does not hold the object. Other errors leave the
-// finalizer: the caller tries again.
+// ReadOnly location that refuses keeps the files and does not hold the object. Other errors leave
+// the finalizer: the caller tries again.
 func (c *FileCleaner) Clean(ctx context.Context, restore *velerov1.Restore) error {
 	if !controllerutil.ContainsFinalizer(restore, velerov1.RestoreFinalizer) {
 		return nil
@@ -63,7 +64,10 @@ func (c *FileCleaner) removeFiles(ctx context.Context, restore *velerov1.Restore
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	_, err = objectstore.DeletePrefix(ctx, store, layout.RestoreDir(restore.Name))
-	if err != nil && loc.Spec.AccessMode == velerov1.LocationModeReadOnly {
+	if err == nil || loc.Spec.AccessMode != velerov1.LocationModeReadOnly {
+		return err
+	}
+	if _, away := objectstore.Exists(ctx, store, layout.RestoreLog(restore.Name)); away == nil || retrystore.Refused(err) {
 		c.Log.Warn("Failed to remove the files of a deleted restore from a ReadOnly location; they stay", "restore", restore.Name, "error", err)
 		return nil
 	}

@@ -48,7 +48,8 @@ func TestClean(t *testing.T) {
 		noBackup bool
 		open     error
 		readOnly bool
-		files    int // left under restores/r/
+		fault    error // of the bucket
+		files    int   // left under restores/r/
 		gone     bool
 		err      error
 	}{
@@ -57,6 +58,7 @@ func TestClean(t *testing.T) {
 		"location is gone":                {open: absent, files: 2, gone: true},
 		"location is away":                {open: away, files: 2, err: away},
 		"location that cannot be written": {readOnly: true, files: 2, gone: true},
+		"ReadOnly bucket is away":         {readOnly: true, fault: away, files: 2, err: away},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -67,6 +69,9 @@ func TestClean(t *testing.T) {
 			locations := cleanerStore{store: memory, err: tt.open}
 			if tt.readOnly {
 				locations.store, locations.mode = refusing{memory}, velerov1.LocationModeReadOnly
+			}
+			if tt.fault != nil {
+				memory.Inject(func(memstore.Op, string) error { return tt.fault })
 			}
 			c := fake.NewClientBuilder().WithScheme(kube.Scheme()).Build()
 			restore := &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "r", Finalizers: []string{velerov1.RestoreFinalizer}},

@@ -28,6 +28,7 @@ type restoreInputs struct {
 	backup   *velerov1.Backup
 	location string            // with the records
 	store    *retrystore.Store // of the location
+	readOnly bool              // the access mode of the location
 	dir      string            // the work directory
 	files    *workFiles
 	recorder *outcome.Recorder
@@ -87,10 +88,11 @@ func openBucket(ctx context.Context, a *restoreAttempt) error {
 }
 
 func (in *restoreInputs) openBucket(ctx context.Context) (err error) {
-	store, err := in.openStore(ctx, in.location)
+	store, mode, err := in.openStore(ctx, in.location)
 	if err != nil {
 		return err
 	}
+	in.readOnly = mode == velerov1.LocationModeReadOnly
 	in.store = in.retryingStore(store)
 	if err := emptyDir(in.dir, tarballDir); err != nil {
 		return err
@@ -105,7 +107,7 @@ func (in *restoreInputs) openBucket(ctx context.Context) (err error) {
 // openRecords makes the records this holder's, and reads what earlier holders sealed.
 func openRecords(ctx context.Context, a *restoreAttempt) (err error) {
 	in := a.inputs
-	if in.records, err = newRecords(ctx, in.session, in.store, in.dir); err == nil {
+	if in.records, err = newRecords(ctx, in); err == nil {
 		err = in.readSealed(ctx)
 	}
 	return a.openingError(err)
@@ -193,10 +195,10 @@ func (in *restoreInputs) close() {
 	}
 }
 
-// openStore returns the store of a location. The API server is waited for while the claim lasts,
+// openStore returns the store of a location, and its access mode. The API server is waited for while the claim lasts,
 // the bucket only for the configured patience: an error that seems to be the network's may be
 // permanent, such as a wrong name or an unknown certificate.
-func (s *session) openStore(ctx context.Context, name string) (store objectstore.Store, err error) {
+func (s *session) openStore(ctx context.Context, name string) (store objectstore.Store, mode velerov1.BackupStorageLocationAccessMode, err error) {
 	var since time.Time // the first failure of the bucket
 	err = s.retryCall(ctx, "open the backup's location", func() error {
 		if err := s.checkPresent(ctx); err != nil {
@@ -206,6 +208,7 @@ func (s *session) openStore(ctx context.Context, name string) (store objectstore
 		if err != nil {
 			return unlessAway(err, "open the backup's location")
 		}
+		mode = loc.Spec.AccessMode
 		store, err = s.cfg.Locations.Open(ctx, loc)
 		if err == nil || ctx.Err() != nil {
 			return err
@@ -219,7 +222,7 @@ func (s *session) openStore(ctx context.Context, name string) (store objectstore
 		return err
 	})
 	if err != nil && ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return nil, "", context.Cause(ctx)
 	}
-	return store, err
+	return store, mode, err
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/journal"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/retrystore"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 )
 
@@ -32,11 +33,12 @@ type outcomeRecords struct {
 
 // newRecords makes the records of this restore this holder's: it creates the owner file, closes
 // the epochs of earlier holders and reads their first and last records.
-func newRecords(ctx context.Context, s *session, store objectstore.Store, dir string) (*outcomeRecords, error) {
+func newRecords(ctx context.Context, in *restoreInputs) (*outcomeRecords, error) {
+	s, store := in.session, in.store
 	out := &outcomeRecords{session: s, bucket: store}
-	if err := s.createOwnerFile(ctx, store); errors.Is(err, objectstore.ErrReadOnly) || errors.Is(err, objectstore.ErrAccess) {
+	if err := in.createOwnerFile(ctx); errors.Is(err, objectstore.ErrReadOnly) || errors.Is(err, objectstore.ErrAccess) {
 		s.log.WarnContext(ctx, "the location cannot be written: a takeover of this restore would start from its plan", "error", err)
-		out.readOnly, out.Store = true, &outcome.Dir{Path: dir}
+		out.readOnly, out.Store = true, &outcome.Dir{Path: in.dir}
 		return out, nil
 	} else if err != nil {
 		return nil, err
@@ -52,23 +54,41 @@ func newRecords(ctx context.Context, s *session, store objectstore.Store, dir st
 }
 
 // createOwnerFile creates the owner file unless it exists; its name has the UID of the restore.
-func (s *session) createOwnerFile(ctx context.Context, store objectstore.Store) error {
+func (in *restoreInputs) createOwnerFile(ctx context.Context) error {
 	ns := &corev1.Namespace{}
-	err := s.retryCall(ctx, "read namespace kube-system", func() error {
-		return s.cfg.Reader.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, ns)
+	err := in.retryCall(ctx, "read namespace kube-system", func() error {
+		return in.cfg.Reader.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, ns)
 	})
 	if err != nil {
 		return fmt.Errorf("identify the cluster: %w", err)
 	}
-	data, err := layout.RestoreOwner{RestoreUID: string(s.restore.UID), ClusterUID: string(ns.UID)}.Encode()
+	data, err := layout.RestoreOwner{RestoreUID: string(in.restore.UID), ClusterUID: string(ns.UID)}.Encode()
 	if err != nil {
 		return fatalErrorf("encode the owner file: %w", err)
 	}
-	err = objectstore.CreateBytes(ctx, store, layout.RestoreOwnerFile(s.restore.Name, string(s.restore.UID)), data)
+	err = in.tryWriting(ctx, layout.RestoreOwnerFile(in.restore.Name, string(in.restore.UID)), data)
 	if err == nil || errors.Is(err, objectstore.ErrExists) {
 		return nil
 	}
 	return fmt.Errorf("store the owner file: %w", err)
+}
+
+// tryWriting creates the first file of the restore. A plugin refuses in words of its own, which are repeated like
+// those of a bucket that is away: a ReadOnly location that can be read, and refuses the file twice, is ErrReadOnly.
+func (in *restoreInputs) tryWriting(ctx context.Context, key string, data []byte) (err error) {
+	if !in.readOnly {
+		return objectstore.CreateBytes(ctx, in.store, key, data)
+	}
+	for range 2 {
+		err = objectstore.CreateBytes(retrystore.Once(ctx), in.store, key, data)
+		if err == nil || errors.Is(err, objectstore.ErrExists) || retrystore.Refused(err) || ctx.Err() != nil {
+			return err
+		}
+		if _, away := objectstore.Exists(ctx, in.store, key); away != nil {
+			return away
+		}
+	}
+	return fmt.Errorf("%w: %w", objectstore.ErrReadOnly, err)
 }
 
 // claimLostError turns the error of a journal that a later holder closed into the loss of the claim.
