@@ -18,8 +18,22 @@ import (
 // closed.
 type Fault func(r *http.Request, body map[string]any) (status int, drop bool)
 
-// Fail installs a fault.
+// Fail installs a fault, which is asked about one request at a time; nil removes it.
 func (s *Server) Fail(f Fault) {
+	if f == nil {
+		s.FailTogether(nil)
+		return
+	}
+	s.FailTogether(func(r *http.Request, body map[string]any) (int, bool) {
+		s.asking.Lock()
+		defer s.asking.Unlock()
+		return f(r, body)
+	})
+}
+
+// FailTogether installs a fault that is asked about requests at the same time, as one must be that waits
+// for another request.
+func (s *Server) FailTogether(f Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fault = f

@@ -80,6 +80,7 @@ type Server struct {
 
 	http   *httptest.Server // of Start
 	before sync.Mutex       // held while Before runs
+	asking sync.Mutex       // held while the fault of Fail runs
 
 	mu      sync.Mutex
 	kinds   kinds

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -188,10 +189,9 @@ func TestZombie(t *testing.T) {
 func TestAFencedHolderLeavesNoPart(t *testing.T) {
 	sc := allScenarios()["everything"]
 	s, _ := sc.setupFor(t, 1)
-	taken := false
+	var taken atomic.Bool
 	s.store.Inject(func(op memstore.Op, key string) error {
-		if !taken && op == memstore.OpCreate && strings.Contains(key, "/1-w0-") {
-			taken = true
+		if op == memstore.OpCreate && strings.Contains(key, "/1-w0-") && taken.CompareAndSwap(false, true) {
 			next := s.nextOwner(t, 2)
 			_, err := Run(t.Context(), next.cfg, next.job)
 			require.NoError(t, err)
@@ -205,7 +205,7 @@ func TestAFencedHolderLeavesNoPart(t *testing.T) {
 	})
 	_, err := Run(t.Context(), s.cfg, s.job)
 	require.ErrorIs(t, err, journal.ErrFenced)
-	require.True(t, taken)
+	require.True(t, taken.Load())
 	for _, k := range s.store.Keys() {
 		require.Contains(t, k, "checkpoint")
 	}

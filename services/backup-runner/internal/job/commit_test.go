@@ -20,20 +20,19 @@ import (
 func TestACommitIsNotRepeatedWithoutTheClaim(t *testing.T) {
 	w, b := richWorld(t, 1)
 	next := w.anotherRunner(t, "next")
-	begun, lost := false, false
+	var begun, lost atomic.Bool
 	w.instance.ConfirmWith = func(client.Object) error {
-		if lost {
+		if lost.Load() {
 			return claim.ErrLost
 		}
 		return nil
 	}
 	w.store.Inject(func(op memstore.Op, key string) error {
-		if begun || op != memstore.OpCreate || key != layout.BackupMetadata("b1") {
+		if op != memstore.OpCreate || key != layout.BackupMetadata("b1") || !begun.CompareAndSwap(false, true) {
 			return nil
 		}
-		begun = true
 		require.NoError(t, next.Run(t.Context(), "b1", b.UID))
-		lost = true
+		lost.Store(true)
 		require.NoError(t, w.client.Delete(t.Context(), w.readBackup(t, b)))
 		for _, k := range w.store.Keys() {
 			require.NoError(t, w.store.Delete(t.Context(), k))
@@ -41,7 +40,7 @@ func TestACommitIsNotRepeatedWithoutTheClaim(t *testing.T) {
 		return errors.New("no route to the bucket")
 	})
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	require.True(t, lost)
+	require.True(t, lost.Load())
 	require.Empty(t, w.store.Keys())
 }
 
@@ -108,15 +107,14 @@ func TestABackupThatIsGoneIsNotCommitted(t *testing.T) {
 func TestAnEndIsToldOnceByWhoeverWroteIt(t *testing.T) {
 	w, b := richWorld(t, 1)
 	next := w.anotherRunner(t, "next")
-	begun := false
+	var begun atomic.Bool
 	w.store.Inject(func(op memstore.Op, key string) error {
-		if !begun && op == memstore.OpCreate && key == layout.BackupMetadata("b1") {
-			begun = true
+		if op == memstore.OpCreate && key == layout.BackupMetadata("b1") && begun.CompareAndSwap(false, true) {
 			require.NoError(t, next.Run(t.Context(), "b1", b.UID))
 		}
 		return nil
 	})
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
-	require.True(t, begun)
+	require.True(t, begun.Load())
 	require.Equal(t, []string{"InProgress", "PartiallyFailed"}, w.events.phases)
 }

@@ -3,6 +3,7 @@ package job
 import (
 	"context"
 	"encoding/json"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -130,9 +131,9 @@ func TestASuccessorEndsABackupOfAnotherServer(t *testing.T) {
 			w.StorePatience = 0
 			b := w.leaveBackup(t, phase)
 			dying, die := context.WithCancelCause(t.Context())
-			calls := 0
+			var calls atomic.Int32
 			w.store.Inject(func(memstore.Op, string) error {
-				if calls++; calls < k {
+				if int(calls.Add(1)) < k {
 					return nil
 				}
 				w.instance.LoseClaim()
@@ -142,7 +143,7 @@ func TestASuccessorEndsABackupOfAnotherServer(t *testing.T) {
 			_ = w.Run(dying, "b1", b.UID) // it ends as that of a killed process
 			w.store.Inject(nil)
 			die(nil)
-			if calls < k {
+			if int(calls.Load()) < k {
 				require.Greater(t, k, 2)
 				break
 			}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -353,13 +354,14 @@ func TestAWokenHolderStops(t *testing.T) {
 	for n := 1; ; n++ {
 		w, b := richWorld(t, 1)
 		next := w.anotherRunner(t, "next")
-		calls, slept := 0, false
+		var calls atomic.Int32
+		slept := false
 		var after []string
 		w.instance.ConfirmWith = func(obj client.Object) error {
 			c, _, err := claim.Parse(obj)
 			require.NoError(t, err)
 			require.Equal(t, "me", c.Owner, "what is confirmed is this process's claim")
-			if calls++; calls != n {
+			if int(calls.Add(1)) != n {
 				return nil
 			}
 			slept = true
@@ -424,10 +426,10 @@ func TestALabelDoesNotDisturbTheJob(t *testing.T) {
 
 func TestConflictsDoNotDisturbTheJob(t *testing.T) {
 	w, b := richWorld(t, 1)
-	patches := 0
+	var patches atomic.Int32
 	w.Client = interceptor.NewClient(w.client, interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
-			if patches++; patches%4 != 0 {
+			if patches.Add(1)%4 != 0 {
 				return apierrors.NewConflict(schema.GroupResource{Resource: "backups"}, obj.GetName(), errors.New("somebody writes"))
 			}
 			return c.Patch(ctx, obj, p, opts...)
@@ -435,7 +437,7 @@ func TestConflictsDoNotDisturbTheJob(t *testing.T) {
 	})
 	require.NoError(t, w.Run(t.Context(), "b1", b.UID))
 	w.readOutcome(t, b)
-	require.GreaterOrEqual(t, patches, 8)
+	require.GreaterOrEqual(t, patches.Load(), int32(8))
 }
 
 // A Backup deleted in the middle stops its job before the commit: what it left is swept by its

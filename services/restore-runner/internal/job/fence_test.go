@@ -48,7 +48,7 @@ func testPausedRunner(t *testing.T, b *bench, at int64, confirmed, meanwhile boo
 	var requests atomic.Int64
 	paused, wake := make(chan struct{}), make(chan struct{})
 	var woken sync.Once
-	b.cluster.Fail(func(r *http.Request, body map[string]any) (int, bool) {
+	b.cluster.FailTogether(func(r *http.Request, body map[string]any) (int, bool) {
 		if r.Method == http.MethodGet {
 			return 0, false
 		}
@@ -98,7 +98,7 @@ func TestAStopLetsWhatIsInFlightEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var inFlight atomic.Int64
-	b.cluster.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
+	b.cluster.FailTogether(func(r *http.Request, _ map[string]any) (int, bool) {
 		if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/configmaps") {
 			if inFlight.Add(1) == 3 {
 				cancel()
@@ -137,7 +137,7 @@ func TestAStopDoesNotWaitForEver(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			method := map[string]string{"creation": http.MethodPost, "update": http.MethodPatch}[name]
-			b.cluster.Fail(func(r *http.Request, body map[string]any) (int, bool) {
+			b.cluster.FailTogether(func(r *http.Request, body map[string]any) (int, bool) {
 				if r.Method == method && strings.Contains(r.URL.Path, "/there/") {
 					cancel()
 					<-r.Context().Done()

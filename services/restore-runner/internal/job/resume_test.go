@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,9 +43,9 @@ func (r reader) Get(ctx context.Context, key client.ObjectKey, obj client.Object
 
 // failReads lets the next n reads of objects of a type fail.
 func failReads[T client.Object](b *bench, n int, err error) {
+	var read atomic.Int32
 	b.config.Reader = reader{b.client, func(o client.Object) error {
-		if _, ok := o.(T); ok && n > 0 {
-			n--
+		if _, ok := o.(T); ok && int(read.Add(1)) <= n {
 			return err
 		}
 		return nil
