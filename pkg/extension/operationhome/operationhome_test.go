@@ -236,7 +236,7 @@ func TestOnlyTheEndOfTheProcessIsItsEnd(t *testing.T) {
 	b := newBed(t)
 	op, process := b.beginOperation("one")
 	ask := func() error {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
 		_, err := b.client.At("runner-1", process).Progress(ctx, op, job)
 		return err

@@ -182,7 +182,7 @@ func TestABundleOfWhatAnswers(t *testing.T) {
 		},
 	})
 	cfg := testConfig(t, reader)
-	cfg.Timeout = 500 * time.Millisecond
+	cfg.Timeout = 5 * time.Second // what answers does so by then
 	cfg.Metrics["queue-scheduler"] = "127.0.0.1:1"
 	cfg.Values["queue.json"] = func(ctx context.Context) (any, error) {
 		<-ctx.Done() // an address that swallows everything

@@ -226,7 +226,7 @@ func TestAServiceThatHangsFailsAloneAndIsNotSkipped(t *testing.T) {
 		adapt := b.adapt
 		b.adapt = func(c *doctor.Config) {
 			adapt(c)
-			c.Timeout = time.Second
+			c.Timeout = 5 * time.Second // what answers does so by then
 		}
 		found := b.runCheck("services")
 		requireFinding(t, doctor.Failed, found, "queue-scheduler", "no answer", "DeadlineExceeded")
