@@ -222,23 +222,17 @@ func (f *Filter) Item(o Object) bool {
 	return o.Namespace == "" || f.Namespace(o.Namespace)
 }
 
-// NamespaceObject reports whether the Namespace object itself is taken: an active namespace whose
-// labels match a selector, or that the filter names, or that holds a collected object. When
-// everything is selected and only labels narrow it, being named is not enough.
+// SelectsNamespace reports whether the Namespace object itself is selected: its resource, its name and its labels
+// are.
+func (f *Filter) SelectsNamespace(name string, set labels.Labels) bool {
+	return f.Resource(namespacesResource, false) && f.Namespace(name) && f.MatchesLabels(set)
+}
+
+// NamespaceObject reports whether the Namespace object itself is taken: an active namespace that is selected, or
+// that holds a collected object.
 func (f *Filter) NamespaceObject(o Object, active, holdsItems bool) bool {
 	if !active || o.Deleting || o.isExcluded() {
 		return false
 	}
-	if holdsItems {
-		return true
-	}
-	if len(f.selectors) > 0 {
-		if f.MatchesLabels(o.Labels) {
-			return f.Namespace(o.Name)
-		}
-		if f.allNamespaces {
-			return false
-		}
-	}
-	return f.Namespace(o.Name)
+	return holdsItems || f.SelectsNamespace(o.Name, o.Labels)
 }

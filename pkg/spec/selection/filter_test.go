@@ -171,7 +171,11 @@ func TestNamespaceObject(t *testing.T) {
 		"all but a selector":          {spec: Spec{LabelSelector: selector}, namespaces: []string{"*"}, object: Object{Name: "a"}},
 		"all, selector matches":       {spec: Spec{LabelSelector: selector}, namespaces: []string{"*"}, object: Object{Name: "a", Labels: labelled}, want: true},
 		"all, selector, holds items":  {spec: Spec{LabelSelector: selector}, namespaces: []string{"*"}, object: Object{Name: "a"}, holding: true, want: true},
-		"named, selector no match":    {spec: Spec{LabelSelector: selector}, namespaces: []string{"a"}, object: Object{Name: "a"}, want: true},
+		"all but some, selector":      {spec: Spec{LabelSelector: selector}, namespaces: []string{"!b", "*"}, object: Object{Name: "a"}},
+		"named, selector no match":    {spec: Spec{LabelSelector: selector}, namespaces: []string{"a"}, object: Object{Name: "a"}},
+		"named, selector matches":     {spec: Spec{LabelSelector: selector}, namespaces: []string{"a"}, object: Object{Name: "a", Labels: labelled}, want: true},
+		"its kind is not selected":    {spec: Spec{IncludedResources: []string{"pods"}}, namespaces: []string{"a"}, object: Object{Name: "a"}},
+		"its kind is not, but holds":  {spec: Spec{IncludedResources: []string{"pods"}}, namespaces: []string{"a"}, object: Object{Name: "a"}, holding: true, want: true},
 		"not named, selector matches": {spec: Spec{LabelSelector: selector}, namespaces: []string{"b"}, object: Object{Name: "a", Labels: labelled}},
 	}
 	for name, tt := range tests {
@@ -204,12 +208,19 @@ func TestMayTakeFromAGroupThatDoesNotAnswer(t *testing.T) {
 		namespaces []string
 		want       bool
 	}{
-		"no filter":                       {namespaces: all, want: true},
-		"some namespaces":                 {namespaces: some, want: true},
-		"old, everything":                 {spec: Spec{IncludedResources: all}, namespaces: some, want: true},
-		"old, no cluster resources":       {spec: Spec{IncludeClusterResources: &no}, namespaces: all, want: true},
-		"old, some are left out":          {spec: Spec{ExcludedResources: []string{"pods"}}, namespaces: all, want: true},
-		"old, one of it is left out":      {spec: Spec{ExcludedResources: []string{"foos.metrics.example.com"}}, namespaces: all, want: true},
+		"no filter":                      {namespaces: all, want: true},
+		"some namespaces":                {namespaces: some, want: true},
+		"old, everything":                {spec: Spec{IncludedResources: all}, namespaces: some, want: true},
+		"old, no cluster resources":      {spec: Spec{IncludeClusterResources: &no}, namespaces: all, want: true},
+		"old, some are left out":         {spec: Spec{ExcludedResources: []string{"pods"}}, namespaces: all, want: true},
+		"old, one of it is left out":     {spec: Spec{ExcludedResources: []string{"foos.metrics.example.com"}}, namespaces: all, want: true},
+		"old, its group is left out":     {spec: Spec{ExcludedResources: []string{"*.Metrics.example.com"}}, namespaces: all},
+		"old, groups are left out":       {spec: Spec{IncludedResources: []string{"foos", "pods"}, ExcludedResources: []string{"*.example.com"}}, namespaces: some},
+		"old, some of it are left out":   {spec: Spec{ExcludedResources: []string{"f*.metrics.example.com"}}, namespaces: all, want: true},
+		"old, another group is left out": {spec: Spec{ExcludedResources: []string{"*.other.example.com"}}, namespaces: all, want: true},
+		"new, its group is left out": {spec: Spec{IncludedClusterScopedResources: []string{"foos"}, ExcludedClusterScopedResources: []string{"*.example.com"},
+			ExcludedNamespaceScopedResources: []string{"*.example.com"}}, namespaces: all},
+		"new, its cluster-scoped resources are left out": {spec: Spec{ExcludedClusterScopedResources: []string{"*.example.com"}}, namespaces: all, want: true},
 		"old, all left out":               {spec: Spec{IncludedResources: []string{"foos"}, ExcludedResources: all}, namespaces: all},
 		"old, others":                     {spec: Spec{IncludedResources: []string{"pods", "deploy.apps"}}, namespaces: all},
 		"old, a plain name":               {spec: Spec{IncludedResources: []string{"pods", "foos"}}, namespaces: all, want: true},

@@ -58,11 +58,13 @@ func (l *resourceList) isEmpty() bool { return !l.given && l.out.IsEmpty() }
 
 // mayName reports whether an included name may be one of a group version whose resources are not
 // known.
-func (l *resourceList) mayName(gv schema.GroupVersion) bool { return !l.out.all && l.in.mayHave(gv) }
+func (l *resourceList) mayName(gv schema.GroupVersion) bool {
+	return !l.out.hasGroup(gv.Group) && l.in.mayHave(gv)
+}
 
 // mayInclude reports whether resources of a group version that are not known may be included.
 func (l *resourceList) mayInclude(gv schema.GroupVersion) bool {
-	return !l.out.all && (!l.given || l.in.mayHave(gv))
+	return !l.out.hasGroup(gv.Group) && (!l.given || l.in.mayHave(gv))
 }
 
 // selectsEverything is true when the lists leave nothing out.

@@ -64,6 +64,14 @@ func (s *ResourceSet) Has(gr schema.GroupResource) bool {
 	return len(s.patterns) > 0 && MatchesAny(s.patterns, gr.String())
 }
 
+// hasGroup reports whether the list names every resource of a group, whatever they are called: a pattern of it
+// begins with '*' ("*.metrics.k8s.io").
+func (s *ResourceSet) hasGroup(group string) bool {
+	return s.all || slices.ContainsFunc(s.patterns, func(pattern string) bool {
+		return pattern[0] == '*' && MatchesAny([]string{pattern}, "."+group)
+	})
+}
+
 // mayHave reports whether the list may name a resource of a group version whose resources are not known: it means
 // every resource, or has a pattern or an unknown name that fits.
 func (s *ResourceSet) mayHave(gv schema.GroupVersion) bool {

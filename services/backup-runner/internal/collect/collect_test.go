@@ -73,6 +73,7 @@ func TestNamespacesThatAreNotSelectedAreMarkedExtras(t *testing.T) {
 		"excluded":             {ExcludedResources: []string{"namespaces"}},
 		"excluded by scope":    {ExcludedClusterScopedResources: []string{"*"}},
 		"no cluster resources": {IncludeClusterResources: &no},
+		"by labels":            {LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSetup(t, newEstateServer(), spec, "a", "empty")

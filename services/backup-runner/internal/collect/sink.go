@@ -48,9 +48,7 @@ type unitSink struct {
 func (w *unitWorker) newSink(u *plan.Unit) *unitSink {
 	s := &unitSink{w: w, u: u, gr: u.Res.GroupResource(), references: u.References()}
 	if w.cfg.Items != nil {
-		if !plan.IsExtra(w.cfg.Filter, s.gr) {
-			s.wants = w.cfg.Actions.Wants(s.gr)
-		}
+		s.wants = w.cfg.Actions.Wants(s.gr)
 		s.registered = s.wants != nil || u.Role != plan.Plain || w.cfg.Actions.Counts(s.gr)
 	}
 	return s
@@ -96,8 +94,7 @@ func (s *unitSink) isSelected(item jsonlist.Item) bool {
 	object := selection.Object{Namespace: m.Namespace, Name: m.Name, Labels: m.Labels, Deleting: m.Deleting()}
 	if s.u.Role == plan.NamespaceObjects {
 		s.page.seen = append(s.page.seen, strings.Clone(m.Name))
-		holds := s.w.cfg.Facts.Holds(m.Name)
-		return (holds || f.Resource(plan.Namespaces, false)) && f.NamespaceObject(object, isActive(item.Raw), holds)
+		return f.NamespaceObject(object, isActive(item.Raw), s.w.cfg.Facts.Holds(m.Name))
 	}
 	if s.u.Role == plan.BoundVolume && !s.w.cfg.Facts.Bound(m.Name) {
 		return false

@@ -21,7 +21,7 @@ func (s *unitSink) routeItem(item jsonlist.Item) error {
 	if s.u.Role != plan.Plain && s.w.cfg.Items.Result(key).IsKnown() {
 		return nil // an action asked for it before
 	}
-	if s.wants.Touch(&s.meta, item.Raw) {
+	if !plan.IsExtra(s.w.cfg.Filter, s.gr, &s.meta) && s.wants.Touch(&s.meta, item.Raw) {
 		return s.spoolItem(key, item)
 	}
 	items := s.page.items

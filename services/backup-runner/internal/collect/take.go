@@ -21,7 +21,7 @@ func (s *unitSink) takeItem(item jsonlist.Item) error {
 	it := part.Item{
 		GVK: s.u.Res.Kind, Resource: s.u.Res.Name, Preferred: true, Meta: &s.meta,
 		Raw: item.Raw, HasTypeMeta: item.HasTypeMeta, Spaced: item.Spaced, References: found,
-		Extra: plan.IsExtra(s.w.cfg.Filter, s.gr),
+		Extra: plan.IsExtra(s.w.cfg.Filter, s.gr, &s.meta),
 	}
 	if s.revision != s.main {
 		it.Cut = s.revision

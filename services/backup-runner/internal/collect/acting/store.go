@@ -28,7 +28,7 @@ func (a *objectProcessor) storeObject(s *processedObject, r *actionset.Result) (
 	found, complete := u.References().Find(s.Namespace, o.Raw)
 	err = open.Add(part.Item{
 		GVK: o.Kind, Resource: s.Resource, Preferred: true, Meta: o.Meta, Raw: o.Raw, HasTypeMeta: true, Spaced: o.Spaced,
-		Live: s.live, Extra: plan.IsExtra(a.pool.Finder.Filter, s.GroupResource()), Cut: s.Cut, Actions: r.Applied, References: found,
+		Live: s.live, Extra: plan.IsExtra(a.pool.Finder.Filter, s.GroupResource(), o.Meta), Cut: s.Cut, Actions: r.Applied, References: found,
 	})
 	if errors.Is(err, part.ErrInvalidItem) {
 		return a.noteFailed(s, "object cannot be stored", err)

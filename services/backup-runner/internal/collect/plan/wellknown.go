@@ -3,6 +3,7 @@ package plan
 import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 )
 
@@ -16,8 +17,8 @@ var (
 	Snapshots   = schema.GroupResource{Group: "snapshot.storage.k8s.io", Resource: "volumesnapshots"}
 )
 
-// IsExtra reports that the filters do not select objects of a resource that is stored all the same: the
-// Namespaces of what they select.
-func IsExtra(f *selection.Filter, gr schema.GroupResource) bool {
-	return gr == Namespaces && !f.Resource(Namespaces, false)
+// IsExtra reports that the filters do not select an object that is stored all the same: the Namespace of what
+// they select.
+func IsExtra(f *selection.Filter, gr schema.GroupResource, m *objmeta.Meta) bool {
+	return gr == Namespaces && !f.SelectsNamespace(m.Name, m.Labels)
 }
