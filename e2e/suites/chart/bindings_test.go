@@ -70,11 +70,11 @@ func TestRolesOfCallers(t *testing.T) {
 			{Verb: "create", Group: "velero.io", Resource: "downloadrequests"}, {Verb: "list", Group: "velero.io", Resource: "downloadrequests"},
 			{Verb: "post", Path: "/holdfast.queue.v1.QueueService/SubmitBackup"}, {Verb: "post", Path: "/holdfast.queue.v1.QueueService/CancelBackup"},
 			{Verb: "post", Path: "/holdfast.operation.v1.OperationMonitorService/StreamOperationLogs"}, {Verb: "post", Path: "/holdfast.operation.v1.OperationService/StreamLogs"},
+			{Verb: "post", Path: "/holdfast.manifest.v1.ManifestService/ListItems"}, {Verb: "post", Path: "/holdfast.manifest.v1.ManifestService/GetItem"},
 		},
 		admin: {
 			{Verb: "create", Group: "velero.io", Resource: "backupstoragelocations"}, {Verb: "delete", Group: "velero.io", Resource: "backups"},
-			{Verb: "post", Path: "/holdfast.deletion.v1.DeletionService/DeleteBackup"}, {Verb: "post", Path: "/holdfast.manifest.v1.ManifestService/GetItem"},
-			{Verb: "post", Path: "/holdfast.manifest.v1.ManifestService/ListItems"},
+			{Verb: "post", Path: "/holdfast.deletion.v1.DeletionService/DeleteBackup"}, {Verb: "post", Path: "/holdfast.manifest.v1.ManifestService/GetUnmaskedItem"},
 		},
 		nobody: {
 			{Verb: "get", Resource: "secrets"}, {Verb: "list", Resource: "secrets"}, {Verb: "post", Path: "/holdfast.operation.v1.OperationService/Cancel"},

@@ -117,7 +117,7 @@ func TestWhatViewersMayCallIsNotAudited(t *testing.T) {
 		}
 	}
 	for _, revealing := range []string{
-		"/holdfast.manifest.v1.ManifestService/GetItem", "/holdfast.operation.v1.OperationMonitorService/StreamOperationLogs",
+		"/holdfast.manifest.v1.ManifestService/GetItem", "/holdfast.manifest.v1.ManifestService/GetUnmaskedItem", "/holdfast.operation.v1.OperationMonitorService/StreamOperationLogs",
 		"/holdfast.queue.v1.QueueService/SubmitBackup", "/holdfast.deletion.v1.DeletionService/DeleteBackup", "/holdfast.new.v1.NewService/New",
 	} {
 		require.True(t, service.Audited(revealing), revealing)

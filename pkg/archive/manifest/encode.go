@@ -36,7 +36,7 @@ func AppendEntry(dst []byte, e *Entry) []byte {
 	dst = appendField(dst, `"uid":`, m.UID)
 	dst = appendField(dst, `"resourceVersion":`, m.ResourceVersion)
 	dst = appendLabels(dst, m.Labels)
-	dst = appendAnnotations(dst, m.Annotations, isSecret(e))
+	dst = appendAnnotations(dst, m.Annotations, isSecret(e.Group, e.Resource, e.Kind))
 	dst = appendOwners(dst, m.Owners)
 	dst = appendReferences(dst, e.References)
 	dst = appendActions(dst, e.Actions)
@@ -62,8 +62,6 @@ func appendItem(dst, entry []byte, offset, length int64) []byte {
 	dst = strconv.AppendInt(append(dst, `,"length":`...), length, 10)
 	return append(dst, '}')
 }
-
-func isSecret(e *Entry) bool { return e.Group == "" && e.Resource == "secrets" || e.Kind == "Secret" }
 
 func appendField(dst []byte, name, value string) []byte {
 	if value == "" {

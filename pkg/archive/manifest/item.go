@@ -79,6 +79,13 @@ func (i *Item) Key() Key {
 // GroupResource returns "pods" or "deployments.apps", as in tarball paths.
 func (i *Item) GroupResource() string { return GroupResource(i.Resource, i.Group) }
 
+// IsSecret reports whether the item is a Secret, whose values must not be shown unasked.
+func (i *Item) IsSecret() bool { return isSecret(i.Group, i.Resource, i.Kind) }
+
+func isSecret(group, resource, kind string) bool {
+	return group == "" && resource == "secrets" || kind == "Secret"
+}
+
 // Key names one object. Keys are ordered by kind, then by the bytes of "namespace/name", which is
 // the order in which an API server lists a resource.
 type Key struct {

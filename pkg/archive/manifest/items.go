@@ -85,6 +85,9 @@ func (r *Reader) wantsBlock(i int, f *Filter) bool {
 		if f.After != nil && bytes.Compare(r.firstKey(next), AppendKey(nil, f.After.Kind, f.After.Namespace, f.After.Name)) <= 0 {
 			return false
 		}
+		if next.Kind == r.dir.Blocks[i].Kind && !f.wantsRange(r.dir.Blocks[i].First, next.First) {
+			return false
+		}
 	}
 	if len(f.Kinds) == 0 {
 		return true
@@ -95,6 +98,12 @@ func (r *Reader) wantsBlock(i int, f *Filter) bool {
 		}
 	}
 	return false
+}
+
+// wantsRange reports whether a namespace of the filter may have keys "namespace/name" from one key up to
+// another, which is exclusive. "0" follows "/".
+func (f *Filter) wantsRange(from, end string) bool {
+	return len(f.Namespaces) == 0 || slices.ContainsFunc(f.Namespaces, func(ns string) bool { return ns+"0" > from && ns+"/" < end })
 }
 
 // memberLines yields the lines of consecutive gzip members without their comma, valid until the next one.

@@ -50,6 +50,11 @@ func FromManifest(ctx context.Context, store objectstore.Reader, backup string, 
 	if err != nil {
 		return nil, err
 	}
+	return WithManifest(ctx, store, backup, m, l)
+}
+
+// WithManifest is FromManifest with a manifest that is open.
+func WithManifest(ctx context.Context, store objectstore.Reader, backup string, m *manifest.Reader, l Limits) (Source, error) {
 	key := layout.BackupTarball(backup)
 	info, err := store.Stat(ctx, key)
 	if err != nil {

@@ -53,7 +53,7 @@ func realKind() serviceKind {
 }
 
 // TestUpServesItsOwnerOnly: every local user may call 127.0.0.1, and could read a Secret with
-// GetItem or have a backup deleted.
+// GetUnmaskedItem or have a backup deleted.
 func TestUpServesItsOwnerOnly(t *testing.T) {
 	cfg := testConfig(t, &screen{})
 	cfg.Kubeconfig, cfg.Home = newKubeconfig(t), t.TempDir()

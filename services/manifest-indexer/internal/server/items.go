@@ -2,16 +2,15 @@ package server
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"strings"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
-	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
 )
 
@@ -32,19 +31,30 @@ func (s *Server) ListItems(ctx context.Context, req *manifestv1.ListItemsRequest
 		return nil, err
 	}
 	defer m.close(&err)
+	matcher, err := newItemMatcher(req, m.Kinds())
+	if err != nil {
+		return nil, m.explainMissing(err)
+	}
 	filter := manifest.Filter{After: after}
-	if gr := req.GetGroupResource(); gr != "" {
-		if filter.Kinds = m.kindsOf(gr); len(filter.Kinds) == 0 {
-			return &manifestv1.ListItemsResponse{}, nil
+	for _, name := range req.GetKinds() {
+		kinds, err := findKinds(m.Kinds(), "kinds", name)
+		if err != nil {
+			return nil, m.explainMissing(err)
+		}
+		for _, k := range kinds {
+			filter.Kinds = append(filter.Kinds, k.Kind)
 		}
 	}
 	if ns := req.GetNamespace(); ns != "" {
 		filter.Namespaces = []string{ns}
 	}
-	return m.listPage(ctx, req, filter)
+	if uid := req.GetUid(); uid != "" {
+		return m.listUID(ctx, uid, filter, matcher)
+	}
+	return m.listPage(ctx, req, filter, matcher)
 }
 
-func (m *openManifestFile) listPage(ctx context.Context, req *manifestv1.ListItemsRequest, filter manifest.Filter) (*manifestv1.ListItemsResponse, error) {
+func (m *openManifestFile) listPage(ctx context.Context, req *manifestv1.ListItemsRequest, filter manifest.Filter, matcher *itemMatcher) (*manifestv1.ListItemsResponse, error) {
 	size := int(req.GetPageSize())
 	if size == 0 {
 		size = defaultPage
@@ -63,93 +73,29 @@ func (m *openManifestFile) listPage(ctx context.Context, req *manifestv1.ListIte
 		}
 		scanned++
 		last = item.Key()
-		if name := req.GetName(); name == "" || name == item.Name {
+		if matcher.matchesItem(&item) {
 			resp.Items = append(resp.Items, toProto(&item))
 		}
 	}
 	return resp, nil
 }
 
-func (m *openManifestFile) kindsOf(groupResource string) []string {
-	var kinds []string
-	for _, k := range m.Kinds() {
-		if k.Resource == groupResource {
-			kinds = append(kinds, k.Kind)
-		}
+// listUID lists the one item with a UID, which the index of the manifest finds.
+func (m *openManifestFile) listUID(ctx context.Context, uid string, filter manifest.Filter, matcher *itemMatcher) (*manifestv1.ListItemsResponse, error) {
+	resp := &manifestv1.ListItemsResponse{}
+	item, err := m.LookupUID(ctx, uid)
+	switch {
+	case errors.Is(err, manifest.ErrNotFound):
+		return resp, nil
+	case err != nil:
+		return nil, damagedError(err)
 	}
-	return kinds
-}
-
-// findItem looks up the item of a GetItemRequest.
-func (m *openManifestFile) findItem(ctx context.Context, req *manifestv1.GetItemRequest) (manifest.Item, error) {
-	if uid := req.GetUid(); uid != "" {
-		return m.LookupUID(ctx, uid)
+	selected := len(filter.Kinds) == 0 || slices.Contains(filter.Kinds, item.Key().Kind)
+	selected = selected && (len(filter.Namespaces) == 0 || slices.Contains(filter.Namespaces, item.Namespace))
+	if selected && matcher.matchesItem(&item) {
+		resp.Items = append(resp.Items, toProto(&item))
 	}
-	key := req.GetKey()
-	kind, err := m.kindNamed(key)
-	if err != nil {
-		return manifest.Item{}, err
-	}
-	return m.Lookup(ctx, manifest.Key{Kind: kind, Namespace: key.GetNamespace(), Name: key.GetName()})
-}
-
-// kindNamed fills in the version where the backup holds only one.
-func (m *openManifestFile) kindNamed(key *manifestv1.ItemKey) (string, error) {
-	if v := key.GetVersion(); v != "" {
-		return manifest.KindName(key.GetGroup(), v, key.GetKind()), nil
-	}
-	var found string
-	for _, k := range m.Kinds() {
-		group, _, kind, ok := manifest.SplitKindName(k.Kind)
-		if !ok || group != key.GetGroup() || kind != key.GetKind() {
-			continue
-		}
-		if found != "" {
-			return "", errgrpc.Field("key.version", "is needed: the backup holds %s and %s", found, k.Kind)
-		}
-		found = k.Kind
-	}
-	if found == "" {
-		return "", fmt.Errorf("kind %s: %w", manifest.KindName(key.GetGroup(), "*", key.GetKind()), manifest.ErrNotFound)
-	}
-	return found, nil
-}
-
-// pageToken is a page token: the last item of the page before, and what was asked for.
-type pageToken struct {
-	Query string       `json:"q"`
-	After manifest.Key `json:"a"`
-}
-
-func queryHash(req *manifestv1.ListItemsRequest) string {
-	return strings.Join([]string{req.GetBackup(), req.GetGroupResource(), req.GetNamespace(), req.GetName()}, "\n")
-}
-
-func encodeToken(req *manifestv1.ListItemsRequest, after manifest.Key) (string, error) {
-	data, err := json.Marshal(pageToken{Query: queryHash(req), After: after})
-	if err != nil {
-		return "", err
-	}
-	return base64.RawURLEncoding.EncodeToString(data), nil
-}
-
-func decodeToken(req *manifestv1.ListItemsRequest) (*manifest.Key, error) {
-	text := req.GetPageToken()
-	if text == "" {
-		return nil, nil //nolint:nilnil // no token means the first page
-	}
-	var t pageToken
-	data, err := base64.RawURLEncoding.DecodeString(text)
-	if err == nil {
-		err = json.Unmarshal(data, &t)
-	}
-	if err == nil && t.Query != queryHash(req) {
-		err = errors.New("made for another backup or other filters")
-	}
-	if err != nil {
-		return nil, errgrpc.Field("page_token", "%v", err)
-	}
-	return &t.After, nil
+	return resp, nil
 }
 
 func toProto(item *manifest.Item) *manifestv1.Item {
@@ -161,8 +107,12 @@ func toProto(item *manifest.Item) *manifestv1.Item {
 	if sum, err := hex.DecodeString(item.SHA256); err == nil {
 		p.Sha256 = sum
 	}
-	for _, owner := range item.Owners {
-		p.OwnerUids = append(p.OwnerUids, owner.UID)
+	for i := range item.Owners {
+		o := &item.Owners[i]
+		p.Owners = append(p.Owners, &manifestv1.Owner{Group: groupOf(o.APIVersion), Kind: o.Kind, Name: o.Name, Uid: o.UID, Controller: o.Controller})
+	}
+	for _, r := range item.References {
+		p.References = append(p.References, &manifestv1.Reference{Group: r.Group, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name, Relation: r.Relation})
 	}
 	return p
 }
@@ -182,8 +132,11 @@ func itemAnnotations(item *manifest.Item) map[string]string {
 	return all
 }
 
-// pluralName cuts the group off "deployments.apps".
-func pluralName(groupResource string) string {
-	name, _, _ := strings.Cut(groupResource, ".")
-	return name
+// groupOf returns the group of "apps/v1"; empty for the core group.
+func groupOf(apiVersion string) string {
+	gv, err := schema.ParseGroupVersion(apiVersion)
+	if err != nil {
+		return ""
+	}
+	return gv.Group
 }

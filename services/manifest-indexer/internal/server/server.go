@@ -59,27 +59,6 @@ func (s *Server) GetManifest(ctx context.Context, req *manifestv1.GetManifestReq
 	return resp, nil
 }
 
-// GetItem implements ManifestService.
-func (s *Server) GetItem(ctx context.Context, req *manifestv1.GetItemRequest) (_ *manifestv1.GetItemResponse, err error) {
-	m, err := s.openBackup(ctx, req.GetBackup())
-	if err != nil {
-		return nil, err
-	}
-	defer m.close(&err)
-	item, err := m.findItem(ctx, req)
-	if errors.Is(err, manifest.ErrNotFound) {
-		return nil, fmt.Errorf("backup %q: %w: %w", req.GetBackup(), errgrpc.ErrNotFound, err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	resp := &manifestv1.GetItemResponse{Item: toProto(&item)}
-	if req.GetWithBody() {
-		resp.Body, err = m.readBody(ctx, item)
-	}
-	return resp, err
-}
-
 // openManifestFile is one manifest and the store it is read from.
 type openManifestFile struct {
 	*manifest.Reader
@@ -121,17 +100,6 @@ func noManifest(backup string) error {
 
 // close releases the store; its error counts only if nothing else went wrong.
 func (m *openManifestFile) close(err *error) { *err = errors.Join(*err, m.store.Close()) }
-
-// readBody reads the object out of the tarball, checked against the manifest's hash.
-func (m *openManifestFile) readBody(ctx context.Context, item manifest.Item) (_ []byte, err error) {
-	source, err := tarball.FromManifest(ctx, m.store, m.backup, tarball.Limits{})
-	if err != nil {
-		return nil, damagedError(err)
-	}
-	defer func() { err = errors.Join(err, source.Close()) }()
-	body, err := source.Read(ctx, item)
-	return body, damagedError(err)
-}
 
 func damagedError(err error) error {
 	if errors.Is(err, tarball.ErrCorrupt) || errors.Is(err, tarball.ErrMismatch) || errors.Is(err, manifest.ErrCorrupt) {

@@ -59,6 +59,9 @@ func newBed(t *testing.T) *bed {
 	for _, version := range []string{"v1", "v2"} {
 		require.NoError(t, w.Add(newObject("example.com", version, "Widget", "widgets", "ns-0", "w-"+version)))
 	}
+	for _, item := range linkedItems() {
+		require.NoError(t, w.Add(item))
+	}
 	sealed, err := w.Seal()
 	require.NoError(t, err)
 	key := layout.Part("b", "uid", 1, "all", 0, 0)
@@ -102,10 +105,10 @@ func TestGetManifest(t *testing.T) {
 	require.Equal(t, "b", got.GetBackup())
 	require.Equal(t, "uid", got.GetBackupUid())
 	require.Equal(t, manifest.FormatVersion, got.GetFormatVersion())
-	require.EqualValues(t, 33, got.GetItems())
-	require.Len(t, got.GetKinds(), 4)
-	require.Equal(t, "widgets", got.GetKinds()[0].GetResource())
-	require.Equal(t, "example.com", got.GetKinds()[0].GetGroup())
+	require.EqualValues(t, 38, got.GetItems())
+	require.Len(t, got.GetKinds(), 9)
+	require.Equal(t, "deployments", got.GetKinds()[0].GetResource())
+	require.Equal(t, "apps", got.GetKinds()[0].GetGroup())
 	require.Len(t, got.GetCuts(), 2)
 	require.Equal(t, "configmaps", got.GetCuts()[0].GetResource())
 	require.Equal(t, "z", got.GetCuts()[1].GetLastKey())
@@ -134,15 +137,14 @@ func (b *bed) listAll(req *manifestv1.ListItemsRequest) []string {
 func TestListItems(t *testing.T) {
 	b := newBed(t)
 	all := b.listAll(&manifestv1.ListItemsRequest{Backup: "b"})
-	require.Len(t, all, 33)
-	require.Equal(t, "ns-0/w-v1", all[0])
-	for _, size := range []int32{1, 7, 33, 1000} {
+	require.Len(t, all, 38)
+	require.Equal(t, "shop/web", all[0])
+	for _, size := range []int32{1, 7, 38, 1000} {
 		require.Equal(t, all, b.listAll(&manifestv1.ListItemsRequest{Backup: "b", PageSize: size}), "pages of %d", size)
 	}
-	require.Len(t, b.listAll(&manifestv1.ListItemsRequest{Backup: "b", GroupResource: "configmaps", Namespace: "ns-1", PageSize: 3}), 10)
-	require.Len(t, b.listAll(&manifestv1.ListItemsRequest{Backup: "b", GroupResource: "widgets.example.com"}), 2)
+	require.Len(t, b.listAll(&manifestv1.ListItemsRequest{Backup: "b", Kinds: []string{"cm"}, Namespace: "ns-1", PageSize: 3}), 10)
+	require.Len(t, b.listAll(&manifestv1.ListItemsRequest{Backup: "b", Kinds: []string{"widgets.example.com"}}), 2)
 	require.Equal(t, []string{"ns-2/cm-05"}, b.listAll(&manifestv1.ListItemsRequest{Backup: "b", Name: "cm-05"}))
-	require.Empty(t, b.listAll(&manifestv1.ListItemsRequest{Backup: "b", GroupResource: "pods"}))
 	require.Empty(t, b.listAll(&manifestv1.ListItemsRequest{Backup: "b", Namespace: "absent"}))
 }
 
@@ -161,15 +163,13 @@ func TestPageTokensAreChecked(t *testing.T) {
 	}
 }
 
-func byKey(group, version, kind, ns, name string) *manifestv1.GetItemRequest {
-	return &manifestv1.GetItemRequest{Backup: "b", WithBody: true, Item: &manifestv1.GetItemRequest_Key{
-		Key: &manifestv1.ItemKey{Group: group, Version: version, Kind: kind, Namespace: ns, Name: name},
-	}}
+func byName(kind, ns, name string) *manifestv1.GetItemRequest {
+	return &manifestv1.GetItemRequest{Backup: "b", WithBody: true, Kind: kind, Namespace: ns, Name: name}
 }
 
 func TestGetItem(t *testing.T) {
 	b := newBed(t)
-	got, err := b.s.GetItem(t.Context(), byKey("", "", "ConfigMap", "ns-1", "cm-07"))
+	got, err := b.s.GetItem(t.Context(), byName("ConfigMap", "ns-1", "cm-07"))
 	require.NoError(t, err)
 	require.Contains(t, string(got.GetBody()), `"name":"cm-07"`)
 	sum := sha256.Sum256(got.GetBody())
@@ -177,21 +177,20 @@ func TestGetItem(t *testing.T) {
 	require.EqualValues(t, len(got.GetBody()), got.GetItem().GetSize())
 	require.Equal(t, "resources/configmaps/namespaces/ns-1/cm-07.json", got.GetItem().GetPath())
 
-	got, err = b.s.GetItem(t.Context(), &manifestv1.GetItemRequest{Backup: "b", Item: &manifestv1.GetItemRequest_Uid{Uid: "uid-cm-07"}})
+	got, err = b.s.GetItem(t.Context(), &manifestv1.GetItemRequest{Backup: "b", Uid: "uid-cm-07"})
 	require.NoError(t, err)
 	require.Equal(t, "cm-07", got.GetItem().GetName())
 	require.Empty(t, got.GetBody(), "only on request")
 
-	_, err = b.s.GetItem(t.Context(), byKey("example.com", "", "Widget", "ns-0", "w-v1"))
-	field := new(errgrpc.FieldError)
-	require.ErrorAs(t, err, &field)
-	require.Equal(t, "key.version", field.Field)
-	_, err = b.s.GetItem(t.Context(), byKey("example.com", "v2", "Widget", "ns-0", "w-v2"))
-	require.NoError(t, err)
+	for kind, name := range map[string]string{"widget": "w-v1", "WIDGETS.example.com": "w-v2", "widgets.v2.example.com": "w-v2", "widgets.exam": "w-v1"} {
+		got, err = b.s.GetItem(t.Context(), byName(kind, "ns-0", name))
+		require.NoError(t, err, kind)
+		require.Equal(t, name, got.GetItem().GetName())
+	}
 
 	for _, req := range []*manifestv1.GetItemRequest{
-		byKey("", "", "ConfigMap", "ns-1", "absent"), byKey("", "", "Pod", "ns-1", "cm-07"),
-		{Backup: "b", Item: &manifestv1.GetItemRequest_Uid{Uid: "absent"}},
+		byName("ConfigMap", "ns-1", "absent"), byName("Pod", "ns-1", "cm-07"), byName("widgets.v1.example.com", "ns-0", "w-v2"),
+		{Backup: "b", Uid: "absent"},
 	} {
 		_, err = b.s.GetItem(t.Context(), req)
 		require.ErrorIs(t, err, errgrpc.ErrNotFound)
@@ -218,7 +217,7 @@ func TestFailuresHaveCodes(t *testing.T) {
 		tar[i] ^= 0x55
 	}
 	b.store.Set(layout.BackupTarball("b"), tar)
-	_, err = b.s.GetItem(t.Context(), byKey("", "", "ConfigMap", "ns-1", "cm-07"))
+	_, err = b.s.GetItem(t.Context(), byName("ConfigMap", "ns-1", "cm-07"))
 	require.ErrorIs(t, err, errgrpc.ErrCorrupt)
 
 	b.store.Inject(func(memstore.Op, string) error { return objectstore.ErrAccess })

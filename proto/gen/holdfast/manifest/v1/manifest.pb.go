@@ -330,16 +330,28 @@ type ListItemsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name of the Backup in the server namespace.
 	Backup string `protobuf:"bytes,1,opt,name=backup,proto3" json:"backup,omitempty"`
-	// Only items of this resource, for example "deployments.apps"; empty for all.
-	GroupResource string `protobuf:"bytes,2,opt,name=group_resource,json=groupResource,proto3" json:"group_resource,omitempty"`
+	// Only items of these kinds; empty for all. A kind is named as kubectl names it: kind, plural, singular or short name, in any case,
+	// alone or with its group ("deploy", "deployments.apps", "widgets.v1.example.com").
+	Kinds []string `protobuf:"bytes,2,rep,name=kinds,proto3" json:"kinds,omitempty"`
 	// Only items in this namespace; empty for all.
 	Namespace string `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// Only items of this name; empty for all.
+	// Only items whose name matches this pattern, in which "*" stands for any text, "?" for one character and "[ab]" for one of some;
+	// empty for all.
 	Name string `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
 	// How many items to return at most; 0 means 100. Fewer may be returned although more follow.
 	PageSize int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The next_page_token of the page before; empty for the first page. It is only valid with the same backup and filters.
-	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Only items whose labels match, in the syntax of kubectl; empty for all.
+	LabelSelector string `protobuf:"bytes,7,opt,name=label_selector,json=labelSelector,proto3" json:"label_selector,omitempty"`
+	// Only items that have all these annotations, each "key" or "key=value".
+	Annotations []string `protobuf:"bytes,8,rep,name=annotations,proto3" json:"annotations,omitempty"`
+	// Only items that this object owns: its UID, or KIND/NAME with the kind as in kinds.
+	Owner string `protobuf:"bytes,9,opt,name=owner,proto3" json:"owner,omitempty"`
+	// Only the item with this UID; empty for all.
+	Uid string `protobuf:"bytes,10,opt,name=uid,proto3" json:"uid,omitempty"`
+	// Only items whose SHA-256 begins with these hexadecimal digits; empty for all.
+	Sha256        string `protobuf:"bytes,11,opt,name=sha256,proto3" json:"sha256,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -381,11 +393,11 @@ func (x *ListItemsRequest) GetBackup() string {
 	return ""
 }
 
-func (x *ListItemsRequest) GetGroupResource() string {
+func (x *ListItemsRequest) GetKinds() []string {
 	if x != nil {
-		return x.GroupResource
+		return x.Kinds
 	}
-	return ""
+	return nil
 }
 
 func (x *ListItemsRequest) GetNamespace() string {
@@ -412,6 +424,41 @@ func (x *ListItemsRequest) GetPageSize() int32 {
 func (x *ListItemsRequest) GetPageToken() string {
 	if x != nil {
 		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListItemsRequest) GetLabelSelector() string {
+	if x != nil {
+		return x.LabelSelector
+	}
+	return ""
+}
+
+func (x *ListItemsRequest) GetAnnotations() []string {
+	if x != nil {
+		return x.Annotations
+	}
+	return nil
+}
+
+func (x *ListItemsRequest) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *ListItemsRequest) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *ListItemsRequest) GetSha256() string {
+	if x != nil {
+		return x.Sha256
 	}
 	return ""
 }
@@ -471,20 +518,22 @@ func (x *ListItemsResponse) GetNextPageToken() string {
 	return ""
 }
 
-// GetItemRequest names one item of a backup.
+// GetItemRequest names one item of a backup, by UID or by kind and name.
 type GetItemRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name of the Backup in the server namespace.
 	Backup string `protobuf:"bytes,1,opt,name=backup,proto3" json:"backup,omitempty"`
-	// Which item.
-	//
-	// Types that are valid to be assigned to Item:
-	//
-	//	*GetItemRequest_Uid
-	//	*GetItemRequest_Key
-	Item isGetItemRequest_Item `protobuf_oneof:"item"`
-	// Return the object itself too. It may be a Secret: the answer is as sensitive as the backup.
-	WithBody      bool `protobuf:"varint,4,opt,name=with_body,json=withBody,proto3" json:"with_body,omitempty"`
+	// The UID the object had in the cluster; kind, namespace and name are empty then.
+	Uid string `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
+	// The kind, named as in ListItemsRequest. Where a backup holds several versions of an object, the preferred one is meant unless the
+	// name has a version.
+	Kind string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
+	// The namespace; empty for an object that has none.
+	Namespace string `protobuf:"bytes,4,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// The name.
+	Name string `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
+	// Return the object itself too.
+	WithBody      bool `protobuf:"varint,6,opt,name=with_body,json=withBody,proto3" json:"with_body,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -526,29 +575,32 @@ func (x *GetItemRequest) GetBackup() string {
 	return ""
 }
 
-func (x *GetItemRequest) GetItem() isGetItemRequest_Item {
-	if x != nil {
-		return x.Item
-	}
-	return nil
-}
-
 func (x *GetItemRequest) GetUid() string {
 	if x != nil {
-		if x, ok := x.Item.(*GetItemRequest_Uid); ok {
-			return x.Uid
-		}
+		return x.Uid
 	}
 	return ""
 }
 
-func (x *GetItemRequest) GetKey() *ItemKey {
+func (x *GetItemRequest) GetKind() string {
 	if x != nil {
-		if x, ok := x.Item.(*GetItemRequest_Key); ok {
-			return x.Key
-		}
+		return x.Kind
 	}
-	return nil
+	return ""
+}
+
+func (x *GetItemRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *GetItemRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
 }
 
 func (x *GetItemRequest) GetWithBody() bool {
@@ -558,120 +610,23 @@ func (x *GetItemRequest) GetWithBody() bool {
 	return false
 }
 
-type isGetItemRequest_Item interface {
-	isGetItemRequest_Item()
-}
-
-type GetItemRequest_Uid struct {
-	// The UID the object had in the cluster.
-	Uid string `protobuf:"bytes,2,opt,name=uid,proto3,oneof"`
-}
-
-type GetItemRequest_Key struct {
-	// The object's kind and name.
-	Key *ItemKey `protobuf:"bytes,3,opt,name=key,proto3,oneof"`
-}
-
-func (*GetItemRequest_Uid) isGetItemRequest_Item() {}
-
-func (*GetItemRequest_Key) isGetItemRequest_Item() {}
-
-// ItemKey names an object by kind, namespace and name.
-type ItemKey struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The API group; empty for the core group.
-	Group string `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
-	// The version it was read in; empty for the only one in the backup.
-	Version string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
-	// The kind.
-	Kind string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
-	// The namespace; empty for an object that has none.
-	Namespace string `protobuf:"bytes,4,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// The name.
-	Name          string `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ItemKey) Reset() {
-	*x = ItemKey{}
-	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[7]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ItemKey) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ItemKey) ProtoMessage() {}
-
-func (x *ItemKey) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[7]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ItemKey.ProtoReflect.Descriptor instead.
-func (*ItemKey) Descriptor() ([]byte, []int) {
-	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{7}
-}
-
-func (x *ItemKey) GetGroup() string {
-	if x != nil {
-		return x.Group
-	}
-	return ""
-}
-
-func (x *ItemKey) GetVersion() string {
-	if x != nil {
-		return x.Version
-	}
-	return ""
-}
-
-func (x *ItemKey) GetKind() string {
-	if x != nil {
-		return x.Kind
-	}
-	return ""
-}
-
-func (x *ItemKey) GetNamespace() string {
-	if x != nil {
-		return x.Namespace
-	}
-	return ""
-}
-
-func (x *ItemKey) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
 // GetItemResponse holds the item.
 type GetItemResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What the manifest says about it.
 	Item *Item `protobuf:"bytes,1,opt,name=item,proto3" json:"item,omitempty"`
-	// The object as JSON, as it is in the tarball; empty unless asked for.
-	Body          []byte `protobuf:"bytes,2,opt,name=body,proto3" json:"body,omitempty"`
+	// The object as JSON, as it is in the tarball; empty unless asked for. Of a Secret, the values of data, stringData and annotations that
+	// manifests do not publish are "***".
+	Body []byte `protobuf:"bytes,2,opt,name=body,proto3" json:"body,omitempty"`
+	// Whether values of the body are masked.
+	Masked        bool `protobuf:"varint,3,opt,name=masked,proto3" json:"masked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetItemResponse) Reset() {
 	*x = GetItemResponse{}
-	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[8]
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -683,7 +638,7 @@ func (x *GetItemResponse) String() string {
 func (*GetItemResponse) ProtoMessage() {}
 
 func (x *GetItemResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[8]
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -696,7 +651,7 @@ func (x *GetItemResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetItemResponse.ProtoReflect.Descriptor instead.
 func (*GetItemResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{8}
+	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetItemResponse) GetItem() *Item {
@@ -707,6 +662,151 @@ func (x *GetItemResponse) GetItem() *Item {
 }
 
 func (x *GetItemResponse) GetBody() []byte {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
+func (x *GetItemResponse) GetMasked() bool {
+	if x != nil {
+		return x.Masked
+	}
+	return false
+}
+
+// GetUnmaskedItemRequest names one item of a backup, by UID or by kind and name.
+type GetUnmaskedItemRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the Backup in the server namespace.
+	Backup string `protobuf:"bytes,1,opt,name=backup,proto3" json:"backup,omitempty"`
+	// The UID the object had in the cluster; kind, namespace and name are empty then.
+	Uid string `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
+	// The kind, named as in ListItemsRequest. Where a backup holds several versions of an object, the preferred one is meant unless the
+	// name has a version.
+	Kind string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
+	// The namespace; empty for an object that has none.
+	Namespace string `protobuf:"bytes,4,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// The name.
+	Name          string `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetUnmaskedItemRequest) Reset() {
+	*x = GetUnmaskedItemRequest{}
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetUnmaskedItemRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetUnmaskedItemRequest) ProtoMessage() {}
+
+func (x *GetUnmaskedItemRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetUnmaskedItemRequest.ProtoReflect.Descriptor instead.
+func (*GetUnmaskedItemRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *GetUnmaskedItemRequest) GetBackup() string {
+	if x != nil {
+		return x.Backup
+	}
+	return ""
+}
+
+func (x *GetUnmaskedItemRequest) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *GetUnmaskedItemRequest) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *GetUnmaskedItemRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *GetUnmaskedItemRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// GetUnmaskedItemResponse holds the item.
+type GetUnmaskedItemResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the manifest says about it.
+	Item *Item `protobuf:"bytes,1,opt,name=item,proto3" json:"item,omitempty"`
+	// The object as JSON, as it is in the tarball. It may be a Secret: the answer is as sensitive as the backup.
+	Body          []byte `protobuf:"bytes,2,opt,name=body,proto3" json:"body,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetUnmaskedItemResponse) Reset() {
+	*x = GetUnmaskedItemResponse{}
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetUnmaskedItemResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetUnmaskedItemResponse) ProtoMessage() {}
+
+func (x *GetUnmaskedItemResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetUnmaskedItemResponse.ProtoReflect.Descriptor instead.
+func (*GetUnmaskedItemResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *GetUnmaskedItemResponse) GetItem() *Item {
+	if x != nil {
+		return x.Item
+	}
+	return nil
+}
+
+func (x *GetUnmaskedItemResponse) GetBody() []byte {
 	if x != nil {
 		return x.Body
 	}
@@ -741,21 +841,23 @@ type Item struct {
 	// Its annotations. Long values, kubectl's last applied configuration and most values on Secrets are not stored in manifests:
 	// they are given as length and hash.
 	Annotations map[string]string `protobuf:"bytes,12,rep,name=annotations,proto3" json:"annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// UIDs of its owners.
-	OwnerUids []string `protobuf:"bytes,13,rep,name=owner_uids,json=ownerUids,proto3" json:"owner_uids,omitempty"`
+	// Its owners.
+	Owners []*Owner `protobuf:"bytes,13,rep,name=owners,proto3" json:"owners,omitempty"`
 	// The actions that handled it, in order.
 	Actions []string `protobuf:"bytes,14,rep,name=actions,proto3" json:"actions,omitempty"`
 	// What it was read as at its cut; empty for an item that was read live.
 	ResourceVersion string `protobuf:"bytes,15,opt,name=resource_version,json=resourceVersion,proto3" json:"resource_version,omitempty"`
 	// Whether it was read live, outside the cut.
-	Live          bool `protobuf:"varint,16,opt,name=live,proto3" json:"live,omitempty"`
+	Live bool `protobuf:"varint,16,opt,name=live,proto3" json:"live,omitempty"`
+	// The objects that its body names.
+	References    []*Reference `protobuf:"bytes,17,rep,name=references,proto3" json:"references,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Item) Reset() {
 	*x = Item{}
-	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[9]
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -767,7 +869,7 @@ func (x *Item) String() string {
 func (*Item) ProtoMessage() {}
 
 func (x *Item) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[9]
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -780,7 +882,7 @@ func (x *Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Item.ProtoReflect.Descriptor instead.
 func (*Item) Descriptor() ([]byte, []int) {
-	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{9}
+	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Item) GetGroup() string {
@@ -867,9 +969,9 @@ func (x *Item) GetAnnotations() map[string]string {
 	return nil
 }
 
-func (x *Item) GetOwnerUids() []string {
+func (x *Item) GetOwners() []*Owner {
 	if x != nil {
-		return x.OwnerUids
+		return x.Owners
 	}
 	return nil
 }
@@ -893,6 +995,177 @@ func (x *Item) GetLive() bool {
 		return x.Live
 	}
 	return false
+}
+
+func (x *Item) GetReferences() []*Reference {
+	if x != nil {
+		return x.References
+	}
+	return nil
+}
+
+// Owner is an owner of an object.
+type Owner struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The API group; empty for the core group.
+	Group string `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	// The kind.
+	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	// The name.
+	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// The UID it had in the cluster.
+	Uid string `protobuf:"bytes,4,opt,name=uid,proto3" json:"uid,omitempty"`
+	// Whether it is the controller.
+	Controller    bool `protobuf:"varint,5,opt,name=controller,proto3" json:"controller,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Owner) Reset() {
+	*x = Owner{}
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Owner) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Owner) ProtoMessage() {}
+
+func (x *Owner) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Owner.ProtoReflect.Descriptor instead.
+func (*Owner) Descriptor() ([]byte, []int) {
+	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Owner) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *Owner) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Owner) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Owner) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *Owner) GetController() bool {
+	if x != nil {
+		return x.Controller
+	}
+	return false
+}
+
+// Reference is an object that another one names in its body.
+type Reference struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The API group; empty for the core group.
+	Group string `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	// The kind.
+	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	// The namespace; empty for an object that has none.
+	Namespace string `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// The name.
+	Name string `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
+	// What the object does with it, for example "mounts"; docs/formats lists the relations.
+	Relation      string `protobuf:"bytes,5,opt,name=relation,proto3" json:"relation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reference) Reset() {
+	*x = Reference{}
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reference) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reference) ProtoMessage() {}
+
+func (x *Reference) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reference.ProtoReflect.Descriptor instead.
+func (*Reference) Descriptor() ([]byte, []int) {
+	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Reference) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *Reference) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Reference) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *Reference) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Reference) GetRelation() string {
+	if x != nil {
+		return x.Relation
+	}
+	return ""
 }
 
 var File_holdfast_manifest_v1_manifest_proto protoreflect.FileDescriptor
@@ -921,36 +1194,45 @@ const file_holdfast_manifest_v1_manifest_proto_rawDesc = "" +
 	"\bresource\x18\x02 \x01(\tR\bresource\x12\x1b\n" +
 	"\tfirst_key\x18\x03 \x01(\tR\bfirstKey\x12\x19\n" +
 	"\blast_key\x18\x04 \x01(\tR\alastKey\x12\x1a\n" +
-	"\brevision\x18\x05 \x01(\tR\brevision\"\xa0\x02\n" +
+	"\brevision\x18\x05 \x01(\tR\brevision\"\xeb\x03\n" +
 	"\x10ListItemsRequest\x12D\n" +
-	"\x06backup\x18\x01 \x01(\tB,\xbaH)r'\x10\x01\x18\xfd\x012 ^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$R\x06backup\x12/\n" +
-	"\x0egroup_resource\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\rgroupResource\x12%\n" +
+	"\x06backup\x18\x01 \x01(\tB,\xbaH)r'\x10\x01\x18\xfd\x012 ^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$R\x06backup\x12'\n" +
+	"\x05kinds\x18\x02 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01\x18\x80\x04R\x05kinds\x12%\n" +
 	"\tnamespace\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18?R\tnamespace\x12\x1c\n" +
 	"\x04name\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\x04name\x12'\n" +
 	"\tpage_size\x18\x05 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\tpageToken\"m\n" +
+	"page_token\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\tpageToken\x12/\n" +
+	"\x0elabel_selector\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\rlabelSelector\x123\n" +
+	"\vannotations\x18\b \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01\x18\x80 R\vannotations\x12\x1e\n" +
+	"\x05owner\x18\t \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x05owner\x12\x1a\n" +
+	"\x03uid\x18\n" +
+	" \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x03uid\x12/\n" +
+	"\x06sha256\x18\v \x01(\tB\x17\xbaH\x14r\x122\x10^[0-9a-f]{0,64}$R\x06sha256\"m\n" +
 	"\x11ListItemsResponse\x120\n" +
 	"\x05items\x18\x01 \x03(\v2\x1a.holdfast.manifest.v1.ItemR\x05items\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xd5\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xf2\x01\n" +
 	"\x0eGetItemRequest\x12D\n" +
-	"\x06backup\x18\x01 \x01(\tB,\xbaH)r'\x10\x01\x18\xfd\x012 ^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$R\x06backup\x12\x1e\n" +
-	"\x03uid\x18\x02 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80\x01H\x00R\x03uid\x121\n" +
-	"\x03key\x18\x03 \x01(\v2\x1d.holdfast.manifest.v1.ItemKeyH\x00R\x03key\x12\x1b\n" +
-	"\twith_body\x18\x04 \x01(\bR\bwithBodyB\r\n" +
-	"\x04item\x12\x05\xbaH\x02\b\x01\"\xb2\x01\n" +
-	"\aItemKey\x12\x1e\n" +
-	"\x05group\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\x05group\x12!\n" +
-	"\aversion\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18?R\aversion\x12\x1d\n" +
-	"\x04kind\x18\x03 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?R\x04kind\x12%\n" +
-	"\tnamespace\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18?R\tnamespace\x12\x1e\n" +
-	"\x04name\x18\x05 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\xfd\x01R\x04name\"U\n" +
+	"\x06backup\x18\x01 \x01(\tB,\xbaH)r'\x10\x01\x18\xfd\x012 ^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$R\x06backup\x12\x1a\n" +
+	"\x03uid\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x03uid\x12\x1c\n" +
+	"\x04kind\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\x04kind\x12%\n" +
+	"\tnamespace\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18?R\tnamespace\x12\x1c\n" +
+	"\x04name\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\x04name\x12\x1b\n" +
+	"\twith_body\x18\x06 \x01(\bR\bwithBody\"m\n" +
 	"\x0fGetItemResponse\x12.\n" +
 	"\x04item\x18\x01 \x01(\v2\x1a.holdfast.manifest.v1.ItemR\x04item\x12\x12\n" +
-	"\x04body\x18\x02 \x01(\fR\x04body\"\xec\x04\n" +
+	"\x04body\x18\x02 \x01(\fR\x04body\x12\x16\n" +
+	"\x06masked\x18\x03 \x01(\bR\x06masked\"\xdd\x01\n" +
+	"\x16GetUnmaskedItemRequest\x12D\n" +
+	"\x06backup\x18\x01 \x01(\tB,\xbaH)r'\x10\x01\x18\xfd\x012 ^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$R\x06backup\x12\x1a\n" +
+	"\x03uid\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x03uid\x12\x1c\n" +
+	"\x04kind\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\x04kind\x12%\n" +
+	"\tnamespace\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18?R\tnamespace\x12\x1c\n" +
+	"\x04name\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\x04name\"]\n" +
+	"\x17GetUnmaskedItemResponse\x12.\n" +
+	"\x04item\x18\x01 \x01(\v2\x1a.holdfast.manifest.v1.ItemR\x04item\x12\x12\n" +
+	"\x04body\x18\x02 \x01(\fR\x04body\"\xc3\x05\n" +
 	"\x04Item\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x12\n" +
@@ -964,22 +1246,39 @@ const file_holdfast_manifest_v1_manifest_proto_rawDesc = "" +
 	"\x06sha256\x18\n" +
 	" \x01(\fR\x06sha256\x12>\n" +
 	"\x06labels\x18\v \x03(\v2&.holdfast.manifest.v1.Item.LabelsEntryR\x06labels\x12M\n" +
-	"\vannotations\x18\f \x03(\v2+.holdfast.manifest.v1.Item.AnnotationsEntryR\vannotations\x12\x1d\n" +
-	"\n" +
-	"owner_uids\x18\r \x03(\tR\townerUids\x12\x18\n" +
+	"\vannotations\x18\f \x03(\v2+.holdfast.manifest.v1.Item.AnnotationsEntryR\vannotations\x123\n" +
+	"\x06owners\x18\r \x03(\v2\x1b.holdfast.manifest.v1.OwnerR\x06owners\x12\x18\n" +
 	"\aactions\x18\x0e \x03(\tR\aactions\x12)\n" +
 	"\x10resource_version\x18\x0f \x01(\tR\x0fresourceVersion\x12\x12\n" +
-	"\x04live\x18\x10 \x01(\bR\x04live\x1a9\n" +
+	"\x04live\x18\x10 \x01(\bR\x04live\x12?\n" +
+	"\n" +
+	"references\x18\x11 \x03(\v2\x1f.holdfast.manifest.v1.ReferenceR\n" +
+	"references\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a>\n" +
 	"\x10AnnotationsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x012\xab\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"w\n" +
+	"\x05Owner\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x10\n" +
+	"\x03uid\x18\x04 \x01(\tR\x03uid\x12\x1e\n" +
+	"\n" +
+	"controller\x18\x05 \x01(\bR\n" +
+	"controller\"\x83\x01\n" +
+	"\tReference\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x1c\n" +
+	"\tnamespace\x18\x03 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\x12\x1a\n" +
+	"\brelation\x18\x05 \x01(\tR\brelation2\x9b\x03\n" +
 	"\x0fManifestService\x12b\n" +
 	"\vGetManifest\x12(.holdfast.manifest.v1.GetManifestRequest\x1a).holdfast.manifest.v1.GetManifestResponse\x12\\\n" +
 	"\tListItems\x12&.holdfast.manifest.v1.ListItemsRequest\x1a'.holdfast.manifest.v1.ListItemsResponse\x12V\n" +
-	"\aGetItem\x12$.holdfast.manifest.v1.GetItemRequest\x1a%.holdfast.manifest.v1.GetItemResponseB\xe6\x01\n" +
+	"\aGetItem\x12$.holdfast.manifest.v1.GetItemRequest\x1a%.holdfast.manifest.v1.GetItemResponse\x12n\n" +
+	"\x0fGetUnmaskedItem\x12,.holdfast.manifest.v1.GetUnmaskedItemRequest\x1a-.holdfast.manifest.v1.GetUnmaskedItemResponseB\xe6\x01\n" +
 	"\x18com.holdfast.manifest.v1B\rManifestProtoP\x01ZIgithub.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1;manifestv1\xa2\x02\x03HMX\xaa\x02\x14Holdfast.Manifest.V1\xca\x02\x14Holdfast\\Manifest\\V1\xe2\x02 Holdfast\\Manifest\\V1\\GPBMetadata\xea\x02\x16Holdfast::Manifest::V1b\x06proto3"
 
 var (
@@ -994,40 +1293,47 @@ func file_holdfast_manifest_v1_manifest_proto_rawDescGZIP() []byte {
 	return file_holdfast_manifest_v1_manifest_proto_rawDescData
 }
 
-var file_holdfast_manifest_v1_manifest_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_holdfast_manifest_v1_manifest_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_holdfast_manifest_v1_manifest_proto_goTypes = []any{
-	(*GetManifestRequest)(nil),  // 0: holdfast.manifest.v1.GetManifestRequest
-	(*GetManifestResponse)(nil), // 1: holdfast.manifest.v1.GetManifestResponse
-	(*KindCount)(nil),           // 2: holdfast.manifest.v1.KindCount
-	(*Cut)(nil),                 // 3: holdfast.manifest.v1.Cut
-	(*ListItemsRequest)(nil),    // 4: holdfast.manifest.v1.ListItemsRequest
-	(*ListItemsResponse)(nil),   // 5: holdfast.manifest.v1.ListItemsResponse
-	(*GetItemRequest)(nil),      // 6: holdfast.manifest.v1.GetItemRequest
-	(*ItemKey)(nil),             // 7: holdfast.manifest.v1.ItemKey
-	(*GetItemResponse)(nil),     // 8: holdfast.manifest.v1.GetItemResponse
-	(*Item)(nil),                // 9: holdfast.manifest.v1.Item
-	nil,                         // 10: holdfast.manifest.v1.Item.LabelsEntry
-	nil,                         // 11: holdfast.manifest.v1.Item.AnnotationsEntry
+	(*GetManifestRequest)(nil),      // 0: holdfast.manifest.v1.GetManifestRequest
+	(*GetManifestResponse)(nil),     // 1: holdfast.manifest.v1.GetManifestResponse
+	(*KindCount)(nil),               // 2: holdfast.manifest.v1.KindCount
+	(*Cut)(nil),                     // 3: holdfast.manifest.v1.Cut
+	(*ListItemsRequest)(nil),        // 4: holdfast.manifest.v1.ListItemsRequest
+	(*ListItemsResponse)(nil),       // 5: holdfast.manifest.v1.ListItemsResponse
+	(*GetItemRequest)(nil),          // 6: holdfast.manifest.v1.GetItemRequest
+	(*GetItemResponse)(nil),         // 7: holdfast.manifest.v1.GetItemResponse
+	(*GetUnmaskedItemRequest)(nil),  // 8: holdfast.manifest.v1.GetUnmaskedItemRequest
+	(*GetUnmaskedItemResponse)(nil), // 9: holdfast.manifest.v1.GetUnmaskedItemResponse
+	(*Item)(nil),                    // 10: holdfast.manifest.v1.Item
+	(*Owner)(nil),                   // 11: holdfast.manifest.v1.Owner
+	(*Reference)(nil),               // 12: holdfast.manifest.v1.Reference
+	nil,                             // 13: holdfast.manifest.v1.Item.LabelsEntry
+	nil,                             // 14: holdfast.manifest.v1.Item.AnnotationsEntry
 }
 var file_holdfast_manifest_v1_manifest_proto_depIdxs = []int32{
 	2,  // 0: holdfast.manifest.v1.GetManifestResponse.kinds:type_name -> holdfast.manifest.v1.KindCount
 	3,  // 1: holdfast.manifest.v1.GetManifestResponse.cuts:type_name -> holdfast.manifest.v1.Cut
-	9,  // 2: holdfast.manifest.v1.ListItemsResponse.items:type_name -> holdfast.manifest.v1.Item
-	7,  // 3: holdfast.manifest.v1.GetItemRequest.key:type_name -> holdfast.manifest.v1.ItemKey
-	9,  // 4: holdfast.manifest.v1.GetItemResponse.item:type_name -> holdfast.manifest.v1.Item
-	10, // 5: holdfast.manifest.v1.Item.labels:type_name -> holdfast.manifest.v1.Item.LabelsEntry
-	11, // 6: holdfast.manifest.v1.Item.annotations:type_name -> holdfast.manifest.v1.Item.AnnotationsEntry
-	0,  // 7: holdfast.manifest.v1.ManifestService.GetManifest:input_type -> holdfast.manifest.v1.GetManifestRequest
-	4,  // 8: holdfast.manifest.v1.ManifestService.ListItems:input_type -> holdfast.manifest.v1.ListItemsRequest
-	6,  // 9: holdfast.manifest.v1.ManifestService.GetItem:input_type -> holdfast.manifest.v1.GetItemRequest
-	1,  // 10: holdfast.manifest.v1.ManifestService.GetManifest:output_type -> holdfast.manifest.v1.GetManifestResponse
-	5,  // 11: holdfast.manifest.v1.ManifestService.ListItems:output_type -> holdfast.manifest.v1.ListItemsResponse
-	8,  // 12: holdfast.manifest.v1.ManifestService.GetItem:output_type -> holdfast.manifest.v1.GetItemResponse
-	10, // [10:13] is the sub-list for method output_type
-	7,  // [7:10] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	10, // 2: holdfast.manifest.v1.ListItemsResponse.items:type_name -> holdfast.manifest.v1.Item
+	10, // 3: holdfast.manifest.v1.GetItemResponse.item:type_name -> holdfast.manifest.v1.Item
+	10, // 4: holdfast.manifest.v1.GetUnmaskedItemResponse.item:type_name -> holdfast.manifest.v1.Item
+	13, // 5: holdfast.manifest.v1.Item.labels:type_name -> holdfast.manifest.v1.Item.LabelsEntry
+	14, // 6: holdfast.manifest.v1.Item.annotations:type_name -> holdfast.manifest.v1.Item.AnnotationsEntry
+	11, // 7: holdfast.manifest.v1.Item.owners:type_name -> holdfast.manifest.v1.Owner
+	12, // 8: holdfast.manifest.v1.Item.references:type_name -> holdfast.manifest.v1.Reference
+	0,  // 9: holdfast.manifest.v1.ManifestService.GetManifest:input_type -> holdfast.manifest.v1.GetManifestRequest
+	4,  // 10: holdfast.manifest.v1.ManifestService.ListItems:input_type -> holdfast.manifest.v1.ListItemsRequest
+	6,  // 11: holdfast.manifest.v1.ManifestService.GetItem:input_type -> holdfast.manifest.v1.GetItemRequest
+	8,  // 12: holdfast.manifest.v1.ManifestService.GetUnmaskedItem:input_type -> holdfast.manifest.v1.GetUnmaskedItemRequest
+	1,  // 13: holdfast.manifest.v1.ManifestService.GetManifest:output_type -> holdfast.manifest.v1.GetManifestResponse
+	5,  // 14: holdfast.manifest.v1.ManifestService.ListItems:output_type -> holdfast.manifest.v1.ListItemsResponse
+	7,  // 15: holdfast.manifest.v1.ManifestService.GetItem:output_type -> holdfast.manifest.v1.GetItemResponse
+	9,  // 16: holdfast.manifest.v1.ManifestService.GetUnmaskedItem:output_type -> holdfast.manifest.v1.GetUnmaskedItemResponse
+	13, // [13:17] is the sub-list for method output_type
+	9,  // [9:13] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_manifest_v1_manifest_proto_init() }
@@ -1035,17 +1341,13 @@ func file_holdfast_manifest_v1_manifest_proto_init() {
 	if File_holdfast_manifest_v1_manifest_proto != nil {
 		return
 	}
-	file_holdfast_manifest_v1_manifest_proto_msgTypes[6].OneofWrappers = []any{
-		(*GetItemRequest_Uid)(nil),
-		(*GetItemRequest_Key)(nil),
-	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_manifest_v1_manifest_proto_rawDesc), len(file_holdfast_manifest_v1_manifest_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

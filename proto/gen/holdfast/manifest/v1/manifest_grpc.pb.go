@@ -21,9 +21,10 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	ManifestService_GetManifest_FullMethodName = "/holdfast.manifest.v1.ManifestService/GetManifest"
-	ManifestService_ListItems_FullMethodName   = "/holdfast.manifest.v1.ManifestService/ListItems"
-	ManifestService_GetItem_FullMethodName     = "/holdfast.manifest.v1.ManifestService/GetItem"
+	ManifestService_GetManifest_FullMethodName     = "/holdfast.manifest.v1.ManifestService/GetManifest"
+	ManifestService_ListItems_FullMethodName       = "/holdfast.manifest.v1.ManifestService/ListItems"
+	ManifestService_GetItem_FullMethodName         = "/holdfast.manifest.v1.ManifestService/GetItem"
+	ManifestService_GetUnmaskedItem_FullMethodName = "/holdfast.manifest.v1.ManifestService/GetUnmaskedItem"
 )
 
 // ManifestServiceClient is the client API for ManifestService service.
@@ -36,8 +37,11 @@ type ManifestServiceClient interface {
 	GetManifest(ctx context.Context, in *GetManifestRequest, opts ...grpc.CallOption) (*GetManifestResponse, error)
 	// ListItems lists the items of a backup in the manifest's order: by kind, then namespace, then name.
 	ListItems(ctx context.Context, in *ListItemsRequest, opts ...grpc.CallOption) (*ListItemsResponse, error)
-	// GetItem returns one item, and its body when asked for. It reads two ranges of the manifest and one of the tarball.
+	// GetItem returns one item, and its body when asked for, in which the values of a Secret are masked. It reads two ranges of the
+	// manifest and one of the tarball.
 	GetItem(ctx context.Context, in *GetItemRequest, opts ...grpc.CallOption) (*GetItemResponse, error)
+	// GetUnmaskedItem returns one item and its body as it is stored. It is a method of its own because rights are given by method.
+	GetUnmaskedItem(ctx context.Context, in *GetUnmaskedItemRequest, opts ...grpc.CallOption) (*GetUnmaskedItemResponse, error)
 }
 
 type manifestServiceClient struct {
@@ -78,6 +82,16 @@ func (c *manifestServiceClient) GetItem(ctx context.Context, in *GetItemRequest,
 	return out, nil
 }
 
+func (c *manifestServiceClient) GetUnmaskedItem(ctx context.Context, in *GetUnmaskedItemRequest, opts ...grpc.CallOption) (*GetUnmaskedItemResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetUnmaskedItemResponse)
+	err := c.cc.Invoke(ctx, ManifestService_GetUnmaskedItem_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ManifestServiceServer is the server API for ManifestService service.
 // All implementations must embed UnimplementedManifestServiceServer
 // for forward compatibility.
@@ -88,8 +102,11 @@ type ManifestServiceServer interface {
 	GetManifest(context.Context, *GetManifestRequest) (*GetManifestResponse, error)
 	// ListItems lists the items of a backup in the manifest's order: by kind, then namespace, then name.
 	ListItems(context.Context, *ListItemsRequest) (*ListItemsResponse, error)
-	// GetItem returns one item, and its body when asked for. It reads two ranges of the manifest and one of the tarball.
+	// GetItem returns one item, and its body when asked for, in which the values of a Secret are masked. It reads two ranges of the
+	// manifest and one of the tarball.
 	GetItem(context.Context, *GetItemRequest) (*GetItemResponse, error)
+	// GetUnmaskedItem returns one item and its body as it is stored. It is a method of its own because rights are given by method.
+	GetUnmaskedItem(context.Context, *GetUnmaskedItemRequest) (*GetUnmaskedItemResponse, error)
 	mustEmbedUnimplementedManifestServiceServer()
 }
 
@@ -108,6 +125,9 @@ func (UnimplementedManifestServiceServer) ListItems(context.Context, *ListItemsR
 }
 func (UnimplementedManifestServiceServer) GetItem(context.Context, *GetItemRequest) (*GetItemResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetItem not implemented")
+}
+func (UnimplementedManifestServiceServer) GetUnmaskedItem(context.Context, *GetUnmaskedItemRequest) (*GetUnmaskedItemResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetUnmaskedItem not implemented")
 }
 func (UnimplementedManifestServiceServer) mustEmbedUnimplementedManifestServiceServer() {}
 func (UnimplementedManifestServiceServer) testEmbeddedByValue()                         {}
@@ -184,6 +204,24 @@ func _ManifestService_GetItem_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ManifestService_GetUnmaskedItem_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetUnmaskedItemRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ManifestServiceServer).GetUnmaskedItem(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ManifestService_GetUnmaskedItem_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ManifestServiceServer).GetUnmaskedItem(ctx, req.(*GetUnmaskedItemRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // ManifestService_ServiceDesc is the grpc.ServiceDesc for ManifestService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -202,6 +240,10 @@ var ManifestService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetItem",
 			Handler:    _ManifestService_GetItem_Handler,
+		},
+		{
+			MethodName: "GetUnmaskedItem",
+			Handler:    _ManifestService_GetUnmaskedItem_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -1,0 +1,161 @@
+package server
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
+	"github.com/holdfast-io/holdfast/pkg/archive/part"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
+	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
+)
+
+const secretBody = `{"type":"Opaque","immutable":false,"metadata":{"name":"db","namespace":"shop","generation":9007199254740993,` +
+	`"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"CANARY-1","meta.helm.sh/release-name":"shop","note":"CANARY-2"}},` +
+	`"data":{"password":"CANARY-3","user":"CANARY-4"},"stringData":{"token":"CANARY-5"},"unknown":{"deep":["CANARY-6"]},"more":"CANARY-7"}`
+
+// linkedItems are objects with labels, annotations, owners and references.
+func linkedItems() []part.Item {
+	web := newObject("apps", "v1", "Deployment", "deployments", "shop", "web")
+	web.Meta.Labels = objmeta.Pairs{{Key: "app", Value: "web"}, {Key: "tier", Value: "front"}}
+	web.Meta.Annotations = objmeta.Pairs{{Key: "team", Value: "a"}, {Key: "kubectl.kubernetes.io/last-applied-configuration", Value: "{}"}}
+	web.References = []manifest.Reference{{Kind: "Secret", Namespace: "shop", Name: "db", Relation: "reads"}}
+	set := newObject("apps", "v1", "ReplicaSet", "replicasets", "shop", "web-1")
+	set.Meta.Labels = objmeta.Pairs{{Key: "app", Value: "web"}}
+	set.Meta.Owners = []objmeta.Owner{{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: "uid-web", Controller: true}}
+	secret := newObject("", "v1", "Secret", "secrets", "shop", "db")
+	secret.Raw = []byte(secretBody)
+	secret.Meta.Annotations = objmeta.Pairs{
+		{Key: "kubectl.kubernetes.io/last-applied-configuration", Value: "CANARY-1"}, {Key: "meta.helm.sh/release-name", Value: "shop"}, {Key: "note", Value: "CANARY-2"},
+	}
+	return []part.Item{
+		web, set, secret,
+		newObject("networking.k8s.io", "v1", "Ingress", "ingresses", "shop", "web-in"),
+		newObject("extensions.example.com", "v1", "Ingress", "ingresses", "shop", "other-in"),
+	}
+}
+
+func TestListItemsFilters(t *testing.T) {
+	b := newBed(t)
+	empty := "{}"
+	for _, tc := range []struct {
+		req  *manifestv1.ListItemsRequest
+		want []string
+	}{
+		{&manifestv1.ListItemsRequest{Kinds: []string{"deploy", "Secret"}}, []string{"shop/web", "shop/db"}},
+		{&manifestv1.ListItemsRequest{Kinds: []string{"ingress.networking"}}, []string{"shop/web-in"}},
+		{&manifestv1.ListItemsRequest{Name: "web*"}, []string{"shop/web", "shop/web-1", "shop/web-in"}},
+		{&manifestv1.ListItemsRequest{Name: "web-?"}, []string{"shop/web-1"}},
+		{&manifestv1.ListItemsRequest{Name: "cm-0[34]", Namespace: "ns-1"}, []string{"ns-1/cm-04"}},
+		{&manifestv1.ListItemsRequest{LabelSelector: "app=web"}, []string{"shop/web", "shop/web-1"}},
+		{&manifestv1.ListItemsRequest{LabelSelector: "app=web,tier"}, []string{"shop/web"}},
+		{&manifestv1.ListItemsRequest{Annotations: []string{"team"}}, []string{"shop/web"}},
+		{&manifestv1.ListItemsRequest{Annotations: []string{"team=b"}}, nil},
+		{&manifestv1.ListItemsRequest{Annotations: []string{"note"}}, []string{"shop/db"}},
+		{&manifestv1.ListItemsRequest{Annotations: []string{"team=a", "kubectl.kubernetes.io/last-applied-configuration=" + empty}}, []string{"shop/web"}},
+		{&manifestv1.ListItemsRequest{Annotations: []string{"kubectl.kubernetes.io/last-applied-configuration=other"}}, nil},
+		{&manifestv1.ListItemsRequest{Owner: "uid-web"}, []string{"shop/web-1"}},
+		{&manifestv1.ListItemsRequest{Owner: "deployments.apps/web"}, []string{"shop/web-1"}},
+		{&manifestv1.ListItemsRequest{Owner: "deploy/other"}, nil},
+		{&manifestv1.ListItemsRequest{Uid: "uid-web"}, []string{"shop/web"}},
+		{&manifestv1.ListItemsRequest{Uid: "uid-web", Kinds: []string{"secrets"}}, nil},
+		{&manifestv1.ListItemsRequest{Uid: "uid-web", Namespace: "ns-1"}, nil},
+		{&manifestv1.ListItemsRequest{Uid: "uid-web", Name: "x"}, nil},
+		{&manifestv1.ListItemsRequest{Uid: "absent"}, nil},
+	} {
+		tc.req.Backup = "b"
+		require.Equal(t, tc.want, b.listAll(tc.req), "%v", tc.req)
+	}
+	found, err := b.s.ListItems(t.Context(), &manifestv1.ListItemsRequest{Backup: "b", Uid: "uid-db"})
+	require.NoError(t, err)
+	sum := found.GetItems()[0].GetSha256()
+	require.Equal(t, []string{"shop/db"}, b.listAll(&manifestv1.ListItemsRequest{Backup: "b", Sha256: hexPrefix(sum)}))
+	require.Equal(t, "length:8 sha256:", found.GetItems()[0].GetAnnotations()["note"][:16])
+
+	found, err = b.s.ListItems(t.Context(), &manifestv1.ListItemsRequest{Backup: "b", Kinds: []string{"deploy", "rs"}})
+	require.NoError(t, err)
+	require.Equal(t, "reads", found.GetItems()[0].GetReferences()[0].GetRelation())
+	owner := found.GetItems()[1].GetOwners()[0]
+	require.Equal(t, []string{"apps", "Deployment", "web", "uid-web"}, []string{owner.GetGroup(), owner.GetKind(), owner.GetName(), owner.GetUid()})
+	require.True(t, owner.GetController())
+}
+
+func hexPrefix(sum []byte) string {
+	const digits = "0123456789abcdef"
+	return string([]byte{digits[sum[0]>>4], digits[sum[0]&15], digits[sum[1]>>4], digits[sum[1]&15], digits[sum[2]>>4]})
+}
+
+func TestWrongFiltersNameTheirField(t *testing.T) {
+	b := newBed(t)
+	for field, req := range map[string]*manifestv1.ListItemsRequest{
+		"name": {Name: "a["}, "label_selector": {LabelSelector: "a in ("}, "annotations": {Annotations: []string{"=v"}}, "owner": {Owner: "/web"}, "kinds": {Kinds: []string{"ing"}},
+	} {
+		req.Backup = "b"
+		_, err := b.s.ListItems(t.Context(), req)
+		found := new(errgrpc.FieldError)
+		require.ErrorAs(t, err, &found, field)
+		require.Equal(t, field, found.Field)
+	}
+	_, err := b.s.ListItems(t.Context(), &manifestv1.ListItemsRequest{Backup: "b", Kinds: []string{"ing"}})
+	require.ErrorContains(t, err, "ingresses.extensions.example.com, ingresses.networking.k8s.io")
+	for _, req := range []*manifestv1.ListItemsRequest{{Backup: "b", Kinds: []string{"pods"}}, {Backup: "b", Owner: "pod/x"}} {
+		_, err = b.s.ListItems(t.Context(), req)
+		require.ErrorIs(t, err, errgrpc.ErrNotFound)
+		require.ErrorContains(t, err, `backup "b" holds no object of kind "pod`)
+	}
+	for field, req := range map[string]*manifestv1.GetItemRequest{"uid": {Uid: "u", Name: "n"}, "kind": {Name: "n"}, "name": {Kind: "pod"}} {
+		_, err := b.s.GetItem(t.Context(), req)
+		found := new(errgrpc.FieldError)
+		require.ErrorAs(t, err, &found, field)
+		require.Equal(t, field, found.Field)
+	}
+}
+
+func TestTheCoreGroupGoesBeforeOthers(t *testing.T) {
+	kinds := []manifest.KindInfo{{Kind: "events.k8s.io/v1/Event", Resource: "events.events.k8s.io"}, {Kind: "v1/Event", Resource: "events"}, {Kind: "v2/Event", Resource: "events", Preferred: true}}
+	found, err := findKinds(kinds, "kind", "ev")
+	require.NoError(t, err)
+	require.Equal(t, []manifest.KindInfo{kinds[2], kinds[1]}, found)
+	found, err = findKinds(kinds, "kind", "events.v1.")
+	require.NoError(t, err)
+	require.Equal(t, kinds[1:2], found)
+}
+
+// Nobody sees the value of a Secret who does not ask for it with a right of its own.
+func TestSecretsAreMasked(t *testing.T) {
+	b := newBed(t)
+	got, err := b.s.GetItem(t.Context(), byName("secret", "shop", "db"))
+	require.NoError(t, err)
+	require.True(t, got.GetMasked())
+	require.NotContains(t, got.String(), "CANARY")
+	require.JSONEq(t, `{"apiVersion":"v1","kind":"Secret","type":"Opaque","immutable":false,"metadata":{"name":"db","namespace":"shop","generation":9007199254740993,
+		"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"***","meta.helm.sh/release-name":"shop","note":"***"}},
+		"data":{"password":"***","user":"***"},"stringData":{"token":"***"},"unknown":{"deep":"***"},"more":"***"}`, string(got.GetBody()))
+	require.Contains(t, string(got.GetBody()), "9007199254740993")
+
+	whole, err := b.s.GetUnmaskedItem(t.Context(), &manifestv1.GetUnmaskedItemRequest{Backup: "b", Kind: "secret", Namespace: "shop", Name: "db"})
+	require.NoError(t, err)
+	require.Equal(t, `{"apiVersion":"v1","kind":"Secret",`+secretBody[1:], string(whole.GetBody()))
+	require.Equal(t, "db", whole.GetItem().GetName())
+
+	got, err = b.s.GetItem(t.Context(), byName("deploy", "shop", "web"))
+	require.NoError(t, err)
+	require.False(t, got.GetMasked())
+	require.True(t, json.Valid(got.GetBody()))
+}
+
+func TestAnOddSecretIsMaskedWhole(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"kind":"Secret","metadata":"CANARY","data":"CANARY"}`:                               `{"kind":"Secret","metadata":"***","data":"***"}`,
+		`{"metadata":{"annotations":["CANARY"]},"data":{"a":{"b":"CANARY"}},"DATA":"CANARY"}`: `{"metadata":{"annotations":"***"},"data":{"a":"***"},"DATA":"***"}`,
+	} {
+		got, err := maskSecret([]byte(body), &manifest.Item{})
+		require.NoError(t, err)
+		require.JSONEq(t, want, string(got))
+	}
+	_, err := maskSecret([]byte(`{"data":`), &manifest.Item{})
+	require.ErrorIs(t, err, errgrpc.ErrCorrupt)
+}

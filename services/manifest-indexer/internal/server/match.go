@@ -1,0 +1,105 @@
+package server
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"path"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
+	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
+)
+
+// itemMatcher decides on single items; kinds and namespaces are left to manifest.Filter.
+type itemMatcher struct {
+	name        string
+	labels      labels.Selector
+	annotations []annotationTerm
+	owner       func(*objmeta.Owner) bool // nil for any
+	sha256      string
+}
+
+// annotationTerm asks for an annotation, of a value where valued.
+type annotationTerm struct {
+	key, value, sum string
+	valued          bool
+}
+
+// newItemMatcher reads the filters of a request; errors name the field.
+func newItemMatcher(req *manifestv1.ListItemsRequest, kinds []manifest.KindInfo) (*itemMatcher, error) {
+	m := &itemMatcher{name: req.GetName(), sha256: req.GetSha256()}
+	if _, err := path.Match(m.name, ""); err != nil {
+		return nil, errgrpc.Field("name", "%q is not a pattern: a bracket is not closed, or nothing follows a backslash", m.name)
+	}
+	var err error
+	if m.labels, err = labels.Parse(req.GetLabelSelector()); err != nil {
+		return nil, errgrpc.Field("label_selector", "%v", err)
+	}
+	for _, text := range req.GetAnnotations() {
+		t := annotationTerm{}
+		t.key, t.value, t.valued = strings.Cut(text, "=")
+		if t.key == "" {
+			return nil, errgrpc.Field("annotations", "%q is not of the form KEY or KEY=VALUE", text)
+		}
+		sum := sha256.Sum256([]byte(t.value))
+		t.sum = hex.EncodeToString(sum[:])
+		m.annotations = append(m.annotations, t)
+	}
+	if owner := req.GetOwner(); owner != "" {
+		if m.owner, err = newOwnerMatch(owner, kinds); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// newOwnerMatch matches an owner by its UID or by KIND/NAME.
+func newOwnerMatch(text string, kinds []manifest.KindInfo) (func(*objmeta.Owner) bool, error) {
+	kind, name, named := strings.Cut(text, "/")
+	if !named {
+		return func(o *objmeta.Owner) bool { return o.UID == text }, nil
+	}
+	if kind == "" || name == "" {
+		return nil, errgrpc.Field("owner", "%q is neither a UID nor of the form KIND/NAME", text)
+	}
+	found, err := findKinds(kinds, "owner", kind)
+	if err != nil {
+		return nil, err
+	}
+	wantGroup, _, wantKind, _ := manifest.SplitKindName(found[0].Kind)
+	return func(o *objmeta.Owner) bool {
+		return o.Name == name && o.Kind == wantKind && groupOf(o.APIVersion) == wantGroup
+	}, nil
+}
+
+// matchesItem reports whether an item passes all filters.
+func (m *itemMatcher) matchesItem(item *manifest.Item) bool {
+	if m.name != "" {
+		if ok, err := path.Match(m.name, item.Name); err != nil || !ok {
+			return false
+		}
+	}
+	if !m.labels.Matches(labels.Set(item.Labels)) || !strings.HasPrefix(item.SHA256, m.sha256) {
+		return false
+	}
+	for i := range m.annotations {
+		if !m.annotations[i].matchesItem(item) {
+			return false
+		}
+	}
+	return m.owner == nil || slices.ContainsFunc(item.Owners, func(o objmeta.Owner) bool { return m.owner(&o) })
+}
+
+// matchesItem compares a value that the manifest does not publish by its hash.
+func (t *annotationTerm) matchesItem(item *manifest.Item) bool {
+	if value, ok := item.Annotations[t.key]; ok {
+		return !t.valued || value == t.value
+	}
+	hidden, ok := item.HiddenAnnotations[t.key]
+	return ok && (!t.valued || hidden.SHA256 == t.sum)
+}
