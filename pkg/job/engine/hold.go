@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/job/panics"
@@ -18,7 +19,7 @@ func (e *Engine[T]) holdClaim(ctx context.Context, h *Held[T], job Job[T], work 
 	defer end()
 	lasting, endSpan := h.traceAttempt(lasting)
 	defer func() { endSpan(err) }()
-	h.stopping, h.leave = ctx, work.leave
+	h.stopping, h.leave = ctx, sync.OnceFunc(func() { work.leave(); close(work.placeless) })
 	h.cancelled, h.cancel = context.WithCancelCause(lasting)
 	defer h.cancel(context.Canceled)
 	guarded, release := e.cfg.Instance.Guard(lasting, h.Object, h.stateObserver())

@@ -79,6 +79,31 @@ func TestAHungJobWithoutItsClaimIsBegunAgainHere(t *testing.T) {
 	}
 }
 
+// The hint of a job without a place occupied a worker of hints: what came after it began after Overdue.
+func TestAJobThatLeftItsPlaceHoldsUpNoHint(t *testing.T) {
+	inBubble(t, func(b *bed) {
+		finishing := make(chan struct{})
+		finish := sync.OnceFunc(func() { close(finishing) })
+		defer finish() // a test that fails does not hang
+		b.startReplica("one", &kind{run: func(ctx context.Context, h *engine.Held[*job]) error {
+			if h.Object.Name == "idle" {
+				h.LeavePlace()
+				h.LeavePlace() // again is harmless
+				<-finishing
+			}
+			return finishJob(ctx, h)
+		}}, func(c *engine.Config[*job]) { c.Concurrency = 1 })
+		b.createJob("idle", phaseNew)
+		b.requireRunsAfter(time.Second, "one/idle@1")
+		b.createJob("other", phaseNew)
+		b.requireRunsAfter(time.Second, "one/idle@1", "one/other@1")
+		require.Equal(b, phaseDone, jobPhase(b.getJob("other")))
+		finish()
+		b.advanceClock(time.Second)
+		require.Equal(b, phaseDone, jobPhase(b.getJob("idle")))
+	})
+}
+
 func TestAHintOfAHeldJobIsDone(t *testing.T) {
 	inBubble(t, func(b *bed) {
 		b.startReplica("one", &kind{run: untilStopped}, nil)

@@ -21,7 +21,7 @@ const (
 	fullRetry = time.Second
 )
 
-// Handle is the handler of hints. It returns when the job ended, or another claim replaced its own.
+// Handle is the handler of hints. It returns when the job ended or left its place, or another claim replaced its own.
 func (e *Engine[T]) Handle(ctx context.Context, hint *workv1.Hint) messaging.Outcome {
 	if hint.GetKind() != e.cfg.ObjectKind || hint.GetNamespace() != e.cfg.Namespace {
 		return messaging.DeadLetter(fmt.Errorf("not a %s of namespace %s", e.cfg.ObjectKind, e.cfg.Namespace))
@@ -39,6 +39,8 @@ func (e *Engine[T]) Handle(ctx context.Context, hint *workv1.Hint) messaging.Out
 	select {
 	case <-work.abandoned:
 		return messaging.Done()
+	case <-work.placeless:
+		return messaging.Done() // as of a job with a live holder
 	case err := <-ended:
 		return e.hintOutcome(ctx, err)
 	}

@@ -21,6 +21,8 @@ type activity struct {
 	leave func() // gives the place back, once
 	// abandoned is closed when the process stops waiting for the work.
 	abandoned chan struct{}
+	// placeless is closed when the job leaves its place before its end.
+	placeless chan struct{}
 	// epoch is that of the claim, 0 before there is one. The tracker guards it and lose.
 	epoch int64
 	lose  func(cause error)
@@ -28,7 +30,7 @@ type activity struct {
 
 // newActivity returns the work that has taken a place.
 func (e *Engine[T]) newActivity() *activity {
-	return &activity{leave: sync.OnceFunc(func() { e.places.Release(1) }), abandoned: make(chan struct{})}
+	return &activity{leave: sync.OnceFunc(func() { e.places.Release(1) }), abandoned: make(chan struct{}), placeless: make(chan struct{})}
 }
 
 // jobTracker holds the jobs that this process works on, and those in backoff because they failed here.
