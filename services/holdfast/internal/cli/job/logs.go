@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
@@ -40,6 +41,9 @@ func (k *Kind[T]) streamLogs(ctx context.Context, s *Session, options DownloadOp
 	if phase := k.shownPhase(obj); !hasLog(phase) {
 		if waits := k.waitTexts(obj); len(waits) > 0 {
 			s.Printf("%s %q waits:\n  %s\n", k.Name, name, strings.Join(waits, "\n  "))
+		}
+		if errs := k.Status(obj).ValidationErrors; phase == velerov1.BackupPhaseFailedValidation {
+			return fmt.Errorf("%[1]s %[2]q is %[3]s: it did not run, and there is no log to show; `holdfast %[1]s describe %[2]s` shows why: %[4]s", k.kindNoun(), name, phase, strings.Join(errs, "; "))
 		}
 		return fmt.Errorf("%[1]s %[2]q is %[3]s; its log is available when its run is over: `holdfast %[1]s describe %[2]s` shows how far it is", k.kindNoun(), name, phase)
 	}

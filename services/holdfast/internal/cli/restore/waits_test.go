@@ -33,3 +33,13 @@ func TestAWaitingRestoreSaysForWhat(t *testing.T) {
 	require.Contains(t, logs.Err, "its log is available when its run is over")
 	require.NotContains(t, c.Run(t.Context(), "", "restore", "describe", "ended").Out, "Waits for")
 }
+
+// Nobody waits for the log of a restore that was refused.
+func TestARefusedRestoreHasNoLogToWaitFor(t *testing.T) {
+	r := newRestore("r", velerov1.RestorePhaseFailedValidation)
+	r.Status.ValidationErrors = []string{"spec.includedNamespaces: nothing is left to restore"}
+	said := clitest.New(t, r).Run(t.Context(), "", "restore", "logs", "r").Err
+	require.Contains(t, said, "there is no log to show")
+	require.Contains(t, said, "spec.includedNamespaces: nothing is left to restore")
+	require.NotContains(t, said, "is available when")
+}
