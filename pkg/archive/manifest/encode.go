@@ -20,6 +20,8 @@ type Entry struct {
 	Path                           string
 	Size                           int64
 	SHA256                         [sha256.Size]byte
+	// ContentHash as ContentHasher makes it; empty where there is none.
+	ContentHash []byte
 }
 
 // AppendEntry appends e as the JSON of an Item without braces, offset and length, which are not
@@ -51,8 +53,12 @@ func AppendEntry(dst []byte, e *Entry) []byte {
 	dst = rawjson.AppendQuoted(append(dst, `,"path":`...), e.Path)
 	dst = strconv.AppendInt(append(dst, `,"size":`...), e.Size, 10)
 	dst = append(dst, `,"sha256":"`...)
-	dst = hex.AppendEncode(dst, e.SHA256[:])
-	return append(dst, '"')
+	dst = append(hex.AppendEncode(dst, e.SHA256[:]), '"')
+	if len(e.ContentHash) > 0 {
+		dst = append(dst, `,"contentHash":"`...)
+		dst = append(hex.AppendEncode(dst, e.ContentHash), '"')
+	}
+	return dst
 }
 
 // appendItem completes what AppendEntry began.

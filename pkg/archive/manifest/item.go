@@ -63,6 +63,9 @@ type Item struct {
 	// Size of the body in bytes, and its SHA-256 in hex.
 	Size   int64  `json:"size"`
 	SHA256 string `json:"sha256"`
+	// ContentHash is a hash over what a restore would compare, in hex, as ContentHasher makes it.
+	// Empty means unknown: manifests of earlier versions have none.
+	ContentHash string `json:"contentHash,omitempty"`
 	// Offset and Length of the gzip member in the tarball that holds the entry.
 	Offset int64 `json:"offset"`
 	Length int64 `json:"length"`

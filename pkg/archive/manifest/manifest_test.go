@@ -289,7 +289,8 @@ func TestEntryHasEveryField(t *testing.T) {
 	t.Parallel()
 	e := &manifest.Entry{
 		Group: "apps", Version: "v1", Kind: "Deployment", Resource: "deployments", Actions: []string{"a", "b"}, Cut: "44", Live: true, Path: "p", Size: 7, SHA256: sha256.Sum256(nil),
-		References: []manifest.Reference{{Kind: "Secret", Namespace: "ns", Name: "s", Relation: "mounts"}, {Group: "g", Kind: "K", Name: "n", Relation: "calls"}},
+		ContentHash: []byte{1, 0xff},
+		References:  []manifest.Reference{{Kind: "Secret", Namespace: "ns", Name: "s", Relation: "mounts"}, {Group: "g", Kind: "K", Name: "n", Relation: "calls"}},
 		Meta: &objmeta.Meta{
 			Name: "n\n\"", Namespace: "ns", UID: "u", ResourceVersion: "5", Labels: objmeta.Pairs{{Key: "l", Value: ""}}, Annotations: objmeta.Pairs{{Key: "a\\", Value: "\x01é"}},
 			Owners: []objmeta.Owner{{APIVersion: "v1", Kind: "K", Name: "o", UID: "ou", Controller: true, BlockOwnerDeletion: true}, {APIVersion: "v1", Kind: "K", Name: "o2", UID: "ou2"}},
@@ -302,7 +303,7 @@ func TestEntryHasEveryField(t *testing.T) {
 	require.Equal(t, manifest.Item{
 		Group: "apps", Version: "v1", Kind: "Deployment", Resource: "deployments", Namespace: "ns", Name: "n\n\"", UID: "u", ResourceVersion: "5", Labels: map[string]string{"l": ""},
 		Annotations: map[string]string{"a\\": "\x01é"}, Owners: e.Meta.Owners, References: e.References, Actions: e.Actions, Cut: "44", Live: true, Path: "p", Size: 7,
-		SHA256: "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+		SHA256: "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", ContentHash: "01ff",
 	}, it)
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlist"
 	"github.com/holdfast-io/holdfast/pkg/json/rawjson"
 )
 
@@ -33,6 +34,7 @@ func (w *Writer) Add(it Item) error {
 		_, _ = w.sum.Write(p) // a hash never fails
 	}
 	w.sum.Sum(entry.SHA256[:0])
+	entry.ContentHash = w.hashContent(&it)
 	if entry.Path, err = w.storeItem(&it, pieces, size); err != nil {
 		return w.keepError(err)
 	}
@@ -89,6 +91,15 @@ func (it *Item) checkItem() error {
 		return fmt.Errorf("%w: %s/%s is larger than 8 GiB", ErrInvalidItem, it.Meta.Namespace, it.Meta.Name)
 	}
 	return nil
+}
+
+// hashContent hashes what a restore compares of an object. storedBody has run.
+func (w *Writer) hashContent(it *Item) []byte {
+	c := manifest.Content{Group: it.GVK.Group, Kind: it.GVK.Kind, Body: it.Raw, Meta: it.Meta, Envelope: it.Envelope}
+	if it.Spaced {
+		c.Body, c.Envelope = w.compact, jsonlist.Envelope{}
+	}
+	return w.content.HashContent(&c)
 }
 
 // storedBody returns the object as it is stored, in pieces, without copying it.

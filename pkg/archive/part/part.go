@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlist"
 	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
 )
 
@@ -66,6 +67,8 @@ type Item struct {
 	Meta *objmeta.Meta
 	// Raw is the JSON object as listed; it is read during the call only.
 	Raw []byte
+	// Envelope of Raw, where it is known.
+	Envelope jsonlist.Envelope
 	// HasTypeMeta reports that Raw holds apiVersion and kind; if not, it holds neither and they are
 	// added in front.
 	HasTypeMeta bool

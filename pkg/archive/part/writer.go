@@ -22,6 +22,7 @@ type Writer struct {
 	err     error // what broke the writer
 
 	sum     hash.Hash
+	content *manifest.ContentHasher
 	compact []byte         // scratch: an item without white space
 	front   []byte         // scratch: apiVersion and kind
 	path    []byte         // scratch
@@ -62,7 +63,7 @@ func NewWriter(cfg Config) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Writer{cfg: cfg, data: data, sum: sha256.New()}
+	w := &Writer{cfg: cfg, data: data, sum: sha256.New(), content: manifest.NewContentHasher()}
 	if w.entries, err = newSpool(cfg.Dir); err == nil {
 		w.notes, err = newSpool(cfg.Dir)
 	}

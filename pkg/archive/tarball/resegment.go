@@ -128,7 +128,7 @@ func (c *copier) partItem(e *Entry) (part.Item, error) {
 	found, _ := reference.For(gvk.GroupKind()).Find(e.Namespace, object.Raw)
 	return part.Item{
 		GVK: gvk, Resource: e.Resource, Preferred: true,
-		Meta: &c.meta, Raw: object.Raw, HasTypeMeta: true, Spaced: object.Spaced, References: found,
+		Meta: &c.meta, Raw: object.Raw, Envelope: object.Envelope, HasTypeMeta: true, Spaced: object.Spaced, References: found,
 	}, nil
 }
 

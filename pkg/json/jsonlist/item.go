@@ -13,6 +13,7 @@ type byteSpan struct{ from, to int }
 // itemFields is what an item's own fields contain.
 type itemFields struct {
 	metadata   byteSpan
+	envelope   Envelope
 	apiVersion bool
 	kind       bool
 	cut        bool // one of the two is empty or no string
@@ -51,11 +52,15 @@ func (s *scanner) scanItem() (Item, error) {
 }
 
 func (s *scanner) itemField(f *itemFields) error {
+	if _, err := s.peekByte(); err != nil {
+		return err
+	}
+	begin := s.pos - s.keep
 	key, err := s.scanKey()
 	if err != nil {
 		return err
 	}
-	const other, metadata, typeMeta = 0, 1, 2
+	const other, metadata, typeMeta, status = 0, 1, 2, 3
 	what := other
 	switch string(key) {
 	case "metadata":
@@ -64,6 +69,8 @@ func (s *scanner) itemField(f *itemFields) error {
 		what, f.apiVersion = typeMeta, true
 	case "kind":
 		what, f.kind = typeMeta, true
+	case "status":
+		what = status
 	}
 	if _, err := s.peekByte(); err != nil {
 		return err
@@ -72,7 +79,11 @@ func (s *scanner) itemField(f *itemFields) error {
 	if err := s.scanValue(); err != nil {
 		return err
 	}
-	switch to := s.pos - s.keep; what {
+	to := s.pos - s.keep
+	if what != other {
+		f.envelope.addField(begin, to)
+	}
+	switch what {
 	case metadata:
 		f.metadata = byteSpan{from, to}
 	case typeMeta:
@@ -83,7 +94,7 @@ func (s *scanner) itemField(f *itemFields) error {
 
 func (s *scanner) foundItem(f itemFields) (Item, error) {
 	raw := s.buf[s.keep:s.pos:s.pos]
-	it := Item{Raw: raw, HasTypeMeta: f.apiVersion && f.kind && !f.cut, Spaced: s.spaced}
+	it := Item{Raw: raw, Envelope: f.envelope, HasTypeMeta: f.apiVersion && f.kind && !f.cut, Spaced: s.spaced}
 	if f.metadata.to > 0 {
 		it.Metadata = raw[f.metadata.from:f.metadata.to:f.metadata.to]
 	}

@@ -53,6 +53,8 @@ type Item struct {
 	Raw []byte
 	// Metadata is the value of the top-level field "metadata" inside Raw; nil when there is none.
 	Metadata []byte
+	// Envelope is where the type, metadata and status are in Raw.
+	Envelope Envelope
 	// HasTypeMeta reports that Raw holds apiVersion and kind, neither empty. Otherwise Raw holds
 	// neither of them (as items of built-in kinds are sent): a lone or empty one has been cut out.
 	HasTypeMeta bool

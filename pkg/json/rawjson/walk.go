@@ -9,6 +9,7 @@ type Fields struct {
 	// Key is the field's name without quotes and escapes, Value its JSON value without white space
 	// around it. Both are slices of the text (a key with escapes is a copy).
 	Key, Value []byte
+	from       int
 	walk
 }
 
@@ -98,6 +99,7 @@ func (f *Fields) Next() bool {
 		return false
 	}
 	start := f.i
+	f.from = start
 	end, escaped, err := SkipString(f.b, start)
 	if err != nil {
 		f.err, f.done = err, true
@@ -118,6 +120,10 @@ func (f *Fields) Next() bool {
 	f.Value, ok = f.nextValue()
 	return ok
 }
+
+// Span returns where the field begins and ends in the text, from the quote of its name to the end of
+// its value.
+func (f *Fields) Span() (from, to int) { return f.from, f.i }
 
 // Next goes to the next element.
 func (e *Elements) Next() bool {

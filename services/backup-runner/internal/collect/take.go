@@ -20,7 +20,7 @@ func (s *unitSink) takeItem(item jsonlist.Item) error {
 	found, complete := s.references.Find(s.meta.Namespace, item.Raw)
 	it := part.Item{
 		GVK: s.u.Res.Kind, Resource: s.u.Res.Name, Preferred: true, Meta: &s.meta,
-		Raw: item.Raw, HasTypeMeta: item.HasTypeMeta, Spaced: item.Spaced, References: found,
+		Raw: item.Raw, Envelope: item.Envelope, HasTypeMeta: item.HasTypeMeta, Spaced: item.Spaced, References: found,
 		Extra: plan.IsExtra(s.w.cfg.Filter, s.gr, &s.meta),
 	}
 	if s.revision != s.main {

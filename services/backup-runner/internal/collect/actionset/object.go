@@ -21,6 +21,8 @@ type Object struct {
 	Raw []byte
 	// Spaced reports that Raw is not compact.
 	Spaced bool
+	// Envelope of Raw.
+	Envelope jsonlist.Envelope
 
 	object *action.Object
 }
@@ -34,7 +36,7 @@ func ParseObject(kind schema.GroupVersionKind, raw []byte) (Object, error) {
 	if !item.HasTypeMeta {
 		return Object{}, errors.New("apiVersion or kind is missing")
 	}
-	o := Object{Kind: kind, Meta: &objmeta.Meta{}, Raw: item.Raw, Spaced: item.Spaced}
+	o := Object{Kind: kind, Meta: &objmeta.Meta{}, Raw: item.Raw, Spaced: item.Spaced, Envelope: item.Envelope}
 	return o, objmeta.Decode(item.Metadata, o.Meta)
 }
 
