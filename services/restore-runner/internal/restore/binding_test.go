@@ -121,12 +121,13 @@ func TestAClaimWhoseClassMakesNoVolumeIsAWarning(t *testing.T) {
 		return fields
 	}
 	for name, tt := range map[string]struct {
-		class any // of both claims
-		live  object
-		free  int    // volumes of it
-		kept  string // claim that a volume is reserved for
-		waits int    // claims that are named
-		says  string
+		class     any // of both claims
+		annotated any // the same
+		live      object
+		free      int    // volumes of it
+		kept      string // claim that a volume is reserved for
+		waits     int    // claims that are named
+		says      string
 	}{
 		"provisions":        {class: "fast", live: class("fast", object{"provisioner": "disk.example.com"})},
 		"with the consumer": {class: "fast", free: 2, live: class("fast", object{"provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"})},
@@ -140,6 +141,10 @@ func TestAClaimWhoseClassMakesNoVolumeIsAWarning(t *testing.T) {
 		"none is asked for":            {class: "", free: 1, waits: 1, says: `its StorageClass is ""`},
 		"none, no default":             {live: class("fast", object{"provisioner": "disk.example.com"}), waits: 2, says: "it names no StorageClass, the cluster has no default one"},
 		"the default":                  {live: class("fast", object{"provisioner": "disk.example.com", "annotations": object{"storageclass.kubernetes.io/is-default-class": "true"}})},
+		"the default, formerly":        {live: class("fast", object{"provisioner": "disk.example.com", "annotations": object{"storageclass.beta.kubernetes.io/is-default-class": "true"}})},
+		"not the default":              {live: class("fast", object{"provisioner": "disk.example.com", "annotations": object{"storageclass.beta.kubernetes.io/is-default-class": "false"}}), waits: 2, says: "no default one"},
+		"by annotation":                {annotated: "fast", live: class("fast", object{"provisioner": "disk.example.com"})},
+		"by annotation, missing":       {class: "other", annotated: "fast", free: 1, waits: 1, says: `StorageClass "fast" is not in the cluster`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, b := startStorage(t), &backup{}
@@ -148,7 +153,11 @@ func TestAClaimWhoseClassMakesNoVolumeIsAWarning(t *testing.T) {
 			}
 			for i := range tt.free {
 				path := fmt.Sprint(manyVolumes, "/free-", i)
-				s.Put(path, object{"metadata": object{"name": fmt.Sprint("free-", i)}, "spec": object{"storageClassName": tt.class}})
+				meta := object{"name": fmt.Sprint("free-", i)}
+				if tt.annotated != nil {
+					meta["annotations"] = object{"volume.beta.kubernetes.io/storage-class": tt.annotated}
+				}
+				s.Put(path, object{"metadata": meta, "spec": object{"storageClassName": tt.class}})
 			}
 			s.Put(pvPath, liveVolume(func(spec, _, status object) {
 				spec["storageClassName"] = tt.class
@@ -161,7 +170,11 @@ func TestAClaimWhoseClassMakesNoVolumeIsAWarning(t *testing.T) {
 				spec["storageClassName"] = tt.class
 			}
 			for _, claim := range []string{"one", "two"} {
-				b.addObject("persistentvolumeclaims", "v1", "PersistentVolumeClaim", "a", claim, object{"spec": spec})
+				body := object{"spec": spec}
+				if tt.annotated != nil {
+					body["metadata"] = object{"annotations": object{"volume.beta.kubernetes.io/storage-class": tt.annotated}}
+				}
+				b.addObject("persistentvolumeclaims", "v1", "PersistentVolumeClaim", "a", claim, body)
 			}
 			f := runRestore(t, s, b, velerov1.RestoreSpec{})
 			require.Empty(t, f.results.Errors.allMessages())

@@ -90,7 +90,7 @@ func (p *Provisioner) settleVolume(ctx context.Context, o *object.Object, result
 // settleClaim warns of a claim that waits for a volume which does not come. What its class provisions,
 // with or without a consumer, comes.
 func (p *Provisioner) settleClaim(ctx context.Context, e *outcome.Entry, o *object.Object, result *apply.Result) error {
-	spec := object.MapAt(o.Body, "spec")
+	claim := o.Body
 	if len(result.Live) > 0 {
 		live, err := jsonlimit.UnmarshalObject(result.Live)
 		if err != nil {
@@ -99,20 +99,24 @@ func (p *Provisioner) settleClaim(ctx context.Context, e *outcome.Entry, o *obje
 		if object.TextAt(object.MapAt(live, "status"), "phase") == string(corev1.ClaimBound) {
 			return nil
 		}
-		spec = object.MapAt(live, "spec")
+		claim = live
 	}
 	if result.UID == "" || p.Volumes.Filled(p.Plan.Source(o.Node), p.Plan.Name(o.Node)) {
 		return nil // not there, or the claim is waited for
 	}
 	var problem string
 	var err error
+	spec := object.MapAt(claim, "spec")
 	if volume := object.TextAt(spec, "volumeName"); volume != "" {
 		problem, err = p.volumeProblem(ctx, e, o, volume, result)
 	} else {
 		if o.Unbound != "" {
 			e.Warn(fmt.Sprintf("PersistentVolume %q, which the claim names, is neither part of the restore nor in the cluster: the claim is restored without it, and gets another or a new, empty volume", o.Unbound))
 		}
-		class, named := spec["storageClassName"].(string)
+		class, named := object.MapAt(object.MapAt(claim, "metadata"), "annotations")[classAnnotation].(string)
+		if !named {
+			class, named = spec["storageClassName"].(string)
+		}
 		problem, err = p.classes.findProblem(ctx, p.Existing.Client, o.Target, class, named)
 	}
 	if problem != "" {

@@ -12,9 +12,16 @@ import (
 )
 
 const (
-	defaultClass  = "storageclass.kubernetes.io/is-default-class"
 	noProvisioner = "kubernetes.io/no-provisioner"
+	// classAnnotation names the class of claims and volumes that are older than the field; it comes before the field.
+	classAnnotation = corev1.BetaStorageClassAnnotation
 )
+
+// isDefault reports what makes a class the default one, in its present and its former spelling:
+// https://kubernetes.io/docs/concepts/storage/storage-classes/#default-storageclass
+func isDefault(c *storagev1.StorageClass) bool {
+	return c.Annotations["storageclass.kubernetes.io/is-default-class"] == "true" || c.Annotations["storageclass.beta.kubernetes.io/is-default-class"] == "true"
+}
 
 // storageClasses are the StorageClasses of the cluster, read once, and the volumes that are free where
 // nothing provisions one. Safe for concurrent use.
@@ -67,7 +74,7 @@ func (s *storageClasses) readClasses(ctx context.Context, client *apply.Client) 
 	s.waits, s.none = map[string]bool{}, true
 	err := apply.EachObject(ctx, client, apply.Target{GVR: classesGVR}, func(c *storagev1.StorageClass) {
 		s.waits[c.Name] = c.Provisioner == noProvisioner // a first consumer brings no volume either
-		s.none = s.none && c.Annotations[defaultClass] != "true"
+		s.none = s.none && !isDefault(c)
 	})
 	s.read = err == nil
 	return err
@@ -83,7 +90,11 @@ func (s *storageClasses) countFree(ctx context.Context, client *apply.Client) er
 		switch ref := v.Spec.ClaimRef; {
 		case v.DeletionTimestamp != nil, v.Status.Phase == corev1.VolumeFailed, v.Status.Phase == corev1.VolumeReleased:
 		case ref == nil:
-			free[v.Spec.StorageClassName]++
+			class, named := v.Annotations[classAnnotation]
+			if !named {
+				class = v.Spec.StorageClassName
+			}
+			free[class]++
 		default:
 			s.kept[ref.Namespace+"/"+ref.Name] = true
 		}
