@@ -15,35 +15,49 @@ import (
 // among the items, sorted. No item is decoded, except Namespace objects, and blocks that lie within
 // one namespace are not read.
 func (r *Reader) Namespaces(ctx context.Context) ([]string, error) {
-	found := namespaceSet{}
-	blocks := r.dir.Blocks
-	for i := 0; i < len(blocks); i++ {
-		if err := found.addName(spaceOf(&blocks[i])); err != nil {
-			return nil, err
-		}
-		if r.isUniformBlock(i) {
-			continue
-		}
-		from := i
-		for i+1 < len(blocks) && !r.isUniformBlock(i+1) {
-			i++
-		}
-		if err := r.spacesIn(ctx, blocks[from].Offset, blocks[i].Offset+blocks[i].Length, &found); err != nil {
-			return nil, err
-		}
+	found, err := r.countNamespaces(ctx)
+	if err != nil {
+		return nil, err
 	}
 	if kinds := r.kindsOf("namespaces"); len(kinds) > 0 {
 		for item, err := range r.Items(ctx, Filter{Kinds: kinds}) {
 			if err != nil {
 				return nil, err
 			}
-			if err := found.addName(item.Name); err != nil {
+			if err := found.addItems(item.Name, 0); err != nil {
 				return nil, err
 			}
 		}
 	}
-	delete(found.set, "") // of cluster-scoped items
-	return slices.Sorted(maps.Keys(found.set)), nil
+	delete(found.counts, "") // of cluster-scoped items
+	return slices.Sorted(maps.Keys(found.counts)), nil
+}
+
+// CountNamespaces returns how many items live in each namespace, cluster-scoped ones in "". No item is
+// decoded, and blocks that lie within one namespace are not read.
+func (r *Reader) CountNamespaces(ctx context.Context) (map[string]int64, error) {
+	found, err := r.countNamespaces(ctx)
+	return found.counts, err
+}
+
+func (r *Reader) countNamespaces(ctx context.Context) (found namespaceCounts, err error) {
+	blocks := r.dir.Blocks
+	for i := 0; i < len(blocks); i++ {
+		if r.isUniformBlock(i) {
+			if err := found.addItems(spaceOf(&blocks[i]), int64(blocks[i].Items)); err != nil {
+				return found, err
+			}
+			continue
+		}
+		from := &blocks[i]
+		for i+1 < len(blocks) && !r.isUniformBlock(i+1) {
+			i++
+		}
+		if err := r.countBetween(ctx, from, blocks[i].Offset+blocks[i].Length, &found); err != nil {
+			return found, err
+		}
+	}
+	return found, nil
 }
 
 const (
@@ -52,24 +66,24 @@ const (
 	perNamespace  = 64 // in the map, besides the name
 )
 
-// namespaceSet is a bounded set.
-type namespaceSet struct {
-	set  map[string]struct{}
-	size int
+// namespaceCounts has the number of items by namespace; it is bounded.
+type namespaceCounts struct {
+	counts map[string]int64
+	size   int
 }
 
-// addName adds a name; more than can be are ErrCorrupt.
-func (n *namespaceSet) addName(name string) error {
-	if _, known := n.set[name]; known {
-		return nil
+// addItems adds to the count of a namespace; more namespaces than can be are ErrCorrupt.
+func (n *namespaceCounts) addItems(name string, items int64) error {
+	count, known := n.counts[name]
+	if !known {
+		if n.size += len(name) + perNamespace; n.size > maxNamespaces {
+			return fmt.Errorf("%w: more than %d namespaces", ErrCorrupt, len(n.counts))
+		}
+		if n.counts == nil {
+			n.counts = map[string]int64{}
+		}
 	}
-	if n.size += len(name) + perNamespace; n.size > maxNamespaces {
-		return fmt.Errorf("%w: more than %d namespaces", ErrCorrupt, len(n.set))
-	}
-	if n.set == nil {
-		n.set = map[string]struct{}{}
-	}
-	n.set[name] = struct{}{}
+	n.counts[name] = count + items
 	return nil
 }
 
@@ -89,19 +103,23 @@ func spaceOf(b *block) string {
 	return namespace
 }
 
-// spacesIn adds the namespaces whose lists begin between two offsets.
-func (r *Reader) spacesIn(ctx context.Context, from, end int64, found *namespaceSet) error {
-	for line, err := range r.memberLines(ctx, from, end-from) {
+// countBetween counts the items from a block on, up to an offset.
+func (r *Reader) countBetween(ctx context.Context, first *block, end int64, found *namespaceCounts) error {
+	space, items := spaceOf(first), int64(0)
+	for line, err := range r.memberLines(ctx, first.Offset, end-first.Offset) {
 		if err != nil {
 			return err
 		}
-		if quoted, ok := bytes.CutSuffix(line, []byte(":[")); ok {
-			if err := found.addName(rawjson.String(quoted)); err != nil {
+		if line[0] == '{' {
+			items++
+		} else if quoted, ok := bytes.CutSuffix(line, []byte(":[")); ok {
+			if err := found.addItems(space, items); err != nil {
 				return err
 			}
+			space, items = rawjson.String(quoted), 0
 		}
 	}
-	return nil
+	return found.addItems(space, items)
 }
 
 // kindsOf returns the kinds of a resource, named as in tarball paths.

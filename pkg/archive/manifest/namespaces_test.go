@@ -39,6 +39,9 @@ func TestNamespaces(t *testing.T) {
 	got, err := r.Namespaces(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []string{"a", "a-b", "a-bc", "b", "empty", "only-here", "zz"}, got)
+	counts, err := r.CountNamespaces(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{"": 3, "a": 5000, "a-b": 2, "a-bc": 1400, "b": 2600, "only-here": 1, "zz": 6}, counts)
 
 	broken := errors.New("broken")
 	src.fail = broken

@@ -8,8 +8,6 @@ import (
 	"maps"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
 	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
 )
@@ -47,6 +45,9 @@ func (s *Server) ListItems(ctx context.Context, req *manifestv1.ListItemsRequest
 	}
 	if ns := req.GetNamespace(); ns != "" {
 		filter.Namespaces = []string{ns}
+		if req.GetWithClusterScoped() {
+			filter.Namespaces = append(filter.Namespaces, "")
+		}
 	}
 	if uid := req.GetUid(); uid != "" {
 		return m.listUID(ctx, uid, filter, matcher)
@@ -109,7 +110,7 @@ func toProto(item *manifest.Item) *manifestv1.Item {
 	}
 	for i := range item.Owners {
 		o := &item.Owners[i]
-		p.Owners = append(p.Owners, &manifestv1.Owner{Group: groupOf(o.APIVersion), Kind: o.Kind, Name: o.Name, Uid: o.UID, Controller: o.Controller})
+		p.Owners = append(p.Owners, &manifestv1.Owner{ApiVersion: o.APIVersion, Kind: o.Kind, Name: o.Name, Uid: o.UID, Controller: o.Controller})
 	}
 	for _, r := range item.References {
 		p.References = append(p.References, &manifestv1.Reference{Group: r.Group, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name, Relation: r.Relation})
@@ -130,13 +131,4 @@ func itemAnnotations(item *manifest.Item) map[string]string {
 		all[name] = fmt.Sprintf("length:%d sha256:%s", hidden.Length, hidden.SHA256)
 	}
 	return all
-}
-
-// groupOf returns the group of "apps/v1"; empty for the core group.
-func groupOf(apiVersion string) string {
-	gv, err := schema.ParseGroupVersion(apiVersion)
-	if err != nil {
-		return ""
-	}
-	return gv.Group
 }

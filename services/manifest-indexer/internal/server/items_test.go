@@ -65,6 +65,7 @@ func TestListItemsFilters(t *testing.T) {
 		{&manifestv1.ListItemsRequest{Uid: "uid-web", Namespace: "ns-1"}, nil},
 		{&manifestv1.ListItemsRequest{Uid: "uid-web", Name: "x"}, nil},
 		{&manifestv1.ListItemsRequest{Uid: "absent"}, nil},
+		{&manifestv1.ListItemsRequest{Namespace: "shop", WithClusterScoped: true, Name: "[^d]*-0"}, []string{"/ns-0"}},
 	} {
 		tc.req.Backup = "b"
 		require.Equal(t, tc.want, b.listAll(tc.req), "%v", tc.req)
@@ -79,7 +80,7 @@ func TestListItemsFilters(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "reads", found.GetItems()[0].GetReferences()[0].GetRelation())
 	owner := found.GetItems()[1].GetOwners()[0]
-	require.Equal(t, []string{"apps", "Deployment", "web", "uid-web"}, []string{owner.GetGroup(), owner.GetKind(), owner.GetName(), owner.GetUid()})
+	require.Equal(t, []string{"apps/v1", "Deployment", "web", "uid-web"}, []string{owner.GetApiVersion(), owner.GetKind(), owner.GetName(), owner.GetUid()})
 	require.True(t, owner.GetController())
 }
 

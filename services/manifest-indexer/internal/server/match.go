@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
@@ -73,7 +74,7 @@ func newOwnerMatch(text string, kinds []manifest.KindInfo) (func(*objmeta.Owner)
 	}
 	wantGroup, _, wantKind, _ := manifest.SplitKindName(found[0].Kind)
 	return func(o *objmeta.Owner) bool {
-		return o.Name == name && o.Kind == wantKind && groupOf(o.APIVersion) == wantGroup
+		return o.Name == name && o.Kind == wantKind && schema.FromAPIVersionAndKind(o.APIVersion, o.Kind).Group == wantGroup
 	}, nil
 }
 

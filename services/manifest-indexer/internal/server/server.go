@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -55,6 +57,15 @@ func (s *Server) GetManifest(ctx context.Context, req *manifestv1.GetManifestReq
 		resp.Cuts = append(resp.Cuts, &manifestv1.Cut{
 			Group: group, Resource: pluralName(resources[c.Kind]), FirstKey: c.From, LastKey: c.To, Revision: c.Revision,
 		})
+	}
+	if req.GetWithNamespaces() {
+		counts, err := m.CountNamespaces(ctx)
+		if err != nil {
+			return nil, damagedError(err)
+		}
+		for _, name := range slices.Sorted(maps.Keys(counts)) {
+			resp.Namespaces = append(resp.Namespaces, &manifestv1.NamespaceCount{Namespace: name, Items: counts[name]})
+		}
 	}
 	return resp, nil
 }

@@ -113,6 +113,15 @@ func TestGetManifest(t *testing.T) {
 	require.Equal(t, "configmaps", got.GetCuts()[0].GetResource())
 	require.Equal(t, "z", got.GetCuts()[1].GetLastKey())
 	require.Equal(t, "80", got.GetCuts()[1].GetRevision())
+	require.Empty(t, got.GetNamespaces(), "only on request")
+
+	got, err = b.s.GetManifest(t.Context(), &manifestv1.GetManifestRequest{Backup: "b", WithNamespaces: true})
+	require.NoError(t, err)
+	counts := ""
+	for _, n := range got.GetNamespaces() {
+		counts += fmt.Sprintf("%s:%d ", n.GetNamespace(), n.GetItems())
+	}
+	require.Equal(t, ":1 ns-0:12 ns-1:10 ns-2:10 shop:5 ", counts)
 }
 
 // listAll reads all pages and checks that no page is larger than asked for.

@@ -28,9 +28,11 @@ const (
 type GetManifestRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name of the Backup in the server namespace.
-	Backup        string `protobuf:"bytes,1,opt,name=backup,proto3" json:"backup,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Backup string `protobuf:"bytes,1,opt,name=backup,proto3" json:"backup,omitempty"`
+	// Count the items of each namespace too, which reads more of the manifest.
+	WithNamespaces bool `protobuf:"varint,2,opt,name=with_namespaces,json=withNamespaces,proto3" json:"with_namespaces,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *GetManifestRequest) Reset() {
@@ -70,6 +72,13 @@ func (x *GetManifestRequest) GetBackup() string {
 	return ""
 }
 
+func (x *GetManifestRequest) GetWithNamespaces() bool {
+	if x != nil {
+		return x.WithNamespaces
+	}
+	return false
+}
+
 // GetManifestResponse is the manifest without its items.
 type GetManifestResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -84,7 +93,9 @@ type GetManifestResponse struct {
 	// The kinds, in the manifest's order.
 	Kinds []*KindCount `protobuf:"bytes,5,rep,name=kinds,proto3" json:"kinds,omitempty"`
 	// The cuts: which part of the backup was read at which revision.
-	Cuts          []*Cut `protobuf:"bytes,6,rep,name=cuts,proto3" json:"cuts,omitempty"`
+	Cuts []*Cut `protobuf:"bytes,6,rep,name=cuts,proto3" json:"cuts,omitempty"`
+	// The namespaces, sorted; empty unless asked for.
+	Namespaces    []*NamespaceCount `protobuf:"bytes,7,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -157,6 +168,13 @@ func (x *GetManifestResponse) GetKinds() []*KindCount {
 func (x *GetManifestResponse) GetCuts() []*Cut {
 	if x != nil {
 		return x.Cuts
+	}
+	return nil
+}
+
+func (x *GetManifestResponse) GetNamespaces() []*NamespaceCount {
+	if x != nil {
+		return x.Namespaces
 	}
 	return nil
 }
@@ -243,6 +261,61 @@ func (x *KindCount) GetItems() int64 {
 	return 0
 }
 
+// NamespaceCount is how many items of a namespace a backup holds.
+type NamespaceCount struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The namespace; empty for items that have none.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// How many items.
+	Items         int64 `protobuf:"varint,2,opt,name=items,proto3" json:"items,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NamespaceCount) Reset() {
+	*x = NamespaceCount{}
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NamespaceCount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NamespaceCount) ProtoMessage() {}
+
+func (x *NamespaceCount) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NamespaceCount.ProtoReflect.Descriptor instead.
+func (*NamespaceCount) Descriptor() ([]byte, []int) {
+	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *NamespaceCount) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *NamespaceCount) GetItems() int64 {
+	if x != nil {
+		return x.Items
+	}
+	return 0
+}
+
 // Cut says at which revision of the cluster a range of items was read.
 type Cut struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -262,7 +335,7 @@ type Cut struct {
 
 func (x *Cut) Reset() {
 	*x = Cut{}
-	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[3]
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -274,7 +347,7 @@ func (x *Cut) String() string {
 func (*Cut) ProtoMessage() {}
 
 func (x *Cut) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[3]
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -287,7 +360,7 @@ func (x *Cut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cut.ProtoReflect.Descriptor instead.
 func (*Cut) Descriptor() ([]byte, []int) {
-	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{3}
+	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Cut) GetGroup() string {
@@ -351,14 +424,16 @@ type ListItemsRequest struct {
 	// Only the item with this UID; empty for all.
 	Uid string `protobuf:"bytes,10,opt,name=uid,proto3" json:"uid,omitempty"`
 	// Only items whose SHA-256 begins with these hexadecimal digits; empty for all.
-	Sha256        string `protobuf:"bytes,11,opt,name=sha256,proto3" json:"sha256,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Sha256 string `protobuf:"bytes,11,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	// With a namespace: items that have none too.
+	WithClusterScoped bool `protobuf:"varint,12,opt,name=with_cluster_scoped,json=withClusterScoped,proto3" json:"with_cluster_scoped,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *ListItemsRequest) Reset() {
 	*x = ListItemsRequest{}
-	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[4]
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -370,7 +445,7 @@ func (x *ListItemsRequest) String() string {
 func (*ListItemsRequest) ProtoMessage() {}
 
 func (x *ListItemsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[4]
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -383,7 +458,7 @@ func (x *ListItemsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListItemsRequest.ProtoReflect.Descriptor instead.
 func (*ListItemsRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{4}
+	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListItemsRequest) GetBackup() string {
@@ -463,6 +538,13 @@ func (x *ListItemsRequest) GetSha256() string {
 	return ""
 }
 
+func (x *ListItemsRequest) GetWithClusterScoped() bool {
+	if x != nil {
+		return x.WithClusterScoped
+	}
+	return false
+}
+
 // ListItemsResponse is one page of items.
 type ListItemsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -476,7 +558,7 @@ type ListItemsResponse struct {
 
 func (x *ListItemsResponse) Reset() {
 	*x = ListItemsResponse{}
-	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[5]
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -488,7 +570,7 @@ func (x *ListItemsResponse) String() string {
 func (*ListItemsResponse) ProtoMessage() {}
 
 func (x *ListItemsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[5]
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -501,7 +583,7 @@ func (x *ListItemsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListItemsResponse.ProtoReflect.Descriptor instead.
 func (*ListItemsResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{5}
+	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListItemsResponse) GetItems() []*Item {
@@ -540,7 +622,7 @@ type GetItemRequest struct {
 
 func (x *GetItemRequest) Reset() {
 	*x = GetItemRequest{}
-	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[6]
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -552,7 +634,7 @@ func (x *GetItemRequest) String() string {
 func (*GetItemRequest) ProtoMessage() {}
 
 func (x *GetItemRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[6]
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -565,7 +647,7 @@ func (x *GetItemRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetItemRequest.ProtoReflect.Descriptor instead.
 func (*GetItemRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{6}
+	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetItemRequest) GetBackup() string {
@@ -626,7 +708,7 @@ type GetItemResponse struct {
 
 func (x *GetItemResponse) Reset() {
 	*x = GetItemResponse{}
-	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[7]
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -638,7 +720,7 @@ func (x *GetItemResponse) String() string {
 func (*GetItemResponse) ProtoMessage() {}
 
 func (x *GetItemResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[7]
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -651,7 +733,7 @@ func (x *GetItemResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetItemResponse.ProtoReflect.Descriptor instead.
 func (*GetItemResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{7}
+	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetItemResponse) GetItem() *Item {
@@ -695,7 +777,7 @@ type GetUnmaskedItemRequest struct {
 
 func (x *GetUnmaskedItemRequest) Reset() {
 	*x = GetUnmaskedItemRequest{}
-	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[8]
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -707,7 +789,7 @@ func (x *GetUnmaskedItemRequest) String() string {
 func (*GetUnmaskedItemRequest) ProtoMessage() {}
 
 func (x *GetUnmaskedItemRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[8]
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -720,7 +802,7 @@ func (x *GetUnmaskedItemRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetUnmaskedItemRequest.ProtoReflect.Descriptor instead.
 func (*GetUnmaskedItemRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{8}
+	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GetUnmaskedItemRequest) GetBackup() string {
@@ -771,7 +853,7 @@ type GetUnmaskedItemResponse struct {
 
 func (x *GetUnmaskedItemResponse) Reset() {
 	*x = GetUnmaskedItemResponse{}
-	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[9]
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -783,7 +865,7 @@ func (x *GetUnmaskedItemResponse) String() string {
 func (*GetUnmaskedItemResponse) ProtoMessage() {}
 
 func (x *GetUnmaskedItemResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[9]
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -796,7 +878,7 @@ func (x *GetUnmaskedItemResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetUnmaskedItemResponse.ProtoReflect.Descriptor instead.
 func (*GetUnmaskedItemResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{9}
+	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetUnmaskedItemResponse) GetItem() *Item {
@@ -857,7 +939,7 @@ type Item struct {
 
 func (x *Item) Reset() {
 	*x = Item{}
-	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[10]
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -869,7 +951,7 @@ func (x *Item) String() string {
 func (*Item) ProtoMessage() {}
 
 func (x *Item) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[10]
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -882,7 +964,7 @@ func (x *Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Item.ProtoReflect.Descriptor instead.
 func (*Item) Descriptor() ([]byte, []int) {
-	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{10}
+	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Item) GetGroup() string {
@@ -1007,8 +1089,8 @@ func (x *Item) GetReferences() []*Reference {
 // Owner is an owner of an object.
 type Owner struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The API group; empty for the core group.
-	Group string `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	// The API version it was named with, for example "apps/v1".
+	ApiVersion string `protobuf:"bytes,1,opt,name=api_version,json=apiVersion,proto3" json:"api_version,omitempty"`
 	// The kind.
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	// The name.
@@ -1023,7 +1105,7 @@ type Owner struct {
 
 func (x *Owner) Reset() {
 	*x = Owner{}
-	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[11]
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1035,7 +1117,7 @@ func (x *Owner) String() string {
 func (*Owner) ProtoMessage() {}
 
 func (x *Owner) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[11]
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1048,12 +1130,12 @@ func (x *Owner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owner.ProtoReflect.Descriptor instead.
 func (*Owner) Descriptor() ([]byte, []int) {
-	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{11}
+	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{12}
 }
 
-func (x *Owner) GetGroup() string {
+func (x *Owner) GetApiVersion() string {
 	if x != nil {
-		return x.Group
+		return x.ApiVersion
 	}
 	return ""
 }
@@ -1105,7 +1187,7 @@ type Reference struct {
 
 func (x *Reference) Reset() {
 	*x = Reference{}
-	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[12]
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1117,7 +1199,7 @@ func (x *Reference) String() string {
 func (*Reference) ProtoMessage() {}
 
 func (x *Reference) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[12]
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1130,7 +1212,7 @@ func (x *Reference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reference.ProtoReflect.Descriptor instead.
 func (*Reference) Descriptor() ([]byte, []int) {
-	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{12}
+	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Reference) GetGroup() string {
@@ -1172,9 +1254,10 @@ var File_holdfast_manifest_v1_manifest_proto protoreflect.FileDescriptor
 
 const file_holdfast_manifest_v1_manifest_proto_rawDesc = "" +
 	"\n" +
-	"#holdfast/manifest/v1/manifest.proto\x12\x14holdfast.manifest.v1\x1a\x1bbuf/validate/validate.proto\"Z\n" +
+	"#holdfast/manifest/v1/manifest.proto\x12\x14holdfast.manifest.v1\x1a\x1bbuf/validate/validate.proto\"\x83\x01\n" +
 	"\x12GetManifestRequest\x12D\n" +
-	"\x06backup\x18\x01 \x01(\tB,\xbaH)r'\x10\x01\x18\xfd\x012 ^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$R\x06backup\"\xef\x01\n" +
+	"\x06backup\x18\x01 \x01(\tB,\xbaH)r'\x10\x01\x18\xfd\x012 ^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$R\x06backup\x12'\n" +
+	"\x0fwith_namespaces\x18\x02 \x01(\bR\x0ewithNamespaces\"\xb5\x02\n" +
 	"\x13GetManifestResponse\x12\x16\n" +
 	"\x06backup\x18\x01 \x01(\tR\x06backup\x12\x1d\n" +
 	"\n" +
@@ -1182,19 +1265,25 @@ const file_holdfast_manifest_v1_manifest_proto_rawDesc = "" +
 	"\x0eformat_version\x18\x03 \x01(\tR\rformatVersion\x12\x14\n" +
 	"\x05items\x18\x04 \x01(\x03R\x05items\x125\n" +
 	"\x05kinds\x18\x05 \x03(\v2\x1f.holdfast.manifest.v1.KindCountR\x05kinds\x12-\n" +
-	"\x04cuts\x18\x06 \x03(\v2\x19.holdfast.manifest.v1.CutR\x04cuts\"\x81\x01\n" +
+	"\x04cuts\x18\x06 \x03(\v2\x19.holdfast.manifest.v1.CutR\x04cuts\x12D\n" +
+	"\n" +
+	"namespaces\x18\a \x03(\v2$.holdfast.manifest.v1.NamespaceCountR\n" +
+	"namespaces\"\x81\x01\n" +
 	"\tKindCount\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x12\n" +
 	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x1a\n" +
 	"\bresource\x18\x04 \x01(\tR\bresource\x12\x14\n" +
-	"\x05items\x18\x05 \x01(\x03R\x05items\"\x8b\x01\n" +
+	"\x05items\x18\x05 \x01(\x03R\x05items\"D\n" +
+	"\x0eNamespaceCount\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
+	"\x05items\x18\x02 \x01(\x03R\x05items\"\x8b\x01\n" +
 	"\x03Cut\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x1a\n" +
 	"\bresource\x18\x02 \x01(\tR\bresource\x12\x1b\n" +
 	"\tfirst_key\x18\x03 \x01(\tR\bfirstKey\x12\x19\n" +
 	"\blast_key\x18\x04 \x01(\tR\alastKey\x12\x1a\n" +
-	"\brevision\x18\x05 \x01(\tR\brevision\"\xeb\x03\n" +
+	"\brevision\x18\x05 \x01(\tR\brevision\"\x9b\x04\n" +
 	"\x10ListItemsRequest\x12D\n" +
 	"\x06backup\x18\x01 \x01(\tB,\xbaH)r'\x10\x01\x18\xfd\x012 ^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$R\x06backup\x12'\n" +
 	"\x05kinds\x18\x02 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01\x18\x80\x04R\x05kinds\x12%\n" +
@@ -1209,7 +1298,8 @@ const file_holdfast_manifest_v1_manifest_proto_rawDesc = "" +
 	"\x05owner\x18\t \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x05owner\x12\x1a\n" +
 	"\x03uid\x18\n" +
 	" \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x03uid\x12/\n" +
-	"\x06sha256\x18\v \x01(\tB\x17\xbaH\x14r\x122\x10^[0-9a-f]{0,64}$R\x06sha256\"m\n" +
+	"\x06sha256\x18\v \x01(\tB\x17\xbaH\x14r\x122\x10^[0-9a-f]{0,64}$R\x06sha256\x12.\n" +
+	"\x13with_cluster_scoped\x18\f \x01(\bR\x11withClusterScoped\"m\n" +
 	"\x11ListItemsResponse\x120\n" +
 	"\x05items\x18\x01 \x03(\v2\x1a.holdfast.manifest.v1.ItemR\x05items\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xf2\x01\n" +
@@ -1259,9 +1349,10 @@ const file_holdfast_manifest_v1_manifest_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a>\n" +
 	"\x10AnnotationsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"w\n" +
-	"\x05Owner\x12\x14\n" +
-	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x82\x01\n" +
+	"\x05Owner\x12\x1f\n" +
+	"\vapi_version\x18\x01 \x01(\tR\n" +
+	"apiVersion\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x10\n" +
 	"\x03uid\x18\x04 \x01(\tR\x03uid\x12\x1e\n" +
@@ -1293,47 +1384,49 @@ func file_holdfast_manifest_v1_manifest_proto_rawDescGZIP() []byte {
 	return file_holdfast_manifest_v1_manifest_proto_rawDescData
 }
 
-var file_holdfast_manifest_v1_manifest_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_holdfast_manifest_v1_manifest_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_holdfast_manifest_v1_manifest_proto_goTypes = []any{
 	(*GetManifestRequest)(nil),      // 0: holdfast.manifest.v1.GetManifestRequest
 	(*GetManifestResponse)(nil),     // 1: holdfast.manifest.v1.GetManifestResponse
 	(*KindCount)(nil),               // 2: holdfast.manifest.v1.KindCount
-	(*Cut)(nil),                     // 3: holdfast.manifest.v1.Cut
-	(*ListItemsRequest)(nil),        // 4: holdfast.manifest.v1.ListItemsRequest
-	(*ListItemsResponse)(nil),       // 5: holdfast.manifest.v1.ListItemsResponse
-	(*GetItemRequest)(nil),          // 6: holdfast.manifest.v1.GetItemRequest
-	(*GetItemResponse)(nil),         // 7: holdfast.manifest.v1.GetItemResponse
-	(*GetUnmaskedItemRequest)(nil),  // 8: holdfast.manifest.v1.GetUnmaskedItemRequest
-	(*GetUnmaskedItemResponse)(nil), // 9: holdfast.manifest.v1.GetUnmaskedItemResponse
-	(*Item)(nil),                    // 10: holdfast.manifest.v1.Item
-	(*Owner)(nil),                   // 11: holdfast.manifest.v1.Owner
-	(*Reference)(nil),               // 12: holdfast.manifest.v1.Reference
-	nil,                             // 13: holdfast.manifest.v1.Item.LabelsEntry
-	nil,                             // 14: holdfast.manifest.v1.Item.AnnotationsEntry
+	(*NamespaceCount)(nil),          // 3: holdfast.manifest.v1.NamespaceCount
+	(*Cut)(nil),                     // 4: holdfast.manifest.v1.Cut
+	(*ListItemsRequest)(nil),        // 5: holdfast.manifest.v1.ListItemsRequest
+	(*ListItemsResponse)(nil),       // 6: holdfast.manifest.v1.ListItemsResponse
+	(*GetItemRequest)(nil),          // 7: holdfast.manifest.v1.GetItemRequest
+	(*GetItemResponse)(nil),         // 8: holdfast.manifest.v1.GetItemResponse
+	(*GetUnmaskedItemRequest)(nil),  // 9: holdfast.manifest.v1.GetUnmaskedItemRequest
+	(*GetUnmaskedItemResponse)(nil), // 10: holdfast.manifest.v1.GetUnmaskedItemResponse
+	(*Item)(nil),                    // 11: holdfast.manifest.v1.Item
+	(*Owner)(nil),                   // 12: holdfast.manifest.v1.Owner
+	(*Reference)(nil),               // 13: holdfast.manifest.v1.Reference
+	nil,                             // 14: holdfast.manifest.v1.Item.LabelsEntry
+	nil,                             // 15: holdfast.manifest.v1.Item.AnnotationsEntry
 }
 var file_holdfast_manifest_v1_manifest_proto_depIdxs = []int32{
 	2,  // 0: holdfast.manifest.v1.GetManifestResponse.kinds:type_name -> holdfast.manifest.v1.KindCount
-	3,  // 1: holdfast.manifest.v1.GetManifestResponse.cuts:type_name -> holdfast.manifest.v1.Cut
-	10, // 2: holdfast.manifest.v1.ListItemsResponse.items:type_name -> holdfast.manifest.v1.Item
-	10, // 3: holdfast.manifest.v1.GetItemResponse.item:type_name -> holdfast.manifest.v1.Item
-	10, // 4: holdfast.manifest.v1.GetUnmaskedItemResponse.item:type_name -> holdfast.manifest.v1.Item
-	13, // 5: holdfast.manifest.v1.Item.labels:type_name -> holdfast.manifest.v1.Item.LabelsEntry
-	14, // 6: holdfast.manifest.v1.Item.annotations:type_name -> holdfast.manifest.v1.Item.AnnotationsEntry
-	11, // 7: holdfast.manifest.v1.Item.owners:type_name -> holdfast.manifest.v1.Owner
-	12, // 8: holdfast.manifest.v1.Item.references:type_name -> holdfast.manifest.v1.Reference
-	0,  // 9: holdfast.manifest.v1.ManifestService.GetManifest:input_type -> holdfast.manifest.v1.GetManifestRequest
-	4,  // 10: holdfast.manifest.v1.ManifestService.ListItems:input_type -> holdfast.manifest.v1.ListItemsRequest
-	6,  // 11: holdfast.manifest.v1.ManifestService.GetItem:input_type -> holdfast.manifest.v1.GetItemRequest
-	8,  // 12: holdfast.manifest.v1.ManifestService.GetUnmaskedItem:input_type -> holdfast.manifest.v1.GetUnmaskedItemRequest
-	1,  // 13: holdfast.manifest.v1.ManifestService.GetManifest:output_type -> holdfast.manifest.v1.GetManifestResponse
-	5,  // 14: holdfast.manifest.v1.ManifestService.ListItems:output_type -> holdfast.manifest.v1.ListItemsResponse
-	7,  // 15: holdfast.manifest.v1.ManifestService.GetItem:output_type -> holdfast.manifest.v1.GetItemResponse
-	9,  // 16: holdfast.manifest.v1.ManifestService.GetUnmaskedItem:output_type -> holdfast.manifest.v1.GetUnmaskedItemResponse
-	13, // [13:17] is the sub-list for method output_type
-	9,  // [9:13] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	4,  // 1: holdfast.manifest.v1.GetManifestResponse.cuts:type_name -> holdfast.manifest.v1.Cut
+	3,  // 2: holdfast.manifest.v1.GetManifestResponse.namespaces:type_name -> holdfast.manifest.v1.NamespaceCount
+	11, // 3: holdfast.manifest.v1.ListItemsResponse.items:type_name -> holdfast.manifest.v1.Item
+	11, // 4: holdfast.manifest.v1.GetItemResponse.item:type_name -> holdfast.manifest.v1.Item
+	11, // 5: holdfast.manifest.v1.GetUnmaskedItemResponse.item:type_name -> holdfast.manifest.v1.Item
+	14, // 6: holdfast.manifest.v1.Item.labels:type_name -> holdfast.manifest.v1.Item.LabelsEntry
+	15, // 7: holdfast.manifest.v1.Item.annotations:type_name -> holdfast.manifest.v1.Item.AnnotationsEntry
+	12, // 8: holdfast.manifest.v1.Item.owners:type_name -> holdfast.manifest.v1.Owner
+	13, // 9: holdfast.manifest.v1.Item.references:type_name -> holdfast.manifest.v1.Reference
+	0,  // 10: holdfast.manifest.v1.ManifestService.GetManifest:input_type -> holdfast.manifest.v1.GetManifestRequest
+	5,  // 11: holdfast.manifest.v1.ManifestService.ListItems:input_type -> holdfast.manifest.v1.ListItemsRequest
+	7,  // 12: holdfast.manifest.v1.ManifestService.GetItem:input_type -> holdfast.manifest.v1.GetItemRequest
+	9,  // 13: holdfast.manifest.v1.ManifestService.GetUnmaskedItem:input_type -> holdfast.manifest.v1.GetUnmaskedItemRequest
+	1,  // 14: holdfast.manifest.v1.ManifestService.GetManifest:output_type -> holdfast.manifest.v1.GetManifestResponse
+	6,  // 15: holdfast.manifest.v1.ManifestService.ListItems:output_type -> holdfast.manifest.v1.ListItemsResponse
+	8,  // 16: holdfast.manifest.v1.ManifestService.GetItem:output_type -> holdfast.manifest.v1.GetItemResponse
+	10, // 17: holdfast.manifest.v1.ManifestService.GetUnmaskedItem:output_type -> holdfast.manifest.v1.GetUnmaskedItemResponse
+	14, // [14:18] is the sub-list for method output_type
+	10, // [10:14] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_manifest_v1_manifest_proto_init() }
@@ -1347,7 +1440,7 @@ func file_holdfast_manifest_v1_manifest_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_manifest_v1_manifest_proto_rawDesc), len(file_holdfast_manifest_v1_manifest_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -29,6 +29,9 @@ func NewCommand(g *command.Global) *cobra.Command {
 		NewDownloadCommand(g, kind),
 		kind.NewCancelCommand(g),
 		kind.NewDeleteCommand(g),
+		NewItemsCommand(g, kind),
+		NewCatCommand(g, kind),
+		NewTreeCommand(g, kind),
 	)
 	return cmd
 }

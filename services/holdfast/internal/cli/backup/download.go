@@ -31,9 +31,10 @@ type DownloadOptions struct {
 func NewDownloadCommand(g *command.Global, kind *job.Kind[*velerov1.Backup]) *cobra.Command {
 	o := &DownloadOptions{Global: g, kind: kind, Download: job.DownloadOptions{Timeout: time.Minute}}
 	cmd := &cobra.Command{
-		Use:   "download NAME",
-		Short: "Save the tarball of a backup",
-		Args:  cobra.ExactArgs(1),
+		Use:               "download NAME",
+		Short:             "Save the tarball of a backup",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: job.OneArg(kind.CompleteNames(g)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.Complete(args); err != nil {
 				return err

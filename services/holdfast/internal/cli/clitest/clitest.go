@@ -27,6 +27,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/kube"
+	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
 	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli"
@@ -103,6 +104,12 @@ func (c *Cluster) Serve(t *testing.T, queue queuev1.QueueServiceServer) (stop fu
 func (c *Cluster) ServeOperations(t *testing.T, monitor operationv1.OperationMonitorServiceServer) (stop func()) {
 	t.Helper()
 	return c.startServer(t, func(s *grpc.Server) { operationv1.RegisterOperationMonitorServiceServer(s, monitor) })
+}
+
+// ServeManifests is Serve for manifest-indexer.
+func (c *Cluster) ServeManifests(t *testing.T, manifests manifestv1.ManifestServiceServer) (stop func()) {
+	t.Helper()
+	return c.startServer(t, func(s *grpc.Server) { manifestv1.RegisterManifestServiceServer(s, manifests) })
 }
 
 func (c *Cluster) startServer(t *testing.T, register func(*grpc.Server)) (stop func()) {

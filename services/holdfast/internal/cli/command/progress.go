@@ -54,3 +54,38 @@ func (p *Progress) End() {
 		p.open = false
 	}
 }
+
+// Notice tells on ErrOut how far a command is that takes longer than a second: one line that is rewritten on a
+// terminal, a line every few seconds elsewhere.
+type Notice struct {
+	global *Global
+	next   time.Time
+	open   bool
+}
+
+// NewNotice starts the display; the clock starts now.
+func NewNotice(g *Global) *Notice {
+	return &Notice{global: g, next: g.Clock.Now().Add(time.Second)}
+}
+
+// Show displays a line, if it is time to.
+func (n *Notice) Show(line string) {
+	now := n.global.Clock.Now()
+	switch {
+	case now.Before(n.next):
+	case n.global.Live:
+		_, _ = fmt.Fprintf(n.global.ErrOut, "\r\x1b[K%s", line)
+		n.open = true
+	default:
+		_, _ = fmt.Fprintln(n.global.ErrOut, line)
+		n.next = now.Add(quiet)
+	}
+}
+
+// End removes the line of a terminal.
+func (n *Notice) End() {
+	if n.open {
+		_, _ = fmt.Fprint(n.global.ErrOut, "\r\x1b[K")
+		n.open = false
+	}
+}

@@ -21,6 +21,7 @@ import (
 const (
 	QueueAddress      = "127.0.0.1:7441" // queue-scheduler
 	OperationsAddress = "127.0.0.1:7444" // async-operation-monitor
+	ManifestAddress   = "127.0.0.1:7445" // manifest-indexer
 )
 
 // RemoteOptions say where a service is and how to talk to it.
@@ -48,6 +49,11 @@ func RemoteQueue() RemoteOptions {
 // RemoteOperations returns the options of async-operation-monitor's address.
 func RemoteOperations() RemoteOptions {
 	return RemoteOptions{Address: OperationsAddress, what: "operations", about: "operations", service: "async-operation-monitor"}
+}
+
+// RemoteManifests returns the options of manifest-indexer's address.
+func RemoteManifests() RemoteOptions {
+	return RemoteOptions{Address: ManifestAddress, what: "manifest", about: "what is in backups", service: "manifest-indexer"}
 }
 
 // RemoteServices returns the options of all services, without an address: At gives those of one.

@@ -21,10 +21,11 @@ import (
 func (k *Kind[T]) NewCancelCommand(g *command.Global) *cobra.Command {
 	wait := false
 	cmd := &cobra.Command{
-		Use:   "cancel NAME...",
-		Short: k.CancelShort,
-		Args:  cobra.MinimumNArgs(1),
-		RunE:  func(cmd *cobra.Command, args []string) error { return k.cancelAll(cmd.Context(), g, args, wait) },
+		Use:               "cancel NAME...",
+		Short:             k.CancelShort,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: k.CompleteNames(g),
+		RunE:              func(cmd *cobra.Command, args []string) error { return k.cancelAll(cmd.Context(), g, args, wait) },
 	}
 	cmd.Flags().BoolVarP(&wait, "wait", "w", false, "wait until the "+k.kindPlural()+" have ended")
 	return cmd

@@ -13,8 +13,9 @@ import (
 func (k *Kind[T]) NewDeleteCommand(g *command.Global) *cobra.Command {
 	chosen, wait := PickOptions{}, false
 	cmd := &cobra.Command{
-		Use:   "delete [NAME...]",
-		Short: k.DeleteShort,
+		Use:               "delete [NAME...]",
+		Short:             k.DeleteShort,
+		ValidArgsFunction: k.CompleteNames(g),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := chosen.Complete(args); err != nil {
 				return err

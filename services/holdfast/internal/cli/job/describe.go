@@ -37,9 +37,10 @@ type describeOptions[T client.Object] struct {
 func (k *Kind[T]) NewDescribeCommand(g *command.Global) *cobra.Command {
 	o := &describeOptions[T]{kind: k, download: DownloadOptions{Timeout: describeTimeout}}
 	cmd := &cobra.Command{
-		Use:   "describe NAME...",
-		Short: "Show everything about " + k.kindPlural(),
-		Args:  cobra.MinimumNArgs(1),
+		Use:               "describe NAME...",
+		Short:             "Show everything about " + k.kindPlural(),
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: k.CompleteNames(g),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if o.Session, err = Connect(g); err != nil {
 				return err

@@ -27,8 +27,9 @@ type getOptions[T client.Object] struct {
 func (k *Kind[T]) NewGetCommand(g *command.Global) *cobra.Command {
 	o := &getOptions[T]{kind: k}
 	cmd := &cobra.Command{
-		Use:   "get [NAME...]",
-		Short: "List " + k.kindPlural(),
+		Use:               "get [NAME...]",
+		Short:             "List " + k.kindPlural(),
+		ValidArgsFunction: k.CompleteNames(g),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if o.Session, err = Connect(g); err != nil {
 				return err

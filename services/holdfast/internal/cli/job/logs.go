@@ -18,9 +18,10 @@ import (
 func (k *Kind[T]) NewLogsCommand(g *command.Global) *cobra.Command {
 	options := DownloadOptions{Timeout: time.Minute}
 	cmd := &cobra.Command{
-		Use:   "logs NAME",
-		Short: "Print the log of a " + k.kindNoun(),
-		Args:  cobra.ExactArgs(1),
+		Use:               "logs NAME",
+		Short:             "Print the log of a " + k.kindNoun(),
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: OneArg(k.CompleteNames(g)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := Connect(g)
 			if err != nil {

@@ -39,12 +39,15 @@ type CreateOptions struct {
 
 // NewCreateCommand returns `restore create`.
 func NewCreateCommand(g *command.Global, kind *job.Kind[*velerov1.Restore]) *cobra.Command {
-	return job.Creating(&cobra.Command{
+	cmd := job.Creating(&cobra.Command{
 		Use:   "create [NAME] --from-backup BACKUP",
 		Short: "Restore from a backup",
 		Example: `  holdfast restore create --from-backup first --wait
   holdfast restore create copy --from-backup first --include-namespaces web --namespace-mappings web:web-copy`,
 	}, &CreateOptions{Creation: job.NewCreation(g, "restore"), kind: kind})
+	backups := &job.Kind[*velerov1.Backup]{NewList: func() client.ObjectList { return &velerov1.BackupList{} }}
+	_ = cmd.RegisterFlagCompletionFunc("from-backup", backups.CompleteNames(g)) // the flag exists
+	return cmd
 }
 
 // BindFlags adds the command's flags, named as Velero's CLI names them.
