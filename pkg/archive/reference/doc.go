@@ -1,8 +1,12 @@
 // Package reference finds the objects that an object names in its body: the edges of the manifest
 // beside the owner references.
 //
-// Kinds without rules have no Finder and cost nothing. The others are walked once, from the field
-// of interest on, without decoding the rest. Field names and meanings are those of the Kubernetes
+// Built-in kinds without rules have no Finder and cost nothing. The others are walked once, from the
+// field of interest on, without decoding the rest. For custom resources the rules are data: of users
+// (rule.go), of the published types of some APIs (builtin.go), and what the schema of the kind's
+// definition reveals (schema.go), in this order for each field.
+//
+// Field names and meanings of built-in kinds are those of the Kubernetes
 // API (core/v1, apps/v1, batch/v1, networking.k8s.io/v1, storage.k8s.io/v1, autoscaling/v2,
 // rbac.authorization.k8s.io/v1, admissionregistration.k8s.io/v1, apiextensions.k8s.io/v1,
 // apiregistration.k8s.io/v1). What a default fills in or a controller derives (the default service
@@ -53,4 +57,20 @@ const (
 	Holds = "holds"
 	// DefinedBy is from a custom resource to its CustomResourceDefinition.
 	DefinedBy = "definedBy"
+	// Names is from a custom resource to any object, where no other relation is known.
+	Names = "names"
+	// Writes is from a custom resource to the Secret that its controller writes.
+	Writes = "writes"
+	// IssuedBy is from a certificate or a request for one to its issuer.
+	IssuedBy = "issuedBy"
+	// BelongsTo is from a part to the whole that it is for: a Machine to its Cluster.
+	BelongsTo = "belongsTo"
+	// BuiltOn is to the object that implements this one: a Cluster to its infrastructure.
+	BuiltOn = "builtOn"
+	// MadeFrom is to a class, template or source.
+	MadeFrom = "madeFrom"
+	// AttachedTo is from a route or policy to what it is for.
+	AttachedTo = "attachedTo"
+	// ConfiguredBy is to an object that holds parameters.
+	ConfiguredBy = "configuredBy"
 )

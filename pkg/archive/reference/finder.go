@@ -22,46 +22,30 @@ const (
 // Finder finds the references in objects of one kind. It is not safe for concurrent use. A nil
 // Finder finds nothing.
 type Finder struct {
-	rule referenceRule
-	scan objectScan
-	// fixed is the answer for every object, where it does not depend on the body.
-	fixed []manifest.Reference
-}
-
-// For returns the Finder for a kind, nil when there are no rules for it. The version does not
-// matter.
-func For(kind schema.GroupKind) *Finder {
-	r, ok := rules[kind]
-	if !ok {
-		return nil
-	}
-	return &Finder{rule: r}
-}
-
-// ForCustom returns the Finder for a custom resource: it refers to its definition, which is named
-// after the resource.
-func ForCustom(gr schema.GroupResource) *Finder {
-	return &Finder{fixed: []manifest.Reference{
-		{Group: definitions.Group, Kind: definitions.Kind, Name: gr.String(), Relation: DefinedBy},
-	}}
+	rules *kindRules
+	scan  objectScan
 }
 
 // Find returns what the object refers to, sorted, each reference once, at most Max; complete is
 // false when there were more. Namespace is the object's own; references to objects beside it carry
-// it. A body whose fields are not what the API says they are gives no references. The slice is
-// valid until the next call, its strings may be kept; raw is read during the call only.
+// it. A body of a built-in kind whose fields are not what the API says they are gives no references.
+// The slice is valid until the next call, its strings may be kept; raw is read during the call only.
 func (f *Finder) Find(namespace string, raw []byte) (found []manifest.Reference, complete bool) {
 	if f == nil {
 		return nil, true
 	}
-	if f.rule == nil {
-		return f.fixed, true
+	k, s := f.rules, &f.scan
+	tree := k.loadTree()
+	*s = objectScan{namespace: namespace, group: k.kind.Group, scopes: k.scopes, interned: s.interned, found: s.found[:0], text: s.text[:0]}
+	if k.rule != nil {
+		k.rule(s, raw)
 	}
-	s := &f.scan
-	*s = objectScan{namespace: namespace, found: s.found[:0], text: s.text[:0]}
-	f.rule(s, raw)
 	if s.malformed {
 		return nil, true
+	}
+	tree.visitValue(s, raw)
+	if k.definition != "" {
+		s.found = append(s.found, manifest.Reference{Group: definitions.Group, Kind: definitions.Kind, Name: k.definition, Relation: DefinedBy})
 	}
 	s.sortFound()
 	return s.found, !s.cut
@@ -73,6 +57,9 @@ type referenceRule func(s *objectScan, raw []byte)
 // objectScan is the walk through one object.
 type objectScan struct {
 	namespace string
+	group     string            // of the object
+	scopes    kindScopes        // nil where the kinds of the cluster are not known
+	interned  map[string]string // texts that many objects have
 	found     []manifest.Reference
 	text      []byte // of the last string
 	malformed bool   // a value has another type than it must have
@@ -143,8 +130,14 @@ func (s *objectScan) decodeString(value []byte) []byte {
 // addReference adds a reference to the object of the kind, in a namespace or "", whose name is the JSON
 // string.
 func (s *objectScan) addReference(kind schema.GroupKind, namespace string, name []byte, relation string) {
-	text := s.decodeString(name)
-	if len(text) == 0 || len(text) > maxText || len(kind.Group) > maxText || len(kind.Kind) > maxText || len(namespace) > maxText {
+	if text := s.decodeString(name); len(text) > 0 {
+		s.addText(kind, namespace, text, relation)
+	}
+}
+
+// addText is addReference for a name without quotes and escapes.
+func (s *objectScan) addText(kind schema.GroupKind, namespace string, text []byte, relation string) {
+	if len(text) > maxText || len(kind.Group) > maxText || len(kind.Kind) > maxText || len(namespace) > maxText {
 		return
 	}
 	// Repetitions are next to each other more often than not: the containers of a Pod, the paths of

@@ -182,7 +182,7 @@ func TestKindsWithoutRules(t *testing.T) {
 }
 
 func TestCustomResource(t *testing.T) {
-	found, complete := ForCustom(schema.GroupResource{Group: "example.com", Resource: "widgets"}).Find("ns", []byte(`{`))
+	found, complete := NewSet(nil, nil, nil).For(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}, "widgets").Find("ns", []byte(`{`))
 	require.Equal(t, []string{"definedBy CustomResourceDefinition.apiextensions.k8s.io /widgets.example.com"}, referenceTexts(found))
 	require.True(t, complete)
 }
@@ -249,7 +249,7 @@ func FuzzFind(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, namespace string, raw []byte) {
 		for kind, r := range rules {
-			found, _ := (&Finder{rule: r}).Find(namespace, raw)
+			found, _ := (&Finder{rules: &kindRules{rule: r}}).Find(namespace, raw)
 			require.LessOrEqual(t, len(found), Max)
 			for i, ref := range found {
 				require.NotEmpty(t, ref.Name, kind)

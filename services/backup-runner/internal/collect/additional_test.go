@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/archive/reference"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
@@ -64,7 +65,9 @@ type named struct {
 
 func (n *named) watchServer(api *kubetest.Server) *named {
 	api.Before = func(_ *kubetest.Server, r *http.Request) {
-		if f := r.URL.Query().Get("fieldSelector"); f != "" {
+		f := r.URL.Query().Get("fieldSelector")
+		rules := r.URL.Query().Get("resourceVersion") == "" && (strings.HasSuffix(f, reference.ConfigMap) || strings.HasSuffix(r.URL.Path, "customresourcedefinitions"))
+		if f != "" && !rules {
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			n.seen = append(n.seen, fmt.Sprintf("%s %s @%s", r.URL.Path, strings.TrimPrefix(f, "metadata.name="), r.URL.Query().Get("resourceVersion")))

@@ -41,6 +41,9 @@ func (r *collectRun) storeAgain(ctx context.Context, items []action.Item) error 
 		return err
 	}
 	r.openWriters()
+	if err := r.openReferences(ctx); err != nil {
+		return err
+	}
 	bound, err := r.bindAgain(ctx)
 	if err != nil {
 		return err
@@ -135,6 +138,6 @@ func (r *collectRun) newStorer(bound *actionset.Bound, finder *plan.Finder, item
 	return acting.New(acting.Config{
 		Actions: bound, Items: items, Spools: &r.spools, Past: &r.past.Calls, ReadRecord: r.readRecord, Intents: r.intents, Again: true,
 		Finder: finder, Confirm: r.job.Confirm, IsProcessCrash: r.job.Actions.IsProcessCrash, IsNotSent: r.job.Actions.IsNotSent,
-		Facts: r.facts, Remarks: r.remarks, Progress: r.job.Progress, Stop: r.workers.stop, Clock: r.cfg.Clock, Log: r.cfg.Log,
+		Facts: r.facts, Remarks: r.remarks, References: r.references, Progress: r.job.Progress, Stop: r.workers.stop, Clock: r.cfg.Clock, Log: r.cfg.Log,
 	})
 }

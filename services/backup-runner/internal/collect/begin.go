@@ -70,7 +70,7 @@ func (r *collectRun) noteLogStart(revision string) error {
 	if err := out.Inform(joblog.Entry{Message: message}); err != nil {
 		return err
 	}
-	warnings := append(slices.Clip(r.job.Actions.Warnings), r.job.Filter.Unmatched(r.silentGroups(), "the cluster serves no such resource")...)
+	warnings := append(slices.Concat(r.job.Actions.Warnings, r.ruleWarnings), r.job.Filter.Unmatched(r.silentGroups(), "the cluster serves no such resource")...)
 	for _, warning := range warnings {
 		if err := out.Warn(joblog.Entry{Message: warning}); err != nil {
 			return err

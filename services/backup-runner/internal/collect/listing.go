@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/holdfast-io/holdfast/pkg/archive/reference"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/kube/rawlist"
@@ -37,11 +38,13 @@ type listingConfig struct {
 	Actions *actionset.Bound
 	Items   *itemset.Set
 	// Past is how far earlier holders came with each unit.
-	Past     *history.Units
-	Facts    *volumes.Facts
-	Remarks  partwriter.VolumeRules
-	Progress *partwriter.Counter
-	Stop     plan.StopSignal
+	Past    *history.Units
+	Facts   *volumes.Facts
+	Remarks partwriter.VolumeRules
+	// References makes what finds references.
+	References *reference.Set
+	Progress   *partwriter.Counter
+	Stop       plan.StopSignal
 }
 
 // unitWorker lists one unit after another. Used by one goroutine at a time.

@@ -124,7 +124,7 @@ func TestASpreadPlanIsTakenOver(t *testing.T) {
 	s.job.LiveNamespaces = func(context.Context) (int, error) { return 0, errors.New("it was counted before") }
 	_, err = Run(t.Context(), s.cfg, s.job)
 	require.NoError(t, err)
-	require.Equal(t, 20*10+1, first.lists+second.lists)
+	require.Equal(t, 20*10+1+2, first.lists+second.lists, "each holder reads the rules of references")
 }
 
 type listerFunc func(ctx context.Context, req rawlist.Request, sink rawlist.Sink) error

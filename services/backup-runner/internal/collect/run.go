@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/holdfast-io/holdfast/pkg/archive/reference"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
@@ -30,7 +31,10 @@ type collectRun struct {
 	results sealedResults
 	remarks partwriter.VolumeRules
 	workers partWriters
-	hooks   *podhook.Runner // nil where none runs
+	// references finds what objects name, ruleWarnings are those about rules of users.
+	references   *reference.Set
+	ruleWarnings []string
+	hooks        *podhook.Runner // nil where none runs
 	// afterwards is how far the items of operations are; nil while the backup is collected.
 	afterwards *checkpoint.PostOperation
 }
@@ -46,6 +50,9 @@ func (r *collectRun) collectStages(ctx context.Context) error {
 		return err
 	}
 	r.openWriters()
+	if err := r.openReferences(ctx); err != nil {
+		return err
+	}
 	compared := r.compareRevisions(ctx)
 	defer compared()
 	r.chooseSnapshots()

@@ -46,7 +46,7 @@ type unitSink struct {
 
 // newSink returns what takes the unit's objects.
 func (w *unitWorker) newSink(u *plan.Unit) *unitSink {
-	s := &unitSink{w: w, u: u, gr: u.Res.GroupResource(), references: u.References()}
+	s := &unitSink{w: w, u: u, gr: u.Res.GroupResource(), references: u.References(w.cfg.References)}
 	if w.cfg.Items != nil {
 		s.wants = w.cfg.Actions.Wants(s.gr)
 		s.registered = s.wants != nil || u.Role != plan.Plain || w.cfg.Actions.Counts(s.gr)

@@ -54,12 +54,12 @@ func (r *collectRun) newStages(bound *actionset.Bound) *collectionStages {
 			Actions: bound, Finder: s.finder, Items: s.items, Spools: &r.spools, Past: &r.past.Calls, ReadRecord: r.readRecord, Intents: r.intents,
 			Instance: r.job.Instance, Operations: r.countOperations(), Confirm: r.job.Confirm, IsProcessCrash: r.job.Actions.IsProcessCrash, IsNotSent: r.job.Actions.IsNotSent,
 			Concurrent: r.cfg.BlockWorkers > 1 || bound.FormBlocks(), Hooks: r.hooks, Reserved: s.arranger.Reserved, Snapshot: r.snapshotTaker(s.finder),
-			Facts: r.facts, Remarks: r.remarks, Progress: r.job.Progress, Stop: r.workers.stop, Clock: r.cfg.Clock, Log: r.cfg.Log,
+			Facts: r.facts, Remarks: r.remarks, References: r.references, Progress: r.job.Progress, Stop: r.workers.stop, Clock: r.cfg.Clock, Log: r.cfg.Log,
 		})
 	}
 	cfg := &listingConfig{
 		Lister: r.cfg.Lister, Cut: r.job.Cut, Filter: r.job.Filter, PartItems: r.cfg.PartItems, Actions: bound, Items: s.items,
-		Past: &r.past.Units, Facts: r.facts, Remarks: r.remarks, Progress: r.job.Progress, Stop: r.workers.stop,
+		Past: &r.past.Units, Facts: r.facts, Remarks: r.remarks, References: r.references, Progress: r.job.Progress, Stop: r.workers.stop,
 	}
 	for _, out := range r.workers.writers[:r.cfg.Workers] {
 		s.lists = append(s.lists, newUnitWorker(cfg, out))

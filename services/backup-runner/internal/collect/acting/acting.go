@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/holdfast-io/holdfast/pkg/archive/reference"
 	"github.com/holdfast-io/holdfast/pkg/job/effect"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/job/panics"
@@ -56,10 +57,12 @@ type Config struct {
 	Snapshot func(ctx context.Context, volumes map[string]volumes.Volume, out *partwriter.Writer) error
 	Facts    *volumes.Facts
 	Remarks  partwriter.VolumeRules
-	Progress *partwriter.Counter
-	Stop     plan.StopSignal
-	Clock    clock.PassiveClock
-	Log      *slog.Logger
+	// References makes what finds references.
+	References *reference.Set
+	Progress   *partwriter.Counter
+	Stop       plan.StopSignal
+	Clock      clock.PassiveClock
+	Log        *slog.Logger
 }
 
 // Pool processes item blocks.

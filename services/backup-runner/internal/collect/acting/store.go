@@ -25,7 +25,7 @@ func (a *objectProcessor) storeObject(s *processedObject, r *actionset.Result) (
 	o := &r.Object
 	res, _ := a.pool.Finder.Catalog.Lookup(s.GroupResource())
 	u := plan.Unit{Res: resource.Resource{Kind: o.Kind, Name: s.Resource, Custom: res.Custom}}
-	found, complete := u.References().Find(s.Namespace, o.Raw)
+	found, complete := u.References(a.pool.References).Find(s.Namespace, o.Raw)
 	err = open.Add(part.Item{
 		GVK: o.Kind, Resource: s.Resource, Preferred: true, Meta: o.Meta, Raw: o.Raw, Envelope: o.Envelope, HasTypeMeta: true, Spaced: o.Spaced,
 		Live: s.live, Extra: plan.IsExtra(a.pool.Finder.Filter, s.GroupResource(), o.Meta), Cut: s.Cut, Actions: r.Applied, References: found,

@@ -3,6 +3,7 @@ package plan
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -56,6 +57,30 @@ var definitions = resource.Resource{Name: "customresourcedefinitions", Kind: sch
 func (f *Finder) IsDefined(ctx context.Context, res *resource.Resource) (bool, error) {
 	found, err := f.readObject(ctx, &definitions, action.Item{Name: res.Name + "." + res.Kind.Group}, "")
 	return err == nil && found.Exists, err
+}
+
+// ReadDefinition returns the body of the definition of a custom resource as it is now, nil where it cannot be
+// read.
+func (f *Finder) ReadDefinition(ctx context.Context, gr schema.GroupResource) []byte {
+	found, err := f.readObject(ctx, &definitions, action.Item{Name: gr.String()}, "")
+	if err != nil {
+		return nil
+	}
+	return found.Item.Raw
+}
+
+// ReadConfigMap returns the data of a ConfigMap as it is now, nothing where there is none.
+func (f *Finder) ReadConfigMap(ctx context.Context, namespace, name string) (map[string]string, error) {
+	res := resource.Resource{Name: "configmaps", Kind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}}
+	found, err := f.readObject(ctx, &res, action.Item{Namespace: namespace, Name: name}, "")
+	if err != nil || !found.Exists {
+		return nil, err
+	}
+	var config struct {
+		Data map[string]string `json:"data"`
+	}
+	err = json.Unmarshal(found.Item.Raw, &config)
+	return config.Data, err
 }
 
 // readObject reads an object at a revision, "" for the newest.

@@ -63,9 +63,9 @@ func (u *Unit) SelectorText() string {
 }
 
 // References returns what finds references in the unit's objects, nil if there is nothing to find.
-func (u *Unit) References() *reference.Finder {
+func (u *Unit) References(set *reference.Set) *reference.Finder {
 	if u.Res.Custom {
-		return reference.ForCustom(u.Res.GroupResource())
+		return set.For(u.Res.Kind, u.Res.Name)
 	}
-	return reference.For(u.Res.Kind.GroupKind())
+	return set.For(u.Res.Kind, "")
 }

@@ -1,0 +1,214 @@
+package reference
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// served is a cluster with a few kinds.
+func served(kind schema.GroupKind) (namespaced, ok bool) {
+	switch kind.String() {
+	case "Node", "ClusterIssuer.cert-manager.io", "ProviderConfig.aws.upbound.io", "GatewayClass.gateway.networking.k8s.io":
+		return false, true
+	case "Secret", "ConfigMap", "Service", "Store.secrets.example.com", "Issuer.cert-manager.io", "PersistentVolumeClaim":
+		return true, true
+	}
+	return false, false
+}
+
+// findNamed returns what an object of namespace "ns" names, without its definition.
+func findNamed(t *testing.T, set *Set, group, kind, body string) []string {
+	t.Helper()
+	found, complete := set.For(schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind}, "").Find("ns", []byte(body))
+	require.True(t, complete)
+	return referenceTexts(found)
+}
+
+func TestPublishedTypes(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		group, kind, body string
+		want              []string
+	}{
+		"cluster": {"cluster.x-k8s.io", "Cluster", `{"spec":{"infrastructureRef":{"apiVersion":"infrastructure.cluster.x-k8s.io/v1beta1","kind":"DockerCluster","name":"c","namespace":"ns"},
+			"controlPlaneRef":{"apiGroup":"controlplane.cluster.x-k8s.io","kind":"KubeadmControlPlane","name":"cp"},"topology":{"classRef":{"name":"quick","namespace":"classes"}}}}`,
+			[]string{"builtOn KubeadmControlPlane.controlplane.cluster.x-k8s.io ns/cp", "builtOn DockerCluster.infrastructure.cluster.x-k8s.io ns/c", "madeFrom ClusterClass.cluster.x-k8s.io classes/quick"}},
+		"machine": {"cluster.x-k8s.io", "Machine", `{"spec":{"clusterName":"c","bootstrap":{"dataSecretName":"data","configRef":{"apiGroup":"bootstrap.cluster.x-k8s.io","kind":"KubeadmConfig","name":"k"}}}}`,
+			[]string{"belongsTo Cluster.cluster.x-k8s.io ns/c", "builtOn KubeadmConfig.bootstrap.cluster.x-k8s.io ns/k", "reads Secret ns/data"}},
+		"resource set": {"addons.cluster.x-k8s.io", "ClusterResourceSet", `{"spec":{"resources":[{"kind":"Secret","name":"s"},{"kind":"ConfigMap","name":"c"},{"kind":"Secret"}]}}`,
+			[]string{"reads ConfigMap ns/c", "reads Secret ns/s"}},
+		"certificate":           {"cert-manager.io", "Certificate", `{"spec":{"secretName":"tls","issuerRef":{"name":"ca"}}}`, []string{"issuedBy Issuer.cert-manager.io ns/ca", "writes Secret ns/tls"}},
+		"of a cluster's issuer": {"cert-manager.io", "Certificate", `{"spec":{"issuerRef":{"group":"cert-manager.io","kind":"ClusterIssuer","name":"ca"}}}`, []string{"issuedBy ClusterIssuer.cert-manager.io /ca"}},
+		"of another's issuer":   {"cert-manager.io", "Certificate", `{"spec":{"issuerRef":{"group":"example.com","kind":"Authority","name":"ca"}}}`, []string{"issuedBy Authority.example.com ns/ca"}},
+		"topic":                 {"kafka.strimzi.io", "KafkaTopic", `{"metadata":{"labels":{"a":"b","strimzi.io/cluster":"k"}}}`, []string{"belongsTo Kafka.kafka.strimzi.io ns/k"}},
+		"gateway": {"gateway.networking.k8s.io", "Gateway", `{"spec":{"gatewayClassName":"g","listeners":[{},{"tls":{"certificateRefs":[{"name":"a"},{"group":"","kind":"Secret","name":"b","namespace":"certs"}]}},5]}}`,
+			[]string{"madeFrom GatewayClass.gateway.networking.k8s.io /g", "servesWith Secret certs/b", "servesWith Secret ns/a"}},
+		"virtual service": {"networking.istio.io", "VirtualService", `{"spec":{"gateways":["g","istio-system/shared","mesh of all"],"http":[{"delegate":{"name":"d","namespace":"other"}}]}}`,
+			[]string{"attachedTo Gateway.networking.istio.io istio-system/shared", "attachedTo Gateway.networking.istio.io ns/g", "routesTo VirtualService.networking.istio.io other/d"}},
+		"application": {"argoproj.io", "Application", `{"spec":{"project":"p"}}`, []string{"belongsTo AppProject.argoproj.io ns/p"}},
+		"database":    {"postgresql.cnpg.io", "Pooler", `{"spec":{"cluster":{"name":"db"}}}`, []string{"belongsTo Cluster.postgresql.cnpg.io ns/db"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, tt.want, findNamed(t, builtin, tt.group, tt.kind, tt.body))
+		})
+	}
+}
+
+// A cluster-scoped object names a Secret: only where the rule says in which namespace is the place known.
+func TestClusterScopedObjectsNameNoNamespaceOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	body := []byte(`{"spec":{"ca":{"secretName":"root"},"vault":{"secretRef":{"name":"s"}}}}`)
+	rule := Rule{Group: "cert-manager.io", Kind: "ClusterIssuer", Field: "spec.vault.secretRef", To: "Secret"}
+	found, _ := NewSet([]Rule{rule}, nil, nil).For(schema.GroupVersionKind{Group: "cert-manager.io", Kind: "ClusterIssuer"}, "").Find("", body)
+	require.Equal(t, []string{"reads Secret cert-manager/root"}, referenceTexts(found))
+}
+
+// The kinds that the cluster serves decide where a group or a namespace is not said.
+func TestServedKindsDecide(t *testing.T) {
+	t.Parallel()
+	set := NewSet([]Rule{{Group: "example.com", Kind: "Widget", Field: "spec.anyRef"}, {Group: "example.com", Kind: "Widget", Field: "spec.node", To: "Node"}}, served, nil)
+	require.Equal(t, []string{"configuredBy ProviderConfig.aws.upbound.io /default"},
+		findNamed(t, set, "s3.aws.upbound.io", "Bucket", `{"spec":{"providerConfigRef":{"name":"default"}}}`))
+	require.Empty(t, findNamed(t, set, "sql.gcp.upbound.io", "Database", `{"spec":{"providerConfigRef":{"name":"default"}}}`), "nothing serves it")
+	require.Equal(t, []string{"names Node /n", "names PersistentVolumeClaim ns/c"},
+		findNamed(t, set, "example.com", "Widget", `{"spec":{"node":"n","anyRef":{"kind":"PersistentVolumeClaim","name":"c"}}}`))
+	require.Equal(t, []string{"names Part.other.org ns/p"}, findNamed(t, set, "example.com", "Widget", `{"spec":{"anyRef":{"apiVersion":"other.org/v1","kind":"Part","name":"p"}}}`))
+	require.Equal(t, []string{"names Secret ns/p"}, findNamed(t, set, "example.com", "Widget", `{"spec":{"anyRef":{"apiVersion":"v1","kind":"Secret","name":"p"}}}`))
+	for _, body := range []string{`{"spec":{"anyRef":{"name":"p"}}}`, `{"spec":{"anyRef":{"kind":"Gadget","name":"p"}}}`, `{"spec":{"anyRef":{"kind":"Secret"}}}`,
+		`{"spec":{"anyRef":"s","node":"a free text"}}`, `{"spec":{"anyRef":7,"node":[1]}}`, `{"spec":[]}`, `[]`, ``, `{"spec":{"node":"n`} {
+		require.Empty(t, findNamed(t, set, "example.com", "Widget", body), body)
+	}
+}
+
+func TestRulesOfUsers(t *testing.T) {
+	t.Parallel()
+	rules, errs := ParseRules(map[string]string{
+		"a": "{group: example.com, kind: Widget, field: 'spec.parts[].config', to: ConfigMap, relation: reads}",
+		"b": "{group: cert-manager.io, kind: Certificate, field: spec.secretName, ignore: true}",
+		"c": "{group: '*.example.com', kind: '*', field: 'metadata.annotations[example.com/secret]', to: Secret, namespace: vault, source: 'https://example.com'}",
+		"d": "{kind: Service, field: 'spec.matrix[][]', to: Part.example.com}",
+	})
+	require.Empty(t, errs)
+	set := NewSet(rules, nil, nil)
+	require.Equal(t, []string{"reads ConfigMap ns/x", "reads ConfigMap ns/y"}, findNamed(t, set, "example.com", "Widget", `{"spec":{"parts":[{"config":"x"},{"config":{"name":"y"}}]}}`))
+	require.Equal(t, []string{"issuedBy Issuer.cert-manager.io ns/ca"}, findNamed(t, set, "cert-manager.io", "Certificate", `{"spec":{"secretName":"tls","issuerRef":{"name":"ca"}}}`))
+	require.Equal(t, []string{"names Secret vault/s"}, findNamed(t, set, "shop.example.com", "Order", `{"metadata":{"annotations":{"example.com/secret":"s"}}}`))
+	require.Equal(t, []string{"names Part.example.com ns/p"}, findNamed(t, set, "", "Service", `{"spec":{"matrix":[["p"]]}}`))
+	require.Nil(t, set.For(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, ""))
+}
+
+func TestRulesThatAreNone(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"{group: g}":                                                             "kind and field are required",
+		"{kind: K}":                                                              "kind and field are required",
+		"{group: g, kind: K, field: spec.}":                                      "is not a path",
+		"{group: g, kind: K, field: .spec}":                                      "is not a path",
+		"{group: g, kind: K, field: spec..a}":                                    "is not a path",
+		"{group: g, kind: K, field: 'spec[]a'}":                                  "is not a path",
+		"{group: g, kind: K, field: '[]'}":                                       "is not a path",
+		"{group: g, kind: K, field: 'spec[a'}":                                   "open bracket",
+		"{group: '*', kind: K, field: spec.a}":                                   "group:",
+		"{kind: '*', field: spec.a}":                                             "group:",
+		"{group: g, kind: K, field: spec.a, other: x}":                           "other",
+		"{group: g, kind: K, field: spec" + strings.Repeat(".a", maxSteps) + "}": "steps",
+		"{group: g, kind: K, field: spec.a, to: " + strings.Repeat("x", maxText+1) + "}": "longer",
+		"[]": "data[bad]",
+	} {
+		rules, errs := ParseRules(map[string]string{"bad": text, "good": "{group: g, kind: K, field: spec.a}"})
+		require.Len(t, rules, 1, text)
+		require.Len(t, errs, 1, text)
+		require.ErrorContains(t, errs[0], "ConfigMap holdfast-references: data[bad]: ", text)
+		require.ErrorContains(t, errs[0], want, text)
+	}
+	for _, r := range builtinRules {
+		require.NoError(t, r.checkRule(), r)
+		require.NotEmpty(t, r.Relation)
+	}
+}
+
+// widgetDefinition is a definition whose schema reveals references, and fields that look like some.
+const widgetDefinition = `{"spec":{"versions":[{"name":"v0","schema":{"openAPIV3Schema":{"properties":{"spec":{"type":"object","properties":{"oldSecretName":{"type":"string"}}}}}}},
+{"name":"v1","schema":{"openAPIV3Schema":{"type":"object","properties":{
+"kind":{"type":"string"},"metadata":{"type":"object","properties":{"secretName":{"type":"string"}}},"status":{"type":"object","properties":{"secretName":{"type":"string"}}},
+"spec":{"type":"object","properties":{
+ "tlsSecretName":{"type":"string"},"secretName":{"type":"integer"},"nosecret":{"type":"string"},"storageClassName":{"type":"string"},
+ "authSecretRef":{"type":"object","properties":{"name":{"type":"string"},"key":{"type":"string"}}},
+ "configMapRefs":{"type":"array","items":{"type":"object","properties":{"name":{"type":"string"}}}},
+ "imagePullSecrets":{"type":"array","items":{"type":"object","properties":{"name":{"type":"string"}}}},
+ "envRef":{"type":"object","properties":{"name":{"type":"string"}}},
+ "storeRef":{"type":"object","properties":{"name":{"type":"string"},"kind":{"type":"string"}}},
+ "source":{"type":"object","properties":{"name":{"type":"string"},"kind":{"type":"string"},"apiVersion":{"type":"string"}}},
+ "rule":{"type":"object","properties":{"name":{"type":"string"},"kind":{"type":"string"}}},
+ "description":{"type":"object","x-kubernetes-preserve-unknown-fields":true},
+ "pod":{"type":"object","properties":{"containers":{"type":"array"},"volumes":{"type":"array"}}}}}}}}}]}}`
+
+func TestSchemasRevealReferences(t *testing.T) {
+	t.Parallel()
+	reads := 0
+	set := NewSet([]Rule{{Group: "secrets.example.com", Kind: "Widget", Field: "spec.envRef", To: "ConfigMap", Relation: "reads"}}, served, func(gr schema.GroupResource) []byte {
+		require.Equal(t, "widgets.secrets.example.com", gr.String())
+		reads++
+		return []byte(widgetDefinition)
+	})
+	body := `{"metadata":{"secretName":"no"},"status":{"secretName":"no"},"spec":{"oldSecretName":"no","tlsSecretName":"tls","secretName":"no","nosecret":"no","storageClassName":"fast",
+"authSecretRef":{"name":"auth","key":"no"},"configMapRefs":[{"name":"a"},{"name":"b"}],"imagePullSecrets":[{"name":"pull"}],"envRef":{"name":"env"},"storeRef":{"kind":"Store","name":"st"},
+"source":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"},"rule":{"kind":"Secret","name":"no"},"description":{"secretName":"no"},"pod":{"serviceAccountName":"sa","volumes":[{"secret":{"secretName":"vol"}}]}}}`
+	for range 2 {
+		found, _ := set.For(schema.GroupVersionKind{Group: "secrets.example.com", Version: "v1", Kind: "Widget"}, "widgets").Find("ns", []byte(body))
+		require.Equal(t, []string{"definedBy CustomResourceDefinition.apiextensions.k8s.io /widgets.secrets.example.com", "mounts Secret ns/vol", "names Deployment.apps ns/d",
+			"names Store.secrets.example.com ns/st", "provisionedBy StorageClass.storage.k8s.io /fast", "reads ConfigMap ns/a", "reads ConfigMap ns/b", "reads ConfigMap ns/env",
+			"reads Secret ns/auth", "reads Secret ns/pull", "reads Secret ns/tls", "runsAs ServiceAccount ns/sa"}, referenceTexts(found))
+	}
+	require.Equal(t, 1, reads, "once for the kind")
+	for _, definition := range []string{``, `{}`, `{"spec":5}`, `{"spec":{"versions":[{"name":"v1"}]}}`, widgetDefinition[:700]} {
+		set := NewSet(nil, served, func(schema.GroupResource) []byte { return []byte(definition) })
+		_, complete := set.For(schema.GroupVersionKind{Group: "secrets.example.com", Version: "v1", Kind: "Widget"}, "widgets").Find("ns", []byte(body))
+		require.True(t, complete)
+	}
+}
+
+// A definition can be as large and as deep as a user likes.
+func TestRevealedRulesAreBounded(t *testing.T) {
+	t.Parallel()
+	var wide strings.Builder
+	for i := range 2 * maxKindRules {
+		fmt.Fprintf(&wide, `"f%dSecretName":{"type":"string"},`, i)
+	}
+	deep := `{"type":"string"}`
+	for range 2 * maxSteps {
+		deep = `{"type":"object","properties":{"secretName":` + deep + `}}`
+	}
+	var tree fieldTree
+	addRevealed(&tree, []byte(`{"spec":{"versions":[{"name":"v1","schema":{"openAPIV3Schema":{"properties":{"deep":`+deep+`,"spec":{"type":"object","properties":{`+strings.TrimSuffix(wide.String(), ",")+`}}}}}}]}}`), "v1")
+	require.Len(t, tree.children, 1, "what is too deep has no rule")
+	require.Len(t, tree.children[0].children, maxKindRules)
+}
+
+// BenchmarkCustomResource is the search in a custom resource of 2 KiB: without rules, with rules that find
+// nothing, and with three references.
+func BenchmarkCustomResource(b *testing.B) {
+	padding := func(n int) string {
+		return strings.TrimSuffix(strings.Repeat(`{"type":"Ready","status":"True","reason":"Available","message":"all is well"},`, n), ",")
+	}
+	body := []byte(`{"apiVersion":"cluster.x-k8s.io/v1beta1","kind":"Machine","metadata":{"name":"m","namespace":"ns","labels":{"a":"b"},"managedFields":[` + padding(5) + `]},` +
+		`"spec":{"bootstrap":{"configRef":{"apiGroup":"bootstrap.cluster.x-k8s.io","kind":"KubeadmConfig","name":"k"}},` +
+		`"clusterName":"c","infrastructureRef":{"apiGroup":"infrastructure.cluster.x-k8s.io","kind":"DockerMachine","name":"d"},"version":"v1.33.0"},"status":{"conditions":[` + padding(20) + `]}}`)
+	for name, kind := range map[string]schema.GroupVersionKind{
+		"no rules": {Group: "example.com", Kind: "Widget"}, "nothing found": {Group: "gateway.networking.k8s.io", Kind: "Gateway"}, "three references": {Group: "cluster.x-k8s.io", Kind: "Machine"},
+	} {
+		b.Run(name, func(b *testing.B) {
+			f := NewSet(nil, nil, nil).For(kind, "things")
+			b.ReportAllocs()
+			b.SetBytes(int64(len(body)))
+			for b.Loop() {
+				f.Find("ns", body)
+			}
+		})
+	}
+}
