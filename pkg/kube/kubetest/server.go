@@ -73,6 +73,8 @@ var usual = []Kind{
 type Server struct {
 	// Before, if set, is called with every list request before it is answered, one at a time.
 	Before func(s *Server, r *http.Request)
+	// Default, if set, adds what an object has by default to each object that is written.
+	Default func(object map[string]any)
 	// Exec, if set, answers requests to run commands in Pods (ExecHandler).
 	Exec http.Handler
 	// DeadGroups are announced and cannot be discovered.

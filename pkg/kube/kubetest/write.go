@@ -21,6 +21,8 @@ type apiCall struct {
 	kinds   *kinds
 	kind    *Kind
 	body    map[string]any
+	// defaults is Server.Default.
+	defaults func(object map[string]any)
 }
 
 // answerSingle answers a request about an object that is there.
@@ -57,6 +59,7 @@ func (c *apiCall) createObject() {
 	case meta["uid"] != nil:
 		writeFailure(w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "metadata.uid must not be set")
 	default:
+		c.setDefaults(body)
 		revision := c.storage.nextRevision()
 		delete(meta, "resourceVersion")
 		setIdentity(body, revision)
@@ -68,6 +71,12 @@ func (c *apiCall) createObject() {
 		}
 		c.storage.addVersion(t, revision, body)
 		writeReply(w, http.StatusCreated, body)
+	}
+}
+
+func (c *apiCall) setDefaults(object map[string]any) {
+	if c.defaults != nil {
+		c.defaults(object)
 	}
 }
 
@@ -110,9 +119,14 @@ func (c *apiCall) patchObject() {
 
 // replaceObject stores what became of an object. What did not change keeps its revision, and what was
 // only waiting for its last finalizer goes. The field manager of the request, if any, is noted if
-// managed is true.
+// managed is true. A dry run stores nothing.
 func (c *apiCall) replaceObject(object map[string]any, managed bool) {
 	before := c.currentObject()
+	c.setDefaults(object)
+	if c.r.URL.Query().Get("dryRun") == metav1.DryRunAll {
+		writeReply(c.w, http.StatusOK, object)
+		return
+	}
 	Meta(object)["resourceVersion"] = Meta(before)["resourceVersion"]
 	if !reflect.DeepEqual(before, object) {
 		if managed {

@@ -23,10 +23,15 @@ func (c *Client) mergeAccount(ctx context.Context, r *Request, existing *existin
 			meta[key] = all
 		}
 	}
+	warning := r.mergeAutomount(merged, live)
 	plain := cloneObject(merged)
 	MakeComparable(plain)
 	if reflect.DeepEqual(plain, live) {
-		return c.leaveEqual(ctx, r, uid)
+		result := c.leaveEqual(ctx, r, uid)
+		if warning != "" {
+			result.Warning = warning
+		}
+		return result
 	}
 	u, err := existing.newUpdate(merged)
 	if err != nil {
@@ -41,7 +46,22 @@ func (c *Client) mergeAccount(ctx context.Context, r *Request, existing *existin
 		}
 		return Result{Action: Failed, UID: uid, Warning: r.refusalMessage("could not be merged: " + err.Error())}
 	}
-	return Result{Action: Updated, UID: uid}
+	return Result{Action: Updated, UID: uid, Warning: warning}
+}
+
+// mergeAutomount gives the merged account the stored automountServiceAccountToken where policy update asks for
+// it, or the live account is as the controller made it. Otherwise it returns a warning where they differ.
+func (r *Request) mergeAutomount(merged, live object) (warning string) {
+	const key = "automountServiceAccountToken"
+	meta := childObject(live, "metadata")
+	untouched := reflect.DeepEqual(live, object{"apiVersion": live["apiVersion"], "kind": live["kind"], "metadata": object{"name": "default", "namespace": meta["namespace"]}})
+	if r.Update && !r.Taken || untouched {
+		followField(merged, r.Object, key)
+	}
+	if reflect.DeepEqual(merged[key], r.Object[key]) {
+		return ""
+	}
+	return r.refusalMessage("exists already and differs from the backup in " + key + ", which stays as it is")
 }
 
 func memberObject(o map[string]any, key string) map[string]any {

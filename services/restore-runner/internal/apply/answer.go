@@ -57,14 +57,62 @@ func (c *Client) checkInjected(ctx context.Context, r *Request) {
 	if err == nil {
 		live, err = jsonlimit.UnmarshalObject(raw)
 	}
+	r.noteLacking(live, err)
+}
+
+// noteLacking notes what was left out of a Pod and is not in the live one. unknown is why there is none.
+func (r *Request) noteLacking(live object, unknown error) {
 	for _, part := range r.dropped {
 		switch {
-		case err != nil:
-			r.noteChange(fmt.Sprintf("%s %s is left out, since the API server refuses it beside what admission adds; whether it was added is not known: %v", part.kind, part.name, err))
+		case unknown != nil:
+			r.noteChange(fmt.Sprintf("%s %s is left out, since the API server refuses it beside what admission adds; whether it was added is not known: %v", part.kind, part.name, unknown))
 		case lacksPart(childObject(live, "spec"), part):
 			r.noteChange(fmt.Sprintf("%s %s is left out, since the API server refuses it beside what admission adds, and was not added again", part.kind, part.name))
 		}
 	}
+}
+
+// noteLeftOut notes what an object that this restore created lacks of the stored one. The process that left it out
+// may have ended before its warning was recorded.
+func (r *Request) noteLeftOut(live object) {
+	spec, liveSpec := childObject(r.Object, "spec"), childObject(live, "spec")
+	var warnings []string
+	switch r.GVR.GroupResource().String() {
+	case "services":
+		warnings = yieldAddresses(spec, otherAddresses(spec, liveSpec))
+	case "ingresses.networking.k8s.io":
+		if textOf(childObject(live, "metadata", "annotations"), classAnnotation) == "" {
+			warnings = yieldClass(r.Object, []metav1.StatusCause{{Field: classAnnotation}})
+		}
+	case "pods":
+		if r.dropped == nil {
+			r.dropped = r.Injections.namedParts(spec)
+		}
+		r.noteLacking(live, nil)
+	}
+	if len(warnings) > 0 {
+		r.noteChange(strings.Join(warnings, "; "))
+	}
+}
+
+// otherAddresses returns the ports and addresses of a Service that are others in the live one, as a refusal names
+// them.
+func otherAddresses(spec, live object) (causes []metav1.StatusCause) {
+	compare := func(field, subject string, from, to object, key string) {
+		if stored, now := from[key], to[key]; stored != nil && now != nil && fmt.Sprint(stored) != fmt.Sprint(now) {
+			causes = append(causes, metav1.StatusCause{Field: field, Message: fmt.Sprintf("%sit was already allocated or not in the valid range, the Service has %v", subject, now)})
+		}
+	}
+	compare("", "HealthCheck NodePort: ", spec, live, "healthCheckNodePort")
+	compare("spec.clusterIP", "", spec, live, "clusterIP")
+	for i, port := range objectList(spec, "ports") {
+		for _, other := range objectList(live, "ports") {
+			if keyOf(port) == keyOf(other) {
+				compare(fmt.Sprintf("spec.ports[%d].nodePort", i), "", port, other, "nodePort")
+			}
+		}
+	}
+	return causes
 }
 
 // noteChange adds to the warning about what the object is created without.
@@ -154,17 +202,60 @@ func (r *Request) assignedAddresses(meta object) *explicitPorts {
 	return asked
 }
 
+// controllerAnnotations are annotations that controllers write, by resource.
+var controllerAnnotations = map[string][]string{
+	"deployments.apps": {"deployment.kubernetes.io/revision"},
+	"replicasets.apps": {"deployment.kubernetes.io/revision", "deployment.kubernetes.io/revision-history", "deployment.kubernetes.io/desired-replicas",
+		"deployment.kubernetes.io/max-replicas"},
+	"daemonsets.apps": {"deprecated.daemonset.template.generation"},
+}
+
 // settleAnswers leaves out of the comparison with a live object, and of its update, what its creation
-// may have been answered with. restored reports that a restore created it, asked is that of assignedAddresses.
-func (r *Request) settleAnswers(live object, restored bool, asked *explicitPorts) {
+// may have been answered with, and what the cluster writes into it. asked is that of assignedAddresses.
+func (r *Request) settleAnswers(live object, asked *explicitPorts) {
+	resource := r.GVR.GroupResource().String()
 	switch {
-	case r.GVR.Group == "networking.k8s.io" && r.GVR.Resource == "ingresses":
+	case resource == "ingresses.networking.k8s.io":
 		dropClass(r.Object)
 		dropClass(live)
-	case r.GVR.Group == "" && r.GVR.Resource == "pods" && restored:
+	case resource == "pods":
 		r.Injections.settleInjected(r.Object, live)
+	case resource == "configmaps":
+		settlePublished(r.Object, live)
+	case templateKinds[r.Object["kind"]]:
+		r.Injections.settleTemplates(r.Object, live)
 	case asked != nil:
 		settleAddresses(childObject(r.Object, "spec"), childObject(live, "spec"), asked)
+	}
+	for _, key := range controllerAnnotations[resource] {
+		followAnnotation(r.Object, live, key)
+	}
+}
+
+// publications are the ConfigMaps whose only data is a certificate that the cluster publishes in them. A value of ""
+// stands for any; people set the marks with a value themselves.
+var publications = []struct{ name, field, mark, value, key string }{
+	{"kube-root-ca.crt", "annotations", "kubernetes.io/description", "", "ca.crt"},
+	{"istio-ca-root-cert", "labels", "istio.io/config", "true", "root-cert.pem"},
+	{"", "annotations", "service.beta.openshift.io/inject-cabundle", "true", "service-ca.crt"},
+	{"", "labels", "config.openshift.io/inject-trusted-cabundle", "true", "ca-bundle.crt"},
+}
+
+// settlePublished accepts the certificate that the cluster publishes in a live ConfigMap.
+func settlePublished(want, live object) {
+	holdsOnly := func(obj object, key string) bool {
+		data := childObject(obj, "data")
+		return obj["binaryData"] == nil && (len(data) == 0 || len(data) == 1 && strings.Contains(textOf(data, key), "-----BEGIN CERTIFICATE-----"))
+	}
+	for _, p := range publications {
+		stored, now := childObject(want, "metadata", p.field)[p.mark], childObject(live, "metadata", p.field)[p.mark]
+		named := p.name == "" || textOf(childObject(live, "metadata"), "name") == p.name
+		marked := now == p.value && stored == p.value || p.value == "" && now != nil
+		if named && marked && holdsOnly(live, p.key) && holdsOnly(want, p.key) {
+			followField(want, live, "data")
+			followAnnotation(want, live, "kubernetes.io/description")
+			return
+		}
 	}
 }
 
@@ -194,5 +285,20 @@ func followField(to, from object, key string) {
 	delete(to, key)
 	if v, ok := from[key]; ok {
 		to[key] = v
+	}
+}
+
+// followAnnotation does it with an annotation.
+func followAnnotation(to, from object, key string) {
+	meta, live := childObject(to, "metadata"), childObject(from, "metadata", "annotations")
+	if meta == nil {
+		return
+	}
+	if live[key] != nil && childObject(meta, "annotations") == nil {
+		meta["annotations"] = object{}
+	}
+	if annotations := childObject(meta, "annotations"); annotations != nil {
+		followField(annotations, live, key)
+		dropEmpty(meta, "annotations")
 	}
 }

@@ -130,6 +130,8 @@ type Result struct {
 	Live []byte
 	// Warning is why the object is not as in the backup, without a failure.
 	Warning string
+	// Refusal is why the API server refused to update the object, with Action Failed.
+	Refusal error
 	// Err is the failure, with Action Failed.
 	Err error
 }

@@ -134,6 +134,26 @@ func TestExistingObjects(t *testing.T) {
 	}
 }
 
+// What a killed runner created without a part of it was told by nobody.
+func TestASuccessorTellsWhatIsLeftOutOfAService(t *testing.T) {
+	for name, present := range map[string]bool{"creates first": false, "reads first": true} {
+		t.Run(name, func(t *testing.T) {
+			s, c, _ := startServer(t)
+			live := putObject(s, servicePath, "Service", object{"spec": object{"ports": []any{object{"port": 80, "nodePort": 30099}}}})
+			kubetest.Meta(live)["managedFields"] = managedBy(string(ours))["managedFields"]
+			s.Put(servicePath, live)
+			request := storedRequest("services", "Service", nil)
+			request.Object["spec"] = object{"ports": []any{object{"port": int64(80), "nodePort": int64(30080)}}}
+			request.Resumed, request.Present = true, present
+			got := c.Apply(t.Context(), request)
+			require.NoError(t, got.Err)
+			require.Equal(t, apply.Created, got.Action)
+			require.True(t, got.Fresh)
+			require.Contains(t, got.Warning, "nodePort 30080 of port 80 could not be kept")
+		})
+	}
+}
+
 func TestUpdateThatIsRefusedStillLabels(t *testing.T) {
 	s, c, _ := startServer(t)
 	s.Put(mapPath, object{"apiVersion": "v1", "kind": "ConfigMap", "immutable": true, "data": object{"k": "w"}, "metadata": object{"name": "m", "namespace": "a"}})

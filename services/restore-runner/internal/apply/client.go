@@ -174,12 +174,17 @@ func (c *Client) patchEncoded(ctx context.Context, t Target, manager Manager, pa
 
 func (c *Client) sendPatch(ctx context.Context, t Target, manager Manager, body []byte) (Identity, error) {
 	raw, _, err := c.sendWithRetry(ctx, c.confirm, func() *rest.Request {
-		return c.rest.Patch(types.MergePatchType).AbsPath(t.resourcePath(t.Name)...).Param("fieldManager", string(manager)).SetHeader("Accept", metadataOnly).Body(body)
+		return c.newPatch(t, body).Param("fieldManager", string(manager)).SetHeader("Accept", metadataOnly)
 	})
 	if err != nil {
 		return Identity{}, err
 	}
 	return decodeIdentity(raw)
+}
+
+// newPatch returns a request with a merge patch.
+func (c *Client) newPatch(t Target, body []byte) *rest.Request {
+	return c.rest.Patch(types.MergePatchType).AbsPath(t.resourcePath(t.Name)...).Body(body)
 }
 
 func decodeIdentity(raw []byte) (Identity, error) {

@@ -14,10 +14,6 @@ import (
 // created it.
 func (c *Client) resolveExisting(ctx context.Context, r *Request, raw []byte, maybe bool) Result {
 	result := c.compareExisting(ctx, r, raw, maybe)
-	if result.Action == Created && result.Fresh { // its answer was lost, what it was created without is not
-		c.checkInjected(ctx, r)
-		result.Warning = r.without
-	}
 	result.Live = raw
 	return result
 }
@@ -42,21 +38,24 @@ func (c *Client) compareExisting(ctx context.Context, r *Request, raw []byte, ma
 	case created && r.Resumed && deleting:
 		return Result{Action: Created} // deleted by another client after it was restored; it is no owner
 	case created && (r.Resumed || maybe && !deleting):
-		return Result{Action: Created, UID: uid, Fresh: true}
+		r.noteLeftOut(live)
+		return Result{Action: Created, UID: uid, Fresh: true, Warning: r.without}
 	case r.CreateOnly && deleting:
 		return failedResult(ErrTerminating)
 	case r.CreateOnly:
 		return Result{Action: Skipped, UID: uid}
 	}
-	restored := len(RestoreLabels(childObject(meta, "labels"))) > 0
 	assigned := r.assignedAddresses(meta)
 	r.normalizeLive(live)
 	r.keepServices(live)
-	r.settleAnswers(live, restored, assigned)
-	equal := reflect.DeepEqual(live, r.storedObject())
+	r.settleAnswers(live, assigned)
+	existing := &existingObject{raw, live, uid}
+	stored := r.storedObject()
+	equal := reflect.DeepEqual(live, stored) || !deleting && c.isDefaulted(ctx, r, existing, stored)
 	switch {
-	case maybe && equal && !deleting && !r.Taken:
-		return Result{Action: Created, UID: uid, Fresh: true}
+	case maybe && equal && !deleting && !r.Taken: // its answer was lost, what it was created without is not
+		r.noteLacking(live, nil)
+		return Result{Action: Created, UID: uid, Fresh: true, Warning: r.without}
 	case deleting && r.NoCreate:
 		return failedResult(ErrGoing)
 	case deleting:
@@ -64,11 +63,11 @@ func (c *Client) compareExisting(ctx context.Context, r *Request, raw []byte, ma
 	case equal:
 		return c.leaveEqual(ctx, r, uid)
 	case r.GVR.Group == "" && r.GVR.Resource == "serviceaccounts":
-		return c.mergeAccount(ctx, r, &existingObject{raw, live, uid})
+		return c.mergeAccount(ctx, r, existing)
 	case len(r.mappedAccounts(nil)) > 0:
 		return c.grantMapped(ctx, r, live, id)
 	case r.Update && !r.Taken:
-		return c.updateExisting(ctx, r, &existingObject{raw, live, uid})
+		return c.updateExisting(ctx, r, existing)
 	}
 	return Result{Action: Failed, UID: uid, Warning: r.refusalMessage("exists already and differs from the backup")}
 }

@@ -3,7 +3,6 @@ package apply
 import (
 	"fmt"
 	"maps"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -125,6 +124,22 @@ func (rs InjectionRules) dropInjected(spec object, causes []metav1.StatusCause) 
 	return dropped
 }
 
+// namedParts returns the volumes and containers of a Pod that rules name: they may be left out of its creation.
+func (rs InjectionRules) namedParts(spec object) (parts []injectedPart) {
+	collect := func(kind, list string, of func(*InjectionRule) []string) {
+		for _, element := range objectList(spec, list) {
+			if name := textOf(element, "name"); rs.namesThing(of, name) {
+				parts = append(parts, injectedPart{kind, name})
+			}
+		}
+	}
+	collect("volume", "volumes", volumeNames)
+	for _, list := range containerLists {
+		collect("container", list, containerNames)
+	}
+	return parts
+}
+
 func eachContainer(spec object, do func(container object)) {
 	for _, list := range containerLists {
 		for _, c := range objectList(spec, list) {
@@ -152,38 +167,65 @@ func lacksPart(spec object, part injectedPart) bool {
 	return !found
 }
 
-// stripInjected removes everything that a rule names from the spec of a Pod.
-func (rs InjectionRules) stripInjected(spec object) {
-	unnamed := func(of func(*InjectionRule) []string) func(object) bool {
-		return func(o object) bool { return !rs.namesThing(of, textOf(o, "name")) }
-	}
-	filterList(spec, "volumes", unnamed(volumeNames))
-	for _, list := range containerLists {
-		filterList(spec, list, unnamed(containerNames))
-	}
-	eachContainer(spec, func(c object) {
-		filterList(c, "volumeMounts", unnamed(volumeNames))
-		filterList(c, "env", unnamed(variableNames))
-	})
-}
-
-// settleInjected accepts in a live Pod what injectors added to it in place of what they had added to the
-// stored one.
+// settleInjected gives a stored Pod, or the template of one, what injectors added to the live one in place of what
+// they had added to it.
 func (rs InjectionRules) settleInjected(want, live object) {
 	spec, liveSpec := childObject(want, "spec"), childObject(live, "spec")
 	if spec == nil || liveSpec == nil || len(rs) == 0 {
 		return
 	}
-	plain, livePlain := cloneObject(spec), cloneObject(liveSpec)
-	rs.stripInjected(plain)
-	rs.stripInjected(livePlain)
-	if reflect.DeepEqual(plain, livePlain) {
-		want["spec"] = cloneObject(liveSpec)
+	rs.followParts(spec, liveSpec, "volumes", volumeNames)
+	for _, list := range containerLists {
+		rs.followParts(spec, liveSpec, list, containerNames)
+		for _, container := range objectList(spec, list) {
+			for _, now := range objectList(liveSpec, list) {
+				if now["name"] == container["name"] {
+					rs.followParts(container, now, "volumeMounts", volumeNames)
+					rs.followParts(container, now, "env", variableNames)
+				}
+			}
+		}
 	}
-	annotations, liveAnnotations := childObject(want, "metadata", "annotations"), childObject(live, "metadata", "annotations")
-	for key := range annotations {
-		if value, ok := liveAnnotations[key]; ok && rs.namesThing(annotationNames, key) {
-			annotations[key] = value
+	for _, side := range []object{want, live} {
+		for key := range childObject(side, "metadata", "annotations") {
+			if rs.namesThing(annotationNames, key) {
+				followAnnotation(want, live, key)
+			}
+		}
+	}
+}
+
+// followParts replaces the elements of a list that a rule names by those of the live list, at their places.
+func (rs InjectionRules) followParts(to, live object, key string, of func(*InjectionRule) []string) {
+	named := func(element any) bool {
+		member, ok := element.(object)
+		return ok && rs.namesThing(of, textOf(member, "name"))
+	}
+	parts := slices.DeleteFunc(slices.Clone(listAt(to, key)), named)
+	for i, element := range listAt(live, key) {
+		if named(element) {
+			parts = slices.Insert(parts, min(i, len(parts)), cloneValue(element))
+		}
+	}
+	if to[key] = parts; len(parts) == 0 {
+		delete(to, key)
+	}
+}
+
+// settleTemplates does it for the templates of a workload. An annotation in the live template shows that an
+// injector wrote there: people write containers and variables of such names themselves.
+func (rs InjectionRules) settleTemplates(want, live object) {
+	for _, path := range templatePaths {
+		stored, now := objectsAt(want, path[:len(path)-1]...), objectsAt(live, path[:len(path)-1]...)
+		for i := range min(len(stored), len(now)) {
+			annotations := childObject(now[i], "metadata", "annotations")
+			var active InjectionRules
+			for _, rule := range rs {
+				if slices.ContainsFunc(rule.Annotations, func(key string) bool { return annotations[key] != nil }) {
+					active = append(active, rule)
+				}
+			}
+			active.settleInjected(stored[i], now[i])
 		}
 	}
 }

@@ -2,6 +2,7 @@ package apply
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -90,21 +91,49 @@ func TestWhatIsNotInjectedAgainIsAWarning(t *testing.T) {
 	}
 }
 
-// What another version of an injector adds to a restored Pod is no difference, a change of the user's part is.
-func TestInjectedPartsAreLeftOutOfComparisons(t *testing.T) {
+// What another version of an injector adds is no difference of a Pod, a change of the user's part is. What rules name
+// is as in the live one, and nothing else.
+func TestInjectedPartsAreLeftOutOfComparisonsAndUpdates(t *testing.T) {
+	const stored = `{"kind":"Pod","metadata":{"annotations":{"sidecar.istio.io/status":"1","k":"1"}},"spec":{"volumes":[{"name":"data"},{"name":"istio-old"}],
+		"initContainers":[{"name":"istio-init"}],"containers":[{"name":"app","image":"1","env":[{"name":"A"},{"name":"OTEL_OLD"}]},{"name":"istio-proxy","image":"1"}]}}`
 	for name, tt := range map[string]struct {
-		live  string
-		equal bool
+		live string
+		want string // "" is the live one
 	}{
-		"another proxy": {`{"metadata":{"annotations":{"sidecar.istio.io/status":"2"}},"spec":{"containers":[{"name":"istio-proxy","image":"2"},{"name":"app"}],"volumes":[{"name":"istio-envoy"}]}}`, true},
-		"another app":   {`{"metadata":{"annotations":{"sidecar.istio.io/status":"1"}},"spec":{"containers":[{"name":"app","image":"2"},{"name":"istio-proxy","image":"1"}]}}`, false},
+		"another proxy": {live: `{"kind":"Pod","metadata":{"annotations":{"sidecar.istio.io/status":"2","k":"1"}},"spec":{"volumes":[{"name":"istio-envoy"},{"name":"data"}],
+			"containers":[{"name":"istio-proxy","image":"2"},{"name":"app","image":"1","env":[{"name":"A"},{"name":"OTEL_NEW"}],"volumeMounts":[{"name":"istio-envoy","mountPath":"/e"}]}]}}`},
+		"no proxy": {live: `{"kind":"Pod","metadata":{"annotations":{"k":"1"}},"spec":{"volumes":[{"name":"data"}],"containers":[{"name":"app","image":"1","env":[{"name":"A"}]}]}}`},
+		"another app": {
+			live: `{"kind":"Pod","metadata":{"annotations":{"sidecar.istio.io/status":"2","k":"2"}},"spec":{"containers":[{"name":"app","image":"2"},{"name":"istio-proxy","image":"2"}],
+				"initContainers":[{"name":"istio-init","image":"2"}]}}`,
+			want: `{"kind":"Pod","metadata":{"annotations":{"sidecar.istio.io/status":"2","k":"1"}},"spec":{"volumes":[{"name":"data"}],
+				"containers":[{"name":"app","image":"1","env":[{"name":"A"}]},{"name":"istio-proxy","image":"2"}],"initContainers":[{"name":"istio-init","image":"2"}]}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			want := refusedRequest(t, podsV1, `{"metadata":{"annotations":{"sidecar.istio.io/status":"1"}},"spec":{"containers":[{"name":"app"},{"name":"istio-proxy","image":"1"}]}}`).Object
-			live := refusedRequest(t, podsV1, tt.live).Object
-			BuiltinInjections.settleInjected(want, live)
-			require.Equal(t, tt.equal, string(encoded(t, want)) == string(encoded(t, live)))
+			r, live := refusedRequest(t, podsV1, stored), refusedRequest(t, podsV1, tt.live).Object
+			r.Injections = BuiltinInjections
+			r.settleAnswers(live, nil)
+			if tt.want == "" {
+				tt.want = tt.live
+			}
+			require.JSONEq(t, tt.want, string(encoded(t, r.Object)))
+			require.JSONEq(t, tt.live, string(encoded(t, live)))
 		})
+	}
+}
+
+// The template of a workload has what an injector wrote there only where its annotation says so: people give
+// containers such names, too.
+func TestInjectedPartsOfTemplatesAreThoseOfAnInjectorThatLeftItsMark(t *testing.T) {
+	workload := func(mark, image string) string {
+		return fmt.Sprintf(`{"kind":"Deployment","metadata":{},"spec":{"template":{"metadata":{"annotations":{%s}},"spec":{"containers":[{"name":"istio-proxy","image":%q},{"name":"envoy","image":%q}]}}}}`, mark, image, image)
+	}
+	for mark, proxy := range map[string]string{`"sidecar.istio.io/status":"x"`: "2", `"k":"v"`: "1"} {
+		r, live := refusedRequest(t, workloadsV1, workload(mark, "1")), refusedRequest(t, workloadsV1, workload(mark, "2")).Object
+		r.Injections = BuiltinInjections
+		r.settleAnswers(live, nil)
+		containers := objectsAt(r.Object, "spec", "template", "spec", "containers")
+		require.Equal(t, []object{{"name": "istio-proxy", "image": proxy}, {"name": "envoy", "image": "1"}}, containers, mark)
 	}
 }
 

@@ -9,8 +9,11 @@ import (
 	"strings"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
@@ -45,6 +48,28 @@ func (o *existingObject) newUpdate(want map[string]any) (*objectUpdate, error) {
 	return &objectUpdate{live: live, want: carryMembers(live, o.normalized, want)}, nil
 }
 
+// isDefaulted reports that an object has only fields more than the stored one, which the API server adds by
+// itself: a dry run of the update changes nothing.
+func (c *Client) isDefaulted(ctx context.Context, r *Request, existing *existingObject, stored map[string]any) bool {
+	if !reflect.DeepEqual(existing.normalized["metadata"], stored["metadata"]) || !equality.Semantic.DeepDerivative(stored, existing.normalized) {
+		return false
+	}
+	u, err := existing.newUpdate(stored)
+	var patch, raw []byte
+	if err == nil {
+		patch, err = mergePatch(u.live, u.want)
+	}
+	if err == nil {
+		raw, _, err = c.sendWithRetry(ctx, confirmFree, func() *rest.Request { return c.newPatch(r.Target, patch).Param("dryRun", metav1.DryRunAll) })
+	}
+	after, decodeErr := jsonlimit.UnmarshalObject(raw)
+	if err != nil || decodeErr != nil {
+		return false
+	}
+	r.normalizeLive(after)
+	return reflect.DeepEqual(after, existing.normalized)
+}
+
 // updateExisting gives the live object its state in the backup, by a merge patch. Fields that the API
 // server refuses to change stay as they are.
 func (c *Client) updateExisting(ctx context.Context, r *Request, existing *existingObject) Result {
@@ -65,7 +90,9 @@ func (c *Client) updateExisting(ctx context.Context, r *Request, existing *exist
 		}
 		if try == updateTries || !u.keepRefused(r, err) {
 			u.kept = nil
-			return u.finishUpdate(r, existing.uid, "could not be updated: "+err.Error()+c.labelOnly(ctx, r))
+			result := u.finishUpdate(r, existing.uid, "could not be updated: "+err.Error()+c.labelOnly(ctx, r))
+			result.Refusal = err
+			return result
 		}
 		failpoint.Hit("restore-runner/update-refused")
 	}

@@ -177,3 +177,111 @@ func TestAnUpdateOfNothingButImmutableFieldsLabels(t *testing.T) {
 	require.Len(t, *patches, 2)
 	require.Equal(t, "r", kubetest.Meta(s.Object(mapPath))["labels"].(object)["velero.io/restore-name"])
 }
+
+// An injector gave the live Pod another version of its sidecar, and the update put the stored one back.
+func TestAnUpdateOfAPodLeavesItsInjectedSidecar(t *testing.T) {
+	pod := func(image string) object {
+		return object{"spec": object{"containers": []any{object{"name": "app", "image": image}, object{"name": "istio-proxy", "image": "proxy:" + image}}}}
+	}
+	s, c, _ := startServer(t)
+	putObject(s, podPath, "Pod", pod("2"))
+	request := storedRequest("pods", "Pod", pod("1"))
+	request.Update, request.Injections = true, apply.BuiltinInjections
+	require.Equal(t, apply.Updated, c.Apply(t.Context(), request).Action)
+	require.Equal(t, []any{object{"name": "app", "image": "1"}, object{"name": "istio-proxy", "image": "proxy:2"}}, s.Object(podPath)["spec"].(object)["containers"])
+}
+
+// An action adds a container without the fields that the API server fills in: each later restore found the Pod changed.
+func TestFieldsThatTheServerAddsAreNoDifference(t *testing.T) {
+	pod := func(fields ...object) object {
+		var containers []any
+		for i, container := range fields {
+			container["name"] = string(rune('a' + i))
+			containers = append(containers, container)
+		}
+		return object{"spec": object{"initContainers": containers}}
+	}
+	for name, tt := range map[string]struct {
+		live, stored object
+		want         apply.Action
+		asked        int
+	}{
+		"defaults":              {pod(object{"imagePullPolicy": "Always"}, object{"image": "x"}), pod(object{}, object{"image": "x"}), apply.Skipped, 1},
+		"no default":            {pod(object{"imagePullPolicy": "Never"}), pod(object{}), apply.Failed, 1},
+		"the stored has a part": {pod(object{"imagePullPolicy": "Always"}), pod(object{"image": "x"}), apply.Failed, 0},
+		"another value":         {pod(object{"imagePullPolicy": "Always", "image": "y"}), pod(object{"image": "x"}), apply.Failed, 0},
+		"another label": {object{"metadata": object{"name": "m", "namespace": "a", "labels": object{"x": "y"}}, "spec": pod(object{"imagePullPolicy": "Always"})["spec"]},
+			pod(object{}), apply.Failed, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, c, _ := startServer(t)
+			s.Default = func(o map[string]any) {
+				containers, _ := o["spec"].(object)["initContainers"].([]any)
+				for _, container := range containers {
+					if container := container.(object); container["image"] == nil && container["imagePullPolicy"] == nil {
+						container["imagePullPolicy"] = "Always"
+					}
+				}
+			}
+			putObject(s, podPath, "Pod", tt.live)
+			before := s.Object(podPath)
+			got := c.Apply(t.Context(), storedRequest("pods", "Pod", tt.stored))
+			require.NoError(t, got.Err)
+			require.Equal(t, tt.want, got.Action, got.Warning)
+			require.Equal(t, before, s.Object(podPath))
+			require.Len(t, s.Requests("PATCH "), tt.asked)
+			request := storedRequest("pods", "Pod", tt.stored)
+			request.Update = true
+			require.Equal(t, tt.want == apply.Skipped, c.Apply(t.Context(), request).Action == apply.Skipped)
+		})
+	}
+}
+
+// That the account of a new namespace mounts no token was lost, and nothing said so.
+func TestWhetherAnAccountMountsItsToken(t *testing.T) {
+	const field = "automountServiceAccountToken"
+	for name, tt := range map[string]struct {
+		account      string
+		live, stored object
+		update       bool
+		taken        bool
+		want         apply.Action
+		mounts       any
+		warns        bool
+	}{
+		"as the controller made it": {account: "default", stored: object{field: false}, want: apply.Updated, mounts: false},
+		"with a label": {account: "default", live: object{"metadata": object{"name": "default", "namespace": "a", "labels": object{"k": "v"}}}, stored: object{field: false},
+			want: apply.Skipped, warns: true},
+		"with its pull secret":         {account: "default", live: object{"imagePullSecrets": []any{object{"name": "x"}}}, stored: object{field: false}, want: apply.Skipped, warns: true},
+		"set since":                    {account: "default", live: object{field: true}, stored: object{field: false}, want: apply.Skipped, mounts: true, warns: true},
+		"set since, and more to merge": {account: "default", live: object{field: true}, stored: object{field: false, "imagePullSecrets": []any{object{"name": "x"}}}, want: apply.Updated, mounts: true, warns: true},
+		"unset since, not stored":      {account: "default", live: object{field: true}, want: apply.Skipped, mounts: true, warns: true},
+		"another account":              {account: "m", stored: object{field: false}, want: apply.Skipped, warns: true},
+		"policy update":                {account: "m", live: object{field: true}, stored: object{field: false}, update: true, want: apply.Updated, mounts: false},
+		"policy update, not stored":    {account: "m", live: object{field: true}, update: true, want: apply.Updated},
+		"of another namespace":         {account: "m", live: object{field: true}, stored: object{field: false}, update: true, taken: true, want: apply.Skipped, mounts: true, warns: true},
+		"the same":                     {account: "m", live: object{field: false}, stored: object{field: false}, want: apply.Skipped, mounts: false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, c, _ := startServer(t)
+			path := "/api/v1/namespaces/a/serviceaccounts/" + tt.account
+			live := object{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": object{"name": tt.account, "namespace": "a"}}
+			for key, value := range tt.live {
+				live[key] = value
+			}
+			s.Put(path, live)
+			request := storedRequest("serviceaccounts", "ServiceAccount", tt.stored)
+			request.Name, kubetest.Meta(request.Object)["name"] = tt.account, tt.account
+			request.Update, request.Taken = tt.update, tt.taken
+			got := c.Apply(t.Context(), request)
+			require.NoError(t, got.Err)
+			require.Equal(t, tt.want, got.Action, got.Warning)
+			require.Equal(t, tt.mounts, s.Object(path)[field])
+			if tt.warns {
+				require.Contains(t, got.Warning, `ServiceAccount "`+tt.account+`" exists already and differs from the backup in `+field)
+			} else {
+				require.Empty(t, got.Warning)
+			}
+		})
+	}
+}
