@@ -17,28 +17,42 @@ import (
 // metadataKey is a label or an annotation of a namespace.
 type metadataKey struct{ field, key string }
 
-// metadataKeys returns the labels and annotations of an object, the longest first.
-func metadataKeys(body map[string]any) (keys []metadataKey) {
-	for _, field := range []string{"labels", "annotations"} {
-		for key := range object.MapAt(object.MapAt(body, "metadata"), field) {
-			keys = append(keys, metadataKey{field, key})
+// metadataKeys returns the labels and annotations of objects, the longest first.
+func metadataKeys(objects ...map[string]any) (keys []metadataKey) {
+	for _, body := range objects {
+		for _, field := range []string{"labels", "annotations"} {
+			for key := range object.MapAt(object.MapAt(body, "metadata"), field) {
+				keys = append(keys, metadataKey{field, key})
+			}
 		}
 	}
 	slices.SortFunc(keys, func(a, b metadataKey) int {
 		return cmp.Or(cmp.Compare(len(b.key), len(a.key)), strings.Compare(a.key, b.key), strings.Compare(a.field, b.field))
 	})
-	return keys
+	return slices.Compact(keys)
 }
 
-// withoutKeys returns an object without labels and annotations.
-func withoutKeys(body map[string]any, out []metadataKey) map[string]any {
+// value returns the label or annotation of an object, nil where it has none.
+func (k metadataKey) value(body map[string]any) any {
+	return object.MapAt(object.MapAt(body, "metadata"), k.field)[k.key]
+}
+
+// keepKeys returns an object with labels and annotations as the live one has them, without those that it lacks.
+func keepKeys(body, live map[string]any, keys []metadataKey) map[string]any {
 	body = maps.Clone(body)
 	meta := maps.Clone(object.MapAt(body, "metadata"))
 	for _, field := range []string{"labels", "annotations"} {
-		if m := object.MapAt(meta, field); m != nil {
-			m = maps.Clone(m)
-			maps.DeleteFunc(m, func(key string, _ any) bool { return slices.Contains(out, metadataKey{field, key}) })
-			meta[field] = m
+		m := map[string]any{}
+		maps.Copy(m, object.MapAt(meta, field))
+		for _, k := range keys {
+			if value := k.value(live); k.field == field && value != nil {
+				m[k.key] = value
+			} else if k.field == field {
+				delete(m, k.key)
+			}
+		}
+		if meta[field] = m; len(m) == 0 {
+			delete(meta, field)
 		}
 	}
 	body["metadata"] = meta
@@ -70,25 +84,46 @@ func namedKeys(text string, keys []metadataKey) (named []metadataKey) {
 	return named
 }
 
-// createWithout creates a namespace that admission refuses without the labels and annotations that it is
+// refusalOf returns the error of an object that the API server, or what admits, would not have as it is.
+func refusalOf(result *apply.Result) error {
+	for _, err := range []error{result.Err, result.Refusal} {
+		if refusedAsIs(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// applyWithout creates or updates a namespace that admission refuses without the labels and annotations that it is
 // refused for: those that the refusals name, or else the first one without which it is accepted, or all
 // of them. refused is the result with all.
-func (c *namespaceCreator) createWithout(ctx context.Context, e *outcome.Entry, r apply.Request, refused apply.Result) apply.Result {
-	stored, left := r.Object, metadataKeys(r.Object)
+func (c *namespaceCreator) applyWithout(ctx context.Context, e *outcome.Entry, r apply.Request, refused apply.Result) apply.Result {
+	stored, left, verb := r.Object, metadataKeys(r.Object), apply.Created
+	var live map[string]any
+	if refused.Refusal != nil {
+		var err error
+		if live, err = c.Existing.Get(ctx, r.Target); err != nil || live == nil {
+			return refused
+		}
+		r.Present, verb = true, apply.Updated
+		left = slices.DeleteFunc(metadataKeys(stored, live), func(k metadataKey) bool {
+			return k.key == apply.NamespaceLabel || k.value(stored) == k.value(live)
+		})
+	}
 	var out []metadataKey
 	try := func(more ...metadataKey) (result apply.Result, over bool) {
 		without := slices.Concat(out, more)
-		r.Object = withoutKeys(stored, without)
-		if result = c.Existing.Client.Apply(ctx, r); refusedAsIs(result.Err) {
-			return result, false
+		r.Object = keepKeys(stored, live, without)
+		if result = c.Existing.Client.Apply(ctx, r); refusalOf(&result) != nil || live != nil && result.Action == apply.Skipped {
+			return result, false // refused, or nothing else is to be updated
 		}
-		if result.Err == nil && result.Action == apply.Created {
-			e.Warn(fmt.Sprintf("namespace %q is created without %s: %v", r.Name, describeKeys(without), refused.Err))
+		if result.Err == nil && result.Action == verb {
+			e.Warn(fmt.Sprintf("namespace %q is %s without %s: %v", r.Name, verb, describeKeys(without), refusalOf(&refused)))
 		}
 		return result, true
 	}
-	for last := refused; ; {
-		named := namedKeys(strings.ReplaceAll(last.Err.Error(), strconv.Quote(r.Name), ""), left)
+	for last := refused; refusalOf(&last) != nil; {
+		named := namedKeys(strings.ReplaceAll(refusalOf(&last).Error(), strconv.Quote(r.Name), ""), left)
 		if len(named) == 0 {
 			break
 		}

@@ -200,8 +200,8 @@ func (c *namespaceCreator) ensureNamespace(ctx context.Context, e *outcome.Entry
 	}
 	r.Resumed = true
 	result := c.Existing.Client.Apply(ctx, r)
-	if refusedAsIs(result.Err) {
-		result = c.createWithout(ctx, e, r, result)
+	if refusalOf(&result) != nil {
+		result = c.applyWithout(ctx, e, r, result)
 	}
 	switch {
 	case result.Err != nil:

@@ -160,8 +160,62 @@ func TestANamespaceIsCreatedWithoutWhatAdmissionRefuses(t *testing.T) {
 			require.Contains(t, warning, `namespace "a" is created without label `+tt.out[0])
 			require.Contains(t, warning, tt.text)
 			got, _ := kubetest.Meta(s.Object(spacePath))["labels"].(object)
-			require.Equal(t, want, got)
+			if len(want)+len(got) > 0 {
+				require.Equal(t, want, got)
+			}
 			require.NotNil(t, s.Object(spacePath+"/configmaps/c"))
+		})
+	}
+}
+
+// One label that admission refuses lost the whole update of a namespace.
+func TestANamespaceIsUpdatedWithoutWhatAdmissionRefuses(t *testing.T) {
+	stored := object{"team": "red", "depth": "1", "new": "x"}
+	live := object{"team": "blue", "depth": "0", "tree": "a"}
+	for name, tt := range map[string]struct {
+		text    string
+		managed []string // labels that admission lets nobody change
+		want    object
+		warning string // "" is that of an update that is lost
+	}{
+		"a label that the refusal names":  {`cannot set label "depth"`, []string{"depth"}, object{"team": "red", "depth": "0", "new": "x"}, `namespace "a" is updated without label depth: `},
+		"a label that is only there":      {`cannot remove "tree"`, []string{"tree"}, object{"team": "red", "depth": "1", "new": "x", "tree": "a"}, `namespace "a" is updated without label tree: `},
+		"two, and one is named":           {`the label new`, []string{"new", "tree"}, object{"team": "red", "depth": "1", "tree": "a"}, `namespace "a" is updated without label new, label tree: `},
+		"a label that nobody names":       {"no", []string{"team"}, object{"team": "blue", "depth": "1", "new": "x"}, `namespace "a" is updated without label team: `},
+		"not for its labels":              {"no", nil, live, ""},
+		"every difference is the refused": {"no", []string{"team", "depth", "new", "tree"}, live, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, b := kubetest.Start(t), spaceBackup(stored)
+			putSpace(s, live)
+			s.SetFailureText(http.StatusForbidden, tt.text)
+			s.Fail(func(r *http.Request, body map[string]any) (int, bool) {
+				if r.Method != http.MethodPatch || r.URL.Path != spacePath {
+					return 0, false
+				}
+				labels, _ := kubetest.Meta(body)["labels"].(object)
+				for _, key := range tt.managed {
+					if value, changed := labels[key]; changed && value != live[key] {
+						return http.StatusForbidden, false
+					}
+				}
+				if len(tt.managed) == 0 {
+					return http.StatusForbidden, false
+				}
+				return 0, false
+			})
+			f := runRestore(t, s, b, velerov1.RestoreSpec{ExistingResourcePolicy: velerov1.PolicyTypeUpdate})
+			require.Empty(t, f.results.Errors.allMessages())
+			require.Equal(t, tt.want, kubetest.Meta(s.Object(spacePath))["labels"])
+			require.Contains(t, f.results.Warnings.allMessages(), tt.text)
+			if tt.warning == "" {
+				require.Equal(t, []string{"a(failed)"}, f.list["v1/Namespace"])
+				require.Contains(t, f.results.Warnings.allMessages(), `could not restore, Namespace "a" could not be updated: `)
+				return
+			}
+			require.Equal(t, []string{"a(updated)"}, f.list["v1/Namespace"])
+			require.Contains(t, f.results.Warnings.allMessages(), tt.warning)
+			require.NotContains(t, f.results.Warnings.allMessages(), "could not")
 		})
 	}
 }
