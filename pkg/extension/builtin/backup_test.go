@@ -2,9 +2,11 @@ package builtin_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
@@ -184,6 +186,36 @@ func TestClaimIsInOneBlockWithVolumePodsAndGroup(t *testing.T) {
 				require.Equal(t, tc.want, itemNames(got))
 			}
 			require.LessOrEqual(t, len(c.calls)-before, 2, "Pods and claims of a namespace are read once")
+		})
+	}
+}
+
+// A Pod that the selector of the backup did not match was stored, and so were all of its claims, since it mounts a
+// claim that is selected.
+func TestPodsThatNoSelectorMatchesAreNotInTheBlockOfTheirClaim(t *testing.T) {
+	labelled := func(value string) *metav1.LabelSelector {
+		return &metav1.LabelSelector{MatchLabels: map[string]string{"app": value}}
+	}
+	mounting := func(name, app string) string {
+		return fmt.Sprintf(`{"metadata":{"namespace":"shop","name":%q,"labels":{"app":%q,"tier":"x"}},"spec":{"volumes":[{"persistentVolumeClaim":{"claimName":"data"}}]}}`, name, app)
+	}
+	c := &cluster{objects: map[string][]string{"pods": {mounting("a", "a"), mounting("b", "b"), mounting("c", "c")}}}
+	for name, tc := range map[string]struct {
+		spec velerov1.BackupSpec
+		want []string
+	}{
+		"no selector": {velerov1.BackupSpec{}, []string{"pods shop/a", "pods shop/b", "pods shop/c"}},
+		"one":         {velerov1.BackupSpec{LabelSelector: labelled("a")}, []string{"pods shop/a"}},
+		"several": {velerov1.BackupSpec{OrLabelSelectors: []*metav1.LabelSelector{labelled("c"), labelled("b"), {MatchLabels: map[string]string{"app": "c", "tier": "x"}}}},
+			[]string{"pods shop/c", "pods shop/b"}},
+		"none of them": {velerov1.BackupSpec{LabelSelector: labelled("d")}, []string{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, blocks := builtin.ForBackup(c)
+			found, err := byName(t, blocks, "velero.io/pvc").Related(t.Context(), action.FromJSON([]byte(`{"metadata":{"namespace":"shop","name":"data"}}`)),
+				backupJob(t, func(b *velerov1.Backup) { b.Spec = tc.spec }))
+			require.NoError(t, err)
+			require.Equal(t, tc.want, itemNames(found))
 		})
 	}
 }

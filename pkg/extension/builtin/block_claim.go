@@ -3,12 +3,15 @@ package builtin
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	filters "github.com/holdfast-io/holdfast/pkg/spec/selection"
 )
 
 // defaultVolumeGroup is the label that groups claims when the backup names none.
@@ -16,7 +19,8 @@ const defaultVolumeGroup = "velero.io/volume-group"
 
 // blockClaim puts into the block of a bound PersistentVolumeClaim its volume, the Pods that mount
 // it and the claims of its volume group, because hooks and snapshots have to see all of these at
-// one time.
+// one time. Pods that the label selectors of the backup do not match stay out: the claim does not need
+// them.
 type blockClaim struct {
 	named
 	lister Lister
@@ -55,7 +59,7 @@ func (a *blockClaim) Related(ctx context.Context, o *action.Object, b *action.Ba
 	if volume != "" {
 		items = append(items, action.Item{GroupResource: volumes, Name: volume})
 	}
-	users, err := a.usersIn(id.Namespace).getValue(ctx)
+	users, err := a.usersIn(id.Namespace, &b.Backup().Spec).getValue(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -86,10 +90,18 @@ func (a *blockClaim) claimsOfGroup(ctx context.Context, id action.Identity, clai
 	return others, nil
 }
 
-func (a *blockClaim) usersIn(namespace string) *lazyValue[map[string][]action.Item] {
+// usersIn is called with the spec of one backup only.
+func (a *blockClaim) usersIn(namespace string, spec *velerov1.BackupSpec) *lazyValue[map[string][]action.Item] {
 	return keepLazy(&a.mu, a.users, namespace, func(ctx context.Context) (map[string][]action.Item, error) {
+		filter := filters.FromBackup(spec)
+		selectors, err := filter.Selectors()
+		if len(selectors) == 0 {
+			selectors = []labels.Selector{labels.Everything()}
+		}
 		users := map[string][]action.Item{}
-		err := a.lister.Each(ctx, pods, namespace, "", func(o *action.Object) error { return addUser(users, o) })
+		for i := 0; err == nil && i < len(selectors); i++ {
+			err = a.lister.Each(ctx, pods, namespace, selectors[i].String(), func(o *action.Object) error { return addUser(users, o) })
+		}
 		if err != nil {
 			return nil, fmt.Errorf("read Pods of namespace %s: %w", namespace, err)
 		}
@@ -113,7 +125,9 @@ func addUser(users map[string][]action.Item, o *action.Object) error {
 		return fmt.Errorf("%s: %w", item, err)
 	}
 	for _, claim := range mounted {
-		users[claim.Name] = append(users[claim.Name], item)
+		if !slices.Contains(users[claim.Name], item) { // several selectors may match it
+			users[claim.Name] = append(users[claim.Name], item)
+		}
 	}
 	return nil
 }
