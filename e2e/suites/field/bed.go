@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
@@ -28,6 +29,7 @@ type bed struct {
 	commands  *commandLog
 	dynamic   dynamic.Interface
 	discovery discovery.DiscoveryInterface
+	kinds     meta.RESTMapper // those that are there before the cases
 }
 
 func newBed(t *testing.T) *bed {
@@ -43,6 +45,8 @@ func newBed(t *testing.T) *bed {
 	b.dynamic, err = dynamic.NewForConfig(b.Cluster.RestConfig())
 	require.NoError(t, err)
 	b.discovery, err = discovery.NewDiscoveryClientForConfig(b.Cluster.RestConfig())
+	require.NoError(t, err)
+	b.kinds, err = b.discoverKinds()
 	require.NoError(t, err)
 	// The default location is there for cases that name none; each case has its own.
 	bucket, dir := site.FileBucket(t, "default")

@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/jsonpath"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/e2e/harness/site"
 )
 
 // expectAll waits until each statement holds, and watches those that are to stay.
@@ -33,7 +35,7 @@ func (r *run) expectAll(statements []expectation) {
 		}
 		span, err := time.ParseDuration(e.Stays)
 		require.NoError(r.t, err, "stays")
-		for end := time.Now().Add(span); time.Now().Before(end); r.pauseBriefly() {
+		for end := time.Now().Add(span); time.Now().Before(end); r.pauseFor(site.Look) {
 			require.NoError(r.t, check(r.t.Context()))
 		}
 	}

@@ -25,14 +25,15 @@ func TestField(t *testing.T) {
 	b := newBed(t)
 	for _, c := range cases {
 		if c.Exclusive && c.isDue() {
-			t.Run(c.name, func(t *testing.T) { b.runCase(t, c) })
+			t.Run(c.name, func(t *testing.T) { b.prepareCase(t, c).runCase() })
 		}
 	}
 	for _, c := range cases {
 		if !c.Exclusive && c.isDue() {
 			t.Run(c.name, func(t *testing.T) {
+				r := b.prepareCase(t, c)
 				t.Parallel()
-				b.runCase(t, c)
+				r.runCase()
 			})
 		}
 	}

@@ -92,6 +92,9 @@ func (r *run) awaitBackup(name string, want *jobResult) {
 	r.t.Helper()
 	b := &velerov1.Backup{}
 	r.awaitCondition("Backup "+name+" ends", func(ctx context.Context) error {
+		if err := r.checkEnded("Backup", name); err != nil {
+			return err
+		}
 		err := r.Client.Get(ctx, client.ObjectKey{Namespace: site.Server, Name: name}, b)
 		if err == nil && !b.Status.Phase.Terminal() {
 			err = fmt.Errorf("it is %s", b.Status.Phase)
@@ -101,10 +104,25 @@ func (r *run) awaitBackup(name string, want *jobResult) {
 	r.checkResult("Backup "+name, want, string(b.Status.Phase), b.Status.FailureReason, b.Status.ValidationErrors, layout.BackupResults(name), layout.BackupLog(name))
 }
 
+// checkEnded asks the history, which costs no request, whether a job may have ended.
+func (r *run) checkEnded(kind, name string) error {
+	steps := r.History.Of(kind, name)
+	if len(steps) == 0 {
+		return fmt.Errorf("%s %s is not seen", kind, name)
+	}
+	if last := steps[len(steps)-1].Phase; !velerov1.BackupPhase(last).Terminal() {
+		return fmt.Errorf("it is %s", last)
+	}
+	return nil
+}
+
 func (r *run) awaitRestore(name string, want *jobResult) {
 	r.t.Helper()
 	o := &velerov1.Restore{}
 	r.awaitCondition("Restore "+name+" ends", func(ctx context.Context) error {
+		if err := r.checkEnded("Restore", name); err != nil {
+			return err
+		}
 		err := r.Client.Get(ctx, client.ObjectKey{Namespace: site.Server, Name: name}, o)
 		if err == nil && !o.Status.Phase.Terminal() {
 			err = fmt.Errorf("it is %s", o.Status.Phase)

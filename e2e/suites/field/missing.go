@@ -97,14 +97,13 @@ func takesNamespace(spec *velerov1.RestoreSpec, namespace string) bool {
 }
 
 func (r *run) checkLive(ctx context.Context, kind schema.GroupVersionKind, namespace, name string) error {
-	mapper, err := r.newMapper()
-	if err != nil {
-		return err
-	}
-	mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
-	if meta.IsNoMatchError(err) {
-		mapping, err = mapper.RESTMapping(kind.GroupKind())
-	}
+	mapping, err := r.mapKind(func(mapper meta.RESTMapper) (*meta.RESTMapping, error) {
+		mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
+		if meta.IsNoMatchError(err) {
+			mapping, err = mapper.RESTMapping(kind.GroupKind())
+		}
+		return mapping, err
+	})
 	if err != nil {
 		return err
 	}

@@ -2,13 +2,13 @@ package field
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"strings"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -34,6 +34,12 @@ type reference struct {
 	kind            schema.GroupVersionKind
 }
 
+var namespaces = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+
+func (r *reference) isNamespace() bool {
+	return r.kind.GroupKind() == schema.GroupKind{Kind: "Namespace"}
+}
+
 func (r *reference) resourceClient() dynamic.ResourceInterface {
 	if r.namespaced {
 		return r.resource.Namespace(r.namespace)
@@ -41,13 +47,25 @@ func (r *reference) resourceClient() dynamic.ResourceInterface {
 	return r.resource
 }
 
-// newMapper returns the kinds that the API server serves now.
-func (b *bed) newMapper() (meta.RESTMapper, error) {
+// discoverKinds returns the kinds that the API server serves now.
+func (b *bed) discoverKinds() (meta.RESTMapper, error) {
 	groups, err := restmapper.GetAPIGroupResources(b.discovery)
 	if err != nil {
 		return nil, err
 	}
 	return restmapper.NewDiscoveryRESTMapper(groups), nil
+}
+
+// mapKind finds a kind among those that were there before the cases, which stay as they are, or else among those of now.
+func (b *bed) mapKind(find func(meta.RESTMapper) (*meta.RESTMapping, error)) (*meta.RESTMapping, error) {
+	if mapping, err := find(b.kinds); err == nil {
+		return mapping, nil
+	}
+	now, err := b.discoverKinds()
+	if err != nil {
+		return nil, err
+	}
+	return find(now)
 }
 
 func (b *bed) resolveMapping(mapping *meta.RESTMapping, namespace, name string) *reference {
@@ -58,19 +76,13 @@ func (b *bed) resolveMapping(mapping *meta.RESTMapping, namespace, name string) 
 // resolveText reads "resource[.group] [namespace/]name"; of a list the name may be a namespace, or nothing.
 func (b *bed) resolveText(text string, list bool) (*reference, error) {
 	resource, rest, _ := strings.Cut(text, " ")
-	mapper, err := b.newMapper()
-	if err != nil {
-		return nil, err
-	}
-	gvr, err := mapper.ResourceFor(schema.ParseGroupResource(resource).WithVersion(""))
-	if err != nil {
-		return nil, err
-	}
-	kind, err := mapper.KindFor(gvr)
-	if err != nil {
-		return nil, err
-	}
-	mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	mapping, err := b.mapKind(func(mapper meta.RESTMapper) (*meta.RESTMapping, error) {
+		kind, err := mapper.KindFor(schema.ParseGroupResource(resource).WithVersion(""))
+		if err != nil {
+			return nil, err
+		}
+		return mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -86,12 +98,10 @@ func (b *bed) resolveText(text string, list bool) (*reference, error) {
 
 // resolveObject finds the resource of an object that a case holds.
 func (b *bed) resolveObject(o *unstructured.Unstructured) (*reference, error) {
-	mapper, err := b.newMapper()
-	if err != nil {
-		return nil, err
-	}
 	kind := o.GroupVersionKind()
-	mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	mapping, err := b.mapKind(func(mapper meta.RESTMapper) (*meta.RESTMapping, error) {
+		return mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +122,7 @@ func (r *run) withObject(o object, fn func(ref *reference, u *unstructured.Unstr
 		if err == nil || time.Now().After(deadline) || r.t.Context().Err() != nil {
 			break
 		}
-		r.pauseBriefly()
+		r.pauseFor(site.Look)
 	}
 	require.NoError(r.t, err, "%s %s/%s", u.GetKind(), u.GetNamespace(), u.GetName())
 }
@@ -124,8 +134,12 @@ func (r *run) createObjects(objects []object) {
 			_, err := ref.resourceClient().Create(r.t.Context(), u, metav1.CreateOptions{})
 			return err
 		})
-		if o["kind"] == "Namespace" && o["apiVersion"] == "v1" {
-			r.awaitNamespace((&unstructured.Unstructured{Object: o}).GetName())
+		u := &unstructured.Unstructured{Object: o}
+		switch u.GroupVersionKind().GroupKind() {
+		case schema.GroupKind{Kind: "Namespace"}:
+			r.awaitNamespace(u.GetName())
+		case schema.GroupKind{Group: "apps", Kind: "Deployment"}:
+			r.awaitRevision(u)
 		}
 	}
 }
@@ -137,6 +151,18 @@ func (r *run) awaitNamespace(name string) {
 			return err
 		}
 		return r.Client.Get(ctx, client.ObjectKey{Namespace: name, Name: "kube-root-ca.crt"}, &corev1.ConfigMap{})
+	})
+}
+
+// awaitRevision waits until the controller of Deployments has written its revision, without which a backup differs from what is restored from it.
+func (r *run) awaitRevision(u *unstructured.Unstructured) {
+	r.awaitCondition("the revision of Deployment "+u.GetName(), func(ctx context.Context) error {
+		d := &appsv1.Deployment{}
+		err := r.Client.Get(ctx, client.ObjectKeyFromObject(u), d)
+		if err == nil && d.Status.ObservedGeneration < d.Generation {
+			err = errors.New("its controller has not seen it")
+		}
+		return err
 	})
 }
 
@@ -175,31 +201,6 @@ func (r *run) applyObjects(a *serverSideApply) {
 		if o["kind"] == "Namespace" && o["apiVersion"] == "v1" {
 			r.awaitNamespace((&unstructured.Unstructured{Object: o}).GetName())
 		}
-	}
-}
-
-// deleteObjects deletes objects and waits until they are gone. With force it removes their finalizers.
-func (r *run) deleteObjects(texts []string, force bool) {
-	for _, text := range texts {
-		ref, err := r.resolveText(text, false)
-		require.NoError(r.t, err, text)
-		// No kubelet confirms the deletion of a Pod that has a node.
-		now := metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground), GracePeriodSeconds: new(int64)}
-		err = ref.resourceClient().Delete(r.t.Context(), ref.name, now)
-		require.NoError(r.t, client.IgnoreNotFound(err), text)
-		r.awaitCondition(text+" goes", func(ctx context.Context) error {
-			_, err := ref.resourceClient().Get(ctx, ref.name, metav1.GetOptions{})
-			if err == nil && force {
-				_, err = ref.resourceClient().Patch(ctx, ref.name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
-			}
-			switch {
-			case apierrors.IsNotFound(err):
-				return nil
-			case err != nil:
-				return err
-			}
-			return fmt.Errorf("%s is still there", text)
-		})
 	}
 }
 

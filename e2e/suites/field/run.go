@@ -12,39 +12,59 @@ import (
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/e2e/harness/site"
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
 
 // run is one case while it runs.
 type run struct {
 	*bed
 	*reportCase
-	t      *testing.T
-	bucket *site.Bucket
-	saved  map[string]string
-	backup string // the last one
+	t        *testing.T
+	bucket   *site.Bucket
+	location *velerov1.BackupStorageLocation
+	saved    map[string]string
+	backup   string // the last one
 	// repeat is set by a Restore and called after the expectations that follow it; nil otherwise.
 	repeat func()
 	holds  []expectation // about the last restore
 }
 
-func (b *bed) runCase(t *testing.T, c *reportCase) {
+// prepareCase makes the location of a case, which is validated while other cases run.
+func (b *bed) prepareCase(t *testing.T, c *reportCase) *run {
 	r := &run{bed: b, reportCase: c, t: t, saved: map[string]string{}}
 	var dir string
 	r.bucket, dir = site.FileBucket(b.whole, c.prefix)
-	b.ReachFiles(t, dir, r.bucket)
-	if c.Exclusive {
-		t.Cleanup(func() { r.removeShared() })
+	r.location = &velerov1.BackupStorageLocation{ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: c.prefix}}
+	r.location.Spec.Provider, r.location.Spec.Config = holdfast.ProviderFile, map[string]string{"path": dir}
+	r.location.Spec.ObjectStorage = &velerov1.ObjectStorageLocation{Bucket: c.prefix}
+	require.NoError(t, b.Client.Create(t.Context(), r.location))
+	return r
+}
+
+// runCase takes the steps of a case. With -v the log says how long each took.
+func (r *run) runCase() {
+	r.awaitCondition("its location is available", func(ctx context.Context) error {
+		err := r.Client.Get(ctx, client.ObjectKeyFromObject(r.location), r.location)
+		if err == nil && r.location.Status.Phase != velerov1.LocationPhaseAvailable {
+			err = fmt.Errorf("it is %s", r.location.Status.Phase)
+		}
+		return err
+	})
+	if r.Exclusive {
+		r.t.Cleanup(r.removeShared)
 	}
-	for i, raw := range c.Steps {
+	for i, raw := range r.Steps {
 		step := r.decodeStep(raw)
 		if step.Expect == nil {
 			r.endRestore()
 		}
 		began := time.Now()
 		r.takeStep(step)
-		t.Logf("step %d took %.1f s", i+1, time.Since(began).Seconds())
+		r.t.Logf("step %d took %.1f s: %.40s", i+1, time.Since(began).Seconds(), raw)
 	}
 	r.endRestore()
 }
@@ -139,7 +159,7 @@ func (r *run) awaitCondition(what string, condition func(context.Context) error)
 	ctx, cancel := context.WithTimeout(r.t.Context(), caseTime)
 	defer cancel()
 	var last error // what the condition said before its time was over
-	for {
+	for pause := site.Look; ; pause = min(pause*3/2, longestPause) {
 		err := condition(ctx)
 		switch {
 		case err == nil:
@@ -150,16 +170,20 @@ func (r *run) awaitCondition(what string, condition func(context.Context) error)
 		if ctx.Err() != nil {
 			require.NoError(r.t, last, what)
 		}
-		r.pauseBriefly()
+		r.pauseFor(pause)
 	}
 }
 
-// caseTime ends what does not come. It judges no speed.
-const caseTime = 2 * time.Minute
+const (
+	// caseTime ends what does not come. It judges no speed.
+	caseTime = 2 * time.Minute
+	// longestPause lies between the checks of what takes its time: many cases ask one API server.
+	longestPause = 500 * time.Millisecond
+)
 
-func (r *run) pauseBriefly() {
+func (r *run) pauseFor(pause time.Duration) {
 	select {
-	case <-time.After(site.Look):
+	case <-time.After(pause):
 	case <-r.t.Context().Done():
 	}
 }
