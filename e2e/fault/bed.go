@@ -164,7 +164,7 @@ func (b *Bed) fillCluster(ctx context.Context) error {
 	if err := seed.Bulk(ctx, b.cluster.RestConfig(), seed.BulkOptions{Namespace: small, Count: 5, Size: 200}); err != nil {
 		return err
 	}
-	for _, plant := range []func(context.Context) error{b.apiClient.plantOwned, b.apiClient.plantGrant, b.apiClient.plantPaused, b.plantActed, b.plantHooked} {
+	for _, plant := range []func(context.Context) error{b.apiClient.plantOwned, b.apiClient.plantGrant, b.apiClient.plantAccount, b.apiClient.plantBound, b.apiClient.plantPaused, b.plantActed, b.plantHooked} {
 		if err := plant(ctx); err != nil {
 			return err
 		}
@@ -186,7 +186,7 @@ func (b *Bed) prepareBackup(ctx context.Context) error {
 	if err := b.apiClient.awaitAvailable(ctx, location); err != nil {
 		return err
 	}
-	spec := velerov1.BackupSpec{IncludedNamespaces: append(seed.Options{}.Namespaces(), kinds, small, paused, actions, long, hooked)}
+	spec := velerov1.BackupSpec{IncludedNamespaces: append(seed.Options{}.Namespaces(), kinds, small, paused, actions, long, hooked, freed, givenBack)}
 	if err := b.client.Create(ctx, &velerov1.Backup{ObjectMeta: namedMeta(prepared), Spec: spec}); err != nil {
 		return err
 	}

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/holdfast-io/holdfast/e2e/harness/product"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 )
@@ -257,37 +255,4 @@ func observeStatus(ctx context.Context, b *Bed, name string) (Facts, error) {
 		return request.Status.Phase == velerov1.ServerStatusRequestPhaseProcessed, err
 	})
 	return Facts{"version": request.Status.ServerVersion, "plugins": fmt.Sprint(request.Status.Plugins)}, err
-}
-
-// ownLocationDir is the directory of a location of its own: what a dead validator leaves there affects
-// no other case.
-func (b *Bed) ownLocationDir(name string) string { return filepath.Join(b.dir, "elsewhere", name) }
-
-func beginLocation(ctx context.Context, b *Bed, name string) error {
-	if err := os.MkdirAll(filepath.Join(b.ownLocationDir(name), bucket), 0o700); err != nil {
-		return err
-	}
-	return b.apiClient.createObject(ctx, newLocation(name, b.ownLocationDir(name), false))
-}
-
-// observeLocation waits until no validation is under way: each leaves something for a moment.
-func observeLocation(ctx context.Context, b *Bed, name string) (Facts, error) {
-	if err := b.apiClient.awaitAvailable(ctx, name); err != nil {
-		return nil, err
-	}
-	var files []string
-	err := pollUntil(ctx, patience, "nothing is left of validations", func() (_ bool, err error) {
-		files, err = product.Files(b.ownLocationDir(name))
-		// What a dead process was about to write is no object; the store removes it after a day.
-		files = slices.DeleteFunc(files, func(file string) bool { return strings.Contains(file, "/.holdfast-tmp/") })
-		return len(files) == 0, err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("%w: %v", err, files)
-	}
-	return Facts{"phase": "Available"}, nil
-}
-
-func removeLocation(ctx context.Context, b *Bed, name string) error {
-	return b.apiClient.removeObject(ctx, newLocation(name, "", false))
 }

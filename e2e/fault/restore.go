@@ -131,6 +131,23 @@ func prepareGrant(ctx context.Context, b *Bed, name string) error {
 	return b.apiClient.createObject(ctx, grantIn(name))
 }
 
+func newAccount(namespace, team string) *corev1.ServiceAccount {
+	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "robot", Labels: map[string]string{team: "yes"}}}
+}
+
+// plantAccount makes an account with a label.
+func (a *apiClient) plantAccount(ctx context.Context) error {
+	return a.createObject(ctx, newAccount(small, "stored"))
+}
+
+// prepareAccount puts an account to which the restore has to add a label.
+func prepareAccount(ctx context.Context, b *Bed, name string) error {
+	if err := makeNamespace(ctx, b, name); err != nil {
+		return err
+	}
+	return b.apiClient.createObject(ctx, newAccount(name, "live"))
+}
+
 // prepareRefusedUpdate puts an object where the restore finds it different, in its data, which cannot be changed, and its labels.
 func prepareRefusedUpdate(ctx context.Context, b *Bed, name string) error {
 	if err := makeNamespace(ctx, b, name); err != nil {

@@ -68,6 +68,9 @@ var Scenarios = map[string]*Scenario{
 	"grant": {prepare: prepareGrant, begin: restoreOf(small), observe: observeRestore, tidy: removeNamespace},
 	"update-refused": {prepare: prepareRefusedUpdate, begin: restoreOf(small, func(s *velerov1.RestoreSpec) { s.ExistingResourcePolicy = velerov1.PolicyTypeUpdate }),
 		observe: observeRestore, tidy: removeNamespace},
+	"account":    {prepare: prepareAccount, begin: restoreOf(small), observe: observeRestore, tidy: removeNamespace},
+	"freed":      {prepare: prepareFreed, begin: restoreBound(freed), observe: observeBound(freed), tidy: doNothing},
+	"given-back": {prepare: prepareLost, begin: restoreBound(givenBack), observe: observeBound(givenBack), tidy: doNothing},
 	"webhook": {prepare: prepareWebhook, begin: beginWebhook, observe: observeRestore, tidy: tidyWebhook},
 	"paused":  {prepare: doNothing, begin: restoreOf(paused), observe: observeRestore, tidy: removeNamespace},
 
@@ -83,6 +86,7 @@ var Scenarios = map[string]*Scenario{
 	"download": {prepare: doNothing, begin: beginDownload, observe: observeDownload, tidy: doNothing},
 	"status":   {prepare: doNothing, begin: beginStatus, observe: observeStatus, tidy: doNothing},
 	"location": {prepare: doNothing, begin: beginLocation, observe: observeLocation, tidy: removeLocation},
+	"default":  {prepare: doNothing, begin: beginDefault, observe: observeDefault, tidy: restoreDefault},
 }
 
 // estate are the namespaces of the sample estate.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
 )
@@ -130,6 +131,7 @@ func (v *Validator) changeLocation(ctx context.Context, loc *velerov1.BackupStor
 	if !mutate(loc.DeepCopy()) {
 		return false, nil // by the cache, without a request
 	}
+	failpoint.Hit("manifest-indexer/before-default")
 	changed := false
 	err := kube.Update(ctx, v.Reader, v.Client, loc, func(l *velerov1.BackupStorageLocation) error {
 		if changed = mutate(l); !changed {
@@ -137,5 +139,6 @@ func (v *Validator) changeLocation(ctx context.Context, loc *velerov1.BackupStor
 		}
 		return nil
 	})
+	failpoint.Hit("manifest-indexer/default-written")
 	return changed && err == nil, client.IgnoreNotFound(err)
 }

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
@@ -77,10 +78,12 @@ func (p *Provisioner) settleVolume(ctx context.Context, o *object.Object, result
 	if claim == nil || err != nil || meta["deletionTimestamp"] != nil || object.TextAt(object.MapAt(claim, "spec"), "volumeName") != o.Target.Name {
 		return err
 	}
+	failpoint.Hit("restore-runner/before-claim-back")
 	now, err := p.Existing.Client.Patch(ctx, o.Target, map[string]any{
 		"metadata": map[string]any{"uid": result.UID}, // refused for another volume of that name
 		"spec":     map[string]any{"claimRef": map[string]any{"uid": meta["uid"]}},
 	})
+	failpoint.Hit("restore-runner/claim-back")
 	if result.Version != "" { // else it is not known what else it has
 		result.Version = now.Version
 	}
@@ -153,7 +156,9 @@ func (p *Provisioner) volumeProblem(ctx context.Context, e *outcome.Entry, o *ob
 		case mapped || snapshot || !result.Fresh:
 			return what + "was bound to an earlier claim of that name, and is Released: remove spec.claimRef.uid of the volume to bind it", nil
 		}
+		failpoint.Hit("restore-runner/before-free")
 		if err = p.freeVolume(ctx, live); err == nil {
+			failpoint.Hit("restore-runner/volume-freed")
 			e.Info(fmt.Sprintf("PersistentVolume %q, which an earlier claim of that name left Released, is freed for the claim", volume))
 			return "", nil
 		}
