@@ -17,7 +17,7 @@ const fieldSnapshotLocations = "spec.volumeSnapshotLocations"
 
 // snapshotLocations replaces the names that a backup gives with all the locations whose providers
 // are asked for snapshots: at most one of each provider, also when no snapshots are wanted (Velero
-// 1.18). A backup that insists on snapshots needs one, unless CSI snapshots are on: those need no
+// 1.18), but of several that have no default none then. A backup that insists on snapshots needs one, unless CSI snapshots are on: those need no
 // location, and a volume of another kind is an error of the backup.
 func (v *Validator) snapshotLocations(ctx context.Context, b *velerov1.Backup, problems *Problems) error {
 	byProvider, err := v.snapshotProviders(ctx)
@@ -44,6 +44,9 @@ func (v *Validator) snapshotLocations(ctx context.Context, b *velerov1.Backup, p
 		if len(names) == 1 {
 			chosen[provider] = names[0]
 			continue
+		}
+		if !ptr.Deref(b.Spec.SnapshotVolumes, true) {
+			continue // of several none is needed
 		}
 		switch main := v.Defaults.SnapshotLocations[provider]; {
 		case main == "":
