@@ -30,13 +30,14 @@ type bed struct {
 	dynamic   dynamic.Interface
 	discovery discovery.DiscoveryInterface
 	kinds     meta.RESTMapper // those that are there before the cases
+	backups   sync.RWMutex    // read while a case backs up, written while one deletes a definition
 }
 
 func newBed(t *testing.T) *bed {
 	t.Helper()
 	b := &bed{whole: t, commands: &commandLog{ran: map[string][]string{}}}
 	b.Site = site.Start(t, site.Config{AdmissionRefuses: true, Args: map[string][]string{
-		"queue-scheduler": {"--concurrent-backups=16", "--concurrent-restores=16"},
+		"queue-scheduler": {"--concurrent-backups=16", "--concurrent-restores=16", "--features=EnableCSI"}, // no driver is here: it counts in the validation alone
 	}})
 	var err error
 	b.node, err = kubelet.Start(t.Context(), b.Cluster.RestConfig(), "node", &kubetest.ExecHandler{Run: b.commands.runCommand})

@@ -45,6 +45,14 @@ type caseStep struct {
 	Await   *jobStep         `json:"await"`
 	Expect  []expectation    `json:"expect"`
 	Restart string           `json:"restart"`
+	Command *commandStep     `json:"command"`
+}
+
+// commandStep runs the command-line tool.
+type commandStep struct {
+	Holdfast []string `json:"holdfast"` // the arguments
+	Code     int      `json:"code"`     // it ends with
+	Says     []string `json:"says"`     // on either stream
 }
 
 type object = map[string]any

@@ -14,6 +14,9 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/e2e/harness/site"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
 
 // deleteNow deletes at once: no kubelet confirms the deletion of a Pod that has a node.
@@ -24,9 +27,34 @@ func (r *run) deleteObjects(texts []string, force bool) {
 	for _, text := range texts {
 		ref, err := r.resolveText(text, false)
 		require.NoError(r.t, err, text)
-		require.NoError(r.t, client.IgnoreNotFound(ref.resourceClient().Delete(r.t.Context(), ref.name, deleteNow)), text)
-		r.awaitGone(ref, force)
+		if ref.kind.Kind == "CustomResourceDefinition" {
+			r.deleteDefinition(ref, force)
+		} else {
+			r.deleteObject(ref, force)
+		}
 	}
+}
+
+func (r *run) deleteObject(ref *reference, force bool) {
+	require.NoError(r.t, client.IgnoreNotFound(ref.resourceClient().Delete(r.t.Context(), ref.name, deleteNow)), ref.name)
+	r.awaitGone(ref, force)
+}
+
+// deleteDefinition waits until no backup runs: a kind that goes meanwhile is an error of the backups that list its objects.
+func (r *run) deleteDefinition(ref *reference, force bool) {
+	r.backups.Lock()
+	defer r.backups.Unlock()
+	r.awaitCondition("no backup runs", func(ctx context.Context) error {
+		list := &velerov1.BackupList{}
+		err := r.Client.List(ctx, list, client.InNamespace(site.Server))
+		for i := range list.Items {
+			if list.Items[i].Status.Phase == velerov1.BackupPhaseInProgress {
+				err = fmt.Errorf("backup %s runs", list.Items[i].Name)
+			}
+		}
+		return err
+	})
+	r.deleteObject(ref, force)
 }
 
 // awaitGone waits until a deleted object is gone. What a deleted Namespace holds goes with it at once, which its controller would begin with after

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,7 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/holdfast-io/holdfast/e2e/harness/product"
 	"github.com/holdfast-io/holdfast/e2e/harness/site"
+	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/layout"
@@ -33,6 +36,8 @@ func (r *run) backUp(step *jobStep) {
 	}
 	r.decodeMetadata(step, &b.ObjectMeta)
 	b.Spec.StorageLocation = cmp.Or(b.Spec.StorageLocation, r.bucket.Location)
+	r.backups.RLock()
+	defer r.backups.RUnlock()
 	require.NoError(r.t, r.Client.Create(r.t.Context(), b))
 	r.backup = b.Name
 	if step.Wait == nil || *step.Wait {
@@ -181,4 +186,23 @@ func (r *run) readResourceList(key string) map[string][]string {
 	list := map[string][]string{}
 	require.NoError(r.t, json.Unmarshal(r.bucket.ReadZipped(r.t, key), &list))
 	return list
+}
+
+// runTool runs the command-line tool and compares how it ends.
+func (r *run) runTool(step *commandStep) {
+	r.t.Helper()
+	binary, err := testbed.Product("holdfast")
+	require.NoError(r.t, err)
+	tool := &product.CLI{Binary: binary, Kubeconfig: r.Cluster.Kubeconfig(), Namespace: site.Server}
+	out, err := tool.Run(r.t.Context(), step.Holdfast...)
+	code := 0
+	var exit *product.ExitError
+	if errors.As(err, &exit) {
+		out, code, err = exit.Output, exit.Code, nil
+	}
+	require.NoError(r.t, err)
+	require.Equal(r.t, step.Code, code, out)
+	for _, text := range step.Says {
+		require.Contains(r.t, out, text)
+	}
 }

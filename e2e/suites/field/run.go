@@ -127,6 +127,8 @@ func (r *run) takeStep(step *caseStep) {
 		r.expectAll(step.Expect)
 	case step.Restart != "":
 		r.restartServices(r.t)
+	case step.Command != nil:
+		r.runTool(step.Command)
 	}
 }
 
