@@ -3,7 +3,6 @@ package manifest
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"hash"
 	"maps"
 
@@ -161,19 +160,6 @@ func (h *ContentHasher) HashContent(c *Content) []byte {
 	}
 	h.rest = h.rest[:0]
 	return h.sum.Sum(h.out[:0])[:ContentHashBytes]
-}
-
-// HashBody returns the content hash of a body in hex, "" if it is no object.
-func (h *ContentHasher) HashBody(body []byte, group, kind string) string {
-	item, err := jsonlist.ParseObject(body)
-	if err != nil || item.Spaced {
-		return ""
-	}
-	var meta objmeta.Meta
-	if err := objmeta.Decode(item.Metadata, &meta); err != nil {
-		return ""
-	}
-	return hex.EncodeToString(h.HashContent(&Content{Group: group, Kind: kind, Body: item.Raw, Meta: &meta, Envelope: item.Envelope}))
 }
 
 // hashMeta hashes what is decoded of the metadata, which is all that a restore compares of it. The

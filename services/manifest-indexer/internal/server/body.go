@@ -93,13 +93,18 @@ func (m *openManifestFile) findItem(ctx context.Context, req itemRequest) (item 
 
 // readBody reads the object out of the tarball, checked against the manifest's hash.
 func (m *openManifestFile) readBody(ctx context.Context, item manifest.Item) (_ []byte, err error) {
-	source, err := tarball.WithManifest(ctx, m.store, m.backup, m.Reader, tarball.Limits{})
+	source, err := m.openSource(ctx)
 	if err != nil {
 		return nil, damagedError(err)
 	}
 	defer func() { err = errors.Join(err, source.Close()) }()
 	body, err := source.Read(ctx, item)
 	return body, damagedError(err)
+}
+
+// openSource opens the tarball.
+func (m *openManifestFile) openSource(ctx context.Context) (tarball.Source, error) {
+	return tarball.WithManifest(ctx, m.store, m.backup, m.Reader, tarball.Limits{})
 }
 
 // masked stands for a value that is not shown. It is no base64, so that no API server takes it for data.

@@ -24,6 +24,63 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// How an object differs.
+type ItemDifference_Change int32
+
+const (
+	// Not used.
+	ItemDifference_CHANGE_UNSPECIFIED ItemDifference_Change = 0
+	// Only the second backup has it.
+	ItemDifference_CHANGE_ADDED ItemDifference_Change = 1
+	// Only the first backup has it.
+	ItemDifference_CHANGE_REMOVED ItemDifference_Change = 2
+	// Both have it, with other content.
+	ItemDifference_CHANGE_CHANGED ItemDifference_Change = 3
+)
+
+// Enum value maps for ItemDifference_Change.
+var (
+	ItemDifference_Change_name = map[int32]string{
+		0: "CHANGE_UNSPECIFIED",
+		1: "CHANGE_ADDED",
+		2: "CHANGE_REMOVED",
+		3: "CHANGE_CHANGED",
+	}
+	ItemDifference_Change_value = map[string]int32{
+		"CHANGE_UNSPECIFIED": 0,
+		"CHANGE_ADDED":       1,
+		"CHANGE_REMOVED":     2,
+		"CHANGE_CHANGED":     3,
+	}
+)
+
+func (x ItemDifference_Change) Enum() *ItemDifference_Change {
+	p := new(ItemDifference_Change)
+	*p = x
+	return p
+}
+
+func (x ItemDifference_Change) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ItemDifference_Change) Descriptor() protoreflect.EnumDescriptor {
+	return file_holdfast_manifest_v1_manifest_proto_enumTypes[0].Descriptor()
+}
+
+func (ItemDifference_Change) Type() protoreflect.EnumType {
+	return &file_holdfast_manifest_v1_manifest_proto_enumTypes[0]
+}
+
+func (x ItemDifference_Change) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ItemDifference_Change.Descriptor instead.
+func (ItemDifference_Change) EnumDescriptor() ([]byte, []int) {
+	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{17, 0}
+}
+
 // GetManifestRequest names a backup.
 type GetManifestRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1250,6 +1307,417 @@ func (x *Reference) GetRelation() string {
 	return ""
 }
 
+// DiffManifestsRequest names two backups.
+type DiffManifestsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the Backup in the server namespace that is compared with another, usually the older one.
+	From string `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
+	// The name of the other Backup, usually the newer one.
+	To string `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
+	// Only objects of these kinds, named as in ListItemsRequest; empty for all.
+	Kinds []string `protobuf:"bytes,3,rep,name=kinds,proto3" json:"kinds,omitempty"`
+	// Only objects in this namespace; empty for all.
+	Namespace string `protobuf:"bytes,4,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Name the fields that differ. The server reads the bodies of all changed objects for that.
+	WithFields    bool `protobuf:"varint,5,opt,name=with_fields,json=withFields,proto3" json:"with_fields,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiffManifestsRequest) Reset() {
+	*x = DiffManifestsRequest{}
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiffManifestsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiffManifestsRequest) ProtoMessage() {}
+
+func (x *DiffManifestsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiffManifestsRequest.ProtoReflect.Descriptor instead.
+func (*DiffManifestsRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *DiffManifestsRequest) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *DiffManifestsRequest) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *DiffManifestsRequest) GetKinds() []string {
+	if x != nil {
+		return x.Kinds
+	}
+	return nil
+}
+
+func (x *DiffManifestsRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *DiffManifestsRequest) GetWithFields() bool {
+	if x != nil {
+		return x.WithFields
+	}
+	return false
+}
+
+// DiffManifestsResponse is a part of the differences.
+type DiffManifestsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Objects that differ, in the order of ListItems; those of a kind that the backups hold in different versions come last.
+	Differences []*ItemDifference `protobuf:"bytes,1,rep,name=differences,proto3" json:"differences,omitempty"`
+	// What was compared so far.
+	Counts        *DiffCounts `protobuf:"bytes,2,opt,name=counts,proto3" json:"counts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiffManifestsResponse) Reset() {
+	*x = DiffManifestsResponse{}
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiffManifestsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiffManifestsResponse) ProtoMessage() {}
+
+func (x *DiffManifestsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiffManifestsResponse.ProtoReflect.Descriptor instead.
+func (*DiffManifestsResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *DiffManifestsResponse) GetDifferences() []*ItemDifference {
+	if x != nil {
+		return x.Differences
+	}
+	return nil
+}
+
+func (x *DiffManifestsResponse) GetCounts() *DiffCounts {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
+// DiffCounts counts objects.
+type DiffCounts struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Objects that only the second backup has.
+	Added int64 `protobuf:"varint,1,opt,name=added,proto3" json:"added,omitempty"`
+	// Objects that only the first backup has.
+	Removed int64 `protobuf:"varint,2,opt,name=removed,proto3" json:"removed,omitempty"`
+	// Objects that differ.
+	Changed int64 `protobuf:"varint,3,opt,name=changed,proto3" json:"changed,omitempty"`
+	// Objects that are the same.
+	Unchanged     int64 `protobuf:"varint,4,opt,name=unchanged,proto3" json:"unchanged,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiffCounts) Reset() {
+	*x = DiffCounts{}
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiffCounts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiffCounts) ProtoMessage() {}
+
+func (x *DiffCounts) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiffCounts.ProtoReflect.Descriptor instead.
+func (*DiffCounts) Descriptor() ([]byte, []int) {
+	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *DiffCounts) GetAdded() int64 {
+	if x != nil {
+		return x.Added
+	}
+	return 0
+}
+
+func (x *DiffCounts) GetRemoved() int64 {
+	if x != nil {
+		return x.Removed
+	}
+	return 0
+}
+
+func (x *DiffCounts) GetChanged() int64 {
+	if x != nil {
+		return x.Changed
+	}
+	return 0
+}
+
+func (x *DiffCounts) GetUnchanged() int64 {
+	if x != nil {
+		return x.Unchanged
+	}
+	return 0
+}
+
+// ItemDifference is an object that differs.
+type ItemDifference struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How it differs.
+	Change ItemDifference_Change `protobuf:"varint,1,opt,name=change,proto3,enum=holdfast.manifest.v1.ItemDifference_Change" json:"change,omitempty"`
+	// The API group; empty for the core group.
+	Group string `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
+	// The kind.
+	Kind string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
+	// The plural name of the resource.
+	Resource string `protobuf:"bytes,4,opt,name=resource,proto3" json:"resource,omitempty"`
+	// The namespace; empty for an object that has none.
+	Namespace string `protobuf:"bytes,5,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// The name.
+	Name string `protobuf:"bytes,6,opt,name=name,proto3" json:"name,omitempty"`
+	// The version that the first backup holds it in; empty for an object that was added.
+	FromVersion string `protobuf:"bytes,7,opt,name=from_version,json=fromVersion,proto3" json:"from_version,omitempty"`
+	// The version that the second backup holds it in; empty for an object that was removed.
+	ToVersion string `protobuf:"bytes,8,opt,name=to_version,json=toVersion,proto3" json:"to_version,omitempty"`
+	// The fields that differ, where they were asked for.
+	Fields []*FieldDifference `protobuf:"bytes,9,rep,name=fields,proto3" json:"fields,omitempty"`
+	// More fields differ than are listed.
+	MoreFields    bool `protobuf:"varint,10,opt,name=more_fields,json=moreFields,proto3" json:"more_fields,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ItemDifference) Reset() {
+	*x = ItemDifference{}
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ItemDifference) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ItemDifference) ProtoMessage() {}
+
+func (x *ItemDifference) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ItemDifference.ProtoReflect.Descriptor instead.
+func (*ItemDifference) Descriptor() ([]byte, []int) {
+	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ItemDifference) GetChange() ItemDifference_Change {
+	if x != nil {
+		return x.Change
+	}
+	return ItemDifference_CHANGE_UNSPECIFIED
+}
+
+func (x *ItemDifference) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *ItemDifference) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ItemDifference) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *ItemDifference) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *ItemDifference) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ItemDifference) GetFromVersion() string {
+	if x != nil {
+		return x.FromVersion
+	}
+	return ""
+}
+
+func (x *ItemDifference) GetToVersion() string {
+	if x != nil {
+		return x.ToVersion
+	}
+	return ""
+}
+
+func (x *ItemDifference) GetFields() []*FieldDifference {
+	if x != nil {
+		return x.Fields
+	}
+	return nil
+}
+
+func (x *ItemDifference) GetMoreFields() bool {
+	if x != nil {
+		return x.MoreFields
+	}
+	return false
+}
+
+// FieldDifference is a field that differs.
+type FieldDifference struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The path of the field, such as spec.template.spec.containers[web].image: elements of lists are named by their field "name" or
+	// "key" where all have one, else by their place.
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// The value in the first backup as JSON; absent if it has no such field, and if the value is masked. A long value is cut.
+	From *string `protobuf:"bytes,2,opt,name=from,proto3,oneof" json:"from,omitempty"`
+	// The value in the second backup.
+	To *string `protobuf:"bytes,3,opt,name=to,proto3,oneof" json:"to,omitempty"`
+	// The values are not shown: they are those of a Secret, or a copy of the object that may hold some.
+	Masked        bool `protobuf:"varint,4,opt,name=masked,proto3" json:"masked,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FieldDifference) Reset() {
+	*x = FieldDifference{}
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FieldDifference) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FieldDifference) ProtoMessage() {}
+
+func (x *FieldDifference) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FieldDifference.ProtoReflect.Descriptor instead.
+func (*FieldDifference) Descriptor() ([]byte, []int) {
+	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *FieldDifference) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *FieldDifference) GetFrom() string {
+	if x != nil && x.From != nil {
+		return *x.From
+	}
+	return ""
+}
+
+func (x *FieldDifference) GetTo() string {
+	if x != nil && x.To != nil {
+		return *x.To
+	}
+	return ""
+}
+
+func (x *FieldDifference) GetMasked() bool {
+	if x != nil {
+		return x.Masked
+	}
+	return false
+}
+
 var File_holdfast_manifest_v1_manifest_proto protoreflect.FileDescriptor
 
 const file_holdfast_manifest_v1_manifest_proto_rawDesc = "" +
@@ -1364,12 +1832,55 @@ const file_holdfast_manifest_v1_manifest_proto_rawDesc = "" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x1c\n" +
 	"\tnamespace\x18\x03 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x04 \x01(\tR\x04name\x12\x1a\n" +
-	"\brelation\x18\x05 \x01(\tR\brelation2\x9b\x03\n" +
+	"\brelation\x18\x05 \x01(\tR\brelation\"\x85\x02\n" +
+	"\x14DiffManifestsRequest\x12@\n" +
+	"\x04from\x18\x01 \x01(\tB,\xbaH)r'\x10\x01\x18\xfd\x012 ^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$R\x04from\x12<\n" +
+	"\x02to\x18\x02 \x01(\tB,\xbaH)r'\x10\x01\x18\xfd\x012 ^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$R\x02to\x12%\n" +
+	"\x05kinds\x18\x03 \x03(\tB\x0f\xbaH\f\x92\x01\t\x10d\"\x05r\x03\x18\x80\x04R\x05kinds\x12%\n" +
+	"\tnamespace\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18?R\tnamespace\x12\x1f\n" +
+	"\vwith_fields\x18\x05 \x01(\bR\n" +
+	"withFields\"\x99\x01\n" +
+	"\x15DiffManifestsResponse\x12F\n" +
+	"\vdifferences\x18\x01 \x03(\v2$.holdfast.manifest.v1.ItemDifferenceR\vdifferences\x128\n" +
+	"\x06counts\x18\x02 \x01(\v2 .holdfast.manifest.v1.DiffCountsR\x06counts\"t\n" +
+	"\n" +
+	"DiffCounts\x12\x14\n" +
+	"\x05added\x18\x01 \x01(\x03R\x05added\x12\x18\n" +
+	"\aremoved\x18\x02 \x01(\x03R\aremoved\x12\x18\n" +
+	"\achanged\x18\x03 \x01(\x03R\achanged\x12\x1c\n" +
+	"\tunchanged\x18\x04 \x01(\x03R\tunchanged\"\xcb\x03\n" +
+	"\x0eItemDifference\x12C\n" +
+	"\x06change\x18\x01 \x01(\x0e2+.holdfast.manifest.v1.ItemDifference.ChangeR\x06change\x12\x14\n" +
+	"\x05group\x18\x02 \x01(\tR\x05group\x12\x12\n" +
+	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x1a\n" +
+	"\bresource\x18\x04 \x01(\tR\bresource\x12\x1c\n" +
+	"\tnamespace\x18\x05 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x06 \x01(\tR\x04name\x12!\n" +
+	"\ffrom_version\x18\a \x01(\tR\vfromVersion\x12\x1d\n" +
+	"\n" +
+	"to_version\x18\b \x01(\tR\ttoVersion\x12=\n" +
+	"\x06fields\x18\t \x03(\v2%.holdfast.manifest.v1.FieldDifferenceR\x06fields\x12\x1f\n" +
+	"\vmore_fields\x18\n" +
+	" \x01(\bR\n" +
+	"moreFields\"Z\n" +
+	"\x06Change\x12\x16\n" +
+	"\x12CHANGE_UNSPECIFIED\x10\x00\x12\x10\n" +
+	"\fCHANGE_ADDED\x10\x01\x12\x12\n" +
+	"\x0eCHANGE_REMOVED\x10\x02\x12\x12\n" +
+	"\x0eCHANGE_CHANGED\x10\x03\"{\n" +
+	"\x0fFieldDifference\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x17\n" +
+	"\x04from\x18\x02 \x01(\tH\x00R\x04from\x88\x01\x01\x12\x13\n" +
+	"\x02to\x18\x03 \x01(\tH\x01R\x02to\x88\x01\x01\x12\x16\n" +
+	"\x06masked\x18\x04 \x01(\bR\x06maskedB\a\n" +
+	"\x05_fromB\x05\n" +
+	"\x03_to2\x87\x04\n" +
 	"\x0fManifestService\x12b\n" +
 	"\vGetManifest\x12(.holdfast.manifest.v1.GetManifestRequest\x1a).holdfast.manifest.v1.GetManifestResponse\x12\\\n" +
 	"\tListItems\x12&.holdfast.manifest.v1.ListItemsRequest\x1a'.holdfast.manifest.v1.ListItemsResponse\x12V\n" +
 	"\aGetItem\x12$.holdfast.manifest.v1.GetItemRequest\x1a%.holdfast.manifest.v1.GetItemResponse\x12n\n" +
-	"\x0fGetUnmaskedItem\x12,.holdfast.manifest.v1.GetUnmaskedItemRequest\x1a-.holdfast.manifest.v1.GetUnmaskedItemResponseB\xe6\x01\n" +
+	"\x0fGetUnmaskedItem\x12,.holdfast.manifest.v1.GetUnmaskedItemRequest\x1a-.holdfast.manifest.v1.GetUnmaskedItemResponse\x12j\n" +
+	"\rDiffManifests\x12*.holdfast.manifest.v1.DiffManifestsRequest\x1a+.holdfast.manifest.v1.DiffManifestsResponse0\x01B\xe6\x01\n" +
 	"\x18com.holdfast.manifest.v1B\rManifestProtoP\x01ZIgithub.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1;manifestv1\xa2\x02\x03HMX\xaa\x02\x14Holdfast.Manifest.V1\xca\x02\x14Holdfast\\Manifest\\V1\xe2\x02 Holdfast\\Manifest\\V1\\GPBMetadata\xea\x02\x16Holdfast::Manifest::V1b\x06proto3"
 
 var (
@@ -1384,49 +1895,62 @@ func file_holdfast_manifest_v1_manifest_proto_rawDescGZIP() []byte {
 	return file_holdfast_manifest_v1_manifest_proto_rawDescData
 }
 
-var file_holdfast_manifest_v1_manifest_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_holdfast_manifest_v1_manifest_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_holdfast_manifest_v1_manifest_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_holdfast_manifest_v1_manifest_proto_goTypes = []any{
-	(*GetManifestRequest)(nil),      // 0: holdfast.manifest.v1.GetManifestRequest
-	(*GetManifestResponse)(nil),     // 1: holdfast.manifest.v1.GetManifestResponse
-	(*KindCount)(nil),               // 2: holdfast.manifest.v1.KindCount
-	(*NamespaceCount)(nil),          // 3: holdfast.manifest.v1.NamespaceCount
-	(*Cut)(nil),                     // 4: holdfast.manifest.v1.Cut
-	(*ListItemsRequest)(nil),        // 5: holdfast.manifest.v1.ListItemsRequest
-	(*ListItemsResponse)(nil),       // 6: holdfast.manifest.v1.ListItemsResponse
-	(*GetItemRequest)(nil),          // 7: holdfast.manifest.v1.GetItemRequest
-	(*GetItemResponse)(nil),         // 8: holdfast.manifest.v1.GetItemResponse
-	(*GetUnmaskedItemRequest)(nil),  // 9: holdfast.manifest.v1.GetUnmaskedItemRequest
-	(*GetUnmaskedItemResponse)(nil), // 10: holdfast.manifest.v1.GetUnmaskedItemResponse
-	(*Item)(nil),                    // 11: holdfast.manifest.v1.Item
-	(*Owner)(nil),                   // 12: holdfast.manifest.v1.Owner
-	(*Reference)(nil),               // 13: holdfast.manifest.v1.Reference
-	nil,                             // 14: holdfast.manifest.v1.Item.LabelsEntry
-	nil,                             // 15: holdfast.manifest.v1.Item.AnnotationsEntry
+	(ItemDifference_Change)(0),      // 0: holdfast.manifest.v1.ItemDifference.Change
+	(*GetManifestRequest)(nil),      // 1: holdfast.manifest.v1.GetManifestRequest
+	(*GetManifestResponse)(nil),     // 2: holdfast.manifest.v1.GetManifestResponse
+	(*KindCount)(nil),               // 3: holdfast.manifest.v1.KindCount
+	(*NamespaceCount)(nil),          // 4: holdfast.manifest.v1.NamespaceCount
+	(*Cut)(nil),                     // 5: holdfast.manifest.v1.Cut
+	(*ListItemsRequest)(nil),        // 6: holdfast.manifest.v1.ListItemsRequest
+	(*ListItemsResponse)(nil),       // 7: holdfast.manifest.v1.ListItemsResponse
+	(*GetItemRequest)(nil),          // 8: holdfast.manifest.v1.GetItemRequest
+	(*GetItemResponse)(nil),         // 9: holdfast.manifest.v1.GetItemResponse
+	(*GetUnmaskedItemRequest)(nil),  // 10: holdfast.manifest.v1.GetUnmaskedItemRequest
+	(*GetUnmaskedItemResponse)(nil), // 11: holdfast.manifest.v1.GetUnmaskedItemResponse
+	(*Item)(nil),                    // 12: holdfast.manifest.v1.Item
+	(*Owner)(nil),                   // 13: holdfast.manifest.v1.Owner
+	(*Reference)(nil),               // 14: holdfast.manifest.v1.Reference
+	(*DiffManifestsRequest)(nil),    // 15: holdfast.manifest.v1.DiffManifestsRequest
+	(*DiffManifestsResponse)(nil),   // 16: holdfast.manifest.v1.DiffManifestsResponse
+	(*DiffCounts)(nil),              // 17: holdfast.manifest.v1.DiffCounts
+	(*ItemDifference)(nil),          // 18: holdfast.manifest.v1.ItemDifference
+	(*FieldDifference)(nil),         // 19: holdfast.manifest.v1.FieldDifference
+	nil,                             // 20: holdfast.manifest.v1.Item.LabelsEntry
+	nil,                             // 21: holdfast.manifest.v1.Item.AnnotationsEntry
 }
 var file_holdfast_manifest_v1_manifest_proto_depIdxs = []int32{
-	2,  // 0: holdfast.manifest.v1.GetManifestResponse.kinds:type_name -> holdfast.manifest.v1.KindCount
-	4,  // 1: holdfast.manifest.v1.GetManifestResponse.cuts:type_name -> holdfast.manifest.v1.Cut
-	3,  // 2: holdfast.manifest.v1.GetManifestResponse.namespaces:type_name -> holdfast.manifest.v1.NamespaceCount
-	11, // 3: holdfast.manifest.v1.ListItemsResponse.items:type_name -> holdfast.manifest.v1.Item
-	11, // 4: holdfast.manifest.v1.GetItemResponse.item:type_name -> holdfast.manifest.v1.Item
-	11, // 5: holdfast.manifest.v1.GetUnmaskedItemResponse.item:type_name -> holdfast.manifest.v1.Item
-	14, // 6: holdfast.manifest.v1.Item.labels:type_name -> holdfast.manifest.v1.Item.LabelsEntry
-	15, // 7: holdfast.manifest.v1.Item.annotations:type_name -> holdfast.manifest.v1.Item.AnnotationsEntry
-	12, // 8: holdfast.manifest.v1.Item.owners:type_name -> holdfast.manifest.v1.Owner
-	13, // 9: holdfast.manifest.v1.Item.references:type_name -> holdfast.manifest.v1.Reference
-	0,  // 10: holdfast.manifest.v1.ManifestService.GetManifest:input_type -> holdfast.manifest.v1.GetManifestRequest
-	5,  // 11: holdfast.manifest.v1.ManifestService.ListItems:input_type -> holdfast.manifest.v1.ListItemsRequest
-	7,  // 12: holdfast.manifest.v1.ManifestService.GetItem:input_type -> holdfast.manifest.v1.GetItemRequest
-	9,  // 13: holdfast.manifest.v1.ManifestService.GetUnmaskedItem:input_type -> holdfast.manifest.v1.GetUnmaskedItemRequest
-	1,  // 14: holdfast.manifest.v1.ManifestService.GetManifest:output_type -> holdfast.manifest.v1.GetManifestResponse
-	6,  // 15: holdfast.manifest.v1.ManifestService.ListItems:output_type -> holdfast.manifest.v1.ListItemsResponse
-	8,  // 16: holdfast.manifest.v1.ManifestService.GetItem:output_type -> holdfast.manifest.v1.GetItemResponse
-	10, // 17: holdfast.manifest.v1.ManifestService.GetUnmaskedItem:output_type -> holdfast.manifest.v1.GetUnmaskedItemResponse
-	14, // [14:18] is the sub-list for method output_type
-	10, // [10:14] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	3,  // 0: holdfast.manifest.v1.GetManifestResponse.kinds:type_name -> holdfast.manifest.v1.KindCount
+	5,  // 1: holdfast.manifest.v1.GetManifestResponse.cuts:type_name -> holdfast.manifest.v1.Cut
+	4,  // 2: holdfast.manifest.v1.GetManifestResponse.namespaces:type_name -> holdfast.manifest.v1.NamespaceCount
+	12, // 3: holdfast.manifest.v1.ListItemsResponse.items:type_name -> holdfast.manifest.v1.Item
+	12, // 4: holdfast.manifest.v1.GetItemResponse.item:type_name -> holdfast.manifest.v1.Item
+	12, // 5: holdfast.manifest.v1.GetUnmaskedItemResponse.item:type_name -> holdfast.manifest.v1.Item
+	20, // 6: holdfast.manifest.v1.Item.labels:type_name -> holdfast.manifest.v1.Item.LabelsEntry
+	21, // 7: holdfast.manifest.v1.Item.annotations:type_name -> holdfast.manifest.v1.Item.AnnotationsEntry
+	13, // 8: holdfast.manifest.v1.Item.owners:type_name -> holdfast.manifest.v1.Owner
+	14, // 9: holdfast.manifest.v1.Item.references:type_name -> holdfast.manifest.v1.Reference
+	18, // 10: holdfast.manifest.v1.DiffManifestsResponse.differences:type_name -> holdfast.manifest.v1.ItemDifference
+	17, // 11: holdfast.manifest.v1.DiffManifestsResponse.counts:type_name -> holdfast.manifest.v1.DiffCounts
+	0,  // 12: holdfast.manifest.v1.ItemDifference.change:type_name -> holdfast.manifest.v1.ItemDifference.Change
+	19, // 13: holdfast.manifest.v1.ItemDifference.fields:type_name -> holdfast.manifest.v1.FieldDifference
+	1,  // 14: holdfast.manifest.v1.ManifestService.GetManifest:input_type -> holdfast.manifest.v1.GetManifestRequest
+	6,  // 15: holdfast.manifest.v1.ManifestService.ListItems:input_type -> holdfast.manifest.v1.ListItemsRequest
+	8,  // 16: holdfast.manifest.v1.ManifestService.GetItem:input_type -> holdfast.manifest.v1.GetItemRequest
+	10, // 17: holdfast.manifest.v1.ManifestService.GetUnmaskedItem:input_type -> holdfast.manifest.v1.GetUnmaskedItemRequest
+	15, // 18: holdfast.manifest.v1.ManifestService.DiffManifests:input_type -> holdfast.manifest.v1.DiffManifestsRequest
+	2,  // 19: holdfast.manifest.v1.ManifestService.GetManifest:output_type -> holdfast.manifest.v1.GetManifestResponse
+	7,  // 20: holdfast.manifest.v1.ManifestService.ListItems:output_type -> holdfast.manifest.v1.ListItemsResponse
+	9,  // 21: holdfast.manifest.v1.ManifestService.GetItem:output_type -> holdfast.manifest.v1.GetItemResponse
+	11, // 22: holdfast.manifest.v1.ManifestService.GetUnmaskedItem:output_type -> holdfast.manifest.v1.GetUnmaskedItemResponse
+	16, // 23: holdfast.manifest.v1.ManifestService.DiffManifests:output_type -> holdfast.manifest.v1.DiffManifestsResponse
+	19, // [19:24] is the sub-list for method output_type
+	14, // [14:19] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_manifest_v1_manifest_proto_init() }
@@ -1434,18 +1958,20 @@ func file_holdfast_manifest_v1_manifest_proto_init() {
 	if File_holdfast_manifest_v1_manifest_proto != nil {
 		return
 	}
+	file_holdfast_manifest_v1_manifest_proto_msgTypes[18].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_manifest_v1_manifest_proto_rawDesc), len(file_holdfast_manifest_v1_manifest_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   16,
+			NumEnums:      1,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_holdfast_manifest_v1_manifest_proto_goTypes,
 		DependencyIndexes: file_holdfast_manifest_v1_manifest_proto_depIdxs,
+		EnumInfos:         file_holdfast_manifest_v1_manifest_proto_enumTypes,
 		MessageInfos:      file_holdfast_manifest_v1_manifest_proto_msgTypes,
 	}.Build()
 	File_holdfast_manifest_v1_manifest_proto = out.File

@@ -25,6 +25,7 @@ const (
 	ManifestService_ListItems_FullMethodName       = "/holdfast.manifest.v1.ManifestService/ListItems"
 	ManifestService_GetItem_FullMethodName         = "/holdfast.manifest.v1.ManifestService/GetItem"
 	ManifestService_GetUnmaskedItem_FullMethodName = "/holdfast.manifest.v1.ManifestService/GetUnmaskedItem"
+	ManifestService_DiffManifests_FullMethodName   = "/holdfast.manifest.v1.ManifestService/DiffManifests"
 )
 
 // ManifestServiceClient is the client API for ManifestService service.
@@ -42,6 +43,9 @@ type ManifestServiceClient interface {
 	GetItem(ctx context.Context, in *GetItemRequest, opts ...grpc.CallOption) (*GetItemResponse, error)
 	// GetUnmaskedItem returns one item and its body as it is stored. It is a method of its own because rights are given by method.
 	GetUnmaskedItem(ctx context.Context, in *GetUnmaskedItemRequest, opts ...grpc.CallOption) (*GetUnmaskedItemResponse, error)
+	// DiffManifests compares two backups and streams the objects that differ in what a restore brings back: status and what the API
+	// server writes do not count, nor does the version an object is stored in. The last message has all counts.
+	DiffManifests(ctx context.Context, in *DiffManifestsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DiffManifestsResponse], error)
 }
 
 type manifestServiceClient struct {
@@ -92,6 +96,25 @@ func (c *manifestServiceClient) GetUnmaskedItem(ctx context.Context, in *GetUnma
 	return out, nil
 }
 
+func (c *manifestServiceClient) DiffManifests(ctx context.Context, in *DiffManifestsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DiffManifestsResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &ManifestService_ServiceDesc.Streams[0], ManifestService_DiffManifests_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[DiffManifestsRequest, DiffManifestsResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ManifestService_DiffManifestsClient = grpc.ServerStreamingClient[DiffManifestsResponse]
+
 // ManifestServiceServer is the server API for ManifestService service.
 // All implementations must embed UnimplementedManifestServiceServer
 // for forward compatibility.
@@ -107,6 +130,9 @@ type ManifestServiceServer interface {
 	GetItem(context.Context, *GetItemRequest) (*GetItemResponse, error)
 	// GetUnmaskedItem returns one item and its body as it is stored. It is a method of its own because rights are given by method.
 	GetUnmaskedItem(context.Context, *GetUnmaskedItemRequest) (*GetUnmaskedItemResponse, error)
+	// DiffManifests compares two backups and streams the objects that differ in what a restore brings back: status and what the API
+	// server writes do not count, nor does the version an object is stored in. The last message has all counts.
+	DiffManifests(*DiffManifestsRequest, grpc.ServerStreamingServer[DiffManifestsResponse]) error
 	mustEmbedUnimplementedManifestServiceServer()
 }
 
@@ -128,6 +154,9 @@ func (UnimplementedManifestServiceServer) GetItem(context.Context, *GetItemReque
 }
 func (UnimplementedManifestServiceServer) GetUnmaskedItem(context.Context, *GetUnmaskedItemRequest) (*GetUnmaskedItemResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetUnmaskedItem not implemented")
+}
+func (UnimplementedManifestServiceServer) DiffManifests(*DiffManifestsRequest, grpc.ServerStreamingServer[DiffManifestsResponse]) error {
+	return status.Error(codes.Unimplemented, "method DiffManifests not implemented")
 }
 func (UnimplementedManifestServiceServer) mustEmbedUnimplementedManifestServiceServer() {}
 func (UnimplementedManifestServiceServer) testEmbeddedByValue()                         {}
@@ -222,6 +251,17 @@ func _ManifestService_GetUnmaskedItem_Handler(srv interface{}, ctx context.Conte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ManifestService_DiffManifests_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(DiffManifestsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ManifestServiceServer).DiffManifests(m, &grpc.GenericServerStream[DiffManifestsRequest, DiffManifestsResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ManifestService_DiffManifestsServer = grpc.ServerStreamingServer[DiffManifestsResponse]
+
 // ManifestService_ServiceDesc is the grpc.ServiceDesc for ManifestService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -246,6 +286,12 @@ var ManifestService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _ManifestService_GetUnmaskedItem_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "DiffManifests",
+			Handler:       _ManifestService_DiffManifests_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "holdfast/manifest/v1/manifest.proto",
 }
