@@ -49,6 +49,10 @@ func BackupCSISnapshotContents(b string) string {
 // BackupManifest is Holdfast's manifest of the tarball.
 func BackupManifest(b string) string { return BackupDir(b) + "manifest.json.gz" }
 
+// BackupRebuiltManifest is a manifest that was made from the tarball later, because BackupManifest is
+// absent or damaged. It goes with the backup's directory.
+func BackupRebuiltManifest(b string) string { return BackupDir(b) + "manifest-rebuilt.json.gz" }
+
 // OwnerFile reserves the backup's name for one cluster and object; it is the first object of a
 // backup.
 func OwnerFile(b string) string { return BackupDir(b) + "holdfast-owner.json" }

@@ -26,7 +26,7 @@ func KindOf(key string) string {
 			return "metadata"
 		case rest == "holdfast-owner.json":
 			return "owner"
-		case rest == "manifest.json.gz":
+		case rest == "manifest.json.gz", rest == "manifest-rebuilt.json.gz":
 			return "manifest"
 		case strings.HasPrefix(rest, "deletion/"):
 			return "deletion record"

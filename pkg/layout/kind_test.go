@@ -16,6 +16,7 @@ func TestEveryObjectHasAKind(t *testing.T) {
 		layout.BackupTarball("b"):               "tarball",
 		layout.BackupTarball("b-logs.gz"):       "tarball",
 		layout.BackupManifest("b"):              "manifest",
+		layout.BackupRebuiltManifest("b"):       "manifest",
 		layout.BackupLog("b"):                   "log",
 		layout.BackupResults("b"):               "results",
 		layout.BackupResourceList("b"):          "resource list",

@@ -30,7 +30,8 @@ type merger struct {
 	manifest  *manifest.Writer
 	out       *outputFile // of the manifest
 	resources *resourceList
-	bare      bool  // no tarball around the parts
+	bare      bool // no tarball around the parts
+	trailer   manifest.Trailer
 	base      int64 // size of the tarball once all parts are counted
 	merged    Merged
 }
@@ -48,10 +49,10 @@ func Merge(ctx context.Context, store Getter, plan Plan, dir string) (*Merged, e
 }
 
 // Index writes only the manifest of parts that are not framed into a tarball: offsets count from
-// the first part.
-func Index(ctx context.Context, store Getter, parts []PartRef, h manifest.Header, dir string) (part.File, error) {
+// the first part. A size of the tarball in t counts instead of that of the parts.
+func Index(ctx context.Context, store Getter, parts []PartRef, h manifest.Header, t manifest.Trailer, dir string) (part.File, error) {
 	plan := Plan{Parts: parts, Header: h}
-	m := &merger{store: store, plan: plan, dir: dir, notes: newNotes(dir, &plan), bare: true}
+	m := &merger{store: store, plan: plan, dir: dir, notes: newNotes(dir, &plan), bare: true, trailer: t}
 	defer m.notes.close()
 	err := m.mergeParts(ctx)
 	f := m.merged.Manifest
@@ -201,7 +202,8 @@ func (m *merger) addEntry(key, value []byte) error {
 }
 
 func (m *merger) finishItems() (err error) {
-	if err := m.manifest.Close(manifest.Trailer{Cuts: m.plan.Cuts, TarballSize: m.base}); err != nil {
+	m.trailer.Cuts, m.trailer.TarballSize = m.plan.Cuts, cmp.Or(m.trailer.TarballSize, m.base)
+	if err := m.manifest.Close(m.trailer); err != nil {
 		return err
 	}
 	m.manifest = nil

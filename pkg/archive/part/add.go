@@ -24,6 +24,9 @@ func (w *Writer) Add(it Item) error {
 	if err != nil {
 		return err
 	}
+	if w.cfg.IndexOnly {
+		pieces, size = append(w.pieces[:0], it.Stored), int64(len(it.Stored))
+	}
 	entry := &w.entry
 	*entry = manifest.Entry{
 		Group: it.GVK.Group, Version: it.GVK.Version, Kind: it.GVK.Kind, Resource: it.Resource, Meta: it.Meta,
@@ -131,6 +134,14 @@ func (w *Writer) storedBody(it *Item) (pieces [][]byte, size int64, err error) {
 
 // storeItem writes the tar entries and returns the path the manifest names.
 func (w *Writer) storeItem(it *Item, pieces [][]byte, size int64) (string, error) {
+	if w.cfg.IndexOnly {
+		version := ""
+		if !it.Preferred {
+			version = it.GVK.Version
+		}
+		w.path = appendPath(w.path[:0], it, version)
+		return string(w.path), nil
+	}
 	if err := w.data.openMember(); err != nil {
 		return "", err
 	}

@@ -53,6 +53,8 @@ type Config struct {
 	// Single leaves out the second entry, <version>-preferredversion, for copies that only Holdfast
 	// reads.
 	Single bool
+	// IndexOnly makes a sidecar alone, for objects that are stored elsewhere: their places are 0.
+	IndexOnly bool
 }
 
 // Item is one object to store.
@@ -74,6 +76,8 @@ type Item struct {
 	HasTypeMeta bool
 	// Spaced reports that Raw is not compact; it is made so.
 	Spaced bool
+	// Stored is the body as it is stored elsewhere, white space included; only IndexOnly uses it.
+	Stored []byte
 	// Live reports that the object was fetched on its own, outside the cut.
 	Live bool
 	// Extra reports that the filters of the backup do not select the object.

@@ -21,6 +21,9 @@ func (w *Writer) Seal() (*Sealed, error) {
 	if err := w.data.closeMember(); err != nil {
 		return nil, w.discardFiles(err)
 	}
+	if w.cfg.IndexOnly {
+		w.data.members = make([]memberPlace, 1)
+	}
 	sidecar, err := w.writeSidecar()
 	if err != nil {
 		return nil, w.discardFiles(err)

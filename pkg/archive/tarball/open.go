@@ -31,7 +31,10 @@ func (r ranges) ReadRange(ctx context.Context, off, n int64) (io.ReadCloser, err
 
 // OpenManifest opens the manifest of a backup; objectstore.ErrNotFound if it has none.
 func OpenManifest(ctx context.Context, store objectstore.Reader, backup string) (*manifest.Reader, error) {
-	key := layout.BackupManifest(backup)
+	return openManifest(ctx, store, backup, layout.BackupManifest(backup))
+}
+
+func openManifest(ctx context.Context, store objectstore.Reader, backup, key string) (*manifest.Reader, error) {
 	info, err := store.Stat(ctx, key)
 	if err != nil {
 		return nil, fmt.Errorf("manifest of backup %s: %w", backup, err)

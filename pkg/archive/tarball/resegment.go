@@ -71,13 +71,14 @@ func resegmentTarball(ctx context.Context, r io.Reader, dir string, l Limits, fo
 // copier puts objects into a part.
 type copier struct {
 	w     *part.Writer
+	all   bool // versions that are not preferred too
 	found *problems
 	body  []byte
 	meta  objmeta.Meta
 }
 
 func (c *copier) copyEntry(e Entry) error {
-	if e.Version != "" {
+	if e.Preferred || e.Version != "" && !c.all {
 		return nil
 	}
 	if int64(cap(c.body)) < e.Size {
@@ -124,10 +125,13 @@ func (c *copier) partItem(e *Entry) (part.Item, error) {
 	if gv.Group != e.Group {
 		return part.Item{}, fmt.Errorf("apiVersion is of group %q", gv.Group)
 	}
+	if e.Version != "" && gv.Version != e.Version {
+		return part.Item{}, fmt.Errorf("apiVersion is of version %q", gv.Version)
+	}
 	gvk := gv.WithKind(rawjson.String(rawjson.Lookup(object.Raw, "kind")))
 	found, _ := reference.For(gvk.GroupKind()).Find(e.Namespace, object.Raw)
 	return part.Item{
-		GVK: gvk, Resource: e.Resource, Preferred: true,
+		GVK: gvk, Resource: e.Resource, Preferred: e.Version == "", Stored: c.body,
 		Meta: &c.meta, Raw: object.Raw, Envelope: object.Envelope, HasTypeMeta: true, Spaced: object.Spaced, References: found,
 	}, nil
 }
@@ -136,7 +140,7 @@ func (c *copier) partItem(e *Entry) (part.Item, error) {
 func indexPart(ctx context.Context, dir, backup string, sealed *part.Sealed, l Limits) (*source, error) {
 	files := localFiles{dir}
 	ref := assembly.PartRef{Size: sealed.Data.Size, SidecarKey: filepath.Base(sealed.Sidecar.Path)}
-	merged, err := assembly.Index(ctx, files, []assembly.PartRef{ref}, manifest.Header{Backup: backup, Foreign: true}, dir)
+	merged, err := assembly.Index(ctx, files, []assembly.PartRef{ref}, manifest.Header{Backup: backup, Foreign: true}, manifest.Trailer{}, dir)
 	if err != nil {
 		return nil, err
 	}

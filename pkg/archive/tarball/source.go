@@ -49,6 +49,13 @@ func (s *source) Read(ctx context.Context, item manifest.Item) ([]byte, error) {
 	if item.Size > s.limits.EntryBytes {
 		return nil, fmt.Errorf("%w: %s has %d bytes, at most %d are allowed", ErrTooLarge, item.Path, item.Size, s.limits.EntryBytes)
 	}
+	if item.Length == 0 { // of a rebuilt manifest
+		found, err := s.manifest.Lookup(ctx, item.Key())
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", item.Path, err)
+		}
+		item = found
+	}
 	at := segmentPlace{offset: item.Offset, length: item.Length}
 	m, err := s.cache.getSegment(ctx, at, func(ctx context.Context) (*member, error) {
 		return readMember(ctx, s.data, at, s.limits, s.gate)

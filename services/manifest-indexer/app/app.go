@@ -85,7 +85,9 @@ func (a *App) buildParts() {
 		Reader: a.clusterReader(), Cached: a.clusterClient(), Client: a.clusterClient(), Namespace: namespace, Opener: a.opener, Clock: c.Clock, Log: c.Log, Period: max(c.BackupSyncPeriod, 0),
 		Events: a.runtime.Manager().GetEventRecorder(Name),
 	})
-	manifestv1.RegisterManifestServiceServer(a.runtime.GRPC(), &server.Server{Reader: a.clusterReader(), Namespace: namespace, Opener: a.opener})
+	rebuilder := server.NewRebuilder(server.RebuilderConfig{Reader: a.clusterReader(), Namespace: namespace, Opener: a.opener, WorkDir: a.runtime.WorkDir(), Log: c.Log})
+	a.runtime.Go("manifests", rebuilder.Run)
+	manifestv1.RegisterManifestServiceServer(a.runtime.GRPC(), &server.Server{Reader: a.clusterReader(), Namespace: namespace, Opener: a.opener, Rebuilder: rebuilder})
 }
 
 // openArtifacts opens the endpoint of artifacts, which is not that of metrics: other machines may need

@@ -92,18 +92,17 @@ func (m *openManifestFile) findItem(ctx context.Context, req itemRequest) (item 
 }
 
 // readBody reads the object out of the tarball, checked against the manifest's hash.
-func (m *openManifestFile) readBody(ctx context.Context, item manifest.Item) (_ []byte, err error) {
-	source, err := m.openSource(ctx)
-	if err != nil {
-		return nil, damagedError(err)
-	}
-	defer func() { err = errors.Join(err, source.Close()) }()
-	body, err := source.Read(ctx, item)
+func (m *openManifestFile) readBody(ctx context.Context, item manifest.Item) ([]byte, error) {
+	body, err := tarball.ReadItem(ctx, m.store, m.Reader, m.backup, item, tarball.Limits{})
 	return body, damagedError(err)
 }
 
-// openSource opens the tarball.
+// openSource opens the tarball for any number of items. Where the manifest holds no places the tarball is
+// copied into the work dir, in pieces.
 func (m *openManifestFile) openSource(ctx context.Context) (tarball.Source, error) {
+	if m.rebuilt {
+		return tarball.FromTarball(ctx, m.store, m.backup, m.server.Rebuilder.WorkDir, tarball.Limits{})
+	}
 	return tarball.WithManifest(ctx, m.store, m.backup, m.Reader, tarball.Limits{})
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,6 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
 	"github.com/holdfast-io/holdfast/pkg/archive/tarball"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
 )
@@ -34,6 +36,8 @@ type Server struct {
 	Reader    client.Reader
 	Namespace string
 	Opener    Opener
+	// Rebuilder makes the manifests that are missing.
+	Rebuilder *Rebuilder
 }
 
 // GetManifest implements ManifestService.
@@ -73,14 +77,18 @@ func (s *Server) GetManifest(ctx context.Context, req *manifestv1.GetManifestReq
 // openManifestFile is one manifest and the store it is read from.
 type openManifestFile struct {
 	*manifest.Reader
-	backup string
-	store  objectstore.Store
+	backup  string
+	object  *velerov1.Backup
+	store   objectstore.Store
+	file    *os.File // of a rebuilt manifest that is kept in the work dir, else nil
+	rebuilt bool
+	server  *Server
 }
 
-// openBackup finds the backup's location and opens its manifest.
+// openBackup finds the backup's location and opens its manifest, or the one that stands in for it.
 func (s *Server) openBackup(ctx context.Context, name string) (*openManifestFile, error) {
-	var backup velerov1.Backup
-	if err := s.Reader.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: name}, &backup); err != nil {
+	backup := &velerov1.Backup{}
+	if err := s.Reader.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: name}, backup); err != nil {
 		return nil, fmt.Errorf("backup %q: %w", name, err)
 	}
 	if backup.Spec.StorageLocation == "" {
@@ -90,18 +98,48 @@ func (s *Server) openBackup(ctx context.Context, name string) (*openManifestFile
 	if err != nil {
 		return nil, err
 	}
-	reader, err := tarball.OpenManifest(ctx, store, name)
-	switch {
-	case err == nil:
-		return &openManifestFile{Reader: reader, backup: name, store: store}, nil
-	case errors.Is(err, objectstore.ErrNotFound):
-		err = noManifest(name)
-	case errors.Is(err, manifest.ErrCorrupt):
-		err = fmt.Errorf("%w: %w", errgrpc.ErrCorrupt, err)
-	default:
-		err = fmt.Errorf("%w: %w", errgrpc.ErrUnavailable, err)
+	m, err := s.openManifest(ctx, store, backup)
+	if err != nil {
+		return nil, errors.Join(codedError(err), store.Close())
 	}
-	return nil, errors.Join(err, store.Close())
+	m.backup, m.object, m.store, m.server = name, backup, store, s
+	return m, nil
+}
+
+func (s *Server) openManifest(ctx context.Context, store objectstore.Store, backup *velerov1.Backup) (*openManifestFile, error) {
+	if !s.Rebuilder.isDamaged(backup) {
+		reader, err := tarball.OpenManifest(ctx, store, backup.Name)
+		switch {
+		case err == nil:
+			return &openManifestFile{Reader: reader}, nil
+		case errors.Is(err, manifest.ErrCorrupt):
+			s.Rebuilder.markDamaged(backup)
+		case !errors.Is(err, objectstore.ErrNotFound):
+			return nil, err
+		}
+	}
+	if !backup.Status.Phase.Terminal() || backup.Status.Phase == velerov1.BackupPhaseDeleting {
+		return nil, noManifest(backup.Name) // what is in the bucket may change
+	}
+	info, err := store.Stat(ctx, layout.BackupTarball(backup.Name))
+	if errors.Is(err, objectstore.ErrNotFound) {
+		return nil, noManifest(backup.Name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("tarball of backup %q: %w", backup.Name, err)
+	}
+	return s.Rebuilder.openManifest(ctx, store, backup, info.Size)
+}
+
+// codedError gives an error of the store or of what is in it the code that callers see.
+func codedError(err error) error {
+	switch {
+	case errors.Is(err, errgrpc.ErrNotFound), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case errors.Is(err, manifest.ErrCorrupt), errors.Is(err, tarball.ErrCorrupt), errors.Is(err, tarball.ErrTooLarge):
+		return fmt.Errorf("%w: %w", errgrpc.ErrCorrupt, err)
+	}
+	return fmt.Errorf("%w: %w", errgrpc.ErrUnavailable, err)
 }
 
 func noManifest(backup string) error {
@@ -109,8 +147,17 @@ func noManifest(backup string) error {
 		map[string]string{"backup": backup})
 }
 
-// close releases the store; its error counts only if nothing else went wrong.
-func (m *openManifestFile) close(err *error) { *err = errors.Join(*err, m.store.Close()) }
+// close releases the store; its error counts only if nothing else went wrong. A manifest that turned out
+// damaged is not read again.
+func (m *openManifestFile) close(err *error) {
+	if errors.Is(*err, manifest.ErrCorrupt) && !m.rebuilt {
+		m.server.Rebuilder.markDamaged(m.object)
+	}
+	*err = errors.Join(*err, m.store.Close())
+	if m.file != nil {
+		*err = errors.Join(*err, m.file.Close())
+	}
+}
 
 func damagedError(err error) error {
 	if errors.Is(err, tarball.ErrCorrupt) || errors.Is(err, tarball.ErrMismatch) || errors.Is(err, manifest.ErrCorrupt) {
