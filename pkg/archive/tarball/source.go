@@ -49,7 +49,7 @@ func (s *source) Read(ctx context.Context, item manifest.Item) ([]byte, error) {
 	if item.Size > s.limits.EntryBytes {
 		return nil, fmt.Errorf("%w: %s has %d bytes, at most %d are allowed", ErrTooLarge, item.Path, item.Size, s.limits.EntryBytes)
 	}
-	if item.Length == 0 { // of a rebuilt manifest
+	if item.Length == 0 && s.manifest.Header().Foreign { // the item is of a rebuilt manifest
 		found, err := s.manifest.Lookup(ctx, item.Key())
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", item.Path, err)

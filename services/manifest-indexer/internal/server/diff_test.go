@@ -29,7 +29,7 @@ func newDiffBed(t *testing.T, header manifest.Header, objects map[string][]strin
 	t.Helper()
 	c := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(newBackup("old"), newBackup("new")).Build()
 	b := &bed{t: t, store: memstore.New()}
-	b.s = &Server{Reader: c, Namespace: "velero", Opener: b}
+	b.startServer(c)
 	for _, name := range []string{"old", "new"} {
 		b.publishObjects(name, header, objects[name])
 		header.Foreign = false

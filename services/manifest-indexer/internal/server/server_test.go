@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
@@ -47,17 +48,22 @@ func newBackup(name string) *velerov1.Backup {
 	return b
 }
 
-// newBed publishes backup "b" as the backup-runner does.
-func newBed(t *testing.T) *bed {
-	c := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(newBackup("b"), newBackup("velero-made")).Build()
-	b := &bed{t: t, store: memstore.New()}
+// startServer makes the server and does the work of its Rebuilder until the test ends.
+func (b *bed) startServer(c client.Client) {
 	b.s = &Server{Reader: c, Namespace: "velero", Opener: b, Rebuilder: NewRebuilder(RebuilderConfig{
-		Reader: c, Namespace: "velero", Opener: b, WorkDir: t.TempDir(), Log: slog.New(slog.DiscardHandler),
+		Reader: c, Namespace: "velero", Opener: b, WorkDir: b.t.TempDir(), Log: slog.New(slog.DiscardHandler),
 	})}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() { ended <- b.s.Rebuilder.Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-ended })
+	b.t.Cleanup(func() { cancel(); <-ended })
+}
+
+// newBed publishes backup "b" as the backup-runner does.
+func newBed(t *testing.T) *bed {
+	c := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(newBackup("b"), newBackup("velero-made")).Build()
+	b := &bed{t: t, store: memstore.New()}
+	b.startServer(c)
 	start, dir := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), t.TempDir()
 	w, err := part.NewWriter(part.Config{Dir: dir, MemberBytes: 4096, ModTime: start})
 	require.NoError(t, err)
