@@ -32,8 +32,8 @@ func metadataKeys(objects ...map[string]any) (keys []metadataKey) {
 	return slices.Compact(keys)
 }
 
-// value returns the label or annotation of an object, nil where it has none.
-func (k metadataKey) value(body map[string]any) any {
+// valueIn returns the label or annotation of an object, nil where it has none.
+func (k metadataKey) valueIn(body map[string]any) any {
 	return object.MapAt(object.MapAt(body, "metadata"), k.field)[k.key]
 }
 
@@ -45,7 +45,7 @@ func keepKeys(body, live map[string]any, keys []metadataKey) map[string]any {
 		m := map[string]any{}
 		maps.Copy(m, object.MapAt(meta, field))
 		for _, k := range keys {
-			if value := k.value(live); k.field == field && value != nil {
+			if value := k.valueIn(live); k.field == field && value != nil {
 				m[k.key] = value
 			} else if k.field == field {
 				delete(m, k.key)
@@ -107,7 +107,7 @@ func (c *namespaceCreator) applyWithout(ctx context.Context, e *outcome.Entry, r
 		}
 		r.Present, verb = true, apply.Updated
 		left = slices.DeleteFunc(metadataKeys(stored, live), func(k metadataKey) bool {
-			return k.key == apply.NamespaceLabel || k.value(stored) == k.value(live)
+			return k.key == apply.NamespaceLabel || k.valueIn(stored) == k.valueIn(live)
 		})
 	}
 	var out []metadataKey
