@@ -38,7 +38,7 @@ func NewCommand(g *command.Global, more ...*cobra.Command) *cobra.Command {
 func Execute(ctx context.Context, g *command.Global, cmd *cobra.Command, args []string) int {
 	cmd.SetArgs(args)
 	err := cmd.ExecuteContext(ctx)
-	if err != nil {
+	if err != nil && !command.IsPrinted(err) {
 		_, _ = fmt.Fprintf(g.ErrOut, "holdfast: %v\n", err)
 	}
 	return command.ExitCode(err)

@@ -32,6 +32,7 @@ func NewCommand(g *command.Global) *cobra.Command {
 		NewItemsCommand(g, kind),
 		NewCatCommand(g, kind),
 		NewTreeCommand(g, kind),
+		NewDiffCommand(g, kind),
 	)
 	return cmd
 }

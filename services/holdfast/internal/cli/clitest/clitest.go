@@ -40,6 +40,8 @@ type Cluster struct {
 	client.WithWatch
 	Files map[string][]byte
 	URL   string
+	// Env are the environment variables.
+	Env map[string]string
 	// Live makes a terminal of the output.
 	Live bool
 	// Clock is the commands' clock; the real one unless it is set.
@@ -168,7 +170,7 @@ func (c *Cluster) Run(ctx context.Context, in string, args ...string) Result {
 		Live:      c.Live,
 		Dial:      []grpc.DialOption{grpc.WithContextDialer(c.dialServer)},
 		Clock:     c.Clock,
-		Getenv:    func(string) string { return "" },
+		Getenv:    func(name string) string { return c.Env[name] },
 		Connect:   func(*command.Global) (client.Client, error) { return c, nil },
 	}
 	code := cli.Execute(ctx, g, cli.NewCommand(g), args)

@@ -1,0 +1,208 @@
+package backup
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/job"
+)
+
+// Exit codes of `backup diff`, as diff has them.
+const (
+	codeDifferent = 1
+	codeTrouble   = 2
+)
+
+// DiffOptions are the flags of `backup diff`.
+type DiffOptions struct {
+	ContentOptions
+	Request  manifestv1.DiffManifestsRequest
+	NameOnly bool
+	Output   command.Output
+}
+
+// NewDiffCommand returns `backup diff`.
+func NewDiffCommand(g *command.Global, kind *job.Kind[*velerov1.Backup]) *cobra.Command {
+	o := &DiffOptions{ContentOptions: newContentOptions(g)}
+	cmd := &cobra.Command{
+		Use:   "diff FROM TO",
+		Short: "Show what changed between two backups",
+		Long: `Shows which objects were added (+), removed (-) and changed (~) between two backups,
+and which of their fields differ. What a restore does not bring back is left out:
+status, and what the API server writes. The values of Secrets are not shown.
+
+The exit code is 0 where nothing differs, 1 where something does, and 2 after an error.`,
+		Example: `  holdfast backup diff nightly-1 nightly-2
+  holdfast backup diff nightly-1 nightly-2 -n shop --kind deploy,cm
+  holdfast backup diff nightly-1 nightly-2 --name-only`,
+		Args: func(cmd *cobra.Command, args []string) error { return troubleError(cobra.ExactArgs(2)(cmd, args)) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Request.From, o.Request.To = args[0], args[1]
+			equal := false
+			err := o.withConnection(func() (err error) {
+				equal, err = o.Run(cmd.Context())
+				return err
+			})
+			if err == nil && !equal {
+				return &command.ExitError{Code: codeDifferent}
+			}
+			return troubleError(err)
+		},
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return troubleError(err) })
+	complete := kind.CompleteNames(g)
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 1 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return complete(cmd, args, typed)
+	}
+	o.bindFlags(cmd)
+	cmd.Flags().StringSliceVar(&o.Request.Kinds, "kind", nil, "only objects of these kinds, named as kubectl names them: pod, deploy.apps, widgets.v1.example.com")
+	cmd.Flags().BoolVar(&o.NameOnly, "name-only", false, "name the objects only, without their fields")
+	o.completeKinds(cmd)
+	o.Output.BindFlag(cmd.Flags())
+	return cmd
+}
+
+func troubleError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &command.ExitError{Code: codeTrouble, Err: err}
+}
+
+// Run prints the differences, and reports whether there are none.
+func (o *DiffOptions) Run(ctx context.Context) (equal bool, err error) {
+	o.Request.Namespace, o.Request.WithFields = o.Namespace, !o.NameOnly
+	notice := command.NewNotice(o.Global)
+	defer notice.End()
+	stream, err := o.api.DiffManifests(ctx, &o.Request)
+	if err != nil {
+		return false, err
+	}
+	document := newDiffDocument(&o.Request)
+	text := diffText{w: o.Out, coloured: o.Live && o.Getenv("NO_COLOR") == ""}
+	for {
+		m, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return false, err
+		}
+		document.Counts = newDiffCounts(m.GetCounts())
+		if o.Output.IsText() {
+			if len(m.GetDifferences()) > 0 {
+				notice.End()
+			}
+			text.writeDifferences(m.GetDifferences())
+		} else if err := document.addDifferences(m.GetDifferences()); err != nil {
+			return false, err
+		}
+		notice.Show(fmt.Sprintf("%d objects compared, still comparing", document.Counts.total()))
+	}
+	notice.End()
+	if !o.Output.IsText() {
+		return document.Counts.isEqual(), o.Output.Print(o.Out, document)
+	}
+	text.writeLine("", document.Counts.summary())
+	return document.Counts.isEqual(), text.err
+}
+
+// DiffDocument is what -o prints.
+type DiffDocument struct {
+	From        string           `json:"from"`
+	To          string           `json:"to"`
+	Counts      DiffCounts       `json:"counts"`
+	Differences []ItemDifference `json:"differences"`
+}
+
+// DiffCounts counts objects.
+type DiffCounts struct {
+	Added     int64 `json:"added"`
+	Removed   int64 `json:"removed"`
+	Changed   int64 `json:"changed"`
+	Unchanged int64 `json:"unchanged"`
+}
+
+// ItemDifference is an object that differs.
+type ItemDifference struct {
+	Change      string            `json:"change"`
+	Group       string            `json:"group,omitempty"`
+	Kind        string            `json:"kind"`
+	Namespace   string            `json:"namespace,omitempty"`
+	Name        string            `json:"name"`
+	FromVersion string            `json:"fromVersion,omitempty"`
+	ToVersion   string            `json:"toVersion,omitempty"`
+	Fields      []FieldDifference `json:"fields,omitempty"`
+	MoreFields  bool              `json:"moreFields,omitempty"`
+}
+
+// FieldDifference is a field that differs. A value that was too long is a text that ends with its length.
+type FieldDifference struct {
+	Path   string          `json:"path"`
+	From   json.RawMessage `json:"from,omitempty"`
+	To     json.RawMessage `json:"to,omitempty"`
+	Masked bool            `json:"masked,omitempty"`
+}
+
+func newDiffDocument(req *manifestv1.DiffManifestsRequest) *DiffDocument {
+	return &DiffDocument{From: req.GetFrom(), To: req.GetTo(), Differences: []ItemDifference{}}
+}
+
+func (d *DiffDocument) addDifferences(differences []*manifestv1.ItemDifference) error {
+	for _, item := range differences {
+		out := ItemDifference{
+			Change: changeNames[item.GetChange()], Group: item.GetGroup(), Kind: item.GetKind(), Namespace: item.GetNamespace(), Name: item.GetName(),
+			FromVersion: item.GetFromVersion(), ToVersion: item.GetToVersion(), MoreFields: item.GetMoreFields(),
+		}
+		for _, f := range item.GetFields() {
+			from, err := rawValue(f.From)
+			if err != nil {
+				return err
+			}
+			to, err := rawValue(f.To)
+			if err != nil {
+				return err
+			}
+			out.Fields = append(out.Fields, FieldDifference{Path: f.GetPath(), From: from, To: to, Masked: f.GetMasked()})
+		}
+		d.Differences = append(d.Differences, out)
+	}
+	return nil
+}
+
+// rawValue returns a value as JSON, nil for one that is not there.
+func rawValue(value *string) (json.RawMessage, error) {
+	switch {
+	case value == nil:
+		return nil, nil
+	case json.Valid([]byte(*value)):
+		return json.RawMessage(*value), nil
+	}
+	return json.Marshal(*value)
+}
+
+func newDiffCounts(c *manifestv1.DiffCounts) DiffCounts {
+	return DiffCounts{Added: c.GetAdded(), Removed: c.GetRemoved(), Changed: c.GetChanged(), Unchanged: c.GetUnchanged()}
+}
+
+func (c DiffCounts) isEqual() bool { return c.Added+c.Removed+c.Changed == 0 }
+
+func (c DiffCounts) total() int64 { return c.Added + c.Removed + c.Changed + c.Unchanged }
+
+func (c DiffCounts) summary() string {
+	if c.isEqual() {
+		return fmt.Sprintf("No differences, %d objects compared.", c.total())
+	}
+	return fmt.Sprintf("%d added, %d removed, %d changed, %d unchanged.", c.Added, c.Removed, c.Changed, c.Unchanged)
+}

@@ -1,0 +1,100 @@
+package cli_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
+)
+
+// diffs answers with differences in two messages, unless both names are the same.
+type diffs struct {
+	manifestv1.UnimplementedManifestServiceServer
+	clock *clocktesting.FakeClock // steps before each message
+	asked *manifestv1.DiffManifestsRequest
+}
+
+func (d *diffs) DiffManifests(req *manifestv1.DiffManifestsRequest, stream grpc.ServerStreamingServer[manifestv1.DiffManifestsResponse]) error {
+	d.asked = req
+	if req.GetTo() == "absent" {
+		return fmt.Errorf("backup %q: %w", req.GetTo(), errgrpc.ErrNotFound)
+	}
+	if len(req.GetKinds()) > 0 && req.GetKinds()[0] == "ing" {
+		return errgrpc.Field("kinds", `"ing" means several kinds of the backup`)
+	}
+	if req.GetTo() == req.GetFrom() {
+		return stream.Send(&manifestv1.DiffManifestsResponse{Counts: &manifestv1.DiffCounts{Unchanged: 7}})
+	}
+	d.clock.Step(2 * time.Second)
+	first := &manifestv1.DiffManifestsResponse{Counts: &manifestv1.DiffCounts{Added: 1, Removed: 1, Unchanged: 5}, Differences: []*manifestv1.ItemDifference{
+		{Change: manifestv1.ItemDifference_CHANGE_ADDED, Group: "rbac.authorization.k8s.io", Kind: "ClusterRole", Resource: "clusterroles", Name: "reader", ToVersion: "v1"},
+		{Change: manifestv1.ItemDifference_CHANGE_REMOVED, Kind: "ConfigMap", Resource: "configmaps", Namespace: "shop", Name: "old", FromVersion: "v1"},
+	}}
+	if err := stream.Send(first); err != nil {
+		return err
+	}
+	changed := []*manifestv1.ItemDifference{
+		{Change: manifestv1.ItemDifference_CHANGE_CHANGED, Kind: "Secret", Namespace: "shop", Name: "db", FromVersion: "v1", ToVersion: "v1", Fields: []*manifestv1.FieldDifference{{Path: "data.password", Masked: true}}},
+		{Change: manifestv1.ItemDifference_CHANGE_CHANGED, Group: "g.io", Kind: "Widget", Namespace: "shop", Name: "w", FromVersion: "v1", ToVersion: "v2", MoreFields: true, Fields: []*manifestv1.FieldDifference{
+			{Path: "spec.replicas", From: ptr.To("2"), To: ptr.To("3")}, {Path: "spec.gone", From: ptr.To(`{"a":"b"}`)}, {Path: "spec.long", To: ptr.To(`"xxx… (2000 bytes)`)},
+		}},
+	}
+	if !req.GetWithFields() {
+		for _, c := range changed {
+			c.Fields, c.MoreFields = nil, false
+		}
+	}
+	d.clock.Step(2 * time.Second)
+	return stream.Send(&manifestv1.DiffManifestsResponse{Counts: &manifestv1.DiffCounts{Added: 1, Removed: 1, Changed: 2, Unchanged: 6}, Differences: changed})
+}
+
+// TestDiffOfBackups compares what `backup diff` prints with testdata/diff.golden. UPDATE_GOLDEN=1 writes the file
+// anew.
+func TestDiffOfBackups(t *testing.T) {
+	var got strings.Builder
+	for _, line := range []string{
+		"diff done", "diff done partly", "diff done partly --name-only", "diff done partly -o json", "diff done partly -o jsonpath={.differences[*].name}", "diff done done", "diff done done -o yaml",
+		"diff done absent", "diff done partly --kind ing", "diff done partly -o name", "diff done partly --manifest-address nowhere",
+	} {
+		c := newTestCluster(t, "backup")
+		clock := clocktesting.NewFakeClock(now)
+		c.Clock = clock
+		c.ServeManifests(t, &diffs{clock: clock})
+		result := c.Run(t.Context(), "", append([]string{"backup"}, strings.Fields(line)...)...)
+		fmt.Fprintf(&got, "$ backup %s\n%s--- stderr\n%s--- exit %d\n\n", line, result.Out, result.Err, result.Code)
+	}
+	golden := filepath.Join("testdata", "diff.golden")
+	if os.Getenv("UPDATE_GOLDEN") != "" {
+		require.NoError(t, os.WriteFile(golden, []byte(got.String()), 0o644))
+	}
+	want, err := os.ReadFile(golden)
+	require.NoError(t, err)
+	require.Equal(t, string(want), got.String())
+}
+
+func TestDiffIsColouredOnATerminal(t *testing.T) {
+	c := newTestCluster(t, "backup")
+	clock := clocktesting.NewFakeClock(now)
+	c.Clock, c.Live = clock, true
+	service := &diffs{clock: clock}
+	c.ServeManifests(t, service)
+	result := c.Run(t.Context(), "", "backup", "diff", "done", "partly", "-n", "shop", "--kind", "cm,po")
+	require.Contains(t, result.Out, "\x1b[32m+ ClusterRole.rbac.authorization.k8s.io reader\x1b[0m\n\x1b[31m- ConfigMap shop/old\x1b[0m\n")
+	require.Equal(t, 1, result.Code)
+	require.True(t, strings.HasSuffix(result.Err, "\r\x1b[K"), "%q", result.Err)
+	require.Equal(t, "shop", service.asked.GetNamespace())
+	require.Equal(t, []string{"cm", "po"}, service.asked.GetKinds())
+
+	c.Env = map[string]string{"NO_COLOR": "1"}
+	require.NotContains(t, c.Run(t.Context(), "", "backup", "diff", "done", "partly").Out, "\x1b")
+}
