@@ -189,7 +189,9 @@ func (b *planBuilder) putNode(item *manifest.Item, gr schema.GroupResource, rese
 	n := planNode{
 		size: uint32(min(max(item.Size, 0), math.MaxUint32)), namespace: b.namespaceNumber(item.Namespace), kind: uint16(kind), reserve: reserve, scoped: isScopedQuota(item),
 	}
-	b.encoded = appendDetail(b.encoded[:0], b.plan.detailOf(item))
+	detail := b.plan.detailOf(item)
+	detail.names = b.hints.takeNames(item, b.plan.kinds[kind].role, len(b.plan.nodes))
+	b.encoded = appendDetail(b.encoded[:0], detail)
 	n.at = b.plan.details.add(b.encoded)
 	b.plan.nodes = append(b.plan.nodes, n)
 	return nil

@@ -23,7 +23,7 @@ func breakCycles(vertices int, edges []graphEdge) (kept, broken []graphEdge) {
 	}
 	// Too tangled to be worth more: all edges of one bond after the other go, as far as the tangle
 	// reaches.
-	for b := toOwner; b <= need; b++ {
+	for b := toNamed; b <= need; b++ {
 		stuck := slices.DeleteFunc(stuckEdges(vertices, edges), func(e graphEdge) bool { return e.bond != b })
 		broken = append(broken, stuck...)
 		edges = edgesWithout(edges, stuck)

@@ -10,6 +10,7 @@ type nodeDetail struct {
 	size, offset, length int64
 	sha256               []byte // 32 bytes, or none
 	links                []ownerLink
+	names                int32 // the number of what it names, 0 for nothing
 }
 
 // appendDetail encodes d: texts with their lengths before them, and numbers as varints. The name
@@ -24,7 +25,7 @@ func appendDetail(dst []byte, d *nodeDetail) []byte {
 	for _, l := range d.links {
 		dst = append(binary.AppendVarint(dst, int64(l.owner)), byte(l.relation))
 	}
-	return dst
+	return binary.AppendVarint(dst, int64(d.names))
 }
 
 func appendText(dst []byte, text string) []byte {
@@ -60,6 +61,16 @@ func (r *detailReader) readDetail() nodeDetail {
 	d := nodeDetail{name: string(r.readText()), uid: string(r.readText()), path: string(r.readText()), sha256: r.readText()}
 	d.size, d.offset, d.length = r.readNumber(), r.readNumber(), r.readNumber()
 	return d
+}
+
+// skipToLinks goes to the links.
+func (r *detailReader) skipToLinks() {
+	for range 4 {
+		r.readText()
+	}
+	for range 3 {
+		r.readNumber()
+	}
 }
 
 // readLinks decodes the links, after the other fields.

@@ -23,9 +23,11 @@ func (g *Graph) Successors(v int32) []int32 { return g.successors[g.first[v]:g.f
 type edgeBond uint8
 
 const (
+	// toNamed is from an object to one that names it.
+	toNamed edgeBond = iota
 	// toOwner is from an owner to what it owns, which can also be restored first and be given its
 	// owner later.
-	toOwner edgeBond = iota
+	toOwner
 	// toStage is from an object to the gate of its namespace.
 	toStage
 	// fromStage is from such a gate to an object.
@@ -94,7 +96,7 @@ func (d *graphDraft) drawEdges() {
 	d.assignPhases()
 	d.addVolumeEdges()
 	d.addSourceEdges()
-	d.addOwnerEdges()
+	d.addObjectEdges()
 	d.addRuleGates()
 	d.addConversionEdges()
 	if d.plan.order != restoreorder.Owners {
@@ -122,31 +124,39 @@ func (d *graphDraft) chainResources() {
 	}
 }
 
-// addOwnerEdges adds what owner references ask for, among objects of one phase. An owner that is created
-// paused comes first, whatever it owns.
-func (d *graphDraft) addOwnerEdges() {
-	p := d.plan
+// addObjectEdges adds what owner references ask for, and what objects name in their bodies.
+func (d *graphDraft) addObjectEdges() {
+	p, kinds := d.plan, d.namedKinds()
 	for node := range int32(p.Len()) {
-		if p.Class(node) != Other {
+		if p.Class(node) != Other || p.nodes[node].reserve {
 			continue
 		}
 		reader := p.details.detailAt(p.nodes[node].at)
-		_ = reader.readDetail()
+		reader.skipToLinks()
 		for _, l := range reader.readLinks() {
-			owner := p.ownerNodes[l.owner]
-			if owner == none || owner == node || p.Class(owner) != Other || p.nodes[owner].reserve || p.nodes[node].reserve || d.phaseOf(node) != d.phaseOf(owner) {
-				continue
-			}
-			switch {
-			case p.Kind(owner).paused:
-				d.addEdge(owner, node, toOwner)
-			case l.relation == Remake:
-			case l.relation == Adopt, l.relation == Late && p.order != restoreorder.Owners:
-				d.addEdge(node, owner, toOwned)
-			default:
-				d.addEdge(owner, node, toOwner)
-			}
+			d.addOwnerEdge(node, p.ownerNodes[l.owner], l.relation)
 		}
+		if p.order != restoreorder.Owners {
+			d.addNameEdges(node, d.hints.namesAt(reader.readNumber()), kinds)
+		}
+	}
+}
+
+// addOwnerEdge adds what an owner reference asks for, among objects of one phase. An owner that is created
+// paused comes first, whatever it owns.
+func (d *graphDraft) addOwnerEdge(node, owner int32, relation Relation) {
+	p := d.plan
+	if owner == none || owner == node || p.Class(owner) != Other || p.nodes[owner].reserve || d.phaseOf(node) != d.phaseOf(owner) {
+		return
+	}
+	switch {
+	case p.Kind(owner).paused:
+		d.addEdge(owner, node, toOwner)
+	case relation == Remake:
+	case relation == Adopt, relation == Late && p.order != restoreorder.Owners:
+		d.addEdge(node, owner, toOwned)
+	default:
+		d.addEdge(owner, node, toOwner)
 	}
 }
 
@@ -156,6 +166,8 @@ func cutNotes(p *Plan, broken []graphEdge) []Note {
 	for _, e := range broken {
 		node, message := e.to, "waits for objects that wait for it: restored before them"
 		switch e.bond {
+		case toNamed:
+			message = "names an object that waits for it: restored before that one"
 		case toOwner:
 			message = "waits for its owner, which waits for it: restored first, the owner reference is added later"
 		case toOwned:
@@ -168,7 +180,7 @@ func cutNotes(p *Plan, broken []graphEdge) []Note {
 			node = e.from
 		}
 		if int(node) < p.Len() {
-			notes = append(notes, Note{Node: node, Message: message, Warning: true})
+			notes = append(notes, Note{Node: node, Message: message, Warning: e.bond != toNamed})
 		}
 	}
 	return notes

@@ -19,6 +19,12 @@ type edgeHints struct {
 	sources    map[objectPlace]claimOrigin // claims -> what they are filled from
 	converters map[string][]string         // resources -> namespaces of the Services that convert their objects
 	served     map[string]bool             // groups of APIServices
+
+	named   []schema.GroupKind         // kinds of what objects name
+	numbers map[schema.GroupKind]int32 // and back
+	names   arena                      // of what nodes name
+	at      []position                 // in names
+	taken   int                        // how many names there are
 }
 
 // claimOrigin is what a claim is filled from.
@@ -28,7 +34,7 @@ type claimOrigin struct {
 }
 
 func newHints() *edgeHints {
-	return &edgeHints{volumes: map[objectPlace]string{}, sources: map[objectPlace]claimOrigin{}, converters: map[string][]string{}, served: map[string]bool{}}
+	return &edgeHints{volumes: map[objectPlace]string{}, sources: map[objectPlace]claimOrigin{}, converters: map[string][]string{}, served: map[string]bool{}, numbers: map[schema.GroupKind]int32{}}
 }
 
 // automanaged marks APIServices that the API server makes by itself, of built-in groups and of

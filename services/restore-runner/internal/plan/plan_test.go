@@ -84,6 +84,7 @@ type options struct {
 	claim      func(string) (string, string)
 	noCluster  bool
 	order      restoreorder.Order
+	paused     func(schema.GroupKind) bool
 }
 
 func planOf(t testing.TB, l *listing, o options) *Plan {
@@ -92,7 +93,7 @@ func planOf(t testing.TB, l *listing, o options) *Plan {
 	require.NoError(t, err)
 	filter, err := selection.NewFilter(o.spec, selection.ExpandNamespaces(o.namespaces, o.excluded, survey.Namespaces), survey.Resolver(literal{}))
 	require.NoError(t, err)
-	p, err := Build(t.Context(), l, Config{Filter: filter, Mapping: o.mapping, Claim: o.claim, NoClusterResources: o.noCluster, Order: o.order})
+	p, err := Build(t.Context(), l, Config{Filter: filter, Mapping: o.mapping, Claim: o.claim, NoClusterResources: o.noCluster, Order: o.order, Paused: o.paused})
 	require.NoError(t, err)
 	return p
 }

@@ -1,0 +1,151 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
+	"github.com/holdfast-io/holdfast/pkg/archive/reference"
+	"github.com/holdfast-io/holdfast/pkg/spec/restoreorder"
+)
+
+// naming returns an item that names others.
+func naming(i manifest.Item, relation string, what ...string) manifest.Item {
+	for _, w := range what {
+		named := newItem(w)
+		i.References = append(i.References, manifest.Reference{Group: named.Group, Kind: named.Kind, Namespace: named.Namespace, Name: named.Name, Relation: relation})
+	}
+	return i
+}
+
+// Custom resources of one stage came in alphabetical order: webhooks refused a ClusterBootstrap before
+// what it names, and a Certificate came before its issuer.
+func TestWhatAnObjectNamesComesBeforeIt(t *testing.T) {
+	p := planOf(t, listingOf(
+		naming(newItem("alphas.example.com a/x"), reference.Names, "zetas.example.com a/z", "zetas.example.com b/z", "clusterzetas.example.com c", "secrets b/s", "deployments.apps a/d",
+			"zetas.example.com a/gone", "gone.example.com a/z", "alphas.example.com a/x", "namespaces a"),
+		naming(newItem("horizontalpodautoscalers.autoscaling a/h"), reference.Scales, "deployments.apps a/d"),
+		newItem("zetas.example.com a/z"), newItem("zetas.example.com b/z"), newItem("clusterzetas.example.com c"), newItem("secrets b/s"), newItem("secrets b/t"),
+		newItem("deployments.apps a/d"), newItem("zetas.example.com a/other"), newItem("namespaces a"),
+	), options{})
+	for _, first := range []string{"zetas.example.com a/z", "zetas.example.com b/z", "clusterzetas.example.com c", "secrets b/s", "deployments.apps a/d"} {
+		require.True(t, waitsFor(t, p, first, "alphas.example.com a/x"), first)
+	}
+	require.True(t, waitsFor(t, p, "deployments.apps a/d", "horizontalpodautoscalers.autoscaling a/h"))
+	require.False(t, waitsFor(t, p, "zetas.example.com a/other", "alphas.example.com a/x"))
+	require.Empty(t, p.Notes())
+	requireAcyclic(t, p)
+}
+
+// What has rules of its own, or comes as early as it can, does not wait for what it names.
+func TestNamesThatOrderNothing(t *testing.T) {
+	p := planOf(t, listingOf(
+		naming(newItem("volumesnapshots.snapshot.storage.k8s.io a/snap"), reference.Claims, "persistentvolumeclaims a/c"),
+		naming(newItem("authorizationpolicies.security.istio.io a/deny"), reference.AttachedTo, "gateways.example.com a/g"),
+		naming(newItem("serviceaccounts a/sa"), reference.Holds, "secrets a/token"),
+		naming(newItem("widgets.example.com a/w"), reference.DefinedBy, "gateways.example.com a/g"),
+		newItem("persistentvolumeclaims a/c"), newItem("gateways.example.com a/g"), newItem("secrets a/token"),
+	), options{})
+	require.False(t, waitsFor(t, p, "persistentvolumeclaims a/c", "volumesnapshots.snapshot.storage.k8s.io a/snap"))
+	require.True(t, waitsFor(t, p, "authorizationpolicies.security.istio.io a/deny", "gateways.example.com a/g"))
+	require.True(t, waitsFor(t, p, "serviceaccounts a/sa", "secrets a/token"))
+	require.False(t, waitsFor(t, p, "gateways.example.com a/g", "widgets.example.com a/w"))
+	require.Empty(t, p.Notes())
+	for order, waits := range map[restoreorder.Order]bool{"": true, restoreorder.Stages: true, restoreorder.Owners: false} {
+		p := planOf(t, listingOf(naming(newItem("alphas.example.com a/x"), reference.Names, "zetas.example.com a/z"), newItem("zetas.example.com a/z")), options{order: order})
+		require.Equal(t, waits, waitsFor(t, p, "zetas.example.com a/z", "alphas.example.com a/x"), order)
+	}
+}
+
+// managementCluster are objects of Cluster API that own and name one another.
+func managementCluster() []manifest.Item {
+	const cluster, api = "clusters.cluster.x-k8s.io m/c", "cluster.x-k8s.io/v1beta2"
+	owned := func(what, apiVersion, kind, by string) manifest.Item {
+		return newItem(what, ownerReference(apiVersion, kind, by, true))
+	}
+	machine := naming(naming(owned("machines.cluster.x-k8s.io m/m", api, "Cluster", cluster), reference.BelongsTo, cluster),
+		reference.BuiltOn, "dockermachines.infrastructure.cluster.x-k8s.io m/m", "kubeadmconfigs.bootstrap.cluster.x-k8s.io m/m")
+	binding := naming(owned("clusterresourcesetbindings.addons.cluster.x-k8s.io m/c", "addons.cluster.x-k8s.io/v1beta2", "Clusterresourceset", "clusterresourcesets.addons.cluster.x-k8s.io m/crs"),
+		reference.BelongsTo, cluster, "clusterresourcesets.addons.cluster.x-k8s.io m/crs")
+	return []manifest.Item{
+		naming(naming(newItem(cluster), reference.BuiltOn, "dockerclusters.infrastructure.cluster.x-k8s.io m/c"), reference.MadeFrom, "clusterclasss.cluster.x-k8s.io m/quick"),
+		newItem("clusterclasss.cluster.x-k8s.io m/quick"), machine, binding,
+		naming(newItem("clusterresourcesets.addons.cluster.x-k8s.io m/crs"), reference.Reads, "secrets m/addon"),
+		owned("dockerclusters.infrastructure.cluster.x-k8s.io m/c", api, "Cluster", cluster),
+		owned("dockermachines.infrastructure.cluster.x-k8s.io m/m", api, "Machine", "machines.cluster.x-k8s.io m/m"),
+		owned("kubeadmconfigs.bootstrap.cluster.x-k8s.io m/m", api, "Machine", "machines.cluster.x-k8s.io m/m"),
+		owned("secrets m/kubeconfig", api, "Cluster", cluster), owned("secrets m/data", "bootstrap.cluster.x-k8s.io/v1beta2", "Kubeadmconfig", "kubeadmconfigs.bootstrap.cluster.x-k8s.io m/m"),
+		owned("secrets m/addon", "addons.cluster.x-k8s.io/v1beta2", "Clusterresourceset", "clusterresourcesets.addons.cluster.x-k8s.io m/crs"),
+	}
+}
+
+// Objects name what they own, and what owns them: owner references decide there, and no cycle is left to
+// warn of, whether the Cluster is created paused or not.
+func TestOwnersDecideAboutWhatObjectsNameOfTheirOwn(t *testing.T) {
+	const cluster = "clusters.cluster.x-k8s.io m/c"
+	for _, paused := range []bool{false, true} {
+		p := planOf(t, listingOf(managementCluster()...), options{paused: func(kind schema.GroupKind) bool { return paused && kind.Kind == "Cluster" }})
+		require.Empty(t, p.Notes(), "paused: %v", paused)
+		requireAcyclic(t, p)
+		before := func(first, second string) {
+			t.Helper()
+			require.True(t, waitsFor(t, p, first, second), "paused: %v", paused)
+			require.False(t, waitsFor(t, p, second, first), "paused: %v", paused)
+		}
+		before("dockermachines.infrastructure.cluster.x-k8s.io m/m", "machines.cluster.x-k8s.io m/m")
+		before("kubeadmconfigs.bootstrap.cluster.x-k8s.io m/m", "machines.cluster.x-k8s.io m/m")
+		before(cluster, "clusterresourcesetbindings.addons.cluster.x-k8s.io m/c")
+		before("clusterresourcesetbindings.addons.cluster.x-k8s.io m/c", "clusterresourcesets.addons.cluster.x-k8s.io m/crs")
+		for _, owned := range []string{"dockerclusters.infrastructure.cluster.x-k8s.io m/c", "machines.cluster.x-k8s.io m/m", "secrets m/kubeconfig"} {
+			if paused {
+				before(cluster, owned)
+			} else {
+				before(owned, cluster)
+			}
+		}
+		if !paused {
+			before("clusterclasss.cluster.x-k8s.io m/quick", cluster)
+		}
+	}
+}
+
+// Two objects that name each other are restored, one after the other; the log says so.
+func TestObjectsThatNameEachOther(t *testing.T) {
+	p := planOf(t, listingOf(naming(newItem("alphas.example.com a/x"), reference.Names, "zetas.example.com a/z"), naming(newItem("zetas.example.com a/z"), reference.Names, "alphas.example.com a/x")), options{})
+	requireAcyclic(t, p)
+	require.Len(t, p.Notes(), 1)
+	require.Equal(t, Note{Node: p.Notes()[0].Node, Message: "names an object that waits for it: restored before that one"}, p.Notes()[0])
+}
+
+// A source of a claim precedes the stages, and so does not wait for what follows them.
+func TestWhatPrecedesAStageDoesNotWaitBehindIt(t *testing.T) {
+	filled := withReferences(newItem("persistentvolumeclaims a/c"), manifest.Reference{Group: "example.com", Kind: "Filler", Namespace: "a", Name: "f", Relation: reference.FilledFrom})
+	p := planOf(t, listingOf(filled, naming(newItem("fillers.example.com a/f"), reference.Names, "stores.example.com a/s", "secrets a/key", "persistentvolumeclaims a/other"),
+		newItem("stores.example.com a/s"), newItem("secrets a/key"), newItem("persistentvolumeclaims a/other")), options{})
+	require.True(t, waitsFor(t, p, "secrets a/key", "fillers.example.com a/f"))
+	require.True(t, waitsFor(t, p, "persistentvolumeclaims a/other", "fillers.example.com a/f"))
+	require.True(t, waitsFor(t, p, "persistentvolumeclaims a/c", "stores.example.com a/s"))
+	require.Empty(t, p.Notes())
+}
+
+// A backup may say that everything names everything.
+func TestNamesAreBounded(t *testing.T) {
+	var items []manifest.Item
+	for i := range 20 {
+		item := newItem(fmt.Sprintf("widgets.example.com a/w%d", i))
+		for j := range 1000 {
+			item.References = append(item.References, manifest.Reference{Group: "example.com", Kind: "Gadget", Namespace: "a", Name: strings.Repeat("g", 20) + fmt.Sprint(j), Relation: reference.Names})
+		}
+		items = append(items, item)
+	}
+	hints, kept := newHints(), 0
+	for i := range items {
+		kept += len(hints.namesAt(int64(hints.takeNames(&items[i], roleCustom, i))))
+	}
+	require.LessOrEqual(t, kept, spareNames+len(items))
+	require.GreaterOrEqual(t, kept, spareNames)
+}
