@@ -35,10 +35,10 @@ type restoreAttempt struct {
 	history  *outcome.History
 	// invalid is why the spec cannot be what was meant; the restore fails validation.
 	invalid []string
-	// restored is when every object had a durable outcome; idle are the objects of the plan of a restore
-	// that left its place.
-	restored atomic.Pointer[time.Time]
-	idle     int64
+	// restored is when every object had a durable outcome; planned are the objects of the plan, idle those of
+	// a restore that left its place.
+	restored      atomic.Pointer[time.Time]
+	planned, idle int64
 	// failure is why the restore ends as Failed, or errDeleted.
 	failure error
 	// finished is how the restore ends, once that is decided.

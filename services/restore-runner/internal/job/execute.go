@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/job/step"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
@@ -109,7 +110,7 @@ func restoreObjects(ctx context.Context, a *restoreAttempt) error {
 			REST: a.cfg.REST, Catalog: p.catalog, Clock: a.cfg.Clock, Confirm: a.held.Confirm, Stop: a.stopped.Done(),
 			TerminatingTimeout: a.cfg.TerminatingTimeout, ResourceTimeout: a.cfg.ResourceTimeout,
 		},
-		Records: restore.Records{Recorder: in.recorder, History: a.history, Unrecorded: in.records.readOnly, Restored: a.noteRestored, Dir: in.dir},
+		Records: restore.Records{Recorder: in.recorder, History: a.history, Unrecorded: in.records.readOnly, Restored: a.noteRestored, Idle: mark.WaitsOf(a.restore).Idle, Dir: in.dir},
 		Extensions: restore.Extensions{
 			Actions: actions.bound, IsProcessCrash: actions.set.IsProcessCrash, IsNotSent: actions.set.IsNotSent, Object: actions.object,
 			ReadyTimeout: a.cfg.ReadyTimeout, Instance: a.held.Claim.Owner, Snapshotters: snapshotters, Exec: a.cfg.Exec,

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/holdfast-io/holdfast/pkg/job/mark"
+	"github.com/holdfast-io/holdfast/pkg/service"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 )
 
@@ -18,8 +19,10 @@ const (
 	tellAfter = 5 * time.Second
 	// idleAfter is for how long hooks and claims alone are waited for until the restore is idle.
 	idleAfter = 10 * time.Second
-	// maxIdleObjects bounds the objects in the plans of the restores that a process holds without a place.
-	maxIdleObjects = 200_000
+	// maxIdleObjects bounds the objects whose names a process holds for the restores without a place, of about
+	// idleBytes each.
+	maxIdleObjects = 800_000
+	idleBytes      = 64
 	// maxTold and maxWaitEvents bound the waits that one holder of a restore tells in its log, and as
 	// Events.
 	maxTold       = 100
@@ -87,6 +90,9 @@ func (t *waitTeller) noteWritten(m mark.Waits) {
 // noteRestored makes every outcome durable, from when on the restore may become idle: a later holder
 // creates nothing. Outcomes of which a later holder knows nothing keep their place.
 func (a *restoreAttempt) noteRestored(ctx context.Context) error {
+	a.planned, a.history = int64(a.prepared.Plan.Len()), nil
+	a.prepared.closeTarball(a.session)
+	a.prepared = nil // as large as the backup
 	if a.inputs.records.readOnly {
 		return nil
 	}
@@ -98,14 +104,15 @@ func (a *restoreAttempt) noteRestored(ctx context.Context) error {
 	return nil
 }
 
-// leavePlace gives the place of an idle restore to others; false while too many plans are in memory.
+// leavePlace gives the place of an idle restore to others; false while too many names are in memory.
 func (a *restoreAttempt) leavePlace() bool {
-	n := int64(a.prepared.Plan.Len())
-	if a.kind.idle.Add(n) > maxIdleObjects {
-		a.kind.idle.Add(-n)
+	if a.kind.idle.Add(a.planned) > maxIdleObjects {
+		a.kind.idle.Add(-a.planned)
 		return false
 	}
-	a.idle = n
+	a.idle = a.planned
+	a.inputs.lowerMemoryLimit()
+	a.inputs.lowerMemoryLimit = service.RaiseMemoryLimit(a.idle * idleBytes)
 	a.held.LeavePlace()
 	return true
 }

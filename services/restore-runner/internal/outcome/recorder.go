@@ -48,6 +48,13 @@ func (r *Recorder) SetPlan(p *plan.Plan) {
 	r.tally.beginPlan(p)
 }
 
+// KeepNames replaces the plan by its names, once every object has its outcome.
+func (r *Recorder) KeepNames(names *plan.Plan) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.plan, r.tally.plan = names, names
+}
+
 // Ask makes an object that was kept in reserve one of those to restore. It is recorded with its
 // outcome: until then the object that waits for it has none either. Owe is for an object that does
 // not wait.

@@ -55,6 +55,7 @@ func (r *Recorder) Waits(since time.Time) []Wait {
 	for _, source := range r.waits.sources {
 		sources = append(sources, source)
 	}
+	names := r.plan
 	r.mu.Unlock()
 	var all []Wait
 	for _, source := range sources {
@@ -63,7 +64,7 @@ func (r *Recorder) Waits(since time.Time) []Wait {
 				continue
 			}
 			if w.Node != General {
-				w.Object = r.plan.Kind(w.Node).String() + " " + nameOf(r.plan, w.Node)
+				w.Object = names.Kind(w.Node).String() + " " + nameOf(names, w.Node)
 			}
 			all = append(all, w)
 		}

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"iter"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -65,6 +67,24 @@ func TestAPlanTakesFewBytesForAnObject(t *testing.T) {
 	held := heap() - min(before, heap())
 	require.Less(t, held, uint64(192*objects), "192 bytes for each object")
 	require.Equal(t, objects, p.Len())
+}
+
+func TestTheNamesOfAPlanTakeFewerBytes(t *testing.T) {
+	const objects = 5_000
+	p := estate(objects).newPlan(t)
+	names := p.Names()
+	held := cap(names.nodes) * int(unsafe.Sizeof(planNode{}))
+	for _, chunk := range names.details.chunks {
+		held += cap(chunk)
+	}
+	require.Less(t, held, 100*objects, "the names have 61 bytes")
+	for i := range int32(objects) {
+		want := []string{p.Name(i), p.Source(i), p.Target(i), p.Kind(i).String()}
+		if got := []string{names.Name(i), names.Source(i), names.Target(i), names.Kind(i).String()}; !slices.Equal(want, got) {
+			t.Fatalf("%v became %v", want, got)
+		}
+	}
+	require.Equal(t, []int{p.Len(), p.Selected()}, []int{names.Len(), names.Selected()})
 }
 
 func TestAPlanHoldsWhatWasListed(t *testing.T) {

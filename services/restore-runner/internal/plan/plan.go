@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"encoding/binary"
 	"slices"
 	"sort"
 	"strings"
@@ -200,6 +201,19 @@ func (p *Plan) Owns(i int32) bool { return p.nodes[i].owns }
 
 // Graph returns what waits for what.
 func (p *Plan) Graph() *Graph { return &p.graph }
+
+// Names returns a plan of the same nodes that holds their kinds, namespaces and names alone: what the end of a restore
+// needs.
+func (p *Plan) Names() *Plan {
+	out := &Plan{nodes: slices.Clone(p.nodes), kinds: p.kinds, namespaces: p.namespaces, mapping: p.mapping, places: p.places, reserve: p.reserve}
+	var encoded []byte
+	for i := range out.nodes {
+		name := p.nameOf(p.nodes[i])
+		encoded = append(binary.AppendUvarint(encoded[:0], uint64(len(name))), name...)
+		out.nodes[i].at = out.details.add(encoded)
+	}
+	return out
+}
 
 // Notes returns the remarks of planning.
 func (p *Plan) Notes() []Note { return p.notes }

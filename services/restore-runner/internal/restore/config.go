@@ -97,6 +97,8 @@ type Records struct {
 	// Restored is called once every object has its outcome, before hooks and claims are waited for. Its
 	// error is Run's. Nil is not called.
 	Restored func(ctx context.Context) error
+	// Idle is set if an earlier holder waited for hooks and claims alone.
+	Idle bool
 	// Dir is an existing directory for objects that wait, once they are many. Empty keeps all of
 	// them in memory.
 	Dir string

@@ -1,6 +1,7 @@
 package restore
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -19,6 +20,8 @@ const (
 	// endpointsSettled is how long Endpoints have to be there before they stay: a controller that still
 	// works off the deletion of their namespace has decided to remove them before it saw their Service.
 	endpointsSettled = 2 * time.Second
+	// endpointsWatched is for how long after the last creation it is looked whether they stay.
+	endpointsWatched = 30 * time.Second
 	// endpointsRounds is how often Endpoints that go are made again.
 	endpointsRounds = 5
 )
@@ -32,11 +35,11 @@ type endpointsKeeper struct {
 	mu   sync.Mutex
 	last time.Time // when one of them was created, here or by an earlier holder
 
-	gaveUp bool
+	over bool // they are left to themselves
 }
 
 func newEndpointsKeeper(r *restoreRun) *endpointsKeeper {
-	k := &endpointsKeeper{restoreRun: r, bodies: actions.PendingStore{Dir: r.cfg.Dir}}
+	k := &endpointsKeeper{restoreRun: r, bodies: actions.PendingStore{Dir: r.cfg.Dir}, over: r.cfg.Idle}
 	if r.cfg.History.Resumed {
 		k.last = r.cfg.Clock.Now()
 	}
@@ -59,11 +62,12 @@ func (k *endpointsKeeper) noteCreated(o *object.Object) {
 // settleEndpoints returns when all Endpoints of the restore stayed, or are given up with a warning. An error means
 // that ctx ended or that the restore is to stop.
 func (k *endpointsKeeper) settleEndpoints(ctx context.Context) error {
-	if k.gaveUp {
+	if k.over {
 		return nil
 	}
 	nodes := k.createdNodes()
-	poller := object.Poller{Clock: k.cfg.Clock, Stop: k.stop}
+	k.over = len(nodes) == 0
+	poller, refused := object.Poller{Clock: k.cfg.Clock, Stop: k.stop}, map[int32]error{}
 	for round := 0; len(nodes) > 0; round++ {
 		for k.cfg.Clock.Since(k.last) < endpointsSettled {
 			if err := poller.Pause(ctx); err != nil {
@@ -72,23 +76,38 @@ func (k *endpointsKeeper) settleEndpoints(ctx context.Context) error {
 		}
 		nodes = k.findGone(ctx, nodes)
 		for _, v := range nodes {
-			err := fmt.Errorf("removed %d times", round+1)
-			if round < endpointsRounds {
-				err = k.createAgain(ctx, v)
+			if k.over = round == endpointsRounds; k.over {
+				k.cfg.Recorder.Warn(v, fmt.Sprintf("a controller removed it after its creation, and it is not there again: %v; restore it once more",
+					cmp.Or(refused[v], fmt.Errorf("removed %d times", round+1))))
+				continue
 			}
-			if object.IsEnding(ctx, err) {
-				return err
+			if refused[v] = k.createAgain(ctx, v); object.IsEnding(ctx, refused[v]) {
+				return refused[v]
 			}
-			if err != nil {
-				k.cfg.Recorder.Warn(v, fmt.Sprintf("a controller removed it after its creation, and it is not there again: %v; restore it once more", err))
-			}
+			k.last = k.cfg.Clock.Now()
 		}
-		if k.gaveUp = round == endpointsRounds; k.gaveUp {
+		if k.over {
 			return nil
 		}
-		k.last = k.cfg.Clock.Now()
 	}
 	return nil
+}
+
+// settleAgain settles the Endpoints once more, when controllers have had the time to remove them, or once ended is
+// closed. Those that go later are removed on purpose.
+func (k *endpointsKeeper) settleAgain(ctx context.Context, ended <-chan struct{}) error {
+	if k.over {
+		return nil
+	}
+	timer := k.cfg.Clock.NewTimer(endpointsWatched - k.cfg.Clock.Since(k.last))
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+	case <-ended:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return k.settleEndpoints(ctx)
 }
 
 // createdNodes returns the Endpoints that this restore created.

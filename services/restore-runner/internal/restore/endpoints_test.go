@@ -3,6 +3,8 @@ package restore_test
 import (
 	"net/http"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -90,20 +92,78 @@ func TestEndpointsThatAControllerRemovesAreMadeAgain(t *testing.T) {
 	}
 }
 
-// A runner that takes over has not created them itself.
+// A runner that takes over has not created them itself. After an idle holder they are removed on purpose.
 func TestEndpointsOfAnEarlierHolderAreMadeAgain(t *testing.T) {
+	for _, idle := range []bool{false, true} {
+		s, b := kubetest.Start(t), &backup{}
+		serveEndpoints(s)
+		addEndpoints(b, "db", nil)
+		clk := clocktesting.NewFakeClock(time.Now())
+		stepClock(t, clk)
+		runAt(t, clk, s, b, velerov1.RestoreSpec{}, func(c *restore.Config) {
+			require.NoError(t, restore.Run(t.Context(), *c))
+			s.Delete(endpointsPath + "/db")
+			c.History, c.Idle = &outcome.History{Resumed: true}, idle
+		})
+		if idle {
+			require.Nil(t, s.Object(endpointsPath+"/db"))
+			continue
+		}
+		require.NotEmpty(t, s.Object(endpointsPath + "/db")["subsets"])
+		require.NotEmpty(t, kubetest.Meta(s.Object(endpointsPath + "/db"))["labels"].(object)["velero.io/restore-name"])
+	}
+}
+
+// While hooks wait for hours users may remove Endpoints on purpose, which came back.
+func TestEndpointsAreWatchedForAShortTime(t *testing.T) {
+	for name, tt := range map[string]struct {
+		after time.Duration
+		again bool
+	}{"soon, by a controller": {10 * time.Second, true}, "later, by a user": {time.Minute, false}} {
+		t.Run(name, func(t *testing.T) {
+			n, b := newNode(t), &backup{}
+			serveEndpoints(n.cluster)
+			addEndpoints(b, "db", nil)
+			b.addPod("a", "web", nil)
+			clk := clocktesting.NewFakeClock(time.Now())
+			stepClock(t, clk)
+			began, remove := clk.Now(), sync.OnceFunc(func() { n.cluster.Delete(endpointsPath + "/db") })
+			n.look = func(path string, _ int) {
+				if clk.Since(began) > tt.after {
+					remove()
+				}
+				if clk.Since(began) > 2*time.Minute {
+					n.startContainers(path, "main")
+				}
+			}
+			f := runAt(t, clk, n.cluster, b, specOf(specHooks("", execHook("main", "one"))), n.setExec)
+			require.Equal(t, []string{"a/web main one"}, n.ranCommands())
+			require.Empty(t, f.results.Warnings.allMessages())
+			require.Equal(t, tt.again, n.cluster.Object(endpointsPath+"/db") != nil)
+		})
+	}
+}
+
+// What cannot be created again was a warning in each round.
+func TestEndpointsThatAreRefusedAreOneWarning(t *testing.T) {
 	s, b := kubetest.Start(t), &backup{}
 	serveEndpoints(s)
 	addEndpoints(b, "db", nil)
+	var posts atomic.Int64
+	s.Fail(func(r *http.Request, _ map[string]any) (int, bool) {
+		if r.URL.Path == endpointsPath && r.Method == http.MethodGet {
+			s.Delete(endpointsPath + "/db")
+		}
+		if r.URL.Path == endpointsPath && r.Method == http.MethodPost && posts.Add(1) > 1 {
+			return http.StatusUnprocessableEntity, false
+		}
+		return 0, false
+	})
 	clk := clocktesting.NewFakeClock(time.Now())
 	stepClock(t, clk)
-	runAt(t, clk, s, b, velerov1.RestoreSpec{}, func(c *restore.Config) {
-		require.NoError(t, restore.Run(t.Context(), *c))
-		s.Delete(endpointsPath + "/db")
-		c.History = &outcome.History{Resumed: true}
-	})
-	require.NotEmpty(t, s.Object(endpointsPath + "/db")["subsets"])
-	require.NotEmpty(t, kubetest.Meta(s.Object(endpointsPath + "/db"))["labels"].(object)["velero.io/restore-name"])
+	f := runAt(t, clk, s, b, velerov1.RestoreSpec{})
+	require.Equal(t, 1, f.recorder.Counts().Warnings, f.results.Warnings.allMessages())
+	require.Contains(t, f.results.Warnings.allMessages(), "endpoints a/db: a controller removed it after its creation, and it is not there again: ")
 }
 
 // What a controller makes of other objects is theirs: stored addresses are those of Pods that are gone, and a

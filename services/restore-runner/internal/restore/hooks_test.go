@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -457,6 +458,28 @@ func TestAHookShowsWhatItWaitsFor(t *testing.T) {
 	shown := onceShown(t, "pods a/db: hooks wait for container main: it waits: ImagePullBackOff", func() { started.Store(true) })
 	runRestore(t, n.cluster, b, specOf(specHooks("", execHook("main", "one"))), n.setExec, shown)
 	require.Equal(t, []string{"a/db main one"}, n.ranCommands())
+}
+
+// Restores that wait for hours held the plans of their backups in memory.
+func TestThePlanIsReleasedWhileHooksWait(t *testing.T) {
+	n, b := newNode(t), &backup{}
+	b.addPod("a", "db", nil)
+	b.addObject("configmaps", "v1", "ConfigMap", "a", "c", nil)
+	var released atomic.Bool
+	deadline := time.Now().Add(20 * time.Second)
+	n.look = func(path string, _ int) {
+		runtime.GC()
+		if released.Load() || time.Now().After(deadline) {
+			n.startContainers(path, "main")
+		}
+	}
+	f := runRestore(t, n.cluster, b, specOf(specHooks("", failingHook(execHook("main", "one")), execHook("absent", "two"))), n.setExec, func(c *restore.Config) {
+		runtime.AddCleanup(c.Plan, func(int) { released.Store(true) }, 0)
+	})
+	require.True(t, released.Load())
+	require.Equal(t, []string{"a/db main one"}, n.ranCommands())
+	require.Equal(t, []string{"a/c(created)"}, f.list["v1/ConfigMap"])
+	require.Contains(t, f.results.Warnings.allMessages(), "pods a/db: ")
 }
 
 // Without a writable bucket it is not known whether an earlier holder ran the hooks of an existing

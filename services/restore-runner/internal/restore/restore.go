@@ -15,14 +15,18 @@ func Run(ctx context.Context, config Config) error {
 		return err
 	}
 	defer r.hooks.Start(ctx)()
+	recorder, stop := config.Recorder, r.stop
 	for _, pass := range []func(context.Context) error{
-		r.owners.Resume(config.History), r.definitions.RestoreAll, r.namespaces.CreateAll, r.restoreObjects, r.keeper.settleEndpoints, r.noteRestored, r.awaitClaims, r.hooks.Wait, r.keeper.settleEndpoints,
+		r.owners.Resume(config.History), r.definitions.RestoreAll, r.namespaces.CreateAll, r.restoreObjects, r.keeper.settleEndpoints,
 	} {
 		if err := pass(ctx); err != nil {
 			return err
 		}
 	}
-	if c := config.Recorder.Counts(); c.Done < c.Total && r.stop.Requested() {
+	if err := r.awaitEnd(ctx); err != nil {
+		return err
+	}
+	if c := recorder.Counts(); c.Done < c.Total && stop.Requested() {
 		return dispatch.ErrStopped // what was waited for last has no outcome
 	}
 	return nil

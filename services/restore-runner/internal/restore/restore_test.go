@@ -190,8 +190,8 @@ func runAt(t testing.TB, clk clock.WithTicker, s *kubetest.Server, b *backup, sp
 	for _, c := range change {
 		c(&config)
 	}
-	require.NoError(t, restore.Run(t.Context(), config))
 	objects := pausing.Objects{UID: config.UID, Recorder: config.Recorder, REST: config.REST, Clock: config.Clock, Confirm: config.Confirm}
+	require.NoError(t, restore.Run(t.Context(), config))
 	require.NoError(t, objects.Resume(t.Context()))
 	stored()
 	var list, messages bytes.Buffer

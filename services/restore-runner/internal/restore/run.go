@@ -5,6 +5,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot/restored"
+	"github.com/holdfast-io/holdfast/pkg/job/panics"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/pausing"
@@ -148,16 +149,41 @@ func (r *restoreRun) restoreObjects(ctx context.Context) error {
 	return p.restoreAll(ctx)
 }
 
-// noteRestored reports that every object has its outcome.
+// awaitEnd waits for claims and hooks, and for Endpoints that may go. Then every object has its outcome.
+// What waits refers to no plan.
+func (r *restoreRun) awaitEnd(ctx context.Context) error {
+	group, ctx := panics.NewGroup(ctx)
+	claims := &volumes.Awaiter{Recorder: r.cfg.Recorder, Existing: r.existing, Clock: r.cfg.Clock, Timeout: r.timeouts.Resource, Stop: r.stop}
+	hooks, ended := r.hooks, make(chan struct{})
+	group.Go(func() error {
+		defer close(ended)
+		if err := claims.Await(ctx); err != nil {
+			return err
+		}
+		return hooks.Wait(ctx)
+	})
+	group.Go(func() error {
+		if err := r.keeper.settleAgain(ctx, ended); err != nil {
+			return err
+		}
+		return r.noteRestored(ctx)
+	})
+	return group.Wait()
+}
+
+// noteRestored reports that every object has its outcome. Where something is waited for the plan is released.
 func (r *restoreRun) noteRestored(ctx context.Context) error {
-	if c := r.cfg.Recorder.Counts(); r.cfg.Restored == nil || c.Done < c.Total {
+	recorder := r.cfg.Recorder
+	if c := recorder.Counts(); c.Done < c.Total {
+		return nil
+	}
+	if len(recorder.Owed())+len(recorder.Filled()) > 0 {
+		names := r.cfg.Plan.Names()
+		r.names.KeepNames(names)
+		recorder.KeepNames(names)
+	}
+	if r.cfg.Restored == nil {
 		return nil
 	}
 	return r.cfg.Restored(ctx)
-}
-
-// awaitClaims waits for the claims that are filled from CSI snapshots.
-func (r *restoreRun) awaitClaims(ctx context.Context) error {
-	a := &volumes.Awaiter{Recorder: r.cfg.Recorder, Existing: r.existing, Clock: r.cfg.Clock, Timeout: r.timeouts.Resource, Stop: r.stop}
-	return a.Await(ctx)
 }

@@ -3,6 +3,7 @@ package object
 import (
 	"cmp"
 	"sync"
+	"sync/atomic"
 
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
@@ -14,7 +15,7 @@ type Names struct {
 	// Versions are those of objects whose own version is not served; nil is none.
 	Versions *Versions
 
-	plan     *plan.Plan
+	plan     atomic.Pointer[plan.Plan]
 	recorder *outcome.Recorder
 
 	mu      sync.Mutex
@@ -24,12 +25,16 @@ type Names struct {
 // NewNames returns the names of a plan's objects. renamed are the PersistentVolumes that have another
 // name in the cluster than in the backup.
 func NewNames(p *plan.Plan, recorder *outcome.Recorder, renamed map[int32]string) *Names {
-	n := &Names{plan: p, recorder: recorder, volumes: map[string]string{}}
+	n := &Names{recorder: recorder, volumes: map[string]string{}}
+	n.plan.Store(p)
 	for v, name := range renamed {
 		n.volumes[p.Name(v)] = name
 	}
 	return n
 }
+
+// KeepNames replaces the plan by its names.
+func (n *Names) KeepNames(names *plan.Plan) { n.plan.Store(names) }
 
 // Volume returns what a PersistentVolume of the backup is called in the cluster.
 func (n *Names) Volume(stored string) string {
@@ -47,11 +52,12 @@ func (n *Names) RenameVolume(stored, name string) {
 
 // Name is what the object of a node is called in the cluster.
 func (n *Names) Name(node int32) string {
-	name := n.plan.Name(node)
+	p := n.plan.Load()
+	name := p.Name(node)
 	switch {
-	case n.plan.Class(node) == plan.NamespaceObject:
-		return n.plan.MapNamespace(name)
-	case n.plan.Kind(node).String() == "persistentvolumes":
+	case p.Class(node) == plan.NamespaceObject:
+		return p.MapNamespace(name)
+	case p.Kind(node).String() == "persistentvolumes":
 		return n.Volume(name)
 	}
 	return name
@@ -59,8 +65,9 @@ func (n *Names) Name(node int32) string {
 
 // Target names the restored object of a node.
 func (n *Names) Target(node int32) apply.Target {
-	kind := n.plan.Kind(node)
+	p := n.plan.Load()
+	kind := p.Kind(node)
 	gvr := kind.GVK.GroupVersion().WithResource(kind.Resource)
 	gvr.Version = n.Versions.Known(gvr)
-	return apply.Target{GVR: gvr, Namespace: n.plan.Target(node), Name: n.Name(node)}
+	return apply.Target{GVR: gvr, Namespace: p.Target(node), Name: n.Name(node)}
 }
