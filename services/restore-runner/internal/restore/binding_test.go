@@ -249,3 +249,22 @@ func TestAVolumeIsFreedOnce(t *testing.T) {
 		require.Equal(t, "old-claim", s.Object(pvPath)["spec"].(object)["claimRef"].(object)["uid"])
 	})
 }
+
+// Each claim whose volume is not in the backup was a request.
+func TestManyVolumesOutsideTheRestoreAreListedOnce(t *testing.T) {
+	s, b := startStorage(t), &backup{}
+	s.Put("/apis/storage.k8s.io/v1/storageclasses/manual", object{"metadata": object{"name": "manual"}, "provisioner": "disk.example.com"})
+	for i := range 40 {
+		b.addObject("persistentvolumeclaims", "v1", "PersistentVolumeClaim", "a", fmt.Sprint("claim-", i), object{"spec": object{"volumeName": fmt.Sprint("pv-", i), "storageClassName": "manual"}})
+	}
+	s.Put(manyVolumes+"/pv-39", liveVolume(func(spec, meta, _ object) {
+		meta["name"] = "pv-39"
+		spec["claimRef"] = object{"namespace": "a", "name": "claim-39"}
+	}))
+	f := runRestore(t, s, b, velerov1.RestoreSpec{})
+	require.Empty(t, f.results.Errors.allMessages())
+	require.Len(t, f.results.Warnings.Namespaces["a"], 39)
+	require.Equal(t, "pv-39", s.Object("/api/v1/namespaces/a/persistentvolumeclaims/claim-39")["spec"].(object)["volumeName"])
+	require.NotContains(t, s.Object("/api/v1/namespaces/a/persistentvolumeclaims/claim-38")["spec"], "volumeName")
+	require.LessOrEqual(t, len(s.Requests("GET "+manyVolumes)), 10+1+1, "and pv-39 is read once more")
+}

@@ -64,6 +64,7 @@ func TestAVolumeForAnotherNamespaceGetsAnotherName(t *testing.T) {
 			clonedVolume(t, s, runRestore(t, s, newSnapshotBackup(), mappedSpec(), useCloud(c)))
 			require.Len(t, c.made, 1)
 			require.Equal(t, before, s.Object(pvPath))
+			require.Len(t, s.Requests("GET "+manyVolumes+"/velero-clone-"), 1, "before it is made")
 		})
 	}
 }

@@ -29,6 +29,8 @@ type Object struct {
 	Tried bool
 	// Lock reports that processes elect a leader by it: one that is in the cluster is left as it is.
 	Lock bool
+	// Volume is the volume that it names in the backup, where it is a claim.
+	Volume string
 	// Unbound is the volume that it named, where it is a claim whose volume is nowhere.
 	Unbound string
 	// Suspended reports that it is a Job which this restore suspends. One that is in the cluster is left

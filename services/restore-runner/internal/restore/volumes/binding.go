@@ -29,12 +29,13 @@ func (p *Provisioner) FollowVolume(ctx context.Context, o *object.Object) error 
 		return nil
 	}
 	name, gone := p.Names.Volume(stored), false
+	o.Volume = stored
 	if node, planned := p.Plan.Find("persistentvolumes", "", stored); !planned || !p.Recorder.Concerns(node) {
-		live, err := p.Existing.Get(ctx, apply.Target{GVR: volumesGVR, Name: name})
+		there, err := p.live.hasVolume(ctx, p.Existing, name)
 		if err != nil {
 			return p.Timeouts.Of(fmt.Errorf("PersistentVolume %q: %w", name, err))
 		}
-		gone = live == nil
+		gone = !there
 	}
 	if name == stored && !gone {
 		return nil
@@ -171,6 +172,9 @@ func (p *Provisioner) volumeProblem(ctx context.Context, e *outcome.Entry, o *ob
 
 // bringsVolume reports that this restore created the volume for the claim.
 func (p *Provisioner) bringsVolume(o *object.Object, volume string) bool {
+	if o.Volume != "" && p.Names.Volume(o.Volume) == volume {
+		volume = o.Volume // it may have another name in the cluster
+	}
 	node, planned := p.Plan.Find("persistentvolumes", "", volume)
 	if !planned || p.Recorder.Action(node) != apply.Created {
 		return false

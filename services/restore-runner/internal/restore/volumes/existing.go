@@ -3,6 +3,7 @@ package volumes
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -10,6 +11,35 @@ import (
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
 )
+
+// maxReads is how many volumes outside of the restore are read one by one before all are listed.
+const maxReads = 10
+
+// liveVolumes are the PersistentVolumes of the cluster by name. Safe for concurrent use.
+type liveVolumes struct {
+	mu    sync.Mutex
+	reads int
+	names map[string]bool // nil before they are listed
+}
+
+// hasVolume reports that a volume is in the cluster: by a read or, for many claims, by one list.
+func (l *liveVolumes) hasVolume(ctx context.Context, existing *object.LiveReader, name string) (bool, error) {
+	l.mu.Lock()
+	if l.reads++; l.reads <= maxReads {
+		l.mu.Unlock()
+		live, err := existing.Get(ctx, apply.Target{GVR: volumesGVR, Name: name})
+		return live != nil, err
+	}
+	defer l.mu.Unlock()
+	if l.names == nil {
+		names := map[string]bool{}
+		if err := existing.Client.EachName(ctx, apply.Target{GVR: volumesGVR}, func(name string) { names[name] = true }); err != nil {
+			return false, err
+		}
+		l.names = names
+	}
+	return l.names[name], nil
+}
 
 // volumeExists reports that the PersistentVolume is in the cluster and stays there. One that is
 // going away, as after its claim's namespace was deleted, is a delay: its name is free afterwards,

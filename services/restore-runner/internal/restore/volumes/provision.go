@@ -42,6 +42,7 @@ type ProvisionerConfig struct {
 type Provisioner struct {
 	ProvisionerConfig
 	classes storageClasses
+	live    liveVolumes
 
 	mu   sync.Mutex
 	made map[int32]*outcome.Volume // volumes that this holder made
