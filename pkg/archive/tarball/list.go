@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 
 	"github.com/klauspost/compress/gzip"
 )
@@ -76,16 +77,21 @@ func List(ctx context.Context, r io.Reader, l Limits, v Visitor) error {
 // ListPart reads a part of a tarball as List does: a run of whole gzip members that hold whole
 // entries, without the end of the archive.
 func ListPart(ctx context.Context, r io.Reader, l Limits, v Visitor) error {
+	end, err := endMember()
+	if err != nil {
+		return err
+	}
+	return List(ctx, io.MultiReader(r, bytes.NewReader(end)), l, v)
+}
+
+// endMember returns the end of an archive.
+var endMember = sync.OnceValues(func() ([]byte, error) {
 	var end bytes.Buffer
 	zip := gzip.NewWriter(&end)
-	if _, err := zip.Write(make([]byte, endBytes)); err != nil {
-		return err
-	}
-	if err := zip.Close(); err != nil {
-		return err
-	}
-	return List(ctx, io.MultiReader(r, &end), l, v)
-}
+	_, err := zip.Write(make([]byte, endBytes))
+	err = errors.Join(err, zip.Close())
+	return end.Bytes(), err
+})
 
 // endBytes is how many zeros end a tar archive.
 const endBytes = 1024
