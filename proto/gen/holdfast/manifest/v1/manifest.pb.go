@@ -24,6 +24,71 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// FaultKind is what is wrong with a backup.
+type FaultKind int32
+
+const (
+	// Not set.
+	FaultKind_FAULT_KIND_UNSPECIFIED FaultKind = 0
+	// The manifest lists an object that the tarball does not hold.
+	FaultKind_FAULT_KIND_MISSING FaultKind = 1
+	// The tarball holds something that the manifest does not list.
+	FaultKind_FAULT_KIND_EXTRA FaultKind = 2
+	// Size or hash are other ones than the manifest says.
+	FaultKind_FAULT_KIND_DIFFERS FaultKind = 3
+	// A piece of the tarball, or an object where the manifest says it is, cannot be read.
+	FaultKind_FAULT_KIND_UNREADABLE FaultKind = 4
+	// The backup's own manifest is damaged.
+	FaultKind_FAULT_KIND_MANIFEST FaultKind = 5
+)
+
+// Enum value maps for FaultKind.
+var (
+	FaultKind_name = map[int32]string{
+		0: "FAULT_KIND_UNSPECIFIED",
+		1: "FAULT_KIND_MISSING",
+		2: "FAULT_KIND_EXTRA",
+		3: "FAULT_KIND_DIFFERS",
+		4: "FAULT_KIND_UNREADABLE",
+		5: "FAULT_KIND_MANIFEST",
+	}
+	FaultKind_value = map[string]int32{
+		"FAULT_KIND_UNSPECIFIED": 0,
+		"FAULT_KIND_MISSING":     1,
+		"FAULT_KIND_EXTRA":       2,
+		"FAULT_KIND_DIFFERS":     3,
+		"FAULT_KIND_UNREADABLE":  4,
+		"FAULT_KIND_MANIFEST":    5,
+	}
+)
+
+func (x FaultKind) Enum() *FaultKind {
+	p := new(FaultKind)
+	*p = x
+	return p
+}
+
+func (x FaultKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (FaultKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_holdfast_manifest_v1_manifest_proto_enumTypes[0].Descriptor()
+}
+
+func (FaultKind) Type() protoreflect.EnumType {
+	return &file_holdfast_manifest_v1_manifest_proto_enumTypes[0]
+}
+
+func (x FaultKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use FaultKind.Descriptor instead.
+func (FaultKind) EnumDescriptor() ([]byte, []int) {
+	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{0}
+}
+
 // How an object differs.
 type ItemDifference_Change int32
 
@@ -65,11 +130,11 @@ func (x ItemDifference_Change) String() string {
 }
 
 func (ItemDifference_Change) Descriptor() protoreflect.EnumDescriptor {
-	return file_holdfast_manifest_v1_manifest_proto_enumTypes[0].Descriptor()
+	return file_holdfast_manifest_v1_manifest_proto_enumTypes[1].Descriptor()
 }
 
 func (ItemDifference_Change) Type() protoreflect.EnumType {
-	return &file_holdfast_manifest_v1_manifest_proto_enumTypes[0]
+	return &file_holdfast_manifest_v1_manifest_proto_enumTypes[1]
 }
 
 func (x ItemDifference_Change) Number() protoreflect.EnumNumber {
@@ -1718,6 +1783,341 @@ func (x *FieldDifference) GetMasked() bool {
 	return false
 }
 
+// VerifyBackupRequest names a backup.
+type VerifyBackupRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the Backup in the server namespace.
+	Backup        string `protobuf:"bytes,1,opt,name=backup,proto3" json:"backup,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VerifyBackupRequest) Reset() {
+	*x = VerifyBackupRequest{}
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VerifyBackupRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VerifyBackupRequest) ProtoMessage() {}
+
+func (x *VerifyBackupRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VerifyBackupRequest.ProtoReflect.Descriptor instead.
+func (*VerifyBackupRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *VerifyBackupRequest) GetBackup() string {
+	if x != nil {
+		return x.Backup
+	}
+	return ""
+}
+
+// VerifyBackupResponse is a message of a verification.
+type VerifyBackupResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it tells.
+	//
+	// Types that are valid to be assigned to Event:
+	//
+	//	*VerifyBackupResponse_Progress
+	//	*VerifyBackupResponse_Result
+	Event         isVerifyBackupResponse_Event `protobuf_oneof:"event"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VerifyBackupResponse) Reset() {
+	*x = VerifyBackupResponse{}
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VerifyBackupResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VerifyBackupResponse) ProtoMessage() {}
+
+func (x *VerifyBackupResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VerifyBackupResponse.ProtoReflect.Descriptor instead.
+func (*VerifyBackupResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *VerifyBackupResponse) GetEvent() isVerifyBackupResponse_Event {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
+func (x *VerifyBackupResponse) GetProgress() *VerifyProgress {
+	if x != nil {
+		if x, ok := x.Event.(*VerifyBackupResponse_Progress); ok {
+			return x.Progress
+		}
+	}
+	return nil
+}
+
+func (x *VerifyBackupResponse) GetResult() *VerifyResult {
+	if x != nil {
+		if x, ok := x.Event.(*VerifyBackupResponse_Result); ok {
+			return x.Result
+		}
+	}
+	return nil
+}
+
+type isVerifyBackupResponse_Event interface {
+	isVerifyBackupResponse_Event()
+}
+
+type VerifyBackupResponse_Progress struct {
+	// How far it is.
+	Progress *VerifyProgress `protobuf:"bytes,1,opt,name=progress,proto3,oneof"`
+}
+
+type VerifyBackupResponse_Result struct {
+	// What was found; the last message.
+	Result *VerifyResult `protobuf:"bytes,2,opt,name=result,proto3,oneof"`
+}
+
+func (*VerifyBackupResponse_Progress) isVerifyBackupResponse_Event() {}
+
+func (*VerifyBackupResponse_Result) isVerifyBackupResponse_Event() {}
+
+// VerifyProgress is how far a verification is.
+type VerifyProgress struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Bytes of the tarball that were read.
+	Bytes int64 `protobuf:"varint,1,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// The size of the tarball.
+	TotalBytes    int64 `protobuf:"varint,2,opt,name=total_bytes,json=totalBytes,proto3" json:"total_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VerifyProgress) Reset() {
+	*x = VerifyProgress{}
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VerifyProgress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VerifyProgress) ProtoMessage() {}
+
+func (x *VerifyProgress) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VerifyProgress.ProtoReflect.Descriptor instead.
+func (*VerifyProgress) Descriptor() ([]byte, []int) {
+	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *VerifyProgress) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *VerifyProgress) GetTotalBytes() int64 {
+	if x != nil {
+		return x.TotalBytes
+	}
+	return 0
+}
+
+// VerifyResult is what a verification found.
+type VerifyResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many objects the manifest lists.
+	Objects int64 `protobuf:"varint,1,opt,name=objects,proto3" json:"objects,omitempty"`
+	// Bytes of the tarball that were read.
+	Bytes int64 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// How many faults there are; 0 for a backup that is whole.
+	Found int64 `protobuf:"varint,3,opt,name=found,proto3" json:"found,omitempty"`
+	// The first thousand of them.
+	Faults []*VerifyFault `protobuf:"bytes,4,rep,name=faults,proto3" json:"faults,omitempty"`
+	// The backup has no manifest of its own: its tarball was compared with one that was made of it before, so an object that the backup
+	// never held is not missed.
+	Rebuilt       bool `protobuf:"varint,5,opt,name=rebuilt,proto3" json:"rebuilt,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VerifyResult) Reset() {
+	*x = VerifyResult{}
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VerifyResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VerifyResult) ProtoMessage() {}
+
+func (x *VerifyResult) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VerifyResult.ProtoReflect.Descriptor instead.
+func (*VerifyResult) Descriptor() ([]byte, []int) {
+	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *VerifyResult) GetObjects() int64 {
+	if x != nil {
+		return x.Objects
+	}
+	return 0
+}
+
+func (x *VerifyResult) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *VerifyResult) GetFound() int64 {
+	if x != nil {
+		return x.Found
+	}
+	return 0
+}
+
+func (x *VerifyResult) GetFaults() []*VerifyFault {
+	if x != nil {
+		return x.Faults
+	}
+	return nil
+}
+
+func (x *VerifyResult) GetRebuilt() bool {
+	if x != nil {
+		return x.Rebuilt
+	}
+	return false
+}
+
+// VerifyFault is one thing that is wrong with a backup.
+type VerifyFault struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is wrong.
+	Kind FaultKind `protobuf:"varint,1,opt,name=kind,proto3,enum=holdfast.manifest.v1.FaultKind" json:"kind,omitempty"`
+	// The path in the tarball; empty where it is the tarball or the manifest as a whole.
+	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	// More about it, for people.
+	Detail        string `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VerifyFault) Reset() {
+	*x = VerifyFault{}
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VerifyFault) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VerifyFault) ProtoMessage() {}
+
+func (x *VerifyFault) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VerifyFault.ProtoReflect.Descriptor instead.
+func (*VerifyFault) Descriptor() ([]byte, []int) {
+	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *VerifyFault) GetKind() FaultKind {
+	if x != nil {
+		return x.Kind
+	}
+	return FaultKind_FAULT_KIND_UNSPECIFIED
+}
+
+func (x *VerifyFault) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *VerifyFault) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
 var File_holdfast_manifest_v1_manifest_proto protoreflect.FileDescriptor
 
 const file_holdfast_manifest_v1_manifest_proto_rawDesc = "" +
@@ -1874,13 +2274,41 @@ const file_holdfast_manifest_v1_manifest_proto_rawDesc = "" +
 	"\x02to\x18\x03 \x01(\tH\x01R\x02to\x88\x01\x01\x12\x16\n" +
 	"\x06masked\x18\x04 \x01(\bR\x06maskedB\a\n" +
 	"\x05_fromB\x05\n" +
-	"\x03_to2\x87\x04\n" +
+	"\x03_to\"[\n" +
+	"\x13VerifyBackupRequest\x12D\n" +
+	"\x06backup\x18\x01 \x01(\tB,\xbaH)r'\x10\x01\x18\xfd\x012 ^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$R\x06backup\"\xa1\x01\n" +
+	"\x14VerifyBackupResponse\x12B\n" +
+	"\bprogress\x18\x01 \x01(\v2$.holdfast.manifest.v1.VerifyProgressH\x00R\bprogress\x12<\n" +
+	"\x06result\x18\x02 \x01(\v2\".holdfast.manifest.v1.VerifyResultH\x00R\x06resultB\a\n" +
+	"\x05event\"G\n" +
+	"\x0eVerifyProgress\x12\x14\n" +
+	"\x05bytes\x18\x01 \x01(\x03R\x05bytes\x12\x1f\n" +
+	"\vtotal_bytes\x18\x02 \x01(\x03R\n" +
+	"totalBytes\"\xa9\x01\n" +
+	"\fVerifyResult\x12\x18\n" +
+	"\aobjects\x18\x01 \x01(\x03R\aobjects\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\x12\x14\n" +
+	"\x05found\x18\x03 \x01(\x03R\x05found\x129\n" +
+	"\x06faults\x18\x04 \x03(\v2!.holdfast.manifest.v1.VerifyFaultR\x06faults\x12\x18\n" +
+	"\arebuilt\x18\x05 \x01(\bR\arebuilt\"n\n" +
+	"\vVerifyFault\x123\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x1f.holdfast.manifest.v1.FaultKindR\x04kind\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x16\n" +
+	"\x06detail\x18\x03 \x01(\tR\x06detail*\xa1\x01\n" +
+	"\tFaultKind\x12\x1a\n" +
+	"\x16FAULT_KIND_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12FAULT_KIND_MISSING\x10\x01\x12\x14\n" +
+	"\x10FAULT_KIND_EXTRA\x10\x02\x12\x16\n" +
+	"\x12FAULT_KIND_DIFFERS\x10\x03\x12\x19\n" +
+	"\x15FAULT_KIND_UNREADABLE\x10\x04\x12\x17\n" +
+	"\x13FAULT_KIND_MANIFEST\x10\x052\xf0\x04\n" +
 	"\x0fManifestService\x12b\n" +
 	"\vGetManifest\x12(.holdfast.manifest.v1.GetManifestRequest\x1a).holdfast.manifest.v1.GetManifestResponse\x12\\\n" +
 	"\tListItems\x12&.holdfast.manifest.v1.ListItemsRequest\x1a'.holdfast.manifest.v1.ListItemsResponse\x12V\n" +
 	"\aGetItem\x12$.holdfast.manifest.v1.GetItemRequest\x1a%.holdfast.manifest.v1.GetItemResponse\x12n\n" +
 	"\x0fGetUnmaskedItem\x12,.holdfast.manifest.v1.GetUnmaskedItemRequest\x1a-.holdfast.manifest.v1.GetUnmaskedItemResponse\x12j\n" +
-	"\rDiffManifests\x12*.holdfast.manifest.v1.DiffManifestsRequest\x1a+.holdfast.manifest.v1.DiffManifestsResponse0\x01B\xe6\x01\n" +
+	"\rDiffManifests\x12*.holdfast.manifest.v1.DiffManifestsRequest\x1a+.holdfast.manifest.v1.DiffManifestsResponse0\x01\x12g\n" +
+	"\fVerifyBackup\x12).holdfast.manifest.v1.VerifyBackupRequest\x1a*.holdfast.manifest.v1.VerifyBackupResponse0\x01B\xe6\x01\n" +
 	"\x18com.holdfast.manifest.v1B\rManifestProtoP\x01ZIgithub.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1;manifestv1\xa2\x02\x03HMX\xaa\x02\x14Holdfast.Manifest.V1\xca\x02\x14Holdfast\\Manifest\\V1\xe2\x02 Holdfast\\Manifest\\V1\\GPBMetadata\xea\x02\x16Holdfast::Manifest::V1b\x06proto3"
 
 var (
@@ -1895,62 +2323,74 @@ func file_holdfast_manifest_v1_manifest_proto_rawDescGZIP() []byte {
 	return file_holdfast_manifest_v1_manifest_proto_rawDescData
 }
 
-var file_holdfast_manifest_v1_manifest_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_holdfast_manifest_v1_manifest_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_holdfast_manifest_v1_manifest_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_holdfast_manifest_v1_manifest_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_holdfast_manifest_v1_manifest_proto_goTypes = []any{
-	(ItemDifference_Change)(0),      // 0: holdfast.manifest.v1.ItemDifference.Change
-	(*GetManifestRequest)(nil),      // 1: holdfast.manifest.v1.GetManifestRequest
-	(*GetManifestResponse)(nil),     // 2: holdfast.manifest.v1.GetManifestResponse
-	(*KindCount)(nil),               // 3: holdfast.manifest.v1.KindCount
-	(*NamespaceCount)(nil),          // 4: holdfast.manifest.v1.NamespaceCount
-	(*Cut)(nil),                     // 5: holdfast.manifest.v1.Cut
-	(*ListItemsRequest)(nil),        // 6: holdfast.manifest.v1.ListItemsRequest
-	(*ListItemsResponse)(nil),       // 7: holdfast.manifest.v1.ListItemsResponse
-	(*GetItemRequest)(nil),          // 8: holdfast.manifest.v1.GetItemRequest
-	(*GetItemResponse)(nil),         // 9: holdfast.manifest.v1.GetItemResponse
-	(*GetUnmaskedItemRequest)(nil),  // 10: holdfast.manifest.v1.GetUnmaskedItemRequest
-	(*GetUnmaskedItemResponse)(nil), // 11: holdfast.manifest.v1.GetUnmaskedItemResponse
-	(*Item)(nil),                    // 12: holdfast.manifest.v1.Item
-	(*Owner)(nil),                   // 13: holdfast.manifest.v1.Owner
-	(*Reference)(nil),               // 14: holdfast.manifest.v1.Reference
-	(*DiffManifestsRequest)(nil),    // 15: holdfast.manifest.v1.DiffManifestsRequest
-	(*DiffManifestsResponse)(nil),   // 16: holdfast.manifest.v1.DiffManifestsResponse
-	(*DiffCounts)(nil),              // 17: holdfast.manifest.v1.DiffCounts
-	(*ItemDifference)(nil),          // 18: holdfast.manifest.v1.ItemDifference
-	(*FieldDifference)(nil),         // 19: holdfast.manifest.v1.FieldDifference
-	nil,                             // 20: holdfast.manifest.v1.Item.LabelsEntry
-	nil,                             // 21: holdfast.manifest.v1.Item.AnnotationsEntry
+	(FaultKind)(0),                  // 0: holdfast.manifest.v1.FaultKind
+	(ItemDifference_Change)(0),      // 1: holdfast.manifest.v1.ItemDifference.Change
+	(*GetManifestRequest)(nil),      // 2: holdfast.manifest.v1.GetManifestRequest
+	(*GetManifestResponse)(nil),     // 3: holdfast.manifest.v1.GetManifestResponse
+	(*KindCount)(nil),               // 4: holdfast.manifest.v1.KindCount
+	(*NamespaceCount)(nil),          // 5: holdfast.manifest.v1.NamespaceCount
+	(*Cut)(nil),                     // 6: holdfast.manifest.v1.Cut
+	(*ListItemsRequest)(nil),        // 7: holdfast.manifest.v1.ListItemsRequest
+	(*ListItemsResponse)(nil),       // 8: holdfast.manifest.v1.ListItemsResponse
+	(*GetItemRequest)(nil),          // 9: holdfast.manifest.v1.GetItemRequest
+	(*GetItemResponse)(nil),         // 10: holdfast.manifest.v1.GetItemResponse
+	(*GetUnmaskedItemRequest)(nil),  // 11: holdfast.manifest.v1.GetUnmaskedItemRequest
+	(*GetUnmaskedItemResponse)(nil), // 12: holdfast.manifest.v1.GetUnmaskedItemResponse
+	(*Item)(nil),                    // 13: holdfast.manifest.v1.Item
+	(*Owner)(nil),                   // 14: holdfast.manifest.v1.Owner
+	(*Reference)(nil),               // 15: holdfast.manifest.v1.Reference
+	(*DiffManifestsRequest)(nil),    // 16: holdfast.manifest.v1.DiffManifestsRequest
+	(*DiffManifestsResponse)(nil),   // 17: holdfast.manifest.v1.DiffManifestsResponse
+	(*DiffCounts)(nil),              // 18: holdfast.manifest.v1.DiffCounts
+	(*ItemDifference)(nil),          // 19: holdfast.manifest.v1.ItemDifference
+	(*FieldDifference)(nil),         // 20: holdfast.manifest.v1.FieldDifference
+	(*VerifyBackupRequest)(nil),     // 21: holdfast.manifest.v1.VerifyBackupRequest
+	(*VerifyBackupResponse)(nil),    // 22: holdfast.manifest.v1.VerifyBackupResponse
+	(*VerifyProgress)(nil),          // 23: holdfast.manifest.v1.VerifyProgress
+	(*VerifyResult)(nil),            // 24: holdfast.manifest.v1.VerifyResult
+	(*VerifyFault)(nil),             // 25: holdfast.manifest.v1.VerifyFault
+	nil,                             // 26: holdfast.manifest.v1.Item.LabelsEntry
+	nil,                             // 27: holdfast.manifest.v1.Item.AnnotationsEntry
 }
 var file_holdfast_manifest_v1_manifest_proto_depIdxs = []int32{
-	3,  // 0: holdfast.manifest.v1.GetManifestResponse.kinds:type_name -> holdfast.manifest.v1.KindCount
-	5,  // 1: holdfast.manifest.v1.GetManifestResponse.cuts:type_name -> holdfast.manifest.v1.Cut
-	4,  // 2: holdfast.manifest.v1.GetManifestResponse.namespaces:type_name -> holdfast.manifest.v1.NamespaceCount
-	12, // 3: holdfast.manifest.v1.ListItemsResponse.items:type_name -> holdfast.manifest.v1.Item
-	12, // 4: holdfast.manifest.v1.GetItemResponse.item:type_name -> holdfast.manifest.v1.Item
-	12, // 5: holdfast.manifest.v1.GetUnmaskedItemResponse.item:type_name -> holdfast.manifest.v1.Item
-	20, // 6: holdfast.manifest.v1.Item.labels:type_name -> holdfast.manifest.v1.Item.LabelsEntry
-	21, // 7: holdfast.manifest.v1.Item.annotations:type_name -> holdfast.manifest.v1.Item.AnnotationsEntry
-	13, // 8: holdfast.manifest.v1.Item.owners:type_name -> holdfast.manifest.v1.Owner
-	14, // 9: holdfast.manifest.v1.Item.references:type_name -> holdfast.manifest.v1.Reference
-	18, // 10: holdfast.manifest.v1.DiffManifestsResponse.differences:type_name -> holdfast.manifest.v1.ItemDifference
-	17, // 11: holdfast.manifest.v1.DiffManifestsResponse.counts:type_name -> holdfast.manifest.v1.DiffCounts
-	0,  // 12: holdfast.manifest.v1.ItemDifference.change:type_name -> holdfast.manifest.v1.ItemDifference.Change
-	19, // 13: holdfast.manifest.v1.ItemDifference.fields:type_name -> holdfast.manifest.v1.FieldDifference
-	1,  // 14: holdfast.manifest.v1.ManifestService.GetManifest:input_type -> holdfast.manifest.v1.GetManifestRequest
-	6,  // 15: holdfast.manifest.v1.ManifestService.ListItems:input_type -> holdfast.manifest.v1.ListItemsRequest
-	8,  // 16: holdfast.manifest.v1.ManifestService.GetItem:input_type -> holdfast.manifest.v1.GetItemRequest
-	10, // 17: holdfast.manifest.v1.ManifestService.GetUnmaskedItem:input_type -> holdfast.manifest.v1.GetUnmaskedItemRequest
-	15, // 18: holdfast.manifest.v1.ManifestService.DiffManifests:input_type -> holdfast.manifest.v1.DiffManifestsRequest
-	2,  // 19: holdfast.manifest.v1.ManifestService.GetManifest:output_type -> holdfast.manifest.v1.GetManifestResponse
-	7,  // 20: holdfast.manifest.v1.ManifestService.ListItems:output_type -> holdfast.manifest.v1.ListItemsResponse
-	9,  // 21: holdfast.manifest.v1.ManifestService.GetItem:output_type -> holdfast.manifest.v1.GetItemResponse
-	11, // 22: holdfast.manifest.v1.ManifestService.GetUnmaskedItem:output_type -> holdfast.manifest.v1.GetUnmaskedItemResponse
-	16, // 23: holdfast.manifest.v1.ManifestService.DiffManifests:output_type -> holdfast.manifest.v1.DiffManifestsResponse
-	19, // [19:24] is the sub-list for method output_type
-	14, // [14:19] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	4,  // 0: holdfast.manifest.v1.GetManifestResponse.kinds:type_name -> holdfast.manifest.v1.KindCount
+	6,  // 1: holdfast.manifest.v1.GetManifestResponse.cuts:type_name -> holdfast.manifest.v1.Cut
+	5,  // 2: holdfast.manifest.v1.GetManifestResponse.namespaces:type_name -> holdfast.manifest.v1.NamespaceCount
+	13, // 3: holdfast.manifest.v1.ListItemsResponse.items:type_name -> holdfast.manifest.v1.Item
+	13, // 4: holdfast.manifest.v1.GetItemResponse.item:type_name -> holdfast.manifest.v1.Item
+	13, // 5: holdfast.manifest.v1.GetUnmaskedItemResponse.item:type_name -> holdfast.manifest.v1.Item
+	26, // 6: holdfast.manifest.v1.Item.labels:type_name -> holdfast.manifest.v1.Item.LabelsEntry
+	27, // 7: holdfast.manifest.v1.Item.annotations:type_name -> holdfast.manifest.v1.Item.AnnotationsEntry
+	14, // 8: holdfast.manifest.v1.Item.owners:type_name -> holdfast.manifest.v1.Owner
+	15, // 9: holdfast.manifest.v1.Item.references:type_name -> holdfast.manifest.v1.Reference
+	19, // 10: holdfast.manifest.v1.DiffManifestsResponse.differences:type_name -> holdfast.manifest.v1.ItemDifference
+	18, // 11: holdfast.manifest.v1.DiffManifestsResponse.counts:type_name -> holdfast.manifest.v1.DiffCounts
+	1,  // 12: holdfast.manifest.v1.ItemDifference.change:type_name -> holdfast.manifest.v1.ItemDifference.Change
+	20, // 13: holdfast.manifest.v1.ItemDifference.fields:type_name -> holdfast.manifest.v1.FieldDifference
+	23, // 14: holdfast.manifest.v1.VerifyBackupResponse.progress:type_name -> holdfast.manifest.v1.VerifyProgress
+	24, // 15: holdfast.manifest.v1.VerifyBackupResponse.result:type_name -> holdfast.manifest.v1.VerifyResult
+	25, // 16: holdfast.manifest.v1.VerifyResult.faults:type_name -> holdfast.manifest.v1.VerifyFault
+	0,  // 17: holdfast.manifest.v1.VerifyFault.kind:type_name -> holdfast.manifest.v1.FaultKind
+	2,  // 18: holdfast.manifest.v1.ManifestService.GetManifest:input_type -> holdfast.manifest.v1.GetManifestRequest
+	7,  // 19: holdfast.manifest.v1.ManifestService.ListItems:input_type -> holdfast.manifest.v1.ListItemsRequest
+	9,  // 20: holdfast.manifest.v1.ManifestService.GetItem:input_type -> holdfast.manifest.v1.GetItemRequest
+	11, // 21: holdfast.manifest.v1.ManifestService.GetUnmaskedItem:input_type -> holdfast.manifest.v1.GetUnmaskedItemRequest
+	16, // 22: holdfast.manifest.v1.ManifestService.DiffManifests:input_type -> holdfast.manifest.v1.DiffManifestsRequest
+	21, // 23: holdfast.manifest.v1.ManifestService.VerifyBackup:input_type -> holdfast.manifest.v1.VerifyBackupRequest
+	3,  // 24: holdfast.manifest.v1.ManifestService.GetManifest:output_type -> holdfast.manifest.v1.GetManifestResponse
+	8,  // 25: holdfast.manifest.v1.ManifestService.ListItems:output_type -> holdfast.manifest.v1.ListItemsResponse
+	10, // 26: holdfast.manifest.v1.ManifestService.GetItem:output_type -> holdfast.manifest.v1.GetItemResponse
+	12, // 27: holdfast.manifest.v1.ManifestService.GetUnmaskedItem:output_type -> holdfast.manifest.v1.GetUnmaskedItemResponse
+	17, // 28: holdfast.manifest.v1.ManifestService.DiffManifests:output_type -> holdfast.manifest.v1.DiffManifestsResponse
+	22, // 29: holdfast.manifest.v1.ManifestService.VerifyBackup:output_type -> holdfast.manifest.v1.VerifyBackupResponse
+	24, // [24:30] is the sub-list for method output_type
+	18, // [18:24] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_manifest_v1_manifest_proto_init() }
@@ -1959,13 +2399,17 @@ func file_holdfast_manifest_v1_manifest_proto_init() {
 		return
 	}
 	file_holdfast_manifest_v1_manifest_proto_msgTypes[18].OneofWrappers = []any{}
+	file_holdfast_manifest_v1_manifest_proto_msgTypes[20].OneofWrappers = []any{
+		(*VerifyBackupResponse_Progress)(nil),
+		(*VerifyBackupResponse_Result)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_manifest_v1_manifest_proto_rawDesc), len(file_holdfast_manifest_v1_manifest_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   21,
+			NumEnums:      2,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -26,13 +26,15 @@ const (
 	ManifestService_GetItem_FullMethodName         = "/holdfast.manifest.v1.ManifestService/GetItem"
 	ManifestService_GetUnmaskedItem_FullMethodName = "/holdfast.manifest.v1.ManifestService/GetUnmaskedItem"
 	ManifestService_DiffManifests_FullMethodName   = "/holdfast.manifest.v1.ManifestService/DiffManifests"
+	ManifestService_VerifyBackup_FullMethodName    = "/holdfast.manifest.v1.ManifestService/VerifyBackup"
 )
 
 // ManifestServiceClient is the client API for ManifestService service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// ManifestService answers from the manifests in the bucket. A backup that has none is NOT_FOUND with reason MANIFEST_NOT_FOUND.
+// ManifestService answers from the manifests in the bucket. A backup that has ended and has none gets one
+// from its tarball; any other is NOT_FOUND with reason MANIFEST_NOT_FOUND.
 type ManifestServiceClient interface {
 	// GetManifest returns what a backup's manifest says about the whole: kinds, counts and cuts.
 	GetManifest(ctx context.Context, in *GetManifestRequest, opts ...grpc.CallOption) (*GetManifestResponse, error)
@@ -46,6 +48,9 @@ type ManifestServiceClient interface {
 	// DiffManifests compares two backups and streams the objects that differ in what a restore brings back: status and what the API
 	// server writes do not count, nor does the version an object is stored in. The last message has all counts.
 	DiffManifests(ctx context.Context, in *DiffManifestsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DiffManifestsResponse], error)
+	// VerifyBackup reads the tarball of a backup once and compares each object with the manifest: hash, size, place and second copy, and
+	// the two lists. It tells its progress every few seconds, and last the result. It holds the whole tarball in neither memory nor a file.
+	VerifyBackup(ctx context.Context, in *VerifyBackupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[VerifyBackupResponse], error)
 }
 
 type manifestServiceClient struct {
@@ -115,11 +120,31 @@ func (c *manifestServiceClient) DiffManifests(ctx context.Context, in *DiffManif
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ManifestService_DiffManifestsClient = grpc.ServerStreamingClient[DiffManifestsResponse]
 
+func (c *manifestServiceClient) VerifyBackup(ctx context.Context, in *VerifyBackupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[VerifyBackupResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &ManifestService_ServiceDesc.Streams[1], ManifestService_VerifyBackup_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[VerifyBackupRequest, VerifyBackupResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ManifestService_VerifyBackupClient = grpc.ServerStreamingClient[VerifyBackupResponse]
+
 // ManifestServiceServer is the server API for ManifestService service.
 // All implementations must embed UnimplementedManifestServiceServer
 // for forward compatibility.
 //
-// ManifestService answers from the manifests in the bucket. A backup that has none is NOT_FOUND with reason MANIFEST_NOT_FOUND.
+// ManifestService answers from the manifests in the bucket. A backup that has ended and has none gets one
+// from its tarball; any other is NOT_FOUND with reason MANIFEST_NOT_FOUND.
 type ManifestServiceServer interface {
 	// GetManifest returns what a backup's manifest says about the whole: kinds, counts and cuts.
 	GetManifest(context.Context, *GetManifestRequest) (*GetManifestResponse, error)
@@ -133,6 +158,9 @@ type ManifestServiceServer interface {
 	// DiffManifests compares two backups and streams the objects that differ in what a restore brings back: status and what the API
 	// server writes do not count, nor does the version an object is stored in. The last message has all counts.
 	DiffManifests(*DiffManifestsRequest, grpc.ServerStreamingServer[DiffManifestsResponse]) error
+	// VerifyBackup reads the tarball of a backup once and compares each object with the manifest: hash, size, place and second copy, and
+	// the two lists. It tells its progress every few seconds, and last the result. It holds the whole tarball in neither memory nor a file.
+	VerifyBackup(*VerifyBackupRequest, grpc.ServerStreamingServer[VerifyBackupResponse]) error
 	mustEmbedUnimplementedManifestServiceServer()
 }
 
@@ -157,6 +185,9 @@ func (UnimplementedManifestServiceServer) GetUnmaskedItem(context.Context, *GetU
 }
 func (UnimplementedManifestServiceServer) DiffManifests(*DiffManifestsRequest, grpc.ServerStreamingServer[DiffManifestsResponse]) error {
 	return status.Error(codes.Unimplemented, "method DiffManifests not implemented")
+}
+func (UnimplementedManifestServiceServer) VerifyBackup(*VerifyBackupRequest, grpc.ServerStreamingServer[VerifyBackupResponse]) error {
+	return status.Error(codes.Unimplemented, "method VerifyBackup not implemented")
 }
 func (UnimplementedManifestServiceServer) mustEmbedUnimplementedManifestServiceServer() {}
 func (UnimplementedManifestServiceServer) testEmbeddedByValue()                         {}
@@ -262,6 +293,17 @@ func _ManifestService_DiffManifests_Handler(srv interface{}, stream grpc.ServerS
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ManifestService_DiffManifestsServer = grpc.ServerStreamingServer[DiffManifestsResponse]
 
+func _ManifestService_VerifyBackup_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(VerifyBackupRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ManifestServiceServer).VerifyBackup(m, &grpc.GenericServerStream[VerifyBackupRequest, VerifyBackupResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ManifestService_VerifyBackupServer = grpc.ServerStreamingServer[VerifyBackupResponse]
+
 // ManifestService_ServiceDesc is the grpc.ServiceDesc for ManifestService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -290,6 +332,11 @@ var ManifestService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "DiffManifests",
 			Handler:       _ManifestService_DiffManifests_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "VerifyBackup",
+			Handler:       _ManifestService_VerifyBackup_Handler,
 			ServerStreams: true,
 		},
 	},

@@ -1,0 +1,75 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
+	"github.com/holdfast-io/holdfast/pkg/archive/tarball"
+	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
+)
+
+// progressPeriod is how often a verification tells how far it is.
+const progressPeriod = 2 * time.Second
+
+// VerifyBackup implements ManifestService.
+func (s *Server) VerifyBackup(req *manifestv1.VerifyBackupRequest, stream grpc.ServerStreamingServer[manifestv1.VerifyBackupResponse]) error {
+	ctx, cancel := context.WithCancelCause(stream.Context())
+	defer cancel(nil)
+	told := time.Time{}
+	found, rebuilt, err := s.Verify(ctx, req.GetBackup(), func(read, size int64) {
+		if now := time.Now(); now.Sub(told) >= progressPeriod {
+			told = now
+			progress := &manifestv1.VerifyProgress{Bytes: read, TotalBytes: size}
+			if err := stream.Send(&manifestv1.VerifyBackupResponse{Event: &manifestv1.VerifyBackupResponse_Progress{Progress: progress}}); err != nil {
+				cancel(err)
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	result := &manifestv1.VerifyResult{Objects: found.Objects, Bytes: found.Bytes, Found: found.Found, Rebuilt: rebuilt}
+	for _, f := range found.Faults {
+		kind := manifestv1.FaultKind_value["FAULT_KIND_"+strings.ToUpper(string(f.Kind))]
+		result.Faults = append(result.Faults, &manifestv1.VerifyFault{Kind: manifestv1.FaultKind(kind), Path: f.Path, Detail: f.Detail})
+	}
+	return stream.Send(&manifestv1.VerifyBackupResponse{Event: &manifestv1.VerifyBackupResponse_Result{Result: result}})
+}
+
+// Verify compares a backup's tarball with its manifest. Rebuilt means that the backup has no manifest of its
+// own, or a damaged one, which is a fault. A tarball of which no manifest can be made is a fault too.
+func (s *Server) Verify(ctx context.Context, backup string, progress func(read, size int64)) (v *tarball.Verification, rebuilt bool, err error) {
+	for {
+		v, rebuilt, err = s.verifyOnce(ctx, backup, progress)
+		if rebuilt || !errors.Is(err, manifest.ErrCorrupt) {
+			break
+		} // the manifest is known to be damaged now
+	}
+	if errors.Is(err, tarball.ErrCorrupt) || errors.Is(err, tarball.ErrTooLarge) {
+		v = &tarball.Verification{}
+		v.AddFault(tarball.FaultUnreadable, "", err.Error())
+		return v, true, nil
+	}
+	return v, rebuilt, err
+}
+
+func (s *Server) verifyOnce(ctx context.Context, backup string, progress func(read, size int64)) (v *tarball.Verification, rebuilt bool, err error) {
+	m, err := s.openBackup(ctx, backup)
+	if err != nil {
+		return nil, false, err
+	}
+	defer m.close(&err)
+	v, err = tarball.Verify(ctx, m.store, m.Reader, backup, s.Rebuilder.WorkDir, tarball.Limits{}, progress)
+	if err != nil {
+		return nil, m.rebuilt, codedError(err)
+	}
+	if m.rebuilt && s.Rebuilder.isDamaged(m.object) {
+		v.AddFault(tarball.FaultManifest, "", "the manifest of the backup is damaged; the tarball was compared with one that was made of it")
+	}
+	return v, m.rebuilt, nil
+}
