@@ -94,7 +94,8 @@ func (r *run) finalizeNamespace(ctx context.Context, live *unstructured.Unstruct
 		}
 		for i := range list.APIResources {
 			of := &list.APIResources[i]
-			if !of.Namespaced || gv.Group == eventsv1.GroupName { // Events are in the core group, too
+			// Events are in the core group, too, and Velero's kinds in the server's namespace.
+			if !of.Namespaced || gv.Group == eventsv1.GroupName || gv.Group == velerov1.GroupVersion.Group {
 				continue
 			}
 			if empty, err := emptyCollection(ctx, r.dynamic.Resource(gv.WithResource(of.Name)).Namespace(live.GetName())); err != nil {
