@@ -120,6 +120,7 @@ func TestASuccessorTellsWhatAnObjectWasCreatedWithout(t *testing.T) {
 			`{"spec":{"clusterIP":"10.0.0.9","healthCheckNodePort":30008,"ports":[{"port":81,"nodePort":30003},{"port":80,"nodePort":30009}]}}`,
 			[]string{"healthCheckNodePort 30001 could not be kept", "the Service has 30008", "clusterIP 10.0.0.1 could not be kept", "nodePort 30002 of port 80 could not be kept", "the Service has 30009"}},
 		"the same ports":  {servicesV1, `{"spec":{"clusterIP":"None","ports":[{"port":80,"nodePort":30002},{"port":81}]}}`, `{"spec":{"clusterIP":"None","ports":[{"port":80,"nodePort":30002},{"port":81,"nodePort":30003}]}}`, nil},
+		"another type":    {servicesV1, `{"spec":{"ports":[{"port":80,"nodePort":30002}]}}`, `{"spec":{"ports":[{"port":80}]}}`, nil},
 		"a class":         {ingressesV1, `{"metadata":{"annotations":{"kubernetes.io/ingress.class":"old"}},"spec":{"ingressClassName":"new"}}`, `{"metadata":{},"spec":{"ingressClassName":"new"}}`, []string{"annotation kubernetes.io/ingress.class: old is left out"}},
 		"a class that is": {ingressesV1, `{"metadata":{"annotations":{"kubernetes.io/ingress.class":"old"}},"spec":{"ingressClassName":"new"}}`, `{"metadata":{"annotations":{"kubernetes.io/ingress.class":"old"}},"spec":{"ingressClassName":"new"}}`, nil},
 		"injected parts": {podsV1, injectedPod, `{"spec":{"containers":[{"name":"app"}],"initContainers":[],"volumes":[{"name":"data"}]}}`,

@@ -54,7 +54,6 @@ func (c *Client) compareExisting(ctx context.Context, r *Request, raw []byte, ma
 	equal := reflect.DeepEqual(live, stored) || !deleting && c.isDefaulted(ctx, r, existing, stored)
 	switch {
 	case maybe && equal && !deleting && !r.Taken: // its answer was lost, what it was created without is not
-		r.noteLacking(live, nil)
 		return Result{Action: Created, UID: uid, Fresh: true, Warning: r.without}
 	case deleting && r.NoCreate:
 		return failedResult(ErrGoing)
