@@ -71,9 +71,14 @@ func managementCluster() []manifest.Item {
 		reference.BuiltOn, "dockermachines.infrastructure.cluster.x-k8s.io m/m", "kubeadmconfigs.bootstrap.cluster.x-k8s.io m/m")
 	binding := naming(owned("clusterresourcesetbindings.addons.cluster.x-k8s.io m/c", "addons.cluster.x-k8s.io/v1beta2", "Clusterresourceset", "clusterresourcesets.addons.cluster.x-k8s.io m/crs"),
 		reference.BelongsTo, cluster, "clusterresourcesets.addons.cluster.x-k8s.io m/crs")
+	class := naming(newItem("clusterclasses.cluster.x-k8s.io m/quick"), reference.MadeFrom, "dockerclustertemplates.infrastructure.cluster.x-k8s.io m/quick")
+	template := newItem("dockerclustertemplates.infrastructure.cluster.x-k8s.io m/quick")
+	class.Kind, template.Kind = "ClusterClass", "DockerClusterTemplate"
+	class.References[0].Kind = template.Kind
+	root := naming(naming(newItem(cluster), reference.BuiltOn, "dockerclusters.infrastructure.cluster.x-k8s.io m/c"), reference.MadeFrom, "clusterclasses.cluster.x-k8s.io m/quick")
+	root.References[1].Kind = class.Kind
 	return []manifest.Item{
-		naming(naming(newItem(cluster), reference.BuiltOn, "dockerclusters.infrastructure.cluster.x-k8s.io m/c"), reference.MadeFrom, "clusterclasss.cluster.x-k8s.io m/quick"),
-		newItem("clusterclasss.cluster.x-k8s.io m/quick"), machine, binding,
+		root, class, template, machine, binding,
 		naming(newItem("clusterresourcesets.addons.cluster.x-k8s.io m/crs"), reference.Reads, "secrets m/addon"),
 		owned("dockerclusters.infrastructure.cluster.x-k8s.io m/c", api, "Cluster", cluster),
 		owned("dockermachines.infrastructure.cluster.x-k8s.io m/m", api, "Machine", "machines.cluster.x-k8s.io m/m"),
@@ -107,9 +112,8 @@ func TestOwnersDecideAboutWhatObjectsNameOfTheirOwn(t *testing.T) {
 				before(owned, cluster)
 			}
 		}
-		if !paused {
-			before("clusterclasss.cluster.x-k8s.io m/quick", cluster)
-		}
+		before("dockerclustertemplates.infrastructure.cluster.x-k8s.io m/quick", "clusterclasses.cluster.x-k8s.io m/quick")
+		before("clusterclasses.cluster.x-k8s.io m/quick", cluster)
 	}
 }
 

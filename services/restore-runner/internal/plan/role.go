@@ -89,12 +89,19 @@ const (
 	istioRoot     = "istio-system"
 )
 
+// clusterAPI is the group of Cluster API, and what the groups of its providers end with.
+const clusterAPI = "cluster.x-k8s.io"
+
 func roleOf(kind schema.GroupKind) kindRole {
 	if r, ok := roles[kind]; ok {
 		return r
 	}
 	if r, ok := groups[kind.Group]; ok {
 		return r
+	}
+	// Controllers of Cluster API make nothing of a class or a template until a Cluster or Machines are made from it.
+	if strings.HasSuffix(kind.Group, clusterAPI) && (kind.Kind == "ClusterClass" || strings.HasSuffix(kind.Kind, "Template")) {
+		return roleNone
 	}
 	return roleCustom
 }
