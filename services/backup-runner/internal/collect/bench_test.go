@@ -35,14 +35,17 @@ type screening struct{ *fakeAction }
 
 func (screening) Concerns([]byte) bool { return false }
 
+// namesOne is the benchmark whose objects name one more object each, by a rule of a user.
+const namesOne = "a rule and a reference"
+
 // BenchmarkItem is what the runner does with one listed object of 2 KiB.
 func BenchmarkItem(b *testing.B) {
 	for name, actions := range map[string]Actions{
-		"no actions": {}, "none for the resource": {Items: []action.BackupItem{tracingAction("a.io/x", selectResources("pods"))}, Asks: []schema.GroupResource{plan.Pods}},
+		"no actions": {}, namesOne: {}, "none for the resource": {Items: []action.BackupItem{tracingAction("a.io/x", selectResources("pods"))}, Asks: []schema.GroupResource{plan.Pods}},
 		"none that matches": unmatchedActions(), "held for one": {Items: []action.BackupItem{tracingAction("a.io/x", action.Selector{})}},
 	} {
 		b.Run(name, func(b *testing.B) {
-			measureListing(b, actions, func(step func() error, size int64) error {
+			measureListing(b, actions, name == namesOne, func(step func() error, size int64) error {
 				b.ReportAllocs()
 				b.SetBytes(size)
 				for b.Loop() {
@@ -60,7 +63,7 @@ func BenchmarkItem(b *testing.B) {
 // there were actions.
 func TestActionsThatDoNotMatchCostNoAllocation(t *testing.T) {
 	allocations := func(actions Actions) (n float64) {
-		measureListing(t, actions, func(step func() error, _ int64) (err error) {
+		measureListing(t, actions, false, func(step func() error, _ int64) (err error) {
 			n = testing.AllocsPerRun(2000, func() { err = errors.Join(err, step()) })
 			return err
 		})
@@ -75,17 +78,25 @@ func TestActionsThatDoNotMatchCostNoAllocation(t *testing.T) {
 // errListed ends a run after its list was measured.
 var errListed = errors.New("the list was measured")
 
-// measureListing runs a job whose list of config maps calls measure; step lists one more object.
-func measureListing(t testing.TB, actions Actions, measure func(step func() error, size int64) error) {
+// measureListing runs a job whose list of config maps calls measure; step lists one more object. With names a
+// rule finds a reference in each.
+func measureListing(t testing.TB, actions Actions, names bool, measure func(step func() error, size int64) error) {
 	t.Helper()
 	st := newSetup(t, newEstateServer(), velerov1.BackupSpec{IncludedResources: []string{"configmaps"}})
 	st.cfg.PartItems, st.cfg.PartBytes, st.cfg.Workers = 1<<30, 1<<40, 1
 	st.job.Actions, st.job.Cut = actions, cut.New(nil, false)
 	item, err := jsonlist.ParseObject([]byte(`{"metadata":{"name":"cm-1","namespace":"a","uid":"00000000-0000-4000-8000-000000000000",` +
-		`"resourceVersion":"7","creationTimestamp":"2026-01-01T00:00:00Z","labels":{"app":"x","tier":"db"}},"data":{"k":"` + strings.Repeat("vwxyz", 400) + `"}}`))
+		`"resourceVersion":"7","creationTimestamp":"2026-01-01T00:00:00Z","labels":{"app":"x","tier":"db"}},"data":{"ref":"cm-2","k":"` + strings.Repeat("vwxyz", 400) + `"}}`))
+	require.NoError(t, err)
+	rules, err := jsonlist.ParseObject([]byte(`{"metadata":{"name":"holdfast-references","namespace":"velero"},"data":{"a":"{kind: ConfigMap, field: data.ref, to: ConfigMap}"}}`))
 	require.NoError(t, err)
 	var measured error
-	st.cfg.Lister = listerFunc(func(_ context.Context, _ rawlist.Request, sink rawlist.Sink) error {
+	st.cfg.Lister = listerFunc(func(_ context.Context, req rawlist.Request, sink rawlist.Sink) error {
+		if req.Fields != "" && names {
+			return sink.Item(rules)
+		} else if req.Fields != "" {
+			return nil
+		}
 		n := 0
 		measured = measure(func() error {
 			if err := errors.Join(sink.Begin("1000"), sink.Item(item)); err != nil {
