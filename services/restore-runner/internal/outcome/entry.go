@@ -95,6 +95,9 @@ func (e *Entry) Owes(owes *Owes) { e.record.Owes = owes }
 // Linked notes that missing owner references were dealt with.
 func (e *Entry) Linked() { e.record.Linked = true }
 
+// Moved notes the place that an action gave the object.
+func (e *Entry) Moved(to Moved) { e.record.Moved = &to }
+
 // Served notes that a definition is established.
 func (e *Entry) Served() { e.record.Served = true }
 

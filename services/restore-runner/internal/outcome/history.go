@@ -30,6 +30,8 @@ type History struct {
 	// Names has the PersistentVolumes, those with an outcome too, that have another name in the
 	// cluster.
 	Names map[int32]string
+	// Moved has the objects that actions gave another place.
+	Moved map[int32]Moved
 	// Served are the definitions that were seen established.
 	Served []int32
 	// Lost has the target namespaces nothing can be restored into, with the reason.
@@ -108,6 +110,9 @@ func (h *History) addRecord(r *Recorder, node int32, rec *Record) {
 	}
 	if rec.Linked {
 		delete(h.Owing, node)
+	}
+	if rec.Moved != nil {
+		putLazy(&h.Moved, node, *rec.Moved)
 	}
 	if rec.Served {
 		h.Served = append(h.Served, node)

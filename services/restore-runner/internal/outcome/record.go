@@ -71,6 +71,8 @@ type Record struct {
 	Hooked *HookedPod `json:"hooked,omitempty"`
 	// Hook is set before a hook of the Pod runs, and again when it has ended.
 	Hook *HookRun `json:"hook,omitempty"`
+	// Moved is set with the outcome of an object that an action gave another place.
+	Moved *Moved `json:"moved,omitempty"`
 	// Served reports that a definition was seen established.
 	Served bool `json:"served,omitempty"`
 	// Lost is a target namespace nothing can be restored into.
@@ -168,6 +170,12 @@ type CSI struct {
 	Labels        map[string]string `json:"labels,omitempty"`
 	// Settled reports that nothing waits for the claim any more.
 	Settled bool `json:"settled,omitempty"`
+}
+
+// Moved is the place of an object in the cluster that is not the one of the plan.
+type Moved struct {
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
 }
 
 // Lost is a target namespace and why nothing can be restored into it.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -171,7 +172,7 @@ func TestAnActionsFailureCostsItsObject(t *testing.T) {
 			return action.RestoreResult{}, errors.New("plugin a.io/x: Execute of ConfigMap a/fails: no")
 		},
 		"renamed": func(*action.Object) (action.RestoreResult, error) {
-			return action.RestoreResult{Object: action.FromJSON([]byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"other"}}`))}, nil
+			return action.RestoreResult{Object: action.FromJSON([]byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"fine"}}`))}, nil
 		},
 		"secret": func(*action.Object) (action.RestoreResult, error) {
 			return action.RestoreResult{Object: action.FromJSON([]byte(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"secret"}}`))}, nil
@@ -199,12 +200,81 @@ func TestAnActionsFailureCostsItsObject(t *testing.T) {
 	require.Equal(t, []string{"a/fails(failed)", "a/fine(created)", "a/garbage(failed)", "a/group(failed)", "a/nil(failed)", "a/operation(created)",
 		"a/renamed(failed)", "a/secret(failed)"}, f.list["v1/ConfigMap"])
 	for _, want := range []string{
-		"configmaps a/fails: plugin a.io/x: Execute of ConfigMap a/fails: no", "a/renamed: action a.io/x: Execute: renamed it",
+		"configmaps a/fails: plugin a.io/x: Execute of ConfigMap a/fails: no", "a/renamed: actions gave it the place of another object of the restore, a/fine",
 		"a/secret: action a.io/x: Execute: made it a Secret", `a/group: action a.io/x: Execute: made it a ConfigMap of "example.com/v1"`, "a/nil: action a.io/x: Execute: returned no object", "a/garbage: action a.io/x: Execute: not a Kubernetes object",
 		`a/operation: action a.io/x: Execute began operation "op"`,
 	} {
 		require.Contains(t, f.results.Errors.allMessages(), want)
 	}
+}
+
+// An action that gave an object another name was an error of the object, another namespace was ignored.
+func TestAnActionMayMoveAnObject(t *testing.T) {
+	mapped := velerov1.RestoreSpec{NamespaceMapping: map[string]string{"a": "x"}}
+	for name, tt := range map[string]struct {
+		namespace, name string // as the action returns it
+		spec            velerov1.RestoreSpec
+		path, warning   string
+	}{
+		"another name":                         {namespace: "a", name: "new", path: "a/configmaps/new"},
+		"another namespace":                    {namespace: "b", name: "c", path: "b/configmaps/c"},
+		"another name in a mapped namespace":   {namespace: "a", name: "new", spec: mapped, path: "x/configmaps/new"},
+		"the mapped namespace":                 {namespace: "x", name: "c", spec: mapped, path: "x/configmaps/c"},
+		"a namespace that is not restored to":  {namespace: "elsewhere", name: "c", path: "a/configmaps/c", warning: `a.io/x: Execute: put it into namespace "elsewhere", to which this restore restores nothing: it is restored to "a"`},
+		"no namespace, which is that it is in": {name: "c", path: "a/configmaps/c"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, b := kubetest.Start(t), &backup{}
+			b.addObject("configmaps", "v1", "ConfigMap", "a", "c", object{"data": object{"k": "v"}})
+			b.addObject("secrets", "v1", "Secret", "b", "s", nil)
+			x := changingAction("a.io/x", action.Selector{IncludedResources: []string{"configmaps"}}, func(u *unstructured.Unstructured, _ map[string]any) {
+				u.SetNamespace(tt.namespace)
+				u.SetName(tt.name)
+			})
+			after := changingAction("a.io/y", action.Selector{}, func(u *unstructured.Unstructured, _ map[string]any) { u.SetLabels(map[string]string{"after": "x"}) })
+			for _, want := range []string{"created", "skipped"} {
+				f := runRestore(t, s, b, tt.spec, withActions(t, x, after))
+				require.Empty(t, f.results.Errors.allMessages())
+				require.Equal(t, object{"k": "v"}, s.Object("/api/v1/namespaces/" + tt.path)["data"])
+				require.Contains(t, f.list["v1/ConfigMap"][0], want, "the second restore finds it unchanged")
+				if tt.warning == "" {
+					require.Empty(t, f.results.Warnings.allMessages())
+					continue
+				}
+				require.Equal(t, 1, strings.Count(f.results.Warnings.allMessages(), tt.warning))
+			}
+		})
+	}
+}
+
+// Owners, hooks and takeovers find an object that an action moved.
+func TestWhatAnActionMovedIsFoundAgain(t *testing.T) {
+	n, b := newNode(t), &backup{}
+	b.addPod("a", "db", object{postHook + "command": "x"})
+	b.addObject("configmaps", "v1", "ConfigMap", "a", "owned", nil, ownerBy("v1", "Pod", "db", false))
+	x := changingAction("a.io/x", action.Selector{IncludedResources: []string{"pods"}}, func(u *unstructured.Unstructured, _ map[string]any) { u.SetName("new") })
+	var end atomic.Pointer[func()]
+	n.look = func(path string, _ int) {
+		if die := end.Load(); die != nil {
+			(*die)()
+			return
+		}
+		n.startContainers(path, "main")
+	}
+	f := runRestore(t, n.cluster, b, velerov1.RestoreSpec{}, withActions(t, x), n.setExec, func(config *restore.Config) {
+		records := runFirstOwner(t, config, func(ctx context.Context, die func(), own *restore.Config) {
+			end.Store(&die)
+			require.ErrorIs(t, restore.Run(ctx, *own), context.Canceled)
+		})
+		end.Store(nil)
+		replayRecords(t, config, records)
+		require.Len(t, config.History.Moved, 1)
+	})
+	require.Empty(t, f.results.Errors.allMessages())
+	owners := kubetest.Meta(n.cluster.Object("/api/v1/namespaces/a/configmaps/owned"))["ownerReferences"].([]any)
+	require.Equal(t, "new", owners[0].(object)["name"])
+	require.Equal(t, []string{"a/new main x"}, n.ranCommands())
+	require.Nil(t, n.cluster.Object("/api/v1/namespaces/a/pods/db"))
 }
 
 func TestDefinitionsMeetActionsToo(t *testing.T) {

@@ -62,7 +62,7 @@ func newRun(cfg Config) (*restoreRun, error) {
 	}
 	r.existing = &object.LiveReader{Client: client, Manager: manager}
 	r.catalog = object.NewCatalog(cfg.REST, cfg.Catalog)
-	r.names = object.NewNames(cfg.Plan, cfg.Recorder, cfg.History.Names)
+	r.names = object.NewNames(cfg.Plan, cfg.Recorder, cfg.History)
 	r.targets = object.NewTargetNamespaces(cfg.History.Lost)
 	r.names.Versions = &object.Versions{Client: client}
 	r.loader = &object.Loader{Source: cfg.Source, Plan: cfg.Plan, Catalog: r.catalog, Versions: r.names.Versions}

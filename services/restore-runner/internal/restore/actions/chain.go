@@ -36,8 +36,9 @@ type ChainsConfig struct {
 // concurrent use.
 type Chains struct {
 	ChainsConfig
-	byKind map[*plan.Kind][]boundAction // nil without actions
-	prober *Prober                      // nil until Start, and without actions
+	byKind  map[*plan.Kind][]boundAction // nil without actions
+	targets map[string]bool              // the namespaces that are restored to
+	prober  *Prober                      // nil until Start, and without actions
 }
 
 // NewChains finds the actions of each kind. Objects of kinds without any never meet one.
@@ -46,7 +47,10 @@ func NewChains(cfg ChainsConfig, actions []boundAction) *Chains {
 	if len(actions) == 0 {
 		return c
 	}
-	c.byKind = map[*plan.Kind][]boundAction{}
+	c.byKind, c.targets = map[*plan.Kind][]boundAction{}, map[string]bool{}
+	for _, n := range cfg.Plan.Namespaces() {
+		c.targets[n.Target] = true
+	}
 	kinds := cfg.Plan.Kinds()
 	for i := range kinds {
 		for _, b := range actions {

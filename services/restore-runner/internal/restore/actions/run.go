@@ -63,7 +63,11 @@ func (r *objectRun) followActions(ctx context.Context) (wait *dispatch.Wait, ove
 			return r.suspendObject(ctx, wait)
 		}
 	}
-	if err := r.chains.Loader.Replace(ctx, r.o, r.object); err != nil {
+	err := r.moveObject()
+	if err == nil {
+		err = r.chains.Loader.Replace(ctx, r.o, r.object)
+	}
+	if err != nil {
 		r.chains.Finisher.Fail(ctx, r.state.Entry, r.o.Node, err)
 		return nil, true
 	}
@@ -111,7 +115,7 @@ func (r *objectRun) callAction(ctx context.Context, b *boundAction) (result acti
 		return result, err
 	}
 	if !result.Skip && result.Object != r.object {
-		err = r.chains.Loader.Check(r.o, "action "+b.Action.Name()+": Execute", result.Object, r.o.Target.Name)
+		err = r.checkResult("action "+b.Action.Name()+": Execute", result.Object)
 	}
 	return result, err
 }

@@ -149,9 +149,9 @@ func (l *Linker) ownerOf(node int32, uid types.UID) *Owner {
 	if uid == "" {
 		return nil
 	}
-	gvk := l.Plan.Kind(node).GVK
+	gvk, target := l.Plan.Kind(node).GVK, l.Names.Target(node)
 	return &Owner{
 		UID: uid, APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind,
-		Namespace: l.Plan.Target(node), Name: l.Names.Name(node),
+		Namespace: target.Namespace, Name: target.Name,
 	}
 }

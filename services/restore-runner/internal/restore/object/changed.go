@@ -10,7 +10,7 @@ import (
 )
 
 // Check refuses another object in the place of o, of another kind or another name than the given
-// one: records and owners know it by them. by names who changed it.
+// one, unless that is empty. by names who changed it.
 func (l *Loader) Check(o *Object, by string, changed *action.Object, name string) error {
 	if changed == nil {
 		return fmt.Errorf("%s: returned no object", by)
@@ -26,7 +26,7 @@ func (l *Loader) Check(o *Object, by string, changed *action.Object, name string
 		return fmt.Errorf("%s: %w", by, err)
 	case gv.Group != kind.GVK.Group || TextAt(content, "kind") != kind.GVK.Kind:
 		return fmt.Errorf("%s: made it a %s of %q", by, TextAt(content, "kind"), gv)
-	case TextAt(MapAt(content, "metadata"), "name") != name:
+	case name != "" && TextAt(MapAt(content, "metadata"), "name") != name:
 		return fmt.Errorf("%s: renamed it to %q", by, TextAt(MapAt(content, "metadata"), "name"))
 	}
 	return nil

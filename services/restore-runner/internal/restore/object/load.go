@@ -82,6 +82,9 @@ func (l *Loader) targetOf(ctx context.Context, o *Object) (apply.Target, error) 
 		}
 	}
 	t := apply.Target{GVR: gv.WithResource(kind.Resource), Namespace: l.Plan.Target(o.Node), Name: cmp.Or(o.Renamed, l.Plan.Name(o.Node))}
+	if o.Moved != nil {
+		t.Namespace, t.Name = o.Moved.Namespace, o.Moved.Name
+	}
 	if served.Namespaced != (t.Namespace != "") {
 		return t, fmt.Errorf("the scope of %s in the cluster is not that in the backup", kind)
 	}

@@ -17,18 +17,21 @@ type Names struct {
 
 	plan     atomic.Pointer[plan.Plan]
 	recorder *outcome.Recorder
+	moved    sync.Map // node -> outcome.Moved
 
 	mu      sync.Mutex
 	volumes map[string]string // of the backup -> their other names in the cluster
 }
 
-// NewNames returns the names of a plan's objects. renamed are the PersistentVolumes that have another
-// name in the cluster than in the backup.
-func NewNames(p *plan.Plan, recorder *outcome.Recorder, renamed map[int32]string) *Names {
+// NewNames returns the names of a plan's objects. What earlier holders renamed or moved is in the history.
+func NewNames(p *plan.Plan, recorder *outcome.Recorder, history *outcome.History) *Names {
 	n := &Names{recorder: recorder, volumes: map[string]string{}}
 	n.plan.Store(p)
-	for v, name := range renamed {
+	for v, name := range history.Names {
 		n.volumes[p.Name(v)] = name
+	}
+	for v, to := range history.Moved {
+		n.Move(v, to)
 	}
 	return n
 }
@@ -50,6 +53,12 @@ func (n *Names) RenameVolume(stored, name string) {
 	n.volumes[stored] = name
 }
 
+// Move notes that an object has another place than the plan's; false where that is known.
+func (n *Names) Move(node int32, to outcome.Moved) bool {
+	before, known := n.moved.Swap(node, to)
+	return !known || before != to
+}
+
 // Name is what the object of a node is called in the cluster.
 func (n *Names) Name(node int32) string {
 	p := n.plan.Load()
@@ -69,5 +78,9 @@ func (n *Names) Target(node int32) apply.Target {
 	kind := p.Kind(node)
 	gvr := kind.GVK.GroupVersion().WithResource(kind.Resource)
 	gvr.Version = n.Versions.Known(gvr)
+	if to, moved := n.moved.Load(node); moved {
+		to, _ := to.(outcome.Moved)
+		return apply.Target{GVR: gvr, Namespace: to.Namespace, Name: to.Name}
+	}
 	return apply.Target{GVR: gvr, Namespace: p.Target(node), Name: n.Name(node)}
 }

@@ -8,6 +8,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 )
 
 // Object is an object on its way into the cluster. One goroutine uses it.
@@ -38,6 +39,8 @@ type Object struct {
 	Suspended bool
 	// Stored is the API version that it was stored in, where the cluster does not serve that.
 	Stored string
+	// Moved is the place that actions gave it, nil for that of the plan.
+	Moved *outcome.Moved
 	// Renamed is its name in this cluster, where that is not the backup's.
 	Renamed string
 
