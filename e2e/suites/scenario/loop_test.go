@@ -22,11 +22,12 @@ const patience = testbed.Patience
 
 // world is a cluster with the product on it and one bucket.
 type world struct {
-	cluster  *testbed.Cluster
-	cli      *product.CLI
-	location string                                                // name of the BackupStorageLocation
-	keys     func(context.Context) ([]string, error)               // everything in the bucket
-	read     func(ctx context.Context, key string) ([]byte, error) // one object of the bucket
+	cluster   *testbed.Cluster
+	cli       *product.CLI
+	location  string                                                // name of the BackupStorageLocation
+	manifests string                                                // address of manifest-indexer; empty where it is not known
+	keys      func(context.Context) ([]string, error)               // everything in the bucket
+	read      func(ctx context.Context, key string) ([]byte, error) // one object of the bucket
 }
 
 func (w *world) restConfig() *rest.Config { return w.cluster.RestConfig() }
@@ -59,6 +60,9 @@ func wholeLoop(t *testing.T, w *world) {
 	require.NoError(t, err)
 	require.NotEmpty(t, before.Objects)
 	checkTarball(t, w, "loop", before)
+	if w.manifests != "" {
+		lookInside(t, w, "loop", before)
+	}
 
 	_, err = seed.Remove(ctx, w.restConfig())
 	require.NoError(t, err)

@@ -70,6 +70,7 @@ func startFleet(t *testing.T, w *world) {
 	f, err := fleet.Start(t.Context(), fleet.Config{Dir: t.TempDir(), Kubeconfig: w.cluster.Kubeconfig(), Rest: w.restConfig()})
 	require.NoError(t, err)
 	t.Cleanup(f.Stop)
+	w.manifests = f.Of("manifest-indexer")[0].GRPC
 	t.Cleanup(func() {
 		for _, member := range f.Members {
 			showLog(t, member.LogPath())

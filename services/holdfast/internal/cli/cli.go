@@ -24,6 +24,9 @@ func NewCommand(g *command.Global, more ...*cobra.Command) *cobra.Command {
 		Version:       telemetry.BuildInfo(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
+		// A flag before the name of a command is that of the command before it: --namespace is the server's there, also
+		// for a command that has another flag of that name.
+		TraverseChildren: true,
 	}
 	cmd.SetIn(g.In)
 	cmd.SetOut(g.Out)

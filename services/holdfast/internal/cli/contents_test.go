@@ -84,7 +84,7 @@ func (m *manifests) GetItem(_ context.Context, req *manifestv1.GetItemRequest) (
 	if err != nil {
 		return nil, err
 	}
-	return &manifestv1.GetItemResponse{Item: item, Masked: item.GetKind() == "Secret", Body: []byte(`{"kind":"` + item.GetKind() + `","data":{"a":"***"},"big":9007199254740993}`)}, nil
+	return &manifestv1.GetItemResponse{Item: item, Masked: item.GetKind() == "Secret", Body: []byte(`{"kind":"` + item.GetKind() + `","metadata":{"managedFields":[],"name":"n"},"data":{"a":"***"},"big":9007199254740993}`)}, nil
 }
 
 func (m *manifests) GetUnmaskedItem(_ context.Context, req *manifestv1.GetUnmaskedItemRequest) (*manifestv1.GetUnmaskedItemResponse, error) {
@@ -98,7 +98,7 @@ func (m *manifests) GetUnmaskedItem(_ context.Context, req *manifestv1.GetUnmask
 // newStoredItem makes an item; owner is the name of an object that "uid-"+owner is the UID of.
 func newStoredItem(group, kind, resource, ns, name, owner string, references ...*manifestv1.Reference) *manifestv1.Item {
 	i := &manifestv1.Item{
-		Group: group, Version: "v1", Kind: kind, Resource: resource, Namespace: ns, Name: name, Uid: "uid-" + name, Size: 123, Sha256: []byte{0xab, 0xcd},
+		Group: group, Version: "v1", Kind: kind, Resource: resource, Namespace: ns, Name: name, Uid: "uid-" + name, Size: 123, Sha256: []byte{0xab, 0xcd}, ContentHash: []byte{0xef},
 		Path: "resources/" + resource + "/" + name + ".json", References: references,
 	}
 	if owner != "" {
@@ -140,7 +140,7 @@ func TestLookingIntoBackups(t *testing.T) {
 	for _, line := range []string{
 		"items", "items done", "items done -n shop -o wide", "items done -n none", "items done --kind pods,secrets -o name", "items done --kind deployments,replicasets -o yaml", "items done --kind rings -o jsonpath={.items[*].metadata.name}",
 		"items done --name web-* -o custom-columns=KIND:.kind,NAME:.metadata.name,HASH:.stored.sha256", "items done --name none -o json", "items done --name [", "items done --hash xyz -o xml", "items done --manifest-address nowhere",
-		"cat done", "cat done web", "cat done deployments/web -n shop", "cat done deployments/web -n shop -o json", "cat done secrets/db -n shop", "cat done secrets/db -n shop --show-secrets -o jsonpath={.data.a}",
+		"cat done", "cat done web", "cat done deployments/web -n shop", "cat done deployments/web -n shop -o json --show-managed-fields", "cat done secrets/db -n shop", "cat done secrets/db -n shop --show-secrets -o jsonpath={.data.a}",
 		"cat done pods/web-1-x", "cat done pods/none -n shop", "cat done deployments/web -n shop -o table",
 		"tree", "tree absent", "tree done", "tree done -n shop", "tree done -n none", "tree done replicasets/web-1 -n shop", "tree done pods/web-1-x", "tree done persistentvolumes/pv", "tree done web", "tree done -o svg",
 		"tree done replicasets/web-1 -n shop -o dot", "tree done -n other -o mermaid", "tree done clusterroles/say:\"hi\" -o dot", "tree done clusterroles/say:\"hi\" -o mermaid", "tree done rings/one -n shop -o mermaid",
@@ -206,6 +206,11 @@ func TestFiltersReachTheService(t *testing.T) {
 	require.Equal(t, []string{"pod", "deploy", "sts"}, m.asked.GetKinds())
 	require.Equal(t, []string{"x=y,z", "w"}, m.asked.GetAnnotations())
 	require.Equal(t, []string{"b", "shop", "w*", "a=b,c", "deploy/web", "u", "abcd"}, []string{
-		m.asked.GetBackup(), m.asked.GetNamespace(), m.asked.GetName(), m.asked.GetLabelSelector(), m.asked.GetOwner(), m.asked.GetUid(), m.asked.GetSha256(),
+		m.asked.GetBackup(), m.asked.GetNamespace(), m.asked.GetName(), m.asked.GetLabelSelector(), m.asked.GetOwner(), m.asked.GetUid(), m.asked.GetHash(),
 	})
+
+	c.Run(t.Context(), "", "--namespace", "velero", "backup", "items", "b")
+	require.Empty(t, m.asked.GetNamespace(), "before the command it is the namespace of the server")
+	c.Run(t.Context(), "", "-n", "velero", "backup", "items", "b", "-n", "shop")
+	require.Equal(t, "shop", m.asked.GetNamespace())
 }

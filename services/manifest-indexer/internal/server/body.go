@@ -62,7 +62,7 @@ func (s *Server) readItem(ctx context.Context, req itemRequest, withBody bool) (
 	defer m.close(&err)
 	item, err = m.findItem(ctx, req)
 	if errors.Is(err, manifest.ErrNotFound) {
-		return item, nil, fmt.Errorf("backup %q: %w: %w", req.GetBackup(), errgrpc.ErrNotFound, err)
+		return item, nil, fmt.Errorf("backup %q: %w: %w", req.GetBackup(), err, errgrpc.ErrNotFound)
 	}
 	if err != nil {
 		return item, nil, damagedError(err)

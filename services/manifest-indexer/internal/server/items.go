@@ -108,6 +108,9 @@ func toProto(item *manifest.Item) *manifestv1.Item {
 	if sum, err := hex.DecodeString(item.SHA256); err == nil {
 		p.Sha256 = sum
 	}
+	if sum, err := hex.DecodeString(item.ContentHash); err == nil {
+		p.ContentHash = sum
+	}
 	for i := range item.Owners {
 		o := &item.Owners[i]
 		p.Owners = append(p.Owners, &manifestv1.Owner{ApiVersion: o.APIVersion, Kind: o.Kind, Name: o.Name, Uid: o.UID, Controller: o.Controller})

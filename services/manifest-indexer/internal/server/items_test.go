@@ -10,6 +10,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/archive/part"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
 	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
 )
 
@@ -73,7 +75,8 @@ func TestListItemsFilters(t *testing.T) {
 	found, err := b.s.ListItems(t.Context(), &manifestv1.ListItemsRequest{Backup: "b", Uid: "uid-db"})
 	require.NoError(t, err)
 	sum := found.GetItems()[0].GetSha256()
-	require.Equal(t, []string{"shop/db"}, b.listAll(&manifestv1.ListItemsRequest{Backup: "b", Sha256: hexPrefix(sum)}))
+	require.Equal(t, []string{"shop/db"}, b.listAll(&manifestv1.ListItemsRequest{Backup: "b", Hash: hexPrefix(sum)}))
+	require.Equal(t, []string{"shop/db"}, b.listAll(&manifestv1.ListItemsRequest{Backup: "b", Kinds: []string{"secret"}, Hash: hexPrefix(found.GetItems()[0].GetContentHash())}))
 	require.Equal(t, "length:8 sha256:", found.GetItems()[0].GetAnnotations()["note"][:16])
 
 	found, err = b.s.ListItems(t.Context(), &manifestv1.ListItemsRequest{Backup: "b", Kinds: []string{"deploy", "rs"}})
@@ -159,4 +162,19 @@ func TestAnOddSecretIsMaskedWhole(t *testing.T) {
 	}
 	_, err := maskSecret([]byte(`{"data":`), &manifest.Item{})
 	require.ErrorIs(t, err, errgrpc.ErrCorrupt)
+}
+
+// An item costs two ranges of the manifest and one of the tarball.
+func TestAnItemIsThreeRangeReads(t *testing.T) {
+	b := newBed(t)
+	reads := map[string]int{}
+	b.store.Inject(func(op memstore.Op, key string) error {
+		if op == memstore.OpGet {
+			reads[key]++
+		}
+		return nil
+	})
+	_, err := b.s.GetItem(t.Context(), byName("deploy", "shop", "web"))
+	require.NoError(t, err)
+	require.Equal(t, map[string]int{layout.BackupManifest("b"): 2, layout.BackupTarball("b"): 1}, reads)
 }

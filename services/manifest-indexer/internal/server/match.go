@@ -22,7 +22,7 @@ type itemMatcher struct {
 	labels      labels.Selector
 	annotations []annotationTerm
 	owner       func(*objmeta.Owner) bool // nil for any
-	sha256      string
+	hash        string
 }
 
 // annotationTerm asks for an annotation, of a value where valued.
@@ -33,7 +33,7 @@ type annotationTerm struct {
 
 // newItemMatcher reads the filters of a request; errors name the field.
 func newItemMatcher(req *manifestv1.ListItemsRequest, kinds []manifest.KindInfo) (*itemMatcher, error) {
-	m := &itemMatcher{name: req.GetName(), sha256: req.GetSha256()}
+	m := &itemMatcher{name: req.GetName(), hash: req.GetHash()}
 	if _, err := path.Match(m.name, ""); err != nil {
 		return nil, errgrpc.Field("name", "%q is not a pattern: a bracket is not closed, or nothing follows a backslash", m.name)
 	}
@@ -85,7 +85,7 @@ func (m *itemMatcher) matchesItem(item *manifest.Item) bool {
 			return false
 		}
 	}
-	if !m.labels.Matches(labels.Set(item.Labels)) || !strings.HasPrefix(item.SHA256, m.sha256) {
+	if !m.labels.Matches(labels.Set(item.Labels)) || !strings.HasPrefix(item.SHA256, m.hash) && !strings.HasPrefix(item.ContentHash, m.hash) {
 		return false
 	}
 	for i := range m.annotations {

@@ -545,8 +545,8 @@ type ListItemsRequest struct {
 	Owner string `protobuf:"bytes,9,opt,name=owner,proto3" json:"owner,omitempty"`
 	// Only the item with this UID; empty for all.
 	Uid string `protobuf:"bytes,10,opt,name=uid,proto3" json:"uid,omitempty"`
-	// Only items whose SHA-256 begins with these hexadecimal digits; empty for all.
-	Sha256 string `protobuf:"bytes,11,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	// Only items whose SHA-256 or content hash begins with these hexadecimal digits; empty for all.
+	Hash string `protobuf:"bytes,11,opt,name=hash,proto3" json:"hash,omitempty"`
 	// With a namespace: items that have none too.
 	WithClusterScoped bool `protobuf:"varint,12,opt,name=with_cluster_scoped,json=withClusterScoped,proto3" json:"with_cluster_scoped,omitempty"`
 	unknownFields     protoimpl.UnknownFields
@@ -653,9 +653,9 @@ func (x *ListItemsRequest) GetUid() string {
 	return ""
 }
 
-func (x *ListItemsRequest) GetSha256() string {
+func (x *ListItemsRequest) GetHash() string {
 	if x != nil {
-		return x.Sha256
+		return x.Hash
 	}
 	return ""
 }
@@ -1054,7 +1054,9 @@ type Item struct {
 	// Whether it was read live, outside the cut.
 	Live bool `protobuf:"varint,16,opt,name=live,proto3" json:"live,omitempty"`
 	// The objects that its body names.
-	References    []*Reference `protobuf:"bytes,17,rep,name=references,proto3" json:"references,omitempty"`
+	References []*Reference `protobuf:"bytes,17,rep,name=references,proto3" json:"references,omitempty"`
+	// A hash over what a restore would compare, without what changes by itself such as the status; empty where it is not known.
+	ContentHash   []byte `protobuf:"bytes,18,opt,name=content_hash,json=contentHash,proto3" json:"content_hash,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1204,6 +1206,13 @@ func (x *Item) GetLive() bool {
 func (x *Item) GetReferences() []*Reference {
 	if x != nil {
 		return x.References
+	}
+	return nil
+}
+
+func (x *Item) GetContentHash() []byte {
+	if x != nil {
+		return x.ContentHash
 	}
 	return nil
 }
@@ -2151,7 +2160,7 @@ const file_holdfast_manifest_v1_manifest_proto_rawDesc = "" +
 	"\bresource\x18\x02 \x01(\tR\bresource\x12\x1b\n" +
 	"\tfirst_key\x18\x03 \x01(\tR\bfirstKey\x12\x19\n" +
 	"\blast_key\x18\x04 \x01(\tR\alastKey\x12\x1a\n" +
-	"\brevision\x18\x05 \x01(\tR\brevision\"\x9b\x04\n" +
+	"\brevision\x18\x05 \x01(\tR\brevision\"\x97\x04\n" +
 	"\x10ListItemsRequest\x12D\n" +
 	"\x06backup\x18\x01 \x01(\tB,\xbaH)r'\x10\x01\x18\xfd\x012 ^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$R\x06backup\x12'\n" +
 	"\x05kinds\x18\x02 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01\x18\x80\x04R\x05kinds\x12%\n" +
@@ -2165,8 +2174,8 @@ const file_holdfast_manifest_v1_manifest_proto_rawDesc = "" +
 	"\vannotations\x18\b \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01\x18\x80 R\vannotations\x12\x1e\n" +
 	"\x05owner\x18\t \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x05owner\x12\x1a\n" +
 	"\x03uid\x18\n" +
-	" \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x03uid\x12/\n" +
-	"\x06sha256\x18\v \x01(\tB\x17\xbaH\x14r\x122\x10^[0-9a-f]{0,64}$R\x06sha256\x12.\n" +
+	" \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x03uid\x12+\n" +
+	"\x04hash\x18\v \x01(\tB\x17\xbaH\x14r\x122\x10^[0-9a-f]{0,64}$R\x04hash\x12.\n" +
 	"\x13with_cluster_scoped\x18\f \x01(\bR\x11withClusterScoped\"m\n" +
 	"\x11ListItemsResponse\x120\n" +
 	"\x05items\x18\x01 \x03(\v2\x1a.holdfast.manifest.v1.ItemR\x05items\x12&\n" +
@@ -2190,7 +2199,7 @@ const file_holdfast_manifest_v1_manifest_proto_rawDesc = "" +
 	"\x04name\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\x04name\"]\n" +
 	"\x17GetUnmaskedItemResponse\x12.\n" +
 	"\x04item\x18\x01 \x01(\v2\x1a.holdfast.manifest.v1.ItemR\x04item\x12\x12\n" +
-	"\x04body\x18\x02 \x01(\fR\x04body\"\xc3\x05\n" +
+	"\x04body\x18\x02 \x01(\fR\x04body\"\xe6\x05\n" +
 	"\x04Item\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x12\n" +
@@ -2211,7 +2220,8 @@ const file_holdfast_manifest_v1_manifest_proto_rawDesc = "" +
 	"\x04live\x18\x10 \x01(\bR\x04live\x12?\n" +
 	"\n" +
 	"references\x18\x11 \x03(\v2\x1f.holdfast.manifest.v1.ReferenceR\n" +
-	"references\x1a9\n" +
+	"references\x12!\n" +
+	"\fcontent_hash\x18\x12 \x01(\fR\vcontentHash\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a>\n" +

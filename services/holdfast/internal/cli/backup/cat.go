@@ -2,12 +2,12 @@ package backup
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
@@ -21,6 +21,8 @@ type CatOptions struct {
 	ContentOptions
 	Request     manifestv1.GetUnmaskedItemRequest
 	ShowSecrets bool
+	// ShowManagedFields keeps metadata.managedFields, which kubectl hides too.
+	ShowManagedFields bool
 	Output      command.Output
 }
 
@@ -47,6 +49,7 @@ func NewCatCommand(g *command.Global, kind *job.Kind[*velerov1.Backup]) *cobra.C
 	cmd.ValidArgsFunction = o.completeItem(kind.CompleteNames(g))
 	o.bindFlags(cmd)
 	cmd.Flags().BoolVar(&o.ShowSecrets, "show-secrets", false, "print the values of a Secret too")
+	cmd.Flags().BoolVar(&o.ShowManagedFields, "show-managed-fields", false, "print metadata.managedFields too")
 	o.Output.BindFlag(cmd.Flags())
 	return cmd
 }
@@ -65,7 +68,14 @@ func (o *CatOptions) Run(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := o.Output.Print(o.Out, json.RawMessage(body)); err != nil {
+	var object map[string]any
+	if err := utiljson.Unmarshal(body, &object); err != nil {
+		return fmt.Errorf("read %s/%s: %w", o.Request.GetKind(), o.Request.GetName(), err)
+	}
+	if metadata, ok := object["metadata"].(map[string]any); ok && !o.ShowManagedFields {
+		delete(metadata, "managedFields")
+	}
+	if err := o.Output.Print(o.Out, object); err != nil {
 		return err
 	}
 	if masked {

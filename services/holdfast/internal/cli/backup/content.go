@@ -52,7 +52,7 @@ func (o *ContentOptions) withConnection(run func() error) error {
 // flagNames are the flags of the fields of requests.
 var flagNames = map[string]string{
 	"kinds": "kind", "name": "name", "namespace": "namespace", "label_selector": "selector", "annotations": "annotation", "owner": "owner",
-	"uid": "uid", "sha256": "hash",
+	"uid": "uid", "hash": "hash",
 }
 
 // nameFlag has the error of a field name the flag that the field comes from.

@@ -31,6 +31,8 @@ type Stored struct {
 	// Size of the object as JSON in bytes, and its SHA-256 in hex.
 	Size   int64  `json:"size"`
 	SHA256 string `json:"sha256"`
+	// ContentHash is a hash over what a restore would compare, in hex: it stays when the status alone changes.
+	ContentHash string `json:"contentHash,omitempty"`
 	// References are the objects that its content names.
 	References []Reference `json:"references,omitempty"`
 	// Actions are the backup item actions that handled it.
@@ -59,7 +61,7 @@ func newItem(i *manifestv1.Item) Item {
 			Namespace: i.GetNamespace(), Name: i.GetName(), UID: types.UID(i.GetUid()), ResourceVersion: i.GetResourceVersion(),
 			Labels: i.GetLabels(), Annotations: i.GetAnnotations(),
 		},
-		Stored: Stored{Path: i.GetPath(), Size: i.GetSize(), SHA256: hex.EncodeToString(i.GetSha256()), Actions: i.GetActions(), Live: i.GetLive()},
+		Stored: Stored{Path: i.GetPath(), Size: i.GetSize(), SHA256: hex.EncodeToString(i.GetSha256()), ContentHash: hex.EncodeToString(i.GetContentHash()), Actions: i.GetActions(), Live: i.GetLive()},
 	}
 	for _, o := range i.GetOwners() {
 		owner := metav1.OwnerReference{APIVersion: o.GetApiVersion(), Kind: o.GetKind(), Name: o.GetName(), UID: types.UID(o.GetUid())}

@@ -61,13 +61,13 @@ func (o *ItemsOptions) bindFilters(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&r.Annotations, "annotation", nil, "only objects with this annotation, `KEY or KEY=VALUE`; may be repeated")
 	fs.StringVar(&r.Owner, "owner", "", "only objects that this one owns, `KIND/NAME or UID`")
 	fs.StringVar(&r.Uid, "uid", "", "only the object with this UID")
-	fs.StringVar(&r.Sha256, "hash", "", "only objects whose SHA-256 begins with these digits")
+	fs.StringVar(&r.Hash, "hash", "", "only objects whose SHA-256 or content hash begins with these digits")
 }
 
 // Run lists the items.
 func (o *ItemsOptions) Run(ctx context.Context) error {
 	o.Request.Namespace = o.Namespace
-	o.Request.Sha256 = strings.ToLower(o.Request.Sha256)
+	o.Request.Hash = strings.ToLower(o.Request.Hash)
 	list, rows := newItemList(), [][]string{}
 	err := o.eachItem(ctx, &o.Request, func(item *manifestv1.Item) error {
 		if o.Output.IsText() {
@@ -86,7 +86,7 @@ func (o *ItemsOptions) Run(ctx context.Context) error {
 		o.Printf("No objects in backup %q match.\n", o.Request.GetBackup())
 		return nil
 	}
-	return o.Output.PrintTable(o.Out, []string{"NAMESPACE", "KIND", "NAME", "SIZE", "OWNER"}, []string{"API VERSION", "UID", "SHA-256"}, rows)
+	return o.Output.PrintTable(o.Out, []string{"NAMESPACE", "KIND", "NAME", "SIZE", "OWNER"}, []string{"API VERSION", "UID", "CONTENT HASH"}, rows)
 }
 
 func itemRow(i *manifestv1.Item) []string {
@@ -96,7 +96,7 @@ func itemRow(i *manifestv1.Item) []string {
 	}
 	return []string{
 		i.GetNamespace(), i.GetKind(), i.GetName(), strconv.FormatInt(i.GetSize(), 10), strings.Join(owners, ","),
-		apiVersionOf(i), i.GetUid(), hex.EncodeToString(i.GetSha256()),
+		apiVersionOf(i), i.GetUid(), hex.EncodeToString(i.GetContentHash()),
 	}
 }
 
