@@ -181,6 +181,12 @@ func (f *Filter) newResource(gr schema.GroupResource, namespaced bool) bool {
 	return f.cluster.isEmpty() && f.allNamespaces && f.namespaced.selectsEverything()
 }
 
+// IsOfNamespaces reports that cluster-scoped objects are left out, but for those that selected objects need,
+// because not all namespaces are selected and nothing is said about them.
+func (f *Filter) IsOfNamespaces() bool {
+	return !f.allNamespaces && f.clusterOption == nil && !f.resources.given && !f.cluster.given
+}
+
 // ExcludesResource reports whether the filters rule the resource out by name or, for cluster-scoped
 // resources, by includeClusterResources: false, or by a list of included resources without it while
 // includeClusterResources is unset (Velero 1.18). A resource can be neither selected nor excluded;

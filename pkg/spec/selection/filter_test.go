@@ -251,6 +251,29 @@ func TestMayTakeFromAGroupThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
+// Nothing said that a backup of namespaces leaves cluster-scoped objects out.
+func TestIsOfNamespaces(t *testing.T) {
+	no, all, some := false, []string{"*"}, []string{"a"}
+	for name, tt := range map[string]struct {
+		spec       Spec
+		namespaces []string
+		want       bool
+	}{
+		"all":                {namespaces: all},
+		"some":               {namespaces: some, want: true},
+		"all but some":       {namespaces: []string{"!b", "*"}, want: true},
+		"excluded resources": {spec: Spec{ExcludedResources: []string{"pods"}}, namespaces: some, want: true},
+		"new, excluded":      {spec: Spec{ExcludedClusterScopedResources: []string{"nodes"}}, namespaces: some, want: true},
+		"asked not to":       {spec: Spec{IncludeClusterResources: &no}, namespaces: some},
+		"listed":             {spec: Spec{IncludedResources: []string{"pods"}}, namespaces: some},
+		"new, listed":        {spec: Spec{IncludedClusterScopedResources: []string{"nodes"}}, namespaces: some},
+	} {
+		f, err := NewFilter(tt.spec, tt.namespaces, known)
+		require.NoError(t, err)
+		require.Equal(t, tt.want, f.IsOfNamespaces(), name)
+	}
+}
+
 // Admission stores all namespaces but those with the exclude label as what is left out: one that is
 // made afterwards is collected.
 func TestAllNamespacesButSome(t *testing.T) {

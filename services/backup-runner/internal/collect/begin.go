@@ -70,6 +70,12 @@ func (r *collectRun) noteLogStart(revision string) error {
 	if err := out.Inform(joblog.Entry{Message: message}); err != nil {
 		return err
 	}
+	if r.job.Filter.IsOfNamespaces() {
+		err := out.Inform(joblog.Entry{Message: "The backup is of some namespaces: cluster-scoped objects are left out, but for those that the namespaces need; spec.includeClusterResources: true takes them"})
+		if err != nil {
+			return err
+		}
+	}
 	warnings := append(slices.Concat(r.job.Actions.Warnings, r.ruleWarnings), r.job.Filter.Unmatched(r.silentGroups(), "the cluster serves no such resource")...)
 	for _, warning := range warnings {
 		if err := out.Warn(joblog.Entry{Message: warning}); err != nil {

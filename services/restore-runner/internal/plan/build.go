@@ -75,7 +75,7 @@ func Build(ctx context.Context, source Source, config Config) (*Plan, error) {
 			objects: map[string]int32{}, unselected: map[string]bool{}, owners: map[string]int32{}, mapping: config.Mapping, admits: config.admitsAdditional, claim: config.Claim, order: config.Order,
 		},
 		kinds: map[schema.GroupResource]int32{}, namespaces: map[string]int32{}, needed: map[string]bool{}, claims: map[[2]string]bool{},
-		hints: newHints(),
+		hints: newHints(), rights: newHeldRights(), leftOut: map[string]int{},
 	}
 	for item, err := range source.Items(ctx) {
 		if err != nil {
@@ -106,6 +106,8 @@ type planBuilder struct {
 	// themselves.
 	spaces  []manifest.Item
 	volumes []manifest.Item
+	rights  *heldRights
+	leftOut map[string]int // cluster-scoped objects that the scope alone leaves out, by resource
 }
 
 // takeItem adds an item if it is selected.
@@ -125,10 +127,16 @@ func (b *planBuilder) takeItem(item *manifest.Item) error {
 		b.spaces = append(b.spaces, leanItem(item))
 	case b.isSelected(item, gr):
 		return b.addItem(item, gr)
-	case gr.String() == volumesResource && !b.config.NoClusterResources:
+	case b.config.NoClusterResources:
+		return b.leaveOut(item, gr)
+	case gr.String() == volumesResource:
 		b.volumes = append(b.volumes, leanItem(item))
+	case gr.String() == clusterRoleBindingsResource:
+		b.rights.bindings = append(b.rights.bindings, newHeldBinding(item))
+	case gr.String() == clusterRolesResource:
+		b.rights.roles = append(b.rights.roles, leanItem(item))
 	default:
-		return b.keepReserve(item, gr)
+		return b.leaveOut(item, gr)
 	}
 	return nil
 }
@@ -160,6 +168,7 @@ func (b *planBuilder) isSelected(item *manifest.Item, gr schema.GroupResource) b
 }
 
 func (b *planBuilder) addItem(item *manifest.Item, gr schema.GroupResource) error {
+	b.rights.takeSelected(item, gr)
 	if item.Namespace != "" {
 		b.needed[item.Namespace] = true
 		if gr.String() == claimsResource {
@@ -212,7 +221,7 @@ func (b *planBuilder) namespaceNumber(name string) int32 {
 }
 
 // takeHeldBack adds the Namespaces that selected objects live in or that are selected themselves,
-// and the volumes that selected claims are bound to. Namespaces that only objects in reserve live
+// the volumes that selected claims are bound to, and what grants rights to selected accounts. Namespaces that only objects in reserve live
 // in are in reserve, too.
 func (b *planBuilder) takeHeldBack() error {
 	for i := range b.volumes {
@@ -221,7 +230,7 @@ func (b *planBuilder) takeHeldBack() error {
 		if b.config.Claim == nil || !b.config.Filter.Resource(gr, true) {
 			continue // true: only the lists decide, not the scope
 		}
-		take := b.keepReserve
+		take := b.leaveOut
 		if namespace, name := b.config.Claim(item.Name); b.claims[[2]string{namespace, name}] {
 			take = b.addItem
 		}
@@ -229,6 +238,10 @@ func (b *planBuilder) takeHeldBack() error {
 			return err
 		}
 	}
+	if err := b.takeRights(); err != nil {
+		return err
+	}
+	b.noteLeftOut()
 	gr := schema.GroupResource{Resource: namespacesResource}
 	for i := range b.spaces {
 		item := &b.spaces[i]

@@ -50,6 +50,7 @@ type planNode struct {
 	reserve   bool
 	early     bool // it waits for no stage
 	scoped    bool // it is a quota of certain priority classes
+	companion bool // see Companion
 }
 
 // ownerLink is an owner reference of a node.

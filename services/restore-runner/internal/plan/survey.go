@@ -41,6 +41,9 @@ const (
 	volumesResource    = "persistentvolumes"
 	claimsResource     = "persistentvolumeclaims"
 
+	clusterRoleBindingsResource = "clusterrolebindings.rbac.authorization.k8s.io"
+	clusterRolesResource        = "clusterroles.rbac.authorization.k8s.io"
+
 	definitionsResource = "customresourcedefinitions.apiextensions.k8s.io"
 )
 

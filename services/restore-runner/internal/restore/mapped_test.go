@@ -7,8 +7,11 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
+	"github.com/holdfast-io/holdfast/pkg/archive/reference"
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
@@ -206,4 +209,29 @@ func TestCreatedWebhooksCallTheMappedNamespaceAndLiveOnesAreNotRepointed(t *test
 		runRestore(t, s, b, velerov1.RestoreSpec{ExistingResourcePolicy: velerov1.PolicyTypeUpdate})
 		require.Equal(t, []any{"a", "a", "a"}, calledNamespaces(s))
 	})
+}
+
+// What comes with an account, and not by the filters, makes what is missing: a role is the cluster's.
+func TestRightsOfAnAccountAreNoObjectsOfThePolicy(t *testing.T) {
+	const rolePath = "/apis/rbac.authorization.k8s.io/v1/clusterroles/agent"
+	role := object{"rules": []any{object{"apiGroups": []any{""}, "resources": []any{"nodes"}, "verbs": []any{"list"}}}}
+	s, b := newBound(t)
+	s.Serve(rbacGroup+"/v1", "clusterroles", "ClusterRole", false)
+	b.addObject("clusterroles."+rbacGroup, rbacGroup+"/v1", "ClusterRole", "", "agent", role)
+	b.items[0].Labels = map[string]string{"app": "x"}
+	b.items[1].References = []manifest.Reference{{Kind: "ServiceAccount", Namespace: "a", Name: "agent", Relation: reference.GrantsTo},
+		{Group: rbacGroup, Kind: "ClusterRole", Name: "agent", Relation: reference.Grants}}
+	spec := velerov1.RestoreSpec{ExistingResourcePolicy: velerov1.PolicyTypeUpdate, LabelSelector: &metav1.LabelSelector{MatchLabels: b.items[0].Labels}}
+	f := runRestore(t, s, b, spec)
+	require.Empty(t, f.results.Warnings.allMessages())
+	require.Equal(t, []string{"agent(created)"}, f.list[rbacGroup+"/v1/ClusterRole"])
+	require.Equal(t, []any{subjectOf("a")}, s.Object(bindingPath)["subjects"])
+
+	s.Change(rolePath, func(live object) { live["rules"] = []any{} })
+	s.Change(bindingPath, func(live object) { live["subjects"] = []any{subjectOf("other")} })
+	f = runRestore(t, s, b, spec)
+	require.Empty(t, s.Object(rolePath)["rules"])
+	require.Equal(t, []any{subjectOf("other")}, s.Object(bindingPath)["subjects"])
+	require.Equal(t, `clusterrolebindings.rbac.authorization.k8s.io agent: could not restore, ClusterRoleBinding "agent" exists already and differs from the backup`,
+		f.results.Warnings.allMessages(), "the account is without its rights")
 }

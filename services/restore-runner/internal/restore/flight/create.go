@@ -28,12 +28,14 @@ type Creator struct {
 	PreserveAddresses bool
 }
 
-// Request is what brings an object of a kind into the cluster.
+// Request is what brings an object of a kind into the cluster. What comes with accounts alone is no object of the
+// existing-resource policy, and a live ClusterRole of other rules is no matter of one namespace.
 func (c *Creator) Request(o *object.Object, kind string) apply.Request {
+	companion := c.Plan.Companion(o.Node)
 	return apply.Request{
 		Target: o.Target, Kind: kind, Object: o.Body, Status: o.Status, NoCreate: o.Exists, Converted: o.Stored != "", Injections: c.Injections,
 		Normalize:  c.normalizeLive(o),
-		MappedFrom: c.Plan.MappedFrom, Update: c.Update && !o.Lock,
+		MappedFrom: c.Plan.MappedFrom, Update: c.Update && !o.Lock && !companion, CreateOnly: companion && kind == "ClusterRole",
 		Resumed: c.History.Resumed || o.Tried, Intended: c.History.Intents[o.Node],
 		Intend: func(ctx context.Context, intent apply.Intent) error {
 			c.Recorder.Intend(o.Node, intent)
