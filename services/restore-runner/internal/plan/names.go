@@ -114,18 +114,13 @@ func (d *graphDraft) addNameEdges(node int32, names []objectName, kinds [][]int3
 }
 
 // waitsForNamed reports whether a node has to wait for an object that it names. Owner references decide
-// about an object and what belongs to it, and stages where they have it wait anyway. What precedes a stage
-// (created paused, or a source of a claim) does not wait for what comes after stages.
+// about an object and what belongs to it, and stages where they have it wait anyway.
 func (d *graphDraft) waitsForNamed(node, named int32) bool {
 	p := d.plan
 	if node == named || p.Class(named) != Other || p.nodes[named].reserve {
 		return false
 	}
-	if d.waitsForStage(node) {
-		if p.Kind(named).role == roleMaterial && p.nodes[node].namespace == p.nodes[named].namespace {
-			return false
-		}
-	} else if p.Kind(node).role.actsOnObjects() && d.waitsForStage(named) {
+	if p.Kind(named).role == roleMaterial && p.nodes[node].namespace == p.nodes[named].namespace && d.waitsForStage(node) {
 		return false
 	}
 	return !d.isOwnedBy(named, node) && !d.isOwnedBy(node, named)

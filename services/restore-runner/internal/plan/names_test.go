@@ -125,15 +125,27 @@ func TestObjectsThatNameEachOther(t *testing.T) {
 	require.Equal(t, Note{Node: p.Notes()[0].Node, Message: "names an object that waits for it: restored before that one"}, p.Notes()[0])
 }
 
-// A source of a claim precedes the stages, and so does not wait for what follows them.
-func TestWhatPrecedesAStageDoesNotWaitBehindIt(t *testing.T) {
+// What precedes a stage, because it fills a claim or is created paused, waits for what it names unless the
+// stage itself waits for it.
+func TestWhatPrecedesAStageNamesWhatFollowsIt(t *testing.T) {
 	filled := withReferences(newItem("persistentvolumeclaims a/c"), manifest.Reference{Group: "example.com", Kind: "Filler", Namespace: "a", Name: "f", Relation: reference.FilledFrom})
-	p := planOf(t, listingOf(filled, naming(newItem("fillers.example.com a/f"), reference.Names, "stores.example.com a/s", "secrets a/key", "persistentvolumeclaims a/other"),
-		newItem("stores.example.com a/s"), newItem("secrets a/key"), newItem("persistentvolumeclaims a/other")), options{})
-	require.True(t, waitsFor(t, p, "secrets a/key", "fillers.example.com a/f"))
-	require.True(t, waitsFor(t, p, "persistentvolumeclaims a/other", "fillers.example.com a/f"))
+	p := planOf(t, listingOf(filled, naming(newItem("fillers.example.com a/f"), reference.Names, "stores.example.com a/s", "stores.example.com b/s", "secrets a/key", "persistentvolumeclaims a/other"),
+		newItem("stores.example.com a/s"), newItem("stores.example.com b/s"), newItem("secrets a/key"), newItem("persistentvolumeclaims a/other")), options{})
+	for _, first := range []string{"secrets a/key", "persistentvolumeclaims a/other", "stores.example.com b/s"} {
+		require.True(t, waitsFor(t, p, first, "fillers.example.com a/f"), first)
+	}
 	require.True(t, waitsFor(t, p, "persistentvolumeclaims a/c", "stores.example.com a/s"))
-	require.Empty(t, p.Notes())
+	require.Len(t, p.Notes(), 1)
+	require.False(t, p.Notes()[0].Warning)
+
+	const application = "applications.argoproj.io a/shop"
+	paused := func(kind schema.GroupKind) bool { return kind.Kind == "Application" }
+	for name, secret := range map[string]manifest.Item{"": newItem("secrets a/s"), "the stage waits for it": newItem("secrets a/s", ownerReference("argoproj.io/v1alpha1", "Application", application, true))} {
+		p := planOf(t, listingOf(naming(newItem(application), reference.BelongsTo, "appprojects.argoproj.io a/p"), newItem("appprojects.argoproj.io a/p"), secret), options{paused: paused})
+		require.Equal(t, name == "", waitsFor(t, p, "appprojects.argoproj.io a/p", application), name)
+		require.True(t, waitsFor(t, p, "secrets a/s", "appprojects.argoproj.io a/p"), name)
+		require.Equal(t, name != "", len(p.Notes()) == 1, name)
+	}
 }
 
 // A backup may say that everything names everything.
