@@ -212,3 +212,23 @@ func BenchmarkCustomResource(b *testing.B) {
 		})
 	}
 }
+
+// FuzzRules feeds the rules by fields, and the search for them in a schema, with any text.
+func FuzzRules(f *testing.F) {
+	f.Add([]byte(widgetDefinition), []byte(`{"spec":{"storeRef":{"kind":"Store","name":"s"},"pod":{"containers":[{"envFrom":[{"secretRef":{"name":"s"}}]}]}}}`))
+	f.Add([]byte(`{"spec":{"versions":[{"name":"v1","schema":{"openAPIV3Schema":{"properties":{"a":{"type":"array","items":{"type":"array"}}}}}}]}}`), []byte(`{"spec":{"parentRefs":[{"name":"a\u002fb"}]}}`))
+	f.Add([]byte(``), []byte(`{"metadata":{"labels":{"strimzi.io/cluster":"k"}},"spec":`))
+	f.Fuzz(func(t *testing.T, definition, body []byte) {
+		set := NewSet(nil, served, func(schema.GroupResource) []byte { return definition })
+		for _, kind := range []schema.GroupVersionKind{{Group: "secrets.example.com", Version: "v1", Kind: "Widget"}, {Group: "cluster.x-k8s.io", Version: "v1", Kind: "Cluster"},
+			{Group: "gateway.networking.k8s.io", Version: "v1", Kind: "HTTPRoute"}, {Group: "kafka.strimzi.io", Version: "v1", Kind: "KafkaTopic"}} {
+			found, _ := set.For(kind, "things").Find("ns", body)
+			require.LessOrEqual(t, len(found), Max)
+			for i, r := range found {
+				require.NotEmpty(t, r.Kind)
+				require.NotEmpty(t, r.Name)
+				require.True(t, i == 0 || compareReferences(found[i-1], r) < 0, "sorted, each once")
+			}
+		}
+	})
+}
