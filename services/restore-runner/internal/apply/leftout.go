@@ -54,6 +54,14 @@ func (r *Request) noteLeftOut(live object) {
 		}
 		r.noteLacking(live, nil)
 	}
+	for _, ref := range objectsAt(r.Object, "metadata", "ownerReferences") {
+		for _, now := range objectsAt(live, "metadata", "ownerReferences") {
+			if !r.unblocked && ref["uid"] == now["uid"] && ref["blockOwnerDeletion"] == true && now["blockOwnerDeletion"] != true {
+				r.unblocked = true
+				warnings = append(warnings, Unblocked)
+			}
+		}
+	}
 	if len(warnings) > 0 {
 		r.noteChange(strings.Join(warnings, "; "))
 	}

@@ -41,21 +41,17 @@ func (k metadataKey) valueIn(body map[string]any) any {
 func keepKeys(body, live map[string]any, keys []metadataKey) map[string]any {
 	body = maps.Clone(body)
 	meta := maps.Clone(object.MapAt(body, "metadata"))
-	for _, field := range []string{"labels", "annotations"} {
+	body["metadata"] = meta
+	for _, k := range keys {
 		m := map[string]any{}
-		maps.Copy(m, object.MapAt(meta, field))
-		for _, k := range keys {
-			if value := k.valueIn(live); k.field == field && value != nil {
-				m[k.key] = value
-			} else if k.field == field {
-				delete(m, k.key)
-			}
+		maps.Copy(m, object.MapAt(meta, k.field))
+		if m[k.key] = k.valueIn(live); m[k.key] == nil {
+			delete(m, k.key)
 		}
-		if meta[field] = m; len(m) == 0 {
-			delete(meta, field)
+		if meta[k.field] = m; len(m) == 0 {
+			delete(meta, k.field)
 		}
 	}
-	body["metadata"] = meta
 	return body
 }
 
@@ -86,10 +82,8 @@ func namedKeys(text string, keys []metadataKey) (named []metadataKey) {
 
 // refusalOf returns the error of an object that the API server, or what admits, would not have as it is.
 func refusalOf(result *apply.Result) error {
-	for _, err := range []error{result.Err, result.Refusal} {
-		if refusedAsIs(err) {
-			return err
-		}
+	if err := cmp.Or(result.Err, result.Refusal); refusedAsIs(err) {
+		return err
 	}
 	return nil
 }
