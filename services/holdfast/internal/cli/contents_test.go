@@ -26,9 +26,14 @@ type manifests struct {
 	items []*manifestv1.Item
 	total int64
 	asked *manifestv1.ListItemsRequest // the last one
+	slow  int                          // how many calls of GetManifest take too long
 }
 
 func (m *manifests) GetManifest(_ context.Context, req *manifestv1.GetManifestRequest) (*manifestv1.GetManifestResponse, error) {
+	if m.slow--; m.slow >= 0 {
+		m.clock.Step(61 * time.Second)
+		return nil, fmt.Errorf("its manifest is being made: %w", context.DeadlineExceeded)
+	}
 	if req.GetBackup() != "done" {
 		return nil, fmt.Errorf("backup %q: %w", req.GetBackup(), errgrpc.ErrNotFound)
 	}
@@ -195,6 +200,23 @@ func TestSlowListingsTellHowFarTheyAre(t *testing.T) {
 	result := c.Run(t.Context(), "", "backup", "items", "done", "-o", "name")
 	require.True(t, strings.HasPrefix(result.Err, "\r\x1b[K6 objects found, still reading\r\x1b[K"), "%q", result.Err)
 	require.True(t, strings.HasSuffix(result.Err, "\r\x1b[K"), "%q", result.Err)
+}
+
+// A manifest that is made on first use may take longer than the service lets a call take.
+func TestCallsThatTakeTooLongAreRepeated(t *testing.T) {
+	c := newTestCluster(t, "backup")
+	clock := clocktesting.NewFakeClock(now)
+	c.Clock, c.Live = clock, true
+	m := newManifests(clock)
+	m.slow = 2
+	c.ServeManifests(t, m)
+	result := c.Run(t.Context(), "", "backup", "tree", "done")
+	require.Zero(t, result.Code, result.Err)
+	require.Contains(t, result.Out, "Deployment/web")
+	m.slow = 1000
+	result = c.Run(t.Context(), "", "backup", "tree", "done")
+	require.Equal(t, 1, result.Code, "not for ever")
+	require.Contains(t, result.Err, "its manifest is being made")
 }
 
 func TestFiltersReachTheService(t *testing.T) {

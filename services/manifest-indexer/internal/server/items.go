@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
 	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
 )
@@ -16,6 +18,9 @@ const (
 	defaultPage = 100
 	// maxScan bounds how many items one page may pass over.
 	maxScan = 20_000
+	// maxPageBytes is the size of a page that gets no further item: clients take 4 MiB, and an item with the largest
+	// labels, annotations and references takes less than half of that.
+	maxPageBytes = 2 << 20
 )
 
 // ListItems implements ManifestService.
@@ -62,12 +67,12 @@ func (m *openManifestFile) listPage(ctx context.Context, req *manifestv1.ListIte
 	}
 	resp := &manifestv1.ListItemsResponse{}
 	var last manifest.Key
-	scanned := 0
+	scanned, bytes := 0, 0
 	for item, err := range m.Items(ctx, filter) {
 		if err != nil {
 			return nil, damagedError(err)
 		}
-		if len(resp.Items) == size || scanned == maxScan {
+		if len(resp.Items) == size || scanned == maxScan || bytes >= maxPageBytes {
 			token, err := encodeToken(req, last)
 			resp.NextPageToken = token
 			return resp, err
@@ -75,7 +80,9 @@ func (m *openManifestFile) listPage(ctx context.Context, req *manifestv1.ListIte
 		scanned++
 		last = item.Key()
 		if matcher.matchesItem(&item) {
-			resp.Items = append(resp.Items, toProto(&item))
+			entry := toProto(&item)
+			resp.Items = append(resp.Items, entry)
+			bytes += proto.Size(entry)
 		}
 	}
 	return resp, nil

@@ -1,10 +1,16 @@
 package server
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
 	"github.com/holdfast-io/holdfast/pkg/archive/part"
@@ -177,4 +183,45 @@ func TestAnItemIsThreeRangeReads(t *testing.T) {
 	_, err := b.s.GetItem(t.Context(), byName("deploy", "shop", "web"))
 	require.NoError(t, err)
 	require.Equal(t, map[string]int{layout.BackupManifest("b"): 2, layout.BackupTarball("b"): 1}, reads)
+}
+
+// Clients take messages of 4 MiB; a page of items with many references is shorter than asked for.
+func TestPagesFitIntoAMessage(t *testing.T) {
+	var out bytes.Buffer
+	w, err := manifest.NewWriter(&out, manifest.Header{Backup: "large"}, t.TempDir())
+	require.NoError(t, err)
+	long := strings.Repeat("x", 250)
+	for i := range 40 {
+		meta := &objmeta.Meta{Name: fmt.Sprintf("b-%02d", i)}
+		entry := &manifest.Entry{Version: "v1", Kind: "Binding", Resource: "bindings", Preferred: true, Path: "resources/bindings/cluster/" + meta.Name + ".json", Meta: meta}
+		for range 1000 {
+			entry.References = append(entry.References, manifest.Reference{Kind: "ServiceAccount", Namespace: "n", Name: long, Relation: "grantsTo"})
+		}
+		require.NoError(t, w.Add(manifest.Record{
+			Key: manifest.AppendKey(nil, "v1/Binding", "", meta.Name), Path: []byte(entry.Path), Entry: manifest.AppendEntry(nil, entry), Length: 1,
+		}))
+	}
+	require.NoError(t, w.Close(manifest.Trailer{}))
+	reader, err := manifest.Open(t.Context(), memoryRanges(out.Bytes()), int64(out.Len()))
+	require.NoError(t, err)
+	m, req, found := &openManifestFile{Reader: reader}, &manifestv1.ListItemsRequest{Backup: "large", PageSize: 1000}, 0
+	matcher, err := newItemMatcher(req, reader.Kinds())
+	require.NoError(t, err)
+	for more := true; more; more = req.GetPageToken() != "" {
+		after, err := decodeToken(req)
+		require.NoError(t, err)
+		page, err := m.listPage(t.Context(), req, manifest.Filter{After: after}, matcher)
+		require.NoError(t, err)
+		require.Less(t, proto.Size(page), 4<<20)
+		found += len(page.GetItems())
+		req.PageToken = page.GetNextPageToken()
+	}
+	require.Equal(t, 40, found)
+}
+
+// memoryRanges is a file in memory.
+type memoryRanges []byte
+
+func (m memoryRanges) ReadRange(_ context.Context, off, n int64) (io.ReadCloser, error) {
+	return io.NopCloser(bytes.NewReader(m[off : off+n])), nil
 }

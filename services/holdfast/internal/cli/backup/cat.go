@@ -23,7 +23,7 @@ type CatOptions struct {
 	ShowSecrets bool
 	// ShowManagedFields keeps metadata.managedFields, which kubectl hides too.
 	ShowManagedFields bool
-	Output      command.Output
+	Output            command.Output
 }
 
 // NewCatCommand returns `backup cat`.

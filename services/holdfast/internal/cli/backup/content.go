@@ -45,7 +45,7 @@ func (o *ContentOptions) withConnection(run func() error) error {
 		return err
 	}
 	defer func() { _ = conn.Close() }() // nothing is lost with it
-	o.api = manifestv1.NewManifestServiceClient(conn)
+	o.api = manifestv1.NewManifestServiceClient(patientConn{conn, o.Global})
 	return nameFlag(o.Remote.Explain(run()))
 }
 

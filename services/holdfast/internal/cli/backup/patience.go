@@ -1,0 +1,52 @@
+package backup
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
+)
+
+// maxCalls is how often a call is made that the service has not answered within its deadline of a minute: for a
+// backup without a manifest it may have to read the whole tarball first.
+const maxCalls = 60
+
+// patientConn repeats unary calls that take the service longer than its deadline, and tells that they do.
+type patientConn struct {
+	grpc.ClientConnInterface
+	global *command.Global
+}
+
+// Invoke implements grpc.ClientConnInterface.
+func (p patientConn) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) (err error) {
+	notice := command.NewNotice(p.global)
+	defer notice.End()
+	for range maxCalls {
+		err = p.invokeOnce(ctx, notice, method, args, reply, opts)
+		if status.Code(err) != codes.DeadlineExceeded || ctx.Err() != nil {
+			return err
+		}
+	}
+	return err
+}
+
+func (p patientConn) invokeOnce(ctx context.Context, notice *command.Notice, method string, args, reply any, opts []grpc.CallOption) error {
+	began := p.global.Clock.Now()
+	ticker := p.global.Clock.NewTicker(time.Second)
+	defer ticker.Stop()
+	done := make(chan error, 1)
+	go func() { done <- p.ClientConnInterface.Invoke(ctx, method, args, reply, opts...) }()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-ticker.C():
+			notice.Show(fmt.Sprintf("waiting for the service for %s", p.global.Clock.Since(began).Truncate(time.Second)))
+		}
+	}
+}
