@@ -22,8 +22,8 @@ var (
 const Owns = "owns"
 
 const (
-	// maxGraph bounds the memory of a Graph, in bytes: that of some four million items.
-	maxGraph = 384 << 20
+	// maxGraph bounds the memory of a Graph, in bytes: that of some two million items.
+	maxGraph = 192 << 20
 	// perNode and perEdge are the memory of an item besides its name, and of a reference.
 	perNode = 28
 	perEdge = 16

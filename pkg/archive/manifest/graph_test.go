@@ -84,6 +84,31 @@ func TestGraphFollowsOwnersAndReferences(t *testing.T) {
 	require.False(t, ok)
 }
 
+func TestReachYieldsEachItemOnceTheNearestFirst(t *testing.T) {
+	t.Parallel()
+	named := func(item manifest.Item, names ...string) manifest.Item {
+		for _, name := range names {
+			item.References = append(item.References, manifest.Reference{Group: "example.io", Kind: "k", Namespace: "ns", Name: name, Relation: "names"})
+		}
+		return item
+	}
+	g := buildGraph(t, named(graphItem("k", "ns", "root", "1"), "config"), named(graphItem("k", "ns", "child", "2", "1"), "config", "far"), graphItem("k", "ns", "leaf", "3", "2"),
+		named(graphItem("k", "ns", "config", "4"), "root"), named(graphItem("k", "ns", "far", "5"), "absent"), graphItem("k", "ns", "other", "6"))
+	reach := func(follow func(string) bool) []string {
+		lines := []string{}
+		for from, edge := range mustFind(t, g, "example.io", "k", "ns", "root").Reach(follow) {
+			lines = append(lines, fmt.Sprintf("%s %s %s", from.ObjectKey().Name, edge.Relation, edge.Node.ObjectKey().Name))
+		}
+		return lines
+	}
+	require.Equal(t, []string{"root owns child", "root names config", "child names far", "child owns leaf"}, reach(func(string) bool { return true }))
+	require.Equal(t, []string{"root owns child", "child owns leaf"}, reach(func(relation string) bool { return relation == manifest.Owns }))
+	require.Equal(t, []string{"root names config"}, reach(func(relation string) bool { return relation == "names" }))
+	for range mustFind(t, g, "example.io", "k", "ns", "root").Reach(func(string) bool { return true }) {
+		break
+	}
+}
+
 func TestGraphPrefersThePreferredVersion(t *testing.T) {
 	t.Parallel()
 	old, now := graphItem("a", "ns", "x", "1"), graphItem("a", "ns", "x", "1")

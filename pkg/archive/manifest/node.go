@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"unsafe"
 )
@@ -77,6 +78,27 @@ func (n Node) Children() []Edge {
 		children = append(children, Edge{g.nodeOf(e.child()), g.relations[e.relation]})
 	}
 	return children
+}
+
+// Reach yields the edges by which the items are first reached that the item owns or refers to, in any
+// number of steps over relations that follow accepts: the nearest first, each item once, and not the
+// item itself. From is the parent of the edge.
+func (n Node) Reach(follow func(relation string) bool) iter.Seq2[Node, Edge] {
+	return func(yield func(from Node, edge Edge) bool) {
+		reached := map[Node]bool{n: true}
+		for queue := []Node{n}; len(queue) > 0; queue = queue[1:] {
+			for _, e := range queue[0].Children() {
+				if reached[e.Node] || !follow(e.Relation) {
+					continue
+				}
+				reached[e.Node] = true
+				queue = append(queue, e.Node)
+				if !yield(queue[0], e) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // nameArena holds names one behind the other. A place is the number of a chunk and an offset in it.

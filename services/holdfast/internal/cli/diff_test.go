@@ -17,7 +17,7 @@ import (
 	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
 )
 
-// diffs answers with differences in two messages, unless both names are the same.
+// diffs answers with differences in two messages, unless both names are the same, and with related objects.
 type diffs struct {
 	manifestv1.UnimplementedManifestServiceServer
 	clock *clocktesting.FakeClock // steps before each message
@@ -58,13 +58,34 @@ func (d *diffs) DiffManifests(req *manifestv1.DiffManifestsRequest, stream grpc.
 	return stream.Send(&manifestv1.DiffManifestsResponse{Counts: &manifestv1.DiffCounts{Added: 1, Removed: 1, Changed: 2, Unchanged: 6}, Differences: changed})
 }
 
-// TestDiffOfBackups compares what `backup diff` prints with testdata/diff.golden. UPDATE_GOLDEN=1 writes the file
+// ListRelated answers with two messages.
+func (d *diffs) ListRelated(req *manifestv1.ListRelatedRequest, stream grpc.ServerStreamingServer[manifestv1.ListRelatedResponse]) error {
+	if req.GetName() == "absent" {
+		return fmt.Errorf("item not in manifest: %w", errgrpc.ErrNotFound)
+	}
+	if req.GetWithoutChildren() {
+		return nil
+	}
+	for _, i := range []*manifestv1.RelatedItem{
+		{Version: "v1", Kind: "Pod", Namespace: "shop", Name: "web-1", Of: newReference("owns", "apps", "Deployment", "shop", req.GetName())},
+		{Group: "storage.k8s.io", Version: "v1", Kind: "StorageClass", Name: "fast", Of: newReference("provisionedBy", "", "PersistentVolumeClaim", "shop", "data")},
+	} {
+		if err := stream.Send(&manifestv1.ListRelatedResponse{Items: []*manifestv1.RelatedItem{i}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestDiffOfBackups compares what `backup diff` and `backup related` print with testdata/diff.golden. UPDATE_GOLDEN=1 writes the file
 // anew.
 func TestDiffOfBackups(t *testing.T) {
 	var got strings.Builder
 	for _, line := range []string{
 		"diff done", "diff done partly", "diff done partly --name-only", "diff done partly -o json", "diff done partly -o jsonpath={.differences[*].name}", "diff done done", "diff done done -o yaml",
 		"diff done absent", "diff done partly --kind ing", "diff done partly -o name", "diff done partly --manifest-address nowhere",
+		"related done", "related done web", "related done deploy/web -n shop", "related done deploy/web -n shop -o json", "related done deploy/web --children=false", "related done deploy/web --children=false --dependencies=false",
+		"related done deploy/absent",
 	} {
 		c := newTestCluster(t, "backup")
 		clock := clocktesting.NewFakeClock(now)

@@ -48,7 +48,7 @@ func helpLines(kind string) []string {
 	out := []string{"|--help", "|nonsense"}
 	verbs := []string{"create", "get", "describe", "logs", "cancel", "delete"}
 	if kind == "backup" {
-		verbs = append(verbs, "download", "items", "cat", "tree", "diff", "verify")
+		verbs = append(verbs, "download", "items", "cat", "tree", "diff", "related", "verify")
 	}
 	for _, verb := range verbs {
 		out = append(out, "|"+verb+" --help")

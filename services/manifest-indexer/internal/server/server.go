@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"sync"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -38,6 +39,8 @@ type Server struct {
 	Opener    Opener
 	// Rebuilder makes the manifests that are missing.
 	Rebuilder *Rebuilder
+
+	graphs sync.Mutex // held by the one call that has a graph
 }
 
 // GetManifest implements ManifestService.

@@ -2127,6 +2127,244 @@ func (x *VerifyFault) GetDetail() string {
 	return ""
 }
 
+// ListRelatedRequest names one item of a backup, as GetItemRequest does.
+type ListRelatedRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the Backup in the server namespace.
+	Backup string `protobuf:"bytes,1,opt,name=backup,proto3" json:"backup,omitempty"`
+	// The UID the object had in the cluster; kind, namespace and name are empty then.
+	Uid string `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
+	// The kind, named as in ListItemsRequest.
+	Kind string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
+	// The namespace; empty for an object that has none.
+	Namespace string `protobuf:"bytes,4,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// The name.
+	Name string `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
+	// Leave out what objects own, and what only these name.
+	WithoutChildren bool `protobuf:"varint,6,opt,name=without_children,json=withoutChildren,proto3" json:"without_children,omitempty"`
+	// Leave out what objects name, and what only these own.
+	WithoutDependencies bool `protobuf:"varint,7,opt,name=without_dependencies,json=withoutDependencies,proto3" json:"without_dependencies,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
+}
+
+func (x *ListRelatedRequest) Reset() {
+	*x = ListRelatedRequest{}
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRelatedRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRelatedRequest) ProtoMessage() {}
+
+func (x *ListRelatedRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRelatedRequest.ProtoReflect.Descriptor instead.
+func (*ListRelatedRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *ListRelatedRequest) GetBackup() string {
+	if x != nil {
+		return x.Backup
+	}
+	return ""
+}
+
+func (x *ListRelatedRequest) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *ListRelatedRequest) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ListRelatedRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *ListRelatedRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ListRelatedRequest) GetWithoutChildren() bool {
+	if x != nil {
+		return x.WithoutChildren
+	}
+	return false
+}
+
+func (x *ListRelatedRequest) GetWithoutDependencies() bool {
+	if x != nil {
+		return x.WithoutDependencies
+	}
+	return false
+}
+
+// ListRelatedResponse is a part of the objects.
+type ListRelatedResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The objects. Each is there once, and the object that was asked for is not.
+	Items         []*RelatedItem `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRelatedResponse) Reset() {
+	*x = ListRelatedResponse{}
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRelatedResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRelatedResponse) ProtoMessage() {}
+
+func (x *ListRelatedResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRelatedResponse.ProtoReflect.Descriptor instead.
+func (*ListRelatedResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ListRelatedResponse) GetItems() []*RelatedItem {
+	if x != nil {
+		return x.Items
+	}
+	return nil
+}
+
+// RelatedItem is an object of a backup that belongs to another one.
+type RelatedItem struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The API group; empty for the core group.
+	Group string `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	// The version it was read in.
+	Version string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	// The kind.
+	Kind string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
+	// The namespace; empty for an object that has none.
+	Namespace string `protobuf:"bytes,4,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// The name.
+	Name string `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
+	// The object that it belongs to, which is the one that was asked for or was listed before. The relation is "owns" where that one
+	// owns it, else what that one does with it.
+	Of            *Reference `protobuf:"bytes,6,opt,name=of,proto3" json:"of,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RelatedItem) Reset() {
+	*x = RelatedItem{}
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RelatedItem) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RelatedItem) ProtoMessage() {}
+
+func (x *RelatedItem) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_manifest_v1_manifest_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RelatedItem.ProtoReflect.Descriptor instead.
+func (*RelatedItem) Descriptor() ([]byte, []int) {
+	return file_holdfast_manifest_v1_manifest_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *RelatedItem) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *RelatedItem) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *RelatedItem) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *RelatedItem) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *RelatedItem) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RelatedItem) GetOf() *Reference {
+	if x != nil {
+		return x.Of
+	}
+	return nil
+}
+
 var File_holdfast_manifest_v1_manifest_proto protoreflect.FileDescriptor
 
 const file_holdfast_manifest_v1_manifest_proto_rawDesc = "" +
@@ -2304,20 +2542,38 @@ const file_holdfast_manifest_v1_manifest_proto_rawDesc = "" +
 	"\vVerifyFault\x123\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1f.holdfast.manifest.v1.FaultKindR\x04kind\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x16\n" +
-	"\x06detail\x18\x03 \x01(\tR\x06detail*\xa1\x01\n" +
+	"\x06detail\x18\x03 \x01(\tR\x06detail\"\xb7\x02\n" +
+	"\x12ListRelatedRequest\x12D\n" +
+	"\x06backup\x18\x01 \x01(\tB,\xbaH)r'\x10\x01\x18\xfd\x012 ^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$R\x06backup\x12\x1a\n" +
+	"\x03uid\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x03uid\x12\x1c\n" +
+	"\x04kind\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\x04kind\x12%\n" +
+	"\tnamespace\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18?R\tnamespace\x12\x1c\n" +
+	"\x04name\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\x04name\x12)\n" +
+	"\x10without_children\x18\x06 \x01(\bR\x0fwithoutChildren\x121\n" +
+	"\x14without_dependencies\x18\a \x01(\bR\x13withoutDependencies\"N\n" +
+	"\x13ListRelatedResponse\x127\n" +
+	"\x05items\x18\x01 \x03(\v2!.holdfast.manifest.v1.RelatedItemR\x05items\"\xb4\x01\n" +
+	"\vRelatedItem\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\x12\x12\n" +
+	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x1c\n" +
+	"\tnamespace\x18\x04 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x05 \x01(\tR\x04name\x12/\n" +
+	"\x02of\x18\x06 \x01(\v2\x1f.holdfast.manifest.v1.ReferenceR\x02of*\xa1\x01\n" +
 	"\tFaultKind\x12\x1a\n" +
 	"\x16FAULT_KIND_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12FAULT_KIND_MISSING\x10\x01\x12\x14\n" +
 	"\x10FAULT_KIND_EXTRA\x10\x02\x12\x16\n" +
 	"\x12FAULT_KIND_DIFFERS\x10\x03\x12\x19\n" +
 	"\x15FAULT_KIND_UNREADABLE\x10\x04\x12\x17\n" +
-	"\x13FAULT_KIND_MANIFEST\x10\x052\xf0\x04\n" +
+	"\x13FAULT_KIND_MANIFEST\x10\x052\xd6\x05\n" +
 	"\x0fManifestService\x12b\n" +
 	"\vGetManifest\x12(.holdfast.manifest.v1.GetManifestRequest\x1a).holdfast.manifest.v1.GetManifestResponse\x12\\\n" +
 	"\tListItems\x12&.holdfast.manifest.v1.ListItemsRequest\x1a'.holdfast.manifest.v1.ListItemsResponse\x12V\n" +
 	"\aGetItem\x12$.holdfast.manifest.v1.GetItemRequest\x1a%.holdfast.manifest.v1.GetItemResponse\x12n\n" +
 	"\x0fGetUnmaskedItem\x12,.holdfast.manifest.v1.GetUnmaskedItemRequest\x1a-.holdfast.manifest.v1.GetUnmaskedItemResponse\x12j\n" +
-	"\rDiffManifests\x12*.holdfast.manifest.v1.DiffManifestsRequest\x1a+.holdfast.manifest.v1.DiffManifestsResponse0\x01\x12g\n" +
+	"\rDiffManifests\x12*.holdfast.manifest.v1.DiffManifestsRequest\x1a+.holdfast.manifest.v1.DiffManifestsResponse0\x01\x12d\n" +
+	"\vListRelated\x12(.holdfast.manifest.v1.ListRelatedRequest\x1a).holdfast.manifest.v1.ListRelatedResponse0\x01\x12g\n" +
 	"\fVerifyBackup\x12).holdfast.manifest.v1.VerifyBackupRequest\x1a*.holdfast.manifest.v1.VerifyBackupResponse0\x01B\xe6\x01\n" +
 	"\x18com.holdfast.manifest.v1B\rManifestProtoP\x01ZIgithub.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1;manifestv1\xa2\x02\x03HMX\xaa\x02\x14Holdfast.Manifest.V1\xca\x02\x14Holdfast\\Manifest\\V1\xe2\x02 Holdfast\\Manifest\\V1\\GPBMetadata\xea\x02\x16Holdfast::Manifest::V1b\x06proto3"
 
@@ -2334,7 +2590,7 @@ func file_holdfast_manifest_v1_manifest_proto_rawDescGZIP() []byte {
 }
 
 var file_holdfast_manifest_v1_manifest_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_holdfast_manifest_v1_manifest_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_holdfast_manifest_v1_manifest_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_holdfast_manifest_v1_manifest_proto_goTypes = []any{
 	(FaultKind)(0),                  // 0: holdfast.manifest.v1.FaultKind
 	(ItemDifference_Change)(0),      // 1: holdfast.manifest.v1.ItemDifference.Change
@@ -2362,8 +2618,11 @@ var file_holdfast_manifest_v1_manifest_proto_goTypes = []any{
 	(*VerifyProgress)(nil),          // 23: holdfast.manifest.v1.VerifyProgress
 	(*VerifyResult)(nil),            // 24: holdfast.manifest.v1.VerifyResult
 	(*VerifyFault)(nil),             // 25: holdfast.manifest.v1.VerifyFault
-	nil,                             // 26: holdfast.manifest.v1.Item.LabelsEntry
-	nil,                             // 27: holdfast.manifest.v1.Item.AnnotationsEntry
+	(*ListRelatedRequest)(nil),      // 26: holdfast.manifest.v1.ListRelatedRequest
+	(*ListRelatedResponse)(nil),     // 27: holdfast.manifest.v1.ListRelatedResponse
+	(*RelatedItem)(nil),             // 28: holdfast.manifest.v1.RelatedItem
+	nil,                             // 29: holdfast.manifest.v1.Item.LabelsEntry
+	nil,                             // 30: holdfast.manifest.v1.Item.AnnotationsEntry
 }
 var file_holdfast_manifest_v1_manifest_proto_depIdxs = []int32{
 	4,  // 0: holdfast.manifest.v1.GetManifestResponse.kinds:type_name -> holdfast.manifest.v1.KindCount
@@ -2372,8 +2631,8 @@ var file_holdfast_manifest_v1_manifest_proto_depIdxs = []int32{
 	13, // 3: holdfast.manifest.v1.ListItemsResponse.items:type_name -> holdfast.manifest.v1.Item
 	13, // 4: holdfast.manifest.v1.GetItemResponse.item:type_name -> holdfast.manifest.v1.Item
 	13, // 5: holdfast.manifest.v1.GetUnmaskedItemResponse.item:type_name -> holdfast.manifest.v1.Item
-	26, // 6: holdfast.manifest.v1.Item.labels:type_name -> holdfast.manifest.v1.Item.LabelsEntry
-	27, // 7: holdfast.manifest.v1.Item.annotations:type_name -> holdfast.manifest.v1.Item.AnnotationsEntry
+	29, // 6: holdfast.manifest.v1.Item.labels:type_name -> holdfast.manifest.v1.Item.LabelsEntry
+	30, // 7: holdfast.manifest.v1.Item.annotations:type_name -> holdfast.manifest.v1.Item.AnnotationsEntry
 	14, // 8: holdfast.manifest.v1.Item.owners:type_name -> holdfast.manifest.v1.Owner
 	15, // 9: holdfast.manifest.v1.Item.references:type_name -> holdfast.manifest.v1.Reference
 	19, // 10: holdfast.manifest.v1.DiffManifestsResponse.differences:type_name -> holdfast.manifest.v1.ItemDifference
@@ -2384,23 +2643,27 @@ var file_holdfast_manifest_v1_manifest_proto_depIdxs = []int32{
 	24, // 15: holdfast.manifest.v1.VerifyBackupResponse.result:type_name -> holdfast.manifest.v1.VerifyResult
 	25, // 16: holdfast.manifest.v1.VerifyResult.faults:type_name -> holdfast.manifest.v1.VerifyFault
 	0,  // 17: holdfast.manifest.v1.VerifyFault.kind:type_name -> holdfast.manifest.v1.FaultKind
-	2,  // 18: holdfast.manifest.v1.ManifestService.GetManifest:input_type -> holdfast.manifest.v1.GetManifestRequest
-	7,  // 19: holdfast.manifest.v1.ManifestService.ListItems:input_type -> holdfast.manifest.v1.ListItemsRequest
-	9,  // 20: holdfast.manifest.v1.ManifestService.GetItem:input_type -> holdfast.manifest.v1.GetItemRequest
-	11, // 21: holdfast.manifest.v1.ManifestService.GetUnmaskedItem:input_type -> holdfast.manifest.v1.GetUnmaskedItemRequest
-	16, // 22: holdfast.manifest.v1.ManifestService.DiffManifests:input_type -> holdfast.manifest.v1.DiffManifestsRequest
-	21, // 23: holdfast.manifest.v1.ManifestService.VerifyBackup:input_type -> holdfast.manifest.v1.VerifyBackupRequest
-	3,  // 24: holdfast.manifest.v1.ManifestService.GetManifest:output_type -> holdfast.manifest.v1.GetManifestResponse
-	8,  // 25: holdfast.manifest.v1.ManifestService.ListItems:output_type -> holdfast.manifest.v1.ListItemsResponse
-	10, // 26: holdfast.manifest.v1.ManifestService.GetItem:output_type -> holdfast.manifest.v1.GetItemResponse
-	12, // 27: holdfast.manifest.v1.ManifestService.GetUnmaskedItem:output_type -> holdfast.manifest.v1.GetUnmaskedItemResponse
-	17, // 28: holdfast.manifest.v1.ManifestService.DiffManifests:output_type -> holdfast.manifest.v1.DiffManifestsResponse
-	22, // 29: holdfast.manifest.v1.ManifestService.VerifyBackup:output_type -> holdfast.manifest.v1.VerifyBackupResponse
-	24, // [24:30] is the sub-list for method output_type
-	18, // [18:24] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	28, // 18: holdfast.manifest.v1.ListRelatedResponse.items:type_name -> holdfast.manifest.v1.RelatedItem
+	15, // 19: holdfast.manifest.v1.RelatedItem.of:type_name -> holdfast.manifest.v1.Reference
+	2,  // 20: holdfast.manifest.v1.ManifestService.GetManifest:input_type -> holdfast.manifest.v1.GetManifestRequest
+	7,  // 21: holdfast.manifest.v1.ManifestService.ListItems:input_type -> holdfast.manifest.v1.ListItemsRequest
+	9,  // 22: holdfast.manifest.v1.ManifestService.GetItem:input_type -> holdfast.manifest.v1.GetItemRequest
+	11, // 23: holdfast.manifest.v1.ManifestService.GetUnmaskedItem:input_type -> holdfast.manifest.v1.GetUnmaskedItemRequest
+	16, // 24: holdfast.manifest.v1.ManifestService.DiffManifests:input_type -> holdfast.manifest.v1.DiffManifestsRequest
+	26, // 25: holdfast.manifest.v1.ManifestService.ListRelated:input_type -> holdfast.manifest.v1.ListRelatedRequest
+	21, // 26: holdfast.manifest.v1.ManifestService.VerifyBackup:input_type -> holdfast.manifest.v1.VerifyBackupRequest
+	3,  // 27: holdfast.manifest.v1.ManifestService.GetManifest:output_type -> holdfast.manifest.v1.GetManifestResponse
+	8,  // 28: holdfast.manifest.v1.ManifestService.ListItems:output_type -> holdfast.manifest.v1.ListItemsResponse
+	10, // 29: holdfast.manifest.v1.ManifestService.GetItem:output_type -> holdfast.manifest.v1.GetItemResponse
+	12, // 30: holdfast.manifest.v1.ManifestService.GetUnmaskedItem:output_type -> holdfast.manifest.v1.GetUnmaskedItemResponse
+	17, // 31: holdfast.manifest.v1.ManifestService.DiffManifests:output_type -> holdfast.manifest.v1.DiffManifestsResponse
+	27, // 32: holdfast.manifest.v1.ManifestService.ListRelated:output_type -> holdfast.manifest.v1.ListRelatedResponse
+	22, // 33: holdfast.manifest.v1.ManifestService.VerifyBackup:output_type -> holdfast.manifest.v1.VerifyBackupResponse
+	27, // [27:34] is the sub-list for method output_type
+	20, // [20:27] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_manifest_v1_manifest_proto_init() }
@@ -2419,7 +2682,7 @@ func file_holdfast_manifest_v1_manifest_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_manifest_v1_manifest_proto_rawDesc), len(file_holdfast_manifest_v1_manifest_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   26,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -26,6 +26,7 @@ const (
 	ManifestService_GetItem_FullMethodName         = "/holdfast.manifest.v1.ManifestService/GetItem"
 	ManifestService_GetUnmaskedItem_FullMethodName = "/holdfast.manifest.v1.ManifestService/GetUnmaskedItem"
 	ManifestService_DiffManifests_FullMethodName   = "/holdfast.manifest.v1.ManifestService/DiffManifests"
+	ManifestService_ListRelated_FullMethodName     = "/holdfast.manifest.v1.ManifestService/ListRelated"
 	ManifestService_VerifyBackup_FullMethodName    = "/holdfast.manifest.v1.ManifestService/VerifyBackup"
 )
 
@@ -48,6 +49,9 @@ type ManifestServiceClient interface {
 	// DiffManifests compares two backups and streams the objects that differ in what a restore brings back: status and what the API
 	// server writes do not count, nor does the version an object is stored in. The last message has all counts.
 	DiffManifests(ctx context.Context, in *DiffManifestsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DiffManifestsResponse], error)
+	// ListRelated streams the objects of a backup that belong to one of them: what it owns, what it names, and so on from these, in
+	// all namespaces. The nearest come first.
+	ListRelated(ctx context.Context, in *ListRelatedRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListRelatedResponse], error)
 	// VerifyBackup reads the tarball of a backup once and compares each object with the manifest: hash, size, place and second copy, and
 	// the two lists. It tells its progress every few seconds, and last the result. It holds the whole tarball in neither memory nor a file.
 	VerifyBackup(ctx context.Context, in *VerifyBackupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[VerifyBackupResponse], error)
@@ -120,9 +124,28 @@ func (c *manifestServiceClient) DiffManifests(ctx context.Context, in *DiffManif
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ManifestService_DiffManifestsClient = grpc.ServerStreamingClient[DiffManifestsResponse]
 
+func (c *manifestServiceClient) ListRelated(ctx context.Context, in *ListRelatedRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListRelatedResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &ManifestService_ServiceDesc.Streams[1], ManifestService_ListRelated_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ListRelatedRequest, ListRelatedResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ManifestService_ListRelatedClient = grpc.ServerStreamingClient[ListRelatedResponse]
+
 func (c *manifestServiceClient) VerifyBackup(ctx context.Context, in *VerifyBackupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[VerifyBackupResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &ManifestService_ServiceDesc.Streams[1], ManifestService_VerifyBackup_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &ManifestService_ServiceDesc.Streams[2], ManifestService_VerifyBackup_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -158,6 +181,9 @@ type ManifestServiceServer interface {
 	// DiffManifests compares two backups and streams the objects that differ in what a restore brings back: status and what the API
 	// server writes do not count, nor does the version an object is stored in. The last message has all counts.
 	DiffManifests(*DiffManifestsRequest, grpc.ServerStreamingServer[DiffManifestsResponse]) error
+	// ListRelated streams the objects of a backup that belong to one of them: what it owns, what it names, and so on from these, in
+	// all namespaces. The nearest come first.
+	ListRelated(*ListRelatedRequest, grpc.ServerStreamingServer[ListRelatedResponse]) error
 	// VerifyBackup reads the tarball of a backup once and compares each object with the manifest: hash, size, place and second copy, and
 	// the two lists. It tells its progress every few seconds, and last the result. It holds the whole tarball in neither memory nor a file.
 	VerifyBackup(*VerifyBackupRequest, grpc.ServerStreamingServer[VerifyBackupResponse]) error
@@ -185,6 +211,9 @@ func (UnimplementedManifestServiceServer) GetUnmaskedItem(context.Context, *GetU
 }
 func (UnimplementedManifestServiceServer) DiffManifests(*DiffManifestsRequest, grpc.ServerStreamingServer[DiffManifestsResponse]) error {
 	return status.Error(codes.Unimplemented, "method DiffManifests not implemented")
+}
+func (UnimplementedManifestServiceServer) ListRelated(*ListRelatedRequest, grpc.ServerStreamingServer[ListRelatedResponse]) error {
+	return status.Error(codes.Unimplemented, "method ListRelated not implemented")
 }
 func (UnimplementedManifestServiceServer) VerifyBackup(*VerifyBackupRequest, grpc.ServerStreamingServer[VerifyBackupResponse]) error {
 	return status.Error(codes.Unimplemented, "method VerifyBackup not implemented")
@@ -293,6 +322,17 @@ func _ManifestService_DiffManifests_Handler(srv interface{}, stream grpc.ServerS
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ManifestService_DiffManifestsServer = grpc.ServerStreamingServer[DiffManifestsResponse]
 
+func _ManifestService_ListRelated_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ListRelatedRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ManifestServiceServer).ListRelated(m, &grpc.GenericServerStream[ListRelatedRequest, ListRelatedResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ManifestService_ListRelatedServer = grpc.ServerStreamingServer[ListRelatedResponse]
+
 func _ManifestService_VerifyBackup_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(VerifyBackupRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -332,6 +372,11 @@ var ManifestService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "DiffManifests",
 			Handler:       _ManifestService_DiffManifests_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "ListRelated",
+			Handler:       _ManifestService_ListRelated_Handler,
 			ServerStreams: true,
 		},
 		{

@@ -33,6 +33,7 @@ func NewCommand(g *command.Global) *cobra.Command {
 		NewCatCommand(g, kind),
 		NewTreeCommand(g, kind),
 		NewDiffCommand(g, kind),
+		NewRelatedCommand(g, kind),
 		NewVerifyCommand(g, kind),
 	)
 	return cmd

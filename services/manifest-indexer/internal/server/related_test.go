@@ -1,0 +1,61 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/layout"
+	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
+)
+
+// relatedStream collects what a server sends.
+type relatedStream struct {
+	grpc.ServerStream
+	ctx   context.Context
+	lines []string
+}
+
+func (s *relatedStream) Context() context.Context { return s.ctx }
+
+func (s *relatedStream) Send(m *manifestv1.ListRelatedResponse) error {
+	for _, i := range m.GetItems() {
+		s.lines = append(s.lines, fmt.Sprintf("%s %s/%s: %s %s", i.GetKind(), i.GetNamespace(), i.GetName(), i.GetOf().GetName(), i.GetOf().GetRelation()))
+	}
+	return nil
+}
+
+// The bed's Deployment owns a ReplicaSet and reads a Secret.
+func TestListRelated(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	for _, tc := range []struct {
+		req  *manifestv1.ListRelatedRequest
+		want []string
+	}{
+		{&manifestv1.ListRelatedRequest{}, []string{"ReplicaSet shop/web-1: web owns", "Secret shop/db: web reads"}},
+		{&manifestv1.ListRelatedRequest{WithoutChildren: true}, []string{"Secret shop/db: web reads"}},
+		{&manifestv1.ListRelatedRequest{WithoutDependencies: true}, []string{"ReplicaSet shop/web-1: web owns"}},
+	} {
+		tc.req.Backup, tc.req.Kind, tc.req.Namespace, tc.req.Name = "b", "deploy", "shop", "web"
+		stream := &relatedStream{ctx: t.Context()}
+		require.NoError(t, b.s.ListRelated(tc.req, stream))
+		require.Equal(t, tc.want, stream.lines)
+	}
+	stream := &relatedStream{ctx: t.Context()}
+	require.NoError(t, b.s.ListRelated(&manifestv1.ListRelatedRequest{Backup: "b", Uid: "uid-web-1"}, stream))
+	require.Empty(t, stream.lines)
+	call := func(req *manifestv1.ListRelatedRequest) error {
+		return b.s.ListRelated(req, &relatedStream{ctx: t.Context()})
+	}
+	require.ErrorIs(t, call(&manifestv1.ListRelatedRequest{Backup: "b", Kind: "deploy", Namespace: "shop", Name: "absent"}), errgrpc.ErrNotFound)
+	field := new(errgrpc.FieldError)
+	require.ErrorAs(t, call(&manifestv1.ListRelatedRequest{Backup: "b", Uid: "uid-web", WithoutChildren: true, WithoutDependencies: true}), &field)
+	require.Equal(t, "without_dependencies", field.Field)
+	b.store.Set(layout.BackupManifest("b"), []byte("no manifest"))
+	require.Error(t, call(&manifestv1.ListRelatedRequest{Backup: "b", Uid: "uid-web"}))
+}
