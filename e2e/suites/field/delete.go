@@ -98,9 +98,11 @@ func (r *run) finalizeNamespace(ctx context.Context, live *unstructured.Unstruct
 			if !of.Namespaced || gv.Group == eventsv1.GroupName || gv.Group == velerov1.GroupVersion.Group {
 				continue
 			}
-			if empty, err := emptyCollection(ctx, r.dynamic.Resource(gv.WithResource(of.Name)).Namespace(live.GetName())); err != nil {
+			empty, err := emptyCollection(ctx, r.dynamic.Resource(gv.WithResource(of.Name)).Namespace(live.GetName()))
+			if err != nil {
 				return err
-			} else if !empty {
+			}
+			if !empty {
 				left = append(left, of.Name)
 			}
 		}
