@@ -30,12 +30,13 @@ type bed struct {
 	dynamic   dynamic.Interface
 	discovery discovery.DiscoveryInterface
 	kinds     meta.RESTMapper // those that are there before the cases
-	backups   sync.RWMutex    // read while a case backs up, written while one deletes a definition
+	backups   backupGate
 }
 
 func newBed(t *testing.T) *bed {
 	t.Helper()
 	b := &bed{whole: t, commands: &commandLog{ran: map[string][]string{}}}
+	b.backups.changed.L = &b.backups.mu
 	b.Site = site.Start(t, site.Config{AdmissionRefuses: true, Args: map[string][]string{
 		"queue-scheduler": {"--concurrent-backups=16", "--concurrent-restores=16", "--features=EnableCSI"}, // no driver is here: it counts in the validation alone
 	}})
@@ -65,6 +66,48 @@ func (b *bed) restartServices(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Len(t, b.Fleet.Members, len(fleet.Services))
+}
+
+// backupGate keeps backups and deletions of definitions apart: a kind that goes meanwhile is an error of the backups that list its objects. Deletions
+// that wait come before backups that begin, and all together, so that backups stand still seldom.
+type backupGate struct {
+	mu                         sync.Mutex
+	running, waiting, deleting int
+	changed                    sync.Cond // of mu
+}
+
+// runBackup calls do when no definition is deleted.
+func (g *backupGate) runBackup(do func()) {
+	g.enterWhen(func() bool { return g.waiting+g.deleting == 0 }, &g.running)
+	defer g.leaveAs(&g.running)
+	do()
+}
+
+// runDeletion calls do when no backup runs.
+func (g *backupGate) runDeletion(do func()) {
+	g.mu.Lock()
+	g.waiting++
+	g.mu.Unlock()
+	g.enterWhen(func() bool { return g.running == 0 }, &g.deleting)
+	defer g.leaveAs(&g.deleting)
+	g.leaveAs(&g.waiting)
+	do()
+}
+
+func (g *backupGate) enterWhen(free func() bool, as *int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for !free() {
+		g.changed.Wait()
+	}
+	*as++
+}
+
+func (g *backupGate) leaveAs(as *int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	*as--
+	g.changed.Broadcast()
 }
 
 // commandLog notes the commands that hooks run in Pods of the node.

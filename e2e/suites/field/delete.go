@@ -19,6 +19,8 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 )
 
+const definitionKind = "CustomResourceDefinition"
+
 // deleteNow deletes at once: no kubelet confirms the deletion of a Pod that has a node.
 var deleteNow = metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground), GracePeriodSeconds: new(int64)}
 
@@ -27,8 +29,8 @@ func (r *run) deleteObjects(texts []string, force bool) {
 	for _, text := range texts {
 		ref, err := r.resolveText(text, false)
 		require.NoError(r.t, err, text)
-		if ref.kind.Kind == "CustomResourceDefinition" {
-			r.deleteDefinition(ref, force)
+		if ref.kind.Kind == definitionKind {
+			r.backups.runDeletion(func() { r.deleteDefinition(ref, force) })
 		} else {
 			r.deleteObject(ref, force)
 		}
@@ -40,10 +42,8 @@ func (r *run) deleteObject(ref *reference, force bool) {
 	r.awaitGone(ref, force)
 }
 
-// deleteDefinition waits until no backup runs: a kind that goes meanwhile is an error of the backups that list its objects.
+// deleteDefinition waits until no backup of a Schedule or of the command-line tool runs either.
 func (r *run) deleteDefinition(ref *reference, force bool) {
-	r.backups.Lock()
-	defer r.backups.Unlock()
 	r.awaitCondition("no backup runs", func(ctx context.Context) error {
 		list := &velerov1.BackupList{}
 		err := r.Client.List(ctx, list, client.InNamespace(site.Server))

@@ -36,13 +36,13 @@ func (r *run) backUp(step *jobStep) {
 	}
 	r.decodeMetadata(step, &b.ObjectMeta)
 	b.Spec.StorageLocation = cmp.Or(b.Spec.StorageLocation, r.bucket.Location)
-	r.backups.RLock()
-	defer r.backups.RUnlock()
-	require.NoError(r.t, r.Client.Create(r.t.Context(), b))
 	r.backup = b.Name
-	if step.Wait == nil || *step.Wait {
-		r.awaitBackup(b.Name, &step.jobResult)
-	}
+	r.backups.runBackup(func() {
+		require.NoError(r.t, r.Client.Create(r.t.Context(), b))
+		if step.Wait == nil || *step.Wait {
+			r.awaitBackup(b.Name, &step.jobResult)
+		}
+	})
 }
 
 func (r *run) restoreBackup(step *jobStep) {
