@@ -1,7 +1,6 @@
 package scenario
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -18,11 +17,11 @@ type listedItem struct {
 	Metadata metav1.ObjectMeta `json:"metadata"`
 }
 
-// lookInside compares what the command line shows of a backup with the objects that the cluster had.
-func lookInside(t *testing.T, w *world, backup string, before *compare.Snapshot) {
+// lookInside compares what the command line shows of the loop's backup with the objects that the cluster had.
+func lookInside(t *testing.T, w *world, before *compare.Snapshot) {
 	t.Helper()
 	run := func(verb string, args ...string) string {
-		out, err := w.cli.Run(t.Context(), append([]string{"backup", verb, backup, "--manifest-address", w.manifests}, args...)...)
+		out, err := w.cli.Run(t.Context(), append([]string{"backup", verb, "loop", "--manifest-address", w.manifests}, args...)...)
 		require.NoError(t, err)
 		return out
 	}
@@ -34,7 +33,7 @@ func lookInside(t *testing.T, w *world, backup string, before *compare.Snapshot)
 	}
 	climates, notes := "", 0
 	for key, object := range before.Objects {
-		require.True(t, listed[key], key)
+		require.True(t, listed[key], key.String())
 		switch {
 		case key.Kind == "Climate":
 			climates = key.Name
@@ -59,8 +58,8 @@ func showSecret(t *testing.T, run func(string, ...string) string, key compare.Ke
 	require.Len(t, whole.Data, len(values))
 	for name, value := range values {
 		require.Equal(t, value, whole.Data[name])
-		if text, err := base64.StdEncoding.DecodeString(value.(string)); err == nil && len(text) > 8 {
-			require.NotContains(t, masked, value)
+		if text, ok := value.(string); ok && len(text) > 8 { // shorter ones may be in another field
+			require.NotContains(t, masked, text)
 		}
 	}
 }

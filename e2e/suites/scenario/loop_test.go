@@ -61,7 +61,7 @@ func wholeLoop(t *testing.T, w *world) {
 	require.NotEmpty(t, before.Objects)
 	checkTarball(t, w, "loop", before)
 	if w.manifests != "" {
-		lookInside(t, w, "loop", before)
+		lookInside(t, w, before)
 	}
 
 	_, err = seed.Remove(ctx, w.restConfig())

@@ -41,7 +41,7 @@ is drawn with what belongs to it once.`,
 		Example: `  holdfast backup tree nightly -n shop
   holdfast backup tree nightly deploy/web -n shop
   holdfast backup tree nightly -n shop -o dot | dot -Tsvg > shop.svg`,
-		Args: cobra.RangeArgs(1, 2), //nolint:mnd // a backup and an object of it
+		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.Complete(args); err != nil {
 				return err
