@@ -49,6 +49,19 @@ func either(a, b, labels string) scenarios {
 }
 
 var cases = map[string]scenarios{
+	"HoldfastBackupDamaged": {
+		fires: map[string]firing{
+			"faults were found":      {`holdfast_backup_verification_faults{namespace="velero",schedule="s"} 0x20 3x10`, []string{`{namespace="velero", schedule="s"}`}},
+			"the duty changes hands": {`holdfast_backup_verification_faults{namespace="velero",schedule="s"} 3x20 _x5`, []string{`{namespace="velero", schedule="s"}`}},
+			"one of two schedules": {"holdfast_backup_verification_faults{namespace=\"velero\",schedule=\"s\"} 1x20\n" +
+				`holdfast_backup_verification_faults{namespace="velero",schedule="t"} 0x20`, []string{`{namespace="velero", schedule="s"}`}},
+		},
+		silent: map[string]string{
+			"backups are whole":       `holdfast_backup_verification_faults{namespace="velero",schedule="s"} 0x60`,
+			"a later one is whole":    `holdfast_backup_verification_faults{namespace="velero",schedule="s"} 3x20 0x20`,
+			"the schedule is no more": `holdfast_backup_verification_faults{namespace="velero",schedule="s"} 3x20 _x20`,
+		},
+	},
 	"HoldfastNoGoodBackup": {
 		fires: map[string]firing{
 			// Hourly: after 1.5 h and 1 h, and 5 min.

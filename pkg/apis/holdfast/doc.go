@@ -56,6 +56,9 @@ const (
 	// AnnotationTarballBytes is the size of the tarball of a Backup that ended, where it has one, in
 	// bytes.
 	AnnotationTarballBytes = "holdfast.io/tarball-bytes"
+	// AnnotationVerified is the outcome of the last scheduled verification of a Backup, as JSON, with the
+	// object's UID: what another object was copied with says nothing.
+	AnnotationVerified = "holdfast.io/verified"
 	// AnnotationIgnoreRunning ("true") lets a restore start beside running backups that overlap
 	// with it.
 	AnnotationIgnoreRunning = "holdfast.io/ignore-running"

@@ -26,6 +26,7 @@ import (
 	"github.com/holdfast-io/holdfast/services/manifest-indexer/internal/download"
 	"github.com/holdfast-io/holdfast/services/manifest-indexer/internal/locations"
 	"github.com/holdfast-io/holdfast/services/manifest-indexer/internal/server"
+	"github.com/holdfast-io/holdfast/services/manifest-indexer/internal/verification"
 )
 
 // concurrency is how many requests of a kind are answered at once.
@@ -40,6 +41,7 @@ type App struct {
 
 	validator *locations.Validator
 	syncer    *backupsync.Syncer
+	verifier  *verification.Verifier
 	endpoint  *download.Endpoint
 }
 
@@ -62,7 +64,7 @@ func New(ctx context.Context, c Config) (*App, error) {
 		rt.Close()
 		return nil, fmt.Errorf("service %s: %w", c.Name, err)
 	}
-	a.runtime.GoLeading(a.config.DutyTimeout, service.Duties{"location-validation": a.validator.Run, "backup-sync": a.syncer.Run})
+	a.runtime.GoLeading(a.config.DutyTimeout, service.Duties{"location-validation": a.validator.Run, "backup-sync": a.syncer.Run, "backup-verification": a.verifier.Run})
 	return a, nil
 }
 
@@ -87,7 +89,12 @@ func (a *App) buildParts() {
 	})
 	rebuilder := server.NewRebuilder(server.RebuilderConfig{Reader: a.clusterReader(), Namespace: namespace, Opener: a.opener, WorkDir: a.runtime.WorkDir(), Log: c.Log})
 	a.runtime.Go("manifests", rebuilder.Run)
-	manifestv1.RegisterManifestServiceServer(a.runtime.GRPC(), &server.Server{Reader: a.clusterReader(), Namespace: namespace, Opener: a.opener, Rebuilder: rebuilder})
+	manifests := &server.Server{Reader: a.clusterReader(), Namespace: namespace, Opener: a.opener, Rebuilder: rebuilder}
+	manifestv1.RegisterManifestServiceServer(a.runtime.GRPC(), manifests)
+	a.verifier = verification.New(verification.Config{
+		Reader: a.clusterReader(), Client: a.clusterClient(), Namespace: namespace, Verify: manifests.Verify, Clock: c.Clock, Log: c.Log,
+		Events: a.runtime.Manager().GetEventRecorder(Name), Metrics: a.runtime.Registry(), Period: c.VerifyPeriod,
+	})
 }
 
 // openArtifacts opens the endpoint of artifacts, which is not that of metrics: other machines may need

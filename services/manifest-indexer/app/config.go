@@ -41,6 +41,9 @@ type Config struct {
 	ValidationFrequency time.Duration
 	// DefaultLocation is made the default, if it exists, when it is another one than before.
 	DefaultLocation string
+	// VerifyPeriod is how often the newest backup of each schedule is verified; 0 or negative means
+	// never.
+	VerifyPeriod time.Duration
 	// DutyTimeout is how long another instance must be silent before its duties are taken over.
 	DutyTimeout time.Duration
 	// Plugins bounds what object store plugins may cost.
@@ -53,6 +56,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.ArtifactURL, "artifact-url", "", "URL under which clients reach --artifact-address; that address when empty")
 	fs.DurationVar(&c.BackupSyncPeriod, "backup-sync-period", time.Minute, "how often locations are searched for backups; 0 or negative means never")
 	fs.DurationVar(&c.ValidationFrequency, "store-validation-frequency", time.Minute, "how often locations are validated; 0 or negative means once")
+	fs.DurationVar(&c.VerifyPeriod, "verify-schedules-every", 0, "how often the newest backup of each schedule is read and compared with its manifest, such as 24h; 0 or negative means never")
 	fs.StringVar(&c.DefaultLocation, "default-backup-storage-location", "default", "location that is made the default, if it exists, when this name is another one than before")
 	c.Plugins.BindFlags(fs)
 	fs.DurationVar(&c.DutyTimeout, "duty-timeout", leaderelection.DefaultTimeout, "how long another instance must be silent before its duties are taken over")
