@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"iter"
 	"slices"
 	"strings"
 )
@@ -249,20 +248,6 @@ func (g *Graph) listOf(id uint32) *graphList {
 }
 
 func (g *Graph) nodeOf(id uint32) Node { return Node{g, id} }
-
-// Len returns the number of items.
-func (g *Graph) Len() int { return len(g.nodes) }
-
-// All returns all items in the manifest's order.
-func (g *Graph) All() iter.Seq[Node] {
-	return func(yield func(Node) bool) {
-		for id := range g.nodes {
-			if !yield(g.nodeOf(uint32(id))) { //nolint:gosec // bounded by Add
-				return
-			}
-		}
-	}
-}
 
 // Find returns the item of an object: of several versions the preferred one.
 func (g *Graph) Find(key ObjectKey) (found Node, ok bool) {

@@ -50,12 +50,6 @@ func (n Node) String() string {
 	return path + "/namespaces/" + l.namespace + "/" + n.name() + ".json"
 }
 
-// Kind returns the definition in the backup that serves the item's kind. A built-in kind has none.
-func (n Node) Kind() (Node, bool) {
-	resource := n.graph.kinds[n.graph.listOf(n.id).kind].resource
-	return n.graph.Find(ObjectKey{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition", Name: resource})
-}
-
 // Owners returns the items that own this one or refer to it, in the manifest's order.
 func (n Node) Owners() []Edge {
 	g := n.graph
@@ -80,14 +74,18 @@ func (n Node) Children() []Edge {
 	return children
 }
 
-// Reach yields the edges by which the items are first reached that the item owns or refers to, in any
-// number of steps over relations that follow accepts: the nearest first, each item once, and not the
-// item itself. From is the parent of the edge.
-func (n Node) Reach(follow func(relation string) bool) iter.Seq2[Node, Edge] {
+// Reach yields the items that this one owns or refers to, or, backwards, those that own or refer to it,
+// in any number of steps over relations that follow accepts: the nearest first, each item once, and not
+// the item itself. Each comes in the edge of the last step, with the item where that began.
+func (n Node) Reach(backwards bool, follow func(relation string) bool) iter.Seq2[Node, Edge] {
+	next := Node.Children
+	if backwards {
+		next = Node.Owners
+	}
 	return func(yield func(from Node, edge Edge) bool) {
 		reached := map[Node]bool{n: true}
 		for queue := []Node{n}; len(queue) > 0; queue = queue[1:] {
-			for _, e := range queue[0].Children() {
+			for _, e := range next(queue[0]) {
 				if reached[e.Node] || !follow(e.Relation) {
 					continue
 				}

@@ -68,7 +68,7 @@ func (d *diffs) ListRelated(req *manifestv1.ListRelatedRequest, stream grpc.Serv
 	}
 	for _, i := range []*manifestv1.RelatedItem{
 		{Version: "v1", Kind: "Pod", Namespace: "shop", Name: "web-1", Of: newReference("owns", "apps", "Deployment", "shop", req.GetName())},
-		{Group: "storage.k8s.io", Version: "v1", Kind: "StorageClass", Name: "fast", Of: newReference("provisionedBy", "", "PersistentVolumeClaim", "shop", "data")},
+		{Group: "storage.k8s.io", Version: "v1", Kind: "StorageClass", Name: "fast", Path: "resources/storageclasses.storage.k8s.io/cluster/fast.json", Of: newReference("provisionedBy", "", "PersistentVolumeClaim", "shop", "data")},
 	} {
 		if err := stream.Send(&manifestv1.ListRelatedResponse{Items: []*manifestv1.RelatedItem{i}}); err != nil {
 			return err
@@ -85,7 +85,7 @@ func TestDiffOfBackups(t *testing.T) {
 		"diff done", "diff done partly", "diff done partly --name-only", "diff done partly -o json", "diff done partly -o jsonpath={.differences[*].name}", "diff done done", "diff done done -o yaml",
 		"diff done absent", "diff done partly --kind ing", "diff done partly -o name", "diff done partly --manifest-address nowhere",
 		"related done", "related done web", "related done deploy/web -n shop", "related done deploy/web -n shop -o json", "related done deploy/web --children=false", "related done deploy/web --children=false --dependencies=false",
-		"related done deploy/absent",
+		"related done deploy/web -n shop --reverse", "related done deploy/absent",
 	} {
 		c := newTestCluster(t, "backup")
 		clock := clocktesting.NewFakeClock(now)

@@ -44,16 +44,24 @@ func (s *Server) GetUnmaskedItem(ctx context.Context, req *manifestv1.GetUnmaske
 	return &manifestv1.GetUnmaskedItemResponse{Item: toProto(&item), Body: body}, nil
 }
 
-// readItem finds an item and, withBody, reads its object.
-func (s *Server) readItem(ctx context.Context, req itemRequest, withBody bool) (item manifest.Item, body []byte, err error) {
+// checkItemRequest finds what is missing in a request for an item, or too much.
+func checkItemRequest(req itemRequest) error {
 	byName := req.GetKind() != "" || req.GetNamespace() != "" || req.GetName() != ""
 	switch {
 	case req.GetUid() != "" && byName:
-		return item, nil, errgrpc.Field("uid", "give either a UID or a kind and a name")
+		return errgrpc.Field("uid", "give either a UID or a kind and a name")
 	case req.GetUid() == "" && req.GetKind() == "":
-		return item, nil, errgrpc.Field("kind", "is needed, or a UID")
+		return errgrpc.Field("kind", "is needed, or a UID")
 	case req.GetUid() == "" && req.GetName() == "":
-		return item, nil, errgrpc.Field("name", "is needed")
+		return errgrpc.Field("name", "is needed")
+	}
+	return nil
+}
+
+// readItem finds an item and, withBody, reads its object.
+func (s *Server) readItem(ctx context.Context, req itemRequest, withBody bool) (item manifest.Item, body []byte, err error) {
+	if err := checkItemRequest(req); err != nil {
+		return item, nil, err
 	}
 	m, err := s.openBackup(ctx, req.GetBackup())
 	if err != nil {

@@ -49,11 +49,18 @@ func TestListRelated(t *testing.T) {
 	stream := &relatedStream{ctx: t.Context()}
 	require.NoError(t, b.s.ListRelated(&manifestv1.ListRelatedRequest{Backup: "b", Uid: "uid-web-1"}, stream))
 	require.Empty(t, stream.lines)
+	stream = &relatedStream{ctx: t.Context()}
+	require.NoError(t, b.s.ListRelated(&manifestv1.ListRelatedRequest{Backup: "b", Kind: "secret", Namespace: "shop", Name: "db", Reverse: true}, stream))
+	require.Equal(t, []string{"Deployment shop/web: db reads"}, stream.lines)
 	call := func(req *manifestv1.ListRelatedRequest) error {
 		return b.s.ListRelated(req, &relatedStream{ctx: t.Context()})
 	}
 	require.ErrorIs(t, call(&manifestv1.ListRelatedRequest{Backup: "b", Kind: "deploy", Namespace: "shop", Name: "absent"}), errgrpc.ErrNotFound)
+	require.ErrorIs(t, call(&manifestv1.ListRelatedRequest{Backup: "b", Uid: "absent"}), errgrpc.ErrNotFound)
+	require.ErrorIs(t, call(&manifestv1.ListRelatedRequest{Backup: "b", Kind: "pods", Name: "x"}), errgrpc.ErrNotFound)
 	field := new(errgrpc.FieldError)
+	require.ErrorAs(t, call(&manifestv1.ListRelatedRequest{Backup: "b"}), &field)
+	require.Equal(t, "kind", field.Field)
 	require.ErrorAs(t, call(&manifestv1.ListRelatedRequest{Backup: "b", Uid: "uid-web", WithoutChildren: true, WithoutDependencies: true}), &field)
 	require.Equal(t, "without_dependencies", field.Field)
 	b.store.Set(layout.BackupManifest("b"), []byte("no manifest"))

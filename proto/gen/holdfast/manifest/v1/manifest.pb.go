@@ -2144,8 +2144,10 @@ type ListRelatedRequest struct {
 	WithoutChildren bool `protobuf:"varint,6,opt,name=without_children,json=withoutChildren,proto3" json:"without_children,omitempty"`
 	// Leave out what objects name, and what only these own.
 	WithoutDependencies bool `protobuf:"varint,7,opt,name=without_dependencies,json=withoutDependencies,proto3" json:"without_dependencies,omitempty"`
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	// List what owns or names the object instead, and so on from these.
+	Reverse       bool `protobuf:"varint,8,opt,name=reverse,proto3" json:"reverse,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListRelatedRequest) Reset() {
@@ -2227,6 +2229,13 @@ func (x *ListRelatedRequest) GetWithoutDependencies() bool {
 	return false
 }
 
+func (x *ListRelatedRequest) GetReverse() bool {
+	if x != nil {
+		return x.Reverse
+	}
+	return false
+}
+
 // ListRelatedResponse is a part of the objects.
 type ListRelatedResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2287,8 +2296,10 @@ type RelatedItem struct {
 	// The name.
 	Name string `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
 	// The object that it belongs to, which is the one that was asked for or was listed before. The relation is "owns" where that one
-	// owns it, else what that one does with it.
-	Of            *Reference `protobuf:"bytes,6,opt,name=of,proto3" json:"of,omitempty"`
+	// owns it, else what that one does with it; in reverse it is the other way around.
+	Of *Reference `protobuf:"bytes,6,opt,name=of,proto3" json:"of,omitempty"`
+	// Its path in the tarball.
+	Path          string `protobuf:"bytes,7,opt,name=path,proto3" json:"path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2363,6 +2374,13 @@ func (x *RelatedItem) GetOf() *Reference {
 		return x.Of
 	}
 	return nil
+}
+
+func (x *RelatedItem) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
 }
 
 var File_holdfast_manifest_v1_manifest_proto protoreflect.FileDescriptor
@@ -2542,7 +2560,7 @@ const file_holdfast_manifest_v1_manifest_proto_rawDesc = "" +
 	"\vVerifyFault\x123\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1f.holdfast.manifest.v1.FaultKindR\x04kind\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x16\n" +
-	"\x06detail\x18\x03 \x01(\tR\x06detail\"\xb7\x02\n" +
+	"\x06detail\x18\x03 \x01(\tR\x06detail\"\xd1\x02\n" +
 	"\x12ListRelatedRequest\x12D\n" +
 	"\x06backup\x18\x01 \x01(\tB,\xbaH)r'\x10\x01\x18\xfd\x012 ^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$R\x06backup\x12\x1a\n" +
 	"\x03uid\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x03uid\x12\x1c\n" +
@@ -2550,16 +2568,18 @@ const file_holdfast_manifest_v1_manifest_proto_rawDesc = "" +
 	"\tnamespace\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18?R\tnamespace\x12\x1c\n" +
 	"\x04name\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\x04name\x12)\n" +
 	"\x10without_children\x18\x06 \x01(\bR\x0fwithoutChildren\x121\n" +
-	"\x14without_dependencies\x18\a \x01(\bR\x13withoutDependencies\"N\n" +
+	"\x14without_dependencies\x18\a \x01(\bR\x13withoutDependencies\x12\x18\n" +
+	"\areverse\x18\b \x01(\bR\areverse\"N\n" +
 	"\x13ListRelatedResponse\x127\n" +
-	"\x05items\x18\x01 \x03(\v2!.holdfast.manifest.v1.RelatedItemR\x05items\"\xb4\x01\n" +
+	"\x05items\x18\x01 \x03(\v2!.holdfast.manifest.v1.RelatedItemR\x05items\"\xc8\x01\n" +
 	"\vRelatedItem\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x12\n" +
 	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x1c\n" +
 	"\tnamespace\x18\x04 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x05 \x01(\tR\x04name\x12/\n" +
-	"\x02of\x18\x06 \x01(\v2\x1f.holdfast.manifest.v1.ReferenceR\x02of*\xa1\x01\n" +
+	"\x02of\x18\x06 \x01(\v2\x1f.holdfast.manifest.v1.ReferenceR\x02of\x12\x12\n" +
+	"\x04path\x18\a \x01(\tR\x04path*\xa1\x01\n" +
 	"\tFaultKind\x12\x1a\n" +
 	"\x16FAULT_KIND_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12FAULT_KIND_MISSING\x10\x01\x12\x14\n" +

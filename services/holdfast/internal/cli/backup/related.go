@@ -29,6 +29,7 @@ type RelatedItem struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
+	Path      string `json:"path"`
 	Relation  string `json:"relation"`
 	Of        Object `json:"of"`
 }
@@ -52,7 +53,10 @@ why: what it owns (children), what it names in its content (dependencies), and s
 on from these. The nearest come first. Objects that are not in the backup are not
 listed; "backup tree" marks them.`,
 		Example: `  holdfast backup related nightly deploy/web -n shop
-  holdfast backup related nightly cluster/prod -n fleet --dependencies=false`,
+  holdfast backup related nightly cluster/prod -n fleet --dependencies=false
+
+  # What uses a Secret
+  holdfast backup related nightly secret/db -n shop --reverse`,
 		Args: cobra.ExactArgs(2), //nolint:mnd // a backup and an object of it
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			r := &o.Request
@@ -70,6 +74,7 @@ listed; "backup tree" marks them.`,
 	o.bindFlags(cmd)
 	cmd.Flags().BoolVar(&o.Children, "children", true, "list what objects own")
 	cmd.Flags().BoolVar(&o.Depended, "dependencies", true, "list what objects name")
+	cmd.Flags().BoolVar(&o.Request.Reverse, "reverse", false, "list what owns and names the object instead")
 	o.Output.BindFlag(cmd.Flags())
 	return cmd
 }
@@ -97,7 +102,11 @@ func (o *RelatedOptions) Run(ctx context.Context) error {
 		}
 		rows[i] = []string{item.Namespace, item.Kind, item.Name, item.Relation, of}
 	}
-	return o.Output.PrintTable(o.Out, []string{"NAMESPACE", "KIND", "NAME", "RELATION", "OF"}, nil, rows)
+	direction := "FROM"
+	if o.Request.GetReverse() {
+		direction = "TO"
+	}
+	return o.Output.PrintTable(o.Out, []string{"NAMESPACE", "KIND", "NAME", "RELATION", direction}, nil, rows)
 }
 
 func (o *RelatedOptions) readItems(ctx context.Context) ([]RelatedItem, error) {
@@ -117,7 +126,7 @@ func (o *RelatedOptions) readItems(ctx context.Context) ([]RelatedItem, error) {
 		for _, i := range m.GetItems() {
 			of := i.GetOf()
 			items = append(items, RelatedItem{
-				Group: i.GetGroup(), Version: i.GetVersion(), Kind: i.GetKind(), Namespace: i.GetNamespace(), Name: i.GetName(), Relation: of.GetRelation(),
+				Group: i.GetGroup(), Version: i.GetVersion(), Kind: i.GetKind(), Namespace: i.GetNamespace(), Name: i.GetName(), Path: i.GetPath(), Relation: of.GetRelation(),
 				Of: Object{Group: of.GetGroup(), Kind: of.GetKind(), Namespace: of.GetNamespace(), Name: of.GetName()},
 			})
 		}
