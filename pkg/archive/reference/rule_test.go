@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// served is a cluster with a few kinds.
-func served(kind schema.GroupKind) (namespaced, ok bool) {
+// scopeOfKind is that of a cluster with a few kinds.
+func scopeOfKind(kind schema.GroupKind) (namespaced, ok bool) {
 	switch kind.String() {
 	case "Node", "ClusterIssuer.cert-manager.io", "ProviderConfig.aws.upbound.io", "GatewayClass.gateway.networking.k8s.io":
 		return false, true
@@ -71,7 +71,7 @@ func TestClusterScopedObjectsNameNoNamespaceOfTheirOwn(t *testing.T) {
 // The kinds that the cluster serves decide where a group or a namespace is not said.
 func TestServedKindsDecide(t *testing.T) {
 	t.Parallel()
-	set := NewSet([]Rule{{Group: "example.com", Kind: "Widget", Field: "spec.anyRef"}, {Group: "example.com", Kind: "Widget", Field: "spec.node", To: "Node"}}, served, nil)
+	set := NewSet([]Rule{{Group: "example.com", Kind: "Widget", Field: "spec.anyRef"}, {Group: "example.com", Kind: "Widget", Field: "spec.node", To: "Node"}}, scopeOfKind, nil)
 	require.Equal(t, []string{"configuredBy ProviderConfig.aws.upbound.io /default"},
 		findNamed(t, set, "s3.aws.upbound.io", "Bucket", `{"spec":{"providerConfigRef":{"name":"default"}}}`))
 	require.Empty(t, findNamed(t, set, "sql.gcp.upbound.io", "Database", `{"spec":{"providerConfigRef":{"name":"default"}}}`), "nothing serves it")
@@ -151,7 +151,7 @@ const widgetDefinition = `{"spec":{"versions":[{"name":"v0","schema":{"openAPIV3
 func TestSchemasRevealReferences(t *testing.T) {
 	t.Parallel()
 	reads := 0
-	set := NewSet([]Rule{{Group: "secrets.example.com", Kind: "Widget", Field: "spec.envRef", To: "ConfigMap", Relation: "reads"}}, served, func(gr schema.GroupResource) []byte {
+	set := NewSet([]Rule{{Group: "secrets.example.com", Kind: "Widget", Field: "spec.envRef", To: "ConfigMap", Relation: "reads"}}, scopeOfKind, func(gr schema.GroupResource) []byte {
 		require.Equal(t, "widgets.secrets.example.com", gr.String())
 		reads++
 		return []byte(widgetDefinition)
@@ -167,7 +167,7 @@ func TestSchemasRevealReferences(t *testing.T) {
 	}
 	require.Equal(t, 1, reads, "once for the kind")
 	for _, definition := range []string{``, `{}`, `{"spec":5}`, `{"spec":{"versions":[{"name":"v1"}]}}`, widgetDefinition[:700]} {
-		set := NewSet(nil, served, func(schema.GroupResource) []byte { return []byte(definition) })
+		set := NewSet(nil, scopeOfKind, func(schema.GroupResource) []byte { return []byte(definition) })
 		_, complete := set.For(schema.GroupVersionKind{Group: "secrets.example.com", Version: "v1", Kind: "Widget"}, "widgets").Find("ns", []byte(body))
 		require.True(t, complete)
 	}
@@ -219,7 +219,7 @@ func FuzzRules(f *testing.F) {
 	f.Add([]byte(`{"spec":{"versions":[{"name":"v1","schema":{"openAPIV3Schema":{"properties":{"a":{"type":"array","items":{"type":"array"}}}}}}]}}`), []byte(`{"spec":{"parentRefs":[{"name":"a\u002fb"}]}}`))
 	f.Add([]byte(``), []byte(`{"metadata":{"labels":{"strimzi.io/cluster":"k"}},"spec":`))
 	f.Fuzz(func(t *testing.T, definition, body []byte) {
-		set := NewSet(nil, served, func(schema.GroupResource) []byte { return definition })
+		set := NewSet(nil, scopeOfKind, func(schema.GroupResource) []byte { return definition })
 		for _, kind := range []schema.GroupVersionKind{{Group: "secrets.example.com", Version: "v1", Kind: "Widget"}, {Group: "cluster.x-k8s.io", Version: "v1", Kind: "Cluster"},
 			{Group: "gateway.networking.k8s.io", Version: "v1", Kind: "HTTPRoute"}, {Group: "kafka.strimzi.io", Version: "v1", Kind: "KafkaTopic"}} {
 			found, _ := set.For(kind, "things").Find("ns", body)

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/spec/restoreorder"
 )
 
-// naming returns an item that names others.
-func naming(i manifest.Item, relation string, what ...string) manifest.Item {
+// withNames returns an item that names others.
+func withNames(i manifest.Item, relation string, what ...string) manifest.Item {
 	for _, w := range what {
 		named := newItem(w)
 		i.References = append(i.References, manifest.Reference{Group: named.Group, Kind: named.Kind, Namespace: named.Namespace, Name: named.Name, Relation: relation})
@@ -26,9 +26,9 @@ func naming(i manifest.Item, relation string, what ...string) manifest.Item {
 // what it names, and a Certificate came before its issuer.
 func TestWhatAnObjectNamesComesBeforeIt(t *testing.T) {
 	p := planOf(t, listingOf(
-		naming(newItem("alphas.example.com a/x"), reference.Names, "zetas.example.com a/z", "zetas.example.com b/z", "clusterzetas.example.com c", "secrets b/s", "deployments.apps a/d",
+		withNames(newItem("alphas.example.com a/x"), reference.Names, "zetas.example.com a/z", "zetas.example.com b/z", "clusterzetas.example.com c", "secrets b/s", "deployments.apps a/d",
 			"zetas.example.com a/gone", "gone.example.com a/z", "alphas.example.com a/x", "namespaces a"),
-		naming(newItem("horizontalpodautoscalers.autoscaling a/h"), reference.Scales, "deployments.apps a/d"),
+		withNames(newItem("horizontalpodautoscalers.autoscaling a/h"), reference.Scales, "deployments.apps a/d"),
 		newItem("zetas.example.com a/z"), newItem("zetas.example.com b/z"), newItem("clusterzetas.example.com c"), newItem("secrets b/s"), newItem("secrets b/t"),
 		newItem("deployments.apps a/d"), newItem("zetas.example.com a/other"), newItem("namespaces a"),
 	), options{})
@@ -44,10 +44,10 @@ func TestWhatAnObjectNamesComesBeforeIt(t *testing.T) {
 // What has rules of its own, or comes as early as it can, does not wait for what it names.
 func TestNamesThatOrderNothing(t *testing.T) {
 	p := planOf(t, listingOf(
-		naming(newItem("volumesnapshots.snapshot.storage.k8s.io a/snap"), reference.Claims, "persistentvolumeclaims a/c"),
-		naming(newItem("authorizationpolicies.security.istio.io a/deny"), reference.AttachedTo, "gateways.example.com a/g"),
-		naming(newItem("serviceaccounts a/sa"), reference.Holds, "secrets a/token"),
-		naming(newItem("widgets.example.com a/w"), reference.DefinedBy, "gateways.example.com a/g"),
+		withNames(newItem("volumesnapshots.snapshot.storage.k8s.io a/snap"), reference.Claims, "persistentvolumeclaims a/c"),
+		withNames(newItem("authorizationpolicies.security.istio.io a/deny"), reference.AttachedTo, "gateways.example.com a/g"),
+		withNames(newItem("serviceaccounts a/sa"), reference.Holds, "secrets a/token"),
+		withNames(newItem("widgets.example.com a/w"), reference.DefinedBy, "gateways.example.com a/g"),
 		newItem("persistentvolumeclaims a/c"), newItem("gateways.example.com a/g"), newItem("secrets a/token"),
 	), options{})
 	require.False(t, waitsFor(t, p, "persistentvolumeclaims a/c", "volumesnapshots.snapshot.storage.k8s.io a/snap"))
@@ -56,7 +56,7 @@ func TestNamesThatOrderNothing(t *testing.T) {
 	require.False(t, waitsFor(t, p, "gateways.example.com a/g", "widgets.example.com a/w"))
 	require.Empty(t, p.Notes())
 	for order, waits := range map[restoreorder.Order]bool{"": true, restoreorder.Stages: true, restoreorder.Owners: false} {
-		p := planOf(t, listingOf(naming(newItem("alphas.example.com a/x"), reference.Names, "zetas.example.com a/z"), newItem("zetas.example.com a/z")), options{order: order})
+		p := planOf(t, listingOf(withNames(newItem("alphas.example.com a/x"), reference.Names, "zetas.example.com a/z"), newItem("zetas.example.com a/z")), options{order: order})
 		require.Equal(t, waits, waitsFor(t, p, "zetas.example.com a/z", "alphas.example.com a/x"), order)
 	}
 }
@@ -64,27 +64,27 @@ func TestNamesThatOrderNothing(t *testing.T) {
 // managementCluster are objects of Cluster API that own and name one another.
 func managementCluster() []manifest.Item {
 	const cluster, api = "clusters.cluster.x-k8s.io m/c", "cluster.x-k8s.io/v1beta2"
-	owned := func(what, apiVersion, kind, by string) manifest.Item {
+	newOwned := func(what, apiVersion, kind, by string) manifest.Item {
 		return newItem(what, ownerReference(apiVersion, kind, by, true))
 	}
-	machine := naming(naming(owned("machines.cluster.x-k8s.io m/m", api, "Cluster", cluster), reference.BelongsTo, cluster),
+	machine := withNames(withNames(newOwned("machines.cluster.x-k8s.io m/m", api, "Cluster", cluster), reference.BelongsTo, cluster),
 		reference.BuiltOn, "dockermachines.infrastructure.cluster.x-k8s.io m/m", "kubeadmconfigs.bootstrap.cluster.x-k8s.io m/m")
-	binding := naming(owned("clusterresourcesetbindings.addons.cluster.x-k8s.io m/c", "addons.cluster.x-k8s.io/v1beta2", "Clusterresourceset", "clusterresourcesets.addons.cluster.x-k8s.io m/crs"),
+	binding := withNames(newOwned("clusterresourcesetbindings.addons.cluster.x-k8s.io m/c", "addons.cluster.x-k8s.io/v1beta2", "Clusterresourceset", "clusterresourcesets.addons.cluster.x-k8s.io m/crs"),
 		reference.BelongsTo, cluster, "clusterresourcesets.addons.cluster.x-k8s.io m/crs")
-	class := naming(newItem("clusterclasses.cluster.x-k8s.io m/quick"), reference.MadeFrom, "dockerclustertemplates.infrastructure.cluster.x-k8s.io m/quick")
+	class := withNames(newItem("clusterclasses.cluster.x-k8s.io m/quick"), reference.MadeFrom, "dockerclustertemplates.infrastructure.cluster.x-k8s.io m/quick")
 	template := newItem("dockerclustertemplates.infrastructure.cluster.x-k8s.io m/quick")
 	class.Kind, template.Kind = "ClusterClass", "DockerClusterTemplate"
 	class.References[0].Kind = template.Kind
-	root := naming(naming(newItem(cluster), reference.BuiltOn, "dockerclusters.infrastructure.cluster.x-k8s.io m/c"), reference.MadeFrom, "clusterclasses.cluster.x-k8s.io m/quick")
+	root := withNames(withNames(newItem(cluster), reference.BuiltOn, "dockerclusters.infrastructure.cluster.x-k8s.io m/c"), reference.MadeFrom, "clusterclasses.cluster.x-k8s.io m/quick")
 	root.References[1].Kind = class.Kind
 	return []manifest.Item{
 		root, class, template, machine, binding,
-		naming(newItem("clusterresourcesets.addons.cluster.x-k8s.io m/crs"), reference.Reads, "secrets m/addon"),
-		owned("dockerclusters.infrastructure.cluster.x-k8s.io m/c", api, "Cluster", cluster),
-		owned("dockermachines.infrastructure.cluster.x-k8s.io m/m", api, "Machine", "machines.cluster.x-k8s.io m/m"),
-		owned("kubeadmconfigs.bootstrap.cluster.x-k8s.io m/m", api, "Machine", "machines.cluster.x-k8s.io m/m"),
-		owned("secrets m/kubeconfig", api, "Cluster", cluster), owned("secrets m/data", "bootstrap.cluster.x-k8s.io/v1beta2", "Kubeadmconfig", "kubeadmconfigs.bootstrap.cluster.x-k8s.io m/m"),
-		owned("secrets m/addon", "addons.cluster.x-k8s.io/v1beta2", "Clusterresourceset", "clusterresourcesets.addons.cluster.x-k8s.io m/crs"),
+		withNames(newItem("clusterresourcesets.addons.cluster.x-k8s.io m/crs"), reference.Reads, "secrets m/addon"),
+		newOwned("dockerclusters.infrastructure.cluster.x-k8s.io m/c", api, "Cluster", cluster),
+		newOwned("dockermachines.infrastructure.cluster.x-k8s.io m/m", api, "Machine", "machines.cluster.x-k8s.io m/m"),
+		newOwned("kubeadmconfigs.bootstrap.cluster.x-k8s.io m/m", api, "Machine", "machines.cluster.x-k8s.io m/m"),
+		newOwned("secrets m/kubeconfig", api, "Cluster", cluster), newOwned("secrets m/data", "bootstrap.cluster.x-k8s.io/v1beta2", "Kubeadmconfig", "kubeadmconfigs.bootstrap.cluster.x-k8s.io m/m"),
+		newOwned("secrets m/addon", "addons.cluster.x-k8s.io/v1beta2", "Clusterresourceset", "clusterresourcesets.addons.cluster.x-k8s.io m/crs"),
 	}
 }
 
@@ -119,7 +119,7 @@ func TestOwnersDecideAboutWhatObjectsNameOfTheirOwn(t *testing.T) {
 
 // Two objects that name each other are restored, one after the other; the log says so.
 func TestObjectsThatNameEachOther(t *testing.T) {
-	p := planOf(t, listingOf(naming(newItem("alphas.example.com a/x"), reference.Names, "zetas.example.com a/z"), naming(newItem("zetas.example.com a/z"), reference.Names, "alphas.example.com a/x")), options{})
+	p := planOf(t, listingOf(withNames(newItem("alphas.example.com a/x"), reference.Names, "zetas.example.com a/z"), withNames(newItem("zetas.example.com a/z"), reference.Names, "alphas.example.com a/x")), options{})
 	requireAcyclic(t, p)
 	require.Len(t, p.Notes(), 1)
 	require.Equal(t, Note{Node: p.Notes()[0].Node, Message: "names an object that waits for it: restored before that one"}, p.Notes()[0])
@@ -129,7 +129,7 @@ func TestObjectsThatNameEachOther(t *testing.T) {
 // stage itself waits for it.
 func TestWhatPrecedesAStageNamesWhatFollowsIt(t *testing.T) {
 	filled := withReferences(newItem("persistentvolumeclaims a/c"), manifest.Reference{Group: "example.com", Kind: "Filler", Namespace: "a", Name: "f", Relation: reference.FilledFrom})
-	p := planOf(t, listingOf(filled, naming(newItem("fillers.example.com a/f"), reference.Names, "stores.example.com a/s", "stores.example.com b/s", "secrets a/key", "persistentvolumeclaims a/other"),
+	p := planOf(t, listingOf(filled, withNames(newItem("fillers.example.com a/f"), reference.Names, "stores.example.com a/s", "stores.example.com b/s", "secrets a/key", "persistentvolumeclaims a/other"),
 		newItem("stores.example.com a/s"), newItem("stores.example.com b/s"), newItem("secrets a/key"), newItem("persistentvolumeclaims a/other")), options{})
 	for _, first := range []string{"secrets a/key", "persistentvolumeclaims a/other", "stores.example.com b/s"} {
 		require.True(t, waitsFor(t, p, first, "fillers.example.com a/f"), first)
@@ -141,7 +141,7 @@ func TestWhatPrecedesAStageNamesWhatFollowsIt(t *testing.T) {
 	const application = "applications.argoproj.io a/shop"
 	paused := func(kind schema.GroupKind) bool { return kind.Kind == "Application" }
 	for name, secret := range map[string]manifest.Item{"": newItem("secrets a/s"), "the stage waits for it": newItem("secrets a/s", ownerReference("argoproj.io/v1alpha1", "Application", application, true))} {
-		p := planOf(t, listingOf(naming(newItem(application), reference.BelongsTo, "appprojects.argoproj.io a/p"), newItem("appprojects.argoproj.io a/p"), secret), options{paused: paused})
+		p := planOf(t, listingOf(withNames(newItem(application), reference.BelongsTo, "appprojects.argoproj.io a/p"), newItem("appprojects.argoproj.io a/p"), secret), options{paused: paused})
 		require.Equal(t, name == "", waitsFor(t, p, "appprojects.argoproj.io a/p", application), name)
 		require.True(t, waitsFor(t, p, "secrets a/s", "appprojects.argoproj.io a/p"), name)
 		require.Equal(t, name != "", len(p.Notes()) == 1, name)
