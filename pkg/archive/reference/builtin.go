@@ -16,8 +16,8 @@ var clusterKinds = []schema.GroupKind{
 }
 
 // builtinRules are those of published types. Each line has the group, the kinds, the relation, what is
-// named ("-" where the fields beside the name say it) and the fields. An "@" before a field's end gives
-// the namespace. Fields that the schemas of the kinds reveal with the right relation are left out, unless
+// named ("-" where the fields beside the name say it) and the fields. Behind a
+// field "@" gives the namespace, and "!" a word that is no name. Fields that the schemas of the kinds reveal with the right relation are left out, unless
 // they order a restore: backups of other servers are read without schemas.
 var builtinRules = parseTable(`
 cluster.x-k8s.io Cluster builtOn - spec.infrastructureRef spec.controlPlaneRef
@@ -83,7 +83,7 @@ gateway.networking.k8s.io HTTPRoute,GRPCRoute routesTo Service spec.rules[].filt
 gateway.networking.k8s.io BackendTLSPolicy attachedTo Service spec.targetRefs[]
 gateway.networking.k8s.io BackendTLSPolicy reads ConfigMap spec.validation.caCertificateRefs[]
 
-networking.istio.io VirtualService attachedTo Gateway.* spec.gateways[]
+networking.istio.io VirtualService attachedTo Gateway.* spec.gateways[]!mesh
 networking.istio.io VirtualService routesTo VirtualService.* spec.http[].delegate
 *.istio.io * attachedTo - spec.targetRef spec.targetRefs[]
 extensions.istio.io WasmPlugin pullsWith Secret spec.imagePullSecret
@@ -98,8 +98,9 @@ func parseTable(table string) (rules []Rule) {
 		}
 		for kind := range strings.SplitSeq(words[1], ",") {
 			for _, place := range words[4:] {
+				place, reserved, _ := strings.Cut(place, "!")
 				field, namespace, _ := strings.Cut(place, "@")
-				rules = append(rules, Rule{Group: words[0], Kind: kind, Field: field, To: strings.TrimPrefix(words[3], "-"), Namespace: namespace, Relation: words[2]})
+				rules = append(rules, Rule{Group: words[0], Kind: kind, Field: field, To: strings.TrimPrefix(words[3], "-"), Namespace: namespace, Relation: words[2], reserved: reserved})
 			}
 		}
 	}

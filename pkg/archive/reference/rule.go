@@ -37,6 +37,8 @@ type Rule struct {
 	Ignore bool `json:"ignore,omitempty"`
 	// Source is where the field is documented.
 	Source string `json:"source,omitempty"`
+
+	reserved string // a word that is no name
 }
 
 // Bounds of rules.

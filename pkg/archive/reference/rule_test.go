@@ -47,7 +47,7 @@ func TestPublishedTypes(t *testing.T) {
 		"topic":                 {"kafka.strimzi.io", "KafkaTopic", `{"metadata":{"labels":{"a":"b","strimzi.io/cluster":"k"}}}`, []string{"belongsTo Kafka.kafka.strimzi.io ns/k"}},
 		"gateway": {"gateway.networking.k8s.io", "Gateway", `{"spec":{"gatewayClassName":"g","listeners":[{},{"tls":{"certificateRefs":[{"name":"a"},{"group":"","kind":"Secret","name":"b","namespace":"certs"}]}},5]}}`,
 			[]string{"madeFrom GatewayClass.gateway.networking.k8s.io /g", "servesWith Secret certs/b", "servesWith Secret ns/a"}},
-		"virtual service": {"networking.istio.io", "VirtualService", `{"spec":{"gateways":["g","istio-system/shared","mesh of all"],"http":[{"delegate":{"name":"d","namespace":"other"}}]}}`,
+		"virtual service": {"networking.istio.io", "VirtualService", `{"spec":{"gateways":["g","istio-system/shared","mesh","all of them"],"http":[{"delegate":{"name":"d","namespace":"other"}}]}}`,
 			[]string{"attachedTo Gateway.networking.istio.io istio-system/shared", "attachedTo Gateway.networking.istio.io ns/g", "routesTo VirtualService.networking.istio.io other/d"}},
 		"application": {"argoproj.io", "Application", `{"spec":{"project":"p"}}`, []string{"belongsTo AppProject.argoproj.io ns/p"}},
 		"database":    {"postgresql.cnpg.io", "Pooler", `{"spec":{"cluster":{"name":"db"}}}`, []string{"belongsTo Cluster.postgresql.cnpg.io ns/db"}},

@@ -27,11 +27,12 @@ type namedTarget struct {
 	ignore    bool
 	namespace string
 	relation  string
+	reserved  string // a word that is no name
 }
 
 // targetOf is what a rule says.
 func targetOf(r *Rule) *namedTarget {
-	t := &namedTarget{namespace: r.Namespace, relation: r.Relation, ignore: r.Ignore}
+	t := &namedTarget{namespace: r.Namespace, relation: r.Relation, ignore: r.Ignore, reserved: r.reserved}
 	if t.relation == "" {
 		t.relation = Names
 	}
@@ -120,7 +121,7 @@ func (s *objectScan) addNamed(t *namedTarget, value []byte) {
 	if from, rest, ok := bytes.Cut(name, []byte("/")); ok { // "namespace/name", as some APIs write it
 		namespace, name = string(from), rest
 	}
-	if !known || !isObjectName(name) {
+	if !known || !isObjectName(name) || string(name) == t.reserved {
 		return
 	}
 	if namespace = cmp.Or(namespace, t.namespace, s.namespace); s.placeKnown(kind, &namespace) {
