@@ -11,6 +11,8 @@ import (
 	"slices"
 
 	"github.com/klauspost/compress/gzip"
+
+	"github.com/holdfast-io/holdfast/pkg/json/rawjson"
 )
 
 // Filter selects items. The zero value selects all.
@@ -21,6 +23,14 @@ type Filter struct {
 	Namespaces []string
 	// After skips items up to and including this key.
 	After *Key
+	// Texts are what the line of an item has to hold, as JSON that MemberText makes: others are left out without being
+	// decoded, which is most of the work. Items that pass have to be looked at still.
+	Texts [][]byte
+}
+
+// MemberText is how the line of an item has a field, label or annotation of that value.
+func MemberText(name, value string) []byte {
+	return rawjson.AppendQuoted(append(rawjson.AppendQuoted(nil, name), ':'), value)
 }
 
 // Items yields the items that pass f in order of keys and ends after the first error. Blocks of
@@ -50,7 +60,7 @@ func (r *Reader) yieldBlocks(ctx context.Context, off, n int64, f *Filter, yield
 			yield(Item{}, err)
 			return false
 		}
-		if line[0] != '{' {
+		if line[0] != '{' || slices.ContainsFunc(f.Texts, func(text []byte) bool { return !bytes.Contains(line, text) }) {
 			continue
 		}
 		item, err := parseItem(line)

@@ -207,6 +207,8 @@ func TestFilters(t *testing.T) {
 			require.Less(t, bytes, whole*3/5, "blocks that cannot hold an item are not read")
 		}
 	}
+	got, _ := names(manifest.Filter{Texts: [][]byte{manifest.MemberText("name", "p-00500 \"é"), manifest.MemberText("kind", "Pod")}})
+	require.Equal(t, []string{"v1/Pod ns-06/p-00500 \"é"}, got, "only lines that hold all texts")
 	r, _ := openManifest(t, data)
 	for range r.Items(t.Context(), manifest.Filter{}) {
 		break // leaving early is fine

@@ -169,7 +169,7 @@ func (r *Reader) Lookup(ctx context.Context, key Key) (Item, error) {
 		return Item{}, fmt.Errorf("%w: %s", ErrNotFound, key)
 	}
 	b := &r.dir.Blocks[i]
-	name := rawjson.AppendQuoted([]byte(`"name":`), key.Name)
+	name := MemberText("name", key.Name)
 	for line, err := range r.memberLines(ctx, b.Offset, b.Length) {
 		if err != nil {
 			return Item{}, err

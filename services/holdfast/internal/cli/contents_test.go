@@ -233,6 +233,8 @@ func TestFiltersReachTheService(t *testing.T) {
 
 	c.Run(t.Context(), "", "--namespace", "velero", "backup", "items", "b")
 	require.Empty(t, m.asked.GetNamespace(), "before the command it is the namespace of the server")
+	result := c.Run(t.Context(), "", "__complete", "restore", "create", "--from-backup", "")
+	require.Equal(t, ":4\n", result.Out, "no backups, and no files")
 	c.Run(t.Context(), "", "-n", "velero", "backup", "items", "b", "-n", "shop")
 	require.Equal(t, "shop", m.asked.GetNamespace())
 }

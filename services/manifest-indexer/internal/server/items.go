@@ -38,7 +38,7 @@ func (s *Server) ListItems(ctx context.Context, req *manifestv1.ListItemsRequest
 	if err != nil {
 		return nil, m.explainMissing(err)
 	}
-	filter := manifest.Filter{After: after}
+	filter := manifest.Filter{After: after, Texts: matcher.lineTexts()}
 	for _, name := range req.GetKinds() {
 		kinds, err := findKinds(m.Kinds(), "kinds", name)
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
 
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
@@ -76,6 +77,20 @@ func newOwnerMatch(text string, kinds []manifest.KindInfo) (func(*objmeta.Owner)
 	return func(o *objmeta.Owner) bool {
 		return o.Name == name && o.Kind == wantKind && schema.FromAPIVersionAndKind(o.APIVersion, o.Kind).Group == wantGroup
 	}, nil
+}
+
+// lineTexts returns what the line of each item that passes has to hold, so that others are not decoded.
+func (m *itemMatcher) lineTexts() (texts [][]byte) {
+	if m.name != "" && !strings.ContainsAny(m.name, `*?[\`) {
+		texts = append(texts, manifest.MemberText("name", m.name))
+	}
+	requirements, _ := m.labels.Requirements()
+	for _, r := range requirements {
+		if values := r.ValuesUnsorted(); len(values) == 1 && slices.Contains([]selection.Operator{selection.Equals, selection.DoubleEquals, selection.In}, r.Operator()) {
+			texts = append(texts, manifest.MemberText(r.Key(), values[0]))
+		}
+	}
+	return texts
 }
 
 // matchesItem reports whether an item passes all filters.
