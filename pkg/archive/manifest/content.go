@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"hash"
 	"maps"
+	"slices"
 
 	"github.com/holdfast-io/holdfast/pkg/json/jsonlist"
 	"github.com/holdfast-io/holdfast/pkg/json/rawjson"
@@ -88,7 +89,7 @@ func Ignored(group, kind string) [][]string { return omissionOf(group, kind).app
 
 func (o omission) appendPaths(dst [][]string, at []string) [][]string {
 	for key, inner := range o {
-		path := append(at[:len(at):len(at)], key)
+		path := slices.Concat(at, []string{key})
 		if inner == nil {
 			dst = append(dst, path)
 		}

@@ -80,8 +80,8 @@ type graphEdge struct {
 	relation uint8
 }
 
-func (e graphEdge) parent() uint32 { return uint32(e.ends >> 32) }
-func (e graphEdge) child() uint32  { return uint32(e.ends) } //nolint:gosec // the lower half
+func (e graphEdge) parent() uint32 { return uint32(e.ends >> 32) } //nolint:gosec // the upper half
+func (e graphEdge) child() uint32  { return uint32(e.ends) }       //nolint:gosec // the lower half
 
 // NewGraph returns an empty graph. Add fills it, Link completes it.
 func NewGraph() *Graph { return &Graph{seed: maphash.MakeSeed(), relations: []string{Owns}} }
@@ -183,7 +183,8 @@ func (g *Graph) Link() {
 	kept := g.edges[:0]
 	for _, e := range g.edges {
 		node := e.place
-		other, ok := uint32(0), false
+		var other uint32
+		var ok bool
 		if e.relation == 0 {
 			other, ok = g.findHash(g.byUID, e.ends, func(id uint32) uint64 { return g.nodes[id].uid })
 			e.ends = uint64(other)<<32 | uint64(node)

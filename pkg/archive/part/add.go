@@ -25,7 +25,8 @@ func (w *Writer) Add(it Item) error {
 		return err
 	}
 	if w.cfg.IndexOnly {
-		pieces, size = append(w.pieces[:0], it.Stored), int64(len(it.Stored))
+		w.pieces = append(w.pieces[:0], it.Stored)
+		pieces, size = w.pieces, int64(len(it.Stored))
 	}
 	entry := &w.entry
 	*entry = manifest.Entry{

@@ -70,7 +70,7 @@ func (d *diffs) ListRelated(req *manifestv1.ListRelatedRequest, stream grpc.Serv
 		{Version: "v1", Kind: "Pod", Namespace: "shop", Name: "web-1", Of: newReference("owns", "apps", "Deployment", "shop", req.GetName())},
 		{Group: "storage.k8s.io", Version: "v1", Kind: "StorageClass", Name: "fast", Path: "resources/storageclasses.storage.k8s.io/cluster/fast.json", Of: newReference("provisionedBy", "", "PersistentVolumeClaim", "shop", "data")},
 	} {
-		if err := stream.Send(&manifestv1.ListRelatedResponse{Items: []*manifestv1.RelatedItem{i}}); err != nil {
+		if err := stream.Send(&manifestv1.ListRelatedResponse{Items: []*manifestv1.RelatedItem{i}, More: i.GetName() == "fast"}); err != nil {
 			return err
 		}
 	}

@@ -12,36 +12,56 @@ import (
 	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
 )
 
-// relatedBatch is how many objects a message has at most.
-const relatedBatch = 500
+const (
+	// relatedBatch is how many objects a message has at most, maxRelated how many are listed.
+	relatedBatch = 500
+	maxRelated   = 50_000
+)
 
 // ListRelated implements ManifestService.
 func (s *Server) ListRelated(req *manifestv1.ListRelatedRequest, stream grpc.ServerStreamingServer[manifestv1.ListRelatedResponse]) error {
 	if req.GetWithoutChildren() && req.GetWithoutDependencies() {
 		return errgrpc.Field("without_dependencies", "nothing is left: children are left out too")
 	}
-	s.graphs.Lock() // a graph of a large backup takes much of the memory that there is
-	defer s.graphs.Unlock()
-	root, err := s.readGraph(stream.Context(), req)
+	messages, err := s.collectRelated(stream.Context(), req)
 	if err != nil {
 		return err
 	}
-	batch := &manifestv1.ListRelatedResponse{}
+	for _, m := range messages {
+		if err := stream.Send(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// collectRelated returns what is to be sent, so that no slow caller keeps the graph.
+func (s *Server) collectRelated(ctx context.Context, req *manifestv1.ListRelatedRequest) ([]*manifestv1.ListRelatedResponse, error) {
+	s.graphs.Lock() // a graph of a large backup takes much of the memory that there is
+	defer s.graphs.Unlock()
+	root, err := s.readGraph(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	last := &manifestv1.ListRelatedResponse{}
+	messages, found := []*manifestv1.ListRelatedResponse{last}, 0
 	for from, edge := range root.Reach(req.GetReverse(), func(relation string) bool {
 		if relation == manifest.Owns {
 			return !req.GetWithoutChildren()
 		}
 		return !req.GetWithoutDependencies()
 	}) {
-		batch.Items = append(batch.Items, newRelatedItem(from, edge))
-		if len(batch.Items) == relatedBatch {
-			if err := stream.Send(batch); err != nil {
-				return err
-			}
-			batch = &manifestv1.ListRelatedResponse{}
+		if found++; found > maxRelated {
+			last.More = true
+			break
 		}
+		if len(last.GetItems()) == relatedBatch {
+			last = &manifestv1.ListRelatedResponse{}
+			messages = append(messages, last)
+		}
+		last.Items = append(last.Items, newRelatedItem(from, edge))
 	}
-	return stream.Send(batch)
+	return messages, nil
 }
 
 // readGraph reads the graph of a backup, and finds an item in it.

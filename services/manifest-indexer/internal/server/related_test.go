@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 
+	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
@@ -16,8 +17,10 @@ import (
 // relatedStream collects what a server sends.
 type relatedStream struct {
 	grpc.ServerStream
-	ctx   context.Context
-	lines []string
+	ctx      context.Context
+	lines    []string
+	messages int
+	more     bool
 }
 
 func (s *relatedStream) Context() context.Context { return s.ctx }
@@ -26,6 +29,7 @@ func (s *relatedStream) Send(m *manifestv1.ListRelatedResponse) error {
 	for _, i := range m.GetItems() {
 		s.lines = append(s.lines, fmt.Sprintf("%s %s/%s: %s %s", i.GetKind(), i.GetNamespace(), i.GetName(), i.GetOf().GetName(), i.GetOf().GetRelation()))
 	}
+	s.messages, s.more = s.messages+1, m.GetMore()
 	return nil
 }
 
@@ -65,4 +69,19 @@ func TestListRelated(t *testing.T) {
 	require.Equal(t, "without_dependencies", field.Field)
 	b.store.Set(layout.BackupManifest("b"), []byte("no manifest"))
 	require.Error(t, call(&manifestv1.ListRelatedRequest{Backup: "b", Uid: "uid-web"}))
+}
+
+func TestListRelatedIsBounded(t *testing.T) {
+	t.Parallel()
+	owner := `Widget.v1.g.io {"metadata":{"name":"a","uid":"root"}}`
+	objects := []string{owner}
+	for i := range relatedBatch + 1 {
+		objects = append(objects, fmt.Sprintf(`Widget.v1.g.io {"metadata":{"name":"b-%05d","ownerReferences":[{"apiVersion":"g.io/v1","kind":"Widget","name":"a","uid":"root"}]}}`, i))
+	}
+	b := newDiffBed(t, manifest.Header{}, map[string][]string{"old": objects, "new": {owner}})
+	stream := &relatedStream{ctx: t.Context()}
+	require.NoError(t, b.s.ListRelated(&manifestv1.ListRelatedRequest{Backup: "old", Kind: "widget", Name: "a"}, stream))
+	require.Len(t, stream.lines, relatedBatch+1)
+	require.Equal(t, 2, stream.messages)
+	require.False(t, stream.more)
 }

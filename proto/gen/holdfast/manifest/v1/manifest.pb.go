@@ -2240,7 +2240,9 @@ func (x *ListRelatedRequest) GetReverse() bool {
 type ListRelatedResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The objects. Each is there once, and the object that was asked for is not.
-	Items         []*RelatedItem `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
+	Items []*RelatedItem `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
+	// On the last message: more than 50,000 objects belong to the one that was asked for, and the others are not listed.
+	More          bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2280,6 +2282,13 @@ func (x *ListRelatedResponse) GetItems() []*RelatedItem {
 		return x.Items
 	}
 	return nil
+}
+
+func (x *ListRelatedResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
 }
 
 // RelatedItem is an object of a backup that belongs to another one.
@@ -2569,9 +2578,10 @@ const file_holdfast_manifest_v1_manifest_proto_rawDesc = "" +
 	"\x04name\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\x04name\x12)\n" +
 	"\x10without_children\x18\x06 \x01(\bR\x0fwithoutChildren\x121\n" +
 	"\x14without_dependencies\x18\a \x01(\bR\x13withoutDependencies\x12\x18\n" +
-	"\areverse\x18\b \x01(\bR\areverse\"N\n" +
+	"\areverse\x18\b \x01(\bR\areverse\"b\n" +
 	"\x13ListRelatedResponse\x127\n" +
-	"\x05items\x18\x01 \x03(\v2!.holdfast.manifest.v1.RelatedItemR\x05items\"\xc8\x01\n" +
+	"\x05items\x18\x01 \x03(\v2!.holdfast.manifest.v1.RelatedItemR\x05items\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\"\xc8\x01\n" +
 	"\vRelatedItem\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x12\n" +

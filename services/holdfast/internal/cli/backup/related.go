@@ -3,6 +3,7 @@ package backup
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -122,6 +123,9 @@ func (o *RelatedOptions) readItems(ctx context.Context) ([]RelatedItem, error) {
 		}
 		if err != nil {
 			return nil, err
+		}
+		if m.GetMore() {
+			_, _ = fmt.Fprintln(o.ErrOut, "More objects are related; these are the nearest.")
 		}
 		for _, i := range m.GetItems() {
 			of := i.GetOf()
