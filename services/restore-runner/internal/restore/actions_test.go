@@ -164,7 +164,7 @@ func TestSkipEndsTheChain(t *testing.T) {
 
 func TestAnActionsFailureCostsItsObject(t *testing.T) {
 	s, b := kubetest.Start(t), &backup{}
-	for _, name := range []string{"fails", "renamed", "secret", "group", "nil", "garbage", "operation", "fine"} {
+	for _, name := range []string{"fails", "renamed", "nameless", "secret", "group", "nil", "garbage", "operation", "fine"} {
 		b.addObject("configmaps", "v1", "ConfigMap", "a", name, nil)
 	}
 	do := map[string]func(o *action.Object) (action.RestoreResult, error){
@@ -173,6 +173,9 @@ func TestAnActionsFailureCostsItsObject(t *testing.T) {
 		},
 		"renamed": func(*action.Object) (action.RestoreResult, error) {
 			return action.RestoreResult{Object: action.FromJSON([]byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"fine"}}`))}, nil
+		},
+		"nameless": func(*action.Object) (action.RestoreResult, error) {
+			return action.RestoreResult{Object: action.FromJSON([]byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"generateName":"x"}}`))}, nil
 		},
 		"secret": func(*action.Object) (action.RestoreResult, error) {
 			return action.RestoreResult{Object: action.FromJSON([]byte(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"secret"}}`))}, nil
@@ -196,12 +199,12 @@ func TestAnActionsFailureCostsItsObject(t *testing.T) {
 		return action.RestoreResult{Object: o}, err
 	}}
 	f := runRestore(t, s, b, velerov1.RestoreSpec{}, withActions(t, x))
-	require.Equal(t, 7, f.recorder.Counts().Errors)
-	require.Equal(t, []string{"a/fails(failed)", "a/fine(created)", "a/garbage(failed)", "a/group(failed)", "a/nil(failed)", "a/operation(created)",
+	require.Equal(t, 8, f.recorder.Counts().Errors)
+	require.Equal(t, []string{"a/fails(failed)", "a/fine(created)", "a/garbage(failed)", "a/group(failed)", "a/nameless(failed)", "a/nil(failed)", "a/operation(created)",
 		"a/renamed(failed)", "a/secret(failed)"}, f.list["v1/ConfigMap"])
 	for _, want := range []string{
 		"configmaps a/fails: plugin a.io/x: Execute of ConfigMap a/fails: no", "a/renamed: actions gave it the place of another object of the restore, a/fine",
-		"a/secret: action a.io/x: Execute: made it a Secret", `a/group: action a.io/x: Execute: made it a ConfigMap of "example.com/v1"`, "a/nil: action a.io/x: Execute: returned no object", "a/garbage: action a.io/x: Execute: not a Kubernetes object",
+		`a/nameless: action a.io/x: Execute: renamed it to ""`, "a/secret: action a.io/x: Execute: made it a Secret", `a/group: action a.io/x: Execute: made it a ConfigMap of "example.com/v1"`, "a/nil: action a.io/x: Execute: returned no object", "a/garbage: action a.io/x: Execute: not a Kubernetes object",
 		`a/operation: action a.io/x: Execute began operation "op"`,
 	} {
 		require.Contains(t, f.results.Errors.allMessages(), want)
@@ -220,7 +223,7 @@ func TestAnActionMayMoveAnObject(t *testing.T) {
 		"another namespace":                    {namespace: "b", name: "c", path: "b/configmaps/c"},
 		"another name in a mapped namespace":   {namespace: "a", name: "new", spec: mapped, path: "x/configmaps/new"},
 		"the mapped namespace":                 {namespace: "x", name: "c", spec: mapped, path: "x/configmaps/c"},
-		"a namespace that is not restored to":  {namespace: "elsewhere", name: "c", path: "a/configmaps/c", warning: `a.io/x: Execute: put it into namespace "elsewhere", to which this restore restores nothing: it is restored to "a"`},
+		"a namespace that is not restored to":  {namespace: "elsewhere", name: "c", path: "a/configmaps/c", warning: `actions put it into namespace "elsewhere", to which this restore restores nothing: it is restored to "a"`},
 		"no namespace, which is that it is in": {name: "c", path: "a/configmaps/c"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -245,6 +248,18 @@ func TestAnActionMayMoveAnObject(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A namespace on what has none means nothing.
+func TestAnActionCannotMoveWhatHasNoNamespace(t *testing.T) {
+	s, b := kubetest.Start(t), &backup{}
+	s.Serve("storage.k8s.io/v1", "storageclasses", "StorageClass", false)
+	b.addObject("storageclasses.storage.k8s.io", "storage.k8s.io/v1", "StorageClass", "", "fast", nil)
+	b.addObject("secrets", "v1", "Secret", "b", "s", nil)
+	x := changingAction("a.io/x", action.Selector{IncludedResources: []string{"storageclasses.storage.k8s.io"}}, func(u *unstructured.Unstructured, _ map[string]any) { u.SetNamespace("b") })
+	f := runRestore(t, s, b, velerov1.RestoreSpec{}, withActions(t, x))
+	require.Empty(t, f.results.Errors.allMessages())
+	require.Equal(t, []string{"fast(created)"}, f.list["storage.k8s.io/v1/StorageClass"])
 }
 
 // Owners, hooks and takeovers find an object that an action moved.

@@ -3,71 +3,52 @@ package actions
 import (
 	"fmt"
 
-	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 )
 
-// checkResult refuses what an action made of the object if it is of another kind, or has another name and is of a kind
-// that others find by its name. by names the action.
-func (r *objectRun) checkResult(by string, changed *action.Object) error {
-	p, name := r.chains.Plan, ""
-	if p.Class(r.o.Node) != plan.Other || p.Kind(r.o.Node).String() == "persistentvolumes" {
-		name = r.o.Target.Name
-	}
-	if err := r.chains.Loader.Check(r.o, by, changed, name); err != nil {
-		return err
-	}
-	before, err := r.object.Identity()
-	if err != nil {
-		return err
-	}
-	id, err := changed.Identity()
-	if err == nil && id.Namespace != before.Namespace && r.namespaceFor(id) == "" && r.o.Target.Namespace != "" {
-		r.state.Entry.Warn(fmt.Sprintf("%s: put it into namespace %q, to which this restore restores nothing: it is restored to %q", by, id.Namespace, p.Target(r.o.Node)))
-	}
-	return err
-}
-
-// namespaceFor returns the target for an object that an action returned, "" where it is none of the restore. Actions see
-// the namespaces of the backup.
-func (r *objectRun) namespaceFor(id action.Identity) string {
+// requiredName is the name that actions have to leave an object, "" where they may change it: definitions and volumes are
+// found by their names in the backup.
+func (r *objectRun) requiredName() string {
 	p, node := r.chains.Plan, r.o.Node
-	to := p.MapNamespace(id.Namespace)
-	switch {
-	case id.Namespace == "", id.Namespace == p.Source(node), id.Namespace == p.Target(node):
-		return p.Target(node)
-	case r.chains.targets[to]:
-		return to
+	if p.Class(node) != plan.Other || p.Kind(node).String() == "persistentvolumes" {
+		return r.o.Target.Name
 	}
 	return ""
 }
 
-// moveObject gives the object the name and the namespace that the actions left it with.
+// moveObject gives the object the name and the namespace that the actions left it with. Actions see the namespaces of the
+// backup. One to which the restore restores nothing is not followed: it is not reserved for the restore.
 func (r *objectRun) moveObject() error {
 	id, err := r.object.Identity()
-	if err != nil || id.Name == "" {
+	if err != nil || r.requiredName() != "" {
 		return err
 	}
 	p, node := r.chains.Plan, r.o.Node
-	to := outcome.Moved{Namespace: r.namespaceFor(id), Name: id.Name}
-	if to.Namespace == "" {
-		to.Namespace = p.Target(node)
+	source, planned := p.Source(node), outcome.Moved{Namespace: p.Target(node), Name: p.Name(node)}
+	to, unknown := outcome.Moved{Namespace: planned.Namespace, Name: id.Name}, false
+	if planned.Namespace != "" && id.Namespace != "" && id.Namespace != source && id.Namespace != planned.Namespace {
+		if mapped := p.MapNamespace(id.Namespace); r.chains.targets[mapped] {
+			source, to.Namespace = id.Namespace, mapped
+		} else {
+			unknown = true
+		}
 	}
-	if to.Namespace == p.Target(node) && to.Name == p.Name(node) || p.Class(node) != plan.Other || p.Kind(node).String() == "persistentvolumes" {
+	if to == planned && !unknown {
 		return nil
 	}
-	source := p.Source(node)
-	if to.Namespace != p.Target(node) {
-		source = id.Namespace
-	}
-	if other, taken := p.Find(p.Kind(node).String(), source, to.Name); taken && r.chains.Recorder.Concerns(other) {
+	if other, taken := p.Find(p.Kind(node).String(), source, to.Name); taken && other != node && r.chains.Recorder.Concerns(other) {
 		return fmt.Errorf("actions gave it the place of another object of the restore, %s/%s", to.Namespace, to.Name)
 	}
 	r.o.Moved = &to
 	r.state.Entry.Moved(to)
-	if r.chains.Names.Move(node, to) {
-		r.state.Entry.Info(fmt.Sprintf("restored as %s/%s: actions gave it that place", to.Namespace, to.Name))
+	if !r.chains.Names.Move(node, to) {
+		return nil // it is said already
 	}
+	if unknown {
+		r.state.Entry.Warn(fmt.Sprintf("actions put it into namespace %q, to which this restore restores nothing: it is restored to %q", id.Namespace, to.Namespace))
+		return nil
+	}
+	r.state.Entry.Info(fmt.Sprintf("restored as %s/%s: actions gave it that place", to.Namespace, to.Name))
 	return nil
 }

@@ -115,7 +115,7 @@ func (r *objectRun) callAction(ctx context.Context, b *boundAction) (result acti
 		return result, err
 	}
 	if !result.Skip && result.Object != r.object {
-		err = r.checkResult("action "+b.Action.Name()+": Execute", result.Object)
+		err = r.chains.Loader.Check(r.o, "action "+b.Action.Name()+": Execute", result.Object, r.requiredName())
 	}
 	return result, err
 }

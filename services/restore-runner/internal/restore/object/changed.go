@@ -19,15 +19,15 @@ func (l *Loader) Check(o *Object, by string, changed *action.Object, name string
 	if err != nil {
 		return fmt.Errorf("%s: %w", by, err)
 	}
-	kind := l.Plan.Kind(o.Node)
+	kind, got := l.Plan.Kind(o.Node), TextAt(MapAt(content, "metadata"), "name")
 	gv, err := groupVersion(content)
 	switch {
 	case err != nil:
 		return fmt.Errorf("%s: %w", by, err)
 	case gv.Group != kind.GVK.Group || TextAt(content, "kind") != kind.GVK.Kind:
 		return fmt.Errorf("%s: made it a %s of %q", by, TextAt(content, "kind"), gv)
-	case name != "" && TextAt(MapAt(content, "metadata"), "name") != name:
-		return fmt.Errorf("%s: renamed it to %q", by, TextAt(MapAt(content, "metadata"), "name"))
+	case got == "", name != "" && got != name:
+		return fmt.Errorf("%s: renamed it to %q", by, got)
 	}
 	return nil
 }
