@@ -27,7 +27,9 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
 	"github.com/holdfast-io/holdfast/pkg/archive/reference"
+	"github.com/holdfast-io/holdfast/pkg/archive/tarball"
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
+	"github.com/holdfast-io/holdfast/pkg/objectstore/filestore"
 )
 
 func TestBackupHoldsExactlyWhatTheServerListsAtItsRevision(t *testing.T) {
@@ -62,6 +64,7 @@ func TestBackupHoldsExactlyWhatTheServerListsAtItsRevision(t *testing.T) {
 	require.Equal(t, len(want)+events, backup.Status.Progress.ItemsBackedUp)
 	require.Equal(t, "1.2.0\n", string(stored["metadata/version"]))
 	requireReferences(t, b.objectPath("all", "manifest.json.gz"), stored)
+	requireWhole(t, b, "all", len(got)+events)
 
 	files := awaitSwept(t, b.objectPath("all"))
 	for _, name := range []string{"velero-backup.json", "all.tar.gz", "all-logs.gz", "all-results.gz", "all-resource-list.json.gz",
@@ -73,6 +76,27 @@ func TestBackupHoldsExactlyWhatTheServerListsAtItsRevision(t *testing.T) {
 	var committed velerov1.Backup
 	readJSON(t, b.objectPath("all", "velero-backup.json"), &committed)
 	require.Equal(t, backup.Status, committed.Status)
+}
+
+// requireWhole verifies a backup against its own manifest, and against one that is made of its tarball.
+func requireWhole(t *testing.T, b *bed, name string, objects int) {
+	t.Helper()
+	store, err := filestore.Open(filepath.Join(b.bucket, "backups"))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, store.Close()) }()
+	own, err := tarball.OpenManifest(t.Context(), store, name)
+	require.NoError(t, err)
+	made, passed, err := tarball.RebuildManifest(t.Context(), store, manifest.Header{Backup: name}, t.TempDir(), tarball.Limits{})
+	require.NoError(t, err)
+	require.Zero(t, passed)
+	rebuilt, err := manifest.Open(t.Context(), fileRange(made.Path), made.Size)
+	require.NoError(t, err)
+	for _, m := range []*manifest.Reader{own, rebuilt} {
+		found, err := tarball.Verify(t.Context(), store, m, name, t.TempDir(), tarball.Limits{}, func(_, _ int64) {})
+		require.NoError(t, err)
+		require.Empty(t, found.Faults)
+		require.EqualValues(t, objects, found.Objects)
+	}
 }
 
 func readResults(t *testing.T, b *bed, name string) string {

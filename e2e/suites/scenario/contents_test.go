@@ -43,6 +43,7 @@ func lookInside(t *testing.T, w *world, before *compare.Snapshot) {
 			showSecret(t, run, key, object)
 		}
 	}
+	require.Contains(t, run("verify"), " compared with its manifest: 0 faults.")
 	tree := run("tree", "climate/"+climates)
 	require.Equal(t, notes, strings.Count(tree, "ConfigMap/note-"), "all that a Climate owns, over four levels and all namespaces:\n%s", tree)
 }

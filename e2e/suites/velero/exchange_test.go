@@ -13,7 +13,9 @@ import (
 
 	"github.com/holdfast-io/holdfast/e2e/harness/compare"
 	"github.com/holdfast-io/holdfast/e2e/harness/seed"
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/layout"
 )
 
 // createEstate makes the sample estate and returns its state.
@@ -82,11 +84,11 @@ func TestVeleroRestoresABackupOfHoldfast(t *testing.T) {
 	b := newBed(t)
 	scope, before := b.createEstate(t)
 	b.shortenNames(t, before)
-	holdfast := b.startHoldfast(t)
+	server := b.startHoldfast(t)
 	_, err := b.cli.Run(t.Context(), "backup", "create", "ours", "--include-namespaces", strings.Join(scope.Namespaces, ","),
 		"--include-cluster-resources", "--storage-location", location, "--wait")
 	require.NoError(t, err)
-	holdfast.Shutdown()
+	server.Shutdown()
 	b.destroyEstate(t, scope)
 
 	stop := b.startVelero(t)
@@ -109,22 +111,37 @@ func TestVeleroRestoresABackupOfHoldfast(t *testing.T) {
 	}, patience, look, "Velero's server deletes the backup")
 }
 
-// Holdfast restores from the bucket alone what Velero's server backed up, every object of it.
+// awaitVerified waits until Holdfast has compared the backup of a schedule with its manifest.
+func (b *bed) awaitVerified(t *testing.T, name string) {
+	t.Helper()
+	var backup velerov1.Backup
+	require.Eventually(t, func() bool {
+		err := b.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, &backup)
+		return err == nil && backup.Annotations[holdfast.AnnotationVerified] != ""
+	}, patience, look, "backup %s is verified", name)
+	require.Contains(t, backup.Annotations[holdfast.AnnotationVerified], `"faults":0`)
+}
+
+// Holdfast restores from the bucket alone what Velero's server backed up, every object of it. It makes the
+// manifest that is missing, and finds the backup whole.
 func TestHoldfastRestoresABackupOfVelero(t *testing.T) {
 	b := newBed(t)
 	scope, before := b.createEstate(t)
 	stop := b.startVelero(t)
 	b.runVelero(t, "backup", "create", "theirs", "--include-namespaces", strings.Join(scope.Namespaces, ","),
-		"--include-cluster-resources", "--snapshot-volumes=false", "--storage-location", location, "--wait")
+		"--include-cluster-resources", "--snapshot-volumes=false", "--storage-location", location, "--labels", velerov1.LabelScheduleName+"=nightly", "--wait")
 	var backup velerov1.Backup
 	require.NoError(t, b.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "theirs"}, &backup))
 	require.Equal(t, velerov1.BackupPhaseCompleted, backup.Status.Phase, b.runVelero(t, "backup", "describe", "theirs", "--details"))
 	stop()
 	b.destroyEstate(t, scope)
 
-	b.startHoldfast(t)
-	b.awaitSynced(t, "theirs")
-	_, err := b.cli.Run(t.Context(), "restore", "create", "ours", "--from-backup", "theirs", "--wait")
+	b.startHoldfast(t, "--verify-schedules-every", "1h")
+	b.awaitVerified(t, "theirs")
+	keys, err := b.s3.Keys(t.Context(), bucket)
+	require.NoError(t, err)
+	require.Contains(t, strings.Join(keys, "\n"), layout.BackupRebuiltManifest("theirs"))
+	_, err = b.cli.Run(t.Context(), "restore", "create", "ours", "--from-backup", "theirs", "--wait")
 	require.NoError(t, err)
 	status, err := b.cli.Status(t.Context(), "restore", "ours")
 	require.NoError(t, err)

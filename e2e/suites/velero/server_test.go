@@ -36,6 +36,7 @@ const (
 type bed struct {
 	cluster *testbed.Cluster
 	client  client.Client
+	s3      *testbed.S3
 	cli     *product.CLI
 	dir     string
 	velero  string // Velero's binary
@@ -44,9 +45,8 @@ type bed struct {
 
 func newBed(t *testing.T) *bed {
 	t.Helper()
-	b := &bed{cluster: testbed.StartT(t), dir: t.TempDir()}
-	s3 := testbed.StartS3T(t)
-	require.NoError(t, s3.CreateBucket(t.Context(), bucket))
+	b := &bed{cluster: testbed.StartT(t), dir: t.TempDir(), s3: testbed.StartS3T(t)}
+	require.NoError(t, b.s3.CreateBucket(t.Context(), bucket))
 	binary, err := testbed.Product("holdfast")
 	require.NoError(t, err)
 	b.cli = &product.CLI{Binary: binary, Kubeconfig: b.cluster.Kubeconfig(), Namespace: namespace, Output: t.Output()}
@@ -60,7 +60,7 @@ func newBed(t *testing.T) *bed {
 	b.client, err = client.New(b.cluster.RestConfig(), client.Options{Scheme: kube.Scheme()})
 	require.NoError(t, err)
 	server := b.startHoldfast(t) // installs the definitions
-	b.createLocation(t, s3)
+	b.createLocation(t, b.s3)
 	b.createDeployment(t)
 	server.Shutdown()
 	return b
