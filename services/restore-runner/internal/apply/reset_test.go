@@ -263,3 +263,22 @@ func FuzzNormalize(f *testing.F) {
 		}
 	})
 }
+
+func TestServicePorts(t *testing.T) {
+	const asked = `"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{\"spec\":{\"ports\":[{\"nodePort\":30001}]}}"}}`
+	for name, tt := range map[string]struct {
+		service      string
+		kept, chosen bool
+	}{
+		"no node port":   {`{"spec":{"ports":[{"port":80}]}}`, false, false},
+		"chosen":         {`{"spec":{"ports":[{"port":80,"nodePort":30001}]}}`, false, true},
+		"asked for":      {`{` + asked + `,"spec":{"ports":[{"port":80,"nodePort":30001}]}}`, true, false},
+		"both":           {`{` + asked + `,"spec":{"ports":[{"port":80,"nodePort":30001},{"port":81,"nodePort":30002}]}}`, true, true},
+		"health check":   {`{"spec":{"healthCheckNodePort":30003,"ports":[{"port":80}]}}`, false, true},
+		"only its field": {`{"metadata":{"managedFields":[{"fieldsV1":{"f:spec":{"f:healthCheckNodePort":{}}}}]},"spec":{"healthCheckNodePort":30003}}`, true, false},
+		"no object":      {`"nodePort"`, false, false},
+	} {
+		kept, chosen := apply.ServicePorts([]byte(tt.service))
+		require.Equal(t, []bool{tt.kept, tt.chosen}, []bool{kept, chosen}, name)
+	}
+}

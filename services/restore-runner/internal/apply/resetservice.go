@@ -1,8 +1,11 @@
 package apply
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
+
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
 )
 
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
@@ -29,6 +32,36 @@ func resetService(obj object, o *ResetOptions) {
 			dropKeys(port, "nodePort")
 		}
 	}
+}
+
+// ServicePorts tells of a stored Service whether a restore keeps node ports of it, and whether the API server
+// chooses others anew.
+func ServicePorts(raw []byte) (kept, chosen bool) {
+	if !bytes.Contains(raw, []byte(`odePort"`)) {
+		return false, false
+	}
+	obj, err := jsonlimit.UnmarshalObject(raw)
+	if err != nil {
+		return false, false
+	}
+	stored := nodePorts(obj)
+	resetService(obj, &ResetOptions{})
+	left := nodePorts(obj)
+	return left > 0, left < stored
+}
+
+// nodePorts counts the node ports of a Service.
+func nodePorts(obj object) (n int) {
+	spec := childObject(obj, "spec")
+	if spec["healthCheckNodePort"] != nil {
+		n++
+	}
+	for _, port := range objectList(spec, "ports") {
+		if port["nodePort"] != nil {
+			n++
+		}
+	}
+	return n
 }
 
 // explicitPorts is what the owners of a Service wrote down explicitly.

@@ -9,6 +9,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
+	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
 	"github.com/holdfast-io/holdfast/pkg/archive/tarball"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
@@ -16,6 +18,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/service"
 	"github.com/holdfast-io/holdfast/pkg/spec/restoreorder"
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
@@ -187,6 +190,8 @@ func (p *restorePlanner) makePlan(ctx context.Context, out *preparedPlan, taken 
 		Filter: filter, Mapping: spec.NamespaceMapping, Claim: out.Volumes.Claim,
 		NoClusterResources: spec.IncludeClusterResources != nil && !*spec.IncludeClusterResources,
 		Reserve:            reserve,
+		Read:               func(item manifest.Item) ([]byte, error) { return out.tarball.Read(ctx, item) },
+		Ports:              p.chosenPorts(),
 		Order:              out.order,
 		Paused: func(kind schema.GroupKind) bool {
 			paused := out.Pauses.For(kind) != nil
@@ -201,4 +206,13 @@ func (p *restorePlanner) makePlan(ctx context.Context, out *preparedPlan, taken 
 	out.planned.Reserve, out.planned.Missing, out.planned.Pauses = reserve, p.actions.set.Errors, out.Pauses
 	out.planned.CSI = taken.CSI
 	return err
+}
+
+// chosenPorts tells which Services keep node ports, nil where all do.
+func (p *restorePlanner) chosenPorts() func(body []byte) (kept, chosen bool) {
+	preserve := p.in.restore.Spec.PreserveNodePorts
+	if preserve != nil && *preserve || p.in.restore.Annotations[holdfast.AnnotationPreserveAddresses] == "true" {
+		return nil
+	}
+	return apply.ServicePorts
 }

@@ -35,7 +35,7 @@ func (d *graphDraft) assignPhases() {
 
 // phaseOf returns when a vertex comes; gates come with the main part.
 func (d *graphDraft) phaseOf(v int32) passPhase {
-	if int(v) >= len(d.plan.nodes) || d.plan.nodes[v].scoped {
+	if int(v) >= len(d.plan.nodes) || d.plan.nodes[v].scoped || d.plan.nodes[v].bounds {
 		return phaseMain
 	}
 	return d.plan.kinds[d.plan.nodes[v].kind].phase

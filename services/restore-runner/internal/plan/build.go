@@ -39,6 +39,12 @@ type Config struct {
 	// Reserve keeps objects in the plan that are not selected: an action may name them as additional
 	// items, and then they are restored.
 	Reserve bool
+	// Read returns the body of an item, where the place of its kind depends on it. Nil: all have the same
+	// place.
+	Read func(item manifest.Item) ([]byte, error)
+	// Ports tells of the body of a Service whether node ports of it are kept, and whether the API server
+	// chooses some. Nil: none are chosen.
+	Ports func(body []byte) (kept, chosen bool)
 	// Order is what comes first; the zero value is restoreorder.Stages.
 	Order restoreorder.Order
 	// Paused reports that objects of a kind are created paused: they come before what they own. Nil
@@ -196,7 +202,7 @@ func (b *planBuilder) putNode(item *manifest.Item, gr schema.GroupResource, rese
 	}
 	b.hints.takeReferences(item, gr, b.config.Claim)
 	n := planNode{
-		size: uint32(min(max(item.Size, 0), math.MaxUint32)), namespace: b.namespaceNumber(item.Namespace), kind: uint16(kind), reserve: reserve, scoped: isScopedQuota(item),
+		size: uint32(min(max(item.Size, 0), math.MaxUint32)), namespace: b.namespaceNumber(item.Namespace), kind: uint16(kind), reserve: reserve, scoped: isScopedQuota(item), bounds: b.takeBody(item, gr),
 	}
 	detail := b.plan.detailOf(item)
 	detail.names = b.hints.takeNames(item, b.plan.kinds[kind].role, len(b.plan.nodes))

@@ -25,6 +25,8 @@ type edgeBond uint8
 const (
 	// toNamed is from an object to one that names it.
 	toNamed edgeBond = iota
+	// toPort is from a Service that keeps a node port to one whose ports are chosen.
+	toPort edgeBond = iota
 	// toOwner is from an owner to what it owns, which can also be restored first and be given its
 	// owner later.
 	toOwner
@@ -98,6 +100,8 @@ func (d *graphDraft) drawEdges() {
 	d.addSourceEdges()
 	d.addObjectEdges()
 	d.addRuleGates()
+	d.addQuotaGates()
+	d.addPortEdges()
 	d.addConversionEdges()
 	if d.plan.order != restoreorder.Owners {
 		d.addStageGates()

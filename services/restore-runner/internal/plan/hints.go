@@ -19,6 +19,7 @@ type edgeHints struct {
 	sources    map[objectPlace]claimOrigin // claims -> what they are filled from
 	converters map[string][]string         // resources -> namespaces of the Services that convert their objects
 	served     map[string]bool             // groups of APIServices
+	ports      map[objectPlace]bool        // Services with node ports -> whether one of these is kept
 
 	named   []schema.GroupKind         // kinds of what objects name
 	numbers map[schema.GroupKind]int32 // and back
@@ -34,7 +35,7 @@ type claimOrigin struct {
 }
 
 func newHints() *edgeHints {
-	return &edgeHints{volumes: map[objectPlace]string{}, sources: map[objectPlace]claimOrigin{}, converters: map[string][]string{}, served: map[string]bool{}, numbers: map[schema.GroupKind]int32{}}
+	return &edgeHints{volumes: map[objectPlace]string{}, sources: map[objectPlace]claimOrigin{}, converters: map[string][]string{}, served: map[string]bool{}, ports: map[objectPlace]bool{}, numbers: map[schema.GroupKind]int32{}}
 }
 
 // automanaged marks APIServices that the API server makes by itself, of built-in groups and of

@@ -51,6 +51,7 @@ type planNode struct {
 	early     bool // it waits for no stage
 	scoped    bool // it is a quota of certain priority classes
 	companion bool // see Companion
+	bounds    bool // see Bounds
 }
 
 // ownerLink is an owner reference of a node.

@@ -85,6 +85,15 @@ type options struct {
 	noCluster  bool
 	order      restoreorder.Order
 	paused     func(schema.GroupKind) bool
+	bodies     map[string]string // by "resource namespace/name"; of Services their ports: "kept", "chosen"
+}
+
+func (o options) read(item manifest.Item) ([]byte, error) {
+	body, ok := o.bodies[item.GroupResource()+" "+item.Namespace+"/"+item.Name]
+	if !ok {
+		return nil, errors.New("cannot be read")
+	}
+	return []byte(body), nil
 }
 
 func planOf(t testing.TB, l *listing, o options) *Plan {
@@ -93,7 +102,8 @@ func planOf(t testing.TB, l *listing, o options) *Plan {
 	require.NoError(t, err)
 	filter, err := selection.NewFilter(o.spec, selection.ExpandNamespaces(o.namespaces, o.excluded, survey.Namespaces), survey.Resolver(literal{}))
 	require.NoError(t, err)
-	p, err := Build(t.Context(), l, Config{Filter: filter, Mapping: o.mapping, Claim: o.claim, NoClusterResources: o.noCluster, Order: o.order, Paused: o.paused})
+	p, err := Build(t.Context(), l, Config{Filter: filter, Mapping: o.mapping, Claim: o.claim, NoClusterResources: o.noCluster, Order: o.order, Paused: o.paused, Read: o.read,
+		Ports: func(body []byte) (kept, chosen bool) { return string(body) == "kept", string(body) == "chosen" }})
 	require.NoError(t, err)
 	return p
 }

@@ -40,6 +40,8 @@ const (
 	namespacesResource = "namespaces"
 	volumesResource    = "persistentvolumes"
 	claimsResource     = "persistentvolumeclaims"
+	servicesResource   = "services"
+	quotasResource     = "resourcequotas"
 
 	clusterRoleBindingsResource = "clusterrolebindings.rbac.authorization.k8s.io"
 	clusterRolesResource        = "clusterroles.rbac.authorization.k8s.io"

@@ -91,6 +91,7 @@ func (c *objectCreation) createObject(ctx context.Context, s *actions.PendingSta
 				s.Entry.Info(fmt.Sprintf("created as %s: the cluster does not serve %s, in which it is stored", object.TextAt(o.Body, "apiVersion"), o.Stored))
 			}
 			c.webhooks.Warn(ctx, s.Entry, o)
+			c.quotas.AwaitCounted(ctx, o)
 			c.keeper.noteCreated(o)
 			if c.plan.GuardsLate(o.Node) {
 				s.Entry.Warn("the Pods that it guards were restored before it: an APIService of this restore serves its API")

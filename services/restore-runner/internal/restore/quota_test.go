@@ -6,8 +6,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/kube/kubetest"
@@ -76,4 +78,37 @@ func TestARefusedNamespaceMayExist(t *testing.T) {
 	f := runRestore(t, s, b, velerov1.RestoreSpec{})
 	require.Equal(t, []string{"a/c(created)", "absent/c(failed)"}, f.list["v1/ConfigMap"])
 	require.Equal(t, []string{"a(skipped)"}, f.list["v1/Namespace"])
+}
+
+// The API server heeds a quota once its controller has counted: until then a workload's controller made more Pods
+// than the quota allows.
+func TestWorkloadsWaitUntilTheirQuotaIsInForce(t *testing.T) {
+	const quota = "/api/v1/namespaces/a/resourcequotas/q"
+	for name, counted := range map[string]bool{"counted": true, "never counted": false} {
+		t.Run(name, func(t *testing.T) {
+			s, b := kubetest.Start(t), &backup{}
+			b.addObject("resourcequotas", "v1", "ResourceQuota", "a", "q", object{"spec": object{"hard": object{"pods": "1"}}})
+			b.addObject("replicasets.apps", "apps/v1", "ReplicaSet", "a", "web", nil)
+			var reads, atWorkload atomic.Int64
+			s.FailTogether(func(r *http.Request, _ map[string]any) (int, bool) {
+				switch {
+				case r.Method == http.MethodGet && r.URL.Path == quota && reads.Add(1) == 3 && counted:
+					s.Change(quota, func(live object) { live["status"] = object{"hard": object{"pods": "1"}} })
+				case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/replicasets"):
+					atWorkload.Store(reads.Load())
+				}
+				return 0, false
+			})
+			clk := clocktesting.NewFakeClock(time.Now())
+			stepClock(t, clk)
+			f := runAt(t, clk, s, b, velerov1.RestoreSpec{})
+			require.Empty(t, f.results.Errors.allMessages())
+			require.Equal(t, []string{"a/web(created)"}, f.list["apps/v1/ReplicaSet"])
+			if counted {
+				require.EqualValues(t, 3, atWorkload.Load())
+			} else {
+				require.Greater(t, atWorkload.Load(), int64(3), "it is waited for some seconds, not for ever")
+			}
+		})
+	}
 }

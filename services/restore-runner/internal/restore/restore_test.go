@@ -175,6 +175,7 @@ func runAt(t testing.TB, clk clock.WithTicker, s *kubetest.Server, b *backup, sp
 	}, []string{"*"}, survey.Resolver(catalog))
 	require.NoError(t, err)
 	p, err := plan.Build(t.Context(), b, plan.Config{Filter: filter, Mapping: spec.NamespaceMapping, Claim: volumes.Claim, Reserve: true,
+		Read:   func(item manifest.Item) ([]byte, error) { return b.Read(t.Context(), item) },
 		Paused: func(kind schema.GroupKind) bool { return b.pauses.For(kind) != nil }})
 	require.NoError(t, err)
 	f := &finishedRestore{recorder: outcome.NewRecorder(outcome.NewLog(io.Discard, "velero/r"), clk, 10, t.TempDir()), records: cmp.Or(b.records, t.TempDir())}

@@ -6,10 +6,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/holdfast-io/holdfast/pkg/json/jsonlimit"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/plan"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore/object"
@@ -23,7 +26,11 @@ type QuotasConfig struct {
 	Recorder   *outcome.Recorder
 	Client     *apply.Client
 	Namespaces *object.TargetNamespaces
+	Poller     object.Poller
 }
+
+// countedPatience is how long workloads wait for a quota to be in force.
+const countedPatience = 5 * time.Second
 
 // Quotas know which objects of the restore are in the cluster already, of the kinds that a ResourceQuota
 // counts: the attempt to create such an object uses a place of the quota until the quota is counted
@@ -47,6 +54,26 @@ type quotaScope struct {
 // NewQuotas returns the quotas of the cluster, which are read when the first object needs them.
 func NewQuotas(cfg QuotasConfig) *Quotas {
 	return &Quotas{QuotasConfig: cfg, hard: map[string][]string{}, listed: map[quotaScope]*sync.Once{}}
+}
+
+// AwaitCounted waits for some seconds until a created quota is in force, for which workloads wait: the API server
+// heeds it once its controller has counted.
+func (q *Quotas) AwaitCounted(ctx context.Context, o *object.Object) {
+	if !q.Plan.Bounds(o.Node) {
+		return
+	}
+	dispatch.RunOutsideLimit(ctx, func() {
+		for end := q.Poller.Clock.Now().Add(countedPatience); q.Poller.Clock.Now().Before(end); {
+			raw, err := q.Client.Get(ctx, o.Target)
+			if err != nil {
+				return
+			}
+			live, err := jsonlimit.UnmarshalObject(raw)
+			if err != nil || len(object.MapAt(object.MapAt(live, "status"), "hard")) > 0 || q.Poller.Pause(ctx) != nil {
+				return
+			}
+		}
+	})
 }
 
 // Present reports that an object was in the cluster when its kind and namespace were listed. Only what
