@@ -248,6 +248,7 @@ func (b *planBuilder) takeHeldBack() error {
 		return err
 	}
 	b.noteLeftOut()
+	b.noteDropped()
 	gr := schema.GroupResource{Resource: namespacesResource}
 	for i := range b.spaces {
 		item := &b.spaces[i]

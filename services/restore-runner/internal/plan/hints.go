@@ -25,7 +25,8 @@ type edgeHints struct {
 	numbers map[schema.GroupKind]int32 // and back
 	names   arena                      // of what nodes name
 	at      []position                 // in names
-	taken   int                        // how many names there are
+	taken   int                        // bytes of these
+	dropped int                        // names that exceed the bound
 }
 
 // claimOrigin is what a claim is filled from.

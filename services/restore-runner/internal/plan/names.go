@@ -2,6 +2,7 @@ package plan
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"strings"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
 	"github.com/holdfast-io/holdfast/pkg/archive/reference"
+	"github.com/holdfast-io/holdfast/pkg/spec/restoreorder"
 )
 
 // objectName is an object that another one names: an index of edgeHints.named, namespace and name in the
@@ -20,9 +22,12 @@ type objectName struct {
 
 const ownNamespace = "."
 
-// spareNames is how many names are kept beyond one for each object: memory is bounded whatever a backup
-// says.
-const spareNames = 1024
+// Names are kept up to so many bytes for each object so far, and spare ones: kinds of custom groups, which
+// name most, come before the core group. Memory is bounded whatever a backup says.
+const (
+	nameBytes      = 64
+	spareNameBytes = 4 << 20
+)
 
 // takeNames keeps what an item names and has to wait for, and returns its number, 0 for nothing. Other rules order the rest: volumes and what
 // fills them, definitions, token Secrets, roles. What waits for the material of its namespace by itself
@@ -38,10 +43,10 @@ func (h *edgeHints) takeNames(item *manifest.Item, role kindRole, nodes int) int
 		case reference.DefinedBy, reference.Binds, reference.FilledFrom, reference.Calls, reference.Holds, reference.Grants:
 			continue
 		}
-		if h.taken > nodes+spareNames {
-			break
+		if h.taken+len(names) > nodes*nameBytes+spareNameBytes {
+			h.dropped++
+			continue
 		}
-		h.taken++
 		namespace := r.Namespace
 		if namespace == item.Namespace {
 			namespace = ownNamespace
@@ -52,8 +57,17 @@ func (h *edgeHints) takeNames(item *manifest.Item, role kindRole, nodes int) int
 	if len(names) == 0 {
 		return 0
 	}
+	h.taken += len(names)
 	h.at = append(h.at, h.names.add(binary.AppendVarint(names, endOfNames)))
 	return int32(len(h.at)) //nolint:gosec // at most one for each node
+}
+
+// noteDropped says how many names do not count.
+func (b *planBuilder) noteDropped() {
+	if b.hints.dropped > 0 && b.config.Order != restoreorder.Velero && b.config.Order != restoreorder.Owners {
+		b.plan.notes = append(b.plan.notes, Note{Node: none, Message: fmt.Sprintf(
+			"the backup has more references between objects than are kept: %d do not count for the order", b.hints.dropped)})
+	}
 }
 
 // endOfNames follows the names of a node.
