@@ -16,9 +16,9 @@ var clusterKinds = []schema.GroupKind{
 }
 
 // builtinRules are those of published types. Each line has the group, the kinds, the relation, what is
-// named ("-" where the fields beside the name say it) and the fields. Behind a
-// field "@" gives the namespace, and "!" a word that is no name. Fields that the schemas of the kinds reveal with the right relation are left out, unless
-// they order a restore: backups of other servers are read without schemas.
+// named ("-" where the fields beside the name say it) and the fields. Behind a field "@" gives the
+// namespace, and "!" a word that is no name. Fields that schemas reveal are here where the relation is
+// another one, or a restore is ordered by them: backups of other servers are read without schemas.
 var builtinRules = parseTable(`
 cluster.x-k8s.io Cluster builtOn - spec.infrastructureRef spec.controlPlaneRef
 cluster.x-k8s.io Cluster madeFrom ClusterClass.* spec.topology.class spec.topology.classRef
