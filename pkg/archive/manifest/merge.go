@@ -53,8 +53,19 @@ type MergeFilter struct {
 	Namespaces []string
 }
 
+// SideError is an error of one of two manifests.
+type SideError struct {
+	Second bool
+	Err    error
+}
+
+func (e *SideError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error without its side.
+func (e *SideError) Unwrap() error { return e.Err }
+
 // Merge yields every object of two manifests once, reading both as streams, and ends after the first
-// error. An object is the same in any version of its kind; of several versions in one manifest the
+// error, a SideError. An object is the same in any version of its kind; of several versions in one manifest the
 // preferred one counts. Objects come in the manifests' order; those of kinds whose version differs
 // come last.
 func Merge(ctx context.Context, a, b *Reader, f MergeFilter) iter.Seq2[Pair, error] {
@@ -162,7 +173,7 @@ func mergeRun(a, b *pulled, yield func(Pair, error) bool) bool {
 	errA, errB := a.advance(), b.advance()
 	for {
 		if err := cmp.Or(errA, errB); err != nil {
-			yield(Pair{}, err)
+			yield(Pair{}, &SideError{Second: errA == nil, Err: err})
 			return false
 		}
 		if a.item == nil && b.item == nil {

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"google.golang.org/grpc"
 
@@ -29,12 +28,12 @@ func (s *Server) DiffManifests(req *manifestv1.DiffManifestsRequest, stream grpc
 	if err != nil {
 		return err
 	}
-	defer from.close(&err)
+	defer func() { err = errors.Join(err, from.release()) }()
 	to, err := s.openBackup(ctx, req.GetTo())
 	if err != nil {
 		return err
 	}
-	defer to.close(&err)
+	defer func() { err = errors.Join(err, to.release()) }()
 	filter, err := diffFilter(req, from, to)
 	if err != nil {
 		return err
@@ -45,6 +44,13 @@ func (s *Server) DiffManifests(req *manifestv1.DiffManifestsRequest, stream grpc
 	}
 	defer func() { err = errors.Join(err, d.from.close(), d.to.close()) }()
 	for pair, err := range manifest.Merge(ctx, from.Reader, to.Reader, filter) {
+		if side := new(manifest.SideError); errors.As(err, &side) {
+			damaged := from
+			if side.Second {
+				damaged = to
+			}
+			err = damaged.noteDamage(err)
+		}
 		if err == nil {
 			err = d.comparePair(ctx, pair)
 		}
@@ -89,10 +95,7 @@ func (b *bodySource) readBody(ctx context.Context, item *manifest.Item) (body []
 	if err == nil {
 		body, err = b.open.Read(ctx, *item)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("backup %q: %w", b.file.backup, err)
-	}
-	return body, nil
+	return body, b.file.noteDamage(err)
 }
 
 func (b *bodySource) close() error {

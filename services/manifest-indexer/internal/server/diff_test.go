@@ -235,3 +235,22 @@ func TestDiffErrors(t *testing.T) {
 	require.ErrorIs(t, err, errgrpc.ErrCorrupt)
 	require.ErrorContains(t, err, `backup "new"`)
 }
+
+// Damage of one manifest says nothing about the other one.
+func TestDiffMarksOnlyTheDamagedManifest(t *testing.T) {
+	t.Parallel()
+	object := []string{`ConfigMap.v1. {"metadata":{"name":"c"},"data":{"a":"1"}}`}
+	for _, damaged := range []string{"old", "new"} {
+		b := newDiffBed(t, manifest.Header{}, map[string][]string{"old": object, "new": object})
+		whole, _ := b.store.Bytes(layout.BackupManifest(damaged))
+		for i := 200; i < 260; i++ {
+			whole[i] ^= 0x55
+		}
+		b.store.Set(layout.BackupManifest(damaged), whole)
+		err := b.s.DiffManifests(&manifestv1.DiffManifestsRequest{From: "old", To: "new"}, &diffStream{ctx: t.Context()})
+		require.ErrorIs(t, err, errgrpc.ErrCorrupt)
+		for _, name := range []string{"old", "new"} {
+			require.Equal(t, name == damaged, b.s.Rebuilder.isDamaged(newBackup(name)), "%s damaged, %s", damaged, name)
+		}
+	}
+}

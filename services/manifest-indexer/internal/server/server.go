@@ -25,6 +25,9 @@ import (
 // reasonNoManifest is the reason of NOT_FOUND for a backup that has no manifest.
 const reasonNoManifest = "MANIFEST_NOT_FOUND"
 
+// errNoTarball means that a backup has neither a manifest nor a tarball.
+var errNoTarball = errors.New("the tarball is missing")
+
 // Opener opens a location by name; the caller closes the store.
 type Opener interface {
 	OpenName(ctx context.Context, name string) (objectstore.Store, error)
@@ -126,7 +129,7 @@ func (s *Server) openManifest(ctx context.Context, store objectstore.Store, back
 	}
 	info, err := store.Stat(ctx, layout.BackupTarball(backup.Name))
 	if errors.Is(err, objectstore.ErrNotFound) {
-		return nil, noManifest(backup.Name)
+		return nil, fmt.Errorf("%w: %w", noManifest(backup.Name), errNoTarball)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("tarball of backup %q: %w", backup.Name, err)
@@ -150,16 +153,35 @@ func noManifest(backup string) error {
 		map[string]string{"backup": backup})
 }
 
-// close releases the store; its error counts only if nothing else went wrong. A manifest that turned out
-// damaged is not read again.
+// close ends a call that read this manifest and no other one.
 func (m *openManifestFile) close(err *error) {
-	if errors.Is(*err, manifest.ErrCorrupt) && !m.rebuilt {
+	m.markDamage(*err)
+	*err = errors.Join(*err, m.release())
+}
+
+// noteDamage names the backup in an error of its manifest or its objects.
+func (m *openManifestFile) noteDamage(err error) error {
+	if err == nil {
+		return nil
+	}
+	m.markDamage(err)
+	return fmt.Errorf("backup %q: %w", m.backup, err)
+}
+
+// markDamage sees to it that a manifest that turned out damaged is not read again.
+func (m *openManifestFile) markDamage(err error) {
+	if errors.Is(err, manifest.ErrCorrupt) && !m.rebuilt {
 		m.server.Rebuilder.markDamaged(m.object)
 	}
-	*err = errors.Join(*err, m.store.Close())
+}
+
+// release closes the store and the file.
+func (m *openManifestFile) release() error {
+	err := m.store.Close()
 	if m.file != nil {
-		*err = errors.Join(*err, m.file.Close())
+		err = errors.Join(err, m.file.Close())
 	}
+	return err
 }
 
 func damagedError(err error) error {

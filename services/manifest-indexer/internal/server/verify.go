@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
 	"github.com/holdfast-io/holdfast/pkg/archive/tarball"
 	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
@@ -42,7 +44,8 @@ func (s *Server) VerifyBackup(req *manifestv1.VerifyBackupRequest, stream grpc.S
 }
 
 // Verify compares a backup's tarball with its manifest. Rebuilt means that the backup has no manifest of its
-// own, or a damaged one, which is a fault. A tarball of which no manifest can be made is a fault too.
+// own, or a damaged one, which is a fault. A tarball of which no manifest can be made is a fault too, and one that
+// is missing.
 func (s *Server) Verify(ctx context.Context, backup string, progress func(read, size int64)) (v *tarball.Verification, rebuilt bool, err error) {
 	for {
 		v, rebuilt, err = s.verifyOnce(ctx, backup, progress)
@@ -50,12 +53,29 @@ func (s *Server) Verify(ctx context.Context, backup string, progress func(read, 
 			break
 		} // the manifest is known to be damaged now
 	}
-	if errors.Is(err, tarball.ErrCorrupt) || errors.Is(err, tarball.ErrTooLarge) {
-		v = &tarball.Verification{}
-		v.AddFault(tarball.FaultUnreadable, "", err.Error())
-		return v, true, nil
+	switch {
+	case errors.Is(err, errNoTarball):
+		if needed, getErr := s.needsTarball(ctx, backup); !needed || getErr != nil {
+			return nil, false, errors.Join(err, getErr)
+		}
+	case errors.Is(err, tarball.ErrCorrupt), errors.Is(err, tarball.ErrTooLarge):
+		rebuilt = true
+	default:
+		return v, rebuilt, err
 	}
-	return v, rebuilt, err
+	v = &tarball.Verification{}
+	v.AddFault(tarball.FaultUnreadable, "", err.Error())
+	return v, rebuilt, nil
+}
+
+// needsTarball reports whether a backup is one that has a tarball. It is read again: a deletion may have begun.
+func (s *Server) needsTarball(ctx context.Context, name string) (bool, error) {
+	var b velerov1.Backup
+	if err := s.Reader.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: name}, &b); err != nil {
+		return false, err
+	}
+	completed := b.Status.Phase == velerov1.BackupPhaseCompleted || b.Status.Phase == velerov1.BackupPhasePartiallyFailed
+	return completed && b.DeletionTimestamp == nil, nil
 }
 
 func (s *Server) verifyOnce(ctx context.Context, backup string, progress func(read, size int64)) (v *tarball.Verification, rebuilt bool, err error) {

@@ -6,7 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/layout"
@@ -87,4 +89,28 @@ func TestVerifyTellsADamagedManifest(t *testing.T) {
 		require.EqualValues(t, 38, result.GetObjects())
 	}
 	require.ErrorIs(t, damagedError(manifest.ErrCorrupt), errgrpc.ErrCorrupt)
+}
+
+// A backup of which nothing is left in the bucket is damaged as much as a backup can be.
+func TestVerifyTellsAMissingTarball(t *testing.T) {
+	b := newVeleroBed(t)
+	require.NoError(t, b.store.Delete(t.Context(), layout.BackupTarball("velero-made")))
+	c, _ := b.s.Reader.(client.Client)
+	for phase, want := range map[velerov1.BackupPhase]bool{
+		velerov1.BackupPhaseCompleted: true, velerov1.BackupPhasePartiallyFailed: true,
+		velerov1.BackupPhaseFailed: false, velerov1.BackupPhaseInProgress: false, velerov1.BackupPhaseDeleting: false,
+	} {
+		backup := newBackup("velero-made")
+		require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(backup), backup))
+		backup.Status.Phase = phase
+		require.NoError(t, c.Update(t.Context(), backup))
+		result, err := b.verify("velero-made")
+		if !want {
+			require.ErrorIs(t, err, errgrpc.ErrNotFound, phase)
+			continue
+		}
+		require.NoError(t, err, phase)
+		require.EqualValues(t, 1, result.GetFound())
+		require.Contains(t, result.GetFaults()[0].GetDetail(), "the tarball is missing")
+	}
 }
