@@ -184,10 +184,24 @@ func TestDiffShowsNoSecretValue(t *testing.T) {
 	lines, _ := b.diff(&manifestv1.DiffManifestsRequest{WithFields: true})
 	require.Equal(t, []string{
 		"changed ConfigMap /c", "  metadata.annotations[kubectl.kubernetes.io/last-applied-configuration]: masked",
-		"changed Secret shop/bare", "  metadata.annotations: masked", "  stringData: masked",
+		"changed Secret shop/bare", "  metadata.annotations.note: masked", "  stringData: masked",
 		"changed Secret shop/db", "  data.password: masked",
 		"  metadata.annotations[kubectl.kubernetes.io/last-applied-configuration]: masked", `  metadata.annotations[meta.helm.sh/release-name]: "a" -> "b"`, "  metadata.annotations.note: masked",
 		`  metadata.labels.l: "a" -> "b"`, "  more[0]: masked", `  type: "a" -> "b"`,
+	}, lines)
+}
+
+// An object whose first annotations or labels came later differs in each of these.
+func TestDiffComparesFirstAnnotationsOneByOne(t *testing.T) {
+	t.Parallel()
+	bare, meta := `ConfigMap.v1. {"metadata":{"name":"%s","labels":{}}}`, `ConfigMap.v1. {"metadata":{"name":"%s","annotations":{"kubectl.kubernetes.io/last-applied-configuration":"CANARY","a":"1"},"labels":{"l":"2"}}}`
+	b := newDiffBed(t, manifest.Header{}, map[string][]string{
+		"old": {fmt.Sprintf(bare, "later"), fmt.Sprintf(meta, "no-more")}, "new": {fmt.Sprintf(meta, "later"), fmt.Sprintf(bare, "no-more")},
+	})
+	lines, _ := b.diff(&manifestv1.DiffManifestsRequest{WithFields: true})
+	require.Equal(t, []string{
+		"changed ConfigMap /later", "  metadata.annotations.a: none -> \"1\"", "  metadata.annotations[kubectl.kubernetes.io/last-applied-configuration]: masked", "  metadata.labels.l: none -> \"2\"",
+		"changed ConfigMap /no-more", "  metadata.annotations.a: \"1\" -> none", "  metadata.annotations[kubectl.kubernetes.io/last-applied-configuration]: masked", "  metadata.labels.l: \"2\" -> none",
 	}, lines)
 }
 

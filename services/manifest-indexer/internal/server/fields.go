@@ -46,10 +46,23 @@ func (d *fieldDifferences) compareBodies(from, to []byte, item *manifest.Item) e
 			return fmt.Errorf("%s: %w", item.Path, err)
 		}
 		manifest.DropIgnored(object, item.Group, item.Kind)
+		fillMetadata(object)
 		objects[i] = object
 	}
 	d.compareObjects(nil, objects[0], objects[1], false)
 	return nil
+}
+
+// fillMetadata adds maps that an object does not have, so that annotations and labels are compared and
+// hidden one by one.
+func fillMetadata(object map[string]any) {
+	if meta, ok := object["metadata"].(map[string]any); ok {
+		for _, field := range []string{"annotations", "labels"} {
+			if meta[field] == nil {
+				meta[field] = map[string]any{}
+			}
+		}
+	}
 }
 
 // missing is a value that is not there; null is one that is.
