@@ -22,7 +22,7 @@ const (
 	// Changed is an object of which a restore would bring back something else.
 	Changed
 	// Unknown is an object whose bodies have to be compared: a manifest has no content hash of it, or
-	// the two were written with the fields in another order.
+	// the two may have been written with the fields in another order, such as by an action.
 	Unknown
 )
 
@@ -36,7 +36,7 @@ func (p Pair) Difference(reordered bool) Difference {
 		return Removed
 	case p.A.ContentHash != "" && p.A.ContentHash == p.B.ContentHash, p.A.SHA256 == p.B.SHA256:
 		return Unchanged
-	case p.A.ContentHash == "" || p.B.ContentHash == "" || reordered || p.A.Version != p.B.Version:
+	case p.A.ContentHash == "" || p.B.ContentHash == "" || reordered || p.A.Version != p.B.Version || !slices.Equal(p.A.Actions, p.B.Actions):
 		return Unknown
 	}
 	return Changed

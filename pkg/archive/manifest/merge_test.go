@@ -163,6 +163,17 @@ func TestMergeTakesThePreferredVersion(t *testing.T) {
 	require.Equal(t, map[manifest.ObjectKey]manifest.Difference{key: manifest.Unchanged}, mergeAll(t, a, b, manifest.MergeFilter{}))
 }
 
+// An action writes the body anew, with its fields in another order than an API server.
+func TestBodiesOfDifferentActionsAreCompared(t *testing.T) {
+	t.Parallel()
+	a, b := manifest.Item{SHA256: "a", ContentHash: "a"}, manifest.Item{SHA256: "b", ContentHash: "b"}
+	require.Equal(t, manifest.Changed, manifest.Pair{A: &a, B: &b}.Difference(false))
+	a.Actions = []string{"example.com/rewrite"}
+	require.Equal(t, manifest.Unknown, manifest.Pair{A: &a, B: &b}.Difference(false))
+	b.Actions = []string{"example.com/rewrite"}
+	require.Equal(t, manifest.Changed, manifest.Pair{A: &a, B: &b}.Difference(false))
+}
+
 func TestMergeEndsAfterAnError(t *testing.T) {
 	t.Parallel()
 	objects := randomVersions(rand.New(rand.NewPCG(1, 1)), map[string]string{"k0": "v1", "k1": "v1", "k2": "v1", "k3": "v1", "k4": "v1"})
