@@ -28,6 +28,7 @@ func (s *Server) GetItem(ctx context.Context, req *manifestv1.GetItemRequest) (*
 	if err != nil {
 		return nil, err
 	}
+	hideSums(&item)
 	resp := &manifestv1.GetItemResponse{Item: toProto(&item), Body: body, Masked: len(body) > 0 && item.IsSecret()}
 	if resp.GetMasked() {
 		resp.Body, err = maskSecret(body, &item)

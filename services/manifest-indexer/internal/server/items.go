@@ -78,6 +78,7 @@ func (m *openManifestFile) listPage(ctx context.Context, req *manifestv1.ListIte
 			return resp, err
 		}
 		scanned++
+		hideSums(&item)
 		last = item.Key()
 		if matcher.matchesItem(&item) {
 			entry := toProto(&item)
@@ -98,6 +99,7 @@ func (m *openManifestFile) listUID(ctx context.Context, uid string, filter manif
 	case err != nil:
 		return nil, damagedError(err)
 	}
+	hideSums(&item)
 	selected := len(filter.Kinds) == 0 || slices.Contains(filter.Kinds, item.Key().Kind)
 	selected = selected && (len(filter.Namespaces) == 0 || slices.Contains(filter.Namespaces, item.Namespace))
 	if selected && matcher.matchesItem(&item) {
@@ -138,7 +140,23 @@ func itemAnnotations(item *manifest.Item) map[string]string {
 		all = make(map[string]string, len(item.HiddenAnnotations))
 	}
 	for name, hidden := range item.HiddenAnnotations {
-		all[name] = fmt.Sprintf("length:%d sha256:%s", hidden.Length, hidden.SHA256)
+		all[name] = fmt.Sprintf("length:%d", hidden.Length)
+		if hidden.SHA256 != "" {
+			all[name] += " sha256:" + hidden.SHA256
+		}
 	}
 	return all
+}
+
+// hideSums removes from a Secret what a short value can be guessed by: whoever may see it has the right to call
+// GetUnmaskedItem.
+func hideSums(item *manifest.Item) {
+	if !item.IsSecret() {
+		return
+	}
+	item.SHA256, item.ContentHash = "", ""
+	for name, hidden := range item.HiddenAnnotations {
+		hidden.SHA256 = ""
+		item.HiddenAnnotations[name] = hidden
+	}
 }

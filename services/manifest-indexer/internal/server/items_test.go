@@ -82,12 +82,12 @@ func TestListItemsFilters(t *testing.T) {
 		tc.req.Backup = "b"
 		require.Equal(t, tc.want, b.listAll(tc.req), "%v", tc.req)
 	}
-	found, err := b.s.ListItems(t.Context(), &manifestv1.ListItemsRequest{Backup: "b", Uid: "uid-db"})
+	found, err := b.s.ListItems(t.Context(), &manifestv1.ListItemsRequest{Backup: "b", Uid: "uid-web"})
 	require.NoError(t, err)
 	sum := found.GetItems()[0].GetSha256()
-	require.Equal(t, []string{"shop/db"}, b.listAll(&manifestv1.ListItemsRequest{Backup: "b", Hash: hexPrefix(sum)}))
-	require.Equal(t, []string{"shop/db"}, b.listAll(&manifestv1.ListItemsRequest{Backup: "b", Kinds: []string{"secret"}, Hash: hexPrefix(found.GetItems()[0].GetContentHash())}))
-	require.Equal(t, "length:8 sha256:", found.GetItems()[0].GetAnnotations()["note"][:16])
+	require.Equal(t, []string{"shop/web"}, b.listAll(&manifestv1.ListItemsRequest{Backup: "b", Hash: hexPrefix(sum)}))
+	require.Equal(t, []string{"shop/web"}, b.listAll(&manifestv1.ListItemsRequest{Backup: "b", Kinds: []string{"deploy"}, Hash: hexPrefix(found.GetItems()[0].GetContentHash())}))
+	require.Equal(t, "length:2 sha256:", found.GetItems()[0].GetAnnotations()["kubectl.kubernetes.io/last-applied-configuration"][:16])
 
 	found, err = b.s.ListItems(t.Context(), &manifestv1.ListItemsRequest{Backup: "b", Kinds: []string{"deploy", "rs"}})
 	require.NoError(t, err)
@@ -159,6 +159,38 @@ func TestSecretsAreMasked(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, got.GetMasked())
 	require.True(t, json.Valid(got.GetBody()))
+}
+
+// Whoever has the hash of a short value finds the value by guessing.
+func TestHashesOfASecretAreMasked(t *testing.T) {
+	b := newBed(t)
+	whole, err := b.s.GetUnmaskedItem(t.Context(), &manifestv1.GetUnmaskedItemRequest{Backup: "b", Kind: "secret", Namespace: "shop", Name: "db"})
+	require.NoError(t, err)
+	require.NotEmpty(t, whole.GetItem().GetSha256())
+	require.NotEmpty(t, whole.GetItem().GetContentHash())
+	require.Contains(t, whole.GetItem().GetAnnotations()["note"], "sha256:")
+	got, err := b.s.GetItem(t.Context(), byName("secret", "shop", "db"))
+	require.NoError(t, err)
+	items := []*manifestv1.Item{got.GetItem()}
+	for _, req := range []*manifestv1.ListItemsRequest{{Backup: "b", Uid: "uid-db"}, {Backup: "b", Kinds: []string{"secret"}}} {
+		found, err := b.s.ListItems(t.Context(), req)
+		require.NoError(t, err)
+		items = append(items, found.GetItems()...)
+	}
+	require.Len(t, items, 3)
+	for _, i := range items {
+		require.Empty(t, i.GetSha256())
+		require.Empty(t, i.GetContentHash())
+		require.Equal(t, "length:8", i.GetAnnotations()["note"])
+		require.Equal(t, "shop", i.GetAnnotations()["meta.helm.sh/release-name"])
+	}
+	for _, req := range []*manifestv1.ListItemsRequest{
+		{Hash: hexPrefix(whole.GetItem().GetSha256())}, {Hash: hexPrefix(whole.GetItem().GetContentHash())}, {Annotations: []string{"note=CANARY-2"}},
+		{Uid: "uid-db", Hash: hexPrefix(whole.GetItem().GetSha256())}, {Uid: "uid-db", Annotations: []string{"note=CANARY-2"}},
+	} {
+		req.Backup = "b"
+		require.Empty(t, b.listAll(req), req)
+	}
 }
 
 func TestAnOddSecretIsMaskedWhole(t *testing.T) {

@@ -1038,7 +1038,7 @@ type Item struct {
 	Path string `protobuf:"bytes,8,opt,name=path,proto3" json:"path,omitempty"`
 	// The size of its body in bytes.
 	Size int64 `protobuf:"varint,9,opt,name=size,proto3" json:"size,omitempty"`
-	// The SHA-256 of its body as stored, 32 bytes.
+	// The SHA-256 of its body as stored, 32 bytes. A Secret has hashes only where GetUnmaskedItem returns it.
 	Sha256 []byte `protobuf:"bytes,10,opt,name=sha256,proto3" json:"sha256,omitempty"`
 	// Its labels.
 	Labels map[string]string `protobuf:"bytes,11,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
