@@ -157,9 +157,12 @@ func (s *objectScan) addText(kind schema.GroupKind, namespace string, text []byt
 // near is how far back refer looks before it allocates a name.
 const near = 16
 
-// addLocalReference adds a reference into the object's own namespace.
+// addLocalReference adds a reference into the object's own namespace. The spec of a Pod in a cluster-scoped
+// object does not say in which namespace that is.
 func (s *objectScan) addLocalReference(kind schema.GroupKind, name []byte, relation string) {
-	s.addReference(kind, s.namespace, name, relation)
+	if s.namespace != "" {
+		s.addReference(kind, s.namespace, name, relation)
+	}
 }
 
 // sortFound sorts what was found, and keeps the first Max: which ones does not depend on the order

@@ -68,6 +68,16 @@ func TestClusterScopedObjectsNameNoNamespaceOfTheirOwn(t *testing.T) {
 	require.Equal(t, []string{"reads Secret cert-manager/root"}, referenceTexts(found))
 }
 
+// The spec of a Pod in a cluster-scoped custom resource does not say where its Secrets are.
+func TestPodSpecsOfClusterScopedObjectsNameNoSecret(t *testing.T) {
+	t.Parallel()
+	definition := `{"spec":{"versions":[{"name":"v1","schema":{"openAPIV3Schema":{"properties":{"pod":{"type":"object","properties":{"containers":{"type":"array"}}}}}}}]}}`
+	set := NewSet(nil, nil, func(schema.GroupResource) []byte { return []byte(definition) })
+	body := []byte(`{"pod":{"containers":[{"envFrom":[{"secretRef":{"name":"s"}}]}],"serviceAccountName":"sa","priorityClassName":"high","volumes":[{"persistentVolumeClaim":{"claimName":"c"}}]}}`)
+	found, _ := set.For(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}, "widgets").Find("", body)
+	require.Equal(t, []string{"definedBy CustomResourceDefinition.apiextensions.k8s.io /widgets.example.com", "rankedBy PriorityClass.scheduling.k8s.io /high"}, referenceTexts(found))
+}
+
 // The kinds that the cluster serves decide where a group or a namespace is not said.
 func TestServedKindsDecide(t *testing.T) {
 	t.Parallel()
