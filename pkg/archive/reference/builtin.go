@@ -63,6 +63,10 @@ postgresql.cnpg.io Cluster provisionedBy StorageClass.storage.k8s.io spec.storag
 argoproj.io Application belongsTo AppProject.* spec.project
 argoproj.io ApplicationSet belongsTo AppProject.* spec.template.spec.project
 
+kustomize.toolkit.fluxcd.io Kustomization madeFrom GitRepository.source.toolkit.fluxcd.io spec.sourceRef
+helm.toolkit.fluxcd.io HelmRelease madeFrom HelmRepository.source.toolkit.fluxcd.io spec.chart.spec.sourceRef spec.chartRef
+image.toolkit.fluxcd.io ImageUpdateAutomation madeFrom GitRepository.source.toolkit.fluxcd.io spec.sourceRef
+
 *.crossplane.io * configuredBy ProviderConfig.* spec.providerConfigRef
 *.crossplane.io * writes Secret spec.writeConnectionSecretToRef
 *.upbound.io * configuredBy ProviderConfig.* spec.providerConfigRef

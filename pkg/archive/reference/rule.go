@@ -9,6 +9,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
+
+	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
 )
 
 // ConfigMap is the name of the ConfigMap in the server namespace that adds rules: each key of its data
@@ -33,7 +35,7 @@ type Rule struct {
 	Namespace string `json:"namespace,omitempty"`
 	// Relation is how the manifest calls the reference; Names by default.
 	Relation string `json:"relation,omitempty"`
-	// Ignore takes the field out: what is there is no reference.
+	// Ignore takes the field out, and what is below it: what is there is no reference.
 	Ignore bool `json:"ignore,omitempty"`
 	// Source is where the field is documented.
 	Source string `json:"source,omitempty"`
@@ -64,6 +66,9 @@ func ParseRules(data map[string]string) (rules []Rule, errs []error) {
 	return rules, errs
 }
 
+// reservedRelations have a meaning for restores, or for owner references.
+var reservedRelations = []string{manifest.Owns, Binds, Calls, DefinedBy, FilledFrom, Grants, GrantsTo, Holds, LimitedTo}
+
 func (r *Rule) checkRule() error {
 	suffix, wild := strings.CutPrefix(r.Group, "*")
 	_, err := splitField(r.Field)
@@ -78,6 +83,8 @@ func (r *Rule) checkRule() error {
 		return fmt.Errorf("field: %w", err)
 	case len(r.To) > maxText || len(r.Namespace) > maxText || len(r.Relation) > maxText:
 		return fmt.Errorf("to, namespace, relation: are longer than %d bytes", maxText)
+	case slices.Contains(reservedRelations, r.Relation):
+		return fmt.Errorf("relation: %s has a meaning of its own: name another one", r.Relation)
 	}
 	return nil
 }

@@ -49,8 +49,11 @@ func TestPublishedTypes(t *testing.T) {
 			[]string{"madeFrom GatewayClass.gateway.networking.k8s.io /g", "servesWith Secret certs/b", "servesWith Secret ns/a"}},
 		"virtual service": {"networking.istio.io", "VirtualService", `{"spec":{"gateways":["g","istio-system/shared","mesh","all of them"],"http":[{"delegate":{"name":"d","namespace":"other"}}]}}`,
 			[]string{"attachedTo Gateway.networking.istio.io istio-system/shared", "attachedTo Gateway.networking.istio.io ns/g", "routesTo VirtualService.networking.istio.io other/d"}},
-		"application": {"argoproj.io", "Application", `{"spec":{"project":"p"}}`, []string{"belongsTo AppProject.argoproj.io ns/p"}},
-		"database":    {"postgresql.cnpg.io", "Pooler", `{"spec":{"cluster":{"name":"db"}}}`, []string{"belongsTo Cluster.postgresql.cnpg.io ns/db"}},
+		"helm release": {"helm.toolkit.fluxcd.io", "HelmRelease", `{"spec":{"chart":{"spec":{"sourceRef":{"kind":"GitRepository","name":"charts","namespace":"flux-system"}}},"chartRef":{"kind":"OCIRepository","name":"oci"}}}`,
+			[]string{"madeFrom GitRepository.source.toolkit.fluxcd.io flux-system/charts", "madeFrom OCIRepository.source.toolkit.fluxcd.io ns/oci"}},
+		"kustomization": {"kustomize.toolkit.fluxcd.io", "Kustomization", `{"spec":{"sourceRef":{"kind":"Bucket","name":"b"}}}`, []string{"madeFrom Bucket.source.toolkit.fluxcd.io ns/b"}},
+		"application":   {"argoproj.io", "Application", `{"spec":{"project":"p"}}`, []string{"belongsTo AppProject.argoproj.io ns/p"}},
+		"database":      {"postgresql.cnpg.io", "Pooler", `{"spec":{"cluster":{"name":"db"}}}`, []string{"belongsTo Cluster.postgresql.cnpg.io ns/db"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -128,6 +131,9 @@ func TestRulesThatAreNone(t *testing.T) {
 		"{group: g, kind: K, field: spec.a, other: x}":                           "other",
 		"{group: g, kind: K, field: spec" + strings.Repeat(".a", maxSteps) + "}": "steps",
 		"{group: g, kind: K, field: spec.a, to: " + strings.Repeat("x", maxText+1) + "}": "longer",
+		"{group: g, kind: K, field: spec.a, relation: owns}":                             "relation: owns has a meaning",
+		"{group: g, kind: K, field: spec.a, relation: calls}":                            "relation: calls has a meaning",
+		"{group: g, kind: K, field: spec.a, relation: grantsTo}":                         "relation: grantsTo has a meaning",
 		"[]": "data[bad]",
 	} {
 		rules, errs := ParseRules(map[string]string{"bad": text, "good": "{group: g, kind: K, field: spec.a}"})
@@ -181,6 +187,15 @@ func TestSchemasRevealReferences(t *testing.T) {
 		_, complete := set.For(schema.GroupVersionKind{Group: "secrets.example.com", Version: "v1", Kind: "Widget"}, "widgets").Find("ns", []byte(body))
 		require.True(t, complete)
 	}
+}
+
+// What is below a field that a user ignores is ignored, too.
+func TestIgnoredFieldsHoldNoReference(t *testing.T) {
+	t.Parallel()
+	set := NewSet([]Rule{{Group: "secrets.example.com", Kind: "Widget", Field: "spec", Ignore: true}}, scopeOfKind, func(schema.GroupResource) []byte { return []byte(widgetDefinition) })
+	body := `{"spec":{"tlsSecretName":"tls","configMapRefs":[{"name":"a"}]}}`
+	found, _ := set.For(schema.GroupVersionKind{Group: "secrets.example.com", Version: "v1", Kind: "Widget"}, "widgets").Find("ns", []byte(body))
+	require.Equal(t, []string{"definedBy CustomResourceDefinition.apiextensions.k8s.io /widgets.secrets.example.com"}, referenceTexts(found))
 }
 
 // A definition can be as large and as deep as a user likes.

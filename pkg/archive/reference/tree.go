@@ -76,6 +76,9 @@ func (n *fieldTree) childAt(step []byte) (int, bool) {
 // rules expect names nothing.
 func (n *fieldTree) visitValue(s *objectScan, value []byte) {
 	if n.target != nil {
+		if n.target.ignore {
+			return
+		}
 		s.addNamed(n.target, value)
 	}
 	if len(n.children) == 0 || len(value) == 0 {
@@ -106,7 +109,7 @@ type namedFields struct{ name, namespace, kind, group, version []byte }
 func (s *objectScan) addNamed(t *namedTarget, value []byte) {
 	var named namedFields
 	switch {
-	case t.ignore || len(value) == 0:
+	case len(value) == 0:
 		return
 	case t.pods:
 		podSpec(s, value)
