@@ -1,6 +1,7 @@
 package tarball
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -72,8 +73,9 @@ type verifier struct {
 // outside stands for the offset of an entry in none of the manifest's members.
 const outside = -1
 
-// maxMembers bounds the places of members in memory: those of 2 TiB of objects.
-const maxMembers = 2 << 20
+// maxMembers bounds the places of members in memory: those of 1 TiB of objects. Twice as many are kept before
+// repeated ones are removed.
+const maxMembers = 1 << 20
 
 // Verify reads the tarball of a backup once and compares it with the manifest m: the hash and size of each
 // object and of its second copy, the lists, and the range that holds each object. Memory is bounded; dir
@@ -112,25 +114,24 @@ func (v *verifier) addManifest(ctx context.Context, m *manifest.Reader) error {
 		if err := v.addRecord(item.Path, listed, at, item.Size, sum); err != nil {
 			return err
 		}
-		if len(v.members) > maxMembers {
-			v.sortMembers()
-		}
-		if len(v.members) > maxMembers {
-			return fmt.Errorf("%w: more than %d gzip members", manifest.ErrCorrupt, maxMembers)
+		if len(v.members) > 2*maxMembers {
+			if err := v.sortMembers(); err != nil {
+				return err
+			}
 		}
 	}
-	v.sortMembers()
-	return nil
+	return v.sortMembers()
 }
 
-func (v *verifier) sortMembers() {
+// sortMembers sorts the members and removes those that are there twice.
+func (v *verifier) sortMembers() error {
 	slices.SortFunc(v.members, func(a, b segmentPlace) int {
-		if a.offset != b.offset {
-			return int(min(max(a.offset-b.offset, -1), 1))
-		}
-		return int(min(max(a.length-b.length, -1), 1))
+		return cmp.Or(cmp.Compare(a.offset, b.offset), cmp.Compare(a.length, b.length))
 	})
-	v.members = slices.Compact(v.members)
+	if v.members = slices.Compact(v.members); len(v.members) > maxMembers {
+		return fmt.Errorf("%w: more than %d gzip members", manifest.ErrCorrupt, maxMembers)
+	}
+	return nil
 }
 
 // Records about a path: what the manifest lists, an entry of the tarball, and its second copy.
@@ -203,8 +204,11 @@ func (v *verifier) readTarball(ctx context.Context, store objectstore.Reader, t 
 // readPiece notes the entries of the next n bytes, which lie in the member at an offset. Damage is a
 // fault; an error is of the store.
 func (v *verifier) readPiece(ctx context.Context, in *watchedReader, r io.Reader, at, n int64, list func(context.Context, io.Reader, Limits, Visitor) error) error {
-	from, piece := in.n, io.LimitReader(r, n)
-	err := list(ctx, piece, v.limits, Visitor{
+	from, piece, limits := in.n, io.LimitReader(r, n), v.limits
+	if at != outside {
+		limits.TotalBytes = 2*limits.EntryBytes + maxMemberBytes
+	}
+	err := list(ctx, piece, limits, Visitor{
 		Entry: func(e Entry) error { return v.addEntry(&e, at) },
 		Problem: func(p Problem) {
 			kind := FaultExtra

@@ -23,6 +23,8 @@ import (
 const (
 	// parallelRebuilds is how many manifests are made at once; each reads a whole tarball.
 	parallelRebuilds = 2
+	// maxQueued is how many wait for that.
+	maxQueued = 100
 	// maxKeptBytes bounds the rebuilt manifests in the work dir.
 	maxKeptBytes = 512 << 20
 	// maxDamaged bounds the backups that are known to have a damaged manifest.
@@ -60,7 +62,7 @@ type rebuild struct {
 
 // NewRebuilder returns a Rebuilder, whose work Run does.
 func NewRebuilder(c RebuilderConfig) *Rebuilder {
-	return &Rebuilder{RebuilderConfig: c, queue: make(chan *rebuild), pending: map[types.UID]*rebuild{}, damaged: map[types.UID]bool{}}
+	return &Rebuilder{RebuilderConfig: c, queue: make(chan *rebuild, maxQueued), pending: map[types.UID]*rebuild{}, damaged: map[types.UID]bool{}}
 }
 
 // Run makes the manifests that are asked for until ctx ends.
@@ -118,7 +120,7 @@ func (r *Rebuilder) openExisting(ctx context.Context, store objectstore.Reader, 
 		if err == nil && m.Trailer().TarballSize == size {
 			return &openManifestFile{Reader: m, file: file, rebuilt: true}, nil
 		}
-		return nil, errors.Join(err, file.Close())
+		return nil, file.Close() // it is made anew
 	}
 	m, err := tarball.OpenRebuilt(ctx, store, backup.Name, size)
 	switch {
@@ -132,29 +134,34 @@ func (r *Rebuilder) openExisting(ctx context.Context, store objectstore.Reader, 
 
 // awaitManifest has the manifest made and waits for it as long as ctx lasts.
 func (r *Rebuilder) awaitManifest(ctx context.Context, backup *velerov1.Backup) error {
-	r.mu.Lock()
-	b, known := r.pending[backup.UID]
-	if !known {
-		b = &rebuild{backup: backup, done: make(chan struct{})}
-		r.pending[backup.UID] = b
-	}
-	r.mu.Unlock()
-	if !known {
-		select {
-		case r.queue <- b:
-		case <-ctx.Done():
-			r.mu.Lock()
-			delete(r.pending, backup.UID)
-			r.mu.Unlock()
-			b.err = context.Cause(ctx)
-			close(b.done)
-		}
+	b := r.queueRebuild(backup)
+	if b == nil {
+		return fmt.Errorf("backup %q: too many manifests are being made from tarballs, ask again later", backup.Name)
 	}
 	select {
 	case <-b.done:
 		return b.err
 	case <-ctx.Done():
 		return fmt.Errorf("backup %q: its manifest is still being made from the tarball, ask again later: %w", backup.Name, context.Cause(ctx))
+	}
+}
+
+// queueRebuild returns the work on a manifest, which begins where nobody has asked for it; nil if there is
+// too much of it.
+func (r *Rebuilder) queueRebuild(backup *velerov1.Backup) *rebuild {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b, known := r.pending[backup.UID]
+	if known {
+		return b
+	}
+	b = &rebuild{backup: backup, done: make(chan struct{})}
+	select {
+	case r.queue <- b:
+		r.pending[backup.UID] = b
+		return b
+	default:
+		return nil
 	}
 }
 

@@ -193,6 +193,18 @@ func TestFailuresOfRebuildingNameTheBackup(t *testing.T) {
 	require.Empty(t, b.s.Rebuilder.pending)
 }
 
+func TestTooManyManifestsAreRefused(t *testing.T) {
+	r := NewRebuilder(RebuilderConfig{}) // nobody does its work
+	for i := range maxQueued {
+		backup := newBackup(fmt.Sprint(i))
+		require.NotNil(t, r.queueRebuild(backup))
+		require.Same(t, r.pending[backup.UID], r.queueRebuild(backup))
+	}
+	require.Nil(t, r.queueRebuild(newBackup("more")))
+	require.Len(t, r.pending, maxQueued)
+	require.ErrorContains(t, r.awaitManifest(t.Context(), newBackup("more")), `backup "more": too many manifests`)
+}
+
 func TestManifestOfADeletedBackupIsNotLeft(t *testing.T) {
 	b := newVeleroBed(t)
 	backup := newBackup("velero-made")

@@ -47,11 +47,9 @@ func (s *Server) VerifyBackup(req *manifestv1.VerifyBackupRequest, stream grpc.S
 // own, or a damaged one, which is a fault. A tarball of which no manifest can be made is a fault too, and one that
 // is missing.
 func (s *Server) Verify(ctx context.Context, backup string, progress func(read, size int64)) (v *tarball.Verification, rebuilt bool, err error) {
-	for {
+	v, rebuilt, err = s.verifyOnce(ctx, backup, progress)
+	if !rebuilt && errors.Is(err, manifest.ErrCorrupt) { // the manifest is known to be damaged now
 		v, rebuilt, err = s.verifyOnce(ctx, backup, progress)
-		if rebuilt || !errors.Is(err, manifest.ErrCorrupt) {
-			break
-		} // the manifest is known to be damaged now
 	}
 	switch {
 	case errors.Is(err, errNoTarball):
