@@ -89,7 +89,7 @@ func (a *App) buildParts() {
 	})
 	rebuilder := server.NewRebuilder(server.RebuilderConfig{Reader: a.clusterReader(), Namespace: namespace, Opener: a.opener, WorkDir: a.runtime.WorkDir(), Log: c.Log})
 	a.runtime.Go("manifests", rebuilder.Run)
-	manifests := &server.Server{Reader: a.clusterReader(), Namespace: namespace, Opener: a.opener, Rebuilder: rebuilder}
+	manifests := &server.Server{Reader: a.clusterReader(), Namespace: namespace, Opener: a.opener, Rebuilder: rebuilder, Clock: c.Clock}
 	manifestv1.RegisterManifestServiceServer(a.runtime.GRPC(), manifests)
 	a.verifier = verification.New(verification.Config{
 		Reader: a.clusterReader(), Client: a.clusterClient(), Namespace: namespace, Verify: manifests.Verify, Clock: c.Clock, Log: c.Log,

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
@@ -42,6 +43,8 @@ type Server struct {
 	Opener    Opener
 	// Rebuilder makes the manifests that are missing.
 	Rebuilder *Rebuilder
+	// Clock says when a long call tells how far it is.
+	Clock clock.PassiveClock
 
 	graphs sync.Mutex // held by the one call that has a graph
 }

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -50,7 +51,7 @@ func newBackup(name string) *velerov1.Backup {
 
 // startServer makes the server and does the work of its Rebuilder until the test ends.
 func (b *bed) startServer(c client.Client) {
-	b.s = &Server{Reader: c, Namespace: "velero", Opener: b, Rebuilder: NewRebuilder(RebuilderConfig{
+	b.s = &Server{Reader: c, Namespace: "velero", Opener: b, Clock: clock.RealClock{}, Rebuilder: NewRebuilder(RebuilderConfig{
 		Reader: c, Namespace: "velero", Opener: b, WorkDir: b.t.TempDir(), Log: slog.New(slog.DiscardHandler),
 	})}
 	ctx, cancel := context.WithCancel(context.Background())

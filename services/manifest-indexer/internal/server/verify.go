@@ -24,7 +24,7 @@ func (s *Server) VerifyBackup(req *manifestv1.VerifyBackupRequest, stream grpc.S
 	defer cancel(nil)
 	told := time.Time{}
 	found, rebuilt, err := s.Verify(ctx, req.GetBackup(), func(read, size int64) {
-		if now := time.Now(); now.Sub(told) >= progressPeriod {
+		if now := s.Clock.Now(); now.Sub(told) >= progressPeriod {
 			told = now
 			progress := &manifestv1.VerifyProgress{Bytes: read, TotalBytes: size}
 			if err := stream.Send(&manifestv1.VerifyBackupResponse{Event: &manifestv1.VerifyBackupResponse_Progress{Progress: progress}}); err != nil {
