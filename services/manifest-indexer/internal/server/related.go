@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"google.golang.org/grpc"
 
@@ -36,15 +37,26 @@ func (s *Server) ListRelated(req *manifestv1.ListRelatedRequest, stream grpc.Ser
 }
 
 // collectRelated returns what is to be sent, so that no slow caller keeps the graph.
-func (s *Server) collectRelated(ctx context.Context, req *manifestv1.ListRelatedRequest) ([]*manifestv1.ListRelatedResponse, error) {
-	s.graphs.Lock() // a graph of a large backup takes much of the memory that there is
-	defer s.graphs.Unlock()
-	root, err := s.readGraph(ctx, req)
+func (s *Server) collectRelated(ctx context.Context, req *manifestv1.ListRelatedRequest) (messages []*manifestv1.ListRelatedResponse, err error) {
+	if err := checkItemRequest(req); err != nil {
+		return nil, err
+	}
+	m, err := s.openBackup(ctx, req.GetBackup())
 	if err != nil {
 		return nil, err
 	}
-	last := &manifestv1.ListRelatedResponse{}
-	messages, found := []*manifestv1.ListRelatedResponse{last}, 0
+	defer m.close(&err)
+	// A graph of a large backup takes much of the memory that there is.
+	if err := s.graphs.acquire(ctx); err != nil {
+		return nil, err
+	}
+	defer s.graphs.release()
+	root, err := m.readGraph(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	last, found := &manifestv1.ListRelatedResponse{}, 0
+	messages = append(messages, last)
 	for from, edge := range root.Reach(req.GetReverse(), func(relation string) bool {
 		if relation == manifest.Owns {
 			return !req.GetWithoutChildren()
@@ -64,16 +76,27 @@ func (s *Server) collectRelated(ctx context.Context, req *manifestv1.ListRelated
 	return messages, nil
 }
 
+// slot is a place for one call at a time. The zero value is a free one.
+type slot struct {
+	made  sync.Once
+	taken chan struct{}
+}
+
+// acquire waits for the slot as long as ctx lasts.
+func (s *slot) acquire(ctx context.Context) error {
+	s.made.Do(func() { s.taken = make(chan struct{}, 1) })
+	select {
+	case s.taken <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (s *slot) release() { <-s.taken }
+
 // readGraph reads the graph of a backup, and finds an item in it.
-func (s *Server) readGraph(ctx context.Context, req itemRequest) (root manifest.Node, err error) {
-	if err := checkItemRequest(req); err != nil {
-		return root, err
-	}
-	m, err := s.openBackup(ctx, req.GetBackup())
-	if err != nil {
-		return root, err
-	}
-	defer m.close(&err)
+func (m *openManifestFile) readGraph(ctx context.Context, req itemRequest) (root manifest.Node, err error) {
 	key := manifest.ObjectKey{Namespace: req.GetNamespace(), Name: req.GetName()}
 	if req.GetUid() == "" {
 		kinds, err := findKinds(m.Kinds(), "kind", req.GetKind())

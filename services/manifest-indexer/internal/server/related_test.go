@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -84,4 +85,19 @@ func TestListRelatedIsBounded(t *testing.T) {
 	require.Len(t, stream.lines, relatedBatch+1)
 	require.Equal(t, 2, stream.messages)
 	require.False(t, stream.more)
+}
+
+// A call that waits for another one's graph ends with its caller, and what needs no graph does not wait.
+func TestListRelatedWaitsAsLongAsItsCaller(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	require.NoError(t, b.s.graphs.acquire(t.Context()))
+	ctx, cancel := context.WithCancelCause(t.Context())
+	require.ErrorContains(t, b.s.ListRelated(&manifestv1.ListRelatedRequest{Backup: "absent", Uid: "uid-web"}, &relatedStream{ctx: ctx}), `backup "absent"`)
+	gone := errors.New("the caller is gone")
+	cancel(gone)
+	req := &manifestv1.ListRelatedRequest{Backup: "b", Uid: "uid-web"}
+	require.ErrorIs(t, b.s.ListRelated(req, &relatedStream{ctx: ctx}), gone)
+	b.s.graphs.release()
+	require.NoError(t, b.s.ListRelated(req, &relatedStream{ctx: t.Context()}))
 }

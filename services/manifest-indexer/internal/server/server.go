@@ -9,7 +9,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"sync"
 
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -46,7 +45,7 @@ type Server struct {
 	// Clock says when a long call tells how far it is.
 	Clock clock.PassiveClock
 
-	graphs sync.Mutex // held by the one call that has a graph
+	graphs slot // of the one call that has a graph
 }
 
 // GetManifest implements ManifestService.
