@@ -103,6 +103,29 @@ func TestReachYieldsEachItemOnceTheNearestFirst(t *testing.T) {
 	}
 }
 
+// A graph of two million items may be walked in the memory of a small service.
+func TestReachTakesFewBytesForAnItem(t *testing.T) {
+	const items = 20_000
+	g := manifest.NewGraph()
+	for i := range items {
+		item := graphItem("k", "ns", fmt.Sprintf("n%06d", i), fmt.Sprint(i), fmt.Sprint(i&1)) // all belong to the first two
+		require.NoError(t, g.Add(&item))
+	}
+	g.Link()
+	root, found := mustFind(t, g, "example.io", "k", "ns", "n000000"), 0
+	allocated := func() uint64 {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.TotalAlloc
+	}
+	before := allocated()
+	for range root.Reach(false, func(string) bool { return true }) {
+		found++
+	}
+	require.Equal(t, items/2-1, found)
+	require.Less(t, allocated()-before, uint64(32*found))
+}
+
 func TestGraphPrefersThePreferredVersion(t *testing.T) {
 	t.Parallel()
 	old, now := graphItem("a", "ns", "x", "1"), graphItem("a", "ns", "x", "1")

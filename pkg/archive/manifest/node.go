@@ -1,9 +1,9 @@
 package manifest
 
 import (
-	"cmp"
 	"iter"
 	"slices"
+	"sort"
 	"unsafe"
 )
 
@@ -51,47 +51,49 @@ func (n Node) String() string {
 }
 
 // Owners returns the items that own this one or refer to it, in the manifest's order.
-func (n Node) Owners() []Edge {
-	g := n.graph
-	i, _ := slices.BinarySearchFunc(g.edges, n.id, func(e graphEdge, id uint32) int { return cmp.Compare(g.edges[e.place].child(), id) })
-	var owners []Edge
-	for ; i < len(g.edges) && g.edges[g.edges[i].place].child() == n.id; i++ {
-		e := g.edges[g.edges[i].place]
-		owners = append(owners, Edge{g.nodeOf(e.parent()), g.relations[e.relation]})
-	}
-	return owners
-}
+func (n Node) Owners() []Edge { return slices.Collect(n.linkedItems(true)) }
 
 // Children returns the items that this one owns or refers to, in the manifest's order.
-func (n Node) Children() []Edge {
+func (n Node) Children() []Edge { return slices.Collect(n.linkedItems(false)) }
+
+// linkedItems yields the children, or, backwards, the owners.
+func (n Node) linkedItems(backwards bool) iter.Seq[Edge] {
 	g := n.graph
-	i, _ := slices.BinarySearchFunc(g.edges, n.id, func(e graphEdge, id uint32) int { return cmp.Compare(e.parent(), id) })
-	var children []Edge
-	for ; i < len(g.edges) && g.edges[i].parent() == n.id; i++ {
-		e := g.edges[i]
-		children = append(children, Edge{g.nodeOf(e.child()), g.relations[e.relation]})
+	edgeAt := func(i int) (e graphEdge, near, far uint32) {
+		if e = g.edges[i]; backwards {
+			e = g.edges[e.place]
+			return e, e.child(), e.parent()
+		}
+		return e, e.parent(), e.child()
 	}
-	return children
+	return func(yield func(Edge) bool) {
+		i := sort.Search(len(g.edges), func(i int) bool { _, near, _ := edgeAt(i); return near >= n.id })
+		for ; i < len(g.edges); i++ {
+			e, near, far := edgeAt(i)
+			if near != n.id || !yield(Edge{g.nodeOf(far), g.relations[e.relation]}) {
+				return
+			}
+		}
+	}
 }
 
 // Reach yields the items that this one owns or refers to, or, backwards, those that own or refer to it,
 // in any number of steps over relations that follow accepts: the nearest first, each item once, and not
 // the item itself. Each comes in the edge of the last step, with the item where that began.
 func (n Node) Reach(backwards bool, follow func(relation string) bool) iter.Seq2[Node, Edge] {
-	next := Node.Children
-	if backwards {
-		next = Node.Owners
-	}
 	return func(yield func(from Node, edge Edge) bool) {
-		reached := map[Node]bool{n: true}
-		for queue := []Node{n}; len(queue) > 0; queue = queue[1:] {
-			for _, e := range next(queue[0]) {
-				if reached[e.Node] || !follow(e.Relation) {
+		reached := make([]uint64, len(n.graph.nodes)/64+1) // a bit for each item
+		reached[n.id/64] |= 1 << (n.id % 64)
+		for queue := []uint32{n.id}; len(queue) > 0; queue = queue[1:] {
+			from := n.graph.nodeOf(queue[0])
+			for e := range from.linkedItems(backwards) {
+				word, bit := &reached[e.Node.id/64], uint64(1)<<(e.Node.id%64)
+				if *word&bit != 0 || !follow(e.Relation) {
 					continue
 				}
-				reached[e.Node] = true
-				queue = append(queue, e.Node)
-				if !yield(queue[0], e) {
+				*word |= bit
+				queue = append(queue, e.Node.id)
+				if !yield(from, e) {
 					return
 				}
 			}
