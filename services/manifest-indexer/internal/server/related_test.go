@@ -97,7 +97,8 @@ func TestListRelatedWaitsAsLongAsItsCaller(t *testing.T) {
 	gone := errors.New("the caller is gone")
 	cancel(gone)
 	req := &manifestv1.ListRelatedRequest{Backup: "b", Uid: "uid-web"}
-	require.ErrorIs(t, b.s.ListRelated(req, &relatedStream{ctx: ctx}), gone)
+	require.ErrorIs(t, b.s.graphs.acquire(ctx), gone)
+	require.ErrorIs(t, b.s.ListRelated(req, &relatedStream{ctx: ctx}), context.Canceled)
 	b.s.graphs.release()
 	require.NoError(t, b.s.ListRelated(req, &relatedStream{ctx: t.Context()}))
 }
