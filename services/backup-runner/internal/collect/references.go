@@ -31,7 +31,13 @@ func (r *collectRun) openReferences(ctx context.Context) error {
 	r.references = reference.NewSet(rules, func(kind schema.GroupKind) (namespaced, served bool) {
 		namespaced, served = scopes()[kind]
 		return namespaced, served
-	}, func(gr schema.GroupResource) []byte { return finder.ReadDefinition(ctx, gr) })
+	}, func(gr schema.GroupResource) []byte {
+		body, err := finder.ReadDefinition(ctx, gr)
+		if err != nil && ctx.Err() == nil {
+			r.cfg.Log.WarnContext(ctx, "Failed to read CustomResourceDefinition; the manifest has fewer references of its objects", "name", gr.String(), "error", err)
+		}
+		return body
+	})
 	return nil
 }
 

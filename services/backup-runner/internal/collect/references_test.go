@@ -1,8 +1,11 @@
 package collect
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -69,6 +72,8 @@ func TestReferencesWithoutTheirRules(t *testing.T) {
 	} {
 		t.Run(part, func(t *testing.T) {
 			s := newSetup(t, widgetServer(nil), velerov1.BackupSpec{})
+			var log bytes.Buffer
+			s.cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
 			s.cfg.Lister = listerFunc(func(ctx context.Context, req rawlist.Request, sink rawlist.Sink) error {
 				if req.Fields != "" && req.Resource.Resource == part {
 					return &rawlist.StatusError{Code: http.StatusForbidden}
@@ -80,7 +85,10 @@ func TestReferencesWithoutTheirRules(t *testing.T) {
 			if part == "configmaps" {
 				require.Len(t, got.notesAt(joblog.Warning), 1)
 				require.Contains(t, got.notesAt(joblog.Warning)[0], "ConfigMap holdfast-references: its rules do not apply: ")
+				return
 			}
+			require.Equal(t, 1, strings.Count(log.String(), "Failed to read CustomResourceDefinition"))
+			require.Contains(t, log.String(), "name=widgets.example.com")
 		})
 	}
 }

@@ -59,14 +59,14 @@ func (f *Finder) IsDefined(ctx context.Context, res *resource.Resource) (bool, e
 	return err == nil && found.Exists, err
 }
 
-// ReadDefinition returns the body of the definition of a custom resource as it is now, nil where it cannot be
-// read.
-func (f *Finder) ReadDefinition(ctx context.Context, gr schema.GroupResource) []byte {
+// ReadDefinition returns the body of the definition of a custom resource as it is now, nil where there is
+// none.
+func (f *Finder) ReadDefinition(ctx context.Context, gr schema.GroupResource) ([]byte, error) {
 	found, err := f.readObject(ctx, &definitions, action.Item{Name: gr.String()}, "")
 	if err != nil {
-		return nil
+		return nil, err
 	}
-	return found.Item.Raw
+	return found.Item.Raw, nil
 }
 
 // ReadConfigMap returns the data of a ConfigMap as it is now, nothing where there is none.
