@@ -3,10 +3,12 @@ package server
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"path"
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
@@ -70,6 +72,9 @@ func newOwnerMatch(text string, kinds []manifest.KindInfo) (func(*objmeta.Owner)
 		return nil, errgrpc.Field("owner", "%q is neither a UID nor of the form KIND/NAME", text)
 	}
 	found, err := findKinds(kinds, "owner", kind)
+	if errors.Is(err, errNoKind) {
+		return func(o *objmeta.Owner) bool { return o.Name == name && isOfKind(o, kind) }, nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -77,6 +82,15 @@ func newOwnerMatch(text string, kinds []manifest.KindInfo) (func(*objmeta.Owner)
 	return func(o *objmeta.Owner) bool {
 		return o.Name == name && o.Kind == wantKind && schema.FromAPIVersionAndKind(o.APIVersion, o.Kind).Group == wantGroup
 	}, nil
+}
+
+// isOfKind reports whether a name means the kind of an owner that the backup need not hold.
+func isOfKind(o *objmeta.Owner, name string) bool {
+	gvk := schema.FromAPIVersionAndKind(o.APIVersion, o.Kind)
+	plural, _ := meta.UnsafeGuessKindToResource(gvk)
+	own := manifest.KindInfo{Kind: manifest.KindName(gvk.Group, gvk.Version, gvk.Kind), Resource: manifest.GroupResource(plural.Resource, gvk.Group)}
+	_, err := findKinds([]manifest.KindInfo{own}, "owner", name)
+	return err == nil
 }
 
 // lineTexts returns what the line of each item that passes has to hold, so that others are not decoded.
