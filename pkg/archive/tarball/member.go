@@ -132,14 +132,18 @@ func (s *memberReading) leaveLargeMember() {
 
 // watchedReader distinguishes errors of the source from errors in the content.
 type watchedReader struct {
-	r   io.Reader
-	n   int64
-	err error
+	r    io.Reader
+	n    int64
+	err  error
+	told func(n int64) // after each reading; nil if nobody asks
 }
 
 func (w *watchedReader) Read(p []byte) (int, error) {
 	n, err := w.r.Read(p)
 	w.n += int64(n)
+	if w.told != nil {
+		w.told(w.n)
+	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		w.err = err
 	}

@@ -173,7 +173,7 @@ func (v *verifier) readTarball(ctx context.Context, store objectstore.Reader, t 
 	}
 	defer func() { _ = rc.Close() }()
 	whole := sha256.New()
-	in := &watchedReader{r: rc}
+	in := &watchedReader{r: rc, told: func(read int64) { v.progress(read, info.Size) }}
 	hashed := io.TeeReader(in, whole)
 	for _, m := range v.members {
 		if m.offset < in.n {
@@ -189,7 +189,6 @@ func (v *verifier) readTarball(ctx context.Context, store objectstore.Reader, t 
 		if err != nil {
 			return err
 		}
-		v.progress(in.n, info.Size)
 	}
 	if err := v.readPiece(ctx, in, hashed, outside, max(info.Size-in.n, 0), List); err != nil {
 		return err

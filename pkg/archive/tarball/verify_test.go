@@ -201,6 +201,12 @@ func TestVerifyVelerosTarball(t *testing.T) {
 	v := b.verify()
 	require.Empty(t, v.Faults)
 	require.EqualValues(t, 24, v.Objects)
+	var told []int64
+	_, err = tarball.Verify(t.Context(), b.store, b.open(), "b", t.TempDir(), tarball.Limits{}, func(read, size int64) { told = append(told, read, size) })
+	require.NoError(t, err)
+	require.NotEmpty(t, told, "it tells how far it is, though its manifest names no pieces")
+	whole, _ := b.store.Bytes(layout.BackupTarball("b"))
+	require.Equal(t, []int64{int64(len(whole)), int64(len(whole))}, told[len(told)-2:])
 
 	entries[2].body = `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"other"}}`
 	b.store.Set(layout.BackupTarball("b"), packTarball(t, entries[:len(entries)-1]))
