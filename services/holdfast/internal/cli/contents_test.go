@@ -191,6 +191,18 @@ func TestALargeBackupIsNotDrawnWhole(t *testing.T) {
 	require.Nil(t, m.asked, "its objects were not read")
 }
 
+// What belongs to a cluster-scoped object can be anywhere: of a very large backup the service looks for it.
+func TestATreeDoesNotReadAVeryLargeBackup(t *testing.T) {
+	c := newTestCluster(t, "backup")
+	m := newManifests(clocktesting.NewFakeClock(now))
+	m.total = 100_001
+	c.ServeManifests(t, m)
+	result := c.Run(t.Context(), "", "backup", "tree", "done", "persistentvolumes/pv")
+	require.Equal(t, 1, result.Code)
+	require.Contains(t, result.Err, `backup "done" holds 100001 objects, too many for a tree: give --namespace, or list what the object owns and needs with "holdfast backup related done persistentvolumes/pv"`)
+	require.Nil(t, m.asked, "its objects were not read")
+}
+
 // On a terminal the line that tells how far a command is goes away when the command is done.
 func TestSlowListingsTellHowFarTheyAre(t *testing.T) {
 	c := newTestCluster(t, "backup")

@@ -17,8 +17,12 @@ import (
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/job"
 )
 
-// maxWholeTree is the largest backup that is drawn whole without being asked for a part of it.
-const maxWholeTree = 1000
+const (
+	// maxWholeTree is the largest backup that is drawn whole without being asked for a part of it.
+	maxWholeTree = 1000
+	// maxReadTree is the largest backup that is read to draw a cluster-scoped object.
+	maxReadTree = 100_000
+)
 
 // TreeOptions are the flags of `backup tree`.
 type TreeOptions struct {
@@ -98,6 +102,19 @@ func (o *TreeOptions) Run(ctx context.Context) error {
 	return w.Flush()
 }
 
+// checkSize refuses to read all of a very large backup.
+func (o *TreeOptions) checkSize(ctx context.Context) error {
+	if o.Namespace != "" {
+		return nil
+	}
+	m, err := o.api.GetManifest(ctx, &manifestv1.GetManifestRequest{Backup: o.Backup})
+	if err == nil && m.GetItems() > maxReadTree {
+		err = fmt.Errorf("backup %[1]q holds %[2]d objects, too many for a tree: give --namespace, or list what the object owns and needs with \"holdfast backup related %[1]s %[3]s/%[4]s\"",
+			o.Backup, m.GetItems(), o.Kind, o.Name)
+	}
+	return err
+}
+
 // listNamespaces is what is drawn of a backup that is too large.
 func (o *TreeOptions) listNamespaces(m *manifestv1.GetManifestResponse) error {
 	rows := make([][]string, 0, len(m.GetNamespaces()))
@@ -128,6 +145,9 @@ func (o *TreeOptions) readGraph(ctx context.Context) (*treeGraph, []*treeNode, e
 			return nil, nil, err
 		}
 		root = resp.GetItem()
+		if err := o.checkSize(ctx); err != nil {
+			return nil, nil, err
+		}
 	}
 	graph := newTreeGraph(o.Namespace)
 	if err := o.eachItem(ctx, req, func(item *manifestv1.Item) error { graph.addItem(item); return nil }); err != nil {
