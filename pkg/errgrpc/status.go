@@ -19,6 +19,8 @@ const (
 	// ReasonUnreachable: the API server, or an object store, gave no answer. The text, which may
 	// hold more of a URL than callers should see, is in the service's log.
 	ReasonUnreachable = "UNREACHABLE"
+	// ReasonStillWorking: the time of the call is over, but the work goes on, and the same call finds it further.
+	ReasonStillWorking = "STILL_WORKING"
 	// ReasonInternal is the reason of errors that are only explained in the service's log.
 	ReasonInternal = "INTERNAL"
 )

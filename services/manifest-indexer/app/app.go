@@ -87,7 +87,7 @@ func (a *App) buildParts() {
 		Reader: a.clusterReader(), Cached: a.clusterClient(), Client: a.clusterClient(), Namespace: namespace, Opener: a.opener, Clock: c.Clock, Log: c.Log, Period: max(c.BackupSyncPeriod, 0),
 		Events: a.runtime.Manager().GetEventRecorder(Name),
 	})
-	rebuilder := server.NewRebuilder(server.RebuilderConfig{Reader: a.clusterReader(), Namespace: namespace, Opener: a.opener, WorkDir: a.runtime.WorkDir(), Log: c.Log})
+	rebuilder := server.NewRebuilder(server.RebuilderConfig{Reader: a.clusterReader(), Namespace: namespace, Opener: a.opener, WorkDir: a.runtime.WorkDir(), Log: c.Log, Clock: c.Clock})
 	a.runtime.Go("manifests", rebuilder.Run)
 	manifests := &server.Server{Reader: a.clusterReader(), Namespace: namespace, Opener: a.opener, Rebuilder: rebuilder, Clock: c.Clock}
 	manifestv1.RegisterManifestServiceServer(a.runtime.GRPC(), manifests)

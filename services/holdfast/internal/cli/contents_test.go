@@ -27,12 +27,16 @@ type manifests struct {
 	total int64
 	asked *manifestv1.ListItemsRequest // the last one
 	slow  int                          // how many calls of GetManifest take too long
+	stuck bool                         // they take as long each time
 }
 
 func (m *manifests) GetManifest(_ context.Context, req *manifestv1.GetManifestRequest) (*manifestv1.GetManifestResponse, error) {
 	if m.slow--; m.slow >= 0 {
 		m.clock.Step(61 * time.Second)
-		return nil, fmt.Errorf("its manifest is being made: %w", context.DeadlineExceeded)
+		if m.stuck {
+			return nil, fmt.Errorf("the tarball is being read: %w", context.DeadlineExceeded)
+		}
+		return nil, errgrpc.WithReason(fmt.Errorf("its manifest is being made: %w", context.DeadlineExceeded), errgrpc.ReasonStillWorking, nil)
 	}
 	if req.GetBackup() != "done" {
 		return nil, fmt.Errorf("backup %q: %w", req.GetBackup(), errgrpc.ErrNotFound)
@@ -229,6 +233,20 @@ func TestCallsThatTakeTooLongAreRepeated(t *testing.T) {
 	result = c.Run(t.Context(), "", "backup", "tree", "done")
 	require.Equal(t, 1, result.Code, "not for ever")
 	require.Contains(t, result.Err, "its manifest is being made")
+}
+
+// A call that begins anew each time would not end either when it is repeated.
+func TestCallsThatBeginAnewAreNotRepeated(t *testing.T) {
+	c := newTestCluster(t, "backup")
+	clock := clocktesting.NewFakeClock(now)
+	c.Clock, c.Live = clock, true
+	m := newManifests(clock)
+	m.slow, m.stuck = 1000, true
+	c.ServeManifests(t, m)
+	result := c.Run(t.Context(), "", "backup", "tree", "done")
+	require.Equal(t, 1, result.Code)
+	require.Contains(t, result.Err, "the tarball is being read")
+	require.Equal(t, 999, m.slow)
 }
 
 func TestFiltersReachTheService(t *testing.T) {

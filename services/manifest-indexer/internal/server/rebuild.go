@@ -7,15 +7,18 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
 	"github.com/holdfast-io/holdfast/pkg/archive/part"
 	"github.com/holdfast-io/holdfast/pkg/archive/tarball"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 )
@@ -27,8 +30,10 @@ const (
 	maxQueued = 100
 	// maxKeptBytes bounds the rebuilt manifests in the work dir.
 	maxKeptBytes = 512 << 20
-	// maxDamaged bounds the backups that are known to have a damaged manifest.
+	// maxDamaged bounds the backups that are known to have a damaged manifest, or a damaged tarball.
 	maxDamaged = 10_000
+	// failurePeriod is how long a tarball of which no manifest can be made is not read again.
+	failurePeriod = 5 * time.Minute
 )
 
 // RebuilderConfig is what a Rebuilder needs.
@@ -39,6 +44,7 @@ type RebuilderConfig struct {
 	// WorkDir holds the manifests that cannot be stored beside their backups.
 	WorkDir string
 	Log     *slog.Logger
+	Clock   clock.PassiveClock
 }
 
 // Rebuilder makes the manifests of backups that have none, or a damaged one: each once, however many
@@ -49,6 +55,7 @@ type Rebuilder struct {
 
 	mu      sync.Mutex
 	pending map[types.UID]*rebuild
+	failed  map[types.UID]*rebuild // for failurePeriod: those of damaged tarballs
 	kept    keptManifests
 	damaged map[types.UID]bool // backups whose own manifest turned out damaged while it was read
 }
@@ -56,13 +63,18 @@ type Rebuilder struct {
 // rebuild is one manifest that is being made.
 type rebuild struct {
 	backup *velerov1.Backup
+	size   int64 // of the tarball
 	done   chan struct{}
-	err    error // set before done is closed
+	err    error     // set before done is closed
+	ended  time.Time // likewise
 }
 
 // NewRebuilder returns a Rebuilder, whose work Run does.
 func NewRebuilder(c RebuilderConfig) *Rebuilder {
-	return &Rebuilder{RebuilderConfig: c, queue: make(chan *rebuild, maxQueued), pending: map[types.UID]*rebuild{}, damaged: map[types.UID]bool{}}
+	return &Rebuilder{
+		RebuilderConfig: c, queue: make(chan *rebuild, maxQueued), pending: map[types.UID]*rebuild{}, failed: map[types.UID]*rebuild{},
+		damaged: map[types.UID]bool{},
+	}
 }
 
 // Run makes the manifests that are asked for until ctx ends.
@@ -75,16 +87,27 @@ func (r *Rebuilder) Run(ctx context.Context) error {
 				case <-ctx.Done():
 					return nil
 				case b := <-r.queue:
-					b.err = r.makeManifest(ctx, b.backup)
-					r.mu.Lock()
-					delete(r.pending, b.backup.UID)
-					r.mu.Unlock()
-					close(b.done)
+					r.endRebuild(b, r.makeManifest(ctx, b.backup))
 				}
 			}
 		})
 	}
 	return group.Wait()
+}
+
+func (r *Rebuilder) endRebuild(b *rebuild, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b.err, b.ended = err, r.Clock.Now()
+	delete(r.pending, b.backup.UID)
+	delete(r.failed, b.backup.UID)
+	if errors.Is(err, tarball.ErrCorrupt) || errors.Is(err, tarball.ErrTooLarge) {
+		if len(r.failed) >= maxDamaged {
+			clear(r.failed)
+		}
+		r.failed[b.backup.UID] = b
+	}
+	close(b.done)
 }
 
 // openManifest returns the rebuilt manifest of a backup whose tarball has a size; it is made where there is none.
@@ -93,7 +116,7 @@ func (r *Rebuilder) openManifest(ctx context.Context, store objectstore.Reader, 
 	if m != nil || err != nil {
 		return m, err
 	}
-	if err := r.awaitManifest(ctx, backup); err != nil {
+	if err := r.awaitManifest(ctx, backup, size); err != nil {
 		return nil, err
 	}
 	m, err = r.openExisting(ctx, store, backup, size)
@@ -133,8 +156,8 @@ func (r *Rebuilder) openExisting(ctx context.Context, store objectstore.Reader, 
 }
 
 // awaitManifest has the manifest made and waits for it as long as ctx lasts.
-func (r *Rebuilder) awaitManifest(ctx context.Context, backup *velerov1.Backup) error {
-	b := r.queueRebuild(backup)
+func (r *Rebuilder) awaitManifest(ctx context.Context, backup *velerov1.Backup, size int64) error {
+	b := r.queueRebuild(backup, size)
 	if b == nil {
 		return fmt.Errorf("backup %q: too many manifests are being made from tarballs, ask again later", backup.Name)
 	}
@@ -142,20 +165,24 @@ func (r *Rebuilder) awaitManifest(ctx context.Context, backup *velerov1.Backup) 
 	case <-b.done:
 		return b.err
 	case <-ctx.Done():
-		return fmt.Errorf("backup %q: its manifest is still being made from the tarball, ask again later: %w", backup.Name, context.Cause(ctx))
+		err := fmt.Errorf("backup %q: its manifest is still being made from the tarball, ask again later: %w", backup.Name, context.Cause(ctx))
+		return errgrpc.WithReason(err, errgrpc.ReasonStillWorking, map[string]string{"backup": backup.Name})
 	}
 }
 
-// queueRebuild returns the work on a manifest, which begins where nobody has asked for it; nil if there is
-// too much of it.
-func (r *Rebuilder) queueRebuild(backup *velerov1.Backup) *rebuild {
+// queueRebuild returns the work on a manifest, which begins where nobody has asked for it, unless it has just
+// failed; nil if there is too much of it.
+func (r *Rebuilder) queueRebuild(backup *velerov1.Backup, size int64) *rebuild {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	b, known := r.pending[backup.UID]
 	if known {
 		return b
 	}
-	b = &rebuild{backup: backup, done: make(chan struct{})}
+	if b = r.failed[backup.UID]; b != nil && b.size == size && r.Clock.Since(b.ended) < failurePeriod {
+		return b
+	}
+	b = &rebuild{backup: backup, size: size, done: make(chan struct{})}
 	select {
 	case r.queue <- b:
 		r.pending[backup.UID] = b

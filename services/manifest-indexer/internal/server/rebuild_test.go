@@ -4,14 +4,19 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
 	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/part"
@@ -197,12 +202,12 @@ func TestTooManyManifestsAreRefused(t *testing.T) {
 	r := NewRebuilder(RebuilderConfig{}) // nobody does its work
 	for i := range maxQueued {
 		backup := newBackup(fmt.Sprint(i))
-		require.NotNil(t, r.queueRebuild(backup))
-		require.Same(t, r.pending[backup.UID], r.queueRebuild(backup))
+		require.NotNil(t, r.queueRebuild(backup, 1))
+		require.Same(t, r.pending[backup.UID], r.queueRebuild(backup, 1))
 	}
-	require.Nil(t, r.queueRebuild(newBackup("more")))
+	require.Nil(t, r.queueRebuild(newBackup("more"), 1))
 	require.Len(t, r.pending, maxQueued)
-	require.ErrorContains(t, r.awaitManifest(t.Context(), newBackup("more")), `backup "more": too many manifests`)
+	require.ErrorContains(t, r.awaitManifest(t.Context(), newBackup("more"), 1), `backup "more": too many manifests`)
 }
 
 func TestManifestOfADeletedBackupIsNotLeft(t *testing.T) {
@@ -234,4 +239,84 @@ func TestRunningBackupGetsNoManifest(t *testing.T) {
 	running.Status.Phase = velerov1.BackupPhaseInProgress
 	_, err := b.s.openManifest(t.Context(), b.store, running)
 	require.ErrorIs(t, err, errgrpc.ErrNotFound)
+}
+
+// The caller that asked first may leave: the manifest is made for those who ask too.
+func TestManifestIsMadeWithoutTheCallerWhoAskedFirst(t *testing.T) {
+	b := newVeleroBed(t)
+	r := NewRebuilder(b.s.Rebuilder.RebuilderConfig)
+	backup := newBackup("velero-made")
+	gone, leave := context.WithTimeout(t.Context(), 0)
+	defer leave()
+	err := r.awaitManifest(gone, backup, 1)
+	st, _ := errgrpc.Status(err)
+	require.Equal(t, codes.DeadlineExceeded, st.Code())
+	require.Equal(t, errgrpc.ReasonStillWorking, errgrpc.Reason(st.Err()), "so that the caller asks again")
+	waiting := r.pending[backup.UID]
+	require.NotNil(t, waiting, "others may wait for it")
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	group.Go(func() { _ = r.Run(ctx) })
+	<-waiting.done
+	require.NoError(t, waiting.err)
+	cancel()
+	group.Wait()
+}
+
+// A kept manifest that turns out damaged is made anew.
+func TestDamagedKeptManifestIsMadeAnew(t *testing.T) {
+	b := newVeleroBed(t)
+	b.store.Inject(func(op memstore.Op, _ string) error {
+		if op == memstore.OpPut {
+			return objectstore.ErrReadOnly
+		}
+		return nil
+	})
+	all := b.listAll(&manifestv1.ListItemsRequest{Backup: "velero-made"})
+	require.NoError(t, os.Truncate(b.s.Rebuilder.kept.files[0].file.Path, 100))
+	require.Equal(t, all, b.listAll(&manifestv1.ListItemsRequest{Backup: "velero-made"}))
+	require.NoError(t, os.Truncate(b.s.Rebuilder.kept.files[0].file.Path, 100))
+	result, err := b.verify("velero-made")
+	require.NoError(t, err)
+	require.Zero(t, result.GetFound())
+}
+
+// A tarball of which no manifest can be made is not read again by everyone who asks.
+func TestADamagedTarballIsReadOnceInAWhile(t *testing.T) {
+	b := newVeleroBed(t)
+	clock := clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0))
+	b.s.Rebuilder.Clock = clock
+	whole := packVelero(t, 30)
+	b.store.Set(layout.BackupTarball("velero-made"), whole[:len(whole)/2])
+	var reads atomic.Int32
+	b.store.Inject(func(op memstore.Op, key string) error {
+		if op == memstore.OpGet && key == layout.BackupTarball("velero-made") {
+			reads.Add(1)
+		}
+		return nil
+	})
+	ask := func() error {
+		_, err := b.s.GetManifest(t.Context(), &manifestv1.GetManifestRequest{Backup: "velero-made"})
+		return err
+	}
+	for range 3 {
+		require.ErrorIs(t, ask(), errgrpc.ErrCorrupt)
+	}
+	require.EqualValues(t, 1, reads.Load())
+	clock.SetTime(clock.Now().Add(failurePeriod))
+	require.ErrorIs(t, ask(), errgrpc.ErrCorrupt)
+	require.EqualValues(t, 2, reads.Load())
+	b.store.Set(layout.BackupTarball("velero-made"), whole)
+	require.NoError(t, ask(), "it is another one")
+
+	b.store.Set(layout.BackupTarball("velero-made"), packVelero(t, 40))
+	b.store.Inject(func(op memstore.Op, key string) error {
+		if op == memstore.OpGet && key == layout.BackupTarball("velero-made") {
+			return objectstore.ErrAccess
+		}
+		return nil
+	})
+	require.ErrorIs(t, ask(), errgrpc.ErrUnavailable)
+	b.store.Inject(nil)
+	require.NoError(t, ask(), "what the store refuses once it may give later")
 }

@@ -52,7 +52,7 @@ func newBackup(name string) *velerov1.Backup {
 // startServer makes the server and does the work of its Rebuilder until the test ends.
 func (b *bed) startServer(c client.Client) {
 	b.s = &Server{Reader: c, Namespace: "velero", Opener: b, Clock: clock.RealClock{}, Rebuilder: NewRebuilder(RebuilderConfig{
-		Reader: c, Namespace: "velero", Opener: b, WorkDir: b.t.TempDir(), Log: slog.New(slog.DiscardHandler),
+		Reader: c, Namespace: "velero", Opener: b, WorkDir: b.t.TempDir(), Log: slog.New(slog.DiscardHandler), Clock: clock.RealClock{},
 	})}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)

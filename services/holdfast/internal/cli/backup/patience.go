@@ -6,17 +6,16 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
 
-// maxCalls is how often a call is made that the service has not answered within its deadline of a minute: for a
-// backup without a manifest it may have to read the whole tarball first.
+// maxCalls is how often a call is made that the service has not answered within its deadline of a minute, where it
+// says that its work goes on: for a backup without a manifest it has to read the whole tarball first.
 const maxCalls = 60
 
-// patientConn repeats unary calls that take the service longer than its deadline, and tells that they do.
+// patientConn repeats unary calls whose work takes the service longer than its deadline, and tells that they do.
 type patientConn struct {
 	grpc.ClientConnInterface
 	global *command.Global
@@ -28,7 +27,7 @@ func (p patientConn) Invoke(ctx context.Context, method string, args, reply any,
 	defer notice.End()
 	for range maxCalls {
 		err = p.invokeOnce(ctx, notice, method, args, reply, opts)
-		if status.Code(err) != codes.DeadlineExceeded || ctx.Err() != nil {
+		if errgrpc.Reason(err) != errgrpc.ReasonStillWorking || ctx.Err() != nil {
 			return err
 		}
 	}
