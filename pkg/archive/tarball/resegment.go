@@ -61,7 +61,7 @@ func resegmentTarball(ctx context.Context, r io.Reader, dir string, l Limits, fo
 		return nil, err
 	}
 	defer w.Discard()
-	c := copier{w: w, found: found}
+	c := copier{w: w, found: found, references: l.References}
 	if err := List(ctx, r, l, Visitor{Entry: c.copyEntry, Problem: found.addProblem}); err != nil {
 		return nil, err
 	}
@@ -73,8 +73,10 @@ type copier struct {
 	w     *part.Writer
 	all   bool // versions that are not preferred too
 	found *problems
-	body  []byte
-	meta  objmeta.Meta
+	// references is nil for the built-in rules.
+	references *reference.Set
+	body       []byte
+	meta       objmeta.Meta
 }
 
 func (c *copier) copyEntry(e Entry) error {
@@ -129,7 +131,11 @@ func (c *copier) partItem(e *Entry) (part.Item, error) {
 		return part.Item{}, fmt.Errorf("apiVersion is of version %q", gv.Version)
 	}
 	gvk := gv.WithKind(rawjson.String(rawjson.Lookup(object.Raw, "kind")))
-	found, _ := reference.For(gvk.GroupKind()).Find(e.Namespace, object.Raw)
+	finder := reference.For(gvk.GroupKind())
+	if c.references != nil {
+		finder = c.references.For(gvk, "")
+	}
+	found, _ := finder.Find(e.Namespace, object.Raw)
 	return part.Item{
 		GVK: gvk, Resource: e.Resource, Preferred: e.Version == "", Stored: c.body,
 		Meta: &c.meta, Raw: object.Raw, Envelope: object.Envelope, HasTypeMeta: true, Spaced: object.Spaced, References: found,

@@ -9,6 +9,7 @@ import (
 	"iter"
 
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
+	"github.com/holdfast-io/holdfast/pkg/archive/reference"
 )
 
 var (
@@ -30,6 +31,8 @@ type Limits struct {
 	TotalBytes int64
 	// CacheBytes bounds the unpacked gzip members kept for neighbouring reads, 16 MiB by default.
 	CacheBytes int64
+	// References finds what the objects of a tarball without a manifest name; nil has the built-in rules alone.
+	References *reference.Set
 }
 
 // Problem is an entry that was passed over.

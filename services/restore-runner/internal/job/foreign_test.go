@@ -1,14 +1,17 @@
 package job_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/archive/reference"
 	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -76,4 +79,30 @@ func TestARestoreOfALiveServerIsLeftToIt(t *testing.T) {
 	require.NoError(t, b.client.Delete(t.Context(), server))
 	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
 	require.Equal(t, velerov1.RestorePhaseFailed, b.getRestore(t).Status.Phase)
+}
+
+// Velero's backups have no manifest: the rules of users about references are applied when its tarball is read.
+func TestRulesAboutReferencesCountForBackupsOfVelero(t *testing.T) {
+	b := newBench(t)
+	entries := []entry{
+		{"namespaces", "v1", "Namespace", "", "a", nil, nil},
+		{"customresourcedefinitions.apiextensions.k8s.io", "apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "widgets.example.com", newDefinition("widgets", "Widget", "Namespaced"), nil},
+		{"customresourcedefinitions.apiextensions.k8s.io", "apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "gadgets.example.com", newDefinition("gadgets", "Gadget", "Namespaced"), nil},
+		{"widgets.example.com", "example.com/v1", "Widget", "a", "w", nil, nil},
+	}
+	for i := range 50 {
+		entries = append(entries, entry{"gadgets.example.com", "example.com/v1", "Gadget", "a", fmt.Sprintf("g%02d", i), object{"spec": object{"after": "w"}}, nil})
+	}
+	b.storeBackup(t, entries)
+	require.NoError(t, b.client.Create(t.Context(), &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: b.config.Namespace, Name: reference.ConfigMap},
+		Data:       map[string]string{"good": "{group: example.com, kind: Gadget, field: spec.after, to: Widget.example.com}", "bad": "{kind: Gadget}"},
+	}))
+	b.createRestore(t, true)
+	require.NoError(t, b.runner.Run(t.Context(), "r", "uid-r"))
+	require.Equal(t, velerov1.RestorePhaseCompleted, b.getRestore(t).Status.Phase)
+	created := b.cluster.Requests("POST /apis/example.com/")
+	require.Len(t, created, 51)
+	require.Contains(t, created[0], "widgets", "Gadgets wait for what they name")
+	require.Contains(t, b.readGzip(t, layout.RestoreLog("r")), "ConfigMap holdfast-references: data[bad]: kind and field are required")
 }

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/holdfast-io/holdfast/pkg/archive/reference"
 	"github.com/holdfast-io/holdfast/pkg/spec/restoreorder"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
@@ -49,6 +50,17 @@ func (p *restorePlanner) injectionRules(ctx context.Context) (apply.InjectionRul
 		}
 	}
 	return rules, nil
+}
+
+// referenceRules returns what finds references in a tarball that has no manifest, and what is wrong with the
+// rules of users.
+func (p *restorePlanner) referenceRules(ctx context.Context) (set *reference.Set, errs []error, err error) {
+	data, err := p.readRules(ctx, reference.ConfigMap)
+	if err != nil {
+		return nil, nil, err
+	}
+	rules, errs := reference.ParseRules(data)
+	return reference.NewSet(rules, nil, nil), errs, nil
 }
 
 // readRules returns the data of a ConfigMap in the server namespace; none where it does not exist.

@@ -78,8 +78,12 @@ func (p *restorePlanner) preparePlan(ctx context.Context) (*preparedPlan, error)
 	out := &preparedPlan{}
 	store := p.in.retryingStore(p.in.store.Store)
 	store.Impatient = true // an object whose body cannot be read is an error of the object
-	var err error
-	if out.tarball, err = tarball.Open(ctx, store, backup, filepath.Join(p.in.dir, tarballDir), tarball.Limits{CacheBytes: memberCache}); err != nil {
+	references, ruleErrs, err := p.referenceRules(ctx)
+	if err != nil {
+		return out, err
+	}
+	limits := tarball.Limits{CacheBytes: memberCache, References: references}
+	if out.tarball, err = tarball.Open(ctx, store, backup, filepath.Join(p.in.dir, tarballDir), limits); err != nil {
 		if !isDamaged(err) {
 			return out, openError(ctx, err)
 		}
@@ -104,7 +108,7 @@ func (p *restorePlanner) preparePlan(ctx context.Context) (*preparedPlan, error)
 		return out, fmt.Errorf("discover what the cluster serves: %w", err)
 	}
 	if head.Planned == nil {
-		p.reportProblems(out.tarball)
+		p.reportProblems(out.tarball, ruleErrs)
 	}
 	if err := p.makePlan(ctx, out, taken); err != nil {
 		return out, p.unreadableError(err, fmt.Sprintf("the listing of backup %q cannot be read", backup))
@@ -135,8 +139,14 @@ func (p *restorePlanner) unreadableError(err error, what string) error {
 	return &damageError{fmt.Sprintf("%s: %v", what, err)}
 }
 
-// reportProblems reports the entries of the tarball that were passed over.
-func (p *restorePlanner) reportProblems(source tarball.Source) {
+// reportProblems reports the entries of the tarball that were passed over, and, where it has no manifest, rules
+// about references that are none.
+func (p *restorePlanner) reportProblems(source tarball.Source, ruleErrs []error) {
+	for _, err := range ruleErrs {
+		if source.Header().Foreign {
+			p.in.recorder.Warn(outcome.General, err.Error())
+		}
+	}
 	problems, n := source.Problems()
 	for _, problem := range problems {
 		p.in.recorder.Error(outcome.General, fmt.Sprintf("entry %q of the tarball: %v", problem.Path, problem.Err))
