@@ -71,8 +71,8 @@ var Scenarios = map[string]*Scenario{
 	"account":    {prepare: prepareAccount, begin: restoreOf(small), observe: observeRestore, tidy: removeNamespace},
 	"freed":      {prepare: prepareFreed, begin: restoreBound(freed), observe: observeBound(freed), tidy: doNothing},
 	"given-back": {prepare: prepareLost, begin: restoreBound(givenBack), observe: observeBound(givenBack), tidy: doNothing},
-	"webhook": {prepare: prepareWebhook, begin: beginWebhook, observe: observeRestore, tidy: tidyWebhook},
-	"paused":  {prepare: doNothing, begin: restoreOf(paused), observe: observeRestore, tidy: removeNamespace},
+	"webhook":    {prepare: prepareWebhook, begin: beginWebhook, observe: observeRestore, tidy: tidyWebhook},
+	"paused":     {prepare: doNothing, begin: restoreOf(paused), observe: observeRestore, tidy: removeNamespace},
 
 	"deletion":         {prepare: prepareDeletion, begin: beginDeletion, observe: observeDeletion, tidy: removeNamespace},
 	"deletion-kept":    {prepare: prepareKept, begin: beginDeletion, observe: observeKept, tidy: tidyKept},
