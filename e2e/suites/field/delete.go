@@ -3,6 +3,7 @@ package field
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	eventsv1 "k8s.io/api/events/v1"
@@ -80,8 +81,12 @@ func (r *run) awaitGone(ref *reference, force bool) {
 }
 
 // finalizeNamespace does the work of the controller of Namespaces: it deletes every object of a Namespace that is being deleted, and lets the Namespace
-// go once none is left.
+// go once none is left. It does so only before the controller begins, five seconds after the deletion: the controller, which deletes by the name of
+// the Namespace, would go on in the one that a restore makes.
 func (r *run) finalizeNamespace(ctx context.Context, live *unstructured.Unstructured) error {
+	if isLeftToController(live) {
+		return nil
+	}
 	lists, err := r.discovery.ServerPreferredResources()
 	if err != nil && !discovery.IsGroupDiscoveryFailedError(err) {
 		return err
@@ -110,12 +115,21 @@ func (r *run) finalizeNamespace(ctx context.Context, live *unstructured.Unstruct
 	if len(left) > 0 {
 		return fmt.Errorf("there are %v in namespace %s", left, live.GetName())
 	}
+	if isLeftToController(live) {
+		return nil
+	}
 	unstructured.RemoveNestedField(live.Object, "spec", "finalizers")
 	if _, err := r.dynamic.Resource(namespaces).Update(ctx, live, metav1.UpdateOptions{}, "finalize"); err != nil {
 		return err
 	}
 	_, err = r.dynamic.Resource(namespaces).Get(ctx, live.GetName(), metav1.GetOptions{})
 	return err
+}
+
+// isLeftToController reports that the controller of Namespaces begins soon, or has begun.
+func isLeftToController(live *unstructured.Unstructured) bool {
+	deleted := live.GetDeletionTimestamp()
+	return deleted == nil || time.Since(deleted.Time) > 4*time.Second
 }
 
 // emptyCollection deletes the objects of a collection, and reports whether none is left.
