@@ -136,7 +136,7 @@ func TestHoldfastRestoresABackupOfVelero(t *testing.T) {
 	stop()
 	b.destroyEstate(t, scope)
 
-	b.startHoldfast(t, "--verify-schedules-every", "1h")
+	b.startHoldfast(t, "--verify-schedules-every", "1m")
 	b.awaitVerified(t, "theirs")
 	keys, err := b.s3.Keys(t.Context(), bucket)
 	require.NoError(t, err)

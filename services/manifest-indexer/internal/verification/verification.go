@@ -82,7 +82,7 @@ func (v *Verifier) Run(ctx context.Context) error {
 		return nil
 	}
 	defer v.shown.setOutcomes(nil)
-	return rungroup.RunPeriodically(ctx, v.Clock, scanPeriod, rungroup.NewSignal(), func(ctx context.Context) {
+	return rungroup.RunPeriodically(ctx, v.Clock, min(scanPeriod, v.Period), rungroup.NewSignal(), func(ctx context.Context) {
 		if err := v.Pass(ctx); err != nil && ctx.Err() == nil {
 			v.Log.Error("Failed to verify backups; will retry", "error", err)
 		}
