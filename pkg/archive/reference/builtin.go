@@ -16,8 +16,8 @@ var clusterKinds = []schema.GroupKind{
 }
 
 // builtinRules are those of published types. Each line has the group, the kinds, the relation, what is
-// named ("-" where the fields beside the name say it) and the fields. Behind a field "@" gives the
-// namespace, and "!" a word that is no name. Fields that schemas reveal are here where the relation is
+// named ("-" where the fields beside the name say it) and the fields. Behind what is named "@" gives the
+// namespace, behind a field "!" a word that is no name. Fields that schemas reveal are here where the relation is
 // another one, or a restore is ordered by them: backups of other servers are read without schemas.
 var builtinRules = parseTable(`
 cluster.x-k8s.io Cluster builtOn - spec.infrastructureRef spec.controlPlaneRef
@@ -48,8 +48,18 @@ cert-manager.io Certificate,CertificateRequest issuedBy Issuer.cert-manager.io s
 acme.cert-manager.io Order,Challenge issuedBy Issuer.cert-manager.io spec.issuerRef
 cert-manager.io Issuer reads Secret spec.ca.secretName
 cert-manager.io Issuer writes Secret spec.acme.privateKeySecretRef
-cert-manager.io ClusterIssuer reads Secret spec.ca.secretName@cert-manager
-cert-manager.io ClusterIssuer writes Secret spec.acme.privateKeySecretRef@cert-manager
+cert-manager.io Issuer reads Secret spec.venafi.tpp.credentialsRef
+cert-manager.io ClusterIssuer reads Secret@cert-manager spec.ca.secretName spec.acme.externalAccountBinding.keySecretRef
+cert-manager.io ClusterIssuer reads Secret@cert-manager spec.acme.solvers[].dns01.acmeDNS.accountSecretRef spec.acme.solvers[].dns01.akamai.accessTokenSecretRef
+cert-manager.io ClusterIssuer reads Secret@cert-manager spec.acme.solvers[].dns01.akamai.clientSecretSecretRef spec.acme.solvers[].dns01.akamai.clientTokenSecretRef
+cert-manager.io ClusterIssuer reads Secret@cert-manager spec.acme.solvers[].dns01.azureDNS.clientSecretSecretRef spec.acme.solvers[].dns01.cloudDNS.serviceAccountSecretRef
+cert-manager.io ClusterIssuer reads Secret@cert-manager spec.acme.solvers[].dns01.cloudflare.apiKeySecretRef spec.acme.solvers[].dns01.cloudflare.apiTokenSecretRef
+cert-manager.io ClusterIssuer reads Secret@cert-manager spec.acme.solvers[].dns01.digitalocean.tokenSecretRef spec.acme.solvers[].dns01.rfc2136.tsigSecretSecretRef
+cert-manager.io ClusterIssuer reads Secret@cert-manager spec.acme.solvers[].dns01.route53.accessKeyIDSecretRef spec.acme.solvers[].dns01.route53.secretAccessKeySecretRef
+cert-manager.io ClusterIssuer reads Secret@cert-manager spec.vault.auth.appRole.secretRef spec.vault.auth.kubernetes.secretRef spec.vault.auth.tokenSecretRef
+cert-manager.io ClusterIssuer reads Secret@cert-manager spec.vault.auth.clientCertificate.secretName spec.vault.caBundleSecretRef spec.vault.clientCertSecretRef spec.vault.clientKeySecretRef
+cert-manager.io ClusterIssuer reads Secret@cert-manager spec.venafi.cloud.apiTokenSecretRef spec.venafi.tpp.credentialsRef spec.venafi.tpp.caBundleSecretRef
+cert-manager.io ClusterIssuer writes Secret@cert-manager spec.acme.privateKeySecretRef
 
 postgresql.cnpg.io Backup,ScheduledBackup,Pooler,Database,Publication,Subscription belongsTo Cluster.* spec.cluster
 postgresql.cnpg.io Cluster madeFrom Backup.* spec.bootstrap.recovery.backup
@@ -58,7 +68,13 @@ postgresql.cnpg.io Cluster reads Secret spec.superuserSecret spec.bootstrap.init
 postgresql.cnpg.io Cluster reads Secret spec.certificates.serverCASecret spec.certificates.serverTLSSecret spec.certificates.clientCASecret spec.certificates.replicationTLSSecret
 postgresql.cnpg.io Cluster reads Secret spec.externalClusters[].password spec.externalClusters[].sslCert spec.externalClusters[].sslKey spec.externalClusters[].sslRootCert
 postgresql.cnpg.io Cluster reads Secret spec.backup.barmanObjectStore.s3Credentials.accessKeyId spec.backup.barmanObjectStore.s3Credentials.secretAccessKey
-postgresql.cnpg.io Cluster provisionedBy StorageClass.storage.k8s.io spec.storage.storageClass spec.walStorage.storageClass
+postgresql.cnpg.io Cluster reads Secret spec.backup.barmanObjectStore.azureCredentials.connectionString spec.backup.barmanObjectStore.azureCredentials.storageKey
+postgresql.cnpg.io Cluster reads Secret spec.backup.barmanObjectStore.googleCredentials.applicationCredentials spec.backup.barmanObjectStore.endpointCA
+postgresql.cnpg.io Cluster reads Secret spec.externalClusters[].barmanObjectStore.s3Credentials.accessKeyId spec.externalClusters[].barmanObjectStore.s3Credentials.secretAccessKey
+postgresql.cnpg.io Cluster reads Secret spec.externalClusters[].barmanObjectStore.azureCredentials.connectionString spec.externalClusters[].barmanObjectStore.azureCredentials.storageKey
+postgresql.cnpg.io Cluster reads Secret spec.externalClusters[].barmanObjectStore.googleCredentials.applicationCredentials spec.externalClusters[].barmanObjectStore.endpointCA
+postgresql.cnpg.io Cluster reads Secret spec.postgresql.ldap.bindSearchAuth.bindPassword
+postgresql.cnpg.io Cluster provisionedBy StorageClass.storage.k8s.io spec.storage.storageClass spec.walStorage.storageClass spec.tablespaces[].storage.storageClass
 
 argoproj.io Application belongsTo AppProject.* spec.project
 argoproj.io ApplicationSet belongsTo AppProject.* spec.template.spec.project
@@ -72,6 +88,7 @@ image.toolkit.fluxcd.io ImageUpdateAutomation madeFrom GitRepository.source.tool
 *.upbound.io * configuredBy ProviderConfig.* spec.providerConfigRef
 *.upbound.io * writes Secret spec.writeConnectionSecretToRef
 pkg.crossplane.io Provider,Function configuredBy DeploymentRuntimeConfig.* spec.runtimeConfigRef
+pkg.crossplane.io Provider,Function,Configuration pullsWith Secret@crossplane-system spec.packagePullSecrets[]
 apiextensions.crossplane.io Composition,CompositionRevision madeFrom Function.pkg.crossplane.io spec.pipeline[].functionRef
 
 kafka.strimzi.io KafkaTopic,KafkaUser,KafkaNodePool,KafkaRebalance belongsTo Kafka.* metadata.labels[strimzi.io/cluster]
@@ -100,11 +117,11 @@ func parseTable(table string) (rules []Rule) {
 		if len(words) == 0 {
 			continue
 		}
+		to, namespace, _ := strings.Cut(strings.TrimPrefix(words[3], "-"), "@")
 		for kind := range strings.SplitSeq(words[1], ",") {
 			for _, place := range words[4:] {
-				place, reserved, _ := strings.Cut(place, "!")
-				field, namespace, _ := strings.Cut(place, "@")
-				rules = append(rules, Rule{Group: words[0], Kind: kind, Field: field, To: strings.TrimPrefix(words[3], "-"), Namespace: namespace, Relation: words[2], reserved: reserved})
+				field, reserved, _ := strings.Cut(place, "!")
+				rules = append(rules, Rule{Group: words[0], Kind: kind, Field: field, To: to, Namespace: namespace, Relation: words[2], reserved: reserved})
 			}
 		}
 	}

@@ -53,7 +53,10 @@ func TestPublishedTypes(t *testing.T) {
 			[]string{"madeFrom GitRepository.source.toolkit.fluxcd.io flux-system/charts", "madeFrom OCIRepository.source.toolkit.fluxcd.io ns/oci"}},
 		"kustomization": {"kustomize.toolkit.fluxcd.io", "Kustomization", `{"spec":{"sourceRef":{"kind":"Bucket","name":"b"}}}`, []string{"madeFrom Bucket.source.toolkit.fluxcd.io ns/b"}},
 		"application":   {"argoproj.io", "Application", `{"spec":{"project":"p"}}`, []string{"belongsTo AppProject.argoproj.io ns/p"}},
-		"database":      {"postgresql.cnpg.io", "Pooler", `{"spec":{"cluster":{"name":"db"}}}`, []string{"belongsTo Cluster.postgresql.cnpg.io ns/db"}},
+		"token of a cluster's issuer": {"cert-manager.io", "ClusterIssuer", `{"spec":{"acme":{"solvers":[{"http01":{}},{"dns01":{"cloudflare":{"apiTokenSecretRef":{"name":"dns","key":"token"}}}}]}}}`,
+			[]string{"reads Secret cert-manager/dns"}},
+		"package":  {"pkg.crossplane.io", "Provider", `{"spec":{"packagePullSecrets":[{"name":"registry"}]}}`, []string{"pullsWith Secret crossplane-system/registry"}},
+		"database": {"postgresql.cnpg.io", "Pooler", `{"spec":{"cluster":{"name":"db"}}}`, []string{"belongsTo Cluster.postgresql.cnpg.io ns/db"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
