@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"iter"
 	"slices"
 	"strings"
 )
@@ -88,8 +89,13 @@ func NewGraph() *Graph { return &Graph{seed: maphash.MakeSeed(), relations: []st
 
 // ReadGraph makes a graph of all items of a manifest.
 func ReadGraph(ctx context.Context, r *Reader) (*Graph, error) {
+	return BuildGraph(r.Items(ctx, Filter{}))
+}
+
+// BuildGraph makes a graph of items that come in order of keys.
+func BuildGraph(items iter.Seq2[Item, error]) (*Graph, error) {
 	g := NewGraph()
-	for item, err := range r.Items(ctx, Filter{}) {
+	for item, err := range items {
 		if err == nil {
 			err = g.Add(&item)
 		}
@@ -249,41 +255,3 @@ func (g *Graph) listOf(id uint32) *graphList {
 }
 
 func (g *Graph) nodeOf(id uint32) Node { return Node{g, id} }
-
-// Find returns the item of an object: of several versions the preferred one.
-func (g *Graph) Find(key ObjectKey) (found Node, ok bool) {
-	for i := range g.kinds {
-		k := &g.kinds[i]
-		if k.kind != key.Kind || k.group != key.Group || ok && !k.preferred {
-			continue
-		}
-		if id, hit := g.findName(i, key.Namespace, key.Name); hit {
-			found, ok = g.nodeOf(id), true
-		}
-	}
-	return found, ok
-}
-
-// findName returns the node of a name in a namespace among those of kind number kind.
-func (g *Graph) findName(kind int, namespace, name string) (uint32, bool) {
-	i, ok := slices.BinarySearchFunc(g.lists, namespace, func(l graphList, namespace string) int {
-		return cmp.Or(cmp.Compare(l.kind, kind), cmp.Compare(l.namespace+"/", namespace+"/"))
-	})
-	if !ok {
-		return 0, false
-	}
-	first, end := g.lists[i].first, len(g.nodes)
-	if i+1 < len(g.lists) {
-		end = int(g.lists[i+1].first)
-	}
-	at, ok := slices.BinarySearchFunc(g.nodes[first:end], name, func(n graphNode, name string) int {
-		return strings.Compare(g.names.nameAt(n.name), name)
-	})
-	return first + uint32(at), ok //nolint:gosec // bounded by Add
-}
-
-// FindUID returns the item whose object had that UID: of several versions the preferred one.
-func (g *Graph) FindUID(uid string) (Node, bool) {
-	id, ok := g.findHash(g.byUID, g.hashUID(uid), func(id uint32) uint64 { return g.nodes[id].uid })
-	return g.nodeOf(id), ok
-}

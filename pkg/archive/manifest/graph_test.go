@@ -101,6 +101,24 @@ func TestReachYieldsEachItemOnceTheNearestFirst(t *testing.T) {
 	for range mustFind(t, g, "example.io", "k", "ns", "root").Reach(false, func(string) bool { return true }) {
 		break
 	}
+	both := []manifest.Node{mustFind(t, g, "example.io", "k", "ns", "far"), mustFind(t, g, "example.io", "k", "ns", "root")}
+	several := []string{}
+	for from, edge := range g.Reach(both, false, func(string) bool { return true }) {
+		several = append(several, from.ObjectKey().Name+" "+edge.Node.ObjectKey().Name)
+	}
+	require.Equal(t, []string{"root child", "root config", "child leaf"}, several, "none of those that it begins with")
+}
+
+func TestNamespacesOfAName(t *testing.T) {
+	t.Parallel()
+	other := graphItem("k", "other", "x", "")
+	other.Group = "z.example.io"
+	g := buildGraph(t, graphItem("k", "b", "x", ""), graphItem("k", "a", "x", ""), graphItem("k", "c", "y", ""), graphItem("l", "d", "x", ""), graphItem("m", "", "x", ""), other)
+	require.Equal(t, []string{"a", "b"}, g.NamespacesOf(manifest.ObjectKey{Group: "example.io", Kind: "k", Namespace: "c", Name: "x"}))
+	require.Equal(t, []string{""}, g.NamespacesOf(manifest.ObjectKey{Group: "example.io", Kind: "m", Name: "x"}))
+	found, err := manifest.FindKinds(g.Kinds(), "m")
+	require.NoError(t, err)
+	require.Equal(t, []manifest.KindInfo{{Kind: "example.io/v1/m", Resource: "ms.example.io", Preferred: true}}, found)
 }
 
 // A graph of two million items may be walked in the memory of a small service.

@@ -81,11 +81,20 @@ func (n Node) linkedItems(backwards bool) iter.Seq[Edge] {
 // in any number of steps over relations that follow accepts: the nearest first, each item once, and not
 // the item itself. Each comes in the edge of the last step, with the item where that began.
 func (n Node) Reach(backwards bool, follow func(relation string) bool) iter.Seq2[Node, Edge] {
+	return n.graph.Reach([]Node{n}, backwards, follow)
+}
+
+// Reach is Node.Reach of several items at once: it yields none of these.
+func (g *Graph) Reach(roots []Node, backwards bool, follow func(relation string) bool) iter.Seq2[Node, Edge] {
 	return func(yield func(from Node, edge Edge) bool) {
-		reached := make([]uint64, len(n.graph.nodes)/64+1) // a bit for each item
-		reached[n.id/64] |= 1 << (n.id % 64)
-		for queue := []uint32{n.id}; len(queue) > 0; queue = queue[1:] {
-			from := n.graph.nodeOf(queue[0])
+		reached := make([]uint64, len(g.nodes)/64+1) // a bit for each item
+		queue := make([]uint32, len(roots))
+		for i, n := range roots {
+			queue[i] = n.id
+			reached[n.id/64] |= 1 << (n.id % 64)
+		}
+		for ; len(queue) > 0; queue = queue[1:] {
+			from := g.nodeOf(queue[0])
 			for e := range from.linkedItems(backwards) {
 				word, bit := &reached[e.Node.id/64], uint64(1)<<(e.Node.id%64)
 				if *word&bit != 0 || !follow(e.Relation) {

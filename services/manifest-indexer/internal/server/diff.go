@@ -70,9 +70,9 @@ func diffFilter(req *manifestv1.DiffManifestsRequest, from, to *openManifestFile
 		found, errFrom := findKinds(from.Kinds(), "kinds", name)
 		others, errTo := findKinds(to.Kinds(), "kinds", name)
 		switch {
-		case errFrom != nil && !errors.Is(errFrom, errNoKind):
+		case errFrom != nil && !errors.Is(errFrom, manifest.ErrNoKind):
 			return f, errFrom
-		case errTo != nil && (errFrom != nil || !errors.Is(errTo, errNoKind)):
+		case errTo != nil && (errFrom != nil || !errors.Is(errTo, manifest.ErrNoKind)):
 			return f, to.explainMissing(errTo)
 		}
 		for _, k := range append(found, others...) {

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -18,6 +19,23 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
 	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
 )
+
+// findKinds returns the kinds that a name means. An error that other input avoids names the field.
+func findKinds(kinds []manifest.KindInfo, field, name string) ([]manifest.KindInfo, error) {
+	found, err := manifest.FindKinds(kinds, name)
+	if ambiguous := new(manifest.AmbiguousKindError); errors.As(err, &ambiguous) {
+		return nil, errgrpc.Field(field, "%v", err)
+	}
+	return found, err
+}
+
+// explainMissing names the backup in the error of a kind that it does not hold.
+func (m *openManifestFile) explainMissing(err error) error {
+	if errors.Is(err, manifest.ErrNoKind) {
+		return fmt.Errorf("backup %q %w: %w", m.backup, err, errgrpc.ErrNotFound)
+	}
+	return err
+}
 
 // itemMatcher decides on single items; kinds and namespaces are left to manifest.Filter.
 type itemMatcher struct {
@@ -72,7 +90,7 @@ func newOwnerMatch(text string, kinds []manifest.KindInfo) (func(*objmeta.Owner)
 		return nil, errgrpc.Field("owner", "%q is neither a UID nor of the form KIND/NAME", text)
 	}
 	found, err := findKinds(kinds, "owner", kind)
-	if errors.Is(err, errNoKind) {
+	if errors.Is(err, manifest.ErrNoKind) {
 		return func(o *objmeta.Owner) bool { return o.Name == name && isOfKind(o, kind) }, nil
 	}
 	if err != nil {

@@ -60,14 +60,14 @@ func (s *Server) GetManifest(ctx context.Context, req *manifestv1.GetManifestReq
 	resources := map[string]string{}
 	for _, k := range m.Kinds() {
 		group, version, kind, _ := manifest.SplitKindName(k.Kind)
-		resources[k.Kind] = k.Resource
+		resources[k.Kind] = k.Plural()
 		resp.Items += k.Items
-		resp.Kinds = append(resp.Kinds, &manifestv1.KindCount{Group: group, Version: version, Kind: kind, Resource: pluralName(k.Resource), Items: k.Items})
+		resp.Kinds = append(resp.Kinds, &manifestv1.KindCount{Group: group, Version: version, Kind: kind, Resource: k.Plural(), Items: k.Items})
 	}
 	for _, c := range m.Trailer().Cuts {
 		group, _, _, _ := manifest.SplitKindName(c.Kind)
 		resp.Cuts = append(resp.Cuts, &manifestv1.Cut{
-			Group: group, Resource: pluralName(resources[c.Kind]), FirstKey: c.From, LastKey: c.To, Revision: c.Revision,
+			Group: group, Resource: resources[c.Kind], FirstKey: c.From, LastKey: c.To, Revision: c.Revision,
 		})
 	}
 	if req.GetWithNamespaces() {

@@ -1,17 +1,26 @@
-package server
+package manifest
 
 import (
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
-	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 )
 
-// errNoKind means that a manifest has no kind of that name.
-var errNoKind = errors.New("holds no object of kind")
+// ErrNoKind means that a manifest has no kind of that name.
+var ErrNoKind = errors.New("holds no object of kind")
+
+// AmbiguousKindError means that a name means several kinds of a
+type AmbiguousKindError struct {
+	Name string
+	// Resources are the names that tell them apart, such as "deployments.apps".
+	Resources []string
+}
+
+// Error implements error.
+func (e *AmbiguousKindError) Error() string {
+	return fmt.Sprintf("%q means several kinds of the backup: name one of %s", e.Name, strings.Join(e.Resources, ", "))
+}
 
 // shortNames are the short names of built-in kinds as their API server publishes them: a manifest has none.
 var shortNames = map[string]string{
@@ -22,16 +31,16 @@ var shortNames = map[string]string{
 	"ing": "ingresses", "netpol": "networkpolicies", "pdb": "poddisruptionbudgets", "pc": "priorityclasses", "sc": "storageclasses",
 }
 
-// findKinds returns the kinds that a name means, the preferred version first: a kind, plural, singular or short
+// FindKinds returns the kinds that a name means, the preferred version first: a kind, plural, singular or short
 // name in any case, alone or with its group or version and group. The core group goes before others; where
-// several others have the kind, the error for the field names them.
-func findKinds(kinds []manifest.KindInfo, field, name string) ([]manifest.KindInfo, error) {
+// several others have the kind, the error is an *AmbiguousKindError. It is ErrNoKind where there is none.
+func FindKinds(kinds []KindInfo, name string) ([]KindInfo, error) {
 	plain, group, qualified := strings.Cut(strings.ToLower(name), ".")
 	long := shortNames[plain]
-	var named []manifest.KindInfo
+	var named []KindInfo
 	for _, k := range kinds {
-		_, _, kind, _ := manifest.SplitKindName(k.Kind)
-		if plural := pluralName(k.Resource); plural == plain || plural == long || strings.ToLower(kind) == plain {
+		_, _, kind, _ := SplitKindName(k.Kind)
+		if plural := k.Plural(); plural == plain || plural == long || strings.ToLower(kind) == plain {
 			named = append(named, k)
 		}
 	}
@@ -40,7 +49,7 @@ func findKinds(kinds []manifest.KindInfo, field, name string) ([]manifest.KindIn
 	}
 	var groups, resources []string
 	for _, k := range named {
-		g, _, _, _ := manifest.SplitKindName(k.Kind)
+		g, _, _, _ := SplitKindName(k.Kind)
 		groups = append(groups, g)
 		if !slices.Contains(resources, k.Resource) {
 			resources = append(resources, k.Resource)
@@ -48,13 +57,13 @@ func findKinds(kinds []manifest.KindInfo, field, name string) ([]manifest.KindIn
 	}
 	switch {
 	case len(named) == 0:
-		return nil, fmt.Errorf("%w %q", errNoKind, name)
+		return nil, fmt.Errorf("%w %q", ErrNoKind, name)
 	case len(resources) > 1 && slices.Contains(groups, ""):
-		named = slices.DeleteFunc(named, func(k manifest.KindInfo) bool { return strings.Contains(k.Resource, ".") })
+		named = slices.DeleteFunc(named, func(k KindInfo) bool { return strings.Contains(k.Resource, ".") })
 	case len(resources) > 1:
-		return nil, errgrpc.Field(field, "%q means several kinds of the backup: name one of %s", name, strings.Join(resources, ", "))
+		return nil, &AmbiguousKindError{Name: name, Resources: resources}
 	}
-	slices.SortStableFunc(named, func(a, b manifest.KindInfo) int {
+	slices.SortStableFunc(named, func(a, b KindInfo) int {
 		switch {
 		case a.Preferred == b.Preferred:
 			return 0
@@ -68,16 +77,16 @@ func findKinds(kinds []manifest.KindInfo, field, name string) ([]manifest.KindIn
 
 // matchGroup returns the kinds of a group, of "version.group", or of the groups that begin with the text:
 // the first of these that any kind has.
-func matchGroup(kinds []manifest.KindInfo, text string) []manifest.KindInfo {
+func matchGroup(kinds []KindInfo, text string) []KindInfo {
 	text = strings.TrimSuffix(text, ".") // "pods.v1." names a version of the core group
 	for _, match := range []func(group, version string) bool{
 		func(group, _ string) bool { return group == text },
 		func(group, version string) bool { return strings.TrimSuffix(version+"."+group, ".") == text },
 		func(group, _ string) bool { return strings.HasPrefix(group, text) },
 	} {
-		var found []manifest.KindInfo
+		var found []KindInfo
 		for _, k := range kinds {
-			if group, version, _, _ := manifest.SplitKindName(k.Kind); match(group, version) {
+			if group, version, _, _ := SplitKindName(k.Kind); match(group, version) {
 				found = append(found, k)
 			}
 		}
@@ -88,16 +97,8 @@ func matchGroup(kinds []manifest.KindInfo, text string) []manifest.KindInfo {
 	return nil
 }
 
-// explainMissing names the backup in the error of a kind that it does not hold.
-func (m *openManifestFile) explainMissing(err error) error {
-	if errors.Is(err, errNoKind) {
-		return fmt.Errorf("backup %q %w: %w", m.backup, err, errgrpc.ErrNotFound)
-	}
-	return err
-}
-
-// pluralName cuts the group off "deployments.apps".
-func pluralName(groupResource string) string {
-	name, _, _ := strings.Cut(groupResource, ".")
+// Plural returns the resource without its group, such as "deployments".
+func (k *KindInfo) Plural() string {
+	name, _, _ := strings.Cut(k.Resource, ".")
 	return name
 }
