@@ -35,6 +35,9 @@ func KindOf(key string) string {
 		}
 		return kindOfFile(strings.TrimPrefix(rest, b))
 	}
+	if strings.HasPrefix(key, PlansDir) {
+		return "plan"
+	}
 	r, ok := RestoreName(key)
 	if !ok {
 		return "object"

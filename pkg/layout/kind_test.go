@@ -16,6 +16,8 @@ func TestEveryObjectHasAKind(t *testing.T) {
 		layout.BackupTarball("b"):               "tarball",
 		layout.BackupTarball("b-logs.gz"):       "tarball",
 		layout.BackupManifest("b"):              "manifest",
+		layout.PlanHeader("p"):                  "plan",
+		layout.PlanRows("p"):                    "plan",
 		layout.BackupRebuiltManifest("b"):       "manifest",
 		layout.BackupLog("b"):                   "log",
 		layout.BackupResults("b"):               "results",

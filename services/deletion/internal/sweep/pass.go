@@ -11,6 +11,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/archive/storedplan"
+	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/telemetry/span"
 )
@@ -61,7 +63,7 @@ func (p *sweepPass) sweepLocation(ctx context.Context, loc *velerov1.BackupStora
 	defer func() { err = errors.Join(err, p.store.Close()) }()
 	p.inspector = usageInspector{reader: p.sweeper.Reader, store: p.store, cluster: cluster, keepFailed: p.sweeper.KeepFailed}
 	p.remover = leftoverRemover{store: p.store, clock: p.sweeper.Clock, log: p.log, count: &p.count}
-	steps := []func(context.Context) error{p.sweepBackups, p.sweepRestores, p.sweepUploads}
+	steps := []func(context.Context) error{p.sweepBackups, p.sweepRestores, p.sweepPlans, p.sweepUploads}
 	if loc.Spec.AccessMode == velerov1.LocationModeReadOnly {
 		steps = []func(context.Context) error{p.sweepRestores} // nothing else is written there
 	}
@@ -81,6 +83,13 @@ func (p *sweepPass) logCounts(ctx context.Context) {
 	}
 	p.log.Log(ctx, level, "leftovers swept", "objects", p.count.objects, "bytes", p.count.bytes, "uploads", p.count.uploads,
 		"unowned", p.count.unowned, "foreign", p.count.foreign, "unreadable", p.count.unreadable, "failed", p.count.failed)
+}
+
+// sweepPlans removes plans of dry runs that have expired, whichever cluster made them.
+func (p *sweepPass) sweepPlans(ctx context.Context) error {
+	files, err := storedplan.DeleteExpired(ctx, p.store, p.sweeper.Clock.Now())
+	p.count.objects += int64(files)
+	return p.noteOutcome(ctx, layout.PlansDir, err)
 }
 
 // noteOutcome takes the outcome of one directory: what failed is logged and left to the next pass,

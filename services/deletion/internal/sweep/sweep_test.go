@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/archive/storedplan"
 	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
 	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/kube"
@@ -653,13 +654,13 @@ func TestWhichLocationsAndWhen(t *testing.T) {
 	require.NoError(t, b.client.Create(t.Context(), away))
 	lists := func() int { return b.store.Calls(memstore.OpList) }
 	require.ErrorContains(t, b.s.Pass(t.Context()), "no such bucket")
-	require.Equal(t, 2, lists(), "the other one was swept")
+	require.Equal(t, 3, lists(), "the other one was swept")
 	b.runPass()
-	require.Equal(t, 2, lists(), "not due")
+	require.Equal(t, 3, lists(), "not due")
 	require.NoError(t, b.client.Delete(t.Context(), away))
 	b.clock.Step(time.Hour)
 	b.runPass()
-	require.Equal(t, 4, lists())
+	require.Equal(t, 6, lists())
 
 	var loc velerov1.BackupStorageLocation
 	key := client.ObjectKey{Namespace: "velero", Name: "default"}
@@ -668,7 +669,7 @@ func TestWhichLocationsAndWhen(t *testing.T) {
 	require.NoError(t, b.client.Update(t.Context(), &loc))
 	b.clock.Step(time.Hour)
 	b.runPass()
-	require.Equal(t, 4, lists())
+	require.Equal(t, 6, lists())
 }
 
 // Restores keep their records in a ReadOnly location too; they stayed there for ever.
@@ -741,4 +742,17 @@ func TestRun(t *testing.T) {
 	require.Eventually(t, func() bool { b.clock.Step(time.Second); return len(b.keysUnder(layout.PartsDir("done"))) == 0 }, time.Minute, time.Millisecond)
 	cancel()
 	require.NoError(t, <-done)
+}
+
+func TestExpiredPlansAreRemovedAndOthersStay(t *testing.T) {
+	b := newBed(t)
+	for id, lifetime := range map[string]time.Duration{"expired": 0, "valid": time.Hour} {
+		w := storedplan.NewWriter(t.TempDir())
+		require.NoError(t, w.Sort())
+		h := &storedplan.Header{ID: id, Kind: storedplan.KindBackup, Expires: b.clock.Now().Add(lifetime)}
+		require.NoError(t, w.Store(t.Context(), b.store, h))
+		require.NoError(t, w.Close())
+	}
+	b.runPass()
+	require.Equal(t, []string{layout.PlanHeader("valid"), layout.PlanRows("valid")}, b.keysUnder(layout.PlansDir))
 }
