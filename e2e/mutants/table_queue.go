@@ -68,27 +68,27 @@ var queue = []Mutant{
 	},
 	{
 		Name: "a backup expires by the default ttl", Edit: Edit{
-			"services/queue-scheduler/internal/validate/defaults.go",
+			"pkg/job/validate/defaults.go",
 			"ExpirationAt(v.Clock.Now(), spec.TTL.Duration)",
 			"ExpirationAt(v.Clock.Now(), v.Defaults.TTL)",
 		},
-		Package: "./services/queue-scheduler/internal/validate", Test: "TestABackupExpiresByItsOwnTTL",
+		Package: "./pkg/job/validate", Test: "TestABackupExpiresByItsOwnTTL",
 	},
 	{
 		Name: "spec.ttl is ignored", Edit: Edit{
-			"services/queue-scheduler/internal/validate/defaults.go",
+			"pkg/job/validate/defaults.go",
 			"orDefault(&spec.TTL, v.Defaults.TTL)",
 			"spec.TTL.Duration = v.Defaults.TTL",
 		},
-		Package: "./services/queue-scheduler/internal/validate", Test: "TestABackupExpiresByItsOwnTTL",
+		Package: "./pkg/job/validate", Test: "TestABackupExpiresByItsOwnTTL",
 	},
 	{
 		Name: "the exclude label counts with any value", Edit: Edit{
-			"services/queue-scheduler/internal/validate/cache.go",
+			"pkg/job/validate/cache.go",
 			`Labels[velerov1.LabelExcludeFromBackup] == "true" {`,
 			`Labels[velerov1.LabelExcludeFromBackup] != "" {`,
 		},
-		Package: "./services/queue-scheduler/internal/validate", Test: "TestANamespaceLabelledFalseIsNotExcluded",
+		Package: "./pkg/job/validate", Test: "TestANamespaceLabelledFalseIsNotExcluded",
 	},
 	{
 		Name: "a later admission is withdrawn", Edit: Edit{

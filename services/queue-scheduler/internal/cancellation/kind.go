@@ -9,7 +9,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/mark"
-	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
+	"github.com/holdfast-io/holdfast/pkg/job/validate"
 )
 
 // jobKind is how Backups differ from Restores.

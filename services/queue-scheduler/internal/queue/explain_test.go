@@ -19,9 +19,9 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/validate"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
-	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
 )
 
 // blind cannot read the namespaces of the cluster.

@@ -11,7 +11,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
-	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
+	"github.com/holdfast-io/holdfast/pkg/job/validate"
 )
 
 // jobScope is what a job works on, worked out apart from the scheduler.

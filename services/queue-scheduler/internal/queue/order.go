@@ -10,7 +10,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
-	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
+	"github.com/holdfast-io/holdfast/pkg/job/validate"
 )
 
 // Waiting is a queued backup with what its place in the queue depends on.

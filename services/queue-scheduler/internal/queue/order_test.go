@@ -14,8 +14,8 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/validate"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
-	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
 )
 
 const ageing = 30 * time.Minute

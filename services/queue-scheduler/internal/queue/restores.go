@@ -15,9 +15,9 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/job/mark"
+	"github.com/holdfast-io/holdfast/pkg/job/validate"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
-	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
 )
 
 // dispatchRestores validates new restores and admits those that nothing running overlaps, and none

@@ -13,7 +13,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
+	"github.com/holdfast-io/holdfast/pkg/job/validate"
 )
 
 // Values of the annotation holdfast.io/concurrency-policy.

@@ -4,24 +4,16 @@ package server
 
 import (
 	"context"
-	gojson "encoding/json"
-	"errors"
 	"fmt"
-	"maps"
-	"regexp"
-	"slices"
 
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/structpb"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/json"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
-	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/job/validate"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
 	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/queue"
-	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
 )
 
 // Queue is the queue as it is read; queue.Scheduler is one.
@@ -64,10 +56,10 @@ func (s *Server) SubmitRestore(ctx context.Context, req *queuev1.SubmitRestoreRe
 
 // createFromSpec creates obj, whose spec is given as in.
 func createFromSpec[S any](ctx context.Context, c client.Client, obj client.Object, noun string, in *structpb.Struct, spec *S, check func(*S) validate.Problems) error {
-	if err := decodeSpec(in, spec); err != nil {
+	if err := validate.DecodeSpec(in, spec); err != nil {
 		return err
 	}
-	if err := fieldViolations(check(spec)); err != nil {
+	if err := check(spec).Err(); err != nil {
 		return err
 	}
 	if err := c.Create(ctx, obj); err != nil {
@@ -78,63 +70,4 @@ func createFromSpec[S any](ctx context.Context, c client.Client, obj client.Obje
 
 func (s *Server) objectMeta(name string, labels, annotations map[string]string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: s.Namespace, Name: name, Labels: labels, Annotations: annotations}
-}
-
-func fieldViolations(problems validate.Problems) error {
-	var errs []error
-	for _, p := range problems {
-		errs = append(errs, p.Err())
-	}
-	return errors.Join(errs...)
-}
-
-// quoted finds the field in the messages of the strict decoder: unknown field "a.b".
-var quoted = regexp.MustCompile(`^(\w+ field) "([^"]+)"`)
-
-// decodeSpec reads a spec strictly: every unknown, repeated or mistyped field is an error that
-// names it.
-func decodeSpec[S any](in *structpb.Struct, into *S) error {
-	if in == nil {
-		return nil
-	}
-	data, err := protojson.Marshal(in)
-	if err != nil {
-		return errgrpc.Field("spec", "%v", err)
-	}
-	strict, err := json.UnmarshalStrict(data, into)
-	if err != nil {
-		return mistypedError[S](in, err)
-	}
-	errs := make([]error, 0, len(strict))
-	for _, e := range strict {
-		if m := quoted.FindStringSubmatch(e.Error()); m != nil {
-			errs = append(errs, errgrpc.Field("spec."+m[2], "%s", m[1]))
-			continue
-		}
-		errs = append(errs, errgrpc.Field("spec", "%v", e))
-	}
-	return errors.Join(errs...)
-}
-
-// mistypedError returns which field has a value that cannot be read. Types that decode themselves, such
-// as durations, do not name it: then the fields are tried one by one.
-func mistypedError[S any](in *structpb.Struct, err error) error {
-	var wrong *gojson.UnmarshalTypeError
-	if errors.As(err, &wrong) && wrong.Field != "" {
-		return errgrpc.Field("spec."+wrong.Field, "must not be a %s", wrong.Value)
-	}
-	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(in.GetFields())) {
-		data, err := protojson.Marshal(&structpb.Struct{Fields: map[string]*structpb.Value{name: in.GetFields()[name]}})
-		if err == nil {
-			_, err = json.UnmarshalStrict(data, new(S))
-		}
-		if err != nil {
-			errs = append(errs, errgrpc.Field("spec."+name, "%v", err))
-		}
-	}
-	if len(errs) == 0 {
-		return errgrpc.Field("spec", "%v", err)
-	}
-	return errors.Join(errs...)
 }

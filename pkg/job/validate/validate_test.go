@@ -19,9 +19,9 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/validate"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
-	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
 )
 
 var now = time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-io/holdfast/services/queue-scheduler/internal/validate"
+	"github.com/holdfast-io/holdfast/pkg/job/validate"
 )
 
 func TestOf(t *testing.T) {

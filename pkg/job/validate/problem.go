@@ -1,6 +1,7 @@
 package validate
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -34,6 +35,15 @@ func (p Problem) Err() error {
 
 // Problems is everything found wrong with one object.
 type Problems []Problem
+
+// Err is all problems as field violations; nil without any.
+func (p Problems) Err() error {
+	errs := make([]error, len(p))
+	for i := range p {
+		errs[i] = p[i].Err()
+	}
+	return errors.Join(errs...)
+}
 
 // LastingProblems are the problems that no waiting solves.
 func (p Problems) LastingProblems() Problems {
