@@ -367,6 +367,14 @@ func readAll(t *testing.T, data []byte) {
 	}
 	_, _ = r.LookupUID(t.Context(), "0")
 	_, _ = r.Namespaces(t.Context())
+	for _, err := range manifest.Merge(t.Context(), r, r, manifest.MergeFilter{}) {
+		if err != nil {
+			break
+		}
+	}
+	if g, err := manifest.ReadGraph(t.Context(), r); err == nil {
+		_, _ = g.Find(manifest.ObjectKey{Kind: "Pod", Namespace: "ns", Name: "a"})
+	}
 }
 
 // sink counts what is written.

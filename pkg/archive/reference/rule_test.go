@@ -2,11 +2,14 @@ package reference
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
 )
 
 // scopeOfKind is that of a cluster with a few kinds.
@@ -250,7 +253,9 @@ func FuzzRules(f *testing.F) {
 		set := NewSet(nil, scopeOfKind, func(schema.GroupResource) []byte { return definition })
 		for _, kind := range []schema.GroupVersionKind{{Group: "secrets.example.com", Version: "v1", Kind: "Widget"}, {Group: "cluster.x-k8s.io", Version: "v1", Kind: "Cluster"},
 			{Group: "gateway.networking.k8s.io", Version: "v1", Kind: "HTTPRoute"}, {Group: "kafka.strimzi.io", Version: "v1", Kind: "KafkaTopic"}} {
-			found, _ := set.For(kind, "things").Find("ns", body)
+			var found []manifest.Reference
+			took := allocatedBy(func() { found, _ = set.For(kind, "things").Find("ns", body) })
+			require.Less(t, took, uint64(boundFound+200*len(definition)+200*len(body)))
 			require.LessOrEqual(t, len(found), Max)
 			for i, r := range found {
 				require.NotEmpty(t, r.Kind)
@@ -258,5 +263,35 @@ func FuzzRules(f *testing.F) {
 				require.True(t, i == 0 || compareReferences(found[i-1], r) < 0, "sorted, each once")
 			}
 		}
+	})
+}
+
+// boundFound is what the rules of a kind, and what they find in one object, may take in memory: each of Max references
+// has texts of maxText at most.
+const boundFound = 16 << 20
+
+// allocatedBy returns what do allocates, an upper bound of what it keeps alive.
+func allocatedBy(do func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	do()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// FuzzParseRules feeds the ConfigMap of rules with any text, and what comes of it with an object.
+func FuzzParseRules(f *testing.F) {
+	f.Add("{group: example.com, kind: Widget, field: 'spec.parts[].config', to: ConfigMap, relation: reads}", []byte(`{"spec":{"parts":[{"config":"x"}]}}`))
+	f.Add("a: &a [x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b]\nkind: [*c,*c,*c,*c,*c,*c,*c,*c]", []byte(`{}`))
+	f.Add("{group: '*.example.com', kind: '*', field: 'a[][b.c]', ignore: true}", []byte(`{"a":[{"b.c":1}]}`))
+	f.Fuzz(func(t *testing.T, text string, body []byte) {
+		took := allocatedBy(func() {
+			rules, errs := ParseRules(map[string]string{"rule": text})
+			require.Len(t, errs, 1-len(rules))
+			if found := NewSet(rules, scopeOfKind, nil).For(schema.GroupVersionKind{Group: "example.com", Kind: "Widget"}, "widgets"); found != nil {
+				found.Find("ns", body)
+			}
+		})
+		require.Less(t, took, uint64(boundFound+1000*len(text)+200*len(body)))
 	})
 }

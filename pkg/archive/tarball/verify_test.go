@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"testing"
 	"time"
 
@@ -220,7 +221,11 @@ func FuzzVerify(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		store := storeTarball(t, data)
 		limits := tarball.Limits{TotalBytes: 1 << 20, EntryBytes: 1 << 16}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
 		made, passed, err := tarball.RebuildManifest(t.Context(), store, manifest.Header{Backup: "b"}, t.TempDir(), limits)
+		runtime.ReadMemStats(&after)
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(64<<20+1000*len(data)))
 		if err != nil || passed > 0 {
 			return
 		}
