@@ -3,6 +3,7 @@ package bench
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -22,26 +23,44 @@ const ownedPercent = "30"
 // real one would take an hour.
 func (b *bench) measureFootprint(ctx context.Context, objects int) error {
 	_, _ = fmt.Fprintf(b.Log, "restore of %d objects\n", objects)
-	root, err := testbed.RepositoryRoot()
-	if err != nil {
-		return err
-	}
-	dir := filepath.Join(b.Dir, "footprint")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return err
-	}
-	cmd := exec.CommandContext(ctx, filepath.Join(root, "bin", "e2e", "footprint"), "-objects", strconv.Itoa(objects), "-owned", ownedPercent, "-dir", dir)
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, b.Log
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%w: %s", err, said.String())
-	}
-	peak, err := lastNumber(said.String())
+	peak, err := b.runFootprint(ctx, objects, "restore")
 	if err != nil {
 		return err
 	}
 	b.figures.Set(fmt.Sprintf("restore.peak_rss_mib.%d", objects), peak)
-	return os.RemoveAll(dir)
+	return nil
+}
+
+// measureManifest measures what it takes in memory to write a manifest of many objects, to read it, and to compare
+// it with itself.
+func (b *bench) measureManifest(ctx context.Context, objects int) error {
+	_, _ = fmt.Fprintf(b.Log, "manifest of %d objects\n", objects)
+	peak, err := b.runFootprint(ctx, objects, "manifest")
+	if err != nil {
+		return err
+	}
+	b.figures.Set(fmt.Sprintf("manifest.peak_rss_mib.%d", objects), peak)
+	return nil
+}
+
+// runFootprint returns the peak of a process in MiB.
+func (b *bench) runFootprint(ctx context.Context, objects int, of string) (peak float64, err error) {
+	root, err := testbed.RepositoryRoot()
+	if err != nil {
+		return 0, err
+	}
+	dir := filepath.Join(b.Dir, "footprint")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	cmd := exec.CommandContext(ctx, filepath.Join(root, "bin", "e2e", "footprint"), "-objects", strconv.Itoa(objects), "-owned", ownedPercent, "-dir", dir, "-of", of)
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, b.Log
+	if err := cmd.Run(); err != nil {
+		return 0, fmt.Errorf("%w: %s", err, said.String())
+	}
+	return lastNumber(said.String())
 }
 
 // lastNumber reads the last line of what a program said.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 	holdfast "github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/kube"
@@ -45,6 +46,22 @@ func (j *jobClient) defaultLocation(ctx context.Context, directory string) error
 	}
 	return j.createLocation(ctx, "default", velerov1.BackupStorageLocationSpec{
 		Provider: holdfast.ProviderFile, Default: true, Config: map[string]string{"path": directory},
+	})
+}
+
+// meteredLocation creates a location for the bucket of an S3 server behind a meter.
+func (j *jobClient) meteredLocation(ctx context.Context, name string, server *testbed.S3, meter *storeMeter) error {
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: serverNamespace, Name: name}, StringData: map[string]string{"cloud": server.CredentialsFile()},
+	}
+	if err := j.client.Create(ctx, secret); err != nil {
+		return err
+	}
+	config := server.LocationConfig()
+	config["s3Url"] = meter.URL
+	return j.createLocation(ctx, name, velerov1.BackupStorageLocationSpec{
+		Provider: "aws", Config: config,
+		Credential: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: secret.Name}, Key: "cloud"},
 	})
 }
 

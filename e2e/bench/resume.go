@@ -4,15 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/holdfast-io/holdfast/e2e/harness/fleet"
-	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
 	"github.com/holdfast-io/holdfast/pkg/layout"
@@ -46,22 +41,13 @@ func (b *bench) measureResume(ctx context.Context, size int) (err error) {
 		}
 	}
 	dir := filepath.Join(b.Dir, "resume")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	server, err := testbed.StartS3(ctx, dir)
+	server, store, err := startMeteredS3(ctx, dir)
 	if err != nil {
 		return err
 	}
 	defer server.Stop()
-	if err := server.CreateBucket(ctx, bucket); err != nil {
-		return err
-	}
-	r := &resumeBench{bench: b}
-	if r.store, err = startStoreMeter(server); err != nil {
-		return err
-	}
-	defer r.store.Close()
+	defer store.Close()
+	r := &resumeBench{bench: b, store: store}
 	if r.lists, err = startListMeter(b.cluster.RestConfig(), dir); err != nil {
 		return err
 	}
@@ -69,7 +55,7 @@ func (b *bench) measureResume(ctx context.Context, size int) (err error) {
 	args := []string{"--kubeconfig", r.lists.kubeconfig, "--claim-timeout", b.ClaimTimeout.String()}
 	return b.withFleet(ctx, fleet.Config{Replicas: 2, Args: map[string][]string{"backup-runner": args}}, func(services *fleet.Fleet) error {
 		r.services = services
-		if err := r.createLocation(ctx, server); err != nil {
+		if err := b.jobs.meteredLocation(ctx, meteredLocation, server, r.store); err != nil {
 			return err
 		}
 		return r.compareRuns(ctx, size)
@@ -77,21 +63,6 @@ func (b *bench) measureResume(ctx context.Context, size int) (err error) {
 }
 
 const meteredLocation = "metered"
-
-func (r *resumeBench) createLocation(ctx context.Context, server *testbed.S3) error {
-	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: serverNamespace, Name: meteredLocation}, StringData: map[string]string{"cloud": server.CredentialsFile()},
-	}
-	if err := r.jobs.client.Create(ctx, secret); err != nil {
-		return err
-	}
-	config := server.LocationConfig()
-	config["s3Url"] = r.store.URL
-	return r.jobs.createLocation(ctx, meteredLocation, velerov1.BackupStorageLocationSpec{
-		Provider: "aws", Config: config,
-		Credential: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: secret.Name}, Key: "cloud"},
-	})
-}
 
 // compareRuns runs the two backups.
 func (r *resumeBench) compareRuns(ctx context.Context, size int) error {

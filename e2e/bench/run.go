@@ -31,6 +31,11 @@ type Config struct {
 	// Footprint is the number of made-up objects whose restore is measured in memory; 0 leaves that
 	// out.
 	Footprint int
+	// Manifest is the number of made-up objects of the manifest that is measured in memory; 0 leaves that
+	// out.
+	Manifest int
+	// GetItem is the number of 900 KB objects of the backup from which one is read; 0 leaves that out.
+	GetItem int
 	// ClaimTimeout is the runners' --claim-timeout where one is killed.
 	ClaimTimeout time.Duration
 }
@@ -94,7 +99,9 @@ func (b *bench) measurements() []measurement {
 		measurement{"operations", b.Operations, b.measureOperations},
 		measurement{"resume", b.Resume, b.measureResume},
 		measurement{"footprint", b.Footprint, b.measureFootprint},
+		measurement{"manifest", b.Manifest, b.measureManifest},
 		measurement{"huge objects", b.Huge, b.measureHuge},
+		measurement{"one object", b.GetItem, b.measureGetItem},
 	)
 	return slices.DeleteFunc(all, func(m measurement) bool { return m.size == 0 })
 }
@@ -119,6 +126,9 @@ func (b *bench) withFleet(ctx context.Context, config fleet.Config, f func(*flee
 
 // isFilled reports whether the objects of that size are there because their backup was measured.
 func (b *bench) isFilled(size int) bool { return slices.Contains(b.Sizes, size) }
+
+// namespaceOfHuge has the objects of 900 KB.
+const namespaceOfHuge = "bench-huge"
 
 func namespaceOf(size int) string { return fmt.Sprintf("bench-%d", size) }
 
@@ -216,11 +226,11 @@ func (b *bench) measureStart(ctx context.Context) error {
 
 func (b *bench) measureHuge(ctx context.Context, count int) error {
 	_, _ = fmt.Fprintf(b.Log, "%d objects of %d bytes\n", count, hugeBytes)
-	if err := b.createObjects(ctx, "bench-huge", count, hugeBytes); err != nil {
+	if err := b.createObjects(ctx, namespaceOfHuge, count, hugeBytes); err != nil {
 		return err
 	}
 	return b.withFleet(ctx, fleet.Config{}, func(services *fleet.Fleet) error {
-		if _, err := b.jobs.runBackup(ctx, "bench-huge", "bench-huge"); err != nil {
+		if _, err := b.jobs.runBackup(ctx, namespaceOfHuge, namespaceOfHuge); err != nil {
 			return err
 		}
 		peak, err := peakRSS(services.Of("backup-runner")[0].Pid())

@@ -1,25 +1,50 @@
 package bench
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httputil"
+	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-io/holdfast/e2e/harness/proxy"
 	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 )
 
-// storeMeter stands before an S3 server and counts the bytes that are sent to it, by key. What the
-// server copies by itself is not counted: it would be the same with and without a takeover and so
-// make a ratio of the two look better.
+// storeMeter stands before an S3 server and counts the bytes that are sent to it, by key, and those
+// that it answers with. What the server copies by itself is not counted: it would be the same with and
+// without a takeover and so make a ratio of the two look better.
 type storeMeter struct {
 	*proxy.Proxy
+	read    atomic.Int64 // bytes of all answers
 	mu      sync.Mutex
 	written map[string]int64
 	created map[string]time.Time // when the store had first accepted the key
+}
+
+// startMeteredS3 starts an S3 server in a directory that it makes, with the bucket and a meter before it. The
+// caller stops the server and closes the meter.
+func startMeteredS3(ctx context.Context, dir string) (*testbed.S3, *storeMeter, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, nil, err
+	}
+	server, err := testbed.StartS3(ctx, dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	var meter *storeMeter
+	if err = server.CreateBucket(ctx, bucket); err == nil {
+		meter, err = startStoreMeter(server)
+	}
+	if err != nil {
+		server.Stop()
+		return nil, nil, err
+	}
+	return server, meter, nil
 }
 
 // startStoreMeter starts the proxy. The caller calls close.
@@ -64,9 +89,10 @@ func (m *storeMeter) addBytes(key string, n int) {
 	m.written[key] += int64(n)
 }
 
-// noteAnswered notes when an object was there.
+// noteAnswered counts the bytes of an answer, and notes when an object was there.
 func (m *storeMeter) noteAnswered(answer *http.Response) error {
 	request := answer.Request
+	answer.Body = &countingBody{ReadCloser: answer.Body, see: func(b []byte) { m.read.Add(int64(len(b))) }}
 	if request.Method != http.MethodPut || answer.StatusCode != http.StatusOK || request.URL.Query().Has("partNumber") {
 		return nil
 	}
