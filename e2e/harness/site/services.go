@@ -2,6 +2,7 @@ package site
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/holdfast-io/holdfast/e2e/harness/fleet"
 	"github.com/holdfast-io/holdfast/e2e/harness/gate"
 	"github.com/holdfast-io/holdfast/e2e/harness/product"
 	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
@@ -43,6 +45,20 @@ func (s *Site) Kill(t *testing.T, service string) {
 	s.Fleet.Of(service)[0].Kill()
 	_, err := s.Fleet.Revive(t.Context())
 	require.NoError(t, err)
+}
+
+// Holder returns the process that has the claim of a restore.
+func (s *Site) Holder(t *testing.T, restore string) *fleet.Member {
+	t.Helper()
+	held := &velerov1.Restore{}
+	require.NoError(t, s.Client.Get(t.Context(), client.ObjectKey{Namespace: Server, Name: restore}, held))
+	for _, m := range s.Fleet.Of("restore-runner") {
+		if strings.Contains(held.Annotations["holdfast.io/claim"], m.GRPC) {
+			return m
+		}
+	}
+	require.Fail(t, "the restore has no holder", held.Annotations)
+	return nil
 }
 
 // BackupCompletes waits for the end of a backup, which is to be Completed.

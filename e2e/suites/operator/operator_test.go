@@ -22,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/holdfast-io/holdfast/e2e/harness/fleet"
 	"github.com/holdfast-io/holdfast/e2e/harness/site"
 	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
@@ -294,27 +293,13 @@ func (b *bed) killAtHalf(t *testing.T, name string, half int64) {
 	case <-time.After(site.Patience):
 		t.Fatal("half of the custom resources are never created")
 	}
-	holder := b.ownerMember(t, name)
+	holder := b.Holder(t, name)
 	holder.Kill()
 	<-holder.Done()
 	close(gone)
 	b.requireRestored(t, b.RestoreEnds(t, name))
 	_, err := b.Fleet.Revive(t.Context())
 	require.NoError(t, err)
-}
-
-// ownerMember returns the process that has the claim of a restore.
-func (b *bed) ownerMember(t *testing.T, name string) *fleet.Member {
-	t.Helper()
-	restore := &velerov1.Restore{}
-	require.NoError(t, b.Client.Get(t.Context(), client.ObjectKey{Namespace: site.Server, Name: name}, restore))
-	for _, m := range b.Fleet.Of("restore-runner") {
-		if strings.Contains(restore.Annotations["holdfast.io/claim"], m.GRPC) {
-			return m
-		}
-	}
-	require.Fail(t, "the restore has no holder", restore.Annotations)
-	return nil
 }
 
 func hasOwner(body []byte) bool {
