@@ -74,6 +74,11 @@ const (
 	// AnnotationPreserveAddresses ("true") on a Restore keeps the cluster IPs and node ports of
 	// Services where they are free.
 	AnnotationPreserveAddresses = "holdfast.io/preserve-addresses"
+	// AnnotationItems on a Restore lists objects of the backup, and the Restore takes these alone:
+	// KIND/NAMESPACE/NAME, or KIND/NAME of a cluster-scoped one, separated by commas.
+	AnnotationItems = "holdfast.io/items"
+	// AnnotationItemsWith on such a Restore lists what comes along: dependencies, children or both.
+	AnnotationItemsWith = "holdfast.io/items-with"
 	// AnnotationSpreadWindow on a Schedule is a duration ("30m"). Its backups start after the slot
 	// by a part of it that the Schedule's UID decides.
 	AnnotationSpreadWindow = "holdfast.io/spread-window"

@@ -2,6 +2,7 @@ package validate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -35,6 +36,10 @@ func (v *Validator) Restore(ctx context.Context, r *velerov1.Restore) (Problems,
 	}
 	if _, err := restoreorder.ParseRunningJobs(r.Annotations[holdfast.AnnotationRunningJobs]); err != nil {
 		problems.addProblem("metadata.annotations["+holdfast.AnnotationRunningJobs+"]", "%s", err)
+	}
+	var wrong *selection.ItemsError
+	if _, err := selection.ParseItems(r.Annotations); errors.As(err, &wrong) {
+		problems.addProblem(wrong.Field, "%s", wrong.Err)
 	}
 	r.Spec.ExcludedResources = append(r.Spec.ExcludedResources, missingNames(r.Spec.ExcludedResources, selection.NonRestorable)...)
 	orDefault(&r.Spec.ItemOperationTimeout, v.Defaults.ItemOperationTimeout)

@@ -56,13 +56,18 @@ func boundedNames(names []string) []string {
 // asking again, unlike where the bucket does not answer.
 var ErrClusterUnread = errors.New("the backup and its location were not read from the API server")
 
-// Targets returns the namespaces a restore writes to, sorted. If the spec does not list them they
-// are those of the backup's manifest, or of its tarball if that is small, else [selection.All];
+// Targets returns the namespaces a restore writes to, sorted: those of the items that it names, if nothing else
+// comes along. If the spec does not list them they are those of the backup's manifest, or of its tarball if that is small, else [selection.All];
 // none at all means that the restore has only cluster-scoped objects. An error means that the
 // backup could not be read, or not in a short time: the function Targets returns then what is
 // certain. Where the manifest shows that the backup has no cluster-scoped object but namespaces, the restore
 // is marked, so that no later one waits for it.
 func (v *Validator) Targets(ctx context.Context, r *velerov1.Restore) ([]string, error) {
+	if items, err := selection.ParseItems(r.Annotations); err == nil {
+		if names, known := items.Bounds(); known {
+			return mappedNames(names, r.Spec.NamespaceMapping), nil
+		}
+	}
 	sure := Targets(&r.Spec)
 	if !slices.Contains(sure, selection.All) {
 		return sure, nil

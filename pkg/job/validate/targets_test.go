@@ -123,6 +123,23 @@ func TestTargetsComeFromTheBackup(t *testing.T) {
 	}
 }
 
+func TestARestoreOfItemsAloneReservesTheirNamespaces(t *testing.T) {
+	s := newShelf(t)
+	s.putManifest("whole", s.putTarball("whole", "resources/configmaps/namespaces/a/c.json"), "a", "b", "c")
+	v := newValidator(t, s.bsl, storedBackup("whole", "", velerov1.BackupPhaseCompleted, 0))
+	for items, want := range map[string][]string{"deploy/b/x,cm/a/y, svc/b/z": {"b", "x"}, "clusterrole/r": {}, "ns/c,sc/fast": {"c"}} {
+		r := newRestore(velerov1.RestoreSpec{BackupName: "whole", NamespaceMapping: map[string]string{"a": "x"}})
+		r.Annotations = map[string]string{holdfast.AnnotationItems: items}
+		got, err := v.Targets(t.Context(), r)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+		r.Annotations[holdfast.AnnotationItemsWith] = "children"
+		got, err = v.Targets(t.Context(), r)
+		require.NoError(t, err)
+		require.Equal(t, []string{"b", "c", "x"}, got, "what comes along may live anywhere")
+	}
+}
+
 // Later restores wait for one only where the backup has something that they may depend on.
 func TestARestoreOfNamespacesAloneIsMarked(t *testing.T) {
 	s := newShelf(t)

@@ -173,13 +173,21 @@ func (p *restorePlanner) makePlan(ctx context.Context, out *preparedPlan, taken 
 	if err != nil {
 		return err
 	}
-	p.in.lowerMemoryLimit = service.RaiseMemoryLimit(int64(survey.Objects) * plan.HeapPerObject)
+	items, err := selection.ParseItems(p.in.restore.Annotations)
+	if err != nil {
+		return fatalErrorf("%w", err)
+	}
+	p.in.lowerMemoryLimit = service.RaiseMemoryLimit(int64(survey.Objects) * heapPerObject(&items))
+	parts, err := p.findParts(ctx, out.tarball, items)
+	if err != nil {
+		return err
+	}
 	if survey.Empty() && before == nil {
 		p.in.recorder.Warn(outcome.General, "the backup holds no items: zero items to be restored")
 	}
 	out.Snapshots = survey.Snapshots
 	taken.Snapshotted, taken.CSI = survey.Snapshots.Claims(), p.fillsClaims()
-	out.Volumes, err = volumes.Decide(ctx, survey.Volumes, out.tarball.Read, taken, spec.RestorePVs == nil || *spec.RestorePVs)
+	out.Volumes, err = volumes.Decide(ctx, parts.Volumes(survey.Volumes), out.tarball.Read, taken, spec.RestorePVs == nil || *spec.RestorePVs)
 	if err != nil {
 		return err
 	}
@@ -197,7 +205,7 @@ func (p *restorePlanner) makePlan(ctx context.Context, out *preparedPlan, taken 
 		return err
 	}
 	out.Plan, err = plan.Build(ctx, out.tarball, plan.Config{
-		Filter: filter, Mapping: spec.NamespaceMapping, Claim: out.Volumes.Claim,
+		Filter: filter, Parts: parts, Mapping: spec.NamespaceMapping, Claim: out.Volumes.Claim,
 		NoClusterResources: spec.IncludeClusterResources != nil && !*spec.IncludeClusterResources,
 		Reserve:            reserve,
 		Read:               func(item manifest.Item) ([]byte, error) { return out.tarball.Read(ctx, item) },
@@ -210,7 +218,7 @@ func (p *restorePlanner) makePlan(ctx context.Context, out *preparedPlan, taken 
 		},
 	})
 	if before == nil && err == nil {
-		err = p.reportUnmatched(survey, filter, out)
+		err = p.reportUnmatched(survey, filter, out, parts.LeftOut())
 	}
 	out.planned = names.planned
 	out.planned.Reserve, out.planned.Missing, out.planned.Pauses = reserve, p.actions.set.Errors, out.Pauses

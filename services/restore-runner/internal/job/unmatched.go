@@ -21,17 +21,20 @@ type unselectedError struct{ problems []string }
 func (e *unselectedError) Error() string { return strings.Join(e.problems, "; ") }
 
 // reportUnmatched warns of names in the spec that match nothing. The error is an *unselectedError where nothing at
-// all is left to restore.
-func (p *restorePlanner) reportUnmatched(survey *plan.Survey, filter *selection.Filter, made *preparedPlan) error {
+// all is left to restore, or the filters leave out an object that the restore names.
+func (p *restorePlanner) reportUnmatched(survey *plan.Survey, filter *selection.Filter, made *preparedPlan, leftOut []string) error {
 	var silent []schema.GroupVersion
 	for _, f := range made.catalog.Failures() {
 		silent = append(silent, f.GroupVersion)
 	}
 	unmatched := append(unmatchedNamespaces(&p.in.restore.Spec, survey.Namespaces),
 		filter.Unmatched(silent, "neither the cluster nor the backup has such a resource")...)
-	if made.Plan.Selected() == 0 && !survey.Empty() {
+	if made.Plan.Selected() == 0 && !survey.Empty() && len(leftOut) == 0 {
 		nothing := fmt.Sprintf("the filters of the restore select none of the %d objects of backup %q", survey.Objects, p.in.backup.Name)
 		return &unselectedError{append(unmatched, nothing)}
+	}
+	if len(leftOut) > 0 {
+		return &unselectedError{append(unmatched, itemsField+"the filters of the restore leave out "+joinLimited(leftOut))}
 	}
 	for _, warning := range unmatched {
 		p.in.recorder.Warn(outcome.General, warning)

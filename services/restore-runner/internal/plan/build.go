@@ -36,6 +36,8 @@ type Config struct {
 	Claim func(volume string) (namespace, name string)
 	// NoClusterResources is set if the restore excludes all cluster-scoped objects.
 	NoClusterResources bool
+	// Parts are what is taken of that which Filter selects; nil is all.
+	Parts *Parts
 	// Reserve keeps objects in the plan that are not selected: an action may name them as additional
 	// items, and then they are restored.
 	Reserve bool
@@ -61,7 +63,7 @@ func (c *Config) admitsAdditional(gr schema.GroupResource, namespace string) boo
 	if namespace == "" {
 		return !c.NoClusterResources
 	}
-	return c.Filter.Namespace(namespace)
+	return c.Filter.Namespace(namespace) && c.Parts.admitsNamespace(namespace)
 }
 
 // Map returns the target of a namespace.
@@ -78,7 +80,7 @@ func mappedNamespace(mapping map[string]string, namespace string) string {
 func Build(ctx context.Context, source Source, config Config) (*Plan, error) {
 	b := &planBuilder{
 		config: config, plan: &Plan{
-			objects: map[string]int32{}, unselected: map[string]bool{}, owners: map[string]int32{}, mapping: config.Mapping, admits: config.admitsAdditional, claim: config.Claim, order: config.Order,
+			objects: map[string]int32{}, named: map[int32]bool{}, unselected: map[string]bool{}, owners: map[string]int32{}, mapping: config.Mapping, admits: config.admitsAdditional, claim: config.Claim, order: config.Order,
 		},
 		kinds: map[schema.GroupResource]int32{}, namespaces: map[string]int32{}, needed: map[string]bool{}, claims: map[[2]string]bool{},
 		hints: newHints(), rights: newHeldRights(), leftOut: map[string]int{},
@@ -95,6 +97,7 @@ func Build(ctx context.Context, source Source, config Config) (*Plan, error) {
 		return nil, err
 	}
 	b.plan.sortNodes()
+	b.noteParts()
 	b.plan.graph, b.plan.notes = buildGraph(b.plan, b.hints, b.plan.notes)
 	return b.plan, nil
 }
@@ -133,6 +136,10 @@ func (b *planBuilder) takeItem(item *manifest.Item) error {
 		b.spaces = append(b.spaces, leanItem(item))
 	case b.isSelected(item, gr):
 		return b.addItem(item, gr)
+	case b.config.Parts.bringsRights() && gr.String() == roleBindingsResource:
+		b.rights.bindings = append(b.rights.bindings, newHeldBinding(item))
+	case b.config.Parts.bringsRights() && gr.String() == rolesResource:
+		b.rights.roles = append(b.rights.roles, leanItem(item))
 	case b.config.NoClusterResources:
 		return b.leaveOut(item, gr)
 	case gr.String() == volumesResource:
@@ -170,7 +177,7 @@ func (b *planBuilder) isSelected(item *manifest.Item, gr schema.GroupResource) b
 	if item.Namespace != "" && !b.config.Filter.Namespace(item.Namespace) {
 		return false
 	}
-	return b.config.Filter.MatchesLabels(labels.Set(item.Labels))
+	return b.config.Filter.MatchesLabels(labels.Set(item.Labels)) && b.config.Parts.takesItem(item)
 }
 
 func (b *planBuilder) addItem(item *manifest.Item, gr schema.GroupResource) error {
@@ -252,7 +259,7 @@ func (b *planBuilder) takeHeldBack() error {
 	gr := schema.GroupResource{Resource: namespacesResource}
 	for i := range b.spaces {
 		item := &b.spaces[i]
-		wanted := !item.Extra && b.config.Filter.Resource(gr, false) && b.config.Filter.Namespace(item.Name) && b.config.Filter.MatchesLabels(labels.Set(item.Labels))
+		wanted := !item.Extra && b.config.Filter.Resource(gr, false) && b.config.Filter.Namespace(item.Name) && b.config.Filter.MatchesLabels(labels.Set(item.Labels)) && b.config.Parts.takesItem(item)
 		_, used := b.namespaces[item.Name]
 		if !wanted {
 			b.plan.unselected[strings.Clone(item.Name)] = true

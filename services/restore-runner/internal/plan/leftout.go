@@ -20,17 +20,17 @@ type heldRights struct {
 	bindings []heldBinding
 	roles    []manifest.Item
 	accounts map[objectPlace]bool // selected ServiceAccounts
-	granted  map[string]bool      // ClusterRoles that bindings of the restore name
+	granted  map[objectPlace]bool // roles that bindings of the restore name
 }
 
 type heldBinding struct {
 	item     manifest.Item
-	role     string
+	role     objectPlace
 	accounts []objectPlace
 }
 
 func newHeldRights() *heldRights {
-	return &heldRights{accounts: map[objectPlace]bool{}, granted: map[string]bool{}}
+	return &heldRights{accounts: map[objectPlace]bool{}, granted: map[objectPlace]bool{}}
 }
 
 // takeSelected notes an account that is selected, or what a selected binding grants.
@@ -38,7 +38,7 @@ func (h *heldRights) takeSelected(item *manifest.Item, gr schema.GroupResource) 
 	switch gr.String() {
 	case "serviceaccounts":
 		h.accounts[clonePlace(item.Namespace, item.Name)] = true
-	case clusterRoleBindingsResource, "rolebindings.rbac.authorization.k8s.io":
+	case clusterRoleBindingsResource, roleBindingsResource:
 		h.granted[newHeldBinding(item).role] = true
 	}
 }
@@ -49,8 +49,8 @@ func newHeldBinding(item *manifest.Item) heldBinding {
 		switch r := &item.References[i]; {
 		case r.Relation == reference.GrantsTo:
 			b.accounts = append(b.accounts, clonePlace(r.Namespace, r.Name))
-		case r.Relation == reference.Grants && r.Kind == "ClusterRole":
-			b.role = strings.Clone(r.Name)
+		case r.Relation == reference.Grants:
+			b.role = clonePlace(r.Namespace, r.Name)
 		}
 	}
 	return b
@@ -71,7 +71,7 @@ func (b *planBuilder) takeRights() error {
 	}
 	for i := range b.rights.roles {
 		item := &b.rights.roles[i]
-		if _, err := b.takeCompanion(item, b.rights.granted[item.Name]); err != nil {
+		if _, err := b.takeCompanion(item, b.rights.granted[objectPlace{item.Namespace, item.Name}]); err != nil {
 			return err
 		}
 	}
@@ -80,7 +80,14 @@ func (b *planBuilder) takeRights() error {
 
 func (b *planBuilder) takeCompanion(item *manifest.Item, wanted bool) (brought bool, err error) {
 	gr := schema.GroupResource{Group: item.Group, Resource: item.Resource}
-	if !wanted || !b.config.Filter.Resource(gr, true) { // true: only the lists decide, not the scope
+	filter, parts := b.config.Filter, b.config.Parts
+	switch {
+	case !wanted, !filter.Resource(gr, true), parts != nil && !parts.bringsRights(): // true: only the lists decide, not the scope
+		return false, b.leaveOut(item, gr)
+	case item.Namespace == "":
+	case filter.Namespace(item.Namespace) && filter.MatchesLabels(labels.Set(item.Labels)):
+		return true, b.addItem(item, gr)
+	default:
 		return false, b.leaveOut(item, gr)
 	}
 	if err = b.putNode(item, gr, false); err == nil {
@@ -93,7 +100,7 @@ func (b *planBuilder) takeCompanion(item *manifest.Item, wanted bool) (brought b
 func (b *planBuilder) leaveOut(item *manifest.Item, gr schema.GroupResource) error {
 	filter := b.config.Filter
 	if item.Namespace == "" && !b.config.NoClusterResources && !slices.Contains(selection.NonRestorable, gr.String()) &&
-		!filter.Resource(gr, false) && filter.Resource(gr, true) && filter.MatchesLabels(labels.Set(item.Labels)) {
+		!filter.Resource(gr, false) && filter.Resource(gr, true) && filter.MatchesLabels(labels.Set(item.Labels)) && b.config.Parts.takesItem(item) {
 		b.leftOut[strings.Clone(gr.String())]++
 	}
 	return b.keepReserve(item, gr)

@@ -49,6 +49,7 @@ type Plan struct {
 	barriers   []phaseBarrier
 	rivals     map[int32]int32 // object -> the one that goes to its name before it
 	behind     map[int32]int32 // and back
+	named      map[int32]bool  // see Named
 	order      restoreorder.Order
 }
 

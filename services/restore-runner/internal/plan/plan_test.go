@@ -80,6 +80,7 @@ type options struct {
 	spec       selection.Spec
 	namespaces []string
 	excluded   []string
+	parts      *Parts
 	mapping    map[string]string
 	claim      func(string) (string, string)
 	noCluster  bool
@@ -102,7 +103,7 @@ func planOf(t testing.TB, l *listing, o options) *Plan {
 	require.NoError(t, err)
 	filter, err := selection.NewFilter(o.spec, selection.ExpandNamespaces(o.namespaces, o.excluded, survey.Namespaces), survey.Resolver(literal{}))
 	require.NoError(t, err)
-	p, err := Build(t.Context(), l, Config{Filter: filter, Mapping: o.mapping, Claim: o.claim, NoClusterResources: o.noCluster, Order: o.order, Paused: o.paused, Read: o.read,
+	p, err := Build(t.Context(), l, Config{Filter: filter, Parts: o.parts, Mapping: o.mapping, Claim: o.claim, NoClusterResources: o.noCluster, Order: o.order, Paused: o.paused, Read: o.read,
 		Ports: func(body []byte) (kept, chosen bool) { return string(body) == "kept", string(body) == "chosen" }})
 	require.NoError(t, err)
 	return p

@@ -45,6 +45,8 @@ const (
 
 	clusterRoleBindingsResource = "clusterrolebindings.rbac.authorization.k8s.io"
 	clusterRolesResource        = "clusterroles.rbac.authorization.k8s.io"
+	roleBindingsResource        = "rolebindings.rbac.authorization.k8s.io"
+	rolesResource               = "roles.rbac.authorization.k8s.io"
 
 	definitionsResource = "customresourcedefinitions.apiextensions.k8s.io"
 )

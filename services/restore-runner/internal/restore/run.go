@@ -77,6 +77,7 @@ func newRun(cfg Config) (*restoreRun, error) {
 	r.creator = &flight.Creator{
 		Plan: cfg.Plan, Recorder: cfg.Recorder, History: cfg.History, Finisher: r.finisher, Existing: r.existing, Names: r.names,
 		PreserveNodePorts: r.reset.PreserveNodePorts, PreserveAddresses: cfg.PreserveAddresses, Injections: cfg.Injections, Update: cfg.Spec.ExistingResourcePolicy == velerov1.PolicyTypeUpdate,
+		UpdateNamed: cfg.Spec.ExistingResourcePolicy != velerov1.PolicyTypeNone,
 	}
 	r.hooks = podhook.New(podhook.Config{
 		Spec: &cfg.Spec.Hooks, Exec: cfg.Exec, Recorder: cfg.Recorder, Existing: r.existing, Names: r.names, Confirm: cfg.Confirm,

@@ -22,6 +22,8 @@ type Creator struct {
 	Names    *object.Names
 	// PreserveNodePorts and Update are fields of the spec of the restore.
 	PreserveNodePorts, Update bool
+	// UpdateNamed has objects updated that the restore names.
+	UpdateNamed bool
 	// Injections name what admission adds to Pods.
 	Injections apply.InjectionRules
 	// PreserveAddresses is that of the request.
@@ -35,7 +37,7 @@ func (c *Creator) Request(o *object.Object, kind string) apply.Request {
 	return apply.Request{
 		Target: o.Target, Kind: kind, Object: o.Body, Status: o.Status, NoCreate: o.Exists, Converted: o.Stored != "", Injections: c.Injections,
 		Normalize:  c.normalizeLive(o),
-		MappedFrom: c.Plan.MappedFrom, Update: c.Update && !o.Lock && !companion, CreateOnly: companion && kind == "ClusterRole",
+		MappedFrom: c.Plan.MappedFrom, Update: (c.Update || c.UpdateNamed && c.Plan.Named(o.Node)) && !o.Lock && !companion, CreateOnly: companion && kind == "ClusterRole",
 		Resumed: c.History.Resumed || o.Tried, Intended: c.History.Intents[o.Node],
 		Intend: func(ctx context.Context, intent apply.Intent) error {
 			c.Recorder.Intend(o.Node, intent)

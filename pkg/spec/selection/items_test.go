@@ -1,0 +1,30 @@
+package selection
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
+)
+
+func TestParseItems(t *testing.T) {
+	t.Parallel()
+	items, err := ParseItems(nil)
+	require.NoError(t, err)
+	require.Equal(t, Items{}, items)
+
+	items, err = ParseItems(map[string]string{holdfast.AnnotationItems: "deploy/shop/web, clusterrole/system:x", holdfast.AnnotationItemsWith: "children , dependencies"})
+	require.NoError(t, err)
+	require.Equal(t, Items{Named: []Item{{"deploy", "shop", "web"}, {"clusterrole", "", "system:x"}}, Dependencies: true, Children: true}, items)
+	require.Equal(t, "deploy/shop/web clusterrole/system:x", items.Named[0].String()+" "+items.Named[1].String())
+
+	for with, want := range map[string]string{"": "neither", "owners": "neither", "children,": "neither"} {
+		_, err = ParseItems(map[string]string{holdfast.AnnotationItems: "a/b", holdfast.AnnotationItemsWith: with})
+		require.ErrorContains(t, err, "metadata.annotations[holdfast.io/items-with]: ")
+		require.ErrorContains(t, err, want)
+	}
+	_, err = ParseItem("cm/a/" + strings.Repeat("x", 2000))
+	require.ErrorContains(t, err, "longer than the name of any object")
+}
