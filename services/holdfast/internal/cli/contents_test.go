@@ -265,6 +265,8 @@ func TestFiltersReachTheService(t *testing.T) {
 	require.Empty(t, m.asked.GetNamespace(), "before the command it is the namespace of the server")
 	result := c.Run(t.Context(), "", "__complete", "restore", "create", "--from-backup", "")
 	require.Equal(t, ":4\n", result.Out, "no backups, and no files")
+	result = c.Run(t.Context(), "", "__complete", "restore", "create", "r", "--from-backup", "done", "-n", "shop", "--item", "pods/")
+	require.Equal(t, "pods/web-1-x\npods/web-1-y\n:4\n", result.Out)
 	c.Run(t.Context(), "", "-n", "velero", "backup", "items", "b", "-n", "shop")
 	require.Equal(t, "shop", m.asked.GetNamespace())
 }

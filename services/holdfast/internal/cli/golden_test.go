@@ -79,7 +79,9 @@ func commandLines(kind string) []string {
 				out[i] = line + " --from-backup first"
 			}
 		}
-		return append(out, "|create --from-backup first", "|create r --from-backup first", "|delete done --confirm --wait")
+		return append(out, "|create r --from-backup first --item deploy/web,secret/other/db -n shop --with-children --with-dependencies -o yaml", "|create r --from-backup first --item clusterrole/system:x -o yaml",
+			"|create r --from-backup first -n elsewhere -o yaml", "|create r --from-backup first --item web", "|create r --from-backup first --with-children",
+			"|create --from-backup first", "|create r --from-backup first", "|delete done --confirm --wait")
 	}
 	return append(out, "|create n", "|download", "|download absent -o .absent")
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/job"
 )
 
@@ -70,24 +71,43 @@ func (o *ContentOptions) completeKinds(cmd *cobra.Command) {
 // completeItem offers backups, then kinds of the backup, then its objects of a kind in the namespace.
 func (o *ContentOptions) completeItem(backups cobra.CompletionFunc) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		kind, name, named := strings.Cut(typed, "/")
 		switch {
 		case len(args) == 0:
 			return backups(cmd, args, typed)
 		case len(args) > 1:
 			return nil, cobra.ShellCompDirectiveNoFileComp
-		case !named:
-			names, directive := o.askNames(cmd, func(ctx context.Context) ([]string, error) { return o.readKinds(ctx, args, "/") })
-			return names, directive | cobra.ShellCompDirectiveNoSpace
 		}
-		return o.askNames(cmd, func(ctx context.Context) (names []string, err error) {
-			page, err := o.api.ListItems(ctx, &manifestv1.ListItemsRequest{
-				Backup: args[0], Kinds: []string{kind}, Namespace: o.Namespace, Name: name + "*", PageSize: pageSize,
-			})
-			for _, item := range page.GetItems() {
-				names = append(names, kind+"/"+item.GetName())
-			}
-			return names, err
-		})
+		return o.completeObject(cmd, args, typed)
 	}
+}
+
+// CompleteItems offers kinds of a backup, then its objects of a kind in a namespace, for a command that other
+// flags than ContentOptions give both.
+func CompleteItems(g *command.Global, of func() (backup, namespace string)) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		o := newContentOptions(g)
+		backup := ""
+		if backup, o.Namespace = of(); backup == "" {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return o.completeObject(cmd, []string{backup}, typed)
+	}
+}
+
+// completeObject offers kinds of the backup that args begin with, then its objects of a kind in the namespace.
+func (o *ContentOptions) completeObject(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	kind, name, named := strings.Cut(typed, "/")
+	if !named {
+		names, directive := o.askNames(cmd, func(ctx context.Context) ([]string, error) { return o.readKinds(ctx, args, "/") })
+		return names, directive | cobra.ShellCompDirectiveNoSpace
+	}
+	return o.askNames(cmd, func(ctx context.Context) (names []string, err error) {
+		page, err := o.api.ListItems(ctx, &manifestv1.ListItemsRequest{
+			Backup: args[0], Kinds: []string{kind}, Namespace: o.Namespace, Name: name + "*", PageSize: pageSize,
+		})
+		for _, item := range page.GetItems() {
+			names = append(names, kind+"/"+item.GetName())
+		}
+		return names, err
+	})
 }

@@ -17,6 +17,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/spec/restoreorder"
 	"github.com/holdfast-io/holdfast/pkg/spec/selection"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/backup"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/job"
 )
@@ -30,6 +31,7 @@ type CreateOptions struct {
 	Order                string
 
 	kind          *job.Kind[*velerov1.Restore]
+	items         itemOptions
 	status        velerov1.RestoreStatusSpec
 	policy        string
 	modifier      string
@@ -39,14 +41,18 @@ type CreateOptions struct {
 
 // NewCreateCommand returns `restore create`.
 func NewCreateCommand(g *command.Global, kind *job.Kind[*velerov1.Restore]) *cobra.Command {
+	o := &CreateOptions{Creation: job.NewCreation(g, "restore"), kind: kind}
 	cmd := job.Creating(&cobra.Command{
 		Use:   "create [NAME] --from-backup BACKUP",
 		Short: "Restore from a backup",
 		Example: `  holdfast restore create --from-backup first --wait
-  holdfast restore create copy --from-backup first --include-namespaces web --namespace-mappings web:web-copy`,
-	}, &CreateOptions{Creation: job.NewCreation(g, "restore"), kind: kind})
+  holdfast restore create copy --from-backup first --include-namespaces web --namespace-mappings web:web-copy
+  holdfast restore create --from-backup first --item deploy/web -n shop --with-dependencies --wait`,
+	}, o)
 	backups := &job.Kind[*velerov1.Backup]{NewList: func() client.ObjectList { return &velerov1.BackupList{} }}
 	_ = cmd.RegisterFlagCompletionFunc("from-backup", backups.CompleteNames(g)) // the flag exists
+	items := backup.CompleteItems(g, func() (string, string) { return o.Spec.BackupName, o.items.namespace })
+	_ = cmd.RegisterFlagCompletionFunc("item", items) // the flag exists
 	return cmd
 }
 
@@ -75,6 +81,7 @@ func (o *CreateOptions) BindFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.parallelFiles, "parallel-files-download", 0, "files of a volume written at a time")
 	fs.BoolVar(&o.Now, "now", false, "do not wait for running backups of the same namespaces")
 	fs.StringVar(&o.Order, "order", "", "what comes first: stages (the default: no controller acts before what it would make is there), owners, or velero for its list of priorities alone")
+	o.items.bindFlags(fs)
 	o.Creation.BindFlags(fs)
 }
 
@@ -104,6 +111,9 @@ func (o *CreateOptions) Complete(args []string) error {
 	}
 	if o.Order != "" {
 		o.addAnnotation(holdfast.AnnotationOrder, o.Order)
+	}
+	if err := o.completeItems(); err != nil {
+		return err
 	}
 	return o.Connect()
 }

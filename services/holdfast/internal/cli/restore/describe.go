@@ -27,6 +27,7 @@ func (d *Description) writeSpec(p *job.Page) {
 	if s.ScheduleName != "" {
 		p.Field(0, "Schedule", s.ScheduleName)
 	}
+	d.writeItems(p)
 	p.Heading("Namespaces")
 	p.Field(1, "Included", job.FormatNames(s.IncludedNamespaces, "*"))
 	p.Field(1, "Excluded", job.FormatNames(s.ExcludedNamespaces, ""))

@@ -71,6 +71,15 @@ func TestCreateSendsWhatTheFlagsSay(t *testing.T) {
 		"resourceModifier":{"apiGroup":null,"kind":"ConfigMap","name":"m"},"itemOperationTimeout":"1h0m0s","uploaderConfig":{"writeSparseFiles":true,"parallelFilesDownload":2}}`, string(spec))
 }
 
+func TestDescribeShowsParts(t *testing.T) {
+	r := newRestore("parts", velerov1.RestorePhaseCompleted)
+	r.Annotations = map[string]string{"holdfast.io/items": "deploy/shop/web, secret/shop/db", "holdfast.io/items-with": "children"}
+	r.Status.Progress = &velerov1.RestoreProgress{TotalItems: 7, ItemsRestored: 7}
+	result := clitest.New(t, r).Run(t.Context(), "", "restore", "describe", "parts")
+	require.Equal(t, 0, result.Code, result.Err)
+	require.Regexp(t, `(?s)Items:\n +Named: +deploy/shop/web, secret/shop/db\n +With: +children\n +Brought along: +5\n`, result.Out)
+}
+
 func TestCreateNamesTheRestoreAfterItsBackup(t *testing.T) {
 	c := clitest.New(t, newBackup("first", velerov1.BackupPhaseCompleted, 0))
 	require.Equal(t, 0, c.Run(t.Context(), "", "restore", "create", "--from-backup", "first").Code)
