@@ -1,0 +1,67 @@
+package references
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-io/holdfast/e2e/harness/site"
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+)
+
+// foreign is the backup in Velero's layout: metadata and a tarball of one gzip member, and nothing else.
+const foreign = "foreign"
+
+// showForeign runs every command that looks into a backup on the one in Velero's layout.
+func (b *bed) showForeign(t *testing.T) {
+	b.storeForeign(t)
+	cli, address := b.CLI(t), b.Fleet.Of("manifest-indexer")[0].GRPC
+	for _, command := range []struct {
+		line string
+		says []string
+	}{
+		{"backup items foreign --kind machines -n machines -o name", []string{"machine.cluster.x-k8s.io/blue-1", "machine.cluster.x-k8s.io/red-0"}},
+		{"backup items foreign --owner cluster.cluster.x-k8s.io/red -n machines", []string{"KubeadmControlPlane", "red-kubeconfig"}},
+		{"backup tree foreign cluster.cluster.x-k8s.io/red -n machines", []string{"KubeadmControlPlane/red", "Machine/red-0", "DockerMachine/red-0"}},
+		{"backup cat foreign secret/root -n certificates", []string{"name: root", "'***'"}},
+		{"backup related foreign certificate/web -n certificates", []string{"Issuer", "authority", "Secret", "root"}},
+		{"backup verify foreign", []string{" 0 faults"}},
+		{"backup diff estate foreign", nil},
+	} {
+		out, err := cli.Run(t.Context(), append(strings.Fields(command.line), "--manifest-address", address)...)
+		require.NoError(t, err, command.line)
+		for _, text := range command.says {
+			require.Contains(t, out, text, command.line)
+		}
+	}
+}
+
+// storeForeign stores the backup once more, as Velero does, and waits until it is found in the bucket.
+func (b *bed) storeForeign(t *testing.T) {
+	t.Helper()
+	dir := filepath.Join(b.path, backup, "backups", foreign)
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	var packed bytes.Buffer
+	zip := gzip.NewWriter(&packed)
+	_, err := zip.Write(b.bucket.ReadZipped(t, "backups/"+backup+"/"+backup+".tar.gz"))
+	require.NoError(t, err)
+	require.NoError(t, zip.Close())
+	require.NoError(t, os.WriteFile(filepath.Join(dir, foreign+".tar.gz"), packed.Bytes(), 0o600))
+
+	var stored velerov1.Backup
+	require.NoError(t, json.Unmarshal(b.bucket.Read(t, "backups/"+backup+"/velero-backup.json"), &stored))
+	stored.Name, stored.UID, stored.Annotations = foreign, "", nil
+	text, err := json.Marshal(&stored)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "velero-backup.json"), text, 0o600))
+	require.Eventually(t, func() bool {
+		return b.Client.Get(t.Context(), client.ObjectKey{Namespace: site.Server, Name: foreign}, &velerov1.Backup{}) == nil
+	}, site.Patience, site.Look, "the backup is found")
+}
