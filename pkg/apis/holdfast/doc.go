@@ -25,8 +25,6 @@ const (
 	AnnotationPriority = "holdfast.io/priority"
 	// AnnotationOperations summarises asynchronous operations as JSON.
 	AnnotationOperations = "holdfast.io/operations"
-	// AnnotationAddress, on the Lease of an instance: where it answers gRPC, as host:port.
-	AnnotationAddress = "holdfast.io/address"
 	// AnnotationPlan names a stored plan to execute.
 	AnnotationPlan = "holdfast.io/plan"
 	// AnnotationCancel asks for a job that has not ended to be stopped: who asks, and when, and the

@@ -27,8 +27,6 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 	"k8s.io/utils/clock"
-
-	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
 )
 
 // Defaults of Config.
@@ -112,8 +110,7 @@ func serverOptions(cfg Config, c interceptorChain) []grpc.ServerOption {
 		grpc.StatsHandler(otelgrpc.NewServerHandler(
 			otelgrpc.WithTracerProvider(cfg.Tracer),
 			otelgrpc.WithPropagators(cfg.Propagator),
-			// async-operation-monitor calls GetProgress for each operation, every few seconds.
-			otelgrpc.WithFilter(filters.None(filters.HealthCheck(), filters.FullMethodName(operationv1.OperationService_GetProgress_FullMethodName))),
+			otelgrpc.WithFilter(filters.Not(filters.HealthCheck())),
 		)),
 		grpc.MaxRecvMsgSize(MaxMessage),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: cmp.Or(cfg.MaxConnectionAge, DefaultMaxConnectionAge)}),

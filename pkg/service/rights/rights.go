@@ -37,11 +37,11 @@ func RulesOf(service string, o Options) Rules {
 	case "queue-scheduler":
 		r = schedulerRules()
 	case "backup-runner":
-		r = o.addOperations(backupRunner(o))
+		r = backupRunner(o)
 	case "restore-runner":
-		r = o.addOperations(restoreRunner(o))
+		r = restoreRunner(o)
 	case "async-operation-monitor":
-		r = o.addOperations(monitorRules(o))
+		r = monitorRules(o)
 	case "manifest-indexer":
 		r = indexerRules()
 	case "deletion":
@@ -112,20 +112,12 @@ func restoreRunner(o Options) Rules {
 func monitorRules(o Options) Rules {
 	r := Rules{
 		Namespaced: slices.Concat(events, []rbacv1.PolicyRule{
-			veleroRule([]string{"backups", "restores"}, "get", "list", "watch", "patch"), policyRule("coordination.k8s.io", "leases", "get"),
+			veleroRule([]string{"backups", "restores"}, "get", "list", "watch", "patch"),
 		}),
 		Cluster: []rbacv1.PolicyRule{cluster},
 	}
 	if o.CSI {
 		r.Cluster = append(r.Cluster, snapshotRule([]string{"volumesnapshots"}, "get", "delete"), snapshotRule([]string{"volumesnapshotcontents"}, "get", "patch", "delete"))
-	}
-	return r
-}
-
-// addOperations adds the right to call runners about operations in the processes of their plugins.
-func (o Options) addOperations(r Rules) Rules {
-	if o.Reviews {
-		r.Cluster = append(r.Cluster, rbacv1.PolicyRule{NonResourceURLs: []string{"/holdfast.operation.v1.OperationService/*"}, Verbs: []string{"post"}})
 	}
 	return r
 }

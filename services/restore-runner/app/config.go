@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/holdfast-io/holdfast/pkg/extension/operationhome"
 	"github.com/holdfast-io/holdfast/pkg/extension/pluginhost"
 	"github.com/holdfast-io/holdfast/pkg/service"
 )
@@ -36,8 +35,6 @@ type Config struct {
 	ReadyTimeout time.Duration
 	// Plugins are the limits of plugins.
 	Plugins pluginhost.Flags
-	// Operations are about those that live in the processes of plugins.
-	Operations operationhome.Flags
 	// StorePatience is how long a location that cannot be reached is waited for before a restore
 	// fails.
 	StorePatience time.Duration
@@ -53,7 +50,6 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.ResourceTimeout, "resource-timeout", 10*time.Minute, "longest wait for a restored definition or APIService to serve, or a webhook to answer")
 	fs.DurationVar(&c.ReadyTimeout, "additional-items-ready-timeout", 10*time.Minute, "longest wait for the additional items of a plugin to be ready, where it does not say")
 	c.Plugins.BindFlags(fs)
-	c.Operations.BindFlags(fs)
 	fs.DurationVar(&c.StorePatience, "store-patience", 15*time.Minute, "how long a location that cannot be reached is waited for before a restore fails")
 }
 
@@ -68,6 +64,6 @@ func (c *Config) validate() error {
 			service.Duration{Flag: "additional-items-ready-timeout", Value: c.ReadyTimeout},
 			service.Duration{Flag: "store-patience", Value: c.StorePatience},
 		),
-		c.Plugins.Validate(), c.Operations.Validate(),
+		c.Plugins.Validate(),
 	)
 }

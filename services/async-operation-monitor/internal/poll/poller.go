@@ -15,6 +15,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 )
 
@@ -43,7 +44,7 @@ type Metrics interface {
 
 // Config is what a Poller works with. Every field is required unless its comment states otherwise.
 type Config struct {
-	Actions *operation.Actions
+	Actions action.Operations
 	Metrics Metrics
 	Clock   clock.WithTicker
 	Log     *slog.Logger

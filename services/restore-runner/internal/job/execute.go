@@ -113,7 +113,7 @@ func restoreObjects(ctx context.Context, a *restoreAttempt) error {
 		Records: restore.Records{Recorder: in.recorder, History: a.history, Unrecorded: in.records.readOnly, Restored: a.noteRestored, Idle: mark.WaitsOf(a.restore).Idle, Dir: in.dir},
 		Extensions: restore.Extensions{
 			Actions: actions.bound, IsProcessCrash: actions.set.IsProcessCrash, IsNotSent: actions.set.IsNotSent, Object: actions.object,
-			ReadyTimeout: a.cfg.ReadyTimeout, Instance: a.held.Claim.Owner, Snapshotters: snapshotters, Exec: a.cfg.Exec,
+			ReadyTimeout: a.cfg.ReadyTimeout, Snapshotters: snapshotters, Exec: a.cfg.Exec,
 		},
 	})
 }

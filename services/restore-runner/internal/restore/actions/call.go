@@ -31,9 +31,7 @@ type CallerConfig struct {
 	Target func(node int32) apply.Target
 	// Unrecorded is set if the location cannot be written: operations are not supported then.
 	Unrecorded bool
-	// Instance is the runner's, which operations in processes of plugins live with.
-	Instance string
-	Clock    clock.PassiveClock
+	Clock      clock.PassiveClock
 }
 
 // Caller calls the actions of a restore. Safe for concurrent use.
