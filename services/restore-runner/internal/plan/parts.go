@@ -49,15 +49,24 @@ func FindParts(ctx context.Context, source Source, items selection.Items) (parts
 	if len(problems) > 0 || !items.Dependencies && !items.Children {
 		return parts, problems, nil
 	}
-	for from, edge := range graph.Reach(roots, false, func(relation string) bool {
-		if relation == manifest.Owns {
-			return items.Children
-		}
-		return items.Dependencies
-	}) {
-		parts.along[edge.Node] = manifest.Edge{Node: from, Relation: edge.Relation}
+	// What a dependency owns is not asked for: a set that two Clusters name owns an object for each of them.
+	reached := roots
+	if items.Children {
+		reached = append(reached, parts.follow(roots, func(relation string) bool { return relation == manifest.Owns })...)
+	}
+	if items.Dependencies {
+		parts.follow(reached, func(relation string) bool { return relation != manifest.Owns })
 	}
 	return parts, nil, nil
+}
+
+// follow notes what nodes reach by some relations, and returns it.
+func (p *Parts) follow(nodes []manifest.Node, relations func(relation string) bool) (reached []manifest.Node) {
+	for from, edge := range p.graph.Reach(nodes, false, relations) {
+		p.along[edge.Node] = manifest.Edge{Node: from, Relation: edge.Relation}
+		reached = append(reached, edge.Node)
+	}
+	return reached
 }
 
 // findItem finds an item. The namespace of a cluster-scoped one does not matter.

@@ -33,6 +33,7 @@ func shopListing() *listing {
 		"clusterroles."+rbac+" view", "clusterroles."+rbac+" edit", "roles."+rbac+" shop/own", "roles."+rbac+" shop/spare", "serviceaccounts shop/web", "serviceaccounts shop/idle", "deployments.apps other/web")
 	items = append(items,
 		withReferences(newItem("deployments.apps shop/web"), to(reference.Reads, "Secret", "shop/db"), to(reference.RunsAs, "ServiceAccount", "shop/web"), to(reference.Claims, "PersistentVolumeClaim", "shop/data")),
+		newItem("configmaps shop/of-secret", ownerReference("v1", "Secret", "secrets shop/db", false)), // what a dependency owns does not come along
 		newItem("replicasets.apps shop/web-1", ownerReference("apps/v1", "Deployment", "deployments.apps shop/web", true)),
 		withReferences(newItem("pods shop/web-1-a", ownerReference("apps/v1", "ReplicaSet", "replicasets.apps shop/web-1", true)), to(reference.Mounts, "Secret", "shop/of-pods")),
 		withReferences(newItem("persistentvolumeclaims shop/data"), to(reference.Binds, "PersistentVolume", "pv"), to(reference.ProvisionedBy, "storage.k8s.io/StorageClass", "fast")),
