@@ -25,7 +25,8 @@ const (
 	AnnotationPriority = "holdfast.io/priority"
 	// AnnotationOperations summarises asynchronous operations as JSON.
 	AnnotationOperations = "holdfast.io/operations"
-	// AnnotationPlan names a stored plan to execute.
+	// AnnotationPlan on a Restore names the stored plan that it executes: an outcome that is not as
+	// planned is a warning.
 	AnnotationPlan = "holdfast.io/plan"
 	// AnnotationCancel asks for a job that has not ended to be stopped: who asks, and when, and the
 	// object's UID, as JSON, or any other text but "false", as a person might set it.
@@ -109,6 +110,9 @@ const (
 	// it instead of the built-in store.
 	AnnotationObjectStore = "holdfast.io/object-store"
 )
+
+// RestoreChoices are the annotations of a Restore that change what it does to the cluster.
+var RestoreChoices = []string{AnnotationOrder, AnnotationRunAgain, AnnotationRunningJobs, AnnotationPreserveAddresses}
 
 // WithdrawnRepeatedly begins the value of AnnotationWithdrawn on a location that something keeps making the
 // default: it does not become that any more.

@@ -80,3 +80,9 @@ type RestoreStarter interface {
 	// operation.
 	Start(ctx context.Context, object, fromBackup *Object, restore *Restore, key string) (RestoreResult, error)
 }
+
+// DryRunSafe is implemented by an action whose Execute changes nothing anywhere: dry runs call it.
+type DryRunSafe interface {
+	// DryRunSafe marks the action.
+	DryRunSafe()
+}

@@ -36,6 +36,9 @@ var (
 
 func (n named) Name() string { return n.name }
 
+// DryRunSafe implements action.DryRunSafe: built-in actions read at most.
+func (n named) DryRunSafe() {}
+
 func (n named) AppliesTo(context.Context) (action.Selector, error) {
 	return action.Selector{IncludedResources: n.resources}, nil
 }

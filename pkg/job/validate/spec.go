@@ -111,7 +111,7 @@ func (p *Problems) checkFilters(spec selection.Spec) {
 	}
 }
 
-// checkAnnotations finds requests that are not built yet, a priority that is none, and a claim no runner
+// checkAnnotations finds a priority that is none, and a claim no runner
 // could read: the object would keep its place among the running ones indefinitely.
 func (p *Problems) checkAnnotations(annotations map[string]string) {
 	if _, _, err := claim.Parse(&metav1.ObjectMeta{Annotations: annotations}); err != nil {
@@ -119,12 +119,6 @@ func (p *Problems) checkAnnotations(annotations map[string]string) {
 	}
 	if _, err := PriorityOf(annotations); err != nil {
 		p.addProblem("metadata.annotations["+holdfast.AnnotationPriority+"]", "%v", err)
-	}
-	for _, key := range []string{
-		holdfast.AnnotationPlan,
-	} {
-		_, set := annotations[key]
-		p.addUnsupported(set, "metadata.annotations["+key+"]")
 	}
 }
 

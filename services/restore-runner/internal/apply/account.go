@@ -46,7 +46,7 @@ func (c *Client) mergeAccount(ctx context.Context, r *Request, existing *existin
 		}
 		return Result{Action: Failed, UID: uid, Warning: r.refusalMessage("could not be merged: " + err.Error())}
 	}
-	return Result{Action: Updated, UID: uid, Warning: warning}
+	return Result{Action: Updated, UID: uid, Warning: warning, Fields: u.fields}
 }
 
 // mergeAutomount gives the merged account the stored automountServiceAccountToken where policy update asks for

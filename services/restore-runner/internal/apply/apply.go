@@ -128,6 +128,9 @@ type Result struct {
 	Fresh bool
 	// Live is the object that was there, as it was read; nil where it was not read.
 	Live []byte
+	// Fields are the paths that were changed, or that differ, of an existing object; in a dry run
+	// alone.
+	Fields []string
 	// Warning is why the object is not as in the backup, without a failure.
 	Warning string
 	// Refusal is why the API server refused to update the object, with Action Failed.
@@ -142,10 +145,16 @@ func (c *Client) Apply(ctx context.Context, r Request) Result {
 	if err != nil {
 		return failedResult(fmt.Errorf("encode: %w", err))
 	}
-	if r.NoCreate || r.Present {
+	if c.dry.isFreshNamespace(r.Target) {
+		return Result{Action: Skipped}
+	}
+	if r.NoCreate || r.Present || c.dry != nil {
 		if result := c.meetExisting(ctx, &r); r.NoCreate || !errors.Is(result.Err, ErrGoing) {
 			return result
 		}
+	}
+	if c.dry != nil && r.Taken {
+		return Result{Action: Failed} // it stays out unless both are equal
 	}
 	for attempt := 0; ; attempt++ {
 		id, maybe, err := c.createOncePropagated(ctx, &r, body)

@@ -48,6 +48,7 @@ type Client struct {
 	observer Observer
 	clock    clock.WithTicker
 	confirm  func(ctx context.Context) error
+	dry      *DryRun // nil for a client that does what it is asked for
 }
 
 // NewClient returns a client for the cluster of cfg, whose own rate limit is taken off. What it
@@ -106,13 +107,22 @@ type Identity struct {
 // version does not have. maybe reports that an earlier attempt of this
 // call may have created it, without an answer having come back.
 func (c *Client) createObject(ctx context.Context, t Target, body []byte, strict bool) (id Identity, maybe bool, err error) {
+	if c.dry != nil && (!c.dry.Server || c.dry.isFresh(t.Namespace)) {
+		return c.dry.noteCreation(t), false, nil
+	}
 	raw, maybe, err := c.sendWithRetry(ctx, c.confirm, func() *rest.Request {
 		post := c.rest.Post()
 		if strict {
 			post.Param("fieldValidation", "Strict")
 		}
+		if c.dry != nil {
+			post.Param("dryRun", metav1.DryRunAll)
+		}
 		return post.AbsPath(t.resourcePath("")...).Param("fieldManager", string(c.manager)).SetHeader("Content-Type", wholeObject).SetHeader("Accept", metadataOnly).Body(body)
 	})
+	if c.dry != nil && (err == nil || isUnknowable(err)) {
+		return c.dry.noteCreation(t), false, nil
+	}
 	if err != nil {
 		return Identity{}, maybe, err
 	}
@@ -122,6 +132,9 @@ func (c *Client) createObject(ctx context.Context, t Target, body []byte, strict
 
 // getObject reads a whole object.
 func (c *Client) getObject(ctx context.Context, t Target) ([]byte, error) {
+	if c.dry.isFresh(t.Namespace) {
+		return nil, absentError(t)
+	}
 	raw, _, err := c.sendWithRetry(ctx, confirmFree, func() *rest.Request {
 		return c.rest.Get().AbsPath(t.resourcePath(t.Name)...).SetHeader("Accept", wholeObject)
 	})
@@ -136,6 +149,9 @@ func (c *Client) Get(ctx context.Context, t Target) ([]byte, error) { return c.g
 
 // Serves reports whether the cluster serves a resource in its version.
 func (c *Client) Serves(ctx context.Context, gvr schema.GroupVersionResource) (bool, error) {
+	if c.dry.definesKind(gvr) {
+		return true, nil
+	}
 	path := (Target{GVR: gvr}).resourcePath("")
 	raw, _, err := c.sendWithRetry(ctx, confirmFree, func() *rest.Request {
 		return c.rest.Get().AbsPath(path[:len(path)-1]...).SetHeader("Accept", wholeObject)
@@ -156,6 +172,9 @@ func (c *Client) Serves(ctx context.Context, gvr schema.GroupVersionResource) (b
 // Patch sends a JSON merge patch for an object that this restore created, and returns what the
 // object became.
 func (c *Client) Patch(ctx context.Context, t Target, patch any) (Identity, error) {
+	if c.dry != nil {
+		return c.dry.noteCreation(t), nil
+	}
 	return c.patchEncoded(ctx, t, c.manager, patch)
 }
 
@@ -174,8 +193,15 @@ func (c *Client) patchEncoded(ctx context.Context, t Target, manager Manager, pa
 
 func (c *Client) sendPatch(ctx context.Context, t Target, manager Manager, body []byte) (Identity, error) {
 	raw, _, err := c.sendWithRetry(ctx, c.confirm, func() *rest.Request {
-		return c.newPatch(t, body).Param("fieldManager", string(manager)).SetHeader("Accept", metadataOnly)
+		patch := c.newPatch(t, body)
+		if c.dry != nil {
+			patch.Param("dryRun", metav1.DryRunAll)
+		}
+		return patch.Param("fieldManager", string(manager)).SetHeader("Accept", metadataOnly)
 	})
+	if c.dry != nil && lacksDryRun(err) {
+		return Identity{}, nil // whether it would be refused is not known
+	}
 	if err != nil {
 		return Identity{}, err
 	}

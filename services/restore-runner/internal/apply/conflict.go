@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 
@@ -14,6 +15,9 @@ import (
 // created it.
 func (c *Client) resolveExisting(ctx context.Context, r *Request, raw []byte, maybe bool) Result {
 	result := c.compareExisting(ctx, r, raw, maybe)
+	if c.dry != nil && errors.Is(result.Err, ErrTerminating) {
+		result = c.dry.plannedResult(r.Target, "waits until one of that name, which is being deleted, is gone")
+	}
 	result.Live = raw
 	return result
 }
@@ -68,7 +72,11 @@ func (c *Client) compareExisting(ctx context.Context, r *Request, raw []byte, ma
 	case r.Update && !r.Taken:
 		return c.updateExisting(ctx, r, existing)
 	}
-	return Result{Action: Failed, UID: uid, Warning: r.refusalMessage("exists already and differs from the backup")}
+	result := Result{Action: Failed, UID: uid, Warning: r.refusalMessage("exists already and differs from the backup")}
+	if c.dry != nil {
+		result.Fields = differingFields(live, stored)
+	}
+	return result
 }
 
 // normalizeLive makes a live object comparable with stored.
@@ -130,6 +138,7 @@ func (c *Client) leaveEqual(ctx context.Context, r *Request, uid types.UID) Resu
 		if err := r.recordIntent(ctx, IntentLabel); err != nil {
 			return failedResult(err)
 		}
+		result.Fields = c.plannedFields([]byte(`{"metadata":{"labels":"the restore's"}}`))
 		if err := c.writeLabels(ctx, r); err != nil {
 			result.Warning = r.refusalMessage("is as in the backup but could not be labelled: " + err.Error())
 		}

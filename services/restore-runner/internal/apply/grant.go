@@ -110,7 +110,7 @@ func (c *Client) grantMapped(ctx context.Context, r *Request, live map[string]an
 	case err != nil:
 		return Result{Action: Failed, UID: id.UID, Warning: r.refusalMessage(fmt.Sprintf("could not be given %s: %v", strings.Join(all, ", "), err))}
 	}
-	return Result{Action: Updated, UID: id.UID, Warning: r.grantMessage(missing, differs)}
+	return Result{Action: Updated, UID: id.UID, Warning: r.grantMessage(missing, differs), Fields: c.plannedFields(patch)}
 }
 
 // grantMessage says which accounts were added to an object, and that it differs otherwise. Without any

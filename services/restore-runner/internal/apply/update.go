@@ -35,6 +35,8 @@ type objectUpdate struct {
 	live, want map[string]any
 	// kept are the fields, with the reason, that stay as they are in the cluster.
 	kept []string
+	// fields are the paths that the last patch changed.
+	fields []string
 	// reduced reports that of the spec only the mutable fields of the kind are left to change.
 	reduced bool
 }
@@ -115,9 +117,9 @@ func (u *objectUpdate) finishUpdate(r *Request, uid types.UID, problem string) R
 		problem = "could not be updated in what the API server refuses to change: " + strings.Join(u.kept, "; ") + problem
 	}
 	if problem == "" {
-		return Result{Action: Updated, UID: uid}
+		return Result{Action: Updated, UID: uid, Fields: u.fields}
 	}
-	return Result{Action: Failed, UID: uid, Warning: r.refusalMessage(problem)}
+	return Result{Action: Failed, UID: uid, Fields: u.fields, Warning: r.refusalMessage(problem)}
 }
 
 // wantedObject is Object as an existing one is to become. Owner references, which package flight sets, and the status,
@@ -136,6 +138,7 @@ func (c *Client) sendUpdate(ctx context.Context, r *Request, u *objectUpdate) er
 	if err != nil {
 		return err
 	}
+	u.fields = c.plannedFields(patch)
 	_, err = c.sendPatch(ctx, r.Target, c.manager.managerForExisting(), patch)
 	return err
 }

@@ -3,6 +3,7 @@ package job
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -51,7 +52,7 @@ type restoreAttempt struct {
 func (a *restoreAttempt) Run(ctx context.Context, held *engine.Held[*velerov1.Restore]) error {
 	s, end := newSession(a.cfg, held)
 	defer end()
-	a.session, a.inputs = s, newInputs(s)
+	a.session, a.inputs = s, newInputs(s, fmt.Sprintf("%s-%d", s.restore.UID, held.Claim.Epoch))
 	defer a.inputs.close()
 	defer func() { a.kind.idle.Add(-a.idle) }()
 	defer func() { a.kind.hideProgress(s.restore.UID, a.inputs.recorder) }()

@@ -94,26 +94,34 @@ func (a *restoreAttempt) recordOrReplay(ctx context.Context, p *preparedPlan) (*
 
 // restoreObjects creates the objects.
 func restoreObjects(ctx context.Context, a *restoreAttempt) error {
-	in, p, actions := a.inputs, a.prepared, a.actions
-	if p.pausing {
+	in := a.inputs
+	if a.prepared.pausing {
 		if err := in.markPaused(ctx); err != nil {
 			return err
 		}
 	}
 	snapshotters, done := in.openSnapshotters(ctx)
 	defer done()
-	return restore.Run(ctx, restore.Config{
+	config := a.engineConfig()
+	config.Restored, config.Snapshotters = a.noteRestored, snapshotters
+	return restore.Run(ctx, config)
+}
+
+// engineConfig is what the objects of a restore, or of a dry run of one, are restored with.
+func (a *restoreAttempt) engineConfig() restore.Config {
+	in, p, actions := a.inputs, a.prepared, a.actions
+	return restore.Config{
 		Request: restore.Request{Backup: in.backup.Name, Restore: a.restore.Name, UID: a.restore.UID, Spec: &a.restore.Spec, Server: a.cfg.Namespace,
 			PreserveAddresses: a.restore.Annotations[holdfast.AnnotationPreserveAddresses] == "true"},
 		Content: p.Content,
 		Cluster: restore.Cluster{
-			REST: a.cfg.REST, Catalog: p.catalog, Clock: a.cfg.Clock, Confirm: a.held.Confirm, Stop: a.stopped.Done(),
+			REST: a.cfg.REST, Catalog: p.catalog, Clock: a.cfg.Clock, Confirm: a.confirm, Stop: a.stopped.Done(),
 			TerminatingTimeout: a.cfg.TerminatingTimeout, ResourceTimeout: a.cfg.ResourceTimeout,
 		},
-		Records: restore.Records{Recorder: in.recorder, History: a.history, Unrecorded: in.records.readOnly, Restored: a.noteRestored, Idle: mark.WaitsOf(a.restore).Idle, Dir: in.dir},
+		Records: restore.Records{Recorder: in.recorder, History: a.history, Unrecorded: in.records.readOnly, Idle: mark.WaitsOf(a.restore).Idle, Dir: in.dir},
 		Extensions: restore.Extensions{
 			Actions: actions.bound, IsProcessCrash: actions.set.IsProcessCrash, IsNotSent: actions.set.IsNotSent, Object: actions.object,
-			ReadyTimeout: a.cfg.ReadyTimeout, Snapshotters: snapshotters, Exec: a.cfg.Exec,
+			ReadyTimeout: a.cfg.ReadyTimeout, Exec: a.cfg.Exec,
 		},
-	})
+	}
 }

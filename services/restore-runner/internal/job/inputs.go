@@ -41,8 +41,8 @@ type restoreInputs struct {
 	unknown error
 }
 
-func newInputs(s *session) *restoreInputs {
-	return &restoreInputs{session: s, dir: filepath.Join(s.cfg.WorkDir, fmt.Sprintf("%s-%d", s.restore.UID, s.held.Claim.Epoch))}
+func newInputs(s *session, dir string) *restoreInputs {
+	return &restoreInputs{session: s, dir: filepath.Join(s.cfg.WorkDir, dir)}
 }
 
 // findBackup reads the backup and its location. Where objects may be paused the location is the one
@@ -201,8 +201,10 @@ func (in *restoreInputs) close() {
 func (s *session) openStore(ctx context.Context, name string) (store objectstore.Store, mode velerov1.BackupStorageLocationAccessMode, err error) {
 	var since time.Time // the first failure of the bucket
 	err = s.retryCall(ctx, "open the backup's location", func() error {
-		if err := s.checkPresent(ctx); err != nil {
-			return err
+		if s.held != nil {
+			if err := s.checkPresent(ctx); err != nil {
+				return err
+			}
 		}
 		loc, err := s.cfg.Locations.Get(ctx, name)
 		if err != nil {

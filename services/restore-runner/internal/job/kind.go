@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,6 +20,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/pkg/job/validate"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
@@ -88,6 +90,8 @@ type Config struct {
 	// stored: a crash loses no more. Zero means one second and a thousand.
 	RecordEvery time.Duration
 	RecordBatch int
+	// Validator judges Restores whose dry run is asked for, and those of stored plans.
+	Validator *validate.Validator
 	// Events records what a restore waits for. Nil records nothing.
 	Events mark.Events
 	// Ended is called with each restore that got a terminal phase, after that is durable.
@@ -106,6 +110,8 @@ type Kind struct {
 	mu      sync.Mutex
 	running map[types.UID]*outcome.Recorder
 
+	planning *semaphore.Weighted // dry runs
+
 	idle atomic.Int64 // the objects in the plans of the restores without a place
 }
 
@@ -117,7 +123,7 @@ func New(cfg Config) *Kind {
 	if cfg.RecordBatch <= 0 {
 		cfg.RecordBatch = recordBatch
 	}
-	return &Kind{cfg: cfg, running: map[types.UID]*outcome.Recorder{}}
+	return &Kind{cfg: cfg, running: map[types.UID]*outcome.Recorder{}, planning: semaphore.NewWeighted(dryRunsAtOnce)}
 }
 
 // Pending implements engine.Kind.

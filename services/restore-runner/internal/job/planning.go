@@ -37,7 +37,8 @@ type preparedPlan struct {
 	// planned is what a successor plans with too.
 	planned outcome.Planned
 	order   restoreorder.Order
-	pausing bool // some objects of the plan are of a kind that has a rule
+	leftOut map[string]int64 // what the filters leave out, by resource
+	pausing bool             // some objects of the plan are of a kind that has a rule
 }
 
 // closeTarball releases the tarball.
@@ -112,6 +113,9 @@ func (p *restorePlanner) preparePlan(ctx context.Context) (*preparedPlan, error)
 	}
 	if err := p.makePlan(ctx, out, taken); err != nil {
 		return out, p.unreadableError(err, fmt.Sprintf("the listing of backup %q cannot be read", backup))
+	}
+	if err := p.followPlan(ctx, out.Plan); err != nil {
+		return out, err
 	}
 	if head.Planned == nil {
 		p.reportLeftOut(p.actions)
@@ -217,6 +221,9 @@ func (p *restorePlanner) makePlan(ctx context.Context, out *preparedPlan, taken 
 			return paused
 		},
 	})
+	if err == nil {
+		out.leftOut = survey.LeftOut(out.Plan)
+	}
 	if before == nil && err == nil {
 		err = p.reportUnmatched(survey, filter, out, parts.LeftOut())
 	}

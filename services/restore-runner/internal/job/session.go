@@ -39,6 +39,14 @@ func newSession(cfg *Config, held *engine.Held[*velerov1.Restore]) (*session, co
 	return s, end
 }
 
+// confirm fails once the claim is lost. A dry run has none, and changes nothing.
+func (s *session) confirm(ctx context.Context) error {
+	if s.held == nil {
+		return nil
+	}
+	return s.held.Confirm(ctx)
+}
+
 // isFresh reports that no earlier holder can have restored anything.
 func (s *session) isFresh() bool { return s.held.Claim.Epoch == 1 }
 
@@ -55,6 +63,9 @@ func (s *session) checkPresent(ctx context.Context) error {
 
 // checkStillPresent is checkPresent after a wait; it ends the job with the restore.
 func (s *session) checkStillPresent(ctx context.Context) error {
+	if s.held == nil {
+		return nil
+	}
 	err := s.retryCall(ctx, "look at the restore", func() error { return s.checkPresent(ctx) })
 	if errors.Is(err, claim.ErrLost) {
 		s.held.LoseClaim(err)

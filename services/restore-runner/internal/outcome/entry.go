@@ -98,6 +98,15 @@ func (e *Entry) Linked() { e.record.Linked = true }
 // Moved notes the place that an action gave the object.
 func (e *Entry) Moved(to Moved) { e.record.Moved = &to }
 
+// LeftOut notes that the object is left out on purpose.
+func (e *Entry) LeftOut() { e.record.LeftOut = true }
+
+// Changes notes the paths of an existing object that would change, or differ.
+func (e *Entry) Changes(fields []string) { e.record.Fields = fields }
+
+// Unknown notes an effect that a dry run cannot tell.
+func (e *Entry) Unknown(effect string) { e.record.Unknown = append(e.record.Unknown, effect) }
+
 // Served notes that a definition is established.
 func (e *Entry) Served() { e.record.Served = true }
 
@@ -112,6 +121,9 @@ func (e *Entry) Step(step string) { e.record.Step = step }
 // Commit makes the entry count. Its effects in the cluster must have happened.
 func (e *Entry) Commit() {
 	r := e.recorder
+	if difference := r.expected.differsFrom(e.node, &e.record); difference != "" {
+		e.Warn(difference)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e.node != General {

@@ -53,7 +53,7 @@ type Head struct {
 
 // ReadHead finds the head in a file of records.
 func (h *Head) ReadHead(data []byte) error {
-	return eachRecord(data, func(rec *Record) {
+	return EachRecord(data, func(rec *Record) {
 		if rec.Planned != nil {
 			h.Planned = rec.Planned
 		}
@@ -68,7 +68,7 @@ func (h *Head) ReadHead(data []byte) error {
 func (r *Recorder) Replay(data []byte, history *History) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return eachRecord(data, func(rec *Record) {
+	return EachRecord(data, func(rec *Record) {
 		node := General
 		if rec.Resource != "" {
 			var ok bool

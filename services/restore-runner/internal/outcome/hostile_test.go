@@ -83,7 +83,7 @@ func TestLongMessagesCanBeReplayed(t *testing.T) {
 			require.NoError(t, r.Flush(t.Context(), bucket))
 			require.Len(t, bucket.files, 1)
 			var messages []string
-			require.NoError(t, eachRecord(bucket.files[0], func(rec *Record) {
+			require.NoError(t, EachRecord(bucket.files[0], func(rec *Record) {
 				for _, line := range rec.Log {
 					messages = append(messages, line.Message)
 				}
@@ -118,7 +118,7 @@ func TestManyMessagesOfOneObjectCanBeReplayed(t *testing.T) {
 	require.NoError(t, r.Flush(t.Context(), bucket))
 	require.Len(t, bucket.files, 1)
 	var last *Record
-	require.NoError(t, eachRecord(bucket.files[0], func(rec *Record) { last = rec }))
+	require.NoError(t, EachRecord(bucket.files[0], func(rec *Record) { last = rec }))
 	require.Greater(t, len(last.Log), 1000)
 	require.Equal(t, "refused", last.Log[len(last.Log)-1].Message)
 	require.Contains(t, last.Log[len(last.Log)-2].Message, "left out from here")

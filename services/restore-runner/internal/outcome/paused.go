@@ -45,7 +45,7 @@ func (p *Paused) Name() string {
 func (r *Recorder) LoadUnfinished(data []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return eachRecord(data, func(rec *Record) {
+	return EachRecord(data, func(rec *Record) {
 		setPaused(&r.paused, rec)
 		r.keepOperation(General, rec)
 	})

@@ -79,6 +79,12 @@ type Record struct {
 	Lost *Lost `json:"lost,omitempty"`
 	// Planned is set in one record, before anything is restored.
 	Planned *Planned `json:"planned,omitempty"`
+	// LeftOut is set with the outcome of an object that is left out on purpose.
+	LeftOut bool `json:"leftOut,omitempty"`
+	// Fields are the paths of an existing object that would change, or differ, and Unknown the effects
+	// that are not known; of a dry run.
+	Fields  []string `json:"fields,omitempty"`
+	Unknown []string `json:"unknown,omitempty"`
 	// Step is a part of the restore that is complete.
 	Step string `json:"step,omitempty"`
 	// Finished is the last record of all: it decides how the restore ends.
@@ -223,8 +229,8 @@ type Finished struct {
 // At is when the restore ended.
 func (f *Finished) At() time.Time { return time.UnixMilli(f.Time) }
 
-// eachRecord calls do with the records of a file, without its first line.
-func eachRecord(data []byte, do func(*Record)) error {
+// EachRecord calls do with the records of a file, without its first line.
+func EachRecord(data []byte, do func(*Record)) error {
 	zip, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrFormat, err)

@@ -20,6 +20,8 @@ type Recorder struct {
 	plan  *plan.Plan
 	clock clock.PassiveClock
 	batch *lineBatch
+	// expected does not change once there are outcomes.
+	expected expectations
 
 	mu      sync.Mutex
 	tally   outcomeTally

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 
@@ -34,6 +35,7 @@ type Survey struct {
 type surveyed struct {
 	kind       string
 	namespaced bool
+	objects    int
 }
 
 const (
@@ -61,9 +63,14 @@ func ReadSurvey(ctx context.Context, source Source) (*Survey, error) {
 		}
 		s.Objects++
 		gr := schema.GroupResource{Group: item.Group, Resource: item.Resource}
-		if _, ok := s.kinds[gr]; !ok {
-			s.kinds[gr] = surveyed{kind: strings.ToLower(item.Kind), namespaced: item.Namespace != ""}
+		known, ok := s.kinds[gr]
+		if !ok {
+			known = surveyed{kind: strings.ToLower(item.Kind), namespaced: item.Namespace != ""}
 		}
+		if item.Preferred {
+			known.objects++
+		}
+		s.kinds[gr] = known
 		s.Snapshots.takeItem(&item, gr)
 		namespace := item.Namespace
 		switch gr.String() {
@@ -129,6 +136,21 @@ func (s *Survey) Any(match func(gr schema.GroupResource) bool) bool {
 		}
 	}
 	return false
+}
+
+// LeftOut counts the objects of the backup that a plan does not select, by resource.
+func (s *Survey) LeftOut(p *Plan) map[string]int64 {
+	out := map[string]int64{}
+	for gr, known := range s.kinds {
+		out[gr.String()] = int64(known.objects)
+	}
+	for i := range int32(p.Len()) {
+		if !p.Reserve(i) {
+			out[p.Kind(i).String()]--
+		}
+	}
+	maps.DeleteFunc(out, func(_ string, n int64) bool { return n <= 0 })
+	return out
 }
 
 // Empty reports whether the backup lists nothing at all.

@@ -76,6 +76,9 @@ type Cluster struct {
 	// Confirm is called before each change of the cluster and each Execute of an action, which do
 	// not take place after an error. Nil allows all.
 	Confirm func(ctx context.Context) error
+	// DryRun, if set, keeps the cluster as it is: no hook, snapshotter or action is called, nothing is
+	// waited for, and the recorder gets what would become of each object.
+	DryRun *apply.DryRun
 	// Stop, when closed, keeps further objects from being begun; Run returns after those in flight.
 	Stop <-chan struct{}
 	// TerminatingTimeout is how long a namespace, definition or volume of the same name may take to

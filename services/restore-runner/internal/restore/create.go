@@ -80,6 +80,9 @@ func (c *objectCreation) createObject(ctx context.Context, s *actions.PendingSta
 		return false, c.timeouts.Of(result.Err)
 	case taken && result.Action == apply.Failed:
 		owners.Report(s.Entry)
+		if c.finisher.DryRun {
+			s.Entry.Unknown("it counts as unchanged if it equals the other one")
+		}
 		return false, c.names.Collision(o.Node, rival)
 	}
 	if result.Fresh {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/kube/resource"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/dispatch"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
@@ -44,6 +45,8 @@ type definitionsConfig struct {
 	Poller   object.Poller
 	Workers  *flight.WorkerPool
 	Clock    clock.PassiveClock
+	// DryRun, if set, has kinds count as served that would be defined.
+	DryRun *apply.DryRun
 }
 
 // definitionRestorer restores the definitions of a restore. Safe for concurrent use.
@@ -78,7 +81,7 @@ func (r *definitionRestorer) RestoreAll(ctx context.Context) error {
 	if err := r.Workers.Each(ctx, r.Workers.Open(nodes), r.definition); err != nil {
 		return err
 	}
-	if len(r.defined) == 0 {
+	if len(r.defined) == 0 || r.DryRun != nil {
 		return nil
 	}
 	defer failpoint.Hit("restore-runner/kinds-discovered")
@@ -119,7 +122,9 @@ func (r *definitionRestorer) definition(ctx context.Context, v int32, w object.D
 		return nil
 	}
 	if result.Action == apply.Created || result.Action == apply.Updated {
-		if !r.establish(ctx, e, o) {
+		if r.DryRun != nil {
+			r.assumeServed(o)
+		} else if !r.establish(ctx, e, o) {
 			return nil
 		}
 		failpoint.Hit("restore-runner/definition-established")
@@ -135,7 +140,7 @@ func (r *definitionRestorer) define(ctx context.Context, o *object.Object) apply
 	if err != nil && !apierrors.IsNotFound(err) {
 		return apply.Result{Err: err}
 	}
-	if err == nil {
+	if err == nil && r.DryRun == nil {
 		live, err := object.DecodeLive(raw)
 		switch {
 		case err != nil:
@@ -185,6 +190,29 @@ func (r *definitionRestorer) establish(ctx context.Context, e *outcome.Entry, o 
 			return false
 		}
 	}
+}
+
+// assumeServed has the catalog name the kind of a definition that would be created or updated.
+func (r *definitionRestorer) assumeServed(o *object.Object) {
+	spec := object.MapAt(o.Body, "spec")
+	names := object.MapAt(spec, "names")
+	gr := schema.GroupResource{Group: object.TextAt(spec, "group"), Resource: object.TextAt(names, "plural")}
+	version := ""
+	for _, entry := range object.ListAt(spec, "versions") {
+		v, ok := entry.(map[string]any)
+		if !ok || v["served"] != true {
+			continue
+		}
+		name := object.TextAt(v, "name")
+		r.DryRun.AddKind(gr.WithVersion(name))
+		if version == "" || v["storage"] == true {
+			version = name
+		}
+	}
+	r.Catalog.Assume(resource.Resource{
+		Kind: schema.GroupVersionKind{Group: gr.Group, Version: version, Kind: object.TextAt(names, "kind")}, Name: gr.Resource,
+		Namespaced: object.TextAt(spec, "scope") == "Namespaced", Custom: true,
+	})
 }
 
 // showWait shows what an object, or the restore, waits for from now on, until hide is called.

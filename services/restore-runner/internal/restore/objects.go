@@ -125,7 +125,7 @@ func (p *objectRestorer) waiterFor(v int32) object.DelayWaiter {
 func (p *objectRestorer) createOrWait(ctx context.Context, s *actions.PendingState, o *object.Object) *dispatch.Wait {
 	mark := s.Entry.Mark()
 	for again := true; again; {
-		err := p.creation.volumes.Provision(ctx, o)
+		err := p.creation.volumes.Provision(ctx, s.Entry, o)
 		if err == nil {
 			err = p.creation.claims.Fill(ctx, s.Entry, o)
 		}

@@ -65,7 +65,7 @@ var begun = time.Unix(1_800_000_000, 0)
 func (f *finishedRestore) recordedTimes(t *testing.T) map[string]float64 {
 	t.Helper()
 	out := map[string]float64{}
-	f.eachRecord(t, func(rec *outcome.Record) {
+	f.EachRecord(t, func(rec *outcome.Record) {
 		if rec.Action != "" {
 			out[rec.Resource+" "+rec.Name] = float64(rec.Time-begun.UnixMilli()) / 1000
 		}
@@ -74,7 +74,7 @@ func (f *finishedRestore) recordedTimes(t *testing.T) map[string]float64 {
 }
 
 // eachRecord calls do with each record, in their order.
-func (f *finishedRestore) eachRecord(t *testing.T, do func(*outcome.Record)) {
+func (f *finishedRestore) EachRecord(t *testing.T, do func(*outcome.Record)) {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(f.records, "*.gz"))
 	require.NoError(t, err)

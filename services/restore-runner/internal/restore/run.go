@@ -53,7 +53,11 @@ func newRun(cfg Config) (*restoreRun, error) {
 	if err != nil {
 		return nil, err
 	}
+	client = client.ForDryRun(cfg.DryRun)
 	r := &restoreRun{cfg: &cfg, stop: cfg.Stop, timeouts: object.DelayTimeouts{Terminating: cfg.TerminatingTimeout, Resource: cfg.ResourceTimeout}}
+	if cfg.DryRun != nil {
+		r.timeouts, cfg.Exec = object.DelayTimeouts{}, nil
+	}
 	r.reset = &apply.ResetOptions{
 		Backup: cfg.Backup, Restore: cfg.Restore, MapNamespace: cfg.Plan.MapNamespace,
 		PreserveNodePorts: cfg.Spec.PreserveNodePorts != nil && *cfg.Spec.PreserveNodePorts,
@@ -70,7 +74,7 @@ func newRun(cfg Config) (*restoreRun, error) {
 		Plan: cfg.Plan, Recorder: cfg.Recorder, Existing: r.existing, Catalog: r.catalog, Names: r.names, Namespaces: r.targets,
 		Limit: limiter.Limit, Stop: r.stop,
 	})
-	r.finisher = &flight.Finisher{Plan: cfg.Plan, Recorder: cfg.Recorder, Owners: r.owners}
+	r.finisher = &flight.Finisher{DryRun: cfg.DryRun != nil, Plan: cfg.Plan, Recorder: cfg.Recorder, Owners: r.owners}
 	r.workers = &flight.WorkerPool{Plan: cfg.Plan, Recorder: cfg.Recorder, Finisher: r.finisher, Clock: cfg.Clock, Limit: limiter.Limit, Stop: r.stop}
 	r.screen = &flight.Screen{Plan: cfg.Plan, Volumes: cfg.Volumes, Runs: cfg.Runs, Owners: r.owners, Loader: r.loader, Server: cfg.Server}
 	r.pending = &actions.PendingStore{Dir: cfg.Dir}
@@ -99,7 +103,7 @@ func (r *restoreRun) makeChains() {
 	})
 	r.chains = actions.NewChains(actions.ChainsConfig{
 		Plan: cfg.Plan, Recorder: cfg.Recorder, Loader: r.loader, Finisher: r.finisher, Existing: r.existing, Names: r.names,
-		Catalog: r.catalog, Pending: r.pending, Caller: caller, Clock: cfg.Clock, ReadyTimeout: cfg.ReadyTimeout,
+		Catalog: r.catalog, Pending: r.pending, Caller: caller, Clock: cfg.Clock, ReadyTimeout: cfg.ReadyTimeout, DryRun: cfg.DryRun != nil,
 	}, cfg.Actions)
 }
 
@@ -110,7 +114,7 @@ func (r *restoreRun) makeRestorers() {
 	r.definitions = newDefinitionRestorer(definitionsConfig{
 		Plan: cfg.Plan, Recorder: cfg.Recorder, History: cfg.History, Loader: r.loader, Chains: r.chains, Pending: r.pending,
 		Creator: r.creator, Finisher: r.finisher, Existing: r.existing, Catalog: r.catalog, Reset: r.reset, Report: r.screen.Report,
-		Timeouts: r.timeouts, Poller: poller, Workers: r.workers, Clock: cfg.Clock,
+		Timeouts: r.timeouts, Poller: poller, Workers: r.workers, Clock: cfg.Clock, DryRun: cfg.DryRun,
 	})
 	r.namespaces = newNamespaceCreator(namespacesConfig{
 		Plan: cfg.Plan, Recorder: cfg.Recorder, Loader: r.loader, Creator: r.creator, Finisher: r.finisher, Existing: r.existing, Names: r.names,
@@ -129,7 +133,7 @@ func (r *restoreRun) restoreObjects(ctx context.Context) error {
 	})
 	provisioner := volumes.NewProvisioner(volumes.ProvisionerConfig{
 		Plan: cfg.Plan, Recorder: cfg.Recorder, History: cfg.History, Loader: r.loader, Existing: r.existing, Names: r.names,
-		Volumes: cfg.Volumes, Namespaces: r.targets, Snapshotters: cfg.Snapshotters, UID: cfg.UID, Confirm: cfg.Confirm, Timeouts: r.timeouts, Stop: r.stop,
+		Volumes: cfg.Volumes, Namespaces: r.targets, Snapshotters: cfg.Snapshotters, UID: cfg.UID, Confirm: cfg.Confirm, Timeouts: r.timeouts, Stop: r.stop, DryRun: cfg.DryRun != nil,
 	})
 	claims := volumes.NewFiller(volumes.FillerConfig{
 		Plan: cfg.Plan, Recorder: cfg.Recorder, Source: cfg.Source, Catalog: r.catalog, Existing: r.existing, Volumes: cfg.Volumes,

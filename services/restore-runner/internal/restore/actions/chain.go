@@ -30,6 +30,8 @@ type ChainsConfig struct {
 	// ReadyTimeout is how long an object waits until its additional items are ready, unless the action
 	// sets it.
 	ReadyTimeout time.Duration
+	// DryRun has only those actions be called that are safe in a dry run.
+	DryRun bool
 }
 
 // Chains are the actions of a restore, by the kinds of objects that they apply to. Safe for

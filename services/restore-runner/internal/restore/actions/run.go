@@ -52,6 +52,7 @@ func (r *objectRun) followActions(ctx context.Context) (wait *dispatch.Wait, ove
 			r.chains.Finisher.Fail(ctx, r.state.Entry, r.o.Node, err)
 			return nil, true
 		case result.Skip:
+			r.state.Entry.LeftOut()
 			r.state.Entry.Info("not restored: action " + b.Action.Name() + " leaves it out")
 			r.chains.Finisher.Done(ctx, r.state.Entry, r.o.Node, apply.Result{Action: apply.Skipped}, nil, nil)
 			return nil, true
@@ -104,6 +105,10 @@ func (r *objectRun) suspendObject(ctx context.Context, wait *dispatch.Wait) (_ *
 func (r *objectRun) callAction(ctx context.Context, b *boundAction) (result action.RestoreResult, err error) {
 	if wants, err := r.isWanted(ctx, b); err != nil || !wants {
 		return result, err
+	}
+	if _, safe := b.Action.(action.DryRunSafe); r.chains.DryRun && !safe {
+		r.state.Entry.Unknown("action " + b.Action.Name() + " is not called in a dry run: it may change, skip or add objects")
+		return result, nil
 	}
 	dispatch.RunOutsideLimit(ctx, func() {
 		result, err = r.chains.Caller.Execute(ctx, CallRequest{Action: b.Action, Node: r.o.Node, Object: r.object, Stored: r.stored})

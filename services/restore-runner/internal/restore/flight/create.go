@@ -70,6 +70,7 @@ func (c *Creator) normalizeLive(o *object.Object) func(map[string]any) {
 // Complete notes what came of a request, and completes the object. False when it has its outcome
 // already, or none because ctx ended: the result of a request that was cut off is unknown.
 func (c *Creator) Complete(ctx context.Context, e *outcome.Entry, o *object.Object, result *apply.Result) bool {
+	e.Changes(result.Fields)
 	if result.Err != nil {
 		c.Finisher.Fail(ctx, e, o.Node, result.Err)
 		return false

@@ -2,6 +2,7 @@ package flight
 
 import (
 	"context"
+	"errors"
 
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
@@ -15,12 +16,20 @@ type Finisher struct {
 	Plan     *plan.Plan
 	Recorder *outcome.Recorder
 	Owners   *Linker
+	// DryRun has what an object would wait for count as come.
+	DryRun bool
 }
 
 // Fail records the failure of an object with err. When this process stops it has no outcome: the
 // next holder restores it.
 func (s *Finisher) Fail(ctx context.Context, e *outcome.Entry, v int32, err error) {
 	if object.IsEnding(ctx, err) {
+		return
+	}
+	var delay *object.DelayError
+	if s.DryRun && errors.As(err, &delay) && delay.Kind != object.Internal {
+		e.Warn(delay.Waits)
+		s.Done(ctx, e, v, apply.Result{Action: apply.Created, UID: "planned"}, nil, nil)
 		return
 	}
 	e.Fail(err)
@@ -51,6 +60,7 @@ func (s *Finisher) Done(ctx context.Context, e *outcome.Entry, v int32, result a
 // Skip is the outcome of an object that is left out.
 func (s *Finisher) Skip(ctx context.Context, v int32, skip *apply.Skip) {
 	e := s.Recorder.Begin(v)
+	e.LeftOut()
 	message := "not restored: " + skip.Reason
 	if skip.Report {
 		e.Warn(message)

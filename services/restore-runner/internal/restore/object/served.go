@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,6 +17,8 @@ import (
 type Catalog struct {
 	config *rest.Config
 	last   atomic.Pointer[resource.Catalog]
+	// assumed are resources that count as served: schema.GroupResource -> resource.Resource.
+	assumed sync.Map
 }
 
 // NewCatalog returns a catalog of the cluster of config, which was discovered before.
@@ -27,8 +30,16 @@ func NewCatalog(config *rest.Config, discovered *resource.Catalog) *Catalog {
 
 // Lookup returns a resource; false when the cluster does not serve it.
 func (c *Catalog) Lookup(gr schema.GroupResource) (resource.Resource, bool) {
-	return c.last.Load().Lookup(gr)
+	if found, ok := c.last.Load().Lookup(gr); ok {
+		return found, true
+	}
+	assumed, ok := c.assumed.Load(gr)
+	found, _ := assumed.(resource.Resource)
+	return found, ok
 }
+
+// Assume has a resource count as served that the cluster does not have yet.
+func (c *Catalog) Assume(r resource.Resource) { c.assumed.Store(r.GroupResource(), r) }
 
 // HasPlainStatus reports that the status of a resource is a part of the object, which a creation keeps.
 func (c *Catalog) HasPlainStatus(gvr schema.GroupVersionResource) bool {

@@ -132,6 +132,7 @@ func (f *Filler) fillClaim(ctx context.Context, e *outcome.Entry, o *object.Obje
 	}}
 	made.CSI.ReclaimPolicy, made.CSI.Labels = f.Volumes.Original(volume)
 	f.Recorder.Provision(o.Node, made)
+	e.Info("filled from CSI snapshot " + stored.Handle())
 	return nil
 }
 

@@ -36,6 +36,8 @@ type ProvisionerConfig struct {
 	Confirm  func(ctx context.Context) error
 	Timeouts object.DelayTimeouts
 	Stop     object.StopSignal
+	// DryRun has no volume be made.
+	DryRun bool
 }
 
 // Provisioner makes the volumes of a restore. Safe for concurrent use.

@@ -20,7 +20,7 @@ var errVolumeUnclear = errors.New("the runner ended around CreateVolumeFromSnaps
 // Provision makes the volume of a PersistentVolume of which the backup has a native snapshot, and
 // points the object, which is about to be created, at it. One that is in the cluster already, and
 // stays there, keeps its volume.
-func (p *Provisioner) Provision(ctx context.Context, o *object.Object) error {
+func (p *Provisioner) Provision(ctx context.Context, e *outcome.Entry, o *object.Object) error {
 	if p.Plan.Kind(o.Node).String() != "persistentvolumes" {
 		return nil
 	}
@@ -28,14 +28,14 @@ func (p *Provisioner) Provision(ctx context.Context, o *object.Object) error {
 	if !ok {
 		return nil
 	}
-	err := p.fromSnapshot(ctx, o, &snapshot)
+	err := p.fromSnapshot(ctx, e, o, &snapshot)
 	if err != nil {
 		return fmt.Errorf("volume from snapshot %q: %w", snapshot.Status.ProviderSnapshotID, err)
 	}
 	return nil
 }
 
-func (p *Provisioner) fromSnapshot(ctx context.Context, o *object.Object, s *nativesnapshot.Snapshot) error {
+func (p *Provisioner) fromSnapshot(ctx context.Context, e *outcome.Entry, o *object.Object, s *nativesnapshot.Snapshot) error {
 	stored := p.Plan.Name(o.Node)
 	if err := p.chooseName(ctx, o); err != nil {
 		return err
@@ -48,6 +48,9 @@ func (p *Provisioner) fromSnapshot(ctx context.Context, o *object.Object, s *nat
 	case there && o.Renamed != "" && p.Names.Volume(stored) != o.Renamed: // the records of who made it are gone
 		return p.recordVolume(ctx, o, &outcome.Volume{Location: s.Spec.Location, Snapshot: s.Status.ProviderSnapshotID})
 	case there:
+		return nil
+	case p.DryRun:
+		e.Info(fmt.Sprintf("its volume would be made of snapshot %q", s.Status.ProviderSnapshotID))
 		return nil
 	}
 	if p.Snapshotters == nil {

@@ -1,0 +1,150 @@
+package job
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/uuid"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/archive/storedplan"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	"github.com/holdfast-io/holdfast/pkg/job/panics"
+	"github.com/holdfast-io/holdfast/pkg/objectstore"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/apply"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
+	"github.com/holdfast-io/holdfast/services/restore-runner/internal/restore"
+)
+
+// dryRunsAtOnce bounds the dry runs of a process: each holds a plan in memory, as a restore does.
+const dryRunsAtOnce = 2
+
+// PlanRequest asks for the dry run of a restore.
+type PlanRequest struct {
+	// Restore has spec and annotations; it need not exist.
+	Restore *velerov1.Restore
+	// ServerDryRun sends creations with dryRun=All.
+	ServerDryRun bool
+	// Lifetime is how long the plan is kept.
+	Lifetime time.Duration
+	// Progress is called now and then.
+	Progress func(outcome.Counts)
+}
+
+// PlannedRestore is what a dry run found: its rows, and the header. It has to be closed.
+type PlannedRestore struct {
+	*storedplan.Writer
+	Header storedplan.Header
+	// Unstored is why the plan is not in the bucket; nil where it is.
+	Unstored error
+}
+
+// PlanRestore finds out what a restore would do, and stores that in the location of the backup. It
+// changes nothing else. Errors about the request are field errors.
+func (k *Kind) PlanRestore(ctx context.Context, req *PlanRequest) (_ *PlannedRestore, err error) {
+	if err := k.planning.Acquire(ctx, 1); err != nil {
+		return nil, err
+	}
+	defer k.planning.Release(1)
+	o := req.Restore.DeepCopy()
+	o.UID, o.Namespace = uuid.NewUUID(), k.cfg.Namespace
+	spec := o.Spec.DeepCopy()
+	problems, err := k.cfg.Validator.Restore(ctx, o)
+	if err := errors.Join(err, problems.Err()); err != nil {
+		return nil, err
+	}
+	spec.BackupName, spec.ScheduleName = o.Spec.BackupName, ""
+	a, err := k.openDryRun(ctx, o)
+	defer a.inputs.close()
+	if err != nil {
+		return nil, err
+	}
+	defer a.closeObjects()
+	planned := &PlannedRestore{}
+	if planned.Writer, planned.Header.Messages, err = a.runDry(ctx, req.ServerDryRun, req.Progress); err != nil {
+		return nil, err
+	}
+	if err := planned.store(ctx, a, spec, req.Lifetime); err != nil {
+		return nil, errors.Join(err, planned.Close())
+	}
+	return planned, nil
+}
+
+// openDryRun opens the backup and makes the plan of a restore that has no claim and no records.
+func (k *Kind) openDryRun(ctx context.Context, o *velerov1.Restore) (*restoreAttempt, error) {
+	s := &session{cfg: &k.cfg, restore: o, log: k.cfg.Log.With("dryRunOf", o.Spec.BackupName), stopped: ctx}
+	a := &restoreAttempt{kind: k, cfg: &k.cfg, session: s, inputs: newInputs(s, "plan-"+string(o.UID)), lasting: ctx}
+	if err := a.inputs.findLocation(ctx); err != nil {
+		return a, err
+	}
+	if err := a.inputs.openBucket(ctx); err != nil {
+		return a, err
+	}
+	a.inputs.records = &outcomeRecords{session: s, bucket: a.inputs.store}
+	if err := openActions(ctx, a); err != nil {
+		return a, err
+	}
+	planner := &restorePlanner{in: a.inputs, actions: a.actions}
+	var err error
+	a.prepared, err = planner.preparePlan(ctx)
+	var unselected *unselectedError
+	if errors.As(err, &unselected) {
+		err = errgrpc.Field("spec", "%v", unselected)
+	}
+	if err != nil {
+		a.closeObjects()
+	}
+	return a, err
+}
+
+// runDry runs the engine of restores over the plan with a client that changes nothing. The rows are
+// sorted.
+func (a *restoreAttempt) runDry(ctx context.Context, server bool, progress func(outcome.Counts)) (_ *storedplan.Writer, messages []string, err error) {
+	rows := newDryRunRows(a.prepared.Plan, a.inputs.dir)
+	defer func() { err = errors.Join(err, rows.close()) }()
+	recorder := a.inputs.recorder
+	recorder.SetPlan(a.prepared.Plan)
+	recorder.Planned(&a.prepared.planned)
+	a.history = &outcome.History{}
+	config := a.engineConfig()
+	config.DryRun = &apply.DryRun{Server: server}
+	group, working := panics.NewGroup(ctx)
+	done := make(chan struct{})
+	group.Go(func() error {
+		defer close(done)
+		return restore.Run(working, config)
+	})
+	group.Go(func() error { return rows.collect(working, a.cfg, recorder, progress, done) })
+	if err := group.Wait(); err != nil {
+		return nil, nil, err
+	}
+	if c := recorder.Counts(); c.Done < c.Total {
+		return nil, nil, fmt.Errorf("%d of %d objects were not planned", c.Total-c.Done, c.Total)
+	}
+	w, err := rows.finish(a.cfg.WorkDir)
+	return w, rows.messages, err
+}
+
+// store completes the header and stores the plan. A location that cannot be written is no error.
+func (p *PlannedRestore) store(ctx context.Context, a *restoreAttempt, spec *velerov1.RestoreSpec, lifetime time.Duration) error {
+	text, err := json.Marshal(spec)
+	if err != nil {
+		return fmt.Errorf("encode the spec: %w", err)
+	}
+	now := a.cfg.Clock.Now().UTC().Truncate(time.Second)
+	h := &p.Header
+	h.ID, h.Kind, h.Backup, h.Spec, h.Annotations = storedplan.NewID(now), storedplan.KindRestore, spec.BackupName, text, a.restore.Annotations
+	h.Created, h.Expires, h.Counts, h.LeftOut = now, now.Add(lifetime), p.Counts(), a.prepared.leftOut
+	if a.inputs.readOnly {
+		p.Unstored = fmt.Errorf("location %q: %w", a.inputs.location, objectstore.ErrReadOnly)
+		return nil
+	}
+	err = p.Store(ctx, a.inputs.store, h)
+	if errors.Is(err, objectstore.ErrReadOnly) || errors.Is(err, objectstore.ErrAccess) {
+		p.Unstored, err = err, nil
+	}
+	return err
+}
