@@ -71,7 +71,8 @@ func TestRolesOfCallers(t *testing.T) {
 			{Verb: "post", Path: "/holdfast.queue.v1.QueueService/SubmitBackup"}, {Verb: "post", Path: "/holdfast.queue.v1.QueueService/CancelBackup"},
 			{Verb: "post", Path: "/holdfast.operation.v1.OperationMonitorService/StreamOperationLogs"},
 			{Verb: "post", Path: "/holdfast.manifest.v1.ManifestService/ListItems"}, {Verb: "post", Path: "/holdfast.manifest.v1.ManifestService/GetItem"},
-			{Verb: "post", Path: "/holdfast.manifest.v1.ManifestService/DiffManifests"}, {Verb: "post", Path: "/holdfast.manifest.v1.ManifestService/ListRelated"}, {Verb: "post", Path: "/holdfast.manifest.v1.ManifestService/VerifyBackup"},
+			{Verb: "post", Path: "/holdfast.manifest.v1.ManifestService/DiffManifests"}, {Verb: "post", Path: "/holdfast.restore.v1.RestoreService/PlanRestore"}, {Verb: "post", Path: "/holdfast.restore.v1.RestoreService/GetPlan"},
+			{Verb: "post", Path: "/holdfast.manifest.v1.ManifestService/ListRelated"}, {Verb: "post", Path: "/holdfast.manifest.v1.ManifestService/VerifyBackup"},
 		},
 		admin: {
 			{Verb: "create", Group: "velero.io", Resource: "backupstoragelocations"}, {Verb: "delete", Group: "velero.io", Resource: "backups"},

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/pkg/job/validate"
 	"github.com/holdfast-io/holdfast/pkg/kube/podexec"
 	"github.com/holdfast-io/holdfast/pkg/messaging"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
@@ -94,6 +95,7 @@ func (a *App) wireParts(config *Config) error {
 		TerminatingTimeout: config.TerminatingTimeout, ResourceTimeout: config.ResourceTimeout,
 		StorePatience: config.StorePatience, Exec: exec, Actions: a.actionSets(config.Base), Snapshotters: a.snapshotterSets(config.Base), ReadyTimeout: config.ReadyTimeout,
 		CSI:        isCSIEnabled(config.Base),
+		Validator:  &validate.Validator{Reader: mgr.GetAPIReader(), Namespace: namespace, Locations: locations, Clock: config.Clock},
 		Operations: &operation.Canceller{Actions: a.operations, Clock: config.Clock, Log: config.Log},
 		Ended:      a.phaseAnnouncer(config), Events: mgr.GetEventRecorder(Name),
 	})
@@ -101,7 +103,9 @@ func (a *App) wireParts(config *Config) error {
 	if err := jobs.Setup(mgr); err != nil {
 		return err
 	}
-	restorev1.RegisterRestoreServiceServer(a.runtime.GRPC(), newServer(mgr.GetAPIReader(), namespace, kind, config.Clock))
+	answers := newServer(mgr.GetAPIReader(), namespace, kind, config.Clock)
+	answers.plans, answers.planLifetime = kind, config.PlanLifetime
+	restorev1.RegisterRestoreServiceServer(a.runtime.GRPC(), answers)
 	a.runtime.ReadyWhen("instance lease", instance.Ready)
 	a.runtime.GoLast("instance", instance.Run)
 	a.runtime.Go("plugin binaries", a.plugins.Run)

@@ -38,6 +38,8 @@ type Config struct {
 	// StorePatience is how long a location that cannot be reached is waited for before a restore
 	// fails.
 	StorePatience time.Duration
+	// PlanLifetime is how long the plans of dry runs are kept.
+	PlanLifetime time.Duration
 	// Predecessors are instances known to be gone; see claim.Config.
 	Predecessors []string
 }
@@ -50,6 +52,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.ResourceTimeout, "resource-timeout", 10*time.Minute, "longest wait for a restored definition or APIService to serve, or a webhook to answer")
 	fs.DurationVar(&c.ReadyTimeout, "additional-items-ready-timeout", 10*time.Minute, "longest wait for the additional items of a plugin to be ready, where it does not say")
 	c.Plugins.BindFlags(fs)
+	fs.DurationVar(&c.PlanLifetime, "plan-lifetime", 7*24*time.Hour, "how long the plans of dry runs are kept")
 	fs.DurationVar(&c.StorePatience, "store-patience", 15*time.Minute, "how long a location that cannot be reached is waited for before a restore fails")
 }
 
@@ -63,6 +66,7 @@ func (c *Config) validate() error {
 			service.Duration{Flag: "resource-timeout", Value: c.ResourceTimeout},
 			service.Duration{Flag: "additional-items-ready-timeout", Value: c.ReadyTimeout},
 			service.Duration{Flag: "store-patience", Value: c.StorePatience},
+			service.Duration{Flag: "plan-lifetime", Value: c.PlanLifetime, Least: time.Minute},
 		),
 		c.Plugins.Validate(),
 	)

@@ -18,6 +18,7 @@ func TestAValueThatIsTooSmallIsRefused(t *testing.T) {
 		"--terminating-resource-timeout":   func(c *Config) { c.TerminatingTimeout = -1 },
 		"--resource-timeout":               func(c *Config) { c.ResourceTimeout = -1 },
 		"--additional-items-ready-timeout": func(c *Config) { c.ReadyTimeout = -1 },
+		"--plan-lifetime":                  func(c *Config) { c.PlanLifetime = 0 },
 		"--store-patience":                 func(c *Config) { c.StorePatience = -1 },
 	} {
 		c := service.NewConfig[Config]()

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"time"
 
 	"google.golang.org/grpc"
 	"k8s.io/apimachinery/pkg/types"
@@ -27,6 +28,9 @@ type restoreServer struct {
 	restorev1.UnimplementedRestoreServiceServer
 	source mark.ProgressSource[*velerov1.Restore, *restorev1.Progress]
 	jobs   runningJobs
+	plans  planner
+	// planLifetime is how long plans are kept.
+	planLifetime time.Duration
 }
 
 // newServer returns a server of the restores of a namespace. The reader must not be a cache: answers must

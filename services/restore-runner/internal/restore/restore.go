@@ -16,14 +16,18 @@ func Run(ctx context.Context, config Config) error {
 	}
 	defer r.hooks.Start(ctx)()
 	recorder, stop := config.Recorder, r.stop
-	passes := []func(context.Context) error{r.owners.Resume(config.History), r.definitions.RestoreAll, r.namespaces.CreateAll, r.restoreObjects}
-	if config.DryRun == nil {
-		passes = append(passes, r.keeper.settleEndpoints, r.awaitEnd)
-	}
-	for _, pass := range passes {
+	for _, pass := range []func(context.Context) error{
+		r.owners.Resume(config.History), r.definitions.RestoreAll, r.namespaces.CreateAll, r.restoreObjects, r.keeper.settleEndpoints,
+	} {
 		if err := pass(ctx); err != nil {
 			return err
 		}
+	}
+	if config.DryRun != nil {
+		return nil
+	}
+	if err := r.awaitEnd(ctx); err != nil {
+		return err
 	}
 	if c := recorder.Counts(); c.Done < c.Total && stop.Requested() {
 		return dispatch.ErrStopped // what was waited for last has no outcome

@@ -88,6 +88,7 @@ func newRun(cfg Config) (*restoreRun, error) {
 		NoHistory: cfg.History.NoHistory, MaxWait: cfg.Spec.ItemOperationTimeout.Duration, Clock: cfg.Clock, Stop: r.stop,
 	})
 	r.keeper = newEndpointsKeeper(r)
+	r.keeper.over = r.keeper.over || cfg.DryRun != nil
 	r.makeChains()
 	r.makeRestorers()
 	return r, nil

@@ -4,14 +4,16 @@
 // 	protoc        (unknown)
 // source: holdfast/restore/v1/restore.proto
 
-// Following restores.
+// Following restores, and finding out what one would do.
 
 package restorev1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	v1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/plan/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	structpb "google.golang.org/protobuf/types/known/structpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -25,6 +27,380 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// PlanRestoreRequest describes the Restore.
+type PlanRestoreRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The annotations that the Restore would have.
+	Annotations map[string]string `protobuf:"bytes,1,rep,name=annotations,proto3" json:"annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The spec of a velero.io/v1 Restore as JSON. It must name a backup or a schedule.
+	Spec *structpb.Struct `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
+	// Send creations to the API server with dryRun=All, which reveals what admission refuses.
+	ServerDryRun bool `protobuf:"varint,3,opt,name=server_dry_run,json=serverDryRun,proto3" json:"server_dry_run,omitempty"`
+	// Send the objects too.
+	Objects       bool `protobuf:"varint,4,opt,name=objects,proto3" json:"objects,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanRestoreRequest) Reset() {
+	*x = PlanRestoreRequest{}
+	mi := &file_holdfast_restore_v1_restore_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanRestoreRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanRestoreRequest) ProtoMessage() {}
+
+func (x *PlanRestoreRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_restore_v1_restore_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanRestoreRequest.ProtoReflect.Descriptor instead.
+func (*PlanRestoreRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_restore_v1_restore_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *PlanRestoreRequest) GetAnnotations() map[string]string {
+	if x != nil {
+		return x.Annotations
+	}
+	return nil
+}
+
+func (x *PlanRestoreRequest) GetSpec() *structpb.Struct {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+func (x *PlanRestoreRequest) GetServerDryRun() bool {
+	if x != nil {
+		return x.ServerDryRun
+	}
+	return false
+}
+
+func (x *PlanRestoreRequest) GetObjects() bool {
+	if x != nil {
+		return x.Objects
+	}
+	return false
+}
+
+// PlanRestoreResponse is a part of the answer.
+type PlanRestoreResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it is.
+	//
+	// Types that are valid to be assigned to Part:
+	//
+	//	*PlanRestoreResponse_Progress
+	//	*PlanRestoreResponse_Plan
+	//	*PlanRestoreResponse_Object
+	Part          isPlanRestoreResponse_Part `protobuf_oneof:"part"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanRestoreResponse) Reset() {
+	*x = PlanRestoreResponse{}
+	mi := &file_holdfast_restore_v1_restore_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanRestoreResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanRestoreResponse) ProtoMessage() {}
+
+func (x *PlanRestoreResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_restore_v1_restore_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanRestoreResponse.ProtoReflect.Descriptor instead.
+func (*PlanRestoreResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_restore_v1_restore_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *PlanRestoreResponse) GetPart() isPlanRestoreResponse_Part {
+	if x != nil {
+		return x.Part
+	}
+	return nil
+}
+
+func (x *PlanRestoreResponse) GetProgress() *PlanProgress {
+	if x != nil {
+		if x, ok := x.Part.(*PlanRestoreResponse_Progress); ok {
+			return x.Progress
+		}
+	}
+	return nil
+}
+
+func (x *PlanRestoreResponse) GetPlan() *v1.Plan {
+	if x != nil {
+		if x, ok := x.Part.(*PlanRestoreResponse_Plan); ok {
+			return x.Plan
+		}
+	}
+	return nil
+}
+
+func (x *PlanRestoreResponse) GetObject() *v1.PlannedObject {
+	if x != nil {
+		if x, ok := x.Part.(*PlanRestoreResponse_Object); ok {
+			return x.Object
+		}
+	}
+	return nil
+}
+
+type isPlanRestoreResponse_Part interface {
+	isPlanRestoreResponse_Part()
+}
+
+type PlanRestoreResponse_Progress struct {
+	// How far the dry run is. It comes first, any number of times.
+	Progress *PlanProgress `protobuf:"bytes,1,opt,name=progress,proto3,oneof"`
+}
+
+type PlanRestoreResponse_Plan struct {
+	// The plan.
+	Plan *v1.Plan `protobuf:"bytes,2,opt,name=plan,proto3,oneof"`
+}
+
+type PlanRestoreResponse_Object struct {
+	// One object.
+	Object *v1.PlannedObject `protobuf:"bytes,3,opt,name=object,proto3,oneof"`
+}
+
+func (*PlanRestoreResponse_Progress) isPlanRestoreResponse_Part() {}
+
+func (*PlanRestoreResponse_Plan) isPlanRestoreResponse_Part() {}
+
+func (*PlanRestoreResponse_Object) isPlanRestoreResponse_Part() {}
+
+// PlanProgress is how far a dry run is.
+type PlanProgress struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many objects there are, as far as is known.
+	TotalItems int64 `protobuf:"varint,1,opt,name=total_items,json=totalItems,proto3" json:"total_items,omitempty"`
+	// How many of them are planned.
+	ItemsPlanned  int64 `protobuf:"varint,2,opt,name=items_planned,json=itemsPlanned,proto3" json:"items_planned,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanProgress) Reset() {
+	*x = PlanProgress{}
+	mi := &file_holdfast_restore_v1_restore_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanProgress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanProgress) ProtoMessage() {}
+
+func (x *PlanProgress) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_restore_v1_restore_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanProgress.ProtoReflect.Descriptor instead.
+func (*PlanProgress) Descriptor() ([]byte, []int) {
+	return file_holdfast_restore_v1_restore_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *PlanProgress) GetTotalItems() int64 {
+	if x != nil {
+		return x.TotalItems
+	}
+	return 0
+}
+
+func (x *PlanProgress) GetItemsPlanned() int64 {
+	if x != nil {
+		return x.ItemsPlanned
+	}
+	return 0
+}
+
+// GetPlanRequest names a stored plan.
+type GetPlanRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id of the plan.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Send the objects too.
+	Objects       bool `protobuf:"varint,2,opt,name=objects,proto3" json:"objects,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetPlanRequest) Reset() {
+	*x = GetPlanRequest{}
+	mi := &file_holdfast_restore_v1_restore_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetPlanRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetPlanRequest) ProtoMessage() {}
+
+func (x *GetPlanRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_restore_v1_restore_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetPlanRequest.ProtoReflect.Descriptor instead.
+func (*GetPlanRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_restore_v1_restore_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *GetPlanRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *GetPlanRequest) GetObjects() bool {
+	if x != nil {
+		return x.Objects
+	}
+	return false
+}
+
+// GetPlanResponse is a part of a plan.
+type GetPlanResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it is.
+	//
+	// Types that are valid to be assigned to Part:
+	//
+	//	*GetPlanResponse_Plan
+	//	*GetPlanResponse_Object
+	Part          isGetPlanResponse_Part `protobuf_oneof:"part"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetPlanResponse) Reset() {
+	*x = GetPlanResponse{}
+	mi := &file_holdfast_restore_v1_restore_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetPlanResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetPlanResponse) ProtoMessage() {}
+
+func (x *GetPlanResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_restore_v1_restore_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetPlanResponse.ProtoReflect.Descriptor instead.
+func (*GetPlanResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_restore_v1_restore_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *GetPlanResponse) GetPart() isGetPlanResponse_Part {
+	if x != nil {
+		return x.Part
+	}
+	return nil
+}
+
+func (x *GetPlanResponse) GetPlan() *v1.Plan {
+	if x != nil {
+		if x, ok := x.Part.(*GetPlanResponse_Plan); ok {
+			return x.Plan
+		}
+	}
+	return nil
+}
+
+func (x *GetPlanResponse) GetObject() *v1.PlannedObject {
+	if x != nil {
+		if x, ok := x.Part.(*GetPlanResponse_Object); ok {
+			return x.Object
+		}
+	}
+	return nil
+}
+
+type isGetPlanResponse_Part interface {
+	isGetPlanResponse_Part()
+}
+
+type GetPlanResponse_Plan struct {
+	// The plan; it comes first.
+	Plan *v1.Plan `protobuf:"bytes,1,opt,name=plan,proto3,oneof"`
+}
+
+type GetPlanResponse_Object struct {
+	// One object.
+	Object *v1.PlannedObject `protobuf:"bytes,2,opt,name=object,proto3,oneof"`
+}
+
+func (*GetPlanResponse_Plan) isGetPlanResponse_Part() {}
+
+func (*GetPlanResponse_Object) isGetPlanResponse_Part() {}
+
 // GetProgressRequest names a restore.
 type GetProgressRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -36,7 +412,7 @@ type GetProgressRequest struct {
 
 func (x *GetProgressRequest) Reset() {
 	*x = GetProgressRequest{}
-	mi := &file_holdfast_restore_v1_restore_proto_msgTypes[0]
+	mi := &file_holdfast_restore_v1_restore_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -48,7 +424,7 @@ func (x *GetProgressRequest) String() string {
 func (*GetProgressRequest) ProtoMessage() {}
 
 func (x *GetProgressRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_restore_v1_restore_proto_msgTypes[0]
+	mi := &file_holdfast_restore_v1_restore_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -61,7 +437,7 @@ func (x *GetProgressRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProgressRequest.ProtoReflect.Descriptor instead.
 func (*GetProgressRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_restore_v1_restore_proto_rawDescGZIP(), []int{0}
+	return file_holdfast_restore_v1_restore_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *GetProgressRequest) GetName() string {
@@ -82,7 +458,7 @@ type GetProgressResponse struct {
 
 func (x *GetProgressResponse) Reset() {
 	*x = GetProgressResponse{}
-	mi := &file_holdfast_restore_v1_restore_proto_msgTypes[1]
+	mi := &file_holdfast_restore_v1_restore_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -94,7 +470,7 @@ func (x *GetProgressResponse) String() string {
 func (*GetProgressResponse) ProtoMessage() {}
 
 func (x *GetProgressResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_restore_v1_restore_proto_msgTypes[1]
+	mi := &file_holdfast_restore_v1_restore_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -107,7 +483,7 @@ func (x *GetProgressResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProgressResponse.ProtoReflect.Descriptor instead.
 func (*GetProgressResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_restore_v1_restore_proto_rawDescGZIP(), []int{1}
+	return file_holdfast_restore_v1_restore_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GetProgressResponse) GetProgress() *Progress {
@@ -128,7 +504,7 @@ type WatchProgressRequest struct {
 
 func (x *WatchProgressRequest) Reset() {
 	*x = WatchProgressRequest{}
-	mi := &file_holdfast_restore_v1_restore_proto_msgTypes[2]
+	mi := &file_holdfast_restore_v1_restore_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -140,7 +516,7 @@ func (x *WatchProgressRequest) String() string {
 func (*WatchProgressRequest) ProtoMessage() {}
 
 func (x *WatchProgressRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_restore_v1_restore_proto_msgTypes[2]
+	mi := &file_holdfast_restore_v1_restore_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -153,7 +529,7 @@ func (x *WatchProgressRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchProgressRequest.ProtoReflect.Descriptor instead.
 func (*WatchProgressRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_restore_v1_restore_proto_rawDescGZIP(), []int{2}
+	return file_holdfast_restore_v1_restore_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *WatchProgressRequest) GetName() string {
@@ -174,7 +550,7 @@ type WatchProgressResponse struct {
 
 func (x *WatchProgressResponse) Reset() {
 	*x = WatchProgressResponse{}
-	mi := &file_holdfast_restore_v1_restore_proto_msgTypes[3]
+	mi := &file_holdfast_restore_v1_restore_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -186,7 +562,7 @@ func (x *WatchProgressResponse) String() string {
 func (*WatchProgressResponse) ProtoMessage() {}
 
 func (x *WatchProgressResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_restore_v1_restore_proto_msgTypes[3]
+	mi := &file_holdfast_restore_v1_restore_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -199,7 +575,7 @@ func (x *WatchProgressResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchProgressResponse.ProtoReflect.Descriptor instead.
 func (*WatchProgressResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_restore_v1_restore_proto_rawDescGZIP(), []int{3}
+	return file_holdfast_restore_v1_restore_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *WatchProgressResponse) GetProgress() *Progress {
@@ -240,7 +616,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_holdfast_restore_v1_restore_proto_msgTypes[4]
+	mi := &file_holdfast_restore_v1_restore_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -252,7 +628,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_restore_v1_restore_proto_msgTypes[4]
+	mi := &file_holdfast_restore_v1_restore_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -265,7 +641,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_holdfast_restore_v1_restore_proto_rawDescGZIP(), []int{4}
+	return file_holdfast_restore_v1_restore_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Progress) GetName() string {
@@ -349,7 +725,31 @@ var File_holdfast_restore_v1_restore_proto protoreflect.FileDescriptor
 
 const file_holdfast_restore_v1_restore_proto_rawDesc = "" +
 	"\n" +
-	"!holdfast/restore/v1/restore.proto\x12\x13holdfast.restore.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"V\n" +
+	"!holdfast/restore/v1/restore.proto\x12\x13holdfast.restore.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bholdfast/plan/v1/plan.proto\"\xb0\x02\n" +
+	"\x12PlanRestoreRequest\x12e\n" +
+	"\vannotations\x18\x01 \x03(\v28.holdfast.restore.v1.PlanRestoreRequest.AnnotationsEntryB\t\xbaH\x06\x9a\x01\x03\x10\x80\x02R\vannotations\x123\n" +
+	"\x04spec\x18\x02 \x01(\v2\x17.google.protobuf.StructB\x06\xbaH\x03\xc8\x01\x01R\x04spec\x12$\n" +
+	"\x0eserver_dry_run\x18\x03 \x01(\bR\fserverDryRun\x12\x18\n" +
+	"\aobjects\x18\x04 \x01(\bR\aobjects\x1a>\n" +
+	"\x10AnnotationsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc7\x01\n" +
+	"\x13PlanRestoreResponse\x12?\n" +
+	"\bprogress\x18\x01 \x01(\v2!.holdfast.restore.v1.PlanProgressH\x00R\bprogress\x12,\n" +
+	"\x04plan\x18\x02 \x01(\v2\x16.holdfast.plan.v1.PlanH\x00R\x04plan\x129\n" +
+	"\x06object\x18\x03 \x01(\v2\x1f.holdfast.plan.v1.PlannedObjectH\x00R\x06objectB\x06\n" +
+	"\x04part\"T\n" +
+	"\fPlanProgress\x12\x1f\n" +
+	"\vtotal_items\x18\x01 \x01(\x03R\n" +
+	"totalItems\x12#\n" +
+	"\ritems_planned\x18\x02 \x01(\x03R\fitemsPlanned\"h\n" +
+	"\x0eGetPlanRequest\x12<\n" +
+	"\x02id\x18\x01 \x01(\tB,\xbaH)r'\x10\x01\x18\xfd\x012 ^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$R\x02id\x12\x18\n" +
+	"\aobjects\x18\x02 \x01(\bR\aobjects\"\x82\x01\n" +
+	"\x0fGetPlanResponse\x12,\n" +
+	"\x04plan\x18\x01 \x01(\v2\x16.holdfast.plan.v1.PlanH\x00R\x04plan\x129\n" +
+	"\x06object\x18\x02 \x01(\v2\x1f.holdfast.plan.v1.PlannedObjectH\x00R\x06objectB\x06\n" +
+	"\x04part\"V\n" +
 	"\x12GetProgressRequest\x12@\n" +
 	"\x04name\x18\x01 \x01(\tB,\xbaH)r'\x10\x01\x18\xfd\x012 ^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$R\x04name\"P\n" +
 	"\x13GetProgressResponse\x129\n" +
@@ -372,10 +772,12 @@ const file_holdfast_restore_v1_restore_proto_rawDesc = "" +
 	"\x0fcompletion_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x0ecompletionTime\x12\x16\n" +
 	"\x06holder\x18\n" +
 	" \x01(\tR\x06holder\x12%\n" +
-	"\x0efailure_reason\x18\v \x01(\tR\rfailureReason2\xdc\x01\n" +
+	"\x0efailure_reason\x18\v \x01(\tR\rfailureReason2\x98\x03\n" +
 	"\x0eRestoreService\x12`\n" +
 	"\vGetProgress\x12'.holdfast.restore.v1.GetProgressRequest\x1a(.holdfast.restore.v1.GetProgressResponse\x12h\n" +
-	"\rWatchProgress\x12).holdfast.restore.v1.WatchProgressRequest\x1a*.holdfast.restore.v1.WatchProgressResponse0\x01B\xde\x01\n" +
+	"\rWatchProgress\x12).holdfast.restore.v1.WatchProgressRequest\x1a*.holdfast.restore.v1.WatchProgressResponse0\x01\x12b\n" +
+	"\vPlanRestore\x12'.holdfast.restore.v1.PlanRestoreRequest\x1a(.holdfast.restore.v1.PlanRestoreResponse0\x01\x12V\n" +
+	"\aGetPlan\x12#.holdfast.restore.v1.GetPlanRequest\x1a$.holdfast.restore.v1.GetPlanResponse0\x01B\xde\x01\n" +
 	"\x17com.holdfast.restore.v1B\fRestoreProtoP\x01ZGgithub.com/holdfast-io/holdfast/proto/gen/holdfast/restore/v1;restorev1\xa2\x02\x03HRX\xaa\x02\x13Holdfast.Restore.V1\xca\x02\x13Holdfast\\Restore\\V1\xe2\x02\x1fHoldfast\\Restore\\V1\\GPBMetadata\xea\x02\x15Holdfast::Restore::V1b\x06proto3"
 
 var (
@@ -390,29 +792,49 @@ func file_holdfast_restore_v1_restore_proto_rawDescGZIP() []byte {
 	return file_holdfast_restore_v1_restore_proto_rawDescData
 }
 
-var file_holdfast_restore_v1_restore_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_holdfast_restore_v1_restore_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_holdfast_restore_v1_restore_proto_goTypes = []any{
-	(*GetProgressRequest)(nil),    // 0: holdfast.restore.v1.GetProgressRequest
-	(*GetProgressResponse)(nil),   // 1: holdfast.restore.v1.GetProgressResponse
-	(*WatchProgressRequest)(nil),  // 2: holdfast.restore.v1.WatchProgressRequest
-	(*WatchProgressResponse)(nil), // 3: holdfast.restore.v1.WatchProgressResponse
-	(*Progress)(nil),              // 4: holdfast.restore.v1.Progress
-	(*timestamppb.Timestamp)(nil), // 5: google.protobuf.Timestamp
+	(*PlanRestoreRequest)(nil),    // 0: holdfast.restore.v1.PlanRestoreRequest
+	(*PlanRestoreResponse)(nil),   // 1: holdfast.restore.v1.PlanRestoreResponse
+	(*PlanProgress)(nil),          // 2: holdfast.restore.v1.PlanProgress
+	(*GetPlanRequest)(nil),        // 3: holdfast.restore.v1.GetPlanRequest
+	(*GetPlanResponse)(nil),       // 4: holdfast.restore.v1.GetPlanResponse
+	(*GetProgressRequest)(nil),    // 5: holdfast.restore.v1.GetProgressRequest
+	(*GetProgressResponse)(nil),   // 6: holdfast.restore.v1.GetProgressResponse
+	(*WatchProgressRequest)(nil),  // 7: holdfast.restore.v1.WatchProgressRequest
+	(*WatchProgressResponse)(nil), // 8: holdfast.restore.v1.WatchProgressResponse
+	(*Progress)(nil),              // 9: holdfast.restore.v1.Progress
+	nil,                           // 10: holdfast.restore.v1.PlanRestoreRequest.AnnotationsEntry
+	(*structpb.Struct)(nil),       // 11: google.protobuf.Struct
+	(*v1.Plan)(nil),               // 12: holdfast.plan.v1.Plan
+	(*v1.PlannedObject)(nil),      // 13: holdfast.plan.v1.PlannedObject
+	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
 }
 var file_holdfast_restore_v1_restore_proto_depIdxs = []int32{
-	4, // 0: holdfast.restore.v1.GetProgressResponse.progress:type_name -> holdfast.restore.v1.Progress
-	4, // 1: holdfast.restore.v1.WatchProgressResponse.progress:type_name -> holdfast.restore.v1.Progress
-	5, // 2: holdfast.restore.v1.Progress.start_time:type_name -> google.protobuf.Timestamp
-	5, // 3: holdfast.restore.v1.Progress.completion_time:type_name -> google.protobuf.Timestamp
-	0, // 4: holdfast.restore.v1.RestoreService.GetProgress:input_type -> holdfast.restore.v1.GetProgressRequest
-	2, // 5: holdfast.restore.v1.RestoreService.WatchProgress:input_type -> holdfast.restore.v1.WatchProgressRequest
-	1, // 6: holdfast.restore.v1.RestoreService.GetProgress:output_type -> holdfast.restore.v1.GetProgressResponse
-	3, // 7: holdfast.restore.v1.RestoreService.WatchProgress:output_type -> holdfast.restore.v1.WatchProgressResponse
-	6, // [6:8] is the sub-list for method output_type
-	4, // [4:6] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	10, // 0: holdfast.restore.v1.PlanRestoreRequest.annotations:type_name -> holdfast.restore.v1.PlanRestoreRequest.AnnotationsEntry
+	11, // 1: holdfast.restore.v1.PlanRestoreRequest.spec:type_name -> google.protobuf.Struct
+	2,  // 2: holdfast.restore.v1.PlanRestoreResponse.progress:type_name -> holdfast.restore.v1.PlanProgress
+	12, // 3: holdfast.restore.v1.PlanRestoreResponse.plan:type_name -> holdfast.plan.v1.Plan
+	13, // 4: holdfast.restore.v1.PlanRestoreResponse.object:type_name -> holdfast.plan.v1.PlannedObject
+	12, // 5: holdfast.restore.v1.GetPlanResponse.plan:type_name -> holdfast.plan.v1.Plan
+	13, // 6: holdfast.restore.v1.GetPlanResponse.object:type_name -> holdfast.plan.v1.PlannedObject
+	9,  // 7: holdfast.restore.v1.GetProgressResponse.progress:type_name -> holdfast.restore.v1.Progress
+	9,  // 8: holdfast.restore.v1.WatchProgressResponse.progress:type_name -> holdfast.restore.v1.Progress
+	14, // 9: holdfast.restore.v1.Progress.start_time:type_name -> google.protobuf.Timestamp
+	14, // 10: holdfast.restore.v1.Progress.completion_time:type_name -> google.protobuf.Timestamp
+	5,  // 11: holdfast.restore.v1.RestoreService.GetProgress:input_type -> holdfast.restore.v1.GetProgressRequest
+	7,  // 12: holdfast.restore.v1.RestoreService.WatchProgress:input_type -> holdfast.restore.v1.WatchProgressRequest
+	0,  // 13: holdfast.restore.v1.RestoreService.PlanRestore:input_type -> holdfast.restore.v1.PlanRestoreRequest
+	3,  // 14: holdfast.restore.v1.RestoreService.GetPlan:input_type -> holdfast.restore.v1.GetPlanRequest
+	6,  // 15: holdfast.restore.v1.RestoreService.GetProgress:output_type -> holdfast.restore.v1.GetProgressResponse
+	8,  // 16: holdfast.restore.v1.RestoreService.WatchProgress:output_type -> holdfast.restore.v1.WatchProgressResponse
+	1,  // 17: holdfast.restore.v1.RestoreService.PlanRestore:output_type -> holdfast.restore.v1.PlanRestoreResponse
+	4,  // 18: holdfast.restore.v1.RestoreService.GetPlan:output_type -> holdfast.restore.v1.GetPlanResponse
+	15, // [15:19] is the sub-list for method output_type
+	11, // [11:15] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_restore_v1_restore_proto_init() }
@@ -420,13 +842,22 @@ func file_holdfast_restore_v1_restore_proto_init() {
 	if File_holdfast_restore_v1_restore_proto != nil {
 		return
 	}
+	file_holdfast_restore_v1_restore_proto_msgTypes[1].OneofWrappers = []any{
+		(*PlanRestoreResponse_Progress)(nil),
+		(*PlanRestoreResponse_Plan)(nil),
+		(*PlanRestoreResponse_Object)(nil),
+	}
+	file_holdfast_restore_v1_restore_proto_msgTypes[4].OneofWrappers = []any{
+		(*GetPlanResponse_Plan)(nil),
+		(*GetPlanResponse_Object)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_restore_v1_restore_proto_rawDesc), len(file_holdfast_restore_v1_restore_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   5,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

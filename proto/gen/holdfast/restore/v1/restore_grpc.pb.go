@@ -4,7 +4,7 @@
 // - protoc             (unknown)
 // source: holdfast/restore/v1/restore.proto
 
-// Following restores.
+// Following restores, and finding out what one would do.
 
 package restorev1
 
@@ -23,6 +23,8 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	RestoreService_GetProgress_FullMethodName   = "/holdfast.restore.v1.RestoreService/GetProgress"
 	RestoreService_WatchProgress_FullMethodName = "/holdfast.restore.v1.RestoreService/WatchProgress"
+	RestoreService_PlanRestore_FullMethodName   = "/holdfast.restore.v1.RestoreService/PlanRestore"
+	RestoreService_GetPlan_FullMethodName       = "/holdfast.restore.v1.RestoreService/GetPlan"
 )
 
 // RestoreServiceClient is the client API for RestoreService service.
@@ -36,6 +38,11 @@ type RestoreServiceClient interface {
 	// WatchProgress sends the progress at once and then after every change, at most twice a second, and ends after the terminal
 	// phase was sent. A restore that is deleted meanwhile ends the stream with NOT_FOUND, one replaced by another of its name with ABORTED.
 	WatchProgress(ctx context.Context, in *WatchProgressRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchProgressResponse], error)
+	// PlanRestore finds out what a restore would do, and changes nothing but that the plan is stored in the location of the backup: progress, then the
+	// plan, then the objects in the order of their kinds, namespaces and names, if they are asked for. INVALID_ARGUMENT names each wrong field.
+	PlanRestore(ctx context.Context, in *PlanRestoreRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PlanRestoreResponse], error)
+	// GetPlan sends a stored plan, then its objects if they are asked for. NOT_FOUND when there is no such plan, or no longer.
+	GetPlan(ctx context.Context, in *GetPlanRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetPlanResponse], error)
 }
 
 type restoreServiceClient struct {
@@ -75,6 +82,44 @@ func (c *restoreServiceClient) WatchProgress(ctx context.Context, in *WatchProgr
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type RestoreService_WatchProgressClient = grpc.ServerStreamingClient[WatchProgressResponse]
 
+func (c *restoreServiceClient) PlanRestore(ctx context.Context, in *PlanRestoreRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PlanRestoreResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &RestoreService_ServiceDesc.Streams[1], RestoreService_PlanRestore_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[PlanRestoreRequest, PlanRestoreResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type RestoreService_PlanRestoreClient = grpc.ServerStreamingClient[PlanRestoreResponse]
+
+func (c *restoreServiceClient) GetPlan(ctx context.Context, in *GetPlanRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetPlanResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &RestoreService_ServiceDesc.Streams[2], RestoreService_GetPlan_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[GetPlanRequest, GetPlanResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type RestoreService_GetPlanClient = grpc.ServerStreamingClient[GetPlanResponse]
+
 // RestoreServiceServer is the server API for RestoreService service.
 // All implementations must embed UnimplementedRestoreServiceServer
 // for forward compatibility.
@@ -86,6 +131,11 @@ type RestoreServiceServer interface {
 	// WatchProgress sends the progress at once and then after every change, at most twice a second, and ends after the terminal
 	// phase was sent. A restore that is deleted meanwhile ends the stream with NOT_FOUND, one replaced by another of its name with ABORTED.
 	WatchProgress(*WatchProgressRequest, grpc.ServerStreamingServer[WatchProgressResponse]) error
+	// PlanRestore finds out what a restore would do, and changes nothing but that the plan is stored in the location of the backup: progress, then the
+	// plan, then the objects in the order of their kinds, namespaces and names, if they are asked for. INVALID_ARGUMENT names each wrong field.
+	PlanRestore(*PlanRestoreRequest, grpc.ServerStreamingServer[PlanRestoreResponse]) error
+	// GetPlan sends a stored plan, then its objects if they are asked for. NOT_FOUND when there is no such plan, or no longer.
+	GetPlan(*GetPlanRequest, grpc.ServerStreamingServer[GetPlanResponse]) error
 	mustEmbedUnimplementedRestoreServiceServer()
 }
 
@@ -101,6 +151,12 @@ func (UnimplementedRestoreServiceServer) GetProgress(context.Context, *GetProgre
 }
 func (UnimplementedRestoreServiceServer) WatchProgress(*WatchProgressRequest, grpc.ServerStreamingServer[WatchProgressResponse]) error {
 	return status.Error(codes.Unimplemented, "method WatchProgress not implemented")
+}
+func (UnimplementedRestoreServiceServer) PlanRestore(*PlanRestoreRequest, grpc.ServerStreamingServer[PlanRestoreResponse]) error {
+	return status.Error(codes.Unimplemented, "method PlanRestore not implemented")
+}
+func (UnimplementedRestoreServiceServer) GetPlan(*GetPlanRequest, grpc.ServerStreamingServer[GetPlanResponse]) error {
+	return status.Error(codes.Unimplemented, "method GetPlan not implemented")
 }
 func (UnimplementedRestoreServiceServer) mustEmbedUnimplementedRestoreServiceServer() {}
 func (UnimplementedRestoreServiceServer) testEmbeddedByValue()                        {}
@@ -152,6 +208,28 @@ func _RestoreService_WatchProgress_Handler(srv interface{}, stream grpc.ServerSt
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type RestoreService_WatchProgressServer = grpc.ServerStreamingServer[WatchProgressResponse]
 
+func _RestoreService_PlanRestore_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(PlanRestoreRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(RestoreServiceServer).PlanRestore(m, &grpc.GenericServerStream[PlanRestoreRequest, PlanRestoreResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type RestoreService_PlanRestoreServer = grpc.ServerStreamingServer[PlanRestoreResponse]
+
+func _RestoreService_GetPlan_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(GetPlanRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(RestoreServiceServer).GetPlan(m, &grpc.GenericServerStream[GetPlanRequest, GetPlanResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type RestoreService_GetPlanServer = grpc.ServerStreamingServer[GetPlanResponse]
+
 // RestoreService_ServiceDesc is the grpc.ServiceDesc for RestoreService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -168,6 +246,16 @@ var RestoreService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "WatchProgress",
 			Handler:       _RestoreService_WatchProgress_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "PlanRestore",
+			Handler:       _RestoreService_PlanRestore_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "GetPlan",
+			Handler:       _RestoreService_GetPlan_Handler,
 			ServerStreams: true,
 		},
 	},
