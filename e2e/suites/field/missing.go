@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/layout"
@@ -27,7 +28,7 @@ func (r *run) checkNothingMissing(o *velerov1.Restore, results joblog.Results, l
 	r.t.Helper()
 	said := strings.Join(slices.Concat(listMessages(&results.Warnings), listMessages(&results.Errors)), "\n")
 	namespaces := map[string]bool{}
-	if !selectsObjects(&o.Spec) {
+	if !selectsObjects(&o.Spec) && o.Annotations[holdfast.AnnotationItems] == "" {
 		for apiKind, names := range r.readResourceList(layout.BackupResourceList(o.Spec.BackupName)) {
 			for _, name := range names {
 				r.checkObject(o, apiKind, name, said+"\n"+log, namespaces)

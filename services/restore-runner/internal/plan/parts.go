@@ -207,7 +207,7 @@ func nameOfObject(node manifest.Node) string {
 	return key.Kind + " " + key.Namespace + "/" + key.Name
 }
 
-// verbOf makes words of a relation: "runs as" of runsAs.
+// verbOf makes words of a relation: "runs as" of runsAs, "is made from" of madeFrom.
 func verbOf(relation string) string {
 	var words strings.Builder
 	for _, r := range relation {
@@ -216,7 +216,11 @@ func verbOf(relation string) string {
 		}
 		words.WriteRune(unicode.ToLower(r))
 	}
-	return words.String()
+	verb := words.String()
+	if first, _, _ := strings.Cut(verb, " "); !strings.HasSuffix(first, "s") {
+		return "is " + verb
+	}
+	return verb
 }
 
 // Named reports that the restore names object i as one of its parts.

@@ -137,6 +137,7 @@ func TestWhyPartsComeAlong(t *testing.T) {
 		"serviceaccounts shop/web":                 "Deployment shop/web runs as it",
 		"secrets shop/of-pods":                     "Pod shop/web-1-a mounts it",
 		"pods shop/web-1-a":                        "ReplicaSet shop/web-1 owns it",
+		"storageclasses.storage.k8s.io fast":       "PersistentVolumeClaim shop/data is provisioned by it",
 		"persistentvolumes pv":                     "PersistentVolumeClaim shop/data binds it",
 		"namespaces shop":                          "objects of the restore live in it",
 		"roles.rbac.authorization.k8s.io shop/own": "it grants rights to an account of the restore",
