@@ -5,29 +5,30 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-io/holdfast/e2e/harness/product"
 	"github.com/holdfast-io/holdfast/e2e/harness/testbed"
-	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 )
 
 // followPage types the commands of docs/bring-back.md, and looks for what the page says they print: each line of it in
 // the output of the commands before it, which may print more.
-func followPage(t *testing.T, c client.Client, cli *product.CLI) {
+func followPage(t *testing.T, cli *product.CLI) {
 	t.Helper()
-	startUp(t, cli, t.TempDir())
+	log, err := os.ReadFile(startUp(t, cli, t.TempDir()).LogPath())
+	require.NoError(t, err)
+	address := servedAddress.FindSubmatch(log)
+	require.NotNil(t, address, "%s", log)
 	kubectl, err := testbed.Binary("kubectl")
 	require.NoError(t, err)
 	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "bring-back.md"))
 	require.NoError(t, err)
 	// The server of a reader has the default addresses, which the page does not name.
-	prelude := fmt.Sprintf(`holdfast() { if [ "$2" = diff ]; then command holdfast "$@" --manifest-address %s; else command holdfast "$@"; fi; }`+"\n", manifestAddress(t, c, cli.Namespace))
+	prelude := fmt.Sprintf(`holdfast() { if [ "$2" = diff ]; then command holdfast "$@" --manifest-address %s; else command holdfast "$@"; fi; }`+"\n", address[1])
 	output := ""
 	blocks := strings.Split(string(page), "```")
 	for i := 1; i < len(blocks); i += 2 {
@@ -44,19 +45,8 @@ func followPage(t *testing.T, c client.Client, cli *product.CLI) {
 	}
 }
 
-// manifestAddress is where the server's manifest-indexer answers.
-func manifestAddress(t *testing.T, c client.Client, namespace string) string {
-	t.Helper()
-	leases := &coordinationv1.LeaseList{}
-	require.NoError(t, c.List(t.Context(), leases, client.InNamespace(namespace)))
-	for i := range leases.Items {
-		if address := leases.Items[i].Annotations[holdfast.AnnotationAddress]; address != "" && strings.Contains(leases.Items[i].Name, "manifest-indexer") {
-			return address
-		}
-	}
-	require.Fail(t, "no Lease of manifest-indexer")
-	return ""
-}
+// servedAddress finds in the server's log where its manifest-indexer answers.
+var servedAddress = regexp.MustCompile(`readiness changed.*manifest-indexer.* grpc=(\S+)`)
 
 // runBlock runs commands until one fails. Exit code 1 is one of `backup diff`, where something differs.
 func runBlock(t *testing.T, cli *product.CLI, kubectl, text string) string {
