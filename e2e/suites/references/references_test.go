@@ -61,6 +61,7 @@ func TestPublishedDefinitions(t *testing.T) {
 		{"undisturbed", b.restoreAll},
 		{"killed runner", b.killRunner},
 		{"webhook that cannot be called", b.refuseForAWhile},
+		{"one cluster of two", b.restoreOneCluster},
 	} {
 		t.Run(scenario.name, func(t *testing.T) {
 			b.estate.destroy(t, b.Site)
