@@ -26,6 +26,26 @@ func (h *Header) Proto(unstored error) (*planv1.Plan, error) {
 	return p, nil
 }
 
+// HeaderOf is the header that a service sent.
+func HeaderOf(p *planv1.Plan) (*Header, error) {
+	spec, err := protojson.Marshal(p.GetSpec())
+	if err != nil {
+		return nil, fmt.Errorf("encode the spec of a plan: %w", err)
+	}
+	return &Header{
+		FormatVersion: FormatVersion, ID: p.GetId(), Kind: p.GetKind(), Backup: p.GetBackup(), Created: p.GetCreated().AsTime(), Expires: p.GetExpires().AsTime(),
+		Spec: spec, Annotations: p.GetAnnotations(), Counts: p.GetCounts(), LeftOut: p.GetLeftOut(), Messages: p.GetMessages(),
+	}, nil
+}
+
+// RowOf is the row that a service sent.
+func RowOf(p *planv1.PlannedObject) *Row {
+	return &Row{
+		Group: p.GetGroup(), Version: p.GetVersion(), Kind: p.GetKind(), Namespace: p.GetNamespace(), Name: p.GetName(), TargetNamespace: p.GetTargetNamespace(),
+		Action: p.GetAction(), Reasons: p.GetReasons(), Fields: p.GetFields(), Order: p.GetOrder(), Unknown: p.GetUnknown(),
+	}
+}
+
 // Proto is the row as services send it.
 func (r *Row) Proto() *planv1.PlannedObject {
 	return &planv1.PlannedObject{

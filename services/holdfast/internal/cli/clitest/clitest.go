@@ -30,6 +30,7 @@ import (
 	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
 	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
+	restorev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/restore/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 )
@@ -112,6 +113,12 @@ func (c *Cluster) ServeOperations(t *testing.T, monitor operationv1.OperationMon
 func (c *Cluster) ServeManifests(t *testing.T, manifests manifestv1.ManifestServiceServer) (stop func()) {
 	t.Helper()
 	return c.startServer(t, func(s *grpc.Server) { manifestv1.RegisterManifestServiceServer(s, manifests) })
+}
+
+// ServeRestores is Serve for restore-runner.
+func (c *Cluster) ServeRestores(t *testing.T, restores restorev1.RestoreServiceServer) (stop func()) {
+	t.Helper()
+	return c.startServer(t, func(s *grpc.Server) { restorev1.RegisterRestoreServiceServer(s, restores) })
 }
 
 func (c *Cluster) startServer(t *testing.T, register func(*grpc.Server)) (stop func()) {

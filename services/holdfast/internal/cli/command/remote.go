@@ -20,6 +20,7 @@ import (
 // Where `holdfast up` and a port-forward have services.
 const (
 	QueueAddress      = "127.0.0.1:7441" // queue-scheduler
+	RestoresAddress   = "127.0.0.1:7443" // restore-runner
 	OperationsAddress = "127.0.0.1:7444" // async-operation-monitor
 	ManifestAddress   = "127.0.0.1:7445" // manifest-indexer
 )
@@ -44,6 +45,11 @@ type RemoteOptions struct {
 // RemoteQueue returns the options of queue-scheduler's address.
 func RemoteQueue() RemoteOptions {
 	return RemoteOptions{Address: QueueAddress, what: "queue", about: "the queue", service: "queue-scheduler"}
+}
+
+// RemoteRestores returns the options of restore-runner's address.
+func RemoteRestores() RemoteOptions {
+	return RemoteOptions{Address: RestoresAddress, what: "restore", about: "plans of restores", service: "restore-runner"}
 }
 
 // RemoteOperations returns the options of async-operation-monitor's address.

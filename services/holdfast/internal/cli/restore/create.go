@@ -32,6 +32,7 @@ type CreateOptions struct {
 
 	kind          *job.Kind[*velerov1.Restore]
 	items         itemOptions
+	plan          planOptions
 	status        velerov1.RestoreStatusSpec
 	policy        string
 	modifier      string
@@ -42,13 +43,21 @@ type CreateOptions struct {
 // NewCreateCommand returns `restore create`.
 func NewCreateCommand(g *command.Global, kind *job.Kind[*velerov1.Restore]) *cobra.Command {
 	o := &CreateOptions{Creation: job.NewCreation(g, "restore"), kind: kind}
-	cmd := job.Creating(&cobra.Command{
+	cmd := newCreatingCommand(g, o, o, &cobra.Command{
 		Use:   "create [NAME] --from-backup BACKUP",
 		Short: "Restore from a backup",
 		Example: `  holdfast restore create --from-backup first --wait
   holdfast restore create copy --from-backup first --include-namespaces web --namespace-mappings web:web-copy
-  holdfast restore create --from-backup first --item deploy/web -n shop --with-dependencies --wait`,
-	}, o)
+  holdfast restore create --from-backup first --item deploy/web -n shop --with-dependencies --wait
+  holdfast restore create --from-plan 20260304-050607-q4ztk2 --wait`,
+	})
+	o.plan.bindFlags(cmd.Flags())
+	return cmd
+}
+
+// newCreatingCommand makes cmd one with the flags of `restore create`, completed by shells. creator has the options o.
+func newCreatingCommand(g *command.Global, creator job.Creator, o *CreateOptions, cmd *cobra.Command) *cobra.Command {
+	cmd = job.Creating(cmd, creator)
 	backups := &job.Kind[*velerov1.Backup]{NewList: func() client.ObjectList { return &velerov1.BackupList{} }}
 	_ = cmd.RegisterFlagCompletionFunc("from-backup", backups.CompleteNames(g)) // the flag exists
 	items := backup.CompleteItems(g, func() (string, string) { return o.Spec.BackupName, o.items.namespace })
@@ -127,6 +136,9 @@ func (o *CreateOptions) addAnnotation(key, value string) {
 
 // Validate refuses what the server would refuse.
 func (o *CreateOptions) Validate(ctx context.Context) error {
+	if o.plan.from != "" {
+		return o.adoptPlan(ctx)
+	}
 	s := &o.Spec
 	var errs []error
 	if (s.BackupName == "") == (s.ScheduleName == "") {

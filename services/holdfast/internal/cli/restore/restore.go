@@ -25,6 +25,7 @@ func NewCommand(g *command.Global) *cobra.Command {
 	kind := newKind()
 	cmd.AddCommand(
 		NewCreateCommand(g, kind),
+		NewPlanCommand(g, kind),
 		kind.NewGetCommand(g),
 		kind.NewDescribeCommand(g),
 		kind.NewLogsCommand(g),
