@@ -69,12 +69,12 @@ func (o *PlanOptions) printPlan(ctx context.Context, api restorev1.RestoreServic
 	if err != nil {
 		return err
 	}
+	notice := command.NewNotice(o.Global)
+	defer notice.End()
 	stream, err := api.PlanRestore(ctx, &restorev1.PlanRestoreRequest{Annotations: o.Annotations, Spec: spec, ServerDryRun: o.ServerDryRun, Objects: true})
 	if err != nil {
 		return err
 	}
-	notice := command.NewNotice(o.Global)
-	defer notice.End()
 	printer := job.PlanPrinter{Global: o.Global, Output: &o.Output, All: o.All, Execute: "holdfast restore create --from-plan"}
 	for {
 		m, err := stream.Recv()
