@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 lint=$PWD/.tools/bin/golangci-lint
 # From the ground up. A group that is missing here fails.
-order=(telemetry json apis messaging spec kube service extension objectstore archive job)
+order=(telemetry json apis messaging spec kube service extension objectstore archive job volumedata)
 ground='errgrpc|extsort|failpoint|joblog|layout|telemetry'
 module=github.com/holdfast-io/holdfast/pkg
 
