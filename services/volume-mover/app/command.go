@@ -1,0 +1,86 @@
+package app
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/holdfast-io/holdfast/services/volume-mover/internal/request"
+)
+
+// newMoveCommand returns `move` with `upload` and `restore`.
+func (m *mover) newMoveCommand() *cobra.Command {
+	var file string
+	move := &cobra.Command{
+		Use: "move", Short: "Transfer the data of one volume", Args: cobra.NoArgs,
+		Long: "Transfer the data of one volume, as --request or a subcommand says.\n\n" +
+			"Progress and the result are JSON, one line each. Exit codes: 0 Completed, 1 Failed or PartiallyFailed, 2 not a valid request, 3 Canceled.",
+		RunE: func(c *cobra.Command, _ []string) error {
+			req, err := readRequest(file)
+			if err != nil {
+				return fmt.Errorf("--request: %w", err)
+			}
+			return m.run(c.Context(), req)
+		},
+	}
+	move.Flags().StringVar(&file, "request", "", "file with the request as JSON")
+	_ = move.MarkFlagRequired("request") // fails only for a flag that is not there
+	move.AddCommand(m.newUploadCommand(), m.newRestoreCommand())
+	return move
+}
+
+func readRequest(file string) (request.Request, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return request.Request{}, err
+	}
+	defer func() { _ = f.Close() }()
+	return request.Decode(f)
+}
+
+func (m *mover) newUploadCommand() *cobra.Command {
+	req, u := request.Default(), request.DefaultUpload()
+	req.Upload = &u
+	c := &cobra.Command{
+		Use: "upload", Short: "Store a directory or block device as a snapshot", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return m.run(c.Context(), req) },
+	}
+	f := c.Flags()
+	bindCommon(f, &req)
+	f.StringVar(&u.Source, "source", "", "directory or block device to read")
+	f.StringVar(&u.Pod, "pod", "", "Pod whose volume it is; without one it is the volume of a CSI snapshot")
+	f.StringVar(&u.Volume, "volume", "", "name of the claim, or of the Pod's volume if it has none")
+	f.StringVar(&u.ClaimUID, "claim-uid", "", "UID of the claim, by which the earlier snapshot is found")
+	f.StringVar(&u.OperationID, "operation-id", "", "ID of the operation that the snapshot is taken for; not with --pod")
+	f.BoolVar(&u.CreateRepository, "create-repository", false, "create the repository if there is none")
+	f.DurationVar(&u.CheckpointInterval.Duration, "checkpoint-interval", u.CheckpointInterval.Duration, "how much time of work a kill may cost")
+	return c
+}
+
+func (m *mover) newRestoreCommand() *cobra.Command {
+	req, r := request.Default(), request.Restore{}
+	req.Restore = &r
+	c := &cobra.Command{
+		Use: "restore", Short: "Write a snapshot into a directory or block device", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return m.run(c.Context(), req) },
+	}
+	f := c.Flags()
+	bindCommon(f, &req)
+	f.StringVar(&r.Snapshot, "snapshot", "", "ID of the snapshot")
+	f.StringVar(&r.Target, "target", "", "directory or block device to write")
+	f.BoolVar(&r.Overwrite, "overwrite", false, "let the directory hold entries; those that the snapshot has too are replaced")
+	f.BoolVar(&r.DeleteExtra, "delete-extra", false, "remove the entries that the snapshot does not have; needs --overwrite")
+	return c
+}
+
+func bindCommon(f *pflag.FlagSet, r *request.Request) {
+	f.StringVar(&r.Location, "location", "", "file with the manifests of one BackupStorageLocation and the Secrets that it names")
+	f.StringVar(&r.Namespace, "namespace", "", "namespace of the volume on the cluster where it is backed up")
+	f.StringVar(&r.PasswordFile, "password-file", "", "file with the password of the repository")
+	f.StringVar(&r.CacheDir, "cache-dir", "", "where the cache is made, and removed at the end; empty: the directory of temporary files")
+	f.Int64Var(&r.CacheMiB, "cache-mib", r.CacheMiB, "bound of the cache")
+	f.Int64Var(&r.MemoryMiB, "memory-mib", r.MemoryMiB, "what the process tries to take at most; 0: no limit")
+	f.IntVar(&r.Parallel, "parallel", r.Parallel, "how many files are transferred at once")
+}

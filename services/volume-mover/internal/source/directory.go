@@ -1,0 +1,164 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	kopiafs "github.com/kopia/kopia/fs"
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-io/holdfast/services/volume-mover/internal/outcome"
+)
+
+// unixStat is what os.FileInfo has on unix.
+type unixStat = syscall.Stat_t
+
+// listBatch is how many names are read at once.
+const listBatch = 256
+
+// errReplaced means that an entry is not the one that was listed.
+var errReplaced = errors.New("another entry has taken the name meanwhile")
+
+// directory is a directory of the volume.
+type directory struct{ node }
+
+// Size implements fs.FileInfo: kopia gives directories none.
+func (d *directory) Size() int64 { return 0 }
+
+// SupportsMultipleIterations implements kopia's fs.Directory.
+func (d *directory) SupportsMultipleIterations() bool { return true }
+
+// Child implements kopia's fs.Directory.
+func (d *directory) Child(ctx context.Context, name string) (kopiafs.Entry, error) {
+	return kopiafs.IterateEntriesAndFindChild(ctx, d, name)
+}
+
+// Iterate implements kopia's fs.Directory.
+func (d *directory) Iterate(context.Context) (kopiafs.DirectoryIterator, error) {
+	f, err := d.open(unix.O_DIRECTORY)
+	if err != nil {
+		return nil, err
+	}
+	return &listing{dir: d, f: f}, nil
+}
+
+// open opens the entry, if it still is the one that was listed.
+func (n *node) open(flags int) (*os.File, error) {
+	f, err := n.volume.root.OpenFile(n.path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|flags, 0)
+	for range 2 { // a stale handle of NFS is gone when the name is looked up again
+		if !errors.Is(err, unix.ESTALE) {
+			break
+		}
+		f, err = n.volume.root.OpenFile(n.path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|flags, 0)
+	}
+	if err != nil {
+		return nil, readError(err)
+	}
+	info, err := f.Stat()
+	if err != nil || info.Mode().Type() != n.mode.Type() || (info.IsDir() && info.Sys().(*unixStat).Ino != n.inode) {
+		_ = f.Close()
+		if err == nil {
+			err = errReplaced
+		}
+		return nil, readError(err)
+	}
+	return f, nil
+}
+
+// listing reads a directory.
+type listing struct {
+	dir   *directory
+	f     *os.File
+	names []string
+}
+
+// Next implements kopia's fs.DirectoryIterator.
+func (l *listing) Next(context.Context) (kopiafs.Entry, error) {
+	if len(l.names) == 0 {
+		names, err := l.f.Readdirnames(listBatch)
+		if errors.Is(err, io.EOF) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, readError(err)
+		}
+		l.names = names
+	}
+	name := l.names[0]
+	l.names = l.names[1:]
+	return l.dir.newEntry(int(l.f.Fd()), name), nil
+}
+
+// Close implements kopia's fs.DirectoryIterator.
+func (l *listing) Close() { _ = l.f.Close() }
+
+// ownAttributes are extended attributes that the system makes by itself.
+var ownAttributes = []string{"security.selinux", "system.nfs4_acl"}
+
+// noteAttributes records an entry with extended attributes.
+func (d *directory) noteAttributes(fd int, n *node) {
+	if d.volume.record == nil {
+		return
+	}
+	buf := make([]byte, 1024)
+	size, err := unix.Llistxattr("/proc/self/fd/"+strconv.Itoa(fd)+"/"+n.name, buf)
+	switch {
+	case errors.Is(err, unix.ERANGE): // more than fits
+	case err != nil || size == 0: // the file system has none, or the entry is gone
+		return
+	case !slices.ContainsFunc(strings.Split(strings.TrimSuffix(string(buf[:size]), "\x00"), "\x00"), isForeign):
+		return
+	}
+	d.volume.record(n.path, outcome.Attributes, nil)
+}
+
+func isForeign(attribute string) bool { return !slices.Contains(ownAttributes, attribute) }
+
+// symlink is a symbolic link.
+type symlink struct{ node }
+
+// Readlink implements kopia's fs.Symlink.
+func (s *symlink) Readlink(context.Context) (string, error) {
+	target, err := s.volume.root.Readlink(s.path)
+	if err != nil {
+		return "", readError(err)
+	}
+	return target, nil
+}
+
+// Resolve implements kopia's fs.Symlink; links are not followed.
+func (s *symlink) Resolve(context.Context) (kopiafs.Entry, error) {
+	return nil, errors.New("symbolic links are not followed")
+}
+
+// fileMode turns the mode of stat(2) into Go's.
+func fileMode(mode uint32) fs.FileMode {
+	m := fs.FileMode(mode & 0o777)
+	switch mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		m |= fs.ModeDir
+	case unix.S_IFLNK:
+		m |= fs.ModeSymlink
+	case unix.S_IFSOCK:
+		m |= fs.ModeSocket
+	case unix.S_IFIFO:
+		m |= fs.ModeNamedPipe
+	case unix.S_IFBLK:
+		m |= fs.ModeDevice
+	case unix.S_IFCHR:
+		m |= fs.ModeDevice | fs.ModeCharDevice
+	}
+	for bit, flag := range map[uint32]fs.FileMode{unix.S_ISUID: fs.ModeSetuid, unix.S_ISGID: fs.ModeSetgid, unix.S_ISVTX: fs.ModeSticky} {
+		if mode&bit != 0 {
+			m |= flag
+		}
+	}
+	return m
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"crypto/rand"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-io/holdfast/services/volume-mover/app"
+	"github.com/holdfast-io/holdfast/services/volume-mover/internal/outcome"
+)
+
+// makeSlowVolume makes a volume whose upload takes long because of one file of zeros, which takes no room.
+func makeSlowVolume(t *testing.T) (volume, slow string) {
+	volume = t.TempDir()
+	data := make([]byte, 10000)
+	for i := range 200 {
+		_, _ = rand.Read(data)
+		mustWrite(t, filepath.Join(volume, fmt.Sprintf("%d/%d", i%10, i)), string(data))
+	}
+	slow = filepath.Join(volume, "slow")
+	mustWrite(t, slow, "")
+	require.NoError(t, os.Truncate(slow, 1<<40))
+	return volume, slow
+}
+
+// awaitMore waits for more blobs than there were: directories are written with the policy, and then by checkpoints.
+func awaitMore(t *testing.T, b *bed, prefix string, than int) {
+	t.Helper()
+	require.Eventually(t, func() bool { return len(b.blobs(prefix)) > than }, 2*time.Minute, 20*time.Millisecond)
+}
+
+// TestKill checks that after a SIGKILL an upload goes on from the last checkpoint.
+func TestKill(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	volume, slow := makeSlowVolume(t)
+	mover, _ := b.start("upload", "--source", volume, "--pod", "web-0", "--volume", "data", "--claim-uid", "1", "--create-repository", "--checkpoint-interval", "1s", "--parallel", "16")
+	awaitMore(t, b, "udmrepo", 0)
+	awaitMore(t, b, "q", len(b.blobs("q"))+1)
+	require.NoError(t, mover.Process.Kill())
+	_ = mover.Wait()
+	require.NoError(t, os.Remove(slow))
+
+	up := b.upload(volume, "web-1")
+	require.Equal(t, outcome.Completed, up.Phase, up.Message)
+	require.EqualValues(t, 200*10000, up.Bytes)
+	require.Less(t, up.IncrementalBytes, up.Bytes/2)
+	target := t.TempDir()
+	require.Equal(t, outcome.Completed, b.restore(up.SnapshotID, target).Phase)
+	require.Equal(t, describe(t, volume), describe(t, target))
+	ids, err := b.open().FindManifests(t.Context(), map[string]string{"type": "snapshot"})
+	require.NoError(t, err)
+	require.Len(t, ids, 1, "the checkpoints are gone")
+}
+
+// TestCancel checks that SIGTERM ends an upload with a result that says so, and that the next one goes on.
+func TestCancel(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	volume, slow := makeSlowVolume(t)
+	mover, out := b.start("upload", "--source", volume, "--pod", "web-0", "--volume", "data", "--claim-uid", "1", "--create-repository", "--parallel", "16")
+	awaitMore(t, b, "udmrepo", 0)
+	require.NoError(t, mover.Process.Signal(syscall.SIGTERM))
+	err := mover.Wait()
+	require.Equal(t, app.ExitCanceled, mover.ProcessState.ExitCode(), "%v: %s", err, out)
+	canceled := lastResult(t, out.Bytes())
+	require.Equal(t, outcome.Canceled, canceled.Phase)
+	require.Contains(t, canceled.Message, "told to stop")
+	require.Empty(t, canceled.SnapshotID)
+	require.NoError(t, os.Remove(slow))
+
+	up := b.upload(volume, "web-0")
+	require.Equal(t, outcome.Completed, up.Phase, up.Message)
+	require.Equal(t, up.Bytes, up.IncrementalBytes+canceled.Bytes)
+}
+
+// TestMemory checks what a volume of 20,000 files takes, in an upload and in a restore.
+func TestMemory(t *testing.T) {
+	t.Parallel()
+	b, volume := newBed(t), t.TempDir()
+	data := make([]byte, 2000)
+	for i := range 20000 {
+		_, _ = rand.Read(data[:16])
+		mustWrite(t, filepath.Join(volume, strconv.Itoa(i%100), strconv.Itoa(i)), string(data))
+	}
+	measured := func(args ...string) outcome.Result {
+		mover, out := b.start(args...)
+		ended := make(chan error, 1)
+		go func() { ended <- mover.Wait() }()
+		peak := 0 // of the resident set, in KiB; rusage would have that of this process in it
+		require.Eventually(t, func() bool {
+			status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", mover.Process.Pid))
+			if found := residentPeak.FindSubmatch(status); found != nil {
+				peak, _ = strconv.Atoi(string(found[1]))
+			}
+			return len(ended) > 0
+		}, 5*time.Minute, 10*time.Millisecond)
+		require.NoError(t, <-ended, "%s", out)
+		t.Logf("%s: peak of the resident set: %d MiB", args[0], peak>>10)
+		require.Positive(t, peak)
+		require.Less(t, peak>>10, 256)
+		return lastResult(t, out.Bytes())
+	}
+	up := measured("upload", "--source", volume, "--pod", "web-0", "--volume", "data", "--create-repository")
+	require.EqualValues(t, 20000, up.Files)
+	down := measured("restore", "--snapshot", up.SnapshotID, "--target", t.TempDir())
+	require.EqualValues(t, 20000, down.Files)
+}
+
+var residentPeak = regexp.MustCompile(`VmHWM:\s+([0-9]+) kB`)
