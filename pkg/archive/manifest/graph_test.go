@@ -109,6 +109,50 @@ func TestReachYieldsEachItemOnceTheNearestFirst(t *testing.T) {
 	require.Equal(t, []string{"root child", "root config", "child leaf"}, several, "none of those that it begins with")
 }
 
+// Reach yields what a search step by step finds, each item once, none of the roots, and none before one that is nearer.
+func TestReachIsTheClosureOfItsSteps(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(60) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		items := make([]manifest.Item, 12)
+		for i := range items {
+			items[i] = graphItem("k", "ns", fmt.Sprintf("n%02d", i), fmt.Sprint(i))
+		}
+		for range random.IntN(30) {
+			i, j, relation := random.IntN(len(items)), random.IntN(len(items)), []string{"reads", "names"}[random.IntN(2)]
+			if random.IntN(3) == 0 {
+				items[j].Owners = append(items[j].Owners, objmeta.Owner{UID: items[i].UID})
+			} else {
+				items[i].References = append(items[i].References, manifest.Reference{Group: "example.io", Kind: "k", Namespace: "ns", Name: items[j].Name, Relation: relation})
+			}
+		}
+		g := buildGraph(t, items...)
+		roots := []manifest.Node{mustFind(t, g, "example.io", "k", "ns", "n00"), mustFind(t, g, "example.io", "k", "ns", "n01")}
+		follow := func(relation string) bool { return relation != "names" }
+		distance := map[manifest.Node]int{roots[0]: 0, roots[1]: 0}
+		for changed := true; changed; {
+			changed = false
+			for node, far := range distance {
+				for _, edge := range node.Children() {
+					if old, known := distance[edge.Node]; follow(edge.Relation) && (!known || old > far+1) {
+						distance[edge.Node], changed = far+1, true
+					}
+				}
+			}
+		}
+		last, found := 1, map[manifest.Node]bool{}
+		for from, edge := range g.Reach(roots, false, follow) {
+			require.False(t, found[edge.Node] || slices.Contains(roots, edge.Node), "seed %d: once, and no root", seed)
+			found[edge.Node] = true
+			require.Equal(t, distance[from]+1, distance[edge.Node], "seed %d", seed)
+			require.GreaterOrEqual(t, distance[edge.Node], last, "seed %d: the nearest first", seed)
+			last = distance[edge.Node]
+			require.Contains(t, from.Children(), edge)
+		}
+		require.Len(t, found, len(distance)-len(roots), "seed %d", seed)
+	}
+}
+
 func TestNamespacesOfAName(t *testing.T) {
 	t.Parallel()
 	other := graphItem("k", "other", "x", "")

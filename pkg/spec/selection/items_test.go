@@ -28,3 +28,21 @@ func TestParseItems(t *testing.T) {
 	_, err = ParseItem("cm/a/" + strings.Repeat("x", 2000))
 	require.ErrorContains(t, err, "longer than the name of any object")
 }
+
+// What is read of an annotation is what its text says, or an error.
+func FuzzParseItems(f *testing.F) {
+	f.Add("deploy/shop/web, clusterrole/system:x", "children")
+	f.Add("a/b", "")
+	f.Add(",", "dependencies,children")
+	f.Fuzz(func(t *testing.T, named, with string) {
+		items, err := ParseItems(map[string]string{holdfast.AnnotationItems: named, holdfast.AnnotationItemsWith: with})
+		if err != nil {
+			return
+		}
+		require.True(t, items.Dependencies || items.Children)
+		require.Len(t, items.Named, strings.Count(named, ",")+1)
+		for i, text := range strings.Split(named, ",") {
+			require.Equal(t, strings.TrimSpace(text), items.Named[i].String())
+		}
+	})
+}
