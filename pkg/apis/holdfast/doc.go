@@ -48,6 +48,9 @@ const (
 	// resumed all of them: the location whose records say how that is done, and the object's UID,
 	// as JSON.
 	AnnotationPaused = "holdfast.io/paused"
+	// AnnotationFilesLocation on a Restore names the location that has its files and records, where the one of
+	// its backup refuses them, with the object's UID, as JSON.
+	AnnotationFilesLocation = "holdfast.io/files-location"
 	// AnnotationPostHooks marks a Backup whose Pods may lack their post hooks since it ended without
 	// the runner that ran their pre hooks, or whose post hooks ran before what they follow: which of
 	// them, and the object's UID, as JSON.

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/archive/itemoperation"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -112,6 +113,9 @@ func (s *Source) Store(ctx context.Context, job client.Object) (objectstore.Stor
 	case *velerov1.Backup:
 		return s.Stores.OpenName(ctx, job.Spec.StorageLocation)
 	case *velerov1.Restore:
+		if at := mark.FilesLocation(job); at != "" {
+			return s.Stores.OpenName(ctx, at)
+		}
 		b := &velerov1.Backup{}
 		if err := s.getObject(ctx, "backup", job.Spec.BackupName, b); err != nil {
 			return nil, fmt.Errorf("restore %q: %w", job.Name, err)

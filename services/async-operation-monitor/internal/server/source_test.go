@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/archive/itemoperation"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -71,7 +72,10 @@ func TestOperationsOfAJob(t *testing.T) {
 	r.Status.Phase = velerov1.RestorePhaseWaitingForPluginOperations
 	orphan := r.DeepCopy()
 	orphan.Name, orphan.Spec.BackupName = "orphan", "gone"
-	s, store := newSource(t, b, fresh, r, orphan)
+	moved := orphan.DeepCopy()
+	moved.Name = "moved"
+	require.NoError(t, mark.SetFilesLocation(moved, "main"))
+	s, store := newSource(t, b, fresh, r, orphan, moved)
 
 	list, err := s.OfBackup(t.Context(), "b")
 	require.NoError(t, err)
@@ -79,7 +83,7 @@ func TestOperationsOfAJob(t *testing.T) {
 	list, err = s.OfBackup(t.Context(), "fresh")
 	require.NoError(t, err)
 	require.Empty(t, list)
-	for _, key := range []string{layout.BackupItemOperations("b"), layout.RestoreItemOperations("r")} {
+	for _, key := range []string{layout.BackupItemOperations("b"), layout.RestoreItemOperations("r"), layout.RestoreItemOperations("moved")} {
 		data := gzipText(t, file)
 		require.NoError(t, store.Put(t.Context(), key, bytes.NewReader(data), int64(len(data))))
 	}
@@ -89,6 +93,10 @@ func TestOperationsOfAJob(t *testing.T) {
 	list, err = s.OfRestore(t.Context(), "r")
 	require.NoError(t, err)
 	require.Len(t, list, 2)
+
+	list, err = s.OfRestore(t.Context(), "moved")
+	require.NoError(t, err)
+	require.Len(t, list, 2, "its files are not with its backup")
 
 	_, err = s.OfBackup(t.Context(), "absent")
 	require.ErrorIs(t, err, errgrpc.ErrNotFound)

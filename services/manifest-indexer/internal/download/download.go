@@ -17,6 +17,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -136,13 +137,16 @@ func (r *Reconciler) signURL(ctx context.Context, dr *velerov1.DownloadRequest) 
 	return r.Linker.URL(loc.Name, key, ttl)
 }
 
-// locationOf finds where the files are: those of a restore lie with its backup.
+// locationOf finds where the files are: those of a restore lie with its backup, unless its mark names another location.
 func (r *Reconciler) locationOf(ctx context.Context, namespace string, target velerov1.DownloadTarget) (*velerov1.BackupStorageLocation, error) {
 	name := target.Name
 	if layout.IsRestoreKind(string(target.Kind)) {
 		var restore velerov1.Restore
 		if err := r.Reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &restore); err != nil {
 			return nil, fmt.Errorf("restore %q: %w", name, err)
+		}
+		if at := mark.FilesLocation(&restore); at != "" {
+			return r.Locations.Get(ctx, at)
 		}
 		if name = restore.Spec.BackupName; name == "" {
 			return nil, fmt.Errorf("restore %q: %w", restore.Name, errNoBackup)

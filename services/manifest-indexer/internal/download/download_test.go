@@ -22,6 +22,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/artifact"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/location"
@@ -127,6 +128,16 @@ func TestAnswersEveryKind(t *testing.T) {
 		require.True(t, b.clock.Now().Add(ttl).Equal(dr.Status.Expiration.Time))
 		require.Equal(t, ttl, result.RequeueAfter)
 	}
+}
+
+// The bucket of the backup refused the files of the restore.
+func TestFilesOfARestoreAreWhereItsMarkSays(t *testing.T) {
+	r := newRestore("r-moved", "on-s3")
+	r.UID = "u"
+	require.NoError(t, mark.SetFilesLocation(r, "file"))
+	b := newBed(t, r)
+	dr, _ := b.requestDownload(velerov1.DownloadTargetKindRestoreLog, "r-moved")
+	require.Contains(t, dr.Status.DownloadURL, "http://127.0.0.1:8445/artifacts/file/restores/r-moved/restore-r-moved-logs.gz?")
 }
 
 func TestS3IsSignedByTheStore(t *testing.T) {

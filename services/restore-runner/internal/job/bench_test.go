@@ -80,9 +80,10 @@ type store struct{ objectstore.Store }
 
 func (store) Close() error { return nil }
 
-// locations opens the one bucket there is.
+// locations opens the bucket of the backup, which is that of the default location unless another is.
 type locations struct {
 	store  objectstore.Store
+	other  objectstore.Store // of location "other", which is the default unless it is nil
 	err    error
 	failed func() // called when opening fails
 	mode   velerov1.BackupStorageLocationAccessMode
@@ -94,7 +95,17 @@ func (l *locations) Get(_ context.Context, name string) (*velerov1.BackupStorage
 	return loc, nil
 }
 
-func (l *locations) Open(context.Context, *velerov1.BackupStorageLocation) (objectstore.Store, error) {
+func (l *locations) Default(ctx context.Context) (*velerov1.BackupStorageLocation, error) {
+	if l.other != nil {
+		return l.Get(ctx, "other")
+	}
+	return l.Get(ctx, "default")
+}
+
+func (l *locations) Open(_ context.Context, loc *velerov1.BackupStorageLocation) (objectstore.Store, error) {
+	if loc.Name == "other" {
+		return store{l.other}, nil
+	}
 	if l.err != nil && l.failed != nil {
 		l.failed()
 	}

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -26,8 +27,8 @@ type FileCleaner struct {
 	Log       *slog.Logger
 }
 
-// Clean deletes everything under restores/<name>/ in the location of the restore's backup, then the
-// finalizer. When backup or location are gone no files are deleted (Velero 1.18). A
+// Clean deletes everything under restores/<name>/ in the location that the restore's mark names, or
+// that of its backup, then the finalizer. When backup or location are gone no files are deleted (Velero 1.18). A
 // ReadOnly location that refuses keeps the files and does not hold the object. Other errors leave
 // the finalizer: the caller tries again.
 func (c *FileCleaner) Clean(ctx context.Context, restore *velerov1.Restore) error {
@@ -47,14 +48,18 @@ func (c *FileCleaner) Clean(ctx context.Context, restore *velerov1.Restore) erro
 }
 
 func (c *FileCleaner) removeFiles(ctx context.Context, restore *velerov1.Restore) (err error) {
-	if restore.Spec.BackupName == "" {
-		return nil
+	name := mark.FilesLocation(restore)
+	if name == "" {
+		if restore.Spec.BackupName == "" {
+			return nil
+		}
+		backup := &velerov1.Backup{}
+		if err := c.Reader.Get(ctx, client.ObjectKey{Namespace: restore.Namespace, Name: restore.Spec.BackupName}, backup); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		name = backup.Spec.StorageLocation
 	}
-	backup := &velerov1.Backup{}
-	if err := c.Reader.Get(ctx, client.ObjectKey{Namespace: restore.Namespace, Name: restore.Spec.BackupName}, backup); err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	loc, err := c.Locations.Get(ctx, backup.Spec.StorageLocation)
+	loc, err := c.Locations.Get(ctx, name)
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}

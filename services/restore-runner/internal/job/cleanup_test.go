@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
@@ -26,10 +27,14 @@ type cleanerStore struct {
 	err   error
 }
 
-func (l cleanerStore) Get(context.Context, string) (*velerov1.BackupStorageLocation, error) {
-	loc := &velerov1.BackupStorageLocation{}
+func (l cleanerStore) Get(_ context.Context, name string) (*velerov1.BackupStorageLocation, error) {
+	loc := &velerov1.BackupStorageLocation{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	loc.Spec.AccessMode = l.mode
 	return loc, l.err
+}
+
+func (l cleanerStore) Default(ctx context.Context) (*velerov1.BackupStorageLocation, error) {
+	return l.Get(ctx, "")
 }
 
 func (l cleanerStore) Open(context.Context, *velerov1.BackupStorageLocation) (objectstore.Store, error) {
@@ -46,6 +51,7 @@ func TestClean(t *testing.T) {
 	absent := apierrors.NewNotFound(schema.GroupResource{Resource: "backupstoragelocations"}, "default")
 	tests := map[string]struct {
 		noBackup bool
+		marked   bool
 		open     error
 		readOnly bool
 		fault    error // of the bucket
@@ -55,6 +61,7 @@ func TestClean(t *testing.T) {
 	}{
 		"files and finalizer go":          {gone: true},
 		"backup is gone":                  {noBackup: true, files: 2, gone: true},
+		"files are elsewhere":             {noBackup: true, marked: true, gone: true},
 		"location is gone":                {open: absent, files: 2, gone: true},
 		"location is away":                {open: away, files: 2, err: away},
 		"location that cannot be written": {readOnly: true, files: 2, gone: true},
@@ -76,6 +83,9 @@ func TestClean(t *testing.T) {
 			c := fake.NewClientBuilder().WithScheme(kube.Scheme()).Build()
 			restore := &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "r", Finalizers: []string{velerov1.RestoreFinalizer}},
 				Spec: velerov1.RestoreSpec{BackupName: "b"}}
+			if tt.marked {
+				require.NoError(t, mark.SetFilesLocation(restore, "other"))
+			}
 			require.NoError(t, c.Create(t.Context(), restore))
 			if !tt.noBackup {
 				require.NoError(t, c.Create(t.Context(), &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: "b"},

@@ -84,6 +84,9 @@ func (a *restoreAttempt) recordOrReplay(ctx context.Context, p *preparedPlan) (*
 	case history.NoHistory:
 		recorder.Warn(outcome.General, "an earlier runner was interrupted, and the location cannot be written: the restore starts from its plan again")
 	}
+	if in := a.inputs; in.recordsAt != in.location {
+		recorder.Info(outcome.General, fmt.Sprintf("location %q refuses the log, results and lists of the restore: they are stored in the default location, %q", in.location, in.recordsAt))
+	}
 	recorder.Planned(&p.planned)
 	if err := recorder.Sync(ctx); err != nil {
 		return nil, err

@@ -63,7 +63,7 @@ func (a *restoreAttempt) publishFiles(ctx context.Context, end *outcome.Finished
 		return fatalErrorf("write the log: %w", err)
 	}
 	if a.undecided || in.records.readOnly {
-		a.reportUnstored(ctx, "log, results and lists", errors.New("the location cannot be written"))
+		a.reportUnstored(ctx, "log, results and lists", errors.New("the location cannot be written, nor can another one that is the default"))
 		return nil
 	}
 	name := a.restore.Name
@@ -121,7 +121,7 @@ func (a *restoreAttempt) uploadFile(ctx context.Context, key string, file *os.Fi
 	if err != nil {
 		return fatalErrorf("read %s: %w", key, err)
 	}
-	err = a.inputs.store.Put(ctx, key, file, size)
+	err = a.inputs.recordStore.Put(ctx, key, file, size)
 	if errors.Is(err, claim.ErrLost) {
 		return err
 	}
@@ -138,5 +138,5 @@ func (a *restoreAttempt) uploadFile(ctx context.Context, key string, file *os.Fi
 // reportUnstored reports files that the restore does not leave in the bucket.
 func (a *restoreAttempt) reportUnstored(ctx context.Context, what string, err error) {
 	a.log.ErrorContext(ctx, "Failed to store files of the restore", "files", what, "error", err)
-	mark.RecordWarning(a.cfg.Events, a.restore, "FilesNotStored", "End", fmt.Sprintf("%s not stored in location %q: %v", what, a.inputs.location, err))
+	mark.RecordWarning(a.cfg.Events, a.restore, "FilesNotStored", "End", fmt.Sprintf("%s not stored in location %q: %v", what, a.inputs.recordsAt, err))
 }

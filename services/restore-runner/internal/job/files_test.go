@@ -1,6 +1,7 @@
 package job_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/jobtest"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/layout"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
 	"github.com/holdfast-io/holdfast/pkg/objectstore/memstore"
@@ -33,7 +35,7 @@ func TestAFailureWithoutAWritableBucketIsToldAllTheSame(t *testing.T) {
 	b.config.Events = events
 	b.createRestore(t, true)
 	require.NoError(t, newRunner(b.config).Run(t.Context(), "r", "uid-r"))
-	require.Contains(t, events.Text(), `Warning FilesNotStored: log, results and lists not stored in location "default": the location cannot be written`)
+	require.Contains(t, events.Text(), `Warning FilesNotStored: log, results and lists not stored in location "default": the location cannot be written, nor can another one that is the default`)
 	r := b.getRestore(t)
 	require.Equal(t, velerov1.RestorePhaseFailed, r.Status.Phase)
 	require.Contains(t, r.Status.FailureReason, "open the tarball")
@@ -57,6 +59,42 @@ func TestAReadOnlyLocationThatRefusesKeepsNobodyWaiting(t *testing.T) {
 	r := b.getRestore(t)
 	require.Equal(t, velerov1.RestorePhaseCompleted, r.Status.Phase, r.Status.FailureReason)
 	require.Equal(t, &velerov1.RestoreProgress{TotalItems: 3, ItemsRestored: 3}, r.Status.Progress)
+}
+
+// The bucket of the backup may only be read: the records, by which another process resumes, and the files are in
+// the default location.
+func TestARestoreFromALocationThatRefusesIsRecordedInTheDefaultOne(t *testing.T) {
+	b := newBench(t)
+	other := memstore.New()
+	b.locations.other = other
+	ctx, cancel := context.WithCancel(t.Context())
+	prepareInterrupted(t, b, cancel)
+	b.store.Inject(func(op memstore.Op, _ string) error {
+		if op == memstore.OpCreate || op == memstore.OpPut {
+			return objectstore.ErrAccess
+		}
+		return nil
+	})
+	require.ErrorIs(t, b.runner.Run(ctx, "r", "uid-r"), context.Canceled)
+	require.Equal(t, "other", mark.FilesLocation(b.getRestore(t)))
+	b.cluster.Fail(nil)
+	next := b.config
+	next.Claims = &jobtest.Holder{Name: "next"}
+	require.NoError(t, newRunner(next).Run(t.Context(), "r", "uid-r"))
+	r := b.getRestore(t)
+	require.Equal(t, velerov1.RestorePhaseCompleted, r.Status.Phase, r.Status.FailureReason)
+	require.Equal(t, "other", mark.FilesLocation(r))
+	require.Zero(t, r.Status.Warnings)
+	for _, key := range b.store.Keys() {
+		require.NotContains(t, key, layout.RestoresDir)
+	}
+	b.store = other
+	log := b.readGzip(t, layout.RestoreLog("r"))
+	require.Contains(t, log, `they are stored in the default location, \"other\"`)
+	require.Contains(t, log, "restore goes on at epoch 2")
+	for _, key := range []string{layout.RestoreResults("r"), layout.RestoreResourceList("r"), layout.RestoreItemOperations("r")} {
+		require.NotEmpty(t, b.readGzip(t, key))
+	}
 }
 
 // What is only away is waited for, as everywhere.

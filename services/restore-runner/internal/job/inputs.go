@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/pkg/job/operation"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	"github.com/holdfast-io/holdfast/pkg/objectstore"
@@ -26,13 +27,16 @@ const tarballDir = "tarball"
 type restoreInputs struct {
 	*session
 	backup   *velerov1.Backup
-	location string            // with the records
+	location string            // of the backup
 	store    *retrystore.Store // of the location
 	readOnly bool              // the access mode of the location
-	dir      string            // the work directory
-	files    *workFiles
-	recorder *outcome.Recorder
-	records  *outcomeRecords
+	// recordsAt is the location with the records and files, recordStore its store.
+	recordsAt   string
+	recordStore *retrystore.Store
+	dir         string // the work directory
+	files       *workFiles
+	recorder    *outcome.Recorder
+	records     *outcomeRecords
 	// lowerMemoryLimit undoes that the process was allowed memory for the plan; nil before.
 	lowerMemoryLimit func()
 	// operations are those that actions began, once they are sealed; nil while there are none.
@@ -64,9 +68,8 @@ func (in *restoreInputs) findLocation(ctx context.Context) (err error) {
 	if in.backup, err = in.readBackup(ctx); err != nil {
 		return err
 	}
-	switch at := in.backup.Spec.StorageLocation; in.location {
-	case at:
-	case "":
+	switch at := in.backup.Spec.StorageLocation; {
+	case in.location == "", in.location == at, mark.FilesLocation(in.restore) != "":
 		in.location = at
 	default:
 		return fatalErrorf("spec.backupName: backup %q is in location %q, and was in %q when the restore began", in.backup.Name, at, in.location)
@@ -94,6 +97,12 @@ func (in *restoreInputs) openBucket(ctx context.Context) (err error) {
 	}
 	in.readOnly = mode == velerov1.LocationModeReadOnly
 	in.store = in.retryingStore(store)
+	in.recordsAt, in.recordStore = in.location, in.store
+	if at := mark.FilesLocation(in.restore); at != "" && at != in.location {
+		if err := in.openElsewhere(ctx, at); err != nil {
+			return err
+		}
+	}
 	if err := emptyDir(in.dir, tarballDir); err != nil {
 		return err
 	}
@@ -190,6 +199,7 @@ func (in *restoreInputs) close() {
 	if in.store != nil {
 		errs = append(errs, os.RemoveAll(in.dir), in.store.Close())
 	}
+	in.closeElsewhere()
 	if err := errors.Join(errs...); err != nil {
 		in.log.Warn("work directory or location not closed", "error", err)
 	}
@@ -200,7 +210,7 @@ func (in *restoreInputs) close() {
 // permanent, such as a wrong name or an unknown certificate.
 func (s *session) openStore(ctx context.Context, name string) (store objectstore.Store, mode velerov1.BackupStorageLocationAccessMode, err error) {
 	var since time.Time // the first failure of the bucket
-	err = s.retryCall(ctx, "open the backup's location", func() error {
+	err = s.retryCall(ctx, "open a location", func() error {
 		if s.held != nil {
 			if err := s.checkPresent(ctx); err != nil {
 				return err
@@ -208,7 +218,7 @@ func (s *session) openStore(ctx context.Context, name string) (store objectstore
 		}
 		loc, err := s.cfg.Locations.Get(ctx, name)
 		if err != nil {
-			return unlessAway(err, "open the backup's location")
+			return unlessAway(err, "open a location")
 		}
 		mode = loc.Spec.AccessMode
 		store, err = s.cfg.Locations.Open(ctx, loc)
@@ -219,7 +229,7 @@ func (s *session) openStore(ctx context.Context, name string) (store objectstore
 			since = s.cfg.Clock.Now()
 		}
 		if !kube.IsTransient(err) || s.cfg.Clock.Since(since) > s.cfg.StorePatience {
-			return fatalErrorf("open the backup's location %q: %w", name, err)
+			return fatalErrorf("open location %q: %w", name, err)
 		}
 		return err
 	})

@@ -42,6 +42,8 @@ type Ledger interface {
 // Locations opens the stores of backups; location.Opener is one.
 type Locations interface {
 	Get(ctx context.Context, name string) (*velerov1.BackupStorageLocation, error)
+	// Default returns the location that is the default.
+	Default(ctx context.Context) (*velerov1.BackupStorageLocation, error)
 	Open(ctx context.Context, loc *velerov1.BackupStorageLocation) (objectstore.Store, error)
 }
 

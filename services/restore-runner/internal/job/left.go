@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,7 +23,7 @@ const leftLimit = 30 * time.Second
 // readLeft reads what a restore began, of which nothing is open, by its records. It returns what could
 // be read.
 func (c *Config) readLeft(ctx context.Context, restore *velerov1.Restore) ([]outcome.Operation, error) {
-	location := mark.PausedLocation(restore)
+	location := cmp.Or(mark.PausedLocation(restore), mark.FilesLocation(restore))
 	if location == "" {
 		backup := &velerov1.Backup{}
 		if err := c.Reader.Get(ctx, client.ObjectKey{Namespace: restore.Namespace, Name: restore.Spec.BackupName}, backup); err != nil {

@@ -28,7 +28,7 @@ func (in *restoreInputs) readSealed(ctx context.Context) error {
 	if in.isFresh() || in.records.readOnly {
 		return nil
 	}
-	log, err := operation.Open(ctx, in.store, in.operationsOf())
+	log, err := operation.Open(ctx, in.recordStore, in.operationsOf())
 	switch {
 	case errors.Is(err, objectstore.ErrNotFound):
 		return nil
@@ -98,7 +98,7 @@ func (a *restoreAttempt) readBegun(ctx context.Context) ([]outcome.Operation, er
 	case in.records.replayed.Load(), len(in.records.earlier) == 0:
 		return in.recorder.Operations(), nil
 	}
-	err := pausing.LoadUnfinished(limited, in.store, a.restore, in.recorder)
+	err := pausing.LoadUnfinished(limited, in.recordStore, a.restore, in.recorder)
 	return in.recorder.Operations(), err
 }
 
@@ -117,9 +117,9 @@ func (a *restoreAttempt) sealOperations(ctx context.Context) error {
 		return fmt.Errorf("seal the operations of the restore: %w", err)
 	}
 	list := operation.List{Job: a.operationsOf(), Epoch: a.held.Claim.Epoch, Operations: operationsIn(begun)}
-	_, err := operation.Seal(ctx, in.store, list)
+	_, err := operation.Seal(ctx, in.recordStore, list)
 	if err == nil {
-		in.operations, err = operation.Open(ctx, in.store, list.Job)
+		in.operations, err = operation.Open(ctx, in.recordStore, list.Job)
 	}
 	switch {
 	case errors.Is(err, operation.ErrDamaged):

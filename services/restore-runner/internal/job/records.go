@@ -34,15 +34,16 @@ type outcomeRecords struct {
 // newRecords makes the records of this restore this holder's: it creates the owner file, closes
 // the epochs of earlier holders and reads their first and last records.
 func newRecords(ctx context.Context, in *restoreInputs) (*outcomeRecords, error) {
-	s, store := in.session, in.store
-	out := &outcomeRecords{session: s, bucket: store}
-	if err := in.createOwnerFile(ctx); errors.Is(err, objectstore.ErrReadOnly) || errors.Is(err, objectstore.ErrAccess) {
-		s.log.WarnContext(ctx, "the location cannot be written: a takeover of this restore would start from its plan", "error", err)
+	s, out := in.session, &outcomeRecords{session: in.session}
+	if err := in.openRecordStore(ctx); isRefusal(err) {
+		s.log.WarnContext(ctx, "No location takes the records and files of the restore; its log and results will be lost, and a takeover starts from its plan", "error", err)
 		out.readOnly, out.Store = true, &outcome.Dir{Path: in.dir}
 		return out, nil
 	} else if err != nil {
 		return nil, err
 	}
+	store := in.recordStore
+	out.bucket = store
 	failpoint.Hit("restore-runner/owner-file-written")
 	prefix := layout.RestoreRecords(s.restore.Name, string(s.restore.UID)) + outcome.FilePrefix
 	opened, err := journal.Open(ctx, store, prefix, s.held.Claim.Epoch)
@@ -53,8 +54,8 @@ func newRecords(ctx context.Context, in *restoreInputs) (*outcomeRecords, error)
 	return out, out.readEnds(ctx)
 }
 
-// createOwnerFile creates the owner file unless it exists; its name has the UID of the restore.
-func (in *restoreInputs) createOwnerFile(ctx context.Context) error {
+// createOwnerFile creates the owner file in a store unless it exists; its name has the UID of the restore.
+func (in *restoreInputs) createOwnerFile(ctx context.Context, store objectstore.Store) error {
 	ns := &corev1.Namespace{}
 	err := in.retryCall(ctx, "read namespace kube-system", func() error {
 		return in.cfg.Reader.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, ns)
@@ -66,7 +67,7 @@ func (in *restoreInputs) createOwnerFile(ctx context.Context) error {
 	if err != nil {
 		return fatalErrorf("encode the owner file: %w", err)
 	}
-	err = in.tryWriting(ctx, layout.RestoreOwnerFile(in.restore.Name, string(in.restore.UID)), data)
+	err = in.tryWriting(ctx, store, layout.RestoreOwnerFile(in.restore.Name, string(in.restore.UID)), data)
 	if err == nil || errors.Is(err, objectstore.ErrExists) {
 		return nil
 	}
@@ -75,16 +76,16 @@ func (in *restoreInputs) createOwnerFile(ctx context.Context) error {
 
 // tryWriting creates the first file of the restore. A plugin refuses in words of its own, which are repeated like
 // those of a bucket that is away: a ReadOnly location that can be read, and refuses the file twice, is ErrReadOnly.
-func (in *restoreInputs) tryWriting(ctx context.Context, key string, data []byte) (err error) {
-	if !in.readOnly {
-		return objectstore.CreateBytes(ctx, in.store, key, data)
+func (in *restoreInputs) tryWriting(ctx context.Context, store objectstore.Store, key string, data []byte) (err error) {
+	if !in.readOnly || store != in.store {
+		return objectstore.CreateBytes(ctx, store, key, data)
 	}
 	for range 2 {
-		err = objectstore.CreateBytes(retrystore.Once(ctx), in.store, key, data)
+		err = objectstore.CreateBytes(retrystore.Once(ctx), store, key, data)
 		if err == nil || errors.Is(err, objectstore.ErrExists) || retrystore.Refused(err) || ctx.Err() != nil {
 			return err
 		}
-		if _, away := objectstore.Exists(ctx, in.store, key); away != nil {
+		if _, away := objectstore.Exists(ctx, store, key); away != nil {
 			return away
 		}
 	}

@@ -14,24 +14,14 @@ import (
 // markPaused writes on the Restore, before the first object is created paused, the location of the
 // records that a resumption needs.
 func (in *restoreInputs) markPaused(ctx context.Context) error {
-	location := in.backup.Spec.StorageLocation
-	if in.paused.Location == location {
+	if in.paused.Location == in.recordsAt {
 		return nil
 	}
-	err := in.retryCall(ctx, "mark that objects are paused", func() error {
-		_, err := in.held.Update(ctx, func(o *velerov1.Restore) error {
-			if o.DeletionTimestamp != nil {
-				return errDeleted
-			}
-			return mark.SetPaused(o, location)
-		})
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("mark that objects are paused: %w", err)
+	err := in.writeMark(ctx, "mark that objects are paused", func(o *velerov1.Restore) error { return mark.SetPaused(o, in.recordsAt) })
+	if err == nil {
+		in.paused.Location = in.recordsAt
 	}
-	in.paused.Location = location
-	return nil
+	return err
 }
 
 // resumePaused ends the pauses of a restore that ends here, be it with a failure, cancelled or
@@ -84,7 +74,7 @@ func (a *restoreAttempt) readPaused(ctx context.Context) error {
 	}
 	limited, stop := context.WithTimeout(ctx, cancelledLimit)
 	defer stop()
-	return pausing.LoadUnfinished(limited, in.store, a.restore, in.recorder)
+	return pausing.LoadUnfinished(limited, in.recordStore, a.restore, in.recorder)
 }
 
 // resumePausedObjects ends the pauses of a restore of which nothing is open. The error is the cause of ctx's

@@ -3,6 +3,7 @@ package job
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
@@ -71,6 +72,23 @@ func (s *session) checkStillPresent(ctx context.Context) error {
 		s.held.LoseClaim(err)
 	}
 	return err
+}
+
+// writeMark has set change the Restore.
+func (s *session) writeMark(ctx context.Context, what string, set func(*velerov1.Restore) error) error {
+	err := s.retryCall(ctx, what, func() error {
+		_, err := s.held.Update(ctx, func(o *velerov1.Restore) error {
+			if o.DeletionTimestamp != nil {
+				return errDeleted
+			}
+			return set(o)
+		})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
 }
 
 // retryCall repeats a call while the API server or the network is away, until ctx ends.

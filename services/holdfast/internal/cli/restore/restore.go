@@ -70,9 +70,12 @@ func statusOf(r *velerov1.Restore) job.Status {
 	return out
 }
 
-// locationOf returns the storage location of a restore's backup, or nothing when the backup is gone:
-// then only the location's authorities are not known.
+// locationOf returns the storage location of a restore's files, or nothing when it is the one of a backup that
+// is gone: then only the location's authorities are not known.
 func locationOf(ctx context.Context, c client.Client, r *velerov1.Restore) (string, error) {
+	if at := mark.FilesLocation(r); at != "" {
+		return at, nil
+	}
 	b := &velerov1.Backup{}
 	err := c.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: r.Spec.BackupName}, b)
 	if client.IgnoreNotFound(err) != nil {
