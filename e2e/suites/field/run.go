@@ -35,7 +35,9 @@ type run struct {
 
 // prepareCase makes the location of a case, which is validated while other cases run.
 func (b *bed) prepareCase(t *testing.T, c *reportCase) *run {
-	r := &run{bed: b, reportCase: c, t: t, saved: map[string]string{"manifest-indexer": b.Fleet.Of("manifest-indexer")[0].GRPC}}
+	r := &run{bed: b, reportCase: c, t: t, saved: map[string]string{
+		"manifest-indexer": b.Fleet.Of("manifest-indexer")[0].GRPC, "restore-runner": b.Fleet.Of("restore-runner")[0].GRPC,
+	}}
 	var dir string
 	r.bucket, dir = site.FileBucket(b.whole, c.prefix)
 	r.location = &velerov1.BackupStorageLocation{ObjectMeta: metav1.ObjectMeta{Namespace: site.Server, Name: c.prefix}}

@@ -40,7 +40,7 @@ type ProgressSource[T client.Object, P proto.Message] struct {
 // Get returns the progress of a job. Its errors wrap errgrpc.ErrNotFound, or those of the API
 // server.
 func (s *ProgressSource[T, P]) Get(ctx context.Context, name string) (P, error) {
-	obj, err := s.readObject(ctx, name)
+	obj, err := s.Read(ctx, name)
 	if err != nil {
 		var none P
 		return none, err
@@ -52,25 +52,36 @@ func (s *ProgressSource[T, P]) Get(ctx context.Context, name string) (P, error) 
 // those of Get and of send, the cause of the end of ctx, and one that wraps errgrpc.ErrConflict
 // when another object has the name.
 func (s *ProgressSource[T, P]) Watch(ctx context.Context, name string, send func(P) error) error {
+	var last P
+	begun := false
+	return s.Follow(ctx, name, func(obj T) error {
+		now := s.Describe(obj)
+		if begun && proto.Equal(now, last) {
+			return nil
+		}
+		last, begun = now, true
+		return send(now)
+	})
+}
+
+// Follow calls visit with a job as it is now, and once in every ProgressPeriod, the last time when the job has
+// ended. Its errors are those of Watch, and of visit.
+func (s *ProgressSource[T, P]) Follow(ctx context.Context, name string, visit func(T) error) error {
 	ticker := s.Clock.NewTicker(ProgressPeriod)
 	defer ticker.Stop()
-	var last P
 	var uid types.UID
 	for {
-		obj, err := s.readObject(ctx, name)
+		obj, err := s.Read(ctx, name)
 		if err != nil {
 			return err
 		}
 		if uid != "" && obj.GetUID() != uid {
 			return fmt.Errorf("%s %q was replaced by another of its name: %w", s.Kind, name, errgrpc.ErrConflict)
 		}
-		now := s.Describe(obj)
-		if uid == "" || !proto.Equal(now, last) {
-			if err := send(now); err != nil {
-				return err
-			}
+		uid = obj.GetUID()
+		if err := visit(obj); err != nil {
+			return err
 		}
-		last, uid = now, obj.GetUID()
 		if s.Terminal(obj) {
 			return nil
 		}
@@ -82,7 +93,8 @@ func (s *ProgressSource[T, P]) Watch(ctx context.Context, name string, send func
 	}
 }
 
-func (s *ProgressSource[T, P]) readObject(ctx context.Context, name string) (T, error) {
+// Read reads a job; its errors are those of Get.
+func (s *ProgressSource[T, P]) Read(ctx context.Context, name string) (T, error) {
 	obj := s.New()
 	err := s.Reader.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: name}, obj)
 	if apierrors.IsNotFound(err) {

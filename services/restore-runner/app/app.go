@@ -103,7 +103,7 @@ func (a *App) wireParts(config *Config) error {
 	if err := jobs.Setup(mgr); err != nil {
 		return err
 	}
-	answers := newServer(mgr.GetAPIReader(), namespace, kind, config.Clock)
+	answers := newServer(mgr.GetAPIReader(), namespace, kind, config.Instance, config.Clock)
 	answers.plans, answers.planLifetime = kind, config.PlanLifetime
 	restorev1.RegisterRestoreServiceServer(a.runtime.GRPC(), answers)
 	a.runtime.ReadyWhen("instance lease", instance.Ready)

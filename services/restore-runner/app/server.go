@@ -11,6 +11,7 @@ import (
 
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/mark"
+	"github.com/holdfast-io/holdfast/pkg/joblog"
 	restorev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/restore/v1"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
 )
@@ -19,6 +20,8 @@ import (
 type runningJobs interface {
 	// Running returns how far a restore is; false when it is not worked on here.
 	Running(uid types.UID) (outcome.Counts, bool)
+	// LogTail returns the log of a restore as it is written; nil when it is not worked on here.
+	LogTail(uid types.UID) *joblog.Tail
 }
 
 // restoreServer implements RestoreService from the Restore objects, so that every replica gives the
@@ -26,17 +29,18 @@ type runningJobs interface {
 // interceptors of pkg/service/grpcserver. Safe for concurrent use.
 type restoreServer struct {
 	restorev1.UnimplementedRestoreServiceServer
-	source mark.ProgressSource[*velerov1.Restore, *restorev1.Progress]
-	jobs   runningJobs
-	plans  planner
+	source   mark.ProgressSource[*velerov1.Restore, *restorev1.Progress]
+	jobs     runningJobs
+	instance string // the name of this process's Lease
+	plans    planner
 	// planLifetime is how long plans are kept.
 	planLifetime time.Duration
 }
 
 // newServer returns a server of the restores of a namespace. The reader must not be a cache: answers must
 // not go back in time.
-func newServer(reader client.Reader, namespace string, jobs runningJobs, clk clock.WithTicker) *restoreServer {
-	s := &restoreServer{jobs: jobs}
+func newServer(reader client.Reader, namespace string, jobs runningJobs, instance string, clk clock.WithTicker) *restoreServer {
+	s := &restoreServer{jobs: jobs, instance: instance}
 	s.source = mark.ProgressSource[*velerov1.Restore, *restorev1.Progress]{
 		Reader: reader, Namespace: namespace, Clock: clk, Kind: "restore",
 		New:      func() *velerov1.Restore { return &velerov1.Restore{} },

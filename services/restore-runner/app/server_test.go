@@ -17,6 +17,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/job/claim"
+	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/kube"
 	restorev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/restore/v1"
 	"github.com/holdfast-io/holdfast/services/restore-runner/internal/outcome"
@@ -32,6 +33,8 @@ func (j jobs) Running(uid types.UID) (outcome.Counts, bool) {
 	return c, ok
 }
 
+func (j jobs) LogTail(types.UID) *joblog.Tail { return nil }
+
 func newRestoreObject(t *testing.T) (client.Client, *velerov1.Restore) {
 	t.Helper()
 	c := fake.NewClientBuilder().WithScheme(kube.Scheme()).Build()
@@ -46,7 +49,7 @@ func newRestoreObject(t *testing.T) (client.Client, *velerov1.Restore) {
 
 func TestProgress(t *testing.T) {
 	c, _ := newRestoreObject(t)
-	s := newServer(c, "velero", jobs{}, clock.RealClock{})
+	s := newServer(c, "velero", jobs{}, "runner-1", clock.RealClock{})
 	got, err := s.GetProgress(t.Context(), &restorev1.GetProgressRequest{Name: "r"})
 	require.NoError(t, err)
 	p := got.GetProgress()
@@ -59,7 +62,7 @@ func TestProgress(t *testing.T) {
 	require.EqualValues(t, 1_700_000_000, p.GetStartTime().GetSeconds())
 	require.Nil(t, p.GetCompletionTime())
 
-	live := newServer(c, "velero", jobs{"u": {Total: 20, Done: 15}}, clock.RealClock{})
+	live := newServer(c, "velero", jobs{"u": {Total: 20, Done: 15}}, "runner-1", clock.RealClock{})
 	got, err = live.GetProgress(t.Context(), &restorev1.GetProgressRequest{Name: "r"})
 	require.NoError(t, err)
 	require.EqualValues(t, 15, got.GetProgress().GetItemsRestored(), "the job itself knows best")
@@ -86,7 +89,7 @@ func TestAWatchOfARestoreThatEnded(t *testing.T) {
 	c, r := newRestoreObject(t)
 	r.Status.Phase, r.Status.Progress.ItemsRestored = velerov1.RestorePhaseCompleted, 10
 	require.NoError(t, c.Update(t.Context(), r))
-	s := newServer(c, "velero", jobs{"u": {Total: 20, Done: 15}}, clock.RealClock{})
+	s := newServer(c, "velero", jobs{"u": {Total: 20, Done: 15}}, "runner-1", clock.RealClock{})
 	stream := &sink{ctx: t.Context()}
 	require.NoError(t, s.WatchProgress(&restorev1.WatchProgressRequest{Name: "r"}, stream))
 	require.Len(t, stream.sent, 1)

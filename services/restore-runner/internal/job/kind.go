@@ -186,13 +186,27 @@ func (k *Kind) isWithinWaits(restore *velerov1.Restore, waits int) bool {
 // Running returns how far a restore of this process is; false when none of its objects is being
 // restored here.
 func (k *Kind) Running(uid types.UID) (outcome.Counts, bool) {
-	k.mu.Lock()
-	recorder, ok := k.running[uid]
-	k.mu.Unlock()
-	if !ok {
+	recorder := k.runningRecorder(uid)
+	if recorder == nil {
 		return outcome.Counts{}, false
 	}
 	return recorder.Counts(), true
+}
+
+// LogTail returns the log of a restore of this process as it is written; nil when none of its objects is being
+// restored here.
+func (k *Kind) LogTail(uid types.UID) *joblog.Tail {
+	recorder := k.runningRecorder(uid)
+	if recorder == nil {
+		return nil
+	}
+	return recorder.LogTail()
+}
+
+func (k *Kind) runningRecorder(uid types.UID) *outcome.Recorder {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.running[uid]
 }
 
 // showProgress has Running answer from a recorder, until hideProgress.

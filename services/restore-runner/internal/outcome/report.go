@@ -70,6 +70,9 @@ type Files struct{ recorder *Recorder }
 // Files returns the documents of the restore.
 func (r *Recorder) Files() Files { return Files{r} }
 
+// LogTail is the end of the log as it is written.
+func (r *Recorder) LogTail() *joblog.Tail { return r.report.log.tail }
+
 // CloseLog ends the log.
 func (f Files) CloseLog() error {
 	f.recorder.mu.Lock()

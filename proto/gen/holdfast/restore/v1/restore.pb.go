@@ -585,6 +585,116 @@ func (x *WatchProgressResponse) GetProgress() *Progress {
 	return nil
 }
 
+// StreamLogsRequest names a restore.
+type StreamLogsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the Restore in the server namespace.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Go on with new lines until the restore has ended.
+	Follow        bool `protobuf:"varint,2,opt,name=follow,proto3" json:"follow,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StreamLogsRequest) Reset() {
+	*x = StreamLogsRequest{}
+	mi := &file_holdfast_restore_v1_restore_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StreamLogsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StreamLogsRequest) ProtoMessage() {}
+
+func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_restore_v1_restore_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
+func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_restore_v1_restore_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *StreamLogsRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *StreamLogsRequest) GetFollow() bool {
+	if x != nil {
+		return x.Follow
+	}
+	return false
+}
+
+// StreamLogsResponse is a part of the log.
+type StreamLogsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whole lines, as in the log file.
+	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	// How many lines before these are no longer kept, and left out.
+	LinesLeftOut  int64 `protobuf:"varint,2,opt,name=lines_left_out,json=linesLeftOut,proto3" json:"lines_left_out,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StreamLogsResponse) Reset() {
+	*x = StreamLogsResponse{}
+	mi := &file_holdfast_restore_v1_restore_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StreamLogsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StreamLogsResponse) ProtoMessage() {}
+
+func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_restore_v1_restore_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
+func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_restore_v1_restore_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *StreamLogsResponse) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *StreamLogsResponse) GetLinesLeftOut() int64 {
+	if x != nil {
+		return x.LinesLeftOut
+	}
+	return 0
+}
+
 // Progress is how far a restore is.
 type Progress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -616,7 +726,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_holdfast_restore_v1_restore_proto_msgTypes[9]
+	mi := &file_holdfast_restore_v1_restore_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -628,7 +738,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_restore_v1_restore_proto_msgTypes[9]
+	mi := &file_holdfast_restore_v1_restore_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -641,7 +751,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_holdfast_restore_v1_restore_proto_rawDescGZIP(), []int{9}
+	return file_holdfast_restore_v1_restore_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Progress) GetName() string {
@@ -757,7 +867,13 @@ const file_holdfast_restore_v1_restore_proto_rawDesc = "" +
 	"\x14WatchProgressRequest\x12@\n" +
 	"\x04name\x18\x01 \x01(\tB,\xbaH)r'\x10\x01\x18\xfd\x012 ^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$R\x04name\"R\n" +
 	"\x15WatchProgressResponse\x129\n" +
-	"\bprogress\x18\x01 \x01(\v2\x1d.holdfast.restore.v1.ProgressR\bprogress\"\x81\x03\n" +
+	"\bprogress\x18\x01 \x01(\v2\x1d.holdfast.restore.v1.ProgressR\bprogress\"m\n" +
+	"\x11StreamLogsRequest\x12@\n" +
+	"\x04name\x18\x01 \x01(\tB,\xbaH)r'\x10\x01\x18\xfd\x012 ^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$R\x04name\x12\x16\n" +
+	"\x06follow\x18\x02 \x01(\bR\x06follow\"N\n" +
+	"\x12StreamLogsResponse\x12\x12\n" +
+	"\x04text\x18\x01 \x01(\tR\x04text\x12$\n" +
+	"\x0elines_left_out\x18\x02 \x01(\x03R\flinesLeftOut\"\x81\x03\n" +
 	"\bProgress\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x14\n" +
@@ -772,10 +888,12 @@ const file_holdfast_restore_v1_restore_proto_rawDesc = "" +
 	"\x0fcompletion_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x0ecompletionTime\x12\x16\n" +
 	"\x06holder\x18\n" +
 	" \x01(\tR\x06holder\x12%\n" +
-	"\x0efailure_reason\x18\v \x01(\tR\rfailureReason2\x98\x03\n" +
+	"\x0efailure_reason\x18\v \x01(\tR\rfailureReason2\xf9\x03\n" +
 	"\x0eRestoreService\x12`\n" +
 	"\vGetProgress\x12'.holdfast.restore.v1.GetProgressRequest\x1a(.holdfast.restore.v1.GetProgressResponse\x12h\n" +
-	"\rWatchProgress\x12).holdfast.restore.v1.WatchProgressRequest\x1a*.holdfast.restore.v1.WatchProgressResponse0\x01\x12b\n" +
+	"\rWatchProgress\x12).holdfast.restore.v1.WatchProgressRequest\x1a*.holdfast.restore.v1.WatchProgressResponse0\x01\x12_\n" +
+	"\n" +
+	"StreamLogs\x12&.holdfast.restore.v1.StreamLogsRequest\x1a'.holdfast.restore.v1.StreamLogsResponse0\x01\x12b\n" +
 	"\vPlanRestore\x12'.holdfast.restore.v1.PlanRestoreRequest\x1a(.holdfast.restore.v1.PlanRestoreResponse0\x01\x12V\n" +
 	"\aGetPlan\x12#.holdfast.restore.v1.GetPlanRequest\x1a$.holdfast.restore.v1.GetPlanResponse0\x01B\xde\x01\n" +
 	"\x17com.holdfast.restore.v1B\fRestoreProtoP\x01ZGgithub.com/holdfast-io/holdfast/proto/gen/holdfast/restore/v1;restorev1\xa2\x02\x03HRX\xaa\x02\x13Holdfast.Restore.V1\xca\x02\x13Holdfast\\Restore\\V1\xe2\x02\x1fHoldfast\\Restore\\V1\\GPBMetadata\xea\x02\x15Holdfast::Restore::V1b\x06proto3"
@@ -792,7 +910,7 @@ func file_holdfast_restore_v1_restore_proto_rawDescGZIP() []byte {
 	return file_holdfast_restore_v1_restore_proto_rawDescData
 }
 
-var file_holdfast_restore_v1_restore_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_holdfast_restore_v1_restore_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_holdfast_restore_v1_restore_proto_goTypes = []any{
 	(*PlanRestoreRequest)(nil),    // 0: holdfast.restore.v1.PlanRestoreRequest
 	(*PlanRestoreResponse)(nil),   // 1: holdfast.restore.v1.PlanRestoreResponse
@@ -803,35 +921,39 @@ var file_holdfast_restore_v1_restore_proto_goTypes = []any{
 	(*GetProgressResponse)(nil),   // 6: holdfast.restore.v1.GetProgressResponse
 	(*WatchProgressRequest)(nil),  // 7: holdfast.restore.v1.WatchProgressRequest
 	(*WatchProgressResponse)(nil), // 8: holdfast.restore.v1.WatchProgressResponse
-	(*Progress)(nil),              // 9: holdfast.restore.v1.Progress
-	nil,                           // 10: holdfast.restore.v1.PlanRestoreRequest.AnnotationsEntry
-	(*structpb.Struct)(nil),       // 11: google.protobuf.Struct
-	(*v1.Plan)(nil),               // 12: holdfast.plan.v1.Plan
-	(*v1.PlannedObject)(nil),      // 13: holdfast.plan.v1.PlannedObject
-	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
+	(*StreamLogsRequest)(nil),     // 9: holdfast.restore.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),    // 10: holdfast.restore.v1.StreamLogsResponse
+	(*Progress)(nil),              // 11: holdfast.restore.v1.Progress
+	nil,                           // 12: holdfast.restore.v1.PlanRestoreRequest.AnnotationsEntry
+	(*structpb.Struct)(nil),       // 13: google.protobuf.Struct
+	(*v1.Plan)(nil),               // 14: holdfast.plan.v1.Plan
+	(*v1.PlannedObject)(nil),      // 15: holdfast.plan.v1.PlannedObject
+	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
 }
 var file_holdfast_restore_v1_restore_proto_depIdxs = []int32{
-	10, // 0: holdfast.restore.v1.PlanRestoreRequest.annotations:type_name -> holdfast.restore.v1.PlanRestoreRequest.AnnotationsEntry
-	11, // 1: holdfast.restore.v1.PlanRestoreRequest.spec:type_name -> google.protobuf.Struct
+	12, // 0: holdfast.restore.v1.PlanRestoreRequest.annotations:type_name -> holdfast.restore.v1.PlanRestoreRequest.AnnotationsEntry
+	13, // 1: holdfast.restore.v1.PlanRestoreRequest.spec:type_name -> google.protobuf.Struct
 	2,  // 2: holdfast.restore.v1.PlanRestoreResponse.progress:type_name -> holdfast.restore.v1.PlanProgress
-	12, // 3: holdfast.restore.v1.PlanRestoreResponse.plan:type_name -> holdfast.plan.v1.Plan
-	13, // 4: holdfast.restore.v1.PlanRestoreResponse.object:type_name -> holdfast.plan.v1.PlannedObject
-	12, // 5: holdfast.restore.v1.GetPlanResponse.plan:type_name -> holdfast.plan.v1.Plan
-	13, // 6: holdfast.restore.v1.GetPlanResponse.object:type_name -> holdfast.plan.v1.PlannedObject
-	9,  // 7: holdfast.restore.v1.GetProgressResponse.progress:type_name -> holdfast.restore.v1.Progress
-	9,  // 8: holdfast.restore.v1.WatchProgressResponse.progress:type_name -> holdfast.restore.v1.Progress
-	14, // 9: holdfast.restore.v1.Progress.start_time:type_name -> google.protobuf.Timestamp
-	14, // 10: holdfast.restore.v1.Progress.completion_time:type_name -> google.protobuf.Timestamp
+	14, // 3: holdfast.restore.v1.PlanRestoreResponse.plan:type_name -> holdfast.plan.v1.Plan
+	15, // 4: holdfast.restore.v1.PlanRestoreResponse.object:type_name -> holdfast.plan.v1.PlannedObject
+	14, // 5: holdfast.restore.v1.GetPlanResponse.plan:type_name -> holdfast.plan.v1.Plan
+	15, // 6: holdfast.restore.v1.GetPlanResponse.object:type_name -> holdfast.plan.v1.PlannedObject
+	11, // 7: holdfast.restore.v1.GetProgressResponse.progress:type_name -> holdfast.restore.v1.Progress
+	11, // 8: holdfast.restore.v1.WatchProgressResponse.progress:type_name -> holdfast.restore.v1.Progress
+	16, // 9: holdfast.restore.v1.Progress.start_time:type_name -> google.protobuf.Timestamp
+	16, // 10: holdfast.restore.v1.Progress.completion_time:type_name -> google.protobuf.Timestamp
 	5,  // 11: holdfast.restore.v1.RestoreService.GetProgress:input_type -> holdfast.restore.v1.GetProgressRequest
 	7,  // 12: holdfast.restore.v1.RestoreService.WatchProgress:input_type -> holdfast.restore.v1.WatchProgressRequest
-	0,  // 13: holdfast.restore.v1.RestoreService.PlanRestore:input_type -> holdfast.restore.v1.PlanRestoreRequest
-	3,  // 14: holdfast.restore.v1.RestoreService.GetPlan:input_type -> holdfast.restore.v1.GetPlanRequest
-	6,  // 15: holdfast.restore.v1.RestoreService.GetProgress:output_type -> holdfast.restore.v1.GetProgressResponse
-	8,  // 16: holdfast.restore.v1.RestoreService.WatchProgress:output_type -> holdfast.restore.v1.WatchProgressResponse
-	1,  // 17: holdfast.restore.v1.RestoreService.PlanRestore:output_type -> holdfast.restore.v1.PlanRestoreResponse
-	4,  // 18: holdfast.restore.v1.RestoreService.GetPlan:output_type -> holdfast.restore.v1.GetPlanResponse
-	15, // [15:19] is the sub-list for method output_type
-	11, // [11:15] is the sub-list for method input_type
+	9,  // 13: holdfast.restore.v1.RestoreService.StreamLogs:input_type -> holdfast.restore.v1.StreamLogsRequest
+	0,  // 14: holdfast.restore.v1.RestoreService.PlanRestore:input_type -> holdfast.restore.v1.PlanRestoreRequest
+	3,  // 15: holdfast.restore.v1.RestoreService.GetPlan:input_type -> holdfast.restore.v1.GetPlanRequest
+	6,  // 16: holdfast.restore.v1.RestoreService.GetProgress:output_type -> holdfast.restore.v1.GetProgressResponse
+	8,  // 17: holdfast.restore.v1.RestoreService.WatchProgress:output_type -> holdfast.restore.v1.WatchProgressResponse
+	10, // 18: holdfast.restore.v1.RestoreService.StreamLogs:output_type -> holdfast.restore.v1.StreamLogsResponse
+	1,  // 19: holdfast.restore.v1.RestoreService.PlanRestore:output_type -> holdfast.restore.v1.PlanRestoreResponse
+	4,  // 20: holdfast.restore.v1.RestoreService.GetPlan:output_type -> holdfast.restore.v1.GetPlanResponse
+	16, // [16:21] is the sub-list for method output_type
+	11, // [11:16] is the sub-list for method input_type
 	11, // [11:11] is the sub-list for extension type_name
 	11, // [11:11] is the sub-list for extension extendee
 	0,  // [0:11] is the sub-list for field type_name
@@ -857,7 +979,7 @@ func file_holdfast_restore_v1_restore_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_restore_v1_restore_proto_rawDesc), len(file_holdfast_restore_v1_restore_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

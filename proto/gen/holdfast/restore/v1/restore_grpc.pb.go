@@ -23,6 +23,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	RestoreService_GetProgress_FullMethodName   = "/holdfast.restore.v1.RestoreService/GetProgress"
 	RestoreService_WatchProgress_FullMethodName = "/holdfast.restore.v1.RestoreService/WatchProgress"
+	RestoreService_StreamLogs_FullMethodName    = "/holdfast.restore.v1.RestoreService/StreamLogs"
 	RestoreService_PlanRestore_FullMethodName   = "/holdfast.restore.v1.RestoreService/PlanRestore"
 	RestoreService_GetPlan_FullMethodName       = "/holdfast.restore.v1.RestoreService/GetPlan"
 )
@@ -38,6 +39,10 @@ type RestoreServiceClient interface {
 	// WatchProgress sends the progress at once and then after every change, at most twice a second, and ends after the terminal
 	// phase was sent. A restore that is deleted meanwhile ends the stream with NOT_FOUND, one replaced by another of its name with ABORTED.
 	WatchProgress(ctx context.Context, in *WatchProgressRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchProgressResponse], error)
+	// StreamLogs sends what a restore that runs has logged, oldest lines first. FAILED_PRECONDITION when no runner works on the
+	// restore, or another instance does, which is named; once it has ended its log is a file. UNAVAILABLE when the instance begins it
+	// again: call again, from the first line.
+	StreamLogs(ctx context.Context, in *StreamLogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamLogsResponse], error)
 	// PlanRestore finds out what a restore would do, and changes nothing but that the plan is stored in the location of the backup: progress, then the
 	// plan, then the objects in the order of their kinds, namespaces and names, if they are asked for. INVALID_ARGUMENT names each wrong field.
 	PlanRestore(ctx context.Context, in *PlanRestoreRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PlanRestoreResponse], error)
@@ -82,9 +87,28 @@ func (c *restoreServiceClient) WatchProgress(ctx context.Context, in *WatchProgr
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type RestoreService_WatchProgressClient = grpc.ServerStreamingClient[WatchProgressResponse]
 
+func (c *restoreServiceClient) StreamLogs(ctx context.Context, in *StreamLogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamLogsResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &RestoreService_ServiceDesc.Streams[1], RestoreService_StreamLogs_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[StreamLogsRequest, StreamLogsResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type RestoreService_StreamLogsClient = grpc.ServerStreamingClient[StreamLogsResponse]
+
 func (c *restoreServiceClient) PlanRestore(ctx context.Context, in *PlanRestoreRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PlanRestoreResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &RestoreService_ServiceDesc.Streams[1], RestoreService_PlanRestore_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &RestoreService_ServiceDesc.Streams[2], RestoreService_PlanRestore_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +127,7 @@ type RestoreService_PlanRestoreClient = grpc.ServerStreamingClient[PlanRestoreRe
 
 func (c *restoreServiceClient) GetPlan(ctx context.Context, in *GetPlanRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetPlanResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &RestoreService_ServiceDesc.Streams[2], RestoreService_GetPlan_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &RestoreService_ServiceDesc.Streams[3], RestoreService_GetPlan_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -131,6 +155,10 @@ type RestoreServiceServer interface {
 	// WatchProgress sends the progress at once and then after every change, at most twice a second, and ends after the terminal
 	// phase was sent. A restore that is deleted meanwhile ends the stream with NOT_FOUND, one replaced by another of its name with ABORTED.
 	WatchProgress(*WatchProgressRequest, grpc.ServerStreamingServer[WatchProgressResponse]) error
+	// StreamLogs sends what a restore that runs has logged, oldest lines first. FAILED_PRECONDITION when no runner works on the
+	// restore, or another instance does, which is named; once it has ended its log is a file. UNAVAILABLE when the instance begins it
+	// again: call again, from the first line.
+	StreamLogs(*StreamLogsRequest, grpc.ServerStreamingServer[StreamLogsResponse]) error
 	// PlanRestore finds out what a restore would do, and changes nothing but that the plan is stored in the location of the backup: progress, then the
 	// plan, then the objects in the order of their kinds, namespaces and names, if they are asked for. INVALID_ARGUMENT names each wrong field.
 	PlanRestore(*PlanRestoreRequest, grpc.ServerStreamingServer[PlanRestoreResponse]) error
@@ -151,6 +179,9 @@ func (UnimplementedRestoreServiceServer) GetProgress(context.Context, *GetProgre
 }
 func (UnimplementedRestoreServiceServer) WatchProgress(*WatchProgressRequest, grpc.ServerStreamingServer[WatchProgressResponse]) error {
 	return status.Error(codes.Unimplemented, "method WatchProgress not implemented")
+}
+func (UnimplementedRestoreServiceServer) StreamLogs(*StreamLogsRequest, grpc.ServerStreamingServer[StreamLogsResponse]) error {
+	return status.Error(codes.Unimplemented, "method StreamLogs not implemented")
 }
 func (UnimplementedRestoreServiceServer) PlanRestore(*PlanRestoreRequest, grpc.ServerStreamingServer[PlanRestoreResponse]) error {
 	return status.Error(codes.Unimplemented, "method PlanRestore not implemented")
@@ -208,6 +239,17 @@ func _RestoreService_WatchProgress_Handler(srv interface{}, stream grpc.ServerSt
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type RestoreService_WatchProgressServer = grpc.ServerStreamingServer[WatchProgressResponse]
 
+func _RestoreService_StreamLogs_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(StreamLogsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(RestoreServiceServer).StreamLogs(m, &grpc.GenericServerStream[StreamLogsRequest, StreamLogsResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type RestoreService_StreamLogsServer = grpc.ServerStreamingServer[StreamLogsResponse]
+
 func _RestoreService_PlanRestore_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(PlanRestoreRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -246,6 +288,11 @@ var RestoreService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "WatchProgress",
 			Handler:       _RestoreService_WatchProgress_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "StreamLogs",
+			Handler:       _RestoreService_StreamLogs_Handler,
 			ServerStreams: true,
 		},
 		{

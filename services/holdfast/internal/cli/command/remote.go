@@ -49,7 +49,7 @@ func RemoteQueue() RemoteOptions {
 
 // RemoteRestores returns the options of restore-runner's address.
 func RemoteRestores() RemoteOptions {
-	return RemoteOptions{Address: RestoresAddress, what: "restore", about: "plans of restores", service: "restore-runner"}
+	return RemoteOptions{Address: RestoresAddress, what: "restore", about: "running and planned restores", service: "restore-runner"}
 }
 
 // RemoteOperations returns the options of async-operation-monitor's address.

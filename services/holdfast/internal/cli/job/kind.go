@@ -37,6 +37,8 @@ type Kind[T client.Object] struct {
 	// Location returns the storage location that the files of a job lie in.
 	Location func(ctx context.Context, c client.Client, obj T) (string, error)
 	Files    FileKinds
+	// Live reads the log of a job that runs; nil where no service shows it.
+	Live *LiveLog
 	// Describe reads what the description has besides the files, which are read afterwards into
 	// files.
 	Describe func(ctx context.Context, s *Session, obj T, files *Files) (Description, error)

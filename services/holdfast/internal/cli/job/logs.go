@@ -31,6 +31,9 @@ func (k *Kind[T]) NewLogsCommand(g *command.Global) *cobra.Command {
 		},
 	}
 	options.BindFlags(cmd.Flags())
+	if k.Live != nil {
+		k.Live.bindFlags(cmd.Flags())
+	}
 	return cmd
 }
 
@@ -39,10 +42,21 @@ func (k *Kind[T]) streamLogs(ctx context.Context, s *Session, options DownloadOp
 	if err != nil {
 		return err
 	}
-	if phase := k.shownPhase(obj); !hasLog(phase) {
-		if waits := k.waitTexts(obj); len(waits) > 0 {
-			s.Printf("%s %q waits:\n  %s\n", k.Name, name, strings.Join(waits, "\n  "))
+	if k.Live != nil && isLogged(k.shownPhase(obj)) {
+		said, unread := k.Live.printSoFar(ctx, s.Global, name)
+		if said {
+			return unread
 		}
+		if obj, err = k.Find(ctx, s, name); err != nil {
+			return err
+		}
+		if phase := k.shownPhase(obj); unread != nil && isLogged(phase) {
+			k.printWaits(s, obj)
+			return fmt.Errorf("%s %q is %s; what it has logged so far cannot be read: %w", k.kindNoun(), name, phase, unread)
+		}
+	}
+	if phase := k.shownPhase(obj); !hasLog(phase) {
+		k.printWaits(s, obj)
 		if errs := k.Status(obj).ValidationErrors; phase == velerov1.BackupPhaseFailedValidation {
 			return fmt.Errorf("%[1]s %[2]q is %[3]s: it did not run, and there is no log to show; `holdfast %[1]s describe %[2]s` shows why: %[4]s", k.kindNoun(), name, phase, strings.Join(errs, "; "))
 		}
@@ -58,4 +72,10 @@ func (k *Kind[T]) streamLogs(ctx context.Context, s *Session, options DownloadOp
 	}
 	_, err = io.Copy(s.Global.Out, log)
 	return errors.Join(err, log.Close())
+}
+
+func (k *Kind[T]) printWaits(s *Session, obj T) {
+	if waits := k.waitTexts(obj); len(waits) > 0 {
+		s.Printf("%s %q waits:\n  %s\n", k.Name, obj.GetName(), strings.Join(waits, "\n  "))
+	}
 }

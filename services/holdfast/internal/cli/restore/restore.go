@@ -50,6 +50,7 @@ func newKind() *job.Kind[*velerov1.Restore] {
 			Log: velerov1.DownloadTargetKindRestoreLog, Results: velerov1.DownloadTargetKindRestoreResults,
 			Volumes: velerov1.DownloadTargetKindRestoreVolumeInfo, Resources: velerov1.DownloadTargetKindRestoreResourceList,
 		},
+		Live:        &job.LiveLog{Remote: command.RemoteRestores(), Read: readLiveLog},
 		Describe:    describeRestore,
 		CancelShort: "Stop restores that wait or run; they end as Failed, and what they restored stays",
 		DeleteShort: "Delete the records of restores; what they restored stays",

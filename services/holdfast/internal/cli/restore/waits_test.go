@@ -30,7 +30,8 @@ func TestAWaitingRestoreSaysForWhat(t *testing.T) {
 	require.NotContains(t, described, "ns/f: hooks")
 	logs := c.Run(t.Context(), "", "restore", "logs", "r")
 	require.Contains(t, logs.Out, "pods ns/a: hooks wait")
-	require.Contains(t, logs.Err, "its log is available when its run is over")
+	require.Contains(t, logs.Err, "what it has logged so far cannot be read")
+	require.Contains(t, logs.Err, "or the port of restore-runner forwarded? --restore-address says where it is")
 	require.NotContains(t, c.Run(t.Context(), "", "restore", "describe", "ended").Out, "Waits for")
 }
 
