@@ -42,6 +42,7 @@ type bench struct {
 	bucket  string
 	nats    *messaging.Client
 	ledger  *ledger.Ledger
+	runner  string // where it answers
 }
 
 func startBench(t *testing.T) *bench {
@@ -82,6 +83,7 @@ func (b *bench) startRunner(t *testing.T, natsURL string) {
 	}
 	runner, err := app.New(t.Context(), config)
 	require.NoError(t, err)
+	b.runner = runner.GRPCAddr()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- runner.Run(ctx) }()
@@ -108,9 +110,12 @@ func (b *bench) createBackup(t *testing.T, name string) *veleroBackup {
 }
 
 // runRestore creates a Restore, admits it and waits for its end.
-func (b *bench) runRestore(t *testing.T, name string, spec velerov1.RestoreSpec) *velerov1.Restore {
+func (b *bench) runRestore(t *testing.T, name string, spec velerov1.RestoreSpec, change ...func(*velerov1.Restore)) *velerov1.Restore {
 	t.Helper()
 	restore := &velerov1.Restore{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: name}, Spec: spec}
+	for _, c := range change {
+		c(restore)
+	}
 	require.NoError(t, b.client.Create(t.Context(), restore))
 	require.NoError(t, b.ledger.Admit(t.Context(), ledger.Entry{
 		UID: restore.UID, Kind: ledger.KindRestore, Namespace: "velero", Name: name, Namespaces: []string{ledger.All}, Since: time.Now(),

@@ -155,6 +155,7 @@ func (r *dryRunRows) joinParts(parts extsort.Stream, w *storedplan.Writer) error
 			}
 		}
 		if next != node && row.Action != "" {
+			noteController(&row)
 			if err := w.Add(row); err != nil {
 				return err
 			}
@@ -176,6 +177,14 @@ func (r *dryRunRows) joinParts(parts extsort.Stream, w *storedplan.Writer) error
 	}
 }
 
+// noteController says which objects controllers make in every namespace that lacks them.
+func noteController(row *storedplan.Row) {
+	account := row.Kind == "ServiceAccount" && row.Name == "default"
+	if row.Action == outcome.PlanCreate && row.Group == "" && (account || row.Kind == "ConfigMap" && row.Name == "kube-root-ca.crt") {
+		row.Unknown = append(row.Unknown, "a controller makes it in every namespace, and may be first")
+	}
+}
+
 func (r *dryRunRows) beginRow(node int32) storedplan.Row {
 	gvk := r.plan.Kind(node).GVK
 	row := storedplan.Row{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Namespace: r.plan.Source(node), Name: r.plan.Name(node)}
@@ -188,6 +197,11 @@ func (r *dryRunRows) beginRow(node int32) storedplan.Row {
 	}
 	if target != row.Namespace {
 		row.TargetNamespace = target
+	}
+	if kind := r.plan.Kind(node).String(); r.plan.Class(node) == plan.Other {
+		if _, defined := r.plan.Find("customresourcedefinitions.apiextensions.k8s.io", "", kind); defined {
+			row.Reasons = append(row.Reasons, "after CustomResourceDefinition "+kind)
+		}
 	}
 	return row
 }
