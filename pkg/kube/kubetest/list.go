@@ -84,6 +84,7 @@ func (c *apiCall) answerPage(at listToken) {
 		return
 	}
 	limit, _ := strconv.Atoi(c.r.URL.Query().Get("limit"))
+	metadata := strings.Contains(c.r.Header.Get("Accept"), "as=PartialObjectMetadataList")
 	var items []string
 	next, last := "", ""
 	for _, stored := range c.storage.recordsOf(k) {
@@ -95,15 +96,24 @@ func (c *apiCall) answerPage(at listToken) {
 			next = encodeToken(listToken{Revision: at.Revision, After: last})
 			break
 		}
-		items, last = append(items, encodeToken(k.listItem(object))), stored.storageKey()
+		if metadata {
+			object = map[string]any{"metadata": object["metadata"], "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata"}
+		} else {
+			object = k.listItem(object)
+		}
+		items, last = append(items, encodeToken(object)), stored.storageKey()
 	}
 	meta := fmt.Sprintf(`"metadata":{"resourceVersion":"%d","continue":%q}`, at.Revision, next)
 	list := `"items":[` + strings.Join(items, ",") + `]`
-	if k.Custom {
+	kind, version := k.Kind+"List", k.groupVersion()
+	switch {
+	case metadata:
+		kind, version = "PartialObjectMetadataList", "meta.k8s.io/v1"
+	case k.Custom:
 		meta, list = list, meta
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = fmt.Fprintf(w, `{"kind":%q,"apiVersion":%q,%s,%s}`, k.Kind+"List", k.groupVersion(), meta, list)
+	_, _ = fmt.Fprintf(w, `{"kind":%q,"apiVersion":%q,%s,%s}`, kind, version, meta, list)
 }
 
 // listSelection is which objects a list request selects.

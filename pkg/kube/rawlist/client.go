@@ -69,7 +69,13 @@ type Client struct {
 	large chan struct{} // held by the list that holds a large item
 
 	mu     sync.Mutex
-	limits map[schema.GroupVersionResource]int64 // page sizes learnt
+	limits map[pageKind]int64 // page sizes learnt
+}
+
+// pageKind is what objects of like size have in common.
+type pageKind struct {
+	resource schema.GroupVersionResource
+	metadata bool
 }
 
 // New returns a client for the cluster of cfg, whose rate limits do not apply.
@@ -92,7 +98,7 @@ func New(cfg *rest.Config, opts Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rawlist: %w", err)
 	}
-	return &Client{http: httpClient, base: base, opts: opts, large: make(chan struct{}, 1), limits: map[schema.GroupVersionResource]int64{}}, nil
+	return &Client{http: httpClient, base: base, opts: opts, large: make(chan struct{}, 1), limits: map[pageKind]int64{}}, nil
 }
 
 // Request names the objects of one list.
@@ -116,6 +122,19 @@ type Request struct {
 	// Aggregated is true for resources behind the aggregation layer, whose server being away is an
 	// error soon, not a reason to wait.
 	Aggregated bool
+	// Metadata asks for objects with their metadata alone: each is of kind PartialObjectMetadata, unless
+	// the server cannot do so and sends it whole.
+	Metadata bool
+}
+
+func (r *Request) pageKind() pageKind { return pageKind{r.Resource, r.Metadata} }
+
+// accepts is the value of the header Accept.
+func (r *Request) accepts() string {
+	if r.Metadata {
+		return "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+	}
+	return "application/json"
 }
 
 // boundedLimit returns limit, or what the request allows.
@@ -158,7 +177,7 @@ type Sink interface {
 // stand.
 func (c *Client) List(ctx context.Context, req Request, sink Sink) error {
 	p := pager{client: c, req: req, sink: sink, revision: req.Revision, token: req.Continue, large: memoryTurn{of: c.large}}
-	p.limit = req.boundedLimit(c.pageLimit(req.Resource))
+	p.limit = req.boundedLimit(c.pageLimit(req.pageKind()))
 	defer p.dropPrefetch()
 	for {
 		page, err := p.nextPage(ctx)
@@ -206,7 +225,7 @@ func (lastPage) Item(jsonlist.Item) error { return nil }
 func (lastPage) Commit(Page) error        { return nil }
 func (lastPage) Rollback() error          { return nil }
 
-func (c *Client) pageLimit(r schema.GroupVersionResource) int64 {
+func (c *Client) pageLimit(r pageKind) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if n, ok := c.limits[r]; ok {
@@ -225,7 +244,7 @@ const (
 )
 
 // learnLimit sets the page size from the items seen, growing at most fourfold.
-func (c *Client) learnLimit(r schema.GroupVersionResource, limit, bytes int64, items int) int64 {
+func (c *Client) learnLimit(r pageKind, limit, bytes int64, items int) int64 {
 	if items == 0 {
 		return limit
 	}
@@ -235,7 +254,7 @@ func (c *Client) learnLimit(r schema.GroupVersionResource, limit, bytes int64, i
 	return want
 }
 
-func (c *Client) rememberLimit(r schema.GroupVersionResource, limit int64) {
+func (c *Client) rememberLimit(r pageKind, limit int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.limits[r] = limit

@@ -349,3 +349,14 @@ func TestListsGoOverHTTP1(t *testing.T) {
 	require.Error(t, c.List(t.Context(), Request{Resource: configMaps}, &collector{}))
 	require.Equal(t, "HTTP/1.1", <-protocol)
 }
+
+// Objects without their bodies are many to a page; that says nothing about whole ones.
+func TestMetadataAloneHasPagesOfItsOwn(t *testing.T) {
+	s := &apiServer{objects: podNames(60), revision: 1, size: 100_000}
+	c := startClient(t, s, Options{FirstLimit: 20, PageBytes: 500_000})
+	require.NoError(t, c.List(t.Context(), Request{Resource: configMaps, Revision: "1"}, &collector{}))
+	whole := len(s.requests)
+	require.NoError(t, c.List(t.Context(), Request{Resource: configMaps, Revision: "1", Metadata: true}, &collector{}))
+	require.Equal(t, "20", s.requests[whole].URL.Query().Get("limit"))
+	require.Equal(t, "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json", s.requests[whole].Header.Get("Accept"))
+}

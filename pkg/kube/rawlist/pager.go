@@ -84,7 +84,7 @@ const doubtAfter = 2
 // converted never gets into the server's cache, and is answered for a minute as if the cache were
 // only late (Kubernetes 1.36).
 func (p *pager) brokenAnyhow(ctx context.Context) error {
-	rq := p.client.startRequest(ctx, p.client.pageURL(&p.req, "", "", 1))
+	rq := p.client.startRequest(ctx, p.client.pageURL(&p.req, "", "", 1), p.req.accepts())
 	defer rq.endRequest()
 	watch := newWatchdog(p.client.opts.Clock, p.client.opts.Stall, rq.cancel)
 	defer watch.stop()
@@ -162,7 +162,7 @@ func (p *pager) launchRequest(ctx context.Context, token, revision string) *page
 	if revision == "" {
 		limit = min(limit, firstLimit)
 	}
-	return p.client.startRequest(ctx, p.client.pageURL(&p.req, revision, token, limit))
+	return p.client.startRequest(ctx, p.client.pageURL(&p.req, revision, token, limit), p.req.accepts())
 }
 
 // lookAhead requests the next page while this one is read: lists of built-in kinds name it before
@@ -220,7 +220,7 @@ func (p *pager) splitBody(ctx context.Context, body io.Reader) (Page, error) {
 		return Page{}, fmt.Errorf("%w: asked for %s, got %q", ErrRevision, revision, meta.ResourceVersion)
 	}
 	p.learnt = true
-	p.limit = p.req.boundedLimit(p.client.learnLimit(p.req.Resource, p.limit, counted.n, items))
+	p.limit = p.req.boundedLimit(p.client.learnLimit(p.req.pageKind(), p.limit, counted.n, items))
 	return Page{Revision: meta.ResourceVersion, Continue: meta.Continue, APIVersion: meta.APIVersion,
 		Kind: meta.Kind, Items: items, Remaining: meta.Remaining}, nil
 }

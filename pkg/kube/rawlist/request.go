@@ -16,7 +16,7 @@ type pageRequest struct {
 }
 
 // startRequest sends a request; the caller waits for done and calls end.
-func (c *Client) startRequest(ctx context.Context, address string) *pageRequest {
+func (c *Client) startRequest(ctx context.Context, address, accept string) *pageRequest {
 	ctx, cancel := context.WithCancelCause(ctx)
 	rq := &pageRequest{ctx: ctx, cancel: cancel, done: make(chan struct{})}
 	go func() {
@@ -26,7 +26,7 @@ func (c *Client) startRequest(ctx context.Context, address string) *pageRequest 
 			rq.err = err
 			return
 		}
-		req.Header.Set("Accept", "application/json")
+		req.Header.Set("Accept", accept)
 		// Compression costs the server more CPU than the bytes are worth.
 		req.Header.Set("Accept-Encoding", "identity")
 		rq.resp, rq.err = c.http.Do(req) //nolint:bodyclose // end closes it
