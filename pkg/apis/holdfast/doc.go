@@ -25,9 +25,13 @@ const (
 	AnnotationPriority = "holdfast.io/priority"
 	// AnnotationOperations summarises asynchronous operations as JSON.
 	AnnotationOperations = "holdfast.io/operations"
-	// AnnotationPlan on a Restore names the stored plan that it executes: an outcome that is not as
-	// planned is a warning.
+	// AnnotationPlan names the stored plan that a Backup or Restore executes. How a Backup differs is told; an
+	// outcome of a Restore that is not as planned is a warning.
 	AnnotationPlan = "holdfast.io/plan"
+	// AnnotationPlanStrict ("true") beside it fails a job that would do other than the plan says.
+	AnnotationPlanStrict = "holdfast.io/plan-strict"
+	// AnnotationPlanDifferences on a Backup that executed a plan says how they differ.
+	AnnotationPlanDifferences = "holdfast.io/plan-differences"
 	// AnnotationCancel asks for a job that has not ended to be stopped: who asks, and when, and the
 	// object's UID, as JSON, or any other text but "false", as a person might set it.
 	AnnotationCancel = "holdfast.io/cancel"

@@ -43,6 +43,10 @@ type Plan struct {
 	Cuts   []manifest.Cut
 	// Notes are log entries beside those of the sidecars.
 	Notes []joblog.Entry
+	// Stored, unless nil, is called for each stored object in the order of the manifest; live is that of its item. Ended
+	// is called after the last one and returns further notes.
+	Stored func(key manifest.Key, live bool) error
+	Ended  func() ([]joblog.Entry, error)
 	// LogField is the key of the field every log line carries: "backup" (the default) or "restore";
 	// LogValue is its value, "<namespace>/<name>".
 	LogField, LogValue string

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/holdfast-io/holdfast/pkg/archive/manifest"
 	"github.com/holdfast-io/holdfast/pkg/archive/part"
@@ -78,6 +79,13 @@ func (m *merger) mergeParts(ctx context.Context) (err error) {
 	}
 	if err := m.finishItems(); err != nil {
 		return err
+	}
+	if m.plan.Stored != nil {
+		more, err := m.plan.Ended()
+		if err != nil {
+			return err
+		}
+		m.plan.Notes = slices.Concat(m.plan.Notes, more)
 	}
 	for i := range m.plan.Notes {
 		if err := m.notes.addEntry(&m.plan.Notes[i], ^uint32(0)); err != nil {
@@ -179,6 +187,9 @@ func isStoredObject(value []byte) bool {
 	return n > 0 && len(value) > n+1
 }
 
+// liveMember is how the entry of a live item says so; no text in JSON holds it.
+var liveMember = []byte(`"live":true`)
+
 func (m *merger) addEntry(key, value []byte) error {
 	base, n := binary.Uvarint(value)
 	if n <= 0 {
@@ -196,6 +207,15 @@ func (m *merger) addEntry(key, value []byte) error {
 		return nil
 	}
 	m.merged.Items++
+	if m.plan.Stored != nil {
+		named, ok := manifest.ParseKey(key)
+		if !ok {
+			return fmt.Errorf("merge sidecars: %w: %q", part.ErrCorrupt, key)
+		}
+		if err := m.plan.Stored(named, bytes.Contains(e.JSON, liveMember)); err != nil {
+			return err
+		}
+	}
 	return m.manifest.Add(manifest.Record{
 		Key: key, UID: e.UID, Path: e.Path, Entry: e.JSON, Offset: int64(base) + e.Offset, Length: e.Length, //nolint:gosec // a file's length
 	})

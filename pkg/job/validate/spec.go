@@ -120,6 +120,9 @@ func (p *Problems) checkAnnotations(annotations map[string]string) {
 	if _, err := PriorityOf(annotations); err != nil {
 		p.addProblem("metadata.annotations["+holdfast.AnnotationPriority+"]", "%v", err)
 	}
+	if strict, set := annotations[holdfast.AnnotationPlanStrict]; set && strict != "true" && strict != "false" {
+		p.addProblem("metadata.annotations["+holdfast.AnnotationPlanStrict+"]", "%q is neither true nor false", strict)
+	}
 }
 
 func backupFilters(spec *velerov1.BackupSpec) selection.Spec {

@@ -61,8 +61,6 @@ type Validator struct {
 func (v *Validator) Backup(ctx context.Context, b *velerov1.Backup) (Problems, error) {
 	problems := BackupSpec(&b.Spec)
 	problems.checkAnnotations(b.Annotations)
-	_, planned := b.Annotations[holdfast.AnnotationPlan]
-	problems.addUnsupported(planned, "metadata.annotations["+holdfast.AnnotationPlan+"]")
 	if _, set := b.Annotations[holdfast.AnnotationIgnoreRunning]; set {
 		problems.addProblem("metadata.annotations["+holdfast.AnnotationIgnoreRunning+"]", "only a restore can ignore running backups")
 	}

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/archive/assembly"
 	"github.com/holdfast-io/holdfast/pkg/archive/commit"
+	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 )
 
@@ -52,7 +54,14 @@ func assembleTarball(ctx context.Context, s *State) (err error) {
 
 // mergeSidecars makes manifest, resource list, results and log of the sidecars.
 func mergeSidecars(ctx context.Context, s *State) (err error) {
-	s.Merged, err = assembly.Merge(ctx, s.Store, s.plan, s.Dir)
+	merge := s.plan
+	if id := s.Backup.Annotations[holdfast.AnnotationPlan]; id != "" {
+		compared := newPlanComparison(s, id)
+		defer compared.close()
+		merge.Stored = compared.addStored
+		merge.Ended = func() ([]joblog.Entry, error) { return compared.compareRows(ctx) }
+	}
+	s.Merged, err = assembly.Merge(ctx, s.Store, merge, s.Dir)
 	if err != nil {
 		return fmt.Errorf("merge the sidecars: %w", err)
 	}

@@ -88,6 +88,8 @@ type Contents struct {
 	Snapshots, Completed int
 	// Hooks counts the hooks of Pods whose hooks have ended.
 	Hooks velerov1.HookStatus
+	// PlanDifferences says how the backup differs from the plan that it executes; empty without one.
+	PlanDifferences string
 }
 
 // State is what the steps to the end of one backup hand on. One goroutine runs steps; those that

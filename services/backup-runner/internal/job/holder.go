@@ -61,6 +61,9 @@ func (h attemptClaim) Finish(ctx context.Context, final *velerov1.Backup, conten
 		if contents.TarballSize > 0 {
 			metav1.SetMetaDataAnnotation(&b.ObjectMeta, holdfast.AnnotationTarballBytes, strconv.FormatInt(contents.TarballSize, 10))
 		}
+		if contents.PlanDifferences != "" {
+			metav1.SetMetaDataAnnotation(&b.ObjectMeta, holdfast.AnnotationPlanDifferences, contents.PlanDifferences)
+		}
 		expiration := b.Status.Expiration
 		b.Status = *final.Status.DeepCopy()
 		if b.Status.Expiration == nil {

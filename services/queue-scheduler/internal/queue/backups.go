@@ -67,13 +67,18 @@ func (s *Scheduler) enqueueOne(ctx context.Context, v *passView, b *velerov1.Bac
 }
 
 // queueBackup is the write New to Queued, or to FailedValidation with all that validation computed. What
-// a queued backup will be is computed at admission.
+// a queued backup will be is computed at admission, of the spec of its plan if it executes one.
 func (s *Scheduler) queueBackup(ctx context.Context, b *velerov1.Backup, number int64, position int) error {
+	planned, err := s.Validator.ApplyPlan(ctx, b)
+	if err != nil {
+		return err
+	}
 	completed := b.DeepCopy()
 	problems, err := s.Validator.Backup(ctx, completed)
 	if err != nil {
 		return err
 	}
+	problems = append(planned, problems...)
 	if len(problems.LastingProblems()) > 0 {
 		failValidation(completed, problems.Strings())
 		*b = *completed

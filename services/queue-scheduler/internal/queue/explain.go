@@ -14,6 +14,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
+	"github.com/holdfast-io/holdfast/pkg/job/validate"
 )
 
 // Reason is a kind of thing that is in the way of a backup.
@@ -71,17 +72,57 @@ func (s *Scheduler) Explain(ctx context.Context, name string) (*Explanation, err
 	if err != nil {
 		return nil, err
 	}
+	isNamed := func(j Job) bool { return j.Kind == ledger.KindBackup && j.Object.GetName() == name }
+	if out, err := s.explainJob(ctx, v, isNamed); out != nil || err != nil {
+		return out, err
+	}
+	return s.explainEnded(ctx, name)
+}
+
+// explainJob explains the job of a view; nil if it is not there.
+func (s *Scheduler) explainJob(ctx context.Context, v *passView, isJob func(Job) bool) (out *Explanation, err error) {
 	line := s.foreseeLine(ctx, v)
 	jobs := v.queueJobs(line)
-	i := slices.IndexFunc(jobs, func(j Job) bool { return j.Kind == ledger.KindBackup && j.Object.GetName() == name })
+	i := slices.IndexFunc(jobs, isJob)
 	if i < 0 {
-		return s.explainEnded(ctx, name)
+		return nil, nil //nolint:nilnil // as documented
 	}
-	out := &Explanation{Job: jobs[i]}
+	out = &Explanation{Job: jobs[i]}
 	if jobs[i].Waits {
 		out.Obstacles, err = s.obstaclesOf(ctx, v, line, jobs[i].Object.GetUID())
 	}
 	return out, err
+}
+
+// foreseenUID is the UID of a backup that does not exist.
+const foreseenUID types.UID = "foreseen"
+
+// Foresee validates and completes a backup that does not exist, and explains what it would wait for if it were
+// created now. With lasting problems there is no explanation.
+func (s *Scheduler) Foresee(ctx context.Context, b *velerov1.Backup) (*Explanation, validate.Problems, error) {
+	problems, err := s.Validator.Backup(ctx, b)
+	if err != nil || len(problems.LastingProblems()) > 0 {
+		return nil, problems, err
+	}
+	v, err := s.readView(ctx, s.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	created := s.Clock.Now()
+	for _, other := range v.fresh { // the clocks of this process and of the API server may differ
+		created = laterTime(created, other.CreationTimestamp.Add(time.Second))
+	}
+	waiting := b.DeepCopy()
+	waiting.UID, waiting.CreationTimestamp = foreseenUID, metav1.NewTime(created)
+	v.fresh = append(v.fresh, waiting)
+	out, err := s.explainJob(ctx, v, func(j Job) bool { return j.Object.GetUID() == foreseenUID })
+	if err == nil && v.live != nil {
+		err = v.live.err // without namespaces there is nothing to plan
+	}
+	if err == nil && out == nil {
+		err = fmt.Errorf("backup %q is not in the queue that it was added to", b.Name)
+	}
+	return out, problems, err
 }
 
 // explainEnded explains a backup that is not among the unfinished ones.

@@ -128,6 +128,52 @@ func TestExplainWhoGoesFirst(t *testing.T) {
 	require.Equal(t, "full urgent+more", explainInLine(t, s, "none"), "which take the places first")
 }
 
+// What does not exist waits for the same as what was created last, and nothing becomes of it.
+func TestForeseeWhatABackupWouldWaitFor(t *testing.T) {
+	b := newBed(t, ledger.Limits{Backups: 2}, interceptor.Funcs{})
+	s := b.newScheduler()
+	b.createBackup("runs", 1, "ns1")
+	require.NoError(t, s.Pass(t.Context()))
+	b.createBackup("waits", 2, "ns1", "ns2")
+	for name, tt := range map[string]struct {
+		namespaces []string
+		reasons    []queue.Reason
+	}{
+		"free":  {[]string{"ns3"}, nil},
+		"both":  {[]string{"ns1"}, []queue.Reason{queue.OverlapRunning, queue.OverlapAhead}},
+		"waits": {[]string{"ns2"}, []queue.Reason{queue.OverlapAhead}},
+	} {
+		o := &velerov1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: "velero", Name: name}, Spec: velerov1.BackupSpec{IncludedNamespaces: tt.namespaces}}
+		x, problems, err := s.Foresee(t.Context(), o)
+		require.NoError(t, err)
+		require.Empty(t, problems)
+		require.Equal(t, tt.namespaces, x.Job.Namespaces)
+		var reasons []queue.Reason
+		for _, obstacle := range x.Obstacles {
+			reasons = append(reasons, obstacle.Reason)
+		}
+		require.Equal(t, tt.reasons, reasons, name)
+		require.Equal(t, "computed", o.Spec.StorageLocation, "it is completed")
+	}
+	require.Equal(t, map[string]int{"runs": 0, "waits": 1}, queuePositions(t, s))
+	_, _, err := b.newScheduler(withValidator(blind{&rules{}})).Foresee(t.Context(), &velerov1.Backup{})
+	require.ErrorIs(t, err, errDown)
+}
+
+func TestABackupOfAPlanIsQueuedWithItsSpec(t *testing.T) {
+	b := newBed(t, ledger.Limits{Backups: 2}, interceptor.Funcs{})
+	s := b.newScheduler()
+	b.createBackup("planned", 1)
+	b.setAnnotation("planned", holdfast.AnnotationPlan, "of-ns1")
+	b.createBackup("lost", 2)
+	b.setAnnotation("lost", holdfast.AnnotationPlan, "none")
+	require.NoError(t, s.Pass(t.Context()))
+	require.NoError(t, s.Pass(t.Context()))
+	require.Equal(t, []string{"ns1"}, b.getBackup("planned").Spec.IncludedNamespaces)
+	require.Equal(t, `["ns1"]`, b.getBackup("planned").Annotations[holdfast.AnnotationNamespaces])
+	require.Equal(t, []string{"no such plan"}, b.getBackup("lost").Status.ValidationErrors)
+}
+
 func TestExplainPriorities(t *testing.T) {
 	b := newBed(t, ledger.Limits{Backups: 1}, interceptor.Funcs{})
 	s := b.newScheduler()

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/ledger"
 	"github.com/holdfast-io/holdfast/pkg/job/validate"
@@ -69,6 +70,18 @@ func (r *rules) Backup(_ context.Context, b *velerov1.Backup) (validate.Problems
 	}
 	b.Status.Expiration = &metav1.Time{Time: start.AddDate(0, 1, 0)}
 	return problems, err
+}
+
+// ApplyPlan knows the plan of namespace ns1.
+func (r *rules) ApplyPlan(_ context.Context, b *velerov1.Backup) (validate.Problems, error) {
+	switch b.Annotations[holdfast.AnnotationPlan] {
+	case "":
+	case "of-ns1":
+		b.Spec.IncludedNamespaces = []string{"ns1"}
+	default:
+		return validate.Problems{{Message: "no such plan"}}, nil
+	}
+	return nil, nil
 }
 
 func (r *rules) Away(_ context.Context, b *velerov1.Backup) (string, error) {

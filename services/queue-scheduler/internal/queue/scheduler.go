@@ -55,6 +55,8 @@ type Publisher interface {
 // Validator checks and completes objects; validate.Validator is one.
 type Validator interface {
 	Backup(ctx context.Context, b *velerov1.Backup) (validate.Problems, error)
+	// ApplyPlan gives a new backup that executes a plan the spec of the plan.
+	ApplyPlan(ctx context.Context, b *velerov1.Backup) (validate.Problems, error)
 	// Away is the reason why the location of a queued backup is unavailable for now, else nothing.
 	Away(ctx context.Context, b *velerov1.Backup) (string, error)
 	Restore(ctx context.Context, r *velerov1.Restore) (validate.Problems, error)
