@@ -63,9 +63,10 @@ func TestRolesOfCallers(t *testing.T) {
 			{Verb: "get", Group: "velero.io", Resource: "backups"}, {Verb: "list", Group: "velero.io", Resource: "backupstoragelocations"},
 			{Verb: "create", Group: "velero.io", Resource: "serverstatusrequests"},
 			{Verb: "post", Path: "/holdfast.queue.v1.QueueService/ListQueue"}, {Verb: "post", Path: "/holdfast.restore.v1.RestoreService/WatchProgress"},
-			{Verb: "post", Path: "/holdfast.operation.v1.OperationMonitorService/ListOperations"},
+			{Verb: "post", Path: "/holdfast.operation.v1.OperationMonitorService/ListOperations"}, {Verb: "post", Path: "/holdfast.backup.v1.BackupService/WatchProgress"},
 		},
 		operator: {
+			{Verb: "post", Path: "/holdfast.backup.v1.BackupService/PlanBackup"}, {Verb: "post", Path: "/holdfast.queue.v1.QueueService/CheckBackup"},
 			{Verb: "create", Group: "velero.io", Resource: "backups"}, {Verb: "create", Group: "velero.io", Resource: "restores"},
 			{Verb: "create", Group: "velero.io", Resource: "downloadrequests"}, {Verb: "list", Group: "velero.io", Resource: "downloadrequests"},
 			{Verb: "post", Path: "/holdfast.queue.v1.QueueService/SubmitBackup"}, {Verb: "post", Path: "/holdfast.queue.v1.QueueService/CancelBackup"},
@@ -73,7 +74,6 @@ func TestRolesOfCallers(t *testing.T) {
 			{Verb: "post", Path: "/holdfast.manifest.v1.ManifestService/ListItems"}, {Verb: "post", Path: "/holdfast.manifest.v1.ManifestService/GetItem"},
 			{Verb: "post", Path: "/holdfast.manifest.v1.ManifestService/DiffManifests"}, {Verb: "post", Path: "/holdfast.restore.v1.RestoreService/PlanRestore"}, {Verb: "post", Path: "/holdfast.restore.v1.RestoreService/GetPlan"},
 			{Verb: "post", Path: "/holdfast.manifest.v1.ManifestService/ListRelated"}, {Verb: "post", Path: "/holdfast.manifest.v1.ManifestService/VerifyBackup"},
-			{Verb: "post", Path: "/holdfast.manifest.v1.ManifestService/SearchItems"}, {Verb: "post", Path: "/holdfast.manifest.v1.ManifestService/GetHistory"},
 		},
 		admin: {
 			{Verb: "create", Group: "velero.io", Resource: "backupstoragelocations"}, {Verb: "delete", Group: "velero.io", Resource: "backups"},

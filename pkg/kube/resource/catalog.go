@@ -90,6 +90,14 @@ func (c *Catalog) All() []Resource { return c.resources }
 // Failures returns the group versions that did not answer, sorted.
 func (c *Catalog) Failures() []GroupFailure { return c.failures }
 
+// SilentVersions are the group versions that could not be discovered.
+func (c *Catalog) SilentVersions() (silent []schema.GroupVersion) {
+	for _, f := range c.failures {
+		silent = append(silent, f.GroupVersion)
+	}
+	return silent
+}
+
 // Backupable returns the resources a backup can collect that wanted selects (nil selects all), in
 // collection order. Of a set of cohabiting kinds (the same objects under two groups) the first one
 // selected is returned: a filter may name any of them.

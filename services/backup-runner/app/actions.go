@@ -96,6 +96,9 @@ func (w withoutVolume) Execute(ctx context.Context, o *action.Object, b *action.
 	return r, err //nolint:wrapcheck // it names action and method
 }
 
+// DryRunSafe implements action.DryRunSafe.
+func (withoutVolume) DryRunSafe() {}
+
 func isNotSent(err error) bool {
 	if errors.Is(err, collect.ErrStopped) { // while a built-in action waited for a volume
 		return true

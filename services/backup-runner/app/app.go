@@ -110,7 +110,7 @@ func (a *App) buildParts(ctx context.Context) error {
 		},
 		Exec:   exec,
 		Counts: counts, Clock: c.Clock, Log: c.Log, WorkDir: rt.WorkDir(),
-		Workers: c.Workers, PartBytes: c.PartBytes, PartItems: c.PartItems, BlockWorkers: c.BlockWorkers, ConsistentCut: c.ConsistentCut == CutAuto, StorePatience: c.StorePatience,
+		Workers: c.Workers, PartBytes: c.PartBytes, PartItems: c.PartItems, BlockWorkers: c.BlockWorkers, ConsistentCut: c.ConsistentCut == CutAuto, PlanLifetime: c.PlanLifetime, StorePatience: c.StorePatience,
 		KeepFailed: func() bool { return plugins.MayServe(pluginhost.KindDeleteItemAction) },
 	})
 	a.backups = engine.New(engine.Config[*velerov1.Backup]{
@@ -121,7 +121,7 @@ func (a *App) buildParts(ctx context.Context) error {
 		Events: mgr.GetEventRecorder(Name), Metrics: rt.Registry(), Tracer: c.Tracer.Tracer(Name),
 		Clock: c.Clock, Log: c.Log,
 	})
-	backupv1.RegisterBackupServiceServer(rt.GRPC(), job.NewProgressServer(mgr.GetAPIReader(), namespace, c.Clock))
+	backupv1.RegisterBackupServiceServer(rt.GRPC(), job.NewServer(mgr.GetAPIReader(), namespace, c.Clock, kind.PlanBackup))
 	return a.backups.Setup(mgr)
 }
 

@@ -45,6 +45,8 @@ type Config struct {
 	Predecessors []string
 	// ConsistentCut is CutAuto or CutOff.
 	ConsistentCut string
+	// PlanLifetime is how long plans of dry runs are kept.
+	PlanLifetime time.Duration
 	// StorePatience is how long an unreachable bucket is waited for before a backup fails.
 	StorePatience time.Duration
 }
@@ -59,6 +61,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	c.Plugins.BindFlags(fs)
 	fs.DurationVar(&c.ClaimTimeout, "claim-timeout", 30*time.Second, "how long a silent runner keeps its backups")
 	fs.StringVar(&c.ConsistentCut, "consistent-cut", CutAuto, "auto: list everything at one revision; off: each kind at its newest")
+	fs.DurationVar(&c.PlanLifetime, "plan-lifetime", 7*24*time.Hour, "how long the plans of dry runs are kept")
 	fs.DurationVar(&c.StorePatience, "store-patience", 15*time.Minute, "how long an unreachable bucket is waited for before a backup fails")
 }
 
@@ -73,6 +76,7 @@ func (c *Config) validate() error {
 		),
 		service.CheckDurations(
 			service.Duration{Flag: "claim-timeout", Value: c.ClaimTimeout, Least: time.Second},
+			service.Duration{Flag: "plan-lifetime", Value: c.PlanLifetime, Least: time.Minute},
 			service.Duration{Flag: "store-patience", Value: c.StorePatience},
 		),
 		c.Plugins.Validate(),

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/kube/resource"
@@ -71,12 +69,12 @@ func (r *collectRun) noteLogStart(revision string) error {
 		return err
 	}
 	if r.job.Filter.IsOfNamespaces() {
-		err := out.Inform(joblog.Entry{Message: "The backup is of some namespaces: cluster-scoped objects are left out, but for those that the namespaces need; spec.includeClusterResources: true takes them"})
+		err := out.Inform(joblog.Entry{Message: plan.MessageOfNamespaces})
 		if err != nil {
 			return err
 		}
 	}
-	warnings := append(slices.Concat(r.job.Actions.Warnings, r.ruleWarnings), r.job.Filter.Unmatched(r.silentGroups(), "the cluster serves no such resource")...)
+	warnings := append(slices.Concat(r.job.Actions.Warnings, r.ruleWarnings), r.job.Filter.Unmatched(r.job.Catalog.SilentVersions(), "the cluster serves no such resource")...)
 	for _, warning := range warnings {
 		if err := out.Warn(joblog.Entry{Message: warning}); err != nil {
 			return err
@@ -88,14 +86,6 @@ func (r *collectRun) noteLogStart(revision string) error {
 		}
 	}
 	return nil
-}
-
-// silentGroups are the group versions that could not be discovered.
-func (r *collectRun) silentGroups() (silent []schema.GroupVersion) {
-	for _, f := range r.job.Catalog.Failures() {
-		silent = append(silent, f.GroupVersion)
-	}
-	return silent
 }
 
 // noteUnanswered notes that a group version could not be discovered: an error if the filters may select

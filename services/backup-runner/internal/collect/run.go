@@ -124,9 +124,7 @@ func (r *collectRun) compareRevisions(ctx context.Context) (done func()) {
 // chooseSnapshots decides whether snapshots are taken. What earlier holders left to be decided on
 // is, whatever the spec is by now.
 func (r *collectRun) chooseSnapshots() {
-	choice := r.job.Backup.Spec.SnapshotVolumes
-	b := r.job.Backup
-	r.remarks = partwriter.VolumeRules{ByChoice: choice != nil && !*choice, Backup: b.Name, UID: string(b.UID)}
+	r.remarks = partwriter.NewVolumeRules(r.job.Backup, false)
 	switch {
 	case r.job.Snapshots == nil:
 	case r.past.Snapshots.Promised:

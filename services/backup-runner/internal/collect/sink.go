@@ -1,7 +1,6 @@
 package collect
 
 import (
-	"encoding/json"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -11,7 +10,6 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/joblog"
 	"github.com/holdfast-io/holdfast/pkg/json/jsonlist"
 	"github.com/holdfast-io/holdfast/pkg/kube/objmeta"
-	"github.com/holdfast-io/holdfast/pkg/spec/selection"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/actionset"
 	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/history"
@@ -90,30 +88,10 @@ func (s *unitSink) Item(item jsonlist.Item) error {
 
 // isSelected decides on the object in s.meta.
 func (s *unitSink) isSelected(item jsonlist.Item) bool {
-	f, m := s.w.cfg.Filter, &s.meta
-	object := selection.Object{Namespace: m.Namespace, Name: m.Name, Labels: m.Labels, Deleting: m.Deleting()}
 	if s.u.Role == plan.NamespaceObjects {
-		s.page.seen = append(s.page.seen, strings.Clone(m.Name))
-		return f.NamespaceObject(object, isActive(item.Raw), s.w.cfg.Facts.Holds(m.Name))
+		s.page.seen = append(s.page.seen, strings.Clone(s.meta.Name))
 	}
-	if s.u.Role == plan.BoundVolume && !s.w.cfg.Facts.Bound(m.Name) {
-		return false
-	}
-	for _, other := range s.u.Before {
-		if other.Matches(m.Labels) {
-			return false
-		}
-	}
-	return f.Item(object)
-}
-
-func isActive(raw []byte) bool {
-	var ns struct {
-		Status struct {
-			Phase string `json:"phase"`
-		} `json:"status"`
-	}
-	return json.Unmarshal(raw, &ns) == nil && ns.Status.Phase != "Terminating"
+	return s.u.Selects(s.w.cfg.Filter, s.w.cfg.Facts, &s.meta, item.Raw)
 }
 
 // coverRange adds a range of the unit to the record of the part.

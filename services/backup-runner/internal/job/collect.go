@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -114,7 +115,7 @@ func (c *backupCollection) collectJob(catalog *resource.Catalog, filter *selecti
 		Backup: backup, Epoch: c.held.Claim.Epoch, Filter: filter, Catalog: catalog,
 		Discover: c.discoverResources,
 		Cut:      at, Store: c.store, Dir: c.dir,
-		LiveNamespaces: func(ctx context.Context) (int, error) { return c.liveNamespaces(ctx, filter) },
+		LiveNamespaces: func(ctx context.Context) (int, error) { return c.liveNamespaces(ctx, filter, c.held.Log) },
 		Progress:       &collect.Progress{}, Stop: c.held.Stopping().Done(), Confirm: c.held.Confirm, Progressed: c.held.NoteProgress,
 	}
 }
@@ -145,19 +146,24 @@ func (c *backupCollection) openActions(ctx context.Context, catalog *resource.Ca
 const startingTime = 30 * time.Second
 
 // discoverResources reads the resources that the cluster serves and builds the filter with their names.
-func (c *backupCollection) discoverResources(ctx context.Context) (catalog *resource.Catalog, filter *selection.Filter, err error) {
-	loop, began := c.callLoop(c.held.Log), c.Clock.Now()
+func (c *backupCollection) discoverResources(ctx context.Context) (*resource.Catalog, *selection.Filter, error) {
+	return c.discoverFor(ctx, &c.held.Object.Spec, c.namespaces, c.held.Log)
+}
+
+// discoverFor is discoverResources for a spec and the namespaces that it selects.
+func (k *Kind) discoverFor(ctx context.Context, spec *velerov1.BackupSpec, namespaces []string, log *slog.Logger) (catalog *resource.Catalog, filter *selection.Filter, err error) {
+	loop, began := k.callLoop(log), k.Clock.Now()
 	loop.Transient = func(err error) bool {
-		return kube.IsTransient(err) || apierrors.IsForbidden(err) && c.Clock.Since(began) < startingTime
+		return kube.IsTransient(err) || apierrors.IsForbidden(err) && k.Clock.Since(began) < startingTime
 	}
 	err = loop.Do(ctx, "discover resources", func() error {
-		catalog, err = c.Cluster.Discover(ctx)
+		catalog, err = k.Cluster.Discover(ctx)
 		return err
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	filter, err = selection.NewFilter(selection.FromBackup(&c.held.Object.Spec), c.namespaces, catalog)
+	filter, err = selection.NewFilter(selection.FromBackup(spec), namespaces, catalog)
 	return catalog, filter, err
 }
 
@@ -188,14 +194,14 @@ func (c *backupCollection) fixComposition(ctx context.Context, at *cut.Cut, resu
 }
 
 // liveNamespaces counts namespaces, where the number matters.
-func (c *backupCollection) liveNamespaces(ctx context.Context, f *selection.Filter) (int, error) {
+func (k *Kind) liveNamespaces(ctx context.Context, f *selection.Filter, log *slog.Logger) (int, error) {
 	if f.AllNamespaces() || f.AllButSome() || len(f.Namespaces()) <= 1 {
 		return 0, nil
 	}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("NamespaceList"))
 	list.APIVersion = "v1"
-	err := c.callLoop(c.held.Log).Do(ctx, "count namespaces", func() error { return c.Reader.List(ctx, list, client.Limit(1)) })
+	err := k.callLoop(log).Do(ctx, "count namespaces", func() error { return k.Reader.List(ctx, list, client.Limit(1)) })
 	if err != nil {
 		return 0, fmt.Errorf("count namespaces: %w", err)
 	}

@@ -72,7 +72,7 @@ type Actions interface {
 type Lock = func(ctx context.Context, volume string) (unlock func(), err error)
 
 // Config is what backups are made with. Everything is required but Recorder, Actions, Snapshots,
-// CSI, Exec, ConsistentCut and the sizes, whose zero values mean collect's defaults.
+// CSI, Exec, ConsistentCut, PlanLifetime and the sizes, whose zero values mean collect's defaults.
 type Config struct {
 	Reader    client.Reader // uncached
 	Ledger    Ledger
@@ -102,6 +102,8 @@ type Config struct {
 	BlockWorkers int
 	// ConsistentCut lists everything at one revision.
 	ConsistentCut bool
+	// PlanLifetime is how long plans of dry runs are kept.
+	PlanLifetime time.Duration
 	// StorePatience is how long an unreachable bucket is waited for.
 	StorePatience time.Duration
 	// KeepFailed reports whether the parts of a backup that failed stay until its deletion, which

@@ -12,16 +12,17 @@ import (
 	backupv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/backup/v1"
 )
 
-// ProgressServer implements the service. Safe for concurrent use.
-type ProgressServer struct {
+// Server implements the service. Safe for concurrent use.
+type Server struct {
 	backupv1.UnimplementedBackupServiceServer
 	source mark.ProgressSource[*velerov1.Backup, *backupv1.Progress]
+	plans  *planQueue
 }
 
-// NewProgressServer returns a server of the backups of a namespace. The reader must not be a cache: answers must
-// not go back in time.
-func NewProgressServer(reader client.Reader, namespace string, clk clock.WithTicker) *ProgressServer {
-	return &ProgressServer{source: mark.ProgressSource[*velerov1.Backup, *backupv1.Progress]{
+// NewServer returns a server of the backups of a namespace. The reader must not be a cache: answers must
+// not go back in time. Plan makes dry runs; Kind.PlanBackup is one.
+func NewServer(reader client.Reader, namespace string, clk clock.WithTicker, plan func(context.Context, *DryRun) (*Planned, error)) *Server {
+	return &Server{plans: newPlanQueue(plan, namespace, clk), source: mark.ProgressSource[*velerov1.Backup, *backupv1.Progress]{
 		Reader: reader, Namespace: namespace, Clock: clk, Kind: "backup",
 		New:      func() *velerov1.Backup { return &velerov1.Backup{} },
 		Describe: progressOf,
@@ -30,7 +31,7 @@ func NewProgressServer(reader client.Reader, namespace string, clk clock.WithTic
 }
 
 // GetProgress implements the RPC.
-func (s *ProgressServer) GetProgress(ctx context.Context, req *backupv1.GetProgressRequest) (*backupv1.GetProgressResponse, error) {
+func (s *Server) GetProgress(ctx context.Context, req *backupv1.GetProgressRequest) (*backupv1.GetProgressResponse, error) {
 	p, err := s.source.Get(ctx, req.GetName())
 	if err != nil {
 		return nil, err
@@ -39,7 +40,7 @@ func (s *ProgressServer) GetProgress(ctx context.Context, req *backupv1.GetProgr
 }
 
 // WatchProgress implements the RPC.
-func (s *ProgressServer) WatchProgress(req *backupv1.WatchProgressRequest, stream grpc.ServerStreamingServer[backupv1.WatchProgressResponse]) error {
+func (s *Server) WatchProgress(req *backupv1.WatchProgressRequest, stream grpc.ServerStreamingServer[backupv1.WatchProgressResponse]) error {
 	return s.source.Watch(stream.Context(), req.GetName(), func(p *backupv1.Progress) error {
 		return stream.Send(&backupv1.WatchProgressResponse{Progress: p})
 	})

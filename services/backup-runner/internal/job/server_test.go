@@ -36,7 +36,7 @@ func dialServer(t *testing.T, c client.Client) backupv1.BackupServiceClient {
 		grpc.StreamInterceptor(func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, h grpc.StreamHandler) error {
 			return toStatus(h(srv, ss))
 		}))
-	backupv1.RegisterBackupServiceServer(srv, NewProgressServer(c, "velero", clock.RealClock{}))
+	backupv1.RegisterBackupServiceServer(srv, NewServer(c, "velero", clock.RealClock{}, nil))
 	go func() { _ = srv.Serve(listener) }()
 	conn, err := grpc.NewClient("passthrough:///x", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/job/mark"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/clitest"
@@ -48,7 +49,7 @@ func helpLines(kind string) []string {
 	out := []string{"|--help", "|nonsense"}
 	verbs := []string{"create", "get", "describe", "logs", "cancel", "delete"}
 	if kind == "backup" {
-		verbs = append(verbs, "download", "items", "cat", "tree", "diff", "related", "verify")
+		verbs = append(verbs, "plan", "download", "items", "cat", "tree", "diff", "related", "verify")
 	}
 	for _, verb := range verbs {
 		out = append(out, "|"+verb+" --help")
@@ -83,7 +84,7 @@ func commandLines(kind string) []string {
 			"|create r --from-backup first -n elsewhere -o yaml", "|create r --from-backup first --item web", "|create r --from-backup first --with-children",
 			"|create --from-backup first", "|create r --from-backup first", "|delete done --confirm --wait")
 	}
-	return append(out, "|create n", "|download", "|download absent -o .absent")
+	return append(out, "|create n", "|create n --strict", "|create p --from-plan 20260304-1 --include-namespaces a", "|create p --from-plan 20260304-1 --strict --storage-location eu -o yaml", "|create p --from-plan 20260304-1 --strict -o yaml", "|download", "|download absent -o .absent")
 }
 
 // newTestCluster holds a job of each sort.
@@ -146,6 +147,10 @@ func testObjects(t *testing.T, kind string) []client.Object {
 		obj := s.newBackup()
 		if kind == "restore" {
 			obj = s.newRestore()
+		}
+		if s.name == "partly" && kind == "backup" {
+			noted := obj.GetAnnotations()
+			noted[holdfast.AnnotationPlan], noted[holdfast.AnnotationPlanDifferences] = "20260304-1", "2 objects were added since, 1 are gone"
 		}
 		if s.name == "closing" {
 			require.NoError(t, mark.SetCommitting(obj, 1))

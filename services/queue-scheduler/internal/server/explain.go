@@ -25,13 +25,9 @@ func (s *Server) ExplainBackup(ctx context.Context, req *queuev1.ExplainBackupRe
 		return nil, err
 	}
 	resp := &queuev1.ExplainBackupResponse{Entry: wireEntry(&x.Job), Message: explanationText(x)}
-	shown := x.Obstacles[:min(len(x.Obstacles), maxObstacles)]
-	for _, o := range shown {
-		resp.Obstacles = append(resp.Obstacles, wireObstacle(o))
-	}
-	resp.ObstaclesLeftOut = int32(min(len(x.Obstacles)-len(shown), 1<<30))
+	resp.Obstacles, resp.ObstaclesLeftOut = wireObstacles(x.Obstacles)
 	switch {
-	case len(shown) > 0:
+	case len(x.Obstacles) > 0:
 		resp.Reason = resp.GetObstacles()[0].GetReason()
 	case x.Job.Waits:
 		resp.Reason = queuev1.WaitReason_WAIT_REASON_NEXT_PASS
@@ -47,6 +43,15 @@ var reasons = map[queue.Reason]queuev1.WaitReason{
 
 	queue.LocationUnavailable: queuev1.WaitReason_WAIT_REASON_LOCATION_UNAVAILABLE,
 	queue.WriteRefused:        queuev1.WaitReason_WAIT_REASON_WRITE_REFUSED,
+}
+
+// wireObstacles are the first obstacles, and how many more there are.
+func wireObstacles(all []queue.Obstacle) (out []*queuev1.Obstacle, leftOut int32) {
+	shown := all[:min(len(all), maxObstacles)]
+	for _, o := range shown {
+		out = append(out, wireObstacle(o))
+	}
+	return out, int32(min(len(all)-len(shown), 1<<30))
 }
 
 func wireObstacle(o queue.Obstacle) *queuev1.Obstacle {

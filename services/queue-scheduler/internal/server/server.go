@@ -22,6 +22,8 @@ type Queue interface {
 	Snapshot(ctx context.Context) ([]queue.Job, error)
 	// Explain returns what a backup waits for; an absent one is errgrpc.ErrNotFound.
 	Explain(ctx context.Context, name string) (*queue.Explanation, error)
+	// Foresee completes a backup that does not exist, and explains what it would wait for.
+	Foresee(ctx context.Context, b *velerov1.Backup) (*queue.Explanation, validate.Problems, error)
 }
 
 // Server implements queue.v1.QueueService.

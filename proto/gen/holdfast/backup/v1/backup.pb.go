@@ -4,14 +4,16 @@
 // 	protoc        (unknown)
 // source: holdfast/backup/v1/backup.proto
 
-// Following backups.
+// Planning and following backups.
 
 package backupv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	v1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/plan/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	structpb "google.golang.org/protobuf/types/known/structpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -25,6 +27,502 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// PlanBackupRequest is a backup as QueueService.CheckBackup returned it.
+type PlanBackupRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The velero.io/v1 Backup as JSON, validated and completed.
+	Backup *structpb.Struct `protobuf:"bytes,1,opt,name=backup,proto3" json:"backup,omitempty"`
+	// The namespaces it selects; one "*" stands for all, and with it a name behind a "!" is left out.
+	Namespaces []string `protobuf:"bytes,2,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
+	// Remarks for the plan, such as what the backup would wait for.
+	Messages []string `protobuf:"bytes,3,rep,name=messages,proto3" json:"messages,omitempty"`
+	// Send each object.
+	Objects       bool `protobuf:"varint,4,opt,name=objects,proto3" json:"objects,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanBackupRequest) Reset() {
+	*x = PlanBackupRequest{}
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanBackupRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanBackupRequest) ProtoMessage() {}
+
+func (x *PlanBackupRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanBackupRequest.ProtoReflect.Descriptor instead.
+func (*PlanBackupRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_backup_v1_backup_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *PlanBackupRequest) GetBackup() *structpb.Struct {
+	if x != nil {
+		return x.Backup
+	}
+	return nil
+}
+
+func (x *PlanBackupRequest) GetNamespaces() []string {
+	if x != nil {
+		return x.Namespaces
+	}
+	return nil
+}
+
+func (x *PlanBackupRequest) GetMessages() []string {
+	if x != nil {
+		return x.Messages
+	}
+	return nil
+}
+
+func (x *PlanBackupRequest) GetObjects() bool {
+	if x != nil {
+		return x.Objects
+	}
+	return false
+}
+
+// PlanBackupResponse is one message of a dry run.
+type PlanBackupResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it is.
+	//
+	// Types that are valid to be assigned to Content:
+	//
+	//	*PlanBackupResponse_Progress
+	//	*PlanBackupResponse_Object
+	//	*PlanBackupResponse_Summary
+	Content       isPlanBackupResponse_Content `protobuf_oneof:"content"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanBackupResponse) Reset() {
+	*x = PlanBackupResponse{}
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanBackupResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanBackupResponse) ProtoMessage() {}
+
+func (x *PlanBackupResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanBackupResponse.ProtoReflect.Descriptor instead.
+func (*PlanBackupResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_backup_v1_backup_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *PlanBackupResponse) GetContent() isPlanBackupResponse_Content {
+	if x != nil {
+		return x.Content
+	}
+	return nil
+}
+
+func (x *PlanBackupResponse) GetProgress() *PlanProgress {
+	if x != nil {
+		if x, ok := x.Content.(*PlanBackupResponse_Progress); ok {
+			return x.Progress
+		}
+	}
+	return nil
+}
+
+func (x *PlanBackupResponse) GetObject() *v1.PlannedObject {
+	if x != nil {
+		if x, ok := x.Content.(*PlanBackupResponse_Object); ok {
+			return x.Object
+		}
+	}
+	return nil
+}
+
+func (x *PlanBackupResponse) GetSummary() *PlanSummary {
+	if x != nil {
+		if x, ok := x.Content.(*PlanBackupResponse_Summary); ok {
+			return x.Summary
+		}
+	}
+	return nil
+}
+
+type isPlanBackupResponse_Content interface {
+	isPlanBackupResponse_Content()
+}
+
+type PlanBackupResponse_Progress struct {
+	// How far the dry run is, at most twice a second.
+	Progress *PlanProgress `protobuf:"bytes,1,opt,name=progress,proto3,oneof"`
+}
+
+type PlanBackupResponse_Object struct {
+	// An object, in the order of group, kind, namespace and name.
+	Object *v1.PlannedObject `protobuf:"bytes,2,opt,name=object,proto3,oneof"`
+}
+
+type PlanBackupResponse_Summary struct {
+	// The end.
+	Summary *PlanSummary `protobuf:"bytes,3,opt,name=summary,proto3,oneof"`
+}
+
+func (*PlanBackupResponse_Progress) isPlanBackupResponse_Content() {}
+
+func (*PlanBackupResponse_Object) isPlanBackupResponse_Content() {}
+
+func (*PlanBackupResponse_Summary) isPlanBackupResponse_Content() {}
+
+// PlanProgress is how far a dry run is.
+type PlanProgress struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Objects found so far that the backup would hold.
+	Objects       int64 `protobuf:"varint,1,opt,name=objects,proto3" json:"objects,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanProgress) Reset() {
+	*x = PlanProgress{}
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanProgress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanProgress) ProtoMessage() {}
+
+func (x *PlanProgress) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanProgress.ProtoReflect.Descriptor instead.
+func (*PlanProgress) Descriptor() ([]byte, []int) {
+	return file_holdfast_backup_v1_backup_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *PlanProgress) GetObjects() int64 {
+	if x != nil {
+		return x.Objects
+	}
+	return 0
+}
+
+// PlanSummary is what a backup would be.
+type PlanSummary struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The plan as it is stored, in the location of its spec. Every object has the action "store".
+	Plan *v1.Plan `protobuf:"bytes,1,opt,name=plan,proto3" json:"plan,omitempty"`
+	// Objects that the backup would hold.
+	Objects int64 `protobuf:"varint,2,opt,name=objects,proto3" json:"objects,omitempty"`
+	// The objects by kind.
+	Kinds []*PlanCount `protobuf:"bytes,3,rep,name=kinds,proto3" json:"kinds,omitempty"`
+	// The objects by namespace; those of the cluster have no name.
+	Namespaces []*PlanCount `protobuf:"bytes,4,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
+	// Volumes whose data would be taken, and those whose data would not.
+	VolumesTaken int64 `protobuf:"varint,5,opt,name=volumes_taken,json=volumesTaken,proto3" json:"volumes_taken,omitempty"`
+	// See volumes_taken.
+	VolumesLeftOut int64 `protobuf:"varint,6,opt,name=volumes_left_out,json=volumesLeftOut,proto3" json:"volumes_left_out,omitempty"`
+	// The volumes, with what becomes of the data of each.
+	Volumes []*PlanVolume `protobuf:"bytes,7,rep,name=volumes,proto3" json:"volumes,omitempty"`
+	// Pods with hooks that would run.
+	HookedPods int64 `protobuf:"varint,8,opt,name=hooked_pods,json=hookedPods,proto3" json:"hooked_pods,omitempty"`
+	// Names of actions that apply and were not called: their effects are not known.
+	ActionsNotCalled []string `protobuf:"bytes,9,rep,name=actions_not_called,json=actionsNotCalled,proto3" json:"actions_not_called,omitempty"`
+	// The backup that the sizes were read from; empty where there is none like this one.
+	SizesFrom     string `protobuf:"bytes,10,opt,name=sizes_from,json=sizesFrom,proto3" json:"sizes_from,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanSummary) Reset() {
+	*x = PlanSummary{}
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanSummary) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanSummary) ProtoMessage() {}
+
+func (x *PlanSummary) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanSummary.ProtoReflect.Descriptor instead.
+func (*PlanSummary) Descriptor() ([]byte, []int) {
+	return file_holdfast_backup_v1_backup_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *PlanSummary) GetPlan() *v1.Plan {
+	if x != nil {
+		return x.Plan
+	}
+	return nil
+}
+
+func (x *PlanSummary) GetObjects() int64 {
+	if x != nil {
+		return x.Objects
+	}
+	return 0
+}
+
+func (x *PlanSummary) GetKinds() []*PlanCount {
+	if x != nil {
+		return x.Kinds
+	}
+	return nil
+}
+
+func (x *PlanSummary) GetNamespaces() []*PlanCount {
+	if x != nil {
+		return x.Namespaces
+	}
+	return nil
+}
+
+func (x *PlanSummary) GetVolumesTaken() int64 {
+	if x != nil {
+		return x.VolumesTaken
+	}
+	return 0
+}
+
+func (x *PlanSummary) GetVolumesLeftOut() int64 {
+	if x != nil {
+		return x.VolumesLeftOut
+	}
+	return 0
+}
+
+func (x *PlanSummary) GetVolumes() []*PlanVolume {
+	if x != nil {
+		return x.Volumes
+	}
+	return nil
+}
+
+func (x *PlanSummary) GetHookedPods() int64 {
+	if x != nil {
+		return x.HookedPods
+	}
+	return 0
+}
+
+func (x *PlanSummary) GetActionsNotCalled() []string {
+	if x != nil {
+		return x.ActionsNotCalled
+	}
+	return nil
+}
+
+func (x *PlanSummary) GetSizesFrom() string {
+	if x != nil {
+		return x.SizesFrom
+	}
+	return ""
+}
+
+// PlanCount counts objects.
+type PlanCount struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The kind ("apps/v1/Deployment") or the namespace.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// How many there are.
+	Objects int64 `protobuf:"varint,2,opt,name=objects,proto3" json:"objects,omitempty"`
+	// How many the filters leave out, of those that were listed. Only of kinds.
+	LeftOut int64 `protobuf:"varint,3,opt,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
+	// Bytes of the objects of this kind in the backup of sizes_from. Only of kinds; unset where it is not known.
+	Bytes         *int64 `protobuf:"varint,4,opt,name=bytes,proto3,oneof" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanCount) Reset() {
+	*x = PlanCount{}
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanCount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanCount) ProtoMessage() {}
+
+func (x *PlanCount) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanCount.ProtoReflect.Descriptor instead.
+func (*PlanCount) Descriptor() ([]byte, []int) {
+	return file_holdfast_backup_v1_backup_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *PlanCount) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PlanCount) GetObjects() int64 {
+	if x != nil {
+		return x.Objects
+	}
+	return 0
+}
+
+func (x *PlanCount) GetLeftOut() int64 {
+	if x != nil {
+		return x.LeftOut
+	}
+	return 0
+}
+
+func (x *PlanCount) GetBytes() int64 {
+	if x != nil && x.Bytes != nil {
+		return *x.Bytes
+	}
+	return 0
+}
+
+// PlanVolume is a PersistentVolume or a claim without one.
+type PlanVolume struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the PersistentVolume; empty for a claim without one.
+	Volume string `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"`
+	// The claim as "namespace/name"; empty where none is in the backup.
+	Claim string `protobuf:"bytes,2,opt,name=claim,proto3" json:"claim,omitempty"`
+	// Its data would be taken.
+	Taken bool `protobuf:"varint,3,opt,name=taken,proto3" json:"taken,omitempty"`
+	// How, or why not.
+	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanVolume) Reset() {
+	*x = PlanVolume{}
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanVolume) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanVolume) ProtoMessage() {}
+
+func (x *PlanVolume) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanVolume.ProtoReflect.Descriptor instead.
+func (*PlanVolume) Descriptor() ([]byte, []int) {
+	return file_holdfast_backup_v1_backup_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *PlanVolume) GetVolume() string {
+	if x != nil {
+		return x.Volume
+	}
+	return ""
+}
+
+func (x *PlanVolume) GetClaim() string {
+	if x != nil {
+		return x.Claim
+	}
+	return ""
+}
+
+func (x *PlanVolume) GetTaken() bool {
+	if x != nil {
+		return x.Taken
+	}
+	return false
+}
+
+func (x *PlanVolume) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // GetProgressRequest names a backup.
 type GetProgressRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -36,7 +534,7 @@ type GetProgressRequest struct {
 
 func (x *GetProgressRequest) Reset() {
 	*x = GetProgressRequest{}
-	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[0]
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -48,7 +546,7 @@ func (x *GetProgressRequest) String() string {
 func (*GetProgressRequest) ProtoMessage() {}
 
 func (x *GetProgressRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[0]
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -61,7 +559,7 @@ func (x *GetProgressRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProgressRequest.ProtoReflect.Descriptor instead.
 func (*GetProgressRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_backup_v1_backup_proto_rawDescGZIP(), []int{0}
+	return file_holdfast_backup_v1_backup_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GetProgressRequest) GetName() string {
@@ -82,7 +580,7 @@ type GetProgressResponse struct {
 
 func (x *GetProgressResponse) Reset() {
 	*x = GetProgressResponse{}
-	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[1]
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -94,7 +592,7 @@ func (x *GetProgressResponse) String() string {
 func (*GetProgressResponse) ProtoMessage() {}
 
 func (x *GetProgressResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[1]
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -107,7 +605,7 @@ func (x *GetProgressResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProgressResponse.ProtoReflect.Descriptor instead.
 func (*GetProgressResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_backup_v1_backup_proto_rawDescGZIP(), []int{1}
+	return file_holdfast_backup_v1_backup_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetProgressResponse) GetProgress() *Progress {
@@ -128,7 +626,7 @@ type WatchProgressRequest struct {
 
 func (x *WatchProgressRequest) Reset() {
 	*x = WatchProgressRequest{}
-	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[2]
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -140,7 +638,7 @@ func (x *WatchProgressRequest) String() string {
 func (*WatchProgressRequest) ProtoMessage() {}
 
 func (x *WatchProgressRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[2]
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -153,7 +651,7 @@ func (x *WatchProgressRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchProgressRequest.ProtoReflect.Descriptor instead.
 func (*WatchProgressRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_backup_v1_backup_proto_rawDescGZIP(), []int{2}
+	return file_holdfast_backup_v1_backup_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *WatchProgressRequest) GetName() string {
@@ -174,7 +672,7 @@ type WatchProgressResponse struct {
 
 func (x *WatchProgressResponse) Reset() {
 	*x = WatchProgressResponse{}
-	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[3]
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -186,7 +684,7 @@ func (x *WatchProgressResponse) String() string {
 func (*WatchProgressResponse) ProtoMessage() {}
 
 func (x *WatchProgressResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[3]
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -199,7 +697,7 @@ func (x *WatchProgressResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchProgressResponse.ProtoReflect.Descriptor instead.
 func (*WatchProgressResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_backup_v1_backup_proto_rawDescGZIP(), []int{3}
+	return file_holdfast_backup_v1_backup_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *WatchProgressResponse) GetProgress() *Progress {
@@ -240,7 +738,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[4]
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -252,7 +750,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[4]
+	mi := &file_holdfast_backup_v1_backup_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -265,7 +763,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_holdfast_backup_v1_backup_proto_rawDescGZIP(), []int{4}
+	return file_holdfast_backup_v1_backup_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Progress) GetName() string {
@@ -349,7 +847,50 @@ var File_holdfast_backup_v1_backup_proto protoreflect.FileDescriptor
 
 const file_holdfast_backup_v1_backup_proto_rawDesc = "" +
 	"\n" +
-	"\x1fholdfast/backup/v1/backup.proto\x12\x12holdfast.backup.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"V\n" +
+	"\x1fholdfast/backup/v1/backup.proto\x12\x12holdfast.backup.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bholdfast/plan/v1/plan.proto\"\xb8\x01\n" +
+	"\x11PlanBackupRequest\x127\n" +
+	"\x06backup\x18\x01 \x01(\v2\x17.google.protobuf.StructB\x06\xbaH\x03\xc8\x01\x01R\x06backup\x12*\n" +
+	"\n" +
+	"namespaces\x18\x02 \x03(\tB\n" +
+	"\xbaH\a\x92\x01\x04\x10\xa0\x8d\x06R\n" +
+	"namespaces\x12$\n" +
+	"\bmessages\x18\x03 \x03(\tB\b\xbaH\x05\x92\x01\x02\x10dR\bmessages\x12\x18\n" +
+	"\aobjects\x18\x04 \x01(\bR\aobjects\"\xd7\x01\n" +
+	"\x12PlanBackupResponse\x12>\n" +
+	"\bprogress\x18\x01 \x01(\v2 .holdfast.backup.v1.PlanProgressH\x00R\bprogress\x129\n" +
+	"\x06object\x18\x02 \x01(\v2\x1f.holdfast.plan.v1.PlannedObjectH\x00R\x06object\x12;\n" +
+	"\asummary\x18\x03 \x01(\v2\x1f.holdfast.backup.v1.PlanSummaryH\x00R\asummaryB\t\n" +
+	"\acontent\"(\n" +
+	"\fPlanProgress\x12\x18\n" +
+	"\aobjects\x18\x01 \x01(\x03R\aobjects\"\xbe\x03\n" +
+	"\vPlanSummary\x12*\n" +
+	"\x04plan\x18\x01 \x01(\v2\x16.holdfast.plan.v1.PlanR\x04plan\x12\x18\n" +
+	"\aobjects\x18\x02 \x01(\x03R\aobjects\x123\n" +
+	"\x05kinds\x18\x03 \x03(\v2\x1d.holdfast.backup.v1.PlanCountR\x05kinds\x12=\n" +
+	"\n" +
+	"namespaces\x18\x04 \x03(\v2\x1d.holdfast.backup.v1.PlanCountR\n" +
+	"namespaces\x12#\n" +
+	"\rvolumes_taken\x18\x05 \x01(\x03R\fvolumesTaken\x12(\n" +
+	"\x10volumes_left_out\x18\x06 \x01(\x03R\x0evolumesLeftOut\x128\n" +
+	"\avolumes\x18\a \x03(\v2\x1e.holdfast.backup.v1.PlanVolumeR\avolumes\x12\x1f\n" +
+	"\vhooked_pods\x18\b \x01(\x03R\n" +
+	"hookedPods\x12,\n" +
+	"\x12actions_not_called\x18\t \x03(\tR\x10actionsNotCalled\x12\x1d\n" +
+	"\n" +
+	"sizes_from\x18\n" +
+	" \x01(\tR\tsizesFrom\"y\n" +
+	"\tPlanCount\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\aobjects\x18\x02 \x01(\x03R\aobjects\x12\x19\n" +
+	"\bleft_out\x18\x03 \x01(\x03R\aleftOut\x12\x19\n" +
+	"\x05bytes\x18\x04 \x01(\x03H\x00R\x05bytes\x88\x01\x01B\b\n" +
+	"\x06_bytes\"h\n" +
+	"\n" +
+	"PlanVolume\x12\x16\n" +
+	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x14\n" +
+	"\x05claim\x18\x02 \x01(\tR\x05claim\x12\x14\n" +
+	"\x05taken\x18\x03 \x01(\bR\x05taken\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"V\n" +
 	"\x12GetProgressRequest\x12@\n" +
 	"\x04name\x18\x01 \x01(\tB,\xbaH)r'\x10\x01\x18\xfd\x012 ^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$R\x04name\"O\n" +
 	"\x13GetProgressResponse\x128\n" +
@@ -372,10 +913,12 @@ const file_holdfast_backup_v1_backup_proto_rawDesc = "" +
 	"\x0fcompletion_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x0ecompletionTime\x12\x16\n" +
 	"\x06holder\x18\n" +
 	" \x01(\tR\x06holder\x12%\n" +
-	"\x0efailure_reason\x18\v \x01(\tR\rfailureReason2\xd7\x01\n" +
+	"\x0efailure_reason\x18\v \x01(\tR\rfailureReason2\xb6\x02\n" +
 	"\rBackupService\x12^\n" +
 	"\vGetProgress\x12&.holdfast.backup.v1.GetProgressRequest\x1a'.holdfast.backup.v1.GetProgressResponse\x12f\n" +
-	"\rWatchProgress\x12(.holdfast.backup.v1.WatchProgressRequest\x1a).holdfast.backup.v1.WatchProgressResponse0\x01B\xd6\x01\n" +
+	"\rWatchProgress\x12(.holdfast.backup.v1.WatchProgressRequest\x1a).holdfast.backup.v1.WatchProgressResponse0\x01\x12]\n" +
+	"\n" +
+	"PlanBackup\x12%.holdfast.backup.v1.PlanBackupRequest\x1a&.holdfast.backup.v1.PlanBackupResponse0\x01B\xd6\x01\n" +
 	"\x16com.holdfast.backup.v1B\vBackupProtoP\x01ZEgithub.com/holdfast-io/holdfast/proto/gen/holdfast/backup/v1;backupv1\xa2\x02\x03HBX\xaa\x02\x12Holdfast.Backup.V1\xca\x02\x12Holdfast\\Backup\\V1\xe2\x02\x1eHoldfast\\Backup\\V1\\GPBMetadata\xea\x02\x14Holdfast::Backup::V1b\x06proto3"
 
 var (
@@ -390,29 +933,48 @@ func file_holdfast_backup_v1_backup_proto_rawDescGZIP() []byte {
 	return file_holdfast_backup_v1_backup_proto_rawDescData
 }
 
-var file_holdfast_backup_v1_backup_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_holdfast_backup_v1_backup_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_holdfast_backup_v1_backup_proto_goTypes = []any{
-	(*GetProgressRequest)(nil),    // 0: holdfast.backup.v1.GetProgressRequest
-	(*GetProgressResponse)(nil),   // 1: holdfast.backup.v1.GetProgressResponse
-	(*WatchProgressRequest)(nil),  // 2: holdfast.backup.v1.WatchProgressRequest
-	(*WatchProgressResponse)(nil), // 3: holdfast.backup.v1.WatchProgressResponse
-	(*Progress)(nil),              // 4: holdfast.backup.v1.Progress
-	(*timestamppb.Timestamp)(nil), // 5: google.protobuf.Timestamp
+	(*PlanBackupRequest)(nil),     // 0: holdfast.backup.v1.PlanBackupRequest
+	(*PlanBackupResponse)(nil),    // 1: holdfast.backup.v1.PlanBackupResponse
+	(*PlanProgress)(nil),          // 2: holdfast.backup.v1.PlanProgress
+	(*PlanSummary)(nil),           // 3: holdfast.backup.v1.PlanSummary
+	(*PlanCount)(nil),             // 4: holdfast.backup.v1.PlanCount
+	(*PlanVolume)(nil),            // 5: holdfast.backup.v1.PlanVolume
+	(*GetProgressRequest)(nil),    // 6: holdfast.backup.v1.GetProgressRequest
+	(*GetProgressResponse)(nil),   // 7: holdfast.backup.v1.GetProgressResponse
+	(*WatchProgressRequest)(nil),  // 8: holdfast.backup.v1.WatchProgressRequest
+	(*WatchProgressResponse)(nil), // 9: holdfast.backup.v1.WatchProgressResponse
+	(*Progress)(nil),              // 10: holdfast.backup.v1.Progress
+	(*structpb.Struct)(nil),       // 11: google.protobuf.Struct
+	(*v1.PlannedObject)(nil),      // 12: holdfast.plan.v1.PlannedObject
+	(*v1.Plan)(nil),               // 13: holdfast.plan.v1.Plan
+	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
 }
 var file_holdfast_backup_v1_backup_proto_depIdxs = []int32{
-	4, // 0: holdfast.backup.v1.GetProgressResponse.progress:type_name -> holdfast.backup.v1.Progress
-	4, // 1: holdfast.backup.v1.WatchProgressResponse.progress:type_name -> holdfast.backup.v1.Progress
-	5, // 2: holdfast.backup.v1.Progress.start_time:type_name -> google.protobuf.Timestamp
-	5, // 3: holdfast.backup.v1.Progress.completion_time:type_name -> google.protobuf.Timestamp
-	0, // 4: holdfast.backup.v1.BackupService.GetProgress:input_type -> holdfast.backup.v1.GetProgressRequest
-	2, // 5: holdfast.backup.v1.BackupService.WatchProgress:input_type -> holdfast.backup.v1.WatchProgressRequest
-	1, // 6: holdfast.backup.v1.BackupService.GetProgress:output_type -> holdfast.backup.v1.GetProgressResponse
-	3, // 7: holdfast.backup.v1.BackupService.WatchProgress:output_type -> holdfast.backup.v1.WatchProgressResponse
-	6, // [6:8] is the sub-list for method output_type
-	4, // [4:6] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	11, // 0: holdfast.backup.v1.PlanBackupRequest.backup:type_name -> google.protobuf.Struct
+	2,  // 1: holdfast.backup.v1.PlanBackupResponse.progress:type_name -> holdfast.backup.v1.PlanProgress
+	12, // 2: holdfast.backup.v1.PlanBackupResponse.object:type_name -> holdfast.plan.v1.PlannedObject
+	3,  // 3: holdfast.backup.v1.PlanBackupResponse.summary:type_name -> holdfast.backup.v1.PlanSummary
+	13, // 4: holdfast.backup.v1.PlanSummary.plan:type_name -> holdfast.plan.v1.Plan
+	4,  // 5: holdfast.backup.v1.PlanSummary.kinds:type_name -> holdfast.backup.v1.PlanCount
+	4,  // 6: holdfast.backup.v1.PlanSummary.namespaces:type_name -> holdfast.backup.v1.PlanCount
+	5,  // 7: holdfast.backup.v1.PlanSummary.volumes:type_name -> holdfast.backup.v1.PlanVolume
+	10, // 8: holdfast.backup.v1.GetProgressResponse.progress:type_name -> holdfast.backup.v1.Progress
+	10, // 9: holdfast.backup.v1.WatchProgressResponse.progress:type_name -> holdfast.backup.v1.Progress
+	14, // 10: holdfast.backup.v1.Progress.start_time:type_name -> google.protobuf.Timestamp
+	14, // 11: holdfast.backup.v1.Progress.completion_time:type_name -> google.protobuf.Timestamp
+	6,  // 12: holdfast.backup.v1.BackupService.GetProgress:input_type -> holdfast.backup.v1.GetProgressRequest
+	8,  // 13: holdfast.backup.v1.BackupService.WatchProgress:input_type -> holdfast.backup.v1.WatchProgressRequest
+	0,  // 14: holdfast.backup.v1.BackupService.PlanBackup:input_type -> holdfast.backup.v1.PlanBackupRequest
+	7,  // 15: holdfast.backup.v1.BackupService.GetProgress:output_type -> holdfast.backup.v1.GetProgressResponse
+	9,  // 16: holdfast.backup.v1.BackupService.WatchProgress:output_type -> holdfast.backup.v1.WatchProgressResponse
+	1,  // 17: holdfast.backup.v1.BackupService.PlanBackup:output_type -> holdfast.backup.v1.PlanBackupResponse
+	15, // [15:18] is the sub-list for method output_type
+	12, // [12:15] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_backup_v1_backup_proto_init() }
@@ -420,13 +982,19 @@ func file_holdfast_backup_v1_backup_proto_init() {
 	if File_holdfast_backup_v1_backup_proto != nil {
 		return
 	}
+	file_holdfast_backup_v1_backup_proto_msgTypes[1].OneofWrappers = []any{
+		(*PlanBackupResponse_Progress)(nil),
+		(*PlanBackupResponse_Object)(nil),
+		(*PlanBackupResponse_Summary)(nil),
+	}
+	file_holdfast_backup_v1_backup_proto_msgTypes[4].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_backup_v1_backup_proto_rawDesc), len(file_holdfast_backup_v1_backup_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   5,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -4,7 +4,7 @@
 // - protoc             (unknown)
 // source: holdfast/backup/v1/backup.proto
 
-// Following backups.
+// Planning and following backups.
 
 package backupv1
 
@@ -23,19 +23,24 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	BackupService_GetProgress_FullMethodName   = "/holdfast.backup.v1.BackupService/GetProgress"
 	BackupService_WatchProgress_FullMethodName = "/holdfast.backup.v1.BackupService/WatchProgress"
+	BackupService_PlanBackup_FullMethodName    = "/holdfast.backup.v1.BackupService/PlanBackup"
 )
 
 // BackupServiceClient is the client API for BackupService service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// BackupService tells how backups go. Any replica answers: from the custom resource, or by asking the runner that holds the claim.
+// BackupService plans backups and tells how they go. Any replica answers: from the custom resource, or by asking the runner that holds
+// the claim.
 type BackupServiceClient interface {
 	// GetProgress returns how far a backup is. NOT_FOUND when there is no such backup.
 	GetProgress(ctx context.Context, in *GetProgressRequest, opts ...grpc.CallOption) (*GetProgressResponse, error)
 	// WatchProgress sends the progress at once and then after every change, at most twice a second, and ends after the terminal
 	// phase was sent. A backup that is deleted meanwhile ends the stream with NOT_FOUND, one replaced by another of its name with ABORTED.
 	WatchProgress(ctx context.Context, in *WatchProgressRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchProgressResponse], error)
+	// PlanBackup is the dry run of a backup: it lists what the backup would hold, calls nothing that changes anything, and stores the
+	// plan in the backup's location. It sends how far it is, the objects if they are asked for, and at last the summary.
+	PlanBackup(ctx context.Context, in *PlanBackupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PlanBackupResponse], error)
 }
 
 type backupServiceClient struct {
@@ -75,17 +80,40 @@ func (c *backupServiceClient) WatchProgress(ctx context.Context, in *WatchProgre
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type BackupService_WatchProgressClient = grpc.ServerStreamingClient[WatchProgressResponse]
 
+func (c *backupServiceClient) PlanBackup(ctx context.Context, in *PlanBackupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PlanBackupResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &BackupService_ServiceDesc.Streams[1], BackupService_PlanBackup_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[PlanBackupRequest, PlanBackupResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type BackupService_PlanBackupClient = grpc.ServerStreamingClient[PlanBackupResponse]
+
 // BackupServiceServer is the server API for BackupService service.
 // All implementations must embed UnimplementedBackupServiceServer
 // for forward compatibility.
 //
-// BackupService tells how backups go. Any replica answers: from the custom resource, or by asking the runner that holds the claim.
+// BackupService plans backups and tells how they go. Any replica answers: from the custom resource, or by asking the runner that holds
+// the claim.
 type BackupServiceServer interface {
 	// GetProgress returns how far a backup is. NOT_FOUND when there is no such backup.
 	GetProgress(context.Context, *GetProgressRequest) (*GetProgressResponse, error)
 	// WatchProgress sends the progress at once and then after every change, at most twice a second, and ends after the terminal
 	// phase was sent. A backup that is deleted meanwhile ends the stream with NOT_FOUND, one replaced by another of its name with ABORTED.
 	WatchProgress(*WatchProgressRequest, grpc.ServerStreamingServer[WatchProgressResponse]) error
+	// PlanBackup is the dry run of a backup: it lists what the backup would hold, calls nothing that changes anything, and stores the
+	// plan in the backup's location. It sends how far it is, the objects if they are asked for, and at last the summary.
+	PlanBackup(*PlanBackupRequest, grpc.ServerStreamingServer[PlanBackupResponse]) error
 	mustEmbedUnimplementedBackupServiceServer()
 }
 
@@ -101,6 +129,9 @@ func (UnimplementedBackupServiceServer) GetProgress(context.Context, *GetProgres
 }
 func (UnimplementedBackupServiceServer) WatchProgress(*WatchProgressRequest, grpc.ServerStreamingServer[WatchProgressResponse]) error {
 	return status.Error(codes.Unimplemented, "method WatchProgress not implemented")
+}
+func (UnimplementedBackupServiceServer) PlanBackup(*PlanBackupRequest, grpc.ServerStreamingServer[PlanBackupResponse]) error {
+	return status.Error(codes.Unimplemented, "method PlanBackup not implemented")
 }
 func (UnimplementedBackupServiceServer) mustEmbedUnimplementedBackupServiceServer() {}
 func (UnimplementedBackupServiceServer) testEmbeddedByValue()                       {}
@@ -152,6 +183,17 @@ func _BackupService_WatchProgress_Handler(srv interface{}, stream grpc.ServerStr
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type BackupService_WatchProgressServer = grpc.ServerStreamingServer[WatchProgressResponse]
 
+func _BackupService_PlanBackup_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(PlanBackupRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(BackupServiceServer).PlanBackup(m, &grpc.GenericServerStream[PlanBackupRequest, PlanBackupResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type BackupService_PlanBackupServer = grpc.ServerStreamingServer[PlanBackupResponse]
+
 // BackupService_ServiceDesc is the grpc.ServiceDesc for BackupService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -168,6 +210,11 @@ var BackupService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "WatchProgress",
 			Handler:       _BackupService_WatchProgress_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "PlanBackup",
+			Handler:       _BackupService_PlanBackup_Handler,
 			ServerStreams: true,
 		},
 	},

@@ -346,6 +346,161 @@ func (x *SubmitBackupResponse) GetUid() string {
 	return ""
 }
 
+// CheckBackupRequest describes a Backup that need not exist.
+type CheckBackupRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name it would have; empty where that is not decided.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Its labels.
+	Labels map[string]string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Its annotations.
+	Annotations map[string]string `protobuf:"bytes,3,rep,name=annotations,proto3" json:"annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The spec of a velero.io/v1 Backup as JSON. Unset means every default.
+	Spec          *structpb.Struct `protobuf:"bytes,4,opt,name=spec,proto3" json:"spec,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckBackupRequest) Reset() {
+	*x = CheckBackupRequest{}
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckBackupRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckBackupRequest) ProtoMessage() {}
+
+func (x *CheckBackupRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckBackupRequest.ProtoReflect.Descriptor instead.
+func (*CheckBackupRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *CheckBackupRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CheckBackupRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *CheckBackupRequest) GetAnnotations() map[string]string {
+	if x != nil {
+		return x.Annotations
+	}
+	return nil
+}
+
+func (x *CheckBackupRequest) GetSpec() *structpb.Struct {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+// CheckBackupResponse is a Backup as it would be admitted now.
+type CheckBackupResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The Backup as JSON, completed: PlanBackup of BackupService takes it.
+	Backup *structpb.Struct `protobuf:"bytes,1,opt,name=backup,proto3" json:"backup,omitempty"`
+	// The namespaces that it selects, sorted; one "*" stands for all, and with it a name behind a "!" is left out.
+	Namespaces []string `protobuf:"bytes,2,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
+	// Everything that would be in its way, what decides first. Empty when nothing is.
+	Obstacles []*Obstacle `protobuf:"bytes,3,rep,name=obstacles,proto3" json:"obstacles,omitempty"`
+	// How many obstacles were left out because there are too many to list.
+	ObstaclesLeftOut int32 `protobuf:"varint,4,opt,name=obstacles_left_out,json=obstaclesLeftOut,proto3" json:"obstacles_left_out,omitempty"`
+	// The first obstacle in a sentence; empty without one.
+	Message       string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckBackupResponse) Reset() {
+	*x = CheckBackupResponse{}
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckBackupResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckBackupResponse) ProtoMessage() {}
+
+func (x *CheckBackupResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckBackupResponse.ProtoReflect.Descriptor instead.
+func (*CheckBackupResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *CheckBackupResponse) GetBackup() *structpb.Struct {
+	if x != nil {
+		return x.Backup
+	}
+	return nil
+}
+
+func (x *CheckBackupResponse) GetNamespaces() []string {
+	if x != nil {
+		return x.Namespaces
+	}
+	return nil
+}
+
+func (x *CheckBackupResponse) GetObstacles() []*Obstacle {
+	if x != nil {
+		return x.Obstacles
+	}
+	return nil
+}
+
+func (x *CheckBackupResponse) GetObstaclesLeftOut() int32 {
+	if x != nil {
+		return x.ObstaclesLeftOut
+	}
+	return 0
+}
+
+func (x *CheckBackupResponse) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 // SubmitRestoreRequest describes the Restore to create.
 type SubmitRestoreRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -363,7 +518,7 @@ type SubmitRestoreRequest struct {
 
 func (x *SubmitRestoreRequest) Reset() {
 	*x = SubmitRestoreRequest{}
-	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[2]
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -375,7 +530,7 @@ func (x *SubmitRestoreRequest) String() string {
 func (*SubmitRestoreRequest) ProtoMessage() {}
 
 func (x *SubmitRestoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[2]
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -388,7 +543,7 @@ func (x *SubmitRestoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitRestoreRequest.ProtoReflect.Descriptor instead.
 func (*SubmitRestoreRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{2}
+	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *SubmitRestoreRequest) GetName() string {
@@ -434,7 +589,7 @@ type SubmitRestoreResponse struct {
 
 func (x *SubmitRestoreResponse) Reset() {
 	*x = SubmitRestoreResponse{}
-	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[3]
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -446,7 +601,7 @@ func (x *SubmitRestoreResponse) String() string {
 func (*SubmitRestoreResponse) ProtoMessage() {}
 
 func (x *SubmitRestoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[3]
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -459,7 +614,7 @@ func (x *SubmitRestoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitRestoreResponse.ProtoReflect.Descriptor instead.
 func (*SubmitRestoreResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{3}
+	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *SubmitRestoreResponse) GetNamespace() string {
@@ -496,7 +651,7 @@ type ListQueueRequest struct {
 
 func (x *ListQueueRequest) Reset() {
 	*x = ListQueueRequest{}
-	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[4]
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -508,7 +663,7 @@ func (x *ListQueueRequest) String() string {
 func (*ListQueueRequest) ProtoMessage() {}
 
 func (x *ListQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[4]
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -521,7 +676,7 @@ func (x *ListQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueueRequest.ProtoReflect.Descriptor instead.
 func (*ListQueueRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{4}
+	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListQueueRequest) GetPageSize() int32 {
@@ -551,7 +706,7 @@ type ListQueueResponse struct {
 
 func (x *ListQueueResponse) Reset() {
 	*x = ListQueueResponse{}
-	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[5]
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -563,7 +718,7 @@ func (x *ListQueueResponse) String() string {
 func (*ListQueueResponse) ProtoMessage() {}
 
 func (x *ListQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[5]
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -576,7 +731,7 @@ func (x *ListQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueueResponse.ProtoReflect.Descriptor instead.
 func (*ListQueueResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{5}
+	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListQueueResponse) GetEntries() []*QueueEntry {
@@ -628,7 +783,7 @@ type QueueEntry struct {
 
 func (x *QueueEntry) Reset() {
 	*x = QueueEntry{}
-	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[6]
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -640,7 +795,7 @@ func (x *QueueEntry) String() string {
 func (*QueueEntry) ProtoMessage() {}
 
 func (x *QueueEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[6]
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -653,7 +808,7 @@ func (x *QueueEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueEntry.ProtoReflect.Descriptor instead.
 func (*QueueEntry) Descriptor() ([]byte, []int) {
-	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{6}
+	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *QueueEntry) GetKind() JobKind {
@@ -751,7 +906,7 @@ type ExplainBackupRequest struct {
 
 func (x *ExplainBackupRequest) Reset() {
 	*x = ExplainBackupRequest{}
-	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[7]
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -763,7 +918,7 @@ func (x *ExplainBackupRequest) String() string {
 func (*ExplainBackupRequest) ProtoMessage() {}
 
 func (x *ExplainBackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[7]
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -776,7 +931,7 @@ func (x *ExplainBackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainBackupRequest.ProtoReflect.Descriptor instead.
 func (*ExplainBackupRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{7}
+	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ExplainBackupRequest) GetName() string {
@@ -805,7 +960,7 @@ type ExplainBackupResponse struct {
 
 func (x *ExplainBackupResponse) Reset() {
 	*x = ExplainBackupResponse{}
-	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[8]
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -817,7 +972,7 @@ func (x *ExplainBackupResponse) String() string {
 func (*ExplainBackupResponse) ProtoMessage() {}
 
 func (x *ExplainBackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[8]
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -830,7 +985,7 @@ func (x *ExplainBackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainBackupResponse.ProtoReflect.Descriptor instead.
 func (*ExplainBackupResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{8}
+	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ExplainBackupResponse) GetEntry() *QueueEntry {
@@ -889,7 +1044,7 @@ type Obstacle struct {
 
 func (x *Obstacle) Reset() {
 	*x = Obstacle{}
-	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[9]
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -901,7 +1056,7 @@ func (x *Obstacle) String() string {
 func (*Obstacle) ProtoMessage() {}
 
 func (x *Obstacle) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[9]
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -914,7 +1069,7 @@ func (x *Obstacle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Obstacle.ProtoReflect.Descriptor instead.
 func (*Obstacle) Descriptor() ([]byte, []int) {
-	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{9}
+	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Obstacle) GetReason() WaitReason {
@@ -974,7 +1129,7 @@ type JobReference struct {
 
 func (x *JobReference) Reset() {
 	*x = JobReference{}
-	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[10]
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -986,7 +1141,7 @@ func (x *JobReference) String() string {
 func (*JobReference) ProtoMessage() {}
 
 func (x *JobReference) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[10]
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -999,7 +1154,7 @@ func (x *JobReference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobReference.ProtoReflect.Descriptor instead.
 func (*JobReference) Descriptor() ([]byte, []int) {
-	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{10}
+	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *JobReference) GetKind() JobKind {
@@ -1032,7 +1187,7 @@ type WatchQueueRequest struct {
 
 func (x *WatchQueueRequest) Reset() {
 	*x = WatchQueueRequest{}
-	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[11]
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1044,7 +1199,7 @@ func (x *WatchQueueRequest) String() string {
 func (*WatchQueueRequest) ProtoMessage() {}
 
 func (x *WatchQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[11]
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1057,7 +1212,7 @@ func (x *WatchQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchQueueRequest.ProtoReflect.Descriptor instead.
 func (*WatchQueueRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{11}
+	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{13}
 }
 
 // WatchQueueResponse is a part of one state of the queue, as changes to the state before. The first state is all changes.
@@ -1077,7 +1232,7 @@ type WatchQueueResponse struct {
 
 func (x *WatchQueueResponse) Reset() {
 	*x = WatchQueueResponse{}
-	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[12]
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1089,7 +1244,7 @@ func (x *WatchQueueResponse) String() string {
 func (*WatchQueueResponse) ProtoMessage() {}
 
 func (x *WatchQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[12]
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1102,7 +1257,7 @@ func (x *WatchQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchQueueResponse.ProtoReflect.Descriptor instead.
 func (*WatchQueueResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{12}
+	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *WatchQueueResponse) GetChanged() []*QueueEntry {
@@ -1146,7 +1301,7 @@ type CancelBackupRequest struct {
 
 func (x *CancelBackupRequest) Reset() {
 	*x = CancelBackupRequest{}
-	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[13]
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1158,7 +1313,7 @@ func (x *CancelBackupRequest) String() string {
 func (*CancelBackupRequest) ProtoMessage() {}
 
 func (x *CancelBackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[13]
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1171,7 +1326,7 @@ func (x *CancelBackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelBackupRequest.ProtoReflect.Descriptor instead.
 func (*CancelBackupRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{13}
+	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CancelBackupRequest) GetName() string {
@@ -1205,7 +1360,7 @@ type CancelBackupResponse struct {
 
 func (x *CancelBackupResponse) Reset() {
 	*x = CancelBackupResponse{}
-	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[14]
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1217,7 +1372,7 @@ func (x *CancelBackupResponse) String() string {
 func (*CancelBackupResponse) ProtoMessage() {}
 
 func (x *CancelBackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[14]
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1230,7 +1385,7 @@ func (x *CancelBackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelBackupResponse.ProtoReflect.Descriptor instead.
 func (*CancelBackupResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{14}
+	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CancelBackupResponse) GetNamespace() string {
@@ -1274,7 +1429,7 @@ type CancelRestoreRequest struct {
 
 func (x *CancelRestoreRequest) Reset() {
 	*x = CancelRestoreRequest{}
-	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[15]
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1286,7 +1441,7 @@ func (x *CancelRestoreRequest) String() string {
 func (*CancelRestoreRequest) ProtoMessage() {}
 
 func (x *CancelRestoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[15]
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1299,7 +1454,7 @@ func (x *CancelRestoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRestoreRequest.ProtoReflect.Descriptor instead.
 func (*CancelRestoreRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{15}
+	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CancelRestoreRequest) GetName() string {
@@ -1333,7 +1488,7 @@ type CancelRestoreResponse struct {
 
 func (x *CancelRestoreResponse) Reset() {
 	*x = CancelRestoreResponse{}
-	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[16]
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1345,7 +1500,7 @@ func (x *CancelRestoreResponse) String() string {
 func (*CancelRestoreResponse) ProtoMessage() {}
 
 func (x *CancelRestoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[16]
+	mi := &file_holdfast_queue_v1_queue_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1358,7 +1513,7 @@ func (x *CancelRestoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRestoreResponse.ProtoReflect.Descriptor instead.
 func (*CancelRestoreResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{16}
+	return file_holdfast_queue_v1_queue_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CancelRestoreResponse) GetNamespace() string {
@@ -1408,7 +1563,26 @@ const file_holdfast_queue_v1_queue_proto_rawDesc = "" +
 	"\x14SubmitBackupResponse\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
-	"\x03uid\x18\x03 \x01(\tR\x03uid\"\xc7\x03\n" +
+	"\x03uid\x18\x03 \x01(\tR\x03uid\"\xba\x03\n" +
+	"\x12CheckBackupRequest\x12A\n" +
+	"\x04name\x18\x01 \x01(\tB-\xbaH*\xd8\x01\x01r%\x18\xfd\x012 ^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$R\x04name\x12T\n" +
+	"\x06labels\x18\x02 \x03(\v21.holdfast.queue.v1.CheckBackupRequest.LabelsEntryB\t\xbaH\x06\x9a\x01\x03\x10\x80\x02R\x06labels\x12c\n" +
+	"\vannotations\x18\x03 \x03(\v26.holdfast.queue.v1.CheckBackupRequest.AnnotationsEntryB\t\xbaH\x06\x9a\x01\x03\x10\x80\x02R\vannotations\x12+\n" +
+	"\x04spec\x18\x04 \x01(\v2\x17.google.protobuf.StructR\x04spec\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a>\n" +
+	"\x10AnnotationsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe9\x01\n" +
+	"\x13CheckBackupResponse\x12/\n" +
+	"\x06backup\x18\x01 \x01(\v2\x17.google.protobuf.StructR\x06backup\x12\x1e\n" +
+	"\n" +
+	"namespaces\x18\x02 \x03(\tR\n" +
+	"namespaces\x129\n" +
+	"\tobstacles\x18\x03 \x03(\v2\x1b.holdfast.queue.v1.ObstacleR\tobstacles\x12,\n" +
+	"\x12obstacles_left_out\x18\x04 \x01(\x05R\x10obstaclesLeftOut\x12\x18\n" +
+	"\amessage\x18\x05 \x01(\tR\amessage\"\xc7\x03\n" +
 	"\x14SubmitRestoreRequest\x12@\n" +
 	"\x04name\x18\x01 \x01(\tB,\xbaH)r'\x10\x01\x18\xfd\x012 ^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$R\x04name\x12V\n" +
 	"\x06labels\x18\x02 \x03(\v23.holdfast.queue.v1.SubmitRestoreRequest.LabelsEntryB\t\xbaH\x06\x9a\x01\x03\x10\x80\x02R\x06labels\x12e\n" +
@@ -1512,10 +1686,11 @@ const file_holdfast_queue_v1_queue_proto_rawDesc = "" +
 	"\x19WAIT_REASON_RESTORE_AHEAD\x10\x04\x12\x18\n" +
 	"\x14WAIT_REASON_NO_PLACE\x10\x05\x12$\n" +
 	" WAIT_REASON_LOCATION_UNAVAILABLE\x10\x06\x12\x1d\n" +
-	"\x19WAIT_REASON_WRITE_REFUSED\x10\a2\xb1\x05\n" +
+	"\x19WAIT_REASON_WRITE_REFUSED\x10\a2\x8f\x06\n" +
 	"\fQueueService\x12_\n" +
 	"\fSubmitBackup\x12&.holdfast.queue.v1.SubmitBackupRequest\x1a'.holdfast.queue.v1.SubmitBackupResponse\x12b\n" +
-	"\rSubmitRestore\x12'.holdfast.queue.v1.SubmitRestoreRequest\x1a(.holdfast.queue.v1.SubmitRestoreResponse\x12V\n" +
+	"\rSubmitRestore\x12'.holdfast.queue.v1.SubmitRestoreRequest\x1a(.holdfast.queue.v1.SubmitRestoreResponse\x12\\\n" +
+	"\vCheckBackup\x12%.holdfast.queue.v1.CheckBackupRequest\x1a&.holdfast.queue.v1.CheckBackupResponse\x12V\n" +
 	"\tListQueue\x12#.holdfast.queue.v1.ListQueueRequest\x1a$.holdfast.queue.v1.ListQueueResponse\x12b\n" +
 	"\rExplainBackup\x12'.holdfast.queue.v1.ExplainBackupRequest\x1a(.holdfast.queue.v1.ExplainBackupResponse\x12[\n" +
 	"\n" +
@@ -1538,76 +1713,87 @@ func file_holdfast_queue_v1_queue_proto_rawDescGZIP() []byte {
 }
 
 var file_holdfast_queue_v1_queue_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_holdfast_queue_v1_queue_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_holdfast_queue_v1_queue_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_holdfast_queue_v1_queue_proto_goTypes = []any{
 	(JobKind)(0),                  // 0: holdfast.queue.v1.JobKind
 	(Priority)(0),                 // 1: holdfast.queue.v1.Priority
 	(WaitReason)(0),               // 2: holdfast.queue.v1.WaitReason
 	(*SubmitBackupRequest)(nil),   // 3: holdfast.queue.v1.SubmitBackupRequest
 	(*SubmitBackupResponse)(nil),  // 4: holdfast.queue.v1.SubmitBackupResponse
-	(*SubmitRestoreRequest)(nil),  // 5: holdfast.queue.v1.SubmitRestoreRequest
-	(*SubmitRestoreResponse)(nil), // 6: holdfast.queue.v1.SubmitRestoreResponse
-	(*ListQueueRequest)(nil),      // 7: holdfast.queue.v1.ListQueueRequest
-	(*ListQueueResponse)(nil),     // 8: holdfast.queue.v1.ListQueueResponse
-	(*QueueEntry)(nil),            // 9: holdfast.queue.v1.QueueEntry
-	(*ExplainBackupRequest)(nil),  // 10: holdfast.queue.v1.ExplainBackupRequest
-	(*ExplainBackupResponse)(nil), // 11: holdfast.queue.v1.ExplainBackupResponse
-	(*Obstacle)(nil),              // 12: holdfast.queue.v1.Obstacle
-	(*JobReference)(nil),          // 13: holdfast.queue.v1.JobReference
-	(*WatchQueueRequest)(nil),     // 14: holdfast.queue.v1.WatchQueueRequest
-	(*WatchQueueResponse)(nil),    // 15: holdfast.queue.v1.WatchQueueResponse
-	(*CancelBackupRequest)(nil),   // 16: holdfast.queue.v1.CancelBackupRequest
-	(*CancelBackupResponse)(nil),  // 17: holdfast.queue.v1.CancelBackupResponse
-	(*CancelRestoreRequest)(nil),  // 18: holdfast.queue.v1.CancelRestoreRequest
-	(*CancelRestoreResponse)(nil), // 19: holdfast.queue.v1.CancelRestoreResponse
-	nil,                           // 20: holdfast.queue.v1.SubmitBackupRequest.LabelsEntry
-	nil,                           // 21: holdfast.queue.v1.SubmitBackupRequest.AnnotationsEntry
-	nil,                           // 22: holdfast.queue.v1.SubmitRestoreRequest.LabelsEntry
-	nil,                           // 23: holdfast.queue.v1.SubmitRestoreRequest.AnnotationsEntry
-	(*structpb.Struct)(nil),       // 24: google.protobuf.Struct
-	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
+	(*CheckBackupRequest)(nil),    // 5: holdfast.queue.v1.CheckBackupRequest
+	(*CheckBackupResponse)(nil),   // 6: holdfast.queue.v1.CheckBackupResponse
+	(*SubmitRestoreRequest)(nil),  // 7: holdfast.queue.v1.SubmitRestoreRequest
+	(*SubmitRestoreResponse)(nil), // 8: holdfast.queue.v1.SubmitRestoreResponse
+	(*ListQueueRequest)(nil),      // 9: holdfast.queue.v1.ListQueueRequest
+	(*ListQueueResponse)(nil),     // 10: holdfast.queue.v1.ListQueueResponse
+	(*QueueEntry)(nil),            // 11: holdfast.queue.v1.QueueEntry
+	(*ExplainBackupRequest)(nil),  // 12: holdfast.queue.v1.ExplainBackupRequest
+	(*ExplainBackupResponse)(nil), // 13: holdfast.queue.v1.ExplainBackupResponse
+	(*Obstacle)(nil),              // 14: holdfast.queue.v1.Obstacle
+	(*JobReference)(nil),          // 15: holdfast.queue.v1.JobReference
+	(*WatchQueueRequest)(nil),     // 16: holdfast.queue.v1.WatchQueueRequest
+	(*WatchQueueResponse)(nil),    // 17: holdfast.queue.v1.WatchQueueResponse
+	(*CancelBackupRequest)(nil),   // 18: holdfast.queue.v1.CancelBackupRequest
+	(*CancelBackupResponse)(nil),  // 19: holdfast.queue.v1.CancelBackupResponse
+	(*CancelRestoreRequest)(nil),  // 20: holdfast.queue.v1.CancelRestoreRequest
+	(*CancelRestoreResponse)(nil), // 21: holdfast.queue.v1.CancelRestoreResponse
+	nil,                           // 22: holdfast.queue.v1.SubmitBackupRequest.LabelsEntry
+	nil,                           // 23: holdfast.queue.v1.SubmitBackupRequest.AnnotationsEntry
+	nil,                           // 24: holdfast.queue.v1.CheckBackupRequest.LabelsEntry
+	nil,                           // 25: holdfast.queue.v1.CheckBackupRequest.AnnotationsEntry
+	nil,                           // 26: holdfast.queue.v1.SubmitRestoreRequest.LabelsEntry
+	nil,                           // 27: holdfast.queue.v1.SubmitRestoreRequest.AnnotationsEntry
+	(*structpb.Struct)(nil),       // 28: google.protobuf.Struct
+	(*timestamppb.Timestamp)(nil), // 29: google.protobuf.Timestamp
 }
 var file_holdfast_queue_v1_queue_proto_depIdxs = []int32{
-	20, // 0: holdfast.queue.v1.SubmitBackupRequest.labels:type_name -> holdfast.queue.v1.SubmitBackupRequest.LabelsEntry
-	21, // 1: holdfast.queue.v1.SubmitBackupRequest.annotations:type_name -> holdfast.queue.v1.SubmitBackupRequest.AnnotationsEntry
-	24, // 2: holdfast.queue.v1.SubmitBackupRequest.spec:type_name -> google.protobuf.Struct
-	22, // 3: holdfast.queue.v1.SubmitRestoreRequest.labels:type_name -> holdfast.queue.v1.SubmitRestoreRequest.LabelsEntry
-	23, // 4: holdfast.queue.v1.SubmitRestoreRequest.annotations:type_name -> holdfast.queue.v1.SubmitRestoreRequest.AnnotationsEntry
-	24, // 5: holdfast.queue.v1.SubmitRestoreRequest.spec:type_name -> google.protobuf.Struct
-	9,  // 6: holdfast.queue.v1.ListQueueResponse.entries:type_name -> holdfast.queue.v1.QueueEntry
-	0,  // 7: holdfast.queue.v1.QueueEntry.kind:type_name -> holdfast.queue.v1.JobKind
-	25, // 8: holdfast.queue.v1.QueueEntry.create_time:type_name -> google.protobuf.Timestamp
-	25, // 9: holdfast.queue.v1.QueueEntry.admit_time:type_name -> google.protobuf.Timestamp
-	1,  // 10: holdfast.queue.v1.QueueEntry.priority:type_name -> holdfast.queue.v1.Priority
-	1,  // 11: holdfast.queue.v1.QueueEntry.effective_priority:type_name -> holdfast.queue.v1.Priority
-	9,  // 12: holdfast.queue.v1.ExplainBackupResponse.entry:type_name -> holdfast.queue.v1.QueueEntry
-	2,  // 13: holdfast.queue.v1.ExplainBackupResponse.reason:type_name -> holdfast.queue.v1.WaitReason
-	12, // 14: holdfast.queue.v1.ExplainBackupResponse.obstacles:type_name -> holdfast.queue.v1.Obstacle
-	2,  // 15: holdfast.queue.v1.Obstacle.reason:type_name -> holdfast.queue.v1.WaitReason
-	13, // 16: holdfast.queue.v1.Obstacle.jobs:type_name -> holdfast.queue.v1.JobReference
-	25, // 17: holdfast.queue.v1.Obstacle.since:type_name -> google.protobuf.Timestamp
-	0,  // 18: holdfast.queue.v1.JobReference.kind:type_name -> holdfast.queue.v1.JobKind
-	9,  // 19: holdfast.queue.v1.WatchQueueResponse.changed:type_name -> holdfast.queue.v1.QueueEntry
-	25, // 20: holdfast.queue.v1.WatchQueueResponse.read_time:type_name -> google.protobuf.Timestamp
-	3,  // 21: holdfast.queue.v1.QueueService.SubmitBackup:input_type -> holdfast.queue.v1.SubmitBackupRequest
-	5,  // 22: holdfast.queue.v1.QueueService.SubmitRestore:input_type -> holdfast.queue.v1.SubmitRestoreRequest
-	7,  // 23: holdfast.queue.v1.QueueService.ListQueue:input_type -> holdfast.queue.v1.ListQueueRequest
-	10, // 24: holdfast.queue.v1.QueueService.ExplainBackup:input_type -> holdfast.queue.v1.ExplainBackupRequest
-	14, // 25: holdfast.queue.v1.QueueService.WatchQueue:input_type -> holdfast.queue.v1.WatchQueueRequest
-	16, // 26: holdfast.queue.v1.QueueService.CancelBackup:input_type -> holdfast.queue.v1.CancelBackupRequest
-	18, // 27: holdfast.queue.v1.QueueService.CancelRestore:input_type -> holdfast.queue.v1.CancelRestoreRequest
-	4,  // 28: holdfast.queue.v1.QueueService.SubmitBackup:output_type -> holdfast.queue.v1.SubmitBackupResponse
-	6,  // 29: holdfast.queue.v1.QueueService.SubmitRestore:output_type -> holdfast.queue.v1.SubmitRestoreResponse
-	8,  // 30: holdfast.queue.v1.QueueService.ListQueue:output_type -> holdfast.queue.v1.ListQueueResponse
-	11, // 31: holdfast.queue.v1.QueueService.ExplainBackup:output_type -> holdfast.queue.v1.ExplainBackupResponse
-	15, // 32: holdfast.queue.v1.QueueService.WatchQueue:output_type -> holdfast.queue.v1.WatchQueueResponse
-	17, // 33: holdfast.queue.v1.QueueService.CancelBackup:output_type -> holdfast.queue.v1.CancelBackupResponse
-	19, // 34: holdfast.queue.v1.QueueService.CancelRestore:output_type -> holdfast.queue.v1.CancelRestoreResponse
-	28, // [28:35] is the sub-list for method output_type
-	21, // [21:28] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	22, // 0: holdfast.queue.v1.SubmitBackupRequest.labels:type_name -> holdfast.queue.v1.SubmitBackupRequest.LabelsEntry
+	23, // 1: holdfast.queue.v1.SubmitBackupRequest.annotations:type_name -> holdfast.queue.v1.SubmitBackupRequest.AnnotationsEntry
+	28, // 2: holdfast.queue.v1.SubmitBackupRequest.spec:type_name -> google.protobuf.Struct
+	24, // 3: holdfast.queue.v1.CheckBackupRequest.labels:type_name -> holdfast.queue.v1.CheckBackupRequest.LabelsEntry
+	25, // 4: holdfast.queue.v1.CheckBackupRequest.annotations:type_name -> holdfast.queue.v1.CheckBackupRequest.AnnotationsEntry
+	28, // 5: holdfast.queue.v1.CheckBackupRequest.spec:type_name -> google.protobuf.Struct
+	28, // 6: holdfast.queue.v1.CheckBackupResponse.backup:type_name -> google.protobuf.Struct
+	14, // 7: holdfast.queue.v1.CheckBackupResponse.obstacles:type_name -> holdfast.queue.v1.Obstacle
+	26, // 8: holdfast.queue.v1.SubmitRestoreRequest.labels:type_name -> holdfast.queue.v1.SubmitRestoreRequest.LabelsEntry
+	27, // 9: holdfast.queue.v1.SubmitRestoreRequest.annotations:type_name -> holdfast.queue.v1.SubmitRestoreRequest.AnnotationsEntry
+	28, // 10: holdfast.queue.v1.SubmitRestoreRequest.spec:type_name -> google.protobuf.Struct
+	11, // 11: holdfast.queue.v1.ListQueueResponse.entries:type_name -> holdfast.queue.v1.QueueEntry
+	0,  // 12: holdfast.queue.v1.QueueEntry.kind:type_name -> holdfast.queue.v1.JobKind
+	29, // 13: holdfast.queue.v1.QueueEntry.create_time:type_name -> google.protobuf.Timestamp
+	29, // 14: holdfast.queue.v1.QueueEntry.admit_time:type_name -> google.protobuf.Timestamp
+	1,  // 15: holdfast.queue.v1.QueueEntry.priority:type_name -> holdfast.queue.v1.Priority
+	1,  // 16: holdfast.queue.v1.QueueEntry.effective_priority:type_name -> holdfast.queue.v1.Priority
+	11, // 17: holdfast.queue.v1.ExplainBackupResponse.entry:type_name -> holdfast.queue.v1.QueueEntry
+	2,  // 18: holdfast.queue.v1.ExplainBackupResponse.reason:type_name -> holdfast.queue.v1.WaitReason
+	14, // 19: holdfast.queue.v1.ExplainBackupResponse.obstacles:type_name -> holdfast.queue.v1.Obstacle
+	2,  // 20: holdfast.queue.v1.Obstacle.reason:type_name -> holdfast.queue.v1.WaitReason
+	15, // 21: holdfast.queue.v1.Obstacle.jobs:type_name -> holdfast.queue.v1.JobReference
+	29, // 22: holdfast.queue.v1.Obstacle.since:type_name -> google.protobuf.Timestamp
+	0,  // 23: holdfast.queue.v1.JobReference.kind:type_name -> holdfast.queue.v1.JobKind
+	11, // 24: holdfast.queue.v1.WatchQueueResponse.changed:type_name -> holdfast.queue.v1.QueueEntry
+	29, // 25: holdfast.queue.v1.WatchQueueResponse.read_time:type_name -> google.protobuf.Timestamp
+	3,  // 26: holdfast.queue.v1.QueueService.SubmitBackup:input_type -> holdfast.queue.v1.SubmitBackupRequest
+	7,  // 27: holdfast.queue.v1.QueueService.SubmitRestore:input_type -> holdfast.queue.v1.SubmitRestoreRequest
+	5,  // 28: holdfast.queue.v1.QueueService.CheckBackup:input_type -> holdfast.queue.v1.CheckBackupRequest
+	9,  // 29: holdfast.queue.v1.QueueService.ListQueue:input_type -> holdfast.queue.v1.ListQueueRequest
+	12, // 30: holdfast.queue.v1.QueueService.ExplainBackup:input_type -> holdfast.queue.v1.ExplainBackupRequest
+	16, // 31: holdfast.queue.v1.QueueService.WatchQueue:input_type -> holdfast.queue.v1.WatchQueueRequest
+	18, // 32: holdfast.queue.v1.QueueService.CancelBackup:input_type -> holdfast.queue.v1.CancelBackupRequest
+	20, // 33: holdfast.queue.v1.QueueService.CancelRestore:input_type -> holdfast.queue.v1.CancelRestoreRequest
+	4,  // 34: holdfast.queue.v1.QueueService.SubmitBackup:output_type -> holdfast.queue.v1.SubmitBackupResponse
+	8,  // 35: holdfast.queue.v1.QueueService.SubmitRestore:output_type -> holdfast.queue.v1.SubmitRestoreResponse
+	6,  // 36: holdfast.queue.v1.QueueService.CheckBackup:output_type -> holdfast.queue.v1.CheckBackupResponse
+	10, // 37: holdfast.queue.v1.QueueService.ListQueue:output_type -> holdfast.queue.v1.ListQueueResponse
+	13, // 38: holdfast.queue.v1.QueueService.ExplainBackup:output_type -> holdfast.queue.v1.ExplainBackupResponse
+	17, // 39: holdfast.queue.v1.QueueService.WatchQueue:output_type -> holdfast.queue.v1.WatchQueueResponse
+	19, // 40: holdfast.queue.v1.QueueService.CancelBackup:output_type -> holdfast.queue.v1.CancelBackupResponse
+	21, // 41: holdfast.queue.v1.QueueService.CancelRestore:output_type -> holdfast.queue.v1.CancelRestoreResponse
+	34, // [34:42] is the sub-list for method output_type
+	26, // [26:34] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_queue_v1_queue_proto_init() }
@@ -1621,7 +1807,7 @@ func file_holdfast_queue_v1_queue_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_queue_v1_queue_proto_rawDesc), len(file_holdfast_queue_v1_queue_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   21,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -23,6 +23,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	QueueService_SubmitBackup_FullMethodName  = "/holdfast.queue.v1.QueueService/SubmitBackup"
 	QueueService_SubmitRestore_FullMethodName = "/holdfast.queue.v1.QueueService/SubmitRestore"
+	QueueService_CheckBackup_FullMethodName   = "/holdfast.queue.v1.QueueService/CheckBackup"
 	QueueService_ListQueue_FullMethodName     = "/holdfast.queue.v1.QueueService/ListQueue"
 	QueueService_ExplainBackup_FullMethodName = "/holdfast.queue.v1.QueueService/ExplainBackup"
 	QueueService_WatchQueue_FullMethodName    = "/holdfast.queue.v1.QueueService/WatchQueue"
@@ -42,6 +43,9 @@ type QueueServiceClient interface {
 	SubmitBackup(ctx context.Context, in *SubmitBackupRequest, opts ...grpc.CallOption) (*SubmitBackupResponse, error)
 	// SubmitRestore creates a Restore in the server namespace, under the same rules as SubmitBackup.
 	SubmitRestore(ctx context.Context, in *SubmitRestoreRequest, opts ...grpc.CallOption) (*SubmitRestoreResponse, error)
+	// CheckBackup validates and completes a Backup as the queue would now, and tells what it would wait for. Nothing is created. What is
+	// wrong is INVALID_ARGUMENT with a field violation for each problem.
+	CheckBackup(ctx context.Context, in *CheckBackupRequest, opts ...grpc.CallOption) (*CheckBackupResponse, error)
 	// ListQueue lists the backups and restores that wait or run, the running ones first, then in queue order.
 	ListQueue(ctx context.Context, in *ListQueueRequest, opts ...grpc.CallOption) (*ListQueueResponse, error)
 	// ExplainBackup tells where a backup stands and what it waits for. The walk along the queue that admits backups decides that, on
@@ -80,6 +84,16 @@ func (c *queueServiceClient) SubmitRestore(ctx context.Context, in *SubmitRestor
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(SubmitRestoreResponse)
 	err := c.cc.Invoke(ctx, QueueService_SubmitRestore_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *queueServiceClient) CheckBackup(ctx context.Context, in *CheckBackupRequest, opts ...grpc.CallOption) (*CheckBackupResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CheckBackupResponse)
+	err := c.cc.Invoke(ctx, QueueService_CheckBackup_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -157,6 +171,9 @@ type QueueServiceServer interface {
 	SubmitBackup(context.Context, *SubmitBackupRequest) (*SubmitBackupResponse, error)
 	// SubmitRestore creates a Restore in the server namespace, under the same rules as SubmitBackup.
 	SubmitRestore(context.Context, *SubmitRestoreRequest) (*SubmitRestoreResponse, error)
+	// CheckBackup validates and completes a Backup as the queue would now, and tells what it would wait for. Nothing is created. What is
+	// wrong is INVALID_ARGUMENT with a field violation for each problem.
+	CheckBackup(context.Context, *CheckBackupRequest) (*CheckBackupResponse, error)
 	// ListQueue lists the backups and restores that wait or run, the running ones first, then in queue order.
 	ListQueue(context.Context, *ListQueueRequest) (*ListQueueResponse, error)
 	// ExplainBackup tells where a backup stands and what it waits for. The walk along the queue that admits backups decides that, on
@@ -186,6 +203,9 @@ func (UnimplementedQueueServiceServer) SubmitBackup(context.Context, *SubmitBack
 }
 func (UnimplementedQueueServiceServer) SubmitRestore(context.Context, *SubmitRestoreRequest) (*SubmitRestoreResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SubmitRestore not implemented")
+}
+func (UnimplementedQueueServiceServer) CheckBackup(context.Context, *CheckBackupRequest) (*CheckBackupResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CheckBackup not implemented")
 }
 func (UnimplementedQueueServiceServer) ListQueue(context.Context, *ListQueueRequest) (*ListQueueResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListQueue not implemented")
@@ -255,6 +275,24 @@ func _QueueService_SubmitRestore_Handler(srv interface{}, ctx context.Context, d
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(QueueServiceServer).SubmitRestore(ctx, req.(*SubmitRestoreRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _QueueService_CheckBackup_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CheckBackupRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(QueueServiceServer).CheckBackup(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: QueueService_CheckBackup_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(QueueServiceServer).CheckBackup(ctx, req.(*CheckBackupRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -356,6 +394,10 @@ var QueueService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SubmitRestore",
 			Handler:    _QueueService_SubmitRestore_Handler,
+		},
+		{
+			MethodName: "CheckBackup",
+			Handler:    _QueueService_CheckBackup_Handler,
 		},
 		{
 			MethodName: "ListQueue",

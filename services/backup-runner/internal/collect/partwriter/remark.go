@@ -58,6 +58,12 @@ type VolumeRules struct {
 	Backup, UID string
 }
 
+// NewVolumeRules returns the rules of a backup. With snapshots volumes are decided on at the end.
+func NewVolumeRules(b *velerov1.Backup, snapshots bool) VolumeRules {
+	choice := b.Spec.SnapshotVolumes
+	return VolumeRules{ByChoice: choice != nil && !*choice, Snapshots: snapshots, Backup: b.Name, UID: string(b.UID)}
+}
+
 // Of returns the messages about a stored pod, claim or volume: what a pod's annotations request and
 // this version does not do, its annotations that hooks of backups and restores do not have, and whether a claim's volume is backed up, unless that is decided once
 // everything is collected.

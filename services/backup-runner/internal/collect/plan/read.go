@@ -30,6 +30,9 @@ type FoundObject struct {
 	meta objmeta.Meta
 }
 
+// Meta is the metadata of an object that exists.
+func (o *FoundObject) Meta() *objmeta.Meta { return &o.meta }
+
 // Read reads one object by its name: at the revision of the backup's lists where the server lets
 // it, and not by get, which has no exact revisions.
 func (f *Finder) Read(ctx context.Context, res *resource.Resource, item action.Item) (*FoundObject, error) {

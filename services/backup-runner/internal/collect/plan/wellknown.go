@@ -17,6 +17,9 @@ var (
 	Snapshots   = schema.GroupResource{Group: "snapshot.storage.k8s.io", Resource: "volumesnapshots"}
 )
 
+// MessageOfNamespaces is about a backup whose filter IsOfNamespaces.
+const MessageOfNamespaces = "The backup is of some namespaces: cluster-scoped objects are left out, but for those that the namespaces need; spec.includeClusterResources: true takes them"
+
 // IsExtra reports that the filters do not select an object that is stored all the same: the Namespace of what
 // they select.
 func IsExtra(f *selection.Filter, gr schema.GroupResource, m *objmeta.Meta) bool {

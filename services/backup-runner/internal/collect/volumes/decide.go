@@ -6,9 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
-	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/failpoint"
-	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/plan"
 )
 
 // decideVolume takes the snapshot, or notes why there is none.
@@ -16,20 +14,7 @@ func (d *volumeDecision) decideVolume(ctx context.Context) error {
 	if before, begun := d.cfg.Past.Intended[d.name]; begun {
 		return d.noteFailed(nil, &before, ErrUnclear)
 	}
-	if !d.volume.Stored {
-		return d.noteUntaken(nil)
-	}
-	found, err := d.cfg.Finder.Read(ctx, d.res, action.Item{GroupResource: plan.Volumes, Name: d.name})
-	if end := d.cfg.interruptionOf(ctx, err); end != nil {
-		return end
-	}
-	switch {
-	case err != nil:
-		return d.noteUntaken(err)
-	case !found.Exists:
-		return d.noteUntaken(errGone)
-	}
-	v, err := d.cfg.Taker.Find(ctx, found.Item.Raw)
+	v, err := d.cfg.Taker.FindNamed(ctx, d.cfg.Finder, d.res, d.name, d.volume)
 	if end := d.cfg.interruptionOf(ctx, err); end != nil {
 		return end
 	}

@@ -13,6 +13,8 @@ import (
 	"github.com/holdfast-io/holdfast/pkg/archive/nativesnapshot"
 	"github.com/holdfast-io/holdfast/pkg/extension/action"
 	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
+	"github.com/holdfast-io/holdfast/pkg/kube/resource"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/plan"
 )
 
 // Tags of a snapshot beside the backup's labels (Velero 1.18).
@@ -110,6 +112,22 @@ func (t *Taker) Find(ctx context.Context, raw []byte) (NativeVolume, error) {
 		return v, errors.Join(failed...)
 	}
 	return v, errors.Join(unserved...)
+}
+
+// FindNamed is Find for a volume that was collected, or for which claims were, by its name. One that is not in the
+// backup has no location.
+func (t *Taker) FindNamed(ctx context.Context, finder *plan.Finder, res *resource.Resource, name string, volume Volume) (NativeVolume, error) {
+	if !volume.Stored {
+		return NativeVolume{}, nil
+	}
+	found, err := finder.Read(ctx, res, action.Item{GroupResource: plan.Volumes, Name: name})
+	switch {
+	case err != nil:
+		return NativeVolume{}, err
+	case !found.Exists:
+		return NativeVolume{}, errGone
+	}
+	return t.Find(ctx, found.Item.Raw)
 }
 
 func (t *Taker) findVolumeID(ctx context.Context, location string, raw []byte) (action.VolumeSnapshotter, string, error) {

@@ -23,6 +23,7 @@ func NewCommand(g *command.Global) *cobra.Command {
 	kind := newKind()
 	cmd.AddCommand(
 		NewCreateCommand(g, kind),
+		NewPlanCommand(g),
 		kind.NewGetCommand(g),
 		kind.NewDescribeCommand(g),
 		kind.NewLogsCommand(g),

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -23,7 +25,10 @@ import (
 type CreateOptions struct {
 	job.Creation
 	FromSchedule string
-	Spec         velerov1.BackupSpec
+	// FromPlan is the id of a plan to execute, Strict fails the backup where it differs.
+	FromPlan string
+	Strict   bool
+	Spec     velerov1.BackupSpec
 
 	kind             *job.Kind[*velerov1.Backup]
 	resourcePolicies string
@@ -37,12 +42,21 @@ func NewCreateCommand(g *command.Global, kind *job.Kind[*velerov1.Backup]) *cobr
 		Short: "Create a backup",
 		Example: `  holdfast backup create first --wait
   holdfast backup create web --include-namespaces web,web-db --ttl 48h
-  holdfast backup create crds --include-cluster-scoped-resources customresourcedefinitions -o yaml`,
+  holdfast backup create crds --include-cluster-scoped-resources customresourcedefinitions -o yaml
+  holdfast backup create web-2 --from-plan 20260304-050607-abcdef --strict`,
 	}, &CreateOptions{Creation: job.NewCreation(g, "backup"), kind: kind})
 }
 
-// BindFlags adds the command's flags, named as Velero's CLI names them.
+// BindFlags adds the command's flags.
 func (o *CreateOptions) BindFlags(fs *pflag.FlagSet) {
+	o.bindSpecFlags(fs)
+	fs.StringVar(&o.FromPlan, "from-plan", "", "execute the plan with this `id`, which backup plan printed; take everything but the name from it")
+	fs.BoolVar(&o.Strict, "strict", false, "fail the backup if what it holds differs from the plan of --from-plan")
+	o.Creation.BindFlags(fs)
+}
+
+// bindSpecFlags adds the flags that describe a backup, named as Velero's CLI names them.
+func (o *CreateOptions) bindSpecFlags(fs *pflag.FlagSet) {
 	s := &o.Spec
 	fs.StringSliceVar(&s.IncludedNamespaces, "include-namespaces", []string{selection.All}, "namespaces to back up, patterns allowed")
 	fs.StringSliceVar(&s.ExcludedNamespaces, "exclude-namespaces", nil, "namespaces to leave out")
@@ -69,16 +83,41 @@ func (o *CreateOptions) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.resourcePolicies, "resource-policies-configmap", "", "ConfigMap with volume policies")
 	fs.IntVar(&o.parallelFiles, "parallel-files-upload", 0, "files of a volume read at a time")
 	fs.StringVar(&o.FromSchedule, "from-schedule", "", "take everything from a schedule's template")
-	o.Creation.BindFlags(fs)
 }
 
 // Complete fills in what follows from the arguments.
 func (o *CreateOptions) Complete(args []string) error {
+	if len(args) == 0 && o.FromSchedule == "" {
+		return errors.New("give the name of the backup, or --from-schedule")
+	}
+	return errors.Join(o.completeSpec(args), o.completePlan())
+}
+
+// completePlan has the backup take its spec from a plan.
+func (o *CreateOptions) completePlan() error {
+	if o.FromPlan == "" {
+		if o.Strict {
+			return errors.New("--strict: give the plan with --from-plan")
+		}
+		return nil
+	}
+	given := o.Spec
+	given.StorageLocation, given.IncludedNamespaces = "", nil
+	if !equality.Semantic.DeepEqual(given, velerov1.BackupSpec{}) || !slices.Equal(o.Spec.IncludedNamespaces, []string{selection.All}) || o.FromSchedule != "" {
+		return errors.New("--from-plan takes what is backed up from the plan: of the flags that say so only --storage-location may be given")
+	}
+	o.Spec = velerov1.BackupSpec{StorageLocation: o.Spec.StorageLocation}
+	o.Annotations = mergeMaps(o.Annotations, map[string]string{holdfast.AnnotationPlan: o.FromPlan})
+	if o.Strict {
+		o.Annotations[holdfast.AnnotationPlanStrict] = "true"
+	}
+	return nil
+}
+
+// completeSpec fills in what follows from the flags that describe a backup, and connects.
+func (o *CreateOptions) completeSpec(args []string) error {
 	if len(args) > 0 {
 		o.Name = args[0]
-	}
-	if o.Name == "" && o.FromSchedule == "" {
-		return errors.New("give the name of the backup, or --from-schedule")
 	}
 	for resource, names := range o.Spec.OrderedResources {
 		o.Spec.OrderedResources[resource] = strings.ReplaceAll(names, ";", ",")

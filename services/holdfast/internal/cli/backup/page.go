@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/holdfast-io/holdfast/pkg/apis/holdfast"
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/command"
 	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/job"
@@ -61,6 +62,10 @@ func (d *Description) writeStatus(p *job.Page) {
 	}
 	p.Field(0, "Errors", s.Errors)
 	p.Field(0, "Warnings", s.Warnings)
+	if id := d.Backup.Annotations[holdfast.AnnotationPlan]; id != "" {
+		p.Field(0, "Plan", id)
+		p.Field(0, "Differences to the plan", d.Backup.Annotations[holdfast.AnnotationPlanDifferences])
+	}
 	if s.BackupItemOperationsAttempted > 0 {
 		p.Field(0, "Operations", fmt.Sprintf("%d started, %d completed, %d failed",
 			s.BackupItemOperationsAttempted, s.BackupItemOperationsCompleted, s.BackupItemOperationsFailed))

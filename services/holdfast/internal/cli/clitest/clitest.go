@@ -27,6 +27,7 @@ import (
 	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
 	"github.com/holdfast-io/holdfast/pkg/errgrpc"
 	"github.com/holdfast-io/holdfast/pkg/kube"
+	backupv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/backup/v1"
 	manifestv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/manifest/v1"
 	operationv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/operation/v1"
 	queuev1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/queue/v1"
@@ -119,6 +120,15 @@ func (c *Cluster) ServeManifests(t *testing.T, manifests manifestv1.ManifestServ
 func (c *Cluster) ServeRestores(t *testing.T, restores restorev1.RestoreServiceServer) (stop func()) {
 	t.Helper()
 	return c.startServer(t, func(s *grpc.Server) { restorev1.RegisterRestoreServiceServer(s, restores) })
+}
+
+// ServeBackups is Serve for queue-scheduler and backup-runner.
+func (c *Cluster) ServeBackups(t *testing.T, queue queuev1.QueueServiceServer, backups backupv1.BackupServiceServer) (stop func()) {
+	t.Helper()
+	return c.startServer(t, func(s *grpc.Server) {
+		queuev1.RegisterQueueServiceServer(s, queue)
+		backupv1.RegisterBackupServiceServer(s, backups)
+	})
 }
 
 func (c *Cluster) startServer(t *testing.T, register func(*grpc.Server)) (stop func()) {

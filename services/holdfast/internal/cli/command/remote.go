@@ -20,6 +20,7 @@ import (
 // Where `holdfast up` and a port-forward have services.
 const (
 	QueueAddress      = "127.0.0.1:7441" // queue-scheduler
+	BackupsAddress    = "127.0.0.1:7442" // backup-runner
 	RestoresAddress   = "127.0.0.1:7443" // restore-runner
 	OperationsAddress = "127.0.0.1:7444" // async-operation-monitor
 	ManifestAddress   = "127.0.0.1:7445" // manifest-indexer
@@ -40,6 +41,7 @@ type RemoteOptions struct {
 	DataDir string
 
 	what, about, service string
+	addressFlag          string // where it is not named after what
 }
 
 // RemoteQueue returns the options of queue-scheduler's address.
@@ -73,6 +75,13 @@ func (o RemoteOptions) At(service, address string) *RemoteOptions {
 	return &o
 }
 
+// Beside is At for an address that has a flag of its own.
+func (o RemoteOptions) Beside(flag, service, address string) *RemoteOptions {
+	beside := o.At(service, address)
+	beside.addressFlag = flag
+	return beside
+}
+
 // BindFlags adds the flags.
 func (o *RemoteOptions) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Address, o.flagName("address"), o.Address, "host:port of the service that knows "+o.about+"; in a cluster, forward the port first")
@@ -88,7 +97,12 @@ func (o *RemoteOptions) BindCredentials(fs *pflag.FlagSet) {
 	fs.StringVar(&o.DataDir, "data-dir", o.DataDir, "data directory of the server on this machine (holdfast up), whose token is presented; $HOLDFAST_DATA_DIR, else found by the address")
 }
 
-func (o *RemoteOptions) flagName(name string) string { return o.what + "-" + name }
+func (o *RemoteOptions) flagName(name string) string {
+	if name == "address" && o.addressFlag != "" {
+		return o.addressFlag
+	}
+	return o.what + "-" + name
+}
 
 // Connect returns a connection, which dials when it is first used. Errors name the flag. The caller
 // closes the connection.

@@ -59,10 +59,15 @@ func Creating(cmd *cobra.Command, o Creator) *cobra.Command {
 	return cmd
 }
 
-// BindFlags adds the flags.
-func (c *Creation) BindFlags(fs *pflag.FlagSet) {
+// BindMetaFlags adds the flags of labels and annotations.
+func (c *Creation) BindMetaFlags(fs *pflag.FlagSet) {
 	command.MapVar(fs, &c.Labels, "labels", "=", "labels of the "+c.noun+" itself")
 	command.MapVar(fs, &c.Annotations, "annotations", "=", "annotations of the "+c.noun+" itself")
+}
+
+// BindFlags adds the flags.
+func (c *Creation) BindFlags(fs *pflag.FlagSet) {
+	c.BindMetaFlags(fs)
 	fs.BoolVarP(&c.Wait, "wait", "w", false, "wait for the end; exit code 2 means partially failed")
 	c.Output.BindObjectFlag(fs)
 }

@@ -1,0 +1,80 @@
+package dryrun
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/holdfast-io/holdfast/pkg/extension/csisnapshot"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/checkpoint"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/plan"
+	"github.com/holdfast-io/holdfast/services/backup-runner/internal/collect/volumes"
+)
+
+// heldKey is where the row of a claim, or of a volume, waits for the decision.
+func heldKey(namespace, claim, volume string) string {
+	if claim != "" {
+		return namespace + "/" + claim
+	}
+	return volume
+}
+
+// decideVolumes decides on the volumes as the run does at its end, and adds the rows that waited for it.
+func (p *planner) decideVolumes(ctx context.Context) error {
+	if p.Snapshots != nil {
+		defer p.Snapshots.Close()
+	}
+	undecided := p.facts.Undecided()
+	for _, name := range slices.Sorted(maps.Keys(undecided)) {
+		volume := undecided[name]
+		taken, reason := p.decideVolume(ctx, name, volume)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		text := "volume data would be taken: " + reason
+		if !taken {
+			text = "volume data would not be taken: " + reason
+		}
+		decided := Volume{Name: name, Taken: taken, Reason: reason}
+		for i := range volume.Claims {
+			decided.Claim = volume.Claims[i].PVCNamespace + "/" + volume.Claims[i].PVCName
+			if row := p.held[decided.Claim]; row != nil {
+				row.Reasons = append(row.Reasons, text)
+			}
+			p.result.Volumes = append(p.result.Volumes, decided)
+		}
+		if row := p.held[name]; row != nil {
+			row.Reasons = append(row.Reasons, text)
+		}
+		if len(volume.Claims) == 0 {
+			p.result.Volumes = append(p.result.Volumes, decided)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(p.held)) {
+		if err := p.Rows.Add(*p.held[key]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// decideVolume reports whether the data of a volume would be taken, and how, or why not.
+func (p *planner) decideVolume(ctx context.Context, name string, volume volumes.Volume) (taken bool, reason string) {
+	res, _ := p.Catalog.Lookup(plan.Volumes)
+	v, err := p.Snapshots.FindNamed(ctx, p.finder, &res, name, volume)
+	csi := new(volumes.CSIError)
+	switch {
+	case errors.As(err, &csi) && len(volume.Claims) == 0:
+		return false, "no claim of it is in the backup"
+	case errors.As(err, &csi) && errors.Is(err, csisnapshot.ErrMissed):
+		return true, "CSI snapshot"
+	case errors.As(err, &csi):
+		return false, csi.Error()
+	case v.Snapshot.Spec.Location != "" && err == nil:
+		return true, "native snapshot in VolumeSnapshotLocation " + v.Snapshot.Spec.Location
+	case err != nil:
+		return false, checkpoint.ReasonNoSnapshotter + ": " + err.Error()
+	}
+	return false, checkpoint.ReasonNoSnapshotter
+}

@@ -1,0 +1,128 @@
+package job
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/encoding/protojson"
+	"k8s.io/utils/clock"
+
+	velerov1 "github.com/holdfast-io/holdfast/pkg/apis/velero/v1"
+	"github.com/holdfast-io/holdfast/pkg/archive/storedplan"
+	"github.com/holdfast-io/holdfast/pkg/errgrpc"
+	backupv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/backup/v1"
+)
+
+const (
+	// plansAtOnce is how many dry runs a process makes at once; others wait.
+	plansAtOnce = 2
+	// planProgressPeriod is how often a dry run tells how far it is.
+	planProgressPeriod = 500 * time.Millisecond
+)
+
+// planQueue makes dry runs, a few at once.
+type planQueue struct {
+	plan      func(context.Context, *DryRun) (*Planned, error)
+	namespace string
+	clock     clock.PassiveClock
+	turns     chan struct{}
+}
+
+func newPlanQueue(plan func(context.Context, *DryRun) (*Planned, error), namespace string, clk clock.PassiveClock) *planQueue {
+	return &planQueue{plan: plan, namespace: namespace, clock: clk, turns: make(chan struct{}, plansAtOnce)}
+}
+
+// PlanBackup implements the RPC.
+func (s *Server) PlanBackup(req *backupv1.PlanBackupRequest, stream grpc.ServerStreamingServer[backupv1.PlanBackupResponse]) error {
+	q, b := s.plans, &velerov1.Backup{}
+	text, err := protojson.Marshal(req.GetBackup())
+	if err == nil {
+		err = json.Unmarshal(text, b)
+	}
+	switch {
+	case err != nil:
+		return errgrpc.Field("backup", "%v", err)
+	case b.Spec.StorageLocation == "":
+		return errgrpc.Field("backup.spec.storageLocation", "is missing: CheckBackup of QueueService completes a backup")
+	}
+	b.Namespace = q.namespace
+	ctx, cancel := context.WithCancelCause(stream.Context())
+	defer cancel(nil)
+	select {
+	case q.turns <- struct{}{}:
+		defer func() { <-q.turns }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	progress := &planProgress{stream: stream, clock: q.clock, cancel: cancel}
+	run := &DryRun{Backup: b, Namespaces: req.GetNamespaces(), Messages: req.GetMessages(), Progress: progress.sendObjects}
+	if req.GetObjects() {
+		run.Row = func(r *storedplan.Row) error {
+			return stream.Send(&backupv1.PlanBackupResponse{Content: &backupv1.PlanBackupResponse_Object{Object: r.Proto()}})
+		}
+	}
+	found, err := q.plan(ctx, run)
+	if err != nil {
+		return err
+	}
+	summary := summarizePlan(found)
+	if summary.Plan, err = found.Header.Proto(found.Unstored); err != nil {
+		return err
+	}
+	return stream.Send(&backupv1.PlanBackupResponse{Content: &backupv1.PlanBackupResponse_Summary{Summary: summary}})
+}
+
+// planProgress sends how far a dry run is. Safe for concurrent use.
+type planProgress struct {
+	stream grpc.ServerStreamingServer[backupv1.PlanBackupResponse]
+	clock  clock.PassiveClock
+	cancel context.CancelCauseFunc
+
+	mu   sync.Mutex
+	told time.Time
+}
+
+// sendObjects sends the number of objects, unless it did so a moment ago. Where nobody listens any more the dry run ends.
+func (p *planProgress) sendObjects(objects int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.clock.Now()
+	if now.Sub(p.told) < planProgressPeriod {
+		return
+	}
+	p.told = now
+	if err := p.stream.Send(&backupv1.PlanBackupResponse{Content: &backupv1.PlanBackupResponse_Progress{Progress: &backupv1.PlanProgress{Objects: objects}}}); err != nil {
+		p.cancel(err)
+	}
+}
+
+// summarizePlan is the summary of a dry run, its counts sorted by name.
+func summarizePlan(found *Planned) *backupv1.PlanSummary {
+	s := &backupv1.PlanSummary{
+		Objects: found.Objects, HookedPods: found.HookedPods, ActionsNotCalled: found.NotCalled, SizesFrom: found.SizesFrom,
+	}
+	for _, kind := range slices.Sorted(maps.Keys(found.Kinds)) {
+		c := &backupv1.PlanCount{Name: kind, Objects: found.Kinds[kind].Objects, LeftOut: found.Kinds[kind].LeftOut}
+		if size, known := found.Sizes[kind]; known {
+			c.Bytes = &size
+		}
+		s.Kinds = append(s.Kinds, c)
+	}
+	for _, namespace := range slices.Sorted(maps.Keys(found.Namespaces)) {
+		s.Namespaces = append(s.Namespaces, &backupv1.PlanCount{Name: namespace, Objects: found.Namespaces[namespace]})
+	}
+	for _, v := range found.Volumes {
+		if v.Taken {
+			s.VolumesTaken++
+		} else {
+			s.VolumesLeftOut++
+		}
+		s.Volumes = append(s.Volumes, &backupv1.PlanVolume{Volume: v.Name, Claim: v.Claim, Taken: v.Taken, Reason: v.Reason})
+	}
+	return s
+}

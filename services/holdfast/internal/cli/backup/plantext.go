@@ -1,0 +1,167 @@
+package backup
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	backupv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/backup/v1"
+	planv1 "github.com/holdfast-io/holdfast/proto/gen/holdfast/plan/v1"
+	"github.com/holdfast-io/holdfast/services/holdfast/internal/cli/job"
+)
+
+// Plan is what a backup would hold, as -o prints it.
+type Plan struct {
+	ID         string       `json:"id,omitempty"`
+	Unstored   string       `json:"unstored,omitempty"` // why there is no id
+	Expires    *time.Time   `json:"expires,omitempty"`
+	Location   string       `json:"location,omitempty"`
+	Objects    int64        `json:"objects"`
+	Kinds      []PlanCount  `json:"kinds"`
+	Namespaces []PlanCount  `json:"namespaces"`
+	Volumes    []PlanVolume `json:"volumes"`
+	HookedPods int64        `json:"hookedPods,omitempty"`
+	NotCalled  []string     `json:"actionsNotCalled,omitempty"`
+	SizesFrom  string       `json:"sizesFrom,omitempty"`
+	Messages   []string     `json:"messages,omitempty"`
+	Rows       []PlanRow    `json:"rows,omitempty"`
+}
+
+// PlanCount counts the objects of a kind or namespace.
+type PlanCount struct {
+	Name    string `json:"name"`
+	Objects int64  `json:"objects"`
+	LeftOut int64  `json:"leftOut,omitempty"`
+	Bytes   *int64 `json:"bytes,omitempty"`
+}
+
+// PlanVolume is what becomes of the data of a volume.
+type PlanVolume struct {
+	Volume string `json:"volume,omitempty"`
+	Claim  string `json:"claim,omitempty"`
+	Taken  bool   `json:"taken"`
+	Reason string `json:"reason"`
+}
+
+// PlanRow is an object.
+type PlanRow struct {
+	APIVersion string   `json:"apiVersion"`
+	Kind       string   `json:"kind"`
+	Namespace  string   `json:"namespace,omitempty"`
+	Name       string   `json:"name"`
+	Reasons    []string `json:"reasons,omitempty"`
+	Unknown    []string `json:"unknown,omitempty"`
+}
+
+func newPlanRow(r *planv1.PlannedObject) PlanRow {
+	version := r.GetVersion()
+	if r.GetGroup() != "" {
+		version = r.GetGroup() + "/" + version
+	}
+	return PlanRow{APIVersion: version, Kind: r.GetKind(), Namespace: r.GetNamespace(), Name: r.GetName(), Reasons: r.GetReasons(), Unknown: r.GetUnknown()}
+}
+
+func newPlanCounts(counts []*backupv1.PlanCount) []PlanCount {
+	out := make([]PlanCount, len(counts))
+	for i, c := range counts {
+		out[i] = PlanCount{Name: c.GetName(), Objects: c.GetObjects(), LeftOut: c.GetLeftOut(), Bytes: c.Bytes}
+	}
+	return out
+}
+
+func (p *Plan) takeSummary(s *backupv1.PlanSummary) {
+	h := s.GetPlan()
+	p.ID, p.Unstored, p.Objects, p.HookedPods = h.GetId(), h.GetUnstored(), s.GetObjects(), s.GetHookedPods()
+	p.Location = h.GetSpec().GetFields()["storageLocation"].GetStringValue()
+	if p.ID != "" {
+		at := h.GetExpires().AsTime()
+		p.Expires = &at
+	}
+	p.Kinds, p.Namespaces = newPlanCounts(s.GetKinds()), newPlanCounts(s.GetNamespaces())
+	p.NotCalled, p.SizesFrom, p.Messages = s.GetActionsNotCalled(), s.GetSizesFrom(), h.GetMessages()
+	p.Volumes = make([]PlanVolume, len(s.GetVolumes()))
+	for i, v := range s.GetVolumes() {
+		p.Volumes[i] = PlanVolume{Volume: v.GetVolume(), Claim: v.GetClaim(), Taken: v.GetTaken(), Reason: v.GetReason()}
+	}
+}
+
+// writeText writes the summary, then the tables.
+func (p *Plan) writeText(o *PlanOptions) error {
+	page := &job.Page{}
+	stored := "<not stored>: " + p.Unstored
+	if p.ID != "" {
+		stored = fmt.Sprintf("%s in location %s until %s", p.ID, p.Location, p.Expires.Format(time.RFC3339))
+	}
+	page.Field(0, "Plan", stored)
+	page.Field(0, "Objects", p.Objects)
+	page.Field(0, "Sizes", orNone(p.SizesFrom, "unknown: no backup like this one has ended", "as in backup "+p.SizesFrom))
+	page.Field(0, "Pods with hooks", p.HookedPods)
+	page.Field(0, "Actions not called", orNone(strings.Join(p.NotCalled, ", "), "<none>", strings.Join(p.NotCalled, ", ")+": their effects are unknown"))
+	if len(p.Messages) > 0 {
+		page.Heading("Remarks")
+		page.List(1, p.Messages)
+	}
+	page.Gap()
+	if _, err := page.WriteTo(o.Global.Out); err != nil {
+		return err
+	}
+	for _, table := range p.tables(o.All) {
+		if len(table.rows) == 0 {
+			continue
+		}
+		if err := o.Output.PrintTable(o.Global.Out, table.header, nil, table.rows); err != nil {
+			return err
+		}
+		o.Printf("\n")
+	}
+	if p.ID != "" {
+		o.Printf("`holdfast backup create NAME --from-plan %s` executes it.\n", p.ID)
+	}
+	return nil
+}
+
+func orNone(value, none, text string) string {
+	if value == "" {
+		return none
+	}
+	return text
+}
+
+type planTable struct {
+	header []string
+	rows   [][]string
+}
+
+func (p *Plan) tables(all bool) []planTable {
+	kinds := planTable{header: []string{"KIND", "OBJECTS", "LEFT OUT", "SIZE"}}
+	for _, c := range p.Kinds {
+		size := "unknown"
+		if c.Bytes != nil {
+			size = strconv.FormatInt(*c.Bytes, 10)
+		}
+		kinds.rows = append(kinds.rows, []string{c.Name, strconv.FormatInt(c.Objects, 10), strconv.FormatInt(c.LeftOut, 10), size})
+	}
+	namespaces := planTable{header: []string{"NAMESPACE", "OBJECTS"}}
+	for _, c := range p.Namespaces {
+		namespaces.rows = append(namespaces.rows, []string{orNone(c.Name, "<cluster>", c.Name), strconv.FormatInt(c.Objects, 10)})
+	}
+	volumes := planTable{header: []string{"VOLUME", "CLAIM", "DATA", "REASON"}}
+	for _, v := range p.Volumes {
+		data := "left out"
+		if v.Taken {
+			data = "taken"
+		}
+		volumes.rows = append(volumes.rows, []string{v.Volume, v.Claim, data, v.Reason})
+	}
+	if !all {
+		return []planTable{kinds, namespaces, volumes}
+	}
+	objects := planTable{header: []string{"NAMESPACE", "KIND", "NAME", "REMARKS"}}
+	for _, r := range p.Rows {
+		objects.rows = append(objects.rows, []string{r.Namespace, r.Kind, r.Name, strings.Join(append(r.Reasons, r.Unknown...), "; ")})
+	}
+	return []planTable{kinds, namespaces, volumes, objects}
+}
+
+var _ job.Creator = (*PlanOptions)(nil)
