@@ -21,14 +21,13 @@ func followPage(t *testing.T, cli *product.CLI) {
 	t.Helper()
 	log, err := os.ReadFile(startUp(t, cli, t.TempDir()).LogPath())
 	require.NoError(t, err)
-	address := servedAddress.FindSubmatch(log)
-	require.NotNil(t, address, "%s", log)
 	kubectl, err := testbed.Binary("kubectl")
 	require.NoError(t, err)
 	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "bring-back.md"))
 	require.NoError(t, err)
 	// The server of a reader has the default addresses, which the page does not name.
-	prelude := fmt.Sprintf(`holdfast() { if [ "$2" = diff ]; then command holdfast "$@" --manifest-address %s; else command holdfast "$@"; fi; }`+"\n", address[1])
+	prelude := fmt.Sprintf(`holdfast() { case "$2" in diff) set -- "$@" --manifest-address %s ;; plan) set -- "$@" --restore-address %s ;; esac; command holdfast "$@"; }`+"\n",
+		servedAddress(t, log, "manifest-indexer"), servedAddress(t, log, "restore-runner"))
 	output := ""
 	blocks := strings.Split(string(page), "```")
 	for i := 1; i < len(blocks); i += 2 {
@@ -45,8 +44,13 @@ func followPage(t *testing.T, cli *product.CLI) {
 	}
 }
 
-// servedAddress finds in the server's log where its manifest-indexer answers.
-var servedAddress = regexp.MustCompile(`readiness changed.*manifest-indexer.* grpc=(\S+)`)
+// servedAddress finds in the server's log where a service answers.
+func servedAddress(t *testing.T, log []byte, service string) string {
+	t.Helper()
+	found := regexp.MustCompile("readiness changed.*" + service + `.* grpc=(\S+)`).FindSubmatch(log)
+	require.NotNil(t, found, "%s", log)
+	return string(found[1])
+}
 
 // runBlock runs commands until one fails. Exit code 1 is one of `backup diff`, where something differs.
 func runBlock(t *testing.T, cli *product.CLI, kubectl, text string) string {

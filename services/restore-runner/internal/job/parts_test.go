@@ -64,7 +64,7 @@ func TestItemsOfAVeleroBackup(t *testing.T) {
 			require.Nil(t, b.cluster.Object("/api/v1/namespaces/elsewhere"))
 			log := b.readGzip(t, layout.RestoreLog("r"))
 			require.Contains(t, log, "comes along: Pod there/web reads it")
-			require.Contains(t, log, "2 objects named, 2 come along")
+			require.Contains(t, log, "objects named: 2, brought along: 2")
 		})
 	}
 }
@@ -93,4 +93,24 @@ func TestItemsThatAreNotThereFailValidation(t *testing.T) {
 			require.Empty(t, b.cluster.Requests(http.MethodPost+" "))
 		})
 	}
+}
+
+// A plan of parts lists these alone, says why each is there, and updates what is named as the restore does.
+func TestADryRunOfItemsSaysWhyTheyComeAlong(t *testing.T) {
+	b := newPlanBench(t)
+	b.storeShop(t)
+	b.cluster.Put("/api/v1/namespaces/there", object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "there"}})
+	b.cluster.Put("/api/v1/namespaces/there/configmaps/web", object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": object{"name": "web", "namespace": "there"}, "data": object{"k": "live"}})
+	r := newPlannedRestore("")
+	ofItems("po/there/web", "dependencies", "")(r)
+	_, rows := b.planRestore(t, r)
+	require.Len(t, rows, 3)
+	require.Contains(t, rows["db"].Reasons, "comes along: Pod there/web reads it")
+	require.Contains(t, rows["there"].Reasons, "comes along: objects of the restore live in it")
+
+	ofItems("cm/there/web", "", "")(r)
+	_, rows = b.planRestore(t, r)
+	require.Len(t, rows, 2)
+	require.Equal(t, "update", rows["web"].Action)
+	require.Equal(t, []string{"data.k"}, rows["web"].Fields)
 }

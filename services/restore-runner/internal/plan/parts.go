@@ -178,9 +178,9 @@ func (b *planBuilder) noteParts() {
 			b.plan.notes = append(b.plan.notes, Note{Node: v, Message: "comes along: " + parts.reasonOf(kind.GroupResource(), node)})
 		}
 	}
-	summary := fmt.Sprintf("the restore is of parts of the backup: %d objects named, %d come along", len(b.plan.named), along)
+	summary := fmt.Sprintf("the restore is of parts of the backup: objects named: %d, brought along: %d", len(b.plan.named), along)
 	if along > maxReasons {
-		summary += fmt.Sprintf(", of which the log gives the reason for the first %d", maxReasons)
+		summary += fmt.Sprintf(" (the log says why for the first %d)", maxReasons)
 	}
 	b.plan.notes = append(b.plan.notes, Note{Node: none, Message: summary})
 }

@@ -144,7 +144,7 @@ func TestWhyPartsComeAlong(t *testing.T) {
 	} {
 		require.Equal(t, "comes along: "+reason, said[object])
 	}
-	require.Contains(t, p.Notes()[len(p.Notes())-1].Message, "1 objects named, 13 come along")
+	require.Contains(t, p.Notes()[len(p.Notes())-1].Message, "objects named: 1, brought along: 13")
 }
 
 func TestUnknownItems(t *testing.T) {
